@@ -1,0 +1,57 @@
+# The few rules that every folder's CMakeLists.txt uses.
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(yaml-cpp REQUIRED)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(EDIT REQUIRED IMPORTED_TARGET libedit)
+
+# One interface target carries warnings, include root and sanitizers.
+add_library(ktx_options INTERFACE)
+target_include_directories(ktx_options INTERFACE ${CMAKE_SOURCE_DIR})
+# -ffp-contract=off: a sum must not change with the compiler's mood; kernels ask
+# for FMA by intrinsic where they want it.
+target_compile_options(ktx_options INTERFACE -Wall -Wextra -ffp-contract=off)
+# g++ 12 sees overlapping copies in plain std::string code (GCC bug 105651).
+target_compile_options(ktx_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+target_compile_definitions(ktx_options INTERFACE KTX_VERSION="${PROJECT_VERSION}")
+if(KTX_WERROR)
+  target_compile_options(ktx_options INTERFACE -Werror)
+endif()
+if(KTX_SANITIZE)
+  target_compile_options(ktx_options INTERFACE -fsanitize=${KTX_SANITIZE}
+                         -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(ktx_options INTERFACE -fsanitize=${KTX_SANITIZE})
+endif()
+target_link_libraries(ktx_options INTERFACE Threads::Threads)
+
+# ktx_library(plan DEPS formats target LIBS PkgConfig::X): every .cc of this
+# folder (and its sub-folders) as static library ktx_plan. Sources are globbed so
+# that adding a file is adding a file.
+function(ktx_library name)
+  cmake_parse_arguments(ARG "" "" "DEPS;LIBS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cc)
+  if(NOT sources)
+    file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/empty.cc "")
+    set(sources ${CMAKE_CURRENT_BINARY_DIR}/empty.cc)
+  endif()
+  add_library(ktx_${name} STATIC ${sources})
+  list(TRANSFORM ARG_DEPS PREPEND ktx_)
+  target_link_libraries(ktx_${name} PUBLIC ktx_options ${ARG_DEPS} ${ARG_LIBS})
+endfunction()
+
+# ktx_test(unit_plan SOURCES a_test.cc DEPS plan): one GoogleTest program.
+function(ktx_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  add_executable(test_${name} ${ARG_SOURCES})
+  list(TRANSFORM ARG_DEPS PREPEND ktx_)
+  target_link_libraries(test_${name} PRIVATE ktx_options ${ARG_DEPS} ${ARG_LIBS}
+                        GTest::gtest GTest::gmock GTest::gtest_main)
+  target_compile_definitions(test_${name} PRIVATE
+    KTX_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+    KTX_SHARED_DIR="${CMAKE_SOURCE_DIR}/../shared"
+    KTX_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  gtest_discover_tests(test_${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 900)
+endfunction()

@@ -1,0 +1,67 @@
+// Causal attention over a block-wise KV cache, and the store that fills it.
+//
+//   kv_store:  key and value of token t go to position[t] of sequence[t]
+//   attention: y[t, h] = sum over p in [0, position[t]] of softmax_p(scale * q[t, h] . key[p, g]) *
+//   value[p, g]
+//              with g = h / (heads / kv_heads)
+//
+// value_in_key: the value is the first value_dim elements of the key (absorbed MLA).
+// Keys and values up to each token's position must have been stored.
+//
+// Numerics: positions are taken in pieces of kAttentionPiece aligned to position 0;
+// each piece gives a maximum, a sum and a value, which are merged in rising order.
+// So an output depends on its own q and cache alone: not on chunk, batch, block
+// size or threads. Scores and sums are F32 (double in the scalar variant).
+//
+// Items: any range of tokens x any range of q heads; a range that covers all heads
+// of a KV head reads its cache once for all of them. Several tokens of one sequence
+// in a row are taken together.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "kernels/attention/kv_layout.h"
+#include "lib/formats/step_attrs.h"
+#include "lib/support/result.h"
+#include "lib/target/isa.h"
+
+namespace ktx::kernels {
+
+struct KvStoreArgs {
+  const float* key = nullptr;    // [T, kv_heads * key_dim]
+  int64_t key_stride = 0;        // elements
+  const float* value = nullptr;  // [T, kv_heads * value_dim], null when value_dim = 0
+  int64_t value_stride = 0;
+  KvView kv;
+  int64_t token_begin = 0;
+  int64_t token_end = 0;
+};
+using KvStoreFn = void (*)(const KvStoreArgs&);
+
+struct AttentionArgs {
+  const float* q = nullptr;  // [T, heads * key_dim]
+  int64_t q_stride = 0;      // elements
+  float* y = nullptr;        // [T, heads * value_dim]
+  int64_t y_stride = 0;
+  AttentionAttrs attrs;  // key_dim and kv_heads agree with kv.layout
+  KvView kv;
+  int64_t token_begin = 0;
+  int64_t token_end = 0;
+  int64_t head_begin = 0;  // q heads
+  int64_t head_end = 0;
+  std::byte* scratch = nullptr;  // attention_scratch_bytes(attrs), 64-byte aligned, one per thread
+};
+using AttentionFn = void (*)(const AttentionArgs&);
+
+inline constexpr int64_t kAttentionPiece = 64;   // positions
+inline constexpr int64_t kAttentionTokens = 16;  // tokens of an item that share work well
+
+int64_t attention_scratch_bytes(const AttentionAttrs& attrs);
+
+// Families: "kv_store", "attention".
+Result<KvStoreFn> find_kv_store(std::string_view family, Isa isa);
+Result<AttentionFn> find_attention(std::string_view family, Isa isa);
+
+}  // namespace ktx::kernels

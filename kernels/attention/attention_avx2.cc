@@ -1,0 +1,14 @@
+// Attention with AVX2: the loops of attention_loop.h.
+#include "kernels/simd/vec_avx2.h"
+// (the policy first: the loops use its macros)
+#include "kernels/attention/attention_loop.h"
+
+namespace ktx::kernels {
+
+void attention_avx2(const AttentionArgs& a);
+
+void attention_avx2(const AttentionArgs& a) {
+  attention<Avx2>(a);
+}
+
+}  // namespace ktx::kernels

@@ -1,0 +1,90 @@
+// Attention one output at a time, in double, with the softmax taken piece by piece.
+#include <cmath>
+#include <cstring>
+
+#include "kernels/attention/attention.h"
+#include "kernels/attention/kv_row.h"
+#include "lib/formats/dtype.h"
+
+namespace ktx::kernels {
+
+void attention_scalar(const AttentionArgs& a);
+
+namespace {
+
+float element(KvType type, const std::byte* row, int64_t i) {
+  if (type == KvType::F32) {
+    float value;
+    std::memcpy(&value, row + 4 * i, sizeof value);
+    return value;
+  }
+  const std::byte* block = type == KvType::F16 ? row + 2 * i : row + i / 32 * 34;
+  uint16_t half;
+  std::memcpy(&half, block, sizeof half);
+  if (type == KvType::F16) return half_to_float(half);
+  return half_to_float(half) * static_cast<float>(static_cast<int8_t>(block[2 + i % 32]));
+}
+
+// The part of the cache that one head reads.
+struct Cache {
+  const AttentionArgs& args;
+  int32_t sequence;
+  int64_t kv_head;
+
+  const std::byte* key(int64_t position) const {
+    return key_row(args.kv, sequence, kv_head, position);
+  }
+  const std::byte* value(int64_t position) const {
+    return args.attrs.value_in_key ? key(position)
+                                   : value_row(args.kv, sequence, kv_head, position);
+  }
+};
+
+void attend(const Cache& cache, int64_t positions, const float* q, double* sum_of_values,
+            float* y) {
+  const AttentionAttrs& attrs = cache.args.attrs;
+  const KvType type = cache.args.kv.layout.type;
+  double largest = -INFINITY, sum = 0;
+  for (int64_t d = 0; d < attrs.value_dim; ++d) sum_of_values[d] = 0;
+  for (int64_t p = 0; p < positions; ++p) {
+    double score = 0;
+    for (int64_t d = 0; d < attrs.key_dim; ++d) {
+      score += double{q[d]} * element(type, cache.key(p), d);
+    }
+    score *= attrs.scale;
+    if (score > largest) {
+      const double shrink = std::exp(largest - score);
+      sum *= shrink;
+      for (int64_t d = 0; d < attrs.value_dim; ++d) sum_of_values[d] *= shrink;
+      largest = score;
+    }
+    const double weight = std::exp(score - largest);
+    sum += weight;
+    for (int64_t d = 0; d < attrs.value_dim; ++d) {
+      sum_of_values[d] += weight * element(type, cache.value(p), d);
+    }
+  }
+  for (int64_t d = 0; d < attrs.value_dim; ++d) y[d] = static_cast<float>(sum_of_values[d] / sum);
+}
+
+}  // namespace
+
+int64_t attention_scratch_bytes(const AttentionAttrs& attrs) {
+  const auto padded = [](int64_t dim) { return (dim + 15) / 16 * 16; };
+  const int64_t key = padded(attrs.key_dim), value = padded(attrs.value_dim);
+  // A piece of keys and values as floats, and a few rows.
+  return (kAttentionPiece + 2) * (key + value) * 4 + value * 8 + 64;
+}
+
+void attention_scalar(const AttentionArgs& a) {
+  const int64_t heads_per_kv = a.attrs.heads / a.attrs.kv_heads;
+  for (int64_t t = a.token_begin; t < a.token_end; ++t) {
+    for (int64_t h = a.head_begin; h < a.head_end; ++h) {
+      attend({a, a.kv.sequence[t], h / heads_per_kv}, int64_t{a.kv.position[t]} + 1,
+             a.q + t * a.q_stride + h * a.attrs.key_dim, reinterpret_cast<double*>(a.scratch),
+             a.y + t * a.y_stride + h * a.attrs.value_dim);
+    }
+  }
+}
+
+}  // namespace ktx::kernels

@@ -1,0 +1,65 @@
+#include "kernels/kernel_id.h"
+
+#include <array>
+
+#include "kernels/matmul/matmul.h"
+
+namespace ktx::kernels {
+namespace {
+
+constexpr KernelFamily kFamilies[] = {
+#define KTX_KERNEL_FAMILY(name, sentence) {name, sentence},
+#include "kernels/kernel_families.def"
+#undef KTX_KERNEL_FAMILY
+};
+
+// Family of each op in exact and in fast precision; "*" marks a product, whose fast
+// family depends on the weights.
+struct OpFamily {
+  StepOp op;
+  std::string_view exact, fast;
+};
+constexpr OpFamily kOpFamilies[] = {
+    {StepOp::Embed, "embed_rows", "embed_rows"},
+    {StepOp::RmsNorm, "rms_norm", "rms_norm"},
+    {StepOp::Quantize, "", "quantize_q8"},
+    {StepOp::Matmul, "matmul_rows_f32", "*"},
+    {StepOp::MatmulHeads, "matmul_rows_f32", "*"},
+    {StepOp::Rope, "rope", "rope"},
+    {StepOp::KvStore, "kv_store", "kv_store"},
+    {StepOp::Attention, "attention", "attention"},
+    {StepOp::Swiglu, "swiglu", "swiglu"},
+    {StepOp::Router, "router", "router"},
+    {StepOp::GroupExperts, "group_experts", "group_experts"},
+    {StepOp::ExpertsGateUp, "matmul_rows_f32", "*"},
+    {StepOp::ExpertsDown, "matmul_rows_f32", "*"},
+    {StepOp::Add, "add", "add"},
+    {StepOp::SigmoidScale, "sigmoid_scale", "sigmoid_scale"},
+    {StepOp::GatherRows, "gather_rows", "gather_rows"},
+};
+
+}  // namespace
+
+std::span<const KernelFamily> all_kernel_families() {
+  return kFamilies;
+}
+
+bool is_kernel_family(std::string_view name) {
+  for (const KernelFamily& family : kFamilies) {
+    if (family.name == name) return true;
+  }
+  return false;
+}
+
+std::string_view kernel_family(StepOp op, Precision precision, DType dtype, bool transposed) {
+  for (const OpFamily& row : kOpFamilies) {
+    if (row.op != op) continue;
+    if (op == StepOp::MatmulHeads && transposed) return "matmul_transposed_f32";
+    if (precision == Precision::Exact) return row.exact;
+    if (row.fast != "*") return row.fast;
+    return matmul_q8_takes(dtype) ? "matmul_rows_q8" : "matmul_rows_f32";
+  }
+  return "";
+}
+
+}  // namespace ktx::kernels

@@ -1,0 +1,85 @@
+// The find functions of all ops, expanded from kernels.def.
+#include "kernels/kernel_table.h"
+
+#include <type_traits>
+
+#include "kernels/activation/activation.h"
+#include "kernels/attention/attention.h"
+#include "kernels/embed/embed.h"
+#include "kernels/norm/norm.h"
+#include "kernels/quantize/quantize.h"
+#include "kernels/rope/rope.h"
+#include "kernels/router/router.h"
+
+namespace ktx::kernels {
+
+#define KTX_KERNEL(Op, family, isa, function) void function(const Op##Args& args);
+#include "kernels/kernels.def"
+#undef KTX_KERNEL
+
+namespace {
+
+// All rows, each with the argument type of its op; find() keeps those of one op.
+template <class Args>
+struct Rows {
+  KernelRow<void (*)(const Args&)> rows[32];
+  size_t count = 0;
+
+  template <class Other>
+  constexpr void add(std::string_view family, Isa isa, void (*run)(const Other&)) {
+    if constexpr (std::is_same_v<Args, Other>) rows[count++] = {family, isa, run};
+  }
+};
+
+template <class Args>
+Result<void (*)(const Args&)> find(std::string_view family, Isa isa) {
+  static constexpr Rows<Args> kRows = [] {
+    Rows<Args> all{};
+#define KTX_KERNEL(Op, family, isa, function) all.add(family, Isa::isa, function);
+#include "kernels/kernels.def"
+#undef KTX_KERNEL
+    return all;
+  }();
+  return pick_kernel<void (*)(const Args&)>({kRows.rows, kRows.count}, family, isa);
+}
+
+}  // namespace
+
+Result<EmbedFn> find_embed(std::string_view family, Isa isa) {
+  return find<EmbedArgs>(family, isa);
+}
+Result<RmsNormFn> find_rms_norm(std::string_view family, Isa isa) {
+  return find<RmsNormArgs>(family, isa);
+}
+Result<QuantizeFn> find_quantize(std::string_view family, Isa isa) {
+  return find<QuantizeArgs>(family, isa);
+}
+Result<RopeFn> find_rope(std::string_view family, Isa isa) {
+  return find<RopeArgs>(family, isa);
+}
+Result<KvStoreFn> find_kv_store(std::string_view family, Isa isa) {
+  return find<KvStoreArgs>(family, isa);
+}
+Result<AttentionFn> find_attention(std::string_view family, Isa isa) {
+  return find<AttentionArgs>(family, isa);
+}
+Result<SwigluFn> find_swiglu(std::string_view family, Isa isa) {
+  return find<SwigluArgs>(family, isa);
+}
+Result<AddFn> find_add(std::string_view family, Isa isa) {
+  return find<AddArgs>(family, isa);
+}
+Result<SigmoidScaleFn> find_sigmoid_scale(std::string_view family, Isa isa) {
+  return find<SigmoidScaleArgs>(family, isa);
+}
+Result<GatherRowsFn> find_gather_rows(std::string_view family, Isa isa) {
+  return find<GatherRowsArgs>(family, isa);
+}
+Result<RouterFn> find_router(std::string_view family, Isa isa) {
+  return find<RouterArgs>(family, isa);
+}
+Result<GroupExpertsFn> find_group_experts(std::string_view family, Isa isa) {
+  return find<GroupExpertsArgs>(family, isa);
+}
+
+}  // namespace ktx::kernels

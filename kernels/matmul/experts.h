@@ -1,0 +1,72 @@
+// The products of a mixture-of-experts layer, made of matmul calls.
+//
+// `order` and `offsets` come from group_experts: the pairs of expert e are
+// order[offsets[e], offsets[e + 1]), rising. An expert's matrix is matrix e of its
+// blob, expert_bytes apart.
+//
+//   experts_gate_up: h[pair] = silu(gate_e . x[pair / top_k]) * (up_e . x[pair / top_k])
+//   experts_down:    y[pair / top_k] (+)= weights[pair] * (down_e . h[pair]),
+//                    in rising e: a fixed order of the sum for every token
+//
+// Work items: gate_up (expert with pairs) x (range of rows); down a range of rows,
+// all experts. Disjoint items may run at once.
+#pragma once
+
+#include "kernels/activation/activation.h"
+#include "kernels/matmul/matmul.h"
+
+namespace ktx::kernels {
+
+struct ExpertsArgs {
+  int64_t tokens = 0;  // T
+  int32_t top_k = 0;
+  int32_t experts = 0;
+  const int32_t* order = nullptr;    // [T * top_k]
+  const int32_t* offsets = nullptr;  // [experts + 1]
+  std::byte* scratch = nullptr;      // experts_scratch_bytes(cols) bytes, one per thread
+};
+
+struct ExpertsGateUpArgs {
+  ExpertsArgs experts;
+  WeightMatrix gate, up;  // expert 0's; the others follow
+  int64_t gate_expert_bytes = 0;
+  int64_t up_expert_bytes = 0;
+  MatmulFn gate_fn = nullptr;
+  MatmulFn up_fn = nullptr;
+  SwigluFn swiglu_fn = nullptr;
+  const float* x = nullptr;  // one row per token (see MatmulArgs)
+  int64_t x_stride = 0;
+  const std::byte* xq = nullptr;
+  int64_t xq_stride = 0;
+  float* h = nullptr;    // one row per pair
+  int64_t h_stride = 0;  // elements between pairs
+};
+
+struct ExpertsDownArgs {
+  ExpertsArgs experts;
+  WeightMatrix down;
+  int64_t down_expert_bytes = 0;
+  MatmulFn down_fn = nullptr;
+  const float* h = nullptr;  // one row per pair
+  int64_t h_stride = 0;
+  const std::byte* hq = nullptr;
+  int64_t hq_stride = 0;
+  const float* weights = nullptr;  // [T * top_k]
+  float* y = nullptr;
+  int64_t y_stride = 0;
+  bool accumulate = false;
+};
+
+// Rows [row_begin, row_end) of gate and up for one expert's pairs; row_end -
+// row_begin at most kExpertsMaxRows.
+inline constexpr int64_t kExpertsMaxRows = 256;
+void experts_gate_up(const ExpertsGateUpArgs& args, int32_t expert, int64_t row_begin,
+                     int64_t row_end);
+
+// Rows [row_begin, row_end) of down for all pairs.
+void experts_down(const ExpertsDownArgs& args, int64_t row_begin, int64_t row_end);
+
+// Scratch per thread; cols: the larger of the columns of gate, up and down.
+int64_t experts_scratch_bytes(int64_t cols);
+
+}  // namespace ktx::kernels

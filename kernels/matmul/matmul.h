@@ -1,0 +1,119 @@
+// Products of activations with packed weights, the bulk of all work.
+//
+//   for i in [0, tokens), n in [row_begin, row_end):
+//     v = sum over k of x[x_row(i)][k] * w[n][k]
+//     if (bias)        v += bias[n]
+//     if (token_scale) v *= token_scale[pair(i)]
+//     y[y_row(i)][n] = accumulate ? y[y_row(i)][n] + v : v
+//
+//   pair(i)  = index ? index[i] : i
+//   x_row(i) = pair(i) / x_div        y_row(i) = pair(i) / y_div
+//
+// Index and divisors serve experts: a pair number is token * top_k + choice, so
+// gate and up read x_row = pair / top_k and write y_row = pair, and down reads
+// x_row = pair and adds to y_row = pair / top_k. When several i of one call have
+// the same y_row they are done in rising i.
+//
+// Families (names stored in plans; no instruction set in them):
+//   matmul_rows_f32  float activations, every dtype. Weights are decoded exactly to
+//                    F32 and multiplied in F32.
+//   matmul_rows_q8   int8 activations (lib/formats/act_q8.h), quantised dtypes.
+//
+// Numerics: the order of accumulation of an output depends on its weight row and K
+// alone: never on tokens, index, row range, thread or the values of other rows.
+// So a token gets the same bits alone and among others. The vector variants agree
+// with each other bit for bit (kernels/simd/README.md); the scalar one accumulates
+// in double.
+//
+// Preconditions (the compiler and the runtime see to them): cols > 0 is a multiple
+// of the dtype's block; y overlaps no input but itself; x and y are 4-byte aligned,
+// xq and scratch 64-byte aligned; weights need no alignment. Bytes of weights may
+// be anything. Kernels do not allocate, lock, log or fail, and any number of
+// threads may run on disjoint row ranges.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "lib/formats/dtype.h"
+#include "lib/formats/step_ops.h"
+#include "lib/support/result.h"
+#include "lib/target/isa.h"
+
+namespace ktx::kernels {
+
+// A matrix of rows x cols weights: row r starts at data + r * row_bytes.
+struct WeightMatrix {
+  const std::byte* data = nullptr;
+  DType dtype = DType::F32;
+  Layout layout = Layout::Rows;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t row_bytes = 0;
+};
+
+struct MatmulArgs {
+  WeightMatrix w;
+  const float* x = nullptr;       // rows_f32: activation rows
+  int64_t x_stride = 0;           // elements between rows of x
+  const std::byte* xq = nullptr;  // rows_q8: quantised activation rows
+  int64_t xq_stride = 0;          // bytes between rows of xq
+  int64_t tokens = 0;             // number of products i; may be 0
+  const int32_t* index = nullptr;
+  int32_t x_div = 1;
+  int32_t y_div = 1;
+  float* y = nullptr;
+  int64_t y_stride = 0;                // elements between rows of y
+  const float* bias = nullptr;         // [rows] or null
+  const float* token_scale = nullptr;  // by pair number, or null
+  bool accumulate = false;
+  bool compact_y = false;  // output (i, n) goes to y[i * y_stride + n - row_begin]
+  int64_t row_begin = 0;   // of w, and columns of y
+  int64_t row_end = 0;
+  std::byte* scratch = nullptr;  // matmul_scratch_bytes(cols) bytes, one per thread
+};
+
+using MatmulFn = void (*)(const MatmulArgs&);
+
+// The transposed product (MLA with an unsplit attn_kv_b, whose quant blocks lie
+// along n):
+//
+//   y[i][n] = sum over k in rising order of x[i][k] * w[row_begin + k][n]
+//             for k in [0, row_count), n in [col_begin, col_end)
+//
+// One F32 accumulator per output. col_begin is a multiple of kTransposedCols, and
+// col_end too or equal to cols.
+struct MatmulTransposedArgs {
+  WeightMatrix w;
+  int64_t row_begin = 0;
+  int64_t row_count = 0;
+  const float* x = nullptr;
+  int64_t x_stride = 0;  // elements
+  int64_t tokens = 0;
+  float* y = nullptr;
+  int64_t y_stride = 0;  // elements
+  int64_t col_begin = 0;
+  int64_t col_end = 0;
+  std::byte* scratch = nullptr;  // matmul_scratch_bytes(cols) bytes
+};
+using MatmulTransposedFn = void (*)(const MatmulTransposedArgs&);
+inline constexpr int64_t kTransposedCols = 256;
+
+// Rows per work item that make good use of one call: a multiple of 16, about 64 KiB
+// of weights for few tokens, less for many (so that threads share evenly). Any
+// range is right; this one is fast.
+int64_t matmul_chunk_rows(const WeightMatrix& w, int64_t tokens);
+
+// Scratch per thread for any family and dtype.
+int64_t matmul_scratch_bytes(int64_t cols);
+
+// The best variant of `family` for `dtype` that `isa` can run. Fails when the
+// family is unknown or has no variant for the dtype.
+Result<MatmulFn> find_matmul(std::string_view family, DType dtype, Isa isa);
+Result<MatmulTransposedFn> find_matmul_transposed(std::string_view family, DType dtype, Isa isa);
+
+// Whether matmul_rows_q8 takes this dtype (every block format; not F32, F16, BF16).
+bool matmul_q8_takes(DType dtype);
+
+}  // namespace ktx::kernels

@@ -1,0 +1,33 @@
+// The products with AVX-512: the loops of matmul_f32_loop.h and matmul_q8_loop.h.
+#include "kernels/simd/vec_avx512.h"
+// (the policy first: the loops use its macros)
+#include "kernels/matmul/matmul_f32_loop.h"
+#include "kernels/matmul/matmul_q8_loop.h"
+
+namespace ktx::kernels {
+
+MatmulFn matmul_f32_avx512(DType dtype);
+MatmulFn matmul_q8_avx512(DType dtype);
+MatmulTransposedFn matmul_transposed_f32_avx512(DType dtype);
+
+namespace {
+
+constexpr MatmulFn kQ8[] = {
+#define KTX_DTYPE(id, name, gguf, elems, bytes) q8_kernel<Avx512, DType::id, Block##id, elems>(),
+#include "lib/formats/dtype.def"
+#undef KTX_DTYPE
+};
+
+}  // namespace
+
+MatmulFn matmul_f32_avx512(DType) {
+  return product_f32<Avx512>;
+}
+MatmulFn matmul_q8_avx512(DType dtype) {
+  return kQ8[static_cast<int>(dtype)];
+}
+MatmulTransposedFn matmul_transposed_f32_avx512(DType) {
+  return product_transposed<Avx512>;
+}
+
+}  // namespace ktx::kernels

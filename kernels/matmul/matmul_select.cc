@@ -1,0 +1,88 @@
+// Picks a product from matmul.def, and the sizes that callers need.
+#include <fmt/format.h>
+
+#include "kernels/matmul/matmul.h"
+#include "lib/formats/int8_form.h"
+
+namespace ktx::kernels {
+
+#define KTX_MATMUL(family, isa, selector) MatmulFn selector(DType dtype);
+#define KTX_MATMUL_TRANSPOSED(family, isa, selector) MatmulTransposedFn selector(DType dtype);
+#include "kernels/matmul/matmul.def"
+#undef KTX_MATMUL_TRANSPOSED
+#undef KTX_MATMUL
+
+namespace {
+
+template <class Fn>
+struct SelectorRow {
+  std::string_view family;
+  Isa isa;
+  Fn (*select)(DType);
+};
+
+constexpr SelectorRow<MatmulFn> kMatmul[] = {
+#define KTX_MATMUL(family, isa, selector) {family, Isa::isa, selector},
+#define KTX_MATMUL_TRANSPOSED(family, isa, selector)
+#include "kernels/matmul/matmul.def"
+#undef KTX_MATMUL_TRANSPOSED
+#undef KTX_MATMUL
+};
+
+constexpr SelectorRow<MatmulTransposedFn> kTransposed[] = {
+#define KTX_MATMUL(family, isa, selector)
+#define KTX_MATMUL_TRANSPOSED(family, isa, selector) {family, Isa::isa, selector},
+#include "kernels/matmul/matmul.def"
+#undef KTX_MATMUL_TRANSPOSED
+#undef KTX_MATMUL
+};
+
+template <class Fn>
+Result<Fn> pick(std::span<const SelectorRow<Fn>> rows, std::string_view family, DType dtype,
+                Isa isa) {
+  Fn best = nullptr;
+  Isa best_isa = Isa::Scalar;
+  bool known = false;
+  for (const SelectorRow<Fn>& row : rows) {
+    if (row.family != family) continue;
+    known = true;
+    if (row.isa > isa || (best && row.isa <= best_isa)) continue;
+    if (Fn run = row.select(dtype)) best = run, best_isa = row.isa;
+  }
+  if (best) return best;
+  if (known) return Error{fmt::format("kernel '{}' takes no {} weights", family, name(dtype))};
+  return Error{
+      fmt::format("no product kernel '{}'; the plan is from another version of ktx", family)};
+}
+
+int64_t round_up(int64_t value, int64_t step) {
+  return (value + step - 1) / step * step;
+}
+
+}  // namespace
+
+Result<MatmulFn> find_matmul(std::string_view family, DType dtype, Isa isa) {
+  return pick<MatmulFn>(kMatmul, family, dtype, isa);
+}
+
+Result<MatmulTransposedFn> find_matmul_transposed(std::string_view family, DType dtype, Isa isa) {
+  return pick<MatmulTransposedFn>(kTransposed, family, dtype, isa);
+}
+
+bool matmul_q8_takes(DType dtype) {
+  return int8_form(dtype).has_value();
+}
+
+int64_t matmul_chunk_rows(const WeightMatrix& w, int64_t tokens) {
+  const int64_t target_bytes = tokens < 4 ? 64 << 10 : 16 << 10;
+  const int64_t rows = round_up(target_bytes / (w.row_bytes > 0 ? w.row_bytes : 1) + 1, 16);
+  return rows < 256 ? rows : 256;
+}
+
+// A panel of 16 rows in int8 form (24 bytes a column) and four rows on their way there
+// (6), or a panel of 8 rows of floats.
+int64_t matmul_scratch_bytes(int64_t cols) {
+  return 32 * round_up(cols, 256) + 4096;
+}
+
+}  // namespace ktx::kernels

@@ -1,0 +1,25 @@
+// RMS norm with the sum of squares in double.
+#include <cmath>
+
+#include "kernels/norm/norm.h"
+
+namespace ktx::kernels {
+
+void rms_norm_scalar(const RmsNormArgs& a);
+
+void rms_norm_scalar(const RmsNormArgs& a) {
+  const int64_t part = a.width / a.attrs.groups;
+  for (int64_t t = a.token_begin; t < a.token_end; ++t) {
+    for (int64_t g = 0; g < a.attrs.groups; ++g) {
+      const float* x = a.x + t * a.x_stride + g * part;
+      float* y = a.y + t * a.y_stride + g * part;
+      double squares = 0;
+      for (int64_t j = 0; j < part; ++j) squares += double{x[j]} * x[j];
+      const float scale =
+          static_cast<float>(1 / std::sqrt(squares / static_cast<double>(part) + a.attrs.eps));
+      for (int64_t j = 0; j < part; ++j) y[j] = x[j] * scale * a.weight[j];
+    }
+  }
+}
+
+}  // namespace ktx::kernels

@@ -1,0 +1,31 @@
+// Rows of activations to int8, the input of matmul_rows_q8. The bytes of a row and
+// what they mean are in lib/formats/act_q8.h. Every variant writes the same bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "lib/formats/act_q8.h"
+#include "lib/formats/step_attrs.h"
+#include "lib/support/result.h"
+#include "lib/target/isa.h"
+
+namespace ktx::kernels {
+
+struct QuantizeArgs {
+  const float* x = nullptr;  // row r of token t at x + t * x_stride + r * attrs.stride
+  int64_t x_stride = 0;      // elements between tokens
+  int64_t row_elems = 0;     // K, a multiple of 32
+  QuantizeAttrs attrs;
+  std::byte* xq = nullptr;  // 64-byte aligned
+  int64_t xq_stride = 0;    // bytes between tokens; a token's rows are act_q8_row_bytes(K) apart
+  int64_t token_begin = 0;
+  int64_t token_end = 0;
+};
+using QuantizeFn = void (*)(const QuantizeArgs&);
+
+// Families: "quantize_q8".
+Result<QuantizeFn> find_quantize(std::string_view family, Isa isa);
+
+}  // namespace ktx::kernels

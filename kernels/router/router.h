@@ -1,0 +1,47 @@
+// Choice of experts, and the sort of tokens by expert.
+//
+// router: per token the five steps of RouterAttrs (lib/formats/step_attrs.h). Scores,
+// sums and weights are computed in a fixed order; a NaN choice counts as -infinity, so
+// that always top_k different experts come out. When fewer than top_k experts lie in
+// the groups that stay, the others follow in rising number with their own scores.
+//
+// group_experts: a stable counting sort; serial, one call per step. ids must be in
+// [0, experts).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "lib/formats/step_attrs.h"
+#include "lib/support/result.h"
+#include "lib/target/isa.h"
+
+namespace ktx::kernels {
+
+struct RouterArgs {
+  const float* logits = nullptr;  // [T, experts]
+  int64_t logits_stride = 0;      // elements
+  const float* bias = nullptr;    // [experts] or null
+  RouterAttrs attrs;              // 1 <= top_k <= experts; groups divides experts
+  int32_t* ids = nullptr;         // [T, top_k], dense
+  float* weights = nullptr;       // [T, top_k], dense
+  int64_t token_begin = 0;
+  int64_t token_end = 0;
+  float* scratch = nullptr;  // 2 * experts + groups floats, one per thread
+};
+using RouterFn = void (*)(const RouterArgs&);
+
+struct GroupExpertsArgs {
+  const int32_t* ids = nullptr;  // [T, top_k], dense
+  int64_t tokens = 0;
+  GroupExpertsAttrs attrs;
+  int32_t* order = nullptr;    // [T * top_k] pair numbers token * top_k + choice
+  int32_t* offsets = nullptr;  // [experts + 1]
+};
+using GroupExpertsFn = void (*)(const GroupExpertsArgs&);
+
+// Families: "router", "group_experts".
+Result<RouterFn> find_router(std::string_view family, Isa isa);
+Result<GroupExpertsFn> find_group_experts(std::string_view family, Isa isa);
+
+}  // namespace ktx::kernels

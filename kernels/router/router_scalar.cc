@@ -1,0 +1,121 @@
+// Choice of experts. There is one variant: a few hundred logits per token are
+// nothing beside the products, and double makes the scores plain.
+#include <cmath>
+
+#include "kernels/router/router.h"
+
+namespace ktx::kernels {
+
+void router_scalar(const RouterArgs& a);
+void group_experts_scalar(const GroupExpertsArgs& a);
+
+namespace {
+
+// Order of choices in which NaN is below everything.
+bool better(float a, float b) {
+  return std::isnan(b) ? !std::isnan(a) : a > b;
+}
+
+void scores_softmax(const float* logits, int64_t n, float* scores) {
+  float largest = -INFINITY;
+  for (int64_t e = 0; e < n; ++e) largest = logits[e] > largest ? logits[e] : largest;
+  double sum = 0;
+  for (int64_t e = 0; e < n; ++e) sum += std::exp(double{logits[e]} - largest);
+  for (int64_t e = 0; e < n; ++e) {
+    scores[e] = static_cast<float>(std::exp(double{logits[e]} - largest) / sum);
+  }
+}
+
+void scores_sigmoid(const float* logits, int64_t n, float* scores) {
+  for (int64_t e = 0; e < n; ++e) {
+    scores[e] = static_cast<float>(1 / (1 + std::exp(-double{logits[e]})));
+  }
+}
+
+float group_score(const float* choice, int64_t n, GroupScore kind) {
+  float best = -INFINITY, second = -INFINITY;
+  for (int64_t e = 0; e < n; ++e) {
+    if (better(choice[e], best)) {
+      second = best;
+      best = choice[e];
+    } else if (better(choice[e], second)) {
+      second = choice[e];
+    }
+  }
+  if (kind == GroupScore::Best || n < 2) return best;
+  return best + second;
+}
+
+// Experts outside of the best groups_used groups get the choice NaN, so that they
+// come last.
+void keep_best_groups(const RouterAttrs& attrs, float* choice, float* group) {
+  const int64_t size = attrs.experts / attrs.groups;
+  for (int64_t g = 0; g < attrs.groups; ++g) {
+    group[g] = group_score(choice + g * size, size, static_cast<GroupScore>(attrs.group_score));
+  }
+  for (int64_t g = 0; g < attrs.groups; ++g) {
+    int64_t ahead = 0;  // groups that win against g; of equal ones the first wins
+    for (int64_t o = 0; o < attrs.groups; ++o) {
+      ahead += better(group[o], group[g]) || (o < g && !better(group[g], group[o]));
+    }
+    if (ahead < attrs.groups_used) continue;
+    for (int64_t e = g * size; e < (g + 1) * size; ++e) choice[e] = NAN;
+  }
+}
+
+// The top_k best choices in falling order; of equal ones the lower expert is first.
+void best_choices(const float* choice, int64_t n, int64_t top_k, int32_t* ids) {
+  int64_t count = 0;
+  for (int64_t e = 0; e < n; ++e) {
+    if (count == top_k && !better(choice[e], choice[ids[count - 1]])) continue;
+    int64_t place = count < top_k ? count++ : count - 1;
+    for (; place > 0 && better(choice[e], choice[ids[place - 1]]); --place) {
+      ids[place] = ids[place - 1];
+    }
+    ids[place] = static_cast<int32_t>(e);
+  }
+}
+
+void route(const RouterAttrs& attrs, const float* logits, const float* bias, int32_t* ids,
+           float* weights, float* scratch) {
+  const int64_t n = attrs.experts;
+  float* scores = scratch;
+  float* choice = scratch + n;
+  if (static_cast<Scoring>(attrs.scoring) == Scoring::Softmax) {
+    scores_softmax(logits, n, scores);
+  } else {
+    scores_sigmoid(logits, n, scores);
+  }
+  for (int64_t e = 0; e < n; ++e) choice[e] = bias ? scores[e] + bias[e] : scores[e];
+  if (attrs.groups > 1) keep_best_groups(attrs, choice, scratch + 2 * n);
+  best_choices(choice, n, attrs.top_k, ids);
+  double sum = 0;
+  for (int64_t k = 0; k < attrs.top_k; ++k) sum += weights[k] = scores[ids[k]];
+  const double divisor = attrs.normalize ? sum + 1e-20 : 1;
+  for (int64_t k = 0; k < attrs.top_k; ++k) {
+    weights[k] = static_cast<float>(weights[k] / divisor) * attrs.scale;
+  }
+}
+
+}  // namespace
+
+void router_scalar(const RouterArgs& a) {
+  for (int64_t t = a.token_begin; t < a.token_end; ++t) {
+    route(a.attrs, a.logits + t * a.logits_stride, a.bias, a.ids + t * a.attrs.top_k,
+          a.weights + t * a.attrs.top_k, a.scratch);
+  }
+}
+
+void group_experts_scalar(const GroupExpertsArgs& a) {
+  const int64_t pairs = a.tokens * a.attrs.top_k;
+  int32_t* next = a.offsets + 1;  // where the next pair of expert e - 1 goes, then its end
+  for (int64_t e = 0; e <= a.attrs.experts; ++e) a.offsets[e] = 0;
+  for (int64_t p = 0; p < pairs; ++p) {
+    if (a.ids[p] + 1 < a.attrs.experts) ++next[a.ids[p] + 1];
+  }
+  for (int64_t e = 1; e < a.attrs.experts; ++e) next[e] += next[e - 1];
+  // Here next[e] is the first place of expert e; filling moves it to its end.
+  for (int64_t p = 0; p < pairs; ++p) a.order[next[a.ids[p]]++] = static_cast<int32_t>(p);
+}
+
+}  // namespace ktx::kernels

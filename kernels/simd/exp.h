@@ -1,0 +1,39 @@
+// exp of 16 lanes, right to about one unit in the last place from -infinity to
+// +infinity, the same for a value in any lane.
+//
+// x = n ln 2 + r with |r| <= ln 2 / 2; exp(r) by its Taylor series up to r^7 / 7!
+// (the rest is below 5e-9); times 2^n in two steps. Where x is past the range, it is
+// held at a value whose result is 0 or infinity already.
+#pragma once
+
+namespace ktx::kernels {
+namespace {
+
+template <class V>
+__attribute__((always_inline)) inline typename V::F exp16(typename V::F x) {
+  using F = typename V::F;
+  x = V::max(V::set1(-105.0f), V::min(V::set1(90.0f), x));
+  const F n = V::round(V::mul(x, V::set1(1.44269504f)));
+  // ln 2 in two parts: n * the first is exact.
+  F r = V::fma(n, V::set1(-0.693145752f), x);
+  r = V::fma(n, V::set1(-1.42860677e-6f), r);
+  F p = V::set1(1.0f / 5040);
+  p = V::fma(p, r, V::set1(1.0f / 720));
+  p = V::fma(p, r, V::set1(1.0f / 120));
+  p = V::fma(p, r, V::set1(1.0f / 24));
+  p = V::fma(p, r, V::set1(1.0f / 6));
+  p = V::fma(p, r, V::set1(0.5f));
+  p = V::fma(p, r, V::set1(1.0f));
+  p = V::fma(p, r, V::set1(1.0f));
+  return V::scale_by_power(p, n);
+}
+
+// 1 / (1 + exp(-x))
+template <class V>
+__attribute__((always_inline)) inline typename V::F sigmoid16(typename V::F x) {
+  const typename V::F one = V::set1(1.0f);
+  return V::div(one, V::add(one, exp16<V>(V::sub(V::zero(), x))));
+}
+
+}  // namespace
+}  // namespace ktx::kernels

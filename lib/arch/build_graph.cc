@@ -1,0 +1,400 @@
+// Rows become modules: stretches of rows with "{layer}" once per layer, rows with
+// "{expert}" once as a part of every expert, others once.
+#include "lib/arch/build_graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <unordered_map>
+
+#include "lib/arch/hyper_params.h"
+#include "lib/arch/rope_frequencies.h"
+#include "lib/arch/row_shapes.h"
+#include "lib/arch/tensor_binder.h"
+#include "lib/support/strings.h"
+
+namespace ktx::arch {
+namespace {
+
+using ir::Role;
+
+std::string replace(std::string text, std::string_view mark, std::string_view value) {
+  for (size_t at = 0; (at = text.find(mark, at)) != std::string::npos; at += value.size()) {
+    text.replace(at, mark.size(), value);
+  }
+  return text;
+}
+
+std::string_view purpose_of(Role role) {
+  static constexpr std::string_view kSentences[] = {
+#define KTX_ROLE(id, name, kind, sentence) sentence,
+#include "lib/ir/roles.def"
+#undef KTX_ROLE
+  };
+  return kSentences[static_cast<size_t>(role)];
+}
+
+struct ClassNames {
+  std::string name;
+  std::vector<std::string> aliases;
+  std::vector<std::string> bases;
+};
+
+// "K.{P}MLP" -> "ktransformers.models.modeling_llama.LlamaMLP"; "" when T is none.
+std::string expand_class(std::string_view word, const ArchDesc& arch) {
+  std::string out = replace(std::string(word), "{P}", arch.prefix);
+  if (out.starts_with("K.")) return arch.module_k + out.substr(1);
+  if (!out.starts_with("T.")) return out;
+  return arch.module_t[0] == '\0' ? "" : arch.module_t + out.substr(1);
+}
+
+std::vector<std::string> expand_list(const char* words, const ArchDesc& arch) {
+  std::vector<std::string> out;
+  for (std::string_view word : split(words, ' ')) {
+    std::string name = expand_class(word, arch);
+    if (!name.empty()) out.push_back(std::move(name));
+  }
+  return out;
+}
+
+ClassNames expand(const ClassRow& row, const ArchDesc& arch) {
+  ClassNames out;
+  const std::string_view name = row.name;
+  if (name.find('.') != std::string_view::npos) {
+    out.name = name;
+  } else {
+    out.name = expand_class(fmt::format("K.{}", name), arch);
+    out.aliases.push_back(expand_class(name, arch));
+    if (row.in_transformers && arch.module_t[0] != '\0') {
+      out.aliases.push_back(expand_class(fmt::format("T.{}", name), arch));
+    }
+  }
+  for (std::string& alias : expand_list(row.aliases, arch)) out.aliases.push_back(std::move(alias));
+  out.bases = expand_list(row.bases, arch);
+  return out;
+}
+
+class Builder {
+ public:
+  Builder(const ArchDesc& arch, HyperParams params, const input::HfConfig& config,
+          const input::GgufFile* gguf, DiagSink& diags)
+      : arch_(arch),
+        params_(std::move(params)),
+        config_(config),
+        gguf_(gguf),
+        diags_(diags),
+        binder_(gguf, {params_.layers, params_.experts, params_.tied.value_or(false)}, diags) {}
+
+  ir::ModuleGraph run() {
+    rope_ = rope_table(params_.rope, params_.rotary_dim(), arch_.attention == AttentionKind::Mla);
+    use_rope_factors();
+    set_facts();
+    std::vector<const ModuleRow*> layer_rows;
+    for (std::span<const ModuleRow> stretch : arch_.tree) {
+      for (const ModuleRow& row : stretch) {
+        const std::string_view path = row.path;
+        if (path.starts_with("L.") || path.find("{layer}") != std::string_view::npos) {
+          layer_rows.push_back(&row);
+        } else {
+          add_layers(layer_rows);
+          add(row, -1);
+        }
+      }
+    }
+    graph_.extra_tensors = binder_.leftovers(params_.layers);
+    return std::move(graph_);
+  }
+
+ private:
+  void set_facts() {
+    ir::ModelFacts& facts = graph_.facts;
+    facts.family = arch_.family;
+    facts.architecture = arch_.gguf_arch;
+    if (gguf_ != nullptr) facts.name = gguf_->string("general.name").value_or("");
+    facts.vocab = params_.vocab;
+    facts.hidden = params_.hidden;
+    facts.layers = params_.layers;
+    facts.context_length = params_.context;
+  }
+
+  void warn(std::string what) { diags_.warning({.file = gguf_->path()}, "", std::move(what)); }
+  void fail(std::string what) { diags_.error({.file = gguf_->path()}, "", std::move(what)); }
+
+  // llama3 scaling in a GGUF is a tensor of divisors; it wins over the config.
+  void use_rope_factors() {
+    constexpr std::string_view kName = "rope_freqs.weight";
+    const bool is_llama3 = params_.rope.type == RopeType::Llama3;
+    const input::GgufTensor* tensor = gguf_ == nullptr ? nullptr : gguf_->find(kName);
+    if (tensor == nullptr) {
+      if (is_llama3 && !params_.rope.low_freq_factor) {
+        diags_.error({.file = config_.file()}, "",
+                     "llama3 rope scaling has neither 'rope_scaling.low_freq_factor' nor a tensor "
+                     "'rope_freqs.weight'");
+      }
+      return;
+    }
+    if (!is_llama3 && params_.rope.type != RopeType::Plain) {
+      return warn(
+          fmt::format("tensor '{}' is not used: the config has another rope scaling", kName));
+    }
+    const size_t count = rope_.inv_freq.size();
+    if (tensor->elems != static_cast<int64_t>(count) || tensor->dtype == DType::I32 ||
+        !row_bytes(tensor->dtype, tensor->elems)) {
+      return fail(
+          fmt::format("tensor '{}' has {} elements, expected {}", kName, tensor->elems, count));
+    }
+    if (!gguf_->has_data()) {
+      if (!params_.rope.low_freq_factor) {
+        warn(
+            fmt::format("tensor '{}' cannot be read without the weights; rotary frequencies are "
+                        "those without scaling",
+                        kName));
+      }
+      return;
+    }
+    std::vector<float> factors(count);
+    dequantize_row(tensor->dtype, tensor->bytes.data(), tensor->elems, factors.data());
+    for (float factor : factors) {
+      if (!std::isfinite(factor) || factor <= 0) {
+        return fail(fmt::format("tensor '{}' holds {}, expected positive numbers", kName, factor));
+      }
+    }
+    compare_and_take(rope_from_factors(params_.rope, factors));
+  }
+
+  void compare_and_take(std::vector<float> scaled) {
+    if (params_.rope.low_freq_factor || params_.rope.type == RopeType::Plain) {
+      for (size_t i = 0; i < scaled.size(); ++i) {
+        const float by_config = rope_.inv_freq[i];
+        if (std::abs(scaled[i] - by_config) <= 1e-3F * by_config) continue;
+        warn(
+            fmt::format("rotary frequency {} is {} by tensor 'rope_freqs.weight' and {} by the "
+                        "config; the tensor is used",
+                        i, scaled[i], by_config));
+        break;
+      }
+    }
+    rope_.inv_freq = std::move(scaled);
+  }
+
+  bool holds(When when, int32_t layer) const {
+    const HyperParams& p = params_;
+    switch (when) {
+      case When::Always:
+        return true;
+      case When::Dense:
+        return !p.has_experts(layer);
+      case When::Moe:
+        return p.has_experts(layer);
+      case When::MoeWithShared:
+        return p.has_experts(layer) && p.shared_width > 0;
+      case When::QueryLatent:
+        return p.q_lora_rank > 0;
+      case When::NoQueryLatent:
+        return p.q_lora_rank == 0;
+      case When::RopePlain:
+        return p.rope.type == RopeType::Plain;
+      case When::RopeLinear:
+        return p.rope.type == RopeType::Linear;
+      case When::RopeDynamic:
+        return p.rope.type == RopeType::Dynamic;
+      case When::RopeYarn:
+        return p.rope.type == RopeType::Yarn;
+      case When::QkvBias:
+        return p.qkv_bias;
+      case When::AttentionBias:
+        return p.attention_bias;
+      case When::MlpBias:
+        return p.mlp_bias;
+      case When::CorrectionBias:
+        return p.correction_bias;
+    }
+    return false;
+  }
+
+  static std::string expand_layer(std::string_view text, int32_t layer) {
+    std::string out(text);
+    if (out.starts_with("L.")) out = "model.layers.{layer}" + out.substr(1);
+    return replace(replace(out, "B.", "blk.{layer}."), "{layer}", std::to_string(layer));
+  }
+
+  void add_layers(std::vector<const ModuleRow*>& rows) {
+    if (rows.empty()) return;
+    for (int32_t layer = 0; layer < params_.layers; ++layer) {
+      for (const ModuleRow* row : rows) {
+        if (holds(row->when, layer)) add(*row, layer);
+      }
+    }
+    rows.clear();
+  }
+
+  void add(const ModuleRow& row, int32_t layer) {
+    const std::string_view path = row.path;
+    if (const size_t at = path.find("{expert}"); at != std::string_view::npos) {
+      return add_part(row, path.substr(at + 8));
+    }
+    ir::Module module;
+    module.path = expand_layer(path, layer);
+    set_class(module, *row.row_class);
+    module.role = row.role;
+    module.layer = layer;
+    const auto id = static_cast<ir::ModuleId>(graph_.modules.size());
+    if (id > 0) {
+      const size_t dot = module.path.rfind('.');
+      module.parent = ids_.at(dot == std::string::npos ? "" : module.path.substr(0, dot));
+      graph_.modules[module.parent].children.push_back(id);
+    }
+    ids_.emplace(module.path, id);
+    const Role parent = id > 0 ? graph_.modules[module.parent].role : Role::Root;
+    module.info = info_of(row.role, parent, params_, rope_);
+    add_params(row, module);
+    graph_.modules.push_back(std::move(module));
+  }
+
+  template <class T>
+  void set_class(T& module, const ClassRow& row) {
+    auto [names, is_new] = classes_.try_emplace(&row);
+    if (is_new) names->second = expand(row, arch_);
+    module.class_name = names->second.name;
+    module.aliases = names->second.aliases;
+    module.bases = names->second.bases;
+  }
+
+  // `suffix`: "" or ".gate_proj". Every layer has the same parts.
+  void add_part(const ModuleRow& row, std::string_view suffix) {
+    ir::ExpertPart part;
+    part.suffix = suffix.empty() ? "" : suffix.substr(1);
+    for (const ir::ExpertPart& known : graph_.expert_parts) {
+      if (known.suffix == part.suffix) return;
+    }
+    set_class(part, *row.row_class);
+    part.role = row.role;
+    if (row.params[0].name != nullptr) part.param = row.params[0].name;
+    graph_.expert_parts.push_back(std::move(part));
+  }
+
+  void add_params(const ModuleRow& row, ir::Module& module) {
+    for (const ParamRow& param : row.params) {
+      if (param.name == nullptr || !holds(param.when, module.layer)) continue;
+      if (row.role == Role::KvBProj &&
+          (std::strcmp(param.name, "weight") == 0) != whole_kv_b(module)) {
+        continue;
+      }
+      module.params.push_back(bind(row, param, module));
+    }
+    if (row.role == Role::Head) check_tie(module);
+  }
+
+  // Split into k_b and v_b unless the GGUF has both in one.
+  bool whole_kv_b(const ir::Module& module) const {
+    return binder_.has(expand_layer("B.attn_kv_b.weight", module.layer));
+  }
+
+  ir::Param bind(const ModuleRow& row, const ParamRow& param, const ir::Module& module) {
+    const ParamShape shape = shape_of(param.name, module.info, params_);
+    const std::string tensors = expand_layer(param.tensors, module.layer);
+    const std::string_view purpose = purpose_of(row.role);
+    const std::string fused = fused_tensor(row.role, param.name, module.layer);
+    if (!fused.empty() && !binder_.has(tensors) && binder_.has(fused)) {
+      if (row.role == Role::Experts) {
+        return binder_.bind_half(param.name, fused, shape, std::strcmp(param.name, "up") == 0,
+                                 purpose);
+      }
+      const int64_t q = int64_t{params_.heads} * params_.head_dim;
+      const int64_t kv = int64_t{params_.kv_heads} * params_.head_dim;
+      const int64_t first = row.role == Role::QProj ? 0 : row.role == Role::KProj ? q : q + kv;
+      return binder_.bind_rows(param.name, fused, shape, first, q + 2 * kv, purpose);
+    }
+    return binder_.bind(param.name, tensors, shape, module.layer, purpose);
+  }
+
+  // Some converters write q, k and v, or the experts' gate and up, as one tensor.
+  std::string fused_tensor(Role role, std::string_view param, int32_t layer) const {
+    const bool is_qkv = role == Role::QProj || role == Role::KProj || role == Role::VProj;
+    if (is_qkv && arch_.attention == AttentionKind::Gqa && param == "weight") {
+      return expand_layer("B.attn_qkv.weight", layer);
+    }
+    if (role == Role::Experts && (param == "gate" || param == "up")) {
+      return expand_layer("B.ffn_gate_up_exps.weight", layer);
+    }
+    return "";
+  }
+
+  // A config that says the head is a tensor of its own is not overruled in silence.
+  void check_tie(const ir::Module& head) {
+    if (gguf_ == nullptr || params_.tied != false || binder_.has("output.weight")) return;
+    const input::ConfigValue* value = config_.find("tie_word_embeddings");
+    if (value == nullptr || value->origin != input::ConfigOrigin::Config) return;
+    fail(
+        fmt::format("tensor 'output.weight' ({}, [{}, {}]) is missing and the config says that the "
+                    "embedding is not tied to it",
+                    purpose_of(head.role), params_.hidden, params_.vocab));
+  }
+
+  const ArchDesc& arch_;
+  const HyperParams params_;
+  const input::HfConfig& config_;
+  const input::GgufFile* gguf_;
+  DiagSink& diags_;
+  TensorBinder binder_;
+  RopeTable rope_;
+  ir::ModuleGraph graph_;
+  std::unordered_map<std::string, ir::ModuleId> ids_;
+  std::unordered_map<const ClassRow*, ClassNames> classes_;
+};
+
+}  // namespace
+
+Result<const ArchDesc*> pick_architecture(const input::HfConfig& config) {
+  const std::string type = config.model_type();
+  if (const ArchDesc* arch = find_model_type(type)) return arch;
+  for (const std::string& family :
+       config.strings("architectures").value_or(std::vector<std::string>())) {
+    if (const ArchDesc* arch = find_family(family)) return arch;
+  }
+  // Names as the file that said it writes them: "qwen3moe" in a GGUF.
+  const input::ConfigValue* value = config.find("model_type");
+  const bool by_gguf = value != nullptr && value->origin == input::ConfigOrigin::Gguf;
+  std::vector<std::string> known;
+  for (const ArchDesc* arch : all_architectures()) {
+    if (by_gguf) known.emplace_back(arch->gguf_arch);
+    if (!by_gguf) known.insert(known.end(), arch->model_types.begin(), arch->model_types.end());
+  }
+  std::sort(known.begin(), known.end());
+  known.erase(std::unique(known.begin(), known.end()), known.end());
+  if (type.empty()) {
+    return Error{
+        fmt::format("{}: 'model_type' is missing; known are {}", config.file(), join(known, ", "))};
+  }
+  return Error{fmt::format("{}: unknown architecture '{}'{}; known are {}", config.file(),
+                           printable(type), did_you_mean(type, known), join(known, ", "))};
+}
+
+Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, const input::GgufFile* gguf,
+                                    DiagSink& diags) {
+  const ArchDesc* arch = KTX_TRY(pick_architecture(config));
+  if (gguf != nullptr && !gguf->architecture().empty() && gguf->architecture() != arch->gguf_arch) {
+    return Error{
+        fmt::format("{}: general.architecture is '{}', but {} is a config of {}, which is "
+                    "stored as '{}'; is it of another model?",
+                    gguf->path(), printable(gguf->architecture()), config.file(), arch->family,
+                    arch->gguf_arch)};
+  }
+  std::optional<HyperParams> params = read_hyper_params(*arch, config, diags);
+  if (!params) {
+    return Error{fmt::format("{}: no {} can be made of this config", config.file(), arch->family)};
+  }
+  return Builder(*arch, std::move(*params), config, gguf, diags).run();
+}
+
+Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, DiagSink& diags) {
+  return build_graph(config, nullptr, diags);
+}
+
+Result<ir::ModuleGraph> build_graph(const input::ModelSource& source, DiagSink& diags) {
+  return build_graph(source.config, &source.gguf, diags);
+}
+
+}  // namespace ktx::arch

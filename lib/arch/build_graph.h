@@ -1,0 +1,37 @@
+// The one builder: an architecture's data and a model's config and tensors become
+// the module graph.
+//
+//   ir::ModuleGraph graph = KTX_TRY(build_graph(source, diags));
+//   if (diags.errors() > 0) ...
+//
+// An unknown architecture or a config that cannot be computed with is the Result's
+// error (each such key is in `diags` as well). Tensors that are missing, or that
+// are not as the config says, are errors in `diags` only: the graph is then whole
+// but must not be compiled. Safe for untrusted models. No weights are read, but
+// for the few floats of rope_freqs.weight.
+#pragma once
+
+#include "lib/arch/arch_desc.h"
+#include "lib/input/hf_config.h"
+#include "lib/input/model_source.h"
+#include "lib/ir/module_graph.h"
+#include "lib/support/diag.h"
+#include "lib/support/result.h"
+
+namespace ktx::arch {
+
+Result<ir::ModuleGraph> build_graph(const input::ModelSource& source, DiagSink& diags);
+
+// From a config alone: tensors have the shapes it asks for and the types that a
+// Q4_K_M file usually has.
+Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, DiagSink& diags);
+
+// The same for either; `gguf` may be null.
+Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, const input::GgufFile* gguf,
+                                    DiagSink& diags);
+
+// The family that a config means, by model_type, then by its architectures; an
+// unknown one is an error with the nearest names and the list.
+Result<const ArchDesc*> pick_architecture(const input::HfConfig& config);
+
+}  // namespace ktx::arch

@@ -1,0 +1,119 @@
+#include "lib/arch/config_reader.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "lib/support/strings.h"
+
+namespace ktx::arch {
+
+void ConfigReader::fail(std::string what) {
+  diags_.error({.file = config_.file()}, "", std::move(what));
+}
+
+void ConfigReader::warn(std::string what) {
+  diags_.warning({.file = config_.file()}, "", std::move(what));
+}
+
+const char* ConfigReader::default_of(std::string_view key) const {
+  for (const ConfigDefault& row : arch_.defaults) {
+    if (row.key == key) return std::string_view(row.value) == "null" ? nullptr : row.value;
+  }
+  return nullptr;
+}
+
+std::string ConfigReader::found(std::string_view key) const {
+  const input::ConfigValue* value = config_.find(key);
+  return value == nullptr ? "nothing" : printable(input::describe(value->value));
+}
+
+std::optional<double> ConfigReader::number_or_null(std::string_view key, double min, double max) {
+  std::optional<double> value;
+  if (!config_.has(key)) {
+    const char* text = default_of(key);
+    if (text == nullptr) return std::nullopt;
+    value = std::strtod(text, nullptr);
+  } else {
+    if (config_.is_null(key)) return std::nullopt;
+    value = config_.f64(key);
+    if (!value) {
+      fail(fmt::format("'{}' is {}, expected a number", key, found(key)));
+      return std::nullopt;
+    }
+  }
+  if (!(*value >= min && *value <= max)) {
+    fail(fmt::format("'{}' is {}, expected {} to {}", key, *value, min, max));
+    return std::nullopt;
+  }
+  return value;
+}
+
+std::optional<int64_t> ConfigReader::integer_or_null(std::string_view key, int64_t min,
+                                                     int64_t max) {
+  if (config_.has(key) && !config_.is_null(key) && !config_.i64(key)) {
+    fail(fmt::format("'{}' is {}, expected an integer", key, found(key)));
+    return std::nullopt;
+  }
+  std::optional<int64_t> value = config_.i64(key);
+  if (!value && !config_.has(key) && default_of(key) != nullptr) {
+    value = std::strtoll(default_of(key), nullptr, 10);
+  }
+  if (value && (*value < min || *value > max)) {
+    fail(fmt::format("'{}' is {}, expected {} to {}", key, *value, min, max));
+    return std::nullopt;
+  }
+  return value;
+}
+
+int64_t ConfigReader::integer(std::string_view key, int64_t min, int64_t max) {
+  // A null where a number is needed counts as absent.
+  if (config_.is_null(key) && default_of(key) != nullptr) {
+    return std::strtoll(default_of(key), nullptr, 10);
+  }
+  if (!config_.has(key) || config_.is_null(key)) {
+    if (default_of(key) == nullptr) {
+      fail(fmt::format("'{}' is missing; {} needs it", key, arch_.family));
+      return 0;
+    }
+  }
+  return integer_or_null(key, min, max).value_or(0);
+}
+
+double ConfigReader::number(std::string_view key, double min, double max) {
+  if (config_.is_null(key) && default_of(key) != nullptr)
+    return std::strtod(default_of(key), nullptr);
+  if ((!config_.has(key) || config_.is_null(key)) && default_of(key) == nullptr) {
+    fail(fmt::format("'{}' is missing; {} needs it", key, arch_.family));
+    return 0;
+  }
+  return number_or_null(key, min, max).value_or(0);
+}
+
+std::optional<bool> ConfigReader::flag(std::string_view key) {
+  if (config_.has(key) && !config_.is_null(key)) {
+    const std::optional<bool> value = config_.boolean(key);
+    if (!value) fail(fmt::format("'{}' is {}, expected true or false", key, found(key)));
+    return value;
+  }
+  const char* text = default_of(key);
+  if (text == nullptr) return std::nullopt;
+  return std::string_view(text) == "true";
+}
+
+std::string ConfigReader::text(std::string_view key) {
+  if (config_.has(key) && !config_.is_null(key)) {
+    const std::optional<std::string> value = config_.string(key);
+    if (!value) fail(fmt::format("'{}' is {}, expected a text", key, found(key)));
+    return value.value_or("");
+  }
+  const char* text = default_of(key);
+  if (text == nullptr) return "";
+  std::string_view value = text;  // "\"greedy\""
+  value.remove_prefix(1);
+  value.remove_suffix(1);
+  return std::string(value);
+}
+
+}  // namespace ktx::arch

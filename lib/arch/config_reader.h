@@ -1,0 +1,43 @@
+// Typed and bounded access to a config for one family, with the family's defaults.
+// Every failure goes to the sink with the key's name; the value is then 0.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lib/arch/arch_desc.h"
+#include "lib/input/hf_config.h"
+#include "lib/support/diag.h"
+
+namespace ktx::arch {
+
+class ConfigReader {
+ public:
+  ConfigReader(const ArchDesc& arch, const input::HfConfig& config, DiagSink& diags)
+      : arch_(arch), config_(config), diags_(diags) {}
+
+  // A key that must be there, or have a default.
+  int64_t integer(std::string_view key, int64_t min, int64_t max);
+  double number(std::string_view key, double min, double max);
+  // Nothing for a null, or for an absent key without a default.
+  std::optional<int64_t> integer_or_null(std::string_view key, int64_t min, int64_t max);
+  std::optional<double> number_or_null(std::string_view key, double min, double max);
+  std::optional<bool> flag(std::string_view key);
+  std::string text(std::string_view key);  // "" like nothing
+
+  void fail(std::string what);
+  void warn(std::string what);
+  const input::HfConfig& config() const { return config_; }
+
+ private:
+  const char* default_of(std::string_view key) const;  // null: none
+  std::string found(std::string_view key) const;       // "'abc'", for messages
+
+  const ArchDesc& arch_;
+  const input::HfConfig& config_;
+  DiagSink& diags_;
+};
+
+}  // namespace ktx::arch

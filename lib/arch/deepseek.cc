@@ -1,0 +1,222 @@
+// DeepSeek V2 (also Lite) and V3 (also R1, Moonlight, Kimi-K2): multi-head latent
+// attention, the first layers dense, then experts with shared ones beside them.
+// Both are "deepseek2" in GGUF. The two differ in routing and in class names.
+#include "lib/arch/tree_rows.h"
+
+namespace ktx::arch {
+namespace {
+
+constexpr ClassRow kRoot2Class{"{P}ForCausalLM",
+                               "transformers.{P}ForCausalLM K{P}ForCausalLM "
+                               "ktransformers.models.custom_modeling_deepseek_v2.K{P}ForCausalLM",
+                               KTX_PRETRAINED};
+constexpr ClassRow kRoot3Class{"{P}ForCausalLM",
+                               "transformers.{P}ForCausalLM K{P}ForCausalLM "
+                               "ktransformers.models.custom_modeling_deepseek_v3.K{P}ForCausalLM",
+                               KTX_PRETRAINED KTX_GENERATION};
+constexpr ClassRow kMlaAttention{"{P}Attention", "{P}FlashAttention2 K.{P}FlashAttention2"};
+#define KTX_ROTARY_BASE "K.{P}RotaryEmbedding {P}RotaryEmbedding T.{P}RotaryEmbedding"
+constexpr ClassRow kLinearRotary{"{P}LinearScalingRotaryEmbedding", "", KTX_ROTARY_BASE, false};
+constexpr ClassRow kDynamicRotary{"{P}DynamicNTKScalingRotaryEmbedding", "", KTX_ROTARY_BASE,
+                                  false};
+constexpr ClassRow kYarnRotary{"{P}YarnRotaryEmbedding", "", KTX_ROTARY_BASE, false};
+#undef KTX_ROTARY_BASE
+constexpr ClassRow kMoe2{"{P}MoE", "{P}Moe T.{P}Moe"};
+constexpr ClassRow kMoe3{"{P}MoE"};
+constexpr ClassRow kExpertList2{"torch.nn.modules.container.ModuleList",
+                                "torch.nn.ModuleList ModuleList {P}Experts T.{P}Experts"};
+constexpr ClassRow kExpertList3{"torch.nn.modules.container.ModuleList",
+                                "torch.nn.ModuleList ModuleList {P}NaiveMoe T.{P}NaiveMoe"};
+constexpr ClassRow kGate2{"MoEGate", "{P}MoEGate T.{P}MoEGate", "", false};
+constexpr ClassRow kGate3{"MoEGate", "{P}TopkRouter T.{P}TopkRouter", "", false};
+
+constexpr ModuleRow kRoot2[] = {{Role::Root, "", &kRoot2Class}};
+constexpr ModuleRow kRoot3[] = {{Role::Root, "", &kRoot3Class}};
+constexpr ModuleRow kMla[] = {
+    {Role::Mla, "L.self_attn", &kMlaAttention},
+    {Role::QProj,
+     "L.self_attn.q_proj",
+     &kLinear,
+     When::NoQueryLatent,
+     {{"weight", "B.attn_q.weight"}}},
+    {Role::QAProj,
+     "L.self_attn.q_a_proj",
+     &kLinear,
+     When::QueryLatent,
+     {{"weight", "B.attn_q_a.weight"}, {"bias", "B.attn_q_a.bias", When::AttentionBias}}},
+    {Role::QANorm,
+     "L.self_attn.q_a_layernorm",
+     &kNorm,
+     When::QueryLatent,
+     {{"weight", "B.attn_q_a_norm.weight"}}},
+    {Role::QBProj,
+     "L.self_attn.q_b_proj",
+     &kLinear,
+     When::QueryLatent,
+     {{"weight", "B.attn_q_b.weight"}}},
+    {Role::KvAProj,
+     "L.self_attn.kv_a_proj_with_mqa",
+     &kLinear,
+     When::Always,
+     {{"weight", "B.attn_kv_a_mqa.weight"}, {"bias", "B.attn_kv_a_mqa.bias", When::AttentionBias}}},
+    {Role::KvANorm,
+     "L.self_attn.kv_a_layernorm",
+     &kNorm,
+     When::Always,
+     {{"weight", "B.attn_kv_a_norm.weight"}}},
+    {Role::KvBProj,
+     "L.self_attn.kv_b_proj",
+     &kLinear,
+     When::Always,
+     {{"weight", "B.attn_kv_b.weight"},
+      {"k_b", "B.attn_k_b.weight"},
+      {"v_b", "B.attn_v_b.weight"}}},
+    {Role::OProj,
+     "L.self_attn.o_proj",
+     &kLinear,
+     When::Always,
+     {{"weight", "B.attn_output.weight"}, {"bias", "B.attn_output.bias", When::AttentionBias}}},
+    {Role::Rotary, "L.self_attn.rotary_emb", &kRotary, When::RopePlain},
+    {Role::Rotary, "L.self_attn.rotary_emb", &kLinearRotary, When::RopeLinear},
+    {Role::Rotary, "L.self_attn.rotary_emb", &kDynamicRotary, When::RopeDynamic},
+    {Role::Rotary, "L.self_attn.rotary_emb", &kYarnRotary, When::RopeYarn},
+};
+constexpr ParamRow kStackedGate{"gate", "B.ffn_gate_exps.weight"};
+constexpr ParamRow kStackedUp{"up", "B.ffn_up_exps.weight"};
+constexpr ParamRow kStackedDown{"down", "B.ffn_down_exps.weight"};
+constexpr ModuleRow kExperts2[] = {
+    {Role::Moe, "L.mlp", &kMoe2, When::Moe},
+    {Role::Experts,
+     "L.mlp.experts",
+     &kExpertList2,
+     When::Moe,
+     {kStackedGate, kStackedUp, kStackedDown}},
+};
+constexpr ModuleRow kExperts3[] = {
+    {Role::Moe, "L.mlp", &kMoe3, When::Moe},
+    {Role::Experts,
+     "L.mlp.experts",
+     &kExpertList3,
+     When::Moe,
+     {kStackedGate, kStackedUp, kStackedDown}},
+};
+constexpr ModuleRow kRouter2[] = {
+    {Role::Router, "L.mlp.gate", &kGate2, When::Moe, {{"weight", "B.ffn_gate_inp.weight"}}},
+};
+// The bias had no suffix in the first V3 files.
+constexpr ModuleRow kRouter3[] = {
+    {Role::Router,
+     "L.mlp.gate",
+     &kGate3,
+     When::Moe,
+     {{"weight", "B.ffn_gate_inp.weight"},
+      {"correction_bias", "B.exp_probs_b.bias | B.exp_probs_b", When::CorrectionBias}}},
+};
+constexpr ModuleRow kShared[] = {
+    {Role::SharedMlp, "L.mlp.shared_experts", &kMlp, When::MoeWithShared},
+    {Role::GateProj,
+     "L.mlp.shared_experts.gate_proj",
+     &kLinear,
+     When::MoeWithShared,
+     {{"weight", "B.ffn_gate_shexp.weight"}}},
+    {Role::UpProj,
+     "L.mlp.shared_experts.up_proj",
+     &kLinear,
+     When::MoeWithShared,
+     {{"weight", "B.ffn_up_shexp.weight"}}},
+    {Role::DownProj,
+     "L.mlp.shared_experts.down_proj",
+     &kLinear,
+     When::MoeWithShared,
+     {{"weight", "B.ffn_down_shexp.weight"}}},
+    {Role::Activation, "L.mlp.shared_experts.act_fn", &kSilu, When::MoeWithShared},
+};
+constexpr std::span<const ModuleRow> kTree2[] = {
+    kRoot2,   kStem,   kMla,        kDenseMlp,  kExperts2, kExpertParts,
+    kRouter2, kShared, kLayerNorms, kFinalNorm, kHead,
+};
+constexpr std::span<const ModuleRow> kTree3[] = {
+    kRoot3,   kStem,   kMla,        kDenseMlp,  kExperts3, kExpertParts,
+    kRouter3, kShared, kLayerNorms, kFinalNorm, kHead,
+};
+
+constexpr const char* kModelTypes2[] = {"deepseek_v2"};
+constexpr const char* kModelTypes3[] = {"deepseek_v3", "kimi_k2"};
+constexpr ConfigDefault kDefaults2[] = {
+    {"attention_bias", "false"},
+    {"first_k_dense_replace", "0"},
+    {"moe_layer_freq", "1"},
+    {"n_routed_experts", "null"},
+    {"n_shared_experts", "null"},
+    {"q_lora_rank", "1536"},
+
+    {"scoring_func", "\"softmax\""},
+    {"norm_topk_prob", "false"},
+    {"routed_scaling_factor", "1"},
+    {"n_group", "1"},
+    {"topk_group", "1"},
+    {"rms_norm_eps", "1e-6"},
+    {"rope_theta", "10000"},
+};
+constexpr ConfigDefault kDefaults3[] = {
+    {"attention_bias", "false"},
+    {"first_k_dense_replace", "3"},
+    {"moe_layer_freq", "1"},
+    {"n_routed_experts", "256"},
+    {"n_shared_experts", "1"},
+    {"q_lora_rank", "1536"},
+    {"topk_method", "\"noaux_tc\""},
+    {"scoring_func", "\"sigmoid\""},
+    {"norm_topk_prob", "true"},
+    {"routed_scaling_factor", "2.5"},
+    {"n_group", "8"},
+    {"topk_group", "4"},
+    {"num_experts_per_tok", "8"},
+    {"num_nextn_predict_layers", "0"},
+    {"rms_norm_eps", "1e-6"},
+    {"rope_theta", "10000"},
+};
+
+}  // namespace
+
+extern const ArchDesc kDeepseekV2;
+const ArchDesc kDeepseekV2 = {
+    .family = "DeepseekV2ForCausalLM",
+    .model_types = kModelTypes2,
+    .gguf_arch = "deepseek2",
+    .prefix = "DeepseekV2",
+    .module_k = "ktransformers.models.modeling_deepseek",
+    .module_t = "transformers.models.deepseek_v2.modeling_deepseek_v2",
+    .attention = AttentionKind::Mla,
+    .bias = BiasKind::Config,
+    .interleaved_rope = true,
+    .layers = LayerPattern::FirstDense,
+    .experts_key = "n_routed_experts",
+    .expert_width_key = "moe_intermediate_size",
+    .shared = SharedKind::Count,
+    .router = RouterKind::DeepseekV2,
+    .defaults = kDefaults2,
+    .tree = kTree2,
+};
+
+extern const ArchDesc kDeepseekV3;
+const ArchDesc kDeepseekV3 = {
+    .family = "DeepseekV3ForCausalLM",
+    .model_types = kModelTypes3,
+    .gguf_arch = "deepseek2",
+    .prefix = "DeepseekV3",
+    .module_k = "ktransformers.models.modeling_deepseek_v3",
+    .module_t = "transformers.models.deepseek_v3.modeling_deepseek_v3",
+    .attention = AttentionKind::Mla,
+    .bias = BiasKind::Config,
+    .interleaved_rope = true,
+    .layers = LayerPattern::FirstDense,
+    .experts_key = "n_routed_experts",
+    .expert_width_key = "moe_intermediate_size",
+    .shared = SharedKind::Count,
+    .router = RouterKind::DeepseekV3,
+    .defaults = kDefaults3,
+    .tree = kTree3,
+};
+
+}  // namespace ktx::arch

@@ -1,0 +1,328 @@
+// Config keys to numbers. Limits are a little above what any released model has,
+// and low enough that products of three of them fit 63 bits.
+#include "lib/arch/hyper_params.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lib/arch/config_reader.h"
+#include "lib/support/strings.h"
+
+namespace ktx::arch {
+namespace {
+
+constexpr int64_t kMaxLayers = 10000;
+constexpr int64_t kMaxHidden = 1 << 20;
+constexpr int64_t kMaxWidth = 1 << 24;
+constexpr int64_t kMaxVocab = 1 << 24;
+constexpr int64_t kMaxHeads = 1 << 16;
+constexpr int64_t kMaxHeadDim = 4096;
+constexpr int64_t kMaxRank = 1 << 16;
+constexpr int64_t kMaxExperts = 1 << 16;
+constexpr int64_t kMaxContext = int64_t{1} << 40;
+
+class Reader {
+ public:
+  Reader(const ArchDesc& arch, const input::HfConfig& config, DiagSink& diags)
+      : arch_(arch), in_(arch, config, diags) {}
+
+  HyperParams run() {
+    p_.layers = small("num_hidden_layers", 1, kMaxLayers);
+    p_.hidden = in_.integer("hidden_size", 1, kMaxHidden);
+    p_.vocab = in_.integer("vocab_size", 1, kMaxVocab);
+    p_.context = in_.integer("max_position_embeddings", 1, kMaxContext);
+    p_.norm_eps = static_cast<float>(in_.number("rms_norm_eps", 1e-20, 1));
+    p_.tied = in_.flag("tie_word_embeddings");
+    p_.mtp_layers =
+        static_cast<int32_t>(in_.integer_or_null("num_nextn_predict_layers", 0, 64).value_or(0));
+    read_activation();
+    if (arch_.attention == AttentionKind::Mla) {
+      read_mla();
+    } else {
+      read_gqa();
+    }
+    read_biases();
+    read_rope();
+    if (arch_.layers != LayerPattern::AllDense) read_experts();
+    read_dense_width();
+    return std::move(p_);
+  }
+
+ private:
+  int32_t small(std::string_view key, int64_t min, int64_t max) {
+    return static_cast<int32_t>(in_.integer(key, min, max));
+  }
+
+  void read_activation() {
+    const std::string act = in_.text("hidden_act");
+    if (act.empty() || act == "silu" || act == "swish") return;
+    in_.fail(
+        fmt::format("'hidden_act' is '{}', expected silu: other activations of {} are not known",
+                    printable(act), arch_.family));
+  }
+
+  void read_gqa() {
+    p_.heads = small("num_attention_heads", 1, kMaxHeads);
+    p_.kv_heads = static_cast<int32_t>(
+        in_.integer_or_null("num_key_value_heads", 1, kMaxHeads).value_or(p_.heads));
+    if (p_.heads == 0 || p_.kv_heads == 0) return;
+    if (p_.heads % p_.kv_heads != 0) {
+      in_.fail(fmt::format("'num_key_value_heads' {} does not divide 'num_attention_heads' {}",
+                           p_.kv_heads, p_.heads));
+    }
+    if (const auto head_dim = in_.integer_or_null("head_dim", 2, kMaxHeadDim)) {
+      p_.head_dim = static_cast<int32_t>(*head_dim);
+    } else if (p_.hidden % p_.heads != 0 || p_.hidden / p_.heads > kMaxHeadDim) {
+      in_.fail(
+          fmt::format("'num_attention_heads' {} does not divide 'hidden_size' {} and there is "
+                      "no 'head_dim'",
+                      p_.heads, p_.hidden));
+    } else {
+      p_.head_dim = static_cast<int32_t>(p_.hidden / p_.heads);
+    }
+    if (p_.head_dim % 2 != 0) {
+      in_.fail(fmt::format("'head_dim' is {}, expected an even number", p_.head_dim));
+    }
+    read_window();
+  }
+
+  void read_window() {
+    const auto window = in_.integer_or_null("sliding_window", 0, kMaxContext);
+    if (!window || *window == 0 || *window >= p_.context) return;
+    if (!in_.flag("use_sliding_window").value_or(true)) {
+      return;
+    }
+    in_.warn(
+        fmt::format("'sliding_window' {} is not applied: attention looks at the whole context, "
+                    "so answers may differ beyond {} tokens",
+                    *window, *window));
+  }
+
+  void read_mla() {
+    p_.heads = small("num_attention_heads", 1, kMaxHeads);
+    p_.q_lora_rank =
+        static_cast<int32_t>(in_.integer_or_null("q_lora_rank", 0, kMaxRank).value_or(0));
+    p_.kv_lora_rank = small("kv_lora_rank", 1, kMaxRank);
+    p_.nope_dim = small("qk_nope_head_dim", 1, kMaxHeadDim);
+    p_.rope_dim = small("qk_rope_head_dim", 2, kMaxHeadDim);
+    p_.value_dim = small("v_head_dim", 1, kMaxHeadDim);
+    if (p_.rope_dim % 2 != 0) {
+      in_.fail(fmt::format("'qk_rope_head_dim' is {}, expected an even number", p_.rope_dim));
+    }
+  }
+
+  void read_biases() {
+    if (arch_.bias == BiasKind::Qkv) p_.qkv_bias = in_.flag("qkv_bias").value_or(true);
+    if (arch_.bias == BiasKind::Config) {
+      p_.attention_bias = in_.flag("attention_bias").value_or(false);
+      p_.qkv_bias = p_.attention_bias;
+    }
+    if (arch_.mlp_bias) p_.mlp_bias = in_.flag("mlp_bias").value_or(false);
+  }
+
+  void read_rope() {
+    RopeParams& rope = p_.rope;
+    p_.interleaved_rope = arch_.interleaved_rope;
+    if (arch_.attention == AttentionKind::Mla) {
+      p_.interleaved_rope = in_.flag("rope_interleave").value_or(true);
+    }
+    rope.theta = in_.number("rope_theta", 1, 1e12);
+    if (const auto part = in_.number_or_null("partial_rotary_factor", 0, 1); part && *part != 1) {
+      in_.fail(fmt::format("'partial_rotary_factor' is {}, expected 1: {} rotates whole heads",
+                           *part, arch_.family));
+    }
+    const std::string type = in_.text("rope_scaling.rope_type");
+    if (type.empty() || type == "default" || type == "none") return;
+    if (type == "linear") {
+      rope.type = RopeType::Linear;
+    } else if (type == "dynamic") {
+      rope.type = RopeType::Dynamic;
+    } else if (type == "yarn") {
+      rope.type = RopeType::Yarn;
+    } else if (type == "llama3" && arch_.attention == AttentionKind::Gqa) {
+      rope.type = RopeType::Llama3;
+    } else {
+      const std::string known[] = {"default", "linear", "dynamic", "yarn", "llama3"};
+      in_.fail(fmt::format(
+          "'rope_scaling.rope_type' is '{}', known for {} are default, linear, "
+          "dynamic, yarn{}{}",
+          printable(type), arch_.family, arch_.attention == AttentionKind::Gqa ? ", llama3" : "",
+          did_you_mean(type, known)));
+      return;
+    }
+    read_scaling();
+  }
+
+  void read_scaling() {
+    RopeParams& rope = p_.rope;
+    const auto factor = in_.number_or_null("rope_scaling.factor", 1e-3, 1e6);
+    rope.low_freq_factor = in_.number_or_null("rope_scaling.low_freq_factor", 1e-6, 1e6);
+    rope.high_freq_factor = in_.number_or_null("rope_scaling.high_freq_factor", 1e-6, 1e6);
+    rope.original_context =
+        in_.number_or_null("rope_scaling.original_max_position_embeddings", 1, 1e12)
+            .value_or(static_cast<double>(p_.context));
+    // Without parameters llama3's factors come from the tensor rope_freqs.weight.
+    const bool needs_factor = rope.type != RopeType::Llama3 || rope.low_freq_factor;
+    if (!factor && needs_factor) in_.fail("'rope_scaling.factor' is missing");
+    rope.factor = factor.value_or(1);
+    if (rope.type == RopeType::Llama3) {
+      if (rope.low_freq_factor.has_value() != rope.high_freq_factor.has_value() ||
+          (rope.low_freq_factor && *rope.low_freq_factor >= *rope.high_freq_factor)) {
+        in_.fail("'rope_scaling.low_freq_factor' must be below 'rope_scaling.high_freq_factor'");
+      }
+    } else if (rope.type == RopeType::Yarn) {
+      rope.beta_fast = in_.number_or_null("rope_scaling.beta_fast", 1e-6, 1e6).value_or(32);
+      rope.beta_slow = in_.number_or_null("rope_scaling.beta_slow", 1e-6, 1e6).value_or(1);
+      rope.truncate = in_.flag("rope_scaling.truncate").value_or(true);
+      rope.attention_factor = in_.number_or_null("rope_scaling.attention_factor", 1e-6, 1e6);
+      rope.mscale = in_.number_or_null("rope_scaling.mscale", 0, 1e3);
+      rope.mscale_all_dim = in_.number_or_null("rope_scaling.mscale_all_dim", 0, 1e3);
+      if (rope.theta <= 1) in_.fail("'rope_theta' must be above 1 for yarn");
+    } else if (rope.type == RopeType::Dynamic) {
+      in_.warn(fmt::format(
+          "dynamic rope scaling is not applied: answers may differ beyond {} tokens", p_.context));
+    }
+  }
+
+  void read_experts() {
+    const std::string_view key = arch_.experts_key;
+    p_.experts = static_cast<int32_t>(in_.integer_or_null(key, 0, kMaxExperts).value_or(0));
+    if (p_.experts == 0) {
+      if (arch_.layers == LayerPattern::AllMoe) in_.fail(fmt::format("'{}' is 0", key));
+      return;
+    }
+    p_.router.experts = p_.experts;
+    p_.router.top_k = small("num_experts_per_tok", 1, kMaxExperts);
+    if (p_.router.top_k > p_.experts) {
+      in_.fail(fmt::format("'num_experts_per_tok' {} is above '{}' {}", p_.router.top_k, key,
+                           p_.experts));
+    }
+    p_.expert_width = in_.integer(arch_.expert_width_key, 1, kMaxWidth);
+    if (arch_.shared == SharedKind::Width) {
+      p_.shared_width = in_.integer("shared_expert_intermediate_size", 1, kMaxWidth);
+    } else if (arch_.shared == SharedKind::Count) {
+      const int64_t count = in_.integer_or_null("n_shared_experts", 0, 1024).value_or(0);
+      p_.shared_width = count * p_.expert_width;
+    }
+    if (arch_.layers == LayerPattern::FirstDense) {
+      p_.first_dense = in_.integer("first_k_dense_replace", 0, kMaxLayers);
+      p_.moe_every = std::max<int64_t>(in_.integer("moe_layer_freq", 1, kMaxLayers), 1);
+    } else if (arch_.layers == LayerPattern::SparseStep) {
+      p_.sparse_step = std::max<int64_t>(in_.integer("decoder_sparse_step", 1, kMaxLayers), 1);
+      const input::HfConfig& config = in_.config();
+      p_.dense_layers = config.ints("mlp_only_layers").value_or(std::vector<int64_t>());
+      if (config.has("mlp_only_layers") && !config.is_null("mlp_only_layers") &&
+          !config.ints("mlp_only_layers")) {
+        in_.fail("'mlp_only_layers' is no list of layer numbers");
+      }
+      std::ranges::sort(p_.dense_layers);
+    }
+    read_router();
+  }
+
+  void read_router() {
+    RouterAttrs& router = p_.router;
+    if (arch_.router == RouterKind::SoftmaxNormalised) {
+      router.normalize = 1;
+    } else if (arch_.router == RouterKind::SoftmaxByConfig) {
+      router.normalize = in_.flag("norm_topk_prob").value_or(false);
+    } else {
+      read_deepseek_router();
+    }
+  }
+
+  // V2's code scales the weights only when it does not normalise them; V3's does
+  // both. Normalising a single weight would make it 1 and is left out by both.
+  void read_deepseek_router() {
+    RouterAttrs& router = p_.router;
+    const bool v3 = arch_.router == RouterKind::DeepseekV3;
+    const std::string scoring = in_.text("scoring_func");
+    if (scoring != "softmax" && scoring != "sigmoid") {
+      in_.fail(
+          fmt::format("'scoring_func' is '{}', expected softmax or sigmoid", printable(scoring)));
+    }
+    router.scoring =
+        static_cast<int32_t>(scoring == "sigmoid" ? Scoring::Sigmoid : Scoring::Softmax);
+    router.normalize = in_.flag("norm_topk_prob").value_or(false) && router.top_k > 1;
+    const double scale = in_.number("routed_scaling_factor", 1e-6, 1e6);
+    router.scale = v3 || !router.normalize ? static_cast<float>(scale) : 1.0F;
+
+    std::string method = in_.text("topk_method");
+    if (method.empty()) {  // no GGUF has the key
+      const bool groups = in_.integer_or_null("n_group", 0, kMaxExperts).value_or(1) > 1;
+      method = groups ? "group_limited_greedy" : "greedy";
+    }
+    if (method == "greedy" || method == "gready") return;  // the misspelling is in HF's defaults
+    if (method == "noaux_tc") {
+      p_.correction_bias = v3;
+      router.group_score = static_cast<int32_t>(v3 ? GroupScore::SumOfTwoBest : GroupScore::Best);
+      if (!v3) in_.fail("'topk_method' is 'noaux_tc', expected greedy or group_limited_greedy");
+    } else if (method == "group_limited_greedy") {
+      router.group_score = static_cast<int32_t>(GroupScore::Best);
+    } else {
+      const std::string known[] = {"greedy", "group_limited_greedy", "noaux_tc"};
+      in_.fail(
+          fmt::format("'topk_method' is '{}', known are greedy, group_limited_greedy, "
+                      "noaux_tc{}",
+                      printable(method), did_you_mean(method, known)));
+      return;
+    }
+    read_groups();
+  }
+
+  void read_groups() {
+    RouterAttrs& router = p_.router;
+    router.groups =
+        static_cast<int32_t>(in_.integer_or_null("n_group", 0, kMaxExperts).value_or(1));
+    router.groups_used =
+        static_cast<int32_t>(in_.integer_or_null("topk_group", 0, kMaxExperts).value_or(1));
+    if (router.groups <= 1) {  // 0 and 1: no groups
+      router.groups = router.groups_used = 1;
+      return;
+    }
+    const int32_t per_group = p_.experts / router.groups;
+    if (p_.experts % router.groups != 0) {
+      in_.fail(fmt::format("'n_group' {} does not divide '{}' {}", router.groups, arch_.experts_key,
+                           p_.experts));
+    } else if (router.groups_used < 1 || router.groups_used > router.groups) {
+      in_.fail(fmt::format("'topk_group' is {}, expected 1 to 'n_group' {}", router.groups_used,
+                           router.groups));
+    } else if (router.top_k > int64_t{per_group} * router.groups_used) {
+      in_.fail(fmt::format("'num_experts_per_tok' {} is above the {} experts of 'topk_group' {}",
+                           router.top_k, int64_t{per_group} * router.groups_used,
+                           router.groups_used));
+    } else if (router.group_score == static_cast<int32_t>(GroupScore::SumOfTwoBest) &&
+               per_group < 2) {
+      in_.fail(fmt::format("'n_group' {} leaves {} expert per group, expected at least 2",
+                           router.groups, per_group));
+    }
+  }
+
+  void read_dense_width() {
+    bool any = p_.experts == 0;
+    for (int32_t layer = 0; layer < p_.layers && !any; ++layer) any = !p_.has_experts(layer);
+    if (any) p_.mlp_width = in_.integer("intermediate_size", 1, kMaxWidth);
+  }
+
+  const ArchDesc& arch_;
+  ConfigReader in_;
+  HyperParams p_;
+};
+
+}  // namespace
+
+bool HyperParams::has_experts(int32_t layer) const {
+  return experts > 0 && layer >= first_dense && layer % moe_every == 0 &&
+         (layer + 1) % sparse_step == 0 && !std::ranges::binary_search(dense_layers, layer);
+}
+
+std::optional<HyperParams> read_hyper_params(const ArchDesc& arch, const input::HfConfig& config,
+                                             DiagSink& diags) {
+  const int errors = diags.errors();
+  HyperParams params = Reader(arch, config, diags).run();
+  if (diags.errors() != errors) return std::nullopt;
+  return params;
+}
+
+}  // namespace ktx::arch

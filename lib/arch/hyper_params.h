@@ -1,0 +1,82 @@
+// The numbers of a model, read from its config, checked and in one form for all
+// families.
+//
+//   auto params = read_hyper_params(arch, config, diags);   // nothing: see diags
+//   params->has_experts(3);
+//
+// What a missing key means stands in the family's data file. Every size is checked
+// here against a limit, every division for a remainder, so that the builder may
+// compute with them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/arch/arch_desc.h"
+#include "lib/formats/step_attrs.h"
+#include "lib/input/hf_config.h"
+#include "lib/support/diag.h"
+
+namespace ktx::arch {
+
+enum class RopeType { Plain, Linear, Dynamic, Yarn, Llama3 };
+
+struct RopeParams {
+  RopeType type = RopeType::Plain;
+  double theta = 10000;
+  double factor = 1;
+  double original_context = 0;
+  // llama3; without them the factors come from a tensor
+  std::optional<double> low_freq_factor, high_freq_factor;
+  // yarn
+  double beta_fast = 32;
+  double beta_slow = 1;
+  bool truncate = true;
+  std::optional<double> attention_factor, mscale, mscale_all_dim;
+};
+
+struct HyperParams {
+  int32_t layers = 0;
+  int32_t mtp_layers = 0;  // prediction layers after those, skipped
+  int64_t hidden = 0;
+  int64_t vocab = 0;
+  int64_t mlp_width = 0;  // of dense layers; 0: there are none
+  int64_t context = 0;
+  float norm_eps = 0;
+  bool interleaved_rope = false;
+  RopeParams rope;
+  bool qkv_bias = false;
+  bool attention_bias = false;
+  bool mlp_bias = false;
+  std::optional<bool> tied;  // embedding and head are one tensor
+
+  int32_t heads = 0;
+  int32_t kv_heads = 0;  // grouped-query attention
+  int32_t head_dim = 0;
+  int32_t q_lora_rank = 0;  // latent attention; 0: no query latent
+  int32_t kv_lora_rank = 0;
+  int32_t nope_dim = 0;
+  int32_t rope_dim = 0;
+  int32_t value_dim = 0;
+
+  int32_t experts = 0;  // 0: none
+  int64_t expert_width = 0;
+  int64_t shared_width = 0;  // of all shared experts together; 0: none
+  RouterAttrs router;
+  bool correction_bias = false;
+  int64_t first_dense = 0;            // layers before it are dense
+  int64_t moe_every = 1;              // then every n-th by number has experts
+  int64_t sparse_step = 1;            // or every n-th, counted from 1
+  std::vector<int64_t> dense_layers;  // these have not
+
+  bool has_experts(int32_t layer) const;
+  // Elements of the rotated part of a head.
+  int32_t rotary_dim() const { return kv_lora_rank > 0 ? rope_dim : head_dim; }
+};
+
+std::optional<HyperParams> read_hyper_params(const ArchDesc& arch, const input::HfConfig& config,
+                                             DiagSink& diags);
+
+}  // namespace ktx::arch

@@ -1,0 +1,72 @@
+// Mixtral: Llama's attention, and in every layer experts named w1 (gate), w2
+// (down) and w3 (up) below `block_sparse_moe`. Its GGUF architecture is "llama".
+#include "lib/arch/tree_rows.h"
+
+namespace ktx::arch {
+namespace {
+
+constexpr ClassRow kMoeBlock{"MixtralSparseMoeBlock"};
+constexpr ClassRow kRouter{"torch.nn.modules.linear.Linear",
+                           "torch.nn.Linear Linear MixtralTopKRouter T.MixtralTopKRouter"};
+constexpr ClassRow kExpertList{"torch.nn.modules.container.ModuleList",
+                               "torch.nn.ModuleList ModuleList MixtralExperts T.MixtralExperts"};
+constexpr ClassRow kExpert{"MixtralBlockSparseTop2MLP"};
+
+constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLM}};
+constexpr ModuleRow kSelfAttention[] = {
+    {Role::Attention, "L.self_attn", &kAttentionFlashSdpa},
+};
+// Files of before 2024-04 hold one tensor per expert.
+constexpr ModuleRow kMoe[] = {
+    {Role::Moe, "L.block_sparse_moe", &kMoeBlock},
+    {Role::Router,
+     "L.block_sparse_moe.gate",
+     &kRouter,
+     When::Always,
+     {{"weight", "B.ffn_gate_inp.weight"}}},
+    {Role::Experts,
+     "L.block_sparse_moe.experts",
+     &kExpertList,
+     When::Always,
+     {{"gate", "B.ffn_gate_exps.weight | B.ffn_gate.{expert}.weight"},
+      {"up", "B.ffn_up_exps.weight | B.ffn_up.{expert}.weight"},
+      {"down", "B.ffn_down_exps.weight | B.ffn_down.{expert}.weight"}}},
+    {Role::Expert, "L.block_sparse_moe.experts.{expert}", &kExpert},
+    {Role::GateProj, "L.block_sparse_moe.experts.{expert}.w1", &kLinear, When::Always, {{"gate"}}},
+    {Role::DownProj, "L.block_sparse_moe.experts.{expert}.w2", &kLinear, When::Always, {{"down"}}},
+    {Role::UpProj, "L.block_sparse_moe.experts.{expert}.w3", &kLinear, When::Always, {{"up"}}},
+    {Role::Activation, "L.block_sparse_moe.experts.{expert}.act_fn", &kSilu},
+};
+constexpr std::span<const ModuleRow> kTree[] = {
+    kRoot, kStem,       kSelfAttention, kGqaProjections, kLayerRotary,
+    kMoe,  kLayerNorms, kFinalNorm,     kHead,
+};
+
+constexpr const char* kModelTypes[] = {"mixtral"};
+constexpr ConfigDefault kDefaults[] = {
+    {"num_local_experts", "8"},
+    {"num_experts_per_tok", "2"},
+    {"rms_norm_eps", "1e-5"},
+    {"rope_theta", "1000000"},
+};
+
+}  // namespace
+
+extern const ArchDesc kMixtral;
+const ArchDesc kMixtral = {
+    .family = "MixtralForCausalLM",
+    .model_types = kModelTypes,
+    .gguf_arch = "llama",
+    .prefix = "Mixtral",
+    .module_k = "ktransformers.models.modeling_mixtral",
+    .module_t = "transformers.models.mixtral.modeling_mixtral",
+    .interleaved_rope = true,
+    .layers = LayerPattern::AllMoe,
+    .experts_key = "num_local_experts",
+    .expert_width_key = "intermediate_size",
+    .router = RouterKind::SoftmaxNormalised,
+    .defaults = kDefaults,
+    .tree = kTree,
+};
+
+}  // namespace ktx::arch

@@ -1,0 +1,59 @@
+// Qwen 2 and 3, dense. Qwen2 has biases on q, k and v; Qwen3 has none but norms
+// each query and key head. Rotary exists at model level only.
+#include "lib/arch/tree_rows.h"
+
+namespace ktx::arch {
+namespace {
+
+constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
+constexpr ModuleRow kSelfAttention[] = {{Role::Attention, "L.self_attn", &kAttention}};
+constexpr std::span<const ModuleRow> kTree2[] = {
+    kRoot,       kStem,      kSelfAttention, kGqaProjections, kDenseMlp,
+    kLayerNorms, kFinalNorm, kModelRotary,   kHead,
+};
+constexpr std::span<const ModuleRow> kTree3[] = {
+    kRoot,     kStem,       kSelfAttention, kGqaProjections, kQkNorms,
+    kDenseMlp, kLayerNorms, kFinalNorm,     kModelRotary,    kHead,
+};
+
+constexpr const char* kModelTypes2[] = {"qwen2"};
+constexpr const char* kModelTypes3[] = {"qwen3"};
+constexpr ConfigDefault kDefaults2[] = {
+    {"use_sliding_window", "false"},
+    {"rms_norm_eps", "1e-6"},
+    {"rope_theta", "10000"},
+};
+constexpr ConfigDefault kDefaults3[] = {
+    {"attention_bias", "false"}, {"head_dim", "128"},     {"use_sliding_window", "false"},
+    {"rms_norm_eps", "1e-6"},    {"rope_theta", "10000"},
+};
+
+}  // namespace
+
+extern const ArchDesc kQwen2;
+const ArchDesc kQwen2 = {
+    .family = "Qwen2ForCausalLM",
+    .model_types = kModelTypes2,
+    .gguf_arch = "qwen2",
+    .prefix = "Qwen2",
+    .module_k = "transformers.models.qwen2.modeling_qwen2",
+    .module_t = "",
+    .bias = BiasKind::Qkv,
+    .defaults = kDefaults2,
+    .tree = kTree2,
+};
+
+extern const ArchDesc kQwen3;
+const ArchDesc kQwen3 = {
+    .family = "Qwen3ForCausalLM",
+    .model_types = kModelTypes3,
+    .gguf_arch = "qwen3",
+    .prefix = "Qwen3",
+    .module_k = "transformers.models.qwen3.modeling_qwen3",
+    .module_t = "",
+    .bias = BiasKind::Config,
+    .defaults = kDefaults3,
+    .tree = kTree3,
+};
+
+}  // namespace ktx::arch

@@ -1,0 +1,138 @@
+// Qwen 2 and 3 with experts. Qwen2-MoE adds a shared expert with a sigmoid gate to
+// every layer of experts; Qwen3-MoE has none, and per layer it has the rotary
+// class of Qwen2-MoE (its own exists once, at model level).
+#include "lib/arch/tree_rows.h"
+
+namespace ktx::arch {
+namespace {
+
+constexpr ClassRow kRoot2Class{"{P}ForCausalLM",
+                               "transformers.{P}ForCausalLM K{P}ForCausalLM "
+                               "ktransformers.models.custom_modeling_qwen2_moe.K{P}ForCausalLM",
+                               KTX_PRETRAINED};
+constexpr ClassRow kRoot3Class{"{P}ForCausalLM",
+                               "transformers.{P}ForCausalLM K{P}ForCausalLM "
+                               "ktransformers.models.custom_modeling_qwen3_moe.K{P}ForCausalLM",
+                               KTX_PRETRAINED KTX_GENERATION};
+constexpr ClassRow kMoeBlock{"{P}SparseMoeBlock"};
+constexpr ClassRow kRouter{"torch.nn.modules.linear.Linear",
+                           "torch.nn.Linear Linear {P}TopKRouter T.{P}TopKRouter"};
+constexpr ClassRow kExpertList{"torch.nn.modules.container.ModuleList",
+                               "torch.nn.ModuleList ModuleList {P}Experts T.{P}Experts"};
+constexpr ClassRow kQwen2MoeRotary{
+    "ktransformers.models.modeling_qwen2_moe.Qwen2MoeRotaryEmbedding",
+    "Qwen2MoeRotaryEmbedding transformers.models.qwen2_moe.modeling_qwen2_moe."
+    "Qwen2MoeRotaryEmbedding"};
+
+constexpr ModuleRow kRoot2[] = {{Role::Root, "", &kRoot2Class}};
+constexpr ModuleRow kRoot3[] = {{Role::Root, "", &kRoot3Class}};
+constexpr ModuleRow kSelfAttention2[] = {
+    {Role::Attention, "L.self_attn", &kAttentionFlashSdpa},
+};
+constexpr ModuleRow kSelfAttention3[] = {{Role::Attention, "L.self_attn", &kAttention}};
+constexpr ModuleRow kLayerRotary3[] = {
+    {Role::Rotary, "L.self_attn.rotary_emb", &kQwen2MoeRotary},
+};
+constexpr ModuleRow kMoe[] = {
+    {Role::Moe, "L.mlp", &kMoeBlock, When::Moe},
+    {Role::Router, "L.mlp.gate", &kRouter, When::Moe, {{"weight", "B.ffn_gate_inp.weight"}}},
+    {Role::Experts,
+     "L.mlp.experts",
+     &kExpertList,
+     When::Moe,
+     {{"gate", "B.ffn_gate_exps.weight"},
+      {"up", "B.ffn_up_exps.weight"},
+      {"down", "B.ffn_down_exps.weight"}}},
+};
+constexpr ModuleRow kShared[] = {
+    {Role::SharedMlp, "L.mlp.shared_expert", &kMlp, When::Moe},
+    {Role::GateProj,
+     "L.mlp.shared_expert.gate_proj",
+     &kLinear,
+     When::Moe,
+     {{"weight", "B.ffn_gate_shexp.weight"}}},
+    {Role::UpProj,
+     "L.mlp.shared_expert.up_proj",
+     &kLinear,
+     When::Moe,
+     {{"weight", "B.ffn_up_shexp.weight"}}},
+    {Role::DownProj,
+     "L.mlp.shared_expert.down_proj",
+     &kLinear,
+     When::Moe,
+     {{"weight", "B.ffn_down_shexp.weight"}}},
+    {Role::Activation, "L.mlp.shared_expert.act_fn", &kSilu, When::Moe},
+    {Role::SharedGate,
+     "L.mlp.shared_expert_gate",
+     &kLinear,
+     When::Moe,
+     {{"weight", "B.ffn_gate_inp_shexp.weight"}}},
+};
+constexpr std::span<const ModuleRow> kTree2[] = {
+    kRoot2, kStem,        kSelfAttention2, kGqaProjections, kLayerRotary, kDenseMlp,
+    kMoe,   kExpertParts, kShared,         kLayerNorms,     kFinalNorm,   kHead,
+};
+constexpr std::span<const ModuleRow> kTree3[] = {
+    kRoot3, kStem,        kSelfAttention3, kGqaProjections, kQkNorms,     kLayerRotary3, kDenseMlp,
+    kMoe,   kExpertParts, kLayerNorms,     kFinalNorm,      kModelRotary, kHead,
+};
+
+constexpr const char* kModelTypes2[] = {"qwen2_moe"};
+constexpr const char* kModelTypes3[] = {"qwen3_moe"};
+constexpr ConfigDefault kDefaults2[] = {
+    {"num_experts", "60"},
+    {"num_experts_per_tok", "4"},
+    {"decoder_sparse_step", "1"},
+    {"mlp_only_layers", "[]"},
+    {"norm_topk_prob", "false"},
+    {"moe_intermediate_size", "1408"},
+    {"shared_expert_intermediate_size", "5632"},
+    {"use_sliding_window", "false"},
+    {"rms_norm_eps", "1e-6"},
+    {"rope_theta", "10000"},
+};
+constexpr ConfigDefault kDefaults3[] = {
+    {"num_experts", "128"},      {"num_experts_per_tok", "8"},    {"decoder_sparse_step", "1"},
+    {"mlp_only_layers", "[]"},   {"norm_topk_prob", "false"},     {"moe_intermediate_size", "768"},
+    {"attention_bias", "false"}, {"use_sliding_window", "false"}, {"rms_norm_eps", "1e-6"},
+    {"rope_theta", "10000"},
+};
+
+}  // namespace
+
+extern const ArchDesc kQwen2Moe;
+const ArchDesc kQwen2Moe = {
+    .family = "Qwen2MoeForCausalLM",
+    .model_types = kModelTypes2,
+    .gguf_arch = "qwen2moe",
+    .prefix = "Qwen2Moe",
+    .module_k = "ktransformers.models.modeling_qwen2_moe",
+    .module_t = "transformers.models.qwen2_moe.modeling_qwen2_moe",
+    .bias = BiasKind::Qkv,
+    .layers = LayerPattern::SparseStep,
+    .experts_key = "num_experts",
+    .expert_width_key = "moe_intermediate_size",
+    .shared = SharedKind::Width,
+    .router = RouterKind::SoftmaxByConfig,
+    .defaults = kDefaults2,
+    .tree = kTree2,
+};
+
+extern const ArchDesc kQwen3Moe;
+const ArchDesc kQwen3Moe = {
+    .family = "Qwen3MoeForCausalLM",
+    .model_types = kModelTypes3,
+    .gguf_arch = "qwen3moe",
+    .prefix = "Qwen3Moe",
+    .module_k = "ktransformers.models.modeling_qwen3_moe",
+    .module_t = "transformers.models.qwen3_moe.modeling_qwen3_moe",
+    .bias = BiasKind::Config,
+    .layers = LayerPattern::SparseStep,
+    .experts_key = "num_experts",
+    .expert_width_key = "moe_intermediate_size",
+    .router = RouterKind::SoftmaxByConfig,
+    .defaults = kDefaults3,
+    .tree = kTree3,
+};
+
+}  // namespace ktx::arch

@@ -1,0 +1,25 @@
+// Frequencies and scales of rotary embedding: every scaling kind worked out at
+// compile time, so that the kernels know none.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "lib/arch/hyper_params.h"
+
+namespace ktx::arch {
+
+struct RopeTable {
+  std::vector<float> inv_freq;  // rotary_dim / 2
+  double mscale = 1;            // multiplies cos and sin
+  double softmax_mscale = 1;    // multiplies the softmax scale (latent attention)
+};
+
+// `is_mla`: DeepSeek's reading of yarn's mscale.
+RopeTable rope_table(const RopeParams& rope, int32_t rotary_dim, bool is_mla);
+
+// Plain frequencies divided by what a GGUF's rope_freqs.weight holds (llama3).
+std::vector<float> rope_from_factors(const RopeParams& rope, std::span<const float> factors);
+
+}  // namespace ktx::arch

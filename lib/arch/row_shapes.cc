@@ -1,0 +1,107 @@
+#include "lib/arch/row_shapes.h"
+
+#include <cmath>
+
+namespace ktx::arch {
+namespace {
+
+using ir::Role;
+
+ir::LinearInfo linear(Role role, Role parent, const HyperParams& p) {
+  const bool mla = p.kv_lora_rank > 0;
+  const int64_t heads = p.heads;
+  const int64_t q_width = heads * (mla ? p.nope_dim + p.rope_dim : p.head_dim);
+  const int64_t kv_width = int64_t{p.kv_heads} * p.head_dim;
+  const int64_t mlp_width = parent == Role::SharedMlp ? p.shared_width : p.mlp_width;
+  switch (role) {
+    case Role::QProj:
+      return {p.hidden, q_width};
+    case Role::KProj:
+    case Role::VProj:
+      return {p.hidden, kv_width};
+    case Role::QAProj:
+      return {p.hidden, p.q_lora_rank};
+    case Role::QBProj:
+      return {p.q_lora_rank, q_width};
+    case Role::KvAProj:
+      return {p.hidden, p.kv_lora_rank + p.rope_dim};
+    case Role::KvBProj:
+      return {p.kv_lora_rank, heads * (p.nope_dim + p.value_dim)};
+    case Role::OProj:
+      return {heads * (mla ? p.value_dim : p.head_dim), p.hidden};
+    case Role::GateProj:
+    case Role::UpProj:
+      return {p.hidden, mlp_width};
+    case Role::DownProj:
+      return {mlp_width, p.hidden};
+    case Role::SharedGate:
+      return {p.hidden, 1};
+    case Role::Head:
+      return {p.hidden, p.vocab};
+    default:
+      return {};
+  }
+}
+
+ir::NormInfo norm(Role role, const HyperParams& p) {
+  int64_t width = p.hidden;
+  if (role == Role::QNorm || role == Role::KNorm) width = p.head_dim;
+  if (role == Role::QANorm) width = p.q_lora_rank;
+  if (role == Role::KvANorm) width = p.kv_lora_rank;
+  return {width, p.norm_eps};
+}
+
+ir::ModuleInfo attention(Role role, const HyperParams& p, const RopeTable& rope) {
+  if (role == Role::Attention) {
+    return ir::AttentionInfo{p.heads, p.kv_heads, p.head_dim,
+                             static_cast<float>(1 / std::sqrt(double(p.head_dim)))};
+  }
+  const double scale = rope.softmax_mscale / std::sqrt(double(p.nope_dim + p.rope_dim));
+  return ir::MlaInfo{p.heads,    p.q_lora_rank, p.kv_lora_rank,           p.nope_dim,
+                     p.rope_dim, p.value_dim,   static_cast<float>(scale)};
+}
+
+}  // namespace
+
+ir::ModuleInfo info_of(Role role, Role parent, const HyperParams& p, const RopeTable& rope) {
+  switch (ir::kind_of(role)) {
+    case ir::Kind::Linear:
+      return linear(role, parent, p);
+    case ir::Kind::Embedding:
+      return ir::EmbeddingInfo{p.vocab, p.hidden};
+    case ir::Kind::Norm:
+      return norm(role, p);
+    case ir::Kind::Rotary:
+      return ir::RotaryInfo{p.rotary_dim(), p.interleaved_rope, static_cast<float>(rope.mscale),
+                            rope.inv_freq};
+    case ir::Kind::Attention:
+      return attention(role, p, rope);
+    case ir::Kind::Mlp:
+      return ir::MlpInfo{p.hidden, role == Role::SharedMlp ? p.shared_width : p.mlp_width};
+    case ir::Kind::Router:
+      return ir::RouterInfo{p.router};
+    case ir::Kind::Experts:
+      return ir::ExpertsInfo{p.experts, p.router.top_k, p.hidden, p.expert_width};
+    default:
+      return std::monostate();
+  }
+}
+
+ParamShape shape_of(std::string_view name, const ir::ModuleInfo& info, const HyperParams& p) {
+  if (const auto* x = std::get_if<ir::LinearInfo>(&info)) {
+    if (name == "bias") return {x->out};
+    if (name == "k_b") return {p.nope_dim, p.kv_lora_rank, p.heads};
+    if (name == "v_b") return {p.kv_lora_rank, p.value_dim, p.heads};
+    return {x->in, x->out};
+  }
+  if (const auto* x = std::get_if<ir::EmbeddingInfo>(&info)) return {x->hidden, x->vocab};
+  if (const auto* x = std::get_if<ir::NormInfo>(&info)) return {x->width};
+  if (const auto* x = std::get_if<ir::ExpertsInfo>(&info)) {
+    if (name == "down") return {x->width, x->hidden, x->experts};
+    return {x->hidden, x->width, x->experts};
+  }
+  if (name == "correction_bias") return {p.experts};
+  return {p.hidden, p.experts};  // of a router
+}
+
+}  // namespace ktx::arch

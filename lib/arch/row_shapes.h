@@ -1,0 +1,21 @@
+// What the config says about a module's attributes and its parameters' shapes.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "lib/arch/hyper_params.h"
+#include "lib/arch/rope_frequencies.h"
+#include "lib/arch/tensor_binder.h"
+#include "lib/ir/module_graph.h"
+
+namespace ktx::arch {
+
+// `parent` tells the projections of dense, shared and routed parts apart.
+ir::ModuleInfo info_of(ir::Role role, ir::Role parent, const HyperParams& params,
+                       const RopeTable& rope);
+
+// Of parameter `name` of a module with these attributes.
+ParamShape shape_of(std::string_view name, const ir::ModuleInfo& info, const HyperParams& params);
+
+}  // namespace ktx::arch

@@ -1,0 +1,69 @@
+// Binds parameters to the tensors of a GGUF: presence, shape and type, and in the
+// end what no module used.
+//
+// Without a GGUF (a config alone) every tensor counts as present, with the shape
+// that the config asks for and the type it usually has (usual_types.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "lib/arch/usual_types.h"
+#include "lib/input/gguf.h"
+#include "lib/ir/module_graph.h"
+#include "lib/support/diag.h"
+
+namespace ktx::arch {
+
+struct ParamShape {
+  int64_t cols = 0;
+  int64_t rows = 1;
+  int64_t matrices = 1;
+};
+
+class TensorBinder {
+ public:
+  // `gguf` may be null; it must outlive the binder.
+  TensorBinder(const input::GgufFile* gguf, ModelShape model, DiagSink& diags)
+      : gguf_(gguf), model_(model), diags_(diags) {}
+
+  // `tensors`: names with shorthands expanded but for "{expert}", alternatives
+  // separated by " | ". `purpose` is for messages: "queries".
+  ir::Param bind(std::string_view param, std::string_view tensors, const ParamShape& shape,
+                 int32_t layer, std::string_view purpose);
+  // The rows [first, first + rows) of a tensor of `all_rows` rows.
+  ir::Param bind_rows(std::string_view param, const std::string& tensor, const ParamShape& shape,
+                      int64_t first, int64_t all_rows, std::string_view purpose);
+  // Gate or up (second half) out of a tensor that holds both of every expert.
+  ir::Param bind_half(std::string_view param, const std::string& tensor, const ParamShape& shape,
+                      bool second, std::string_view purpose);
+
+  bool has(std::string_view tensor) const { return gguf_ != nullptr && gguf_->has(tensor); }
+  bool without_gguf() const { return gguf_ == nullptr; }
+  void use(std::string_view tensor) { used_.emplace(tensor); }
+
+  // Tensors that no parameter uses: those with a known reason are returned, others
+  // are warned about (biases of modules are errors: leaving one out is a wrong model).
+  std::vector<ir::ModuleGraph::ExtraTensor> leftovers(int32_t layers);
+
+ private:
+  void fail(std::string what, std::string code = "T004");
+  const input::GgufTensor* find(const std::string& tensor, std::string_view purpose,
+                                const ParamShape& shape);
+  bool check_shape(const input::GgufTensor& tensor, const ParamShape& shape,
+                   std::string_view purpose);
+  ir::Param bind_each_expert(std::string_view param, const std::string& pattern,
+                             const ParamShape& shape, std::string_view purpose);
+
+  const input::GgufFile* gguf_;
+  ModelShape model_;
+  DiagSink& diags_;
+  std::unordered_set<std::string> used_;
+  int failures_ = 0;
+};
+
+}  // namespace ktx::arch

@@ -1,0 +1,173 @@
+// Attributes of the step ops: plain structs of 4-byte fields, stored in plans as
+// they are. Each lists its fields once, in fields(); printing, parsing and
+// checking expand from that list.
+//
+//   AttentionAttrs a; a.fields([](const char* name, auto& field) { ... });
+#pragma once
+
+#include <cstdint>
+#include <variant>
+
+#include "lib/formats/step_ops.h"
+
+namespace ktx {
+
+struct NoAttrs {
+  int32_t unused = 0;
+  template <class F>
+  void fields(F&&) {}
+};
+
+struct RmsNormAttrs {
+  float eps = 0;
+  int32_t groups = 1;  // per row: heads for q/k norms, else 1
+  template <class F>
+  void fields(F&& f) {
+    f("eps", eps), f("groups", groups);
+  }
+};
+
+// Row r of a token is xq.width elements from x[offset + r * stride].
+struct QuantizeAttrs {
+  int32_t rows_per_token = 1;  // heads or experts per token; each row is quantised alone
+  int32_t stride = 0;          // elements from one such row to the next in x
+  template <class F>
+  void fields(F&& f) {
+    f("rows_per_token", rows_per_token), f("stride", stride);
+  }
+};
+
+struct MatmulAttrs {
+  int32_t accumulate = 0;  // 1: y += (a residual), 0: y =
+  template <class F>
+  void fields(F&& f) {
+    f("accumulate", accumulate);
+  }
+};
+
+// Weight blob: `heads` matrices. transposed = 0: matrix h is [n, k] and
+// y[h, n] = w_h . x[h, k]. transposed = 1: matrix h is [k, n] and
+// y[h, n] = w_h^T . x[h, k] (MLA with an unsplit attn_kv_b: its quant blocks lie
+// along n). row_begin: first row of each head's matrix that takes part, and
+// row_count how many (an unsplit attn_kv_b holds k rows, then v rows).
+// Head h reads k elements from x[h * x_stride] and writes n elements to
+// y[h * y_stride], both from the start of their views: q heads are [nope | rope]
+// wide and go to [latent | rope] wide ones. xq rows are dense, one per head.
+struct MatmulHeadsAttrs {
+  int32_t heads = 1;
+  int32_t transposed = 0;
+  int32_t row_begin = 0;
+  int32_t row_count = 0;
+  int32_t x_stride = 0;
+  int32_t y_stride = 0;
+  template <class F>
+  void fields(F&& f) {
+    f("heads", heads), f("transposed", transposed), f("row_begin", row_begin),
+        f("row_count", row_count), f("x_stride", x_stride), f("y_stride", y_stride);
+  }
+};
+
+// Of each head of x (head_dim apart) the elements [rotary_begin, rotary_begin +
+// rotary_dim) are rotated and written to the same number of elements from
+// y_begin of each head of y (y_head_dim apart); nothing else of y is written.
+// In place: y is x, y_head_dim = head_dim, y_begin = rotary_begin.
+// interleaved = 1 pairs (2i, 2i+1), 0 pairs (i, i + rotary_dim/2); an
+// interleaved head stays interleaved in y. cos and sin are multiplied by mscale
+// (yarn). angle = float(position) * inv_freq[i], in F32.
+struct RopeAttrs {
+  int32_t heads = 1;
+  int32_t head_dim = 0;
+  int32_t rotary_begin = 0;
+  int32_t y_head_dim = 0;
+  int32_t y_begin = 0;
+  int32_t rotary_dim = 0;
+  int32_t interleaved = 0;
+  float mscale = 1;
+  template <class F>
+  void fields(F&& f) {
+    f("heads", heads), f("head_dim", head_dim), f("rotary_begin", rotary_begin),
+        f("y_head_dim", y_head_dim), f("y_begin", y_begin), f("rotary_dim", rotary_dim),
+        f("interleaved", interleaved), f("mscale", mscale);
+  }
+};
+
+struct KvStoreAttrs {
+  int32_t slot = 0;  // number of the KV slot (one per attention layer)
+  template <class F>
+  void fields(F&& f) {
+    f("slot", slot);
+  }
+};
+
+// q is [T, heads, key_dim]; y is [T, heads, value_dim]. Head h reads KV head
+// h / (heads / kv_heads). value_in_key = 1: there is no value cache, the value is
+// the first value_dim elements of the key (MLA in absorbed form: one KV head,
+// key = [latent | rotary], value = latent).
+struct AttentionAttrs {
+  int32_t slot = 0;
+  int32_t heads = 1;
+  int32_t kv_heads = 1;
+  int32_t key_dim = 0;
+  int32_t value_dim = 0;
+  int32_t value_in_key = 0;
+  float scale = 1;
+  template <class F>
+  void fields(F&& f) {
+    f("slot", slot), f("heads", heads), f("kv_heads", kv_heads), f("key_dim", key_dim),
+        f("value_dim", value_dim), f("value_in_key", value_in_key), f("scale", scale);
+  }
+};
+
+enum class Scoring : int32_t { Softmax = 0, Sigmoid = 1 };
+enum class GroupScore : int32_t { Best = 0, SumOfTwoBest = 1 };
+
+// 1. score = softmax(logits) over all experts, or sigmoid of each.
+// 2. choice = score + bias (when there is a bias).
+// 3. groups > 1: a group's score is its best choice, or the sum of its two best;
+//    only the best groups_used groups stay.
+// 4. The k best choices win (ties: lower expert number), in falling order.
+// 5. weight = score (without bias), / (sum + 1e-20) if normalize, * scale.
+struct RouterAttrs {
+  int32_t experts = 0;
+  int32_t top_k = 0;
+  int32_t scoring = 0;  // enum Scoring
+  int32_t normalize = 0;
+  float scale = 1;
+  int32_t groups = 1;
+  int32_t groups_used = 1;
+  int32_t group_score = 0;  // enum GroupScore
+  template <class F>
+  void fields(F&& f) {
+    f("experts", experts), f("top_k", top_k), f("scoring", scoring), f("normalize", normalize),
+        f("scale", scale), f("groups", groups), f("groups_used", groups_used),
+        f("group_score", group_score);
+  }
+};
+
+struct GroupExpertsAttrs {
+  int32_t experts = 0;
+  int32_t top_k = 0;
+  template <class F>
+  void fields(F&& f) {
+    f("experts", experts), f("top_k", top_k);
+  }
+};
+
+struct ExpertsAttrs {
+  int32_t experts = 0;
+  int32_t top_k = 0;
+  int32_t accumulate = 0;  // experts_down: 1: y += (a residual), 0: y =
+  template <class F>
+  void fields(F&& f) {
+    f("experts", experts), f("top_k", top_k), f("accumulate", accumulate);
+  }
+};
+
+using StepAttrs =
+    std::variant<NoAttrs, RmsNormAttrs, QuantizeAttrs, MatmulAttrs, MatmulHeadsAttrs, RopeAttrs,
+                 KvStoreAttrs, AttentionAttrs, RouterAttrs, GroupExpertsAttrs, ExpertsAttrs>;
+
+// The attribute struct of an op, with its defaults.
+StepAttrs default_attrs(StepOp op);
+
+}  // namespace ktx

@@ -1,0 +1,37 @@
+// What a file is, by its first bytes and never by its name.
+//
+//   file_kind(bytes)  -> FileKind::SafeTensors
+//   describe(kind)    -> "a safetensors file"
+//
+// Safe for untrusted bytes.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+namespace ktx::input {
+
+enum class FileKind {
+  Gguf,
+  GgufSwapped,  // a GGUF of a big-endian machine
+  KtxPlan,
+  SafeTensors,
+  Html,
+  GitLfsPointer,
+  Json,
+  Text,  // YAML rules among it
+  OldGgml,
+  Zip,  // also PyTorch checkpoints
+  Gzip,
+  Elf,
+  Zeros,
+  Empty,
+  Unknown,
+};
+
+// Looks at the first 4 KiB at most.
+FileKind file_kind(std::span<const std::byte> bytes);
+std::string_view describe(FileKind kind);
+
+}  // namespace ktx::input

@@ -1,0 +1,443 @@
+#include "lib/input/gguf_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "lib/input/gguf_config_read.h"
+#include "lib/support/strings.h"
+
+namespace ktx::input {
+namespace {
+
+enum Family : uint32_t {
+  kLlama = 1,
+  kMixtral = 2,
+  kQwen2 = 4,
+  kQwen3 = 8,
+  kQwen2Moe = 16,
+  kQwen3Moe = 32,
+  kDeepseek2 = 64,
+  kDeepseek3 = 128,
+};
+constexpr uint32_t kDense = kLlama | kQwen2 | kQwen3;
+constexpr uint32_t kMoe = kMixtral | kQwen2Moe | kQwen3Moe;
+constexpr uint32_t kMla = kDeepseek2 | kDeepseek3;
+constexpr uint32_t kAll = kDense | kMoe | kMla;
+
+enum class Kind { Count, Natural, CountOrNull, Positive, Amount, Flag, Text };
+enum class Weight { Structural, Plain };
+
+struct KeyRow {
+  uint32_t families;
+  std::string_view hf_key;
+  std::string_view gguf_key;
+  ReadKey read;
+  Kind kind;
+  Weight weight;
+  std::string_view gguf_absent;
+  std::string_view hf_absent;
+};
+
+constexpr KeyRow kKeys[] = {
+#define KTX_CONFIG_KEY(families, hf, gguf, read, kind, weight, gguf_absent, hf_absent) \
+  {families, hf, gguf, read, Kind::kind, Weight::weight, gguf_absent, hf_absent},
+#include "lib/input/gguf_config_keys.def"
+#undef KTX_CONFIG_KEY
+};
+
+struct ModelTypeRow {
+  std::string_view model_type;
+  std::string_view architecture;
+  Family family;
+};
+
+constexpr ModelTypeRow kModelTypes[] = {
+#define KTX_MODEL_TYPE(type, architecture, family) {type, architecture, family},
+#include "lib/input/model_types.def"
+#undef KTX_MODEL_TYPE
+};
+
+const ModelTypeRow* row_of_type(std::string_view model_type) {
+  for (const ModelTypeRow& row : kModelTypes) {
+    if (row.model_type == model_type) return &row;
+  }
+  return nullptr;
+}
+
+const ModelTypeRow* row_of_family(Family family) {
+  for (const ModelTypeRow& row : kModelTypes) {
+    if (row.family == family) return &row;
+  }
+  return nullptr;
+}
+
+// What the GGUF itself says it is.
+struct GgufFamily {
+  const ModelTypeRow* row = nullptr;  // null for an unknown architecture
+  bool sure = true;                   // false when deepseek2 could be either generation
+};
+
+GgufFamily family_of_gguf(GgufKeys& keys) {
+  const std::string& architecture = keys.architecture;
+  if (architecture == "llama") {
+    const auto experts = keys.gguf.u64("llama.expert_count").value_or(0);
+    return {row_of_family(experts > 0 ? kMixtral : kLlama)};
+  }
+  if (architecture == "deepseek2") {
+    const auto gating = keys.gguf.u64("deepseek2.expert_gating_func");
+    const bool corrected = keys.any_layer("exp_probs_b.bias") || keys.any_layer("exp_probs_b");
+    if (corrected || gating == 2u) return {row_of_family(kDeepseek3)};
+    return {row_of_family(kDeepseek2), gating == 1u || !keys.gguf.tensors().empty()};
+  }
+  for (const ModelTypeRow& row : kModelTypes) {
+    if (row.architecture == architecture) return {&row};
+  }
+  return {};
+}
+
+std::string_view expected_of(Kind kind) {
+  switch (kind) {
+    case Kind::Count:
+      return "a whole number from 1 to 2147483647";
+    case Kind::Natural:
+      return "a whole number from 0 to 2147483647";
+    case Kind::CountOrNull:
+      return "a whole number from 1 to 2147483647, or null";
+    case Kind::Positive:
+      return "a finite number above 0";
+    case Kind::Amount:
+      return "a finite number, 0 or above";
+    case Kind::Flag:
+      return "true or false";
+    case Kind::Text:
+      return "a text";
+  }
+  return "";
+}
+
+// The value as its kind holds it (40.0 becomes 40 for a count), or nothing.
+std::optional<ConfigScalar> as_kind(const ConfigScalar& value, Kind kind) {
+  HfConfig holder;
+  holder.set("x", value);
+  if (kind == Kind::Flag) {
+    const auto flag = holder.boolean("x");
+    return flag ? std::optional<ConfigScalar>(*flag) : std::nullopt;
+  }
+  if (kind == Kind::Text) {
+    const auto text = holder.string("x");
+    return text ? std::optional<ConfigScalar>(*text) : std::nullopt;
+  }
+  if (kind == Kind::Positive || kind == Kind::Amount) {
+    const auto number = holder.f64("x");
+    if (!number || !std::isfinite(*number) || *number < 0) return std::nullopt;
+    if (*number == 0 && kind == Kind::Positive) return std::nullopt;
+    return *number;
+  }
+  if (kind == Kind::CountOrNull && holder.is_null("x")) return nullptr;
+  const auto count = holder.i64("x");
+  if (!count || *count < (kind == Kind::Natural ? 0 : 1) || *count > INT32_MAX) return std::nullopt;
+  return *count;
+}
+
+bool same(const ConfigScalar& a, const ConfigScalar& b) {
+  const auto* x = std::get_if<double>(&a);
+  const auto* y = std::get_if<double>(&b);
+  if (!x || !y) return a == b;
+  // Converters go through f32 and multiply by 0.1: seven digits are what is left.
+  return std::fabs(*x - *y) <= 1e-6 * std::max(std::fabs(*x), std::fabs(*y));
+}
+
+// The value that a column "meaning of absence" stands for.
+std::optional<ConfigScalar> meaning(std::string_view absent, const KeyRow& row,
+                                    const HfConfig& values) {
+  if (absent.empty()) return std::nullopt;
+  if (absent == "null") return nullptr;
+  if (absent == "=head_dim") {
+    const auto hidden = values.i64("hidden_size");
+    const auto heads = values.i64("num_attention_heads");
+    if (!hidden || !heads || *heads <= 0) return std::nullopt;
+    return *hidden / *heads;
+  }
+  if (absent.starts_with('=')) {
+    const ConfigValue* other = values.find(absent.substr(1));
+    return other ? std::optional(other->value) : std::nullopt;
+  }
+  if (row.kind == Kind::Text) return std::string(absent);
+  if (row.kind == Kind::Flag) return absent == "true";
+  double number = 0;
+  std::from_chars(absent.data(), absent.data() + absent.size(), number);
+  return as_kind(number, row.kind);
+}
+
+bool is_scaling(std::string_view key) {
+  return key.starts_with("rope_scaling.") && key != "rope_scaling.rope_type";
+}
+
+// Merges row by row; what it reports it names once, at the end.
+class Merger {
+ public:
+  Merger(const HfConfig& config, GgufKeys& keys, Trust trust)
+      : config_(config), keys_(keys), trust_(trust), result_(config) {}
+
+  HfConfig run() {
+    const GgufFamily of_gguf = family_of_gguf(keys_);
+    const ModelTypeRow* type = choose_type(of_gguf);
+    if (!type) return std::move(result_);
+    if (result_.model_type().empty()) {
+      result_.set("model_type", std::string(type->model_type), ConfigOrigin::Gguf);
+    }
+    for (const KeyRow& row : kKeys) {
+      if (row.families & type->family) merge(row);
+    }
+    fill_method(*type);
+    check_sizes();
+    report();
+    return std::move(result_);
+  }
+
+ private:
+  bool alone() const { return config_.empty(); }
+  std::string gguf_name() const { return keys_.gguf.path(); }
+
+  // The row by which to read; null when nothing is known of the model.
+  const ModelTypeRow* choose_type(const GgufFamily& of_gguf) {
+    const std::string type = config_.model_type();
+    if (!of_gguf.row) {
+      if (alone()) result_.set("model_type", keys_.architecture, ConfigOrigin::Gguf);
+      return row_of_type(type);
+    }
+    if (type.empty()) return of_gguf.row;
+    const ModelTypeRow* of_config = row_of_type(type);
+    if (of_config && of_config->architecture == of_gguf.row->architecture &&
+        (of_config->family == of_gguf.row->family || !of_gguf.sure)) {
+      return of_config;
+    }
+    disagree(Weight::Structural, "model_type", fmt::format("'{}'", printable(type)),
+             fmt::format("holds a model of type '{}' (architecture '{}')", of_gguf.row->model_type,
+                         keys_.architecture));
+    if (trust_ == Trust::Config && of_config) return of_config;
+    result_.set("model_type", std::string(of_gguf.row->model_type), ConfigOrigin::Gguf);
+    return of_gguf.row;
+  }
+
+  void merge(const KeyRow& row) {
+    if (is_scaling(row.hf_key) && result_.string("rope_scaling.rope_type") == "default") {
+      result_.erase(row.hf_key);
+      return;
+    }
+    const auto from_config = config_value(row);
+    const auto from_gguf = gguf_value(row);
+    const std::string key(row.hf_key);
+    if (from_config && from_gguf) {
+      if (same(*from_config, *from_gguf)) return result_.set(key, *from_config);
+      merge_different(row, *from_config, *from_gguf);
+    } else if (from_config) {
+      result_.set(key, *from_config);
+      const auto silent = meaning(row.gguf_absent, row, result_);
+      const bool in_tensor =
+          is_scaling(key) && result_.string("rope_scaling.rope_type") == "llama3";
+      if (in_tensor || (silent && same(*silent, *from_config))) return;
+      from_config_.push_back(fmt::format("{} = {}", key, describe(*from_config)));
+    } else if (from_gguf) {
+      result_.set(key, *from_gguf, ConfigOrigin::Gguf);
+      const auto silent = meaning(row.hf_absent, row, result_);
+      if (alone() || (silent && same(*silent, *from_gguf))) return;
+      from_gguf_.push_back(fmt::format("{} = {}", key, describe(*from_gguf)));
+    } else {
+      fill_absent(row);
+    }
+  }
+
+  std::optional<ConfigScalar> config_value(const KeyRow& row) {
+    const ConfigValue* value = config_.find(row.hf_key);
+    if (!value || (config_.is_null(row.hf_key) && row.kind != Kind::CountOrNull)) {
+      return std::nullopt;
+    }
+    // The parameters of a scaling that was overruled do not fit the other one.
+    if (is_scaling(row.hf_key) && scaling_from_gguf_) return std::nullopt;
+    const auto scalar = as_kind(value->value, row.kind);
+    if (!scalar) {
+      keys_.diags.error({config_.file()}, "I004",
+                        fmt::format("key '{}' is {}, expected {}", row.hf_key,
+                                    describe(value->value), expected_of(row.kind)));
+    }
+    return scalar;
+  }
+
+  std::optional<ConfigScalar> gguf_value(const KeyRow& row) {
+    if (is_scaling(row.hf_key) && scaling_from_config_) return std::nullopt;
+    const auto value = row.read(keys_, row.gguf_key);
+    if (!value) return std::nullopt;
+    // Converters write 0 where a model has none of what the key counts.
+    const auto* count = std::get_if<int64_t>(&*value);
+    if (count && *count == 0 && row.kind == Kind::Count && !row.gguf_absent.empty()) {
+      return std::nullopt;
+    }
+    const auto scalar = as_kind(*value, row.kind);
+    if (!scalar) {
+      keys_.diags.error({gguf_name()}, "I004",
+                        fmt::format("key '{}' is {}, expected {}", keys_.full(row.gguf_key),
+                                    describe(*value), expected_of(row.kind)));
+    }
+    return scalar;
+  }
+
+  void merge_different(const KeyRow& row, const ConfigScalar& from_config,
+                       const ConfigScalar& from_gguf) {
+    const std::string key(row.hf_key);
+    // Old converters wrote the output matrix of tied models too: nothing differs.
+    if (key == "tie_word_embeddings" && from_gguf == ConfigScalar(false)) {
+      return result_.set(key, from_gguf, ConfigOrigin::Gguf);
+    }
+    const std::string place = row.gguf_key.empty()
+                                  ? "in the tensors"
+                                  : fmt::format("(key '{}')", keys_.full(row.gguf_key));
+    disagree(row.weight, key, describe(from_config),
+             fmt::format("has {} {}", describe(from_gguf), place));
+    const bool gguf_wins = trust_ == Trust::Gguf;
+    result_.set(key, gguf_wins ? from_gguf : from_config,
+                gguf_wins ? ConfigOrigin::Gguf : ConfigOrigin::Config);
+    if (key != "rope_scaling.rope_type") return;
+    scaling_from_gguf_ = gguf_wins;
+    scaling_from_config_ = !gguf_wins;
+  }
+
+  void disagree(Weight weight, std::string_view key, std::string_view in_config,
+                std::string_view in_gguf) {
+    const bool is_error = weight == Weight::Structural && trust_ == Trust::Neither;
+    Diagnostic& diag = keys_.diags.report(
+        is_error ? Severity::Error : Severity::Warning, {config_.file()}, "T002",
+        fmt::format("{} is {}, but {} {}{}", key, in_config, gguf_name(), in_gguf,
+                    is_error                ? ""
+                    : trust_ == Trust::Gguf ? "; using the GGUF's"
+                                            : "; using the config's"));
+    if (is_error) {
+      diag.help(
+          "give the config of this model, or say which one is right: --trust=config or "
+          "--trust=gguf");
+    } else if (trust_ == Trust::Neither) {
+      diag.help("--trust=gguf uses the GGUF's");
+    }
+  }
+
+  void fill_absent(const KeyRow& row) {
+    const std::string key(row.hf_key);
+    const auto rope_type = result_.string("rope_scaling.rope_type");
+    if (is_scaling(key) && rope_type != "yarn") return;
+    const auto value = meaning(alone() ? row.gguf_absent : row.hf_absent, row, result_);
+    if (!value) {
+      if (config_.is_null(key)) return;  // stays null
+      result_.erase(key);
+      return;
+    }
+    result_.set(key, *value, ConfigOrigin::Default);
+    if (key == "scoring_func" && *value == ConfigScalar(std::string("sigmoid"))) {
+      keys_.deduced.push_back(
+          fmt::format("'{}' is missing; taking sigmoid, as the model has correction biases "
+                      "(exp_probs_b)",
+                      keys_.full(row.gguf_key)));
+    }
+  }
+
+  // topk_method has no key in a GGUF; groups and biases say it.
+  void fill_method(const ModelTypeRow& type) {
+    if (!(type.family & kMla) || result_.string("topk_method")) return;
+    const bool groups = result_.i64("n_group").value_or(1) > 1;
+    const char* method = type.family == kDeepseek3 ? "noaux_tc"
+                         : groups                  ? "group_limited_greedy"
+                                                   : "greedy";
+    result_.set("topk_method", std::string(method), ConfigOrigin::Default);
+  }
+
+  void check_sizes() {
+    const std::string& file = alone() ? gguf_name() : config_.file();
+    const auto wrong = [&](std::string message) {
+      keys_.diags.error({file}, "I005", std::move(message));
+    };
+    const auto value = [&](const char* key) { return result_.i64(key).value_or(0); };
+    // Bounds well above any model, so that nothing later loops over a lie.
+    const std::pair<const char*, int64_t> kLimits[] = {
+        {"num_hidden_layers", 4096},       {"num_attention_heads", 65536},
+        {"hidden_size", 1 << 24},          {"n_routed_experts", 65536},
+        {"num_local_experts", 65536},      {"num_experts", 65536},
+        {"vocab_size", 1 << 26},           {"intermediate_size", 1 << 26},
+        {"moe_intermediate_size", 1 << 26}};
+    for (const auto& [key, limit] : kLimits) {
+      if (value(key) > limit) {
+        wrong(fmt::format("{} is {}, expected at most {}", key, value(key), limit));
+      }
+    }
+    const auto heads = value("num_attention_heads"), kv_heads = value("num_key_value_heads");
+    if (heads > 0 && kv_heads > 0 && heads % kv_heads != 0) {
+      wrong(fmt::format(
+          "num_attention_heads is {}, expected a multiple of num_key_value_heads, which is {}",
+          heads, kv_heads));
+    }
+    const auto experts =
+        std::max({value("n_routed_experts"), value("num_local_experts"), value("num_experts")});
+    const auto used = value("num_experts_per_tok");
+    if (experts > 0 && used > experts) {
+      wrong(fmt::format("num_experts_per_tok is {}, expected at most the number of experts, {}",
+                        used, experts));
+    }
+    const auto groups = std::max<int64_t>(value("n_group"), 1);
+    if (experts > 0 && experts % groups != 0) {
+      wrong(fmt::format("n_group is {}, expected a divisor of the number of experts, {}", groups,
+                        experts));
+    }
+    if (value("topk_group") > groups) {
+      wrong(fmt::format("topk_group is {}, expected at most n_group, {}", value("topk_group"),
+                        groups));
+    }
+  }
+
+  void report() {
+    if (!from_config_.empty()) {
+      keys_.diags.note({gguf_name()}, "I003",
+                       fmt::format("taken from {}, as the GGUF lacks it: {}", config_.file(),
+                                   join(from_config_, ", ")));
+    }
+    if (!from_gguf_.empty()) {
+      keys_.diags.note({config_.file()}, "I003",
+                       fmt::format("taken from {}, as the config lacks it: {}", gguf_name(),
+                                   join(from_gguf_, ", ")));
+    }
+    for (const std::string& sentence : keys_.deduced) {
+      keys_.diags.note({gguf_name()}, "I006", sentence);
+    }
+  }
+
+  const HfConfig& config_;
+  GgufKeys& keys_;
+  Trust trust_;
+  HfConfig result_;
+  bool scaling_from_gguf_ = false;
+  bool scaling_from_config_ = false;
+  std::vector<std::string> from_config_;
+  std::vector<std::string> from_gguf_;
+};
+
+}  // namespace
+
+std::string_view gguf_architecture(std::string_view model_type) {
+  const ModelTypeRow* row = row_of_type(model_type);
+  return row ? row->architecture : "";
+}
+
+HfConfig config_from_gguf(const GgufFile& gguf, DiagSink& diags) {
+  HfConfig nothing;
+  nothing.set_file(gguf.path());
+  return merge_configs(nothing, gguf, Trust::Neither, diags);
+}
+
+HfConfig merge_configs(const HfConfig& config, const GgufFile& gguf, Trust trust, DiagSink& diags) {
+  GgufKeys keys{gguf, diags, std::string(gguf.architecture())};
+  return Merger(config, keys, trust).run();
+}
+
+}  // namespace ktx::input

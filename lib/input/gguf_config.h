@@ -1,0 +1,50 @@
+// The HF config that a GGUF's metadata and tensor shapes amount to, and its
+// comparison with a config.json.
+//
+// The map is the table gguf_config_keys.def. Floats are compared as the decimal
+// numbers they were written as (f32 9.99999997e-07 is 1e-06), and values that
+// mean the same in both worlds do not differ: kv heads of MLA (1 in new files,
+// all heads in old ones), yarn_log_multiplier (0.1 * mscale_all_dim), absent
+// keys whose meaning is the other side's value, block counts with or without
+// multi-token prediction layers, llama3 scaling as a tensor `rope_freqs.weight`.
+//
+// What comes out is in the normal form of hf_config.h and complete for the
+// families that model_types.def lists: keys that neither side has are there with
+// their meaning (origin Default) wherever the table knows it.
+#pragma once
+
+#include <string_view>
+
+#include "lib/input/gguf.h"
+#include "lib/input/hf_config.h"
+#include "lib/support/diag.h"
+
+namespace ktx::input {
+
+enum class Trust {
+  Neither,  // a structural disagreement is an error; elsewhere the config wins
+  Config,   // the config wins, with a warning
+  Gguf,     // the GGUF wins, with a warning
+};
+
+// The GGUF architecture that models of this HF model_type are stored as
+// ("qwen3_moe" -> "qwen3moe", "mixtral" -> "llama"), or "" for an unknown one.
+std::string_view gguf_architecture(std::string_view model_type);
+
+// The config that the GGUF alone amounts to (origins Gguf and Default). Errors in
+// `diags`: metadata of the wrong type or out of range. Notes: what had to be
+// concluded from tensors. An architecture that the table does not know gives
+// model_type = architecture and nothing else.
+//
+// llama3 scaling is a tensor in GGUF files: rope_scaling.rope_type is then
+// "llama3" without parameters, and `rope_freqs.weight` holds what each frequency
+// is divided by. Prefer that tensor wherever it exists.
+HfConfig config_from_gguf(const GgufFile& gguf, DiagSink& diags);
+
+// `config` (parsed, normalised) and what the GGUF says as one. Reports fills
+// (one note for each direction), disagreements (naming both values) and values
+// of the wrong type or out of range. `model_type` and keys that no row of the
+// table names stay as the config has them.
+HfConfig merge_configs(const HfConfig& config, const GgufFile& gguf, Trust trust, DiagSink& diags);
+
+}  // namespace ktx::input

@@ -1,0 +1,265 @@
+#include "lib/input/gguf_config_read.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "lib/support/strings.h"
+
+namespace ktx::input {
+
+double shortest_decimal(float value) {
+  char text[64];
+  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
+  double number = value;
+  std::from_chars(text, end, number);
+  return number;
+}
+
+std::string GgufKeys::full(std::string_view key) const {
+  return fmt::format("{}.{}", architecture, key);
+}
+
+void GgufKeys::wrong(std::string_view full_key, std::string_view expected) {
+  const GgufValue* value = gguf.value(full_key);
+  diags.error({gguf.path()}, "I004",
+              fmt::format("key '{}' is {}, expected {}", printable(full_key),
+                          value ? value->describe() : "missing", expected));
+}
+
+std::optional<int64_t> GgufKeys::integer(std::string_view key) {
+  const GgufValue* value = gguf.value(full(key));
+  if (!value) return std::nullopt;
+  std::optional<int64_t> number = value->i64();
+  if (const auto layers = value->ints(); layers && !layers->empty()) {
+    const bool equal = std::all_of(layers->begin(), layers->end(),
+                                   [&](int64_t layer) { return layer == layers->front(); });
+    if (!equal) {
+      wrong(full(key), "the same number for every layer");
+      return std::nullopt;
+    }
+    number = layers->front();
+  }
+  if (!number || *number < 0 || *number > INT32_MAX) {
+    wrong(full(key), "a whole number from 0 to 2147483647");
+    return std::nullopt;
+  }
+  return number;
+}
+
+std::optional<double> GgufKeys::number(std::string_view key) {
+  const GgufValue* value = gguf.value(full(key));
+  if (!value) return std::nullopt;
+  auto number = value->f64();
+  if (number && value->type == GgufType::F32) number = shortest_decimal(*value->f32());
+  if (!number || !std::isfinite(*number)) {
+    wrong(full(key), "a finite number");
+    return std::nullopt;
+  }
+  return number;
+}
+
+const GgufTensor* GgufKeys::any_layer(std::string_view leaf) const {
+  for (const GgufTensor& tensor : gguf.tensors()) {
+    if (!tensor.name.starts_with("blk.")) continue;
+    const size_t dot = tensor.name.find('.', 4);
+    if (dot != tensor.name.npos && tensor.name.substr(dot + 1) == leaf) return &tensor;
+  }
+  return nullptr;
+}
+
+namespace {
+
+std::optional<ConfigScalar> as_scalar(std::optional<int64_t> value) {
+  return value ? std::optional<ConfigScalar>(*value) : std::nullopt;
+}
+std::optional<ConfigScalar> as_scalar(std::optional<double> value) {
+  return value ? std::optional<ConfigScalar>(*value) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<ConfigScalar> read_nothing(GgufKeys&, std::string_view) {
+  return std::nullopt;
+}
+
+std::optional<ConfigScalar> read_int(GgufKeys& keys, std::string_view key) {
+  return as_scalar(keys.integer(key));
+}
+
+std::optional<ConfigScalar> read_float(GgufKeys& keys, std::string_view key) {
+  return as_scalar(keys.number(key));
+}
+
+std::optional<ConfigScalar> read_flag(GgufKeys& keys, std::string_view key) {
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  if (!value) return std::nullopt;
+  if (const auto flag = value->boolean()) return *flag;
+  keys.wrong(keys.full(key), "true or false");
+  return std::nullopt;
+}
+
+// Newer files count the layers of multi-token prediction heads, which HF does
+// not: those at the end of the file that hold `nextn` tensors.
+std::optional<ConfigScalar> read_layers(GgufKeys& keys, std::string_view key) {
+  auto layers = keys.integer(key);
+  if (!layers) return std::nullopt;
+  if (keys.gguf.tensors().empty()) {  // vocabulary only: the key must do
+    const auto extra = keys.integer("nextn_predict_layers").value_or(0);
+    if (extra < *layers) *layers -= extra;
+    return *layers;
+  }
+  const auto is_extra = [&](int64_t layer) {
+    const std::string prefix = fmt::format("blk.{}.nextn.", layer);
+    return std::any_of(keys.gguf.tensors().begin(), keys.gguf.tensors().end(),
+                       [&](const GgufTensor& t) { return t.name.starts_with(prefix); });
+  };
+  // A handful of such layers exist in any model; the bound keeps this linear.
+  for (int i = 0; i < 8 && *layers > 1 && is_extra(*layers - 1); ++i) --*layers;
+  return *layers;
+}
+
+std::optional<ConfigScalar> read_mla_kv_heads(GgufKeys& keys, std::string_view key) {
+  const auto heads = keys.integer(key);
+  if (!heads || *heads == 1) return std::nullopt;
+  return *heads;
+}
+
+// Rows of the embedding are what can be looked up, whatever the keys say.
+std::optional<ConfigScalar> read_vocab(GgufKeys& keys, std::string_view key) {
+  const GgufTensor* embedding = keys.gguf.find("token_embd.weight");
+  if (embedding && embedding->n_dims == 2) return embedding->shape[1];
+  if (const auto size = keys.integer(key)) return *size;
+  const GgufValue* tokens = keys.gguf.value("tokenizer.ggml.tokens");
+  if (tokens && tokens->is_array() && tokens->count <= INT32_MAX && tokens->count > 0) {
+    return static_cast<int64_t>(tokens->count);
+  }
+  return std::nullopt;
+}
+
+std::optional<ConfigScalar> read_rotary_factor(GgufKeys& keys, std::string_view key) {
+  const auto rotated = keys.integer(key);
+  auto head = keys.integer("attention.key_length");
+  if (!head) {
+    const auto hidden = keys.integer("embedding_length");
+    const auto heads = keys.integer("attention.head_count");
+    if (hidden && heads && *heads > 0) head = *hidden / *heads;
+  }
+  if (!rotated || *rotated == 0 || !head || *head == 0) return std::nullopt;
+  return static_cast<double>(*rotated) / static_cast<double>(*head);
+}
+
+std::optional<ConfigScalar> read_tied(GgufKeys& keys, std::string_view) {
+  if (!keys.gguf.has("token_embd.weight")) return std::nullopt;
+  return !keys.gguf.has("output.weight");
+}
+
+std::optional<ConfigScalar> read_attention_bias(GgufKeys& keys, std::string_view) {
+  if (!keys.any_layer("attn_q.weight")) return std::nullopt;
+  return keys.any_layer("attn_q.bias") != nullptr;
+}
+
+std::optional<ConfigScalar> read_mlp_bias(GgufKeys& keys, std::string_view) {
+  if (!keys.any_layer("ffn_up.weight")) return std::nullopt;
+  return keys.any_layer("ffn_up.bias") != nullptr;
+}
+
+std::optional<ConfigScalar> read_rope_type(GgufKeys& keys, std::string_view key) {
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  if (value && !value->string()) {
+    keys.wrong(keys.full(key), "the name of a scaling");
+    return std::nullopt;
+  }
+  if (value && *value->string() != "none") return std::string(*value->string());
+  if (keys.gguf.has("rope_freqs.weight")) return std::string("llama3");
+  if (value) return std::string("default");
+  // The key of 2023, from before there were types.
+  const auto linear = keys.number("rope.scale_linear");
+  if (linear && *linear != 1 && *linear > 0) return std::string("linear");
+  return std::nullopt;
+}
+
+std::optional<ConfigScalar> read_rope_factor(GgufKeys& keys, std::string_view key) {
+  if (const auto factor = keys.number(key)) {
+    return *factor > 0 ? std::optional<ConfigScalar>(*factor) : std::nullopt;
+  }
+  const auto linear = keys.number("rope.scale_linear");
+  if (linear && *linear != 1 && *linear > 0) return *linear;
+  return std::nullopt;
+}
+
+std::optional<ConfigScalar> read_attention_factor(GgufKeys& keys, std::string_view key) {
+  if (const auto factor = keys.number(key)) return *factor;
+  return as_scalar(keys.number("rope.scaling.yarn_attn_factor"));
+}
+
+std::optional<ConfigScalar> read_mscale_all_dim(GgufKeys& keys, std::string_view key) {
+  const auto multiplier = keys.number(key);
+  if (!multiplier || *multiplier <= 0) return std::nullopt;
+  // 0.0707 / 0.1 is not 0.707 in binary; seven digits are what an f32 holds.
+  double scale = 0;
+  const std::string text = fmt::format("{:.7g}", *multiplier * 10);
+  std::from_chars(text.data(), text.data() + text.size(), scale);
+  return scale;
+}
+
+std::optional<ConfigScalar> read_q_lora(GgufKeys& keys, std::string_view key) {
+  const auto rank = keys.integer(key);
+  if (rank && *rank > 0) return *rank;
+  if (const GgufTensor* tensor = keys.any_layer("attn_q_a.weight")) return tensor->shape[1];
+  if (rank || keys.any_layer("attn_q.weight")) return nullptr;
+  return std::nullopt;
+}
+
+// key_length_mla is nope + rope. Files from before that key had the same in
+// key_length, which now holds kv_lora_rank + rope.
+std::optional<ConfigScalar> read_nope_dim(GgufKeys& keys, std::string_view key) {
+  auto whole = keys.integer(key);
+  const auto rope = keys.integer("rope.dimension_count");
+  if (!whole) whole = keys.integer("attention.key_length");
+  if (!whole || !rope) return std::nullopt;
+  if (*whole <= *rope) {
+    keys.wrong(keys.full(key), fmt::format("more than rope.dimension_count, which is {}", *rope));
+    return std::nullopt;
+  }
+  return *whole - *rope;
+}
+
+std::optional<ConfigScalar> read_v_dim(GgufKeys& keys, std::string_view key) {
+  if (const auto size = keys.integer(key)) return *size;
+  return as_scalar(keys.integer("attention.value_length"));
+}
+
+std::optional<ConfigScalar> read_expert_size(GgufKeys& keys, std::string_view key) {
+  if (const auto size = keys.integer(key); size && *size > 0) return *size;
+  // Files of early 2024 lack the key; one expert a tensor is older still.
+  for (const char* leaf : {"ffn_gate_exps.weight", "ffn_gate.0.weight"}) {
+    if (const GgufTensor* tensor = keys.any_layer(leaf)) return tensor->shape[1];
+  }
+  return std::nullopt;
+}
+
+std::optional<ConfigScalar> read_shared_size(GgufKeys& keys, std::string_view key) {
+  if (const auto size = keys.integer(key); size && *size > 0) return *size;
+  const GgufTensor* tensor = keys.any_layer("ffn_gate_shexp.weight");
+  return tensor ? std::optional<ConfigScalar>(tensor->shape[1]) : std::nullopt;
+}
+
+std::optional<ConfigScalar> read_scale(GgufKeys& keys, std::string_view key) {
+  const auto scale = keys.number(key);
+  if (!scale || *scale == 0) return std::nullopt;  // 0 was written for "none"
+  return *scale;
+}
+
+std::optional<ConfigScalar> read_gating(GgufKeys& keys, std::string_view key) {
+  const auto function = keys.integer(key);
+  if (!function || *function == 0) return std::nullopt;
+  if (*function == 1) return std::string("softmax");
+  if (*function == 2) return std::string("sigmoid");
+  keys.wrong(keys.full(key), "1 (softmax) or 2 (sigmoid)");
+  return std::nullopt;
+}
+
+}  // namespace ktx::input

@@ -1,0 +1,354 @@
+#include "lib/input/hf_config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "lib/support/mapped_file.h"
+#include "lib/support/strings.h"
+
+namespace ktx::input {
+namespace {
+
+constexpr size_t kMaxConfigBytes = size_t{16} << 20;
+constexpr size_t kMaxDepth = 32;
+constexpr size_t kMaxKeys = 100000;
+
+// Receives JSON piece by piece and fills the flat map, so that depth and size
+// are bounded while reading and no tree is ever built.
+class Flattener : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  explicit Flattener(HfConfig& config) : config_(config) {}
+
+  std::string failure;
+  size_t failure_at = 0;  // byte, from 1; 0 when unknown
+
+  bool null() override { return scalar(nullptr); }
+  bool boolean(bool value) override { return scalar(value); }
+  bool number_integer(number_integer_t value) override { return scalar(value); }
+  bool number_unsigned(number_unsigned_t value) override {
+    if (value > static_cast<uint64_t>(INT64_MAX)) return scalar(static_cast<double>(value));
+    return scalar(static_cast<int64_t>(value));
+  }
+  bool number_float(number_float_t value, const string_t&) override { return scalar(value); }
+  bool string(string_t& value) override { return scalar(std::move(value)); }
+  bool binary(binary_t&) override { return false; }
+
+  bool start_object(size_t) override { return open(false); }
+  bool start_array(size_t) override { return open(true); }
+  bool key(string_t& key) override {
+    frames_.back().key = std::move(key);
+    return true;
+  }
+  bool end_object() override {
+    frames_.pop_back();
+    return true;
+  }
+  bool end_array() override {
+    Frame frame = std::move(frames_.back());
+    frames_.pop_back();
+    if (frame.nested) return true;
+    return store_array(frame.path, frame.elements);
+  }
+  bool parse_error(size_t position, const std::string&,
+                   const nlohmann::detail::exception& error) override {
+    failure_at = position;
+    failure = error.what();
+    // "[json.exception…] parse error at line 1, column 2: what": the place is ours to say.
+    if (const size_t colon = failure.find(": "); colon != failure.npos) failure.erase(0, colon + 2);
+    return false;
+  }
+
+ private:
+  struct Frame {
+    bool is_array = false;
+    bool nested = false;  // an array with something else than scalars in it
+    std::string path;
+    std::string key;                     // of the current member
+    std::vector<ConfigScalar> elements;  // of an array so far
+    size_t size = 0;                     // of an array so far
+  };
+
+  bool fail(std::string what) {
+    failure = std::move(what);
+    return false;
+  }
+
+  std::string child_path() const {
+    if (frames_.empty()) return "";
+    const Frame& frame = frames_.back();
+    const std::string leaf = frame.is_array ? std::to_string(frame.size) : frame.key;
+    return frame.path.empty() ? leaf : frame.path + "." + leaf;
+  }
+
+  bool open(bool is_array) {
+    if (frames_.size() >= kMaxDepth)
+      return fail(fmt::format("nested deeper than {} levels", kMaxDepth));
+    if (frames_.empty() && is_array) return fail("an array, expected an object");
+    Frame frame;
+    frame.is_array = is_array;
+    frame.path = child_path();
+    if (!frames_.empty() && frames_.back().is_array) {
+      if (!flatten(frames_.back())) return false;
+      ++frames_.back().size;
+    }
+    frames_.push_back(std::move(frame));
+    return true;
+  }
+
+  bool scalar(ConfigScalar value) {
+    if (frames_.empty()) return fail("a single value, expected an object");
+    Frame& frame = frames_.back();
+    if (!frame.is_array) return store(child_path(), std::move(value));
+    if (frame.nested && !store(child_path(), value)) return false;
+    if (!frame.nested) frame.elements.push_back(std::move(value));
+    ++frame.size;
+    return ++count_ <= kMaxKeys * 10 || fail("too many values");
+  }
+
+  // An array that turns out to hold more than scalars: what it held so far goes
+  // under "path.0", "path.1", …
+  bool flatten(Frame& frame) {
+    for (size_t i = 0; i < frame.elements.size(); ++i) {
+      if (!store(fmt::format("{}.{}", frame.path, i), std::move(frame.elements[i]))) return false;
+    }
+    frame.elements.clear();
+    frame.nested = true;
+    return true;
+  }
+
+  bool store_array(const std::string& path, std::vector<ConfigScalar>& elements) {
+    std::vector<double> numbers;
+    std::vector<std::string> texts;
+    for (const ConfigScalar& element : elements) {
+      if (const auto* integer = std::get_if<int64_t>(&element)) {
+        numbers.push_back(static_cast<double>(*integer));
+      } else if (const auto* number = std::get_if<double>(&element)) {
+        numbers.push_back(*number);
+      } else if (const auto* text = std::get_if<std::string>(&element)) {
+        texts.push_back(*text);
+      }
+    }
+    if (numbers.size() == elements.size()) return store(path, std::move(numbers));
+    if (texts.size() == elements.size()) return store(path, std::move(texts));
+    for (size_t i = 0; i < elements.size(); ++i) {
+      if (!store(fmt::format("{}.{}", path, i), std::move(elements[i]))) return false;
+    }
+    return true;
+  }
+
+  bool store(std::string path, ConfigScalar value) {
+    if (config_.values().size() >= kMaxKeys)
+      return fail(fmt::format("more than {} keys", kMaxKeys));
+    config_.set(std::move(path), std::move(value));
+    return true;
+  }
+
+  HfConfig& config_;
+  std::vector<Frame> frames_;
+  size_t count_ = 0;
+};
+
+// "LINE:COLUMN" of a byte of a text.
+std::string place_of(std::string_view text, size_t byte) {
+  const std::string_view before = text.substr(0, byte > 0 ? byte - 1 : 0);
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  const size_t newline = before.rfind('\n');
+  const size_t column = newline == before.npos ? before.size() + 1 : before.size() - newline;
+  return fmt::format("{}:{}", line, column);
+}
+
+bool is_folder(const std::string& path) {
+  struct stat info = {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+std::optional<int64_t> to_i64(double value) {
+  // 2^63 itself does not fit, and -2^63 does.
+  if (!(value >= -9223372036854775808.0 && value < 9223372036854775808.0)) return std::nullopt;
+  if (value != std::floor(value)) return std::nullopt;
+  return static_cast<int64_t>(value);
+}
+
+template <class T>
+const T* get(const ConfigValue* value) {
+  return value ? std::get_if<T>(&value->value) : nullptr;
+}
+
+}  // namespace
+
+Result<HfConfig> HfConfig::read(const std::string& path) {
+  const std::string file = is_folder(path) ? path + "/config.json" : path;
+  const std::string text = KTX_TRY(read_text_file(file, kMaxConfigBytes));
+  return parse(text, file);
+}
+
+Result<HfConfig> HfConfig::parse(std::string_view text, std::string file) {
+  HfConfig config;
+  config.file_ = std::move(file);
+  Flattener flattener(config);
+  if (!nlohmann::json::sax_parse(text, &flattener)) {
+    const std::string place =
+        flattener.failure_at > 0 ? ":" + place_of(text, flattener.failure_at) : "";
+    return Error{fmt::format("{}{}: not a usable JSON object: {}", config.file_, place,
+                             printable(flattener.failure, 300))};
+  }
+  config.normalise();
+  return config;
+}
+
+const ConfigValue* HfConfig::find(std::string_view key) const {
+  const auto found = values_.find(key);
+  return found == values_.end() ? nullptr : &found->second;
+}
+
+bool HfConfig::is_null(std::string_view key) const {
+  return get<std::nullptr_t>(find(key));
+}
+
+std::optional<int64_t> HfConfig::i64(std::string_view key) const {
+  const ConfigValue* value = find(key);
+  if (const auto* integer = get<int64_t>(value)) return *integer;
+  if (const auto* number = get<double>(value)) return to_i64(*number);
+  return std::nullopt;
+}
+
+std::optional<double> HfConfig::f64(std::string_view key) const {
+  const ConfigValue* value = find(key);
+  if (const auto* integer = get<int64_t>(value)) return static_cast<double>(*integer);
+  if (const auto* number = get<double>(value)) return *number;
+  return std::nullopt;
+}
+
+std::optional<bool> HfConfig::boolean(std::string_view key) const {
+  const auto* value = get<bool>(find(key));
+  return value ? std::optional(*value) : std::nullopt;
+}
+
+std::optional<std::string> HfConfig::string(std::string_view key) const {
+  const auto* value = get<std::string>(find(key));
+  return value ? std::optional(*value) : std::nullopt;
+}
+
+std::optional<std::vector<double>> HfConfig::floats(std::string_view key) const {
+  const auto* value = get<std::vector<double>>(find(key));
+  return value ? std::optional(*value) : std::nullopt;
+}
+
+std::optional<std::vector<int64_t>> HfConfig::ints(std::string_view key) const {
+  const auto* value = get<std::vector<double>>(find(key));
+  if (!value) return std::nullopt;
+  std::vector<int64_t> integers;
+  for (const double number : *value) {
+    const auto integer = to_i64(number);
+    if (!integer) return std::nullopt;
+    integers.push_back(*integer);
+  }
+  return integers;
+}
+
+std::optional<std::vector<std::string>> HfConfig::strings(std::string_view key) const {
+  const ConfigValue* value = find(key);
+  if (const auto* texts = get<std::vector<std::string>>(value)) return *texts;
+  const auto* empty = get<std::vector<double>>(value);
+  if (empty && empty->empty()) return std::vector<std::string>();
+  return std::nullopt;
+}
+
+void HfConfig::set(std::string key, ConfigScalar value, ConfigOrigin origin) {
+  values_.insert_or_assign(std::move(key), ConfigValue{std::move(value), origin});
+}
+
+void HfConfig::erase(std::string_view key) {
+  const auto found = values_.find(key);
+  if (found != values_.end()) values_.erase(found);
+}
+
+namespace {
+
+// Gives the value of `from` to `to` unless that has one, and drops `from`.
+void rename(HfConfig& config, std::string_view from, std::string_view to) {
+  const ConfigValue* value = config.find(from);
+  if (!value) return;
+  if (!config.has(to) || config.is_null(to))
+    config.set(std::string(to), value->value, value->origin);
+  config.erase(from);
+}
+
+std::vector<std::string> keys_below(const HfConfig& config, const std::string& prefix) {
+  std::vector<std::string> keys;
+  for (auto at = config.values().lower_bound(prefix);
+       at != config.values().end() && at->first.starts_with(prefix); ++at) {
+    keys.push_back(at->first);
+  }
+  return keys;
+}
+
+void normalise_rope(HfConfig& config) {
+  for (const std::string& key : keys_below(config, "rope_parameters.")) {
+    const std::string leaf = key.substr(std::string_view("rope_parameters.").size());
+    const bool top = leaf == "rope_theta" || leaf == "partial_rotary_factor";
+    rename(config, key, top ? leaf : "rope_scaling." + leaf);
+  }
+  rename(config, "rope_scaling.type", "rope_scaling.rope_type");
+  // An explicit null says "none"; transformers 5 says it as "default".
+  const bool no_scaling = config.is_null("rope_scaling") || config.is_null("rope_parameters");
+  config.erase("rope_scaling");
+  config.erase("rope_parameters");
+  for (const std::string& key : keys_below(config, "rope_scaling.")) {
+    if (config.is_null(key)) config.erase(key);
+  }
+  const auto type = config.string("rope_scaling.rope_type");
+  if (no_scaling || type == "default" || type == "none") {
+    for (const std::string& key : keys_below(config, "rope_scaling.")) config.erase(key);
+    config.set("rope_scaling.rope_type", std::string("default"));
+  }
+}
+
+}  // namespace
+
+void HfConfig::normalise() {
+  normalise_rope(*this);
+  rename(*this, "dtype", "torch_dtype");
+  const std::string type = model_type();
+  if (type == "mixtral") {
+    rename(*this, "num_experts", "num_local_experts");
+  } else if (type == "qwen2_moe" || type == "qwen3_moe") {
+    rename(*this, "num_local_experts", "num_experts");
+  } else if (has("kv_lora_rank")) {
+    rename(*this, "num_local_experts", "n_routed_experts");
+    rename(*this, "num_experts", "n_routed_experts");
+    erase("head_dim");  // transformers 5's second name for qk_rope_head_dim
+  }
+}
+
+std::string describe(const ConfigScalar& value) {
+  struct Describer {
+    std::string operator()(std::nullptr_t) const { return "null"; }
+    std::string operator()(bool value) const { return value ? "true" : "false"; }
+    std::string operator()(int64_t value) const { return fmt::format("{}", value); }
+    std::string operator()(double value) const { return fmt::format("{}", value); }
+    std::string operator()(const std::string& value) const {
+      return fmt::format("'{}'", printable(value));
+    }
+    std::string operator()(const std::vector<double>& values) const {
+      if (values.size() > 8) return fmt::format("{} numbers", values.size());
+      return fmt::format("[{}]", fmt::join(values, ", "));
+    }
+    std::string operator()(const std::vector<std::string>& values) const {
+      if (values.size() > 8) return fmt::format("{} texts", values.size());
+      std::vector<std::string> shown;
+      for (const std::string& value : values)
+        shown.push_back(fmt::format("'{}'", printable(value)));
+      return fmt::format("[{}]", fmt::join(shown, ", "));
+    }
+  };
+  return std::visit(Describer{}, value);
+}
+
+}  // namespace ktx::input

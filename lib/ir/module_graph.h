@@ -1,0 +1,235 @@
+// The module graph: the tree of the Hugging Face model as its users know it.
+//
+// Rules match on this level, by path and by class. Architectures (lib/arch)
+// build it, bound to the GGUF's tensors; passes add decisions; lower_to_steps
+// turns it into the step graph. Its text form (docs/ir.md) round-trips exactly:
+//
+//   module model.layers.1.self_attn.q_proj : torch.nn.modules.linear.Linear
+//     role q_proj layer 1
+//     linear in 256 out 384
+//     param weight Q4_K [256, 384] = blk.1.attn_q_b.weight
+//     decision device cpu rule 3
+//
+// Ids are dense and in depth-first order, parents before children, children in
+// registration order: the order in which modules meet the rules. A path is its
+// parent's path, a dot and one more name.
+//
+// The routed experts of a layer are one module (role Experts) that owns their
+// stacked weights. The modules below it that rule files may name
+// ("...experts.17.up_proj") are not stored: see ExpertPart.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "lib/formats/dtype.h"
+#include "lib/formats/step_attrs.h"
+#include "lib/support/diag.h"
+#include "lib/support/result.h"
+
+namespace ktx::ir {
+
+enum class Kind : uint8_t {
+  Container,
+  Embedding,
+  Norm,
+  Attention,
+  Linear,
+  Rotary,
+  Mlp,
+  Activation,
+  Moe,
+  Router,
+  Experts,
+  Expert
+};
+std::string_view name(Kind kind);  // lower case: "linear"
+std::optional<Kind> kind_from_name(std::string_view name);
+
+enum class Role : uint8_t {
+#define KTX_ROLE(id, name, kind, sentence) id,
+#include "lib/ir/roles.def"
+#undef KTX_ROLE
+};
+std::string_view name(Role role);
+std::optional<Role> role_from_name(std::string_view name);
+Kind kind_of(Role role);
+
+// A GGUF tensor, or `row_count` rows of it from `first_row` (all matrices' rows
+// counted through; -1: all rows).
+struct TensorSlice {
+  std::string tensor;
+  int64_t first_row = 0;
+  int64_t row_count = -1;
+};
+
+// A parameter of a module: `matrices` matrices of rows x cols, row-major, cols
+// innermost. Vectors are one row. Several sources are joined by rows, in order.
+struct Param {
+  std::string name;  // "weight", "bias", "gate", "up", "down", "k_b", "v_b", "correction_bias"
+  std::vector<TensorSlice> sources;
+  DType dtype = DType::F32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t matrices = 1;
+};
+
+// Attributes, one struct per kind that has any. Dimensions in elements.
+struct LinearInfo {
+  int64_t in = 0;
+  int64_t out = 0;
+};
+struct EmbeddingInfo {
+  int64_t vocab = 0;
+  int64_t hidden = 0;
+};
+struct NormInfo {
+  int64_t width = 0;
+  float eps = 0;
+};
+// inv_freq: rotary_dim / 2 frequencies in F32, all scaling (llama3, yarn, linear)
+// worked in; mscale multiplies cos and sin.
+struct RotaryInfo {
+  int32_t rotary_dim = 0;
+  bool interleaved = false;
+  float mscale = 1;
+  std::vector<float> inv_freq;
+};
+struct AttentionInfo {
+  int32_t heads = 0;
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;
+  float scale = 0;
+};
+// q heads are [nope | rope] wide; the cache holds [latent | rope] per token.
+struct MlaInfo {
+  int32_t heads = 0;
+  int32_t q_lora_rank = 0;  // 0: no query latent
+  int32_t kv_lora_rank = 0;
+  int32_t nope_dim = 0;
+  int32_t rope_dim = 0;
+  int32_t value_dim = 0;
+  float scale = 0;  // softmax scale with yarn's mscale worked in
+};
+struct MlpInfo {
+  int64_t hidden = 0;
+  int64_t width = 0;
+};
+struct RouterInfo {
+  RouterAttrs attrs;
+};
+struct ExpertsInfo {
+  int32_t experts = 0;
+  int32_t top_k = 0;
+  int64_t hidden = 0;
+  int64_t width = 0;  // of one expert
+};
+using ModuleInfo = std::variant<std::monostate, LinearInfo, EmbeddingInfo, NormInfo, RotaryInfo,
+                                AttentionInfo, MlaInfo, MlpInfo, RouterInfo, ExpertsInfo>;
+
+// What rules and passes have decided. Empty strings: not decided yet.
+struct Decision {
+  std::string device;  // "cpu", "cuda:0"
+  std::string op;      // canonical op name of the rule language, or ""
+  std::string layout;  // layout name asked for by a rule, or ""
+  int32_t rule = -1;   // index in the rule list, -1: the compiler's own choice
+  bool lossy_allowed = false;
+};
+
+using ModuleId = int32_t;
+
+struct Module {
+  std::string path;                  // "model.layers.3.mlp.experts"; the root's is empty
+  std::string class_name;            // full dotted name, as rule files write it
+  std::vector<std::string> aliases;  // other spellings of the same class
+  std::vector<std::string> bases;    // every accepted spelling of its base classes
+  Role role = Role::Root;
+  int32_t layer = -1;  // decoder layer it belongs to, -1 outside
+  ModuleId parent = -1;
+  std::vector<ModuleId> children;
+  std::vector<Param> params;
+  ModuleInfo info;
+  Decision decision;
+
+  const Param* param(std::string_view name) const;
+};
+
+// One of the modules that every routed expert consists of, in registration order:
+// first the expert itself (suffix ""), then its parts.
+struct ExpertPart {
+  std::string suffix;  // "up_proj": below "<path of the experts module>.<expert>"
+  std::string class_name;
+  std::vector<std::string> aliases;
+  std::vector<std::string> bases;
+  Role role = Role::Expert;
+  // The experts module's parameter whose matrix <expert> is this part's weight;
+  // "" when the part owns none.
+  std::string param;
+};
+
+// A fact about the whole model that later stages need.
+struct ModelFacts {
+  std::string family;        // "Qwen3MoeForCausalLM"
+  std::string architecture;  // GGUF architecture, "qwen3moe"
+  std::string name;          // general.name, may be empty
+  int64_t vocab = 0;
+  int64_t hidden = 0;
+  int32_t layers = 0;
+  int64_t context_length = 0;
+};
+
+struct ModuleGraph {
+  ModelFacts facts;
+  std::vector<Module> modules;  // index = ModuleId; 0 is the root
+  // Tensors that belong to no module, with the reason ("multi-token prediction
+  // head", "rotary factors, worked into inv_freq").
+  struct ExtraTensor {
+    std::string tensor;
+    std::string reason;
+  };
+  std::vector<ExtraTensor> extra_tensors;
+  std::vector<ExpertPart> expert_parts;  // the same in every layer; empty: no experts
+
+  const Module& root() const { return modules.front(); }
+  const Module* find(std::string_view path) const;  // null: no such module
+  // The first child with this role, null when there is none.
+  const Module* child(const Module& parent, Role role) const;
+};
+
+// A module below an experts module, made while asked for.
+struct ExpertModule {
+  std::string path;  // "model.layers.3.mlp.experts.17.up_proj"
+  const ExpertPart* part = nullptr;
+  int32_t expert = 0;
+};
+
+// Calls `visit` for each module below `experts` (a module of role Experts) in
+// registration order: expert 0, its parts, expert 1 and so on. Stops when `visit`
+// returns false.
+void for_each_expert_module(const ModuleGraph& graph, const Module& experts,
+                            const std::function<bool(const ExpertModule&)>& visit);
+int64_t expert_module_count(const ModuleGraph& graph, const Module& experts);
+
+// Whether a rule's class name means this module: its class, one of its aliases or
+// bases, or a base of every module ("torch.nn.Module"). Names compare in full.
+bool has_class(const Module& module, std::string_view class_name);
+bool has_class(const ExpertPart& part, std::string_view class_name);
+std::span<const std::string_view> common_bases();
+
+// The text form; `file` is for messages. parse is safe for untrusted text and
+// checks its syntax and tree, but not what verify checks.
+std::string print(const ModuleGraph& graph);
+Result<ModuleGraph> parse(std::string_view text, const std::string& file);
+
+// Reports each violation of what this header promises: ids and order, unique
+// paths, attributes and parameter shapes that fit the role, blocks that fit rows.
+void verify(const ModuleGraph& graph, DiagSink& sink);
+
+}  // namespace ktx::ir

@@ -1,0 +1,71 @@
+// The module graph's text form: what print_modules.cc and parse_modules.cc share.
+//
+//   line     = word*            words are separated by spaces
+//   word     = bare | "quoted"  bare: letters, digits and _ . - / :
+//   list     = [a, b, c]        brackets and commas are words of their own
+//
+// The fields of each attribute struct are listed once, here; both directions
+// expand from the list.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "lib/ir/module_graph.h"
+
+namespace ktx::ir {
+
+constexpr std::string_view kTextHeader = "module-ir 1";
+
+// In the order of ModuleInfo's alternatives.
+constexpr std::string_view kInfoNames[] = {"none",      "linear", "embedding", "norm",   "rotary",
+                                           "attention", "mla",    "mlp",       "router", "experts"};
+static_assert(std::size(kInfoNames) == std::variant_size_v<ModuleInfo>);
+
+template <class F>
+void fields(std::monostate&, F&&) {}
+template <class F>
+void fields(LinearInfo& x, F&& f) {
+  f("in", x.in), f("out", x.out);
+}
+template <class F>
+void fields(EmbeddingInfo& x, F&& f) {
+  f("vocab", x.vocab), f("hidden", x.hidden);
+}
+template <class F>
+void fields(NormInfo& x, F&& f) {
+  f("width", x.width), f("eps", x.eps);
+}
+template <class F>
+void fields(RotaryInfo& x, F&& f) {
+  f("rotary_dim", x.rotary_dim), f("interleaved", x.interleaved), f("mscale", x.mscale);
+  f("inv_freq", x.inv_freq);
+}
+template <class F>
+void fields(AttentionInfo& x, F&& f) {
+  f("heads", x.heads), f("kv_heads", x.kv_heads), f("head_dim", x.head_dim), f("scale", x.scale);
+}
+template <class F>
+void fields(MlaInfo& x, F&& f) {
+  f("heads", x.heads), f("q_lora_rank", x.q_lora_rank), f("kv_lora_rank", x.kv_lora_rank);
+  f("nope_dim", x.nope_dim), f("rope_dim", x.rope_dim), f("value_dim", x.value_dim);
+  f("scale", x.scale);
+}
+template <class F>
+void fields(MlpInfo& x, F&& f) {
+  f("hidden", x.hidden), f("width", x.width);
+}
+template <class F>
+void fields(RouterInfo& x, F&& f) {
+  x.attrs.fields(f);
+}
+template <class F>
+void fields(ExpertsInfo& x, F&& f) {
+  f("experts", x.experts), f("top_k", x.top_k), f("hidden", x.hidden), f("width", x.width);
+}
+
+// The word itself, or "..." with \" \\ and \xNN escapes when it is empty or holds
+// anything but what a bare word may.
+std::string quote_word(std::string_view word);
+
+}  // namespace ktx::ir

@@ -1,0 +1,297 @@
+// Checks a module graph: tree, order, attributes and parameters. Runs after every
+// pass that touches the graph; a violation is a bug of the pass before it, or a
+// text form that somebody edited.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <unordered_set>
+
+#include "lib/ir/module_graph.h"
+#include "lib/support/strings.h"
+
+namespace ktx::ir {
+namespace {
+
+constexpr size_t kMaxParams = 8;
+
+struct Shape {
+  int64_t cols, rows, matrices;
+};
+
+class Verifier {
+ public:
+  Verifier(const ModuleGraph& graph, DiagSink& sink) : graph_(graph), sink_(sink) {}
+
+  void run() {
+    if (graph_.modules.empty()) return fail("the graph has no modules");
+    listed_.resize(graph_.modules.size());
+    std::unordered_set<std::string_view> paths;
+    for (size_t i = 0; i < graph_.modules.size(); ++i) {
+      module_ = &graph_.modules[i];
+      if (!paths.insert(module_->path).second) fail("a second module has this path");
+      check_tree(static_cast<ModuleId>(i));
+      check_info();
+      if (module_->params.size() > kMaxParams) {
+        fail(fmt::format("has {} parameters", module_->params.size()));
+        continue;
+      }
+      for (const Param& param : module_->params) check_param(param);
+    }
+    module_ = nullptr;
+    check_order();
+    check_parts();
+  }
+
+ private:
+  void fail(const std::string& what) {
+    sink_.error({}, "",
+                module_ == nullptr
+                    ? what
+                    : fmt::format("module '{}': {}", printable(module_->path, 200), what));
+  }
+
+  void check_tree(ModuleId id) {
+    const auto size = static_cast<ModuleId>(graph_.modules.size());
+    if (module_->class_name.empty()) fail("has no class");
+    if (id == 0) {
+      if (!module_->path.empty() || module_->parent != -1)
+        fail("the first module must be the root");
+    } else if (module_->parent < 0 || module_->parent >= id) {
+      fail(
+          fmt::format("number {} has parent {}, expected a module before it", id, module_->parent));
+    } else {
+      const Module& parent = graph_.modules[module_->parent];
+      const std::string prefix = parent.path.empty() ? "" : parent.path + ".";
+      const std::string_view path = module_->path;
+      if (!path.starts_with(prefix) || path.size() == prefix.size() ||
+          path.find('.', prefix.size()) != std::string_view::npos) {
+        fail(fmt::format("path does not extend that of its parent '{}'",
+                         printable(parent.path, 200)));
+      }
+      if (listed_[id] != 1) fail(fmt::format("its parent lists it {} times", listed_[id]));
+    }
+    for (ModuleId child : module_->children) {
+      if (child <= id || child >= size || graph_.modules[child].parent != id) {
+        fail(fmt::format("lists module {} as its child, which says otherwise", child));
+      } else {
+        ++listed_[child];
+      }
+    }
+    if (module_->layer < -1 || (graph_.facts.layers > 0 && module_->layer >= graph_.facts.layers)) {
+      fail(fmt::format("layer {} of {}", module_->layer, graph_.facts.layers));
+    }
+  }
+
+  // Depth-first: walking children in order meets the ids 0, 1, 2 and so on.
+  void check_order() {
+    std::vector<ModuleId> stack = {0};
+    ModuleId next = 0;
+    while (!stack.empty()) {
+      const ModuleId id = stack.back();
+      stack.pop_back();
+      if (id != next++) {
+        return fail(
+            fmt::format("modules are not in depth-first order: {} comes as {}", id, next - 1));
+      }
+      const auto& children = graph_.modules[id].children;
+      for (auto child = children.rbegin(); child != children.rend(); ++child) {
+        if (*child <= id || *child >= static_cast<ModuleId>(graph_.modules.size())) return;
+        stack.push_back(*child);
+      }
+      if (stack.size() > graph_.modules.size()) return;
+    }
+    if (next != static_cast<ModuleId>(graph_.modules.size())) {
+      fail(fmt::format("{} of {} modules hang on the root", next, graph_.modules.size()));
+    }
+  }
+
+  void positive(const char* what, int64_t value) {
+    if (value <= 0) fail(fmt::format("{} is {}", what, value));
+  }
+  void finite(const char* what, float value) {
+    if (!std::isfinite(value) || value <= 0) fail(fmt::format("{} is {}", what, value));
+  }
+  template <class T>
+  const T* expect_info() {
+    const T* info = std::get_if<T>(&module_->info);
+    if (info == nullptr) {
+      fail(fmt::format("attributes do not fit the role {}", name(module_->role)));
+    }
+    return info;
+  }
+
+  void check_info() {
+    switch (kind_of(module_->role)) {
+      case Kind::Linear:
+        if (const auto* x = expect_info<LinearInfo>())
+          positive("in", x->in), positive("out", x->out);
+        return;
+      case Kind::Embedding:
+        if (const auto* x = expect_info<EmbeddingInfo>()) {
+          positive("vocab", x->vocab), positive("hidden", x->hidden);
+        }
+        return;
+      case Kind::Norm:
+        if (const auto* x = expect_info<NormInfo>())
+          positive("width", x->width), finite("eps", x->eps);
+        return;
+      case Kind::Rotary:
+        if (const auto* x = expect_info<RotaryInfo>()) check(*x);
+        return;
+      case Kind::Attention:
+        return module_->role == Role::Mla ? check_mla() : check_attention();
+      case Kind::Mlp:
+        if (const auto* x = expect_info<MlpInfo>()) {
+          positive("hidden", x->hidden), positive("width", x->width);
+        }
+        return;
+      case Kind::Router:
+        if (const auto* x = expect_info<RouterInfo>()) check(x->attrs);
+        return;
+      case Kind::Experts:
+        if (const auto* x = expect_info<ExpertsInfo>()) {
+          positive("experts", x->experts), positive("top_k", x->top_k);
+          positive("hidden", x->hidden), positive("width", x->width);
+          if (x->top_k > x->experts) fail(fmt::format("top_k {} of {}", x->top_k, x->experts));
+        }
+        return;
+      case Kind::Container:
+      case Kind::Activation:
+      case Kind::Moe:
+      case Kind::Expert:
+        expect_info<std::monostate>();
+        return;
+    }
+  }
+
+  void check(const RotaryInfo& x) {
+    positive("rotary_dim", x.rotary_dim);
+    finite("mscale", x.mscale);
+    if (x.rotary_dim % 2 != 0 || x.inv_freq.size() * 2 != static_cast<size_t>(x.rotary_dim)) {
+      fail(fmt::format("{} frequencies for {} rotary dimensions", x.inv_freq.size(), x.rotary_dim));
+    }
+    for (float frequency : x.inv_freq) {
+      if (!std::isfinite(frequency)) return fail("a frequency is not finite");
+    }
+  }
+  void check_attention() {
+    const auto* x = expect_info<AttentionInfo>();
+    if (x == nullptr) return;
+    positive("heads", x->heads), positive("kv_heads", x->kv_heads);
+    positive("head_dim", x->head_dim), finite("scale", x->scale);
+    if (x->kv_heads > 0 && x->heads % x->kv_heads != 0) {
+      fail(fmt::format("{} heads share {} kv heads", x->heads, x->kv_heads));
+    }
+  }
+  void check_mla() {
+    const auto* x = expect_info<MlaInfo>();
+    if (x == nullptr) return;
+    positive("heads", x->heads), positive("kv_lora_rank", x->kv_lora_rank);
+    positive("nope_dim", x->nope_dim), positive("rope_dim", x->rope_dim);
+    positive("value_dim", x->value_dim), finite("scale", x->scale);
+    if (x->q_lora_rank < 0) fail(fmt::format("q_lora_rank is {}", x->q_lora_rank));
+  }
+  void check(const RouterAttrs& x) {
+    positive("experts", x.experts), positive("top_k", x.top_k), finite("scale", x.scale);
+    positive("groups", x.groups), positive("groups_used", x.groups_used);
+    if (x.top_k > x.experts || x.groups <= 0 || x.experts % x.groups != 0 ||
+        x.groups_used > x.groups) {
+      fail(fmt::format("routes to {} of {} experts in {} of {} groups", x.top_k, x.experts,
+                       x.groups_used, x.groups));
+    }
+  }
+
+  // What the attributes of this module (and, for MLA's kv_b, of its parent) say
+  // about a parameter; 0: anything.
+  std::optional<Shape> expected(const Param& param) const {
+    const std::string_view name = param.name;
+    if (const auto* x = std::get_if<LinearInfo>(&module_->info)) {
+      if (name == "weight") return Shape{x->in, x->out, 1};
+      if (name == "bias") return Shape{x->out, 1, 1};
+      if (module_->role != Role::KvBProj || module_->parent < 0) return std::nullopt;
+      const auto* mla = std::get_if<MlaInfo>(&graph_.modules[module_->parent].info);
+      if (mla == nullptr) return std::nullopt;
+      if (name == "k_b") return Shape{mla->nope_dim, mla->kv_lora_rank, mla->heads};
+      if (name == "v_b") return Shape{mla->kv_lora_rank, mla->value_dim, mla->heads};
+    } else if (const auto* x = std::get_if<EmbeddingInfo>(&module_->info)) {
+      if (name == "weight") return Shape{x->hidden, x->vocab, 1};
+    } else if (const auto* x = std::get_if<NormInfo>(&module_->info)) {
+      if (name == "weight") return Shape{x->width, 1, 1};
+    } else if (const auto* x = std::get_if<RouterInfo>(&module_->info)) {
+      if (name == "weight") return Shape{0, x->attrs.experts, 1};
+      if (name == "correction_bias") return Shape{x->attrs.experts, 1, 1};
+    } else if (const auto* x = std::get_if<ExpertsInfo>(&module_->info)) {
+      if (name == "gate" || name == "up") return Shape{x->hidden, x->width, x->experts};
+      if (name == "down") return Shape{x->width, x->hidden, x->experts};
+    }
+    return std::nullopt;
+  }
+
+  void check_param(const Param& param) {
+    for (const Param& other : module_->params) {
+      if (&other != &param && other.name == param.name) {
+        return fail(fmt::format("two parameters '{}'", printable(param.name)));
+      }
+    }
+    const std::optional<Shape> shape = expected(param);
+    if (!shape) {
+      return fail(
+          fmt::format("role {} has no parameter '{}'", name(module_->role), printable(param.name)));
+    }
+    if (param.cols <= 0 || (shape->cols != 0 && param.cols != shape->cols) ||
+        param.rows != shape->rows || param.matrices != shape->matrices) {
+      fail(fmt::format("parameter {} is [{}, {}, {}], its attributes say [{}, {}, {}]", param.name,
+                       param.cols, param.rows, param.matrices, shape->cols, shape->rows,
+                       shape->matrices));
+    }
+    if (!row_bytes(param.dtype, param.cols)) {
+      fail(fmt::format("parameter {}: rows of {} are no whole blocks of {}", param.name, param.cols,
+                       name(param.dtype)));
+    }
+    check_sources(param);
+  }
+
+  void check_sources(const Param& param) {
+    if (param.sources.empty()) return fail(fmt::format("parameter {} has no tensor", param.name));
+    __int128 rows = 0;
+    bool whole = false;
+    for (const TensorSlice& slice : param.sources) {
+      if (slice.tensor.empty() || slice.first_row < 0 || slice.row_count < -1 ||
+          slice.row_count == 0) {
+        return fail(
+            fmt::format("parameter {}: bad slice of '{}'", param.name, printable(slice.tensor)));
+      }
+      whole |= slice.row_count == -1;
+      rows += slice.row_count;
+    }
+    if (!whole && rows != static_cast<__int128>(param.rows) * param.matrices) {
+      fail(fmt::format("parameter {}: its sources do not have {} x {} rows", param.name,
+                       param.matrices, param.rows));
+    }
+  }
+
+  void check_parts() {
+    std::unordered_set<std::string_view> suffixes;
+    for (const ExpertPart& part : graph_.expert_parts) {
+      if (!suffixes.insert(part.suffix).second || part.suffix.find('.') != std::string::npos ||
+          part.class_name.empty() ||
+          !(part.param.empty() || part.param == "gate" || part.param == "up" ||
+            part.param == "down")) {
+        fail(fmt::format("bad expert part '{}'", printable(part.suffix)));
+      }
+    }
+  }
+
+  const ModuleGraph& graph_;
+  DiagSink& sink_;
+  const Module* module_ = nullptr;
+  std::vector<int> listed_;  // how often a module's parent lists it; parents come first
+};
+
+}  // namespace
+
+void verify(const ModuleGraph& graph, DiagSink& sink) {
+  Verifier(graph, sink).run();
+}
+
+}  // namespace ktx::ir

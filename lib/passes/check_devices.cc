@@ -1,0 +1,204 @@
+// Does the target have the devices that rules name, do their generations have the
+// kernels, and do hand-written transfers agree with the placement?
+//
+// Facts of a machine are looked at only when `--target` describes one: checks in CI,
+// on a machine without a GPU, accept rules for GPUs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "lib/passes/pass.h"
+#include "lib/passes/rule_report.h"
+#include "lib/rules/device_name.h"
+#include "lib/support/strings.h"
+
+namespace ktx::passes {
+namespace {
+
+using rules::DeviceSpec;
+using rules::Rule;
+
+// Older generations have no path at all (CUDA 13 builds for nothing older).
+constexpr int kOldestGpu = 75;
+
+class DeviceChecker {
+ public:
+  explicit DeviceChecker(CompileState& state) : state_(state), diags_(*state.diags) {}
+
+  void run() {
+    for (const ir::Module& module : state_.modules.modules) {
+      const bool attention = ir::kind_of(module.role) == ir::Kind::Attention;
+      // What no rule places follows the rest, wherever that is.
+      if (attention && module.layer >= 0 && module.decision.rule >= 0)
+        device_of_layer_[module.layer] = module.decision.device;
+    }
+    for (size_t i = 0; i < state_.rules.rules.size(); ++i) {
+      const Rule& rule = state_.rules.rules[i];
+      if (state_.matched.outcomes[i].won == 0) continue;
+      if (state_.check.target_given) {
+        check_count(rule);
+        check_generation(rule, static_cast<int>(i));
+      }
+      if (const rules::Kwarg* map = rule.replace.kwarg("transfer_map")) check_transfers(*map);
+      if (const rules::Kwarg* out = rule.replace.kwarg("out_device")) {
+        check_out_device(*out, static_cast<int>(i));
+      }
+    }
+    check_missing_transfers();
+    if (state_.check.target_given) check_cpu();
+  }
+
+ private:
+  std::vector<int> gpus_of(const Rule& rule) const {
+    if (!rule.replace.place) return {};
+    return rule.replace.place->gpus;
+  }
+
+  void check_count(const Rule& rule) {
+    const int has = static_cast<int>(state_.target.gpus.size());
+    for (int gpu : gpus_of(rule)) {
+      if (gpu < has) continue;
+      diags_
+          .error(rule.replace.device->loc, "D004",
+                 fmt::format("device cuda:{} does not exist: the target has {}", gpu,
+                             has == 0
+                                 ? "no GPU"
+                                 : fmt::format("{} (cuda:0{})", count_of(has, "GPU"),
+                                               has > 1 ? fmt::format(" to cuda:{}", has - 1) : "")))
+          .help(has == 0 ? "write cpu, or auto for wherever it fits"
+                         : "write cuda:* to spread the layers over the GPUs there are")
+          .in_group(fmt::format("missing gpu {}", gpu));
+      return;
+    }
+  }
+
+  // The oldest GPU that the rule's modules lie on, and what its op needs.
+  void check_generation(const Rule& rule, int index) {
+    const rules::OpInfo* op = rule.replace.op_info;
+    const bool theirs = state_.check.dialect == rules::Dialect::KTransformers;
+    std::map<int, const ir::Module*> used;
+    for (const ir::Module* module : modules_of(state_, index)) {
+      const auto place = rules::parse_device(module->decision.device);
+      if (place && place->kind == DeviceSpec::Kind::Cuda) used.emplace(place->gpus[0], module);
+    }
+    for (const auto& [gpu, module] : used) {
+      if (gpu >= static_cast<int>(state_.target.gpus.size())) continue;
+      const target::GpuTarget& facts = state_.target.gpus[static_cast<size_t>(gpu)];
+      const int has = facts.compute_major * 10 + facts.compute_minor;
+      const std::string card = fmt::format("cuda:{} ({}, compute capability {}.{})", gpu,
+                                           facts.name, facts.compute_major, facts.compute_minor);
+      const SourceLoc loc = rule.replace.op ? rule.replace.op->loc : place_of(rule);
+      const bool marlin = op && op->becomes == "marlin";
+      const int needs = op && (theirs || marlin) ? op->min_cc : 0;
+      if (has < kOldestGpu && !theirs) {
+        diags_
+            .error(loc, "D001", fmt::format("{} is too old: kernels exist for 7.5 and newer", card))
+            .help("place its modules on the CPU")
+            .in_group(fmt::format("old gpu {}", gpu));
+        return;
+      }
+      if (has < needs) {
+        Diagnostic& diag =
+            diags_.error(loc, "D001",
+                         fmt::format("{} needs compute capability {}.{}, but {} has less", op->name,
+                                     needs / 10, needs % 10, card));
+        diag.in_group(fmt::format("kernel on gpu {}", gpu));
+        if (theirs) {
+          diag.help("write KLinearTorch, which takes four times the memory, or use a newer GPU");
+        } else {
+          diag.help(
+              "write op: rows, which decodes the GGUF's codes in the kernel and takes the "
+              "same memory");
+        }
+        return;
+      }
+    }
+  }
+
+  void check_transfers(const rules::Kwarg& map) {
+    std::vector<std::pair<int32_t, rules::Located>> steps = map.devices;
+    std::sort(steps.begin(), steps.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (const auto& [layer, device] : steps) {
+      if (layer < state_.modules.facts.layers) continue;
+      diags_.warning(device.loc, "D005",
+                     fmt::format("transfer_map names layer {}, but the model has {}", layer,
+                                 state_.modules.facts.layers));
+    }
+    for (const auto& [layer, placed] : device_of_layer_) {
+      const rules::Located* says = nullptr;
+      for (const auto& step : steps) {
+        if (step.first <= layer) says = &step.second;
+      }
+      if (!says) continue;
+      const auto asked = rules::parse_device(says->text);
+      if (!asked || rules::to_string(*asked) == placed) continue;
+      diags_
+          .report(severity_in(state_, Severity::Warning), says->loc, "D005",
+                  fmt::format("transfer_map sends layer {} to {}, but the rules place it on {}",
+                              layer, rules::to_string(*asked), placed))
+          .help("ktx derives transfers from the placement; the rules of the layers decide");
+      return;
+    }
+  }
+
+  // Where the result of a CPU operator goes should be where its layer lives.
+  void check_out_device(const rules::Kwarg& out, int rule) {
+    const auto asked = rules::parse_device(out.value.text);
+    if (!asked || out.is_null || asked->kind == DeviceSpec::Kind::Foreign) return;
+    int64_t count = 0;
+    std::string first, placed;
+    for (const ir::Module* module : modules_of(state_, rule)) {
+      const auto layer = device_of_layer_.find(module->layer);
+      if (layer == device_of_layer_.end() || layer->second == rules::to_string(*asked)) continue;
+      if (count++ > 0) continue;
+      first = module->path;
+      placed = layer->second;
+    }
+    if (count == 0) return;
+    diags_
+        .report(severity_in(state_, Severity::Warning), out.value.loc, "D006",
+                fmt::format("out_device is {}, but the layer lives on {}: {}",
+                            rules::to_string(*asked), placed, and_more(first, count)))
+        .help("ktx sends the result to the layer's device")
+        .in_group("out_device");
+  }
+
+  // KTransformers moves nothing by itself.
+  void check_missing_transfers() {
+    if (state_.check.dialect != rules::Dialect::KTransformers || device_of_layer_.empty()) return;
+    for (const Rule& rule : state_.rules.rules) {
+      if (rule.replace.kwarg("transfer_map")) return;
+    }
+    for (const auto& [layer, device] : device_of_layer_) {
+      if (device == device_of_layer_.begin()->second) continue;
+      diags_
+          .error({state_.rules.files.empty() ? "" : state_.rules.files.front().path}, "D005",
+                 fmt::format("layers lie on {} and, from layer {} on, on {}, but no rule has a "
+                             "`transfer_map`",
+                             device_of_layer_.begin()->second, layer, device))
+          .help("give the model's operator (KDeepseekV2Model) a transfer_map");
+      return;
+    }
+  }
+
+  void check_cpu() {
+    if (state_.target.cpu.isa != Isa::Scalar) return;
+    diags_.warning({}, "D002",
+                   "the target's CPU has no AVX2: plain C++ kernels will be used, which are slow");
+  }
+
+  CompileState& state_;
+  DiagSink& diags_;
+  std::map<int32_t, std::string> device_of_layer_;  // of its attention
+};
+
+}  // namespace
+
+Status check_devices(CompileState& state) {
+  if (state.check.only) DeviceChecker(state).run();
+  return {};
+}
+
+}  // namespace ktx::passes

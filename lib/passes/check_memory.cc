@@ -1,0 +1,69 @@
+// Does each device hold what is placed on it? Looks only at targets that the user
+// described; the loader looks at the machine at hand.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lib/passes/estimate.h"
+#include "lib/passes/pass.h"
+#include "lib/support/strings.h"
+
+namespace ktx::passes {
+namespace {
+
+// The rule that puts most bytes on a device.
+int heaviest_rule(const CompileState& state, const std::string& device) {
+  std::map<int, uint64_t> bytes;
+  for (const ir::Module& module : state.modules.modules) {
+    if (module.decision.device == device && module.decision.rule >= 0) {
+      bytes[module.decision.rule] += placed_bytes(module);
+    }
+  }
+  const auto most = std::max_element(
+      bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == bytes.end() ? -1 : most->first;
+}
+
+void report(CompileState& state, const Estimate& estimate, const DeviceUse& use) {
+  const bool gpu = use.name != "cpu";
+  const int rule = heaviest_rule(state, use.name);
+  const SourceLoc loc = rule < 0 ? SourceLoc{} : state.rules.rules[static_cast<size_t>(rule)].loc;
+  Diagnostic& diag = state.diags->error(
+      loc, gpu ? "M001" : "M002",
+      fmt::format("{} needs {} and has {}: weights {}, keys and values {}, scratch {}, reserve {}",
+                  use.name, human_bytes(use.total()), human_bytes(use.capacity),
+                  human_bytes(use.weight_bytes), human_bytes(use.kv_bytes),
+                  human_bytes(use.scratch_bytes), human_bytes(use.reserve_bytes)));
+  if (rule >= 0) diag.note({}, "this rule puts most of it there");
+  if (estimate.max_ctx > 0) {
+    diag.help(fmt::format("the largest context that fits is {} tokens (--ctx {})", estimate.max_ctx,
+                          estimate.max_ctx));
+  } else if (gpu) {
+    diag.help("no context fits: move experts or layers to the CPU or to another GPU");
+  } else {
+    diag.help("the weights alone do not fit; a smaller quantisation is needed");
+  }
+}
+
+}  // namespace
+
+Status check_memory(CompileState& state) {
+  const int64_t model_ctx = state.modules.facts.context_length;
+  if (state.check.only && model_ctx > 0 && state.check.shape.ctx > model_ctx) {
+    state.diags
+        ->warning({}, "S001",
+                  fmt::format("a context of {} tokens is asked for, but the model was made for {}",
+                              state.check.shape.ctx, model_ctx))
+        .help(fmt::format("write --ctx {} or less", model_ctx));
+  }
+  if (!state.check.only || !state.check.target_given) return {};
+  const Result<Estimator> estimator = Estimator::make(state);
+  if (!estimator) return Error{estimator.error().message};
+  const Estimate estimate = KTX_TRY(estimator->run(state));
+  for (const DeviceUse& use : estimate.devices) {
+    if (use.too_small()) report(state, estimate, use);
+  }
+  return {};
+}
+
+}  // namespace ktx::passes

@@ -1,0 +1,299 @@
+// Turns the step graph into the records of a plan and streams the weights in.
+//
+// Blobs go into one segment per device, in order of first use; tensors that no
+// step reads (heads for speculation, rotary factors) go into a carried segment,
+// so that the GGUF can be rebuilt bit for bit.
+#include "lib/passes/emit_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "lib/ir/module_graph.h"
+#include "lib/plan/pack_blobs.h"
+#include "lib/plan/plan_writer.h"
+
+namespace ktx::passes {
+namespace {
+
+constexpr int64_t kDefaultCtx = 4096;
+
+class ContentsBuilder {
+ public:
+  ContentsBuilder(const CompileState& state, const input::ModelSource& source,
+                  const EmitOptions& options)
+      : state_(state), graph_(state.steps), source_(source), options_(options) {}
+
+  Result<plan::PlanContents> run() {
+    add_source();
+    KTX_TRY(add_blobs());
+    if (options_.carry_unused) KTX_TRY(add_carried());
+    add_values();
+    add_kv_slots();
+    add_steps();
+    add_facts();
+    out_.tokenizer = options_.tokenizer;
+    out_.chat_template = options_.chat_template;
+    out_.module_graph = ir::print(state_.modules);
+    return std::move(out_);
+  }
+
+ private:
+  void add_source() {
+    for (int shard = 0; shard < static_cast<int>(source_.gguf.shards().size()); ++shard) {
+      const std::span<const std::byte> header = source_.gguf.header(shard);
+      const input::GgufShard& info = source_.gguf.shards()[shard];
+      uint64_t end = info.data_offset;
+      for (const input::GgufTensor& tensor : source_.gguf.tensors()) {
+        if (tensor.shard == shard) end = std::max(end, tensor.offset_in_file + tensor.size_bytes);
+      }
+      const uint64_t padded = (end + info.alignment - 1) / info.alignment * info.alignment;
+      out_.gguf.shards.push_back(
+          {std::string(reinterpret_cast<const char*>(header.data()), header.size()),
+           std::min<uint64_t>(padded, info.file.bytes().size()), info.alignment});
+    }
+    for (const input::GgufTensor& tensor : source_.gguf.tensors()) {
+      tensor_index_[tensor.name] = static_cast<uint32_t>(out_.gguf.tensors.size());
+      out_.gguf.tensors.push_back({.name = out_.strings.intern(tensor.name),
+                                   .dtype = static_cast<uint16_t>(tensor.dtype),
+                                   .reserved = 0,
+                                   .shard = static_cast<uint32_t>(tensor.shard),
+                                   .reserved2 = 0,
+                                   .row_elems = tensor.shape[0],
+                                   .rows = tensor.elems / std::max<int64_t>(tensor.shape[0], 1),
+                                   .offset = tensor.offset_in_file,
+                                   .size = tensor.size_bytes});
+    }
+    used_.assign(out_.gguf.tensors.size(), false);
+  }
+
+  // Devices in order of their first blob.
+  std::vector<std::string> devices() const {
+    std::vector<std::string> names;
+    for (const steps::Blob& blob : graph_.blobs) {
+      if (std::find(names.begin(), names.end(), blob.device) == names.end()) {
+        names.push_back(blob.device);
+      }
+    }
+    return names;
+  }
+
+  Status add_blobs() {
+    blob_index_.assign(graph_.blobs.size(), plan::kNone);
+    for (const std::string& device : devices()) {
+      for (size_t i = 0; i < graph_.blobs.size(); ++i) {
+        if (graph_.blobs[i].device == device) KTX_TRY(add_blob(i));
+      }
+      out_.close_segment(device, plan::SegmentKind::Weights);
+    }
+    return {};
+  }
+
+  Status add_blob(size_t i) {
+    const steps::Blob& blob = graph_.blobs[i];
+    const uint32_t name = out_.strings.intern(blob.name);
+    if (!blob.constant.empty()) {
+      blob_index_[i] = out_.add_constant(name, blob.constant);
+      return {};
+    }
+    std::vector<plan::SliceRecord> slices;
+    for (const ir::TensorSlice& slice : blob.sources) {
+      const auto tensor = tensor_index_.find(slice.tensor);
+      if (tensor == tensor_index_.end()) {
+        return Error{fmt::format("blob '{}' needs tensor '{}', which the model lacks", blob.name,
+                                 slice.tensor)};
+      }
+      const int64_t rows = out_.gguf.tensors[tensor->second].rows;
+      slices.push_back({.tensor = tensor->second,
+                        .blob = 0,
+                        .first_row = slice.first_row,
+                        .row_count = slice.row_count < 0 ? rows : slice.row_count,
+                        .blob_row = 0});
+      used_[tensor->second] = true;
+    }
+    blob_index_[i] = out_.add_blob({.name = name,
+                                    .dtype = static_cast<uint16_t>(blob.dtype),
+                                    .layout = static_cast<uint16_t>(blob.layout),
+                                    .offset = 0,
+                                    .size = 0,
+                                    .rows = blob.rows,
+                                    .cols = blob.cols,
+                                    .matrices = blob.matrices,
+                                    .first_slice = 0,
+                                    .slice_count = 0,
+                                    .hash = {}},
+                                   slices);
+    return {};
+  }
+
+  Status add_carried() {
+    for (uint32_t i = 0; i < used_.size(); ++i) {
+      if (used_[i]) continue;
+      const plan::GgufTensorRecord& tensor = out_.gguf.tensors[i];
+      const plan::SliceRecord slice = {
+          .tensor = i, .blob = 0, .first_row = 0, .row_count = tensor.rows, .blob_row = 0};
+      out_.add_blob({.name = tensor.name,
+                     .dtype = tensor.dtype,
+                     .layout = static_cast<uint16_t>(Layout::Rows),
+                     .offset = 0,
+                     .size = 0,
+                     .rows = tensor.rows,
+                     .cols = tensor.row_elems,
+                     .matrices = 1,
+                     .first_slice = 0,
+                     .slice_count = 0,
+                     .hash = {}},
+                    {&slice, 1});
+    }
+    out_.close_segment("none", plan::SegmentKind::Carried);
+    return {};
+  }
+
+  void add_values() {
+    for (const steps::Value& value : graph_.values) {
+      out_.values.push_back({.name = out_.strings.intern(value.name),
+                             .type = static_cast<uint8_t>(value.type),
+                             .rows = static_cast<uint8_t>(value.rows),
+                             .reserved = 0,
+                             .rows_per_row = static_cast<uint32_t>(value.rows_per_row),
+                             .buffer = static_cast<uint32_t>(value.buffer),
+                             .width = value.width});
+    }
+    for (const steps::Buffer& buffer : graph_.buffers) {
+      out_.buffers.push_back({static_cast<uint64_t>(buffer.fixed_bytes),
+                              static_cast<uint64_t>(buffer.bytes_per_token),
+                              static_cast<uint64_t>(buffer.bytes_per_output)});
+    }
+  }
+
+  void add_kv_slots() {
+    for (const steps::KvSlot& slot : graph_.kv_slots) {
+      out_.kv_slots.push_back({.layer = slot.layer,
+                               .kv_heads = slot.kv_heads,
+                               .key_dim = slot.key_dim,
+                               .value_dim = slot.value_dim,
+                               .device = out_.strings.intern(slot.device),
+                               .reserved = 0});
+    }
+  }
+
+  uint32_t add_operands(const std::vector<steps::View>& views) {
+    std::vector<plan::OperandRecord> records;
+    for (const steps::View& view : views) {
+      if (view.value == steps::kAbsent) {
+        records.push_back({plan::kNone, 0, 0});
+      } else {
+        records.push_back({static_cast<uint32_t>(view.value), static_cast<uint32_t>(view.offset),
+                           static_cast<uint32_t>(view.width)});
+      }
+    }
+    return out_.add_operands(records);
+  }
+
+  void add_steps() {
+    for (const steps::Step& step : graph_.steps) {
+      plan::StepRecord record = {};
+      record.op = static_cast<uint32_t>(step.op);
+      record.module = out_.strings.intern(step.module);
+      record.layer = step.layer;
+      record.device = out_.strings.intern(step.device);
+      record.first_input = add_operands(step.inputs);
+      record.input_count = static_cast<uint32_t>(step.inputs.size());
+      record.first_output = add_operands(step.outputs);
+      record.output_count = static_cast<uint32_t>(step.outputs.size());
+      std::vector<uint32_t> weights;
+      for (steps::BlobId blob : step.weights) {
+        weights.push_back(blob == steps::kAbsent ? plan::kNone : blob_index_[blob]);
+      }
+      record.first_weight = out_.add_weight_uses(weights);
+      record.weight_count = static_cast<uint32_t>(weights.size());
+      record.attrs_offset = out_.add_attrs(step.attrs);
+      record.attrs_size = info(step.op).attrs_size;
+      for (int p = 0; p < steps::kPrecisions; ++p) {
+        for (int c = 0; c < steps::kBatchClasses; ++c) {
+          const std::string& kernel = step.kernels[p][c];
+          record.kernel[p][c] = kernel.empty() ? plan::kNone : out_.strings.intern(kernel);
+        }
+      }
+      out_.steps.push_back(record);
+    }
+  }
+
+  void add_facts() {
+    const ir::ModelFacts& model = state_.modules.facts;
+    plan::PlanFacts& facts = out_.facts;
+    facts.architecture = model.architecture;
+    facts.family = model.family;
+    facts.name = model.name;
+    facts.vocab_size = model.vocab;
+    facts.hidden_size = model.hidden;
+    facts.layers = model.layers;
+    facts.context_length = model.context_length;
+    for (const input::GgufTensor& tensor : source_.gguf.tensors()) facts.parameters += tensor.elems;
+    // The last step is the head: its output is the logits.
+    facts.logits_value = static_cast<uint32_t>(graph_.steps.back().outputs[0].value);
+    facts.bos_id = options_.bos_id;
+    facts.eos_id = options_.eos_id;
+    facts.default_ctx = options_.default_ctx > 0 ? options_.default_ctx
+                                                 : std::min(kDefaultCtx, model.context_length);
+    facts.max_batch = options_.max_batch;
+    facts.kv_budget_bytes = options_.kv_budget_bytes;
+
+    out_.target.name = "host";
+    out_.target.isa = options_.isa;
+    for (const std::string& device : devices()) out_.target.devices.push_back({device, 0});
+    out_.provenance.ktx_version = KTX_VERSION;
+    out_.provenance.inputs = options_.inputs;
+    out_.provenance.options = options_.options;
+  }
+
+  const CompileState& state_;
+  const steps::StepGraph& graph_;
+  const input::ModelSource& source_;
+  const EmitOptions& options_;
+  plan::PlanContents out_;
+  std::unordered_map<std::string_view, uint32_t> tensor_index_;
+  std::vector<bool> used_;            // by tensor: a step reads it
+  std::vector<uint32_t> blob_index_;  // of the step graph's blobs, in the plan
+};
+
+}  // namespace
+
+Result<plan::PlanContents> make_contents(const CompileState& state,
+                                         const input::ModelSource& source,
+                                         const EmitOptions& options) {
+  return ContentsBuilder(state, source, options).run();
+}
+
+Status emit_plan(const std::string& path, plan::PlanContents contents,
+                 const input::ModelSource& source, int threads,
+                 const std::function<void(uint64_t, uint64_t)>& progress) {
+  std::vector<plan::BlobSource> sources;
+  for (const plan::BlobRecord& blob : contents.blobs) {
+    plan::BlobSource& packed = sources.emplace_back();
+    for (uint32_t i = 0; i < blob.slice_count; ++i) {
+      const plan::SliceRecord& slice = contents.slices[blob.first_slice + i];
+      const input::GgufTensor& tensor = source.gguf.tensors()[slice.tensor];
+      const int64_t row = row_bytes(tensor.dtype, tensor.shape[0]).value_or(0);
+      packed.slices.push_back(tensor.bytes.subspan(static_cast<size_t>(slice.first_row * row),
+                                                   static_cast<size_t>(slice.row_count * row)));
+    }
+  }
+  std::vector<std::string> paths;
+  plan::PackOptions pack;
+  pack.threads = threads;
+  pack.progress = progress;
+  for (const input::GgufShard& shard : source.gguf.shards()) {
+    paths.push_back(shard.file.path());
+    pack.files.push_back(&shard.file);
+  }
+  plan::WriterOptions options;
+  options.source_key = KTX_TRY(plan::source_key(paths));
+  plan::PlanWriter writer = KTX_TRY(plan::PlanWriter::create(path, std::move(contents), options));
+  KTX_TRY(plan::pack_blobs(writer, sources, pack));
+  return writer.finish();
+}
+
+}  // namespace ktx::passes

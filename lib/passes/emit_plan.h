@@ -1,0 +1,42 @@
+// From the compiled state to a plan file.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lib/input/model_source.h"
+#include "lib/passes/pass.h"
+#include "lib/plan/plan_contents.h"
+#include "lib/support/result.h"
+
+namespace ktx::passes {
+
+// What the user may set that ends up in the plan.
+struct EmitOptions {
+  int64_t default_ctx = 0;  // 0: the smaller of 4096 and the model's context
+  int64_t max_batch = 1;
+  int64_t kv_budget_bytes = 0;       // 0: no limit but memory
+  std::string isa;                   // of the machine packed for
+  bool carry_unused = true;          // keep tensors that no step reads, for --export-gguf
+  std::vector<std::string> options;  // those that change bytes, for provenance
+  std::vector<plan::PlanProvenance::Input> inputs;
+  std::string tokenizer;  // serialised
+  plan::PlanChatTemplate chat_template;
+  int64_t bos_id = -1;
+  int64_t eos_id = -1;
+};
+
+// The plan's tables; weights are packed by pack_weights.
+Result<plan::PlanContents> make_contents(const CompileState& state,
+                                         const input::ModelSource& source,
+                                         const EmitOptions& options);
+
+// Writes the whole plan to `path`: tables, weights on all cores, rename. `threads`
+// 0 is all cores; `progress` gets bytes done and in all.
+Status emit_plan(const std::string& path, plan::PlanContents contents,
+                 const input::ModelSource& source, int threads,
+                 const std::function<void(uint64_t, uint64_t)>& progress);
+
+}  // namespace ktx::passes

@@ -1,0 +1,268 @@
+#include "lib/passes/estimate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "lib/formats/dtype.h"
+#include "lib/rules/device_name.h"
+#include "lib/support/byte_reader.h"
+#include "lib/support/strings.h"
+
+namespace ktx::passes {
+
+// Of lower_to_steps.cc and so on: a pass has no header.
+Status lower_to_steps(CompileState& state);
+Status quantize_activations(CompileState& state);
+Status plan_memory(CompileState& state);
+
+namespace {
+
+constexpr uint64_t kMiB = 1u << 20;
+// A CUDA context with its libraries and graphs takes about 500 MiB, fragments more.
+constexpr uint64_t kGpuReserve = 768 * kMiB;
+constexpr uint64_t kCpuReserve = 512 * kMiB;
+
+uint64_t times(uint64_t a, uint64_t b) {
+  return checked_mul(a, b).value_or(UINT64_MAX / 4);
+}
+
+uint64_t param_bytes(const ir::Param& param, bool dense) {
+  const auto rows = times(static_cast<uint64_t>(param.rows), static_cast<uint64_t>(param.matrices));
+  // Dense products read 16-bit weights; vectors and floats stay as they are.
+  const bool widened = dense && param.rows > 1 && param.dtype != DType::F32;
+  const auto row = widened ? param.cols * 2 : row_bytes(param.dtype, param.cols).value_or(0);
+  return times(rows, static_cast<uint64_t>(row));
+}
+
+uint64_t bytes_of(const ir::Module& module, bool dense) {
+  uint64_t sum = 0;
+  for (const ir::Param& param : module.params) sum += param_bytes(param, dense);
+  return sum;
+}
+
+// The part of a module's weights that one token reads.
+double read_share(const ir::Module& module) {
+  if (const auto* experts = std::get_if<ir::ExpertsInfo>(&module.info)) {
+    return experts->experts > 0 ? static_cast<double>(experts->top_k) / experts->experts : 1;
+  }
+  if (const auto* embedding = std::get_if<ir::EmbeddingInfo>(&module.info)) {
+    return embedding->vocab > 0 ? 1.0 / static_cast<double>(embedding->vocab) : 1;
+  }
+  return 1;
+}
+
+int gpu_number(const std::string& device) {
+  const auto place = rules::parse_device(device);
+  return place && place->kind == rules::DeviceSpec::Kind::Cuda ? place->gpus[0] : -1;
+}
+
+void describe_device(DeviceUse& use, const CompileState& state) {
+  const int gpu = gpu_number(use.name);
+  use.reserve_bytes = gpu < 0 ? kCpuReserve : kGpuReserve;
+  if (!state.check.target_given) return;
+  if (gpu < 0) {
+    use.capacity = state.target.cpu.memory_bytes;
+    use.bandwidth_gbps = state.target.cpu.bandwidth_gbps;
+  } else if (gpu < static_cast<int>(state.target.gpus.size())) {
+    const target::GpuTarget& facts = state.target.gpus[static_cast<size_t>(gpu)];
+    use.capacity = facts.memory_bytes;
+    use.bandwidth_gbps = facts.bandwidth_gbps;
+  }
+}
+
+// Sums kept by device name; "cpu" sorts before "cuda:...".
+class Sums {
+ public:
+  explicit Sums(const CompileState& state) : state_(state) {}
+  DeviceUse& at(const std::string& device) {
+    const int gpu = std::max(gpu_number(device), -1);
+    auto [found, added] = uses_.try_emplace(gpu);
+    if (added) {
+      found->second.name = gpu < 0 ? "cpu" : fmt::format("cuda:{}", gpu);
+      describe_device(found->second, state_);
+    }
+    return found->second;
+  }
+  std::vector<DeviceUse> take() {
+    std::vector<DeviceUse> all;
+    for (auto& [gpu, use] : uses_) all.push_back(std::move(use));
+    return all;
+  }
+
+ private:
+  const CompileState& state_;
+  std::map<int, DeviceUse> uses_;
+};
+
+void add_weights(const CompileState& state, Sums& sums) {
+  // A tensor that two modules share is kept once on each device.
+  std::set<std::pair<std::string, std::string>> kept;
+  for (const ir::Module& module : state.modules.modules) {
+    if (module.params.empty()) continue;
+    DeviceUse& use = sums.at(module.decision.device);
+    const double share = read_share(module);
+    for (const ir::Param& param : module.params) {
+      const uint64_t bytes = param_bytes(param, module.decision.op == "dense");
+      use.read_bytes += static_cast<uint64_t>(static_cast<double>(bytes) * share);
+      const std::string tensor = param.sources.empty() ? "" : param.sources[0].tensor;
+      const bool whole = param.sources.size() == 1 && param.sources[0].row_count < 0;
+      if (whole && !kept.emplace(use.name, tensor).second) continue;
+      use.weight_bytes += bytes;
+    }
+  }
+}
+
+int count_crossings(const CompileState& state) {
+  int crossings = 0;
+  std::string last;
+  for (const ir::Module& module : state.modules.modules) {
+    if (module.params.empty()) continue;
+    if (!last.empty() && module.decision.device != last) ++crossings;
+    last = module.decision.device;
+  }
+  return crossings;
+}
+
+void predict_speed(Estimate& estimate) {
+  for (const DeviceUse& use : estimate.devices) {
+    if (use.read_bytes == 0 && use.kv_token_bytes == 0) continue;
+    if (use.bandwidth_gbps <= 0) return;
+    const double rate = use.bandwidth_gbps * 1e9 * kBandwidthShare;
+    const double kv =
+        static_cast<double>(use.kv_token_bytes) * static_cast<double>(estimate.shape.ctx);
+    estimate.token_seconds += static_cast<double>(use.read_bytes) / rate;
+    estimate.token_seconds_full += (static_cast<double>(use.read_bytes) + kv) / rate;
+  }
+  estimate.token_seconds += estimate.crossings * kCrossingSeconds;
+  estimate.token_seconds_full += estimate.crossings * kCrossingSeconds;
+  estimate.has_speed = estimate.token_seconds > 0;
+}
+
+void find_max_ctx(Estimate& estimate, int64_t model_ctx) {
+  int64_t most = INT64_MAX;
+  bool known = false;
+  for (const DeviceUse& use : estimate.devices) {
+    if (use.capacity == 0 || use.kv_token_bytes == 0) continue;
+    known = true;
+    const uint64_t taken = use.weight_bytes + use.scratch_bytes + use.reserve_bytes;
+    const uint64_t room = use.capacity > taken ? use.capacity - taken : 0;
+    const uint64_t per_token =
+        times(use.kv_token_bytes, static_cast<uint64_t>(estimate.shape.max_batch));
+    const auto blocks = static_cast<int64_t>(room / times(per_token, plan::kKvBlockTokens));
+    most = std::min(most, blocks * plan::kKvBlockTokens);
+  }
+  for (const DeviceUse& use : estimate.devices) {
+    if (use.capacity > 0 && use.total() - use.kv_bytes > use.capacity) most = 0;
+  }
+  if (known || most == 0) estimate.max_ctx = model_ctx > 0 ? std::min(most, model_ctx) : most;
+}
+
+}  // namespace
+
+uint64_t placed_bytes(const ir::Module& module) {
+  return bytes_of(module, module.decision.op == "dense");
+}
+uint64_t source_bytes(const ir::Module& module) {
+  return bytes_of(module, false);
+}
+
+Result<Estimator> Estimator::make(const CompileState& state) {
+  // The formulas do not depend on the placement: take them from the steps of the
+  // same model on one device.
+  DiagSink unheard;
+  CompileState lowered;
+  lowered.modules = state.modules;
+  lowered.target = state.target;
+  lowered.diags = &unheard;
+  lowered.fact = Fact::Placed;
+  for (ir::Module& module : lowered.modules.modules) module.decision = {};
+  for (ir::Module& module : lowered.modules.modules) module.decision.device = "cpu";
+  KTX_TRY(lower_to_steps(lowered));
+  KTX_TRY(quantize_activations(lowered));
+  KTX_TRY(plan_memory(lowered));
+  Estimator estimator;
+  for (const steps::Buffer& buffer : lowered.steps.buffers) {
+    estimator.buffers_.push_back({static_cast<uint64_t>(buffer.fixed_bytes),
+                                  static_cast<uint64_t>(buffer.bytes_per_token),
+                                  static_cast<uint64_t>(buffer.bytes_per_output)});
+  }
+  for (const steps::KvSlot& slot : lowered.steps.kv_slots) {
+    estimator.kv_slots_.push_back({slot.layer, slot.kv_heads, slot.key_dim, slot.value_dim, 0, 0});
+  }
+  return estimator;
+}
+
+Result<Estimate> Estimator::run(const CompileState& state) const {
+  Estimate estimate;
+  estimate.shape = state.check.shape;
+  const plan::RunShape& shape = estimate.shape;
+  const plan::ArenaLayout arena =
+      KTX_TRY(plan::lay_out_arena(buffers_, shape.step_tokens, shape.step_outputs));
+  Sums sums(state);
+  add_weights(state, sums);
+  std::map<int32_t, std::string> attention_device;
+  for (const ir::Module& module : state.modules.modules) {
+    if (ir::kind_of(module.role) == ir::Kind::Attention) {
+      attention_device[module.layer] = module.decision.device;
+    }
+  }
+  const auto blocks =
+      static_cast<uint64_t>((shape.ctx + plan::kKvBlockTokens - 1) / plan::kKvBlockTokens);
+  for (const plan::KvSlotRecord& slot : kv_slots_) {
+    DeviceUse& use = sums.at(attention_device[slot.layer]);
+    use.kv_token_bytes += plan::kv_token_bytes(slot, shape.kv_type);
+    use.kv_bytes += times(times(blocks, static_cast<uint64_t>(shape.max_batch)),
+                          plan::kv_block_bytes(slot, shape.kv_type));
+  }
+  estimate.devices = sums.take();
+  for (DeviceUse& use : estimate.devices) use.scratch_bytes = arena.total_bytes;
+  estimate.crossings = count_crossings(state);
+  predict_speed(estimate);
+  find_max_ctx(estimate, state.modules.facts.context_length);
+  return estimate;
+}
+
+std::string print_estimate(const Estimate& estimate) {
+  std::string out =
+      fmt::format("{:<8} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}\n", "device", "weights",
+                  "kv", "scratch", "reserve", "total", "memory", "left");
+  for (const DeviceUse& use : estimate.devices) {
+    const std::string capacity = use.capacity ? human_bytes(use.capacity) : "unknown";
+    const std::string left = use.capacity == 0 ? "unknown"
+                             : use.too_small() ? "-" + human_bytes(use.total() - use.capacity)
+                                               : human_bytes(use.capacity - use.total());
+    out += fmt::format("{:<8} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}\n", use.name,
+                       human_bytes(use.weight_bytes), human_bytes(use.kv_bytes),
+                       human_bytes(use.scratch_bytes), human_bytes(use.reserve_bytes),
+                       human_bytes(use.total()), capacity, left);
+  }
+  out +=
+      fmt::format("for {} tokens of context, {} at once, {} keys and values, steps of {} tokens\n",
+                  estimate.shape.ctx, estimate.shape.max_batch, plan::name(estimate.shape.kv_type),
+                  estimate.shape.step_tokens);
+  if (estimate.max_ctx >= 0) {
+    out += fmt::format("largest context that fits: {} tokens per sequence\n", estimate.max_ctx);
+  } else {
+    out += "largest context that fits: unknown without the memory of a --target\n";
+  }
+  if (!estimate.has_speed) {
+    out += "speed: unknown without the bandwidth of a --target\n";
+    return out;
+  }
+  std::string terms;
+  for (const DeviceUse& use : estimate.devices) {
+    if (use.read_bytes == 0) continue;
+    terms += fmt::format("{}{} / ({} x {:g} GB/s)", terms.empty() ? "" : " + ",
+                         human_bytes(use.read_bytes), kBandwidthShare, use.bandwidth_gbps);
+  }
+  out += fmt::format("decode, one sequence: {:.1f} tokens/s at first, {:.1f} with a full context\n",
+                     1 / estimate.token_seconds, 1 / estimate.token_seconds_full);
+  out +=
+      fmt::format("  time of a token = weights read / bandwidth = {} + {} hand-overs x {:g} us\n",
+                  terms, estimate.crossings, kCrossingSeconds * 1e6);
+  return out;
+}
+
+}  // namespace ktx::passes

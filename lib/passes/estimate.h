@@ -1,0 +1,70 @@
+// What a placement needs of each device and how fast it would be: one piece of code
+// for the placement, for check-memory and for --estimate.
+//
+//   Estimator estimator = KTX_TRY(Estimator::make(state));   // formulas, once
+//   Estimate now = KTX_TRY(estimator.run(state));            // for the devices as they are
+//
+// Needs no weights. Counts what lib/plan/memory.h counts for a plan: weights, keys
+// and values, the arena; and what a device keeps for itself.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lib/passes/pass.h"
+#include "lib/plan/memory.h"
+#include "lib/plan/plan_format.h"
+
+namespace ktx::passes {
+
+struct DeviceUse {
+  std::string name;  // "cpu", "cuda:0"
+  uint64_t weight_bytes = 0;
+  uint64_t kv_bytes = 0;
+  uint64_t scratch_bytes = 0;
+  uint64_t reserve_bytes = 0;  // program, driver, graphs
+  uint64_t capacity = 0;       // 0: not known
+  double bandwidth_gbps = 0;   // 0: not known
+  uint64_t kv_token_bytes = 0;
+  uint64_t read_bytes = 0;  // weights read for a token
+
+  uint64_t total() const { return weight_bytes + kv_bytes + scratch_bytes + reserve_bytes; }
+  bool too_small() const { return capacity > 0 && total() > capacity; }
+};
+
+struct Estimate {
+  std::vector<DeviceUse> devices;  // cpu first, then GPUs by number; those in use
+  plan::RunShape shape;
+  int crossings = 0;     // of a token from device to device
+  int64_t max_ctx = -1;  // largest that fits all devices; -1: no capacity is known
+  bool has_speed = false;
+  double token_seconds = 0;       // of decode, empty context
+  double token_seconds_full = 0;  // with shape.ctx tokens before
+};
+
+// The share of the rated bandwidth that decode reaches, and the price of handing a
+// token over: assumptions of the prediction, printed with it.
+inline constexpr double kBandwidthShare = 0.75;
+inline constexpr double kCrossingSeconds = 30e-6;
+
+class Estimator {
+ public:
+  static Result<Estimator> make(const CompileState& state);
+  Result<Estimate> run(const CompileState& state) const;
+
+ private:
+  std::vector<plan::BufferRecord> buffers_;
+  std::vector<plan::KvSlotRecord> kv_slots_;
+};
+
+// Bytes of a module's own weights in the form that its decision asks for.
+uint64_t placed_bytes(const ir::Module& module);
+// The same as they are in the GGUF.
+uint64_t source_bytes(const ir::Module& module);
+
+// The table of --estimate.
+std::string print_estimate(const Estimate& estimate);
+
+}  // namespace ktx::passes

@@ -1,0 +1,384 @@
+// Turns the module graph into the step graph.
+//
+// One decoder layer with grouped-query attention and experts becomes
+//
+//   n = rms_norm(x)            q, k, v = matmul(n)      [q, k = rms_norm per head]
+//   rope(q) rope(k)            kv_store(k, v)           a = attention(q)
+//   x += matmul(a)             n = rms_norm(x)          s = matmul(n)  (router)
+//   ids, weights = router(s)   order = group_experts    h = experts_gate_up(n)
+//   x += experts_down(h)
+//
+// and multi-head latent attention runs in absorbed form: queries go through k_b
+// into the latent space, attention reads [latent | rotary key] as one KV head
+// whose value is the latent, and v_b brings the result back. From here on passes
+// add only what their name says; each step names the module it came from.
+#include <fmt/format.h>
+
+#include <map>
+
+#include "lib/passes/pass.h"
+
+namespace ktx::passes {
+namespace {
+
+using ir::Module;
+using ir::Param;
+using ir::Role;
+using steps::BlobId;
+using steps::kAbsent;
+using steps::ValueId;
+using steps::View;
+
+class Lowering {
+ public:
+  Lowering(const ir::ModuleGraph& modules, steps::StepGraph& graph)
+      : modules_(modules), graph_(graph) {}
+
+  Status run() {
+    const Module& root = modules_.root();
+    const Module* model = KTX_TRY(child(root, Role::Model));
+    const Module* embedding = KTX_TRY(child(*model, Role::Embedding));
+    const Module* layers = KTX_TRY(child(*model, Role::LayerList));
+    const Module* final_norm = KTX_TRY(child(*model, Role::FinalNorm));
+    const Module* head = KTX_TRY(child(root, Role::Head));
+    rotary_ = modules_.child(*model, Role::Rotary);
+
+    x_ = value("x", modules_.facts.hidden);
+    const BlobId table = KTX_TRY(blob(*embedding, "weight"));
+    emit(*embedding, StepOp::Embed, {}, {x_}, {table}, NoAttrs{});
+    for (ir::ModuleId id : layers->children) KTX_TRY(lower_layer(modules_.modules[id]));
+
+    const View last = value("last", modules_.facts.hidden, ValueType::F32, RowKind::Output);
+    emit(*final_norm, StepOp::GatherRows, {x_}, {last}, {}, NoAttrs{});
+    KTX_TRY(norm(*final_norm, last, last, 1));
+    const View logits = value("logits", modules_.facts.vocab, ValueType::F32, RowKind::Output);
+    return matmul(*head, last, logits, false);
+  }
+
+ private:
+  // --- building blocks -----------------------------------------------------
+
+  Result<const Module*> child(const Module& parent, Role role) const {
+    const Module* found = modules_.child(parent, role);
+    if (found) return found;
+    return Error{fmt::format("module '{}' has no {}", parent.path, name(role))};
+  }
+
+  template <class T>
+  Result<const T*> info_of(const Module& module) const {
+    const T* found = std::get_if<T>(&module.info);
+    if (found) return found;
+    return Error{fmt::format("module '{}' lacks the attributes of its role {}", module.path,
+                             name(module.role))};
+  }
+
+  // Layers reuse value names with their number in front; memory is shared later.
+  View value(const std::string& base, int64_t width, ValueType type = ValueType::F32,
+             RowKind rows = RowKind::Token, int32_t rows_per_row = 1) {
+    const std::string unique = layer_ < 0 ? base : fmt::format("L{}.{}", layer_, base);
+    graph_.values.push_back({unique, type, rows, rows_per_row, width, kAbsent});
+    return graph_.whole(static_cast<ValueId>(graph_.values.size()) - 1);
+  }
+
+  void emit(const Module& module, StepOp op, std::vector<View> inputs, std::vector<View> outputs,
+            std::vector<BlobId> weights, StepAttrs attrs) {
+    steps::Step step;
+    step.op = op;
+    step.module = module.path;
+    step.layer = module.layer;
+    step.device = module.decision.device;
+    step.inputs = std::move(inputs);
+    step.outputs = std::move(outputs);
+    step.weights = std::move(weights);
+    step.attrs = std::move(attrs);
+    graph_.steps.push_back(std::move(step));
+  }
+
+  // The blob of a parameter; one blob however many steps use it (tied embeddings,
+  // an unsplit kv_b). Named after its tensors; `matrices` re-reads the rows as
+  // that many matrices of equal size.
+  Result<BlobId> blob(const Module& module, std::string_view param_name, int64_t matrices = 0) {
+    const Param* param = module.param(param_name);
+    if (!param) {
+      return Error{fmt::format("module '{}' has no parameter '{}'", module.path, param_name)};
+    }
+    const int64_t all_rows = param->rows * param->matrices;
+    if (matrices == 0) matrices = param->matrices;
+    if (all_rows % matrices != 0) {
+      return Error{fmt::format("'{}' of '{}' has {} rows, no multiple of {} heads", param_name,
+                               module.path, all_rows, matrices)};
+    }
+    std::string blob_name;
+    for (const ir::TensorSlice& slice : param->sources) {
+      blob_name += (blob_name.empty() ? "" : "+") + slice.tensor;
+      if (slice.row_count >= 0) {
+        blob_name += fmt::format("[{},{})", slice.first_row, slice.first_row + slice.row_count);
+      }
+      if (blob_name.size() > 200) {  // hundreds of unstacked experts: first ... last would do
+        blob_name = fmt::format("{}.{}", module.path, param_name);
+        break;
+      }
+    }
+    blob_name += "@" + module.decision.device;
+    const auto [it, added] = blob_ids_.try_emplace(blob_name, graph_.blobs.size());
+    if (added) {
+      graph_.blobs.push_back({blob_name,
+                              param->dtype,
+                              Layout::Rows,
+                              all_rows / matrices,
+                              param->cols,
+                              matrices,
+                              param->sources,
+                              {},
+                              module.decision.device});
+    }
+    return it->second;
+  }
+
+  Result<BlobId> optional_blob(const Module& module, std::string_view param_name) {
+    if (!module.param(param_name)) return BlobId{kAbsent};
+    return blob(module, param_name);
+  }
+
+  BlobId inv_freq_blob(const Module& module, const ir::RotaryInfo& rotary) {
+    const std::string blob_name =
+        fmt::format("{}.inv_freq@{}", module.path, module.decision.device);
+    const auto [it, added] = blob_ids_.try_emplace(blob_name, graph_.blobs.size());
+    if (added) {
+      graph_.blobs.push_back({blob_name,
+                              DType::F32,
+                              Layout::Rows,
+                              1,
+                              static_cast<int64_t>(rotary.inv_freq.size()),
+                              1,
+                              {},
+                              rotary.inv_freq,
+                              module.decision.device});
+    }
+    return it->second;
+  }
+
+  Status matmul(const Module& module, View in, View out, bool accumulate) {
+    const BlobId weight = KTX_TRY(blob(module, "weight"));
+    const BlobId bias = KTX_TRY(optional_blob(module, "bias"));
+    emit(module, StepOp::Matmul, {in, View{}}, {out}, {weight, bias}, MatmulAttrs{accumulate});
+    return {};
+  }
+
+  // The product into a new value of the linear's width.
+  Result<View> linear(const Module& parent, Role role, View in, const char* value_name) {
+    const Module* module = KTX_TRY(child(parent, role));
+    const ir::LinearInfo* linear_info = KTX_TRY(info_of<ir::LinearInfo>(*module));
+    const View out = value(value_name, linear_info->out);
+    KTX_TRY(matmul(*module, in, out, false));
+    return out;
+  }
+
+  Status norm(const Module& module, View in, View out, int32_t groups) {
+    const ir::NormInfo* norm_info = KTX_TRY(info_of<ir::NormInfo>(module));
+    const BlobId weight = KTX_TRY(blob(module, "weight"));
+    emit(module, StepOp::RmsNorm, {in}, {out}, {weight}, RmsNormAttrs{norm_info->eps, groups});
+    return {};
+  }
+
+  Status optional_head_norm(const Module& attention, Role role, View view, int32_t heads) {
+    const Module* module = modules_.child(attention, role);
+    return module ? norm(*module, view, view, heads) : Status{};
+  }
+
+  // --- layers ----------------------------------------------------------------
+
+  Status lower_layer(const Module& layer) {
+    layer_ = layer.layer;
+    const View normed = value("attn_norm", modules_.facts.hidden);
+    KTX_TRY(norm(*KTX_TRY(child(layer, Role::AttentionNorm)), x_, normed, 1));
+    if (const Module* attention = modules_.child(layer, Role::Attention)) {
+      KTX_TRY(lower_attention(*attention, normed));
+    } else {
+      KTX_TRY(lower_mla(*KTX_TRY(child(layer, Role::Mla)), normed));
+    }
+    const View mlp_normed = value("mlp_norm", modules_.facts.hidden);
+    KTX_TRY(norm(*KTX_TRY(child(layer, Role::MlpNorm)), x_, mlp_normed, 1));
+    if (const Module* moe = modules_.child(layer, Role::Moe)) {
+      KTX_TRY(lower_moe(*moe, mlp_normed));
+    } else {
+      const View up = KTX_TRY(mlp_hidden(*KTX_TRY(child(layer, Role::Mlp)), mlp_normed));
+      const Module* mlp = modules_.child(layer, Role::Mlp);
+      KTX_TRY(matmul(*KTX_TRY(child(*mlp, Role::DownProj)), up, x_, true));
+    }
+    layer_ = -1;
+    return {};
+  }
+
+  // The rotary module: the attention's own, or the model's.
+  Result<const Module*> rotary_of(const Module& attention) const {
+    if (const Module* own = modules_.child(attention, Role::Rotary)) return own;
+    if (rotary_) return rotary_;
+    return Error{fmt::format("module '{}' has no rotary embedding", attention.path)};
+  }
+
+  Status rope(const Module& attention, View in, View out, RopeAttrs attrs) {
+    const Module* module = KTX_TRY(rotary_of(attention));
+    const ir::RotaryInfo* rotary = KTX_TRY(info_of<ir::RotaryInfo>(*module));
+    attrs.rotary_dim = rotary->rotary_dim;
+    attrs.interleaved = rotary->interleaved;
+    attrs.mscale = rotary->mscale;
+    emit(attention, StepOp::Rope, {in}, {out}, {inv_freq_blob(*module, *rotary)}, attrs);
+    return {};
+  }
+
+  int32_t add_kv_slot(const Module& attention, int32_t kv_heads, int32_t key_dim,
+                      int32_t value_dim) {
+    graph_.kv_slots.push_back(
+        {attention.layer, kv_heads, key_dim, value_dim, attention.decision.device});
+    return static_cast<int32_t>(graph_.kv_slots.size()) - 1;
+  }
+
+  Status lower_attention(const Module& attention, View in) {
+    const ir::AttentionInfo* a = KTX_TRY(info_of<ir::AttentionInfo>(attention));
+    const View q = KTX_TRY(linear(attention, Role::QProj, in, "q"));
+    const View k = KTX_TRY(linear(attention, Role::KProj, in, "k"));
+    const View v = KTX_TRY(linear(attention, Role::VProj, in, "v"));
+    KTX_TRY(optional_head_norm(attention, Role::QNorm, q, a->heads));
+    KTX_TRY(optional_head_norm(attention, Role::KNorm, k, a->kv_heads));
+    KTX_TRY(rope(attention, q, q,
+                 {.heads = a->heads, .head_dim = a->head_dim, .y_head_dim = a->head_dim}));
+    KTX_TRY(rope(attention, k, k,
+                 {.heads = a->kv_heads, .head_dim = a->head_dim, .y_head_dim = a->head_dim}));
+    const int32_t slot = add_kv_slot(attention, a->kv_heads, a->head_dim, a->head_dim);
+    emit(attention, StepOp::KvStore, {k, v}, {}, {}, KvStoreAttrs{slot});
+    const View out = value("attn", int64_t{a->heads} * a->head_dim);
+    emit(attention, StepOp::Attention, {q}, {out}, {},
+         AttentionAttrs{slot, a->heads, a->kv_heads, a->head_dim, a->head_dim, 0, a->scale});
+    return matmul(*KTX_TRY(child(attention, Role::OProj)), out, x_, true);
+  }
+
+  // Where a head's key and value parts of the latent projection are: in their own
+  // tensors, or rows of one matrix per head (nope rows of key, then value rows).
+  struct LatentProjection {
+    BlobId key = kAbsent;
+    BlobId value = kAbsent;
+    bool split = true;
+  };
+  Result<LatentProjection> latent_projection(const Module& kv_b, const ir::MlaInfo& a) {
+    if (kv_b.param("weight")) {
+      const BlobId both = KTX_TRY(blob(kv_b, "weight", a.heads));
+      return LatentProjection{both, both, false};
+    }
+    const BlobId key = KTX_TRY(blob(kv_b, "k_b", a.heads));
+    const BlobId value = KTX_TRY(blob(kv_b, "v_b", a.heads));
+    return LatentProjection{key, value, true};
+  }
+
+  Status lower_mla(const Module& attention, View in) {
+    const ir::MlaInfo* a = KTX_TRY(info_of<ir::MlaInfo>(attention));
+    const int32_t q_dim = a->nope_dim + a->rope_dim;
+    const int32_t key_dim = a->kv_lora_rank + a->rope_dim;
+    View q;
+    if (a->q_lora_rank > 0) {
+      const View latent = KTX_TRY(linear(attention, Role::QAProj, in, "q_a"));
+      KTX_TRY(norm(*KTX_TRY(child(attention, Role::QANorm)), latent, latent, 1));
+      q = KTX_TRY(linear(attention, Role::QBProj, latent, "q"));
+    } else {
+      q = KTX_TRY(linear(attention, Role::QProj, in, "q"));
+    }
+    const View kv = KTX_TRY(linear(attention, Role::KvAProj, in, "kv_a"));
+    const View kv_latent{kv.value, 0, a->kv_lora_rank};
+    const View kv_rope{kv.value, a->kv_lora_rank, a->rope_dim};
+    KTX_TRY(norm(*KTX_TRY(child(attention, Role::KvANorm)), kv_latent, kv_latent, 1));
+    KTX_TRY(rope(attention, kv_rope, kv_rope,
+                 {.heads = 1, .head_dim = a->rope_dim, .y_head_dim = a->rope_dim}));
+    const int32_t slot = add_kv_slot(attention, 1, key_dim, 0);
+    emit(attention, StepOp::KvStore, {kv, View{}}, {}, {}, KvStoreAttrs{slot});
+
+    const Module& kv_b = *KTX_TRY(child(attention, Role::KvBProj));
+    const LatentProjection b = KTX_TRY(latent_projection(kv_b, *a));
+    const View absorbed = value("q_latent", int64_t{a->heads} * key_dim);
+    emit(kv_b, StepOp::MatmulHeads, {q, View{}}, {absorbed}, {b.key},
+         MatmulHeadsAttrs{a->heads, !b.split, 0, b.split ? a->kv_lora_rank : a->nope_dim, q_dim,
+                          key_dim});
+    KTX_TRY(rope(attention, q, absorbed,
+                 {.heads = a->heads,
+                  .head_dim = q_dim,
+                  .rotary_begin = a->nope_dim,
+                  .y_head_dim = key_dim,
+                  .y_begin = a->kv_lora_rank}));
+    const View latent_out = value("attn_latent", int64_t{a->heads} * a->kv_lora_rank);
+    emit(attention, StepOp::Attention, {absorbed}, {latent_out}, {},
+         AttentionAttrs{slot, a->heads, 1, key_dim, a->kv_lora_rank, 1, a->scale});
+    const View out = value("attn", int64_t{a->heads} * a->value_dim);
+    emit(kv_b, StepOp::MatmulHeads, {latent_out, View{}}, {out}, {b.value},
+         MatmulHeadsAttrs{a->heads, 0, b.split ? 0 : a->nope_dim, a->value_dim, a->kv_lora_rank,
+                          a->value_dim});
+    return matmul(*KTX_TRY(child(attention, Role::OProj)), out, x_, true);
+  }
+
+  // silu(gate(in)) * up(in) of a dense feed-forward part.
+  Result<View> mlp_hidden(const Module& mlp, View in) {
+    const std::string prefix = mlp.role == Role::SharedMlp ? "shared_" : "";
+    const View gate = KTX_TRY(linear(mlp, Role::GateProj, in, (prefix + "gate").c_str()));
+    const View up = KTX_TRY(linear(mlp, Role::UpProj, in, (prefix + "up").c_str()));
+    emit(mlp, StepOp::Swiglu, {gate, up}, {up}, {}, NoAttrs{});
+    return up;
+  }
+
+  Status lower_moe(const Module& moe, View in) {
+    const Module& router = *KTX_TRY(child(moe, Role::Router));
+    const Module& experts = *KTX_TRY(child(moe, Role::Experts));
+    const RouterAttrs& r = KTX_TRY(info_of<ir::RouterInfo>(router))->attrs;
+    const ir::ExpertsInfo* e = KTX_TRY(info_of<ir::ExpertsInfo>(experts));
+
+    const View scores = value("router", r.experts);
+    const BlobId router_weight = KTX_TRY(blob(router, "weight"));
+    emit(router, StepOp::Matmul, {in, View{}}, {scores}, {router_weight, kAbsent}, MatmulAttrs{});
+    const View ids = value("expert_ids", r.top_k, ValueType::I32);
+    const View weights = value("expert_weights", r.top_k);
+    const BlobId bias = KTX_TRY(optional_blob(router, "correction_bias"));
+    emit(router, StepOp::Router, {scores}, {ids, weights}, {bias}, r);
+    const View order = value("expert_order", r.top_k, ValueType::I32);
+    const View offsets =
+        value("expert_offsets", int64_t{r.experts} + 1, ValueType::I32, RowKind::Single);
+    emit(experts, StepOp::GroupExperts, {ids}, {order, offsets}, {},
+         GroupExpertsAttrs{r.experts, r.top_k});
+    const View hidden = value("expert_hidden", e->width, ValueType::F32, RowKind::Token, r.top_k);
+    const BlobId gate = KTX_TRY(blob(experts, "gate"));
+    const BlobId up = KTX_TRY(blob(experts, "up"));
+    emit(experts, StepOp::ExpertsGateUp, {in, View{}, order, offsets}, {hidden}, {gate, up},
+         ExpertsAttrs{r.experts, r.top_k, 0});
+    const BlobId down = KTX_TRY(blob(experts, "down"));
+    emit(experts, StepOp::ExpertsDown, {hidden, View{}, order, offsets, weights}, {x_}, {down},
+         ExpertsAttrs{r.experts, r.top_k, 1});
+    return lower_shared_experts(moe, in);
+  }
+
+  Status lower_shared_experts(const Module& moe, View in) {
+    const Module* shared = modules_.child(moe, Role::SharedMlp);
+    if (!shared) return {};
+    const View up = KTX_TRY(mlp_hidden(*shared, in));
+    const Module& down = *KTX_TRY(child(*shared, Role::DownProj));
+    const Module* gate = modules_.child(moe, Role::SharedGate);
+    if (!gate) return matmul(down, up, x_, true);
+    const View out = value("shared_out", modules_.facts.hidden);
+    KTX_TRY(matmul(down, up, out, false));
+    const View score = KTX_TRY(linear(moe, Role::SharedGate, in, "shared_score"));
+    emit(*gate, StepOp::SigmoidScale, {out, score}, {out}, {}, NoAttrs{});
+    emit(*shared, StepOp::Add, {x_, out}, {x_}, {}, NoAttrs{});
+    return {};
+  }
+
+  const ir::ModuleGraph& modules_;
+  steps::StepGraph& graph_;
+  const Module* rotary_ = nullptr;
+  View x_;  // the residual stream
+  int32_t layer_ = -1;
+  std::map<std::string, BlobId> blob_ids_;
+};
+
+}  // namespace
+
+Status lower_to_steps(CompileState& state) {
+  state.steps = {};
+  return Lowering(state.modules, state.steps).run();
+}
+
+}  // namespace ktx::passes

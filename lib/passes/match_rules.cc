@@ -1,0 +1,62 @@
+// Attaches to each module the rule that decides it (lib/rules/match.h) and copies
+// what the rule says into the module's decision. Whether the rules make sense is
+// asked by check_rules.cc and check_ops.cc.
+#include "lib/passes/pass.h"
+
+namespace ktx::passes {
+namespace {
+
+void apply(const rules::RuleSet& rules, int number, ir::Decision& decision) {
+  const rules::Replace& replace = rules.rules[static_cast<size_t>(number)].replace;
+  decision.rule = number;
+  if (replace.place) decision.device = rules::to_string(*replace.place);
+  if (replace.op_info) decision.op = replace.op_info->becomes;
+  if (replace.layout) decision.layout = replace.layout->text;
+  decision.lossy_allowed = replace.lossy_allowed;
+}
+
+// Whether a rule that decides an experts module leaves its weights to the rules of
+// single experts: `default` does, since the container itself has none.
+bool leaves_open(const rules::Rule& rule) {
+  const rules::Replace& replace = rule.replace;
+  if (replace.class_name) return replace.class_name->text == "default";
+  return !replace.place && !replace.op_info;
+}
+
+// Of the last file that has some: what holds for modules without a rule.
+void apply_defaults(const rules::RuleSet& rules, ir::Decision& decision) {
+  for (auto file = rules.files.rbegin(); file != rules.files.rend(); ++file) {
+    const rules::Defaults& defaults = file->defaults;
+    if (defaults.place && decision.device.empty()) {
+      decision.device = rules::to_string(*defaults.place);
+    }
+    if (defaults.layout && decision.layout.empty()) decision.layout = defaults.layout->text;
+    decision.lossy_allowed = decision.lossy_allowed || defaults.lossy_allowed;
+  }
+}
+
+}  // namespace
+
+Status match_rules(CompileState& state) {
+  state.matched = rules::match(state.rules, state.modules);
+  const rules::MatchResult& matched = state.matched;
+  for (size_t id = 0; id < state.modules.modules.size(); ++id) {
+    ir::Module& module = state.modules.modules[id];
+    const int rule = matched.rule_of_module[id];
+    const int experts_rule = matched.rule_of_experts[id];
+    if (rule >= 0) apply(state.rules, rule, module.decision);
+    const bool open = rule < 0 || leaves_open(state.rules.rules[static_cast<size_t>(rule)]);
+    if (experts_rule >= 0 && open) {
+      // Experts are stacked: what holds for their linear layers holds for the stack.
+      apply(state.rules, experts_rule, module.decision);
+    } else if (rule == rules::kNotVisited) {
+      // Below `recursive: false` the rule's operator loads everything itself.
+      module.decision = state.modules.modules[static_cast<size_t>(module.parent)].decision;
+    } else if (rule == rules::kNoRule) {
+      apply_defaults(state.rules, module.decision);
+    }
+  }
+  return {};
+}
+
+}  // namespace ktx::passes

@@ -1,0 +1,77 @@
+// A pass: one function, one file, one row in passes.def. It reads and changes the
+// compilation's state; it has no header of its own.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/input/hf_config.h"
+#include "lib/ir/module_graph.h"
+#include "lib/plan/memory.h"
+#include "lib/rules/match.h"
+#include "lib/rules/rule.h"
+#include "lib/steps/step_graph.h"
+#include "lib/support/diag.h"
+#include "lib/support/result.h"
+#include "lib/target/target.h"
+
+namespace ktx::passes {
+
+// What is true of the state, in this order: each pass needs one and gives the next.
+enum class Fact { Built, Matched, Placed, Lowered, Quantized, Chosen, Planned };
+
+// What the checking passes are asked to look at.
+struct CheckOptions {
+  // No plan will be made: devices stay as placed, also those that cannot be
+  // executed here or now.
+  bool only = false;
+  // `target` was described by the user, so that what it lacks is a finding.
+  bool target_given = false;
+  bool has_gguf = true;  // false: tensor types are assumed
+  rules::Dialect dialect = rules::Dialect::Ktx;
+  plan::RunShape shape;  // context, batch and so on that memory is checked for
+};
+
+struct CompileState {
+  ir::ModuleGraph modules;
+  steps::StepGraph steps;
+  rules::RuleSet rules;
+  rules::MatchResult matched;  // of the rules above, from match-rules on
+  target::Target target;
+  CheckOptions check;
+  const input::HfConfig* config = nullptr;  // may be null: its keys are then not checked
+  DiagSink* diags = nullptr;                // not null
+  Fact fact = Fact::Built;
+};
+
+struct Pass {
+  std::string_view name;
+  std::string_view sentence;
+  Fact needs;
+  Fact gives;
+  Status (*run)(CompileState&);
+};
+
+std::span<const Pass> all_passes();
+
+struct PassOptions {
+  std::string stop_after;                // a pass name, or "" for all
+  std::vector<std::string> print_after;  // pass names, or "all"
+  bool verify_each = true;
+  // Called with the pass's name and the graph's text for each of print_after.
+  std::function<void(std::string_view pass, const std::string& text)> print;
+  // Called after each pass with its wall time.
+  std::function<void(std::string_view pass, double seconds)> timing;
+};
+
+// Runs the passes in order. Stops with an error when a pass fails, when the
+// diagnostics hold errors, or when a verifier finds a pass's output broken.
+Status run_passes(CompileState& state, const PassOptions& options);
+
+// The text of the level that the state has reached: steps once lowered.
+std::string print_state(const CompileState& state);
+
+}  // namespace ktx::passes

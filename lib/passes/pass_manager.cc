@@ -1,0 +1,80 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lib/ir/module_graph.h"
+#include "lib/passes/pass.h"
+#include "lib/support/strings.h"
+#include "lib/support/timer.h"
+
+namespace ktx::passes {
+
+#define KTX_PASS(function, name, sentence, needs, gives) Status function(CompileState&);
+#include "lib/passes/passes.def"
+#undef KTX_PASS
+
+namespace {
+
+constexpr Pass kPasses[] = {
+#define KTX_PASS(function, name, sentence, needs, gives) \
+  {name, sentence, Fact::needs, Fact::gives, function},
+#include "lib/passes/passes.def"
+#undef KTX_PASS
+};
+
+Status check_pass_name(const std::string& name, bool all_allowed) {
+  if (name.empty() || (all_allowed && name == "all")) return {};
+  std::vector<std::string> names;
+  for (const Pass& pass : kPasses) {
+    if (pass.name == name) return {};
+    names.emplace_back(pass.name);
+  }
+  return Error{fmt::format("no pass '{}'{}; passes are {}", printable(name),
+                           did_you_mean(name, names), join(names, ", "))};
+}
+
+// The verifier of the level the state has reached; its findings name the pass.
+Status verify_state(const CompileState& state, std::string_view pass) {
+  DiagSink found;
+  ir::verify(state.modules, found);
+  if (state.fact >= Fact::Lowered) steps::verify(state.steps, found);
+  if (found.errors() == 0) return {};
+  return Error{fmt::format("internal error: pass '{}' left a broken graph: {} ({} findings)", pass,
+                           found.all().front().message, found.errors())};
+}
+
+}  // namespace
+
+std::span<const Pass> all_passes() {
+  return kPasses;
+}
+
+std::string print_state(const CompileState& state) {
+  return state.fact >= Fact::Lowered ? steps::print(state.steps) : ir::print(state.modules);
+}
+
+Status run_passes(CompileState& state, const PassOptions& options) {
+  KTX_TRY(check_pass_name(options.stop_after, false));
+  for (const std::string& name : options.print_after) KTX_TRY(check_pass_name(name, true));
+  if (options.verify_each) KTX_TRY(verify_state(state, "build-graph"));
+  for (const Pass& pass : kPasses) {
+    // The user's mistakes are looked for up to the placement, all of them, and
+    // stop the walk before anything is built on them.
+    if (state.diags->errors() > 0 && pass.gives >= Fact::Lowered) break;
+    KTX_ASSERT(state.fact == pass.needs);
+    const Timer timer;
+    KTX_TRY(pass.run(state));
+    state.fact = pass.gives;
+    if (options.timing) options.timing(pass.name, timer.seconds());
+    if (options.verify_each) KTX_TRY(verify_state(state, pass.name));
+    const bool wanted =
+        std::any_of(options.print_after.begin(), options.print_after.end(),
+                    [&](const std::string& name) { return name == "all" || name == pass.name; });
+    if (wanted && options.print) options.print(pass.name, print_state(state));
+    if (pass.name == options.stop_after) break;
+  }
+  if (state.diags->errors() > 0) return Error{fmt::format("{} errors", state.diags->errors())};
+  return {};
+}
+
+}  // namespace ktx::passes

@@ -1,0 +1,222 @@
+// Puts every module on a device.
+//
+// Rules that name a device win. A module without one goes with the nearest module
+// above it that has one, else with the attention of its layer:
+//
+//   layers.3.self_attn          cuda:1   by a rule
+//   layers.3.self_attn.kv_b_proj         -> cuda:1, as self_attn
+//   layers.3.input_layernorm             -> cuda:1, as the layer's attention
+//   model.norm                           -> as the last layer
+//
+// What is left, and what says `auto`, is placed by bytes: layers are spread over
+// the GPUs of the target in equal shares, then the experts of as many layers as
+// still fit; the rest stays on the CPU. `cuda:0-3` spreads layers over these GPUs.
+//
+// Plans that will be executed go to the CPU whole as long as no GPU can be used.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "lib/passes/estimate.h"
+#include "lib/passes/pass.h"
+#include "lib/rules/device_name.h"
+
+namespace ktx::passes {
+namespace {
+
+using ir::Role;
+using rules::DeviceSpec;
+
+class Placer {
+ public:
+  explicit Placer(CompileState& state) : state_(state), modules_(state.modules.modules) {}
+
+  void run() {
+    inherit();
+    std::vector<int> all(state_.target.gpus.size());
+    for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
+    for (ir::Module& module : modules_) {
+      const auto place = rules::parse_device(module.decision.device);
+      if (!place || place->kind != DeviceSpec::Kind::Spread) continue;
+      const std::vector<int>& gpus = place->gpus.empty() ? all : place->gpus;
+      module.decision.device = gpus.empty() ? no_gpu() : gpu_name(gpus[share_of(module, gpus)]);
+    }
+    place_auto();
+  }
+
+ private:
+  static std::string gpu_name(int gpu) { return fmt::format("cuda:{}", gpu); }
+  // Of cuda:* when no target says how many there are.
+  std::string no_gpu() const { return state_.check.target_given ? "cpu" : "cuda:0"; }
+
+  // Which of these GPUs a module's layer falls on: equal shares of the layers, or
+  // shares by memory where the target says how much each has.
+  size_t share_of(const ir::Module& module, const std::vector<int>& gpus) const {
+    const int32_t layers = std::max(state_.modules.facts.layers, 1);
+    const bool before = module.role == Role::Embedding;
+    const double at = module.layer >= 0 ? (module.layer + 0.5) / layers : before ? 0.0 : 1.0;
+    std::vector<double> weights;
+    double total = 0;
+    for (int gpu : gpus) {
+      const bool known = gpu < static_cast<int>(state_.target.gpus.size());
+      const double weight =
+          known ? static_cast<double>(state_.target.gpus[static_cast<size_t>(gpu)].memory_bytes)
+                : 0;
+      weights.push_back(weight);
+      total += weight;
+    }
+    if (total == 0 || std::count(weights.begin(), weights.end(), 0.0) > 0) {
+      std::fill(weights.begin(), weights.end(), 1.0);
+      total = static_cast<double>(weights.size());
+    }
+    double sum = 0;
+    for (size_t i = 0; i < gpus.size(); ++i) {
+      sum += weights[i] / total;
+      if (at < sum) return i;
+    }
+    return gpus.size() - 1;
+  }
+
+  void inherit() {
+    std::vector<std::string> of_layer(
+        static_cast<size_t>(std::max(state_.modules.facts.layers, 0)));
+    for (const ir::Module& module : modules_) {
+      const bool attention = ir::kind_of(module.role) == ir::Kind::Attention;
+      if (attention && module.layer >= 0 && module.layer < static_cast<int>(of_layer.size())) {
+        of_layer[static_cast<size_t>(module.layer)] = module.decision.device;
+      }
+    }
+    for (ir::Module& module : modules_) {
+      std::string& device = module.decision.device;
+      if (!device.empty()) continue;
+      const bool listed = module.parent >= 0 && module.role != Role::Experts;
+      if (listed) device = modules_[static_cast<size_t>(module.parent)].decision.device;
+      if (!device.empty() || of_layer.empty()) continue;
+      if (module.layer >= 0 && module.layer < static_cast<int>(of_layer.size()) &&
+          module.role != Role::Experts) {
+        device = of_layer[static_cast<size_t>(module.layer)];
+      } else if (module.role == Role::FinalNorm || module.role == Role::Head) {
+        device = of_layer.back();
+      }
+    }
+  }
+
+  // Modules without a device and those that say auto.
+  void place_auto() {
+    std::vector<ir::Module*> open;
+    for (ir::Module& module : modules_) {
+      const std::string& device = module.decision.device;
+      if (device.empty() || device == "auto") open.push_back(&module);
+    }
+    if (open.empty()) return;
+    for (ir::Module* module : open) module->decision.device = "cpu";
+    if (state_.target.gpus.empty() || !state_.check.target_given) return;
+    std::vector<int> gpus(state_.target.gpus.size());
+    for (size_t i = 0; i < gpus.size(); ++i) gpus[i] = static_cast<int>(i);
+    // All but experts and the embedding first: they are read for every token.
+    for (ir::Module* module : open) {
+      if (module->role == Role::Experts || module->role == Role::Embedding) continue;
+      module->decision.device = gpu_name(gpus[share_of(*module, gpus)]);
+    }
+    const Result<Estimator> estimator = Estimator::make(state_);
+    if (!estimator) return;
+    const auto fits = [&] {
+      const Result<Estimate> now = estimator->run(state_);
+      return now && std::all_of(now->devices.begin(), now->devices.end(), [](const auto& device) {
+               return device.name == "cpu" || device.total() <= device.capacity;
+             });
+    };
+    if (!fits()) return drop_until_fits(open, fits);
+    fill_with_experts(*estimator, open, gpus);
+  }
+
+  // Whole layers go back to the CPU, from the last on.
+  template <class Fits>
+  void drop_until_fits(const std::vector<ir::Module*>& open, const Fits& fits) {
+    int32_t low = 0, high = state_.modules.facts.layers;  // layers kept on GPUs
+    std::vector<std::string> wished;
+    for (const ir::Module* module : open) wished.push_back(module->decision.device);
+    const auto keep = [&](int32_t layers) {
+      for (size_t i = 0; i < open.size(); ++i) {
+        const bool on = open[i]->layer >= 0 && open[i]->layer < layers;
+        open[i]->decision.device = on ? wished[i] : "cpu";
+      }
+    };
+    while (low < high) {
+      const int32_t middle = (low + high + 1) / 2;
+      keep(middle);
+      if (fits()) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    keep(low);
+  }
+
+  void fill_with_experts(const Estimator& estimator, const std::vector<ir::Module*>& open,
+                         const std::vector<int>& gpus) {
+    const Result<Estimate> now = estimator.run(state_);
+    if (!now) return;
+    std::map<std::string, uint64_t> room;
+    for (const DeviceUse& device : now->devices) {
+      if (device.capacity > device.total()) room[device.name] = device.capacity - device.total();
+    }
+    for (ir::Module* module : open) {
+      if (module->role != Role::Experts) continue;
+      const std::string device = gpu_name(gpus[share_of(*module, gpus)]);
+      const uint64_t bytes = placed_bytes(*module);
+      if (room[device] < bytes) continue;
+      room[device] -= bytes;
+      module->decision.device = device;
+    }
+  }
+
+  CompileState& state_;
+  std::vector<ir::Module>& modules_;
+};
+
+// For execution: all to the CPU, with one warning for each device that was asked for.
+void move_to_cpu(CompileState& state) {
+  struct Asked {
+    int64_t modules = 0;
+    int32_t rule = -1;
+  };
+  std::map<std::string, Asked> asked;
+  for (ir::Module& module : state.modules.modules) {
+    std::string& device = module.decision.device;
+    const bool named = !device.empty() && device != "cpu" && device != "auto";
+    if (named && module.decision.rule >= 0) {
+      Asked& entry = asked[device];
+      if (entry.modules++ == 0) entry.rule = module.decision.rule;
+    }
+    device = "cpu";
+  }
+  for (const auto& [device, entry] : asked) {
+    const rules::Rule& rule = state.rules.rules[static_cast<size_t>(entry.rule)];
+    const bool has_gpu = !state.target.gpus.empty();
+    state.diags
+        ->warning(rule.replace.device ? rule.replace.device->loc : rule.loc, "D004",
+                  fmt::format("{} '{}': {} modules go to the CPU",
+                              has_gpu ? "this version executes no steps on a GPU, so nothing is "
+                                        "placed on"
+                                      : "the target has no device",
+                              device, entry.modules))
+        .in_group("no gpu");
+  }
+}
+
+}  // namespace
+
+Status place_devices(CompileState& state) {
+  if (state.check.only) {
+    Placer(state).run();
+  } else {
+    move_to_cpu(state);
+  }
+  return {};
+}
+
+}  // namespace ktx::passes

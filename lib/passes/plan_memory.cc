@@ -1,0 +1,87 @@
+// Shares the arena between values whose lifetimes do not meet.
+//
+// A value lives from the step that first writes it to the last that names it.
+// Buffers are formulas (bytes per token, per logits row, or fixed), so values of
+// one row kind share: steps are walked in order, a dying value's buffer returns
+// to its kind's free list, and a new value takes the free buffer that grows
+// least. Every layer then runs in the same few buffers.
+#include <algorithm>
+#include <array>
+
+#include "lib/passes/pass.h"
+
+namespace ktx::passes {
+namespace {
+
+struct Lifetime {
+  int first = -1;
+  int last = -1;
+};
+
+std::vector<Lifetime> lifetimes(const steps::StepGraph& graph) {
+  std::vector<Lifetime> lives(graph.values.size());
+  for (int i = 0; i < static_cast<int>(graph.steps.size()); ++i) {
+    const auto touch = [&](const steps::View& view) {
+      if (view.value == steps::kAbsent) return;
+      Lifetime& life = lives[view.value];
+      if (life.first < 0) life.first = i;
+      life.last = i;
+    };
+    std::for_each(graph.steps[i].inputs.begin(), graph.steps[i].inputs.end(), touch);
+    std::for_each(graph.steps[i].outputs.begin(), graph.steps[i].outputs.end(), touch);
+  }
+  return lives;
+}
+
+// The field of the formula that a row kind fills.
+int64_t& bytes_of(steps::Buffer& buffer, RowKind rows) {
+  return rows == RowKind::Token    ? buffer.bytes_per_token
+         : rows == RowKind::Output ? buffer.bytes_per_output
+                                   : buffer.fixed_bytes;
+}
+
+}  // namespace
+
+Status plan_memory(CompileState& state) {
+  steps::StepGraph& graph = state.steps;
+  graph.buffers.clear();
+  const std::vector<Lifetime> lives = lifetimes(graph);
+  std::vector<std::vector<steps::ValueId>> born(graph.steps.size()), dead(graph.steps.size());
+  for (steps::ValueId id = 0; id < static_cast<steps::ValueId>(lives.size()); ++id) {
+    if (lives[id].first < 0) continue;
+    born[lives[id].first].push_back(id);
+    dead[lives[id].last].push_back(id);
+  }
+  std::array<std::vector<int32_t>, 3> free_buffers;  // by row kind
+  for (size_t i = 0; i < graph.steps.size(); ++i) {
+    for (steps::ValueId id : born[i]) {
+      steps::Value& value = graph.values[id];
+      const int64_t need = steps::row_bytes(value);
+      auto& free = free_buffers[static_cast<int>(value.rows)];
+      const auto growth = [&](int32_t buffer) {
+        return std::max<int64_t>(0, need - bytes_of(graph.buffers[buffer], value.rows));
+      };
+      const auto best = std::min_element(free.begin(), free.end(), [&](int32_t a, int32_t b) {
+        const auto waste = [&](int32_t n) {
+          return std::pair(growth(n), bytes_of(graph.buffers[n], value.rows));
+        };
+        return waste(a) < waste(b);
+      });
+      if (best == free.end()) {
+        value.buffer = static_cast<int32_t>(graph.buffers.size());
+        graph.buffers.emplace_back();
+      } else {
+        value.buffer = *best;
+        free.erase(best);
+      }
+      int64_t& bytes = bytes_of(graph.buffers[value.buffer], value.rows);
+      bytes = std::max(bytes, need);
+    }
+    for (steps::ValueId id : dead[i]) {
+      free_buffers[static_cast<int>(graph.values[id].rows)].push_back(graph.values[id].buffer);
+    }
+  }
+  return {};
+}
+
+}  // namespace ktx::passes

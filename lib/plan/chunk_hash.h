@@ -1,0 +1,52 @@
+// The hashes of weights, computed while they stream: of a segment's chunk, and of
+// the blobs in it. Packer and verifier walk the same way:
+//
+//   BlobHashes hashes(blobs);
+//   Hash128 hash = KTX_TRY(hash_chunk(blobs_of_segment, chunk, hashes, fetch, nullptr));
+//   ... all chunks, in any order, on any thread ...
+//   hashes.of(blob)
+//
+// A blob's piece (kBlobPieceBytes from its start) belongs to the chunk it begins
+// in; where it goes on in the next chunk, the walk fetches its rest as well.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "lib/plan/plan_contents.h"
+#include "lib/support/hash.h"
+#include "lib/support/result.h"
+
+namespace ktx::plan {
+
+// Hashes of the pieces of all blobs. Different pieces may be set from different
+// threads at once.
+class BlobHashes {
+ public:
+  explicit BlobHashes(std::span<const BlobRecord> blobs);
+  void set(uint32_t blob, uint64_t piece, const Hash128& hash);
+  Hash128 of(uint32_t blob) const;  // once all its pieces are set
+
+ private:
+  std::vector<uint64_t> first_;  // first piece of each blob
+  std::vector<Hash128> pieces_;
+};
+
+// Gives bytes [offset, offset + size) of the file; size is at most kStepBytes. The
+// view lives until the next call.
+inline constexpr uint64_t kStepBytes = 1 << 20;
+using FetchBytes =
+    std::function<Result<std::span<const std::byte>>(uint64_t offset, uint64_t size)>;
+// Told about every step of the chunk itself, in order.
+using SinkBytes = std::function<Status(uint64_t offset, std::span<const std::byte> bytes)>;
+
+// `blobs`: all of the plan; [first_blob, first_blob + blob_count) are those of the
+// chunk's segment, in order of offset and without overlap.
+Result<Hash128> hash_chunk(std::span<const BlobRecord> blobs, const SegmentRecord& segment,
+                           const ChunkRange& chunk, BlobHashes& hashes, const FetchBytes& fetch,
+                           const SinkBytes& sink);
+
+}  // namespace ktx::plan

@@ -1,0 +1,276 @@
+#include "lib/plan/describe_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "lib/formats/dtype.h"
+#include "lib/formats/step_ops.h"
+#include "lib/plan/memory.h"
+#include "lib/support/strings.h"
+
+namespace ktx::plan {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string section_name(uint32_t id) {
+#define KTX_SECTION(enum_name, number, text, element, sentence) \
+  if (id == number) return text;
+#include "lib/plan/sections.def"
+#undef KTX_SECTION
+  return fmt::format("number {}", id);
+}
+
+std::string_view kind_name(uint32_t kind) {
+  return kind == static_cast<uint32_t>(SegmentKind::Carried) ? "carried" : "weights";
+}
+
+// Weights of one device, format and layout.
+struct FormatRow {
+  std::string device;
+  std::string_view dtype, layout;
+  uint64_t count = 0;
+  uint64_t bytes = 0;
+};
+
+std::vector<FormatRow> format_rows(const PlanView& plan) {
+  std::map<std::tuple<std::string, std::string_view, std::string_view>, FormatRow> rows;
+  for (const SegmentRecord& segment : plan.segments) {
+    for (const BlobRecord& blob : plan.blobs.subspan(segment.first_blob, segment.blob_count)) {
+      const std::string device = printable(plan.string(segment.device));
+      const std::string_view dtype = name(static_cast<DType>(blob.dtype));
+      const std::string_view layout = name(static_cast<Layout>(blob.layout));
+      FormatRow& row = rows[{device, dtype, layout}];
+      row.device = device, row.dtype = dtype, row.layout = layout;
+      row.count += 1;
+      row.bytes += blob.size;
+    }
+  }
+  std::vector<FormatRow> out;
+  for (auto& [key, row] : rows) out.push_back(std::move(row));
+  std::stable_sort(out.begin(), out.end(),
+                   [](const FormatRow& a, const FormatRow& b) { return a.bytes > b.bytes; });
+  return out;
+}
+
+// The steps of one op: how many, and the kernel families they name by precision.
+struct OpRow {
+  std::string_view op;
+  uint64_t count = 0;
+  std::set<std::string> kernels[2];
+};
+
+std::vector<OpRow> op_rows(const PlanView& plan) {
+  std::vector<OpRow> rows(all_step_ops().size());
+  for (const StepRecord& step : plan.steps) {
+    OpRow& row = rows[step.op];
+    row.op = info(static_cast<StepOp>(step.op)).name;
+    row.count += 1;
+    for (int precision = 0; precision < 2; ++precision) {
+      for (uint32_t kernel : step.kernel[precision]) {
+        if (kernel != kNone) row.kernels[precision].insert(printable(plan.string(kernel)));
+      }
+    }
+  }
+  std::erase_if(rows, [](const OpRow& row) { return row.count == 0; });
+  return rows;
+}
+
+RunShape default_shape(const PlanView& plan) {
+  RunShape shape;
+  shape.ctx = plan.facts.default_ctx;
+  shape.max_batch = plan.facts.max_batch;
+  shape.step_outputs = plan.facts.max_batch;
+  shape.kv_type = kv_type_from_name(plan.facts.kv_type).value_or(KvType::F16);
+  return shape;
+}
+
+Result<MemoryEstimate> estimate(const PlanView& plan, const RunShape& shape) {
+  return estimate_memory(plan.segments, plan.buffers, plan.kv_slots, shape);
+}
+
+std::string joined(const std::set<std::string>& names) {
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string quant_mix(const std::vector<FormatRow>& rows) {
+  std::vector<std::string_view> names;
+  for (const FormatRow& row : rows) {
+    if (row.device != "none" && std::find(names.begin(), names.end(), row.dtype) == names.end()) {
+      names.push_back(row.dtype);
+    }
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string model_lines(const PlanView& plan, const std::vector<FormatRow>& formats) {
+  const PlanFacts& f = plan.facts;
+  std::string out;
+  const auto line = [&](std::string_view key, const std::string& value) {
+    out += fmt::format("{:<12} {}\n", key, value);
+  };
+  line("model", fmt::format("{} ({}){}", printable(f.family), printable(f.architecture),
+                            f.name.empty() ? "" : ", " + printable(f.name)));
+  const double millions = static_cast<double>(f.parameters) / 1e6;
+  line("", fmt::format("{} layers, hidden {}, vocabulary {}, context {}, {:.2f} {} weights",
+                       f.layers, f.hidden_size, f.vocab_size, f.context_length,
+                       millions < 1000 ? millions : millions / 1000, millions < 1000 ? "M" : "B"));
+  line("", "formats " + quant_mix(formats) + (f.lossy ? ", re-quantised (lossy)" : ""));
+  line("target", fmt::format("{}, packed for {}, requires {}", printable(plan.target.name),
+                             printable(plan.target.isa),
+                             plan.target.required_isa.empty()
+                                 ? "nothing"
+                                 : fmt::format("{}", fmt::join(plan.target.required_isa, ", "))));
+  line("plan",
+       fmt::format("format {}.{}, {} ({} bytes), hash {}", kMajor, plan.minor,
+                   human_bytes(plan.file_bytes), plan.file_bytes, to_hex(plan.header_hash)));
+  line("made by", "ktx " + printable(plan.provenance.ktx_version));
+  for (const PlanProvenance::Input& input : plan.provenance.inputs) {
+    line("", fmt::format("from {} of {} bytes, hash {}", printable(input.what), input.size_bytes,
+                         to_hex(input.hash)));
+  }
+  for (const std::string& option : plan.provenance.options) line("", "with " + printable(option));
+  line("defaults",
+       fmt::format("--ctx {} --max-batch {} --kv-budget {} --precision {} --kv-type {}",
+                   f.default_ctx, f.max_batch, f.kv_budget_bytes, f.precision, f.kv_type));
+  return out;
+}
+
+std::string memory_lines(const PlanView& plan) {
+  RunShape shape = default_shape(plan);
+  std::string out =
+      fmt::format("\n{:<12} {:>10} {:>12} {:>14} {:>14} {:>14} {:>14}\n", "memory", "kv type",
+                  "kv B/token", "kv cache", "activations", "weights", "total");
+  for (const KvType type : {KvType::F16, KvType::Q8_0, KvType::F32}) {
+    shape.kv_type = type;
+    const auto need = estimate(plan, shape);
+    if (!need.ok()) {
+      out += fmt::format("{:<12} {:>10} {}\n", "", name(type), need.error().message);
+      continue;
+    }
+    out += fmt::format("{:<12} {:>10} {:>12} {:>14} {:>14} {:>14} {:>14}\n", "", name(type),
+                       need->kv_token_bytes, human_bytes(need->kv_bytes),
+                       human_bytes(need->arena_bytes), human_bytes(need->weight_bytes),
+                       human_bytes(need->total_bytes));
+  }
+  out += fmt::format("{:<12} for {} tokens, {} at once, steps of at most {} tokens\n", "",
+                     shape.ctx, shape.max_batch, shape.step_tokens);
+  return out;
+}
+
+}  // namespace
+
+std::string plan_tables(const PlanView& plan) {
+  const std::vector<FormatRow> formats = format_rows(plan);
+  std::string out = model_lines(plan, formats);
+
+  out += fmt::format("\n{:<12} {:<14} {:>12} {:>14}   {}\n", "sections", "name", "offset", "size",
+                     "hash");
+  for (const SectionEntry& section : plan.sections) {
+    const bool weights = section.id == static_cast<uint32_t>(SectionId::WeightData);
+    out += fmt::format("{:<12} {:<14} {:>#12x} {:>14}   {}\n", "", section_name(section.id),
+                       section.offset, section.size, weights ? "in chunks" : to_hex(section.hash));
+  }
+  out += fmt::format("\n{:<12} {:<10} {:<10} {:>12} {:>14} {:>8}\n", "segments", "device", "kind",
+                     "offset", "size", "weights");
+  for (const SegmentRecord& segment : plan.segments) {
+    out += fmt::format("{:<12} {:<10} {:<10} {:>#12x} {:>14} {:>8}\n", "",
+                       printable(plan.string(segment.device)), kind_name(segment.kind),
+                       segment.offset, human_bytes(segment.size), segment.blob_count);
+  }
+  uint64_t all = 0;
+  for (const FormatRow& row : formats) all += row.bytes;
+  out += fmt::format("\n{:<12} {:<10} {:<10} {:<10} {:>8} {:>14} {:>7}\n", "weights", "device",
+                     "format", "layout", "count", "size", "share");
+  for (const FormatRow& row : formats) {
+    out += fmt::format("{:<12} {:<10} {:<10} {:<10} {:>8} {:>14} {:>6.1f}%\n", "", row.device,
+                       row.dtype, row.layout, row.count, human_bytes(row.bytes),
+                       100.0 * static_cast<double>(row.bytes) / static_cast<double>(all));
+  }
+  out += memory_lines(plan);
+
+  out += fmt::format("\n{:<12} {:<16} {:>6}   {:<28} {}\n", "steps", "op", "count",
+                     "kernels (exact)", "kernels (fast)");
+  for (const OpRow& row : op_rows(plan)) {
+    out += fmt::format("{:<12} {:<16} {:>6}   {:<28} {}\n", "", row.op, row.count,
+                       joined(row.kernels[0]), joined(row.kernels[1]));
+  }
+  out += fmt::format("{:<12} {:<16} {:>6}\n", "", "in all", plan.steps.size());
+  return out;
+}
+
+std::string plan_json(const PlanView& plan) {
+  Json out;
+  out["format"] = fmt::format("{}.{}", kMajor, plan.minor);
+  out["file_bytes"] = plan.file_bytes;
+  out["hash"] = to_hex(plan.header_hash);
+  out["facts"] = Json::parse(to_json(plan.facts));
+  out["target"] = Json::parse(to_json(plan.target));
+  out["provenance"] = Json::parse(to_json(plan.provenance));
+  out["has_chat_template"] = !plan.chat_template.source.empty();
+  for (const SectionEntry& section : plan.sections) {
+    out["sections"].push_back({{"name", section_name(section.id)},
+                               {"id", section.id},
+                               {"required", (section.flags & kRequired) != 0},
+                               {"offset", section.offset},
+                               {"size", section.size},
+                               {"hash", to_hex(section.hash)}});
+  }
+  for (const SegmentRecord& segment : plan.segments) {
+    out["segments"].push_back({{"device", plan.string(segment.device)},
+                               {"kind", kind_name(segment.kind)},
+                               {"offset", segment.offset},
+                               {"size", segment.size},
+                               {"weights", segment.blob_count}});
+  }
+  for (const SegmentRecord& segment : plan.segments) {
+    for (const BlobRecord& blob : plan.blobs.subspan(segment.first_blob, segment.blob_count)) {
+      out["weights"].push_back({{"name", plan.string(blob.name)},
+                                {"device", plan.string(segment.device)},
+                                {"format", name(static_cast<DType>(blob.dtype))},
+                                {"layout", name(static_cast<Layout>(blob.layout))},
+                                {"matrices", blob.matrices},
+                                {"rows", blob.rows},
+                                {"cols", blob.cols},
+                                {"offset", blob.offset},
+                                {"size", blob.size},
+                                {"hash", to_hex(blob.hash)}});
+    }
+  }
+  for (const FormatRow& row : format_rows(plan)) {
+    out["formats"].push_back({{"device", row.device},
+                              {"format", row.dtype},
+                              {"layout", row.layout},
+                              {"count", row.count},
+                              {"size", row.bytes}});
+  }
+  const RunShape shape = default_shape(plan);
+  if (const auto need = estimate(plan, shape); need.ok()) {
+    out["memory"] = {{"ctx", shape.ctx},
+                     {"max_batch", shape.max_batch},
+                     {"step_tokens", shape.step_tokens},
+                     {"kv_type", name(shape.kv_type)},
+                     {"kv_token_bytes", need->kv_token_bytes},
+                     {"kv_bytes", need->kv_bytes},
+                     {"arena_bytes", need->arena_bytes},
+                     {"weight_bytes", need->weight_bytes},
+                     {"carried_bytes", need->carried_bytes},
+                     {"total_bytes", need->total_bytes}};
+  }
+  for (const OpRow& row : op_rows(plan)) {
+    out["steps"].push_back({{"op", row.op},
+                            {"count", row.count},
+                            {"kernels_exact", row.kernels[0]},
+                            {"kernels_fast", row.kernels[1]}});
+  }
+  // Names come from files: what is no UTF-8 is replaced.
+  return out.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace ktx::plan

@@ -1,0 +1,20 @@
+// A plan in words and numbers, for `ktx-run inspect`.
+//
+// Tables for people:
+//
+//   segments   device   kind       offset       size   weights
+//              cpu      weights    0x4000   17.3 GiB       531
+//
+// and one JSON object with the same contents for programs.
+#pragma once
+
+#include <string>
+
+#include "lib/plan/plan_reader.h"
+
+namespace ktx::plan {
+
+std::string plan_tables(const PlanView& plan);
+std::string plan_json(const PlanView& plan);  // ends with a newline
+
+}  // namespace ktx::plan

@@ -1,0 +1,31 @@
+// Rebuilds the source GGUF of a plan, its metadata and tensors bit for bit.
+//
+// A source of one file gives one file. A sharded source gives its shards again,
+// named after `path`: out.gguf -> out-00001-of-00003.gguf and so on (a merged
+// file would need other metadata, and so would not be the source).
+//
+// Bytes between tensors are zero. Streams through work files that are renamed at
+// the end; on failure nothing is left. Refused, naming the tensor, when a plan
+// does not hold all rows of it as they were (lossy weights).
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lib/plan/plan_reader.h"
+#include "lib/support/result.h"
+
+namespace ktx::plan {
+
+// Gives back the GGUF bytes of a blob in a layout other than Rows: fills `out`
+// with source bytes [offset, offset + out.size()) of the blob's slices, joined.
+using UnpackFunction =
+    std::function<Status(const BlobRecord& blob, std::span<const std::byte> packed, uint64_t offset,
+                         std::span<std::byte> out)>;
+
+// The paths of the files written.
+Result<std::vector<std::string>> export_gguf(const PlanFile& plan, const std::string& path,
+                                             const UnpackFunction& unpack = {});
+
+}  // namespace ktx::plan

@@ -1,0 +1,245 @@
+#include "lib/plan/pack_blobs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "lib/plan/chunk_hash.h"
+#include "lib/support/strings.h"
+#include "lib/support/thread_pool.h"
+
+namespace ktx::plan {
+namespace {
+
+constexpr uint64_t kMaxGranuleBytes = 1 << 20;
+constexpr uint64_t kMemoryBudgetBytes = 768 << 20;
+
+// The bytes of one worker: file ranges assembled from sources.
+class Assembler {
+ public:
+  Assembler(const PlanContents& contents, std::span<const BlobSource> sources,
+            std::span<const MappedFile* const> files)
+      : contents_(contents), sources_(sources), files_(files), buffer_(kStepBytes) {}
+
+  std::span<const std::byte> range(const SegmentRecord& segment, uint64_t offset, uint64_t size) {
+    const std::span<std::byte> out = std::span(buffer_).first(size);
+    const auto blobs = std::span(contents_.blobs).subspan(segment.first_blob, segment.blob_count);
+    auto blob = std::partition_point(blobs.begin(), blobs.end(), [&](const BlobRecord& record) {
+      return record.offset + record.size <= offset;
+    });
+    uint64_t at = offset;
+    for (; blob != blobs.end() && blob->offset < offset + size; ++blob) {
+      if (blob->offset > at) {
+        std::memset(out.data() + (at - offset), 0, blob->offset - at);
+        at = blob->offset;
+      }
+      const uint64_t end = std::min(offset + size, blob->offset + blob->size);
+      const auto index = segment.first_blob + static_cast<uint32_t>(blob - blobs.begin());
+      fill(index, at - blob->offset, out.subspan(at - offset, end - at));
+      at = end;
+    }
+    std::memset(out.data() + (at - offset), 0, offset + size - at);
+    return out;
+  }
+
+ private:
+  void fill(uint32_t index, uint64_t offset, std::span<std::byte> out) {
+    const BlobRecord& blob = contents_.blobs[index];
+    const BlobSource& source = sources_[index];
+    if (blob.slice_count == 0) {
+      std::memcpy(out.data(), contents_.constants.at(index).data() + offset, out.size());
+    } else if (!source.pack) {
+      copy_rows(source, offset, out);
+    } else {
+      const uint64_t granule = source.granule_bytes;
+      const uint64_t begin = offset / granule * granule;
+      const uint64_t end =
+          std::min(blob.size, (offset + out.size() + granule - 1) / granule * granule);
+      scratch_.resize(std::max<size_t>(scratch_.size(), end - begin));
+      source.pack(source.slices, begin, std::span(scratch_).first(end - begin));
+      std::memcpy(out.data(), scratch_.data() + (offset - begin), out.size());
+    }
+  }
+
+  // Pages of source files are not needed again. (Other sources are left alone:
+  // memory that is no mapping of a file would lose its contents.)
+  void let_go(std::span<const std::byte> range) const {
+    for (const MappedFile* file : files_) {
+      const auto bytes = file->bytes();
+      if (range.data() < bytes.data() || range.data() >= bytes.data() + bytes.size()) continue;
+      file->advise_dont_need(static_cast<size_t>(range.data() - bytes.data()), range.size());
+    }
+  }
+
+  void copy_rows(const BlobSource& source, uint64_t offset, std::span<std::byte> out) const {
+    for (const std::span<const std::byte> slice : source.slices) {
+      if (out.empty()) return;
+      if (offset >= slice.size()) {
+        offset -= slice.size();
+        continue;
+      }
+      const auto part =
+          slice.subspan(offset, std::min<uint64_t>(out.size(), slice.size() - offset));
+      std::memcpy(out.data(), part.data(), part.size());
+      let_go(part);
+      out = out.subspan(part.size());
+      offset = 0;
+    }
+  }
+
+  const PlanContents& contents_;
+  std::span<const BlobSource> sources_;
+  std::span<const MappedFile* const> files_;
+  std::vector<std::byte> buffer_;
+  std::vector<std::byte> scratch_;
+};
+
+Status check_sources(const PlanContents& contents, std::span<const BlobSource> sources) {
+  KTX_ASSERT(sources.size() == contents.blobs.size());
+  for (uint32_t i = 0; i < sources.size(); ++i) {
+    const BlobRecord& blob = contents.blobs[i];
+    const BlobSource& source = sources[i];
+    KTX_ASSERT(source.slices.size() == blob.slice_count);
+    KTX_ASSERT(source.granule_bytes >= 1 && source.granule_bytes <= kMaxGranuleBytes);
+    uint64_t have = 0;
+    if (blob.slice_count == 0) {
+      const auto constant = contents.constants.find(i);
+      have = constant == contents.constants.end() ? 0 : constant->second.size();
+    } else if (!source.pack) {
+      for (const auto slice : source.slices) have += slice.size();
+    } else {
+      have = blob.size;
+    }
+    if (have != blob.size) {
+      return Error{fmt::format("weight '{}': its source has {} bytes, expected {}",
+                               printable(contents.strings[blob.name]), have, blob.size)};
+    }
+  }
+  return {};
+}
+
+// What all workers share.
+struct Work {
+  std::mutex mutex;
+  uint64_t done_bytes = 0;
+  uint64_t total_bytes = 0;
+  std::atomic<bool> failed = false;
+  Error error;
+
+  void fail(const Error& first) {
+    const std::lock_guard lock(mutex);
+    if (!failed.exchange(true)) error = first;
+  }
+};
+
+class Worker {
+ public:
+  Worker(PlanWriter& writer, std::span<const BlobSource> sources, const PackOptions& options,
+         BlobHashes& hashes, Work& work)
+      : writer_(writer),
+        options_(options),
+        hashes_(hashes),
+        work_(work),
+        assembler_(writer.contents(), sources, options.files) {}
+
+  Status pack(size_t index) {
+    const ChunkRange& chunk = writer_.layout().chunks[index];
+    if (const auto expected = writer_.journaled_hash(index)) {
+      if (KTX_TRY(walk(chunk, /*from_work_file=*/true)) == *expected) {
+        return writer_.finish_chunk(index, *expected);
+      }
+    }
+    const Hash128 hash = KTX_TRY(walk(chunk, /*from_work_file=*/false));
+    for (const MappedFile* file : options_.files) KTX_TRY(file->check());
+    return writer_.finish_chunk(index, hash);
+  }
+
+ private:
+  // Hashes a chunk, either as a killed run left it or from its sources, which
+  // also writes it. The tail of a piece behind the chunk always comes from the
+  // sources: the next chunk may not be there yet.
+  Result<Hash128> walk(const ChunkRange& chunk, bool from_work_file) {
+    const PlanContents& contents = writer_.contents();
+    const SegmentRecord& segment = contents.segments[chunk.segment];
+    uint64_t reported = 0;
+    const auto fetch = [&](uint64_t offset, uint64_t size) -> Result<std::span<const std::byte>> {
+      if (work_.failed) return Error{};  // another worker has said why
+      if (!from_work_file || offset >= chunk.offset + chunk.size) {
+        return assembler_.range(segment, offset, size);
+      }
+      read_buffer_.resize(kStepBytes);
+      const auto out = std::span(read_buffer_).first(size);
+      KTX_TRY(writer_.read(offset, out));
+      return std::span<const std::byte>(out);
+    };
+    const auto sink = [&](uint64_t offset, std::span<const std::byte> bytes) -> Status {
+      if (!from_work_file) KTX_TRY(writer_.write(offset, bytes));
+      reported += bytes.size();
+      report(bytes.size());
+      return {};
+    };
+    Hash128 hash = KTX_TRY(hash_chunk(contents.blobs, segment, chunk, hashes_, fetch, sink));
+    if (from_work_file && !(hash == *writer_.journaled_hash(index_of(chunk)))) {
+      report(-static_cast<int64_t>(reported));  // to be done again
+    }
+    return hash;
+  }
+
+  size_t index_of(const ChunkRange& chunk) const {
+    return static_cast<size_t>(&chunk - writer_.layout().chunks.data());
+  }
+
+  void report(int64_t bytes) {
+    const std::lock_guard lock(work_.mutex);
+    work_.done_bytes += static_cast<uint64_t>(bytes);
+    if (options_.progress) options_.progress(work_.done_bytes, work_.total_bytes);
+  }
+
+  PlanWriter& writer_;
+  const PackOptions& options_;
+  BlobHashes& hashes_;
+  Work& work_;
+  Assembler assembler_;
+  std::vector<std::byte> read_buffer_;
+};
+
+}  // namespace
+
+Status pack_blobs(PlanWriter& writer, std::span<const BlobSource> sources,
+                  const PackOptions& options) {
+  const PlanContents& contents = writer.contents();
+  KTX_TRY(check_sources(contents, sources));
+  const auto& chunks = writer.layout().chunks;
+
+  // A worker has an assembly buffer, a read buffer and a packer's scratch.
+  constexpr uint64_t kWorkerBytes = 2 * kStepBytes + kStepBytes + 2 * kMaxGranuleBytes;
+  int threads =
+      options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
+  threads = std::clamp(threads, 1, static_cast<int>(kMemoryBudgetBytes / kWorkerBytes));
+  threads = std::min(threads, std::max(1, static_cast<int>(chunks.size())));
+
+  Work work;
+  for (const ChunkRange& chunk : chunks) work.total_bytes += chunk.size;
+  BlobHashes hashes(contents.blobs);
+  ThreadPool pool(threads);
+  std::vector<std::unique_ptr<Worker>> workers(pool.threads());
+  for (auto& worker : workers) {
+    worker = std::make_unique<Worker>(writer, sources, options, hashes, work);
+  }
+  pool.for_each(static_cast<int64_t>(chunks.size()), [&](int64_t chunk, int thread) {
+    if (work.failed) return;
+    const Status status = workers[thread]->pack(static_cast<size_t>(chunk));
+    if (!status.ok()) work.fail(status.error());
+  });
+  if (work.failed) return work.error;
+  for (uint32_t blob = 0; blob < contents.blobs.size(); ++blob) {
+    writer.set_blob_hash(blob, hashes.of(blob));
+  }
+  return {};
+}
+
+}  // namespace ktx::plan

@@ -1,0 +1,300 @@
+#include "lib/plan/plan_facts.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <type_traits>
+
+#include "lib/support/strings.h"
+
+namespace ktx::plan {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kMaxCount = int64_t{1} << 53;  // beyond it JSON numbers lose digits elsewhere
+constexpr size_t kMaxListItems = 1 << 16;
+
+// Bytes that are no UTF-8 (a GGUF's name may hold anything) become U+FFFD.
+std::string dump(const Json& json) {
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+// nlohmann's parser needs no stack, but its values are used recursively.
+bool too_deep(std::string_view text) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{' || c == '[') {
+      if (++depth > kMaxJsonDepth) return true;
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  return false;
+}
+
+Result<Json> parse_object(std::string_view text) {
+  if (text.size() > kMaxJsonBytes) {
+    return Error{
+        fmt::format("{} bytes of JSON, more than the {} allowed", text.size(), kMaxJsonBytes)};
+  }
+  if (too_deep(text)) {
+    return Error{fmt::format("JSON nested deeper than {} levels", kMaxJsonDepth)};
+  }
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return Error{"not valid JSON"};
+  if (!json.is_object()) return Error{fmt::format("JSON {}, expected an object", json.type_name())};
+  return json;
+}
+
+// Reads keys of one object; remembers the first that is wrong.
+class Fields {
+ public:
+  explicit Fields(const Json& object) : object_(object) {}
+
+  template <class T>
+  void integer(const char* key, T& out, int64_t low, int64_t high) {
+    const Json* value = find(key);
+    if (!value) return;
+    int64_t number = 0;
+    if (value->is_number_unsigned()) {
+      const uint64_t raw = value->get<uint64_t>();
+      if (raw > static_cast<uint64_t>(high)) {
+        return fail(key, fmt::format("is {}, expected {} to {}", raw, low, high));
+      }
+      number = static_cast<int64_t>(raw);
+    } else if (value->is_number_integer()) {
+      number = value->get<int64_t>();
+    } else {
+      return wrong_type(key, *value, "an integer");
+    }
+    if (number < low || number > high) {
+      return fail(key, fmt::format("is {}, expected {} to {}", number, low, high));
+    }
+    out = static_cast<T>(number);
+  }
+
+  void text(const char* key, std::string& out) {
+    const Json* value = find(key);
+    if (!value) return;
+    if (!value->is_string()) return wrong_type(key, *value, "a string");
+    out = value->get_ref<const std::string&>();
+  }
+
+  void boolean(const char* key, bool& out) {
+    const Json* value = find(key);
+    if (!value) return;
+    if (!value->is_boolean()) return wrong_type(key, *value, "true or false");
+    out = value->get<bool>();
+  }
+
+  void one_of(const char* key, std::string& out, std::initializer_list<std::string_view> names) {
+    std::string value = out;
+    text(key, value);
+    for (std::string_view name : names) {
+      if (value == name) {
+        out = value;
+        return;
+      }
+    }
+    fail(key, fmt::format("is '{}', expected {}", printable(value), fmt::join(names, ", ")));
+  }
+
+  void hash(const char* key, Hash128& out) {
+    std::string hex;
+    text(key, hex);
+    if (hex.empty()) return;
+    if (hex.size() != 32 || hex.find_first_not_of("0123456789abcdef") != std::string::npos) {
+      return fail(key, fmt::format("is '{}', expected 32 hexadecimal digits", printable(hex)));
+    }
+    out.high = std::stoull(hex.substr(0, 16), nullptr, 16);
+    out.low = std::stoull(hex.substr(16), nullptr, 16);
+  }
+
+  void texts(const char* key, std::vector<std::string>& out) {
+    each(key, [&](const Json& item) {
+      if (!item.is_string()) return wrong_type(key, item, "a list of strings");
+      out.push_back(item.get_ref<const std::string&>());
+    });
+  }
+
+  // A list of objects: `read(fields, item)` fills each.
+  template <class T, class F>
+  void objects(const char* key, std::vector<T>& out, F&& read) {
+    each(key, [&](const Json& item) {
+      if (!item.is_object()) return wrong_type(key, item, "a list of objects");
+      Fields fields(item);
+      read(fields, out.emplace_back());
+      if (!fields.error_.empty() && error_.empty())
+        error_ = fmt::format("{}: {}", key, fields.error_);
+    });
+  }
+
+  void text_map(const char* key, std::map<std::string, std::string>& out) {
+    const Json* value = find(key);
+    if (!value) return;
+    if (!value->is_object()) return wrong_type(key, *value, "an object");
+    for (const auto& [name, item] : value->items()) {
+      if (!item.is_string()) return wrong_type(key, item, "an object of strings");
+      out[name] = item.get_ref<const std::string&>();
+    }
+  }
+
+  Status status() const {
+    if (error_.empty()) return {};
+    return Error{error_};
+  }
+
+ private:
+  const Json* find(const char* key) const {
+    const auto it = object_.find(key);
+    return it == object_.end() ? nullptr : &*it;
+  }
+  template <class F>
+  void each(const char* key, F&& visit) {
+    const Json* value = find(key);
+    if (!value) return;
+    if (!value->is_array()) return wrong_type(key, *value, "a list");
+    if (value->size() > kMaxListItems) {
+      return fail(key, fmt::format("has {} items, more than {}", value->size(), kMaxListItems));
+    }
+    for (const Json& item : *value) visit(item);
+  }
+  void wrong_type(const char* key, const Json& value, std::string_view expected) {
+    fail(key, fmt::format("is {} {}, expected {}", value.is_null() ? "a" : "of type",
+                          value.type_name(), expected));
+  }
+  void fail(const char* key, std::string what) {
+    if (error_.empty()) error_ = fmt::format("'{}' {}", key, what);
+  }
+
+  const Json& object_;
+  std::string error_;
+};
+
+}  // namespace
+
+std::string to_json(const PlanFacts& facts) {
+  return dump(Json{{"architecture", facts.architecture},
+                   {"family", facts.family},
+                   {"name", facts.name},
+                   {"vocab_size", facts.vocab_size},
+                   {"hidden_size", facts.hidden_size},
+                   {"layers", facts.layers},
+                   {"context_length", facts.context_length},
+                   {"parameters", facts.parameters},
+                   {"logits_value", facts.logits_value},
+                   {"bos_id", facts.bos_id},
+                   {"eos_id", facts.eos_id},
+                   {"lossy", facts.lossy},
+                   {"default_ctx", facts.default_ctx},
+                   {"max_batch", facts.max_batch},
+                   {"kv_budget_bytes", facts.kv_budget_bytes},
+                   {"kv_type", facts.kv_type},
+                   {"precision", facts.precision}});
+}
+
+Result<PlanFacts> facts_from_json(std::string_view text) {
+  const Json json = KTX_TRY(parse_object(text));
+  PlanFacts facts;
+  Fields in(json);
+  in.text("architecture", facts.architecture);
+  in.text("family", facts.family);
+  in.text("name", facts.name);
+  in.integer("vocab_size", facts.vocab_size, 1, int64_t{1} << 24);
+  in.integer("hidden_size", facts.hidden_size, 1, int64_t{1} << 20);
+  in.integer("layers", facts.layers, 1, 1 << 16);
+  in.integer("context_length", facts.context_length, 1, int64_t{1} << 32);
+  in.integer("parameters", facts.parameters, 0, kMaxCount);
+  in.integer("logits_value", facts.logits_value, 0, UINT32_MAX - 1);
+  in.integer("bos_id", facts.bos_id, -1, int64_t{1} << 24);
+  in.integer("eos_id", facts.eos_id, -1, int64_t{1} << 24);
+  in.boolean("lossy", facts.lossy);
+  in.integer("default_ctx", facts.default_ctx, 1, int64_t{1} << 32);
+  in.integer("max_batch", facts.max_batch, 1, 1 << 20);
+  in.integer("kv_budget_bytes", facts.kv_budget_bytes, 0, kMaxCount);
+  in.one_of("kv_type", facts.kv_type, {"F32", "F16", "Q8_0"});
+  in.one_of("precision", facts.precision, {"exact", "fast"});
+  KTX_TRY(in.status());
+  return facts;
+}
+
+std::string to_json(const PlanTarget& target) {
+  Json devices = Json::array();
+  for (const PlanTarget::Device& device : target.devices) {
+    devices.push_back({{"name", device.name}, {"memory_bytes", device.memory_bytes}});
+  }
+  return dump(Json{{"name", target.name},
+                   {"isa", target.isa},
+                   {"required_isa", target.required_isa},
+                   {"devices", devices}});
+}
+
+Result<PlanTarget> target_from_json(std::string_view text) {
+  const Json json = KTX_TRY(parse_object(text));
+  PlanTarget target;
+  Fields in(json);
+  in.text("name", target.name);
+  in.text("isa", target.isa);
+  in.texts("required_isa", target.required_isa);
+  in.objects("devices", target.devices, [](Fields& item, PlanTarget::Device& device) {
+    item.text("name", device.name);
+    item.integer("memory_bytes", device.memory_bytes, 0, kMaxCount);
+  });
+  KTX_TRY(in.status());
+  return target;
+}
+
+std::string to_json(const PlanProvenance& provenance) {
+  Json inputs = Json::array();
+  for (const PlanProvenance::Input& input : provenance.inputs) {
+    inputs.push_back(
+        {{"what", input.what}, {"size_bytes", input.size_bytes}, {"hash", to_hex(input.hash)}});
+  }
+  return dump(Json{{"ktx_version", provenance.ktx_version},
+                   {"inputs", inputs},
+                   {"options", provenance.options}});
+}
+
+Result<PlanProvenance> provenance_from_json(std::string_view text) {
+  const Json json = KTX_TRY(parse_object(text));
+  PlanProvenance provenance;
+  Fields in(json);
+  in.text("ktx_version", provenance.ktx_version);
+  in.objects("inputs", provenance.inputs, [](Fields& item, PlanProvenance::Input& input) {
+    item.text("what", input.what);
+    item.integer("size_bytes", input.size_bytes, 0, INT64_MAX);
+    item.hash("hash", input.hash);
+  });
+  in.texts("options", provenance.options);
+  KTX_TRY(in.status());
+  return provenance;
+}
+
+std::string to_json(const PlanChatTemplate& chat_template) {
+  return dump(Json{{"source", chat_template.source},
+                   {"bos", chat_template.bos},
+                   {"eos", chat_template.eos},
+                   {"named", chat_template.named}});
+}
+
+Result<PlanChatTemplate> chat_template_from_json(std::string_view text) {
+  const Json json = KTX_TRY(parse_object(text));
+  PlanChatTemplate chat_template;
+  Fields in(json);
+  in.text("source", chat_template.source);
+  in.text("bos", chat_template.bos);
+  in.text("eos", chat_template.eos);
+  in.text_map("named", chat_template.named);
+  KTX_TRY(in.status());
+  return chat_template;
+}
+
+}  // namespace ktx::plan

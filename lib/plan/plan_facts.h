@@ -1,0 +1,98 @@
+// The JSON sections of a plan as small structs: what the model is, the machine
+// the plan was packed for, where it came from, and its chat template.
+//
+//   PlanFacts facts = KTX_TRY(facts_from_json(text));   // untrusted text
+//   std::string text = to_json(facts);                  // same facts, same bytes
+//
+// Safe for untrusted text: size and depth are bounded and every number has a
+// range. An unknown key is skipped (a newer minor version may add some); a
+// missing one keeps its default. Messages name the key but no file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/support/hash.h"
+#include "lib/support/result.h"
+
+namespace ktx::plan {
+
+inline constexpr size_t kMaxJsonBytes = 16u << 20;
+inline constexpr int kMaxJsonDepth = 32;
+
+// Facts about the model, and the defaults that the compiler's options set.
+// Numbers that the steps rely on are checked against the steps at open.
+struct PlanFacts {
+  std::string architecture;  // of the GGUF: "qwen3moe"
+  std::string family;        // "Qwen3MoeForCausalLM"
+  std::string name;          // general.name, may be empty
+  int64_t vocab_size = 0;    // width of the logits; token ids are below it
+  int64_t hidden_size = 0;
+  int64_t layers = 0;
+  int64_t context_length = 0;  // what the model was made for
+  int64_t parameters = 0;      // weights of the source, for the columns of bench
+  uint32_t logits_value = 0;   // index in Values: F32, one row per output, vocab_size wide
+  int64_t bos_id = -1;         // -1: none
+  int64_t eos_id = -1;
+  bool lossy = false;  // true: re-quantised weights, no --export-gguf
+
+  // Defaults, which ktx-run may override.
+  int64_t default_ctx = 4096;      // per sequence, at most context_length
+  int64_t max_batch = 1;           // sequences at once
+  int64_t kv_budget_bytes = 0;     // 0: no limit but memory
+  std::string kv_type = "F16";     // "F32", "F16" or "Q8_0"
+  std::string precision = "fast";  // "exact" or "fast"
+  bool operator==(const PlanFacts&) const = default;
+};
+
+// Facts about the machine, nothing measured.
+struct PlanTarget {
+  std::string name;                       // "host", or the target file's own name
+  std::string isa = "scalar";             // best ISA of the CPU it was packed for
+  std::vector<std::string> required_isa;  // what the layouts cannot do without; empty: nothing
+  struct Device {
+    std::string name;          // "cpu", "cuda:0"
+    int64_t memory_bytes = 0;  // 0: not stated
+    bool operator==(const Device&) const = default;
+  };
+  std::vector<Device> devices;
+  bool operator==(const PlanTarget&) const = default;
+};
+
+// Where the plan came from. No paths, no names of files, no times: the same
+// inputs give the same bytes.
+struct PlanProvenance {
+  std::string ktx_version;
+  struct Input {
+    std::string what;  // "gguf", "config", "rules", "tokenizer", "template"
+    int64_t size_bytes = 0;
+    Hash128 hash;  // of the whole file; of the header for "gguf"
+    bool operator==(const Input&) const = default;
+  };
+  std::vector<Input> inputs;
+  std::vector<std::string> options;  // those that change bytes: "--trust=gguf"
+  bool operator==(const PlanProvenance&) const = default;
+};
+
+struct PlanChatTemplate {
+  std::string source;    // Jinja; empty: the model has none
+  std::string bos, eos;  // the strings that templates know as bos_token and eos_token
+  std::map<std::string, std::string> named;  // others by name: "tool_use"
+  bool operator==(const PlanChatTemplate&) const = default;
+};
+
+std::string to_json(const PlanFacts& facts);
+std::string to_json(const PlanTarget& target);
+std::string to_json(const PlanProvenance& provenance);
+std::string to_json(const PlanChatTemplate& chat_template);
+
+Result<PlanFacts> facts_from_json(std::string_view text);
+Result<PlanTarget> target_from_json(std::string_view text);
+Result<PlanProvenance> provenance_from_json(std::string_view text);
+Result<PlanChatTemplate> chat_template_from_json(std::string_view text);
+
+}  // namespace ktx::plan

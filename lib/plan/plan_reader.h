@@ -1,0 +1,121 @@
+// Opens a plan: maps it, checks all of it but the weights, and gives views.
+//
+//   PlanFile plan = KTX_TRY(PlanFile::open("m.ktxplan"));
+//   for (const StepRecord& step : plan->steps) {
+//     for (const OperandRecord& in : plan->inputs(step)) ...
+//     const auto& attrs = plan->attrs_of<AttentionAttrs>(step);
+//   }
+//
+// Safe for untrusted files. open() checks the prefix, the version, every section's
+// place and hash, and then (a hash is no proof of good will) every index, range,
+// count and attribute of every record, and the shapes of all operands and weights
+// of every step (check_step_records.h). What it accepts can be used without further
+// checks. Tables are copied into memory before they are checked, so that a file
+// that changes later cannot undo the checks; weights, tokenizer, module graph and
+// GGUF header stay in the mapping.
+//
+// Immutable after open, so safe to share between threads; views live as long as
+// the PlanFile, also when it is moved.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/plan/plan_facts.h"
+#include "lib/plan/plan_format.h"
+#include "lib/support/mapped_file.h"
+#include "lib/support/result.h"
+
+namespace ktx::plan {
+
+struct PlanView {
+  uint16_t minor = 0;  // format version of the file
+  uint64_t file_bytes = 0;
+  Hash128 header_hash;  // identifies the plan: it covers every section's hash
+  std::span<const SectionEntry> sections;
+
+  PlanFacts facts;
+  PlanTarget target;
+  PlanProvenance provenance;
+  PlanChatTemplate chat_template;
+
+  std::span<const SegmentRecord> segments;
+  std::span<const BlobRecord> blobs;
+  std::span<const SliceRecord> slices;
+  std::span<const ValueRecord> values;
+  std::span<const BufferRecord> buffers;
+  std::span<const OperandRecord> operands;
+  std::span<const uint32_t> weight_uses;
+  std::span<const std::byte> attrs;  // 64-byte aligned
+  std::span<const StepRecord> steps;
+  std::span<const KvSlotRecord> kv_slots;
+  std::span<const ChunkRecord> chunks;
+
+  std::span<const GgufShardRecord> gguf_shards;
+  std::span<const GgufTensorRecord> gguf_tensors;
+  std::span<const std::byte> gguf_section;  // what header_offset counts from
+  std::string_view module_graph;
+  std::span<const std::byte> tokenizer;  // for text::parse_tokenizer_data
+
+  std::span<const StringEntry> string_entries;
+  std::string_view string_text;
+  std::span<const std::byte> file;  // the mapping
+
+  std::string_view string(uint32_t index) const {
+    const StringEntry& entry = string_entries[index];
+    return string_text.substr(entry.offset, entry.size);
+  }
+  // "" for kNone: kernel names of a step that has nothing to do.
+  std::string_view string_or_empty(uint32_t index) const {
+    return index == kNone ? std::string_view() : string(index);
+  }
+  std::span<const std::byte> blob_bytes(uint32_t blob) const {
+    return file.subspan(blobs[blob].offset, blobs[blob].size);
+  }
+  std::span<const OperandRecord> inputs(const StepRecord& step) const {
+    return operands.subspan(step.first_input, step.input_count);
+  }
+  std::span<const OperandRecord> outputs(const StepRecord& step) const {
+    return operands.subspan(step.first_output, step.output_count);
+  }
+  std::span<const uint32_t> weights(const StepRecord& step) const {  // blob or kNone
+    return weight_uses.subspan(step.first_weight, step.weight_count);
+  }
+  // The attribute struct that step_ops.def names for step.op.
+  template <class Attrs>
+  const Attrs& attrs_of(const StepRecord& step) const {
+    return *reinterpret_cast<const Attrs*>(attrs.data() + step.attrs_offset);
+  }
+};
+
+struct PlanOpenOptions {
+  bool verify_weights = false;  // read and check every weight too
+  int threads = 0;              // for verify_weights; 0: all cores
+};
+
+class PlanFile {
+ public:
+  static Result<PlanFile> open(const std::string& path, const PlanOpenOptions& options = {});
+  PlanFile(PlanFile&&) noexcept;
+  PlanFile& operator=(PlanFile&&) noexcept;
+  ~PlanFile();
+
+  const PlanView& view() const;
+  const PlanView* operator->() const { return &view(); }
+  const std::string& path() const;
+  const MappedFile& mapping() const;
+  // An error once the file became smaller under the mapping; ask after use.
+  Status check() const;
+
+ private:
+  struct State;
+  explicit PlanFile(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ktx::plan

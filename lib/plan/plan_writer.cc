@@ -1,0 +1,278 @@
+#include "lib/plan/plan_writer.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "lib/plan/plan_reader.h"
+#include "lib/plan/verify_records.h"
+#include "lib/plan/check_step_records.h"
+#include "lib/plan/work_file.h"
+
+namespace ktx::plan {
+namespace {
+
+// The first bytes of a work file, in the place of a plan's prefix. The journal
+// begins at the end of the plan.
+struct WorkMark {
+  char magic[8];
+  uint32_t version;
+  uint32_t chunk_count;
+  Hash128 identity;
+  uint64_t file_bytes;
+  uint8_t reserved[24];
+};
+static_assert(sizeof(WorkMark) == sizeof(Prefix));
+
+constexpr char kWorkMagic[8] = {'K', 'T', 'X', 'W', 'O', 'R', 'K', '\x1a'};
+constexpr uint32_t kWorkVersion = 1;
+
+struct JournalRecord {
+  Hash128 hash;
+  uint64_t done;
+  uint64_t reserved;
+};
+static_assert(sizeof(JournalRecord) == 32);
+
+template <class T>
+std::span<const std::byte> bytes_of(const T& record) {
+  return std::as_bytes(std::span(&record, 1));
+}
+
+Hash128 identity_of(const PlanContents& contents, const PlanLayout& layout,
+                    const Hash128& source_key) {
+  Hasher hasher;
+  hasher.add(bytes_of(kWorkVersion));
+  hasher.add(bytes_of(source_key));
+  for (const SectionEntry& section : layout.sections) {
+    hasher.add(bytes_of(section));
+    const std::string bytes = section_bytes(contents, static_cast<SectionId>(section.id));
+    hasher.add(bytes_of(hash_bytes(std::as_bytes(std::span(bytes)))));
+  }
+  for (const auto& [blob, bytes] : contents.constants) {
+    hasher.add(bytes_of(blob));
+    hasher.add(bytes);
+  }
+  return hasher.digest();
+}
+
+// The reader's own checks, before any work is done: a plan that no reader will
+// open is a mistake of the compiler, and better found in a second than in an hour.
+Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
+  PlanView view;
+  view.file_bytes = layout.file_bytes;
+  view.sections = layout.sections;
+  view.facts = KTX_TRY(facts_from_json(to_json(contents.facts)));
+  view.segments = contents.segments;
+  view.blobs = contents.blobs;
+  view.slices = contents.slices;
+  view.values = contents.values;
+  view.buffers = contents.buffers;
+  view.operands = contents.operands;
+  view.weight_uses = contents.weight_uses;
+  view.attrs = contents.attrs;
+  view.steps = contents.steps;
+  view.kv_slots = contents.kv_slots;
+  std::vector<ChunkRecord> chunks;
+  for (const ChunkRange& chunk : layout.chunks) {
+    const uint64_t begin = chunk.offset - contents.segments[chunk.segment].offset;
+    chunks.push_back({chunk.segment, static_cast<uint32_t>(begin / kHashChunkBytes), {}});
+  }
+  view.chunks = chunks;
+  const std::string gguf = section_bytes(contents, SectionId::GgufHeader);
+  std::vector<GgufShardRecord> shards(contents.gguf.shards.size());
+  std::memcpy(shards.data(), gguf.data() + 2 * sizeof(uint32_t),
+              shards.size() * sizeof(GgufShardRecord));
+  view.gguf_shards = shards;
+  view.gguf_tensors = contents.gguf.tensors;
+  view.gguf_section = std::as_bytes(std::span(gguf));
+  std::vector<StringEntry> entries;
+  std::string text;
+  for (uint32_t i = 0; i < contents.strings.size(); ++i) {
+    entries.push_back(
+        {static_cast<uint32_t>(text.size()), static_cast<uint32_t>(contents.strings[i].size())});
+    text += contents.strings[i];
+  }
+  view.string_entries = entries;
+  view.string_text = text;
+  KTX_TRY(verify_records(view));
+  return verify_steps(view);
+}
+
+}  // namespace
+
+struct PlanWriter::State {
+  explicit State(WorkFile work_file) : file(std::move(work_file)) {}
+
+  WorkFile file;
+  PlanContents contents;
+  PlanLayout layout;
+  Hash128 identity;
+  std::vector<std::optional<Hash128>> journaled;
+  std::vector<std::optional<Hash128>> chunk_hashes;
+
+  uint64_t journal_bytes() const { return layout.chunks.size() * sizeof(JournalRecord); }
+
+  Status begin(bool resume) {
+    WorkMark mark = {};
+    std::memcpy(mark.magic, kWorkMagic, sizeof(mark.magic));
+    mark.version = kWorkVersion;
+    mark.chunk_count = static_cast<uint32_t>(layout.chunks.size());
+    mark.identity = identity;
+    mark.file_bytes = layout.file_bytes;
+    if (resume && take_over(mark)) return {};
+    journaled.assign(layout.chunks.size(), std::nullopt);
+    KTX_TRY(file.truncate(0));
+    KTX_TRY(file.reserve(layout.file_bytes + journal_bytes()));
+    return file.write(0, bytes_of(mark));
+  }
+
+  // Reads the journal of a killed run with the same inputs; false if there is none.
+  bool take_over(const WorkMark& expected) {
+    if (file.size() != layout.file_bytes + journal_bytes()) return false;
+    WorkMark mark = {};
+    if (!file.read(0, std::as_writable_bytes(std::span(&mark, 1))).ok() ||
+        std::memcmp(&mark, &expected, sizeof(mark)) != 0) {
+      return false;
+    }
+    std::vector<JournalRecord> records(layout.chunks.size());
+    if (!file.read(layout.file_bytes, std::as_writable_bytes(std::span(records))).ok()) {
+      return false;
+    }
+    journaled.clear();
+    for (const JournalRecord& record : records) {
+      journaled.push_back(record.done == 1 ? std::optional(record.hash) : std::nullopt);
+    }
+    return true;
+  }
+
+  // Everything from the start of the file to the first segment.
+  std::string head();
+};
+
+std::string PlanWriter::State::head() {
+  std::vector<ChunkRecord> chunks;
+  uint32_t number = 0;
+  for (size_t i = 0; i < layout.chunks.size(); ++i) {
+    const uint32_t segment = layout.chunks[i].segment;
+    number = i > 0 && layout.chunks[i - 1].segment == segment ? number + 1 : 0;
+    chunks.push_back({segment, number, *chunk_hashes[i]});
+  }
+  std::vector<SectionEntry> sections = layout.sections;
+  std::string out;
+  for (SectionEntry& section : sections) {
+    const auto id = static_cast<SectionId>(section.id);
+    if (id == SectionId::WeightData) continue;
+    const std::string bytes = id == SectionId::Chunks
+                                  ? std::string(reinterpret_cast<const char*>(chunks.data()),
+                                                chunks.size() * sizeof(ChunkRecord))
+                                  : section_bytes(contents, id);
+    KTX_ASSERT(bytes.size() == section.size);
+    section.hash = hash_bytes(std::as_bytes(std::span(bytes)));
+    out.resize(section.offset);
+    out += bytes;
+  }
+  Prefix prefix = {};
+  std::memcpy(prefix.magic, kMagic, sizeof(prefix.magic));
+  prefix.major = kMajor;
+  prefix.minor = kMinor;
+  prefix.header_bytes =
+      static_cast<uint32_t>(sizeof(Prefix) + sections.size() * sizeof(SectionEntry));
+  prefix.file_bytes = layout.file_bytes;
+  prefix.section_count = static_cast<uint32_t>(sections.size());
+  std::memcpy(out.data(), &prefix, sizeof(prefix));
+  std::memcpy(out.data() + sizeof(prefix), sections.data(), sections.size() * sizeof(SectionEntry));
+  prefix.header_hash = hash_bytes(std::as_bytes(std::span(out)).first(prefix.header_bytes));
+  std::memcpy(out.data(), &prefix, sizeof(prefix));
+  return out;
+}
+
+Result<Hash128> source_key(std::span<const std::string> paths) {
+  Hasher hasher;
+  for (const std::string& path : paths) {
+    struct stat info = {};
+    if (stat(path.c_str(), &info) != 0) {
+      return Error{fmt::format("{}: cannot open: {}", path,
+                               std::error_code(errno, std::generic_category()).message())};
+    }
+    const uint64_t facts[] = {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size),
+                              static_cast<uint64_t>(info.st_mtim.tv_sec),
+                              static_cast<uint64_t>(info.st_mtim.tv_nsec)};
+    hasher.add(std::as_bytes(std::span(facts)));
+  }
+  return hasher.digest();
+}
+
+PlanWriter::PlanWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
+PlanWriter::PlanWriter(PlanWriter&&) noexcept = default;
+PlanWriter& PlanWriter::operator=(PlanWriter&&) noexcept = default;
+PlanWriter::~PlanWriter() = default;
+
+Result<PlanWriter> PlanWriter::create(const std::string& path, PlanContents contents,
+                                      const WriterOptions& options) {
+  PlanLayout layout = KTX_TRY(lay_out(contents));
+  if (const Status status = check_as_reader(contents, layout); !status.ok()) {
+    return Error{fmt::format("{}: the compiled plan is not valid (a mistake in ktx-compile): {}",
+                             path, status.error().message)};
+  }
+  auto state = std::make_unique<State>(KTX_TRY(WorkFile::open(path)));
+  state->contents = std::move(contents);
+  state->layout = std::move(layout);
+  state->identity = identity_of(state->contents, state->layout, options.source_key);
+  state->chunk_hashes.resize(state->layout.chunks.size());
+  KTX_TRY(state->begin(options.resume));
+  return PlanWriter(std::move(state));
+}
+
+const std::string& PlanWriter::path() const {
+  return state_->file.target();
+}
+const PlanContents& PlanWriter::contents() const {
+  return state_->contents;
+}
+const PlanLayout& PlanWriter::layout() const {
+  return state_->layout;
+}
+
+std::optional<Hash128> PlanWriter::journaled_hash(size_t chunk) const {
+  return state_->journaled[chunk];
+}
+
+Status PlanWriter::write(uint64_t offset, std::span<const std::byte> bytes) {
+  return state_->file.write(offset, bytes);
+}
+
+Status PlanWriter::read(uint64_t offset, std::span<std::byte> bytes) {
+  return state_->file.read(offset, bytes);
+}
+
+Status PlanWriter::finish_chunk(size_t chunk, const Hash128& hash) {
+  state_->chunk_hashes[chunk] = hash;
+  const JournalRecord record = {hash, 1, 0};
+  return state_->file.write(state_->layout.file_bytes + chunk * sizeof(JournalRecord),
+                            bytes_of(record));
+}
+
+void PlanWriter::set_blob_hash(size_t blob, const Hash128& hash) {
+  state_->contents.blobs[blob].hash = hash;
+}
+
+Status PlanWriter::finish() {
+  State& state = *state_;
+  KTX_ASSERT(std::all_of(state.chunk_hashes.begin(), state.chunk_hashes.end(),
+                         [](const auto& hash) { return hash.has_value(); }));
+  const std::string head = state.head();
+  const auto bytes = std::as_bytes(std::span(head));
+  // The mark goes last: until then a killed run can still be taken over.
+  KTX_TRY(state.file.write(sizeof(Prefix), bytes.subspan(sizeof(Prefix))));
+  KTX_TRY(state.file.sync());
+  KTX_TRY(state.file.write(0, bytes.first(sizeof(Prefix))));
+  KTX_TRY(state.file.truncate(state.layout.file_bytes));  // cuts off the journal
+  return state.file.commit();
+}
+
+}  // namespace ktx::plan

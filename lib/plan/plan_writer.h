@@ -1,0 +1,79 @@
+// Writes a plan through a work file beside the target.
+//
+//   PlanWriter writer = KTX_TRY(PlanWriter::create("m.ktxplan", std::move(contents), {}));
+//   KTX_TRY(pack_blobs(writer, sources, {}));   // pack_blobs.h: weights, on all cores
+//   KTX_TRY(writer.finish());                   // tables, header, fsync, rename
+//
+// The work file, m.ktxplan.work, has its full size from the start (fallocate), so
+// that a full disk is an error before the work and not after it. Past the end of
+// the plan it carries a journal: a mark, the identity of the inputs, and the hash
+// of every finished chunk. After a kill the next run with the same inputs finds
+// it, checks the finished chunks against their hashes and packs only the others; a
+// work file of other inputs is begun anew. A lock (flock) on it makes a second
+// writer of the same target fail at once.
+//
+// Until finish() the target is untouched, and after it the target is whole. A
+// writer that is destroyed without finish() removes its work file.
+//
+// write(), read(), finish_chunk() and set_blob_hash() may be called from several
+// threads at once (for different chunks and blobs); the rest may not.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "lib/plan/plan_contents.h"
+#include "lib/support/result.h"
+
+namespace ktx::plan {
+
+struct WriterOptions {
+  // What tells these source files from others with the same headers: see
+  // source_key(). Decides only whether a left-over work file may be used.
+  Hash128 source_key;
+  bool resume = true;
+};
+
+// A key of files by device, inode, size and time of change.
+Result<Hash128> source_key(std::span<const std::string> paths);
+
+class PlanWriter {
+ public:
+  // Runs the reader's checks on the contents first. Fails with needed and free bytes
+  // when the disk is too full, and when another process writes the same target.
+  static Result<PlanWriter> create(const std::string& path, PlanContents contents,
+                                   const WriterOptions& options = {});
+  PlanWriter(PlanWriter&&) noexcept;
+  PlanWriter& operator=(PlanWriter&&) noexcept;
+  ~PlanWriter();
+
+  const std::string& path() const;       // the target
+  const PlanContents& contents() const;  // with offsets and sizes filled in
+  const PlanLayout& layout() const;
+
+  // The hash that an earlier, killed run noted for a chunk; nothing if none did.
+  std::optional<Hash128> journaled_hash(size_t chunk) const;
+
+  // Bytes of the weight segments, at an offset in the file. A failure names the
+  // file and the cause ("no space left on the device").
+  Status write(uint64_t offset, std::span<const std::byte> bytes);
+  Status read(uint64_t offset, std::span<std::byte> bytes);
+  // Notes that a chunk is written, with the hash of its bytes.
+  Status finish_chunk(size_t chunk, const Hash128& hash);
+  void set_blob_hash(size_t blob, const Hash128& hash);
+
+  // Writes the rest and puts the file in place. Every chunk must be finished and
+  // every blob have its hash.
+  Status finish();
+
+ private:
+  struct State;
+  explicit PlanWriter(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ktx::plan

@@ -1,0 +1,160 @@
+#include "lib/plan/work_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "lib/support/strings.h"
+
+namespace ktx::plan {
+namespace {
+
+std::string cause(int error) {
+  return error == ENOSPC ? "no space left on the device"
+                         : std::error_code(error, std::generic_category()).message();
+}
+
+Error file_error(const std::string& path, std::string_view what, int error) {
+  return Error{fmt::format("{}: {}: {}", path, what, cause(error))};
+}
+
+}  // namespace
+
+Result<WorkFile> WorkFile::open(const std::string& target) {
+  struct stat info = {};
+  if (stat(target.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    return Error{fmt::format("{}: not a regular file; name a file to write", target)};
+  }
+  // The file may be renamed or removed by its last writer between open and lock:
+  // then the lock is on a file that has lost its name (it may be a finished one),
+  // which must not be touched.
+  const std::string path = target + ".work";
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    const int fd =
+        ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    if (fd < 0) return file_error(target, "cannot create the work file beside it", errno);
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      const int error = errno;
+      close(fd);
+      if (error != EWOULDBLOCK) return file_error(path, "cannot lock", error);
+      return Error{
+          fmt::format("{}: another process is writing this file; wait for it, or write "
+                      "to another one",
+                      target)};
+    }
+    struct stat mine = {};
+    struct stat named = {};
+    const bool same = fstat(fd, &mine) == 0 && stat(path.c_str(), &named) == 0 &&
+                      mine.st_dev == named.st_dev && mine.st_ino == named.st_ino;
+    if (same && S_ISREG(mine.st_mode)) return WorkFile(target, fd);
+    close(fd);
+    if (same) return Error{fmt::format("{}: not a regular file; remove it", path)};
+  }
+  return Error{fmt::format("{}: other processes keep writing this file", target)};
+}
+
+WorkFile::WorkFile(WorkFile&& other) noexcept
+    : target_(std::move(other.target_)),
+      fd_(std::exchange(other.fd_, -1)),
+      committed_(other.committed_) {}
+
+WorkFile::~WorkFile() {
+  if (fd_ < 0) return;
+  if (!committed_) unlink(path().c_str());  // before the lock goes
+  close(fd_);
+}
+
+Error WorkFile::error(std::string_view what, int error_number) const {
+  return file_error(target_, what, error_number);
+}
+
+uint64_t WorkFile::size() const {
+  struct stat info = {};
+  return fstat(fd_, &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
+}
+
+Status WorkFile::reserve(uint64_t bytes) {
+  struct rlimit limit = {};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      limit.rlim_cur < bytes) {  // a write past it would be a signal, not an error
+    return Error{
+        fmt::format("{}: the file needs {} ({} bytes) and this process may write files "
+                    "of {} bytes; raise the limit (ulimit -f)",
+                    target_, human_bytes(bytes), bytes, limit.rlim_cur)};
+  }
+  struct statvfs space = {};
+  struct stat info = {};
+  const bool known = fstatvfs(fd_, &space) == 0 && fstat(fd_, &info) == 0;
+  const uint64_t available = known ? uint64_t{space.f_bavail} * space.f_frsize +
+                                         static_cast<uint64_t>(info.st_blocks) * 512
+                                   : UINT64_MAX;
+  const auto full = [&] {
+    return Error{
+        fmt::format("{}: no space left on the device: the file needs {} ({} bytes), {} "
+                    "({} bytes) are free; free some or write elsewhere",
+                    target_, human_bytes(bytes), bytes, human_bytes(available), available)};
+  };
+  if (bytes > available) return full();  // fallocate would fill the disk to find out
+  if (fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) != 0) {
+    if (errno == ENOSPC || errno == EDQUOT) return full();
+    if (errno != EOPNOTSUPP && errno != ENOSYS) return error("cannot reserve space", errno);
+  }
+  return truncate(bytes);
+}
+
+Status WorkFile::truncate(uint64_t bytes) {
+  if (ftruncate(fd_, static_cast<off_t>(bytes)) != 0) return error("cannot set its size", errno);
+  return {};
+}
+
+Status WorkFile::write(uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return error("cannot write", errno);
+    bytes = bytes.subspan(static_cast<size_t>(n));
+    offset += static_cast<uint64_t>(n);
+  }
+  return {};
+}
+
+Status WorkFile::read(uint64_t offset, std::span<std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t n = pread(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return error("cannot read the work file", errno);
+    if (n == 0) return Error{fmt::format("{}: the file became smaller while in use", path())};
+    bytes = bytes.subspan(static_cast<size_t>(n));
+    offset += static_cast<uint64_t>(n);
+  }
+  return {};
+}
+
+Status WorkFile::sync() {
+  if (fsync(fd_) != 0) return error("cannot write", errno);
+  return {};
+}
+
+Status WorkFile::commit() {
+  KTX_TRY(sync());
+  if (rename(path().c_str(), target_.c_str()) != 0) return error("cannot put it in place", errno);
+  committed_ = true;
+  const std::string folder = std::filesystem::path(target_).parent_path().string();
+  const int fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0) {
+    fsync(fd);  // a file system that cannot do it keeps the rename in its own time
+    close(fd);
+  }
+  return {};
+}
+
+}  // namespace ktx::plan

@@ -1,0 +1,51 @@
+// A file in the making: TARGET.work beside its target, locked, renamed into place
+// when it is whole.
+//
+//   WorkFile file = KTX_TRY(WorkFile::open("m.ktxplan"));
+//   KTX_TRY(file.reserve(size));          // a full disk is an error here, not later
+//   KTX_TRY(file.write(0, bytes));        // from several threads at once, if need be
+//   KTX_TRY(file.commit());               // fsync, rename, fsync of the folder
+//
+// One process at a time: a second one fails at once. Until commit() the target is
+// untouched; without commit() the work file is removed. A killed process leaves
+// its work file, and the next one opens it as it is (size() > 0).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "lib/support/result.h"
+
+namespace ktx::plan {
+
+class WorkFile {
+ public:
+  static Result<WorkFile> open(const std::string& target);
+  WorkFile(WorkFile&&) noexcept;
+  WorkFile& operator=(WorkFile&&) = delete;
+  ~WorkFile();
+
+  const std::string& target() const { return target_; }
+  uint64_t size() const;
+  // Makes the file this large, with its space on the disk, in zeros where nothing was
+  // written. Fails with needed and free bytes.
+  Status reserve(uint64_t bytes);
+  Status truncate(uint64_t bytes);
+  Status write(uint64_t offset, std::span<const std::byte> bytes);
+  Status read(uint64_t offset, std::span<std::byte> bytes) const;
+  Status sync();
+  Status commit();
+
+ private:
+  WorkFile(std::string target, int fd) : target_(std::move(target)), fd_(fd) {}
+  std::string path() const { return target_ + ".work"; }
+  Error error(std::string_view what, int error_number) const;
+
+  std::string target_;
+  int fd_ = -1;
+  bool committed_ = false;
+};
+
+}  // namespace ktx::plan

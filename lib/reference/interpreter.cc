@@ -1,0 +1,355 @@
+#include "lib/reference/interpreter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lib/formats/dtype.h"
+
+namespace ktx::reference {
+namespace {
+
+using ir::Role;
+
+double dot(const float* a, const float* b, size_t n) {
+  double sum = 0;
+  for (size_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * b[i];
+  return sum;
+}
+
+// y = W x, W row-major with x.size() columns.
+std::vector<float> multiply(std::span<const float> w, std::span<const float> x) {
+  std::vector<float> y(w.size() / x.size());
+  for (size_t row = 0; row < y.size(); ++row) {
+    y[row] = static_cast<float>(dot(&w[row * x.size()], x.data(), x.size()));
+  }
+  return y;
+}
+
+std::vector<float> swiglu(std::span<const float> gate, std::span<const float> up) {
+  std::vector<float> out(gate.size());
+  for (size_t i = 0; i < out.size(); ++i) out[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
+  return out;
+}
+
+void add_to(std::span<float> y, std::span<const float> x, float factor = 1) {
+  for (size_t i = 0; i < y.size(); ++i) y[i] += factor * x[i];
+}
+
+// All rows of a parameter, its sources joined.
+Result<std::vector<float>> dequantise(const ir::Param& param, const input::GgufFile& gguf) {
+  std::vector<float> out;
+  const int64_t elems = param.cols * param.rows * param.matrices;
+  out.resize(elems);
+  int64_t at = 0;
+  for (const ir::TensorSlice& slice : param.sources) {
+    const input::GgufTensor* tensor = gguf.find(slice.tensor);
+    const auto row = row_bytes(param.dtype, param.cols);
+    if (tensor == nullptr || tensor->dtype != param.dtype || !row || tensor->bytes.empty()) {
+      return Error{fmt::format("{}: tensor '{}' is not there as the graph has it", gguf.path(),
+                               slice.tensor)};
+    }
+    const int64_t all = tensor->elems / param.cols;
+    const int64_t count = slice.row_count < 0 ? all - slice.first_row : slice.row_count;
+    if (count < 0 || slice.first_row + count > all || at + count * param.cols > elems) {
+      return Error{fmt::format("{}: tensor '{}' has {} rows, the graph wants {} from {}",
+                               gguf.path(), slice.tensor, all, count, slice.first_row)};
+    }
+    dequantize_row(param.dtype, tensor->bytes.data() + slice.first_row * *row, count * param.cols,
+                   out.data() + at);
+    at += count * param.cols;
+  }
+  if (at != elems) return Error{fmt::format("{}: too few rows for '{}'", gguf.path(), param.name)};
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::pair<int32_t, float>> route(const RouterAttrs& attrs,
+                                             std::span<const float> logits,
+                                             std::span<const float> bias) {
+  const size_t n = logits.size();
+  std::vector<double> score(n), choice(n);
+  if (attrs.scoring == static_cast<int32_t>(Scoring::Sigmoid)) {
+    for (size_t i = 0; i < n; ++i) score[i] = 1 / (1 + std::exp(-static_cast<double>(logits[i])));
+  } else {
+    const double top = *std::max_element(logits.begin(), logits.end());
+    double sum = 0;
+    for (size_t i = 0; i < n; ++i) sum += score[i] = std::exp(logits[i] - top);
+    for (double& s : score) s /= sum;
+  }
+  for (size_t i = 0; i < n; ++i) choice[i] = score[i] + (bias.empty() ? 0.0 : bias[i]);
+
+  if (attrs.groups > 1) {
+    const size_t size = n / attrs.groups;
+    std::vector<std::pair<double, int32_t>> groups;
+    for (int32_t g = 0; g < attrs.groups; ++g) {
+      std::vector<double> members(choice.begin() + g * size, choice.begin() + (g + 1) * size);
+      std::sort(members.rbegin(), members.rend());
+      const bool two = attrs.group_score == static_cast<int32_t>(GroupScore::SumOfTwoBest);
+      groups.push_back({members[0] + (two ? members[1] : 0), g});
+    }
+    std::stable_sort(groups.begin(), groups.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    for (int32_t i = attrs.groups_used; i < attrs.groups; ++i) {
+      const size_t first = groups[i].second * size;
+      std::fill_n(choice.begin() + static_cast<int64_t>(first), size, -INFINITY);
+    }
+  }
+  std::vector<int32_t> order(n);
+  for (size_t i = 0; i < n; ++i) order[i] = static_cast<int32_t>(i);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t a, int32_t b) { return choice[a] > choice[b]; });
+  order.resize(attrs.top_k);
+
+  double sum = 1e-20;
+  for (int32_t expert : order) sum += score[expert];
+  std::vector<std::pair<int32_t, float>> out;
+  for (int32_t expert : order) {
+    const double weight = score[expert] / (attrs.normalize ? sum : 1.0) * attrs.scale;
+    out.emplace_back(expert, static_cast<float>(weight));
+  }
+  return out;
+}
+
+Result<Interpreter> Interpreter::make(const ir::ModuleGraph& graph, const input::GgufFile& gguf) {
+  Interpreter model(graph);
+  KTX_TRY(model.load(gguf));
+  return model;
+}
+
+Status Interpreter::load(const input::GgufFile& gguf) {
+  int64_t total = 0;
+  for (const ir::Module& module : graph_.modules) {
+    for (const ir::Param& param : module.params) {
+      const __int128 elems = static_cast<__int128>(param.cols) * param.rows * param.matrices;
+      if (elems < 0 || elems > kMaxWeights - total) {
+        return Error{fmt::format("{}: the interpreter takes models of up to {} weights",
+                                 gguf.path(), kMaxWeights)};
+      }
+      total += static_cast<int64_t>(elems);
+      weights_[{&module, param.name}] = KTX_TRY(dequantise(param, gguf));
+    }
+  }
+  caches_.resize(graph_.facts.layers);
+  return {};
+}
+
+void Interpreter::reset() {
+  position_ = 0;
+  caches_.assign(caches_.size(), {});
+}
+
+const ir::Module& Interpreter::need(const ir::Module& parent, Role role) const {
+  const ir::Module* child = graph_.child(parent, role);
+  KTX_ASSERT(child != nullptr);
+  return *child;
+}
+
+std::span<const float> Interpreter::weights(const ir::Module& module,
+                                            std::string_view param) const {
+  const auto found = weights_.find({&module, std::string(param)});
+  return found == weights_.end() ? std::span<const float>() : found->second;
+}
+
+Interpreter::Vector Interpreter::linear(const ir::Module& module, std::span<const float> x) const {
+  Vector y = multiply(weights(module, "weight"), x);
+  const auto bias = weights(module, "bias");
+  if (!bias.empty()) add_to(y, bias);
+  return y;
+}
+
+// Each group of the norm's width on its own: whole rows, or heads.
+Interpreter::Vector Interpreter::norm(const ir::Module& module, std::span<const float> x) const {
+  const auto& info = std::get<ir::NormInfo>(module.info);
+  const auto weight = weights(module, "weight");
+  Vector y(x.size());
+  for (size_t at = 0; at < x.size(); at += info.width) {
+    const double mean = dot(&x[at], &x[at], info.width) / static_cast<double>(info.width);
+    const double factor = 1 / std::sqrt(mean + info.eps);
+    for (int64_t i = 0; i < info.width; ++i) {
+      y[at + i] = static_cast<float>(x[at + i] * factor) * weight[i];
+    }
+  }
+  return y;
+}
+
+void Interpreter::rotate(const ir::Module& rotary, std::span<float> x) const {
+  const auto& info = std::get<ir::RotaryInfo>(rotary.info);
+  const size_t half = info.inv_freq.size();
+  for (size_t i = 0; i < half; ++i) {
+    const float angle = static_cast<float>(position_) * info.inv_freq[i];
+    const double c = std::cos(static_cast<double>(angle)) * info.mscale;
+    const double s = std::sin(static_cast<double>(angle)) * info.mscale;
+    float& a = info.interleaved ? x[2 * i] : x[i];
+    float& b = info.interleaved ? x[2 * i + 1] : x[i + half];
+    const double turned_a = a * c - b * s;
+    const double turned_b = b * c + a * s;
+    a = static_cast<float>(turned_a);
+    b = static_cast<float>(turned_b);
+  }
+}
+
+// Per layer, or once for the model.
+const ir::Module& Interpreter::rotary_of(const ir::Module& attention) const {
+  if (const ir::Module* own = graph_.child(attention, Role::Rotary)) return *own;
+  return need(need(graph_.root(), Role::Model), Role::Rotary);
+}
+
+Interpreter::Vector Interpreter::attend(const LayerCache& cache, std::span<const float> q,
+                                        int32_t heads, int32_t kv_heads, int32_t key_dim,
+                                        int32_t value_dim, float scale) const {
+  Vector out(static_cast<size_t>(heads) * value_dim);
+  std::vector<double> score(cache.keys.size());
+  for (int32_t head = 0; head < heads; ++head) {
+    const int32_t kv = head / (heads / kv_heads);
+    double top = -INFINITY;
+    for (size_t t = 0; t < score.size(); ++t) {
+      score[t] = scale * dot(&q[head * key_dim], &cache.keys[t][kv * key_dim], key_dim);
+      top = std::max(top, score[t]);
+    }
+    double sum = 0;
+    for (double& s : score) sum += s = std::exp(s - top);
+    for (int32_t i = 0; i < value_dim; ++i) {
+      double value = 0;
+      for (size_t t = 0; t < score.size(); ++t)
+        value += score[t] * cache.values[t][kv * value_dim + i];
+      out[head * value_dim + i] = static_cast<float>(value / sum);
+    }
+  }
+  return out;
+}
+
+Interpreter::Vector Interpreter::attention(const ir::Module& module, std::span<const float> x) {
+  const auto& info = std::get<ir::AttentionInfo>(module.info);
+  Vector q = linear(need(module, Role::QProj), x);
+  Vector k = linear(need(module, Role::KProj), x);
+  if (const ir::Module* q_norm = graph_.child(module, Role::QNorm)) q = norm(*q_norm, q);
+  if (const ir::Module* k_norm = graph_.child(module, Role::KNorm)) k = norm(*k_norm, k);
+  const ir::Module& rotary = rotary_of(module);
+  for (Vector* heads : {&q, &k}) {
+    for (size_t at = 0; at < heads->size(); at += info.head_dim) {
+      rotate(rotary, std::span(*heads).subspan(at, info.head_dim));
+    }
+  }
+  LayerCache& cache = caches_[module.layer];
+  cache.keys.push_back(std::move(k));
+  cache.values.push_back(linear(need(module, Role::VProj), x));
+  return linear(need(module, Role::OProj), attend(cache, q, info.heads, info.kv_heads,
+                                                  info.head_dim, info.head_dim, info.scale));
+}
+
+// Keys (without their rotary part) and values of all heads out of the latent.
+std::pair<Interpreter::Vector, Interpreter::Vector> Interpreter::expand_latent(
+    const ir::Module& kv_b, const ir::MlaInfo& info, std::span<const float> latent) const {
+  Vector keys(static_cast<size_t>(info.heads) * info.nope_dim);
+  Vector values(static_cast<size_t>(info.heads) * info.value_dim);
+  if (const auto whole = weights(kv_b, "weight"); !whole.empty()) {
+    const Vector both = multiply(whole, latent);
+    const int32_t width = info.nope_dim + info.value_dim;
+    for (int32_t head = 0; head < info.heads; ++head) {
+      const float* from = &both[head * width];
+      std::copy_n(from, info.nope_dim, &keys[head * info.nope_dim]);
+      std::copy_n(from + info.nope_dim, info.value_dim, &values[head * info.value_dim]);
+    }
+    return {keys, values};
+  }
+  // k_b is stored transposed: kv_lora_rank rows of nope_dim per head.
+  const auto k_b = weights(kv_b, "k_b");
+  for (int32_t head = 0; head < info.heads; ++head) {
+    const float* matrix = &k_b[static_cast<size_t>(head) * info.kv_lora_rank * info.nope_dim];
+    for (int32_t i = 0; i < info.nope_dim; ++i) {
+      double sum = 0;
+      for (int32_t l = 0; l < info.kv_lora_rank; ++l) {
+        sum += static_cast<double>(matrix[l * info.nope_dim + i]) * latent[l];
+      }
+      keys[head * info.nope_dim + i] = static_cast<float>(sum);
+    }
+  }
+  return {keys, multiply(weights(kv_b, "v_b"), latent)};
+}
+
+Interpreter::Vector Interpreter::latent_attention(const ir::Module& module,
+                                                  std::span<const float> x) {
+  const auto& info = std::get<ir::MlaInfo>(module.info);
+  const ir::Module& rotary = rotary_of(module);
+  const int32_t key_dim = info.nope_dim + info.rope_dim;
+  Vector q;
+  if (const ir::Module* q_a = graph_.child(module, Role::QAProj)) {
+    q = linear(need(module, Role::QBProj), norm(need(module, Role::QANorm), linear(*q_a, x)));
+  } else {
+    q = linear(need(module, Role::QProj), x);
+  }
+  for (int32_t head = 0; head < info.heads; ++head) {
+    rotate(rotary, std::span(q).subspan(head * key_dim + info.nope_dim, info.rope_dim));
+  }
+  Vector joint = linear(need(module, Role::KvAProj), x);  // [latent | rotary key]
+  const std::span<float> rope_key = std::span(joint).subspan(info.kv_lora_rank);
+  rotate(rotary, rope_key);
+  const Vector latent =
+      norm(need(module, Role::KvANorm), std::span(joint).first(info.kv_lora_rank));
+  auto [nope_keys, values] = expand_latent(need(module, Role::KvBProj), info, latent);
+  Vector keys;
+  for (int32_t head = 0; head < info.heads; ++head) {
+    const auto from = nope_keys.begin() + head * info.nope_dim;
+    keys.insert(keys.end(), from, from + info.nope_dim);
+    keys.insert(keys.end(), rope_key.begin(), rope_key.end());
+  }
+  LayerCache& cache = caches_[module.layer];
+  cache.keys.push_back(std::move(keys));
+  cache.values.push_back(std::move(values));
+  return linear(need(module, Role::OProj),
+                attend(cache, q, info.heads, info.heads, key_dim, info.value_dim, info.scale));
+}
+
+Interpreter::Vector Interpreter::mlp(const ir::Module& module, std::span<const float> x) const {
+  return linear(need(module, Role::DownProj), swiglu(linear(need(module, Role::GateProj), x),
+                                                     linear(need(module, Role::UpProj), x)));
+}
+
+Interpreter::Vector Interpreter::moe(const ir::Module& module, std::span<const float> x) const {
+  const ir::Module& router = need(module, Role::Router);
+  const ir::Module& experts = need(module, Role::Experts);
+  const auto& info = std::get<ir::ExpertsInfo>(experts.info);
+  const Vector logits = multiply(weights(router, "weight"), x);
+  const size_t size = info.hidden * info.width;
+  Vector y(x.size());
+  for (const auto& [expert, weight] : route(std::get<ir::RouterInfo>(router.info).attrs, logits,
+                                            weights(router, "correction_bias"))) {
+    const auto matrix = [&, e = expert](const char* name) {
+      return weights(experts, name).subspan(e * size, size);
+    };
+    const Vector inner = swiglu(multiply(matrix("gate"), x), multiply(matrix("up"), x));
+    add_to(y, multiply(matrix("down"), inner), weight);
+  }
+  if (const ir::Module* shared = graph_.child(module, Role::SharedMlp)) {
+    float factor = 1;
+    if (const ir::Module* gate = graph_.child(module, Role::SharedGate)) {
+      factor = 1 / (1 + std::exp(-linear(*gate, x)[0]));
+    }
+    add_to(y, mlp(*shared, x), factor);
+  }
+  return y;
+}
+
+std::vector<float> Interpreter::next(int32_t token) {
+  const ir::Module& model = need(graph_.root(), Role::Model);
+  const int64_t hidden = graph_.facts.hidden;
+  const auto row = weights(need(model, Role::Embedding), "weight").subspan(token * hidden, hidden);
+  Vector x(row.begin(), row.end());
+  for (ir::ModuleId id : need(model, Role::LayerList).children) {
+    const ir::Module& layer = graph_.modules[id];
+    const Vector a = norm(need(layer, Role::AttentionNorm), x);
+    const ir::Module* mla = graph_.child(layer, Role::Mla);
+    add_to(x,
+           mla != nullptr ? latent_attention(*mla, a) : attention(need(layer, Role::Attention), a));
+    const Vector b = norm(need(layer, Role::MlpNorm), x);
+    const ir::Module* dense = graph_.child(layer, Role::Mlp);
+    add_to(x, dense != nullptr ? mlp(*dense, b) : moe(need(layer, Role::Moe), b));
+  }
+  ++position_;
+  return linear(need(graph_.root(), Role::Head), norm(need(model, Role::FinalNorm), x));
+}
+
+}  // namespace ktx::reference

@@ -1,0 +1,78 @@
+// A scalar interpreter of the module graph: the oracle for whole models.
+//
+//   Interpreter model = KTX_TRY(Interpreter::make(graph, gguf));
+//   for (int32_t token : prompt) logits = model.next(token);
+//
+// Written to be believed, not to be fast: weights are dequantised to F32 once,
+// one token at a time, one plain loop per formula, sums in double. It knows
+// nothing of step graphs, layouts or kernels, so that it can judge them.
+//
+// Needs a verified graph (ir::verify) bound to this GGUF, and memory for all of
+// the model's weights in F32; meant for small models. The GGUF may be closed
+// after make(). Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/input/gguf.h"
+#include "lib/ir/module_graph.h"
+#include "lib/support/result.h"
+
+namespace ktx::reference {
+
+class Interpreter {
+ public:
+  // Fails when a tensor is missing or smaller than its parameter, and above
+  // kMaxWeights weights. `graph` must outlive the interpreter.
+  static Result<Interpreter> make(const ir::ModuleGraph& graph, const input::GgufFile& gguf);
+
+  // Takes one more token of the sequence; the logits of what follows it.
+  // `token` must be inside the vocabulary.
+  std::vector<float> next(int32_t token);
+  // Forgets the sequence.
+  void reset();
+  int64_t position() const { return position_; }
+
+  static constexpr int64_t kMaxWeights = int64_t{1} << 31;
+
+ private:
+  using Vector = std::vector<float>;
+  struct LayerCache {
+    std::vector<Vector> keys, values;  // [position][heads * dim]
+  };
+
+  explicit Interpreter(const ir::ModuleGraph& graph) : graph_(graph) {}
+  Status load(const input::GgufFile& gguf);
+
+  const ir::Module& need(const ir::Module& parent, ir::Role role) const;
+  std::span<const float> weights(const ir::Module& module, std::string_view param) const;
+  Vector linear(const ir::Module& module, std::span<const float> x) const;
+  Vector norm(const ir::Module& module, std::span<const float> x) const;
+  void rotate(const ir::Module& rotary, std::span<float> x) const;
+  const ir::Module& rotary_of(const ir::Module& attention) const;
+  Vector attention(const ir::Module& module, std::span<const float> x);
+  Vector latent_attention(const ir::Module& module, std::span<const float> x);
+  std::pair<Vector, Vector> expand_latent(const ir::Module& kv_b, const ir::MlaInfo& info,
+                                          std::span<const float> latent) const;
+  Vector attend(const LayerCache& cache, std::span<const float> q, int32_t heads, int32_t kv_heads,
+                int32_t key_dim, int32_t value_dim, float scale) const;
+  Vector mlp(const ir::Module& module, std::span<const float> x) const;
+  Vector moe(const ir::Module& module, std::span<const float> x) const;
+
+  const ir::ModuleGraph& graph_;
+  std::map<std::pair<const ir::Module*, std::string>, Vector, std::less<>> weights_;
+  std::vector<LayerCache> caches_;
+  int64_t position_ = 0;
+};
+
+// Which experts a token goes to and with what weight, as RouterAttrs says.
+std::vector<std::pair<int32_t, float>> route(const RouterAttrs& attrs,
+                                             std::span<const float> logits,
+                                             std::span<const float> bias);
+
+}  // namespace ktx::reference

@@ -1,0 +1,35 @@
+// The grammar of device names in rules.
+//
+//   cpu, cuda, cuda:N         as KTransformers has them; cuda is cuda:0
+//   auto                      wherever it runs fastest within the memory
+//   cuda:0-3, cuda:*          layers spread over these GPUs, in order
+//   xpu, xpu:N, npu, npu:N    known, but of vendors that are not compiled for
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/rules/operators.h"
+
+namespace ktx::rules {
+
+struct DeviceSpec {
+  enum class Kind { Cpu, Cuda, Auto, Spread, Foreign };
+  Kind kind = Kind::Cpu;
+  std::vector<int> gpus;  // Cuda: one; Spread: in order, empty = all of the target
+  Vendor vendor = Vendor::None;
+
+  bool operator==(const DeviceSpec&) const = default;
+};
+
+inline constexpr int kMaxGpu = 63;
+
+std::optional<DeviceSpec> parse_device(std::string_view text);
+// "cpu", "cuda:1", "auto", "cuda:0,1,2", "cuda:*", "npu": parse_device reads it back.
+std::string to_string(const DeviceSpec& device);
+// What was meant by a name that parse_device refuses ("gpu" -> "cuda"), or "".
+std::string nearest_device(std::string_view text);
+
+}  // namespace ktx::rules

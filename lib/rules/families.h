@@ -1,0 +1,33 @@
+// Which model families a class name of a rule file belongs to.
+//
+//   families_of("ktransformers.models.modeling_deepseek_v3.MoEGate")  // DeepseekV3ForCausalLM
+//   families_of("MoEGate")                                            // both DeepSeek families
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ktx::rules {
+
+struct FamilyInfo {
+  std::string_view architecture;  // "DeepseekV3ForCausalLM"
+  std::string_view prefix;        // of its classes
+  std::string_view k_module;      // where KTransformers has them; may be empty
+  std::string_view t_module;      // where transformers has them; may be empty
+  std::string_view classes;
+  std::string_view config_keys;
+};
+std::span<const FamilyInfo> all_families();
+
+// Architectures that have a class of this name; empty for torch classes, operator
+// classes and names of nothing.
+std::vector<std::string_view> families_of(std::string_view class_name);
+// Every class name of every family, dotted or short, for did_you_mean.
+std::vector<std::string> family_class_names(bool dotted);
+// Architectures whose config has this key.
+std::vector<std::string_view> families_with_key(std::string_view config_key);
+bool is_torch_class(std::string_view class_name);
+
+}  // namespace ktx::rules

@@ -1,0 +1,26 @@
+// Whether a pattern means to PCRE2 what it means to Python's re, which rule files
+// are written for, and what is likely to be a mistake in it.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ktx::rules {
+
+struct PatternFinding {
+  enum class Kind {
+    NotPython,       // refused: Python's re reads it differently or not at all
+    DoubledEscape,   // a literal backslash, most often a doubled escape
+    AnchorByLetter,  // \A or \Z: right here, but taken as letters by other readers
+  };
+  Kind kind;
+  size_t offset = 0;  // in bytes of the pattern
+  size_t length = 1;
+  std::string text;
+};
+
+std::vector<PatternFinding> check_pattern(std::string_view pattern);
+
+}  // namespace ktx::rules

@@ -1,0 +1,209 @@
+#include "lib/rules/target_yaml.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "lib/rules/yaml_tree.h"
+#include "lib/support/mapped_file.h"
+#include "lib/support/strings.h"
+#include "lib/target/isa.h"
+
+namespace ktx::rules {
+namespace {
+
+constexpr size_t kMaxTargetBytes = 1u << 20;
+constexpr int kMaxGpus = 64;
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+class TargetParser {
+ public:
+  TargetParser(std::string path, DiagSink& diags) : path_(std::move(path)), diags_(diags) {}
+
+  target::Target run(const std::string& text) {
+    target::Target target;
+    target.cpu.isa = Isa::Avx2;
+    const YamlRef root = parse_yaml(text, path_, diags_);
+    if (!root) return target;
+    fields(*root, "the target",
+           {{"name", [&](const YamlNode& n) { target.name = text_of(n, "name"); }},
+            {"cpu", [&](const YamlNode& n) { parse_cpu(n, target.cpu); }},
+            {"gpus", [&](const YamlNode& n) { parse_gpus(n, target); }}});
+    return target;
+  }
+
+ private:
+  using Fields = std::map<std::string, std::function<void(const YamlNode&)>>;
+
+  void wrong(const YamlNode& node, std::string message) {
+    diags_.error(node.loc, "Y003", std::move(message));
+  }
+
+  void fields(const YamlNode& node, std::string_view what, const Fields& known) {
+    if (!node.is_map()) {
+      return wrong(node, fmt::format("{} must be a map, not {}", what, name(node.kind)));
+    }
+    for (const auto& [key, value] : node.fields) {
+      const auto field = known.find(key->text);
+      if (field != known.end()) {
+        field->second(*value);
+        continue;
+      }
+      std::vector<std::string> names;
+      for (const auto& [known_name, handler] : known) names.push_back(known_name);
+      const std::string nearest = nearest_name(key->text, names);
+      Diagnostic& diag =
+          diags_.error(key->loc, "Y002",
+                       fmt::format("unknown key '{}' in {}{}", printable(key->text), what,
+                                   nearest.empty() ? "; keys are " + join(names, ", ")
+                                                   : fmt::format("; did you mean '{}'?", nearest)));
+      if (!nearest.empty()) diag.fix(key->loc, nearest);
+    }
+  }
+
+  std::string text_of(const YamlNode& node, std::string_view key) {
+    if (node.is_scalar()) return printable(node.text);
+    wrong(node, fmt::format("`{}` must be a text, not {}", key, name(node.kind)));
+    return "";
+  }
+
+  double number_of(const YamlNode& node, std::string_view key, double low, double high) {
+    double value = 0;
+    const std::string& text = node.text;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool ok = node.is_scalar() && error == std::errc() && end == text.data() + text.size() &&
+                    std::isfinite(value) && value >= low && value <= high;
+    if (ok) return value;
+    wrong(node, fmt::format("`{}` must be a number from {:g} to {:g}", key, low, high));
+    return low;
+  }
+
+  void parse_cpu(const YamlNode& node, target::CpuTarget& cpu) {
+    int numa_nodes = 1;
+    fields(node, "`cpu`",
+           {{"name", [&](const YamlNode& n) { cpu.model = text_of(n, "name"); }},
+            {"isa", [&](const YamlNode& n) { parse_isa(n, cpu); }},
+            {"cores",
+             [&](const YamlNode& n) {
+               cpu.cores = static_cast<int>(number_of(n, "cores", 1, 4096));
+               cpu.hardware_threads = cpu.cores;
+             }},
+            {"memory_gib",
+             [&](const YamlNode& n) {
+               cpu.memory_bytes =
+                   static_cast<uint64_t>(number_of(n, "memory_gib", 0.001, 1e6) * kGiB);
+             }},
+            {"bandwidth_gbps",
+             [&](const YamlNode& n) {
+               cpu.bandwidth_gbps = number_of(n, "bandwidth_gbps", 0.001, 1e6);
+             }},
+            {"numa_nodes", [&](const YamlNode& n) {
+               numa_nodes = static_cast<int>(number_of(n, "numa_nodes", 1, 64));
+             }}});
+    for (int id = 0; id < numa_nodes; ++id) {
+      cpu.numa.push_back(
+          {id, cpu.cores / numa_nodes, cpu.memory_bytes / static_cast<uint64_t>(numa_nodes)});
+    }
+  }
+
+  void parse_isa(const YamlNode& node, target::CpuTarget& cpu) {
+    const std::string isa = text_of(node, "isa");
+    std::vector<std::string> known;
+    for (const IsaInfo& row : all_isas()) known.emplace_back(row.name);
+    if (const auto known_isa = isa_from_name(isa)) {
+      cpu.isa = *known_isa;
+      return;
+    }
+    const std::string nearest = nearest_name(isa, known);
+    wrong(node, fmt::format("unknown isa '{}'{}", isa,
+                            nearest.empty() ? "; one of " + join(known, ", ")
+                                            : fmt::format("; did you mean '{}'?", nearest)));
+  }
+
+  void parse_gpus(const YamlNode& node, target::Target& target) {
+    if (node.is_null()) return;
+    if (!node.is_list()) {
+      return wrong(node, fmt::format("`gpus` must be a list, not {}", name(node.kind)));
+    }
+    for (const YamlRef& item : node.items) {
+      target::GpuTarget gpu;
+      int count = 1;
+      fields(*item, "an entry of `gpus`",
+             {{"name", [&](const YamlNode& n) { gpu.name = text_of(n, "name"); }},
+              {"compute_capability", [&](const YamlNode& n) { parse_capability(n, gpu); }},
+              {"memory_gib",
+               [&](const YamlNode& n) {
+                 gpu.memory_bytes =
+                     static_cast<uint64_t>(number_of(n, "memory_gib", 0.001, 1e5) * kGiB);
+               }},
+              {"bandwidth_gbps",
+               [&](const YamlNode& n) {
+                 gpu.bandwidth_gbps = number_of(n, "bandwidth_gbps", 0.001, 1e6);
+               }},
+              {"pcie_gbps",
+               [&](const YamlNode& n) { gpu.pcie_gbps = number_of(n, "pcie_gbps", 0.001, 1e5); }},
+              {"count", [&](const YamlNode& n) {
+                 count = static_cast<int>(number_of(n, "count", 1, kMaxGpus));
+               }}});
+      if (gpu.name.empty()) gpu.name = "GPU";
+      if (item->is_map() && gpu.compute_major == 0) {
+        wrong(*item, "a GPU needs its compute_capability, such as 8.9");
+      }
+      for (int i = 0; i < count; ++i) {
+        if (target.gpus.size() >= kMaxGpus) {
+          return wrong(*item, fmt::format("more than {} GPUs", kMaxGpus));
+        }
+        target.gpus.push_back(gpu);
+      }
+    }
+  }
+
+  // "8.9" or "sm_89".
+  void parse_capability(const YamlNode& node, target::GpuTarget& gpu) {
+    std::string text = node.text;
+    if (text.starts_with("sm_")) text = text.substr(3);
+    int major = 0, minor = 0;
+    const size_t dot = text.find('.');
+    const auto read = [](std::string_view part, int& out) {
+      const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), out);
+      return error == std::errc() && end == part.data() + part.size() && !part.empty();
+    };
+    bool ok = false;
+    if (dot != std::string::npos) {
+      ok = read(std::string_view(text).substr(0, dot), major) &&
+           read(std::string_view(text).substr(dot + 1), minor);
+    } else if (read(text, major)) {
+      ok = true;
+      if (major >= 20) {
+        minor = major % 10;
+        major /= 10;
+      }
+    }
+    if (!ok || major < 1 || major > 99 || minor < 0 || minor > 9) {
+      return wrong(
+          node, fmt::format("compute_capability must be like 8.9, not '{}'", printable(node.text)));
+    }
+    gpu.compute_major = major;
+    gpu.compute_minor = minor;
+  }
+
+  std::string path_;
+  DiagSink& diags_;
+};
+
+}  // namespace
+
+target::Target parse_target(const std::string& text, const std::string& path, DiagSink& diags) {
+  diags.add_source(path, text);
+  return TargetParser(path, diags).run(text);
+}
+
+Result<target::Target> read_target(const std::string& path, DiagSink& diags) {
+  const std::string text = KTX_TRY(read_text_file(path, kMaxTargetBytes));
+  return parse_target(text, path, diags);
+}
+
+}  // namespace ktx::rules

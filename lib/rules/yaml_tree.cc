@@ -1,0 +1,293 @@
+// The only file that knows yaml-cpp.
+#include "lib/rules/yaml_tree.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "lib/support/strings.h"
+
+namespace ktx::rules {
+namespace {
+
+constexpr size_t kMaxNodes = 200'000;
+constexpr size_t kMaxDepth = 64;
+
+// Thrown out of yaml-cpp's callbacks and caught below.
+struct TooMuch {
+  YAML::Mark mark;
+  const char* what;
+};
+
+std::vector<std::string_view> lines_of(const std::string& text) {
+  return split(text, '\n');
+}
+
+// The bytes that the scalar at `column` (from 0) takes in its line; a quoted or
+// plain scalar that goes on in the next line is marked up to the line's end.
+size_t token_length(std::string_view line, size_t column, size_t value_length) {
+  if (column >= line.size()) return 1;
+  const char quote = line[column];
+  if (quote != '"' && quote != '\'') {
+    return std::clamp<size_t>(value_length, 1, line.size() - column);
+  }
+  for (size_t i = column + 1; i < line.size(); ++i) {
+    if (quote == '"' && line[i] == '\\') {
+      ++i;
+    } else if (line[i] == quote) {
+      if (quote == '\'' && i + 1 < line.size() && line[i + 1] == quote) {
+        ++i;
+        continue;
+      }
+      return i + 1 - column;
+    }
+  }
+  return line.size() - column;
+}
+
+class TreeBuilder : public YAML::EventHandler {
+ public:
+  TreeBuilder(const std::string& text, const std::string& file, DiagSink& diags)
+      : lines_(lines_of(text)), file_(file), diags_(diags) {}
+
+  YamlRef root() const { return root_; }
+
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    add(make(YamlNode::Kind::Null, mark), anchor);
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    count(mark);
+    const auto found = anchors_.find(anchor);
+    // An alias inside of its own anchor would be a cycle.
+    if (found == anchors_.end()) throw TooMuch{mark, "an alias that contains itself"};
+    place(found->second);
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    auto node = make(YamlNode::Kind::Scalar, mark);
+    node->text = value;
+    node->quoted = tag == "!";
+    if (node->loc.line > 0 && static_cast<size_t>(node->loc.line) <= lines_.size()) {
+      const std::string_view line = lines_[static_cast<size_t>(node->loc.line) - 1];
+      const auto column = static_cast<size_t>(std::max(node->loc.column - 1, 0));
+      node->loc.length = static_cast<int>(token_length(line, column, value.size()));
+    }
+    add(node, anchor);
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    open(YamlNode::Kind::List, mark, anchor);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    open(YamlNode::Kind::Map, mark, anchor);
+  }
+  void OnMapEnd() override { close(); }
+
+ private:
+  struct Open {
+    std::shared_ptr<YamlNode> node;
+    YAML::anchor_t anchor;
+    YamlRef key;                  // of a map: the key that waits for its value
+    std::vector<YamlRef> merged;  // values of "<<"
+  };
+
+  void count(const YAML::Mark& mark) {
+    if (++nodes_ > kMaxNodes) throw TooMuch{mark, "more than 200000 nodes"};
+  }
+  std::shared_ptr<YamlNode> make(YamlNode::Kind kind, const YAML::Mark& mark) {
+    count(mark);
+    auto node = std::make_shared<YamlNode>();
+    node->kind = kind;
+    node->loc = {file_, mark.line + 1, mark.column + 1, 1};
+    return node;
+  }
+  void open(YamlNode::Kind kind, const YAML::Mark& mark, YAML::anchor_t anchor) {
+    if (stack_.size() >= kMaxDepth) throw TooMuch{mark, "nested more than 64 deep"};
+    stack_.push_back({make(kind, mark), anchor, nullptr, {}});
+  }
+  void close() {
+    Open top = std::move(stack_.back());
+    stack_.pop_back();
+    for (const YamlRef& merged : top.merged) {
+      for (const auto& [key, value] : merged->fields) {
+        count({});
+        if (!top.node->find(key->text)) top.node->fields.emplace_back(key, value);
+      }
+    }
+    add(top.node, top.anchor);
+  }
+  void add(YamlRef node, YAML::anchor_t anchor) {
+    if (anchor != 0) anchors_[anchor] = node;
+    place(std::move(node));
+  }
+  void place(YamlRef node) {
+    if (stack_.empty()) {
+      root_ = std::move(node);
+      return;
+    }
+    Open& top = stack_.back();
+    if (top.node->is_list()) {
+      top.node->items.push_back(std::move(node));
+    } else if (!top.key) {
+      top.key = std::move(node);
+    } else {
+      add_field(top, std::move(node));
+    }
+  }
+  void add_field(Open& top, YamlRef value) {
+    YamlRef key = std::move(top.key);
+    top.key = nullptr;
+    if (key->text == "<<" && !key->quoted && value->is_map()) {
+      top.merged.push_back(std::move(value));
+      return;
+    }
+    for (auto& [other, old_value] : top.node->fields) {
+      if (!key->is_scalar() || !other->is_scalar() || other->text != key->text) continue;
+      diags_
+          .error(key->loc, "Y004", fmt::format("key '{}' stands here twice", printable(key->text)))
+          .note(other->loc, "first here")
+          .help("remove one of the two; YAML readers silently keep the last");
+      old_value = std::move(value);
+      return;
+    }
+    top.node->fields.emplace_back(std::move(key), std::move(value));
+  }
+
+  std::vector<std::string_view> lines_;
+  std::string file_;
+  DiagSink& diags_;
+  std::vector<Open> stack_;
+  std::map<YAML::anchor_t, YamlRef> anchors_;
+  YamlRef root_;
+  size_t nodes_ = 0;
+};
+
+// A tab among the spaces at the beginning of the line: its column from 1, or 0.
+int tab_in_indentation(std::string_view line) {
+  const size_t end = line.find_first_not_of(" \t");
+  const size_t tab = line.substr(0, end).find('\t');
+  return tab == std::string_view::npos ? 0 : static_cast<int>(tab) + 1;
+}
+
+// Tabs are the cause of most errors near them; yaml-cpp names other things.
+bool report_tab(const std::vector<std::string_view>& lines, int near, const std::string& file,
+                DiagSink& diags) {
+  const int last = std::min<int>(near + 1, static_cast<int>(lines.size()));
+  for (int number = std::max(near - 1, 1); number <= last; ++number) {
+    const std::string_view line = lines[static_cast<size_t>(number) - 1];
+    const int column = tab_in_indentation(line);
+    if (column == 0) continue;
+    const auto run = line.find_first_not_of('\t', static_cast<size_t>(column) - 1);
+    const int tabs = static_cast<int>(std::min(run, line.size())) - (column - 1);
+    const SourceLoc loc = {file, number, column, tabs};
+    diags.error(loc, "Y001", "a tab in the indentation; YAML indents by spaces only")
+        .help("replace each tab by two spaces")
+        .fix(loc, std::string(static_cast<size_t>(tabs) * 2, ' '));
+    return true;
+  }
+  return false;
+}
+
+// What the indentation around the place looks like, for the commonest cause.
+std::string indentation_hint(const std::vector<std::string_view>& lines, int number) {
+  if (number < 2 || static_cast<size_t>(number) > lines.size()) return "";
+  const auto indent = [](std::string_view line) { return line.find_first_not_of(' '); };
+  const size_t here = indent(lines[static_cast<size_t>(number) - 1]);
+  for (int above = number - 1; above >= 1; --above) {
+    const size_t there = indent(lines[static_cast<size_t>(above) - 1]);
+    if (there == std::string_view::npos || here == std::string_view::npos) continue;
+    if (here == there) return "";
+    return fmt::format(
+        "line {} is indented by {} spaces, line {} above it by {}; entries of one "
+        "map start in the same column",
+        number, here, above, there);
+  }
+  return "";
+}
+
+void report_syntax(const std::string& text, const std::string& file, const YAML::Mark& mark,
+                   const std::string& what, DiagSink& diags) {
+  const std::vector<std::string_view> lines = lines_of(text);
+  const int line = mark.is_null() ? 1 : mark.line + 1;
+  if (report_tab(lines, line, file, diags)) return;
+  Diagnostic& diag = diags.error({file, line, mark.is_null() ? 1 : mark.column + 1, 1}, "Y001",
+                                 fmt::format("not valid YAML: {}", printable(what)));
+  const std::string hint = indentation_hint(lines, line);
+  if (!hint.empty()) diag.help(hint);
+}
+
+}  // namespace
+
+const YamlNode* YamlNode::find(std::string_view key) const {
+  for (const auto& [name, value] : fields) {
+    if (name->is_scalar() && name->text == key) return value.get();
+  }
+  return nullptr;
+}
+
+std::string_view name(YamlNode::Kind kind) {
+  constexpr std::string_view kNames[] = {"nothing", "a text", "a list", "a map"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+YamlRef parse_yaml(const std::string& text, const std::string& file, DiagSink& diags) {
+  TreeBuilder builder(text, file, diags);
+  try {
+    std::istringstream stream(text);
+    YAML::Parser parser(stream);
+    if (!parser.HandleNextDocument(builder)) return std::make_shared<YamlNode>();
+    TreeBuilder second(text, file, diags);
+    YamlRef root = builder.root();
+    if (parser.HandleNextDocument(second) && second.root() && !second.root()->is_null()) {
+      diags.error(second.root()->loc, "Y001",
+                  "a second YAML document; a rule file holds one: remove the `---` above");
+    }
+    if (!root) return std::make_shared<YamlNode>();
+    return root;
+  } catch (const TooMuch& limit) {
+    report_syntax(text, file, limit.mark, limit.what, diags);
+  } catch (const YAML::Exception& e) {
+    report_syntax(text, file, e.mark, e.msg, diags);
+  } catch (const std::exception& e) {
+    report_syntax(text, file, YAML::Mark::null_mark(), e.what(), diags);
+  }
+  return nullptr;
+}
+
+SourceLoc place_in_scalar(const YamlNode& scalar, const DiagSink& diags, size_t offset,
+                          size_t length) {
+  SourceLoc loc = scalar.loc;
+  const std::string* text = diags.source(loc.file);
+  if (!text) return loc;
+  const std::vector<std::string_view> lines = lines_of(*text);
+  if (loc.line < 1 || static_cast<size_t>(loc.line) > lines.size()) return loc;
+  const std::string_view line = lines[static_cast<size_t>(loc.line) - 1];
+  size_t at = static_cast<size_t>(std::max(loc.column - 1, 0));
+  const char quote = at < line.size() ? line[at] : ' ';
+  const bool is_quoted = quote == '"' || quote == '\'';
+  if (is_quoted) ++at;
+  const auto step = [&] {
+    const bool pair = is_quoted && at + 1 < line.size() &&
+                      ((quote == '"' && line[at] == '\\') ||
+                       (quote == '\'' && line[at] == '\'' && line[at + 1] == '\''));
+    at += pair ? 2 : 1;
+  };
+  for (size_t i = 0; i < offset; ++i) step();
+  const size_t begin = at;
+  for (size_t i = 0; i < length; ++i) step();
+  if (begin >= line.size()) return loc;
+  loc.column = static_cast<int>(begin) + 1;
+  loc.length = static_cast<int>(std::clamp<size_t>(at - begin, 1, line.size() - begin));
+  return loc;
+}
+
+}  // namespace ktx::rules

@@ -1,0 +1,52 @@
+// YAML as a tree whose every node knows its place in the file.
+//
+//   YamlRef root = parse_yaml(text, "rules.yaml", diags);   // null: see diags
+//   root->items[0]->find("match")->loc.line
+//
+// yaml-cpp's own tree drops duplicate keys and the extent of quoted scalars, both
+// of which messages need; its events keep them. Reads as PyYAML does where rule
+// files depend on it: the plain scalar None is a text, null and ~ are null.
+//
+// Safe for untrusted text: size, depth and number of nodes are bounded, aliases
+// share their node, nothing is constructed from tags.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lib/support/diag.h"
+
+namespace ktx::rules {
+
+struct YamlNode;
+using YamlRef = std::shared_ptr<const YamlNode>;
+
+struct YamlNode {
+  enum class Kind { Null, Scalar, List, Map };
+  Kind kind = Kind::Null;
+  std::string text;     // of a scalar
+  bool quoted = false;  // a quoted scalar is a text, whatever it looks like
+  SourceLoc loc;        // of a scalar: the whole token, quotes included
+  std::vector<YamlRef> items;
+  std::vector<std::pair<YamlRef, YamlRef>> fields;  // in file order, keys unique
+
+  bool is_null() const { return kind == Kind::Null; }
+  bool is_scalar() const { return kind == Kind::Scalar; }
+  bool is_list() const { return kind == Kind::List; }
+  bool is_map() const { return kind == Kind::Map; }
+  const YamlNode* find(std::string_view key) const;  // null when absent
+};
+
+std::string_view name(YamlNode::Kind kind);  // "a list"
+
+// The one document of the text; `file` is for places. An empty text is a null.
+YamlRef parse_yaml(const std::string& text, const std::string& file, DiagSink& diags);
+
+// The place of byte `offset` of a scalar's value, through quotes and escapes.
+SourceLoc place_in_scalar(const YamlNode& scalar, const DiagSink& diags, size_t offset,
+                          size_t length);
+
+}  // namespace ktx::rules

@@ -1,0 +1,39 @@
+// What one pass through the steps works on: tokens of one or more sequences.
+//
+//   ids       [T]  token ids                 position [T]  place in its sequence
+//   sequence  [T]  index in tables           tables        block table per sequence
+//   output_rows [R]  which of the T rows need logits, rising
+//
+// The arrays are allocated once for the largest step; kernels read them in place.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "lib/formats/step_ops.h"
+
+namespace ktx::runtime {
+
+struct Batch {
+  int64_t tokens = 0;   // T
+  int64_t outputs = 0;  // R
+  std::vector<int32_t> ids;
+  std::vector<int32_t> position;
+  std::vector<int32_t> sequence;
+  std::vector<int32_t> output_rows;
+  std::vector<std::byte* const*> tables;
+
+  int64_t rows(RowKind kind) const {
+    return kind == RowKind::Token ? tokens : kind == RowKind::Output ? outputs : 1;
+  }
+};
+
+inline constexpr int kBatchClasses = 4;
+
+// Which of a step's kernels serves so many rows: 1, 2-16, 17-256, more.
+constexpr int batch_class(int64_t rows) {
+  return rows <= 1 ? 0 : rows <= 16 ? 1 : rows <= 256 ? 2 : 3;
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,58 @@
+#include "lib/runtime/bind.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lib/support/strings.h"
+
+namespace ktx::runtime {
+namespace {
+
+// How many of the step's batch classes have a kernel in this precision.
+int kernels_of(const plan::StepRecord& step, int precision) {
+  const auto& row = step.kernel[precision];
+  return static_cast<int>(
+      std::count_if(std::begin(row), std::end(row), [](uint32_t k) { return k != plan::kNone; }));
+}
+
+Result<std::unique_ptr<CpuStep>> bind_step(const BindContext& context) {
+  const std::string_view device = context.plan.string(context.step.device);
+  if (device != "cpu") {
+    return Error{
+        fmt::format("its device is '{}', and this version runs on the CPU only; "
+                    "compile for the CPU",
+                    printable(device))};
+  }
+  const MakeStep make = cpu_op(static_cast<StepOp>(context.step.op));
+  if (!make) return Error{"the CPU does not have this op"};
+  if (kernels_of(context.step, context.precision) != kBatchClasses) {
+    return Error{"it has kernels for some numbers of tokens only"};
+  }
+  return make(context);
+}
+
+}  // namespace
+
+Result<BoundPlan> bind(const plan::PlanView& plan, const KvCache& kv, const BindOptions& options) {
+  BoundPlan bound;
+  const int precision = static_cast<int>(options.precision);
+  for (uint32_t i = 0; i < plan.steps.size(); ++i) {
+    const plan::StepRecord& record = plan.steps[i];
+    if (kernels_of(record, precision) == 0) continue;  // quantize in exact precision
+    const BindContext context{plan, record,      options.arena, options.buffer_offsets,
+                              kv,   options.isa, precision,     options.threads};
+    auto step = bind_step(context);
+    if (!step) {
+      return Error{fmt::format("step {} ({} of {}): {} (the plan was made by ktx {}, this is {})",
+                               i, info(static_cast<StepOp>(record.op)).name,
+                               printable(plan.string(record.module)), step.error().message,
+                               printable(plan.provenance.ktx_version), KTX_VERSION)};
+    }
+    bound.scratch_bytes = std::max(bound.scratch_bytes, (*step)->scratch_bytes());
+    bound.steps.push_back({step.take(), i});
+  }
+  return bound;
+}
+
+}  // namespace ktx::runtime

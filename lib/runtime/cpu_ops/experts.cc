@@ -1,0 +1,184 @@
+// experts_gate_up and experts_down: the products of a mixture of experts.
+//
+// gate_up: items are (expert that was chosen, range of its rows), so that one token
+// with 8 experts still gives every thread work. down: items are ranges of rows over
+// all chosen experts, because their sum has a fixed order.
+#include "kernels/matmul/experts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/activation/activation.h"
+#include "lib/runtime/cpu_ops/cpu_ops.h"
+#include "lib/runtime/cpu_ops/matmul_input.h"
+
+namespace ktx::runtime {
+namespace {
+
+using namespace kernels;
+
+// The sorted pairs that both ops read: checked once per step, since kernels trust
+// them and a damaged plan may have let another step write over them.
+class Pairs {
+ public:
+  Status bind(const BoundView& order, const BoundView& offsets, const ExpertsAttrs& attrs,
+              ExpertsArgs& args) {
+    KTX_TRY(require_whole(order, "order"));
+    args.top_k = attrs.top_k;
+    args.experts = attrs.experts;
+    args.order = order.i32();
+    args.offsets = offsets.i32();
+    active_.resize(attrs.experts);
+    return {};
+  }
+  // Finds the experts with pairs; a message on nonsense.
+  const char* look(const ExpertsArgs& args) {
+    active_count_ = 0;
+    const int64_t pairs = args.tokens * args.top_k;
+    if (args.offsets[0] != 0 || args.offsets[args.experts] != pairs) {
+      return "the experts' offsets are damaged";
+    }
+    for (int32_t expert = 0; expert < args.experts; ++expert) {
+      if (args.offsets[expert + 1] < args.offsets[expert]) {
+        return "the experts' offsets are damaged";
+      }
+      if (args.offsets[expert + 1] > args.offsets[expert]) active_[active_count_++] = expert;
+    }
+    for (int64_t i = 0; i < pairs; ++i) {
+      if (args.order[i] < 0 || args.order[i] >= pairs) return "the experts' order is damaged";
+    }
+    return nullptr;
+  }
+  int64_t active_count() const { return active_count_; }
+  int32_t active(int64_t i) const { return active_[i]; }
+
+ private:
+  std::vector<int32_t> active_;
+  int64_t active_count_ = 0;
+};
+
+class GateUpStep final : public CpuStep {
+ public:
+  Status bind(const BindContext& context) {
+    const BoundView x = context.input(0), xq = context.input(1), h = context.output(0);
+    const BoundWeight gate = KTX_TRY(context.weight(0)), up = KTX_TRY(context.weight(1));
+    const ExpertsAttrs& attrs = context.attrs<ExpertsAttrs>();
+    KTX_TRY(require_whole(h, "h"));
+    KTX_TRY(pairs_.bind(context.input(2), context.input(3), attrs, args_.experts));
+    gate_functions_ = KTX_TRY(matmul_functions(context, gate.matrix.dtype, xq));
+    up_functions_ = KTX_TRY(matmul_functions(context, up.matrix.dtype, xq));
+    args_.swiglu_fn = KTX_TRY(find_swiglu("swiglu", context.isa));
+    args_.gate = gate.matrix;
+    args_.up = up.matrix;
+    args_.gate_expert_bytes = gate.matrix_bytes;
+    args_.up_expert_bytes = up.matrix_bytes;
+    args_.x = x.f32();
+    args_.x_stride = x.stride();
+    args_.xq = xq.data;
+    args_.xq_stride = xq.stride_bytes;
+    args_.h = h.f32();
+    args_.h_stride = h.stride() / attrs.top_k;
+    return {};
+  }
+
+  StepWork begin(const Batch& batch) override {
+    args_.experts.tokens = batch.tokens;
+    if (const char* fault = pairs_.look(args_.experts)) return {0, 0, fault};
+    args_.gate_fn = gate_functions_[batch_class(batch.tokens)];
+    args_.up_fn = up_functions_[batch_class(batch.tokens)];
+    const int64_t active = pairs_.active_count();
+    if (active == 0) return {};
+    const int64_t pairs_each = ceil_div(batch.tokens * args_.experts.top_k, active);
+    split_.rows = args_.gate.rows;
+    split_.grain =
+        std::clamp<int64_t>(matmul_chunk_rows(args_.gate, pairs_each), 1, kExpertsMaxRows);
+    return {active * split_.items(), active * (args_.gate_expert_bytes + args_.up_expert_bytes),
+            nullptr};
+  }
+
+  void run(int64_t item, std::byte* scratch) override {
+    ExpertsGateUpArgs args = args_;
+    args.experts.scratch = scratch;
+    const int64_t part = item % split_.items();
+    experts_gate_up(args, pairs_.active(item / split_.items()), split_.begin(part),
+                    split_.end(part));
+  }
+
+  int64_t scratch_bytes() const override {
+    return experts_scratch_bytes(std::max(args_.gate.cols, args_.up.cols));
+  }
+
+ private:
+  ExpertsGateUpArgs args_;
+  std::array<MatmulFn, kBatchClasses> gate_functions_{}, up_functions_{};
+  Pairs pairs_;
+  RowSplit split_;
+};
+
+class DownStep final : public CpuStep {
+ public:
+  Status bind(const BindContext& context) {
+    const BoundView h = context.input(0), hq = context.input(1), y = context.output(0);
+    const BoundWeight down = KTX_TRY(context.weight(0));
+    const ExpertsAttrs& attrs = context.attrs<ExpertsAttrs>();
+    KTX_TRY(require_whole(h, "h"));
+    KTX_TRY(require_whole(context.input(4), "weights"));
+    KTX_TRY(pairs_.bind(context.input(2), context.input(3), attrs, args_.experts));
+    functions_ = KTX_TRY(matmul_functions(context, down.matrix.dtype, hq));
+    args_.down = down.matrix;
+    args_.down_expert_bytes = down.matrix_bytes;
+    args_.h = h.f32();
+    args_.h_stride = h.stride() / attrs.top_k;
+    args_.hq = hq.data;
+    args_.hq_stride = hq.data ? hq.stride_bytes / hq.rows_per_row : 0;
+    args_.weights = context.input(4).f32();
+    args_.y = y.f32();
+    args_.y_stride = y.stride();
+    args_.accumulate = attrs.accumulate != 0;
+    threads_ = context.threads;
+    return {};
+  }
+
+  StepWork begin(const Batch& batch) override {
+    args_.experts.tokens = batch.tokens;
+    if (const char* fault = pairs_.look(args_.experts)) return {0, 0, fault};
+    args_.down_fn = functions_[batch_class(batch.tokens)];
+    const int64_t active = std::max<int64_t>(1, pairs_.active_count());
+    // An item reads its rows of all chosen experts, so that it needs fewer of them;
+    // not fewer than 16, nor so many that threads would wait for the last one.
+    split_.rows = args_.down.rows;
+    const int64_t by_bytes = matmul_chunk_rows(args_.down, 1) / std::min<int64_t>(active, 8);
+    const int64_t by_threads = split_.rows / (8 * threads_);
+    split_.grain = std::max<int64_t>(16, std::max(by_bytes, batch.tokens > 16 ? by_threads : 0));
+    split_.grain = ceil_div(split_.grain, 16) * 16;
+    return {split_.items(), active * args_.down_expert_bytes, nullptr};
+  }
+
+  void run(int64_t item, std::byte* scratch) override {
+    ExpertsDownArgs args = args_;
+    args.experts.scratch = scratch;
+    experts_down(args, split_.begin(item), split_.end(item));
+  }
+
+  int64_t scratch_bytes() const override { return experts_scratch_bytes(args_.down.cols); }
+
+ private:
+  ExpertsDownArgs args_;
+  std::array<MatmulFn, kBatchClasses> functions_{};
+  Pairs pairs_;
+  RowSplit split_;
+  int64_t threads_ = 1;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<CpuStep>> make_experts_gate_up(const BindContext& context) {
+  return make_step<GateUpStep>(context);
+}
+
+Result<std::unique_ptr<CpuStep>> make_experts_down(const BindContext& context) {
+  return make_step<DownStep>(context);
+}
+
+}  // namespace ktx::runtime

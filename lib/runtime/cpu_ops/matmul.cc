@@ -1,0 +1,70 @@
+// matmul: all tokens against a range of rows of the weight.
+#include "kernels/matmul/matmul.h"
+
+#include <algorithm>
+
+#include "lib/runtime/cpu_ops/cpu_ops.h"
+#include "lib/runtime/cpu_ops/matmul_input.h"
+#include "lib/runtime/cpu_ops/small_weight.h"
+
+namespace ktx::runtime {
+namespace {
+
+class MatmulStep final : public CpuStep {
+ public:
+  Status bind(const BindContext& context) {
+    const BoundView x = context.input(0), xq = context.input(1), y = context.output(0);
+    const BoundWeight w = KTX_TRY(context.weight(0));
+    bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(1))));
+    functions_ = KTX_TRY(matmul_functions(context, w.matrix.dtype, xq));
+    args_.w = w.matrix;
+    args_.w.rows *= w.matrices;  // several matrices are one with all rows
+    args_.x = x.f32();
+    args_.x_stride = x.stride();
+    args_.xq = xq.data;
+    args_.xq_stride = xq.stride_bytes;
+    args_.y = y.f32();
+    args_.y_stride = y.stride();
+    args_.bias = bias_.data();
+    args_.accumulate = context.attrs<MatmulAttrs>().accumulate != 0;
+    rows_ = y.rows;
+    weight_bytes_ = w.bytes() + bias_.bytes();
+    return {};
+  }
+
+  StepWork begin(const Batch& batch) override {
+    args_.tokens = batch.rows(rows_);
+    if (args_.tokens == 0) return {};
+    run_ = functions_[batch_class(args_.tokens)];
+    split_.rows = args_.w.rows;
+    split_.grain = std::max<int64_t>(1, kernels::matmul_chunk_rows(args_.w, args_.tokens));
+    return {split_.items(), weight_bytes_, nullptr};
+  }
+
+  void run(int64_t item, std::byte* scratch) override {
+    kernels::MatmulArgs args = args_;
+    args.row_begin = split_.begin(item);
+    args.row_end = split_.end(item);
+    args.scratch = scratch;
+    run_(args);
+  }
+
+  int64_t scratch_bytes() const override { return kernels::matmul_scratch_bytes(args_.w.cols); }
+
+ private:
+  kernels::MatmulArgs args_;
+  std::array<kernels::MatmulFn, kBatchClasses> functions_{};
+  kernels::MatmulFn run_ = nullptr;
+  SmallWeight bias_;
+  RowKind rows_ = RowKind::Token;
+  RowSplit split_;
+  int64_t weight_bytes_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<CpuStep>> make_matmul(const BindContext& context) {
+  return make_step<MatmulStep>(context);
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,46 @@
+// A step whose rows are independent and cheap: items are runs of rows, each about
+// 16 Ki elements. Used by the ops that differ only in their Args.
+#pragma once
+
+#include <algorithm>
+#include <array>
+
+#include "lib/runtime/cpu_step.h"
+
+namespace ktx::runtime {
+
+// Args has token_begin and token_end. Derived classes fill args_ and functions_
+// when bound and may set pointers of the batch in prepare().
+template <class Args, class Fn>
+class RowStep : public CpuStep {
+ public:
+  StepWork begin(const Batch& batch) override {
+    prepare(batch);
+    split_.rows = batch.rows(rows_);
+    run_ = functions_[batch_class(split_.rows)];
+    return {split_.items(), weight_bytes_, nullptr};
+  }
+
+  void run(int64_t item, std::byte* scratch) override {
+    Args args = args_;
+    args.token_begin = split_.begin(item);
+    args.token_end = split_.end(item);
+    use_scratch(args, scratch);
+    run_(args);
+  }
+
+ protected:
+  virtual void prepare(const Batch&) {}
+  virtual void use_scratch(Args&, std::byte*) const {}
+
+  Args args_;
+  std::array<Fn, kBatchClasses> functions_{};
+  RowKind rows_ = RowKind::Token;
+  RowSplit split_;  // the grain is set when bound
+  int64_t weight_bytes_ = 0;
+
+ private:
+  Fn run_ = nullptr;
+};
+
+}  // namespace ktx::runtime

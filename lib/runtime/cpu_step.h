@@ -1,0 +1,134 @@
+// A step of a plan, bound to memory and to a kernel: what the executor runs.
+//
+//   bind:     record -> BindContext -> make_matmul() -> CpuStep with filled-in Args
+//   per step: StepWork work = step.begin(batch);      one thread
+//             step.run(item, scratch);                any thread, any order
+//
+// All that can be known when the plan is opened (pointers, strides, weights, kernel
+// functions) is in the object; begin() looks at the batch and cuts the work into
+// items. One small class per op lives in cpu_ops/<op>.cc, each behind a function of
+// the table in cpu_ops.def; nothing here knows a model.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/attention/kv_layout.h"
+#include "kernels/matmul/matmul.h"
+#include "lib/formats/step_attrs.h"
+#include "lib/plan/plan_reader.h"
+#include "lib/runtime/batch.h"
+#include "lib/runtime/kv_cache.h"
+#include "lib/support/result.h"
+#include "lib/target/isa.h"
+
+namespace ktx::runtime {
+
+struct StepWork {
+  int64_t items = 0;
+  int64_t weight_bytes = 0;     // of weights that this step reads, for GB/s
+  const char* fault = nullptr;  // the step cannot run: a damaged plan
+};
+
+class CpuStep {
+ public:
+  virtual ~CpuStep() = default;
+  // Called by one thread when all earlier steps are done. `batch` stays alive and
+  // unchanged until the step is over.
+  virtual StepWork begin(const Batch& batch) = 0;
+  // One item; scratch is this thread's own, scratch_bytes() long, 64-byte aligned.
+  virtual void run(int64_t item, std::byte* scratch) = 0;
+  virtual int64_t scratch_bytes() const { return 0; }
+};
+
+// An activation as a kernel sees it.
+struct BoundView {
+  std::byte* data = nullptr;  // the view's first element in row 0; null: absent
+  int64_t stride_bytes = 0;   // from one whole row to the next
+  int64_t width = 0;          // elements of the view
+  int64_t rows_per_row = 1;
+  RowKind rows = RowKind::Token;
+
+  float* f32() const { return reinterpret_cast<float*>(data); }
+  int32_t* i32() const { return reinterpret_cast<int32_t*>(data); }
+  int64_t stride() const { return stride_bytes / 4; }       // in elements of F32 and I32
+  bool whole() const { return width * 4 == stride_bytes; }  // of F32 and I32
+};
+
+// For kernels that take rows without gaps.
+Status require_whole(const BoundView& view, const char* name);
+
+// A weight blob: the first of its matrices, and how to reach the others.
+struct BoundWeight {
+  kernels::WeightMatrix matrix;
+  int64_t matrices = 0;  // 0: absent
+  int64_t matrix_bytes = 0;
+  const float* f32() const { return reinterpret_cast<const float*>(matrix.data); }
+  int64_t bytes() const { return matrices * matrix_bytes; }
+};
+
+// What binding one step may look at.
+struct BindContext {
+  const plan::PlanView& plan;
+  const plan::StepRecord& step;
+  std::byte* arena = nullptr;
+  std::span<const uint64_t> buffer_offsets;
+  const KvCache& kv;
+  Isa isa = Isa::Scalar;
+  int precision = 0;  // first index of StepRecord::kernel
+  int threads = 1;
+
+  BoundView input(int i) const;
+  BoundView output(int i) const;
+  Result<BoundWeight> weight(int i) const;  // fails when it is not there
+  Result<BoundWeight> optional_weight(int i) const;
+  kernels::KvView kv_view(int32_t slot) const;
+  std::string_view family(int batch_class) const;
+  template <class Attrs>
+  const Attrs& attrs() const {
+    return plan.attrs_of<Attrs>(step);
+  }
+
+  // The kernel of each batch class: find(family) for all four.
+  template <class Fn, class Find>
+  Result<std::array<Fn, kBatchClasses>> functions(Find find) const {
+    std::array<Fn, kBatchClasses> all{};
+    for (int c = 0; c < kBatchClasses; ++c) all[c] = KTX_TRY(find(family(c)));
+    return all;
+  }
+
+ private:
+  BoundView view(const plan::OperandRecord& operand) const;
+};
+
+using MakeStep = Result<std::unique_ptr<CpuStep>> (*)(const BindContext&);
+// The function of cpu_ops.def for an op; null when this device has none.
+MakeStep cpu_op(StepOp op);
+
+// How many rows of `width` elements make an item: about 16 Ki elements, which take
+// some microseconds, so that small steps stay on one thread.
+constexpr int64_t rows_per_item(int64_t width) {
+  constexpr int64_t kItemElems = 16384;
+  return width <= 0 || width >= kItemElems ? 1 : kItemElems / width;
+}
+constexpr int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// Item number -> rows [begin, end) for steps whose items are runs of rows.
+struct RowSplit {
+  int64_t rows = 0;
+  int64_t grain = 1;
+  int64_t items() const { return ceil_div(rows, grain); }
+  int64_t begin(int64_t item) const { return item * grain; }
+  int64_t end(int64_t item) const { return std::min(rows, (item + 1) * grain); }
+};
+
+}  // namespace ktx::runtime

@@ -1,0 +1,264 @@
+#include "lib/runtime/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lib/plan/memory.h"
+#include "lib/runtime/arena.h"
+#include "lib/runtime/bind.h"
+#include "lib/runtime/executor.h"
+#include "lib/runtime/fit.h"
+#include "lib/runtime/kv_cache.h"
+#include "lib/runtime/warm_up.h"
+#include "lib/support/thread_pool.h"
+#include "lib/target/target.h"
+
+namespace ktx::runtime {
+
+// In the order of construction: what comes later points into what is before.
+struct Engine::State {
+  explicit State(plan::PlanFile file) : plan(std::move(file)) {}
+
+  plan::PlanFile plan;
+  Sizes sizes;
+  Isa isa = Isa::Scalar;
+  Arena arena;
+  KvCache kv;
+  std::unique_ptr<ThreadPool> pool;
+  std::optional<Executor> executor;
+  std::unique_ptr<WarmUp> warm_up;
+  Batch batch;
+  const float* logits = nullptr;
+  int64_t logits_stride = 0;
+  EngineStats stats;
+};
+
+namespace {
+
+Result<Isa> pick_isa(const EngineOptions& options) {
+  if (!options.isa) return choose_isa();
+  if (*options.isa > detect_isa()) {
+    return Error{fmt::format("this machine has no {}", name(*options.isa))};
+  }
+  return *options.isa;
+}
+
+// The requirements that a plan's layouts have.
+Status check_isa(const plan::PlanView& plan, Isa isa) {
+  for (const std::string& needed : plan.target.required_isa) {
+    const auto known = isa_from_name(needed);
+    if (known && *known <= isa) continue;
+    return Error{fmt::format("the plan needs {}, and this run has {}; compile it for this machine",
+                             needed, name(isa))};
+  }
+  return {};
+}
+
+void reserve(Batch& batch, const plan::RunShape& shape) {
+  batch.ids.resize(shape.step_tokens);
+  batch.position.resize(shape.step_tokens);
+  batch.sequence.resize(shape.step_tokens);
+  batch.output_rows.resize(shape.step_outputs);
+  batch.tables.resize(shape.max_batch);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
+                                             const EngineOptions& options) {
+  const target::Target host = target::detect_host();
+  const int threads = options.threads > 0 ? options.threads : host.cpu.default_threads();
+  auto state = std::make_unique<State>(
+      KTX_TRY(plan::PlanFile::open(path, {.verify_weights = options.verify, .threads = threads})));
+  State& s = *state;
+  const auto build = [&]() -> Status {
+    const plan::PlanView& plan = s.plan.view();
+    s.sizes = KTX_TRY(choose_sizes(plan, options));
+    const std::optional<uint64_t> available = target::available_memory();
+    if (available) KTX_TRY(check_fit(*available, host.cpu.memory_bytes, s.sizes));
+    s.isa = KTX_TRY(pick_isa(options));
+    KTX_TRY(check_isa(plan, s.isa));
+
+    const plan::RunShape& shape = s.sizes.shape;
+    const plan::ArenaLayout layout =
+        KTX_TRY(plan::lay_out_arena(plan.buffers, shape.step_tokens, shape.step_outputs));
+    s.arena = KTX_TRY(Arena::allocate(layout.total_bytes, "activations"));
+    s.kv = KTX_TRY(KvCache::create(plan.kv_slots, shape.kv_type, s.sizes.kv_blocks));
+    s.pool = std::make_unique<ThreadPool>(threads);
+    BoundPlan bound = KTX_TRY(bind(plan, s.kv,
+                                   {.arena = s.arena.data(),
+                                    .buffer_offsets = layout.offsets,
+                                    .isa = s.isa,
+                                    .precision = s.sizes.precision,
+                                    .threads = s.pool->threads()}));
+    s.executor = KTX_TRY(Executor::create(std::move(bound), *s.pool));
+    reserve(s.batch, shape);
+    const plan::ValueRecord& logits = plan.values[plan.facts.logits_value];
+    s.logits = reinterpret_cast<const float*>(s.arena.data() + layout.offsets[logits.buffer]);
+    s.logits_stride = static_cast<int64_t>(plan::value_row_bytes(logits) / sizeof(float));
+    if (s.sizes.memory.total_bytes <= available.value_or(0))
+      s.warm_up = std::make_unique<WarmUp>(s.plan);
+    return {};
+  };
+  const Status built = build();
+  if (!built) return Error{fmt::format("{}: {}", path, built.error().message)};
+  return std::unique_ptr<Engine>(new Engine(std::move(state)));
+}
+
+Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Engine::~Engine() = default;
+
+const plan::PlanView& Engine::plan() const {
+  return state_->plan.view();
+}
+const plan::MemoryEstimate& Engine::memory() const {
+  return state_->sizes.memory;
+}
+const std::vector<std::string>& Engine::notes() const {
+  return state_->sizes.notes;
+}
+int Engine::threads() const {
+  return state_->pool->threads();
+}
+Isa Engine::isa() const {
+  return state_->isa;
+}
+Precision Engine::precision() const {
+  return state_->sizes.precision;
+}
+plan::KvType Engine::kv_type() const {
+  return state_->sizes.shape.kv_type;
+}
+int64_t Engine::ctx() const {
+  return state_->sizes.shape.ctx;
+}
+int64_t Engine::max_batch() const {
+  return state_->sizes.shape.max_batch;
+}
+int64_t Engine::chunk_tokens() const {
+  return state_->sizes.shape.step_tokens;
+}
+int64_t Engine::vocab_size() const {
+  return plan().facts.vocab_size;
+}
+const EngineStats& Engine::stats() const {
+  return state_->stats;
+}
+int64_t Engine::logits_rows() const {
+  return state_->batch.outputs;
+}
+
+std::span<const float> Engine::logits(int64_t row) const {
+  KTX_ASSERT(row >= 0 && row < logits_rows());
+  return {state_->logits + row * state_->logits_stride, static_cast<size_t>(vocab_size())};
+}
+
+Sequence Engine::new_sequence() {
+  return Sequence(this);
+}
+
+Result<Forward> Engine::forward(std::span<const BatchItem> items) {
+  auto result = run(items);
+  if (result) return result;
+  return Error{fmt::format("{}: {}", state_->plan.path(), result.error().message)};
+}
+
+Result<Forward> Engine::run(std::span<const BatchItem> items) {
+  State& s = *state_;
+  Batch& batch = s.batch;
+  batch.tokens = 0;
+  batch.outputs = 0;
+  const auto max_outputs = static_cast<int64_t>(batch.output_rows.size());
+  if (static_cast<int64_t>(items.size()) > max_batch()) {
+    return Error{fmt::format("a step of {} sequences, at most {} are possible (--max-batch)",
+                             items.size(), max_batch())};
+  }
+  for (size_t i = 0; i < items.size(); ++i) {
+    const BatchItem& item = items[i];
+    const auto count = static_cast<int64_t>(item.tokens.size());
+    if (count > chunk_tokens() - batch.tokens) {
+      return Error{fmt::format("a step of more than {} tokens", chunk_tokens())};
+    }
+    const int64_t outputs = item.want == Want::All ? count : item.want == Want::Last && count > 0;
+    if (outputs > max_outputs - batch.outputs) {
+      return Error{fmt::format("a step with more than {} logits rows", max_outputs)};
+    }
+    const int64_t start = item.sequence->length_;
+    if (start + count > ctx()) return Forward::ContextFull;
+    for (int64_t t = 0; t < count; ++t) {
+      const int32_t id = item.tokens[t];
+      if (id < 0 || id >= vocab_size()) {
+        return Error{fmt::format("token {} is not in the vocabulary of {}", id, vocab_size())};
+      }
+      const int64_t row = batch.tokens + t;
+      batch.ids[row] = id;
+      batch.position[row] = static_cast<int32_t>(start + t);
+      batch.sequence[row] = static_cast<int32_t>(i);
+      if (count - t <= outputs) {
+        batch.output_rows[batch.outputs++] = static_cast<int32_t>(row);
+      }
+    }
+    batch.tokens += count;
+  }
+  if (batch.tokens == 0) return Forward::Done;
+  for (size_t i = 0; i < items.size(); ++i) {
+    Sequence& sequence = *items[i].sequence;
+    if (!s.kv.grow(sequence.blocks_, sequence.length_ + items[i].tokens.size())) {
+      for (const BatchItem& item : items)
+        s.kv.shrink(item.sequence->blocks_, item.sequence->length_);
+      batch.outputs = 0;
+      return Forward::CacheFull;
+    }
+    batch.tables[i] = sequence.blocks_.data();
+  }
+  const int64_t bytes_before = s.executor->weight_bytes();
+  KTX_TRY(s.executor->run(batch));
+  KTX_TRY(s.plan.check());
+  for (const BatchItem& item : items) item.sequence->length_ += item.tokens.size();
+  s.stats.steps += 1;
+  s.stats.tokens += batch.tokens;
+  s.stats.weight_bytes += s.executor->weight_bytes() - bytes_before;
+  return Forward::Done;
+}
+
+void Engine::enable_step_stats(bool on) {
+  state_->executor->enable_times(on);
+}
+
+std::vector<StepTime> Engine::step_times() const {
+  std::vector<StepTime> rows;
+  const auto& times = state_->executor->times();
+  for (size_t i = 0; i < times.size(); ++i) {
+    const plan::StepRecord& step = plan().steps[state_->executor->steps()[i].record];
+    rows.push_back({plan().string(step.module), info(static_cast<StepOp>(step.op)).name, step.layer,
+                    times[i].runs, times[i].tokens, times[i].seconds});
+  }
+  return rows;
+}
+
+Sequence::Sequence(Sequence&& other) noexcept
+    : engine_(std::exchange(other.engine_, nullptr)),
+      length_(std::exchange(other.length_, 0)),
+      blocks_(std::move(other.blocks_)) {
+  other.blocks_.clear();
+}
+
+Sequence& Sequence::operator=(Sequence&& other) noexcept {
+  std::swap(engine_, other.engine_);
+  std::swap(length_, other.length_);
+  std::swap(blocks_, other.blocks_);
+  return *this;
+}
+
+Sequence::~Sequence() {
+  if (engine_) truncate(0);
+}
+
+void Sequence::truncate(int64_t length) {
+  length_ = std::max<int64_t>(0, std::min(length_, length));
+  engine_->state_->kv.shrink(blocks_, length_);
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,135 @@
+// A plan ready to run: the mapped file, memory, threads and bound steps.
+//
+//   auto engine = KTX_TRY(Engine::open("m.ktxplan", {.threads = 8}));
+//   Sequence sequence = engine->new_sequence();
+//   const BatchItem item{&sequence, prompt, Want::Last};
+//   const Forward result = KTX_TRY(engine->forward({&item, 1}));
+//   if (result == Forward::Done) use(engine->logits(0));
+//
+// Most callers want Session (session.h), which adds sampling and token history.
+// An engine serves one thread at a time; its own threads are inside. Logits of a
+// token depend on the tokens before it alone: neither the number of threads nor
+// how tokens are cut into steps or mixed with other sequences changes one bit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/kernel_id.h"
+#include "lib/plan/memory.h"
+#include "lib/plan/plan_reader.h"
+#include "lib/runtime/step_stats.h"
+#include "lib/support/result.h"
+#include "lib/target/isa.h"
+
+namespace ktx::runtime {
+
+using Precision = kernels::Precision;
+
+// What is absent comes from the plan's defaults.
+struct EngineOptions {
+  int threads = 0;  // 0: one per core that this process may use
+  std::optional<Precision> precision;
+  std::optional<int64_t> ctx;              // tokens per sequence
+  std::optional<int64_t> max_batch;        // sequences in one step
+  std::optional<int64_t> kv_budget_bytes;  // at most so much for the cache; 0: as needed
+  std::optional<plan::KvType> kv_type;     // exact precision always takes F32
+  int64_t chunk_tokens = 256;              // most tokens in a step
+  bool all_logits = false;                 // room for the logits of every token of a step
+  std::optional<Isa> isa;                  // else KTX_FORCE_ISA, else the best
+  bool verify = false;                     // check the hashes of all weights first
+};
+
+class Engine;
+
+// A text in the cache. Frees its blocks when destroyed; the engine must live longer.
+class Sequence {
+ public:
+  Sequence(Sequence&&) noexcept;
+  Sequence& operator=(Sequence&&) noexcept;
+  ~Sequence();
+
+  int64_t length() const { return length_; }  // tokens in the cache
+  // Forgets all tokens from `length` on; larger than length() does nothing.
+  void truncate(int64_t length);
+
+ private:
+  friend class Engine;
+  explicit Sequence(Engine* engine) : engine_(engine) {}
+  Engine* engine_;
+  int64_t length_ = 0;
+  std::vector<std::byte*> blocks_;
+};
+
+enum class Want { None, Last, All };  // whose logits
+
+struct BatchItem {
+  Sequence* sequence = nullptr;
+  std::span<const int32_t> tokens;
+  Want want = Want::Last;
+};
+
+enum class Forward {
+  Done,
+  ContextFull,  // a sequence would get longer than ctx; nothing was computed
+  CacheFull,    // the blocks of the cache are used up by other sequences; likewise
+};
+
+struct EngineStats {
+  int64_t steps = 0;         // calls of forward
+  int64_t tokens = 0;        // tokens computed
+  int64_t weight_bytes = 0;  // weights read for them
+};
+
+class Engine {
+ public:
+  // Fails when the plan is damaged, needs what this machine or version lacks, or
+  // does not fit the memory (a table with the ways out). Messages begin with PATH.
+  static Result<std::unique_ptr<Engine>> open(const std::string& path,
+                                              const EngineOptions& options);
+  ~Engine();
+
+  const plan::PlanView& plan() const;
+  const plan::MemoryEstimate& memory() const;
+  // Things worth telling the user: "the weights do not fit the memory ...".
+  const std::vector<std::string>& notes() const;
+  int threads() const;
+  Isa isa() const;
+  Precision precision() const;
+  plan::KvType kv_type() const;
+  int64_t ctx() const;
+  int64_t max_batch() const;
+  int64_t chunk_tokens() const;
+  int64_t vocab_size() const;
+
+  Sequence new_sequence();
+  // Appends each item's tokens to its sequence and computes the wanted logits. At
+  // most max_batch() items with different sequences and chunk_tokens() tokens in
+  // all. Fails on token ids outside of the vocabulary, when the file shrank, or on
+  // damaged data; the sequences keep their lengths then.
+  Result<Forward> forward(std::span<const BatchItem> items);
+
+  // Logits of the last forward(): one row per wanted token, in order of the items.
+  // Valid until the next forward().
+  int64_t logits_rows() const;
+  std::span<const float> logits(int64_t row) const;
+
+  const EngineStats& stats() const;
+  // Per-step times since they were switched on; off by default.
+  void enable_step_stats(bool on);
+  std::vector<StepTime> step_times() const;
+
+ private:
+  friend class Sequence;
+  struct State;
+  explicit Engine(std::unique_ptr<State> state);
+  Result<Forward> run(std::span<const BatchItem> items);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ktx::runtime

@@ -1,0 +1,61 @@
+// The cache of keys and values: one pool of blocks, shared by all sequences.
+//
+// A block holds kBlockTokens tokens of every KV slot (kernels/attention/kv_layout.h
+// has the arrangement inside). A sequence owns a list of blocks, its block table;
+// token p lies in block p / 64 at place p % 64, so sequences of any length share the
+// pool without gaps. A sequence alone in a fresh pool gets neighbouring blocks.
+//
+// Not thread-safe: changed between steps only, by the thread that runs the engine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/attention/kv_layout.h"
+#include "lib/plan/memory.h"
+#include "lib/plan/plan_format.h"
+#include "lib/runtime/arena.h"
+#include "lib/support/result.h"
+
+namespace ktx::runtime {
+
+class KvCache {
+ public:
+  static constexpr int64_t kBlockTokens = plan::kKvBlockTokens;
+
+  KvCache() = default;
+  // Memory for `blocks` blocks. A slot that cannot have `type` gets the type that
+  // plan::kv_type_for gives.
+  static Result<KvCache> create(std::span<const plan::KvSlotRecord> slots, plan::KvType type,
+                                int64_t blocks);
+
+  int64_t total_blocks() const { return total_blocks_; }
+  int64_t free_blocks() const { return static_cast<int64_t>(free_.size()); }
+  int64_t block_bytes() const { return block_bytes_; }
+
+  // The arrangement of a slot's part, and where in a block it begins.
+  const kernels::KvLayout& layout(int32_t slot) const { return layouts_[slot]; }
+  int64_t slot_offset(int32_t slot) const { return offsets_[slot]; }
+
+  // Makes `table` long enough for `tokens` tokens. False, and nothing changed, when
+  // the pool has too few blocks left.
+  bool grow(std::vector<std::byte*>& table, int64_t tokens);
+  // Gives back the blocks that `tokens` tokens do not need.
+  void shrink(std::vector<std::byte*>& table, int64_t tokens);
+
+ private:
+  Arena memory_;
+  std::vector<kernels::KvLayout> layouts_;
+  std::vector<int64_t> offsets_;
+  int64_t block_bytes_ = 0;
+  int64_t total_blocks_ = 0;
+  std::vector<std::byte*> free_;  // taken from the back
+};
+
+constexpr int64_t blocks_for(int64_t tokens) {
+  return (tokens + KvCache::kBlockTokens - 1) / KvCache::kBlockTokens;
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,92 @@
+#include "lib/runtime/session.h"
+
+#include <algorithm>
+
+#include "lib/support/timer.h"
+
+namespace ktx::runtime {
+
+Session::Session(Engine& engine, Sampler sampler)
+    : engine_(&engine), sampler_(std::move(sampler)), sequence_(engine.new_sequence()) {}
+
+// Computes `ids`, the tokens after those in the cache, in one step.
+Result<Outcome> Session::compute(std::span<const int32_t> ids, bool want_logits) {
+  fresh_ = false;
+  const BatchItem item{&sequence_, ids, want_logits ? Want::Last : Want::None};
+  const Forward forward = KTX_TRY(engine_->forward({&item, 1}));
+  if (forward == Forward::ContextFull) return Outcome::ContextFull;
+  if (forward == Forward::CacheFull) return Outcome::CacheFull;
+  if (want_logits) {
+    const std::span<const float> row = engine_->logits(0);
+    logits_.assign(row.begin(), row.end());
+    fresh_ = true;
+  }
+  return Outcome::Ok;
+}
+
+Result<Outcome> Session::prefill(std::span<const int32_t> ids, const Progress& progress) {
+  if (static_cast<int64_t>(ids.size()) > room()) return Outcome::ContextFull;
+  if (ids.empty()) return Outcome::Ok;
+  tokens_.insert(tokens_.end(), ids.begin(), ids.end());
+  const auto total = static_cast<int64_t>(tokens_.size());
+  const int64_t start = sequence_.length();
+  const Timer timer;
+  const auto go = [&]() -> Result<Outcome> {
+    while (sequence_.length() < total) {
+      const int64_t done = sequence_.length();
+      const int64_t count = std::min(total - done, engine_->chunk_tokens());
+      const Outcome outcome =
+          KTX_TRY(compute(std::span(tokens_).subspan(done, count), done + count == total));
+      if (outcome != Outcome::Ok) return outcome;
+      const bool last = sequence_.length() == total;
+      if (progress && !progress(sequence_.length() - start, total - start) && !last) {
+        return Outcome::Stopped;
+      }
+    }
+    return Outcome::Ok;
+  };
+  auto result = go();
+  stats_.prompt_tokens += sequence_.length() - start;
+  stats_.prompt_seconds += timer.seconds();
+  tokens_.resize(sequence_.length());
+  return result;
+}
+
+Result<Outcome> Session::set_prompt(std::span<const int32_t> ids, const Progress& progress) {
+  if (ids.empty()) return Error{"the prompt has no tokens"};
+  if (static_cast<int64_t>(ids.size()) > engine_->ctx()) return Outcome::ContextFull;
+  const auto same = std::mismatch(tokens_.begin(), tokens_.end(), ids.begin(), ids.end()).first;
+  const auto kept = std::min<int64_t>(
+      {same - tokens_.begin(), sequence_.length(), static_cast<int64_t>(ids.size()) - 1});
+  truncate(kept);
+  stats_.reused_tokens += kept;
+  return prefill(ids.subspan(kept), progress);
+}
+
+Result<Next> Session::next(const LogitMask& mask) {
+  const auto total = static_cast<int64_t>(tokens_.size());
+  if (sequence_.length() < total) {
+    const int64_t bytes_before = engine_->stats().weight_bytes;
+    const Timer timer;
+    const Outcome outcome = KTX_TRY(compute(std::span(tokens_).subspan(sequence_.length()), true));
+    if (outcome != Outcome::Ok) return Next{outcome, -1};
+    stats_.decode_tokens += 1;
+    stats_.decode_seconds += timer.seconds();
+    stats_.decode_weight_bytes += engine_->stats().weight_bytes - bytes_before;
+  }
+  if (!fresh_) return Error{"there are no tokens to continue from"};
+  if (room() <= 0) return Next{Outcome::ContextFull, -1};
+  const int32_t id = KTX_TRY(sampler_.sample(logits_, tokens_, mask));
+  tokens_.push_back(id);
+  return Next{Outcome::Ok, id};
+}
+
+void Session::truncate(int64_t length) {
+  if (length >= static_cast<int64_t>(tokens_.size())) return;
+  // Logits stay good when only a token that was not computed yet goes.
+  if (length < sequence_.length()) fresh_ = false;
+  sequence_.truncate(length);
+  tokens_.resize(std::max<int64_t>(0, length));
+}
+
+}  // namespace ktx::runtime

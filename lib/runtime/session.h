@@ -1,0 +1,103 @@
+// One conversation: a sequence in the cache, its tokens, and a sampler.
+//
+//   Session session(*engine, KTX_TRY(Sampler::create(options, engine->vocab_size())));
+//   KTX_TRY(session.set_prompt(ids));
+//   for (;;) {
+//     const Next next = KTX_TRY(session.next());
+//     if (next.outcome != Outcome::Ok) break;      // the context is full
+//     print(next.id);
+//     if (is_end(next.id)) break;
+//   }
+//   session.set_prompt(longer_ids)                  // computes only what is new
+//
+// A token that next() gave is in tokens() at once and in the cache at the following
+// call: the last one of an answer is never computed for nothing. Not thread-safe;
+// the engine must live longer.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "lib/runtime/engine.h"
+#include "lib/runtime/sampler.h"
+#include "lib/support/result.h"
+
+namespace ktx::runtime {
+
+enum class Outcome {
+  Ok,
+  ContextFull,  // no room for the tokens in a context of engine.ctx()
+  CacheFull,    // other sequences hold all blocks of the cache
+  Stopped,      // the progress function said so
+};
+
+struct Next {
+  Outcome outcome = Outcome::Ok;
+  int32_t id = -1;
+};
+
+// Sums since the session began, or since reset_stats().
+struct SessionStats {
+  int64_t prompt_tokens = 0;  // computed; those found in the cache are not counted
+  int64_t reused_tokens = 0;  // found in the cache by set_prompt()
+  double prompt_seconds = 0;
+  int64_t decode_tokens = 0;  // computed one by one
+  double decode_seconds = 0;
+  int64_t decode_weight_bytes = 0;
+
+  double prompt_rate() const { return prompt_seconds > 0 ? prompt_tokens / prompt_seconds : 0; }
+  double decode_rate() const { return decode_seconds > 0 ? decode_tokens / decode_seconds : 0; }
+  double bytes_per_token() const {
+    return decode_tokens > 0 ? static_cast<double>(decode_weight_bytes) / decode_tokens : 0;
+  }
+};
+
+class Session {
+ public:
+  // Called after each chunk with tokens done and tokens to do; false stops.
+  using Progress = std::function<bool(int64_t done, int64_t total)>;
+
+  Session(Engine& engine, Sampler sampler);
+
+  // Appends tokens and computes them, chunk by chunk. ContextFull: nothing was
+  // changed. Other outcomes and errors: tokens() holds what was computed.
+  Result<Outcome> prefill(std::span<const int32_t> ids, const Progress& progress = {});
+  // Makes tokens() equal to `ids`, keeping the common beginning that the cache has.
+  // At least the last token is computed. `ids` must not be empty.
+  Result<Outcome> set_prompt(std::span<const int32_t> ids, const Progress& progress = {});
+
+  // The next token, sampled after the last one. tokens() must not be empty, and
+  // after truncate() something must have been prefilled.
+  Result<Next> next(const LogitMask& mask = {});
+
+  // Logits after the last computed token: those that next() used last, or that it
+  // will use when nothing is waiting to be computed. Empty before the first prefill.
+  std::span<const float> logits() const { return logits_; }
+
+  std::span<const int32_t> tokens() const { return tokens_; }
+  // Forgets all tokens from `length` on.
+  void truncate(int64_t length);
+  // How many more tokens the context can take.
+  int64_t room() const { return engine_->ctx() - static_cast<int64_t>(tokens_.size()); }
+
+  const Sampler& sampler() const { return sampler_; }
+  void set_sampler(Sampler sampler) { sampler_ = std::move(sampler); }
+  const SessionStats& stats() const { return stats_; }
+  void reset_stats() { stats_ = {}; }
+  Engine& engine() const { return *engine_; }
+
+ private:
+  Result<Outcome> compute(std::span<const int32_t> ids, bool want_logits);
+
+  Engine* engine_;
+  Sampler sampler_;
+  Sequence sequence_;
+  std::vector<int32_t> tokens_;  // the first sequence_.length() are in the cache
+  std::vector<float> logits_;
+  bool fresh_ = false;  // logits_ follow the last cached token
+  SessionStats stats_;
+};
+
+}  // namespace ktx::runtime

@@ -1,0 +1,33 @@
+#include "lib/runtime/warm_up.h"
+
+#include <algorithm>
+#include <system_error>
+
+#include "lib/support/signal_block.h"
+
+namespace ktx::runtime {
+
+WarmUp::WarmUp(const plan::PlanFile& plan) {
+  const auto go = [this, &plan] {
+    constexpr uint64_t kPiece = 64 << 20;
+    for (const plan::SegmentRecord& segment : plan->segments) {
+      if (segment.kind != static_cast<uint32_t>(plan::SegmentKind::Weights)) continue;
+      for (uint64_t at = 0; at < segment.size && !stop_.load(); at += kPiece) {
+        plan.mapping().advise_will_need(segment.offset + at, std::min(kPiece, segment.size - at));
+      }
+    }
+  };
+  try {
+    const SignalBlock block;
+    thread_ = std::thread(go);
+  } catch (const std::system_error&) {
+    // No thread to be had: the pages come when they are read.
+  }
+}
+
+WarmUp::~WarmUp() {
+  stop_.store(true);
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,92 @@
+// The text form of a step graph: one line per item, words of key=value.
+#include <fmt/format.h>
+
+#include "lib/steps/step_graph.h"
+#include "lib/steps/step_text.h"
+
+namespace ktx::steps {
+namespace {
+
+std::string print_view(const StepGraph& graph, const View& view) {
+  if (view.value == kAbsent) return "-";
+  return fmt::format("{}:{}:{}", quote(graph.values[view.value].name), view.offset, view.width);
+}
+
+std::string print_views(const StepGraph& graph, const std::vector<View>& views) {
+  std::string out;
+  for (const View& view : views) out += (out.empty() ? "" : ",") + print_view(graph, view);
+  return out;
+}
+
+std::string print_attrs(const StepAttrs& attrs) {
+  std::string out;
+  std::visit(
+      [&](auto copy) {
+        copy.fields([&](const char* name, auto& field) {
+          out += fmt::format("{}{}:{}", out.empty() ? "" : ",", name, field);
+        });
+      },
+      attrs);
+  return out;
+}
+
+// One kernel name when all batch classes agree, else all four.
+std::string print_kernels(const std::array<std::string, kBatchClasses>& kernels) {
+  bool same = true;
+  for (const std::string& kernel : kernels) same &= kernel == kernels[0];
+  if (same) return kernels[0].empty() ? "-" : kernels[0];
+  std::string out;
+  for (const std::string& kernel : kernels) {
+    out += (out.empty() ? "" : ",") + (kernel.empty() ? std::string("-") : kernel);
+  }
+  return out;
+}
+
+std::string print_blob(const Blob& blob) {
+  std::string out = fmt::format(
+      "blob name={} dtype={} layout={} rows={} cols={} matrices={} device={}", quote(blob.name),
+      name(blob.dtype), name(blob.layout), blob.rows, blob.cols, blob.matrices, quote(blob.device));
+  for (const ir::TensorSlice& slice : blob.sources) {
+    out += fmt::format(" from={}:{}:{}", quote(slice.tensor), slice.first_row, slice.row_count);
+  }
+  if (!blob.constant.empty()) out += fmt::format(" constant={}", fmt::join(blob.constant, ","));
+  return out + "\n";
+}
+
+std::string print_step(const StepGraph& graph, const Step& step) {
+  std::string out = fmt::format("step op={} module={} layer={} device={}", info(step.op).name,
+                                quote(step.module), step.layer, quote(step.device));
+  if (!step.inputs.empty()) out += " in=" + print_views(graph, step.inputs);
+  if (!step.outputs.empty()) out += " out=" + print_views(graph, step.outputs);
+  for (BlobId blob : step.weights) {
+    out += " weight=" + (blob == kAbsent ? std::string("-") : quote(graph.blobs[blob].name));
+  }
+  const std::string attrs = print_attrs(step.attrs);
+  if (!attrs.empty()) out += " attrs=" + attrs;
+  return out + fmt::format(" exact={} fast={}\n", print_kernels(step.kernels[0]),
+                           print_kernels(step.kernels[1]));
+}
+
+}  // namespace
+
+std::string print(const StepGraph& graph) {
+  std::string out = "step-ir 1\n";
+  for (const Buffer& buffer : graph.buffers) {
+    out += fmt::format("buffer fixed={} per_token={} per_output={}\n", buffer.fixed_bytes,
+                       buffer.bytes_per_token, buffer.bytes_per_output);
+  }
+  for (const Value& value : graph.values) {
+    out += fmt::format("value name={} type={} rows={} rows_per_row={} width={} buffer={}\n",
+                       quote(value.name), type_name(value.type), row_kind_name(value.rows),
+                       value.rows_per_row, value.width, value.buffer);
+  }
+  for (const KvSlot& slot : graph.kv_slots) {
+    out += fmt::format("kv layer={} kv_heads={} key_dim={} value_dim={} device={}\n", slot.layer,
+                       slot.kv_heads, slot.key_dim, slot.value_dim, quote(slot.device));
+  }
+  for (const Blob& blob : graph.blobs) out += print_blob(blob);
+  for (const Step& step : graph.steps) out += print_step(graph, step);
+  return out;
+}
+
+}  // namespace ktx::steps

@@ -1,0 +1,119 @@
+// The step graph: what runs, in order.
+//
+// Lowered from the module graph after placement. One ragged graph serves decode
+// and prefill: values have rows per token, per wanted logits row, or one in all,
+// and the numbers of both are known only when a step runs. Each step names the
+// module it came from. The text form (print, parse) round-trips exactly:
+//
+//   value name=n rows=token type=f32 width=256 buffer=0
+//   blob name=blk.0.attn_q.weight dtype=Q4_K layout=rows rows=256 cols=256 ...
+//   from=blk.0.attn_q.weight:0:256 step op=matmul module=model.layers.0.self_attn.q_proj layer=0
+//   device=cpu in=n:0:256 ...
+//
+// The ops are in lib/formats/step_ops.def, their attributes in step_attrs.h.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/formats/dtype.h"
+#include "lib/formats/step_attrs.h"
+#include "lib/formats/step_ops.h"
+#include "lib/ir/module_graph.h"
+#include "lib/support/diag.h"
+#include "lib/support/result.h"
+
+namespace ktx::steps {
+
+using ValueId = int32_t;
+using BlobId = int32_t;
+inline constexpr int32_t kAbsent = -1;  // an operand or weight that is not there
+
+// An activation. A whole row is rows_per_row * width elements.
+struct Value {
+  std::string name;
+  ValueType type = ValueType::F32;
+  RowKind rows = RowKind::Token;
+  int32_t rows_per_row = 1;
+  int64_t width = 0;
+  int32_t buffer = kAbsent;  // set by plan_memory
+};
+
+// Elements [offset, offset + width) of each whole row of a value.
+struct View {
+  ValueId value = kAbsent;
+  int64_t offset = 0;
+  int64_t width = 0;
+  bool operator==(const View&) const = default;
+};
+
+// A packing unit: `matrices` matrices of rows x cols weights. Either rows of GGUF
+// tensors or a constant that the compiler made (F32).
+struct Blob {
+  std::string name;
+  DType dtype = DType::F32;
+  Layout layout = Layout::Rows;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t matrices = 1;
+  std::vector<ir::TensorSlice> sources;
+  std::vector<float> constant;
+  std::string device;
+};
+
+inline constexpr int kPrecisions = 2;    // exact, fast
+inline constexpr int kBatchClasses = 4;  // 1, 2-16, 17-256, more tokens
+using Kernels = std::array<std::array<std::string, kBatchClasses>, kPrecisions>;
+
+struct Step {
+  StepOp op = StepOp::Embed;
+  std::string module;
+  int32_t layer = -1;
+  std::string device;
+  std::vector<View> inputs;  // in the order of step_ops.def; kAbsent where missing
+  std::vector<View> outputs;
+  std::vector<BlobId> weights;
+  StepAttrs attrs;
+  Kernels kernels;  // set by choose_kernels; empty: nothing to do
+};
+
+struct KvSlot {
+  int32_t layer = 0;
+  int32_t kv_heads = 0;
+  int32_t key_dim = 0;
+  int32_t value_dim = 0;  // 0: values live in the key
+  std::string device;
+};
+
+// An arena buffer: fixed + per_token * T + per_output * R bytes.
+struct Buffer {
+  int64_t fixed_bytes = 0;
+  int64_t bytes_per_token = 0;
+  int64_t bytes_per_output = 0;
+};
+
+struct StepGraph {
+  std::vector<Value> values;
+  std::vector<Blob> blobs;
+  std::vector<KvSlot> kv_slots;
+  std::vector<Step> steps;
+  std::vector<Buffer> buffers;
+
+  View whole(ValueId value) const;  // all elements of its rows
+};
+
+// Bytes of one whole row of a value.
+int64_t row_bytes(const Value& value);
+
+std::string print(const StepGraph& graph);
+
+// The graph that print wrote; errors as "FILE:LINE: what". Safe for untrusted text.
+Result<StepGraph> parse(std::string_view text, const std::string& file);
+
+// Every violation of the shapes and orders that the runtime relies on.
+void verify(const StepGraph& graph, DiagSink& sink);
+
+}  // namespace ktx::steps

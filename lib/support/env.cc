@@ -1,0 +1,30 @@
+#include "lib/support/env.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "lib/support/result.h"
+
+namespace ktx {
+namespace {
+
+constexpr EnvVariable kVariables[] = {
+    {"KTX_FORCE_ISA", "use this instruction set: scalar, avx2, avx512 or amx"},
+    {"NO_COLOR", "when set, no colours are printed"},
+    {"HOME", "where the chat keeps its history"},
+};
+
+}  // namespace
+
+std::span<const EnvVariable> env_variables() { return kVariables; }
+
+std::optional<std::string> env(const char* name) {
+  bool known = false;
+  for (const EnvVariable& variable : kVariables) known |= std::strcmp(variable.name, name) == 0;
+  KTX_ASSERT(known);
+  const char* value = std::getenv(name);
+  if (!value || !*value) return std::nullopt;
+  return std::string(value);
+}
+
+}  // namespace ktx

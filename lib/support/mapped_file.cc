@@ -1,0 +1,178 @@
+#include "lib/support/mapped_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+namespace ktx {
+namespace {
+
+// Mappings that the SIGBUS handler knows. Fixed slots of atomics, because a
+// signal handler may neither lock nor allocate. Slots are reused.
+constexpr int kMaxMappings = 4096;
+struct Slot {
+  std::atomic<uintptr_t> begin{0};
+  std::atomic<uintptr_t> end{0};
+  std::atomic<bool> shrunk{false};
+};
+Slot g_slots[kMaxMappings];
+std::mutex g_slots_mutex;
+struct sigaction g_previous_action;
+
+void on_sigbus(int signal, siginfo_t* info, void* context) {
+  const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
+  for (Slot& slot : g_slots) {
+    if (address < slot.begin.load() || address >= slot.end.load()) continue;
+    const uintptr_t page_bytes = 4096;
+    void* page = reinterpret_cast<void*>(address & ~(page_bytes - 1));
+    if (mmap(page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+        MAP_FAILED) {
+      break;
+    }
+    slot.shrunk.store(true);
+    return;
+  }
+  // Not ours: hand over to whoever was there before, or die as usual.
+  if (g_previous_action.sa_flags & SA_SIGINFO) {
+    g_previous_action.sa_sigaction(signal, info, context);
+  } else if (g_previous_action.sa_handler != SIG_DFL && g_previous_action.sa_handler != SIG_IGN) {
+    g_previous_action.sa_handler(signal);
+  } else {
+    ::signal(SIGBUS, SIG_DFL);
+    raise(SIGBUS);
+  }
+}
+
+Slot* take_slot(const void* data, size_t size) {
+  const std::lock_guard lock(g_slots_mutex);
+  static const bool installed = [] {
+    struct sigaction action = {};
+    action.sa_sigaction = on_sigbus;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    sigaction(SIGBUS, &action, &g_previous_action);
+    return true;
+  }();
+  (void)installed;
+  for (Slot& slot : g_slots) {
+    if (slot.end.load() != 0) continue;
+    slot.shrunk.store(false);
+    slot.begin.store(reinterpret_cast<uintptr_t>(data));
+    slot.end.store(reinterpret_cast<uintptr_t>(data) + size);
+    return &slot;
+  }
+  return nullptr;  // thousands of files open: unprotected, but still correct
+}
+
+Error file_error(const std::string& path, const char* what) {
+  return Error{fmt::format("{}: {}: {}", path, what, std::strerror(errno))};
+}
+
+}  // namespace
+
+struct MappedFile::Mapping {
+  std::string path;
+  void* data = nullptr;
+  size_t size = 0;
+  Slot* slot = nullptr;
+
+  ~Mapping() {
+    if (slot) {
+      const std::lock_guard lock(g_slots_mutex);
+      slot->begin.store(0);
+      slot->end.store(0);
+    }
+    if (data) munmap(data, size);
+  }
+};
+
+MappedFile::MappedFile(std::unique_ptr<Mapping> mapping) : mapping_(std::move(mapping)) {}
+MappedFile::MappedFile(MappedFile&&) noexcept = default;
+MappedFile& MappedFile::operator=(MappedFile&&) noexcept = default;
+MappedFile::~MappedFile() = default;
+
+Result<MappedFile> MappedFile::open(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return file_error(path, "cannot open");
+  struct stat info = {};
+  if (fstat(fd, &info) != 0) {
+    const Error error = file_error(path, "cannot read");
+    ::close(fd);
+    return error;
+  }
+  if (!S_ISREG(info.st_mode)) {
+    ::close(fd);
+    return Error{fmt::format("{}: not a regular file", path)};
+  }
+  if (info.st_size == 0) {
+    ::close(fd);
+    return Error{fmt::format("{}: the file is empty", path)};
+  }
+  auto mapping = std::make_unique<Mapping>();
+  mapping->path = path;
+  void* data = mmap(nullptr, info.st_size, PROT_READ, MAP_SHARED, fd, 0);
+  const int map_errno = errno;
+  ::close(fd);
+  if (data == MAP_FAILED) {
+    errno = map_errno;
+    return file_error(path, "cannot map");
+  }
+  mapping->data = data;
+  mapping->size = info.st_size;
+  mapping->slot = take_slot(data, mapping->size);
+  return MappedFile(std::move(mapping));
+}
+
+std::span<const std::byte> MappedFile::bytes() const {
+  return {static_cast<const std::byte*>(mapping_->data), mapping_->size};
+}
+
+const std::string& MappedFile::path() const { return mapping_->path; }
+
+bool MappedFile::shrunk() const { return mapping_->slot && mapping_->slot->shrunk.load(); }
+
+Status MappedFile::check() const {
+  if (!shrunk()) return {};
+  return Error{fmt::format(
+      "{}: the file became smaller while it was in use; restore it and start again", path())};
+}
+
+namespace {
+void advise(void* data, size_t size, size_t offset, size_t length, int advice) {
+  const size_t page_bytes = 4096;
+  const size_t begin = offset & ~(page_bytes - 1);
+  if (begin >= size) return;
+  madvise(static_cast<char*>(data) + begin, std::min(length + (offset - begin), size - begin),
+          advice);
+}
+}  // namespace
+
+void MappedFile::advise_sequential(size_t offset, size_t size) const {
+  advise(mapping_->data, mapping_->size, offset, size, MADV_SEQUENTIAL);
+}
+void MappedFile::advise_will_need(size_t offset, size_t size) const {
+  advise(mapping_->data, mapping_->size, offset, size, MADV_WILLNEED);
+}
+void MappedFile::advise_dont_need(size_t offset, size_t size) const {
+  advise(mapping_->data, mapping_->size, offset, size, MADV_DONTNEED);
+}
+
+Result<std::string> read_text_file(const std::string& path, size_t limit_bytes) {
+  MappedFile file = KTX_TRY(MappedFile::open(path));
+  if (file.bytes().size() > limit_bytes) {
+    return Error{fmt::format("{}: the file has {} bytes, more than the {} allowed here", path,
+                             file.bytes().size(), limit_bytes)};
+  }
+  std::string text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  KTX_TRY(file.check());
+  return text;
+}
+
+}  // namespace ktx

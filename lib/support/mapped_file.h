@@ -1,0 +1,48 @@
+// A whole file mapped read-only.
+//
+// A file that shrinks while it is mapped would kill the program with SIGBUS.
+// Here the missing page reads as zeros instead and shrunk() becomes true: check
+// it after reading weights and report, never trust what was read.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "lib/support/result.h"
+
+namespace ktx {
+
+class MappedFile {
+ public:
+  // Fails with "PATH: cannot open: No such file or directory" and the like; a
+  // directory or an empty file is a failure too.
+  static Result<MappedFile> open(const std::string& path);
+
+  MappedFile(MappedFile&&) noexcept;
+  MappedFile& operator=(MappedFile&&) noexcept;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const;
+  const std::string& path() const;
+  // True once a read met a page that the file no longer has.
+  bool shrunk() const;
+  // "PATH: the file became smaller while it was in use", when shrunk() is true.
+  Status check() const;
+
+  // Access hints for a byte range; they never fail (a hint may be ignored).
+  void advise_sequential(size_t offset, size_t size) const;
+  void advise_will_need(size_t offset, size_t size) const;
+  void advise_dont_need(size_t offset, size_t size) const;
+
+ private:
+  struct Mapping;
+  explicit MappedFile(std::unique_ptr<Mapping> mapping);
+  std::unique_ptr<Mapping> mapping_;
+};
+
+// The whole of a small text file; fails when it is larger than `limit_bytes`.
+Result<std::string> read_text_file(const std::string& path, size_t limit_bytes = 64u << 20);
+
+}  // namespace ktx

@@ -1,0 +1,192 @@
+#include "lib/support/thread_pool.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <climits>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "lib/support/result.h"
+#include "lib/support/signal_block.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace ktx {
+namespace {
+
+// The state of a stage in one word, so that one atomic add claims an item and
+// tells which stage it is of:  stage:16 | items:24 | next:24.
+// Threads look before they add, so `next` passes `items` by at most one per
+// thread and never runs into its neighbour.
+constexpr int kItemBits = 24;
+constexpr uint64_t kItemMask = (uint64_t{1} << kItemBits) - 1;
+
+uint64_t pack(uint64_t stage, uint64_t items, uint64_t next) {
+  return stage << (2 * kItemBits) | items << kItemBits | next;
+}
+int stage_of(uint64_t word) {
+  return static_cast<int>(word >> (2 * kItemBits));
+}
+int64_t items_of(uint64_t word) {
+  return (word >> kItemBits) & kItemMask;
+}
+int64_t next_of(uint64_t word) {
+  return word & kItemMask;
+}
+
+// Looks at a word this many times before sleeping, about 30 us. A stage of a
+// decode step takes 5 to 500 us, and being woken costs 5 to 50 us, so most waits
+// end while spinning; more would eat the time slice that the work needs when
+// other programs want the cores.
+constexpr int kSpins = 800;
+
+void pause() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+void futex_wait(std::atomic<uint32_t>& word, uint32_t seen) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr,
+          0);
+}
+void futex_wake(std::atomic<uint32_t>& word, int threads) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, threads, nullptr,
+          nullptr, 0);
+}
+
+}  // namespace
+
+struct ThreadPool::Team {
+  // Each on its own cache line: they are written by different threads at
+  // different times.
+  alignas(64) std::atomic<uint64_t> word{0};
+  alignas(64) std::atomic<int64_t> done{0};     // items finished in this stage
+  alignas(64) std::atomic<uint32_t> signal{0};  // changes when there may be something to do
+  alignas(64) std::atomic<int> sleepers{0};
+  std::atomic<bool> running{false};
+  std::atomic<bool> stop{false};
+  Job* job = nullptr;  // written before `word`, read after a claim
+  int stages = 0;
+  std::mutex turn;
+  std::vector<std::thread> helpers;
+
+  void notify(int64_t wanted) {
+    signal.fetch_add(1, std::memory_order_seq_cst);
+    // A thread that is about to sleep has counted itself before the kernel
+    // compares `signal`: it either is seen here or sees the change.
+    if (sleepers.load(std::memory_order_seq_cst) > 0) {
+      futex_wake(signal, static_cast<int>(std::min<int64_t>(wanted, INT_MAX)));
+    }
+  }
+
+  // Opens the first stage at or after `stage` that has items and claims its item
+  // 0 for the caller, or ends the run. Called by one thread at a time, after all
+  // earlier items are done. The returned word is the claim; 0: the run is over.
+  uint64_t open_stage(int stage) {
+    for (; stage < stages; ++stage) {
+      const int64_t items = job->begin_stage(stage);
+      KTX_ASSERT(items >= 0 && items <= kMaxItems);
+      if (items == 0) continue;
+      done.store(0, std::memory_order_relaxed);
+      const uint64_t claim = pack(stage, items, 0);
+      word.store(claim + 1, std::memory_order_release);
+      if (items > 1) notify(items - 1);
+      return claim;
+    }
+    word.store(0, std::memory_order_release);
+    running.store(false, std::memory_order_release);
+    notify(INT_MAX);  // the caller of run() may sleep
+    return 0;
+  }
+
+  // An item of the current stage, or 0.
+  uint64_t claim() {
+    const uint64_t seen = word.load(std::memory_order_relaxed);
+    if (next_of(seen) >= items_of(seen)) return 0;
+    const uint64_t mine = word.fetch_add(1, std::memory_order_acq_rel);
+    return next_of(mine) < items_of(mine) ? mine : 0;
+  }
+
+  // Runs items until there is none to claim.
+  void work(uint64_t mine, int thread) {
+    while (mine) {
+      job->run_item(stage_of(mine), next_of(mine), thread);
+      const bool last = done.fetch_add(1, std::memory_order_acq_rel) + 1 == items_of(mine);
+      mine = last ? open_stage(stage_of(mine) + 1) : claim();
+    }
+  }
+
+  // Returns when `signal` no longer is `seen` (or for no reason).
+  void wait(uint32_t seen) {
+    for (int i = 0; i < kSpins; ++i) {
+      if (signal.load(std::memory_order_acquire) != seen) return;
+      pause();
+    }
+    sleepers.fetch_add(1, std::memory_order_seq_cst);
+    futex_wait(signal, seen);
+    sleepers.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  void help(int thread) {
+    while (!stop.load(std::memory_order_acquire)) {
+      const uint32_t seen = signal.load(std::memory_order_acquire);
+      if (const uint64_t mine = claim()) {
+        work(mine, thread);
+      } else if (!stop.load(std::memory_order_acquire)) {
+        wait(seen);
+      }
+    }
+  }
+};
+
+ThreadPool::ThreadPool(int threads) : team_(std::make_unique<Team>()) {
+  threads = std::clamp(threads, 1, kMaxThreads);
+  team_->helpers.reserve(threads - 1);
+  const SignalBlock block;  // inherited by the helpers
+  for (int thread = 1; thread < threads; ++thread) {
+    try {
+      team_->helpers.emplace_back([team = team_.get(), thread] { team->help(thread); });
+    } catch (const std::system_error&) {
+      break;  // a limit on processes: go on with those we have
+    }
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  team_->stop.store(true, std::memory_order_seq_cst);
+  team_->notify(INT_MAX);
+  for (std::thread& helper : team_->helpers) helper.join();
+}
+
+int ThreadPool::threads() const {
+  return 1 + static_cast<int>(team_->helpers.size());
+}
+
+void ThreadPool::run(Job& job, int stages) {
+  KTX_ASSERT(stages >= 0 && stages <= kMaxStages);
+  Team& team = *team_;
+  const std::lock_guard lock(team.turn);
+  team.job = &job;
+  team.stages = stages;
+  team.running.store(true, std::memory_order_relaxed);
+  team.work(team.open_stage(0), 0);
+  while (team.running.load(std::memory_order_acquire)) {
+    const uint32_t seen = team.signal.load(std::memory_order_acquire);
+    if (const uint64_t mine = team.claim()) {
+      team.work(mine, 0);
+    } else if (team.running.load(std::memory_order_acquire)) {
+      team.wait(seen);
+    }
+  }
+}
+
+}  // namespace ktx

@@ -1,0 +1,110 @@
+#include "lib/target/target.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "lib/target/cgroup.h"
+#include "lib/target/proc_text.h"
+
+namespace ktx::target {
+namespace {
+
+// The hardware threads in our affinity mask; of a test's machine, all of them.
+std::vector<int> usable_cpus(const std::string& root) {
+  const auto online = read_proc(root + "/sys/devices/system/cpu/online");
+  std::vector<int> cpus = online ? parse_cpu_list(*online) : std::vector<int>();
+  if (cpus.empty()) {
+    for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) {
+      cpus.push_back(static_cast<int>(i));
+    }
+  }
+  if (!root.empty()) return cpus;
+  // Machines with more than 1024 hardware threads need a larger mask than
+  // cpu_set_t; 65536 bits are enough for every kernel configuration.
+  std::vector<cpu_set_t> mask(64);
+  const size_t mask_bytes = mask.size() * sizeof(cpu_set_t);
+  if (sched_getaffinity(0, mask_bytes, mask.data()) != 0) return cpus;
+  std::erase_if(cpus, [&](int cpu) { return !CPU_ISSET_S(cpu, mask_bytes, mask.data()); });
+  if (cpus.empty()) cpus.push_back(0);
+  return cpus;
+}
+
+int count_cores(const std::string& root, const std::vector<int>& cpus) {
+  std::set<std::pair<uint64_t, uint64_t>> cores;  // package, core
+  for (int cpu : cpus) {
+    const std::string topology =
+        fmt::format("{}/sys/devices/system/cpu/cpu{}/topology/", root, cpu);
+    const auto package = read_number(topology + "physical_package_id");
+    const auto core = read_number(topology + "core_id");
+    if (!package || !core) return static_cast<int>(cpus.size());
+    cores.insert({*package, *core});
+  }
+  return static_cast<int>(cores.size());
+}
+
+std::string cpu_model(const std::string& root) {
+  const auto text = read_proc(root + "/proc/cpuinfo");
+  if (!text) return "";
+  for (std::string_view line : split(*text, '\n')) {
+    const size_t colon = line.find(':');
+    if (line.starts_with("model name") && colon != line.npos) {
+      return printable(trim(line.substr(colon + 1)));
+    }
+  }
+  return "";
+}
+
+std::vector<NumaNode> numa_nodes(const std::string& root) {
+  std::vector<NumaNode> nodes;
+  const auto online = read_proc(root + "/sys/devices/system/node/online");
+  if (!online) return nodes;
+  for (int id : parse_cpu_list(*online)) {
+    const std::string directory = fmt::format("{}/sys/devices/system/node/node{}/", root, id);
+    const auto cpus = read_proc(directory + "cpulist");
+    const auto memory = read_proc(directory + "meminfo");
+    const auto kib = memory ? field(*memory, fmt::format("Node {} MemTotal", id)) : std::nullopt;
+    nodes.push_back(
+        {id, cpus ? static_cast<int>(parse_cpu_list(*cpus).size()) : 0, kib.value_or(0) * 1024});
+  }
+  return nodes;
+}
+
+}  // namespace
+
+int CpuTarget::default_threads() const {
+  const double limit = cpu_quota ? std::ceil(*cpu_quota) : cores;
+  return std::max(1, std::min(cores, static_cast<int>(std::min(limit, 65536.0))));
+}
+
+Target detect_host(const std::string& root) {
+  Target host;
+  const std::vector<int> cpus = usable_cpus(root);
+  const CgroupLimits limits = read_cgroup_limits(root);
+  host.cpu.model = cpu_model(root);
+  if (root.empty()) host.cpu.isa = detect_isa();
+  host.cpu.hardware_threads = static_cast<int>(cpus.size());
+  host.cpu.cores = count_cores(root, cpus);
+  host.cpu.cpu_quota = limits.cpus;
+  const auto meminfo = read_proc(root + "/proc/meminfo");
+  const uint64_t total = meminfo ? field(*meminfo, "MemTotal").value_or(0) * 1024 : 0;
+  host.cpu.memory_bytes = std::min(total, limits.memory_bytes.value_or(total));
+  host.cpu.numa = numa_nodes(root);
+  return host;
+}
+
+std::optional<uint64_t> available_memory(const std::string& root) {
+  std::optional<uint64_t> available = read_cgroup_limits(root).memory_available;
+  const auto meminfo = read_proc(root + "/proc/meminfo");
+  if (const auto kib = meminfo ? field(*meminfo, "MemAvailable") : std::nullopt) {
+    available = std::min(available.value_or(*kib * 1024), *kib * 1024);
+  }
+  return available;
+}
+
+}  // namespace ktx::target

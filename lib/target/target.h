@@ -1,0 +1,66 @@
+// The machine: facts that decide placement, layouts and the number of threads.
+//
+//   const Target host = detect_host();
+//   host.cpu.default_threads()   // 8 on a machine of 8 cores with 16 hardware threads
+//
+// Facts only; rates are measured elsewhere and given as files. The same struct
+// describes another machine (`ktx-compile --target=FILE`).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/target/isa.h"
+
+namespace ktx::target {
+
+struct NumaNode {
+  int id = 0;
+  int cpus = 0;
+  uint64_t memory_bytes = 0;
+};
+
+struct CpuTarget {
+  std::string model;      // "AMD EPYC 9654 96-Core Processor"; for people
+  Isa isa = Isa::Scalar;  // the best it has
+  // Hardware threads and cores that this process may use: its affinity mask
+  // counts, its quota does not.
+  int hardware_threads = 1;
+  int cores = 1;
+  std::optional<double> cpu_quota;  // of the control group, in hardware threads
+  uint64_t memory_bytes = 0;        // installed, or the control group's limit
+  std::vector<NumaNode> numa;       // empty when unknown
+  double bandwidth_gbps = 0;        // of all memory channels; 0: not stated
+
+  // One per core: two threads of one core share its memory port and its vector
+  // units. A quota is rounded up, since throttling costs all threads alike.
+  int default_threads() const;
+};
+
+struct GpuTarget {
+  std::string name;
+  int compute_major = 0;
+  int compute_minor = 0;
+  uint64_t memory_bytes = 0;
+  double bandwidth_gbps = 0;  // of its memory; 0: not stated
+  double pcie_gbps = 0;       // to the host, one direction; 0: not stated
+};
+
+struct Target {
+  CpuTarget cpu;
+  std::vector<GpuTarget> gpus;
+  std::string name;  // of the file that describes it; "" for the host
+};
+
+// `root` is put before every path of /proc and /sys, so that tests can show
+// another machine. Never fails: what cannot be read stays at its default.
+Target detect_host(const std::string& root = "");
+
+// Memory that can be allocated now without swapping: MemAvailable, or what the
+// control group leaves; nothing when neither can be read. No fact: it changes with
+// every program on the machine.
+std::optional<uint64_t> available_memory(const std::string& root = "");
+
+}  // namespace ktx::target

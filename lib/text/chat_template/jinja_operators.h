@@ -1,0 +1,42 @@
+// Python's operators on values: truth, comparison, arithmetic, indexing, iteration.
+//
+// Every function counts its work on the meter and fails with Python's message
+// ("can only concatenate str (not \"int\") to str"). An undefined operand fails
+// with its story, but for ==, `in` and truth.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "lib/support/result.h"
+#include "lib/text/chat_template/jinja_ast.h"
+#include "lib/text/chat_template/jinja_value.h"
+
+namespace ktx::text::jinja {
+
+bool truthy(const Value& value);
+Result<bool> equals(Meter& meter, const Value& a, const Value& b);
+Result<bool> compare(Meter& meter, CompareOp op, const Value& a, const Value& b);
+Result<bool> contains(Meter& meter, const Value& container, const Value& item);
+
+Result<Value> apply_binary(Meter& meter, BinaryOp op, const Value& a, const Value& b);
+Result<Value> apply_unary(UnaryOp op, const Value& value);
+
+// object[key], without the fallback to attributes: an undefined when there is no
+// such item, an error when `object` is undefined itself.
+Result<Value> item_of(Meter& meter, const Value& object, const Value& key);
+// object[start:stop:step]; None or undefined bounds are open.
+Result<Value> slice_of(Meter& meter, const Value& object, const Value& start, const Value& stop,
+                       const Value& step);
+
+Result<int64_t> length_of(const Value& value);
+bool is_iterable(const Value& value);
+// What a `for` walks over; uses up a generator.
+Result<std::vector<Value>> items_of(Meter& meter, const Value& value);
+
+// The undefined that stands for a missing attribute or item.
+Value missing_attribute(const Value& object, std::string_view name);
+
+std::string escape_html(std::string_view text);
+
+}  // namespace ktx::text::jinja

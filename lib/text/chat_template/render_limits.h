@@ -1,0 +1,27 @@
+// What one rendering of a chat template may use. A template comes with the model
+// file and is not trusted: without limits `{% for %}` over `range` in `range`
+// would run for days and `'a' * 10**9` would eat the memory.
+//
+// The numbers leave a factor of 50 and more to the heaviest real template on a
+// conversation of 128 k tokens, and end a hostile one within a few seconds.
+#pragma once
+
+#include <cstdint>
+
+namespace ktx::text {
+
+struct RenderLimits {
+  int64_t steps = 20'000'000;               // about 50 ns each
+  int64_t live_bytes = int64_t{256} << 20;  // of values alive at one time
+  int64_t output_bytes = int64_t{64} << 20;
+  int call_depth = 60;    // macros and recursive loops within each other
+  int eval_depth = 600;   // nested statements and expressions, over all calls
+  int value_depth = 100;  // lists in lists
+};
+
+// A template's text: larger is refused (real ones are below 50 KB).
+inline constexpr int64_t kMaxTemplateBytes = int64_t{1} << 20;
+// Nesting of statements, parentheses and operators in a template's text.
+inline constexpr int kMaxTemplateDepth = 200;
+
+}  // namespace ktx::text

@@ -1,0 +1,182 @@
+// The two programs as a user meets them: results on stdout, talk on stderr, exit
+// status 0, 1 or 2, and the same answer whatever the threads and chunks.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/run_program.h"
+
+namespace ktx::testing {
+namespace {
+
+using nlohmann::json;
+
+class Commands : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    dir_ = new TempDir;
+    const Finished run = run_program({ktx_compile(), "-q", model_gguf("qwen3moe"), "-o", plan()});
+    ASSERT_EQ(run.status, 0) << run.err;
+  }
+  static void TearDownTestSuite() { delete dir_; }
+  static std::string plan() { return dir_->path("model.ktxplan"); }
+
+  static TempDir* dir_;
+};
+TempDir* Commands::dir_ = nullptr;
+
+TEST_F(Commands, GeneratePrintsTheAnswerOnStdoutOnly) {
+  const Finished run = run_program({ktx_run(), "generate", plan(), "--chat", "--prompt",
+                                    "Tell me a story about a fox.", "--temp", "0"});
+  EXPECT_EQ(run.status, 0);
+  EXPECT_EQ(run.out.rfind("Once upon a time", 0), 0u) << run.out;
+  EXPECT_EQ(run.err, "");
+}
+
+TEST_F(Commands, ThreadsAndInstructionSetsChangeNoTokenInExactPrecision) {
+  std::string first;
+  for (const char* threads : {"1", "2", "3"}) {
+    const Finished run = run_program({ktx_run(), "generate", plan(), "--chat", "--prompt",
+                                      "What is 12 + 30?", "--temp", "0", "-t", threads, "--json",
+                                      "--logprobs", "3", "--precision=exact"});
+    ASSERT_EQ(run.status, 0) << run.err;
+    json answer = json::parse(run.out);
+    answer.erase("timings");
+    if (first.empty()) first = answer.dump();
+    EXPECT_EQ(answer.dump(), first) << threads << " threads";
+  }
+  const Finished scalar =
+      run_program({ktx_run(), "generate", plan(), "--chat", "--prompt", "What is 12 + 30?",
+                   "--temp", "0", "--json", "--precision=exact"},
+                  "", {"KTX_FORCE_ISA=scalar"});
+  EXPECT_EQ(json::parse(scalar.out)["ids"], json::parse(first)["ids"]) << scalar.err;
+}
+
+TEST_F(Commands, SeedsDecideTheSample) {
+  const auto sample = [&](const char* seed) {
+    return run_program({ktx_run(), "generate", plan(), "--chat", "--prompt", "Tell me a story.",
+                        "--temp", "1.2", "--seed", seed, "-n", "40"})
+        .out;
+  };
+  EXPECT_EQ(sample("7"), sample("7"));
+  EXPECT_NE(sample("7"), sample("8"));
+}
+
+TEST_F(Commands, AFullContextEndsTheAnswerClearly) {
+  const Finished run =
+      run_program({ktx_run(), "generate", plan(), "--chat", "--prompt",
+                   "Tell me a story about a fox.", "--temp", "0", "--ctx", "30", "--json"});
+  EXPECT_EQ(run.status, 0);
+  EXPECT_EQ(json::parse(run.out)["finish_reason"], "length");
+  EXPECT_NE(run.err.find("the context of 30 tokens is full"), std::string::npos) << run.err;
+  const Finished too_long = run_program(
+      {ktx_run(), "generate", plan(), "--prompt", "one two three four five six", "--ctx", "4"});
+  EXPECT_EQ(too_long.status, 1);
+  EXPECT_NE(too_long.err.find("--ctx"), std::string::npos) << too_long.err;
+}
+
+TEST_F(Commands, ChatRemembersAndItsCommandsWork) {
+  const std::string saved = dir_->path("talk.json");
+  const Finished run =
+      run_program({ktx_run(), "chat", plan(), "--temp", "0"},
+                  "Tell me a story about a fox.\n/stats\n/save " + saved + "\n/reset\n/load " +
+                      saved + "\n/nothing\nWhat is 12 + 30?\n/exit\n");
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_NE(run.out.find("Once upon a time"), std::string::npos);
+  EXPECT_NE(run.err.find("t/s"), std::string::npos);
+  EXPECT_NE(run.err.find("no command '/nothing'"), std::string::npos);
+  EXPECT_EQ(json::parse(read_file(saved))["messages"].size(), 2u);
+}
+
+TEST_F(Commands, WrongUsageIsStatus2AndNamesTheWay) {
+  const std::vector<std::vector<std::string>> kCases = {
+      {ktx_run()},
+      {ktx_run(), "generate", plan()},
+      {ktx_run(), "generate", plan(), "--prompt", "x", "--temp", "hot"},
+      {ktx_run(), "generate", plan(), "--prompt", "x", "--no-such-option"},
+      {ktx_compile()},
+      {ktx_compile(), model_gguf("llama")},
+      {ktx_compile(), model_gguf("llama"), "-o", plan(), "--trust=me"},
+  };
+  for (const auto& args : kCases) {
+    const Finished run = run_program(args);
+    EXPECT_EQ(run.status, 2) << run.err;
+    EXPECT_NE(run.err, "");
+    EXPECT_EQ(run.out, "");
+  }
+}
+
+TEST_F(Commands, AGgufGivenToRunNamesTheCompileCommand) {
+  const Finished run = run_program({ktx_run(), "chat", model_gguf("llama")});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_NE(run.err.find("ktx-compile"), std::string::npos) << run.err;
+}
+
+TEST_F(Commands, HelpBeginsWithExamples) {
+  for (const std::string& program : {ktx_compile(), ktx_run()}) {
+    const Finished run = run_program({program, "--help"});
+    EXPECT_EQ(run.status, 0);
+    EXPECT_LT(run.out.find("EXAMPLES"), run.out.find("OPTIONS"));
+  }
+}
+
+TEST_F(Commands, InspectVerifiesAndExportsTheVeryGguf) {
+  for (const std::string name : {"llama", "mixtral", "qwen2", "qwen2moe", "qwen3moe", "deepseek2",
+                                 "deepseek2g", "deepseek3"}) {
+    const TempDir dir;
+    ASSERT_EQ(run_program({ktx_compile(), "-q", model_gguf(name), "-o", dir.path("p")}).status, 0);
+    const Finished run = run_program({ktx_run(), "inspect", dir.path("p"), "--json", "--verify",
+                                      "--export-gguf", dir.path("copy.gguf")});
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_TRUE(json::accept(run.out));
+    EXPECT_EQ(read_file(dir.path("copy.gguf")), read_file(model_gguf(name))) << name;
+  }
+}
+
+TEST_F(Commands, TheSameInputsGiveTheSameBytes) {
+  const TempDir dir;
+  ASSERT_EQ(
+      run_program({ktx_compile(), "-q", model_gguf("qwen3moe"), "-o", dir.path("a"), "-t", "1"})
+          .status,
+      0);
+  EXPECT_EQ(read_file(dir.path("a")), read_file(plan()));
+}
+
+TEST_F(Commands, BenchPrintsItsTable) {
+  const Finished run =
+      run_program({ktx_run(), "bench", plan(), "-p", "16", "-n", "4", "-r", "2", "-o", "json"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const json rows = json::parse(run.out);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["test"], "pp16");
+  EXPECT_GT(rows[1]["tokens_per_second"], 0);
+}
+
+TEST_F(Commands, TokenizePrintsOneJsonArray) {
+  const TempDir dir;
+  dir.write("text", "Hello <|im_end|>");
+  const Finished plain =
+      run_program({ktx_compile(), "--tokenize", dir.path("text"), model_gguf("qwen3moe")});
+  const Finished special = run_program(
+      {ktx_compile(), "--tokenize", dir.path("text"), "--parse-special", model_gguf("qwen3moe")});
+  ASSERT_EQ(plain.status, 0) << plain.err;
+  ASSERT_EQ(special.status, 0) << special.err;
+  EXPECT_GT(json::parse(plain.out).size(), json::parse(special.out).size());
+  EXPECT_EQ(json::parse(special.out).back(), 1181);
+  const Finished files =
+      run_program({ktx_compile(), "--tokenize", dir.path("text"), "--parse-special", "--tokenizer",
+                   model_dir("qwen3moe") + "/tokenizer.json"});
+  EXPECT_EQ(files.out, special.out) << files.err;
+}
+
+TEST_F(Commands, RenderChatPrintsThePrompt) {
+  const TempDir dir;
+  dir.write("case.json", R"({"messages": [{"role": "user", "content": "Hi"}]})");
+  const Finished run =
+      run_program({ktx_compile(), "--render-chat", dir.path("case.json"), model_gguf("qwen3moe")});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(run.out, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+}
+
+}  // namespace
+}  // namespace ktx::testing

@@ -1,0 +1,284 @@
+// Attention and the KV store against a plain softmax in double, for every element
+// type, head arrangement and instruction set; then the numerics contract.
+#include "kernels/attention/attention.h"
+
+#include "tests/kernels/kernel_cases.h"
+
+namespace ktx::kernels {
+namespace {
+
+struct Shape {
+  const char* name;
+  int32_t heads, kv_heads, key_dim, value_dim;
+  bool value_in_key;
+};
+
+constexpr Shape kShapes[] = {
+    {"one_head", 1, 1, 64, 64, false},    {"gqa", 8, 2, 64, 64, false},
+    {"odd_dims", 3, 3, 40, 24, false},    {"tiny_dims", 2, 1, 3, 5, false},
+    {"mla_split", 4, 4, 96, 64, false},   {"mla_absorbed", 16, 1, 72, 64, true},
+    {"many_heads", 160, 1, 32, 16, true},
+};
+
+constexpr KvType kTypes[] = {KvType::F32, KvType::F16, KvType::Q8_0};
+constexpr const char* kTypeNames[] = {"F32", "F16", "Q8_0"};
+
+// Two sequences whose blocks are interleaved in memory, filled by kv_store.
+struct Cache {
+  KvLayout layout;
+  int64_t slot_offset = 128;
+  int64_t block_bytes;
+  AlignedBytes memory;
+  std::vector<std::byte*> tables[2];
+  std::vector<std::byte* const*> table_list;
+
+  Cache(const Shape& s, KvType type, int64_t block_tokens, int64_t tokens)
+      : layout{type, block_tokens, s.kv_heads, s.key_dim, s.value_in_key ? 0 : s.value_dim},
+        block_bytes(slot_offset + layout.slot_bytes()),
+        memory(2 * blocks(tokens) * block_bytes) {
+    for (int64_t b = 0; b < 2 * blocks(tokens); ++b) {
+      tables[b % 2].push_back(memory.data() + b * block_bytes);
+    }
+    table_list = {tables[0].data(), tables[1].data()};
+  }
+  int64_t blocks(int64_t tokens) const {
+    return (tokens + layout.block_tokens - 1) / layout.block_tokens;
+  }
+};
+
+// Tokens of both sequences at every position, and a q for each.
+struct Steps {
+  int64_t count;
+  std::vector<int32_t> sequence, position;
+  std::vector<float> key, value, q;
+};
+
+Steps make_steps(Random& random, const Shape& s, int64_t tokens_each) {
+  Steps steps;
+  steps.count = 2 * tokens_each;
+  for (int64_t i = 0; i < steps.count; ++i) {
+    steps.sequence.push_back(static_cast<int32_t>(i / tokens_each));
+    steps.position.push_back(static_cast<int32_t>(i % tokens_each));
+  }
+  steps.key = random.normals(steps.count * s.kv_heads * s.key_dim);
+  steps.value = random.normals(steps.count * s.kv_heads * s.value_dim);
+  steps.q = random.normals(steps.count * s.heads * s.key_dim, 0.7f);
+  return steps;
+}
+
+void store(const Shape& s, const Steps& steps, Cache& cache, Isa isa) {
+  KvStoreArgs a;
+  a.key = steps.key.data();
+  a.key_stride = s.kv_heads * s.key_dim;
+  a.value = s.value_in_key ? nullptr : steps.value.data();
+  a.value_stride = s.kv_heads * s.value_dim;
+  a.kv = {cache.layout, cache.slot_offset, cache.table_list.data(), steps.sequence.data(),
+          steps.position.data()};
+  a.token_end = steps.count;
+  (*find_kv_store("kv_store", isa))(a);
+}
+
+AttentionArgs attention_args(const Shape& s, const Steps& steps, const Cache& cache,
+                             std::vector<float>& y, AlignedBytes& scratch) {
+  AttentionArgs a;
+  a.q = steps.q.data();
+  a.q_stride = s.heads * s.key_dim;
+  a.y = y.data();
+  a.y_stride = s.heads * s.value_dim;
+  a.attrs = {0, s.heads, s.kv_heads, s.key_dim, s.value_dim, s.value_in_key, 0.21f};
+  a.kv = {cache.layout, cache.slot_offset, cache.table_list.data(), steps.sequence.data(),
+          steps.position.data()};
+  a.token_end = steps.count;
+  a.head_end = s.heads;
+  a.scratch = scratch.data();
+  return a;
+}
+
+int64_t scratch_bytes(const Shape& s) {
+  return attention_scratch_bytes(
+      {0, s.heads, s.kv_heads, s.key_dim, s.value_dim, s.value_in_key, 1});
+}
+
+// What the cache holds for a row: read back by hand.
+std::vector<double> cached(const Cache& cache, int32_t sequence, int64_t offset, int64_t position,
+                           int64_t dim) {
+  const std::byte* row =
+      cache.tables[sequence][static_cast<size_t>(position / cache.layout.block_tokens)] +
+      cache.slot_offset + offset;
+  std::vector<double> out;
+  for (int64_t i = 0; i < dim; ++i) {
+    if (cache.layout.type == KvType::F32) {
+      float value;
+      std::memcpy(&value, row + 4 * i, 4);
+      out.push_back(value);
+      continue;
+    }
+    uint16_t half;
+    const bool q8 = cache.layout.type == KvType::Q8_0;
+    std::memcpy(&half, q8 ? row + i / 32 * 34 : row + 2 * i, 2);
+    double value = half_to_float(half);
+    if (q8) value *= static_cast<int8_t>(row[i / 32 * 34 + 2 + i % 32]);
+    out.push_back(value);
+  }
+  return out;
+}
+
+std::vector<double> naive(const Shape& s, const Steps& steps, const Cache& cache, int64_t t,
+                          int64_t head) {
+  const int64_t g = head / (s.heads / s.kv_heads);
+  const int32_t sequence = steps.sequence[static_cast<size_t>(t)];
+  const float* q = steps.q.data() + (t * s.heads + head) * s.key_dim;
+  std::vector<double> scores, y(static_cast<size_t>(s.value_dim));
+  double largest = -INFINITY, sum = 0;
+  const int64_t count = steps.position[static_cast<size_t>(t)] + 1;
+  for (int64_t p = 0; p < count; ++p) {
+    const auto key = cached(
+        cache, sequence, cache.layout.key_offset(g, p % cache.layout.block_tokens), p, s.key_dim);
+    double score = 0;
+    for (size_t d = 0; d < key.size(); ++d) score += key[d] * q[d];
+    scores.push_back(score * 0.21f);
+    largest = std::max(largest, scores.back());
+  }
+  for (int64_t p = 0; p < count; ++p) {
+    const int64_t in_block = p % cache.layout.block_tokens;
+    const auto value = cached(cache, sequence,
+                              s.value_in_key ? cache.layout.key_offset(g, in_block)
+                                             : cache.layout.value_offset(g, in_block),
+                              p, s.value_dim);
+    const double weight = std::exp(scores[static_cast<size_t>(p)] - largest);
+    sum += weight;
+    for (size_t d = 0; d < value.size(); ++d) y[d] += weight * value[d];
+  }
+  for (double& v : y) v /= sum;
+  return y;
+}
+
+using Case = std::tuple<Isa, int, int>;  // instruction set, shape, element type
+class AttentionTest : public ::testing::TestWithParam<Case> {
+ protected:
+  Isa isa = std::get<0>(GetParam());
+  const Shape& shape = kShapes[std::get<1>(GetParam())];
+  KvType type = kTypes[std::get<2>(GetParam())];
+};
+
+TEST_P(AttentionTest, AgreesWithPlainSoftmax) {
+  Random random(11);
+  const int64_t tokens = shape.heads > 100 ? 70 : 133;
+  const Steps steps = make_steps(random, shape, tokens);
+  Cache cache(shape, type, 24, tokens);  // blocks that pieces of 64 straddle
+  store(shape, steps, cache, isa);
+  std::vector<float> y(static_cast<size_t>(steps.count * shape.heads * shape.value_dim));
+  AlignedBytes scratch(scratch_bytes(shape));
+  (*find_attention("attention", isa))(attention_args(shape, steps, cache, y, scratch));
+  const bool many = shape.heads > 100;
+  for (int64_t t = 0; t < steps.count; t += many ? 13 : 7) {
+    for (int64_t h = 0; h < shape.heads; h += many ? 11 : 1) {
+      const std::vector<double> expected = naive(shape, steps, cache, t, h);
+      for (size_t d = 0; d < expected.size(); ++d) {
+        ASSERT_NEAR(y[static_cast<size_t>((t * shape.heads + h) * shape.value_dim) + d],
+                    expected[d], 3e-6)
+            << "token " << t << " head " << h;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, GivesTheSameBitsForAnyRangeAndBlockSize) {
+  Random random(12);
+  const int64_t tokens = 67;
+  const Steps steps = make_steps(random, shape, tokens);
+  Cache cache(shape, type, 16, tokens), big(shape, type, 1024, tokens);
+  store(shape, steps, cache, isa);
+  store(shape, steps, big, isa);
+  AlignedBytes scratch(scratch_bytes(shape));
+  const AttentionFn run = *find_attention("attention", isa);
+  std::vector<float> whole(static_cast<size_t>(steps.count * shape.heads * shape.value_dim)),
+      parts(whole), one_block(whole);
+  run(attention_args(shape, steps, cache, whole, scratch));
+  run(attention_args(shape, steps, big, one_block, scratch));
+  EXPECT_TRUE(same_bits(whole, one_block));
+  for (int64_t batch : {1, 7, 64}) {
+    AttentionArgs a = attention_args(shape, steps, cache, parts, scratch);
+    for (int64_t t = 0; t < steps.count; t += batch) {
+      a.token_begin = t;
+      a.token_end = std::min(t + batch, steps.count);
+      for (int64_t h = 0; h < shape.heads; h = a.head_end) {
+        a.head_begin = h;
+        a.head_end = std::min<int64_t>(shape.heads, h + 1 + random.below(shape.heads));
+        run(a);
+      }
+    }
+    ASSERT_TRUE(same_bits(whole, parts)) << "batches of " << batch;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, AttentionTest,
+                         ::testing::Combine(::testing::ValuesIn(runnable_isas()),
+                                            ::testing::Range(0, 7), ::testing::Range(0, 3)),
+                         [](const ::testing::TestParamInfo<Case>& info) {
+                           return std::string(name(std::get<0>(info.param))) + "_" +
+                                  kShapes[std::get<1>(info.param)].name + "_" +
+                                  kTypeNames[std::get<2>(info.param)];
+                         });
+
+TEST(Attention, SurvivesNaNAndInfinityAndNoTokens) {
+  for (Isa isa : runnable_isas()) {
+    Random random(13);
+    Steps steps = make_steps(random, kShapes[1], 5);
+    steps.key[7] = NAN;
+    steps.key[300] = INFINITY;
+    steps.q[3] = -INFINITY;
+    for (KvType type : kTypes) {
+      Cache cache(kShapes[1], type, 4, 5);
+      store(kShapes[1], steps, cache, isa);
+      std::vector<float> y(steps.q.size(), 5);
+      AlignedBytes scratch(scratch_bytes(kShapes[1]));
+      AttentionArgs a = attention_args(kShapes[1], steps, cache, y, scratch);
+      a.token_end = 0;
+      (*find_attention("attention", isa))(a);
+      EXPECT_EQ(y[0], 5);
+      a.token_end = steps.count;
+      (*find_attention("attention", isa))(a);
+    }
+  }
+}
+
+TEST(KvStore, EveryVariantWritesTheSameBytesAndNothingElse) {
+  for (const Shape& shape : kShapes) {
+    for (KvType type : kTypes) {
+      Random random(14);
+      const Steps steps = make_steps(random, shape, 9);
+      Cache scalar(shape, type, 4, 9);
+      store(shape, steps, scalar, Isa::Scalar);
+      for (Isa isa : runnable_isas()) {
+        Cache other(shape, type, 4, 9);
+        store(shape, steps, other, isa);
+        EXPECT_EQ(std::memcmp(scalar.memory.data(), other.memory.data(),
+                              static_cast<size_t>(scalar.memory.size())),
+                  0)
+            << shape.name << " " << name(isa);
+      }
+      for (int64_t i = 0; i < scalar.slot_offset; ++i) {
+        ASSERT_EQ(scalar.memory.data()[i], std::byte{0xA5});
+      }
+    }
+  }
+}
+
+TEST(KvStore, Q8RoundsToWithinHalfAStep) {
+  const Shape& shape = kShapes[1];
+  Random random(15);
+  const Steps steps = make_steps(random, shape, 9);
+  Cache cache(shape, KvType::Q8_0, 16, 9);
+  store(shape, steps, cache, Isa::Scalar);
+  for (int64_t p = 0; p < 9; ++p) {
+    const auto row = cached(cache, 0, cache.layout.key_offset(1, p), p, 64);
+    for (int64_t d = 0; d < 64; ++d) {
+      const float x = steps.key[static_cast<size_t>(p * 128 + 64 + d)];
+      ASSERT_NEAR(row[static_cast<size_t>(d)], x, 4.0 / 127 / 2 * 1.01);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ktx::kernels

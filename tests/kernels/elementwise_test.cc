@@ -1,0 +1,298 @@
+// Norm, rope, activations, embedding and quantisation against double, with every
+// instruction set and widths around the edges of vectors; and that an element does not
+// depend on its place.
+#include <cmath>
+
+#include "kernels/activation/activation.h"
+#include "kernels/embed/embed.h"
+#include "kernels/norm/norm.h"
+#include "kernels/quantize/quantize.h"
+#include "kernels/rope/rope.h"
+#include "tests/kernels/kernel_cases.h"
+
+namespace ktx::kernels {
+namespace {
+
+constexpr int64_t kWidths[] = {1, 7, 15, 16, 17, 31, 32, 33, 100, 256, 1000};
+
+class ElementwiseTest : public ::testing::TestWithParam<Isa> {
+ protected:
+  Isa isa = GetParam();
+};
+
+// |a - b| within `ulps` units in the last place of b, or both not finite alike.
+void expect_close(float a, double b, double ulps) {
+  if (std::isnan(b)) {
+    EXPECT_TRUE(std::isnan(a));
+  } else if (std::isinf(static_cast<float>(b))) {
+    EXPECT_EQ(a, static_cast<float>(b));
+  } else {
+    EXPECT_NEAR(a, b, ulps * kEps * std::fabs(b) + 1e-36);
+  }
+}
+
+TEST_P(ElementwiseTest, SwigluIsRightToAFewUnitsInTheLastPlace) {
+  std::vector<float> gate = {0.0f,  -0.0f,  1e-30f,  -1e-30f, 87.0f,    -87.0f,
+                             88.8f, -88.8f, -104.0f, 1e30f,   INFINITY, NAN};
+  for (float g = -30; g < 30; g += 0.0371f) gate.push_back(g);
+  Random random(21);
+  const int64_t n = static_cast<int64_t>(gate.size());
+  const std::vector<float> up = random.normals(n);
+  std::vector<float> y(gate.size());
+  SwigluArgs a;
+  a.gate = gate.data();
+  a.up = up.data();
+  a.y = y.data();
+  a.width = n;
+  a.token_end = 1;
+  const SwigluFn run = *find_swiglu("swiglu", isa);
+  run(a);
+  for (size_t i = 0; i < gate.size(); ++i) {
+    SCOPED_TRACE(gate[i]);
+    const double g = gate[i];
+    expect_close(y[i], g / (1 + std::exp(-g)) * up[i], 8);
+  }
+  // One element at a time, each at another place of a vector.
+  for (int64_t width = 1; width < 40; ++width) {
+    std::vector<float> part(static_cast<size_t>(width + 1), 3);
+    a.gate = gate.data() + 13;
+    a.up = up.data() + 13;
+    a.y = part.data();
+    a.width = width;
+    run(a);
+    EXPECT_EQ(part.back(), 3);
+    part.pop_back();
+    EXPECT_TRUE(same_bits(part, {y.begin() + 13, y.begin() + 13 + width}));
+  }
+}
+
+TEST_P(ElementwiseTest, AddAndSigmoidScaleAndGatherAreExact) {
+  Random random(22);
+  for (int64_t width : kWidths) {
+    const int64_t tokens = 3, stride = width + 2;
+    const std::vector<float> x = random.normals(tokens * stride),
+                             b = random.normals(tokens * stride);
+    std::vector<float> y(x.size(), 9);
+    AddArgs add;
+    add.a = x.data();
+    add.b = b.data();
+    add.y = y.data();
+    add.a_stride = add.b_stride = add.y_stride = stride;
+    add.width = width;
+    add.token_begin = 1;
+    add.token_end = 3;
+    (*find_add("add", isa))(add);
+    EXPECT_EQ(y[0], 9);
+    EXPECT_EQ(y[static_cast<size_t>(stride + width)], 9);
+    for (int64_t t = 1; t < 3; ++t) {
+      for (int64_t i = 0; i < width; ++i) {
+        const auto at = static_cast<size_t>(t * stride + i);
+        ASSERT_EQ(y[at], x[at] + b[at]);
+      }
+    }
+    SigmoidScaleArgs scale;
+    scale.x = scale.y = y.data();
+    scale.x_stride = scale.y_stride = stride;
+    scale.gate = b.data();
+    scale.gate_stride = stride;
+    scale.y = y.data();
+    scale.width = width;
+    scale.token_end = 1;
+    (*find_sigmoid_scale("sigmoid_scale", isa))(scale);
+    expect_close(y[0], 9 / (1 + std::exp(-double{b[0]})), 2);
+
+    const std::vector<int32_t> rows = {2, 0};
+    GatherRowsArgs gather;
+    gather.x = x.data();
+    gather.x_stride = stride;
+    gather.rows = rows.data();
+    gather.y = y.data();
+    gather.y_stride = width;
+    gather.width = width;
+    gather.token_end = 2;
+    (*find_gather_rows("gather_rows", isa))(gather);
+    EXPECT_EQ(y[0], x[static_cast<size_t>(2 * stride)]);
+    EXPECT_EQ(y[static_cast<size_t>(width)], x[0]);
+  }
+}
+
+TEST_P(ElementwiseTest, RmsNormAgreesWithDoubleForAllGroups) {
+  Random random(23);
+  for (int64_t part : kWidths) {
+    for (int32_t groups : {1, 3}) {
+      const int64_t width = part * groups, tokens = 2;
+      const std::vector<float> x = random.normals(tokens * width, 3), w = random.normals(part);
+      std::vector<float> y(x.size());
+      RmsNormArgs a;
+      a.x = x.data();
+      a.weight = w.data();
+      a.y = y.data();
+      a.x_stride = a.y_stride = a.width = width;
+      a.attrs = {1e-6f, groups};
+      a.token_end = tokens;
+      (*find_rms_norm("rms_norm", isa))(a);
+      for (int64_t g = 0; g < tokens * groups; ++g) {
+        double squares = 0;
+        for (int64_t j = 0; j < part; ++j) {
+          const double v = x[static_cast<size_t>(g * part + j)];
+          squares += v * v;
+        }
+        for (int64_t j = 0; j < part; ++j) {
+          const auto at = static_cast<size_t>(g * part + j);
+          expect_close(y[at],
+                       x[at] / std::sqrt(squares / static_cast<double>(part) + double{1e-6f}) *
+                           w[static_cast<size_t>(j)],
+                       8);
+        }
+      }
+      std::vector<float> in_place(x);
+      a.x = a.y = in_place.data();
+      (*find_rms_norm("rms_norm", isa))(a);
+      EXPECT_TRUE(same_bits(in_place, y));
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, RopeTurnsBothStylesAndLeavesTheRestAlone) {
+  Random random(24);
+  for (int32_t interleaved : {0, 1}) {
+    for (int32_t rotary : {2, 6, 8, 14, 64, 128}) {
+      RopeArgs a;
+      a.attrs = {3, rotary + 5, 2, rotary + 9, 4, rotary, interleaved, 1.25f};
+      const std::vector<int32_t> position = {0, 1, 4095, 163839};
+      const auto tokens = static_cast<int64_t>(position.size());
+      const int64_t x_width = a.attrs.heads * a.attrs.head_dim;
+      const int64_t y_width = a.attrs.heads * a.attrs.y_head_dim;
+      std::vector<float> inv_freq, scratch(static_cast<size_t>(rotary));
+      for (int32_t i = 0; i < rotary / 2; ++i) {
+        inv_freq.push_back(
+            std::pow(10000.0f, -2.0f * static_cast<float>(i) / static_cast<float>(rotary)));
+      }
+      const std::vector<float> x = random.normals(tokens * x_width);
+      std::vector<float> y(static_cast<size_t>(tokens * y_width), 77);
+      a.x = x.data();
+      a.x_stride = x_width;
+      a.y = y.data();
+      a.y_stride = y_width;
+      a.inv_freq = inv_freq.data();
+      a.position = position.data();
+      a.token_end = tokens;
+      a.scratch = scratch.data();
+      (*find_rope("rope", isa))(a);
+      for (int64_t t = 0; t < tokens; ++t) {
+        for (int64_t h = 0; h < a.attrs.heads; ++h) {
+          const float* in = x.data() + t * x_width + h * a.attrs.head_dim + 2;
+          const float* out = y.data() + t * y_width + h * a.attrs.y_head_dim;
+          for (int64_t d : {0, 1, 2, 3, rotary + 4, rotary + 8}) ASSERT_EQ(out[d], 77);
+          for (int64_t i = 0; i < rotary / 2; ++i) {
+            const int64_t first = interleaved ? 2 * i : i;
+            const int64_t second = interleaved ? 2 * i + 1 : i + rotary / 2;
+            const double angle = static_cast<float>(position[static_cast<size_t>(t)]) *
+                                 inv_freq[static_cast<size_t>(i)];
+            const double c = 1.25 * std::cos(angle), s = 1.25 * std::sin(angle);
+            ASSERT_NEAR(out[4 + first], in[first] * c - in[second] * s, 2e-6);
+            ASSERT_NEAR(out[4 + second], in[first] * s + in[second] * c, 2e-6);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, RopeInPlaceGivesTheSameBits) {
+  Random random(25);
+  for (int32_t interleaved : {0, 1}) {
+    RopeArgs a;
+    a.attrs = {4, 64, 0, 64, 0, 64, interleaved, 1};
+    const std::vector<float> x = random.normals(256), inv_freq(32, 0.3f);
+    std::vector<float> y(x), in_place(x), scratch(64);
+    const int32_t position = 17;
+    a.x = x.data();
+    a.y = y.data();
+    a.inv_freq = inv_freq.data();
+    a.position = &position;
+    a.token_end = 1;
+    a.scratch = scratch.data();
+    (*find_rope("rope", isa))(a);
+    a.x = a.y = in_place.data();
+    (*find_rope("rope", isa))(a);
+    EXPECT_TRUE(same_bits(y, in_place));
+  }
+}
+
+TEST_P(ElementwiseTest, EmbedDecodesTheRowsOfItsTokens) {
+  Random random(26);
+  for (DType dtype : weight_dtypes()) {
+    const int64_t cols = info(dtype).block_elems == 1 ? 77 : 512;
+    const Weights table(random, dtype, 9, cols);
+    const std::vector<int32_t> ids = {8, 0, 3};
+    std::vector<float> y(static_cast<size_t>(3 * cols));
+    EmbedArgs a;
+    a.table = {table.data(), dtype, Layout::Rows, 9, cols, table.row_bytes()};
+    a.ids = ids.data();
+    a.y = y.data();
+    a.y_stride = cols;
+    a.token_end = 3;
+    (*find_embed("embed_rows", isa))(a);
+    for (int64_t t = 0; t < 3; ++t) {
+      EXPECT_TRUE(same_bits(table.row(ids[static_cast<size_t>(t)]),
+                            {y.begin() + t * cols, y.begin() + (t + 1) * cols}))
+          << name(dtype);
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, QuantizeRoundsToNearestAndSumsExactly) {
+  Random random(27);
+  for (int64_t k : {32, 64, 224, 256, 288, 1024}) {
+    const int64_t tokens = 3, rows = 2, row_bytes = act_q8_row_bytes(k);
+    std::vector<float> x = random.normals(tokens * rows * (k + 4), 5);
+    for (int64_t i = 0; i < 32; ++i) x[static_cast<size_t>(i)] = 0;
+    x[static_cast<size_t>(k + 4)] = NAN;
+    x[static_cast<size_t>(2 * (k + 4) + 5)] = -INFINITY;
+    AlignedBytes xq(tokens * rows * row_bytes), scalar(tokens * rows * row_bytes);
+    QuantizeArgs a;
+    a.x = x.data();
+    a.x_stride = rows * (k + 4);
+    a.row_elems = k;
+    a.attrs = {static_cast<int32_t>(rows), static_cast<int32_t>(k + 4)};
+    a.xq = xq.data();
+    a.xq_stride = rows * row_bytes;
+    a.token_end = tokens;
+    (*find_quantize("quantize_q8", isa))(a);
+    a.xq = scalar.data();
+    (*find_quantize("quantize_q8", Isa::Scalar))(a);
+    EXPECT_EQ(std::memcmp(xq.data(), scalar.data(), static_cast<size_t>(xq.size())), 0);
+    for (int64_t r = 0; r < tokens * rows; ++r) {
+      const std::byte* row = xq.data() + r * row_bytes;
+      const auto* q = reinterpret_cast<const int8_t*>(row);
+      const auto* scale = reinterpret_cast<const float*>(row + act_q8_scale_offset(k));
+      const auto* sum = reinterpret_cast<const int16_t*>(row + act_q8_sum_offset(k));
+      for (int64_t i = 0; i < k; ++i) {
+        const float v = x[static_cast<size_t>(r * (k + 4) + i)];
+        if (std::isnan(scale[i / 32])) continue;
+        ASSERT_NEAR(q[i] * scale[i / 32], v, scale[i / 32] * 0.501);
+      }
+      for (int64_t s = 0; s < act_q8_padded(k) / 16; ++s) {
+        int total = 0;
+        for (int64_t i = 0; i < 16; ++i) total += q[16 * s + i];
+        ASSERT_EQ(sum[s], total);
+      }
+      for (int64_t i = k; i < act_q8_padded(k); ++i) ASSERT_EQ(q[i], 0);
+    }
+    const auto scale_of = [&](int64_t r, int64_t g) {
+      return reinterpret_cast<const float*>(xq.data() + r * row_bytes + act_q8_scale_offset(k))[g];
+    };
+    EXPECT_EQ(scale_of(0, 0), 0);
+    EXPECT_TRUE(std::isnan(scale_of(1, 0)));
+    EXPECT_TRUE(std::isnan(scale_of(2, 0)));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, ElementwiseTest, ::testing::ValuesIn(runnable_isas()),
+                         [](const ::testing::TestParamInfo<Isa>& info) {
+                           return std::string(name(info.param));
+                         });
+
+}  // namespace
+}  // namespace ktx::kernels

@@ -1,0 +1,76 @@
+// The tables: every family that a plan may name is there, and forcing an instruction
+// set really changes the function that runs.
+#include "kernels/kernel_table.h"
+
+#include <cstdlib>
+
+#include "kernels/activation/activation.h"
+#include "kernels/attention/attention.h"
+#include "kernels/embed/embed.h"
+#include "kernels/kernel_id.h"
+#include "kernels/matmul/matmul.h"
+#include "kernels/norm/norm.h"
+#include "kernels/quantize/quantize.h"
+#include "kernels/rope/rope.h"
+#include "kernels/router/router.h"
+#include "tests/kernels/kernel_cases.h"
+
+namespace ktx::kernels {
+namespace {
+
+bool found_by_an_op(std::string_view family) {
+  const Isa isa = Isa::Scalar;
+  return find_embed(family, isa).ok() || find_rms_norm(family, isa).ok() ||
+         find_quantize(family, isa).ok() || find_rope(family, isa).ok() ||
+         find_kv_store(family, isa).ok() || find_attention(family, isa).ok() ||
+         find_swiglu(family, isa).ok() || find_add(family, isa).ok() ||
+         find_sigmoid_scale(family, isa).ok() || find_gather_rows(family, isa).ok() ||
+         find_router(family, isa).ok() || find_group_experts(family, isa).ok() ||
+         find_matmul(family, DType::Q4_K, isa).ok() ||
+         find_matmul_transposed(family, DType::Q4_K, isa).ok();
+}
+
+TEST(KernelTable, EveryFamilyHasAScalarKernel) {
+  for (const KernelFamily& family : all_kernel_families()) {
+    EXPECT_TRUE(found_by_an_op(family.name)) << family.name;
+    EXPECT_TRUE(is_kernel_family(family.name));
+  }
+  EXPECT_FALSE(is_kernel_family("matmul_rows_q9"));
+}
+
+TEST(KernelTable, EveryStepOpHasAFamilyForEachPrecisionAndDtype) {
+  for (const StepOpInfo& op : all_step_ops()) {
+    for (DType dtype : weight_dtypes()) {
+      for (Precision precision : {Precision::Exact, Precision::Fast}) {
+        for (bool transposed : {false, true}) {
+          const std::string_view family = kernel_family(op.op, precision, dtype, transposed);
+          const bool nothing = op.op == StepOp::Quantize && precision == Precision::Exact;
+          EXPECT_EQ(family.empty(), nothing) << op.name;
+          EXPECT_TRUE(nothing || is_kernel_family(family)) << op.name << " " << family;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(kernel_family(StepOp::Matmul, Precision::Fast, DType::Q4_K), "matmul_rows_q8");
+  EXPECT_EQ(kernel_family(StepOp::Matmul, Precision::Fast, DType::F16), "matmul_rows_f32");
+}
+
+TEST(KernelTable, AnIsaGetsItsOwnVariant) {
+  const MatmulFn scalar = *find_matmul("matmul_rows_q8", DType::Q4_K, Isa::Scalar);
+  const MatmulFn avx2 = *find_matmul("matmul_rows_q8", DType::Q4_K, Isa::Avx2);
+  const MatmulFn avx512 = *find_matmul("matmul_rows_q8", DType::Q4_K, Isa::Avx512);
+  EXPECT_NE(scalar, avx2);
+  EXPECT_NE(avx2, avx512);
+  EXPECT_NE(*find_attention("attention", Isa::Scalar), *find_attention("attention", Isa::Avx2));
+}
+
+TEST(KernelTable, SaysWhichIsasThisMachineTested) {
+  for (const IsaInfo& row : all_isas()) {
+    const bool runs = row.isa <= detect_isa();
+    std::printf("  kernels with %-7s %s\n", std::string(row.name).c_str(),
+                runs ? "tested" : "NOT tested: this machine lacks it");
+  }
+}
+
+}  // namespace
+}  // namespace ktx::kernels

@@ -1,0 +1,378 @@
+// Every product, dtype and instruction set against an oracle in double; then the
+// numerics contract: the same bits whatever is computed beside.
+#include "kernels/matmul/matmul.h"
+
+#include <algorithm>
+
+#include "kernels/matmul/code_range.h"
+#include "kernels/quantize/quantize.h"
+#include "lib/formats/act_q8.h"
+#include "lib/formats/int8_form.h"
+#include "tests/kernels/kernel_cases.h"
+
+namespace ktx::kernels {
+namespace {
+
+constexpr std::string_view kFamilies[] = {"matmul_rows_f32", "matmul_rows_q8"};
+
+struct Case {
+  std::string_view family;
+  DType dtype;
+  Isa isa;
+};
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (std::string_view family : kFamilies) {
+    for (DType dtype : weight_dtypes()) {
+      if (family == "matmul_rows_q8" && !matmul_q8_takes(dtype)) continue;
+      for (Isa isa : runnable_isas()) cases.push_back({family, dtype, isa});
+    }
+  }
+  return cases;
+}
+
+// Activations as floats, and as int8 rows; what the int8 rows stand for, in double.
+struct Activations {
+  int64_t tokens, cols, stride;
+  std::vector<float> x;
+  AlignedBytes xq;
+
+  Activations(Random& random, int64_t tokens, int64_t cols)
+      : tokens(tokens),
+        cols(cols),
+        stride(cols + 3),
+        x(random.normals(tokens * stride)),
+        xq(std::max<int64_t>(64, tokens * act_q8_row_bytes(cols))) {
+    if (cols % 32 == 0) quantize();
+  }
+  void quantize() {
+    QuantizeArgs a;
+    a.x = x.data();
+    a.x_stride = stride;
+    a.row_elems = cols;
+    a.xq = xq.data();
+    a.xq_stride = act_q8_row_bytes(cols);
+    a.token_end = tokens;
+    (*find_quantize("quantize_q8", Isa::Scalar))(a);
+  }
+  double value(std::string_view family, int64_t t, int64_t k) {
+    if (family == "matmul_rows_f32") return x[static_cast<size_t>(t * stride + k)];
+    const std::byte* row = xq.data() + t * act_q8_row_bytes(cols);
+    const float* scale = reinterpret_cast<const float*>(row + act_q8_scale_offset(cols));
+    return double{scale[k / 32]} * reinterpret_cast<const int8_t*>(row)[k];
+  }
+};
+
+struct Product {
+  const Case& c;
+  const Weights& w;
+  Activations& act;
+  std::vector<float> y;
+  AlignedBytes scratch;
+  MatmulArgs args;
+  MatmulFn run;
+
+  Product(const Case& c, const Weights& w, Activations& act)
+      : c(c),
+        w(w),
+        act(act),
+        y(static_cast<size_t>(act.tokens * w.rows()), -7.5f),
+        scratch(matmul_scratch_bytes(w.cols())),
+        run(*find_matmul(c.family, c.dtype, c.isa)) {
+    args.w = {w.data(), w.dtype(), Layout::Rows, w.rows(), w.cols(), w.row_bytes()};
+    args.x = act.x.data();
+    args.x_stride = act.stride;
+    args.xq = act.xq.data();
+    args.xq_stride = act_q8_row_bytes(w.cols());
+    args.tokens = act.tokens;
+    args.y = y.data();
+    args.y_stride = w.rows();
+    args.row_end = w.rows();
+    args.scratch = scratch.data();
+  }
+};
+
+class MatmulTest : public ::testing::TestWithParam<Case> {};
+
+// Shapes around the edges of blocks and register tiles.
+std::vector<std::array<int64_t, 3>> shapes(DType dtype) {
+  const int64_t block = info(dtype).block_elems;
+  std::vector<std::array<int64_t, 3>> out;
+  std::vector<int64_t> cols = {block, 2 * block, 3 * block, 5 * block};
+  if (block == 32) cols.insert(cols.end(), {224, 256, 288, 512, 544});
+  if (block == 1) cols.insert(cols.end(), {7, 15, 16, 17, 31, 33, 64, 100, 511});
+  for (int64_t k : cols) {
+    for (int64_t rows : {1, 2, 3, 5, 17, 35}) {
+      for (int64_t tokens : {0, 1, 2, 3, 5, 9}) out.push_back({tokens, rows, k});
+    }
+  }
+  return out;
+}
+
+TEST_P(MatmulTest, AgreesWithDoubleWithinRounding) {
+  const Case& c = GetParam();
+  Random random(1);
+  for (const auto& [tokens, rows, cols] : shapes(c.dtype)) {
+    const Weights w(random, c.dtype, rows, cols);
+    Activations act(random, tokens, cols);
+    Product p(c, w, act);
+    p.run(p.args);
+    for (int64_t r = 0; r < rows; ++r) {
+      const std::vector<float> row = w.row(r);
+      for (int64_t t = 0; t < tokens; ++t) {
+        double sum = 0, size = 0;
+        for (int64_t k = 0; k < cols; ++k) {
+          const double term = act.value(c.family, t, k) * row[static_cast<size_t>(k)];
+          sum += term;
+          size += std::fabs(term);
+        }
+        // int8: a minimum or an offset is taken off in one piece, so that terms are
+        // larger than those of the sum by up to the range of the codes.
+        const double slack = c.family == "matmul_rows_q8" ? 16 : 2;
+        const double bound = slack * kEps * (4 + static_cast<double>(cols) / 16) * size;
+        ASSERT_NEAR(p.y[static_cast<size_t>(t * rows + r)], sum, bound)
+            << "token " << t << " row " << r << " of " << tokens << "x" << rows << "x" << cols;
+      }
+    }
+  }
+}
+
+TEST_P(MatmulTest, GivesTheSameBitsInAnyBatchAndRange) {
+  const Case& c = GetParam();
+  Random random(2);
+  const int64_t rows = 37, tokens = 64;
+  for (int64_t blocks : {1, 3}) {
+    const int64_t cols =
+        info(c.dtype).block_elems == 1 ? 300 * blocks : info(c.dtype).block_elems * 3 * blocks;
+    const Weights w(random, c.dtype, rows, cols);
+    Activations act(random, tokens, cols);
+    Product whole(c, w, act);
+    whole.run(whole.args);
+    for (int64_t batch : {1, 2, 3, 7, 64}) {
+      Product parts(c, w, act);
+      for (int64_t first = 0; first < tokens; first += batch) {
+        const int64_t count = std::min(batch, tokens - first);
+        int64_t row = 0;
+        while (row < rows) {
+          MatmulArgs a = parts.args;
+          a.row_begin = row;
+          a.row_end = row = std::min(rows, row + 1 + random.below(20));
+          a.tokens = count;
+          a.x += first * a.x_stride;
+          a.xq += first * a.xq_stride;
+          a.y += first * a.y_stride;
+          parts.run(a);
+        }
+      }
+      ASSERT_TRUE(same_bits(whole.y, parts.y)) << "batches of " << batch << ", K " << cols;
+    }
+  }
+}
+
+TEST_P(MatmulTest, GathersScattersAndAccumulates) {
+  const Case& c = GetParam();
+  Random random(3);
+  const int64_t tokens = 12, rows = 19, cols = info(c.dtype).block_elems == 1 ? 96 : 512;
+  const Weights w(random, c.dtype, rows, cols);
+  Activations act(random, tokens, cols);
+  Product plain(c, w, act);
+  plain.run(plain.args);
+
+  const std::vector<float> bias = random.normals(rows), scale = random.normals(tokens * 2);
+  const std::vector<int32_t> pairs = {1, 5, 4, 22, 23, 9, 14};
+  Product p(c, w, act);
+  std::vector<float> expected(p.y);
+  for (int32_t pair : pairs) {
+    for (int64_t n = 0; n < rows; ++n) {
+      float v = plain.y[static_cast<size_t>(pair / 2 * rows + n)] + bias[static_cast<size_t>(n)];
+      v *= scale[static_cast<size_t>(pair)];
+      float& y = expected[static_cast<size_t>(pair / 3 * rows + n)];
+      y = y + v;
+    }
+  }
+  p.args.index = pairs.data();
+  p.args.tokens = static_cast<int64_t>(pairs.size());
+  p.args.x_div = 2;
+  p.args.y_div = 3;
+  p.args.bias = bias.data();
+  p.args.token_scale = scale.data();
+  p.args.accumulate = true;
+  p.run(p.args);
+  EXPECT_TRUE(same_bits(p.y, expected));
+
+  Product compact(c, w, act);
+  compact.args.compact_y = true;
+  compact.args.row_begin = 4;
+  compact.args.y_stride = rows - 4;
+  compact.run(compact.args);
+  for (int64_t t = 0; t < tokens; ++t) {
+    for (int64_t n = 4; n < rows; ++n) {
+      ASSERT_EQ(compact.y[static_cast<size_t>(t * (rows - 4) + n - 4)],
+                plain.y[static_cast<size_t>(t * rows + n)]);
+    }
+  }
+}
+
+TEST_P(MatmulTest, TakesAnyBytesAndNaNWithoutHarm) {
+  const Case& c = GetParam();
+  Random random(4);
+  const int64_t cols = 512, rows = 9, tokens = 5;
+  Weights w(random, c.dtype, rows, cols);
+  for (int64_t i = 0; i < rows * w.row_bytes(); ++i) w.data()[i] = std::byte{random.byte()};
+  Activations act(random, tokens, cols);
+  act.x[3] = NAN;
+  act.x[static_cast<size_t>(act.stride + 40)] = INFINITY;
+  act.quantize();
+  Product p(c, w, act);
+  p.run(p.args);
+  EXPECT_TRUE(std::isnan(p.y[0]) || std::isinf(p.y[0])) << p.y[0];
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, MatmulTest, ::testing::ValuesIn(all_cases()),
+                         [](const ::testing::TestParamInfo<Case>& info) {
+                           return std::string(info.param.family) + "_" +
+                                  std::string(name(info.param.dtype)) + "_" +
+                                  std::string(name(info.param.isa));
+                         });
+
+TEST(MatmulTable, VectorVariantsGiveTheSameBits) {
+  std::vector<Isa> isas = runnable_isas();
+  isas.erase(isas.begin());
+  if (isas.size() < 2) GTEST_SKIP() << "this machine has fewer than two vector sets";
+  for (const Case& c : all_cases()) {
+    if (c.isa != isas[0]) continue;
+    Random random(5);
+    const int64_t cols = info(c.dtype).block_elems == 1 ? 333 : info(c.dtype).block_elems * 9;
+    const Weights w(random, c.dtype, 21, cols);
+    Activations act(random, 6, cols);
+    Product first(c, w, act);
+    first.run(first.args);
+    for (Isa isa : isas) {
+      const Case other_case{c.family, c.dtype, isa};
+      Product other(other_case, w, act);
+      other.run(other.args);
+      EXPECT_TRUE(same_bits(first.y, other.y))
+          << c.family << " " << name(c.dtype) << " " << name(isa);
+    }
+  }
+}
+
+TEST(MatmulTable, NoCodeIsOutsideTheRangeThatSumsCountOn) {
+  Random random(7);
+  for (DType dtype : weight_dtypes()) {
+    const std::optional<Int8Form> form = int8_form(dtype);
+    if (!form) continue;
+    const int64_t cols = 256 * 256;
+    Weights w(random, dtype, 1, cols);
+    std::vector<int8_t> codes(static_cast<size_t>(cols));
+    std::vector<float> scales(codes.size()), mins(codes.size());
+    decode_int8_row(dtype, w.data(), cols, codes.data(), scales.data(), mins.data());
+    const CodeRange range = code_range(dtype);
+    for (int8_t code : codes) {
+      ASSERT_GE(code, range.low) << name(dtype);
+      ASSERT_LE(code, range.high) << name(dtype);
+    }
+  }
+}
+
+// Codes and activations at their extremes: no 16-bit sum may wrap or saturate.
+TEST(MatmulTable, ExtremeCodesGiveExactSums) {
+  for (const Case& c : all_cases()) {
+    if (c.family != "matmul_rows_q8") continue;
+    Random random(8);
+    const int64_t cols = 512, tokens = 5, rows = 4;
+    for (uint8_t fill : {0x00, 0xFF, 0x7F, 0x80}) {
+      Weights w(random, c.dtype, rows, cols);
+      // All codes alike; the scales of the random blocks stay where a block has them.
+      Activations act(random, tokens, cols);
+      for (size_t i = 0; i < act.x.size(); ++i) act.x[i] = i % 3 == 0 && fill == 0x7F ? -1 : 1;
+      act.quantize();
+      Product p(c, w, act);
+      std::memset(w.data(), fill, static_cast<size_t>(rows * w.row_bytes()));
+      p.run(p.args);
+      const std::vector<float> row = w.row(0);
+      double sum = 0, size = 0;
+      for (int64_t k = 0; k < cols; ++k) {
+        const double term = act.value(c.family, 0, k) * row[static_cast<size_t>(k)];
+        sum += term;
+        size += std::fabs(term);
+      }
+      if (!std::isfinite(size)) continue;
+      ASSERT_NEAR(p.y[0], sum, 64 * kEps * size + 1e-30) << name(c.dtype) << " " << name(c.isa);
+    }
+  }
+}
+
+TEST(MatmulTable, RefusesUnknownFamiliesAndDtypesByName) {
+  EXPECT_NE(find_matmul("matmul_of_tomorrow", DType::F32, Isa::Scalar)
+                .error()
+                .message.find("matmul_of_tomorrow"),
+            std::string::npos);
+  EXPECT_NE(find_matmul("matmul_rows_q8", DType::F16, Isa::Amx).error().message.find("F16"),
+            std::string::npos);
+}
+
+class TransposedTest : public ::testing::TestWithParam<Isa> {};
+
+TEST_P(TransposedTest, AgreesWithDoubleAndGivesTheSameBitsInAnyRange) {
+  Random random(6);
+  for (DType dtype : weight_dtypes()) {
+    const int64_t rows = 19, cols = info(dtype).block_elems == 1 ? 300 : 512, tokens = 5;
+    const int64_t begin = 3, count = 13, y_stride = cols + 1;
+    const Weights w(random, dtype, rows, cols);
+    const std::vector<float> x = random.normals(tokens * 40);
+    AlignedBytes scratch(matmul_scratch_bytes(cols));
+    const MatmulTransposedFn run =
+        *find_matmul_transposed("matmul_transposed_f32", dtype, GetParam());
+    MatmulTransposedArgs a;
+    a.w = {w.data(), dtype, Layout::Rows, rows, cols, w.row_bytes()};
+    a.row_begin = begin;
+    a.row_count = count;
+    a.x = x.data();
+    a.x_stride = 40;
+    a.tokens = tokens;
+    std::vector<float> y(static_cast<size_t>(tokens * y_stride)), parts(y);
+    a.y = y.data();
+    a.y_stride = y_stride;
+    a.col_end = cols;
+    a.scratch = scratch.data();
+    run(a);
+    for (int64_t t = 0; t < tokens; ++t) {
+      std::vector<double> sum(static_cast<size_t>(cols)), size(sum);
+      for (int64_t k = 0; k < count; ++k) {
+        const std::vector<float> row = w.row(begin + k);
+        for (size_t n = 0; n < row.size(); ++n) {
+          const double term = double{x[static_cast<size_t>(t * 40 + k)]} * row[n];
+          sum[n] += term;
+          size[n] += std::fabs(term);
+        }
+      }
+      for (int64_t n = 0; n < cols; ++n) {
+        ASSERT_NEAR(y[static_cast<size_t>(t * y_stride + n)], sum[static_cast<size_t>(n)],
+                    kEps * (count + 1) * size[static_cast<size_t>(n)])
+            << name(dtype);
+      }
+    }
+    for (int64_t t = 0; t < tokens; ++t) {
+      for (int64_t col = 0; col < cols; col += kTransposedCols) {
+        MatmulTransposedArgs part = a;
+        part.x += t * a.x_stride;
+        part.tokens = 1;
+        part.y = parts.data() + t * y_stride;
+        part.col_begin = col;
+        part.col_end = std::min(cols, col + kTransposedCols);
+        run(part);
+      }
+    }
+    ASSERT_TRUE(same_bits(y, parts)) << name(dtype);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, TransposedTest, ::testing::ValuesIn(runnable_isas()),
+                         [](const ::testing::TestParamInfo<Isa>& info) {
+                           return std::string(name(info.param));
+                         });
+
+}  // namespace
+}  // namespace ktx::kernels

@@ -1,0 +1,30 @@
+// The small trained models that tests read: tests/models of the repository, or
+// ../shared/models where the repository does not carry them.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace ktx::testing {
+
+inline constexpr const char* kTestModels[] = {"llama",    "mixtral",   "qwen2",      "qwen2moe",
+                                              "qwen3moe", "deepseek2", "deepseek2g", "deepseek3"};
+
+// The model's folder, or "" when it is nowhere.
+inline std::string test_model_dir(const std::string& name) {
+  for (const char* root : {KTX_SOURCE_DIR "/tests/models/", KTX_SHARED_DIR "/models/"}) {
+    const std::string dir = root + name;
+    if (std::filesystem::exists(dir + "/" + name + "-q4_k_m.gguf") &&
+        std::filesystem::exists(dir + "/config.json")) {
+      return dir;
+    }
+  }
+  return "";
+}
+
+inline std::string test_model_gguf(const std::string& name) {
+  const std::string dir = test_model_dir(name);
+  return dir.empty() ? "" : dir + "/" + name + "-q4_k_m.gguf";
+}
+
+}  // namespace ktx::testing

@@ -1,0 +1,356 @@
+// The built graphs of the test models, and what happens when tensors or config do
+// not fit each other.
+#include "lib/arch/build_graph.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "lib/arch/usual_types.h"
+#include "lib/input/gguf_writer.h"
+#include "tests/support/golden.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/test_models.h"
+
+namespace ktx::arch {
+namespace {
+
+using ktx::testing::kTestModels;
+using ktx::testing::TempDir;
+
+// A test model, opened; edits of its header make broken ones.
+struct Opened {
+  input::GgufFile gguf;
+  input::HfConfig config;  // merged
+};
+
+Opened open(const std::string& gguf_path, const std::string& config_path, DiagSink& diags) {
+  auto gguf = input::GgufFile::open(gguf_path);
+  EXPECT_TRUE(gguf.ok()) << gguf.error().message;
+  if (config_path.empty()) {
+    input::HfConfig derived = input::config_from_gguf(*gguf, diags);
+    return {gguf.take(), std::move(derived)};
+  }
+  auto config = input::HfConfig::read(config_path);
+  EXPECT_TRUE(config.ok()) << config.error().message;
+  input::HfConfig merged = input::merge_configs(*config, *gguf, input::Trust::Neither, diags);
+  return {gguf.take(), std::move(merged)};
+}
+
+std::string messages(const DiagSink& diags) {
+  std::string out;
+  for (const Diagnostic& diag : diags.all()) {
+    if (diag.severity != Severity::Note) out += diag.message + "\n";
+  }
+  return out;
+}
+
+#define KTX_NEEDS_MODEL(name) \
+  if (ktx::testing::test_model_dir(name).empty()) GTEST_SKIP() << "no test model " << name
+
+TEST(BuildGraph, TestModelsEqualTheirGoldens) {
+  for (const char* name : kTestModels) {
+    KTX_NEEDS_MODEL(name);
+    SCOPED_TRACE(name);
+    DiagSink diags;
+    const Opened model = open(ktx::testing::test_model_gguf(name),
+                              ktx::testing::test_model_dir(name) + "/config.json", diags);
+    const auto graph = build_graph(model.config, &model.gguf, diags);
+    ASSERT_TRUE(graph.ok()) << graph.error().message;
+    ir::verify(*graph, diags);
+    EXPECT_EQ(messages(diags), "");
+    const std::string text = ir::print(*graph);
+    ktx::testing::expect_golden(fmt::format("ir/{}.ktxir", name), text);
+    const auto again = ir::parse(text, "golden");
+    ASSERT_TRUE(again.ok()) << again.error().message;
+    EXPECT_EQ(ir::print(*again), text);
+  }
+}
+
+// Without config.json the graph is the same: the metadata says enough.
+TEST(BuildGraph, GgufAloneGivesTheSameGraph) {
+  for (const char* name : kTestModels) {
+    KTX_NEEDS_MODEL(name);
+    SCOPED_TRACE(name);
+    DiagSink diags;
+    const std::string gguf = ktx::testing::test_model_gguf(name);
+    const Opened with = open(gguf, ktx::testing::test_model_dir(name) + "/config.json", diags);
+    const Opened without = open(gguf, "", diags);
+    const auto a = build_graph(with.config, &with.gguf, diags);
+    const auto b = build_graph(without.config, &without.gguf, diags);
+    ASSERT_TRUE(a.ok() && b.ok()) << messages(diags);
+    EXPECT_EQ(messages(diags), "");
+    const std::string text_a = ir::print(*a);
+    const std::string text_b = ir::print(*b);
+    EXPECT_EQ(text_a, text_b);
+  }
+}
+
+// A config alone gives the same tree and shapes; types are those a Q4_K_M file
+// usually has, which is what the test files are.
+TEST(BuildGraph, ConfigAloneForeseesTheTypesOfTheFile) {
+  for (const char* name : kTestModels) {
+    KTX_NEEDS_MODEL(name);
+    SCOPED_TRACE(name);
+    DiagSink diags;
+    const Opened model = open(ktx::testing::test_model_gguf(name),
+                              ktx::testing::test_model_dir(name) + "/config.json", diags);
+    const auto config = input::HfConfig::read(ktx::testing::test_model_dir(name) + "/config.json");
+    ASSERT_TRUE(config.ok());
+    const auto bound = build_graph(model.config, &model.gguf, diags);
+    const auto assumed = build_graph(*config, diags);
+    ASSERT_TRUE(bound.ok() && assumed.ok());
+    EXPECT_EQ(messages(diags), "");
+    ASSERT_EQ(bound->modules.size(), assumed->modules.size());
+    for (size_t i = 0; i < bound->modules.size(); ++i) {
+      const ir::Module& a = bound->modules[i];
+      const ir::Module& b = assumed->modules[i];
+      ASSERT_EQ(a.path, b.path);
+      ASSERT_EQ(a.params.size(), b.params.size()) << a.path;
+      for (size_t k = 0; k < a.params.size(); ++k) {
+        EXPECT_EQ(a.params[k].sources[0].tensor, b.params[k].sources[0].tensor);
+        const std::string& tensor = a.params[k].sources[0].tensor;
+        // These two were quantised by another program, with Q6_K for every ffn_down.
+        const bool is_usual = !std::string_view(name).starts_with("deepseek2") ||
+                              tensor.find("ffn_down") == std::string::npos;
+        EXPECT_TRUE(!is_usual || a.params[k].dtype == b.params[k].dtype) << tensor;
+        EXPECT_EQ(a.params[k].rows, b.params[k].rows) << a.path;
+        EXPECT_EQ(a.params[k].cols, b.params[k].cols) << a.path;
+      }
+    }
+  }
+}
+
+// Copies a model's GGUF, tensor by tensor, as `edit` says.
+struct Edit {
+  bool drop = false;
+  std::string name = {};            // else as it is
+  std::vector<int64_t> shape = {};  // else as it is
+};
+
+std::string rewrite(const std::string& model, const TempDir& dir,
+                    const std::function<Edit(const input::GgufTensor&)>& edit,
+                    const std::function<void(input::GgufWriter&)>& add = nullptr) {
+  const auto gguf = input::GgufFile::open(ktx::testing::test_model_gguf(model));
+  EXPECT_TRUE(gguf.ok());
+  input::GgufWriter writer;
+  for (const input::GgufValue& value : gguf->metadata()) writer.copy(value);
+  for (const input::GgufTensor& tensor : gguf->tensors()) {
+    const Edit change = edit(tensor);
+    if (change.drop) continue;
+    std::vector<int64_t> shape(tensor.shape.begin(), tensor.shape.begin() + tensor.n_dims);
+    if (!change.shape.empty()) shape = change.shape;
+    int64_t elems = 1;
+    for (int64_t n : shape) elems *= n;
+    const size_t bytes = *row_bytes(tensor.dtype, elems);
+    std::vector<std::byte> data(tensor.bytes.begin(), tensor.bytes.end());
+    data.resize(bytes);
+    writer.add_tensor(change.name.empty() ? std::string(tensor.name) : change.name, tensor.dtype,
+                      shape, std::move(data));
+  }
+  if (add) add(writer);
+  const std::string path = dir.path(model + ".gguf");
+  const Status written = writer.write(path);
+  EXPECT_TRUE(written.ok()) << written.error().message;
+  return path;
+}
+
+Edit keep(const input::GgufTensor&) {
+  return {};
+}
+
+std::string errors_of(const std::string& gguf, const std::string& model,
+                      ir::ModuleGraph* out = nullptr) {
+  DiagSink diags;
+  const Opened opened = open(gguf, ktx::testing::test_model_dir(model) + "/config.json", diags);
+  auto graph = build_graph(opened.config, &opened.gguf, diags);
+  if (!graph.ok()) return messages(diags) + graph.error().message;
+  if (out != nullptr) {
+    *out = graph.take();
+    ir::verify(*out, diags);
+  }
+  return messages(diags);
+}
+
+TEST(BuildGraph, MissingTensorIsNamedWithItsPurpose) {
+  KTX_NEEDS_MODEL("llama");
+  const TempDir dir;
+  const std::string path = rewrite("llama", dir, [](const input::GgufTensor& t) {
+    return Edit{.drop = t.name == "blk.1.attn_output.weight"};
+  });
+  EXPECT_EQ(errors_of(path, "llama"),
+            "tensor 'blk.1.attn_output.weight' (attention output, [256, 256]) is missing\n");
+}
+
+TEST(BuildGraph, WrongShapeNamesFoundAndExpected) {
+  KTX_NEEDS_MODEL("qwen3moe");
+  const TempDir dir;
+  const std::string path = rewrite("qwen3moe", dir, [](const input::GgufTensor& t) {
+    Edit edit;
+    if (t.name == "blk.2.ffn_up_exps.weight") edit.shape = {256, 128, 8};
+    return edit;
+  });
+  EXPECT_EQ(errors_of(path, "qwen3moe"),
+            "tensor 'blk.2.ffn_up_exps.weight' (all routed experts of a layer) is [256, 128, 8], "
+            "the config says [256, 256, 8]\n");
+}
+
+TEST(BuildGraph, MissingHeadOfAnUntiedModelIsAnError) {
+  KTX_NEEDS_MODEL("llama");
+  const TempDir dir;
+  const std::string path = rewrite("llama", dir, [](const input::GgufTensor& t) {
+    return Edit{.drop = t.name == "output.weight"};
+  });
+  EXPECT_NE(
+      errors_of(path, "llama").find("tensor 'output.weight' (logits, [256, 2048]) is missing"),
+      std::string::npos);
+}
+
+TEST(BuildGraph, UnknownTensorIsAWarningAndKnownExtrasAreNot) {
+  KTX_NEEDS_MODEL("deepseek3");
+  const TempDir dir;
+  const auto one = [](input::GgufWriter& writer, const char* name) {
+    writer.add_tensor(name, DType::F32, {4}, std::vector<std::byte>(16));
+  };
+  const std::string path = rewrite("deepseek3", dir, keep, [&](input::GgufWriter& writer) {
+    one(writer, "blk.3.nextn.eh_proj.weight");
+    one(writer, "blk.3.attn_norm.weight");
+    one(writer, "blk.1.attn_sinks.weight");
+  });
+  ir::ModuleGraph graph;
+  EXPECT_EQ(errors_of(path, "deepseek3", &graph),
+            "1 tensor that no module uses: 'blk.1.attn_sinks.weight'\n");
+  ASSERT_EQ(graph.extra_tensors.size(), 2u);
+  EXPECT_EQ(graph.extra_tensors[0].reason, "multi-token prediction head");
+}
+
+TEST(BuildGraph, UnusedBiasIsAnError) {
+  KTX_NEEDS_MODEL("qwen3moe");
+  const TempDir dir;
+  const std::string path = rewrite("qwen3moe", dir, keep, [&](input::GgufWriter& writer) {
+    writer.add_tensor("blk.0.ffn_gate_inp.bias", DType::F32, {8}, std::vector<std::byte>(32));
+  });
+  EXPECT_NE(errors_of(path, "qwen3moe").find("'blk.0.ffn_gate_inp.bias' is a bias"),
+            std::string::npos);
+}
+
+TEST(BuildGraph, ConfigOfAnotherModelIsRefused) {
+  KTX_NEEDS_MODEL("llama");
+  const auto config = input::HfConfig::read(ktx::testing::test_model_dir("qwen2") + "/config.json");
+  const auto gguf = input::GgufFile::open(ktx::testing::test_model_gguf("llama"));
+  ASSERT_TRUE(config.ok() && gguf.ok());
+  DiagSink diags;
+  const auto graph = build_graph(*config, &*gguf, diags);
+  ASSERT_FALSE(graph.ok());
+  EXPECT_NE(graph.error().message.find("general.architecture is 'llama'"), std::string::npos)
+      << graph.error().message;
+}
+
+TEST(BuildGraph, UnknownArchitectureNamesTheNearest) {
+  DiagSink diags;
+  const auto config = input::HfConfig::parse(R"({"model_type": "qwen3moe"})", "config.json");
+  const auto graph = build_graph(*config, diags);
+  ASSERT_FALSE(graph.ok());
+  EXPECT_NE(graph.error().message.find(
+                "config.json: unknown architecture 'qwen3moe'; did you mean 'qwen3_moe'?"),
+            std::string::npos)
+      << graph.error().message;
+  EXPECT_NE(graph.error().message.find("deepseek_v3"), std::string::npos);
+
+  input::HfConfig derived;
+  derived.set_file("model.gguf");
+  derived.set("model_type", std::string("qwen3mo"), input::ConfigOrigin::Gguf);
+  EXPECT_EQ(build_graph(derived, diags).error().message,
+            "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are "
+            "deepseek2, llama, qwen2, qwen2moe, qwen3, qwen3moe");
+}
+
+TEST(BuildGraph, OldRouterBiasNameAndStackedHeadsAreRead) {
+  KTX_NEEDS_MODEL("deepseek3");
+  const TempDir dir;
+  const std::string path = rewrite("deepseek3", dir, [](const input::GgufTensor& t) {
+    Edit edit;
+    if (t.name.ends_with("exp_probs_b.bias")) edit.name = t.name.substr(0, t.name.size() - 5);
+    if (t.name.ends_with("attn_k_b.weight")) edit.shape = {64, 4 * 256};
+    return edit;
+  });
+  ir::ModuleGraph graph;
+  EXPECT_EQ(errors_of(path, "deepseek3", &graph), "");
+  EXPECT_EQ(graph.find("model.layers.1.mlp.gate")->param("correction_bias")->sources[0].tensor,
+            "blk.1.exp_probs_b");
+  const ir::Param* k_b = graph.find("model.layers.1.self_attn.kv_b_proj")->param("k_b");
+  EXPECT_EQ(k_b->matrices, 4);
+  EXPECT_EQ(k_b->rows, 256);
+  EXPECT_EQ(k_b->cols, 64);
+}
+
+TEST(BuildGraph, UnsplitKvBIsPreferredAndTheSplitOneExtra) {
+  KTX_NEEDS_MODEL("deepseek2");
+  const TempDir dir;
+  const std::string path = rewrite("deepseek2", dir, keep, [&](input::GgufWriter& writer) {
+    for (int layer = 0; layer < 3; ++layer) {
+      writer.add_tensor(fmt::format("blk.{}.attn_kv_b.weight", layer), DType::F16, {256, 4 * 128},
+                        std::vector<std::byte>(256 * 4 * 128 * 2));
+    }
+  });
+  ir::ModuleGraph graph;
+  EXPECT_EQ(errors_of(path, "deepseek2", &graph), "");
+  const ir::Module* kv_b = graph.find("model.layers.2.self_attn.kv_b_proj");
+  ASSERT_EQ(kv_b->params.size(), 1u);
+  EXPECT_EQ(kv_b->params[0].rows, 512);
+  EXPECT_EQ(kv_b->params[0].dtype, DType::F16);
+  EXPECT_EQ(graph.extra_tensors.size(), 6u);
+}
+
+// Mixtral files of 2023 have a tensor per expert; some converters write q, k and v
+// as one, or gate and up.
+TEST(BuildGraph, OneTensorPerExpertIsJoined) {
+  KTX_NEEDS_MODEL("mixtral");
+  const TempDir dir;
+  const std::string path = rewrite(
+      "mixtral", dir,
+      [](const input::GgufTensor& t) { return Edit{.drop = t.name.ends_with("_exps.weight")}; },
+      [](input::GgufWriter& writer) {
+        for (const char* name : {"ffn_gate", "ffn_up", "ffn_down"}) {
+          for (int i = 0; i < 24; ++i) {
+            writer.add_tensor(fmt::format("blk.{}.{}.{}.weight", i / 8, name, i % 8), DType::F16,
+                              {256, 256}, std::vector<std::byte>(256 * 256 * 2));
+          }
+        }
+      });
+  ir::ModuleGraph graph;
+  EXPECT_EQ(errors_of(path, "mixtral", &graph), "");
+  const ir::Param* up = graph.find("model.layers.1.block_sparse_moe.experts")->param("up");
+  ASSERT_EQ(up->sources.size(), 8u);
+  EXPECT_EQ(up->sources[5].tensor, "blk.1.ffn_up.5.weight");
+  EXPECT_EQ(up->matrices, 8);
+}
+
+TEST(BuildGraph, FusedTensorsAreCutByRows) {
+  KTX_NEEDS_MODEL("qwen3moe");
+  const TempDir dir;
+  const std::string path = rewrite(
+      "qwen3moe", dir,
+      [](const input::GgufTensor& t) {
+        return Edit{.drop = t.name == "blk.0.attn_q.weight" || t.name == "blk.0.attn_k.weight" ||
+                            t.name == "blk.0.attn_v.weight" ||
+                            t.name == "blk.0.ffn_gate_exps.weight" ||
+                            t.name == "blk.0.ffn_up_exps.weight"};
+      },
+      [](input::GgufWriter& writer) {
+        writer.add_tensor("blk.0.attn_qkv.weight", DType::F16, {256, 512},
+                          std::vector<std::byte>(256 * 512 * 2));
+        writer.add_tensor("blk.0.ffn_gate_up_exps.weight", DType::F16, {256, 512, 8},
+                          std::vector<std::byte>(256 * 512 * 8 * 2));
+      });
+  ir::ModuleGraph graph;
+  EXPECT_EQ(errors_of(path, "qwen3moe", &graph), "");
+  const ir::Param* v = graph.find("model.layers.0.self_attn.v_proj")->param("weight");
+  EXPECT_EQ(v->sources[0].first_row, 256 + 128);
+  EXPECT_EQ(v->sources[0].row_count, 128);
+  const ir::Param* up = graph.find("model.layers.0.mlp.experts")->param("up");
+  ASSERT_EQ(up->sources.size(), 8u);
+  EXPECT_EQ(up->sources[1].first_row, 512 + 256);
+}
+
+}  // namespace
+}  // namespace ktx::arch

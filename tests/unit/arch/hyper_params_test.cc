@@ -1,0 +1,180 @@
+// What configs may say: defaults, variants, and values nothing can be computed with.
+#include "lib/arch/hyper_params.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "lib/arch/build_graph.h"
+
+namespace ktx::arch {
+namespace {
+
+using nlohmann::json;
+
+json llama() {
+  return {{"model_type", "llama"},    {"hidden_size", 256},
+          {"num_hidden_layers", 2},   {"num_attention_heads", 4},
+          {"num_key_value_heads", 2}, {"intermediate_size", 512},
+          {"vocab_size", 100},        {"max_position_embeddings", 4096}};
+}
+json qwen3_moe() {
+  json c = llama();
+  c.update({{"model_type", "qwen3_moe"},
+            {"num_experts", 8},
+            {"num_experts_per_tok", 2},
+            {"moe_intermediate_size", 64},
+            {"head_dim", 64}});
+  return c;
+}
+json deepseek(const char* type) {
+  json c = llama();
+  c.update({{"model_type", type},
+            {"kv_lora_rank", 64},
+            {"q_lora_rank", nullptr},
+            {"qk_nope_head_dim", 32},
+            {"qk_rope_head_dim", 16},
+            {"v_head_dim", 32},
+            {"n_routed_experts", 8},
+            {"num_experts_per_tok", 2},
+            {"moe_intermediate_size", 64},
+            {"first_k_dense_replace", 1},
+            {"n_group", 1},
+            {"topk_group", 1}});
+  return c;
+}
+
+struct Read {
+  std::optional<HyperParams> params;
+  std::string messages;
+};
+
+Read read(json config, const json& changes = json::object()) {
+  config.update(changes);
+  for (auto it = config.begin(); it != config.end();) {
+    it = *it == "absent" ? config.erase(it) : std::next(it);
+  }
+  const auto parsed = input::HfConfig::parse(config.dump(), "config.json");
+  EXPECT_TRUE(parsed.ok());
+  DiagSink diags;
+  const ArchDesc* arch = find_model_type(parsed->model_type());
+  EXPECT_NE(arch, nullptr);
+  Read out{read_hyper_params(*arch, *parsed, diags), ""};
+  for (const Diagnostic& diag : diags.all()) out.messages += diag.message + "\n";
+  return out;
+}
+
+TEST(HyperParams, HeadDimIsHiddenByHeadsUnlessGiven) {
+  EXPECT_EQ(read(llama()).params->head_dim, 64);
+  EXPECT_EQ(read(llama(), {{"head_dim", 128}}).params->head_dim, 128);
+  EXPECT_EQ(read(llama(), {{"head_dim", nullptr}}).params->head_dim, 64);
+  EXPECT_EQ(read(llama(), {{"num_key_value_heads", "absent"}}).params->kv_heads, 4);
+}
+
+TEST(HyperParams, RoutingOfEachFamily) {
+  EXPECT_EQ(read(qwen3_moe()).params->router.normalize, 0);  // HF's default
+  EXPECT_EQ(read(qwen3_moe(), {{"norm_topk_prob", true}}).params->router.normalize, 1);
+  // V2 scales only what it does not normalise; V3 always.
+  const json scaled = {{"norm_topk_prob", true}, {"routed_scaling_factor", 4.0}};
+  EXPECT_EQ(read(deepseek("deepseek_v2"), scaled).params->router.scale, 1.0F);
+  EXPECT_EQ(read(deepseek("deepseek_v2"), {{"routed_scaling_factor", 4.0}}).params->router.scale,
+            4.0F);
+  EXPECT_EQ(read(deepseek("deepseek_v3"), scaled).params->router.scale, 4.0F);
+  const auto groups = read(deepseek("deepseek_v2"), {{"n_group", 4}, {"topk_group", 2}});
+  EXPECT_EQ(groups.params->router.groups, 4);  // no topk_method: groups say it
+  EXPECT_FALSE(groups.params->correction_bias);
+  EXPECT_TRUE(read(deepseek("deepseek_v3")).params->correction_bias);
+  EXPECT_FALSE(read(deepseek("deepseek_v3"), {{"topk_method", "greedy"}}).params->correction_bias);
+}
+
+TEST(HyperParams, SharedExpertsAreOneWidePart) {
+  EXPECT_EQ(read(deepseek("deepseek_v2"), {{"n_shared_experts", 2}}).params->shared_width, 128);
+  EXPECT_EQ(read(deepseek("deepseek_v2")).params->shared_width, 0);
+}
+
+TEST(HyperParams, RefusesWhatCannotBeComputedWith) {
+  const struct {
+    json config;
+    json changes;
+    const char* message;
+  } kCases[] = {
+      {llama(), {{"num_attention_heads", 0}}, "'num_attention_heads' is 0, expected 1 to 65536"},
+      {llama(),
+       {{"num_attention_heads", "four"}},
+       "'num_attention_heads' is 'four', expected an integer"},
+      {llama(), {{"hidden_size", "absent"}}, "'hidden_size' is missing; LlamaForCausalLM needs it"},
+      {llama(),
+       {{"num_key_value_heads", 3}},
+       "'num_key_value_heads' 3 does not divide 'num_attention_heads' 4"},
+      {llama(),
+       {{"num_attention_heads", 6}},
+       "'num_attention_heads' 6 does not divide 'hidden_size' 256"},
+      {llama(), {{"head_dim", 63}}, "'head_dim' is 63, expected an even number"},
+      {llama(),
+       {{"num_hidden_layers", 10001}},
+       "'num_hidden_layers' is 10001, expected 1 to 10000"},
+      {llama(), {{"num_hidden_layers", -1}}, "'num_hidden_layers' is -1"},
+      {llama(), {{"rms_norm_eps", 0}}, "'rms_norm_eps' is 0"},
+      {llama(), {{"rope_theta", -5}}, "'rope_theta' is -5"},
+      {llama(), {{"hidden_act", "gelu"}}, "'hidden_act' is 'gelu', expected silu"},
+      {llama(),
+       {{"rope_scaling", {{"rope_type", "llama4"}, {"factor", 2}}}},
+       "'rope_scaling.rope_type' is 'llama4', known for LlamaForCausalLM are default, linear, "
+       "dynamic, yarn, llama3; did you mean 'llama3'?"},
+      {llama(), {{"rope_scaling", {{"rope_type", "linear"}}}}, "'rope_scaling.factor' is missing"},
+      {llama(),
+       {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 0}}}},
+       "'rope_scaling.factor' is 0"},
+      {llama(), {{"partial_rotary_factor", 0.5}}, "'partial_rotary_factor' is 0.5, expected 1"},
+      {qwen3_moe(),
+       {{"num_experts_per_tok", 9}},
+       "'num_experts_per_tok' 9 is above 'num_experts' 8"},
+      {qwen3_moe(), {{"num_experts", 65537}}, "'num_experts' is 65537, expected 0 to 65536"},
+      {qwen3_moe(), {{"mlp_only_layers", "all"}}, "'mlp_only_layers' is no list of layer numbers"},
+      {qwen3_moe(), {{"decoder_sparse_step", 0}}, "'decoder_sparse_step' is 0"},
+      {deepseek("deepseek_v2"), {{"moe_layer_freq", 0}}, "'moe_layer_freq' is 0"},
+      {deepseek("deepseek_v3"),
+       {{"n_group", 3}, {"topk_group", 1}},
+       "'n_group' 3 does not divide 'n_routed_experts' 8"},
+      {deepseek("deepseek_v3"),
+       {{"n_group", 4}, {"topk_group", 5}},
+       "'topk_group' is 5, expected 1 to 'n_group' 4"},
+      {deepseek("deepseek_v3"),
+       {{"n_group", 4}, {"topk_group", 1}, {"num_experts_per_tok", 3}},
+       "'num_experts_per_tok' 3 is above the 2 experts of 'topk_group' 1"},
+      {deepseek("deepseek_v3"),
+       {{"n_group", 8}, {"topk_group", 4}},
+       "'n_group' 8 leaves 1 expert per group"},
+      {deepseek("deepseek_v3"),
+       {{"qk_rope_head_dim", 15}},
+       "'qk_rope_head_dim' is 15, expected an even number"},
+      {deepseek("deepseek_v3"), {{"kv_lora_rank", 0}}, "'kv_lora_rank' is 0"},
+      {deepseek("deepseek_v3"), {{"topk_method", "greedly"}}, "did you mean 'greedy'?"},
+      {deepseek("deepseek_v3"),
+       {{"scoring_func", "relu"}},
+       "'scoring_func' is 'relu', expected softmax or sigmoid"},
+  };
+  for (const auto& one : kCases) {
+    const Read found = read(one.config, one.changes);
+    EXPECT_FALSE(found.params.has_value()) << one.message;
+    EXPECT_NE(found.messages.find(one.message), std::string::npos)
+        << "expected " << one.message << "\nfound " << found.messages;
+  }
+}
+
+TEST(HyperParams, AllMistakesAreReportedAtOnce) {
+  const Read found =
+      read(llama(), {{"hidden_size", "absent"}, {"vocab_size", 0}, {"rms_norm_eps", "x"}});
+  EXPECT_NE(found.messages.find("hidden_size"), std::string::npos);
+  EXPECT_NE(found.messages.find("vocab_size"), std::string::npos);
+  EXPECT_NE(found.messages.find("rms_norm_eps"), std::string::npos);
+}
+
+TEST(HyperParams, SlidingWindowIsAWarning) {
+  EXPECT_NE(read(llama(), {{"sliding_window", 1024}}).messages.find("'sliding_window' 1024"),
+            std::string::npos);
+  EXPECT_EQ(read(qwen3_moe(), {{"sliding_window", 1024}}).messages, "");
+}
+
+}  // namespace
+}  // namespace ktx::arch

@@ -1,0 +1,143 @@
+#include "lib/input/hf_config.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "tests/support/temp_dir.h"
+
+namespace ktx::input {
+namespace {
+
+using ktx::testing::TempDir;
+using ::testing::HasSubstr;
+
+HfConfig parse(std::string_view text) {
+  auto config = HfConfig::parse(text, "config.json");
+  EXPECT_TRUE(config.ok()) << config.error().message;
+  return config.ok() ? config.take() : HfConfig();
+}
+
+std::string error_of(std::string_view text) {
+  const auto config = HfConfig::parse(text, "config.json");
+  return config.ok() ? "(it parsed)" : config.error().message;
+}
+
+TEST(HfConfig, TypedKeys) {
+  const HfConfig config = parse(R"({"a": 4096, "b": 1e-6, "c": true, "d": "x", "e": null,
+      "f": {"g": {"h": 40.0}}, "i": [1, 2.5], "j": ["x", "y"], "k": [], "l": [{"m": 1}, 2],
+      "n": [1, "x", null]})");
+  EXPECT_EQ(config.i64("a"), 4096);
+  EXPECT_EQ(config.f64("a"), 4096.0);
+  EXPECT_EQ(config.f64("b"), 1e-6);
+  EXPECT_EQ(config.i64("b"), std::nullopt);
+  EXPECT_EQ(config.boolean("c"), true);
+  EXPECT_EQ(config.i64("c"), std::nullopt);
+  EXPECT_EQ(config.string("d"), "x");
+  EXPECT_TRUE(config.has("e"));
+  EXPECT_TRUE(config.is_null("e"));
+  EXPECT_FALSE(config.i64("e") || config.string("e") || config.boolean("e"));
+  EXPECT_FALSE(config.has("nothing") || config.is_null("nothing"));
+  EXPECT_EQ(config.i64("f.g.h"), 40);
+  EXPECT_EQ(config.floats("i"), (std::vector<double>{1, 2.5}));
+  EXPECT_EQ(config.ints("i"), std::nullopt);
+  EXPECT_EQ(config.strings("j"), (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(config.strings("k")->size(), 0u);
+  EXPECT_EQ(config.ints("k")->size(), 0u);
+  EXPECT_EQ(config.i64("l.0.m"), 1);
+  EXPECT_EQ(config.i64("l.1"), 2);
+  EXPECT_EQ(config.string("n.1"), "x");
+  EXPECT_TRUE(config.is_null("n.2"));
+}
+
+TEST(HfConfig, FoldsTransformers5IntoTheNormalForm) {
+  const HfConfig four = parse(R"({"model_type": "qwen3_moe", "num_experts": 8, "rope_theta": 1e4,
+      "torch_dtype": "float16", "rope_scaling": {"type": "yarn", "factor": 4.0}})");
+  const HfConfig five = parse(R"({"model_type": "qwen3_moe", "num_local_experts": 8,
+      "dtype": "float16", "rope_parameters":
+      {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4, "attention_factor": null}})");
+  ASSERT_EQ(four.values().size(), five.values().size());
+  for (const auto& [key, value] : four.values()) {
+    ASSERT_TRUE(five.has(key)) << key;
+    EXPECT_EQ(describe(value.value), describe(five.find(key)->value)) << key;
+  }
+  EXPECT_EQ(five.string("rope_scaling.rope_type"), "yarn");
+  EXPECT_EQ(five.i64("num_experts"), 8);
+  EXPECT_EQ(parse(R"({"model_type": "mixtral", "num_experts": 4})").i64("num_local_experts"), 4);
+}
+
+TEST(HfConfig, NoScalingIsDefault) {
+  for (const char* text :
+       {R"({"rope_scaling": null})", R"({"rope_parameters": {"rope_type": "default"}})",
+        R"({"rope_scaling": {"type": "none", "factor": 2}})", R"({"rope_parameters": null})"}) {
+    const HfConfig config = parse(text);
+    EXPECT_EQ(config.string("rope_scaling.rope_type"), "default") << text;
+    EXPECT_EQ(config.values().size(), 1u) << text;
+  }
+  EXPECT_FALSE(parse("{}").has("rope_scaling.rope_type"));  // absent says nothing
+}
+
+TEST(HfConfig, NormaliseTwiceIsOnce) {
+  HfConfig config = parse(R"({"model_type": "deepseek_v3", "kv_lora_rank": 512, "head_dim": 64,
+      "q_lora_rank": null, "rope_scaling": {"rope_type": "yarn", "type": "yarn", "factor": 40}})");
+  const auto once = config.values().size();
+  config.normalise();
+  EXPECT_EQ(config.values().size(), once);
+  EXPECT_FALSE(config.has("head_dim"));  // of deepseek it is another name of qk_rope_head_dim
+  EXPECT_TRUE(config.is_null("q_lora_rank"));
+}
+
+TEST(HfConfig, ReportsThePlaceOfBrokenJson) {
+  EXPECT_THAT(error_of("{\n  \"a\": 1,\n  b\n}"), HasSubstr("config.json:3:3: not a usable JSON"));
+  EXPECT_THAT(error_of(""), HasSubstr("config.json:1:1: "));
+  EXPECT_THAT(error_of("[1]"), HasSubstr("an array, expected an object"));
+  EXPECT_THAT(error_of("7"), HasSubstr("a single value, expected an object"));
+  EXPECT_THAT(error_of("{\"a\": 1e999}"), HasSubstr("config.json:1:"));
+  EXPECT_THAT(error_of("{\"a\": \"\xff\"}"), HasSubstr("config.json:1:"));
+  EXPECT_THAT(error_of("{\"a\": NaN}"), HasSubstr("config.json:1:"));
+}
+
+TEST(HfConfig, BoundsDepthAndSize) {
+  std::string deep;
+  for (int i = 0; i < 100000; ++i) deep += "{\"a\":";
+  EXPECT_THAT(error_of(deep), HasSubstr("deeper than 32"));
+  EXPECT_THAT(error_of("{\"a\":" + std::string(100000, '[')), HasSubstr("deeper than 32"));
+  std::string many = "{";
+  for (int i = 0; i < 100001; ++i) many += "\"k" + std::to_string(i) + "\":1,";
+  EXPECT_THAT(error_of(many), HasSubstr("more than 100000 keys"));
+}
+
+TEST(HfConfig, EveryTruncationIsAnError) {
+  const std::string text = R"({"a": {"b": [1, {"c": "é"}], "d": null}, "e": -1.5e3})";
+  for (size_t size = 0; size < text.size(); ++size) {
+    EXPECT_FALSE(HfConfig::parse(text.substr(0, size), "c").ok()) << size;
+  }
+  EXPECT_TRUE(HfConfig::parse(text, "c").ok());
+}
+
+TEST(HfConfig, ReadsAFileOrAFolder) {
+  const TempDir dir;
+  dir.write("config.json", R"({"hidden_size": 64})");
+  EXPECT_EQ(HfConfig::read(dir.path())->i64("hidden_size"), 64);
+  EXPECT_EQ(HfConfig::read(dir.path("config.json"))->i64("hidden_size"), 64);
+  const auto missing = HfConfig::read(dir.path("none.json"));
+  ASSERT_FALSE(missing.ok());
+  EXPECT_THAT(missing.error().message, HasSubstr("none.json"));
+}
+
+TEST(HfConfig, ReadsTheConfigsOfRealModels) {
+  const std::string folder = KTX_SHARED_DIR "/configs";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is missing";
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const auto config = HfConfig::read(entry.path());
+    ASSERT_TRUE(config.ok()) << config.error().message;
+    EXPECT_GT(config->i64("hidden_size").value_or(0), 0) << entry.path();
+    EXPECT_TRUE(config->f64("rope_theta")) << entry.path();
+    ++count;
+  }
+  EXPECT_EQ(count, 12);
+}
+
+}  // namespace
+}  // namespace ktx::input

@@ -1,0 +1,137 @@
+// Who may include whom (docs/architecture.md), and which third-party library is
+// known in which place. Reads the sources; a new folder needs a row here.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+using Names = std::set<std::string>;
+
+// Folder -> folders it may include directly. What those may include, it may too.
+const std::map<std::string, Names> kMayInclude = {
+    {"lib/support", {}},
+    {"lib/formats", {"lib/support"}},
+    {"lib/target", {"lib/support"}},
+    {"lib/text", {"lib/support"}},
+    {"lib/ir", {"lib/formats"}},
+    {"lib/input", {"lib/formats", "lib/text"}},
+    {"lib/plan", {"lib/formats", "lib/target"}},
+    {"kernels", {"lib/formats", "lib/target"}},
+    {"lib/arch", {"lib/ir", "lib/input"}},
+    {"lib/rules", {"lib/ir", "lib/target"}},
+    {"lib/steps", {"lib/ir", "lib/formats"}},
+    {"lib/reference", {"lib/ir", "lib/input", "lib/formats"}},
+    {"lib/passes",
+     {"lib/ir", "lib/arch", "lib/steps", "lib/reference", "lib/input", "lib/rules", "lib/target",
+      "kernels", "lib/plan"}},
+    {"lib/runtime", {"lib/plan", "kernels", "lib/target"}},
+    {"lib/server", {"lib/runtime", "lib/text"}},
+    {"tools/ktx-compile", {"lib/passes", "lib/rules", "lib/arch", "lib/input", "lib/text"}},
+    {"tools/ktx-run", {"lib/runtime", "lib/server", "lib/text", "lib/plan", "lib/target"}},
+};
+
+// Third-party header prefix -> the only places that may include it.
+const std::map<std::string, Names> kKnownOnlyIn = {
+    {"yaml-cpp/", {"lib/rules/"}},
+    {"llvm/", {"tools/ktx-compile/options.cc", "tools/ktx-run/options.cc"}},
+    {"pcre2.h", {"lib/support/"}},
+    {"xxhash.h", {"lib/support/"}},
+    {"utf8proc.h", {"lib/text/"}},
+    {"histedit.h", {"tools/ktx-run/"}},
+    {"editline/", {"tools/ktx-run/"}},
+};
+
+void add_reachable(const std::string& folder, Names& reached) {
+  if (!reached.insert(folder).second) return;
+  for (const std::string& next : kMayInclude.at(folder)) add_reachable(next, reached);
+}
+
+// "lib/plan" for "lib/plan/plan_reader.h", "kernels" for anything below it.
+std::string folder_of(const std::string& path) {
+  const size_t first = path.find('/');
+  const std::string top = path.substr(0, first);
+  if (top == "kernels") return top;
+  return path.substr(0, path.find('/', first + 1));
+}
+
+struct Include {
+  std::string file;
+  std::string target;
+};
+
+std::vector<std::string> source_files() {
+  std::vector<std::string> files;
+  for (const char* top : {"lib", "kernels", "tools/ktx-compile", "tools/ktx-run"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(KTX_SOURCE_DIR) / top)) {
+      const std::string extension = entry.path().extension();
+      if (extension == ".h" || extension == ".cc" || extension == ".def" || extension == ".cu" ||
+          extension == ".cuh") {
+        files.push_back(fs::relative(entry.path(), KTX_SOURCE_DIR));
+      }
+    }
+  }
+  return files;
+}
+
+// The path in `#include "PATH"` or `#include <PATH>`, else "".
+std::string included_path(const std::string& line) {
+  const size_t begin = line.find_first_not_of(" \t");
+  if (begin == std::string::npos || line.compare(begin, 8, "#include") != 0) return "";
+  const size_t open = line.find_first_of("<\"", begin);
+  const size_t close = open == std::string::npos ? open : line.find_first_of(">\"", open + 1);
+  return close == std::string::npos ? "" : line.substr(open + 1, close - open - 1);
+}
+
+std::vector<Include> includes() {
+  std::vector<Include> found;
+  for (const std::string& file : source_files()) {
+    std::ifstream in(fs::path(KTX_SOURCE_DIR) / file);
+    for (std::string line; std::getline(in, line);) {
+      const std::string target = included_path(line);
+      if (!target.empty()) found.push_back({file, target});
+    }
+  }
+  return found;
+}
+
+TEST(Layering, FoldersIncludeOnlyWhatTheTableAllows) {
+  for (const Include& include : includes()) {
+    const std::string from = folder_of(include.file);
+    const std::string to = folder_of(include.target);
+    if (include.target.find('/') == std::string::npos || !kMayInclude.count(to)) continue;
+    ASSERT_TRUE(kMayInclude.count(from)) << "no row for folder " << from;
+    Names allowed;
+    add_reachable(from, allowed);
+    EXPECT_TRUE(allowed.count(to)) << include.file << " includes " << include.target;
+  }
+}
+
+TEST(Layering, ThirdPartyLibrariesStayWhereTheyBelong) {
+  for (const Include& include : includes()) {
+    for (const auto& [prefix, places] : kKnownOnlyIn) {
+      if (include.target.rfind(prefix, 0) != 0) continue;
+      bool allowed = false;
+      for (const std::string& place : places) allowed |= include.file.rfind(place, 0) == 0;
+      EXPECT_TRUE(allowed) << include.file << " includes " << include.target;
+    }
+  }
+}
+
+TEST(Layering, FileNamesAreUniqueButForEachToolsMainAndOptions) {
+  std::map<std::string, std::string> seen;
+  for (const std::string& file : source_files()) {
+    const std::string name = fs::path(file).filename();
+    if (name == "main.cc" || name == "options.cc" || name == "options.h") continue;
+    const auto [it, added] = seen.emplace(name, file);
+    EXPECT_TRUE(added) << file << " and " << it->second;
+  }
+}
+
+}  // namespace

@@ -1,0 +1,124 @@
+// All passes over all families: the real dimensions of ../shared/configs and the
+// bundled test models, from their configs alone.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "lib/arch/build_graph.h"
+#include "lib/passes/pass.h"
+
+namespace ktx::passes {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> configs() {
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::directory_iterator(fs::path(KTX_SOURCE_DIR) / "tests/models")) {
+    if (fs::exists(entry.path() / "config.json")) paths.push_back(entry.path() / "config.json");
+  }
+  const fs::path shared = fs::path(KTX_SHARED_DIR) / "configs";
+  if (fs::exists(shared)) {
+    for (const auto& entry : fs::directory_iterator(shared)) paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+std::string text_of(const DiagSink& sink) {
+  std::string out;
+  for (const Diagnostic& diag : sink.all()) out += render_diagnostic(sink, diag, false);
+  return out;
+}
+
+class EveryConfig : public testing::TestWithParam<fs::path> {
+ protected:
+  void SetUp() override {
+    Result<input::HfConfig> config = input::HfConfig::read(GetParam());
+    ASSERT_TRUE(config) << config.error().message;
+    Result<ir::ModuleGraph> graph = arch::build_graph(*config, diags_);
+    ASSERT_TRUE(graph) << graph.error().message;
+    state_.modules = graph.take();
+    state_.diags = &diags_;
+  }
+  void run() {
+    const Status status = run_passes(state_, {});
+    ASSERT_TRUE(status) << status.error().message << "\n" << text_of(diags_);
+  }
+
+  DiagSink diags_;
+  CompileState state_;
+};
+
+TEST_P(EveryConfig, LowersToASoundStepGraphThatPrintsAndParses) {
+  run();
+  const std::string text = steps::print(state_.steps);
+  Result<steps::StepGraph> parsed = steps::parse(text, "printed");
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(steps::print(*parsed), text);
+  EXPECT_EQ(state_.steps.kv_slots.size(), static_cast<size_t>(state_.modules.facts.layers));
+  EXPECT_EQ(state_.steps.values[state_.steps.steps.back().outputs[0].value].width,
+            state_.modules.facts.vocab);
+}
+
+// A buffer holds one living value at a time: between the first and last step that
+// name a value, no step may write another value of its buffer.
+TEST_P(EveryConfig, ValuesThatLiveAtOnceShareNoBuffer) {
+  run();
+  const steps::StepGraph& graph = state_.steps;
+  std::vector<int> last(graph.values.size(), -1);
+  for (int i = 0; i < static_cast<int>(graph.steps.size()); ++i) {
+    for (const auto* views : {&graph.steps[i].inputs, &graph.steps[i].outputs}) {
+      for (const steps::View& view : *views) {
+        if (view.value != steps::kAbsent) last[view.value] = i;
+      }
+    }
+  }
+  std::vector<steps::ValueId> owner(graph.buffers.size(), steps::kAbsent);
+  for (int i = 0; i < static_cast<int>(graph.steps.size()); ++i) {
+    for (const steps::View& view : graph.steps[i].inputs) {
+      if (view.value == steps::kAbsent) continue;
+      ASSERT_EQ(owner[graph.values[view.value].buffer], view.value) << "step " << i;
+    }
+    for (const steps::View& view : graph.steps[i].outputs) {
+      const int32_t buffer = graph.values[view.value].buffer;
+      const steps::ValueId before = owner[buffer];
+      ASSERT_TRUE(before == steps::kAbsent || before == view.value || last[before] < i)
+          << "step " << i << " overwrites '" << graph.values[before].name << "'";
+      owner[buffer] = view.value;
+    }
+  }
+  // All layers run in the same few buffers.
+  EXPECT_LT(graph.buffers.size(), 40u);
+}
+
+TEST_P(EveryConfig, Int8InputsHoldWhatTheirProductReads) {
+  run();
+  // Walk the steps: an int8 value is current while its source was not written since.
+  std::map<steps::ValueId, steps::ValueId> source_of;
+  for (const steps::Step& step : state_.steps.steps) {
+    if (step.op == StepOp::Quantize) {
+      source_of[step.outputs[0].value] = step.inputs[0].value;
+      continue;
+    }
+    if (step.inputs.size() > 1 && step.inputs[1].value != steps::kAbsent &&
+        state_.steps.values[step.inputs[1].value].type == ValueType::Q8) {
+      ASSERT_TRUE(source_of.count(step.inputs[1].value));
+      EXPECT_EQ(source_of[step.inputs[1].value], step.inputs[0].value) << step.module;
+    }
+    for (const steps::View& view : step.outputs) {
+      std::erase_if(source_of, [&](const auto& item) { return item.second == view.value; });
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Configs, EveryConfig, testing::ValuesIn(configs()), [](const auto& info) {
+  const fs::path path = info.param;
+  std::string name = path.filename() == "config.json" ? path.parent_path().filename().string()
+                                                      : path.stem().string();
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+});
+
+}  // namespace
+}  // namespace ktx::passes

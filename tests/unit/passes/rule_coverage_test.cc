@@ -1,0 +1,190 @@
+// The nineteen real rule files: what each rule wins, and what is found in them.
+// The tables hold counts, lines and verdicts; the files themselves stay where they are.
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <filesystem>
+
+#include "lib/rules/families.h"
+#include "lib/rules/match.h"
+#include "tests/unit/passes/rule_files.h"
+
+namespace ktx::passes {
+namespace {
+
+const std::string kHere = KTX_SOURCE_DIR "/tests/unit/passes/";
+
+// "1:60 4-5:59" as wins by rule.
+std::vector<int64_t> parse_wins(const std::string& text, size_t rules) {
+  std::vector<int64_t> wins(rules, -1);
+  for (std::string_view part : split(text, ' ')) {
+    const auto colon = part.find(':');
+    const std::string range(part.substr(0, colon));
+    const int64_t count = std::stoll(std::string(part.substr(colon + 1)));
+    const size_t dash = range.find('-');
+    const size_t first = std::stoul(range);
+    const size_t last = dash == std::string::npos ? first : std::stoul(range.substr(dash + 1));
+    for (size_t rule = first; rule <= last && rule <= rules; ++rule) wins[rule - 1] = count;
+  }
+  return wins;
+}
+
+TEST(RuleCoverage, EveryRuleOfTheRealFilesWinsTheCountsOfTheTable) {
+  if (!shared_is_here()) GTEST_SKIP() << "no " KTX_SHARED_DIR;
+  const auto rows = read_rows(kHere + "coverage_pairs.txt");
+  ASSERT_EQ(rows.size(), 22u);
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row[0] + " x " + row[1]);
+    CheckedFile file;
+    build(file, shared_config(row[1]));
+    ASSERT_TRUE(rules::add_rules(file.state.rules, shared_rules(row[0]), file.diags));
+    const rules::MatchResult result = rules::match(file.state.rules, file.state.modules);
+    EXPECT_EQ(fmt::format("{} {} {}", result.modules, result.visited, result.without_rule), row[2]);
+    const auto wins = parse_wins(row[3], result.outcomes.size());
+    for (size_t i = 0; i < wins.size(); ++i) {
+      EXPECT_EQ(result.outcomes[i].won, wins[i]) << "rule " << i + 1;
+    }
+  }
+}
+
+TEST(RuleCoverage, RulesThatWinNothingAreFoundWithTheirSeverity) {
+  if (!shared_is_here()) GTEST_SKIP() << "no " KTX_SHARED_DIR;
+  for (const auto& row : read_rows(kHere + "wrong_files.txt")) {
+    SCOPED_TRACE(row[0] + " x " + row[1]);
+    CheckedFile file;
+    build(file, shared_config(row[1]));
+    ASSERT_TRUE(rules::add_rules(file.state.rules, shared_rules(row[0]), file.diags));
+    walk(file);
+    std::vector<std::string> found, expected;
+    for (const Diagnostic& diag : file.diags.all()) {
+      const size_t number = diag.message.rfind("[rule ");
+      if (number == std::string::npos) continue;
+      const int rule = std::stoi(diag.message.substr(number + 6));
+      const char* severity = diag.severity == Severity::Error     ? "error"
+                             : diag.severity == Severity::Warning ? "warning"
+                                                                  : "note";
+      const bool any_line = row[2].find(fmt::format("{}:0:", rule)) != std::string::npos;
+      found.push_back(fmt::format("{}:{}:{}", rule, any_line ? 0 : diag.loc.line, severity));
+    }
+    for (std::string_view part : split(row[2], ' ')) {
+      if (part != "-") expected.emplace_back(part);
+    }
+    EXPECT_EQ(found, expected);
+  }
+}
+
+TEST(RuleCoverage, ForTheirOwnModelTheRealFilesHaveNoOtherError) {
+  if (!shared_is_here()) GTEST_SKIP() << "no " KTX_SHARED_DIR;
+  for (const auto& row : read_rows(kHere + "coverage_pairs.txt")) {
+    SCOPED_TRACE(row[0] + " x " + row[1]);
+    CheckedFile file;
+    build(file, shared_config(row[1]));
+    ASSERT_TRUE(rules::add_rules(file.state.rules, shared_rules(row[0]), file.diags));
+    walk(file);
+    const bool npu = row[0].find("npu") != std::string::npos;
+    int refused = 0;
+    for (const Diagnostic& diag : file.diags.all()) {
+      if (diag.severity != Severity::Error) continue;
+      if (diag.code == "D001") ++refused;
+      const bool known = diag.message.find("dead rule") != std::string::npos;
+      EXPECT_TRUE(known || (npu && diag.code == "D001"))
+          << render_diagnostic(file.diags, diag, false);
+    }
+    EXPECT_EQ(refused > 0, npu);
+  }
+}
+
+// Against every config of another architecture the first error says so.
+TEST(RuleCoverage, FilesForAnotherArchitectureAreRejectedInTheFirstLine) {
+  if (!shared_is_here()) GTEST_SKIP() << "no " KTX_SHARED_DIR;
+  std::map<std::string, std::string> family_of_file;
+  for (const auto& row : read_rows(kHere + "coverage_pairs.txt")) {
+    CheckedFile file;
+    build(file, shared_config(row[1]));
+    family_of_file[row[0]] = file.state.modules.facts.family;
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(KTX_SHARED_DIR "/configs")) {
+    for (const auto& [name, family] : family_of_file) {
+      CheckedFile file;
+      build(file, entry.path().string());
+      if (file.state.modules.facts.family == family) continue;
+      SCOPED_TRACE(name + " x " + entry.path().filename().string());
+      ASSERT_TRUE(rules::add_rules(file.state.rules, shared_rules(name), file.diags));
+      walk(file);
+      file.diags.sort_by_severity();
+      ASSERT_FALSE(file.diags.all().empty());
+      const Diagnostic& first = file.diags.all().front();
+      EXPECT_EQ(first.code, "R002");
+      EXPECT_NE(first.message.find("is written for " + family), std::string::npos) << first.message;
+      EXPECT_EQ(first.severity, Severity::Error);
+    }
+  }
+}
+
+// The bits were made by Python's re.search (make_python_matches.py): one hash per
+// rule over all module paths of all configs, those of single experts included.
+TEST(RuleCoverage, PatternsMatchWhatPythonMatches) {
+  if (!shared_is_here()) GTEST_SKIP() << "no " KTX_SHARED_DIR;
+  const auto rows = read_rows(kHere + "python_matches.txt");
+  ASSERT_GT(rows.size(), 200u);
+  std::vector<std::string> paths;
+  std::vector<std::string> configs;
+  for (const auto& entry : std::filesystem::directory_iterator(KTX_SHARED_DIR "/configs")) {
+    configs.push_back(entry.path().string());
+  }
+  std::sort(configs.begin(), configs.end());
+  for (const std::string& config : configs) {
+    CheckedFile file;
+    build(file, config);
+    for (const ir::Module& module : file.state.modules.modules) {
+      paths.push_back(module.path);
+      if (module.role != ir::Role::Experts) continue;
+      ir::for_each_expert_module(file.state.modules, module, [&](const ir::ExpertModule& part) {
+        paths.push_back(part.path);
+        return true;
+      });
+    }
+  }
+  std::string last;
+  rules::RuleSet rules;
+  for (const auto& row : rows) {
+    if (row[0] != last) {
+      rules = {};
+      DiagSink diags;
+      ASSERT_TRUE(rules::add_rules(rules, shared_rules(row[0]), diags));
+      last = row[0];
+    }
+    const rules::Rule& rule = rules.rules.at(std::stoul(row[1]) - 1);
+    ASSERT_TRUE(rule.match.name_regex);
+    uint64_t hash = 0xcbf29ce484222325;
+    int64_t count = 0;
+    for (size_t i = 0; i < paths.size(); ++i) {
+      if (rule.match.name_regex->test(paths[i], 100'000) != Regex::Outcome::Match) continue;
+      ++count;
+      for (int byte = 0; byte < 4; ++byte) {
+        hash = (hash ^ ((i >> (8 * byte)) & 0xFF)) * 0x100000001b3;
+      }
+    }
+    EXPECT_EQ(fmt::format("{} {:016x}", count, hash), row[2]) << row[0] << " rule " << row[1];
+  }
+}
+
+TEST(RuleCoverage, SixtyRulesForEightGpusTakeLessThanAThirdOfASecond) {
+  if (!shared_is_here()) GTEST_SKIP() << "no " KTX_SHARED_DIR;
+  const auto start = std::chrono::steady_clock::now();
+  CheckedFile file;
+  build(file, shared_config("DeepSeek-V3"));
+  ASSERT_TRUE(
+      rules::add_rules(file.state.rules, shared_rules("DeepSeek-V3-Chat-multi-gpu-8"), file.diags));
+  walk(file);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  EXPECT_EQ(file.diags.errors(), 0);
+  RecordProperty("seconds", fmt::format("{:.3f}", took.count()));
+  // Ten times the promise: this machine may be busy, or run under a sanitizer.
+  EXPECT_LT(took.count(), 3.0);
+}
+
+}  // namespace
+}  // namespace ktx::passes

@@ -1,0 +1,76 @@
+#include "lib/plan/memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ktx::plan {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(Memory, ArenaIsTheSumOfItsFormulasRoundedUp) {
+  const BufferRecord buffers[] = {{0, 100, 0}, {20, 0, 0}, {0, 0, 1000}, {0, 0, 0}};
+  const auto arena = lay_out_arena(buffers, 3, 2);
+  ASSERT_TRUE(arena.ok());
+  EXPECT_THAT(arena->offsets, ElementsAre(0u, 320u, 384u, 384u + 2048));
+  EXPECT_EQ(arena->total_bytes, 384u + 2048);
+}
+
+TEST(Memory, OverflowIsAnError) {
+  const BufferRecord by_token[] = {{0, uint64_t{1} << 62, 0}};
+  EXPECT_TRUE(lay_out_arena(by_token, 1, 1).ok());
+  EXPECT_FALSE(lay_out_arena(by_token, 4, 1).ok());
+  const BufferRecord almost[] = {{~uint64_t{0} - 10, 0, 0}};
+  EXPECT_FALSE(lay_out_arena(almost, 1, 1).ok());
+  const BufferRecord sum[] = {{uint64_t{1} << 63, 0, 0}, {uint64_t{1} << 63, 0, 0}};
+  EXPECT_FALSE(lay_out_arena(sum, 1, 1).ok());
+}
+
+TEST(Memory, KeysAndValuesByElementType) {
+  const KvSlotRecord slot = {0, 8, 128, 128, 0, 0};
+  EXPECT_EQ(kv_token_bytes(slot, KvType::F32), 8u * 256 * 4);
+  EXPECT_EQ(kv_token_bytes(slot, KvType::F16), 8u * 256 * 2);
+  EXPECT_EQ(kv_token_bytes(slot, KvType::Q8_0), 8u * 256 / 32 * 34);
+  EXPECT_EQ(kv_block_bytes(slot, KvType::F16), 64u * 8 * 256 * 2);
+  // MLA: one head, values within the key.
+  EXPECT_EQ(kv_token_bytes({0, 1, 576, 0, 0, 0}, KvType::F16), 1152u);
+}
+
+TEST(Memory, OddHeadsKeepF16WhereQ8DoesNotFit) {
+  const KvSlotRecord slot = {0, 2, 80, 80, 0, 0};
+  EXPECT_EQ(kv_type_for(slot, KvType::Q8_0), KvType::F16);
+  EXPECT_EQ(kv_token_bytes(slot, KvType::Q8_0), 2u * 160 * 2);
+  EXPECT_EQ(kv_type_for(slot, KvType::F32), KvType::F32);
+}
+
+TEST(Memory, EstimateAddsWeightsArenaAndCache) {
+  const SegmentRecord segments[] = {{0, 0, 4096, 1000, 0, 1}, {0, 1, 8192, 500, 1, 1}};
+  const BufferRecord buffers[] = {{0, 64, 0}};
+  const KvSlotRecord slots[] = {{0, 1, 32, 32, 0, 0}, {1, 1, 32, 32, 0, 0}};
+  RunShape shape;
+  shape.ctx = 65;  // two blocks
+  shape.max_batch = 3;
+  shape.step_tokens = 10;
+  const auto estimate = estimate_memory(segments, buffers, slots, shape);
+  ASSERT_TRUE(estimate.ok());
+  EXPECT_EQ(estimate->weight_bytes, 1000u);
+  EXPECT_EQ(estimate->carried_bytes, 500u);
+  EXPECT_EQ(estimate->arena_bytes, 640u);
+  EXPECT_EQ(estimate->kv_token_bytes, 2u * 64 * 2);
+  EXPECT_EQ(estimate->kv_blocks, 6u);
+  EXPECT_EQ(estimate->kv_bytes, 6u * 64 * 2 * 64 * 2);
+  EXPECT_EQ(estimate->total_bytes, 1000u + 640 + 6 * 64 * 2 * 64 * 2);
+  shape.ctx = int64_t{1} << 60;
+  EXPECT_FALSE(estimate_memory(segments, buffers, slots, shape).ok());
+  shape.ctx = -1;
+  EXPECT_FALSE(estimate_memory(segments, buffers, slots, shape).ok());
+}
+
+TEST(Memory, TypesHaveNames) {
+  EXPECT_EQ(kv_type_from_name("Q8_0"), KvType::Q8_0);
+  EXPECT_EQ(name(KvType::F16), "F16");
+  EXPECT_FALSE(kv_type_from_name("f16").has_value());
+}
+
+}  // namespace
+}  // namespace ktx::plan

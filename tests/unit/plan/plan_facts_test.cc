@@ -1,0 +1,73 @@
+#include "lib/plan/plan_facts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ktx::plan {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(PlanFacts, JsonGivesBackEveryField) {
+  PlanFacts facts;
+  facts.architecture = "qwen3moe";
+  facts.family = "Qwen3MoeForCausalLM";
+  facts.name = "a \"name\" with 你好";
+  facts.vocab_size = 151936, facts.hidden_size = 2048, facts.layers = 48;
+  facts.context_length = 40960, facts.parameters = 30532122624, facts.logits_value = 17;
+  facts.bos_id = -1, facts.eos_id = 151645, facts.lossy = true;
+  facts.default_ctx = 8192, facts.max_batch = 4, facts.kv_budget_bytes = 1 << 30;
+  facts.kv_type = "Q8_0", facts.precision = "exact";
+  const auto back = facts_from_json(to_json(facts));
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  EXPECT_EQ(*back, facts);
+}
+
+TEST(PlanFacts, OtherSectionsGiveBackEveryField) {
+  PlanTarget target;
+  target.name = "host", target.isa = "avx512", target.required_isa = {"avx2"};
+  target.devices = {{"cpu", 64ll << 30}, {"cuda:0", 24ll << 30}};
+  EXPECT_EQ(*target_from_json(to_json(target)), target);
+  PlanProvenance provenance;
+  provenance.ktx_version = "0.1.0";
+  provenance.inputs = {{"gguf", INT64_MAX, {1, 2}}, {"rules", 12, {~0ull, 1ull << 63}}};
+  provenance.options = {"--trust=gguf"};
+  EXPECT_EQ(*provenance_from_json(to_json(provenance)), provenance);
+  PlanChatTemplate chat_template;
+  chat_template.source = "{% for m in messages %}\n", chat_template.eos = "</s>";
+  chat_template.named = {{"tool_use", "{{ tools }}"}};
+  EXPECT_EQ(*chat_template_from_json(to_json(chat_template)), chat_template);
+}
+
+TEST(PlanFacts, TextThatIsNoUtf8BecomesText) {
+  PlanFacts facts;
+  facts.name = "broken \xFF name";
+  const auto back = facts_from_json(to_json(facts));
+  ASSERT_FALSE(back.ok());  // the numbers are zero
+  facts.vocab_size = facts.hidden_size = facts.layers = facts.context_length = 1;
+  EXPECT_EQ(facts_from_json(to_json(facts))->name, "broken \xEF\xBF\xBD name");
+}
+
+TEST(PlanFacts, SaysWhatIsWrongWithAKey) {
+  const auto error = [](std::string_view text) {
+    const auto facts = facts_from_json(text);
+    return facts.ok() ? "" : facts.error().message;
+  };
+  EXPECT_EQ(error("{}"), "");
+  EXPECT_EQ(error(R"({"vocab_size": 5, "a key of the future": [1, {}]})"), "");
+  EXPECT_THAT(error(R"({"vocab_size": "5"})"), HasSubstr("'vocab_size' is of type string"));
+  EXPECT_THAT(error(R"({"vocab_size": 0})"), HasSubstr("is 0, expected 1 to"));
+  EXPECT_THAT(error(R"({"vocab_size": -1})"), HasSubstr("is -1"));
+  EXPECT_THAT(error(R"({"vocab_size": 18446744073709551615})"), HasSubstr("18446744073709551615"));
+  EXPECT_THAT(error(R"({"vocab_size": 1e300})"), HasSubstr("expected an integer"));
+  EXPECT_THAT(error(R"({"kv_type": "F17"})"), HasSubstr("expected F32, F16, Q8_0"));
+  EXPECT_THAT(error("[]"), HasSubstr("expected an object"));
+  EXPECT_THAT(error("{\"a\": "), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error(""), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error("{\"a\": \"\xFF\"}"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error("{\"a\": " + std::string(100000, '[')), HasSubstr("deeper than 32"));
+  EXPECT_THAT(error(std::string(kMaxJsonBytes + 1, ' ')), HasSubstr("bytes of JSON"));
+}
+
+}  // namespace
+}  // namespace ktx::plan

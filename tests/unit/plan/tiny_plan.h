@@ -1,0 +1,326 @@
+// A plan small enough for tests to break in every way: every op at least once, a
+// router, MLA heads, a weight of each kind, carried and constant weights.
+//
+//   TinyPlan tiny = make_tiny_plan();
+//   write_plan(tiny, path);            // through PlanWriter and pack_blobs
+//
+// Every value has its own buffer and nothing computes anything sensible: shapes
+// and links are what counts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/formats/dtype.h"
+#include "lib/plan/memory.h"
+#include "lib/plan/pack_blobs.h"
+#include "lib/plan/plan_contents.h"
+#include "lib/plan/plan_writer.h"
+
+namespace ktx::plan {
+
+class TinyPlan {
+ public:
+  PlanContents contents;
+  std::vector<BlobSource> sources;
+  std::string gguf;  // the source file; sources point into it
+
+  uint32_t value(std::string_view name, ValueType type, RowKind rows, int64_t width,
+                 uint32_t rows_per_row = 1) {
+    ValueRecord record = {};
+    record.name = contents.strings.intern(name);
+    record.type = static_cast<uint8_t>(type);
+    record.rows = static_cast<uint8_t>(rows);
+    record.rows_per_row = rows_per_row;
+    record.width = width;
+    record.buffer = static_cast<uint32_t>(contents.buffers.size());
+    BufferRecord buffer = {};
+    const uint64_t bytes = value_row_bytes(record);
+    if (rows == RowKind::Token) buffer.bytes_per_token = bytes;
+    if (rows == RowKind::Output) buffer.bytes_per_output = bytes;
+    if (rows == RowKind::Single) buffer.fixed_bytes = bytes;
+    contents.buffers.push_back(buffer);
+    contents.values.push_back(record);
+    return static_cast<uint32_t>(contents.values.size() - 1);
+  }
+  uint32_t f32(std::string_view name, int64_t width, RowKind rows = RowKind::Token) {
+    return value(name, ValueType::F32, rows, width);
+  }
+
+  // A tensor of the source and the blob that holds it, in one row-major layout.
+  uint32_t weight(std::string_view name, DType dtype, int64_t rows, int64_t cols,
+                  int64_t matrices = 1) {
+    const uint32_t tensor = add_tensor(name, dtype, rows * matrices, cols);
+    SliceRecord slice = {};
+    slice.tensor = tensor;
+    slice.row_count = rows * matrices;
+    return blob(name, dtype, rows, cols, matrices, {&slice, 1});
+  }
+  uint32_t blob(std::string_view name, DType dtype, int64_t rows, int64_t cols, int64_t matrices,
+                std::span<const SliceRecord> slices) {
+    BlobRecord record = {};
+    record.name = contents.strings.intern(name);
+    record.dtype = static_cast<uint16_t>(dtype);
+    record.rows = rows;
+    record.cols = cols;
+    record.matrices = matrices;
+    blob_slices_.emplace_back(slices.begin(), slices.end());
+    return contents.add_blob(record, slices);
+  }
+  uint32_t constant(std::string_view name, std::span<const float> values) {
+    blob_slices_.emplace_back();
+    return contents.add_constant(contents.strings.intern(name), values);
+  }
+  uint32_t add_tensor(std::string_view name, DType dtype, int64_t rows, int64_t cols) {
+    GgufTensorRecord record = {};
+    record.name = contents.strings.intern(name);
+    record.dtype = static_cast<uint16_t>(dtype);
+    record.row_elems = cols;
+    record.rows = rows;
+    record.size = static_cast<uint64_t>(*row_bytes(dtype, cols) * rows);
+    contents.gguf.tensors.push_back(record);
+    return static_cast<uint32_t>(contents.gguf.tensors.size() - 1);
+  }
+
+  struct In {
+    uint32_t value = kNone;
+    uint32_t offset = 0;
+    uint32_t width = 0;  // 0: to the end
+  };
+  void step(StepOp op, int layer, std::vector<In> inputs, std::vector<In> outputs,
+            std::vector<uint32_t> weights, const StepAttrs& attrs) {
+    StepRecord record = {};
+    record.op = static_cast<uint32_t>(op);
+    record.module = contents.strings.intern("model.layers." + std::to_string(layer));
+    record.layer = layer;
+    record.device = contents.strings.intern("cpu");
+    record.first_input = contents.add_operands(operands(inputs));
+    record.input_count = static_cast<uint32_t>(inputs.size());
+    record.first_output = contents.add_operands(operands(outputs));
+    record.output_count = static_cast<uint32_t>(outputs.size());
+    record.first_weight = contents.add_weight_uses(weights);
+    record.weight_count = static_cast<uint32_t>(weights.size());
+    record.attrs_size = info(op).attrs_size;
+    record.attrs_offset = contents.add_attrs(attrs);
+    for (auto& row : record.kernel) {
+      for (uint32_t& kernel : row) kernel = contents.strings.intern("scalar");
+    }
+    contents.steps.push_back(record);
+  }
+
+  // Lays the source file out and points the sources at it.
+  void finish() {
+    std::string header = "GGUF, a header of the test's own";
+    header.resize((header.size() + 31) / 32 * 32);
+    uint64_t at = header.size();
+    for (GgufTensorRecord& tensor : contents.gguf.tensors) {
+      tensor.offset = at;
+      at = (at + tensor.size + 31) / 32 * 32;
+    }
+    gguf = header;
+    gguf.resize(at);
+    uint64_t state = 1;
+    for (const GgufTensorRecord& tensor : contents.gguf.tensors) {
+      for (uint64_t i = 0; i < tensor.size; ++i) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        gguf[tensor.offset + i] = static_cast<char>(state >> 56);
+      }
+    }
+    contents.gguf.shards = {{header, gguf.size(), 32}};
+    point_sources_at(std::as_bytes(std::span(gguf)));
+  }
+
+  void point_sources_at(std::span<const std::byte> file) {
+    sources.clear();
+    for (size_t b = 0; b < contents.blobs.size(); ++b) {
+      const BlobRecord& record = contents.blobs[b];
+      const auto row = *row_bytes(static_cast<DType>(record.dtype), record.cols);
+      BlobSource source;
+      for (const SliceRecord& slice : blob_slices_[b]) {
+        const GgufTensorRecord& tensor = contents.gguf.tensors[slice.tensor];
+        source.slices.push_back(
+            file.subspan(tensor.offset + slice.first_row * row, slice.row_count * row));
+      }
+      sources.push_back(std::move(source));
+    }
+  }
+
+ private:
+  std::vector<OperandRecord> operands(const std::vector<In>& list) const {
+    std::vector<OperandRecord> out;
+    for (const In& in : list) {
+      uint32_t width = in.width;
+      if (in.value != kNone && width == 0) {
+        const ValueRecord& value = contents.values[in.value];
+        width = static_cast<uint32_t>(value.width * value.rows_per_row) - in.offset;
+      }
+      out.push_back({in.value, in.offset, in.value == kNone ? 0 : width});
+    }
+    return out;
+  }
+
+  std::vector<std::vector<SliceRecord>> blob_slices_;
+};
+
+// Two layers of hidden width 64: plain attention and a dense MLP, then absorbed
+// MLA and experts.
+inline TinyPlan make_tiny_plan() {
+  constexpr int kVocab = 48, kHidden = 64, kHeads = 4, kHeadDim = 32, kWidth = 96;
+  constexpr int kLatent = 32, kRope = 16, kNope = 32, kValue = 32, kExperts = 4, kTopK = 2;
+  TinyPlan t;
+  PlanContents& c = t.contents;
+  c.target.name = "host";
+  c.target.devices = {{"cpu", 0}};
+  c.facts.architecture = "tiny";
+  c.facts.family = "TinyForCausalLM";
+  c.facts.name = "tiny";
+  c.facts.vocab_size = kVocab;
+  c.facts.hidden_size = kHidden;
+  c.facts.layers = 2;
+  c.facts.context_length = 512;
+  c.facts.default_ctx = 512;
+  c.provenance.ktx_version = "test";
+  c.chat_template.source = "{{ messages }}";
+  c.module_graph = "module model : Tiny\n";
+  c.tokenizer = "a tokenizer's bytes";
+
+  const uint32_t embed_w = t.weight("token_embd.weight", DType::Q8_0, kVocab, kHidden);
+  const std::vector<float> freq(kHeadDim / 2, 0.5f);
+  const uint32_t freq_w = t.constant("inv_freq", freq);
+  const uint32_t mla_freq_w = t.constant("mla_inv_freq", std::span(freq).first(kRope / 2));
+  const uint32_t norm_w = t.weight("attn_norm.weight", DType::F32, 1, kHidden);
+  // Query and key fused in one blob of two tensors; the value in another format.
+  const uint32_t q_t = t.add_tensor("attn_q.weight", DType::Q4_0, kHeads * kHeadDim, kHidden);
+  const uint32_t k_t = t.add_tensor("attn_k.weight", DType::Q4_0, 2 * kHeadDim, kHidden);
+  SliceRecord qk[2] = {};
+  qk[0].tensor = q_t, qk[0].row_count = kHeads * kHeadDim;
+  qk[1].tensor = k_t, qk[1].row_count = 2 * kHeadDim;
+  const uint32_t qk_w = t.blob("attn_qk", DType::Q4_0, 6 * kHeadDim, kHidden, 1, qk);
+  const uint32_t v_w = t.weight("attn_v.weight", DType::Q8_0, 2 * kHeadDim, kHidden);
+  const uint32_t v_b = t.weight("attn_v.bias", DType::F32, 1, 2 * kHeadDim);
+  const uint32_t head_norm_w = t.weight("attn_q_norm.weight", DType::F32, 1, kHeadDim);
+  const uint32_t o_w = t.weight("attn_output.weight", DType::F16, kHidden, kHeads * kHeadDim);
+  const uint32_t gate_w = t.weight("ffn_gate.weight", DType::Q4_0, kWidth, kHidden);
+  const uint32_t up_w = t.weight("ffn_up.weight", DType::Q4_0, kWidth, kHidden);
+  const uint32_t down_w = t.weight("ffn_down.weight", DType::Q8_0, kHidden, kWidth);
+  const uint32_t mla_q_w = t.weight("mla_q.weight", DType::F32, kHeads * (kNope + kRope), kHidden);
+  const uint32_t kv_a_w = t.weight("attn_kv_a.weight", DType::F32, kLatent + kRope, kHidden);
+  const uint32_t kv_norm_w = t.weight("attn_kv_a_norm.weight", DType::F32, 1, kLatent);
+  const uint32_t kv_b_w =
+      t.weight("attn_kv_b.weight", DType::Q8_0, kNope + kValue, kLatent, kHeads);
+  const uint32_t mla_o_w = t.weight("mla_output.weight", DType::F32, kHidden, kHeads * kValue);
+  const uint32_t router_w = t.weight("ffn_gate_inp.weight", DType::F32, kExperts, kHidden);
+  const uint32_t bias_w = t.weight("exp_probs_b", DType::F32, 1, kExperts);
+  const uint32_t gate_e = t.weight("ffn_gate_exps.weight", DType::Q4_0, kWidth, kHidden, kExperts);
+  const uint32_t up_e = t.weight("ffn_up_exps.weight", DType::Q4_0, kWidth, kHidden, kExperts);
+  const uint32_t down_e = t.weight("ffn_down_exps.weight", DType::Q8_0, kHidden, kWidth, kExperts);
+  const uint32_t shared_w = t.weight("ffn_gate_inp_shexp.weight", DType::F32, 1, kHidden);
+  c.close_segment("cpu", SegmentKind::Weights);
+  t.weight("rope_freqs.weight", DType::F32, 1, 16);
+  c.close_segment("none", SegmentKind::Carried);
+
+  c.kv_slots.push_back({0, 2, kHeadDim, kHeadDim, c.strings.intern("cpu"), 0});
+  c.kv_slots.push_back({1, 1, kLatent + kRope, 0, c.strings.intern("cpu"), 0});
+
+  const uint32_t x = t.f32("x", kHidden);
+  const uint32_t n = t.f32("n", kHidden);
+  const uint32_t nq = t.value("nq", ValueType::Q8, RowKind::Token, kHidden);
+  const uint32_t qkv = t.f32("qkv", 8 * kHeadDim);
+  const uint32_t att = t.f32("att", kHeads * kHeadDim);
+  const uint32_t gate = t.f32("gate", kWidth);
+  const uint32_t up = t.f32("up", kWidth);
+  const uint32_t h = t.f32("h", kWidth);
+  const uint32_t sum = t.f32("sum", kHidden);
+
+  t.step(StepOp::Embed, -1, {}, {{x}}, {embed_w}, NoAttrs{});
+  t.step(StepOp::RmsNorm, 0, {{x}}, {{n}}, {norm_w}, RmsNormAttrs{1e-6f, 1});
+  t.step(StepOp::Quantize, 0, {{n}}, {{nq}}, {}, QuantizeAttrs{1, 0});
+  const uint32_t kQk = 6 * kHeadDim, kQ = kHeads * kHeadDim;
+  t.step(StepOp::Matmul, 0, {{n}, {nq}}, {{qkv, 0, kQk}}, {qk_w}, MatmulAttrs{});
+  t.step(StepOp::Matmul, 0, {{n}}, {{qkv, kQk}}, {v_w, v_b}, MatmulAttrs{});
+  t.step(StepOp::RmsNorm, 0, {{qkv, 0, kQ}}, {{qkv, 0, kQ}}, {head_norm_w},
+         RmsNormAttrs{1e-6f, kHeads});
+  RopeAttrs rope;
+  rope.heads = 6, rope.head_dim = rope.y_head_dim = rope.rotary_dim = kHeadDim;
+  t.step(StepOp::Rope, 0, {{qkv, 0, kQk}}, {{qkv, 0, kQk}}, {freq_w}, rope);
+  t.step(StepOp::KvStore, 0, {{qkv, kQ, 2 * kHeadDim}, {qkv, kQk}}, {}, {}, KvStoreAttrs{0});
+  t.step(StepOp::Attention, 0, {{qkv, 0, kQ}}, {{att}}, {},
+         AttentionAttrs{0, kHeads, 2, kHeadDim, kHeadDim, 0, 0.18f});
+  t.step(StepOp::Matmul, 0, {{att}, {}}, {{x}}, {o_w, kNone}, MatmulAttrs{1});
+  t.step(StepOp::Matmul, 0, {{x}}, {{gate}}, {gate_w}, MatmulAttrs{});
+  t.step(StepOp::Matmul, 0, {{x}}, {{up}}, {up_w}, MatmulAttrs{});
+  t.step(StepOp::Swiglu, 0, {{gate}, {up}}, {{h}}, {}, NoAttrs{});
+  t.step(StepOp::Matmul, 0, {{h}}, {{sum}}, {down_w}, MatmulAttrs{});
+  t.step(StepOp::Add, 0, {{x}, {sum}}, {{x}}, {}, NoAttrs{});
+
+  const uint32_t mq = t.f32("mla_q", kHeads * (kNope + kRope));
+  const uint32_t kva = t.f32("kv_a", kLatent + kRope);
+  const uint32_t key = t.f32("mla_key", kLatent + kRope);
+  const uint32_t absorbed = t.f32("mla_absorbed", kHeads * (kLatent + kRope));
+  const uint32_t latent = t.f32("mla_latent", kHeads * kLatent);
+  const uint32_t latent_q = t.value("mla_latent_q", ValueType::Q8, RowKind::Token, kLatent, kHeads);
+  const uint32_t vals = t.f32("mla_values", kHeads * kValue);
+  t.step(StepOp::Matmul, 1, {{x}}, {{mq}}, {mla_q_w}, MatmulAttrs{});
+  t.step(StepOp::Matmul, 1, {{x}}, {{kva}}, {kv_a_w}, MatmulAttrs{});
+  t.step(StepOp::RmsNorm, 1, {{kva, 0, kLatent}}, {{key, 0, kLatent}}, {kv_norm_w},
+         RmsNormAttrs{1e-6f, 1});
+  RopeAttrs k_rope;
+  k_rope.heads = 1, k_rope.head_dim = k_rope.y_head_dim = kLatent + kRope;
+  k_rope.rotary_begin = k_rope.y_begin = kLatent, k_rope.rotary_dim = kRope;
+  t.step(StepOp::Rope, 1, {{kva}}, {{key}}, {mla_freq_w}, k_rope);
+  RopeAttrs q_rope = k_rope;
+  q_rope.heads = kHeads, q_rope.head_dim = kNope + kRope, q_rope.rotary_begin = kNope;
+  t.step(StepOp::Rope, 1, {{mq}}, {{absorbed}}, {mla_freq_w}, q_rope);
+  t.step(StepOp::KvStore, 1, {{key}}, {}, {}, KvStoreAttrs{1});
+  t.step(StepOp::MatmulHeads, 1, {{mq}}, {{absorbed}}, {kv_b_w},
+         MatmulHeadsAttrs{kHeads, 1, 0, kNope, kNope + kRope, kLatent + kRope});
+  t.step(StepOp::Attention, 1, {{absorbed}}, {{latent}}, {},
+         AttentionAttrs{1, kHeads, 1, kLatent + kRope, kLatent, 1, 0.1f});
+  t.step(StepOp::Quantize, 1, {{latent}}, {{latent_q}}, {}, QuantizeAttrs{kHeads, kLatent});
+  t.step(StepOp::MatmulHeads, 1, {{latent}, {latent_q}}, {{vals}}, {kv_b_w},
+         MatmulHeadsAttrs{kHeads, 0, kNope, kValue, kLatent, kValue});
+  t.step(StepOp::Matmul, 1, {{vals}}, {{x}}, {mla_o_w}, MatmulAttrs{1});
+
+  const uint32_t scores = t.f32("scores", kExperts);
+  const uint32_t ids = t.value("ids", ValueType::I32, RowKind::Token, kTopK);
+  const uint32_t probs = t.f32("probs", kTopK);
+  const uint32_t order = t.value("order", ValueType::I32, RowKind::Token, kTopK);
+  const uint32_t offsets = t.value("offsets", ValueType::I32, RowKind::Single, kExperts + 1);
+  const uint32_t eh = t.value("eh", ValueType::F32, RowKind::Token, kWidth, kTopK);
+  const uint32_t ehq = t.value("ehq", ValueType::Q8, RowKind::Token, kWidth, kTopK);
+  const uint32_t shared_gate = t.f32("shared_gate", 1);
+  t.step(StepOp::Matmul, 1, {{x}}, {{scores}}, {router_w}, MatmulAttrs{});
+  RouterAttrs router;
+  router.experts = kExperts, router.top_k = kTopK, router.groups = 2, router.groups_used = 1;
+  t.step(StepOp::Router, 1, {{scores}}, {{ids}, {probs}}, {bias_w}, router);
+  t.step(StepOp::GroupExperts, 1, {{ids}}, {{order}, {offsets}}, {},
+         GroupExpertsAttrs{kExperts, kTopK});
+  t.step(StepOp::ExpertsGateUp, 1, {{x}, {}, {order}, {offsets}}, {{eh}}, {gate_e, up_e},
+         ExpertsAttrs{kExperts, kTopK, 0});
+  t.step(StepOp::Quantize, 1, {{eh}}, {{ehq}}, {}, QuantizeAttrs{kTopK, kWidth});
+  t.step(StepOp::ExpertsDown, 1, {{eh}, {ehq}, {order}, {offsets}, {probs}}, {{x}}, {down_e},
+         ExpertsAttrs{kExperts, kTopK, 1});
+  t.step(StepOp::Matmul, 1, {{x}}, {{shared_gate}}, {shared_w}, MatmulAttrs{});
+  t.step(StepOp::SigmoidScale, 1, {{x}, {shared_gate}}, {{x}}, {}, NoAttrs{});
+
+  const uint32_t last = t.f32("last", kHidden, RowKind::Output);
+  const uint32_t logits = t.f32("logits", kVocab, RowKind::Output);
+  t.step(StepOp::GatherRows, -1, {{x}}, {{last}}, {}, NoAttrs{});
+  t.step(StepOp::Matmul, -1, {{last}}, {{logits}}, {embed_w}, MatmulAttrs{});
+  c.facts.logits_value = logits;
+  t.finish();
+  return t;
+}
+
+inline Status write_plan(const TinyPlan& tiny, const std::string& path, int threads = 2) {
+  PlanWriter writer = KTX_TRY(PlanWriter::create(path, tiny.contents));
+  PackOptions options;
+  options.threads = threads;
+  KTX_TRY(pack_blobs(writer, tiny.sources, options));
+  return writer.finish();
+}
+
+}  // namespace ktx::plan

@@ -1,0 +1,221 @@
+#include "lib/runtime/sampler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+namespace ktx::runtime {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+SamplingOptions plain() {
+  SamplingOptions options;
+  options.temperature = 1;
+  options.top_k = 0;
+  options.top_p = 1;
+  options.min_p = 0;
+  return options;
+}
+
+std::vector<float> logs(std::initializer_list<double> probabilities) {
+  std::vector<float> logits;
+  for (double p : probabilities) logits.push_back(static_cast<float>(std::log(p)));
+  return logits;
+}
+
+std::map<int32_t, int> draw(const SamplingOptions& options, const std::vector<float>& logits,
+                            int count, std::vector<int32_t> history = {}) {
+  Sampler sampler = Sampler::create(options, logits.size()).take();
+  std::map<int32_t, int> counts;
+  for (int i = 0; i < count; ++i) ++counts[sampler.sample(logits, history).take()];
+  return counts;
+}
+
+// Pearson's chi-square against the expected probabilities.
+double chi_square(const std::map<int32_t, int>& counts, const std::map<int32_t, double>& expected,
+                  int total) {
+  double sum = 0;
+  for (const auto& [id, p] : expected) {
+    const double found = counts.count(id) ? counts.at(id) : 0;
+    sum += (found - p * total) * (found - p * total) / (p * total);
+  }
+  for (const auto& [id, count] : counts) EXPECT_TRUE(expected.count(id)) << "token " << id;
+  return sum;
+}
+
+TEST(Random, GivesTheDocumentedNumbers) {
+  // From the definition, computed apart.
+  Random random(0);
+  EXPECT_EQ(random.next(), 0x99ec5f36cb75f2b4u);
+  EXPECT_EQ(random.next(), 0xbf6e1f784956452au);
+  Random again(0);
+  EXPECT_EQ(again.uniform(), static_cast<double>(0x99ec5f36cb75f2b4u >> 11) * 0x1p-53);
+}
+
+TEST(Sampler, GreedyTakesTheLowestOfEquals) {
+  EXPECT_EQ(draw(greedy_sampling(), {1, 3, 2, 3}, 1), (std::map<int32_t, int>{{1, 1}}));
+}
+
+TEST(Sampler, DrawsFromTheSoftmax) {
+  const auto logits = logs({0.5, 0.25, 0.15, 0.1});
+  const auto counts = draw(plain(), logits, 20000);
+  // 3 degrees of freedom: 16.3 is exceeded once in a thousand seeds.
+  EXPECT_LT(chi_square(counts, {{0, 0.5}, {1, 0.25}, {2, 0.15}, {3, 0.1}}, 20000), 16.3);
+}
+
+TEST(Sampler, DividesByTheTemperature) {
+  SamplingOptions options = plain();
+  options.temperature = 0.5f;
+  const auto counts = draw(options, logs({0.5, 0.25, 0.25}), 20000);
+  // Squares of the probabilities: 4, 1, 1.
+  EXPECT_LT(chi_square(counts, {{0, 4 / 6.0}, {1, 1 / 6.0}, {2, 1 / 6.0}}, 20000), 13.8);
+}
+
+TEST(Sampler, TopKKeepsTheBest) {
+  SamplingOptions options = plain();
+  options.top_k = 2;
+  const auto counts = draw(options, logs({0.1, 0.3, 0.2, 0.4}), 10000);
+  EXPECT_LT(chi_square(counts, {{1, 3 / 7.0}, {3, 4 / 7.0}}, 10000), 10.8);
+}
+
+TEST(Sampler, TopKAgreesWithSorting) {
+  std::vector<float> logits(1000);
+  Random random(7);
+  for (float& logit : logits) logit = static_cast<float>(random.next() % 50);  // many equals
+  std::vector<int32_t> ids(logits.size());
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i);
+  std::stable_sort(ids.begin(), ids.end(),
+                   [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+  SamplingOptions options = plain();
+  options.top_k = 30;
+  options.temperature = 100;  // nearly flat: every kept token comes up
+  std::set<int32_t> drawn;
+  for (const auto& [id, count] : draw(options, logits, 3000)) drawn.insert(id);
+  EXPECT_EQ(drawn, std::set<int32_t>(ids.begin(), ids.begin() + 30));
+}
+
+TEST(Sampler, TopPKeepsTheSmallestSetThatReachesIt) {
+  SamplingOptions options = plain();
+  options.top_p = 0.65f;
+  const auto counts = draw(options, logs({0.1, 0.3, 0.2, 0.4}), 10000);
+  EXPECT_LT(chi_square(counts, {{1, 3 / 7.0}, {3, 4 / 7.0}}, 10000), 10.8);
+  options.top_p = 0;
+  EXPECT_EQ(draw(options, logs({0.1, 0.3, 0.2, 0.4}), 10).size(), 1u);
+}
+
+TEST(Sampler, TopPWorksOnFlatDistributions) {
+  SamplingOptions options = plain();
+  options.top_p = 0.5f;
+  const std::vector<float> flat(300, 0.0f);
+  const auto counts = draw(options, flat, 5000);
+  EXPECT_NEAR(counts.size(), 150, 1);
+  EXPECT_LT(counts.rbegin()->first, 152) << "of equals the lowest ids stay";
+}
+
+TEST(Sampler, MinPIsRelativeToTheBest) {
+  SamplingOptions options = plain();
+  options.min_p = 0.6f;
+  const auto counts = draw(options, logs({0.1, 0.3, 0.2, 0.4}), 10000);
+  EXPECT_LT(chi_square(counts, {{1, 3 / 7.0}, {3, 4 / 7.0}}, 10000), 10.8);
+}
+
+TEST(Sampler, TheSameSeedGivesTheSameTokens) {
+  const auto logits = logs({0.2, 0.2, 0.2, 0.2, 0.2});
+  SamplingOptions options = plain();
+  options.seed = 42;
+  std::vector<int32_t> first;
+  Sampler sampler = Sampler::create(options, 5).take();
+  for (int i = 0; i < 12; ++i) first.push_back(sampler.sample(logits, {}).take());
+  EXPECT_THAT(first, ElementsAre(0, 1, 3, 4, 4, 3, 3, 4, 3, 2, 3, 1));
+}
+
+TEST(Sampler, PenaltiesCountTheWindow) {
+  SamplingOptions options = greedy_sampling();
+  options.repetition_penalty = 2;
+  const std::vector<float> logits = {3, 2, -1};
+  EXPECT_EQ(draw(options, logits, 1, {0}), (std::map<int32_t, int>{{1, 1}}));
+  options.penalty_window = 2;
+  EXPECT_EQ(draw(options, logits, 1, {0, 2, 2}), (std::map<int32_t, int>{{0, 1}}));
+  options.penalty_window = -1;
+  EXPECT_EQ(draw(options, logits, 1, {0, 2, 2}), (std::map<int32_t, int>{{1, 1}}));
+
+  options = greedy_sampling();
+  options.presence_penalty = 1.5f;
+  EXPECT_EQ(draw(options, logits, 1, {0, 0, 99, -5}), (std::map<int32_t, int>{{1, 1}}));
+  options.presence_penalty = 0;
+  options.frequency_penalty = 0.6f;
+  EXPECT_EQ(draw(options, logits, 1, {0}), (std::map<int32_t, int>{{0, 1}}));
+  EXPECT_EQ(draw(options, logits, 1, {0, 0}), (std::map<int32_t, int>{{1, 1}}));
+}
+
+TEST(Sampler, AppliesBiasAndMask) {
+  SamplingOptions options = greedy_sampling();
+  options.logit_bias = {{2, 10.0f}};
+  Sampler sampler = Sampler::create(options, 3).take();
+  const std::vector<float> logits = {3, 2, 1};
+  EXPECT_EQ(sampler.sample(logits, {}).take(), 2);
+  const LogitMask no_two = [](std::span<float> l) { l[2] = -kInf; };
+  EXPECT_EQ(sampler.sample(logits, {}, no_two).take(), 0);
+  const LogitMask nothing = [](std::span<float> l) { std::fill(l.begin(), l.end(), -kInf); };
+  const auto none = sampler.sample(logits, {}, nothing);
+  ASSERT_FALSE(none.ok());
+  EXPECT_THAT(none.error().message, HasSubstr("no token is allowed"));
+}
+
+TEST(Sampler, RefusesNonsense) {
+  const auto error = [](auto change) {
+    SamplingOptions options = plain();
+    change(options);
+    const auto sampler = Sampler::create(options, 10);
+    return sampler.ok() ? std::string() : sampler.error().message;
+  };
+  EXPECT_THAT(error([](auto& o) { o.temperature = kNan; }), HasSubstr("temperature is nan"));
+  EXPECT_THAT(error([](auto& o) { o.temperature = -1; }), HasSubstr("temperature is -1"));
+  EXPECT_THAT(error([](auto& o) { o.temperature = kInf; }), HasSubstr("temperature is inf"));
+  EXPECT_THAT(error([](auto& o) { o.top_k = -2; }), HasSubstr("top-k is -2"));
+  EXPECT_THAT(error([](auto& o) { o.top_p = 1.5f; }), HasSubstr("top-p is 1.5"));
+  EXPECT_THAT(error([](auto& o) { o.min_p = kNan; }), HasSubstr("min-p"));
+  EXPECT_THAT(error([](auto& o) { o.repetition_penalty = 0; }), HasSubstr("repetition penalty"));
+  EXPECT_THAT(error([](auto& o) { o.frequency_penalty = kInf; }), HasSubstr("frequency penalty"));
+  EXPECT_THAT(error([](auto& o) { o.penalty_window = -2; }), HasSubstr("penalty window"));
+  EXPECT_THAT(error([](auto& o) { o.logit_bias = {{10, 1.0f}}; }), HasSubstr("names token 10"));
+  EXPECT_THAT(error([](auto& o) { o.logit_bias = {{1, kNan}}; }), HasSubstr("logit bias is nan"));
+}
+
+TEST(Sampler, NamesNanLogits) {
+  Sampler sampler = Sampler::create(greedy_sampling(), 3).take();
+  const std::vector<float> logits = {0, kNan, 1};
+  const auto id = sampler.sample(logits, {});
+  ASSERT_FALSE(id.ok());
+  EXPECT_THAT(id.error().message, HasSubstr("NaN (not a number) as the logit of token 1"));
+  const std::vector<float> infinite = {0, 1, kInf};
+  EXPECT_FALSE(sampler.sample(infinite, {}).ok());
+}
+
+TEST(Logprobs, AreTheLogSoftmaxOfRawLogits) {
+  const auto result = logprobs(logs({0.1, 0.4, 0.4, 0.1}), 3, 3).take();
+  EXPECT_NEAR(result.logprob, std::log(0.1), 1e-6);
+  ASSERT_EQ(result.top.size(), 3u);
+  EXPECT_EQ(result.top[0].id, 1);
+  EXPECT_EQ(result.top[1].id, 2);
+  EXPECT_EQ(result.top[2].id, 0);
+  EXPECT_NEAR(result.top[0].logprob, std::log(0.4), 1e-6);
+  EXPECT_EQ(logprobs(logs({0.5, 0.5}), 0, 10).take().top.size(), 2u);
+  EXPECT_EQ(logprobs(logs({0.5, 0.5}), 0, -1).take().top.size(), 0u);
+  // Far from zero nothing overflows.
+  EXPECT_NEAR(logprobs(std::vector<float>{30000, 30000}, 0, 1).take().logprob, -std::log(2.0),
+              1e-12);
+}
+
+}  // namespace
+}  // namespace ktx::runtime

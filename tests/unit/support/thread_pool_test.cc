@@ -1,0 +1,159 @@
+#include "lib/support/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "lib/support/timer.h"
+
+namespace ktx {
+namespace {
+
+TEST(ThreadPool, RunsEveryItemOnce) {
+  for (int threads = 1; threads <= 5; ++threads) {
+    ThreadPool pool(threads);
+    ASSERT_EQ(pool.threads(), threads);
+    for (int64_t items : {0, 1, 2, 7, 1000}) {
+      std::vector<std::atomic<int>> runs(items);
+      std::atomic<bool> good_thread{true};
+      pool.for_each(items, [&](int64_t item, int thread) {
+        runs[item].fetch_add(1);
+        if (thread < 0 || thread >= threads) good_thread = false;
+      });
+      for (const auto& count : runs) EXPECT_EQ(count.load(), 1);
+      EXPECT_TRUE(good_thread);
+    }
+  }
+}
+
+TEST(ThreadPool, SharesStagesWithMoreItemsThanItCanCount) {
+  ThreadPool pool(2);
+  std::atomic<int64_t> sum{0};
+  const int64_t items = ThreadPool::kMaxItems * 2 + 3;
+  pool.for_each(items, [&](int64_t item, int) {
+    if (item % 1024 == 0 || item == items - 1) sum.fetch_add(item);
+  });
+  int64_t expected = items - 1;
+  for (int64_t i = 0; i < items; i += 1024) expected += i;
+  EXPECT_EQ(sum.load(), expected);
+}
+
+TEST(ThreadPool, MovesThreadCountsIntoRange) {
+  EXPECT_EQ(ThreadPool(0).threads(), 1);
+  EXPECT_EQ(ThreadPool(-3).threads(), 1);
+}
+
+// Stage s adds its number to every cell and checks that stage s - 1 was there.
+struct Chain final : ThreadPool::Job {
+  explicit Chain(int64_t width) : cells(width, -1) {}
+  int64_t begin_stage(int stage) override {
+    for (int64_t cell : cells) {
+      if (cell != last_run(stage - 1)) broken = true;
+    }
+    return stage % 3 == 2 ? 0 : stage % 5 == 1 ? 1 : static_cast<int64_t>(cells.size());
+  }
+  static int64_t last_run(int stage) { return stage >= 0 && stage % 3 == 2 ? stage - 1 : stage; }
+  void run_item(int stage, int64_t item, int) override {
+    if (stage % 5 == 1) {
+      for (int64_t& cell : cells) cell = stage;
+    } else {
+      if (cells[item] != last_run(stage - 1)) broken = true;
+      cells[item] = stage;
+    }
+  }
+  std::vector<int64_t> cells;
+  std::atomic<bool> broken{false};
+};
+
+TEST(ThreadPool, KeepsStagesApart) {
+  for (int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    for (int round = 0; round < 20; ++round) {
+      Chain chain(13);
+      pool.run(chain, 500);
+      EXPECT_FALSE(chain.broken);
+      EXPECT_EQ(chain.cells[12], Chain::last_run(499));
+    }
+  }
+}
+
+TEST(ThreadPool, SkipsEmptyStagesAndEmptyRuns) {
+  struct Empty final : ThreadPool::Job {
+    int64_t begin_stage(int) override { return ++stages, 0; }
+    void run_item(int, int64_t, int) override {}
+    int stages = 0;
+  } job;
+  ThreadPool pool(2);
+  pool.run(job, 0);
+  EXPECT_EQ(job.stages, 0);
+  pool.run(job, 9);
+  EXPECT_EQ(job.stages, 9);
+}
+
+TEST(ThreadPool, TakesTurnsWhenCalledFromSeveralThreads) {
+  ThreadPool pool(3);
+  std::atomic<int64_t> total{0};
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&] {
+      for (int i = 0; i < 50; ++i) pool.for_each(10, [&](int64_t, int) { total.fetch_add(1); });
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(total.load(), 4 * 50 * 10);
+}
+
+// About `units` * 1 us of arithmetic.
+void burn(int units) {
+  volatile int sink = 0;
+  for (int i = 0; i < units * 400; ++i) sink = i;
+  (void)sink;
+}
+
+struct Steps final : ThreadPool::Job {
+  int64_t begin_stage(int) override { return 8; }
+  void run_item(int, int64_t, int) override { burn(5); }
+};
+
+double seconds_per_run(ThreadPool& pool) {
+  double best = 1e9;
+  for (int i = 0; i < 3; ++i) {
+    Steps steps;
+    const Timer timer;
+    pool.run(steps, 2000);
+    best = std::min(best, timer.seconds());
+  }
+  return best;
+}
+
+// As many busy threads as cores: half of the machine is left. A barrier of spinning
+// threads would take 10 times and more. 5 leaves room for a noisy host, and so do
+// the attempts: others may begin to work between the two measurements.
+TEST(ThreadPool, KeepsItsShareOfABusyMachine) {
+  const int cores = std::min(8u, std::max(1u, std::thread::hardware_concurrency()));
+  ThreadPool pool(cores);
+  double ratio = 0;
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    const double alone = seconds_per_run(pool);
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> others;
+    for (int i = 0; i < cores; ++i) {
+      others.emplace_back([&] {
+        while (!stop.load()) burn(100);
+      });
+    }
+    const double shared = seconds_per_run(pool);
+    stop = true;
+    for (std::thread& other : others) other.join();
+    ratio = shared / alone;
+    std::printf("alone %.1f ms, beside %d busy threads %.1f ms\n", alone * 1e3, cores,
+                shared * 1e3);
+    if (ratio < 5) break;
+  }
+  EXPECT_LT(ratio, 5);
+}
+
+}  // namespace
+}  // namespace ktx

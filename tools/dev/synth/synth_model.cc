@@ -1,0 +1,388 @@
+#include "tools/dev/synth/synth_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "lib/input/gguf_config.h"
+#include "lib/support/strings.h"
+#include "tools/dev/synth/random_blocks.h"
+#include "tools/dev/synth/type_mix.h"
+
+namespace ktx::synth {
+namespace {
+
+// Deviations that keep the residual stream made of the token's embedding, so that
+// tokens differ and all experts are used (measured: 128 of 128, the busiest with
+// 50 to 60 of 512 tokens).
+constexpr float kSigma = 0.02f;
+constexpr float kEmbeddingSigma = 50 * kSigma;
+constexpr float kResidualSigma = 0.1f * kSigma;  // attn_output and ffn_down
+
+constexpr double kPi = 3.14159265358979323846;
+
+// A pool made when the first tensor is written: headers alone need none.
+class LazyPool {
+ public:
+  LazyPool(DType dtype, float sigma, uint64_t seed, size_t size_bytes)
+      : dtype_(dtype), sigma_(sigma), seed_(seed), size_bytes_(size_bytes) {}
+  const BlockPool& get() {
+    std::call_once(made_, [&] { pool_.emplace(dtype_, sigma_, seed_, size_bytes_); });
+    return *pool_;
+  }
+
+ private:
+  DType dtype_;
+  float sigma_;
+  uint64_t seed_;
+  size_t size_bytes_;
+  std::once_flag made_;
+  std::optional<BlockPool> pool_;
+};
+
+class Synthesiser {
+ public:
+  Synthesiser(const input::HfConfig& config, const SynthOptions& options, TypeMix mix)
+      : config_(config), options_(options), mix_(mix) {}
+
+  Result<input::GgufWriter> run() {
+    type_ = config_.model_type();
+    arch_ = std::string(input::gguf_architecture(type_));
+    if (arch_.empty()) {
+      return Error{fmt::format("{}: model_type '{}' is unknown", config_.file(), type_)};
+    }
+    KTX_TRY(read_sizes());
+    KTX_TRY(add_metadata());
+    KTX_TRY(add_vocabulary(writer_, vocab_, options_.vocabulary));
+    writer_.add_u32("general.quantization_version", 2);
+    writer_.add_u32("general.file_type", mix_.file_type);
+    add_tensors();
+    return std::move(writer_);
+  }
+
+ private:
+  bool is_mla() const { return arch_ == "deepseek2"; }
+  bool is_v3() const { return is_mla() && type_ != "deepseek_v2"; }
+  bool has_experts() const { return experts_ > 0; }
+  bool has_qk_norm() const { return arch_ == "qwen3" || arch_ == "qwen3moe"; }
+  bool has_qkv_bias() const {
+    return arch_ == "qwen2" || arch_ == "qwen2moe" ||
+           config_.boolean("attention_bias").value_or(false);
+  }
+
+  Result<int64_t> need(const char* key) const {
+    const auto value = config_.i64(key);
+    if (value && *value > 0) return *value;
+    return Error{fmt::format("{}: key '{}' is missing or no count above 0", config_.file(), key)};
+  }
+
+  Status read_sizes() {
+    hidden_ = KTX_TRY(need("hidden_size"));
+    layers_ = options_.layers.value_or(KTX_TRY(need("num_hidden_layers")));
+    heads_ = KTX_TRY(need("num_attention_heads"));
+    kv_heads_ = config_.i64("num_key_value_heads").value_or(heads_);
+    head_dim_ = config_.i64("head_dim").value_or(hidden_ / heads_);
+    ffn_ = KTX_TRY(need("intermediate_size"));
+    vocab_ = KTX_TRY(need("vocab_size"));
+    if (layers_ < 1) return Error{"expected at least one layer"};
+    const char* experts = type_ == "mixtral" ? "num_local_experts"
+                          : is_mla()         ? "n_routed_experts"
+                                             : "num_experts";
+    const bool moe = type_ == "mixtral" || type_ == "qwen2_moe" || type_ == "qwen3_moe" || is_mla();
+    if (moe) {
+      experts_ = KTX_TRY(need(experts));
+      used_ = KTX_TRY(need("num_experts_per_tok"));
+      expert_ffn_ = type_ == "mixtral" ? ffn_ : KTX_TRY(need("moe_intermediate_size"));
+    }
+    if (is_mla()) {
+      q_rank_ = config_.i64("q_lora_rank").value_or(0);
+      kv_rank_ = KTX_TRY(need("kv_lora_rank"));
+      rope_ = KTX_TRY(need("qk_rope_head_dim"));
+      nope_ = KTX_TRY(need("qk_nope_head_dim"));
+      v_dim_ = KTX_TRY(need("v_head_dim"));
+      dense_ = config_.i64("first_k_dense_replace").value_or(0);
+      shared_ffn_ = config_.i64("n_shared_experts").value_or(0) * expert_ffn_;
+    } else if (type_ == "qwen2_moe") {
+      shared_ffn_ = KTX_TRY(need("shared_expert_intermediate_size"));
+    }
+    tied_ = config_.boolean("tie_word_embeddings").value_or(false);
+    facts_ = {layers_, experts_, heads_ / std::max<int64_t>(kv_heads_, 1), tied_};
+    return {};
+  }
+
+  void u32(std::string_view key, int64_t value) {
+    writer_.add_u32(fmt::format("{}.{}", arch_, key), static_cast<uint32_t>(value));
+  }
+  void f32(std::string_view key, double value) {
+    writer_.add_f32(fmt::format("{}.{}", arch_, key), static_cast<float>(value));
+  }
+
+  Status add_metadata() {
+    writer_.add_string("general.architecture", arch_);
+    writer_.add_string("general.type", "model");
+    writer_.add_string("general.name", fmt::format("synthetic {}", type_));
+    u32("block_count", layers_ + (options_.mtp ? 1 : 0));
+    if (options_.mtp) u32("nextn_predict_layers", 1);
+    u32("context_length", KTX_TRY(need("max_position_embeddings")));
+    u32("embedding_length", hidden_);
+    u32("feed_forward_length", ffn_);
+    u32("attention.head_count", heads_);
+    u32("attention.head_count_kv", is_mla() && !options_.unsplit_kv ? 1 : kv_heads_);
+    f32("rope.freq_base", config_.f64("rope_theta").value_or(10000));
+    f32("attention.layer_norm_rms_epsilon", config_.f64("rms_norm_eps").value_or(1e-6));
+    u32("vocab_size", vocab_);
+    if (has_experts()) {
+      u32("expert_count", experts_);
+      u32("expert_used_count", used_);
+      if (type_ != "mixtral") u32("expert_feed_forward_length", expert_ffn_);
+    }
+    if (type_ == "qwen2_moe") u32("expert_shared_feed_forward_length", shared_ffn_);
+    if (is_mla()) {
+      add_mla_metadata();
+    } else {
+      u32("rope.dimension_count", head_dim_);
+      if (config_.i64("head_dim")) {
+        u32("attention.key_length", head_dim_);
+        u32("attention.value_length", head_dim_);
+      }
+    }
+    add_rope_metadata();
+    return {};
+  }
+
+  void add_mla_metadata() {
+    if (q_rank_ > 0) u32("attention.q_lora_rank", q_rank_);
+    u32("attention.kv_lora_rank", kv_rank_);
+    u32("rope.dimension_count", rope_);
+    if (options_.unsplit_kv) {
+      u32("attention.key_length", nope_ + rope_);
+      u32("attention.value_length", v_dim_);
+    } else {
+      u32("attention.key_length", kv_rank_ + rope_);
+      u32("attention.value_length", kv_rank_);
+      u32("attention.key_length_mla", nope_ + rope_);
+      u32("attention.value_length_mla", v_dim_);
+    }
+    u32("leading_dense_block_count", dense_);
+    u32("expert_shared_count", config_.i64("n_shared_experts").value_or(0));
+    u32("expert_group_count", config_.i64("n_group").value_or(1));
+    u32("expert_group_used_count", config_.i64("topk_group").value_or(1));
+    f32("expert_weights_scale", config_.f64("routed_scaling_factor").value_or(1));
+    u32("expert_gating_func", is_v3() ? 2 : 1);
+    if (config_.boolean("norm_topk_prob").value_or(is_v3())) {
+      writer_.add_bool(arch_ + ".expert_weights_norm", true);
+    }
+  }
+
+  void add_rope_metadata() {
+    const std::string type = config_.string("rope_scaling.rope_type").value_or("default");
+    if (type != "yarn" && type != "linear") return;  // llama3 is a tensor
+    writer_.add_string(arch_ + ".rope.scaling.type", type);
+    f32("rope.scaling.factor", config_.f64("rope_scaling.factor").value_or(1));
+    if (type == "linear") return;
+    if (const auto length = config_.i64("rope_scaling.original_max_position_embeddings")) {
+      u32("rope.scaling.original_context_length", *length);
+    }
+    f32("rope.scaling.yarn_beta_fast", config_.f64("rope_scaling.beta_fast").value_or(32));
+    f32("rope.scaling.yarn_beta_slow", config_.f64("rope_scaling.beta_slow").value_or(1));
+    if (const auto scale = config_.f64("rope_scaling.mscale_all_dim")) {
+      f32("rope.scaling.yarn_log_multiplier", 0.1 * *scale);
+    }
+  }
+
+  // A matrix in the type of the mix.
+  void matrix(const std::string& name, int64_t layer, std::vector<int64_t> shape,
+              float sigma = kSigma) {
+    const DType dtype = mixed_type(mix_, facts_, name, layer, shape[0]);
+    auto& pool = pools_[{dtype, sigma}];
+    if (!pool) {
+      pool = std::make_shared<LazyPool>(dtype, sigma, mix_bits(options_.seed ^ pools_.size()),
+                                        options_.pool_bytes);
+    }
+    const uint64_t seed = next_seed();
+    writer_.add_tensor(name, dtype, std::move(shape),
+                       [pool = pool, seed](uint64_t offset, std::span<std::byte> out) {
+                         pool->get().fill(seed, offset, out);
+                       });
+  }
+
+  // An F32 tensor, value by value.
+  template <class ValueAt>
+  void values(const std::string& name, std::vector<int64_t> shape, ValueAt value_at) {
+    writer_.add_tensor(name, DType::F32, std::move(shape),
+                       [value_at](uint64_t offset, std::span<std::byte> out) {
+                         for (size_t at = 0; at < out.size(); at += 4) {
+                           const float value = value_at((offset + at) / 4);
+                           std::memcpy(&out[at], &value, 4);
+                         }
+                       });
+  }
+  void ones(const std::string& name, int64_t size) {
+    values(name, {size}, [](uint64_t) { return 1.f; });
+  }
+  void noise(const std::string& name, int64_t size, float sigma) {
+    const uint64_t seed = next_seed();
+    values(name, {size}, [seed, sigma](uint64_t i) {
+      return sigma * normal_from_bits(mix_bits(seed ^ mix_bits(i)));
+    });
+  }
+  // Row e is expert e's; with skew the first ones have long rows and win.
+  void router(const std::string& name) {
+    const uint64_t seed = next_seed();
+    values(name, {hidden_, experts_},
+           [seed, hidden = static_cast<uint64_t>(hidden_), skew = options_.skew](uint64_t i) {
+             const auto expert = static_cast<float>(i / hidden);
+             const float sigma = skew ? kSigma * (1.f + 4.f / (1.f + expert)) : kSigma;
+             return sigma * normal_from_bits(mix_bits(seed ^ mix_bits(i)));
+           });
+  }
+
+  uint64_t next_seed() { return mix_bits(options_.seed * 0x10001 + ++tensor_count_); }
+
+  void add_tensors() {
+    if (!tied_) matrix("output.weight", -1, {hidden_, vocab_});
+    ones("output_norm.weight", hidden_);
+    if (config_.string("rope_scaling.rope_type") == "llama3") add_rope_freqs();
+    matrix("token_embd.weight", -1, {hidden_, vocab_}, kEmbeddingSigma);
+    for (int64_t layer = 0; layer < layers_; ++layer) add_layer(layer);
+    if (options_.mtp) add_mtp(layers_);
+  }
+
+  void add_layer(int64_t layer) {
+    const std::string blk = fmt::format("blk.{}.", layer);
+    ones(blk + "attn_norm.weight", hidden_);
+    if (is_mla()) {
+      add_mla(layer, blk);
+    } else {
+      add_attention(layer, blk);
+    }
+    ones(blk + "ffn_norm.weight", hidden_);
+    if (has_experts() && layer >= dense_) {
+      add_experts(layer, blk);
+    } else {
+      matrix(blk + "ffn_gate.weight", layer, {hidden_, ffn_});
+      matrix(blk + "ffn_up.weight", layer, {hidden_, ffn_});
+      matrix(blk + "ffn_down.weight", layer, {ffn_, hidden_}, kResidualSigma);
+    }
+  }
+
+  void add_attention(int64_t layer, const std::string& blk) {
+    const int64_t q = heads_ * head_dim_, kv = kv_heads_ * head_dim_;
+    matrix(blk + "attn_q.weight", layer, {hidden_, q});
+    matrix(blk + "attn_k.weight", layer, {hidden_, kv});
+    matrix(blk + "attn_v.weight", layer, {hidden_, kv});
+    matrix(blk + "attn_output.weight", layer, {q, hidden_}, kResidualSigma);
+    if (has_qkv_bias()) {
+      noise(blk + "attn_q.bias", q, kSigma);
+      noise(blk + "attn_k.bias", kv, kSigma);
+      noise(blk + "attn_v.bias", kv, kSigma);
+    }
+    if (has_qk_norm()) {
+      ones(blk + "attn_q_norm.weight", head_dim_);
+      ones(blk + "attn_k_norm.weight", head_dim_);
+    }
+  }
+
+  void add_mla(int64_t layer, const std::string& blk) {
+    const int64_t q = heads_ * (nope_ + rope_);
+    if (q_rank_ > 0) {
+      matrix(blk + "attn_q_a.weight", layer, {hidden_, q_rank_});
+      ones(blk + "attn_q_a_norm.weight", q_rank_);
+      matrix(blk + "attn_q_b.weight", layer, {q_rank_, q});
+    } else {
+      matrix(blk + "attn_q.weight", layer, {hidden_, q});
+    }
+    matrix(blk + "attn_kv_a_mqa.weight", layer, {hidden_, kv_rank_ + rope_});
+    ones(blk + "attn_kv_a_norm.weight", kv_rank_);
+    if (options_.unsplit_kv) {
+      matrix(blk + "attn_kv_b.weight", layer, {kv_rank_, heads_ * (nope_ + v_dim_)});
+    } else {
+      matrix(blk + "attn_k_b.weight", layer, {nope_, kv_rank_, heads_});
+      matrix(blk + "attn_v_b.weight", layer, {kv_rank_, v_dim_, heads_});
+    }
+    matrix(blk + "attn_output.weight", layer, {heads_ * v_dim_, hidden_}, kResidualSigma);
+  }
+
+  void add_experts(int64_t layer, const std::string& blk) {
+    router(blk + "ffn_gate_inp.weight");
+    const auto add = [&](const char* part, int64_t rows_of, int64_t rows, float sigma) {
+      if (!options_.split_experts) {
+        return matrix(fmt::format("{}{}_exps.weight", blk, part), layer, {rows_of, rows, experts_},
+                      sigma);
+      }
+      for (int64_t e = 0; e < experts_; ++e) {
+        matrix(fmt::format("{}{}.{}.weight", blk, part, e), layer, {rows_of, rows}, sigma);
+      }
+    };
+    add("ffn_gate", hidden_, expert_ffn_, kSigma);
+    add("ffn_up", hidden_, expert_ffn_, kSigma);
+    add("ffn_down", expert_ffn_, hidden_, kResidualSigma);
+    if (is_v3()) noise(blk + "exp_probs_b.bias", experts_, 0.01f);
+    if (shared_ffn_ == 0) return;
+    if (type_ == "qwen2_moe") noise(blk + "ffn_gate_inp_shexp.weight", hidden_, kSigma);
+    matrix(blk + "ffn_gate_shexp.weight", layer, {hidden_, shared_ffn_});
+    matrix(blk + "ffn_up_shexp.weight", layer, {hidden_, shared_ffn_});
+    matrix(blk + "ffn_down_shexp.weight", layer, {shared_ffn_, hidden_}, kResidualSigma);
+  }
+
+  void add_mtp(int64_t layer) {
+    add_layer(layer);
+    const std::string blk = fmt::format("blk.{}.nextn.", layer);
+    matrix(blk + "eh_proj.weight", layer, {2 * hidden_, hidden_});
+    matrix(blk + "embed_tokens.weight", layer, {hidden_, vocab_});
+    ones(blk + "enorm.weight", hidden_);
+    ones(blk + "hnorm.weight", hidden_);
+    matrix(blk + "shared_head_head.weight", layer, {hidden_, vocab_});
+    ones(blk + "shared_head_norm.weight", hidden_);
+  }
+
+  // What llama3 scaling divides each frequency by: 1 for short waves, `factor` for
+  // long ones, a blend between.
+  void add_rope_freqs() {
+    const double theta = config_.f64("rope_theta").value_or(10000);
+    const double factor = config_.f64("rope_scaling.factor").value_or(8);
+    const double low = config_.f64("rope_scaling.low_freq_factor").value_or(1);
+    const double high = config_.f64("rope_scaling.high_freq_factor").value_or(4);
+    const auto length = static_cast<double>(
+        config_.i64("rope_scaling.original_max_position_embeddings").value_or(8192));
+    values("rope_freqs.weight", {head_dim_ / 2}, [=, dim = head_dim_](uint64_t i) {
+      const double wave =
+          2 * kPi * std::pow(theta, 2.0 * static_cast<double>(i) / static_cast<double>(dim));
+      if (wave < length / high) return 1.f;
+      if (wave > length / low) return static_cast<float>(factor);
+      const double smooth = (length / wave - low) / (high - low);
+      return static_cast<float>(1 / ((1 - smooth) / factor + smooth));
+    });
+  }
+
+  const input::HfConfig& config_;
+  const SynthOptions& options_;
+  TypeMix mix_;
+  MixFacts facts_;
+  std::string type_, arch_;
+  int64_t hidden_ = 0, layers_ = 0, heads_ = 0, kv_heads_ = 0, head_dim_ = 0, ffn_ = 0, vocab_ = 0;
+  int64_t experts_ = 0, used_ = 0, expert_ffn_ = 0, shared_ffn_ = 0, dense_ = 0;
+  int64_t q_rank_ = 0, kv_rank_ = 0, rope_ = 0, nope_ = 0, v_dim_ = 0;
+  bool tied_ = false;
+  uint64_t tensor_count_ = 0;
+  input::GgufWriter writer_;
+  std::map<std::pair<DType, float>, std::shared_ptr<LazyPool>> pools_;
+};
+
+}  // namespace
+
+Result<input::GgufWriter> synthesise(const input::HfConfig& config, const SynthOptions& options) {
+  const auto mix = find_type_mix(options.types);
+  if (!mix) {
+    const auto names = type_mix_names();
+    return Error{fmt::format("type mix '{}' is unknown{} (known are {})", options.types,
+                             did_you_mean(options.types, names), join(names, ", "))};
+  }
+  return Synthesiser(config, options, *mix).run();
+}
+
+}  // namespace ktx::synth

@@ -1,0 +1,290 @@
+#include "tools/ktx-compile/check.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+
+#include "lib/rules/checks.h"
+#include "lib/rules/rule_keys.h"
+#include "lib/rules/target_yaml.h"
+#include "lib/support/env.h"
+#include "lib/support/mapped_file.h"
+#include "lib/support/strings.h"
+#include "tools/ktx-compile/coverage.h"
+#include "tools/ktx-compile/diag_formats.h"
+#include "tools/ktx-compile/explain.h"
+#include "tools/ktx-compile/report_html.h"
+
+namespace ktx::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+// A file of the same folder that was probably meant, or "".
+std::string nearest_file(const std::string& path) {
+  std::error_code error;
+  const fs::path wanted(path);
+  const fs::path folder = wanted.has_parent_path() ? wanted.parent_path() : fs::path(".");
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (lower(name) == lower(wanted.filename().string())) {
+      return (wanted.parent_path() / name).string();
+    }
+    if (entry.path().extension() == wanted.extension()) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  const std::string nearest = nearest_name(wanted.filename().string(), names);
+  return nearest.empty() ? "" : (wanted.parent_path() / nearest).string();
+}
+
+// `--target=rtx-4090` means the profile of this name that comes with the program.
+std::string target_path(const std::string& given) {
+  std::error_code error;
+  if (fs::exists(given, error) || given.find('/') != std::string::npos) return given;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (const char* folder : {"../targets", "../share/ktx/targets"}) {
+    const fs::path path = program / folder / (given + ".yaml");
+    if (fs::exists(path, error)) return path.lexically_normal().string();
+  }
+  return given;
+}
+
+class Checker {
+ public:
+  explicit Checker(const Options& options) : options_(options) {
+    sink_.set_policy(policy_of(options));
+    state_.diags = &sink_;
+    state_.check.only = true;
+    state_.check.has_gguf = !options.model.empty();
+    if (options.dialect == "ktransformers") {
+      state_.check.dialect = rules::Dialect::KTransformers;
+    }
+    state_.check.shape.max_batch = options.max_batch;
+  }
+
+  int run() {
+    read_rule_files(options_, state_);
+    read_target();
+    if (build()) walk();
+    return finish();
+  }
+
+ private:
+  void read_target() {
+    if (options_.target.empty()) return;
+    const std::string path = target_path(options_.target);
+    Result<target::Target> target = rules::read_target(path, sink_);
+    if (!target) {
+      const std::string nearest = nearest_file(path);
+      Diagnostic& diag = sink_.error({}, "R008", target.error().message);
+      if (!nearest.empty()) diag.help(fmt::format("did you mean '{}'?", nearest));
+      return;
+    }
+    state_.target = target.take();
+    state_.check.target_given = true;
+  }
+
+  // The module graph of the GGUF, or of a config alone. False: there is none.
+  bool build() {
+    if (!options_.model.empty()) {
+      input::ModelInputs inputs;
+      inputs.gguf_path = options_.model;
+      if (!options_.hf_config.empty()) inputs.hf_config_path = options_.hf_config;
+      if (options_.trust == "config") inputs.trust = input::Trust::Config;
+      if (options_.trust == "gguf") inputs.trust = input::Trust::Gguf;
+      inputs.header_only_ok = true;
+      Result<input::ModelSource> source = input::open_model(inputs, sink_);
+      if (!source) return fail("T001", source.error().message);
+      source_ = source.take();
+      config_ = source_->config;
+    } else {
+      Result<input::HfConfig> config = input::HfConfig::read(options_.hf_config);
+      if (!config) return fail("", config.error().message);
+      config_ = config.take();
+      sink_.note({}, "",
+                 "no GGUF given: tensors are taken to have the types of a usual Q4_K_M file");
+    }
+    const auto arch = arch::pick_architecture(config_);
+    if (!arch) return fail("C002", arch.error().message);
+    Result<ir::ModuleGraph> graph =
+        source_ ? arch::build_graph(*source_, sink_) : arch::build_graph(config_, sink_);
+    if (!graph) return sink_.errors() > 0 ? false : fail("C002", graph.error().message);
+    state_.modules = graph.take();
+    state_.config = &config_;
+    built_ = true;
+    const int64_t model_ctx = state_.modules.facts.context_length;
+    const int64_t usual = model_ctx > 0 ? std::min<int64_t>(model_ctx, 4096) : 4096;
+    state_.check.shape.ctx = options_.ctx > 0 ? options_.ctx : usual;
+    state_.check.shape.step_outputs = options_.max_batch;
+    return true;
+  }
+
+  bool fail(std::string code, std::string message) {
+    sink_.error({}, std::move(code), std::move(message));
+    return false;
+  }
+
+  void walk() {
+    if (!state_.check.target_given) {
+      sink_.note({}, "",
+                 "no --target given: whether its devices exist and hold the model is not "
+                 "checked");
+    }
+    passes::PassOptions passes;
+    passes.stop_after = "check-memory";
+    // The Status only counts the errors, unless a pass itself failed.
+    const int before = sink_.errors();
+    const Status passed = passes::run_passes(state_, passes);
+    if (!passed && sink_.errors() == before && before == 0)
+      sink_.error({}, "", passed.error().message);
+    walked_ = state_.fact == passes::Fact::Placed;
+  }
+
+  int finish() {
+    const bool text = options_.diagnostics_format.empty() || options_.diagnostics_format == "text";
+    sink_.sort_by_severity();
+    if (options_.fix) fix_files();
+    print_results(text);
+    if (!options_.report.empty() && walked_) write_report();
+    if (text) {
+      const bool color = isatty(STDERR_FILENO) && !env("NO_COLOR");
+      fmt::print(stderr, "{}", render_diagnostics(sink_, 0, color, !options_.quiet));
+      print_summary();
+    } else {
+      const std::string coverage = options_.coverage && walked_ ? coverage_json(state_) : "";
+      fmt::print("{}", options_.diagnostics_format == "sarif" ? to_sarif(sink_)
+                                                              : to_json(sink_, coverage));
+    }
+    if (sink_.errors() > 0) return 1;
+    return sink_.warnings() > 0 && options_.strict ? 3 : 0;
+  }
+
+  void print_results(bool text) {
+    if (!walked_) return;
+    if (text && options_.coverage) fmt::print("{}", coverage_table(state_));
+    if (options_.list_unruled) fmt::print("{}", unruled_list(state_));
+    for (const std::string& path : options_.explain) {
+      fmt::print("{}", explain_module(state_, path));
+    }
+    if (options_.estimate) {
+      const auto estimator = passes::Estimator::make(state_);
+      const auto estimate =
+          estimator ? estimator->run(state_) : Result<passes::Estimate>(estimator.error());
+      if (estimate) {
+        fmt::print("{}", passes::print_estimate(*estimate));
+        fmt::print("{}", next_best_move(state_, *estimate));
+      } else {
+        sink_.error({}, "", estimate.error().message);
+      }
+    }
+  }
+
+  void print_summary() {
+    if (options_.quiet && sink_.errors() + sink_.warnings() == 0) return;
+    const auto count = [](int n, const char* noun) {
+      return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
+    };
+    const size_t rules = state_.rules.rules.size();
+    std::string what = fmt::format("{} checked", count(static_cast<int>(rules), "rule"));
+    if (built_) {
+      what += fmt::format(" against {} ({} layers, {} modules)", state_.modules.facts.family,
+                          state_.modules.facts.layers, state_.matched.modules);
+    }
+    fmt::print(stderr, "{}: {}, {}\n", what, count(sink_.errors(), "error"),
+               count(sink_.warnings(), "warning"));
+  }
+
+  void write_report() {
+    const std::string html = report_html(state_);
+    std::ofstream out(options_.report, std::ios::binary | std::ios::trunc);
+    out << html;
+    out.close();
+    if (!out) sink_.error({}, "", fmt::format("{}: cannot be written", options_.report));
+  }
+
+  void fix_files() {
+    std::vector<std::string> paths = options_.rules;
+    if (!options_.target.empty()) paths.push_back(target_path(options_.target));
+    for (const std::string& path : paths) {
+      const std::string* source = sink_.source(path);
+      int applied = 0;
+      const std::string fixed = source ? apply_fixes(sink_, path, *source, applied) : "";
+      if (applied == 0) continue;
+      const std::string work = path + ".ktx-fix";
+      std::ofstream out(work, std::ios::binary | std::ios::trunc);
+      out << fixed;
+      out.close();
+      std::error_code error;
+      if (out) fs::rename(work, path, error);
+      if (!out || error) {
+        fs::remove(work, error);
+        sink_.error({path}, "", "cannot be written; no fix-it was applied");
+        continue;
+      }
+      fmt::print(stderr, "{}: {} fix-it{} applied; check it again\n", path, applied,
+                 applied == 1 ? "" : "s");
+    }
+  }
+
+  const Options& options_;
+  DiagSink sink_;
+  passes::CompileState state_;
+  std::optional<input::ModelSource> source_;
+  input::HfConfig config_;
+  bool built_ = false;
+  bool walked_ = false;
+};
+
+}  // namespace
+
+DiagPolicy policy_of(const Options& options) {
+  DiagPolicy policy;
+  for (const std::string& flag : options.warnings) {
+    const Status added = rules::add_warning_flag(flag, policy);
+    (void)added;  // parse_options refused wrong ones
+  }
+  return policy;
+}
+
+void read_rule_files(const Options& options, passes::CompileState& state) {
+  for (const std::string& path : options.rules) {
+    const Status read = rules::add_rules(state.rules, path, *state.diags);
+    if (read) continue;
+    Diagnostic& diag = state.diags->error({}, "R008", read.error().message);
+    const std::string nearest = nearest_file(path);
+    if (!nearest.empty() && nearest != path) diag.help(fmt::format("did you mean '{}'?", nearest));
+  }
+}
+
+int run_explain_code(const Options& options) {
+  if (options.print_schema) {
+    fmt::print("{}", rules::rules_json_schema());
+    return 0;
+  }
+  if (const rules::CheckInfo* check = rules::find_check(options.explain_code)) {
+    fmt::print("{}", rules::explain_check(*check));
+    return 0;
+  }
+  const std::vector<std::string> codes = rules::check_codes();
+  const std::string meant = did_you_mean(options.explain_code, codes);
+  fmt::print(stderr, "ktx-compile: error: no check '{}'{}\n", printable(options.explain_code),
+             meant.empty() ? "; codes are " + join(codes, ", ") : meant);
+  return 2;
+}
+
+int run_check(const Options& options) {
+  return Checker(options).run();
+}
+
+}  // namespace ktx::tools

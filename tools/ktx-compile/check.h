@@ -1,0 +1,28 @@
+// ktx-compile --check: everything that can be known of rules and a model without
+// reading weights.
+#pragma once
+
+#include <string>
+
+#include "lib/arch/build_graph.h"
+#include "lib/input/model_source.h"
+#include "lib/passes/pass.h"
+#include "lib/support/diag.h"
+#include "tools/ktx-compile/options.h"
+
+namespace ktx::tools {
+
+// Exit status: 0 clean or with warnings, 1 errors, 3 warnings under --strict.
+int run_check(const Options& options);
+
+// --explain-code and --print-rules-schema: tables, no model. Exit status.
+int run_explain_code(const Options& options);
+
+// The -W flags of the command line; they were looked at when it was parsed.
+DiagPolicy policy_of(const Options& options);
+
+// Reads the rule files into the state; a file that does not exist is KTX-R008, with
+// the name that was meant.
+void read_rule_files(const Options& options, passes::CompileState& state);
+
+}  // namespace ktx::tools

@@ -1,0 +1,114 @@
+#include "tools/ktx-compile/explain.h"
+
+#include <fmt/format.h>
+
+#include "lib/formats/dtype.h"
+#include "lib/passes/estimate.h"
+#include "lib/support/strings.h"
+
+namespace ktx::tools {
+namespace {
+
+using rules::Rule;
+
+// The stored module of a path; of a single expert's part, the stack it lies in.
+const ir::Module* find_module(const ir::ModuleGraph& graph, std::string path) {
+  if (const ir::Module* module = graph.find(path)) return module;
+  while (true) {
+    const size_t dot = path.rfind('.');
+    if (dot == std::string::npos) return nullptr;
+    path.resize(dot);
+    const ir::Module* above = graph.find(path);
+    if (above && above->role == ir::Role::Experts) return above;
+  }
+}
+
+std::string near_paths(const ir::ModuleGraph& graph, const std::string& path) {
+  std::vector<std::string> paths;
+  for (const ir::Module& module : graph.modules) paths.push_back(module.path);
+  return did_you_mean(path, paths);
+}
+
+std::string what_it_says(const Rule& rule) {
+  std::vector<std::string> words;
+  if (rule.replace.class_name) {
+    words.emplace_back(rules::last_part(rule.replace.class_name->text));
+  }
+  if (rule.replace.place) words.push_back(rules::to_string(*rule.replace.place));
+  if (rule.replace.op) words.push_back(rule.replace.op->text);
+  return words.empty() ? "default" : printable(join(words, ", "), 120);
+}
+
+// Why a rule that has something in common with the module does not decide it.
+std::string why_lost(const Rule& rule, const ir::Module& module) {
+  if (rules::matches(rule, module)) return "matches as well, but the first match wins";
+  Rule without_class = rule;
+  without_class.match.class_name.reset();
+  const bool had_name = rule.match.name_regex.has_value();
+  if (rule.match.class_name && had_name && rules::matches(without_class, module)) {
+    return fmt::format("its pattern matches, but the class is not '{}'",
+                       printable(rule.match.class_name->text));
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string explain_module(const passes::CompileState& state, const std::string& path) {
+  const ir::Module* module = find_module(state.modules, path);
+  if (!module) {
+    return fmt::format("{}: no module of this path{}\n", printable(path),
+                       near_paths(state.modules, path));
+  }
+  const auto id = static_cast<size_t>(module - state.modules.modules.data());
+  std::string out = fmt::format("{}\n  class   {}\n",
+                                module->path.empty() ? "(root)" : module->path, module->class_name);
+  if (module->path != path) {
+    out += fmt::format("  note    {} lies in this stack of experts\n", printable(path));
+  }
+  const int winner = state.matched.rule_of_module[id];
+  if (winner >= 0) {
+    const Rule& rule = state.rules.rules[static_cast<size_t>(winner)];
+    out += fmt::format("  rule    {} (rule {}): {}\n", state.rules.label(rule), rule.number,
+                       what_it_says(rule));
+    if (rule.note) out += fmt::format("  note    {}\n", printable(rule.note->text, 400));
+  } else if (winner == rules::kNotVisited) {
+    const int above = module->decision.rule;
+    out += above >= 0
+               ? fmt::format("  rule    none is asked below `recursive: false` of {}\n",
+                             state.rules.label(state.rules.rules[static_cast<size_t>(above)]))
+               : "  rule    none is asked below `recursive: false`\n";
+  } else {
+    out += "  rule    none: the compiler's own placement\n";
+  }
+  int shown = 0;
+  for (size_t i = 0; i < state.rules.rules.size(); ++i) {
+    if (static_cast<int>(i) == winner) continue;
+    const Rule& rule = state.rules.rules[i];
+    const std::string why = why_lost(rule, *module);
+    if (why.empty() || ++shown > 8) continue;
+    out += fmt::format("  lost    {} (rule {}): {}\n", state.rules.label(rule), rule.number, why);
+  }
+  if (shown > 8) out += fmt::format("  lost    and {} more rules\n", shown - 8);
+  out += fmt::format("  device  {}\n", module->decision.device);
+  out += fmt::format("  op      {}\n", module->decision.op.empty() ? "auto" : module->decision.op);
+  for (const ir::Param& param : module->params) {
+    const std::string shape =
+        param.matrices > 1 ? fmt::format("{} x {} x {}", param.matrices, param.rows, param.cols)
+                           : fmt::format("{} x {}", param.rows, param.cols);
+    out += fmt::format("  param   {}: {}, {}\n", param.name, name(param.dtype), shape);
+  }
+  if (!module->params.empty()) {
+    const bool dense = module->decision.op == "dense";
+    out +=
+        fmt::format("  layout  {}\n", dense                             ? "dense, 16 bits"
+                                      : module->decision.layout.empty() ? "rows"
+                                                                        : module->decision.layout);
+    out += fmt::format("  bytes   {} in the GGUF, {} in the plan\n",
+                       human_bytes(passes::source_bytes(*module)),
+                       human_bytes(passes::placed_bytes(*module)));
+  }
+  return out;
+}
+
+}  // namespace ktx::tools

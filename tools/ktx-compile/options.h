@@ -1,0 +1,60 @@
+// The command line of ktx-compile, parsed into plain fields.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ktx::tools {
+
+struct Options {
+  std::string model;               // GGUF, told by its first bytes
+  std::vector<std::string> rules;  // YAML files, in order
+  std::string output;              // plan; "" when only a report is wanted
+
+  std::string hf_config;
+  std::string tokenizer;
+  std::string trust;  // "", "config" or "gguf"
+  int64_t ctx = 0;
+  int64_t max_batch = 1;
+  int64_t kv_budget_bytes = 0;
+  bool drop_unused = false;
+  int threads = 0;
+
+  std::string emit;  // "", "module-ir" or "step-ir"
+  std::string stop_after;
+  std::vector<std::string> print_after;
+  bool time_passes = false;
+  bool quiet = false;
+
+  // Checking, without a plan.
+  bool check = false;  // --check, or any of the reports below
+  bool strict = false;
+  std::string target;   // file, or name of a profile
+  std::string dialect;  // "", "ktx" or "ktransformers"
+  bool list_unruled = false;
+  bool coverage = false;
+  bool estimate = false;
+  bool fix = false;
+  std::vector<std::string> explain;   // module paths
+  std::string report;                 // HTML file to write
+  std::string diagnostics_format;     // "", "text", "json" or "sarif"
+  std::vector<std::string> warnings;  // what stands behind -W; all are known flags
+  std::string explain_code;
+  bool print_schema = false;
+
+  std::optional<std::string> tokenize_file;
+  bool parse_special = false;
+  std::optional<std::string> render_chat_case;
+  std::string chat_template_file;
+  std::string bos, eos;
+  bool bos_given = false, eos_given = false;
+  std::string now;
+};
+
+// Exits with 0 after --help and --version; on a mistake says it on stderr and
+// returns nothing (exit status 2).
+std::optional<Options> parse_options(int argc, char** argv);
+
+}  // namespace ktx::tools

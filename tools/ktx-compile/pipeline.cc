@@ -1,0 +1,214 @@
+#include "tools/ktx-compile/pipeline.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "lib/arch/build_graph.h"
+#include "lib/input/model_source.h"
+#include "lib/passes/emit_plan.h"
+#include "lib/passes/pass.h"
+#include "lib/support/env.h"
+#include "lib/support/strings.h"
+#include "lib/support/timer.h"
+#include "lib/target/target.h"
+#include "lib/text/tokenizer_data.h"
+#include "tools/ktx-compile/chat_template_check.h"
+#include "tools/ktx-compile/check.h"
+#include "tools/ktx-compile/progress.h"
+
+namespace ktx::tools {
+namespace {
+
+// Prints each diagnostic once, as soon as a stage is over.
+class Talk {
+ public:
+  explicit Talk(bool quiet) : quiet_(quiet), color_(isatty(STDERR_FILENO) && !env("NO_COLOR")) {}
+
+  DiagSink& sink() { return sink_; }
+  void flush() {
+    fmt::print(stderr, "{}", render_diagnostics(sink_, printed_, color_, !quiet_));
+    printed_ = sink_.all().size();
+  }
+  int fail(const std::string& message) {
+    flush();
+    fmt::print(stderr, "ktx-compile: error: {}\n", message);
+    return 1;
+  }
+  // True (and printed) when errors were found so far.
+  bool failed() {
+    flush();
+    return sink_.errors() > 0;
+  }
+  void say(const std::string& line) {
+    if (!quiet_) fmt::print(stderr, "{}\n", line);
+  }
+
+ private:
+  DiagSink sink_;
+  size_t printed_ = 0;
+  bool quiet_;
+  bool color_;
+};
+
+input::ModelInputs model_inputs(const Options& options) {
+  input::ModelInputs inputs;
+  inputs.gguf_path = options.model;
+  if (!options.hf_config.empty()) inputs.hf_config_path = options.hf_config;
+  if (!options.tokenizer.empty()) inputs.tokenizer_path = options.tokenizer;
+  if (options.trust == "config") inputs.trust = input::Trust::Config;
+  if (options.trust == "gguf") inputs.trust = input::Trust::Gguf;
+  return inputs;
+}
+
+// Tensors that no module uses, by reason: kept for --export-gguf, never run.
+void report_extra_tensors(const ir::ModuleGraph& graph, DiagSink& diags) {
+  constexpr size_t kNamed = 3;
+  std::map<std::string, std::vector<std::string>> by_reason;
+  for (const ir::ModuleGraph::ExtraTensor& extra : graph.extra_tensors) {
+    by_reason[extra.reason].push_back(extra.tensor);
+  }
+  for (const auto& [reason, tensors] : by_reason) {
+    const size_t named = std::min(kNamed, tensors.size());
+    std::string names = join(std::span(tensors).first(named), ", ");
+    if (tensors.size() > named) names += fmt::format(" and {} more", tensors.size() - named);
+    diags.note({}, "", fmt::format("skipped: {} ({})", names, reason));
+  }
+}
+
+// The end tokens of generation_config.json end an answer too.
+void add_end_tokens(input::ModelSource& source) {
+  std::vector<int32_t>& eog = source.tokenizer.eog;
+  for (int64_t id : source.generation.eos_token_ids) eog.push_back(static_cast<int32_t>(id));
+  std::sort(eog.begin(), eog.end());
+  eog.erase(std::unique(eog.begin(), eog.end()), eog.end());
+}
+
+// The options that change a plan's bytes, for its provenance.
+std::vector<std::string> byte_options(const Options& options) {
+  std::vector<std::string> out;
+  if (!options.trust.empty()) out.push_back("--trust=" + options.trust);
+  if (options.ctx) out.push_back(fmt::format("--ctx={}", options.ctx));
+  if (options.max_batch != 1) out.push_back(fmt::format("--max-batch={}", options.max_batch));
+  if (options.kv_budget_bytes)
+    out.push_back(fmt::format("--kv-budget={}", options.kv_budget_bytes));
+  if (options.drop_unused) out.push_back("--drop-unused");
+  return out;
+}
+
+// Hash and size of each input; the GGUF counts by its headers (its weights have
+// hashes of their own in the plan).
+Result<std::vector<plan::PlanProvenance::Input>> input_hashes(const Options& options,
+                                                              const input::ModelSource& source) {
+  std::vector<plan::PlanProvenance::Input> inputs;
+  for (size_t shard = 0; shard < source.gguf.shards().size(); ++shard) {
+    inputs.push_back({"gguf", static_cast<int64_t>(source.gguf.shards()[shard].file.bytes().size()),
+                      hash_bytes(source.gguf.header(static_cast<int>(shard)))});
+  }
+  for (const std::string& path : options.rules) {
+    const std::string text = KTX_TRY(read_text_file(path));
+    inputs.push_back(
+        {"rules", static_cast<int64_t>(text.size()), hash_bytes(std::as_bytes(std::span(text)))});
+  }
+  return inputs;
+}
+
+void summarize(Talk& talk, const std::string& path, const plan::PlanContents& contents,
+               double seconds) {
+  uint64_t weights = 0;
+  for (const plan::GgufTensorRecord& tensor : contents.gguf.tensors) weights += tensor.size;
+  talk.say(fmt::format(
+      "{}: {} in {} tensors, {} steps, packed in {:.1f} s; run it with: ktx-run chat {}", path,
+      human_bytes(weights), contents.gguf.tensors.size(), contents.steps.size(), seconds, path));
+}
+
+}  // namespace
+
+int run_compile(const Options& options) {
+  Talk talk(options.quiet);
+  const Timer timer;
+
+  // 1. The model: header, config, metadata. No weight is touched.
+  Result<input::ModelSource> source = input::open_model(model_inputs(options), talk.sink());
+  if (!source) return talk.fail(source.error().message);
+  if (talk.failed()) return 1;
+
+  // 2. The rules; all mistakes of all files are reported.
+  passes::CompileState state;
+  talk.sink().set_policy(policy_of(options));
+  state.diags = &talk.sink();
+  read_rule_files(options, state);
+  if (talk.failed()) return 1;
+
+  // 3. The module graph, bound to the tensors.
+  Result<ir::ModuleGraph> graph = arch::build_graph(*source, talk.sink());
+  if (!graph) return talk.fail(graph.error().message);
+  report_extra_tensors(*graph, talk.sink());
+  if (talk.failed()) return 1;
+  state.modules = graph.take();
+  state.target = target::detect_host();
+  state.config = &source->config;
+
+  // 4. The passes: rules, places, steps, kernels, memory.
+  passes::PassOptions pass_options;
+  pass_options.stop_after = options.stop_after;
+  pass_options.print_after = options.print_after;
+  pass_options.print = [](std::string_view pass, const std::string& text) {
+    fmt::print(stderr, "# after {}\n{}", pass, text);
+  };
+  if (options.time_passes) {
+    pass_options.timing = [](std::string_view pass, double seconds) {
+      fmt::print(stderr, "{:>22}  {:8.3f} ms\n", pass, seconds * 1e3);
+    };
+  }
+  const Status passed = passes::run_passes(state, pass_options);
+  if (!passed) {
+    return talk.failed() ? 1 : talk.fail(passed.error().message);
+  }
+  talk.flush();
+  if (options.emit == "module-ir") fmt::print("{}", ir::print(state.modules));
+  if (options.emit == "step-ir") fmt::print("{}", steps::print(state.steps));
+  if (!options.emit.empty() || !options.stop_after.empty()) return 0;
+
+  // 5. Tokenizer and chat template, checked now rather than at the first prompt.
+  add_end_tokens(*source);
+  if (source->tokenizer.kind == text::TokenizerKind::Bpe && source->tokenizer.pre == "default") {
+    talk.sink().warning({}, "",
+                        options.model +
+                            ": tokenizer.ggml.pre is missing, so text may be "
+                            "split wrongly; give the right tokenizer with --tokenizer PATH");
+  }
+  passes::EmitOptions emit;
+  emit.tokenizer = text::serialize(source->tokenizer);
+  emit.bos_id = source->tokenizer.ids.bos;
+  emit.eos_id = source->tokenizer.ids.eos;
+  emit.chat_template = check_chat_template(source->chat_templates, source->tokenizer, talk.sink());
+  if (talk.failed()) return 1;
+
+  // 6. The plan: tables, then weights streamed on all cores, then the rename.
+  emit.default_ctx = options.ctx;
+  emit.max_batch = options.max_batch;
+  emit.kv_budget_bytes = options.kv_budget_bytes;
+  emit.isa = std::string(name(state.target.cpu.isa));
+  emit.carry_unused = !options.drop_unused;
+  emit.options = byte_options(options);
+  Result<std::vector<plan::PlanProvenance::Input>> hashes = input_hashes(options, *source);
+  if (!hashes) return talk.fail(hashes.error().message);
+  emit.inputs = hashes.take();
+  Result<plan::PlanContents> contents = passes::make_contents(state, *source, emit);
+  if (!contents) return talk.fail(contents.error().message);
+  const plan::PlanContents summary = *contents;
+  Progress progress("packing", options.quiet);
+  const Status written =
+      passes::emit_plan(options.output, contents.take(), *source, options.threads,
+                        [&](uint64_t done, uint64_t total) { progress.update(done, total); });
+  progress.finish();
+  if (!written) return talk.fail(written.error().message);
+  summarize(talk, options.output, summary, timer.seconds());
+  return 0;
+}
+
+}  // namespace ktx::tools

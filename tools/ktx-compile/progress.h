@@ -1,0 +1,28 @@
+// Progress of a long write: a bar on a terminal, a plain line now and then
+// elsewhere. Writes to stderr.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "lib/support/timer.h"
+
+namespace ktx::tools {
+
+class Progress {
+ public:
+  // `what` begins the line: "packing".
+  Progress(std::string what, bool quiet);
+  void update(uint64_t done, uint64_t total);
+  void finish();  // leaves the terminal on a fresh line
+
+ private:
+  std::string what_;
+  bool quiet_ = false;
+  bool terminal_ = false;
+  bool drawn_ = false;
+  double last_seconds_ = -1e9;
+  Timer timer_;
+};
+
+}  // namespace ktx::tools

@@ -1,0 +1,239 @@
+// The model as layers x modules, coloured by device and marked by form; memory of
+// each device as a stacked bar; the rules with their coverage; the diagnostics.
+//
+// Everything is plain HTML and CSS, wide parts scroll inside of themselves, so that
+// a phone shows the page as well.
+#include "tools/ktx-compile/report_html.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "lib/passes/estimate.h"
+#include "lib/support/strings.h"
+#include "tools/ktx-compile/coverage.h"
+
+namespace ktx::tools {
+namespace {
+
+// Hues far apart; "cpu" is grey.
+constexpr const char* kColors[] = {"#4477aa", "#ee6677", "#228833", "#ccbb44",
+                                   "#66ccee", "#aa3377", "#ee8866", "#44bb99"};
+constexpr const char* kCpuColor = "#9a9a9a";
+
+constexpr const char* kStyle = R"css(
+:root{color-scheme:light dark}
+body{font:15px/1.45 system-ui,sans-serif;margin:0 auto;max-width:75rem;padding:1rem}
+h1{font-size:1.4rem;margin:.2rem 0}h2{font-size:1.1rem;margin:1.6rem 0 .5rem}
+.scroll{overflow-x:auto;-webkit-overflow-scrolling:touch}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums}
+td,th{padding:.15rem .45rem;text-align:right;white-space:nowrap}
+th{font-weight:600}td.l,th.l{text-align:left}
+tr+tr td{border-top:1px solid #8884}
+.grid td{padding:0;border:1px solid #8883;min-width:1.1rem;height:1.1rem;text-align:center;font-size:.7rem;color:#fff}
+.grid th{font-weight:400;font-size:.75rem}
+.grid thead th{writing-mode:vertical-rl;transform:rotate(180deg);text-align:left;padding:.2rem 0}
+.bar{display:flex;height:1.6rem;background:#8882;border-radius:.2rem;overflow:hidden;margin:.2rem 0 .7rem}
+.bar span{display:block;height:100%}
+.w{background:#4477aa}.k{background:#228833}.s{background:#ccbb44}.r{background:#9a9a9a}
+.key span{display:inline-block;width:.9em;height:.9em;border-radius:.2em;vertical-align:-.1em;margin:0 .3em 0 .9em}
+.error{color:#c22}.warning{color:#a60}.note{color:#68a}
+.none{opacity:.55}li{margin:.35rem 0;overflow-wrap:anywhere}code{font-size:.9em}
+)css";
+
+std::string escape(std::string_view text) {
+  std::string out;
+  for (char c : printable(text, 2000)) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+class Colors {
+ public:
+  std::string of(const std::string& device) {
+    if (device == "cpu" || device.empty()) return kCpuColor;
+    const auto [found, added] = numbers_.try_emplace(device, numbers_.size());
+    return kColors[found->second % std::size(kColors)];
+  }
+
+ private:
+  std::map<std::string, size_t> numbers_;
+};
+
+// One letter for the form that weights take.
+std::string form_letter(const ir::Module& module) {
+  if (module.params.empty()) return "";
+  if (module.decision.op == "marlin") return "M";
+  if (module.decision.op == "dense") return "D";
+  return "";
+}
+
+std::string cell(const passes::CompileState& state, const ir::Module& module, Colors& colors) {
+  const int rule = module.decision.rule;
+  const std::string by =
+      rule >= 0 ? state.rules.label(state.rules.rules[static_cast<size_t>(rule)]) : "no rule";
+  return fmt::format("<td style=\"background:{}\" title=\"{}: {}, {}, {}\">{}</td>",
+                     colors.of(module.decision.device), escape(module.path),
+                     escape(module.decision.device), human_bytes(passes::placed_bytes(module)),
+                     escape(by), form_letter(module));
+}
+
+// Names below a layer, in the order in which layers have them.
+std::vector<std::string> columns_of(const passes::CompileState& state) {
+  std::vector<std::string> columns;
+  for (const ir::Module& module : state.modules.modules) {
+    if (module.layer < 0 || module.params.empty()) continue;
+    const std::string prefix = fmt::format("model.layers.{}.", module.layer);
+    if (!module.path.starts_with(prefix)) continue;
+    const std::string name = module.path.substr(prefix.size());
+    if (std::find(columns.begin(), columns.end(), name) == columns.end()) columns.push_back(name);
+  }
+  return columns;
+}
+
+std::string grid(const passes::CompileState& state, Colors& colors) {
+  const std::vector<std::string> columns = columns_of(state);
+  std::map<std::string, const ir::Module*> by_path;
+  for (const ir::Module& module : state.modules.modules) by_path[module.path] = &module;
+  std::string out = "<div class=scroll><table class=grid><thead><tr><th></th>";
+  for (const std::string& column : columns) out += fmt::format("<th>{}</th>", escape(column));
+  out += "</tr></thead><tbody>\n";
+  for (int32_t layer = 0; layer < state.modules.facts.layers; ++layer) {
+    out += fmt::format("<tr><th>{}</th>", layer);
+    for (const std::string& column : columns) {
+      const auto found = by_path.find(fmt::format("model.layers.{}.{}", layer, column));
+      out += found == by_path.end() ? "<td></td>" : cell(state, *found->second, colors);
+    }
+    out += "</tr>\n";
+  }
+  for (const ir::Module& module : state.modules.modules) {
+    if (module.layer >= 0 || module.params.empty()) continue;
+    out +=
+        fmt::format("<tr><th>{}</th>{}</tr>\n", escape(module.path), cell(state, module, colors));
+  }
+  return out + "</tbody></table></div>\n";
+}
+
+std::string bars(const passes::Estimate& estimate) {
+  std::string out;
+  for (const passes::DeviceUse& use : estimate.devices) {
+    const uint64_t whole = std::max<uint64_t>({use.capacity, use.total(), 1});
+    const auto part = [&](const char* name, const char* title, uint64_t bytes) {
+      return fmt::format("<span class={} style=\"width:{:.3f}%\" title=\"{} {}\"></span>", name,
+                         100.0 * static_cast<double>(bytes) / static_cast<double>(whole), title,
+                         human_bytes(bytes));
+    };
+    std::string room =
+        use.capacity == 0 ? "memory not known"
+        : use.too_small()
+            ? fmt::format("<b class=error>{} too much</b>", human_bytes(use.total() - use.capacity))
+            : fmt::format("{} left", human_bytes(use.capacity - use.total()));
+    out += fmt::format(
+        "<div><b>{}</b>: {} of {}, {}</div><div class=bar>{}{}{}{}</div>\n", escape(use.name),
+        human_bytes(use.total()), use.capacity ? human_bytes(use.capacity) : "?", room,
+        part("w", "weights", use.weight_bytes), part("k", "keys and values", use.kv_bytes),
+        part("s", "scratch", use.scratch_bytes), part("r", "reserve", use.reserve_bytes));
+  }
+  out +=
+      "<p class=key><span class=w></span>weights<span class=k></span>keys and values"
+      "<span class=s></span>scratch<span class=r></span>reserve</p>\n";
+  return out + fmt::format("<pre class=scroll>{}</pre>\n", [&] {
+           std::string text;
+           const std::string table = passes::print_estimate(estimate);
+           for (std::string_view line : split(table, '\n')) {
+             text += escape(line) + "\n";
+           }
+           return text;
+         }());
+}
+
+std::string rules_table(const passes::CompileState& state) {
+  std::string out =
+      "<div class=scroll><table><tr><th class=l>rule<th class=l>matches<th>wins<th>loses<th>bytes"
+      "<th class=l>device<th class=l>op<th class=l></tr>\n";
+  for (size_t i = 0; i < state.rules.rules.size(); ++i) {
+    const rules::Rule& rule = state.rules.rules[i];
+    const rules::RuleOutcome& outcome = state.matched.outcomes[i];
+    std::vector<std::string> selects;
+    if (rule.match.name) selects.push_back(rule.match.name->text);
+    if (rule.match.class_name) {
+      selects.emplace_back(rules::last_part(rule.match.class_name->text));
+    }
+    if (rule.match.kind_text) selects.push_back("kind " + rule.match.kind_text->text);
+    const bool wins = outcome.verdict == rules::Verdict::Wins;
+    out += fmt::format(
+        "<tr{}><td class=l>{}<td class=l><code>{}</code><td>{}<td>{}<td>{}<td class=l>{}"
+        "<td class=l>{}<td class=l>{}</tr>\n",
+        wins ? "" : " class=none", escape(state.rules.label(rule)), escape(join(selects, ", ")),
+        outcome.won, outcome.lost, human_bytes(bytes_of_rule(state, static_cast<int>(i))),
+        rule.replace.place ? escape(rules::to_string(*rule.replace.place)) : "",
+        rule.replace.op ? escape(rule.replace.op->text) : "",
+        wins ? "" : escape(rules::name(outcome.verdict)));
+  }
+  return out + "</table></div>\n";
+}
+
+std::string diagnostics(const DiagSink& sink) {
+  constexpr const char* kNames[] = {"note", "warning", "error"};
+  std::string out = "<ul>\n";
+  for (const Diagnostic& diag : sink.all()) {
+    const char* severity = kNames[static_cast<int>(diag.severity)];
+    const std::string place =
+        diag.loc.file.empty() ? "" : fmt::format("{}:{}: ", escape(diag.loc.file), diag.loc.line);
+    out += fmt::format("<li>{}<b class={}>{}</b>: {}{}", place, severity, severity,
+                       escape(diag.message),
+                       diag.code.empty() ? "" : fmt::format(" [KTX-{}]", escape(diag.code)));
+    for (const DiagNote& note : diag.notes) out += fmt::format("<br>{}", escape(note.text));
+    out += "</li>\n";
+  }
+  return out + "</ul>\n";
+}
+
+}  // namespace
+
+std::string report_html(const passes::CompileState& state) {
+  const ir::ModelFacts& facts = state.modules.facts;
+  Colors colors;
+  const std::string model = facts.name.empty() ? facts.family : facts.name;
+  std::string out = fmt::format(
+      "<!doctype html>\n<html lang=en><head><meta charset=utf-8><meta name=viewport "
+      "content=\"width=device-width,initial-scale=1\"><title>ktx: {0}</title><style>{1}</style>"
+      "</head><body>\n<h1>{0}</h1><p>{2}, {3} layers; {4} modules, {5} without a rule</p>\n",
+      escape(model), kStyle, escape(facts.family), facts.layers, state.matched.modules,
+      state.matched.without_rule);
+  const std::string modules = grid(state, colors);
+  const auto estimator = passes::Estimator::make(state);
+  const auto estimate =
+      estimator ? estimator->run(state) : Result<passes::Estimate>(estimator.error());
+  std::string key = "<p class=key>";
+  if (estimate) {
+    out += "<h2>Memory</h2>\n" + bars(*estimate);
+    for (const passes::DeviceUse& use : estimate->devices) {
+      key += fmt::format("<span style=\"background:{}\"></span>{}", colors.of(use.name),
+                         escape(use.name));
+    }
+  }
+  out += fmt::format("<h2>Modules</h2>\n{} &ensp; M: Marlin tiles, D: dense</p>\n{}", key, modules);
+  if (!state.rules.empty()) out += "<h2>Rules</h2>\n" + rules_table(state);
+  if (!state.diags->all().empty()) out += "<h2>Diagnostics</h2>\n" + diagnostics(*state.diags);
+  return out + "</body></html>\n";
+}
+
+}  // namespace ktx::tools

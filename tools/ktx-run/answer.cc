@@ -1,0 +1,59 @@
+#include "tools/ktx-run/answer.h"
+
+#include <fmt/format.h>
+
+#include "lib/text/detokenizer.h"
+
+namespace ktx::tools {
+
+const char* finish_reason(Finish finish) {
+  constexpr const char* kNames[] = {"stop", "length", "length", "cancelled"};
+  return kNames[static_cast<int>(finish)];
+}
+
+Result<Answer> run_answer(runtime::Session& session, const text::Tokenizer& tokenizer,
+                          const AnswerOptions& options) {
+  Answer answer;
+  text::Detokenizer detokenizer(tokenizer, {.special = false, .at_start = false});
+  const auto emit = [&](const std::string& text) {
+    if (text.empty()) return;
+    answer.text += text;
+    if (options.on_text) options.on_text(text);
+  };
+  while (true) {
+    if (options.max_tokens >= 0 && static_cast<int64_t>(answer.ids.size()) >= options.max_tokens) {
+      answer.finish = Finish::Length;
+      break;
+    }
+    if (options.cancelled && options.cancelled()) {
+      answer.finish = Finish::Cancelled;
+      break;
+    }
+    const runtime::Next next = KTX_TRY(session.next());
+    if (next.outcome != runtime::Outcome::Ok) {
+      answer.finish = Finish::ContextFull;
+      break;
+    }
+    answer.ids.push_back(next.id);
+    if (options.logprobs >= 0) {
+      answer.logprobs.push_back(
+          KTX_TRY(runtime::logprobs(session.logits(), next.id, options.logprobs)));
+    }
+    if (tokenizer.is_eog(next.id)) {
+      answer.finish = Finish::Stop;
+      break;
+    }
+    emit(detokenizer.add(next.id));
+  }
+  emit(detokenizer.finish());
+  return answer;
+}
+
+std::string speed_line(const runtime::SessionStats& stats) {
+  return fmt::format(
+      "prompt: {} tokens, {:.1f} t/s ({} from the cache) | answer: {} tokens, {:.1f} t/s",
+      stats.prompt_tokens, stats.prompt_rate(), stats.reused_tokens, stats.decode_tokens,
+      stats.decode_rate());
+}
+
+}  // namespace ktx::tools

@@ -1,0 +1,42 @@
+// One answer: tokens sampled until the model ends it, a limit is met or somebody
+// stops it, with text that is whole at every moment.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lib/runtime/session.h"
+#include "lib/support/result.h"
+#include "lib/text/tokenizer.h"
+
+namespace ktx::tools {
+
+// Why it ended: "stop" (the model's end token), "length" (the limit, or the context
+// is full) or "cancelled".
+enum class Finish { Stop, Length, ContextFull, Cancelled };
+const char* finish_reason(Finish finish);
+
+struct AnswerOptions {
+  int64_t max_tokens = -1;  // -1: no limit but the context
+  int logprobs = -1;        // how many of the best tokens to note per step; -1: none
+  std::function<void(const std::string&)> on_text;  // pieces of text, valid UTF-8
+  std::function<bool()> cancelled;                  // asked before each token
+};
+
+struct Answer {
+  std::vector<int32_t> ids;  // the end token included
+  std::string text;          // without it
+  std::vector<runtime::Logprobs> logprobs;
+  Finish finish = Finish::Stop;
+};
+
+// `session` must have been prefilled.
+Result<Answer> run_answer(runtime::Session& session, const text::Tokenizer& tokenizer,
+                          const AnswerOptions& options);
+
+// "12 tokens, 345.6 t/s prompt | 53 tokens, 101.2 t/s | 0.67 GB/token".
+std::string speed_line(const runtime::SessionStats& stats);
+
+}  // namespace ktx::tools

@@ -1,0 +1,231 @@
+// ktx-run bench: speed of prompts and of generation, in the columns of llama-bench,
+// with the bytes read per second and their share of the measured read bandwidth.
+//
+// Neither sampling nor detokenising is measured; the next token of a generation
+// test is the best one's id, so that routing is that of real decoding.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "lib/support/strings.h"
+#include "lib/support/timer.h"
+#include "tools/ktx-run/commands.h"
+#include "tools/ktx-run/loaded_model.h"
+#include "tools/ktx-run/read_bandwidth.h"
+#include "tools/ktx-run/talk.h"
+
+namespace ktx::tools {
+namespace {
+
+struct Row {
+  std::string model;
+  uint64_t weight_bytes = 0;
+  int64_t parameters = 0;
+  std::string backend;  // the instruction set
+  std::string precision;
+  int threads = 0;
+  std::string test;           // "pp512", "tg128"
+  std::vector<double> rates;  // tokens per second
+  double bytes_per_second = 0;
+  double bandwidth = 0;  // measured, bytes per second
+};
+
+double mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (double value : values) sum += value;
+  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+}
+
+double deviation(const std::vector<double>& values) {
+  const double center = mean(values);
+  double sum = 0;
+  for (double value : values) sum += (value - center) * (value - center);
+  return values.size() < 2 ? 0 : std::sqrt(sum / static_cast<double>(values.size() - 1));
+}
+
+// Token ids that a real prompt might have: spread over the vocabulary, the same on
+// every run.
+std::vector<int32_t> bench_tokens(int64_t count, int64_t vocab) {
+  std::vector<int32_t> ids;
+  uint64_t state = 88172645463325252u;
+  for (int64_t i = 0; i < count; ++i) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    ids.push_back(static_cast<int32_t>(state % static_cast<uint64_t>(vocab)));
+  }
+  return ids;
+}
+
+class Bench {
+ public:
+  explicit Bench(runtime::Engine& engine) : engine_(engine) {}
+
+  // Tokens per second of one run, and the bytes of weights it read.
+  struct Run {
+    double rate = 0;
+    double bytes_per_second = 0;
+  };
+
+  Result<Run> prompt(int64_t count) {
+    runtime::Sequence sequence = engine_.new_sequence();
+    const std::vector<int32_t> ids = bench_tokens(count, engine_.vocab_size());
+    return measure(count, [&]() -> Status {
+      for (size_t begin = 0; begin < ids.size(); begin += engine_.chunk_tokens()) {
+        const size_t size = std::min<size_t>(engine_.chunk_tokens(), ids.size() - begin);
+        KTX_TRY(forward(sequence, std::span(ids).subspan(begin, size)));
+      }
+      return {};
+    });
+  }
+
+  Result<Run> generation(int64_t count) {
+    runtime::Sequence sequence = engine_.new_sequence();
+    const std::vector<int32_t> first = bench_tokens(1, engine_.vocab_size());
+    int32_t next = first[0];
+    return measure(count, [&]() -> Status {
+      for (int64_t i = 0; i < count; ++i) {
+        KTX_TRY(forward(sequence, {&next, 1}));
+        next = KTX_TRY(runtime::best_token(engine_.logits(0)));
+      }
+      return {};
+    });
+  }
+
+ private:
+  Status forward(runtime::Sequence& sequence, std::span<const int32_t> ids) {
+    const runtime::BatchItem item{&sequence, ids, runtime::Want::Last};
+    if (KTX_TRY(engine_.forward({&item, 1})) == runtime::Forward::Done) return {};
+    return Error{fmt::format("the test needs a larger context than {}; give --ctx", engine_.ctx())};
+  }
+
+  template <class Work>
+  Result<Run> measure(int64_t tokens, const Work& work) {
+    const int64_t bytes = engine_.stats().weight_bytes;
+    const Timer timer;
+    KTX_TRY(work());
+    const double seconds = timer.seconds();
+    return Run{static_cast<double>(tokens) / seconds,
+               static_cast<double>(engine_.stats().weight_bytes - bytes) / seconds};
+  }
+
+  runtime::Engine& engine_;
+};
+
+nlohmann::ordered_json to_json(const Row& row) {
+  return {{"model", row.model},
+          {"size_bytes", row.weight_bytes},
+          {"parameters", row.parameters},
+          {"backend", row.backend},
+          {"precision", row.precision},
+          {"threads", row.threads},
+          {"test", row.test},
+          {"tokens_per_second", mean(row.rates)},
+          {"deviation", deviation(row.rates)},
+          {"samples", row.rates},
+          {"bytes_per_second", row.bytes_per_second},
+          {"read_bandwidth", row.bandwidth},
+          {"share", row.bandwidth > 0 ? row.bytes_per_second / row.bandwidth : 0}};
+}
+
+void print_markdown(const std::vector<Row>& rows) {
+  fmt::print("| {:<24} | {:>10} | {:>9} | {:<10} | {:>7} | {:>8} | {:>18} | {:>7} | {:>7} |\n",
+             "model", "size", "params", "backend", "threads", "test", "t/s", "GB/s", "% of bw");
+  fmt::print(
+      "| {:-<24} | {:->9}: | {:->8}: | {:-<10} | {:->6}: | {:->7}: | {:->17}: | {:->6}: | {:->6}: "
+      "|\n",
+      "", "", "", "", "", "", "", "", "");
+  for (const Row& row : rows) {
+    fmt::print(
+        "| {:<24} | {:>10} | {:>7.2f} B | {:<10} | {:>7} | {:>8} | {:>18} | {:>7.2f} | {:>7.1f} "
+        "|\n",
+        row.model, human_bytes(row.weight_bytes), static_cast<double>(row.parameters) / 1e9,
+        row.backend, row.threads, row.test,
+        fmt::format("{:.2f} ± {:.2f}", mean(row.rates), deviation(row.rates)),
+        row.bytes_per_second / 1e9,
+        row.bandwidth > 0 ? 100 * row.bytes_per_second / row.bandwidth : 0);
+  }
+}
+
+void print_csv(const std::vector<Row>& rows) {
+  fmt::print(
+      "model,size_bytes,parameters,backend,precision,threads,test,tokens_per_second,"
+      "deviation,bytes_per_second,read_bandwidth\n");
+  for (const Row& row : rows) {
+    std::string model = row.model;
+    std::erase(model, '"');
+    fmt::print("\"{}\",{},{},{},{},{},{},{:.3f},{:.3f},{:.0f},{:.0f}\n", model, row.weight_bytes,
+               row.parameters, row.backend, row.precision, row.threads, row.test, mean(row.rates),
+               deviation(row.rates), row.bytes_per_second, row.bandwidth);
+  }
+}
+
+Status bench_threads(const Options& options, int threads, std::vector<Row>& rows) {
+  EngineFlags flags = options.engine;
+  flags.threads = threads;
+  const std::vector<int64_t> prompts =
+      options.bench_prompt.empty() ? std::vector<int64_t>{512} : options.bench_prompt;
+  const std::vector<int64_t> generations =
+      options.bench_generate.empty() ? std::vector<int64_t>{128} : options.bench_generate;
+  if (flags.ctx == 0) {
+    for (int64_t n : prompts) flags.ctx = std::max(flags.ctx, n);
+    for (int64_t n : generations) flags.ctx = std::max(flags.ctx, n);
+    flags.ctx = std::max<int64_t>(flags.ctx, 1);
+  }
+  LoadedModel model = KTX_TRY(load_model(options.plan, flags));
+  for (const std::string& line : model.engine->notes()) note(line);
+  Row row;
+  row.model = model.engine->plan().facts.name;
+  if (row.model.empty()) row.model = model.engine->plan().facts.architecture;
+  row.weight_bytes = model.engine->memory().weight_bytes;
+  row.parameters = model.engine->plan().facts.parameters;
+  row.backend = fmt::format("CPU {}", name(model.engine->isa()));
+  row.precision = model.engine->precision() == runtime::Precision::Exact ? "exact" : "fast";
+  row.threads = model.engine->threads();
+  Bench bench(*model.engine);
+  KTX_TRY(bench.generation(1));  // warms caches and pages
+  const auto add = [&](std::string test, auto&& run) -> Status {
+    row.test = std::move(test);
+    row.rates.clear();
+    row.bandwidth = measure_read_bandwidth(row.threads);  // beside each test: machines vary
+    double bytes = 0;
+    for (int i = 0; i < options.repetitions; ++i) {
+      const Bench::Run result = KTX_TRY(run());
+      row.rates.push_back(result.rate);
+      bytes += result.bytes_per_second;
+    }
+    row.bytes_per_second = bytes / options.repetitions;
+    rows.push_back(row);
+    return {};
+  };
+  for (int64_t n : prompts) {
+    if (n > 0) KTX_TRY(add(fmt::format("pp{}", n), [&] { return bench.prompt(n); }));
+  }
+  for (int64_t n : generations) {
+    if (n > 0) KTX_TRY(add(fmt::format("tg{}", n), [&] { return bench.generation(n); }));
+  }
+  return {};
+}
+
+}  // namespace
+
+int run_bench(const Options& options) {
+  std::vector<Row> rows;
+  std::vector<int64_t> threads = options.bench_threads;
+  if (threads.empty()) threads.push_back(0);
+  for (int64_t count : threads) {
+    const Status status = bench_threads(options, static_cast<int>(count), rows);
+    if (!status) return fail(status.error().message);
+  }
+  if (options.format == "json") {
+    nlohmann::ordered_json json = nlohmann::ordered_json::array();
+    for (const Row& row : rows) json.push_back(to_json(row));
+    fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else if (options.format == "csv") {
+    print_csv(rows);
+  } else {
+    print_markdown(rows);
+  }
+  return 0;
+}
+
+}  // namespace ktx::tools

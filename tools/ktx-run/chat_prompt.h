@@ -1,0 +1,21 @@
+// Conversations as prompts, through the plan's chat template.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lib/support/result.h"
+#include "tools/ktx-run/loaded_model.h"
+
+namespace ktx::tools {
+
+struct ChatMessage {
+  std::string role;  // "system", "user" or "assistant"
+  std::string content;
+};
+
+// The prompt up to where the assistant begins. Fails when the model has no
+// template, or when the template refuses the conversation.
+Result<std::string> render_chat(const LoadedModel& model, const std::vector<ChatMessage>& messages);
+
+}  // namespace ktx::tools

@@ -1,0 +1,14 @@
+// The commands of ktx-run. Each returns the exit status; results go to stdout,
+// talk to stderr.
+#pragma once
+
+#include "tools/ktx-run/options.h"
+
+namespace ktx::tools {
+
+int run_generate(const Options& options);
+int run_chat(const Options& options);
+int run_inspect(const Options& options);
+int run_bench(const Options& options);
+
+}  // namespace ktx::tools

@@ -1,0 +1,99 @@
+// ktx-run generate: one prompt, one answer.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "lib/support/mapped_file.h"
+#include "lib/support/timer.h"
+#include "tools/ktx-run/answer.h"
+#include "tools/ktx-run/chat_prompt.h"
+#include "tools/ktx-run/commands.h"
+#include "tools/ktx-run/loaded_model.h"
+#include "tools/ktx-run/talk.h"
+
+namespace ktx::tools {
+namespace {
+
+Result<std::vector<int32_t>> prompt_ids(const Options& options, const LoadedModel& model) {
+  if (options.prompt_ids) return *options.prompt_ids;
+  const std::string text =
+      options.prompt ? *options.prompt : KTX_TRY(read_text_file(*options.prompt_file));
+  if (!options.chat) return model.tokenizer.encode_prompt(text);
+  std::vector<ChatMessage> messages;
+  if (!options.system.empty()) messages.push_back({"system", options.system});
+  messages.push_back({"user", text});
+  return model.tokenizer.encode_prompt(KTX_TRY(render_chat(model, messages)));
+}
+
+nlohmann::ordered_json to_json(const std::vector<int32_t>& prompt, const Answer& answer,
+                               const LoadedModel& model, const runtime::SessionStats& stats) {
+  nlohmann::ordered_json json;
+  json["prompt_ids"] = prompt;
+  json["ids"] = answer.ids;
+  json["text"] = answer.text;
+  json["finish_reason"] = finish_reason(answer.finish);
+  json["steps"] = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < answer.logprobs.size(); ++i) {
+    nlohmann::ordered_json top = nlohmann::ordered_json::array();
+    for (const runtime::TokenLogprob& item : answer.logprobs[i].top) {
+      top.push_back({item.id, item.logprob});
+    }
+    json["steps"].push_back(
+        {{"id", answer.ids[i]}, {"logprob", answer.logprobs[i].logprob}, {"top", top}});
+  }
+  json["timings"] = {{"load_seconds", model.load_seconds},
+                     {"prompt_tokens", stats.prompt_tokens},
+                     {"prompt_seconds", stats.prompt_seconds},
+                     {"prompt_tokens_per_second", stats.prompt_rate()},
+                     {"decode_tokens", stats.decode_tokens},
+                     {"decode_seconds", stats.decode_seconds},
+                     {"decode_tokens_per_second", stats.decode_rate()}};
+  return json;
+}
+
+Status generate(const Options& options) {
+  LoadedModel model = KTX_TRY(load_model(options.plan, options.engine));
+  for (const std::string& line : model.engine->notes()) note(line);
+  const std::vector<int32_t> prompt = KTX_TRY(prompt_ids(options, model));
+  if (prompt.empty()) return Error{"the prompt is empty; the model needs at least one token"};
+  runtime::Session session(*model.engine,
+                           KTX_TRY(runtime::Sampler::create(sampling_options(options.sampling),
+                                                            model.engine->vocab_size())));
+  const runtime::Outcome outcome = KTX_TRY(session.set_prompt(prompt));
+  if (outcome != runtime::Outcome::Ok) {
+    return Error{fmt::format("the prompt has {} tokens, the context {}; a larger one: --ctx {}",
+                             prompt.size(), model.engine->ctx(), prompt.size() + 1024)};
+  }
+  AnswerOptions answer_options;
+  answer_options.max_tokens = options.max_tokens;
+  if (options.json)
+    answer_options.logprobs = options.logprobs;
+  else {
+    answer_options.on_text = [](const std::string& text) {
+      fmt::print("{}", text);
+      std::fflush(stdout);
+    };
+  }
+  const Answer answer = KTX_TRY(run_answer(session, model.tokenizer, answer_options));
+  if (options.json) {
+    fmt::print("{}\n", to_json(prompt, answer, model, session.stats())
+                           .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else {
+    fmt::print("\n");
+  }
+  if (answer.finish == Finish::ContextFull) {
+    note(fmt::format("the context of {} tokens is full; a larger one: --ctx {}",
+                     model.engine->ctx(), model.engine->ctx() * 2));
+  }
+  if (options.stats) note(speed_line(session.stats()));
+  return {};
+}
+
+}  // namespace
+
+int run_generate(const Options& options) {
+  const Status status = generate(options);
+  return status ? 0 : fail(status.error().message);
+}
+
+}  // namespace ktx::tools

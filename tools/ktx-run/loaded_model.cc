@@ -1,0 +1,68 @@
+#include "tools/ktx-run/loaded_model.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "lib/support/timer.h"
+#include "lib/text/tokenizer_data.h"
+
+namespace ktx::tools {
+namespace {
+
+runtime::EngineOptions engine_options(const EngineFlags& flags) {
+  runtime::EngineOptions options;
+  options.threads = flags.threads;
+  if (flags.precision == "exact") options.precision = runtime::Precision::Exact;
+  if (flags.precision == "fast") options.precision = runtime::Precision::Fast;
+  if (flags.kv_type == "f32") options.kv_type = plan::KvType::F32;
+  if (flags.kv_type == "f16") options.kv_type = plan::KvType::F16;
+  if (flags.kv_type == "q8") options.kv_type = plan::KvType::Q8_0;
+  if (flags.ctx > 0) options.ctx = flags.ctx;
+  if (flags.max_batch > 0) options.max_batch = flags.max_batch;
+  if (flags.kv_budget_bytes > 0) options.kv_budget_bytes = flags.kv_budget_bytes;
+  options.verify = flags.verify;
+  return options;
+}
+
+}  // namespace
+
+Result<LoadedModel> load_model(const std::string& plan, const EngineFlags& flags) {
+  const Timer timer;
+  std::unique_ptr<runtime::Engine> engine =
+      KTX_TRY(runtime::Engine::open(plan, engine_options(flags)));
+  Result<text::TokenizerData> data = text::parse_tokenizer_data(engine->plan().tokenizer);
+  if (!data) return Error{fmt::format("{}: {}", plan, data.error().message)};
+  Result<text::Tokenizer> tokenizer = text::Tokenizer::create(data.take());
+  if (!tokenizer) return Error{fmt::format("{}: {}", plan, tokenizer.error().message)};
+  if (tokenizer->size() > engine->vocab_size()) {
+    return Error{
+        fmt::format("{}: the tokenizer has {} tokens, the model {}; compile the plan again", plan,
+                    tokenizer->size(), engine->vocab_size())};
+  }
+  std::optional<text::ChatTemplate> chat_template;
+  const plan::PlanChatTemplate& source = engine->plan().chat_template;
+  if (!source.source.empty()) {
+    Result<text::ChatTemplate> parsed = text::ChatTemplate::parse(source.source);
+    // One that does not parse was a warning when the plan was compiled.
+    if (parsed) chat_template = parsed.take();
+  }
+  return LoadedModel{std::move(engine), tokenizer.take(), std::move(chat_template),
+                     timer.seconds()};
+}
+
+runtime::SamplingOptions sampling_options(const SamplingFlags& flags) {
+  runtime::SamplingOptions options;
+  options.temperature = static_cast<float>(flags.temperature);
+  options.top_k = static_cast<int32_t>(flags.top_k);
+  options.top_p = static_cast<float>(flags.top_p);
+  options.min_p = static_cast<float>(flags.min_p);
+  options.repetition_penalty = static_cast<float>(flags.repetition_penalty);
+  options.presence_penalty = static_cast<float>(flags.presence_penalty);
+  options.frequency_penalty = static_cast<float>(flags.frequency_penalty);
+  options.seed = flags.seed.value_or(
+      static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()));
+  return options;
+}
+
+}  // namespace ktx::tools

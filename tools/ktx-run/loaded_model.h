@@ -1,0 +1,28 @@
+// A plan opened for a command: engine, tokenizer and chat template.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lib/runtime/engine.h"
+#include "lib/runtime/sampler.h"
+#include "lib/support/result.h"
+#include "lib/text/chat_template/chat_template.h"
+#include "lib/text/tokenizer.h"
+#include "tools/ktx-run/options.h"
+
+namespace ktx::tools {
+
+struct LoadedModel {
+  std::unique_ptr<runtime::Engine> engine;
+  text::Tokenizer tokenizer;
+  std::optional<text::ChatTemplate> chat_template;  // none: the model has none
+  double load_seconds = 0;
+};
+
+Result<LoadedModel> load_model(const std::string& plan, const EngineFlags& flags);
+
+runtime::SamplingOptions sampling_options(const SamplingFlags& flags);
+
+}  // namespace ktx::tools

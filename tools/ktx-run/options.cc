@@ -1,0 +1,261 @@
+// Every option of ktx-run, in one place. The only file of this tool that knows
+// LLVM.
+#include "tools/ktx-run/options.h"
+
+#include <fmt/format.h>
+#include <llvm/Support/CommandLine.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include "tools/option_values.h"
+
+namespace cl = llvm::cl;
+
+namespace ktx::tools {
+namespace {
+
+constexpr const char* kOverview = R"(maps a plan and runs it
+
+EXAMPLES:
+  ktx-run chat model.ktxplan
+  ktx-run chat model.ktxplan --system "You are brief." --temp 0.7
+  ktx-run generate model.ktxplan --chat --prompt "Tell me a story." -n 100
+  ktx-run generate model.ktxplan --prompt-ids 1,2,3 --temp 0 --json --logprobs 5
+  ktx-run inspect model.ktxplan --verify
+  ktx-run inspect model.ktxplan --export-gguf copy.gguf
+  ktx-run bench model.ktxplan -p 512 -n 128 -r 5 -t 8 -o md
+
+A plan is made by ktx-compile: ktx-compile model.gguf -o model.ktxplan
+`ktx-run COMMAND --help` lists the options of a command.
+Exit status: 0 done, 1 failed, 2 wrong usage.
+)";
+
+cl::OptionCategory g_category("ktx-run options");
+
+cl::SubCommand g_generate("generate", "answer one prompt");
+cl::SubCommand g_chat("chat", "talk to the model");
+cl::SubCommand g_inspect("inspect", "show what a plan holds");
+cl::SubCommand g_bench("bench", "measure prompt and generation speed");
+
+// One declaration for an option of several commands.
+#define KTX_RUNS cl::sub(g_generate), cl::sub(g_chat), cl::sub(g_bench)
+#define KTX_SAMPLES cl::sub(g_generate), cl::sub(g_chat)
+
+cl::opt<std::string> g_plan(cl::Positional, cl::desc("PLAN"), cl::sub(*cl::AllSubCommands),
+                            cl::cat(g_category));
+cl::list<std::string> g_threads("t", cl::desc("threads (one per core); bench takes a list"),
+                                cl::value_desc("N"), cl::CommaSeparated, KTX_RUNS,
+                                cl::cat(g_category));
+cl::opt<std::string> g_precision(
+    "precision", cl::desc("exact: activations and KV cache in F32; fast: int8 and F16"),
+    cl::value_desc("exact|fast"), KTX_RUNS, cl::cat(g_category));
+cl::opt<std::string> g_kv_type("kv-type", cl::desc("elements of the KV cache (f16)"),
+                               cl::value_desc("f32|f16|q8"), KTX_RUNS, cl::cat(g_category));
+cl::opt<std::string> g_ctx("ctx", cl::desc("tokens per sequence (the plan's default)"),
+                           cl::value_desc("N"), KTX_RUNS, cl::cat(g_category));
+cl::opt<std::string> g_max_batch("max-batch", cl::desc("sequences at once (the plan's default)"),
+                                 cl::value_desc("N"), KTX_RUNS, cl::cat(g_category));
+cl::opt<std::string> g_kv_budget("kv-budget", cl::desc("limit of the KV cache: 8G, 512M, bytes"),
+                                 cl::value_desc("SIZE"), KTX_RUNS, cl::cat(g_category));
+cl::opt<std::string> g_temp("temp", cl::desc("temperature; 0 takes the best token (0.8)"),
+                            cl::value_desc("T"), KTX_SAMPLES, cl::cat(g_category));
+cl::opt<std::string> g_top_k("top-k", cl::desc("only the K best tokens; 0: all (40)"),
+                             cl::value_desc("K"), KTX_SAMPLES, cl::cat(g_category));
+cl::opt<std::string> g_top_p("top-p", cl::desc("only the best tokens with this share (0.95)"),
+                             cl::value_desc("P"), KTX_SAMPLES, cl::cat(g_category));
+cl::opt<std::string> g_min_p("min-p",
+                             cl::desc("only tokens with this share of the best one's (0.05)"),
+                             cl::value_desc("P"), KTX_SAMPLES, cl::cat(g_category));
+cl::opt<std::string> g_repetition("repetition-penalty",
+                                  cl::desc("of tokens already there (1: none)"),
+                                  cl::value_desc("X"), KTX_SAMPLES, cl::cat(g_category));
+cl::opt<std::string> g_presence("presence-penalty", cl::desc("once per token already there (0)"),
+                                cl::value_desc("X"), KTX_SAMPLES, cl::cat(g_category));
+cl::opt<std::string> g_frequency("frequency-penalty", cl::desc("per occurrence of a token (0)"),
+                                 cl::value_desc("X"), KTX_SAMPLES, cl::cat(g_category));
+cl::opt<std::string> g_seed("seed", cl::desc("of the sampler (from the clock)"),
+                            cl::value_desc("N"), KTX_SAMPLES, cl::cat(g_category));
+
+cl::opt<std::string> g_prompt("prompt", cl::desc("the text; special tokens in it count as such"),
+                              cl::value_desc("TEXT"), cl::sub(g_generate), cl::cat(g_category));
+cl::opt<std::string> g_prompt_file("prompt-file", cl::desc("the text is in FILE"),
+                                   cl::value_desc("FILE"), cl::sub(g_generate),
+                                   cl::cat(g_category));
+cl::list<std::string> g_prompt_ids("prompt-ids", cl::desc("token ids; nothing is added"),
+                                   cl::value_desc("1,2,3"), cl::CommaSeparated, cl::sub(g_generate),
+                                   cl::cat(g_category));
+cl::opt<bool> g_as_chat("chat", cl::desc("the text is a user's message: use the chat template"),
+                        cl::sub(g_generate), cl::cat(g_category));
+// -n is a number for generate and a list for bench.
+cl::list<std::string> g_n("n", cl::desc("tokens to generate; bench takes a list (128)"),
+                          cl::value_desc("N"), cl::CommaSeparated, cl::sub(g_generate),
+                          cl::sub(g_bench), cl::cat(g_category));
+cl::opt<std::string> g_logprobs("logprobs", cl::desc("with --json: the K best tokens of each step"),
+                                cl::value_desc("K"), cl::sub(g_generate), cl::cat(g_category));
+cl::opt<bool> g_json("json", cl::desc("print one JSON object"), cl::sub(g_generate),
+                     cl::sub(g_inspect), cl::cat(g_category));
+cl::opt<std::string> g_system("system", cl::desc("the system message"), cl::value_desc("TEXT"),
+                              KTX_SAMPLES, cl::cat(g_category));
+cl::opt<bool> g_stats("stats", cl::desc("print speeds after each answer"), KTX_SAMPLES,
+                      cl::cat(g_category));
+cl::opt<bool> g_verify("verify", cl::desc("check the hashes of all weights"), cl::sub(g_inspect),
+                       KTX_RUNS, cl::cat(g_category));
+cl::opt<std::string> g_export("export-gguf", cl::desc("rebuild the GGUF, bit for bit"),
+                              cl::value_desc("OUT.gguf"), cl::sub(g_inspect), cl::cat(g_category));
+cl::list<std::string> g_p("p", cl::desc("prompt lengths to measure (512)"), cl::value_desc("N"),
+                          cl::CommaSeparated, cl::sub(g_bench), cl::cat(g_category));
+cl::opt<std::string> g_r("r", cl::desc("repetitions (5)"), cl::value_desc("N"), cl::sub(g_bench),
+                         cl::cat(g_category));
+cl::opt<std::string> g_format("o", cl::desc("how to print (md)"), cl::value_desc("md|csv|json"),
+                              cl::sub(g_bench), cl::cat(g_category));
+
+class Checker {
+ public:
+  void fail(const std::string& message) {
+    llvm::errs() << "ktx-run: error: " << message << "\n";
+    ok_ = false;
+  }
+  int64_t to_number(const std::string& text, const std::string& option, int64_t low, int64_t high) {
+    const std::optional<int64_t> value = parse_whole(text, low, high);
+    if (!value) {
+      fail(fmt::format("-{} takes whole numbers from {} to {}, not '{}'", option, low, high, text));
+    }
+    return value.value_or(low);
+  }
+  template <class T>
+  void number(const cl::opt<std::string>& option, T& out, int64_t low, int64_t high) {
+    if (option.getNumOccurrences() == 0) return;
+    out = static_cast<T>(to_number(option, option.ArgStr.str(), low, high));
+  }
+  std::vector<int64_t> numbers(const cl::list<std::string>& option, int64_t low, int64_t high) {
+    std::vector<int64_t> out;
+    for (const std::string& text : option) {
+      out.push_back(to_number(text, option.ArgStr.str(), low, high));
+    }
+    return out;
+  }
+  void real(const cl::opt<std::string>& option, double& out, double low, double high) {
+    if (option.getNumOccurrences() == 0) return;
+    if (llvm::StringRef(option).getAsDouble(out) || !(out >= low && out <= high)) {
+      fail(fmt::format("--{} takes a number from {} to {}, not '{}'", option.ArgStr.str(), low,
+                       high, std::string(option)));
+    }
+  }
+  void bytes(const cl::opt<std::string>& option, int64_t& out) {
+    if (option.getNumOccurrences() == 0) return;
+    const std::optional<int64_t> size = parse_size(std::string(option));
+    if (!size) {
+      fail(fmt::format("--{} takes a size such as 512M or 8G, not '{}'", option.ArgStr.str(),
+                       std::string(option)));
+    }
+    out = size.value_or(0);
+  }
+  std::string choice(const cl::opt<std::string>& option, std::vector<std::string> allowed) {
+    const std::string value = option;
+    if (option.getNumOccurrences() == 0) return "";
+    if (std::find(allowed.begin(), allowed.end(), value) == allowed.end()) {
+      fail(fmt::format("--{} takes {}, not '{}'", option.ArgStr.str(), fmt::join(allowed, " or "),
+                       value));
+    }
+    return value;
+  }
+  bool ok() const { return ok_; }
+
+ private:
+  bool ok_ = true;
+};
+
+void read_engine(Options& options, Checker& check) {
+  const std::vector<int64_t> threads = check.numbers(g_threads, 1, 1024);
+  options.bench_threads = threads;
+  if (!threads.empty()) options.engine.threads = static_cast<int>(threads.front());
+  if (threads.size() > 1 && options.command != Command::Bench)
+    check.fail("-t takes one number here");
+  options.engine.precision = check.choice(g_precision, {"exact", "fast"});
+  options.engine.kv_type = check.choice(g_kv_type, {"f32", "f16", "q8"});
+  check.number(g_ctx, options.engine.ctx, 1, int64_t{1} << 31);
+  check.number(g_max_batch, options.engine.max_batch, 1, 4096);
+  check.bytes(g_kv_budget, options.engine.kv_budget_bytes);
+  options.engine.verify = g_verify;
+}
+
+void read_sampling(SamplingFlags& sampling, Checker& check) {
+  check.real(g_temp, sampling.temperature, 0, 100);
+  check.number(g_top_k, sampling.top_k, 0, 1 << 30);
+  check.real(g_top_p, sampling.top_p, 0, 1);
+  check.real(g_min_p, sampling.min_p, 0, 1);
+  check.real(g_repetition, sampling.repetition_penalty, 0.01, 100);
+  check.real(g_presence, sampling.presence_penalty, -100, 100);
+  check.real(g_frequency, sampling.frequency_penalty, -100, 100);
+  if (g_seed.getNumOccurrences()) {
+    uint64_t seed = 0;
+    if (llvm::StringRef(g_seed).getAsInteger(10, seed)) check.fail("--seed takes a whole number");
+    sampling.seed = seed;
+  }
+}
+
+void read_generate(Options& options, Checker& check) {
+  if (g_prompt.getNumOccurrences()) options.prompt = g_prompt;
+  if (g_prompt_file.getNumOccurrences()) options.prompt_file = g_prompt_file;
+  if (g_prompt_ids.getNumOccurrences()) {
+    options.prompt_ids.emplace();
+    for (int64_t id : check.numbers(g_prompt_ids, 0, INT32_MAX)) {
+      options.prompt_ids->push_back(static_cast<int32_t>(id));
+    }
+  }
+  const int sources =
+      options.prompt.has_value() + options.prompt_file.has_value() + options.prompt_ids.has_value();
+  if (sources != 1) check.fail("give one of --prompt, --prompt-file and --prompt-ids");
+  options.chat = g_as_chat;
+  if (options.chat && options.prompt_ids) check.fail("--chat needs a text, not --prompt-ids");
+  const std::vector<int64_t> n = check.numbers(g_n, 0, 1 << 30);
+  if (n.size() > 1) check.fail("-n takes one number here");
+  if (!n.empty()) options.max_tokens = n.front();
+  check.number(g_logprobs, options.logprobs, 0, 1000);
+  options.json = g_json;
+}
+
+}  // namespace
+
+std::optional<Options> parse_options(int argc, char** argv) {
+  cl::HideUnrelatedOptions(g_category, *cl::TopLevelSubCommand);
+  for (cl::SubCommand* command : {&g_generate, &g_chat, &g_inspect, &g_bench}) {
+    cl::HideUnrelatedOptions(g_category, *command);
+  }
+  cl::SetVersionPrinter([](llvm::raw_ostream& out) { out << "ktx-run " << KTX_VERSION << "\n"; });
+  if (!cl::ParseCommandLineOptions(argc, argv, kOverview, &llvm::errs())) return std::nullopt;
+  Checker check;
+  Options options;
+  if (g_generate)
+    options.command = Command::Generate;
+  else if (g_chat)
+    options.command = Command::Chat;
+  else if (g_inspect)
+    options.command = Command::Inspect;
+  else if (g_bench)
+    options.command = Command::Bench;
+  else {
+    check.fail("no command given; try: ktx-run chat model.ktxplan, or ktx-run --help");
+    return std::nullopt;
+  }
+  options.plan = g_plan;
+  if (options.plan.empty()) check.fail("no plan given; try: ktx-run chat model.ktxplan");
+  read_engine(options, check);
+  read_sampling(options.sampling, check);
+  if (options.command == Command::Generate) read_generate(options, check);
+  options.system = g_system;
+  options.stats = g_stats;
+  options.verify = g_verify;
+  options.export_gguf = g_export;
+  if (options.command == Command::Inspect) options.json = g_json;
+  if (options.command == Command::Bench) {
+    options.bench_prompt = check.numbers(g_p, 0, 1 << 20);
+    options.bench_generate = check.numbers(g_n, 0, 1 << 20);
+    check.number(g_r, options.repetitions, 1, 1000);
+    const std::string format = check.choice(g_format, {"md", "csv", "json"});
+    if (!format.empty()) options.format = format;
+  }
+  if (!check.ok()) return std::nullopt;
+  return options;
+}
+
+}  // namespace ktx::tools

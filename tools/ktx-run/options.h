@@ -1,0 +1,70 @@
+// The command line of ktx-run, parsed into plain fields.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ktx::tools {
+
+enum class Command { Generate, Chat, Inspect, Bench };
+
+// How to open the engine; the same for every command that runs a plan.
+struct EngineFlags {
+  int threads = 0;        // 0: one per core
+  std::string precision;  // "", "exact" or "fast"
+  std::string kv_type;    // "", "f32", "f16" or "q8"
+  int64_t ctx = 0;        // 0: the plan's default
+  int64_t max_batch = 0;  // 0: the plan's default
+  int64_t kv_budget_bytes = 0;
+  bool verify = false;
+};
+
+struct SamplingFlags {
+  double temperature = 0.8;
+  int64_t top_k = 40;
+  double top_p = 0.95;
+  double min_p = 0.05;
+  double repetition_penalty = 1.0;
+  double presence_penalty = 0.0;
+  double frequency_penalty = 0.0;
+  std::optional<uint64_t> seed;  // none: from the clock
+};
+
+struct Options {
+  Command command = Command::Chat;
+  std::string plan;
+  EngineFlags engine;
+  SamplingFlags sampling;
+
+  // generate
+  std::optional<std::string> prompt;
+  std::optional<std::string> prompt_file;
+  std::optional<std::vector<int32_t>> prompt_ids;
+  bool chat = false;
+  int64_t max_tokens = -1;  // -1: until the model ends or the context is full
+  int logprobs = 0;
+  bool json = false;  // inspect and generate
+
+  // chat
+  std::string system;
+  bool stats = false;
+
+  // inspect
+  bool verify = false;
+  std::string export_gguf;
+
+  // bench
+  std::vector<int64_t> bench_prompt;
+  std::vector<int64_t> bench_generate;
+  std::vector<int64_t> bench_threads;
+  int repetitions = 5;
+  std::string format = "md";  // md, csv or json
+};
+
+// Exits with 0 after --help and --version; on a mistake says it on stderr and
+// returns nothing (exit status 2).
+std::optional<Options> parse_options(int argc, char** argv);
+
+}  // namespace ktx::tools

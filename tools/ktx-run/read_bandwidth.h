@@ -1,0 +1,10 @@
+// How fast this machine reads memory: the floor that decode is compared with.
+#pragma once
+
+namespace ktx::tools {
+
+// Bytes per second that `threads` threads read from memory far larger than the
+// caches, each its own part; the best of a few passes. Takes about half a second.
+double measure_read_bandwidth(int threads);
+
+}  // namespace ktx::tools
