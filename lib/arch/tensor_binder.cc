@@ -14,6 +14,15 @@ namespace {
 constexpr int kMaxFailures = 20;
 constexpr size_t kMaxListed = 10;
 
+// "blk.12.ffn_up.weight" -> "12"
+std::string digits(std::string_view name) {
+  std::string out;
+  for (char c : name) {
+    if (c >= '0' && c <= '9') out += c;
+  }
+  return out;
+}
+
 std::string print_shape(const ParamShape& shape) {
   if (shape.matrices > 1) {
     return fmt::format("[{}, {}, {}]", shape.cols, shape.rows, shape.matrices);
@@ -96,8 +105,10 @@ const input::GgufTensor* TensorBinder::find(const std::string& tensor, std::stri
     std::string meant;
     if (failures_ < 3) {  // many names to compare with
       std::vector<std::string> names;
-      for (const input::GgufTensor& other : gguf_->tensors())
-        names.push_back(printable(other.name));
+      for (const input::GgufTensor& other : gguf_->tensors()) {
+        // The same part of another layer is no misspelling.
+        if (digits(other.name) == digits(tensor)) names.push_back(printable(other.name));
+      }
       meant = did_you_mean(tensor, names);
     }
     fail(fmt::format("tensor '{}' ({}, {}) is missing{}", tensor, purpose, print_shape(shape),

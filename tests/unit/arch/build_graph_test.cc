@@ -3,6 +3,7 @@
 #include "lib/arch/build_graph.h"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lib/arch/usual_types.h"
@@ -179,6 +180,18 @@ TEST(BuildGraph, MissingTensorIsNamedWithItsPurpose) {
   });
   EXPECT_EQ(errors_of(path, "llama"),
             "tensor 'blk.1.attn_output.weight' (attention output, [256, 256]) is missing\n");
+}
+
+TEST(BuildGraph, MisspeltTensorIsSuggested) {
+  KTX_NEEDS_MODEL("llama");
+  const TempDir dir;
+  const std::string path = rewrite("llama", dir, [](const input::GgufTensor& t) {
+    Edit edit;
+    if (t.name == "blk.1.attn_output.weight") edit.name = "blk.1.attn_outptu.weight";
+    return edit;
+  });
+  EXPECT_THAT(errors_of(path, "llama"),
+              ::testing::HasSubstr("is missing; did you mean 'blk.1.attn_outptu.weight'?\n"));
 }
 
 TEST(BuildGraph, WrongShapeNamesFoundAndExpected) {
