@@ -1,0 +1,95 @@
+// The ops on rows of activations: embedding, norm, rope and the element-wise ones.
+// Equations: kernels/embed, norm, rope, activation. Each output depends on its own row
+// alone.
+#pragma once
+
+#include "kernels/cuda/cuda_stream.h"
+#include "kernels/cuda/cuda_weight.h"
+#include "lib/formats/step_attrs.h"
+#include "lib/support/result.h"
+
+namespace ktx::kernels {
+
+// y[t] = table[ids[t]]; an id outside of [0, rows) gives zeros.
+struct CudaEmbedArgs {
+  CudaWeight table;
+  const int32_t* ids = nullptr;  // [T]
+  int64_t tokens = 0;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+};
+Status launch_embed(const CudaEmbedArgs& args, CudaStream stream);
+
+struct CudaRmsNormArgs {
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  const float* weight = nullptr;  // [width / groups]
+  float* y = nullptr;             // may be x
+  int64_t y_stride = 0;
+  int64_t width = 0;  // all groups together
+  int64_t tokens = 0;
+  RmsNormAttrs attrs;
+};
+Status launch_rms_norm(const CudaRmsNormArgs& args, CudaStream stream);
+
+struct CudaRopeArgs {
+  const float* x = nullptr;  // [T, heads * head_dim]
+  int64_t x_stride = 0;
+  float* y = nullptr;  // [T, heads * y_head_dim]; x, or no overlap
+  int64_t y_stride = 0;
+  const float* inv_freq = nullptr;    // [rotary_dim / 2]
+  const int32_t* position = nullptr;  // [T]
+  int64_t tokens = 0;
+  RopeAttrs attrs;
+};
+Status launch_rope(const CudaRopeArgs& args, CudaStream stream);
+
+struct CudaSwigluArgs {
+  const float* gate = nullptr;
+  int64_t gate_stride = 0;
+  const float* up = nullptr;
+  int64_t up_stride = 0;
+  float* y = nullptr;  // may be gate or up
+  int64_t y_stride = 0;
+  int64_t width = 0;
+  int64_t tokens = 0;
+};
+Status launch_swiglu(const CudaSwigluArgs& args, CudaStream stream);
+
+struct CudaAddArgs {
+  const float* a = nullptr;
+  int64_t a_stride = 0;
+  const float* b = nullptr;
+  int64_t b_stride = 0;
+  float* y = nullptr;  // may be a or b
+  int64_t y_stride = 0;
+  int64_t width = 0;
+  int64_t tokens = 0;
+};
+Status launch_add(const CudaAddArgs& args, CudaStream stream);
+
+struct CudaSigmoidScaleArgs {
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  const float* gate = nullptr;  // gate of token t at gate[t * gate_stride]
+  int64_t gate_stride = 0;
+  float* y = nullptr;  // may be x
+  int64_t y_stride = 0;
+  int64_t width = 0;
+  int64_t tokens = 0;
+};
+Status launch_sigmoid_scale(const CudaSigmoidScaleArgs& args, CudaStream stream);
+
+// y[r] = x[rows[r]]; a negative row number (padding) gives zeros.
+struct CudaGatherRowsArgs {
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  const int32_t* rows = nullptr;  // [outputs]
+  int64_t outputs = 0;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+  int64_t width = 0;
+};
+Status launch_gather_rows(const CudaGatherRowsArgs& args, CudaStream stream);
+
+}  // namespace ktx::kernels
