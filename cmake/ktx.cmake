@@ -13,12 +13,18 @@ add_library(ktx_options INTERFACE)
 target_include_directories(ktx_options INTERFACE ${CMAKE_SOURCE_DIR})
 # -ffp-contract=off: a sum must not change with the compiler's mood; kernels ask
 # for FMA by intrinsic where they want it.
-target_compile_options(ktx_options INTERFACE -Wall -Wextra -ffp-contract=off)
+set(host_language $<COMPILE_LANGUAGE:C,CXX>)
+target_compile_options(ktx_options INTERFACE $<${host_language}:-Wall -Wextra -ffp-contract=off>)
 # g++ 12 sees overlapping copies in plain std::string code (GCC bug 105651).
-target_compile_options(ktx_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+target_compile_options(ktx_options INTERFACE
+                       $<$<AND:${host_language},$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>)
+# nvcc passes its own code to the host compiler; -Wpedantic and the like do not fit it.
+target_compile_options(ktx_options INTERFACE
+                       $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-restrict>)
 target_compile_definitions(ktx_options INTERFACE KTX_VERSION="${PROJECT_VERSION}")
 if(KTX_WERROR)
-  target_compile_options(ktx_options INTERFACE -Werror)
+  target_compile_options(ktx_options INTERFACE $<${host_language}:-Werror>
+                         "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings>")
 endif()
 if(KTX_SANITIZE)
   target_compile_options(ktx_options INTERFACE -fsanitize=${KTX_SANITIZE}
