@@ -11,6 +11,7 @@
 #include "lib/runtime/executor.h"
 #include "lib/runtime/fit.h"
 #include "lib/runtime/kv_cache.h"
+#include "lib/runtime/prefix_cache.h"
 #include "lib/runtime/warm_up.h"
 #include "lib/support/thread_pool.h"
 #include "lib/target/target.h"
@@ -26,6 +27,7 @@ struct Engine::State {
   Isa isa = Isa::Scalar;
   Arena arena;
   KvCache kv;
+  PrefixCache prefixes{kv};
   std::unique_ptr<ThreadPool> pool;
   std::optional<Executor> executor;
   std::unique_ptr<WarmUp> warm_up;
@@ -86,6 +88,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
         KTX_TRY(plan::lay_out_arena(plan.buffers, shape.step_tokens, shape.step_outputs));
     s.arena = KTX_TRY(Arena::allocate(layout.total_bytes, "activations"));
     s.kv = KTX_TRY(KvCache::create(plan.kv_slots, shape.kv_type, s.sizes.kv_blocks));
+    s.kv.set_reclaim([&s] { return s.prefixes.reclaim(); });
     s.pool = std::make_unique<ThreadPool>(threads);
     BoundPlan bound = KTX_TRY(bind(plan, s.kv,
                                    {.arena = s.arena.data(),
@@ -205,7 +208,8 @@ Result<Forward> Engine::run(std::span<const BatchItem> items) {
   if (batch.tokens == 0) return Forward::Done;
   for (size_t i = 0; i < items.size(); ++i) {
     Sequence& sequence = *items[i].sequence;
-    if (!s.kv.grow(sequence.blocks_, sequence.length_ + items[i].tokens.size())) {
+    if (!s.kv.own(sequence.blocks_, sequence.length_) ||
+        !s.kv.grow(sequence.blocks_, sequence.length_ + items[i].tokens.size())) {
       for (const BatchItem& item : items)
         s.kv.shrink(item.sequence->blocks_, item.sequence->length_);
       batch.outputs = 0;
@@ -221,6 +225,34 @@ Result<Forward> Engine::run(std::span<const BatchItem> items) {
   s.stats.tokens += batch.tokens;
   s.stats.weight_bytes += s.executor->weight_bytes() - bytes_before;
   return Forward::Done;
+}
+
+PrefixHit Engine::reuse_prefix(Sequence& sequence, std::span<const int32_t> tokens) {
+  const PrefixHit hit = state_->prefixes.reuse(sequence.blocks_, sequence.length_, tokens);
+  sequence.length_ = std::max(sequence.length_, hit.tokens);
+  return hit;
+}
+
+PrefixBlocks Engine::find_prefix(std::span<const int32_t> tokens) const {
+  return state_->prefixes.find(tokens);
+}
+
+void Engine::keep_prefix(Sequence& sequence, std::span<const int32_t> tokens) {
+  KTX_ASSERT(static_cast<int64_t>(tokens.size()) == sequence.length_);
+  state_->prefixes.keep(sequence.blocks_, tokens, false);
+}
+
+void Engine::retire(Sequence sequence, std::span<const int32_t> tokens) {
+  KTX_ASSERT(static_cast<int64_t>(tokens.size()) == sequence.length_);
+  state_->prefixes.keep(sequence.blocks_, tokens, true);
+}
+
+void Engine::forget_prefix(std::span<const int32_t> tokens) {
+  state_->prefixes.forget(tokens);
+}
+
+CacheState Engine::cache_state() const {
+  return {state_->kv.total_blocks(), state_->kv.free_blocks(), state_->kv.idle_blocks()};
 }
 
 void Engine::enable_step_stats(bool on) {

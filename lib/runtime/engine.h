@@ -23,6 +23,7 @@
 #include "kernels/kernel_id.h"
 #include "lib/plan/memory.h"
 #include "lib/plan/plan_reader.h"
+#include "lib/runtime/prefix_cache.h"
 #include "lib/runtime/step_stats.h"
 #include "lib/support/result.h"
 #include "lib/target/isa.h"
@@ -41,6 +42,7 @@ struct EngineOptions {
   std::optional<plan::KvType> kv_type;     // exact precision always takes F32
   int64_t chunk_tokens = 256;              // most tokens in a step
   bool all_logits = false;                 // room for the logits of every token of a step
+  int64_t sequence_logits = 1;             // else for so many of each sequence
   std::optional<Isa> isa;                  // else KTX_FORCE_ISA, else the best
   bool verify = false;                     // check the hashes of all weights first
 };
@@ -86,6 +88,13 @@ struct EngineStats {
   int64_t weight_bytes = 0;  // weights read for them
 };
 
+// Blocks of the KV cache (64 tokens each).
+struct CacheState {
+  int64_t total = 0;
+  int64_t free = 0;
+  int64_t idle = 0;  // kept for reuse, given back when needed
+};
+
 class Engine {
  public:
   // Fails when the plan is damaged, needs what this machine or version lacks, or
@@ -113,6 +122,20 @@ class Engine {
   // all. Fails on token ids outside of the vocabulary, when the file shrank, or on
   // damaged data; the sequences keep their lengths then.
   Result<Forward> forward(std::span<const BatchItem> items);
+
+  // Fills a sequence that holds the first length() tokens of `tokens` with what the
+  // cache still has of the rest, the last token left out (its logits are wanted).
+  // Works at whole blocks: length() must be a multiple of 64, else nothing happens.
+  PrefixHit reuse_prefix(Sequence& sequence, std::span<const int32_t> tokens);
+  PrefixBlocks find_prefix(std::span<const int32_t> tokens) const;
+  // Keeps what the sequence holds for reuse, whole blocks only; `tokens` are those in
+  // it. The sequence can go on.
+  void keep_prefix(Sequence& sequence, std::span<const int32_t> tokens);
+  // The same with the last, partly filled block, and ends the sequence.
+  void retire(Sequence sequence, std::span<const int32_t> tokens);
+  // Drops a kept text as far as nobody else uses it.
+  void forget_prefix(std::span<const int32_t> tokens);
+  CacheState cache_state() const;
 
   // Logits of the last forward(): one row per wanted token, in order of the items.
   // Valid until the next forward().

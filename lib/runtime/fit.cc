@@ -57,7 +57,11 @@ Result<Sizes> choose_sizes(const plan::PlanView& plan, const EngineOptions& opti
   sizes.shape.step_tokens =
       std::max(sizes.shape.max_batch,
                std::min(options.chunk_tokens, sizes.shape.ctx * sizes.shape.max_batch));
-  sizes.shape.step_outputs = options.all_logits ? sizes.shape.step_tokens : sizes.shape.max_batch;
+  KTX_TRY(check_range("the number of logits rows of a sequence", options.sequence_logits, 1, 64));
+  sizes.shape.step_outputs =
+      options.all_logits
+          ? sizes.shape.step_tokens
+          : std::min(sizes.shape.step_tokens, sizes.shape.max_batch * options.sequence_logits);
 
   const plan::KvType by_plan = plan::kv_type_from_name(facts.kv_type).value_or(plan::KvType::F16);
   sizes.shape.kv_type = options.kv_type.value_or(by_plan);

@@ -1,5 +1,7 @@
 #include "lib/runtime/kv_cache.h"
 
+#include <cstring>
+
 #include "lib/support/byte_reader.h"
 
 namespace ktx::runtime {
@@ -30,6 +32,8 @@ Result<KvCache> KvCache::create(std::span<const plan::KvSlotRecord> slots, plan:
   if (blocks < 0 || !bytes) return Error{"KV cache: its size does not fit 64 bits"};
   cache.memory_ = KTX_TRY(Arena::allocate(*bytes, "KV cache"));
   cache.total_blocks_ = blocks;
+  cache.users_.assign(blocks, 0);
+  cache.kept_.assign(blocks, 0);
   cache.free_.reserve(blocks);
   for (int64_t block = blocks - 1; block >= 0; --block) {
     cache.free_.push_back(cache.memory_.data() + block * cache.block_bytes_);
@@ -37,21 +41,75 @@ Result<KvCache> KvCache::create(std::span<const plan::KvSlotRecord> slots, plan:
   return cache;
 }
 
+std::byte* KvCache::take() {
+  if (free_.empty() && !(reclaim_ && reclaim_())) return nullptr;
+  KTX_ASSERT(!free_.empty());
+  std::byte* block = free_.back();
+  free_.pop_back();
+  users_[index(block)] = 1;
+  return block;
+}
+
+void KvCache::share(std::byte* block) {
+  const size_t i = index(block);
+  if (users_[i]++ == 1 && kept_[i]) --idle_;
+}
+
+void KvCache::release(std::byte* block) {
+  const size_t i = index(block);
+  KTX_ASSERT(users_[i] > 0);
+  if (--users_[i] == 0) free_.push_back(block);
+  if (users_[i] == 1 && kept_[i]) ++idle_;
+}
+
+void KvCache::keep(std::byte* block) {
+  const size_t i = index(block);
+  KTX_ASSERT(!kept_[i] && users_[i] > 0);
+  kept_[i] = 1;
+  ++users_[i];
+}
+
+void KvCache::drop(std::byte* block) {
+  const size_t i = index(block);
+  KTX_ASSERT(kept_[i]);
+  if (users_[i] == 1) --idle_;
+  kept_[i] = 0;
+  release(block);
+}
+
+void KvCache::copy(std::byte* to, const std::byte* from) const {
+  std::memcpy(to, from, static_cast<size_t>(block_bytes_));
+}
+
 bool KvCache::grow(std::vector<std::byte*>& table, int64_t tokens) {
-  const int64_t missing = blocks_for(tokens) - static_cast<int64_t>(table.size());
-  if (missing > free_blocks()) return false;
-  for (int64_t i = 0; i < missing; ++i) {
-    table.push_back(free_.back());
-    free_.pop_back();
+  const size_t before = table.size();
+  while (static_cast<int64_t>(table.size()) < blocks_for(tokens)) {
+    std::byte* block = take();
+    if (block == nullptr) {
+      shrink(table, static_cast<int64_t>(before) * kBlockTokens);
+      return false;
+    }
+    table.push_back(block);
   }
   return true;
 }
 
 void KvCache::shrink(std::vector<std::byte*>& table, int64_t tokens) {
   while (static_cast<int64_t>(table.size()) > blocks_for(tokens)) {
-    free_.push_back(table.back());
+    release(table.back());
     table.pop_back();
   }
+}
+
+bool KvCache::own(std::vector<std::byte*>& table, int64_t position) {
+  const auto at = static_cast<size_t>(position / kBlockTokens);
+  if (at >= table.size() || users(table[at]) == 1) return true;
+  std::byte* block = take();
+  if (block == nullptr) return false;
+  copy(block, table[at]);
+  release(table[at]);
+  table[at] = block;
+  return true;
 }
 
 }  // namespace ktx::runtime

@@ -5,11 +5,16 @@
 // token p lies in block p / 64 at place p % 64, so sequences of any length share the
 // pool without gaps. A sequence alone in a fresh pool gets neighbouring blocks.
 //
+// Blocks are counted: the same block may stand in several tables and in the prefix
+// cache (prefix_cache.h), and is free again when nobody is left. Who writes into a
+// block must be its only user; own() makes a copy where that is not so.
+//
 // Not thread-safe: changed between steps only, by the thread that runs the engine.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -33,25 +38,52 @@ class KvCache {
 
   int64_t total_blocks() const { return total_blocks_; }
   int64_t free_blocks() const { return static_cast<int64_t>(free_.size()); }
+  int64_t idle_blocks() const { return idle_; }  // kept, and used by nobody
   int64_t block_bytes() const { return block_bytes_; }
 
   // The arrangement of a slot's part, and where in a block it begins.
+  int32_t slots() const { return static_cast<int32_t>(layouts_.size()); }
   const kernels::KvLayout& layout(int32_t slot) const { return layouts_[slot]; }
   int64_t slot_offset(int32_t slot) const { return offsets_[slot]; }
 
-  // Makes `table` long enough for `tokens` tokens. False, and nothing changed, when
+  // Asked when blocks run out: gives a block back to the pool, or says false.
+  void set_reclaim(std::function<bool()> reclaim) { reclaim_ = std::move(reclaim); }
+
+  // Makes `table` long enough for `tokens` tokens. False, and the table as before, when
   // the pool has too few blocks left.
   bool grow(std::vector<std::byte*>& table, int64_t tokens);
   // Gives back the blocks that `tokens` tokens do not need.
   void shrink(std::vector<std::byte*>& table, int64_t tokens);
+  // Makes the table the only user of the block that holds token `position`, if it has
+  // one: before tokens are written there. False when a copy needs a block and none is left.
+  bool own(std::vector<std::byte*>& table, int64_t position);
+
+  // One more user of a block, and one less.
+  void share(std::byte* block);
+  void release(std::byte* block);
+  // The prefix cache as a user, once per block.
+  void keep(std::byte* block);
+  void drop(std::byte* block);
+  int32_t users(std::byte* block) const { return users_[index(block)]; }
+  // A block of the caller's own; null when there is none.
+  std::byte* take();
+  void copy(std::byte* to, const std::byte* from) const;
 
  private:
+  size_t index(const std::byte* block) const {
+    return static_cast<size_t>((block - memory_.data()) / block_bytes_);
+  }
+
   Arena memory_;
   std::vector<kernels::KvLayout> layouts_;
   std::vector<int64_t> offsets_;
   int64_t block_bytes_ = 0;
   int64_t total_blocks_ = 0;
   std::vector<std::byte*> free_;  // taken from the back
+  std::vector<int32_t> users_;    // by block
+  std::vector<uint8_t> kept_;     // by block: whether the prefix cache is one of them
+  int64_t idle_ = 0;
+  std::function<bool()> reclaim_;
 };
 
 constexpr int64_t blocks_for(int64_t tokens) {

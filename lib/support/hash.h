@@ -29,6 +29,11 @@ inline uint64_t hash_text(std::string_view text) {
   return XXH3_64bits(text.data(), text.size());
 }
 
+// The same for bytes, continuing from another hash.
+inline uint64_t hash_after(uint64_t before, std::span<const std::byte> bytes) {
+  return XXH3_64bits_withSeed(bytes.data(), bytes.size(), before);
+}
+
 // 32 hexadecimal digits, high half first.
 std::string to_hex(const Hash128& hash);
 

@@ -1,0 +1,131 @@
+// Many requests on one engine: continuous batching.
+//
+//   BatchScheduler scheduler(*engine, {.max_queue = 256});
+//   const RequestId id = KTX_TRY(scheduler.submit(std::move(request)));
+//   ...on_token, on_token, on_end
+//   scheduler.cancel(id);
+//
+// One thread owns the engine. Each of its rounds: take in new requests, as far as
+// places (engine.max_batch()) and blocks of the cache allow, oldest first; plan a step
+// over all that run (batch_plan.h); compute; sample; tell. A request that meets a full
+// cache in the middle of its answer makes the youngest one give back its blocks and
+// wait; that one is computed again later, and because an answer's bits depend on its
+// own tokens alone (CPU), it goes on as if nothing had happened. So an answer given
+// among others is the answer given alone.
+//
+// submit(), cancel(), stats(), slots() may be called from any thread.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "lib/runtime/engine.h"
+#include "lib/runtime/generation_request.h"
+#include "lib/runtime/scheduler_stats.h"
+#include "lib/support/result.h"
+
+namespace ktx::runtime {
+
+using RequestId = uint64_t;  // 0: none
+
+struct SchedulerOptions {
+  int64_t max_queue = 256;  // requests that may wait for a place
+  bool keep_prefixes = true;
+  // Guess up to so many tokens per request and step from what its own text said
+  // before (n-gram look-up); answers stay the same. 0: off.
+  int lookup_tokens = 0;
+};
+
+class BatchScheduler {
+ public:
+  // `engine` must outlive the scheduler; nobody else may use it meanwhile but through
+  // call().
+  BatchScheduler(Engine& engine, const SchedulerOptions& options);
+  // Ends what still runs with EndReason::ShutDown.
+  ~BatchScheduler();
+  BatchScheduler(const BatchScheduler&) = delete;
+  BatchScheduler& operator=(const BatchScheduler&) = delete;
+
+  // What became of a request that was not taken: then on_end is not called.
+  enum class Refusal { Invalid, TooLong, QueueFull, Draining };
+  struct Refused {
+    Refusal why = Refusal::Invalid;
+    std::string message;
+  };
+  // The id, or 0 and why not in `refused`.
+  RequestId submit(GenerationRequest request, Refused* refused = nullptr);
+
+  // Ends a request soon; unknown and ended ones are ignored.
+  void cancel(RequestId id);
+  // Takes no more requests. wait_idle() returns when all have ended.
+  void drain();
+  bool wait_idle(std::chrono::milliseconds limit);
+  void cancel_all();
+
+  // Runs `work` on the engine's thread between two steps and waits for it.
+  void call(const std::function<void(Engine&)>& work);
+
+  SchedulerStats stats() const;
+  std::vector<SlotState> slots() const;
+  // The text of a slot: tokens of its request, running or ended. The cache may have
+  // all, a part or none of it.
+  std::vector<int32_t> slot_tokens(int slot) const;
+  // Makes `tokens` the text of an idle slot; false when it is busy.
+  bool set_slot_tokens(int slot, std::vector<int32_t> tokens);
+
+  // Most tokens that a prompt and its answer can have together.
+  int64_t capacity() const { return capacity_; }
+
+ private:
+  struct Running;
+  using Clock = std::chrono::steady_clock;
+
+  void loop();
+  bool take_in();
+  void admit();
+  void step();
+  bool sample_next(Running& running, std::span<const float> logits);
+  void guess(Running& running, int64_t limit);
+  bool make_room();
+  void end(Running& running, EndReason reason, std::string error = {});
+  void end_where(const std::function<std::pair<bool, EndReason>(const Running&)>& test);
+  void publish_stats();
+
+  Engine& engine_;
+  const SchedulerOptions options_;
+  int64_t capacity_ = 0;
+
+  // Shared with callers.
+  mutable std::mutex mutex_;
+  std::condition_variable wake_, idle_;
+  std::vector<std::unique_ptr<Running>> arrived_;
+  std::vector<RequestId> cancelled_;
+  std::vector<std::function<void()>> work_;
+  bool cancel_all_ = false;
+  bool draining_ = false;
+  bool stopping_ = false;
+  int64_t open_ = 0;  // submitted and not ended
+  RequestId last_id_ = 0;
+  int64_t waiting_count_ = 0;
+  int64_t refused_ = 0;
+  int64_t accepted_ = 0;
+  SchedulerStats published_;
+  std::vector<SlotState> published_slots_;
+  std::vector<std::vector<int32_t>> slot_texts_;
+
+  // The engine thread's own.
+  std::deque<std::unique_ptr<Running>> waiting_;
+  std::vector<std::unique_ptr<Running>> running_;
+  std::vector<SlotState> slots_;
+  SchedulerStats stats_;
+
+  std::thread thread_;  // last: starts when all else is there
+};
+
+}  // namespace ktx::runtime

@@ -1,0 +1,80 @@
+// One request to the batch scheduler: a prompt, how to sample, and whom to tell.
+//
+//   GenerationRequest request;
+//   request.prompt = ids;
+//   request.max_tokens = 100;
+//   request.is_end = [&](int32_t id) { return tokenizer.is_eog(id); };
+//   request.on_token = [](const TokenEvent& token) { print(token.id); return true; };
+//   request.on_end = [](const RequestEnd& end) { ... };
+//
+// The functions are called on the engine's thread, between two steps: they must be
+// quick and must not wait for the scheduler.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lib/runtime/prefix_cache.h"
+#include "lib/runtime/sampler.h"
+#include "lib/support/result.h"
+
+namespace ktx::runtime {
+
+// Which tokens may come next (a grammar). Told about every token of the answer.
+class TokenFilter {
+ public:
+  virtual ~TokenFilter() = default;
+  // Sets forbidden logits to -infinity. Something must stay allowed.
+  virtual Status mask(std::span<float> logits) = 0;
+  virtual Status accept(int32_t id) = 0;
+};
+
+struct TokenEvent {
+  int32_t id = -1;
+  const Logprobs* logprobs = nullptr;  // when asked for; valid during the call
+};
+
+enum class EndReason {
+  Stop,         // the model's end token, or on_token said so
+  Length,       // max_tokens
+  ContextFull,  // the context or the whole cache is full
+  Cancelled,
+  Deadline,
+  Failed,    // RequestEnd::error says why
+  ShutDown,  // the scheduler ended
+};
+
+struct RequestEnd {
+  EndReason reason = EndReason::Stop;
+  std::string error;
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;      // of the prompt, not computed
+  std::string cache_miss;         // why not more of them
+  int64_t completion_tokens = 0;  // the end token included
+  double queue_seconds = 0;       // waiting for a place
+  double prompt_seconds = 0;      // from then to the first token
+  double decode_seconds = 0;      // from the first token to the last
+  int preemptions = 0;            // how often it had to make room and began anew
+  int slot = -1;
+};
+
+struct GenerationRequest {
+  std::vector<int32_t> prompt;
+  int64_t max_tokens = -1;  // -1: until the model ends or the context is full
+  SamplingOptions sampling;
+  int logprobs = -1;                    // how many of the best tokens to tell; -1: none
+  std::function<bool(int32_t)> is_end;  // null: no token ends the answer
+  std::unique_ptr<TokenFilter> filter;  // null: all tokens
+  bool reuse_cache = true;              // false: compute all of the prompt
+  std::optional<std::chrono::steady_clock::time_point> deadline;
+  std::function<bool(const TokenEvent&)> on_token;  // not for end tokens; false ends it
+  std::function<void(const RequestEnd&)> on_end;    // exactly once, the last call
+};
+
+}  // namespace ktx::runtime

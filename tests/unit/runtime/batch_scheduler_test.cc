@@ -1,0 +1,372 @@
+#include "lib/runtime/batch_scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <limits>
+#include <map>
+
+#include "lib/runtime/session.h"
+#include "tests/unit/runtime/tiny_plan.h"
+
+namespace ktx::runtime {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<int32_t> random_ids(int count, uint64_t seed) {
+  Random random(seed);
+  std::vector<int32_t> ids;
+  for (int i = 0; i < count; ++i) ids.push_back(static_cast<int32_t>(random.next() % kTinyVocab));
+  return ids;
+}
+
+struct Answer {
+  std::vector<int32_t> ids;
+  RequestEnd end;
+};
+
+class BatchSchedulerTest : public ::testing::Test {
+ protected:
+  void open(EngineOptions options, SchedulerOptions scheduler = {}) {
+    options.threads = 1;
+    auto engine = Engine::open(plan_.path(), options);
+    ASSERT_TRUE(engine.ok()) << engine.error().message;
+    scheduler_.reset();
+    engine_ = engine.take();
+    scheduler_ = std::make_unique<BatchScheduler>(*engine_, scheduler);
+  }
+  ~BatchSchedulerTest() override { scheduler_.reset(); }
+
+  static SamplingOptions sampling(uint64_t seed) {
+    SamplingOptions options;
+    options.seed = seed;
+    options.temperature = seed % 2 == 0 ? 0.0f : 0.9f;
+    return options;
+  }
+
+  std::future<Answer> ask(std::vector<int32_t> prompt, int64_t max_tokens, uint64_t seed = 0,
+                          RequestId* id = nullptr) {
+    auto promise = std::make_shared<std::promise<Answer>>();
+    auto ids = std::make_shared<std::vector<int32_t>>();
+    GenerationRequest request;
+    request.prompt = std::move(prompt);
+    request.max_tokens = max_tokens;
+    request.sampling = sampling(seed);
+    request.on_token = [ids](const TokenEvent& token) {
+      ids->push_back(token.id);
+      return true;
+    };
+    request.on_end = [ids, promise](const RequestEnd& end) { promise->set_value({*ids, end}); };
+    BatchScheduler::Refused refused;
+    const RequestId given = scheduler_->submit(std::move(request), &refused);
+    EXPECT_NE(given, 0u) << refused.message;
+    if (id != nullptr) *id = given;
+    return promise->get_future();
+  }
+
+  // What a session of its own answers, in another engine.
+  std::vector<int32_t> alone(const std::vector<int32_t>& prompt, int count, uint64_t seed) {
+    EngineOptions options;
+    options.threads = 2;
+    auto engine = Engine::open(plan_.path(), options).take();
+    Session session(*engine, Sampler::create(sampling(seed), kTinyVocab).take());
+    EXPECT_EQ(session.set_prompt(prompt).take(), Outcome::Ok);
+    std::vector<int32_t> ids;
+    for (int i = 0; i < count; ++i) {
+      const Next next = session.next().take();
+      if (next.outcome != Outcome::Ok) break;
+      ids.push_back(next.id);
+    }
+    return ids;
+  }
+
+  // Keeps the engine's thread busy until the returned promise is set.
+  std::shared_ptr<std::promise<void>> hold() {
+    auto release = std::make_shared<std::promise<void>>();
+    auto entered = std::make_shared<std::promise<void>>();
+    holders_.push_back(std::async(std::launch::async, [this, release, entered] {
+      scheduler_->call([&](Engine&) {
+        entered->set_value();
+        release->get_future().wait();
+      });
+    }));
+    entered->get_future().wait();
+    return release;
+  }
+
+  TinyPlan plan_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<BatchScheduler> scheduler_;
+  std::vector<std::future<void>> holders_;
+};
+
+EngineOptions batch_of(int64_t sequences, int64_t ctx = 256) {
+  EngineOptions options;
+  options.max_batch = sequences;
+  options.ctx = ctx;
+  options.chunk_tokens = 48;
+  return options;
+}
+
+TEST_F(BatchSchedulerTest, AnAnswerAmongOthersIsTheAnswerAlone) {
+  open(batch_of(4));
+  std::vector<std::future<Answer>> answers;
+  std::vector<std::vector<int32_t>> prompts;
+  for (int i = 0; i < 14; ++i) {
+    prompts.push_back(random_ids(1 + i * 11, i));
+    answers.push_back(ask(prompts.back(), 20 + i, i));
+  }
+  for (int i = 0; i < 14; ++i) {
+    const Answer answer = answers[i].get();
+    EXPECT_EQ(answer.end.reason, EndReason::Length);
+    EXPECT_EQ(answer.ids, alone(prompts[i], 20 + i, i)) << "request " << i;
+    EXPECT_EQ(answer.end.completion_tokens, 20 + i);
+  }
+  const SchedulerStats stats = scheduler_->stats();
+  EXPECT_EQ(stats.ended, 14);
+  EXPECT_GT(stats.step_requests, stats.steps) << "nothing was computed together";
+}
+
+TEST_F(BatchSchedulerTest, ASharedPrefixIsComputedOnce) {
+  open(batch_of(4));
+  const std::vector<int32_t> prefix = random_ids(200, 1);
+  const auto release = hold();
+  std::vector<std::future<Answer>> answers;
+  std::vector<std::vector<int32_t>> prompts;
+  for (int i = 0; i < 4; ++i) {
+    prompts.push_back(prefix);
+    prompts.back().push_back(i);
+    answers.push_back(ask(prompts.back(), 5, 2 * i));
+  }
+  release->set_value();
+  int64_t cached = 0;
+  for (int i = 0; i < 4; ++i) {
+    const Answer answer = answers[i].get();
+    cached += answer.end.cached_tokens;
+    EXPECT_EQ(answer.ids, alone(prompts[i], 5, 2 * i));
+  }
+  EXPECT_GE(cached, 3 * 192) << "three of four find its whole blocks";
+  EXPECT_LE(scheduler_->stats().computed_tokens, 192 + 4 * 9 + 4 * 5);
+}
+
+TEST_F(BatchSchedulerTest, AFollowUpFindsItsConversation) {
+  open(batch_of(2));
+  std::vector<int32_t> talk = random_ids(100, 3);
+  const Answer first = ask(talk, 10).get();
+  EXPECT_EQ(first.end.cached_tokens, 0);
+  talk.insert(talk.end(), first.ids.begin(), first.ids.end());
+  talk.push_back(7);
+  const Answer second = ask(talk, 3).get();
+  EXPECT_EQ(second.end.cached_tokens, 109) << "all but the last token of the answer";
+  EXPECT_EQ(second.ids, alone(talk, 3, 0));
+  talk[50] = (talk[50] + 1) % kTinyVocab;
+  const Answer third = ask(talk, 3).get();
+  EXPECT_EQ(third.end.cached_tokens, 50);
+  EXPECT_THAT(third.end.cache_miss, HasSubstr("differs at token 50"));
+  EXPECT_EQ(third.ids, alone(talk, 3, 0));
+}
+
+TEST_F(BatchSchedulerTest, ARequestThatMadeRoomGoesOnAsIfNothingHadHappened) {
+  EngineOptions options = batch_of(3, 192);
+  auto probe = Engine::open(plan_.path(), options).take();
+  // Four blocks for three requests that need three each in the end.
+  options.kv_budget_bytes =
+      static_cast<int64_t>(probe->memory().kv_bytes / probe->memory().kv_blocks * 4);
+  probe.reset();
+  open(options);
+  std::vector<std::future<Answer>> answers;
+  std::vector<std::vector<int32_t>> prompts;
+  const auto release = hold();
+  for (int i = 0; i < 3; ++i) {
+    prompts.push_back(random_ids(50, i));
+    answers.push_back(ask(prompts.back(), 120, i));
+  }
+  release->set_value();
+  int preemptions = 0;
+  for (int i = 0; i < 3; ++i) {
+    const Answer answer = answers[i].get();
+    EXPECT_EQ(answer.end.reason, EndReason::Length);
+    EXPECT_EQ(answer.ids, alone(prompts[i], 120, i)) << "request " << i;
+    preemptions += answer.end.preemptions;
+  }
+  EXPECT_GT(preemptions, 0) << "the cache was large enough: the test shows nothing";
+}
+
+TEST_F(BatchSchedulerTest, LookUpGuessesChangeNoAnswer) {
+  SchedulerOptions scheduler;
+  scheduler.lookup_tokens = 4;
+  EngineOptions options = batch_of(3);
+  options.sequence_logits = 5;
+  open(options, scheduler);
+  std::vector<std::future<Answer>> answers;
+  std::vector<std::vector<int32_t>> prompts;
+  for (int i = 0; i < 6; ++i) {
+    prompts.push_back(random_ids(30, i));
+    answers.push_back(ask(prompts.back(), 100, i));
+  }
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(answers[i].get().ids, alone(prompts[i], 100, i)) << i;
+  const SchedulerStats stats = scheduler_->stats();
+  EXPECT_GT(stats.drafted_tokens, 0);
+  EXPECT_GT(stats.accepted_tokens, 0) << "greedy answers of a tiny model repeat themselves";
+  EXPECT_LE(stats.accepted_tokens, stats.drafted_tokens);
+}
+
+TEST_F(BatchSchedulerTest, RefusesBeyondTheQueue) {
+  SchedulerOptions scheduler;
+  scheduler.max_queue = 2;
+  open(batch_of(1), scheduler);
+  const auto release = hold();
+  auto a = ask({1, 2}, 2), b = ask({3, 4}, 2);
+  GenerationRequest more;
+  more.prompt = {1};
+  BatchScheduler::Refused refused;
+  EXPECT_EQ(scheduler_->submit(std::move(more), &refused), 0u);
+  EXPECT_EQ(refused.why, BatchScheduler::Refusal::QueueFull);
+  release->set_value();
+  EXPECT_EQ(a.get().ids.size(), 2u);
+  EXPECT_EQ(b.get().ids.size(), 2u);
+  EXPECT_EQ(scheduler_->stats().refused, 1);
+}
+
+TEST_F(BatchSchedulerTest, RefusesWhatCannotRun) {
+  open(batch_of(1));
+  BatchScheduler::Refused refused;
+  const auto refuse = [&](std::vector<int32_t> prompt, float temperature = 0) {
+    GenerationRequest request;
+    request.prompt = std::move(prompt);
+    request.sampling.temperature = temperature;
+    EXPECT_EQ(scheduler_->submit(std::move(request), &refused), 0u);
+    return refused.message;
+  };
+  EXPECT_THAT(refuse({}), HasSubstr("no tokens"));
+  EXPECT_THAT(refuse({-1}), HasSubstr("token -1 is not in the vocabulary"));
+  EXPECT_THAT(refuse({96}), HasSubstr("token 96"));
+  EXPECT_THAT(refuse(random_ids(256, 1)), HasSubstr("256 tokens"));
+  EXPECT_EQ(refused.why, BatchScheduler::Refusal::TooLong);
+  EXPECT_THAT(refuse({1}, std::numeric_limits<float>::quiet_NaN()), HasSubstr("temperature"));
+}
+
+TEST_F(BatchSchedulerTest, EndsWhatIsCancelledAndNothingElse) {
+  open(batch_of(2));
+  const auto release = hold();
+  RequestId first = 0, waiting = 0;
+  auto a = ask(random_ids(20, 1), -1, 0, &first);
+  auto b = ask(random_ids(20, 2), 30);
+  auto c = ask(random_ids(20, 3), 5, 0, &waiting);
+  scheduler_->cancel(waiting);
+  scheduler_->cancel(first);
+  scheduler_->cancel(12345);
+  release->set_value();
+  EXPECT_EQ(a.get().end.reason, EndReason::Cancelled);
+  EXPECT_EQ(c.get().end.reason, EndReason::Cancelled);
+  EXPECT_EQ(b.get().ids, alone(random_ids(20, 2), 30, 0));
+}
+
+TEST_F(BatchSchedulerTest, KeepsDeadlines) {
+  open(batch_of(1));
+  const auto release = hold();
+  auto promise = std::make_shared<std::promise<RequestEnd>>();
+  GenerationRequest request;
+  request.prompt = {1, 2, 3};
+  request.deadline = std::chrono::steady_clock::now() - std::chrono::seconds(1);
+  request.on_end = [promise](const RequestEnd& end) { promise->set_value(end); };
+  ASSERT_NE(scheduler_->submit(std::move(request)), 0u);
+  release->set_value();
+  EXPECT_EQ(promise->get_future().get().reason, EndReason::Deadline);
+}
+
+TEST_F(BatchSchedulerTest, FillsTheContextAndNoMore) {
+  open(batch_of(1, 64));
+  const Answer answer = ask(random_ids(10, 1), -1).get();
+  EXPECT_EQ(answer.end.reason, EndReason::ContextFull);
+  EXPECT_EQ(answer.ids.size(), 54u);
+}
+
+TEST_F(BatchSchedulerTest, StopsWhenToldTo) {
+  open(batch_of(1));
+  auto promise = std::make_shared<std::promise<RequestEnd>>();
+  GenerationRequest request;
+  request.prompt = {1, 2, 3};
+  int left = 3;
+  request.on_token = [&left](const TokenEvent&) { return --left > 0; };
+  request.on_end = [promise](const RequestEnd& end) { promise->set_value(end); };
+  ASSERT_NE(scheduler_->submit(std::move(request)), 0u);
+  const RequestEnd end = promise->get_future().get();
+  EXPECT_EQ(end.reason, EndReason::Stop);
+  EXPECT_EQ(end.completion_tokens, 3);
+}
+
+class OnlyEven final : public TokenFilter {
+ public:
+  Status mask(std::span<float> logits) override {
+    for (size_t i = 1; i < logits.size(); i += 2) {
+      logits[i] = -std::numeric_limits<float>::infinity();
+    }
+    return {};
+  }
+  Status accept(int32_t id) override {
+    accepted.push_back(id);
+    return {};
+  }
+  std::vector<int32_t> accepted;
+};
+
+TEST_F(BatchSchedulerTest, AFilterDecidesWhatMayCome) {
+  open(batch_of(2));
+  auto promise = std::make_shared<std::promise<RequestEnd>>();
+  std::vector<int32_t> ids;
+  GenerationRequest request;
+  request.prompt = {1, 2, 3};
+  request.max_tokens = 20;
+  request.logprobs = 2;
+  request.filter = std::make_unique<OnlyEven>();
+  request.on_token = [&](const TokenEvent& token) {
+    EXPECT_EQ(token.logprobs->top.size(), 2u);
+    ids.push_back(token.id);
+    return true;
+  };
+  request.on_end = [promise](const RequestEnd& end) { promise->set_value(end); };
+  ASSERT_NE(scheduler_->submit(std::move(request)), 0u);
+  EXPECT_EQ(promise->get_future().get().reason, EndReason::Length);
+  ASSERT_EQ(ids.size(), 20u);
+  for (int32_t id : ids) EXPECT_EQ(id % 2, 0);
+}
+
+TEST_F(BatchSchedulerTest, DrainsAndShutsDown) {
+  open(batch_of(2));
+  auto a = ask(random_ids(20, 1), 20);
+  scheduler_->drain();
+  BatchScheduler::Refused refused;
+  GenerationRequest late;
+  late.prompt = {1};
+  EXPECT_EQ(scheduler_->submit(std::move(late), &refused), 0u);
+  EXPECT_EQ(refused.why, BatchScheduler::Refusal::Draining);
+  EXPECT_TRUE(scheduler_->wait_idle(std::chrono::seconds(20)));
+  EXPECT_EQ(a.get().end.reason, EndReason::Length);
+
+  open(batch_of(1));
+  auto release = hold();
+  auto b = ask(random_ids(20, 1), -1), c = ask(random_ids(20, 1), -1);
+  release->set_value();
+  scheduler_.reset();
+  EXPECT_EQ(c.get().end.reason, EndReason::ShutDown);
+  b.get();
+}
+
+TEST_F(BatchSchedulerTest, TellsWhatItsPlacesHold) {
+  open(batch_of(2));
+  const std::vector<int32_t> prompt = random_ids(30, 4);
+  const Answer answer = ask(prompt, 5).get();
+  ASSERT_EQ(scheduler_->slots().size(), 2u);
+  std::vector<int32_t> text = prompt;
+  text.insert(text.end(), answer.ids.begin(), answer.ids.end());
+  EXPECT_EQ(scheduler_->slot_tokens(answer.end.slot), text);
+  EXPECT_TRUE(scheduler_->set_slot_tokens(1 - answer.end.slot, {1, 2, 3}));
+  EXPECT_EQ(scheduler_->slots()[1 - answer.end.slot].tokens, 3);
+}
+
+}  // namespace
+}  // namespace ktx::runtime
