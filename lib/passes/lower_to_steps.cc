@@ -294,15 +294,16 @@ class Lowering {
     const Module& kv_b = *KTX_TRY(child(attention, Role::KvBProj));
     const LatentProjection b = KTX_TRY(latent_projection(kv_b, *a));
     const View absorbed = value("q_latent", int64_t{a->heads} * key_dim);
-    emit(kv_b, StepOp::MatmulHeads, {q, View{}}, {absorbed}, {b.key},
-         MatmulHeadsAttrs{a->heads, !b.split, 0, b.split ? a->kv_lora_rank : a->nope_dim, q_dim,
-                          key_dim});
     KTX_TRY(rope(attention, q, absorbed,
                  {.heads = a->heads,
                   .head_dim = q_dim,
                   .rotary_begin = a->nope_dim,
                   .y_head_dim = key_dim,
                   .y_begin = a->kv_lora_rank}));
+    // After the rotary parts of the same rows, which need no product.
+    emit(kv_b, StepOp::MatmulHeads, {q, View{}}, {absorbed}, {b.key},
+         MatmulHeadsAttrs{a->heads, !b.split, 0, b.split ? a->kv_lora_rank : a->nope_dim, q_dim,
+                          key_dim});
     const View latent_out = value("attn_latent", int64_t{a->heads} * a->kv_lora_rank);
     emit(attention, StepOp::Attention, {absorbed}, {latent_out}, {},
          AttentionAttrs{slot, a->heads, 1, key_dim, a->kv_lora_rank, 1, a->scale});
@@ -357,11 +358,13 @@ class Lowering {
     const View up = KTX_TRY(mlp_hidden(*shared, in));
     const Module& down = *KTX_TRY(child(*shared, Role::DownProj));
     const Module* gate = modules_.child(moe, Role::SharedGate);
-    if (!gate) return matmul(down, up, x_, true);
+    // A value of its own, so that the product need not wait for the routed experts.
     const View out = value("shared_out", modules_.facts.hidden);
     KTX_TRY(matmul(down, up, out, false));
-    const View score = KTX_TRY(linear(moe, Role::SharedGate, in, "shared_score"));
-    emit(*gate, StepOp::SigmoidScale, {out, score}, {out}, {}, NoAttrs{});
+    if (gate) {
+      const View score = KTX_TRY(linear(moe, Role::SharedGate, in, "shared_score"));
+      emit(*gate, StepOp::SigmoidScale, {out, score}, {out}, {}, NoAttrs{});
+    }
     emit(*shared, StepOp::Add, {x_, out}, {x_}, {}, NoAttrs{});
     return {};
   }

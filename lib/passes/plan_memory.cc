@@ -1,34 +1,42 @@
 // Shares the arena between values whose lifetimes do not meet.
 //
-// A value lives from the step that first writes it to the last that names it.
-// Buffers are formulas (bytes per token, per logits row, or fixed), so values of
-// one row kind and device share: steps are walked in order, a dying value's buffer returns
-// to its kind's free list, and a new value takes the free buffer that grows
-// least. Every layer then runs in the same few buffers.
+// A value lives from the stage that first writes it to the last that names it, since
+// the steps of a stage run side by side. Buffers are formulas (bytes per token, per
+// logits row, or fixed), so values of one row kind share: stages are walked in order,
+// a dying value's buffer returns to its kind's free list, and a new value takes the
+// free buffer that grows least. Every layer then runs in the same few buffers.
 #include <algorithm>
-#include <map>
+#include <array>
 
 #include "lib/passes/pass.h"
+#include "lib/steps/graph_stages.h"
 
 namespace ktx::passes {
 namespace {
 
-struct Lifetime {
+struct Lifetime {  // in stages
   int first = -1;
   int last = -1;
 };
 
-std::vector<Lifetime> lifetimes(const steps::StepGraph& graph) {
+std::vector<Lifetime> lifetimes(const steps::StepGraph& graph, const std::vector<Stage>& stages) {
   std::vector<Lifetime> lives(graph.values.size());
-  for (int i = 0; i < static_cast<int>(graph.steps.size()); ++i) {
+  for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
     const auto touch = [&](const steps::View& view) {
       if (view.value == steps::kAbsent) return;
       Lifetime& life = lives[view.value];
-      if (life.first < 0) life.first = i;
-      life.last = i;
+      if (life.first < 0) life.first = stage;
+      life.last = stage;
     };
-    std::for_each(graph.steps[i].inputs.begin(), graph.steps[i].inputs.end(), touch);
-    std::for_each(graph.steps[i].outputs.begin(), graph.steps[i].outputs.end(), touch);
+    const auto touch_all = [&](int32_t index) {
+      const steps::Step& step = graph.steps[index];
+      std::for_each(step.inputs.begin(), step.inputs.end(), touch);
+      std::for_each(step.outputs.begin(), step.outputs.end(), touch);
+    };
+    for (int32_t index : stages[stage].prelude) touch_all(index);
+    for (const auto& part : stages[stage].parts) {
+      std::for_each(part.begin(), part.end(), touch_all);
+    }
   }
   return lives;
 }
@@ -45,20 +53,20 @@ int64_t& bytes_of(steps::Buffer& buffer, RowKind rows) {
 Status plan_memory(CompileState& state) {
   steps::StepGraph& graph = state.steps;
   graph.buffers.clear();
-  const std::vector<Lifetime> lives = lifetimes(graph);
-  std::vector<std::vector<steps::ValueId>> born(graph.steps.size()), dead(graph.steps.size());
+  const std::vector<Stage> stages = steps::stages_of(graph);
+  const std::vector<Lifetime> lives = lifetimes(graph, stages);
+  std::vector<std::vector<steps::ValueId>> born(stages.size()), dead(stages.size());
   for (steps::ValueId id = 0; id < static_cast<steps::ValueId>(lives.size()); ++id) {
     if (lives[id].first < 0) continue;
     born[lives[id].first].push_back(id);
     dead[lives[id].last].push_back(id);
   }
-  const std::vector<std::string> devices = steps::value_devices(graph);
-  std::map<std::pair<std::string, RowKind>, std::vector<int32_t>> free_buffers;
-  for (size_t i = 0; i < graph.steps.size(); ++i) {
+  std::array<std::vector<int32_t>, 3> free_buffers;  // by row kind
+  for (size_t i = 0; i < stages.size(); ++i) {
     for (steps::ValueId id : born[i]) {
       steps::Value& value = graph.values[id];
       const int64_t need = steps::row_bytes(value);
-      auto& free = free_buffers[{devices[id], value.rows}];
+      auto& free = free_buffers[static_cast<int>(value.rows)];
       const auto growth = [&](int32_t buffer) {
         return std::max<int64_t>(0, need - bytes_of(graph.buffers[buffer], value.rows));
       };
@@ -79,7 +87,7 @@ Status plan_memory(CompileState& state) {
       bytes = std::max(bytes, need);
     }
     for (steps::ValueId id : dead[i]) {
-      free_buffers[{devices[id], graph.values[id].rows}].push_back(graph.values[id].buffer);
+      free_buffers[static_cast<int>(graph.values[id].rows)].push_back(graph.values[id].buffer);
     }
   }
   return {};

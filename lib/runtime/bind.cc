@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lib/formats/step_attrs.h"
 #include "lib/support/strings.h"
 
 namespace ktx::runtime {
@@ -32,10 +33,39 @@ Result<std::unique_ptr<CpuStep>> bind_step(const BindContext& context) {
   return make(context);
 }
 
+// What a step touches, for its stage: memory is the arena's buffers, then KV slots.
+StepFacts facts_of(const plan::PlanView& plan, const plan::StepRecord& record) {
+  StepFacts facts;
+  facts.op = static_cast<StepOp>(record.op);
+  facts.device = static_cast<int32_t>(record.device);
+  const auto add = [&](const plan::OperandRecord& operand, bool write, bool by_row) {
+    if (operand.value == plan::kNone) return;
+    facts.accesses.push_back({static_cast<int32_t>(operand.value),
+                              static_cast<int32_t>(plan.values[operand.value].buffer),
+                              operand.offset, int64_t{operand.offset} + operand.width, write,
+                              by_row});
+  };
+  for (const auto& in : plan.inputs(record)) add(in, false, reads_by_row(facts.op));
+  for (const auto& out : plan.outputs(record)) add(out, true, is_row_wise(facts.op));
+  const auto add_slot = [&](int32_t slot, bool write) {
+    facts.accesses.push_back({static_cast<int32_t>(plan.values.size()) + slot,
+                              static_cast<int32_t>(plan.buffers.size()) + slot, 0, 1, write,
+                              false});
+  };
+  if (facts.op == StepOp::KvStore) add_slot(plan.attrs_of<KvStoreAttrs>(record).slot, true);
+  if (facts.op == StepOp::Attention) add_slot(plan.attrs_of<AttentionAttrs>(record).slot, false);
+  const auto rows = record.output_count > 0 ? plan.outputs(record) : plan.inputs(record);
+  if (!rows.empty() && rows[0].value != plan::kNone) {
+    facts.rows = static_cast<RowKind>(plan.values[rows[0].value].rows);
+  }
+  return facts;
+}
+
 }  // namespace
 
 Result<BoundPlan> bind(const plan::PlanView& plan, const KvCache& kv, const BindOptions& options) {
   BoundPlan bound;
+  std::vector<StepFacts> facts;
   const int precision = static_cast<int>(options.precision);
   for (uint32_t i = 0; i < plan.steps.size(); ++i) {
     const plan::StepRecord& record = plan.steps[i];
@@ -51,7 +81,9 @@ Result<BoundPlan> bind(const plan::PlanView& plan, const KvCache& kv, const Bind
     }
     bound.scratch_bytes = std::max(bound.scratch_bytes, (*step)->scratch_bytes());
     bound.steps.push_back({step.take(), i});
+    facts.push_back(facts_of(plan, record));
   }
+  bound.stages = find_stages(facts);
   return bound;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/kernel_id.h"
+#include "lib/formats/step_stages.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/runtime/cpu_step.h"
 #include "lib/runtime/kv_cache.h"
@@ -27,6 +28,7 @@ struct BoundStep {
 
 struct BoundPlan {
   std::vector<BoundStep> steps;  // those that this precision has, in order
+  std::vector<Stage> stages;     // by index in steps
   int64_t scratch_bytes = 0;     // one thread's, for any step
 };
 

@@ -31,20 +31,43 @@
 
 namespace ktx::runtime {
 
+// How many rows of `width` elements make an item: about 16 Ki elements, which take
+// some microseconds, so that small steps stay on one thread.
+constexpr int64_t rows_per_item(int64_t width) {
+  constexpr int64_t kItemElems = 16384;
+  return width <= 0 || width >= kItemElems ? 1 : kItemElems / width;
+}
+constexpr int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// Item number -> rows [begin, end) for steps whose items are runs of rows.
+struct RowSplit {
+  int64_t rows = 0;
+  int64_t grain = 1;
+  int64_t items() const { return ceil_div(rows, grain); }
+  int64_t begin(int64_t item) const { return item * grain; }
+  int64_t end(int64_t item) const { return std::min(rows, (item + 1) * grain); }
+};
+
 struct StepWork {
   int64_t items = 0;
   int64_t weight_bytes = 0;     // of weights that this step reads, for GB/s
   const char* fault = nullptr;  // the step cannot run: a damaged plan
+  RowSplit rows = {};           // of row-wise steps: what their items are
 };
 
 class CpuStep {
  public:
   virtual ~CpuStep() = default;
-  // Called by one thread when all earlier steps are done. `batch` stays alive and
+  // Called by one thread when all earlier stages are done; of steps that run one
+  // after the other on a few rows, before the first of them. `batch` stays alive and
   // unchanged until the step is over.
   virtual StepWork begin(const Batch& batch) = 0;
   // One item; scratch is this thread's own, scratch_bytes() long, 64-byte aligned.
   virtual void run(int64_t item, std::byte* scratch) = 0;
+  // Row-wise steps (is_row_wise): any run of rows instead of an item.
+  virtual void run_rows(int64_t /*begin*/, int64_t /*end*/, std::byte* /*scratch*/) {}
   virtual int64_t scratch_bytes() const { return 0; }
 };
 
@@ -111,24 +134,5 @@ struct BindContext {
 using MakeStep = Result<std::unique_ptr<CpuStep>> (*)(const BindContext&);
 // The function of cpu_ops.def for an op; null when this device has none.
 MakeStep cpu_op(StepOp op);
-
-// How many rows of `width` elements make an item: about 16 Ki elements, which take
-// some microseconds, so that small steps stay on one thread.
-constexpr int64_t rows_per_item(int64_t width) {
-  constexpr int64_t kItemElems = 16384;
-  return width <= 0 || width >= kItemElems ? 1 : kItemElems / width;
-}
-constexpr int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
-// Item number -> rows [begin, end) for steps whose items are runs of rows.
-struct RowSplit {
-  int64_t rows = 0;
-  int64_t grain = 1;
-  int64_t items() const { return ceil_div(rows, grain); }
-  int64_t begin(int64_t item) const { return item * grain; }
-  int64_t end(int64_t item) const { return std::min(rows, (item + 1) * grain); }
-};
 
 }  // namespace ktx::runtime

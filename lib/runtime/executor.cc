@@ -2,16 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace ktx::runtime {
 
 Result<Executor> Executor::create(BoundPlan steps, ThreadPool& pool) {
-  if (steps.steps.size() > static_cast<size_t>(ThreadPool::kMaxStages)) {
-    return Error{fmt::format("the plan has {} steps, more than the {} allowed", steps.steps.size(),
-                             ThreadPool::kMaxStages)};
+  if (steps.stages.size() > static_cast<size_t>(ThreadPool::kMaxStages)) {
+    return Error{fmt::format("the plan has {} stages, more than the {} allowed",
+                             steps.stages.size(), ThreadPool::kMaxStages)};
   }
   Executor executor;
   executor.plan_ = std::move(steps);
   executor.pool_ = &pool;
+  size_t most = 0;
+  for (const Stage& stage : executor.plan_.stages) most = std::max(most, stage.parts.size());
+  executor.parts_.reserve(most);
   // A cache line between the threads' parts, and one more against prefetchers.
   executor.scratch_stride_ = (executor.plan_.scratch_bytes + 63) / 64 * 64 + 128;
   executor.scratch_ =
@@ -23,43 +28,115 @@ Status Executor::run(const Batch& batch) {
   batch_ = &batch;
   fault_ = nullptr;
   timed_stage_ = -1;
-  pool_->run(*this, static_cast<int>(plan_.steps.size()));
+  pool_->run(*this, static_cast<int>(plan_.stages.size()));
   note_time(-1);
   if (!fault_) return {};
   return Error{fmt::format("step {} met damaged data: {}; the plan or the memory is broken",
                            plan_.steps[fault_step_].record, fault_)};
 }
 
-int64_t Executor::begin_stage(int stage) {
-  if (fault_) return 0;
-  note_time(stage);
-  StepWork work = plan_.steps[stage].run->begin(*batch_);
+StepWork Executor::begin_step(int32_t step) {
+  StepWork work = plan_.steps[step].run->begin(*batch_);
   if (work.items > ThreadPool::kMaxItems) work.fault = "a step falls into too many parts";
   weight_bytes_ += work.weight_bytes;
-  if (work.fault) {
+  if (!times_.empty()) times_[step].weight_bytes += work.weight_bytes;
+  if (work.fault && !fault_) {
     fault_ = work.fault;
-    fault_step_ = static_cast<uint32_t>(stage);
-    return 0;
+    fault_step_ = static_cast<uint32_t>(step);
   }
-  return work.items;
+  return work;
 }
 
-void Executor::run_item(int stage, int64_t item, int thread) {
-  plan_.steps[stage].run->run(item, scratch_.data() + thread * scratch_stride_);
+Executor::Part Executor::begin_part(const std::vector<int32_t>& steps) {
+  StepWork work = begin_step(steps[0]);
+  for (size_t i = 1; i < steps.size(); ++i) {
+    const StepWork next = begin_step(steps[i]);
+    KTX_ASSERT(fault_ || next.rows.rows == work.rows.rows);
+    work.rows.grain = std::min(work.rows.grain, next.rows.grain);
+  }
+  return {&steps, steps.size() > 1 ? work.rows.items() : work.items, work.rows};
+}
+
+int64_t Executor::begin_stage(int stage, int thread) {
+  if (fault_) return 0;
+  note_time(stage);
+  for (int32_t step : plan_.stages[stage].prelude) {
+    const StepWork work = begin_step(step);
+    if (fault_) return 0;
+    timed(step, thread, [&] {
+      for (int64_t i = 0; i < work.items; ++i) plan_.steps[step].run->run(i, scratch(thread));
+    });
+  }
+  parts_.clear();
+  int64_t items = 0;
+  for (const std::vector<int32_t>& steps : plan_.stages[stage].parts) {
+    Part part = begin_part(steps);
+    items = part.end += items;
+    parts_.push_back(part);
+  }
+  if (items > ThreadPool::kMaxItems && !fault_) {
+    fault_ = "a stage falls into too many parts";
+    fault_step_ = static_cast<uint32_t>(plan_.stages[stage].parts[0][0]);
+  }
+  return fault_ ? 0 : items;
+}
+
+void Executor::run_item(int, int64_t item, int thread) {
+  const Part* part = parts_.data();
+  int64_t first = 0;
+  for (; item >= part->end; ++part) first = part->end;
+  item -= first;
+  const std::vector<int32_t>& steps = *part->steps;
+  if (steps.size() == 1) {
+    timed(steps[0], thread, [&] { plan_.steps[steps[0]].run->run(item, scratch(thread)); });
+    return;
+  }
+  for (int32_t step : steps) {
+    timed(step, thread, [&] {
+      plan_.steps[step].run->run_rows(part->rows.begin(item), part->rows.end(item),
+                                      scratch(thread));
+    });
+  }
 }
 
 void Executor::enable_times(bool on) {
   times_.assign(on ? plan_.steps.size() : 0, Time{});
+  busy_.assign(on ? pool_->threads() : 0, std::vector<double>(plan_.steps.size()));
 }
 
-// Ends the time of the step before and starts that of `stage`.
+template <class Work>
+void Executor::timed(int32_t step, int thread, const Work& work) {
+  if (busy_.empty()) return work();
+  const Timer timer;
+  work();
+  busy_[thread][step] += timer.seconds();
+}
+
+// Ends the time of the stage before and starts that of `stage`.
 void Executor::note_time(int stage) {
   if (times_.empty()) return;
   if (timed_stage_ >= 0) {
-    Time& time = times_[timed_stage_];
-    time.seconds += timer_.seconds();
-    time.runs += 1;
-    time.tokens += batch_->tokens;
+    const double seconds = timer_.seconds();
+    double all = 0;
+    const auto each = [&](const auto& use) {
+      for (int32_t step : plan_.stages[timed_stage_].prelude) use(step);
+      for (const auto& part : plan_.stages[timed_stage_].parts) {
+        for (int32_t step : part) use(step);
+      }
+    };
+    const auto busy_of = [&](int32_t step) {
+      double busy = 0;
+      for (const auto& thread : busy_) busy += thread[step];
+      return busy;
+    };
+    each([&](int32_t step) { all += busy_of(step); });
+    each([&](int32_t step) {
+      Time& time = times_[step];
+      time.seconds += all > 0 ? seconds * busy_of(step) / all : 0;
+      time.runs += 1;
+      time.tokens += batch_->tokens;
+      for (auto& thread : busy_) thread[step] = 0;
+    });
   }
   timer_ = Timer();
   timed_stage_ = stage;

@@ -1,5 +1,8 @@
-// The step loop: every thread of the pool walks through the steps of the plan, item
-// by item. No allocation, no lookup, no branch on the model.
+// The step loop: every thread of the pool walks through the stages of the plan
+// (lib/formats/step_stages.h), item by item. No allocation, no lookup, no branch on
+// the model.
+//
+//   stage 7:  q (12 items) | k (3 items) | v (3 items)     one counter of 18, one barrier
 #pragma once
 
 #include <cstdint>
@@ -29,19 +32,36 @@ class Executor final : private ThreadPool::Job {
   int64_t weight_bytes() const { return weight_bytes_; }
 
   const std::vector<BoundStep>& steps() const { return plan_.steps; }
+  int64_t stage_count() const { return static_cast<int64_t>(plan_.stages.size()); }
   void enable_times(bool on);
+  // Seconds are of the clock: a stage's time is divided among its steps by the time
+  // that all threads spent in each.
   struct Time {
     double seconds = 0;
     int64_t runs = 0;
     int64_t tokens = 0;
+    int64_t weight_bytes = 0;
   };
   const std::vector<Time>& times() const { return times_; }  // by step; empty when off
 
  private:
+  // Steps of the stage at hand whose items lie side by side: one, or several that
+  // take a run of rows through all of them.
+  struct Part {
+    const std::vector<int32_t>* steps = nullptr;
+    int64_t end = 0;  // items of this part and those before it
+    RowSplit rows;    // of several steps
+  };
+
   Executor() = default;
-  int64_t begin_stage(int stage) override;
+  int64_t begin_stage(int stage, int thread) override;
   void run_item(int stage, int64_t item, int thread) override;
+  StepWork begin_step(int32_t step);
+  Part begin_part(const std::vector<int32_t>& steps);
+  template <class Work>
+  void timed(int32_t step, int thread, const Work& work);
   void note_time(int stage);
+  std::byte* scratch(int thread) { return scratch_.data() + thread * scratch_stride_; }
 
   BoundPlan plan_;
   ThreadPool* pool_ = nullptr;
@@ -49,10 +69,12 @@ class Executor final : private ThreadPool::Job {
   int64_t scratch_stride_ = 0;
   const Batch* batch_ = nullptr;
   // Written by the one thread that opens a stage.
+  std::vector<Part> parts_;
   const char* fault_ = nullptr;
   uint32_t fault_step_ = 0;
   int64_t weight_bytes_ = 0;
   std::vector<Time> times_;
+  std::vector<std::vector<double>> busy_;  // seconds by thread and step
   Timer timer_;
   int timed_stage_ = -1;
 };

@@ -91,9 +91,9 @@ struct ThreadPool::Team {
   // Opens the first stage at or after `stage` that has items and claims its item
   // 0 for the caller, or ends the run. Called by one thread at a time, after all
   // earlier items are done. The returned word is the claim; 0: the run is over.
-  uint64_t open_stage(int stage) {
+  uint64_t open_stage(int stage, int thread) {
     for (; stage < stages; ++stage) {
-      const int64_t items = job->begin_stage(stage);
+      const int64_t items = job->begin_stage(stage, thread);
       KTX_ASSERT(items >= 0 && items <= kMaxItems);
       if (items == 0) continue;
       done.store(0, std::memory_order_relaxed);
@@ -121,7 +121,7 @@ struct ThreadPool::Team {
     while (mine) {
       job->run_item(stage_of(mine), next_of(mine), thread);
       const bool last = done.fetch_add(1, std::memory_order_acq_rel) + 1 == items_of(mine);
-      mine = last ? open_stage(stage_of(mine) + 1) : claim();
+      mine = last ? open_stage(stage_of(mine) + 1, thread) : claim();
     }
   }
 
@@ -178,7 +178,7 @@ void ThreadPool::run(Job& job, int stages) {
   team.job = &job;
   team.stages = stages;
   team.running.store(true, std::memory_order_relaxed);
-  team.work(team.open_stage(0), 0);
+  team.work(team.open_stage(0, 0), 0);
   while (team.running.load(std::memory_order_acquire)) {
     const uint32_t seen = team.signal.load(std::memory_order_acquire);
     if (const uint64_t mine = team.claim()) {

@@ -32,8 +32,8 @@ class ThreadPool {
     virtual ~Job() = default;
     // Called by one thread when all items of earlier stages are done and their
     // results are visible. Returns the number of items, at most kMaxItems; 0
-    // skips the stage.
-    virtual int64_t begin_stage(int stage) = 0;
+    // skips the stage. `thread` as for items.
+    virtual int64_t begin_stage(int stage, int thread) = 0;
     // Runs one item; `thread` is in [0, threads()), one item at a time each.
     virtual void run_item(int stage, int64_t item, int thread) = 0;
   };
@@ -64,7 +64,7 @@ class ThreadPool {
     struct ForEach final : Job {
       ForEach(int64_t items, int64_t grain, std::remove_reference_t<Body>& body)
           : items(items), grain(grain), body(body) {}
-      int64_t begin_stage(int) override { return (items + grain - 1) / grain; }
+      int64_t begin_stage(int, int) override { return (items + grain - 1) / grain; }
       void run_item(int, int64_t item, int thread) override {
         const int64_t end = item * grain + grain < items ? item * grain + grain : items;
         for (int64_t i = item * grain; i < end; ++i) body(i, thread);

@@ -18,13 +18,17 @@ class RowStep : public CpuStep {
     prepare(batch);
     split_.rows = batch.rows(rows_);
     run_ = functions_[batch_class(split_.rows)];
-    return {split_.items(), weight_bytes_, nullptr};
+    return {split_.items(), weight_bytes_, nullptr, split_};
   }
 
   void run(int64_t item, std::byte* scratch) override {
+    run_rows(split_.begin(item), split_.end(item), scratch);
+  }
+
+  void run_rows(int64_t begin, int64_t end, std::byte* scratch) override {
     Args args = args_;
-    args.token_begin = split_.begin(item);
-    args.token_end = split_.end(item);
+    args.token_begin = begin;
+    args.token_end = end;
     use_scratch(args, scratch);
     run_(args);
   }

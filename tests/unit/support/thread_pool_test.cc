@@ -48,7 +48,7 @@ TEST(ThreadPool, MovesThreadCountsIntoRange) {
 // Stage s adds its number to every cell and checks that stage s - 1 was there.
 struct Chain final : ThreadPool::Job {
   explicit Chain(int64_t width) : cells(width, -1) {}
-  int64_t begin_stage(int stage) override {
+  int64_t begin_stage(int stage, int) override {
     for (int64_t cell : cells) {
       if (cell != last_run(stage - 1)) broken = true;
     }
@@ -81,7 +81,7 @@ TEST(ThreadPool, KeepsStagesApart) {
 
 TEST(ThreadPool, SkipsEmptyStagesAndEmptyRuns) {
   struct Empty final : ThreadPool::Job {
-    int64_t begin_stage(int) override { return ++stages, 0; }
+    int64_t begin_stage(int, int) override { return ++stages, 0; }
     void run_item(int, int64_t, int) override {}
     int stages = 0;
   } job;
@@ -113,7 +113,7 @@ void burn(int units) {
 }
 
 struct Steps final : ThreadPool::Job {
-  int64_t begin_stage(int) override { return 8; }
+  int64_t begin_stage(int, int) override { return 8; }
   void run_item(int, int64_t, int) override { burn(5); }
 };
 

@@ -1,0 +1,62 @@
+// Which steps may run side by side.
+//
+// A stage is what the threads of a device share out between two barriers: its steps
+// do not depend on each other, or only row by row. Of a decoder layer
+//
+//   n = rms_norm(x); nq = quantize(n)        one part: rows go through both in turn
+//   q = matmul(nq); k = matmul(nq); ...      three parts, items handed out together
+//   rope(q); rope(k); kv_store(k, v)         one part
+//   a = attention(q)                         one part
+//
+// so that decode meets a barrier for qkv, attention, o, gate and up, and down: parts
+// of one row are one item, which costs none. Steps move to the earliest stage that
+// their inputs allow (the gate of a shared expert comes up beside the router), so the
+// order inside an output never changes, and no bit of it.
+//
+// The compiler orders steps by stage and keeps buffers apart inside one; the runtime
+// groups again by the memory that steps really touch, so that a damaged plan cannot
+// make two threads write one buffer.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lib/formats/step_ops.h"
+
+namespace ktx {
+
+// Elements [begin, end) of every row of a value, or a whole KV slot.
+struct StepAccess {
+  int32_t value = 0;   // equal numbers: the same rows at the same places
+  int32_t memory = 0;  // equal numbers, other value: places unknown to each other
+  int64_t begin = 0;
+  int64_t end = 0;
+  bool write = false;
+  bool by_row = false;  // row r of the step touches row r of the value only
+};
+
+struct StepFacts {
+  StepOp op = StepOp::Embed;
+  int32_t device = 0;  // steps of different devices are never grouped
+  RowKind rows = RowKind::Token;
+  std::vector<StepAccess> accesses;
+};
+
+// Steps by their index. The prelude is run by one thread before the parts begin.
+// A part of several steps takes a run of rows through all of them.
+struct Stage {
+  std::vector<int32_t> prelude;
+  std::vector<std::vector<int32_t>> parts;
+};
+
+// Whether row r of an op's outputs depends on row r of its inputs alone.
+bool is_row_wise(StepOp op);
+// Whether it reads them so (gather_rows makes rows alone, but reads any).
+bool reads_by_row(StepOp op);
+
+// Every step exactly once; a step comes after all those before it in `steps` whose
+// memory it shares (unless both only read).
+std::vector<Stage> find_stages(std::span<const StepFacts> steps);
+
+}  // namespace ktx

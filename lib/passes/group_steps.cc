@@ -1,0 +1,30 @@
+// Puts steps in the order of their stages, so that those that may run side by side
+// stand together:
+//
+//   router, choose, group, gate_up, down, shared gate, shared up, swiglu, ...
+//   becomes   router, shared gate, shared up | choose, swiglu | group, gate_up, ...
+//
+// What a step reads and writes, and the order in which sums grow, stay as they were
+// (lib/formats/step_stages.h).
+#include "lib/passes/pass.h"
+#include "lib/steps/graph_stages.h"
+
+namespace ktx::passes {
+
+Status group_steps(CompileState& state) {
+  std::vector<steps::Step> ordered;
+  ordered.reserve(state.steps.steps.size());
+  const auto move = [&](int32_t index) {
+    ordered.push_back(std::move(state.steps.steps[index]));
+  };
+  for (const Stage& stage : steps::stages_of(state.steps)) {
+    for (int32_t index : stage.prelude) move(index);
+    for (const auto& part : stage.parts) {
+      for (int32_t index : part) move(index);
+    }
+  }
+  state.steps.steps = std::move(ordered);
+  return {};
+}
+
+}  // namespace ktx::passes

@@ -1,0 +1,14 @@
+// The stages of a step graph (lib/formats/step_stages.h), before memory is shared:
+// every value has its own.
+#pragma once
+
+#include <vector>
+
+#include "lib/formats/step_stages.h"
+#include "lib/steps/step_graph.h"
+
+namespace ktx::steps {
+
+std::vector<Stage> stages_of(const StepGraph& graph);
+
+}  // namespace ktx::steps

@@ -1,0 +1,182 @@
+// Stages: what shares one, and that no order of the items inside changes a result.
+#include "lib/formats/step_stages.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace ktx {
+namespace {
+
+StepAccess read(int32_t value, bool by_row = true) {
+  return {value, value, 0, 8, false, by_row};
+}
+StepAccess write(int32_t value, bool by_row = true) {
+  return {value, value, 0, 8, true, by_row};
+}
+StepFacts step(StepOp op, std::vector<StepAccess> accesses, int32_t device = 0) {
+  return {op, device, RowKind::Token, std::move(accesses)};
+}
+StepFacts product(int32_t in, int32_t out) {
+  return step(StepOp::Matmul, {read(in, false), write(out, false)});
+}
+
+// "0,1|2;3": two stages, the first of a part of steps 0 and 1 and one of step 2; a
+// prelude stands in parentheses.
+std::string text(const std::vector<Stage>& stages) {
+  std::string out;
+  for (const Stage& stage : stages) {
+    if (!out.empty()) out += ';';
+    for (int32_t s : stage.prelude) out += "(" + std::to_string(s) + ")";
+    for (const auto& part : stage.parts) {
+      if (&part != &stage.parts[0]) out += '|';
+      for (int32_t s : part) out += (s == part[0] ? "" : ",") + std::to_string(s);
+    }
+  }
+  return out;
+}
+
+TEST(StepStages, ALayerOfAttentionAndMlpHasTenStagesOfWhichFiveAreOneItemInDecode) {
+  enum : int32_t { X, N, NQ, Q, K, V, Cache, A, AQ, G, U, UQ };
+  const std::vector<StepFacts> layer = {
+      step(StepOp::RmsNorm, {read(X), write(N)}), step(StepOp::Quantize, {read(N), write(NQ)}),
+      product(NQ, Q), product(NQ, K), product(NQ, V),
+      step(StepOp::Rope, {read(Q), write(Q)}), step(StepOp::Rope, {read(K), write(K)}),
+      step(StepOp::KvStore, {read(K), read(V), write(Cache, false)}),
+      step(StepOp::Attention, {read(Q, false), read(Cache, false), write(A, false)}),
+      step(StepOp::Quantize, {read(A), write(AQ)}), product(AQ, X),
+      step(StepOp::RmsNorm, {read(X), write(N)}), step(StepOp::Quantize, {read(N), write(NQ)}),
+      product(NQ, G), product(NQ, U), step(StepOp::Swiglu, {read(G), read(U), write(U)}),
+      step(StepOp::Quantize, {read(U), write(UQ)}), product(UQ, X)};
+  EXPECT_EQ(text(find_stages(layer)), "0,1;2|3|4;5,6,7;8;9;10;11,12;13|14;15,16;17");
+}
+
+TEST(StepStages, ASharedExpertRunsBesideTheRoutedOnes) {
+  enum : int32_t { X, N, S, Ids, Order, H, SG, SU, Out };
+  const std::vector<StepFacts> layer = {
+      product(N, S), step(StepOp::Router, {read(S), write(Ids)}),
+      step(StepOp::GroupExperts, {read(Ids, false), write(Order, false)}),
+      step(StepOp::ExpertsGateUp, {read(N, false), read(Order, false), write(H, false)}),
+      step(StepOp::ExpertsDown, {read(H, false), read(Order, false), write(X, false)}),
+      product(N, SG), product(N, SU), step(StepOp::Swiglu, {read(SG), read(SU), write(SU)}),
+      product(SU, Out), step(StepOp::Add, {read(X), read(Out), write(X)})};
+  EXPECT_EQ(text(find_stages(layer)), "0|5|6;1,7;(2)3|8;4;9");
+}
+
+TEST(StepStages, RowsThatAreNotTheirOwnEndAPart) {
+  enum : int32_t { X, Y, Z };
+  // gather_rows reads rows that another thread may not have written yet.
+  EXPECT_EQ(text(find_stages(std::vector<StepFacts>{
+                step(StepOp::RmsNorm, {read(X), write(Y)}),
+                step(StepOp::GatherRows, {read(Y, false), write(Z)}),
+                step(StepOp::RmsNorm, {read(Z), write(Z)})})),
+            "0;1,2");
+}
+
+TEST(StepStages, ValuesThatShareMemoryAreKeptApart) {
+  StepAccess second = write(2);
+  second.memory = 0;  // the buffer of value 0, which step 0 reads row by row
+  EXPECT_EQ(text(find_stages(std::vector<StepFacts>{
+                step(StepOp::Swiglu, {read(0), write(1)}),
+                step(StepOp::Quantize, {read(1), second})})),
+            "0;1");
+}
+
+TEST(StepStages, DevicesTakeTurns) {
+  EXPECT_EQ(text(find_stages(std::vector<StepFacts>{
+                step(StepOp::Matmul, {read(0, false), write(1, false)}, 0),
+                step(StepOp::Matmul, {read(0, false), write(2, false)}, 1),
+                step(StepOp::Matmul, {read(0, false), write(3, false)}, 0)})),
+            "0;1;2");
+}
+
+// --- any order within a stage gives the result of the steps in order -------------
+
+constexpr int kRows = 3;
+constexpr int kValues = 8;   // value v has v % 3 + 1 columns
+constexpr int kMemories = 5;  // values v and v + 5 share one
+using Memory = std::vector<std::vector<uint64_t>>;
+
+uint64_t mix(uint64_t h, uint64_t x) {
+  return (h ^ x) * 0x9E3779B97F4A7C15u + (h >> 29);
+}
+
+// Runs rows [begin, end) of a step; one that is not row-wise runs whole.
+void run(const StepFacts& facts, uint64_t number, int begin, int end, Memory& memory) {
+  const auto cell = [&](const StepAccess& a, int row, int64_t column) -> uint64_t& {
+    return memory[a.memory][row * (a.value % 3 + 1) + column];
+  };
+  const auto hash_rows = [&](uint64_t h, const StepAccess& a, int from, int to) {
+    for (int row = from; row < to; ++row) {
+      for (int64_t c = a.begin; c < a.end; ++c) h = mix(h, cell(a, row, c));
+    }
+    return h;
+  };
+  for (int row = begin; row < end; ++row) {
+    uint64_t h = mix(number, row);
+    for (const StepAccess& a : facts.accesses) {
+      if (!a.write) h = a.by_row ? hash_rows(h, a, row, row + 1) : hash_rows(h, a, 0, kRows);
+    }
+    for (const StepAccess& a : facts.accesses) {
+      for (int64_t c = a.begin; a.write && c < a.end; ++c) cell(a, row, c) = mix(h, c);
+    }
+  }
+}
+
+TEST(StepStages, AnyOrderWithinAStageGivesTheResultOfTheStepsInOrder) {
+  constexpr StepOp kOps[] = {StepOp::RmsNorm, StepOp::Rope,         StepOp::Matmul,
+                             StepOp::Matmul,  StepOp::GroupExperts, StepOp::GatherRows};
+  std::mt19937_64 random(7);
+  const auto pick = [&](int n) { return static_cast<int>(random() % n); };
+  int64_t stages_seen = 0, steps_seen = 0;
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<StepFacts> steps(12);
+    for (StepFacts& s : steps) {
+      s.op = kOps[pick(6)];
+      for (int i = 0; i < 3; ++i) {
+        const int32_t value = pick(kValues), width = value % 3 + 1, from = pick(width);
+        const bool writes = i == 2;
+        // An op that is no row-wise one must not read what it writes: its rows are
+        // run in any order.
+        s.accesses.push_back({value, value % kMemories, from, from + 1 + pick(width - from), writes,
+                              writes ? is_row_wise(s.op) : reads_by_row(s.op)});
+      }
+      const StepAccess out = s.accesses[2];
+      std::erase_if(s.accesses, [&](const StepAccess& a) {
+        return !a.write && a.memory == out.memory && (!a.by_row || a.value != out.value);
+      });
+    }
+    Memory expected(kMemories, std::vector<uint64_t>(kRows * 3, 1)), memory = expected;
+    for (size_t i = 0; i < steps.size(); ++i) run(steps[i], i, 0, kRows, expected);
+    const std::vector<Stage> stages = find_stages(steps);
+    std::vector<int32_t> seen;
+    for (const Stage& stage : stages) {
+      for (int32_t s : stage.prelude) run(steps[s], s, 0, kRows, memory), seen.push_back(s);
+      std::vector<std::pair<size_t, int>> items;  // part, row or -1
+      for (size_t p = 0; p < stage.parts.size(); ++p) {
+        const bool row_wise = is_row_wise(steps[stage.parts[p][0]].op);
+        for (int row = row_wise ? 0 : -1; row < (row_wise ? kRows : 0); ++row) {
+          items.emplace_back(p, row);
+        }
+        seen.insert(seen.end(), stage.parts[p].begin(), stage.parts[p].end());
+      }
+      std::shuffle(items.begin(), items.end(), random);
+      for (const auto& [part, row] : items) {
+        for (int32_t s : stage.parts[part]) {
+          run(steps[s], s, row < 0 ? 0 : row, row < 0 ? kRows : row + 1, memory);
+        }
+      }
+    }
+    ASSERT_EQ(memory, expected) << "round " << round << ": " << text(stages);
+    std::sort(seen.begin(), seen.end());
+    for (size_t i = 0; i < steps.size(); ++i) ASSERT_EQ(seen[i], static_cast<int32_t>(i));
+    ASSERT_EQ(seen.size(), steps.size());
+    stages_seen += static_cast<int64_t>(stages.size());
+    steps_seen += static_cast<int64_t>(steps.size());
+  }
+  EXPECT_LT(stages_seen, steps_seen * 3 / 4);  // they do share stages
+}
+
+}  // namespace
+}  // namespace ktx

@@ -1,0 +1,101 @@
+#include "lib/runtime/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "lib/plan/memory.h"
+#include "tests/unit/runtime/tiny_plan.h"
+
+namespace ktx::runtime {
+namespace {
+
+// The tiny plan bound by hand, so that its stages can be looked at and replaced.
+struct Bound {
+  explicit Bound(const std::string& path, int threads)
+      : file(plan::PlanFile::open(path).take()), pool(threads) {
+    layout = plan::lay_out_arena(file->buffers, kTokens, kTokens).take();
+    arena = Arena::allocate(layout.total_bytes, "activations").take();
+    kv = KvCache::create(file->kv_slots, plan::KvType::F16, 2).take();
+    bound = bind(file.view(), kv,
+                 {.arena = arena.data(),
+                  .buffer_offsets = layout.offsets,
+                  .isa = choose_isa().take(),
+                  .threads = threads})
+                .take();
+  }
+
+  std::vector<float> logits(Executor& executor) {
+    std::vector<std::byte*> table;
+    EXPECT_TRUE(kv.grow(table, kTokens));
+    Batch batch;
+    batch.tokens = batch.outputs = kTokens;
+    batch.tables = {table.data()};
+    for (int32_t i = 0; i < kTokens; ++i) {
+      batch.ids.push_back(i * 7 % static_cast<int32_t>(kTinyVocab));
+      batch.position.push_back(i);
+      batch.sequence.push_back(0);
+      batch.output_rows.push_back(i);
+    }
+    const Status done = executor.run(batch);
+    EXPECT_TRUE(done.ok()) << done.error().message;
+    const plan::ValueRecord& value = file->values[file->facts.logits_value];
+    const auto* data =
+        reinterpret_cast<const float*>(arena.data() + layout.offsets[value.buffer]);
+    return {data, data + kTokens * kTinyVocab};
+  }
+
+  static constexpr int64_t kTokens = 75;
+  plan::PlanFile file;
+  ThreadPool pool;
+  plan::ArenaLayout layout;
+  Arena arena;
+  KvCache kv;
+  BoundPlan bound;
+};
+
+std::vector<Stage> one_step_each(size_t steps) {
+  std::vector<Stage> stages;
+  for (size_t i = 0; i < steps; ++i) stages.push_back({{}, {{static_cast<int32_t>(i)}}});
+  return stages;
+}
+
+TEST(Executor, StagesGiveTheBitsOfStepsOneByOne) {
+  for (const DType dtype : {DType::F32, DType::Q8_0, DType::Q4_0}) {
+    const TinyPlan plan(dtype);
+    for (int threads : {1, 3}) {
+      Bound apart(plan.path(), 1), grouped(plan.path(), threads);
+      const size_t steps = apart.bound.steps.size();
+      EXPECT_LT(grouped.bound.stages.size(), steps * 3 / 4);
+      apart.bound.stages = one_step_each(steps);
+      Executor one = Executor::create(std::move(apart.bound), apart.pool).take();
+      Executor all = Executor::create(std::move(grouped.bound), grouped.pool).take();
+      const std::vector<float> expected = apart.logits(one), got = grouped.logits(all);
+      EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0)
+          << name(dtype) << ", " << threads << " threads";
+    }
+  }
+}
+
+TEST(Executor, TimesOfStepsAddUpToThoseOfTheRun) {
+  const TinyPlan plan;
+  Bound bound(plan.path(), 2);
+  Executor executor = Executor::create(std::move(bound.bound), bound.pool).take();
+  executor.enable_times(true);
+  const Timer timer;
+  bound.logits(executor);
+  const double wall = timer.seconds();
+  double sum = 0;
+  int64_t bytes = 0;
+  for (const Executor::Time& time : executor.times()) {
+    EXPECT_EQ(time.runs, 1);
+    EXPECT_GT(time.seconds, 0);
+    sum += time.seconds;
+    bytes += time.weight_bytes;
+  }
+  EXPECT_LE(sum, wall);
+  EXPECT_EQ(bytes, executor.weight_bytes());
+}
+
+}  // namespace
+}  // namespace ktx::runtime
