@@ -36,9 +36,40 @@ constexpr OpFamily kOpFamilies[] = {
     {StepOp::Add, "add", "add"},
     {StepOp::SigmoidScale, "sigmoid_scale", "sigmoid_scale"},
     {StepOp::GatherRows, "gather_rows", "gather_rows"},
+    {StepOp::Transfer, "transfer", "transfer"},
+};
+
+struct GpuFamily {
+  StepOp op;
+  std::string_view family;
+};
+constexpr GpuFamily kGpuFamilies[] = {
+    {StepOp::Embed, "gpu_embed"},
+    {StepOp::RmsNorm, "gpu_rms_norm"},
+    {StepOp::Matmul, "gpu_matmul"},
+    {StepOp::MatmulHeads, "gpu_matmul"},
+    {StepOp::Rope, "gpu_rope"},
+    {StepOp::KvStore, "gpu_kv_store"},
+    {StepOp::Attention, "gpu_attention"},
+    {StepOp::Swiglu, "gpu_elementwise"},
+    {StepOp::Router, "gpu_router"},
+    {StepOp::GroupExperts, "gpu_router"},
+    {StepOp::ExpertsGateUp, "gpu_matmul"},
+    {StepOp::ExpertsDown, "gpu_matmul"},
+    {StepOp::Add, "gpu_elementwise"},
+    {StepOp::SigmoidScale, "gpu_elementwise"},
+    {StepOp::GatherRows, "gpu_elementwise"},
+    {StepOp::Transfer, "transfer"},
 };
 
 }  // namespace
+
+std::string_view gpu_kernel_family(StepOp op) {
+  for (const GpuFamily& row : kGpuFamilies) {
+    if (row.op == op) return row.family;
+  }
+  return "";
+}
 
 std::span<const KernelFamily> all_kernel_families() {
   return kFamilies;

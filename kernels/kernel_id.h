@@ -33,4 +33,7 @@ bool is_kernel_family(std::string_view name);
 std::string_view kernel_family(StepOp op, Precision precision, DType dtype,
                                bool transposed = false);
 
+// The family for a step on a GPU, in both precisions; "" for ops that no GPU has.
+std::string_view gpu_kernel_family(StepOp op);
+
 }  // namespace ktx::kernels

@@ -34,8 +34,10 @@ Status choose_kernels(CompileState& state) {
   for (steps::Step& step : state.steps.steps) {
     const DType dtype = deciding_dtype(state.steps, step);
     for (int p = 0; p < steps::kPrecisions; ++p) {
+      const bool gpu = step.device != "cpu";
       const std::string_view family =
-          kernels::kernel_family(step.op, kPrecision[p], dtype, is_transposed(step));
+          gpu ? kernels::gpu_kernel_family(step.op)
+              : kernels::kernel_family(step.op, kPrecision[p], dtype, is_transposed(step));
       if (family.empty() && step.op != StepOp::Quantize) {
         return Error{fmt::format("no kernel for step '{}' of module '{}' with {} weights",
                                  info(step.op).name, step.module, name(dtype))};

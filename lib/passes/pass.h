@@ -21,7 +21,7 @@
 namespace ktx::passes {
 
 // What is true of the state, in this order: each pass needs one and gives the next.
-enum class Fact { Built, Matched, Placed, Lowered, Quantized, Chosen, Planned };
+enum class Fact { Built, Matched, Placed, Lowered, Transferred, Quantized, Chosen, Planned };
 
 // What the checking passes are asked to look at.
 struct CheckOptions {

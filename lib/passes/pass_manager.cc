@@ -38,6 +38,9 @@ Status verify_state(const CompileState& state, std::string_view pass) {
   DiagSink found;
   ir::verify(state.modules, found);
   if (state.fact >= Fact::Lowered) steps::verify(state.steps, found);
+  if (state.fact >= Fact::Transferred && found.errors() == 0) {
+    steps::verify_devices(state.steps, found);
+  }
   if (found.errors() == 0) return {};
   return Error{fmt::format("internal error: pass '{}' left a broken graph: {} ({} findings)", pass,
                            found.all().front().message, found.errors())};

@@ -9,10 +9,12 @@
 //   model.norm                           -> as the last layer
 //
 // What is left, and what says `auto`, is placed by bytes: layers are spread over
-// the GPUs of the target in equal shares, then the experts of as many layers as
-// still fit; the rest stays on the CPU. `cuda:0-3` spreads layers over these GPUs.
+// the GPUs of the target in equal shares, then the embedding and the experts of as
+// many layers as still fit; the rest stays on the CPU. `cuda:0-3` spreads layers over
+// these GPUs.
 //
-// Plans that will be executed go to the CPU whole as long as no GPU can be used.
+// A plan goes to the CPU whole when the target has no GPU: that of --target, else the
+// machine at hand.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -165,7 +167,7 @@ class Placer {
       if (device.capacity > device.total()) room[device.name] = device.capacity - device.total();
     }
     for (ir::Module* module : open) {
-      if (module->role != Role::Experts) continue;
+      if (module->role != Role::Experts && module->role != Role::Embedding) continue;
       const std::string device = gpu_name(gpus[share_of(*module, gpus)]);
       const uint64_t bytes = placed_bytes(*module);
       if (room[device] < bytes) continue;
@@ -178,7 +180,16 @@ class Placer {
   std::vector<ir::Module>& modules_;
 };
 
-// For execution: all to the CPU, with one warning for each device that was asked for.
+bool can_run(const CompileState& state, const std::string& device) {
+  const auto place = rules::parse_device(device);
+  if (!place) return false;
+  if (place->kind == DeviceSpec::Kind::Cpu) return true;
+  return place->kind == DeviceSpec::Kind::Cuda &&
+         place->gpus[0] < static_cast<int>(state.target.gpus.size());
+}
+
+// For execution: what cannot run where it is goes to the CPU, with one warning for each
+// device that was asked for.
 void move_to_cpu(CompileState& state) {
   struct Asked {
     int64_t modules = 0;
@@ -187,6 +198,7 @@ void move_to_cpu(CompileState& state) {
   std::map<std::string, Asked> asked;
   for (ir::Module& module : state.modules.modules) {
     std::string& device = module.decision.device;
+    if (can_run(state, device)) continue;
     const bool named = !device.empty() && device != "cpu" && device != "auto";
     if (named && module.decision.rule >= 0) {
       Asked& entry = asked[device];
@@ -196,26 +208,21 @@ void move_to_cpu(CompileState& state) {
   }
   for (const auto& [device, entry] : asked) {
     const rules::Rule& rule = state.rules.rules[static_cast<size_t>(entry.rule)];
-    const bool has_gpu = !state.target.gpus.empty();
-    state.diags
-        ->warning(rule.replace.device ? rule.replace.device->loc : rule.loc, "D004",
-                  fmt::format("{} '{}': {} modules go to the CPU",
-                              has_gpu ? "this version executes no steps on a GPU, so nothing is "
-                                        "placed on"
-                                      : "the target has no device",
-                              device, entry.modules))
-        .in_group("no gpu");
+    const bool has_gpus = !state.target.gpus.empty();
+    Diagnostic& diag =
+        state.diags->warning(rule.replace.device ? rule.replace.device->loc : rule.loc, "D004",
+                             fmt::format("the target has no device '{}': {} modules go to the CPU",
+                                         device, entry.modules));
+    diag.in_group("no gpu");
+    if (!has_gpus) diag.help("to compile for another machine, name it: --target=h200");
   }
 }
 
 }  // namespace
 
 Status place_devices(CompileState& state) {
-  if (state.check.only) {
-    Placer(state).run();
-  } else {
-    move_to_cpu(state);
-  }
+  if (state.check.only || !state.target.gpus.empty()) Placer(state).run();
+  if (!state.check.only) move_to_cpu(state);
   return {};
 }
 

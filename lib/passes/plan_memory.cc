@@ -2,11 +2,11 @@
 //
 // A value lives from the stage that first writes it to the last that names it, since
 // the steps of a stage run side by side. Buffers are formulas (bytes per token, per
-// logits row, or fixed), so values of one row kind share: stages are walked in order,
-// a dying value's buffer returns to its kind's free list, and a new value takes the
-// free buffer that grows least. Every layer then runs in the same few buffers.
+// logits row, or fixed), so values of one row kind and device share: stages are walked
+// in order, a dying value's buffer returns to its kind's free list, and a new value
+// takes the free buffer that grows least. Every layer then runs in the same few buffers.
 #include <algorithm>
-#include <array>
+#include <map>
 
 #include "lib/passes/pass.h"
 #include "lib/steps/graph_stages.h"
@@ -61,12 +61,13 @@ Status plan_memory(CompileState& state) {
     born[lives[id].first].push_back(id);
     dead[lives[id].last].push_back(id);
   }
-  std::array<std::vector<int32_t>, 3> free_buffers;  // by row kind
+  const std::vector<std::string> devices = steps::value_devices(graph);
+  std::map<std::pair<std::string, RowKind>, std::vector<int32_t>> free_buffers;
   for (size_t i = 0; i < stages.size(); ++i) {
     for (steps::ValueId id : born[i]) {
       steps::Value& value = graph.values[id];
       const int64_t need = steps::row_bytes(value);
-      auto& free = free_buffers[static_cast<int>(value.rows)];
+      auto& free = free_buffers[{devices[id], value.rows}];
       const auto growth = [&](int32_t buffer) {
         return std::max<int64_t>(0, need - bytes_of(graph.buffers[buffer], value.rows));
       };
@@ -87,7 +88,7 @@ Status plan_memory(CompileState& state) {
       bytes = std::max(bytes, need);
     }
     for (steps::ValueId id : dead[i]) {
-      free_buffers[static_cast<int>(graph.values[id].rows)].push_back(graph.values[id].buffer);
+      free_buffers[{devices[id], graph.values[id].rows}].push_back(graph.values[id].buffer);
     }
   }
   return {};

@@ -5,7 +5,8 @@
 //
 // One quantize serves every product that reads the same elements until they are
 // written again. Exact precision leaves these steps out and reads n itself.
-// Weights in F32, F16 or BF16 take float inputs in both.
+// Weights in F32, F16 or BF16 take float inputs in both; so do all products of a GPU,
+// whose kernels round their inputs as they read them.
 #include <map>
 
 #include "kernels/matmul/matmul.h"
@@ -32,6 +33,7 @@ RowShape int8_rows(const steps::StepGraph& graph, const Step& step) {
     return graph.blobs[step.weights[i]];
   };
   RowShape shape;
+  if (step.device != "cpu") return shape;
   bool quantized = false;
   if (step.op == StepOp::Matmul) {
     quantized = kernels::matmul_q8_takes(weight_of(0).dtype);

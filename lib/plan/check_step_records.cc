@@ -25,6 +25,7 @@ struct Flow {
   std::vector<uint32_t> owner;     // per buffer: the value in it, kNone at first
   std::vector<Producer> producer;  // per value
   std::vector<bool> slot_stored;   // per KV slot
+  std::vector<uint32_t> device;    // per buffer: of the steps that write it, kNone at first
 };
 
 // One operand: elements [offset, offset + width) of each row of a value.
@@ -383,6 +384,15 @@ void check_gather_rows(StepCheck& s) {
   s.shape("y", s.out(0), ValueType::F32, x.width, RowKind::Output);
 }
 
+void check_transfer(StepCheck& s) {
+  const Operand x = s.in(0);
+  const Operand y = s.out(0);
+  s.require(x.whole() && y.whole(), "only whole values are transferred");
+  s.shape("y", y, x.type(), x.width, x.rows());
+  s.require(x.value->rows_per_row == y.value->rows_per_row && x.value->width == y.value->width,
+            "y has another shape than x");
+}
+
 enum class InPlace { No, FirstInput, AnyInput };
 
 struct OpRule {
@@ -408,6 +418,7 @@ constexpr OpRule kRules[] = {
     {StepOp::Add, check_add, InPlace::FirstInput},
     {StepOp::SigmoidScale, check_sigmoid_scale, InPlace::FirstInput},
     {StepOp::GatherRows, check_gather_rows, InPlace::No},
+    {StepOp::Transfer, check_transfer, InPlace::No},
 };
 
 constexpr bool rules_match_ops() {
@@ -491,6 +502,59 @@ void check_fields(StepCheck& s) {
   }
 }
 
+// Device names are strings, each once: equal numbers are equal devices.
+bool same_device(const PlanView& plan, uint32_t a, uint32_t b) {
+  return a == b || plan.string(a) == plan.string(b);
+}
+
+int32_t kv_slot_of(const StepCheck& s) {
+  switch (static_cast<StepOp>(s.step.op)) {
+    case StepOp::KvStore:
+      return s.attrs<KvStoreAttrs>().slot;
+    case StepOp::Attention:
+      return s.attrs<AttentionAttrs>().slot;
+    default:
+      return -1;
+  }
+}
+
+// A step touches the memory of its own device only; a transfer reads another's.
+void check_device(StepCheck& s) {
+  const PlanView& plan = s.plan;
+  const uint32_t own = s.step.device;
+  const bool transfer = s.step.op == static_cast<uint32_t>(StepOp::Transfer);
+  for (uint32_t i = 0; i < s.step.input_count; ++i) {
+    const Operand x = s.in(i);
+    if (!x.present()) continue;
+    const uint32_t from = s.flow.device[x.value->buffer];
+    if (from == kNone) continue;  // never written, which check_flow reports
+    s.require(same_device(plan, from, own) != transfer, "it is on {} and input {} on {}",
+              printable(plan.string(own)), i, printable(plan.string(from)));
+  }
+  for (uint32_t o = 0; o < s.step.output_count; ++o) {
+    uint32_t& to = s.flow.device[s.out(o).value->buffer];
+    if (to == kNone) to = own;
+    s.require(same_device(plan, to, own), "it is on {} and output {} on {}",
+              printable(plan.string(own)), o, printable(plan.string(to)));
+  }
+  for (uint32_t i = 0; i < s.step.weight_count; ++i) {
+    const uint32_t blob = plan.weight_uses[s.step.first_weight + i];
+    if (blob == kNone) continue;
+    for (const SegmentRecord& segment : plan.segments) {
+      if (blob - segment.first_blob >= segment.blob_count) continue;
+      s.require(same_device(plan, segment.device, own), "it is on {} and weight {} on {}",
+                printable(plan.string(own)), i, printable(plan.string(segment.device)));
+      break;
+    }
+  }
+  const int32_t slot = kv_slot_of(s);
+  if (slot >= 0) {
+    s.require(same_device(plan, plan.kv_slots[slot].device, own), "it is on {} and slot {} on {}",
+              printable(plan.string(own)), slot,
+              printable(plan.string(plan.kv_slots[slot].device)));
+  }
+}
+
 bool accumulates(const StepCheck& s) {
   switch (static_cast<StepOp>(s.step.op)) {
     case StepOp::Matmul:
@@ -535,6 +599,10 @@ void check_flow(StepCheck& s, InPlace in_place) {
     const Operand y = s.out(o);
     flow.owner[y.value->buffer] = y.id;
     flow.producer[y.id] = {s.index, o};
+    // A copy counts as written by who wrote the original.
+    if (s.step.op == static_cast<uint32_t>(StepOp::Transfer)) {
+      flow.producer[y.id] = flow.producer[s.in(0).id];
+    }
   }
 }
 
@@ -545,6 +613,7 @@ Status verify_steps(const PlanView& plan) {
   flow.owner.assign(plan.buffers.size(), kNone);
   flow.producer.resize(plan.values.size());
   flow.slot_stored.assign(plan.kv_slots.size(), false);
+  flow.device.assign(plan.buffers.size(), kNone);
   if (plan.steps.empty()) return Error{"the plan has no steps"};
   for (uint32_t i = 0; i < plan.steps.size(); ++i) {
     const StepRecord& step = plan.steps[i];
@@ -556,6 +625,7 @@ Status verify_steps(const PlanView& plan) {
     const OpRule& rule = kRules[step.op];
     check_fields(s);
     if (s.ok()) rule.check(s);
+    if (s.ok()) check_device(s);
     if (s.ok()) check_flow(s, rule.in_place);
     if (!s.ok()) {
       const std::string_view module =

@@ -9,6 +9,16 @@ View StepGraph::whole(ValueId value) const {
   return {value, 0, v.width * v.rows_per_row};
 }
 
+std::vector<std::string> value_devices(const StepGraph& graph) {
+  std::vector<std::string> devices(graph.values.size());
+  for (const Step& step : graph.steps) {
+    for (const View& view : step.outputs) {
+      if (view.value >= 0 && devices[view.value].empty()) devices[view.value] = step.device;
+    }
+  }
+  return devices;
+}
+
 int64_t row_bytes(const Value& value) {
   const int64_t one = value.type == ValueType::Q8 ? act_q8_row_bytes(value.width) : value.width * 4;
   return one * value.rows_per_row;

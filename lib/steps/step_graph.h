@@ -115,5 +115,11 @@ Result<StepGraph> parse(std::string_view text, const std::string& file);
 
 // Every violation of the shapes and orders that the runtime relies on.
 void verify(const StepGraph& graph, DiagSink& sink);
+// Every step that touches a value, a weight or a cache of another device; a transfer
+// reads one device and writes another. Holds from insert-transfers on.
+void verify_devices(const StepGraph& graph, DiagSink& sink);
+
+// By value: the device of the first step that writes it; "" when none does.
+std::vector<std::string> value_devices(const StepGraph& graph);
 
 }  // namespace ktx::steps

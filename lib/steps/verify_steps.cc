@@ -146,6 +146,15 @@ class Verifier {
     if (step.op == StepOp::Swiglu || step.op == StepOp::Add) {
       expect_equal(step.inputs[1].width, out, "width of the second operand");
     }
+    if (step.op == StepOp::Transfer) {
+      const Value& x = graph_.values[step.inputs[0].value];
+      const Value& y = graph_.values[step.outputs[0].value];
+      expect(step.inputs[0] == graph_.whole(step.inputs[0].value) &&
+                 step.outputs[0] == graph_.whole(step.outputs[0].value),
+             "only whole values are transferred");
+      expect(x.type == y.type && x.rows == y.rows && x.rows_per_row == y.rows_per_row,
+             "x and y differ in shape");
+    }
     if (step.op == StepOp::SigmoidScale) expect_equal(step.inputs[1].width, 1, "width of the gate");
   }
   void shapes(const Step& step, const RmsNormAttrs& a) {

@@ -58,6 +58,10 @@ struct Target {
 // another machine. Never fails: what cannot be read stays at its default.
 Target detect_host(const std::string& root = "");
 
+// The GPUs that the driver shows, in its order (CUDA_VISIBLE_DEVICES counts); none
+// without a driver. Takes a tenth of a second where there is one.
+std::vector<GpuTarget> detect_gpus();
+
 // Memory that can be allocated now without swapping: MemAvailable, or what the
 // control group leaves; nothing when neither can be read. No fact: it changes with
 // every program on the machine.

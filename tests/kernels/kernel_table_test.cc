@@ -30,8 +30,25 @@ bool found_by_an_op(std::string_view family) {
          find_matmul_transposed(family, DType::Q4_K, isa).ok();
 }
 
+// Families of steps that no CPU kernel runs.
+bool is_gpu_family(std::string_view family) {
+  for (const StepOpInfo& op : all_step_ops()) {
+    if (gpu_kernel_family(op.op) == family) return true;
+  }
+  return false;
+}
+
+TEST(KernelTable, EveryStepOpButQuantizeHasAFamilyOnAGpu) {
+  for (const StepOpInfo& op : all_step_ops()) {
+    const std::string_view family = gpu_kernel_family(op.op);
+    EXPECT_EQ(family.empty(), op.op == StepOp::Quantize) << op.name;
+    EXPECT_TRUE(family.empty() || is_kernel_family(family)) << op.name << " " << family;
+  }
+}
+
 TEST(KernelTable, EveryFamilyHasAScalarKernel) {
   for (const KernelFamily& family : all_kernel_families()) {
+    if (is_gpu_family(family.name)) continue;
     EXPECT_TRUE(found_by_an_op(family.name)) << family.name;
     EXPECT_TRUE(is_kernel_family(family.name));
   }

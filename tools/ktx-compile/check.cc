@@ -75,26 +75,12 @@ class Checker {
 
   int run() {
     read_rule_files(options_, state_);
-    read_target();
+    read_target_file(options_, state_);
     if (build()) walk();
     return finish();
   }
 
  private:
-  void read_target() {
-    if (options_.target.empty()) return;
-    const std::string path = target_path(options_.target);
-    Result<target::Target> target = rules::read_target(path, sink_);
-    if (!target) {
-      const std::string nearest = nearest_file(path);
-      Diagnostic& diag = sink_.error({}, "R008", target.error().message);
-      if (!nearest.empty()) diag.help(fmt::format("did you mean '{}'?", nearest));
-      return;
-    }
-    state_.target = target.take();
-    state_.check.target_given = true;
-  }
-
   // The module graph of the GGUF, or of a config alone. False: there is none.
   bool build() {
     if (!options_.model.empty()) {
@@ -265,6 +251,20 @@ void read_rule_files(const Options& options, passes::CompileState& state) {
     const std::string nearest = nearest_file(path);
     if (!nearest.empty() && nearest != path) diag.help(fmt::format("did you mean '{}'?", nearest));
   }
+}
+
+void read_target_file(const Options& options, passes::CompileState& state) {
+  if (options.target.empty()) return;
+  const std::string path = target_path(options.target);
+  Result<target::Target> target = rules::read_target(path, *state.diags);
+  if (!target) {
+    const std::string nearest = nearest_file(path);
+    Diagnostic& diag = state.diags->error({}, "R008", target.error().message);
+    if (!nearest.empty()) diag.help(fmt::format("did you mean '{}'?", nearest));
+    return;
+  }
+  state.target = target.take();
+  state.check.target_given = true;
 }
 
 int run_explain_code(const Options& options) {

@@ -25,4 +25,7 @@ DiagPolicy policy_of(const Options& options);
 // the name that was meant.
 void read_rule_files(const Options& options, passes::CompileState& state);
 
+// Reads the file or profile of --target, if there is one, into the state.
+void read_target_file(const Options& options, passes::CompileState& state);
+
 }  // namespace ktx::tools

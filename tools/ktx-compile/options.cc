@@ -74,7 +74,7 @@ cl::opt<bool> g_check("check", cl::desc("check rules and model without reading w
 cl::opt<bool> g_strict("strict", cl::desc("with --check: exit with 3 on warnings"),
                        cl::cat(g_category));
 cl::opt<std::string> g_target(
-    "target", cl::desc("with --check: the machine, a YAML file or a profile such as rtx-4090"),
+    "target", cl::desc("the machine to compile for, a YAML file or a profile such as rtx-4090"),
     cl::value_desc("FILE"), cl::cat(g_category));
 cl::opt<std::string> g_dialect("dialect", cl::desc("with --check: whom the rules are for (ktx)"),
                                cl::value_desc("ktx|ktransformers"), cl::cat(g_category));
@@ -246,9 +246,9 @@ std::optional<Options> parse_options(int argc, char** argv) {
   if (!options.explain_code.empty() || options.print_schema) {
     return check.ok() ? std::optional(options) : std::nullopt;
   }
-  if (!options.check && (!options.target.empty() || options.strict || !options.dialect.empty() ||
-                         !options.diagnostics_format.empty())) {
-    check.fail("--target, --strict, --dialect and --diagnostics-format go with --check");
+  if (!options.check &&
+      (options.strict || !options.dialect.empty() || !options.diagnostics_format.empty())) {
+    check.fail("--strict, --dialect and --diagnostics-format go with --check");
   }
   if (options.check && !options.output.empty()) {
     check.fail("--check and its reports write no plan; leave -o out");

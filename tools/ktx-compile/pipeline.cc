@@ -96,6 +96,7 @@ std::vector<std::string> byte_options(const Options& options) {
   if (options.kv_budget_bytes)
     out.push_back(fmt::format("--kv-budget={}", options.kv_budget_bytes));
   if (options.drop_unused) out.push_back("--drop-unused");
+  if (!options.target.empty()) out.push_back("--target");
   return out;
 }
 
@@ -114,6 +115,17 @@ Result<std::vector<plan::PlanProvenance::Input>> input_hashes(const Options& opt
         {"rules", static_cast<int64_t>(text.size()), hash_bytes(std::as_bytes(std::span(text)))});
   }
   return inputs;
+}
+
+// What the placement counts with; the run may ask for something else.
+plan::RunShape compile_shape(const Options& options, const ir::ModelFacts& facts) {
+  plan::RunShape shape;
+  const int64_t usual =
+      facts.context_length > 0 ? std::min<int64_t>(facts.context_length, 4096) : 4096;
+  shape.ctx = options.ctx > 0 ? options.ctx : usual;
+  shape.max_batch = options.max_batch;
+  shape.step_outputs = options.max_batch;
+  return shape;
 }
 
 void summarize(Talk& talk, const std::string& path, const plan::PlanContents& contents,
@@ -141,6 +153,7 @@ int run_compile(const Options& options) {
   talk.sink().set_policy(policy_of(options));
   state.diags = &talk.sink();
   read_rule_files(options, state);
+  read_target_file(options, state);
   if (talk.failed()) return 1;
 
   // 3. The module graph, bound to the tensors.
@@ -149,7 +162,12 @@ int run_compile(const Options& options) {
   report_extra_tensors(*graph, talk.sink());
   if (talk.failed()) return 1;
   state.modules = graph.take();
-  state.target = target::detect_host();
+  if (!state.check.target_given) {
+    state.target = target::detect_host();
+    state.target.gpus = target::detect_gpus();
+    state.check.target_given = !state.target.gpus.empty();
+  }
+  state.check.shape = compile_shape(options, state.modules.facts);
   state.config = &source->config;
 
   // 4. The passes: rules, places, steps, kernels, memory.

@@ -1,0 +1,241 @@
+// Puts a transfer step wherever a value crosses from one device to another.
+//
+// Every device that touches a value gets its own copy of it, `NAME@DEVICE`, filled
+// once and again only after the value was written:
+//
+//   n = rms_norm(x)                 cuda:0
+//   n@cpu = transfer(n)             submit: the GPU sends what the experts need ...
+//   up = matmul(n) ...              ... and goes on with the shared experts
+//   y = experts_down(n@cpu)         cpu, meanwhile
+//   y@cuda:0 = transfer(y)          await
+//   x = add(x, y@cuda:0)
+//
+// A product that adds to a residual stream of another device (experts_down above)
+// writes a value of its own, which is added where the stream is, as late as possible.
+// Steps of a GPU that do not need the result of the CPU steps before them are moved in
+// front of these: a GPU's steps are queued, so that both work at once.
+//
+// The logits end on the CPU, where tokens are sampled.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "lib/passes/pass.h"
+
+namespace ktx::passes {
+namespace {
+
+using steps::Step;
+using steps::ValueId;
+using steps::View;
+
+bool accumulates(const Step& step) {
+  if (const auto* a = std::get_if<MatmulAttrs>(&step.attrs)) return a->accumulate != 0;
+  if (const auto* a = std::get_if<ExpertsAttrs>(&step.attrs)) return a->accumulate != 0;
+  return false;
+}
+
+void stop_accumulating(Step& step) {
+  if (auto* a = std::get_if<MatmulAttrs>(&step.attrs)) a->accumulate = 0;
+  if (auto* a = std::get_if<ExpertsAttrs>(&step.attrs)) a->accumulate = 0;
+}
+
+// Ops that may leave elements of their output as they were.
+bool writes_parts(const Step& step) {
+  return step.op == StepOp::MatmulHeads || step.op == StepOp::Rope;
+}
+
+class Inserter {
+ public:
+  explicit Inserter(steps::StepGraph& graph) : graph_(graph), places_(graph.values.size()) {}
+
+  void run() {
+    std::vector<Step> old = std::move(graph_.steps);
+    graph_.steps.clear();
+    for (Step& step : old) place(std::move(step));
+    const ValueId logits = old_logits_;
+    flush(logits);
+    read(graph_.whole(logits), "cpu", graph_.steps.back());
+  }
+
+ private:
+  // Where the copies of one value are.
+  struct Place {
+    std::map<std::string, ValueId> copies;  // by device, once there was one
+    std::set<std::string> valid;            // those that hold the value now
+    std::string latest;                     // the device that wrote it last
+    struct Term {
+      View view;   // on the device that made it
+      View into;   // of this value
+      Step maker;  // for its names
+    };
+    std::vector<Term> terms;  // to be added before it is read
+  };
+
+  ValueId copy_on(ValueId value, const std::string& device) {
+    Place& place = places_[value];
+    const auto [it, added] = place.copies.try_emplace(device, value);
+    if (added && place.copies.size() > 1) {
+      steps::Value copy = graph_.values[value];
+      copy.name += "@" + device;
+      it->second = static_cast<ValueId>(graph_.values.size());
+      graph_.values.push_back(std::move(copy));
+    }
+    return it->second;
+  }
+
+  void emit(StepOp op, const Step& like, const std::string& device, std::vector<View> inputs,
+            View output) {
+    Step step;
+    step.op = op;
+    step.module = like.module;
+    step.layer = like.layer;
+    step.device = device;
+    step.inputs = std::move(inputs);
+    step.outputs = {output};
+    step.attrs = NoAttrs{};
+    graph_.steps.push_back(std::move(step));
+  }
+
+  // The view on the device's own copy, which a transfer fills when need be.
+  View read(View view, const std::string& device, const Step& reader) {
+    if (view.value == steps::kAbsent) return view;
+    Place& place = places_[view.value];
+    if (!place.valid.count(device)) {
+      const ValueId from = place.copies.at(place.latest);
+      const ValueId to = copy_on(view.value, device);
+      const Step like = reader;  // graph_.steps may move
+      emit(StepOp::Transfer, like, device, {graph_.whole(from)}, graph_.whole(to));
+      place.valid.insert(device);
+    }
+    return {copy_on(view.value, device), view.offset, view.width};
+  }
+
+  // Adds what others have computed for `value`, where it is.
+  void flush(ValueId value) {
+    if (value == steps::kAbsent) return;
+    std::vector<Place::Term> terms = std::move(places_[value].terms);
+    places_[value].terms.clear();
+    for (const Place::Term& term : terms) {
+      const std::string home = places_[value].latest;
+      const View here = read(term.into, home, term.maker);
+      const View other = read(term.view, home, term.maker);
+      emit(StepOp::Add, term.maker, home, {here, other}, here);
+      places_[value].valid = {home};
+    }
+  }
+
+  void place(Step step) {
+    if (!step.outputs.empty()) old_logits_ = step.outputs[0].value;
+    for (const View& view : step.inputs) flush(view.value);
+    const bool adds = accumulates(step);
+    for (const View& view : step.outputs) {
+      if (!adds) flush(view.value);
+    }
+    for (View& view : step.inputs) view = read(view, step.device, step);
+    for (View& view : step.outputs) {
+      const ValueId value = view.value;
+      const bool whole = view == graph_.whole(value);
+      const bool defined = !places_[value].valid.empty();
+      if (adds && defined && !places_[value].valid.count(step.device)) {
+        add_later(std::move(step));
+        return;
+      }
+      if (defined && (adds || !whole || writes_parts(step))) read(view, step.device, step);
+      view.value = copy_on(value, step.device);
+      places_[value].valid = {step.device};
+      places_[value].latest = step.device;
+    }
+    graph_.steps.push_back(std::move(step));
+  }
+
+  void add_later(Step step) {
+    const View into = step.outputs[0];
+    steps::Value term = graph_.values[into.value];
+    term.name += ".term" + std::to_string(graph_.values.size());
+    term.rows_per_row = 1;
+    term.width = into.width;
+    graph_.values.push_back(std::move(term));
+    places_.resize(graph_.values.size());
+    const ValueId id = static_cast<ValueId>(graph_.values.size()) - 1;
+    stop_accumulating(step);
+    step.outputs[0] = graph_.whole(id);
+    places_[id].copies[step.device] = id;
+    places_[id].valid = {step.device};
+    places_[id].latest = step.device;
+    places_[into.value].terms.push_back({graph_.whole(id), into, step});
+    graph_.steps.push_back(std::move(step));
+  }
+
+  steps::StepGraph& graph_;
+  std::vector<Place> places_;  // by value of the graph as it came
+  ValueId old_logits_ = steps::kAbsent;
+};
+
+bool on_cpu(const Step& step) {
+  return step.device == "cpu" && step.op != StepOp::Transfer;
+}
+
+// What steps read and write.
+struct Touched {
+  std::set<ValueId> read, written;
+  void add(const Step& step) {
+    for (const View& view : step.inputs) read.insert(view.value);
+    for (const View& view : step.outputs) written.insert(view.value);
+    if (accumulates(step)) {
+      for (const View& view : step.outputs) read.insert(view.value);
+    }
+  }
+  bool needed_by(const Step& step) const {
+    const auto in = [](const std::set<ValueId>& set, const std::vector<View>& views) {
+      return std::any_of(views.begin(), views.end(),
+                         [&](const View& view) { return set.count(view.value) > 0; });
+    };
+    return in(written, step.inputs) || in(written, step.outputs) || in(read, step.outputs);
+  }
+};
+
+// Transfers to the CPU go in front of the CPU steps that do not write what they send,
+// so that these wait for the GPU once.
+void submit_early(std::vector<Step>& steps) {
+  for (size_t i = 1; i < steps.size(); ++i) {
+    if (steps[i].op != StepOp::Transfer || steps[i].device != "cpu") continue;
+    for (size_t at = i; at > 0 && on_cpu(steps[at - 1]); --at) {
+      Touched before;
+      before.add(steps[at - 1]);
+      if (before.needed_by(steps[at])) break;
+      std::swap(steps[at - 1], steps[at]);
+    }
+  }
+}
+
+// Behind each run of CPU steps, the GPU steps that do not need it go first.
+void overlap(std::vector<Step>& steps) {
+  for (size_t begin = 0; begin < steps.size(); ++begin) {
+    if (!on_cpu(steps[begin])) continue;
+    size_t end = begin;
+    Touched touched;
+    for (; end < steps.size() && on_cpu(steps[end]); ++end) touched.add(steps[end]);
+    size_t next = end;
+    while (next < steps.size() && !on_cpu(steps[next]) && !touched.needed_by(steps[next])) ++next;
+    // Transfers to the CPU that nobody awaits yet would only hold the others up.
+    std::rotate(steps.begin() + static_cast<ptrdiff_t>(begin),
+                steps.begin() + static_cast<ptrdiff_t>(end),
+                steps.begin() + static_cast<ptrdiff_t>(next));
+    begin = next - 1;
+  }
+}
+
+}  // namespace
+
+Status insert_transfers(CompileState& state) {
+  std::set<std::string> devices{"cpu"};  // the logits go there
+  for (const Step& step : state.steps.steps) devices.insert(step.device);
+  if (devices.size() == 1) return {};
+  Inserter(state.steps).run();
+  submit_early(state.steps.steps);
+  overlap(state.steps.steps);
+  return {};
+}
+
+}  // namespace ktx::passes

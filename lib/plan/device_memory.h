@@ -1,0 +1,42 @@
+// The memory formulas of a plan by device: what each must hold.
+//
+//   for (const DeviceMemory& device : KTX_TRY(memory_by_device(plan, shape)))
+//     // "cuda:0"  weights 16.9 GiB  activations 0.2 GiB  keys and values 0.5 GiB
+//
+// A buffer belongs to the device of the steps that write it; the reader has checked
+// that these agree.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lib/plan/memory.h"
+#include "lib/plan/plan_reader.h"
+#include "lib/support/result.h"
+
+namespace ktx::plan {
+
+// "cpu" first, then the other devices of steps, segments and caches in order of name.
+std::vector<std::string> plan_devices(const PlanView& plan);
+
+// The device of each buffer; "cpu" for one that no step writes.
+std::vector<std::string> buffer_devices(const PlanView& plan);
+
+// The arena of one device; buffers of other devices take no bytes.
+Result<ArenaLayout> lay_out_device_arena(const PlanView& plan, const std::string& device,
+                                         int64_t tokens, int64_t outputs);
+
+struct DeviceMemory {
+  std::string name;
+  uint64_t weight_bytes = 0;
+  uint64_t arena_bytes = 0;
+  uint64_t kv_token_bytes = 0;
+  uint64_t kv_bytes = 0;  // for max_batch sequences of ctx tokens
+
+  uint64_t total() const { return weight_bytes + arena_bytes + kv_bytes; }
+};
+
+Result<std::vector<DeviceMemory>> memory_by_device(const PlanView& plan, const RunShape& shape);
+
+}  // namespace ktx::plan
