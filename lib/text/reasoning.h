@@ -1,0 +1,57 @@
+// Splits what a model says into its reasoning and its answer, as it streams.
+//
+//   "<think>\nThe user greets.\n</think>\n\nHello!"
+//     -> reasoning "The user greets.", answer "Hello!"
+//
+// The opening tag counts only where the answer begins; a template that ends the
+// prompt with it has opened it already (prompt_opens_reasoning). White space around
+// the reasoning and in front of the answer behind it is dropped; a text without
+// reasoning passes unchanged. Half a tag is never shown: what may become one is
+// held back. The outcome does not depend on how the text is cut into pieces.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ktx::text {
+
+struct ReasoningTags {
+  std::string_view open = "<think>";
+  std::string_view close = "</think>";
+};
+
+// The tags that a chat template speaks of; nothing when its model does not reason.
+std::optional<ReasoningTags> detect_reasoning(std::string_view chat_template);
+
+// Does the rendered prompt end inside the reasoning ("…<think>\n")?
+bool prompt_opens_reasoning(std::string_view prompt, const ReasoningTags& tags);
+
+struct ReasoningDelta {
+  std::string reasoning;
+  std::string answer;
+};
+
+// One stream; not thread-safe, copyable. Safe for any bytes.
+class ReasoningSplitter {
+ public:
+  ReasoningSplitter(const ReasoningTags& tags, bool already_open)
+      : tags_(tags), state_(already_open ? State::ReasoningBegins : State::Start) {}
+
+  ReasoningDelta add(std::string_view text);
+  // What is held back, when no more text comes.
+  ReasoningDelta finish();
+
+  // No more reasoning can come.
+  bool in_answer() const { return state_ == State::AnswerBegins || state_ == State::Answer; }
+
+ private:
+  enum class State { Start, ReasoningBegins, Reasoning, AnswerBegins, Answer };
+  bool advance(ReasoningDelta& delta);  // false: waits for more text
+
+  ReasoningTags tags_;
+  State state_;
+  std::string held_;
+};
+
+}  // namespace ktx::text

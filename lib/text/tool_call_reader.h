@@ -1,0 +1,38 @@
+// Reads one tool call at the begin of a text that may still grow; for ToolCallParser.
+//
+//   read_tool_call(Hermes, "<tool_call>{\"name\": ", …)       -> More
+//   read_tool_call(Hermes, "<tool_call>{\"name\": \"f\"}</tool_call> x", …)  -> Call, 36 bytes
+//   read_tool_call(Hermes, "<tool_call>oh no", …)             -> No
+//
+// The verdict depends on the text alone: what is No for a text is No for every
+// longer one, and a Call stays the same Call.
+#pragma once
+
+#include <span>
+
+#include "lib/text/tool_calls.h"
+
+namespace ktx::text {
+
+inline constexpr size_t kMaxToolCallBytes = size_t{1} << 18;
+inline constexpr size_t kMaxToolNameBytes = 256;
+
+enum class CallState { Call, More, No };
+
+struct CallRead {
+  CallState state = CallState::No;
+  size_t bytes = 0;  // of a Call
+  std::vector<ToolCall> calls;
+};
+
+// The markers that a call (or a section of calls) begins with, and those that may
+// stand behind calls and say nothing.
+std::span<const std::string_view> call_openers(ToolCallFormat format);
+std::span<const std::string_view> call_trailers(ToolCallFormat format);
+
+// `scan` is kept by the caller between texts that grow, and fresh for a new call.
+// `ended`: the text will not grow.
+CallRead read_tool_call(ToolCallFormat format, std::string_view text, bool ended,
+                        std::span<const std::string> names, JsonScan& scan);
+
+}  // namespace ktx::text

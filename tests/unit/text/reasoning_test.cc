@@ -1,0 +1,76 @@
+#include "lib/text/reasoning.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/text/stream_pieces.h"
+
+namespace ktx::text {
+namespace {
+
+struct Case {
+  const char* text;
+  bool already_open;
+  const char* reasoning;
+  const char* answer;
+};
+
+constexpr Case kCases[] = {
+    {"<think>\nThe user greets.\n</think>\n\nHello!", false, "The user greets.", "Hello!"},
+    {"The user greets.\n</think>\n\nHello!", true, "The user greets.", "Hello!"},
+    {"\n <think>a</think>b", false, "a", "b"},
+    {"<think>\n\n</think>\n\nHello!", false, "", "Hello!"},
+    {"Hello!", false, "", "Hello!"},
+    {"  Hello!\n", false, "", "  Hello!\n"},
+    {"<thin", false, "", "<thin"},
+    {"<thinker>", false, "", "<thinker>"},
+    {"Say <think>x</think>", false, "", "Say <think>x</think>"},
+    {"<think>cut off \n ", false, "cut off", ""},
+    {"<think>cut </thi", false, "cut </thi", ""},
+    {"<think>a </x> < b </think> c\n", false, "a </x> < b", "c\n"},
+    {"<think>a</think>b</think>c", false, "a", "b</think>c"},
+    {"你好</think>好", true, "你好", "好"},
+    {"", false, "", ""},
+    {" \n", true, "", ""},
+};
+
+TEST(ReasoningSplitter, SplitsHoweverTheTextIsCut) {
+  for (const Case& c : kCases) {
+    for (const auto& pieces : ktx::testing::cuts(c.text)) {
+      ReasoningSplitter splitter({}, c.already_open);
+      std::string reasoning, answer;
+      for (const std::string& piece : pieces) {
+        const ReasoningDelta delta = splitter.add(piece);
+        reasoning += delta.reasoning;
+        answer += delta.answer;
+      }
+      const ReasoningDelta last = splitter.finish();
+      EXPECT_EQ(reasoning + last.reasoning, c.reasoning) << c.text;
+      EXPECT_EQ(answer + last.answer, c.answer) << c.text;
+    }
+  }
+}
+
+TEST(ReasoningSplitter, ShowsNoHalfTag) {
+  ReasoningSplitter splitter({}, true);
+  EXPECT_EQ(splitter.add("so it is. </th").reasoning, "so it is.");
+  EXPECT_EQ(splitter.add("is>").reasoning, " </this>");
+  EXPECT_FALSE(splitter.in_answer());
+  EXPECT_EQ(splitter.add("</think>").reasoning, "");
+  EXPECT_TRUE(splitter.in_answer());
+}
+
+TEST(DetectReasoning, KnowsTheTagsOfTemplates) {
+  EXPECT_FALSE(detect_reasoning("{{ messages[0].content }}"));
+  EXPECT_EQ(detect_reasoning("{{ '<think>\n' }}")->close, "</think>");
+  EXPECT_EQ(detect_reasoning("{{ m.split('</think>')[-1] }}")->open, "<think>");
+  EXPECT_EQ(detect_reasoning("{{ '◁think▷' }}")->close, "◁/think▷");
+}
+
+TEST(PromptOpensReasoning, LooksAtTheEndOfThePrompt) {
+  EXPECT_TRUE(prompt_opens_reasoning("<|Assistant|><think>\n", {}));
+  EXPECT_FALSE(prompt_opens_reasoning("<|Assistant|><think>\n\n</think>\n\n", {}));
+  EXPECT_FALSE(prompt_opens_reasoning("<|Assistant|>", {}));
+}
+
+}  // namespace
+}  // namespace ktx::text

@@ -1,0 +1,220 @@
+#include "lib/text/tool_calls.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <sstream>
+
+#include "tests/unit/text/stream_pieces.h"
+
+namespace ktx::text {
+namespace {
+
+// "text|name {arguments} #id|…": the outcome of a parse in one line.
+std::string describe(const std::string& text, const std::vector<ToolCall>& calls) {
+  std::string out = text;
+  for (const ToolCall& call : calls) {
+    out += "|" + call.name + " " + call.arguments;
+    if (!call.id.empty()) out += " #" + call.id;
+  }
+  return out;
+}
+
+std::string parse(ToolCallFormat format, const std::vector<std::string>& pieces,
+                  const std::vector<std::string>& names = {}) {
+  ToolCallParser parser(format, names);
+  std::string text;
+  std::vector<ToolCall> calls;
+  const auto take = [&](ToolCallDelta delta) {
+    text += delta.text;
+    for (ToolCall& call : delta.calls) calls.push_back(std::move(call));
+  };
+  for (const std::string& piece : pieces) take(parser.add(piece));
+  take(parser.finish());
+  return describe(text, calls);
+}
+
+struct Case {
+  ToolCallFormat format;
+  const char* text;
+  const char* want;
+};
+
+using enum ToolCallFormat;
+const Case kCases[] = {
+    {None, "<tool_call>{\"name\": \"f\"}</tool_call>", "<tool_call>{\"name\": \"f\"}</tool_call>"},
+    // Hermes, as Qwen writes it
+    {Hermes, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>",
+     "|f {\"a\":1}"},
+    {Hermes,
+     "I call.\n\n<tool_call>{\"name\":\"f\"}</tool_call>\n<tool_call>{\"name\":\"g\","
+     "\"arguments\":\"{\\\"x\\\":[]}\"}</tool_call>\n",
+     "I call.|f {}|g {\"x\":[]}"},
+    {Hermes,
+     "<tool_call>{\"name\": \"f\", \"arguments\": {\"t\": \"</tool_call> }{\"}}</tool_call>",
+     "|f {\"t\":\"</tool_call> }{\"}"},
+    {Hermes, "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}", "|f {}"},
+    {Hermes, "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_", "|f {}"},
+    {Hermes, "<tool_call>{\"name\": \"f\"}</tool_call> done", "done|f {}"},
+    {Hermes, "<tool_call>{\"name\": \"f\", \"arguments\": 3}</tool_call>",
+     "<tool_call>{\"name\": \"f\", \"arguments\": 3}</tool_call>"},
+    {Hermes, "<tool_call>{\"name\": \"\"}</tool_call>", "<tool_call>{\"name\": \"\"}</tool_call>"},
+    {Hermes, "<tool_call>{'name': 1}</tool_call>", "<tool_call>{'name': 1}</tool_call>"},
+    {Hermes, "<tool_call>oh <tool_call>{\"name\": \"f\"}</tool_call>", "<tool_call>oh|f {}"},
+    {Hermes, "a <tool_call> b", "a <tool_call> b"},
+    {Hermes, "a <tool_call>{\"name\": ", "a <tool_call>{\"name\": "},
+    {Hermes, "a <tool", "a <tool"},
+    {Hermes, "  plain \n text \n", "  plain \n text \n"},
+    {Hermes, "{\"name\": \"f\"}", "{\"name\": \"f\"}"},
+    // Llama 3
+    {Llama3, "{\"name\": \"f\", \"parameters\": {\"a\": \"b\"}}", "|f {\"a\":\"b\"}"},
+    {Llama3, "<|python_tag|>{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\"}",
+     "|f {}|g {}"},
+    {Llama3, "\n{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}", "|f {}"},
+    {Llama3, "{\"name\": \"other\", \"parameters\": {}}",
+     "{\"name\": \"other\", \"parameters\": {}}"},
+    {Llama3, "{\"city\": \"Paris\"}", "{\"city\": \"Paris\"}"},
+    {Llama3, "So: {\"name\": \"f\", \"parameters\": {}}",
+     "So: {\"name\": \"f\", \"parameters\": {}}"},
+    {Llama3, "<|python_tag|>brave_search.call(query=\"x\")",
+     "<|python_tag|>brave_search.call(query=\"x\")"},
+    // Mistral
+    {Mistral, "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": 1}, \"id\": \"abc123def\"}]",
+     "|f {\"a\":1} #abc123def"},
+    {Mistral, "[TOOL_CALLS] [{\"name\": \"f\"}, {\"name\": \"g\"}]", "|f {}|g {}"},
+    {Mistral, "[TOOL_CALLS]f[ARGS]{\"a\": 1}[TOOL_CALLS]g[CALL_ID]x1[ARGS]{}",
+     "|f {\"a\":1}|g {} #x1"},
+    {Mistral, "[TOOL_CALLS]f{\"a\": 1}", "|f {\"a\":1}"},
+    {Mistral, "[TOOL_CALLS][{\"name\": \"f\"}, 3]", "[TOOL_CALLS][{\"name\": \"f\"}, 3]"},
+    {Mistral, "[TOOL_CALLS][]", "[TOOL_CALLS][]"},
+    {Mistral, "a [TOOL] b", "a [TOOL] b"},
+    // DeepSeek V3.1, then R1
+    {DeepSeek,
+     "Let me see.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": "
+     "1}<｜tool▁call▁end｜>"
+     "<｜tool▁call▁begin｜>g<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     "Let me see.|f {\"a\":1}|g {}"},
+    {DeepSeek,
+     "<｜tool▁calls▁begin｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"a\": "
+     "\"```\"}\n```"
+     "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n```json\n{}\n```"
+     "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     "|f {\"a\":\"```\"}|g {}"},
+    {DeepSeek, "<｜tool▁calls▁begin｜>no", "<｜tool▁calls▁begin｜>no"},
+    {DeepSeek, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\"",
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\""},
+    // Kimi K2
+    {Kimi,
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>"
+     "{\"a\": 1}<|tool_call_end|><|tool_call_begin|>functions.g:1<|tool_call_argument_begin|>{}"
+     "<|tool_call_end|><|tool_calls_section_end|>",
+     "|f {\"a\":1} #functions.f:0|g {} #functions.g:1"},
+    {Kimi, "<|tool_call_begin|>f", "<|tool_call_begin|>f"},
+};
+
+TEST(ToolCallParser, ReadsEachFormHoweverTheTextIsCut) {
+  for (const Case& c : kCases) {
+    for (const auto& pieces : ktx::testing::cuts(c.text, 30)) {
+      ASSERT_EQ(parse(c.format, pieces, {"f", "g"}), c.want) << c.text;
+    }
+  }
+}
+
+// Texts made of the pieces of all forms, right and wrong: whole equals cut.
+TEST(ToolCallParser, AnyCutOfAnyTextGivesTheSame) {
+  const std::vector<std::string> kPieces = {"<tool_call>",
+                                            "</tool_call>",
+                                            "{\"name\": \"f\", \"arguments\": {}}",
+                                            "{\"name\"",
+                                            "}",
+                                            "{",
+                                            "[",
+                                            "]",
+                                            " ",
+                                            "\n",
+                                            ";",
+                                            "x",
+                                            "\"",
+                                            "[TOOL_CALLS]",
+                                            "f[ARGS]",
+                                            "<|python_tag|>",
+                                            "<｜tool▁calls▁begin｜>",
+                                            "<｜tool▁call▁begin｜>",
+                                            "f<｜tool▁sep｜>",
+                                            "<｜tool▁call▁end｜>",
+                                            "<｜tool▁calls▁end｜>",
+                                            "<|tool_call_begin|>",
+                                            "f:0<|tool_call_argument_begin|>",
+                                            "{}",
+                                            "<|tool_call_end|>",
+                                            "function<｜tool▁sep｜>f\n```json\n",
+                                            "```",
+                                            "<",
+                                            "é"};
+  std::mt19937 random(11);
+  for (int round = 0; round < 3000; ++round) {
+    std::string text;
+    for (int n = static_cast<int>(random() % 9); n > 0; --n)
+      text += kPieces[random() % kPieces.size()];
+    const auto format = static_cast<ToolCallFormat>(1 + random() % 5);
+    const std::string whole = parse(format, {text});
+    for (const auto& pieces : ktx::testing::cuts(text, 3)) {
+      ASSERT_EQ(parse(format, pieces), whole) << format_name(format) << ": " << text;
+    }
+  }
+}
+
+TEST(ToolCallParser, ShowsTextAtOnceAndNoHalfMarker) {
+  ToolCallParser parser(Hermes);
+  EXPECT_EQ(parser.add("I look it up.\n<tool_c").text, "I look it up.");
+  EXPECT_EQ(parser.add("ake>").text, "\n<tool_cake>");
+  EXPECT_TRUE(parser.add("<tool_call>{\"name\": \"f\"").text.empty());
+  const ToolCallDelta delta = parser.add("}</tool_call>");
+  ASSERT_EQ(delta.calls.size(), 1u);
+  EXPECT_EQ(delta.calls[0].name, "f");
+}
+
+TEST(ToolCallParser, ALongCallComesOutAsText) {
+  const std::string text =
+      "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"" + std::string(300'000, 'x') + "\"}}";
+  EXPECT_EQ(parse(Hermes, {text}), text);
+}
+
+TEST(ToolCallParser, HostileTextTakesLinearTime) {
+  std::string text;
+  while (text.size() < 400'000) text += "<tool_call>{\"\":[\"";
+  std::vector<std::string> pieces;
+  for (size_t at = 0; at < text.size(); at += 4) pieces.push_back(text.substr(at, 4));
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(parse(Hermes, pieces), text);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
+TEST(DetectToolCallFormat, KnowsTheRealTemplates) {
+  const std::pair<const char*, ToolCallFormat> kTemplates[] = {
+      {"Qwen-Qwen2.5-7B-Instruct", Hermes},
+      {"Qwen-Qwen3-0.6B", Hermes},
+      {"meta-llama-Llama-3.1-8B-Instruct", Llama3},
+      {"mistralai-Mistral-Nemo-Instruct-2407", Mistral},
+      {"deepseek-ai-DeepSeek-V3.1", DeepSeek},
+      {"llama-cpp-deepseek-r1", DeepSeek},
+      {"Kimi-K2-Instruct", Kimi},
+      {"GLM-4.6", None},  // writes XML
+  };
+  for (const auto& [name, format] : kTemplates) {
+    std::ifstream file(std::string(KTX_SHARED_DIR "/templates/") + name + ".jinja");
+    if (!file) GTEST_SKIP() << "no ../shared/templates";
+    std::stringstream text;
+    text << file.rdbuf();
+    EXPECT_EQ(format_name(detect_tool_call_format(text.str())), format_name(format)) << name;
+  }
+}
+
+TEST(DetectToolCallFormat, ATemplateWithoutToolsHasNone) {
+  EXPECT_EQ(detect_tool_call_format("{{ messages[0].content }}"), None);
+  EXPECT_EQ(format_name(None), "none");
+}
+
+}  // namespace
+}  // namespace ktx::text
