@@ -178,5 +178,40 @@ TEST_F(Commands, RenderChatPrintsThePrompt) {
   EXPECT_EQ(run.out, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
 }
 
+TEST_F(Commands, TemplateVariablesReachTheTemplate) {
+  const TempDir dir;
+  const std::string reasoning = dir.path("deepseek3.ktxplan");
+  ASSERT_EQ(run_program({ktx_compile(), "-q", model_gguf("deepseek3"), "-o", reasoning}).status, 0);
+  const auto generate = [&](std::vector<std::string> more) {
+    std::vector<std::string> args = {ktx_run(),         "generate", reasoning, "--chat", "--prompt",
+                                     "What is 7 + 12?", "--temp",   "0",       "-n",     "1"};
+    args.insert(args.end(), {"--json"});
+    args.insert(args.end(), more.begin(), more.end());
+    const Finished run = run_program(args);
+    EXPECT_EQ(run.status, 0) << run.err;
+    return json::parse(run.out)["prompt_ids"].size();
+  };
+  EXPECT_EQ(generate({"--template-var", "reasoning=false"}), generate({}));
+  EXPECT_GT(generate({"--template-var", "reasoning=true"}), generate({}));
+
+  const Finished chat =
+      run_program({ktx_run(), "chat", reasoning, "--temp", "0", "--template-var", "reasoning=true"},
+                  "What is 7 + 12?\n");
+  EXPECT_NE(chat.out.find("</think>"), std::string::npos) << chat.out << chat.err;
+
+  dir.write("t.jinja", "{{ x + 1 }} {{ who }}");
+  dir.write("case.json", R"({"messages": [], "extra": {"x": 1, "who": "me"}})");
+  const Finished rendered =
+      run_program({ktx_compile(), "--render-chat", dir.path("case.json"), "--template",
+                   dir.path("t.jinja"), "--template-var", "x=41", "--template-var", "y=a=b"});
+  EXPECT_EQ(rendered.out, "42 me") << rendered.err;
+
+  for (const char* wrong : {"x", "=1", "a-b=1"}) {
+    const Finished run = run_program({ktx_run(), "chat", reasoning, "--template-var", wrong});
+    EXPECT_EQ(run.status, 2) << wrong;
+    EXPECT_NE(run.err.find("is not KEY=VALUE"), std::string::npos) << run.err;
+  }
+}
+
 }  // namespace
 }  // namespace ktx::testing

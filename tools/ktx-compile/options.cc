@@ -11,6 +11,7 @@
 #include "lib/input/file_kind.h"
 #include "lib/rules/checks.h"
 #include "lib/support/mapped_file.h"
+#include "lib/text/chat_template/template_var.h"
 #include "tools/option_values.h"
 
 namespace cl = llvm::cl;
@@ -27,7 +28,7 @@ EXAMPLES:
   ktx-compile --check rules.yaml model.gguf --target=rtx-4090 --ctx 32768
   ktx-compile --check rules.yaml --hf-config config.json --coverage
   ktx-compile --tokenize prompt.txt model.gguf
-  ktx-compile --render-chat case.json model.gguf
+  ktx-compile --render-chat case.json model.gguf --template-var enable_thinking=false
 
 Files are told apart by their first bytes: the GGUF (give the first shard), YAML
 rule files, which are optional. config.json beside the GGUF is found by itself.
@@ -111,6 +112,9 @@ cl::opt<std::string> g_render_chat(
 cl::opt<std::string> g_template(
     "template", cl::desc("with --render-chat: this template instead of the model's"),
     cl::value_desc("FILE"), cl::cat(g_category));
+cl::list<std::string> g_template_vars(
+    "template-var", cl::desc("with --render-chat: a variable of the template; JSON or a string"),
+    cl::value_desc("KEY=VALUE"), cl::cat(g_category));
 cl::opt<std::string> g_bos("bos", cl::desc("with --render-chat: the text of bos_token"),
                            cl::value_desc("TEXT"), cl::cat(g_category));
 cl::opt<std::string> g_eos("eos", cl::desc("with --render-chat: the text of eos_token"),
@@ -236,6 +240,10 @@ std::optional<Options> parse_options(int argc, char** argv) {
   options.parse_special = g_parse_special;
   if (g_render_chat.getNumOccurrences()) options.render_chat_case = g_render_chat;
   options.chat_template_file = g_template;
+  auto template_vars = text::parse_template_vars(
+      std::vector<std::string>(g_template_vars.begin(), g_template_vars.end()));
+  if (!template_vars) check.fail("--template-var: " + template_vars.error().message);
+  options.template_vars = template_vars.ok() ? template_vars.take() : nlohmann::ordered_json();
   options.bos = g_bos;
   options.eos = g_eos;
   options.bos_given = g_bos.getNumOccurrences() > 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,6 +48,7 @@ struct Options {
   std::optional<std::string> tokenize_file;
   bool parse_special = false;
   std::optional<std::string> render_chat_case;
+  nlohmann::ordered_json template_vars = nlohmann::ordered_json::object();
   std::string chat_template_file;
   std::string bos, eos;
   bool bos_given = false, eos_given = false;

@@ -66,6 +66,7 @@ Status render_chat(const Options& options) {
   const std::string source = KTX_TRY(template_text(options, base));
   if (options.bos_given) base.bos_token = options.bos;
   if (options.eos_given) base.eos_token = options.eos;
+  base.extra = options.template_vars;
   if (!options.now.empty()) base.now = KTX_TRY(text::parse_time(options.now));
   const text::ChatTemplate chat = KTX_TRY(text::ChatTemplate::parse(source));
   const std::string chat_case = KTX_TRY(read_text_file(*options.render_chat_case));

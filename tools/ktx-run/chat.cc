@@ -92,8 +92,8 @@ class Chat {
   }
 
   Status try_answer() {
-    const std::vector<int32_t> prompt =
-        model_.tokenizer.encode_prompt(KTX_TRY(render_chat(model_, messages_)));
+    const std::vector<int32_t> prompt = model_.tokenizer.encode_prompt(
+        KTX_TRY(render_chat(model_, messages_, options_.template_vars)));
     session_.reset_stats();
     const runtime::Outcome outcome =
         KTX_TRY(session_.set_prompt(prompt, [](int64_t, int64_t) { return !interrupted(); }));

@@ -4,8 +4,8 @@
 
 namespace ktx::tools {
 
-Result<std::string> render_chat(const LoadedModel& model,
-                                const std::vector<ChatMessage>& messages) {
+Result<std::string> render_chat(const LoadedModel& model, const std::vector<ChatMessage>& messages,
+                                const nlohmann::ordered_json& variables) {
   if (!model.chat_template) {
     return Error{"the model has no chat template that works; `generate --prompt` takes plain text"};
   }
@@ -16,6 +16,7 @@ Result<std::string> render_chat(const LoadedModel& model,
   }
   input.bos_token = strings.bos;
   input.eos_token = strings.eos;
+  input.extra = variables;
   return model.chat_template->render(input);
 }
 

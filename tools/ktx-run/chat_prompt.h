@@ -1,6 +1,7 @@
 // Conversations as prompts, through the plan's chat template.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct ChatMessage {
 
 // The prompt up to where the assistant begins. Fails when the model has no
 // template, or when the template refuses the conversation.
-Result<std::string> render_chat(const LoadedModel& model, const std::vector<ChatMessage>& messages);
+// `variables`: more of the template's, by name.
+Result<std::string> render_chat(const LoadedModel& model, const std::vector<ChatMessage>& messages,
+                                const nlohmann::ordered_json& variables);
 
 }  // namespace ktx::tools

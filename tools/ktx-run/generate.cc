@@ -22,7 +22,8 @@ Result<std::vector<int32_t>> prompt_ids(const Options& options, const LoadedMode
   std::vector<ChatMessage> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system});
   messages.push_back({"user", text});
-  return model.tokenizer.encode_prompt(KTX_TRY(render_chat(model, messages)));
+  return model.tokenizer.encode_prompt(
+      KTX_TRY(render_chat(model, messages, options.template_vars)));
 }
 
 nlohmann::ordered_json to_json(const std::vector<int32_t>& prompt, const Answer& answer,

@@ -6,6 +6,7 @@
 #include <llvm/Support/CommandLine.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include "lib/text/chat_template/template_var.h"
 #include "tools/option_values.h"
 
 namespace cl = llvm::cl;
@@ -18,6 +19,7 @@ constexpr const char* kOverview = R"(maps a plan and runs it
 EXAMPLES:
   ktx-run chat model.ktxplan
   ktx-run chat model.ktxplan --system "You are brief." --temp 0.7
+  ktx-run chat model.ktxplan --template-var enable_thinking=false
   ktx-run generate model.ktxplan --chat --prompt "Tell me a story." -n 100
   ktx-run generate model.ktxplan --prompt-ids 1,2,3 --temp 0 --json --logprobs 5
   ktx-run inspect model.ktxplan --verify
@@ -95,6 +97,9 @@ cl::opt<bool> g_json("json", cl::desc("print one JSON object"), cl::sub(g_genera
                      cl::sub(g_inspect), cl::cat(g_category));
 cl::opt<std::string> g_system("system", cl::desc("the system message"), cl::value_desc("TEXT"),
                               KTX_SAMPLES, cl::cat(g_category));
+cl::list<std::string> g_template_vars(
+    "template-var", cl::desc("a variable of the chat template, such as enable_thinking=false"),
+    cl::value_desc("KEY=VALUE"), KTX_SAMPLES, cl::cat(g_category));
 cl::opt<bool> g_stats("stats", cl::desc("print speeds after each answer"), KTX_SAMPLES,
                       cl::cat(g_category));
 cl::opt<bool> g_verify("verify", cl::desc("check the hashes of all weights"), cl::sub(g_inspect),
@@ -243,6 +248,10 @@ std::optional<Options> parse_options(int argc, char** argv) {
   read_sampling(options.sampling, check);
   if (options.command == Command::Generate) read_generate(options, check);
   options.system = g_system;
+  auto template_vars = text::parse_template_vars(
+      std::vector<std::string>(g_template_vars.begin(), g_template_vars.end()));
+  if (!template_vars) check.fail("--template-var: " + template_vars.error().message);
+  options.template_vars = template_vars.ok() ? template_vars.take() : nlohmann::ordered_json();
   options.stats = g_stats;
   options.verify = g_verify;
   options.export_gguf = g_export;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,8 +48,9 @@ struct Options {
   int logprobs = 0;
   bool json = false;  // inspect and generate
 
-  // chat
+  // chat, and generate --chat
   std::string system;
+  nlohmann::ordered_json template_vars = nlohmann::ordered_json::object();
   bool stats = false;
 
   // inspect

@@ -40,7 +40,10 @@ Result<RenderInput> parse_chat_case(std::string_view case_json, const RenderInpu
       input.add_generation_prompt = value.get<bool>();
     } else if (key == "extra") {
       if (!value.is_object() && !value.is_null()) return wrong_type(key, "an object", value);
-      if (value.is_object()) input.extra = value;
+      if (value.is_object()) {
+        input.extra = value;
+        input.extra.update(base.extra);
+      }
     } else {
       const std::vector<std::string> known = {"messages", "tools", "gen", "extra"};
       return Error{

@@ -16,7 +16,8 @@
 
 namespace ktx::text {
 
-// `base` brings bos_token, eos_token, now and limits; the rest is the case's.
+// `base` brings bos_token, eos_token, now, limits and extra variables, which win over
+// the case's; the rest is the case's.
 Result<std::string> render_chat_case(const ChatTemplate& chat, std::string_view case_json,
                                      const RenderInput& base);
 
