@@ -251,6 +251,18 @@ void Engine::forget_prefix(std::span<const int32_t> tokens) {
   state_->prefixes.forget(tokens);
 }
 
+Status Engine::visit_kv(const Sequence& sequence,
+                        const std::function<Status(std::span<std::byte>)>& call) {
+  return state_->kv.visit(sequence.blocks_, sequence.length_, call);
+}
+
+bool Engine::extend_uncomputed(Sequence& sequence, int64_t tokens) {
+  if (!state_->kv.own(sequence.blocks_, sequence.length_)) return false;
+  if (!state_->kv.grow(sequence.blocks_, sequence.length_ + tokens)) return false;
+  sequence.length_ += tokens;
+  return true;
+}
+
 CacheState Engine::cache_state() const {
   return {state_->kv.total_blocks(), state_->kv.free_blocks(), state_->kv.idle_blocks()};
 }

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -133,6 +134,12 @@ class Engine {
   void keep_prefix(Sequence& sequence, std::span<const int32_t> tokens);
   // The same with the last, partly filled block, and ends the sequence.
   void retire(Sequence sequence, std::span<const int32_t> tokens);
+  // For session files (session_file.h): the rows of keys and values that a sequence
+  // fills, in a fixed order; and a sequence of so many tokens whose rows the caller is
+  // going to fill. False when the cache has no room.
+  Status visit_kv(const Sequence& sequence,
+                  const std::function<Status(std::span<std::byte>)>& call);
+  bool extend_uncomputed(Sequence& sequence, int64_t tokens);
   // Drops a kept text as far as nobody else uses it.
   void forget_prefix(std::span<const int32_t> tokens);
   CacheState cache_state() const;

@@ -1,5 +1,6 @@
 #include "lib/runtime/kv_cache.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "lib/support/byte_reader.h"
@@ -110,6 +111,27 @@ bool KvCache::own(std::vector<std::byte*>& table, int64_t position) {
   release(table[at]);
   table[at] = block;
   return true;
+}
+
+Status KvCache::visit(std::span<std::byte* const> table, int64_t tokens,
+                      const std::function<Status(std::span<std::byte>)>& call) const {
+  for (int64_t begin = 0; begin < tokens; begin += kBlockTokens) {
+    const int64_t rows = std::min(kBlockTokens, tokens - begin);
+    std::byte* const block = table[begin / kBlockTokens];
+    for (int32_t slot = 0; slot < slots(); ++slot) {
+      const kernels::KvLayout& layout = layouts_[slot];
+      std::byte* const part = block + offsets_[slot];
+      for (int64_t head = 0; head < layout.kv_heads; ++head) {
+        KTX_TRY(call({part + layout.key_offset(head, 0),
+                      static_cast<size_t>(rows * layout.key_row_bytes())}));
+      }
+      for (int64_t head = 0; head < layout.kv_heads && layout.value_dim > 0; ++head) {
+        KTX_TRY(call({part + layout.value_offset(head, 0),
+                      static_cast<size_t>(rows * layout.value_row_bytes())}));
+      }
+    }
+  }
+  return {};
 }
 
 }  // namespace ktx::runtime

@@ -69,6 +69,11 @@ class KvCache {
   std::byte* take();
   void copy(std::byte* to, const std::byte* from) const;
 
+  // The rows that the first `tokens` tokens of a table fill, in a fixed order: block,
+  // slot, head; keys, then values. Stops at the first failure.
+  Status visit(std::span<std::byte* const> table, int64_t tokens,
+               const std::function<Status(std::span<std::byte>)>& call) const;
+
  private:
   size_t index(const std::byte* block) const {
     return static_cast<size_t>((block - memory_.data()) / block_bytes_);

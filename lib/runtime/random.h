@@ -35,6 +35,9 @@ class Random {
     return result;
   }
 
+  const std::array<uint64_t, 4>& state() const { return state_; }
+  void set_state(const std::array<uint64_t, 4>& state) { state_ = state; }
+
   // The top 53 bits times 2^-53: every value is exact, 0 <= u < 1.
   double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
 

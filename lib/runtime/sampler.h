@@ -16,6 +16,7 @@
 // the same seed, options and logits give the same tokens on every machine.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -41,6 +42,12 @@ struct SamplingOptions {
   std::vector<std::pair<int32_t, float>> logit_bias;  // token id, added to its logit
 };
 
+// Where a sampler is in its random numbers: what a session file keeps.
+struct SamplerState {
+  std::array<uint64_t, 4> random{};
+  bool operator==(const SamplerState&) const = default;
+};
+
 // Greedy decoding without penalties: what `--temp 0` asks for.
 SamplingOptions greedy_sampling();
 
@@ -59,6 +66,8 @@ class Sampler {
                          const LogitMask& mask = {});
 
   const SamplingOptions& options() const { return options_; }
+  SamplerState state() const { return {random_.state()}; }
+  void set_state(const SamplerState& state) { random_.set_state(state.random); }
 
  private:
   struct Candidate {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lib/runtime/session_file.h"
 #include "lib/support/timer.h"
 
 namespace ktx::runtime {
@@ -79,6 +80,26 @@ Result<Next> Session::next(const LogitMask& mask) {
   const int32_t id = KTX_TRY(sampler_.sample(logits_, tokens_, mask));
   tokens_.push_back(id);
   return Next{Outcome::Ok, id};
+}
+
+Status Session::save(const std::string& path, const std::string& note) {
+  SavedSession saved;
+  saved.tokens = tokens_;
+  saved.sampler = sampler_.state();
+  saved.note = note;
+  return save_session(path, *engine_, saved, sequence_);
+}
+
+Result<std::string> Session::load(const std::string& path) {
+  tokens_.clear();
+  logits_.clear();
+  fresh_ = false;
+  SavedSession saved = KTX_TRY(load_session(path, *engine_, sequence_));
+  tokens_ = std::move(saved.tokens);
+  if (saved.sampler) sampler_.set_state(*saved.sampler);
+  // Logits are not in the file: the last token is computed again, to the same bits.
+  sequence_.truncate(std::max<int64_t>(0, static_cast<int64_t>(tokens_.size()) - 1));
+  return std::move(saved.note);
 }
 
 void Session::truncate(int64_t length) {

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "lib/runtime/engine.h"
@@ -81,6 +82,12 @@ class Session {
   void truncate(int64_t length);
   // How many more tokens the context can take.
   int64_t room() const { return engine_->ctx() - static_cast<int64_t>(tokens_.size()); }
+
+  // The text with its keys, values and random numbers in a file, and back: what next()
+  // gives afterwards is what it would have given before (session_file.h). `note` is the
+  // caller's. When load() fails the session is empty.
+  Status save(const std::string& path, const std::string& note = {});
+  Result<std::string> load(const std::string& path);
 
   const Sampler& sampler() const { return sampler_; }
   void set_sampler(Sampler sampler) { sampler_ = std::move(sampler); }

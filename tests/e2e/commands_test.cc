@@ -76,7 +76,7 @@ TEST_F(Commands, AFullContextEndsTheAnswerClearly) {
 }
 
 TEST_F(Commands, ChatRemembersAndItsCommandsWork) {
-  const std::string saved = dir_->path("talk.json");
+  const std::string saved = dir_->path("talk.ktxsession");
   const Finished run =
       run_program({ktx_run(), "chat", plan(), "--temp", "0"},
                   "Tell me a story about a fox.\n/stats\n/save " + saved + "\n/reset\n/load " +
@@ -85,7 +85,33 @@ TEST_F(Commands, ChatRemembersAndItsCommandsWork) {
   EXPECT_NE(run.out.find("Once upon a time"), std::string::npos);
   EXPECT_NE(run.err.find("t/s"), std::string::npos);
   EXPECT_NE(run.err.find("no command '/nothing'"), std::string::npos);
-  EXPECT_EQ(json::parse(read_file(saved))["messages"].size(), 2u);
+  EXPECT_NE(run.err.find("talk.ktxsession: 2 messages"), std::string::npos) << run.err;
+  // Another process goes on where this one was: nothing of the past is computed again.
+  const Finished later = run_program({ktx_run(), "chat", plan(), "--temp", "0", "--stats"},
+                                     "/load " + saved + "\nWhat is 12 + 30?\n/exit\n");
+  EXPECT_EQ(later.status, 0) << later.err;
+  EXPECT_EQ(later.out, run.out.substr(run.out.find('\n') + 1));
+  EXPECT_EQ(later.err.find("(0 from the cache)"), std::string::npos) << later.err;
+}
+
+TEST_F(Commands, ASavedSessionGoesOnInAnotherProcessForEveryFamily) {
+  for (const std::string name : {"llama", "mixtral", "qwen2", "qwen2moe", "qwen3moe", "deepseek2",
+                                 "deepseek2g", "deepseek3"}) {
+    const TempDir dir;
+    const std::string model = dir.path("p"), saved = dir.path("s");
+    ASSERT_EQ(run_program({ktx_compile(), "-q", model_gguf(name), "-o", model}).status, 0);
+    // Sampled: the place in the random numbers is part of a session.
+    const Finished whole =
+        run_program({ktx_run(), "chat", model, "--seed", "3"},
+                    "Tell me a story about a fox.\n/save " + saved + "\nAnd then?\n");
+    ASSERT_EQ(whole.status, 0) << whole.err;
+    const Finished first =
+        run_program({ktx_run(), "chat", model, "--seed", "3"}, "Tell me a story about a fox.\n");
+    const Finished second = run_program({ktx_run(), "chat", model, "--seed", "4", "-t", "3"},
+                                        "/load " + saved + "\nAnd then?\n");
+    EXPECT_EQ(second.status, 0) << second.err;
+    EXPECT_EQ(first.out + second.out, whole.out) << name;
+  }
 }
 
 TEST_F(Commands, WrongUsageIsStatus2AndNamesTheWay) {

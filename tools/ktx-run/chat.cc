@@ -143,8 +143,8 @@ class Chat {
         {"/help", "", "show this list", &Chat::help},
         {"/reset", "", "forget the conversation", &Chat::reset_command},
         {"/file", "PATH", "send the text of a file as a message", &Chat::file},
-        {"/save", "PATH", "write the conversation as JSON", &Chat::save},
-        {"/load", "PATH", "go on with a conversation that /save wrote", &Chat::load},
+        {"/save", "PATH", "write the session: conversation and cache", &Chat::save},
+        {"/load", "PATH", "go on with a session that /save wrote", &Chat::load},
         {"/stats", "", "speeds of the last answer, and how full the context is", &Chat::stats},
         {"/exit", "", "leave (as does Ctrl-D)", &Chat::leave},
     };
@@ -193,6 +193,7 @@ class Chat {
     answer(*text);
   }
 
+  // A session file: the conversation as JSON in its note, and what was computed for it.
   void save(const std::string& path) {
     nlohmann::ordered_json json;
     json["ktx_conversation"] = 1;
@@ -200,22 +201,20 @@ class Chat {
     for (const ChatMessage& message : messages_) {
       json["messages"].push_back({{"role", message.role}, {"content", message.content}});
     }
-    std::ofstream out(path);
-    out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
-    out.close();
-    if (!out)
-      problem(fmt::format("{}: cannot write the conversation", path));
-    else
-      note(fmt::format("{}: {} messages", path, messages_.size()));
+    const Status saved =
+        session_.save(path, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    if (!saved) return problem(saved.error().message);
+    note(fmt::format("{}: {} messages, {} tokens", path, messages_.size(),
+                     session_.tokens().size()));
   }
 
   void load(const std::string& path) {
-    Result<std::string> text = read_text_file(path);
+    const Result<std::string> text = session_.load(path);
     if (!text) return problem(text.error().message);
     const nlohmann::json json = nlohmann::json::parse(*text, nullptr, false);
     const auto list = json.is_object() ? json.find("messages") : json.end();
     if (json.is_discarded() || !json.is_object() || list == json.end() || !list->is_array()) {
-      return problem(fmt::format("{}: not a conversation that /save wrote", path));
+      return problem(fmt::format("{}: a session, but not one of chat", path));
     }
     std::vector<ChatMessage> messages;
     for (const nlohmann::json& item : *list) {
@@ -226,7 +225,8 @@ class Chat {
       messages.push_back({item["role"], item["content"]});
     }
     messages_ = std::move(messages);
-    note(fmt::format("{}: {} messages", path, messages_.size()));
+    note(fmt::format("{}: {} messages, {} tokens", path, messages_.size(),
+                     session_.tokens().size()));
   }
 
   const Options& options_;
