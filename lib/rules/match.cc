@@ -1,15 +1,11 @@
 #include "lib/rules/match.h"
 
 #include <algorithm>
-#include <chrono>
+
+#include "lib/rules/pattern_budget.h"
 
 namespace ktx::rules {
 namespace {
-
-// Patterns of real rule files need less than 2000 steps on a path.
-constexpr uint32_t kStepLimit = 100'000;
-constexpr double kRuleSeconds = 1.0;   // for one rule over all modules
-constexpr double kTotalSeconds = 8.0;  // for all rules; then each gets a hundredth
 
 // What a module shows to rules; of a stored module or of a part of an expert.
 struct Subject {
@@ -38,12 +34,11 @@ bool class_fits(const Match& match, const Module& module) {
 
 class Matcher {
  public:
-  Matcher(const RuleSet& rules, const ir::ModuleGraph& graph) : rules_(rules.rules), graph_(graph) {
+  Matcher(const RuleSet& rules, const ir::ModuleGraph& graph)
+      : rules_(rules.rules), graph_(graph), budget_(rules.rules.size()) {
     result_.rule_of_module.assign(graph.modules.size(), kNoRule);
     result_.rule_of_experts.assign(graph.modules.size(), kNoRule);
     result_.outcomes.resize(rules_.size());
-    seconds_.assign(rules_.size(), 0);
-    out_.assign(rules_.size(), false);
     for (const ir::ExpertPart& part : graph.expert_parts) {
       std::vector<bool>& fits = part_class_fits_.emplace_back();
       for (const Rule& rule : rules_) {
@@ -67,24 +62,16 @@ class Matcher {
   // All but the class.
   bool place_fits(size_t rule, const Subject& subject) {
     const Match& match = rules_[rule].match;
-    if (out_[rule] || !layers_fit(match, subject.layer) || !kind_fits(match, subject.role)) {
+    if (budget_.is_out(rule) || !layers_fit(match, subject.layer) ||
+        !kind_fits(match, subject.role)) {
       return false;
     }
     return !match.name_regex || pattern_fits(rule, subject.path);
   }
 
   bool pattern_fits(size_t rule, std::string_view path) {
-    using Clock = std::chrono::steady_clock;
-    const auto start = Clock::now();
-    const Regex::Outcome outcome = rules_[rule].match.name_regex->test(path, kStepLimit);
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    total_seconds_ += seconds;
-    seconds_[rule] += seconds;
-    const double limit = total_seconds_ > kTotalSeconds ? kRuleSeconds / 100 : kRuleSeconds;
-    if (outcome == Regex::Outcome::Limit || seconds_[rule] > limit) {
-      out_[rule] = true;
-      result_.too_slow.push_back(static_cast<int>(rule));
-    }
+    const Regex::Outcome outcome = budget_.test(rule, *rules_[rule].match.name_regex, path);
+    if (budget_.is_out(rule)) result_.too_slow.push_back(static_cast<int>(rule));
     return outcome == Regex::Outcome::Match;
   }
 
@@ -158,7 +145,7 @@ class Matcher {
   void explain_losers() {
     std::vector<size_t> dead;
     for (size_t i = 0; i < rules_.size(); ++i) {
-      if (result_.outcomes[i].verdict == Verdict::Dead && !out_[i]) dead.push_back(i);
+      if (result_.outcomes[i].verdict == Verdict::Dead && !budget_.is_out(i)) dead.push_back(i);
     }
     for (size_t i : dead) look_out_of_reach(i);
     for (size_t i : dead) {
@@ -226,9 +213,7 @@ class Matcher {
   const std::vector<Rule>& rules_;
   const ir::ModuleGraph& graph_;
   MatchResult result_;
-  std::vector<double> seconds_;
-  std::vector<bool> out_;
-  double total_seconds_ = 0;
+  PatternBudget budget_;
   std::vector<std::vector<bool>> part_class_fits_;  // by part, then rule
 };
 
@@ -248,8 +233,9 @@ bool matches(const Rule& rule, const ir::Module& module) {
       !kind_fits(rule.match, module.role)) {
     return false;
   }
-  return !rule.match.name_regex ||
-         rule.match.name_regex->test(module.path, kStepLimit) == Regex::Outcome::Match;
+  if (!rule.match.name_regex) return true;
+  PatternBudget budget(1);
+  return budget.test(0, *rule.match.name_regex, module.path) == Regex::Outcome::Match;
 }
 
 }  // namespace ktx::rules

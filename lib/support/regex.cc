@@ -17,6 +17,7 @@ constexpr size_t kJitStackMin = 64u << 10;
 constexpr size_t kJitStackMax = 64u << 20;
 constexpr uint32_t kHeapLimitKib = 256u << 10;
 constexpr uint32_t kStepsPerByte = 64;
+constexpr uint32_t kTestHeapKib = 16u << 10;
 
 struct CompiledPattern {
   pcre2_code* code = nullptr;
@@ -85,17 +86,34 @@ std::optional<Regex::Match> Regex::search(std::string_view subject, size_t from)
 }
 
 Regex::Outcome Regex::test(std::string_view subject, uint32_t step_limit) const {
-  pcre2_match_context* limits = pcre2_match_context_create(nullptr);
-  pcre2_set_match_limit(limits, step_limit);
-  pcre2_set_depth_limit(limits, step_limit);
-  pcre2_set_heap_limit(limits, 16u << 10);  // KiB
-  pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
-  const int found = pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(subject.data()),
-                                subject.size(), 0, 0, data, limits);
-  pcre2_match_data_free(data);
-  pcre2_match_context_free(limits);
-  if (found >= 0) return Outcome::Match;  // 0: more groups than the one pair asked for
-  return found == PCRE2_ERROR_NOMATCH ? Outcome::None : Outcome::Limit;
+  return RegexTester().test(*this, subject, step_limit);
+}
+
+struct RegexTester::Buffers {
+  pcre2_match_data* data = nullptr;
+  pcre2_match_context* limits = nullptr;
+  ~Buffers() {
+    pcre2_match_data_free(data);
+    pcre2_match_context_free(limits);
+  }
+};
+
+RegexTester::RegexTester() : buffers_(std::make_unique<Buffers>()) {
+  buffers_->data = pcre2_match_data_create(1, nullptr);
+  buffers_->limits = pcre2_match_context_create(nullptr);
+  pcre2_set_heap_limit(buffers_->limits, kTestHeapKib);
+}
+RegexTester::RegexTester(RegexTester&&) noexcept = default;
+RegexTester::~RegexTester() = default;
+
+Regex::Outcome RegexTester::test(const Regex& regex, std::string_view subject,
+                                 uint32_t step_limit) {
+  pcre2_set_match_limit(buffers_->limits, step_limit);
+  pcre2_set_depth_limit(buffers_->limits, step_limit);
+  const int found = pcre2_match(regex.code_->code, reinterpret_cast<PCRE2_SPTR>(subject.data()),
+                                subject.size(), 0, 0, buffers_->data, buffers_->limits);
+  if (found >= 0) return Regex::Outcome::Match;  // 0: more groups than the one pair asked for
+  return found == PCRE2_ERROR_NOMATCH ? Regex::Outcome::None : Regex::Outcome::Limit;
 }
 
 struct RegexScanner::Buffers {

@@ -38,15 +38,33 @@ class Regex {
   bool matches(std::string_view subject) const { return search(subject).has_value(); }
 
   // Whether it matches anywhere, with a limit of backtracking steps of the caller's
-  // choice: Limit says that the pattern needs more on this subject.
+  // choice: Limit says that the pattern needs more on this subject. The steps are
+  // PCRE2's: the same pattern and subject end alike on every machine. For many
+  // subjects see RegexTester.
   enum class Outcome { Match, None, Limit };
   Outcome test(std::string_view subject, uint32_t step_limit) const;
 
  private:
   friend class RegexScanner;
+  friend class RegexTester;
   struct Code;
   explicit Regex(std::shared_ptr<const Code> code) : code_(std::move(code)) {}
   std::shared_ptr<const Code> code_;
+};
+
+// Regex::test for many patterns and subjects, with one set of buffers for all calls.
+// Not thread-safe.
+class RegexTester {
+ public:
+  RegexTester();
+  RegexTester(RegexTester&&) noexcept;
+  ~RegexTester();
+
+  Regex::Outcome test(const Regex& regex, std::string_view subject, uint32_t step_limit);
+
+ private:
+  struct Buffers;
+  std::unique_ptr<Buffers> buffers_;
 };
 
 // Walks over all matches in long texts: what search() does, without checking the

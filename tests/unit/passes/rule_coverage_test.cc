@@ -6,9 +6,12 @@
 
 #include <chrono>
 #include <filesystem>
+#include <iostream>
+#include <unordered_map>
 
 #include "lib/rules/families.h"
 #include "lib/rules/match.h"
+#include "lib/support/thread_pool.h"
 #include "tests/unit/passes/rule_files.h"
 
 namespace ktx::passes {
@@ -106,13 +109,17 @@ TEST(RuleCoverage, FilesForAnotherArchitectureAreRejectedInTheFirstLine) {
     family_of_file[row[0]] = file.state.modules.facts.family;
   }
   for (const auto& entry : std::filesystem::directory_iterator(KTX_SHARED_DIR "/configs")) {
+    CheckedFile model;
+    build(model, entry.path().string());
     for (const auto& [name, family] : family_of_file) {
+      if (model.state.modules.facts.family == family) continue;
       CheckedFile file;
-      build(file, entry.path().string());
-      if (file.state.modules.facts.family == family) continue;
+      file.state = model.state;
+      file.state.config = &model.config;
+      file.state.diags = &file.diags;
       SCOPED_TRACE(name + " x " + entry.path().filename().string());
       ASSERT_TRUE(rules::add_rules(file.state.rules, shared_rules(name), file.diags));
-      walk(file);
+      walk(file, "check-rules");
       file.diags.sort_by_severity();
       ASSERT_FALSE(file.diags.all().empty());
       const Diagnostic& first = file.diags.all().front();
@@ -147,21 +154,44 @@ TEST(RuleCoverage, PatternsMatchWhatPythonMatches) {
       });
     }
   }
-  std::string last;
-  rules::RuleSet rules;
+  // The same path stands in many configs and the same pattern in many files.
+  std::unordered_map<std::string_view, size_t> number_of_path;
+  std::vector<std::string_view> unique;
+  for (const std::string& path : paths) {
+    if (number_of_path.emplace(path, unique.size()).second) unique.push_back(path);
+  }
+  std::vector<size_t> numbers;
+  for (const std::string& path : paths) numbers.push_back(number_of_path.at(path));
+
+  std::map<std::string, rules::RuleSet> files;
+  std::map<std::string, std::vector<bool>> matched;  // by pattern; by unique path
+  std::vector<std::pair<const Regex*, std::vector<bool>*>> todo;
   for (const auto& row : rows) {
-    if (row[0] != last) {
-      rules = {};
-      DiagSink diags;
-      ASSERT_TRUE(rules::add_rules(rules, shared_rules(row[0]), diags));
-      last = row[0];
+    auto [file, added] = files.try_emplace(row[0]);
+    DiagSink diags;
+    if (added) {
+      ASSERT_TRUE(rules::add_rules(file->second, shared_rules(row[0]), diags));
     }
-    const rules::Rule& rule = rules.rules.at(std::stoul(row[1]) - 1);
+    const rules::Rule& rule = file->second.rules.at(std::stoul(row[1]) - 1);
     ASSERT_TRUE(rule.match.name_regex);
+    auto [bits, first_time] = matched.try_emplace(rule.match.name->text, unique.size());
+    if (first_time) todo.emplace_back(&*rule.match.name_regex, &bits->second);
+  }
+  ThreadPool pool(4);
+  pool.for_each(static_cast<int64_t>(todo.size()), [&](int64_t i, int) {
+    RegexTester tester;
+    auto& [regex, bits] = todo[static_cast<size_t>(i)];
+    for (size_t k = 0; k < unique.size(); ++k) {
+      (*bits)[k] = tester.test(*regex, unique[k], 100'000) == Regex::Outcome::Match;
+    }
+  });
+  for (const auto& row : rows) {
+    const rules::Rule& rule = files.at(row[0]).rules.at(std::stoul(row[1]) - 1);
+    const std::vector<bool>& bits = matched.at(rule.match.name->text);
     uint64_t hash = 0xcbf29ce484222325;
     int64_t count = 0;
     for (size_t i = 0; i < paths.size(); ++i) {
-      if (rule.match.name_regex->test(paths[i], 100'000) != Regex::Outcome::Match) continue;
+      if (!bits[numbers[i]]) continue;
       ++count;
       for (int byte = 0; byte < 4; ++byte) {
         hash = (hash ^ ((i >> (8 * byte)) & 0xFF)) * 0x100000001b3;
@@ -169,6 +199,7 @@ TEST(RuleCoverage, PatternsMatchWhatPythonMatches) {
     }
     EXPECT_EQ(fmt::format("{} {:016x}", count, hash), row[2]) << row[0] << " rule " << row[1];
   }
+  std::cout << fmt::format("{} patterns on {} paths\n", todo.size(), unique.size());
 }
 
 TEST(RuleCoverage, SixtyRulesForEightGpusTakeLessThanAThirdOfASecond) {

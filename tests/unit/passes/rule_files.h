@@ -45,9 +45,10 @@ inline void build(CheckedFile& file, const std::string& config_path) {
   file.state.check.has_gguf = false;
 }
 
-inline void walk(CheckedFile& file) {
+inline void walk(CheckedFile& file, const std::string& up_to = "check-memory") {
   PassOptions options;
-  options.stop_after = "check-memory";
+  options.stop_after = up_to;
+  options.verify_each = false;
   (void)run_passes(file.state, options);
 }
 
