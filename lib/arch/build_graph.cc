@@ -147,10 +147,11 @@ class Builder {
     }
     if (!gguf_->has_data()) {
       if (!params_.rope.low_freq_factor) {
-        warn(
-            fmt::format("tensor '{}' cannot be read without the weights; rotary frequencies are "
-                        "those without scaling",
-                        kName));
+        // Of a check, which needs no rotary frequencies.
+        diags_.note({.file = gguf_->path()}, "",
+                    fmt::format("tensor '{}' is not in the file, which ends after its header; its "
+                                "values are not checked",
+                                kName));
       }
       return;
     }

@@ -314,7 +314,7 @@ class HeaderReader {
     if (!row || __builtin_mul_overflow(*row, tensor.elems / tensor.shape[0], &size)) {
       return fail(
           at, fmt::format("rows of {} elements, expected a multiple of {} for {} and fewer than "
-                          "2^63 bytes in all",
+                          "2^63 bytes in all [KTX-Q002]",
                           tensor.shape[0], info(*dtype).block_elems, ktx::name(*dtype)));
     }
     tensor.size_bytes = static_cast<uint64_t>(size);

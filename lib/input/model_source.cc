@@ -133,7 +133,9 @@ Result<ModelSource> open_model(const ModelInputs& inputs, DiagSink& diags) {
   }
   HfConfig config;
   if (inputs.hf_config_path || exists(config_path)) {
-    config = KTX_TRY(HfConfig::read(config_path));
+    auto read = HfConfig::read(config_path);
+    if (!read) return Error{read.error().message + " [KTX-I004]"};
+    config = read.take();
   }
   const HfConfig generation = optional_json(folder + "/generation_config.json", diags);
   HfConfig merged = config.empty() ? config_from_gguf(gguf, diags)
@@ -142,11 +144,14 @@ Result<ModelSource> open_model(const ModelInputs& inputs, DiagSink& diags) {
   text::TokenizerData tokenizer;
   std::optional<std::string> tokenizer_template;
   if (inputs.tokenizer_path) {
-    auto hf = KTX_TRY(text::load_hf_tokenizer(*inputs.tokenizer_path));
-    tokenizer = std::move(hf.data);
-    tokenizer_template = std::move(hf.chat_template);
+    auto hf = text::load_hf_tokenizer(*inputs.tokenizer_path);
+    if (!hf) return Error{hf.error().message + " [KTX-S002]"};
+    tokenizer = std::move(hf->data);
+    tokenizer_template = std::move(hf->chat_template);
   } else {
-    tokenizer = KTX_TRY(read_gguf_tokenizer(gguf));
+    auto data = read_gguf_tokenizer(gguf);
+    if (!data) return Error{data.error().message + " [KTX-S002]"};
+    tokenizer = data.take();
   }
   const size_t vocabulary = tokenizer.tokens.size();
   const auto rows = merged.i64("vocab_size");

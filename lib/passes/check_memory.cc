@@ -28,12 +28,18 @@ void report(CompileState& state, const Estimate& estimate, const DeviceUse& use)
   const bool gpu = use.name != "cpu";
   const int rule = heaviest_rule(state, use.name);
   const SourceLoc loc = rule < 0 ? SourceLoc{} : state.rules.rules[static_cast<size_t>(rule)].loc;
+  const auto nodes = static_cast<uint64_t>(use.numa_nodes);
+  const std::string numa =
+      nodes > 1 ? fmt::format(" in {} NUMA nodes ({} of {} in each)", nodes,
+                              human_bytes(use.total() / nodes), human_bytes(use.capacity / nodes))
+                : "";
   Diagnostic& diag = state.diags->error(
       loc, gpu ? "M001" : "M002",
-      fmt::format("{} needs {} and has {}: weights {}, keys and values {}, scratch {}, reserve {}",
-                  use.name, human_bytes(use.total()), human_bytes(use.capacity),
-                  human_bytes(use.weight_bytes), human_bytes(use.kv_bytes),
-                  human_bytes(use.scratch_bytes), human_bytes(use.reserve_bytes)));
+      fmt::format(
+          "{} needs {} and has {}{}: weights {}, keys and values {}, scratch {}, reserve {}",
+          use.name, human_bytes(use.total()), human_bytes(use.capacity), numa,
+          human_bytes(use.weight_bytes), human_bytes(use.kv_bytes), human_bytes(use.scratch_bytes),
+          human_bytes(use.reserve_bytes)));
   if (rule >= 0) diag.note({}, "this rule puts most of it there");
   if (estimate.max_ctx > 0) {
     diag.help(fmt::format("the largest context that fits is {} tokens (--ctx {})", estimate.max_ctx,
@@ -43,6 +49,27 @@ void report(CompileState& state, const Estimate& estimate, const DeviceUse& use)
   } else {
     diag.help("the weights alone do not fit; a smaller quantisation is needed");
   }
+}
+
+// Built with USE_NUMA=1, KTransformers copies the experts that it computes on the CPU
+// into every node; ktx keeps them once.
+void check_copies(CompileState& state, const DeviceUse& use) {
+  uint64_t experts = 0;
+  int rule = -1;
+  for (const ir::Module& module : state.modules.modules) {
+    if (module.role != ir::Role::Experts || module.decision.device != use.name) continue;
+    experts += placed_bytes(module);
+    if (rule < 0) rule = module.decision.rule;
+  }
+  const auto nodes = static_cast<uint64_t>(use.numa_nodes);
+  if (nodes < 2 || use.capacity == 0 || experts <= use.capacity / nodes) return;
+  const SourceLoc loc = rule < 0 ? SourceLoc{} : state.rules.rules[static_cast<size_t>(rule)].loc;
+  state.diags
+      ->warning(loc, "M002",
+                fmt::format("with USE_NUMA=1 KTransformers copies the experts on the CPU, {}, into "
+                            "each of {} NUMA nodes, which have {}",
+                            human_bytes(experts), nodes, human_bytes(use.capacity / nodes)))
+      .help("build it without USE_NUMA, or use a smaller quantisation");
 }
 
 }  // namespace
@@ -61,7 +88,12 @@ Status check_memory(CompileState& state) {
   if (!estimator) return Error{estimator.error().message};
   const Estimate estimate = KTX_TRY(estimator->run(state));
   for (const DeviceUse& use : estimate.devices) {
-    if (use.too_small()) report(state, estimate, use);
+    const bool theirs = state.check.dialect == rules::Dialect::KTransformers;
+    if (use.too_small()) {
+      report(state, estimate, use);
+    } else if (theirs && use.name == "cpu") {
+      check_copies(state, use);
+    }
   }
   return {};
 }

@@ -129,21 +129,26 @@ class OpChecker {
     const DeviceSpec& place = *rule.replace.place;
     using DeviceKind = DeviceSpec::Kind;
     const bool on_gpu = place.kind == DeviceKind::Cuda || place.kind == DeviceKind::Spread;
+    const bool ours = !rule.replace.kwarg("generate_op");
     if (op->device == rules::OpDevice::Gpu && place.kind == DeviceKind::Cpu) {
-      const char* instead = op->computes == Replaces::Experts ? "KExpertsCPU" : "KLinearCPUInfer";
+      const char* instead = ours                                ? "op: cpu"
+                            : op->computes == Replaces::Experts ? "KExpertsCPU"
+                                                                : "KLinearCPUInfer";
       diags_
           .error(rule.replace.op->loc, "D003",
-                 fmt::format("{} has no CPU form, but the rule puts it on the CPU", op->name))
+                 fmt::format("op {} has no CPU form, but the rule puts it on the CPU", op->name))
           .note(rule.replace.device->loc, "the device is given here")
           .help(fmt::format("write {}, or a cuda device", instead));
     } else if (op->device == rules::OpDevice::Cpu && on_gpu) {
-      const char* instead = op->computes == Replaces::Experts ? "KExpertsMarlin" : "KLinearMarlin";
+      const char* instead = ours                                ? "op: marlin"
+                            : op->computes == Replaces::Experts ? "KExpertsMarlin"
+                                                                : "KLinearMarlin";
       diags_
           .error(rule.replace.op->loc, "D003",
-                 fmt::format("{} runs on the CPU, but the rule puts it on {}", op->name,
+                 fmt::format("op {} runs on the CPU, but the rule puts it on {}", op->name,
                              rules::to_string(place)))
           .note(rule.replace.device->loc, "the device is given here")
-          .help(fmt::format("write generate_device: cpu, or {}", instead));
+          .help(fmt::format("write {}: cpu, or {}", ours ? "device" : "generate_device", instead));
     }
   }
 

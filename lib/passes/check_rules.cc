@@ -13,11 +13,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "lib/passes/pass.h"
 #include "lib/passes/rule_report.h"
 #include "lib/rules/families.h"
+#include "lib/rules/pattern_budget.h"
 #include "lib/rules/rule_keys.h"
 #include "lib/support/strings.h"
 
@@ -31,7 +33,10 @@ using rules::Verdict;
 class RuleChecker {
  public:
   explicit RuleChecker(CompileState& state)
-      : state_(state), diags_(*state.diags), family_(state.modules.facts.family) {
+      : state_(state),
+        diags_(*state.diags),
+        family_(state.modules.facts.family),
+        budget_(state.rules.rules.size()) {
     for (const ir::Module& module : state.modules.modules) {
       known_classes_.insert(module.class_name);
       known_classes_.insert(module.aliases.begin(), module.aliases.end());
@@ -84,16 +89,17 @@ class RuleChecker {
                          [](const auto& a, const auto& b) { return a.second < b.second; });
     if (best == votes.end() || votes[family_] == best->second) return;
     const Rule& example = *first[best->first];
+    const int errors = diags_.errors();
     diags_
-        .error({state_.rules.files[static_cast<size_t>(file)].path, 1, 1, 1}, "R002",
-               fmt::format("this rule file is written for {}, but the model is {}", best->first,
-                           family_))
-        .note(example.match.class_name->loc,
-              fmt::format("'{}' is a class of {}", printable(example.match.class_name->text),
-                          best->first))
+        .error(example.match.class_name->loc, "R002",
+               fmt::format("this rule file is written for {}, but the model is {}: '{}' is a class "
+                           "of {}",
+                           best->first, family_, rules::last_part(example.match.class_name->text),
+                           best->first))
         .help(
             "take the rule file of this model, or one that selects by `kind` and fits every "
             "model (rules/moe-experts-on-cpu.yaml)");
+    state_.wrong_model = state_.wrong_model || diags_.errors() > errors;
   }
 
   void report_slow(int index) {
@@ -225,7 +231,11 @@ class RuleChecker {
                                                   outcome.path_found, outcome.class_found));
       return;
     }
-    if (!rule.match.name) {
+    if (rule.match.kind_text && kind_is_absent(rule)) {
+      diag.note(rule.match.kind_text->loc,
+                fmt::format("{} has no module of kind {}; it has {}", family_,
+                            printable(rule.match.kind_text->text), join(kinds_of_model(), ", ")));
+    } else if (!rule.match.name) {
       if (rule.match.class_name) {
         diag.note(rule.match.class_name->loc,
                   fmt::format("{} has no module of class '{}' with this config", family_,
@@ -243,8 +253,28 @@ class RuleChecker {
     }
   }
 
+  bool kind_is_absent(const Rule& rule) const {
+    const auto fits = [&](ir::Role role) {
+      return rule.match.kind ? ir::kind_of(role) == *rule.match.kind : role == *rule.match.role;
+    };
+    const auto& modules = state_.modules.modules;
+    const auto& parts = state_.modules.expert_parts;
+    return std::none_of(modules.begin(), modules.end(),
+                        [&](const ir::Module& module) { return fits(module.role); }) &&
+           std::none_of(parts.begin(), parts.end(),
+                        [&](const ir::ExpertPart& part) { return fits(part.role); });
+  }
+
+  std::vector<std::string> kinds_of_model() const {
+    std::set<ir::Kind> kinds;
+    for (const ir::Module& module : state_.modules.modules) kinds.insert(ir::kind_of(module.role));
+    std::vector<std::string> names;
+    for (const ir::Kind kind : kinds) names.emplace_back(ir::name(kind));
+    return names;
+  }
+
   // A layer number past the last whose modules the pattern would match, or -1.
-  int layer_that_would_match(const Rule& rule) const {
+  int layer_that_would_match(const Rule& rule) {
     constexpr int kMaxLayers = 256;
     const int32_t layers = state_.modules.facts.layers;
     const std::string last = fmt::format("model.layers.{}", layers - 1);
@@ -256,7 +286,9 @@ class RuleChecker {
       for (int layer = layers; layer < kMaxLayers; ++layer) {
         const std::string path =
             fmt::format("model.layers.{}{}", layer, module.path.substr(last.size()));
-        if (rule.match.name_regex->test(path, 10'000) == Regex::Outcome::Match) return layer;
+        const auto index = static_cast<size_t>(&rule - state_.rules.rules.data());
+        if (budget_.test(index, *rule.match.name_regex, path) == Regex::Outcome::Match)
+          return layer;
       }
     }
     return -1;
@@ -420,20 +452,28 @@ class RuleChecker {
     std::vector<std::pair<std::string, Group>> sorted(groups.begin(), groups.end());
     std::stable_sort(sorted.begin(), sorted.end(),
                      [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+    const bool dense = state_.check.dialect == rules::Dialect::KTransformers;
+    // As a note, where most of them are is enough.
+    const size_t shown = std::min<size_t>(sorted.size(), dense ? 3 : 1);
     std::string examples;
-    for (size_t i = 0; i < std::min<size_t>(sorted.size(), 3); ++i) {
+    for (size_t i = 0; i < shown; ++i) {
       examples += fmt::format("{}{} ({}, {})", i ? ", " : "", sorted[i].first,
                               sorted[i].second.count, human_bytes(sorted[i].second.bytes));
     }
-    const bool dense = state_.check.dialect == rules::Dialect::KTransformers;
-    diags_.report(severity_in(state_, Severity::Note, Severity::Warning),
-                  {state_.rules.files.front().path}, "R005",
-                  fmt::format("{} ({}) without a rule {}: {}{}", count_of(count, "linear layer"),
-                              human_bytes(bytes),
-                              dense        ? "left dense in 16 bits"
-                              : count == 1 ? "is placed by the compiler"
-                                           : "are placed by the compiler",
-                              examples, sorted.size() > 3 ? ", ..." : ""));
+    if (sorted.size() > shown) {
+      examples += fmt::format(" and {}",
+                              count_of(static_cast<int64_t>(sorted.size() - shown), "more kind"));
+    }
+    diags_
+        .report(severity_in(state_, Severity::Note, Severity::Warning),
+                {state_.rules.files.front().path}, "R005",
+                fmt::format("{} ({}) {} no rule and {}: {}", count_of(count, "linear layer"),
+                            human_bytes(bytes), count == 1 ? "has" : "have",
+                            dense ? count == 1 ? "stays dense in 16 bits" : "stay dense in 16 bits"
+                            : count == 1 ? "is placed by the compiler"
+                                         : "are placed by the compiler",
+                            examples))
+        .help("--list-unruled names them");
   }
 
   const Rule& rule_at(int index) const { return state_.rules.rules[static_cast<size_t>(index)]; }
@@ -444,6 +484,7 @@ class RuleChecker {
   CompileState& state_;
   DiagSink& diags_;
   std::string family_;
+  rules::PatternBudget budget_;
   std::set<std::string, std::less<>> known_classes_;
 };
 

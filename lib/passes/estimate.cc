@@ -64,6 +64,7 @@ void describe_device(DeviceUse& use, const CompileState& state) {
   if (!state.check.target_given) return;
   if (gpu < 0) {
     use.capacity = state.target.cpu.memory_bytes;
+    use.numa_nodes = std::max(1, static_cast<int>(state.target.cpu.numa.size()));
     use.bandwidth_gbps = state.target.cpu.bandwidth_gbps;
   } else if (gpu < static_cast<int>(state.target.gpus.size())) {
     const target::GpuTarget& facts = state.target.gpus[static_cast<size_t>(gpu)];
@@ -238,6 +239,13 @@ std::string print_estimate(const Estimate& estimate) {
                        human_bytes(use.scratch_bytes), human_bytes(use.reserve_bytes),
                        human_bytes(use.total()), capacity, left);
   }
+  for (const DeviceUse& use : estimate.devices) {
+    if (use.numa_nodes < 2 || use.capacity == 0) continue;
+    const auto nodes = static_cast<uint64_t>(use.numa_nodes);
+    out += fmt::format(
+        "{}: {} NUMA nodes, {} of {} in each (weights are kept once, spread evenly)\n", use.name,
+        use.numa_nodes, human_bytes(use.total() / nodes), human_bytes(use.capacity / nodes));
+  }
   out +=
       fmt::format("for {} tokens of context, {} at once, {} keys and values, steps of {} tokens\n",
                   estimate.shape.ctx, estimate.shape.max_batch, plan::name(estimate.shape.kv_type),
@@ -247,6 +255,12 @@ std::string print_estimate(const Estimate& estimate) {
   } else {
     out += "largest context that fits: unknown without the memory of a --target\n";
   }
+  uint64_t weights = 0;
+  for (const DeviceUse& use : estimate.devices) weights += use.weight_bytes;
+  out += fmt::format(
+      "start: the plan is mapped; {} of weights are read once, {:.1f} s at {:g} GB/s "
+      "of disk\n",
+      human_bytes(weights), static_cast<double>(weights) / (kDiskGbps * 1e9), kDiskGbps);
   if (!estimate.has_speed) {
     out += "speed: unknown without the bandwidth of a --target\n";
     return out;

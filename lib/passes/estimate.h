@@ -26,6 +26,7 @@ struct DeviceUse {
   uint64_t scratch_bytes = 0;
   uint64_t reserve_bytes = 0;  // program, driver, graphs
   uint64_t capacity = 0;       // 0: not known
+  int numa_nodes = 1;          // that share `capacity`, in equal parts
   double bandwidth_gbps = 0;   // 0: not known
   uint64_t kv_token_bytes = 0;
   uint64_t read_bytes = 0;  // weights read for a token
@@ -48,6 +49,7 @@ struct Estimate {
 // token over: assumptions of the prediction, printed with it.
 inline constexpr double kBandwidthShare = 0.75;
 inline constexpr double kCrossingSeconds = 30e-6;
+inline constexpr double kDiskGbps = 3;  // of a usual NVMe drive; for the first start
 
 class Estimator {
  public:

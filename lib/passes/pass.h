@@ -40,6 +40,7 @@ struct CompileState {
   steps::StepGraph steps;
   rules::RuleSet rules;
   rules::MatchResult matched;  // of the rules above, from match-rules on
+  bool wrong_model = false;    // a rule file is for another model, says check-rules
   target::Target target;
   CheckOptions check;
   const input::HfConfig* config = nullptr;  // may be null: its keys are then not checked

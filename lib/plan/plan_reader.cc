@@ -6,8 +6,8 @@
 #include <cstring>
 #include <map>
 
-#include "lib/plan/verify_records.h"
 #include "lib/plan/check_step_records.h"
+#include "lib/plan/verify_records.h"
 #include "lib/plan/verify_weights.h"
 #include "lib/support/strings.h"
 
@@ -148,13 +148,13 @@ struct PlanFile::State {
 Status PlanFile::State::check_version(const Prefix& prefix) const {
   if (prefix.major != kMajor) {
     return Error{fmt::format(
-        "plan format {}.{}, this ktx-run reads {}.x; {}", prefix.major, prefix.minor, kMajor,
-        prefix.major > kMajor ? "use a newer ktx-run" : "compile the model again")};
+        "plan format {}.{}, this ktx-run reads {}.x; {} [KTX-V001]", prefix.major, prefix.minor,
+        kMajor, prefix.major > kMajor ? "use a newer ktx-run" : "compile the model again")};
   }
   if (prefix.min_reader_minor > kMinor) {
     return Error{fmt::format(
         "plan format {}.{} asks for a reader of {}.{}, this ktx-run is {}.{}; "
-        "use a newer ktx-run",
+        "use a newer ktx-run [KTX-V001]",
         prefix.major, prefix.minor, prefix.major, prefix.min_reader_minor, kMajor, kMinor)};
   }
   return {};

@@ -35,14 +35,14 @@ Status verify_weights(const PlanView& plan, int threads) {
   for (uint32_t b = 0; b < plan.blobs.size(); ++b) {
     const BlobRecord& blob = plan.blobs[b];
     if (hashes.of(b) == blob.hash) continue;
-    return Error{fmt::format("weight '{}' ({} bytes at {}) is damaged; compile again",
+    return Error{fmt::format("weight '{}' ({} bytes at {}) is damaged; compile again [KTX-N001]",
                              printable(plan.string(blob.name)), blob.size, blob.offset)};
   }
   for (size_t i = 0; i < plan.chunks.size(); ++i) {
     if (!damaged[i]) continue;
     const ChunkRange range = range_of(plan.chunks[i]);
-    return Error{fmt::format("the weights at {} to {} are damaged; compile again", range.offset,
-                             range.offset + range.size)};
+    return Error{fmt::format("the weights at {} to {} are damaged; compile again [KTX-N001]",
+                             range.offset, range.offset + range.size)};
   }
   return {};
 }

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+
 #include "lib/support/strings.h"
 
 namespace ktx::rules {
@@ -17,8 +20,12 @@ constexpr CheckInfo kChecks[] = {
 #undef KTX_CHECK
 };
 
-std::string_view without_prefix(std::string_view code) {
-  return code.starts_with("KTX-") ? code.substr(4) : code;
+// "ktx-r001" -> "R001"
+std::string plain_code(std::string_view code) {
+  std::string out(code);
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return out.starts_with("KTX-") ? out.substr(4) : out;
 }
 
 std::string indented(std::string_view text, std::string_view indent) {
@@ -43,16 +50,26 @@ std::span<const CheckInfo> all_checks() {
 }
 
 const CheckInfo* find_check(std::string_view code) {
+  const std::string plain = plain_code(code);
   for (const CheckInfo& check : kChecks) {
-    if (check.code == without_prefix(code)) return &check;
+    if (check.code == plain) return &check;
   }
   return nullptr;
 }
 
-std::vector<std::string> check_codes() {
+std::string nearest_check(std::string_view code) {
   std::vector<std::string> codes;
-  for (const CheckInfo& check : kChecks) codes.push_back(fmt::format("KTX-{}", check.code));
-  return codes;
+  for (const CheckInfo& check : kChecks) codes.emplace_back(check.code);
+  const std::string nearest = nearest_name(plain_code(code), codes);
+  return nearest.empty() ? "" : fmt::format("; did you mean 'KTX-{}'?", nearest);
+}
+
+std::string list_checks() {
+  std::string out;
+  for (const CheckInfo& check : kChecks) {
+    out += fmt::format("KTX-{}  {} ({})\n", check.code, check.title, check.severity);
+  }
+  return out;
 }
 
 std::string explain_check(const CheckInfo& check) {
@@ -80,14 +97,14 @@ std::string checks_markdown() {
     const std::string code = fmt::format("{0}KTX-{1}{0}", check.lowerable ? "" : "*", check.code);
     const std::string row = check.row ? fmt::format("{}", check.row) : "";
     const std::string test = check.test.empty() ? fmt::format("`golden/rules/{}*`", check.code)
-                                                : std::string(check.test);
+                                                : fmt::format("`{}`", check.test);
     out += fmt::format("| {} | {} | {} | {} | {} |\n", code, row, cell(check.severity),
                        cell(check.title), test);
   }
   out +=
       "\nRows without a check of their own: 18 (slow start: plans are packed ahead and mapped; "
       "`--estimate` tells the bytes), 20 (low GPU use: `--estimate` tells the memory left on each "
-      "device), 23 (tool calls: checked with the chat template under KTX-S002).\n";
+      "device).\n";
   for (const CheckInfo& check : kChecks) {
     out += fmt::format("\n## KTX-{}\n\n{}.", check.code, check.title);
     if (!check.explanation.empty()) out += fmt::format(" {}", check.explanation);
@@ -122,7 +139,7 @@ Status add_warning_flag(std::string_view flag, DiagPolicy& policy) {
   const CheckInfo* check = find_check(code);
   if (!check) {
     return Error{fmt::format("-W{}: no check '{}'{}", printable(flag), printable(code),
-                             did_you_mean(code, check_codes()))};
+                             nearest_check(code))};
   }
   if (!check->lowerable && codes != &policy.errors) {
     return Error{fmt::format("-W{}: KTX-{} ({}) is always an error", printable(flag), check->code,

@@ -24,10 +24,12 @@ struct CheckInfo {
 };
 
 std::span<const CheckInfo> all_checks();
-const CheckInfo* find_check(std::string_view code);  // with or without "KTX-"; null when unknown
-std::vector<std::string> check_codes();              // with "KTX-"
+// With or without "KTX-", in capitals or not; null when unknown.
+const CheckInfo* find_check(std::string_view code);
+std::string nearest_check(std::string_view code);  // "; did you mean 'KTX-R001'?", or ""
 
 std::string explain_check(const CheckInfo& check);
+std::string list_checks();      // a line each
 std::string checks_markdown();  // docs/checks.md
 
 // Reads one -W flag ("error", "error=KTX-R001", "no-error=R001", "no-R001") into the

@@ -89,7 +89,8 @@ std::string nearest_device(std::string_view text) {
   const std::string near = nearest_name(type, types);
   if (near.empty()) return "";
   const std::string whole = near == "cuda" && has_index ? near + ":" + index : near;
-  return parse_device(whole) ? whole : near;
+  if (parse_device(whole)) return whole;
+  return near == type ? "" : near;  // the number is wrong, not the name
 }
 
 }  // namespace ktx::rules

@@ -5,11 +5,13 @@
 #include <charconv>
 #include <functional>
 #include <map>
+#include <span>
 
 #include "lib/formats/dtype.h"
 #include "lib/rules/pattern_check.h"
 #include "lib/rules/rule.h"
 #include "lib/rules/rule_keys.h"
+#include "lib/rules/yaml_hints.h"
 #include "lib/rules/yaml_tree.h"
 #include "lib/support/mapped_file.h"
 #include "lib/support/strings.h"
@@ -48,7 +50,6 @@ class RuleParser {
     const YamlRef root = parse_yaml(text, path_, diags_);
     std::vector<Rule> rules;
     if (root) parse_root(*root, rules);
-    file_.rules = static_cast<int>(rules.size());
     set_.files.push_back(std::move(file_));
     set_.rules.insert(set_.rules.begin(), std::make_move_iterator(rules.begin()),
                       std::make_move_iterator(rules.end()));
@@ -62,7 +63,7 @@ class RuleParser {
   }
 
   void parse_root(const YamlNode& root, std::vector<Rule>& rules) {
-    if (root.is_list()) return parse_list(root, rules);
+    if (root.is_list() && !root.items.empty()) return parse_list(root, rules);
     if (root.is_map() && (root.find("match") || root.find("replace"))) {
       wrong(root, "a rule without its list; every rule begins with a dash")
           .fix({path_, root.loc.line, root.loc.column, 0}, "- ")
@@ -70,7 +71,8 @@ class RuleParser {
       return;
     }
     if (!root.is_map()) {
-      const char* what = root.is_null() ? "the file holds no rules" : "expected a list of rules";
+      const bool empty = root.is_null() || root.is_list();
+      const char* what = empty ? "the file holds no rules" : "expected a list of rules";
       diags_.error(
           {path_, std::max(root.loc.line, 1), std::max(root.loc.column, 1), 1}, "Y003",
           fmt::format("{}; a rule file is a list of entries with `match` and `replace`", what));
@@ -91,7 +93,7 @@ class RuleParser {
   }
 
   void parse_list(const YamlNode& list, std::vector<Rule>& rules) {
-    int number = 0;
+    int& number = file_.rules;
     for (const YamlRef& item : list.items) {
       ++number;
       if (set_.rules.size() + rules.size() >= kMaxRules) {
@@ -110,6 +112,7 @@ class RuleParser {
       Diagnostic& diag =
           wrong(node, fmt::format("{} must be a map, not {}", describe(level), name(node.kind)));
       if (node.is_null()) diag.help("its entries are indented by two more spaces than itself");
+      if (node.is_scalar()) suggest_map(node, level, diag);
       return;
     }
     for (const auto& [key, value] : node.fields) {
@@ -120,6 +123,33 @@ class RuleParser {
         unknown_key(*key, level);
       }
     }
+  }
+
+  // A text where entries belong: a colon without its space, or the value alone.
+  void suggest_map(const YamlNode& node, Level level, Diagnostic& diag) {
+    if (const size_t key = key_without_space(node.text); key > 0 && !node.quoted) {
+      SourceLoc after = node.loc;
+      after.column += static_cast<int>(key) + 1;
+      after.length = 0;
+      diag.help("a colon needs a space after it").fix(after, " ");
+    } else if (level == Level::Match) {
+      diag.help(fmt::format("write `match: {{name: {}}}`", source_of(node)));
+    } else if (level == Level::Replace) {
+      const bool device = parse_device(node.text).has_value();
+      diag.help(
+          fmt::format("write `replace: {{{}: {}}}`", device ? "device" : "class", source_of(node)));
+    }
+  }
+
+  // A scalar as it is written.
+  std::string source_of(const YamlNode& node) const {
+    const std::string* text = diags_.source(path_);
+    const auto lines = text ? split(*text, '\n') : std::vector<std::string_view>();
+    const auto line = static_cast<size_t>(node.loc.line);
+    if (line == 0 || line > lines.size()) return printable(node.text);
+    return printable(lines[line - 1].substr(
+        std::min(static_cast<size_t>(node.loc.column) - 1, lines[line - 1].size()),
+        static_cast<size_t>(node.loc.length)));
   }
 
   void unknown_key(const YamlNode& key, Level level) {
@@ -225,7 +255,8 @@ class RuleParser {
         fmt::format("unknown device '{}'{}", printable(value.text),
                     nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
     if (nearest.empty()) {
-      diag.help("devices are cpu, cuda, cuda:0 and so on, cuda:0-3, cuda:*, auto");
+      diag.help(
+          fmt::format("devices are cpu, cuda, cuda:0 to cuda:{}, cuda:0-3, cuda:*, auto", kMaxGpu));
     } else {
       fix_value(diag, value, nearest);
     }
@@ -247,7 +278,9 @@ class RuleParser {
         node.loc, "O004",
         fmt::format("unknown layout '{}'{}", printable(node.text),
                     nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
-    if (nearest.empty()) {
+    if (find_op(node.text)) {
+      diag.help(fmt::format("'{0}' is an op: write `op: {0}`", node.text));
+    } else if (nearest.empty()) {
       diag.help(fmt::format("layouts are {}", join(known, ", ")));
     } else {
       fix_value(diag, *out, nearest);
@@ -414,7 +447,9 @@ class RuleParser {
         node, fmt::format("unknown kind '{}'{}", printable(node.text),
                           nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
     if (nearest.empty()) {
-      diag.help(fmt::format("kinds are {}", join(known, ", ")));
+      const auto kinds = std::span(known).first(static_cast<size_t>(ir::Kind::Expert) + 1);
+      diag.help(fmt::format("kinds are {}; or a role, such as head, q_proj or final_norm",
+                            join(kinds, ", ")));
     } else {
       fix_value(diag, *match.kind_text, nearest);
     }
@@ -630,13 +665,19 @@ class RuleParser {
 
   void parse_rule(const YamlNode& node, int number, std::vector<Rule>& rules) {
     const int errors = diags_.errors();
+    bool match_is_whole = true;
     Rule rule;
     rule.file = static_cast<int>(set_.files.size());
     rule.number = number;
     rule.loc = node.is_map() && !node.fields.empty() ? node.fields[0].first->loc : node.loc;
     parse_map(
         node, Level::Rule,
-        {{"match", [&](const auto&, const auto& n) { parse_match(n, rule.match); }},
+        {{"match",
+          [&](const auto&, const auto& n) {
+            const int before = diags_.errors();
+            parse_match(n, rule.match);
+            match_is_whole = diags_.errors() == before;
+          }},
          {"replace", [&](const auto&, const auto& n) { parse_replace(n, rule.replace); }},
          {"recursive",
           [&](const auto&, const auto& n) { take_bool(n, "recursive", rule.recursive); }},
@@ -652,7 +693,8 @@ class RuleParser {
     const bool selects = rule.match.name_regex || rule.match.class_name || rule.match.kind ||
                          rule.match.role || !rule.match.layers.empty();
     const bool pattern_lost = rule.match.name && !rule.match.name_regex;
-    if (selects && !pattern_lost) rules.push_back(std::move(rule));
+    // With a part of its match missing it would take modules that it is not meant for.
+    if (selects && !pattern_lost && match_is_whole) rules.push_back(std::move(rule));
   }
 
   RuleSet& set_;

@@ -10,6 +10,7 @@
 #include <map>
 #include <sstream>
 
+#include "lib/rules/yaml_hints.h"
 #include "lib/support/strings.h"
 
 namespace ktx::rules {
@@ -171,58 +172,23 @@ class TreeBuilder : public YAML::EventHandler {
   size_t nodes_ = 0;
 };
 
-// A tab among the spaces at the beginning of the line: its column from 1, or 0.
-int tab_in_indentation(std::string_view line) {
-  const size_t end = line.find_first_not_of(" \t");
-  const size_t tab = line.substr(0, end).find('\t');
-  return tab == std::string_view::npos ? 0 : static_cast<int>(tab) + 1;
-}
-
-// Tabs are the cause of most errors near them; yaml-cpp names other things.
-bool report_tab(const std::vector<std::string_view>& lines, int near, const std::string& file,
-                DiagSink& diags) {
-  const int last = std::min<int>(near + 1, static_cast<int>(lines.size()));
-  for (int number = std::max(near - 1, 1); number <= last; ++number) {
-    const std::string_view line = lines[static_cast<size_t>(number) - 1];
-    const int column = tab_in_indentation(line);
-    if (column == 0) continue;
-    const auto run = line.find_first_not_of('\t', static_cast<size_t>(column) - 1);
-    const int tabs = static_cast<int>(std::min(run, line.size())) - (column - 1);
-    const SourceLoc loc = {file, number, column, tabs};
-    diags.error(loc, "Y001", "a tab in the indentation; YAML indents by spaces only")
-        .help("replace each tab by two spaces")
-        .fix(loc, std::string(static_cast<size_t>(tabs) * 2, ' '));
-    return true;
-  }
-  return false;
-}
-
-// What the indentation around the place looks like, for the commonest cause.
-std::string indentation_hint(const std::vector<std::string_view>& lines, int number) {
-  if (number < 2 || static_cast<size_t>(number) > lines.size()) return "";
-  const auto indent = [](std::string_view line) { return line.find_first_not_of(' '); };
-  const size_t here = indent(lines[static_cast<size_t>(number) - 1]);
-  for (int above = number - 1; above >= 1; --above) {
-    const size_t there = indent(lines[static_cast<size_t>(above) - 1]);
-    if (there == std::string_view::npos || here == std::string_view::npos) continue;
-    if (here == there) return "";
-    return fmt::format(
-        "line {} is indented by {} spaces, line {} above it by {}; entries of one "
-        "map start in the same column",
-        number, here, above, there);
-  }
-  return "";
-}
-
 void report_syntax(const std::string& text, const std::string& file, const YAML::Mark& mark,
                    const std::string& what, DiagSink& diags) {
   const std::vector<std::string_view> lines = lines_of(text);
   const int line = mark.is_null() ? 1 : mark.line + 1;
-  if (report_tab(lines, line, file, diags)) return;
-  Diagnostic& diag = diags.error({file, line, mark.is_null() ? 1 : mark.column + 1, 1}, "Y001",
-                                 fmt::format("not valid YAML: {}", printable(what)));
+  if (const auto mistake = find_yaml_mistake(lines, line, file)) {
+    Diagnostic& diag = diags.error(mistake->loc, "Y001", mistake->message);
+    diag.help(mistake->help);
+    for (const FixIt& fix : mistake->fixes) diag.fix(fix.range, fix.replacement);
+    return;
+  }
   const std::string hint = indentation_hint(lines, line);
-  if (!hint.empty()) diag.help(hint);
+  const SourceLoc loc = {file, line, mark.is_null() ? 1 : mark.column + 1, 1};
+  if (hint.empty()) {
+    diags.error(loc, "Y001", fmt::format("not valid YAML: {}", printable(what)));
+  } else {
+    diags.error(loc, "Y001", "not valid YAML: the indentation fits no line above").help(hint);
+  }
 }
 
 }  // namespace

@@ -244,15 +244,50 @@ TEST(GoldenDocs, ChecksAndSchemaAreCurrent) {
   expect_same(rules::rules_json_schema(), KTX_SOURCE_DIR "/docs/rules.schema.json");
 }
 
-// Each code has golden cases, or names another test.
+// Each code has golden cases, or names a test that exists: "file: Suite.Name".
 TEST(GoldenDocs, EveryCodeHasATest) {
+  const auto all = cases();
   for (const rules::CheckInfo& check : rules::all_checks()) {
-    if (!check.test.empty()) continue;
-    const auto all = cases();
-    const bool found = std::any_of(all.begin(), all.end(), [&](const fs::path& path) {
-      return path.stem().string().starts_with(std::string(check.code));
-    });
-    EXPECT_TRUE(found) << "no tests/golden/rules/" << check.code << "*.yaml";
+    SCOPED_TRACE(check.code);
+    if (check.test.empty()) {
+      const bool found = std::any_of(all.begin(), all.end(), [&](const fs::path& path) {
+        return path.stem().string().starts_with(std::string(check.code));
+      });
+      EXPECT_TRUE(found) << "no tests/golden/rules/" << check.code << "*.yaml";
+      continue;
+    }
+    const size_t colon = check.test.find(": ");
+    const size_t dot = check.test.rfind('.');
+    ASSERT_TRUE(colon != check.test.npos && dot != check.test.npos && dot > colon);
+    const std::string text =
+        read_file(fs::path(KTX_SOURCE_DIR) / std::string(check.test.substr(0, colon)));
+    const std::string named = fmt::format("({}, {})", check.test.substr(colon + 2, dot - colon - 2),
+                                          check.test.substr(dot + 1));
+    EXPECT_NE(text.find("TEST" + named), text.find("TEST_F" + named)) << "no test " << check.test;
+    EXPECT_NE(text.find(check.code), text.npos);
+  }
+}
+
+// A code that nothing reports is no check; a golden case without a code checks none.
+TEST(GoldenDocs, EveryCodeIsReportedSomewhereAndEveryCaseHasACode) {
+  std::string sources;
+  for (const char* folder : {"/lib", "/tools"}) {
+    for (const auto& entry :
+         fs::recursive_directory_iterator(KTX_SOURCE_DIR + std::string(folder))) {
+      const fs::path kind = entry.path().extension();
+      if (kind == ".cc" || kind == ".h") sources += read_file(entry.path());
+    }
+  }
+  for (const rules::CheckInfo& check : rules::all_checks()) {
+    const bool reported = sources.find(fmt::format("\"{}\"", check.code)) != sources.npos ||
+                          sources.find(fmt::format("[KTX-{}]", check.code)) != sources.npos;
+    EXPECT_TRUE(reported) << check.code;
+    EXPECT_FALSE(check.explanation.empty() || check.mistake.empty() || check.mend.empty())
+        << check.code;
+  }
+  for (const fs::path& path : cases()) {
+    const std::string name = path.stem().string();
+    EXPECT_TRUE(name.starts_with("ok-") || rules::find_check(name.substr(0, 4))) << path;
   }
 }
 

@@ -18,6 +18,7 @@
 #include "tools/ktx-compile/diag_formats.h"
 #include "tools/ktx-compile/explain.h"
 #include "tools/ktx-compile/report_html.h"
+#include "tools/ktx-compile/text_check.h"
 
 namespace ktx::tools {
 namespace {
@@ -48,16 +49,34 @@ std::string nearest_file(const std::string& path) {
   return nearest.empty() ? "" : (wanted.parent_path() / nearest).string();
 }
 
+// The folders in which profiles of machines come with the program.
+std::vector<fs::path> profile_folders() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
+  return {program / "../targets", program / "../share/ktx/targets"};
+}
+
 // `--target=rtx-4090` means the profile of this name that comes with the program.
 std::string target_path(const std::string& given) {
   std::error_code error;
   if (fs::exists(given, error) || given.find('/') != std::string::npos) return given;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const char* folder : {"../targets", "../share/ktx/targets"}) {
-    const fs::path path = program / folder / (given + ".yaml");
+  for (const fs::path& folder : profile_folders()) {
+    const fs::path path = folder / (given + ".yaml");
     if (fs::exists(path, error)) return path.lexically_normal().string();
   }
   return given;
+}
+
+std::vector<std::string> profile_names() {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (const fs::path& folder : profile_folders()) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+      if (entry.path().extension() == ".yaml") names.push_back(entry.path().stem().string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 class Checker {
@@ -87,6 +106,7 @@ class Checker {
       input::ModelInputs inputs;
       inputs.gguf_path = options_.model;
       if (!options_.hf_config.empty()) inputs.hf_config_path = options_.hf_config;
+      if (!options_.tokenizer.empty()) inputs.tokenizer_path = options_.tokenizer;
       if (options_.trust == "config") inputs.trust = input::Trust::Config;
       if (options_.trust == "gguf") inputs.trust = input::Trust::Gguf;
       inputs.header_only_ok = true;
@@ -94,12 +114,14 @@ class Checker {
       if (!source) return fail("T001", source.error().message);
       source_ = source.take();
       config_ = source_->config;
+      const std::string& text = options_.tokenizer.empty() ? options_.model : options_.tokenizer;
+      check_tokenizer(source_->tokenizer, text, sink_);
+      (void)check_chat_template(source_->chat_templates, source_->tokenizer, options_.model, sink_);
     } else {
       Result<input::HfConfig> config = input::HfConfig::read(options_.hf_config);
-      if (!config) return fail("", config.error().message);
+      if (!config) return fail_config(config.error().message);
       config_ = config.take();
-      sink_.note({}, "",
-                 "no GGUF given: tensors are taken to have the types of a usual Q4_K_M file");
+      check_text_of_folder(options_.hf_config, sink_);
     }
     const auto arch = arch::pick_architecture(config_);
     if (!arch) return fail("C002", arch.error().message);
@@ -116,17 +138,27 @@ class Checker {
     return true;
   }
 
+  // A message may bring its own code at its end: "... [KTX-Q002]".
   bool fail(std::string code, std::string message) {
+    const size_t own = message.rfind(" [KTX-");
+    if (own != std::string::npos && message.ends_with(']')) {
+      code = message.substr(own + 6, message.size() - own - 7);
+      message.resize(own);
+    }
     sink_.error({}, std::move(code), std::move(message));
     return false;
   }
 
+  bool fail_config(const std::string& message) {
+    std::error_code error;
+    const bool missing = !fs::exists(options_.hf_config, error);
+    const std::string nearest = missing ? nearest_file(options_.hf_config) : "";
+    Diagnostic& diag = sink_.error({}, missing ? "R008" : "I004", message);
+    if (!nearest.empty()) diag.help(fmt::format("did you mean '{}'?", nearest));
+    return false;
+  }
+
   void walk() {
-    if (!state_.check.target_given) {
-      sink_.note({}, "",
-                 "no --target given: whether its devices exist and hold the model is not "
-                 "checked");
-    }
     passes::PassOptions passes;
     passes.stop_after = "check-memory";
     // The Status only counts the errors, unless a pass itself failed.
@@ -137,7 +169,22 @@ class Checker {
     walked_ = state_.fact == passes::Fact::Placed;
   }
 
+  // What could not be looked at; said last.
+  void note_limits() {
+    const bool nothing_read = state_.rules.rules.empty() && sink_.errors() > 0;
+    if (!built_ || nothing_read) return;
+    if (!source_) {
+      sink_.note({}, "",
+                 "no GGUF given: tensors are taken to have the types of a usual Q4_K_M file");
+    }
+    if (options_.target.empty()) {
+      sink_.note({}, "",
+                 "no --target given: whether devices exist and hold the model is not checked");
+    }
+  }
+
   int finish() {
+    note_limits();
     const bool text = options_.diagnostics_format.empty() || options_.diagnostics_format == "text";
     sink_.sort_by_severity();
     if (options_.fix) fix_files();
@@ -145,7 +192,9 @@ class Checker {
     if (!options_.report.empty() && walked_) write_report();
     if (text) {
       const bool color = isatty(STDERR_FILENO) && !env("NO_COLOR");
-      fmt::print(stderr, "{}", render_diagnostics(sink_, 0, color, !options_.quiet));
+      // What else is remarkable of a file for another model does not matter yet.
+      const bool with_notes = !options_.quiet && !state_.wrong_model;
+      fmt::print(stderr, "{}", render_diagnostics(sink_, 0, color, with_notes));
       print_summary();
     } else {
       const std::string coverage = options_.coverage && walked_ ? coverage_json(state_) : "";
@@ -181,8 +230,9 @@ class Checker {
     const auto count = [](int n, const char* noun) {
       return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
     };
-    const size_t rules = state_.rules.rules.size();
-    std::string what = fmt::format("{} checked", count(static_cast<int>(rules), "rule"));
+    int rules = 0;
+    for (const rules::RuleFile& file : state_.rules.files) rules += file.rules;
+    std::string what = fmt::format("{} checked", count(rules, "rule"));
     if (built_) {
       what += fmt::format(" against {} ({} layers, {} modules)", state_.modules.facts.family,
                           state_.modules.facts.layers, state_.matched.modules);
@@ -258,9 +308,15 @@ void read_target_file(const Options& options, passes::CompileState& state) {
   const std::string path = target_path(options.target);
   Result<target::Target> target = rules::read_target(path, *state.diags);
   if (!target) {
-    const std::string nearest = nearest_file(path);
+    const bool is_path = path.find('/') != std::string::npos || path.ends_with(".yaml");
+    const std::vector<std::string> profiles = profile_names();
+    const std::string nearest = is_path ? nearest_file(path) : nearest_name(path, profiles);
     Diagnostic& diag = state.diags->error({}, "R008", target.error().message);
-    if (!nearest.empty()) diag.help(fmt::format("did you mean '{}'?", nearest));
+    if (!nearest.empty()) {
+      diag.help(fmt::format("did you mean '{}'?", nearest));
+    } else if (!profiles.empty()) {
+      diag.help(fmt::format("profiles are {}", join(profiles, ", ")));
+    }
     return;
   }
   state.target = target.take();
@@ -276,10 +332,12 @@ int run_explain_code(const Options& options) {
     fmt::print("{}", rules::explain_check(*check));
     return 0;
   }
-  const std::vector<std::string> codes = rules::check_codes();
-  const std::string meant = did_you_mean(options.explain_code, codes);
-  fmt::print(stderr, "ktx-compile: error: no check '{}'{}\n", printable(options.explain_code),
-             meant.empty() ? "; codes are " + join(codes, ", ") : meant);
+  if (options.explain_code == "all") {
+    fmt::print("{}", rules::list_checks());
+    return 0;
+  }
+  fmt::print(stderr, "ktx-compile: error: no check '{}'{}; `--explain-code all` lists them\n",
+             printable(options.explain_code), rules::nearest_check(options.explain_code));
   return 2;
 }
 

@@ -96,7 +96,8 @@ cl::opt<std::string> g_format("diagnostics-format",
 cl::list<std::string> g_warnings("W", cl::Prefix,
                                  cl::desc("-Werror[=CODE], -Wno-error=CODE, -Wno-CODE"),
                                  cl::value_desc("FLAG"), cl::cat(g_category));
-cl::opt<std::string> g_explain_code("explain-code", cl::desc("print what a KTX code means"),
+cl::opt<std::string> g_explain_code("explain-code",
+                                    cl::desc("print what a KTX code means; `all` lists them"),
                                     cl::value_desc("CODE"), cl::cat(g_category));
 cl::opt<bool> g_schema("print-rules-schema", cl::desc("print the JSON Schema of rule files"),
                        cl::cat(g_category));
@@ -163,22 +164,19 @@ class Checker {
 // Sorts the positional files by what they are.
 void sort_files(Options& options, Checker& check) {
   for (const std::string& path : g_files) {
-    // A rule file that is not there is told by the reader, with the name meant.
-    std::error_code error;
     const bool is_yaml = path.ends_with(".yaml") || path.ends_with(".yml");
-    if (is_yaml && !std::filesystem::exists(path, error)) {
-      options.rules.push_back(path);
-      continue;
-    }
     // A file that cannot be opened is no wrong usage: whoever reads it will say so.
     Result<MappedFile> file = MappedFile::open(path);
     const input::FileKind kind = file                    ? input::file_kind(file->bytes())
                                  : options.model.empty() ? input::FileKind::Unknown
                                                          : input::FileKind::Text;
-    if (kind == input::FileKind::Text) {
+    // Rule files may be empty, JSON (which is YAML) or missing: their reader says so.
+    if (kind == input::FileKind::Text || (is_yaml && kind != input::FileKind::Gguf)) {
       options.rules.push_back(path);
     } else if (kind == input::FileKind::KtxPlan) {
       check.fail(fmt::format("{} is a plan already; run it with ktx-run", path));
+    } else if (kind == input::FileKind::Json && g_check) {
+      check.fail(fmt::format("{0} is a JSON file; give a config as --hf-config {0}", path));
     } else if (options.model.empty()) {
       options.model = path;  // whatever it is, the reader says what is wrong with it
     } else {

@@ -16,9 +16,9 @@
 #include "lib/support/timer.h"
 #include "lib/target/target.h"
 #include "lib/text/tokenizer_data.h"
-#include "tools/ktx-compile/chat_template_check.h"
 #include "tools/ktx-compile/check.h"
 #include "tools/ktx-compile/progress.h"
+#include "tools/ktx-compile/text_check.h"
 
 namespace ktx::tools {
 namespace {
@@ -193,17 +193,14 @@ int run_compile(const Options& options) {
 
   // 5. Tokenizer and chat template, checked now rather than at the first prompt.
   add_end_tokens(*source);
-  if (source->tokenizer.kind == text::TokenizerKind::Bpe && source->tokenizer.pre == "default") {
-    talk.sink().warning({}, "",
-                        options.model +
-                            ": tokenizer.ggml.pre is missing, so text may be "
-                            "split wrongly; give the right tokenizer with --tokenizer PATH");
-  }
+  const std::string text_file = options.tokenizer.empty() ? options.model : options.tokenizer;
+  check_tokenizer(source->tokenizer, text_file, talk.sink());
   passes::EmitOptions emit;
   emit.tokenizer = text::serialize(source->tokenizer);
   emit.bos_id = source->tokenizer.ids.bos;
   emit.eos_id = source->tokenizer.ids.eos;
-  emit.chat_template = check_chat_template(source->chat_templates, source->tokenizer, talk.sink());
+  emit.chat_template =
+      check_chat_template(source->chat_templates, source->tokenizer, options.model, talk.sink());
   if (talk.failed()) return 1;
 
   // 6. The plan: tables, then weights streamed on all cores, then the rename.

@@ -11,16 +11,22 @@
 #include <map>
 
 #include "lib/passes/estimate.h"
+#include "lib/passes/rule_report.h"
 #include "lib/support/strings.h"
 #include "tools/ktx-compile/coverage.h"
 
 namespace ktx::tools {
 namespace {
 
-// Hues far apart; "cpu" is grey.
-constexpr const char* kColors[] = {"#4477aa", "#ee6677", "#228833", "#ccbb44",
-                                   "#66ccee", "#aa3377", "#ee8866", "#44bb99"};
-constexpr const char* kCpuColor = "#9a9a9a";
+// Hues far apart, each with the colour of text that can be read on it; "cpu" is grey.
+struct Color {
+  const char* back;
+  const char* text;
+};
+constexpr Color kColors[] = {{"#4477aa", "#fff"}, {"#ee6677", "#000"}, {"#228833", "#fff"},
+                             {"#ccbb44", "#000"}, {"#66ccee", "#000"}, {"#aa3377", "#fff"},
+                             {"#ee8866", "#000"}, {"#44bb99", "#000"}};
+constexpr Color kCpuColor = {"#9a9a9a", "#000"};
 
 constexpr const char* kStyle = R"css(
 :root{color-scheme:light dark}
@@ -31,13 +37,14 @@ table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 td,th{padding:.15rem .45rem;text-align:right;white-space:nowrap}
 th{font-weight:600}td.l,th.l{text-align:left}
 tr+tr td{border-top:1px solid #8884}
-.grid td{padding:0;border:1px solid #8883;min-width:1.1rem;height:1.1rem;text-align:center;font-size:.7rem;color:#fff}
+.grid td{padding:0;border:1px solid #8883;min-width:1.1rem;height:1.1rem;text-align:center;font-size:.7rem}
 .grid th{font-weight:400;font-size:.75rem}
 .grid thead th{writing-mode:vertical-rl;transform:rotate(180deg);text-align:left;padding:.2rem 0}
 .bar{display:flex;height:1.6rem;background:#8882;border-radius:.2rem;overflow:hidden;margin:.2rem 0 .7rem}
 .bar span{display:block;height:100%}
 .w{background:#4477aa}.k{background:#228833}.s{background:#ccbb44}.r{background:#9a9a9a}
-.key span{display:inline-block;width:.9em;height:.9em;border-radius:.2em;vertical-align:-.1em;margin:0 .3em 0 .9em}
+.key span{white-space:nowrap;margin-right:.9em}
+.key i{display:inline-block;width:.9em;height:.9em;border-radius:.2em;vertical-align:-.1em;margin-right:.3em}
 .error{color:#c22}.warning{color:#a60}.note{color:#68a}
 .none{opacity:.55}li{margin:.35rem 0;overflow-wrap:anywhere}code{font-size:.9em}
 )css";
@@ -67,7 +74,7 @@ std::string escape(std::string_view text) {
 
 class Colors {
  public:
-  std::string of(const std::string& device) {
+  const Color& of(const std::string& device) {
     if (device == "cpu" || device.empty()) return kCpuColor;
     const auto [found, added] = numbers_.try_emplace(device, numbers_.size());
     return kColors[found->second % std::size(kColors)];
@@ -89,10 +96,10 @@ std::string cell(const passes::CompileState& state, const ir::Module& module, Co
   const int rule = module.decision.rule;
   const std::string by =
       rule >= 0 ? state.rules.label(state.rules.rules[static_cast<size_t>(rule)]) : "no rule";
-  return fmt::format("<td style=\"background:{}\" title=\"{}: {}, {}, {}\">{}</td>",
-                     colors.of(module.decision.device), escape(module.path),
-                     escape(module.decision.device), human_bytes(passes::placed_bytes(module)),
-                     escape(by), form_letter(module));
+  const Color& color = colors.of(module.decision.device);
+  return fmt::format("<td style=\"background:{};color:{}\" title=\"{}: {}, {}, {}\">{}</td>",
+                     color.back, color.text, escape(module.path), escape(module.decision.device),
+                     human_bytes(passes::placed_bytes(module)), escape(by), form_letter(module));
 }
 
 // Names below a layer, in the order in which layers have them.
@@ -141,19 +148,20 @@ std::string bars(const passes::Estimate& estimate) {
                          human_bytes(bytes));
     };
     std::string room =
-        use.capacity == 0 ? "memory not known"
+        use.capacity == 0 ? "its memory is not known"
         : use.too_small()
             ? fmt::format("<b class=error>{} too much</b>", human_bytes(use.total() - use.capacity))
             : fmt::format("{} left", human_bytes(use.capacity - use.total()));
     out += fmt::format(
-        "<div><b>{}</b>: {} of {}, {}</div><div class=bar>{}{}{}{}</div>\n", escape(use.name),
-        human_bytes(use.total()), use.capacity ? human_bytes(use.capacity) : "?", room,
+        "<div><b>{}</b>: {}{}, {}</div><div class=bar>{}{}{}{}</div>\n", escape(use.name),
+        human_bytes(use.total()), use.capacity ? " of " + human_bytes(use.capacity) : "", room,
         part("w", "weights", use.weight_bytes), part("k", "keys and values", use.kv_bytes),
         part("s", "scratch", use.scratch_bytes), part("r", "reserve", use.reserve_bytes));
   }
   out +=
-      "<p class=key><span class=w></span>weights<span class=k></span>keys and values"
-      "<span class=s></span>scratch<span class=r></span>reserve</p>\n";
+      "<p class=key><span><i class=w></i>weights</span> <span><i class=k></i>keys and "
+      "values</span> "
+      "<span><i class=s></i>scratch</span> <span><i class=r></i>reserve</span></p>\n";
   return out + fmt::format("<pre class=scroll>{}</pre>\n", [&] {
            std::string text;
            const std::string table = passes::print_estimate(estimate);
@@ -215,9 +223,11 @@ std::string report_html(const passes::CompileState& state) {
   std::string out = fmt::format(
       "<!doctype html>\n<html lang=en><head><meta charset=utf-8><meta name=viewport "
       "content=\"width=device-width,initial-scale=1\"><title>ktx: {0}</title><style>{1}</style>"
-      "</head><body>\n<h1>{0}</h1><p>{2}, {3} layers; {4} modules, {5} without a rule</p>\n",
+      "</head><body>\n<h1>{0}</h1><p>{2}, {3} layers; {4} modules, {5} without a rule; "
+      "<a href=\"#diagnostics\">{6}, {7}</a></p>\n",
       escape(model), kStyle, escape(facts.family), facts.layers, state.matched.modules,
-      state.matched.without_rule);
+      state.matched.without_rule, passes::count_of(state.diags->errors(), "error"),
+      passes::count_of(state.diags->warnings(), "warning"));
   const std::string modules = grid(state, colors);
   const auto estimator = passes::Estimator::make(state);
   const auto estimate =
@@ -226,13 +236,16 @@ std::string report_html(const passes::CompileState& state) {
   if (estimate) {
     out += "<h2>Memory</h2>\n" + bars(*estimate);
     for (const passes::DeviceUse& use : estimate->devices) {
-      key += fmt::format("<span style=\"background:{}\"></span>{}", colors.of(use.name),
-                         escape(use.name));
+      key += fmt::format("<span><i style=\"background:{}\"></i>{}</span> ",
+                         colors.of(use.name).back, escape(use.name));
     }
   }
-  out += fmt::format("<h2>Modules</h2>\n{} &ensp; M: Marlin tiles, D: dense</p>\n{}", key, modules);
+  out +=
+      fmt::format("<h2>Modules</h2>\n{}<span>M: Marlin tiles</span> <span>D: dense</span></p>\n{}",
+                  key, modules);
   if (!state.rules.empty()) out += "<h2>Rules</h2>\n" + rules_table(state);
-  if (!state.diags->all().empty()) out += "<h2>Diagnostics</h2>\n" + diagnostics(*state.diags);
+  if (!state.diags->all().empty())
+    out += "<h2 id=diagnostics>Diagnostics</h2>\n" + diagnostics(*state.diags);
   return out + "</body></html>\n";
 }
 

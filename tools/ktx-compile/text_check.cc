@@ -1,13 +1,22 @@
-#include "tools/ktx-compile/chat_template_check.h"
+#include "tools/ktx-compile/text_check.h"
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
+#include "lib/support/strings.h"
 #include "lib/text/chat_template/chat_template.h"
 #include "lib/text/chat_template/template_probe.h"
+#include "lib/text/chat_template/tool_style.h"
+#include "lib/text/hf_tokenizer.h"
 #include "lib/text/tokenizer.h"
 
 namespace ktx::tools {
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSample = "Hello, world: 1 2 3";
 
 std::string token_text(const text::TokenizerData& tokenizer, int32_t id) {
   return id >= 0 && static_cast<size_t>(id) < tokenizer.tokens.size()
@@ -15,26 +24,62 @@ std::string token_text(const text::TokenizerData& tokenizer, int32_t id) {
              : "";
 }
 
-void probe(const std::string& source, const plan::PlanChatTemplate& out, DiagSink& diags) {
+// Calls of tools come back as text when nobody can read the form they are written in.
+void check_tool_style(const std::string& source, const text::TemplateProbe& probe,
+                      const std::string& file, DiagSink& diags) {
+  if (!probe.tools || !text::tool_style_of(source).empty()) return;
+  diags
+      .warning({file}, "S003",
+               "the chat template offers tools, but asks for calls in a form that ktx cannot read")
+      .note(fmt::format("forms that it reads: {}", join(text::tool_style_names(), ", ")))
+      .help("calls of tools will come back as plain text");
+}
+
+void probe(const std::string& source, const plan::PlanChatTemplate& out, const std::string& file,
+           DiagSink& diags) {
   Result<text::ChatTemplate> chat = text::ChatTemplate::parse(source);
   if (!chat) {
-    diags.warning(
-        {}, "", "the chat template does not parse, so chat will not work: " + chat.error().message);
+    diags
+        .warning({file}, "S002",
+                 "the chat template does not parse, so chat will not work: " + chat.error().message)
+        .help("`ktx-run generate` works without it");
     return;
   }
   const text::TemplateProbe probe = text::probe_template(*chat, out.bos, out.eos);
-  if (probe.user) return;
-  Diagnostic& warning =
-      diags.warning({}, "", "the chat template renders no user message, so chat will not work");
+  if (probe.user) return check_tool_style(source, probe, file, diags);
+  Diagnostic& warning = diags.warning(
+      {file}, "S002", "the chat template renders no user message, so chat will not work");
   for (const text::ProbeFailure& failure : probe.failures) {
-    warning.note(fmt::format("{}: {}", failure.probe, failure.message));
+    if (failure.probe == "user" || failure.probe == "list content") warning.note(failure.message);
   }
+  warning.help("`ktx-run generate` works without it");
 }
 
 }  // namespace
 
+void check_tokenizer(const text::TokenizerData& data, const std::string& file, DiagSink& diags) {
+  if (data.kind == text::TokenizerKind::Bpe && data.pre == "default") {
+    diags
+        .warning({file}, "S002",
+                 "tokenizer.ggml.pre is missing, so text may be split in another way than the "
+                 "model was taught")
+        .help("give the right tokenizer with --tokenizer PATH");
+  }
+  text::TokenizerData copy = data;
+  const Result<text::Tokenizer> tokenizer = text::Tokenizer::create(std::move(copy));
+  if (!tokenizer) {
+    diags.error({file}, "S002", tokenizer.error().message)
+        .help("give another tokenizer with --tokenizer PATH");
+    return;
+  }
+  if (!tokenizer->encode(kSample).empty()) return;
+  diags.warning({file}, "S002", fmt::format("the tokenizer makes no tokens of '{}'", kSample))
+      .help("give another tokenizer with --tokenizer PATH");
+}
+
 plan::PlanChatTemplate check_chat_template(std::span<const input::ChatTemplate> templates,
-                                           const text::TokenizerData& tokenizer, DiagSink& diags) {
+                                           const text::TokenizerData& tokenizer,
+                                           const std::string& file, DiagSink& diags) {
   plan::PlanChatTemplate out;
   out.bos = token_text(tokenizer, tokenizer.ids.bos);
   out.eos = token_text(tokenizer, tokenizer.ids.eos);
@@ -45,11 +90,32 @@ plan::PlanChatTemplate check_chat_template(std::span<const input::ChatTemplate> 
       out.named[item.name] = item.text;
   }
   if (out.source.empty()) {
-    diags.note({}, "", "the model has no chat template: `ktx-run generate` works, `chat` does not");
+    diags.note({file}, "S002",
+               "the model has no chat template: `ktx-run generate` works, `chat` does not");
   } else {
-    probe(out.source, out, diags);
+    probe(out.source, out, file, diags);
   }
   return out;
+}
+
+void check_text_of_folder(const std::string& config_path, DiagSink& diags) {
+  std::error_code error;
+  const fs::path path(config_path);
+  const fs::path folder = fs::is_directory(path, error) ? path : path.parent_path();
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+    const std::string file = (folder / name).string();
+    if (!fs::exists(file, error)) continue;
+    const Result<text::HfTokenizer> hf = text::load_hf_tokenizer(file);
+    if (!hf) {
+      diags.error({}, "S002", hf.error().message);
+      return;
+    }
+    check_tokenizer(hf->data, file, diags);
+    std::vector<input::ChatTemplate> templates;
+    if (hf->chat_template) templates.push_back({"", *hf->chat_template});
+    (void)check_chat_template(templates, hf->data, folder.string(), diags);
+    return;
+  }
 }
 
 }  // namespace ktx::tools

@@ -1,8 +1,9 @@
-// The chat template of a plan, parsed and probed at compile time: a template that
-// fails is found here and not at a user's first message.
+// Tokenizer and chat template, tried when a model is checked or compiled: what does
+// not work is found then and not at a user's first message.
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "lib/input/model_source.h"
 #include "lib/plan/plan_facts.h"
@@ -11,9 +12,18 @@
 
 namespace ktx::tools {
 
+// An error when the tokenizer cannot be made at all; a warning when it may split text
+// in another way than the model was taught. `file` is where it came from.
+void check_tokenizer(const text::TokenizerData& tokenizer, const std::string& file,
+                     DiagSink& diags);
+
 // What the plan stores. A template that does not parse or cannot render a plain
 // conversation is a warning: the plan still generates, and chat says why it cannot.
 plan::PlanChatTemplate check_chat_template(std::span<const input::ChatTemplate> templates,
-                                           const text::TokenizerData& tokenizer, DiagSink& diags);
+                                           const text::TokenizerData& tokenizer,
+                                           const std::string& file, DiagSink& diags);
+
+// Both, of the files beside a config.json, where there are any.
+void check_text_of_folder(const std::string& config_path, DiagSink& diags);
 
 }  // namespace ktx::tools

@@ -1,0 +1,15 @@
+// In which form a model writes its calls of tools: rows of tool_styles.def.
+//
+//   tool_style_of(template_source)   // "hermes", or "" when the form is not known
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ktx::text {
+
+std::string_view tool_style_of(std::string_view template_source);
+std::vector<std::string> tool_style_names();  // each once
+
+}  // namespace ktx::text
