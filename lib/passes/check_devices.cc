@@ -19,9 +19,6 @@ namespace {
 using rules::DeviceSpec;
 using rules::Rule;
 
-// Older generations have no path at all (CUDA 13 builds for nothing older).
-constexpr int kOldestGpu = 75;
-
 class DeviceChecker {
  public:
   explicit DeviceChecker(CompileState& state) : state_(state), diags_(*state.diags) {}

@@ -68,9 +68,11 @@ class OpChecker {
   explicit OpChecker(CompileState& state) : state_(state), diags_(*state.diags) {}
 
   void run() {
+    if (for_ktransformers()) check_form_of_files();
     for (size_t i = 0; i < state_.rules.rules.size(); ++i) {
       const Rule& rule = state_.rules.rules[i];
       won_ = modules_of(state_, static_cast<int>(i));
+      if (for_ktransformers()) check_own_words(rule);
       if (refused(rule)) continue;
       check_device(rule);
       check_fit(rule);
@@ -93,6 +95,45 @@ class OpChecker {
   // True the first time for this file: such remarks are made once.
   bool first_time(const Rule& rule, std::string_view what) {
     return said_.insert(fmt::format("{}/{}", rule.file, what)).second;
+  }
+
+  // What KTransformers would not read: the map form, and the keys and words that are
+  // ours. It skips unknown keys, so that such a rule would match more than it says.
+  void not_theirs(const SourceLoc& loc, std::string_view what, std::string_view instead) {
+    diags_.error(loc, "Y002", fmt::format("{} is ktx's own; KTransformers does not know it", what))
+        .help(std::string(instead))
+        .in_group("own words of " + loc.file);
+  }
+
+  void check_form_of_files() {
+    for (const rules::RuleFile& file : state_.rules.files) {
+      if (file.map_form) {
+        not_theirs(*file.map_form, "a file that is a map", "write the list of rules alone");
+      }
+    }
+  }
+
+  void check_own_words(const Rule& rule) {
+    const rules::Match& match = rule.match;
+    const rules::Replace& replace = rule.replace;
+    if (match.kind_text) not_theirs(match.kind_text->loc, "`kind`", "write `name` or `class`");
+    if (!match.layers.empty()) {
+      not_theirs(match.layers.front().loc, "`layers`",
+                 "write the numbers in `name`, such as \"^model\\\\.layers\\\\.([0-9])\\\\.\"");
+    }
+    if (replace.layout) not_theirs(replace.layout->loc, "`layout`", "remove it");
+    if (replace.lossy) not_theirs(replace.lossy->loc, "`lossy`", "remove it");
+    if (replace.op && !replace.kwarg("generate_op")) {
+      not_theirs(replace.op->loc, "`op`", "write `generate_op` in `kwargs`");
+    }
+    const bool in_kwargs = replace.kwarg("generate_device") || replace.kwarg("device");
+    if (replace.device && !in_kwargs) {
+      not_theirs(replace.device->loc, "`device`", "write `generate_device` in `kwargs`");
+    } else if (replace.place && (replace.place->kind == DeviceSpec::Kind::Auto ||
+                                 replace.place->kind == DeviceSpec::Kind::Spread)) {
+      not_theirs(replace.device->loc, fmt::format("device '{}'", replace.device->text),
+                 "name one device in each rule: cpu, cuda:0 and so on");
+    }
   }
 
   // Hardware of other vendors: refused with a reason.
@@ -392,8 +433,10 @@ class OpChecker {
     }
     if (prefill && first_time(rule, "prefill")) {
       diags_.note(prefill->key.loc, "R009",
-                  "prefill_op and prefill_device are not reached: layer-wise prefill is off, and "
-                  "ktx chooses kernels by the number of tokens");
+                  for_ktransformers()
+                      ? "prefill_op and prefill_device count in layer-wise prefill only"
+                      : "prefill_op and prefill_device are not reached: layer-wise prefill is off, "
+                        "and ktx chooses kernels by the number of tokens");
     }
     if (info && info->replaces == Replaces::Model && for_ktransformers() &&
         !rule.replace.kwarg("per_layer_prefill_intput_threshold")) {
@@ -418,11 +461,11 @@ class OpChecker {
     const rules::OpInfo* op = rule.replace.op_info;
     if (won_.empty()) return;
     if (info && info->note == OpNote::Approximate && first_time(rule, info->short_name())) {
-      diags_.report(severity_in(state_, Severity::Warning, Severity::Note),
-                    rule.replace.class_name->loc, "O005",
-                    fmt::format("{} approximates attention over long contexts; ktx computes exact "
-                                "attention",
-                                info->short_name()));
+      diags_.report(
+          severity_in(state_, Severity::Warning, Severity::Note), rule.replace.class_name->loc,
+          "O005",
+          fmt::format("{} approximates attention over long contexts{}", info->short_name(),
+                      for_ktransformers() ? "" : "; ktx computes exact attention"));
     }
     if (!op || !first_time(rule, op->name)) return;
     const SourceLoc& at = rule.replace.op->loc;

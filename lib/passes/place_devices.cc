@@ -115,8 +115,13 @@ class Placer {
     if (open.empty()) return;
     for (ir::Module* module : open) module->decision.device = "cpu";
     if (state_.target.gpus.empty() || !state_.check.target_given) return;
-    std::vector<int> gpus(state_.target.gpus.size());
-    for (size_t i = 0; i < gpus.size(); ++i) gpus[i] = static_cast<int>(i);
+    std::vector<int> gpus;
+    for (size_t i = 0; i < state_.target.gpus.size(); ++i) {
+      const target::GpuTarget& gpu = state_.target.gpus[i];
+      if (gpu.compute_major * 10 + gpu.compute_minor < kOldestGpu) continue;
+      gpus.push_back(static_cast<int>(i));
+    }
+    if (gpus.empty()) return;
     // All but experts and the embedding first: they are read for every token.
     for (ir::Module* module : open) {
       if (module->role == Role::Experts || module->role == Role::Embedding) continue;

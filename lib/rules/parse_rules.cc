@@ -79,6 +79,7 @@ class RuleParser {
       return;
     }
     const YamlNode* list = nullptr;
+    if (!root.fields.empty()) file_.map_form = root.fields[0].first->loc;
     parse_map(root, Level::File,
               {{"version", [&](const auto&, const auto& n) { parse_version(n); }},
                {"defaults", [&](const auto&, const auto& n) { parse_defaults(n); }},

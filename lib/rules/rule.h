@@ -112,7 +112,8 @@ struct Defaults {
 
 struct RuleFile {
   std::string path;
-  bool names_ktransformers = false;  // some class of it begins with "ktransformers."
+  bool names_ktransformers = false;   // some class of it begins with "ktransformers."
+  std::optional<SourceLoc> map_form;  // of a file that is a map: its first key
   Defaults defaults;
   int rules = 0;
 };

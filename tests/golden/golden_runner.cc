@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -168,22 +167,49 @@ TEST(GoldenCli, OurRuleFilesAreCleanForEveryConfig) {
   }
 }
 
-// 61 layers, 256 experts, 60 rules for 8 GPUs: under 0.3 s and 200 MB. The limits here
-// are for busy machines and sanitizers; the properties tell what was measured.
-TEST(GoldenCli, TheLargestRealFileIsCheckedQuickly) {
+// The processor's seconds and the memory that a command takes, of it and its children.
+struct Cost {
+  int status = -1;
+  double seconds = 0;
+  int64_t kib = 0;
+};
+
+Cost cost_of(const std::string& command) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    ::_exit(127);
+  }
+  int status = 0;
+  struct rusage usage = {};
+  ::wait4(child, &status, 0, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+          seconds(usage.ru_utime) + seconds(usage.ru_stime), usage.ru_maxrss};
+}
+
+// The benchmark of the check: 61 layers, 256 experts, 60 rules for 8 GPUs take less
+// than 0.3 s and 200 MB. Time is that of the processor, so that a busy machine does not
+// change it; sanitizers do, and are let off.
+TEST(GoldenCli, TheLargestRealFileIsCheckedWithinItsLimits) {
   const std::string rules = KTX_SHARED_DIR "/ktransformers-rules/DeepSeek-V3-Chat-multi-gpu-8.yaml";
   if (!fs::exists(rules)) GTEST_SKIP() << "no " << rules;
-  const auto start = std::chrono::steady_clock::now();
-  const Ran ran =
-      run(fmt::format("--check --coverage '{}' --hf-config ../../configs/DeepSeek-V3.json", rules));
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  struct rusage usage = {};
-  ::getrusage(RUSAGE_CHILDREN, &usage);
-  EXPECT_EQ(ran.status, 0) << ran.output;
-  RecordProperty("milliseconds", static_cast<int>(took.count() * 1000));
-  RecordProperty("kilobytes", static_cast<int>(usage.ru_maxrss));
-  std::cout << fmt::format("checked in {:.3f} s with {} MB\n", took.count(), usage.ru_maxrss >> 10);
-  EXPECT_LT(took.count(), 3.0);
+  const Cost cost = cost_of(
+      fmt::format("exec '{}/ktx-compile' --check --coverage '{}' --hf-config '{}/tests/configs/"
+                  "DeepSeek-V3.json' >/dev/null 2>&1",
+                  KTX_BINARY_DIR, rules, KTX_SOURCE_DIR));
+  EXPECT_EQ(cost.status, 0);
+  std::cout << fmt::format("checked in {:.3f} s with {} MB\n", cost.seconds, cost.kib >> 10);
+  RecordProperty("milliseconds", static_cast<int>(cost.seconds * 1000));
+  RecordProperty("kib", static_cast<int>(cost.kib));
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  EXPECT_LT(cost.seconds, 10);
+#else
+  EXPECT_LT(cost.seconds, 0.3);
+  EXPECT_LT(cost.kib, 200 << 10);
+#endif
 }
 
 TEST(GoldenCli, SarifIsValid) {
@@ -237,6 +263,45 @@ TEST(GoldenCli, ReportOpensInABrowser) {
       browser, page.string());
   EXPECT_EQ(std::system(command.c_str()), 0);
   fs::remove(page);
+}
+
+// What newcomers write; each case answers with what to change.
+TEST(GoldenCli, TenNewcomersMistakesAreAnsweredWithWhatToChange) {
+  const std::pair<const char*, const char*> kMistakes[] = {
+      {"wrong indentation", "Y001-indentation"},
+      {"a tab", "Y001-tab"},
+      {"a misspelt key", "Y002-key"},
+      {"a misspelt kwarg", "O004-kwarg"},
+      {"gpu as a device", "D004-gpu"},
+      {"a pattern without anchors that catches too much", "R014"},
+      {"a rule after a catch-all", "R003-shadowed"},
+      {"a range beyond the last layer", "R013"},
+      {"a lossy layout that is not allowed", "Q004"},
+      {"two files in conflict", "R015"}};
+  for (const auto& [mistake, name] : kMistakes) {
+    const std::string said = read_file(kCases / (std::string(name) + ".golden"));
+    EXPECT_TRUE(said.find("help: ") != said.npos || said.find("did you mean") != said.npos)
+        << mistake << "\n"
+        << said;
+    EXPECT_NE(said.find(std::string(name) + ".yaml:"), said.npos) << mistake << ": no place";
+  }
+}
+
+// The hook of docs/examples checks each file by itself and fails when one is wrong.
+TEST(GoldenDocs, ThePreCommitHookWorks) {
+  const std::string text = read_file(KTX_SOURCE_DIR "/docs/examples/pre-commit-hooks.yaml");
+  const size_t begin = text.find("entry: ") + 7;
+  const std::string entry = text.substr(begin, text.find('\n', begin) - begin);
+  const auto hook = [&](const std::string& files) {
+    return cost_of(fmt::format("cd '{}' && PATH='{}':$PATH {} {} >/dev/null 2>&1",
+                               KTX_SOURCE_DIR "/tests/models/qwen3moe", KTX_BINARY_DIR, entry,
+                               files))
+        .status;
+  };
+  const std::string good = KTX_SOURCE_DIR "/rules/cpu-only.yaml";
+  const std::string other = KTX_SOURCE_DIR "/rules/all-gpu.yaml";
+  EXPECT_EQ(hook(good + " " + other), 0);
+  EXPECT_EQ(hook(good + " " + (kCases / "D004-gpu.yaml").string()), 1);
 }
 
 TEST(GoldenDocs, ChecksAndSchemaAreCurrent) {

@@ -52,6 +52,14 @@ std::string why_lost(const Rule& rule, const ir::Module& module) {
   return "";
 }
 
+// The form that weights take in the plan.
+std::string layout_of(const ir::Decision& decision) {
+  if (!decision.layout.empty()) return decision.layout;
+  if (decision.op == "dense") return "dense, 16 bits";
+  if (decision.op == "marlin") return "Marlin tiles of the GGUF's own codes";
+  return "rows, as in the GGUF";
+}
+
 }  // namespace
 
 std::string explain_module(const passes::CompileState& state, const std::string& path) {
@@ -99,11 +107,7 @@ std::string explain_module(const passes::CompileState& state, const std::string&
     out += fmt::format("  param   {}: {}, {}\n", param.name, name(param.dtype), shape);
   }
   if (!module->params.empty()) {
-    const bool dense = module->decision.op == "dense";
-    out +=
-        fmt::format("  layout  {}\n", dense                             ? "dense, 16 bits"
-                                      : module->decision.layout.empty() ? "rows"
-                                                                        : module->decision.layout);
+    out += fmt::format("  layout  {}\n", layout_of(module->decision));
     out += fmt::format("  bytes   {} in the GGUF, {} in the plan\n",
                        human_bytes(passes::source_bytes(*module)),
                        human_bytes(passes::placed_bytes(*module)));
