@@ -67,7 +67,9 @@ Result<BoundPlan> bind(const plan::PlanView& plan, const KvCache& kv, const Bind
   BoundPlan bound;
   std::vector<StepFacts> facts;
   const int precision = static_cast<int>(options.precision);
-  for (uint32_t i = 0; i < plan.steps.size(); ++i) {
+  const auto all = static_cast<uint32_t>(plan.steps.size());
+  const uint32_t end = options.first_step + std::min(options.step_count, all - options.first_step);
+  for (uint32_t i = options.first_step; i < end; ++i) {
     const plan::StepRecord& record = plan.steps[i];
     if (kernels_of(record, precision) == 0) continue;  // quantize in exact precision
     const BindContext context{plan, record,      options.arena, options.buffer_offsets,

@@ -38,6 +38,9 @@ struct BindOptions {
   Isa isa = Isa::Scalar;
   kernels::Precision precision = kernels::Precision::Fast;
   int threads = 1;
+  // Steps [first_step, first_step + step_count) of the plan.
+  uint32_t first_step = 0;
+  uint32_t step_count = UINT32_MAX;
 };
 
 // The plan's mapping, the arena and the cache must outlive the result.

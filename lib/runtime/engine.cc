@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/plan/device_memory.h"
 #include "lib/plan/memory.h"
 #include "lib/runtime/arena.h"
 #include "lib/runtime/bind.h"
 #include "lib/runtime/executor.h"
 #include "lib/runtime/fit.h"
+#include "lib/runtime/gpu/gpu_runner.h"
 #include "lib/runtime/kv_cache.h"
 #include "lib/runtime/prefix_cache.h"
 #include "lib/runtime/warm_up.h"
@@ -29,7 +31,8 @@ struct Engine::State {
   KvCache kv;
   PrefixCache prefixes{kv};
   std::unique_ptr<ThreadPool> pool;
-  std::optional<Executor> executor;
+  std::optional<Executor> executor;  // of a plan for the CPU alone
+  std::unique_ptr<GpuRunner> gpus;   // of any other
   std::unique_ptr<WarmUp> warm_up;
   Batch batch;
   const float* logits = nullptr;
@@ -66,7 +69,49 @@ void reserve(Batch& batch, const plan::RunShape& shape) {
   batch.tables.resize(shape.max_batch);
 }
 
+// The sizes of a plan with GPUs: chunks that keep them busy, room for the padding of
+// graphs, and of the memory the part that is the host's.
+Status size_for_gpus(const plan::PlanView& plan, const EngineOptions& options, Sizes& sizes) {
+  constexpr int64_t kGpuChunk = 1024;
+  if (options.chunk_tokens == EngineOptions().chunk_tokens) {
+    sizes.shape.step_tokens = std::max(
+        sizes.shape.step_tokens, std::min(kGpuChunk, sizes.shape.ctx * sizes.shape.max_batch));
+    if (options.all_logits) sizes.shape.step_outputs = sizes.shape.step_tokens;
+  }
+  sizes.shape = gpu_run_shape(sizes.shape);
+  const plan::DeviceMemory host = KTX_TRY(plan::memory_by_device(plan, sizes.shape)).front();
+  plan::MemoryEstimate& memory = sizes.memory;
+  memory.weight_bytes = host.weight_bytes;
+  memory.arena_bytes = host.arena_bytes;
+  memory.kv_token_bytes = host.kv_token_bytes;
+  memory.kv_bytes = host.kv_token_bytes * static_cast<uint64_t>(sizes.kv_blocks) *
+                    static_cast<uint64_t>(plan::kKvBlockTokens);
+  memory.total_bytes = host.weight_bytes + host.arena_bytes + memory.kv_bytes;
+  return {};
+}
+
 }  // namespace
+
+Status Engine::open_with_gpus(State& s, const EngineOptions& options, int threads) {
+  const plan::PlanView& plan = s.plan.view();
+  const plan::RunShape& shape = s.sizes.shape;
+  s.kv = KTX_TRY(KvCache::create(plan.kv_slots, shape.kv_type, s.sizes.kv_blocks, cpu_slots(plan)));
+  s.kv.set_reclaim([&s] { return s.prefixes.reclaim(); });
+  s.pool = std::make_unique<ThreadPool>(threads);
+  s.gpus = KTX_TRY(GpuRunner::create(plan, s.kv, *s.pool,
+                                     {.shape = shape,
+                                      .kv_blocks = s.sizes.kv_blocks,
+                                      .isa = s.isa,
+                                      .precision = s.sizes.precision,
+                                      .open = options.open_gpu,
+                                      .graphs = options.gpu_graphs,
+                                      .check_finite = options.check_finite}));
+  for (const std::string& note : s.gpus->notes()) s.sizes.notes.push_back(note);
+  reserve(s.batch, shape);
+  s.logits = s.gpus->logits();
+  s.logits_stride = s.gpus->logits_stride();
+  return {};
+}
 
 Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
                                              const EngineOptions& options) {
@@ -78,10 +123,13 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
   const auto build = [&]() -> Status {
     const plan::PlanView& plan = s.plan.view();
     s.sizes = KTX_TRY(choose_sizes(plan, options));
+    const bool gpus = uses_gpus(plan);
+    if (gpus) KTX_TRY(size_for_gpus(plan, options, s.sizes));
     const std::optional<uint64_t> available = target::available_memory();
     if (available) KTX_TRY(check_fit(*available, host.cpu.memory_bytes, s.sizes));
     s.isa = KTX_TRY(pick_isa(options));
     KTX_TRY(check_isa(plan, s.isa));
+    if (gpus) return open_with_gpus(s, options, threads);
 
     const plan::RunShape& shape = s.sizes.shape;
     const plan::ArenaLayout layout =
@@ -217,13 +265,16 @@ Result<Forward> Engine::run(std::span<const BatchItem> items) {
     }
     batch.tables[i] = sequence.blocks_.data();
   }
-  const int64_t bytes_before = s.executor->weight_bytes();
-  KTX_TRY(s.executor->run(batch));
+  const auto weight_bytes = [&] {
+    return s.gpus ? s.gpus->weight_bytes() : s.executor->weight_bytes();
+  };
+  const int64_t bytes_before = weight_bytes();
+  KTX_TRY(s.gpus ? s.gpus->run(batch) : s.executor->run(batch));
   KTX_TRY(s.plan.check());
   for (const BatchItem& item : items) item.sequence->length_ += item.tokens.size();
   s.stats.steps += 1;
   s.stats.tokens += batch.tokens;
-  s.stats.weight_bytes += s.executor->weight_bytes() - bytes_before;
+  s.stats.weight_bytes += weight_bytes() - bytes_before;
   return Forward::Done;
 }
 
@@ -268,14 +319,16 @@ CacheState Engine::cache_state() const {
 }
 
 void Engine::enable_step_stats(bool on) {
+  if (state_->gpus) return state_->gpus->enable_times(on);
   state_->executor->enable_times(on);
 }
 
 std::vector<StepTime> Engine::step_times() const {
   std::vector<StepTime> rows;
-  const auto& times = state_->executor->times();
+  const bool gpus = state_->gpus != nullptr;
+  const auto& times = gpus ? state_->gpus->times() : state_->executor->times();
   for (size_t i = 0; i < times.size(); ++i) {
-    const plan::StepRecord& step = plan().steps[state_->executor->steps()[i].record];
+    const plan::StepRecord& step = plan().steps[gpus ? i : state_->executor->steps()[i].record];
     rows.push_back({plan().string(step.module), info(static_cast<StepOp>(step.op)).name, step.layer,
                     times[i].runs, times[i].tokens, times[i].seconds});
   }

@@ -31,6 +31,7 @@
 
 namespace ktx::runtime {
 
+class Gpu;
 using Precision = kernels::Precision;
 
 // What is absent comes from the plan's defaults.
@@ -46,6 +47,11 @@ struct EngineOptions {
   int64_t sequence_logits = 1;             // else for so many of each sequence
   std::optional<Isa> isa;                  // else KTX_FORCE_ISA, else the best
   bool verify = false;                     // check the hashes of all weights first
+  // Of plans with GPUs: whether steps of few tokens are captured as graphs, and whether
+  // every result is looked at for infinity and NaN (slow; names the module).
+  bool gpu_graphs = true;
+  bool check_finite = false;
+  std::function<Result<std::unique_ptr<Gpu>>(int)> open_gpu;  // for tests; empty: this machine's
 };
 
 class Engine;
@@ -158,6 +164,7 @@ class Engine {
   friend class Sequence;
   struct State;
   explicit Engine(std::unique_ptr<State> state);
+  static Status open_with_gpus(State& state, const EngineOptions& options, int threads);
   Result<Forward> run(std::span<const BatchItem> items);
   std::unique_ptr<State> state_;
 };

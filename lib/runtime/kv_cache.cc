@@ -16,9 +16,10 @@ kernels::KvType kernel_type(plan::KvType type) {
 }  // namespace
 
 Result<KvCache> KvCache::create(std::span<const plan::KvSlotRecord> slots, plan::KvType type,
-                                int64_t blocks) {
+                                int64_t blocks, const std::vector<bool>& here) {
   KvCache cache;
-  for (const plan::KvSlotRecord& slot : slots) {
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const plan::KvSlotRecord& slot = slots[i];
     kernels::KvLayout layout;
     layout.type = kernel_type(plan::kv_type_for(slot, type));
     layout.block_tokens = kBlockTokens;
@@ -27,8 +28,10 @@ Result<KvCache> KvCache::create(std::span<const plan::KvSlotRecord> slots, plan:
     layout.value_dim = slot.value_dim;
     cache.layouts_.push_back(layout);
     cache.offsets_.push_back(cache.block_bytes_);
-    cache.block_bytes_ += layout.slot_bytes();
+    if (here.empty() || here[i]) cache.block_bytes_ += layout.slot_bytes();
   }
+  // Blocks are told apart by their place, also when nothing of them is here.
+  if (!here.empty()) cache.block_bytes_ = std::max<int64_t>(cache.block_bytes_, 64);
   const auto bytes = checked_mul(cache.block_bytes_, blocks);
   if (blocks < 0 || !bytes) return Error{"KV cache: its size does not fit 64 bits"};
   cache.memory_ = KTX_TRY(Arena::allocate(*bytes, "KV cache"));
@@ -80,6 +83,7 @@ void KvCache::drop(std::byte* block) {
 
 void KvCache::copy(std::byte* to, const std::byte* from) const {
   std::memcpy(to, from, static_cast<size_t>(block_bytes_));
+  if (copy_elsewhere_) copy_elsewhere_(block_number(to), block_number(from));
 }
 
 bool KvCache::grow(std::vector<std::byte*>& table, int64_t tokens) {

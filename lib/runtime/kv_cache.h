@@ -33,13 +33,17 @@ class KvCache {
   KvCache() = default;
   // Memory for `blocks` blocks. A slot that cannot have `type` gets the type that
   // plan::kv_type_for gives.
+  // `here`: which slots lie in this memory; those of other devices take no bytes, but
+  // a block of theirs has the number it has here. Empty: all.
   static Result<KvCache> create(std::span<const plan::KvSlotRecord> slots, plan::KvType type,
-                                int64_t blocks);
+                                int64_t blocks, const std::vector<bool>& here = {});
 
   int64_t total_blocks() const { return total_blocks_; }
   int64_t free_blocks() const { return static_cast<int64_t>(free_.size()); }
   int64_t idle_blocks() const { return idle_; }  // kept, and used by nobody
   int64_t block_bytes() const { return block_bytes_; }
+  // 0 to total_blocks() - 1.
+  int64_t block_number(const std::byte* block) const { return static_cast<int64_t>(index(block)); }
 
   // The arrangement of a slot's part, and where in a block it begins.
   int32_t slots() const { return static_cast<int32_t>(layouts_.size()); }
@@ -48,6 +52,11 @@ class KvCache {
 
   // Asked when blocks run out: gives a block back to the pool, or says false.
   void set_reclaim(std::function<bool()> reclaim) { reclaim_ = std::move(reclaim); }
+
+  // Called whenever a block is copied, with its numbers: for parts on other devices.
+  void set_copy(std::function<void(int64_t to, int64_t from)> copy) {
+    copy_elsewhere_ = std::move(copy);
+  }
 
   // Makes `table` long enough for `tokens` tokens. False, and the table as before, when
   // the pool has too few blocks left.
@@ -89,6 +98,7 @@ class KvCache {
   std::vector<uint8_t> kept_;     // by block: whether the prefix cache is one of them
   int64_t idle_ = 0;
   std::function<bool()> reclaim_;
+  std::function<void(int64_t to, int64_t from)> copy_elsewhere_;
 };
 
 constexpr int64_t blocks_for(int64_t tokens) {

@@ -16,6 +16,36 @@ StepAccess slot_access(const StepGraph& graph, int32_t slot, bool write) {
   return {number, number, 0, 1, write, false};
 }
 
+bool on_cpu(const Step& step) {
+  return step.device == "cpu" && step.op != StepOp::Transfer;
+}
+
+void add_shifted(const std::vector<Stage>& stages, size_t first, std::vector<Stage>& out) {
+  const auto shift = static_cast<int32_t>(first);
+  for (Stage stage : stages) {
+    for (int32_t& index : stage.prelude) index += shift;
+    for (auto& part : stage.parts) {
+      for (int32_t& index : part) index += shift;
+    }
+    out.push_back(std::move(stage));
+  }
+}
+
+// Threads share out what stands between two GPU steps or transfers; those keep their
+// order, in which a GPU's work is queued (insert_transfers.cc).
+std::vector<Stage> stages_by_run(const StepGraph& graph, const std::vector<StepFacts>& all) {
+  std::vector<Stage> out;
+  for (size_t begin = 0; begin < all.size();) {
+    size_t end = begin + 1;
+    if (on_cpu(graph.steps[begin])) {
+      while (end < all.size() && on_cpu(graph.steps[end])) ++end;
+    }
+    add_shifted(find_stages(std::span(all).subspan(begin, end - begin)), begin, out);
+    begin = end;
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<Stage> stages_of(const StepGraph& graph) {
@@ -42,7 +72,7 @@ std::vector<Stage> stages_of(const StepGraph& graph) {
     if (!rows.empty()) facts.rows = graph.values[rows[0].value].rows;
     all.push_back(std::move(facts));
   }
-  return find_stages(all);
+  return stages_by_run(graph, all);
 }
 
 }  // namespace ktx::steps

@@ -1,0 +1,166 @@
+// What the runtime asks of one GPU: memory, copies, a queue of work, and its steps.
+//
+//   auto gpu = KTX_TRY(open_gpu(0));
+//   GpuMemory arena = KTX_TRY(gpu->allocate(bytes, "activations"));
+//   gpu->upload(arena.data(), host, n);  step->launch(shape);  gpu->download(host, ...);
+//   gpu->finish();
+//
+// All copies and launches are queued in order and return at once; wait() and finish()
+// are where the host waits. The CUDA implementation is lib/runtime/cuda/; tests have one
+// that keeps "device" memory on the host and runs CPU kernels, so that everything above
+// this line is tested where there is no GPU.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "lib/plan/plan_reader.h"
+#include "lib/runtime/batch.h"
+#include "lib/runtime/kv_cache.h"
+#include "lib/support/result.h"
+
+namespace ktx::runtime {
+
+class Gpu;
+
+// Memory of a GPU. Frees itself; the Gpu must live longer.
+class GpuMemory {
+ public:
+  GpuMemory() = default;
+  GpuMemory(Gpu* gpu, std::byte* data, uint64_t bytes) : gpu_(gpu), data_(data), bytes_(bytes) {}
+  GpuMemory(GpuMemory&& other) noexcept
+      : gpu_(std::exchange(other.gpu_, nullptr)),
+        data_(std::exchange(other.data_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)) {}
+  GpuMemory& operator=(GpuMemory&& other) noexcept {
+    std::swap(gpu_, other.gpu_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~GpuMemory();
+
+  std::byte* data() const { return data_; }
+  uint64_t size() const { return bytes_; }
+
+ private:
+  Gpu* gpu_ = nullptr;
+  std::byte* data_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+struct GpuFacts {
+  std::string name;
+  int compute_major = 0;
+  int compute_minor = 0;
+  uint64_t total_bytes = 0;
+  uint64_t free_bytes = 0;  // when it was opened
+};
+
+// The part of a step's inputs that changes from pass to pass, in device memory at fixed
+// addresses (gpu_batch.h).
+struct GpuBatch {
+  const int32_t* ids = nullptr;          // [T]
+  const int32_t* position = nullptr;     // [T], -1: padding
+  const int32_t* sequence = nullptr;     // [T]
+  const int32_t* output_rows = nullptr;  // [R], -1: padding
+  const int32_t* tables = nullptr;       // [sequences, table_stride] block numbers
+  int64_t table_stride = 0;
+};
+
+// The shape of one pass: what a captured graph fixes.
+struct GpuShape {
+  int64_t tokens = 0;           // rows of values with one per token, padding included
+  int64_t outputs = 0;          // rows of values with one per wanted logits row
+  int64_t max_positions = 0;    // no position of the pass is as large
+  bool one_token_each = false;  // no two tokens are of one sequence
+
+  int64_t rows(RowKind kind) const {
+    return kind == RowKind::Token ? tokens : kind == RowKind::Output ? outputs : 1;
+  }
+};
+
+class GpuStep {
+ public:
+  virtual ~GpuStep() = default;
+  // Bytes that launch() needs of the shared workspace.
+  virtual int64_t workspace_bytes(const GpuShape&) const { return 0; }
+  // Queues the step.
+  virtual Status launch(const GpuShape& shape, std::byte* workspace, int64_t workspace_bytes) = 0;
+};
+
+// What binding a step may look at. All pointers are to this GPU's memory.
+struct GpuBindContext {
+  const plan::PlanView& plan;
+  const plan::StepRecord& step;
+  std::byte* arena = nullptr;
+  std::span<const uint64_t> buffer_offsets;
+  std::span<std::byte* const> blobs;  // by blob; null where it is elsewhere
+  const KvCache& kv;                  // the arrangement of this GPU's slots
+  std::byte* kv_pool = nullptr;
+  GpuBatch batch;
+};
+
+using GpuMark = int64_t;  // a place in the queue
+
+class GpuGraph {
+ public:
+  virtual ~GpuGraph() = default;
+};
+
+class Gpu {
+ public:
+  virtual ~Gpu() = default;
+  virtual const GpuFacts& facts() const = 0;
+
+  // `what` is for the message: "KV cache: cuda:0 has no 3.2 GiB left: out of memory".
+  virtual Result<GpuMemory> allocate(uint64_t bytes, const char* what) = 0;
+  // Free now; 0 when the GPU does not say.
+  virtual uint64_t free_bytes() = 0;
+  // Host memory that copies can read and write at full speed, page-aligned.
+  virtual Result<std::byte*> allocate_host(uint64_t bytes) = 0;
+  virtual void free_host(std::byte* data) = 0;
+  // Makes existing host memory such; until unpin().
+  virtual Status pin(std::byte* data, uint64_t bytes) = 0;
+  virtual void unpin(std::byte* data) = 0;
+
+  virtual Status upload(std::byte* to, const std::byte* from, uint64_t bytes) = 0;
+  virtual Status download(std::byte* to, const std::byte* from, uint64_t bytes) = 0;
+  virtual Status copy(std::byte* to, const std::byte* from, uint64_t bytes) = 0;  // within
+  // From another GPU, after what that one has queued and before what it queues next.
+  virtual Status copy_from(Gpu& other, std::byte* to, const std::byte* from, uint64_t bytes) = 0;
+  virtual Status clear(std::byte* data, uint64_t bytes) = 0;  // to zero
+
+  // A mark behind what is queued now; marks are few, and used again and again.
+  virtual Result<GpuMark> new_mark() = 0;
+  virtual Status set(GpuMark mark) = 0;
+  virtual Status wait(GpuMark mark) = 0;  // the host waits
+  virtual Status finish() = 0;            // the host waits for all
+
+  // Records what is queued between the two calls instead of running it.
+  virtual Status begin_capture() = 0;
+  virtual Result<std::unique_ptr<GpuGraph>> end_capture() = 0;
+  virtual Status launch(GpuGraph& graph) = 0;
+
+  virtual Result<std::unique_ptr<GpuStep>> make_step(const GpuBindContext& context) = 0;
+
+ private:
+  friend class GpuMemory;
+  virtual void free(std::byte* data) = 0;
+};
+
+inline GpuMemory::~GpuMemory() {
+  if (data_) gpu_->free(data_);
+}
+
+// The GPU number `number` of this machine, ready to use. Fails with what is missing
+// (program built without CUDA, no driver, too old a driver or card) and what to do.
+Result<std::unique_ptr<Gpu>> open_gpu(int number);
+using OpenGpu = std::function<Result<std::unique_ptr<Gpu>>(int number)>;
+
+}  // namespace ktx::runtime

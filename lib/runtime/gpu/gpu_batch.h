@@ -1,0 +1,37 @@
+// What a GPU must know of a step, as one block of memory that goes up in one copy:
+//
+//   ids[T] | position[T] | sequence[T] | output_rows[R] | tables[sequences][stride]
+//
+// Filled in pinned memory, copied to the same places on each GPU. Offsets are fixed by
+// the largest step, so that graphs find everything where it was when they were captured.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lib/plan/memory.h"
+#include "lib/runtime/batch.h"
+#include "lib/runtime/gpu/gpu.h"
+
+namespace ktx::runtime {
+
+class GpuBatchLayout {
+ public:
+  GpuBatchLayout() = default;
+  GpuBatchLayout(int64_t tokens, int64_t outputs, int64_t sequences, int64_t ctx);
+
+  int64_t bytes() const { return bytes_; }
+  // The fields of a block that begins at `base`.
+  GpuBatch at(const std::byte* base) const;
+
+  // Writes a batch, padded to the rows of `shape`; returns how many bytes count.
+  // block_number gives the number of a block of a table.
+  int64_t fill(std::byte* out, const Batch& batch, int64_t sequences, const GpuShape& shape,
+               const KvCache& kv) const;
+
+ private:
+  int64_t tokens_ = 0, outputs_ = 0, table_stride_ = 0;
+  int64_t position_ = 0, sequence_ = 0, output_rows_ = 0, tables_ = 0, bytes_ = 0;
+};
+
+}  // namespace ktx::runtime

@@ -1,0 +1,69 @@
+#include "lib/runtime/gpu/gpu_fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lib/runtime/kv_cache.h"
+#include "lib/support/strings.h"
+
+namespace ktx::runtime {
+namespace {
+
+constexpr int kOldestGeneration = 75;
+// Partial sums of kernels, graphs, and what the driver takes for itself meanwhile.
+constexpr uint64_t kReserveBytes = uint64_t{256} << 20;
+
+std::string row(const char* what, uint64_t bytes, const std::string& why) {
+  return fmt::format("  {:<14}{:>12}  {}\n", what, human_bytes(bytes), why);
+}
+
+}  // namespace
+
+Status check_gpu_fit(const plan::DeviceMemory& needs, const GpuFacts& gpu,
+                     const plan::RunShape& shape, int64_t kv_blocks) {
+  const uint64_t kv =
+      needs.kv_token_bytes * static_cast<uint64_t>(kv_blocks * KvCache::kBlockTokens);
+  const uint64_t fixed = needs.weight_bytes + needs.arena_bytes + kReserveBytes;
+  if (gpu.free_bytes == 0 || fixed + kv <= gpu.free_bytes) return {};
+  std::string text = fmt::format("{} ({}) does not hold what the plan puts there:\n", needs.name,
+                                 printable(gpu.name));
+  text += row("weights", needs.weight_bytes, "");
+  text +=
+      row("activations", needs.arena_bytes, fmt::format("chunks of {} tokens", shape.step_tokens));
+  text += row("KV cache", kv,
+              fmt::format("{} x {} tokens in {}", shape.max_batch, shape.ctx, name(shape.kv_type)));
+  text += row("reserve", kReserveBytes, "graphs and partial results");
+  text += row("together", fixed + kv, "");
+  text += row("free", gpu.free_bytes, fmt::format("of {}", human_bytes(gpu.total_bytes)));
+  text += "ways out:\n";
+  const uint64_t left = gpu.free_bytes > fixed ? gpu.free_bytes - fixed : 0;
+  const uint64_t block =
+      needs.kv_token_bytes * KvCache::kBlockTokens * static_cast<uint64_t>(shape.max_batch);
+  const auto ctx = block == 0 ? int64_t{0}
+                              : std::min(shape.ctx, static_cast<int64_t>(left / 10 * 9 / block) *
+                                                        KvCache::kBlockTokens);
+  if (ctx > 0) {
+    text += fmt::format(
+        "  a shorter context: --ctx {}; or a smaller cache: --kv-type=q8, a lower --max-batch, "
+        "--kv-budget\n",
+        ctx);
+  } else {
+    text += "  no context fits beside the weights\n";
+  }
+  text +=
+      "  fewer weights there: compile with rules/moe-experts-on-cpu.yaml, rules/spread-gpus.yaml "
+      "for several GPUs, or without rules for what fits (--target names the machine)\n";
+  text += "  other programs may hold memory of this GPU: nvidia-smi shows them";
+  return Error{text};
+}
+
+Status check_gpu_generation(const std::string& device, const GpuFacts& gpu) {
+  if (gpu.compute_major * 10 + gpu.compute_minor >= kOldestGeneration) return {};
+  return Error{fmt::format(
+      "{} ({}) has compute capability {}.{}, and kernels exist for 7.5 and newer; compile the "
+      "plan for the CPU (rules/cpu-only.yaml) or use another GPU",
+      device, printable(gpu.name), gpu.compute_major, gpu.compute_minor)};
+}
+
+}  // namespace ktx::runtime

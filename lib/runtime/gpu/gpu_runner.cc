@@ -1,0 +1,551 @@
+#include "lib/runtime/gpu/gpu_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "lib/plan/device_memory.h"
+#include "lib/runtime/arena.h"
+#include "lib/runtime/bind.h"
+#include "lib/runtime/gpu/gpu_batch.h"
+#include "lib/runtime/gpu/gpu_buckets.h"
+#include "lib/runtime/gpu/gpu_fit.h"
+#include "lib/runtime/gpu/plan_parts.h"
+#include "lib/runtime/gpu/step_bytes.h"
+#include "lib/runtime/gpu/weight_upload.h"
+#include "lib/support/strings.h"
+#include "lib/support/timer.h"
+
+namespace ktx::runtime {
+namespace {
+
+using plan::PlanView;
+using plan::StepRecord;
+
+Error at(const std::string& device, const Error& error) {
+  return Error{fmt::format("{}: {}", device, error.message)};
+}
+
+// A GPU with all that it holds. Members are freed from the last to the first.
+struct Device {
+  std::string name;  // "cuda:0"
+  std::unique_ptr<Gpu> gpu;
+  GpuMemory weights, arena, kv, batch, workspace;
+  KvCache slots;  // the arrangement only
+  plan::ArenaLayout layout;
+  WeightImage image;
+  std::vector<std::byte*> blobs;
+  std::vector<std::unique_ptr<GpuStep>> steps;  // by record of the plan
+  GpuBatch inputs;
+};
+
+// A value's place on some device.
+struct ValueCopy {
+  const plan::ValueRecord* value = nullptr;
+  uint64_t bytes(const GpuShape& shape) const {
+    return static_cast<uint64_t>(shape.rows(static_cast<RowKind>(value->rows))) *
+           plan::value_row_bytes(*value);
+  }
+};
+
+// Host memory that a GPU knows, let go at the end.
+class Pinned {
+ public:
+  Pinned() = default;
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+  ~Pinned() {
+    if (data_) gpu_->unpin(data_);
+  }
+  Status pin(Gpu& gpu, std::byte* data, uint64_t bytes) {
+    if (bytes == 0) return {};
+    KTX_TRY(gpu.pin(data, bytes));
+    gpu_ = &gpu;
+    data_ = data;
+    return {};
+  }
+
+ private:
+  Gpu* gpu_ = nullptr;
+  std::byte* data_ = nullptr;
+};
+
+}  // namespace
+
+struct GpuRunner::State {
+  State(const PlanView& plan, KvCache& kv, ThreadPool& pool, const GpuSetup& setup)
+      : plan(plan), kv(kv), pool(pool), setup(setup) {}
+  ~State() {
+    // Nothing may be in flight when memory goes.
+    for (Device& device : devices) {
+      if (device.gpu) (void)device.gpu->finish().ok();
+    }
+  }
+
+  Status open_devices();
+  Status allocate(Device& device);
+  Status bind_steps(Device& device);
+  Status bind_cpu_parts();
+  Status allocate_workspace(Device& device);
+  Status upload(Device& device);
+  Status capture_all();
+  Status capture(int bucket);
+
+  Status run(const Batch& batch);
+  Status send_inputs(const Batch& batch, const GpuShape& shape);
+  Status run_part(size_t part, const Batch& batch, const GpuShape& shape, int bucket);
+  Status queue(const Part& part, const GpuShape& shape);
+  Status queue_step(const Part& part, uint32_t index, const GpuShape& shape);
+  Status transfer(const Part& part, const StepRecord& step, const GpuShape& shape);
+  Status watched(const Part& part, const Batch& batch, const GpuShape& shape);
+  Status check_outputs(const Part& part, uint32_t index, const GpuShape& shape);
+
+  Error in_step(uint32_t index, const std::string& device, const Error& error) const {
+    const StepRecord& step = plan.steps[index];
+    return Error{fmt::format("{}: step {} ({} of {}): {}", device, index,
+                             info(static_cast<StepOp>(step.op)).name,
+                             printable(plan.string(step.module)), error.message)};
+  }
+  // Where a value lies on a GPU (device >= 0) or on the CPU.
+  std::byte* place(int device, uint32_t value) const {
+    const uint32_t buffer = plan.values[value].buffer;
+    return device < 0 ? host_arena.data() + host_layout.offsets[buffer]
+                      : devices[device].arena.data() + devices[device].layout.offsets[buffer];
+  }
+
+  const PlanView& plan;
+  KvCache& kv;
+  ThreadPool& pool;
+  GpuSetup setup;
+  PlanParts parts;
+  GpuBuckets buckets;
+  GpuBatchLayout batch_layout;
+  Arena host_arena, host_batch;
+  plan::ArenaLayout host_layout;
+  std::vector<Device> devices;
+  std::vector<std::unique_ptr<Pinned>> pins;
+  std::vector<std::optional<Executor>> executors;              // by part
+  std::vector<GpuMark> marks;                                  // by part
+  std::vector<std::vector<std::unique_ptr<GpuGraph>>> graphs;  // by bucket, part
+  std::vector<std::string> notes;
+  std::vector<Executor::Time> times;
+  int64_t weight_bytes = 0;
+  bool broken = false;
+};
+
+Status GpuRunner::State::open_devices() {
+  parts = cut_parts(plan);
+  buckets = GpuBuckets(setup.shape.max_batch, setup.shape.ctx);
+  batch_layout = GpuBatchLayout(setup.shape.step_tokens, setup.shape.step_outputs,
+                                setup.shape.max_batch, setup.shape.ctx);
+  const auto needs = KTX_TRY(plan::memory_by_device(plan, setup.shape));
+  for (const std::string& name : parts.gpus) {
+    const int number = gpu_number(name);
+    if (number < 0) {
+      return Error{
+          fmt::format("the plan has steps on '{}', which is no device of this version; "
+                      "devices are cpu and cuda:N",
+                      printable(name))};
+    }
+    Device& device = devices.emplace_back();
+    device.name = name;
+    auto gpu = (setup.open ? setup.open : OpenGpu(open_gpu))(number);
+    if (!gpu) return at(name, gpu.error());
+    device.gpu = gpu.take();
+    KTX_TRY(check_gpu_generation(name, device.gpu->facts()));
+    for (const plan::DeviceMemory& need : needs) {
+      if (need.name != name) continue;
+      KTX_TRY(check_gpu_fit(need, device.gpu->facts(), setup.shape, setup.kv_blocks));
+    }
+  }
+  return {};
+}
+
+Status GpuRunner::State::allocate(Device& device) {
+  Gpu& gpu = *device.gpu;
+  std::vector<bool> here;
+  for (const plan::KvSlotRecord& slot : plan.kv_slots) {
+    here.push_back(plan.string(slot.device) == device.name);
+  }
+  device.slots = KTX_TRY(KvCache::create(plan.kv_slots, setup.shape.kv_type, 0, here));
+  device.layout = KTX_TRY(plan::lay_out_device_arena(plan, device.name, setup.shape.step_tokens,
+                                                     setup.shape.step_outputs));
+  device.image = lay_out_weights(plan, device.name);
+  device.weights = KTX_TRY(gpu.allocate(device.image.bytes, "weights"));
+  device.arena = KTX_TRY(gpu.allocate(device.layout.total_bytes, "activations"));
+  device.kv = KTX_TRY(gpu.allocate(
+      static_cast<uint64_t>(device.slots.block_bytes() * setup.kv_blocks), "KV cache"));
+  device.batch =
+      KTX_TRY(gpu.allocate(static_cast<uint64_t>(batch_layout.bytes()), "inputs of a step"));
+  KTX_TRY(gpu.clear(device.arena.data(), device.arena.size()));
+  KTX_TRY(gpu.clear(device.kv.data(), device.kv.size()));
+  device.blobs.assign(plan.blobs.size(), nullptr);
+  for (const WeightImage::Blob& blob : device.image.blobs) {
+    device.blobs[blob.blob] = device.weights.data() + blob.offset;
+  }
+  device.inputs = batch_layout.at(device.batch.data());
+  return {};
+}
+
+Status GpuRunner::State::bind_steps(Device& device) {
+  device.steps.resize(plan.steps.size());
+  for (uint32_t i = 0; i < plan.steps.size(); ++i) {
+    const StepRecord& step = plan.steps[i];
+    if (plan.string(step.device) != device.name ||
+        step.op == static_cast<uint32_t>(StepOp::Transfer)) {
+      continue;
+    }
+    const GpuBindContext context{
+        plan,         step,         device.arena.data(), device.layout.offsets,
+        device.blobs, device.slots, device.kv.data(),    device.inputs};
+    auto bound = device.gpu->make_step(context);
+    if (!bound) return in_step(i, device.name, bound.error());
+    device.steps[i] = bound.take();
+  }
+  return {};
+}
+
+Status GpuRunner::State::bind_cpu_parts() {
+  executors.resize(parts.parts.size());
+  for (size_t p = 0; p < parts.parts.size(); ++p) {
+    const Part& part = parts.parts[p];
+    if (part.kind != Part::Kind::Cpu) continue;
+    BoundPlan bound = KTX_TRY(bind(plan, kv,
+                                   {.arena = host_arena.data(),
+                                    .buffer_offsets = host_layout.offsets,
+                                    .isa = setup.isa,
+                                    .precision = setup.precision,
+                                    .threads = pool.threads(),
+                                    .first_step = part.first_step,
+                                    .step_count = part.step_count}));
+    executors[p] = KTX_TRY(Executor::create(std::move(bound), pool));
+  }
+  return {};
+}
+
+// The largest that any step asks for: over the buckets, and over chunks of some sizes.
+Status GpuRunner::State::allocate_workspace(Device& device) {
+  std::vector<GpuShape> shapes;
+  for (int i = 0; i < buckets.count(); ++i) shapes.push_back(buckets.shape(i));
+  for (int64_t tokens = 1;; tokens = std::min(2 * tokens, setup.shape.step_tokens)) {
+    for (int64_t positions : buckets.position_buckets()) {
+      for (bool each : {false, true}) {
+        shapes.push_back({tokens, std::min(tokens, setup.shape.step_outputs), positions, each});
+      }
+    }
+    if (tokens == setup.shape.step_tokens) break;
+  }
+  int64_t most = 0;
+  for (const auto& step : device.steps) {
+    if (!step) continue;
+    for (const GpuShape& shape : shapes) most = std::max(most, step->workspace_bytes(shape));
+  }
+  device.workspace = KTX_TRY(device.gpu->allocate(static_cast<uint64_t>(most), "partial results"));
+  return {};
+}
+
+Status GpuRunner::State::upload(Device& device) {
+  const Timer timer;
+  const Status done = upload_weights(plan, device.image, *device.gpu, device.weights.data(), pool);
+  if (!done) return at(device.name, done.error());
+  const double seconds = timer.seconds();
+  notes.push_back(
+      fmt::format("{} ({}): {} of weights in {:.2f} s ({:.1f} GB/s)", device.name,
+                  printable(device.gpu->facts().name), human_bytes(device.image.bytes), seconds,
+                  seconds > 0 ? static_cast<double>(device.image.bytes) / seconds / 1e9 : 0.0));
+  return {};
+}
+
+Status GpuRunner::State::capture(int bucket) {
+  const GpuShape shape = buckets.shape(bucket);
+  graphs[bucket].resize(parts.parts.size());
+  for (size_t p = 0; p < parts.parts.size(); ++p) {
+    const Part& part = parts.parts[p];
+    if (part.kind != Part::Kind::Gpu) continue;
+    Gpu& gpu = *devices[part.device].gpu;
+    KTX_TRY(gpu.begin_capture());
+    const Status queued = queue(part, shape);
+    auto graph = gpu.end_capture();  // also after a failure
+    KTX_TRY(queued);
+    if (!graph) return at(devices[part.device].name, graph.error());
+    graphs[bucket][p] = graph.take();
+  }
+  return {};
+}
+
+Status GpuRunner::State::capture_all() {
+  graphs.resize(buckets.count());
+  if (!setup.graphs) return {};
+  const Timer timer;
+  std::vector<uint64_t> before;
+  for (Device& device : devices) {
+    KTX_TRY(device.gpu->finish());
+    before.push_back(device.gpu->free_bytes());
+  }
+  for (int bucket = 0; bucket < buckets.count(); ++bucket) KTX_TRY(capture(bucket));
+  uint64_t bytes = 0;
+  for (size_t d = 0; d < devices.size(); ++d) {
+    const uint64_t now = devices[d].gpu->free_bytes();
+    if (now < before[d]) bytes += before[d] - now;
+  }
+  notes.push_back(fmt::format("graphs for steps of {} tokens, up to {} positions: {} in {:.2f} s",
+                              join(std::span<const std::string>([&] {
+                                     std::vector<std::string> texts;
+                                     for (int64_t n : buckets.token_buckets())
+                                       texts.push_back(std::to_string(n));
+                                     return texts;
+                                   }()),
+                                   ", "),
+                              buckets.position_buckets().back(), human_bytes(bytes),
+                              timer.seconds()));
+  return {};
+}
+
+// --- a run -------------------------------------------------------------------
+
+Status GpuRunner::State::send_inputs(const Batch& batch, const GpuShape& shape) {
+  const int64_t sequences = batch.sequence[batch.tokens - 1] + 1;
+  const int64_t bytes = batch_layout.fill(host_batch.data(), batch, sequences, shape, kv);
+  for (Device& device : devices) {
+    KTX_TRY(
+        device.gpu->upload(device.batch.data(), host_batch.data(), static_cast<uint64_t>(bytes)));
+  }
+  return {};
+}
+
+Status GpuRunner::State::transfer(const Part& part, const StepRecord& step, const GpuShape& shape) {
+  const uint32_t x = plan.inputs(step)[0].value;
+  const uint32_t y = plan.outputs(step)[0].value;
+  const uint64_t bytes = ValueCopy{&plan.values[x]}.bytes(shape);
+  Gpu& gpu = *devices[part.device].gpu;
+  if (part.kind == Part::Kind::Peer) {
+    return gpu.copy_from(*devices[part.from].gpu, place(part.device, y), place(part.from, x),
+                         bytes);
+  }
+  if (plan.string(step.device) == "cpu") {
+    return gpu.download(place(-1, y), place(part.device, x), bytes);
+  }
+  return gpu.upload(place(part.device, y), place(-1, x), bytes);
+}
+
+Status GpuRunner::State::queue_step(const Part& part, uint32_t index, const GpuShape& shape) {
+  const StepRecord& step = plan.steps[index];
+  Device& device = devices[part.device];
+  const Status queued =
+      step.op == static_cast<uint32_t>(StepOp::Transfer)
+          ? transfer(part, step, shape)
+          : device.steps[index]->launch(shape, device.workspace.data(),
+                                        static_cast<int64_t>(device.workspace.size()));
+  return queued ? Status{} : Status(in_step(index, device.name, queued.error()));
+}
+
+Status GpuRunner::State::queue(const Part& part, const GpuShape& shape) {
+  for (uint32_t i = 0; i < part.step_count; ++i) {
+    KTX_TRY(queue_step(part, part.first_step + i, shape));
+  }
+  return {};
+}
+
+// Every step awaited: for its time, or to look at what it wrote.
+Status GpuRunner::State::watched(const Part& part, const Batch& batch, const GpuShape& shape) {
+  Gpu& gpu = *devices[part.device].gpu;
+  for (uint32_t i = part.first_step; i < part.first_step + part.step_count; ++i) {
+    KTX_TRY(gpu.finish());
+    const Timer timer;
+    KTX_TRY(queue_step(part, i, shape));
+    const Status done = gpu.finish();
+    if (!done) return in_step(i, devices[part.device].name, done.error());
+    if (!times.empty()) {
+      times[i].seconds += timer.seconds();
+      times[i].runs += 1;
+      times[i].tokens += batch.tokens;
+    }
+    if (setup.check_finite) KTX_TRY(check_outputs(part, i, shape));
+  }
+  return {};
+}
+
+Status GpuRunner::State::check_outputs(const Part& part, uint32_t index, const GpuShape& shape) {
+  const StepRecord& step = plan.steps[index];
+  const bool to_cpu = plan.string(step.device) == "cpu";
+  Device& device = devices[part.device];
+  for (const plan::OperandRecord& operand : plan.outputs(step)) {
+    const plan::ValueRecord& value = plan.values[operand.value];
+    if (value.type != static_cast<uint8_t>(ValueType::F32) || to_cpu) continue;
+    const int64_t stride = static_cast<int64_t>(plan::value_row_bytes(value)) / 4;
+    std::vector<float> rows(
+        static_cast<size_t>(shape.rows(static_cast<RowKind>(value.rows)) * stride));
+    KTX_TRY(device.gpu->download(reinterpret_cast<std::byte*>(rows.data()),
+                                 place(part.device, operand.value), rows.size() * 4));
+    KTX_TRY(device.gpu->finish());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const int64_t column = static_cast<int64_t>(i) % stride - operand.offset;
+      if (column < 0 || column >= operand.width || std::isfinite(rows[i])) continue;
+      return in_step(index, device.name,
+                     Error{fmt::format("row {}, element {} of '{}' is {}; the weights or the "
+                                       "prompt overflow here",
+                                       static_cast<int64_t>(i) / stride, column,
+                                       printable(plan.string(value.name)), rows[i])});
+    }
+  }
+  return {};
+}
+
+Status GpuRunner::State::run_part(size_t p, const Batch& batch, const GpuShape& shape, int bucket) {
+  const Part& part = parts.parts[p];
+  if (part.kind == Part::Kind::Cpu) {
+    for (int wait : part.waits_for) {
+      Device& device = devices[parts.parts[wait].device];
+      const Status done = device.gpu->wait(marks[wait]);
+      if (!done) return at(device.name, done.error());
+    }
+    const int64_t before = executors[p]->weight_bytes();
+    KTX_TRY(executors[p]->run(batch));
+    weight_bytes += executors[p]->weight_bytes() - before;
+    return {};
+  }
+  Device& device = devices[part.device];
+  if (setup.check_finite || !times.empty()) {
+    KTX_TRY(watched(part, batch, shape));
+  } else if (bucket >= 0 && graphs[bucket].size() > p && graphs[bucket][p]) {
+    const Status launched = device.gpu->launch(*graphs[bucket][p]);
+    if (!launched) return at(device.name, launched.error());
+  } else {
+    KTX_TRY(queue(part, shape));
+  }
+  if (part.awaited) {
+    const Status set = device.gpu->set(marks[p]);
+    if (!set) return at(device.name, set.error());
+  }
+  return {};
+}
+
+Status GpuRunner::State::run(const Batch& batch) {
+  if (broken) return Error{"a GPU failed in an earlier step; start the program again"};
+  GpuShape shape{batch.tokens, batch.outputs, 0, true};
+  for (int64_t t = 0; t < batch.tokens; ++t) {
+    shape.max_positions = std::max<int64_t>(shape.max_positions, batch.position[t] + 1);
+    if (t > 0 && batch.sequence[t] == batch.sequence[t - 1]) shape.one_token_each = false;
+  }
+  int bucket = -1;
+  const auto found = buckets.find(batch.tokens, shape.max_positions);
+  if (shape.one_token_each && setup.graphs && found) {
+    bucket = *found;
+    shape = buckets.shape(bucket);
+  } else {
+    shape.max_positions = buckets.position_bound(shape.max_positions);
+  }
+  const auto go = [&]() -> Status {
+    KTX_TRY(send_inputs(batch, shape));
+    for (size_t p = 0; p < parts.parts.size(); ++p) KTX_TRY(run_part(p, batch, shape, bucket));
+    for (Device& device : devices) {
+      const Status done = device.gpu->finish();
+      if (!done) return at(device.name, done.error());
+    }
+    return {};
+  };
+  const Status done = go();
+  if (!done) {
+    broken = !setup.check_finite;
+    return done;
+  }
+  for (uint32_t i = 0; i < plan.steps.size(); ++i) {
+    if (plan.string(plan.steps[i].device) == "cpu") continue;
+    weight_bytes += step_weight_bytes(plan, plan.steps[i], batch.rows(RowKind::Token));
+  }
+  return {};
+}
+
+// --- the outside -------------------------------------------------------------
+
+bool uses_gpus(const PlanView& plan) {
+  return plan::plan_devices(plan).size() > 1;
+}
+
+plan::RunShape gpu_run_shape(plan::RunShape shape) {
+  const int64_t largest = GpuBuckets(shape.max_batch, shape.ctx).largest_batch();
+  shape.step_tokens = std::max(shape.step_tokens, largest);
+  shape.step_outputs = std::max(shape.step_outputs, largest);
+  return shape;
+}
+
+std::vector<bool> cpu_slots(const PlanView& plan) {
+  std::vector<bool> here;
+  for (const plan::KvSlotRecord& slot : plan.kv_slots) {
+    here.push_back(plan.string(slot.device) == "cpu");
+  }
+  return here;
+}
+
+Result<std::unique_ptr<GpuRunner>> GpuRunner::create(const PlanView& plan, KvCache& kv,
+                                                     ThreadPool& pool, const GpuSetup& setup) {
+  auto state = std::make_unique<State>(plan, kv, pool, setup);
+  State& s = *state;
+  KTX_TRY(s.open_devices());
+  s.host_layout = KTX_TRY(
+      plan::lay_out_device_arena(plan, "cpu", setup.shape.step_tokens, setup.shape.step_outputs));
+  s.host_arena = KTX_TRY(Arena::allocate(s.host_layout.total_bytes, "activations"));
+  s.host_batch =
+      KTX_TRY(Arena::allocate(static_cast<uint64_t>(s.batch_layout.bytes()), "inputs of a step"));
+  for (Arena* arena : {&s.host_arena, &s.host_batch}) {
+    s.pins.push_back(std::make_unique<Pinned>());
+    const Status pinned = s.pins.back()->pin(*s.devices[0].gpu, arena->data(), arena->size());
+    if (!pinned) return at(s.devices[0].name, pinned.error());
+  }
+  for (Device& device : s.devices) {
+    const Status allocated = s.allocate(device);
+    if (!allocated) return at(device.name, allocated.error());
+    KTX_TRY(s.bind_steps(device));
+    const Status workspace = s.allocate_workspace(device);
+    if (!workspace) return at(device.name, workspace.error());
+  }
+  KTX_TRY(s.bind_cpu_parts());
+  for (const Part& part : s.parts.parts) {
+    s.marks.push_back(part.awaited ? KTX_TRY(s.devices[part.device].gpu->new_mark()) : 0);
+  }
+  for (Device& device : s.devices) KTX_TRY(s.upload(device));
+  KTX_TRY(s.capture_all());
+  kv.set_copy([&s](int64_t to, int64_t from) {
+    for (Device& device : s.devices) {
+      const int64_t bytes = device.slots.block_bytes();
+      // An error shows at the next run.
+      (void)device.gpu
+          ->copy(device.kv.data() + to * bytes, device.kv.data() + from * bytes,
+                 static_cast<uint64_t>(bytes))
+          .ok();
+    }
+  });
+  return std::unique_ptr<GpuRunner>(new GpuRunner(std::move(state)));
+}
+
+GpuRunner::GpuRunner(std::unique_ptr<State> state) : state_(std::move(state)) {}
+GpuRunner::~GpuRunner() {
+  state_->kv.set_copy({});
+}
+
+Status GpuRunner::run(const Batch& batch) {
+  return state_->run(batch);
+}
+const float* GpuRunner::logits() const {
+  return reinterpret_cast<const float*>(state_->place(-1, state_->plan.facts.logits_value));
+}
+int64_t GpuRunner::logits_stride() const {
+  const plan::ValueRecord& logits = state_->plan.values[state_->plan.facts.logits_value];
+  return static_cast<int64_t>(plan::value_row_bytes(logits) / sizeof(float));
+}
+int64_t GpuRunner::weight_bytes() const {
+  return state_->weight_bytes;
+}
+const std::vector<std::string>& GpuRunner::notes() const {
+  return state_->notes;
+}
+void GpuRunner::enable_times(bool on) {
+  state_->times.assign(on ? state_->plan.steps.size() : 0, {});
+}
+const std::vector<Executor::Time>& GpuRunner::times() const {
+  return state_->times;
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,76 @@
+// Runs a plan with GPUs in it: queues the GPUs' parts, runs the CPU's between them.
+//
+//   auto runner = KTX_TRY(GpuRunner::create(plan, kv, pool, setup));
+//   KTX_TRY(runner->run(batch));     // logits are in host memory then
+//
+// At creation all memory is taken, weights are uploaded and the steps of one token per
+// sequence are captured as graphs, by bucket (gpu_buckets.h). A run neither allocates
+// nor waits, but where the CPU needs a GPU's result: before its own parts, and at the
+// end.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/kernel_id.h"
+#include "lib/plan/memory.h"
+#include "lib/plan/plan_reader.h"
+#include "lib/runtime/batch.h"
+#include "lib/runtime/executor.h"
+#include "lib/runtime/gpu/gpu.h"
+#include "lib/runtime/kv_cache.h"
+#include "lib/support/result.h"
+#include "lib/support/thread_pool.h"
+#include "lib/target/isa.h"
+
+namespace ktx::runtime {
+
+struct GpuSetup {
+  plan::RunShape shape;
+  int64_t kv_blocks = 0;
+  Isa isa = Isa::Scalar;
+  kernels::Precision precision = kernels::Precision::Fast;
+  OpenGpu open;               // empty: open_gpu
+  bool graphs = true;         // false: every step is launched by itself
+  bool check_finite = false;  // look at every result of every step: slow
+};
+
+// Whether any step of the plan is on a GPU.
+bool uses_gpus(const plan::PlanView& plan);
+
+// The shape with room for the padding of the largest bucket.
+plan::RunShape gpu_run_shape(plan::RunShape shape);
+
+// Which KV slots are on the CPU, for KvCache::create.
+std::vector<bool> cpu_slots(const plan::PlanView& plan);
+
+class GpuRunner {
+ public:
+  // `kv` has its slots of the CPU in memory and numbers the blocks of all devices.
+  static Result<std::unique_ptr<GpuRunner>> create(const plan::PlanView& plan, KvCache& kv,
+                                                   ThreadPool& pool, const GpuSetup& setup);
+  ~GpuRunner();
+
+  // Fails on damaged data and when a GPU fails (lost, out of memory); the message says
+  // which and what to do.
+  Status run(const Batch& batch);
+
+  const float* logits() const;
+  int64_t logits_stride() const;  // in floats
+  int64_t weight_bytes() const;   // read by run() so far
+  // What happened at the start: "cuda:0 NVIDIA H200: 16.9 GiB uploaded in 0.4 s ...".
+  const std::vector<std::string>& notes() const;
+
+  // Times per step of the plan; steps then run one by one, each awaited.
+  void enable_times(bool on);
+  const std::vector<Executor::Time>& times() const;  // by record; empty when off
+
+ private:
+  struct State;
+  explicit GpuRunner(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ktx::runtime

@@ -1,0 +1,14 @@
+// Bytes of weights that a step reads, for GB/s.
+#pragma once
+
+#include <cstdint>
+
+#include "lib/plan/plan_reader.h"
+
+namespace ktx::runtime {
+
+// For a step of `tokens` tokens. Of experts, those of different tokens are taken to
+// differ until all are read.
+int64_t step_weight_bytes(const plan::PlanView& plan, const plan::StepRecord& step, int64_t tokens);
+
+}  // namespace ktx::runtime

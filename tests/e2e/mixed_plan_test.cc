@@ -1,0 +1,190 @@
+// Plans with GPUs, end to end, without one: compiled for a described machine and run with
+// a Gpu that lives in host memory (tests/support/host_gpu.h).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/host_gpu.h"
+#include "tests/support/reference_run.h"
+#include "tests/support/run_program.h"
+
+namespace ktx::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kTwoGpus = R"(name: two
+gpus:
+  - {name: A, compute_capability: 9.0, memory_gib: 80, bandwidth_gbps: 3000, pcie_gbps: 50, count: 2}
+cpu: {isa: avx512, cores: 8, memory_gib: 64, bandwidth_gbps: 100, numa_nodes: 1}
+)";
+constexpr const char* kHalfExperts = R"(version: 1
+rules:
+  - id: experts
+    match: {kind: experts, layers: 2..}
+    replace: {device: cpu}
+    recursive: false
+    optional: true
+  - id: rest
+    match: {name: "."}
+    replace: {device: cuda:0}
+)";
+
+class Compiled {
+ public:
+  // `rules` is a file of rules/, or the text of one.
+  Compiled(const std::string& model, const std::string& rules, int gpus = 1) {
+    const bool file = rules.ends_with(".yaml");
+    const std::string path =
+        file ? KTX_SOURCE_DIR "/rules/" + rules : dir_.write("rules.yaml", rules);
+    const std::string target =
+        gpus == 1 ? KTX_SOURCE_DIR "/targets/h200.yaml" : dir_.write("two.yaml", kTwoGpus);
+    const Finished run = run_program(
+        {ktx_compile(), "-q", model_gguf(model), path, "--target=" + target, "-o", plan()});
+    EXPECT_EQ(run.status, 0) << run.err;
+  }
+  std::string plan() const { return dir_.path("model.ktxplan"); }
+
+  std::unique_ptr<runtime::Engine> open(runtime::EngineOptions options = {},
+                                        const HostGpuOptions& gpu = {}) {
+    options.threads = options.threads > 0 ? options.threads : 2;
+    options.precision = options.precision.value_or(runtime::Precision::Exact);
+    options.open_gpu = HostGpu::opener(gpu, &log);
+    auto engine = runtime::Engine::open(plan(), options);
+    if (!engine) error = engine.error().message;
+    return engine ? engine.take() : nullptr;
+  }
+
+  HostGpuLog log;
+  std::string error;
+
+ private:
+  TempDir dir_;
+};
+
+struct Placement {
+  const char* name;
+  const char* rules;
+  int gpus;
+};
+const Placement kPlacements[] = {{"all_gpu", "all-gpu.yaml", 1},
+                                 {"experts_on_cpu", "moe-experts-on-cpu.yaml", 1},
+                                 {"half_of_the_experts", kHalfExperts, 1},
+                                 {"two_gpus", "spread-gpus.yaml", 2},
+                                 {"two_gpus_experts_on_cpu", "spread-gpus-experts-on-cpu.yaml", 2}};
+
+class MixedPlan : public ::testing::TestWithParam<std::tuple<const char*, Placement>> {};
+
+TEST_P(MixedPlan, GivesTheReferencesTokensInDecodeInChunksAndInBatches) {
+  const auto& [model, placement] = GetParam();
+  Compiled compiled(model, placement.rules, placement.gpus);
+  const nlohmann::json cases = reference_cases(model_dir(model));
+  const nlohmann::json few(cases.begin(), cases.begin() + 2);
+  runtime::EngineOptions options;
+  options.max_batch = 3;
+  const auto engine = compiled.open(options);
+  ASSERT_TRUE(engine) << compiled.error;
+  Comparison result;
+  compare_case(*engine, cases[0], 7, result);
+  compare_together(*engine, few, result);
+  EXPECT_EQ(result.equal, result.cases);
+  EXPECT_LE(result.mean(), 0.002);
+  EXPECT_GT(compiled.log.graph_launches, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MixedPlan,
+                         ::testing::Combine(::testing::Values("llama", "qwen2moe", "qwen3moe",
+                                                              "deepseek2"),
+                                            ::testing::ValuesIn(kPlacements)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) + "_" +
+                                  std::get<1>(info.param).name;
+                         });
+
+TEST(GpuPlan, StepsWithAndWithoutGraphsGiveTheSameBits) {
+  Compiled compiled("qwen3moe", "moe-experts-on-cpu.yaml");
+  const std::vector<int32_t> ids = {1, 5, 9, 70, 3, 2, 8};
+  std::vector<float> logits[2];
+  for (bool graphs : {false, true}) {
+    runtime::EngineOptions options;
+    options.gpu_graphs = graphs;
+    const auto engine = compiled.open(options);
+    ASSERT_TRUE(engine) << compiled.error;
+    runtime::Sequence sequence = engine->new_sequence();
+    for (int32_t id : ids) {
+      const runtime::BatchItem item{&sequence, {&id, 1}, runtime::Want::Last};
+      ASSERT_TRUE(engine->forward({&item, 1}).ok());
+    }
+    logits[graphs].assign(engine->logits(0).begin(), engine->logits(0).end());
+  }
+  EXPECT_EQ(logits[0], logits[1]);
+}
+
+TEST(GpuPlan, TooSmallAGpuIsToldBeforeAnythingIsUploaded) {
+  Compiled compiled("llama", "all-gpu.yaml");
+  EXPECT_FALSE(compiled.open({}, {.memory_bytes = 272 << 20}));
+  EXPECT_EQ(compiled.log.uploaded_bytes, 0u);
+  for (const char* part : {"cuda:0 (host-gpu 0) does not hold", "weights", "KV cache", "free",
+                           "ways out", "--ctx", "moe-experts-on-cpu.yaml"}) {
+    EXPECT_THAT(compiled.error, HasSubstr(part));
+  }
+}
+
+TEST(GpuPlan, AnOldCardIsRefusedWithItsGeneration) {
+  Compiled compiled("llama", "all-gpu.yaml");
+  EXPECT_FALSE(compiled.open({}, {.compute_major = 7}));
+  EXPECT_THAT(compiled.error, HasSubstr("has compute capability 7.0, and kernels exist for 7.5"));
+}
+
+TEST(GpuPlan, ALostGpuIsAnErrorThatNamesStepAndModuleAndStays) {
+  Compiled compiled("llama", "all-gpu.yaml");
+  runtime::EngineOptions options;
+  options.gpu_graphs = false;
+  const auto engine = compiled.open(options, {.fail_at_launch = 5});
+  ASSERT_TRUE(engine) << compiled.error;
+  runtime::Sequence sequence = engine->new_sequence();
+  const int32_t id = 3;
+  const runtime::BatchItem item{&sequence, {&id, 1}, runtime::Want::Last};
+  const auto first = engine->forward({&item, 1});
+  ASSERT_FALSE(first.ok());
+  EXPECT_THAT(first.error().message, HasSubstr("cuda:0: step "));
+  EXPECT_THAT(first.error().message, HasSubstr("model.layers.0."));
+  EXPECT_THAT(first.error().message, HasSubstr("the GPU is lost"));
+  EXPECT_EQ(sequence.length(), 0);
+  const auto second = engine->forward({&item, 1});
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(second.error().message, HasSubstr("start the program again"));
+}
+
+TEST(GpuPlan, CheckFiniteNamesTheModuleThatOverflows) {
+  Compiled compiled("llama", "all-gpu.yaml");
+  runtime::EngineOptions options;
+  options.check_finite = true;
+  int64_t captured_steps = 0;
+  const std::vector<int32_t> ids = {1, 5, 9};
+  for (const int64_t overflow : {-1, 2}) {
+    compiled.log = {};
+    const auto engine =
+        compiled.open(options, {.overflow_at_launch = overflow < 0 ? -1 : captured_steps + 2});
+    ASSERT_TRUE(engine) << compiled.error;
+    captured_steps = compiled.log.launches;
+    runtime::Sequence sequence = engine->new_sequence();
+    const runtime::BatchItem item{&sequence, ids, runtime::Want::Last};
+    const auto done = engine->forward({&item, 1});
+    EXPECT_EQ(done.ok(), overflow < 0);
+    if (done.ok()) continue;
+    EXPECT_THAT(done.error().message, HasSubstr("(matmul of model.layers.0.self_attn.q_proj)"));
+    EXPECT_THAT(done.error().message, HasSubstr("row 0, element 0 of 'L0.q' is inf"));
+  }
+}
+
+TEST(GpuPlan, WithoutADriverTheMessageSaysWhatIsMissing) {
+  Compiled compiled("llama", "all-gpu.yaml");
+  const Finished run = run_program({ktx_run(), "generate", compiled.plan(), "--prompt", "a"}, "",
+                                   {"CUDA_VISIBLE_DEVICES="});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.err, HasSubstr("cuda:0: "));
+  EXPECT_THAT(run.err, HasSubstr("compile the plan for the CPU"));
+}
+
+}  // namespace
+}  // namespace ktx::testing

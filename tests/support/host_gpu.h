@@ -1,0 +1,340 @@
+// A Gpu that is none: its memory is the host's and its steps run CPU kernels, so that
+// placement, transfers, graphs, padding and errors are tested where there is no GPU.
+//
+//   options.open_gpu = HostGpu::opener({.memory_bytes = 1 << 30}, &log);
+//
+// Steps run the exact CPU kernels over the same blobs (unpacked to rows), arena and
+// cache as a GPU would, and only on rows that are no padding. Memory begins full of NaN,
+// and work that is queued is done at the latest moment that is allowed: copies to the
+// host at wait() or finish(), so that who forgets to wait reads NaN or old numbers.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "kernels/kernel_id.h"
+#include "lib/formats/dtype.h"
+#include "lib/runtime/bind.h"
+#include "lib/runtime/executor.h"
+#include "lib/runtime/gpu/gpu.h"
+#include "lib/support/thread_pool.h"
+
+namespace ktx::testing {
+
+using runtime::Gpu;
+using runtime::GpuBindContext;
+using runtime::GpuFacts;
+using runtime::GpuGraph;
+using runtime::GpuMark;
+using runtime::GpuMemory;
+using runtime::GpuShape;
+using runtime::GpuStep;
+
+// A plan whose GPU steps are steps of the CPU in exact precision, over weights in rows.
+class HostPlan {
+ public:
+  explicit HostPlan(const GpuBindContext& context) : view_(context.plan) {
+    entries_.assign(view_.string_entries.begin(), view_.string_entries.end());
+    text_ = view_.string_text;
+    blobs_.assign(view_.blobs.begin(), view_.blobs.end());
+    steps_.assign(view_.steps.begin(), view_.steps.end());
+    uint64_t bytes = 0;
+    for (plan::BlobRecord& blob : blobs_) {
+      blob.layout = static_cast<uint16_t>(Layout::Rows);
+      blob.offset = bytes;
+      blob.size = static_cast<uint64_t>(*row_bytes(static_cast<DType>(blob.dtype), blob.cols) *
+                                        blob.rows * blob.matrices);
+      bytes += (blob.size + 63) / 64 * 64;
+    }
+    file_.resize(bytes);
+    const uint32_t cpu = intern("cpu");
+    for (plan::StepRecord& step : steps_) {
+      DType dtype = DType::F32;
+      const auto weights = view_.weights(step);
+      if (!weights.empty() && weights[0] != plan::kNone) {
+        dtype = static_cast<DType>(blobs_[weights[0]].dtype);
+      }
+      const auto op = static_cast<StepOp>(step.op);
+      const bool transposed =
+          op == StepOp::MatmulHeads && view_.attrs_of<MatmulHeadsAttrs>(step).transposed != 0;
+      step.device = cpu;
+      for (uint32_t& kernel : step.kernel[0]) {
+        kernel = intern(kernels::kernel_family(op, kernels::Precision::Exact, dtype, transposed));
+      }
+    }
+    view_.string_entries = entries_;
+    view_.string_text = text_;
+    view_.blobs = blobs_;
+    view_.steps = steps_;
+    view_.file = file_;
+  }
+  HostPlan(const HostPlan&) = delete;
+
+  const plan::PlanView& view() const { return view_; }
+
+  // The weights of a step, from "device" memory; all of it must have been uploaded.
+  void fetch(const GpuBindContext& context, uint32_t step) {
+    for (uint32_t blob : context.plan.weights(context.plan.steps[step])) {
+      if (blob == plan::kNone || fetched_[blob]++) continue;
+      unpack(context.plan.blobs[blob], context.blobs[blob], file_.data() + blobs_[blob].offset);
+    }
+  }
+
+ private:
+  static void unpack(const plan::BlobRecord& packed, const std::byte* from, std::byte* to);
+
+  uint32_t intern(std::string_view name) {
+    const auto [it, added] =
+        names_.try_emplace(std::string(name), static_cast<uint32_t>(entries_.size()));
+    if (added) {
+      entries_.push_back({static_cast<uint32_t>(text_.size()), static_cast<uint32_t>(name.size())});
+      text_ += name;
+    }
+    return it->second;
+  }
+
+  plan::PlanView view_;
+  std::vector<plan::StringEntry> entries_;
+  std::string text_;
+  std::vector<plan::BlobRecord> blobs_;
+  std::vector<plan::StepRecord> steps_;
+  std::vector<std::byte> file_;
+  std::map<std::string, uint32_t> names_;
+  std::map<uint32_t, int> fetched_;
+};
+
+inline void HostPlan::unpack(const plan::BlobRecord& packed, const std::byte* from, std::byte* to) {
+  std::memcpy(to, from, packed.size);  // rows
+}
+
+// What happened, for tests to look at. Shared by the GPUs of a run.
+struct HostGpuLog {
+  int64_t launches = 0;  // of single steps
+  int64_t graph_launches = 0;
+  int64_t captured = 0;
+  int64_t waits = 0;
+  uint64_t uploaded_bytes = 0;
+};
+
+struct HostGpuOptions {
+  uint64_t memory_bytes = uint64_t{1} << 32;
+  int compute_major = 9;
+  // The step whose launch fails, counted from the first; -1: none does.
+  int64_t fail_at_launch = -1;
+  // The step whose first output gets an infinity in its first element.
+  int64_t overflow_at_launch = -1;
+};
+
+class HostGpu final : public Gpu {
+ public:
+  HostGpu(int number, const HostGpuOptions& options, HostGpuLog* log)
+      : options_(options), log_(log) {
+    facts_ = {"host-gpu " + std::to_string(number), options.compute_major, 0, options.memory_bytes,
+              options.memory_bytes};
+  }
+  static runtime::OpenGpu opener(const HostGpuOptions& options, HostGpuLog* log) {
+    return [=](int number) -> Result<std::unique_ptr<Gpu>> {
+      return std::unique_ptr<Gpu>(std::make_unique<HostGpu>(number, options, log));
+    };
+  }
+
+  const GpuFacts& facts() const override { return facts_; }
+  Result<GpuMemory> allocate(uint64_t bytes, const char* what) override {
+    if (bytes > options_.memory_bytes - used_) {
+      return Error{std::string(what) + ": out of memory"};
+    }
+    used_ += bytes;
+    auto* data = static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 511) / 256 * 256));
+    std::memset(data, 0xFF, bytes);
+    return GpuMemory(this, data, bytes);
+  }
+  uint64_t free_bytes() override { return options_.memory_bytes - used_; }
+  Result<std::byte*> allocate_host(uint64_t bytes) override {
+    return static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096));
+  }
+  void free_host(std::byte* data) override { std::free(data); }
+  Status pin(std::byte*, uint64_t) override { return {}; }
+  void unpin(std::byte*) override {}
+
+  Status upload(std::byte* to, const std::byte* from, uint64_t bytes) override {
+    return queue([=, this] {
+      std::memcpy(to, from, bytes);
+      log_->uploaded_bytes += bytes;
+      return Status{};
+    });
+  }
+  Status download(std::byte* to, const std::byte* from, uint64_t bytes) override {
+    return queue([=] {
+      std::memcpy(to, from, bytes);
+      return Status{};
+    });
+  }
+  Status copy(std::byte* to, const std::byte* from, uint64_t bytes) override {
+    return download(to, from, bytes);
+  }
+  Status copy_from(Gpu& other, std::byte* to, const std::byte* from, uint64_t bytes) override {
+    KTX_TRY(static_cast<HostGpu&>(other).finish());
+    return download(to, from, bytes);
+  }
+  Status clear(std::byte* data, uint64_t bytes) override {
+    return queue([=] {
+      if (bytes > 0) std::memset(data, 0, bytes);
+      return Status{};
+    });
+  }
+
+  Result<GpuMark> new_mark() override {
+    marks_.push_back(0);
+    return static_cast<GpuMark>(marks_.size()) - 1;
+  }
+  Status set(GpuMark mark) override {
+    const std::lock_guard lock(mutex_);
+    marks_[mark] = done_ + static_cast<int64_t>(work_.size());
+    return {};
+  }
+  Status wait(GpuMark mark) override {
+    const std::lock_guard lock(mutex_);
+    ++log_->waits;
+    return work_until(marks_[mark]);
+  }
+  Status finish() override {
+    const std::lock_guard lock(mutex_);
+    return work_until(done_ + static_cast<int64_t>(work_.size()));
+  }
+
+  Status begin_capture() override {
+    capture_ = std::make_unique<Graph>();
+    return {};
+  }
+  Result<std::unique_ptr<GpuGraph>> end_capture() override {
+    ++log_->captured;
+    return std::unique_ptr<GpuGraph>(std::move(capture_));
+  }
+  Status launch(GpuGraph& graph) override {
+    ++log_->graph_launches;
+    for (const Work& work : static_cast<Graph&>(graph).work) KTX_TRY(queue(work));
+    return {};
+  }
+
+  Result<std::unique_ptr<GpuStep>> make_step(const GpuBindContext& context) override {
+    if (!plan_) plan_ = std::make_unique<HostPlan>(context);
+    return std::unique_ptr<GpuStep>(std::make_unique<Step>(*this, context));
+  }
+
+ private:
+  using Work = std::function<Status()>;
+  struct Graph final : GpuGraph {
+    std::vector<Work> work;
+  };
+
+  class Step final : public GpuStep {
+   public:
+    Step(HostGpu& gpu, const GpuBindContext& context)
+        : gpu_(gpu),
+          context_(context),
+          index_(static_cast<uint32_t>(&context.step - context.plan.steps.data())) {}
+    int64_t workspace_bytes(const GpuShape& shape) const override { return 64 * shape.tokens; }
+    Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
+      if (bytes < 64 * shape.tokens) return Error{"the workspace is too small"};
+      const int64_t number = gpu_.log_->launches++;
+      if (number == gpu_.options_.fail_at_launch) return Error{"the GPU is lost"};
+      return gpu_.queue([=, this] {
+        std::memset(workspace, 0xFF, 64 * shape.tokens);  // nobody else's numbers are in it
+        const Status status = run(shape);
+        if (number == gpu_.options_.overflow_at_launch) overflow();
+        return status;
+      });
+    }
+
+   private:
+    Status run(const GpuShape& shape) {
+      if (!executor_) KTX_TRY(bind());
+      runtime::Batch batch;
+      const runtime::GpuBatch& in = context_.batch;
+      while (batch.tokens < shape.tokens && in.position[batch.tokens] >= 0) ++batch.tokens;
+      while (batch.outputs < shape.outputs && in.output_rows[batch.outputs] >= 0) ++batch.outputs;
+      batch.ids.assign(in.ids, in.ids + batch.tokens);
+      batch.position.assign(in.position, in.position + batch.tokens);
+      batch.sequence.assign(in.sequence, in.sequence + batch.tokens);
+      batch.output_rows.assign(in.output_rows, in.output_rows + batch.outputs);
+      std::vector<std::vector<std::byte*>> tables;
+      for (int64_t t = 0; t < batch.tokens; ++t) {
+        if (in.position[t] >= shape.max_positions) return Error{"a position above the bound"};
+        tables.resize(std::max<size_t>(tables.size(), in.sequence[t] + 1));
+        auto& table = tables[in.sequence[t]];
+        const int64_t blocks = in.position[t] / runtime::KvCache::kBlockTokens + 1;
+        for (auto b = static_cast<int64_t>(table.size()); b < blocks; ++b) {
+          const int32_t number = in.tables[in.sequence[t] * in.table_stride + b];
+          table.push_back(context_.kv_pool + number * context_.kv.block_bytes());
+        }
+      }
+      for (const auto& table : tables) batch.tables.push_back(table.data());
+      return executor_->run(batch);
+    }
+    void overflow() {
+      const plan::OperandRecord& y = context_.plan.outputs(context_.step)[0];
+      std::byte* row =
+          context_.arena + context_.buffer_offsets[context_.plan.values[y.value].buffer];
+      reinterpret_cast<float*>(row)[y.offset] = INFINITY;
+    }
+    Status bind() {
+      gpu_.plan_->fetch(context_, index_);
+      runtime::BoundPlan bound = KTX_TRY(runtime::bind(gpu_.plan_->view(), context_.kv,
+                                                       {.arena = context_.arena,
+                                                        .buffer_offsets = context_.buffer_offsets,
+                                                        .isa = detect_isa(),
+                                                        .precision = kernels::Precision::Exact,
+                                                        .threads = 1,
+                                                        .first_step = index_,
+                                                        .step_count = 1}));
+      executor_ = std::make_unique<runtime::Executor>(
+          KTX_TRY(runtime::Executor::create(std::move(bound), gpu_.pool_)));
+      return {};
+    }
+
+    HostGpu& gpu_;
+    GpuBindContext context_;
+    uint32_t index_;
+    std::unique_ptr<runtime::Executor> executor_;
+  };
+
+  Status queue(Work work) {
+    if (capture_) {
+      capture_->work.push_back(std::move(work));
+      return {};
+    }
+    const std::lock_guard lock(mutex_);
+    work_.push_back(std::move(work));
+    return {};
+  }
+  Status work_until(int64_t end) {
+    while (done_ < end) {
+      KTX_TRY(work_.front()());
+      work_.pop_front();
+      ++done_;
+    }
+    return {};
+  }
+  void free(std::byte* data) override { std::free(data); }
+
+  HostGpuOptions options_;
+  HostGpuLog* log_;
+  GpuFacts facts_;
+  uint64_t used_ = 0;
+  std::mutex mutex_;
+  std::deque<Work> work_;
+  int64_t done_ = 0;  // pieces of work so far
+  std::vector<int64_t> marks_;
+  std::unique_ptr<Graph> capture_;
+  std::unique_ptr<HostPlan> plan_;
+  ThreadPool pool_{1};
+};
+
+}  // namespace ktx::testing
