@@ -65,7 +65,7 @@ class DeviceChecker {
                                                has > 1 ? fmt::format(" to cuda:{}", has - 1) : "")))
           .help(has == 0 ? "write cpu, or auto for wherever it fits"
                          : "write cuda:* to spread the layers over the GPUs there are")
-          .in_group(fmt::format("missing gpu {}", gpu));
+          .in_group("missing gpus");
       return;
     }
   }

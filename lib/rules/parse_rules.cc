@@ -110,6 +110,9 @@ class RuleParser {
   // Calls the handler of each key; an unknown key is an error with what was meant.
   void parse_map(const YamlNode& node, Level level, const std::map<std::string, Field>& fields) {
     if (!node.is_map()) {
+      const bool flat = (level == Level::Match && match_is_empty_) ||
+                        (level == Level::Replace && replace_is_empty_);
+      if (node.is_null() && flat) return;  // its keys are reported where they stand
       Diagnostic& diag =
           wrong(node, fmt::format("{} must be a map, not {}", describe(level), name(node.kind)));
       if (node.is_null()) diag.help("its entries are indented by two more spaces than itself");
@@ -153,7 +156,31 @@ class RuleParser {
         static_cast<size_t>(node.loc.length)));
   }
 
+  // A key of `match` or `replace` that stands beside it, where it should be indented.
+  bool report_flat_key(const YamlNode& key, Level level) {
+    if (level != Level::Rule) return false;
+    const auto known_in = [&](Level other) {
+      const std::vector<std::string> names = key_names(other);
+      return std::find(names.begin(), names.end(), key.text) != names.end();
+    };
+    std::optional<Level> home;
+    if (replace_is_empty_ && known_in(Level::Replace)) home = Level::Replace;
+    // `class` may be of either; the first is that of `match`.
+    const bool of_match = !home || key.loc.line < replace_line_;
+    if (match_is_empty_ && of_match && known_in(Level::Match)) home = Level::Match;
+    if (!home) return false;
+    SourceLoc before = key.loc;
+    before.length = 0;
+    diags_
+        .error(key.loc, "Y002",
+               fmt::format("'{}' belongs into {}: indent it by two more spaces", key.text,
+                           describe(*home)))
+        .fix(before, "  ");
+    return true;
+  }
+
   void unknown_key(const YamlNode& key, Level level) {
+    if (key.is_scalar() && report_flat_key(key, level)) return;
     const std::string text = key.is_scalar() ? key.text : "";
     const std::vector<std::string> here = key_names(level);
     const std::string nearest = nearest_name(text, here);
@@ -664,9 +691,21 @@ class RuleParser {
     if (!replace.layout) replace.layout = defaults.layout;
   }
 
+  // Whether this key has no value and some of what belongs into it stands beside it.
+  static bool is_empty_beside(const YamlNode& node, std::string_view key,
+                              std::initializer_list<std::string_view> entries) {
+    const YamlNode* value = node.is_map() ? node.find(key) : nullptr;
+    return value && value->is_null() &&
+           std::any_of(entries.begin(), entries.end(),
+                       [&](std::string_view entry) { return node.find(entry) != nullptr; });
+  }
+
   void parse_rule(const YamlNode& node, int number, std::vector<Rule>& rules) {
     const int errors = diags_.errors();
     bool match_is_whole = true;
+    match_is_empty_ = is_empty_beside(node, "match", {"name", "class", "layers", "kind"});
+    replace_line_ = node.is_map() && node.find("replace") ? node.find("replace")->loc.line : 0;
+    replace_is_empty_ = is_empty_beside(node, "replace", {"class", "kwargs", "device", "op"});
     Rule rule;
     rule.file = static_cast<int>(set_.files.size());
     rule.number = number;
@@ -677,7 +716,7 @@ class RuleParser {
           [&](const auto&, const auto& n) {
             const int before = diags_.errors();
             parse_match(n, rule.match);
-            match_is_whole = diags_.errors() == before;
+            match_is_whole = diags_.errors() == before && !match_is_empty_;
           }},
          {"replace", [&](const auto&, const auto& n) { parse_replace(n, rule.replace); }},
          {"recursive",
@@ -702,6 +741,11 @@ class RuleParser {
   std::string path_;
   DiagSink& diags_;
   RuleFile file_;
+  // Of the rule that is read: the key stands there without entries, which follow it
+  // without their indentation.
+  bool match_is_empty_ = false;
+  bool replace_is_empty_ = false;
+  int replace_line_ = 0;
 };
 
 }  // namespace

@@ -17,11 +17,29 @@ bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
+std::string spaces(size_t count) {
+  return fmt::format("{} space{}", count, count == 1 ? "" : "s");
+}
+
+// Where the entries of a line begin: after its spaces and dashes.
+size_t entry_column(std::string_view line) {
+  size_t i = std::min(line.find_first_not_of(' '), line.size());
+  while (line.substr(i).starts_with("- ")) {
+    i = std::min(line.find_first_not_of(' ', i + 1), line.size());
+  }
+  return i;
+}
+
 // One line, looked at for each mistake in turn.
 class LineReader {
  public:
-  LineReader(std::string_view line, int number, const std::string& file)
-      : line_(line), number_(number), file_(file), begin_(line.find_first_not_of(' ')) {
+  // `indent`: where the line above lets this one begin.
+  LineReader(std::string_view line, int number, const std::string& file, size_t indent)
+      : line_(line),
+        number_(number),
+        file_(file),
+        indent_(indent),
+        begin_(line.find_first_not_of(' ')) {
     if (!line_.empty() && line_.back() == '\r') line_.remove_suffix(1);
   }
 
@@ -45,11 +63,11 @@ class LineReader {
     const size_t tab = line_.substr(0, end).find('\t');
     if (tab == kNone) return std::nullopt;
     const size_t run = std::min(line_.find_first_not_of('\t', tab), line_.size()) - tab;
-    const SourceLoc loc = at(tab, run);
-    return YamlMistake{loc,
-                       "a tab in the indentation; YAML indents by spaces only",
-                       "replace each tab by two spaces",
-                       {{loc, std::string(run * 2, ' ')}}};
+    return YamlMistake{
+        at(tab, run),
+        "a tab in the indentation; YAML indents by spaces only",
+        fmt::format("write {} instead, if it belongs to the line above", spaces(indent_)),
+        {{at(0, end), std::string(indent_, ' ')}}};
   }
 
   std::optional<YamlMistake> conflict() const {
@@ -76,10 +94,7 @@ class LineReader {
 
   // Where the value of "key: value" or "- key: value" begins, or kNone.
   size_t value_at() const {
-    size_t i = begin_;
-    while (line_.substr(i).starts_with("- ")) {
-      i = std::min(line_.find_first_not_of(' ', i + 1), line_.size());
-    }
+    size_t i = entry_column(line_);
     while (i < line_.size() && is_word(line_[i])) ++i;
     if (i + 1 >= line_.size() || line_[i] != ':' || line_[i + 1] != ' ') return kNone;
     const size_t value = line_.find_first_not_of(' ', i + 1);
@@ -154,6 +169,7 @@ class LineReader {
   std::string_view line_;
   int number_;
   const std::string& file_;
+  size_t indent_;
   size_t begin_;
 };
 
@@ -164,22 +180,22 @@ bool opens_block(std::string_view line) {
          text.ends_with(": >-");
 }
 
-std::string spaces(size_t count) {
-  return fmt::format("{} space{}", count, count == 1 ? "" : "s");
-}
-
 }  // namespace
 
 std::optional<YamlMistake> find_yaml_mistake(Lines lines, int stopped, const std::string& file) {
   const int last = std::min<int>(stopped + 1, static_cast<int>(lines.size()));
   size_t block = kNone;  // indentation of the key whose text goes over several lines
+  size_t next = 0;       // where a line that belongs to the one above begins
   for (int number = 1; number <= last; ++number) {
     const std::string_view line = lines[static_cast<size_t>(number) - 1];
     const size_t indent = line.find_first_not_of(' ');
     if (block != kNone && (indent == kNone || indent > block)) continue;
     block = opens_block(line) ? indent : kNone;
     if (block != kNone) continue;
-    if (auto mistake = LineReader(line, number, file).find()) return mistake;
+    if (auto mistake = LineReader(line, number, file, next).find()) return mistake;
+    const std::string_view text = trim(line);
+    if (text.empty() || text[0] == '#') continue;
+    next = entry_column(line) + (text.ends_with(':') ? 2 : 0);
   }
   return std::nullopt;
 }

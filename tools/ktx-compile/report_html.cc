@@ -172,28 +172,38 @@ std::string bars(const passes::Estimate& estimate) {
          }());
 }
 
+std::string selects(const rules::Match& match) {
+  std::vector<std::string> parts;
+  if (match.name) parts.push_back(match.name->text);
+  if (match.class_name) parts.emplace_back(rules::last_part(match.class_name->text));
+  if (match.kind_text) parts.push_back("kind " + match.kind_text->text);
+  if (!match.layers.empty()) parts.emplace_back("some layers");
+  return join(parts, ", ");
+}
+
+// What a phone shows without scrolling comes first, the long patterns last.
 std::string rules_table(const passes::CompileState& state) {
   std::string out =
-      "<div class=scroll><table><tr><th class=l>rule<th class=l>matches<th>wins<th>loses<th>bytes"
-      "<th class=l>device<th class=l>op<th class=l></tr>\n";
-  for (size_t i = 0; i < state.rules.rules.size(); ++i) {
-    const rules::Rule& rule = state.rules.rules[i];
-    const rules::RuleOutcome& outcome = state.matched.outcomes[i];
-    std::vector<std::string> selects;
-    if (rule.match.name) selects.push_back(rule.match.name->text);
-    if (rule.match.class_name) {
-      selects.emplace_back(rules::last_part(rule.match.class_name->text));
+      "<div class=scroll><table><tr><th>rule<th class=l>device<th class=l>op<th>wins<th>loses"
+      "<th>bytes<th class=l>matches</tr>\n";
+  for (size_t file = 0; file < state.rules.files.size(); ++file) {
+    out += fmt::format("<tr><th class=l colspan=7>{}</tr>\n", escape(state.rules.files[file].path));
+    for (size_t i = 0; i < state.rules.rules.size(); ++i) {
+      const rules::Rule& rule = state.rules.rules[i];
+      if (rule.file != static_cast<int>(file)) continue;
+      const rules::RuleOutcome& outcome = state.matched.outcomes[i];
+      const bool wins = outcome.verdict == rules::Verdict::Wins;
+      const std::string id = rule.id ? escape(rule.id->text) + ": " : "";
+      out += fmt::format(
+          "<tr{}><td title=\"line {}\">{}<td class=l>{}<td class=l>{}<td>{}<td>{}<td>{}"
+          "<td class=l>{}{}<code>{}</code></tr>\n",
+          wins ? "" : " class=none", rule.loc.line, rule.number,
+          rule.replace.place ? escape(rules::to_string(*rule.replace.place)) : "",
+          rule.replace.op ? escape(rule.replace.op->text) : "", outcome.won, outcome.lost,
+          human_bytes(bytes_of_rule(state, static_cast<int>(i))), id,
+          wins ? "" : fmt::format("<b>{}</b>: ", escape(rules::name(outcome.verdict))),
+          escape(selects(rule.match)));
     }
-    if (rule.match.kind_text) selects.push_back("kind " + rule.match.kind_text->text);
-    const bool wins = outcome.verdict == rules::Verdict::Wins;
-    out += fmt::format(
-        "<tr{}><td class=l>{}<td class=l><code>{}</code><td>{}<td>{}<td>{}<td class=l>{}"
-        "<td class=l>{}<td class=l>{}</tr>\n",
-        wins ? "" : " class=none", escape(state.rules.label(rule)), escape(join(selects, ", ")),
-        outcome.won, outcome.lost, human_bytes(bytes_of_rule(state, static_cast<int>(i))),
-        rule.replace.place ? escape(rules::to_string(*rule.replace.place)) : "",
-        rule.replace.op ? escape(rule.replace.op->text) : "",
-        wins ? "" : escape(rules::name(outcome.verdict)));
   }
   return out + "</table></div>\n";
 }
