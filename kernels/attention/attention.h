@@ -8,14 +8,17 @@
 // value_in_key: the value is the first value_dim elements of the key (absorbed MLA).
 // Keys and values up to each token's position must have been stored.
 //
-// Numerics: positions are taken in pieces of kAttentionPiece aligned to position 0;
-// each piece gives a maximum, a sum and a value, which are merged in rising order.
-// So an output depends on its own q and cache alone: not on chunk, batch, block
-// size or threads. Scores and sums are F32 (double in the scalar variant).
+// Numerics: positions are taken in pieces of kAttentionPiece, and these in spans of
+// kAttentionSpan, both counted from position 0. Each piece gives a maximum, a sum and
+// a value, which are merged in rising order into those of its span, and the spans'
+// likewise into the row's. So an output depends on its own q and cache alone: not on
+// chunk, batch, block size or threads. Scores and sums are F32 (double in the scalar
+// variant).
 //
 // Items: any range of tokens x any range of q heads; a range that covers all heads
 // of a KV head reads its cache once for all of them. Several tokens of one sequence
-// in a row are taken together.
+// in a row are taken together. A long row can also be cut into its spans: each is an
+// item that leaves a partial result, and a last item merges them. Same bits.
 #pragma once
 
 #include <cstddef>
@@ -40,6 +43,12 @@ struct KvStoreArgs {
 };
 using KvStoreFn = void (*)(const KvStoreArgs&);
 
+enum class AttentionPart : uint8_t {
+  Whole,
+  OneSpan,  // positions of one span, to `partials`
+  Merge,    // partials to y
+};
+
 struct AttentionArgs {
   const float* q = nullptr;  // [T, heads * key_dim]
   int64_t q_stride = 0;      // elements
@@ -52,13 +61,21 @@ struct AttentionArgs {
   int64_t head_begin = 0;  // q heads
   int64_t head_end = 0;
   std::byte* scratch = nullptr;  // attention_scratch_bytes(attrs), 64-byte aligned, one per thread
+  AttentionPart part = AttentionPart::Whole;
+  int64_t span = 0;           // OneSpan: which; some row of the range must reach it
+  float* partials = nullptr;  // [T * heads][spans][attention_partial_floats(attrs)]
+  int64_t spans = 0;          // at least those of the longest row
 };
 using AttentionFn = void (*)(const AttentionArgs&);
 
-inline constexpr int64_t kAttentionPiece = 64;   // positions
-inline constexpr int64_t kAttentionTokens = 16;  // tokens of an item that share work well
+inline constexpr int64_t kAttentionPiece = 64;  // positions
+inline constexpr int64_t kAttentionSpan = 256;  // positions
+inline constexpr int64_t kAttentionRows = 64;   // tokens x q heads that share the work on a piece
 
 int64_t attention_scratch_bytes(const AttentionAttrs& attrs);
+inline constexpr int64_t attention_partial_floats(const AttentionAttrs& attrs) {
+  return int64_t{attrs.value_dim} + 2;  // and maximum and sum of the weights
+}
 
 // Families: "kv_store", "attention".
 Result<KvStoreFn> find_kv_store(std::string_view family, Isa isa);

@@ -1,26 +1,21 @@
 // Attention over a vector policy (simd/README.md).
 //
 // A tile is some tokens of one sequence times the q heads of one KV head: rows that
-// read the same cache. For each piece of 64 positions its keys and values are turned
-// into floats in scratch, once, and then every row of the tile takes the piece:
-//
-//   score[j] = scale * (q . key[j])            one sum of 16 lanes per score
-//   m = max score;  p[j] = exp(score[j] - m);  s = sum p
-//   o = sum of p[j] * value[j], rising j
-//   merge (m, s, o) into the row's (M, S, O):  O lives in y
+// read the same cache. Each piece of 64 positions is turned into floats in scratch
+// once, the keys transposed, and then every row of the tile takes it
+// (attention_piece.h). After each span the rows' sums join their totals.
 //
 // Included by attention_<isa>.cc only.
 #pragma once
 
-#include "kernels/attention/attention.h"
+#include "kernels/attention/attention_piece.h"
 #include "kernels/attention/kv_row.h"
-#include "kernels/simd/exp.h"
 
 namespace ktx::kernels {
 namespace {
 
-constexpr int64_t kPiece = kAttentionPiece;
-constexpr int64_t kTileRows = 128;  // rows whose maximum and sum fit the stack
+constexpr int64_t kSpan = kAttentionSpan;
+constexpr int64_t kTileRows = kAttentionRows;
 
 KTX_INLINE int64_t pad16(int64_t n) {
   return (n + 15) / 16 * 16;
@@ -50,175 +45,209 @@ KTX_INLINE void row_to_float(KvType type, const std::byte* row, int64_t dim, flo
   }
 }
 
-// What a tile reads and where its pieces lie.
+// This thread's memory, as attention_scratch_bytes() counts it.
+struct Scratch {
+  int64_t key_pad, value_pad;
+  float* rows;    // keys as they lie: [kPiece][key_pad], or 8 rows at a time
+  float* keys;    // transposed: [key_pad][kPiece]
+  float* values;  // [kPiece][value_pad]
+  float* totals;  // [kTileRows][value_pad]
+
+  explicit Scratch(const AttentionArgs& a)
+      : key_pad(pad16(a.attrs.key_dim)), value_pad(pad16(a.attrs.value_dim)) {
+    rows = reinterpret_cast<float*>(a.scratch);
+    keys = rows + (a.attrs.value_in_key ? kPiece : 8) * key_pad;
+    values = keys + kPiece * key_pad;
+    totals = values + (a.attrs.value_in_key ? 0 : kPiece * value_pad);
+  }
+};
+
 struct Tile {
   const AttentionArgs& args;
+  const Scratch& scratch;
   int64_t kv_head;
   int64_t token_begin, token_end;  // of one sequence
   int64_t head_begin, head_end;    // q heads
-  float* keys;                     // [kPiece][key_pad]
-  float* values;                   // [kPiece][value_stride]
-  int64_t key_pad;
-  int64_t value_stride;
-  float* o;  // [value_pad]
+
+  int64_t heads() const { return head_end - head_begin; }
+  int64_t rows() const { return (token_end - token_begin) * heads(); }
+  int64_t token(int64_t row) const { return token_begin + row / heads(); }
+  int64_t head(int64_t row) const { return head_begin + row % heads(); }
+  int64_t positions(int64_t row) const { return int64_t{args.kv.position[token(row)]} + 1; }
+  float* y(int64_t row) const {
+    return args.y + token(row) * args.y_stride + head(row) * args.attrs.value_dim;
+  }
+  float* partial(int64_t row, int64_t span) const {
+    return args.partials + ((token(row) * args.attrs.heads + head(row)) * args.spans + span) *
+                               attention_partial_floats(args.attrs);
+  }
 };
 
+// Rows of a piece in the cache: neighbours when the piece lies in one block, which
+// spares two divisions a row.
+struct CacheRows {
+  const Tile& tile;
+  const std::byte* first_row;
+  int64_t row_bytes;
+  int64_t first;
+  bool of_keys, neighbours;
+
+  CacheRows(const Tile& tile, int64_t first, int64_t count, bool of_keys)
+      : tile(tile), first(first), of_keys(of_keys) {
+    const KvLayout& layout = tile.args.kv.layout;
+    row_bytes = of_keys ? layout.key_row_bytes() : layout.value_row_bytes();
+    neighbours = first % layout.block_tokens + count <= layout.block_tokens;
+    first_row = at_position(first);
+  }
+  const std::byte* at_position(int64_t position) const {
+    const KvView& kv = tile.args.kv;
+    const int32_t sequence = kv.sequence[tile.token_begin];
+    return of_keys ? key_row(kv, sequence, tile.kv_head, position)
+                   : value_row(kv, sequence, tile.kv_head, position);
+  }
+  const std::byte* operator[](int64_t j) const {
+    return neighbours ? first_row + j * row_bytes : at_position(first + j);
+  }
+};
+
+// Positions [first, first + count) as floats. What stands behind them is left from
+// before: its scores are dropped.
 template <class V>
-KTX_INLINE void load_piece(const Tile& tile, int64_t first, int64_t count) {
+KTX_INLINE Piece load_piece(const Tile& tile, int64_t first, int64_t count) {
+  const AttentionAttrs& attrs = tile.args.attrs;
+  const KvType type = tile.args.kv.layout.type;
+  const Scratch& s = tile.scratch;
+  const bool in_key = attrs.value_in_key != 0;
+  const CacheRows keys(tile, first, count, true);
+  for (int64_t j = 0; j < count; j += 8) {
+    float* rows = s.rows + (in_key ? j * s.key_pad : 0);
+    for (int64_t i = 0; i < 8 && j + i < count; ++i) {
+      row_to_float<V>(type, keys[j + i], attrs.key_dim, rows + i * s.key_pad);
+    }
+    for (int64_t d = 0; d < s.key_pad; d += 8) {
+      transpose8(rows + d, s.key_pad, s.keys + d * kPiece + j);
+    }
+  }
+  if (in_key) return {s.keys, s.rows, nullptr, s.key_pad};
+  const CacheRows values(tile, first, count, false);
+  // One group of rows takes the values as they lie.
+  if (type == KvType::F16 && values.neighbours && attrs.value_dim % 16 == 0 &&
+      tile.rows() <= kRows<V>) {
+    return {s.keys, nullptr, reinterpret_cast<const uint16_t*>(values[0]), attrs.value_dim};
+  }
+  for (int64_t j = 0; j < count; ++j) {
+    row_to_float<V>(type, values[j], attrs.value_dim, s.values + j * s.value_pad);
+  }
+  return {s.keys, s.values, nullptr, s.value_pad};
+}
+
+// All rows take the positions [begin, end) that they may see. Rows begin anew.
+template <class V>
+void take_span(const Tile& tile, int64_t begin, int64_t end, Row* rows) {
   const AttentionArgs& a = tile.args;
-  const int32_t sequence = a.kv.sequence[tile.token_begin];
-  for (int64_t j = 0; j < count; ++j) {
-    row_to_float<V>(a.kv.layout.type, key_row(a.kv, sequence, tile.kv_head, first + j),
-                    a.attrs.key_dim, tile.keys + j * tile.key_pad);
-    if (a.attrs.value_in_key) continue;
-    row_to_float<V>(a.kv.layout.type, value_row(a.kv, sequence, tile.kv_head, first + j),
-                    a.attrs.value_dim, tile.values + j * tile.value_stride);
+  for (int64_t r = 0; r < tile.rows(); ++r) {
+    rows[r].largest = -__builtin_inff();
+    rows[r].sum = 0;
+    __builtin_memset(rows[r].o, 0, static_cast<size_t>(a.attrs.value_dim) * sizeof(float));
   }
-}
-
-// scores[0, count) of a row against the piece; the rest up to kPiece is -infinity.
-template <class V>
-KTX_INLINE void score_piece(const Tile& tile, const float* q, int64_t count, float* scores) {
-  const int64_t dim = tile.args.attrs.key_dim, pad = tile.key_pad;
-  const __m128 scale = _mm_set1_ps(tile.args.attrs.scale);
-  int64_t j = 0;
-  for (; j < count; j += 4) {
-    // Rows past the count hold old floats of this scratch, whose scores are dropped.
-    const float* k = tile.keys + j * pad;
-    typename V::F s0 = V::zero(), s1 = V::zero(), s2 = V::zero(), s3 = V::zero();
-    int64_t d = 0;
-    for (; d + 16 <= dim; d += 16) {
-      const typename V::F x = V::load(q + d);
-      s0 = V::fma(x, V::load(k + d), s0);
-      s1 = V::fma(x, V::load(k + pad + d), s1);
-      s2 = V::fma(x, V::load(k + 2 * pad + d), s2);
-      s3 = V::fma(x, V::load(k + 3 * pad + d), s3);
+  for (int64_t first = begin; first < end; first += kPiece) {
+    const Piece piece = load_piece<V>(tile, first, end - first < kPiece ? end - first : kPiece);
+    const auto seen = [&](int64_t row) {
+      const int64_t count = tile.positions(row) - first;
+      return count < kPiece ? count : kPiece;
+    };
+    for (int64_t r = 0; r < tile.rows();) {
+      const int64_t count = seen(r);
+      int64_t same = r + 1;  // neighbours that see as much
+      while (same < tile.rows() && seen(same) == count) ++same;
+      if (count > 0) take_piece<V>(piece, a.attrs, rows + r, same - r, count);
+      r = same;
     }
-    if (d < dim) {
-      const typename V::F x = V::load_part(q + d, dim - d);
-      s0 = V::fma(x, V::load(k + d), s0);
-      s1 = V::fma(x, V::load(k + pad + d), s1);
-      s2 = V::fma(x, V::load(k + 2 * pad + d), s2);
-      s3 = V::fma(x, V::load(k + 3 * pad + d), s3);
+  }
+}
+
+// A row's sums after a span join those of the spans before.
+template <class V>
+KTX_INLINE void join(Row& total, const float* o, float largest, float sum, int64_t n) {
+  const Factors f = factors_of<V>(total.largest, largest);
+  total.sum = total.sum * f.keep + sum * f.take;
+  total.largest = f.largest;
+  merge<V>(total.o, o, n, f.keep, f.take);
+}
+
+KTX_INLINE void copy_row(float* to, const float* from, int64_t n) {
+  __builtin_memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
+}
+
+// The tile's q vectors, with `o` for what o(row) says; returns the positions of the
+// longest row.
+template <class Place>
+KTX_INLINE int64_t make_rows(const Tile& tile, Row* rows, const Place& o) {
+  const AttentionArgs& a = tile.args;
+  int64_t longest = 0;
+  for (int64_t r = 0; r < tile.rows(); ++r) {
+    rows[r].q = a.q + tile.token(r) * a.q_stride + tile.head(r) * a.attrs.key_dim;
+    rows[r].o = o(r);
+    longest = tile.positions(r) > longest ? tile.positions(r) : longest;
+  }
+  return longest;
+}
+
+template <class V>
+void attend_whole(const Tile& tile) {
+  const int64_t n = tile.args.attrs.value_dim;
+  Row rows[kTileRows], totals[kTileRows];
+  const int64_t longest = make_rows(tile, rows, [&](int64_t r) { return tile.y(r); });
+  for (int64_t begin = 0; begin < longest; begin += kSpan) {
+    take_span<V>(tile, begin, longest < begin + kSpan ? longest : begin + kSpan, rows);
+    for (int64_t r = 0; r < tile.rows(); ++r) {
+      if (begin == 0) {
+        totals[r] = rows[r];
+        totals[r].o = tile.scratch.totals + r * tile.scratch.value_pad;
+        copy_row(totals[r].o, rows[r].o, n);
+      } else if (tile.positions(r) > begin) {
+        join<V>(totals[r], rows[r].o, rows[r].largest, rows[r].sum, n);
+      }
     }
-    _mm_storeu_ps(scores + j, _mm_mul_ps(V::sum4(s0, s1, s2, s3), scale));
   }
-  for (j = count; j < kPiece; ++j) scores[j] = -__builtin_inff();
-}
-
-// scores become weights exp(score - maximum); returns their sum.
-template <class V>
-KTX_INLINE float weights_of(float* scores, float* largest) {
-  typename V::F m = V::load(scores);
-  for (int64_t j = 16; j < kPiece; j += 16) m = V::max(m, V::load(scores + j));
-  *largest = V::max_of(m);
-  const typename V::F shift = V::set1(*largest);
-  typename V::F sum = V::zero();
-  for (int64_t j = 0; j < kPiece; j += 16) {
-    const typename V::F p = exp16<V>(V::sub(V::load(scores + j), shift));
-    V::store(scores + j, p);
-    sum = V::add(sum, p);
-  }
-  return V::sum(sum);
-}
-
-template <class V, int kVectors>
-KTX_INLINE void weigh_columns(const Tile& tile, const float* weights, int64_t count, int64_t d) {
-  typename V::F sum[kVectors];
-  for (int c = 0; c < kVectors; ++c) sum[c] = V::zero();
-  for (int64_t j = 0; j < count; ++j) {
-    const typename V::F p = V::set1(weights[j]);
-    const float* v = tile.values + j * tile.value_stride + d;
-    for (int c = 0; c < kVectors; ++c) sum[c] = V::fma(p, V::load(v + 16 * c), sum[c]);
-  }
-  for (int c = 0; c < kVectors; ++c) V::store(tile.o + d + 16 * c, sum[c]);
-}
-
-// o = sum of weights[j] * value[j]
-template <class V>
-KTX_INLINE void weigh_values(const Tile& tile, const float* weights, int64_t count) {
-  const int64_t pad = pad16(tile.args.attrs.value_dim);
-  int64_t d = 0;
-  for (; d + 64 <= pad; d += 64) weigh_columns<V, 4>(tile, weights, count, d);
-  for (; d < pad; d += 16) weigh_columns<V, 1>(tile, weights, count, d);
-}
-
-// y = y * keep + o * take
-template <class V>
-KTX_INLINE void merge(float* y, const float* o, int64_t n, float keep, float take) {
-  const typename V::F k = V::set1(keep), t = V::set1(take);
-  int64_t d = 0;
-  for (; d + 16 <= n; d += 16) {
-    V::store(y + d, V::fma(V::load(y + d), k, V::mul(V::load(o + d), t)));
-  }
-  if (d < n) {
-    const typename V::F part = V::mul(V::load_part(o + d, n - d), t);
-    V::store_part(y + d, n - d, V::fma(V::load_part(y + d, n - d), k, part));
+  for (int64_t r = 0; r < tile.rows(); ++r) {
+    scale_row<V>(tile.y(r), totals[r].o, n, 1 / totals[r].sum);
   }
 }
 
 template <class V>
-KTX_INLINE void scale_row(float* y, int64_t n, float by) {
-  const typename V::F s = V::set1(by);
-  int64_t d = 0;
-  for (; d + 16 <= n; d += 16) V::store(y + d, V::mul(V::load(y + d), s));
-  if (d < n) V::store_part(y + d, n - d, V::mul(V::load_part(y + d, n - d), s));
+void attend_one_span(const Tile& tile) {
+  const AttentionArgs& a = tile.args;
+  Row rows[kTileRows];
+  const int64_t longest = make_rows(tile, rows, [&](int64_t r) { return tile.partial(r, a.span); });
+  const int64_t begin = a.span * kSpan;
+  take_span<V>(tile, begin, longest < begin + kSpan ? longest : begin + kSpan, rows);
+  for (int64_t r = 0; r < tile.rows(); ++r) {
+    rows[r].o[a.attrs.value_dim] = rows[r].largest;
+    rows[r].o[a.attrs.value_dim + 1] = rows[r].sum;
+  }
 }
 
-struct RowState {
-  float largest, sum;
-};
-
 template <class V>
-KTX_INLINE void take_piece(const Tile& tile, const float* q, float* y, int64_t count,
-                           RowState& row) {
-  alignas(64) float weights[kPiece];
-  score_piece<V>(tile, q, count, weights);
-  float largest;
-  const float sum = weights_of<V>(weights, &largest);
-  weigh_values<V>(tile, weights, count);
-  // Both factors from one exp: lane 0 keeps the old, lane 1 takes the new.
-  const float now = row.largest > largest ? row.largest : largest;
-  alignas(64) float factors[16] = {row.largest - now, largest - now};
-  V::store(factors, exp16<V>(V::load(factors)));
-  row.sum = row.sum * factors[0] + sum * factors[1];
-  row.largest = now;
-  merge<V>(y, tile.o, tile.args.attrs.value_dim, factors[0], factors[1]);
+void merge_spans(const Tile& tile) {
+  const int64_t n = tile.args.attrs.value_dim;
+  for (int64_t r = 0; r < tile.rows(); ++r) {
+    const float* first = tile.partial(r, 0);
+    Row total = {nullptr, tile.y(r), first[n], first[n + 1]};
+    copy_row(total.o, first, n);
+    for (int64_t span = 1; span * kSpan < tile.positions(r); ++span) {
+      const float* next = tile.partial(r, span);
+      join<V>(total, next, next[n], next[n + 1], n);
+    }
+    scale_row<V>(total.o, total.o, n, 1 / total.sum);
+  }
 }
 
 template <class V>
 void attend_tile(const Tile& tile) {
-  const AttentionArgs& a = tile.args;
-  const int64_t heads = tile.head_end - tile.head_begin;
-  RowState rows[kTileRows];
-  int64_t last = 0;
-  for (int64_t t = tile.token_begin; t < tile.token_end; ++t) {
-    last = a.kv.position[t] > last ? a.kv.position[t] : last;
-    for (int64_t h = 0; h < heads; ++h) {
-      rows[(t - tile.token_begin) * heads + h] = {-__builtin_inff(), 0};
-      __builtin_memset(a.y + t * a.y_stride + (tile.head_begin + h) * a.attrs.value_dim, 0,
-                       static_cast<size_t>(a.attrs.value_dim) * sizeof(float));
-    }
-  }
-  for (int64_t first = 0; first <= last; first += kPiece) {
-    load_piece<V>(tile, first, last + 1 - first < kPiece ? last + 1 - first : kPiece);
-    for (int64_t t = tile.token_begin; t < tile.token_end; ++t) {
-      const int64_t left = int64_t{a.kv.position[t]} + 1 - first;
-      if (left <= 0) continue;
-      for (int64_t h = 0; h < heads; ++h) {
-        const int64_t head = tile.head_begin + h;
-        take_piece<V>(tile, a.q + t * a.q_stride + head * a.attrs.key_dim,
-                      a.y + t * a.y_stride + head * a.attrs.value_dim,
-                      left < kPiece ? left : kPiece, rows[(t - tile.token_begin) * heads + h]);
-      }
-    }
-  }
-  for (int64_t t = tile.token_begin; t < tile.token_end; ++t) {
-    for (int64_t h = 0; h < heads; ++h) {
-      scale_row<V>(a.y + t * a.y_stride + (tile.head_begin + h) * a.attrs.value_dim,
-                   a.attrs.value_dim, 1 / rows[(t - tile.token_begin) * heads + h].sum);
-    }
-  }
+  if (tile.args.part == AttentionPart::Whole) return attend_whole<V>(tile);
+  if (tile.args.part == AttentionPart::OneSpan) return attend_one_span<V>(tile);
+  merge_spans<V>(tile);
 }
 
 // Tokens from `begin` on that are of the same sequence, at most `limit`.
@@ -233,23 +262,15 @@ KTX_INLINE int64_t run_of_sequence(const AttentionArgs& a, int64_t begin, int64_
 template <class V>
 void attention(const AttentionArgs& a) {
   const int64_t heads_per_kv = a.attrs.heads / a.attrs.kv_heads;
-  float* memory = reinterpret_cast<float*>(a.scratch);
-  const int64_t key_pad = pad16(a.attrs.key_dim), value_pad = pad16(a.attrs.value_dim);
-  float* keys = memory;
-  float* values = keys + (kPiece + 1) * key_pad;
-  float* o = values + (kPiece + 1) * value_pad;
-  const bool shared = a.attrs.value_in_key != 0;
+  const Scratch scratch(a);
   for (int64_t head = a.head_begin; head < a.head_end;) {
     const int64_t kv_head = head / heads_per_kv;
     int64_t head_end = (kv_head + 1) * heads_per_kv;
     head_end = head_end < a.head_end ? head_end : a.head_end;
     if (head_end - head > kTileRows) head_end = head + kTileRows;
-    int64_t tokens = kTileRows / (head_end - head);
-    if (tokens > kAttentionTokens) tokens = kAttentionTokens;
     for (int64_t t = a.token_begin; t < a.token_end;) {
-      const int64_t end = run_of_sequence(a, t, tokens);
-      attend_tile<V>({a, kv_head, t, end, head, head_end, keys, shared ? keys : values, key_pad,
-                      shared ? key_pad : value_pad, o});
+      const int64_t end = run_of_sequence(a, t, kTileRows / (head_end - head));
+      attend_tile<V>({a, scratch, kv_head, t, end, head, head_end});
       t = end;
     }
     head = head_end;

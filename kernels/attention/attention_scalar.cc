@@ -70,13 +70,15 @@ void attend(const Cache& cache, int64_t positions, const float* q, double* sum_o
 }  // namespace
 
 int64_t attention_scratch_bytes(const AttentionAttrs& attrs) {
-  const auto padded = [](int64_t dim) { return (dim + 15) / 16 * 16; };
+  const auto padded = [](int64_t dim) { return (dim + 31) / 32 * 32; };
   const int64_t key = padded(attrs.key_dim), value = padded(attrs.value_dim);
-  // A piece of keys and values as floats, and a few rows.
-  return (kAttentionPiece + 2) * (key + value) * 4 + value * 8 + 64;
+  // Keys twice (as they lie and transposed) and values of a piece, and a total for each
+  // row. The scalar variant's row of doubles needs less.
+  return (2 * kAttentionPiece * (key + value) + kAttentionRows * value + 64) * 4;
 }
 
 void attention_scalar(const AttentionArgs& a) {
+  if (a.part == AttentionPart::OneSpan) return;  // Merge does it all
   const int64_t heads_per_kv = a.attrs.heads / a.attrs.kv_heads;
   for (int64_t t = a.token_begin; t < a.token_end; ++t) {
     for (int64_t h = a.head_begin; h < a.head_end; ++h) {

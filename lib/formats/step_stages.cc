@@ -5,10 +5,9 @@
 namespace ktx {
 namespace {
 
-constexpr StepOp kRowWise[] = {StepOp::Embed,   StepOp::RmsNorm,      StepOp::Quantize,
-                               StepOp::Rope,    StepOp::KvStore,      StepOp::Swiglu,
-                               StepOp::Router,  StepOp::SigmoidScale, StepOp::Add,
-                               StepOp::GatherRows};
+constexpr StepOp kRowWise[] = {
+    StepOp::Embed,  StepOp::RmsNorm, StepOp::Quantize,     StepOp::Rope, StepOp::KvStore,
+    StepOp::Swiglu, StepOp::Router,  StepOp::SigmoidScale, StepOp::Add,  StepOp::GatherRows};
 // Too small to share out.
 constexpr StepOp kPrelude[] = {StepOp::GroupExperts};
 

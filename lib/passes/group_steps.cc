@@ -14,9 +14,7 @@ namespace ktx::passes {
 Status group_steps(CompileState& state) {
   std::vector<steps::Step> ordered;
   ordered.reserve(state.steps.steps.size());
-  const auto move = [&](int32_t index) {
-    ordered.push_back(std::move(state.steps.steps[index]));
-  };
+  const auto move = [&](int32_t index) { ordered.push_back(std::move(state.steps.steps[index])); };
   for (const Stage& stage : steps::stages_of(state.steps)) {
     for (int32_t index : stage.prelude) move(index);
     for (const auto& part : stage.parts) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/attention/attention.h"
 #include "lib/formats/step_attrs.h"
 #include "lib/support/strings.h"
 
@@ -53,7 +54,10 @@ StepFacts facts_of(const plan::PlanView& plan, const plan::StepRecord& record) {
                               false});
   };
   if (facts.op == StepOp::KvStore) add_slot(plan.attrs_of<KvStoreAttrs>(record).slot, true);
-  if (facts.op == StepOp::Attention) add_slot(plan.attrs_of<AttentionAttrs>(record).slot, false);
+  if (facts.op == StepOp::Attention) {
+    add_slot(plan.attrs_of<AttentionAttrs>(record).slot, false);
+    add_slot(static_cast<int32_t>(plan.kv_slots.size()), true);  // the partial results
+  }
   const auto rows = record.output_count > 0 ? plan.outputs(record) : plan.inputs(record);
   if (!rows.empty() && rows[0].value != plan::kNone) {
     facts.rows = static_cast<RowKind>(plan.values[rows[0].value].rows);
@@ -61,10 +65,29 @@ StepFacts facts_of(const plan::PlanView& plan, const plan::StepRecord& record) {
   return facts;
 }
 
+// Room for the parts of one token's rows, or of some tokens with a short past.
+Result<std::unique_ptr<AttentionPartials>> make_partials(const plan::PlanView& plan, int64_t ctx) {
+  constexpr int64_t kMaxFloats = int64_t{1} << 26, kMaxRows = 1 << 16;
+  int64_t floats = 0, rows = 0;
+  for (const plan::StepRecord& record : plan.steps) {
+    if (static_cast<StepOp>(record.op) != StepOp::Attention) continue;
+    const AttentionAttrs& attrs = plan.attrs_of<AttentionAttrs>(record);
+    floats = std::max(floats, attrs.heads * ceil_div(ctx, kernels::kAttentionSpan) *
+                                  kernels::attention_partial_floats(attrs));
+    rows = std::max<int64_t>(rows, attrs.heads);
+  }
+  auto partials = std::make_unique<AttentionPartials>();
+  partials->memory =
+      KTX_TRY(Arena::allocate(std::min(floats, kMaxFloats) * sizeof(float), "attention scratch"));
+  partials->left = std::vector<std::atomic<int64_t>>(std::min(16 * rows, kMaxRows));
+  return partials;
+}
+
 }  // namespace
 
 Result<BoundPlan> bind(const plan::PlanView& plan, const KvCache& kv, const BindOptions& options) {
   BoundPlan bound;
+  bound.partials = KTX_TRY(make_partials(plan, options.ctx));
   std::vector<StepFacts> facts;
   const int precision = static_cast<int>(options.precision);
   const auto all = static_cast<uint32_t>(plan.steps.size());
@@ -72,8 +95,8 @@ Result<BoundPlan> bind(const plan::PlanView& plan, const KvCache& kv, const Bind
   for (uint32_t i = options.first_step; i < end; ++i) {
     const plan::StepRecord& record = plan.steps[i];
     if (kernels_of(record, precision) == 0) continue;  // quantize in exact precision
-    const BindContext context{plan, record,      options.arena, options.buffer_offsets,
-                              kv,   options.isa, precision,     options.threads};
+    const BindContext context{plan,        record,    options.arena,   options.buffer_offsets, kv,
+                              options.isa, precision, options.threads, bound.partials.get()};
     auto step = bind_step(context);
     if (!step) {
       return Error{fmt::format("step {} ({} of {}): {} (the plan was made by ktx {}, this is {})",

@@ -30,6 +30,7 @@ struct BoundPlan {
   std::vector<BoundStep> steps;  // those that this precision has, in order
   std::vector<Stage> stages;     // by index in steps
   int64_t scratch_bytes = 0;     // one thread's, for any step
+  std::unique_ptr<AttentionPartials> partials;
 };
 
 struct BindOptions {
@@ -38,6 +39,7 @@ struct BindOptions {
   Isa isa = Isa::Scalar;
   kernels::Precision precision = kernels::Precision::Fast;
   int threads = 1;
+  int64_t ctx = 0;  // longest sequence; what attention may share over threads
   // Steps [first_step, first_step + step_count) of the plan.
   uint32_t first_step = 0;
   uint32_t step_count = UINT32_MAX;

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,6 +25,7 @@
 #include "kernels/matmul/matmul.h"
 #include "lib/formats/step_attrs.h"
 #include "lib/plan/plan_reader.h"
+#include "lib/runtime/arena.h"
 #include "lib/runtime/batch.h"
 #include "lib/runtime/kv_cache.h"
 #include "lib/support/result.h"
@@ -97,6 +99,15 @@ struct BoundWeight {
   int64_t bytes() const { return matrices * matrix_bytes; }
 };
 
+// Where attention puts the parts of long rows that threads share: one for all steps,
+// since attention steps are never in one stage.
+struct AttentionPartials {
+  Arena memory;  // floats
+  std::vector<std::atomic<int64_t>> left;  // parts that a row still waits for
+  float* floats() const { return reinterpret_cast<float*>(memory.data()); }
+  int64_t float_count() const { return static_cast<int64_t>(memory.size() / sizeof(float)); }
+};
+
 // What binding one step may look at.
 struct BindContext {
   const plan::PlanView& plan;
@@ -107,6 +118,7 @@ struct BindContext {
   Isa isa = Isa::Scalar;
   int precision = 0;  // first index of StepRecord::kernel
   int threads = 1;
+  AttentionPartials* partials = nullptr;
 
   BoundView input(int i) const;
   BoundView output(int i) const;

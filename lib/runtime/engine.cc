@@ -143,7 +143,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
                                     .buffer_offsets = layout.offsets,
                                     .isa = s.isa,
                                     .precision = s.sizes.precision,
-                                    .threads = s.pool->threads()}));
+                                    .threads = s.pool->threads(),
+                                    .ctx = shape.ctx}));
     s.executor = KTX_TRY(Executor::create(std::move(bound), *s.pool));
     reserve(s.batch, shape);
     const plan::ValueRecord& logits = plan.values[plan.facts.logits_value];
@@ -328,9 +329,11 @@ std::vector<StepTime> Engine::step_times() const {
   const bool gpus = state_->gpus != nullptr;
   const auto& times = gpus ? state_->gpus->times() : state_->executor->times();
   for (size_t i = 0; i < times.size(); ++i) {
-    const plan::StepRecord& step = plan().steps[gpus ? i : state_->executor->steps()[i].record];
-    rows.push_back({plan().string(step.module), info(static_cast<StepOp>(step.op)).name, step.layer,
-                    times[i].runs, times[i].tokens, times[i].seconds});
+    const auto record = gpus ? static_cast<uint32_t>(i) : state_->executor->steps()[i].record;
+    const plan::StepRecord& step = plan().steps[record];
+    rows.push_back({record, plan().string(step.module), info(static_cast<StepOp>(step.op)).name,
+                    step.layer, times[i].runs, times[i].tokens, times[i].seconds,
+                    times[i].weight_bytes});
   }
   return rows;
 }

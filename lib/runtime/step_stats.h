@@ -14,12 +14,14 @@
 namespace ktx::runtime {
 
 struct StepTime {
+  uint32_t step = 0;        // index in PlanView::steps
   std::string_view module;  // lives as long as the engine
   std::string_view op;
   int32_t layer = -1;
   int64_t runs = 0;
   int64_t tokens = 0;
-  double seconds = 0;  // wall time from its start to the next step's
+  double seconds = 0;  // of the clock; steps side by side share theirs by their work
+  int64_t weight_bytes = 0;
 };
 
 }  // namespace ktx::runtime

@@ -178,6 +178,18 @@ TEST_F(Commands, BenchPrintsItsTable) {
   EXPECT_GT(rows[1]["tokens_per_second"], 0);
 }
 
+TEST_F(Commands, BenchMeasuresAtADepthAndSaysWhereTheTimeGoes) {
+  const Finished run = run_program({ktx_run(), "bench", plan(), "-p", "8", "-n", "2", "-d", "70",
+                                    "-r", "1", "--steps", "-o", "json"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const json rows = json::parse(run.out);
+  EXPECT_EQ(rows[0]["test"], "pp8 @ d70");
+  EXPECT_GT(rows[0]["int8_rate"], 1e9);
+  EXPECT_GT(rows[0]["int8_share"], 0);
+  EXPECT_LT(rows[0]["int8_share"], 1);
+  EXPECT_NE(run.err.find("experts_gate_up experts"), std::string::npos) << run.err;
+}
+
 TEST_F(Commands, TokenizePrintsOneJsonArray) {
   const TempDir dir;
   dir.write("text", "Hello <|im_end|>");

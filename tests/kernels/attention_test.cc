@@ -212,6 +212,49 @@ TEST_P(AttentionTest, GivesTheSameBitsForAnyRangeAndBlockSize) {
   }
 }
 
+// One token of each sequence behind a past of several spans: cut into its spans, whole,
+// and among the tokens before it.
+TEST_P(AttentionTest, GivesTheSameBitsInSpansAndAgreesWithPlainSoftmax) {
+  Random random(16);
+  const int64_t tokens = 2 * kAttentionSpan + 70;
+  const Steps steps = make_steps(random, shape, tokens);
+  Cache cache(shape, type, 64, tokens);
+  store(shape, steps, cache, isa);
+  AlignedBytes scratch(scratch_bytes(shape));
+  const AttentionFn run = *find_attention("attention", isa);
+  std::vector<float> whole(static_cast<size_t>(steps.count * shape.heads * shape.value_dim)),
+      spans(whole), among(whole);
+  AttentionArgs a = attention_args(shape, steps, cache, spans, scratch);
+  std::vector<float> partials(
+      static_cast<size_t>(steps.count * shape.heads * 3 * attention_partial_floats(a.attrs)));
+  a.partials = partials.data();
+  a.spans = 3;
+  AttentionArgs alone = attention_args(shape, steps, cache, whole, scratch);
+  AttentionArgs in_run = attention_args(shape, steps, cache, among, scratch);
+  for (int64_t t : {kAttentionSpan - 1, kAttentionSpan, 2 * kAttentionSpan + 3, tokens - 1}) {
+    a.token_begin = alone.token_begin = t;
+    a.token_end = alone.token_end = in_run.token_end = t + 1;
+    in_run.token_begin = t - 9;
+    a.part = AttentionPart::OneSpan;
+    for (a.span = t / kAttentionSpan; a.span >= 0; --a.span) run(a);
+    a.part = AttentionPart::Merge;
+    run(a);
+    run(alone);
+    run(in_run);
+    const int64_t width = shape.heads * shape.value_dim;
+    const auto row = [&](const std::vector<float>& y) {
+      return std::vector<float>(y.begin() + t * width, y.begin() + (t + 1) * width);
+    };
+    ASSERT_TRUE(same_bits(row(whole), row(spans))) << "token " << t;
+    ASSERT_TRUE(same_bits(row(whole), row(among))) << "token " << t;
+    const std::vector<double> expected = naive(shape, steps, cache, t, shape.heads - 1);
+    for (size_t d = 0; d < expected.size(); ++d) {
+      ASSERT_NEAR(row(whole)[static_cast<size_t>((shape.heads - 1) * shape.value_dim) + d],
+                  expected[d], 3e-6);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Table, AttentionTest,
                          ::testing::Combine(::testing::ValuesIn(runnable_isas()),
                                             ::testing::Range(0, 7), ::testing::Range(0, 3)),

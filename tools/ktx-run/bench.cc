@@ -1,16 +1,20 @@
 // ktx-run bench: speed of prompts and of generation, in the columns of llama-bench,
-// with the bytes read per second and their share of the measured read bandwidth.
+// with the bytes read per second and their share of the measured read bandwidth, and
+// the operations of the products with their share of the measured int8 peak.
 //
 // Neither sampling nor detokenising is measured; the next token of a generation
 // test is the best one's id, so that routing is that of real decoding.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
+#include "tools/ktx-run/bench_steps.h"
 #include "tools/ktx-run/commands.h"
+#include "tools/ktx-run/int8_rate.h"
 #include "tools/ktx-run/loaded_model.h"
 #include "tools/ktx-run/read_bandwidth.h"
 #include "tools/ktx-run/talk.h"
@@ -29,6 +33,8 @@ struct Row {
   std::vector<double> rates;  // tokens per second
   double bytes_per_second = 0;
   double bandwidth = 0;  // measured, bytes per second
+  double int8_rate = 0;  // measured, operations per second
+  double token_ops = 0;  // operations of a token's products
 };
 
 double mean(const std::vector<double>& values) {
@@ -58,7 +64,7 @@ std::vector<int32_t> bench_tokens(int64_t count, int64_t vocab) {
 
 class Bench {
  public:
-  explicit Bench(runtime::Engine& engine) : engine_(engine) {}
+  explicit Bench(runtime::Engine& engine) : engine_(engine), sequence_(engine.new_sequence()) {}
 
   // Tokens per second of one run, and the bytes of weights it read.
   struct Run {
@@ -66,25 +72,26 @@ class Bench {
     double bytes_per_second = 0;
   };
 
+  // What follows is measured behind so many tokens.
+  Status fill(int64_t depth) {
+    sequence_.truncate(0);
+    depth_ = depth;
+    return feed(bench_tokens(depth, engine_.vocab_size()));
+  }
+
   Result<Run> prompt(int64_t count) {
-    runtime::Sequence sequence = engine_.new_sequence();
+    sequence_.truncate(depth_);
     const std::vector<int32_t> ids = bench_tokens(count, engine_.vocab_size());
-    return measure(count, [&]() -> Status {
-      for (size_t begin = 0; begin < ids.size(); begin += engine_.chunk_tokens()) {
-        const size_t size = std::min<size_t>(engine_.chunk_tokens(), ids.size() - begin);
-        KTX_TRY(forward(sequence, std::span(ids).subspan(begin, size)));
-      }
-      return {};
-    });
+    return measure(count, [&] { return feed(ids); });
   }
 
   Result<Run> generation(int64_t count) {
-    runtime::Sequence sequence = engine_.new_sequence();
+    sequence_.truncate(depth_);
     const std::vector<int32_t> first = bench_tokens(1, engine_.vocab_size());
     int32_t next = first[0];
     return measure(count, [&]() -> Status {
       for (int64_t i = 0; i < count; ++i) {
-        KTX_TRY(forward(sequence, {&next, 1}));
+        KTX_TRY(forward(sequence_, {&next, 1}));
         next = KTX_TRY(runtime::best_token(engine_.logits(0)));
       }
       return {};
@@ -92,6 +99,14 @@ class Bench {
   }
 
  private:
+  Status feed(const std::vector<int32_t>& ids) {
+    for (size_t begin = 0; begin < ids.size(); begin += engine_.chunk_tokens()) {
+      const size_t size = std::min<size_t>(engine_.chunk_tokens(), ids.size() - begin);
+      KTX_TRY(forward(sequence_, std::span(ids).subspan(begin, size)));
+    }
+    return {};
+  }
+
   Status forward(runtime::Sequence& sequence, std::span<const int32_t> ids) {
     const runtime::BatchItem item{&sequence, ids, runtime::Want::Last};
     if (KTX_TRY(engine_.forward({&item, 1})) == runtime::Forward::Done) return {};
@@ -109,7 +124,13 @@ class Bench {
   }
 
   runtime::Engine& engine_;
+  runtime::Sequence sequence_;
+  int64_t depth_ = 0;
 };
+
+double int8_share(const Row& row) {
+  return row.int8_rate > 0 ? mean(row.rates) * row.token_ops / row.int8_rate : 0;
+}
 
 nlohmann::ordered_json to_json(const Row& row) {
   return {{"model", row.model},
@@ -124,25 +145,29 @@ nlohmann::ordered_json to_json(const Row& row) {
           {"samples", row.rates},
           {"bytes_per_second", row.bytes_per_second},
           {"read_bandwidth", row.bandwidth},
-          {"share", row.bandwidth > 0 ? row.bytes_per_second / row.bandwidth : 0}};
+          {"share", row.bandwidth > 0 ? row.bytes_per_second / row.bandwidth : 0},
+          {"token_ops", row.token_ops},
+          {"int8_rate", row.int8_rate},
+          {"int8_share", int8_share(row)}};
 }
 
 void print_markdown(const std::vector<Row>& rows) {
-  fmt::print("| {:<24} | {:>10} | {:>9} | {:<10} | {:>7} | {:>8} | {:>18} | {:>7} | {:>7} |\n",
-             "model", "size", "params", "backend", "threads", "test", "t/s", "GB/s", "% of bw");
   fmt::print(
-      "| {:-<24} | {:->9}: | {:->8}: | {:-<10} | {:->6}: | {:->7}: | {:->17}: | {:->6}: | {:->6}: "
-      "|\n",
-      "", "", "", "", "", "", "", "", "");
+      "| {:<24} | {:>10} | {:>9} | {:<10} | {:>7} | {:>13} | {:>18} | {:>7} | {:>7} | {:>7} |\n",
+      "model", "size", "params", "backend", "threads", "test", "t/s", "GB/s", "% of bw", "% of i8");
+  fmt::print(
+      "| {:-<24} | {:->9}: | {:->8}: | {:-<10} | {:->6}: | {:->12}: | {:->17}: | {:->6}: | {:->6}: "
+      "| {:->6}: |\n",
+      "", "", "", "", "", "", "", "", "", "");
   for (const Row& row : rows) {
     fmt::print(
-        "| {:<24} | {:>10} | {:>7.2f} B | {:<10} | {:>7} | {:>8} | {:>18} | {:>7.2f} | {:>7.1f} "
-        "|\n",
+        "| {:<24} | {:>10} | {:>7.2f} B | {:<10} | {:>7} | {:>13} | {:>18} | {:>7.2f} | {:>7.1f} "
+        "| {:>7.1f} |\n",
         row.model, human_bytes(row.weight_bytes), static_cast<double>(row.parameters) / 1e9,
         row.backend, row.threads, row.test,
         fmt::format("{:.2f} ± {:.2f}", mean(row.rates), deviation(row.rates)),
         row.bytes_per_second / 1e9,
-        row.bandwidth > 0 ? 100 * row.bytes_per_second / row.bandwidth : 0);
+        row.bandwidth > 0 ? 100 * row.bytes_per_second / row.bandwidth : 0, 100 * int8_share(row));
   }
 }
 
@@ -159,17 +184,21 @@ void print_csv(const std::vector<Row>& rows) {
   }
 }
 
+template <class T>
+std::vector<T> or_default(const std::vector<T>& given, T otherwise) {
+  return given.empty() ? std::vector<T>{otherwise} : given;
+}
+
 Status bench_threads(const Options& options, int threads, std::vector<Row>& rows) {
   EngineFlags flags = options.engine;
   flags.threads = threads;
-  const std::vector<int64_t> prompts =
-      options.bench_prompt.empty() ? std::vector<int64_t>{512} : options.bench_prompt;
-  const std::vector<int64_t> generations =
-      options.bench_generate.empty() ? std::vector<int64_t>{128} : options.bench_generate;
+  const std::vector<int64_t> prompts = or_default<int64_t>(options.bench_prompt, 512);
+  const std::vector<int64_t> generations = or_default<int64_t>(options.bench_generate, 128);
+  const std::vector<int64_t> depths = or_default<int64_t>(options.bench_depth, 0);
   if (flags.ctx == 0) {
     for (int64_t n : prompts) flags.ctx = std::max(flags.ctx, n);
     for (int64_t n : generations) flags.ctx = std::max(flags.ctx, n);
-    flags.ctx = std::max<int64_t>(flags.ctx, 1);
+    flags.ctx = std::max<int64_t>(flags.ctx, 1) + *std::max_element(depths.begin(), depths.end());
   }
   LoadedModel model = KTX_TRY(load_model(options.plan, flags));
   for (const std::string& line : model.engine->notes()) note(line);
@@ -181,13 +210,16 @@ Status bench_threads(const Options& options, int threads, std::vector<Row>& rows
   row.backend = fmt::format("CPU {}", name(model.engine->isa()));
   row.precision = model.engine->precision() == runtime::Precision::Exact ? "exact" : "fast";
   row.threads = model.engine->threads();
+  row.token_ops = token_ops(model.engine->plan());
   Bench bench(*model.engine);
   KTX_TRY(bench.generation(1));  // warms caches and pages
-  const auto add = [&](std::string test, auto&& run) -> Status {
-    row.test = std::move(test);
+  const auto add = [&](const std::string& test, int64_t depth, auto&& run) -> Status {
+    row.test = depth > 0 ? fmt::format("{} @ d{}", test, depth) : test;
     row.rates.clear();
     row.bandwidth = measure_read_bandwidth(row.threads);  // beside each test: machines vary
+    row.int8_rate = measure_int8_rate(row.threads, model.engine->isa());
     double bytes = 0;
+    model.engine->enable_step_stats(options.bench_steps);
     for (int i = 0; i < options.repetitions; ++i) {
       const Bench::Run result = KTX_TRY(run());
       row.rates.push_back(result.rate);
@@ -195,13 +227,21 @@ Status bench_threads(const Options& options, int threads, std::vector<Row>& rows
     }
     row.bytes_per_second = bytes / options.repetitions;
     rows.push_back(row);
+    if (options.bench_steps) {
+      note(fmt::format("{}, {} threads: {:.1f} GB/s, {:.2f} TOP/s int8\n{}", row.test, row.threads,
+                       row.bandwidth / 1e9, row.int8_rate / 1e12,
+                       steps_table(*model.engine, {row.bandwidth, row.int8_rate})));
+    }
     return {};
   };
-  for (int64_t n : prompts) {
-    if (n > 0) KTX_TRY(add(fmt::format("pp{}", n), [&] { return bench.prompt(n); }));
-  }
-  for (int64_t n : generations) {
-    if (n > 0) KTX_TRY(add(fmt::format("tg{}", n), [&] { return bench.generation(n); }));
+  for (int64_t depth : depths) {
+    KTX_TRY(bench.fill(depth));
+    for (int64_t n : prompts) {
+      if (n > 0) KTX_TRY(add(fmt::format("pp{}", n), depth, [&] { return bench.prompt(n); }));
+    }
+    for (int64_t n : generations) {
+      if (n > 0) KTX_TRY(add(fmt::format("tg{}", n), depth, [&] { return bench.generation(n); }));
+    }
   }
   return {};
 }

@@ -108,6 +108,12 @@ cl::opt<std::string> g_export("export-gguf", cl::desc("rebuild the GGUF, bit for
                               cl::value_desc("OUT.gguf"), cl::sub(g_inspect), cl::cat(g_category));
 cl::list<std::string> g_p("p", cl::desc("prompt lengths to measure (512)"), cl::value_desc("N"),
                           cl::CommaSeparated, cl::sub(g_bench), cl::cat(g_category));
+cl::list<std::string> g_depth("d", cl::desc("tokens already in the cache (0)"),
+                              cl::value_desc("N"), cl::CommaSeparated, cl::sub(g_bench),
+                              cl::cat(g_category));
+cl::opt<bool> g_steps("steps",
+                      cl::desc("also the time of each kind of step, and its share of the floor"),
+                      cl::sub(g_bench), cl::cat(g_category));
 cl::opt<std::string> g_r("r", cl::desc("repetitions (5)"), cl::value_desc("N"), cl::sub(g_bench),
                          cl::cat(g_category));
 cl::opt<std::string> g_format("o", cl::desc("how to print (md)"), cl::value_desc("md|csv|json"),
@@ -259,6 +265,8 @@ std::optional<Options> parse_options(int argc, char** argv) {
   if (options.command == Command::Bench) {
     options.bench_prompt = check.numbers(g_p, 0, 1 << 20);
     options.bench_generate = check.numbers(g_n, 0, 1 << 20);
+    options.bench_depth = check.numbers(g_depth, 0, 1 << 20);
+    options.bench_steps = g_steps;
     check.number(g_r, options.repetitions, 1, 1000);
     const std::string format = check.choice(g_format, {"md", "csv", "json"});
     if (!format.empty()) options.format = format;

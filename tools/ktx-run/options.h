@@ -61,6 +61,8 @@ struct Options {
   std::vector<int64_t> bench_prompt;
   std::vector<int64_t> bench_generate;
   std::vector<int64_t> bench_threads;
+  std::vector<int64_t> bench_depth;  // tokens already in the cache
+  bool bench_steps = false;          // where the time goes, too
   int repetitions = 5;
   std::string format = "md";  // md, csv or json
 };

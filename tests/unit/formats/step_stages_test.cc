@@ -40,46 +40,58 @@ std::string text(const std::vector<Stage>& stages) {
 TEST(StepStages, ALayerOfAttentionAndMlpHasTenStagesOfWhichFiveAreOneItemInDecode) {
   enum : int32_t { X, N, NQ, Q, K, V, Cache, A, AQ, G, U, UQ };
   const std::vector<StepFacts> layer = {
-      step(StepOp::RmsNorm, {read(X), write(N)}), step(StepOp::Quantize, {read(N), write(NQ)}),
-      product(NQ, Q), product(NQ, K), product(NQ, V),
-      step(StepOp::Rope, {read(Q), write(Q)}), step(StepOp::Rope, {read(K), write(K)}),
+      step(StepOp::RmsNorm, {read(X), write(N)}),
+      step(StepOp::Quantize, {read(N), write(NQ)}),
+      product(NQ, Q),
+      product(NQ, K),
+      product(NQ, V),
+      step(StepOp::Rope, {read(Q), write(Q)}),
+      step(StepOp::Rope, {read(K), write(K)}),
       step(StepOp::KvStore, {read(K), read(V), write(Cache, false)}),
       step(StepOp::Attention, {read(Q, false), read(Cache, false), write(A, false)}),
-      step(StepOp::Quantize, {read(A), write(AQ)}), product(AQ, X),
-      step(StepOp::RmsNorm, {read(X), write(N)}), step(StepOp::Quantize, {read(N), write(NQ)}),
-      product(NQ, G), product(NQ, U), step(StepOp::Swiglu, {read(G), read(U), write(U)}),
-      step(StepOp::Quantize, {read(U), write(UQ)}), product(UQ, X)};
+      step(StepOp::Quantize, {read(A), write(AQ)}),
+      product(AQ, X),
+      step(StepOp::RmsNorm, {read(X), write(N)}),
+      step(StepOp::Quantize, {read(N), write(NQ)}),
+      product(NQ, G),
+      product(NQ, U),
+      step(StepOp::Swiglu, {read(G), read(U), write(U)}),
+      step(StepOp::Quantize, {read(U), write(UQ)}),
+      product(UQ, X)};
   EXPECT_EQ(text(find_stages(layer)), "0,1;2|3|4;5,6,7;8;9;10;11,12;13|14;15,16;17");
 }
 
 TEST(StepStages, ASharedExpertRunsBesideTheRoutedOnes) {
   enum : int32_t { X, N, S, Ids, Order, H, SG, SU, Out };
   const std::vector<StepFacts> layer = {
-      product(N, S), step(StepOp::Router, {read(S), write(Ids)}),
+      product(N, S),
+      step(StepOp::Router, {read(S), write(Ids)}),
       step(StepOp::GroupExperts, {read(Ids, false), write(Order, false)}),
       step(StepOp::ExpertsGateUp, {read(N, false), read(Order, false), write(H, false)}),
       step(StepOp::ExpertsDown, {read(H, false), read(Order, false), write(X, false)}),
-      product(N, SG), product(N, SU), step(StepOp::Swiglu, {read(SG), read(SU), write(SU)}),
-      product(SU, Out), step(StepOp::Add, {read(X), read(Out), write(X)})};
+      product(N, SG),
+      product(N, SU),
+      step(StepOp::Swiglu, {read(SG), read(SU), write(SU)}),
+      product(SU, Out),
+      step(StepOp::Add, {read(X), read(Out), write(X)})};
   EXPECT_EQ(text(find_stages(layer)), "0|5|6;1,7;(2)3|8;4;9");
 }
 
 TEST(StepStages, RowsThatAreNotTheirOwnEndAPart) {
   enum : int32_t { X, Y, Z };
   // gather_rows reads rows that another thread may not have written yet.
-  EXPECT_EQ(text(find_stages(std::vector<StepFacts>{
-                step(StepOp::RmsNorm, {read(X), write(Y)}),
-                step(StepOp::GatherRows, {read(Y, false), write(Z)}),
-                step(StepOp::RmsNorm, {read(Z), write(Z)})})),
-            "0;1,2");
+  EXPECT_EQ(
+      text(find_stages(std::vector<StepFacts>{step(StepOp::RmsNorm, {read(X), write(Y)}),
+                                              step(StepOp::GatherRows, {read(Y, false), write(Z)}),
+                                              step(StepOp::RmsNorm, {read(Z), write(Z)})})),
+      "0;1,2");
 }
 
 TEST(StepStages, ValuesThatShareMemoryAreKeptApart) {
   StepAccess second = write(2);
   second.memory = 0;  // the buffer of value 0, which step 0 reads row by row
-  EXPECT_EQ(text(find_stages(std::vector<StepFacts>{
-                step(StepOp::Swiglu, {read(0), write(1)}),
-                step(StepOp::Quantize, {read(1), second})})),
+  EXPECT_EQ(text(find_stages(std::vector<StepFacts>{step(StepOp::Swiglu, {read(0), write(1)}),
+                                                    step(StepOp::Quantize, {read(1), second})})),
             "0;1");
 }
 
@@ -94,7 +106,7 @@ TEST(StepStages, DevicesTakeTurns) {
 // --- any order within a stage gives the result of the steps in order -------------
 
 constexpr int kRows = 3;
-constexpr int kValues = 8;   // value v has v % 3 + 1 columns
+constexpr int kValues = 8;    // value v has v % 3 + 1 columns
 constexpr int kMemories = 5;  // values v and v + 5 share one
 using Memory = std::vector<std::vector<uint64_t>>;
 

@@ -40,8 +40,7 @@ struct Bound {
     const Status done = executor.run(batch);
     EXPECT_TRUE(done.ok()) << done.error().message;
     const plan::ValueRecord& value = file->values[file->facts.logits_value];
-    const auto* data =
-        reinterpret_cast<const float*>(arena.data() + layout.offsets[value.buffer]);
+    const auto* data = reinterpret_cast<const float*>(arena.data() + layout.offsets[value.buffer]);
     return {data, data + kTokens * kTinyVocab};
   }
 

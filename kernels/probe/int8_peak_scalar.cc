@@ -1,0 +1,26 @@
+#include "kernels/probe/int8_peak.h"
+
+namespace ktx::kernels {
+
+int64_t int8_peak_scalar(int64_t rounds, int32_t* sink);
+int64_t int8_peak_avx2(int64_t rounds, int32_t* sink);
+int64_t int8_peak_avx512(int64_t rounds, int32_t* sink);
+
+int64_t int8_peak_scalar(int64_t rounds, int32_t* sink) {
+  int32_t sums[4] = {0, 1, 2, 3};
+  for (int64_t i = 0; i < rounds; ++i) {
+    const auto a = static_cast<uint8_t>(i);
+    const auto b = static_cast<int8_t>(i >> 8);
+    for (int32_t& sum : sums) sum = static_cast<int32_t>((sum + a * b) & 0xFFFFFF);
+  }
+  *sink = sums[0] ^ sums[1] ^ sums[2] ^ sums[3];
+  return rounds * 4 * 2;
+}
+
+Int8PeakFn find_int8_peak(Isa isa) {
+  return isa >= Isa::Avx512 ? int8_peak_avx512
+         : isa >= Isa::Avx2 ? int8_peak_avx2
+                            : int8_peak_scalar;
+}
+
+}  // namespace ktx::kernels

@@ -1,0 +1,97 @@
+#include "tools/ktx-run/bench_steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "lib/formats/step_attrs.h"
+
+namespace ktx::tools {
+namespace {
+
+// Operations of one token (of one logits row for the head) in a step's products.
+double step_ops(const plan::PlanView& plan, const plan::StepRecord& step) {
+  const StepOp op = static_cast<StepOp>(step.op);
+  const auto elements = [&](size_t i) {  // of one matrix
+    const plan::BlobRecord& blob = plan.blobs[plan.weights(step)[i]];
+    return 2.0 * static_cast<double>(blob.rows) * static_cast<double>(blob.cols);
+  };
+  const auto matrices = [&](size_t i) {
+    return static_cast<double>(plan.blobs[plan.weights(step)[i]].matrices);
+  };
+  if (op == StepOp::Matmul || op == StepOp::MatmulHeads) return elements(0) * matrices(0);
+  if (op == StepOp::ExpertsGateUp) {
+    return (elements(0) + elements(1)) * plan.attrs_of<ExpertsAttrs>(step).top_k;
+  }
+  if (op == StepOp::ExpertsDown) return elements(0) * plan.attrs_of<ExpertsAttrs>(step).top_k;
+  return 0;
+}
+
+bool is_per_output(const plan::PlanView& plan, const plan::StepRecord& step) {
+  return step.output_count > 0 &&
+         plan.values[plan.outputs(step)[0].value].rows == static_cast<uint8_t>(RowKind::Output);
+}
+
+struct Kind {
+  std::string name;
+  double seconds = 0;
+  double bytes = 0;
+  double ops = 0;
+};
+
+std::string kind_name(const runtime::StepTime& time) {
+  const size_t dot = time.module.rfind('.');
+  return fmt::format("{} {}", time.op,
+                     dot == std::string_view::npos ? time.module : time.module.substr(dot + 1));
+}
+
+}  // namespace
+
+double token_ops(const plan::PlanView& plan) {
+  double ops = 0;
+  for (const plan::StepRecord& step : plan.steps) {
+    if (!is_per_output(plan, step)) ops += step_ops(plan, step);
+  }
+  return ops;
+}
+
+std::string steps_table(const runtime::Engine& engine, const Floor& floor) {
+  const plan::PlanView& plan = engine.plan();
+  std::vector<Kind> kinds;
+  std::map<std::string, size_t> places;
+  double all = 0;
+  int64_t runs = 1;
+  for (const runtime::StepTime& time : engine.step_times()) {
+    const plan::StepRecord& step = plan.steps[time.step];
+    const std::string name = kind_name(time);
+    const auto [place, added] = places.try_emplace(name, kinds.size());
+    if (added) kinds.push_back({name});
+    Kind& kind = kinds[place->second];
+    kind.seconds += time.seconds;
+    kind.bytes += static_cast<double>(time.weight_bytes);
+    const int64_t rows = is_per_output(plan, step) ? time.runs : time.tokens;
+    kind.ops += step_ops(plan, step) * static_cast<double>(rows);
+    all += time.seconds;
+    runs = std::max(runs, time.runs);
+  }
+  std::stable_sort(kinds.begin(), kinds.end(),
+                   [](const Kind& a, const Kind& b) { return a.seconds > b.seconds; });
+  std::string out = fmt::format("| {:<32} | {:>8} | {:>7} | {:>7} | {:>7} | {:>8} | {:>9} |\n",
+                                "step", "ms/run", "time", "GB/s", "% of bw", "GOP/s", "% of int8");
+  out += fmt::format("| {:-<32} | {:->7}: | {:->6}: | {:->6}: | {:->6}: | {:->7}: | {:->8}: |\n",
+                     "", "", "", "", "", "", "");
+  const auto share = [](double part, double whole) { return whole > 0 ? 100 * part / whole : 0; };
+  for (const Kind& kind : kinds) {
+    const double seconds = std::max(kind.seconds, 1e-12);
+    out += fmt::format(
+        "| {:<32} | {:>8.3f} | {:>5.1f} % | {:>7.2f} | {:>7.1f} | {:>8.1f} | {:>9.1f} |\n",
+        kind.name, 1e3 * kind.seconds / static_cast<double>(runs), share(kind.seconds, all),
+        kind.bytes / seconds / 1e9, share(kind.bytes / seconds, floor.bytes_per_second),
+        kind.ops / seconds / 1e9, share(kind.ops / seconds, floor.ops_per_second));
+  }
+  return out;
+}
+
+}  // namespace ktx::tools

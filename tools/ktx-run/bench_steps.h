@@ -1,0 +1,28 @@
+// bench --steps: where the time of a test went, by kind of step, beside what the
+// machine could have done.
+#pragma once
+
+#include <string>
+
+#include "lib/runtime/engine.h"
+
+namespace ktx::tools {
+
+struct Floor {
+  double bytes_per_second = 0;  // measured reading of memory
+  double ops_per_second = 0;    // measured int8 multiply-adds, two operations each
+};
+
+// Operations of the products for one token, its logits left out.
+double token_ops(const plan::PlanView& plan);
+
+// A table of the steps that ran since the engine's step times were switched on:
+//
+//   | step                   |  ms/run |   time |   GB/s |  % of bw |  GOP/s | % of int8 |
+//   | matmul q_proj          |    0.21 |  3.1 % |   41.2 |     88.0 |     81 |       3.9 |
+//
+// Kinds are the op and the last part of the module's name. A step's bytes are those
+// of its weights, its operations those of its products.
+std::string steps_table(const runtime::Engine& engine, const Floor& floor);
+
+}  // namespace ktx::tools
