@@ -190,8 +190,12 @@ void PrefixCache::forget(std::span<const int32_t> tokens) {
     if (next == nullptr) break;
     node = next;
   }
-  if (Node* tail = child(*node, tokens.subspan(at)); at < tokens.size() && tail != nullptr) {
-    node = tail;
+  // The last token of an answer was never computed: the end in the tree may be shorter.
+  const auto rest = tokens.subspan(at);
+  for (const auto& [hash, next] : node->children) {
+    if (common_length(next->tokens, rest) != next->tokens.size()) continue;
+    node = next.get();
+    break;
   }
   while (node != root_.get() && node->children.empty() && kv_->users(node->block) == 1) {
     Node* parent = node->parent;

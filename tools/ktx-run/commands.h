@@ -8,6 +8,7 @@ namespace ktx::tools {
 
 int run_generate(const Options& options);
 int run_chat(const Options& options);
+int run_serve(const Options& options);
 int run_inspect(const Options& options);
 int run_bench(const Options& options);
 

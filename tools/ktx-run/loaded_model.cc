@@ -8,7 +8,6 @@
 #include "lib/text/tokenizer_data.h"
 
 namespace ktx::tools {
-namespace {
 
 runtime::EngineOptions engine_options(const EngineFlags& flags) {
   runtime::EngineOptions options;
@@ -24,8 +23,6 @@ runtime::EngineOptions engine_options(const EngineFlags& flags) {
   options.verify = flags.verify;
   return options;
 }
-
-}  // namespace
 
 Result<LoadedModel> load_model(const std::string& plan, const EngineFlags& flags) {
   const Timer timer;

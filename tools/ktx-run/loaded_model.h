@@ -23,6 +23,7 @@ struct LoadedModel {
 
 Result<LoadedModel> load_model(const std::string& plan, const EngineFlags& flags);
 
+runtime::EngineOptions engine_options(const EngineFlags& flags);
 runtime::SamplingOptions sampling_options(const SamplingFlags& flags);
 
 }  // namespace ktx::tools

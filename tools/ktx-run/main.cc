@@ -10,6 +10,8 @@ int main(int argc, char** argv) {
       return ktx::tools::run_generate(*options);
     case Command::Chat:
       return ktx::tools::run_chat(*options);
+    case Command::Serve:
+      return ktx::tools::run_serve(*options);
     case Command::Inspect:
       return ktx::tools::run_inspect(*options);
     case Command::Bench:

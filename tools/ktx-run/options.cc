@@ -7,6 +7,7 @@
 #include <llvm/Support/raw_ostream.h>
 
 #include "lib/text/chat_template/template_var.h"
+#include "tools/ktx-run/serve_settings.h"
 #include "tools/option_values.h"
 
 namespace cl = llvm::cl;
@@ -22,6 +23,7 @@ EXAMPLES:
   ktx-run chat model.ktxplan --template-var enable_thinking=false
   ktx-run generate model.ktxplan --chat --prompt "Tell me a story." -n 100
   ktx-run generate model.ktxplan --prompt-ids 1,2,3 --temp 0 --json --logprobs 5
+  ktx-run serve model.ktxplan --port 8080 --max-batch 8
   ktx-run inspect model.ktxplan --verify
   ktx-run inspect model.ktxplan --export-gguf copy.gguf
   ktx-run bench model.ktxplan -p 512 -n 128 -r 5 -t 8 -o md
@@ -35,12 +37,14 @@ cl::OptionCategory g_category("ktx-run options");
 
 cl::SubCommand g_generate("generate", "answer one prompt");
 cl::SubCommand g_chat("chat", "talk to the model");
+cl::SubCommand g_serve("serve", "answer over HTTP: OpenAI, Ollama and Anthropic clients, a page");
 cl::SubCommand g_inspect("inspect", "show what a plan holds");
 cl::SubCommand g_bench("bench", "measure prompt and generation speed");
 
 // One declaration for an option of several commands.
-#define KTX_RUNS cl::sub(g_generate), cl::sub(g_chat), cl::sub(g_bench)
-#define KTX_SAMPLES cl::sub(g_generate), cl::sub(g_chat)
+#define KTX_RUNS cl::sub(g_generate), cl::sub(g_chat), cl::sub(g_bench), cl::sub(g_serve)
+#define KTX_TALKS cl::sub(g_generate), cl::sub(g_chat)
+#define KTX_SAMPLES KTX_TALKS, cl::sub(g_serve)
 
 cl::opt<std::string> g_plan(cl::Positional, cl::desc("PLAN"), cl::sub(*cl::AllSubCommands),
                             cl::cat(g_category));
@@ -75,7 +79,7 @@ cl::opt<std::string> g_presence("presence-penalty", cl::desc("once per token alr
 cl::opt<std::string> g_frequency("frequency-penalty", cl::desc("per occurrence of a token (0)"),
                                  cl::value_desc("X"), KTX_SAMPLES, cl::cat(g_category));
 cl::opt<std::string> g_seed("seed", cl::desc("of the sampler (from the clock)"),
-                            cl::value_desc("N"), KTX_SAMPLES, cl::cat(g_category));
+                            cl::value_desc("N"), KTX_TALKS, cl::cat(g_category));
 
 cl::opt<std::string> g_prompt("prompt", cl::desc("the text; special tokens in it count as such"),
                               cl::value_desc("TEXT"), cl::sub(g_generate), cl::cat(g_category));
@@ -96,11 +100,11 @@ cl::opt<std::string> g_logprobs("logprobs", cl::desc("with --json: the K best to
 cl::opt<bool> g_json("json", cl::desc("print one JSON object"), cl::sub(g_generate),
                      cl::sub(g_inspect), cl::cat(g_category));
 cl::opt<std::string> g_system("system", cl::desc("the system message"), cl::value_desc("TEXT"),
-                              KTX_SAMPLES, cl::cat(g_category));
+                              KTX_TALKS, cl::cat(g_category));
 cl::list<std::string> g_template_vars(
     "template-var", cl::desc("a variable of the chat template, such as enable_thinking=false"),
-    cl::value_desc("KEY=VALUE"), KTX_SAMPLES, cl::cat(g_category));
-cl::opt<bool> g_stats("stats", cl::desc("print speeds after each answer"), KTX_SAMPLES,
+    cl::value_desc("KEY=VALUE"), KTX_TALKS, cl::cat(g_category));
+cl::opt<bool> g_stats("stats", cl::desc("print speeds after each answer"), KTX_TALKS,
                       cl::cat(g_category));
 cl::opt<bool> g_verify("verify", cl::desc("check the hashes of all weights"), cl::sub(g_inspect),
                        KTX_RUNS, cl::cat(g_category));
@@ -118,6 +122,33 @@ cl::opt<std::string> g_r("r", cl::desc("repetitions (5)"), cl::value_desc("N"), 
                          cl::cat(g_category));
 cl::opt<std::string> g_format("o", cl::desc("how to print (md)"), cl::value_desc("md|csv|json"),
                               cl::sub(g_bench), cl::cat(g_category));
+
+#define KTX_SERVE(name, option, text, value)                                                 \
+  cl::opt<std::string> name(option, cl::desc(text), cl::value_desc(value), cl::sub(g_serve), \
+                            cl::cat(g_category));
+KTX_SERVE(g_host, "host", "address to listen on (127.0.0.1)", "ADDRESS")
+KTX_SERVE(g_port, "port", "port; 0: a free one (8080)", "N")
+KTX_SERVE(g_name, "name", "the model's name (the plan's file name)", "NAME")
+KTX_SERVE(g_max_queue, "max-queue", "requests that may wait; more get 429 (256)", "N")
+KTX_SERVE(g_lookup, "lookup", "tokens to guess per step from the text itself; 0: off (0)", "N")
+KTX_SERVE(g_request_seconds, "request-seconds", "time limit of an answer; 0: none (0)", "N")
+KTX_SERVE(g_drain_seconds, "drain-seconds", "after SIGTERM, wait for answers (30)", "N")
+KTX_SERVE(g_api_key_file, "api-key-file", "keys, one a line", "FILE")
+KTX_SERVE(g_tls_cert, "tls-cert", "certificate chain (PEM); with --tls-key", "FILE")
+KTX_SERVE(g_tls_key, "tls-key", "its key (PEM)", "FILE")
+KTX_SERVE(g_max_body, "max-body", "largest body of a request (32M)", "SIZE")
+KTX_SERVE(g_max_connections, "max-connections", "open at once (10000)", "N")
+KTX_SERVE(g_slot_dir, "slot-dir", "where /slots saves and restores", "DIR")
+KTX_SERVE(g_access_log, "access-log", "a line of JSON per request; -: stderr", "FILE")
+KTX_SERVE(g_web_ui, "web-ui", "the page at / (on)", "on|off")
+KTX_SERVE(g_config, "config", "options from a file, 'name = value' per line", "FILE")
+#undef KTX_SERVE
+cl::list<std::string> g_api_keys("api-key", cl::desc("clients must send it (none)"),
+                                 cl::value_desc("KEY"), cl::sub(g_serve), cl::cat(g_category));
+cl::list<std::string> g_cors("cors", cl::desc("pages that may call: https://site or * (none)"),
+                             cl::value_desc("ORIGIN"), cl::sub(g_serve), cl::cat(g_category));
+cl::list<std::string> g_allow_hosts("allow-host", cl::desc("more names of a loopback server"),
+                                    cl::value_desc("NAME"), cl::sub(g_serve), cl::cat(g_category));
 
 class Checker {
  public:
@@ -225,21 +256,57 @@ void read_generate(Options& options, Checker& check) {
   options.json = g_json;
 }
 
+void read_serve(ServeFlags& serve, Checker& check) {
+  if (g_host.getNumOccurrences()) serve.host = g_host;
+  check.number(g_port, serve.port, 0, 65535);
+  serve.name = g_name;
+  check.number(g_max_queue, serve.max_queue, 0, 1 << 20);
+  check.number(g_lookup, serve.lookup, 0, 32);
+  check.number(g_request_seconds, serve.request_seconds, 0, 1 << 30);
+  check.number(g_drain_seconds, serve.drain_seconds, 0, 1 << 20);
+  serve.api_key_file = g_api_key_file;
+  serve.api_keys = std::vector<std::string>(g_api_keys.begin(), g_api_keys.end());
+  serve.cors = std::vector<std::string>(g_cors.begin(), g_cors.end());
+  serve.hosts = std::vector<std::string>(g_allow_hosts.begin(), g_allow_hosts.end());
+  serve.tls_cert = g_tls_cert;
+  serve.tls_key = g_tls_key;
+  if (serve.tls_cert.empty() != serve.tls_key.empty()) {
+    check.fail("--tls-cert and --tls-key belong together");
+  }
+  check.bytes(g_max_body, serve.max_body_bytes);
+  check.number(g_max_connections, serve.max_connections, 1, 1 << 20);
+  serve.slot_dir = g_slot_dir;
+  serve.access_log = g_access_log;
+  serve.web_ui = check.choice(g_web_ui, {"on", "off"}) != "off";
+}
+
 }  // namespace
 
 std::optional<Options> parse_options(int argc, char** argv) {
   cl::HideUnrelatedOptions(g_category, *cl::TopLevelSubCommand);
-  for (cl::SubCommand* command : {&g_generate, &g_chat, &g_inspect, &g_bench}) {
+  for (cl::SubCommand* command : {&g_generate, &g_chat, &g_serve, &g_inspect, &g_bench}) {
     cl::HideUnrelatedOptions(g_category, *command);
   }
   cl::SetVersionPrinter([](llvm::raw_ostream& out) { out << "ktx-run " << KTX_VERSION << "\n"; });
-  if (!cl::ParseCommandLineOptions(argc, argv, kOverview, &llvm::errs())) return std::nullopt;
   Checker check;
+  const Result<std::vector<std::string>> args = add_serve_settings(argc, argv);
+  if (!args) {
+    check.fail(args.error().message);
+    return std::nullopt;
+  }
+  std::vector<const char*> pointers;
+  for (const std::string& arg : *args) pointers.push_back(arg.c_str());
+  if (!cl::ParseCommandLineOptions(static_cast<int>(pointers.size()), pointers.data(), kOverview,
+                                   &llvm::errs())) {
+    return std::nullopt;
+  }
   Options options;
   if (g_generate)
     options.command = Command::Generate;
   else if (g_chat)
     options.command = Command::Chat;
+  else if (g_serve)
+    options.command = Command::Serve;
   else if (g_inspect)
     options.command = Command::Inspect;
   else if (g_bench)
@@ -253,6 +320,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
   read_engine(options, check);
   read_sampling(options.sampling, check);
   if (options.command == Command::Generate) read_generate(options, check);
+  if (options.command == Command::Serve) read_serve(options.serve, check);
   options.system = g_system;
   auto template_vars = text::parse_template_vars(
       std::vector<std::string>(g_template_vars.begin(), g_template_vars.end()));

@@ -9,7 +9,7 @@
 
 namespace ktx::tools {
 
-enum class Command { Generate, Chat, Inspect, Bench };
+enum class Command { Generate, Chat, Serve, Inspect, Bench };
 
 // How to open the engine; the same for every command that runs a plan.
 struct EngineFlags {
@@ -33,6 +33,26 @@ struct SamplingFlags {
   std::optional<uint64_t> seed;  // none: from the clock
 };
 
+struct ServeFlags {
+  std::string host = "127.0.0.1";
+  int64_t port = 8080;
+  std::string name;  // "": the plan's file name
+  int64_t max_queue = 256;
+  int64_t lookup = 0;
+  int64_t request_seconds = 0;  // 0: no limit
+  int64_t drain_seconds = 30;
+  std::vector<std::string> api_keys;
+  std::string api_key_file;
+  std::vector<std::string> cors;
+  std::vector<std::string> hosts;
+  std::string tls_cert, tls_key;
+  int64_t max_body_bytes = 32 << 20;
+  int64_t max_connections = 10000;
+  std::string slot_dir;
+  std::string access_log;
+  bool web_ui = true;
+};
+
 struct Options {
   Command command = Command::Chat;
   std::string plan;
@@ -52,6 +72,8 @@ struct Options {
   std::string system;
   nlohmann::ordered_json template_vars = nlohmann::ordered_json::object();
   bool stats = false;
+
+  ServeFlags serve;
 
   // inspect
   bool verify = false;

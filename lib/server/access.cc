@@ -1,0 +1,101 @@
+#include "lib/server/access.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ktx::server {
+namespace {
+
+// "localhost:8080" -> "localhost", "[::1]:80" -> "[::1]".
+std::string_view without_port(std::string_view host) {
+  const size_t colon = host.rfind(':');
+  const size_t bracket = host.rfind(']');
+  if (colon == std::string_view::npos) return host;
+  if (bracket != std::string_view::npos && colon < bracket) return host;
+  return host.substr(0, colon);
+}
+
+bool contains(const std::vector<std::string>& list, std::string_view item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+bool own_host(const AccessOptions& options, std::string_view host) {
+  if (!options.loopback) return true;
+  const std::string_view name = without_port(host);
+  return host.empty() || name == "localhost" || name == "127.0.0.1" || name == "[::1]" ||
+         contains(options.hosts, name);
+}
+
+bool allowed_origin(const AccessOptions& options, const HttpRequest& request) {
+  const std::string_view origin = request.header("origin");
+  if (origin.empty() || contains(options.origins, "*") || contains(options.origins, origin)) {
+    return true;
+  }
+  // Our own page: "http://" and what the request calls us.
+  const size_t scheme = origin.find("://");
+  return scheme != std::string_view::npos && origin.substr(scheme + 3) == request.header("host");
+}
+
+bool has_key(const AccessOptions& options, const HttpRequest& request) {
+  std::string_view given = request.header("authorization");
+  constexpr std::string_view kBearer = "Bearer ";
+  if (given.substr(0, kBearer.size()) == kBearer) {
+    given.remove_prefix(kBearer.size());
+  } else {
+    given = request.header("x-api-key");
+  }
+  bool found = false;
+  for (const std::string& key : options.keys) {
+    found = equal_in_constant_time(key, given) || found;
+  }
+  return found;
+}
+
+}  // namespace
+
+bool equal_in_constant_time(std::string_view expected, std::string_view given) {
+  // Volatile, so that no compiler ends the loop early.
+  volatile size_t different = expected.size() ^ given.size();
+  for (size_t i = 0; i < given.size(); ++i) {
+    const char other = expected.empty() ? '\0' : expected[i % expected.size()];
+    different = different | static_cast<size_t>(static_cast<unsigned char>(given[i] ^ other));
+  }
+  return different == 0 && !expected.empty();
+}
+
+std::optional<ApiError> check_access(const AccessOptions& options, const HttpRequest& request,
+                                     bool open) {
+  if (!own_host(options, request.header("host"))) {
+    return ApiError{403,
+                    fmt::format("this server is not called '{}'; --allow-host adds names",
+                                request.header("host").substr(0, 100)),
+                    "", "wrong_host"};
+  }
+  if (!allowed_origin(options, request)) {
+    return ApiError{403, "pages of other sites may not call this server; --cors allows them", "",
+                    "wrong_origin"};
+  }
+  if (!open && !options.keys.empty() && !has_key(options, request)) {
+    return ApiError{401, "the API key is missing or wrong", "", "invalid_api_key"};
+  }
+  return std::nullopt;
+}
+
+HttpHeaders cors_headers(const AccessOptions& options, const HttpRequest& request) {
+  const std::string origin(request.header("origin"));
+  if (origin.empty() || (!contains(options.origins, "*") && !contains(options.origins, origin))) {
+    return {};
+  }
+  // The client chose it: nothing in it may end the header.
+  if (origin.find_first_of("\r\n") != std::string::npos) return {};
+  HttpHeaders headers = {{"Access-Control-Allow-Origin", origin}, {"Vary", "Origin"}};
+  if (request.method == "OPTIONS") {
+    headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+    headers.emplace_back("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key");
+    headers.emplace_back("Access-Control-Max-Age", "86400");
+  }
+  return headers;
+}
+
+}  // namespace ktx::server

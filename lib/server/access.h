@@ -1,0 +1,34 @@
+// Who may talk to the server: keys, and which pages of which hosts.
+//
+// A loopback server is reachable by every web page its user opens; so a request must
+// name a host of ours (against DNS rebinding) and, when a browser says which page it
+// comes from, that page must be ours or allowed.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/server/api_error.h"
+#include "lib/server/http_server.h"
+
+namespace ktx::server {
+
+struct AccessOptions {
+  std::vector<std::string> keys;     // none: everybody may
+  std::vector<std::string> origins;  // of pages that may call (CORS); "*": all
+  std::vector<std::string> hosts;    // names of this server besides its address
+  bool loopback = true;              // it listens on a loopback address only
+};
+
+// Why not; nothing when the request may go on. `open`: needs no key.
+std::optional<ApiError> check_access(const AccessOptions& options, const HttpRequest& request,
+                                     bool open);
+
+// The headers that allow a page to read the answer; none for those that may not.
+HttpHeaders cors_headers(const AccessOptions& options, const HttpRequest& request);
+
+// Takes the same time for every `given` of a length.
+bool equal_in_constant_time(std::string_view expected, std::string_view given);
+
+}  // namespace ktx::server

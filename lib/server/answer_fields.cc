@@ -1,0 +1,75 @@
+#include "lib/server/answer_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+
+#include "lib/server/sampling_fields.h"
+
+namespace ktx::server {
+
+AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in) {
+  AnswerFields fields;
+  fields.n = in.whole("n", 1, 1, kMaxChoices);
+  fields.stream = in.flag("stream", false);
+  if (const Json* options = in.object("stream_options")) {
+    FieldReader inner(*options, "stream_options.");
+    fields.include_usage = inner.flag("include_usage", false);
+    if (inner.error()) in.fail("stream_options", inner.error()->message);
+  }
+  // Zero is a request for the prompt's computation alone; -1 is "no limit".
+  for (const char* name : {"max_tokens", "max_completion_tokens", "n_predict"}) {
+    if (const auto limit = in.maybe_whole(name, -1, int64_t{1} << 40)) fields.max_tokens = *limit;
+  }
+  fields.sampling = model.sampling;
+  read_sampling(in, std::random_device{}() * uint64_t{0x9E3779B97F4A7C15}, model.tokenizer->size(),
+                fields.sampling);
+  fields.stop = in.texts("stop", text::kMaxStopStrings);
+  std::erase(fields.stop, "");
+  fields.ignore_eos = in.flag("ignore_eos", false);
+  fields.reuse_cache = in.flag("cache_prompt", true);
+  if (const Json* format = in.object("response_format")) {
+    if (auto error = read_response_format(*format, fields.constraint)) {
+      in.fail(error->param, error->message);
+    }
+  }
+  if (const std::string gbnf = in.text("grammar"); !gbnf.empty()) {
+    fields.constraint.kind = Constraint::Kind::Gbnf;
+    fields.constraint.gbnf = gbnf;
+  }
+  if (const Json* schema = in.object("json_schema")) {
+    fields.constraint.kind = Constraint::Kind::JsonSchema;
+    fields.constraint.schema = *schema;
+  }
+  return fields;
+}
+
+std::optional<ApiError> check_model(const ServedModel& model, const std::string& name) {
+  if (model.is_called(name)) return std::nullopt;
+  return ApiError{
+      404, fmt::format("the model '{}' does not exist; this server has '{}'", name, model.id),
+      "model", "model_not_found"};
+}
+
+std::optional<ApiError> make_specs(const ServedModel& model, const AnswerFields& fields,
+                                   const std::vector<int32_t>& prompt, int64_t limit_seconds,
+                                   std::vector<AnswerSpec>& specs) {
+  for (int64_t i = 0; i < fields.n; ++i) {
+    AnswerSpec spec;
+    spec.prompt = prompt;
+    spec.max_tokens = fields.max_tokens;
+    spec.sampling = fields.sampling;
+    spec.sampling.seed += static_cast<uint64_t>(i);
+    spec.stop = fields.stop;
+    spec.logprobs = fields.logprobs;
+    spec.ignore_eos = fields.ignore_eos;
+    spec.reuse_cache = fields.reuse_cache;
+    spec.max_seconds = limit_seconds;
+    if (auto error = make_filter(model, fields.constraint, spec.filter)) return error;
+    specs.push_back(std::move(spec));
+  }
+  return std::nullopt;
+}
+
+}  // namespace ktx::server

@@ -1,0 +1,43 @@
+// Fields of a request that all OpenAI-like endpoints read the same way.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lib/server/answer_job.h"
+#include "lib/server/constraint.h"
+#include "lib/server/json_fields.h"
+#include "lib/server/served_model.h"
+
+namespace ktx::server {
+
+inline constexpr int64_t kMaxChoices = 16;
+
+// What a request asks besides its prompt.
+struct AnswerFields {
+  int64_t n = 1;
+  int64_t max_tokens = -1;
+  bool stream = false;
+  bool include_usage = false;
+  runtime::SamplingOptions sampling;
+  std::vector<std::string> stop;
+  int logprobs = -1;
+  bool ignore_eos = false;
+  bool reuse_cache = true;
+  Constraint constraint;
+};
+
+// Reads model, n, stream, stop, seed, sampling, max_tokens, cache_prompt, ignore_eos,
+// grammar, json_schema and response_format; mistakes are noted in `in`.
+AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in);
+
+// Refuses another model's name: 404.
+std::optional<ApiError> check_model(const ServedModel& model, const std::string& name);
+
+// A spec for each of `fields.n` choices with this prompt; seeds differ. `limit_seconds`
+// is the server's. Fails where the filter cannot be made.
+std::optional<ApiError> make_specs(const ServedModel& model, const AnswerFields& fields,
+                                   const std::vector<int32_t>& prompt, int64_t limit_seconds,
+                                   std::vector<AnswerSpec>& specs);
+
+}  // namespace ktx::server

@@ -1,0 +1,216 @@
+#include "lib/server/answer_job.h"
+
+#include <utility>
+
+namespace ktx::server {
+
+using runtime::BatchScheduler;
+using runtime::EndReason;
+
+// From tokens to pieces: characters that are whole, stop strings, reasoning, calls.
+struct AnswerJob::Choice {
+  Choice(const ServedModel& model, const AnswerSpec& spec)
+      : detokenizer(*model.tokenizer,
+                    // Markers of calls and reasoning are control tokens in some vocabularies.
+                    {.special = spec.parse_tools || spec.split_reasoning, .at_start = false}),
+        max_tokens(spec.max_tokens) {
+    if (spec.split_reasoning && model.reasoning) {
+      reasoning.emplace(*model.reasoning, spec.reasoning_open);
+    }
+    if (spec.parse_tools) tools.emplace(model.tool_format, spec.tool_names);
+  }
+
+  runtime::RequestId id = 0;
+  text::Detokenizer detokenizer;
+  text::StopStrings stop;
+  std::optional<text::ReasoningSplitter> reasoning;
+  std::optional<text::ToolCallParser> tools;
+  std::vector<PieceLogprob> logprobs;
+  int64_t max_tokens = -1;
+  bool called_tools = false;
+  bool ended = false;
+};
+
+AnswerJob::AnswerJob(std::shared_ptr<ServedModel> model, HttpReplyPtr reply)
+    : model_(std::move(model)), reply_(std::move(reply)) {}
+
+AnswerJob::~AnswerJob() = default;
+
+void AnswerJob::start(std::vector<AnswerSpec> specs) {
+  const auto self = shared_from_this();
+  std::vector<runtime::GenerationRequest> requests;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    AnswerSpec& spec = specs[i];
+    auto choice = std::make_unique<Choice>(*model_, spec);
+    Result<text::StopStrings> stop = text::StopStrings::create(std::move(spec.stop));
+    if (!stop) return on_refused({400, stop.error().message, "stop", ""});
+    choice->stop = stop.take();
+    choices_.push_back(std::move(choice));
+
+    runtime::GenerationRequest request;
+    request.prompt = std::move(spec.prompt);
+    request.max_tokens = spec.max_tokens;
+    request.sampling = std::move(spec.sampling);
+    request.logprobs = spec.logprobs;
+    request.reuse_cache = spec.reuse_cache;
+    request.filter = std::move(spec.filter);
+    if (!spec.ignore_eos) {
+      request.is_end = [model = model_](int32_t id) { return model->tokenizer->is_eog(id); };
+    }
+    if (spec.max_seconds > 0) {
+      request.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(spec.max_seconds);
+    }
+    request.on_token = [self, i](const runtime::TokenEvent& token) {
+      return self->add_token(i, token);
+    };
+    request.on_end = [self, i](const runtime::RequestEnd& end) { self->end_choice(i, end); };
+    requests.push_back(std::move(request));
+  }
+
+  {
+    // Held so that no token is told before all choices are accepted.
+    const std::lock_guard lock(mutex_);
+    open_ = requests.size();
+    BatchScheduler::Refused refused;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      choices_[i]->id = model_->scheduler->submit(std::move(requests[i]), &refused);
+      if (choices_[i]->id != 0) continue;
+      refused_ = true;
+      for (size_t j = 0; j < i; ++j) model_->scheduler->cancel(choices_[j]->id);
+      return on_refused(to_api_error(refused));
+    }
+    on_accepted();
+  }
+  reply_->on_gone([self] {
+    for (const auto& choice : self->choices_) self->model_->scheduler->cancel(choice->id);
+  });
+}
+
+bool AnswerJob::add_token(size_t index, const runtime::TokenEvent& token) {
+  const std::lock_guard lock(mutex_);
+  if (refused_) return false;
+  Choice& choice = *choices_[index];
+  if (token.logprobs != nullptr) choice.logprobs.push_back({token.id, *token.logprobs});
+  flush(index, choice.detokenizer.add(token.id), false);
+  return !choice.stop.stopped();
+}
+
+void AnswerJob::flush(size_t index, std::string text, bool last) {
+  Choice& choice = *choices_[index];
+  const bool stopped_before = choice.stop.stopped();
+  text = stopped_before ? std::string() : choice.stop.add(text);
+  if (last) text += choice.stop.finish();
+  Piece piece;
+  if (choice.reasoning) {
+    text::ReasoningDelta delta = choice.reasoning->add(text);
+    if (last) {
+      text::ReasoningDelta rest = choice.reasoning->finish();
+      delta.reasoning += rest.reasoning;
+      delta.answer += rest.answer;
+    }
+    piece.reasoning = std::move(delta.reasoning);
+    text = std::move(delta.answer);
+  }
+  if (choice.tools) {
+    text::ToolCallDelta delta = choice.tools->add(text);
+    if (last) {
+      text::ToolCallDelta rest = choice.tools->finish();
+      delta.text += rest.text;
+      std::move(rest.calls.begin(), rest.calls.end(), std::back_inserter(delta.calls));
+    }
+    text = std::move(delta.text);
+    piece.calls = std::move(delta.calls);
+    choice.called_tools = choice.called_tools || !piece.calls.empty();
+  }
+  piece.text = std::move(text);
+  const bool something = !piece.text.empty() || !piece.reasoning.empty() || !piece.calls.empty();
+  if (!something && !(last && !choice.logprobs.empty())) return;
+  piece.logprobs = std::exchange(choice.logprobs, {});
+  on_piece(index, std::move(piece));
+}
+
+void AnswerJob::end_choice(size_t index, const runtime::RequestEnd& end) {
+  const std::lock_guard lock(mutex_);
+  if (refused_) return;
+  Choice& choice = *choices_[index];
+  ChoiceEnd result;
+  result.result = end;
+  switch (end.reason) {
+    case EndReason::Failed:
+    case EndReason::Cancelled:
+    case EndReason::ShutDown:
+      result.failed = true;
+      result.error = end_error(end);
+      break;
+    case EndReason::Deadline:
+      result.failed = end.completion_tokens == 0;
+      result.error = end_error(end);
+      result.finish_reason = "length";
+      break;
+    case EndReason::Length:
+    case EndReason::ContextFull:
+      result.finish_reason = "length";
+      break;
+    case EndReason::Stop:
+      result.finish_reason = "stop";
+  }
+  if (!result.failed) {
+    flush(index, choice.detokenizer.finish(), true);
+    if (choice.called_tools && result.finish_reason == "stop") result.finish_reason = "tool_calls";
+    if (choice.stop.stopped()) result.stop_string = choice.stop.stopped_by();
+  }
+  choice.ended = true;
+  on_choice_end(index, result);
+  if (--open_ == 0) on_all_ended();
+}
+
+ApiError to_api_error(const BatchScheduler::Refused& refused) {
+  ApiError error;
+  error.message = refused.message;
+  switch (refused.why) {
+    case BatchScheduler::Refusal::Invalid:
+      break;
+    case BatchScheduler::Refusal::TooLong:
+      error.code = "context_length_exceeded";
+      break;
+    case BatchScheduler::Refusal::QueueFull:
+      error.status = 429;
+      error.code = "queue_full";
+      error.retry_after_seconds = 2;
+      break;
+    case BatchScheduler::Refusal::Draining:
+      error.status = 503;
+      error.retry_after_seconds = 5;
+      break;
+  }
+  return error;
+}
+
+ApiError end_error(const runtime::RequestEnd& end) {
+  switch (end.reason) {
+    case EndReason::Deadline:
+      return {503, "the time limit of the server was reached before the first token", "", "timeout",
+              5};
+    case EndReason::Cancelled:
+      return {503, "the request was cancelled", "", "cancelled"};
+    case EndReason::ShutDown:
+      return {503, "the server is shutting down", "", "shutdown", 5};
+    default:
+      return {500, end.error, "", ""};
+  }
+}
+
+HttpHeaders error_headers(const ApiError& error) {
+  HttpHeaders headers;
+  if (error.retry_after_seconds > 0) {
+    headers.emplace_back("Retry-After", std::to_string(error.retry_after_seconds));
+  }
+  if (error.status == 401) headers.emplace_back("WWW-Authenticate", "Bearer");
+  return headers;
+}
+
+void send_error(HttpReply& reply, const ApiError& error) {
+  reply.send(error.status, "application/json", dump(to_json(error)), error_headers(error));
+}
+
+}  // namespace ktx::server

@@ -1,0 +1,107 @@
+// One HTTP request that the model answers: one or several choices, their tokens turned
+// into text, reasoning and tool calls.
+//
+//   class Completion : public AnswerJob { void on_piece(...) ...; void on_all_ended() ... };
+//   std::make_shared<Completion>(...)->start(std::move(specs));
+//
+// A protocol overrides four functions, which are called one at a time (on the engine's
+// thread, mostly), and writes its answer to reply(). When the client goes away all
+// choices are cancelled.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/server/api_error.h"
+#include "lib/server/http_server.h"
+#include "lib/server/served_model.h"
+#include "lib/text/detokenizer.h"
+#include "lib/text/stop_strings.h"
+
+namespace ktx::server {
+
+// What one choice asks of the model.
+struct AnswerSpec {
+  std::vector<int32_t> prompt;
+  int64_t max_tokens = -1;
+  runtime::SamplingOptions sampling;
+  std::vector<std::string> stop;
+  int logprobs = -1;
+  bool ignore_eos = false;
+  bool reuse_cache = true;
+  bool split_reasoning = false;
+  bool reasoning_open = false;
+  bool parse_tools = false;
+  std::vector<std::string> tool_names;
+  std::unique_ptr<runtime::TokenFilter> filter;
+  int64_t max_seconds = 0;  // 0: no limit
+};
+
+struct PieceLogprob {
+  int32_t id = -1;
+  runtime::Logprobs logprobs;
+};
+
+// What came, in this order. Several may be empty, not all.
+struct Piece {
+  std::string reasoning;
+  std::string text;
+  std::vector<text::ToolCall> calls;
+  std::vector<PieceLogprob> logprobs;  // of the tokens since the last piece
+};
+
+struct ChoiceEnd {
+  runtime::RequestEnd result;
+  std::string finish_reason;  // "stop", "length" or "tool_calls"
+  std::string stop_string;    // that ended it; "" for none
+  bool failed = false;        // `error` is for the client
+  ApiError error;
+};
+
+class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
+ public:
+  AnswerJob(std::shared_ptr<ServedModel> model, HttpReplyPtr reply);
+  virtual ~AnswerJob();
+
+  // Hands all choices to the scheduler, or none and calls on_refused().
+  void start(std::vector<AnswerSpec> specs);
+
+ protected:
+  virtual void on_accepted() = 0;  // before the first piece
+  virtual void on_piece(size_t choice, Piece piece) = 0;
+  virtual void on_choice_end(size_t choice, const ChoiceEnd& end) = 0;
+  virtual void on_all_ended() = 0;
+  virtual void on_refused(const ApiError& error) = 0;
+
+  const ServedModel& model() const { return *model_; }
+  HttpReply& reply() { return *reply_; }
+  size_t choices() const { return choices_.size(); }
+
+ private:
+  struct Choice;
+  bool add_token(size_t index, const runtime::TokenEvent& token);
+  void flush(size_t index, std::string text, bool last);
+  void end_choice(size_t index, const runtime::RequestEnd& end);
+
+  std::shared_ptr<ServedModel> model_;
+  HttpReplyPtr reply_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Choice>> choices_;
+  size_t open_ = 0;
+  bool refused_ = false;
+};
+
+// The scheduler's refusal as an error: 400, 429 with Retry-After or 503.
+ApiError to_api_error(const runtime::BatchScheduler::Refused& refused);
+// Why an answer could not be given; the request itself was fine.
+ApiError end_error(const runtime::RequestEnd& end);
+
+// Sends an error in OpenAI's shape.
+void send_error(HttpReply& reply, const ApiError& error);
+// The headers that an error needs: Retry-After.
+HttpHeaders error_headers(const ApiError& error);
+
+}  // namespace ktx::server

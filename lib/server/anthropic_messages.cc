@@ -1,0 +1,260 @@
+// POST /v1/messages: Anthropic's protocol in its basic form (text, thinking, tools).
+#include <fmt/format.h>
+
+#include "lib/server/answer_fields.h"
+#include "lib/server/chat_prompt_input.h"
+#include "lib/server/endpoints.h"
+#include "lib/server/openai_format.h"
+#include "lib/server/tool_choice.h"
+
+namespace ktx::server {
+namespace {
+
+void send_anthropic_error(HttpReply& reply, const ApiError& error) {
+  const Json json = {{"type", "error"},
+                     {"error", {{"type", error_type(error.status)}, {"message", error.message}}}};
+  reply.send(error.status, "application/json", dump(json), error_headers(error));
+}
+
+class MessageAnswer final : public AnswerJob {
+ public:
+  MessageAnswer(std::shared_ptr<ServedModel> model, HttpReplyPtr reply, bool stream)
+      : AnswerJob(std::move(model), std::move(reply)), stream_(stream), id_(new_id("msg_")) {}
+
+ private:
+  Json message() const {
+    return {{"id", id_},
+            {"type", "message"},
+            {"role", "assistant"},
+            {"model", model().id},
+            {"content", content_},
+            {"stop_reason", nullptr},
+            {"stop_sequence", nullptr},
+            {"usage", {{"input_tokens", 0}, {"output_tokens", 0}}}};
+  }
+
+  void event(const char* type, Json json) {
+    Json whole = {{"type", type}};
+    whole.update(json);
+    reply().write(sse(type, whole));
+  }
+
+  // Goes on in a block of this type, or begins one. Blocks are thinking, text, tool_use.
+  void open_block(const std::string& type, Json block) {
+    if (open_ == type && type != "tool_use") return;
+    close_block();
+    open_ = type;
+    if (stream_) {
+      event("content_block_start", {{"index", content_.size()}, {"content_block", block}});
+    }
+    content_.push_back(std::move(block));
+  }
+  void close_block() {
+    if (!open_.empty() && stream_) {
+      event("content_block_stop", {{"index", content_.size() - 1}});
+    }
+    open_.clear();
+  }
+  void delta(const char* type, const char* key, const std::string& text) {
+    if (!stream_) return;
+    event("content_block_delta",
+          {{"index", content_.size() - 1}, {"delta", {{"type", type}, {key, text}}}});
+  }
+  void append(const char* key, const std::string& text) {
+    Json& value = content_.back()[key];
+    value = value.get<std::string>() + text;
+  }
+
+  void on_accepted() override {
+    if (!stream_) return;
+    reply().begin(200, "text/event-stream", {{"Cache-Control", "no-cache"}});
+    event("message_start", {{"message", message()}});
+  }
+
+  void on_piece(size_t, Piece piece) override {
+    if (!piece.reasoning.empty()) {
+      open_block("thinking", {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}});
+      append("thinking", piece.reasoning);
+      delta("thinking_delta", "thinking", piece.reasoning);
+    }
+    if (!piece.text.empty()) {
+      open_block("text", {{"type", "text"}, {"text", ""}});
+      append("text", piece.text);
+      delta("text_delta", "text", piece.text);
+    }
+    for (const text::ToolCall& call : piece.calls) {
+      open_block("tool_use", {{"type", "tool_use"},
+                              {"id", call.id.empty() ? new_id("toolu_") : call.id},
+                              {"name", call.name},
+                              {"input", Json::object()}});
+      delta("input_json_delta", "partial_json", call.arguments);
+      Json input = Json::parse(call.arguments, nullptr, false);
+      if (!input.is_discarded()) content_.back()["input"] = std::move(input);
+    }
+  }
+
+  void on_choice_end(size_t, const ChoiceEnd& end) override { end_ = end; }
+
+  void on_all_ended() override {
+    if (end_.failed) {
+      if (!stream_) return send_anthropic_error(reply(), end_.error);
+      event(
+          "error",
+          {{"error", {{"type", error_type(end_.error.status)}, {"message", end_.error.message}}}});
+      return reply().end();
+    }
+    const char* reason = end_.finish_reason == "length"       ? "max_tokens"
+                         : end_.finish_reason == "tool_calls" ? "tool_use"
+                         : !end_.stop_string.empty()          ? "stop_sequence"
+                                                              : "end_turn";
+    Json sequence;
+    if (!end_.stop_string.empty()) sequence = end_.stop_string;
+    const runtime::RequestEnd& result = end_.result;
+    const Json usage = {{"input_tokens", result.prompt_tokens - result.cached_tokens},
+                        {"cache_read_input_tokens", result.cached_tokens},
+                        {"cache_creation_input_tokens", 0},
+                        {"output_tokens", result.completion_tokens}};
+    close_block();
+    if (stream_) {
+      event("message_delta",
+            {{"delta", {{"stop_reason", reason}, {"stop_sequence", sequence}}}, {"usage", usage}});
+      event("message_stop", Json::object());
+      return reply().end();
+    }
+    Json json = message();
+    json["stop_reason"] = reason;
+    json["stop_sequence"] = sequence;
+    json["usage"] = usage;
+    reply().send(200, "application/json", dump(json));
+  }
+
+  void on_refused(const ApiError& error) override { send_anthropic_error(reply(), error); }
+
+  const bool stream_;
+  const std::string id_;
+  std::string open_;
+  Json content_ = Json::array();
+  ChoiceEnd end_;
+};
+
+// One of Anthropic's messages becomes one or several of OpenAI's: results of tools are
+// messages of their own there.
+std::optional<ApiError> convert_message(const Json& from, Json& to) {
+  const ApiError wrong{400, "a message needs a role and a content", "messages", ""};
+  if (!from.is_object() || !from.contains("role") || !from.contains("content")) return wrong;
+  const Json& content = from["content"];
+  if (!content.is_array()) {
+    to.push_back(from);
+    return std::nullopt;
+  }
+  Json parts = Json::array(), calls = Json::array();
+  std::string thinking;
+  for (const Json& block : content) {
+    if (!block.is_object() || !block.contains("type") || !block["type"].is_string()) return wrong;
+    const std::string type = block["type"];
+    if (type == "tool_use") {
+      calls.push_back(
+          {{"id", string_or(block, "id", "")},
+           {"type", "function"},
+           {"function",
+            {{"name", block.contains("name") ? block["name"] : Json("")},
+             {"arguments", block.contains("input") ? block["input"] : Json::object()}}}});
+    } else if (type == "tool_result") {
+      std::string text;
+      if (block.contains("content")) {
+        if (auto error = flatten_content(block["content"], "messages.content", text)) return error;
+      }
+      Json result = {{"role", "tool"}, {"content", text}};
+      if (block.contains("tool_use_id")) result["tool_call_id"] = block["tool_use_id"];
+      to.push_back(std::move(result));
+    } else if (type == "thinking") {
+      if (block.contains("thinking") && block["thinking"].is_string()) {
+        thinking += block["thinking"].get<std::string>();
+      }
+    } else {
+      parts.push_back(block);
+    }
+  }
+  if (parts.empty() && calls.empty()) return std::nullopt;
+  Json message = {{"role", from["role"]}, {"content", parts}};
+  if (!calls.empty()) message["tool_calls"] = calls;
+  if (!thinking.empty()) message["reasoning_content"] = thinking;
+  to.push_back(std::move(message));
+  return std::nullopt;
+}
+
+Json convert_tools(const Json& list) {
+  Json tools = Json::array();
+  for (const Json& from : list) {
+    Json function = Json::object();
+    if (from.is_object()) {
+      if (from.contains("name")) function["name"] = from["name"];
+      if (from.contains("description")) function["description"] = from["description"];
+      if (from.contains("input_schema")) function["parameters"] = from["input_schema"];
+    }
+    tools.push_back({{"type", "function"}, {"function", function}});
+  }
+  return tools;
+}
+
+}  // namespace
+
+void post_messages(const ServerContext& context, const HttpRequest& request,
+                   const HttpReplyPtr& reply) {
+  const ServedModel& model = *context.model;
+  const auto fail = [&](const ApiError& error) { send_anthropic_error(*reply, error); };
+  Json body;
+  if (const auto error = parse_body(request.body, body)) return fail(*error);
+  FieldReader in(body);
+  AnswerFields fields = read_answer_fields(model, in);
+  if (fields.n != 1) in.fail("n", "'n' is not a field here");
+  fields.stop = in.texts("stop_sequences", text::kMaxStopStrings);
+  if (in.get("max_tokens") == nullptr) in.fail("max_tokens", "'max_tokens' is missing");
+  const Json* messages = in.list("messages");
+  if (messages == nullptr) in.fail("messages", "'messages' is missing");
+  const Json* tools = in.list("tools");
+  const Json* choice = in.object("tool_choice");
+  const std::string name = in.text("model");
+  ChatInput input;
+  if (const Json* thinking = in.object("thinking")) {
+    input.extra["enable_thinking"] = string_or(*thinking, "type", "") == "enabled";
+  }
+  if (in.error()) return fail(*in.error());
+  // Clients written for one vendor send its model names: any name is this model.
+  Json converted = Json::array();
+  if (const Json* system = in.get("system")) {
+    converted.push_back({{"role", "system"}, {"content", *system}});
+  }
+  for (const Json& message : *messages) {
+    if (const auto error = convert_message(message, converted)) return fail(*error);
+  }
+  if (const auto error = read_messages(converted, input.messages)) return fail(*error);
+  if (tools != nullptr) {
+    if (const auto error = read_tools(convert_tools(*tools), input.tools)) return fail(*error);
+  }
+  Json openai_choice;
+  if (choice != nullptr) {
+    const std::string type = string_or(*choice, "type", "auto");
+    if (type == "any") openai_choice = "required";
+    if (type == "none") openai_choice = "none";
+    if (type == "tool") {
+      openai_choice = {{"type", "function"},
+                       {"function", {{"name", string_or(*choice, "name", "")}}}};
+    }
+  }
+  if (const auto error =
+          apply_tool_choice(model, openai_choice.is_null() ? nullptr : &openai_choice, input.tools,
+                            fields.constraint)) {
+    return fail(*error);
+  }
+  ChatPrompt prompt;
+  if (const auto error = make_prompt(model, input, prompt)) return fail(*error);
+  std::vector<AnswerSpec> specs;
+  if (const auto error = make_specs(model, fields, prompt.ids, context.request_seconds, specs)) {
+    return fail(*error);
+  }
+  for (AnswerSpec& spec : specs) use_chat_parsers(model, input, prompt, spec);
+  std::make_shared<MessageAnswer>(context.model, reply, fields.stream)->start(std::move(specs));
+}
+
+}  // namespace ktx::server

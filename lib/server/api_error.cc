@@ -1,0 +1,43 @@
+#include "lib/server/api_error.h"
+
+namespace ktx::server {
+
+std::string_view error_type(int status) {
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 429:
+      return "rate_limit_error";
+    case 500:
+      return "server_error";
+    case 501:
+      return "not_supported_error";
+    case 503:
+      return "unavailable_error";
+    default:
+      return "invalid_request_error";
+  }
+}
+
+nlohmann::ordered_json to_json(const ApiError& error) {
+  nlohmann::ordered_json inner;
+  inner["message"] = error.message;
+  inner["type"] = error_type(error.status);
+  inner["param"] = nullptr;
+  if (!error.param.empty()) inner["param"] = error.param;
+  inner["code"] = nullptr;
+  if (!error.code.empty()) inner["code"] = error.code;
+  nlohmann::ordered_json outer;
+  outer["error"] = std::move(inner);
+  return outer;
+}
+
+std::string dump(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace ktx::server

@@ -1,0 +1,27 @@
+// What a client did wrong, or what we could not do, in OpenAI's shape:
+//
+//   {"error": {"message": "...", "type": "invalid_request_error", "param": "n", "code": null}}
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+namespace ktx::server {
+
+struct ApiError {
+  int status = 400;
+  std::string message;
+  std::string param;  // the field; "" for none
+  std::string code;   // "" for none
+  int retry_after_seconds = 0;
+};
+
+// "invalid_request_error" for 400, "authentication_error" for 401, ...
+std::string_view error_type(int status);
+nlohmann::ordered_json to_json(const ApiError& error);
+
+// JSON text; bytes that are no UTF-8 become U+FFFD.
+std::string dump(const nlohmann::ordered_json& json);
+
+}  // namespace ktx::server

@@ -1,0 +1,205 @@
+#include "lib/server/chat_prompt_input.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ktx::server {
+namespace {
+
+ApiError bad(const std::string& param, const std::string& message) {
+  return ApiError{400, message, param, ""};
+}
+
+// Templates that print arguments with `tojson` want the object, the others the text.
+bool wants_objects(const std::string& source) {
+  return source.find("arguments | tojson") != std::string::npos ||
+         source.find("arguments|tojson") != std::string::npos ||
+         source.find("arguments.items()") != std::string::npos;
+}
+
+void convert_arguments(Json& messages, bool objects) {
+  for (Json& message : messages) {
+    const auto calls = message.find("tool_calls");
+    if (calls == message.end() || !calls->is_array()) continue;
+    for (Json& call : *calls) {
+      Json& arguments = call["function"]["arguments"];
+      if (objects && arguments.is_string()) {
+        Json parsed = Json::parse(arguments.get_ref<const std::string&>(), nullptr, false);
+        if (!parsed.is_discarded()) arguments = std::move(parsed);
+      } else if (!objects && !arguments.is_string()) {
+        arguments = dump(arguments);
+      }
+    }
+  }
+}
+
+std::optional<ApiError> read_tool_calls(const Json& list, const std::string& where, Json& out) {
+  if (!list.is_array())
+    return bad(where, fmt::format("'{}' is {}, expected a list", where, show(list)));
+  out = Json::array();
+  for (const Json& call : list) {
+    const auto function = call.is_object() ? call.find("function") : call.end();
+    if (!call.is_object() || function == call.end() || !function->is_object() ||
+        !function->contains("name") || !(*function)["name"].is_string()) {
+      return bad(where, fmt::format("'{}' has a call without function.name", where));
+    }
+    Json item;
+    item["type"] = "function";
+    if (call.contains("id") && call["id"].is_string()) item["id"] = call["id"];
+    item["function"]["name"] = (*function)["name"];
+    item["function"]["arguments"] =
+        function->contains("arguments") ? (*function)["arguments"] : Json::object();
+    out.push_back(std::move(item));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<ApiError> flatten_content(const Json& content, const std::string& where,
+                                        std::string& text) {
+  text.clear();
+  if (content.is_null()) return std::nullopt;
+  if (content.is_string()) {
+    text = content.get<std::string>();
+    return std::nullopt;
+  }
+  if (!content.is_array()) {
+    return bad(where, fmt::format("'{}' is {}, expected a string or a list of parts", where,
+                                  show(content)));
+  }
+  for (const Json& part : content) {
+    const bool plain = part.is_object() && part.contains("text") && part["text"].is_string();
+    if (!plain) {
+      const std::string type = part.is_object() && part.contains("type") && part["type"].is_string()
+                                   ? part["type"].get<std::string>()
+                                   : "";
+      return bad(where, type.empty()
+                            ? fmt::format("'{}' has a part without text", where)
+                            : fmt::format("'{}' has a part of type '{}'; this model reads text "
+                                          "only",
+                                          where, type));
+    }
+    text += part["text"].get<std::string>();
+  }
+  return std::nullopt;
+}
+
+std::optional<ApiError> read_messages(const Json& list, Json& messages) {
+  messages = Json::array();
+  if (list.empty()) return bad("messages", "'messages' is empty; the model needs at least one");
+  if (list.size() > kMaxMessages) {
+    return bad("messages", fmt::format("'messages' has {} items, at most {} are possible",
+                                       list.size(), kMaxMessages));
+  }
+  for (size_t i = 0; i < list.size(); ++i) {
+    const Json& from = list[i];
+    const std::string where = fmt::format("messages[{}]", i);
+    if (!from.is_object()) {
+      return bad(where, fmt::format("'{}' is {}, expected an object", where, show(from)));
+    }
+    const auto role = from.find("role");
+    if (role == from.end() || !role->is_string()) {
+      return bad(where + ".role", fmt::format("'{}' has no role", where));
+    }
+    static const std::vector<std::string> kRoles = {"system",    "developer", "user",
+                                                    "assistant", "tool",      "function"};
+    const std::string name = role->get<std::string>();
+    if (std::find(kRoles.begin(), kRoles.end(), name) == kRoles.end()) {
+      return bad(where + ".role", fmt::format("'{}.role' is {}, expected system, developer, user, "
+                                              "assistant or tool",
+                                              where, show(*role)));
+    }
+    Json to;
+    to["role"] = name == "developer" ? "system" : name == "function" ? "tool" : name;
+    const auto content = from.find("content");
+    const bool has_calls = from.contains("tool_calls") && !from["tool_calls"].is_null();
+    if (content == from.end() && !has_calls) {
+      return bad(where + ".content", fmt::format("'{}' has no content", where));
+    }
+    std::string text;
+    if (content != from.end()) {
+      if (auto error = flatten_content(*content, where + ".content", text)) return error;
+    }
+    to["content"] = text;
+    for (const char* key : {"name", "tool_call_id", "reasoning_content"}) {
+      if (from.contains(key) && from[key].is_string()) to[key] = from[key];
+    }
+    if (from.contains("reasoning") && from["reasoning"].is_string()) {
+      to["reasoning_content"] = from["reasoning"];
+    }
+    if (has_calls && !from["tool_calls"].empty()) {
+      if (auto error = read_tool_calls(from["tool_calls"], where + ".tool_calls", to["tool_calls"]))
+        return error;
+    }
+    messages.push_back(std::move(to));
+  }
+  return std::nullopt;
+}
+
+std::optional<ApiError> read_tools(const Json& list, Json& tools) {
+  tools = nullptr;
+  if (list.empty()) return std::nullopt;
+  if (list.size() > kMaxTools) {
+    return bad("tools", fmt::format("'tools' has {} items, at most {} are possible", list.size(),
+                                    kMaxTools));
+  }
+  tools = Json::array();
+  for (size_t i = 0; i < list.size(); ++i) {
+    const std::string where = fmt::format("tools[{}]", i);
+    const Json& from = list[i];
+    const auto function = from.is_object() ? from.find("function") : from.end();
+    if (!from.is_object() || function == from.end() || !function->is_object()) {
+      return bad(where,
+                 fmt::format("'{}' is no {{\"type\": \"function\", \"function\": ...}}", where));
+    }
+    if (!function->contains("name") || !(*function)["name"].is_string() ||
+        (*function)["name"].get<std::string>().empty()) {
+      return bad(where + ".function.name", fmt::format("'{}.function' has no name", where));
+    }
+    Json to;
+    to["type"] = "function";
+    to["function"]["name"] = (*function)["name"];
+    const bool told = function->contains("description") && (*function)["description"].is_string();
+    to["function"]["description"] = told ? (*function)["description"] : Json("");
+    const auto parameters = function->find("parameters");
+    if (parameters != function->end() && !parameters->is_null() && !parameters->is_object()) {
+      return bad(where + ".function.parameters",
+                 fmt::format("'{}.function.parameters' is {}, expected a JSON schema", where,
+                             show(*parameters)));
+    }
+    to["function"]["parameters"] = parameters != function->end() && parameters->is_object()
+                                       ? *parameters
+                                       : Json{{"type", "object"}, {"properties", Json::object()}};
+    tools.push_back(std::move(to));
+  }
+  return std::nullopt;
+}
+
+std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& input,
+                                    ChatPrompt& prompt) {
+  if (!model.chat_template) {
+    return ApiError{400,
+                    "the model has no chat template that works; /v1/completions takes plain text",
+                    "messages", ""};
+  }
+  const plan::PlanChatTemplate& strings = model.engine->plan().chat_template;
+  text::RenderInput render;
+  render.messages = input.messages;
+  convert_arguments(render.messages, wants_objects(model.chat_template->source()));
+  render.tools = input.tools;
+  render.extra = input.extra;
+  render.add_generation_prompt = input.add_generation_prompt;
+  render.bos_token = strings.bos;
+  render.eos_token = strings.eos;
+  Result<std::string> text = model.chat_template->render(render);
+  if (!text) return ApiError{400, text.error().message, "messages", "template_error"};
+  prompt.text = text.take();
+  prompt.ids = model.tokenizer->encode_prompt(prompt.text);
+  prompt.reasoning_open =
+      model.reasoning && text::prompt_opens_reasoning(prompt.text, *model.reasoning);
+  return std::nullopt;
+}
+
+}  // namespace ktx::server

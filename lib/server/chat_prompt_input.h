@@ -1,0 +1,49 @@
+// A conversation as every protocol's request becomes one, and the prompt it makes.
+//
+// Messages are what chat templates read: role, content (a string), and where there are
+// any tool_calls, tool_call_id, name, reasoning_content.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/server/json_fields.h"
+#include "lib/server/served_model.h"
+
+namespace ktx::server {
+
+inline constexpr size_t kMaxMessages = 4096;
+inline constexpr size_t kMaxTools = 256;
+
+struct ChatInput {
+  Json messages = Json::array();
+  Json tools;                   // null: none
+  Json extra = Json::object();  // variables of the template: enable_thinking, ...
+  bool add_generation_prompt = true;
+};
+
+struct ChatPrompt {
+  std::string text;
+  std::vector<int32_t> ids;
+  bool reasoning_open = false;  // the prompt ends inside the reasoning
+};
+
+// Renders and tokenises. A template that refuses the conversation is the client's
+// error (400), with the place in the template.
+std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& input,
+                                    ChatPrompt& prompt);
+
+// OpenAI's messages in our form: content parts become one text, "developer" becomes
+// "system". Images and audio are refused.
+std::optional<ApiError> read_messages(const Json& list, Json& messages);
+
+// OpenAI's tools, checked: type, function.name, parameters an object.
+std::optional<ApiError> read_tools(const Json& list, Json& tools);
+
+// The text of a content that is a string, null or a list of parts.
+std::optional<ApiError> flatten_content(const Json& content, const std::string& where,
+                                        std::string& text);
+
+}  // namespace ktx::server

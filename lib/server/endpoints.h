@@ -1,0 +1,44 @@
+// The endpoints, one function each: what they get, and where they stand (routes.def).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "lib/server/http_server.h"
+#include "lib/server/served_model.h"
+
+namespace ktx::server {
+
+// What an endpoint may use besides the request.
+struct ServerContext {
+  std::shared_ptr<ServedModel> model;  // null while it is loading
+  std::function<HttpCounts()> http_counts;
+  std::string slot_dir;         // where /slots saves; "": nowhere
+  int64_t request_seconds = 0;  // limit of one answer; 0: none
+  bool draining = false;
+  bool models_public = false;
+};
+
+using Endpoint = void (*)(const ServerContext& context, const HttpRequest& request,
+                          const HttpReplyPtr& reply);
+
+#define KTX_ROUTE(method, path, function, access, speed) \
+  void function(const ServerContext&, const HttpRequest&, const HttpReplyPtr&);
+#include "lib/server/routes.def"
+
+// The table, looked up. A path ending in '*' stands for all that begin so.
+struct Route {
+  const char* method;
+  const char* path;
+  Endpoint endpoint;
+  bool open;   // no key needed
+  bool quick;  // runs on the I/O thread
+};
+struct RouteMatch {
+  const Route* route = nullptr;
+  bool known_path = false;  // with another method
+};
+RouteMatch find_route(const HttpRequest& request);
+
+}  // namespace ktx::server

@@ -1,0 +1,131 @@
+// An HTTP/1.1 server: bytes in, bytes out, nothing about models.
+//
+//   HttpServer server(options, [](const HttpRequest& request, const HttpReplyPtr& reply) {
+//     if (request.path == "/hello") return reply->send(200, "text/plain", "hi\n");
+//     reply->begin(200, "text/event-stream");
+//     reply->write("data: 1\n\n");      // from any thread, as long as one likes
+//     reply->end();
+//   });
+//   KTX_TRY(server.start());
+//
+// Event-driven: one thread moves all bytes (Boost.Asio coroutines), so idle
+// connections and streaming answers cost some kilobytes and no thread. Handlers run on
+// a few workers, those that options.quick names on the I/O thread itself.
+//
+// Hostile clients: limits on header, body, bodies in flight, connections and time;
+// what does not parse is answered with 4xx and closed. Pipelined requests are answered
+// in order. A client that goes away is noticed while its answer is computed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lib/support/result.h"
+
+namespace ktx::server {
+
+struct HttpRequest {
+  std::string method;  // "GET"
+  std::string path;    // decoded, without the query: "/v1/models"
+  std::string query;   // as it came, without '?'
+  std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
+  std::string body;
+  std::string client;  // address
+
+  // "" when absent; `name` in lower case.
+  std::string_view header(std::string_view name) const;
+  // The value of `name` in the query, decoded; "" when absent.
+  std::string query_value(std::string_view name) const;
+};
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+// The answer to one request. Thread-safe; calls after the end, or after the client
+// has gone, do nothing.
+class HttpReply {
+ public:
+  virtual ~HttpReply() = default;
+  // All of it at once.
+  virtual void send(int status, std::string_view content_type, std::string body,
+                    const HttpHeaders& headers = {}) = 0;
+  // Piece by piece.
+  virtual void begin(int status, std::string_view content_type,
+                     const HttpHeaders& headers = {}) = 0;
+  virtual void write(std::string piece) = 0;
+  virtual void end() = 0;
+  // Called once, soon, if the client goes away before the end; at once if it has.
+  virtual void on_gone(std::function<void()> call) = 0;
+  virtual bool begun() const = 0;
+};
+using HttpReplyPtr = std::shared_ptr<HttpReply>;
+
+struct HttpLogEntry {
+  std::string client, method, path;
+  int status = 0;
+  int64_t bytes_in = 0;   // of the body
+  int64_t bytes_out = 0;  // of the answer, head and framing included
+  double seconds = 0;     // from the whole request to the end of the answer
+  bool gone = false;      // the client did not wait for the end
+};
+
+struct HttpOptions {
+  std::string host = "127.0.0.1";
+  uint16_t port = 8080;  // 0: any free one
+  int workers = 2;
+  std::string tls_certificate;  // PEM files; both or none
+  std::string tls_key;
+
+  uint64_t header_bytes = 16u << 10;
+  uint64_t body_bytes = 32u << 20;
+  uint64_t bodies_bytes = 512u << 20;  // of all requests being read or answered
+  uint64_t unsent_bytes = 16u << 20;   // of one answer whose client does not read
+  int64_t connections = 10000;
+  int idle_seconds = 75;   // between requests, and for a header to arrive
+  int body_seconds = 120;  // for a body to arrive
+  int write_seconds = 60;  // for a client to take a piece
+
+  std::function<bool(const HttpRequest&)> quick;  // null: none
+  std::function<void(const HttpLogEntry&)> log;   // called on the I/O thread
+  // More headers for an answer (CORS).
+  std::function<HttpHeaders(const HttpRequest&)> more_headers;
+};
+
+struct HttpCounts {
+  int64_t connections = 0;  // open now
+  int64_t requests = 0;     // since the start
+};
+
+class HttpServer {
+ public:
+  using Handler = std::function<void(const HttpRequest&, const HttpReplyPtr&)>;
+
+  HttpServer(HttpOptions options, Handler handler);
+  ~HttpServer();  // closes everything
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  // Listens and serves in threads of its own. Fails when the address cannot be had or
+  // the certificate cannot be read.
+  Status start();
+  uint16_t port() const;
+  HttpCounts counts() const;
+
+  // Takes no more connections, and closes each when its answer is out.
+  void drain();
+  void stop();
+
+ private:
+  struct Core;
+  std::shared_ptr<Core> core_;
+};
+
+// "%41b" -> "Ab"; a wrong escape stays as it is.
+std::string decode_url(std::string_view text, bool plus_is_space = false);
+std::string_view status_text(int status);
+
+}  // namespace ktx::server

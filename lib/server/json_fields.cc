@@ -1,0 +1,193 @@
+#include "lib/server/json_fields.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace ktx::server {
+namespace {
+
+// Brackets outside of strings; what is no JSON is found out by the parser.
+int nesting(std::string_view text) {
+  int depth = 0, deepest = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{' || c == '[') {
+      deepest = std::max(deepest, ++depth);
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  return deepest;
+}
+
+// Keeps where and why the parser stopped.
+struct Watcher : nlohmann::json_sax<Json> {
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return true; }
+  bool key(string_t&) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception& error) override {
+    at = position;
+    // "[json.exception.parse_error.101] parse error at line 1, column 5: ..."
+    const std::string text = error.what();
+    const size_t colon = text.find(": ");
+    why = colon == std::string::npos ? text : text.substr(colon + 2);
+    return false;
+  }
+  size_t at = 0;
+  std::string why;
+};
+
+}  // namespace
+
+std::string string_or(const Json& object, const char* key, const std::string& otherwise) {
+  if (!object.is_object()) return otherwise;
+  const auto it = object.find(key);
+  return it != object.end() && it->is_string() ? it->get<std::string>() : otherwise;
+}
+
+std::string show(const Json& value) {
+  if (value.is_object()) return "an object";
+  if (value.is_array()) return "a list";
+  if (!value.is_string()) return dump(value).substr(0, 40);
+  const auto& text = value.get_ref<const std::string&>();
+  return dump(text.size() > 40 ? text.substr(0, 40) + "…" : text);
+}
+
+std::optional<ApiError> parse_body(const std::string& text, Json& body) {
+  if (text.empty()) return ApiError{400, "the body is empty; expected a JSON object", "", ""};
+  if (nesting(text) > kMaxJsonNesting) {
+    return ApiError{400, fmt::format("the JSON is nested more than {} deep", kMaxJsonNesting), "",
+                    ""};
+  }
+  body = Json::parse(text, nullptr, false);
+  if (body.is_discarded()) {
+    Watcher watcher;
+    Json::sax_parse(text, &watcher);
+    return ApiError{400,
+                    fmt::format("the body is no JSON: at byte {}: {}", watcher.at, watcher.why), "",
+                    "invalid_json"};
+  }
+  if (!body.is_object()) {
+    return ApiError{400, fmt::format("the body is {}, expected a JSON object", show(body)), "", ""};
+  }
+  return std::nullopt;
+}
+
+void FieldReader::fail(const std::string& name, const std::string& message) {
+  if (!error_) error_ = ApiError{400, message, path_ + name, ""};
+}
+
+const Json* FieldReader::get(const char* name) {
+  const auto it = object_.find(name);
+  return it == object_.end() || it->is_null() ? nullptr : &*it;
+}
+
+std::optional<double> FieldReader::maybe_number(const char* name, double low, double high) {
+  const Json* value = get(name);
+  if (value == nullptr) return std::nullopt;
+  const double number = value->is_number() ? value->get<double>() : std::nan("");
+  if (number >= low && number <= high) return number;
+  fail(name, fmt::format("'{}{}' is {}, expected a number from {} to {}", path_, name, show(*value),
+                         low, high));
+  return std::nullopt;
+}
+
+double FieldReader::number(const char* name, double otherwise, double low, double high) {
+  return maybe_number(name, low, high).value_or(otherwise);
+}
+
+std::optional<int64_t> FieldReader::maybe_whole(const char* name, int64_t low, int64_t high) {
+  const Json* value = get(name);
+  if (value == nullptr) return std::nullopt;
+  std::optional<int64_t> number;
+  if (value->is_number_unsigned()) {
+    const auto wide = value->get<uint64_t>();
+    if (wide <= static_cast<uint64_t>(INT64_MAX)) number = static_cast<int64_t>(wide);
+  } else if (value->is_number_integer()) {
+    number = value->get<int64_t>();
+  } else if (value->is_number_float()) {
+    const double real = value->get<double>();
+    if (real == std::floor(real) && std::abs(real) < 9e15) number = static_cast<int64_t>(real);
+  }
+  if (number && *number >= low && *number <= high) return number;
+  fail(name, fmt::format("'{}{}' is {}, expected a whole number from {} to {}", path_, name,
+                         show(*value), low, high));
+  return std::nullopt;
+}
+
+int64_t FieldReader::whole(const char* name, int64_t otherwise, int64_t low, int64_t high) {
+  return maybe_whole(name, low, high).value_or(otherwise);
+}
+
+bool FieldReader::flag(const char* name, bool otherwise) {
+  const Json* value = get(name);
+  if (value == nullptr) return otherwise;
+  if (value->is_boolean()) return value->get<bool>();
+  fail(name, fmt::format("'{}{}' is {}, expected true or false", path_, name, show(*value)));
+  return otherwise;
+}
+
+std::string FieldReader::text(const char* name, const std::string& otherwise) {
+  const Json* value = get(name);
+  if (value == nullptr) return otherwise;
+  if (value->is_string()) return value->get<std::string>();
+  fail(name, fmt::format("'{}{}' is {}, expected a string", path_, name, show(*value)));
+  return otherwise;
+}
+
+std::vector<std::string> FieldReader::texts(const char* name, size_t most) {
+  const Json* value = get(name);
+  std::vector<std::string> out;
+  if (value == nullptr) return out;
+  if (value->is_string()) {
+    out.push_back(value->get<std::string>());
+    return out;
+  }
+  bool good = value->is_array();
+  for (const Json& item : good ? *value : Json::array()) good = good && item.is_string();
+  if (!good) {
+    fail(name, fmt::format("'{}{}' is {}, expected a string or a list of strings", path_, name,
+                           show(*value)));
+    return out;
+  }
+  if (value->size() > most) {
+    fail(name, fmt::format("'{}{}' has {} items, at most {} are possible", path_, name,
+                           value->size(), most));
+    return out;
+  }
+  for (const Json& item : *value) out.push_back(item.get<std::string>());
+  return out;
+}
+
+const Json* FieldReader::object(const char* name) {
+  const Json* value = get(name);
+  if (value == nullptr || value->is_object()) return value;
+  fail(name, fmt::format("'{}{}' is {}, expected an object", path_, name, show(*value)));
+  return nullptr;
+}
+
+const Json* FieldReader::list(const char* name) {
+  const Json* value = get(name);
+  if (value == nullptr || value->is_array()) return value;
+  fail(name, fmt::format("'{}{}' is {}, expected a list", path_, name, show(*value)));
+  return nullptr;
+}
+
+}  // namespace ktx::server

@@ -1,0 +1,69 @@
+// A client's JSON: parsed with limits, and read field by field.
+//
+//   Json body;
+//   if (auto error = parse_body(request.body, body)) return *error;
+//   FieldReader in(body);
+//   const double temperature = in.number("temperature", 1.0, 0, 2);
+//   const int64_t n = in.whole("n", 1, 1, 16);
+//   if (in.error()) return *in.error();          // the first wrong field
+//
+// Null counts as absent, since many clients send it so. Safe for any bytes.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/server/api_error.h"
+
+namespace ktx::server {
+
+using Json = nlohmann::ordered_json;
+
+inline constexpr int kMaxJsonNesting = 64;
+
+// Fails on what is no JSON object, nested too deep, no UTF-8, or has a number that no
+// double can hold.
+std::optional<ApiError> parse_body(const std::string& text, Json& body);
+
+class FieldReader {
+ public:
+  // `path` stands before field names in messages: "options." for Ollama.
+  explicit FieldReader(const Json& object, std::string path = "")
+      : object_(object), path_(std::move(path)) {}
+
+  // The field's value; null when it is absent or null.
+  const Json* get(const char* name);
+
+  double number(const char* name, double otherwise, double low, double high);
+  std::optional<double> maybe_number(const char* name, double low, double high);
+  int64_t whole(const char* name, int64_t otherwise, int64_t low, int64_t high);
+  std::optional<int64_t> maybe_whole(const char* name, int64_t low, int64_t high);
+  bool flag(const char* name, bool otherwise);
+  std::string text(const char* name, const std::string& otherwise = "");
+  // A string, or a list of strings; at most `most`.
+  std::vector<std::string> texts(const char* name, size_t most);
+  const Json* object(const char* name);
+  const Json* list(const char* name);
+
+  // Notes a mistake; the first one counts.
+  void fail(const std::string& name, const std::string& message);
+  const std::optional<ApiError>& error() const { return error_; }
+
+ private:
+  const Json& object_;
+  std::string path_;
+  std::optional<ApiError> error_;
+};
+
+// The member `key` when it is a string, else `otherwise`. (Json::value() throws on
+// other types.) `object` may be anything.
+std::string string_or(const Json& object, const char* key, const std::string& otherwise);
+
+// A short form of a value for messages: `"abc…"`, `-1`, `a list`.
+std::string show(const Json& value);
+
+}  // namespace ktx::server

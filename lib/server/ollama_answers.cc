@@ -1,0 +1,248 @@
+// POST /api/chat and /api/generate: Ollama's protocol. Streams are lines of JSON.
+#include <fmt/format.h>
+
+#include <random>
+
+#include "lib/server/answer_fields.h"
+#include "lib/server/chat_prompt_input.h"
+#include "lib/server/endpoints.h"
+#include "lib/server/ollama_format.h"
+#include "lib/server/openai_format.h"
+#include "lib/server/sampling_fields.h"
+#include "lib/server/tool_choice.h"
+
+namespace ktx::server {
+namespace {
+
+class OllamaAnswer final : public AnswerJob {
+ public:
+  OllamaAnswer(std::shared_ptr<ServedModel> model, HttpReplyPtr reply, bool chat, bool stream,
+               bool think)
+      : AnswerJob(std::move(model), std::move(reply)),
+        chat_(chat),
+        stream_(stream),
+        think_(think) {}
+
+ private:
+  Json line(const std::string& text, const std::string& reasoning, const Json& calls) {
+    Json json;
+    json["model"] = ollama_name(model());
+    json["created_at"] = rfc3339(std::chrono::system_clock::now());
+    if (chat_) {
+      json["message"] = {{"role", "assistant"}, {"content", text}};
+      if (think_ && !reasoning.empty()) json["message"]["thinking"] = reasoning;
+      if (!calls.empty()) json["message"]["tool_calls"] = calls;
+    } else {
+      json["response"] = text;
+      if (think_ && !reasoning.empty()) json["thinking"] = reasoning;
+    }
+    return json;
+  }
+
+  void on_accepted() override {
+    if (stream_) reply().begin(200, "application/x-ndjson");
+  }
+
+  void on_piece(size_t, Piece piece) override {
+    Json calls = Json::array();
+    for (const text::ToolCall& call : piece.calls) {
+      Json arguments = Json::parse(call.arguments, nullptr, false);
+      if (arguments.is_discarded()) arguments = Json::object();
+      calls.push_back(
+          {{"id", call.id.empty() ? new_id("call_") : call.id},
+           {"function",
+            {{"index", call_count_++}, {"name", call.name}, {"arguments", std::move(arguments)}}}});
+    }
+    if (stream_) {
+      if (piece.text.empty() && calls.empty() && (!think_ || piece.reasoning.empty())) return;
+      Json json = line(piece.text, piece.reasoning, calls);
+      json["done"] = false;
+      return reply().write(dump(json) + "\n");
+    }
+    text_ += piece.text;
+    reasoning_ += piece.reasoning;
+    for (Json& call : calls) calls_.push_back(std::move(call));
+  }
+
+  void on_choice_end(size_t, const ChoiceEnd& end) override { end_ = end; }
+
+  void on_all_ended() override {
+    if (end_.failed) {
+      if (!stream_) return send_ollama_error(reply(), end_.error);
+      reply().write(dump(Json{{"error", end_.error.message}}) + "\n");
+      return reply().end();
+    }
+    Json json = line(text_, reasoning_, calls_);
+    json["done"] = true;
+    add_ollama_end(json, model(), end_);
+    if (!stream_) return reply().send(200, "application/json", dump(json));
+    reply().write(dump(json) + "\n");
+    reply().end();
+  }
+
+  void on_refused(const ApiError& error) override { send_ollama_error(reply(), error); }
+
+  const bool chat_, stream_, think_;
+  int call_count_ = 0;
+  std::string text_, reasoning_;
+  Json calls_ = Json::array();
+  ChoiceEnd end_;
+};
+
+struct OllamaRequest {
+  Json body;
+  AnswerFields fields;
+  std::string model;
+  bool think = true;
+  bool unload = false;
+  ChatInput input;
+};
+
+// What chat and generate have in common.
+std::optional<ApiError> read_request(const ServedModel& model, const HttpRequest& request,
+                                     OllamaRequest& out) {
+  if (auto error = parse_body(request.body, out.body)) return error;
+  FieldReader in(out.body);
+  out.model = in.text("model");
+  out.fields.stream = in.flag("stream", true);
+  out.fields.sampling = model.sampling;
+  const Json empty = Json::object();
+  const Json* options = in.object("options");
+  FieldReader inner(options != nullptr ? *options : empty, "options.");
+  read_sampling(inner, std::random_device{}(), model.tokenizer->size(), out.fields.sampling);
+  // -1: no limit, -2: until the context is full.
+  out.fields.max_tokens = std::max<int64_t>(-1, inner.whole("num_predict", -1, -2, 1 << 30));
+  out.fields.stop = inner.texts("stop", text::kMaxStopStrings);
+  std::erase(out.fields.stop, "");
+  if (inner.error()) in.fail("options", inner.error()->message);
+  if (const Json* format = in.get("format")) {
+    if (*format == "json") {
+      out.fields.constraint.kind = Constraint::Kind::JsonObject;
+    } else if (format->is_object()) {
+      out.fields.constraint.kind = Constraint::Kind::JsonSchema;
+      out.fields.constraint.schema = *format;
+    } else if (*format != "") {
+      in.fail("format",
+              fmt::format("'format' is {}, expected \"json\" or a schema", show(*format)));
+    }
+  }
+  if (const Json* think = in.get("think")) {
+    // "low", "medium" and "high" are on.
+    out.think = think->is_boolean() ? think->get<bool>() : think->is_string();
+    out.input.extra["enable_thinking"] = out.think;
+  }
+  const Json* keep = in.get("keep_alive");
+  out.unload = keep != nullptr && (*keep == 0 || *keep == "0" || *keep == "0s");
+  if (in.error()) return in.error();
+  if (!model.is_called(out.model)) {
+    return ApiError{404, fmt::format("model '{}' not found", out.model), "model", ""};
+  }
+  return std::nullopt;
+}
+
+// Without a prompt a request asks to load the model, which it is.
+void send_loaded(const ServedModel& model, HttpReply& reply, bool chat, bool unload) {
+  Json json;
+  json["model"] = ollama_name(model);
+  json["created_at"] = rfc3339(std::chrono::system_clock::now());
+  if (chat) {
+    json["message"] = {{"role", "assistant"}, {"content", ""}};
+  } else {
+    json["response"] = "";
+  }
+  json["done"] = true;
+  json["done_reason"] = unload ? "unload" : "load";
+  reply.send(200, "application/json", dump(json));
+}
+
+void run(const ServerContext& context, const HttpReplyPtr& reply, const OllamaRequest& request,
+         const ChatPrompt& prompt, bool chat, bool raw) {
+  const ServedModel& model = *context.model;
+  std::vector<AnswerSpec> specs;
+  if (const auto error =
+          make_specs(model, request.fields, prompt.ids, context.request_seconds, specs)) {
+    return send_ollama_error(*reply, *error);
+  }
+  if (!raw) {
+    for (AnswerSpec& spec : specs) use_chat_parsers(model, request.input, prompt, spec);
+  }
+  std::make_shared<OllamaAnswer>(context.model, reply, chat, request.fields.stream, request.think)
+      ->start(std::move(specs));
+}
+
+// Ollama's messages in OpenAI's form: arguments are objects, thinking has another name.
+Json openai_messages(const Json& list) {
+  Json out = Json::array();
+  for (const Json& from : list) {
+    Json to = from;
+    if (to.is_object()) {
+      if (to.contains("thinking")) to["reasoning_content"] = to["thinking"];
+      if (to.contains("tool_name")) to["name"] = to["tool_name"];
+      if (to.contains("images") && to["images"].is_array() && !to["images"].empty()) {
+        to["content"] = Json::array({{{"type", "image"}}});
+      }
+    }
+    out.push_back(std::move(to));
+  }
+  return out;
+}
+
+}  // namespace
+
+void post_ollama_chat(const ServerContext& context, const HttpRequest& request,
+                      const HttpReplyPtr& reply) {
+  const ServedModel& model = *context.model;
+  OllamaRequest in;
+  if (const auto error = read_request(model, request, in)) return send_ollama_error(*reply, *error);
+  FieldReader fields(in.body);
+  const Json* messages = fields.list("messages");
+  const Json* tools = fields.list("tools");
+  if (fields.error()) return send_ollama_error(*reply, *fields.error());
+  if (messages == nullptr || messages->empty()) {
+    return send_loaded(model, *reply, true, in.unload);
+  }
+  if (const auto error = read_messages(openai_messages(*messages), in.input.messages)) {
+    return send_ollama_error(*reply, *error);
+  }
+  if (tools != nullptr) {
+    if (const auto error = read_tools(*tools, in.input.tools)) {
+      return send_ollama_error(*reply, *error);
+    }
+    if (const auto error =
+            apply_tool_choice(model, nullptr, in.input.tools, in.fields.constraint)) {
+      return send_ollama_error(*reply, *error);
+    }
+  }
+  ChatPrompt prompt;
+  if (const auto error = make_prompt(model, in.input, prompt)) {
+    return send_ollama_error(*reply, *error);
+  }
+  run(context, reply, in, prompt, true, false);
+}
+
+void post_ollama_generate(const ServerContext& context, const HttpRequest& request,
+                          const HttpReplyPtr& reply) {
+  const ServedModel& model = *context.model;
+  OllamaRequest in;
+  if (const auto error = read_request(model, request, in)) return send_ollama_error(*reply, *error);
+  FieldReader fields(in.body);
+  const std::string text = fields.text("prompt");
+  const std::string system = fields.text("system");
+  const bool raw = fields.flag("raw", false) || !model.chat_template;
+  if (!fields.text("suffix").empty()) fields.fail("suffix", "'suffix' is not supported");
+  if (fields.error()) return send_ollama_error(*reply, *fields.error());
+  if (text.empty()) return send_loaded(model, *reply, false, in.unload);
+  ChatPrompt prompt;
+  if (raw) {
+    prompt.ids = model.tokenizer->encode_prompt(text);
+  } else {
+    if (!system.empty()) in.input.messages.push_back({{"role", "system"}, {"content", system}});
+    in.input.messages.push_back({{"role", "user"}, {"content", text}});
+    if (const auto error = make_prompt(model, in.input, prompt)) {
+      return send_ollama_error(*reply, *error);
+    }
+  }
+  run(context, reply, in, prompt, false, raw);
+}
+
+}  // namespace ktx::server

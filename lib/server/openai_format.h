@@ -1,0 +1,39 @@
+// The parts of answers that OpenAI's endpoints share.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "lib/server/answer_job.h"
+#include "lib/server/json_fields.h"
+
+namespace ktx::server {
+
+// "chatcmpl-" and 24 hexadecimal digits, not to be guessed.
+std::string new_id(std::string_view prefix);
+
+// "data: {...}\n\n".
+std::string sse(const Json& event);
+// "event: NAME\ndata: {...}\n\n".
+std::string sse(std::string_view name, const Json& event);
+
+// Sums over the choices of a request; the prompt counts once.
+class Usage {
+ public:
+  void add(const runtime::RequestEnd& end);
+  Json json() const;     // OpenAI's
+  Json timings() const;  // llama.cpp's `timings`, and why the cache did not hit
+  int64_t prompt() const { return prompt_; }
+  int64_t cached() const { return cached_; }
+  int64_t completion() const { return completion_; }
+
+ private:
+  int64_t prompt_ = 0, cached_ = 0, completion_ = 0, computed_ = 0;
+  double prompt_seconds_ = 0, decode_seconds_ = 0, queue_seconds_ = 0;
+  std::string cache_miss_;
+};
+
+// {"content": [{"token", "logprob", "bytes", "top_logprobs"}]}.
+Json chat_logprobs(const ServedModel& model, const std::vector<PieceLogprob>& list);
+
+}  // namespace ktx::server

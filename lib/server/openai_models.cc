@@ -1,0 +1,138 @@
+// What the server has: models, properties, tokens, and what it cannot do (embeddings).
+#include <fmt/format.h>
+
+#include "lib/server/answer_fields.h"
+#include "lib/server/chat_prompt_input.h"
+#include "lib/server/endpoints.h"
+#include "lib/server/openai_format.h"
+
+namespace ktx::server {
+namespace {
+
+void send(const HttpReplyPtr& reply, const Json& json) {
+  reply->send(200, "application/json", dump(json));
+}
+
+Json model_json(const ServedModel& model) {
+  const plan::PlanFacts& facts = model.facts();
+  Json json;
+  json["id"] = model.id;
+  json["object"] = "model";
+  json["created"] = model.created;
+  json["owned_by"] = "ktx";
+  json["meta"] = {{"n_ctx", model.engine->ctx()}, {"n_ctx_train", facts.context_length},
+                  {"n_vocab", facts.vocab_size},  {"n_embd", facts.hidden_size},
+                  {"n_params", facts.parameters}, {"size", model.engine->memory().weight_bytes}};
+  return json;
+}
+
+}  // namespace
+
+void get_models(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
+  send(reply, {{"object", "list"}, {"data", Json::array({model_json(*context.model)})}});
+}
+
+void get_model(const ServerContext& context, const HttpRequest& request,
+               const HttpReplyPtr& reply) {
+  const std::string name = request.path.substr(std::string("/v1/models/").size());
+  if (const auto error = check_model(*context.model, name)) return send_error(*reply, *error);
+  send(reply, model_json(*context.model));
+}
+
+void get_props(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
+  const ServedModel& model = *context.model;
+  const runtime::SamplingOptions& sampling = model.sampling;
+  Json json;
+  json["default_generation_settings"] = {{"n_ctx", model.scheduler->capacity()},
+                                         {"params",
+                                          {{"temperature", sampling.temperature},
+                                           {"top_k", sampling.top_k},
+                                           {"top_p", sampling.top_p},
+                                           {"min_p", sampling.min_p},
+                                           {"repeat_penalty", sampling.repetition_penalty}}}};
+  json["total_slots"] = model.engine->max_batch();
+  json["model_alias"] = model.id;
+  json["chat_template"] = model.chat_template ? model.chat_template->source() : "";
+  json["tool_format"] = text::format_name(model.tool_format);
+  json["reasoning"] = model.reasoning.has_value();
+  json["build_info"] = "ktx " KTX_VERSION;
+  send(reply, json);
+}
+
+void post_tokenize(const ServerContext& context, const HttpRequest& request,
+                   const HttpReplyPtr& reply) {
+  Json body;
+  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
+  FieldReader in(body);
+  const std::string content = in.text("content", in.text("prompt"));
+  const bool special = in.flag("add_special", false);
+  const bool pieces = in.flag("with_pieces", false);
+  if (in.error()) return send_error(*reply, *in.error());
+  const text::Tokenizer& tokenizer = *context.model->tokenizer;
+  const std::vector<int32_t> ids = special ? tokenizer.encode_prompt(content)
+                                           : tokenizer.encode(content, {.parse_special = true});
+  Json tokens = Json::array();
+  for (int32_t id : ids) {
+    if (pieces) {
+      tokens.push_back({{"id", id}, {"piece", std::string(tokenizer.piece(id))}});
+    } else {
+      tokens.push_back(id);
+    }
+  }
+  send(reply, {{"tokens", tokens}});
+}
+
+void post_detokenize(const ServerContext& context, const HttpRequest& request,
+                     const HttpReplyPtr& reply) {
+  Json body;
+  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
+  FieldReader in(body);
+  const Json* tokens = in.list("tokens");
+  if (in.error()) return send_error(*reply, *in.error());
+  const text::Tokenizer& tokenizer = *context.model->tokenizer;
+  std::vector<int32_t> ids;
+  for (const Json& item : tokens != nullptr ? *tokens : Json::array()) {
+    const double id = item.is_number() ? item.get<double>() : -1;
+    if (!(id >= 0 && id < tokenizer.size())) {
+      return send_error(
+          *reply,
+          {400, fmt::format("'tokens' has {}, expected 0 to {}", show(item), tokenizer.size() - 1),
+           "tokens", ""});
+    }
+    ids.push_back(static_cast<int32_t>(id));
+  }
+  send(reply, {{"content", tokenizer.decode(ids, true)}});
+}
+
+void post_apply_template(const ServerContext& context, const HttpRequest& request,
+                         const HttpReplyPtr& reply) {
+  Json body;
+  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
+  FieldReader in(body);
+  const Json* messages = in.list("messages");
+  if (messages == nullptr) in.fail("messages", "'messages' is missing");
+  const Json* tools = in.list("tools");
+  ChatInput input;
+  if (const Json* extra = in.object("chat_template_kwargs")) input.extra = *extra;
+  input.add_generation_prompt = in.flag("add_generation_prompt", true);
+  if (in.error()) return send_error(*reply, *in.error());
+  if (const auto error = read_messages(*messages, input.messages))
+    return send_error(*reply, *error);
+  if (tools != nullptr) {
+    if (const auto error = read_tools(*tools, input.tools)) return send_error(*reply, *error);
+  }
+  ChatPrompt prompt;
+  if (const auto error = make_prompt(*context.model, input, prompt)) {
+    return send_error(*reply, *error);
+  }
+  send(reply, {{"prompt", prompt.text}, {"tokens", prompt.ids.size()}});
+}
+
+void post_embeddings(const ServerContext&, const HttpRequest&, const HttpReplyPtr& reply) {
+  send_error(*reply, {501,
+                      "embeddings are not supported: plans compute logits, not hidden states of a "
+                      "text",
+                      "", "embeddings_not_supported"});
+}
+
+}  // namespace ktx::server

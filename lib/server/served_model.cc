@@ -1,0 +1,36 @@
+#include "lib/server/served_model.h"
+
+#include <fmt/format.h>
+
+#include "lib/text/tokenizer_data.h"
+
+namespace ktx::server {
+
+bool ServedModel::is_called(const std::string& name) const {
+  return name.empty() || name == id || name == id + ":latest" || name + ":latest" == id;
+}
+
+Status complete_model(ServedModel& model, const std::string& plan_path) {
+  const plan::PlanView& plan = model.engine->plan();
+  Result<text::TokenizerData> data = text::parse_tokenizer_data(plan.tokenizer);
+  if (!data) return Error{fmt::format("{}: {}", plan_path, data.error().message)};
+  Result<text::Tokenizer> tokenizer = text::Tokenizer::create(data.take());
+  if (!tokenizer) return Error{fmt::format("{}: {}", plan_path, tokenizer.error().message)};
+  if (tokenizer->size() > model.engine->vocab_size()) {
+    return Error{
+        fmt::format("{}: the tokenizer has {} tokens, the model {}; compile the plan again",
+                    plan_path, tokenizer->size(), model.engine->vocab_size())};
+  }
+  model.tokenizer.emplace(tokenizer.take());
+  const std::string& source = plan.chat_template.source;
+  if (source.empty()) return {};
+  Result<text::ChatTemplate> parsed = text::ChatTemplate::parse(source);
+  // One that does not parse was a warning when the plan was compiled.
+  if (!parsed) return {};
+  model.chat_template.emplace(parsed.take());
+  model.tool_format = text::detect_tool_call_format(source);
+  model.reasoning = text::detect_reasoning(source);
+  return {};
+}
+
+}  // namespace ktx::server

@@ -1,0 +1,41 @@
+// The model that a server answers with, and what every protocol needs of it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/runtime/batch_scheduler.h"
+#include "lib/runtime/engine.h"
+#include "lib/text/chat_template/chat_template.h"
+#include "lib/text/reasoning.h"
+#include "lib/text/tokenizer.h"
+#include "lib/text/tool_calls.h"
+
+namespace ktx::server {
+
+struct ServedModel {
+  std::unique_ptr<runtime::Engine> engine;
+  std::optional<text::Tokenizer> tokenizer;
+  std::optional<text::ChatTemplate> chat_template;  // none: the model has none that works
+  text::ToolCallFormat tool_format = text::ToolCallFormat::None;
+  std::optional<text::ReasoningTags> reasoning;
+  runtime::SamplingOptions sampling;  // for what a request leaves open
+  std::string id;                     // "qwen3moe-q4_k_m"
+  int64_t created = 0;                // seconds since 1970
+  double load_seconds = 0;
+  // Last: it uses the engine.
+  std::unique_ptr<runtime::BatchScheduler> scheduler;
+
+  const plan::PlanFacts& facts() const { return engine->plan().facts; }
+  // "model", "model:latest" and "" are all this one.
+  bool is_called(const std::string& name) const;
+};
+
+// Fills what follows from the plan: tokenizer, template, formats. Messages begin with
+// the plan's path.
+Status complete_model(ServedModel& model, const std::string& plan_path);
+
+}  // namespace ktx::server

@@ -1,0 +1,147 @@
+#include "lib/server/server.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "lib/server/answer_job.h"
+#include "lib/server/ollama_format.h"
+
+namespace ktx::server {
+namespace {
+
+HttpOptions with_hooks(HttpOptions http, const AccessOptions& access,
+                       std::function<void(const HttpLogEntry&)> log) {
+  http.quick = [](const HttpRequest& request) {
+    const RouteMatch match = find_route(request);
+    return match.route == nullptr || match.route->quick;
+  };
+  http.more_headers = [access](const HttpRequest& request) {
+    return cors_headers(access, request);
+  };
+  http.log = std::move(log);
+  return http;
+}
+
+}  // namespace
+
+Server::Server(ServerOptions options)
+    : options_(std::move(options)),
+      http_(with_hooks(
+                options_.http, options_.access,
+                options_.access_log.empty() ? std::function<void(const HttpLogEntry&)>()
+                                            : [this](const HttpLogEntry& entry) { log(entry); }),
+            [this](const HttpRequest& request, const HttpReplyPtr& reply) {
+              handle(request, reply);
+            }) {}
+
+Server::~Server() {
+  http_.stop();
+  if (log_ != nullptr && log_ != stderr) std::fclose(log_);
+}
+
+Status Server::start() {
+  if (options_.access_log == "-") {
+    log_ = stderr;
+  } else if (!options_.access_log.empty()) {
+    log_ = std::fopen(options_.access_log.c_str(), "ae");
+    if (log_ == nullptr) {
+      return Error{fmt::format("{}: cannot write the access log: {}", options_.access_log,
+                               std::strerror(errno))};
+    }
+  }
+  return http_.start();
+}
+
+void Server::set_model(std::shared_ptr<ServedModel> model) {
+  const std::lock_guard lock(mutex_);
+  model_ = std::move(model);
+}
+
+ServerContext Server::context() {
+  ServerContext context;
+  const std::lock_guard lock(mutex_);
+  context.model = model_;
+  context.draining = draining_;
+  context.http_counts = [this] { return http_.counts(); };
+  context.slot_dir = options_.slot_dir;
+  context.request_seconds = options_.request_seconds;
+  return context;
+}
+
+bool Server::drain(std::chrono::milliseconds limit) {
+  std::shared_ptr<ServedModel> model;
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = true;
+    model = model_;
+  }
+  bool all = true;
+  if (model) {
+    model->scheduler->drain();
+    all = model->scheduler->wait_idle(limit);
+    if (!all) {
+      model->scheduler->cancel_all();
+      model->scheduler->wait_idle(std::chrono::seconds(5));
+    }
+  }
+  // What was answered last is still on its way.
+  http_.drain();
+  for (int i = 0; i < 100 && http_.counts().connections > 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return all;
+}
+
+void Server::handle(const HttpRequest& request, const HttpReplyPtr& reply) {
+  const bool ollama = request.path.rfind("/api/", 0) == 0;
+  const auto fail = [&](const ApiError& error) {
+    ollama ? send_ollama_error(*reply, error) : send_error(*reply, error);
+  };
+  const RouteMatch match = find_route(request);
+  const bool open = match.route != nullptr && match.route->open;
+  const bool preflight = request.method == "OPTIONS";
+  if (const auto error = check_access(options_.access, request, open || preflight)) {
+    return fail(*error);
+  }
+  if (preflight) return reply->send(204, "", "");
+  if (match.route == nullptr) {
+    if (match.known_path) {
+      return fail({405, fmt::format("{} does not take {}", request.path, request.method), "", ""});
+    }
+    return fail({404, fmt::format("nothing at {}", request.path), "", ""});
+  }
+  const ServerContext now = context();
+  if (match.route->endpoint == get_page && !options_.web_ui) {
+    return reply->send(200, "text/plain", "ktx is running\n");
+  }
+  if (!now.model && match.route->endpoint != get_health && match.route->endpoint != get_page) {
+    return fail({503, "the model is loading", "", "loading", 1});
+  }
+  // The JSON library throws on fields of a type that nobody looked at before use; that
+  // is the request's mistake, and must not be the end of the server.
+  try {
+    match.route->endpoint(now, request, reply);
+  } catch (const Json::exception& error) {
+    fail({400, fmt::format("a field of the request has a wrong type: {}", error.what()), "", ""});
+  }
+}
+
+void Server::log(const HttpLogEntry& entry) {
+  Json json;
+  json["time"] = rfc3339(std::chrono::system_clock::now());
+  json["client"] = entry.client;
+  json["method"] = entry.method;
+  json["path"] = entry.path;
+  json["status"] = entry.status;
+  json["bytes_in"] = entry.bytes_in;
+  json["bytes_out"] = entry.bytes_out;
+  json["seconds"] = entry.seconds;
+  json["gone"] = entry.gone;
+  std::fputs((dump(json) + "\n").c_str(), log_);
+  std::fflush(log_);
+}
+
+}  // namespace ktx::server

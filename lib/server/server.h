@@ -1,0 +1,62 @@
+// The server: HTTP in front, a model behind, the table of routes between.
+//
+//   Server server(options);
+//   KTX_TRY(server.start());              // /health says 503, all else too
+//   server.set_model(model);              // from here on it answers
+//   ...
+//   server.drain(std::chrono::seconds(30));
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "lib/server/access.h"
+#include "lib/server/endpoints.h"
+#include "lib/server/http_server.h"
+#include "lib/server/served_model.h"
+#include "lib/support/result.h"
+
+namespace ktx::server {
+
+struct ServerOptions {
+  HttpOptions http;
+  AccessOptions access;
+  std::string slot_dir;
+  int64_t request_seconds = 0;
+  bool web_ui = true;
+  std::string access_log;  // a file, "-" for stderr, "" for none
+};
+
+class Server {
+ public:
+  explicit Server(ServerOptions options);
+  ~Server();
+
+  Status start();
+  void set_model(std::shared_ptr<ServedModel> model);
+  uint16_t port() const { return http_.port(); }
+
+  // Takes no more requests, waits for those that run, cancels them after `limit`.
+  // False: some had to be cancelled.
+  bool drain(std::chrono::milliseconds limit);
+
+  // For tests without a socket.
+  void handle(const HttpRequest& request, const HttpReplyPtr& reply);
+
+ private:
+  ServerContext context();
+  void log(const HttpLogEntry& entry);
+
+  const ServerOptions options_;
+  std::mutex mutex_;
+  std::shared_ptr<ServedModel> model_;
+  bool draining_ = false;
+  std::FILE* log_ = nullptr;
+  HttpServer http_;  // last: its threads call the rest
+};
+
+}  // namespace ktx::server

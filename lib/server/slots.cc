@@ -1,0 +1,134 @@
+// GET /slots, POST /slots/ID?action=save|restore|erase: the texts that the places of
+// the batch hold, in and out of files.
+//
+// A restored text lies in the prefix cache: the next request that begins with it goes
+// on from there, to the same bits as if it had never been away.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+
+#include "lib/runtime/session_file.h"
+#include "lib/server/answer_job.h"
+#include "lib/server/endpoints.h"
+#include "lib/server/json_fields.h"
+
+namespace ktx::server {
+namespace {
+
+using runtime::Engine;
+
+// File names only, so that a client reaches nothing outside of the folder.
+bool is_file_name(const std::string& name) {
+  if (name.empty() || name.size() > 128 || name[0] == '.') return false;
+  for (const char c : name) {
+    const bool good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                      c == '.' || c == '-' || c == '_';
+    if (!good) return false;
+  }
+  return true;
+}
+
+void send(const HttpReplyPtr& reply, const Json& json) {
+  reply->send(200, "application/json", dump(json));
+}
+
+}  // namespace
+
+void get_slots(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
+  Json list = Json::array();
+  for (const runtime::SlotState& slot : context.model->scheduler->slots()) {
+    list.push_back({{"id", slot.id},
+                    {"is_processing", slot.busy},
+                    {"state", !slot.busy       ? "idle"
+                              : slot.in_prompt ? "prompt"
+                                               : "generation"},
+                    {"id_task", slot.request},
+                    {"n_ctx", context.model->engine->ctx()},
+                    {"n_tokens", slot.tokens},
+                    {"n_computed", slot.computed}});
+  }
+  send(reply, list);
+}
+
+void post_slot(const ServerContext& context, const HttpRequest& request,
+               const HttpReplyPtr& reply) {
+  runtime::BatchScheduler& scheduler = *context.model->scheduler;
+  const std::string text = request.path.substr(std::string("/slots/").size());
+  int slot = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), slot);
+  const auto slots = static_cast<int>(scheduler.slots().size());
+  if (error != std::errc() || end != text.data() + text.size() || slot < 0 || slot >= slots) {
+    return send_error(
+        *reply, {404, fmt::format("no slot '{}'; there are 0 to {}", text, slots - 1), "id", ""});
+  }
+  const std::string action = request.query_value("action");
+  if (action == "erase") {
+    const std::vector<int32_t> tokens = scheduler.slot_tokens(slot);
+    scheduler.call([&](Engine& engine) { engine.forget_prefix(tokens); });
+    if (!scheduler.set_slot_tokens(slot, {})) {
+      return send_error(*reply, {409, fmt::format("slot {} is busy", slot), "id", "busy"});
+    }
+    return send(reply, {{"id_slot", slot}, {"n_erased", tokens.size()}});
+  }
+  if (action != "save" && action != "restore") {
+    return send_error(
+        *reply, {400, fmt::format("'action' is '{}', expected save, restore or erase", action),
+                 "action", ""});
+  }
+  if (context.slot_dir.empty()) {
+    return send_error(
+        *reply, {501, "slots are not saved: start the server with --slot-dir", "", "no_slot_dir"});
+  }
+  Json body;
+  if (const auto wrong = parse_body(request.body, body)) return send_error(*reply, *wrong);
+  FieldReader in(body);
+  const std::string name = in.text("filename");
+  if (!is_file_name(name)) {
+    in.fail("filename", "'filename' must be a plain name of letters, digits, '.', '-' and '_'");
+  }
+  if (in.error()) return send_error(*reply, *in.error());
+  const std::string path = context.slot_dir + "/" + name;
+
+  if (action == "save") {
+    const std::vector<int32_t> tokens = scheduler.slot_tokens(slot);
+    Status saved;
+    int64_t kept = 0;
+    scheduler.call([&](Engine& engine) {
+      // What of the text is in the cache now: running or not, in a prompt or an answer.
+      runtime::Sequence sequence = engine.new_sequence();
+      std::vector<int32_t> longer = tokens;
+      longer.push_back(0);
+      engine.reuse_prefix(sequence, longer);
+      kept = sequence.length();
+      runtime::SavedSession session;
+      session.tokens = tokens;
+      saved = save_session(path, engine, session, sequence);
+    });
+    if (!saved) return send_error(*reply, {500, saved.error().message, "", ""});
+    std::error_code ignored;
+    return send(reply, {{"id_slot", slot},
+                        {"filename", name},
+                        {"n_saved", tokens.size()},
+                        {"n_computed", kept},
+                        {"n_written", std::filesystem::file_size(path, ignored)}});
+  }
+  Result<runtime::SavedSession> loaded = Error{"not read"};
+  scheduler.call([&](Engine& engine) {
+    runtime::Sequence sequence = engine.new_sequence();
+    loaded = load_session(path, engine, sequence);
+    if (!loaded) return;
+    engine.retire(std::move(sequence), std::span(loaded->tokens).first(loaded->computed));
+  });
+  if (!loaded) return send_error(*reply, {400, loaded.error().message, "filename", ""});
+  if (!scheduler.set_slot_tokens(slot, loaded->tokens)) {
+    return send_error(*reply, {409, fmt::format("slot {} is busy", slot), "id", "busy"});
+  }
+  send(reply, {{"id_slot", slot},
+               {"filename", name},
+               {"n_restored", loaded->tokens.size()},
+               {"n_computed", loaded->computed},
+               {"tokens", loaded->tokens}});
+}
+
+}  // namespace ktx::server

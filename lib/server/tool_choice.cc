@@ -1,0 +1,60 @@
+#include "lib/server/tool_choice.h"
+
+#include <fmt/format.h>
+
+namespace ktx::server {
+namespace {
+
+ApiError bad(const std::string& message) {
+  return {400, message, "tool_choice", ""};
+}
+
+}  // namespace
+
+std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* choice, Json& tools,
+                                          Constraint&) {
+  if (!tools.is_null() && model.tool_format == text::ToolCallFormat::None &&
+      !(choice != nullptr && *choice == "none")) {
+    return ApiError{400, "the chat template of this model knows no tools", "tools",
+                    "tools_not_supported"};
+  }
+  if (choice == nullptr || *choice == "auto") return std::nullopt;
+  if (*choice == "none") {
+    tools = nullptr;
+    return std::nullopt;
+  }
+  if (tools.is_null()) return bad("'tool_choice' is given without 'tools'");
+  std::string wanted;
+  if (choice->is_object()) {
+    const auto function = choice->find("function");
+    if (function == choice->end() || !function->is_object() || !function->contains("name") ||
+        !(*function)["name"].is_string()) {
+      return bad("'tool_choice' names no function");
+    }
+    wanted = (*function)["name"];
+    Json kept = Json::array();
+    for (const Json& tool : tools) {
+      if (tool["function"]["name"] == wanted) kept.push_back(tool);
+    }
+    if (kept.empty()) return bad(fmt::format("'tool_choice' names '{}', which is no tool", wanted));
+    tools = std::move(kept);
+  } else if (*choice != "required") {
+    return bad(fmt::format("'tool_choice' is {}, expected none, auto, required or a function",
+                           show(*choice)));
+  }
+  return ApiError{501, "this version cannot make a model call a tool; use 'auto'", "tool_choice",
+                  ""};
+}
+
+void use_chat_parsers(const ServedModel& model, const ChatInput& input, const ChatPrompt& prompt,
+                      AnswerSpec& spec) {
+  spec.split_reasoning = model.reasoning.has_value();
+  spec.reasoning_open = prompt.reasoning_open;
+  spec.parse_tools = !input.tools.is_null();
+  if (!spec.parse_tools) return;
+  for (const Json& tool : input.tools) {
+    spec.tool_names.push_back(tool["function"]["name"].get<std::string>());
+  }
+}
+
+}  // namespace ktx::server

@@ -1,0 +1,10 @@
+// The page as one text; made from web_ui/index.html when ktx is built.
+#pragma once
+
+#include <string_view>
+
+namespace ktx::server {
+
+std::string_view web_page();
+
+}  // namespace ktx::server

@@ -1,0 +1,150 @@
+// ktx-run serve: a plan behind HTTP, until a signal ends it.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+
+#include "lib/server/server.h"
+#include "lib/support/mapped_file.h"
+#include "lib/support/strings.h"
+#include "lib/support/timer.h"
+#include "tools/ktx-run/commands.h"
+#include "tools/ktx-run/loaded_model.h"
+#include "tools/ktx-run/talk.h"
+
+namespace ktx::tools {
+namespace {
+
+// How many sequences a server takes where nobody said: as many of these as fit.
+constexpr int64_t kBatches[] = {8, 4, 2, 1};
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
+}
+
+// Lines of a file; those that begin with '#' are notes.
+Status read_keys(const std::string& path, std::vector<std::string>& keys) {
+  const std::string text = KTX_TRY(read_text_file(path));
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = trim(std::string_view(text).substr(at, end - at));
+    if (!line.empty() && line.front() != '#') keys.emplace_back(line);
+    at = end + 1;
+  }
+  if (keys.empty()) return Error{fmt::format("{}: no key in it", path)};
+  return {};
+}
+
+Result<server::ServerOptions> server_options(const ServeFlags& flags) {
+  server::ServerOptions options;
+  options.http.host = flags.host;
+  options.http.port = static_cast<uint16_t>(flags.port);
+  options.http.tls_certificate = flags.tls_cert;
+  options.http.tls_key = flags.tls_key;
+  options.http.body_bytes = static_cast<uint64_t>(flags.max_body_bytes);
+  options.http.connections = flags.max_connections;
+  options.access.keys = flags.api_keys;
+  if (!flags.api_key_file.empty()) {
+    KTX_TRY(read_keys(flags.api_key_file, options.access.keys));
+  }
+  std::erase(options.access.keys, "");
+  options.access.origins = flags.cors;
+  options.access.hosts = flags.hosts;
+  options.access.loopback = is_loopback(flags.host);
+  options.request_seconds = flags.request_seconds;
+  options.access_log = flags.access_log;
+  options.web_ui = flags.web_ui;
+  options.slot_dir = flags.slot_dir;
+  std::error_code error;
+  if (!flags.slot_dir.empty() && !std::filesystem::is_directory(flags.slot_dir, error)) {
+    return Error{fmt::format("{}: no such folder (--slot-dir)", flags.slot_dir)};
+  }
+  return options;
+}
+
+Result<std::shared_ptr<server::ServedModel>> load(const Options& options) {
+  const Timer timer;
+  auto model = std::make_shared<server::ServedModel>();
+  runtime::EngineOptions engine = engine_options(options.engine);
+  engine.sequence_logits = options.serve.lookup + 1;
+  if (engine.max_batch) {
+    model->engine = KTX_TRY(runtime::Engine::open(options.plan, engine));
+  } else {
+    std::string why;
+    for (const int64_t batch : kBatches) {
+      engine.max_batch = batch;
+      auto opened = runtime::Engine::open(options.plan, engine);
+      if (opened) {
+        model->engine = opened.take();
+        break;
+      }
+      why = opened.error().message;
+    }
+    if (!model->engine) return Error{why};
+  }
+  KTX_TRY(server::complete_model(*model, options.plan));
+  model->sampling = sampling_options(options.sampling);
+  model->id = !options.serve.name.empty() ? options.serve.name
+                                          : std::filesystem::path(options.plan).stem().string();
+  model->created = std::chrono::duration_cast<std::chrono::seconds>(
+                       std::chrono::system_clock::now().time_since_epoch())
+                       .count();
+  runtime::SchedulerOptions scheduler;
+  scheduler.max_queue = options.serve.max_queue;
+  scheduler.lookup_tokens = static_cast<int>(options.serve.lookup);
+  model->load_seconds = timer.seconds();
+  model->scheduler = std::make_unique<runtime::BatchScheduler>(*model->engine, scheduler);
+  return model;
+}
+
+Status serve(const Options& options) {
+  // Taken by sigwait below: all threads that are started from here on leave them alone.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+
+  const server::ServerOptions server_settings = KTX_TRY(server_options(options.serve));
+  server::Server server(server_settings);
+  KTX_TRY(server.start());
+  const std::string scheme = options.serve.tls_cert.empty() ? "http" : "https";
+  const bool ipv6 = options.serve.host.find(':') != std::string::npos;
+  const std::string host = ipv6 ? "[" + options.serve.host + "]" : options.serve.host;
+  const std::string url = fmt::format("{}://{}:{}", scheme, host, server.port());
+  note(fmt::format("listening on {}", url));
+  if (!server_settings.access.loopback && server_settings.access.keys.empty()) {
+    note("everybody who reaches this address may use the model; --api-key asks for a key");
+  }
+  const std::shared_ptr<server::ServedModel> model = KTX_TRY(load(options));
+  for (const std::string& line : model->engine->notes()) note(line);
+  note(
+      fmt::format("{} is ready: {} sequences of {} tokens, {} threads, loaded in {:.1f} s; the "
+                  "page is at {}/",
+                  model->id, model->engine->max_batch(), model->engine->ctx(),
+                  model->engine->threads(), model->load_seconds, url));
+  server.set_model(model);
+
+  int signal = 0;
+  sigwait(&signals, &signal);
+  note(fmt::format("ending: waiting up to {} s for running answers; a second signal ends at once",
+                   options.serve.drain_seconds));
+  // A second signal kills as usual.
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  if (!server.drain(std::chrono::seconds(options.serve.drain_seconds))) {
+    note("some answers took longer and were cut off");
+  }
+  return {};
+}
+
+}  // namespace
+
+int run_serve(const Options& options) {
+  const Status status = serve(options);
+  return status ? 0 : fail(status.error().message);
+}
+
+}  // namespace ktx::tools
