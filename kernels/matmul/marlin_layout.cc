@@ -198,11 +198,12 @@ struct Place {
     const int word = chunk / 2 * 128 + lane * 4 + chunk % 2 * 2 + step;
     return word * int64_t{32} + 4 * (pair + 4 * element);
   }
-  int64_t high_bit(int bits) const {
-    if (bits == 1) {
-      return (chunk / 2 * 32 + lane) * 32 + 8 * (chunk % 2) + 4 * step + pair + 16 * element;
-    }
-    return (chunk * 32 + lane) * 32 + 2 * (4 * step + pair) + 16 * element;
+  // `wide`: the format has blocks of 256.
+  int64_t high_bit(int bits, bool wide) const {
+    const int bit = bits == 1 ? 8 * (chunk % 2) + 4 * step + pair : 2 * (4 * step + pair);
+    int word = chunk / 2 * 32 + lane;
+    if (wide) word = bits == 1 ? lane * 4 + chunk / 2 : chunk / 4 * 128 + lane * 4 + chunk % 4;
+    return word * int64_t{32} + bit + 16 * element;
   }
 };
 
@@ -274,7 +275,7 @@ void pack_strip(int64_t cols, std::span<const std::byte* const, 16> rows, std::b
           const Place place(row, b * C::kElems + i);
           const uint32_t code = C::code(block, i);
           put_bits(tile, place.low_bit(C::kLow), code & ((1u << C::kLow) - 1));
-          if (C::kHigh) put_bits(tile + planes.high, place.high_bit(C::kHigh), code >> C::kLow);
+          if (C::kHigh) put_bits(tile + planes.high, place.high_bit(C::kHigh, C::kElems == 256), code >> C::kLow);
         }
       }
     }
@@ -300,7 +301,7 @@ bool unpack_strip(int64_t cols, const std::byte* strip, int used_rows,
           const Place place(row, b * C::kElems + i);
           uint32_t code = get_bits(tile, place.low_bit(C::kLow), C::kLow);
           if (C::kHigh) {
-            code |= get_bits(tile + planes.high, place.high_bit(C::kHigh), C::kHigh) << C::kLow;
+            code |= get_bits(tile + planes.high, place.high_bit(C::kHigh, C::kElems == 256), C::kHigh) << C::kLow;
           }
           C::put_code(block, i, code);
         }

@@ -19,10 +19,12 @@
 //   low codes  4 bits: per span 512 bytes, 16 a lane: word 2 * (c % 2) + s has element e
 //              of pair p in nibble p + 4 * e
 //              8 bits: per 32 columns 512 bytes, 16 a lane: byte 8 * s + 2 * p + e
-//   high codes 1 bit: per span 128 bytes, one word a lane: bit 8 * (c % 2) + 4 * s + p
-//              + 16 * e
-//              2 bits: per 32 columns 128 bytes, one word a lane: bits 2 * (4 * s + p) +
-//              16 * e
+//   high codes formats with blocks of 32, 1 bit: per span 128 bytes, one word a lane
+//              formats with blocks of 256, 1 bit: 16 bytes a lane, word c / 2 of them
+//                                          2 bits: per 128 columns 512 bytes, 16 a lane,
+//                                                  word c % 4 of them
+//              1 bit: bit 8 * (c % 2) + 4 * s + p + 16 * e of the word
+//              2 bits: bits 2 * (4 * s + p) + 16 * e
 //   headers    per row and block of the tile what remains of the block, row after row
 //              (marlin_layout.cc: the 6-bit scales of Q4_K and Q5_K and the scales of
 //              Q6_K are put in an order that is quick to read)

@@ -1,0 +1,79 @@
+// What launchers share: launch errors as Status, facts of the current device, and the
+// choice of a template by dtype.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "lib/formats/dtype.h"
+#include "lib/support/result.h"
+
+namespace ktx::kernels {
+
+inline Status cuda_status(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return {};
+  return Error{std::string(what) + ": " + cudaGetErrorString(error)};
+}
+// The error of the launch just made.
+inline Status launched(const char* what) {
+  return cuda_status(cudaGetLastError(), what);
+}
+
+inline int device_attribute(cudaDeviceAttr attribute) {
+  int device = 0, value = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) return 0;
+  if (cudaDeviceGetAttribute(&value, attribute, device) != cudaSuccess) return 0;
+  return value;
+}
+inline int multiprocessors() {
+  const int count = device_attribute(cudaDevAttrMultiProcessorCount);
+  return count > 0 ? count : 1;
+}
+// 75, 80, 89, 90 ...
+inline int compute_capability() {
+  return 10 * device_attribute(cudaDevAttrComputeCapabilityMajor) +
+         device_attribute(cudaDevAttrComputeCapabilityMinor);
+}
+inline int shared_memory_limit() {
+  return device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+}
+
+// Launches with `shared` bytes of dynamic shared memory.
+template <class... Params, class... Args>
+Status launch(const char* what, void (*kernel)(Params...), dim3 grid, int threads, int shared,
+              cudaStream_t stream, const Args&... args) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return {};
+  if (shared > 48 * 1024) {
+    KTX_TRY(cuda_status(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared), what));
+  }
+  kernel<<<grid, threads, shared, stream>>>(args...);
+  return launched(what);
+}
+
+template <class T>
+__host__ __device__ constexpr T ceil_div(T a, T b) {
+  return (a + b - 1) / b;
+}
+
+// Calls fn.template operator()<dtype>() for a dtype that marlin takes; else `otherwise`.
+template <class R, class Fn>
+R for_marlin_type(DType dtype, R otherwise, Fn&& fn) {
+  switch (dtype) {
+    case DType::Q4_0: return fn.template operator()<DType::Q4_0>();
+    case DType::Q4_1: return fn.template operator()<DType::Q4_1>();
+    case DType::Q5_0: return fn.template operator()<DType::Q5_0>();
+    case DType::Q5_1: return fn.template operator()<DType::Q5_1>();
+    case DType::Q8_0: return fn.template operator()<DType::Q8_0>();
+    case DType::Q4_K: return fn.template operator()<DType::Q4_K>();
+    case DType::Q5_K: return fn.template operator()<DType::Q5_K>();
+    case DType::Q6_K: return fn.template operator()<DType::Q6_K>();
+    case DType::IQ4_NL: return fn.template operator()<DType::IQ4_NL>();
+    case DType::IQ4_XS: return fn.template operator()<DType::IQ4_XS>();
+    case DType::MXFP4: return fn.template operator()<DType::MXFP4>();
+    default: return otherwise;
+  }
+}
+
+}  // namespace ktx::kernels

@@ -1,0 +1,213 @@
+// experts_gate_up and experts_down: marlin products over the pieces of pairs that each
+// expert has, and the sum of a token's experts.
+//
+// Up to 16 pairs to an expert on average the kernel of few tokens reads each expert that
+// is asked for once; more go to the kernel of many tokens. down writes one row per pair
+// to the workspace; the rows of a token are then added in rising expert number, which is
+// the order of their places in `order`.
+#include "kernels/cuda/cuda_experts.h"
+
+#include "kernels/cuda/cuda_rows.h"
+#include "kernels/cuda/half_rows.cuh"
+#include "kernels/cuda/marlin_products.cuh"
+#include "kernels/matmul/marlin_layout.h"
+
+namespace ktx::kernels {
+namespace {
+
+int64_t aligned(int64_t bytes) { return ceil_div<int64_t>(bytes, 256) * 256; }
+int64_t padded(int64_t cols) { return ceil_div<int64_t>(cols, 256) * 256; }
+int64_t half_bytes(int64_t rows, int64_t cols) {
+  return aligned(rows * padded(cols) * 2) + aligned(rows * 4);
+}
+
+bool goes_to_many(int64_t pairs, int experts, DType dtype) {
+  return pairs >= 12 * int64_t{experts} && marlin_many_runs(dtype);
+}
+
+bool same_form(const CudaWeight& a, const CudaWeight& b) { return a.dtype == b.dtype; }
+
+Status check(const char* op, const CudaWeight& w, const ExpertsAttrs& attrs, int64_t has,
+             int64_t needs) {
+  if (w.layout != Layout::Marlin || !marlin_takes(w.dtype)) {
+    return Error{std::string(op) + ": no GPU product takes experts of " +
+                 std::string(name(w.dtype)) + " in layout " + std::string(name(w.layout))};
+  }
+  if (attrs.experts > kCudaMaxExperts || attrs.top_k > kCudaMaxTopK) {
+    return Error{std::string(op) + ": " + std::to_string(attrs.experts) + " experts, top " +
+                 std::to_string(attrs.top_k) + ", at most " + std::to_string(kCudaMaxExperts) +
+                 " and " + std::to_string(kCudaMaxTopK)};
+  }
+  if (has < needs) {
+    return Error{std::string(op) + ": " + std::to_string(has) + " bytes of workspace, needs " +
+                 std::to_string(needs)};
+  }
+  return {};
+}
+
+MarlinProduct experts_product(const CudaWeight& w, const ExpertsAttrs& attrs, int64_t tokens,
+                              const int32_t* order, const int32_t* offsets) {
+  MarlinProduct p;
+  p.w[0] = reinterpret_cast<const uint8_t*>(w.data);
+  p.matrix_bytes[0] = w.matrix_bytes;
+  p.strip_bytes = marlin_strip_bytes(w.dtype, w.cols);
+  p.cols = static_cast<int>(w.cols);
+  p.row_count = static_cast<int>(w.rows);
+  p.tokens = static_cast<int>(tokens) * attrs.top_k;
+  p.order = order;
+  p.offsets = offsets;
+  p.experts = attrs.experts;
+  return p;
+}
+
+// x_rows rows of p.x to F16 in the workspace, then the product.
+Status launch_with_halves(DType dtype, MarlinProduct p, int64_t x_rows, std::byte* workspace,
+                          cudaStream_t stream) {
+  CudaHalfRowsArgs rows;
+  rows.x = p.x;
+  rows.x_stride = p.x_stride;
+  rows.tokens = x_rows;
+  rows.cols = p.cols;
+  rows.xh = reinterpret_cast<uint16_t*>(workspace);
+  p.half_cols = padded(p.cols);
+  rows.scale = reinterpret_cast<float*>(workspace + aligned(x_rows * p.half_cols * 2));
+  KTX_TRY(launch_half_rows_padded(rows, p.half_cols, stream));
+  p.xh = rows.xh;
+  p.x_scale = rows.scale;
+  return launch_marlin_many(dtype, p, stream);
+}
+
+struct Combine {
+  const float* partial;   // [pairs, width]
+  const int32_t* places;  // [pairs], -1: of no expert
+  const float* weights;
+  int top_k, width;
+  float* y;
+  int64_t y_stride;
+  bool accumulate;
+};
+
+// y[t] (+)= the rows of t's pairs, in the order of their places. One thread a column.
+constexpr int kCombineThreads = 256;
+__global__ void __launch_bounds__(kCombineThreads) combine_experts(Combine p) {
+  __shared__ int sorted[kCudaMaxTopK];
+  __shared__ int live;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int64_t first_pair = int64_t{blockIdx.y} * p.top_k;
+  if (thread < 32) {
+    const int place = thread < p.top_k ? p.places[first_pair + thread] : -1;
+    int before = 0;
+    for (int o = 0; o < p.top_k; ++o) {
+      const int other = __shfl_sync(~0u, place, o);
+      before += other >= 0 && other < place;
+    }
+    if (place >= 0) sorted[before] = thread;
+    const unsigned all = __ballot_sync(~0u, place >= 0);
+    if (thread == 0) live = __popc(all);
+  }
+  __syncthreads();
+  const int n = static_cast<int>(blockIdx.x) * kCombineThreads + thread;
+  if (n >= p.width) return;
+  float* y = p.y + blockIdx.y * p.y_stride + n;
+  float sum = p.accumulate ? *y : 0;
+  for (int i = 0; i < live; ++i) {
+    const int64_t pair = first_pair + sorted[i];
+    sum += p.weights[pair] * p.partial[pair * p.width + n];
+  }
+  *y = sum;
+}
+
+}  // namespace
+
+int64_t cuda_experts_gate_up_workspace(const CudaExpertsGateUpArgs& a) {
+  const int64_t pairs = a.tokens * a.attrs.top_k;
+  int64_t bytes = 0;
+  if (goes_to_many(pairs, a.attrs.experts, a.gate.dtype) ||
+      goes_to_many(pairs, a.attrs.experts, a.up.dtype)) {
+    bytes = half_bytes(a.tokens, a.gate.cols);
+  }
+  if (!same_form(a.gate, a.up)) bytes += aligned(pairs * a.gate.rows * 4);
+  return bytes;
+}
+
+Status launch_experts_gate_up(const CudaExpertsGateUpArgs& a, CudaStream stream) {
+  if (a.tokens == 0) return {};
+  const int64_t needs = cuda_experts_gate_up_workspace(a);
+  KTX_TRY(check("experts_gate_up", a.gate, a.attrs, a.workspace_bytes, needs));
+  KTX_TRY(check("experts_gate_up", a.up, a.attrs, a.workspace_bytes, needs));
+  const int64_t pairs = a.tokens * a.attrs.top_k;
+  const auto run = [&](const CudaWeight& w, const CudaWeight* up, float* y, int64_t y_stride,
+                       std::byte* workspace) -> Status {
+    MarlinProduct p = experts_product(w, a.attrs, a.tokens, a.order, a.offsets);
+    p.x = a.x;
+    p.x_stride = a.x_stride;
+    p.x_div = a.attrs.top_k;
+    p.y = y;
+    p.y_stride = y_stride;
+    if (up) {
+      p.w[1] = reinterpret_cast<const uint8_t*>(up->data);
+      p.matrix_bytes[1] = up->matrix_bytes;
+    }
+    if (!goes_to_many(pairs, a.attrs.experts, w.dtype)) {
+      return launch_marlin_few(w.dtype, p, stream);
+    }
+    return launch_with_halves(w.dtype, p, a.tokens, workspace, stream);
+  };
+  if (same_form(a.gate, a.up)) return run(a.gate, &a.up, a.h, a.h_stride, a.workspace);
+  std::byte* rest = a.workspace + aligned(pairs * a.up.rows * 4);
+  float* up = reinterpret_cast<float*>(a.workspace);
+  KTX_TRY(run(a.up, nullptr, up, a.up.rows, rest));
+  KTX_TRY(run(a.gate, nullptr, a.h, a.h_stride, rest));
+  CudaSwigluArgs swiglu;
+  swiglu.gate = a.h;
+  swiglu.gate_stride = a.h_stride;
+  swiglu.up = up;
+  swiglu.up_stride = a.up.rows;
+  swiglu.y = a.h;
+  swiglu.y_stride = a.h_stride;
+  swiglu.width = a.gate.rows;
+  swiglu.tokens = pairs;
+  return launch_swiglu(swiglu, stream);
+}
+
+int64_t cuda_experts_down_workspace(const CudaExpertsDownArgs& a) {
+  const int64_t pairs = a.tokens * a.attrs.top_k;
+  int64_t bytes = aligned(pairs * a.down.rows * 4) + aligned(pairs * 4);
+  if (goes_to_many(pairs, a.attrs.experts, a.down.dtype)) bytes += half_bytes(pairs, a.down.cols);
+  return bytes;
+}
+
+Status launch_experts_down(const CudaExpertsDownArgs& a, CudaStream stream) {
+  if (a.tokens == 0) return {};
+  KTX_TRY(check("experts_down", a.down, a.attrs, a.workspace_bytes,
+                cuda_experts_down_workspace(a)));
+  const int64_t pairs = a.tokens * a.attrs.top_k;
+  float* partial = reinterpret_cast<float*>(a.workspace);
+  std::byte* rest = a.workspace + aligned(pairs * a.down.rows * 4);
+  MarlinProduct p = experts_product(a.down, a.attrs, a.tokens, a.order, a.offsets);
+  p.x = a.h;
+  p.x_stride = a.h_stride;
+  p.y = partial;
+  p.y_stride = a.down.rows;
+  p.places = reinterpret_cast<int32_t*>(rest);
+  rest += aligned(pairs * 4);
+  if (goes_to_many(pairs, a.attrs.experts, a.down.dtype)) {
+    KTX_TRY(launch_with_halves(a.down.dtype, p, pairs, rest, stream));
+  } else {
+    KTX_TRY(launch_marlin_few(a.down.dtype, p, stream));
+  }
+  Combine combine;
+  combine.partial = partial;
+  combine.places = p.places;
+  combine.weights = a.weights;
+  combine.top_k = a.attrs.top_k;
+  combine.width = static_cast<int>(a.down.rows);
+  combine.y = a.y;
+  combine.y_stride = a.y_stride;
+  combine.accumulate = a.attrs.accumulate != 0;
+  const dim3 grid(ceil_div(combine.width, kCombineThreads), static_cast<unsigned>(a.tokens));
+  return launch("experts_down: sum of experts", combine_experts, grid, kCombineThreads, 0, stream,
+                combine);
+}
+
+}  // namespace ktx::kernels

@@ -1,0 +1,69 @@
+// half_rows and scale_rows: what stands before and after a product in F16.
+//
+// One block a row; two passes over it, the second from L1. Roofline: bytes.
+#include "kernels/cuda/half_rows.cuh"
+
+#include "kernels/cuda/mma.cuh"
+
+namespace ktx::kernels {
+namespace {
+
+constexpr int kThreads = 256;
+
+__global__ void __launch_bounds__(kThreads)
+    half_rows(const float* x, int64_t x_stride, int cols, uint16_t* xh, int64_t half_cols,
+              float* scales) {
+  __shared__ float warp_largest[kThreads / 32];
+  const int thread = static_cast<int>(threadIdx.x);
+  x += blockIdx.x * x_stride;
+  xh += blockIdx.x * half_cols;
+  float largest = 0;
+  for (int k = 4 * thread; k < cols; k += 4 * kThreads) {
+    const float4 v = *reinterpret_cast<const float4*>(x + k);
+    largest = fmaxf(fmaxf(fmaxf(largest, fabsf(v.x)), fmaxf(fabsf(v.y), fabsf(v.z))), fabsf(v.w));
+  }
+  largest = warp_max(largest);
+  if (thread % 32 == 0) warp_largest[thread / 32] = largest;
+  __syncthreads();
+  for (int w = 0; w < kThreads / 32; ++w) largest = fmaxf(largest, warp_largest[w]);
+  int exponent = static_cast<int>(__float_as_uint(largest) >> 23) - 127 - 9;
+  exponent = max(-100, min(100, exponent));
+  const float scale = __uint_as_float(static_cast<uint32_t>(exponent + 127) << 23);
+  const float inverse = 1 / scale;
+  if (thread == 0) scales[blockIdx.x] = scale;
+  for (int64_t k = 4 * thread; k < half_cols; k += 4 * kThreads) {
+    float4 v{0, 0, 0, 0};
+    if (k < cols) v = *reinterpret_cast<const float4*>(x + k);
+    *reinterpret_cast<uint2*>(xh + k) = {pack_halves(v.x * inverse, v.y * inverse),
+                                         pack_halves(v.z * inverse, v.w * inverse)};
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) scale_rows(CudaScaleRowsArgs a) {
+  const int64_t n = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (n >= a.rows) return;
+  const float bias = a.bias ? a.bias[n] : 0;
+  const int64_t t = blockIdx.y;
+  const float v = a.product[t * a.rows + n] * a.scale[t] + bias;
+  float* y = a.y + t * a.y_stride + n;
+  *y = a.accumulate ? *y + v : v;
+}
+
+}  // namespace
+
+Status launch_half_rows_padded(const CudaHalfRowsArgs& a, int64_t half_cols, cudaStream_t stream) {
+  return launch("half_rows", half_rows, dim3(static_cast<unsigned>(a.tokens)), kThreads, 0, stream,
+                a.x, a.x_stride, static_cast<int>(a.cols), a.xh, half_cols, a.scale);
+}
+
+Status launch_half_rows(const CudaHalfRowsArgs& a, CudaStream stream) {
+  return launch_half_rows_padded(a, a.cols, stream);
+}
+
+Status launch_scale_rows(const CudaScaleRowsArgs& a, CudaStream stream) {
+  const dim3 grid(static_cast<unsigned>(ceil_div<int64_t>(a.rows, kThreads)),
+                  static_cast<unsigned>(a.tokens));
+  return launch("scale_rows", scale_rows, grid, kThreads, 0, stream, a);
+}
+
+}  // namespace ktx::kernels

@@ -1,0 +1,189 @@
+// Products of many tokens with marlin weights: weights are decoded in registers and used
+// for up to 64 tokens.
+//
+// A block of 8 warps takes 16 strips (256 rows; or 8 strips of gate and the same of up)
+// and kTokens tokens. Tiles of 256 columns of weights and activations pass through shared
+// memory in two stages (cp.async); a warp decodes 32 columns of its two strips into A
+// fragments and multiplies them with all tokens. Activations come in F16 (half_rows).
+//
+// Roofline: compute; a warp issues 32 products per 2 x 16 x 32 weights of 64 tokens,
+// beside about 100 other instructions. Shared memory: 2 * (kTokens * 512 + 16 tiles)
+// bytes: 138 KiB for Q4_K, 204 KiB for Q8_0 at 64 tokens; 32 tokens where that is too much.
+// sm_80 and newer.
+#pragma once
+
+#include "kernels/cuda/cuda_launch.cuh"
+#include "kernels/cuda/marlin_products.cuh"
+#include "kernels/cuda/marlin_tile.cuh"
+
+namespace ktx::kernels {
+
+constexpr int kManyThreads = 256;
+constexpr int kManyStrips = 16;
+
+// Piece (chunk, token, quarter) of x in shared memory; neighbouring chunks are one token
+// apart, so that writers of a row meet all banks.
+__device__ __forceinline__ int x_piece(int chunk, int token, int quarter, int tokens) {
+  return (chunk * tokens + (token ^ (chunk & 1))) * 4 + quarter;
+}
+
+template <DType kType, int kTokens, bool kPaired>
+__global__ void __launch_bounds__(kManyThreads, 1) marlin_many(MarlinProduct p) {
+  using Tile = MarlinTile<kType>;
+  constexpr int kTileBytes = 4 * Tile::kSpanBytes;
+  constexpr int kStageBytes = kTokens * 512 + kManyStrips * kTileBytes;
+  extern __shared__ uint4 dynamic_shared[];
+  __shared__ int64_t x_row[kTokens];
+  __shared__ float* y_row[kTokens];
+  __shared__ float scale[kTokens];
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
+
+  // Who is served. blockIdx.x: tokens, so that blocks side by side share their weights.
+  int matrix = 0, tokens;
+  if (p.offsets) {
+    const ExpertPiece piece =
+        find_expert_piece(p.offsets, p.experts, static_cast<int>(blockIdx.x), kTokens);
+    if (p.places && blockIdx.x == 0 && blockIdx.y == 0) {  // pairs of no expert
+      for (int i = p.offsets[p.experts] + thread; i < p.tokens; i += kManyThreads) {
+        p.places[p.order[i]] = -1;
+      }
+    }
+    if (piece.expert < 0) return;
+    matrix = piece.expert;
+    tokens = piece.count;
+    if (thread < kTokens) {
+      const int pair = p.order[piece.first + min(thread, tokens - 1)];
+      x_row[thread] = pair / p.x_div;
+      y_row[thread] = p.y + pair * p.y_stride;
+      if (p.places && blockIdx.y == 0 && thread < tokens) p.places[pair] = piece.first + thread;
+    }
+  } else {
+    const int first = static_cast<int>(blockIdx.x) * kTokens;
+    tokens = min(kTokens, p.tokens - first);
+    if (thread < kTokens) {
+      x_row[thread] = first + min(thread, tokens - 1);
+      y_row[thread] = p.y + (first + thread) * p.y_stride;
+    }
+  }
+  __syncthreads();
+  if (thread < kTokens) scale[thread] = p.x_scale[x_row[thread]];
+
+  // Strips: warp w has 2w and 2w + 1 of the block's, or (paired) w of gate and of up.
+  constexpr int kRowStrips = kPaired ? kManyStrips / 2 : kManyStrips;
+  const MarlinTiles<Tile> tiles(p.cols);
+  const int strip_begin = p.row_begin / 16 + static_cast<int>(blockIdx.y) * kRowStrips;
+  const int strip_end = (p.row_begin + p.row_count + 15) / 16;
+  const auto fetch_to_shared = [&](int tile, uint4* stage) {
+    for (int i = thread; i < kTokens * 32; i += kManyThreads) {
+      const int token = i / 32, piece = i % 32;
+      const uint16_t* from = p.xh + x_row[token] * p.half_cols + tile * 256 + piece * 8;
+      copy_async16(stage + x_piece(piece / 4, token, piece % 4, kTokens), from, token < tokens);
+    }
+    uint4* weights = stage + kTokens * 32;
+    const int pieces = tiles.spans(tile) * (Tile::kSpanBytes / 16);
+    for (int i = thread; i < kManyStrips * (kTileBytes / 16); i += kManyThreads) {
+      const int strip = i / (kTileBytes / 16), piece = i % (kTileBytes / 16);
+      if (piece >= pieces) continue;
+      const int m = kPaired ? strip / kRowStrips : 0;
+      const int number = strip_begin + (kPaired ? strip % kRowStrips : strip);
+      const uint8_t* from = p.w[m] + matrix * p.matrix_bytes[m] +
+                            min(number, strip_end - 1) * p.strip_bytes + tiles.offset(tile) +
+                            piece * 16;
+      copy_async16(weights + strip * (kTileBytes / 16) + piece, from, true);
+    }
+    commit_async();
+  };
+
+  float sum[2][kTokens / 8][4] = {};
+  fetch_to_shared(0, dynamic_shared);
+  for (int tile = 0; tile < tiles.count; ++tile) {
+    uint4* stage = dynamic_shared + tile % 2 * (kStageBytes / 16);
+    if (tile + 1 < tiles.count) {
+      fetch_to_shared(tile + 1, dynamic_shared + (tile + 1) % 2 * (kStageBytes / 16));
+      wait_async<1>();
+    } else {
+      wait_async<0>();
+    }
+    __syncthreads();
+    const uint8_t* weights = reinterpret_cast<const uint8_t*>(stage + kTokens * 32);
+    Tile w[2];
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+      const int strip = kPaired ? warp + m * kRowStrips : 2 * warp + m;
+      w[m].template load<false>(weights + strip * kTileBytes, tiles.spans(tile), lane);
+    }
+#pragma unroll
+    for (int c = 0; c < 8; ++c) {
+      uint32_t a[2][2][4];
+#pragma unroll
+      for (int m = 0; m < 2; ++m) {
+        w[m].fragment(c, lane, *reinterpret_cast<uint32_t(*)[8]>(a[m]));
+      }
+#pragma unroll
+      for (int n = 0; n < kTokens / 8; ++n) {
+        const uint4 b = stage[x_piece(c, 8 * n + lane / 4, lane % 4, kTokens)];
+#pragma unroll
+        for (int m = 0; m < 2; ++m) {
+          mma_f16(sum[m][n], a[m][0], b.x, b.y);
+          mma_f16(sum[m][n], a[m][1], b.z, b.w);
+        }
+      }
+    }
+    __syncthreads();
+  }
+
+  // Write: lane 4g + t has rows g, g + 8 of tokens 2t, 2t + 1 of every eight.
+#pragma unroll
+  for (int n = 0; n < kTokens / 8; ++n) {
+#pragma unroll
+    for (int v = 0; v < 4; ++v) {
+      const int token = 8 * n + lane % 4 * 2 + v % 2;
+      if (token >= tokens) continue;
+      const int row = lane / 4 + v / 2 * 8;
+      if constexpr (kPaired) {
+        const int out = (strip_begin + warp) * 16 + row - p.row_begin;
+        if (out < 0 || out >= p.row_count) continue;
+        y_row[token][out] = silu(sum[0][n][v] * scale[token]) * (sum[1][n][v] * scale[token]);
+      } else {
+#pragma unroll
+        for (int m = 0; m < 2; ++m) {
+          const int out = (strip_begin + 2 * warp + m) * 16 + row - p.row_begin;
+          if (out < 0 || out >= p.row_count) continue;
+          float value = sum[m][n][v] * scale[token];
+          if (p.bias) value += p.bias[out];
+          float* y = y_row[token] + out;
+          *y = p.accumulate ? *y + value : value;
+        }
+      }
+    }
+  }
+}
+
+template <DType kType, int kTokens>
+constexpr int many_shared_bytes() {
+  return 2 * (kTokens * 512 + kManyStrips * 4 * MarlinTile<kType>::kSpanBytes);
+}
+
+template <DType kType, int kTokens>
+Status launch_many(const MarlinProduct& p, cudaStream_t stream) {
+  const int strips = ceil_div(p.row_begin + p.row_count, 16) - p.row_begin / 16;
+  const int pieces = p.offsets ? expert_pieces(p.tokens, p.experts, kTokens)
+                               : ceil_div(p.tokens, kTokens);
+  const dim3 grid(pieces, ceil_div(strips, p.w[1] ? kManyStrips / 2 : kManyStrips));
+  constexpr int kShared = many_shared_bytes<kType, kTokens>();
+  const char* what = "many tokens times marlin weights";
+  if (p.w[1]) {
+    return launch(what, marlin_many<kType, kTokens, true>, grid, kManyThreads, kShared, stream, p);
+  }
+  return launch(what, marlin_many<kType, kTokens, false>, grid, kManyThreads, kShared, stream, p);
+}
+
+template <DType kType>
+Status launch_many_type(const MarlinProduct& p, cudaStream_t stream) {
+  const bool fits = many_shared_bytes<kType, 64>() + 2048 <= shared_memory_limit();
+  // Pieces of experts are small: as wide as their average.
+  const bool narrow = p.offsets ? p.tokens < 40 * p.experts : p.tokens <= 32;
+  return fits && !narrow ? launch_many<kType, 64>(p, stream) : launch_many<kType, 32>(p, stream);
+}
+
+}  // namespace ktx::kernels

@@ -1,0 +1,99 @@
+// One instruction per function: tensor-core products, packed halves, asynchronous copies.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+namespace ktx::kernels {
+
+// c[16 x 8] += a[16 x 16] * b[16 x 8], halves into floats. Lane 4 * g + t holds of a rows
+// g (a[0], a[2]) and g + 8 (a[1], a[3]), of b column g, of c rows g (c[0], c[1]) and g + 8
+// at columns 2t and 2t + 1.
+__device__ __forceinline__ void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                                        uint32_t b1) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else  // Turing has the half of it
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(b0));
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[2]), "r"(a[3]), "r"(b1));
+#endif
+}
+
+// (a & b) | c in one instruction.
+__device__ __forceinline__ uint32_t and_or(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t d;
+  asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+
+__device__ __forceinline__ half2 as_half2(uint32_t bits) {
+  return *reinterpret_cast<half2*>(&bits);
+}
+__device__ __forceinline__ uint32_t as_bits(half2 value) {
+  return *reinterpret_cast<uint32_t*>(&value);
+}
+__device__ __forceinline__ uint32_t pack_halves(float low, float high) {
+  return as_bits(__floats2half2_rn(low, high));
+}
+
+// Weights are read once: keep them out of L1.
+__device__ __forceinline__ uint4 load_stream(const uint4* p) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p));
+  return v;
+}
+
+// 16 bytes from global to shared memory, or zeros.
+__device__ __forceinline__ void copy_async16(void* shared, const void* global, bool valid) {
+  const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+#if __CUDA_ARCH__ >= 800
+  const int bytes = valid ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
+               "r"(bytes));
+#else
+  const uint4 v = valid ? *static_cast<const uint4*>(global) : uint4{0, 0, 0, 0};
+  asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(v.x), "r"(v.y),
+               "r"(v.z), "r"(v.w));
+#endif
+}
+__device__ __forceinline__ void commit_async() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;");
+#endif
+}
+template <int kPending>
+__device__ __forceinline__ void wait_async() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending));
+#endif
+}
+
+__device__ __forceinline__ float warp_sum(float v) {
+  for (int o = 16; o > 0; o /= 2) v += __shfl_xor_sync(~0u, v, o);
+  return v;
+}
+__device__ __forceinline__ float warp_max(float v) {
+  for (int o = 16; o > 0; o /= 2) v = fmaxf(v, __shfl_xor_sync(~0u, v, o));
+  return v;
+}
+
+__device__ __forceinline__ float silu(float x) {
+  return x / (1 + __expf(-x));
+}
+
+}  // namespace ktx::kernels

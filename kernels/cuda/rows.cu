@@ -1,0 +1,187 @@
+// rms_norm, rope, swiglu, add, sigmoid_scale, gather_rows (cuda_rows.h). All of them move
+// bytes; four elements a thread where alignment allows.
+#include "kernels/cuda/cuda_rows.h"
+
+#include "kernels/cuda/cuda_launch.cuh"
+#include "kernels/cuda/mma.cuh"
+
+namespace ktx::kernels {
+namespace {
+
+bool by_four(int64_t width, std::initializer_list<int64_t> strides,
+             std::initializer_list<const void*> pointers) {
+  bool yes = width % 4 == 0;
+  for (int64_t stride : strides) yes = yes && stride % 4 == 0;
+  for (const void* p : pointers) yes = yes && reinterpret_cast<uintptr_t>(p) % 16 == 0;
+  return yes;
+}
+
+// kWarps warps take one group of one token. The sum of squares: each thread its elements
+// in rising order, then the warp, then the warps.
+template <int kWarps, bool kFour>
+__global__ void __launch_bounds__(256) rms_norm(CudaRmsNormArgs a) {
+  __shared__ float partial[8];
+  const int part = static_cast<int>(a.width) / a.attrs.groups;
+  const int member = static_cast<int>(threadIdx.x) / (32 * kWarps);
+  const int thread = static_cast<int>(threadIdx.x) % (32 * kWarps);
+  const int64_t item = int64_t{blockIdx.x} * (8 / kWarps) + member;
+  const bool live = item < a.tokens * a.attrs.groups;
+  const int64_t t = live ? item / a.attrs.groups : 0, g = live ? item % a.attrs.groups : 0;
+  const float* x = a.x + t * a.x_stride + g * part;
+  float* y = a.y + t * a.y_stride + g * part;
+  constexpr int kStep = kFour ? 4 : 1;
+  float squares = 0;
+  for (int j = kStep * thread; j < part; j += kStep * 32 * kWarps) {
+    if constexpr (kFour) {
+      const float4 v = *reinterpret_cast<const float4*>(x + j);
+      squares = fmaf(v.x, v.x, fmaf(v.y, v.y, fmaf(v.z, v.z, fmaf(v.w, v.w, squares))));
+    } else {
+      squares = fmaf(x[j], x[j], squares);
+    }
+  }
+  squares = warp_sum(squares);
+  if constexpr (kWarps > 1) {
+    if (thread % 32 == 0) partial[thread / 32] = squares;
+    __syncthreads();
+    squares = 0;
+    for (int w = 0; w < kWarps; ++w) squares += partial[w];
+  }
+  if (!live) return;
+  const float scale = 1 / sqrtf(squares / static_cast<float>(part) + a.attrs.eps);
+  for (int j = kStep * thread; j < part; j += kStep * 32 * kWarps) {
+    if constexpr (kFour) {
+      const float4 v = *reinterpret_cast<const float4*>(x + j);
+      const float4 w = *reinterpret_cast<const float4*>(a.weight + j);
+      *reinterpret_cast<float4*>(y + j) = {v.x * scale * w.x, v.y * scale * w.y, v.z * scale * w.z,
+                                           v.w * scale * w.w};
+    } else {
+      y[j] = x[j] * scale * a.weight[j];
+    }
+  }
+}
+
+// One thread a pair of one head.
+__global__ void __launch_bounds__(256) rope(CudaRopeArgs a) {
+  const int half = a.attrs.rotary_dim / 2;
+  const int item = static_cast<int>(blockIdx.x) * 256 + static_cast<int>(threadIdx.x);
+  if (item >= half * a.attrs.heads) return;
+  const int h = item / half, i = item % half;
+  const int64_t t = blockIdx.y;
+  const float angle = static_cast<float>(max(a.position[t], 0)) * a.inv_freq[i];
+  float s, c;
+  sincosf(angle, &s, &c);
+  s *= a.attrs.mscale;
+  c *= a.attrs.mscale;
+  const bool interleaved = a.attrs.interleaved != 0;
+  const int first = interleaved ? 2 * i : i, other = interleaved ? 1 : half;
+  const float* x = a.x + t * a.x_stride + h * a.attrs.head_dim + a.attrs.rotary_begin + first;
+  float* y = a.y + t * a.y_stride + h * a.attrs.y_head_dim + a.attrs.y_begin + first;
+  const float x0 = x[0], x1 = x[other];
+  y[0] = x0 * c - x1 * s;
+  y[other] = x0 * s + x1 * c;
+}
+
+// y[t][i] = fn(t, i) for rows of `width`.
+template <int kEach, class Fn>
+__global__ void __launch_bounds__(256) for_rows(int width, Fn fn) {
+  const int i = (static_cast<int>(blockIdx.x) * 256 + static_cast<int>(threadIdx.x)) * kEach;
+  if (i < width) fn(int64_t{blockIdx.y}, i);
+}
+template <int kEach, class Fn>
+Status launch_rows(const char* op, int64_t width, int64_t tokens, cudaStream_t stream, Fn fn) {
+  const dim3 grid(static_cast<unsigned>(ceil_div<int64_t>(width, 256 * kEach)),
+                  static_cast<unsigned>(tokens));
+  return launch(op, for_rows<kEach, Fn>, grid, 256, 0, stream, static_cast<int>(width), fn);
+}
+
+__device__ __forceinline__ float4 load4(const float* p) {
+  return *reinterpret_cast<const float4*>(p);
+}
+__device__ __forceinline__ void store4(float* p, float4 v) { *reinterpret_cast<float4*>(p) = v; }
+
+struct SwigluFour {
+  CudaSwigluArgs a;
+  __device__ void operator()(int64_t t, int i) const {
+    const float4 g = load4(a.gate + t * a.gate_stride + i), u = load4(a.up + t * a.up_stride + i);
+    store4(a.y + t * a.y_stride + i,
+           {silu(g.x) * u.x, silu(g.y) * u.y, silu(g.z) * u.z, silu(g.w) * u.w});
+  }
+};
+struct SwigluOne {
+  CudaSwigluArgs a;
+  __device__ void operator()(int64_t t, int i) const {
+    a.y[t * a.y_stride + i] = silu(a.gate[t * a.gate_stride + i]) * a.up[t * a.up_stride + i];
+  }
+};
+struct AddFour {
+  CudaAddArgs a;
+  __device__ void operator()(int64_t t, int i) const {
+    const float4 p = load4(a.a + t * a.a_stride + i), q = load4(a.b + t * a.b_stride + i);
+    store4(a.y + t * a.y_stride + i, {p.x + q.x, p.y + q.y, p.z + q.z, p.w + q.w});
+  }
+};
+struct AddOne {
+  CudaAddArgs a;
+  __device__ void operator()(int64_t t, int i) const {
+    a.y[t * a.y_stride + i] = a.a[t * a.a_stride + i] + a.b[t * a.b_stride + i];
+  }
+};
+struct SigmoidScaleOne {
+  CudaSigmoidScaleArgs a;
+  __device__ void operator()(int64_t t, int i) const {
+    const float scale = 1 / (1 + __expf(-a.gate[t * a.gate_stride]));
+    a.y[t * a.y_stride + i] = a.x[t * a.x_stride + i] * scale;
+  }
+};
+struct GatherOne {
+  CudaGatherRowsArgs a;
+  __device__ void operator()(int64_t r, int i) const {
+    const int row = a.rows[r];
+    a.y[r * a.y_stride + i] = row < 0 ? 0 : a.x[row * a.x_stride + i];
+  }
+};
+
+}  // namespace
+
+Status launch_rms_norm(const CudaRmsNormArgs& a, CudaStream stream) {
+  const int64_t part = a.width / a.attrs.groups, items = a.tokens * a.attrs.groups;
+  const bool four = by_four(part, {a.x_stride, a.y_stride}, {a.x, a.y, a.weight});
+  if (part <= 512) {
+    const dim3 grid(static_cast<unsigned>(ceil_div<int64_t>(items, 8)));
+    return four ? launch("rms_norm", rms_norm<1, true>, grid, 256, 0, stream, a)
+                : launch("rms_norm", rms_norm<1, false>, grid, 256, 0, stream, a);
+  }
+  const dim3 grid(static_cast<unsigned>(items));
+  return four ? launch("rms_norm", rms_norm<8, true>, grid, 256, 0, stream, a)
+              : launch("rms_norm", rms_norm<8, false>, grid, 256, 0, stream, a);
+}
+
+Status launch_rope(const CudaRopeArgs& a, CudaStream stream) {
+  const dim3 grid(ceil_div(a.attrs.rotary_dim / 2 * a.attrs.heads, 256),
+                  static_cast<unsigned>(a.tokens));
+  return launch("rope", rope, grid, 256, 0, stream, a);
+}
+
+Status launch_swiglu(const CudaSwigluArgs& a, CudaStream stream) {
+  if (by_four(a.width, {a.gate_stride, a.up_stride, a.y_stride}, {a.gate, a.up, a.y})) {
+    return launch_rows<4>("swiglu", a.width, a.tokens, stream, SwigluFour{a});
+  }
+  return launch_rows<1>("swiglu", a.width, a.tokens, stream, SwigluOne{a});
+}
+
+Status launch_add(const CudaAddArgs& a, CudaStream stream) {
+  if (by_four(a.width, {a.a_stride, a.b_stride, a.y_stride}, {a.a, a.b, a.y})) {
+    return launch_rows<4>("add", a.width, a.tokens, stream, AddFour{a});
+  }
+  return launch_rows<1>("add", a.width, a.tokens, stream, AddOne{a});
+}
+
+Status launch_sigmoid_scale(const CudaSigmoidScaleArgs& a, CudaStream stream) {
+  return launch_rows<1>("sigmoid_scale", a.width, a.tokens, stream, SigmoidScaleOne{a});
+}
+
+Status launch_gather_rows(const CudaGatherRowsArgs& a, CudaStream stream) {
+  return launch_rows<1>("gather_rows", a.width, a.outputs, stream, GatherOne{a});
+}
+
+}  // namespace ktx::kernels
