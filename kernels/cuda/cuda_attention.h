@@ -5,9 +5,9 @@
 // + b] * block_bytes; a slot's part slot_offset bytes into it.
 //
 // attention covers GQA and MLA in absorbed form (value_in_key), decode and chunked
-// prefill: token t sees positions [0, position[t]] of its sequence. Positions are split
-// over blocks of threads in `splits` equal parts of the longest length that the launch
-// allows (max_positions), merged in rising order.
+// prefill: token t sees positions [0, position[t]] of its sequence. What a token sees is cut
+// into equal parts of whole pieces of 64 positions, as many as fill the GPU (fixed by the
+// launch), merged in rising order.
 #pragma once
 
 #include "kernels/attention/kv_layout.h"

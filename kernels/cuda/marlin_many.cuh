@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kManyThreads, 1) marlin_many(MarlinProduct p) 
       copy_async16(stage + x_piece(piece / 4, token, piece % 4, kTokens), from, token < tokens);
     }
     uint4* weights = stage + kTokens * 32;
-    const int pieces = tiles.spans(tile) * (Tile::kSpanBytes / 16);
+    const int pieces = tiles.spans(tile) * Tile::kSpanBytes / 16;
     for (int i = thread; i < kManyStrips * (kTileBytes / 16); i += kManyThreads) {
       const int strip = i / (kTileBytes / 16), piece = i % (kTileBytes / 16);
       if (piece >= pieces) continue;

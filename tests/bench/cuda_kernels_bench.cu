@@ -1,0 +1,444 @@
+// bench-kernels: the GPU kernels at real shapes, beside what the memory gives.
+//
+//   bench-kernels            all groups
+//   bench-kernels decode     one of: decode batch prefill experts attention rows
+//
+// Every line is the time of one launch inside a CUDA graph of many, over copies of the
+// weights that together are larger than the caches. GB/s counts the bytes of the weights
+// (attention: of the cache); `of read` is their share of a plain read of 2 GiB.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/cuda_attention.h"
+#include "kernels/cuda/cuda_experts.h"
+#include "kernels/cuda/cuda_matmul.h"
+#include "kernels/cuda/cuda_rows.h"
+#include "kernels/matmul/marlin_layout.h"
+
+using namespace ktx;
+using namespace ktx::kernels;
+
+namespace {
+
+void check(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "bench-kernels: %s: %s\n", what, cudaGetErrorString(error));
+  std::exit(1);
+}
+void check(const Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "bench-kernels: %s\n", status.error().message.c_str());
+  std::exit(1);
+}
+
+// Device memory of random bytes that are no NaN as halves or floats.
+class Memory {
+ public:
+  explicit Memory(int64_t bytes) {
+    check(cudaMalloc(&data_, static_cast<size_t>(bytes) + 256), "memory");
+    static const std::vector<uint8_t> noise = [] {
+      std::vector<uint8_t> out(16 << 20);
+      std::mt19937 engine(1);
+      for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<uint8_t>(engine() % 0x3c);
+      return out;
+    }();
+    for (int64_t at = 0; at < bytes; at += static_cast<int64_t>(noise.size())) {
+      const auto part = static_cast<size_t>(std::min<int64_t>(bytes - at, static_cast<int64_t>(noise.size())));
+      check(cudaMemcpy(static_cast<uint8_t*>(data_) + at, noise.data(), part, cudaMemcpyHostToDevice), "copy");
+    }
+  }
+  ~Memory() { cudaFree(data_); }
+  Memory(const Memory&) = delete;
+  template <class T>
+  T* as() const { return static_cast<T*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+};
+
+double read_rate = 0;  // bytes a second
+
+// Seconds of one call, as a node of a graph of `count`.
+double seconds_of(int count, const std::function<void(int, cudaStream_t)>& call) {
+  cudaStream_t stream;
+  check(cudaStreamCreate(&stream), "stream");
+  call(0, stream);
+  check(cudaStreamSynchronize(stream), "first run");
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture");
+  for (int i = 0; i < count; ++i) call(i, stream);
+  check(cudaStreamEndCapture(stream, &graph), "capture");
+  check(cudaGraphInstantiate(&exec, graph, 0), "graph");
+  cudaEvent_t begin, end;
+  check(cudaEventCreate(&begin), "event");
+  check(cudaEventCreate(&end), "event");
+  std::vector<float> times;
+  for (int round = 0; round < 7; ++round) {
+    check(cudaEventRecord(begin, stream), "event");
+    check(cudaGraphLaunch(exec, stream), "graph launch");
+    check(cudaEventRecord(end, stream), "event");
+    check(cudaStreamSynchronize(stream), "run");
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, begin, end), "time");
+    times.push_back(ms);
+  }
+  std::sort(times.begin(), times.end());
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  cudaGraphExecDestroy(exec);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+  return times[times.size() / 2] / 1e3 / count;
+}
+
+void report(const std::string& what, double seconds, double bytes, double operations = 0) {
+  std::printf("%-58s %9.2f us %7.0f GB/s %5.2f of read", what.c_str(), seconds * 1e6,
+              bytes / seconds / 1e9, bytes / seconds / read_rate);
+  if (operations > 0) std::printf(" %7.1f TFLOP/s", operations / seconds / 1e12);
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+__global__ void read_all(const uint4* p, int64_t count, uint32_t* out) {
+  uint32_t v = 0;
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (; i + 3 * step < count; i += 4 * step) {
+    const uint4 a = p[i], b = p[i + step], c = p[i + 2 * step], d = p[i + 3 * step];
+    v ^= a.x ^ b.y ^ c.z ^ d.w;
+  }
+  if (v == 0x12345678) *out = v;
+}
+
+void measure_read() {
+  const int64_t bytes = int64_t{2} << 30;
+  const Memory memory(bytes), out(4);
+  const double seconds = seconds_of(4, [&](int, cudaStream_t stream) {
+    read_all<<<132 * 16, 512, 0, stream>>>(memory.as<uint4>(), bytes / 16, out.as<uint32_t>());
+  });
+  read_rate = static_cast<double>(bytes) / seconds;
+  std::printf("plain read: %.0f GB/s\n", read_rate / 1e9);
+}
+
+// Copies of a weight that exceed the caches together.
+struct Rotating {
+  CudaWeight weight;
+  int64_t bytes, copies;
+  std::unique_ptr<Memory> memory;
+  Rotating(DType dtype, int64_t rows, int64_t cols, int64_t matrices = 1) {
+    weight.dtype = dtype;
+    weight.layout = marlin_takes(dtype) ? Layout::Marlin : Layout::Rows;
+    weight.rows = rows;
+    weight.cols = cols;
+    weight.matrix_bytes = marlin_takes(dtype) ? marlin_matrix_bytes(dtype, rows, cols)
+                                              : rows * *row_bytes(dtype, cols);
+    bytes = weight.matrix_bytes * matrices;
+    copies = std::max<int64_t>(1, (int64_t{400} << 20) / bytes);
+    memory = std::make_unique<Memory>(bytes * copies);
+  }
+  CudaWeight at(int64_t i) const {
+    CudaWeight w = weight;
+    w.data = memory->as<std::byte>() + i % copies * bytes;
+    return w;
+  }
+};
+
+void product(DType dtype, int64_t rows, int64_t cols, int64_t tokens) {
+  const Rotating w(dtype, rows, cols);
+  const Memory x(tokens * cols * 4), y(tokens * rows * 4);
+  CudaMatmulArgs args;
+  args.w = w.at(0);
+  args.x = x.as<float>();
+  args.x_stride = cols;
+  args.tokens = tokens;
+  args.y = y.as<float>();
+  args.y_stride = rows;
+  args.workspace_bytes = cuda_matmul_workspace(args);
+  const Memory workspace(args.workspace_bytes + 1);
+  args.workspace = workspace.as<std::byte>();
+  const int count = static_cast<int>(std::clamp<int64_t>(w.copies, 4, 40));
+  const double seconds = seconds_of(count, [&](int i, cudaStream_t stream) {
+    args.w = w.at(i);
+    check(launch_matmul(args, stream));
+  });
+  report("matmul " + std::string(name(dtype)) + " " + std::to_string(rows) + "x" +
+             std::to_string(cols) + " tokens " + std::to_string(tokens),
+         seconds, static_cast<double>(w.bytes), 2.0 * rows * cols * tokens);
+}
+
+void gate_up(DType dtype, int64_t rows, int64_t cols, int64_t tokens) {
+  const Rotating w(dtype, 2 * rows, cols);
+  const Memory x(tokens * cols * 4), y(tokens * rows * 4);
+  CudaGateUpArgs args;
+  args.gate = w.at(0);
+  args.gate.rows = rows;
+  args.up = args.gate;
+  args.x = x.as<float>();
+  args.x_stride = cols;
+  args.tokens = tokens;
+  args.y = y.as<float>();
+  args.y_stride = rows;
+  args.workspace_bytes = cuda_gate_up_workspace(args);
+  const Memory workspace(args.workspace_bytes + 1);
+  args.workspace = workspace.as<std::byte>();
+  const int count = static_cast<int>(std::clamp<int64_t>(w.copies, 4, 40));
+  const double seconds = seconds_of(count, [&](int i, cudaStream_t stream) {
+    args.gate.data = w.at(i).data;
+    args.up.data = args.gate.data + w.bytes / 2;
+    check(launch_gate_up(args, stream));
+  });
+  report("gate_up " + std::string(name(dtype)) + " 2x" + std::to_string(rows) + "x" +
+             std::to_string(cols) + " tokens " + std::to_string(tokens),
+         seconds, static_cast<double>(w.bytes), 4.0 * rows * cols * tokens);
+}
+
+void experts(const char* what, DType gate_type, DType down_type, int32_t count_experts,
+             int32_t top_k, int64_t hidden, int64_t width, int64_t tokens) {
+  const Rotating gate(gate_type, width, hidden, count_experts), up(gate_type, width, hidden, count_experts);
+  const Rotating down(down_type, hidden, width, count_experts);
+  const int64_t pairs = tokens * top_k;
+  const Memory x(tokens * hidden * 4), h(pairs * width * 4), y(tokens * hidden * 4), weights(pairs * 4);
+  std::mt19937 engine(2);
+  std::vector<int32_t> ids;
+  for (int64_t t = 0; t < tokens; ++t) {
+    std::vector<int32_t> chosen;
+    while (static_cast<int32_t>(chosen.size()) < top_k) {
+      const auto e = static_cast<int32_t>(engine() % static_cast<uint32_t>(count_experts));
+      if (std::find(chosen.begin(), chosen.end(), e) == chosen.end()) chosen.push_back(e);
+    }
+    ids.insert(ids.end(), chosen.begin(), chosen.end());
+  }
+  std::vector<int32_t> distinct = ids;
+  std::sort(distinct.begin(), distinct.end());
+  const auto used = std::unique(distinct.begin(), distinct.end()) - distinct.begin();
+  const Memory gpu_ids(pairs * 4), order(pairs * 4), offsets(count_experts * 4 + 4);
+  check(cudaMemcpy(gpu_ids.as<int32_t>(), ids.data(), ids.size() * 4, cudaMemcpyHostToDevice), "ids");
+  CudaGroupExpertsArgs group;
+  group.ids = gpu_ids.as<int32_t>();
+  group.tokens = tokens;
+  group.attrs.experts = count_experts;
+  group.attrs.top_k = top_k;
+  group.order = order.as<int32_t>();
+  group.offsets = offsets.as<int32_t>();
+  const std::string label = std::string(what) + " tokens " + std::to_string(tokens) + " ";
+  report(label + "group_experts", seconds_of(20, [&](int, cudaStream_t s) { check(launch_group_experts(group, s)); }), 0);
+
+  CudaExpertsGateUpArgs first;
+  first.gate = gate.at(0);
+  first.up = up.at(0);
+  first.attrs.experts = count_experts;
+  first.attrs.top_k = top_k;
+  first.order = group.order;
+  first.offsets = group.offsets;
+  first.x = x.as<float>();
+  first.x_stride = hidden;
+  first.tokens = tokens;
+  first.h = h.as<float>();
+  first.h_stride = width;
+  first.workspace_bytes = cuda_experts_gate_up_workspace(first);
+  const Memory workspace1(first.workspace_bytes + 1);
+  first.workspace = workspace1.as<std::byte>();
+  report(label + "gate_up " + std::string(name(gate_type)),
+         seconds_of(8, [&](int i, cudaStream_t s) {
+           first.gate = gate.at(i);
+           first.up = up.at(i);
+           check(launch_experts_gate_up(first, s));
+         }),
+         2.0 * used * gate.weight.matrix_bytes, 4.0 * pairs * hidden * width);
+  CudaExpertsDownArgs second;
+  second.down = down.at(0);
+  second.attrs = first.attrs;
+  second.order = group.order;
+  second.offsets = group.offsets;
+  second.weights = weights.as<float>();
+  second.h = first.h;
+  second.h_stride = width;
+  second.tokens = tokens;
+  second.y = y.as<float>();
+  second.y_stride = hidden;
+  second.workspace_bytes = cuda_experts_down_workspace(second);
+  const Memory workspace2(second.workspace_bytes + 1);
+  second.workspace = workspace2.as<std::byte>();
+  report(label + "down " + std::string(name(down_type)),
+         seconds_of(8, [&](int i, cudaStream_t s) {
+           second.down = down.at(i);
+           check(launch_experts_down(second, s));
+         }),
+         1.0 * used * down.weight.matrix_bytes, 2.0 * pairs * hidden * width);
+}
+
+void attention(const char* what, AttentionAttrs attrs, KvType type, int64_t sequences,
+               int64_t tokens_each, int64_t length) {
+  CudaAttentionArgs args;
+  args.attrs = attrs;
+  args.attrs.scale = 0.1f;
+  args.kv.layout = {type, 64, attrs.kv_heads, attrs.key_dim, attrs.value_in_key ? 0 : attrs.value_dim};
+  const int64_t blocks = (length + 63) / 64;
+  args.kv.block_bytes = args.kv.layout.slot_bytes();
+  args.kv.table_stride = blocks;
+  const int64_t copies = 8;  // of the cache
+  const int64_t pool_bytes = sequences * blocks * args.kv.block_bytes;
+  const Memory pool(pool_bytes * copies);
+  std::vector<int32_t> table, sequence, position;
+  for (int64_t i = 0; i < sequences * blocks; ++i) table.push_back(static_cast<int32_t>(i));
+  for (int64_t s = 0; s < sequences; ++s) {
+    for (int64_t t = 0; t < tokens_each; ++t) {
+      sequence.push_back(static_cast<int32_t>(s));
+      position.push_back(static_cast<int32_t>(length - tokens_each + t));
+    }
+  }
+  args.tokens = sequences * tokens_each;
+  const Memory gpu_table(static_cast<int64_t>(table.size()) * 4), gpu_sequence(args.tokens * 4),
+      gpu_position(args.tokens * 4), q(args.tokens * attrs.heads * attrs.key_dim * 4),
+      y(args.tokens * attrs.heads * attrs.value_dim * 4);
+  check(cudaMemcpy(gpu_table.as<void>(), table.data(), table.size() * 4, cudaMemcpyHostToDevice), "table");
+  check(cudaMemcpy(gpu_sequence.as<void>(), sequence.data(), sequence.size() * 4, cudaMemcpyHostToDevice), "sequence");
+  check(cudaMemcpy(gpu_position.as<void>(), position.data(), position.size() * 4, cudaMemcpyHostToDevice), "position");
+  args.kv.table = gpu_table.as<int32_t>();
+  args.kv.sequence = gpu_sequence.as<int32_t>();
+  args.kv.position = gpu_position.as<int32_t>();
+  args.q = q.as<float>();
+  args.q_stride = attrs.heads * attrs.key_dim;
+  args.y = y.as<float>();
+  args.y_stride = attrs.heads * attrs.value_dim;
+  args.max_positions = length;
+  args.one_token_per_sequence = tokens_each == 1;
+  args.workspace_bytes = cuda_attention_workspace(args);
+  const Memory workspace(args.workspace_bytes + 1);
+  args.workspace = workspace.as<std::byte>();
+  const double seconds = seconds_of(16, [&](int i, cudaStream_t s) {
+    args.kv.pool = pool.as<std::byte>() + i % copies * pool_bytes;
+    check(launch_attention(args, s));
+  });
+  report(std::string(what) + " sequences " + std::to_string(sequences) + " tokens " +
+             std::to_string(tokens_each) + " length " + std::to_string(length),
+         seconds, static_cast<double>(pool_bytes),
+         2.0 * args.tokens * attrs.heads * (attrs.key_dim + attrs.value_dim) *
+             (length - tokens_each / 2.0));
+}
+
+AttentionAttrs gqa(int32_t heads, int32_t kv_heads, int32_t dim) {
+  AttentionAttrs a;
+  a.heads = heads;
+  a.kv_heads = kv_heads;
+  a.key_dim = a.value_dim = dim;
+  return a;
+}
+AttentionAttrs mla(int32_t heads) {
+  AttentionAttrs a;
+  a.heads = heads;
+  a.key_dim = 576;
+  a.value_dim = 512;
+  a.value_in_key = 1;
+  return a;
+}
+
+void rows() {
+  const int64_t width = 4096;
+  const Memory x(64 * width * 4), w(width * 4), position(256), freq(256);
+  check(cudaMemset(position.as<void>(), 0, 256), "memset");
+  for (int64_t tokens : {1, 64}) {
+    CudaRmsNormArgs norm;
+    norm.x = norm.y = x.as<float>();
+    norm.x_stride = norm.y_stride = norm.width = width;
+    norm.weight = w.as<float>();
+    norm.tokens = tokens;
+    report("rms_norm 4096 tokens " + std::to_string(tokens),
+           seconds_of(40, [&](int, cudaStream_t s) { check(launch_rms_norm(norm, s)); }), 8.0 * tokens * width);
+    norm.attrs.groups = 32;
+    report("rms_norm 32 heads of 128 tokens " + std::to_string(tokens),
+           seconds_of(40, [&](int, cudaStream_t s) { check(launch_rms_norm(norm, s)); }), 8.0 * tokens * width);
+    CudaRopeArgs rope;
+    rope.x = rope.y = x.as<float>();
+    rope.x_stride = rope.y_stride = width;
+    rope.inv_freq = freq.as<float>();
+    rope.position = position.as<int32_t>();
+    rope.tokens = tokens;
+    rope.attrs.heads = 32;
+    rope.attrs.head_dim = rope.attrs.y_head_dim = rope.attrs.rotary_dim = 128;
+    report("rope 32 heads of 128 tokens " + std::to_string(tokens),
+           seconds_of(40, [&](int, cudaStream_t s) { check(launch_rope(rope, s)); }), 8.0 * tokens * width);
+    CudaRouterArgs router;
+    const Memory ids(64 * 8 * 4), weights(64 * 8 * 4);
+    router.logits = x.as<float>();
+    router.logits_stride = 128;
+    router.attrs.experts = 128;
+    router.attrs.top_k = 8;
+    router.tokens = tokens;
+    router.ids = ids.as<int32_t>();
+    router.weights = weights.as<float>();
+    report("router 128 experts top 8 tokens " + std::to_string(tokens),
+           seconds_of(40, [&](int, cudaStream_t s) { check(launch_router(router, s)); }), 512.0 * tokens);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    std::fprintf(stderr, "bench-kernels: no GPU here\n");
+    return 1;
+  }
+  const std::string only = argc > 1 ? argv[1] : "";
+  const auto wanted = [&](const char* group) { return only.empty() || only == group; };
+  measure_read();
+  if (wanted("decode")) {
+    for (DType dtype : {DType::Q4_K, DType::Q6_K, DType::Q8_0, DType::Q5_K, DType::Q5_0, DType::IQ4_XS, DType::MXFP4}) {
+      product(dtype, 8192, 8192, 1);
+    }
+    product(DType::Q4_K, 4096, 4096, 1);
+    product(DType::Q4_K, 1024, 4096, 1);
+    product(DType::Q6_K, 1024, 4096, 1);
+    product(DType::Q4_K, 4096, 14336, 1);
+    product(DType::Q6_K, 4096, 14336, 1);
+    product(DType::Q6_K, 128256, 4096, 1);
+    product(DType::Q4_K, 4096, 2048, 1);
+    product(DType::Q4_K, 512, 2048, 1);
+    product(DType::Q4_K, 2048, 4096, 1);
+    product(DType::F32, 128, 2048, 1);
+    gate_up(DType::Q4_K, 14336, 4096, 1);
+  }
+  if (wanted("batch")) {
+    for (int64_t tokens : {1, 2, 4, 8, 16, 17, 32, 64, 128, 256}) product(DType::Q4_K, 8192, 8192, tokens);
+    for (int64_t tokens : {8, 16}) product(DType::Q6_K, 8192, 8192, tokens);
+    for (int64_t tokens : {4, 16}) gate_up(DType::Q4_K, 14336, 4096, tokens);
+    for (int64_t tokens : {16, 512}) product(DType::F32, 128, 2048, tokens);
+  }
+  if (wanted("prefill")) {
+    for (int64_t tokens : {512, 2048}) {
+      product(DType::Q4_K, 4096, 4096, tokens);
+      gate_up(DType::Q4_K, 14336, 4096, tokens);
+      product(DType::Q6_K, 4096, 14336, tokens);
+    }
+  }
+  if (wanted("experts")) {
+    for (int64_t tokens : {1, 4, 16, 64, 512, 2048}) {
+      experts("Qwen3-30B", DType::Q4_K, DType::Q6_K, 128, 8, 2048, 768, tokens);
+    }
+    experts("DeepSeek-V3", DType::Q4_K, DType::Q4_K, 256, 8, 7168, 2048, 1);
+  }
+  if (wanted("attention")) {
+    attention("8B F16", gqa(32, 8, 128), KvType::F16, 1, 1, 512);
+    attention("8B F16", gqa(32, 8, 128), KvType::F16, 1, 1, 8192);
+    attention("8B Q8_0", gqa(32, 8, 128), KvType::Q8_0, 1, 1, 8192);
+    attention("8B F16", gqa(32, 8, 128), KvType::F16, 16, 1, 2048);
+    attention("8B F16", gqa(32, 8, 128), KvType::F16, 1, 512, 512);
+    attention("8B F16", gqa(32, 8, 128), KvType::F16, 1, 2048, 2048);
+    attention("30B F16", gqa(32, 4, 128), KvType::F16, 1, 1, 512);
+    attention("MLA 128 heads F16", mla(128), KvType::F16, 1, 1, 4096);
+    attention("MLA 16 heads F16", mla(16), KvType::F16, 1, 1, 4096);
+    attention("MLA 16 heads F16", mla(16), KvType::F16, 1, 512, 512);
+  }
+  if (wanted("rows")) rows();
+  return 0;
+}

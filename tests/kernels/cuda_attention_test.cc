@@ -1,0 +1,251 @@
+// KV store and attention of the GPU against the scalar CPU ops on the same cache.
+#include "kernels/cuda/cuda_attention.h"
+
+#include "kernels/attention/attention.h"
+#include "tests/kernels/cuda_cases.h"
+
+namespace ktx::kernels {
+namespace {
+
+using CudaAttention = CudaTest;
+
+struct Case {
+  const char* what;
+  int32_t heads, kv_heads, key_dim, value_dim;
+  bool value_in_key;
+};
+
+const Case kCases[] = {
+    {"small GQA", 4, 2, 64, 64, false},        {"GQA of four", 32, 8, 128, 128, false},
+    {"seven heads a group", 14, 2, 64, 64, false}, {"one group of 20", 20, 1, 128, 128, false},
+    {"no groups", 4, 4, 96, 64, false},        {"absorbed MLA", 4, 1, 288, 256, true},
+    {"DeepSeek's MLA", 32, 1, 576, 512, true}, {"widths of no tile", 6, 2, 40, 24, false},
+};
+
+// A cache of blocks in mixed order, filled with keys and values of every position that is
+// seen, and one step of tokens on top.
+struct Step {
+  KvLayout layout;
+  std::vector<std::byte> pool;
+  std::vector<int32_t> table;  // [sequences, stride]
+  int64_t stride = 0, block_bytes = 0, slot_offset = 128;
+  std::vector<int32_t> sequence, position;
+  std::vector<std::vector<std::byte*>> host_tables;
+  std::vector<std::byte* const*> tables;
+
+  // lengths: positions of each sequence; the last `news` of each are the step's tokens.
+  Step(Random& random, const Case& c, KvType type, const std::vector<int32_t>& lengths, int32_t news) {
+    layout = {type, 64, c.kv_heads, c.key_dim, c.value_in_key ? 0 : c.value_dim};
+    block_bytes = slot_offset + layout.slot_bytes() + 192;
+    int32_t blocks = 0;
+    for (int32_t length : lengths) stride = std::max<int64_t>(stride, (length + 63) / 64 + 1);
+    table.assign(lengths.size() * static_cast<size_t>(stride), 0);
+    for (size_t s = 0; s < lengths.size(); ++s) {
+      for (int32_t b = 0; b < (lengths[s] + 63) / 64; ++b) table[s * static_cast<size_t>(stride) + static_cast<size_t>(b)] = blocks++;
+    }
+    for (int32_t& block : table) block = blocks - 1 - std::min(block, blocks - 1);
+    pool.assign(static_cast<size_t>(blocks * block_bytes), std::byte{0xFF});  // NaN where unwritten
+    host_tables.resize(lengths.size());
+    for (size_t s = 0; s < lengths.size(); ++s) {
+      for (int64_t b = 0; b < stride; ++b) {
+        host_tables[s].push_back(pool.data() + table[s * static_cast<size_t>(stride) + static_cast<size_t>(b)] * block_bytes);
+      }
+      tables.push_back(host_tables[s].data());
+    }
+    // All positions go in through the scalar store.
+    for (size_t s = 0; s < lengths.size(); ++s) {
+      for (int32_t p = 0; p < lengths[s]; ++p) {
+        const std::vector<float> key = random.normals(int64_t{c.kv_heads} * c.key_dim);
+        const std::vector<float> value = random.normals(int64_t{c.kv_heads} * c.value_dim);
+        const auto index = static_cast<int32_t>(s);
+        KvStoreArgs store;
+        store.key = key.data();
+        store.value = value.data();
+        store.kv = view();
+        store.kv.sequence = &index;
+        store.kv.position = &p;
+        store.token_end = 1;
+        (*find_kv_store("kv_store", Isa::Scalar))(store);
+        if (p >= lengths[s] - news) {
+          sequence.push_back(index);
+          position.push_back(p);
+        }
+      }
+    }
+  }
+  KvView view() const {
+    KvView view;
+    view.layout = layout;
+    view.slot_offset = slot_offset;
+    view.tables = tables.data();
+    view.sequence = sequence.data();
+    view.position = position.data();
+    return view;
+  }
+  int64_t tokens() const { return static_cast<int64_t>(position.size()); }
+};
+
+struct GpuStep {
+  Gpu<std::byte> pool;
+  Gpu<int32_t> table, sequence, position;
+  CudaKvView view;
+  explicit GpuStep(const Step& step)
+      : pool(step.pool), table(step.table), sequence(step.sequence), position(step.position) {
+    view.layout = step.layout;
+    view.pool = pool.data();
+    view.block_bytes = step.block_bytes;
+    view.slot_offset = step.slot_offset;
+    view.table = table.data();
+    view.table_stride = step.stride;
+    view.sequence = sequence.data();
+    view.position = position.data();
+  }
+};
+
+constexpr KvType kTypes[] = {KvType::F32, KvType::F16, KvType::Q8_0};
+const char* type_name(KvType type) {
+  return type == KvType::F32 ? "F32" : type == KvType::F16 ? "F16" : "Q8_0";
+}
+
+void check(Random& random, const Case& c, KvType type, const std::vector<int32_t>& lengths,
+           int32_t news, int64_t max_positions) {
+  SCOPED_TRACE(testing::Message() << c.what << " " << type_name(type) << " sequences "
+                                  << lengths.size() << " tokens of each " << news << " longest "
+                                  << max_positions << " seed " << random.seed());
+  const Step step(random, c, type, lengths, news);
+  AttentionAttrs attrs;
+  attrs.heads = c.heads;
+  attrs.kv_heads = c.kv_heads;
+  attrs.key_dim = c.key_dim;
+  attrs.value_dim = c.value_dim;
+  attrs.value_in_key = c.value_in_key;
+  attrs.scale = 1 / std::sqrt(static_cast<float>(c.key_dim));
+  const std::vector<float> q = random.normals(step.tokens() * c.heads * c.key_dim);
+  std::vector<float> want(static_cast<size_t>(step.tokens() * c.heads * c.value_dim));
+  AttentionArgs host;
+  host.q = q.data();
+  host.q_stride = c.heads * c.key_dim;
+  host.y = want.data();
+  host.y_stride = c.heads * c.value_dim;
+  host.attrs = attrs;
+  host.kv = step.view();
+  host.token_end = step.tokens();
+  host.head_end = c.heads;
+  AlignedBytes scratch(attention_scratch_bytes(attrs));
+  host.scratch = scratch.data();
+  (*find_attention("attention", Isa::Scalar))(host);
+
+  GpuStep gpu(step);
+  Gpu<float> gpu_q(q), y(want.size());
+  CudaAttentionArgs args;
+  args.q = gpu_q.data();
+  args.q_stride = host.q_stride;
+  args.y = y.data();
+  args.y_stride = host.y_stride;
+  args.tokens = step.tokens();
+  args.attrs = attrs;
+  args.kv = gpu.view;
+  args.max_positions = max_positions;
+  for (bool hint : {false, true}) {
+    if (hint && news != 1) continue;
+    args.one_token_per_sequence = hint;
+    Gpu<std::byte> workspace(static_cast<size_t>(cuda_attention_workspace(args)));
+    args.workspace = workspace.data();
+    args.workspace_bytes = static_cast<int64_t>(workspace.bytes());
+    ASSERT_TRUE(ran(launch_attention(args, nullptr)));
+    EXPECT_LT(relative_error(y.read(), want), type == KvType::F32 ? 3e-6 : 1e-3);
+  }
+}
+
+TEST_F(CudaAttention, AgreesWithTheScalarOpInDecode) {
+  Random random(91);
+  for (const Case& c : kCases) {
+    for (KvType type : kTypes) {
+      check(random, c, type, {1}, 1, 64);
+      check(random, c, type, {200}, 1, 4096);
+      check(random, c, type, {65, 1, 130}, 1, 256);
+    }
+  }
+}
+
+TEST_F(CudaAttention, AgreesWithTheScalarOpInChunks) {
+  Random random(92);
+  for (const Case& c : kCases) {
+    for (KvType type : kTypes) {
+      check(random, c, type, {23}, 23, 64);
+      check(random, c, type, {150}, 7, 150);
+      check(random, c, type, {70, 40}, 5, 8192);
+    }
+  }
+}
+
+TEST_F(CudaAttention, PaddingIsNeitherStoredNorRead) {
+  Random random(93);
+  const Case& c = kCases[0];
+  const Step step(random, c, KvType::F16, {10}, 2);
+  GpuStep gpu(step);
+  Gpu<int32_t> position(std::vector<int32_t>{9, -1});
+  gpu.view.position = position.data();
+  Gpu<float> key(random.normals(2 * 2 * 64)), value(random.normals(2 * 2 * 64));
+  CudaKvStoreArgs store;
+  store.key = key.data();
+  store.key_stride = 128;
+  store.value = value.data();
+  store.value_stride = 128;
+  store.tokens = 1;
+  store.kv = gpu.view;
+  store.kv.position = position.data() + 1;
+  ASSERT_TRUE(ran(launch_kv_store(store, nullptr)));
+  EXPECT_EQ(gpu.pool.read(), step.pool);
+  Gpu<float> q(random.normals(2 * 4 * 64)), y(2 * 4 * 64);
+  CudaAttentionArgs args;
+  args.q = q.data();
+  args.q_stride = args.y_stride = 256;
+  args.y = y.data();
+  args.tokens = 2;
+  args.attrs.heads = 4;
+  args.attrs.kv_heads = 2;
+  args.attrs.key_dim = args.attrs.value_dim = 64;
+  args.kv = gpu.view;
+  args.max_positions = 64;
+  Gpu<std::byte> workspace(static_cast<size_t>(cuda_attention_workspace(args)));
+  args.workspace = workspace.data();
+  args.workspace_bytes = static_cast<int64_t>(workspace.bytes());
+  ASSERT_TRUE(ran(launch_attention(args, nullptr)));
+  for (float v : y.read()) ASSERT_TRUE(std::isfinite(v));
+}
+
+TEST_F(CudaAttention, StoredBytesAreThoseOfTheScalarOp) {
+  Random random(94);
+  for (const Case& c : kCases) {
+    for (KvType type : kTypes) {
+      Step step(random, c, type, {70, 3}, 3);
+      GpuStep gpu(step);
+      const int64_t key_width = c.kv_heads * c.key_dim, value_width = c.kv_heads * c.value_dim;
+      std::vector<float> key = random.normals(step.tokens() * key_width);
+      const std::vector<float> value = random.normals(step.tokens() * value_width);
+      std::fill_n(key.begin(), 32, 0.0f);
+      KvStoreArgs host;
+      host.key = key.data();
+      host.key_stride = key_width;
+      host.value = c.value_in_key ? nullptr : value.data();
+      host.value_stride = value_width;
+      host.kv = step.view();
+      host.token_end = step.tokens();
+      (*find_kv_store("kv_store", Isa::Scalar))(host);
+      Gpu<float> gpu_key(key), gpu_value(value);
+      CudaKvStoreArgs args;
+      args.key = gpu_key.data();
+      args.key_stride = key_width;
+      args.value = c.value_in_key ? nullptr : gpu_value.data();
+      args.value_stride = value_width;
+      args.tokens = step.tokens();
+      args.kv = gpu.view;
+      ASSERT_TRUE(ran(launch_kv_store(args, nullptr)));
+      EXPECT_EQ(gpu.pool.read(), step.pool) << c.what << " " << type_name(type);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ktx::kernels

@@ -1,0 +1,224 @@
+// Row ops of the GPU against the scalar CPU ops.
+#include "kernels/cuda/cuda_rows.h"
+
+#include "kernels/activation/activation.h"
+#include "kernels/cuda/cuda_sampling.h"
+#include "kernels/norm/norm.h"
+#include "kernels/rope/rope.h"
+#include "tests/kernels/cuda_cases.h"
+
+namespace ktx::kernels {
+namespace {
+
+using CudaRows = CudaTest;
+
+void expect_close(const std::vector<float>& got, const std::vector<float>& want, float epsilon) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_NEAR(got[i], want[i], epsilon * (1 + std::fabs(want[i]))) << "element " << i;
+  }
+}
+
+TEST_F(CudaRows, EmbedDecodesRowsExactlyAndTilesInHalfPrecision) {
+  Random random(81);
+  for (DType dtype : weight_dtypes()) {
+    for (bool marlin : {false, true}) {
+      if (!cuda_embed_takes(dtype, marlin ? Layout::Marlin : Layout::Rows)) continue;
+      const int64_t rows = 50, cols = 512;
+      const GpuWeights table(random, dtype, rows, cols, 1, marlin);
+      const std::vector<int32_t> ids = {0, 49, 17, -1, 50, 8};
+      Gpu<int32_t> gpu_ids(ids);
+      Gpu<float> y(ids.size() * cols);
+      CudaEmbedArgs args;
+      args.table = table.gpu();
+      args.ids = gpu_ids.data();
+      args.tokens = static_cast<int64_t>(ids.size());
+      args.y = y.data();
+      args.y_stride = cols;
+      ASSERT_TRUE(ran(launch_embed(args, nullptr)));
+      std::vector<float> want;
+      for (int32_t id : ids) {
+        const std::vector<float> row = id >= 0 && id < rows ? table.row(0, id) : std::vector<float>(cols);
+        want.insert(want.end(), row.begin(), row.end());
+      }
+      if (marlin) {
+        EXPECT_LT(relative_error(y.read(), want), kHalfProducts) << name(dtype);
+      } else {
+        EXPECT_TRUE(same_bits(y.read(), want)) << name(dtype);
+      }
+    }
+  }
+}
+
+TEST_F(CudaRows, RmsNormOfRowsAndHeads) {
+  Random random(82);
+  struct Case {
+    int64_t width;
+    int32_t groups;
+    int64_t tokens;
+  };
+  for (const Case c : {Case{4096, 1, 3}, Case{256, 1, 1}, Case{512, 8, 5}, Case{100, 4, 7},
+                       Case{5001, 1, 2}, Case{4096, 32, 9}}) {
+    const std::vector<float> x = random.normals(c.tokens * c.width);
+    const std::vector<float> weight = random.normals(c.width / c.groups);
+    std::vector<float> want(x.size());
+    RmsNormArgs host;
+    host.x = x.data();
+    host.x_stride = host.y_stride = host.width = c.width;
+    host.weight = weight.data();
+    host.y = want.data();
+    host.attrs.eps = 1e-6f;
+    host.attrs.groups = c.groups;
+    host.token_end = c.tokens;
+    (*find_rms_norm("rms_norm", Isa::Scalar))(host);
+    Gpu<float> y(x), gpu_weight(weight);  // in place
+    CudaRmsNormArgs args;
+    args.x = args.y = y.data();
+    args.x_stride = args.y_stride = args.width = c.width;
+    args.weight = gpu_weight.data();
+    args.tokens = c.tokens;
+    args.attrs = host.attrs;
+    ASSERT_TRUE(ran(launch_rms_norm(args, nullptr)));
+    expect_close(y.read(), want, 2e-6f);
+  }
+}
+
+TEST_F(CudaRows, RopeTurnsThePartThatItIsAskedTo) {
+  Random random(83);
+  for (bool interleaved : {false, true}) {
+    for (bool in_place : {false, true}) {
+      RopeArgs host;
+      host.attrs.heads = 3;
+      host.attrs.head_dim = 96;
+      host.attrs.rotary_begin = 64;
+      host.attrs.rotary_dim = 32;
+      host.attrs.y_head_dim = in_place ? 96 : 80;
+      host.attrs.y_begin = in_place ? 64 : 40;
+      host.attrs.interleaved = interleaved;
+      host.attrs.mscale = 1.2f;
+      const int64_t tokens = 4;
+      const std::vector<float> x = random.normals(tokens * 3 * 96);
+      const std::vector<int32_t> position = {0, 1, 777, 131071};
+      std::vector<float> inv_freq, scratch(32);
+      for (int i = 0; i < 16; ++i) inv_freq.push_back(std::pow(10000.0f, -static_cast<float>(i) / 16));
+      std::vector<float> want = in_place ? x : random.normals(tokens * 3 * host.attrs.y_head_dim);
+      Gpu<float> gpu_x(x), gpu_y(want), gpu_freq(inv_freq);
+      host.x = in_place ? want.data() : x.data();
+      host.x_stride = 3 * 96;
+      host.y = want.data();
+      host.y_stride = 3 * host.attrs.y_head_dim;
+      host.inv_freq = inv_freq.data();
+      host.position = position.data();
+      host.token_end = tokens;
+      host.scratch = scratch.data();
+      Gpu<int32_t> gpu_position(position);
+      CudaRopeArgs args;
+      args.x = in_place ? gpu_y.data() : gpu_x.data();
+      args.x_stride = host.x_stride;
+      args.y = gpu_y.data();
+      args.y_stride = host.y_stride;
+      args.inv_freq = gpu_freq.data();
+      args.position = gpu_position.data();
+      args.tokens = tokens;
+      args.attrs = host.attrs;
+      (*find_rope("rope", Isa::Scalar))(host);
+      ASSERT_TRUE(ran(launch_rope(args, nullptr)));
+      expect_close(gpu_y.read(), want, 1e-6f);
+    }
+  }
+}
+
+TEST_F(CudaRows, ElementwiseOpsAgree) {
+  Random random(84);
+  for (int64_t width : {1024, 37}) {
+    const int64_t tokens = 3;
+    const std::vector<float> a = random.normals(tokens * width, 3), b = random.normals(tokens * width);
+    const std::vector<float> gate = random.normals(tokens);
+    Gpu<float> ga(a), gb(b), ggate(gate), y(a.size());
+    std::vector<float> swiglu, sum, scaled;
+    for (int64_t t = 0; t < tokens; ++t) {
+      for (int64_t i = 0; i < width; ++i) {
+        const double p = a[t * width + i], q = b[t * width + i];
+        swiglu.push_back(static_cast<float>(p / (1 + std::exp(-p)) * q));
+        sum.push_back(static_cast<float>(p + q));
+        scaled.push_back(static_cast<float>(p / (1 + std::exp(-double{gate[t]}))));
+      }
+    }
+    CudaSwigluArgs s;
+    s.gate = ga.data();
+    s.up = gb.data();
+    s.y = y.data();
+    s.gate_stride = s.up_stride = s.y_stride = s.width = width;
+    s.tokens = tokens;
+    ASSERT_TRUE(ran(launch_swiglu(s, nullptr)));
+    expect_close(y.read(), swiglu, 2e-6f);
+    CudaAddArgs add;
+    add.a = ga.data();
+    add.b = gb.data();
+    add.y = y.data();
+    add.a_stride = add.b_stride = add.y_stride = add.width = width;
+    add.tokens = tokens;
+    ASSERT_TRUE(ran(launch_add(add, nullptr)));
+    EXPECT_TRUE(same_bits(y.read(), sum));
+    CudaSigmoidScaleArgs scale;
+    scale.x = ga.data();
+    scale.gate = ggate.data();
+    scale.gate_stride = 1;
+    scale.y = y.data();
+    scale.x_stride = scale.y_stride = scale.width = width;
+    scale.tokens = tokens;
+    ASSERT_TRUE(ran(launch_sigmoid_scale(scale, nullptr)));
+    expect_close(y.read(), scaled, 2e-6f);
+    Gpu<int32_t> rows(std::vector<int32_t>{2, -1, 0});
+    CudaGatherRowsArgs gather;
+    gather.x = ga.data();
+    gather.rows = rows.data();
+    gather.outputs = 3;
+    gather.y = y.data();
+    gather.x_stride = gather.y_stride = gather.width = width;
+    ASSERT_TRUE(ran(launch_gather_rows(gather, nullptr)));
+    std::vector<float> want(a.begin() + 2 * width, a.end());
+    want.resize(static_cast<size_t>(2 * width));
+    want.insert(want.end(), a.begin(), a.begin() + width);
+    EXPECT_TRUE(same_bits(y.read(), want));
+  }
+}
+
+TEST_F(CudaRows, ArgmaxTakesTheLowestOfEqualOnesAndPassesOverNaN) {
+  Random random(85);
+  const int64_t rows = 5, vocabulary = 5000;
+  std::vector<float> logits = random.normals(rows * vocabulary);
+  logits[3000] = logits[1234] = 9;
+  logits[static_cast<size_t>(vocabulary + 7)] = NAN;
+  std::fill_n(logits.begin() + 4 * vocabulary, vocabulary, -INFINITY);
+  Gpu<float> gpu(logits), logprobs(rows);
+  Gpu<int32_t> ids(rows);
+  CudaArgmaxArgs args;
+  args.logits = gpu.data();
+  args.logits_stride = vocabulary;
+  args.rows = rows;
+  args.vocabulary = vocabulary;
+  args.ids = ids.data();
+  args.logprobs = logprobs.data();
+  ASSERT_TRUE(ran(launch_argmax(args, nullptr)));
+  const std::vector<int32_t> got = ids.read();
+  const std::vector<float> got_logprobs = logprobs.read();
+  EXPECT_EQ(got[0], 1234);
+  EXPECT_EQ(got[4], 0);
+  for (int64_t r = 0; r < 4; ++r) {
+    int32_t best = -1;
+    double sum = 0;
+    const float* row = logits.data() + r * vocabulary;
+    for (int32_t i = 0; i < vocabulary; ++i) {
+      if (!std::isnan(row[i]) && (best < 0 || row[i] > row[best])) best = i;
+    }
+    for (int64_t i = 0; i < vocabulary; ++i) {
+      if (!std::isnan(row[i])) sum += std::exp(double{row[i]} - row[best]);
+    }
+    EXPECT_EQ(got[static_cast<size_t>(r)], best);
+    EXPECT_NEAR(got_logprobs[static_cast<size_t>(r)], -std::log(sum), 1e-4);
+  }
+}
+
+}  // namespace
+}  // namespace ktx::kernels
