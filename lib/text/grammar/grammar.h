@@ -1,0 +1,116 @@
+// Constrained output: which tokens may come next so that the answer follows a grammar.
+//
+//   auto vocabulary = GrammarVocabulary::create(tokenizer);          // once per model
+//   Grammar g = KTX_TRY(Grammar::compile({GrammarKind::JsonSchema, schema}, vocabulary));
+//   GrammarState state(g);                                           // one per answer
+//   std::vector<uint32_t> mask(vocabulary->mask_words());
+//   while (...) {
+//     state.fill_mask(mask);       // bit t % 32 of word t / 32: may token t come next
+//     int32_t token = sample(logits, mask);
+//     state.accept(token);
+//   }
+//
+// Sources: GBNF, JSON Schema (json_schema.h says which part of it), any JSON object.
+// All become one automaton over bytes (grammar_automaton.h). What a place in it allows
+// without looking at its stack is found once and kept, shared by all answers; only
+// tokens that leave a recursive rule are tried on the stack.
+//
+// Safe for untrusted grammars and schemas: limits on size, depth and work are errors of
+// compile(); a stack of more than 256 calls is cut (grammar_matcher.h): then fill_mask
+// finds nothing and the answer ends as one that is too long.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/support/result.h"
+
+namespace ktx::text {
+
+class Tokenizer;
+
+// The tokens as a grammar sees them; made once for a model, shared, immutable.
+class GrammarVocabulary {
+ public:
+  // All tokens of the tokenizer but control tokens; its end tokens may follow where the
+  // grammar may end.
+  static std::shared_ptr<const GrammarVocabulary> create(const Tokenizer& tokenizer);
+  // Token i has the bytes tokens[i]; one without bytes is never allowed.
+  static std::shared_ptr<const GrammarVocabulary> create(std::vector<std::string> tokens,
+                                                         std::vector<int32_t> end_tokens);
+
+  size_t size() const;
+  std::string_view token_text(int32_t token) const;  // of a token within size()
+  size_t mask_words() const { return (size() + 31) / 32; }
+  ~GrammarVocabulary();
+
+ private:
+  friend class Grammar;
+  friend class GrammarState;
+  struct Tables;
+  explicit GrammarVocabulary(std::unique_ptr<const Tables> tables);
+  std::unique_ptr<const Tables> tables_;
+};
+
+enum class GrammarKind { Gbnf, JsonSchema, JsonObject };
+
+struct GrammarSource {
+  GrammarKind kind = GrammarKind::JsonObject;
+  std::string text;  // GBNF, or a schema as JSON; unused for JsonObject
+};
+
+// Immutable and cheap to copy; may be used by many threads at once.
+class Grammar {
+ public:
+  // An error names what is wrong and where: line and column of a GBNF, keyword and
+  // JSON path of a schema.
+  static Result<Grammar> compile(const GrammarSource& source,
+                                 std::shared_ptr<const GrammarVocabulary> vocabulary);
+  static Result<Grammar> compile_schema(const nlohmann::ordered_json& schema,
+                                        std::shared_ptr<const GrammarVocabulary> vocabulary);
+
+  const GrammarVocabulary& vocabulary() const;
+  size_t state_count() const;  // of the automaton, for reports
+
+ private:
+  friend class GrammarState;
+  struct Compiled;
+  explicit Grammar(std::shared_ptr<Compiled> compiled) : compiled_(std::move(compiled)) {}
+  std::shared_ptr<Compiled> compiled_;
+};
+
+// One answer's place in the grammar. Copyable, so that text can be tried (speculation)
+// and several answers can go on from one; not thread-safe.
+class GrammarState {
+ public:
+  explicit GrammarState(const Grammar& grammar);
+  GrammarState(const GrammarState&);
+  GrammarState& operator=(const GrammarState&);
+  ~GrammarState();
+
+  // Goes on over a token; false, and nothing changes, when it may not come here. An end
+  // token is accepted where the grammar may end; then nothing more is.
+  bool accept(int32_t token);
+  // The same for a text.
+  bool accept(std::string_view text);
+
+  // Sets the bits of all tokens that may come next and clears all others, of
+  // mask_words() words. False when there is none.
+  bool fill_mask(std::span<uint32_t> mask) const;
+
+  // The text so far is complete; with must_end() nothing but an end may follow.
+  bool may_end() const;
+  bool must_end() const;
+
+ private:
+  struct Place;
+  std::shared_ptr<const Grammar::Compiled> compiled_;
+  std::unique_ptr<Place> place_;
+};
+
+}  // namespace ktx::text

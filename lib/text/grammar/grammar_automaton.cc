@@ -1,0 +1,286 @@
+// Fragments to the automaton: what cannot end is cut off, each unit is made
+// deterministic by the subset construction, left recursion is refused.
+#include "lib/text/grammar/grammar_automaton.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <span>
+#include <unordered_map>
+
+#include "lib/text/grammar/grammar_fragments.h"
+#include "lib/text/grammar/plain_room.h"
+
+namespace ktx::text::grammar {
+namespace {
+
+// Which fragment states can reach the end of their unit, calls included.
+class Live {
+ public:
+  explicit Live(const Fragments& fragments)
+      : fragments_(fragments), live_(fragments.states.size(), false) {
+    std::vector<std::vector<uint32_t>> into(fragments.states.size());
+    std::vector<std::vector<std::pair<uint32_t, uint32_t>>> callers(fragments.units.size());
+    std::vector<std::vector<UnitEdge>> calls_into(fragments.states.size());
+    std::unordered_map<uint32_t, uint32_t> unit_at_start;
+    for (uint32_t s = 0; s < fragments.states.size(); ++s) {
+      for (const uint32_t target : fragments.states[s].empty) into[target].push_back(s);
+      for (const ByteEdge& edge : fragments.states[s].bytes) into[edge.target].push_back(s);
+      for (const UnitEdge& edge : fragments.states[s].units) {
+        callers[edge.unit].push_back({s, edge.target});
+        calls_into[edge.target].push_back({edge.unit, s});
+      }
+    }
+    productive_.assign(fragments.units.size(), false);
+    for (uint32_t u = 0; u < fragments.units.size(); ++u) {
+      unit_at_start[fragments.units[u].start] = u;
+      mark(fragments.units[u].end);
+    }
+    while (!todo_.empty()) {
+      const uint32_t state = todo_.back();
+      todo_.pop_back();
+      for (const uint32_t from : into[state]) mark(from);
+      for (const UnitEdge& call : calls_into[state]) {
+        if (productive_[call.unit]) mark(call.target);
+      }
+      const auto start = unit_at_start.find(state);
+      if (start == unit_at_start.end() || productive_[start->second]) continue;
+      productive_[start->second] = true;
+      for (const auto& [from, target] : callers[start->second]) {
+        if (live_[target]) mark(from);
+      }
+    }
+  }
+
+  bool state(uint32_t s) const { return live_[s]; }
+  bool unit(uint32_t u) const { return productive_[u]; }
+
+ private:
+  void mark(uint32_t state) {
+    if (live_[state]) return;
+    live_[state] = true;
+    todo_.push_back(state);
+  }
+
+  const Fragments& fragments_;
+  std::vector<bool> live_;
+  std::vector<bool> productive_;
+  std::vector<uint32_t> todo_;
+};
+
+class AutomatonBuilder {
+ public:
+  explicit AutomatonBuilder(const Fragments& fragments)
+      : fragments_(fragments),
+        live_(fragments),
+        mark_(fragments.states.size(), 0),
+        is_end_(fragments.states.size()) {
+    for (const Unit& unit : fragments.units) is_end_[unit.end] = true;
+  }
+
+  Result<Automaton> build() {
+    if (!live_.unit(0)) return Error{"the grammar matches no text at all"};
+    classify_bytes();
+    // Starts first: a call needs the start of a unit that may not be built yet.
+    for (uint32_t u = 0; u < fragments_.units.size(); ++u) {
+      const uint32_t start = fragments_.units[u].start;
+      start_of_unit_.push_back(live_.unit(u) ? subset({&start, 1}) : kDead);
+    }
+    for (uint32_t s = 0; s < out_.states.size(); ++s) {
+      KTX_TRY(expand(s));
+    }
+    out_.start = start_of_unit_[0];
+    KTX_TRY(refuse_left_recursion());
+    return std::move(out_);
+  }
+
+ private:
+  // Bytes that lie in the same ranges everywhere are one class.
+  void classify_bytes() {
+    std::array<bool, 257> cut = {};
+    for (const FragmentState& state : fragments_.states) {
+      for (const ByteEdge& edge : state.bytes) {
+        cut[edge.low] = true;
+        cut[edge.high + 1] = true;
+      }
+    }
+    uint32_t at = 0;
+    for (uint32_t byte = 0; byte < 256; ++byte) {
+      if (byte > 0 && cut[byte]) ++at;
+      out_.byte_class[byte] = static_cast<uint8_t>(at);
+    }
+    out_.class_count = at + 1;
+  }
+
+  // The state for a set of fragment states, made when it is new.
+  uint32_t subset(std::span<const uint32_t> seeds) {
+    if (seeds.size() == 1) {
+      const auto known = of_one_.find(seeds[0]);
+      if (known != of_one_.end()) return known->second;
+    }
+    std::vector<uint32_t> set;
+    ++round_;
+    todo_.assign(seeds.begin(), seeds.end());
+    while (!todo_.empty()) {
+      const uint32_t s = todo_.back();
+      todo_.pop_back();
+      if (mark_[s] == round_ || !live_.state(s)) continue;
+      mark_[s] = round_;
+      const FragmentState& state = fragments_.states[s];
+      if (!state.bytes.empty() || !state.units.empty() || is_end_[s]) set.push_back(s);
+      work_ += 1 + state.empty.size();
+      todo_.insert(todo_.end(), state.empty.begin(), state.empty.end());
+    }
+    std::sort(set.begin(), set.end());
+    uint32_t id = kDead;
+    if (!set.empty()) {
+      const auto [found, added] = ids_.try_emplace(set, out_.states.size());
+      id = static_cast<uint32_t>(found->second);
+      if (added) {
+        out_.states.emplace_back();
+        sets_.push_back(&found->first);
+      }
+    }
+    if (seeds.size() == 1) of_one_[seeds[0]] = id;
+    return id;
+  }
+
+  Status expand(uint32_t id) {
+    if (out_.states.size() > kMaxStates || work_ > kMaxCompileWork) {
+      return Error{
+          fmt::format("the grammar is too large: it needs more than {} states; use smaller counts",
+                      out_.states.size() > kMaxStates ? kMaxStates : out_.states.size())};
+    }
+    const std::vector<uint32_t>& set = *sets_[id];
+    State state;
+    std::vector<std::vector<uint32_t>> targets(out_.class_count);
+    std::map<uint32_t, std::vector<uint32_t>> calls;
+    for (const uint32_t s : set) {
+      const FragmentState& fragment = fragments_.states[s];
+      state.final |= is_end_[s];
+      for (const ByteEdge& edge : fragment.bytes) {
+        if (!live_.state(edge.target)) continue;
+        for (uint32_t c = out_.byte_class[edge.low]; c <= out_.byte_class[edge.high]; ++c) {
+          targets[c].push_back(edge.target);
+          ++work_;
+        }
+      }
+      for (const UnitEdge& edge : fragment.units) {
+        if (live_.unit(edge.unit) && live_.state(edge.target)) {
+          calls[edge.unit].push_back(edge.target);
+        }
+      }
+    }
+    out_.edges.resize(out_.edges.size() + out_.class_count, kDead);
+    const size_t row = out_.edges.size() - out_.class_count;
+    for (uint32_t c = 0; c < out_.class_count; ++c) {
+      if (targets[c].empty()) continue;
+      if (c > 0 && targets[c] == targets[c - 1]) {
+        out_.edges[row + c] = out_.edges[row + c - 1];
+      } else {
+        out_.edges[row + c] = subset(targets[c]);
+      }
+      state.has_bytes |= out_.edges[row + c] != kDead;
+    }
+    state.first_call = static_cast<uint32_t>(out_.calls.size());
+    for (const auto& [unit, call_targets] : calls) {
+      out_.calls.push_back({start_of_unit_[unit], subset(call_targets)});
+    }
+    if (calls.size() > UINT16_MAX)
+      return Error{"the grammar is too large: 65536 ways at one place"};
+    state.call_count = static_cast<uint16_t>(calls.size());
+    out_.states[id] = state;
+    return {};
+  }
+
+  // A rule that can call itself before it takes a byte would be matched for ever.
+  Status refuse_left_recursion() {
+    std::unordered_map<uint32_t, size_t> unit_of_start;
+    std::vector<uint32_t> starts;
+    for (const uint32_t start : start_of_unit_) {
+      if (start != kDead && unit_of_start.try_emplace(start, starts.size()).second) {
+        starts.push_back(start);
+      }
+    }
+    // Nullable: the end can be reached without a byte.
+    std::vector<bool> nullable(starts.size(), false);
+    std::vector<std::vector<size_t>> left(starts.size());  // units called before any byte
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (size_t u = 0; u < starts.size(); ++u) {
+        left[u].clear();
+        ++round_;
+        state_mark_.resize(out_.states.size(), 0);
+        std::vector<uint32_t> todo = {starts[u]};
+        while (!todo.empty()) {
+          const uint32_t s = todo.back();
+          todo.pop_back();
+          if (state_mark_[s] == round_) continue;
+          state_mark_[s] = round_;
+          ++work_;
+          if (out_.states[s].final && !nullable[u]) nullable[u] = changed = true;
+          for (uint32_t c = 0; c < out_.states[s].call_count; ++c) {
+            const Call& call = out_.calls[out_.states[s].first_call + c];
+            const size_t callee = unit_of_start.at(call.start);
+            left[u].push_back(callee);
+            if (nullable[callee]) todo.push_back(call.target);
+          }
+        }
+        if (work_ > kMaxCompileWork) return Error{"the grammar is too large: too many rules"};
+      }
+    }
+    // A cycle of left calls: repeatedly take away what calls nothing on the left.
+    std::vector<size_t> open_calls(starts.size());
+    std::vector<std::vector<size_t>> callers(starts.size());
+    std::vector<size_t> done;
+    for (size_t u = 0; u < starts.size(); ++u) {
+      open_calls[u] = left[u].size();
+      for (const size_t callee : left[u]) callers[callee].push_back(u);
+      if (open_calls[u] == 0) done.push_back(u);
+    }
+    size_t taken = 0;
+    for (; taken < done.size(); ++taken) {
+      for (const size_t caller : callers[done[taken]]) {
+        if (--open_calls[caller] == 0) done.push_back(caller);
+      }
+    }
+    if (taken == starts.size()) return {};
+    return Error{
+        "the grammar is left-recursive: a rule can call itself before it takes a character; "
+        "write a repetition instead"};
+  }
+
+  struct SetHash {
+    size_t operator()(const std::vector<uint32_t>& set) const {
+      uint64_t hash = 0xCBF29CE484222325u;
+      for (const uint32_t s : set) hash = (hash ^ s) * 0x100000001B3u ^ (hash >> 29);
+      return hash;
+    }
+  };
+
+  const Fragments& fragments_;
+  Live live_;
+  Automaton out_;
+  std::vector<uint64_t> mark_;
+  std::vector<uint64_t> state_mark_;
+  uint64_t round_ = 0;
+  std::vector<uint32_t> todo_;
+  std::unordered_map<std::vector<uint32_t>, size_t, SetHash> ids_;
+  std::vector<const std::vector<uint32_t>*> sets_;  // of each state; the map's keys stay put
+  std::unordered_map<uint32_t, uint32_t> of_one_;
+  std::vector<uint32_t> start_of_unit_;
+  std::vector<bool> is_end_;
+  size_t work_ = 0;
+};
+
+}  // namespace
+
+Result<Automaton> build_automaton(const GrammarRules& rules) {
+  const Fragments fragments = KTX_TRY(build_fragments(rules));
+  Automaton automaton = KTX_TRY(AutomatonBuilder(fragments).build());
+  measure_room(automaton);
+  return automaton;
+}
+
+}  // namespace ktx::text::grammar

@@ -1,0 +1,67 @@
+// What a grammar becomes to be matched byte by byte: one deterministic automaton for
+// each rule that is called, in one table of states.
+//
+// A state has edges by byte (bytes that nothing tells apart share a class), calls of
+// rules (match that rule, go on at `target`), and may end its rule. Rules that are not
+// recursive and not large are part of their callers, so that most JSON Schemas are one
+// automaton without calls, and need no stack at all.
+//
+// Every state that an edge leads to can reach the end of its rule: a text that has a
+// live state can be completed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "lib/support/result.h"
+#include "lib/text/grammar/grammar_rules.h"
+
+namespace ktx::text::grammar {
+
+inline constexpr uint32_t kDead = UINT32_MAX;
+inline constexpr uint8_t kNoEnd = 255;
+
+struct Call {
+  uint32_t start = 0;   // of the called rule
+  uint32_t target = 0;  // where to go on behind it
+};
+
+struct State {
+  uint32_t first_call = 0;
+  uint16_t call_count = 0;
+  bool final = false;      // its rule may end here
+  bool has_bytes = false;  // some byte leads on
+  // The end and nothing else: a call that goes on here needs no place on the stack.
+  bool only_final() const { return final && !has_bytes && call_count == 0; }
+  // A byte leads on and nothing happens without one.
+  bool plain() const { return has_bytes && !final && call_count == 0; }
+};
+
+struct Automaton {
+  std::array<uint8_t, 256> byte_class = {};
+  uint32_t class_count = 0;
+  std::vector<State> states;
+  std::vector<uint32_t> edges;  // [state * class_count + class], kDead where none
+  std::vector<Call> calls;
+  // How many plain characters (token_trie.h) may come from a state on, whichever they
+  // are, up to kNoEnd: a string without a limit. Tokens of plain characters alone need
+  // not be followed.
+  std::vector<uint8_t> room;
+  uint32_t start = 0;
+
+  uint32_t next(uint32_t state, uint8_t byte) const {
+    return edges[size_t{state} * class_count + byte_class[byte]];
+  }
+};
+
+// Limits that hostile grammars meet; each is an error that says which.
+inline constexpr size_t kMaxFragmentStates = 400'000;
+inline constexpr size_t kMaxStates = 60'000;
+inline constexpr size_t kMaxCompileWork = 60'000'000;
+
+// Fails on a rule without a definition, left recursion, a grammar that matches no text
+// at all, and one that is too large.
+Result<Automaton> build_automaton(const GrammarRules& rules);
+
+}  // namespace ktx::text::grammar

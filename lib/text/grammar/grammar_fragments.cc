@@ -1,0 +1,345 @@
+#include "lib/text/grammar/grammar_fragments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <unordered_map>
+
+#include "lib/support/strings.h"
+#include "lib/text/grammar/grammar_automaton.h"
+#include "lib/text/grammar/utf8_ranges.h"
+
+namespace ktx::text::grammar {
+namespace {
+
+constexpr int64_t kInlineSize = 300;     // states of a rule that is copied into its callers
+constexpr int kInlineDepth = 100;        // of expressions in each other
+constexpr int64_t kOutlineSize = 250;    // a repeated part above this …
+constexpr int64_t kOutlineTotal = 4000;  // … that would take this much is called instead
+
+Error too_large() {
+  return Error{fmt::format(
+      "the grammar is too large: more than {} states; use smaller counts or fewer rules",
+      kMaxFragmentStates)};
+}
+
+// What is known of each expression before any state is made.
+struct ExprFacts {
+  int64_t size = 0;  // states it takes, about
+  int depth = 0;
+  bool cyclic = false;  // part of a recursion
+};
+
+// Marks the expressions of recursions: strongly connected components (Tarjan), without
+// recursion of our own, since a hostile grammar may be a chain of 100,000 rules.
+class Recursions {
+ public:
+  Recursions(const GrammarRules& rules, std::vector<ExprFacts>& facts)
+      : rules_(rules), facts_(facts), order_(rules.exprs.size(), 0), low_(rules.exprs.size(), 0) {}
+
+  void mark_from(int root) {
+    enter(root);
+    while (!path_.empty()) {
+      auto& [expr, next] = path_.back();
+      if (next < parts(expr).size()) {
+        const int part = parts(expr)[next++];
+        if (order_[part] == 0) {
+          enter(part);
+        } else if (on_stack_[part]) {
+          low_[expr] = std::min(low_[expr], order_[part]);
+          if (part == expr) facts_[expr].cyclic = true;
+        }
+        continue;
+      }
+      leave(expr);
+    }
+  }
+
+ private:
+  struct Step {
+    int expr;
+    size_t next;
+  };
+
+  std::span<const int> parts(int expr) const {
+    const Expr& e = rules_.exprs[expr];
+    if (e.kind == ExprKind::Rule) return {&rules_.rules[e.rule].expr, 1};
+    return e.parts;
+  }
+  void enter(int expr) {
+    on_stack_.resize(order_.size());
+    order_[expr] = low_[expr] = ++count_;
+    stack_.push_back(expr);
+    on_stack_[expr] = true;
+    path_.push_back({expr, 0});
+  }
+  void leave(int expr) {
+    path_.pop_back();
+    if (!path_.empty()) {
+      low_[path_.back().expr] = std::min(low_[path_.back().expr], low_[expr]);
+    }
+    if (low_[expr] != order_[expr]) return;
+    const bool alone = stack_.back() == expr;
+    while (true) {
+      const int member = stack_.back();
+      stack_.pop_back();
+      on_stack_[member] = false;
+      if (!alone) facts_[member].cyclic = true;
+      if (member == expr) break;
+    }
+  }
+
+  const GrammarRules& rules_;
+  std::vector<ExprFacts>& facts_;
+  std::vector<int> order_, low_;
+  std::vector<bool> on_stack_;
+  std::vector<int> stack_;
+  std::vector<Step> path_;
+  int count_ = 0;
+};
+
+class Builder {
+ public:
+  explicit Builder(const GrammarRules& rules)
+      : rules_(rules), facts_(rules.exprs.size()), uses_(rules.rules.size(), 0) {}
+
+  Result<Fragments> build() {
+    for (const Expr& expr : rules_.exprs) {
+      if (expr.kind != ExprKind::Rule) continue;
+      ++uses_[expr.rule];
+      if (rules_.rules[expr.rule].expr < 0) {
+        return Error{
+            fmt::format("rule '{}' is not defined", printable(rules_.rules[expr.rule].name))};
+      }
+    }
+    const int root = rules_.rules[rules_.root].expr;
+    Recursions(rules_, facts_).mark_from(root);
+    measure(root);
+    unit(root);
+    for (size_t u = 0; u < out_.units.size(); ++u) {
+      const Unit unit = out_.units[u];
+      build(unit.expr, unit.start, unit.end);
+      if (full_) return too_large();
+    }
+    return std::move(out_);
+  }
+
+ private:
+  bool called(const Expr& expr) const {
+    const ExprFacts& target = facts_[rules_.rules[expr.rule].expr];
+    return target.cyclic || target.depth > kInlineDepth ||
+           (target.size > kInlineSize && uses_[expr.rule] > 1);
+  }
+
+  // Sizes and depths, parts before wholes; a recursion is a call and ends there.
+  void measure(int root) {
+    std::vector<std::pair<int, bool>> todo = {{root, false}};
+    std::vector<uint8_t> seen(rules_.exprs.size(), 0);
+    while (!todo.empty()) {
+      const auto [index, ready] = todo.back();
+      todo.pop_back();
+      const Expr& expr = rules_.exprs[index];
+      if (ready) {
+        measure_one(expr, facts_[index]);
+        continue;
+      }
+      if (seen[index]) continue;
+      seen[index] = 1;
+      todo.push_back({index, true});
+      for (const int part : expr.parts) todo.push_back({part, false});
+      if (expr.kind == ExprKind::Rule) todo.push_back({rules_.rules[expr.rule].expr, false});
+    }
+  }
+  void measure_one(const Expr& expr, ExprFacts& facts) {
+    constexpr int64_t kHuge = int64_t{1} << 40;
+    for (const int part : expr.parts) {
+      facts.size += facts_[part].size;
+      facts.depth = std::max(facts.depth, facts_[part].depth);
+    }
+    ++facts.depth;
+    switch (expr.kind) {
+      case ExprKind::Text:
+        facts.size = static_cast<int64_t>(expr.text.size());
+        break;
+      case ExprKind::Class:
+        facts.size = static_cast<int64_t>(3 * expr.ranges.size());
+        break;
+      case ExprKind::Repeat:
+      case ExprKind::List:
+        facts.size *= copies(expr);
+        break;
+      case ExprKind::Rule: {
+        const ExprFacts& target = facts_[rules_.rules[expr.rule].expr];
+        if (!called(expr)) facts.size = target.size, facts.depth = target.depth + 1;
+        break;
+      }
+      default:
+        break;
+    }
+    facts.size = std::min(facts.size + 2, kHuge);
+  }
+  static int64_t copies(const Expr& expr) {
+    return std::max<int64_t>(1, std::max(expr.min, expr.max));
+  }
+
+  uint32_t state() {
+    if (out_.states.size() >= kMaxFragmentStates) {
+      full_ = true;
+      return 0;
+    }
+    out_.states.emplace_back();
+    return static_cast<uint32_t>(out_.states.size()) - 1;
+  }
+  void empty(uint32_t from, uint32_t to) { out_.states[from].empty.push_back(to); }
+  uint32_t unit(int expr) {
+    const auto [found, added] = unit_of_.try_emplace(expr, out_.units.size());
+    if (added) {
+      const uint32_t start = state();
+      out_.units.push_back({expr, start, state()});
+    }
+    return static_cast<uint32_t>(found->second);
+  }
+  void call(int expr, uint32_t from, uint32_t to) {
+    const uint32_t callee = unit(expr);
+    out_.states[from].units.push_back({callee, to});
+  }
+
+  // Ways from one state to another that match the expression.
+  void build(int index, uint32_t from, uint32_t to) {
+    if (full_) return;
+    const Expr& expr = rules_.exprs[index];
+    switch (expr.kind) {
+      case ExprKind::Text:
+        return build_text(expr.text, from, to);
+      case ExprKind::Class:
+        return build_class(expr, from, to);
+      case ExprKind::Sequence: {
+        for (size_t i = 0; i < expr.parts.size(); ++i) {
+          const uint32_t next = i + 1 == expr.parts.size() ? to : state();
+          build(expr.parts[i], from, next);
+          from = next;
+        }
+        if (expr.parts.empty()) empty(from, to);
+        return;
+      }
+      case ExprKind::Alternatives:
+        for (const int part : expr.parts) build(part, from, to);
+        return;
+      case ExprKind::Repeat:
+        return build_list(expr, -1, from, to);
+      case ExprKind::List:
+        return build_list(expr, expr.parts[1], from, to);
+      case ExprKind::Joined:
+        return build_joined(expr, from, to);
+      case ExprKind::Rule:
+        if (called(expr)) return call(rules_.rules[expr.rule].expr, from, to);
+        return build(rules_.rules[expr.rule].expr, from, to);
+    }
+  }
+  void build_text(const std::string& text, uint32_t from, uint32_t to) {
+    if (text.empty()) return empty(from, to);
+    for (size_t i = 0; i < text.size(); ++i) {
+      const uint32_t next = i + 1 == text.size() ? to : state();
+      const auto byte = static_cast<uint8_t>(text[i]);
+      out_.states[from].bytes.push_back({byte, byte, next});
+      from = next;
+    }
+  }
+  void build_class(const Expr& expr, uint32_t from, uint32_t to) {
+    std::vector<ByteRangeSequence> sequences;
+    for (const CodeRange& range : expr.ranges) {
+      append_utf8_ranges(range.first, range.last, sequences);
+    }
+    for (const ByteRangeSequence& sequence : sequences) {
+      uint32_t at = from;
+      for (int i = 0; i < sequence.length; ++i) {
+        const uint32_t next = i + 1 == sequence.length ? to : state();
+        out_.states[at].bytes.push_back({sequence.bytes[i].low, sequence.bytes[i].high, next});
+        at = next;
+      }
+    }
+  }
+  void build_item(int part, bool outlined, uint32_t from, uint32_t to) {
+    if (outlined) return call(part, from, to);
+    build(part, from, to);
+  }
+  // min to max items, with a separator between them (-1: none).
+  void build_list(const Expr& expr, int separator, uint32_t from, uint32_t to) {
+    const int item = expr.parts[0];
+    const bool outlined =
+        facts_[item].size > kOutlineSize && copies(expr) * facts_[item].size > kOutlineTotal;
+    const bool bounded = expr.max != kNoLimit;
+    uint32_t at = state();
+    empty(from, at);
+    // The copies up to the minimum, or the maximum where there is one.
+    const int count = bounded ? expr.max : std::max(expr.min, 1);
+    if (expr.min == 0) empty(at, to);
+    for (int i = 0; i < count && !full_; ++i) {
+      uint32_t begin = at;
+      const bool last = i + 1 == count;
+      if (i > 0 && separator >= 0) {
+        begin = state();
+        build(separator, at, begin);
+      }
+      if (!bounded && last) {
+        // The last copy is a loop: item (separator item)*.
+        const uint32_t loop = state(), behind = state();
+        empty(begin, loop);
+        build_item(item, outlined, loop, behind);
+        if (separator >= 0) {
+          build(separator, behind, loop);
+        } else {
+          empty(behind, loop);
+        }
+        empty(behind, to);
+        return;
+      }
+      const uint32_t behind = state();
+      build_item(item, outlined, begin, behind);
+      at = behind;
+      if (i + 1 >= expr.min) empty(at, to);
+    }
+  }
+  // Two rows of states, "no item yet" and "some item"; an item is built once, its
+  // separator is what differs.
+  void build_joined(const Expr& expr, uint32_t from, uint32_t to) {
+    uint32_t none = state();
+    uint32_t some = state();
+    empty(from, none);
+    for (size_t i = 1; i < expr.parts.size() && !full_; ++i) {
+      const uint32_t begin = state(), next_none = state(), next_some = state();
+      empty(none, begin);
+      build(expr.parts[0], some, begin);
+      build(expr.parts[i], begin, next_some);
+      if (!expr.required[i - 1]) {
+        empty(none, next_none);
+        empty(some, next_some);
+      }
+      none = next_none;
+      some = next_some;
+    }
+    empty(none, to);
+    empty(some, to);
+  }
+
+  const GrammarRules& rules_;
+  std::vector<ExprFacts> facts_;
+  std::vector<int> uses_;
+  Fragments out_;
+  std::unordered_map<int, size_t> unit_of_;
+  bool full_ = false;
+};
+
+}  // namespace
+
+Result<Fragments> build_fragments(const GrammarRules& rules) {
+  if (rules.too_large()) {
+    return Error{fmt::format("the grammar is too large: more than {} parts; make it smaller",
+                             kMaxExpressions)};
+  }
+  if (rules.root < 0 || rules.rules[rules.root].expr < 0) return Error{"the grammar has no root"};
+  return Builder(rules).build();
+}
+
+}  // namespace ktx::text::grammar

@@ -1,0 +1,565 @@
+#include "lib/text/grammar/json_schema.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <unordered_map>
+
+#include "lib/support/strings.h"
+#include "lib/text/grammar/json_parts.h"
+#include "lib/text/grammar/number_ranges.h"
+#include "lib/text/grammar/schema_merge.h"
+#include "lib/text/grammar/string_pattern.h"
+
+namespace ktx::text::grammar {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kMaxMerges = 1000;
+constexpr int kMaxConversions = 20'000;
+constexpr int64_t kMaxCount = 20'000;  // in minItems, maxLength and the like
+
+enum class Use { Used, Note, Refused };
+struct Keyword {
+  std::string_view name;
+  Use use;
+};
+constexpr Keyword kKeywords[] = {
+#define KTX_KEYWORD(name, use) {name, Use::use},
+#include "lib/text/grammar/schema_keywords.def"
+};
+
+// Which type a keyword speaks of, for schemas that do not say.
+struct KeywordType {
+  std::string_view keyword;
+  std::string_view type;
+};
+constexpr KeywordType kKeywordTypes[] = {{"properties", "object"},
+                                         {"required", "object"},
+                                         {"additionalProperties", "object"},
+                                         {"minProperties", "object"},
+                                         {"maxProperties", "object"},
+                                         {"items", "array"},
+                                         {"prefixItems", "array"},
+                                         {"minItems", "array"},
+                                         {"maxItems", "array"},
+                                         {"minLength", "string"},
+                                         {"maxLength", "string"},
+                                         {"pattern", "string"},
+                                         {"format", "string"},
+                                         {"minimum", "number"},
+                                         {"maximum", "number"},
+                                         {"exclusiveMinimum", "number"},
+                                         {"exclusiveMaximum", "number"}};
+
+struct Format {
+  std::string_view name;
+  std::string_view pattern;
+};
+#define KTX_DATE "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
+#define KTX_TIME \
+  "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+#define KTX_OCTET "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+constexpr Format kFormats[] = {
+    // Days 29 to 31 exist in some months only.
+    {"date", "^(" KTX_DATE "|[0-9]{4}-(0[13-9]|1[0-2])-(29|30)|[0-9]{4}-(0[13578]|1[02])-31)$"},
+    {"time", "^" KTX_TIME "$"},
+    {"date-time", "^(" KTX_DATE
+                  "|[0-9]{4}-(0[13-9]|1[0-2])-(29|30)|[0-9]{4}-(0[13578]|1[02])-31)T" KTX_TIME "$"},
+    {"uuid", "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"},
+    {"ipv4", "^" KTX_OCTET "\\." KTX_OCTET "\\." KTX_OCTET "\\." KTX_OCTET "$"},
+};
+#undef KTX_DATE
+#undef KTX_TIME
+#undef KTX_OCTET
+
+bool is_type(const Json& value, std::string_view type) {
+  if (type == "integer") return value.is_number_integer();
+  if (type == "number") return value.is_number();
+  if (type == "string") return value.is_string();
+  if (type == "boolean") return value.is_boolean();
+  if (type == "null") return value.is_null();
+  if (type == "array") return value.is_array();
+  return type == "object" && value.is_object();
+}
+
+std::string json_text(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// Nesting, without recursion of our own.
+int depth_of(const Json& json) {
+  std::vector<std::pair<const Json*, int>> todo = {{&json, 1}};
+  int deepest = 0;
+  while (!todo.empty()) {
+    const auto [value, depth] = todo.back();
+    todo.pop_back();
+    deepest = std::max(deepest, depth);
+    if (depth > kMaxSchemaDepth) break;
+    for (const Json& item : *value) {
+      if (value->is_structured()) todo.push_back({&item, depth + 1});
+    }
+  }
+  return deepest;
+}
+
+class Converter {
+ public:
+  explicit Converter(const Json& root) : root_(root), json_(g_) {}
+
+  Result<GrammarRules> convert() {
+    if (depth_of(root_) > kMaxSchemaDepth) {
+      return Error{fmt::format("the schema is nested deeper than {}", kMaxSchemaDepth)};
+    }
+    g_.root = g_.add_rule("root");
+    const int value = KTX_TRY(rule_of("#"));
+    g_.set_rule(g_.root, g_.sequence({json_.space(), value}));
+    while (!pending_.empty()) {
+      const auto [rule, pointer] = pending_.front();
+      pending_.pop_front();
+      g_.set_rule(rule, KTX_TRY(schema(*KTX_TRY(resolve(pointer, pointer)), pointer, 0)));
+    }
+    return std::move(g_);
+  }
+
+ private:
+  static Error error(const std::string& path, std::string_view what) {
+    return Error{fmt::format("schema at {}: {}", printable(path, 200), what)};
+  }
+  static Error wrong_type(const std::string& path, std::string_view keyword, const Json& value,
+                          std::string_view wanted) {
+    return error(path, fmt::format("'{}' is {}, expected {}", keyword, value.type_name(), wanted));
+  }
+  static std::string at(const std::string& path, std::string_view key) {
+    return fmt::format("{}/{}", path, key);
+  }
+
+  // The rule of a referenced schema, converted later: references may be recursive.
+  Result<int> rule_of(const std::string& pointer) {
+    const auto [found, added] = rules_.try_emplace(pointer, 0);
+    if (added) {
+      found->second = g_.add_rule(pointer);
+      pending_.push_back({found->second, pointer});
+    }
+    return g_.rule(found->second);
+  }
+
+  // The schema that "#/a/b" names.
+  Result<const Json*> resolve(const std::string& pointer, const std::string& path) const {
+    if (!pointer.starts_with('#')) {
+      return error(
+          path, fmt::format("'$ref' to '{}' is not supported; only '#/…' is", printable(pointer)));
+    }
+    const Json* at = &root_;
+    const std::vector<std::string_view> keys = split(pointer, '/');
+    for (size_t i = 1; i < keys.size(); ++i) {
+      const std::string key = unescape(keys[i]);
+      const Json* next = nullptr;
+      if (at->is_object()) {
+        const auto found = at->find(key);
+        if (found != at->end()) next = &*found;
+      } else if (at->is_array() && !key.empty() && key.size() < 7 &&
+                 key.find_first_not_of("0123456789") == std::string::npos &&
+                 static_cast<size_t>(std::stoi(key)) < at->size()) {
+        next = &(*at)[static_cast<size_t>(std::stoi(key))];
+      }
+      if (next == nullptr) {
+        return error(path, fmt::format("'$ref' to '{}': there is no '{}'", printable(pointer),
+                                       printable(key)));
+      }
+      at = next;
+    }
+    if (keys[0] != "#") {
+      return error(
+          path, fmt::format("'$ref' to '{}' is not supported; only '#/…' is", printable(pointer)));
+    }
+    return at;
+  }
+  static std::string unescape(std::string_view key) {
+    std::string out;
+    for (size_t i = 0; i < key.size(); ++i) {
+      const std::string_view rest = key.substr(i);
+      if (rest.starts_with("~1")) {
+        out += '/', ++i;
+      } else if (rest.starts_with("~0")) {
+        out += '~', ++i;
+      } else {
+        out += key[i];
+      }
+    }
+    return out;
+  }
+
+  Status check_keywords(const Json& json, const std::string& path) const {
+    for (const auto& [name, value] : json.items()) {
+      const auto row = std::find_if(std::begin(kKeywords), std::end(kKeywords),
+                                    [&](const Keyword& k) { return k.name == name; });
+      if (row == std::end(kKeywords)) {
+        if (name.starts_with("x-")) continue;
+        std::vector<std::string> known;
+        for (const Keyword& k : kKeywords) known.emplace_back(k.name);
+        return error(path, fmt::format("unknown keyword '{}'{}", printable(name),
+                                       did_you_mean(name, known)));
+      }
+      // False as an argument forbids nothing.
+      if (row->use == Use::Refused && value != Json(false)) {
+        return error(path, fmt::format("keyword '{}' is not supported", name));
+      }
+    }
+    return {};
+  }
+  static bool says_nothing(const Json& json, std::string_view but) {
+    for (const auto& [name, value] : json.items()) {
+      const auto row = std::find_if(std::begin(kKeywords), std::end(kKeywords),
+                                    [&](const Keyword& k) { return k.name == name; });
+      const bool used = row == std::end(kKeywords) || row->use != Use::Note;
+      if (name != but && used) return false;
+    }
+    return true;
+  }
+
+  // Without $ref and allOf: what they say is merged into the schema.
+  Result<Json> flatten(const Json& json, const std::string& path, int depth) {
+    if (++merges_ > kMaxMerges || depth > kMaxSchemaDepth) {
+      return error(path, "too many schemas are combined here; use fewer $ref and allOf");
+    }
+    if (!json.is_object()) return json;
+    KTX_TRY(check_keywords(json, path));
+    Json out = json;
+    out.erase("$ref");
+    out.erase("allOf");
+    if (const auto ref = json.find("$ref"); ref != json.end()) {
+      if (!ref->is_string()) return wrong_type(path, "$ref", *ref, "a string");
+      const Json* target = KTX_TRY(resolve(ref->get<std::string>(), path));
+      out = KTX_TRY(merge_schemas(KTX_TRY(flatten(*target, path, depth + 1)), out, path));
+    }
+    if (const auto all = json.find("allOf"); all != json.end()) {
+      if (!all->is_array()) return wrong_type(path, "allOf", *all, "an array");
+      for (const Json& part : *all) {
+        out =
+            KTX_TRY(merge_schemas(out, KTX_TRY(flatten(part, at(path, "allOf"), depth + 1)), path));
+      }
+    }
+    return out;
+  }
+
+  Result<int> schema(const Json& json, const std::string& path, int depth) {
+    if (++conversions_ > kMaxConversions || g_.too_large()) {
+      return error(path, "the schema is too large here; make it smaller or use $ref");
+    }
+    if (depth > kMaxSchemaDepth) {
+      return error(path, fmt::format("schemas are nested deeper than {}", kMaxSchemaDepth));
+    }
+    if (json.is_boolean()) return json.get<bool>() ? json_.any_value() : g_.nothing();
+    if (!json.is_object()) return error(path, "expected an object or a boolean");
+    KTX_TRY(check_keywords(json, path));
+    if (const auto ref = json.find("$ref"); ref != json.end() && says_nothing(json, "$ref")) {
+      if (!ref->is_string()) return wrong_type(path, "$ref", *ref, "a string");
+      const std::string pointer = ref->get<std::string>();
+      KTX_TRY(resolve(pointer, path));
+      return rule_of(pointer);
+    }
+    if (json.contains("$ref") || json.contains("allOf")) {
+      return schema(KTX_TRY(flatten(json, path, 0)), path, depth + 1);
+    }
+    for (const char* keyword : {"anyOf", "oneOf"}) {
+      if (json.contains(keyword)) return any_of(json, keyword, path, depth);
+    }
+    if (json.contains("const") || json.contains("enum")) return values(json, path);
+    const int value = KTX_TRY(typed(json, path, depth));
+    const auto nullable = json.find("nullable");
+    if (nullable == json.end() || *nullable != Json(true)) return value;
+    return g_.alternatives({value, json_.null()});
+  }
+
+  Result<int> any_of(const Json& json, const char* keyword, const std::string& path, int depth) {
+    const Json& branches = json[keyword];
+    if (!branches.is_array()) return wrong_type(path, keyword, branches, "an array");
+    Json beside = json;
+    beside.erase(keyword);
+    const bool alone = says_nothing(json, keyword);
+    std::vector<int> ways;
+    for (size_t i = 0; i < branches.size(); ++i) {
+      const std::string here = at(at(path, keyword), std::to_string(i));
+      if (alone) {
+        ways.push_back(KTX_TRY(schema(branches[i], here, depth + 1)));
+        continue;
+      }
+      const Json branch = KTX_TRY(flatten(branches[i], here, 0));
+      const Json merged = KTX_TRY(merge_schemas(KTX_TRY(flatten(beside, path, 0)), branch, here));
+      ways.push_back(KTX_TRY(schema(merged, here, depth + 1)));
+    }
+    return g_.alternatives(std::move(ways));
+  }
+
+  // const and enum. Of the keywords beside them only `type` can be checked at once.
+  Result<int> values(const Json& json, const std::string& path) {
+    Json list = Json::array();
+    if (json.contains("enum")) list = json["enum"];
+    if (!list.is_array()) return wrong_type(path, "enum", list, "an array");
+    if (json.contains("const")) {
+      const Json& value = json["const"];
+      const bool listed = std::find(list.begin(), list.end(), value) != list.end();
+      list = !json.contains("enum") || listed ? Json::array({value}) : Json::array();
+    }
+    for (const auto& [name, value] : json.items()) {
+      const bool typing = std::any_of(std::begin(kKeywordTypes), std::end(kKeywordTypes),
+                                      [&](const KeywordType& k) { return k.keyword == name; });
+      if (typing && name != "format") {
+        return error(path, fmt::format("'{}' beside 'enum' or 'const' is not supported; leave it "
+                                       "out",
+                                       name));
+      }
+    }
+    std::optional<std::vector<std::string>> types;
+    if (json.contains("type")) types = KTX_TRY(type_names(json, path));
+    std::vector<int> ways;
+    for (const Json& value : list) {
+      const bool fits = !types || std::any_of(types->begin(), types->end(), [&](const auto& type) {
+        return is_type(value, type);
+      });
+      if (fits) ways.push_back(g_.text(json_text(value)));
+    }
+    return g_.alternatives(std::move(ways));
+  }
+
+  static Result<std::vector<std::string>> type_names(const Json& json, const std::string& path) {
+    std::vector<std::string> out;
+    const Json& type = json["type"];
+    const Json list = type.is_array() ? type : Json::array({type});
+    for (const Json& name : list) {
+      const std::vector<std::string> known = {"string", "number", "integer", "boolean",
+                                              "null",   "array",  "object"};
+      if (!name.is_string()) return wrong_type(path, "type", name, "a string or an array of them");
+      const std::string text = name.get<std::string>();
+      if (std::find(known.begin(), known.end(), text) == known.end()) {
+        return error(
+            path, fmt::format("unknown type '{}'{}", printable(text), did_you_mean(text, known)));
+      }
+      out.push_back(text);
+    }
+    return out;
+  }
+
+  Result<int> typed(const Json& json, const std::string& path, int depth) {
+    std::vector<std::string> types;
+    if (json.contains("type")) {
+      types = KTX_TRY(type_names(json, path));
+    } else {
+      for (const KeywordType& row : kKeywordTypes) {
+        if (json.contains(row.keyword) &&
+            std::find(types.begin(), types.end(), row.type) == types.end()) {
+          types.emplace_back(row.type);
+        }
+      }
+      if (types.empty()) return json_.any_value();
+    }
+    std::vector<int> ways;
+    for (const std::string& type : types) {
+      if (type == "string") ways.push_back(KTX_TRY(string(json, path)));
+      if (type == "integer" || type == "number") {
+        ways.push_back(KTX_TRY(number(json, path, type == "integer")));
+      }
+      if (type == "boolean") ways.push_back(json_.boolean());
+      if (type == "null") ways.push_back(json_.null());
+      if (type == "array") ways.push_back(KTX_TRY(array(json, path, depth)));
+      if (type == "object") ways.push_back(KTX_TRY(object(json, path, depth)));
+    }
+    return g_.alternatives(std::move(ways));
+  }
+
+  Result<int> count(const Json& json, const char* keyword, const std::string& path, int missing) {
+    const auto value = json.find(keyword);
+    if (value == json.end()) return missing;
+    // 2.0 is a whole number too.
+    const double number = value->is_number() ? value->get<double>() : -1;
+    if (!(number >= 0) ||
+        number != static_cast<double>(static_cast<int64_t>(std::min(number, 1e15)))) {
+      return wrong_type(path, keyword, *value, "a whole number from 0");
+    }
+    if (number > static_cast<double>(kMaxCount)) {
+      return error(path, fmt::format("'{}' is {}; at most {} is supported", keyword,
+                                     json_text(*value), kMaxCount));
+    }
+    return static_cast<int>(number);
+  }
+
+  Result<int> string(const Json& json, const std::string& path) {
+    const int min = KTX_TRY(count(json, "minLength", path, 0));
+    const int max = KTX_TRY(count(json, "maxLength", path, kNoLimit));
+    const auto format = json.find("format");
+    std::string_view pattern;
+    if (const auto found = json.find("pattern"); found != json.end()) {
+      if (!found->is_string()) return wrong_type(path, "pattern", *found, "a string");
+      pattern = found->get_ref<const std::string&>();
+    } else if (format != json.end() && format->is_string()) {
+      for (const Format& row : kFormats) {
+        if (row.name == format->get_ref<const std::string&>()) pattern = row.pattern;
+      }
+    }
+    if (max != kNoLimit && max < min) return g_.nothing();
+    if (pattern.empty()) return json_.string(min, max);
+    if (json.contains("pattern") && (min > 0 || max != kNoLimit)) {
+      return error(path,
+                   "'pattern' with 'minLength' or 'maxLength' is not supported; put the "
+                   "length into the pattern: {2,5}");
+    }
+    const Result<int> out = pattern_string(g_, pattern);
+    if (!out) return error(path, out.error().message);
+    return *out;
+  }
+
+  Status bound(const Json& json, const char* keyword, const char* exclusive, bool low,
+               const std::string& path, std::optional<Decimal>& out, bool& open) {
+    std::optional<double> best;
+    for (const char* name : {keyword, exclusive}) {
+      const auto value = json.find(name);
+      if (value == json.end()) continue;
+      if (!value->is_number()) return wrong_type(path, name, *value, "a number");
+      const double number = value->get<double>();
+      const bool is_exclusive = name == exclusive;
+      if (best && (low ? number < *best : number > *best)) continue;
+      if (best && number == *best && !is_exclusive) continue;
+      best = number;
+      open = is_exclusive;
+      out = parse_decimal(value->dump());
+      if (!out) {
+        return error(path, fmt::format("'{}' is {}; at most {} digits on each side of the point "
+                                       "are supported",
+                                       name, value->dump(), kMaxDigits));
+      }
+    }
+    return {};
+  }
+  Result<int> number(const Json& json, const std::string& path, bool integer) {
+    NumberBounds bounds;
+    bounds.integer = integer;
+    KTX_TRY(bound(json, "minimum", "exclusiveMinimum", true, path, bounds.low, bounds.low_open));
+    KTX_TRY(bound(json, "maximum", "exclusiveMaximum", false, path, bounds.high, bounds.high_open));
+    if (!bounds.low && !bounds.high) return integer ? json_.integer() : json_.number();
+    return number_in_range(g_, bounds);
+  }
+
+  Result<int> array(const Json& json, const std::string& path, int depth) {
+    const int min = KTX_TRY(count(json, "minItems", path, 0));
+    const int max = KTX_TRY(count(json, "maxItems", path, kNoLimit));
+    if (max != kNoLimit && max < min) return g_.nothing();
+    int item = json_.any_value();
+    if (json.contains("items")) {
+      item = KTX_TRY(schema(json["items"], at(path, "items"), depth + 1));
+    }
+    const auto prefix = json.find("prefixItems");
+    if (prefix == json.end()) return json_.array(g_.list(item, json_.separator(), min, max));
+    if (!prefix->is_array()) return wrong_type(path, "prefixItems", *prefix, "an array");
+    // From the back: what may follow i items.
+    const int size = static_cast<int>(prefix->size());
+    const int more_max = max == kNoLimit ? kNoLimit : std::max(0, max - size);
+    int rest = g_.repeat(g_.sequence({json_.separator(), item}), std::max(0, min - size), more_max);
+    for (int i = size - 1; i >= 0; --i) {
+      const std::string here = at(at(path, "prefixItems"), std::to_string(i));
+      const int first = KTX_TRY(schema((*prefix)[static_cast<size_t>(i)], here, depth + 1));
+      std::vector<int> ways;
+      if (i >= min) ways.push_back(g_.text(""));
+      if (max == kNoLimit || i < max) {
+        std::vector<int> parts = {first, rest};
+        if (i > 0) parts.insert(parts.begin(), json_.separator());
+        ways.push_back(g_.sequence(parts));
+      }
+      rest = g_.alternatives(std::move(ways));
+    }
+    return json_.array(rest);
+  }
+
+  Result<int> object(const Json& json, const std::string& path, int depth) {
+    const Json properties = json.value("properties", Json::object());
+    if (!properties.is_object()) return wrong_type(path, "properties", properties, "an object");
+    const Json required = json.value("required", Json::array());
+    if (!required.is_array()) return wrong_type(path, "required", required, "an array");
+    const bool closed_by_default = !properties.empty();
+    const Json others = json.contains("additionalProperties") ? json["additionalProperties"]
+                                                              : Json(!closed_by_default);
+    std::vector<std::string> names;
+    std::vector<int> members;
+    std::vector<bool> is_required;
+    const auto is_named = [&](std::string_view name) {
+      return std::any_of(required.begin(), required.end(),
+                         [&](const Json& r) { return r.is_string() && r == name; });
+    };
+    const auto add = [&](const std::string& name, int value, bool needed) {
+      names.push_back(name);
+      members.push_back(json_.member(g_.text(json_quoted(name)), value));
+      is_required.push_back(needed);
+    };
+    for (const auto& [name, value] : properties.items()) {
+      const std::string here = at(at(path, "properties"), name);
+      add(name, KTX_TRY(schema(value, here, depth + 1)), is_named(name));
+    }
+    for (const Json& name : required) {
+      if (!name.is_string()) return wrong_type(path, "required", name, "an array of strings");
+      const std::string text = name.get<std::string>();
+      if (std::find(names.begin(), names.end(), text) != names.end()) continue;
+      const Json value = json.contains("additionalProperties") ? others : Json(true);
+      add(text, KTX_TRY(schema(value, at(path, "additionalProperties"), depth + 1)), true);
+    }
+    const int min = KTX_TRY(count(json, "minProperties", path, 0));
+    const int max = KTX_TRY(count(json, "maxProperties", path, kNoLimit));
+    if ((min > 0 || max != kNoLimit) && !members.empty()) {
+      return error(path,
+                   "'minProperties' and 'maxProperties' are supported without 'properties' "
+                   "only; use 'required'");
+    }
+    if (max != kNoLimit && max < min) return g_.nothing();
+    if (others != Json(false)) {
+      const int value = KTX_TRY(schema(others, at(path, "additionalProperties"), depth + 1));
+      const int key = names.empty() ? json_.string(0, kNoLimit) : json_.other_key(names);
+      const int member = json_.member(key, value);
+      if (members.empty()) return json_.object(g_.list(member, json_.separator(), min, max));
+      members.push_back(g_.list(member, json_.separator(), 1, kNoLimit));
+      is_required.push_back(false);
+    }
+    if (members.empty() && min > 0) return g_.nothing();
+    return json_.object(g_.joined(json_.separator(), std::move(members), std::move(is_required)));
+  }
+
+  const Json& root_;
+  GrammarRules g_;
+  JsonParts json_;
+  std::unordered_map<std::string, int> rules_;
+  std::deque<std::pair<int, std::string>> pending_;
+  int merges_ = 0;
+  int conversions_ = 0;
+};
+
+}  // namespace
+
+Result<GrammarRules> schema_rules(const Json& schema) {
+  return Converter(schema).convert();
+}
+
+Result<GrammarRules> parse_json_schema(std::string_view schema) {
+  if (schema.size() > kMaxSchemaBytes) {
+    return Error{fmt::format("the schema has {} bytes; at most {} are allowed", schema.size(),
+                             kMaxSchemaBytes)};
+  }
+  // The only exceptions here are nlohmann's; they say where the text is no JSON.
+  Json json;
+  try {
+    json = Json::parse(schema);
+  } catch (const std::exception& e) {
+    return Error{fmt::format("the schema is not JSON: {}", e.what())};
+  }
+  return schema_rules(json);
+}
+
+GrammarRules any_json_object() {
+  GrammarRules g;
+  JsonParts json(g);
+  g.root = g.add_rule("root");
+  g.set_rule(g.root, g.sequence({json.space(), json.any_object()}));
+  return g;
+}
+
+}  // namespace ktx::text::grammar

@@ -1,0 +1,175 @@
+#include "lib/text/grammar/schema_merge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ktx::text::grammar {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+enum class Rule {
+  Larger,
+  Smaller,
+  Union,     // of lists
+  Common,    // of lists of values
+  Both,      // each schema must hold
+  BothEach,  // of each property
+  Equal,     // or an error
+  Types,
+  Others,  // additionalProperties
+};
+struct Row {
+  std::string_view keyword;
+  Rule rule;
+};
+constexpr Row kRows[] = {
+    {"type", Rule::Types},
+    {"minimum", Rule::Larger},
+    {"exclusiveMinimum", Rule::Larger},
+    {"minLength", Rule::Larger},
+    {"minItems", Rule::Larger},
+    {"minProperties", Rule::Larger},
+    {"maximum", Rule::Smaller},
+    {"exclusiveMaximum", Rule::Smaller},
+    {"maxLength", Rule::Smaller},
+    {"maxItems", Rule::Smaller},
+    {"maxProperties", Rule::Smaller},
+    {"required", Rule::Union},
+    {"allOf", Rule::Union},
+    {"enum", Rule::Common},
+    {"properties", Rule::BothEach},
+    {"items", Rule::Both},
+    {"additionalProperties", Rule::Others},
+    {"pattern", Rule::Equal},
+    {"const", Rule::Equal},
+    {"prefixItems", Rule::Equal},
+    {"anyOf", Rule::Equal},
+    {"oneOf", Rule::Equal},
+    {"format", Rule::Equal},
+};
+
+Json both(const Json& a, const Json& b) {
+  if (a == b || b == Json(true)) return a;
+  if (a == Json(true)) return b;
+  if (a == Json(false) || b == Json(false)) return false;
+  return Json{{"allOf", Json::array({a, b})}};
+}
+
+std::vector<std::string> type_names(const Json& type) {
+  std::vector<std::string> out;
+  if (type.is_string()) out.push_back(type.get<std::string>());
+  if (type.is_array()) {
+    for (const Json& name : type) {
+      if (name.is_string()) out.push_back(name.get<std::string>());
+    }
+  }
+  return out;
+}
+
+// An integer is a number.
+Json common_types(const Json& a, const Json& b) {
+  Json out = Json::array();
+  const std::vector<std::string> names_b = type_names(b);
+  const auto in_b = [&](std::string_view name) {
+    return std::find(names_b.begin(), names_b.end(), name) != names_b.end();
+  };
+  for (const std::string& name : type_names(a)) {
+    if (in_b(name) || (name == "integer" && in_b("number"))) {
+      out.push_back(name);
+    } else if (name == "number" && in_b("integer")) {
+      out.push_back("integer");
+    }
+  }
+  return out;
+}
+
+bool forbids_others(const Json& schema) {
+  const auto others = schema.find("additionalProperties");
+  return others != schema.end() && *others == Json(false);
+}
+
+// A schema that forbids other properties also forbids those that only its partner names.
+Status check_others(const Json& a, const Json& b, const std::string& path) {
+  if (!forbids_others(a) || !b.contains("properties")) return {};
+  const Json own = a.value("properties", Json::object());
+  for (const auto& [name, schema] : b["properties"].items()) {
+    if (!own.contains(name)) {
+      return Error{fmt::format(
+          "schema at {}: 'additionalProperties' of one part forbids property '{}' of another; "
+          "leave it out or name the property in both",
+          path, name)};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Json> merge_schemas(const Json& a, const Json& b, const std::string& path) {
+  if (a.is_boolean() || b.is_boolean()) return both(a, b);
+  if (!a.is_object() || !b.is_object()) {
+    return Error{fmt::format("schema at {}: expected an object or a boolean", path)};
+  }
+  KTX_TRY(check_others(a, b, path));
+  KTX_TRY(check_others(b, a, path));
+  Json out = a;
+  for (const auto& [keyword, value] : b.items()) {
+    const auto mine = out.find(keyword);
+    if (mine == out.end()) {
+      out[keyword] = value;
+      continue;
+    }
+    const auto row = std::find_if(std::begin(kRows), std::end(kRows),
+                                  [&](const Row& r) { return r.keyword == keyword; });
+    if (row == std::end(kRows)) continue;  // notes: the first stays
+    const auto clash = [&] {
+      return Error{
+          fmt::format("schema at {}: two different '{}' that both must hold are not "
+                      "supported; write one",
+                      path, keyword)};
+    };
+    switch (row->rule) {
+      case Rule::Larger:
+      case Rule::Smaller:
+        if (!value.is_number() || !mine->is_number()) return clash();
+        if (row->rule == Rule::Larger ? value > *mine : value < *mine) *mine = value;
+        break;
+      case Rule::Union:
+        if (!value.is_array() || !mine->is_array()) return clash();
+        for (const Json& name : value) {
+          if (std::find(mine->begin(), mine->end(), name) == mine->end()) mine->push_back(name);
+        }
+        break;
+      case Rule::Common: {
+        if (!value.is_array() || !mine->is_array()) return clash();
+        Json common = Json::array();
+        for (const Json& item : *mine) {
+          if (std::find(value.begin(), value.end(), item) != value.end()) common.push_back(item);
+        }
+        *mine = common;
+        break;
+      }
+      case Rule::BothEach:
+        if (!value.is_object() || !mine->is_object()) return clash();
+        for (const auto& [name, schema] : value.items()) {
+          (*mine)[name] = mine->contains(name) ? both((*mine)[name], schema) : schema;
+        }
+        break;
+      case Rule::Both:
+      case Rule::Others:
+        *mine = both(*mine, value);
+        break;
+      case Rule::Types:
+        *mine = common_types(*mine, value);
+        break;
+      case Rule::Equal:
+        if (*mine != value) return clash();
+        break;
+    }
+  }
+  return out;
+}
+
+}  // namespace ktx::text::grammar

@@ -1,0 +1,235 @@
+#include "lib/text/grammar/string_pattern.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "lib/support/strings.h"
+#include "lib/text/utf8.h"
+
+namespace ktx::text::grammar {
+namespace {
+
+using Ranges = std::vector<CodeRange>;
+
+struct ClassRow {
+  char name;
+  Ranges ranges;
+};
+const ClassRow kClasses[] = {
+    {'d', {{'0', '9'}}},
+    {'w', {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}},
+    {'s',
+     {{9, 13},
+      {' ', ' '},
+      {0xA0, 0xA0},
+      {0x1680, 0x1680},
+      {0x2000, 0x200A},
+      {0x2028, 0x2029},
+      {0x202F, 0x202F},
+      {0x205F, 0x205F},
+      {0x3000, 0x3000},
+      {0xFEFF, 0xFEFF}}},
+};
+const Ranges kLineEnds = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
+
+struct EscapeRow {
+  char name;
+  uint32_t code;
+};
+constexpr EscapeRow kEscapes[] = {{'n', '\n'}, {'r', '\r'}, {'t', '\t'},
+                                  {'f', '\f'}, {'v', '\v'}, {'0', 0}};
+constexpr std::string_view kSyntax = "^$\\.*+?()[]{}|/-";
+
+// Characters as a JSON string writes them.
+int json_characters(GrammarRules& g, const Ranges& ranges) {
+  // The parts of `ranges` that need no escape.
+  Ranges raw = complement(ranges);
+  raw.insert(raw.end(), {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}});
+  std::vector<int> ways = {g.one_of(complement(raw))};
+  const auto contains = [&](uint32_t code) {
+    return std::any_of(ranges.begin(), ranges.end(), [&](const CodeRange& range) {
+      return code >= range.first && code <= range.last;
+    });
+  };
+  constexpr EscapeRow kJson[] = {{'"', '"'},  {'\\', '\\'}, {'b', '\b'}, {'f', '\f'},
+                                 {'n', '\n'}, {'r', '\r'},  {'t', '\t'}};
+  for (const EscapeRow& row : kJson) {
+    if (contains(row.code)) ways.push_back(g.text(fmt::format("\\{}", row.name)));
+  }
+  for (uint32_t code = 0; code < 0x20; ++code) {
+    const bool is_short = std::any_of(std::begin(kJson), std::end(kJson),
+                                      [&](const EscapeRow& row) { return row.code == code; });
+    if (!is_short && contains(code)) ways.push_back(g.text(fmt::format("\\u{:04x}", code)));
+  }
+  return g.alternatives(std::move(ways));
+}
+
+class Parser {
+ public:
+  Parser(GrammarRules& rules, std::string_view text) : g_(rules), text_(text) {}
+
+  Result<int> parse() {
+    if (text_.size() > kMaxPatternBytes) {
+      return error(fmt::format("more than {} bytes", kMaxPatternBytes));
+    }
+    const int inner = KTX_TRY(alternatives(0));
+    if (at_ < text_.size()) return error("')' without '('");
+    return g_.sequence({g_.text("\""), inner, g_.text("\"")});
+  }
+
+ private:
+  Error error(std::string_view what) const {
+    return Error{fmt::format("pattern '{}', character {}: {}", printable(text_), at_ + 1, what)};
+  }
+  char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
+  bool take(std::string_view wanted) {
+    if (!text_.substr(at_).starts_with(wanted)) return false;
+    at_ += wanted.size();
+    return true;
+  }
+  int anything() { return g_.repeat(json_characters(g_, complement({})), 0, kNoLimit); }
+
+  Result<int> alternatives(int depth) {
+    if (depth > kMaxPatternDepth) return error("groups are nested too deep");
+    std::vector<int> ways;
+    do {
+      // Each alternative of the whole pattern has its own anchors.
+      const bool outer = depth == 0;
+      const bool at_begin = outer && take("^");
+      int inner = KTX_TRY(sequence(depth));
+      const bool at_end = outer && take("$");
+      if (outer && !at_begin) inner = g_.sequence({anything(), inner});
+      if (outer && !at_end) inner = g_.sequence({inner, anything()});
+      ways.push_back(inner);
+    } while (take("|"));
+    return g_.alternatives(std::move(ways));
+  }
+  Result<int> sequence(int depth) {
+    std::vector<int> parts;
+    while (at_ < text_.size() && peek() != '|' && peek() != ')') {
+      if (peek() == '$' && depth == 0 && (at_ + 1 == text_.size() || text_[at_ + 1] == '|')) break;
+      const int part = KTX_TRY(primary(depth));
+      parts.push_back(KTX_TRY(repetition(part)));
+    }
+    return parts.empty() ? g_.text("") : g_.sequence(std::move(parts));
+  }
+  Result<int> primary(int depth) {
+    const char c = peek();
+    if (c == '^' || c == '$') return error("'^' and '$' are supported at the ends only");
+    if (std::string_view("*+?{").find(c) != std::string_view::npos) {
+      return error("nothing to repeat");
+    }
+    if (take("(")) {
+      if (take("?") && !take(":")) return error("look-around and named groups are not supported");
+      const int inner = KTX_TRY(alternatives(depth + 1));
+      if (!take(")")) return error("'(' without ')'");
+      return inner;
+    }
+    if (take("[")) return json_characters(g_, KTX_TRY(char_class()));
+    if (take(".")) return json_characters(g_, complement(kLineEnds));
+    return json_characters(g_, KTX_TRY(character(nullptr)));
+  }
+  Result<int> repetition(int part) {
+    int min = 0, max = kNoLimit;
+    if (take("*")) {
+    } else if (take("+")) {
+      min = 1;
+    } else if (take("?")) {
+      max = 1;
+    } else if (take("{")) {
+      min = max = KTX_TRY(number());
+      if (take(",")) max = peek() == '}' ? kNoLimit : KTX_TRY(number());
+      if (!take("}")) return error("expected '}'");
+      if (max != kNoLimit && max < min) return error("a repetition ends below its begin");
+    } else {
+      return part;
+    }
+    (void)take("?");  // lazy: the same texts
+    return g_.repeat(part, min, max);
+  }
+  Result<int> number() {
+    int value = -1;
+    const auto [end, status] =
+        std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
+    if (status != std::errc() || value < 0 || value > kMaxPatternRepetitions) {
+      return error(fmt::format("expected a number from 0 to {}", kMaxPatternRepetitions));
+    }
+    at_ = static_cast<size_t>(end - text_.data());
+    return value;
+  }
+
+  Result<Ranges> char_class() {
+    const bool others = take("^");
+    Ranges out;
+    while (peek() != ']') {
+      if (at_ >= text_.size()) return error("'[' without ']'");
+      bool is_class = false;
+      const Ranges first = KTX_TRY(character(&is_class));
+      if (!is_class && peek() == '-' && at_ + 1 < text_.size() && text_[at_ + 1] != ']') {
+        ++at_;
+        const Ranges last = KTX_TRY(character(&is_class));
+        if (is_class || last[0].first < first[0].first) return error("not a range");
+        out.push_back({first[0].first, last[0].first});
+      } else {
+        out.insert(out.end(), first.begin(), first.end());
+      }
+    }
+    ++at_;
+    return others ? complement(std::move(out)) : out;
+  }
+  // One character, or what \d and the like stand for (`is_class` is set then).
+  Result<Ranges> character(bool* is_class) {
+    if (peek() != '\\') {
+      const Utf8Char c = decode_utf8(text_.substr(at_));
+      if (!c.valid) return error("not UTF-8");
+      at_ += c.length;
+      return Ranges{{c.code, c.code}};
+    }
+    ++at_;
+    const char name = peek();
+    for (const ClassRow& row : kClasses) {
+      const bool opposite = name == row.name - 'a' + 'A';
+      if (name != row.name && !opposite) continue;
+      ++at_;
+      if (is_class != nullptr) *is_class = true;
+      return opposite ? complement(row.ranges) : row.ranges;
+    }
+    for (const EscapeRow& row : kEscapes) {
+      if (name != row.name) continue;
+      ++at_;
+      return Ranges{{row.code, row.code}};
+    }
+    if (name == 'x' || name == 'u') {
+      const size_t digits = name == 'x' ? 2 : 4;
+      const std::string_view hex = text_.substr(at_ + 1, digits);
+      uint32_t code = 0;
+      const auto [end, status] = std::from_chars(hex.data(), hex.data() + hex.size(), code, 16);
+      if (status != std::errc() || end != hex.data() + digits ||
+          (code >= 0xD800 && code <= 0xDFFF)) {
+        return error("not a character");
+      }
+      at_ += 1 + digits;
+      return Ranges{{code, code}};
+    }
+    if (name == '\0' || kSyntax.find(name) == std::string_view::npos) {
+      return error("this escape is not supported");
+    }
+    ++at_;
+    const auto code = static_cast<uint32_t>(name);
+    return Ranges{{code, code}};
+  }
+
+  GrammarRules& g_;
+  std::string_view text_;
+  size_t at_ = 0;
+};
+
+}  // namespace
+
+Result<int> pattern_string(GrammarRules& rules, std::string_view pattern) {
+  return Parser(rules, pattern).parse();
+}
+
+}  // namespace ktx::text::grammar

@@ -1,0 +1,26 @@
+// A schema's `pattern` as an expression for a JSON string, quotes included:
+//
+//   ^[A-Z]{2}\d+$   ->   "\"" [A-Z]{2} [0-9]+ "\""
+//
+// The part of ECMA regular expressions that has a plain meaning for whole texts:
+// characters, `.`, classes, \d \w \s and their opposites, \n \r \t \f \v \0 \xHH
+// \uHHHH, groups (also (?:…)), |, * + ? {n} {n,} {n,m} (also lazy), ^ at the begin and
+// $ at the end. Not: look-around, back references, \b, named groups, ^ and $ within.
+// Without ^ or $ other text may stand there. Characters that JSON escapes are written
+// in one form (\n, \u001f); all others as they are.
+#pragma once
+
+#include <string_view>
+
+#include "lib/support/result.h"
+#include "lib/text/grammar/grammar_rules.h"
+
+namespace ktx::text::grammar {
+
+inline constexpr int kMaxPatternDepth = 40;
+inline constexpr int kMaxPatternRepetitions = 1000;
+inline constexpr size_t kMaxPatternBytes = 4096;
+
+Result<int> pattern_string(GrammarRules& rules, std::string_view pattern);
+
+}  // namespace ktx::text::grammar

@@ -1,0 +1,61 @@
+// Which tokens may follow a place of an automaton, whatever its stack.
+//
+// A token is followed from the place with an unknown stack below it. Where its bytes
+// stay within the rule, it is allowed or not once and for all. Where the rule ends in
+// the middle of it, its other bytes depend on the stack: these rests, with their
+// tokens, are kept as a tree of their own and tried on the real stack, all at once:
+//
+//   inside a string of a list:   abc        allowed
+//                                a"b        not allowed: nothing follows that b can be
+//                                a", x", "  allowed if what follows the string may
+//                                           begin with `,`  ` x`… : rests {",", ", "}
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "lib/text/grammar/grammar_matcher.h"
+#include "lib/text/grammar/token_trie.h"
+
+namespace ktx::text::grammar {
+
+struct TokenMask {
+  // One of the two: few tokens as a list, many as bits.
+  std::vector<int32_t> list;
+  std::vector<uint32_t> bits;
+  TokenTrie rests;
+
+  size_t bytes() const {
+    return sizeof(*this) + list.size() * 4 + bits.size() * 4 +
+           rests.nodes.size() * sizeof(TokenTrie::Node) + rests.tokens.size() * 4;
+  }
+};
+
+// The tokens of `trie` that may follow a configuration of `automaton`.
+TokenMask find_token_mask(const Automaton& automaton, uint32_t state, const TokenTrie& trie,
+                          std::span<const std::string> texts);
+
+// Sets the bits of the tokens of `rests` that may follow `start` on the stacks of
+// `matcher`, which is left as it was.
+void mark_tokens(const Automaton& automaton, Matcher& matcher, std::span<const Config> start,
+                 const TokenTrie& rests, std::span<uint32_t> mask);
+
+// Masks by state, found when first asked for and kept up to a limit of memory. May be
+// used by many threads at once.
+class TokenMaskCache {
+ public:
+  explicit TokenMaskCache(size_t states) : masks_(states) {}
+
+  std::shared_ptr<const TokenMask> get(const Automaton& automaton, uint32_t state,
+                                       const TokenTrie& trie, std::span<const std::string> texts);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<const TokenMask>> masks_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace ktx::text::grammar

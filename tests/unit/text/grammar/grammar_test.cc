@@ -1,0 +1,122 @@
+#include "lib/text/grammar/grammar.h"
+
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "tests/unit/text/grammar/grammar_tools.h"
+
+namespace ktx::text {
+namespace {
+
+constexpr const char* kPerson = R"({
+  "type": "object",
+  "properties": {
+    "name": {"type": "string"},
+    "age": {"type": "integer", "minimum": 0, "maximum": 150},
+    "tags": {"type": "array", "items": {"type": "string"}},
+    "boss": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}
+  },
+  "required": ["name", "age"]
+})";
+
+// The mask, found the slow way: is each token accepted?
+std::vector<bool> tried(const GrammarState& state, size_t size) {
+  std::vector<bool> out;
+  for (size_t t = 0; t < size; ++t) {
+    GrammarState copy = state;
+    out.push_back(copy.accept(static_cast<int32_t>(t)));
+  }
+  return out;
+}
+
+TEST(GrammarState, MaskIsWhatAcceptAccepts) {
+  std::mt19937 random(21);
+  const Grammar kGrammars[] = {
+      schema(kPerson),
+      schema("true"),
+      schema(R"({"type": "array", "items": {"type": "array", "items": true}})"),
+      gbnf("root ::= [ab] | \"a\" root \"a\" | \"b\" root \"b\" | \"ab\" root"),
+      gbnf("root ::= s\ns ::= w (\", \" s)? | \"[\" s \"]\"\nw ::= [a-z]+ | \"\\\"\" [^\"]* "
+           "\"\\\"\""),
+  };
+  for (const Grammar& grammar : kGrammars) {
+    const size_t size = grammar.vocabulary().size();
+    std::vector<uint32_t> mask(grammar.vocabulary().mask_words());
+    for (int round = 0; round < 15; ++round) {
+      GrammarState state(grammar);
+      for (int step = 0; step < 25; ++step) {
+        state.fill_mask(mask);
+        const std::vector<bool> want = tried(state, size);
+        std::vector<int32_t> allowed;
+        for (size_t t = 0; t < size; ++t) {
+          const bool is_set = mask[t / 32] >> (t % 32) & 1;
+          ASSERT_EQ(is_set, want[t]) << "token " << t << " step " << step;
+          if (is_set && t != kEndToken) allowed.push_back(static_cast<int32_t>(t));
+        }
+        if (allowed.empty()) break;
+        ASSERT_TRUE(state.accept(allowed[random() % allowed.size()]));
+      }
+    }
+  }
+}
+
+TEST(GrammarState, ARefusedTokenChangesNothing) {
+  GrammarState state(schema(kPerson));
+  ASSERT_TRUE(state.accept(R"({"name": "To)"));
+  std::vector<uint32_t> before(small_vocabulary()->mask_words()), after(before);
+  state.fill_mask(before);
+  EXPECT_FALSE(state.accept("\n"));
+  EXPECT_FALSE(state.accept("m\", \"tags"));
+  EXPECT_FALSE(state.accept(kEndToken));
+  EXPECT_FALSE(state.accept(-1));
+  EXPECT_FALSE(state.accept(1 << 30));
+  state.fill_mask(after);
+  EXPECT_EQ(before, after);
+  EXPECT_TRUE(state.accept(R"(m", "age": 3})"));
+}
+
+TEST(GrammarState, EndsOnceTheTextIsComplete) {
+  GrammarState state(schema(R"({"type": "integer"})"));
+  EXPECT_FALSE(state.may_end());
+  ASSERT_TRUE(state.accept("12"));
+  EXPECT_TRUE(state.may_end());
+  EXPECT_FALSE(state.must_end());
+  ASSERT_TRUE(state.accept(kEndToken));
+  EXPECT_TRUE(state.must_end());
+  EXPECT_FALSE(state.accept("3"));
+  std::vector<uint32_t> mask(small_vocabulary()->mask_words(), ~0u);
+  EXPECT_FALSE(state.fill_mask(mask));
+  EXPECT_THAT(mask, ::testing::Each(0u));
+  GrammarState object(schema(R"({"type": "object", "additionalProperties": false})"));
+  ASSERT_TRUE(object.accept("{}"));
+  EXPECT_TRUE(object.must_end());
+  EXPECT_TRUE(object.may_end());
+}
+
+TEST(GrammarState, CopiesGoTheirOwnWays) {
+  GrammarState state(schema(kPerson));
+  ASSERT_TRUE(state.accept(R"({"name": "a", "age": 1, "boss": )"));
+  GrammarState other = state;
+  EXPECT_TRUE(state.accept("null}"));
+  EXPECT_TRUE(state.may_end());
+  EXPECT_FALSE(other.may_end());
+  EXPECT_TRUE(other.accept(R"({"name": "b", "age": 2})"));
+  EXPECT_TRUE(other.accept("}"));
+  EXPECT_TRUE(other.may_end());
+}
+
+TEST(Grammar, ManyThreadsShareOne) {
+  const Grammar grammar = schema(kPerson);
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 4; ++t) {
+    threads.emplace_back([&grammar, t] {
+      std::mt19937 random(t);
+      for (int i = 0; i < 5; ++i) (void)sample(grammar, random, 60);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace ktx::text

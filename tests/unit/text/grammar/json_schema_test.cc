@@ -1,0 +1,288 @@
+#include "lib/text/grammar/json_schema.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/unit/text/grammar/grammar_tools.h"
+#include "tests/unit/text/grammar/schema_check.h"
+
+namespace ktx::text {
+namespace {
+
+using nlohmann::ordered_json;
+using ::testing::HasSubstr;
+
+struct Case {
+  const char* schema;
+  std::vector<std::string> yes;
+  std::vector<std::string> no;
+};
+
+const Case kCases[] = {
+    {R"({"type": "string"})",
+     {R"("")", R"("a\n\u00e9é\ud83d\ude00")", R"( "x")"},
+     {"x", R"("a)", R"("\ud83d")", R"("\x")", "\"\n\"", R"("a" )"}},
+    {R"({"type": "string", "minLength": 2, "maxLength": 3})",
+     {R"("ab")", R"("你好吗")", R"("\n\n")"},
+     {R"("a")", R"("abcd")"}},
+    {R"({"type": "integer"})",
+     {"0", "-12", "9007199254740993"},
+     {"01", "1.0", "1e3", "+1", "-", "12345678901234567"}},
+    {R"({"type": "number"})", {"0", "-1.50", "1e10", "2.5E-3"}, {"1.", ".5", "1e", "1e999"}},
+    {R"({"type": ["boolean", "null"]})", {"true", "false", "null"}, {"nul", "True"}},
+    {R"({"enum": ["a", 1, null, {"b": [1]}]})", {R"("a")", "1", "null", R"({"b":[1]})"}, {"2"}},
+    {R"({"enum": ["a", 1], "type": "string"})", {R"("a")"}, {"1"}},
+    {R"({"const": "é\""})", {R"("é\"")"}, {R"("é")"}},
+    {R"({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "null"}},
+         "required": ["a"]})",
+     {R"({"a": 1})", R"({"a":1,"b":null})", "{\n  \"a\": 1,\n  \"b\": null\n}"},
+     {"{}", R"({"b": null})", R"({"b": null, "a": 1})", R"({"a": 1,})", R"({"a": 1, "c": 2})"}},
+    {R"({"properties": {"a": {"const": 1}, "b": {"const": 2}, "c": {"const": 3}}})",
+     {"{}", R"({"a": 1})", R"({"b": 2})", R"({"c": 3})", R"({"a": 1, "c": 3})",
+      R"({"b": 2, "c": 3})"},
+     {R"({"c": 3, "a": 1})", R"({, "c": 3})", R"({"a": 1 "c": 3})"}},
+    {R"({"type": "object", "properties": {"a": {"const": 1}}, "additionalProperties": {"type": "boolean"}})",
+     {"{}", R"({"a": 1})", R"({"a": 1, "x": true})", R"({"b": true, "ab": false, "": true})"},
+     {R"({"a": true})", R"({"b": 1})", R"({"b": true, "a": 1})"}},
+    {R"({"type": "object"})", {"{}", R"({"x": [1, {"y": null}]})"}, {"[]", R"({"x"})"}},
+    {R"({"type": "object", "additionalProperties": false})", {"{}", "{ }"}, {R"({"a": 1})"}},
+    {R"({"type": "object", "required": ["x"]})", {R"({"x": 5})", R"({"x": [], "y": 1})"}, {"{}"}},
+    {R"({"type": "object", "additionalProperties": {"const": 1}, "minProperties": 1, "maxProperties": 2})",
+     {R"({"a": 1})", R"({"a": 1, "b": 1})"},
+     {"{}", R"({"a": 1, "b": 1, "c": 1})"}},
+    {R"({"type": "array", "items": {"type": "integer"}})",
+     {"[]", "[1]", "[1, 2,3]", "[\n 1\n]"},
+     {"[1,]", "[,]", "[a]", "[1 2]"}},
+    {R"({"type": "array", "items": {"const": 1}, "minItems": 2, "maxItems": 3})",
+     {"[1,1]", "[1,1,1]"},
+     {"[1]", "[]", "[1,1,1,1]"}},
+    {R"({"type": "array", "items": {"const": 1}, "minItems": 2})", {"[1,1]", "[1,1,1,1]"}, {"[1]"}},
+    {R"({"type": "array", "items": {"const": 1}, "maxItems": 0})", {"[]"}, {"[1]"}},
+    {R"({"type": "array", "prefixItems": [{"const": 1}, {"const": 2}], "items": {"const": 3}, "minItems": 1})",
+     {"[1]", "[1,2]", "[1,2,3,3]"},
+     {"[]", "[2]", "[1,3]"}},
+    {R"({"type": "array", "prefixItems": [{"const": 1}, {"const": 2}], "items": false})",
+     {"[]", "[1]", "[1, 2]"},
+     {"[1,2,3]"}},
+    {R"({"anyOf": [{"type": "string"}, {"type": "integer"}]})", {R"("a")", "1"}, {"1.5", "null"}},
+    {R"({"type": "object", "properties": {"k": {"type": "string"}}, "required": ["k"],
+         "oneOf": [{"properties": {"k": {"const": "x"}}}, {"properties": {"k": {"enum": ["y", "z"]}}}]})",
+     {R"({"k": "x"})", R"({"k": "z"})"},
+     {R"({"k": "w"})", "{}"}},
+    {R"({"allOf": [{"type": "number", "minimum": 1}, {"type": "integer"}, {"maximum": 3}]})",
+     {"1", "3"},
+     {"0", "4", "1.5"}},
+    {R"({"allOf": [{"properties": {"a": {"const": 1}}, "required": ["a"]},
+                   {"properties": {"b": {"const": 2}}, "required": ["b"]}]})",
+     {R"({"a": 1, "b": 2})"},
+     {R"({"a": 1})"}},
+    {R"({"$defs": {"n": {"type": "integer"}}, "type": "array", "items": {"$ref": "#/$defs/n"}})",
+     {"[1, 2]"},
+     {"[true]"}},
+    {R"({"$ref": "#/definitions/a~1b", "definitions": {"a/b": {"const": 7}}})", {"7"}, {"8"}},
+    {R"({"$defs": {"s": {"type": "string"}}, "$ref": "#/$defs/s", "minLength": 2})",
+     {R"("ab")"},
+     {R"("a")"}},
+    // recursion
+    {R"({"type": "object", "properties": {"v": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}},
+         "required": ["v", "next"]})",
+     {R"({"v": 1, "next": null})", R"({"v": 1, "next": {"v": 2, "next": {"v": 3, "next": null}}})"},
+     {R"({"v": 1, "next": {}})", R"({"v": 1})"}},
+    {R"({"$defs": {"t": {"type": "array", "items": {"$ref": "#/$defs/t"}}}, "$ref": "#/$defs/t"})",
+     {"[]", "[[], [[]]]"},
+     {"[1]", "[["}},
+    {"true", {"1", R"({"a": [null, "x"]})"}, {"", "[}"}},
+    {"{}", {"1", "[]"}, {"x"}},
+    {R"({"type": "string", "nullable": true})", {R"("")", "null"}, {"1"}},
+    {R"({"type": "string", "pattern": "^[A-Z]{2}\\d+(-x|\\.y)?$"})",
+     {R"("AB1")", R"("AB12-x")", R"("ZZ0.y")"},
+     {R"("A1")", R"("AB")", R"("AB1y")", R"("xAB1")"}},
+    {R"({"type": "string", "pattern": "b+"})", {R"("abbc")", R"("b")"}, {R"("ac")"}},
+    {R"({"type": "string", "pattern": "^a|b$"})", {R"("ax")", R"("xb")"}, {R"("xax")"}},
+    {R"({"type": "string", "pattern": "^[\"\\\\\\n\\t]é.$"})",
+     {R"("\"é你")", R"("\\éx")", R"("\té!")"},
+     {"\"\"éx\"", R"("aéx")"}},
+    {R"({"type": "string", "format": "date"})",
+     {R"("2024-02-28")", R"("2024-12-31")"},
+     {R"("2024-13-01")", R"("2024-02-30")", R"("2024-04-31")", R"("x")"}},
+    {R"({"type": "string", "format": "uuid"})",
+     {R"("123e4567-e89b-12d3-a456-426614174000")"},
+     {R"("1")"}},
+    {R"({"type": "string", "format": "email"})", {R"("anything")"}, {"1"}},
+    {R"({"type": "integer", "minimum": -3, "maximum": 12})",
+     {"-3", "0", "9", "10", "12"},
+     {"-4", "13", "100"}},
+    {R"({"type": "integer", "exclusiveMinimum": 5, "exclusiveMaximum": 8})",
+     {"6", "7"},
+     {"5", "8"}},
+    {R"({"type": "integer", "minimum": 995, "maximum": 1005})",
+     {"995", "999", "1000", "1005"},
+     {"994", "1006", "99", "10000"}},
+    {R"({"type": "integer", "maximum": -10})", {"-10", "-99"}, {"-9", "0", "10"}},
+    {R"({"type": "integer", "minimum": 1.5})", {"2"}, {"1"}},
+    {R"({"type": "number", "minimum": 0.25, "maximum": 1})",
+     {"0.25", "0.3", "1", "1.0", "0.999"},
+     {"0.2", "0.24", "1.01", "0"}},
+    {R"({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1})",
+     {"0.001", "0.99"},
+     {"0", "0.0", "1", "1.0"}},
+};
+
+TEST(JsonSchema, MatchesWhatItSays) {
+  for (const Case& c : kCases) {
+    const Grammar grammar = schema(c.schema);
+    const ordered_json json = ordered_json::parse(c.schema);
+    for (const std::string& text : c.yes) {
+      EXPECT_TRUE(matches(grammar, text)) << c.schema << "\n" << text;
+      EXPECT_EQ(schema_violation(json, json, ordered_json::parse(text)), "") << c.schema << "\n"
+                                                                             << text;
+    }
+    for (const std::string& text : c.no)
+      EXPECT_FALSE(matches(grammar, text)) << c.schema << "\n" << text;
+  }
+}
+
+// The property that matters: whatever is sampled parses and is valid.
+TEST(JsonSchema, RandomAnswersParseAndAreValid) {
+  std::mt19937 random(5);
+  int ended = 0;
+  for (const Case& c : kCases) {
+    const Grammar grammar = schema(c.schema);
+    const ordered_json json = ordered_json::parse(c.schema);
+    for (int round = 0; round < 20; ++round) {
+      const Sample answer = sample(grammar, random, 60);
+      if (!answer.ended) continue;
+      ++ended;
+      const ordered_json value = ordered_json::parse(answer.text, nullptr, false);
+      ASSERT_FALSE(value.is_discarded()) << c.schema << "\n" << answer.text;
+      ASSERT_EQ(schema_violation(json, json, value), "") << c.schema << "\n" << answer.text;
+    }
+  }
+  EXPECT_GT(ended, 300);
+}
+
+TEST(JsonSchema, RandomBoundsHoldForRandomNumbers) {
+  std::mt19937 random(9);
+  const auto bound = [&] {
+    const double whole = static_cast<double>(static_cast<int>(random() % 4001) - 2000);
+    return random() % 2 ? whole : whole / (random() % 2 ? 8 : 100);
+  };
+  for (int round = 0; round < 300; ++round) {
+    double low = bound(), high = bound();
+    if (low > high) std::swap(low, high);
+    ordered_json json = {{"type", random() % 2 ? "integer" : "number"}};
+    if (random() % 4) json[random() % 2 ? "minimum" : "exclusiveMinimum"] = low;
+    if (random() % 4) json[random() % 2 ? "maximum" : "exclusiveMaximum"] = high;
+    const auto compiled = Grammar::compile_schema(json, small_vocabulary());
+    for (int i = 0; i < 40; ++i) {
+      // Each number is allowed just when it is valid.
+      ordered_json value = static_cast<int>(low) - 3 + static_cast<int>(random() % 9);
+      if (random() % 2) value = static_cast<int>(high) - 3 + static_cast<int>(random() % 9);
+      if (random() % 2) value = (low + high) / 2;
+      std::string text = value.dump();
+      if (text.find('e') != std::string::npos || text.size() > 17 || text == "-0.0") continue;
+      if (json["type"] == "integer" && text.find('.') != std::string::npos) continue;
+      const bool valid = schema_violation(json, json, value).empty();
+      if (!compiled) {
+        EXPECT_FALSE(valid) << json << " " << compiled.error().message;
+      } else {
+        EXPECT_EQ(matches(*compiled, text), valid) << json << " " << text;
+      }
+    }
+  }
+}
+
+TEST(JsonSchema, NamesTheKeywordAndItsPlace) {
+  const std::pair<const char*, const char*> kErrors[] = {
+      {"{", "the schema is not JSON"},
+      {"3", "schema at #: expected an object or a boolean"},
+      {R"({"properties": {"a": {"not": {}}}})",
+       "schema at #/properties/a: keyword 'not' is not supported"},
+      {R"({"anyOf": [{}, {"if": {}}]})", "schema at #/anyOf/1: keyword 'if' is not supported"},
+      {R"({"type": "array", "items": {"uniqueItems": true}})", "#/items: keyword 'uniqueItems'"},
+      {R"({"requird": "string"})",
+       "schema at #: unknown keyword 'requird'; did you mean 'required'?"},
+      {R"({"type": "strin"})", "unknown type 'strin'; did you mean 'string'?"},
+      {R"({"type": 3})", "'type' is number, expected a string or an array of them"},
+      {R"({"properties": []})", "'properties' is array, expected an object"},
+      {R"({"type": "string", "maxLength": -1})", "'maxLength' is number, expected a whole number"},
+      {R"({"type": "string", "maxLength": 1e99})", "'maxLength' is number, expected"},
+      {R"({"type": "string", "maxLength": 1000000000})", "at most 20000 is supported"},
+      {R"({"$ref": "http://x/y"})", "'$ref' to 'http://x/y' is not supported; only '#/…' is"},
+      {R"({"$ref": "#/$defs/x"})", "'$ref' to '#/$defs/x': there is no '$defs'"},
+      {R"x({"type": "string", "pattern": "(?=a)"})x", "look-around and named groups"},
+      {R"({"type": "string", "pattern": "a^b"})", "'^' and '$' are supported at the ends only"},
+      {R"({"type": "string", "pattern": "a\\b"})", "this escape is not supported"},
+      {R"({"type": "string", "pattern": "a", "maxLength": 3})", "'pattern' with 'minLength'"},
+      {R"({"enum": [1], "minimum": 0})", "'minimum' beside 'enum' or 'const'"},
+      {R"({"type": "number", "minimum": 1e300})", "at most 16 digits"},
+      {R"({"allOf": [{"pattern": "a"}, {"pattern": "b"}]})", "two different 'pattern'"},
+      {R"({"type": "integer", "minimum": 5, "maximum": 4})", "matches no text at all"},
+      {R"({"enum": []})", "matches no text at all"},
+      {"false", "matches no text at all"},
+  };
+  for (const auto& [text, error] : kErrors) {
+    EXPECT_THAT(error_of(GrammarKind::JsonSchema, text), HasSubstr(error)) << text;
+  }
+}
+
+TEST(JsonSchema, HostileSchemasMeetLimits) {
+  const auto error = [](const std::string& text) {
+    return error_of(GrammarKind::JsonSchema, text);
+  };
+  std::string deep;
+  for (int i = 0; i < 100000; ++i) deep += R"({"items":)";
+  EXPECT_NE(error(deep + "{}" + std::string(100000, '}')), "no error");
+  EXPECT_NE(error(std::string(100000, '[')), "no error");
+  EXPECT_THAT(error(R"({"$ref": "#"})"), HasSubstr("matches no text at all"));
+  EXPECT_THAT(error(R"({"$ref": "#", "minLength": 1})"), HasSubstr("too many schemas"));
+  EXPECT_THAT(error(R"({"allOf": [{"$ref": "#"}]})"), HasSubstr("too many schemas"));
+  // Doubling through references, and through combinations.
+  std::string doubling = R"({"$defs": {)", combined = R"({"$defs": {)";
+  for (int i = 0; i < 60; ++i) {
+    const std::string name = "\"d" + std::to_string(i) + "\": ";
+    const std::string next = R"({"$ref": "#/$defs/d)" + std::to_string(i + 1) + "\"}";
+    doubling += name + R"({"type": "array", "prefixItems": [)" + next + "," + next + "]},";
+    combined += name + R"({"allOf": [)" + next + "," + next + "]},";
+  }
+  const std::string tail = R"("d60": {"type": "string"}}, "$ref": "#/$defs/d0"})";
+  EXPECT_EQ(error(doubling + tail), "no error");
+  EXPECT_THAT(error(combined + tail), HasSubstr("too many schemas"));
+  std::string nested = R"({"type": "integer"})";
+  for (int i = 0; i < 20; ++i) {
+    nested = R"({"properties": {"a": )" + nested +
+             R"(}, "anyOf": [{}, {"title": "x"}, {"required": ["a"]}]})";
+  }
+  EXPECT_NE(error(nested), "no error");
+  std::string arrays = R"({"type": "integer"})";
+  for (int i = 0; i < 10; ++i) {
+    arrays = R"({"type": "array", "minItems": 20000, "maxItems": 20000, "items": )" + arrays + "}";
+  }
+  EXPECT_THAT(error(arrays), HasSubstr("too large"));
+  EXPECT_THAT(error(R"({"type": "string", "pattern": "^[ab]*a[ab]{30}$"})"),
+              HasSubstr("too large"));
+  const std::string counts =
+      R"({"type": "string", "pattern": "^(((a{1000}){1000}){1000}){1000}$"})";
+  EXPECT_EQ(error(counts), "no error");  // by calls
+  EXPECT_THAT(error(R"({"type": "string", "pattern": ")" + std::string(3000, '(') + "\"}"),
+              HasSubstr("nested too deep"));
+}
+
+TEST(AnyJsonObject, IsAnObjectOfAnything) {
+  const Result<Grammar> g = Grammar::compile({GrammarKind::JsonObject, ""}, small_vocabulary());
+  ASSERT_TRUE(g.ok());
+  EXPECT_TRUE(matches(*g, R"({"name": "Tom", "kind": "cat", "age": 3, "x": [1.5, {}, []]})"));
+  EXPECT_TRUE(matches(*g, "\n{\n\t\"a\": null\n}"));
+  for (const char* text : {"[]", "1", "{", "{\"a\"}", "{}x", "{\"a\": 01}"}) {
+    EXPECT_FALSE(matches(*g, text)) << text;
+  }
+  std::mt19937 random(3);
+  for (int i = 0; i < 100; ++i) {
+    const Sample answer = sample(*g, random, 200);
+    if (answer.ended) {
+      EXPECT_TRUE(ordered_json::accept(answer.text)) << answer.text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ktx::text

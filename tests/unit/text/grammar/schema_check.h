@@ -1,0 +1,106 @@
+// A JSON Schema validator of its own, written plainly, to hold the grammars to.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "lib/support/regex.h"
+#include "lib/text/chat_template/unicode_text.h"
+
+namespace ktx::text {
+
+// What `value` breaks, or "". `root` is for references.
+inline std::string schema_violation(const nlohmann::ordered_json& root,
+                                    const nlohmann::ordered_json& schema,
+                                    const nlohmann::ordered_json& value) {
+  using Json = nlohmann::ordered_json;
+  if (schema.is_boolean()) return schema.get<bool>() ? "" : "false";
+  const auto has = [&](const char* key) { return schema.contains(key); };
+  if (schema.value("nullable", false) && value.is_null()) return "";
+  if (has("$ref")) {
+    const std::string pointer = schema["$ref"].get<std::string>().substr(1);
+    const std::string error = schema_violation(root, root.at(Json::json_pointer(pointer)), value);
+    if (!error.empty()) return "$ref: " + error;
+  }
+  for (const Json& part : schema.value("allOf", Json::array())) {
+    const std::string error = schema_violation(root, part, value);
+    if (!error.empty()) return "allOf: " + error;
+  }
+  for (const char* key : {"anyOf", "oneOf"}) {
+    if (!has(key)) continue;
+    if (std::none_of(schema[key].begin(), schema[key].end(), [&](const Json& part) {
+          return schema_violation(root, part, value).empty();
+        })) {
+      return key;
+    }
+  }
+  if (has("const") && schema["const"] != value) return "const";
+  if (has("enum") &&
+      std::find(schema["enum"].begin(), schema["enum"].end(), value) == schema["enum"].end()) {
+    return "enum";
+  }
+  if (has("type")) {
+    const Json types = schema["type"].is_array() ? schema["type"] : Json::array({schema["type"]});
+    const bool whole =
+        value.is_number_integer() ||
+        (value.is_number() && value.get<double>() == std::floor(value.get<double>()));
+    if (std::none_of(types.begin(), types.end(), [&](const Json& type) {
+          return (type == "string" && value.is_string()) || (type == "null" && value.is_null()) ||
+                 (type == "boolean" && value.is_boolean()) || (type == "integer" && whole) ||
+                 (type == "number" && value.is_number()) || (type == "array" && value.is_array()) ||
+                 (type == "object" && value.is_object());
+        })) {
+      return "type";
+    }
+  }
+  if (value.is_string()) {
+    const std::string text = value.get<std::string>();
+    const int64_t length = count_code_points(text);
+    if (has("minLength") && length < schema["minLength"]) return "minLength";
+    if (has("maxLength") && length > schema["maxLength"]) return "maxLength";
+    if (has("pattern")) {
+      const auto regex = Regex::compile(schema["pattern"].get<std::string>());
+      if (!regex.ok() || !regex->matches(text)) return "pattern";
+    }
+  }
+  if (value.is_number()) {
+    const double number = value.get<double>();
+    if (has("minimum") && number < schema["minimum"].get<double>()) return "minimum";
+    if (has("maximum") && number > schema["maximum"].get<double>()) return "maximum";
+    if (has("exclusiveMinimum") && number <= schema["exclusiveMinimum"].get<double>()) {
+      return "exclusiveMinimum";
+    }
+    if (has("exclusiveMaximum") && number >= schema["exclusiveMaximum"].get<double>()) {
+      return "exclusiveMaximum";
+    }
+  }
+  if (value.is_array()) {
+    if (has("minItems") && value.size() < schema["minItems"].get<size_t>()) return "minItems";
+    if (has("maxItems") && value.size() > schema["maxItems"].get<size_t>()) return "maxItems";
+    const Json prefix = schema.value("prefixItems", Json::array());
+    for (size_t i = 0; i < value.size(); ++i) {
+      const Json item = i < prefix.size() ? prefix[i] : has("items") ? schema["items"] : Json(true);
+      const std::string error = schema_violation(root, item, value[i]);
+      if (!error.empty()) return "items: " + error;
+    }
+  }
+  if (value.is_object()) {
+    if (has("minProperties") && value.size() < schema["minProperties"].get<size_t>()) return "few";
+    if (has("maxProperties") && value.size() > schema["maxProperties"].get<size_t>()) return "many";
+    for (const Json& name : schema.value("required", Json::array())) {
+      if (!value.contains(name.get<std::string>())) return "required";
+    }
+    const Json properties = schema.value("properties", Json::object());
+    for (const auto& [name, item] : value.items()) {
+      const Json other = has("additionalProperties") ? schema["additionalProperties"] : Json(true);
+      const std::string error =
+          schema_violation(root, properties.contains(name) ? properties[name] : other, item);
+      if (!error.empty()) return name + ": " + error;
+    }
+  }
+  return "";
+}
+
+}  // namespace ktx::text
