@@ -234,6 +234,12 @@ Status bench_threads(const Options& options, int threads, std::vector<Row>& rows
     }
     return {};
   };
+  const auto none = [](const std::vector<int64_t>& counts) {
+    return std::all_of(counts.begin(), counts.end(), [](int64_t n) { return n == 0; });
+  };
+  if (none(prompts) && none(generations)) {  // the machine's rates alone
+    return add("probe", 0, [] { return Result<Bench::Run>(Bench::Run{}); });
+  }
   for (int64_t depth : depths) {
     KTX_TRY(bench.fill(depth));
     for (int64_t n : prompts) {

@@ -13,8 +13,8 @@
 namespace ktx::tools {
 namespace {
 
-constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
-constexpr int kPasses = 5;
+constexpr uint64_t kMaxBytes = uint64_t{1} << 29;
+constexpr int kPasses = 4;
 
 // Sums 64-bit words in eight independent chains: enough loads in flight to keep
 // the memory busy on every machine tried, with plain compiler-made vectors.
