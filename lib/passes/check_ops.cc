@@ -322,8 +322,10 @@ class OpChecker {
     }
     if (backend->name == "AMXBF16" && first_time(rule, "amxbf16")) {
       diags_.note(kwarg->value.loc, "O005",
-                  "AMXBF16 reads twice the bytes of AMXInt8 in decode; ktx reads the GGUF's codes "
-                  "with either");
+                  for_ktransformers()
+                      ? "AMXBF16 reads twice the bytes of AMXInt8 in decode: expect half its speed"
+                      : "AMXBF16 reads twice the bytes of AMXInt8 in decode; ktx reads the GGUF's "
+                        "codes with either");
     }
     if (for_ktransformers() && backend->bf16_only && state_.check.has_gguf) {
       for (const ir::Module* module : won_) {
@@ -482,7 +484,12 @@ class OpChecker {
           .help(for_ktransformers() ? "use the model's safetensors, or write KLinearMarlin"
                                     : "ktx keeps the GGUF's codes, which loses nothing");
     }
-    if (op->computes == Replaces::Experts && op->device == rules::OpDevice::Gpu) {
+    const bool placed_on_gpu =
+        rule.replace.place && (rule.replace.place->kind == DeviceSpec::Kind::Cuda ||
+                               rule.replace.place->kind == DeviceSpec::Kind::Spread);
+    const bool on_gpu =
+        op->device == rules::OpDevice::Gpu || (op->device != rules::OpDevice::Cpu && placed_on_gpu);
+    if (op->computes == Replaces::Experts && on_gpu) {
       diags_.report(severity_in(state_, Severity::Note, Severity::Warning), at, "O003",
                     for_ktransformers()
                         ? fmt::format("{} cannot be captured in a CUDA graph: start with CUDA "

@@ -31,14 +31,14 @@ TEST(PatternBudget, APatternThatBacktracksWithoutEndIsOutAtOnce) {
 
 // Costs are counted in steps: the same on every machine.
 TEST(PatternBudget, CostsAreTheSameEveryTime) {
-  const Regex regex = Regex::compile("(?!.*gate)model\\.(.*)\\.(.*)_proj$").take();
+  const Regex regex = Regex::compile("^(a|aa)+[A-Z]").take();
   uint64_t first = 0;
   for (int run = 0; run < 3; ++run) {
     PatternBudget budget(1);
-    for (int i = 0; i < 1000; ++i) {
-      const std::string path = "model.layers." + std::to_string(i) + ".mlp.experts.7.gat_proj";
-      EXPECT_EQ(budget.test(0, regex, path), Outcome::Match);
+    for (size_t i = 0; i < 1000; ++i) {
+      (void)budget.test(0, regex, std::string(i % 14, 'a'));
     }
+    EXPECT_GT(budget.steps(0), 0u);
     if (run == 0) first = budget.steps(0);
     EXPECT_EQ(budget.steps(0), first);
   }
@@ -48,15 +48,16 @@ TEST(PatternBudget, CostsAreTheSameEveryTime) {
 // rule, and those of many rules together.
 TEST(PatternBudget, ManyStepsInAllEndARule) {
   PatternBudget budget(1);
-  const Regex slow = Regex::compile("^(.*a){6}b").take();
-  const std::string path = std::string(14, 'a') + "c";
+  const Regex slow = Regex::compile("^(a|aa)+[A-Z]").take();
+  const std::string path(12, 'a');
   int64_t tests = 0;
-  while (!budget.is_out(0) && tests < 10'000'000) {
-    (void)budget.test(0, slow, path);
+  while (!budget.is_out(0) && tests < 1'000'000) {
+    const Outcome outcome = budget.test(0, slow, path);
+    EXPECT_EQ(outcome, Outcome::None);
     ++tests;
   }
   EXPECT_TRUE(budget.is_out(0));
-  EXPECT_GT(tests, 1);
+  EXPECT_GT(tests, 100);
 }
 
 }  // namespace
