@@ -1,0 +1,178 @@
+// ktx-compile --check as a whole: exit statuses, flags, fix-its, formats, the report page
+// in a browser, and what the check may cost.
+#include <iostream>
+
+#include "lib/rules/checks.h"
+#include "tests/golden/golden_cases.h"
+
+namespace ktx::golden {
+namespace {
+
+TEST(GoldenCli, R008) {
+  const Ran ran = run("--check R001.yml --hf-config ../../configs/Qwen3-8B.json");
+  EXPECT_EQ(ran.status, 1);
+  EXPECT_NE(ran.output.find("KTX-R008"), std::string::npos) << ran.output;
+  const Ran near = run("--check r001.yaml --hf-config ../../configs/Qwen3-8B.json");
+  EXPECT_NE(near.output.find("did you mean 'R001.yaml'"), std::string::npos) << near.output;
+}
+
+TEST(GoldenCli, ExitStatusesAndWarningFlags) {
+  const std::string model = " --hf-config ../../configs/Qwen2-57B-A14B-Instruct.json ";
+  EXPECT_EQ(run("--check R001-layer-number.yaml" + model).status, 0);
+  EXPECT_EQ(run("--check R001-layer-number.yaml --strict" + model).status, 3);
+  EXPECT_EQ(run("--check R001-layer-number.yaml -Werror" + model).status, 1);
+  EXPECT_EQ(run("--check R001-layer-number.yaml -Werror=KTX-R001" + model).status, 1);
+  EXPECT_EQ(run("--check R001-layer-number.yaml -Wno-R001 --strict" + model).status, 0);
+  EXPECT_EQ(run("--check R001-layer-number.yaml -Wno-R999" + model).status, 2);
+  EXPECT_EQ(run("--check R001-layer-number.yaml -Wno-error=KTX-Y001" + model).status, 2);
+  EXPECT_EQ(
+      run("--check D003.yaml -Wno-error=D003 --hf-config ../../configs/Qwen3-30B-A3B.json").status,
+      0);
+  EXPECT_EQ(run("--check R001.yaml").status, 2);
+}
+
+TEST(GoldenCli, ExplainsEveryCode) {
+  for (const rules::CheckInfo& check : rules::all_checks()) {
+    const Ran ran = run(fmt::format("--explain-code KTX-{}", check.code));
+    EXPECT_EQ(ran.status, 0);
+    EXPECT_NE(ran.output.find(check.title), std::string::npos);
+  }
+  EXPECT_EQ(run("--explain-code KTX-X001").status, 2);
+}
+
+TEST(GoldenCli, FixItsAreApplied) {
+  const fs::path path = fs::temp_directory_path() / fmt::format("ktx_fix_{}.yaml", ::getpid());
+  std::ofstream(path) << "- match:\n    nme: \"^lm_head$\"\n  replace:\n    class: default\n"
+                         "    kwargs:\n      genrate_device: \"gpu\"\n";
+  const std::string check =
+      fmt::format("--check --fix '{}' --hf-config ../../configs/Qwen3-8B.json", path.string());
+  EXPECT_EQ(run(check).status, 1);  // key and kwarg
+  EXPECT_EQ(run(check).status, 1);  // then the device
+  EXPECT_EQ(run(check).status, 0);
+  EXPECT_EQ(read_file(path),
+            "- match:\n    name: \"^lm_head$\"\n  replace:\n    class: default\n"
+            "    kwargs:\n      generate_device: \"cuda\"\n");
+  fs::remove(path);
+}
+
+// Our own rule files fit every model.
+TEST(GoldenCli, OurRuleFilesAreCleanForEveryConfig) {
+  for (const fs::directory_entry& rules : fs::directory_iterator(KTX_SOURCE_DIR "/rules")) {
+    if (rules.path().extension() != ".yaml") continue;
+    for (const fs::directory_entry& config :
+         fs::directory_iterator(KTX_SOURCE_DIR "/tests/configs")) {
+      const Ran ran = run(fmt::format("--check --strict '{}' --hf-config '{}'",
+                                      rules.path().string(), config.path().string()));
+      EXPECT_EQ(ran.status, 0) << rules.path() << " " << config.path() << "\n" << ran.output;
+    }
+  }
+}
+
+// The benchmark of the check: 61 layers, 256 experts, 60 rules for 8 GPUs take less
+// than 0.3 s and 200 MB. Time is that of the processor, so that a busy machine does not
+// change it; sanitizers do, and are let off.
+TEST(GoldenCli, TheLargestRealFileIsCheckedWithinItsLimits) {
+  const std::string rules = KTX_SHARED_DIR "/ktransformers-rules/DeepSeek-V3-Chat-multi-gpu-8.yaml";
+  if (!fs::exists(rules)) GTEST_SKIP() << "no " << rules;
+  const Cost cost = cost_of(
+      fmt::format("exec '{}/ktx-compile' --check --coverage '{}' --hf-config '{}/tests/configs/"
+                  "DeepSeek-V3.json' >/dev/null 2>&1",
+                  KTX_BINARY_DIR, rules, KTX_SOURCE_DIR));
+  EXPECT_EQ(cost.status, 0);
+  std::cout << fmt::format("checked in {:.3f} s with {} MB\n", cost.seconds, cost.kib >> 10);
+  RecordProperty("milliseconds", static_cast<int>(cost.seconds * 1000));
+  RecordProperty("kib", static_cast<int>(cost.kib));
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  EXPECT_LT(cost.seconds, 10);
+#else
+  EXPECT_LT(cost.seconds, 0.3);
+  EXPECT_LT(cost.kib, 200 << 10);
+#endif
+}
+
+TEST(GoldenCli, SarifIsValid) {
+  const std::string schema = KTX_SHARED_DIR "/schemas/sarif-schema-2.1.0.json";
+  if (!fs::exists(schema)) GTEST_SKIP() << "no " << schema;
+  const fs::path folder = fs::temp_directory_path() / fmt::format("ktx_sarif_{}", ::getpid());
+  fs::create_directories(folder);
+  std::vector<std::string> files;
+  for (const fs::path& path : cases()) {
+    files.push_back((folder / path.stem()).string() + ".sarif");
+    (void)run(
+        fmt::format("--check {} --hf-config ../../configs/DeepSeek-V2-Lite.json "
+                    "--diagnostics-format=sarif >'{}'",
+                    path.filename().string(), files.back()));
+  }
+  const auto refused = refused_by(schema, files);
+  fs::remove_all(folder);
+  if (!refused) GTEST_SKIP() << "no python3 with jsonschema and yaml";
+  EXPECT_EQ(*refused, "");
+}
+
+TEST(GoldenCli, ReportOpensInABrowser) {
+  const fs::path page = fs::temp_directory_path() / fmt::format("ktx_{}.html", ::getpid());
+  const Ran ran =
+      run(fmt::format("--check ok-spread.yaml --target two-gpus.yaml.in --report '{}' "
+                      "--hf-config ../../configs/Qwen3-30B-A3B.json",
+                      page.string()));
+  EXPECT_EQ(ran.status, 0) << ran.output;
+  const std::string html = read_file(page);
+  EXPECT_TRUE(html.starts_with("<!doctype html>"));
+  EXPECT_EQ(html.find("http"), std::string::npos) << "the page must need no network";
+  for (const char* part : {"cuda:1", "Memory", "Modules", "Rules", "experts on the CPU"}) {
+    EXPECT_NE(html.find(part), std::string::npos) << part;
+  }
+  std::string browser;
+  for (const char* name : {"chromium", "chromium-browser", "google-chrome"}) {
+    if (browser.empty() &&
+        std::system(fmt::format("command -v {} >/dev/null", name).c_str()) == 0) {
+      browser = name;
+    }
+  }
+  if (browser.empty()) {
+    fs::remove(page);
+    GTEST_SKIP() << "no chromium: the page was written but not opened";
+  }
+  // A script tells how wide the page is in a window as narrow as a phone's (headless
+  // Chromium goes down to 500 pixels): what is wider scrolls inside of itself.
+  std::ofstream(page, std::ios::app) << "<script>document.title = 'width ' + "
+                                        "document.documentElement.scrollWidth;</script>";
+  const fs::path dom = page.string() + ".dom";
+  const std::string command = fmt::format(
+      "{} --headless --no-sandbox --disable-gpu --window-size=500,844 --dump-dom 'file://{}' "
+      ">'{}' 2>/dev/null",
+      browser, page.string(), dom.string());
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  const std::string shown = read_file(dom);
+  fs::remove(dom);
+  EXPECT_NE(shown.find("cuda:1"), std::string::npos);
+  const size_t width = shown.find("<title>width ");
+  ASSERT_NE(width, std::string::npos) << shown.substr(0, 500);
+  EXPECT_LE(std::atoi(shown.c_str() + width + 13), 500);
+  fs::remove(page);
+}
+
+// What newcomers write; each case answers with what to change.
+TEST(GoldenCli, TenNewcomersMistakesAreAnsweredWithWhatToChange) {
+  const std::pair<const char*, const char*> kMistakes[] = {
+      {"wrong indentation", "Y001-indentation"},
+      {"a tab", "Y001-tab"},
+      {"a misspelt key", "Y002-key"},
+      {"a misspelt kwarg", "O004-kwarg"},
+      {"gpu as a device", "D004-gpu"},
+      {"a pattern without anchors that catches too much", "R014"},
+      {"a rule after a catch-all", "R003-shadowed"},
+      {"a range beyond the last layer", "R013"},
+      {"a lossy layout that is not allowed", "Q004"},
+      {"two files in conflict", "R015"}};
+  for (const auto& [mistake, name] : kMistakes) {
+    const std::string said = read_file(kCases / (std::string(name) + ".golden"));
+    EXPECT_TRUE(said.find("help: ") != said.npos || said.find("did you mean") != said.npos)
+        << mistake << "\n"
+        << said;
+    EXPECT_NE(said.find(std::string(name) + ".yaml:"), said.npos) << mistake << ": no place";
+  }
+}
+
+}  // namespace
+}  // namespace ktx::golden
