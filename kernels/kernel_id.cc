@@ -82,15 +82,23 @@ bool is_kernel_family(std::string_view name) {
   return false;
 }
 
-std::string_view kernel_family(StepOp op, Precision precision, DType dtype, bool transposed) {
+std::string_view kernel_family(StepOp op, Precision precision, DType dtype, bool transposed,
+                               Layout layout) {
+  const bool panels = layout == Layout::Panel16;
   for (const OpFamily& row : kOpFamilies) {
     if (row.op != op) continue;
+    if (op == StepOp::Embed && panels) return "embed_panel16";
     if (op == StepOp::MatmulHeads && transposed) return "matmul_transposed_f32";
-    if (precision == Precision::Exact) return row.exact;
-    if (row.fast != "*") return row.fast;
-    return matmul_q8_takes(dtype) ? "matmul_rows_q8" : "matmul_rows_f32";
+    if (row.fast != "*") return precision == Precision::Exact ? row.exact : row.fast;
+    const bool int8 = precision == Precision::Fast && matmul_q8_takes(dtype);
+    if (panels) return int8 ? "matmul_panel16_q8" : "matmul_panel16_f32";
+    return int8 ? "matmul_rows_q8" : row.exact;
   }
   return "";
+}
+
+Layout family_layout(std::string_view family) {
+  return family.find("_panel16") == family.npos ? Layout::Rows : Layout::Panel16;
 }
 
 }  // namespace ktx::kernels

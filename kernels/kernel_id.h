@@ -30,8 +30,12 @@ bool is_kernel_family(std::string_view name);
 // precision). `dtype` is that of the weights (of gate for experts_gate_up; gate and
 // up must then agree on whether matmul_q8_takes them, else pass F32), any dtype for
 // other ops. `transposed` is that of MatmulHeadsAttrs.
-std::string_view kernel_family(StepOp op, Precision precision, DType dtype,
-                               bool transposed = false);
+// `layout` is that of the weights.
+std::string_view kernel_family(StepOp op, Precision precision, DType dtype, bool transposed = false,
+                               Layout layout = Layout::Rows);
+
+// The layout of weights that a family of products or of embed reads.
+Layout family_layout(std::string_view family);
 
 // The family for a step on a GPU, in both precisions; "" for ops that no GPU has.
 std::string_view gpu_kernel_family(StepOp op);

@@ -3,11 +3,13 @@
 // (the policy first: the loops use its macros)
 #include "kernels/matmul/matmul_f32_loop.h"
 #include "kernels/matmul/matmul_q8_loop.h"
+#include "kernels/matmul/panel_as_rows.h"
 
 namespace ktx::kernels {
 
 MatmulFn matmul_f32_avx512(DType dtype);
 MatmulFn matmul_q8_avx512(DType dtype);
+MatmulFn matmul_panel16_f32_avx512(DType dtype);
 MatmulTransposedFn matmul_transposed_f32_avx512(DType dtype);
 
 namespace {
@@ -25,6 +27,9 @@ MatmulFn matmul_f32_avx512(DType) {
 }
 MatmulFn matmul_q8_avx512(DType dtype) {
   return kQ8[static_cast<int>(dtype)];
+}
+MatmulFn matmul_panel16_f32_avx512(DType dtype) {
+  return panel16_form(dtype) ? product_of_panels<product_f32<Avx512>> : nullptr;
 }
 MatmulTransposedFn matmul_transposed_f32_avx512(DType) {
   return product_transposed<Avx512>;

@@ -2,6 +2,7 @@
 // multiplied with one accumulator in double. What every other variant is held to.
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/matmul_store.h"
+#include "kernels/matmul/panel_as_rows.h"
 #include "lib/formats/act_q8.h"
 #include "lib/formats/int8_form.h"
 
@@ -9,6 +10,8 @@ namespace ktx::kernels {
 
 MatmulFn matmul_f32_scalar(DType dtype);
 MatmulFn matmul_q8_scalar(DType dtype);
+MatmulFn matmul_panel16_f32_scalar(DType dtype);
+MatmulFn matmul_panel16_q8_scalar(DType dtype);
 MatmulTransposedFn matmul_transposed_f32_scalar(DType dtype);
 
 namespace {
@@ -90,6 +93,12 @@ MatmulFn matmul_f32_scalar(DType) {
 }
 MatmulFn matmul_q8_scalar(DType dtype) {
   return matmul_q8_takes(dtype) ? product_q8 : nullptr;
+}
+MatmulFn matmul_panel16_f32_scalar(DType dtype) {
+  return panel16_form(dtype) ? product_of_panels<product_f32> : nullptr;
+}
+MatmulFn matmul_panel16_q8_scalar(DType dtype) {
+  return panel16_form(dtype) ? product_of_panels<product_q8> : nullptr;
 }
 MatmulTransposedFn matmul_transposed_f32_scalar(DType) {
   return product_transposed;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "kernels/matmul/matmul.h"
+#include "kernels/matmul/panel_scratch.h"
 #include "lib/formats/int8_form.h"
 
 namespace ktx::kernels {
@@ -74,15 +75,18 @@ bool matmul_q8_takes(DType dtype) {
 }
 
 int64_t matmul_chunk_rows(const WeightMatrix& w, int64_t tokens) {
+  if (w.layout == Layout::Panel16 && tokens > 2) return kChunkPanels * kPanelRows;
   const int64_t target_bytes = tokens < 4 ? 64 << 10 : 16 << 10;
   const int64_t rows = round_up(target_bytes / (w.row_bytes > 0 ? w.row_bytes : 1) + 1, 16);
   return rows < 256 ? rows : 256;
 }
 
-// A panel of 16 rows in int8 form (24 bytes a column) and four rows on their way there
-// (6), or a panel of 8 rows of floats.
+// Of rows: 16 of them in int8 form (24 bytes a column) and four on their way there (6),
+// or 8 rows of floats. Of panels: PanelScratch, two tokens' sums of 16 activations, or
+// the 16 rows of a panel (17 bytes a column) and then what rows need.
 int64_t matmul_scratch_bytes(int64_t cols) {
-  return 32 * round_up(cols, 256) + 4096;
+  const int64_t rows = 49 * round_up(cols, 256) + 4096;
+  return rows > PanelScratch::kBytes ? rows : PanelScratch::kBytes;
 }
 
 }  // namespace ktx::kernels

@@ -1,16 +1,78 @@
-// Names a kernel family for each step, precision and batch class.
+// Gives each weight a layout and names a kernel family for each step, precision and
+// batch class.
 //
-// A family fixes arithmetic and layout; the instruction set is chosen when the
-// plan is loaded (kernels/kernel_id.h). So far every batch class takes the same
-// family.
+//   every product that reads a weight can read panels  -> layout panel16
+//   anything else (norms, transposed products, types)  -> rows, the GGUF bytes
+//
+// A family fixes arithmetic and layout; the instruction set is chosen when the plan is
+// loaded (kernels/kernel_id.h). Every CPU reads every layout of the CPU, and panels are
+// best on all of them, so the layout does not depend on the target's instructions. A
+// table that the output head shares with the embedding is in panels too. So far every
+// batch class takes the same family.
 #include <fmt/format.h>
 
 #include "kernels/kernel_id.h"
 #include "kernels/matmul/matmul.h"
+#include "lib/formats/layout_size.h"
 #include "lib/passes/pass.h"
 
 namespace ktx::passes {
 namespace {
+
+bool is_transposed(const steps::Step& step) {
+  const auto* attrs = std::get_if<MatmulHeadsAttrs>(&step.attrs);
+  return attrs && attrs->transposed;
+}
+
+// What a step says about the layout of its weight number i.
+enum class Wish { Rows, Panels, Any };
+
+Wish wish_of(const steps::Step& step, size_t i) {
+  switch (step.op) {
+    case StepOp::Embed:
+      return Wish::Any;
+    case StepOp::Matmul:
+      return i == 0 ? Wish::Panels : Wish::Rows;  // then a bias
+    case StepOp::ExpertsGateUp:
+    case StepOp::ExpertsDown:
+      return Wish::Panels;
+    case StepOp::MatmulHeads: {
+      const auto& attrs = std::get<MatmulHeadsAttrs>(step.attrs);
+      return attrs.transposed || attrs.row_begin % kPanelRows != 0 ? Wish::Rows : Wish::Panels;
+    }
+    default:
+      return Wish::Rows;
+  }
+}
+
+bool takes_panels(const steps::Blob& blob) {
+  if (blob.device != "cpu" || !blob.constant.empty() || blob.rows < kPanelRows) return false;
+  if (blob.matrices > 1 && blob.rows % kPanelRows != 0) return false;
+  return matrix_bytes(Layout::Panel16, blob.dtype, blob.rows, blob.cols).has_value();
+}
+
+void choose_layouts(steps::StepGraph& graph) {
+  std::vector<bool> able(graph.blobs.size()), wanted(graph.blobs.size());
+  for (size_t i = 0; i < graph.blobs.size(); ++i) able[i] = takes_panels(graph.blobs[i]);
+  for (const steps::Step& step : graph.steps) {
+    for (size_t i = 0; i < step.weights.size(); ++i) {
+      const steps::BlobId blob = step.weights[i];
+      if (blob == steps::kAbsent) continue;
+      const Wish wish = wish_of(step, i);
+      if (wish == Wish::Rows) able[blob] = false;
+      if (wish == Wish::Panels) wanted[blob] = true;
+    }
+  }
+  // One kernel reads gate and up.
+  for (const steps::Step& step : graph.steps) {
+    if (step.op != StepOp::ExpertsGateUp) continue;
+    const bool both = able[step.weights[0]] && able[step.weights[1]];
+    able[step.weights[0]] = able[step.weights[1]] = both;
+  }
+  for (size_t i = 0; i < graph.blobs.size(); ++i) {
+    graph.blobs[i].layout = able[i] && wanted[i] ? Layout::Panel16 : Layout::Rows;
+  }
+}
 
 // The dtype that decides a step's family: that of its weights; F32 when two
 // weights of one step do not both take int8 inputs.
@@ -22,22 +84,24 @@ DType deciding_dtype(const steps::StepGraph& graph, const steps::Step& step) {
   return kernels::matmul_q8_takes(first) && kernels::matmul_q8_takes(second) ? first : DType::F32;
 }
 
-bool is_transposed(const steps::Step& step) {
-  const auto* attrs = std::get_if<MatmulHeadsAttrs>(&step.attrs);
-  return attrs && attrs->transposed;
+Layout deciding_layout(const steps::StepGraph& graph, const steps::Step& step) {
+  if (step.weights.empty() || step.weights[0] == steps::kAbsent) return Layout::Rows;
+  return graph.blobs[step.weights[0]].layout;
 }
 
 }  // namespace
 
 Status choose_kernels(CompileState& state) {
   constexpr kernels::Precision kPrecision[] = {kernels::Precision::Exact, kernels::Precision::Fast};
+  choose_layouts(state.steps);
   for (steps::Step& step : state.steps.steps) {
     const DType dtype = deciding_dtype(state.steps, step);
+    const Layout layout = deciding_layout(state.steps, step);
     for (int p = 0; p < steps::kPrecisions; ++p) {
       const bool gpu = step.device != "cpu";
       const std::string_view family =
           gpu ? kernels::gpu_kernel_family(step.op)
-              : kernels::kernel_family(step.op, kPrecision[p], dtype, is_transposed(step));
+              : kernels::kernel_family(step.op, kPrecision[p], dtype, is_transposed(step), layout);
       if (family.empty() && step.op != StepOp::Quantize) {
         return Error{fmt::format("no kernel for step '{}' of module '{}' with {} weights",
                                  info(step.op).name, step.module, name(dtype))};

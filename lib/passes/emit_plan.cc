@@ -11,6 +11,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "kernels/matmul/panel16.h"
 #include "lib/ir/module_graph.h"
 #include "lib/plan/pack_blobs.h"
 #include "lib/plan/plan_writer.h"
@@ -259,6 +260,17 @@ class ContentsBuilder {
   std::vector<uint32_t> blob_index_;  // of the step graph's blobs, in the plan
 };
 
+void pack_as_panels(const plan::BlobRecord& blob, plan::BlobSource& source) {
+  const kernels::Panel16Blob panels{static_cast<DType>(blob.dtype), blob.rows, blob.cols,
+                                    blob.matrices};
+  source.granule_bytes =
+      static_cast<uint64_t>(*matrix_bytes(Layout::Panel16, panels.dtype, kPanelRows, panels.cols));
+  source.pack = [panels](std::span<const std::span<const std::byte>> slices, uint64_t offset,
+                         std::span<std::byte> out) {
+    kernels::pack_panel16_range(panels, slices, offset, out);
+  };
+}
+
 }  // namespace
 
 Result<plan::PlanContents> make_contents(const CompileState& state,
@@ -273,6 +285,7 @@ Status emit_plan(const std::string& path, plan::PlanContents contents,
   std::vector<plan::BlobSource> sources;
   for (const plan::BlobRecord& blob : contents.blobs) {
     plan::BlobSource& packed = sources.emplace_back();
+    if (blob.layout == static_cast<uint16_t>(Layout::Panel16)) pack_as_panels(blob, packed);
     for (uint32_t i = 0; i < blob.slice_count; ++i) {
       const plan::SliceRecord& slice = contents.slices[blob.first_slice + i];
       const input::GgufTensor& tensor = source.gguf.tensors()[slice.tensor];

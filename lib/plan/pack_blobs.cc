@@ -61,6 +61,7 @@ class Assembler {
           std::min(blob.size, (offset + out.size() + granule - 1) / granule * granule);
       scratch_.resize(std::max<size_t>(scratch_.size(), end - begin));
       source.pack(source.slices, begin, std::span(scratch_).first(end - begin));
+      let_go_source(blob, source, begin, end);
       std::memcpy(out.data(), scratch_.data() + (offset - begin), out.size());
     }
   }
@@ -72,6 +73,21 @@ class Assembler {
       const auto bytes = file->bytes();
       if (range.data() < bytes.data() || range.data() >= bytes.data() + bytes.size()) continue;
       file->advise_dont_need(static_cast<size_t>(range.data() - bytes.data()), range.size());
+    }
+  }
+
+  // A layout without padding made bytes [begin, end) of the same bytes of the source,
+  // in another order within granules.
+  void let_go_source(const BlobRecord& blob, const BlobSource& source, uint64_t begin,
+                     uint64_t end) const {
+    uint64_t at = 0, total = 0;
+    for (const auto slice : source.slices) total += slice.size();
+    if (total != blob.size) return;
+    for (const auto slice : source.slices) {
+      const uint64_t from = std::clamp(begin, at, at + slice.size()) - at;
+      const uint64_t to = std::clamp(end, at, at + slice.size()) - at;
+      if (to > from) let_go(slice.subspan(from, to - from));
+      at += slice.size();
     }
   }
 

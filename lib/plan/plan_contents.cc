@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "lib/formats/dtype.h"
+#include "lib/formats/layout_size.h"
 #include "lib/support/byte_reader.h"
 #include "lib/support/strings.h"
 
@@ -42,21 +42,26 @@ uint64_t align_up(uint64_t value, uint64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }
 
-// Where blobs of one segment lie, from its start; fills sizes of Rows.
+// Where blobs of one segment lie, from its start; fills in their sizes.
 Status lay_out_segment(PlanContents& contents, SegmentRecord& segment) {
   uint64_t size = 0;
   for (uint32_t i = 0; i < segment.blob_count; ++i) {
     BlobRecord& blob = contents.blobs[segment.first_blob + i];
     const std::string_view name = contents.strings[blob.name];
     const auto row = row_bytes(static_cast<DType>(blob.dtype), blob.cols);
-    if (!row || blob.rows <= 0 || blob.matrices <= 0) {
-      return Error{fmt::format("weight '{}' cannot be {} matrices of {}x{} {}", printable(name),
-                               blob.matrices, blob.rows, blob.cols,
-                               ktx::name(static_cast<DType>(blob.dtype)))};
+    const auto layout = static_cast<Layout>(blob.layout);
+    const auto matrix =
+        has_fixed_size(layout)
+            ? matrix_bytes(layout, static_cast<DType>(blob.dtype), blob.rows, blob.cols)
+            : row;
+    if (!matrix || blob.rows <= 0 || blob.matrices <= 0) {
+      return Error{fmt::format("weight '{}' cannot be {} matrices of {}x{} {} in layout {}",
+                               printable(name), blob.matrices, blob.rows, blob.cols,
+                               ktx::name(static_cast<DType>(blob.dtype)), ktx::name(layout))};
     }
-    if (blob.layout == static_cast<uint16_t>(Layout::Rows)) {
-      const auto matrix = checked_mul(*row, blob.rows);
-      const auto bytes = matrix ? checked_mul(*matrix, blob.matrices) : std::nullopt;
+    if (has_fixed_size(layout)) {
+      const auto bytes =
+          checked_mul(static_cast<uint64_t>(*matrix), static_cast<uint64_t>(blob.matrices));
       if (!bytes)
         return Error{fmt::format("weight '{}' has more than 2^64 bytes", printable(name))};
       blob.size = *bytes;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "lib/formats/dtype.h"
+#include "lib/formats/layout_size.h"
 #include "lib/plan/memory.h"
 #include "lib/support/byte_reader.h"
 #include "lib/support/strings.h"
@@ -93,13 +93,15 @@ Status verify_blob(const PlanView& plan, uint32_t index, const SegmentRecord& se
   const auto row = row_bytes(static_cast<DType>(blob.dtype), blob.cols);
   KTX_TRY(require(row.has_value(), "weight '{}': rows of {} elements are no whole blocks of {}",
                   name, blob.cols, ktx::name(static_cast<DType>(blob.dtype))));
-  if (blob.layout == static_cast<uint16_t>(Layout::Rows)) {
-    const auto matrix = checked_mul(static_cast<uint64_t>(*row), static_cast<uint64_t>(blob.rows));
+  const auto layout = static_cast<Layout>(blob.layout);
+  if (has_fixed_size(layout)) {
+    const auto matrix = matrix_bytes(layout, static_cast<DType>(blob.dtype), blob.rows, blob.cols);
     const auto size =
-        matrix ? checked_mul(*matrix, static_cast<uint64_t>(blob.matrices)) : std::nullopt;
-    KTX_TRY(require(size == blob.size, "weight '{}': {} matrices of {}x{} {} in {} bytes", name,
-                    blob.matrices, blob.rows, blob.cols, ktx::name(static_cast<DType>(blob.dtype)),
-                    blob.size));
+        matrix ? checked_mul(static_cast<uint64_t>(*matrix), static_cast<uint64_t>(blob.matrices))
+               : std::nullopt;
+    KTX_TRY(require(size == blob.size, "weight '{}': {} matrices of {}x{} {} as {} in {} bytes",
+                    name, blob.matrices, blob.rows, blob.cols,
+                    ktx::name(static_cast<DType>(blob.dtype)), ktx::name(layout), blob.size));
   }
   KTX_TRY(require(blob.offset >= at && blob.size > 0 &&
                       in_table(blob.offset - segment.offset, blob.size, segment.size) &&

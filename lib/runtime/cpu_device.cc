@@ -1,6 +1,7 @@
 // The CPU as a device: its table of ops, and how records become pointers.
 #include <fmt/format.h>
 
+#include "lib/formats/layout_size.h"
 #include "lib/plan/memory.h"
 #include "lib/runtime/cpu_ops/cpu_ops.h"
 #include "lib/runtime/cpu_step.h"
@@ -60,9 +61,12 @@ Result<BoundWeight> BindContext::optional_weight(int i) const {
   const auto all = plan.weights(step);
   if (static_cast<size_t>(i) >= all.size() || all[i] == plan::kNone) return weight;
   const plan::BlobRecord& blob = plan.blobs[all[i]];
-  if (blob.layout != static_cast<uint16_t>(Layout::Rows)) {
-    return Error{fmt::format("weight '{}' has layout {}, which this CPU path does not read",
-                             plan.string(blob.name), blob.layout)};
+  const auto layout = static_cast<Layout>(blob.layout);
+  if (layout != Layout::Rows && layout != Layout::Panel16) {
+    return Error{
+        fmt::format("weight '{}' has layout {}, which the CPU does not read; "
+                    "compile for the CPU",
+                    plan.string(blob.name), name(layout))};
   }
   kernels::WeightMatrix& matrix = weight.matrix;
   matrix.data = plan.blob_bytes(all[i]).data();
@@ -75,9 +79,10 @@ Result<BoundWeight> BindContext::optional_weight(int i) const {
                              plan.string(blob.name), blob.cols, info(matrix.dtype).block_elems,
                              name(matrix.dtype))};
   }
+  matrix.layout = layout;
   matrix.row_bytes = *row;
   weight.matrices = blob.matrices;
-  weight.matrix_bytes = matrix.row_bytes * blob.rows;
+  weight.matrix_bytes = matrix.row_bytes * stored_rows(layout, blob.rows);
   return weight;
 }
 

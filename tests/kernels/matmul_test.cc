@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "kernels/kernel_id.h"
 #include "kernels/matmul/code_range.h"
+#include "kernels/matmul/panel16.h"
 #include "kernels/quantize/quantize.h"
 #include "lib/formats/act_q8.h"
 #include "lib/formats/int8_form.h"
@@ -13,7 +15,12 @@
 namespace ktx::kernels {
 namespace {
 
-constexpr std::string_view kFamilies[] = {"matmul_rows_f32", "matmul_rows_q8"};
+constexpr std::string_view kFamilies[] = {"matmul_rows_f32", "matmul_rows_q8", "matmul_panel16_f32",
+                                          "matmul_panel16_q8"};
+
+bool is_q8(std::string_view family) {
+  return family.ends_with("_q8");
+}
 
 struct Case {
   std::string_view family;
@@ -25,7 +32,8 @@ std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (std::string_view family : kFamilies) {
     for (DType dtype : weight_dtypes()) {
-      if (family == "matmul_rows_q8" && !matmul_q8_takes(dtype)) continue;
+      if (is_q8(family) && !matmul_q8_takes(dtype)) continue;
+      if (family_layout(family) == Layout::Panel16 && !panel16_form(dtype)) continue;
       for (Isa isa : runnable_isas()) cases.push_back({family, dtype, isa});
     }
   }
@@ -57,7 +65,7 @@ struct Activations {
     (*find_quantize("quantize_q8", Isa::Scalar))(a);
   }
   double value(std::string_view family, int64_t t, int64_t k) {
-    if (family == "matmul_rows_f32") return x[static_cast<size_t>(t * stride + k)];
+    if (!is_q8(family)) return x[static_cast<size_t>(t * stride + k)];
     const std::byte* row = xq.data() + t * act_q8_row_bytes(cols);
     const float* scale = reinterpret_cast<const float*>(row + act_q8_scale_offset(cols));
     return double{scale[k / 32]} * reinterpret_cast<const int8_t*>(row)[k];
@@ -70,6 +78,7 @@ struct Product {
   Activations& act;
   std::vector<float> y;
   AlignedBytes scratch;
+  std::vector<std::byte> panels;  // at an address with no alignment
   MatmulArgs args;
   MatmulFn run;
 
@@ -80,7 +89,8 @@ struct Product {
         y(static_cast<size_t>(act.tokens * w.rows()), -7.5f),
         scratch(matmul_scratch_bytes(w.cols())),
         run(*find_matmul(c.family, c.dtype, c.isa)) {
-    args.w = {w.data(), w.dtype(), Layout::Rows, w.rows(), w.cols(), w.row_bytes()};
+    args.w = {w.data(), w.dtype(), family_layout(c.family), w.rows(), w.cols(), w.row_bytes()};
+    pack();
     args.x = act.x.data();
     args.x_stride = act.stride;
     args.xq = act.xq.data();
@@ -91,6 +101,16 @@ struct Product {
     args.row_end = w.rows();
     args.scratch = scratch.data();
   }
+  // Again after the weights have changed.
+  void pack() {
+    if (family_layout(c.family) != Layout::Panel16) return;
+    panels.resize(
+        static_cast<size_t>(1 + *matrix_bytes(Layout::Panel16, w.dtype(), w.rows(), w.cols())));
+    const std::span<const std::byte> slice(w.data(), static_cast<size_t>(w.rows() * w.row_bytes()));
+    pack_panel16_range({w.dtype(), w.rows(), w.cols(), 1}, {&slice, 1}, 0,
+                       std::span(panels).subspan(1));
+    args.w.data = panels.data() + 1;
+  }
 };
 
 class MatmulTest : public ::testing::TestWithParam<Case> {};
@@ -100,7 +120,8 @@ std::vector<std::array<int64_t, 3>> shapes(DType dtype) {
   const int64_t block = info(dtype).block_elems;
   std::vector<std::array<int64_t, 3>> out;
   std::vector<int64_t> cols = {block, 2 * block, 3 * block, 5 * block};
-  if (block == 32) cols.insert(cols.end(), {224, 256, 288, 512, 544});
+  if (block == 256) cols.push_back(6 * 256);  // more than a chunk of panels
+  if (block == 32) cols.insert(cols.end(), {224, 256, 288, 512, 544, 1056});
   if (block == 1) cols.insert(cols.end(), {7, 15, 16, 17, 31, 33, 64, 100, 511});
   for (int64_t k : cols) {
     for (int64_t rows : {1, 2, 3, 5, 17, 35}) {
@@ -129,8 +150,11 @@ TEST_P(MatmulTest, AgreesWithDoubleWithinRounding) {
         }
         // int8: a minimum or an offset is taken off in one piece, so that terms are
         // larger than those of the sum by up to the range of the codes.
-        const double slack = c.family == "matmul_rows_q8" ? 16 : 2;
-        const double bound = slack * kEps * (4 + static_cast<double>(cols) / 16) * size;
+        const double slack = is_q8(c.family) ? 16 : 2;
+        const double bound =
+            slack * kEps *
+            (4 + static_cast<double>(cols) / (family_layout(c.family) == Layout::Rows ? 16 : 8)) *
+            size;
         ASSERT_NEAR(p.y[static_cast<size_t>(t * rows + r)], sum, bound)
             << "token " << t << " row " << r << " of " << tokens << "x" << rows << "x" << cols;
       }
@@ -279,7 +303,7 @@ TEST(MatmulTable, NoCodeIsOutsideTheRangeThatSumsCountOn) {
 // Codes and activations at their extremes: no 16-bit sum may wrap or saturate.
 TEST(MatmulTable, ExtremeCodesGiveExactSums) {
   for (const Case& c : all_cases()) {
-    if (c.family != "matmul_rows_q8") continue;
+    if (!is_q8(c.family)) continue;
     Random random(8);
     const int64_t cols = 512, tokens = 5, rows = 4;
     for (uint8_t fill : {0x00, 0xFF, 0x7F, 0x80}) {
@@ -290,6 +314,7 @@ TEST(MatmulTable, ExtremeCodesGiveExactSums) {
       act.quantize();
       Product p(c, w, act);
       std::memset(w.data(), fill, static_cast<size_t>(rows * w.row_bytes()));
+      p.pack();
       p.run(p.args);
       const std::vector<float> row = w.row(0);
       double sum = 0, size = 0;

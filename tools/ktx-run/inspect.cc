@@ -8,6 +8,7 @@
 
 #include <cstdio>
 
+#include "kernels/matmul/panel16.h"
 #include "lib/plan/describe_plan.h"
 #include "lib/plan/export_gguf.h"
 #include "lib/plan/plan_reader.h"
@@ -17,6 +18,22 @@
 #include "tools/ktx-run/talk.h"
 
 namespace ktx::tools {
+namespace {
+
+// The GGUF bytes of a blob that is not in rows.
+Status unpack_layout(const plan::BlobRecord& blob, std::span<const std::byte> packed,
+                     uint64_t offset, std::span<std::byte> out) {
+  if (blob.layout != static_cast<uint16_t>(Layout::Panel16)) {
+    return Error{
+        fmt::format("layout {} cannot be undone here", name(static_cast<Layout>(blob.layout)))};
+  }
+  const kernels::Panel16Blob panels{static_cast<DType>(blob.dtype), blob.rows, blob.cols,
+                                    blob.matrices};
+  if (kernels::unpack_panel16_range(panels, packed, offset, out)) return {};
+  return Error{"a weight's padding is not zero; the plan is damaged"};
+}
+
+}  // namespace
 
 int run_inspect(const Options& options) {
   plan::PlanOpenOptions open_options;
@@ -39,7 +56,7 @@ int run_inspect(const Options& options) {
   }
   if (!options.export_gguf.empty()) {
     const Timer export_timer;
-    const auto paths = plan::export_gguf(*plan, options.export_gguf);
+    const auto paths = plan::export_gguf(*plan, options.export_gguf, unpack_layout);
     if (!paths.ok()) return fail(paths.error().message);
     for (const std::string& path : *paths) {
       note(fmt::format("{}: written ({:.1f} s)", path, export_timer.seconds()));

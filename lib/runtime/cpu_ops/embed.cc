@@ -1,6 +1,9 @@
 // embed: rows of the token table.
 #include "kernels/embed/embed.h"
 
+#include <fmt/format.h>
+
+#include "kernels/kernel_id.h"
 #include "lib/runtime/cpu_ops/cpu_ops.h"
 #include "lib/runtime/cpu_ops/row_step.h"
 
@@ -16,7 +19,13 @@ struct EmbedStep final : RowStep<kernels::EmbedArgs, kernels::EmbedFn> {
     args_.y_stride = y.stride();
     split_.grain = rows_per_item(y.width);
     functions_ = KTX_TRY(context.functions<kernels::EmbedFn>(
-        [&](std::string_view family) { return kernels::find_embed(family, context.isa); }));
+        [&](std::string_view family) -> Result<kernels::EmbedFn> {
+          if (kernels::family_layout(family) != table.matrix.layout) {
+            return Error{fmt::format("kernel {} does not read a table in layout {}", family,
+                                     name(table.matrix.layout))};
+          }
+          return kernels::find_embed(family, context.isa);
+        }));
     return {};
   }
   StepWork begin(const Batch& batch) override {

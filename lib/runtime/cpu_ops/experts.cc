@@ -66,8 +66,8 @@ class GateUpStep final : public CpuStep {
     const ExpertsAttrs& attrs = context.attrs<ExpertsAttrs>();
     KTX_TRY(require_whole(h, "h"));
     KTX_TRY(pairs_.bind(context.input(2), context.input(3), attrs, args_.experts));
-    gate_functions_ = KTX_TRY(matmul_functions(context, gate.matrix.dtype, xq));
-    up_functions_ = KTX_TRY(matmul_functions(context, up.matrix.dtype, xq));
+    gate_functions_ = KTX_TRY(matmul_functions(context, gate, xq));
+    up_functions_ = KTX_TRY(matmul_functions(context, up, xq));
     args_.swiglu_fn = KTX_TRY(find_swiglu("swiglu", context.isa));
     args_.gate = gate.matrix;
     args_.up = up.matrix;
@@ -125,7 +125,7 @@ class DownStep final : public CpuStep {
     KTX_TRY(require_whole(h, "h"));
     KTX_TRY(require_whole(context.input(4), "weights"));
     KTX_TRY(pairs_.bind(context.input(2), context.input(3), attrs, args_.experts));
-    functions_ = KTX_TRY(matmul_functions(context, down.matrix.dtype, hq));
+    functions_ = KTX_TRY(matmul_functions(context, down, hq));
     args_.down = down.matrix;
     args_.down_expert_bytes = down.matrix_bytes;
     args_.h = h.f32();

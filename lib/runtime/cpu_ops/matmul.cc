@@ -16,7 +16,7 @@ class MatmulStep final : public CpuStep {
     const BoundView x = context.input(0), xq = context.input(1), y = context.output(0);
     const BoundWeight w = KTX_TRY(context.weight(0));
     bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(1))));
-    functions_ = KTX_TRY(matmul_functions(context, w.matrix.dtype, xq));
+    functions_ = KTX_TRY(matmul_functions(context, w, xq));
     args_.w = w.matrix;
     args_.w.rows *= w.matrices;  // several matrices are one with all rows
     args_.x = x.f32();

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "kernels/matmul/matmul.h"
+#include "lib/formats/layout_size.h"
 #include "lib/runtime/cpu_ops/cpu_ops.h"
 #include "lib/runtime/cpu_ops/matmul_input.h"
 
@@ -49,7 +50,10 @@ class StraightStep final : public HeadsStep {
   Status bind(const BindContext& context) {
     KTX_TRY(bind_heads(context));
     xq_ = context.input(1);
-    functions_ = KTX_TRY(matmul_functions(context, weight_.matrix.dtype, xq_));
+    if (weight_.matrix.layout == Layout::Panel16 && attrs_.row_begin % kPanelRows != 0) {
+      return Error{fmt::format("row {} begins no panel of 16 rows", attrs_.row_begin)};
+    }
+    functions_ = KTX_TRY(matmul_functions(context, weight_, xq_));
     return {};
   }
   StepWork begin(const Batch& batch) override {
@@ -91,6 +95,10 @@ class TransposedStep final : public HeadsStep {
  public:
   Status bind(const BindContext& context) {
     KTX_TRY(bind_heads(context));
+    if (weight_.matrix.layout != Layout::Rows) {
+      return Error{
+          fmt::format("a transposed product of weights in layout {}", name(weight_.matrix.layout))};
+    }
     functions_ = KTX_TRY(context.functions<kernels::MatmulTransposedFn>([&](std::string_view f) {
       return kernels::find_matmul_transposed(f, weight_.matrix.dtype, context.isa);
     }));

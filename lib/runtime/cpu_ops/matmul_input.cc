@@ -2,18 +2,30 @@
 
 #include <fmt/format.h>
 
+#include "kernels/kernel_id.h"
+#include "lib/formats/layout_size.h"
+
 namespace ktx::runtime {
 
 Result<std::array<kernels::MatmulFn, kBatchClasses>> matmul_functions(const BindContext& context,
-                                                                      DType dtype,
+                                                                      const BoundWeight& weight,
                                                                       const BoundView& xq) {
+  const kernels::WeightMatrix& w = weight.matrix;
+  if (w.layout == Layout::Panel16 && weight.matrices > 1 && w.rows % kPanelRows != 0) {
+    return Error{fmt::format("matrices of {} rows, no multiple of {}, in layout {}", w.rows,
+                             kPanelRows, name(w.layout))};
+  }
   return context.functions<kernels::MatmulFn>(
       [&](std::string_view family) -> Result<kernels::MatmulFn> {
-        if (family == "matmul_rows_q8" && !xq.data) {
+        if (kernels::family_layout(family) != w.layout) {
+          return Error{
+              fmt::format("kernel {} does not read weights in layout {}", family, name(w.layout))};
+        }
+        if (family.ends_with("_q8") && !xq.data) {
           return Error{
               fmt::format("kernel {} needs int8 activations, which the step lacks", family)};
         }
-        return kernels::find_matmul(family, dtype, context.isa);
+        return kernels::find_matmul(family, w.dtype, context.isa);
       });
 }
 

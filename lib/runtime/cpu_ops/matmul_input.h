@@ -1,5 +1,5 @@
 // What all products check when they are bound: that the kernel exists for the
-// weight's dtype, and that its int8 input is there and has the kernel's row size.
+// weight's dtype and reads its layout, and that its int8 input is there.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 namespace ktx::runtime {
 
 Result<std::array<kernels::MatmulFn, kBatchClasses>> matmul_functions(const BindContext& context,
-                                                                      DType dtype,
+                                                                      const BoundWeight& weight,
                                                                       const BoundView& xq);
 
 }  // namespace ktx::runtime

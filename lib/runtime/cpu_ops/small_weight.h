@@ -16,6 +16,7 @@ class SmallWeight {
   static Result<SmallWeight> make(const BoundWeight& weight) {
     SmallWeight small;
     if (weight.matrices == 0) return small;
+    if (weight.matrix.layout != Layout::Rows) return Error{"a vector weight that is not in rows"};
     small.bytes_ = weight.bytes();
     small.data_ = weight.f32();
     const DType dtype = weight.matrix.dtype;

@@ -1,0 +1,22 @@
+// Products of weights in panels with AVX2: the loops of matmul_panel_loop.h.
+#include "kernels/matmul/panel_vec_avx2.h"
+// (the policy first: the loops use its macros)
+#include "kernels/matmul/matmul_panel_loop.h"
+
+namespace ktx::kernels {
+
+MatmulFn matmul_panel16_q8_avx2(DType dtype);
+
+MatmulFn matmul_panel16_q8_avx2(DType dtype) {
+  switch (dtype) {
+#define KTX_PANEL16(id, rest_begin, rest_bytes) \
+  case DType::id:                               \
+    return panel_product<PanelAvx2, PanelCodes<PanelAvx2, DType::id>>;
+#include "lib/formats/panel16.def"
+#undef KTX_PANEL16
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace ktx::kernels

@@ -1,0 +1,335 @@
+// Weights in panels of 16 rows (panel16.h) times int8 activations, over a vector policy.
+//
+// A lane is a row, and an output has one sum. For each 32 columns in rising order
+//
+//   dot = sum of code * q over the group                         (an exact int)
+//   v   = weight scale * dot                    [two groups of 16: fma(s1, dot1, s0 * dot0)]
+//   sum = fma(activation scale, v, sum)
+//   sum = sum - min * (activation scale * sum of q), one rounding     [formats with a min]
+//
+// so that nothing is ever summed across lanes, and tokens, ranges and instruction sets
+// change no bit. With one or two tokens the words go straight into registers. With more,
+// the codes of up to 8 panels are unpacked, 1024 columns at a time, to bytes that stay
+// in the second cache, and meet the tokens in register tiles; the activations of a tile
+// are copied side by side first, so that the innermost loop has one pointer.
+//
+// Included by matmul_panel_<isa>.cc only.
+#pragma once
+
+#include "kernels/matmul/matmul_store.h"
+#include "kernels/matmul/panel_codes.h"
+#include "kernels/matmul/panel_scratch.h"
+#include "lib/formats/act_q8.h"
+#include "lib/formats/layout_size.h"
+
+namespace ktx::kernels {
+namespace {
+
+// A quantised activation row.
+struct PanelActRow {
+  const int8_t* q;
+  const float* scale;
+  const int16_t* sum;
+
+  KTX_ALWAYS_INLINE PanelActRow(const MatmulArgs& a, int64_t i) {
+    const std::byte* row = a.xq + x_row(a, i) * a.xq_stride;
+    q = reinterpret_cast<const int8_t*>(row);
+    scale = reinterpret_cast<const float*>(row + act_q8_scale_offset(a.w.cols));
+    sum = reinterpret_cast<const int16_t*>(row + act_q8_sum_offset(a.w.cols));
+  }
+};
+
+// What a token brings to a group besides q: with a minimum, scale * sum of q; with an
+// offset, what the offset adds to the integer sum, to be taken off.
+union ActPart {
+  float sum;
+  int32_t offset;
+};
+
+template <class Codes>
+constexpr int kPartsOf = 32 / Codes::kGroup;
+
+template <class Codes>
+KTX_ALWAYS_INLINE inline void act_parts(const PanelActRow& x, int64_t block, ActPart* out) {
+  const int32_t first = x.sum[2 * block], second = x.sum[2 * block + 1];
+  if constexpr (Codes::kHasMin) {
+    out[0].sum = x.scale[block] * static_cast<float>(first + second);
+  } else if constexpr (Codes::kGroup == 32) {
+    out[0].offset = -Codes::kOffset * (first + second);
+  } else {
+    out[0].offset = -Codes::kOffset * first;
+    out[1].offset = -Codes::kOffset * second;
+  }
+}
+
+// Outputs of token i and the rows of panel p that are in range.
+template <class V>
+KTX_ALWAYS_INLINE inline void store_rows(const MatmulArgs& a, int64_t i, int64_t p,
+                                         typename V::F v) {
+  const int64_t n = p * kPanelRows;
+  if (n >= a.row_begin && n + kPanelRows <= a.row_end) {
+    const int64_t pair = pair_of(a, i);
+    float* y = a.compact_y ? a.y + i * a.y_stride + n - a.row_begin
+                           : a.y + (a.y_div == 1 ? pair : pair / a.y_div) * a.y_stride + n;
+    if (a.bias) v = V::add(v, V::load(a.bias + n));
+    if (a.token_scale) v = V::mul(v, V::set1(a.token_scale[pair]));
+    V::store(y, a.accumulate ? V::add(V::load(y), v) : v);
+    return;
+  }
+  alignas(64) float lanes[kPanelRows];
+  V::store(lanes, v);
+  for (int64_t r = 0; r < kPanelRows; ++r) {
+    if (n + r >= a.row_begin && n + r < a.row_end) store_output(a, i, n + r, lanes[r]);
+  }
+}
+
+template <class Codes>
+struct PanelPlace {
+  const uint8_t* words;
+  const uint8_t* rest;
+
+  KTX_ALWAYS_INLINE PanelPlace(const MatmulArgs& a, int64_t p) {
+    words = reinterpret_cast<const uint8_t*>(a.w.data) + p * kPanelRows * a.w.row_bytes;
+    rest = words + a.w.cols / Codes::kUnit * Codes::kWords * 64;
+  }
+};
+
+// ---- one or two tokens
+
+template <class V, class Codes, int kTokens>
+void panel_direct(const MatmulArgs& a, int64_t i) {
+  constexpr int kParts = kPartsOf<Codes>;
+  const int64_t blocks = a.w.cols / 32;
+  const int8_t* q[kTokens];
+  const float* scale[kTokens];
+  const ActPart* part[kTokens];
+  ActPart* parts = reinterpret_cast<ActPart*>(a.scratch);
+  for (int t = 0; t < kTokens; ++t) {
+    const PanelActRow x(a, i + t);
+    q[t] = x.q;
+    scale[t] = x.scale;
+    part[t] = parts + t * blocks * kParts;
+    for (int64_t b = 0; b < blocks; ++b) {
+      act_parts<Codes>(x, b, parts + (t * blocks + b) * kParts);
+    }
+  }
+  const PanelPlace<Codes> begin(a, a.row_begin / kPanelRows);
+  for (int64_t at = 0; at < blocks * 32 / Codes::kUnit * Codes::kRest; at += 64) {
+    V::prefetch(begin.rest + at);
+  }
+  for (int64_t p = a.row_begin / kPanelRows; p * kPanelRows < a.row_end; ++p) {
+    const PanelPlace<Codes> panel(a, p);
+    const uint8_t* words = panel.words;
+    const uint8_t* rest = panel.rest;
+    typename V::F sums[kTokens];
+    for (int t = 0; t < kTokens; ++t) sums[t] = V::zero();
+    for (int64_t first = 0; first < blocks; first += Codes::kUnit / 32) {
+      // The hardware follows the words; the rest is a second stream, a line now and then.
+      if constexpr (Codes::kRest > 0) V::prefetch(rest + kPanelRows * a.w.row_bytes);
+      Codes::unit(words, rest,
+                  [&](int block, const typename V::I(&codes)[8], typename V::F s0, typename V::F s1,
+                      typename V::F m) KTX_ALWAYS_INLINE {
+                    const int64_t b = first + block;
+                    for (int t = 0; t < kTokens; ++t) {
+                      const int8_t* x = q[t] + 32 * b;
+                      const ActPart* extra = part[t] + b * kParts;
+                      typename V::I dots[2];
+                      for (int g = 0; g < 2; ++g) {
+                        dots[g] = Codes::kOffset != 0 && g < kParts ? V::set1_i(extra[g].offset)
+                                                                    : V::zero_i();
+                      }
+                      each<8>([&](auto w) KTX_ALWAYS_INLINE {
+                        constexpr int g = kParts == 1 ? 0 : decltype(w)::value / 4;
+                        dots[g] = V::template dot<Codes::kLargest>(dots[g], codes[w.value],
+                                                                   x + 4 * w.value);
+                      });
+                      typename V::F v = V::mul(V::to_float(dots[0]), s0);
+                      if constexpr (kParts == 2) v = V::fma(V::to_float(dots[1]), s1, v);
+                      sums[t] = V::fma(V::set1(scale[t][b]), v, sums[t]);
+                      if constexpr (Codes::kHasMin) {
+                        sums[t] = V::fnma(m, V::set1(extra[0].sum), sums[t]);
+                      }
+                    }
+                  });
+      words += Codes::kWords * 64;
+      rest += Codes::kRest;
+    }
+    for (int t = 0; t < kTokens; ++t) store_rows<V>(a, i + t, p, sums[t]);
+  }
+}
+
+// ---- more tokens
+
+// 32 columns of a tile's tokens.
+template <int kTokens, int kParts>
+struct ActBlock {
+  int8_t q[kTokens][32];
+  float scale[kTokens];
+  ActPart part[kParts][kTokens];
+};
+
+// Blocks [first, first + count) of tokens [i, i + tokens); the others are zero.
+template <class Codes, int kTokens>
+void copy_activations(const MatmulArgs& a, int64_t i, int64_t tokens, int64_t first, int64_t count,
+                      ActBlock<kTokens, kPartsOf<Codes>>* out) {
+  for (int64_t t = 0; t < tokens; ++t) {
+    const PanelActRow x(a, i + t);
+    for (int64_t b = 0; b < count; ++b) {
+      ActPart parts[kPartsOf<Codes>];
+      act_parts<Codes>(x, first + b, parts);
+      __builtin_memcpy(out[b].q[t], x.q + 32 * (first + b), 32);
+      out[b].scale[t] = x.scale[first + b];
+      for (int g = 0; g < kPartsOf<Codes>; ++g) out[b].part[g][t] = parts[g];
+    }
+  }
+}
+
+// Blocks [first, first + count) of a panel as bytes, scales and minima. Codes are as
+// they are multiplied by V::dot; `kSigned` ones without the offset.
+template <class V, class Codes, bool kSigned>
+void unpack_panel(const PanelPlace<Codes>& panel, int64_t first, int64_t count,
+                  const PanelChunk& out) {
+  constexpr int64_t kBlocks = Codes::kUnit / 32;
+  const uint8_t* words = panel.words + first / kBlocks * Codes::kWords * 64;
+  const uint8_t* rest = panel.rest + first / kBlocks * Codes::kRest;
+  for (int64_t begin = 0; begin < count; begin += kBlocks) {
+    Codes::unit(words, rest,
+                [&](int block, const typename V::I(&codes)[8], typename V::F s0, typename V::F s1,
+                    typename V::F m) KTX_ALWAYS_INLINE {
+                  const int64_t b = begin + block;
+                  each<8>([&](auto w) KTX_ALWAYS_INLINE {
+                    typename V::I c = codes[w.value];
+                    if constexpr (kSigned && Codes::kOffset != 0) c = V::sub8(c, Codes::kOffset);
+                    V::store64(out.codes + 512 * b + 64 * w.value, c);
+                  });
+                  V::store(out.scales + kPanelRows * b * kPartsOf<Codes>, s0);
+                  if constexpr (Codes::kGroup == 16) {
+                    V::store(out.scales + kPanelRows * (2 * b + 1), s1);
+                  }
+                  if constexpr (Codes::kHasMin) V::store(out.mins + kPanelRows * b, m);
+                });
+    words += Codes::kWords * 64;
+    rest += Codes::kRest;
+  }
+}
+
+// A register tile of 16 rows times kTokens tokens over `count` blocks; the sums of
+// token t are at sums + t * stride.
+template <class V, class Codes, int kMost, int kTokens>
+void panel_tile(const PanelChunk& w, const ActBlock<kMost, kPartsOf<Codes>>* x, int64_t count,
+                float* sums, int64_t stride) {
+  constexpr int kParts = kPartsOf<Codes>;
+  constexpr int kSteps = 8 / kParts;
+  typename V::F sum[kTokens];
+  for (int t = 0; t < kTokens; ++t) sum[t] = V::load(sums + t * stride);
+  const uint8_t* codes = w.codes;
+  const float* scales = w.scales;
+  const float* mins = w.mins;
+  for (int64_t b = 0; b < count; ++b, ++x) {
+    typename V::F v[kTokens];
+    each<kParts>([&](auto group) KTX_ALWAYS_INLINE {
+      constexpr int g = decltype(group)::value;
+      typename V::I dots[kTokens];
+      KTX_UNROLL
+      for (int t = 0; t < kTokens; ++t) {
+        dots[t] = Codes::kOffset != 0 ? V::set1_i(x->part[g][t].offset) : V::zero_i();
+      }
+      each<kSteps>([&](auto step) KTX_ALWAYS_INLINE {
+        constexpr int w = g * kSteps + decltype(step)::value;
+        const typename V::I four = V::load64(codes + 64 * w);
+        KTX_UNROLL
+        for (int t = 0; t < kTokens; ++t) {
+          dots[t] = V::template dot<Codes::kLargest>(dots[t], four, x->q[t] + 4 * w);
+        }
+      });
+      const typename V::F s = V::load(scales + kPanelRows * g);
+      KTX_UNROLL
+      for (int t = 0; t < kTokens; ++t) {
+        const typename V::F dot = V::to_float(dots[t]);
+        v[t] = g == 0 ? V::mul(dot, s) : V::fma(dot, s, v[t]);
+      }
+    });
+    KTX_UNROLL
+    for (int t = 0; t < kTokens; ++t) sum[t] = V::fma(V::set1(x->scale[t]), v[t], sum[t]);
+    if constexpr (Codes::kHasMin) {
+      const typename V::F m = V::load(mins);
+      KTX_UNROLL
+      for (int t = 0; t < kTokens; ++t) sum[t] = V::fnma(m, V::set1(x->part[0][t].sum), sum[t]);
+    }
+    codes += 512;
+    scales += kPanelRows * kParts;
+    mins += kPanelRows;
+  }
+  for (int t = 0; t < kTokens; ++t) V::store(sums + t * stride, sum[t]);
+}
+
+// Register tiles of V, by the number of their tokens.
+template <class V, class Codes>
+struct VectorTiles {
+  static constexpr int kMost = Codes::kGroup == 32 ? V::kTileTokens32 : V::kTileTokens16;
+  static constexpr bool kSigned = false;
+  using Act = ActBlock<kMost, kPartsOf<Codes>>;
+
+  KTX_INLINE void begin() {}
+  KTX_INLINE void end() {}
+  template <int kTokens = kMost>
+  static void tile(int64_t tokens, const PanelChunk& w, const Act* x, int64_t count, float* sums,
+                   int64_t stride) {
+    if (tokens == kTokens) return panel_tile<V, Codes, kMost, kTokens>(w, x, count, sums, stride);
+    if constexpr (kTokens > 1) tile<kTokens - 1>(tokens, w, x, count, sums, stride);
+  }
+};
+
+// Panels [p, p + panels) times tokens [i, i + tokens), at most kChunkPanels and
+// kChunkTokens.
+template <class V, class Codes, class Tiles>
+void panel_block(const MatmulArgs& a, int64_t p, int64_t panels, int64_t i, int64_t tokens) {
+  const PanelScratch scratch(a.scratch);
+  auto* act = reinterpret_cast<typename Tiles::Act*>(scratch.activations);
+  static_assert(sizeof(typename Tiles::Act) <= kActBlockBytes);
+  constexpr int64_t kStride = kChunkPanels * kPanelRows;
+  const int64_t blocks = a.w.cols / 32;
+  const int64_t tiles = (tokens + Tiles::kMost - 1) / Tiles::kMost;
+  __builtin_memset(scratch.sums, 0, static_cast<size_t>(tokens * kStride) * sizeof(float));
+  for (int64_t first = 0; first < blocks; first += kChunkBlocks) {
+    const int64_t count = blocks - first < kChunkBlocks ? blocks - first : kChunkBlocks;
+    for (int64_t r = 0; r < panels; ++r) {
+      unpack_panel<V, Codes, Tiles::kSigned>(PanelPlace<Codes>(a, p + r), first, count,
+                                             scratch.panel(r));
+    }
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      // Tiles of almost the same size: 32 tokens are 11 + 11 + 10.
+      const int64_t begin = tokens * tile / tiles, size = tokens * (tile + 1) / tiles - begin;
+      copy_activations<Codes, Tiles::kMost>(a, i + begin, size, first, count, act);
+      for (int64_t r = 0; r < panels; ++r) {
+        Tiles::tile(size, scratch.panel(r), act, count,
+                    scratch.sums + begin * kStride + r * kPanelRows, kStride);
+      }
+    }
+  }
+  for (int64_t t = 0; t < tokens; ++t) {
+    for (int64_t r = 0; r < panels; ++r) {
+      store_rows<V>(a, i + t, p + r, V::load(scratch.sums + t * kStride + r * kPanelRows));
+    }
+  }
+}
+
+template <class V, class Codes, class Tiles = VectorTiles<V, Codes>>
+void panel_product(const MatmulArgs& a) {
+  if (a.tokens == 0 || a.row_begin >= a.row_end) return;
+  if (a.tokens == 1) return panel_direct<V, Codes, 1>(a, 0);
+  if (a.tokens == 2) return panel_direct<V, Codes, 2>(a, 0);
+  Tiles::begin();
+  const int64_t end = (a.row_end + kPanelRows - 1) / kPanelRows;
+  for (int64_t i = 0; i < a.tokens; i += kChunkTokens) {
+    const int64_t tokens = a.tokens - i < kChunkTokens ? a.tokens - i : kChunkTokens;
+    for (int64_t p = a.row_begin / kPanelRows; p < end; p += kChunkPanels) {
+      const int64_t panels = end - p < kChunkPanels ? end - p : kChunkPanels;
+      panel_block<V, Codes, Tiles>(a, p, panels, i, tokens);
+    }
+  }
+  Tiles::end();
+}
+
+}  // namespace
+}  // namespace ktx::kernels

@@ -1,0 +1,299 @@
+// From a panel (panel16.h) to codes and scales in registers, one struct a format.
+//
+//   PanelCodes<V, DType::Q4_K>::unit(words, rest, sink);
+//
+// calls for each 32 columns of the unit, in rising order,
+//
+//   sink(block, codes, s0, s1, m)
+//
+// codes[w]: columns 4 w .. 4 w + 3 of 16 rows, as bytes 0 .. kLargest, kOffset more than
+// the code of int8_form.h; s0: the scale of each row (of the first 16 columns where
+// kGroup is 16, then s1: of the others); m: its minimum where kHasMin. Scales and minima
+// are bit for bit those of int8_form.h. A unit is kUnit columns: kWords registers of
+// words, and kRest bytes of the panel's end (16 rows together).
+//
+// V is PanelAvx2 or PanelAvx512. Private to kernels/matmul/*_<isa>.cc.
+#pragma once
+
+#include "lib/formats/blocks.h"
+#include "lib/formats/dtype.h"
+
+#define KTX_ALWAYS_INLINE __attribute__((always_inline))
+
+namespace ktx::kernels {
+namespace {
+
+// f(Int<0>), ... f(Int<n - 1>): a loop whose index is a constant.
+template <int kValue>
+struct Int {
+  static constexpr int value = kValue;
+};
+template <int n, int i = 0, class Fn>
+KTX_INLINE void each(Fn f) {
+  if constexpr (i < n) {
+    f(Int<i>());
+    each<n, i + 1>(f);
+  }
+}
+
+template <class V, DType kType>
+struct PanelCodes;
+
+// The half scales of 16 rows that stand in the rest of 32 columns.
+template <class V>
+KTX_INLINE typename V::F rest_scales(const uint8_t* rest) {
+  return V::load_half(reinterpret_cast<const uint16_t*>(rest));
+}
+
+// Nibbles of 16 bytes: columns 0..15 in the low ones, 16..31 in the high ones.
+template <class V>
+KTX_INLINE void nibbles(const uint8_t* words, typename V::I (&codes)[8]) {
+  each<4>([&](auto w) KTX_ALWAYS_INLINE {
+    const typename V::I packed = V::load64(words + 64 * w.value);
+    codes[w.value] = V::and8(packed, 15);
+    codes[w.value + 4] = V::and8(V::template srl16<4>(packed), 15);
+  });
+}
+
+template <class V>
+struct PanelCodes<V, DType::Q4_0> {
+  static constexpr int kUnit = 32, kWords = 4, kRest = 32, kGroup = 32, kOffset = 8, kLargest = 15;
+  static constexpr bool kHasMin = false;
+  template <class Sink>
+  KTX_INLINE void unit(const uint8_t* words, const uint8_t* rest, Sink sink) {
+    typename V::I codes[8];
+    nibbles<V>(words, codes);
+    const typename V::F scale = rest_scales<V>(rest);
+    sink(0, codes, scale, scale, scale);
+  }
+};
+
+template <class V>
+struct PanelCodes<V, DType::Q5_0> {
+  static constexpr int kUnit = 32, kWords = 5, kRest = 32, kGroup = 32, kOffset = 16, kLargest = 31;
+  static constexpr bool kHasMin = false;
+  template <class Sink>
+  KTX_INLINE void unit(const uint8_t* words, const uint8_t* rest, Sink sink) {
+    typename V::I codes[8];
+    nibbles<V>(words + 64, codes);
+    const typename V::I high = V::load64(words);
+    each<8>([&](auto w) KTX_ALWAYS_INLINE {
+      codes[w.value] = V::or_i(codes[w.value], V::template spread_bits<w.value>(high));
+    });
+    const typename V::F scale = rest_scales<V>(rest);
+    sink(0, codes, scale, scale, scale);
+  }
+};
+
+template <class V>
+struct PanelCodes<V, DType::Q8_0> {
+  static constexpr int kUnit = 32, kWords = 8, kRest = 32, kGroup = 32, kOffset = 128;
+  static constexpr int kLargest = 255;
+  static constexpr bool kHasMin = false;
+  template <class Sink>
+  KTX_INLINE void unit(const uint8_t* words, const uint8_t* rest, Sink sink) {
+    typename V::I codes[8];
+    each<8>([&](auto w) KTX_ALWAYS_INLINE {
+      codes[w.value] = V::sub8(V::load64(words + 64 * w.value), 128);
+    });
+    const typename V::F scale = rest_scales<V>(rest);
+    sink(0, codes, scale, scale, scale);
+  }
+};
+
+// Code books, with the offset that makes them unsigned.
+constexpr int kIq4Offset = 128, kMxfp4Offset = 12;
+struct CodeBook {
+  alignas(16) uint8_t at[16];
+  constexpr CodeBook(const int8_t (&values)[16], int offset) : at() {
+    for (int i = 0; i < 16; ++i) at[i] = static_cast<uint8_t>(values[i] + offset);
+  }
+};
+constexpr CodeBook kIq4Book(kIq4Values, kIq4Offset), kMxfp4Book(kMxfp4Doubled, kMxfp4Offset);
+
+template <class V>
+KTX_INLINE void book_codes(const CodeBook& book, const uint8_t* words, typename V::I (&codes)[8]) {
+  nibbles<V>(words, codes);
+  each<8>([&](auto w) KTX_ALWAYS_INLINE { codes[w.value] = V::lookup(book.at, codes[w.value]); });
+}
+
+template <class V>
+struct PanelCodes<V, DType::IQ4_NL> {
+  static constexpr int kUnit = 32, kWords = 4, kRest = 32, kGroup = 32, kOffset = kIq4Offset;
+  static constexpr int kLargest = 255;
+  static constexpr bool kHasMin = false;
+  template <class Sink>
+  KTX_INLINE void unit(const uint8_t* words, const uint8_t* rest, Sink sink) {
+    typename V::I codes[8];
+    book_codes<V>(kIq4Book, words, codes);
+    const typename V::F scale = rest_scales<V>(rest);
+    sink(0, codes, scale, scale, scale);
+  }
+};
+
+template <class V>
+struct PanelCodes<V, DType::MXFP4> {
+  static constexpr int kUnit = 32, kWords = 4, kRest = 16, kGroup = 32, kOffset = kMxfp4Offset;
+  static constexpr int kLargest = 31;
+  static constexpr bool kHasMin = false;
+  template <class Sink>
+  KTX_INLINE void unit(const uint8_t* words, const uint8_t* rest, Sink sink) {
+    typename V::I codes[8];
+    book_codes<V>(kMxfp4Book, words, codes);
+    // 2^(e - 128): exponent bits e - 1, or the subnormals 2^-128 and 2^-127.
+    const typename V::I e = V::load_bytes16(rest);
+    const typename V::I small = V::add32(V::template sll32<21>(V::min32(e, 1)), 1 << 21);
+    const typename V::F scale =
+        V::as_float(V::max32(V::template sll32<23>(V::add32(e, -1)), small));
+    sink(0, codes, scale, scale, scale);
+  }
+};
+
+// 6-bit scales and minima of Q4_K and Q5_K, from words 0 to 3 of a block. Groups 0..3
+// and 4..7 are bytes of one word each.
+template <class V>
+struct KScales {
+  typename V::F d, dmin;
+  typename V::I scales[2], mins[2];
+
+  KTX_ALWAYS_INLINE explicit KScales(const uint8_t* words) {
+    using I = typename V::I;
+    const I halves = V::load64(words);
+    d = V::low_halves(halves);
+    dmin = V::high_halves(halves);
+    const I a = V::load64(words + 64), b = V::load64(words + 128), c = V::load64(words + 192);
+    scales[0] = V::and8(a, 63);
+    mins[0] = V::and8(b, 63);
+    scales[1] = V::and8(V::pick(c, V::template srl16<2>(a), 15), 63);
+    mins[1] = V::and8(V::pick(V::template srl16<4>(c), V::template srl16<2>(b), 15), 63);
+  }
+  template <int g>
+  KTX_ALWAYS_INLINE typename V::F scale() const {
+    return V::mul(d, number<g % 4>(scales[g / 4]));
+  }
+  template <int g>
+  KTX_ALWAYS_INLINE typename V::F min() const {
+    return V::mul(dmin, number<g % 4>(mins[g / 4]));
+  }
+
+ private:
+  template <int byte>
+  KTX_INLINE typename V::F number(typename V::I v) {
+    if constexpr (byte == 3) return V::to_float(V::template srl32<24>(v));
+    return V::to_float(V::and32(V::template srl32<8 * byte>(v), 63));
+  }
+};
+
+template <class V>
+struct PanelCodes<V, DType::Q4_K> {
+  static constexpr int kUnit = 256, kWords = 36, kRest = 0, kGroup = 32, kOffset = 0, kLargest = 15;
+  static constexpr bool kHasMin = true;
+  template <class Sink>
+  KTX_INLINE void unit(const uint8_t* words, const uint8_t*, Sink sink) {
+    const KScales<V> k(words);
+    each<4>([&](auto pair) KTX_ALWAYS_INLINE {
+      constexpr int p = decltype(pair)::value;
+      typename V::I packed[8], codes[8];
+      each<8>([&](auto w) KTX_ALWAYS_INLINE {
+        packed[w.value] = V::load64(words + 64 * (4 + 8 * p + w.value));
+        codes[w.value] = V::and8(packed[w.value], 15);
+      });
+      const typename V::F first = k.template scale<2 * p>();
+      sink(2 * p, codes, first, first, k.template min<2 * p>());
+      each<8>([&](auto w) KTX_ALWAYS_INLINE {
+        codes[w.value] = V::and8(V::template srl16<4>(packed[w.value]), 15);
+      });
+      const typename V::F second = k.template scale<2 * p + 1>();
+      sink(2 * p + 1, codes, second, second, k.template min<2 * p + 1>());
+    });
+  }
+};
+
+// Words in a panel: 4 of scales, 8 pairs of high and low bits, 24 more of low ones.
+template <class V>
+struct PanelCodes<V, DType::Q5_K> {
+  static constexpr int kUnit = 256, kWords = 44, kRest = 0, kGroup = 32, kOffset = 0, kLargest = 31;
+  static constexpr bool kHasMin = true;
+  // Bit g of every byte to bit 4.
+  template <int g>
+  KTX_INLINE typename V::I fifth(typename V::I high) {
+    if constexpr (g <= 4) return V::template sll16<4 - g>(high);
+    return V::template srl16<(g > 4 ? g - 4 : 0)>(high);
+  }
+  template <class Sink>
+  KTX_INLINE void unit(const uint8_t* words, const uint8_t*, Sink sink) {
+    const KScales<V> k(words);
+    each<8>([&](auto group) KTX_ALWAYS_INLINE {
+      constexpr int g = decltype(group)::value;
+      typename V::I codes[8];
+      each<8>([&](auto w) KTX_ALWAYS_INLINE {
+        const typename V::I high = V::load64(words + 64 * (4 + 2 * w.value));
+        constexpr int at =
+            g < 2 ? 5 + 2 * decltype(w)::value : 12 + 8 * (g / 2) + decltype(w)::value;
+        typename V::I low = V::load64(words + 64 * at);
+        if constexpr (g % 2 == 1) low = V::template srl16<4>(low);
+        codes[w.value] = V::and8(V::pick(low, fifth<g>(high), 15), 31);
+      });
+      const typename V::F scale = k.template scale<g>();
+      sink(g, codes, scale, scale, k.template min<g>());
+    });
+  }
+};
+
+// Words in a panel, for each half of the columns: one of scales, 8 pairs of high and low
+// bits, 8 more of low ones, one of scales: in the order of their first use (panel16.cc).
+template <class V>
+struct PanelCodes<V, DType::Q6_K> {
+  static constexpr int kUnit = 256, kWords = 52, kRest = 32, kGroup = 16, kOffset = 32;
+  static constexpr int kLargest = 63;
+  static constexpr bool kHasMin = false;
+  template <class Sink>
+  KTX_INLINE void unit(const uint8_t* words, const uint8_t* rest, Sink sink) {
+    using I = typename V::I;
+    const typename V::F d = rest_scales<V>(rest);
+    each<8>([&](auto block) KTX_ALWAYS_INLINE {
+      constexpr int b = decltype(block)::value, h = b / 4, i = b % 4;
+      const uint8_t* half = words + 64 * (26 * h + 1);
+      I codes[8];
+      each<8>([&](auto w) KTX_ALWAYS_INLINE {
+        constexpr int at = i % 2 == 0 ? 2 * decltype(w)::value + 1 : 16 + decltype(w)::value;
+        I low = V::load64(half + 64 * at);
+        I top = V::load64(half + 64 * 2 * w.value);
+        if constexpr (i >= 2) low = V::template srl16<4>(low);
+        if constexpr (i < 2) top = V::template sll16<4 - 2 * (i % 2)>(top);
+        if constexpr (i == 3) top = V::template srl16<2>(top);
+        codes[w.value] = V::and8(V::pick(low, top, 15), 63);
+      });
+      constexpr int g = 2 * b;
+      const I scales = V::load64(half + 64 * (i < 2 ? -1 : 24));
+      sink(b, codes, V::mul(d, V::to_float(V::template signed_byte<g % 4>(scales))),
+           V::mul(d, V::to_float(V::template signed_byte<g % 4 + 1>(scales))), d);
+    });
+  }
+};
+
+template <class V>
+struct PanelCodes<V, DType::IQ4_XS> {
+  static constexpr int kUnit = 256, kWords = 34, kRest = 0, kGroup = 32, kOffset = kIq4Offset;
+  static constexpr int kLargest = 255;
+  static constexpr bool kHasMin = false;
+  template <class Sink>
+  KTX_INLINE void unit(const uint8_t* words, const uint8_t*, Sink sink) {
+    using I = typename V::I;
+    const I head = V::load64(words), low = V::load64(words + 64);
+    const typename V::F d = V::low_halves(head);
+    each<8>([&](auto block) KTX_ALWAYS_INLINE {
+      constexpr int b = decltype(block)::value;
+      I codes[8];
+      book_codes<V>(kIq4Book, words + 64 * (2 + 4 * b), codes);
+      // Four low bits of the scale, then two from the head's upper half.
+      const I four = V::and32(V::template srl32<4 * b>(low), 15);
+      const I two = V::and32(V::template srl32<12 + 2 * b>(head), 48);
+      const typename V::F scale = V::mul(d, V::to_float(V::add32(V::or_i(four, two), -32)));
+      sink(b, codes, scale, scale, d);
+    });
+  }
+};
+
+}  // namespace
+}  // namespace ktx::kernels

@@ -1,0 +1,50 @@
+// One thread's memory while many tokens meet panels (matmul_panel_loop.h): up to 8
+// panels of 1024 columns as bytes, a tile of activations, and the sums of 192 tokens.
+// Made for a second cache of 512 KiB. Private to kernels/matmul.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lib/formats/layout_size.h"
+
+namespace ktx::kernels {
+
+inline constexpr int64_t kChunkPanels = 8;
+inline constexpr int64_t kChunkBlocks = 32;  // of 32 columns
+inline constexpr int64_t kChunkTokens = 192;
+inline constexpr int64_t kActBlockBytes = 16 * (32 + 4 + 8);  // of the largest tile
+
+// A panel's part of the scratch: [block][8 words][16 rows][4] codes, [group][16] scales,
+// [block][16] minima.
+struct PanelChunk {
+  uint8_t* codes;
+  float* scales;
+  float* mins;
+};
+
+struct PanelScratch {
+  static constexpr int64_t kCodes = kChunkBlocks * 512;
+  static constexpr int64_t kScales = kChunkBlocks * 2 * kPanelRows * 4;
+  static constexpr int64_t kMins = kScales / 2;
+  static constexpr int64_t kPanel = kCodes + kScales + kMins;
+  static constexpr int64_t kActivations = kChunkBlocks * kActBlockBytes;
+  static constexpr int64_t kSums = kChunkTokens * kChunkPanels * kPanelRows * 4;
+  static constexpr int64_t kBytes = kChunkPanels * kPanel + kActivations + kSums;
+
+  std::byte* panels;
+  std::byte* activations;
+  float* sums;
+
+  explicit PanelScratch(std::byte* memory)
+      : panels(memory),
+        activations(memory + kChunkPanels * kPanel),
+        sums(reinterpret_cast<float*>(activations + kActivations)) {}
+  PanelChunk panel(int64_t r) const {
+    std::byte* at = panels + r * kPanel;
+    return {reinterpret_cast<uint8_t*>(at), reinterpret_cast<float*>(at + kCodes),
+            reinterpret_cast<float*>(at + kCodes + kScales)};
+  }
+};
+
+}  // namespace ktx::kernels

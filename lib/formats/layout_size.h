@@ -1,0 +1,45 @@
+// How many bytes a matrix takes in a layout, for those who write, check and map plans.
+//
+//   *matrix_bytes(Layout::Panel16, DType::Q4_K, 1000, 4096)   // 1008 rows of 2304 bytes
+//
+// Where the bytes stand is told by the layout's own header (kernels/matmul/panel16.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "lib/formats/dtype.h"
+#include "lib/formats/step_ops.h"
+
+namespace ktx {
+
+// Panel16 interleaves so many rows; a matrix is padded with zero rows to a multiple.
+inline constexpr int64_t kPanelRows = 16;
+
+// The bytes of a block that fill no 32-bit word (panel16.def).
+struct Panel16Form {
+  DType dtype;
+  int rest_begin;
+  int rest_bytes;
+};
+std::optional<Panel16Form> panel16_form(DType dtype);
+
+// Rows that the layout stores for a matrix of `rows`.
+constexpr int64_t stored_rows(Layout layout, int64_t rows) {
+  return layout == Layout::Panel16 ? (rows + kPanelRows - 1) / kPanelRows * kPanelRows : rows;
+}
+
+// Whether matrix_bytes() knows the layout; sizes of others are their packer's matter.
+constexpr bool has_fixed_size(Layout layout) {
+  return layout == Layout::Rows || layout == Layout::Panel16;
+}
+
+// Bytes of one matrix; nothing when the layout does not take it (the dtype, columns
+// that are no whole blocks, a panel above kMaxPanelBytes) or the size does not fit 63
+// bits. Safe for untrusted counts.
+std::optional<int64_t> matrix_bytes(Layout layout, DType dtype, int64_t rows, int64_t cols);
+
+// A panel is packed and unpacked in one piece.
+inline constexpr int64_t kMaxPanelBytes = 1 << 20;
+
+}  // namespace ktx
