@@ -47,7 +47,9 @@ void report(CompileState& state, const Estimate& estimate, const DeviceUse& use)
   } else if (gpu) {
     diag.help("no context fits: move experts or layers to the CPU or to another GPU");
   } else {
-    diag.help("the weights alone do not fit; a smaller quantisation is needed");
+    diag.help(state.target.gpus.empty()
+                  ? "the weights alone do not fit; a smaller quantisation is needed"
+                  : "no context fits: move modules to a GPU, or use a smaller quantisation");
   }
 }
 

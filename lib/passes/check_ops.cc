@@ -226,13 +226,20 @@ class OpChecker {
     }
     const std::string rest =
         wrong.size() > 3 ? fmt::format(" and {} more", wrong.size() - 3) : std::string();
-    Diagnostic& diag = diags_.error(rule.match.name ? rule.match.name->loc : rule.loc,
-                                    some || open ? "R014" : "O006",
+    const bool too_much = some || open;
+    const SourceLoc at = !too_much ? (info ? rule.replace.class_name->loc : rule.replace.op->loc)
+                         : rule.match.name ? rule.match.name->loc
+                                           : rule.loc;
+    Diagnostic& diag = diags_.error(at, too_much ? "R014" : "O006",
                                     fmt::format("{} replaces {}, but the rule also gives it {}{}",
                                                 named, rules::name(replaces), examples, rest));
     if (!some)
       diag.message =
           fmt::format("{} replaces {}, not {}{}", named, rules::name(replaces), examples, rest);
+    if (!too_much) {
+      diag.note(rule.loc, "the rule's modules are given here")
+          .help("take an operator for these modules (docs/rules.md), or `class: default`");
+    }
     if (open) {
       diag.help(
           "the pattern is searched anywhere in the path: begin it with `^` and end it with "

@@ -229,6 +229,10 @@ class RuleChecker {
       diag.note(rule.match.name->loc, fmt::format("the pattern alone matches {}; {} is {}",
                                                   count_of(outcome.without_class, "module"),
                                                   outcome.path_found, outcome.class_found));
+      if (rule.match.name->text.ends_with('$') && has_parts(outcome.path_found)) {
+        diag.help(fmt::format("end the pattern with `\\..*$` if what lies below {} is meant",
+                              outcome.path_found));
+      }
       return;
     }
     if (rule.match.kind_text && kind_is_absent(rule)) {
@@ -251,6 +255,12 @@ class RuleChecker {
     if (!state_.rules.file_of(rule).names_ktransformers) {
       diag.help("write `optional: true` if that is meant");
     }
+  }
+
+  bool has_parts(const std::string& path) const {
+    const std::string below = path + ".";
+    return std::any_of(state_.modules.modules.begin(), state_.modules.modules.end(),
+                       [&](const ir::Module& module) { return module.path.starts_with(below); });
   }
 
   bool kind_is_absent(const Rule& rule) const {
@@ -325,6 +335,7 @@ class RuleChecker {
     if (outcome.blocker >= 0) {
       const Rule& blocker = rule_at(outcome.blocker);
       diag.note(blocker.loc, fmt::format("rule {} takes the modules above them", blocker.number));
+      diag.help(fmt::format("remove the rule, or `recursive: false` of rule {}", blocker.number));
     }
   }
 

@@ -728,7 +728,10 @@ class RuleParser {
     for (const char* key : {"match", "replace"}) {
       // A misspelt key was reported already.
       if (node.find(key) || diags_.errors() > errors) continue;
-      diags_.error(rule.loc, "Y003", fmt::format("a rule needs `{}`", key));
+      const bool match = std::string_view(key) == "match";
+      diags_.error(rule.loc, "Y003", fmt::format("a rule needs `{}`", key))
+          .help(match ? "say which modules are meant: `match: {kind: experts}`, for example"
+                      : "say what becomes of them: `replace: {device: cuda:0}`, for example");
     }
     const bool selects = rule.match.name_regex || rule.match.class_name || rule.match.kind ||
                          rule.match.role || !rule.match.layers.empty();
