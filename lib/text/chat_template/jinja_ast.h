@@ -158,6 +158,7 @@ struct MacroStmt {
   std::vector<Parameter> parameters;
   Body body;
   bool uses_caller = false, uses_varargs = false, uses_kwargs = false;
+  bool is_caller = false;  // the body of a call block
 };
 struct CallBlockStmt {
   std::unique_ptr<MacroStmt> caller;  // the block's body

@@ -416,7 +416,9 @@ Result<Value> slice_of(Meter& meter, const Value& object, const Value& start_val
                        const Value& stop_value, const Value& step_value) {
   if (object.is_undefined()) return undefined_error(object);
   if (!object.is_string() && !is_list_or_tuple(object) && !object.is(Kind::Range)) {
-    return make_undefined(fmt::format("'{}' object cannot be sliced", type_name(object)));
+    return Error{object.is(Kind::Dict)
+                     ? "unhashable type: 'slice'"
+                     : fmt::format("'{}' object is not subscriptable", type_name(object))};
   }
   const int64_t size = KTX_TRY(length_of(object));
   const int64_t step = step_value.is_none() ? 1 : KTX_TRY(slice_bound(step_value));

@@ -207,6 +207,7 @@ class Parser : public ExpressionParser {
     CallBlockStmt node;
     node.caller = std::make_unique<MacroStmt>();
     node.caller->name = "caller";
+    node.caller->is_caller = true;
     if (current().is_operator("(")) KTX_TRY(parse_parameters(*node.caller));
     const Loc call_loc = current().loc;
     node.call = KTX_TRY(parse_expression());

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "lib/text/chat_template/jinja_ast.h"
 #include "lib/text/chat_template/unicode_text.h"
 
 namespace ktx::text::jinja {
@@ -88,6 +89,9 @@ Status append_value(MeteredText& out, Meter& meter, const Value& value, bool rep
       return out.append(">");
     case Kind::Callable: {
       const CallableObject& callable = value.callable();
+      if (callable.macro != nullptr && callable.macro->is_caller) {
+        return out.append("<Macro anonymous>");
+      }
       if (callable.macro != nullptr) return out.append(fmt::format("<Macro '{}'>", callable.name));
       return out.append(fmt::format("<function {}>", callable.name));
     }

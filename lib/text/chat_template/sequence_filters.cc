@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "lib/support/strings.h"
-#include "lib/text/chat_template/jinja_interpreter.h"
 #include "lib/text/chat_template/jinja_builtins.h"
+#include "lib/text/chat_template/jinja_interpreter.h"
 #include "lib/text/chat_template/jinja_operators.h"
 #include "lib/text/chat_template/jinja_print.h"
 #include "lib/text/chat_template/jinja_sort.h"
@@ -65,7 +65,11 @@ Result<std::vector<Keyed>> sorted(Call& call, const std::vector<Value>& items, c
                                   bool case_sensitive, bool reverse) {
   std::vector<Keyed> keyed;
   for (const Value& item : items) {
-    keyed.push_back({KTX_TRY(sort_key(call, item, path, case_sensitive)), item});
+    Value key = KTX_TRY(sort_key(call, item, path, case_sensitive));
+    // As in Jinja2 a named attribute is compared as a list of one, in which two that
+    // are undefined are equal instead of an error.
+    if (path != nullptr && path->is_string()) key = make_list(call.meter, {std::move(key)});
+    keyed.push_back({std::move(key), item});
   }
   KTX_TRY(stable_sort(keyed, [&](const Keyed& a, const Keyed& b) -> Result<bool> {
     return reverse ? compare(call.meter, CompareOp::Less, b.key, a.key)

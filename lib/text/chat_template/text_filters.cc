@@ -105,7 +105,6 @@ Result<Value> filter_center(Call& call) {
 }
 
 Result<Value> filter_truncate(Call& call) {
-  const std::string text = KTX_TRY(to_str(call.meter, call.self));
   const int64_t length = KTX_TRY(call.integer(0, 255));
   const bool kill_words = call.flag(1);
   const std::string_view end = KTX_TRY(call.text(2, "..."));
@@ -115,6 +114,13 @@ Result<Value> filter_truncate(Call& call) {
     return Error{fmt::format("truncate: expected length >= {}, got {}", length - kept, length)};
   }
   if (leeway < 0) return Error{fmt::format("truncate: expected leeway >= 0, got {}", leeway)};
+  if (!call.self.is_string()) {
+    // Anything with a length passes when it is short enough; the rest is for texts.
+    const int64_t items = call.self.is_undefined() ? 0 : KTX_TRY(length_of(call.self));
+    if (items <= length || items - length <= leeway) return call.self;
+    return Error{fmt::format("truncate: expected a string, got {}", type_name(call.self))};
+  }
+  const std::string& text = call.self.text();
   const int64_t size = count_code_points(text);
   if (size <= length || size - length <= leeway) return like_self(call, text);
   std::string_view head = std::string_view(text).substr(0, code_point_offset(text, kept));

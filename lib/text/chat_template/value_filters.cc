@@ -6,8 +6,8 @@
 #include <cstdlib>
 
 #include "lib/support/strings.h"
-#include "lib/text/chat_template/jinja_interpreter.h"
 #include "lib/text/chat_template/jinja_builtins.h"
+#include "lib/text/chat_template/jinja_interpreter.h"
 #include "lib/text/chat_template/jinja_json.h"
 #include "lib/text/chat_template/jinja_operators.h"
 #include "lib/text/chat_template/jinja_print.h"
@@ -209,8 +209,18 @@ Result<Value> filter_attr(Call& call) {
 }
 
 Result<Value> filter_filesizeformat(Call& call) {
-  const Value number = KTX_TRY(filter_float(call));
-  if (!number.is_number()) return Error{"filesizeformat: expected a number"};
+  Value number = call.self;
+  if (number.is_string()) {
+    const std::optional<double> value = parse_float(number.text());
+    if (!value) {
+      return Error{
+          fmt::format("could not convert string to float: '{}'", printable(number.text()))};
+    }
+    number = Value::real(*value);
+  }
+  if (!number.is_number()) {
+    return Error{fmt::format("filesizeformat: expected a number, got {}", type_name(number))};
+  }
   const bool binary = call.flag(0);
   const double bytes = number.as_double();
   const double base = binary ? 1024 : 1000;
