@@ -132,6 +132,16 @@ TEST_F(Commands, WrongUsageIsStatus2AndNamesTheWay) {
   }
 }
 
+TEST_F(Commands, AMisspeltOrMissingCommandIsNamed) {
+  const Finished misspelt = run_program({ktx_run(), "chatt", plan()});
+  EXPECT_EQ(misspelt.status, 2);
+  EXPECT_NE(misspelt.err.find("no command 'chatt'; did you mean 'chat'?"), std::string::npos)
+      << misspelt.err;
+  const Finished missing = run_program({ktx_run(), plan()});
+  EXPECT_EQ(missing.status, 2);
+  EXPECT_NE(missing.err.find("try: ktx-run chat " + plan()), std::string::npos) << missing.err;
+}
+
 TEST_F(Commands, AGgufGivenToRunNamesTheCompileCommand) {
   const Finished run = run_program({ktx_run(), "chat", model_gguf("llama")});
   EXPECT_EQ(run.status, 1);

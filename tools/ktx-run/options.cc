@@ -6,6 +6,10 @@
 #include <llvm/Support/CommandLine.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include <algorithm>
+#include <filesystem>
+
+#include "lib/support/strings.h"
 #include "lib/text/chat_template/template_var.h"
 #include "tools/ktx-run/serve_settings.h"
 #include "tools/option_values.h"
@@ -112,9 +116,8 @@ cl::opt<std::string> g_export("export-gguf", cl::desc("rebuild the GGUF, bit for
                               cl::value_desc("OUT.gguf"), cl::sub(g_inspect), cl::cat(g_category));
 cl::list<std::string> g_p("p", cl::desc("prompt lengths to measure (512)"), cl::value_desc("N"),
                           cl::CommaSeparated, cl::sub(g_bench), cl::cat(g_category));
-cl::list<std::string> g_depth("d", cl::desc("tokens already in the cache (0)"),
-                              cl::value_desc("N"), cl::CommaSeparated, cl::sub(g_bench),
-                              cl::cat(g_category));
+cl::list<std::string> g_depth("d", cl::desc("tokens already in the cache (0)"), cl::value_desc("N"),
+                              cl::CommaSeparated, cl::sub(g_bench), cl::cat(g_category));
 cl::opt<bool> g_steps("steps",
                       cl::desc("also the time of each kind of step, and its share of the floor"),
                       cl::sub(g_bench), cl::cat(g_category));
@@ -280,6 +283,25 @@ void read_serve(ServeFlags& serve, Checker& check) {
   serve.web_ui = check.choice(g_web_ui, {"on", "off"}) != "off";
 }
 
+// The first word that is no option names the command; LLVM would take a misspelt one
+// for the plan.
+bool names_command(int argc, char** argv, Checker& check) {
+  if (argc < 2 || argv[1][0] == '-') return true;
+  const std::string word = argv[1];
+  std::vector<std::string> names;
+  for (const cl::SubCommand* command : {&g_generate, &g_chat, &g_serve, &g_inspect, &g_bench}) {
+    names.push_back(command->getName().str());
+  }
+  if (std::find(names.begin(), names.end(), word) != names.end()) return true;
+  if (std::filesystem::exists(word)) {
+    check.fail(fmt::format("no command given; try: ktx-run chat {}", word));
+  } else {
+    check.fail(fmt::format("no command '{}'{}\n  commands: {}", printable(word),
+                           did_you_mean(word, names), fmt::join(names, ", ")));
+  }
+  return false;
+}
+
 }  // namespace
 
 std::optional<Options> parse_options(int argc, char** argv) {
@@ -289,6 +311,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
   }
   cl::SetVersionPrinter([](llvm::raw_ostream& out) { out << "ktx-run " << KTX_VERSION << "\n"; });
   Checker check;
+  if (!names_command(argc, argv, check)) return std::nullopt;
   const Result<std::vector<std::string>> args = add_serve_settings(argc, argv);
   if (!args) {
     check.fail(args.error().message);
