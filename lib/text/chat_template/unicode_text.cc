@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "lib/text/utf8.h"
+
 namespace ktx::text {
 namespace {
 
@@ -70,21 +72,9 @@ std::string_view strip_if(std::string_view text, Side side, F strips) {
 }  // namespace
 
 char32_t decode_code_point(std::string_view text, size_t* bytes) {
-  const auto at = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = at(0);
-  *bytes = 1;
-  if (lead < 0x80) return lead;
-  const size_t length = (lead >> 5) == 6 ? 2 : (lead >> 4) == 14 ? 3 : (lead >> 3) == 30 ? 4 : 0;
-  if (length == 0 || length > text.size()) return kBrokenByte + lead;
-  char32_t c = lead & (0x7F >> length);
-  for (size_t i = 1; i < length; ++i) {
-    if ((at(i) & 0xC0) != 0x80) return kBrokenByte + lead;
-    c = (c << 6) | (at(i) & 0x3F);
-  }
-  constexpr char32_t kFirst[] = {0, 0, 0x80, 0x800, 0x10000};
-  if (c < kFirst[length] || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) return kBrokenByte + lead;
-  *bytes = length;
-  return c;
+  const Utf8Char c = decode_utf8(text);
+  *bytes = c.valid ? c.length : 1;
+  return c.valid ? c.code : kBrokenByte + static_cast<unsigned char>(text[0]);
 }
 
 size_t code_point_bytes(std::string_view text) {
@@ -97,22 +87,8 @@ size_t code_point_bytes(std::string_view text) {
 void append_code_point(std::string& out, char32_t c) {
   if (c >= kBrokenByte + 0x80 && c <= kBrokenByte + 0xFF) {
     out += static_cast<char>(c - kBrokenByte);
-    return;
-  }
-  if (c < 0x80) {
-    out += static_cast<char>(c);
-  } else if (c < 0x800) {
-    out += static_cast<char>(0xC0 | (c >> 6));
-    out += static_cast<char>(0x80 | (c & 0x3F));
-  } else if (c < 0x10000) {
-    out += static_cast<char>(0xE0 | (c >> 12));
-    out += static_cast<char>(0x80 | ((c >> 6) & 0x3F));
-    out += static_cast<char>(0x80 | (c & 0x3F));
   } else {
-    out += static_cast<char>(0xF0 | (c >> 18));
-    out += static_cast<char>(0x80 | ((c >> 12) & 0x3F));
-    out += static_cast<char>(0x80 | ((c >> 6) & 0x3F));
-    out += static_cast<char>(0x80 | (c & 0x3F));
+    append_utf8(c, out);
   }
 }
 
