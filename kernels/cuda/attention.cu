@@ -4,13 +4,13 @@
 namespace ktx::kernels {
 namespace {
 
-constexpr int kMostSplits = 128;
+constexpr int kMostSplits = 128;  // threads of the merge
 
-// Enough splits for two blocks a processor, and none without a piece of its own.
+// Enough splits for four blocks a processor, and none without a piece of its own.
 int split_count(const CudaAttentionArgs& a) {
   const int64_t blocks =
       attention_tiles_takes(a) ? attention_tiles_blocks(a) : a.tokens * a.attrs.heads;
-  const int64_t wanted = ceil_div<int64_t>(2 * multiprocessors(), blocks > 0 ? blocks : 1);
+  const int64_t wanted = ceil_div<int64_t>(4 * multiprocessors(), blocks > 0 ? blocks : 1);
   const int64_t pieces = ceil_div<int64_t>(a.max_positions, kPiece);
   int64_t splits = wanted < pieces ? wanted : pieces;
   splits = splits < kMostSplits ? splits : kMostSplits;
@@ -19,22 +19,32 @@ int split_count(const CudaAttentionArgs& a) {
 
 int64_t aligned(int64_t bytes) { return ceil_div<int64_t>(bytes, 256) * 256; }
 
-// One block a (head, token), a thread an element of the value.
+// One block a (head, token): the weights of the parts, then a thread an element of the value.
 __global__ void __launch_bounds__(128)
     merge_parts(AttentionParts parts, int heads, int value_dim, float* y, int64_t y_stride) {
+  __shared__ float weight[kMostSplits];
+  __shared__ float largest[4], total[4];
+  const int thread = static_cast<int>(threadIdx.x);
   const int64_t t = blockIdx.y, h = blockIdx.x, first = (t * heads + h) * parts.splits;
-  float m = -INFINITY;
-  for (int s = 0; s < parts.splits; ++s) m = fmaxf(m, parts.sums[first + s].x);
-  for (int d = static_cast<int>(threadIdx.x); d < value_dim; d += 128) {
-    float value = 0, l = 0;
-    for (int s = 0; s < parts.splits; ++s) {
-      const float2 sums = parts.sums[first + s];
-      if (!(sums.y > 0)) continue;  // a part without positions
-      const float weight = __expf(sums.x - m);
-      l += weight * sums.y;
-      value += weight * parts.values[(first + s) * value_dim + d];
-    }
-    y[t * y_stride + h * value_dim + d] = l > 0 ? value / l : 0;
+  float2 own{-INFINITY, 0};
+  if (thread < parts.splits) own = parts.sums[first + thread];
+  float m = warp_max(own.x);
+  if (thread % 32 == 0) largest[thread / 32] = m;
+  __syncthreads();
+  m = fmaxf(fmaxf(largest[0], largest[1]), fmaxf(largest[2], largest[3]));
+  const float w = own.y > 0 ? __expf(own.x - m) : 0;  // 0: a part without positions
+  if (thread < parts.splits) weight[thread] = w;
+  const float l = warp_sum(w * own.y);
+  if (thread % 32 == 0) total[thread / 32] = l;
+  __syncthreads();
+  const float sum = total[0] + total[1] + total[2] + total[3];
+  const float factor = sum > 0 ? 1 / sum : 0;
+  const float* values = parts.values + first * value_dim;
+  for (int d = thread; d < value_dim; d += 128) {
+    float value = 0;
+#pragma unroll 8
+    for (int s = 0; s < parts.splits; ++s) value = fmaf(weight[s], values[s * value_dim + d], value);
+    y[t * y_stride + h * value_dim + d] = value * factor;
   }
 }
 

@@ -113,10 +113,21 @@ __global__ void __launch_bounds__(kThreads) attention_tiles(CudaAttentionArgs a,
       }
       const int last = min(kPiece, longest - first) - 1;  // rows past it were never written
 
+      // Values that fit in registers are on their way while scores are made.
+      constexpr bool kEarly = kOwn <= 4;
+      const int own = warp * kQuarter + g * kOwn;  // first element of the lane's columns
+      uint32_t early[kEarly ? 16 : 1][kOwn / 2];
+      if constexpr (kEarly) {
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+          const int row = 16 * (i / 4) + 4 * quad + i % 4;
+          kv_halves<kType, kOwn>(values + min(row, last) * value_bytes, own, early[i]);
+        }
+      }
       float score[2][4] = {};
       const std::byte* key0 = keys + min(16 * warp + g, last) * key_bytes;
       const std::byte* key1 = keys + min(16 * warp + 8 + g, last) * key_bytes;
-#pragma unroll 2
+#pragma unroll 4
       for (int c = 0; c < chunks; ++c) {
         uint32_t b0[4], b1[4];
         kv_halves<kType, 8>(key0, 32 * c + 8 * quad, b0);
@@ -179,13 +190,18 @@ __global__ void __launch_bounds__(kThreads) attention_tiles(CudaAttentionArgs a,
         sum[i][0] *= shrink[0], sum[i][1] *= shrink[0];
         sum[i][2] *= shrink[1], sum[i][3] *= shrink[1];
       }
-      const int own = warp * kQuarter + g * kOwn;  // first element of the lane's columns
 #pragma unroll
       for (int s = 0; s < 4; ++s) {
         uint32_t v[4][kOwn / 2];
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          kv_halves<kType, kOwn>(values + min(16 * s + 4 * quad + j, last) * value_bytes, own, v[j]);
+          if constexpr (kEarly) {
+#pragma unroll
+            for (int i = 0; i < kOwn / 2; ++i) v[j][i] = early[4 * s + j][i];
+          } else {
+            kv_halves<kType, kOwn>(values + min(16 * s + 4 * quad + j, last) * value_bytes, own,
+                                   v[j]);
+          }
         }
 #pragma unroll
         for (int i = 0; i < kOwn; ++i) {

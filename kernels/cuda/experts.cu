@@ -1,8 +1,9 @@
 // experts_gate_up and experts_down: marlin products over the pieces of pairs that each
 // expert has, and the sum of a token's experts.
 //
-// Up to 16 pairs to an expert on average the kernel of few tokens reads each expert that
-// is asked for once; more go to the kernel of many tokens. down writes one row per pair
+// With few pairs for the experts there are, hardly two of them share one: each goes to the
+// kernel of one token. Then, up to 12 pairs to an expert on average, the kernel of few
+// tokens reads each expert that is asked for once, and more go to that of many. down writes one row per pair
 // to the workspace; the rows of a token are then added in rising expert number, which is
 // the order of their places in `order`.
 #include "kernels/cuda/cuda_experts.h"
@@ -15,14 +16,12 @@
 namespace ktx::kernels {
 namespace {
 
-int64_t aligned(int64_t bytes) { return ceil_div<int64_t>(bytes, 256) * 256; }
-int64_t padded(int64_t cols) { return ceil_div<int64_t>(cols, 256) * 256; }
-int64_t half_bytes(int64_t rows, int64_t cols) {
-  return aligned(rows * padded(cols) * 2) + aligned(rows * 4);
-}
+enum class Path { One, Few, Many };
 
-bool goes_to_many(int64_t pairs, int experts, DType dtype) {
-  return pairs >= 12 * int64_t{experts} && marlin_many_runs(dtype);
+Path path_of(int64_t pairs, const ExpertsAttrs& attrs, DType dtype) {
+  if (pairs == attrs.top_k || 4 * pairs <= attrs.experts) return Path::One;
+  const bool many = pairs >= 12 * int64_t{attrs.experts} && marlin_many_runs(dtype);
+  return many ? Path::Many : Path::Few;
 }
 
 bool same_form(const CudaWeight& a, const CudaWeight& b) { return a.dtype == b.dtype; }
@@ -60,21 +59,27 @@ MarlinProduct experts_product(const CudaWeight& w, const ExpertsAttrs& attrs, in
   return p;
 }
 
-// x_rows rows of p.x to F16 in the workspace, then the product.
-Status launch_with_halves(DType dtype, MarlinProduct p, int64_t x_rows, std::byte* workspace,
-                          cudaStream_t stream) {
+// The product; for all but pairs by themselves, x_rows rows of p.x go to F16 in the
+// workspace first.
+Status launch_product(Path path, DType dtype, MarlinProduct p, int64_t x_rows,
+                      std::byte* workspace, cudaStream_t stream) {
+  if (path == Path::One) return launch_marlin_one(dtype, p, stream);
   CudaHalfRowsArgs rows;
   rows.x = p.x;
   rows.x_stride = p.x_stride;
   rows.tokens = x_rows;
   rows.cols = p.cols;
   rows.xh = reinterpret_cast<uint16_t*>(workspace);
-  p.half_cols = padded(p.cols);
-  rows.scale = reinterpret_cast<float*>(workspace + aligned(x_rows * p.half_cols * 2));
-  KTX_TRY(launch_half_rows_padded(rows, p.half_cols, stream));
+  p.half_cols = half_rows_cols(p.cols);
+  rows.scale = reinterpret_cast<float*>(workspace + workspace_aligned(x_rows * p.half_cols * 2));
+  KTX_TRY(launch_half_rows_padded(rows, p.half_cols, 1, 0, stream));
   p.xh = rows.xh;
   p.x_scale = rows.scale;
-  return launch_marlin_many(dtype, p, stream);
+  return path == Path::Many ? launch_marlin_many(dtype, p, stream)
+                            : launch_marlin_few(dtype, p, stream);
+}
+int64_t halves_workspace(Path path, int64_t rows, int64_t cols) {
+  return path == Path::One ? 0 : half_rows_bytes(rows, cols);
 }
 
 struct Combine {
@@ -121,12 +126,8 @@ __global__ void __launch_bounds__(kCombineThreads) combine_experts(Combine p) {
 
 int64_t cuda_experts_gate_up_workspace(const CudaExpertsGateUpArgs& a) {
   const int64_t pairs = a.tokens * a.attrs.top_k;
-  int64_t bytes = 0;
-  if (goes_to_many(pairs, a.attrs.experts, a.gate.dtype) ||
-      goes_to_many(pairs, a.attrs.experts, a.up.dtype)) {
-    bytes = half_bytes(a.tokens, a.gate.cols);
-  }
-  if (!same_form(a.gate, a.up)) bytes += aligned(pairs * a.gate.rows * 4);
+  int64_t bytes = halves_workspace(path_of(pairs, a.attrs, a.gate.dtype), a.tokens, a.gate.cols);
+  if (!same_form(a.gate, a.up)) bytes += workspace_aligned(pairs * a.gate.rows * 4);
   return bytes;
 }
 
@@ -148,13 +149,11 @@ Status launch_experts_gate_up(const CudaExpertsGateUpArgs& a, CudaStream stream)
       p.w[1] = reinterpret_cast<const uint8_t*>(up->data);
       p.matrix_bytes[1] = up->matrix_bytes;
     }
-    if (!goes_to_many(pairs, a.attrs.experts, w.dtype)) {
-      return launch_marlin_few(w.dtype, p, stream);
-    }
-    return launch_with_halves(w.dtype, p, a.tokens, workspace, stream);
+    return launch_product(path_of(pairs, a.attrs, w.dtype), w.dtype, p, a.tokens, workspace,
+                          stream);
   };
   if (same_form(a.gate, a.up)) return run(a.gate, &a.up, a.h, a.h_stride, a.workspace);
-  std::byte* rest = a.workspace + aligned(pairs * a.up.rows * 4);
+  std::byte* rest = a.workspace + workspace_aligned(pairs * a.up.rows * 4);
   float* up = reinterpret_cast<float*>(a.workspace);
   KTX_TRY(run(a.up, nullptr, up, a.up.rows, rest));
   KTX_TRY(run(a.gate, nullptr, a.h, a.h_stride, rest));
@@ -172,9 +171,8 @@ Status launch_experts_gate_up(const CudaExpertsGateUpArgs& a, CudaStream stream)
 
 int64_t cuda_experts_down_workspace(const CudaExpertsDownArgs& a) {
   const int64_t pairs = a.tokens * a.attrs.top_k;
-  int64_t bytes = aligned(pairs * a.down.rows * 4) + aligned(pairs * 4);
-  if (goes_to_many(pairs, a.attrs.experts, a.down.dtype)) bytes += half_bytes(pairs, a.down.cols);
-  return bytes;
+  return workspace_aligned(pairs * a.down.rows * 4) + workspace_aligned(pairs * 4) +
+         halves_workspace(path_of(pairs, a.attrs, a.down.dtype), pairs, a.down.cols);
 }
 
 Status launch_experts_down(const CudaExpertsDownArgs& a, CudaStream stream) {
@@ -183,19 +181,16 @@ Status launch_experts_down(const CudaExpertsDownArgs& a, CudaStream stream) {
                 cuda_experts_down_workspace(a)));
   const int64_t pairs = a.tokens * a.attrs.top_k;
   float* partial = reinterpret_cast<float*>(a.workspace);
-  std::byte* rest = a.workspace + aligned(pairs * a.down.rows * 4);
+  std::byte* rest = a.workspace + workspace_aligned(pairs * a.down.rows * 4);
   MarlinProduct p = experts_product(a.down, a.attrs, a.tokens, a.order, a.offsets);
   p.x = a.h;
   p.x_stride = a.h_stride;
   p.y = partial;
   p.y_stride = a.down.rows;
   p.places = reinterpret_cast<int32_t*>(rest);
-  rest += aligned(pairs * 4);
-  if (goes_to_many(pairs, a.attrs.experts, a.down.dtype)) {
-    KTX_TRY(launch_with_halves(a.down.dtype, p, pairs, rest, stream));
-  } else {
-    KTX_TRY(launch_marlin_few(a.down.dtype, p, stream));
-  }
+  rest += workspace_aligned(pairs * 4);
+  KTX_TRY(launch_product(path_of(pairs, a.attrs, a.down.dtype), a.down.dtype, p, pairs, rest,
+                         stream));
   Combine combine;
   combine.partial = partial;
   combine.places = p.places;

@@ -11,12 +11,13 @@ namespace {
 constexpr int kThreads = 256;
 
 __global__ void __launch_bounds__(kThreads)
-    half_rows(const float* x, int64_t x_stride, int cols, uint16_t* xh, int64_t half_cols,
-              float* scales) {
+    half_rows(const float* x, int64_t x_stride, int64_t x_head, int cols, uint16_t* xh,
+              int64_t half_cols, float* scales) {
   __shared__ float warp_largest[kThreads / 32];
   const int thread = static_cast<int>(threadIdx.x);
-  x += blockIdx.x * x_stride;
-  xh += blockIdx.x * half_cols;
+  const int64_t row = int64_t{blockIdx.x} * gridDim.y + blockIdx.y;
+  x += blockIdx.x * x_stride + blockIdx.y * x_head;
+  xh += row * half_cols;
   float largest = 0;
   for (int k = 4 * thread; k < cols; k += 4 * kThreads) {
     const float4 v = *reinterpret_cast<const float4*>(x + k);
@@ -30,7 +31,7 @@ __global__ void __launch_bounds__(kThreads)
   exponent = max(-100, min(100, exponent));
   const float scale = __uint_as_float(static_cast<uint32_t>(exponent + 127) << 23);
   const float inverse = 1 / scale;
-  if (thread == 0) scales[blockIdx.x] = scale;
+  if (thread == 0) scales[row] = scale;
   for (int64_t k = 4 * thread; k < half_cols; k += 4 * kThreads) {
     float4 v{0, 0, 0, 0};
     if (k < cols) v = *reinterpret_cast<const float4*>(x + k);
@@ -51,13 +52,15 @@ __global__ void __launch_bounds__(kThreads) scale_rows(CudaScaleRowsArgs a) {
 
 }  // namespace
 
-Status launch_half_rows_padded(const CudaHalfRowsArgs& a, int64_t half_cols, cudaStream_t stream) {
-  return launch("half_rows", half_rows, dim3(static_cast<unsigned>(a.tokens)), kThreads, 0, stream,
-                a.x, a.x_stride, static_cast<int>(a.cols), a.xh, half_cols, a.scale);
+Status launch_half_rows_padded(const CudaHalfRowsArgs& a, int64_t half_cols, int heads,
+                               int64_t x_head, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(a.tokens), heads);
+  return launch("half_rows", half_rows, grid, kThreads, 0, stream, a.x, a.x_stride, x_head,
+                static_cast<int>(a.cols), a.xh, half_cols, a.scale);
 }
 
 Status launch_half_rows(const CudaHalfRowsArgs& a, CudaStream stream) {
-  return launch_half_rows_padded(a, a.cols, stream);
+  return launch_half_rows_padded(a, a.cols, 1, 0, stream);
 }
 
 Status launch_scale_rows(const CudaScaleRowsArgs& a, CudaStream stream) {

@@ -6,8 +6,16 @@
 
 namespace ktx::kernels {
 
-// Rows get half_cols halves, zeros from `cols` on.
-Status launch_half_rows_padded(const CudaHalfRowsArgs& args, int64_t half_cols,
-                               cudaStream_t stream);
+// Rows get half_cols halves, zeros from `cols` on. With heads, head h of a token begins h *
+// x_head further in x and is row token * heads + h of xh.
+Status launch_half_rows_padded(const CudaHalfRowsArgs& args, int64_t half_cols, int heads,
+                               int64_t x_head, cudaStream_t stream);
+
+inline int64_t half_rows_cols(int64_t cols) { return ceil_div<int64_t>(cols, 256) * 256; }
+inline int64_t workspace_aligned(int64_t bytes) { return ceil_div<int64_t>(bytes, 256) * 256; }
+// Memory of so many rows in F16 and their scales.
+inline int64_t half_rows_bytes(int64_t rows, int64_t cols) {
+  return workspace_aligned(rows * half_rows_cols(cols) * 2) + workspace_aligned(rows * 4);
+}
 
 }  // namespace ktx::kernels

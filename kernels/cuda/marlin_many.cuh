@@ -73,23 +73,36 @@ __global__ void __launch_bounds__(kManyThreads, 1) marlin_many(MarlinProduct p) 
   const MarlinTiles<Tile> tiles(p.cols);
   const int strip_begin = p.row_begin / 16 + static_cast<int>(blockIdx.y) * kRowStrips;
   const int strip_end = (p.row_begin + p.row_count + 15) / 16;
+  const uint8_t* next_weights[2];  // this lane's bytes of the warp's strips
+#pragma unroll
+  for (int m = 0; m < 2; ++m) {
+    const int number = strip_begin + (kPaired ? warp : 2 * warp + m), source = kPaired ? m : 0;
+    next_weights[m] = p.w[source] + matrix * p.matrix_bytes[source] +
+                      min(number, strip_end - 1) * p.strip_bytes + lane * 16;
+  }
+  const uint16_t* next_x[kTokens / 8];  // a warp fetches every eighth row, a lane 16 bytes
+#pragma unroll
+  for (int j = 0; j < kTokens / 8; ++j) {
+    next_x[j] = p.xh + x_row[warp + 8 * j] * p.half_cols + lane * 8;
+  }
   const auto fetch_to_shared = [&](int tile, uint4* stage) {
-    for (int i = thread; i < kTokens * 32; i += kManyThreads) {
-      const int token = i / 32, piece = i % 32;
-      const uint16_t* from = p.xh + x_row[token] * p.half_cols + tile * 256 + piece * 8;
-      copy_async16(stage + x_piece(piece / 4, token, piece % 4, kTokens), from, token < tokens);
+#pragma unroll
+    for (int j = 0; j < kTokens / 8; ++j) {
+      copy_async16(stage + x_piece(lane / 4, warp + 8 * j, lane % 4, kTokens), next_x[j], true);
+      next_x[j] += 256;
     }
-    uint4* weights = stage + kTokens * 32;
-    const int pieces = tiles.spans(tile) * Tile::kSpanBytes / 16;
-    for (int i = thread; i < kManyStrips * (kTileBytes / 16); i += kManyThreads) {
-      const int strip = i / (kTileBytes / 16), piece = i % (kTileBytes / 16);
-      if (piece >= pieces) continue;
-      const int m = kPaired ? strip / kRowStrips : 0;
-      const int number = strip_begin + (kPaired ? strip % kRowStrips : strip);
-      const uint8_t* from = p.w[m] + matrix * p.matrix_bytes[m] +
-                            min(number, strip_end - 1) * p.strip_bytes + tiles.offset(tile) +
-                            piece * 16;
-      copy_async16(weights + strip * (kTileBytes / 16) + piece, from, true);
+    const int bytes = Tile::kWide ? kTileBytes : tiles.spans(tile) * Tile::kSpanBytes;
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+      uint8_t* to = reinterpret_cast<uint8_t*>(stage + kTokens * 32) + (2 * warp + m) * kTileBytes;
+#pragma unroll
+      for (int i = 0; i < (kTileBytes + 511) / 512; ++i) {
+        const int at = i * 512 + lane * 16;
+        if ((Tile::kWide && (i + 1) * 512 <= kTileBytes) || at < bytes) {
+          copy_async16(to + at, next_weights[m] + i * 512, true);
+        }
+      }
+      next_weights[m] += kTileBytes;
     }
     commit_async();
   };
@@ -109,8 +122,7 @@ __global__ void __launch_bounds__(kManyThreads, 1) marlin_many(MarlinProduct p) 
     Tile w[2];
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
-      const int strip = kPaired ? warp + m * kRowStrips : 2 * warp + m;
-      w[m].template load<false>(weights + strip * kTileBytes, tiles.spans(tile), lane);
+      w[m].template load<false>(weights + (2 * warp + m) * kTileBytes, tiles.spans(tile), lane);
     }
 #pragma unroll
     for (int c = 0; c < 8; ++c) {

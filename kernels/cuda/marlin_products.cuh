@@ -4,7 +4,7 @@
 // The outputs of work item y of the grid:
 //
 //   dense    matrix y; x and y offset by y * x_head, y * y_head; rows are tokens (a block of
-//            the few-token kernel takes 16 of them, and z counts such pieces)
+//            the few-token kernel takes 8 or 16 of them, and z counts such pieces)
 //   experts  (offsets set) the y-th piece of at most kTokens pairs of one expert: matrix of
 //            that expert, x row order[i] / x_div, y row order[i]
 #pragma once
@@ -33,7 +33,8 @@ struct MarlinProduct {
   int experts = 0, x_div = 1;
   int matrices = 1;  // dense: heads
 
-  // The kernel of many tokens: x in F16, rows of half_cols, with a scale per row.
+  // All kernels but that of one token: x in F16, rows of half_cols, with a scale per row.
+  // Dense: row token * matrices + matrix.
   const uint16_t* xh = nullptr;
   const float* x_scale = nullptr;
   int64_t half_cols = 0;
@@ -41,6 +42,10 @@ struct MarlinProduct {
 
 constexpr int kFewTokens = 16;
 
+// dense: tokens = 1; experts: every pair by itself. Takes x as it is.
+Status launch_marlin_one(DType dtype, const MarlinProduct& product, cudaStream_t stream);
+
+// Any number of tokens, 8 or 16 at a time. Needs xh.
 Status launch_marlin_few(DType dtype, const MarlinProduct& product, cudaStream_t stream);
 
 // sm_80 and newer. Needs xh.

@@ -7,11 +7,62 @@
 // (movmatrix), are the B fragments. Each of 8 warps takes every eighth strip of a tile of
 // 256 columns; sums go through shared memory, 32 columns at a time, in a fixed order.
 #include "kernels/cuda/cuda_launch.cuh"
-#include "kernels/cuda/marlin_few.cuh"
+#include "kernels/cuda/marlin_products.cuh"
+#include "kernels/cuda/marlin_tile.cuh"
 #include "kernels/matmul/marlin_layout.h"
 
 namespace ktx::kernels {
 namespace {
+
+constexpr int kWarps = 8;
+constexpr int kThreads = 32 * kWarps;
+
+struct StagedRows {
+  float largest[kWarps][kFewTokens];
+  float scale[kFewTokens];
+  const float* x[kFewTokens];
+};
+
+// x[.][begin, begin + width) as halves with a power of two per token taken out. Columns
+// from `cols` on are zeros. Half k of token i goes to piece (k / 32, i, k % 32 / 8).
+__device__ void stage_x(StagedRows& shared, uint4* xs, int tokens, int begin, int width,
+                               int cols) {
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int i = 0; i < tokens; ++i) {
+    float largest = 0;
+    for (int k = begin + 4 * thread; k < min(begin + width, cols); k += 4 * kThreads) {
+      const float4 v = *reinterpret_cast<const float4*>(shared.x[i] + k);
+      largest = fmaxf(fmaxf(fmaxf(largest, fabsf(v.x)), fmaxf(fabsf(v.y), fabsf(v.z))), fabsf(v.w));
+    }
+    largest = warp_max(largest);
+    if (thread % 32 == 0) shared.largest[thread / 32][i] = largest;
+  }
+  __syncthreads();
+  if (thread < tokens) {
+    float largest = 0;
+    for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, shared.largest[w][thread]);
+    // 2^k with largest / 2^k in [512, 1024); of zero, infinity and NaN any will do.
+    int exponent = static_cast<int>(__float_as_uint(largest) >> 23) - 127 - 9;
+    exponent = max(-100, min(100, exponent));
+    shared.scale[thread] = __uint_as_float(static_cast<uint32_t>(exponent + 127) << 23);
+  }
+  __syncthreads();
+  for (int item = thread; item < tokens * (width / 8); item += kThreads) {
+    const int i = item / (width / 8), k = item % (width / 8) * 8;
+    uint4 halves{0, 0, 0, 0};
+    if (begin + k < cols) {
+      const float inverse = 1 / shared.scale[i];
+      const float4* x = reinterpret_cast<const float4*>(shared.x[i] + begin + k);
+      const float4 a = x[0], b = x[1];
+      halves.x = pack_halves(a.x * inverse, a.y * inverse);
+      halves.y = pack_halves(a.z * inverse, a.w * inverse);
+      halves.z = pack_halves(b.x * inverse, b.y * inverse);
+      halves.w = pack_halves(b.z * inverse, b.w * inverse);
+    }
+    xs[(k / 32 * tokens + i) * 4 + k % 32 / 8] = halves;
+  }
+  __syncthreads();
+}
 
 __device__ __forceinline__ uint32_t transpose8x8(uint32_t a) {
   uint32_t d;
@@ -31,10 +82,10 @@ struct Transposed {
 };
 
 template <DType kType>
-__global__ void __launch_bounds__(kFewThreads) marlin_transposed(Transposed p) {
+__global__ void __launch_bounds__(kThreads) marlin_transposed(Transposed p) {
   using Tile = MarlinTile<kType>;
   extern __shared__ uint4 dynamic_shared[];
-  __shared__ FewShared shared;
+  __shared__ StagedRows shared;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int head = static_cast<int>(blockIdx.y), first = static_cast<int>(blockIdx.z) * kFewTokens;
   const int tokens = min(kFewTokens, p.tokens - first);
@@ -54,7 +105,7 @@ __global__ void __launch_bounds__(kFewThreads) marlin_transposed(Transposed p) {
   const int tile_number = static_cast<int>(blockIdx.x);
   const int strip_begin = p.row_begin / 16, strip_end = (p.row_begin + p.row_count + 15) / 16;
   float sum[8][4][4] = {};  // [chunk][pair of columns of a lane][c]
-  for (int strip = strip_begin + warp; strip < strip_end; strip += kFewWarps) {
+  for (int strip = strip_begin + warp; strip < strip_end; strip += kWarps) {
     Tile tile;
     tile.template load<true>(
         p.w + head * p.matrix_bytes + strip * p.strip_bytes + tiles.offset(tile_number),
@@ -88,11 +139,11 @@ __global__ void __launch_bounds__(kFewThreads) marlin_transposed(Transposed p) {
       }
     }
     __syncthreads();
-    for (int out = thread; out < tokens * 32; out += kFewThreads) {
+    for (int out = thread; out < tokens * 32; out += kThreads) {
       const int token = out / 32, n = tile_number * 256 + c * 32 + out % 32;
       if (n >= p.cols) continue;
       float v = 0;
-      for (int i = 0; i < kFewWarps; ++i) v += sums[(i * kFewTokens + token) * 32 + out % 32];
+      for (int i = 0; i < kWarps; ++i) v += sums[(i * kFewTokens + token) * 32 + out % 32];
       p.y[(first + token) * p.y_stride + head * p.y_head + n] = v * shared.scale[token];
     }
     __syncthreads();
@@ -123,11 +174,11 @@ Status launch_marlin_transposed(const CudaMatmulHeadsArgs& a, cudaStream_t strea
   p.y_stride = a.y_stride;
   p.y_head = a.attrs.y_stride;
   const int width = ceil_div(p.row_count, 32) * 32;
-  const int shared = kFewTokens * width * 2 + kFewWarps * kFewTokens * 32 * 4;
+  const int shared = kFewTokens * width * 2 + kWarps * kFewTokens * 32 * 4;
   const dim3 grid(ceil_div(p.cols, 256), a.attrs.heads, ceil_div(p.tokens, kFewTokens));
   return for_marlin_type<Status>(
       a.w.dtype, Error{"not a format of marlin weights"}, [&]<DType kType>() {
-        return launch("matmul_heads transposed", marlin_transposed<kType>, grid, kFewThreads,
+        return launch("matmul_heads transposed", marlin_transposed<kType>, grid, kThreads,
                       shared, stream, p);
       });
 }

@@ -1,7 +1,7 @@
 // matmul, matmul_heads and gate_up: which kernel takes them.
 //
-// tokens <= 16: marlin_few. More: activations to F16 once, then marlin_many, on GPUs that
-// have the shared memory for it; else marlin_few in pieces of 16 tokens.
+// One token: marlin_one. More: activations to F16 once, then marlin_few for up to 16, and
+// marlin_many where it has blocks for the whole GPU; else marlin_few in pieces of 16.
 #include "kernels/cuda/cuda_matmul.h"
 
 #include "kernels/cuda/cuda_rows.h"
@@ -16,16 +16,11 @@ Status launch_marlin_transposed(const CudaMatmulHeadsArgs& args, cudaStream_t st
 
 namespace {
 
-int64_t padded(int64_t cols) { return ceil_div<int64_t>(cols, 256) * 256; }
-int64_t aligned(int64_t bytes) { return ceil_div<int64_t>(bytes, 256) * 256; }
-
-// Activations in F16 and their scales.
-int64_t half_bytes(int64_t tokens, int64_t cols) {
-  return aligned(tokens * padded(cols) * 2) + aligned(tokens * 4);
-}
-
-bool goes_to_many(int64_t tokens, const CudaWeight& w) {
-  return tokens > kFewTokens && w.layout == Layout::Marlin && marlin_many_runs(w.dtype);
+// The kernel of many tokens has blocks of 256 rows x 64 tokens: below about one for every
+// processor, reading the weights from L2 once more for every 16 tokens is quicker.
+bool goes_to_many(int64_t tokens, int64_t rows, const CudaWeight& w) {
+  if (tokens <= kFewTokens || w.layout != Layout::Marlin || !marlin_many_runs(w.dtype)) return false;
+  return ceil_div<int64_t>(tokens, 64) * ceil_div<int64_t>(rows, 256) >= multiprocessors() * 3 / 4;
 }
 
 MarlinProduct marlin_product(const CudaWeight& w, const float* x, int64_t x_stride, int64_t tokens,
@@ -58,19 +53,25 @@ Status check_workspace(const char* op, int64_t has, int64_t needs) {
 
 Status launch_product(DType dtype, MarlinProduct p, std::byte* workspace, bool many,
                       cudaStream_t stream) {
-  if (!many) return launch_marlin_few(dtype, p, stream);
+  if (p.tokens == 1) return launch_marlin_one(dtype, p, stream);
   CudaHalfRowsArgs rows;
   rows.x = p.x;
   rows.x_stride = p.x_stride;
   rows.tokens = p.tokens;
   rows.cols = p.cols;
   rows.xh = reinterpret_cast<uint16_t*>(workspace);
-  p.half_cols = padded(p.cols);
-  rows.scale = reinterpret_cast<float*>(workspace + aligned(p.tokens * p.half_cols * 2));
-  KTX_TRY(launch_half_rows_padded(rows, p.half_cols, stream));
+  p.half_cols = half_rows_cols(p.cols);
+  rows.scale = reinterpret_cast<float*>(
+      workspace + workspace_aligned(int64_t{p.tokens} * p.matrices * p.half_cols * 2));
+  KTX_TRY(launch_half_rows_padded(rows, p.half_cols, p.matrices, p.x_head, stream));
   p.xh = rows.xh;
   p.x_scale = rows.scale;
-  return launch_marlin_many(dtype, p, stream);
+  return many ? launch_marlin_many(dtype, p, stream) : launch_marlin_few(dtype, p, stream);
+}
+
+// Of activations in F16, where a product takes them so.
+int64_t halves_workspace(const CudaWeight& w, int64_t tokens, int64_t heads) {
+  return w.layout == Layout::Marlin && tokens > 1 ? half_rows_bytes(tokens * heads, w.cols) : 0;
 }
 
 bool same_form(const CudaWeight& a, const CudaWeight& b) {
@@ -86,7 +87,7 @@ bool cuda_matmul_takes(DType dtype, Layout layout) {
 }
 
 int64_t cuda_matmul_workspace(const CudaMatmulArgs& a) {
-  return goes_to_many(a.tokens, a.w) ? half_bytes(a.tokens, a.w.cols) : 0;
+  return halves_workspace(a.w, a.tokens, 1);
 }
 
 Status launch_matmul(const CudaMatmulArgs& a, CudaStream stream) {
@@ -109,10 +110,12 @@ Status launch_matmul(const CudaMatmulArgs& a, CudaStream stream) {
   MarlinProduct p = marlin_product(a.w, a.x, a.x_stride, a.tokens, a.y, a.y_stride);
   p.bias = a.bias;
   p.accumulate = a.accumulate;
-  return launch_product(a.w.dtype, p, a.workspace, goes_to_many(a.tokens, a.w), stream);
+  return launch_product(a.w.dtype, p, a.workspace, goes_to_many(a.tokens, a.w.rows, a.w), stream);
 }
 
-int64_t cuda_matmul_heads_workspace(const CudaMatmulHeadsArgs&) { return 0; }
+int64_t cuda_matmul_heads_workspace(const CudaMatmulHeadsArgs& a) {
+  return a.attrs.transposed ? 0 : halves_workspace(a.w, a.tokens, a.attrs.heads);
+}
 
 Status launch_matmul_heads(const CudaMatmulHeadsArgs& a, CudaStream stream) {
   if (a.tokens == 0) return {};
@@ -133,21 +136,21 @@ Status launch_matmul_heads(const CudaMatmulHeadsArgs& a, CudaStream stream) {
     return a.attrs.transposed ? launch_plain_transposed(p, stream) : launch_plain(p, stream);
   }
   if (a.attrs.transposed) return launch_marlin_transposed(a, stream);
+  KTX_TRY(check_workspace("matmul_heads", a.workspace_bytes, cuda_matmul_heads_workspace(a)));
   MarlinProduct p = marlin_product(a.w, a.x, a.x_stride, a.tokens, a.y, a.y_stride);
   p.matrices = a.attrs.heads;
   p.x_head = a.attrs.x_stride;
   p.y_head = a.attrs.y_stride;
   p.row_begin = a.attrs.row_begin;
   p.row_count = a.attrs.row_count;
-  return launch_marlin_few(a.w.dtype, p, stream);
+  return launch_product(a.w.dtype, p, a.workspace, false, stream);
 }
 
 int64_t cuda_gate_up_workspace(const CudaGateUpArgs& a) {
-  int64_t bytes = 0;
-  if (goes_to_many(a.tokens, a.gate) || goes_to_many(a.tokens, a.up)) {
-    bytes = half_bytes(a.tokens, a.gate.cols);
-  }
-  if (!same_form(a.gate, a.up)) bytes += aligned(a.tokens * a.gate.rows * 4);
+  const int64_t gate = halves_workspace(a.gate, a.tokens, 1);
+  const int64_t up = halves_workspace(a.up, a.tokens, 1);
+  int64_t bytes = gate > up ? gate : up;
+  if (!same_form(a.gate, a.up)) bytes += workspace_aligned(a.tokens * a.gate.rows * 4);
   return bytes;
 }
 
@@ -160,10 +163,11 @@ Status launch_gate_up(const CudaGateUpArgs& a, CudaStream stream) {
     MarlinProduct p = marlin_product(a.gate, a.x, a.x_stride, a.tokens, a.y, a.y_stride);
     p.w[1] = reinterpret_cast<const uint8_t*>(a.up.data);
     p.matrix_bytes[1] = a.up.matrix_bytes;
-    return launch_product(a.gate.dtype, p, a.workspace, goes_to_many(a.tokens, a.gate), stream);
+    return launch_product(a.gate.dtype, p, a.workspace, goes_to_many(a.tokens, 2 * a.gate.rows, a.gate),
+                          stream);
   }
   // Of different formats: two products, up to the workspace.
-  const int64_t up_bytes = aligned(a.tokens * a.up.rows * 4);
+  const int64_t up_bytes = workspace_aligned(a.tokens * a.up.rows * 4);
   CudaMatmulArgs product;
   product.x = a.x;
   product.x_stride = a.x_stride;

@@ -1,11 +1,12 @@
 // router and group_experts (cuda_experts.h).
 //
-// router: one warp a token; scores and choices in shared memory, a group's score and each
-// of the top_k choices by a scan of the warp. Ties go to the lower expert, NaN choices come
+// router: one warp a token; a lane has every 32nd expert in registers. Choices are compared
+// as integers of the same order, so that a choice is two reductions of the warp. Ties go to the lower expert, NaN choices come
 // last, and of groups that are left out experts follow with their own scores, as in
 // kernels/router. Scores in F32.
-// group_experts: one block; counts per expert, then every expert's pairs by a warp in
-// rising order of the pairs, so the sort is stable and the same at every run.
+// group_experts: one block; counts per expert, then 1,024 pairs at a time find their places:
+// after the pairs of the same expert in earlier rounds, warps and lanes. So the sort is
+// stable and the same at every run.
 #include "kernels/cuda/cuda_experts.h"
 #include "kernels/cuda/cuda_launch.cuh"
 #include "kernels/cuda/mma.cuh"
@@ -17,13 +18,20 @@ constexpr int kRouterWarps = 4;
 
 __device__ bool better(float a, float b) { return isnan(b) ? !isnan(a) : a > b; }
 
-// Of all lanes' (value, number) the best; the lower number of equal ones.
-__device__ void best_of_warp(float& value, int& number) {
-  for (int o = 16; o > 0; o /= 2) {
-    const float v = __shfl_xor_sync(~0u, value, o);
-    const int n = __shfl_xor_sync(~0u, number, o);
-    if (better(v, value) || (!better(value, v) && n < number)) value = v, number = n;
-  }
+// Integers in the order of floats; NaN is the lowest, and 0 is below it.
+__device__ uint32_t ordered(float v) {
+  if (isnan(v)) return 1;
+  const uint32_t bits = __float_as_uint(v == 0 ? 0.0f : v);  // -0 is 0
+  return bits >> 31 ? ~bits : bits | 0x80000000;
+}
+
+__device__ __forceinline__ uint32_t largest_of_warp(uint32_t v) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(~0u, v);
+#else
+  for (int o = 16; o > 0; o /= 2) v = max(v, __shfl_xor_sync(~0u, v, o));
+  return v;
+#endif
 }
 
 __device__ float group_score(const float* choice, int n, bool two) {
@@ -40,6 +48,8 @@ __device__ float group_score(const float* choice, int n, bool two) {
   return two && n >= 2 ? best + second : best;
 }
 
+// kOwn: experts of a lane at most.
+template <int kOwn>
 __global__ void __launch_bounds__(32 * kRouterWarps) router(CudaRouterArgs a) {
   extern __shared__ float router_shared[];
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
@@ -87,18 +97,24 @@ __global__ void __launch_bounds__(32 * kRouterWarps) router(CudaRouterArgs a) {
     __syncwarp();
   }
 
-  // Lane k ends with choice number k. Experts taken are marked in the lanes that own them.
-  uint32_t taken = 0;  // bit i: expert lane + 32 * i
-  int own = -1;
+  uint32_t key[kOwn];  // 0: taken, or no expert
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) key[i] = lane + 32 * i < n ? ordered(choice[lane + 32 * i]) : 0;
+  int own = 0;  // lane k ends with choice number k
   for (int k = 0; k < a.attrs.top_k; ++k) {
-    float value = NAN;
+    uint32_t best = 0;
     int number = INT_MAX;
-    for (int e = lane, i = 0; e < n; e += 32, ++i) {
-      if (taken >> i & 1) continue;
-      if (number == INT_MAX || better(choice[e], value)) value = choice[e], number = e;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      if (key[i] > best) best = key[i], number = lane + 32 * i;
     }
-    best_of_warp(value, number);
-    if (number % 32 == lane) taken |= 1u << (number / 32);
+    const uint32_t largest = largest_of_warp(best);
+    // Of equal ones the lowest number: its complement is the largest.
+    number = ~largest_of_warp(best == largest ? ~static_cast<uint32_t>(number) : 0);
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      if (lane + 32 * i == number) key[i] = 0;
+    }
     if (lane == k) own = number;
   }
   const float chosen = lane < a.attrs.top_k ? score[own] : 0;
@@ -110,21 +126,26 @@ __global__ void __launch_bounds__(32 * kRouterWarps) router(CudaRouterArgs a) {
 }
 
 constexpr int kGroupThreads = 1024;
+constexpr int kGroupWarps = kGroupThreads / 32;
 
+// `experts` itself is the number of pairs without an expert; they come last.
 __global__ void __launch_bounds__(kGroupThreads)
     group_experts(const int32_t* ids, int pairs, int experts, int32_t* order, int32_t* offsets) {
-  __shared__ int first[kCudaMaxExperts + 2];  // of expert e; [experts]: of pairs without one
-  __shared__ int warp_total[32];
+  extern __shared__ uint16_t of_warp[];       // [warp][expert] pairs of this round
+  __shared__ int next[kCudaMaxExperts + 1];   // place of the next pair of an expert
+  __shared__ int warp_total[kGroupWarps];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
-  for (int e = thread; e <= experts; e += kGroupThreads) first[e] = 0;
+  const int kinds = experts + 1;
+  const auto kind_of = [&](int pair) {
+    const int id = ids[pair];
+    return id < 0 || id >= experts ? experts : id;
+  };
+  for (int e = thread; e < kinds; e += kGroupThreads) next[e] = 0;
+  for (int i = thread; i < kGroupWarps * kinds; i += kGroupThreads) of_warp[i] = 0;
   __syncthreads();
-  for (int i = thread; i < pairs; i += kGroupThreads) {
-    const int e = ids[i];
-    atomicAdd(&first[e < 0 || e >= experts ? experts : e], 1);  // counts: any order is the same
-  }
+  for (int i = thread; i < pairs; i += kGroupThreads) atomicAdd(&next[kind_of(i)], 1);  // a count
   __syncthreads();
-  // Exclusive sums. One expert a thread.
-  const int count = thread < experts ? first[thread] : 0;
+  const int count = thread < experts ? next[thread] : 0;  // an expert a thread
   int sum = count;
   for (int o = 1; o < 32; o *= 2) {
     const int below = __shfl_up_sync(~0u, sum, o);
@@ -134,20 +155,33 @@ __global__ void __launch_bounds__(kGroupThreads)
   __syncthreads();
   int before = sum - count;
   for (int w = 0; w < warp; ++w) before += warp_total[w];
-  if (thread < experts) first[thread] = offsets[thread] = before;
-  if (thread == experts - 1) offsets[experts] = first[experts] = before + count;
-  __syncthreads();
-  // A warp takes an expert and looks through all pairs; those without expert are the last.
-  for (int e = warp; e <= experts; e += 32) {
-    int place = first[e];
-    const int end = e == experts ? pairs : first[e + 1];
-    for (int i = 0; i < pairs && place < end; i += 32) {
-      const int id = i + lane < pairs ? ids[i + lane] : INT_MIN;
-      const bool here = id != INT_MIN && (id < 0 || id >= experts ? experts : id) == e;
-      const unsigned mask = __ballot_sync(~0u, here);
-      if (here) order[place + __popc(mask & ((1u << lane) - 1))] = i + lane;
-      place += __popc(mask);
+  if (thread < experts) next[thread] = offsets[thread] = before;
+  if (thread == experts - 1) offsets[experts] = next[experts] = before + count;
+  for (int first = 0; first < pairs; first += kGroupThreads) {
+    const int pair = first + thread;
+    const int kind = pair < pairs ? kind_of(pair) : -1;
+    const unsigned same = __match_any_sync(~0u, kind);
+    const int rank = __popc(same & ((1u << lane) - 1));
+    if (kind >= 0 && rank == 0) of_warp[warp * kinds + kind] = static_cast<uint16_t>(__popc(same));
+    __syncthreads();
+    for (int e = thread; e < kinds; e += kGroupThreads) {  // counts become places
+      int place = 0;
+      for (int w = 0; w < kGroupWarps; ++w) {
+        const int here = of_warp[w * kinds + e];
+        of_warp[w * kinds + e] = static_cast<uint16_t>(place);
+        place += here;
+      }
     }
+    __syncthreads();
+    int place = 0;
+    if (kind >= 0) place = next[kind] + of_warp[warp * kinds + kind] + rank;
+    if (kind >= 0) order[place] = pair;
+    __syncthreads();
+    // The last pair of an expert in this round moves it on; then the counts are cleared.
+    if (kind >= 0) atomicMax(&next[kind], place + 1);
+    __syncthreads();
+    for (int i = thread; i < kGroupWarps * kinds; i += kGroupThreads) of_warp[i] = 0;
+    __syncthreads();
   }
 }
 
@@ -161,7 +195,10 @@ Status launch_router(const CudaRouterArgs& a, CudaStream stream) {
   }
   const int shared = kRouterWarps * (2 * a.attrs.experts + a.attrs.groups) * 4;
   const dim3 grid(static_cast<unsigned>(ceil_div<int64_t>(a.tokens, kRouterWarps)));
-  return launch("router", router, grid, 32 * kRouterWarps, shared, stream, a);
+  if (a.attrs.experts <= 256) {
+    return launch("router", router<8>, grid, 32 * kRouterWarps, shared, stream, a);
+  }
+  return launch("router", router<32>, grid, 32 * kRouterWarps, shared, stream, a);
 }
 
 Status launch_group_experts(const CudaGroupExpertsArgs& a, CudaStream stream) {
@@ -169,7 +206,8 @@ Status launch_group_experts(const CudaGroupExpertsArgs& a, CudaStream stream) {
     return Error{"group_experts: " + std::to_string(a.attrs.experts) + " experts, at most " +
                  std::to_string(kCudaMaxExperts)};
   }
-  return launch("group_experts", group_experts, dim3(1), kGroupThreads, 0, stream, a.ids,
+  return launch("group_experts", group_experts, dim3(1), kGroupThreads,
+                kGroupWarps * (a.attrs.experts + 1) * 2, stream, a.ids,
                 static_cast<int>(a.tokens * a.attrs.top_k), static_cast<int>(a.attrs.experts),
                 a.order, a.offsets);
 }

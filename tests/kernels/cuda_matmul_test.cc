@@ -224,6 +224,9 @@ TEST_F(CudaMatmul, HeadsTakeTheirRowsOfTheirMatrices) {
           args.tokens = tokens;
           args.y = y.data();
           args.y_stride = heads * attrs.y_stride;
+          Gpu<std::byte> workspace(static_cast<size_t>(cuda_matmul_heads_workspace(args)));
+          args.workspace = workspace.data();
+          args.workspace_bytes = static_cast<int64_t>(workspace.bytes());
           ASSERT_TRUE(ran(launch_matmul_heads(args, nullptr)));
           const std::vector<float> got = y.read();
           std::vector<float> want = got;
