@@ -379,9 +379,15 @@ Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, const input::
   if (gguf != nullptr && !gguf->architecture().empty() && gguf->architecture() != arch->gguf_arch) {
     return Error{
         fmt::format("{}: general.architecture is '{}', but {} is a config of {}, which is "
-                    "stored as '{}'; is it of another model?",
+                    "stored as '{}'; is it of another model? [KTX-T002]",
                     gguf->path(), printable(gguf->architecture()), config.file(), arch->family,
                     arch->gguf_arch)};
+  }
+  if (gguf != nullptr && gguf->tensors().empty()) {
+    return Error{
+        fmt::format("{}: holds no weights (only a vocabulary?); give the GGUF of the "
+                    "model itself [KTX-T003]",
+                    gguf->path())};
   }
   std::optional<HyperParams> params = read_hyper_params(*arch, config, diags);
   if (!params) {

@@ -416,6 +416,11 @@ class RuleChecker {
       const RuleOutcome& outcome = state_.matched.outcomes[i];
       if (outcome.won == 0 || outcome.lost == 0) continue;
       const Rule& rule = state_.rules.rules[i];
+      // What goes to a later file is told as refined.
+      const bool in_file =
+          std::any_of(outcome.takers.begin(), outcome.takers.end(),
+                      [&](const auto& taker) { return rule_at(taker.first).file == rule.file; });
+      if (!in_file) continue;
       if (!first) first = &rule;
       if (++count <= 3) {
         examples.push_back(fmt::format("rule {} (line {}) keeps {} of {}", rule.number,

@@ -65,6 +65,7 @@ TEST_F(CheckCodes, T001) {
 TEST_F(CheckCodes, T002) {
   const std::string config = config_with("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4");
   expect_code("T002", 1, {llama_, "--hf-config", config});
+  expect_code("T002", 1, {llama_, "--hf-config", model_dir("qwen3moe"), "--trust=config"});
 }
 
 TEST_F(CheckCodes, T003) {
@@ -72,6 +73,18 @@ TEST_F(CheckCodes, T003) {
   const std::string path = dir_.write(
       "renamed.gguf", changed(bytes, "blk.1.attn_output.weight", "blk.1.attn_outptu.weight"));
   expect_code("T003", 1, {path});
+  TinyGguf vocabulary = TinyGguf::good();
+  vocabulary.tensors.clear();
+  vocabulary.pairs.push_back(gguf_str("tokenizer.ggml.model", "llama"));
+  const std::vector<std::string> check = {ktx_compile(),
+                                          "--check",
+                                          dir_.write("vocabulary.gguf", vocabulary.bytes()),
+                                          "--hf-config",
+                                          dir_.write("config/config.json", config_),
+                                          "--trust=config"};
+  const Finished run = run_program(check);
+  EXPECT_EQ(run.status, 1);
+  EXPECT_NE(run.err.find("holds no weights"), std::string::npos) << run.err;
 }
 
 TEST_F(CheckCodes, T004) {
