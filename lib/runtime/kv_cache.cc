@@ -31,6 +31,7 @@ Result<KvCache> KvCache::create(std::span<const plan::KvSlotRecord> slots, plan:
     if (here.empty() || here[i]) cache.block_bytes_ += layout.slot_bytes();
   }
   // Blocks are told apart by their place, also when nothing of them is here.
+  cache.all_here_ = std::find(here.begin(), here.end(), false) == here.end();
   if (!here.empty()) cache.block_bytes_ = std::max<int64_t>(cache.block_bytes_, 64);
   const auto bytes = checked_mul(cache.block_bytes_, blocks);
   if (blocks < 0 || !bytes) return Error{"KV cache: its size does not fit 64 bits"};
@@ -119,6 +120,9 @@ bool KvCache::own(std::vector<std::byte*>& table, int64_t position) {
 
 Status KvCache::visit(std::span<std::byte* const> table, int64_t tokens,
                       const std::function<Status(std::span<std::byte>)>& call) const {
+  if (!all_here_) {
+    return Error{"sessions of a plan whose cache lies on a GPU cannot be saved in this version"};
+  }
   for (int64_t begin = 0; begin < tokens; begin += kBlockTokens) {
     const int64_t rows = std::min(kBlockTokens, tokens - begin);
     std::byte* const block = table[begin / kBlockTokens];

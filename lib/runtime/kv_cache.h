@@ -79,7 +79,8 @@ class KvCache {
   void copy(std::byte* to, const std::byte* from) const;
 
   // The rows that the first `tokens` tokens of a table fill, in a fixed order: block,
-  // slot, head; keys, then values. Stops at the first failure.
+  // slot, head; keys, then values. Stops at the first failure. Fails where slots lie
+  // on other devices.
   Status visit(std::span<std::byte* const> table, int64_t tokens,
                const std::function<Status(std::span<std::byte>)>& call) const;
 
@@ -98,6 +99,7 @@ class KvCache {
   std::vector<uint8_t> kept_;     // by block: whether the prefix cache is one of them
   int64_t idle_ = 0;
   std::function<bool()> reclaim_;
+  bool all_here_ = true;
   std::function<void(int64_t to, int64_t from)> copy_elsewhere_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "lib/server/json_fields.h"
+
 namespace ktx::server {
 
 using runtime::BatchScheduler;
@@ -13,7 +15,7 @@ struct AnswerJob::Choice {
       : detokenizer(*model.tokenizer,
                     // Markers of calls and reasoning are control tokens in some vocabularies.
                     {.special = spec.parse_tools || spec.split_reasoning, .at_start = false}),
-        max_tokens(spec.max_tokens) {
+        forced_call(spec.forced_call) {
     if (spec.split_reasoning && model.reasoning) {
       reasoning.emplace(*model.reasoning, spec.reasoning_open);
     }
@@ -26,9 +28,21 @@ struct AnswerJob::Choice {
   std::optional<text::ReasoningSplitter> reasoning;
   std::optional<text::ToolCallParser> tools;
   std::vector<PieceLogprob> logprobs;
-  int64_t max_tokens = -1;
+  const bool forced_call;
+  std::string call_text;  // of a forced call, so far
   bool called_tools = false;
-  bool ended = false;
+
+  // The forced call at its end; what was cut off comes as the text it is.
+  void finish_call(Piece& piece) {
+    Json call = Json::parse(call_text, nullptr, false);
+    if (call.is_object() && call.contains("name") && call["name"].is_string() &&
+        call.contains("arguments")) {
+      piece.calls.push_back({call["name"].get<std::string>(), dump(call["arguments"]), ""});
+      called_tools = true;
+    } else {
+      piece.text = call_text;
+    }
+  }
 };
 
 AnswerJob::AnswerJob(std::shared_ptr<ServedModel> model, HttpReplyPtr reply)
@@ -122,7 +136,12 @@ void AnswerJob::flush(size_t index, std::string text, bool last) {
     piece.calls = std::move(delta.calls);
     choice.called_tools = choice.called_tools || !piece.calls.empty();
   }
-  piece.text = std::move(text);
+  if (choice.forced_call) {
+    choice.call_text += text;
+    text.clear();
+    if (last) choice.finish_call(piece);
+  }
+  piece.text += text;
   const bool something = !piece.text.empty() || !piece.reasoning.empty() || !piece.calls.empty();
   if (!something && !(last && !choice.logprobs.empty())) return;
   piece.logprobs = std::exchange(choice.logprobs, {});
@@ -159,7 +178,6 @@ void AnswerJob::end_choice(size_t index, const runtime::RequestEnd& end) {
     if (choice.called_tools && result.finish_reason == "stop") result.finish_reason = "tool_calls";
     if (choice.stop.stopped()) result.stop_string = choice.stop.stopped_by();
   }
-  choice.ended = true;
   on_choice_end(index, result);
   if (--open_ == 0) on_all_ended();
 }

@@ -35,6 +35,7 @@ struct AnswerSpec {
   bool split_reasoning = false;
   bool reasoning_open = false;
   bool parse_tools = false;
+  bool forced_call = false;  // the answer is a call as bare JSON
   std::vector<std::string> tool_names;
   std::unique_ptr<runtime::TokenFilter> filter;
   int64_t max_seconds = 0;  // 0: no limit

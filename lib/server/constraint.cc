@@ -2,7 +2,49 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+
 namespace ktx::server {
+namespace {
+
+constexpr size_t kMaxGrammars = 64;
+
+class GrammarFilter final : public runtime::TokenFilter {
+ public:
+  explicit GrammarFilter(const text::Grammar& grammar)
+      : state_(grammar), bits_(grammar.vocabulary().mask_words()) {}
+
+  Status mask(std::span<float> logits) override {
+    if (!state_.fill_mask(bits_)) {
+      return Error{"the grammar allows no token here; its nesting may be too deep"};
+    }
+    constexpr float kForbidden = -std::numeric_limits<float>::infinity();
+    for (size_t word = 0; word < bits_.size(); ++word) {
+      const size_t begin = word * 32;
+      // Most words of most masks are all zeros or all ones.
+      if (bits_[word] == 0xFFFFFFFF) continue;
+      const size_t end = std::min(begin + 32, logits.size());
+      for (size_t id = begin; id < end; ++id) {
+        if (!(bits_[word] >> (id - begin) & 1)) logits[id] = kForbidden;
+      }
+    }
+    // The model may have more logits than the tokenizer has tokens.
+    for (size_t id = bits_.size() * 32; id < logits.size(); ++id) logits[id] = kForbidden;
+    return {};
+  }
+
+  Status accept(int32_t id) override {
+    if (state_.accept(id)) return {};
+    return Error{"the grammar does not allow the token that was sampled"};
+  }
+
+ private:
+  text::GrammarState state_;
+  std::vector<uint32_t> bits_;
+};
+
+}  // namespace
 
 std::optional<ApiError> read_response_format(const Json& format, Constraint& constraint) {
   const std::string param = "response_format";
@@ -39,11 +81,54 @@ std::optional<ApiError> read_response_format(const Json& format, Constraint& con
                   param + ".type", ""};
 }
 
-std::optional<ApiError> make_filter(const ServedModel&, const Constraint& constraint,
-                                    std::unique_ptr<runtime::TokenFilter>&) {
+std::optional<ApiError> make_filter(const ServedModel& model, const Constraint& constraint,
+                                    std::unique_ptr<runtime::TokenFilter>& filter) {
   if (constraint.kind == Constraint::Kind::None) return std::nullopt;
-  return ApiError{501, "this version cannot constrain answers to a schema or grammar",
-                  "response_format", ""};
+  Result<text::Grammar> grammar = model.grammars->get(constraint);
+  if (!grammar) {
+    const bool gbnf = constraint.kind == Constraint::Kind::Gbnf;
+    return ApiError{400, grammar.error().message, gbnf ? "grammar" : "response_format",
+                    "invalid_schema"};
+  }
+  filter = std::make_unique<GrammarFilter>(grammar.take());
+  return std::nullopt;
+}
+
+Result<text::Grammar> GrammarCache::get(const Constraint& constraint) {
+  // Kind and source in one key.
+  std::string key;
+  switch (constraint.kind) {
+    case Constraint::Kind::Gbnf:
+      key = "g" + constraint.gbnf;
+      break;
+    case Constraint::Kind::JsonSchema:
+      key = "s" + dump(constraint.schema);
+      break;
+    default:
+      key = "o";
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = std::find_if(kept_.begin(), kept_.end(),
+                                 [&](const auto& item) { return item.first == key; });
+    if (it != kept_.end()) {
+      std::rotate(kept_.begin(), it, it + 1);
+      return kept_.front().second;
+    }
+  }
+  Result<text::Grammar> grammar =
+      constraint.kind == Constraint::Kind::JsonSchema
+          ? text::Grammar::compile_schema(constraint.schema, vocabulary_)
+          : text::Grammar::compile(
+                {constraint.kind == Constraint::Kind::Gbnf ? text::GrammarKind::Gbnf
+                                                           : text::GrammarKind::JsonObject,
+                 constraint.gbnf},
+                vocabulary_);
+  if (!grammar) return grammar;
+  const std::lock_guard lock(mutex_);
+  kept_.insert(kept_.begin(), {std::move(key), *grammar});
+  if (kept_.size() > kMaxGrammars) kept_.pop_back();
+  return grammar;
 }
 
 }  // namespace ktx::server

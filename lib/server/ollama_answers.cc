@@ -164,7 +164,8 @@ void run(const ServerContext& context, const HttpReplyPtr& reply, const OllamaRe
     return send_ollama_error(*reply, *error);
   }
   if (!raw) {
-    for (AnswerSpec& spec : specs) use_chat_parsers(model, request.input, prompt, spec);
+    for (AnswerSpec& spec : specs)
+      use_chat_parsers(model, request.input, prompt, request.fields.constraint, spec);
   }
   std::make_shared<OllamaAnswer>(context.model, reply, chat, request.fields.stream, request.think)
       ->start(std::move(specs));
@@ -213,6 +214,7 @@ void post_ollama_chat(const ServerContext& context, const HttpRequest& request,
       return send_ollama_error(*reply, *error);
     }
   }
+  prepare_constrained(in.fields.constraint, in.input);
   ChatPrompt prompt;
   if (const auto error = make_prompt(model, in.input, prompt)) {
     return send_ollama_error(*reply, *error);
@@ -238,6 +240,7 @@ void post_ollama_generate(const ServerContext& context, const HttpRequest& reque
   } else {
     if (!system.empty()) in.input.messages.push_back({{"role", "system"}, {"content", system}});
     in.input.messages.push_back({{"role", "user"}, {"content", text}});
+    prepare_constrained(in.fields.constraint, in.input);
     if (const auto error = make_prompt(model, in.input, prompt)) {
       return send_ollama_error(*reply, *error);
     }

@@ -187,13 +187,14 @@ void post_chat_completions(const ServerContext& context, const HttpRequest& requ
   if (const auto error = apply_tool_choice(model, choice, input.tools, fields.constraint)) {
     return send_error(*reply, *error);
   }
+  prepare_constrained(fields.constraint, input);
   ChatPrompt prompt;
   if (const auto error = make_prompt(model, input, prompt)) return send_error(*reply, *error);
   std::vector<AnswerSpec> specs;
   if (const auto error = make_specs(model, fields, prompt.ids, context.request_seconds, specs)) {
     return send_error(*reply, *error);
   }
-  for (AnswerSpec& spec : specs) use_chat_parsers(model, input, prompt, spec);
+  for (AnswerSpec& spec : specs) use_chat_parsers(model, input, prompt, fields.constraint, spec);
   std::make_shared<ChatCompletion>(context.model, reply, fields, logprobs)->start(std::move(specs));
 }
 

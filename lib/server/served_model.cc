@@ -22,6 +22,7 @@ Status complete_model(ServedModel& model, const std::string& plan_path) {
                     plan_path, tokenizer->size(), model.engine->vocab_size())};
   }
   model.tokenizer.emplace(tokenizer.take());
+  model.grammars = std::make_unique<GrammarCache>(*model.tokenizer);
   const std::string& source = plan.chat_template.source;
   if (source.empty()) return {};
   Result<text::ChatTemplate> parsed = text::ChatTemplate::parse(source);

@@ -9,6 +9,7 @@
 
 #include "lib/runtime/batch_scheduler.h"
 #include "lib/runtime/engine.h"
+#include "lib/server/grammar_cache.h"
 #include "lib/text/chat_template/chat_template.h"
 #include "lib/text/reasoning.h"
 #include "lib/text/tokenizer.h"
@@ -22,6 +23,7 @@ struct ServedModel {
   std::optional<text::ChatTemplate> chat_template;  // none: the model has none that works
   text::ToolCallFormat tool_format = text::ToolCallFormat::None;
   std::optional<text::ReasoningTags> reasoning;
+  std::unique_ptr<GrammarCache> grammars;
   runtime::SamplingOptions sampling;  // for what a request leaves open
   std::string id;                     // "qwen3moe-q4_k_m"
   int64_t created = 0;                // seconds since 1970

@@ -12,7 +12,7 @@ ApiError bad(const std::string& message) {
 }  // namespace
 
 std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* choice, Json& tools,
-                                          Constraint&) {
+                                          Constraint& constraint) {
   if (!tools.is_null() && model.tool_format == text::ToolCallFormat::None &&
       !(choice != nullptr && *choice == "none")) {
     return ApiError{400, "the chat template of this model knows no tools", "tools",
@@ -42,12 +42,36 @@ std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* 
     return bad(fmt::format("'tool_choice' is {}, expected none, auto, required or a function",
                            show(*choice)));
   }
-  return ApiError{501, "this version cannot make a model call a tool; use 'auto'", "tool_choice",
-                  ""};
+  if (constraint.kind != Constraint::Kind::None) {
+    return bad("a forced tool call and a format of the answer exclude each other");
+  }
+  Json calls = Json::array();
+  for (const Json& tool : tools) {
+    const Json& function = tool["function"];
+    calls.push_back(
+        {{"type", "object"},
+         {"properties",
+          {{"name", {{"const", function["name"]}}}, {"arguments", function["parameters"]}}},
+         {"required", Json::array({"name", "arguments"})},
+         {"additionalProperties", false}});
+  }
+  constraint.kind = Constraint::Kind::JsonSchema;
+  constraint.schema = calls.size() == 1 ? calls[0] : Json{{"anyOf", calls}};
+  constraint.tool_call = true;
+  return std::nullopt;
+}
+
+void prepare_constrained(const Constraint& constraint, ChatInput& input) {
+  if (constraint.kind == Constraint::Kind::None) return;
+  if (!input.extra.contains("enable_thinking")) input.extra["enable_thinking"] = false;
 }
 
 void use_chat_parsers(const ServedModel& model, const ChatInput& input, const ChatPrompt& prompt,
-                      AnswerSpec& spec) {
+                      const Constraint& constraint, AnswerSpec& spec) {
+  if (constraint.kind != Constraint::Kind::None) {
+    spec.forced_call = constraint.tool_call;
+    return;
+  }
   spec.split_reasoning = model.reasoning.has_value();
   spec.reasoning_open = prompt.reasoning_open;
   spec.parse_tools = !input.tools.is_null();

@@ -14,8 +14,12 @@ namespace ktx::server {
 std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* choice, Json& tools,
                                           Constraint& constraint);
 
+// A constrained answer begins at once: a model that reasons is asked not to, unless the
+// request says otherwise.
+void prepare_constrained(const Constraint& constraint, ChatInput& input);
+
 // Reasoning and tool calls are split off an answer to `input`.
 void use_chat_parsers(const ServedModel& model, const ChatInput& input, const ChatPrompt& prompt,
-                      AnswerSpec& spec);
+                      const Constraint& constraint, AnswerSpec& spec);
 
 }  // namespace ktx::server

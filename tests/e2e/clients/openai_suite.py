@@ -1,0 +1,206 @@
+"""The official `openai` package against our server: run by run.py."""
+import json
+import os
+import unittest
+
+import openai
+
+URL = os.environ["KTX_URL"]
+client = openai.OpenAI(base_url=URL + "/v1", api_key="none", max_retries=0)
+FOX = [{"role": "user", "content": "Tell me a story about a fox."}]
+WEATHER = [{"type": "function", "function": {
+    "name": "get_weather", "description": "The weather of a city",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}},
+                   "required": ["city"]}}}]
+
+
+def ask(messages=FOX, **more):
+    more = {"model": "qwen3moe", "temperature": 0, "max_tokens": 24, **more}
+    return client.chat.completions.create(messages=messages, **more)
+
+
+class Chat(unittest.TestCase):
+    def test_answer_has_every_field(self):
+        answer = ask()
+        self.assertEqual(answer.object, "chat.completion")
+        self.assertTrue(answer.id.startswith("chatcmpl-"))
+        self.assertEqual(answer.model, "qwen3moe")
+        self.assertEqual(answer.choices[0].message.role, "assistant")
+        self.assertTrue(answer.choices[0].message.content)
+        self.assertEqual(answer.choices[0].finish_reason, "length")
+        self.assertEqual(answer.usage.completion_tokens, 24)
+        self.assertEqual(answer.usage.total_tokens, answer.usage.prompt_tokens + 24)
+
+    def test_stream_equals_whole(self):
+        whole = ask().choices[0].message.content
+        chunks = list(ask(stream=True, stream_options={"include_usage": True}))
+        text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+        self.assertEqual(text, whole)
+        self.assertEqual(len({c.id for c in chunks}), 1)
+        self.assertEqual(chunks[0].choices[0].delta.role, "assistant")
+        self.assertEqual(chunks[-1].usage.completion_tokens, 24)
+        self.assertEqual(chunks[-1].choices, [])
+        self.assertGreater(chunks[-1].usage.prompt_tokens_details.cached_tokens, 0)
+        self.assertEqual([c.choices[0].finish_reason for c in chunks if c.choices][-1], "length")
+
+    def test_stream_helper(self):
+        # The helper refuses answers that were cut: this one may end by itself.
+        with client.chat.completions.stream(model="qwen3moe", messages=FOX, temperature=0,
+                                            max_tokens=400) as stream:
+            for _ in stream:
+                pass
+            final = stream.get_final_completion()
+        whole = ask(max_tokens=400).choices[0].message.content
+        self.assertEqual(final.choices[0].message.content, whole)
+
+    def test_stop_strings(self):
+        whole = ask().choices[0].message.content
+        stop = whole[20:26]
+        for value in (stop, [stop, "never this"]):
+            answer = ask(stop=value)
+            self.assertEqual(answer.choices[0].message.content, whole[:whole.find(stop)])
+            self.assertEqual(answer.choices[0].finish_reason, "stop")
+        streamed = "".join(c.choices[0].delta.content or "" for c in ask(stop=stop, stream=True))
+        self.assertEqual(streamed, whole[:whole.find(stop)])
+
+    def test_choices_and_seeds(self):
+        def three(seed):
+            return [c.message.content for c in ask(n=3, temperature=1, seed=seed).choices]
+        self.assertEqual(three(1), three(1))
+        self.assertNotEqual(three(1), three(2))
+        self.assertEqual(len(set(three(1))), 3)
+
+    def test_logprobs(self):
+        answer = ask(logprobs=True, top_logprobs=4, max_tokens=6)
+        content = answer.choices[0].logprobs.content
+        self.assertEqual("".join(t.token for t in content), answer.choices[0].message.content)
+        for token in content:
+            self.assertLessEqual(token.logprob, 0)
+            self.assertEqual(len(token.top_logprobs), 4)
+            self.assertEqual(token.top_logprobs[0].token, token.token)
+            self.assertEqual(bytes(token.bytes).decode(), token.token)
+
+    def test_sampling_fields(self):
+        answer = ask(temperature=0.7, top_p=0.9, presence_penalty=0.5, frequency_penalty=0.5,
+                     logit_bias={"5": -100}, max_tokens=openai.NOT_GIVEN,
+                     max_completion_tokens=7, seed=3, user="somebody",
+                     extra_body={"top_k": 20, "min_p": 0.02, "repeat_penalty": 1.1})
+        self.assertEqual(answer.usage.completion_tokens, 7)
+
+    def test_conversations(self):
+        answer = ask([{"role": "developer", "content": "You are brief."},
+                      {"role": "user", "content": [{"type": "text", "text": "What is "},
+                                                   {"type": "text", "text": "12 + 30?"}]},
+                      {"role": "assistant", "content": "42"},
+                      {"role": "user", "content": "And 1 + 1?", "name": "eve"}])
+        self.assertTrue(answer.choices[0].message.content)
+
+    def test_tools_are_offered_and_results_are_read(self):
+        ask(tools=WEATHER, tool_choice="auto")
+        ask(tools=WEATHER, tool_choice="none")
+        call = {"id": "call_1", "type": "function",
+                "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'}}
+        answer = ask([*FOX, {"role": "assistant", "content": None, "tool_calls": [call]},
+                      {"role": "tool", "tool_call_id": "call_1", "content": "sunny"}],
+                     tools=WEATHER)
+        self.assertIn(answer.choices[0].finish_reason, ("length", "stop", "tool_calls"))
+
+
+class Constrained(unittest.TestCase):
+    """Skipped by the server's own word where it cannot constrain answers."""
+
+    def constrained(self, **more):
+        try:
+            return ask(max_tokens=300, **more)
+        except openai.APIStatusError as error:
+            if error.status_code == 501:
+                self.skipTest(str(error))
+            raise
+
+    def test_json_object(self):
+        answer = self.constrained(response_format={"type": "json_object"})
+        if answer.choices[0].finish_reason == "stop":
+            self.assertIsInstance(json.loads(answer.choices[0].message.content), dict)
+
+    def test_json_schema(self):
+        schema = {"type": "object", "properties": {
+            "name": {"type": "string", "maxLength": 12}, "age": {"type": "integer"},
+            "kind": {"enum": ["fox", "hare"]}}, "required": ["name", "age", "kind"],
+            "additionalProperties": False}
+        answer = self.constrained(response_format={
+            "type": "json_schema", "json_schema": {"name": "animal", "schema": schema}})
+        self.assertEqual(answer.choices[0].finish_reason, "stop")
+        value = json.loads(answer.choices[0].message.content)
+        self.assertEqual(set(value), {"name", "age", "kind"})
+        self.assertIn(value["kind"], ("fox", "hare"))
+
+    def test_required_tool(self):
+        for choice in ("required", {"type": "function", "function": {"name": "get_weather"}}):
+            answer = self.constrained(tools=WEATHER, tool_choice=choice)
+            self.assertEqual(answer.choices[0].finish_reason, "tool_calls")
+            call = answer.choices[0].message.tool_calls[0]
+            self.assertEqual(call.function.name, "get_weather")
+            self.assertIn("city", json.loads(call.function.arguments))
+            streamed = list(ask(tools=WEATHER, tool_choice=choice, stream=True, max_tokens=300))
+            text = "".join(p.function.arguments or "" for c in streamed if c.choices
+                           for p in c.choices[0].delta.tool_calls or [])
+            self.assertEqual(json.loads(text), json.loads(call.function.arguments))
+
+
+class Others(unittest.TestCase):
+    def test_completions(self):
+        def complete(**more):
+            more = {"model": "qwen3moe", "temperature": 0, "max_tokens": 8, **more}
+            return client.completions.create(**more)
+        whole = complete(prompt="Once upon a time")
+        self.assertEqual(whole.object, "text_completion")
+        text = "".join(c.choices[0].text for c in complete(prompt="Once upon a time", stream=True))
+        self.assertEqual(text, whole.choices[0].text)
+        self.assertEqual(len(complete(prompt=["Once", "The fox"], n=2).choices), 4)
+        echoed = complete(prompt="Once upon", echo=True).choices[0].text
+        self.assertTrue(echoed.startswith("Once upon"))
+        scored = complete(prompt="Once upon", logprobs=2).choices[0].logprobs
+        self.assertEqual(len(scored.tokens), 8)
+        self.assertEqual(len(scored.top_logprobs[0]), 2)
+
+    def test_models(self):
+        self.assertEqual([m.id for m in client.models.list()], ["qwen3moe"])
+        self.assertEqual(client.models.retrieve("qwen3moe").owned_by, "ktx")
+
+    def test_responses(self):
+        whole = client.responses.create(model="qwen3moe", input="Tell me a story about a fox.",
+                                        temperature=0, max_output_tokens=24)
+        self.assertEqual(whole.output_text, ask().choices[0].message.content)
+        self.assertEqual(whole.usage.output_tokens, 24)
+        with client.responses.stream(model="qwen3moe", input=FOX, temperature=0,
+                                     max_output_tokens=24) as stream:
+            text = "".join(e.delta for e in stream if e.type == "response.output_text.delta")
+        self.assertEqual(text, whole.output_text)
+
+    def test_errors_are_their_classes(self):
+        with self.assertRaises(openai.BadRequestError) as caught:
+            ask(temperature=-1)
+        self.assertEqual(caught.exception.param, "temperature")
+        with self.assertRaises(openai.NotFoundError):
+            ask(model="another")
+        with self.assertRaises(openai.NotFoundError):
+            client.models.retrieve("another")
+        with self.assertRaises(openai.BadRequestError) as caught:
+            ask([{"role": "user", "content": "word " * 5000}])
+        self.assertEqual(caught.exception.code, "context_length_exceeded")
+        with self.assertRaises(openai.BadRequestError):
+            ask(messages=[])
+        with self.assertRaises(openai.APIStatusError) as caught:
+            client.embeddings.create(model="qwen3moe", input="a")
+        self.assertEqual(caught.exception.status_code, 501)
+
+    def test_a_client_that_leaves_disturbs_nobody(self):
+        whole = ask().choices[0].message.content
+        stream = ask(stream=True, max_tokens=2000)
+        next(iter(stream))
+        stream.close()
+        self.assertEqual(ask().choices[0].message.content, whole)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)

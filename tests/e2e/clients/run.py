@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Runs the official clients, unchanged, against `ktx-run serve`.
+
+    tests/e2e/clients/run.py BUILD_FOLDER [openai|ollama|page]
+
+The packages are installed into BUILD_FOLDER/clients-venv once. Exit status: 0 all passed,
+1 something failed, 77 skipped (no network, no venv, no browser): the reason is printed.
+"""
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+PACKAGES = ["openai", "ollama"]
+
+
+def skip(why):
+    print(f"SKIPPED: {why}")
+    sys.exit(77)
+
+
+def prepare_venv(build):
+    """The Python of a virtual environment that has the packages."""
+    folder = build / "clients-venv"
+    python, stamp = folder / "bin" / "python", folder / "ready"
+    if stamp.exists() and stamp.read_text() == " ".join(PACKAGES):
+        return python
+    if (folder / "failed").exists() and time.time() - (folder / "failed").stat().st_mtime < 600:
+        skip("the packages could not be installed some minutes ago")
+    try:
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True, capture_output=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check",
+                        "--retries", "1", "--timeout", "10", *PACKAGES],
+                       check=True, capture_output=True, timeout=240)
+    except (subprocess.SubprocessError, OSError) as error:
+        if folder.exists():
+            (folder / "failed").touch()
+        detail = getattr(error, "stderr", b"") or b""
+        skip(f"cannot install {PACKAGES}: {detail.decode(errors='replace')[-300:] or error}")
+    stamp.write_text(" ".join(PACKAGES))
+    return python
+
+
+class Server:
+    """ktx-run serve with the small Qwen3 MoE on a free port."""
+
+    def __init__(self, build, *options):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ktx-clients-"))
+        plan = self.folder / "qwen3moe.ktxplan"
+        gguf = ROOT / "tests/models/qwen3moe/qwen3moe-q4_k_m.gguf"
+        subprocess.run([build / "ktx-compile", "-q", gguf, "-o", plan], check=True)
+        self.log = self.folder / "log"
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen(
+                [build / "ktx-run", "serve", plan, "--port=0", *options], stderr=log)
+        for _ in range(600):
+            text = self.log.read_text()
+            if "is ready" in text:
+                self.url = re.search(r"listening on (\S+)", text)[1]
+                return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.1)
+        sys.exit(f"the server did not start: {self.log.read_text()}")
+
+    def close(self):
+        self.process.send_signal(signal.SIGTERM)
+        status = self.process.wait(60)
+        shutil.rmtree(self.folder)
+        return status
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    build, suite = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
+    python = sys.executable if suite == "page" else prepare_venv(build)
+    browser = None
+    if suite == "page":
+        names = ("chromium", "chromium-browser", "google-chrome")
+        browser = next(filter(None, map(shutil.which, names)), None)
+        if browser is None:
+            skip("no Chromium here")
+    server = Server(build, "--max-batch", "4", "--max-queue", "64")
+    environment = dict(os.environ, KTX_URL=server.url, KTX_BROWSER=browser or "",
+                       NO_PROXY="*", no_proxy="*")
+    status = subprocess.run([python, HERE / f"{suite}_suite.py"], env=environment).returncode
+    ended = server.close()
+    if ended != 0:
+        print(f"the server ended with status {ended}")
+    sys.exit(status or ended)
+
+
+if __name__ == "__main__":
+    main()

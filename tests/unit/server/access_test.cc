@@ -1,0 +1,97 @@
+#include "lib/server/access.h"
+
+#include <gtest/gtest.h>
+
+namespace ktx::server {
+namespace {
+
+HttpRequest request(const HttpHeaders& headers) {
+  HttpRequest out;
+  out.method = "POST";
+  out.headers = headers;
+  return out;
+}
+
+int status(const AccessOptions& options, const HttpHeaders& headers, bool open = false) {
+  const auto error = check_access(options, request(headers), open);
+  return error ? error->status : 200;
+}
+
+TEST(Access, KeysAreAskedForWhereThereAreAny) {
+  AccessOptions options;
+  EXPECT_EQ(status(options, {}), 200);
+  options.keys = {"first", "second"};
+  EXPECT_EQ(status(options, {}), 401);
+  EXPECT_EQ(status(options, {}, true), 200);
+  EXPECT_EQ(status(options, {{"authorization", "Bearer first"}}), 200);
+  EXPECT_EQ(status(options, {{"x-api-key", "second"}}), 200);
+  for (const char* wrong : {"Bearer firs", "Bearer firstt", "Bearer ", "first", "Basic first"}) {
+    EXPECT_EQ(status(options, {{"authorization", wrong}}), 401) << wrong;
+  }
+}
+
+TEST(Access, ALoopbackServerAnswersToItsOwnNamesOnly) {
+  AccessOptions options;
+  for (const char* good : {"localhost", "localhost:8080", "127.0.0.1:1", "[::1]", "[::1]:80"}) {
+    EXPECT_EQ(status(options, {{"host", good}}), 200) << good;
+  }
+  for (const char* bad : {"evil.example", "evil.example:8080", "localhost.evil.example", "[::2]"}) {
+    EXPECT_EQ(status(options, {{"host", bad}}), 403) << bad;
+  }
+  options.hosts = {"my.name"};
+  EXPECT_EQ(status(options, {{"host", "my.name:8080"}}), 200);
+  options.loopback = false;
+  EXPECT_EQ(status(options, {{"host", "any.name"}}), 200);
+}
+
+TEST(Access, PagesOfOthersAreRefusedAndOursIsNot) {
+  AccessOptions options;
+  const auto from = [&](const char* origin) {
+    return status(options, {{"host", "localhost:8080"}, {"origin", origin}});
+  };
+  EXPECT_EQ(from("http://localhost:8080"), 200);
+  EXPECT_EQ(from("http://localhost:9090"), 403);
+  EXPECT_EQ(from("https://evil.example"), 403);
+  EXPECT_EQ(from("null"), 403);
+  options.origins = {"https://good.example"};
+  EXPECT_EQ(from("https://good.example"), 200);
+  EXPECT_EQ(from("https://good.example.evil"), 403);
+  options.origins = {"*"};
+  EXPECT_EQ(from("null"), 200);
+}
+
+TEST(Access, CorsHeadersAreForAllowedPages) {
+  AccessOptions options;
+  HttpRequest asked = request({{"origin", "https://good.example"}});
+  EXPECT_TRUE(cors_headers(options, asked).empty());
+  options.origins = {"https://good.example"};
+  ASSERT_FALSE(cors_headers(options, asked).empty());
+  EXPECT_EQ(cors_headers(options, asked)[0].second, "https://good.example");
+  asked.method = "OPTIONS";
+  EXPECT_EQ(cors_headers(options, asked).size(), 5u);
+  options.origins = {"*"};
+  asked.headers[0].second = "https://x\r\nSet-Cookie: a";
+  EXPECT_TRUE(cors_headers(options, asked).empty());
+}
+
+TEST(Access, ComparesWholeKeys) {
+  EXPECT_TRUE(equal_in_constant_time("abc", "abc"));
+  for (const char* other : {"", "ab", "abcd", "abd", "abcabc"}) {
+    EXPECT_FALSE(equal_in_constant_time("abc", other)) << other;
+  }
+  EXPECT_FALSE(equal_in_constant_time("", ""));
+}
+
+TEST(HttpRequestTest, ReadsQueriesAndEscapes) {
+  HttpRequest asked;
+  asked.query = "a=1&b=x%20y&empty&c=%zz";
+  EXPECT_EQ(asked.query_value("a"), "1");
+  EXPECT_EQ(asked.query_value("b"), "x y");
+  EXPECT_EQ(asked.query_value("empty"), "");
+  EXPECT_EQ(asked.query_value("c"), "%zz");
+  EXPECT_EQ(asked.query_value("nothing"), "");
+  EXPECT_EQ(decode_url("%41%2"), "A%2");
+}
+
+}  // namespace
+}  // namespace ktx::server

@@ -1,0 +1,83 @@
+#include "lib/server/json_fields.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ktx::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string refused(const std::string& text) {
+  Json body;
+  const auto error = parse_body(text, body);
+  return error ? error->message : "";
+}
+
+TEST(ParseBody, TakesObjectsOnly) {
+  EXPECT_EQ(refused(R"({"a": [1, {"b": null}]})"), "");
+  EXPECT_THAT(refused(""), HasSubstr("empty"));
+  EXPECT_THAT(refused("[1]"), HasSubstr("a list"));
+  EXPECT_THAT(refused("{\"a\": }"), HasSubstr("at byte 7"));
+  EXPECT_THAT(refused("{\"a\": \"\xff\"}"), HasSubstr("no JSON"));
+  EXPECT_THAT(refused("{\"a\": 1e999}"), HasSubstr("no JSON"));
+  EXPECT_THAT(refused("{\"a\": NaN}"), HasSubstr("no JSON"));
+}
+
+TEST(ParseBody, BoundsTheNesting) {
+  const auto nested = [](int depth) {
+    return "{\"a\":" + std::string(depth, '[') + std::string(depth, ']') + "}";
+  };
+  EXPECT_EQ(refused(nested(kMaxJsonNesting - 1)), "");
+  EXPECT_THAT(refused(nested(kMaxJsonNesting)), HasSubstr("nested more than"));
+  EXPECT_THAT(refused(nested(1000000)), HasSubstr("nested more than"));
+  // Brackets in strings nest nothing.
+  EXPECT_EQ(refused("{\"a\": \"" + std::string(1000, '[') + "\\\"[\"}"), "");
+}
+
+TEST(FieldReader, NamesTheFirstWrongField) {
+  const Json body = {{"t", 5}, {"n", 1.5}, {"s", 3}, {"nothing", nullptr}, {"whole", 3.0}};
+  FieldReader in(body, "options.");
+  EXPECT_EQ(in.number("nothing", 0.5, 0, 1), 0.5);
+  EXPECT_EQ(in.number("absent", 0.25, 0, 1), 0.25);
+  EXPECT_EQ(in.whole("whole", 0, 0, 9), 3);
+  EXPECT_FALSE(in.error());
+  in.number("t", 0, 0, 2);
+  in.whole("n", 1, 0, 9);
+  in.text("s");
+  ASSERT_TRUE(in.error());
+  EXPECT_EQ(in.error()->param, "options.t");
+  EXPECT_EQ(in.error()->message, "'options.t' is 5, expected a number from 0 to 2");
+}
+
+TEST(FieldReader, NumbersOfAnySizeAreSafe) {
+  for (const char* text : {"1e300", "-1e300", "18446744073709551615", "9223372036854775808", "-1",
+                           "1.5", "\"1\"", "[]", "true"}) {
+    const Json body = Json::parse("{\"n\": " + std::string(text) + "}");
+    FieldReader in(body);
+    EXPECT_EQ(in.whole("n", 7, 0, 100), 7) << text;
+    EXPECT_TRUE(in.error()) << text;
+  }
+  const Json body = {{"n", INT64_MIN}};
+  FieldReader in(body);
+  EXPECT_EQ(in.whole("n", 0, INT64_MIN, INT64_MAX), INT64_MIN);
+  EXPECT_FALSE(in.error());
+}
+
+TEST(FieldReader, TextsAreOneOrAList) {
+  const Json body = {
+      {"one", "a"}, {"two", {"a", "b"}}, {"bad", {"a", 1}}, {"many", {"a", "b", "c"}}};
+  FieldReader in(body);
+  EXPECT_EQ(in.texts("one", 2), std::vector<std::string>{"a"});
+  EXPECT_EQ(in.texts("two", 2).size(), 2u);
+  EXPECT_TRUE(in.texts("absent", 2).empty());
+  EXPECT_FALSE(in.error());
+  in.texts("many", 2);
+  EXPECT_EQ(in.error()->param, "many");
+  FieldReader other(body);
+  other.texts("bad", 2);
+  EXPECT_EQ(other.error()->param, "bad");
+}
+
+}  // namespace
+}  // namespace ktx::server
