@@ -1,5 +1,7 @@
 #include "lib/formats/layout_size.h"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 
 namespace ktx {
@@ -10,6 +12,21 @@ constexpr Panel16Form kPanel16[] = {
 #include "lib/formats/panel16.def"
 #undef KTX_PANEL16
 };
+
+// Formats with tiles for GPUs (kernels/matmul/marlin_layout.h).
+constexpr DType kMarlin[] = {DType::Q4_0,   DType::Q4_1,   DType::Q5_0, DType::Q5_1,
+                             DType::Q8_0,   DType::Q4_K,   DType::Q5_K, DType::Q6_K,
+                             DType::IQ4_NL, DType::IQ4_XS, DType::MXFP4};
+constexpr int64_t kMarlinSpan = 64;  // columns are filled up to whole ones
+
+// Columns that the layout stores; nothing when it does not take the dtype.
+std::optional<int64_t> stored_cols(Layout layout, DType dtype, int64_t cols) {
+  if (layout != Layout::Marlin) return cols;
+  if (std::find(std::begin(kMarlin), std::end(kMarlin), dtype) == std::end(kMarlin)) {
+    return std::nullopt;
+  }
+  return (cols + kMarlinSpan - 1) / kMarlinSpan * kMarlinSpan;
+}
 
 }  // namespace
 
@@ -22,11 +39,14 @@ std::optional<Panel16Form> panel16_form(DType dtype) {
 
 std::optional<int64_t> matrix_bytes(Layout layout, DType dtype, int64_t rows, int64_t cols) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  const std::optional<int64_t> row = row_bytes(dtype, cols);
-  if (!has_fixed_size(layout) || !row || *row <= 0 || rows < 0 || rows > kMost - kPanelRows) return std::nullopt;
+  if (cols > kMost - kMarlinSpan || !row_bytes(dtype, cols)) return std::nullopt;
+  const std::optional<int64_t> stored_col = stored_cols(layout, dtype, cols);
+  const std::optional<int64_t> row = stored_col ? row_bytes(dtype, *stored_col) : std::nullopt;
+  if (!row || *row <= 0 || rows < 0 || rows > kMost - kPanelRows) return std::nullopt;
   if (layout == Layout::Panel16 && (!panel16_form(dtype) || *row > kMaxPanelBytes / kPanelRows)) {
     return std::nullopt;
   }
+  if (layout == Layout::Marlin && *row > kMaxPanelBytes / kPanelRows) return std::nullopt;
   const int64_t stored = stored_rows(layout, rows);
   if (stored > kMost / *row) return std::nullopt;
   return stored * *row;

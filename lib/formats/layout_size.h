@@ -13,7 +13,7 @@
 
 namespace ktx {
 
-// Panel16 interleaves so many rows; a matrix is padded with zero rows to a multiple.
+// Panel16 and Marlin take so many rows together; a matrix is padded with zero rows to a multiple.
 inline constexpr int64_t kPanelRows = 16;
 
 // The bytes of a block that fill no 32-bit word (panel16.def).
@@ -26,12 +26,8 @@ std::optional<Panel16Form> panel16_form(DType dtype);
 
 // Rows that the layout stores for a matrix of `rows`.
 constexpr int64_t stored_rows(Layout layout, int64_t rows) {
-  return layout == Layout::Panel16 ? (rows + kPanelRows - 1) / kPanelRows * kPanelRows : rows;
-}
-
-// Whether matrix_bytes() knows the layout; sizes of others are their packer's matter.
-constexpr bool has_fixed_size(Layout layout) {
-  return layout == Layout::Rows || layout == Layout::Panel16;
+  const bool sixteen = layout == Layout::Panel16 || layout == Layout::Marlin;
+  return sixteen ? (rows + kPanelRows - 1) / kPanelRows * kPanelRows : rows;
 }
 
 // Bytes of one matrix; nothing when the layout does not take it (the dtype, columns

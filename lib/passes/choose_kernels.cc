@@ -89,11 +89,27 @@ Layout deciding_layout(const steps::StepGraph& graph, const steps::Step& step) {
   return graph.blobs[step.weights[0]].layout;
 }
 
+// On a GPU: tiles for the weights of products, for the formats that have them. A table
+// that only the embedding reads stays in rows.
+void choose_gpu_layouts(steps::StepGraph& graph) {
+  for (const steps::Step& step : graph.steps) {
+    if (step.device == "cpu" || kernels::gpu_kernel_family(step.op) != "gpu_matmul") continue;
+    const bool bias_too = step.op == StepOp::Matmul;
+    for (size_t i = 0; i < (bias_too ? size_t{1} : step.weights.size()); ++i) {
+      steps::Blob& blob = graph.blobs[step.weights[i]];
+      if (matrix_bytes(Layout::Marlin, blob.dtype, blob.rows, blob.cols)) {
+        blob.layout = Layout::Marlin;
+      }
+    }
+  }
+}
+
 }  // namespace
 
 Status choose_kernels(CompileState& state) {
   constexpr kernels::Precision kPrecision[] = {kernels::Precision::Exact, kernels::Precision::Fast};
   choose_layouts(state.steps);
+  choose_gpu_layouts(state.steps);
   for (steps::Step& step : state.steps.steps) {
     const DType dtype = deciding_dtype(state.steps, step);
     const Layout layout = deciding_layout(state.steps, step);

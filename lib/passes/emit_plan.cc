@@ -11,6 +11,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "kernels/matmul/marlin_blob.h"
+#include "kernels/matmul/marlin_layout.h"
 #include "kernels/matmul/panel16.h"
 #include "lib/ir/module_graph.h"
 #include "lib/plan/pack_blobs.h"
@@ -271,6 +273,17 @@ void pack_as_panels(const plan::BlobRecord& blob, plan::BlobSource& source) {
   };
 }
 
+void pack_as_marlin(const plan::BlobRecord& blob, plan::BlobSource& source) {
+  const kernels::MarlinBlob marlin{static_cast<DType>(blob.dtype), blob.rows, blob.cols,
+                                   blob.matrices};
+  source.granule_bytes =
+      static_cast<uint64_t>(kernels::marlin_strip_bytes(marlin.dtype, marlin.cols));
+  source.pack = [marlin](std::span<const std::span<const std::byte>> slices, uint64_t offset,
+                         std::span<std::byte> out) {
+    kernels::pack_marlin_range(marlin, slices, offset, out);
+  };
+}
+
 }  // namespace
 
 Result<plan::PlanContents> make_contents(const CompileState& state,
@@ -286,6 +299,7 @@ Status emit_plan(const std::string& path, plan::PlanContents contents,
   for (const plan::BlobRecord& blob : contents.blobs) {
     plan::BlobSource& packed = sources.emplace_back();
     if (blob.layout == static_cast<uint16_t>(Layout::Panel16)) pack_as_panels(blob, packed);
+    if (blob.layout == static_cast<uint16_t>(Layout::Marlin)) pack_as_marlin(blob, packed);
     for (uint32_t i = 0; i < blob.slice_count; ++i) {
       const plan::SliceRecord& slice = contents.slices[blob.first_slice + i];
       const input::GgufTensor& tensor = source.gguf.tensors()[slice.tensor];

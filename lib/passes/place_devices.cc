@@ -21,6 +21,7 @@
 #include <map>
 #include <optional>
 
+#include "kernels/matmul/marlin_layout.h"
 #include "lib/passes/estimate.h"
 #include "lib/passes/pass.h"
 #include "lib/rules/device_name.h"
@@ -223,11 +224,35 @@ void move_to_cpu(CompileState& state) {
   }
 }
 
+bool gpus_take(DType dtype) {
+  return kernels::marlin_takes(dtype) || dtype == DType::F32 || dtype == DType::F16 ||
+         dtype == DType::BF16;
+}
+
+// Modules with weights in formats that no GPU kernel reads stay on the CPU.
+void keep_unknown_formats(CompileState& state) {
+  for (ir::Module& module : state.modules.modules) {
+    if (module.decision.device == "cpu") continue;
+    for (const ir::Param& param : module.params) {
+      if (param.rows == 1 || gpus_take(param.dtype)) continue;
+      state.diags
+          ->note({}, "",
+                 fmt::format("{}: no GPU kernel takes {} weights; it stays on the CPU", module.path,
+                             name(param.dtype)))
+          .in_group(fmt::format("gpu format {}", name(param.dtype)));
+      module.decision.device = "cpu";
+      break;
+    }
+  }
+}
+
 }  // namespace
 
 Status place_devices(CompileState& state) {
   if (state.check.only || !state.target.gpus.empty()) Placer(state).run();
-  if (!state.check.only) move_to_cpu(state);
+  if (state.check.only) return {};
+  move_to_cpu(state);
+  keep_unknown_formats(state);
   return {};
 }
 

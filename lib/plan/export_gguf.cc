@@ -39,6 +39,12 @@ Result<std::vector<Part>> collect_parts(const PlanView& plan) {
   std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
     return a.tensor != b.tensor ? a.tensor < b.tensor : a.begin < b.begin;
   });
+  // What two devices hold is written once.
+  parts.erase(std::unique(parts.begin(), parts.end(),
+                          [](const Part& a, const Part& b) {
+                            return a.tensor == b.tensor && a.begin == b.begin && a.size == b.size;
+                          }),
+              parts.end());
   size_t next = 0;
   for (uint32_t t = 0; t < plan.gguf_tensors.size(); ++t) {
     uint64_t at = 0;

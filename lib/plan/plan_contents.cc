@@ -48,24 +48,17 @@ Status lay_out_segment(PlanContents& contents, SegmentRecord& segment) {
   for (uint32_t i = 0; i < segment.blob_count; ++i) {
     BlobRecord& blob = contents.blobs[segment.first_blob + i];
     const std::string_view name = contents.strings[blob.name];
-    const auto row = row_bytes(static_cast<DType>(blob.dtype), blob.cols);
     const auto layout = static_cast<Layout>(blob.layout);
-    const auto matrix =
-        has_fixed_size(layout)
-            ? matrix_bytes(layout, static_cast<DType>(blob.dtype), blob.rows, blob.cols)
-            : row;
+    const auto matrix = matrix_bytes(layout, static_cast<DType>(blob.dtype), blob.rows, blob.cols);
     if (!matrix || blob.rows <= 0 || blob.matrices <= 0) {
       return Error{fmt::format("weight '{}' cannot be {} matrices of {}x{} {} in layout {}",
                                printable(name), blob.matrices, blob.rows, blob.cols,
                                ktx::name(static_cast<DType>(blob.dtype)), ktx::name(layout))};
     }
-    if (has_fixed_size(layout)) {
-      const auto bytes =
-          checked_mul(static_cast<uint64_t>(*matrix), static_cast<uint64_t>(blob.matrices));
-      if (!bytes)
-        return Error{fmt::format("weight '{}' has more than 2^64 bytes", printable(name))};
-      blob.size = *bytes;
-    }
+    const auto bytes =
+        checked_mul(static_cast<uint64_t>(*matrix), static_cast<uint64_t>(blob.matrices));
+    if (!bytes) return Error{fmt::format("weight '{}' has more than 2^64 bytes", printable(name))};
+    blob.size = *bytes;
     size = align_up(size, kBlobAlignment);
     blob.offset = size;
     if (blob.size == 0 || blob.size > (uint64_t{1} << 50) - size) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 #include <vector>
 
 #include "lib/formats/layout_size.h"
@@ -94,15 +95,13 @@ Status verify_blob(const PlanView& plan, uint32_t index, const SegmentRecord& se
   KTX_TRY(require(row.has_value(), "weight '{}': rows of {} elements are no whole blocks of {}",
                   name, blob.cols, ktx::name(static_cast<DType>(blob.dtype))));
   const auto layout = static_cast<Layout>(blob.layout);
-  if (has_fixed_size(layout)) {
-    const auto matrix = matrix_bytes(layout, static_cast<DType>(blob.dtype), blob.rows, blob.cols);
-    const auto size =
-        matrix ? checked_mul(static_cast<uint64_t>(*matrix), static_cast<uint64_t>(blob.matrices))
-               : std::nullopt;
-    KTX_TRY(require(size == blob.size, "weight '{}': {} matrices of {}x{} {} as {} in {} bytes",
-                    name, blob.matrices, blob.rows, blob.cols,
-                    ktx::name(static_cast<DType>(blob.dtype)), ktx::name(layout), blob.size));
-  }
+  const auto matrix = matrix_bytes(layout, static_cast<DType>(blob.dtype), blob.rows, blob.cols);
+  const auto size =
+      matrix ? checked_mul(static_cast<uint64_t>(*matrix), static_cast<uint64_t>(blob.matrices))
+             : std::nullopt;
+  KTX_TRY(require(size == blob.size, "weight '{}': {} matrices of {}x{} {} as {} in {} bytes", name,
+                  blob.matrices, blob.rows, blob.cols, ktx::name(static_cast<DType>(blob.dtype)),
+                  ktx::name(layout), blob.size));
   KTX_TRY(require(blob.offset >= at && blob.size > 0 &&
                       in_table(blob.offset - segment.offset, blob.size, segment.size) &&
                       (blob.offset - segment.offset) % kBlobAlignment == 0,
@@ -163,13 +162,21 @@ Status verify_segments(const PlanView& plan) {
   return {};
 }
 
-// The slices of each blob fill it, in order; no byte of a tensor is in two.
+// The slices of each blob fill it, in order; no byte of a tensor is in two of one device
+// (a table that the embedding and the head share may be on two).
 Status verify_slices(const PlanView& plan) {
   uint64_t next_slice = 0;
   struct Range {
     uint32_t tensor;
+    uint32_t device;  // string
     uint64_t begin, end;
   };
+  std::vector<uint32_t> device_of(plan.blobs.size(), 0);
+  for (const SegmentRecord& segment : plan.segments) {
+    for (uint32_t i = 0; i < segment.blob_count; ++i) {
+      device_of[segment.first_blob + i] = segment.device;
+    }
+  }
   std::vector<Range> ranges;
   ranges.reserve(plan.slices.size());
   for (uint32_t b = 0; b < plan.blobs.size(); ++b) {
@@ -207,7 +214,8 @@ Status verify_slices(const PlanView& plan) {
           "weight '{}': {} rows from {} of a tensor of {}", name, slice.row_count, slice.first_row,
           tensor_rows));
       const uint64_t begin = static_cast<uint64_t>(slice.first_row) * row;
-      ranges.push_back({slice.tensor, begin, begin + static_cast<uint64_t>(slice.row_count) * row});
+      ranges.push_back({slice.tensor, device_of[b], begin,
+                        begin + static_cast<uint64_t>(slice.row_count) * row});
     }
     KTX_TRY(require(blob.slice_count == 0 || at == rows,
                     "weight '{}': its slices have {} rows of {}", name, at, rows));
@@ -215,13 +223,14 @@ Status verify_slices(const PlanView& plan) {
   KTX_TRY(require(next_slice == plan.slices.size(), "{} of {} slices belong to no weight",
                   plan.slices.size() - next_slice, plan.slices.size()));
   std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
-    return a.tensor != b.tensor ? a.tensor < b.tensor : a.begin < b.begin;
+    return std::tie(a.tensor, a.device, a.begin) < std::tie(b.tensor, b.device, b.begin);
   });
   for (size_t i = 1; i < ranges.size(); ++i) {
-    KTX_TRY(
-        require(ranges[i].tensor != ranges[i - 1].tensor || ranges[i].begin >= ranges[i - 1].end,
-                "two weights hold the same rows of GGUF tensor '{}'",
-                printable(plan.string(plan.gguf_tensors[ranges[i].tensor].name))));
+    KTX_TRY(require(ranges[i].tensor != ranges[i - 1].tensor ||
+                        ranges[i].device != ranges[i - 1].device ||
+                        ranges[i].begin >= ranges[i - 1].end,
+                    "two weights hold the same rows of GGUF tensor '{}'",
+                    printable(plan.string(plan.gguf_tensors[ranges[i].tensor].name))));
   }
   return {};
 }

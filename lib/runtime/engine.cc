@@ -174,6 +174,12 @@ const std::vector<std::string>& Engine::notes() const {
 int Engine::threads() const {
   return state_->pool->threads();
 }
+std::vector<Engine::GpuUse> Engine::gpus() const {
+  std::vector<GpuUse> all;
+  if (!state_->gpus) return all;
+  for (const GpuFacts& gpu : state_->gpus->gpus()) all.push_back({gpu.name, gpu.bandwidth_gbps});
+  return all;
+}
 Isa Engine::isa() const {
   return state_->isa;
 }

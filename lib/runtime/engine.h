@@ -116,6 +116,12 @@ class Engine {
   const std::vector<std::string>& notes() const;
   int threads() const;
   Isa isa() const;
+  // The GPUs in use, by name and the rated GB/s of their memory; none for a CPU plan.
+  struct GpuUse {
+    std::string name;
+    double bandwidth_gbps = 0;
+  };
+  std::vector<GpuUse> gpus() const;
   Precision precision() const;
   plan::KvType kv_type() const;
   int64_t ctx() const;

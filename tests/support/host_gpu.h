@@ -19,7 +19,10 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "kernels/kernel_id.h"
+#include "kernels/matmul/marlin_blob.h"
 #include "lib/formats/dtype.h"
 #include "lib/runtime/bind.h"
 #include "lib/runtime/executor.h"
@@ -111,7 +114,15 @@ class HostPlan {
 };
 
 inline void HostPlan::unpack(const plan::BlobRecord& packed, const std::byte* from, std::byte* to) {
-  std::memcpy(to, from, packed.size);  // rows
+  if (packed.layout == static_cast<uint16_t>(Layout::Rows)) {
+    std::memcpy(to, from, packed.size);
+    return;
+  }
+  const kernels::MarlinBlob blob{static_cast<DType>(packed.dtype), packed.rows, packed.cols,
+                                 packed.matrices};
+  const auto bytes = static_cast<uint64_t>(*row_bytes(blob.dtype, blob.cols) * blob.rows *
+                                           blob.matrices);
+  EXPECT_TRUE(kernels::unpack_marlin_range(blob, {from, packed.size}, 0, {to, bytes}));
 }
 
 // What happened, for tests to look at. Shared by the GPUs of a run.
@@ -137,7 +148,7 @@ class HostGpu final : public Gpu {
   HostGpu(int number, const HostGpuOptions& options, HostGpuLog* log)
       : options_(options), log_(log) {
     facts_ = {"host-gpu " + std::to_string(number), options.compute_major, 0, options.memory_bytes,
-              options.memory_bytes};
+              options.memory_bytes, 0};
   }
   static runtime::OpenGpu opener(const HostGpuOptions& options, HostGpuLog* log) {
     return [=](int number) -> Result<std::unique_ptr<Gpu>> {

@@ -184,6 +184,15 @@ void print_csv(const std::vector<Row>& rows) {
   }
 }
 
+// Of all devices.
+uint64_t weight_bytes(const plan::PlanView& plan) {
+  uint64_t sum = 0;
+  for (const plan::SegmentRecord& segment : plan.segments) {
+    if (segment.kind == static_cast<uint32_t>(plan::SegmentKind::Weights)) sum += segment.size;
+  }
+  return sum;
+}
+
 template <class T>
 std::vector<T> or_default(const std::vector<T>& given, T otherwise) {
   return given.empty() ? std::vector<T>{otherwise} : given;
@@ -208,6 +217,9 @@ Status bench_threads(const Options& options, int threads, std::vector<Row>& rows
   row.weight_bytes = model.engine->memory().weight_bytes;
   row.parameters = model.engine->plan().facts.parameters;
   row.backend = fmt::format("CPU {}", name(model.engine->isa()));
+  const auto gpus = model.engine->gpus();
+  if (!gpus.empty()) row.backend = gpus.size() == 1 ? "CUDA" : fmt::format("CUDA x{}", gpus.size());
+  row.weight_bytes = weight_bytes(model.engine->plan());
   row.precision = model.engine->precision() == runtime::Precision::Exact ? "exact" : "fast";
   row.threads = model.engine->threads();
   row.token_ops = token_ops(model.engine->plan());
@@ -216,8 +228,12 @@ Status bench_threads(const Options& options, int threads, std::vector<Row>& rows
   const auto add = [&](const std::string& test, int64_t depth, auto&& run) -> Status {
     row.test = depth > 0 ? fmt::format("{} @ d{}", test, depth) : test;
     row.rates.clear();
-    row.bandwidth = measure_read_bandwidth(row.threads);  // beside each test: machines vary
-    row.int8_rate = measure_int8_rate(row.threads, model.engine->isa());
+    if (gpus.empty()) {
+      row.bandwidth = measure_read_bandwidth(row.threads);  // beside each test: machines vary
+      row.int8_rate = measure_int8_rate(row.threads, model.engine->isa());
+    } else {
+      row.bandwidth = gpus[0].bandwidth_gbps * 1e9;  // as rated; layers take turns
+    }
     double bytes = 0;
     model.engine->enable_step_stats(options.bench_steps);
     for (int i = 0; i < options.repetitions; ++i) {

@@ -8,6 +8,7 @@
 
 #include <cstdio>
 
+#include "kernels/matmul/marlin_blob.h"
 #include "kernels/matmul/panel16.h"
 #include "lib/plan/describe_plan.h"
 #include "lib/plan/export_gguf.h"
@@ -23,13 +24,19 @@ namespace {
 // The GGUF bytes of a blob that is not in rows.
 Status unpack_layout(const plan::BlobRecord& blob, std::span<const std::byte> packed,
                      uint64_t offset, std::span<std::byte> out) {
-  if (blob.layout != static_cast<uint16_t>(Layout::Panel16)) {
-    return Error{
-        fmt::format("layout {} cannot be undone here", name(static_cast<Layout>(blob.layout)))};
+  const auto dtype = static_cast<DType>(blob.dtype);
+  const auto layout = static_cast<Layout>(blob.layout);
+  bool clean = false;
+  if (layout == Layout::Panel16) {
+    clean = kernels::unpack_panel16_range({dtype, blob.rows, blob.cols, blob.matrices}, packed,
+                                          offset, out);
+  } else if (layout == Layout::Marlin) {
+    clean = kernels::unpack_marlin_range({dtype, blob.rows, blob.cols, blob.matrices}, packed,
+                                         offset, out);
+  } else {
+    return Error{fmt::format("layout {} cannot be undone here", name(layout))};
   }
-  const kernels::Panel16Blob panels{static_cast<DType>(blob.dtype), blob.rows, blob.cols,
-                                    blob.matrices};
-  if (kernels::unpack_panel16_range(panels, packed, offset, out)) return {};
+  if (clean) return {};
   return Error{"a weight's padding is not zero; the plan is damaged"};
 }
 

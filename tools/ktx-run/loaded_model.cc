@@ -21,6 +21,7 @@ runtime::EngineOptions engine_options(const EngineFlags& flags) {
   if (flags.max_batch > 0) options.max_batch = flags.max_batch;
   if (flags.kv_budget_bytes > 0) options.kv_budget_bytes = flags.kv_budget_bytes;
   options.verify = flags.verify;
+  options.check_finite = flags.check_finite;
   return options;
 }
 

@@ -112,6 +112,9 @@ cl::opt<bool> g_stats("stats", cl::desc("print speeds after each answer"), KTX_T
                       cl::cat(g_category));
 cl::opt<bool> g_verify("verify", cl::desc("check the hashes of all weights"), cl::sub(g_inspect),
                        KTX_RUNS, cl::cat(g_category));
+cl::opt<bool> g_check_finite(
+    "check-finite", cl::desc("look at every result of a GPU for infinity and NaN; slow"), KTX_RUNS,
+    cl::cat(g_category));
 cl::opt<std::string> g_export("export-gguf", cl::desc("rebuild the GGUF, bit for bit"),
                               cl::value_desc("OUT.gguf"), cl::sub(g_inspect), cl::cat(g_category));
 cl::list<std::string> g_p("p", cl::desc("prompt lengths to measure (512)"), cl::value_desc("N"),
@@ -221,6 +224,7 @@ void read_engine(Options& options, Checker& check) {
   check.number(g_max_batch, options.engine.max_batch, 1, 4096);
   check.bytes(g_kv_budget, options.engine.kv_budget_bytes);
   options.engine.verify = g_verify;
+  options.engine.check_finite = g_check_finite;
 }
 
 void read_sampling(SamplingFlags& sampling, Checker& check) {

@@ -20,6 +20,7 @@ struct EngineFlags {
   int64_t max_batch = 0;  // 0: the plan's default
   int64_t kv_budget_bytes = 0;
   bool verify = false;
+  bool check_finite = false;
 };
 
 struct SamplingFlags {

@@ -59,7 +59,8 @@ struct GpuFacts {
   int compute_major = 0;
   int compute_minor = 0;
   uint64_t total_bytes = 0;
-  uint64_t free_bytes = 0;  // when it was opened
+  uint64_t free_bytes = 0;    // when it was opened
+  double bandwidth_gbps = 0;  // of its memory, as rated; 0: not known
 };
 
 // The part of a step's inputs that changes from pass to pass, in device memory at fixed

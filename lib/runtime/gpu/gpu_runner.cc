@@ -538,6 +538,11 @@ int64_t GpuRunner::logits_stride() const {
 int64_t GpuRunner::weight_bytes() const {
   return state_->weight_bytes;
 }
+std::vector<GpuFacts> GpuRunner::gpus() const {
+  std::vector<GpuFacts> all;
+  for (const Device& device : state_->devices) all.push_back(device.gpu->facts());
+  return all;
+}
 const std::vector<std::string>& GpuRunner::notes() const {
   return state_->notes;
 }

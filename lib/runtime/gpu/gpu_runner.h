@@ -62,6 +62,7 @@ class GpuRunner {
   int64_t weight_bytes() const;   // read by run() so far
   // What happened at the start: "cuda:0 NVIDIA H200: 16.9 GiB uploaded in 0.4 s ...".
   const std::vector<std::string>& notes() const;
+  std::vector<GpuFacts> gpus() const;
 
   // Times per step of the plan; steps then run one by one, each awaited.
   void enable_times(bool on);

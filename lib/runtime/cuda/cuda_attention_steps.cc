@@ -1,0 +1,77 @@
+// kv_store and attention on a GPU.
+#include "kernels/cuda/cuda_attention.h"
+#include "lib/runtime/cuda/cuda_steps.h"
+
+namespace ktx::runtime {
+namespace {
+
+class KvStore final : public GpuStep {
+ public:
+  Status bind(const CudaBind& context) {
+    const CudaView key = context.input(0), value = context.input(1);
+    args_.key = key.f32();
+    args_.key_stride = key.stride;
+    args_.value = value.f32();
+    args_.value_stride = value.stride;
+    args_.kv = context.kv_view(context.attrs<KvStoreAttrs>().slot);
+    gpu_ = &context.gpu();
+    return {};
+  }
+  Status launch(const GpuShape& shape, std::byte*, int64_t) override {
+    kernels::CudaKvStoreArgs args = args_;
+    args.tokens = shape.tokens;
+    gpu_->use();
+    return kernels::launch_kv_store(args, gpu_->stream());
+  }
+
+ private:
+  kernels::CudaKvStoreArgs args_;
+  CudaGpu* gpu_ = nullptr;
+};
+
+class Attention final : public GpuStep {
+ public:
+  Status bind(const CudaBind& context) {
+    const CudaView q = context.input(0), y = context.output(0);
+    args_.q = q.f32();
+    args_.q_stride = q.stride;
+    args_.y = y.f32();
+    args_.y_stride = y.stride;
+    args_.attrs = context.attrs<AttentionAttrs>();
+    args_.kv = context.kv_view(args_.attrs.slot);
+    gpu_ = &context.gpu();
+    return {};
+  }
+  int64_t workspace_bytes(const GpuShape& shape) const override {
+    return kernels::cuda_attention_workspace(args_of(shape));
+  }
+  Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
+    kernels::CudaAttentionArgs args = args_of(shape);
+    args.workspace = workspace;
+    args.workspace_bytes = bytes;
+    gpu_->use();
+    return kernels::launch_attention(args, gpu_->stream());
+  }
+
+ private:
+  kernels::CudaAttentionArgs args_of(const GpuShape& shape) const {
+    kernels::CudaAttentionArgs args = args_;
+    args.tokens = shape.tokens;
+    args.max_positions = shape.max_positions;
+    args.one_token_per_sequence = shape.one_token_each;
+    return args;
+  }
+  kernels::CudaAttentionArgs args_;
+  CudaGpu* gpu_ = nullptr;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<GpuStep>> make_cuda_kv_store(const CudaBind& context) {
+  return make_bound<KvStore>(context);
+}
+Result<std::unique_ptr<GpuStep>> make_cuda_attention(const CudaBind& context) {
+  return make_bound<Attention>(context);
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,196 @@
+#include "lib/runtime/cuda/cuda_gpu.h"
+
+#include <fmt/format.h>
+
+#include "lib/runtime/cuda/cuda_check.h"
+#include "lib/runtime/cuda/cuda_steps.h"
+#include "lib/support/strings.h"
+
+namespace ktx::runtime {
+namespace {
+
+class CudaGraph final : public GpuGraph {
+ public:
+  explicit CudaGraph(cudaGraphExec_t exec) : exec(exec) {}
+  ~CudaGraph() override { cudaGraphExecDestroy(exec); }
+  cudaGraphExec_t exec;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Gpu>> open_gpu(int number) {
+  return CudaGpu::open(number);
+}
+
+Result<std::unique_ptr<Gpu>> CudaGpu::open(int number) {
+  int count = 0;
+  KTX_TRY(cuda_status(cudaGetDeviceCount(&count), "asking for GPUs"));
+  if (number >= count) {
+    return Error{fmt::format(
+        "this machine shows {} GPU{} (cuda:0{}); see nvidia-smi and "
+        "CUDA_VISIBLE_DEVICES, or compile the plan for this machine",
+        count, count == 1 ? "" : "s", count > 1 ? fmt::format(" to cuda:{}", count - 1) : "")};
+  }
+  auto gpu = std::unique_ptr<CudaGpu>(new CudaGpu(number));
+  cudaDeviceProp properties;
+  KTX_TRY(cuda_status(cudaGetDeviceProperties(&properties, number), "asking the GPU"));
+  KTX_TRY(cuda_status(cudaSetDevice(number), "taking the GPU"));
+  // The host waits for a few microseconds at a time: awake.
+  KTX_TRY(cuda_status(cudaSetDeviceFlags(cudaDeviceScheduleSpin), "taking the GPU"));
+  size_t free = 0, total = 0;
+  KTX_TRY(cuda_status(cudaMemGetInfo(&free, &total), "taking the GPU"));
+  int clock_khz = 0, bus_bits = 0;
+  cudaDeviceGetAttribute(&clock_khz, cudaDevAttrMemoryClockRate, number);
+  cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, number);
+  const double bandwidth = 2.0 * clock_khz * 1e3 * bus_bits / 8 / 1e9;  // two transfers a clock
+  gpu->facts_ = {properties.name, properties.major, properties.minor, total, free, bandwidth};
+  KTX_TRY(cuda_status(cudaStreamCreateWithFlags(&gpu->stream_, cudaStreamNonBlocking),
+                      "making a stream"));
+  KTX_TRY(cuda_status(cudaEventCreateWithFlags(&gpu->peer_, cudaEventDisableTiming),
+                      "making an event"));
+  return std::unique_ptr<Gpu>(std::move(gpu));
+}
+
+CudaGpu::~CudaGpu() {
+  use();
+  for (cudaEvent_t event : marks_) cudaEventDestroy(event);
+  if (peer_) cudaEventDestroy(peer_);
+  if (stream_) cudaStreamDestroy(stream_);
+}
+
+Result<GpuMemory> CudaGpu::allocate(uint64_t bytes, const char* what) {
+  if (bytes == 0) return GpuMemory();
+  use();
+  void* data = nullptr;
+  const cudaError_t code = cudaMalloc(&data, bytes);
+  if (code != cudaSuccess) {
+    (void)cudaGetLastError();
+    return cuda_error(code, fmt::format("{}: {} of GPU memory, of which {} is free", what,
+                                        human_bytes(bytes), human_bytes(free_bytes())));
+  }
+  return GpuMemory(this, static_cast<std::byte*>(data), bytes);
+}
+
+void CudaGpu::free(std::byte* data) {
+  use();
+  cudaFree(data);
+}
+
+uint64_t CudaGpu::free_bytes() {
+  use();
+  size_t free = 0, total = 0;
+  return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
+}
+
+Result<std::byte*> CudaGpu::allocate_host(uint64_t bytes) {
+  use();
+  void* data = nullptr;
+  KTX_TRY(cuda_status(cudaHostAlloc(&data, bytes, cudaHostAllocPortable), "taking host memory"));
+  return static_cast<std::byte*>(data);
+}
+
+void CudaGpu::free_host(std::byte* data) {
+  cudaFreeHost(data);
+}
+
+Status CudaGpu::pin(std::byte* data, uint64_t bytes) {
+  use();
+  return cuda_status(cudaHostRegister(data, bytes, cudaHostRegisterPortable),
+                     "pinning host memory");
+}
+
+void CudaGpu::unpin(std::byte* data) {
+  cudaHostUnregister(data);
+}
+
+Status CudaGpu::upload(std::byte* to, const std::byte* from, uint64_t bytes) {
+  use();
+  return cuda_status(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_),
+                     "copying to the GPU");
+}
+
+Status CudaGpu::download(std::byte* to, const std::byte* from, uint64_t bytes) {
+  use();
+  return cuda_status(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_),
+                     "copying from the GPU");
+}
+
+Status CudaGpu::copy(std::byte* to, const std::byte* from, uint64_t bytes) {
+  use();
+  return cuda_status(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_),
+                     "copying on the GPU");
+}
+
+Status CudaGpu::copy_from(Gpu& other, std::byte* to, const std::byte* from, uint64_t bytes) {
+  auto& sender = static_cast<CudaGpu&>(other);
+  sender.use();
+  KTX_TRY(cuda_status(cudaEventRecord(sender.peer_, sender.stream_), "copying between GPUs"));
+  use();
+  KTX_TRY(cuda_status(cudaStreamWaitEvent(stream_, sender.peer_, 0), "copying between GPUs"));
+  KTX_TRY(cuda_status(cudaMemcpyPeerAsync(to, number_, from, sender.number_, bytes, stream_),
+                      "copying between GPUs"));
+  // The sender may write the value again behind the copy.
+  KTX_TRY(cuda_status(cudaEventRecord(peer_, stream_), "copying between GPUs"));
+  sender.use();
+  return cuda_status(cudaStreamWaitEvent(sender.stream_, peer_, 0), "copying between GPUs");
+}
+
+Status CudaGpu::clear(std::byte* data, uint64_t bytes) {
+  if (bytes == 0) return {};
+  use();
+  return cuda_status(cudaMemsetAsync(data, 0, bytes, stream_), "clearing GPU memory");
+}
+
+Result<GpuMark> CudaGpu::new_mark() {
+  use();
+  cudaEvent_t event = nullptr;
+  KTX_TRY(cuda_status(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event"));
+  marks_.push_back(event);
+  return static_cast<GpuMark>(marks_.size()) - 1;
+}
+
+Status CudaGpu::set(GpuMark mark) {
+  use();
+  return cuda_status(cudaEventRecord(marks_[mark], stream_), "marking the queue");
+}
+
+Status CudaGpu::wait(GpuMark mark) {
+  return cuda_status(cudaEventSynchronize(marks_[mark]), "waiting for the GPU");
+}
+
+Status CudaGpu::finish() {
+  use();
+  return cuda_status(cudaStreamSynchronize(stream_), "waiting for the GPU");
+}
+
+Status CudaGpu::begin_capture() {
+  use();
+  return cuda_status(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
+                     "capturing a graph");
+}
+
+Result<std::unique_ptr<GpuGraph>> CudaGpu::end_capture() {
+  use();
+  cudaGraph_t graph = nullptr;
+  KTX_TRY(cuda_status(cudaStreamEndCapture(stream_, &graph), "capturing a graph"));
+  cudaGraphExec_t exec = nullptr;
+  const cudaError_t code = cudaGraphInstantiate(&exec, graph, 0);
+  cudaGraphDestroy(graph);
+  KTX_TRY(cuda_status(code, "making a graph"));
+  auto made = std::make_unique<CudaGraph>(exec);
+  KTX_TRY(cuda_status(cudaGraphUpload(exec, stream_), "making a graph"));
+  return std::unique_ptr<GpuGraph>(std::move(made));
+}
+
+Status CudaGpu::launch(GpuGraph& graph) {
+  use();
+  return cuda_status(cudaGraphLaunch(static_cast<CudaGraph&>(graph).exec, stream_),
+                     "launching a graph");
+}
+
+Result<std::unique_ptr<GpuStep>> CudaGpu::make_step(const GpuBindContext& context) {
+  use();
+  return make_cuda_step(*this, context);
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,54 @@
+// A GPU through the CUDA runtime: one stream for all work.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <vector>
+
+#include "lib/runtime/gpu/gpu.h"
+
+namespace ktx::runtime {
+
+class CudaGpu final : public Gpu {
+ public:
+  // Fails without a driver, without this GPU, or when it is in somebody else's hands.
+  static Result<std::unique_ptr<Gpu>> open(int number);
+  ~CudaGpu() override;
+
+  const GpuFacts& facts() const override { return facts_; }
+  Result<GpuMemory> allocate(uint64_t bytes, const char* what) override;
+  uint64_t free_bytes() override;
+  Result<std::byte*> allocate_host(uint64_t bytes) override;
+  void free_host(std::byte* data) override;
+  Status pin(std::byte* data, uint64_t bytes) override;
+  void unpin(std::byte* data) override;
+  Status upload(std::byte* to, const std::byte* from, uint64_t bytes) override;
+  Status download(std::byte* to, const std::byte* from, uint64_t bytes) override;
+  Status copy(std::byte* to, const std::byte* from, uint64_t bytes) override;
+  Status copy_from(Gpu& other, std::byte* to, const std::byte* from, uint64_t bytes) override;
+  Status clear(std::byte* data, uint64_t bytes) override;
+  Result<GpuMark> new_mark() override;
+  Status set(GpuMark mark) override;
+  Status wait(GpuMark mark) override;
+  Status finish() override;
+  Status begin_capture() override;
+  Result<std::unique_ptr<GpuGraph>> end_capture() override;
+  Status launch(GpuGraph& graph) override;
+  Result<std::unique_ptr<GpuStep>> make_step(const GpuBindContext& context) override;
+
+  // Makes this GPU the calling thread's, for the launchers of kernels.
+  void use() const { cudaSetDevice(number_); }
+  cudaStream_t stream() const { return stream_; }
+
+ private:
+  explicit CudaGpu(int number) : number_(number) {}
+  void free(std::byte* data) override;
+
+  int number_ = 0;
+  GpuFacts facts_;
+  cudaStream_t stream_ = nullptr;
+  std::vector<cudaEvent_t> marks_;
+  cudaEvent_t peer_ = nullptr;  // for copies between GPUs
+};
+
+}  // namespace ktx::runtime

@@ -1,0 +1,144 @@
+// matmul, matmul_heads and the experts on a GPU.
+#include "kernels/cuda/cuda_experts.h"
+#include "kernels/cuda/cuda_matmul.h"
+#include "lib/runtime/cuda/cuda_steps.h"
+
+namespace ktx::runtime {
+namespace {
+
+class Matmul final : public GpuStep {
+ public:
+  Status bind(const CudaBind& context) {
+    const CudaView x = context.input(0), y = context.output(0);
+    args_.w = KTX_TRY(context.product_weight(0));
+    args_.bias = KTX_TRY(context.vector(1, bias_));
+    args_.x = x.f32();
+    args_.x_stride = x.stride;
+    args_.y = y.f32();
+    args_.y_stride = y.stride;
+    args_.accumulate = context.attrs<MatmulAttrs>().accumulate != 0;
+    rows_ = y.rows;
+    gpu_ = &context.gpu();
+    return {};
+  }
+  int64_t workspace_bytes(const GpuShape& shape) const override {
+    kernels::CudaMatmulArgs args = args_;
+    args.tokens = shape.rows(rows_);
+    return kernels::cuda_matmul_workspace(args);
+  }
+  Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
+    kernels::CudaMatmulArgs args = args_;
+    args.tokens = shape.rows(rows_);
+    args.workspace = workspace;
+    args.workspace_bytes = bytes;
+    gpu_->use();
+    return kernels::launch_matmul(args, gpu_->stream());
+  }
+
+ private:
+  kernels::CudaMatmulArgs args_;
+  GpuMemory bias_;
+  RowKind rows_ = RowKind::Token;
+  CudaGpu* gpu_ = nullptr;
+};
+
+// The three that always have a row per token.
+template <class Args, int64_t (*Workspace)(const Args&),
+          Status (*Launch)(const Args&, kernels::CudaStream)>
+class TokenProduct : public GpuStep {
+ public:
+  int64_t workspace_bytes(const GpuShape& shape) const override {
+    Args args = args_;
+    args.tokens = shape.tokens;
+    return Workspace(args);
+  }
+  Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
+    Args args = args_;
+    args.tokens = shape.tokens;
+    args.workspace = workspace;
+    args.workspace_bytes = bytes;
+    gpu_->use();
+    return Launch(args, gpu_->stream());
+  }
+
+ protected:
+  Args args_;
+  CudaGpu* gpu_ = nullptr;
+};
+
+class MatmulHeads final
+    : public TokenProduct<kernels::CudaMatmulHeadsArgs, kernels::cuda_matmul_heads_workspace,
+                          kernels::launch_matmul_heads> {
+ public:
+  Status bind(const CudaBind& context) {
+    const CudaView x = context.input(0), y = context.output(0);
+    args_.w = KTX_TRY(context.product_weight(0));
+    args_.attrs = context.attrs<MatmulHeadsAttrs>();
+    args_.x = x.f32();
+    args_.x_stride = x.stride;
+    args_.y = y.f32();
+    args_.y_stride = y.stride;
+    gpu_ = &context.gpu();
+    return {};
+  }
+};
+
+class ExpertsGateUp final
+    : public TokenProduct<kernels::CudaExpertsGateUpArgs, kernels::cuda_experts_gate_up_workspace,
+                          kernels::launch_experts_gate_up> {
+ public:
+  Status bind(const CudaBind& context) {
+    const CudaView x = context.input(0), h = context.output(0);
+    KTX_TRY(require_whole(h, "h"));
+    args_.gate = KTX_TRY(context.product_weight(0));
+    args_.up = KTX_TRY(context.product_weight(1));
+    args_.attrs = context.attrs<ExpertsAttrs>();
+    args_.order = context.input(2).i32();
+    args_.offsets = context.input(3).i32();
+    args_.x = x.f32();
+    args_.x_stride = x.stride;
+    args_.h = h.f32();
+    args_.h_stride = h.width / h.rows_per_row;
+    gpu_ = &context.gpu();
+    return {};
+  }
+};
+
+class ExpertsDown final
+    : public TokenProduct<kernels::CudaExpertsDownArgs, kernels::cuda_experts_down_workspace,
+                          kernels::launch_experts_down> {
+ public:
+  Status bind(const CudaBind& context) {
+    const CudaView h = context.input(0), weights = context.input(4), y = context.output(0);
+    KTX_TRY(require_whole(h, "h"));
+    KTX_TRY(require_whole(weights, "weights"));
+    args_.down = KTX_TRY(context.product_weight(0));
+    args_.attrs = context.attrs<ExpertsAttrs>();
+    args_.order = context.input(2).i32();
+    args_.offsets = context.input(3).i32();
+    args_.weights = weights.f32();
+    args_.h = h.f32();
+    args_.h_stride = h.width / h.rows_per_row;
+    args_.y = y.f32();
+    args_.y_stride = y.stride;
+    gpu_ = &context.gpu();
+    return {};
+  }
+};
+
+}  // namespace
+
+Result<std::unique_ptr<GpuStep>> make_cuda_matmul(const CudaBind& context) {
+  return make_bound<Matmul>(context);
+}
+Result<std::unique_ptr<GpuStep>> make_cuda_matmul_heads(const CudaBind& context) {
+  return make_bound<MatmulHeads>(context);
+}
+Result<std::unique_ptr<GpuStep>> make_cuda_experts_gate_up(const CudaBind& context) {
+  return make_bound<ExpertsGateUp>(context);
+}
+Result<std::unique_ptr<GpuStep>> make_cuda_experts_down(const CudaBind& context) {
+  return make_bound<ExpertsDown>(context);
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,217 @@
+// embed, norm, rope, router and the element-wise ops on a GPU: one launch over the rows.
+#include "kernels/cuda/cuda_experts.h"
+#include "kernels/cuda/cuda_rows.h"
+#include "lib/runtime/cuda/cuda_steps.h"
+
+namespace ktx::runtime {
+namespace {
+
+// Args with the number of rows in `tokens`.
+template <class Args, Status (*Launch)(const Args&, kernels::CudaStream)>
+class RowsStep : public GpuStep {
+ public:
+  Status launch(const GpuShape& shape, std::byte*, int64_t) override {
+    Args args = args_;
+    args.tokens = shape.rows(rows_);
+    gpu_->use();
+    return Launch(args, gpu_->stream());
+  }
+
+ protected:
+  void begin(const CudaBind& context, RowKind rows) {
+    gpu_ = &context.gpu();
+    rows_ = rows;
+  }
+  Args args_;
+  RowKind rows_ = RowKind::Token;
+  CudaGpu* gpu_ = nullptr;
+};
+
+struct Embed final : RowsStep<kernels::CudaEmbedArgs, kernels::launch_embed> {
+  Status bind(const CudaBind& context) {
+    const CudaView y = context.output(0);
+    begin(context, y.rows);
+    args_.table = KTX_TRY(context.weight(0));
+    if (!kernels::cuda_embed_takes(args_.table.dtype, args_.table.layout)) {
+      return Error{
+          "no GPU kernel reads a table of this format; put the embedding on the CPU by a "
+          "rule"};
+    }
+    args_.ids = context.batch().ids;
+    args_.y = y.f32();
+    args_.y_stride = y.stride;
+    return {};
+  }
+};
+
+struct RmsNorm final : RowsStep<kernels::CudaRmsNormArgs, kernels::launch_rms_norm> {
+  Status bind(const CudaBind& context) {
+    const CudaView x = context.input(0), y = context.output(0);
+    begin(context, y.rows);
+    args_.x = x.f32();
+    args_.x_stride = x.stride;
+    args_.weight = KTX_TRY(context.vector(0, weight_));
+    args_.y = y.f32();
+    args_.y_stride = y.stride;
+    args_.width = y.width;
+    args_.attrs = context.attrs<RmsNormAttrs>();
+    return {};
+  }
+  GpuMemory weight_;
+};
+
+struct Rope final : RowsStep<kernels::CudaRopeArgs, kernels::launch_rope> {
+  Status bind(const CudaBind& context) {
+    const CudaView x = context.input(0), y = context.output(0);
+    begin(context, RowKind::Token);
+    args_.x = x.f32();
+    args_.x_stride = x.stride;
+    args_.y = y.f32();
+    args_.y_stride = y.stride;
+    args_.inv_freq = KTX_TRY(context.vector(0, inv_freq_));
+    args_.position = context.batch().position;
+    args_.attrs = context.attrs<RopeAttrs>();
+    return {};
+  }
+  GpuMemory inv_freq_;
+};
+
+struct Swiglu final : RowsStep<kernels::CudaSwigluArgs, kernels::launch_swiglu> {
+  Status bind(const CudaBind& context) {
+    const CudaView gate = context.input(0), up = context.input(1), y = context.output(0);
+    begin(context, y.rows);
+    args_.gate = gate.f32();
+    args_.gate_stride = gate.stride;
+    args_.up = up.f32();
+    args_.up_stride = up.stride;
+    args_.y = y.f32();
+    args_.y_stride = y.stride;
+    args_.width = y.width;
+    return {};
+  }
+};
+
+struct Add final : RowsStep<kernels::CudaAddArgs, kernels::launch_add> {
+  Status bind(const CudaBind& context) {
+    const CudaView a = context.input(0), b = context.input(1), y = context.output(0);
+    begin(context, y.rows);
+    args_.a = a.f32();
+    args_.a_stride = a.stride;
+    args_.b = b.f32();
+    args_.b_stride = b.stride;
+    args_.y = y.f32();
+    args_.y_stride = y.stride;
+    args_.width = y.width;
+    return {};
+  }
+};
+
+struct SigmoidScale final : RowsStep<kernels::CudaSigmoidScaleArgs, kernels::launch_sigmoid_scale> {
+  Status bind(const CudaBind& context) {
+    const CudaView x = context.input(0), gate = context.input(1), y = context.output(0);
+    begin(context, y.rows);
+    args_.x = x.f32();
+    args_.x_stride = x.stride;
+    args_.gate = gate.f32();
+    args_.gate_stride = gate.stride;
+    args_.y = y.f32();
+    args_.y_stride = y.stride;
+    args_.width = y.width;
+    return {};
+  }
+};
+
+struct Router final : RowsStep<kernels::CudaRouterArgs, kernels::launch_router> {
+  Status bind(const CudaBind& context) {
+    const CudaView logits = context.input(0), ids = context.output(0), weights = context.output(1);
+    begin(context, RowKind::Token);
+    KTX_TRY(require_whole(ids, "ids"));
+    KTX_TRY(require_whole(weights, "weights"));
+    args_.attrs = context.attrs<RouterAttrs>();
+    if (args_.attrs.experts > kernels::kCudaMaxExperts ||
+        args_.attrs.top_k > kernels::kCudaMaxTopK) {
+      return Error{"more experts than a GPU's router takes; put the router on the CPU by a rule"};
+    }
+    args_.logits = logits.f32();
+    args_.logits_stride = logits.stride;
+    args_.bias = KTX_TRY(context.vector(0, bias_));
+    args_.position = context.batch().position;
+    args_.ids = ids.i32();
+    args_.weights = weights.f32();
+    return {};
+  }
+  GpuMemory bias_;
+};
+
+struct GroupExperts final : RowsStep<kernels::CudaGroupExpertsArgs, kernels::launch_group_experts> {
+  Status bind(const CudaBind& context) {
+    begin(context, RowKind::Token);
+    KTX_TRY(require_whole(context.input(0), "ids"));
+    KTX_TRY(require_whole(context.output(0), "order"));
+    args_.ids = context.input(0).i32();
+    args_.attrs = context.attrs<GroupExpertsAttrs>();
+    if (args_.attrs.experts > kernels::kCudaMaxExperts) {
+      return Error{"more experts than a GPU sorts; put the experts on the CPU by a rule"};
+    }
+    args_.order = context.output(0).i32();
+    args_.offsets = context.output(1).i32();
+    return {};
+  }
+};
+
+class GatherRows final : public GpuStep {
+ public:
+  Status bind(const CudaBind& context) {
+    const CudaView x = context.input(0), y = context.output(0);
+    args_.x = x.f32();
+    args_.x_stride = x.stride;
+    args_.rows = context.batch().output_rows;
+    args_.y = y.f32();
+    args_.y_stride = y.stride;
+    args_.width = y.width;
+    gpu_ = &context.gpu();
+    return {};
+  }
+  Status launch(const GpuShape& shape, std::byte*, int64_t) override {
+    kernels::CudaGatherRowsArgs args = args_;
+    args.outputs = shape.outputs;
+    gpu_->use();
+    return kernels::launch_gather_rows(args, gpu_->stream());
+  }
+
+ private:
+  kernels::CudaGatherRowsArgs args_;
+  CudaGpu* gpu_ = nullptr;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<GpuStep>> make_cuda_embed(const CudaBind& context) {
+  return make_bound<Embed>(context);
+}
+Result<std::unique_ptr<GpuStep>> make_cuda_rms_norm(const CudaBind& context) {
+  return make_bound<RmsNorm>(context);
+}
+Result<std::unique_ptr<GpuStep>> make_cuda_rope(const CudaBind& context) {
+  return make_bound<Rope>(context);
+}
+Result<std::unique_ptr<GpuStep>> make_cuda_swiglu(const CudaBind& context) {
+  return make_bound<Swiglu>(context);
+}
+Result<std::unique_ptr<GpuStep>> make_cuda_add(const CudaBind& context) {
+  return make_bound<Add>(context);
+}
+Result<std::unique_ptr<GpuStep>> make_cuda_sigmoid_scale(const CudaBind& context) {
+  return make_bound<SigmoidScale>(context);
+}
+Result<std::unique_ptr<GpuStep>> make_cuda_router(const CudaBind& context) {
+  return make_bound<Router>(context);
+}
+Result<std::unique_ptr<GpuStep>> make_cuda_group_experts(const CudaBind& context) {
+  return make_bound<GroupExperts>(context);
+}
+Result<std::unique_ptr<GpuStep>> make_cuda_gather_rows(const CudaBind& context) {
+  return make_bound<GatherRows>(context);
+}
+
+}  // namespace ktx::runtime

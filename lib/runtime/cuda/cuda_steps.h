@@ -1,0 +1,74 @@
+// Steps of a plan bound to GPU memory and launchers: the GPU's side of cpu_step.h.
+//
+// One small class per op lives in cuda_<op>.cc, each behind a function of the table in
+// cuda_ops.def. launch() fills in the rows of the pass and calls the launcher.
+#pragma once
+
+#include <memory>
+
+#include "kernels/cuda/cuda_attention.h"
+#include "kernels/cuda/cuda_weight.h"
+#include "lib/runtime/cuda/cuda_gpu.h"
+#include "lib/runtime/gpu/gpu.h"
+
+namespace ktx::runtime {
+
+// An activation in GPU memory.
+struct CudaView {
+  std::byte* data = nullptr;  // null: absent
+  int64_t stride = 0;         // elements from one whole row to the next
+  int64_t width = 0;
+  int64_t rows_per_row = 1;
+  RowKind rows = RowKind::Token;
+  bool whole() const { return width == stride; }
+  float* f32() const { return reinterpret_cast<float*>(data); }
+  int32_t* i32() const { return reinterpret_cast<int32_t*>(data); }
+};
+
+// GpuBindContext with what the ops ask of it.
+class CudaBind {
+ public:
+  CudaBind(CudaGpu& gpu, const GpuBindContext& context) : gpu_(gpu), context_(context) {}
+
+  CudaView input(int i) const;
+  CudaView output(int i) const;
+  Result<kernels::CudaWeight> weight(int i) const;
+  Result<kernels::CudaWeight> product_weight(int i) const;  // that products can read
+  // A vector as floats: a norm's weight, a bias, rotary frequencies. Null when absent;
+  // vectors in other formats are decoded into memory that `keep` holds.
+  Result<const float*> vector(int i, GpuMemory& keep) const;
+  kernels::CudaKvView kv_view(int32_t slot) const;
+  template <class Attrs>
+  const Attrs& attrs() const {
+    return context_.plan.attrs_of<Attrs>(context_.step);
+  }
+  const GpuBatch& batch() const { return context_.batch; }
+  CudaGpu& gpu() const { return gpu_; }
+
+ private:
+  CudaView view(const plan::OperandRecord& operand) const;
+  uint32_t blob(int i) const;  // kNone: absent
+
+  CudaGpu& gpu_;
+  const GpuBindContext& context_;
+};
+
+Status require_whole(const CudaView& view, const char* name);
+
+using MakeCudaStep = Result<std::unique_ptr<GpuStep>> (*)(const CudaBind&);
+
+Result<std::unique_ptr<GpuStep>> make_cuda_step(CudaGpu& gpu, const GpuBindContext& context);
+
+// A step whose class has `Status bind(const CudaBind&)`.
+template <class Step>
+Result<std::unique_ptr<GpuStep>> make_bound(const CudaBind& context) {
+  auto step = std::make_unique<Step>();
+  KTX_TRY(step->bind(context));
+  return std::unique_ptr<GpuStep>(std::move(step));
+}
+
+#define KTX_CUDA_OP(op, make) Result<std::unique_ptr<GpuStep>> make(const CudaBind&);
+#include "lib/runtime/cuda/cuda_ops.def"
+#undef KTX_CUDA_OP
+
+}  // namespace ktx::runtime
