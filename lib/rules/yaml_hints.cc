@@ -127,7 +127,7 @@ class LineReader {
     if (!is_text || std::string_view("*&!@`%|>[{").find(line_[value]) == kNone) return std::nullopt;
     const std::string_view text = trim(line_.substr(value));
     return YamlMistake{at(value, text.size()),
-                       fmt::format("a text that begins with `{}` needs quotes", line_[value]),
+                       fmt::format("a text that begins with '{}' needs quotes", line_[value]),
                        "put it in single quotes, in which a backslash stays as it is",
                        {{at(value, text.size()), fmt::format("'{}'", text)}}};
   }
@@ -198,6 +198,31 @@ std::optional<YamlMistake> find_yaml_mistake(Lines lines, int stopped, const std
     next = entry_column(line) + (text.ends_with(':') ? 2 : 0);
   }
   return std::nullopt;
+}
+
+std::optional<SourceLoc> find_open_bracket(Lines lines, const std::string& file) {
+  std::vector<SourceLoc> open;
+  for (size_t number = 0; number < lines.size(); ++number) {
+    const std::string_view line = lines[number];
+    char quote = 0;
+    for (size_t i = 0; i < line.size(); ++i) {
+      const char c = line[i];
+      if (quote != 0) {
+        if (quote == '"' && c == '\\') ++i;
+        if (c == quote) quote = 0;
+      } else if (c == '"' || c == '\'') {
+        quote = c;
+      } else if (c == '#' && (i == 0 || line[i - 1] == ' ')) {
+        break;
+      } else if (c == '{' || c == '[') {
+        open.push_back({file, static_cast<int>(number) + 1, static_cast<int>(i) + 1, 1});
+      } else if ((c == '}' || c == ']') && !open.empty()) {
+        open.pop_back();
+      }
+    }
+  }
+  if (open.empty()) return std::nullopt;
+  return open.back();
 }
 
 std::string indentation_hint(Lines lines, int line) {

@@ -28,6 +28,10 @@ struct YamlMistake {
 std::optional<YamlMistake> find_yaml_mistake(std::span<const std::string_view> lines, int stopped,
                                              const std::string& file);
 
+// The last bracket or brace that nothing closes; quotes and comments are left out.
+std::optional<SourceLoc> find_open_bracket(std::span<const std::string_view> lines,
+                                           const std::string& file);
+
 // How this line is indented and how the lines above are, or "" when it fits them.
 std::string indentation_hint(std::span<const std::string_view> lines, int line);
 

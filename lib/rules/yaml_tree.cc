@@ -182,6 +182,16 @@ void report_syntax(const std::string& text, const std::string& file, const YAML:
     for (const FixIt& fix : mistake->fixes) diag.fix(fix.range, fix.replacement);
     return;
   }
+  if (what.find("flow") != std::string::npos) {
+    if (const auto open = find_open_bracket(lines, file)) {
+      const char bracket =
+          lines[static_cast<size_t>(open->line) - 1][static_cast<size_t>(open->column) - 1];
+      diags.error(*open, "Y001", fmt::format("this `{}` is not closed", bracket))
+          .help(fmt::format("end the {} with `{}`", bracket == '{' ? "map" : "list",
+                            bracket == '{' ? '}' : ']'));
+      return;
+    }
+  }
   const std::string hint = indentation_hint(lines, line);
   const SourceLoc loc = {file, line, mark.is_null() ? 1 : mark.column + 1, 1};
   if (hint.empty()) {

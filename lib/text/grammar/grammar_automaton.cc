@@ -18,8 +18,7 @@ namespace {
 // Which fragment states can reach the end of their unit, calls included.
 class Live {
  public:
-  explicit Live(const Fragments& fragments)
-      : fragments_(fragments), live_(fragments.states.size(), false) {
+  explicit Live(const Fragments& fragments) : live_(fragments.states.size(), false) {
     std::vector<std::vector<uint32_t>> into(fragments.states.size());
     std::vector<std::vector<std::pair<uint32_t, uint32_t>>> callers(fragments.units.size());
     std::vector<std::vector<UnitEdge>> calls_into(fragments.states.size());
@@ -63,7 +62,6 @@ class Live {
     todo_.push_back(state);
   }
 
-  const Fragments& fragments_;
   std::vector<bool> live_;
   std::vector<bool> productive_;
   std::vector<uint32_t> todo_;
