@@ -19,6 +19,7 @@ runtime::EngineOptions engine_options(const EngineFlags& flags) {
   if (flags.kv_type == "q8") options.kv_type = plan::KvType::Q8_0;
   if (flags.ctx > 0) options.ctx = flags.ctx;
   if (flags.max_batch > 0) options.max_batch = flags.max_batch;
+  if (flags.chunk_tokens > 0) options.chunk_tokens = flags.chunk_tokens;
   if (flags.kv_budget_bytes > 0) options.kv_budget_bytes = flags.kv_budget_bytes;
   options.verify = flags.verify;
   options.check_finite = flags.check_finite;

@@ -62,6 +62,8 @@ cl::opt<std::string> g_kv_type("kv-type", cl::desc("elements of the KV cache (f1
                                cl::value_desc("f32|f16|q8"), KTX_RUNS, cl::cat(g_category));
 cl::opt<std::string> g_ctx("ctx", cl::desc("tokens per sequence (the plan's default)"),
                            cl::value_desc("N"), KTX_RUNS, cl::cat(g_category));
+cl::opt<std::string> g_chunk("chunk", cl::desc("tokens of a prompt in one step (256)"),
+                             cl::value_desc("N"), KTX_RUNS, cl::cat(g_category));
 cl::opt<std::string> g_max_batch("max-batch", cl::desc("sequences at once (the plan's default)"),
                                  cl::value_desc("N"), KTX_RUNS, cl::cat(g_category));
 cl::opt<std::string> g_kv_budget("kv-budget", cl::desc("limit of the KV cache: 8G, 512M, bytes"),
@@ -222,6 +224,7 @@ void read_engine(Options& options, Checker& check) {
   options.engine.kv_type = check.choice(g_kv_type, {"f32", "f16", "q8"});
   check.number(g_ctx, options.engine.ctx, 1, int64_t{1} << 31);
   check.number(g_max_batch, options.engine.max_batch, 1, 4096);
+  check.number(g_chunk, options.engine.chunk_tokens, 1, 65536);
   check.bytes(g_kv_budget, options.engine.kv_budget_bytes);
   options.engine.verify = g_verify;
   options.engine.check_finite = g_check_finite;
