@@ -361,6 +361,7 @@ void BatchScheduler::step() {
       }
     }
   } else {
+    if (options_.after_step) options_.after_step(engine_);
     stats_.steps += 1;
     stats_.step_requests += static_cast<int64_t>(who.size());
     int64_t row = 0;

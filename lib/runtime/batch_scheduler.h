@@ -40,6 +40,8 @@ struct SchedulerOptions {
   // Guess up to so many tokens per request and step from what its own text said
   // before (n-gram look-up); answers stay the same. 0: off.
   int lookup_tokens = 0;
+  // Called after each step, on the engine's thread (profiles).
+  std::function<void(Engine&)> after_step;
 };
 
 class BatchScheduler {

@@ -147,6 +147,7 @@ class Reply final : public HttpReply, public std::enable_shared_from_this<Reply>
 
   void push(std::string text, bool last, int status) {
     bool too_much = false;
+    std::function<void()> unneeded;  // destroyed without the lock: it may own much
     {
       const std::lock_guard lock(mutex_);
       if (done_ || gone_ || (status != 0 && status_ != 0)) return;
@@ -154,7 +155,7 @@ class Reply final : public HttpReply, public std::enable_shared_from_this<Reply>
       unsent_ += text;
       done_ = last;
       too_much = !last && unsent_.size() > unsent_limit_;
-      if (last) on_gone_ = nullptr;
+      if (last) unneeded.swap(on_gone_);
     }
     if (too_much) return set_gone();
     wake();
@@ -246,6 +247,7 @@ struct HttpServer::Core : std::enable_shared_from_this<Core> {
   std::atomic<int64_t> requests{0};
   std::atomic<bool> draining{false};
   uint64_t bodies_bytes = 0;    // I/O thread
+  std::set<tcp::socket*> open;  // I/O thread
   std::set<tcp::socket*> idle;  // I/O thread: between two requests
 };
 
@@ -399,10 +401,12 @@ asio::awaitable<void> HttpServer::Core::serve(Stream& stream) {
   beast::error_code ignored;
   const std::string client = socket_of(stream).remote_endpoint(ignored).address().to_string();
   beast::flat_buffer buffer;
+  open.insert(&socket_of(stream));
   while (co_await one_request(stream, buffer, client)) {
     // A buffer that held a large body is not kept by an idle connection.
     if (buffer.size() == 0 && buffer.capacity() > 65536) buffer.shrink_to_fit();
   }
+  open.erase(&socket_of(stream));
   socket_of(stream).shutdown(tcp::socket::shutdown_send, ignored);
 }
 
@@ -528,6 +532,16 @@ void HttpServer::stop() {
   if (!core_->thread.joinable()) return;
   core_->workers->stop();
   core_->workers->join();
+  // Every coroutine ends by itself: those that the context still holds at its end would
+  // keep the core, and so the context, for ever.
+  asio::post(core_->io, [core = core_] {
+    beast::error_code ignored;
+    core->acceptor.close(ignored);
+    for (tcp::socket* socket : core->open) socket->close(ignored);
+  });
+  for (int i = 0; i < 100 && core_->connections > 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   core_->io.stop();
   core_->thread.join();
 }

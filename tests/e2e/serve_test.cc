@@ -46,11 +46,19 @@ class Serve : public ::testing::Test {
   }
   // The server is well and nothing is left running.
   static void expect_idle() {
-    for (int i = 0; i < 500 && server_->metric("requests_running") != 0; ++i) {
+    // The last clients that left may not have been noticed yet.
+    json stats;
+    for (int i = 0; i < 1000; ++i) {
+      stats = server_->get("/stats").json();
+      if (stats["requests_running"] == 0 && stats["requests_waiting"] == 0 &&
+          stats["requests_ended_total"] == stats["requests_total"]) {
+        break;
+      }
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-    EXPECT_EQ(server_->metric("requests_running"), 0);
-    EXPECT_EQ(server_->metric("requests_waiting"), 0);
+    EXPECT_EQ(stats["requests_running"], 0);
+    EXPECT_EQ(stats["requests_waiting"], 0);
+    EXPECT_EQ(stats["requests_ended_total"], stats["requests_total"]);
     EXPECT_EQ(server_->get("/health").status, 200);
   }
 
@@ -186,6 +194,52 @@ TEST_F(Serve, SpeaksOllamaAnthropicAndResponses) {
       "/v1/responses", json{{"input", kFox}, {"max_output_tokens", 20}, {"temperature", 0}}.dump());
   EXPECT_EQ(response.json()["output"][0]["content"][0]["text"], whole) << response.body;
   EXPECT_EQ(response.json()["status"], "incomplete");
+}
+
+TEST_F(Serve, ConstrainedAnswersParse) {
+  const json schema = {
+      {"type", "object"},
+      {"properties",
+       {{"name", {{"type", "string"}, {"maxLength", 10}}}, {"kind", {{"enum", {"fox", "hare"}}}}}},
+      {"required", {"name", "kind"}},
+      {"additionalProperties", false}};
+  const json format = {{"type", "json_schema"},
+                       {"json_schema", {{"name", "animal"}, {"schema", schema}}}};
+  for (const double temperature : {0.0, 1.5}) {
+    const HttpAnswer answer =
+        ask(chat(kFox, 300, {{"response_format", format}, {"temperature", temperature}}));
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    const json value = json::parse(content(answer), nullptr, false);
+    ASSERT_TRUE(value.is_object()) << content(answer);
+    EXPECT_TRUE(value["kind"] == "fox" || value["kind"] == "hare") << value;
+  }
+  const HttpAnswer counted = ask(chat(kFox, 50, {{"grammar", "root ::= [0-9]{3}"}}));
+  EXPECT_EQ(content(counted).size(), 3u) << counted.body;
+  EXPECT_EQ(counted.json()["choices"][0]["finish_reason"], "stop");
+
+  const json tool = {{"type", "function"},
+                     {"function",
+                      {{"name", "get_weather"},
+                       {"parameters",
+                        {{"type", "object"},
+                         {"properties", {{"city", {{"type", "string"}, {"maxLength", 10}}}}},
+                         {"required", {"city"}}}}}}};
+  const HttpAnswer called =
+      ask(chat(kFox, 200, {{"tools", json::array({tool})}, {"tool_choice", "required"}}));
+  const json choice = called.json()["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "tool_calls") << called.body;
+  const json function = choice["message"]["tool_calls"][0]["function"];
+  EXPECT_EQ(function["name"], "get_weather");
+  EXPECT_TRUE(json::parse(function["arguments"].get<std::string>()).contains("city"));
+
+  const HttpAnswer wrong = ask(chat(kFox, 5, {{"grammar", "root ::= \"a"}}));
+  EXPECT_EQ(wrong.status, 400);
+  EXPECT_EQ(wrong.json()["error"]["param"], "grammar");
+  const HttpAnswer schema_wrong =
+      server_->post("/api/chat", json{{"messages", {{{"role", "user"}, {"content", "x"}}}},
+                                      {"format", {{"type", "no-such-type"}}}}
+                                     .dump());
+  EXPECT_EQ(schema_wrong.status, 400) << schema_wrong.body;
 }
 
 TEST_F(Serve, ManyAtOnceGetTheirOwnAnswers) {
@@ -366,16 +420,31 @@ TEST_F(Serve, IdleAndSlowClientsHoldNobodyUp) {
 }
 
 TEST_F(Serve, ToldToEndItFinishesWhatRuns) {
-  ServerProcess server({plan(), "--max-batch", "2"});
+  const std::string profile = dir_->path("profile");
+  ServerProcess server({plan(), "--max-batch", "2", "--profile", profile});
   Connection client(server.port());
   client.send(
       http_request("POST", "/v1/chat/completions", chat(kFox, 300, {{"ignore_eos", true}}).dump()));
-  while (server.metric("requests_total") < 1) std::this_thread::yield();
+  while (server.metric("requests_running") < 1) std::this_thread::yield();
   std::thread stopper([&] { EXPECT_EQ(server.stop(SIGTERM), 0); });
   const HttpAnswer answer = client.answer();
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.json()["usage"]["completion_tokens"], 300);
   stopper.join();
+
+  std::ifstream lines(profile);
+  int64_t steps = 0;
+  double seconds = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const json row = json::parse(line, nullptr, false);
+    ASSERT_TRUE(row.is_object()) << line;
+    EXPECT_FALSE(row["module"].get<std::string>().empty());
+    EXPECT_EQ(row["device"], "cpu");
+    steps = row["step"];
+    seconds += row["seconds"].get<double>();
+  }
+  EXPECT_GE(steps, 300);
+  EXPECT_GT(seconds, 0);
 }
 
 TEST_F(Serve, AFullQueueSaysWhenToComeBack) {

@@ -148,6 +148,7 @@ KTX_SERVE(g_max_body, "max-body", "largest body of a request (32M)", "SIZE")
 KTX_SERVE(g_max_connections, "max-connections", "open at once (10000)", "N")
 KTX_SERVE(g_slot_dir, "slot-dir", "where /slots saves and restores", "DIR")
 KTX_SERVE(g_access_log, "access-log", "a line of JSON per request; -: stderr", "FILE")
+KTX_SERVE(g_profile, "profile", "lines of JSON: the time of each step of the plan", "FILE")
 KTX_SERVE(g_web_ui, "web-ui", "the page at / (on)", "on|off")
 KTX_SERVE(g_config, "config", "options from a file, 'name = value' per line", "FILE")
 #undef KTX_SERVE
@@ -287,6 +288,7 @@ void read_serve(ServeFlags& serve, Checker& check) {
   check.number(g_max_connections, serve.max_connections, 1, 1 << 20);
   serve.slot_dir = g_slot_dir;
   serve.access_log = g_access_log;
+  serve.profile = g_profile;
   serve.web_ui = check.choice(g_web_ui, {"on", "off"}) != "off";
 }
 

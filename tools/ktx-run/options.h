@@ -52,6 +52,7 @@ struct ServeFlags {
   int64_t max_connections = 10000;
   std::string slot_dir;
   std::string access_log;
+  std::string profile;
   bool web_ui = true;
 };
 

@@ -12,6 +12,7 @@
 #include "lib/support/timer.h"
 #include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/loaded_model.h"
+#include "tools/ktx-run/step_profile.h"
 #include "tools/ktx-run/talk.h"
 
 namespace ktx::tools {
@@ -64,7 +65,9 @@ Result<server::ServerOptions> server_options(const ServeFlags& flags) {
   return options;
 }
 
-Result<std::shared_ptr<server::ServedModel>> load(const Options& options) {
+// `profile`, when there is one, must outlive the model.
+Result<std::shared_ptr<server::ServedModel>> load(const Options& options,
+                                                  std::unique_ptr<StepProfile>& profile) {
   const Timer timer;
   auto model = std::make_shared<server::ServedModel>();
   runtime::EngineOptions engine = engine_options(options.engine);
@@ -94,6 +97,10 @@ Result<std::shared_ptr<server::ServedModel>> load(const Options& options) {
   runtime::SchedulerOptions scheduler;
   scheduler.max_queue = options.serve.max_queue;
   scheduler.lookup_tokens = static_cast<int>(options.serve.lookup);
+  if (!options.serve.profile.empty()) {
+    profile = KTX_TRY(StepProfile::create(options.serve.profile, *model->engine));
+    scheduler.after_step = [&profile](runtime::Engine& engine) { profile->add(engine); };
+  }
   model->load_seconds = timer.seconds();
   model->scheduler = std::make_unique<runtime::BatchScheduler>(*model->engine, scheduler);
   return model;
@@ -108,6 +115,7 @@ Status serve(const Options& options) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
 
+  std::unique_ptr<StepProfile> profile;
   const server::ServerOptions server_settings = KTX_TRY(server_options(options.serve));
   server::Server server(server_settings);
   KTX_TRY(server.start());
@@ -119,7 +127,7 @@ Status serve(const Options& options) {
   if (!server_settings.access.loopback && server_settings.access.keys.empty()) {
     note("everybody who reaches this address may use the model; --api-key asks for a key");
   }
-  const std::shared_ptr<server::ServedModel> model = KTX_TRY(load(options));
+  const std::shared_ptr<server::ServedModel> model = KTX_TRY(load(options, profile));
   for (const std::string& line : model->engine->notes()) note(line);
   note(
       fmt::format("{} is ready: {} sequences of {} tokens, {} threads, loaded in {:.1f} s; the "
