@@ -8,7 +8,6 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <regex>
 
 #include "lib/arch/build_graph.h"
 #include "tests/support/test_models.h"

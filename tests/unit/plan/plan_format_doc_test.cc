@@ -10,8 +10,8 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <regex>
 
+#include "lib/support/regex.h"
 #include "lib/support/strings.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/plan/plan_bytes.h"
@@ -42,22 +42,25 @@ TEST(PlanFormatDoc, ShowsTheBytesOfThePlan) {
   EXPECT_NE(text.find(fmt::format("{} bytes, ", plan.size())), std::string::npos)
       << "the plan has " << plan.size() << " bytes";
   const bool update = std::getenv("KTX_UPDATE_GOLDEN") != nullptr;
-  const std::regex line_form(
-      "    ([0-9a-f]{8})  ((?:[0-9a-f]{2} {1,2}){1,15}[0-9a-f]{2})( {3,}.*)");
+  const auto offset_form = Regex::compile("^    [0-9a-f]{8}  ");
+  const auto bytes_form = Regex::compile("^(?:[0-9a-f]{2} {1,2}){1,15}[0-9a-f]{2}(?= {3,})");
+  ASSERT_TRUE(offset_form.ok() && bytes_form.ok());
   std::string updated;
   int lines = 0;
   for (const std::string_view line : split(text, '\n')) {
     std::string whole(line);
-    std::smatch parts;
-    if (std::regex_match(whole, parts, line_form)) {
+    const auto offset_part = offset_form->search(line);
+    const std::string_view rest = line.substr(offset_part ? offset_part->end : line.size());
+    if (const auto bytes_part = bytes_form->search(rest)) {
       ++lines;
-      const size_t offset = std::strtoull(parts[1].str().c_str(), nullptr, 16);
-      const std::string shown = parts[2];
+      const size_t offset = std::strtoull(whole.c_str(), nullptr, 16);
+      const std::string_view shown = rest.substr(0, bytes_part->end);
       const size_t count = std::min<size_t>((shown.size() + 2) / 3, 16);
       ASSERT_LE(offset + count, plan.size()) << whole;
       const std::string actual = hex_columns(std::as_bytes(std::span(plan)).subspan(offset, count));
       if (update) {
-        whole = fmt::format("    {}  {}{}", parts[1].str(), actual, parts[3].str());
+        whole = fmt::format("{}{}{}", line.substr(0, offset_part->end), actual,
+                            rest.substr(bytes_part->end));
       } else {
         EXPECT_EQ(shown, actual) << whole;
       }
