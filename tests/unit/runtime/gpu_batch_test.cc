@@ -1,0 +1,56 @@
+#include "lib/runtime/gpu/gpu_batch.h"
+
+#include <gtest/gtest.h>
+
+namespace ktx::runtime {
+namespace {
+
+// Two sequences: one token far inside the first, three at the start of the second.
+TEST(GpuBatch, HoldsTokensTablesAndPaddingWhereItSays) {
+  const plan::KvSlotRecord slot = {0, 1, 64, 64, 0, 0};
+  KvCache kv = KvCache::create({&slot, 1}, plan::KvType::F16, 10, {false}).take();
+  std::vector<std::byte*> first, second;
+  ASSERT_TRUE(kv.grow(first, 130));
+  ASSERT_TRUE(kv.grow(second, 3));
+  Batch batch;
+  batch.tokens = 4;
+  batch.outputs = 2;
+  batch.ids = {7, 1, 2, 3};
+  batch.position = {129, 0, 1, 2};
+  batch.sequence = {0, 1, 1, 1};
+  batch.output_rows = {0, 3};
+  batch.tables = {first.data(), second.data()};
+
+  const GpuBatchLayout layout(8, 4, 3, 200);
+  std::vector<std::byte> memory(static_cast<size_t>(layout.bytes()), std::byte{0x55});
+  const GpuShape shape{8, 4, 256, false};
+  EXPECT_LE(layout.fill(memory.data(), batch, 2, shape, kv), layout.bytes());
+  const GpuBatch out = layout.at(memory.data());
+  const auto ints = [](const int32_t* at, int count) {
+    return std::vector<int32_t>(at, at + count);
+  };
+  EXPECT_EQ(ints(out.ids, 4), (std::vector<int32_t>{7, 1, 2, 3}));
+  EXPECT_EQ(ints(out.position, 8), (std::vector<int32_t>{129, 0, 1, 2, -1, -1, -1, -1}));
+  EXPECT_EQ(ints(out.sequence, 8), (std::vector<int32_t>{0, 1, 1, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(ints(out.output_rows, 4), (std::vector<int32_t>{0, 3, -1, -1}));
+  EXPECT_EQ(out.table_stride, 4);
+  EXPECT_EQ(ints(out.tables, 3), (std::vector<int32_t>{0, 1, 2}));
+  EXPECT_EQ(ints(out.tables + out.table_stride, 1), (std::vector<int32_t>{3}));
+}
+
+// A cache of another device's slots keeps no bytes, and still tells blocks apart.
+TEST(GpuBatch, BlocksOfOtherDevicesHaveNumbers) {
+  const plan::KvSlotRecord slot = {0, 8, 128, 128, 0, 0};
+  KvCache kv = KvCache::create({&slot, 1}, plan::KvType::F16, 5, {false}).take();
+  EXPECT_EQ(kv.block_bytes(), 64);
+  std::vector<std::byte*> table;
+  ASSERT_TRUE(kv.grow(table, 5 * 64));
+  for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(kv.block_number(table[i]), i);
+  std::pair<int64_t, int64_t> copied{-1, -1};
+  kv.set_copy([&](int64_t to, int64_t from) { copied = {to, from}; });
+  kv.copy(table[3], table[1]);
+  EXPECT_EQ(copied, (std::pair<int64_t, int64_t>{3, 1}));
+}
+
+}  // namespace
+}  // namespace ktx::runtime
