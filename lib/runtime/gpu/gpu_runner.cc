@@ -361,6 +361,7 @@ Status GpuRunner::State::watched(const Part& part, const Batch& batch, const Gpu
       times[i].seconds += timer.seconds();
       times[i].runs += 1;
       times[i].tokens += batch.tokens;
+      times[i].weight_bytes += step_weight_bytes(plan, plan.steps[i], batch.tokens);
     }
     if (setup.check_finite) KTX_TRY(check_outputs(part, i, shape));
   }
