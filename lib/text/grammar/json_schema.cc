@@ -196,7 +196,7 @@ class Converter {
   Status check_keywords(const Json& json, const std::string& path) const {
     for (const auto& [name, value] : json.items()) {
       const auto row = std::find_if(std::begin(kKeywords), std::end(kKeywords),
-                                    [&](const Keyword& k) { return k.name == name; });
+                                    [&name = name](const Keyword& k) { return k.name == name; });
       if (row == std::end(kKeywords)) {
         if (name.starts_with("x-")) continue;
         std::vector<std::string> known;
@@ -214,7 +214,7 @@ class Converter {
   static bool says_nothing(const Json& json, std::string_view but) {
     for (const auto& [name, value] : json.items()) {
       const auto row = std::find_if(std::begin(kKeywords), std::end(kKeywords),
-                                    [&](const Keyword& k) { return k.name == name; });
+                                    [&name = name](const Keyword& k) { return k.name == name; });
       const bool used = row == std::end(kKeywords) || row->use != Use::Note;
       if (name != but && used) return false;
     }
@@ -306,8 +306,9 @@ class Converter {
       list = !json.contains("enum") || listed ? Json::array({value}) : Json::array();
     }
     for (const auto& [name, value] : json.items()) {
-      const bool typing = std::any_of(std::begin(kKeywordTypes), std::end(kKeywordTypes),
-                                      [&](const KeywordType& k) { return k.keyword == name; });
+      const bool typing =
+          std::any_of(std::begin(kKeywordTypes), std::end(kKeywordTypes),
+                      [&name = name](const KeywordType& k) { return k.keyword == name; });
       if (typing && name != "format") {
         return error(path, fmt::format("'{}' beside 'enum' or 'const' is not supported; leave it "
                                        "out",

@@ -121,10 +121,11 @@ Result<Json> merge_schemas(const Json& a, const Json& b, const std::string& path
       out[keyword] = value;
       continue;
     }
-    const auto row = std::find_if(std::begin(kRows), std::end(kRows),
-                                  [&](const Row& r) { return r.keyword == keyword; });
+    const auto row =
+        std::find_if(std::begin(kRows), std::end(kRows),
+                     [&keyword = keyword](const Row& r) { return r.keyword == keyword; });
     if (row == std::end(kRows)) continue;  // notes: the first stays
-    const auto clash = [&] {
+    const auto clash = [&path, &keyword = keyword] {
       return Error{
           fmt::format("schema at {}: two different '{}' that both must hold are not "
                       "supported; write one",

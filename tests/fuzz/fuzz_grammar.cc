@@ -1,0 +1,62 @@
+// Compiles whatever the fuzzer makes as a GBNF (first byte even) or as a JSON Schema,
+// and samples an answer of what compiles, with the input's bytes as its dice: a token
+// that the mask allows must be accepted, and a finished answer to a schema must parse.
+//
+//   cmake --preset fuzz && ninja -C build-fuzz fuzz_grammar
+//   build-fuzz/tests/fuzz/fuzz_grammar tests/fuzz/corpus/grammar
+#include <cstdint>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "lib/text/grammar/grammar.h"
+
+namespace {
+
+using namespace ktx::text;
+
+constexpr int32_t kEnd = 256;
+
+std::shared_ptr<const GrammarVocabulary> vocabulary() {
+  static const auto made = [] {
+    std::vector<std::string> tokens;
+    for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+    tokens.emplace_back("");
+    for (const char* piece : {"{\"", "\":", "\", \"", "\"}", "]]", "a", "ab", "12", "\n  ", "null",
+                              "é", "\xE4\xBD", "\xA0x", "\\u", "}, {"}) {
+      tokens.emplace_back(piece);
+    }
+    return GrammarVocabulary::create(std::move(tokens), {kEnd});
+  }();
+  return made;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size < 2) return 0;
+  const bool is_schema = data[0] % 2 != 0;
+  const GrammarSource source = {is_schema ? GrammarKind::JsonSchema : GrammarKind::Gbnf,
+                                std::string(reinterpret_cast<const char*>(data) + 1, size - 1)};
+  const auto grammar = Grammar::compile(source, vocabulary());
+  if (!grammar.ok()) return 0;
+  GrammarState state(*grammar);
+  std::vector<uint32_t> mask(vocabulary()->mask_words());
+  std::string text;
+  uint64_t dice = size;
+  for (size_t step = 0; step < 60; ++step) {
+    if (!state.fill_mask(mask)) return 0;  // a stack that is too deep
+    dice = dice * 6364136223846793005u + data[step % size] + 1;
+    std::vector<int32_t> allowed;
+    for (size_t t = 0; t < vocabulary()->size(); ++t) {
+      if (mask[t / 32] >> (t % 32) & 1) allowed.push_back(static_cast<int32_t>(t));
+    }
+    const int32_t token = allowed[(dice >> 33) % allowed.size()];
+    if (!state.accept(token)) std::abort();
+    if (token == kEnd) {
+      if (is_schema && !nlohmann::json::accept(text)) std::abort();
+      return 0;
+    }
+    text += vocabulary()->token_text(token);
+  }
+  return 0;
+}
