@@ -22,6 +22,7 @@ int64_t aligned(int64_t bytes) { return ceil_div<int64_t>(bytes, 256) * 256; }
 // One block a (head, token): the weights of the parts, then a thread an element of the value.
 __global__ void __launch_bounds__(128)
     merge_parts(AttentionParts parts, int heads, int value_dim, float* y, int64_t y_stride) {
+  begin_kernel();
   __shared__ float weight[kMostSplits];
   __shared__ float largest[4], total[4];
   const int thread = static_cast<int>(threadIdx.x);

@@ -10,6 +10,7 @@ constexpr int kThreads = 128;
 constexpr int kOwn = 8;  // value elements of a thread: value_dim <= 1024
 
 __global__ void __launch_bounds__(kThreads) attention_any(CudaAttentionArgs a, AttentionParts parts) {
+  begin_kernel();
   extern __shared__ float q[];  // key_dim
   __shared__ float weight[kPiece];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;

@@ -38,6 +38,7 @@ __host__ __device__ inline RowShape row_shape(const AttentionAttrs& attrs, bool 
 
 template <KvType kType, int kQuarter>
 __global__ void __launch_bounds__(kThreads) attention_tiles(CudaAttentionArgs a, AttentionParts parts) {
+  begin_kernel();
   constexpr int kOwn = kQuarter / 8;  // value elements of a lane
   extern __shared__ uint4 q[];        // [chunk of 32][row][quarter of 8 halves]
   __shared__ float scores[kRows][kScorePitch];

@@ -15,11 +15,6 @@ inline Status cuda_status(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return {};
   return Error{std::string(what) + ": " + cudaGetErrorString(error)};
 }
-// The error of the launch just made.
-inline Status launched(const char* what) {
-  return cuda_status(cudaGetLastError(), what);
-}
-
 inline int device_attribute(cudaDeviceAttr attribute) {
   int device = 0, value = 0;
   if (cudaGetDevice(&device) != cudaSuccess) return 0;
@@ -39,8 +34,14 @@ inline int shared_memory_limit() {
   return device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
 }
 
+// Whether kernels may start while the ones before them drain: on sm_90 and newer, unless
+// KTX_CUDA_OVERLAP=0.
+bool overlap_launches();
+
 // Launches with `shared` bytes of dynamic shared memory. Above 48 KiB, a kernel's static
-// shared memory included (all here have less than 8), it has to be asked for.
+// shared memory included (all here have less than 8), it has to be asked for. With
+// overlap_launches() the kernel may start before the one ahead of it has ended (begin_kernel,
+// mma.cuh).
 template <class... Params, class... Args>
 Status launch(const char* what, void (*kernel)(Params...), dim3 grid, int threads, int shared,
               cudaStream_t stream, const Args&... args) {
@@ -49,8 +50,19 @@ Status launch(const char* what, void (*kernel)(Params...), dim3 grid, int thread
     KTX_TRY(cuda_status(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared), what));
   }
-  kernel<<<grid, threads, shared, stream>>>(args...);
-  return launched(what);
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<size_t>(shared);
+  config.stream = stream;
+  cudaLaunchAttribute overlap = {};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  if (overlap_launches()) {
+    config.attrs = &overlap;
+    config.numAttrs = 1;
+  }
+  return cuda_status(cudaLaunchKernelEx(&config, kernel, Params(args)...), what);
 }
 
 template <class T>

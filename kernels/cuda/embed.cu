@@ -105,6 +105,7 @@ __device__ float decode(const BlockIQ4_XS& b, int i) {
 
 template <class Block, int kElems>
 __global__ void __launch_bounds__(256) embed_rows(CudaEmbedArgs a, int64_t row_bytes) {
+  begin_kernel();
   const int64_t t = blockIdx.y, id = a.ids[t];
   const int i = static_cast<int>(blockIdx.x) * 256 + static_cast<int>(threadIdx.x);
   if (i >= a.table.cols) return;
@@ -118,6 +119,7 @@ __global__ void __launch_bounds__(256) embed_rows(CudaEmbedArgs a, int64_t row_b
 
 template <DType kType>
 __global__ void __launch_bounds__(32) embed_marlin(CudaEmbedArgs a, int64_t strip_bytes) {
+  begin_kernel();
   using Tile = MarlinTile<kType>;
   const int64_t t = blockIdx.y, id = a.ids[t];
   const int lane = static_cast<int>(threadIdx.x), index = static_cast<int>(blockIdx.x);

@@ -95,6 +95,7 @@ struct Combine {
 // y[t] (+)= the rows of t's pairs, in the order of their places. One thread a column.
 constexpr int kCombineThreads = 256;
 __global__ void __launch_bounds__(kCombineThreads) combine_experts(Combine p) {
+  begin_kernel();
   __shared__ int sorted[kCudaMaxTopK];
   __shared__ int live;
   const int thread = static_cast<int>(threadIdx.x);

@@ -13,6 +13,7 @@ constexpr int kThreads = 256;
 __global__ void __launch_bounds__(kThreads)
     half_rows(const float* x, int64_t x_stride, int64_t x_head, int cols, uint16_t* xh,
               int64_t half_cols, float* scales) {
+  begin_kernel();
   __shared__ float warp_largest[kThreads / 32];
   const int thread = static_cast<int>(threadIdx.x);
   const int64_t row = int64_t{blockIdx.x} * gridDim.y + blockIdx.y;
@@ -41,6 +42,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads) scale_rows(CudaScaleRowsArgs a) {
+  begin_kernel();
   const int64_t n = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (n >= a.rows) return;
   const float bias = a.bias ? a.bias[n] : 0;

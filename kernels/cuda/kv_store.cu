@@ -30,6 +30,7 @@ __device__ void store_piece(KvType type, const float* x, int i, int n, std::byte
 }
 
 __global__ void __launch_bounds__(32 * kWarps) kv_store(CudaKvStoreArgs a) {
+  begin_kernel();
   const int64_t t = blockIdx.y;
   const int position = a.kv.position[t];
   if (position < 0) return;

@@ -13,6 +13,7 @@ constexpr int kWarps = 4;
 template <DType kType>
 __global__ void __launch_bounds__(32 * kWarps)
     marlin_dequantize(const uint8_t* w, int64_t strip_bytes, int rows, int cols, uint16_t* out) {
+  begin_kernel();
   using Tile = MarlinTile<kType>;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int index = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;

@@ -32,8 +32,10 @@ __global__ void __launch_bounds__(kRingThreads, 2) marlin_few(MarlinProduct p, i
   const int threads = static_cast<int>(blockDim.x);
 
   // Who is served.
+  let_next_kernel_start();
   int matrix = static_cast<int>(blockIdx.y), tokens;
   if (p.offsets) {
+    wait_for_inputs();
     const ExpertPiece piece =
         find_expert_piece(p.offsets, p.experts, static_cast<int>(blockIdx.y), kTokens);
     if (p.places && blockIdx.x == 0 && blockIdx.y == 0) {  // pairs of no expert
@@ -59,7 +61,6 @@ __global__ void __launch_bounds__(kRingThreads, 2) marlin_few(MarlinProduct p, i
     }
   }
   __syncthreads();
-  if (thread < tokens) scale[thread] = p.x_scale[x_row[thread]];
 
   const int warps_per_strip = threads / 32 / block_strips;
   constexpr int kRowStrips = kPaired ? 1 : kSources;  // strips of rows of a warp
@@ -78,6 +79,8 @@ __global__ void __launch_bounds__(kRingThreads, 2) marlin_few(MarlinProduct p, i
   }
   float sum[kSources][kColumns][4] = {};
   ring.start(lane);
+  if (!p.offsets) wait_for_inputs();
+  if (thread < tokens) scale[thread] = p.x_scale[x_row[thread]];
   for (int item = 0; item < ring.count; ++item) {
     const int column = ring.tile(item) * 256;
     ring.wait(lane);
@@ -91,7 +94,7 @@ __global__ void __launch_bounds__(kRingThreads, 2) marlin_few(MarlinProduct p, i
       uint4 b[kColumns];
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) {
-        b[n] = live[n] ? __ldg(reinterpret_cast<const uint4*>(x[n] + column + 32 * c))
+        b[n] = live[n] ? *reinterpret_cast<const uint4*>(x[n] + column + 32 * c)
                        : uint4{0, 0, 0, 0};
       }
 #pragma unroll

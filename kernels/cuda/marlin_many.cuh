@@ -29,6 +29,7 @@ __device__ __forceinline__ int x_piece(int chunk, int token, int quarter, int to
 
 template <DType kType, int kTokens, bool kPaired>
 __global__ void __launch_bounds__(kManyThreads, 1) marlin_many(MarlinProduct p) {
+  begin_kernel();
   using Tile = MarlinTile<kType>;
   constexpr int kTileBytes = 4 * Tile::kSpanBytes;
   constexpr int kStageBytes = kTokens * 512 + kManyStrips * kTileBytes;

@@ -40,8 +40,8 @@ struct XPiece {
   __device__ __forceinline__ void load(const float* x, int k, int cols, bool wanted) {
     low = high = float4{0, 0, 0, 0};
     if (wanted && k < cols) {
-      low = __ldg(reinterpret_cast<const float4*>(x + k));
-      high = __ldg(reinterpret_cast<const float4*>(x + k) + 1);
+      low = *reinterpret_cast<const float4*>(x + k);
+      high = *(reinterpret_cast<const float4*>(x + k) + 1);
     }
   }
   __device__ __forceinline__ float largest() const {
@@ -77,10 +77,12 @@ __global__ void __launch_bounds__(kRingThreads, 2) marlin_one(MarlinProduct p, i
   const int g = lane / 4, t = lane % 4;
 
   // Who is served: a head, or the pair at place blockIdx.y of `order`.
+  let_next_kernel_start();
   int matrix = static_cast<int>(blockIdx.y), pair = 0;
   const float* x = p.x + matrix * p.x_head;
   float* y = p.y + matrix * p.y_head;
   if (p.offsets) {
+    wait_for_inputs();
     const int place = matrix;
     if (thread == 0) found = -1;
     __syncthreads();
@@ -117,6 +119,7 @@ __global__ void __launch_bounds__(kRingThreads, 2) marlin_one(MarlinProduct p, i
   };
 
   ring.start(lane);
+  if (!p.offsets) wait_for_inputs();
   load_x(0);
   float total[kSources][2] = {};  // rows g and g + 8
   for (int item = 0; item < ring.count; ++item) {

@@ -83,6 +83,7 @@ struct Transposed {
 
 template <DType kType>
 __global__ void __launch_bounds__(kThreads) marlin_transposed(Transposed p) {
+  begin_kernel();
   using Tile = MarlinTile<kType>;
   extern __shared__ uint4 dynamic_shared[];
   __shared__ StagedRows shared;

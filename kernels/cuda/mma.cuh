@@ -49,6 +49,25 @@ __device__ __forceinline__ uint32_t pack_halves(float low, float high) {
   return as_bits(__floats2half2_rn(low, high));
 }
 
+// Programmatic dependent launch (sm_90): a kernel may start while the one before it in the
+// stream drains. begin_kernel() stands before anything else in a kernel; one that can do
+// something without its inputs (ask for weights) calls the two parts by themselves. Every
+// kernel must wait, even if it needed nothing: the next one relies on all before it.
+__device__ __forceinline__ void let_next_kernel_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+__device__ __forceinline__ void wait_for_inputs() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void begin_kernel() {
+  let_next_kernel_start();
+  wait_for_inputs();
+}
+
 // Weights are read once: keep them out of L1.
 __device__ __forceinline__ uint4 load_stream(const uint4* p) {
   uint4 v;

@@ -28,6 +28,7 @@ struct alignas(4 * sizeof(T)) Four {
 
 template <class T, int kRows, int kTokens>
 __global__ void __launch_bounds__(kThreads) plain(PlainProduct p) {
+  begin_kernel();
   __shared__ float partial[kThreads / 32][kRows * kTokens];
   const int thread = static_cast<int>(threadIdx.x);
   const int64_t head = blockIdx.z, first_row = int64_t{blockIdx.x} * kRows,
@@ -89,6 +90,7 @@ __global__ void __launch_bounds__(kThreads) plain(PlainProduct p) {
 // A thread a column, one token, rows in rising order.
 template <class T>
 __global__ void __launch_bounds__(kThreads) plain_transposed(PlainProduct p) {
+  begin_kernel();
   const int64_t n = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (n >= p.w.cols) return;
   const int64_t head = blockIdx.z, t = blockIdx.y;

@@ -51,6 +51,7 @@ __device__ float group_score(const float* choice, int n, bool two) {
 // kOwn: experts of a lane at most.
 template <int kOwn>
 __global__ void __launch_bounds__(32 * kRouterWarps) router(CudaRouterArgs a) {
+  begin_kernel();
   extern __shared__ float router_shared[];
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int64_t t = int64_t{blockIdx.x} * kRouterWarps + warp;
@@ -131,6 +132,7 @@ constexpr int kGroupWarps = kGroupThreads / 32;
 // `experts` itself is the number of pairs without an expert; they come last.
 __global__ void __launch_bounds__(kGroupThreads)
     group_experts(const int32_t* ids, int pairs, int experts, int32_t* order, int32_t* offsets) {
+  begin_kernel();
   extern __shared__ uint16_t of_warp[];       // [warp][expert] pairs of this round
   __shared__ int next[kCudaMaxExperts + 1];   // place of the next pair of an expert
   __shared__ int warp_total[kGroupWarps];

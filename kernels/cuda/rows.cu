@@ -20,6 +20,7 @@ bool by_four(int64_t width, std::initializer_list<int64_t> strides,
 // in rising order, then the warp, then the warps.
 template <int kWarps, bool kFour>
 __global__ void __launch_bounds__(256) rms_norm(CudaRmsNormArgs a) {
+  begin_kernel();
   __shared__ float partial[8];
   const int part = static_cast<int>(a.width) / a.attrs.groups;
   const int member = static_cast<int>(threadIdx.x) / (32 * kWarps);
@@ -62,6 +63,7 @@ __global__ void __launch_bounds__(256) rms_norm(CudaRmsNormArgs a) {
 
 // One thread a pair of one head.
 __global__ void __launch_bounds__(256) rope(CudaRopeArgs a) {
+  begin_kernel();
   const int half = a.attrs.rotary_dim / 2;
   const int item = static_cast<int>(blockIdx.x) * 256 + static_cast<int>(threadIdx.x);
   if (item >= half * a.attrs.heads) return;
@@ -84,6 +86,7 @@ __global__ void __launch_bounds__(256) rope(CudaRopeArgs a) {
 // y[t][i] = fn(t, i) for rows of `width`.
 template <int kEach, class Fn>
 __global__ void __launch_bounds__(256) for_rows(int width, Fn fn) {
+  begin_kernel();
   const int i = (static_cast<int>(blockIdx.x) * 256 + static_cast<int>(threadIdx.x)) * kEach;
   if (i < width) fn(int64_t{blockIdx.y}, i);
 }

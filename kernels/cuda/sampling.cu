@@ -2,6 +2,7 @@
 // keeps its largest and a running sum of exponentials, merged in a fixed order.
 #include "kernels/cuda/cuda_launch.cuh"
 #include "kernels/cuda/cuda_sampling.h"
+#include "kernels/cuda/mma.cuh"
 
 namespace ktx::kernels {
 namespace {
@@ -23,6 +24,7 @@ __device__ Best merge(const Best& a, const Best& b) {
 }
 
 __global__ void __launch_bounds__(kThreads) argmax(CudaArgmaxArgs a) {
+  begin_kernel();
   __shared__ Best warp_best[kThreads / 32];
   const int thread = static_cast<int>(threadIdx.x);
   const int64_t r = blockIdx.x;

@@ -10,6 +10,7 @@ namespace {
 
 constexpr EnvVariable kVariables[] = {
     {"KTX_FORCE_ISA", "use this instruction set: scalar, avx2, avx512 or amx"},
+    {"KTX_CUDA_OVERLAP", "0: a GPU kernel starts only when the one before it has ended (sm_90)"},
     {"NO_COLOR", "when set, no colours are printed"},
     {"HOME", "where the chat keeps its history"},
 };

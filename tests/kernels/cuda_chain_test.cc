@@ -1,0 +1,160 @@
+// Kernels may start while the one before them drains (programmatic dependent launch): a
+// chain of them in a CUDA graph gives the bits of the same launches one by one.
+#include "kernels/cuda/cuda_experts.h"
+#include "kernels/cuda/cuda_matmul.h"
+#include "kernels/cuda/cuda_rows.h"
+#include "tests/kernels/cuda_cases.h"
+
+namespace ktx::kernels {
+namespace {
+
+using CudaChain = CudaTest;
+
+// A block of a model without attention: norm, product, product with residual, and experts.
+class Layers {
+ public:
+  Layers(Random& random, int64_t tokens)
+      : tokens_(tokens),
+        up_(random, DType::Q4_K, kWidth, kHidden),
+        down_(random, DType::Q6_K, kHidden, kWidth),
+        router_(random, DType::F32, kExperts, kHidden),
+        gate_(random, DType::Q4_K, kFew, kHidden, kExperts),
+        out_(random, DType::Q4_K, kHidden, kFew, kExperts),
+        start_(random.normals(tokens * kHidden)),
+        norm_weight_(random.normals(kHidden, 0.02f)),
+        x_(start_), y_(start_.size()), wide_(static_cast<size_t>(tokens * kWidth)),
+        logits_(static_cast<size_t>(tokens * kExperts)), weights_(static_cast<size_t>(tokens * kTop)),
+        h_(static_cast<size_t>(tokens * kTop * kFew)), ids_(static_cast<size_t>(tokens * kTop)),
+        order_(static_cast<size_t>(tokens * kTop)), offsets_(kExperts + 1),
+        workspace_(size_t{64} << 20) {}
+
+  // Launches `rounds` layers; after_each may synchronise.
+  template <class AfterEach>
+  void run(int rounds, cudaStream_t stream, AfterEach after_each) {
+    const auto go = [&](const Status& status) {
+      ASSERT_TRUE(status.ok()) << status.error().message;
+      after_each();
+    };
+    cudaMemcpyAsync(x_.data(), start_device().data(), x_.bytes(), cudaMemcpyDeviceToDevice, stream);
+    for (int i = 0; i < rounds; ++i) {
+      CudaRmsNormArgs norm;
+      norm.x = x_.data();
+      norm.weight = norm_weight_.data();
+      norm.y = y_.data();
+      norm.x_stride = norm.y_stride = norm.width = kHidden;
+      norm.tokens = tokens_;
+      norm.attrs.eps = 1e-6f;
+      go(launch_rms_norm(norm, stream));
+      go(launch_matmul(product(up_, y_.data(), wide_.data(), false), stream));
+      go(launch_matmul(product(down_, wide_.data(), x_.data(), true), stream));
+      go(launch_rms_norm(norm, stream));
+      go(launch_matmul(product(router_, y_.data(), logits_.data(), false), stream));
+      CudaRouterArgs router;
+      router.logits = logits_.data();
+      router.logits_stride = kExperts;
+      router.attrs.experts = kExperts;
+      router.attrs.top_k = kTop;
+      router.attrs.normalize = 1;
+      router.tokens = tokens_;
+      router.ids = ids_.data();
+      router.weights = weights_.data();
+      go(launch_router(router, stream));
+      CudaGroupExpertsArgs group;
+      group.ids = ids_.data();
+      group.tokens = tokens_;
+      group.attrs.experts = kExperts;
+      group.attrs.top_k = kTop;
+      group.order = order_.data();
+      group.offsets = offsets_.data();
+      go(launch_group_experts(group, stream));
+      CudaExpertsGateUpArgs gate_up;
+      gate_up.gate = gate_up.up = gate_.gpu();
+      gate_up.attrs.experts = kExperts;
+      gate_up.attrs.top_k = kTop;
+      gate_up.order = order_.data();
+      gate_up.offsets = offsets_.data();
+      gate_up.x = y_.data();
+      gate_up.x_stride = kHidden;
+      gate_up.tokens = tokens_;
+      gate_up.h = h_.data();
+      gate_up.h_stride = kFew;
+      gate_up.workspace = workspace_.data();
+      gate_up.workspace_bytes = static_cast<int64_t>(workspace_.bytes());
+      go(launch_experts_gate_up(gate_up, stream));
+      CudaExpertsDownArgs down;
+      down.down = out_.gpu();
+      down.attrs = gate_up.attrs;
+      down.attrs.accumulate = 1;
+      down.order = order_.data();
+      down.offsets = offsets_.data();
+      down.weights = weights_.data();
+      down.h = h_.data();
+      down.h_stride = kFew;
+      down.tokens = tokens_;
+      down.y = x_.data();
+      down.y_stride = kHidden;
+      down.workspace = workspace_.data();
+      down.workspace_bytes = static_cast<int64_t>(workspace_.bytes());
+      go(launch_experts_down(down, stream));
+    }
+  }
+  std::vector<float> result() const { return x_.read(); }
+
+ private:
+  static constexpr int64_t kHidden = 1024, kWidth = 2048, kFew = 512;
+  static constexpr int32_t kExperts = 16, kTop = 4;
+
+  Gpu<float>& start_device() {
+    if (!start_copy_) start_copy_ = std::make_unique<Gpu<float>>(start_);
+    return *start_copy_;
+  }
+  CudaMatmulArgs product(const GpuWeights& w, const float* x, float* y, bool accumulate) {
+    CudaMatmulArgs args;
+    args.w = w.gpu();
+    args.x = x;
+    args.x_stride = w.gpu().cols;
+    args.tokens = tokens_;
+    args.y = y;
+    args.y_stride = w.gpu().rows;
+    args.accumulate = accumulate;
+    args.workspace = workspace_.data();
+    args.workspace_bytes = static_cast<int64_t>(workspace_.bytes());
+    return args;
+  }
+  int64_t tokens_;
+  GpuWeights up_, down_, router_, gate_, out_;
+  std::vector<float> start_;
+  std::unique_ptr<Gpu<float>> start_copy_;
+  Gpu<float> norm_weight_, x_, y_, wide_, logits_, weights_, h_;
+  Gpu<int32_t> ids_, order_, offsets_;
+  Gpu<std::byte> workspace_;
+};
+
+TEST_F(CudaChain, GraphsGiveTheBitsOfLaunchesOneByOne) {
+  Random random(101);
+  for (int64_t tokens : {1, 2, 16, 100}) {
+    Layers layers(random, tokens);
+    layers.run(3, nullptr, [] { ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess); });
+    const std::vector<float> want = layers.result();
+    for (float v : want) ASSERT_TRUE(std::isfinite(v)) << "tokens " << tokens;
+    cudaStream_t stream;
+    ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    layers.run(3, stream, [] {});
+    ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+    for (int round = 0; round < 20; ++round) {
+      ASSERT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
+      ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+      ASSERT_TRUE(same_bits(layers.result(), want)) << "tokens " << tokens << " round " << round;
+    }
+    cudaGraphExecDestroy(exec);
+    cudaGraphDestroy(graph);
+    cudaStreamDestroy(stream);
+  }
+}
+
+}  // namespace
+}  // namespace ktx::kernels
