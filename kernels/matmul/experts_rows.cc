@@ -12,6 +12,14 @@ WeightMatrix expert_matrix(WeightMatrix w, int64_t expert_bytes, int32_t expert)
   return w;
 }
 
+// The next expert with pairs, or `expert` when it is the last.
+int32_t next_active(const ExpertsArgs& experts, int32_t expert) {
+  for (int32_t next = expert + 1; next < experts.experts; ++next) {
+    if (experts.offsets[next + 1] > experts.offsets[next]) return next;
+  }
+  return expert;
+}
+
 }  // namespace
 
 void experts_gate_up(const ExpertsGateUpArgs& a, int32_t expert, int64_t row_begin,
@@ -32,6 +40,7 @@ void experts_gate_up(const ExpertsGateUpArgs& a, int32_t expert, int64_t row_beg
     product.tokens = end - first < kPairs ? end - first : kPairs;
     product.index = a.experts.order + first;
     product.w = expert_matrix(a.gate, a.gate_expert_bytes, expert);
+    prefetch_rows(expert_matrix(a.up, a.up_expert_bytes, expert), row_begin);
     product.y = a.h;
     product.y_stride = a.h_stride;
     a.gate_fn(product);
@@ -78,6 +87,8 @@ void experts_down(const ExpertsDownArgs& a, int64_t row_begin, int64_t row_end) 
     if (product.tokens == 0) continue;
     product.index = a.experts.order + a.experts.offsets[expert];
     product.w = expert_matrix(a.down, a.down_expert_bytes, expert);
+    const int32_t next = next_active(a.experts, expert);
+    prefetch_rows(expert_matrix(a.down, a.down_expert_bytes, next), row_begin);
     a.down_fn(product);
   }
 }

@@ -105,6 +105,12 @@ inline constexpr int64_t kTransposedCols = 256;
 // range is right; this one is fast.
 int64_t matmul_chunk_rows(const WeightMatrix& w, int64_t tokens);
 
+// Tokens per work item: a kernel that unpacks weights does so once for each item.
+int64_t matmul_chunk_tokens(const WeightMatrix& w, int64_t tokens);
+
+// Asks for the first lines of rows from `row` on, a product of which comes next.
+void prefetch_rows(const WeightMatrix& w, int64_t row);
+
 // Scratch per thread for any family and dtype.
 int64_t matmul_scratch_bytes(int64_t cols);
 

@@ -160,26 +160,38 @@ void panel_direct(const MatmulArgs& a, int64_t i) {
 
 // ---- more tokens
 
-// 32 columns of a tile's tokens.
-template <int kTokens, int kParts>
-struct ActBlock {
-  int8_t q[kTokens][32];
-  float scale[kTokens];
-  ActPart part[kParts][kTokens];
+// A chunk of columns of a tile's tokens: 32 columns of all tokens stand together.
+template <int kMost, int kParts>
+struct ActTile {
+  int8_t q[kChunkBlocks][kMost][32];
+  float scale[kMost][kChunkBlocks];
+  ActPart part[kParts][kMost][kChunkBlocks];
 };
 
-// Blocks [first, first + count) of tokens [i, i + tokens); the others are zero.
-template <class Codes, int kTokens>
+// Blocks [first, first + count) of tokens [i, i + tokens); the others stay as they were.
+template <class Codes, int kMost>
 void copy_activations(const MatmulArgs& a, int64_t i, int64_t tokens, int64_t first, int64_t count,
-                      ActBlock<kTokens, kPartsOf<Codes>>* out) {
+                      ActTile<kMost, kPartsOf<Codes>>& out) {
   for (int64_t t = 0; t < tokens; ++t) {
     const PanelActRow x(a, i + t);
-    for (int64_t b = 0; b < count; ++b) {
-      ActPart parts[kPartsOf<Codes>];
-      act_parts<Codes>(x, first + b, parts);
-      __builtin_memcpy(out[b].q[t], x.q + 32 * (first + b), 32);
-      out[b].scale[t] = x.scale[first + b];
-      for (int g = 0; g < kPartsOf<Codes>; ++g) out[b].part[g][t] = parts[g];
+    const int8_t* q = x.q + 32 * first;
+    const int16_t* sum = x.sum + 2 * first;
+    const float* scale = x.scale + first;
+    for (int64_t b = 0; b < count; ++b) __builtin_memcpy(out.q[b][t], q + 32 * b, 32);
+    for (int64_t b = 0; b < count; ++b) out.scale[t][b] = scale[b];
+    if constexpr (Codes::kHasMin) {
+      for (int64_t b = 0; b < count; ++b) {
+        out.part[0][t][b].sum = scale[b] * static_cast<float>(sum[2 * b] + sum[2 * b + 1]);
+      }
+    } else if constexpr (Codes::kGroup == 32) {
+      for (int64_t b = 0; b < count; ++b) {
+        out.part[0][t][b].offset = -Codes::kOffset * (sum[2 * b] + sum[2 * b + 1]);
+      }
+    } else {
+      for (int64_t b = 0; b < count; ++b) {
+        out.part[0][t][b].offset = -Codes::kOffset * sum[2 * b];
+        out.part[1][t][b].offset = -Codes::kOffset * sum[2 * b + 1];
+      }
     }
   }
 }
@@ -216,7 +228,7 @@ void unpack_panel(const PanelPlace<Codes>& panel, int64_t first, int64_t count,
 // A register tile of 16 rows times kTokens tokens over `count` blocks; the sums of
 // token t are at sums + t * stride.
 template <class V, class Codes, int kMost, int kTokens>
-void panel_tile(const PanelChunk& w, const ActBlock<kMost, kPartsOf<Codes>>* x, int64_t count,
+void panel_tile(const PanelChunk& w, const ActTile<kMost, kPartsOf<Codes>>& x, int64_t count,
                 float* sums, int64_t stride) {
   constexpr int kParts = kPartsOf<Codes>;
   constexpr int kSteps = 8 / kParts;
@@ -225,21 +237,21 @@ void panel_tile(const PanelChunk& w, const ActBlock<kMost, kPartsOf<Codes>>* x, 
   const uint8_t* codes = w.codes;
   const float* scales = w.scales;
   const float* mins = w.mins;
-  for (int64_t b = 0; b < count; ++b, ++x) {
+  for (int64_t b = 0; b < count; ++b) {
     typename V::F v[kTokens];
     each<kParts>([&](auto group) KTX_ALWAYS_INLINE {
       constexpr int g = decltype(group)::value;
       typename V::I dots[kTokens];
       KTX_UNROLL
       for (int t = 0; t < kTokens; ++t) {
-        dots[t] = Codes::kOffset != 0 ? V::set1_i(x->part[g][t].offset) : V::zero_i();
+        dots[t] = Codes::kOffset != 0 ? V::set1_i(x.part[g][t][b].offset) : V::zero_i();
       }
       each<kSteps>([&](auto step) KTX_ALWAYS_INLINE {
         constexpr int w = g * kSteps + decltype(step)::value;
         const typename V::I four = V::load64(codes + 64 * w);
         KTX_UNROLL
         for (int t = 0; t < kTokens; ++t) {
-          dots[t] = V::template dot<Codes::kLargest>(dots[t], four, x->q[t] + 4 * w);
+          dots[t] = V::template dot<Codes::kLargest>(dots[t], four, x.q[b][t] + 4 * w);
         }
       });
       const typename V::F s = V::load(scales + kPanelRows * g);
@@ -250,11 +262,11 @@ void panel_tile(const PanelChunk& w, const ActBlock<kMost, kPartsOf<Codes>>* x, 
       }
     });
     KTX_UNROLL
-    for (int t = 0; t < kTokens; ++t) sum[t] = V::fma(V::set1(x->scale[t]), v[t], sum[t]);
+    for (int t = 0; t < kTokens; ++t) sum[t] = V::fma(V::set1(x.scale[t][b]), v[t], sum[t]);
     if constexpr (Codes::kHasMin) {
       const typename V::F m = V::load(mins);
       KTX_UNROLL
-      for (int t = 0; t < kTokens; ++t) sum[t] = V::fnma(m, V::set1(x->part[0][t].sum), sum[t]);
+      for (int t = 0; t < kTokens; ++t) sum[t] = V::fnma(m, V::set1(x.part[0][t][b].sum), sum[t]);
     }
     codes += 512;
     scales += kPanelRows * kParts;
@@ -268,12 +280,12 @@ template <class V, class Codes>
 struct VectorTiles {
   static constexpr int kMost = Codes::kGroup == 32 ? V::kTileTokens32 : V::kTileTokens16;
   static constexpr bool kSigned = false;
-  using Act = ActBlock<kMost, kPartsOf<Codes>>;
+  using Act = ActTile<kMost, kPartsOf<Codes>>;
 
   KTX_INLINE void begin() {}
   KTX_INLINE void end() {}
   template <int kTokens = kMost>
-  static void tile(int64_t tokens, const PanelChunk& w, const Act* x, int64_t count, float* sums,
+  static void tile(int64_t tokens, const PanelChunk& w, const Act& x, int64_t count, float* sums,
                    int64_t stride) {
     if (tokens == kTokens) return panel_tile<V, Codes, kMost, kTokens>(w, x, count, sums, stride);
     if constexpr (kTokens > 1) tile<kTokens - 1>(tokens, w, x, count, sums, stride);
@@ -285,8 +297,8 @@ struct VectorTiles {
 template <class V, class Codes, class Tiles>
 void panel_block(const MatmulArgs& a, int64_t p, int64_t panels, int64_t i, int64_t tokens) {
   const PanelScratch scratch(a.scratch);
-  auto* act = reinterpret_cast<typename Tiles::Act*>(scratch.activations);
-  static_assert(sizeof(typename Tiles::Act) <= kActBlockBytes);
+  auto& act = *reinterpret_cast<typename Tiles::Act*>(scratch.activations);
+  static_assert(sizeof(typename Tiles::Act) <= PanelScratch::kActivations);
   constexpr int64_t kStride = kChunkPanels * kPanelRows;
   const int64_t blocks = a.w.cols / 32;
   const int64_t tiles = (tokens + Tiles::kMost - 1) / Tiles::kMost;

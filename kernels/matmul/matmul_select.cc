@@ -81,6 +81,19 @@ int64_t matmul_chunk_rows(const WeightMatrix& w, int64_t tokens) {
   return rows < 256 ? rows : 256;
 }
 
+int64_t matmul_chunk_tokens(const WeightMatrix& w, int64_t tokens) {
+  if (w.layout != Layout::Panel16 || tokens <= kChunkTokens) return tokens;
+  const int64_t parts = (tokens + kChunkTokens - 1) / kChunkTokens;
+  return (tokens + parts - 1) / parts;
+}
+
+void prefetch_rows(const WeightMatrix& w, int64_t row) {
+  constexpr int kLines = 32;
+  for (int line = 0; line < kLines; ++line) {
+    __builtin_prefetch(w.data + row * w.row_bytes + 64 * line);
+  }
+}
+
 // Of rows: 16 of them in int8 form (24 bytes a column) and four on their way there (6),
 // or 8 rows of floats. Of panels: PanelScratch, two tokens' sums of 16 activations, or
 // the 16 rows of a panel (17 bytes a column) and then what rows need.

@@ -13,7 +13,6 @@ namespace ktx::kernels {
 inline constexpr int64_t kChunkPanels = 8;
 inline constexpr int64_t kChunkBlocks = 32;  // of 32 columns
 inline constexpr int64_t kChunkTokens = 192;
-inline constexpr int64_t kActBlockBytes = 16 * (32 + 4 + 8);  // of the largest tile
 
 // A panel's part of the scratch: [block][8 words][16 rows][4] codes, [group][16] scales,
 // [block][16] minima.
@@ -28,7 +27,7 @@ struct PanelScratch {
   static constexpr int64_t kScales = kChunkBlocks * 2 * kPanelRows * 4;
   static constexpr int64_t kMins = kScales / 2;
   static constexpr int64_t kPanel = kCodes + kScales + kMins;
-  static constexpr int64_t kActivations = kChunkBlocks * kActBlockBytes;
+  static constexpr int64_t kActivations = kChunkBlocks * 16 * (32 + 4 + 8);  // of 16 tokens
   static constexpr int64_t kSums = kChunkTokens * kChunkPanels * kPanelRows * 4;
   static constexpr int64_t kBytes = kChunkPanels * kPanel + kActivations + kSums;
 

@@ -269,7 +269,7 @@ TEST(MatmulTable, VectorVariantsGiveTheSameBits) {
     Random random(5);
     const int64_t cols = info(c.dtype).block_elems == 1 ? 333 : info(c.dtype).block_elems * 9;
     const Weights w(random, c.dtype, 21, cols);
-    Activations act(random, 6, cols);
+    Activations act(random, 39, cols);
     Product first(c, w, act);
     first.run(first.args);
     for (Isa isa : isas) {

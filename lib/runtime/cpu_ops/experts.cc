@@ -145,12 +145,13 @@ class DownStep final : public CpuStep {
     if (const char* fault = pairs_.look(args_.experts)) return {0, 0, fault};
     args_.down_fn = functions_[batch_class(batch.tokens)];
     const int64_t active = std::max<int64_t>(1, pairs_.active_count());
-    // An item reads its rows of all chosen experts, so that it needs fewer of them;
-    // not fewer than 16, nor so many that threads would wait for the last one.
+    // An item reads its rows of all chosen experts, so that it needs fewer of them; with
+    // many tokens as many as a kernel unpacks at once, if every thread gets two items.
+    constexpr int64_t kMostRows = 128;
     split_.rows = args_.down.rows;
     const int64_t by_bytes = matmul_chunk_rows(args_.down, 1) / std::min<int64_t>(active, 8);
-    const int64_t by_threads = split_.rows / (8 * threads_);
-    split_.grain = std::max<int64_t>(16, std::max(by_bytes, batch.tokens > 16 ? by_threads : 0));
+    const int64_t by_threads = batch.tokens > 16 ? split_.rows / (2 * threads_) : 0;
+    split_.grain = std::clamp<int64_t>(std::max(by_bytes, by_threads), 16, kMostRows);
     split_.grain = ceil_div(split_.grain, 16) * 16;
     return {split_.items(), active * args_.down_expert_bytes, nullptr};
   }

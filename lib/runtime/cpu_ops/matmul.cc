@@ -28,6 +28,7 @@ class MatmulStep final : public CpuStep {
     args_.bias = bias_.data();
     args_.accumulate = context.attrs<MatmulAttrs>().accumulate != 0;
     rows_ = y.rows;
+    threads_ = context.threads;
     weight_bytes_ = w.bytes() + bias_.bytes();
     return {};
   }
@@ -36,13 +37,26 @@ class MatmulStep final : public CpuStep {
     args_.tokens = batch.rows(rows_);
     if (args_.tokens == 0) return {};
     run_ = functions_[batch_class(args_.tokens)];
+    tokens_.rows = args_.tokens;
+    tokens_.grain = kernels::matmul_chunk_tokens(args_.w, args_.tokens);
     split_.rows = args_.w.rows;
     split_.grain = std::max<int64_t>(1, kernels::matmul_chunk_rows(args_.w, args_.tokens));
-    return {split_.items(), weight_bytes_, nullptr};
+    // Prompts: fewer rows an item when threads would wait for the last one.
+    while (args_.tokens > 2 && split_.grain > 32 &&
+           split_.items() * tokens_.items() < 4 * threads_) {
+      split_.grain /= 2;
+    }
+    return {split_.items() * tokens_.items(), weight_bytes_, nullptr};
   }
 
   void run(int64_t item, std::byte* scratch) override {
     kernels::MatmulArgs args = args_;
+    const int64_t part = item / split_.items(), first = tokens_.begin(part);
+    item %= split_.items();
+    args.tokens = tokens_.end(part) - first;
+    args.x += first * args.x_stride;
+    if (args.xq) args.xq += first * args.xq_stride;
+    args.y += first * args.y_stride;
     args.row_begin = split_.begin(item);
     args.row_end = split_.end(item);
     args.scratch = scratch;
@@ -58,6 +72,8 @@ class MatmulStep final : public CpuStep {
   SmallWeight bias_;
   RowKind rows_ = RowKind::Token;
   RowSplit split_;
+  RowSplit tokens_;
+  int64_t threads_ = 1;
   int64_t weight_bytes_ = 0;
 };
 
