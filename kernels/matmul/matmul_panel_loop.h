@@ -284,11 +284,21 @@ struct VectorTiles {
 
   KTX_INLINE void begin() {}
   KTX_INLINE void end() {}
-  template <int kTokens = kMost>
-  static void tile(int64_t tokens, const PanelChunk& w, const Act& x, int64_t count, float* sums,
-                   int64_t stride) {
+  // The tile's tokens times the first `panels` panels of the scratch; the sums of token
+  // t and panel r are at sums + t * stride + 16 * r.
+  static void tile(int64_t tokens, const PanelScratch& scratch, int64_t panels, const Act& x,
+                   int64_t count, float* sums, int64_t stride) {
+    for (int64_t r = 0; r < panels; ++r) {
+      one<kMost>(tokens, scratch.panel(r), x, count, sums + r * kPanelRows, stride);
+    }
+  }
+
+ private:
+  template <int kTokens>
+  static void one(int64_t tokens, const PanelChunk& w, const Act& x, int64_t count, float* sums,
+                  int64_t stride) {
     if (tokens == kTokens) return panel_tile<V, Codes, kMost, kTokens>(w, x, count, sums, stride);
-    if constexpr (kTokens > 1) tile<kTokens - 1>(tokens, w, x, count, sums, stride);
+    if constexpr (kTokens > 1) one<kTokens - 1>(tokens, w, x, count, sums, stride);
   }
 };
 
@@ -313,10 +323,7 @@ void panel_block(const MatmulArgs& a, int64_t p, int64_t panels, int64_t i, int6
       // Tiles of almost the same size: 32 tokens are 11 + 11 + 10.
       const int64_t begin = tokens * tile / tiles, size = tokens * (tile + 1) / tiles - begin;
       copy_activations<Codes, Tiles::kMost>(a, i + begin, size, first, count, act);
-      for (int64_t r = 0; r < panels; ++r) {
-        Tiles::tile(size, scratch.panel(r), act, count,
-                    scratch.sums + begin * kStride + r * kPanelRows, kStride);
-      }
+      Tiles::tile(size, scratch, panels, act, count, scratch.sums + begin * kStride, kStride);
     }
   }
   for (int64_t t = 0; t < tokens; ++t) {

@@ -6,6 +6,7 @@
 
 #include "kernels/kernel_id.h"
 #include "kernels/matmul/code_range.h"
+#include "kernels/matmul/matmul_panel_emulated.h"
 #include "kernels/matmul/panel16.h"
 #include "kernels/quantize/quantize.h"
 #include "lib/formats/act_q8.h"
@@ -278,6 +279,29 @@ TEST(MatmulTable, VectorVariantsGiveTheSameBits) {
       other.run(other.args);
       EXPECT_TRUE(same_bits(first.y, other.y))
           << c.family << " " << name(c.dtype) << " " << name(isa);
+    }
+  }
+}
+
+// The loop of the AMX kernels, over tiles in plain code: what it shares with AVX-512 and
+// what it does not must give the same bits. (On a machine with AMX, the real one too.)
+TEST(MatmulTable, MatrixTilesGiveTheBitsOfVectors) {
+  if (detect_isa() < Isa::Avx512) GTEST_SKIP() << "this machine lacks AVX-512";
+  for (DType dtype : weight_dtypes()) {
+    if (!panel16_form(dtype)) continue;
+    const Case c{"matmul_panel16_q8", dtype, Isa::Avx512};
+    Random random(9);
+    for (int64_t blocks : {1, 5}) {
+      const int64_t cols = blocks * info(dtype).block_elems;
+      const Weights w(random, dtype, 37, cols);
+      for (int64_t tokens : {5, 16, 29, 33, 200}) {
+        Activations act(random, tokens, cols);
+        Product vectors(c, w, act), tiles(c, w, act);
+        tiles.run = matmul_panel16_q8_emulated(dtype);
+        vectors.run(vectors.args);
+        tiles.run(tiles.args);
+        EXPECT_TRUE(same_bits(vectors.y, tiles.y)) << name(dtype) << " " << tokens;
+      }
     }
   }
 }
