@@ -28,7 +28,7 @@ TEST(Fit, TakesDefaultsFromThePlan) {
   const Sizes sizes = choose_sizes(model(), {}).take();
   EXPECT_EQ(sizes.shape.ctx, 4096);
   EXPECT_EQ(sizes.shape.max_batch, 1);
-  EXPECT_EQ(sizes.shape.step_tokens, 256);
+  EXPECT_EQ(sizes.shape.step_tokens, 512);
   EXPECT_EQ(sizes.shape.step_outputs, 1);
   EXPECT_EQ(sizes.precision, Precision::Fast);
   EXPECT_EQ(sizes.shape.kv_type, plan::KvType::F16);
