@@ -110,6 +110,8 @@ TEST(Reference, DefaultPrecisionAgreesInAtLeast46Of51Cases) {
     const Comparison result = reference.compare("fast");
     equal += result.equal;
     cases += result.cases;
+    RecordProperty("mean_" + name, std::to_string(result.mean()));
+    EXPECT_LE(result.mean(), 0.04) << name;
   }
   EXPECT_EQ(cases, 51);
   EXPECT_GE(equal, 46);

@@ -1,0 +1,131 @@
+// Speed of the int8 products by dtype, layout and number of tokens, one thread.
+//
+//   tools/dev/build release bench_matmul
+//   build-release/tests/bench_matmul --benchmark_filter='panel16_q8/Q4_K'
+//
+// bytes_per_second: weights read, for few tokens; to compare with the line read_memory.
+// TOPS: two for each weight and token, for many. Weights go round 256 MiB, so that they
+// come from memory; time is that of the processor, as neighbours are noisy.
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "kernels/matmul/matmul.h"
+#include "kernels/matmul/panel16.h"
+#include "kernels/quantize/quantize.h"
+#include "lib/formats/act_q8.h"
+#include "lib/support/result.h"
+#include "lib/target/isa.h"
+
+namespace ktx::kernels {
+namespace {
+
+constexpr int64_t kWeightBytes = 256 << 20;
+constexpr int64_t kCols = 4096, kRows = 128, kMostTokens = 192;
+
+struct Memory {
+  std::vector<std::byte> weights, xq, scratch;
+  std::vector<float> y;
+
+  Memory()
+      : weights(kWeightBytes + (4 << 20)),
+        xq(static_cast<size_t>(kMostTokens * act_q8_row_bytes(kCols)) + 64),
+        scratch(static_cast<size_t>(matmul_scratch_bytes(kCols)) + 64),
+        y(static_cast<size_t>(kMostTokens * kRows)) {
+    std::mt19937 random(1);
+    // Bits of a half's or a float's exponent stay small: no infinities.
+    for (size_t i = 0; i + 4 <= weights.size(); i += 4) {
+      const uint32_t word = random() & 0x2fff2fff;
+      std::memcpy(weights.data() + i, &word, sizeof word);
+    }
+    std::vector<float> x(static_cast<size_t>(kMostTokens * kCols));
+    for (float& v : x) v = static_cast<float>(random() % 2001) / 1000 - 1;
+    QuantizeArgs a;
+    a.x = x.data();
+    a.x_stride = kCols;
+    a.row_elems = kCols;
+    a.xq = aligned(xq);
+    a.xq_stride = act_q8_row_bytes(kCols);
+    a.token_end = kMostTokens;
+    (*find_quantize("quantize_q8", detect_isa()))(a);
+  }
+  static std::byte* aligned(std::vector<std::byte>& bytes) {
+    return bytes.data() + (64 - reinterpret_cast<uintptr_t>(bytes.data()) % 64) % 64;
+  }
+};
+
+Memory& memory() {
+  static Memory all;
+  return all;
+}
+
+void product(benchmark::State& state, std::string family, DType dtype) {
+  const MatmulFn run = *find_matmul(family, dtype, *choose_isa());
+  Memory& m = memory();
+  MatmulArgs a;
+  a.w = {Memory::aligned(m.weights),
+         dtype,
+         family.find("panel16") == family.npos ? Layout::Rows : Layout::Panel16,
+         kRows,
+         kCols,
+         *row_bytes(dtype, kCols)};
+  a.xq = Memory::aligned(m.xq);
+  a.xq_stride = act_q8_row_bytes(kCols);
+  a.tokens = state.range(0);
+  a.y = m.y.data();
+  a.y_stride = kRows;
+  a.row_end = kRows;
+  a.scratch = Memory::aligned(m.scratch);
+  const int64_t bytes = kRows * a.w.row_bytes;
+  int64_t offset = 0;
+  for (auto _ : state) {
+    a.w.data = Memory::aligned(m.weights) + offset;
+    offset = offset + 2 * bytes > kWeightBytes ? 0 : offset + bytes;
+    run(a);
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(state.iterations() * bytes);
+  state.counters["TOPS"] = benchmark::Counter(2e-12 * kRows * kCols * static_cast<double>(a.tokens),
+                                              benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void read_memory(benchmark::State& state) {
+  Memory& m = memory();
+  uint64_t sum = 0;
+  for (auto _ : state) {
+    for (size_t i = 0; i + 8 <= m.weights.size(); i += 8) {
+      uint64_t word;
+      std::memcpy(&word, m.weights.data() + i, sizeof word);
+      sum ^= word;
+    }
+    benchmark::DoNotOptimize(sum);
+  }
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(m.weights.size()));
+}
+
+void add_all() {
+  benchmark::RegisterBenchmark("read_memory", read_memory);
+  for (const DTypeInfo& type : all_dtypes()) {
+    for (const char* family : {"matmul_rows_q8", "matmul_panel16_q8"}) {
+      if (!matmul_q8_takes(type.dtype)) continue;
+      if (!find_matmul(family, type.dtype, Isa::Scalar)) continue;
+      const std::string name = fmt::format("{}/{}", family, type.name);
+      auto* bench =
+          benchmark::RegisterBenchmark(name.c_str(), product, std::string(family), type.dtype);
+      for (int64_t tokens : {1, 2, 4, 12, 32, 128}) bench->Arg(tokens);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ktx::kernels
+
+int main(int argc, char** argv) {
+  ktx::kernels::add_all();
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
