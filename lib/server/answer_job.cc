@@ -31,6 +31,8 @@ struct AnswerJob::Choice {
   const bool forced_call;
   std::string call_text;  // of a forced call, so far
   bool called_tools = false;
+  bool reasoned = false;
+  int64_t reasoning_tokens = 0;
 
   // The forced call at its end; what was cut off comes as the text it is.
   void finish_call(Piece& piece) {
@@ -106,6 +108,7 @@ bool AnswerJob::add_token(size_t index, const runtime::TokenEvent& token) {
   Choice& choice = *choices_[index];
   if (token.logprobs != nullptr) choice.logprobs.push_back({token.id, *token.logprobs});
   flush(index, choice.detokenizer.add(token.id), false);
+  if (choice.reasoning && !choice.reasoning->in_answer()) ++choice.reasoning_tokens;
   return !choice.stop.stopped();
 }
 
@@ -123,6 +126,7 @@ void AnswerJob::flush(size_t index, std::string text, bool last) {
       delta.answer += rest.answer;
     }
     piece.reasoning = std::move(delta.reasoning);
+    choice.reasoned = choice.reasoned || !piece.reasoning.empty();
     text = std::move(delta.answer);
   }
   if (choice.tools) {
@@ -176,6 +180,7 @@ void AnswerJob::end_choice(size_t index, const runtime::RequestEnd& end) {
   if (!result.failed) {
     flush(index, choice.detokenizer.finish(), true);
     if (choice.called_tools && result.finish_reason == "stop") result.finish_reason = "tool_calls";
+    if (choice.reasoned) result.reasoning_tokens = choice.reasoning_tokens;
     if (choice.stop.stopped()) result.stop_string = choice.stop.stopped_by();
   }
   on_choice_end(index, result);

@@ -56,9 +56,10 @@ struct Piece {
 
 struct ChoiceEnd {
   runtime::RequestEnd result;
-  std::string finish_reason;  // "stop", "length" or "tool_calls"
-  std::string stop_string;    // that ended it; "" for none
-  bool failed = false;        // `error` is for the client
+  std::string finish_reason;     // "stop", "length" or "tool_calls"
+  std::string stop_string;       // that ended it; "" for none
+  int64_t reasoning_tokens = 0;  // of result.completion_tokens
+  bool failed = false;           // `error` is for the client
   ApiError error;
 };
 

@@ -101,7 +101,7 @@ class ChatCompletion final : public AnswerJob {
   }
 
   void on_choice_end(size_t choice, const ChoiceEnd& end) override {
-    usage_.add(end.result);
+    usage_.add(end);
     if (end.failed) {
       failed_ = end.error;
       return;

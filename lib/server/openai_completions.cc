@@ -92,7 +92,7 @@ class Completion final : public AnswerJob {
   }
 
   void on_choice_end(size_t choice, const ChoiceEnd& end) override {
-    usage_.add(end.result);
+    usage_.add(end);
     if (end.failed) {
       failed_ = end.error;
       return;

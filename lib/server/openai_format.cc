@@ -20,7 +20,9 @@ std::string sse(std::string_view name, const Json& event) {
   return fmt::format("event: {}\ndata: {}\n\n", name, dump(event));
 }
 
-void Usage::add(const runtime::RequestEnd& end) {
+void Usage::add(const ChoiceEnd& choice) {
+  const runtime::RequestEnd& end = choice.result;
+  reasoning_ += choice.reasoning_tokens;
   // Choices of a request have the same prompt.
   prompt_ = std::max(prompt_, end.prompt_tokens);
   cached_ = completion_ == 0 ? end.cached_tokens : std::min(cached_, end.cached_tokens);
@@ -38,7 +40,7 @@ Json Usage::json() const {
   json["completion_tokens"] = completion_;
   json["total_tokens"] = prompt_ + completion_;
   json["prompt_tokens_details"]["cached_tokens"] = cached_;
-  json["completion_tokens_details"]["reasoning_tokens"] = 0;
+  json["completion_tokens_details"]["reasoning_tokens"] = reasoning_;
   return json;
 }
 

@@ -20,7 +20,7 @@ std::string sse(std::string_view name, const Json& event);
 // Sums over the choices of a request; the prompt counts once.
 class Usage {
  public:
-  void add(const runtime::RequestEnd& end);
+  void add(const ChoiceEnd& choice);
   Json json() const;     // OpenAI's
   Json timings() const;  // llama.cpp's `timings`, and why the cache did not hit
   int64_t prompt() const { return prompt_; }
@@ -28,7 +28,7 @@ class Usage {
   int64_t completion() const { return completion_; }
 
  private:
-  int64_t prompt_ = 0, cached_ = 0, completion_ = 0, computed_ = 0;
+  int64_t prompt_ = 0, cached_ = 0, completion_ = 0, computed_ = 0, reasoning_ = 0;
   double prompt_seconds_ = 0, decode_seconds_ = 0, queue_seconds_ = 0;
   std::string cache_miss_;
 };

@@ -160,7 +160,7 @@ class ResponseAnswer final : public AnswerJob {
     json["usage"] = {{"input_tokens", result.prompt_tokens},
                      {"input_tokens_details", {{"cached_tokens", result.cached_tokens}}},
                      {"output_tokens", result.completion_tokens},
-                     {"output_tokens_details", {{"reasoning_tokens", 0}}},
+                     {"output_tokens_details", {{"reasoning_tokens", end_.reasoning_tokens}}},
                      {"total_tokens", result.prompt_tokens + result.completion_tokens}};
     if (!stream_) return reply().send(200, "application/json", dump(json));
     event(cut ? "response.incomplete" : "response.completed", {{"response", json}});
