@@ -13,7 +13,6 @@ int64_t int8_peak_avx2(int64_t rounds, int32_t* sink) {
   __m256i a = _mm256_set1_epi8(3);
   const __m256i b = _mm256_set1_epi8(-2), ones = _mm256_set1_epi16(1);
   for (int64_t i = 0; i < rounds; ++i) {
-#pragma GCC unroll 8
     for (int s = 0; s < kSums; ++s) {
       __asm__ volatile("" : "+x"(a));  // unknown to the compiler: nothing to hoist
       const __m256i pairs = _mm256_maddubs_epi16(a, b);

@@ -14,7 +14,6 @@ int64_t int8_peak_avx512(int64_t rounds, int32_t* sink) {
   const __m512i b = _mm512_set1_epi8(-2);
   for (int64_t i = 0; i < rounds; ++i) {
     __asm__ volatile("" : "+v"(a));  // unknown to the compiler: nothing to hoist
-#pragma GCC unroll 16
     for (int s = 0; s < kSums; ++s) sums[s] = _mm512_dpbusd_epi32(sums[s], a, b);
   }
   for (int s = 1; s < kSums; ++s) sums[0] = _mm512_xor_si512(sums[0], sums[s]);
