@@ -246,9 +246,10 @@ struct HttpServer::Core : std::enable_shared_from_this<Core> {
   std::atomic<int64_t> connections{0};
   std::atomic<int64_t> requests{0};
   std::atomic<bool> draining{false};
-  uint64_t bodies_bytes = 0;    // I/O thread
-  std::set<tcp::socket*> open;  // I/O thread
-  std::set<tcp::socket*> idle;  // I/O thread: between two requests
+  std::atomic<bool> ended{false};  // the thread has left the context
+  uint64_t bodies_bytes = 0;       // I/O thread
+  std::set<tcp::socket*> open;     // I/O thread
+  std::set<tcp::socket*> idle;     // I/O thread: between two requests
 };
 
 // Waits until the client closes; a pipelined request ends the watch.
@@ -505,8 +506,8 @@ Status HttpServer::start() {
   core.workers.emplace(static_cast<size_t>(std::max(1, options.workers)));
   asio::co_spawn(core.io, core.accept(), asio::detached);
   core.thread = std::thread([core = core_] {
-    const auto work = asio::make_work_guard(core->io);
-    core->io.run();
+    core->io.run();  // until the last coroutine has ended; accept() is one
+    core->ended = true;
   });
   return {};
 }
@@ -539,11 +540,14 @@ void HttpServer::stop() {
     core->acceptor.close(ignored);
     for (tcp::socket* socket : core->open) socket->close(ignored);
   });
-  for (int i = 0; i < 100 && core_->connections > 0; ++i) {
+  for (int i = 0; i < 100 && !core_->ended; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   core_->io.stop();
   core_->thread.join();
+  // The thread may have ended before it saw what was posted last, which holds the core.
+  core_->io.restart();
+  core_->io.poll();
 }
 
 }  // namespace ktx::server
