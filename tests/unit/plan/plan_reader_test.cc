@@ -301,8 +301,9 @@ TEST_F(PlanReader, SurvivesMutationsWithRightHashes) {
     auto bytes = bytes_;
     const int changes = 1 + static_cast<int>(random() % 3);
     for (int i = 0; i < changes; ++i) {
-      // Any record is as likely as any other section's; text is boring.
-      const auto& section = sections(bytes)[random() % prefix(bytes).section_count];
+      // Any record is as likely as any other section's; text is boring. The table is that
+      // of the whole plan: the one in `bytes` may be damaged by now.
+      const auto& section = sections(bytes_)[random() % prefix(bytes_).section_count];
       uint64_t at = section.offset + (section.size > 0 ? random() % section.size : 0);
       if (random() % 20 == 0) at = random() % weights;
       uint64_t value = interesting[random() % std::size(interesting)];
