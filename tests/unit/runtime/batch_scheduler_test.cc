@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <limits>
 #include <map>
+#include <thread>
 
 #include "lib/runtime/session.h"
 #include "tests/unit/runtime/tiny_plan.h"
@@ -350,8 +352,13 @@ TEST_F(BatchSchedulerTest, DrainsAndShutsDown) {
   open(batch_of(1));
   auto release = hold();
   auto b = ask(random_ids(20, 1), -1), c = ask(random_ids(20, 1), -1);
-  release->set_value();
+  // Released while the scheduler is being ended, else a slow machine has both answered.
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    release->set_value();
+  });
   scheduler_.reset();
+  later.join();
   EXPECT_EQ(c.get().end.reason, EndReason::ShutDown);
   b.get();
 }
