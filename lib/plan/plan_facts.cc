@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
+#include "lib/support/json_nesting.h"
 #include "lib/support/strings.h"
 
 namespace ktx::plan {
@@ -20,32 +21,13 @@ std::string dump(const Json& json) {
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-// nlohmann's parser needs no stack, but its values are used recursively.
-bool too_deep(std::string_view text) {
-  int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > kMaxJsonDepth) return true;
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return false;
-}
-
 Result<Json> parse_object(std::string_view text) {
   if (text.size() > kMaxJsonBytes) {
     return Error{
         fmt::format("{} bytes of JSON, more than the {} allowed", text.size(), kMaxJsonBytes)};
   }
-  if (too_deep(text)) {
+  // nlohmann's parser needs no stack, but its values are used recursively.
+  if (json_nesting(text) > kMaxJsonDepth) {
     return Error{fmt::format("JSON nested deeper than {} levels", kMaxJsonDepth)};
   }
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);

@@ -4,28 +4,10 @@
 
 #include <cmath>
 
+#include "lib/support/json_nesting.h"
+
 namespace ktx::server {
 namespace {
-
-// Brackets outside of strings; what is no JSON is found out by the parser.
-int nesting(std::string_view text) {
-  int depth = 0, deepest = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      deepest = std::max(deepest, ++depth);
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return deepest;
-}
 
 // Keeps where and why the parser stopped.
 struct Watcher : nlohmann::json_sax<Json> {
@@ -72,7 +54,7 @@ std::string show(const Json& value) {
 
 std::optional<ApiError> parse_body(const std::string& text, Json& body) {
   if (text.empty()) return ApiError{400, "the body is empty; expected a JSON object", "", ""};
-  if (nesting(text) > kMaxJsonNesting) {
+  if (json_nesting(text) > kMaxJsonNesting) {
     return ApiError{400, fmt::format("the JSON is nested more than {} deep", kMaxJsonNesting), "",
                     ""};
   }
