@@ -247,14 +247,11 @@ void post_messages(const ServerContext& context, const HttpRequest& request,
                             fields.constraint)) {
     return fail(*error);
   }
-  prepare_constrained(fields.constraint, input);
-  ChatPrompt prompt;
-  if (const auto error = make_prompt(model, input, prompt)) return fail(*error);
   std::vector<AnswerSpec> specs;
-  if (const auto error = make_specs(model, fields, prompt.ids, context.request_seconds, specs)) {
+  if (const auto error =
+          make_chat_specs(model, fields, std::move(input), context.request_seconds, specs)) {
     return fail(*error);
   }
-  for (AnswerSpec& spec : specs) use_chat_parsers(model, input, prompt, fields.constraint, spec);
   std::make_shared<MessageAnswer>(context.model, reply, fields.stream)->start(std::move(specs));
 }
 

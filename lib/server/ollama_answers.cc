@@ -155,19 +155,28 @@ void send_loaded(const ServedModel& model, HttpReply& reply, bool chat, bool unl
   reply.send(200, "application/json", dump(json));
 }
 
-void run(const ServerContext& context, const HttpReplyPtr& reply, const OllamaRequest& request,
-         const ChatPrompt& prompt, bool chat, bool raw) {
-  const ServedModel& model = *context.model;
+// Answers the conversation of `request.input`.
+void run_chat(const ServerContext& context, const HttpReplyPtr& reply, OllamaRequest request,
+              bool chat) {
   std::vector<AnswerSpec> specs;
-  if (const auto error =
-          make_specs(model, request.fields, prompt.ids, context.request_seconds, specs)) {
+  if (const auto error = make_chat_specs(*context.model, request.fields, std::move(request.input),
+                                         context.request_seconds, specs)) {
     return send_ollama_error(*reply, *error);
   }
-  if (!raw) {
-    for (AnswerSpec& spec : specs)
-      use_chat_parsers(model, request.input, prompt, request.fields.constraint, spec);
-  }
   std::make_shared<OllamaAnswer>(context.model, reply, chat, request.fields.stream, request.think)
+      ->start(std::move(specs));
+}
+
+// Goes on with a text as it is.
+void run_raw(const ServerContext& context, const HttpReplyPtr& reply, const OllamaRequest& request,
+             const std::string& text) {
+  const ServedModel& model = *context.model;
+  std::vector<AnswerSpec> specs;
+  if (const auto error = make_specs(model, request.fields, model.tokenizer->encode_prompt(text),
+                                    context.request_seconds, specs)) {
+    return send_ollama_error(*reply, *error);
+  }
+  std::make_shared<OllamaAnswer>(context.model, reply, false, request.fields.stream, request.think)
       ->start(std::move(specs));
 }
 
@@ -214,12 +223,7 @@ void post_ollama_chat(const ServerContext& context, const HttpRequest& request,
       return send_ollama_error(*reply, *error);
     }
   }
-  prepare_constrained(in.fields.constraint, in.input);
-  ChatPrompt prompt;
-  if (const auto error = make_prompt(model, in.input, prompt)) {
-    return send_ollama_error(*reply, *error);
-  }
-  run(context, reply, in, prompt, true, false);
+  run_chat(context, reply, std::move(in), true);
 }
 
 void post_ollama_generate(const ServerContext& context, const HttpRequest& request,
@@ -234,18 +238,10 @@ void post_ollama_generate(const ServerContext& context, const HttpRequest& reque
   if (!fields.text("suffix").empty()) fields.fail("suffix", "'suffix' is not supported");
   if (fields.error()) return send_ollama_error(*reply, *fields.error());
   if (text.empty()) return send_loaded(model, *reply, false, in.unload);
-  ChatPrompt prompt;
-  if (raw) {
-    prompt.ids = model.tokenizer->encode_prompt(text);
-  } else {
-    if (!system.empty()) in.input.messages.push_back({{"role", "system"}, {"content", system}});
-    in.input.messages.push_back({{"role", "user"}, {"content", text}});
-    prepare_constrained(in.fields.constraint, in.input);
-    if (const auto error = make_prompt(model, in.input, prompt)) {
-      return send_ollama_error(*reply, *error);
-    }
-  }
-  run(context, reply, in, prompt, false, raw);
+  if (raw) return run_raw(context, reply, in, text);
+  if (!system.empty()) in.input.messages.push_back({{"role", "system"}, {"content", system}});
+  in.input.messages.push_back({{"role", "user"}, {"content", text}});
+  run_chat(context, reply, std::move(in), false);
 }
 
 }  // namespace ktx::server

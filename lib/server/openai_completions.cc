@@ -1,45 +1,34 @@
 // POST /v1/completions: plain prompts, as texts or as token ids.
 #include <fmt/format.h>
 
-#include <ctime>
-
-#include "lib/server/answer_fields.h"
 #include "lib/server/endpoints.h"
-#include "lib/server/openai_format.h"
+#include "lib/server/openai_answer.h"
 
 namespace ktx::server {
 namespace {
 
 constexpr size_t kMaxPrompts = 16;
 
-class Completion final : public AnswerJob {
+// A key must be text, which a token need not be: other bytes become U+FFFD.
+std::string valid_text(std::string_view bytes) {
+  return Json::parse(dump(std::string(bytes))).get<std::string>();
+}
+
+class Completion final : public OpenAiAnswer {
  public:
   Completion(std::shared_ptr<ServedModel> model, HttpReplyPtr reply, const AnswerFields& fields,
              std::vector<std::string> echoes)
-      : AnswerJob(std::move(model), std::move(reply)),
-        stream_(fields.stream),
-        include_usage_(fields.include_usage),
-        id_(new_id("cmpl-")),
-        created_(std::time(nullptr)),
+      : OpenAiAnswer(std::move(model), std::move(reply), fields, "cmpl-",
+                     {"text_completion", "text_completion"}, echoes.size()),
         echoes_(std::move(echoes)),
         parts_(echoes_.size()) {}
 
  private:
   struct Part {
-    std::string text, finish_reason;
+    std::string text;
     std::vector<PieceLogprob> logprobs;
     size_t shown_bytes = 0;
   };
-
-  Json envelope() const {
-    Json json;
-    json["id"] = id_;
-    json["object"] = "text_completion";
-    json["created"] = created_;
-    json["model"] = model().id;
-    json["system_fingerprint"] = "ktx-" KTX_VERSION;
-    return json;
-  }
 
   Json logprobs_json(Part& part, const std::vector<PieceLogprob>& list) const {
     if (list.empty()) return nullptr;
@@ -53,92 +42,49 @@ class Completion final : public AnswerJob {
       json["token_logprobs"].push_back(item.logprobs.logprob);
       Json top = Json::object();
       for (const runtime::TokenLogprob& best : item.logprobs.top) {
-        top[dump(std::string(model().tokenizer->piece(best.id)))] = best.logprob;
+        top[valid_text(model().tokenizer->piece(best.id))] = best.logprob;
       }
-      Json plain = Json::object();
-      for (const auto& [key, value] : top.items()) {
-        plain[Json::parse(key, nullptr, false).get<std::string>()] = value;
-      }
-      json["top_logprobs"].push_back(std::move(plain));
+      json["top_logprobs"].push_back(std::move(top));
       json["text_offset"].push_back(part.shown_bytes);
       part.shown_bytes += piece.size();
     }
     return json;
   }
 
-  void chunk(size_t choice, const std::string& text, const Json& logprobs, const Json& finish) {
-    Json json = envelope();
-    json["choices"] = Json::array(
-        {{{"text", text}, {"index", choice}, {"logprobs", logprobs}, {"finish_reason", finish}}});
-    if (include_usage_) json["usage"] = nullptr;
-    reply().write(sse(json));
+  static Json entry(size_t choice, const std::string& text, Json logprobs, Json finish) {
+    return {{"text", text},
+            {"index", choice},
+            {"logprobs", std::move(logprobs)},
+            {"finish_reason", std::move(finish)}};
   }
 
-  void on_accepted() override {
-    if (!stream_) return;
-    reply().begin(200, "text/event-stream", {{"Cache-Control", "no-cache"}});
+  void begin_stream() override {
     for (size_t i = 0; i < parts_.size(); ++i) {
-      if (!echoes_[i].empty()) chunk(i, echoes_[i], nullptr, nullptr);
+      if (!echoes_[i].empty()) chunk(entry(i, echoes_[i], nullptr, nullptr));
     }
   }
 
   void on_piece(size_t choice, Piece piece) override {
     Part& part = parts_[choice];
-    if (stream_) {
-      return chunk(choice, piece.text, logprobs_json(part, piece.logprobs), nullptr);
+    if (stream()) {
+      return chunk(entry(choice, piece.text, logprobs_json(part, piece.logprobs), nullptr));
     }
     part.text += piece.text;
     std::move(piece.logprobs.begin(), piece.logprobs.end(), std::back_inserter(part.logprobs));
   }
 
-  void on_choice_end(size_t choice, const ChoiceEnd& end) override {
-    usage_.add(end);
-    if (end.failed) {
-      failed_ = end.error;
-      return;
-    }
-    parts_[choice].finish_reason = end.finish_reason;
-    if (stream_) chunk(choice, "", nullptr, end.finish_reason);
+  void end_stream(size_t choice) override {
+    chunk(entry(choice, "", nullptr, finish_reason(choice)));
   }
 
-  void on_all_ended() override {
-    if (stream_) {
-      if (failed_) {
-        reply().write(sse(to_json(*failed_)));
-      } else if (include_usage_) {
-        Json json = envelope();
-        json["choices"] = Json::array();
-        json["usage"] = usage_.json();
-        json["timings"] = usage_.timings();
-        reply().write(sse(json));
-      }
-      reply().write("data: [DONE]\n\n");
-      return reply().end();
-    }
-    if (failed_) return send_error(reply(), *failed_);
-    Json json = envelope();
-    json["choices"] = Json::array();
-    for (size_t i = 0; i < parts_.size(); ++i) {
-      Part& part = parts_[i];
-      json["choices"].push_back({{"text", echoes_[i] + part.text},
-                                 {"index", i},
-                                 {"logprobs", logprobs_json(part, part.logprobs)},
-                                 {"finish_reason", part.finish_reason}});
-    }
-    json["usage"] = usage_.json();
-    json["timings"] = usage_.timings();
-    reply().send(200, "application/json", dump(json));
+  Json whole_choice(size_t choice) override {
+    Part& part = parts_[choice];
+    return entry(choice, echoes_[choice] + part.text, logprobs_json(part, part.logprobs),
+                 finish_reason(choice));
   }
 
-  void on_refused(const ApiError& error) override { send_error(reply(), error); }
-
-  const bool stream_, include_usage_;
-  const std::string id_;
-  const int64_t created_;
   const std::vector<std::string> echoes_;
   std::vector<Part> parts_;
-  Usage usage_;
-  std::optional<ApiError> failed_;
 };
 
 struct Prompt {

@@ -270,14 +270,11 @@ void post_responses(const ServerContext& context, const HttpRequest& request,
                                            input.tools, fields.constraint)) {
     return send_error(*reply, *error);
   }
-  prepare_constrained(fields.constraint, input);
-  ChatPrompt prompt;
-  if (const auto error = make_prompt(model, input, prompt)) return send_error(*reply, *error);
   std::vector<AnswerSpec> specs;
-  if (const auto error = make_specs(model, fields, prompt.ids, context.request_seconds, specs)) {
+  if (const auto error =
+          make_chat_specs(model, fields, std::move(input), context.request_seconds, specs)) {
     return send_error(*reply, *error);
   }
-  for (AnswerSpec& spec : specs) use_chat_parsers(model, input, prompt, fields.constraint, spec);
   Json echoed = {{"instructions", nullptr},
                  {"metadata", Json::object()},
                  {"temperature", fields.sampling.temperature},

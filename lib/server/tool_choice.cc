@@ -9,6 +9,22 @@ ApiError bad(const std::string& message) {
   return {400, message, "tool_choice", ""};
 }
 
+// Reasoning and tool calls are split off an answer to `input`.
+void use_chat_parsers(const ServedModel& model, const ChatInput& input, const ChatPrompt& prompt,
+                      const Constraint& constraint, AnswerSpec& spec) {
+  if (constraint.kind != Constraint::Kind::None) {
+    spec.forced_call = constraint.tool_call;
+    return;
+  }
+  spec.split_reasoning = model.reasoning.has_value();
+  spec.reasoning_open = prompt.reasoning_open;
+  spec.parse_tools = !input.tools.is_null();
+  if (!spec.parse_tools) return;
+  for (const Json& tool : input.tools) {
+    spec.tool_names.push_back(tool["function"]["name"].get<std::string>());
+  }
+}
+
 }  // namespace
 
 std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* choice, Json& tools,
@@ -61,24 +77,18 @@ std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* 
   return std::nullopt;
 }
 
-void prepare_constrained(const Constraint& constraint, ChatInput& input) {
-  if (constraint.kind == Constraint::Kind::None) return;
-  if (!input.extra.contains("enable_thinking")) input.extra["enable_thinking"] = false;
-}
-
-void use_chat_parsers(const ServedModel& model, const ChatInput& input, const ChatPrompt& prompt,
-                      const Constraint& constraint, AnswerSpec& spec) {
-  if (constraint.kind != Constraint::Kind::None) {
-    spec.forced_call = constraint.tool_call;
-    return;
+std::optional<ApiError> make_chat_specs(const ServedModel& model, const AnswerFields& fields,
+                                        ChatInput input, int64_t limit_seconds,
+                                        std::vector<AnswerSpec>& specs) {
+  const Constraint& constraint = fields.constraint;
+  if (constraint.kind != Constraint::Kind::None && !input.extra.contains("enable_thinking")) {
+    input.extra["enable_thinking"] = false;
   }
-  spec.split_reasoning = model.reasoning.has_value();
-  spec.reasoning_open = prompt.reasoning_open;
-  spec.parse_tools = !input.tools.is_null();
-  if (!spec.parse_tools) return;
-  for (const Json& tool : input.tools) {
-    spec.tool_names.push_back(tool["function"]["name"].get<std::string>());
-  }
+  ChatPrompt prompt;
+  if (auto error = make_prompt(model, input, prompt)) return error;
+  if (auto error = make_specs(model, fields, prompt.ids, limit_seconds, specs)) return error;
+  for (AnswerSpec& spec : specs) use_chat_parsers(model, input, prompt, constraint, spec);
+  return std::nullopt;
 }
 
 }  // namespace ktx::server

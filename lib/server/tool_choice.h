@@ -3,9 +3,8 @@
 
 #include <optional>
 
-#include "lib/server/answer_job.h"
+#include "lib/server/answer_fields.h"
 #include "lib/server/chat_prompt_input.h"
-#include "lib/server/constraint.h"
 
 namespace ktx::server {
 
@@ -14,12 +13,12 @@ namespace ktx::server {
 std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* choice, Json& tools,
                                           Constraint& constraint);
 
-// A constrained answer begins at once: a model that reasons is asked not to, unless the
+// From a conversation to a spec for each choice, as make_specs() does from a prompt: the
+// prompt is rendered, reasoning and tool calls will be split off the answers. A
+// constrained answer begins at once: a model that reasons is asked not to, unless the
 // request says otherwise.
-void prepare_constrained(const Constraint& constraint, ChatInput& input);
-
-// Reasoning and tool calls are split off an answer to `input`.
-void use_chat_parsers(const ServedModel& model, const ChatInput& input, const ChatPrompt& prompt,
-                      const Constraint& constraint, AnswerSpec& spec);
+std::optional<ApiError> make_chat_specs(const ServedModel& model, const AnswerFields& fields,
+                                        ChatInput input, int64_t limit_seconds,
+                                        std::vector<AnswerSpec>& specs);
 
 }  // namespace ktx::server

@@ -1,0 +1,57 @@
+// What /v1/chat/completions and /v1/completions have in common: the envelope, a stream of
+// chunks with its end, or one object when all choices are done.
+//
+//   class Completion final : public OpenAiAnswer {
+//     Completion(...) : OpenAiAnswer(model, reply, fields, "cmpl-", kObjects, choices) {}
+//     void begin_stream() override { chunk(entry); }   // and so on
+//   };
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/server/answer_fields.h"
+#include "lib/server/openai_format.h"
+
+namespace ktx::server {
+
+class OpenAiAnswer : public AnswerJob {
+ public:
+  // The `object` of the whole answer and of a chunk.
+  struct Objects {
+    const char* whole;
+    const char* chunk;
+  };
+  OpenAiAnswer(std::shared_ptr<ServedModel> model, HttpReplyPtr reply, const AnswerFields& fields,
+               const char* id_prefix, Objects objects, size_t choices);
+
+ protected:
+  virtual void begin_stream() = 0;               // the chunks before the first piece
+  virtual void end_stream(size_t choice) = 0;    // the chunk with the finish reason
+  virtual Json whole_choice(size_t choice) = 0;  // its entry, when nothing is streamed
+
+  bool stream() const { return stream_; }
+  const std::string& finish_reason(size_t choice) const { return finish_reasons_[choice]; }
+  // Writes a chunk with one entry in `choices`.
+  void chunk(Json entry);
+
+ private:
+  Json envelope(const char* object) const;
+  void add_usage(Json& json) const;
+
+  void on_accepted() final;
+  void on_choice_end(size_t choice, const ChoiceEnd& end) final;
+  void on_all_ended() final;
+  void on_refused(const ApiError& error) final { send_error(reply(), error); }
+
+  const bool stream_, include_usage_;
+  const Objects objects_;
+  const std::string id_;
+  const int64_t created_;
+  std::vector<std::string> finish_reasons_;
+  Usage usage_;
+  std::optional<ApiError> failed_;
+};
+
+}  // namespace ktx::server
