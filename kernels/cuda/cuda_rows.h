@@ -44,19 +44,8 @@ struct CudaRopeArgs {
 };
 Status launch_rope(const CudaRopeArgs& args, CudaStream stream);
 
-struct CudaSwigluArgs {
-  const float* gate = nullptr;
-  int64_t gate_stride = 0;
-  const float* up = nullptr;
-  int64_t up_stride = 0;
-  float* y = nullptr;  // may be gate or up
-  int64_t y_stride = 0;
-  int64_t width = 0;
-  int64_t tokens = 0;
-};
-Status launch_swiglu(const CudaSwigluArgs& args, CudaStream stream);
-
-struct CudaAddArgs {
+// Element-wise ops on two rows a token.
+struct CudaTwoRowsArgs {
   const float* a = nullptr;
   int64_t a_stride = 0;
   const float* b = nullptr;
@@ -66,19 +55,12 @@ struct CudaAddArgs {
   int64_t width = 0;
   int64_t tokens = 0;
 };
-Status launch_add(const CudaAddArgs& args, CudaStream stream);
-
-struct CudaSigmoidScaleArgs {
-  const float* x = nullptr;
-  int64_t x_stride = 0;
-  const float* gate = nullptr;  // gate of token t at gate[t * gate_stride]
-  int64_t gate_stride = 0;
-  float* y = nullptr;  // may be x
-  int64_t y_stride = 0;
-  int64_t width = 0;
-  int64_t tokens = 0;
-};
-Status launch_sigmoid_scale(const CudaSigmoidScaleArgs& args, CudaStream stream);
+// y = silu(a) * b: a is the gate.
+Status launch_swiglu(const CudaTwoRowsArgs& args, CudaStream stream);
+// y = a + b.
+Status launch_add(const CudaTwoRowsArgs& args, CudaStream stream);
+// y = a * sigmoid(b[0]): b is one gate a token.
+Status launch_sigmoid_scale(const CudaTwoRowsArgs& args, CudaStream stream);
 
 // y[r] = x[rows[r]]; a negative row number (padding) gives zeros.
 struct CudaGatherRowsArgs {

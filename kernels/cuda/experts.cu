@@ -158,11 +158,11 @@ Status launch_experts_gate_up(const CudaExpertsGateUpArgs& a, CudaStream stream)
   float* up = reinterpret_cast<float*>(a.workspace);
   KTX_TRY(run(a.up, nullptr, up, a.up.rows, rest));
   KTX_TRY(run(a.gate, nullptr, a.h, a.h_stride, rest));
-  CudaSwigluArgs swiglu;
-  swiglu.gate = a.h;
-  swiglu.gate_stride = a.h_stride;
-  swiglu.up = up;
-  swiglu.up_stride = a.up.rows;
+  CudaTwoRowsArgs swiglu;
+  swiglu.a = a.h;
+  swiglu.a_stride = a.h_stride;
+  swiglu.b = up;
+  swiglu.b_stride = a.up.rows;
   swiglu.y = a.h;
   swiglu.y_stride = a.h_stride;
   swiglu.width = a.gate.rows;

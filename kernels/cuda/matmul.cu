@@ -182,11 +182,11 @@ Status launch_gate_up(const CudaGateUpArgs& a, CudaStream stream) {
   product.y = a.y;
   product.y_stride = a.y_stride;
   KTX_TRY(launch_matmul(product, stream));
-  CudaSwigluArgs swiglu;
-  swiglu.gate = a.y;
-  swiglu.gate_stride = a.y_stride;
-  swiglu.up = reinterpret_cast<const float*>(a.workspace);
-  swiglu.up_stride = a.up.rows;
+  CudaTwoRowsArgs swiglu;
+  swiglu.a = a.y;
+  swiglu.a_stride = a.y_stride;
+  swiglu.b = reinterpret_cast<const float*>(a.workspace);
+  swiglu.b_stride = a.up.rows;
   swiglu.y = a.y;
   swiglu.y_stride = a.y_stride;
   swiglu.width = a.gate.rows;

@@ -102,38 +102,41 @@ __device__ __forceinline__ float4 load4(const float* p) {
 }
 __device__ __forceinline__ void store4(float* p, float4 v) { *reinterpret_cast<float4*>(p) = v; }
 
-struct SwigluFour {
-  CudaSwigluArgs a;
-  __device__ void operator()(int64_t t, int i) const {
-    const float4 g = load4(a.gate + t * a.gate_stride + i), u = load4(a.up + t * a.up_stride + i);
-    store4(a.y + t * a.y_stride + i,
-           {silu(g.x) * u.x, silu(g.y) * u.y, silu(g.z) * u.z, silu(g.w) * u.w});
-  }
+struct Swiglu {
+  __device__ static float of(float gate, float up) { return silu(gate) * up; }
 };
-struct SwigluOne {
-  CudaSwigluArgs a;
-  __device__ void operator()(int64_t t, int i) const {
-    a.y[t * a.y_stride + i] = silu(a.gate[t * a.gate_stride + i]) * a.up[t * a.up_stride + i];
-  }
+struct Add {
+  __device__ static float of(float a, float b) { return a + b; }
 };
-struct AddFour {
-  CudaAddArgs a;
+// Of each element of two rows, by four or one by one.
+template <class Op>
+struct TwoRowsFour {
+  CudaTwoRowsArgs a;
   __device__ void operator()(int64_t t, int i) const {
     const float4 p = load4(a.a + t * a.a_stride + i), q = load4(a.b + t * a.b_stride + i);
-    store4(a.y + t * a.y_stride + i, {p.x + q.x, p.y + q.y, p.z + q.z, p.w + q.w});
+    store4(a.y + t * a.y_stride + i,
+           {Op::of(p.x, q.x), Op::of(p.y, q.y), Op::of(p.z, q.z), Op::of(p.w, q.w)});
   }
 };
-struct AddOne {
-  CudaAddArgs a;
+template <class Op>
+struct TwoRowsOne {
+  CudaTwoRowsArgs a;
   __device__ void operator()(int64_t t, int i) const {
-    a.y[t * a.y_stride + i] = a.a[t * a.a_stride + i] + a.b[t * a.b_stride + i];
+    a.y[t * a.y_stride + i] = Op::of(a.a[t * a.a_stride + i], a.b[t * a.b_stride + i]);
   }
 };
+template <class Op>
+Status launch_two_rows(const char* op, const CudaTwoRowsArgs& a, CudaStream stream) {
+  if (by_four(a.width, {a.a_stride, a.b_stride, a.y_stride}, {a.a, a.b, a.y})) {
+    return launch_rows<4>(op, a.width, a.tokens, stream, TwoRowsFour<Op>{a});
+  }
+  return launch_rows<1>(op, a.width, a.tokens, stream, TwoRowsOne<Op>{a});
+}
 struct SigmoidScaleOne {
-  CudaSigmoidScaleArgs a;
+  CudaTwoRowsArgs a;
   __device__ void operator()(int64_t t, int i) const {
-    const float scale = 1 / (1 + __expf(-a.gate[t * a.gate_stride]));
-    a.y[t * a.y_stride + i] = a.x[t * a.x_stride + i] * scale;
+    const float scale = 1 / (1 + __expf(-a.b[t * a.b_stride]));
+    a.y[t * a.y_stride + i] = a.a[t * a.a_stride + i] * scale;
   }
 };
 struct GatherOne {
@@ -165,21 +168,15 @@ Status launch_rope(const CudaRopeArgs& a, CudaStream stream) {
   return launch("rope", rope, grid, 256, 0, stream, a);
 }
 
-Status launch_swiglu(const CudaSwigluArgs& a, CudaStream stream) {
-  if (by_four(a.width, {a.gate_stride, a.up_stride, a.y_stride}, {a.gate, a.up, a.y})) {
-    return launch_rows<4>("swiglu", a.width, a.tokens, stream, SwigluFour{a});
-  }
-  return launch_rows<1>("swiglu", a.width, a.tokens, stream, SwigluOne{a});
+Status launch_swiglu(const CudaTwoRowsArgs& a, CudaStream stream) {
+  return launch_two_rows<Swiglu>("swiglu", a, stream);
 }
 
-Status launch_add(const CudaAddArgs& a, CudaStream stream) {
-  if (by_four(a.width, {a.a_stride, a.b_stride, a.y_stride}, {a.a, a.b, a.y})) {
-    return launch_rows<4>("add", a.width, a.tokens, stream, AddFour{a});
-  }
-  return launch_rows<1>("add", a.width, a.tokens, stream, AddOne{a});
+Status launch_add(const CudaTwoRowsArgs& a, CudaStream stream) {
+  return launch_two_rows<Add>("add", a, stream);
 }
 
-Status launch_sigmoid_scale(const CudaSigmoidScaleArgs& a, CudaStream stream) {
+Status launch_sigmoid_scale(const CudaTwoRowsArgs& a, CudaStream stream) {
   return launch_rows<1>("sigmoid_scale", a.width, a.tokens, stream, SigmoidScaleOne{a});
 }
 

@@ -76,47 +76,19 @@ struct Rope final : RowsStep<kernels::CudaRopeArgs, kernels::launch_rope> {
   GpuMemory inv_freq_;
 };
 
-struct Swiglu final : RowsStep<kernels::CudaSwigluArgs, kernels::launch_swiglu> {
-  Status bind(const CudaBind& context) {
-    const CudaView gate = context.input(0), up = context.input(1), y = context.output(0);
-    begin(context, y.rows);
-    args_.gate = gate.f32();
-    args_.gate_stride = gate.stride;
-    args_.up = up.f32();
-    args_.up_stride = up.stride;
-    args_.y = y.f32();
-    args_.y_stride = y.stride;
-    args_.width = y.width;
-    return {};
-  }
-};
-
-struct Add final : RowsStep<kernels::CudaAddArgs, kernels::launch_add> {
+// swiglu, add and sigmoid_scale.
+template <Status (*Launch)(const kernels::CudaTwoRowsArgs&, kernels::CudaStream)>
+struct TwoRows final : RowsStep<kernels::CudaTwoRowsArgs, Launch> {
   Status bind(const CudaBind& context) {
     const CudaView a = context.input(0), b = context.input(1), y = context.output(0);
-    begin(context, y.rows);
-    args_.a = a.f32();
-    args_.a_stride = a.stride;
-    args_.b = b.f32();
-    args_.b_stride = b.stride;
-    args_.y = y.f32();
-    args_.y_stride = y.stride;
-    args_.width = y.width;
-    return {};
-  }
-};
-
-struct SigmoidScale final : RowsStep<kernels::CudaSigmoidScaleArgs, kernels::launch_sigmoid_scale> {
-  Status bind(const CudaBind& context) {
-    const CudaView x = context.input(0), gate = context.input(1), y = context.output(0);
-    begin(context, y.rows);
-    args_.x = x.f32();
-    args_.x_stride = x.stride;
-    args_.gate = gate.f32();
-    args_.gate_stride = gate.stride;
-    args_.y = y.f32();
-    args_.y_stride = y.stride;
-    args_.width = y.width;
+    this->begin(context, y.rows);
+    this->args_ = {.a = a.f32(),
+                   .a_stride = a.stride,
+                   .b = b.f32(),
+                   .b_stride = b.stride,
+                   .y = y.f32(),
+                   .y_stride = y.stride,
+                   .width = y.width};
     return {};
   }
 };
@@ -196,13 +168,13 @@ Result<std::unique_ptr<GpuStep>> make_cuda_rope(const CudaBind& context) {
   return make_bound<Rope>(context);
 }
 Result<std::unique_ptr<GpuStep>> make_cuda_swiglu(const CudaBind& context) {
-  return make_bound<Swiglu>(context);
+  return make_bound<TwoRows<kernels::launch_swiglu>>(context);
 }
 Result<std::unique_ptr<GpuStep>> make_cuda_add(const CudaBind& context) {
-  return make_bound<Add>(context);
+  return make_bound<TwoRows<kernels::launch_add>>(context);
 }
 Result<std::unique_ptr<GpuStep>> make_cuda_sigmoid_scale(const CudaBind& context) {
-  return make_bound<SigmoidScale>(context);
+  return make_bound<TwoRows<kernels::launch_sigmoid_scale>>(context);
 }
 Result<std::unique_ptr<GpuStep>> make_cuda_router(const CudaBind& context) {
   return make_bound<Router>(context);
