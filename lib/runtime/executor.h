@@ -32,7 +32,6 @@ class Executor final : private ThreadPool::Job {
   int64_t weight_bytes() const { return weight_bytes_; }
 
   const std::vector<BoundStep>& steps() const { return plan_.steps; }
-  int64_t stage_count() const { return static_cast<int64_t>(plan_.stages.size()); }
   void enable_times(bool on);
   // Seconds are of the clock: a stage's time is divided among its steps by the time
   // that all threads spent in each.

@@ -90,7 +90,6 @@ class Session {
   Result<std::string> load(const std::string& path);
 
   const Sampler& sampler() const { return sampler_; }
-  void set_sampler(Sampler sampler) { sampler_ = std::move(sampler); }
   const SessionStats& stats() const { return stats_; }
   void reset_stats() { stats_ = {}; }
   Engine& engine() const { return *engine_; }

@@ -2,11 +2,11 @@
 // and log-probabilities of 51 prompts.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/comparison.h"
 #include "tests/support/run_program.h"
 #include "tests/support/unsplit_kv_b.h"
 
@@ -15,19 +15,8 @@ namespace {
 
 using nlohmann::json;
 
-// Where the two best of a reference step are nearer than this, either is right.
-constexpr double kTie = 0.005;
-
 const char* const kModels[] = {"llama",    "mixtral",   "qwen2",      "qwen2moe",
                                "qwen3moe", "deepseek2", "deepseek2g", "deepseek3"};
-
-struct Comparison {
-  int cases = 0;
-  int equal = 0;  // cases whose greedy tokens are those of the reference
-  double sum = 0, worst = 0;
-  int64_t count = 0;
-  double mean() const { return count ? sum / static_cast<double>(count) : 0; }
-};
 
 class Reference {
  public:
@@ -67,13 +56,10 @@ class Reference {
       for (size_t k = 0; k < ids.size(); ++k) {
         const auto it = found.find(ids[k].get<int>());
         if (it == found.end()) continue;
-        const double difference = std::abs(it->second - logprobs[k].get<double>());
-        out.sum += difference;
-        out.worst = std::max(out.worst, difference);
-        ++out.count;
+        out.add(it->second, logprobs[k].get<double>());
       }
       if (answer["ids"][i] != reference["greedy_ids"][i]) {
-        return logprobs[0].get<double>() - logprobs[1].get<double>() < kTie;
+        return logprobs[0].get<double>() - logprobs[1].get<double>() < kReferenceTie;
       }
     }
     return true;

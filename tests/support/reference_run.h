@@ -14,20 +14,10 @@
 #include <vector>
 
 #include "lib/runtime/engine.h"
+#include "tests/support/comparison.h"
 #include "tests/support/temp_dir.h"
 
 namespace ktx::testing {
-
-struct Comparison {
-  int cases = 0;
-  int equal = 0;  // cases whose greedy tokens are those of the reference
-  double sum = 0, worst = 0;
-  int64_t count = 0;
-  double mean() const { return count ? sum / static_cast<double>(count) : 0; }
-};
-
-// Where the two best of a reference step are nearer than this, either is right.
-inline constexpr double kReferenceTie = 0.005;
 
 // Compares the logits that follow a token with a step of the reference; the token to go
 // on with, or -1 when it is not the reference's.
@@ -43,10 +33,7 @@ inline int32_t compare_step(std::span<const float> logits, const nlohmann::json&
   const nlohmann::json& logprobs = step["top_logprobs"];
   for (size_t k = 0; k < ids.size(); ++k) {
     const double found = logits[ids[k].get<size_t>()] - top - std::log(sum);
-    const double difference = std::abs(found - logprobs[k].get<double>());
-    out.sum += std::isfinite(difference) ? difference : 1e9;
-    out.worst = std::max(out.worst, difference);
-    ++out.count;
+    out.add(found, logprobs[k].get<double>());
   }
   if (best == expected) return best;
   return logprobs[0].get<double>() - logprobs[1].get<double>() < kReferenceTie ? -2 : -1;
