@@ -344,6 +344,11 @@ std::vector<StepTime> Engine::step_times() const {
   return rows;
 }
 
+Result<KernelTime> Engine::time_gpu_steps(std::span<const uint32_t> steps) {
+  if (!state_->gpus) return Error{"the plan has no steps on a GPU"};
+  return state_->gpus->time_steps(steps);
+}
+
 Sequence::Sequence(Sequence&& other) noexcept
     : engine_(std::exchange(other.engine_, nullptr)),
       length_(std::exchange(other.length_, 0)),

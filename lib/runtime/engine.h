@@ -165,6 +165,8 @@ class Engine {
   // Per-step times since they were switched on; off by default.
   void enable_step_stats(bool on);
   std::vector<StepTime> step_times() const;
+  // GpuRunner::time_steps; an error when the plan has no step on a GPU.
+  Result<KernelTime> time_gpu_steps(std::span<const uint32_t> steps);
 
  private:
   friend class Sequence;

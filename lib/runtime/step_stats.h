@@ -24,4 +24,11 @@ struct StepTime {
   int64_t weight_bytes = 0;
 };
 
+// One launch of a kind of GPU step, without what the host adds.
+struct KernelTime {
+  double seconds = 0;
+  int64_t tokens = 0;  // rows of values with one per token, padding included
+  int64_t outputs = 0;
+};
+
 }  // namespace ktx::runtime

@@ -188,6 +188,23 @@ TEST_F(Commands, BenchPrintsItsTable) {
   EXPECT_GT(rows[1]["tokens_per_second"], 0);
 }
 
+TEST_F(Commands, BenchGeneratesSequencesSideBySide) {
+  const Finished run = run_program(
+      {ktx_run(), "bench", plan(), "-p", "0", "-n", "3", "-b", "1,4", "-r", "1", "-o", "json"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const json rows = json::parse(run.out);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["test"], "tg3");
+  EXPECT_EQ(rows[1]["test"], "tg3 x 4");
+}
+
+TEST_F(Commands, BenchOfKernelsNeedsAGpuAndSaysWhatToDo) {
+  const Finished run =
+      run_program({ktx_run(), "bench", plan(), "-p", "0", "-n", "1", "-r", "1", "--kernels"});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_NE(run.err.find("no steps on a GPU; --steps times a CPU"), std::string::npos) << run.err;
+}
+
 TEST_F(Commands, BenchMeasuresAtADepthAndSaysWhereTheTimeGoes) {
   const Finished run = run_program({ktx_run(), "bench", plan(), "-p", "8", "-n", "2", "-d", "70",
                                     "-r", "1", "--steps", "-o", "json"});

@@ -119,6 +119,31 @@ TEST(GpuPlan, StepsWithAndWithoutGraphsGiveTheSameBits) {
   EXPECT_EQ(logits[0], logits[1]);
 }
 
+TEST(GpuPlan, KernelsAreTimedAtTheShapeOfTheLastRun) {
+  Compiled compiled("qwen3moe", "moe-experts-on-cpu.yaml");
+  const auto engine = compiled.open();
+  ASSERT_TRUE(engine) << compiled.error;
+  std::vector<uint32_t> on_gpu;
+  const plan::PlanView& plan = engine->plan();
+  for (uint32_t i = 0; i < plan.steps.size(); ++i) {
+    if (plan.steps[i].op != static_cast<uint32_t>(StepOp::RmsNorm)) continue;
+    if (plan.string(plan.steps[i].device) != "cpu") on_gpu.push_back(i);
+  }
+  ASSERT_FALSE(on_gpu.empty());
+  EXPECT_FALSE(engine->time_gpu_steps(on_gpu).ok()) << "before any run";
+  runtime::Sequence sequence = engine->new_sequence();
+  const std::vector<int32_t> ids = {1, 5, 9};
+  const runtime::BatchItem item{&sequence, ids, runtime::Want::Last};
+  ASSERT_TRUE(engine->forward({&item, 1}).ok());
+  const auto time = engine->time_gpu_steps(on_gpu);
+  ASSERT_TRUE(time.ok()) << time.error().message;
+  EXPECT_EQ(time->tokens, 3);
+  EXPECT_EQ(time->outputs, 1);
+  EXPECT_GT(time->seconds, 0);
+  const std::vector<uint32_t> experts = {1u << 20};
+  EXPECT_FALSE(engine->time_gpu_steps(experts).ok()) << "no such step";
+}
+
 TEST(GpuPlan, TooSmallAGpuIsToldBeforeAnythingIsUploaded) {
   Compiled compiled("llama", "all-gpu.yaml");
   EXPECT_FALSE(compiled.open({}, {.memory_bytes = 272 << 20}));

@@ -11,7 +11,27 @@
 namespace ktx::tools {
 namespace {
 
-// Operations of one token (of one logits row for the head) in a step's products.
+bool is_per_output(const plan::PlanView& plan, const plan::StepRecord& step) {
+  return step.output_count > 0 &&
+         plan.values[plan.outputs(step)[0].value].rows == static_cast<uint8_t>(RowKind::Output);
+}
+
+struct Kind {
+  std::string name;
+  double seconds = 0;
+  double bytes = 0;
+  double ops = 0;
+};
+
+}  // namespace
+
+std::string step_kind(const plan::PlanView& plan, const plan::StepRecord& step) {
+  const std::string_view module = plan.string(step.module);
+  const size_t dot = module.rfind('.');
+  return fmt::format("{} {}", info(static_cast<StepOp>(step.op)).name,
+                     dot == std::string_view::npos ? module : module.substr(dot + 1));
+}
+
 double step_ops(const plan::PlanView& plan, const plan::StepRecord& step) {
   const StepOp op = static_cast<StepOp>(step.op);
   const auto elements = [&](size_t i) {  // of one matrix
@@ -29,26 +49,6 @@ double step_ops(const plan::PlanView& plan, const plan::StepRecord& step) {
   return 0;
 }
 
-bool is_per_output(const plan::PlanView& plan, const plan::StepRecord& step) {
-  return step.output_count > 0 &&
-         plan.values[plan.outputs(step)[0].value].rows == static_cast<uint8_t>(RowKind::Output);
-}
-
-struct Kind {
-  std::string name;
-  double seconds = 0;
-  double bytes = 0;
-  double ops = 0;
-};
-
-std::string kind_name(const runtime::StepTime& time) {
-  const size_t dot = time.module.rfind('.');
-  return fmt::format("{} {}", time.op,
-                     dot == std::string_view::npos ? time.module : time.module.substr(dot + 1));
-}
-
-}  // namespace
-
 double token_ops(const plan::PlanView& plan) {
   double ops = 0;
   for (const plan::StepRecord& step : plan.steps) {
@@ -65,7 +65,7 @@ std::string steps_table(const runtime::Engine& engine, const Floor& floor) {
   int64_t runs = 1;
   for (const runtime::StepTime& time : engine.step_times()) {
     const plan::StepRecord& step = plan.steps[time.step];
-    const std::string name = kind_name(time);
+    const std::string name = step_kind(plan, step);
     const auto [place, added] = places.try_emplace(name, kinds.size());
     if (added) kinds.push_back({name});
     Kind& kind = kinds[place->second];

@@ -13,6 +13,12 @@ struct Floor {
   double ops_per_second = 0;    // measured int8 multiply-adds, two operations each
 };
 
+// "matmul q_proj": the op and the last part of the module's name.
+std::string step_kind(const plan::PlanView& plan, const plan::StepRecord& step);
+
+// Operations of a step's products for one row of its result.
+double step_ops(const plan::PlanView& plan, const plan::StepRecord& step);
+
 // Operations of the products for one token, its logits left out.
 double token_ops(const plan::PlanView& plan);
 
@@ -21,7 +27,7 @@ double token_ops(const plan::PlanView& plan);
 //   | step                   |  ms/run |   time |   GB/s |  % of bw |  GOP/s | % of int8 |
 //   | matmul q_proj          |    0.21 |  3.1 % |   41.2 |     88.0 |     81 |       3.9 |
 //
-// Kinds are the op and the last part of the module's name. A step's bytes are those
+// A step's bytes are those
 // of its weights, its operations those of its products.
 std::string steps_table(const runtime::Engine& engine, const Floor& floor);
 

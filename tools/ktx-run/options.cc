@@ -114,15 +114,21 @@ cl::opt<bool> g_stats("stats", cl::desc("print speeds after each answer"), KTX_T
                       cl::cat(g_category));
 cl::opt<bool> g_verify("verify", cl::desc("check the hashes of all weights"), cl::sub(g_inspect),
                        KTX_RUNS, cl::cat(g_category));
-cl::opt<bool> g_check_finite(
-    "check-finite", cl::desc("look at every result of a GPU for infinity and NaN; slow"), KTX_RUNS,
-    cl::cat(g_category));
+cl::opt<bool> g_check_finite("check-finite",
+                             cl::desc("look at every result of a GPU for infinity and NaN; slow"),
+                             KTX_RUNS, cl::cat(g_category));
 cl::opt<std::string> g_export("export-gguf", cl::desc("rebuild the GGUF, bit for bit"),
                               cl::value_desc("OUT.gguf"), cl::sub(g_inspect), cl::cat(g_category));
 cl::list<std::string> g_p("p", cl::desc("prompt lengths to measure (512)"), cl::value_desc("N"),
                           cl::CommaSeparated, cl::sub(g_bench), cl::cat(g_category));
 cl::list<std::string> g_depth("d", cl::desc("tokens already in the cache (0)"), cl::value_desc("N"),
                               cl::CommaSeparated, cl::sub(g_bench), cl::cat(g_category));
+cl::list<std::string> g_batch("b", cl::desc("sequences that generate side by side (1)"),
+                              cl::value_desc("N"), cl::CommaSeparated, cl::sub(g_bench),
+                              cl::cat(g_category));
+cl::opt<bool> g_kernels("kernels",
+                        cl::desc("also the time of each kind of GPU kernel, beside the floor"),
+                        cl::sub(g_bench), cl::cat(g_category));
 cl::opt<bool> g_steps("steps",
                       cl::desc("also the time of each kind of step, and its share of the floor"),
                       cl::sub(g_bench), cl::cat(g_category));
@@ -366,7 +372,9 @@ std::optional<Options> parse_options(int argc, char** argv) {
     options.bench_prompt = check.numbers(g_p, 0, 1 << 20);
     options.bench_generate = check.numbers(g_n, 0, 1 << 20);
     options.bench_depth = check.numbers(g_depth, 0, 1 << 20);
+    options.bench_batch = check.numbers(g_batch, 1, 4096);
     options.bench_steps = g_steps;
+    options.bench_kernels = g_kernels;
     check.number(g_r, options.repetitions, 1, 1000);
     const std::string format = check.choice(g_format, {"md", "csv", "json"});
     if (!format.empty()) options.format = format;

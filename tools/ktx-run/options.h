@@ -87,7 +87,9 @@ struct Options {
   std::vector<int64_t> bench_generate;
   std::vector<int64_t> bench_threads;
   std::vector<int64_t> bench_depth;  // tokens already in the cache
+  std::vector<int64_t> bench_batch;  // sequences that generate side by side
   bool bench_steps = false;          // where the time goes, too
+  bool bench_kernels = false;        // and that of a GPU's kernels
   int repetitions = 5;
   std::string format = "md";  // md, csv or json
 };

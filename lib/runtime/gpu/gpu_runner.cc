@@ -101,6 +101,7 @@ struct GpuRunner::State {
   Status transfer(const Part& part, const StepRecord& step, const GpuShape& shape);
   Status watched(const Part& part, const Batch& batch, const GpuShape& shape);
   Status check_outputs(const Part& part, uint32_t index, const GpuShape& shape);
+  Result<KernelTime> time_steps(std::span<const uint32_t> steps);
 
   Error in_step(uint32_t index, const std::string& device, const Error& error) const {
     const StepRecord& step = plan.steps[index];
@@ -131,6 +132,7 @@ struct GpuRunner::State {
   std::vector<std::vector<std::unique_ptr<GpuGraph>>> graphs;  // by bucket, part
   std::vector<std::string> notes;
   std::vector<Executor::Time> times;
+  GpuShape last_shape;
   int64_t weight_bytes = 0;
   bool broken = false;
 };
@@ -438,6 +440,7 @@ Status GpuRunner::State::run(const Batch& batch) {
   } else {
     shape.max_positions = buckets.position_bound(shape.max_positions);
   }
+  last_shape = shape;
   const auto go = [&]() -> Status {
     KTX_TRY(send_inputs(batch, shape));
     for (size_t p = 0; p < parts.parts.size(); ++p) KTX_TRY(run_part(p, batch, shape, bucket));
@@ -457,6 +460,42 @@ Status GpuRunner::State::run(const Batch& batch) {
     weight_bytes += step_weight_bytes(plan, plan.steps[i], batch.rows(RowKind::Token));
   }
   return {};
+}
+
+// Every launch is of another step than the one before, so that weights come from memory
+// as they do in a run; their results are thrown away.
+Result<KernelTime> GpuRunner::State::time_steps(std::span<const uint32_t> steps) {
+  constexpr int64_t kLaunches = 64;
+  constexpr int kRuns = 3;
+  if (last_shape.tokens == 0) return Error{"no step has run yet; run a batch first"};
+  const auto on_gpu = [&](const Part& part) {
+    return part.kind == Part::Kind::Gpu && steps[0] >= part.first_step &&
+           steps[0] < part.first_step + part.step_count;
+  };
+  const auto part = std::find_if(parts.parts.begin(), parts.parts.end(), on_gpu);
+  if (part == parts.parts.end()) return Error{fmt::format("step {} is on no GPU", steps[0])};
+  Gpu& gpu = *devices[part->device].gpu;
+  const int64_t rounds = std::max<int64_t>(1, kLaunches / std::ssize(steps));
+  KTX_TRY(gpu.finish());
+  KTX_TRY(gpu.begin_capture());
+  Status queued;
+  for (int64_t round = 0; round < rounds && queued; ++round) {
+    for (size_t i = 0; i < steps.size() && queued; ++i) {
+      queued = queue_step(*part, steps[i], last_shape);
+    }
+  }
+  auto captured = gpu.end_capture();  // also after a failure
+  KTX_TRY(queued);
+  const std::unique_ptr<GpuGraph> graph = KTX_TRY(std::move(captured));
+  double best = INFINITY;
+  for (int run = 0; run <= kRuns; ++run) {
+    const Timer timer;
+    KTX_TRY(gpu.launch(*graph));
+    KTX_TRY(gpu.finish());
+    if (run > 0) best = std::min(best, timer.seconds());
+  }
+  return KernelTime{best / static_cast<double>(rounds * std::ssize(steps)), last_shape.tokens,
+                    last_shape.outputs};
 }
 
 // --- the outside -------------------------------------------------------------
@@ -552,6 +591,9 @@ void GpuRunner::enable_times(bool on) {
 }
 const std::vector<Executor::Time>& GpuRunner::times() const {
   return state_->times;
+}
+Result<KernelTime> GpuRunner::time_steps(std::span<const uint32_t> steps) {
+  return state_->time_steps(steps);
 }
 
 }  // namespace ktx::runtime

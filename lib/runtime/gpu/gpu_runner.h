@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "lib/runtime/executor.h"
 #include "lib/runtime/gpu/gpu.h"
 #include "lib/runtime/kv_cache.h"
+#include "lib/runtime/step_stats.h"
 #include "lib/support/result.h"
 #include "lib/support/thread_pool.h"
 #include "lib/target/isa.h"
@@ -67,6 +69,10 @@ class GpuRunner {
   // Times per step of the plan; steps then run one by one, each awaited.
   void enable_times(bool on);
   const std::vector<Executor::Time>& times() const;  // by record; empty when off
+
+  // The mean over `steps` (records of the plan, all on one GPU) in turn inside a graph, at
+  // the shape of the last run. Overwrites values: the next run must not rely on them.
+  Result<KernelTime> time_steps(std::span<const uint32_t> steps);
 
  private:
   struct State;

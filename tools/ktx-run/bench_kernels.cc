@@ -1,0 +1,94 @@
+#include "tools/ktx-run/bench_kernels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "lib/formats/dtype.h"
+#include "lib/runtime/gpu/step_bytes.h"
+#include "tools/ktx-run/bench_steps.h"
+
+namespace ktx::tools {
+namespace {
+
+struct Kind {
+  std::string name;
+  std::vector<uint32_t> steps;  // records of the plan
+  runtime::KernelTime time;     // of one
+  double all() const { return time.seconds * static_cast<double>(steps.size()); }
+};
+
+// Steps of one kind have the same kernel and shape, on the same GPU.
+std::string kind_of(const plan::PlanView& plan, const plan::StepRecord& step) {
+  std::string name = step_kind(plan, step);
+  if (plan.weights(step).empty()) return name;
+  const plan::BlobRecord& blob = plan.blobs[plan.weights(step)[0]];
+  if (blob.rows > 1) {
+    name +=
+        fmt::format(" {} {}x{}", ktx::name(static_cast<DType>(blob.dtype)), blob.rows, blob.cols);
+  }
+  return name;
+}
+
+std::vector<Kind> gpu_kinds(const plan::PlanView& plan) {
+  std::vector<Kind> kinds;
+  std::map<std::pair<std::string_view, std::string>, size_t> places;
+  for (uint32_t i = 0; i < plan.steps.size(); ++i) {
+    const plan::StepRecord& step = plan.steps[i];
+    const std::string_view device = plan.string(step.device);
+    if (device == "cpu" || step.op == static_cast<uint32_t>(StepOp::Transfer)) continue;
+    std::string name = kind_of(plan, step);
+    const auto [place, added] = places.try_emplace({device, name}, kinds.size());
+    if (added) kinds.push_back({std::move(name), {}, {}});
+    kinds[place->second].steps.push_back(i);
+  }
+  return kinds;
+}
+
+// Rows of the result of a kind's kernels.
+int64_t result_rows(const plan::PlanView& plan, const Kind& kind) {
+  const plan::OperandRecord& output = plan.outputs(plan.steps[kind.steps[0]])[0];
+  return plan.values[output.value].rows == static_cast<uint8_t>(RowKind::Output) ? kind.time.outputs
+                                                                                 : kind.time.tokens;
+}
+
+}  // namespace
+
+Result<std::string> kernels_table(runtime::Engine& engine, double bytes_per_second) {
+  const plan::PlanView& plan = engine.plan();
+  std::vector<Kind> kinds = gpu_kinds(plan);
+  if (kinds.empty()) return Error{"--kernels: the plan has no steps on a GPU; --steps times a CPU"};
+  double all = 0;
+  for (Kind& kind : kinds) {
+    kind.time = KTX_TRY(engine.time_gpu_steps(kind.steps));
+    all += kind.all();
+  }
+  std::stable_sort(kinds.begin(), kinds.end(),
+                   [](const Kind& a, const Kind& b) { return a.all() > b.all(); });
+  const auto share = [](double part, double whole) { return whole > 0 ? 100 * part / whole : 0; };
+  std::string out =
+      fmt::format("| {:<44} | {:>4} | {:>8} | {:>8} | {:>7} | {:>7} | {:>7} | {:>8} |\n",
+                  fmt::format("kernel, {} tokens", kinds[0].time.tokens), "each", "us each",
+                  "us/step", "time", "GB/s", "% of bw", "TFLOP/s");
+  out += fmt::format(
+      "| {:-<44} | {:->3}: | {:->7}: | {:->7}: | {:->6}: | {:->6}: | {:->6}: | {:->7}: |\n", "", "",
+      "", "", "", "", "", "");
+  for (const Kind& kind : kinds) {
+    const plan::StepRecord& step = plan.steps[kind.steps[0]];
+    const int64_t rows = result_rows(plan, kind);
+    const double rate =
+        static_cast<double>(runtime::step_weight_bytes(plan, step, rows)) / kind.time.seconds;
+    const double ops = step_ops(plan, step) * static_cast<double>(rows) / kind.time.seconds;
+    out += fmt::format(
+        "| {:<44} | {:>4} | {:>8.2f} | {:>8.1f} | {:>5.1f} % | {:>7.0f} | {:>7.1f} | {:>8.1f} |\n",
+        kind.name, kind.steps.size(), 1e6 * kind.time.seconds, 1e6 * kind.all(),
+        share(kind.all(), all), rate / 1e9, share(rate, bytes_per_second), ops / 1e12);
+  }
+  out += fmt::format("| {:<44} | {:>4} | {:>8} | {:>8.1f} | {:>7} | {:>7} | {:>7} | {:>8} |\n",
+                     "sum", "", "", 1e6 * all, "", "", "", "");
+  return out;
+}
+
+}  // namespace ktx::tools

@@ -1,0 +1,31 @@
+// The result of one test of bench, and how a list of them is printed.
+//
+//   print_rows(rows, "md");   // or "csv", "json"
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ktx::tools {
+
+struct BenchRow {
+  std::string model;
+  uint64_t weight_bytes = 0;
+  int64_t parameters = 0;
+  std::string backend;  // the instruction set
+  std::string precision;
+  int threads = 0;
+  std::string test;           // "pp512", "tg128"
+  std::vector<double> rates;  // tokens per second
+  double bytes_per_second = 0;
+  double bandwidth = 0;  // measured, bytes per second
+  double int8_rate = 0;  // measured, operations per second
+  double token_ops = 0;  // operations of a token's products
+};
+
+// In the columns of llama-bench, with the bytes of weights read per second and their
+// share of the measured bandwidth, and the products' share of the int8 peak.
+void print_rows(const std::vector<BenchRow>& rows, const std::string& format);
+
+}  // namespace ktx::tools

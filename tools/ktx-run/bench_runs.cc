@@ -1,0 +1,89 @@
+#include "tools/ktx-run/bench_runs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lib/runtime/sampler.h"
+#include "lib/support/timer.h"
+
+namespace ktx::tools {
+namespace {
+
+// Token ids that a real prompt might have: spread over the vocabulary, the same on
+// every run, others for every seed.
+std::vector<int32_t> bench_tokens(int64_t count, int64_t vocab, uint64_t seed) {
+  std::vector<int32_t> ids;
+  uint64_t state = 88172645463325252u + seed * 0x9E3779B97F4A7C15u;
+  for (int64_t i = 0; i < count; ++i) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    ids.push_back(static_cast<int32_t>(state % static_cast<uint64_t>(vocab)));
+  }
+  return ids;
+}
+
+template <class Work>
+Result<BenchRun> measure(runtime::Engine& engine, int64_t tokens, const Work& work) {
+  const int64_t bytes = engine.stats().weight_bytes;
+  const Timer timer;
+  KTX_TRY(work());
+  const double seconds = timer.seconds();
+  return BenchRun{static_cast<double>(tokens) / seconds,
+                  static_cast<double>(engine.stats().weight_bytes - bytes) / seconds};
+}
+
+}  // namespace
+
+BenchRuns::BenchRuns(runtime::Engine& engine, int64_t most_sequences) : engine_(engine) {
+  for (int64_t i = 0; i < most_sequences; ++i) sequences_.push_back(engine.new_sequence());
+}
+
+Status BenchRuns::fill(int64_t depth) {
+  depth_ = depth;
+  for (size_t i = 0; i < sequences_.size(); ++i) {
+    sequences_[i].truncate(0);
+    KTX_TRY(feed(sequences_[i], bench_tokens(depth, engine_.vocab_size(), i)));
+  }
+  return {};
+}
+
+Result<BenchRun> BenchRuns::prompt(int64_t count) {
+  sequences_[0].truncate(depth_);
+  const std::vector<int32_t> ids = bench_tokens(count, engine_.vocab_size(), 0);
+  return measure(engine_, count, [&] { return feed(sequences_[0], ids); });
+}
+
+Result<BenchRun> BenchRuns::generation(int64_t count, int64_t sequences) {
+  std::vector<int32_t> next(static_cast<size_t>(sequences));
+  std::vector<runtime::BatchItem> items;
+  for (size_t i = 0; i < next.size(); ++i) {
+    sequences_[i].truncate(depth_);
+    next[i] = bench_tokens(1, engine_.vocab_size(), i)[0];
+    items.push_back({&sequences_[i], {&next[i], 1}, runtime::Want::Last});
+  }
+  return measure(engine_, count * sequences, [&]() -> Status {
+    for (int64_t step = 0; step < count; ++step) {
+      KTX_TRY(forward(items));
+      for (size_t i = 0; i < next.size(); ++i) {
+        next[i] = KTX_TRY(runtime::best_token(engine_.logits(static_cast<int64_t>(i))));
+      }
+    }
+    return {};
+  });
+}
+
+Status BenchRuns::feed(runtime::Sequence& sequence, std::span<const int32_t> ids) {
+  for (size_t begin = 0; begin < ids.size(); begin += engine_.chunk_tokens()) {
+    const size_t size = std::min<size_t>(engine_.chunk_tokens(), ids.size() - begin);
+    const runtime::BatchItem item{&sequence, ids.subspan(begin, size), runtime::Want::Last};
+    KTX_TRY(forward({&item, 1}));
+  }
+  return {};
+}
+
+Status BenchRuns::forward(std::span<const runtime::BatchItem> items) {
+  if (KTX_TRY(engine_.forward(items)) == runtime::Forward::Done) return {};
+  return Error{fmt::format("the test needs a larger context than {}; give --ctx", engine_.ctx())};
+}
+
+}  // namespace ktx::tools

@@ -1,0 +1,40 @@
+// One measured run of bench: a prompt, or the generation of some sequences side by side.
+//
+//   BenchRuns runs(engine, 16);
+//   KTX_TRY(runs.fill(4096));                      // what follows is behind so many tokens
+//   const BenchRun run = KTX_TRY(runs.generation(128, 16));
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lib/runtime/engine.h"
+
+namespace ktx::tools {
+
+struct BenchRun {
+  double rate = 0;              // tokens per second, of all sequences
+  double bytes_per_second = 0;  // of weights
+};
+
+class BenchRuns {
+ public:
+  BenchRuns(runtime::Engine& engine, int64_t most_sequences);
+
+  Status fill(int64_t depth);
+  // The first sequence alone.
+  Result<BenchRun> prompt(int64_t count);
+  // The next token of each is the best one's id, so that routing is that of real decoding.
+  Result<BenchRun> generation(int64_t count, int64_t sequences);
+
+ private:
+  Status feed(runtime::Sequence& sequence, std::span<const int32_t> ids);
+  Status forward(std::span<const runtime::BatchItem> items);
+
+  runtime::Engine& engine_;
+  std::vector<runtime::Sequence> sequences_;
+  int64_t depth_ = 0;
+};
+
+}  // namespace ktx::tools
