@@ -60,10 +60,7 @@ int64_t cuda_attention_workspace(const CudaAttentionArgs& a) {
 
 Status launch_attention(const CudaAttentionArgs& a, CudaStream stream) {
   if (a.tokens == 0) return {};
-  if (a.workspace_bytes < cuda_attention_workspace(a)) {
-    return Error{"attention: " + std::to_string(a.workspace_bytes) + " bytes of workspace, needs " +
-                 std::to_string(cuda_attention_workspace(a))};
-  }
+  KTX_TRY(check_workspace("attention", a.workspace_bytes, cuda_attention_workspace(a)));
   AttentionParts parts;
   parts.splits = split_count(a);
   parts.values = reinterpret_cast<float*>(a.workspace);

@@ -1,5 +1,5 @@
-// What launchers share: launch errors as Status, facts of the current device, and the
-// choice of a template by dtype.
+// What launchers share: launch errors as Status, facts of the current device, the check of
+// a workspace, and the choice of a template by dtype.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -32,6 +32,12 @@ inline int compute_capability() {
 }
 inline int shared_memory_limit() {
   return device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+}
+
+inline Status check_workspace(const char* op, int64_t has, int64_t needs) {
+  if (has >= needs) return {};
+  return Error{std::string(op) + ": " + std::to_string(has) + " bytes of workspace, needs " +
+               std::to_string(needs)};
 }
 
 // Whether kernels may start while the ones before them drain: on sm_90 and newer, unless

@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(32) embed_marlin(CudaEmbedArgs a, int64_t stri
 #pragma unroll
   for (int c = 0; c < 8; ++c) {
     uint32_t w[8];
-    tile.fragment(c, lane, w);
+    tile.fragment(c, w);
     const int col = index * 256 + c * 32 + lane % 4 * 8;
     if (lane / 4 != row % 8 || col >= cols) continue;
     float* y = a.y + t * a.y_stride + col;

@@ -37,11 +37,7 @@ Status check(const char* op, const CudaWeight& w, const ExpertsAttrs& attrs, int
                  std::to_string(attrs.top_k) + ", at most " + std::to_string(kCudaMaxExperts) +
                  " and " + std::to_string(kCudaMaxTopK)};
   }
-  if (has < needs) {
-    return Error{std::string(op) + ": " + std::to_string(has) + " bytes of workspace, needs " +
-                 std::to_string(needs)};
-  }
-  return {};
+  return check_workspace(op, has, needs);
 }
 
 MarlinProduct experts_product(const CudaWeight& w, const ExpertsAttrs& attrs, int64_t tokens,

@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(32 * kWarps)
 #pragma unroll
   for (int c = 0; c < 8; ++c) {
     uint32_t a[8];
-    tile.fragment(c, lane, a);
+    tile.fragment(c, a);
     const int64_t col = index * 256 + c * 32 + lane % 4 * 8;
     if (col >= cols) continue;
     if (row < rows) {

@@ -65,8 +65,8 @@ __global__ void __launch_bounds__(kRingThreads, 2) marlin_few(MarlinProduct p, i
   const int warps_per_strip = threads / 32 / block_strips;
   constexpr int kRowStrips = kPaired ? 1 : kSources;  // strips of rows of a warp
   const int strip_begin =
-      p.row_begin / 16 + static_cast<int>(blockIdx.x) * block_strips * kRowStrips;
-  const int strip_end = (p.row_begin + p.row_count + 15) / 16;
+      p.strip_begin() + static_cast<int>(blockIdx.x) * block_strips * kRowStrips;
+  const int strip_end = p.strip_end();
   Ring ring(p, matrix, kPaired, strip_begin + warp / warps_per_strip * kRowStrips, strip_end,
             warp % warps_per_strip, warps_per_strip, dynamic_shared, warp, lane);
   const uint16_t* x[kColumns];
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kRingThreads, 2) marlin_few(MarlinProduct p, i
 #pragma unroll
       for (int m = 0; m < kSources; ++m) {
         uint32_t a[2][4];
-        w[m].fragment(c, lane, *reinterpret_cast<uint32_t(*)[8]>(a));
+        w[m].fragment(c, *reinterpret_cast<uint32_t(*)[8]>(a));
 #pragma unroll
         for (int n = 0; n < kColumns; ++n) {
           mma_f16(sum[m][n], a[0], b[n].x, b[n].y);
@@ -154,8 +154,8 @@ __global__ void __launch_bounds__(kRingThreads, 2) marlin_few(MarlinProduct p, i
 }
 
 template <DType kType, int kColumns, int kSources, bool kPaired>
-Status launch_few(const MarlinProduct& p, int strips, int work, cudaStream_t stream) {
-  const int groups = kPaired ? strips : ceil_div(strips, kSources);
+Status launch_few(const MarlinProduct& p, int work, cudaStream_t stream) {
+  const int groups = kPaired ? p.strips() : ceil_div(p.strips(), kSources);
   const int pieces = p.offsets ? 1 : ceil_div(p.tokens, 8 * kColumns);
   const RingShape shape = ring_shape<kType, kSources>(groups, work * pieces, p.cols);
   const dim3 grid(ceil_div(groups, shape.strips), work, pieces);
@@ -166,12 +166,11 @@ Status launch_few(const MarlinProduct& p, int strips, int work, cudaStream_t str
 
 template <DType kType, int kColumns>
 Status launch_few_columns(const MarlinProduct& p, cudaStream_t stream) {
-  const int strips = ceil_div(p.row_begin + p.row_count, 16) - p.row_begin / 16;
   const int work = p.offsets ? expert_pieces(p.tokens, p.experts, 8 * kColumns) : p.matrices;
-  if (p.w[1]) return launch_few<kType, kColumns, 2, true>(p, strips, work, stream);
-  return two_strips(strips, work, p.cols)
-             ? launch_few<kType, kColumns, 2, false>(p, strips, work, stream)
-             : launch_few<kType, kColumns, 1, false>(p, strips, work, stream);
+  if (p.w[1]) return launch_few<kType, kColumns, 2, true>(p, work, stream);
+  return two_strips(p.strips(), work, p.cols)
+             ? launch_few<kType, kColumns, 2, false>(p, work, stream)
+             : launch_few<kType, kColumns, 1, false>(p, work, stream);
 }
 
 template <DType kType>

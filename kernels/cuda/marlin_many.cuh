@@ -72,8 +72,8 @@ __global__ void __launch_bounds__(kManyThreads, 1) marlin_many(MarlinProduct p) 
   // Strips: warp w has 2w and 2w + 1 of the block's, or (paired) w of gate and of up.
   constexpr int kRowStrips = kPaired ? kManyStrips / 2 : kManyStrips;
   const MarlinTiles<Tile> tiles(p.cols);
-  const int strip_begin = p.row_begin / 16 + static_cast<int>(blockIdx.y) * kRowStrips;
-  const int strip_end = (p.row_begin + p.row_count + 15) / 16;
+  const int strip_begin = p.strip_begin() + static_cast<int>(blockIdx.y) * kRowStrips;
+  const int strip_end = p.strip_end();
   const uint8_t* next_weights[2];  // this lane's bytes of the warp's strips
 #pragma unroll
   for (int m = 0; m < 2; ++m) {
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kManyThreads, 1) marlin_many(MarlinProduct p) 
       uint32_t a[2][2][4];
 #pragma unroll
       for (int m = 0; m < 2; ++m) {
-        w[m].fragment(c, lane, *reinterpret_cast<uint32_t(*)[8]>(a[m]));
+        w[m].fragment(c, *reinterpret_cast<uint32_t(*)[8]>(a[m]));
       }
 #pragma unroll
       for (int n = 0; n < kTokens / 8; ++n) {
@@ -179,10 +179,9 @@ constexpr int many_shared_bytes() {
 
 template <DType kType, int kTokens>
 Status launch_many(const MarlinProduct& p, cudaStream_t stream) {
-  const int strips = ceil_div(p.row_begin + p.row_count, 16) - p.row_begin / 16;
   const int pieces = p.offsets ? expert_pieces(p.tokens, p.experts, kTokens)
                                : ceil_div(p.tokens, kTokens);
-  const dim3 grid(pieces, ceil_div(strips, p.w[1] ? kManyStrips / 2 : kManyStrips));
+  const dim3 grid(pieces, ceil_div(p.strips(), p.w[1] ? kManyStrips / 2 : kManyStrips));
   constexpr int kShared = many_shared_bytes<kType, kTokens>();
   const char* what = "many tokens times marlin weights";
   if (p.w[1]) {

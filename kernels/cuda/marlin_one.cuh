@@ -101,8 +101,8 @@ __global__ void __launch_bounds__(kRingThreads, 2) marlin_one(MarlinProduct p, i
   const int warps_per_strip = static_cast<int>(blockDim.x) / 32 / block_strips;
   constexpr int kRowStrips = kPaired ? 1 : kSources;  // strips of rows of a warp
   const int strip_begin =
-      p.row_begin / 16 + static_cast<int>(blockIdx.x) * block_strips * kRowStrips;
-  const int strip_end = (p.row_begin + p.row_count + 15) / 16;
+      p.strip_begin() + static_cast<int>(blockIdx.x) * block_strips * kRowStrips;
+  const int strip_end = p.strip_end();
   Ring ring(p, matrix, kPaired, strip_begin + warp / warps_per_strip * kRowStrips, strip_end,
             warp % warps_per_strip, warps_per_strip, dynamic_shared, warp, lane);
   XPiece next[kSets];
@@ -209,8 +209,8 @@ __global__ void __launch_bounds__(kRingThreads, 2) marlin_one(MarlinProduct p, i
 }
 
 template <DType kType, int kSources, bool kPaired>
-Status launch_one(const MarlinProduct& p, int strips, int work, cudaStream_t stream) {
-  const int groups = kPaired ? strips : ceil_div(strips, kSources);
+Status launch_one(const MarlinProduct& p, int work, cudaStream_t stream) {
+  const int groups = kPaired ? p.strips() : ceil_div(p.strips(), kSources);
   const RingShape shape = ring_shape<kType, kSources>(groups, work, p.cols);
   const dim3 grid(ceil_div(groups, shape.strips), work);
   return launch("one token times marlin weights", marlin_one<kType, kSources, kPaired>, grid,
@@ -219,11 +219,10 @@ Status launch_one(const MarlinProduct& p, int strips, int work, cudaStream_t str
 
 template <DType kType>
 Status launch_one_type(const MarlinProduct& p, cudaStream_t stream) {
-  const int strips = ceil_div(p.row_begin + p.row_count, 16) - p.row_begin / 16;
   const int work = p.offsets ? p.tokens : p.matrices;
-  if (p.w[1]) return launch_one<kType, 2, true>(p, strips, work, stream);
-  return two_strips(strips, work, p.cols) ? launch_one<kType, 2, false>(p, strips, work, stream)
-                                          : launch_one<kType, 1, false>(p, strips, work, stream);
+  if (p.w[1]) return launch_one<kType, 2, true>(p, work, stream);
+  return two_strips(p.strips(), work, p.cols) ? launch_one<kType, 2, false>(p, work, stream)
+                                              : launch_one<kType, 1, false>(p, work, stream);
 }
 
 }  // namespace ktx::kernels

@@ -38,6 +38,11 @@ struct MarlinProduct {
   const uint16_t* xh = nullptr;
   const float* x_scale = nullptr;
   int64_t half_cols = 0;
+
+  // The strips of 16 rows that take part.
+  __host__ __device__ int strip_begin() const { return row_begin / 16; }
+  __host__ __device__ int strip_end() const { return (row_begin + row_count + 15) / 16; }
+  __host__ __device__ int strips() const { return strip_end() - strip_begin(); }
 };
 
 constexpr int kFewTokens = 16;

@@ -104,23 +104,15 @@ struct MarlinRaw<DType::Q4_K> : NibbleRaw<DType::Q4_K, 0> {
 
 template <DType kType, int kZero>
 struct FiveBitRaw : NibbleRaw<kType, kZero> {
-  uint32_t high[4];
+  FifthBits<MarlinTile<kType>::kWide> high;
   __device__ __forceinline__ void load(const uint8_t* tile, int spans, int lane) {
     NibbleRaw<kType, kZero>::load(tile, spans, lane);
-    if constexpr (MarlinTile<kType>::kWide) {
-      const uint4 v = load_as<uint4>(tile + 2048 + 16 * lane);
-      high[0] = v.x, high[1] = v.y, high[2] = v.z, high[3] = v.w;
-    } else {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        high[i] = i < spans ? load_as<uint32_t>(tile + 512 * spans + 128 * i + 4 * lane) : 0;
-      }
-    }
+    high.template load<false>(tile + 512 * spans, spans, lane);
   }
   __device__ __forceinline__ void fragment(int c, uint32_t (&a)[2][4]) const {
 #pragma unroll
     for (int s = 0; s < 2; ++s) {
-      raw_pairs(this->word(c, s), a[s], OneHighBit{high[c / 2], 8 * (c % 2) + 4 * s});
+      raw_pairs(this->word(c, s), a[s], high.of(c, s));
     }
   }
 };
@@ -182,8 +174,7 @@ struct TableRaw : ByteRaw<kType> {
   __device__ __forceinline__ void fragment(int c, uint32_t (&a)[2][4]) const {
 #pragma unroll
     for (int s = 0; s < 2; ++s) {
-      raw_table_pairs(kType == DType::MXFP4 ? mxfp4_table() : iq4_table(),
-                      word_of(codes[c / 2], 2 * (c % 2) + s), a[s]);
+      raw_table_pairs(code_table<kType>(), word_of(codes[c / 2], 2 * (c % 2) + s), a[s]);
     }
   }
 };

@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kThreads) marlin_transposed(Transposed p) {
 #pragma unroll
     for (int c = 0; c < 8; ++c) {
       uint32_t w[8];
-      tile.fragment(c, lane, w);
+      tile.fragment(c, w);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {  // columns 8t + 2j, 8t + 2j + 1
         mma_f16(sum[c][j], a, transpose8x8(w[2 * j]), transpose8x8(w[2 * j + 1]));

@@ -45,12 +45,6 @@ Status check_weight(const CudaWeight& w) {
                std::string(name(w.layout))};
 }
 
-Status check_workspace(const char* op, int64_t has, int64_t needs) {
-  if (has >= needs) return {};
-  return Error{std::string(op) + ": " + std::to_string(has) + " bytes of workspace, needs " +
-               std::to_string(needs)};
-}
-
 Status launch_product(DType dtype, MarlinProduct p, std::byte* workspace, bool many,
                       cudaStream_t stream) {
   if (p.tokens == 1) return launch_marlin_one(dtype, p, stream);

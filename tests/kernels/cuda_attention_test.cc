@@ -149,9 +149,7 @@ void check(Random& random, const Case& c, KvType type, const std::vector<int32_t
   for (bool hint : {false, true}) {
     if (hint && news != 1) continue;
     args.one_token_per_sequence = hint;
-    Gpu<std::byte> workspace(static_cast<size_t>(cuda_attention_workspace(args)));
-    args.workspace = workspace.data();
-    args.workspace_bytes = static_cast<int64_t>(workspace.bytes());
+    GpuWorkspace workspace(args, cuda_attention_workspace(args));
     ASSERT_TRUE(ran(launch_attention(args, nullptr)));
     EXPECT_LT(relative_error(y.read(), want), type == KvType::F32 ? 3e-6 : 1e-3);
   }
@@ -208,9 +206,7 @@ TEST_F(CudaAttention, PaddingIsNeitherStoredNorRead) {
   args.attrs.key_dim = args.attrs.value_dim = 64;
   args.kv = gpu.view;
   args.max_positions = 64;
-  Gpu<std::byte> workspace(static_cast<size_t>(cuda_attention_workspace(args)));
-  args.workspace = workspace.data();
-  args.workspace_bytes = static_cast<int64_t>(workspace.bytes());
+  GpuWorkspace workspace(args, cuda_attention_workspace(args));
   ASSERT_TRUE(ran(launch_attention(args, nullptr)));
   for (float v : y.read()) ASSERT_TRUE(std::isfinite(v));
 }

@@ -53,6 +53,24 @@ class Gpu {
   size_t count_;
 };
 
+// The workspace of a launch: GpuWorkspace workspace(args, cuda_matmul_workspace(args));
+class GpuWorkspace {
+ public:
+  explicit GpuWorkspace(int64_t bytes) : memory_(static_cast<size_t>(bytes)) {}
+  template <class Args>
+  GpuWorkspace(Args& args, int64_t bytes) : GpuWorkspace(bytes) {
+    give(args);
+  }
+  template <class Args>
+  void give(Args& args) {
+    args.workspace = memory_.data();
+    args.workspace_bytes = static_cast<int64_t>(memory_.bytes());
+  }
+
+ private:
+  Gpu<std::byte> memory_;
+};
+
 // Launched, and finished without an error.
 inline ::testing::AssertionResult ran(const Status& status) {
   if (!status.ok()) return ::testing::AssertionFailure() << status.error().message;

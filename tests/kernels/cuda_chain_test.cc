@@ -26,7 +26,7 @@ class Layers {
         logits_(static_cast<size_t>(tokens * kExperts)), weights_(static_cast<size_t>(tokens * kTop)),
         h_(static_cast<size_t>(tokens * kTop * kFew)), ids_(static_cast<size_t>(tokens * kTop)),
         order_(static_cast<size_t>(tokens * kTop)), offsets_(kExperts + 1),
-        workspace_(size_t{64} << 20) {}
+        workspace_(int64_t{64} << 20) {}
 
   // Launches `rounds` layers; after_each may synchronise.
   template <class AfterEach>
@@ -78,8 +78,7 @@ class Layers {
       gate_up.tokens = tokens_;
       gate_up.h = h_.data();
       gate_up.h_stride = kFew;
-      gate_up.workspace = workspace_.data();
-      gate_up.workspace_bytes = static_cast<int64_t>(workspace_.bytes());
+      workspace_.give(gate_up);
       go(launch_experts_gate_up(gate_up, stream));
       CudaExpertsDownArgs down;
       down.down = out_.gpu();
@@ -93,8 +92,7 @@ class Layers {
       down.tokens = tokens_;
       down.y = x_.data();
       down.y_stride = kHidden;
-      down.workspace = workspace_.data();
-      down.workspace_bytes = static_cast<int64_t>(workspace_.bytes());
+      workspace_.give(down);
       go(launch_experts_down(down, stream));
     }
   }
@@ -117,8 +115,7 @@ class Layers {
     args.y = y;
     args.y_stride = w.gpu().rows;
     args.accumulate = accumulate;
-    args.workspace = workspace_.data();
-    args.workspace_bytes = static_cast<int64_t>(workspace_.bytes());
+    workspace_.give(args);
     return args;
   }
   int64_t tokens_;
@@ -127,7 +124,7 @@ class Layers {
   std::unique_ptr<Gpu<float>> start_copy_;
   Gpu<float> norm_weight_, x_, y_, wide_, logits_, weights_, h_;
   Gpu<int32_t> ids_, order_, offsets_;
-  Gpu<std::byte> workspace_;
+  GpuWorkspace workspace_;
 };
 
 TEST_F(CudaChain, GraphsGiveTheBitsOfLaunchesOneByOne) {

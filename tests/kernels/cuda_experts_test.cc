@@ -192,9 +192,7 @@ void check_experts(Random& random, ExpertTypes types, int32_t experts, int32_t t
   first.tokens = tokens;
   first.h = h.data();
   first.h_stride = width;
-  Gpu<std::byte> workspace1(static_cast<size_t>(cuda_experts_gate_up_workspace(first)));
-  first.workspace = workspace1.data();
-  first.workspace_bytes = static_cast<int64_t>(workspace1.bytes());
+  GpuWorkspace workspace1(first, cuda_experts_gate_up_workspace(first));
   ASSERT_TRUE(ran(launch_experts_gate_up(first, nullptr)));
 
   CudaExpertsDownArgs second;
@@ -209,9 +207,7 @@ void check_experts(Random& random, ExpertTypes types, int32_t experts, int32_t t
   second.tokens = tokens;
   second.y = y.data();
   second.y_stride = hidden;
-  Gpu<std::byte> workspace2(static_cast<size_t>(cuda_experts_down_workspace(second)));
-  second.workspace = workspace2.data();
-  second.workspace_bytes = static_cast<int64_t>(workspace2.bytes());
+  GpuWorkspace workspace2(second, cuda_experts_down_workspace(second));
   ASSERT_TRUE(ran(launch_experts_down(second, nullptr)));
 
   std::vector<float> want_h(static_cast<size_t>(pairs * width)), want_y(before);

@@ -39,9 +39,7 @@ void check_product(Random& random, const GpuWeights& w, int64_t tokens, Run run)
   args.y_stride = rows;
   args.bias = run.bias ? gpu_bias.data() : nullptr;
   args.accumulate = run.accumulate;
-  Gpu<std::byte> workspace(static_cast<size_t>(cuda_matmul_workspace(args)));
-  args.workspace = workspace.data();
-  args.workspace_bytes = static_cast<int64_t>(workspace.bytes());
+  GpuWorkspace workspace(args, cuda_matmul_workspace(args));
   ASSERT_TRUE(ran(launch_matmul(args, nullptr)));
   std::vector<float> want(static_cast<size_t>(tokens * rows));
   for (int64_t n = 0; n < rows; ++n) {
@@ -120,9 +118,7 @@ TEST_F(CudaMatmul, ActivationsBeyondHalfPrecisionDoNotOverflow) {
     args.tokens = tokens;
     args.y = y.data();
     args.y_stride = rows;
-    Gpu<std::byte> workspace(static_cast<size_t>(cuda_matmul_workspace(args)));
-    args.workspace = workspace.data();
-    args.workspace_bytes = static_cast<int64_t>(workspace.bytes());
+    GpuWorkspace workspace(args, cuda_matmul_workspace(args));
     ASSERT_TRUE(ran(launch_matmul(args, nullptr)));
     std::vector<float> want;
     for (int64_t t = 0; t < tokens; ++t) {
@@ -149,9 +145,7 @@ TEST_F(CudaMatmul, TheSameCallGivesTheSameBits) {
       args.tokens = tokens;
       args.y = y.data();
       args.y_stride = 500;
-      Gpu<std::byte> workspace(static_cast<size_t>(cuda_matmul_workspace(args)));
-      args.workspace = workspace.data();
-      args.workspace_bytes = static_cast<int64_t>(workspace.bytes());
+      GpuWorkspace workspace(args, cuda_matmul_workspace(args));
       ASSERT_TRUE(ran(launch_matmul(args, nullptr)));
       if (first.empty()) first = y.read();
       EXPECT_TRUE(same_bits(first, y.read()));
@@ -179,9 +173,7 @@ TEST_F(CudaMatmul, GateUpIsSiluOfOneTimesTheOther) {
       args.tokens = tokens;
       args.y = y.data();
       args.y_stride = rows;
-      Gpu<std::byte> workspace(static_cast<size_t>(cuda_gate_up_workspace(args)));
-      args.workspace = workspace.data();
-      args.workspace_bytes = static_cast<int64_t>(workspace.bytes());
+      GpuWorkspace workspace(args, cuda_gate_up_workspace(args));
       ASSERT_TRUE(ran(launch_gate_up(args, nullptr)));
       std::vector<float> want;
       for (int64_t t = 0; t < tokens; ++t) {
@@ -224,9 +216,7 @@ TEST_F(CudaMatmul, HeadsTakeTheirRowsOfTheirMatrices) {
           args.tokens = tokens;
           args.y = y.data();
           args.y_stride = heads * attrs.y_stride;
-          Gpu<std::byte> workspace(static_cast<size_t>(cuda_matmul_heads_workspace(args)));
-          args.workspace = workspace.data();
-          args.workspace_bytes = static_cast<int64_t>(workspace.bytes());
+          GpuWorkspace workspace(args, cuda_matmul_heads_workspace(args));
           ASSERT_TRUE(ran(launch_matmul_heads(args, nullptr)));
           const std::vector<float> got = y.read();
           std::vector<float> want = got;
