@@ -42,6 +42,9 @@ struct BatchScheduler::Running {
   int64_t computed() const { return sequence ? sequence->length() : 0; }
   int64_t remaining() const { return static_cast<int64_t>(tokens.size()) - computed(); }
   bool in_prompt() const { return result.completion_tokens == 0; }
+  // Tokens of the answer, with those that an interrupted one had before.
+  int64_t answered() const { return request.answered_tokens + result.completion_tokens; }
+  SlotText slot_text() const { return {tokens, answered(), sampler.state(), request.sampling}; }
 
   RequestId id;
   GenerationRequest request;
@@ -52,6 +55,8 @@ struct BatchScheduler::Running {
   int64_t kept_blocks = 0;           // that the prefix cache has
   std::vector<int32_t> step_ids;     // what this step computes
   int64_t guesses = 0;               // of these, the last ones
+  std::vector<float> pooled;         // embeddings: the sum of `pooled_rows` hidden rows
+  int64_t pooled_rows = 0;
   bool asked_cache = false;
   bool ended = false;
   RequestEnd result;
@@ -101,6 +106,14 @@ RequestId BatchScheduler::submit(GenerationRequest request, Refused* refused) {
   }
   Result<Sampler> sampler = Sampler::create(request.sampling, engine_.vocab_size());
   if (!sampler) return refuse(Refusal::Invalid, sampler.error().message);
+  if (request.embed && *request.embed == Pooling::Mean) request.reuse_cache = false;
+  if (request.sampler) sampler->set_state(*request.sampler);
+  request.answered_tokens = std::clamp<int64_t>(request.answered_tokens, 0, count);
+  for (int32_t id : std::span(request.prompt).last(request.answered_tokens)) {
+    if (!request.filter) break;
+    const Status accepted = request.filter->accept(id);
+    if (!accepted) return refuse(Refusal::Invalid, accepted.error().message);
+  }
   auto running = std::make_unique<Running>(0, std::move(request), sampler.take());
   running->submitted = Clock::now();
   RequestId id = 0;
@@ -180,20 +193,31 @@ std::vector<SlotState> BatchScheduler::slots() const {
   return published_slots_;
 }
 
-std::vector<int32_t> BatchScheduler::slot_tokens(int slot) const {
+SlotText BatchScheduler::slot_text(int slot) const {
   const std::lock_guard lock(mutex_);
   return slot_texts_[slot];
 }
 
-bool BatchScheduler::set_slot_tokens(int slot, std::vector<int32_t> tokens) {
+void BatchScheduler::call_with_slot(int slot, const SlotWork& work) {
+  call([&](Engine& engine) {
+    for (const auto& running : running_) {
+      if (running->result.slot == slot && running->sequence) {
+        return work(engine, running->slot_text(), &*running->sequence);
+      }
+    }
+    work(engine, slot_text(slot), nullptr);
+  });
+}
+
+bool BatchScheduler::set_slot_text(int slot, SlotText text) {
   bool set = false;
   call([&](Engine&) {
     if (slots_[slot].busy) return;
     slots_[slot].request = 0;
-    slots_[slot].tokens = static_cast<int64_t>(tokens.size());
+    slots_[slot].tokens = static_cast<int64_t>(text.tokens.size());
     slots_[slot].computed = slots_[slot].tokens;
     const std::lock_guard lock(mutex_);
-    slot_texts_[slot] = std::move(tokens);
+    slot_texts_[slot] = std::move(text);
     published_slots_ = slots_;
     set = true;
   });
@@ -290,7 +314,9 @@ void BatchScheduler::admit() {
       stats_.cached_tokens += hit.tokens;
       stats_.queue_time.add(next.result.queue_seconds);
     }
-    next.blocks = block_names(next.tokens);
+    next.pooled.clear();
+    next.pooled_rows = 0;
+    if (next.request.reuse_cache) next.blocks = block_names(next.tokens);
     next.kept_blocks = next.sequence->length() / kBlock;
     // Of the free places the one whose text was used longest ago.
     SlotState* place = nullptr;
@@ -322,6 +348,7 @@ void BatchScheduler::step() {
     candidates.push_back({running->remaining(), running->id, running->computed(), running->blocks});
   }
   std::vector<int64_t> shares = plan_step(candidates, engine_.chunk_tokens(), kBlock);
+  limit_mean_pooling(shares);
   int64_t budget = engine_.chunk_tokens();
   for (int64_t share : shares) budget -= share;
 
@@ -333,15 +360,17 @@ void BatchScheduler::step() {
     const auto from = running.tokens.begin() + running.computed();
     running.step_ids.assign(from, from + shares[i]);
     running.guesses = 0;
-    if (options_.lookup_tokens > 0 && shares[i] == 1 && running.remaining() == 1) {
+    if (options_.lookup_tokens > 0 && shares[i] == 1 && running.remaining() == 1 &&
+        !running.request.embed) {
       guess(running, budget);
       budget -= running.guesses;
     }
     const bool last = shares[i] == running.remaining();
+    const bool all = running.guesses > 0 || running.request.embed == Pooling::Mean;
     items.push_back({&*running.sequence, running.step_ids,
-                     running.guesses > 0 ? Want::All
-                     : last              ? Want::Last
-                                         : Want::None});
+                     all    ? Want::All
+                     : last ? Want::Last
+                            : Want::None});
     who.push_back(&running);
   }
   if (items.empty()) return;
@@ -369,6 +398,13 @@ void BatchScheduler::step() {
       Running& running = *who[i];
       stats_.computed_tokens += static_cast<int64_t>(running.step_ids.size());
       if (items[i].want == Want::None) continue;
+      if (running.request.embed) {
+        const auto pooled =
+            static_cast<int64_t>(items[i].want == Want::All ? running.step_ids.size() : size_t{1});
+        pool_rows(running, row, pooled);
+        row += pooled;
+        continue;
+      }
       const int64_t rows = items[i].want == Want::All ? running.guesses + 1 : 1;
       const int64_t length = running.computed() - running.guesses;
       int64_t right = 0;
@@ -392,6 +428,37 @@ void BatchScheduler::step() {
     }
   }
   std::erase_if(running_, [](const auto& running) { return running->ended; });
+}
+
+// Every row that is pooled is a row of logits too, of which a step has few: each of the
+// others may need its own, what is left is shared by those that want all of theirs.
+void BatchScheduler::limit_mean_pooling(std::vector<int64_t>& shares) const {
+  int64_t rows = engine_.max_outputs(), pooling = 0;
+  for (const auto& running : running_) {
+    const bool mean = running->request.embed == Pooling::Mean;
+    pooling += mean;
+    if (!mean) rows -= 1 + options_.lookup_tokens;
+  }
+  for (size_t i = 0; i < running_.size(); ++i) {
+    if (running_[i]->request.embed != Pooling::Mean) continue;
+    shares[i] = std::min(shares[i], std::max<int64_t>(1, rows / pooling));
+  }
+}
+
+// Adds rows of the step to a text's vector, and ends it behind its last token.
+void BatchScheduler::pool_rows(Running& running, int64_t row, int64_t rows) {
+  std::vector<float> hidden(static_cast<size_t>(engine_.hidden_size()));
+  running.pooled.resize(hidden.size());
+  for (int64_t r = 0; r < rows; ++r) {
+    const Status read = engine_.hidden(row + r, hidden);
+    if (!read) return end(running, EndReason::Failed, read.error().message);
+    for (size_t i = 0; i < hidden.size(); ++i) running.pooled[i] += hidden[i];
+    ++running.pooled_rows;
+  }
+  if (running.remaining() > 0) return;
+  for (float& value : running.pooled) value /= static_cast<float>(running.pooled_rows);
+  if (running.request.on_embedding) running.request.on_embedding(std::move(running.pooled));
+  end(running, EndReason::Stop);
 }
 
 // Adds what the text itself suggests to this step's tokens.
@@ -507,7 +574,7 @@ void BatchScheduler::end(Running& running, EndReason reason, std::string error) 
     slot.computed = static_cast<int64_t>(computed.size());
     {
       const std::lock_guard lock(mutex_);
-      slot_texts_[result.slot] = running.tokens;
+      slot_texts_[result.slot] = running.slot_text();
     }
     if (options_.keep_prefixes && reason != EndReason::Failed) {
       engine_.retire(std::move(*running.sequence), computed);
@@ -540,7 +607,11 @@ void BatchScheduler::publish_stats() {
   published_ = stats_;
   published_slots_ = slots_;
   for (const auto& running : running_) {
-    std::vector<int32_t>& text = slot_texts_[running->result.slot];
+    SlotText& slot = slot_texts_[running->result.slot];
+    slot.answered = running->answered();
+    slot.sampler = running->sampler.state();
+    slot.sampling = running->request.sampling;
+    std::vector<int32_t>& text = slot.tokens;
     // Usually the same text with one token more.
     if (text.size() > running->tokens.size() || text.size() + 16 < running->tokens.size() ||
         !std::equal(text.begin(), text.end(), running->tokens.begin())) {

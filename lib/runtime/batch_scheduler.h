@@ -75,11 +75,15 @@ class BatchScheduler {
 
   SchedulerStats stats() const;
   std::vector<SlotState> slots() const;
-  // The text of a slot: tokens of its request, running or ended. The cache may have
-  // all, a part or none of it.
-  std::vector<int32_t> slot_tokens(int slot) const;
-  // Makes `tokens` the text of an idle slot; false when it is busy.
-  bool set_slot_tokens(int slot, std::vector<int32_t> tokens);
+  // The text of a slot, of its request, running or ended. The cache may have all, a part
+  // or none of it.
+  SlotText slot_text(int slot) const;
+  // Calls `work` on the engine's thread with a slot's text and, when its request runs, the
+  // sequence that holds what is computed of it (else null).
+  using SlotWork = std::function<void(Engine&, const SlotText&, const Sequence*)>;
+  void call_with_slot(int slot, const SlotWork& work);
+  // Gives an idle slot another text; false when it is busy.
+  bool set_slot_text(int slot, SlotText text);
 
   // Most tokens that a prompt and its answer can have together.
   int64_t capacity() const { return capacity_; }
@@ -93,6 +97,8 @@ class BatchScheduler {
   void admit();
   void step();
   bool sample_next(Running& running, std::span<const float> logits);
+  void limit_mean_pooling(std::vector<int64_t>& shares) const;
+  void pool_rows(Running& running, int64_t row, int64_t rows);
   void guess(Running& running, int64_t limit);
   bool make_room();
   void end(Running& running, EndReason reason, std::string error = {});
@@ -119,7 +125,7 @@ class BatchScheduler {
   int64_t accepted_ = 0;
   SchedulerStats published_;
   std::vector<SlotState> published_slots_;
-  std::vector<std::vector<int32_t>> slot_texts_;
+  std::vector<SlotText> slot_texts_;
 
   // The engine thread's own.
   std::deque<std::unique_ptr<Running>> waiting_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "lib/plan/device_memory.h"
@@ -10,6 +11,7 @@
 #include "lib/runtime/arena.h"
 #include "lib/runtime/bind.h"
 #include "lib/runtime/executor.h"
+#include "lib/runtime/final_hidden.h"
 #include "lib/runtime/fit.h"
 #include "lib/runtime/gpu/gpu_runner.h"
 #include "lib/runtime/kv_cache.h"
@@ -37,6 +39,8 @@ struct Engine::State {
   Batch batch;
   const float* logits = nullptr;
   int64_t logits_stride = 0;
+  Result<FinalHidden> hidden = Error{"not looked for"};
+  std::vector<uint64_t> buffer_offsets;  // in the arena
   EngineStats stats;
 };
 
@@ -124,6 +128,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
     const plan::PlanView& plan = s.plan.view();
     s.sizes = KTX_TRY(choose_sizes(plan, options));
     const bool gpus = uses_gpus(plan);
+    s.hidden = find_final_hidden(plan);
     if (gpus) KTX_TRY(size_for_gpus(plan, options, s.sizes));
     const std::optional<uint64_t> available = target::available_memory();
     if (available) KTX_TRY(check_fit(*available, host.cpu.memory_bytes, s.sizes));
@@ -146,6 +151,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
                                     .threads = s.pool->threads(),
                                     .ctx = shape.ctx}));
     s.executor = KTX_TRY(Executor::create(std::move(bound), *s.pool));
+    s.buffer_offsets = layout.offsets;
     reserve(s.batch, shape);
     const plan::ValueRecord& logits = plan.values[plan.facts.logits_value];
     s.logits = reinterpret_cast<const float*>(s.arena.data() + layout.offsets[logits.buffer]);
@@ -309,9 +315,36 @@ void Engine::forget_prefix(std::span<const int32_t> tokens) {
   state_->prefixes.forget(tokens);
 }
 
-Status Engine::visit_kv(const Sequence& sequence,
-                        const std::function<Status(std::span<std::byte>)>& call) {
+Status Engine::visit_kv(const Sequence& sequence, Visit visit, const VisitRows& call) {
+  if (state_->gpus) {
+    return state_->gpus->visit_kv(sequence.blocks_, sequence.length_, visit == Visit::Write, call);
+  }
   return state_->kv.visit(sequence.blocks_, sequence.length_, call);
+}
+
+int64_t Engine::kv_row_bytes() const {
+  return state_->kv.token_row_bytes();
+}
+
+int64_t Engine::hidden_size() const {
+  return plan().facts.hidden_size;
+}
+int64_t Engine::max_outputs() const {
+  return static_cast<int64_t>(state_->batch.output_rows.size());
+}
+
+Status Engine::hidden(int64_t row, std::span<float> out) {
+  State& s = *state_;
+  KTX_ASSERT(row >= 0 && row < logits_rows());
+  KTX_ASSERT(static_cast<int64_t>(out.size()) == hidden_size());
+  const FinalHidden found = KTX_TRY(s.hidden);
+  if (s.gpus) return s.gpus->read(found.device, found.value, row, out);
+  const plan::ValueRecord& value = s.plan.view().values[found.value];
+  std::memcpy(out.data(),
+              s.arena.data() + s.buffer_offsets[value.buffer] +
+                  static_cast<uint64_t>(row) * plan::value_row_bytes(value),
+              out.size_bytes());
+  return {};
 }
 
 bool Engine::extend_uncomputed(Sequence& sequence, int64_t tokens) {

@@ -147,10 +147,12 @@ class Engine {
   // The same with the last, partly filled block, and ends the sequence.
   void retire(Sequence sequence, std::span<const int32_t> tokens);
   // For session files (session_file.h): the rows of keys and values that a sequence
-  // fills, in a fixed order; and a sequence of so many tokens whose rows the caller is
-  // going to fill. False when the cache has no room.
-  Status visit_kv(const Sequence& sequence,
-                  const std::function<Status(std::span<std::byte>)>& call);
+  // fills, on all devices, in a fixed order (with Write they become what `call` leaves
+  // in them); their bytes per token; and a sequence of so many tokens whose rows the
+  // caller is going to fill. False when the cache has no room.
+  enum class Visit { Read, Write };
+  Status visit_kv(const Sequence& sequence, Visit visit, const VisitRows& call);
+  int64_t kv_row_bytes() const;
   bool extend_uncomputed(Sequence& sequence, int64_t tokens);
   // Drops a kept text as far as nobody else uses it.
   void forget_prefix(std::span<const int32_t> tokens);
@@ -160,6 +162,13 @@ class Engine {
   // Valid until the next forward().
   int64_t logits_rows() const;
   std::span<const float> logits(int64_t row) const;
+
+  // The final norm's output for that row of logits: hidden_size() floats, for
+  // embeddings. Fails where the plan does not keep it.
+  Status hidden(int64_t row, std::span<float> out);
+  int64_t hidden_size() const;
+  // Most rows of logits that one forward() can give.
+  int64_t max_outputs() const;
 
   const EngineStats& stats() const;
   // Per-step times since they were switched on; off by default.

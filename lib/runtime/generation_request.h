@@ -7,6 +7,8 @@
 //   request.on_token = [](const TokenEvent& token) { print(token.id); return true; };
 //   request.on_end = [](const RequestEnd& end) { ... };
 //
+// A request with `embed` has no answer: its text's hidden states are pooled to one vector.
+//
 // The functions are called on the engine's thread, between two steps: they must be
 // quick and must not wait for the scheduler.
 #pragma once
@@ -34,6 +36,10 @@ class TokenFilter {
   virtual Status mask(std::span<float> logits) = 0;
   virtual Status accept(int32_t id) = 0;
 };
+
+// How the hidden states of a text (the final norm's output) become one vector: that of
+// its last token, or the mean of all. Mean computes the whole text, also what is cached.
+enum class Pooling { Last, Mean };
 
 struct TokenEvent {
   int32_t id = -1;
@@ -73,6 +79,14 @@ struct GenerationRequest {
   std::unique_ptr<TokenFilter> filter;  // null: all tokens
   bool reuse_cache = true;              // false: compute all of the prompt
   std::optional<std::chrono::steady_clock::time_point> deadline;
+  // To go on with an answer that was interrupted (a slot that was saved): where its random
+  // numbers were, and how many tokens at the end of the prompt are its own. The filter
+  // is told of these.
+  std::optional<SamplerState> sampler;
+  int64_t answered_tokens = 0;
+  // Instead of an answer; not normalised. max_tokens and on_token do not count then.
+  std::optional<Pooling> embed;
+  std::function<void(std::vector<float>)> on_embedding;
   std::function<bool(const TokenEvent&)> on_token;  // not for end tokens; false ends it
   std::function<void(const RequestEnd&)> on_end;    // exactly once, the last call
 };

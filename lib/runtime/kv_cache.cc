@@ -31,7 +31,6 @@ Result<KvCache> KvCache::create(std::span<const plan::KvSlotRecord> slots, plan:
     if (here.empty() || here[i]) cache.block_bytes_ += layout.slot_bytes();
   }
   // Blocks are told apart by their place, also when nothing of them is here.
-  cache.all_here_ = std::find(here.begin(), here.end(), false) == here.end();
   if (!here.empty()) cache.block_bytes_ = std::max<int64_t>(cache.block_bytes_, 64);
   const auto bytes = checked_mul(cache.block_bytes_, blocks);
   if (blocks < 0 || !bytes) return Error{"KV cache: its size does not fit 64 bits"};
@@ -119,25 +118,34 @@ bool KvCache::own(std::vector<std::byte*>& table, int64_t position) {
 }
 
 Status KvCache::visit(std::span<std::byte* const> table, int64_t tokens,
-                      const std::function<Status(std::span<std::byte>)>& call) const {
-  if (!all_here_) {
-    return Error{"sessions of a plan whose cache lies on a GPU cannot be saved in this version"};
-  }
+                      const VisitRows& call) const {
   for (int64_t begin = 0; begin < tokens; begin += kBlockTokens) {
     const int64_t rows = std::min(kBlockTokens, tokens - begin);
     std::byte* const block = table[begin / kBlockTokens];
     for (int32_t slot = 0; slot < slots(); ++slot) {
-      const kernels::KvLayout& layout = layouts_[slot];
-      std::byte* const part = block + offsets_[slot];
-      for (int64_t head = 0; head < layout.kv_heads; ++head) {
-        KTX_TRY(call({part + layout.key_offset(head, 0),
-                      static_cast<size_t>(rows * layout.key_row_bytes())}));
-      }
-      for (int64_t head = 0; head < layout.kv_heads && layout.value_dim > 0; ++head) {
-        KTX_TRY(call({part + layout.value_offset(head, 0),
-                      static_cast<size_t>(rows * layout.value_row_bytes())}));
-      }
+      KTX_TRY(visit_slot_rows(layouts_[slot], block + offsets_[slot], rows, call));
     }
+  }
+  return {};
+}
+
+int64_t KvCache::token_row_bytes() const {
+  int64_t bytes = 0;
+  for (const kernels::KvLayout& layout : layouts_) {
+    bytes += layout.kv_heads * (layout.key_row_bytes() + layout.value_row_bytes());
+  }
+  return bytes;
+}
+
+Status visit_slot_rows(const kernels::KvLayout& layout, std::byte* part, int64_t rows,
+                       const VisitRows& call) {
+  for (int64_t head = 0; head < layout.kv_heads; ++head) {
+    KTX_TRY(call(
+        {part + layout.key_offset(head, 0), static_cast<size_t>(rows * layout.key_row_bytes())}));
+  }
+  for (int64_t head = 0; head < layout.kv_heads && layout.value_dim > 0; ++head) {
+    KTX_TRY(call({part + layout.value_offset(head, 0),
+                  static_cast<size_t>(rows * layout.value_row_bytes())}));
   }
   return {};
 }

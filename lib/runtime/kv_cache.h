@@ -26,6 +26,12 @@
 
 namespace ktx::runtime {
 
+using VisitRows = std::function<Status(std::span<std::byte>)>;
+
+// The first `rows` rows of a slot's part of a block: by head, keys, then values.
+Status visit_slot_rows(const kernels::KvLayout& layout, std::byte* part, int64_t rows,
+                       const VisitRows& call);
+
 class KvCache {
  public:
   static constexpr int64_t kBlockTokens = plan::kKvBlockTokens;
@@ -79,10 +85,11 @@ class KvCache {
   void copy(std::byte* to, const std::byte* from) const;
 
   // The rows that the first `tokens` tokens of a table fill, in a fixed order: block,
-  // slot, head; keys, then values. Stops at the first failure. Fails where slots lie
-  // on other devices.
-  Status visit(std::span<std::byte* const> table, int64_t tokens,
-               const std::function<Status(std::span<std::byte>)>& call) const;
+  // slot, head; keys, then values. Stops at the first failure. All slots must be here
+  // (GpuRunner::visit_kv otherwise).
+  Status visit(std::span<std::byte* const> table, int64_t tokens, const VisitRows& call) const;
+  // The bytes of these rows for one token, on all devices.
+  int64_t token_row_bytes() const;
 
  private:
   size_t index(const std::byte* block) const {
@@ -99,7 +106,6 @@ class KvCache {
   std::vector<uint8_t> kept_;     // by block: whether the prefix cache is one of them
   int64_t idle_ = 0;
   std::function<bool()> reclaim_;
-  bool all_here_ = true;
   std::function<void(int64_t to, int64_t from)> copy_elsewhere_;
 };
 

@@ -1,11 +1,14 @@
-// What a batch scheduler has done so far, for metrics.
+// What a batch scheduler has done so far and what its places hold, for metrics and slots.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "lib/runtime/sampler.h"
 
 namespace ktx::runtime {
 
@@ -57,6 +60,15 @@ struct SchedulerStats {
   SecondsHistogram queue_time;
   SecondsHistogram first_token;  // from submit to the first token
   SecondsHistogram between_tokens;
+};
+
+// The tokens of a slot, and what it takes to go on with the answer at their end as if it
+// had never been interrupted.
+struct SlotText {
+  std::vector<int32_t> tokens;
+  int64_t answered = 0;  // of these, the last ones are the answer so far
+  std::optional<SamplerState> sampler;
+  SamplingOptions sampling;
 };
 
 // A place in the batch. Places keep the text that was there last, so that it can be

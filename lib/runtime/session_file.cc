@@ -101,21 +101,16 @@ Status save_session(const std::string& path, Engine& engine, const SavedSession&
   header.tokens = session.tokens.size();
   header.computed = static_cast<uint64_t>(sequence.length());
   header.note_bytes = session.note.size();
-  engine
-      .visit_kv(sequence,
-                [&](std::span<std::byte> rows) {
-                  header.kv_bytes += rows.size();
-                  return Status();
-                })
-      .take();
+  header.kv_bytes = header.computed * static_cast<uint64_t>(engine.kv_row_bytes());
   file.write(&header, sizeof header);
   if (session.sampler) file.write(&*session.sampler, sizeof(SamplerState));
   file.write(session.note.data(), session.note.size());
   file.write(session.tokens.data(), session.tokens.size() * sizeof(int32_t));
-  const Status rows = engine.visit_kv(sequence, [&](std::span<std::byte> bytes) {
-    file.write(bytes.data(), bytes.size());
-    return Status();
-  });
+  const Status rows =
+      engine.visit_kv(sequence, Engine::Visit::Read, [&](std::span<std::byte> bytes) {
+        file.write(bytes.data(), bytes.size());
+        return Status();
+      });
   const Hash128 hash = file.digest();
   file.write(&hash, sizeof hash);
   const bool written = rows.ok() && file.ok() && std::fflush(file.get()) == 0 &&
@@ -194,7 +189,7 @@ Result<SavedSession> load_session(const std::string& path, Engine& engine, Seque
       return Error{fmt::format("{}: no room in the cache for {} tokens", path, session.computed)};
     }
     uint64_t bytes = 0;
-    KTX_TRY(engine.visit_kv(sequence, [&](std::span<std::byte> rows) {
+    KTX_TRY(engine.visit_kv(sequence, Engine::Visit::Write, [&](std::span<std::byte> rows) {
       bytes += rows.size();
       return file.read(rows.data(), rows.size());
     }));

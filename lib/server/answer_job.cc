@@ -61,6 +61,9 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
     Result<text::StopStrings> stop = text::StopStrings::create(std::move(spec.stop));
     if (!stop) return on_refused({400, stop.error().message, "stop", ""});
     choice->stop = stop.take();
+    // The half of a character that an interrupted answer ended with is still to be shown.
+    const std::span<const int32_t> prompt = spec.prompt;
+    for (const int32_t id : prompt.last(spec.answered_tokens)) choice->detokenizer.add(id);
     choices_.push_back(std::move(choice));
 
     runtime::GenerationRequest request;
@@ -70,6 +73,8 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
     request.logprobs = spec.logprobs;
     request.reuse_cache = spec.reuse_cache;
     request.filter = std::move(spec.filter);
+    request.sampler = spec.sampler;
+    request.answered_tokens = spec.answered_tokens;
     if (!spec.ignore_eos) {
       request.is_end = [model = model_](int32_t id) { return model->tokenizer->is_eog(id); };
     }

@@ -38,6 +38,9 @@ struct AnswerSpec {
   bool forced_call = false;  // the answer is a call as bare JSON
   std::vector<std::string> tool_names;
   std::unique_ptr<runtime::TokenFilter> filter;
+  // To go on with an interrupted answer (runtime::GenerationRequest).
+  std::optional<runtime::SamplerState> sampler;
+  int64_t answered_tokens = 0;
   int64_t max_seconds = 0;  // 0: no limit
 };
 

@@ -23,7 +23,7 @@ Json listed(const ServedModel& model) {
 }
 
 Json capabilities(const ServedModel& model) {
-  Json list = Json::array({"completion"});
+  Json list = Json::array({"completion", "embedding"});
   if (model.tool_format != text::ToolCallFormat::None) list.push_back("tools");
   if (model.reasoning) list.push_back("thinking");
   return list;
@@ -80,10 +80,6 @@ void post_ollama_show(const ServerContext& context, const HttpRequest& request,
   json["capabilities"] = capabilities(model);
   json["modified_at"] = listed(model)["modified_at"];
   send(reply, json);
-}
-
-void post_ollama_embed(const ServerContext&, const HttpRequest&, const HttpReplyPtr& reply) {
-  send_ollama_error(*reply, {501, "embeddings are not supported by this server", "", ""});
 }
 
 }  // namespace ktx::server

@@ -3,6 +3,8 @@
 
 #include "lib/server/endpoints.h"
 #include "lib/server/openai_answer.h"
+#include "lib/server/sampling_fields.h"
+#include "lib/server/text_input.h"
 
 namespace ktx::server {
 namespace {
@@ -87,65 +89,22 @@ class Completion final : public OpenAiAnswer {
   std::vector<Part> parts_;
 };
 
-struct Prompt {
-  std::vector<int32_t> ids;
-  std::string text;
-};
-
-std::optional<ApiError> read_ids(const Json& list, const ServedModel& model, Prompt& prompt) {
-  for (const Json& item : list) {
-    const bool whole = item.is_number_integer();
-    const int64_t id = whole && !(item.is_number_unsigned() && item.get<uint64_t>() > INT32_MAX)
-                           ? item.get<int64_t>()
-                           : -1;
-    if (id < 0 || id >= model.tokenizer->size()) {
-      return ApiError{400,
-                      fmt::format("'prompt' has the token {}, expected 0 to {}", show(item),
-                                  model.tokenizer->size() - 1),
-                      "prompt", ""};
-    }
-    prompt.ids.push_back(static_cast<int32_t>(id));
+// `resume_slot`: the prompt is the text of that slot, and its answer goes on where it was
+// interrupted, sampled as it was before but for what the request says.
+std::optional<ApiError> read_resumed(const ServedModel& model, const Json& body, FieldReader& in,
+                                     int64_t slot, AnswerFields& fields,
+                                     std::vector<TextInput>& prompts, runtime::SlotText& text) {
+  text = model.scheduler->slot_text(static_cast<int>(slot));
+  if (text.tokens.empty()) {
+    return ApiError{400, fmt::format("slot {} holds no text", slot), "resume_slot", ""};
   }
-  prompt.text = model.tokenizer->decode(prompt.ids, true);
-  return std::nullopt;
-}
-
-std::optional<ApiError> read_prompts(const Json* value, const ServedModel& model,
-                                     std::vector<Prompt>& prompts) {
-  const ApiError wrong{400,
-                       "'prompt' must be a string, a list of strings, a list of token ids, or a "
-                       "list of such lists",
-                       "prompt", ""};
-  if (value == nullptr) return ApiError{400, "'prompt' is missing", "prompt", ""};
-  const auto from_text = [&](const std::string& text) {
-    prompts.push_back({model.tokenizer->encode_prompt(text), text});
-  };
-  if (value->is_string()) {
-    from_text(value->get<std::string>());
-  } else if (!value->is_array() || value->empty()) {
-    return wrong;
-  } else if ((*value)[0].is_number()) {
-    prompts.emplace_back();
-    if (auto error = read_ids(*value, model, prompts.back())) return error;
-  } else {
-    if (value->size() > kMaxPrompts) {
-      return ApiError{
-          400,
-          fmt::format("'prompt' has {} items, at most {} are possible", value->size(), kMaxPrompts),
-          "prompt", ""};
-    }
-    for (const Json& item : *value) {
-      if (item.is_string()) {
-        from_text(item.get<std::string>());
-      } else if (item.is_array()) {
-        prompts.emplace_back();
-        if (auto error = read_ids(item, model, prompts.back())) return error;
-      } else {
-        return wrong;
-      }
-    }
+  if (body.contains("prompt") || fields.n != 1) {
+    return ApiError{400, "'resume_slot' has its own prompt, and one choice", "resume_slot", ""};
   }
-  return std::nullopt;
+  fields.sampling = text.sampling;
+  read_sampling(in, 0, model.tokenizer->size(), fields.sampling);
+  prompts.push_back({text.tokens, model.tokenizer->decode(text.tokens, true)});
+  return in.error();
 }
 
 }  // namespace
@@ -167,19 +126,28 @@ void post_completions(const ServerContext& context, const HttpRequest& request,
   if (!in.text("suffix").empty()) in.fail("suffix", "'suffix' is not supported");
   const int64_t best_of = in.whole("best_of", fields.n, 1, kMaxChoices);
   if (best_of != fields.n) in.fail("best_of", "'best_of' other than 'n' is not supported");
+  const std::optional<int64_t> slot =
+      in.maybe_whole("resume_slot", 0, model.engine->max_batch() - 1);
   if (in.error()) return send_error(*reply, *in.error());
   if (const auto error = check_model(model, name)) return send_error(*reply, *error);
-  std::vector<Prompt> prompts;
-  if (const auto error = read_prompts(in.get("prompt"), model, prompts)) {
-    return send_error(*reply, *error);
-  }
+  std::vector<TextInput> prompts;
+  runtime::SlotText resumed;
+  const auto read = [&] {
+    return slot ? read_resumed(model, body, in, *slot, fields, prompts, resumed)
+                : read_texts(in.get("prompt"), "prompt", kMaxPrompts, model, prompts);
+  };
+  if (const auto error = read()) return send_error(*reply, *error);
   std::vector<AnswerSpec> specs;
   std::vector<std::string> echoes;
-  for (const Prompt& prompt : prompts) {
+  for (const TextInput& prompt : prompts) {
     if (const auto error = make_specs(model, fields, prompt.ids, context.request_seconds, specs)) {
       return send_error(*reply, *error);
     }
     echoes.resize(specs.size(), echo ? prompt.text : std::string());
+  }
+  if (slot) {
+    specs[0].sampler = resumed.sampler;
+    specs[0].answered_tokens = resumed.answered;
   }
   std::make_shared<Completion>(context.model, reply, fields, std::move(echoes))
       ->start(std::move(specs));

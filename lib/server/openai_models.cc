@@ -1,4 +1,4 @@
-// What the server has: models, properties, tokens, and what it cannot do (embeddings).
+// What the server has: models, properties, tokens.
 #include <fmt/format.h>
 
 #include "lib/server/answer_fields.h"
@@ -126,13 +126,6 @@ void post_apply_template(const ServerContext& context, const HttpRequest& reques
     return send_error(*reply, *error);
   }
   send(reply, {{"prompt", prompt.text}, {"tokens", prompt.ids.size()}});
-}
-
-void post_embeddings(const ServerContext&, const HttpRequest&, const HttpReplyPtr& reply) {
-  send_error(*reply, {501,
-                      "embeddings are not supported: plans compute logits, not hidden states of a "
-                      "text",
-                      "", "embeddings_not_supported"});
 }
 
 }  // namespace ktx::server

@@ -50,4 +50,15 @@ void read_sampling(FieldReader& in, uint64_t seed, int64_t vocab_size,
   read_bias(in, vocab_size, options);
 }
 
+Json sampling_json(const runtime::SamplingOptions& options) {
+  Json json;
+#define KTX_SAMPLING(name, member, low, high) json[name] = options.member;
+#include "lib/server/sampling_fields.def"
+  json["top_k"] = options.top_k;
+  json["repeat_last_n"] = options.penalty_window;
+  json["logit_bias"] = Json::object();
+  for (const auto& [id, bias] : options.logit_bias) json["logit_bias"][std::to_string(id)] = bias;
+  return json;
+}
+
 }  // namespace ktx::server

@@ -11,4 +11,7 @@ namespace ktx::server {
 void read_sampling(FieldReader& in, uint64_t seed, int64_t vocab_size,
                    runtime::SamplingOptions& options);
 
+// The other way: an object that read_sampling() makes the same options of, but the seed.
+Json sampling_json(const runtime::SamplingOptions& options);
+
 }  // namespace ktx::server

@@ -24,9 +24,10 @@ struct ServedModel {
   text::ToolCallFormat tool_format = text::ToolCallFormat::None;
   std::optional<text::ReasoningTags> reasoning;
   std::unique_ptr<GrammarCache> grammars;
-  runtime::SamplingOptions sampling;  // for what a request leaves open
-  std::string id;                     // "qwen3moe-q4_k_m"
-  int64_t created = 0;                // seconds since 1970
+  runtime::SamplingOptions sampling;                  // for what a request leaves open
+  runtime::Pooling pooling = runtime::Pooling::Last;  // of embeddings
+  std::string id;                                     // "qwen3moe-q4_k_m"
+  int64_t created = 0;                                // seconds since 1970
   double load_seconds = 0;
   // Last: it uses the engine.
   std::unique_ptr<runtime::BatchScheduler> scheduler;

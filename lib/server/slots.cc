@@ -2,7 +2,8 @@
 // the batch hold, in and out of files.
 //
 // A restored text lies in the prefix cache: the next request that begins with it goes
-// on from there, to the same bits as if it had never been away.
+// on from there, to the same bits as if it had never been away. /v1/completions with
+// `resume_slot` goes on with its answer, at the random number where that one was.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -12,6 +13,7 @@
 #include "lib/server/answer_job.h"
 #include "lib/server/endpoints.h"
 #include "lib/server/json_fields.h"
+#include "lib/server/sampling_fields.h"
 
 namespace ktx::server {
 namespace {
@@ -27,6 +29,21 @@ bool is_file_name(const std::string& name) {
     if (!good) return false;
   }
   return true;
+}
+
+// What save wrote beside the tokens: which of them are the answer, and how it is sampled.
+std::optional<ApiError> read_note(const ServedModel& model, const std::string& note,
+                                  runtime::SlotText& text) {
+  Json json;
+  if (auto error = parse_body(note, json)) return error;
+  FieldReader in(json);
+  text.answered = in.whole("answered", 0, 0, static_cast<int64_t>(text.tokens.size()));
+  if (const Json* sampling = in.object("sampling")) {
+    FieldReader fields(*sampling, "sampling.");
+    read_sampling(fields, 0, model.tokenizer->size(), text.sampling);
+    if (fields.error()) return fields.error();
+  }
+  return in.error();
 }
 
 void send(const HttpReplyPtr& reply, const Json& json) {
@@ -64,9 +81,9 @@ void post_slot(const ServerContext& context, const HttpRequest& request,
   }
   const std::string action = request.query_value("action");
   if (action == "erase") {
-    const std::vector<int32_t> tokens = scheduler.slot_tokens(slot);
+    const std::vector<int32_t> tokens = scheduler.slot_text(slot).tokens;
     scheduler.call([&](Engine& engine) { engine.forget_prefix(tokens); });
-    if (!scheduler.set_slot_tokens(slot, {})) {
+    if (!scheduler.set_slot_text(slot, {})) {
       return send_error(*reply, {409, fmt::format("slot {} is busy", slot), "id", "busy"});
     }
     return send(reply, {{"id_slot", slot}, {"n_erased", tokens.size()}});
@@ -91,25 +108,37 @@ void post_slot(const ServerContext& context, const HttpRequest& request,
   const std::string path = context.slot_dir + "/" + name;
 
   if (action == "save") {
-    const std::vector<int32_t> tokens = scheduler.slot_tokens(slot);
     Status saved;
-    int64_t kept = 0;
-    scheduler.call([&](Engine& engine) {
-      // What of the text is in the cache now: running or not, in a prompt or an answer.
-      runtime::Sequence sequence = engine.new_sequence();
-      std::vector<int32_t> longer = tokens;
-      longer.push_back(0);
-      engine.reuse_prefix(sequence, longer);
-      kept = sequence.length();
-      runtime::SavedSession session;
-      session.tokens = tokens;
-      saved = save_session(path, engine, session, sequence);
-    });
+    size_t tokens = 0;
+    int64_t kept = 0, answered = 0;
+    scheduler.call_with_slot(
+        slot, [&](Engine& engine, const runtime::SlotText& text, const runtime::Sequence* running) {
+          runtime::SavedSession session;
+          session.tokens = text.tokens;
+          session.sampler = text.sampler;
+          session.note =
+              dump(Json{{"answered", text.answered}, {"sampling", sampling_json(text.sampling)}});
+          tokens = text.tokens.size();
+          answered = text.answered;
+          if (running != nullptr) {
+            kept = running->length();
+            saved = save_session(path, engine, session, *running);
+            return;
+          }
+          // What of an ended text is still in the cache.
+          runtime::Sequence sequence = engine.new_sequence();
+          std::vector<int32_t> longer = text.tokens;
+          longer.push_back(0);
+          engine.reuse_prefix(sequence, longer);
+          kept = sequence.length();
+          saved = save_session(path, engine, session, sequence);
+        });
     if (!saved) return send_error(*reply, {500, saved.error().message, "", ""});
     std::error_code ignored;
     return send(reply, {{"id_slot", slot},
                         {"filename", name},
-                        {"n_saved", tokens.size()},
+                        {"n_saved", tokens},
+                        {"n_answered", answered},
                         {"n_computed", kept},
                         {"n_written", std::filesystem::file_size(path, ignored)}});
   }
@@ -121,12 +150,19 @@ void post_slot(const ServerContext& context, const HttpRequest& request,
     engine.retire(std::move(sequence), std::span(loaded->tokens).first(loaded->computed));
   });
   if (!loaded) return send_error(*reply, {400, loaded.error().message, "filename", ""});
-  if (!scheduler.set_slot_tokens(slot, loaded->tokens)) {
+  runtime::SlotText restored;
+  restored.tokens = loaded->tokens;
+  restored.sampler = loaded->sampler;
+  if (const auto wrong = read_note(*context.model, loaded->note, restored)) {
+    return send_error(*reply, *wrong);
+  }
+  if (!scheduler.set_slot_text(slot, restored)) {
     return send_error(*reply, {409, fmt::format("slot {} is busy", slot), "id", "busy"});
   }
   send(reply, {{"id_slot", slot},
                {"filename", name},
                {"n_restored", loaded->tokens.size()},
+               {"n_answered", restored.answered},
                {"n_computed", loaded->computed},
                {"tokens", loaded->tokens}});
 }

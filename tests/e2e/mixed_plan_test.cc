@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "lib/runtime/session_file.h"
 #include "tests/support/host_gpu.h"
 #include "tests/support/reference_run.h"
 #include "tests/support/run_program.h"
+#include "tests/support/temp_dir.h"
 
 namespace ktx::testing {
 namespace {
@@ -209,6 +213,48 @@ TEST(GpuPlan, WithoutADriverTheMessageSaysWhatIsMissing) {
   EXPECT_EQ(run.status, 1);
   EXPECT_THAT(run.err, HasSubstr("cuda:0: "));
   EXPECT_THAT(run.err, HasSubstr("compile the plan for the CPU"));
+}
+
+// Keys and values of all devices go into the file and back, and the final norm's rows come
+// from the GPU.
+TEST_P(MixedPlan, SessionsAndHiddenRowsCrossToTheHost) {
+  const auto& [model, placement] = GetParam();
+  Compiled compiled(model, placement.rules, placement.gpus);
+  const TempDir dir;
+  std::vector<int32_t> ids;
+  for (int i = 0; i < 90; ++i) ids.push_back(i * 7 % 200 + 3);
+  std::vector<float> expected, hidden, other;
+  for (const bool again : {false, true}) {
+    const auto engine = compiled.open();
+    ASSERT_TRUE(engine) << compiled.error;
+    runtime::Sequence sequence = engine->new_sequence();
+    if (again) {
+      const auto loaded = runtime::load_session(dir.path("s"), *engine, sequence);
+      ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+      EXPECT_EQ(sequence.length(), 89);
+    } else {
+      const std::span<const int32_t> most = std::span(ids).first(89);
+      const runtime::BatchItem item{&sequence, most, runtime::Want::None};
+      ASSERT_TRUE(engine->forward({&item, 1}).ok());
+      runtime::SavedSession saved_text;
+      saved_text.tokens = ids;
+      const Status saved = runtime::save_session(dir.path("s"), *engine, saved_text, sequence);
+      ASSERT_TRUE(saved.ok()) << saved.error().message;
+    }
+    const runtime::BatchItem item{&sequence, std::span(ids).last(1), runtime::Want::Last};
+    ASSERT_TRUE(engine->forward({&item, 1}).ok());
+    std::vector<float>& row = again ? other : hidden;
+    row.resize(static_cast<size_t>(engine->hidden_size()));
+    const Status read = engine->hidden(0, row);
+    ASSERT_TRUE(read.ok()) << read.error().message;
+    const std::vector<float> logits(engine->logits(0).begin(), engine->logits(0).end());
+    if (again) {
+      EXPECT_EQ(logits, expected);
+    }
+    expected = logits;
+  }
+  EXPECT_EQ(hidden, other);
+  EXPECT_TRUE(std::any_of(hidden.begin(), hidden.end(), [](float x) { return x != 0; }));
 }
 
 }  // namespace

@@ -502,6 +502,20 @@ TEST_F(Serve, KeysCrossOriginsAndSettings) {
   EXPECT_THAT(wrong.err, HasSubstr("bad.conf:1: no option 'max-batsh'"));
 }
 
+TEST_F(Serve, EmbeddingsPoolAsTheServerIsTold) {
+  const ServerProcess mean({plan(), "--pooling", "mean", "--max-batch", "2"});
+  const auto embed = [](const ServerProcess& server, const json& input) {
+    const HttpAnswer answer = server.post("/v1/embeddings", json{{"input", input}}.dump());
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return answer.json()["data"][0]["embedding"];
+  };
+  EXPECT_EQ(embed(mean, {7}), embed(*server_, {7})) << "of one token both are the same";
+  json text = json::array();
+  for (int i = 0; i < 100; ++i) text.push_back(i + 3);
+  EXPECT_NE(embed(mean, text), embed(*server_, text));
+  EXPECT_EQ(embed(mean, text), embed(mean, text)) << "also where the cache has it";
+}
+
 TEST_F(Serve, MetricsArePrometheusText) {
   ask(chat("hi", 2));
   const HttpAnswer answer = server_->get("/metrics");

@@ -144,6 +144,8 @@ KTX_SERVE(g_host, "host", "address to listen on (127.0.0.1)", "ADDRESS")
 KTX_SERVE(g_port, "port", "port; 0: a free one (8080)", "N")
 KTX_SERVE(g_name, "name", "the model's name (the plan's file name)", "NAME")
 KTX_SERVE(g_max_queue, "max-queue", "requests that may wait; more get 429 (256)", "N")
+KTX_SERVE(g_pooling, "pooling",
+          "what embeddings are made of: the last token or the mean of all (last)", "last|mean")
 KTX_SERVE(g_lookup, "lookup", "tokens to guess per step from the text itself; 0: off (0)", "N")
 KTX_SERVE(g_request_seconds, "request-seconds", "time limit of an answer; 0: none (0)", "N")
 KTX_SERVE(g_drain_seconds, "drain-seconds", "after SIGTERM, wait for answers (30)", "N")
@@ -279,6 +281,7 @@ void read_serve(ServeFlags& serve, Checker& check) {
   serve.name = g_name;
   check.number(g_max_queue, serve.max_queue, 0, 1 << 20);
   check.number(g_lookup, serve.lookup, 0, 32);
+  serve.mean_pooling = check.choice(g_pooling, {"last", "mean"}) == "mean";
   check.number(g_request_seconds, serve.request_seconds, 0, 1 << 30);
   check.number(g_drain_seconds, serve.drain_seconds, 0, 1 << 20);
   serve.api_key_file = g_api_key_file;

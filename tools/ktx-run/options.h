@@ -13,11 +13,11 @@ enum class Command { Generate, Chat, Serve, Inspect, Bench };
 
 // How to open the engine; the same for every command that runs a plan.
 struct EngineFlags {
-  int threads = 0;        // 0: one per core
-  std::string precision;  // "", "exact" or "fast"
-  std::string kv_type;    // "", "f32", "f16" or "q8"
-  int64_t ctx = 0;        // 0: the plan's default
-  int64_t max_batch = 0;  // 0: the plan's default
+  int threads = 0;           // 0: one per core
+  std::string precision;     // "", "exact" or "fast"
+  std::string kv_type;       // "", "f32", "f16" or "q8"
+  int64_t ctx = 0;           // 0: the plan's default
+  int64_t max_batch = 0;     // 0: the plan's default
   int64_t chunk_tokens = 0;  // 0: the engine's default
   int64_t kv_budget_bytes = 0;
   bool verify = false;
@@ -41,6 +41,7 @@ struct ServeFlags {
   std::string name;  // "": the plan's file name
   int64_t max_queue = 256;
   int64_t lookup = 0;
+  bool mean_pooling = false;    // of embeddings; else the last token
   int64_t request_seconds = 0;  // 0: no limit
   int64_t drain_seconds = 30;
   std::vector<std::string> api_keys;

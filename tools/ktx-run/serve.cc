@@ -71,7 +71,10 @@ Result<std::shared_ptr<server::ServedModel>> load(const Options& options,
   const Timer timer;
   auto model = std::make_shared<server::ServedModel>();
   runtime::EngineOptions engine = engine_options(options.engine);
-  engine.sequence_logits = options.serve.lookup + 1;
+  // The mean of a text needs a row of logits for each of its tokens: some at a time.
+  constexpr int64_t kMeanRows = 16;
+  engine.sequence_logits =
+      std::max(options.serve.lookup + 1, options.serve.mean_pooling ? kMeanRows : 1);
   if (engine.max_batch) {
     model->engine = KTX_TRY(runtime::Engine::open(options.plan, engine));
   } else {
@@ -88,6 +91,7 @@ Result<std::shared_ptr<server::ServedModel>> load(const Options& options,
     if (!model->engine) return Error{why};
   }
   KTX_TRY(server::complete_model(*model, options.plan));
+  if (options.serve.mean_pooling) model->pooling = runtime::Pooling::Mean;
   model->sampling = sampling_options(options.sampling);
   model->id = !options.serve.name.empty() ? options.serve.name
                                           : std::filesystem::path(options.plan).stem().string();

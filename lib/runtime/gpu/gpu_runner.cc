@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 
 #include "lib/plan/device_memory.h"
@@ -583,6 +584,59 @@ std::vector<GpuFacts> GpuRunner::gpus() const {
   for (const Device& device : state_->devices) all.push_back(device.gpu->facts());
   return all;
 }
+Status GpuRunner::read(std::string_view device, uint32_t value, int64_t row, std::span<float> out) {
+  State& s = *state_;
+  const uint64_t offset = plan::value_row_bytes(s.plan.values[value]) * static_cast<uint64_t>(row);
+  auto* const to = reinterpret_cast<std::byte*>(out.data());
+  for (size_t d = 0; d < s.devices.size(); ++d) {
+    if (s.devices[d].name != device) continue;
+    Gpu& gpu = *s.devices[d].gpu;
+    const std::byte* from = s.place(static_cast<int>(d), value) + offset;
+    KTX_TRY(gpu.download(to, from, out.size_bytes()));
+    const Status done = gpu.finish();
+    return done ? done : Status(at(s.devices[d].name, done.error()));
+  }
+  std::memcpy(to, s.place(-1, value) + offset, out.size_bytes());
+  return {};
+}
+
+Status GpuRunner::visit_kv(std::span<std::byte* const> table, int64_t tokens, bool write,
+                           const VisitRows& call) {
+  State& s = *state_;
+  std::vector<std::vector<std::byte>> blocks;  // one of each GPU
+  for (const Device& device : s.devices) blocks.emplace_back(device.slots.block_bytes());
+  const auto exchange = [&](std::byte* block) -> Status {
+    const int64_t number = s.kv.block_number(block);
+    for (size_t d = 0; d < s.devices.size(); ++d) {
+      Device& device = s.devices[d];
+      const uint64_t bytes = blocks[d].size();
+      std::byte* const there = device.kv.data() + number * static_cast<int64_t>(bytes);
+      KTX_TRY(write ? device.gpu->upload(there, blocks[d].data(), bytes)
+                    : device.gpu->download(blocks[d].data(), there, bytes));
+      const Status done = device.gpu->finish();
+      if (!done) return at(device.name, done.error());
+    }
+    return {};
+  };
+  for (int64_t begin = 0; begin < tokens; begin += KvCache::kBlockTokens) {
+    const int64_t rows = std::min(KvCache::kBlockTokens, tokens - begin);
+    std::byte* const block = table[begin / KvCache::kBlockTokens];
+    if (!write) KTX_TRY(exchange(block));
+    for (int32_t slot = 0; slot < s.kv.slots(); ++slot) {
+      std::byte* part = block + s.kv.slot_offset(slot);
+      const std::string_view owner = s.plan.string(s.plan.kv_slots[slot].device);
+      for (size_t d = 0; d < s.devices.size(); ++d) {
+        if (s.devices[d].name == owner) {
+          part = blocks[d].data() + s.devices[d].slots.slot_offset(slot);
+        }
+      }
+      KTX_TRY(visit_slot_rows(s.kv.layout(slot), part, rows, call));
+    }
+    if (write) KTX_TRY(exchange(block));
+  }
+  return {};
+}
+
 const std::vector<std::string>& GpuRunner::notes() const {
   return state_->notes;
 }

@@ -62,6 +62,13 @@ class GpuRunner {
   const float* logits() const;
   int64_t logits_stride() const;  // in floats
   int64_t weight_bytes() const;   // read by run() so far
+  // The first floats of a row of `value` as the last run left it on `device` ("cpu",
+  // "cuda:0").
+  Status read(std::string_view device, uint32_t value, int64_t row, std::span<float> out);
+  // As KvCache::visit, over the slots of all devices. With `write` the GPUs get what
+  // `call` leaves in the rows.
+  Status visit_kv(std::span<std::byte* const> table, int64_t tokens, bool write,
+                  const VisitRows& call);
   // What happened at the start: "cuda:0 NVIDIA H200: 16.9 GiB uploaded in 0.4 s ...".
   const std::vector<std::string>& notes() const;
   std::vector<GpuFacts> gpus() const;

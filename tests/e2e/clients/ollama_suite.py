@@ -84,6 +84,19 @@ class Ollama(unittest.TestCase):
         self.assertGreater(shown.modelinfo["qwen3moe.context_length"], 0)
         self.assertIn("completion", shown.capabilities)
 
+    def test_embeddings(self):
+        both = client.embed(model="qwen3moe", input=["A fox.", "A hare."])
+        self.assertEqual(len(both.embeddings), 2)
+        self.assertGreater(both.prompt_eval_count, 2)
+        self.assertGreater(both.total_duration, 0)
+        one = client.embed(model="qwen3moe", input="A fox.")
+        self.assertEqual(one.embeddings[0], both.embeddings[0])
+        self.assertEqual(len(client.embed(model="qwen3moe", input="A", dimensions=8).embeddings[0]), 8)
+        self.assertTrue(client.embed(model="qwen3moe", input="word " * 5000).embeddings)
+        self.assertEqual(client.embeddings(model="qwen3moe", prompt="A fox.").embedding,
+                         one.embeddings[0])
+        self.assertEqual(client.embed(model="qwen3moe", input="").embeddings, [])
+
     def test_errors(self):
         for action in (lambda: ask(model="another"), lambda: client.show("another")):
             with self.assertRaises(ollama.ResponseError) as caught:
@@ -93,8 +106,8 @@ class Ollama(unittest.TestCase):
             ask(options={"temperature": -1})
         self.assertEqual(caught.exception.status_code, 400)
         with self.assertRaises(ollama.ResponseError) as caught:
-            client.embed(model="qwen3moe", input="a")
-        self.assertEqual(caught.exception.status_code, 501)
+            client.embed(model="qwen3moe", input="word " * 5000, truncate=False)
+        self.assertEqual(caught.exception.status_code, 400)
 
 
 if __name__ == "__main__":

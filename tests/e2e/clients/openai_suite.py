@@ -163,6 +163,31 @@ class Others(unittest.TestCase):
         self.assertEqual(len(scored.tokens), 8)
         self.assertEqual(len(scored.top_logprobs[0]), 2)
 
+    def test_embeddings(self):
+        def embed(texts, **more):
+            more = {"encoding_format": "float", **more}
+            answer = client.embeddings.create(model="qwen3moe", input=texts, **more)
+            self.assertEqual([item.index for item in answer.data], list(range(len(answer.data))))
+            return [item.embedding for item in answer.data]
+        texts = ["A fox.", "A hare in the snow.", "42"]
+        vectors = embed(texts)
+        for vector, text in zip(vectors, texts):
+            self.assertAlmostEqual(sum(x * x for x in vector), 1, places=4)
+            self.assertEqual(embed(text)[0], vector)
+            # The package asks for base64 when nobody says otherwise.
+            packed = client.embeddings.create(model="qwen3moe", input=text).data[0].embedding
+            for a, b in zip(packed, vector):
+                self.assertAlmostEqual(a, b, places=6)
+        self.assertEqual(len({tuple(vector) for vector in vectors}), 3)
+        cut = embed(texts[0], dimensions=8)[0]
+        scale = sum(x * x for x in vectors[0][:8]) ** 0.5
+        for a, b in zip(cut, vectors[0]):
+            self.assertAlmostEqual(a, b / scale, places=5)
+        self.assertEqual(embed([[5, 6, 7], [8]])[0], embed([5, 6, 7])[0])
+        self.assertEqual(len(embed(["a"] * 40)), 40)
+        usage = client.embeddings.create(model="qwen3moe", input=[[5, 6, 7], [8]]).usage
+        self.assertEqual((usage.prompt_tokens, usage.total_tokens), (4, 4))
+
     def test_models(self):
         self.assertEqual([m.id for m in client.models.list()], ["qwen3moe"])
         self.assertEqual(client.models.retrieve("qwen3moe").owned_by, "ktx")
@@ -190,9 +215,15 @@ class Others(unittest.TestCase):
         self.assertEqual(caught.exception.code, "context_length_exceeded")
         with self.assertRaises(openai.BadRequestError):
             ask(messages=[])
-        with self.assertRaises(openai.APIStatusError) as caught:
-            client.embeddings.create(model="qwen3moe", input="a")
-        self.assertEqual(caught.exception.status_code, 501)
+        for wrong in ({"input": ""}, {"input": "a", "dimensions": 100000},
+                      {"input": [[-1]]}, {"input": "word " * 5000}):
+            with self.assertRaises(openai.BadRequestError):
+                client.embeddings.create(model="qwen3moe", **wrong)
+        with self.assertRaises(openai.NotFoundError):
+            client.embeddings.create(model="another", input="a")
+        # What is no known path is 404, a wrong method 405.
+        with self.assertRaises(openai.NotFoundError):
+            client.images.generate(prompt="a fox")
 
     def test_a_client_that_leaves_disturbs_nobody(self):
         whole = ask().choices[0].message.content

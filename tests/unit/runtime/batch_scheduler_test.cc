@@ -11,6 +11,8 @@
 #include <thread>
 
 #include "lib/runtime/session.h"
+#include "lib/runtime/session_file.h"
+#include "tests/support/temp_dir.h"
 #include "tests/unit/runtime/tiny_plan.h"
 
 namespace ktx::runtime {
@@ -370,9 +372,119 @@ TEST_F(BatchSchedulerTest, TellsWhatItsPlacesHold) {
   ASSERT_EQ(scheduler_->slots().size(), 2u);
   std::vector<int32_t> text = prompt;
   text.insert(text.end(), answer.ids.begin(), answer.ids.end());
-  EXPECT_EQ(scheduler_->slot_tokens(answer.end.slot), text);
-  EXPECT_TRUE(scheduler_->set_slot_tokens(1 - answer.end.slot, {1, 2, 3}));
+  EXPECT_EQ(scheduler_->slot_text(answer.end.slot).tokens, text);
+  EXPECT_EQ(scheduler_->slot_text(answer.end.slot).answered, 5);
+  EXPECT_TRUE(scheduler_->set_slot_text(1 - answer.end.slot, {{1, 2, 3}, 0, {}, {}}));
   EXPECT_EQ(scheduler_->slots()[1 - answer.end.slot].tokens, 3);
+}
+
+// Sampled, saved in the middle of the prompt or of the answer, and gone on with in another
+// engine: the tokens are those of an answer that nobody interrupted.
+TEST_F(BatchSchedulerTest, ASavedSlotGoesOnAsIfNeverInterrupted) {
+  const std::vector<int32_t> prompt = random_ids(150, 21);
+  const std::vector<int32_t> whole = alone(prompt, 60, 7);
+  const testing::TempDir dir;
+  for (const int64_t steps : {3, 40}) {  // of 16 tokens in the prompt, of one behind it
+    std::promise<void> there, go;
+    std::atomic<int64_t> step = 0;
+    SchedulerOptions scheduler;
+    scheduler.after_step = [&](Engine&) {
+      if (++step != steps) return;
+      there.set_value();
+      go.get_future().wait();
+    };
+    EngineOptions options = batch_of(2);
+    options.chunk_tokens = 16;
+    open(options, scheduler);
+    std::future<Answer> answer = ask(prompt, 60, 7);
+    there.get_future().wait();
+    std::thread later([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      go.set_value();
+    });
+    SavedSession saved;
+    bool running = false;
+    int64_t answered = 0;
+    scheduler_->call_with_slot(
+        0, [&](Engine& engine, const SlotText& text, const Sequence* sequence) {
+          running = sequence != nullptr;
+          if (!running) return;
+          saved.tokens = text.tokens;
+          saved.sampler = text.sampler;
+          saved.computed = sequence->length();
+          answered = text.answered;
+          ASSERT_TRUE(save_session(dir.path("s"), engine, saved, *sequence).ok());
+        });
+    later.join();
+    ASSERT_TRUE(running);
+    EXPECT_EQ(saved.computed < 150, steps == 3);
+    EXPECT_EQ(answered > 0, steps == 40);
+    EXPECT_EQ(answer.get().ids, whole);
+
+    open(options);
+    SavedSession loaded;
+    scheduler_->call([&](Engine& engine) {
+      Sequence sequence = engine.new_sequence();
+      loaded = load_session(dir.path("s"), engine, sequence).take();
+      engine.retire(std::move(sequence), std::span(loaded.tokens).first(loaded.computed));
+    });
+    GenerationRequest request;
+    request.prompt = loaded.tokens;
+    request.answered_tokens = answered;
+    request.sampler = loaded.sampler;
+    request.max_tokens = 60 - answered;
+    request.sampling = sampling(7);
+    std::vector<int32_t> ids(whole.begin(), whole.begin() + answered);
+    std::promise<void> ended;
+    int64_t cached = 0;
+    request.on_token = [&](const TokenEvent& token) {
+      ids.push_back(token.id);
+      return true;
+    };
+    request.on_end = [&](const RequestEnd& end) {
+      cached = end.cached_tokens;
+      ended.set_value();
+    };
+    ASSERT_NE(scheduler_->submit(std::move(request)), 0u);
+    ended.get_future().wait();
+    EXPECT_EQ(ids, whole) << steps;
+    EXPECT_EQ(cached, std::min(loaded.computed, static_cast<int64_t>(loaded.tokens.size()) - 1));
+  }
+}
+
+TEST_F(BatchSchedulerTest, EmbeddingsAreThoseOfTheTextAlone) {
+  const auto embed = [&](std::vector<int32_t> text, Pooling pooling) {
+    auto promise = std::make_shared<std::promise<std::vector<float>>>();
+    GenerationRequest request;
+    request.prompt = std::move(text);
+    request.embed = pooling;
+    request.on_embedding = [promise](std::vector<float> vector) {
+      promise->set_value(std::move(vector));
+    };
+    EXPECT_NE(scheduler_->submit(std::move(request)), 0u);
+    return promise->get_future();
+  };
+  std::vector<std::vector<int32_t>> texts;
+  for (int i = 0; i < 6; ++i) texts.push_back(random_ids(1 + 17 * i, 50 + i));
+  for (const Pooling pooling : {Pooling::Last, Pooling::Mean}) {
+    // Row by row, in an engine of one sequence.
+    EngineOptions options = batch_of(1);
+    options.sequence_logits = 64;
+    open(options);
+    std::vector<std::vector<float>> expected;
+    for (const auto& text : texts) expected.push_back(embed(text, pooling).get());
+    options = batch_of(4);
+    options.sequence_logits = 3;
+    options.chunk_tokens = 20;
+    open(options);
+    std::future<Answer> answer = ask(texts[3], 40, 3);
+    std::vector<std::future<std::vector<float>>> together;
+    for (const auto& text : texts) together.push_back(embed(text, pooling));
+    for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(together[i].get(), expected[i]) << i;
+    EXPECT_EQ(answer.get().ids, alone(texts[3], 40, 3));
+    EXPECT_EQ(embed(texts[0], Pooling::Mean).get(), embed(texts[0], Pooling::Last).get())
+        << "of one token";
+  }
 }
 
 }  // namespace

@@ -283,5 +283,32 @@ TEST(Engine, MeasuresStepsAndBytes) {
   EXPECT_LE(engine->stats().weight_bytes, static_cast<int64_t>(engine->memory().weight_bytes));
 }
 
+// What the head reads: its product with the head's weights is the logits.
+TEST(Engine, HiddenRowsMakeTheLogits) {
+  const TinyPlan plan;
+  EngineOptions options;
+  options.precision = Precision::Exact;
+  options.all_logits = true;
+  const auto engine = Engine::open(plan.path(), options).take();
+  Sequence sequence = engine->new_sequence();
+  const std::vector<int32_t> ids = {1, 2, 3, 4, 5};
+  const BatchItem item{&sequence, ids, Want::All};
+  ASSERT_EQ(engine->forward({&item, 1}).take(), Forward::Done);
+  const plan::PlanView& view = engine->plan();
+  const uint32_t blob = view.weights(view.steps.back())[0];
+  ASSERT_EQ(view.blobs[blob].layout, static_cast<uint16_t>(Layout::Rows));
+  const auto* weights = reinterpret_cast<const float*>(view.blob_bytes(blob).data());
+  std::vector<float> hidden(static_cast<size_t>(engine->hidden_size()));
+  for (int64_t row = 0; row < 5; ++row) {
+    ASSERT_TRUE(engine->hidden(row, hidden).ok());
+    for (size_t token = 0; token < engine->logits(row).size(); ++token) {
+      double sum = 0;
+      for (size_t i = 0; i < hidden.size(); ++i)
+        sum += weights[token * hidden.size() + i] * hidden[i];
+      ASSERT_NEAR(engine->logits(row)[token], sum, 1e-4) << row << " " << token;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ktx::runtime

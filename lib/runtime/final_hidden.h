@@ -1,0 +1,24 @@
+// Where the rows lie that the head makes logits of: the final norm's output, one row per
+// wanted token. Embeddings are made of them.
+//
+//   rms_norm model.norm  out=last      matmul lm_head  in=last  out=logits
+//                             ^^^^ this one, until the next pass
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "lib/plan/plan_reader.h"
+#include "lib/support/result.h"
+
+namespace ktx::runtime {
+
+struct FinalHidden {
+  uint32_t value = 0;       // F32, one row of `hidden_size` per wanted logits row
+  std::string_view device;  // "cpu", "cuda:0": where the head reads it
+};
+
+// Fails where the plan has no such value, or writes over it before its end.
+Result<FinalHidden> find_final_hidden(const plan::PlanView& plan);
+
+}  // namespace ktx::runtime

@@ -1,0 +1,55 @@
+// Texts to vectors, for every protocol that asks for embeddings.
+//
+//   auto job = std::make_shared<EmbeddingJob>(model, reply, [](EmbeddingJob::Result r) {...});
+//   job->start(texts, dimensions, seconds);
+//
+// A vector is the pooled hidden state of a text (ServedModel::pooling), cut to
+// `dimensions` where asked, of length 1. Texts are handed to the scheduler a batch at a
+// time, so a long list leaves room in the queue for others.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "lib/server/answer_job.h"
+
+namespace ktx::server {
+
+class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
+ public:
+  struct Outcome {
+    std::optional<ApiError> error;            // then there are no vectors
+    std::vector<std::vector<float>> vectors;  // in the order of the texts
+    int64_t tokens = 0;
+  };
+  using Done = std::function<void(Outcome)>;  // called once, mostly on the engine's thread
+
+  EmbeddingJob(std::shared_ptr<ServedModel> model, HttpReplyPtr reply, Done done);
+
+  // `dimensions`: of the answer, 0 for all. `limit_seconds`: of each text, 0 for none.
+  void start(std::vector<std::vector<int32_t>> texts, int64_t dimensions, int64_t limit_seconds);
+
+ private:
+  void submit_next();  // with mutex_ held
+  void end_text(const runtime::RequestEnd& end);
+  void fail(ApiError error);
+
+  const std::shared_ptr<ServedModel> model_;
+  const HttpReplyPtr reply_;
+  const Done done_;
+  std::mutex mutex_;
+  std::vector<std::vector<int32_t>> texts_;
+  std::vector<runtime::RequestId> ids_;
+  int64_t dimensions_ = 0, limit_seconds_ = 0;
+  size_t submitted_ = 0, ended_ = 0;
+  bool gone_ = false;
+  Outcome outcome_;
+};
+
+// Divides by the Euclidean length; a vector of zeros stays one.
+void normalize(std::vector<float>& vector);
+
+}  // namespace ktx::server

@@ -1,0 +1,149 @@
+// POST /v1/embeddings (OpenAI), /api/embed and /api/embeddings (Ollama).
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstring>
+
+#include "lib/server/answer_fields.h"
+#include "lib/server/embedding_job.h"
+#include "lib/server/endpoints.h"
+#include "lib/server/ollama_format.h"
+#include "lib/server/text_input.h"
+
+namespace ktx::server {
+namespace {
+
+constexpr size_t kMaxTexts = 2048;
+
+std::string base64(const std::vector<float>& vector) {
+  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::vector<uint8_t> bytes(vector.size() * sizeof(float));
+  if (!bytes.empty()) std::memcpy(bytes.data(), vector.data(), bytes.size());
+  std::string out;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const size_t left = std::min<size_t>(3, bytes.size() - i);
+    uint32_t three = 0;
+    for (size_t b = 0; b < 3; ++b) three = three << 8 | (b < left ? bytes[i + b] : 0u);
+    for (size_t digit = 0; digit < 4; ++digit) {
+      out += digit <= left ? kDigits[three >> (18 - 6 * digit) & 63] : '=';
+    }
+  }
+  return out;
+}
+
+// Checks what every protocol wants of its texts, and takes their tokens.
+std::optional<ApiError> take_texts(const ServedModel& model, std::vector<TextInput>& texts,
+                                   bool truncate, std::vector<std::vector<int32_t>>& out) {
+  const auto most = static_cast<size_t>(model.scheduler->capacity() - 1);
+  for (TextInput& text : texts) {
+    if (text.ids.empty()) return ApiError{400, "'input' has an empty text", "input", ""};
+    if (text.ids.size() > most) {
+      if (!truncate) {
+        return ApiError{400,
+                        fmt::format("'input' has a text of {} tokens, at most {} are possible",
+                                    text.ids.size(), most),
+                        "input", "context_length_exceeded"};
+      }
+      text.ids.resize(most);
+    }
+    out.push_back(std::move(text.ids));
+  }
+  return std::nullopt;
+}
+
+int64_t read_dimensions(const ServedModel& model, FieldReader& in) {
+  return in.whole("dimensions", 0, 1, model.engine->hidden_size());
+}
+
+}  // namespace
+
+void post_embeddings(const ServerContext& context, const HttpRequest& request,
+                     const HttpReplyPtr& reply) {
+  const ServedModel& model = *context.model;
+  Json body;
+  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
+  FieldReader in(body);
+  const std::string name = in.text("model");
+  const std::string format = in.text("encoding_format", "float");
+  if (format != "float" && format != "base64") {
+    in.fail("encoding_format",
+            fmt::format("'encoding_format' is {}, expected float or base64", show(format)));
+  }
+  const int64_t dimensions = read_dimensions(model, in);
+  if (in.error()) return send_error(*reply, *in.error());
+  if (const auto error = check_model(model, name)) return send_error(*reply, *error);
+  std::vector<TextInput> texts;
+  std::vector<std::vector<int32_t>> ids;
+  if (const auto error = read_texts(in.get("input"), "input", kMaxTexts, model, texts)) {
+    return send_error(*reply, *error);
+  }
+  if (const auto error = take_texts(model, texts, false, ids)) return send_error(*reply, *error);
+  const auto answer = [reply, id = model.id,
+                       as_text = format == "base64"](EmbeddingJob::Outcome outcome) {
+    if (outcome.error) return send_error(*reply, *outcome.error);
+    Json data = Json::array();
+    for (const std::vector<float>& vector : outcome.vectors) {
+      data.push_back({{"object", "embedding"},
+                      {"index", data.size()},
+                      {"embedding", as_text ? Json(base64(vector)) : Json(vector)}});
+    }
+    const Json json = {
+        {"object", "list"},
+        {"data", std::move(data)},
+        {"model", id},
+        {"usage", {{"prompt_tokens", outcome.tokens}, {"total_tokens", outcome.tokens}}}};
+    reply->send(200, "application/json", dump(json));
+  };
+  std::make_shared<EmbeddingJob>(context.model, reply, answer)
+      ->start(std::move(ids), dimensions, context.request_seconds);
+}
+
+void post_ollama_embed(const ServerContext& context, const HttpRequest& request,
+                       const HttpReplyPtr& reply) {
+  const auto begin = std::chrono::steady_clock::now();
+  const ServedModel& model = *context.model;
+  const auto fail = [&](const ApiError& error) { send_ollama_error(*reply, error); };
+  Json body;
+  if (const auto error = parse_body(request.body, body)) return fail(*error);
+  FieldReader in(body);
+  // The older endpoint has one `prompt` and answers with one `embedding`.
+  const bool old = request.path == "/api/embeddings";
+  const std::string name = in.text("model");
+  const bool truncate = in.flag("truncate", true);
+  const int64_t dimensions = read_dimensions(model, in);
+  if (in.error()) return fail(*in.error());
+  if (!model.is_called(name)) {
+    return fail({404, fmt::format("model '{}' not found", name), "model", ""});
+  }
+  std::vector<TextInput> texts;
+  std::vector<std::vector<int32_t>> ids;
+  const Json* input = in.get(old ? "prompt" : "input");
+  // An empty text asks to load the model, which it is.
+  const bool none = input == nullptr || *input == "" || *input == Json::array();
+  if (!none) {
+    if (const auto error = read_texts(input, old ? "prompt" : "input", kMaxTexts, model, texts)) {
+      return fail(*error);
+    }
+    if (const auto error = take_texts(model, texts, truncate, ids)) return fail(*error);
+  }
+  const auto answer = [reply, old, begin, served = context.model](EmbeddingJob::Outcome outcome) {
+    if (outcome.error) return send_ollama_error(*reply, *outcome.error);
+    Json json = Json::object();
+    if (old) {
+      json["embedding"] = outcome.vectors.empty() ? Json::array() : Json(outcome.vectors[0]);
+    } else {
+      const auto spent = std::chrono::steady_clock::now() - begin;
+      json["model"] = ollama_name(*served);
+      json["embeddings"] = outcome.vectors;
+      json["total_duration"] = std::chrono::nanoseconds(spent).count();
+      json["load_duration"] = 0;
+      json["prompt_eval_count"] = outcome.tokens;
+    }
+    reply->send(200, "application/json", dump(json));
+  };
+  if (ids.empty()) return answer({});
+  std::make_shared<EmbeddingJob>(context.model, reply, answer)
+      ->start(std::move(ids), dimensions, context.request_seconds);
+}
+
+}  // namespace ktx::server

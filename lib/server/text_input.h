@@ -1,0 +1,25 @@
+// Texts of a request as a string, a list of strings, token ids, or a list of such lists:
+// OpenAI's `prompt` and `input`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/server/json_fields.h"
+#include "lib/server/served_model.h"
+
+namespace ktx::server {
+
+struct TextInput {
+  std::vector<int32_t> ids;
+  std::string text;
+};
+
+// The field `name`; texts get the tokens that a prompt begins with. 400 for anything else, for ids
+// outside of the vocabulary, and for more than `most` texts.
+std::optional<ApiError> read_texts(const Json* value, const std::string& name, size_t most,
+                                   const ServedModel& model, std::vector<TextInput>& texts);
+
+}  // namespace ktx::server
