@@ -1,7 +1,10 @@
-// Choosing the next token on the GPU, so that a step's logits need not travel.
+// The best logits of each row, so that a step's logits need not travel: 150,000 floats stay
+// on the GPU, and one token, or the 40 that top_k leaves, come to the sampler.
 //
-//   argmax: ids[r] = the number of the largest logit of row r (the lowest of equal ones;
-//           NaN counts as -infinity), logprobs[r] = logit - log sum exp of the row.
+//   best[r][i]  the tokens with the largest logits, falling; of equal ones the lower id
+//               first, as the sampler has it (lib/runtime/sampler.h)
+//   log_sum[r]  log sum exp of the row; NaN when it holds NaN or +infinity, -infinity when
+//               it allows no token
 #pragma once
 
 #include <cstddef>
@@ -12,14 +15,25 @@
 
 namespace ktx::kernels {
 
-struct CudaArgmaxArgs {
+inline constexpr int32_t kCudaMostBest = 128;
+
+struct CudaTokenLogit {
+  float logit = 0;
+  int32_t id = -1;  // -1: the row has no more tokens than those before (-infinity is none)
+};
+
+struct CudaBestLogitsArgs {
   const float* logits = nullptr;  // [rows, vocabulary]
   int64_t logits_stride = 0;
   int64_t rows = 0;
   int64_t vocabulary = 0;
-  int32_t* ids = nullptr;     // [rows]
-  float* logprobs = nullptr;  // [rows] or null
+  int32_t count = 1;               // 1 to kCudaMostBest
+  CudaTokenLogit* best = nullptr;  // [rows, count]
+  double* log_sum = nullptr;       // [rows]
+  std::byte* workspace = nullptr;
 };
-Status launch_argmax(const CudaArgmaxArgs& args, CudaStream stream);
+// Depends on rows, vocabulary and count.
+int64_t cuda_best_logits_workspace(const CudaBestLogitsArgs& args);
+Status launch_best_logits(const CudaBestLogitsArgs& args, CudaStream stream);
 
 }  // namespace ktx::kernels

@@ -3,6 +3,7 @@
 //   ids       [T]  token ids                 position [T]  place in its sequence
 //   sequence  [T]  index in tables           tables        block table per sequence
 //   output_rows [R]  which of the T rows need logits, rising
+//   best        [R]  how many of the best logits are enough; -1, or no array: all of them
 //
 // The arrays are allocated once for the largest step; kernels read them in place.
 #pragma once
@@ -22,6 +23,7 @@ struct Batch {
   std::vector<int32_t> position;
   std::vector<int32_t> sequence;
   std::vector<int32_t> output_rows;
+  std::vector<int32_t> best;
   std::vector<std::byte* const*> tables;
 
   int64_t rows(RowKind kind) const {

@@ -30,6 +30,13 @@ std::vector<uint64_t> block_names(std::span<const int32_t> tokens) {
   return names;
 }
 
+// How many of the best logits a request can do with; -1: it needs all.
+int32_t best_needed(const GenerationRequest& request, const Sampler& sampler) {
+  if (request.filter || request.logprobs > kMostBestLogits) return -1;
+  const int32_t chosen = sampler.best_needed();
+  return chosen < 0 ? -1 : std::max(chosen, static_cast<int32_t>(request.logprobs));
+}
+
 }  // namespace
 
 struct BatchScheduler::Running {
@@ -370,7 +377,8 @@ void BatchScheduler::step() {
     items.push_back({&*running.sequence, running.step_ids,
                      all    ? Want::All
                      : last ? Want::Last
-                            : Want::None});
+                            : Want::None,
+                     best_needed(running.request, running.sampler)});
     who.push_back(&running);
   }
   if (items.empty()) return;
@@ -409,7 +417,7 @@ void BatchScheduler::step() {
       const int64_t length = running.computed() - running.guesses;
       int64_t right = 0;
       for (int64_t r = 0; r < rows; ++r) {
-        if (!sample_next(running, engine_.logits(row + r))) break;
+        if (!sample_next(running, row + r)) break;
         if (r == running.guesses || running.tokens.back() != running.step_ids[r + 1]) break;
         ++right;
       }
@@ -475,7 +483,7 @@ void BatchScheduler::guess(Running& running, int64_t limit) {
 }
 
 // One more token of an answer. False: it ended.
-bool BatchScheduler::sample_next(Running& running, std::span<const float> logits) {
+bool BatchScheduler::sample_next(Running& running, int64_t row) {
   const GenerationRequest& request = running.request;
   RequestEnd& result = running.result;
   const auto ended = [&](EndReason reason, std::string error = {}) {
@@ -491,9 +499,11 @@ bool BatchScheduler::sample_next(Running& running, std::span<const float> logits
   Status masked;
   LogitMask mask;
   if (request.filter) {
-    mask = [&](std::span<float> row) { masked = request.filter->mask(row); };
+    mask = [&](std::span<float> logits) { masked = request.filter->mask(logits); };
   }
-  const Result<int32_t> id = running.sampler.sample(logits, running.tokens, mask);
+  const bool all = engine_.has_logits(row);
+  const Result<int32_t> id = all ? running.sampler.sample(engine_.logits(row), running.tokens, mask)
+                                 : running.sampler.sample(engine_.best(row));
   if (!masked) return ended(EndReason::Failed, masked.error().message);
   if (!id) return ended(EndReason::Failed, id.error().message);
 
@@ -518,7 +528,8 @@ bool BatchScheduler::sample_next(Running& running, std::span<const float> logits
   event.id = *id;
   Logprobs best;
   if (request.logprobs >= 0) {
-    Result<Logprobs> computed = logprobs(logits, *id, request.logprobs);
+    Result<Logprobs> computed = all ? logprobs(engine_.logits(row), *id, request.logprobs)
+                                    : logprobs(engine_.best(row), *id, request.logprobs);
     if (!computed) return ended(EndReason::Failed, computed.error().message);
     best = computed.take();
     event.logprobs = &best;

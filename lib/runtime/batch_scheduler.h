@@ -96,7 +96,7 @@ class BatchScheduler {
   bool take_in();
   void admit();
   void step();
-  bool sample_next(Running& running, std::span<const float> logits);
+  bool sample_next(Running& running, int64_t row);
   void limit_mean_pooling(std::vector<int64_t>& shares) const;
   void pool_rows(Running& running, int64_t row, int64_t rows);
   void guess(Running& running, int64_t limit);

@@ -70,6 +70,7 @@ void reserve(Batch& batch, const plan::RunShape& shape) {
   batch.position.resize(shape.step_tokens);
   batch.sequence.resize(shape.step_tokens);
   batch.output_rows.resize(shape.step_outputs);
+  batch.best.resize(shape.step_outputs);
   batch.tables.resize(shape.max_batch);
 }
 
@@ -214,8 +215,18 @@ int64_t Engine::logits_rows() const {
   return state_->batch.outputs;
 }
 
-std::span<const float> Engine::logits(int64_t row) const {
+bool Engine::has_logits(int64_t row) const {
   KTX_ASSERT(row >= 0 && row < logits_rows());
+  return !state_->gpus || !state_->gpus->keeps_logits() || state_->batch.best[row] < 0;
+}
+
+BestLogits Engine::best(int64_t row) const {
+  KTX_ASSERT(!has_logits(row));
+  return state_->gpus->best(row, state_->batch.best[row]);
+}
+
+std::span<const float> Engine::logits(int64_t row) const {
+  KTX_ASSERT(has_logits(row));
   return {state_->logits + row * state_->logits_stride, static_cast<size_t>(vocab_size())};
 }
 
@@ -241,6 +252,7 @@ Result<Forward> Engine::run(std::span<const BatchItem> items) {
   }
   for (size_t i = 0; i < items.size(); ++i) {
     const BatchItem& item = items[i];
+    KTX_ASSERT(item.best <= kMostBestLogits && item.best != 0);
     const auto count = static_cast<int64_t>(item.tokens.size());
     if (count > chunk_tokens() - batch.tokens) {
       return Error{fmt::format("a step of more than {} tokens", chunk_tokens())};
@@ -261,6 +273,7 @@ Result<Forward> Engine::run(std::span<const BatchItem> items) {
       batch.position[row] = static_cast<int32_t>(start + t);
       batch.sequence[row] = static_cast<int32_t>(i);
       if (count - t <= outputs) {
+        batch.best[batch.outputs] = item.best;
         batch.output_rows[batch.outputs++] = static_cast<int32_t>(row);
       }
     }

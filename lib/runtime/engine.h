@@ -24,6 +24,7 @@
 #include "kernels/kernel_id.h"
 #include "lib/plan/memory.h"
 #include "lib/plan/plan_reader.h"
+#include "lib/runtime/best_logits.h"
 #include "lib/runtime/prefix_cache.h"
 #include "lib/runtime/step_stats.h"
 #include "lib/support/result.h"
@@ -81,6 +82,9 @@ struct BatchItem {
   Sequence* sequence = nullptr;
   std::span<const int32_t> tokens;
   Want want = Want::Last;
+  // The best so many logits of each wanted row are enough: a GPU need not send the rest.
+  // At most kMostBestLogits; -1: all.
+  int32_t best = -1;
 };
 
 enum class Forward {
@@ -159,9 +163,12 @@ class Engine {
   CacheState cache_state() const;
 
   // Logits of the last forward(): one row per wanted token, in order of the items.
-  // Valid until the next forward().
+  // Valid until the next forward(). Where only the best were asked for they may be all
+  // that is here: has_logits() says.
   int64_t logits_rows() const;
+  bool has_logits(int64_t row) const;
   std::span<const float> logits(int64_t row) const;
+  BestLogits best(int64_t row) const;  // where not has_logits()
 
   // The final norm's output for that row of logits: hidden_size() floats, for
   // embeddings. Fails where the plan does not keep it.

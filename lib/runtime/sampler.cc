@@ -62,6 +62,17 @@ Result<float> checked_max(std::span<const float> logits) {
   return found.largest;
 }
 
+// The same of what a GPU found.
+Status check_best(const BestLogits& best) {
+  if (std::isnan(best.log_sum)) {
+    return Error{
+        "the model gave NaN (not a number) or infinity as a logit; --check-finite names the "
+        "module, and `ktx-run inspect PLAN --verify` checks the weights"};
+  }
+  if (best.best.empty()) return Error{"no token is allowed here: every logit is -infinity"};
+  return {};
+}
+
 Status check(const char* name, float value, float low, float high) {
   if (value >= low && value <= high) return {};
   return Error{fmt::format("{} is {}, expected a number from {} to {}", name, value, low, high)};
@@ -103,9 +114,14 @@ Result<Sampler> Sampler::create(SamplingOptions options, int64_t vocab_size) {
 Sampler::Sampler(SamplingOptions options, int64_t vocab_size)
     : options_(std::move(options)), random_(options_.seed), seen_(vocab_size, 0) {}
 
+bool Sampler::penalties() const {
+  return options_.repetition_penalty != 1 || options_.presence_penalty != 0 ||
+         options_.frequency_penalty != 0;
+}
+
 void Sampler::apply_penalties(std::span<const int32_t> history) {
+  if (!penalties()) return;
   const float repetition = options_.repetition_penalty;
-  if (repetition == 1 && options_.presence_penalty == 0 && options_.frequency_penalty == 0) return;
   if (options_.penalty_window >= 0) {
     history = history.last(std::min<size_t>(history.size(), options_.penalty_window));
   }
@@ -168,7 +184,6 @@ void Sampler::collect() {
 }
 
 int32_t Sampler::draw() {
-  collect();
   const double best = std::min_element(candidates_.begin(), candidates_.end(), better)->logit;
   const auto share = [&](const Candidate& candidate, double temperature) {
     return std::exp((candidate.logit - best) / temperature);
@@ -220,12 +235,37 @@ Result<int32_t> Sampler::sample(std::span<const float> logits, std::span<const i
   apply_penalties(history);
   if (options_.temperature == 0) return best_token(logits_);
   KTX_TRY(checked_max(logits_));
+  collect();
+  return draw();
+}
+
+int32_t Sampler::best_needed() const {
+  if (penalties() || !options_.logit_bias.empty()) return -1;
+  if (options_.temperature == 0) return 1;
+  const bool few = options_.top_k > 0 && options_.top_k <= kMostBestLogits &&
+                   static_cast<size_t>(options_.top_k) < seen_.size();
+  return few ? options_.top_k : -1;
+}
+
+Result<int32_t> Sampler::sample(const BestLogits& best) {
+  const int32_t likeliest = KTX_TRY(best_token(best));
+  if (options_.temperature == 0) return likeliest;
+  candidates_.clear();
+  for (const TokenLogit& token : best.best) {
+    if (candidates_.size() == static_cast<size_t>(options_.top_k)) break;
+    candidates_.push_back({token.id, token.logit});
+  }
   return draw();
 }
 
 Result<int32_t> best_token(std::span<const float> logits) {
   const float best = KTX_TRY(checked_max(logits));
   return static_cast<int32_t>(std::find(logits.begin(), logits.end(), best) - logits.begin());
+}
+
+Result<int32_t> best_token(const BestLogits& best) {
+  KTX_TRY(check_best(best));
+  return best.best[0].id;
 }
 
 Result<Logprobs> logprobs(std::span<const float> logits, int32_t chosen, int count) {
@@ -243,6 +283,20 @@ Result<Logprobs> logprobs(std::span<const float> logits, int32_t chosen, int cou
     return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
   });
   for (size_t i = 0; i < kept; ++i) result.top.push_back({ids[i], logits[ids[i]] - best - log_sum});
+  return result;
+}
+
+Result<Logprobs> logprobs(const BestLogits& best, int32_t chosen, int count) {
+  KTX_TRY(check_best(best));
+  const auto found = std::find_if(best.best.begin(), best.best.end(),
+                                  [&](const TokenLogit& token) { return token.id == chosen; });
+  KTX_ASSERT(found != best.best.end());
+  Logprobs result;
+  result.logprob = found->logit - best.log_sum;
+  for (const TokenLogit& token : best.best) {
+    if (static_cast<int>(result.top.size()) >= count) break;
+    result.top.push_back({token.id, token.logit - best.log_sum});
+  }
   return result;
 }
 

@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/runtime/best_logits.h"
 #include "lib/runtime/random.h"
 #include "lib/support/result.h"
 
@@ -65,6 +66,13 @@ class Sampler {
   Result<int32_t> sample(std::span<const float> logits, std::span<const int32_t> history,
                          const LogitMask& mask = {});
 
+  // How many of the best logits are enough to choose the token that all of them would
+  // give, when there is no mask; -1: all are needed (penalties, bias, a top_k that is off or
+  // above kMostBestLogits).
+  int32_t best_needed() const;
+  // The same token as from all logits, from at least best_needed() of them.
+  Result<int32_t> sample(const BestLogits& best);
+
   const SamplingOptions& options() const { return options_; }
   SamplerState state() const { return {random_.state()}; }
   void set_state(const SamplerState& state) { random_.set_state(state.random); }
@@ -75,9 +83,10 @@ class Sampler {
     float logit;
   };
   Sampler(SamplingOptions options, int64_t vocab_size);
+  bool penalties() const;
   void apply_penalties(std::span<const int32_t> history);
   void collect();
-  int32_t draw();
+  int32_t draw();  // one of candidates_
   static bool better(const Candidate& a, const Candidate& b);
   void keep_top(size_t count);
 
@@ -101,8 +110,11 @@ struct Logprobs {
 };
 // `count` is cut to the size of the vocabulary. Fails as sample() does.
 Result<Logprobs> logprobs(std::span<const float> logits, int32_t chosen, int count);
+// From the best logits, of which `chosen` is one; at most as many as they are.
+Result<Logprobs> logprobs(const BestLogits& best, int32_t chosen, int count);
 
 // The id of the largest logit, of equals the lowest. Fails as sample() does.
 Result<int32_t> best_token(std::span<const float> logits);
+Result<int32_t> best_token(const BestLogits& best);
 
 }  // namespace ktx::runtime

@@ -13,13 +13,23 @@ Session::Session(Engine& engine, Sampler sampler)
 // Computes `ids`, the tokens after those in the cache, in one step.
 Result<Outcome> Session::compute(std::span<const int32_t> ids, bool want_logits) {
   fresh_ = false;
-  const BatchItem item{&sequence_, ids, want_logits ? Want::Last : Want::None};
+  const BatchItem item{&sequence_, ids, want_logits ? Want::Last : Want::None,
+                       best_needed()};
   const Forward forward = KTX_TRY(engine_->forward({&item, 1}));
   if (forward == Forward::ContextFull) return Outcome::ContextFull;
   if (forward == Forward::CacheFull) return Outcome::CacheFull;
   if (want_logits) {
-    const std::span<const float> row = engine_->logits(0);
-    logits_.assign(row.begin(), row.end());
+    asked_ = item.best;
+    best_.clear();
+    logits_.clear();
+    if (engine_->has_logits(0)) {
+      const std::span<const float> row = engine_->logits(0);
+      logits_.assign(row.begin(), row.end());
+    } else {
+      const BestLogits found = engine_->best(0);
+      best_.assign(found.best.begin(), found.best.end());
+      log_sum_ = found.log_sum;
+    }
     fresh_ = true;
   }
   return Outcome::Ok;
@@ -66,6 +76,10 @@ Result<Outcome> Session::set_prompt(std::span<const int32_t> ids, const Progress
 
 Result<Next> Session::next(const LogitMask& mask) {
   const auto total = static_cast<int64_t>(tokens_.size());
+  if (fresh_ && logits_.empty() && (best_needed() < 0 || best_needed() > asked_)) {
+    // Another sampler than the one that was asked what it needs: once more.
+    sequence_.truncate(sequence_.length() - 1);
+  }
   if (sequence_.length() < total) {
     const int64_t bytes_before = engine_->stats().weight_bytes;
     const Timer timer;
@@ -77,7 +91,9 @@ Result<Next> Session::next(const LogitMask& mask) {
   }
   if (!fresh_) return Error{"there are no tokens to continue from"};
   if (room() <= 0) return Next{Outcome::ContextFull, -1};
-  const int32_t id = KTX_TRY(sampler_.sample(logits_, tokens_, mask));
+  KTX_ASSERT(!logits_.empty() || !mask);
+  const int32_t id = KTX_TRY(logits_.empty() ? sampler_.sample(BestLogits{best_, log_sum_})
+                                             : sampler_.sample(logits_, tokens_, mask));
   tokens_.push_back(id);
   return Next{Outcome::Ok, id};
 }

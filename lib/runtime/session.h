@@ -76,6 +76,9 @@ class Session {
   // Logits after the last computed token: those that next() used last, or that it
   // will use when nothing is waiting to be computed. Empty before the first prefill.
   std::span<const float> logits() const { return logits_; }
+  // False: what the sampler needs is enough, and a GPU sends no more. logits() may be empty
+  // then, and next() takes no mask. At first true.
+  void keep_logits(bool keep) { keep_logits_ = keep; }
 
   std::span<const int32_t> tokens() const { return tokens_; }
   // Forgets all tokens from `length` on.
@@ -96,13 +99,18 @@ class Session {
 
  private:
   Result<Outcome> compute(std::span<const int32_t> ids, bool want_logits);
+  int32_t best_needed() const { return keep_logits_ ? -1 : sampler_.best_needed(); }
 
   Engine* engine_;
   Sampler sampler_;
   Sequence sequence_;
   std::vector<int32_t> tokens_;  // the first sequence_.length() are in the cache
   std::vector<float> logits_;
-  bool fresh_ = false;  // logits_ follow the last cached token
+  std::vector<TokenLogit> best_;  // in place of logits_, of as many as were asked for
+  int32_t asked_ = -1;
+  double log_sum_ = 0;
+  bool keep_logits_ = true;
+  bool fresh_ = false;  // logits_ or best_ follow the last cached token
   SessionStats stats_;
 };
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "lib/runtime/batch_scheduler.h"
+#include "lib/runtime/session.h"
 #include "lib/runtime/session_file.h"
 #include "tests/support/host_gpu.h"
 #include "tests/support/reference_run.h"
@@ -146,6 +148,104 @@ TEST(GpuPlan, KernelsAreTimedAtTheShapeOfTheLastRun) {
   EXPECT_GT(time->seconds, 0);
   const std::vector<uint32_t> experts = {1u << 20};
   EXPECT_FALSE(engine->time_gpu_steps(experts).ok()) << "no such step";
+}
+
+std::vector<int32_t> answer(runtime::Session& session, int tokens) {
+  std::vector<int32_t> ids;
+  for (int i = 0; i < tokens; ++i) {
+    const auto next = session.next();
+    EXPECT_TRUE(next.ok()) << next.error().message;
+    ids.push_back(next->id);
+  }
+  return ids;
+}
+
+TEST(GpuPlan, OnlyTheBestLogitsComeBackAndGiveTheSameTokens) {
+  Compiled compiled("llama", "all-gpu.yaml");
+  const std::vector<int32_t> prompt = {1, 5, 9, 70, 3, 2, 8};
+  for (const float temperature : {0.0f, 0.9f}) {
+    std::vector<int32_t> ids[2];
+    uint64_t bytes[2];
+    for (const bool all : {false, true}) {
+      const auto engine = compiled.open();
+      ASSERT_TRUE(engine) << compiled.error;
+      runtime::SamplingOptions sampling;
+      sampling.temperature = temperature;
+      sampling.seed = 4;
+      runtime::Session session(
+          *engine, runtime::Sampler::create(sampling, engine->vocab_size()).take());
+      session.keep_logits(all);
+      compiled.log.downloaded_bytes = 0;
+      ASSERT_TRUE(session.set_prompt(prompt).ok());
+      ids[all] = answer(session, 20);
+      bytes[all] = compiled.log.downloaded_bytes;
+      EXPECT_EQ(session.logits().empty(), !all);
+      if (all) continue;
+      // A sampler that wants more than the last step brought.
+      sampling.repetition_penalty = 1.2f;
+      session.set_sampler(runtime::Sampler::create(sampling, engine->vocab_size()).take());
+      answer(session, 2);
+      EXPECT_FALSE(session.logits().empty());
+    }
+    EXPECT_EQ(ids[0], ids[1]);
+    const uint64_t tokens = temperature == 0 ? 1 : 40;
+    EXPECT_EQ(bytes[0], 20 * (8 + 8 * tokens));
+    EXPECT_GT(bytes[1], bytes[0]);
+  }
+}
+
+// Allows even tokens only.
+class EvenTokens final : public runtime::TokenFilter {
+  Status mask(std::span<float> logits) override {
+    for (size_t i = 1; i < logits.size(); i += 2) logits[i] = -INFINITY;
+    return {};
+  }
+  Status accept(int32_t id) override { return id % 2 == 0 ? Status{} : Status(Error{"odd"}); }
+};
+
+TEST(GpuPlan, RequestsOfOneBatchGetBestLogitsOrAllAsTheyNeed) {
+  Compiled compiled("llama", "all-gpu.yaml");
+  runtime::EngineOptions engine_options;
+  engine_options.max_batch = 3;
+  std::vector<std::vector<int32_t>> expected;
+  for (const bool together : {false, true}) {
+    const auto engine = compiled.open(engine_options);
+    ASSERT_TRUE(engine) << compiled.error;
+    std::vector<std::vector<int32_t>> ids(3);
+    std::vector<double> logprobs;
+    {
+      runtime::BatchScheduler scheduler(*engine, {});
+      for (int i = 0; i < 3; ++i) {
+        runtime::GenerationRequest request;
+        request.prompt = {1, 5, 9 + i};
+        request.max_tokens = 8;
+        request.sampling = i == 0 ? runtime::greedy_sampling() : runtime::SamplingOptions();
+        if (i == 1) request.filter = std::make_unique<EvenTokens>();
+        if (i == 2) request.logprobs = 3;
+        request.on_token = [&, i](const runtime::TokenEvent& token) {
+          ids[i].push_back(token.id);
+          if (token.logprobs) {
+            EXPECT_EQ(token.logprobs->top.size(), 3u);
+            logprobs.push_back(token.logprobs->logprob);
+          }
+          return true;
+        };
+        request.on_end = [](const runtime::RequestEnd& end) { EXPECT_EQ(end.error, ""); };
+        runtime::BatchScheduler::Refused refused;
+        EXPECT_NE(scheduler.submit(std::move(request), &refused), 0u) << refused.message;
+        if (!together) { EXPECT_TRUE(scheduler.wait_idle(std::chrono::seconds(60))); }
+      }
+      EXPECT_TRUE(scheduler.wait_idle(std::chrono::seconds(60)));
+    }
+    for (double logprob : logprobs) EXPECT_LE(logprob, 0);
+    EXPECT_EQ(logprobs.size(), ids[2].size());
+    EXPECT_GE(ids[2].size(), 1u);
+    if (together) {
+      EXPECT_EQ(ids, expected);
+    } else {
+      expected = ids;
+    }
+  }
 }
 
 TEST(GpuPlan, TooSmallAGpuIsToldBeforeAnythingIsUploaded) {

@@ -2,7 +2,6 @@
 #include "kernels/cuda/cuda_rows.h"
 
 #include "kernels/activation/activation.h"
-#include "kernels/cuda/cuda_sampling.h"
 #include "kernels/norm/norm.h"
 #include "kernels/rope/rope.h"
 #include "tests/kernels/cuda_cases.h"
@@ -170,42 +169,6 @@ TEST_F(CudaRows, ElementwiseOpsAgree) {
     want.resize(static_cast<size_t>(2 * width));
     want.insert(want.end(), a.begin(), a.begin() + width);
     EXPECT_TRUE(same_bits(y.read(), want));
-  }
-}
-
-TEST_F(CudaRows, ArgmaxTakesTheLowestOfEqualOnesAndPassesOverNaN) {
-  Random random(85);
-  const int64_t rows = 5, vocabulary = 5000;
-  std::vector<float> logits = random.normals(rows * vocabulary);
-  logits[3000] = logits[1234] = 9;
-  logits[static_cast<size_t>(vocabulary + 7)] = NAN;
-  std::fill_n(logits.begin() + 4 * vocabulary, vocabulary, -INFINITY);
-  Gpu<float> gpu(logits), logprobs(rows);
-  Gpu<int32_t> ids(rows);
-  CudaArgmaxArgs args;
-  args.logits = gpu.data();
-  args.logits_stride = vocabulary;
-  args.rows = rows;
-  args.vocabulary = vocabulary;
-  args.ids = ids.data();
-  args.logprobs = logprobs.data();
-  ASSERT_TRUE(ran(launch_argmax(args, nullptr)));
-  const std::vector<int32_t> got = ids.read();
-  const std::vector<float> got_logprobs = logprobs.read();
-  EXPECT_EQ(got[0], 1234);
-  EXPECT_EQ(got[4], 0);
-  for (int64_t r = 0; r < 4; ++r) {
-    int32_t best = -1;
-    double sum = 0;
-    const float* row = logits.data() + r * vocabulary;
-    for (int32_t i = 0; i < vocabulary; ++i) {
-      if (!std::isnan(row[i]) && (best < 0 || row[i] > row[best])) best = i;
-    }
-    for (int64_t i = 0; i < vocabulary; ++i) {
-      if (!std::isnan(row[i])) sum += std::exp(double{row[i]} - row[best]);
-    }
-    EXPECT_EQ(got[static_cast<size_t>(r)], best);
-    EXPECT_NEAR(got_logprobs[static_cast<size_t>(r)], -std::log(sum), 1e-4);
   }
 }
 

@@ -9,6 +9,7 @@
 // host at wait() or finish(), so that who forgets to wait reads NaN or old numbers.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <deque>
@@ -132,6 +133,7 @@ struct HostGpuLog {
   int64_t captured = 0;
   int64_t waits = 0;
   uint64_t uploaded_bytes = 0;
+  uint64_t downloaded_bytes = 0;
 };
 
 struct HostGpuOptions {
@@ -182,17 +184,21 @@ class HostGpu final : public Gpu {
     });
   }
   Status download(std::byte* to, const std::byte* from, uint64_t bytes) override {
+    return queue([=, this] {
+      std::memcpy(to, from, bytes);
+      log_->downloaded_bytes += bytes;
+      return Status{};
+    });
+  }
+  Status copy(std::byte* to, const std::byte* from, uint64_t bytes) override {
     return queue([=] {
       std::memcpy(to, from, bytes);
       return Status{};
     });
   }
-  Status copy(std::byte* to, const std::byte* from, uint64_t bytes) override {
-    return download(to, from, bytes);
-  }
   Status copy_from(Gpu& other, std::byte* to, const std::byte* from, uint64_t bytes) override {
     KTX_TRY(static_cast<HostGpu&>(other).finish());
-    return download(to, from, bytes);
+    return copy(to, from, bytes);
   }
   Status clear(std::byte* data, uint64_t bytes) override {
     return queue([=] {
@@ -237,6 +243,15 @@ class HostGpu final : public Gpu {
   Result<std::unique_ptr<GpuStep>> make_step(const GpuBindContext& context) override {
     if (!plan_) plan_ = std::make_unique<HostPlan>(context);
     return std::unique_ptr<GpuStep>(std::make_unique<Step>(*this, context));
+  }
+
+  int64_t find_best_bytes(const runtime::GpuBestLogits& a) const override { return a.rows; }
+  Status find_best(const runtime::GpuBestLogits& a) override {
+    return queue([=, this] {
+      std::memset(a.workspace, 0xFF, static_cast<size_t>(find_best_bytes(a)));
+      for (int64_t r = 0; r < a.rows; ++r) find_best_of_row(a, r);
+      return Status{};
+    });
   }
 
  private:
@@ -324,6 +339,21 @@ class HostGpu final : public Gpu {
     const std::lock_guard lock(mutex_);
     work_.push_back(std::move(work));
     return {};
+  }
+  static void find_best_of_row(const runtime::GpuBestLogits& a, int64_t r) {
+    std::vector<runtime::TokenLogit> tokens;
+    double sum = 0;
+    for (int32_t id = 0; id < a.vocabulary; ++id) {
+      const float logit = a.logits[r * a.stride + id];
+      if (!(logit < INFINITY)) sum = NAN;
+      if (logit > -INFINITY) tokens.push_back({logit, id});
+      sum += std::exp(double{logit});
+    }
+    a.log_sum[r] = std::log(sum);
+    std::stable_sort(tokens.begin(), tokens.end(),
+                     [](const auto& x, const auto& y) { return x.logit > y.logit; });
+    tokens.resize(static_cast<size_t>(a.count));
+    std::copy(tokens.begin(), tokens.end(), a.best + r * a.count);
   }
   Status work_until(int64_t end) {
     while (done_ < end) {

@@ -59,23 +59,28 @@ Result<BenchRun> BenchRuns::generation(int64_t count, int64_t sequences) {
   for (size_t i = 0; i < next.size(); ++i) {
     sequences_[i].truncate(depth_);
     next[i] = bench_tokens(1, engine_.vocab_size(), i)[0];
-    items.push_back({&sequences_[i], {&next[i], 1}, runtime::Want::Last});
+    items.push_back({&sequences_[i], {&next[i], 1}, runtime::Want::Last, 1});
   }
   return measure(engine_, count * sequences, [&]() -> Status {
     for (int64_t step = 0; step < count; ++step) {
       KTX_TRY(forward(items));
       for (size_t i = 0; i < next.size(); ++i) {
-        next[i] = KTX_TRY(runtime::best_token(engine_.logits(static_cast<int64_t>(i))));
+        next[i] = KTX_TRY(best_token(static_cast<int64_t>(i)));
       }
     }
     return {};
   });
 }
 
+Result<int32_t> BenchRuns::best_token(int64_t row) {
+  return engine_.has_logits(row) ? runtime::best_token(engine_.logits(row))
+                                 : runtime::best_token(engine_.best(row));
+}
+
 Status BenchRuns::feed(runtime::Sequence& sequence, std::span<const int32_t> ids) {
   for (size_t begin = 0; begin < ids.size(); begin += engine_.chunk_tokens()) {
     const size_t size = std::min<size_t>(engine_.chunk_tokens(), ids.size() - begin);
-    const runtime::BatchItem item{&sequence, ids.subspan(begin, size), runtime::Want::Last};
+    const runtime::BatchItem item{&sequence, ids.subspan(begin, size), runtime::Want::Last, 1};
     KTX_TRY(forward({&item, 1}));
   }
   return {};

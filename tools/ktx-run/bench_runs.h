@@ -29,6 +29,7 @@ class BenchRuns {
   Result<BenchRun> generation(int64_t count, int64_t sequences);
 
  private:
+  Result<int32_t> best_token(int64_t row);
   Status feed(runtime::Sequence& sequence, std::span<const int32_t> ids);
   Status forward(std::span<const runtime::BatchItem> items);
 

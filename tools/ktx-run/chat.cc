@@ -24,6 +24,7 @@ class Chat {
  public:
   Chat(const Options& options, LoadedModel& model, runtime::Session session)
       : options_(options), model_(model), session_(std::move(session)) {
+    session_.keep_logits(false);
     reset();
   }
 

@@ -60,6 +60,7 @@ Status generate(const Options& options) {
   runtime::Session session(*model.engine,
                            KTX_TRY(runtime::Sampler::create(sampling_options(options.sampling),
                                                             model.engine->vocab_size())));
+  session.keep_logits(options.json && options.logprobs >= 0);
   const runtime::Outcome outcome = KTX_TRY(session.set_prompt(prompt));
   if (outcome != runtime::Outcome::Ok) {
     return Error{fmt::format("the prompt has {} tokens, the context {}; a larger one: --ctx {}",

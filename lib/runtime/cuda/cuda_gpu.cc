@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "kernels/cuda/cuda_sampling.h"
 #include "lib/runtime/cuda/cuda_check.h"
 #include "lib/runtime/cuda/cuda_steps.h"
 #include "lib/support/strings.h"
@@ -15,6 +16,23 @@ class CudaGraph final : public GpuGraph {
   ~CudaGraph() override { cudaGraphExecDestroy(exec); }
   cudaGraphExec_t exec;
 };
+
+static_assert(kMostBestLogits == kernels::kCudaMostBest);
+static_assert(sizeof(TokenLogit) == sizeof(kernels::CudaTokenLogit) &&
+              offsetof(TokenLogit, id) == offsetof(kernels::CudaTokenLogit, id));
+
+kernels::CudaBestLogitsArgs launcher_args(const GpuBestLogits& a) {
+  kernels::CudaBestLogitsArgs args;
+  args.logits = a.logits;
+  args.logits_stride = a.stride;
+  args.rows = a.rows;
+  args.vocabulary = a.vocabulary;
+  args.count = a.count;
+  args.best = reinterpret_cast<kernels::CudaTokenLogit*>(a.best);
+  args.log_sum = a.log_sum;
+  args.workspace = a.workspace;
+  return args;
+}
 
 }  // namespace
 
@@ -191,6 +209,15 @@ Status CudaGpu::launch(GpuGraph& graph) {
 Result<std::unique_ptr<GpuStep>> CudaGpu::make_step(const GpuBindContext& context) {
   use();
   return make_cuda_step(*this, context);
+}
+
+Status CudaGpu::find_best(const GpuBestLogits& args) {
+  use();
+  return kernels::launch_best_logits(launcher_args(args), stream_);
+}
+
+int64_t CudaGpu::find_best_bytes(const GpuBestLogits& args) const {
+  return kernels::cuda_best_logits_workspace(launcher_args(args));
 }
 
 }  // namespace ktx::runtime

@@ -21,6 +21,7 @@
 
 #include "lib/plan/plan_reader.h"
 #include "lib/runtime/batch.h"
+#include "lib/runtime/best_logits.h"
 #include "lib/runtime/kv_cache.h"
 #include "lib/support/result.h"
 
@@ -107,6 +108,18 @@ struct GpuBindContext {
   GpuBatch batch;
 };
 
+// The best logits of some rows, in device memory.
+struct GpuBestLogits {
+  const float* logits = nullptr;  // [rows, vocabulary]
+  int64_t stride = 0;
+  int64_t rows = 0;
+  int64_t vocabulary = 0;
+  int32_t count = 1;           // of each row, at most kMostBestLogits
+  TokenLogit* best = nullptr;  // [rows, count], id -1 behind the last
+  double* log_sum = nullptr;   // [rows]
+  std::byte* workspace = nullptr;
+};
+
 using GpuMark = int64_t;  // a place in the queue
 
 class GpuGraph {
@@ -149,6 +162,10 @@ class Gpu {
   virtual Status launch(GpuGraph& graph) = 0;
 
   virtual Result<std::unique_ptr<GpuStep>> make_step(const GpuBindContext& context) = 0;
+
+  // Queues the search for the best logits, and what it needs of workspace.
+  virtual Status find_best(const GpuBestLogits& args) = 0;
+  virtual int64_t find_best_bytes(const GpuBestLogits& args) const = 0;
 
  private:
   friend class GpuMemory;

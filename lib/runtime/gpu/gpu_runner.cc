@@ -13,6 +13,7 @@
 #include "lib/runtime/gpu/gpu_batch.h"
 #include "lib/runtime/gpu/gpu_buckets.h"
 #include "lib/runtime/gpu/gpu_fit.h"
+#include "lib/runtime/gpu/gpu_logits.h"
 #include "lib/runtime/gpu/plan_parts.h"
 #include "lib/runtime/gpu/step_bytes.h"
 #include "lib/runtime/gpu/weight_upload.h"
@@ -90,6 +91,7 @@ struct GpuRunner::State {
   Status bind_steps(Device& device);
   Status bind_cpu_parts();
   Status allocate_workspace(Device& device);
+  Status place_logits();
   Status upload(Device& device);
   Status capture_all();
   Status capture(int bucket);
@@ -127,6 +129,7 @@ struct GpuRunner::State {
   Arena host_arena, host_batch;
   plan::ArenaLayout host_layout;
   std::vector<Device> devices;
+  std::optional<GpuLogits> logits;
   std::vector<std::unique_ptr<Pinned>> pins;
   std::vector<std::optional<Executor>> executors;              // by part
   std::vector<GpuMark> marks;                                  // by part
@@ -228,6 +231,20 @@ Status GpuRunner::State::bind_cpu_parts() {
   return {};
 }
 
+Status GpuRunner::State::place_logits() {
+  if (parts.logits_device < 0) return {};
+  Device& device = devices[parts.logits_device];
+  const uint32_t value = plan.inputs(plan.steps[parts.logits_step])[0].value;
+  const Status allocated = logits.emplace().allocate(
+      *device.gpu,
+      {.device = place(parts.logits_device, value),
+       .host = place(-1, plan.facts.logits_value),
+       .row_bytes = static_cast<int64_t>(plan::value_row_bytes(plan.values[value])),
+       .vocabulary = plan.facts.vocab_size,
+       .most_rows = setup.shape.step_outputs});
+  return allocated ? Status{} : Status(at(device.name, allocated.error()));
+}
+
 // The largest that any step asks for: over the buckets, and over chunks of some sizes.
 Status GpuRunner::State::allocate_workspace(Device& device) {
   std::vector<GpuShape> shapes;
@@ -244,6 +261,9 @@ Status GpuRunner::State::allocate_workspace(Device& device) {
   for (const auto& step : device.steps) {
     if (!step) continue;
     for (const GpuShape& shape : shapes) most = std::max(most, step->workspace_bytes(shape));
+  }
+  if (logits && &device == &devices[parts.logits_device]) {
+    most = std::max(most, logits->workspace_bytes());
   }
   device.workspace = KTX_TRY(device.gpu->allocate(static_cast<uint64_t>(most), "partial results"));
   return {};
@@ -445,6 +465,11 @@ Status GpuRunner::State::run(const Batch& batch) {
   const auto go = [&]() -> Status {
     KTX_TRY(send_inputs(batch, shape));
     for (size_t p = 0; p < parts.parts.size(); ++p) KTX_TRY(run_part(p, batch, shape, bucket));
+    if (logits) {
+      Device& device = devices[parts.logits_device];
+      const Status queued = logits->queue(batch, device.workspace.data());
+      if (!queued) return at(device.name, queued.error());
+    }
     for (Device& device : devices) {
       const Status done = device.gpu->finish();
       if (!done) return at(device.name, done.error());
@@ -539,6 +564,9 @@ Result<std::unique_ptr<GpuRunner>> GpuRunner::create(const PlanView& plan, KvCac
     const Status allocated = s.allocate(device);
     if (!allocated) return at(device.name, allocated.error());
     KTX_TRY(s.bind_steps(device));
+  }
+  KTX_TRY(s.place_logits());
+  for (Device& device : s.devices) {
     const Status workspace = s.allocate_workspace(device);
     if (!workspace) return at(device.name, workspace.error());
   }
@@ -578,6 +606,12 @@ int64_t GpuRunner::logits_stride() const {
 }
 int64_t GpuRunner::weight_bytes() const {
   return state_->weight_bytes;
+}
+bool GpuRunner::keeps_logits() const {
+  return state_->logits.has_value();
+}
+BestLogits GpuRunner::best(int64_t row, int32_t count) const {
+  return state_->logits->best(row, count);
 }
 std::vector<GpuFacts> GpuRunner::gpus() const {
   std::vector<GpuFacts> all;

@@ -19,6 +19,7 @@
 #include "lib/plan/memory.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/runtime/batch.h"
+#include "lib/runtime/best_logits.h"
 #include "lib/runtime/executor.h"
 #include "lib/runtime/gpu/gpu.h"
 #include "lib/runtime/kv_cache.h"
@@ -61,6 +62,9 @@ class GpuRunner {
 
   const float* logits() const;
   int64_t logits_stride() const;  // in floats
+  // Whether a GPU computes the logits, and keeps those of which only the best are wanted.
+  bool keeps_logits() const;
+  BestLogits best(int64_t row, int32_t count) const;  // of the last run
   int64_t weight_bytes() const;   // read by run() so far
   // The first floats of a row of `value` as the last run left it on `device` ("cpu",
   // "cuda:0").

@@ -40,6 +40,12 @@ class Cutter {
       const uint32_t value = plan_.inputs(step)[0].value;
       const int from = gpu(buffers_[plan_.values[value].buffer]);
       to_cpu = next.device < 0;
+      if (to_cpu && index + 1 == plan_.steps.size() &&
+          plan_.outputs(step)[0].value == plan_.facts.logits_value) {
+        out_.logits_step = index;
+        out_.logits_device = from;
+        return;
+      }
       if (to_cpu) {  // the sender's work
         next.kind = Part::Kind::Gpu;
         next.device = from;

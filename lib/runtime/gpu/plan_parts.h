@@ -8,7 +8,8 @@
 //
 // A GPU's part is queued and can be captured as a graph. It ends behind values for the
 // CPU, so that the CPU can wait for these alone. Values from GPU to GPU are parts of
-// their own.
+// their own. The last transfer, of a GPU's logits, is in no part: what of them is wanted
+// differs from run to run (gpu_logits.h).
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,9 @@ struct Part {
 struct PlanParts {
   std::vector<std::string> gpus;  // "cuda:0", ...
   std::vector<Part> parts;
+  // The transfer step of the logits and the GPU that computes them; kNone where the CPU does.
+  uint32_t logits_step = plan::kNone;
+  int logits_device = -1;
 };
 
 PlanParts cut_parts(const plan::PlanView& plan);

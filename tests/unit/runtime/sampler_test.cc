@@ -104,6 +104,86 @@ TEST(Sampler, TopKAgreesWithSorting) {
   EXPECT_EQ(drawn, std::set<int32_t>(ids.begin(), ids.begin() + 30));
 }
 
+// The best `count` as a GPU gives them.
+std::vector<TokenLogit> best_of(const std::vector<float>& logits, int32_t count) {
+  std::vector<TokenLogit> all;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] > -kInf) all.push_back({logits[i], static_cast<int32_t>(i)});
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const TokenLogit& a, const TokenLogit& b) { return a.logit > b.logit; });
+  all.resize(std::min<size_t>(all.size(), count));
+  return all;
+}
+
+TEST(Sampler, TheBestLogitsGiveTheSameTokensAsAll) {
+  Random random(11);
+  for (const float temperature : {0.0f, 0.3f, 1.5f}) {
+    for (const int32_t top_k : {1, 3, 40, 128}) {
+      for (const auto& [top_p, min_p] : {std::pair(1.0f, 0.0f), {0.7f, 0.0f}, {0.9f, 0.1f}}) {
+        SamplingOptions options;
+        options.temperature = temperature;
+        options.top_k = top_k;
+        options.top_p = top_p;
+        options.min_p = min_p;
+        options.seed = random.next();
+        Sampler whole = Sampler::create(options, 500).take();
+        Sampler few = Sampler::create(options, 500).take();
+        const int32_t needed = few.best_needed();
+        ASSERT_EQ(needed, temperature == 0 ? 1 : top_k);
+        for (int round = 0; round < 20; ++round) {
+          std::vector<float> logits(500);
+          for (float& logit : logits) logit = static_cast<float>(random.next() % 40) * 0.25f;
+          logits[random.next() % 500] = -kInf;
+          const auto best = best_of(logits, round % 2 ? needed : 128);  // more do no harm
+          ASSERT_EQ(few.sample({best, 0}).take(), whole.sample(logits, {}).take());
+        }
+        EXPECT_EQ(few.state(), whole.state());
+      }
+    }
+  }
+}
+
+TEST(Sampler, WhatLooksAtAllLogitsNeedsThem) {
+  const auto needed = [](auto&& change) {
+    SamplingOptions options;
+    change(options);
+    return Sampler::create(options, 1000).take().best_needed();
+  };
+  EXPECT_EQ(needed([](SamplingOptions&) {}), 40);
+  EXPECT_EQ(needed([](SamplingOptions& o) { o.top_k = 0; }), -1);
+  EXPECT_EQ(needed([](SamplingOptions& o) { o.top_k = 129; }), -1);
+  EXPECT_EQ(needed([](SamplingOptions& o) { o.repetition_penalty = 1.1f; }), -1);
+  EXPECT_EQ(needed([](SamplingOptions& o) { o.presence_penalty = 0.5f; }), -1);
+  EXPECT_EQ(needed([](SamplingOptions& o) { o.frequency_penalty = 0.5f; }), -1);
+  EXPECT_EQ(needed([](SamplingOptions& o) { o.logit_bias = {{3, 1.0f}}; }), -1);
+  SamplingOptions as_many;  // all that there are stay in order of their ids
+  as_many.top_k = 20;
+  EXPECT_EQ(Sampler::create(as_many, 20).take().best_needed(), -1);
+}
+
+TEST(Sampler, UnsoundOrForbiddenBestLogitsAreErrors) {
+  Sampler sampler = Sampler::create(greedy_sampling(), 10).take();
+  const std::vector<TokenLogit> best = {{2.0f, 4}};
+  EXPECT_THAT(sampler.sample({best, kNan}).error().message, HasSubstr("--check-finite"));
+  EXPECT_THAT(sampler.sample({{}, -kInf}).error().message, HasSubstr("no token is allowed"));
+}
+
+TEST(Logprobs, OfTheBestAreThoseOfAll) {
+  const std::vector<float> logits = {1, 5, 2, 5, -kInf, 0};
+  double sum = 0;
+  for (float logit : logits) sum += std::exp(double{logit});
+  const auto best = best_of(logits, 4);
+  const Logprobs few = logprobs({best, std::log(sum)}, 3, 3).take();
+  const Logprobs all = logprobs(logits, 3, 3).take();
+  EXPECT_NEAR(few.logprob, all.logprob, 1e-12);
+  ASSERT_EQ(few.top.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(few.top[i].id, all.top[i].id);
+    EXPECT_NEAR(few.top[i].logprob, all.top[i].logprob, 1e-12);
+  }
+}
+
 TEST(Sampler, TopPKeepsTheSmallestSetThatReachesIt) {
   SamplingOptions options = plain();
   options.top_p = 0.65f;

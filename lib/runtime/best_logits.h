@@ -1,0 +1,27 @@
+// What the sampler can do with instead of all logits of a token: the best of them.
+//
+//   best     40 tokens of 150,000, falling; of equal logits the lower id first
+//   log_sum  log sum exp of all, for log-probabilities
+//
+// A GPU finds them where the logits are, so that these few come back (Engine::best).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace ktx::runtime {
+
+struct TokenLogit {
+  float logit = 0;
+  int32_t id = -1;
+};
+
+struct BestLogits {
+  std::span<const TokenLogit> best;  // fewer than asked for when fewer are allowed
+  double log_sum = 0;                // NaN: a logit is NaN or +infinity
+};
+
+// At most so many can be asked for.
+inline constexpr int32_t kMostBestLogits = 128;
+
+}  // namespace ktx::runtime

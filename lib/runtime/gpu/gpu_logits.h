@@ -1,0 +1,53 @@
+// What comes back of a step's logits, which lie on a GPU: all of a row, or its best.
+//
+//   row 0: best 1    a greedy request      8 bytes and the sum
+//   row 1: best 40   top_k 40              320 bytes
+//   row 2: all       with a grammar        600 KB
+//
+// Queued behind the graphs of a step, since the mix differs from step to step.
+#pragma once
+
+#include <cstdint>
+
+#include "lib/runtime/batch.h"
+#include "lib/runtime/best_logits.h"
+#include "lib/runtime/gpu/gpu.h"
+
+namespace ktx::runtime {
+
+class GpuLogits {
+ public:
+  // Where the logits lie on the GPU and where they go on the host.
+  struct Places {
+    const std::byte* device = nullptr;
+    std::byte* host = nullptr;
+    int64_t row_bytes = 0;
+    int64_t vocabulary = 0;
+    int64_t most_rows = 0;  // of a step
+  };
+  GpuLogits() = default;
+  ~GpuLogits();
+  GpuLogits(const GpuLogits&) = delete;
+  GpuLogits& operator=(const GpuLogits&) = delete;
+  Status allocate(Gpu& gpu, const Places& places);
+  int64_t workspace_bytes() const;
+
+  // Queues what the batch's rows want (Batch::best).
+  Status queue(const Batch& batch, std::byte* workspace);
+  // Of the last queue(), after the GPU has finished. `count`: what was asked for.
+  BestLogits best(int64_t row, int32_t count) const;
+
+ private:
+  GpuBestLogits search(int64_t first, int64_t rows, std::byte* workspace) const;
+  // Sums, then tokens, of `rows` rows.
+  int64_t tokens_at(int64_t rows) const;
+
+  Gpu* gpu_ = nullptr;
+  Places places_;
+  GpuMemory device_;
+  std::byte* host_ = nullptr;  // pinned
+  int64_t rows_ = 0;
+  int32_t count_ = 0;
+};
+
+}  // namespace ktx::runtime
