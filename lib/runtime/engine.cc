@@ -110,7 +110,8 @@ Status Engine::open_with_gpus(State& s, const EngineOptions& options, int thread
                                       .precision = s.sizes.precision,
                                       .open = options.open_gpu,
                                       .graphs = options.gpu_graphs,
-                                      .check_finite = options.check_finite}));
+                                      .check_finite = options.check_finite,
+                                      .on_result = options.on_result}));
   for (const std::string& note : s.gpus->notes()) s.sizes.notes.push_back(note);
   reserve(s.batch, shape);
   s.logits = s.gpus->logits();

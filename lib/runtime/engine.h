@@ -19,6 +19,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/kernel_id.h"
@@ -34,6 +35,14 @@ namespace ktx::runtime {
 
 class Gpu;
 using Precision = kernels::Precision;
+
+// What a step on a GPU wrote: rows of a value, and of them the part that is the step's.
+struct StepResult {
+  std::string_view value;  // "L3.router"
+  std::span<const float> rows;
+  int64_t stride = 0;  // elements from row to row
+  int64_t begin = 0, width = 0;
+};
 
 // What is absent comes from the plan's defaults.
 struct EngineOptions {
@@ -52,6 +61,7 @@ struct EngineOptions {
   // every result is looked at for infinity and NaN (slow; names the module).
   bool gpu_graphs = true;
   bool check_finite = false;
+  std::function<void(const StepResult&)> on_result;  // told each F32 result; slow
   std::function<Result<std::unique_ptr<Gpu>>(int)> open_gpu;  // for tests; empty: this machine's
 };
 

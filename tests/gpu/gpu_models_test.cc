@@ -6,10 +6,13 @@
 // references are read from $KTX_GPU_MODELS then.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
+#include <map>
 
 #include "lib/runtime/gpu/gpu.h"
+#include "tests/support/host_gpu.h"
 #include "tests/support/reference_run.h"
 #include "tests/support/run_program.h"
 
@@ -63,7 +66,11 @@ class GpuModels : public ::testing::Test {
       size_t count = 0;
       for (const nlohmann::json& reference : cases(model)) {
         if (count++ == most) break;
+        const double before = here.worst;
         compare_case(*engine, reference, chunk, here);
+        if (here.worst > std::max(before, 0.05)) {
+          std::cout << model << ", case " << count << ": " << here.worst << " off\n";
+        }
       }
       std::cout << model << ": " << here.equal << " of " << here.cases << ", mean " << here.mean()
                 << ", worst " << here.worst << "\n";
@@ -157,6 +164,88 @@ TEST_F(GpuModels, KvCacheInQ8StaysNear) {
   options.kv_type = plan::KvType::Q8_0;
   const Comparison all = one_by_one(kAllGpu, options, 64, 2);
   EXPECT_LE(all.mean(), 0.03);
+}
+
+// The scores of all routers over a text: by layer, [tokens][experts].
+using Scores = std::map<std::string, std::vector<float>>;
+
+Scores router_scores(Engine& engine, Scores& into, std::span<const int32_t> ids) {
+  into.clear();
+  runtime::Sequence sequence = engine.new_sequence();
+  const runtime::BatchItem item{&sequence, ids, runtime::Want::Last};
+  EXPECT_TRUE(engine.forward({&item, 1}).ok());
+  return into;
+}
+
+// Rounding may swap experts whose scores are equal but for rounding, and swapped experts
+// change all that follows: a token's log-probability by 1 and more. So: text by text, where
+// the choice first differs from the exact CPU's, the two experts must be near-tied.
+TEST_F(GpuModels, WhereTheChoiceOfExpertsFirstDiffersTheirScoresAreTied) {
+  constexpr double kTie = 0.01;  // scores differ by up to 0.005 before any choice does
+  for (const char* model : {"mixtral", "qwen2moe", "qwen3moe"}) {
+    Scores scores[2], all[2];
+    std::unique_ptr<Engine> engines[2];
+    HostGpuLog log;
+    for (int i = 0; i < 2; ++i) {
+      EngineOptions options;
+      options.on_result = [&, i](const runtime::StepResult& result) {
+        if (!result.value.ends_with(".router")) return;
+        scores[i][std::string(result.value)].assign(result.rows.begin(), result.rows.end());
+      };
+      if (i == 1) options.open_gpu = HostGpu::opener({}, &log);
+      engines[i] = open(model, kAllGpu, options);
+      ASSERT_TRUE(engines[i]);
+    }
+    const size_t top_k = std::string_view(model) == "qwen3moe" ? 3 : 2;
+    int texts = 0, differing = 0;
+    double largest = 0, most = 0;
+    for (const nlohmann::json& reference : cases(model)) {
+      auto ids = reference["prompt_ids"].get<std::vector<int32_t>>();
+      for (const auto& id : reference["greedy_ids"]) ids.push_back(id.get<int32_t>());
+      if (static_cast<int64_t>(ids.size()) > engines[0]->chunk_tokens()) continue;
+      ++texts;
+      for (int i = 0; i < 2; ++i) all[i] = router_scores(*engines[i], scores[i], ids);
+      ASSERT_FALSE(all[0].empty());
+      bool over = false;
+      for (size_t t = 0; t < ids.size() && !over; ++t) {
+        for (const auto& [layer, gpu] : all[0]) {
+          const std::vector<float>& cpu = all[1].at(layer);
+          const size_t experts = cpu.size() / ids.size();
+          const auto chosen = [&](const std::vector<float>& from) {
+            std::vector<size_t> order(experts);
+            for (size_t e = 0; e < experts; ++e) order[e] = e;
+            std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+              return from[t * experts + a] > from[t * experts + b];
+            });
+            order.resize(top_k);
+            std::sort(order.begin(), order.end());
+            return order;
+          };
+          for (size_t e = 0; e < experts; ++e) {
+            most = std::max(most, std::abs(double{cpu[t * experts + e]} - gpu[t * experts + e]));
+          }
+          const auto a = chosen(cpu), b = chosen(gpu);
+          if (a == b) continue;
+          // The expert that only one side chose, and the one that only the other did.
+          std::vector<size_t> only[2];
+          std::set_difference(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(only[0]));
+          std::set_difference(b.begin(), b.end(), a.begin(), a.end(), std::back_inserter(only[1]));
+          const double gap = cpu[t * experts + only[0][0]] - cpu[t * experts + only[1][0]];
+          std::cout << model << ", text " << texts << ", token " << t << ", " << layer
+                    << ": experts " << only[0][0] << " and " << only[1][0] << " are " << gap
+                    << " apart\n";
+          EXPECT_LT(std::abs(gap), kTie);
+          largest = std::max(largest, std::abs(gap));
+          ++differing;
+          over = true;
+          break;
+        }
+      }
+    }
+    std::cout << model << ": in " << differing << " of " << texts
+              << " texts the choice differs, first where scores are at most " << largest
+              << " apart; scores differ by " << most << " until then\n";
+  }
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "lib/plan/device_memory.h"
 #include "lib/runtime/arena.h"
 #include "lib/runtime/bind.h"
+#include "lib/runtime/engine.h"
 #include "lib/runtime/gpu/gpu_batch.h"
 #include "lib/runtime/gpu/gpu_buckets.h"
 #include "lib/runtime/gpu/gpu_fit.h"
@@ -386,7 +387,7 @@ Status GpuRunner::State::watched(const Part& part, const Batch& batch, const Gpu
       times[i].tokens += batch.tokens;
       times[i].weight_bytes += step_weight_bytes(plan, plan.steps[i], batch.tokens);
     }
-    if (setup.check_finite) KTX_TRY(check_outputs(part, i, shape));
+    if (setup.check_finite || setup.on_result) KTX_TRY(check_outputs(part, i, shape));
   }
   return {};
 }
@@ -404,7 +405,11 @@ Status GpuRunner::State::check_outputs(const Part& part, uint32_t index, const G
     KTX_TRY(device.gpu->download(reinterpret_cast<std::byte*>(rows.data()),
                                  place(part.device, operand.value), rows.size() * 4));
     KTX_TRY(device.gpu->finish());
-    for (size_t i = 0; i < rows.size(); ++i) {
+    if (setup.on_result) {
+      setup.on_result(
+          {plan.string(value.name), rows, stride, operand.offset, int64_t{operand.width}});
+    }
+    for (size_t i = 0; i < rows.size() && setup.check_finite; ++i) {
       const int64_t column = static_cast<int64_t>(i) % stride - operand.offset;
       if (column < 0 || column >= operand.width || std::isfinite(rows[i])) continue;
       return in_step(index, device.name,
@@ -431,7 +436,7 @@ Status GpuRunner::State::run_part(size_t p, const Batch& batch, const GpuShape& 
     return {};
   }
   Device& device = devices[part.device];
-  if (setup.check_finite || !times.empty()) {
+  if (setup.check_finite || setup.on_result || !times.empty()) {
     KTX_TRY(watched(part, batch, shape));
   } else if (bucket >= 0 && graphs[bucket].size() > p && graphs[bucket][p]) {
     const Status launched = device.gpu->launch(*graphs[bucket][p]);

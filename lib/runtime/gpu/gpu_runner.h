@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -30,6 +31,8 @@
 
 namespace ktx::runtime {
 
+struct StepResult;  // engine.h
+
 struct GpuSetup {
   plan::RunShape shape;
   int64_t kv_blocks = 0;
@@ -37,7 +40,9 @@ struct GpuSetup {
   kernels::Precision precision = kernels::Precision::Fast;
   OpenGpu open;               // empty: open_gpu
   bool graphs = true;         // false: every step is launched by itself
-  bool check_finite = false;  // look at every result of every step: slow
+  // Look at every result of every step: slow.
+  bool check_finite = false;
+  std::function<void(const StepResult&)> on_result;
 };
 
 // Whether any step of the plan is on a GPU.
