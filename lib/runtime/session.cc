@@ -77,7 +77,7 @@ Result<Outcome> Session::set_prompt(std::span<const int32_t> ids, const Progress
 Result<Next> Session::next(const LogitMask& mask) {
   const auto total = static_cast<int64_t>(tokens_.size());
   if (fresh_ && logits_.empty() && (best_needed() < 0 || best_needed() > asked_)) {
-    // Another sampler than the one that was asked what it needs: once more.
+    // More is needed than was asked for: once more.
     sequence_.truncate(sequence_.length() - 1);
   }
   if (sequence_.length() < total) {
