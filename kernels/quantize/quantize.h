@@ -22,7 +22,19 @@ struct QuantizeArgs {
   int64_t xq_stride = 0;    // bytes between tokens; a token's rows are act_q8_row_bytes(K) apart
   int64_t token_begin = 0;
   int64_t token_end = 0;
+  // The elements of each row to do, whole groups of 32; both 0: all. The range that ends
+  // at row_elems also writes the padding.
+  int64_t elem_begin = 0;
+  int64_t elem_end = 0;
 };
+
+struct ElementRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+inline ElementRange quantize_range(const QuantizeArgs& args) {
+  return {args.elem_begin, args.elem_end > 0 ? args.elem_end : args.row_elems};
+}
 using QuantizeFn = void (*)(const QuantizeArgs&);
 
 // Families: "quantize_q8".

@@ -60,13 +60,14 @@ float quantize_group(const float* x, int8_t* q, int16_t* sum) {
   return usable || !finite ? scale : 0;
 }
 
-void quantize_row(const float* x, int64_t k, std::byte* row) {
+void quantize_row(const float* x, int64_t k, ElementRange range, std::byte* row) {
   int8_t* q = reinterpret_cast<int8_t*>(row);
   float* scale = reinterpret_cast<float*>(row + act_q8_scale_offset(k));
   int16_t* sum = reinterpret_cast<int16_t*>(row + act_q8_sum_offset(k));
-  for (int64_t g = 0; g < k / kActQ8Group; ++g) {
+  for (int64_t g = range.begin / kActQ8Group; g < range.end / kActQ8Group; ++g) {
     scale[g] = quantize_group(x + g * kActQ8Group, q + g * kActQ8Group, sum + 2 * g);
   }
+  if (range.end < k) return;
   const int64_t padded = act_q8_padded(k);
   for (int64_t i = k; i < padded; ++i) q[i] = 0;
   for (int64_t g = k / kActQ8Group; g < padded / kActQ8Group; ++g) {
@@ -80,7 +81,7 @@ void quantize_row(const float* x, int64_t k, std::byte* row) {
 void quantize_avx2(const QuantizeArgs& a) {
   for (int64_t t = a.token_begin; t < a.token_end; ++t) {
     for (int64_t r = 0; r < a.attrs.rows_per_token; ++r) {
-      quantize_row(a.x + t * a.x_stride + r * a.attrs.stride, a.row_elems,
+      quantize_row(a.x + t * a.x_stride + r * a.attrs.stride, a.row_elems, quantize_range(a),
                    a.xq + t * a.xq_stride + r * act_q8_row_bytes(a.row_elems));
     }
   }

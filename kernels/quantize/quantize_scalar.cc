@@ -30,15 +30,23 @@ float quantize_group(const float* x, int8_t* q) {
   return scale;
 }
 
-void quantize_row(const float* x, int64_t k, std::byte* row) {
-  std::memset(row, 0, static_cast<size_t>(act_q8_row_bytes(k)));
+void quantize_row(const float* x, int64_t k, ElementRange range, std::byte* row) {
   int8_t* q = reinterpret_cast<int8_t*>(row);
   float* scale = reinterpret_cast<float*>(row + act_q8_scale_offset(k));
   int16_t* sum = reinterpret_cast<int16_t*>(row + act_q8_sum_offset(k));
-  for (int64_t g = 0; g < k / kActQ8Group; ++g) {
-    scale[g] = quantize_group(x + g * kActQ8Group, q + g * kActQ8Group);
+  const int64_t end = range.end == k ? act_q8_padded(k) : range.end;
+  for (int64_t i = range.begin; i < end; i += kActQ8Group) {
+    if (i < k) {
+      scale[i / kActQ8Group] = quantize_group(x + i, q + i);
+    } else {
+      scale[i / kActQ8Group] = 0;
+      std::memset(q + i, 0, kActQ8Group);
+    }
   }
-  for (int64_t i = 0; i < k; ++i) sum[i / 16] = static_cast<int16_t>(sum[i / 16] + q[i]);
+  for (int64_t i = range.begin; i < end; i += 16) {
+    sum[i / 16] = 0;
+    for (int64_t j = i; j < i + 16; ++j) sum[i / 16] = static_cast<int16_t>(sum[i / 16] + q[j]);
+  }
 }
 
 }  // namespace
@@ -46,7 +54,7 @@ void quantize_row(const float* x, int64_t k, std::byte* row) {
 void quantize_scalar(const QuantizeArgs& a) {
   for (int64_t t = a.token_begin; t < a.token_end; ++t) {
     for (int64_t r = 0; r < a.attrs.rows_per_token; ++r) {
-      quantize_row(a.x + t * a.x_stride + r * a.attrs.stride, a.row_elems,
+      quantize_row(a.x + t * a.x_stride + r * a.attrs.stride, a.row_elems, quantize_range(a),
                    a.xq + t * a.xq_stride + r * act_q8_row_bytes(a.row_elems));
     }
   }

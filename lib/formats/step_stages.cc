@@ -8,6 +8,8 @@ namespace {
 constexpr StepOp kRowWise[] = {
     StepOp::Embed,  StepOp::RmsNorm, StepOp::Quantize,     StepOp::Rope, StepOp::KvStore,
     StepOp::Swiglu, StepOp::Router,  StepOp::SigmoidScale, StepOp::Add,  StepOp::GatherRows};
+constexpr StepOp kColumnWise[] = {StepOp::Swiglu, StepOp::Quantize};
+constexpr StepOp kProducts[] = {StepOp::Matmul, StepOp::ExpertsGateUp};
 // Too small to share out.
 constexpr StepOp kPrelude[] = {StepOp::GroupExperts};
 
@@ -21,22 +23,33 @@ bool contains(const StepOp (&ops)[N], StepOp op) {
   return std::find(std::begin(ops), std::end(ops), op) != std::end(ops);
 }
 
-enum class Conflict { None, ByRow, Full };
+// Whether two steps must keep their order, and what makes it enough to keep it for
+// each row, or for each column.
+struct Conflict {
+  bool any = false;
+  bool by_row = true;
+  bool by_column = true;
+};
 
-Conflict conflict(const StepAccess& a, const StepAccess& b) {
-  if (a.memory != b.memory || (!a.write && !b.write)) return Conflict::None;
-  if (a.value != b.value) return Conflict::Full;
-  if (a.end <= b.begin || b.end <= a.begin) return Conflict::None;
-  return a.by_row && b.by_row ? Conflict::ByRow : Conflict::Full;
+bool by_column(const StepFacts& step, const StepAccess& access) {
+  return is_column_wise(step.op) || (access.write && is_product(step.op));
 }
 
 Conflict conflict(const StepFacts& a, const StepFacts& b) {
-  if (a.device != b.device) return Conflict::Full;
-  Conflict worst = Conflict::None;
+  if (a.device != b.device) return {true, false, false};
+  Conflict all;
   for (const StepAccess& x : a.accesses) {
-    for (const StepAccess& y : b.accesses) worst = std::max(worst, conflict(x, y));
+    for (const StepAccess& y : b.accesses) {
+      if (x.memory != y.memory || (!x.write && !y.write)) continue;
+      if (x.value == y.value && (x.end <= y.begin || y.end <= x.begin)) continue;
+      const bool same = x.value == y.value;
+      all.any = true;
+      all.by_row = all.by_row && same && x.by_row && y.by_row;
+      all.by_column = all.by_column && same && x.begin == y.begin && x.end == y.end &&
+                      by_column(a, x) && by_column(b, y);
+    }
   }
-  return worst;
+  return all;
 }
 
 struct Grouping {
@@ -54,31 +67,67 @@ struct Grouping {
     return is_row_wise(steps[part[0]].op) && steps[part[0]].rows == rows;
   }
 
-  bool touches(const StepFacts& step, const Stage& stage) const {
-    const auto meets = [&](int32_t other) {
-      return conflict(step, steps[other]) != Conflict::None;
-    };
-    return std::any_of(stage.prelude.begin(), stage.prelude.end(), meets) ||
-           std::any_of(stage.parts.begin(), stage.parts.end(), [&](const auto& part) {
-             return std::any_of(part.begin(), part.end(), meets);
-           });
+  // Whether a run of columns may go through this part and then through the step. An
+  // int8 form is made only of what no other thread is going to read as floats.
+  bool is_column_part(const std::vector<int32_t>& part, const StepFacts& step) const {
+    const StepFacts& first = steps[part[0]];
+    if (!is_product(first.op) || !is_column_wise(step.op)) return false;
+    if (first.rows != step.rows || first.inner_rows != step.inner_rows) return false;
+    return step.op == StepOp::Swiglu ? first.op == StepOp::Matmul
+                                     : first.op == StepOp::ExpertsGateUp || part.size() > 1;
   }
 
-  // Whether a step that depends on this stage may still be in it: after its
-  // prelude, or row by row after its row-wise steps.
+  bool touches(const StepFacts& step, const std::vector<int32_t>& part) const {
+    return std::any_of(part.begin(), part.end(),
+                       [&](int32_t other) { return conflict(step, steps[other]).any; });
+  }
+  bool touches(const StepFacts& step, const Stage& stage) const {
+    return touches(step, stage.prelude) ||
+           std::any_of(stage.parts.begin(), stage.parts.end(),
+                       [&](const auto& part) { return touches(step, part); });
+  }
+
+  // Whether a step that depends on this stage may still be in it: after its prelude,
+  // row by row after its row-wise steps, or by columns after products.
   bool may_follow(const StepFacts& step, const Stage& stage) const {
-    const bool row_wise = is_row_wise(step.op), prelude = contains(kPrelude, step.op);
     for (int32_t other : stage.prelude) {
       if (step.device != steps[other].device) return false;
     }
+    bool by_row = is_row_wise(step.op), by_column = true;
+    int expert_parts = 0, column_parts = 0;
     for (const auto& part : stage.parts) {
+      Conflict found;
       for (int32_t other : part) {
-        const Conflict found = conflict(step, steps[other]);
-        if (found == Conflict::None) continue;
-        if (prelude || found == Conflict::Full) return false;
-        if (!row_wise || !is_row_part(part, step.rows)) return false;
+        const Conflict one = conflict(step, steps[other]);
+        if (!one.any) continue;
+        found = {true, found.by_row && one.by_row, found.by_column && one.by_column};
       }
+      if (!found.any) continue;
+      by_row = by_row && found.by_row && is_row_part(part, step.rows);
+      by_column = by_column && found.by_column && is_column_part(part, step);
+      column_parts += 1;
+      expert_parts += steps[part[0]].op == StepOp::ExpertsGateUp;
     }
+    if (contains(kPrelude, step.op)) return column_parts == 0;
+    return by_row || (by_column && (expert_parts == 0 || column_parts == 1));
+  }
+
+  // The parts that the step goes on with by columns become one.
+  bool put_behind_products(int32_t index, Stage& stage) {
+    const StepFacts& step = steps[index];
+    std::vector<int32_t>* joined = nullptr;
+    for (auto& part : stage.parts) {
+      if (!is_column_part(part, step) || !touches(step, part)) continue;
+      if (!joined) {
+        joined = &part;
+        continue;
+      }
+      joined->insert(joined->end(), part.begin(), part.end());
+      part.clear();
+    }
+    if (!joined) return false;
+    joined->push_back(index);
+    std::erase_if(stage.parts, [](const auto& part) { return part.empty(); });
     return true;
   }
 
@@ -88,6 +137,7 @@ struct Grouping {
       stage.prelude.push_back(index);
       return;
     }
+    if (put_behind_products(index, stage)) return;
     if (is_row_wise(step.op)) {
       for (auto& part : stage.parts) {
         if (!is_row_part(part, step.rows)) continue;
@@ -121,6 +171,21 @@ bool is_row_wise(StepOp op) {
 
 bool reads_by_row(StepOp op) {
   return is_row_wise(op) && op != StepOp::GatherRows;
+}
+
+bool is_column_wise(StepOp op) {
+  return contains(kColumnWise, op);
+}
+
+bool is_product(StepOp op) {
+  return contains(kProducts, op);
+}
+
+int32_t quantize_inner_rows(const QuantizeAttrs& attrs, int64_t x_width, int64_t xq_width) {
+  const bool dense = x_width == xq_width && attrs.rows_per_token > 0 &&
+                     (attrs.rows_per_token == 1 ||
+                      int64_t{attrs.rows_per_token} * attrs.stride == x_width);
+  return dense ? attrs.rows_per_token : 0;
 }
 
 std::vector<Stage> find_stages(std::span<const StepFacts> steps) {

@@ -8,10 +8,14 @@
 //   rope(q); rope(k); kv_store(k, v)         one part
 //   a = attention(q)                         one part
 //
+//   g = matmul(nq); u = matmul(nq)           one part: a run of columns of both, the
+//   u = swiglu(g, u); uq = quantize(u)         swiglu of them and their int8 form in turn
+//
 // so that decode meets a barrier for qkv, attention, o, gate and up, and down: parts
-// of one row are one item, which costs none. Steps move to the earliest stage that
-// their inputs allow (the gate of a shared expert comes up beside the router), so the
-// order inside an output never changes, and no bit of it.
+// of one row are one item, which costs none, and what gate and up wrote is read again
+// by the thread that wrote it. Steps move to the earliest stage that their inputs allow
+// (the gate of a shared expert comes up beside the router), so the order inside an
+// output never changes, and no bit of it.
 //
 // The compiler orders steps by stage and keeps buffers apart inside one; the runtime
 // groups again by the memory that steps really touch, so that a damaged plan cannot
@@ -22,6 +26,7 @@
 #include <span>
 #include <vector>
 
+#include "lib/formats/step_attrs.h"
 #include "lib/formats/step_ops.h"
 
 namespace ktx {
@@ -41,10 +46,14 @@ struct StepFacts {
   int32_t device = 0;  // steps of different devices are never grouped
   RowKind rows = RowKind::Token;
   std::vector<StepAccess> accesses;
+  // Of how many rows, one after the other, a row of the first output is made; 0: it is
+  // not made of whole rows of the input.
+  int32_t inner_rows = 1;
 };
 
 // Steps by their index. The prelude is run by one thread before the parts begin.
-// A part of several steps takes a run of rows through all of them.
+// A part of several steps takes a run of rows through all of them, or, when it begins
+// with a product, a run of columns (of each inner row).
 struct Stage {
   std::vector<int32_t> prelude;
   std::vector<std::vector<int32_t>> parts;
@@ -54,6 +63,16 @@ struct Stage {
 bool is_row_wise(StepOp op);
 // Whether it reads them so (gather_rows makes rows alone, but reads any).
 bool reads_by_row(StepOp op);
+
+// Whether column c of an op's outputs depends on column c of its inputs alone, up to
+// groups of kColumnGroup; inputs of products are read whole.
+bool is_column_wise(StepOp op);
+// Whether an op's items are runs of columns, after which column-wise steps may come.
+bool is_product(StepOp op);
+inline constexpr int64_t kColumnGroup = 32;
+
+// StepFacts::inner_rows of a quantize step from x_width elements to xq_width.
+int32_t quantize_inner_rows(const QuantizeAttrs& attrs, int64_t x_width, int64_t xq_width);
 
 // Every step exactly once; a step comes after all those before it in `steps` whose
 // memory it shares (unless both only read).

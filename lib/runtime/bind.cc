@@ -48,6 +48,14 @@ StepFacts facts_of(const plan::PlanView& plan, const plan::StepRecord& record) {
   };
   for (const auto& in : plan.inputs(record)) add(in, false, reads_by_row(facts.op));
   for (const auto& out : plan.outputs(record)) add(out, true, is_row_wise(facts.op));
+  if (facts.op == StepOp::Quantize) {
+    facts.inner_rows =
+        quantize_inner_rows(plan.attrs_of<QuantizeAttrs>(record), plan.inputs(record)[0].width,
+                            plan.outputs(record)[0].width);
+  }
+  if (facts.op == StepOp::ExpertsGateUp) {
+    facts.inner_rows = plan.attrs_of<ExpertsAttrs>(record).top_k;
+  }
   const auto add_slot = [&](int32_t slot, bool write) {
     facts.accesses.push_back({static_cast<int32_t>(plan.values.size()) + slot,
                               static_cast<int32_t>(plan.buffers.size()) + slot, 0, 1, write,
@@ -83,6 +91,13 @@ Result<std::unique_ptr<AttentionPartials>> make_partials(const plan::PlanView& p
   return partials;
 }
 
+// The products of a part share its items.
+void join_products(const std::vector<int32_t>& part, std::vector<BoundStep>& steps) {
+  const auto products = std::count_if(part.begin(), part.end(),
+                                      [&](int32_t step) { return is_product(steps[step].op); });
+  steps[part[0]].run->lead_part(products);
+}
+
 }  // namespace
 
 Result<BoundPlan> bind(const plan::PlanView& plan, const KvCache& kv, const BindOptions& options) {
@@ -105,10 +120,15 @@ Result<BoundPlan> bind(const plan::PlanView& plan, const KvCache& kv, const Bind
                                printable(plan.provenance.ktx_version), KTX_VERSION)};
     }
     bound.scratch_bytes = std::max(bound.scratch_bytes, (*step)->scratch_bytes());
-    bound.steps.push_back({step.take(), i});
+    bound.steps.push_back({step.take(), i, static_cast<StepOp>(record.op)});
     facts.push_back(facts_of(plan, record));
   }
   bound.stages = find_stages(facts);
+  for (const Stage& stage : bound.stages) {
+    for (const auto& part : stage.parts) {
+      if (part.size() > 1 && is_product(facts[part[0]].op)) join_products(part, bound.steps);
+    }
+  }
   return bound;
 }
 

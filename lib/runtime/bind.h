@@ -24,6 +24,7 @@ namespace ktx::runtime {
 struct BoundStep {
   std::unique_ptr<CpuStep> run;
   uint32_t record = 0;  // index in PlanView::steps
+  StepOp op = StepOp::Embed;
 };
 
 struct BoundPlan {

@@ -59,6 +59,17 @@ struct StepWork {
   RowSplit rows = {};           // of row-wise steps: what their items are
 };
 
+// What an item of a product wrote: columns [col_begin, col_end) of rows[i], or of row i
+// itself, for i in [begin, end). Rows are inner ones (StepFacts::inner_rows); columns
+// begin and end at groups of kColumnGroup, or at the end of the row.
+struct OutputRegion {
+  const int32_t* rows = nullptr;
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t col_begin = 0;
+  int64_t col_end = 0;
+};
+
 class CpuStep {
  public:
   virtual ~CpuStep() = default;
@@ -70,6 +81,12 @@ class CpuStep {
   virtual void run(int64_t item, std::byte* scratch) = 0;
   // Row-wise steps (is_row_wise): any run of rows instead of an item.
   virtual void run_rows(int64_t /*begin*/, int64_t /*end*/, std::byte* /*scratch*/) {}
+  // Products (is_product): what run(item) wrote, for the steps behind it in its part;
+  // and how many products such a part has, told once, before the first step.
+  virtual OutputRegion region(int64_t /*item*/) const { return {}; }
+  virtual void lead_part(int64_t /*products*/) {}
+  // Steps that may stand behind a product: matmul, and those by columns.
+  virtual void run_region(const OutputRegion& /*region*/, std::byte* /*scratch*/) {}
   virtual int64_t scratch_bytes() const { return 0; }
 };
 

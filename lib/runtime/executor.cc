@@ -49,6 +49,10 @@ StepWork Executor::begin_step(int32_t step) {
 
 Executor::Part Executor::begin_part(const std::vector<int32_t>& steps) {
   StepWork work = begin_step(steps[0]);
+  if (!is_row_wise(plan_.steps[steps[0]].op)) {
+    for (size_t i = 1; i < steps.size(); ++i) begin_step(steps[i]);
+    return {&steps, work.items, {}, true};
+  }
   for (size_t i = 1; i < steps.size(); ++i) {
     const StepWork next = begin_step(steps[i]);
     KTX_ASSERT(fault_ || next.rows.rows == work.rows.rows);
@@ -89,6 +93,15 @@ void Executor::run_item(int, int64_t item, int thread) {
   const std::vector<int32_t>& steps = *part->steps;
   if (steps.size() == 1) {
     timed(steps[0], thread, [&] { plan_.steps[steps[0]].run->run(item, scratch(thread)); });
+    return;
+  }
+  if (part->by_column) {
+    timed(steps[0], thread, [&] { plan_.steps[steps[0]].run->run(item, scratch(thread)); });
+    const OutputRegion region = plan_.steps[steps[0]].run->region(item);
+    for (size_t i = 1; i < steps.size(); ++i) {
+      timed(steps[i], thread,
+            [&] { plan_.steps[steps[i]].run->run_region(region, scratch(thread)); });
+    }
     return;
   }
   for (int32_t step : steps) {

@@ -45,11 +45,12 @@ class Executor final : private ThreadPool::Job {
 
  private:
   // Steps of the stage at hand whose items lie side by side: one, or several that
-  // take a run of rows through all of them.
+  // take a run of rows, or of columns, through all of them.
   struct Part {
     const std::vector<int32_t>* steps = nullptr;
     int64_t end = 0;  // items of this part and those before it
-    RowSplit rows;    // of several steps
+    RowSplit rows;    // of several row-wise steps
+    bool by_column = false;
   };
 
   Executor() = default;

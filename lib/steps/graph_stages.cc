@@ -62,6 +62,13 @@ std::vector<Stage> stages_of(const StepGraph& graph) {
     for (const View& out : step.outputs) {
       if (out.value != kAbsent) facts.accesses.push_back(access(out, true, is_row_wise(step.op)));
     }
+    if (const auto* quantize = std::get_if<QuantizeAttrs>(&step.attrs)) {
+      facts.inner_rows =
+          quantize_inner_rows(*quantize, step.inputs[0].width, step.outputs[0].width);
+    }
+    if (step.op == StepOp::ExpertsGateUp) {
+      facts.inner_rows = std::get<ExpertsAttrs>(step.attrs).top_k;
+    }
     if (const auto* store = std::get_if<KvStoreAttrs>(&step.attrs)) {
       facts.accesses.push_back(slot_access(graph, store->slot, true));
     }

@@ -289,6 +289,32 @@ TEST_P(ElementwiseTest, QuantizeRoundsToNearestAndSumsExactly) {
   }
 }
 
+TEST_P(ElementwiseTest, QuantizeInPartsGivesTheSameBytes) {
+  Random random(28);
+  for (int64_t k : {32, 96, 256, 288, 1024}) {
+    const int64_t tokens = 3, row_bytes = act_q8_row_bytes(k);
+    const std::vector<float> x = random.normals(tokens * k, 5);
+    AlignedBytes whole(tokens * row_bytes), parts(tokens * row_bytes);
+    QuantizeArgs a;
+    a.x = x.data();
+    a.x_stride = k;
+    a.row_elems = k;
+    a.xq = whole.data();
+    a.xq_stride = row_bytes;
+    a.token_end = tokens;
+    const QuantizeFn run = *find_quantize("quantize_q8", isa);
+    run(a);
+    a.xq = parts.data();
+    std::memset(parts.data(), 0x55, static_cast<size_t>(parts.size()));
+    for (int64_t end = k; end > 0; end -= 64) {
+      a.elem_begin = std::max<int64_t>(0, end - 64);
+      a.elem_end = end;
+      run(a);
+    }
+    EXPECT_EQ(std::memcmp(whole.data(), parts.data(), static_cast<size_t>(whole.size())), 0) << k;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Table, ElementwiseTest, ::testing::ValuesIn(runnable_isas()),
                          [](const ::testing::TestParamInfo<Isa>& info) {
                            return std::string(name(info.param));

@@ -25,6 +25,16 @@ struct SwigluStep final : RowStep<SwigluArgs, SwigluFn> {
         [&](std::string_view family) { return find_swiglu(family, context.isa); }));
     return {};
   }
+  void run_region(const OutputRegion& region, std::byte*) override {
+    SwigluArgs args = args_;
+    args.gate += region.col_begin;
+    args.up += region.col_begin;
+    args.y += region.col_begin;
+    args.width = region.col_end - region.col_begin;
+    args.token_begin = region.begin;
+    args.token_end = region.end;
+    run_(args);
+  }
 };
 
 struct AddStep final : RowStep<AddArgs, AddFn> {

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "kernels/activation/activation.h"
+#include "lib/formats/step_stages.h"
 #include "lib/runtime/cpu_ops/cpu_ops.h"
 #include "lib/runtime/cpu_ops/matmul_input.h"
 
@@ -91,8 +92,8 @@ class GateUpStep final : public CpuStep {
     if (active == 0) return {};
     const int64_t pairs_each = ceil_div(batch.tokens * args_.experts.top_k, active);
     split_.rows = args_.gate.rows;
-    split_.grain =
-        std::clamp<int64_t>(matmul_chunk_rows(args_.gate, pairs_each), 1, kExpertsMaxRows);
+    split_.grain = ceil_div(matmul_chunk_rows(args_.gate, pairs_each), kColumnGroup) * kColumnGroup;
+    split_.grain = std::clamp<int64_t>(split_.grain, kColumnGroup, kExpertsMaxRows);
     return {active * split_.items(), active * (args_.gate_expert_bytes + args_.up_expert_bytes),
             nullptr};
   }
@@ -103,6 +104,14 @@ class GateUpStep final : public CpuStep {
     const int64_t part = item % split_.items();
     experts_gate_up(args, pairs_.active(item / split_.items()), split_.begin(part),
                     split_.end(part));
+  }
+
+  OutputRegion region(int64_t item) const override {
+    const int32_t expert = pairs_.active(item / split_.items());
+    const int64_t part = item % split_.items();
+    const ExpertsArgs& experts = args_.experts;
+    return {experts.order, experts.offsets[expert], experts.offsets[expert + 1],
+            split_.begin(part), split_.end(part)};
   }
 
   int64_t scratch_bytes() const override {

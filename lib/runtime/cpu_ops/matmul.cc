@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "lib/formats/step_stages.h"
 #include "lib/runtime/cpu_ops/cpu_ops.h"
 #include "lib/runtime/cpu_ops/matmul_input.h"
 #include "lib/runtime/cpu_ops/small_weight.h"
@@ -46,19 +47,28 @@ class MatmulStep final : public CpuStep {
            split_.items() * tokens_.items() < 4 * threads_) {
       split_.grain /= 2;
     }
+    if (products_ > 1) split_.grain = std::max<int64_t>(1, split_.grain / products_);
+    split_.grain = ceil_div(split_.grain, kColumnGroup) * kColumnGroup;
     return {split_.items() * tokens_.items(), weight_bytes_, nullptr};
   }
 
-  void run(int64_t item, std::byte* scratch) override {
+  void run(int64_t item, std::byte* scratch) override { run_region(region(item), scratch); }
+
+  OutputRegion region(int64_t item) const override {
+    const int64_t tokens = item / split_.items(), rows = item % split_.items();
+    return {nullptr, tokens_.begin(tokens), tokens_.end(tokens), split_.begin(rows),
+            split_.end(rows)};
+  }
+  void lead_part(int64_t products) override { products_ = products; }
+
+  void run_region(const OutputRegion& region, std::byte* scratch) override {
     kernels::MatmulArgs args = args_;
-    const int64_t part = item / split_.items(), first = tokens_.begin(part);
-    item %= split_.items();
-    args.tokens = tokens_.end(part) - first;
-    args.x += first * args.x_stride;
-    if (args.xq) args.xq += first * args.xq_stride;
-    args.y += first * args.y_stride;
-    args.row_begin = split_.begin(item);
-    args.row_end = split_.end(item);
+    args.tokens = region.end - region.begin;
+    args.x += region.begin * args.x_stride;
+    if (args.xq) args.xq += region.begin * args.xq_stride;
+    args.y += region.begin * args.y_stride;
+    args.row_begin = region.col_begin;
+    args.row_end = region.col_end;
     args.scratch = scratch;
     run_(args);
   }
@@ -74,6 +84,7 @@ class MatmulStep final : public CpuStep {
   RowSplit split_;
   RowSplit tokens_;
   int64_t threads_ = 1;
+  int64_t products_ = 1;
   int64_t weight_bytes_ = 0;
 };
 

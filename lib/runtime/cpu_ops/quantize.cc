@@ -22,6 +22,26 @@ struct QuantizeStep final : RowStep<kernels::QuantizeArgs, kernels::QuantizeFn> 
         [&](std::string_view family) { return kernels::find_quantize(family, context.isa); }));
     return {};
   }
+  void run_region(const OutputRegion& region, std::byte*) override {
+    kernels::QuantizeArgs args = args_;
+    const int64_t inner = args_.attrs.rows_per_token;
+    args.attrs.rows_per_token = 1;
+    args.elem_begin = region.col_begin;
+    args.elem_end = region.col_end;
+    if (inner == 1 && !region.rows) {
+      args.token_begin = region.begin;
+      args.token_end = region.end;
+      return run_(args);
+    }
+    args.token_end = 1;
+    for (int64_t i = region.begin; i < region.end; ++i) {
+      const int64_t row = region.rows ? region.rows[i] : i;
+      const int64_t token = row / inner, part = row % inner;
+      args.x = args_.x + token * args_.x_stride + part * args_.attrs.stride;
+      args.xq = args_.xq + token * args_.xq_stride + part * act_q8_row_bytes(args_.row_elems);
+      run_(args);
+    }
+  }
 };
 
 }  // namespace

@@ -42,9 +42,7 @@ class RowStep : public CpuStep {
   RowKind rows_ = RowKind::Token;
   RowSplit split_;  // the grain is set when bound
   int64_t weight_bytes_ = 0;
-
- private:
-  Fn run_ = nullptr;
+  Fn run_ = nullptr;  // of this step's number of rows
 };
 
 }  // namespace ktx::runtime
