@@ -15,6 +15,7 @@
 #include "kernels/matmul/marlin_layout.h"
 #include "kernels/matmul/panel16.h"
 #include "lib/ir/module_graph.h"
+#include "lib/passes/chunk_tokens.h"
 #include "lib/plan/pack_blobs.h"
 #include "lib/plan/plan_writer.h"
 
@@ -242,6 +243,7 @@ class ContentsBuilder {
     facts.default_ctx = options_.default_ctx > 0 ? options_.default_ctx
                                                  : std::min(kDefaultCtx, model.context_length);
     facts.max_batch = options_.max_batch;
+    facts.chunk_tokens = chunk_tokens(state_.modules);
     facts.kv_budget_bytes = options_.kv_budget_bytes;
 
     out_.target.name = "host";

@@ -86,6 +86,7 @@ RunShape default_shape(const PlanView& plan) {
   RunShape shape;
   shape.ctx = plan.facts.default_ctx;
   shape.max_batch = plan.facts.max_batch;
+  shape.step_tokens = plan.facts.chunk_tokens;
   shape.step_outputs = plan.facts.max_batch;
   shape.kv_type = kv_type_from_name(plan.facts.kv_type).value_or(KvType::F16);
   return shape;
@@ -137,8 +138,8 @@ std::string model_lines(const PlanView& plan, const std::vector<FormatRow>& form
   }
   for (const std::string& option : plan.provenance.options) line("", "with " + printable(option));
   line("defaults",
-       fmt::format("--ctx {} --max-batch {} --kv-budget {} --precision {} --kv-type {}",
-                   f.default_ctx, f.max_batch, f.kv_budget_bytes, f.precision, f.kv_type));
+       fmt::format("--ctx {} --max-batch {} --chunk {} --kv-budget {} --precision {} --kv-type {}",
+                   f.default_ctx, f.max_batch, f.chunk_tokens, f.kv_budget_bytes, f.precision, f.kv_type));
   return out;
 }
 

@@ -178,6 +178,7 @@ std::string to_json(const PlanFacts& facts) {
                    {"lossy", facts.lossy},
                    {"default_ctx", facts.default_ctx},
                    {"max_batch", facts.max_batch},
+                   {"chunk_tokens", facts.chunk_tokens},
                    {"kv_budget_bytes", facts.kv_budget_bytes},
                    {"kv_type", facts.kv_type},
                    {"precision", facts.precision}});
@@ -201,6 +202,7 @@ Result<PlanFacts> facts_from_json(std::string_view text) {
   in.boolean("lossy", facts.lossy);
   in.integer("default_ctx", facts.default_ctx, 1, int64_t{1} << 32);
   in.integer("max_batch", facts.max_batch, 1, 1 << 20);
+  in.integer("chunk_tokens", facts.chunk_tokens, 1, 65536);
   in.integer("kv_budget_bytes", facts.kv_budget_bytes, 0, kMaxCount);
   in.one_of("kv_type", facts.kv_type, {"F32", "F16", "Q8_0"});
   in.one_of("precision", facts.precision, {"exact", "fast"});

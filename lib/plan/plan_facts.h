@@ -43,6 +43,7 @@ struct PlanFacts {
   // Defaults, which ktx-run may override.
   int64_t default_ctx = 4096;      // per sequence, at most context_length
   int64_t max_batch = 1;           // sequences at once
+  int64_t chunk_tokens = 512;      // of prompts, in one step
   int64_t kv_budget_bytes = 0;     // 0: no limit but memory
   std::string kv_type = "F16";     // "F32", "F16" or "Q8_0"
   std::string precision = "fast";  // "exact" or "fast"

@@ -7,6 +7,7 @@ namespace ktx::runtime {
 
 std::vector<int64_t> plan_step(std::span<const StepCandidate> candidates, int64_t budget,
                                int64_t block_tokens) {
+  const int64_t whole = budget;
   std::vector<int64_t> shares(candidates.size(), 0);
   std::vector<size_t> prompts;
   std::unordered_set<uint64_t> in_work;
@@ -41,15 +42,20 @@ std::vector<int64_t> plan_step(std::span<const StepCandidate> candidates, int64_
     }
   };
   if (prompts.empty()) return shares;
-  const auto oldest = std::min_element(prompts.begin(), prompts.end(), [&](size_t a, size_t b) {
+  const auto oldest = *std::min_element(prompts.begin(), prompts.end(), [&](size_t a, size_t b) {
     return candidates[a].arrival < candidates[b].arrival;
   });
-  give(*oldest, std::max<int64_t>(1, budget / 4));
+  give(oldest, std::max<int64_t>(1, budget / 4));
   std::sort(prompts.begin(), prompts.end(), [&](size_t a, size_t b) {
     const StepCandidate &x = candidates[a], &y = candidates[b];
     return x.remaining != y.remaining ? x.remaining < y.remaining : x.arrival < y.arrival;
   });
-  for (size_t i : prompts) give(i, budget);
+  bool ended = shares[oldest] == candidates[oldest].remaining;
+  for (size_t i : prompts) {
+    const bool ends = candidates[i].remaining - shares[i] <= budget;
+    give(i, ends || !ended ? budget : budget - (whole - whole / 2));
+    ended = ended || shares[i] == candidates[i].remaining;
+  }
   return shares;
 }
 

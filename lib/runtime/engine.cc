@@ -78,7 +78,7 @@ void reserve(Batch& batch, const plan::RunShape& shape) {
 // graphs, and of the memory the part that is the host's.
 Status size_for_gpus(const plan::PlanView& plan, const EngineOptions& options, Sizes& sizes) {
   constexpr int64_t kGpuChunk = 1024;
-  if (options.chunk_tokens == EngineOptions().chunk_tokens) {
+  if (!options.chunk_tokens) {
     sizes.shape.step_tokens = std::max(
         sizes.shape.step_tokens, std::min(kGpuChunk, sizes.shape.ctx * sizes.shape.max_batch));
     if (options.all_logits) sizes.shape.step_outputs = sizes.shape.step_tokens;

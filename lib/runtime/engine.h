@@ -52,7 +52,7 @@ struct EngineOptions {
   std::optional<int64_t> max_batch;        // sequences in one step
   std::optional<int64_t> kv_budget_bytes;  // at most so much for the cache; 0: as needed
   std::optional<plan::KvType> kv_type;     // exact precision always takes F32
-  int64_t chunk_tokens = 512;              // most tokens in a step; experts share them out
+  std::optional<int64_t> chunk_tokens;     // most tokens in a step
   bool all_logits = false;                 // room for the logits of every token of a step
   int64_t sequence_logits = 1;             // else for so many of each sequence
   std::optional<Isa> isa;                  // else KTX_FORCE_ISA, else the best

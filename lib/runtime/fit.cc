@@ -48,7 +48,8 @@ Result<Sizes> choose_sizes(const plan::PlanView& plan, const EngineOptions& opti
   sizes.shape.max_batch = options.max_batch.value_or(facts.max_batch);
   KTX_TRY(check_range("the context (--ctx)", sizes.shape.ctx, 1, kMaxCtx));
   KTX_TRY(check_range("the batch (--max-batch)", sizes.shape.max_batch, 1, kMaxBatch));
-  KTX_TRY(check_range("the chunk", options.chunk_tokens, 1, kMaxChunk));
+  const int64_t chunk = options.chunk_tokens.value_or(facts.chunk_tokens);
+  KTX_TRY(check_range("the chunk (--chunk)", chunk, 1, kMaxChunk));
   if (facts.context_length > 0 && sizes.shape.ctx > facts.context_length) {
     sizes.notes.push_back(fmt::format("--ctx {} is more than the {} tokens the model was made for",
                                       sizes.shape.ctx, facts.context_length));
@@ -56,7 +57,7 @@ Result<Sizes> choose_sizes(const plan::PlanView& plan, const EngineOptions& opti
   // A step has at least one token of every sequence, and no more than all contexts.
   sizes.shape.step_tokens =
       std::max(sizes.shape.max_batch,
-               std::min(options.chunk_tokens, sizes.shape.ctx * sizes.shape.max_batch));
+               std::min(chunk, sizes.shape.ctx * sizes.shape.max_batch));
   KTX_TRY(check_range("the number of logits rows of a sequence", options.sequence_logits, 1, 64));
   sizes.shape.step_outputs =
       options.all_logits

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "lib/passes/chunk_tokens.h"
 #include "lib/rules/checks.h"
 #include "lib/rules/rule_keys.h"
 #include "lib/rules/target_yaml.h"
@@ -135,6 +136,7 @@ class Checker {
     const int64_t usual = model_ctx > 0 ? std::min<int64_t>(model_ctx, 4096) : 4096;
     state_.check.shape.ctx = options_.ctx > 0 ? options_.ctx : usual;
     state_.check.shape.step_outputs = options_.max_batch;
+    state_.check.shape.step_tokens = passes::chunk_tokens(state_.modules);
     return true;
   }
 

@@ -9,6 +9,7 @@
 
 #include "lib/arch/build_graph.h"
 #include "lib/input/model_source.h"
+#include "lib/passes/chunk_tokens.h"
 #include "lib/passes/emit_plan.h"
 #include "lib/passes/pass.h"
 #include "lib/support/env.h"
@@ -118,12 +119,14 @@ Result<std::vector<plan::PlanProvenance::Input>> input_hashes(const Options& opt
 }
 
 // What the placement counts with; the run may ask for something else.
-plan::RunShape compile_shape(const Options& options, const ir::ModelFacts& facts) {
+plan::RunShape compile_shape(const Options& options, const ir::ModuleGraph& modules) {
+  const ir::ModelFacts& facts = modules.facts;
   plan::RunShape shape;
   const int64_t usual =
       facts.context_length > 0 ? std::min<int64_t>(facts.context_length, 4096) : 4096;
   shape.ctx = options.ctx > 0 ? options.ctx : usual;
   shape.max_batch = options.max_batch;
+  shape.step_tokens = passes::chunk_tokens(modules);
   shape.step_outputs = options.max_batch;
   return shape;
 }
@@ -167,7 +170,7 @@ int run_compile(const Options& options) {
     state.target.gpus = target::detect_gpus();
     state.check.target_given = !state.target.gpus.empty();
   }
-  state.check.shape = compile_shape(options, state.modules.facts);
+  state.check.shape = compile_shape(options, state.modules);
   state.config = &source->config;
 
   // 4. The passes: rules, places, steps, kernels, memory.

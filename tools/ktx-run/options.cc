@@ -62,7 +62,7 @@ cl::opt<std::string> g_kv_type("kv-type", cl::desc("elements of the KV cache (f1
                                cl::value_desc("f32|f16|q8"), KTX_RUNS, cl::cat(g_category));
 cl::opt<std::string> g_ctx("ctx", cl::desc("tokens per sequence (the plan's default)"),
                            cl::value_desc("N"), KTX_RUNS, cl::cat(g_category));
-cl::opt<std::string> g_chunk("chunk", cl::desc("tokens of a prompt in one step (512)"),
+cl::opt<std::string> g_chunk("chunk", cl::desc("tokens of a prompt in one step (the plan's choice)"),
                              cl::value_desc("N"), KTX_RUNS, cl::cat(g_category));
 cl::opt<std::string> g_max_batch("max-batch", cl::desc("sequences at once (the plan's default)"),
                                  cl::value_desc("N"), KTX_RUNS, cl::cat(g_category));

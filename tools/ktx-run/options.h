@@ -18,7 +18,7 @@ struct EngineFlags {
   std::string kv_type;       // "", "f32", "f16" or "q8"
   int64_t ctx = 0;           // 0: the plan's default
   int64_t max_batch = 0;     // 0: the plan's default
-  int64_t chunk_tokens = 0;  // 0: the engine's default
+  int64_t chunk_tokens = 0;  // 0: the plan's choice
   int64_t kv_budget_bytes = 0;
   bool verify = false;
   bool check_finite = false;

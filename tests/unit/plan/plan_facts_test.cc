@@ -17,6 +17,7 @@ TEST(PlanFacts, JsonGivesBackEveryField) {
   facts.context_length = 40960, facts.parameters = 30532122624, facts.logits_value = 17;
   facts.bos_id = -1, facts.eos_id = 151645, facts.lossy = true;
   facts.default_ctx = 8192, facts.max_batch = 4, facts.kv_budget_bytes = 1 << 30;
+  facts.chunk_tokens = 1024;
   facts.kv_type = "Q8_0", facts.precision = "exact";
   const auto back = facts_from_json(to_json(facts));
   ASSERT_TRUE(back.ok()) << back.error().message;

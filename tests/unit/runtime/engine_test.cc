@@ -225,7 +225,7 @@ TEST(Engine, RefusesNumbersOutOfRange) {
   };
   EXPECT_THAT(message([](auto& o) { o.ctx = 0; }), HasSubstr("(--ctx) is 0"));
   EXPECT_THAT(message([](auto& o) { o.max_batch = -1; }), HasSubstr("(--max-batch) is -1"));
-  EXPECT_THAT(message([](auto& o) { o.chunk_tokens = 0; }), HasSubstr("chunk is 0"));
+  EXPECT_THAT(message([](auto& o) { o.chunk_tokens = 0; }), HasSubstr("(--chunk) is 0"));
   EXPECT_THAT(message([](auto& o) { o.kv_budget_bytes = -4; }), HasSubstr("KV budget is -4"));
 }
 

@@ -1,0 +1,27 @@
+#include "lib/passes/chunk_tokens.h"
+
+#include <algorithm>
+
+namespace ktx::passes {
+namespace {
+
+constexpr int64_t kLeast = 512;
+constexpr int64_t kMost = 1024;
+constexpr int64_t kTokensPerExpert = 64;
+
+}  // namespace
+
+int64_t chunk_tokens(const ir::ModuleGraph& modules) {
+  int64_t chunk = kLeast;
+  for (const ir::Module& module : modules.modules) {
+    const auto* router = std::get_if<ir::RouterInfo>(&module.info);
+    if (!router || router->attrs.top_k <= 0) continue;
+    while (chunk < kMost &&
+           chunk * router->attrs.top_k < kTokensPerExpert * int64_t{router->attrs.experts}) {
+      chunk *= 2;
+    }
+  }
+  return std::min(chunk, kMost);
+}
+
+}  // namespace ktx::passes
