@@ -4,6 +4,9 @@
 //   every product that reads a weight can read panels  -> layout panel16
 //   anything else (norms, transposed products, types)  -> rows, the GGUF bytes
 //
+// unless a rule asks for a layout (asked_layout.h). Where several modules share a weight,
+// one that asks for rows is heard.
+//
 // A family fixes arithmetic and layout; the instruction set is chosen when the plan is
 // loaded (kernels/kernel_id.h). Every CPU reads every layout of the CPU, and panels are
 // best on all of them, so the layout does not depend on the target's instructions. A
@@ -11,9 +14,14 @@
 // batch class takes the same family.
 #include <fmt/format.h>
 
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+
 #include "kernels/kernel_id.h"
 #include "kernels/matmul/matmul.h"
 #include "lib/formats/layout_size.h"
+#include "lib/passes/asked_layout.h"
 #include "lib/passes/pass.h"
 
 namespace ktx::passes {
@@ -45,22 +53,49 @@ Wish wish_of(const steps::Step& step, size_t i) {
   }
 }
 
-bool takes_panels(const steps::Blob& blob) {
-  if (blob.device != "cpu" || !blob.constant.empty() || blob.rows < kPanelRows) return false;
-  if (blob.matrices > 1 && blob.rows % kPanelRows != 0) return false;
-  return matrix_bytes(Layout::Panel16, blob.dtype, blob.rows, blob.cols).has_value();
+bool can_have(const steps::Blob& blob, Layout layout) {
+  return blob.constant.empty() && layout_obstacle(layout, blob.device, blob.dtype, blob.rows,
+                                                  blob.cols, blob.matrices)
+                                      .empty();
 }
 
-void choose_layouts(steps::StepGraph& graph) {
-  std::vector<bool> able(graph.blobs.size()), wanted(graph.blobs.size());
-  for (size_t i = 0; i < graph.blobs.size(); ++i) able[i] = takes_panels(graph.blobs[i]);
+// By the path of a module: its decision.
+using Decisions = std::unordered_map<std::string_view, const ir::Decision*>;
+
+std::optional<Layout> asked_by(const Decisions& decisions, const steps::Step& step) {
+  const auto found = decisions.find(step.module);
+  return found == decisions.end() ? std::nullopt : asked_layout(*found->second);
+}
+
+// What a rule, not the defaults, has asked for must be had.
+Status refuse_unheard(const steps::StepGraph& graph, const Decisions& decisions,
+                      const std::vector<bool>& able) {
   for (const steps::Step& step : graph.steps) {
+    if (asked_by(decisions, step) != Layout::Panel16 || step.device != "cpu") continue;
+    if (decisions.at(step.module)->rule < 0) continue;
+    for (size_t i = 0; i < step.weights.size(); ++i) {
+      const steps::BlobId blob = step.weights[i];
+      if (blob == steps::kAbsent || able[blob] || graph.blobs[blob].rows <= 1) continue;
+      return Error{
+          fmt::format("layout panel16 cannot be had for '{}' of module '{}': another step reads "
+                      "its rows; leave the module out of the rule",
+                      graph.blobs[blob].name, step.module)};
+    }
+  }
+  return {};
+}
+
+Status choose_layouts(steps::StepGraph& graph, const Decisions& decisions) {
+  std::vector<bool> able(graph.blobs.size()), wanted(graph.blobs.size());
+  for (size_t i = 0; i < graph.blobs.size(); ++i) able[i] = can_have(graph.blobs[i], Layout::Panel16);
+  for (const steps::Step& step : graph.steps) {
+    const std::optional<Layout> asked = asked_by(decisions, step);
     for (size_t i = 0; i < step.weights.size(); ++i) {
       const steps::BlobId blob = step.weights[i];
       if (blob == steps::kAbsent) continue;
       const Wish wish = wish_of(step, i);
-      if (wish == Wish::Rows) able[blob] = false;
-      if (wish == Wish::Panels) wanted[blob] = true;
+      if (wish == Wish::Rows || asked == Layout::Rows) able[blob] = false;
+      if (wish == Wish::Panels || asked == Layout::Panel16) wanted[blob] = true;
     }
   }
   // One kernel reads gate and up.
@@ -72,6 +107,7 @@ void choose_layouts(steps::StepGraph& graph) {
   for (size_t i = 0; i < graph.blobs.size(); ++i) {
     graph.blobs[i].layout = able[i] && wanted[i] ? Layout::Panel16 : Layout::Rows;
   }
+  return refuse_unheard(graph, decisions, able);
 }
 
 // The dtype that decides a step's family: that of its weights; F32 when two
@@ -108,7 +144,9 @@ void choose_gpu_layouts(steps::StepGraph& graph) {
 
 Status choose_kernels(CompileState& state) {
   constexpr kernels::Precision kPrecision[] = {kernels::Precision::Exact, kernels::Precision::Fast};
-  choose_layouts(state.steps);
+  Decisions decisions;
+  for (const ir::Module& module : state.modules.modules) decisions[module.path] = &module.decision;
+  KTX_TRY(choose_layouts(state.steps, decisions));
   choose_gpu_layouts(state.steps);
   for (steps::Step& step : state.steps.steps) {
     const DType dtype = deciding_dtype(state.steps, step);

@@ -1,5 +1,6 @@
 // Attaches to each module the rule that decides it (lib/rules/match.h) and copies
-// what the rule says into the module's decision. Whether the rules make sense is
+// what the rule says into the module's decision. A module without a rule has the layout
+// of the one above it; its device is found in place_devices.cc. Whether the rules make sense is
 // asked by check_rules.cc and check_ops.cc.
 #include "lib/passes/pass.h"
 
@@ -54,6 +55,10 @@ Status match_rules(CompileState& state) {
       module.decision = state.modules.modules[static_cast<size_t>(module.parent)].decision;
     } else if (rule == rules::kNoRule) {
       apply_defaults(state.rules, module.decision);
+    }
+    if (module.decision.rule < 0 && module.decision.layout.empty() && module.parent >= 0) {
+      const auto parent = static_cast<size_t>(module.parent);
+      module.decision.layout = state.modules.modules[parent].decision.layout;
     }
   }
   return {};

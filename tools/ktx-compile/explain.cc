@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lib/formats/dtype.h"
+#include "lib/passes/asked_layout.h"
 #include "lib/passes/estimate.h"
 #include "lib/support/strings.h"
 
@@ -53,10 +56,22 @@ std::string why_lost(const Rule& rule, const ir::Module& module) {
 }
 
 // The form that weights take in the plan.
-std::string layout_of(const ir::Decision& decision) {
-  if (!decision.layout.empty()) return decision.layout;
+std::string layout_of(const ir::Module& module) {
+  const ir::Decision& decision = module.decision;
   if (decision.op == "dense") return "dense, 16 bits";
-  if (decision.op == "marlin") return "Marlin tiles of the GGUF's own codes";
+  const auto fits = [&](Layout layout) {
+    return std::all_of(module.params.begin(), module.params.end(), [&](const ir::Param& p) {
+      return p.rows * p.matrices <= 1 ||
+             passes::layout_obstacle(layout, decision.device, p.dtype, p.rows, p.cols, p.matrices)
+                 .empty();
+    });
+  };
+  const auto asked = passes::asked_layout(decision);
+  const bool rows = asked == Layout::Rows || module.role == ir::Role::Embedding;
+  if (!rows && ir::kind_of(module.role) != ir::Kind::Norm) {
+    if (fits(Layout::Marlin)) return "marlin: tiles of the GGUF's own codes";
+    if (fits(Layout::Panel16)) return "panel16: 16 rows side by side";
+  }
   return "rows, as in the GGUF";
 }
 
@@ -107,7 +122,7 @@ std::string explain_module(const passes::CompileState& state, const std::string&
     out += fmt::format("  param   {}: {}, {}\n", param.name, name(param.dtype), shape);
   }
   if (!module->params.empty()) {
-    out += fmt::format("  layout  {}\n", layout_of(module->decision));
+    out += fmt::format("  layout  {}\n", layout_of(*module));
     out += fmt::format("  bytes   {} in the GGUF, {} in the plan\n",
                        human_bytes(passes::source_bytes(*module)),
                        human_bytes(passes::placed_bytes(*module)));

@@ -1,0 +1,51 @@
+// Can the weights that a rule names have the layout that it asks for, on the device
+// where they are? (`defaults` ask for it where it can be had.)
+#include <fmt/format.h>
+
+#include "lib/passes/asked_layout.h"
+#include "lib/passes/pass.h"
+#include "lib/passes/rule_report.h"
+
+namespace ktx::passes {
+namespace {
+
+std::string obstacle_of(const ir::Module& module, Layout layout) {
+  if (layout == Layout::Rows && module.role == ir::Role::Embedding) return "";
+  std::string first;
+  for (const ir::Param& param : module.params) {
+    if (param.rows * param.matrices <= 1) continue;  // biases and norms stay as they are
+    first = layout_obstacle(layout, module.decision.device, param.dtype, param.rows, param.cols,
+                            param.matrices);
+    if (!first.empty()) return first;
+  }
+  return first;
+}
+
+void check_rule(CompileState& state, int index) {
+  const rules::Rule& rule = state.rules.rules[static_cast<size_t>(index)];
+  if (!rule.replace.layout) return;
+  const std::optional<Layout> layout = layout_from_name(rule.replace.layout->text);
+  if (!layout) return;  // a format to re-quantise to
+  std::string path, why;
+  int64_t count = 0;
+  for (const ir::Module* module : modules_of(state, index)) {
+    const std::string obstacle = obstacle_of(*module, *layout);
+    if (obstacle.empty()) continue;
+    if (count++ == 0) path = module->path, why = obstacle;
+  }
+  if (count == 0) return;
+  state.diags
+      ->error(rule.replace.layout->loc, "Q006",
+              fmt::format("layout {} cannot be had for {}: {}", rule.replace.layout->text,
+                          and_more(path, count), why))
+      .help("leave these modules out of the match, or the layout: then the best one is taken");
+}
+
+}  // namespace
+
+Status check_layouts(CompileState& state) {
+  for (size_t i = 0; i < state.rules.rules.size(); ++i) check_rule(state, static_cast<int>(i));
+  return {};
+}
+
+}  // namespace ktx::passes

@@ -1,0 +1,116 @@
+// `layout` of a rule, from the file to the blobs of the step graph. What it refuses is in
+// tests/golden/rules/Q006*.
+#include <gtest/gtest.h>
+
+#include "lib/passes/asked_layout.h"
+#include "tests/unit/passes/rule_files.h"
+
+namespace ktx::passes {
+namespace {
+
+// The walk of a compiler over a bundled config with these rules.
+struct Compiled {
+  explicit Compiled(const std::string& rules, const char* model = "qwen3moe") {
+    build(file, std::string(KTX_SOURCE_DIR "/tests/models/") + model + "/config.json");
+    file.state.check.only = false;
+    rules::add_rules_text(file.state.rules, rules, "rules.yaml", file.diags);
+    status = run_passes(file.state, {});
+  }
+
+  // The layout of a module's weight i, and the kernel that reads it in fast precision.
+  std::string layout(const std::string& module, size_t i = 0) {
+    for (const steps::Step& step : file.state.steps.steps) {
+      if (step.module != module || step.weights.size() <= i) continue;
+      return std::string(name(file.state.steps.blobs[step.weights[i]].layout)) + " " +
+             step.kernels[1][0];
+    }
+    return "no such step";
+  }
+
+  CheckedFile file;
+  Status status;
+};
+
+constexpr const char* kExperts = "model.layers.1.mlp.experts";
+constexpr const char* kQ = "model.layers.1.self_attn.q_proj";
+
+TEST(LayoutRules, WithoutOneProductsTakePanels) {
+  Compiled compiled("- {match: {kind: experts}, replace: {device: cpu}}\n");
+  ASSERT_TRUE(compiled.status) << compiled.status.error().message;
+  EXPECT_EQ(compiled.layout(kExperts, 0), "panel16 matmul_panel16_q8");
+  EXPECT_EQ(compiled.layout(kQ), "panel16 matmul_panel16_q8");
+}
+
+TEST(LayoutRules, RowsAreTheBytesOfTheGguf) {
+  Compiled compiled("- {match: {kind: experts}, replace: {device: cpu, layout: rows}}\n");
+  ASSERT_TRUE(compiled.status) << compiled.status.error().message;
+  EXPECT_EQ(compiled.layout(kExperts, 0), "rows matmul_rows_q8");
+  EXPECT_EQ(compiled.layout(kExperts, 1), "rows matmul_rows_q8");
+  EXPECT_EQ(compiled.layout(kQ), "panel16 matmul_panel16_q8");
+}
+
+TEST(LayoutRules, ModulesWithoutARuleHaveThatOfTheContainerAboveThem) {
+  Compiled compiled(
+      "- {match: {kind: linear, layers: 0..0}, replace: {device: cpu}}\n"
+      "- {match: {kind: attention}, replace: {device: cpu, layout: rows}}\n");
+  ASSERT_TRUE(compiled.status) << compiled.status.error().message;
+  EXPECT_EQ(compiled.layout(kQ), "rows matmul_rows_q8");
+  EXPECT_EQ(compiled.layout("model.layers.0.self_attn.q_proj"), "panel16 matmul_panel16_q8");
+  EXPECT_EQ(compiled.layout(kExperts, 0), "panel16 matmul_panel16_q8");
+}
+
+TEST(LayoutRules, DefaultsAskForWhatCanBeHad) {
+  Compiled compiled(
+      "version: 1\ndefaults: {layout: panel16}\nrules:\n"
+      "- {match: {kind: experts}, replace: {device: cpu, layout: rows}}\n");
+  ASSERT_TRUE(compiled.status) << compiled.status.error().message;
+  EXPECT_EQ(compiled.layout(kQ), "panel16 matmul_panel16_q8");
+  EXPECT_EQ(compiled.layout("model.layers.1.mlp.gate").substr(0, 5), "rows ");
+  EXPECT_EQ(compiled.layout(kExperts, 0), "rows matmul_rows_q8");
+}
+
+TEST(LayoutRules, WhichDevicesAndTypesHaveThem) {
+  const auto obstacle = [](Layout layout, const char* device, DType dtype, int64_t rows = 256,
+                           int64_t matrices = 1) {
+    return layout_obstacle(layout, device, dtype, rows, 256, matrices);
+  };
+  EXPECT_EQ(obstacle(Layout::Rows, "cpu", DType::Q4_K), "");
+  EXPECT_EQ(obstacle(Layout::Rows, "cuda:0", DType::F16), "");
+  EXPECT_EQ(obstacle(Layout::Rows, "cuda:0", DType::Q4_K), "GPUs read Q4_K weights in tiles (marlin)");
+  EXPECT_EQ(obstacle(Layout::Panel16, "cpu", DType::Q4_K), "");
+  EXPECT_NE(obstacle(Layout::Panel16, "cpu", DType::F32), "");
+  EXPECT_NE(obstacle(Layout::Panel16, "cpu", DType::Q4_K, 8), "");
+  EXPECT_NE(obstacle(Layout::Panel16, "cpu", DType::Q4_K, 24, 4), "");
+  EXPECT_EQ(obstacle(Layout::Panel16, "cpu", DType::Q4_K, 24, 1), "");
+  EXPECT_EQ(obstacle(Layout::Marlin, "cuda:1", DType::Q4_K), "");
+  EXPECT_EQ(obstacle(Layout::Marlin, "cpu", DType::Q4_K),
+            "it is for GPUs, and the weights are on cpu");
+}
+
+TEST(LayoutRules, PanelsAreRefusedWhereAnotherStepReadsRows) {
+  CheckedFile file;
+  build(file, KTX_SOURCE_DIR "/tests/models/deepseek2/config.json");
+  file.state.check.only = false;
+  // The unsplit latent projection of MLA: its key part is a transposed product.
+  for (ir::Module& module : file.state.modules.modules) {
+    if (module.role != ir::Role::KvBProj) continue;
+    const auto& mla = std::get<ir::MlaInfo>(
+        file.state.modules.modules[static_cast<size_t>(module.parent)].info);
+    ir::Param both = *module.param("v_b");
+    both.name = "weight";
+    both.matrices = 1;
+    both.rows = int64_t{mla.heads} * (mla.nope_dim + mla.value_dim);
+    both.cols = mla.kv_lora_rank;
+    module.params = {both};
+  }
+  rules::add_rules_text(file.state.rules,
+                        "- {match: {kind: kv_b_proj}, replace: {device: cpu, layout: panel16}}\n",
+                        "rules.yaml", file.diags);
+  const Status status = run_passes(file.state, {});
+  ASSERT_FALSE(status);
+  EXPECT_NE(status.error().message.find("another step reads its rows"), std::string::npos)
+      << status.error().message;
+}
+
+}  // namespace
+}  // namespace ktx::passes
