@@ -2,7 +2,8 @@
 // kernels, and do hand-written transfers agree with the placement?
 //
 // Facts of a machine are looked at only when `--target` describes one: checks in CI,
-// on a machine without a GPU, accept rules for GPUs.
+// on a machine without a GPU, accept rules for GPUs. Where a plan is made for a target,
+// generations alone are looked at: rules of another program still compile.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,6 +45,15 @@ class DeviceChecker {
     }
     check_missing_transfers();
     if (state_.check.target_given) check_cpu();
+  }
+
+  void run_generations() {
+    for (size_t i = 0; i < state_.rules.rules.size(); ++i) {
+      if (state_.matched.outcomes[i].won > 0) {
+        check_generation(state_.rules.rules[i], static_cast<int>(i));
+      }
+    }
+    check_cpu();
   }
 
  private:
@@ -195,6 +205,8 @@ class DeviceChecker {
 
 Status check_devices(CompileState& state) {
   if (state.check.only) DeviceChecker(state).run();
+  // A plan is made: devices that are missing were told of when modules were placed.
+  if (!state.check.only && state.check.for_target) DeviceChecker(state).run_generations();
   return {};
 }
 

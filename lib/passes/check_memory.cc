@@ -85,7 +85,8 @@ Status check_memory(CompileState& state) {
                               state.check.shape.ctx, model_ctx))
         .help(fmt::format("write --ctx {} or less", model_ctx));
   }
-  if (!state.check.only || !state.check.target_given) return {};
+  const bool asked = state.check.only ? state.check.target_given : state.check.for_target;
+  if (!asked) return {};
   const Result<Estimator> estimator = Estimator::make(state);
   if (!estimator) return Error{estimator.error().message};
   const Estimate estimate = KTX_TRY(estimator->run(state));

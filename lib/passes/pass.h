@@ -34,6 +34,8 @@ struct CheckOptions {
   bool only = false;
   // `target` was described by the user, so that what it lacks is a finding.
   bool target_given = false;
+  // A plan is made for that target: its GPUs' generations and all memory are checked too.
+  bool for_target = false;
   bool has_gguf = true;  // false: tensor types are assumed
   rules::Dialect dialect = rules::Dialect::Ktx;
   plan::RunShape shape;  // context, batch and so on that memory is checked for

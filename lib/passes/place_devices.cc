@@ -224,25 +224,50 @@ void move_to_cpu(CompileState& state) {
   }
 }
 
-bool gpus_take(DType dtype) {
-  return kernels::marlin_takes(dtype) || dtype == DType::F32 || dtype == DType::F16 ||
-         dtype == DType::BF16;
+// Routed experts are computed from tiles alone.
+bool gpus_take(ir::Role role, DType dtype) {
+  if (kernels::marlin_takes(dtype)) return true;
+  if (role == Role::Experts) return false;
+  return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16;
 }
 
-// Modules with weights in formats that no GPU kernel reads stay on the CPU.
+// Modules with weights in formats that no GPU kernel reads stay on the CPU: what a rule
+// wanted otherwise is a warning.
 void keep_unknown_formats(CompileState& state) {
   for (ir::Module& module : state.modules.modules) {
     if (module.decision.device == "cpu") continue;
     for (const ir::Param& param : module.params) {
-      if (param.rows == 1 || gpus_take(param.dtype)) continue;
-      state.diags
-          ->note({}, "",
-                 fmt::format("{}: no GPU kernel takes {} weights; it stays on the CPU", module.path,
-                             name(param.dtype)))
-          .in_group(fmt::format("gpu format {}", name(param.dtype)));
+      if (param.rows == 1 || gpus_take(module.role, param.dtype)) continue;
+      const rules::Rule* rule =
+          module.decision.rule < 0
+              ? nullptr
+              : &state.rules.rules[static_cast<size_t>(module.decision.rule)];
+      const bool asked = rule && rule->replace.device && rule->replace.device->text != "auto";
+      const std::string text = fmt::format("{}: no GPU kernel takes {} weights; it stays on the CPU",
+                                           module.path, name(param.dtype));
+      Diagnostic& diag = asked ? state.diags->warning(rule->replace.device->loc, "Q001", text)
+                               : state.diags->note({}, "", text);
+      diag.in_group(fmt::format("gpu format {} of {}", name(param.dtype), module.decision.rule));
+      if (asked) {
+        diag.help("write device: cpu, or use a file with Q4_0, Q4_K, MXFP4 or larger types there");
+      }
       module.decision.device = "cpu";
       break;
     }
+  }
+}
+
+// What is placed by bytes leaves out GPUs that no kernel is built for.
+void tell_of_old_gpus(const CompileState& state) {
+  for (size_t i = 0; i < state.target.gpus.size(); ++i) {
+    const target::GpuTarget& gpu = state.target.gpus[i];
+    if (gpu.compute_major * 10 + gpu.compute_minor >= kOldestGpu) continue;
+    state.diags
+        ->warning({}, "D001",
+                  fmt::format("cuda:{} ({}, compute capability {}.{}) is too old: kernels exist "
+                              "for 7.5 and newer, and nothing is placed there by itself",
+                              i, gpu.name, gpu.compute_major, gpu.compute_minor))
+        .in_group("old gpu");
   }
 }
 
@@ -252,6 +277,7 @@ Status place_devices(CompileState& state) {
   if (state.check.only || !state.target.gpus.empty()) Placer(state).run();
   if (state.check.only) return {};
   move_to_cpu(state);
+  tell_of_old_gpus(state);
   keep_unknown_formats(state);
   return {};
 }

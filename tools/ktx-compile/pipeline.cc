@@ -157,6 +157,7 @@ int run_compile(const Options& options) {
   state.diags = &talk.sink();
   read_rule_files(options, state);
   read_target_file(options, state);
+  state.check.for_target = state.check.target_given;
   if (talk.failed()) return 1;
 
   // 3. The module graph, bound to the tensors.
