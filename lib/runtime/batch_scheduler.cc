@@ -32,6 +32,7 @@ std::vector<uint64_t> block_names(std::span<const int32_t> tokens) {
 
 // How many of the best logits a request can do with; -1: it needs all.
 int32_t best_needed(const GenerationRequest& request, const Sampler& sampler) {
+  if (request.embed) return 1;  // wants none
   if (request.filter || request.logprobs > kMostBestLogits) return -1;
   const int32_t chosen = sampler.best_needed();
   return chosen < 0 ? -1 : std::max(chosen, static_cast<int32_t>(request.logprobs));
