@@ -38,8 +38,9 @@ struct ExpertsGateUpArgs {
   int64_t x_stride = 0;
   const std::byte* xq = nullptr;
   int64_t xq_stride = 0;
-  float* h = nullptr;    // one row per pair
-  int64_t h_stride = 0;  // elements between pairs
+  const std::byte* next = nullptr;  // rows of gate that the next call will read, or null
+  float* h = nullptr;               // one row per pair
+  int64_t h_stride = 0;             // elements between pairs
 };
 
 struct ExpertsDownArgs {
@@ -63,7 +64,7 @@ inline constexpr int64_t kExpertsMaxRows = 256;
 void experts_gate_up(const ExpertsGateUpArgs& args, int32_t expert, int64_t row_begin,
                      int64_t row_end);
 
-// Rows [row_begin, row_end) of down for all pairs.
+// Rows [row_begin, row_end) of down for all pairs; row_begin is a multiple of 16.
 void experts_down(const ExpertsDownArgs& args, int64_t row_begin, int64_t row_end);
 
 // Scratch per thread; cols: the larger of the columns of gate, up and down.

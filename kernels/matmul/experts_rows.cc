@@ -1,15 +1,26 @@
 #include "kernels/matmul/experts.h"
 
+#include <algorithm>
+
 namespace ktx::kernels {
 namespace {
 
 // Pairs whose `up` values wait in scratch for their `gate`.
-constexpr int64_t kPairs = 64;
-constexpr int64_t kUpBytes = kPairs * kExpertsMaxRows * static_cast<int64_t>(sizeof(float));
+constexpr int64_t kPairs = 192;
+constexpr int64_t kFloat = static_cast<int64_t>(sizeof(float));
+constexpr int64_t kUpBytes = kPairs * kExpertsMaxRows * kFloat;
+
+// Outputs of an item of down while it runs: 1024 tokens times 128 rows.
+constexpr int64_t kDownBytes = 512 << 10;
 
 WeightMatrix expert_matrix(WeightMatrix w, int64_t expert_bytes, int32_t expert) {
   w.data += expert * expert_bytes;
   return w;
+}
+
+const std::byte* rows_of(const WeightMatrix& w, int64_t expert_bytes, int32_t expert,
+                         int64_t row_begin) {
+  return w.data + expert * expert_bytes + row_begin * w.row_bytes;
 }
 
 // The next expert with pairs, or `expert` when it is the last.
@@ -41,10 +52,13 @@ void experts_gate_up(const ExpertsGateUpArgs& a, int32_t expert, int64_t row_beg
     product.index = a.experts.order + first;
     product.w = expert_matrix(a.gate, a.gate_expert_bytes, expert);
     prefetch_rows(expert_matrix(a.up, a.up_expert_bytes, expert), row_begin);
+    product.next =
+        a.up.dtype == a.gate.dtype ? rows_of(a.up, a.up_expert_bytes, expert, row_begin) : nullptr;
     product.y = a.h;
     product.y_stride = a.h_stride;
     a.gate_fn(product);
     product.w = expert_matrix(a.up, a.up_expert_bytes, expert);
+    product.next = a.up.dtype == a.gate.dtype ? a.next : nullptr;
     product.compact_y = true;
     product.y = up;
     product.y_stride = rows;
@@ -64,9 +78,17 @@ void experts_gate_up(const ExpertsGateUpArgs& a, int32_t expert, int64_t row_beg
 }
 
 void experts_down(const ExpertsDownArgs& a, int64_t row_begin, int64_t row_end) {
-  if (!a.accumulate) {
-    for (int64_t t = 0; t < a.experts.tokens; ++t) {
-      for (int64_t n = row_begin; n < row_end; ++n) a.y[t * a.y_stride + n] = 0;
+  // Outputs stand side by side in scratch while all experts add to them, if they fit.
+  // (Rows of y are often a power of two apart, so that few of them stay in a cache.)
+  const int64_t rows = row_end - row_begin, tokens = a.experts.tokens;
+  const bool gathered = tokens > 1 && tokens * rows * kFloat <= kDownBytes;
+  float* y = gathered ? reinterpret_cast<float*>(a.experts.scratch) : a.y + row_begin;
+  const int64_t y_stride = gathered ? rows : a.y_stride;
+  for (int64_t t = 0; t < tokens; ++t) {
+    if (!a.accumulate) {
+      std::fill_n(y + t * y_stride, rows, 0.0f);
+    } else if (gathered) {
+      std::copy_n(a.y + t * a.y_stride + row_begin, rows, y + t * y_stride);
     }
   }
   MatmulArgs product;
@@ -75,26 +97,31 @@ void experts_down(const ExpertsDownArgs& a, int64_t row_begin, int64_t row_end) 
   product.xq = a.hq;
   product.xq_stride = a.hq_stride;
   product.y_div = a.experts.top_k;
-  product.y = a.y;
-  product.y_stride = a.y_stride;
+  product.y = y;
+  product.y_stride = y_stride;
   product.token_scale = a.weights;
   product.accumulate = true;
-  product.row_begin = row_begin;
-  product.row_end = row_end;
-  product.scratch = a.experts.scratch;
+  product.row_end = rows;
+  product.scratch = a.experts.scratch + kDownBytes;
   for (int32_t expert = 0; expert < a.experts.experts; ++expert) {
     product.tokens = a.experts.offsets[expert + 1] - a.experts.offsets[expert];
     if (product.tokens == 0) continue;
     product.index = a.experts.order + a.experts.offsets[expert];
     product.w = expert_matrix(a.down, a.down_expert_bytes, expert);
+    product.w.data += row_begin * a.down.row_bytes;
+    product.w.rows -= row_begin;
     const int32_t next = next_active(a.experts, expert);
+    product.next = rows_of(a.down, a.down_expert_bytes, next, row_begin);
     prefetch_rows(expert_matrix(a.down, a.down_expert_bytes, next), row_begin);
     a.down_fn(product);
+  }
+  for (int64_t t = 0; gathered && t < tokens; ++t) {
+    std::copy_n(y + t * y_stride, rows, a.y + t * a.y_stride + row_begin);
   }
 }
 
 int64_t experts_scratch_bytes(int64_t cols) {
-  return kUpBytes + matmul_scratch_bytes(cols);
+  return std::max(kUpBytes, kDownBytes) + matmul_scratch_bytes(cols);
 }
 
 }  // namespace ktx::kernels

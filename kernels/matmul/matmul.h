@@ -71,6 +71,8 @@ struct MatmulArgs {
   bool compact_y = false;  // output (i, n) goes to y[i * y_stride + n - row_begin]
   int64_t row_begin = 0;   // of w, and columns of y
   int64_t row_end = 0;
+  // Rows like [row_begin, row_end) that a call soon will read, or null: a hint.
+  const std::byte* next = nullptr;
   std::byte* scratch = nullptr;  // matmul_scratch_bytes(cols) bytes, one per thread
 };
 

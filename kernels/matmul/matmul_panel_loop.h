@@ -68,11 +68,9 @@ KTX_ALWAYS_INLINE inline void store_rows(const MatmulArgs& a, int64_t i, int64_t
                                          typename V::F v) {
   const int64_t n = p * kPanelRows;
   if (n >= a.row_begin && n + kPanelRows <= a.row_end) {
-    const int64_t pair = pair_of(a, i);
-    float* y = a.compact_y ? a.y + i * a.y_stride + n - a.row_begin
-                           : a.y + (a.y_div == 1 ? pair : pair / a.y_div) * a.y_stride + n;
+    float* y = output(a, i, n);
     if (a.bias) v = V::add(v, V::load(a.bias + n));
-    if (a.token_scale) v = V::mul(v, V::set1(a.token_scale[pair]));
+    if (a.token_scale) v = V::mul(v, V::set1(a.token_scale[pair_of(a, i)]));
     V::store(y, a.accumulate ? V::add(V::load(y), v) : v);
     return;
   }
@@ -225,11 +223,38 @@ void unpack_panel(const PanelPlace<Codes>& panel, int64_t first, int64_t count,
   }
 }
 
+// Lines that are needed next, asked for a few at a time while a tile multiplies: a burst
+// of them would find memory busy, and the multiplier idle.
+class Ahead {
+ public:
+  KTX_ALWAYS_INLINE explicit Ahead(const std::byte** lines) : lines_(lines) {}
+  void add(const void* begin, int64_t bytes) {
+    const auto* line = static_cast<const std::byte*>(begin);
+    for (; bytes > 0 && count_ < PanelScratch::kLines; bytes -= 64, line += 64) {
+      lines_[count_++] = line;
+    }
+  }
+  // Shares them out over so many steps. Lines that fill up the last ones are harmless.
+  void spread(int64_t steps) {
+    per_step_ = (count_ + steps - 1) / steps;
+    const std::byte* last = count_ > 0 ? lines_[count_ - 1] : nullptr;
+    while (count_ < per_step_ * steps) lines_[count_++] = last;
+  }
+  template <class V>
+  KTX_ALWAYS_INLINE void step() {
+    for (int64_t i = 0; i < per_step_; ++i) V::prefetch(*lines_++);
+  }
+
+ private:
+  const std::byte** lines_;
+  int64_t count_ = 0, per_step_ = 0;
+};
+
 // A register tile of 16 rows times kTokens tokens over `count` blocks; the sums of
 // token t are at sums + t * stride.
 template <class V, class Codes, int kMost, int kTokens>
 void panel_tile(const PanelChunk& w, const ActTile<kMost, kPartsOf<Codes>>& x, int64_t count,
-                float* sums, int64_t stride) {
+                float* sums, int64_t stride, Ahead& ahead) {
   constexpr int kParts = kPartsOf<Codes>;
   constexpr int kSteps = 8 / kParts;
   typename V::F sum[kTokens];
@@ -237,7 +262,9 @@ void panel_tile(const PanelChunk& w, const ActTile<kMost, kPartsOf<Codes>>& x, i
   const uint8_t* codes = w.codes;
   const float* scales = w.scales;
   const float* mins = w.mins;
+  Ahead next = ahead;
   for (int64_t b = 0; b < count; ++b) {
+    next.step<V>();
     typename V::F v[kTokens];
     each<kParts>([&](auto group) KTX_ALWAYS_INLINE {
       constexpr int g = decltype(group)::value;
@@ -273,6 +300,7 @@ void panel_tile(const PanelChunk& w, const ActTile<kMost, kPartsOf<Codes>>& x, i
     mins += kPanelRows;
   }
   for (int t = 0; t < kTokens; ++t) V::store(sums + t * stride, sum[t]);
+  ahead = next;
 }
 
 // Register tiles of V, by the number of their tokens.
@@ -287,20 +315,55 @@ struct VectorTiles {
   // The tile's tokens times the first `panels` panels of the scratch; the sums of token
   // t and panel r are at sums + t * stride + 16 * r.
   static void tile(int64_t tokens, const PanelScratch& scratch, int64_t panels, const Act& x,
-                   int64_t count, float* sums, int64_t stride) {
+                   int64_t count, float* sums, int64_t stride, Ahead& ahead) {
     for (int64_t r = 0; r < panels; ++r) {
-      one<kMost>(tokens, scratch.panel(r), x, count, sums + r * kPanelRows, stride);
+      one<kMost>(tokens, scratch.panel(r), x, count, sums + r * kPanelRows, stride, ahead);
     }
   }
 
  private:
   template <int kTokens>
   static void one(int64_t tokens, const PanelChunk& w, const Act& x, int64_t count, float* sums,
-                  int64_t stride) {
-    if (tokens == kTokens) return panel_tile<V, Codes, kMost, kTokens>(w, x, count, sums, stride);
-    if constexpr (kTokens > 1) one<kTokens - 1>(tokens, w, x, count, sums, stride);
+                  int64_t stride, Ahead& ahead) {
+    if (tokens == kTokens) {
+      return panel_tile<V, Codes, kMost, kTokens>(w, x, count, sums, stride, ahead);
+    }
+    if constexpr (kTokens > 1) one<kTokens - 1>(tokens, w, x, count, sums, stride, ahead);
   }
 };
+
+// Activations of tokens [i, i + tokens) that lie anywhere.
+template <class Codes>
+void ask_for_activations(const MatmulArgs& a, int64_t i, int64_t tokens, int64_t first,
+                         int64_t count, Ahead& ahead) {
+  for (int64_t t = i; t < i + tokens; ++t) {
+    const PanelActRow x(a, t);
+    ahead.add(x.q + 32 * first, 32 * count);
+    ahead.add(x.scale + first, 4 * count);
+    if constexpr (Codes::kHasMin || Codes::kOffset != 0) ahead.add(x.sum + 2 * first, 4 * count);
+  }
+}
+
+// Words of the chunk that follows blocks [first, first + kChunkBlocks) of panels
+// [p, p + panels), be it in this call or in the next one: part `part` of `parts`.
+template <class Codes>
+void ask_for_words(const MatmulArgs& a, int64_t p, int64_t panels, int64_t first, int64_t part,
+                   int64_t parts, Ahead& ahead) {
+  constexpr int64_t kUnitBytes = Codes::kWords * 64, kUnits = kChunkBlocks * 32 / Codes::kUnit;
+  const int64_t units = a.w.cols / Codes::kUnit, panel_bytes = kPanelRows * a.w.row_bytes;
+  const std::byte* at = a.w.data + p * panel_bytes;
+  int64_t unit = first * 32 / Codes::kUnit + kUnits;
+  if (unit >= units) {
+    if (!a.next) return;
+    at = a.next + (p - a.row_begin / kPanelRows) * panel_bytes;
+    unit = 0;
+  }
+  const int64_t bytes = (units - unit < kUnits ? units - unit : kUnits) * kUnitBytes;
+  const int64_t begin = bytes * part / parts, end = bytes * (part + 1) / parts;
+  for (int64_t r = 0; r < panels; ++r) {
+    ahead.add(at + r * panel_bytes + unit * kUnitBytes + begin, end - begin);
+  }
+}
 
 // Panels [p, p + panels) times tokens [i, i + tokens), at most kChunkPanels and
 // kChunkTokens.
@@ -323,7 +386,15 @@ void panel_block(const MatmulArgs& a, int64_t p, int64_t panels, int64_t i, int6
       // Tiles of almost the same size: 32 tokens are 11 + 11 + 10.
       const int64_t begin = tokens * tile / tiles, size = tokens * (tile + 1) / tiles - begin;
       copy_activations<Codes, Tiles::kMost>(a, i + begin, size, first, count, act);
-      Tiles::tile(size, scratch, panels, act, count, scratch.sums + begin * kStride, kStride);
+      Ahead ahead(scratch.lines);
+      const int64_t after = tokens * (tile + 2) / tiles;  // of the tile that follows
+      if (a.index && tile + 1 < tiles) {
+        ask_for_activations<Codes>(a, i + begin + size, after - begin - size, first, count, ahead);
+      }
+      ask_for_words<Codes>(a, p, panels, first, tile, tiles, ahead);
+      ahead.spread(panels * count);
+      Tiles::tile(size, scratch, panels, act, count, scratch.sums + begin * kStride, kStride,
+                  ahead);
     }
   }
   for (int64_t t = 0; t < tokens; ++t) {

@@ -37,7 +37,7 @@ struct MatrixTiles {
   KTX_INLINE void end() { Ops::end(); }
 
   static void tile(int64_t tokens, const PanelScratch& scratch, int64_t panels, const Act& x,
-                   int64_t count, float* sums, int64_t stride) {
+                   int64_t count, float* sums, int64_t stride, Ahead&) {
     for (int64_t r = 0; r < panels; r += 2, sums += 2 * kPanelRows) {
       const PanelChunk w[2] = {scratch.panel(r), scratch.panel(r + 1 < panels ? r + 1 : r)};
       const int pair = r + 1 < panels ? 2 : 1;

@@ -16,12 +16,16 @@ static inline int64_t x_row(const MatmulArgs& a, int64_t i) {
   return a.x_div == 1 ? pair : pair / a.x_div;
 }
 
-static inline void store_output(const MatmulArgs& a, int64_t i, int64_t n, float v) {
+static inline float* output(const MatmulArgs& a, int64_t i, int64_t n) {
+  if (a.compact_y) return a.y + i * a.y_stride + n - a.row_begin;
   const int64_t pair = pair_of(a, i);
-  float* y = a.compact_y ? a.y + i * a.y_stride + n - a.row_begin
-                         : a.y + (a.y_div == 1 ? pair : pair / a.y_div) * a.y_stride + n;
+  return a.y + (a.y_div == 1 ? pair : pair / a.y_div) * a.y_stride + n;
+}
+
+static inline void store_output(const MatmulArgs& a, int64_t i, int64_t n, float v) {
+  float* y = output(a, i, n);
   if (a.bias) v += a.bias[n];
-  if (a.token_scale) v *= a.token_scale[pair];
+  if (a.token_scale) v *= a.token_scale[pair_of(a, i)];
   *y = a.accumulate ? *y + v : v;
 }
 

@@ -29,16 +29,19 @@ struct PanelScratch {
   static constexpr int64_t kPanel = kCodes + kScales + kMins;
   static constexpr int64_t kActivations = kChunkBlocks * 16 * (32 + 4 + 8);  // of 16 tokens
   static constexpr int64_t kSums = kChunkTokens * kChunkPanels * kPanelRows * 4;
-  static constexpr int64_t kBytes = kChunkPanels * kPanel + kActivations + kSums;
+  static constexpr int64_t kLines = 1024;  // to be asked for; and as many to fill up
+  static constexpr int64_t kBytes = kChunkPanels * kPanel + kActivations + kSums + 2 * kLines * 8;
 
   std::byte* panels;
   std::byte* activations;
   float* sums;
+  const std::byte** lines;
 
   explicit PanelScratch(std::byte* memory)
       : panels(memory),
         activations(memory + kChunkPanels * kPanel),
-        sums(reinterpret_cast<float*>(activations + kActivations)) {}
+        sums(reinterpret_cast<float*>(activations + kActivations)),
+        lines(reinterpret_cast<const std::byte**>(activations + kActivations + kSums)) {}
   PanelChunk panel(int64_t r) const {
     std::byte* at = panels + r * kPanel;
     return {reinterpret_cast<uint8_t*>(at), reinterpret_cast<float*>(at + kCodes),

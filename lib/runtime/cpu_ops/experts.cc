@@ -80,6 +80,7 @@ class GateUpStep final : public CpuStep {
     args_.xq_stride = xq.stride_bytes;
     args_.h = h.f32();
     args_.h_stride = h.stride() / attrs.top_k;
+    threads_ = context.threads;
     return {};
   }
 
@@ -102,6 +103,11 @@ class GateUpStep final : public CpuStep {
     ExpertsGateUpArgs args = args_;
     args.experts.scratch = scratch;
     const int64_t part = item % split_.items();
+    // Threads take items in turn: this is likely to be the next one of this thread.
+    if (const int64_t next = item + threads_; next / split_.items() < pairs_.active_count()) {
+      args.next = args_.gate.data + pairs_.active(next / split_.items()) * args_.gate_expert_bytes +
+                  split_.begin(next % split_.items()) * args_.gate.row_bytes;
+    }
     experts_gate_up(args, pairs_.active(item / split_.items()), split_.begin(part),
                     split_.end(part));
   }
@@ -123,6 +129,7 @@ class GateUpStep final : public CpuStep {
   std::array<MatmulFn, kBatchClasses> gate_functions_{}, up_functions_{};
   Pairs pairs_;
   RowSplit split_;
+  int64_t threads_ = 1;
 };
 
 class DownStep final : public CpuStep {

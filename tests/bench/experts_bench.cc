@@ -1,0 +1,180 @@
+// Speed of the products of a mixture of experts in a prompt, one thread: 512 tokens over
+// 128 experts of Qwen3-30B-A3B's shape, 8 of them a token, evenly.
+//
+//   tools/dev/build release bench_experts
+//   build-release/tests/bench_experts
+//
+// TOPS: two for each weight and pair of token and expert; beside it, as `peak`, what
+// dot products from registers reach (kernels/probe). Time is that of the processor.
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "kernels/matmul/experts.h"
+#include "kernels/probe/int8_peak.h"
+#include "kernels/quantize/quantize.h"
+#include "lib/formats/act_q8.h"
+#include "lib/support/result.h"
+#include "lib/target/isa.h"
+
+namespace ktx::kernels {
+namespace {
+
+constexpr int64_t kTokens = 512, kHidden = 2048, kFf = 768;
+constexpr int32_t kExperts = 128, kTopK = 8;
+constexpr int64_t kPairs = kTokens * kTopK;
+
+std::byte* aligned(std::vector<std::byte>& bytes) {
+  return bytes.data() + (64 - reinterpret_cast<uintptr_t>(bytes.data()) % 64) % 64;
+}
+
+std::vector<std::byte> quantised(std::mt19937& random, int64_t rows, int64_t cols) {
+  std::vector<float> x(static_cast<size_t>(rows * cols));
+  for (float& v : x) v = static_cast<float>(random() % 2001) / 1000 - 1;
+  std::vector<std::byte> out(static_cast<size_t>(rows * act_q8_row_bytes(cols)) + 64);
+  QuantizeArgs a;
+  a.x = x.data();
+  a.x_stride = cols;
+  a.row_elems = cols;
+  a.xq = aligned(out);
+  a.xq_stride = act_q8_row_bytes(cols);
+  a.token_end = rows;
+  (*find_quantize("quantize_q8", detect_isa()))(a);
+  return out;
+}
+
+struct Layer {
+  std::vector<std::byte> weights, xq, hq, scratch;
+  std::vector<float> h, y, route;
+  std::vector<int32_t> order, offsets;
+
+  Layer()
+      : weights(static_cast<size_t>(kExperts * kHidden * kFf) + 64),
+        scratch(static_cast<size_t>(experts_scratch_bytes(kHidden)) + 64),
+        h(static_cast<size_t>(kPairs * kFf)),
+        y(static_cast<size_t>(kTokens * kHidden)),
+        route(static_cast<size_t>(kPairs), 0.125f),
+        offsets(kExperts + 1) {
+    std::mt19937 random(1);
+    // Bits of a half's exponent stay small: no infinities.
+    for (size_t i = 0; i + 4 <= weights.size(); i += 4) {
+      const uint32_t word = random() & 0x2fff2fff;
+      std::memcpy(weights.data() + i, &word, sizeof word);
+    }
+    xq = quantised(random, kTokens, kHidden);
+    hq = quantised(random, kPairs, kFf);
+    std::vector<std::vector<int32_t>> of(kExperts);
+    std::vector<int32_t> all(kExperts);
+    for (int32_t e = 0; e < kExperts; ++e) all[static_cast<size_t>(e)] = e;
+    for (int32_t t = 0; t < kTokens; ++t) {
+      std::shuffle(all.begin(), all.end(), random);
+      for (int32_t k = 0; k < kTopK; ++k) {
+        of[static_cast<size_t>(all[static_cast<size_t>(k)])].push_back(t * kTopK + k);
+      }
+    }
+    for (size_t e = 0; e < of.size(); ++e) {
+      order.insert(order.end(), of[e].begin(), of[e].end());
+      offsets[e + 1] = static_cast<int32_t>(order.size());
+    }
+  }
+  ExpertsArgs experts() {
+    return {kTokens, kTopK, kExperts, order.data(), offsets.data(), aligned(scratch)};
+  }
+};
+
+Layer& layer() {
+  static Layer all;
+  return all;
+}
+
+WeightMatrix matrix(DType dtype, int64_t rows, int64_t cols) {
+  return {aligned(layer().weights), dtype, Layout::Panel16, rows, cols, *row_bytes(dtype, cols)};
+}
+
+void count(benchmark::State& state) {
+  state.counters["TOPS"] =
+      benchmark::Counter(2e-12 * kHidden * kFf * kPairs * static_cast<double>(state.range(1)),
+                         benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void gate_up(benchmark::State& state, DType dtype) {
+  const Isa isa = *choose_isa();
+  Layer& l = layer();
+  ExpertsGateUpArgs a;
+  a.experts = l.experts();
+  a.gate = a.up = matrix(dtype, kFf, kHidden);
+  a.gate_expert_bytes = a.up_expert_bytes = kFf * a.gate.row_bytes;
+  a.gate_fn = a.up_fn = *find_matmul("matmul_panel16_q8", dtype, isa);
+  a.swiglu_fn = *find_swiglu("swiglu", isa);
+  a.xq = aligned(l.xq);
+  a.xq_stride = act_q8_row_bytes(kHidden);
+  a.h = l.h.data();
+  a.h_stride = kFf;
+  const int64_t rows = state.range(0);
+  for (auto _ : state) {
+    for (int32_t e = 0; e < kExperts; ++e) {
+      for (int64_t n = 0; n < kFf; n += rows) {
+        a.next =
+            a.gate.data + std::min((e * kFf + n + rows), kExperts * kFf - rows) * a.gate.row_bytes;
+        experts_gate_up(a, e, n, std::min(kFf, n + rows));
+      }
+    }
+    benchmark::ClobberMemory();
+  }
+  count(state);
+}
+
+void down(benchmark::State& state, DType dtype) {
+  Layer& l = layer();
+  ExpertsDownArgs a;
+  a.experts = l.experts();
+  a.down = matrix(dtype, kHidden, kFf);
+  a.down_expert_bytes = kHidden * a.down.row_bytes;
+  a.down_fn = *find_matmul("matmul_panel16_q8", dtype, *choose_isa());
+  a.hq = aligned(l.hq);
+  a.hq_stride = act_q8_row_bytes(kFf);
+  a.weights = l.route.data();
+  a.y = l.y.data();
+  a.y_stride = kHidden;
+  const int64_t rows = state.range(0);
+  for (auto _ : state) {
+    for (int64_t n = 0; n < kHidden; n += rows) experts_down(a, n, n + rows);
+    benchmark::ClobberMemory();
+  }
+  count(state);
+}
+
+void peak(benchmark::State& state) {
+  const Int8PeakFn run = find_int8_peak(*choose_isa());
+  int32_t sink = 0;
+  int64_t operations = 0;
+  for (auto _ : state) operations += run(100000, &sink);
+  benchmark::DoNotOptimize(sink);
+  state.counters["TOPS"] =
+      benchmark::Counter(1e-12 * static_cast<double>(operations), benchmark::Counter::kIsRate);
+}
+
+void add_all() {
+  benchmark::RegisterBenchmark("peak", peak);
+  for (DType dtype : {DType::Q4_K, DType::Q6_K}) {
+    const std::string_view type = info(dtype).name;
+    benchmark::RegisterBenchmark(fmt::format("gate_up/{}", type).c_str(), gate_up, dtype)
+        ->Args({128, 2});
+    auto* bench = benchmark::RegisterBenchmark(fmt::format("down/{}", type).c_str(), down, dtype);
+    for (int64_t rows : {64, 128}) bench->Args({rows, 1});
+  }
+}
+
+}  // namespace
+}  // namespace ktx::kernels
+
+int main(int argc, char** argv) {
+  ktx::kernels::add_all();
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
