@@ -14,12 +14,13 @@ struct AnswerJob::Choice {
   Choice(const ServedModel& model, const AnswerSpec& spec)
       : detokenizer(*model.tokenizer,
                     // Markers of calls and reasoning are control tokens in some vocabularies.
-                    {.special = spec.parse_tools || spec.split_reasoning, .at_start = false}),
-        forced_call(spec.forced_call) {
+                    {.special = spec.parse_tools || spec.split_reasoning, .at_start = false}) {
     if (spec.split_reasoning && model.reasoning) {
       reasoning.emplace(*model.reasoning, spec.reasoning_open);
     }
-    if (spec.parse_tools) tools.emplace(model.tool_format, spec.tool_names);
+    // A forced call is bare JSON, whatever the model's own form is.
+    const auto format = spec.forced_call ? text::ToolCallFormat::Llama3 : model.tool_format;
+    if (spec.parse_tools || spec.forced_call) tools.emplace(format, spec.tools, spec.stream_calls);
   }
 
   runtime::RequestId id = 0;
@@ -28,23 +29,9 @@ struct AnswerJob::Choice {
   std::optional<text::ReasoningSplitter> reasoning;
   std::optional<text::ToolCallParser> tools;
   std::vector<PieceLogprob> logprobs;
-  const bool forced_call;
-  std::string call_text;  // of a forced call, so far
   bool called_tools = false;
   bool reasoned = false;
   int64_t reasoning_tokens = 0;
-
-  // The forced call at its end; what was cut off comes as the text it is.
-  void finish_call(Piece& piece) {
-    Json call = Json::parse(call_text, nullptr, false);
-    if (call.is_object() && call.contains("name") && call["name"].is_string() &&
-        call.contains("arguments")) {
-      piece.calls.push_back({call["name"].get<std::string>(), dump(call["arguments"]), ""});
-      called_tools = true;
-    } else {
-      piece.text = call_text;
-    }
-  }
 };
 
 AnswerJob::AnswerJob(std::shared_ptr<ServedModel> model, HttpReplyPtr reply)
@@ -140,18 +127,16 @@ void AnswerJob::flush(size_t index, std::string text, bool last) {
       text::ToolCallDelta rest = choice.tools->finish();
       delta.text += rest.text;
       std::move(rest.calls.begin(), rest.calls.end(), std::back_inserter(delta.calls));
+      std::move(rest.pieces.begin(), rest.pieces.end(), std::back_inserter(delta.pieces));
     }
     text = std::move(delta.text);
     piece.calls = std::move(delta.calls);
-    choice.called_tools = choice.called_tools || !piece.calls.empty();
-  }
-  if (choice.forced_call) {
-    choice.call_text += text;
-    text.clear();
-    if (last) choice.finish_call(piece);
+    piece.call_pieces = std::move(delta.pieces);
+    choice.called_tools = choice.called_tools || !piece.calls.empty() || !piece.call_pieces.empty();
   }
   piece.text += text;
-  const bool something = !piece.text.empty() || !piece.reasoning.empty() || !piece.calls.empty();
+  const bool something = !piece.text.empty() || !piece.reasoning.empty() || !piece.calls.empty() ||
+                         !piece.call_pieces.empty();
   if (!something && !(last && !choice.logprobs.empty())) return;
   piece.logprobs = std::exchange(choice.logprobs, {});
   on_piece(index, std::move(piece));

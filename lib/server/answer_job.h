@@ -35,8 +35,9 @@ struct AnswerSpec {
   bool split_reasoning = false;
   bool reasoning_open = false;
   bool parse_tools = false;
-  bool forced_call = false;  // the answer is a call as bare JSON
-  std::vector<std::string> tool_names;
+  bool forced_call = false;   // the answer is a call as bare JSON
+  bool stream_calls = false;  // as call_pieces
+  std::vector<text::OfferedTool> tools;
   std::unique_ptr<runtime::TokenFilter> filter;
   // To go on with an interrupted answer (runtime::GenerationRequest).
   std::optional<runtime::SamplerState> sampler;
@@ -54,7 +55,8 @@ struct Piece {
   std::string reasoning;
   std::string text;
   std::vector<text::ToolCall> calls;
-  std::vector<PieceLogprob> logprobs;  // of the tokens since the last piece
+  std::vector<text::ToolCallPiece> call_pieces;  // instead of them with stream_calls
+  std::vector<PieceLogprob> logprobs;            // of the tokens since the last piece
 };
 
 struct ChoiceEnd {

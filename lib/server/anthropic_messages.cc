@@ -83,14 +83,21 @@ class MessageAnswer final : public AnswerJob {
       delta("text_delta", "text", piece.text);
     }
     for (const text::ToolCall& call : piece.calls) {
-      open_block("tool_use", {{"type", "tool_use"},
-                              {"id", call.id.empty() ? new_id("toolu_") : call.id},
-                              {"name", call.name},
-                              {"input", Json::object()}});
-      delta("input_json_delta", "partial_json", call.arguments);
+      begin_call(call.name, call.id);
       Json input = Json::parse(call.arguments, nullptr, false);
       if (!input.is_discarded()) content_.back()["input"] = std::move(input);
     }
+    for (const text::ToolCallPiece& said : piece.call_pieces) {
+      if (said.begins) begin_call(said.name, said.id);
+      if (!said.arguments.empty()) delta("input_json_delta", "partial_json", said.arguments);
+    }
+  }
+
+  void begin_call(const std::string& name, const std::string& id) {
+    open_block("tool_use", {{"type", "tool_use"},
+                            {"id", id.empty() ? new_id("toolu_") : id},
+                            {"name", name},
+                            {"input", Json::object()}});
   }
 
   void on_choice_end(size_t, const ChoiceEnd& end) override { end_ = end; }
@@ -252,6 +259,7 @@ void post_messages(const ServerContext& context, const HttpRequest& request,
           make_chat_specs(model, fields, std::move(input), context.request_seconds, specs)) {
     return fail(*error);
   }
+  for (AnswerSpec& spec : specs) spec.stream_calls = fields.stream;
   std::make_shared<MessageAnswer>(context.model, reply, fields.stream)->start(std::move(specs));
 }
 

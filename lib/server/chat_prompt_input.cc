@@ -15,7 +15,10 @@ ApiError bad(const std::string& param, const std::string& message) {
 bool wants_objects(const std::string& source) {
   return source.find("arguments | tojson") != std::string::npos ||
          source.find("arguments|tojson") != std::string::npos ||
-         source.find("arguments.items()") != std::string::npos;
+         source.find("arguments.items()") != std::string::npos ||
+         source.find("arguments|items") != std::string::npos ||
+         source.find("arguments | items") != std::string::npos ||
+         source.find("_args.items()") != std::string::npos;
 }
 
 void convert_arguments(Json& messages, bool objects) {

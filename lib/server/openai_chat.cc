@@ -28,6 +28,7 @@ class ChatCompletion final : public OpenAiAnswer {
   struct Part {
     std::string text, reasoning;
     Json calls = Json::array();
+    size_t begun_calls = 0;  // when they are streamed
     std::vector<PieceLogprob> logprobs;
   };
 
@@ -48,7 +49,6 @@ class ChatCompletion final : public OpenAiAnswer {
 
   void on_piece(size_t choice, Piece piece) override {
     Part& part = parts_[choice];
-    const size_t calls_before = part.calls.size();
     for (const text::ToolCall& call : piece.calls) part.calls.push_back(tool_call_json(call));
     if (!stream()) {
       part.text += piece.text;
@@ -63,16 +63,19 @@ class ChatCompletion final : public OpenAiAnswer {
                   piece.text.empty() ? logprobs : Json());
     }
     if (!piece.text.empty()) delta_chunk(choice, {{"content", piece.text}}, nullptr, logprobs);
-    for (size_t i = calls_before; i < part.calls.size(); ++i) {
+    for (const text::ToolCallPiece& said : piece.call_pieces) {
       // The name first, then the arguments: what clients put together piece by piece.
-      Json call = part.calls[i];
-      call["index"] = i;
-      const Json arguments = std::exchange(call["function"]["arguments"], "");
-      delta_chunk(choice, {{"tool_calls", Json::array({call})}}, nullptr, nullptr);
-      const Json rest = {{"index", i}, {"function", {{"arguments", arguments}}}};
-      delta_chunk(choice, {{"tool_calls", Json::array({rest})}}, nullptr, nullptr);
+      if (said.begins) {
+        Json call = tool_call_json({said.name, "", said.id});
+        call["index"] = part.begun_calls++;
+        delta_chunk(choice, {{"tool_calls", Json::array({call})}}, nullptr, nullptr);
+      }
+      if (said.arguments.empty()) continue;
+      const Json more = {{"index", part.begun_calls - 1},
+                         {"function", {{"arguments", said.arguments}}}};
+      delta_chunk(choice, {{"tool_calls", Json::array({more})}}, nullptr, nullptr);
     }
-    if (piece.text.empty() && piece.reasoning.empty() && piece.calls.empty()) {
+    if (piece.text.empty() && piece.reasoning.empty() && piece.call_pieces.empty()) {
       delta_chunk(choice, {{"content", ""}}, nullptr, logprobs);
     }
   }
@@ -118,7 +121,9 @@ void post_chat_completions(const ServerContext& context, const HttpRequest& requ
   if (messages == nullptr) in.fail("messages", "'messages' is missing");
   ChatInput input;
   if (const Json* extra = in.object("chat_template_kwargs")) input.extra = *extra;
-  if (in.text("reasoning_effort") == "none") input.extra["enable_thinking"] = false;
+  if (const std::string effort = in.text("reasoning_effort"); !effort.empty()) {
+    input.extra["enable_thinking"] = effort != "none";
+  }
   const Json* tools = in.list("tools");
   const Json* choice = in.get("tool_choice");
   if (in.error()) return send_error(*reply, *in.error());
@@ -136,6 +141,7 @@ void post_chat_completions(const ServerContext& context, const HttpRequest& requ
           make_chat_specs(model, fields, std::move(input), context.request_seconds, specs)) {
     return send_error(*reply, *error);
   }
+  for (AnswerSpec& spec : specs) spec.stream_calls = fields.stream;
   std::make_shared<ChatCompletion>(context.model, reply, fields, logprobs)->start(std::move(specs));
 }
 

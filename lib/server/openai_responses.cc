@@ -77,6 +77,11 @@ class ResponseAnswer final : public AnswerJob {
     } else if (open_ == "reasoning") {
       item["content"] = Json::array({{{"type", "reasoning_text"}, {"text", reasoning_}}});
       reasoning_.clear();
+    } else if (open_ == "function_call" && stream_) {
+      event("response.function_call_arguments.done", {{"item_id", item["id"]},
+                                                      {"output_index", index()},
+                                                      {"name", item["name"]},
+                                                      {"arguments", item["arguments"]}});
     }
     if (stream_) {
       event("response.output_item.done", {{"output_index", index()}, {"item", item}});
@@ -124,23 +129,28 @@ class ResponseAnswer final : public AnswerJob {
       }
     }
     for (const text::ToolCall& call : piece.calls) {
-      open_item("function_call", {{"type", "function_call"},
-                                  {"id", new_id("fc_")},
-                                  {"call_id", call.id.empty() ? new_id("call_") : call.id},
-                                  {"name", call.name},
-                                  {"arguments", call.arguments},
-                                  {"status", "in_progress"}});
-      if (stream_) {
-        const Json where = {{"item_id", output_.back()["id"]}, {"output_index", index()}};
-        Json delta = where;
-        delta["delta"] = call.arguments;
-        event("response.function_call_arguments.delta", delta);
-        Json done = where;
-        done["arguments"] = call.arguments;
-        event("response.function_call_arguments.done", done);
-      }
+      begin_call(call.name, call.id);
+      output_.back()["arguments"] = call.arguments;
       close_item();
     }
+    for (const text::ToolCallPiece& said : piece.call_pieces) {
+      if (said.begins) begin_call(said.name, said.id);
+      if (said.arguments.empty()) continue;
+      Json& arguments = output_.back()["arguments"];
+      arguments = arguments.get<std::string>() + said.arguments;
+      event("response.function_call_arguments.delta", {{"item_id", output_.back()["id"]},
+                                                       {"output_index", index()},
+                                                       {"delta", said.arguments}});
+    }
+  }
+
+  void begin_call(const std::string& name, const std::string& id) {
+    open_item("function_call", {{"type", "function_call"},
+                                {"id", new_id("fc_")},
+                                {"call_id", id.empty() ? new_id("call_") : id},
+                                {"name", name},
+                                {"arguments", ""},
+                                {"status", "in_progress"}});
   }
 
   void on_choice_end(size_t, const ChoiceEnd& end) override { end_ = end; }
@@ -282,6 +292,7 @@ void post_responses(const ServerContext& context, const HttpRequest& request,
                  {"tool_choice", choice == nullptr ? Json("auto") : *choice},
                  {"tools", tools == nullptr ? Json::array() : *tools}};
   if (!instructions.empty()) echoed["instructions"] = instructions;
+  for (AnswerSpec& spec : specs) spec.stream_calls = fields.stream;
   std::make_shared<ResponseAnswer>(context.model, reply, fields.stream, std::move(echoed))
       ->start(std::move(specs));
 }

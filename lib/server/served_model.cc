@@ -31,6 +31,18 @@ Status complete_model(ServedModel& model, const std::string& plan_path) {
   model.chat_template.emplace(parsed.take());
   model.tool_format = text::detect_tool_call_format(source);
   model.reasoning = text::detect_reasoning(source);
+  if (model.reasoning) {
+    const auto open = model.tokenizer->find(model.reasoning->open);
+    const auto close = model.tokenizer->find(model.reasoning->close);
+    if (open && close) {
+      ReasoningTokens& tokens = model.reasoning_tokens.emplace();
+      tokens.open = *open;
+      tokens.close = *close;
+      for (int32_t id = 0; id < model.tokenizer->size(); ++id) {
+        if (model.tokenizer->is_eog(id)) tokens.ends.push_back(id);
+      }
+    }
+  }
   return {};
 }
 

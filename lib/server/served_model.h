@@ -10,6 +10,7 @@
 #include "lib/runtime/batch_scheduler.h"
 #include "lib/runtime/engine.h"
 #include "lib/server/grammar_cache.h"
+#include "lib/server/reasoning_filter.h"
 #include "lib/text/chat_template/chat_template.h"
 #include "lib/text/reasoning.h"
 #include "lib/text/tokenizer.h"
@@ -23,6 +24,7 @@ struct ServedModel {
   std::optional<text::ChatTemplate> chat_template;  // none: the model has none that works
   text::ToolCallFormat tool_format = text::ToolCallFormat::None;
   std::optional<text::ReasoningTags> reasoning;
+  std::optional<ReasoningTokens> reasoning_tokens;  // none: the tags are no tokens
   std::unique_ptr<GrammarCache> grammars;
   runtime::SamplingOptions sampling;                  // for what a request leaves open
   runtime::Pooling pooling = runtime::Pooling::Last;  // of embeddings

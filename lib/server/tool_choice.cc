@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace ktx::server {
 namespace {
 
@@ -9,20 +11,55 @@ ApiError bad(const std::string& message) {
   return {400, message, "tool_choice", ""};
 }
 
+// Does a schema speak of strings (also where null may stand for one)?
+bool is_text(const Json& schema) {
+  if (!schema.is_object()) return false;
+  if (const auto type = schema.find("type"); type != schema.end()) {
+    if (*type == "string") return true;
+    if (type->is_array()) return std::count(type->begin(), type->end(), Json("string")) > 0;
+    return false;
+  }
+  const auto values = schema.find("enum");
+  return values != schema.end() && values->is_array() &&
+         std::all_of(values->begin(), values->end(),
+                     [](const Json& value) { return value.is_string(); });
+}
+
+std::vector<text::OfferedTool> offered_tools(const Json& tools) {
+  std::vector<text::OfferedTool> out;
+  for (const Json& tool : tools) {
+    const Json& function = tool["function"];
+    text::OfferedTool& offered = out.emplace_back();
+    offered.name = function["name"].get<std::string>();
+    const auto properties = function["parameters"].find("properties");
+    if (properties == function["parameters"].end() || !properties->is_object()) continue;
+    for (const auto& [name, schema] : properties->items()) {
+      if (is_text(schema)) offered.text_parameters.push_back(name);
+    }
+  }
+  return out;
+}
+
 // Reasoning and tool calls are split off an answer to `input`.
 void use_chat_parsers(const ServedModel& model, const ChatInput& input, const ChatPrompt& prompt,
                       const Constraint& constraint, AnswerSpec& spec) {
   if (constraint.kind != Constraint::Kind::None) {
     spec.forced_call = constraint.tool_call;
+    const auto asked = input.extra.find("enable_thinking");
+    const bool reasons =
+        prompt.reasoning_open || (asked != input.extra.end() && *asked == Json(true));
+    if (!reasons || !model.reasoning_tokens) return;
+    spec.split_reasoning = true;
+    spec.reasoning_open = prompt.reasoning_open;
+    spec.filter = std::make_unique<ReasoningFilter>(*model.reasoning_tokens, prompt.reasoning_open,
+                                                    std::move(spec.filter));
     return;
   }
   spec.split_reasoning = model.reasoning.has_value();
   spec.reasoning_open = prompt.reasoning_open;
   spec.parse_tools = !input.tools.is_null();
   if (!spec.parse_tools) return;
-  for (const Json& tool : input.tools) {
-    spec.tool_names.push_back(tool["function"]["name"].get<std::string>());
-  }
+  spec.tools = offered_tools(input.tools);
 }
 
 }  // namespace
@@ -83,6 +120,12 @@ std::optional<ApiError> make_chat_specs(const ServedModel& model, const AnswerFi
   const Constraint& constraint = fields.constraint;
   if (constraint.kind != Constraint::Kind::None && !input.extra.contains("enable_thinking")) {
     input.extra["enable_thinking"] = false;
+  }
+  // DeepSeek's templates have another name for it.
+  if (const auto asked = input.extra.find("enable_thinking");
+      asked != input.extra.end() && !input.extra.contains("thinking")) {
+    const Json value = *asked;
+    input.extra["thinking"] = value;
   }
   ChatPrompt prompt;
   if (auto error = make_prompt(model, input, prompt)) return error;

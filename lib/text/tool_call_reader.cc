@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "lib/text/partial_match.h"
 
@@ -27,14 +28,42 @@ constexpr std::string_view kKimiCall = "<|tool_call_begin|>";
 constexpr std::string_view kKimiArguments = "<|tool_call_argument_begin|>";
 constexpr std::string_view kKimiCallEnd = "<|tool_call_end|>";
 
+constexpr std::string_view kFunction = "<function=";
+constexpr std::string_view kParameter = "<parameter=";
+
 constexpr std::string_view kHermesOpeners[] = {"<tool_call>"};
+constexpr std::string_view kQwenCoderOpeners[] = {"<tool_call>", kFunction};
 constexpr std::string_view kLlama3Openers[] = {kPythonTag};
 constexpr std::string_view kMistralOpeners[] = {kToolCalls};
 constexpr std::string_view kDeepSeekOpeners[] = {kCallsBegin, kCallBegin};
 constexpr std::string_view kKimiOpeners[] = {kKimiBegin, kKimiCall};
 constexpr std::string_view kLlama3Trailers[] = {";"};
+constexpr std::string_view kQwenCoderTrailers[] = {"</tool_call>"};
 constexpr std::string_view kDeepSeekTrailers[] = {kCallsEnd};
 constexpr std::string_view kKimiTrailers[] = {kKimiEnd};
+
+// Goes on from scan.at to the bracket that closes the first one; scan.at is left there.
+JsonReach scan_brackets(std::string_view text, JsonScan& scan) {
+  for (; scan.at < text.size(); ++scan.at) {
+    const char c = text[scan.at];
+    if (scan.escaped) {
+      scan.escaped = false;
+    } else if (scan.in_string) {
+      if (c == '\\') scan.escaped = true;
+      if (c == '"') scan.in_string = false;
+    } else if (c == '"') {
+      scan.in_string = true;
+    } else if (c == '{' || c == '[') {
+      if (++scan.depth > kMaxJsonDepth) return {scan.at, false, true};
+    } else if (c == '}' || c == ']') {
+      --scan.depth;
+    } else if (kJsonOutsideStrings.find(c) == std::string_view::npos) {
+      return {scan.at, false, true};  // at once, so that nothing long is held back in vain
+    }
+    if (scan.depth == 0) return {scan.at + 1, true, false};
+  }
+  return {scan.at, false, false};
+}
 
 // The text from its begin to its end; each step says whether it is there.
 class Cursor {
@@ -82,28 +111,24 @@ class Cursor {
     const size_t begin = at_;
     if (next() != '{' && next() != '[') return CallState::No;
     if (scan_.at < begin) scan_ = {.at = begin};
-    const bool found = scan_.at > begin && scan_.depth == 0;  // at an earlier call
-    for (; !found && scan_.at < text_.size(); ++scan_.at) {
-      const char c = text_[scan_.at];
-      if (scan_.escaped) {
-        scan_.escaped = false;
-      } else if (scan_.in_string) {
-        if (c == '\\') scan_.escaped = true;
-        if (c == '"') scan_.in_string = false;
-      } else if (c == '"') {
-        scan_.in_string = true;
-      } else if (c == '{' || c == '[') {
-        if (++scan_.depth > kMaxJsonDepth) return CallState::No;
-      } else if (c == '}' || c == ']') {
-        --scan_.depth;
-      } else if (kJsonOutsideStrings.find(c) == std::string_view::npos) {
-        return CallState::No;  // at once, so that nothing long is held back in vain
-      }
-      if (scan_.depth == 0) break;
+    if (scan_.at == begin || scan_.depth > 0) {  // else found at an earlier call
+      const JsonReach reach = scan_brackets(text_, scan_);
+      if (reach.broken) return CallState::No;
+      if (!reach.whole) return at_most();
     }
-    if (scan_.at == text_.size()) return at_most();
     at_ = scan_.at + 1;
     out = text_.substr(begin, at_ - begin);
+    return CallState::Call;
+  }
+  // What stands in front of `marker`, of any length; goes behind the marker.
+  CallState value(std::string_view marker, std::string_view& out) {
+    const size_t found = text_.find(marker, at_);
+    if (found == std::string_view::npos) {
+      scan_.in_string = true;
+      return at_most();
+    }
+    out = text_.substr(at_, found - at_);
+    at_ = found + marker.size();
     return CallState::Call;
   }
 
@@ -163,16 +188,59 @@ CallState add_call(const Json& json, CallRead& read) {
   return CallState::Call;
 }
 
+// Notes a call whose arguments are a JSON object at `in`.
+void note_begun(const Cursor& in, std::string_view name, std::string_view id, CallRead& read) {
+  name = trimmed(name);
+  if (in.at_end() || in.next() != '{' || name.empty()) return;
+  read.begun = true;
+  read.name = name;
+  read.id = id;
+  read.json_at = in.at();
+}
+
+// {"name": "f", "arguments": {   as far as it stands so.
+CallState peek_head(Cursor in, CallRead& read) {
+  std::string_view name, key;
+  KTX_STEP(in.literal("{"));
+  in.space();
+  KTX_STEP(in.literal("\"name\""));
+  in.space();
+  KTX_STEP(in.literal(":"));
+  in.space();
+  KTX_STEP(in.literal("\""));
+  KTX_STEP(in.until("\"", name));
+  if (name.find('\\') != std::string_view::npos) return CallState::No;
+  KTX_STEP(in.literal("\""));
+  in.space();
+  KTX_STEP(in.literal(","));
+  in.space();
+  KTX_STEP(in.literal("\""));
+  KTX_STEP(in.until("\"", key));
+  if (key != "arguments" && key != "parameters") return CallState::No;
+  KTX_STEP(in.literal("\""));
+  in.space();
+  KTX_STEP(in.literal(":"));
+  in.space();
+  note_begun(in, name, "", read);
+  return CallState::Call;
+}
+
 CallState read_hermes(Cursor& in, CallRead& read) {
   std::string_view json;
   KTX_STEP(in.literal("<tool_call>"));
   in.space();
+  (void)peek_head(in, read);
   KTX_STEP(in.json(json));
   KTX_STEP(in.closer("</tool_call>"));
   return add_call(Json::parse(json, nullptr, false), read);
 }
 
-CallState read_llama3(Cursor& in, std::span<const std::string> names, CallRead& read) {
+bool offered(std::span<const OfferedTool> tools, std::string_view name) {
+  return tools.empty() || std::any_of(tools.begin(), tools.end(),
+                                      [&](const OfferedTool& tool) { return tool.name == name; });
+}
+
+CallState read_llama3(Cursor& in, std::span<const OfferedTool> tools, CallRead& read) {
   bool tagged = false;
   if (!in.at_end() && in.next() == '<') {
     KTX_STEP(in.literal(kPythonTag));
@@ -191,11 +259,11 @@ CallState read_llama3(Cursor& in, std::span<const std::string> names, CallRead& 
     return CallState::No;
   }
   std::string_view json;
+  (void)peek_head(in, read);
+  read.begun = read.begun && (tagged || offered(tools, read.name));
   KTX_STEP(in.json(json));
   KTX_STEP(add_call(Json::parse(json, nullptr, false), read));
-  const bool offered =
-      names.empty() || std::find(names.begin(), names.end(), read.calls.back().name) != names.end();
-  return tagged || offered ? CallState::Call : CallState::No;
+  return tagged || offered(tools, read.calls.back().name) ? CallState::Call : CallState::No;
 }
 
 CallState read_mistral(Cursor& in, CallRead& read) {
@@ -212,13 +280,14 @@ CallState read_mistral(Cursor& in, CallRead& read) {
   }
   std::string_view head;
   KTX_STEP(in.until("{", head));
-  KTX_STEP(in.json(json));
   std::string_view id;
   head = head.substr(0, head.find("[ARGS]"));
   if (const size_t mark = head.find("[CALL_ID]"); mark != std::string_view::npos) {
     id = trimmed(head.substr(mark + 9));
     head = head.substr(0, mark);
   }
+  note_begun(in, head, id, read);
+  KTX_STEP(in.json(json));
   return add_call(head, json, id, read);
 }
 
@@ -238,6 +307,7 @@ CallState read_deepseek(Cursor& in, CallRead& read) {
     KTX_STEP(in.literal("```json"));
   }
   in.space();
+  note_begun(in, head, "", read);
   KTX_STEP(in.json(json));
   if (fenced) KTX_STEP(in.closer("```"));
   KTX_STEP(in.closer(kCallEnd));
@@ -254,12 +324,109 @@ CallState read_kimi(Cursor& in, CallRead& read) {
   KTX_STEP(in.until(kKimiArguments, id));
   KTX_STEP(in.literal(kKimiArguments));
   in.space();
-  KTX_STEP(in.json(json));
-  KTX_STEP(in.closer(kKimiCallEnd));
   id = trimmed(id);
   std::string_view name = id.substr(0, id.rfind(':'));  // functions.NAME:0
   if (name.starts_with("functions.")) name.remove_prefix(10);
+  note_begun(in, name, id, read);
+  KTX_STEP(in.json(json));
+  KTX_STEP(in.closer(kKimiCallEnd));
   return add_call(name, json, id, read);
+}
+
+// The arguments of a call in XML, put together value by value.
+class XmlArguments {
+ public:
+  XmlArguments(std::string_view name, std::span<const OfferedTool> tools) {
+    for (const OfferedTool& tool : tools) {
+      if (tool.name == name) tool_ = &tool;
+    }
+  }
+  void add(std::string_view key, std::string_view value) {
+    text_ += text_.size() == 1 ? "" : ", ";
+    text_ += print(Json(key)) + ": " + print(typed(key, value));
+  }
+  const std::string& open() const { return text_; }
+  std::string whole() const { return text_ + "}"; }
+
+ private:
+  static std::string print(const Json& json) {
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  Json typed(std::string_view key, std::string_view value) const {
+    const bool is_text = tool_ != nullptr && std::count(tool_->text_parameters.begin(),
+                                                        tool_->text_parameters.end(), key) > 0;
+    const bool deep =
+        std::count(value.begin(), value.end(), '[') + std::count(value.begin(), value.end(), '{') >
+        kMaxJsonDepth;
+    if (is_text || deep) return Json(value);
+    Json parsed = Json::parse(value, nullptr, false);
+    return parsed.is_discarded() ? Json(value) : parsed;
+  }
+  const OfferedTool* tool_ = nullptr;
+  std::string text_ = "{";
+};
+
+CallState end_xml(std::string_view name, const XmlArguments& arguments, CallRead& read) {
+  read.calls.push_back({std::string(name), arguments.whole(), ""});
+  return CallState::Call;
+}
+
+CallState read_glm(Cursor& in, std::span<const OfferedTool> tools, CallRead& read) {
+  std::string_view name, key, value;
+  KTX_STEP(in.literal("<tool_call>"));
+  KTX_STEP(in.until("<", name));
+  name = trimmed(name);
+  if (name.empty() || name.find_first_of(" \n{\"") != std::string_view::npos) return CallState::No;
+  read.name = name;
+  XmlArguments arguments(name, tools);
+  for (;;) {
+    read.arguments = arguments.open();
+    in.space();
+    const CallState more = in.literal("<arg_key>");
+    if (more == CallState::More) return more;
+    if (more == CallState::No) break;
+    read.begun = true;
+    KTX_STEP(in.until("</arg_key>", key));
+    KTX_STEP(in.literal("</arg_key>"));
+    in.space();
+    KTX_STEP(in.literal("<arg_value>"));
+    KTX_STEP(in.value("</arg_value>", value));
+    arguments.add(trimmed(key), value);
+  }
+  KTX_STEP(in.closer("</tool_call>"));
+  return end_xml(name, arguments, read);
+}
+
+CallState read_qwen_coder(Cursor& in, std::span<const OfferedTool> tools, CallRead& read) {
+  std::string_view name, key, value;
+  if (const CallState wrapped = in.literal("<tool_call>"); wrapped == CallState::More) {
+    return wrapped;
+  }
+  in.space();
+  KTX_STEP(in.literal(kFunction));
+  KTX_STEP(in.until(">", name));
+  KTX_STEP(in.literal(">"));
+  name = trimmed(name);
+  if (name.empty()) return CallState::No;
+  read.begun = true;
+  read.name = name;
+  XmlArguments arguments(name, tools);
+  for (;;) {
+    read.arguments = arguments.open();
+    in.space();
+    const CallState more = in.literal(kParameter);
+    if (more == CallState::More) return more;
+    if (more == CallState::No) break;
+    KTX_STEP(in.until(">", key));
+    KTX_STEP(in.literal(">"));
+    KTX_STEP(in.value("</parameter>", value));
+    // A line of its own for the value.
+    if (value.starts_with('\n')) value.remove_prefix(1);
+    if (value.ends_with('\n')) value.remove_suffix(1);
+    arguments.add(trimmed(key), value);
+  }
+  KTX_STEP(in.closer("</function>"));
+  return end_xml(name, arguments, read);
 }
 
 #undef KTX_STEP
@@ -280,6 +447,10 @@ std::span<const std::string_view> call_openers(ToolCallFormat format) {
       return kDeepSeekOpeners;
     case ToolCallFormat::Kimi:
       return kKimiOpeners;
+    case ToolCallFormat::Glm:
+      return kHermesOpeners;
+    case ToolCallFormat::QwenCoder:
+      return kQwenCoderOpeners;
   }
   return {};
 }
@@ -292,14 +463,27 @@ std::span<const std::string_view> call_trailers(ToolCallFormat format) {
       return kDeepSeekTrailers;
     case ToolCallFormat::Kimi:
       return kKimiTrailers;
+    case ToolCallFormat::QwenCoder:
+      return kQwenCoderTrailers;
     default:
       return {};
   }
 }
 
 CallRead read_tool_call(ToolCallFormat format, std::string_view text, bool ended,
-                        std::span<const std::string> names, JsonScan& scan) {
+                        std::span<const OfferedTool> tools, JsonScan& scan) {
   CallRead read;
+  const bool xml = format == ToolCallFormat::Glm || format == ToolCallFormat::QwenCoder;
+  if (xml && !ended && text.size() <= kMaxToolCallBytes) {
+    // A value goes on until a tag ends: a long one is not read again and again.
+    const bool in_value = std::exchange(scan.in_string, false);
+    const size_t from = std::exchange(scan.at, text.size());
+    if (in_value && text.find('>', from) == std::string_view::npos) {
+      scan.in_string = true;
+      read.state = CallState::More;
+      return read;
+    }
+  }
   Cursor in(text, ended, scan);
   switch (format) {
     case ToolCallFormat::None:
@@ -308,7 +492,7 @@ CallRead read_tool_call(ToolCallFormat format, std::string_view text, bool ended
       read.state = read_hermes(in, read);
       break;
     case ToolCallFormat::Llama3:
-      read.state = read_llama3(in, names, read);
+      read.state = read_llama3(in, tools, read);
       break;
     case ToolCallFormat::Mistral:
       read.state = read_mistral(in, read);
@@ -319,6 +503,12 @@ CallRead read_tool_call(ToolCallFormat format, std::string_view text, bool ended
     case ToolCallFormat::Kimi:
       read.state = read_kimi(in, read);
       break;
+    case ToolCallFormat::Glm:
+      read.state = read_glm(in, tools, read);
+      break;
+    case ToolCallFormat::QwenCoder:
+      read.state = read_qwen_coder(in, tools, read);
+      break;
   }
   read.bytes = in.at();
   const bool too_long = std::max(read.bytes, text.size()) > kMaxToolCallBytes;
@@ -326,6 +516,11 @@ CallRead read_tool_call(ToolCallFormat format, std::string_view text, bool ended
     read.state = CallState::No;
   }
   return read;
+}
+
+JsonReach reach_of_json(std::string_view text, JsonScan& scan) {
+  if (scan.at > 0 && scan.depth == 0) return {scan.at + 1, true, false};
+  return scan_brackets(text, scan);
 }
 
 }  // namespace ktx::text

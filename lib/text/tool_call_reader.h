@@ -5,7 +5,8 @@
 //   read_tool_call(Hermes, "<tool_call>oh no", …)             -> No
 //
 // The verdict depends on the text alone: what is No for a text is No for every
-// longer one, and a Call stays the same Call.
+// longer one, and a Call stays the same Call. What a More tells of the call, a longer
+// text's More tells too.
 #pragma once
 
 #include <span>
@@ -23,6 +24,12 @@ struct CallRead {
   CallState state = CallState::No;
   size_t bytes = 0;  // of a Call
   std::vector<ToolCall> calls;
+  // Of More, once it is sure enough to be told: the name, and the arguments so far, as a
+  // place in the text where their JSON begins, or (XML) as what they are going to begin with.
+  bool begun = false;
+  std::string name, id;
+  size_t json_at = std::string::npos;
+  std::string arguments;
 };
 
 // The markers that a call (or a section of calls) begins with, and those that may
@@ -33,6 +40,15 @@ std::span<const std::string_view> call_trailers(ToolCallFormat format);
 // `scan` is kept by the caller between texts that grow, and fresh for a new call.
 // `ended`: the text will not grow.
 CallRead read_tool_call(ToolCallFormat format, std::string_view text, bool ended,
-                        std::span<const std::string> names, JsonScan& scan);
+                        std::span<const OfferedTool> tools, JsonScan& scan);
+
+// How far the JSON object at the begin of `text` reaches: its size once it is whole, else
+// that of what may be a part of one. `broken`: no JSON goes on so.
+struct JsonReach {
+  size_t bytes = 0;
+  bool whole = false;
+  bool broken = false;
+};
+JsonReach reach_of_json(std::string_view text, JsonScan& scan);
 
 }  // namespace ktx::text

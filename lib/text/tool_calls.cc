@@ -17,12 +17,11 @@ constexpr FormatRow kFormats[] = {
     {ToolCallFormat::DeepSeek, "deepseek", "<｜tool▁call▁begin｜>"},
     {ToolCallFormat::Kimi, "kimi", "<|tool_calls_section_begin|>"},
     {ToolCallFormat::Mistral, "mistral", "[TOOL_CALLS]"},
+    {ToolCallFormat::Glm, "glm", "<arg_key>"},
+    {ToolCallFormat::QwenCoder, "qwen-coder", "<function="},
     {ToolCallFormat::Hermes, "hermes", "<tool_call>"},
     {ToolCallFormat::Llama3, "llama3", "<|python_tag|>"},
 };
-// Of templates that put something else than JSON into <tool_call>.
-constexpr std::string_view kXmlMarkers[] = {"<arg_key>", "<function="};
-
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
@@ -37,9 +36,6 @@ std::string_view format_name(ToolCallFormat format) {
 }
 
 ToolCallFormat detect_tool_call_format(std::string_view chat_template) {
-  for (const std::string_view marker : kXmlMarkers) {
-    if (contains(chat_template, marker)) return ToolCallFormat::None;
-  }
   for (const FormatRow& row : kFormats) {
     if (contains(chat_template, row.marker)) return row.format;
   }
@@ -76,18 +72,60 @@ ToolCallParser::Step ToolCallParser::find_opener(ToolCallDelta& delta, bool ende
   show(delta, solid);
   call_at_ = found - solid;
   in_call_ = true;
+  begun_ = false;
   scan_ = {};
   return Step::Again;
 }
 
+// Gives out what is new of a call that has begun. Returns its bytes so far.
+size_t ToolCallParser::stream_call(ToolCallDelta& delta, const CallRead& read) {
+  ToolCallPiece piece;
+  if (!begun_) {
+    begun_ = piece.begins = true;
+    piece.name = read.name;
+    piece.id = read.id;
+    arguments_at_ = read.json_at;
+    arguments_sent_ = 0;
+    arguments_scan_ = {};
+  }
+  size_t bytes = read.bytes;
+  if (arguments_at_ != std::string::npos) {
+    const std::string_view text = std::string_view(held_).substr(call_at_ + arguments_at_);
+    const size_t reach = reach_of_json(text, arguments_scan_).bytes;
+    piece.arguments = text.substr(arguments_sent_, reach - arguments_sent_);
+    bytes = arguments_at_ + reach;
+  } else {
+    const std::string& all =
+        read.state == CallState::Call ? read.calls[0].arguments : read.arguments;
+    if (all.size() > arguments_sent_) piece.arguments = all.substr(arguments_sent_);
+  }
+  arguments_sent_ += piece.arguments.size();
+  if (piece.begins || !piece.arguments.empty()) delta.pieces.push_back(std::move(piece));
+  return bytes;
+}
+
 ToolCallParser::Step ToolCallParser::read_call(ToolCallDelta& delta, bool ended) {
   const std::string_view text = std::string_view(held_).substr(call_at_);
-  CallRead read = read_tool_call(format_, text, ended, names_, scan_);
+  CallRead read = read_tool_call(format_, text, ended, tools_, scan_);
+  const bool streamed = stream_ && (begun_ || read.begun);
+  size_t streamed_bytes = 0;
+  if (streamed) streamed_bytes = stream_call(delta, read);
   if (read.state == CallState::More) return Step::Wait;
   in_call_ = false;
   if (read.state == CallState::Call) {
     held_.erase(0, call_at_ + read.bytes);
-    for (ToolCall& call : read.calls) delta.calls.push_back(std::move(call));
+    for (ToolCall& call : read.calls) {
+      if (!stream_)
+        delta.calls.push_back(std::move(call));
+      else if (!streamed)
+        delta.pieces.push_back({true, call.name, call.id, call.arguments});
+    }
+    behind_call_ = true;
+    return Step::Again;
+  }
+  if (streamed) {
+    // It broke off. At the end of the text what is left of it says nothing.
+    held_.erase(0, ended ? held_.size() : call_at_ + streamed_bytes);
     behind_call_ = true;
     return Step::Again;
   }

@@ -15,14 +15,21 @@
 //             (R1: function<｜tool▁sep｜>n, and the arguments in a ```json block)
 //   Kimi      <|tool_calls_section_begin|><|tool_call_begin|>functions.n:0
 //             <|tool_call_argument_begin|>{…}<|tool_call_end|>…
+//   Glm       <tool_call>n<arg_key>k</arg_key><arg_value>v</arg_value>…</tool_call>
+//   QwenCoder <tool_call><function=n><parameter=k>v</parameter>…</function></tool_call>
 //
-// A call comes out whole, when its last byte is there: so what turns out not to be
-// one (no JSON, no name, arguments that are no object, more than 256 KiB) comes out as
-// the text it is, and no half of a marker is ever shown. The outcome does not depend
-// on how the text is cut into pieces. White space around calls is dropped.
+// By itself a call comes out whole, when its last byte is there: so what turns out not to
+// be one (no JSON, no name, arguments that are no object, more than 256 KiB) comes out as
+// the text it is. With `stream` it comes out in pieces as it is said: it is a call as soon
+// as its name and the begin of its arguments are there (XML: the name), and one that then
+// breaks off stays cut. Either way no half of a marker is ever shown, the outcome does not
+// depend on how the text is cut into pieces, and white space around calls is dropped.
+//
+// The XML forms do not say whether 42 is a number: the schema of the parameter does, and
+// where it says nothing what is JSON is taken as it.
 //
 // Markers are control tokens in some vocabularies: detokenise with `special`.
-// Does not read the Python calls of Llama's built-in tools (text), nor XML forms.
+// Does not read the Python calls of Llama's built-in tools (text).
 #pragma once
 
 #include <cstddef>
@@ -32,7 +39,7 @@
 
 namespace ktx::text {
 
-enum class ToolCallFormat { None, Hermes, Llama3, Mistral, DeepSeek, Kimi };
+enum class ToolCallFormat { None, Hermes, Llama3, Mistral, DeepSeek, Kimi, Glm, QwenCoder };
 
 std::string_view format_name(ToolCallFormat format);  // "hermes"; "none"
 
@@ -45,10 +52,27 @@ struct ToolCall {
   std::string id;         // where the model gives one (Mistral, Kimi), else ""
 };
 
+// What of a call has come: its name and id with the first piece, then its arguments.
+struct ToolCallPiece {
+  bool begins = false;
+  std::string name, id;
+  std::string arguments;
+};
+
 struct ToolCallDelta {
   std::string text;
-  std::vector<ToolCall> calls;  // their place in `text` is not kept
+  std::vector<ToolCall> calls;        // their place in `text` is not kept
+  std::vector<ToolCallPiece> pieces;  // instead of them with `stream`
 };
+
+// A tool that was offered. `text_parameters` are strings by their schema, so that a value
+// of theirs is never read as JSON.
+struct OfferedTool {
+  std::string name;
+  std::vector<std::string> text_parameters;
+};
+
+struct CallRead;
 
 // How far the end of a JSON value was searched for, so that no byte is read twice.
 struct JsonScan {
@@ -58,13 +82,14 @@ struct JsonScan {
   bool escaped = false;
 };
 
-// One stream; not thread-safe, copyable. Safe for any bytes. `names` are the tools
-// that were offered: a bare JSON object of Llama3 is a call only with one of them
-// (any name without them), since it may as well be the answer.
+// One stream; not thread-safe, copyable. Safe for any bytes. A bare JSON object of Llama3
+// is a call only with the name of an offered tool (any name without them), since it may as
+// well be the answer.
 class ToolCallParser {
  public:
-  explicit ToolCallParser(ToolCallFormat format, std::vector<std::string> names = {})
-      : format_(format), names_(std::move(names)) {}
+  explicit ToolCallParser(ToolCallFormat format, std::vector<OfferedTool> tools = {},
+                          bool stream = false)
+      : format_(format), tools_(std::move(tools)), stream_(stream) {}
 
   ToolCallDelta add(std::string_view text);
   // What is held back, when no more text comes; a last closing marker may be missing.
@@ -77,15 +102,22 @@ class ToolCallParser {
   Step read_call(ToolCallDelta& delta, bool ended);
   Step leave_calls();
   void show(ToolCallDelta& delta, size_t bytes);
+  size_t stream_call(ToolCallDelta& delta, const CallRead& read);
 
   ToolCallFormat format_;
-  std::vector<std::string> names_;
+  std::vector<OfferedTool> tools_;
+  bool stream_;
   std::string held_;    // not yet shown: white space, then maybe a call
   size_t call_at_ = 0;  // where in held_ the call begins that is being read
   bool in_call_ = false;
   bool behind_call_ = false;  // only white space and markers since the last call
   bool at_begin_ = true;      // Llama3: a bare object counts as a call here
   JsonScan scan_;
+  // Of the call that is being streamed.
+  bool begun_ = false;
+  size_t arguments_at_ = 0;    // JSON: where in held_, from call_at_
+  size_t arguments_sent_ = 0;  // bytes
+  JsonScan arguments_scan_;
 };
 
 }  // namespace ktx::text

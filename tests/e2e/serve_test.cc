@@ -232,6 +232,23 @@ TEST_F(Serve, ConstrainedAnswersParse) {
   EXPECT_EQ(function["name"], "get_weather");
   EXPECT_TRUE(json::parse(function["arguments"].get<std::string>()).contains("city"));
 
+  // Streamed as it is said: many pieces, the same arguments.
+  const HttpAnswer stream = ask(chat(
+      kFox, 200, {{"tools", json::array({tool})}, {"tool_choice", "required"}, {"stream", true}}));
+  std::string arguments;
+  int pieces = 0;
+  for (const json& event : stream.events()) {
+    if (event["choices"].empty() || !event["choices"][0]["delta"].contains("tool_calls")) continue;
+    const json said = event["choices"][0]["delta"]["tool_calls"][0]["function"];
+    if (pieces == 0) {
+      EXPECT_EQ(said["name"], "get_weather");
+    }
+    arguments += said["arguments"];
+    ++pieces;
+  }
+  EXPECT_GT(pieces, 4) << stream.body;
+  EXPECT_EQ(json::parse(arguments), json::parse(function["arguments"].get<std::string>()));
+
   const HttpAnswer wrong = ask(chat(kFox, 5, {{"grammar", "root ::= \"a"}}));
   EXPECT_EQ(wrong.status, 400);
   EXPECT_EQ(wrong.json()["error"]["param"], "grammar");
@@ -240,6 +257,30 @@ TEST_F(Serve, ConstrainedAnswersParse) {
                                       {"format", {{"type", "no-such-type"}}}}
                                      .dump());
   EXPECT_EQ(schema_wrong.status, 400) << schema_wrong.body;
+}
+
+TEST_F(Serve, AConstrainedAnswerMayBeReasonedFirst) {
+  const TempDir dir;
+  const std::string plan = dir.path("m.ktxplan");
+  ASSERT_EQ(run_program({ktx_compile(), "-q", model_gguf("deepseek3"), "-o", plan}).status, 0);
+  const ServerProcess server({plan, "--max-batch", "2"});
+  const json schema = {{"type", "object"},
+                       {"properties", {{"a", {{"type", "integer"}}}}},
+                       {"required", {"a"}},
+                       {"additionalProperties", false}};
+  // Its template opens the reasoning; `reasoning` is what that one calls it.
+  for (const bool reasons : {true, false}) {
+    const json body =
+        chat("What is 12 + 30?", 200,
+             {{"json_schema", schema},
+              {"chat_template_kwargs", {{"enable_thinking", reasons}, {"reasoning", reasons}}}});
+    const HttpAnswer answer = server.post("/v1/chat/completions", body.dump());
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    const json message = answer.json()["choices"][0]["message"];
+    EXPECT_EQ(message.contains("reasoning_content"), reasons) << answer.body;
+    const json value = json::parse(message["content"].get<std::string>(), nullptr, false);
+    EXPECT_TRUE(value.is_object() && value["a"].is_number_integer()) << answer.body;
+  }
 }
 
 TEST_F(Serve, ManyAtOnceGetTheirOwnAnswers) {

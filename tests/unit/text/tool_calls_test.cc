@@ -22,13 +22,34 @@ std::string describe(const std::string& text, const std::vector<ToolCall>& calls
 }
 
 std::string parse(ToolCallFormat format, const std::vector<std::string>& pieces,
-                  const std::vector<std::string>& names = {}) {
-  ToolCallParser parser(format, names);
+                  const std::vector<OfferedTool>& tools = {}) {
+  ToolCallParser parser(format, tools);
   std::string text;
   std::vector<ToolCall> calls;
   const auto take = [&](ToolCallDelta delta) {
     text += delta.text;
     for (ToolCall& call : delta.calls) calls.push_back(std::move(call));
+  };
+  for (const std::string& piece : pieces) take(parser.add(piece));
+  take(parser.finish());
+  return describe(text, calls);
+}
+
+const std::vector<OfferedTool> kTools = {{"f", {"s"}}, {"g", {}}};
+
+// The same of a parser that streams: a call's arguments are its pieces put together.
+std::string stream(ToolCallFormat format, const std::vector<std::string>& pieces,
+                   const std::vector<OfferedTool>& tools = {}) {
+  ToolCallParser parser(format, tools, true);
+  std::string text;
+  std::vector<ToolCall> calls;
+  const auto take = [&](const ToolCallDelta& delta) {
+    text += delta.text;
+    EXPECT_TRUE(delta.calls.empty());
+    for (const ToolCallPiece& piece : delta.pieces) {
+      if (piece.begins) calls.push_back({piece.name, "", piece.id});
+      calls.back().arguments += piece.arguments;
+    }
   };
   for (const std::string& piece : pieces) take(parser.add(piece));
   take(parser.finish());
@@ -111,14 +132,79 @@ const Case kCases[] = {
      "<|tool_call_end|><|tool_calls_section_end|>",
      "|f {\"a\":1} #functions.f:0|g {} #functions.g:1"},
     {Kimi, "<|tool_call_begin|>f", "<|tool_call_begin|>f"},
+    // GLM
+    {Glm,
+     "I look.\n<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>42</arg_value>\n<arg_key>s</arg_key>"
+     "\n<arg_value>42</arg_value>\n</tool_call>\n<tool_call>g</tool_call>",
+     "I look.|f {\"a\": 42, \"s\": \"42\"}|g {}"},
+    {Glm, "<tool_call>g<arg_key>x</arg_key><arg_value>a < b\n\"c\"</arg_value></tool_call>",
+     "|g {\"x\": \"a < b\\n\\\"c\\\"\"}"},
+    {Glm, "<tool_call>g<arg_key>x</arg_key><arg_value>{\"y\": [1]}</arg_value></tool_",
+     "|g {\"x\": {\"y\":[1]}}"},
+    {Glm, "<tool_call>oh no</tool_call>", "<tool_call>oh no</tool_call>"},
+    {Glm, "<tool_call>{\"name\": \"f\"}</tool_call>", "<tool_call>{\"name\": \"f\"}</tool_call>"},
+    // Qwen3-Coder
+    {QwenCoder,
+     "So.\n<tool_call>\n<function=f>\n<parameter=a>\n[1, 2]\n</parameter>\n<parameter=s>\ndef "
+     "f():\n  return 1\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=g>\n"
+     "</function>\n</tool_call>",
+     "So.|f {\"a\": [1,2], \"s\": \"def f():\\n  return 1\"}|g {}"},
+    {QwenCoder, "<function=g><parameter=x>true</parameter></function>", "|g {\"x\": true}"},
+    {QwenCoder, "<tool_call>\nno", "<tool_call>\nno"},
 };
 
 TEST(ToolCallParser, ReadsEachFormHoweverTheTextIsCut) {
   for (const Case& c : kCases) {
     for (const auto& pieces : ktx::testing::cuts(c.text, 30)) {
-      ASSERT_EQ(parse(c.format, pieces, {"f", "g"}), c.want) << c.text;
+      ASSERT_EQ(parse(c.format, pieces, kTools), c.want) << c.text;
     }
   }
+}
+
+// Said at once or in pieces: the same calls, but with the blanks that the model wrote.
+TEST(ToolCallParser, StreamsWhatItWouldGiveWhole) {
+  const auto without_blanks = [](std::string text) {
+    std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
+    return text;
+  };
+  for (const Case& c : kCases) {
+    const std::string whole = stream(c.format, {c.text}, kTools);
+    for (const auto& pieces : ktx::testing::cuts(c.text, 30)) {
+      ASSERT_EQ(stream(c.format, pieces, kTools), whole) << c.text;
+    }
+    // Where the whole parser sees text, a stream may have believed in a call.
+    if (std::string_view(c.want).find('|') == std::string_view::npos) continue;
+    if (std::string_view(c.text).find("\"{\\") != std::string_view::npos) continue;
+    EXPECT_EQ(without_blanks(whole), without_blanks(c.want)) << c.text;
+  }
+}
+
+TEST(ToolCallParser, ArgumentsComeAsTheyAreSaid) {
+  ToolCallParser json(Hermes, {}, true);
+  EXPECT_TRUE(json.add("<tool_call>{\"name\": \"f\", \"argum").pieces.empty());
+  ToolCallDelta delta = json.add("ents\": {\"city\": \"Par");
+  ASSERT_EQ(delta.pieces.size(), 1u);
+  EXPECT_EQ(delta.pieces[0].name, "f");
+  EXPECT_EQ(delta.pieces[0].arguments, "{\"city\": \"Par");
+  delta = json.add("is\"}");
+  ASSERT_EQ(delta.pieces.size(), 1u);
+  EXPECT_FALSE(delta.pieces[0].begins);
+  EXPECT_EQ(delta.pieces[0].arguments, "is\"}");
+  EXPECT_TRUE(json.add("}</tool_call>").pieces.empty());
+
+  ToolCallParser xml(QwenCoder, {}, true);
+  delta = xml.add("<tool_call><function=f>");
+  ASSERT_EQ(delta.pieces.size(), 1u);
+  EXPECT_EQ(delta.pieces[0].arguments, "{");
+  EXPECT_EQ(xml.add("<parameter=a>1</parameter>").pieces[0].arguments, "\"a\": 1");
+  EXPECT_EQ(xml.add("</function>").pieces[0].arguments, "}");
+
+  // Cut off: what was said stays, nothing of it comes as text.
+  ToolCallParser cut(Hermes, {}, true);
+  EXPECT_EQ(cut.add("<tool_call>{\"name\": \"f\", \"arguments\": {\"a\"").pieces.size(), 1u);
+  delta = cut.finish();
+  EXPECT_EQ(delta.text, "");
+  EXPECT_TRUE(delta.pieces.empty());
 }
 
 // Texts made of the pieces of all forms, right and wrong: whole equals cut.
@@ -150,6 +236,14 @@ TEST(ToolCallParser, AnyCutOfAnyTextGivesTheSame) {
                                             "<|tool_call_end|>",
                                             "function<｜tool▁sep｜>f\n```json\n",
                                             "```",
+                                            "<function=f>",
+                                            "<parameter=s>",
+                                            "</parameter>",
+                                            "</function>",
+                                            "f<arg_key>",
+                                            "a</arg_key><arg_value>",
+                                            "</arg_value>",
+                                            "{\"name\": \"f\", \"arguments\": {",
                                             "<",
                                             "é"};
   std::mt19937 random(11);
@@ -157,10 +251,11 @@ TEST(ToolCallParser, AnyCutOfAnyTextGivesTheSame) {
     std::string text;
     for (int n = static_cast<int>(random() % 9); n > 0; --n)
       text += kPieces[random() % kPieces.size()];
-    const auto format = static_cast<ToolCallFormat>(1 + random() % 5);
-    const std::string whole = parse(format, {text});
+    const auto format = static_cast<ToolCallFormat>(1 + random() % 7);
+    const std::string whole = parse(format, {text}), streamed = stream(format, {text});
     for (const auto& pieces : ktx::testing::cuts(text, 3)) {
       ASSERT_EQ(parse(format, pieces), whole) << format_name(format) << ": " << text;
+      ASSERT_EQ(stream(format, pieces), streamed) << format_name(format) << ": " << text;
     }
   }
 }
@@ -200,7 +295,7 @@ TEST(DetectToolCallFormat, KnowsTheRealTemplates) {
       {"deepseek-ai-DeepSeek-V3.1", DeepSeek},
       {"llama-cpp-deepseek-r1", DeepSeek},
       {"Kimi-K2-Instruct", Kimi},
-      {"GLM-4.6", None},  // writes XML
+      {"GLM-4.6", Glm},
   };
   for (const auto& [name, format] : kTemplates) {
     std::ifstream file(std::string(KTX_SHARED_DIR "/templates/") + name + ".jinja");

@@ -1,0 +1,29 @@
+#include "lib/server/reasoning_filter.h"
+
+#include <limits>
+
+namespace ktx::server {
+
+Status ReasoningFilter::mask(std::span<float> logits) {
+  if (state_ == State::Answer) return answer_->mask(logits);
+  if (state_ == State::Start) {
+    const float open = logits[tokens_.open];
+    KTX_TRY(answer_->mask(logits));
+    logits[tokens_.open] = open;
+    return {};
+  }
+  for (const int32_t id : tokens_.ends) logits[id] = -std::numeric_limits<float>::infinity();
+  return {};
+}
+
+Status ReasoningFilter::accept(int32_t id) {
+  if (state_ == State::Start) {
+    state_ = id == tokens_.open ? State::Reasoning : State::Answer;
+    if (state_ == State::Reasoning) return {};
+  }
+  if (state_ == State::Answer) return answer_->accept(id);
+  if (id == tokens_.close) state_ = State::Answer;
+  return {};
+}
+
+}  // namespace ktx::server

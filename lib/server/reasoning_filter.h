@@ -1,0 +1,44 @@
+// Lets a model reason before an answer that a grammar constrains.
+//
+//   <think> anything but the end of the answer </think> {"name": ...}
+//   ^ only where it may begin            ^ from here on the grammar decides
+//
+// Works where both tags are tokens of their own, which they are in the vocabularies of
+// the models that were taught them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "lib/runtime/generation_request.h"
+
+namespace ktx::server {
+
+struct ReasoningTokens {
+  int32_t open = -1;
+  int32_t close = -1;
+  std::vector<int32_t> ends;  // that end an answer: not allowed within reasoning
+};
+
+class ReasoningFilter final : public runtime::TokenFilter {
+ public:
+  // `already_open`: the prompt ends within the reasoning. Else it may begin with the
+  // first token, or not at all. `tokens` must outlive the filter.
+  ReasoningFilter(const ReasoningTokens& tokens, bool already_open,
+                  std::unique_ptr<runtime::TokenFilter> answer)
+      : tokens_(tokens),
+        state_(already_open ? State::Reasoning : State::Start),
+        answer_(std::move(answer)) {}
+
+  Status mask(std::span<float> logits) override;
+  Status accept(int32_t id) override;
+
+ private:
+  enum class State { Start, Reasoning, Answer };
+  const ReasoningTokens& tokens_;
+  State state_;
+  const std::unique_ptr<runtime::TokenFilter> answer_;
+};
+
+}  // namespace ktx::server
