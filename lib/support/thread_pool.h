@@ -56,6 +56,20 @@ class ThreadPool {
   // threads take turns; a call from within an item is our bug.
   void run(Job& job, int stages);
 
+  // Threads without work do not sleep before some milliseconds have passed, until the
+  // object goes: for one who is going to have work again and again, each time after a wait
+  // for somebody else (a GPU) that is shorter than it takes to wake them all.
+  class Awake {
+   public:
+    explicit Awake(ThreadPool& pool);
+    ~Awake();
+    Awake(const Awake&) = delete;
+    Awake& operator=(const Awake&) = delete;
+
+   private:
+    ThreadPool& pool_;
+  };
+
   // One stage: body(item, thread) for every item in [0, items).
   template <class Body>
   void for_each(int64_t items, Body&& body) {

@@ -29,10 +29,15 @@ constexpr const char* kModels[] = {"llama",    "mixtral",   "qwen2",      "qwen2
 struct Placement {
   const char* name;
   const char* rules;  // from rules/
+  const char* target = "targets/h200.yaml";
 };
 constexpr Placement kAllGpu = {"all-gpu", "all-gpu.yaml"};
 constexpr Placement kExpertsOnCpu = {"experts-on-cpu", "moe-experts-on-cpu.yaml"};
 constexpr Placement kHalf = {"half", "../tests/gpu/half-of-the-experts.yaml"};
+constexpr const char* kTwoH200 = "tests/gpu/two-h200.yaml";
+constexpr Placement kTwoGpus = {"two-gpus", "spread-gpus.yaml", kTwoH200};
+constexpr Placement kTwoGpusExpertsOnCpu = {"two-gpus-experts-on-cpu",
+                                            "spread-gpus-experts-on-cpu.yaml", kTwoH200};
 std::string folder(const char* variable, const std::string& otherwise) {
   const char* given = std::getenv(variable);
   return given ? given : otherwise;
@@ -93,7 +98,7 @@ class GpuModels : public ::testing::Test {
     const std::string path = std::string(KTX_SOURCE_DIR "/rules/") + placement.rules;
     const Finished run =
         run_program({ktx_compile(), "-q", model_gguf(model), path,
-                     "--target=" KTX_SOURCE_DIR "/targets/h200.yaml", "-o", dir_.path(name)});
+                     std::string("--target=" KTX_SOURCE_DIR "/") + placement.target, "-o", dir_.path(name)});
     EXPECT_EQ(run.status, 0) << run.err;
     return dir_.path(name);
   }
@@ -164,6 +169,63 @@ TEST_F(GpuModels, KvCacheInQ8StaysNear) {
   options.kv_type = plan::KvType::Q8_0;
   const Comparison all = one_by_one(kAllGpu, options, 64, 2);
   EXPECT_LE(all.mean(), 0.03);
+}
+
+class TwoGpus : public GpuModels {
+ protected:
+  void SetUp() override {
+    GpuModels::SetUp();
+    if (IsSkipped()) return;
+    auto second = runtime::open_gpu(1);
+    if (!second) GTEST_SKIP() << second.error().message;
+  }
+};
+
+TEST_F(TwoGpus, ByLayerRangesGiveTheReferencesTokens) {
+  const Comparison all = one_by_one(kTwoGpus, {}, 64);
+  EXPECT_EQ(all.cases, 51);
+  EXPECT_GE(all.equal, 49);
+  EXPECT_LE(all.mean(), 0.01);
+}
+
+TEST_F(TwoGpus, WithAllRoutedExpertsOnTheCpu) {
+  EngineOptions options;
+  options.precision = Precision::Exact;
+  const Comparison exact = one_by_one(kTwoGpusExpertsOnCpu, options, 64);
+  EXPECT_GE(exact.equal, 49);
+  EXPECT_LE(exact.mean(), 0.01);
+}
+
+TEST_F(TwoGpus, InBatches) {
+  EngineOptions options;
+  options.max_batch = 6;
+  Comparison all;
+  for (const char* model : kModels) {
+    const auto engine = open(model, kTwoGpus, options);
+    if (engine) compare_together(*engine, cases(model), all);
+  }
+  std::cout << "two GPUs, batches of 6: " << all.equal << " of " << all.cases << ", mean "
+            << all.mean() << "\n";
+  EXPECT_EQ(all.cases, 51);
+  EXPECT_GE(all.equal, 49);
+}
+
+// Prompts of every length: the workspace that was taken at start is enough for each.
+TEST_F(GpuModels, ChunksOfEveryLengthFindTheirWorkspace) {
+  for (const char* model : {"llama", "deepseek2"}) {
+    EngineOptions options;
+    options.chunk_tokens = 300;
+    const auto engine = open(model, kAllGpu, options);
+    ASSERT_TRUE(engine);
+    std::vector<int32_t> ids;
+    for (int32_t i = 0; i < 300; ++i) ids.push_back(i % 250 + 3);
+    for (size_t count = 1; count <= ids.size(); ++count) {
+      runtime::Sequence sequence = engine->new_sequence();
+      const runtime::BatchItem item{&sequence, std::span(ids).first(count), runtime::Want::Last};
+      const auto done = engine->forward({&item, 1});
+      ASSERT_TRUE(done.ok()) << count << " tokens: " << done.error().message;
+    }
+  }
 }
 
 // The scores of all routers over a text: by layer, [tokens][experts].

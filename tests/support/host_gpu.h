@@ -183,6 +183,14 @@ class HostGpu final : public Gpu {
       return Status{};
     });
   }
+  Status upload_beside(std::byte* to, const std::byte* from, uint64_t bytes,
+                       GpuMark done) override {
+    std::memcpy(to, from, bytes);
+    const std::lock_guard lock(mutex_);
+    log_->uploaded_bytes += bytes;
+    marks_[done] = 0;
+    return {};
+  }
   Status download(std::byte* to, const std::byte* from, uint64_t bytes) override {
     return queue([=, this] {
       std::memcpy(to, from, bytes);
@@ -207,6 +215,14 @@ class HostGpu final : public Gpu {
     });
   }
 
+  Status copy_small(std::span<const runtime::GpuCopy> copies) override {
+    EXPECT_LE(copies.size(), static_cast<size_t>(runtime::kMostCopies));
+    for (const runtime::GpuCopy& copy : copies) {
+      EXPECT_EQ(copy.bytes % 4, 0u);
+      KTX_TRY(this->copy(copy.to, copy.from, copy.bytes));
+    }
+    return {};
+  }
   Result<GpuMark> new_mark() override {
     marks_.push_back(0);
     return static_cast<GpuMark>(marks_.size()) - 1;

@@ -2,6 +2,8 @@
 #include "kernels/cuda/cuda_attention.h"
 #include "lib/runtime/cuda/cuda_steps.h"
 
+#include <algorithm>
+
 namespace ktx::runtime {
 namespace {
 
@@ -43,7 +45,12 @@ class Attention final : public GpuStep {
     return {};
   }
   int64_t workspace_bytes(const GpuShape& shape) const override {
-    return kernels::cuda_attention_workspace(args_of(shape));
+    // Fewer tokens are split into more parts.
+    int64_t most = 0;
+    for (GpuShape smaller = shape; smaller.tokens > 0; --smaller.tokens) {
+      most = std::max(most, kernels::cuda_attention_workspace(args_of(smaller)));
+    }
+    return most;
   }
   Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
     kernels::CudaAttentionArgs args = args_of(shape);

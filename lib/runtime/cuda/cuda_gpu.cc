@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "kernels/cuda/cuda_copy.h"
 #include "kernels/cuda/cuda_sampling.h"
 #include "lib/runtime/cuda/cuda_check.h"
 #include "lib/runtime/cuda/cuda_steps.h"
@@ -64,6 +65,8 @@ Result<std::unique_ptr<Gpu>> CudaGpu::open(int number) {
   gpu->facts_ = {properties.name, properties.major, properties.minor, total, free, bandwidth};
   KTX_TRY(cuda_status(cudaStreamCreateWithFlags(&gpu->stream_, cudaStreamNonBlocking),
                       "making a stream"));
+  KTX_TRY(cuda_status(cudaStreamCreateWithFlags(&gpu->uploads_, cudaStreamNonBlocking),
+                      "making a stream"));
   KTX_TRY(cuda_status(cudaEventCreateWithFlags(&gpu->peer_, cudaEventDisableTiming),
                       "making an event"));
   return std::unique_ptr<Gpu>(std::move(gpu));
@@ -73,6 +76,7 @@ CudaGpu::~CudaGpu() {
   use();
   for (cudaEvent_t event : marks_) cudaEventDestroy(event);
   if (peer_) cudaEventDestroy(peer_);
+  if (uploads_) cudaStreamDestroy(uploads_);
   if (stream_) cudaStreamDestroy(stream_);
 }
 
@@ -127,6 +131,14 @@ Status CudaGpu::upload(std::byte* to, const std::byte* from, uint64_t bytes) {
                      "copying to the GPU");
 }
 
+Status CudaGpu::upload_beside(std::byte* to, const std::byte* from, uint64_t bytes,
+                              GpuMark done) {
+  use();
+  KTX_TRY(cuda_status(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, uploads_),
+                      "copying to the GPU"));
+  return cuda_status(cudaEventRecord(marks_[done], uploads_), "marking the queue");
+}
+
 Status CudaGpu::download(std::byte* to, const std::byte* from, uint64_t bytes) {
   use();
   return cuda_status(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_),
@@ -157,6 +169,15 @@ Status CudaGpu::clear(std::byte* data, uint64_t bytes) {
   if (bytes == 0) return {};
   use();
   return cuda_status(cudaMemsetAsync(data, 0, bytes, stream_), "clearing GPU memory");
+}
+
+Status CudaGpu::copy_small(std::span<const GpuCopy> copies) {
+  use();
+  kernels::CudaCopies args;
+  for (const GpuCopy& copy : copies) {
+    args.copies[args.count++] = {copy.to, copy.from, static_cast<int64_t>(copy.bytes)};
+  }
+  return kernels::launch_copies(args, stream_);
 }
 
 Result<GpuMark> CudaGpu::new_mark() {

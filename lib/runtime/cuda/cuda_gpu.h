@@ -1,4 +1,4 @@
-// A GPU through the CUDA runtime: one stream for all work.
+// A GPU through the CUDA runtime: one stream for all work but the upload of weights.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -23,10 +23,13 @@ class CudaGpu final : public Gpu {
   Status pin(std::byte* data, uint64_t bytes) override;
   void unpin(std::byte* data) override;
   Status upload(std::byte* to, const std::byte* from, uint64_t bytes) override;
+  Status upload_beside(std::byte* to, const std::byte* from, uint64_t bytes,
+                       GpuMark done) override;
   Status download(std::byte* to, const std::byte* from, uint64_t bytes) override;
   Status copy(std::byte* to, const std::byte* from, uint64_t bytes) override;
   Status copy_from(Gpu& other, std::byte* to, const std::byte* from, uint64_t bytes) override;
   Status clear(std::byte* data, uint64_t bytes) override;
+  Status copy_small(std::span<const GpuCopy> copies) override;
   Result<GpuMark> new_mark() override;
   Status set(GpuMark mark) override;
   Status wait(GpuMark mark) override;
@@ -49,6 +52,7 @@ class CudaGpu final : public Gpu {
   int number_ = 0;
   GpuFacts facts_;
   cudaStream_t stream_ = nullptr;
+  cudaStream_t uploads_ = nullptr;
   std::vector<cudaEvent_t> marks_;
   cudaEvent_t peer_ = nullptr;  // for copies between GPUs
 };

@@ -90,7 +90,8 @@ struct GpuShape {
 class GpuStep {
  public:
   virtual ~GpuStep() = default;
-  // Bytes that launch() needs of the shared workspace.
+  // Bytes that launch() needs of the shared workspace, for this shape and for any with
+  // fewer rows and the same positions.
   virtual int64_t workspace_bytes(const GpuShape&) const { return 0; }
   // Queues the step.
   virtual Status launch(const GpuShape& shape, std::byte* workspace, int64_t workspace_bytes) = 0;
@@ -120,6 +121,13 @@ struct GpuBestLogits {
   std::byte* workspace = nullptr;
 };
 
+struct GpuCopy {
+  std::byte* to = nullptr;
+  const std::byte* from = nullptr;
+  uint64_t bytes = 0;
+};
+inline constexpr int kMostCopies = 8;
+
 using GpuMark = int64_t;  // a place in the queue
 
 class GpuGraph {
@@ -144,11 +152,19 @@ class Gpu {
   virtual void unpin(std::byte* data) = 0;
 
   virtual Status upload(std::byte* to, const std::byte* from, uint64_t bytes) = 0;
+  // Beside the queue, for weights at start; `done` is set behind it. From any thread, also
+  // while the queue is being captured; nothing of the queue may need it before wait(done).
+  virtual Status upload_beside(std::byte* to, const std::byte* from, uint64_t bytes,
+                               GpuMark done) = 0;
   virtual Status download(std::byte* to, const std::byte* from, uint64_t bytes) = 0;
   virtual Status copy(std::byte* to, const std::byte* from, uint64_t bytes) = 0;  // within
   // From another GPU, after what that one has queued and before what it queues next.
   virtual Status copy_from(Gpu& other, std::byte* to, const std::byte* from, uint64_t bytes) = 0;
   virtual Status clear(std::byte* data, uint64_t bytes) = 0;  // to zero
+  // Between its memory and pinned memory of the host, by a kernel, in one launch: a third of
+  // the time of as many copies where the values are small. Addresses and sizes are multiples
+  // of 4, at most kMostCopies.
+  virtual Status copy_small(std::span<const GpuCopy> copies) = 0;
 
   // A mark behind what is queued now; marks are few, and used again and again.
   virtual Result<GpuMark> new_mark() = 0;

@@ -40,9 +40,17 @@ class Staging {
     return slot;
   }
   std::byte* data(int slot) const { return memory_ + static_cast<uint64_t>(slot) * kPieceBytes; }
-  Status sent(int slot) {
+  // Queues the upload of a buffer.
+  Status send(int slot, std::byte* to, uint64_t bytes) {
     slots_[slot].used = true;
-    return gpu_.set(slots_[slot].mark);
+    return gpu_.upload_beside(to, data(slot), bytes, slots_[slot].mark);
+  }
+  // All that was sent is there.
+  Status finish() {
+    for (const Slot& slot : slots_) {
+      if (slot.used) KTX_TRY(gpu_.wait(slot.mark));
+    }
+    return {};
   }
 
  private:
@@ -111,8 +119,7 @@ Status upload_weights(const plan::PlanView& plan, const WeightImage& image, Gpu&
         const uint64_t size = std::min(kPieceBytes, image.bytes - begin);
         const int slot = KTX_TRY(staging.take(static_cast<int>(item)));
         assemble(plan, image, begin, size, staging.data(slot));
-        KTX_TRY(gpu.upload(memory + begin, staging.data(slot), size));
-        KTX_TRY(staging.sent(slot));
+        KTX_TRY(staging.send(slot, memory + begin, size));
       }
       return {};
     };
@@ -121,7 +128,7 @@ Status upload_weights(const plan::PlanView& plan, const WeightImage& image, Gpu&
     const std::lock_guard lock(mutex);
     if (!failed.exchange(true)) first = status;
   });
-  const Status finished = gpu.finish();  // before the buffers go
+  const Status finished = staging.finish();  // before the buffers go
   if (failed) return first;
   return finished;
 }

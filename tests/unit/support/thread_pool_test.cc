@@ -128,6 +128,21 @@ double seconds_per_run(ThreadPool& pool) {
   return best;
 }
 
+TEST(ThreadPool, ThreadsThatAreKeptAwakeTakeWorkAfterPausesAndLetThePoolEnd) {
+  std::atomic<int64_t> sum = 0;
+  {
+    ThreadPool pool(4);
+    for (const int pause_us : {0, 100, 1000, 10000}) {  // while they look, and asleep again
+      const ThreadPool::Awake awake(pool);
+      pool.for_each(100, [&](int64_t item, int) { sum += item; });
+      std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
+      const ThreadPool::Awake twice(pool);
+      pool.for_each(100, [&](int64_t item, int) { sum += item; });
+    }
+  }
+  EXPECT_EQ(sum, 8 * 4950);
+}
+
 // As many busy threads as cores: half of the machine is left. A barrier of spinning
 // threads would take 10 times and more. 5 leaves room for a noisy host, and so do
 // the attempts: others may begin to work between the two measurements.
