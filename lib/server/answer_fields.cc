@@ -29,6 +29,7 @@ AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in) {
   std::erase(fields.stop, "");
   fields.ignore_eos = in.flag("ignore_eos", false);
   fields.reuse_cache = in.flag("cache_prompt", true);
+  fields.max_seconds = in.number("max_seconds", 0, 0, 1e6);
   if (const Json* format = in.object("response_format")) {
     if (auto error = read_response_format(*format, fields.constraint)) {
       in.fail(error->param, error->message);
@@ -65,7 +66,10 @@ std::optional<ApiError> make_specs(const ServedModel& model, const AnswerFields&
     spec.logprobs = fields.logprobs;
     spec.ignore_eos = fields.ignore_eos;
     spec.reuse_cache = fields.reuse_cache;
-    spec.max_seconds = limit_seconds;
+    spec.max_seconds = static_cast<double>(limit_seconds);
+    if (fields.max_seconds > 0 && (limit_seconds == 0 || fields.max_seconds < spec.max_seconds)) {
+      spec.max_seconds = fields.max_seconds;
+    }
     if (auto error = make_filter(model, fields.constraint, spec.filter)) return error;
     specs.push_back(std::move(spec));
   }

@@ -24,10 +24,11 @@ struct AnswerFields {
   int logprobs = -1;
   bool ignore_eos = false;
   bool reuse_cache = true;
+  double max_seconds = 0;  // the request's own deadline; 0: none
   Constraint constraint;
 };
 
-// Reads model, n, stream, stop, seed, sampling, max_tokens, cache_prompt, ignore_eos,
+// Reads model, n, stream, max_seconds, stop, seed, sampling, max_tokens, cache_prompt, ignore_eos,
 // grammar, json_schema and response_format; mistakes are noted in `in`.
 AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in);
 

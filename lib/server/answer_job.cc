@@ -66,7 +66,8 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
       request.is_end = [model = model_](int32_t id) { return model->tokenizer->is_eog(id); };
     }
     if (spec.max_seconds > 0) {
-      request.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(spec.max_seconds);
+      request.deadline = std::chrono::steady_clock::now() +
+                         std::chrono::microseconds(static_cast<int64_t>(spec.max_seconds * 1e6));
     }
     request.on_token = [self, i](const runtime::TokenEvent& token) {
       return self->add_token(i, token);

@@ -42,7 +42,7 @@ struct AnswerSpec {
   // To go on with an interrupted answer (runtime::GenerationRequest).
   std::optional<runtime::SamplerState> sampler;
   int64_t answered_tokens = 0;
-  int64_t max_seconds = 0;  // 0: no limit
+  double max_seconds = 0;  // 0: no limit
 };
 
 struct PieceLogprob {

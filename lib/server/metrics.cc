@@ -68,6 +68,12 @@ void get_stats(const ServerContext& context, const HttpRequest&, const HttpReply
   const runtime::SchedulerStats stats = context.model->scheduler->stats();
   Json json;
   for (const Metric& metric : metrics_of(context, stats)) json[metric.name] = metric.value;
+  const auto mean = [](const runtime::SecondsHistogram& seconds) {
+    return seconds.count() > 0 ? seconds.sum() / static_cast<double>(seconds.count()) : 0.0;
+  };
+  json["queue_seconds_mean"] = mean(stats.queue_time);
+  json["time_to_first_token_seconds_mean"] = mean(stats.first_token);
+  json["time_between_tokens_seconds_mean"] = mean(stats.between_tokens);
   reply->send(200, "application/json", dump(json));
 }
 

@@ -1,6 +1,7 @@
 // The server as its clients see it, with the small Qwen3 MoE.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <fstream>
@@ -446,18 +447,87 @@ TEST_F(Serve, PipelinedRequestsAreAnsweredInOrder) {
 }
 
 TEST_F(Serve, IdleAndSlowClientsHoldNobodyUp) {
+  rlimit files = {};
+  getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+  const size_t count = std::min<size_t>(5000, files.rlim_max > 300 ? files.rlim_max - 200 : 100);
+  const ServerProcess server({plan(), "--max-batch", "4"});
   std::vector<Connection> idle;
-  for (int i = 0; i < 400; ++i) {
-    idle.emplace_back(server_->port());
-    if (!idle.back().connected()) break;
+  idle.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    idle.emplace_back(server.port());
+    ASSERT_TRUE(idle.back().connected()) << i;
+    // Every second one is slow: a header that does not end.
     if (i % 2 == 0) idle.back().send("POST /v1/chat/completions HTTP/1.1\r\nHost: lo");
   }
-  EXPECT_EQ(idle.size(), 400u);
-  const auto begin = std::chrono::steady_clock::now();
-  EXPECT_EQ(server_->get("/health").status, 200);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
-  EXPECT_GE(server_->metric("connections"), 400);
-  EXPECT_EQ(ask(chat("hi", 2)).status, 200);
+  for (int i = 0; i < 500 && server.metric("connections") < static_cast<double>(count); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_GE(server.metric("connections"), count);
+  // The best of some tries: other tests share this machine.
+  auto best = std::chrono::steady_clock::duration::max();
+  for (int i = 0; i < 20; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(server.get("/health").status, 200);
+    best = std::min(best, std::chrono::steady_clock::now() - begin);
+  }
+  EXPECT_LT(best, std::chrono::milliseconds(50));
+  EXPECT_EQ(server.post("/v1/chat/completions", chat("hi", 2).dump()).status, 200);
+  // A slow one that goes on is served.
+  idle[0].send("calhost\r\nContent-Length: 2\r\n\r\n{");
+  idle[0].send("}");
+  EXPECT_EQ(idle[0].answer().status, 400);
+}
+
+TEST_F(Serve, EncryptsWithACertificate) {
+  const TempDir dir;
+  const std::string key = dir.path("key.pem"), certificate = dir.path("cert.pem");
+  const Finished made = run_program(
+      {"/usr/bin/env", "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+       "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
+       "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", key, "-out", certificate});
+  if (made.status != 0) GTEST_SKIP() << "no openssl here: " << made.err;
+  const ServerProcess server(
+      {plan(), "--tls-cert", certificate, "--tls-key", key, "--max-batch", "2"});
+  EXPECT_THAT(server.log(), HasSubstr("listening on https://127.0.0.1:"));
+  const std::string url = "https://localhost:" + std::to_string(server.port());
+  const auto curl = [&](std::vector<std::string> args) {
+    args.insert(args.begin(),
+                {"/usr/bin/env", "curl", "-sS", "--noproxy", "*", "--max-time", "20"});
+    return run_program(args);
+  };
+  const Finished health = curl({"--cacert", certificate, url + "/health"});
+  if (health.status == 127) GTEST_SKIP() << "no curl here";
+  EXPECT_EQ(health.status, 0) << health.err;
+  EXPECT_THAT(health.out, HasSubstr("ok"));
+  const Finished answer =
+      curl({"--cacert", certificate, url + "/v1/chat/completions", "-d", chat(kFox, 20).dump()});
+  EXPECT_EQ(json::parse(answer.out)["choices"][0]["message"]["content"],
+            content(ask(chat(kFox, 20))));
+  const Finished streamed = curl({"--cacert", certificate, url + "/v1/chat/completions", "-d",
+                                  chat(kFox, 20, {{"stream", true}}).dump()});
+  EXPECT_THAT(streamed.out, ::testing::EndsWith("data: [DONE]\n\n"));
+  EXPECT_NE(curl({url + "/health"}).status, 0) << "the certificate is its own";
+  EXPECT_NE(curl({"http" + url.substr(5) + "/health"}).status, 0) << "there is no plain HTTP";
+  EXPECT_EQ(curl({"--cacert", certificate, url + "/health"}).status, 0) << "nor does it end it";
+
+  for (const auto& [cert_file, key_file] :
+       {std::pair(key, certificate), std::pair(std::string("/nowhere"), key)}) {
+    const Finished wrong = run_program(
+        {ktx_run(), "serve", plan(), "--port=0", "--tls-cert", cert_file, "--tls-key", key_file});
+    EXPECT_EQ(wrong.status, 1);
+    EXPECT_THAT(wrong.err, HasSubstr(cert_file));
+  }
+}
+
+TEST_F(Serve, ARequestMayHaveItsOwnDeadline) {
+  const HttpAnswer answer =
+      ask(chat(kFox, 100000, {{"max_seconds", 0.2}, {"ignore_eos", true}, {"n", 4}}));
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(answer.json()["choices"][0]["finish_reason"], "length");
+  EXPECT_LT(answer.json()["timings"]["predicted_ms"], 10000);
+  EXPECT_EQ(ask(chat(kFox, 1, {{"max_seconds", -1}})).status, 400);
 }
 
 TEST_F(Serve, ToldToEndItFinishesWhatRuns) {

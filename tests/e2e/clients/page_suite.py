@@ -190,6 +190,94 @@ class Page(unittest.TestCase):
         self.assertIn("Qwen3Moe", b.js("document.getElementById('plan').innerText"))
         b.picture("server")
 
+    def test_figures_are_live(self):
+        b = self.browser
+        b.js("document.getElementById('tab-server').click()")
+        b.wait("document.querySelectorAll('.card').length > 5")
+        count = ("+[...document.querySelectorAll('.card')].find(c => c.innerText.includes("
+                 "'requests so far')).querySelector('b').textContent.replaceAll(',', '')")
+        before = b.js(count)
+        for _ in range(3):
+            b.js("fetch('v1/completions', {method: 'POST', body: JSON.stringify({prompt: 'Once', "
+                 "max_tokens: 30})}).then(r => r.text())")
+        b.wait(f"{count} >= {before + 3}")
+        b.wait("document.querySelector('svg.spark path').getAttribute('d').includes('L')")
+
+    def test_the_placement_picture_shows_devices(self):
+        b = self.browser
+        b.js("""{const plan = {model: 'm', family: 'F', parameters: 8e9, max_batch: 4, ctx: 4096,
+             kv_type: 'F16', threads: 8, isa: 'avx512', memory: {weights: 5e9, activations: 1e8,
+             kv_cache: 1e9}, placement: []};
+             for (let layer = 0; layer < 36; layer++) {
+               plan.placement.push({layer, device: 'cuda:0', bytes: 5e7});
+               if (layer % 2) plan.placement.push({layer, device: 'cpu', bytes: 9e7});
+             }
+             const ask = window.fetch;
+             window.fetch = (url, more) => url === 'plan'
+               ? Promise.resolve(new Response(JSON.stringify(plan))) : ask(url, more);}""")
+        b.js("document.getElementById('tab-server').click()")
+        b.wait("document.querySelectorAll('.layers div').length === 36")
+        self.assertIn("cuda:0: 1.7 GiB", b.js("document.querySelector('.legend').innerText"))
+        one = b.js("document.querySelectorAll('.layers div')[1].style.background")
+        self.assertRegex(one, r"gradient.*35\.\d+%")
+        self.assertEqual(b.js("document.querySelectorAll('.layers div')[1].title"),
+                         "cuda:0: 47.7 MiB\ncpu: 85.8 MiB")
+        b.picture("placement")
+
+    def key(self, key, code, modifiers=0, text=""):
+        for kind in ("keyDown", "keyUp"):
+            self.browser.call("Input.dispatchKeyEvent", type=kind, key=key, code=key,
+                              windowsVirtualKeyCode=code, modifiers=modifiers,
+                              **({"text": text} if kind == "keyDown" and text else {}))
+
+    def test_the_keyboard_is_enough(self):
+        b = self.browser
+        b.js("settings.max_tokens = 20")
+        b.picture("empty")
+        b.js("document.getElementById('input').focus()")
+        b.call("Input.insertText", text="First line")
+        self.key("Enter", 13, modifiers=8, text="\r")  # Shift: a line
+        b.call("Input.insertText", text="second line")
+        self.assertEqual(b.js("document.getElementById('input').value"), "First line\nsecond line")
+        self.key("Enter", 13, text="\r")
+        b.wait("document.querySelectorAll('.message').length === 2")
+        self.done()
+        self.assertEqual(b.js("document.getElementById('input').value"), "")
+        self.key("k", 75, modifiers=2)  # Ctrl: a new conversation
+        b.wait("document.querySelectorAll('.message').length === 0")
+        self.assertEqual(b.js("document.activeElement.id"), "input")
+        self.assertEqual(b.js("document.querySelectorAll('.item').length"), 1)
+        # Tab reaches every control, and each has a name.
+        names = set()
+        for _ in range(30):
+            self.key("Tab", 9)
+            names.add(b.js("(e => e.id || e.textContent || e.ariaLabel)(document.activeElement)"))
+        for control in ("send", "settings", "new", "tab-server", "shade"):
+            self.assertIn(control, names)
+        self.assertEqual(b.js("[...document.querySelectorAll('button, input, select, textarea')]"
+                              ".filter(e => !(e.textContent.trim() || e.ariaLabel || e.labels?.length"
+                              " || e.title)).map(e => e.outerHTML)"), [])
+
+    def test_an_empty_conversation_offers_questions(self):
+        b = self.browser
+        b.js("settings.max_tokens = 8")
+        b.js("document.querySelector('.empty button').click()")
+        b.wait("document.querySelectorAll('.message').length === 2")
+        self.done()
+        self.assertEqual(b.js("document.querySelectorAll('.empty').length"), 0)
+
+    def test_settings_reach_the_server(self):
+        b = self.browser
+        b.js("document.getElementById('settings').click()")
+        b.js("document.getElementById('s-max_tokens').value = 3; "
+             "document.getElementById('s-repeat_penalty').value = 1.2")
+        b.js("document.querySelector('dialog button.main').click()")
+        self.ask("Count.")
+        self.done()
+        self.assertRegex(b.js("document.querySelector('.message.assistant .foot').innerText"),
+                         r"\b3 tokens")
+        self.assertEqual(b.js("requestBody(current()).repeat_penalty"), 1.2)
+
     def test_an_error_is_told(self):
         self.browser.js("settings.top_p = 5")
         self.ask("Hi")
@@ -209,7 +297,19 @@ class Phone(unittest.TestCase):
             self.assertLess(b.js("document.getElementById('side').getBoundingClientRect().right"), 1)
             b.js("document.getElementById('menu').click()")
             b.wait("document.getElementById('side').getBoundingClientRect().left === 0")
+            b.picture("phone-menu")
+            b.js("document.querySelector('main').click()")
+            b.wait("document.getElementById('side').getBoundingClientRect().right < 1")
+            b.js("settings.max_tokens = 60; settings.temperature = 0")
+            b.js("document.getElementById('input').value = 'Tell me a story about a fox.'; "
+                 "document.getElementById('ask').requestSubmit()")
+            b.wait("document.querySelectorAll('.message').length === 2")
+            b.wait("document.getElementById('stop').hidden")
             b.picture("phone")
+            self.assertLessEqual(b.js("document.documentElement.scrollWidth"), 390)
+            b.js("document.getElementById('tab-server').click()")
+            b.wait("document.querySelectorAll('.layers div').length > 2")
+            self.assertLessEqual(b.js("document.documentElement.scrollWidth"), 390)
         finally:
             b.close()
 

@@ -452,6 +452,37 @@ TEST_F(BatchSchedulerTest, ASavedSlotGoesOnAsIfNeverInterrupted) {
   }
 }
 
+// Its first token comes with the step behind the one that was running: on average after
+// half a chunk's time and one of its own.
+TEST_F(BatchSchedulerTest, AShortPromptNeedNotWaitForALongOne) {
+  std::atomic<int64_t> step = 0, first_token_step = 0;
+  int64_t asked_at = 0;
+  std::promise<void> ended;
+  SchedulerOptions scheduler;
+  EngineOptions options = batch_of(4, 1024);
+  options.chunk_tokens = 64;
+  scheduler.after_step = [&](Engine&) {
+    if (++step != 3) return;
+    asked_at = step;
+    GenerationRequest request;
+    request.prompt = random_ids(40, 5);
+    request.max_tokens = 1;
+    request.sampling = sampling(0);
+    request.on_token = [&](const TokenEvent&) {
+      first_token_step = step.load();
+      return true;
+    };
+    request.on_end = [&](const RequestEnd&) { ended.set_value(); };
+    EXPECT_NE(scheduler_->submit(std::move(request)), 0u);
+  };
+  open(options, scheduler);
+  std::future<Answer> whole = ask(random_ids(900, 6), 2);
+  ended.get_future().wait();
+  whole.get();
+  EXPECT_EQ(first_token_step, asked_at + 1);
+  EXPECT_LE(step, 900 / 64 + 4) << "and the long one waits for no more than the short one's tokens";
+}
+
 TEST_F(BatchSchedulerTest, EmbeddingsAreThoseOfTheTextAlone) {
   const auto embed = [&](std::vector<int32_t> text, Pooling pooling) {
     auto promise = std::make_shared<std::promise<std::vector<float>>>();
