@@ -17,8 +17,10 @@
 #include "lib/runtime/kv_cache.h"
 #include "lib/runtime/prefix_cache.h"
 #include "lib/runtime/warm_up.h"
+#include "lib/support/memory_node.h"
 #include "lib/support/thread_pool.h"
 #include "lib/target/target.h"
+#include "lib/target/thread_places.h"
 
 namespace ktx::runtime {
 
@@ -119,6 +121,39 @@ Status Engine::open_with_gpus(State& s, const EngineOptions& options, int thread
   return {};
 }
 
+namespace {
+
+// The places of a run's threads; those without processors stay where the system likes.
+target::ThreadPlaces choose_places(const EngineOptions& options, int threads) {
+  target::ThreadPlaces places;
+  if (options.pin != Pin::Off) places = target::place_threads(threads);
+  const bool pin = options.pin == Pin::On || places.nodes.size() > 1;
+  if (places.threads.empty() || !pin) {
+    places.threads.assign(static_cast<size_t>(std::clamp(threads, 1, ThreadPool::kMaxThreads)), {});
+    places.nodes.clear();
+  }
+  return places;
+}
+
+// Weights go to the nodes whose threads read them, where the system allows it.
+std::unique_ptr<WarmUp> warm_up(const plan::PlanFile& plan, const target::ThreadPlaces& places,
+                                std::vector<std::string>& notes) {
+  std::vector<NodeRun> runs = split_weights(plan.view(), static_cast<int>(places.nodes.size()));
+  if (!runs.empty()) {
+    const Status moved = move_to_node(runs[0].bytes.first(1), places.nodes[0]);
+    if (!moved) {
+      notes.push_back(fmt::format(
+          "weights stay on the NUMA nodes where they are ({}); to spread them, start the first "
+          "run with an empty page cache under numactl --interleave=all",
+          moved.error().message));
+      runs.clear();
+    }
+  }
+  return std::make_unique<WarmUp>(plan, std::move(runs), places.nodes);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
                                              const EngineOptions& options) {
   const target::Target host = target::detect_host();
@@ -144,7 +179,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
     s.arena = KTX_TRY(Arena::allocate(layout.total_bytes, "activations"));
     s.kv = KTX_TRY(KvCache::create(plan.kv_slots, shape.kv_type, s.sizes.kv_blocks));
     s.kv.set_reclaim([&s] { return s.prefixes.reclaim(); });
-    s.pool = std::make_unique<ThreadPool>(threads);
+    const target::ThreadPlaces places = choose_places(options, threads);
+    s.pool = std::make_unique<ThreadPool>(places.threads);
     BoundPlan bound = KTX_TRY(bind(plan, s.kv,
                                    {.arena = s.arena.data(),
                                     .buffer_offsets = layout.offsets,
@@ -159,7 +195,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
     s.logits = reinterpret_cast<const float*>(s.arena.data() + layout.offsets[logits.buffer]);
     s.logits_stride = static_cast<int64_t>(plan::value_row_bytes(logits) / sizeof(float));
     if (s.sizes.memory.total_bytes <= available.value_or(0))
-      s.warm_up = std::make_unique<WarmUp>(s.plan);
+      s.warm_up = warm_up(s.plan, places, s.sizes.notes);
     return {};
   };
   const Status built = build();

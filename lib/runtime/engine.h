@@ -45,8 +45,12 @@ struct StepResult {
 };
 
 // What is absent comes from the plan's defaults.
+// Whether threads stay on their processors. Auto: when they are on several NUMA nodes.
+enum class Pin { Auto, On, Off };
+
 struct EngineOptions {
   int threads = 0;  // 0: one per core that this process may use
+  Pin pin = Pin::Auto;
   std::optional<Precision> precision;
   std::optional<int64_t> ctx;              // tokens per sequence
   std::optional<int64_t> max_batch;        // sequences in one step

@@ -17,6 +17,7 @@ Result<Executor> Executor::create(BoundPlan steps, ThreadPool& pool) {
   size_t most = 0;
   for (const Stage& stage : executor.plan_.stages) most = std::max(most, stage.parts.size());
   executor.parts_.reserve(most);
+  executor.share_ends_.reserve(static_cast<size_t>(pool.shares()));
   // A cache line between the threads' parts, and one more against prefetchers.
   executor.scratch_stride_ = (executor.plan_.scratch_bytes + 63) / 64 * 64 + 128;
   executor.scratch_ =
@@ -74,9 +75,8 @@ int64_t Executor::begin_stage(int stage, int thread) {
   parts_.clear();
   int64_t items = 0;
   for (const std::vector<int32_t>& steps : plan_.stages[stage].parts) {
-    Part part = begin_part(steps);
-    items = part.end += items;
-    parts_.push_back(part);
+    parts_.push_back(begin_part(steps));
+    items += parts_.back().items;
   }
   if (items > ThreadPool::kMaxItems && !fault_) {
     fault_ = "a stage falls into too many parts";
@@ -85,18 +85,45 @@ int64_t Executor::begin_stage(int stage, int thread) {
   return fault_ ? 0 : items;
 }
 
-void Executor::run_item(int, int64_t item, int thread) {
-  const Part* part = parts_.data();
-  int64_t first = 0;
-  for (; item >= part->end; ++part) first = part->end;
-  item -= first;
+namespace {
+// Of a part's items, those of this share and the ones before it.
+int64_t part_end(int64_t items, int64_t share, int64_t shares) {
+  return items * (share + 1) / shares;
+}
+}  // namespace
+
+int64_t Executor::end_of_share(int64_t, int share, int shares) {
+  share_ends_.resize(static_cast<size_t>(shares));
+  int64_t end = 0;
+  for (const Part& part : parts_) end += part_end(part.items, share, shares);
+  return share_ends_[static_cast<size_t>(share)] = end;
+}
+
+// Items are numbered by share, then by part.
+std::pair<const Executor::Part*, int64_t> Executor::find_item(int64_t item) const {
+  const auto shares = static_cast<int64_t>(share_ends_.size());
+  int64_t share = 0;
+  while (item >= share_ends_[static_cast<size_t>(share)]) ++share;
+  if (share > 0) item -= share_ends_[static_cast<size_t>(share - 1)];
+  for (const Part* part = parts_.data();; ++part) {
+    const int64_t begin = part_end(part->items, share - 1, shares);
+    const int64_t count = part_end(part->items, share, shares) - begin;
+    if (item < count) return {part, begin + item};
+    item -= count;
+  }
+}
+
+void Executor::run_item(int, int64_t place, int thread) {
+  const auto [part, item] = find_item(place);
   const std::vector<int32_t>& steps = *part->steps;
   if (steps.size() == 1) {
-    timed(steps[0], thread, [&] { plan_.steps[steps[0]].run->run(item, scratch(thread)); });
+    timed(steps[0], thread,
+          [&, item = item] { plan_.steps[steps[0]].run->run(item, scratch(thread)); });
     return;
   }
   if (part->by_column) {
-    timed(steps[0], thread, [&] { plan_.steps[steps[0]].run->run(item, scratch(thread)); });
+    timed(steps[0], thread,
+          [&, item = item] { plan_.steps[steps[0]].run->run(item, scratch(thread)); });
     const OutputRegion region = plan_.steps[steps[0]].run->region(item);
     for (size_t i = 1; i < steps.size(); ++i) {
       timed(steps[i], thread,
@@ -105,7 +132,7 @@ void Executor::run_item(int, int64_t item, int thread) {
     return;
   }
   for (int32_t step : steps) {
-    timed(step, thread, [&] {
+    timed(step, thread, [&, part = part, item = item] {
       plan_.steps[step].run->run_rows(part->rows.begin(item), part->rows.end(item),
                                       scratch(thread));
     });

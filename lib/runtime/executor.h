@@ -3,9 +3,15 @@
 // the model.
 //
 //   stage 7:  q (12 items) | k (3 items) | v (3 items)     one counter of 18, one barrier
+//
+// With several NUMA nodes each has a share of every step's items, always the same part
+// of its rows, whose weights lie in the node's memory (node_weights.h):
+//
+//   node 0:  q 0..5, k 0, v 0       node 1:  q 6..11, k 1..2, v 1..2
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "lib/runtime/arena.h"
@@ -48,14 +54,16 @@ class Executor final : private ThreadPool::Job {
   // take a run of rows, or of columns, through all of them.
   struct Part {
     const std::vector<int32_t>* steps = nullptr;
-    int64_t end = 0;  // items of this part and those before it
+    int64_t items = 0;
     RowSplit rows;    // of several row-wise steps
     bool by_column = false;
   };
 
   Executor() = default;
   int64_t begin_stage(int stage, int thread) override;
+  int64_t end_of_share(int64_t items, int share, int shares) override;
   void run_item(int stage, int64_t item, int thread) override;
+  std::pair<const Part*, int64_t> find_item(int64_t item) const;
   StepWork begin_step(int32_t step);
   Part begin_part(const std::vector<int32_t>& steps);
   template <class Work>
@@ -70,6 +78,7 @@ class Executor final : private ThreadPool::Job {
   const Batch* batch_ = nullptr;
   // Written by the one thread that opens a stage.
   std::vector<Part> parts_;
+  std::vector<int64_t> share_ends_;  // items of the stage up to each share's last
   const char* fault_ = nullptr;
   uint32_t fault_step_ = 0;
   int64_t weight_bytes_ = 0;

@@ -2,19 +2,24 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
+#include "lib/support/memory_node.h"
 #include "lib/support/signal_block.h"
 
 namespace ktx::runtime {
 
-WarmUp::WarmUp(const plan::PlanFile& plan) {
-  const auto go = [this, &plan] {
+WarmUp::WarmUp(const plan::PlanFile& plan, std::vector<NodeRun> runs, std::vector<int> nodes) {
+  const auto go = [this, &plan, runs = std::move(runs), nodes = std::move(nodes)] {
     constexpr uint64_t kPiece = 64 << 20;
     for (const plan::SegmentRecord& segment : plan->segments) {
       if (segment.kind != static_cast<uint32_t>(plan::SegmentKind::Weights)) continue;
       for (uint64_t at = 0; at < segment.size && !stop_.load(); at += kPiece) {
         plan.mapping().advise_will_need(segment.offset + at, std::min(kPiece, segment.size - at));
       }
+    }
+    for (const NodeRun& run : runs) {
+      if (stop_.load() || !move_to_node(run.bytes, nodes[static_cast<size_t>(run.share)])) return;
     }
   };
   try {

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "lib/support/cpu_pin.h"
 #include "lib/support/result.h"
 #include "lib/support/signal_block.h"
 
@@ -22,20 +23,21 @@
 namespace ktx {
 namespace {
 
-// The state of a stage in one word, so that one atomic add claims an item and
-// tells which stage it is of:  stage:16 | items:24 | next:24.
-// Threads look before they add, so `next` passes `items` by at most one per
-// thread and never runs into its neighbour.
+// The state of a share of a stage in one word, so that one atomic add claims an item
+// and tells which stage it is of:  stage:16 | end:24 | next:24.
+// Threads look before they add, so `next` passes `end` by at most one per thread and
+// never runs into its neighbour.
 constexpr int kItemBits = 24;
 constexpr uint64_t kItemMask = (uint64_t{1} << kItemBits) - 1;
 
-uint64_t pack(uint64_t stage, uint64_t items, uint64_t next) {
-  return stage << (2 * kItemBits) | items << kItemBits | next;
+uint64_t pack(int stage, int64_t end, int64_t next) {
+  return static_cast<uint64_t>(stage) << (2 * kItemBits) |
+         static_cast<uint64_t>(end) << kItemBits | static_cast<uint64_t>(next);
 }
 int stage_of(uint64_t word) {
   return static_cast<int>(word >> (2 * kItemBits));
 }
-int64_t items_of(uint64_t word) {
+int64_t end_of(uint64_t word) {
   return (word >> kItemBits) & kItemMask;
 }
 int64_t next_of(uint64_t word) {
@@ -71,15 +73,21 @@ void futex_wake(std::atomic<uint32_t>& word, int threads) {
 struct ThreadPool::Team {
   // Each on its own cache line: they are written by different threads at
   // different times.
-  alignas(64) std::atomic<uint64_t> word{0};
+  struct alignas(64) Share {
+    std::atomic<uint64_t> word{0};
+  };
+  std::vector<ThreadPlace> places;
+  std::unique_ptr<Share[]> share;
+  int shares = 1;
   alignas(64) std::atomic<int64_t> done{0};     // items finished in this stage
   alignas(64) std::atomic<uint32_t> signal{0};  // changes when there may be something to do
   alignas(64) std::atomic<int> sleepers{0};
   std::atomic<bool> running{false};
   std::atomic<bool> stop{false};
   std::atomic<int> awake{0};
-  Job* job = nullptr;  // written before `word`, read after a claim
+  Job* job = nullptr;  // written before the words, read after a claim
   int stages = 0;
+  int64_t items = 0;  // of this stage; likewise
   std::mutex turn;
   std::vector<std::thread> helpers;
 
@@ -92,40 +100,63 @@ struct ThreadPool::Team {
     }
   }
 
-  // Opens the first stage at or after `stage` that has items and claims its item
-  // 0 for the caller, or ends the run. Called by one thread at a time, after all
+  // Opens the first stage at or after `stage` that has items and claims one of them
+  // for the caller, or ends the run. Called by one thread at a time, after all
   // earlier items are done. The returned word is the claim; 0: the run is over.
   uint64_t open_stage(int stage, int thread) {
     for (; stage < stages; ++stage) {
-      const int64_t items = job->begin_stage(stage, thread);
-      KTX_ASSERT(items >= 0 && items <= kMaxItems);
-      if (items == 0) continue;
+      const int64_t count = job->begin_stage(stage, thread);
+      KTX_ASSERT(count >= 0 && count <= kMaxItems);
+      if (count == 0) continue;
       done.store(0, std::memory_order_relaxed);
-      const uint64_t claim = pack(stage, items, 0);
-      word.store(claim + 1, std::memory_order_release);
-      if (items > 1) notify(items - 1);
-      return claim;
+      items = count;
+      const uint64_t claimed = open_shares(stage, places[thread].share);
+      if (count > 1) notify(count - 1);
+      return claimed;
     }
-    word.store(0, std::memory_order_release);
+    for (int s = 0; s < shares; ++s) share[s].word.store(0, std::memory_order_release);
     running.store(false, std::memory_order_release);
     notify(INT_MAX);  // the caller of run() may sleep
     return 0;
   }
 
-  // An item of the current stage, or 0.
-  uint64_t claim() {
-    const uint64_t seen = word.load(std::memory_order_relaxed);
-    if (next_of(seen) >= items_of(seen)) return 0;
-    const uint64_t mine = word.fetch_add(1, std::memory_order_acq_rel);
-    return next_of(mine) < items_of(mine) ? mine : 0;
+  // The first item of the caller's share, or of the first that has one, is claimed.
+  uint64_t open_shares(int stage, int own) {
+    int64_t ends[kMaxShares];
+    for (int s = 0; s < shares; ++s) ends[s] = job->end_of_share(items, s, shares);
+    const auto begin_of = [&](int s) { return s == 0 ? 0 : ends[s - 1]; };
+    KTX_ASSERT(ends[shares - 1] == items);
+    if (begin_of(own) == ends[own]) {
+      for (own = 0; begin_of(own) == ends[own];) ++own;
+    }
+    for (int s = 0; s < shares; ++s) {
+      KTX_ASSERT(begin_of(s) <= ends[s]);
+      share[s].word.store(pack(stage, ends[s], begin_of(s) + (s == own)),
+                          std::memory_order_release);
+    }
+    return pack(stage, ends[own], begin_of(own));
+  }
+
+  // An item of the current stage, of the thread's own share if there is one left, or 0.
+  uint64_t claim(int thread) {
+    const int own = places[thread].share;
+    for (int i = 0; i < shares; ++i) {
+      std::atomic<uint64_t>& word = share[own + i < shares ? own + i : own + i - shares].word;
+      const uint64_t seen = word.load(std::memory_order_relaxed);
+      if (next_of(seen) >= end_of(seen)) continue;
+      const uint64_t mine = word.fetch_add(1, std::memory_order_acq_rel);
+      if (next_of(mine) < end_of(mine)) return mine;
+    }
+    return 0;
   }
 
   // Runs items until there is none to claim.
   void work(uint64_t mine, int thread) {
     while (mine) {
       job->run_item(stage_of(mine), next_of(mine), thread);
-      const bool last = done.fetch_add(1, std::memory_order_acq_rel) + 1 == items_of(mine);
-      mine = last ? open_stage(stage_of(mine) + 1, thread) : claim();
+      const int64_t all = items;  // read before this item counts as done
+      const bool last = done.fetch_add(1, std::memory_order_acq_rel) + 1 == all;
+      mine = last ? open_stage(stage_of(mine) + 1, thread) : claim(thread);
     }
   }
 
@@ -141,9 +172,10 @@ struct ThreadPool::Team {
   }
 
   void help(int thread) {
+    const CpuPin pin(places[thread].cpu);
     while (!stop.load(std::memory_order_acquire)) {
       const uint32_t seen = signal.load(std::memory_order_acquire);
-      if (const uint64_t mine = claim()) {
+      if (const uint64_t mine = claim(thread)) {
         work(mine, thread);
       } else if (!stop.load(std::memory_order_acquire)) {
         wait(seen);
@@ -152,8 +184,18 @@ struct ThreadPool::Team {
   }
 };
 
-ThreadPool::ThreadPool(int threads) : team_(std::make_unique<Team>()) {
-  threads = std::clamp(threads, 1, kMaxThreads);
+ThreadPool::ThreadPool(int threads)
+    : ThreadPool(std::vector<ThreadPlace>(std::clamp(threads, 1, kMaxThreads))) {}
+
+ThreadPool::ThreadPool(std::span<const ThreadPlace> places) : team_(std::make_unique<Team>()) {
+  KTX_ASSERT(!places.empty() && places.size() <= kMaxThreads);
+  team_->places.assign(places.begin(), places.end());
+  for (const ThreadPlace& place : places) {
+    KTX_ASSERT(place.share >= 0 && place.share < kMaxShares);
+    team_->shares = std::max(team_->shares, place.share + 1);
+  }
+  team_->share = std::make_unique<Team::Share[]>(team_->shares);
+  const int threads = static_cast<int>(places.size());
   team_->helpers.reserve(threads - 1);
   const SignalBlock block;  // inherited by the helpers
   for (int thread = 1; thread < threads; ++thread) {
@@ -182,17 +224,22 @@ int ThreadPool::threads() const {
   return 1 + static_cast<int>(team_->helpers.size());
 }
 
+int ThreadPool::shares() const {
+  return team_->shares;
+}
+
 void ThreadPool::run(Job& job, int stages) {
   KTX_ASSERT(stages >= 0 && stages <= kMaxStages);
   Team& team = *team_;
   const std::lock_guard lock(team.turn);
+  const CpuPin pin(team.places[0].cpu);
   team.job = &job;
   team.stages = stages;
   team.running.store(true, std::memory_order_relaxed);
   team.work(team.open_stage(0, 0), 0);
   while (team.running.load(std::memory_order_acquire)) {
     const uint32_t seen = team.signal.load(std::memory_order_acquire);
-    if (const uint64_t mine = team.claim()) {
+    if (const uint64_t mine = team.claim(0)) {
       team.work(mine, 0);
     } else if (team.running.load(std::memory_order_acquire)) {
       team.wait(seen);

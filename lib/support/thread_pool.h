@@ -16,13 +16,25 @@
 //
 // Which thread runs which item, and in which order, differs from run to run: the
 // items of a stage must not depend on each other.
+//
+// Threads may have a place: a processor to stay on and a share of the machine (a NUMA
+// node). Each share has its own run of a stage's items, which its threads take first;
+// then they help the others:
+//
+//   stage of 8 items, shares of 2 threads:   0 1 2 3 | 4 5 6 7
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <type_traits>
 
 namespace ktx {
+
+struct ThreadPlace {
+  int cpu = -1;   // of the system's numbers; -1: wherever there is room
+  int share = 0;  // from 0 on, below ThreadPool::kMaxShares
+};
 
 class ThreadPool {
  public:
@@ -34,6 +46,11 @@ class ThreadPool {
     // results are visible. Returns the number of items, at most kMaxItems; 0
     // skips the stage. `thread` as for items.
     virtual int64_t begin_stage(int stage, int thread) = 0;
+    // Items [end of share - 1, end of share) of the stage just begun are the share's:
+    // rising, and `items` for the last share.
+    virtual int64_t end_of_share(int64_t items, int share, int shares) {
+      return items * (share + 1) / shares;
+    }
     // Runs one item; `thread` is in [0, threads()), one item at a time each.
     virtual void run_item(int stage, int64_t item, int thread) = 0;
   };
@@ -41,16 +58,21 @@ class ThreadPool {
   static constexpr int64_t kMaxItems = 1 << 22;
   static constexpr int kMaxStages = 1 << 16;
   static constexpr int kMaxThreads = 1024;
+  static constexpr int kMaxShares = 64;
 
   // Starts threads - 1 helpers; numbers outside of [1, kMaxThreads] are moved into
   // it. When the system refuses to start a thread the team stays smaller.
   explicit ThreadPool(int threads);
+  // One thread for each place; the caller's is the first, and is held there during
+  // run() only. A processor that may not be used is no failure.
+  explicit ThreadPool(std::span<const ThreadPlace> places);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   // Threads that take part in a run, the caller's included.
   int threads() const;
+  int shares() const;
 
   // Runs all stages and returns when the last item is done. Calls from several
   // threads take turns; a call from within an item is our bug.

@@ -1,49 +1,25 @@
 #include "lib/target/target.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cmath>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "lib/target/cgroup.h"
 #include "lib/target/proc_text.h"
+#include "lib/target/usable_cpus.h"
 
 namespace ktx::target {
 namespace {
 
-// The hardware threads in our affinity mask; of a test's machine, all of them.
-std::vector<int> usable_cpus(const std::string& root) {
-  const auto online = read_proc(root + "/sys/devices/system/cpu/online");
-  std::vector<int> cpus = online ? parse_cpu_list(*online) : std::vector<int>();
-  if (cpus.empty()) {
-    for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) {
-      cpus.push_back(static_cast<int>(i));
-    }
-  }
-  if (!root.empty()) return cpus;
-  // Machines with more than 1024 hardware threads need a larger mask than
-  // cpu_set_t; 65536 bits are enough for every kernel configuration.
-  std::vector<cpu_set_t> mask(64);
-  const size_t mask_bytes = mask.size() * sizeof(cpu_set_t);
-  if (sched_getaffinity(0, mask_bytes, mask.data()) != 0) return cpus;
-  std::erase_if(cpus, [&](int cpu) { return !CPU_ISSET_S(cpu, mask_bytes, mask.data()); });
-  if (cpus.empty()) cpus.push_back(0);
-  return cpus;
-}
-
 int count_cores(const std::string& root, const std::vector<int>& cpus) {
   std::set<std::pair<uint64_t, uint64_t>> cores;  // package, core
   for (int cpu : cpus) {
-    const std::string topology =
-        fmt::format("{}/sys/devices/system/cpu/cpu{}/topology/", root, cpu);
-    const auto package = read_number(topology + "physical_package_id");
-    const auto core = read_number(topology + "core_id");
-    if (!package || !core) return static_cast<int>(cpus.size());
-    cores.insert({*package, *core});
+    const auto core = core_of_cpu(root, cpu);
+    if (!core) return static_cast<int>(cpus.size());
+    cores.insert(*core);
   }
   return static_cast<int>(cores.size());
 }

@@ -14,6 +14,8 @@ runtime::EngineOptions engine_options(const EngineFlags& flags) {
   options.threads = flags.threads;
   if (flags.precision == "exact") options.precision = runtime::Precision::Exact;
   if (flags.precision == "fast") options.precision = runtime::Precision::Fast;
+  if (flags.pin == "on") options.pin = runtime::Pin::On;
+  if (flags.pin == "off") options.pin = runtime::Pin::Off;
   if (flags.kv_type == "f32") options.kv_type = plan::KvType::F32;
   if (flags.kv_type == "f16") options.kv_type = plan::KvType::F16;
   if (flags.kv_type == "q8") options.kv_type = plan::KvType::Q8_0;

@@ -58,6 +58,9 @@ cl::list<std::string> g_threads("t", cl::desc("threads (one per core); bench tak
 cl::opt<std::string> g_precision(
     "precision", cl::desc("exact: activations and KV cache in F32; fast: int8 and F16"),
     cl::value_desc("exact|fast"), KTX_RUNS, cl::cat(g_category));
+cl::opt<std::string> g_pin("pin",
+                           cl::desc("hold threads on their cores (auto: with several NUMA nodes)"),
+                           cl::value_desc("auto|on|off"), KTX_RUNS, cl::cat(g_category));
 cl::opt<std::string> g_kv_type("kv-type", cl::desc("elements of the KV cache (f16)"),
                                cl::value_desc("f32|f16|q8"), KTX_RUNS, cl::cat(g_category));
 cl::opt<std::string> g_ctx("ctx", cl::desc("tokens per sequence (the plan's default)"),
@@ -230,6 +233,7 @@ void read_engine(Options& options, Checker& check) {
   if (threads.size() > 1 && options.command != Command::Bench)
     check.fail("-t takes one number here");
   options.engine.precision = check.choice(g_precision, {"exact", "fast"});
+  options.engine.pin = check.choice(g_pin, {"auto", "on", "off"});
   options.engine.kv_type = check.choice(g_kv_type, {"f32", "f16", "q8"});
   check.number(g_ctx, options.engine.ctx, 1, int64_t{1} << 31);
   check.number(g_max_batch, options.engine.max_batch, 1, 4096);

@@ -15,6 +15,7 @@ enum class Command { Generate, Chat, Serve, Inspect, Bench };
 struct EngineFlags {
   int threads = 0;           // 0: one per core
   std::string precision;     // "", "exact" or "fast"
+  std::string pin;           // "", "auto", "on" or "off"
   std::string kv_type;       // "", "f32", "f16" or "q8"
   int64_t ctx = 0;           // 0: the plan's default
   int64_t max_batch = 0;     // 0: the plan's default

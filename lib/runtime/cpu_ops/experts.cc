@@ -1,8 +1,8 @@
 // experts_gate_up and experts_down: the products of a mixture of experts.
 //
-// gate_up: items are (expert that was chosen, range of its rows), so that one token
-// with 8 experts still gives every thread work. down: items are ranges of rows over
-// all chosen experts, because their sum has a fixed order.
+// gate_up: items are (range of rows, expert that was chosen), so that one token with 8
+// experts still gives every thread work, and each NUMA node its rows of all of them. down: items
+// are ranges of rows over all chosen experts, because their sum has a fixed order.
 #include "kernels/matmul/experts.h"
 
 #include <fmt/format.h>
@@ -102,22 +102,22 @@ class GateUpStep final : public CpuStep {
   void run(int64_t item, std::byte* scratch) override {
     ExpertsGateUpArgs args = args_;
     args.experts.scratch = scratch;
-    const int64_t part = item % split_.items();
+    const int64_t active = pairs_.active_count();
+    const int64_t part = item / active;
     // Threads take items in turn: this is likely to be the next one of this thread.
-    if (const int64_t next = item + threads_; next / split_.items() < pairs_.active_count()) {
-      args.next = args_.gate.data + pairs_.active(next / split_.items()) * args_.gate_expert_bytes +
-                  split_.begin(next % split_.items()) * args_.gate.row_bytes;
+    if (const int64_t next = item + threads_; next < active * split_.items()) {
+      args.next = args_.gate.data + pairs_.active(next % active) * args_.gate_expert_bytes +
+                  split_.begin(next / active) * args_.gate.row_bytes;
     }
-    experts_gate_up(args, pairs_.active(item / split_.items()), split_.begin(part),
-                    split_.end(part));
+    experts_gate_up(args, pairs_.active(item % active), split_.begin(part), split_.end(part));
   }
 
   OutputRegion region(int64_t item) const override {
-    const int32_t expert = pairs_.active(item / split_.items());
-    const int64_t part = item % split_.items();
+    const int32_t expert = pairs_.active(item % pairs_.active_count());
+    const int64_t part = item / pairs_.active_count();
     const ExpertsArgs& experts = args_.experts;
-    return {experts.order, experts.offsets[expert], experts.offsets[expert + 1],
-            split_.begin(part), split_.end(part)};
+    return {experts.order, experts.offsets[expert], experts.offsets[expert + 1], split_.begin(part),
+            split_.end(part)};
   }
 
   int64_t scratch_bytes() const override {

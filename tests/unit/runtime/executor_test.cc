@@ -12,8 +12,8 @@ namespace {
 
 // The tiny plan bound by hand, so that its stages can be looked at and replaced.
 struct Bound {
-  explicit Bound(const std::string& path, int threads)
-      : file(plan::PlanFile::open(path).take()), pool(threads) {
+  explicit Bound(const std::string& path, int threads, int shares = 1)
+      : file(plan::PlanFile::open(path).take()), pool(places(threads, shares)) {
     layout = plan::lay_out_arena(file->buffers, kTokens, kTokens).take();
     arena = Arena::allocate(layout.total_bytes, "activations").take();
     kv = KvCache::create(file->kv_slots, plan::KvType::F16, 2).take();
@@ -44,6 +44,12 @@ struct Bound {
     return {data, data + kTokens * kTinyVocab};
   }
 
+  static std::vector<ThreadPlace> places(int threads, int shares) {
+    std::vector<ThreadPlace> all;
+    for (int thread = 0; thread < threads; ++thread) all.push_back({-1, thread % shares});
+    return all;
+  }
+
   static constexpr int64_t kTokens = 75;
   plan::PlanFile file;
   ThreadPool pool;
@@ -72,6 +78,22 @@ TEST(Executor, StagesGiveTheBitsOfStepsOneByOne) {
       const std::vector<float> expected = apart.logits(one), got = grouped.logits(all);
       EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0)
           << name(dtype) << ", " << threads << " threads";
+    }
+  }
+}
+
+TEST(Executor, SharesOfNodesChangeNoBit) {
+  for (const DType dtype : {DType::Q8_0, DType::Q4_0}) {
+    const TinyPlan plan(dtype);
+    Bound one(plan.path(), 1);
+    Executor alone = Executor::create(std::move(one.bound), one.pool).take();
+    const std::vector<float> expected = one.logits(alone);
+    for (int shares : {2, 3}) {
+      Bound nodes(plan.path(), 4, shares);
+      Executor executor = Executor::create(std::move(nodes.bound), nodes.pool).take();
+      const std::vector<float> got = nodes.logits(executor);
+      EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0)
+          << name(dtype) << ", " << shares << " nodes";
     }
   }
 }

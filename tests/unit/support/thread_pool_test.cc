@@ -1,6 +1,7 @@
 #include "lib/support/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <atomic>
 #include <thread>
@@ -66,6 +67,74 @@ struct Chain final : ThreadPool::Job {
   std::vector<int64_t> cells;
   std::atomic<bool> broken{false};
 };
+
+TEST(ThreadPool, KeepsStagesApartWithShares) {
+  for (int shares : {2, 3, 5}) {
+    std::vector<ThreadPlace> places;
+    for (int thread = 0; thread < 5; ++thread) places.push_back({-1, thread % shares});
+    ThreadPool pool(places);
+    EXPECT_EQ(pool.shares(), shares);
+    for (int round = 0; round < 20; ++round) {
+      Chain chain(13);
+      pool.run(chain, 500);
+      EXPECT_FALSE(chain.broken);
+      EXPECT_EQ(chain.cells[12], Chain::last_run(499));
+    }
+  }
+}
+
+// Items 0 to 2 are share 0's, 3 is share 1's; share 2 has none.
+struct Uneven final : ThreadPool::Job {
+  int64_t begin_stage(int, int) override { return 4; }
+  int64_t end_of_share(int64_t, int share, int) override { return share == 0 ? 3 : 4; }
+  void run_item(int, int64_t item, int) override { ++runs[item]; }
+  std::atomic<int> runs[4] = {};
+};
+
+TEST(ThreadPool, SharesMayBeEmptyAndOthersHelp) {
+  const ThreadPlace places[] = {{-1, 2}};  // the one thread has no item of its own
+  ThreadPool pool(places);
+  Uneven job;
+  pool.run(job, 100);
+  for (const auto& runs : job.runs) EXPECT_EQ(runs.load(), 100);
+}
+
+TEST(ThreadPool, AThreadTakesItsOwnShareFirst) {
+  const ThreadPlace places[] = {{-1, 1}};
+  // (Of one thread, two shares: the order is certain.)
+  struct Order final : ThreadPool::Job {
+    int64_t begin_stage(int, int) override { return 4; }
+    void run_item(int, int64_t item, int) override { order.push_back(item); }
+    std::vector<int64_t> order;
+  } job;
+  ThreadPool pool(places);
+  pool.run(job, 1);
+  EXPECT_EQ(job.order, (std::vector<int64_t>{2, 3, 0, 1}));
+}
+
+TEST(ThreadPool, HoldsItsThreadsOnTheirProcessorsWhileTheyRun) {
+  const auto allowed = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    sched_getaffinity(0, sizeof set, &set);
+    return set;
+  };
+  const cpu_set_t before = allowed();
+  int cpu = 0;
+  while (cpu < CPU_SETSIZE && !CPU_ISSET(cpu, &before)) ++cpu;
+  if (cpu == CPU_SETSIZE) GTEST_SKIP() << "more processors than a cpu_set_t holds";
+  const ThreadPlace places[] = {{cpu, 0}, {cpu, 0}, {-1, 0}, {60000, 0}};
+  ThreadPool pool(places);
+  std::atomic<int> wrong{0};
+  pool.for_each(64, [&](int64_t, int thread) {
+    const cpu_set_t now = allowed();
+    if (thread < 2 && (CPU_COUNT(&now) != 1 || !CPU_ISSET(cpu, &now))) ++wrong;
+    if (thread >= 2 && !CPU_EQUAL(&now, &before)) ++wrong;
+  });
+  EXPECT_EQ(wrong.load(), 0);
+  const cpu_set_t after = allowed();
+  EXPECT_TRUE(CPU_EQUAL(&after, &before));
+}
 
 TEST(ThreadPool, KeepsStagesApart) {
   for (int threads : {1, 2, 3, 8}) {
