@@ -217,11 +217,11 @@ TEST(ServeBodies, EveryChangedRequestIsAnswered) {
 
   const uint64_t seed = std::random_device{}();
   const char* seconds = std::getenv("KTX_FUZZ_SECONDS");
-  const auto end = std::chrono::steady_clock::now() +
-                   std::chrono::milliseconds(seconds ? 1000 * std::atoi(seconds) : 1000);
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::seconds(seconds ? std::atoi(seconds) : 0);
   Changer changer(seed);
   int64_t asked = 0, taken = 0;
-  while (std::chrono::steady_clock::now() < end) {
+  while (asked < 100 || std::chrono::steady_clock::now() < end) {
     const auto& [path, text] = kBodies[changer.below(std::size(kBodies))];
     json body = json::parse(text);
     for (size_t i = changer.below(4); i > 0; --i) changer.change(body);
@@ -239,7 +239,6 @@ TEST(ServeBodies, EveryChangedRequestIsAnswered) {
     ASSERT_TRUE(good) << given.status << " " << given.body << "\nseed " << seed << ", " << path
                       << ": " << bytes;
   }
-  EXPECT_GT(asked, 50);
   EXPECT_GT(taken, 0);
   json after = json::parse(plain().body);
   EXPECT_EQ(after["response"], before["response"]);
