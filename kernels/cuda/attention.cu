@@ -61,6 +61,9 @@ int64_t cuda_attention_workspace(const CudaAttentionArgs& a) {
 Status launch_attention(const CudaAttentionArgs& a, CudaStream stream) {
   if (a.tokens == 0) return {};
   KTX_TRY(check_workspace("attention", a.workspace_bytes, cuda_attention_workspace(a)));
+  if (a.prepare.key && !(a.one_token_per_sequence && attention_prepares(a))) {
+    return Error{"attention: heads of this shape are not prepared by it"};
+  }
   AttentionParts parts;
   parts.splits = split_count(a);
   parts.values = reinterpret_cast<float*>(a.workspace);

@@ -15,6 +15,7 @@
 //
 // Roofline: bytes of the cache, times the groups of 16 heads. Registers: 4 * value_dim / 8
 // sums for the 64 lanes of a quarter. No shared memory but q (16 * key_dim halves), scores.
+#include "kernels/cuda/attention_head.cuh"
 #include "kernels/cuda/attention_parts.cuh"
 
 namespace ktx::kernels {
@@ -34,6 +35,29 @@ __host__ __device__ inline RowShape row_shape(const AttentionAttrs& attrs, bool 
   const int group = attrs.heads / attrs.kv_heads;
   if (group >= kRows) return {kRows, 1, (group + kRows - 1) / kRows};
   return {group, one_token ? 1 : kRows / group, 1};
+}
+
+// The new key and value of a token and KV head, by the block of the split that reads them:
+// warps 0 and 1, before a barrier of the block. `key`: key_dim floats of shared memory.
+__device__ void store_new(const CudaAttentionArgs& a, const AttentionParts& parts, int token,
+                          int kv_head, int split, float* key) {
+  const int position = a.kv.position[token];
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const PieceRange range = piece_range(position + 1, parts.splits, split);
+  const int piece = position / kPiece;
+  if (position < 0 || piece < range.begin || piece >= range.end || warp > 1) return;
+  const int sequence = a.kv.sequence[token];
+  const KvLayout& layout = a.kv.layout;
+  const int dim = static_cast<int>(warp == 0 ? layout.key_dim : layout.value_dim);
+  const float* x = a.prepare.value + token * a.prepare.value_stride + kv_head * dim;
+  std::byte* row = warp == 0 ? kv_key(a.kv, sequence, kv_head, position)
+                             : kv_value(a.kv, sequence, kv_head, position);
+  if (warp == 0) {
+    prepare_head(a.prepare.key + token * a.prepare.key_stride + kv_head * dim, dim,
+                 a.prepare.k_norm, a.prepare.k_eps, a.prepare, position, key, lane);
+    x = key;
+  }
+  for (int i = lane; i < (dim + 31) / 32 * 32; i += 32) store_piece(layout.type, x, i, dim, row);
 }
 
 template <KvType kType, int kQuarter>
@@ -59,12 +83,26 @@ __global__ void __launch_bounds__(kThreads) attention_tiles(CudaAttentionArgs a,
     const bool live = r < tokens * shape.heads && head < group;
     return live ? kv_head * group + head : -1;
   };
+  float* heads = reinterpret_cast<float*>(q + chunks * kRows * 4);  // [row][key_dim]
+  if (a.prepare.key) {
+    for (int r = warp; r < kRows; r += kThreads / 32) {
+      const int head = row_head(r);
+      if (head < 0) continue;
+      prepare_head(a.q + row_token(r) * a.q_stride + head * a.attrs.key_dim, a.attrs.key_dim,
+                   a.prepare.q_norm, a.prepare.q_eps, a.prepare,
+                   max(a.kv.position[row_token(r)], 0), heads + r * a.attrs.key_dim, lane);
+    }
+    store_new(a, parts, first_token, kv_head, split, heads + kRows * a.attrs.key_dim);
+    __syncthreads();
+  }
   for (int i = thread; i < kRows * chunks * 4; i += kThreads) {
     const int r = i / (chunks * 4), chunk = i / 4 % chunks, part = i % 4;
     uint4 halves{0, 0, 0, 0};
     const int head = row_head(r);
     if (head >= 0) {
-      const float* x = a.q + row_token(r) * a.q_stride + head * a.attrs.key_dim + chunk * 32 + part * 8;
+      const float* x = a.prepare.key ? heads + r * a.attrs.key_dim
+                                     : a.q + row_token(r) * a.q_stride + head * a.attrs.key_dim;
+      x += chunk * 32 + part * 8;
       float v[8];
 #pragma unroll
       for (int j = 0; j < 8; ++j) v[j] = x[j] * a.attrs.scale;
@@ -243,7 +281,8 @@ Status launch_tiles(const CudaAttentionArgs& a, const AttentionParts& parts, cud
   const dim3 grid(parts.splits,
                   static_cast<unsigned>(ceil_div<int64_t>(a.tokens, shape.tokens)) * shape.head_blocks,
                   a.attrs.kv_heads);
-  const int shared = kRows * a.attrs.key_dim * 2;
+  const int shared = static_cast<int>(kRows * a.attrs.key_dim * 2 +
+                                      (a.prepare.key ? (kRows + 1) * a.attrs.key_dim * 4 : 0));
   const auto run = [&](auto kernel) {
     return launch("attention", kernel, grid, kThreads, shared, stream, a, parts);
   };
@@ -262,6 +301,11 @@ bool attention_tiles_takes(const CudaAttentionArgs& a) {
   return a.kv.layout.type != KvType::F32 && a.attrs.key_dim % 32 == 0 && a.attrs.key_dim <= 1024 &&
          (dim == 64 || dim == 128 || dim == 256 || dim == 512) &&
          a.kv.layout.block_tokens % kPiece == 0;
+}
+
+bool attention_prepares(const CudaAttentionArgs& a) {
+  return attention_tiles_takes(a) && !a.attrs.value_in_key && a.attrs.key_dim <= 512 &&
+         a.prepare.rope.rotary_begin + a.prepare.rope.rotary_dim <= a.attrs.key_dim;
 }
 
 int64_t attention_tiles_blocks(const CudaAttentionArgs& a) {

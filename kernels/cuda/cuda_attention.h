@@ -38,6 +38,20 @@ struct CudaKvStoreArgs {
 };
 Status launch_kv_store(const CudaKvStoreArgs& args, CudaStream stream);
 
+// What attention does first, when it is asked to: RMS norms of the heads of q and k, rope of
+// both, and kv_store. q is left as it was.
+struct CudaAttentionPrepare {
+  const float* key = nullptr;  // [T, kv_heads * key_dim]; null: nothing of all this
+  int64_t key_stride = 0;
+  const float* value = nullptr;  // [T, kv_heads * value_dim]
+  int64_t value_stride = 0;
+  const float* q_norm = nullptr;  // [key_dim] or null
+  const float* k_norm = nullptr;
+  float q_eps = 0, k_eps = 0;
+  const float* inv_freq = nullptr;  // [rope.rotary_dim / 2]
+  RopeAttrs rope;                   // in place, for q and k alike; its heads are not used
+};
+
 struct CudaAttentionArgs {
   const float* q = nullptr;  // [T, heads * key_dim]
   int64_t q_stride = 0;
@@ -50,10 +64,13 @@ struct CudaAttentionArgs {
   int64_t max_positions = 0;
   // A hint: no two tokens are of one sequence (pure decode). Right either way.
   bool one_token_per_sequence = false;
+  CudaAttentionPrepare prepare;  // with one_token_per_sequence, where attention_prepares()
   std::byte* workspace = nullptr;
   int64_t workspace_bytes = 0;
 };
 int64_t cuda_attention_workspace(const CudaAttentionArgs& args);
 Status launch_attention(const CudaAttentionArgs& args, CudaStream stream);
+// Whether launch_attention takes `prepare` for such heads and such a cache.
+bool attention_prepares(const CudaAttentionArgs& args);
 
 }  // namespace ktx::kernels

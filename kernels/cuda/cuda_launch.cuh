@@ -56,6 +56,11 @@ Status launch(const char* what, void (*kernel)(Params...), dim3 grid, int thread
     KTX_TRY(cuda_status(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared), what));
   }
+  // One division of shared memory and L1 for all kernels: a processor that has to change it
+  // takes no block of the next kernel before all of this one are gone.
+  KTX_TRY(cuda_status(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                           cudaSharedmemCarveoutMaxShared),
+                      what));
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = dim3(static_cast<unsigned>(threads));

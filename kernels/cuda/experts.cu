@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/cuda_rows.h"
 #include "kernels/cuda/half_rows.cuh"
+#include "kernels/cuda/marlin_one.h"
 #include "kernels/cuda/marlin_products.cuh"
 #include "kernels/matmul/marlin_layout.h"
 
@@ -18,9 +19,10 @@ namespace {
 
 enum class Path { One, Few, Many };
 
-Path path_of(int64_t pairs, const ExpertsAttrs& attrs, DType dtype) {
-  if (pairs == attrs.top_k || 4 * pairs <= attrs.experts) return Path::One;
-  const bool many = pairs >= 12 * int64_t{attrs.experts} && marlin_many_runs(dtype);
+Path path_of(int64_t pairs, const ExpertsAttrs& attrs, const CudaWeight& w) {
+  const bool apart = pairs == attrs.top_k || 4 * pairs <= attrs.experts;
+  if (apart && marlin_one_fits(w.dtype, w.cols, 1)) return Path::One;
+  const bool many = pairs >= 12 * int64_t{attrs.experts} && marlin_many_runs(w.dtype);
   return many ? Path::Many : Path::Few;
 }
 
@@ -123,7 +125,7 @@ __global__ void __launch_bounds__(kCombineThreads) combine_experts(Combine p) {
 
 int64_t cuda_experts_gate_up_workspace(const CudaExpertsGateUpArgs& a) {
   const int64_t pairs = a.tokens * a.attrs.top_k;
-  int64_t bytes = halves_workspace(path_of(pairs, a.attrs, a.gate.dtype), a.tokens, a.gate.cols);
+  int64_t bytes = halves_workspace(path_of(pairs, a.attrs, a.gate), a.tokens, a.gate.cols);
   if (!same_form(a.gate, a.up)) bytes += workspace_aligned(pairs * a.gate.rows * 4);
   return bytes;
 }
@@ -146,7 +148,7 @@ Status launch_experts_gate_up(const CudaExpertsGateUpArgs& a, CudaStream stream)
       p.w[1] = reinterpret_cast<const uint8_t*>(up->data);
       p.matrix_bytes[1] = up->matrix_bytes;
     }
-    return launch_product(path_of(pairs, a.attrs, w.dtype), w.dtype, p, a.tokens, workspace,
+    return launch_product(path_of(pairs, a.attrs, w), w.dtype, p, a.tokens, workspace,
                           stream);
   };
   if (same_form(a.gate, a.up)) return run(a.gate, &a.up, a.h, a.h_stride, a.workspace);
@@ -169,7 +171,7 @@ Status launch_experts_gate_up(const CudaExpertsGateUpArgs& a, CudaStream stream)
 int64_t cuda_experts_down_workspace(const CudaExpertsDownArgs& a) {
   const int64_t pairs = a.tokens * a.attrs.top_k;
   return workspace_aligned(pairs * a.down.rows * 4) + workspace_aligned(pairs * 4) +
-         halves_workspace(path_of(pairs, a.attrs, a.down.dtype), pairs, a.down.cols);
+         halves_workspace(path_of(pairs, a.attrs, a.down), pairs, a.down.cols);
 }
 
 Status launch_experts_down(const CudaExpertsDownArgs& a, CudaStream stream) {
@@ -186,7 +188,7 @@ Status launch_experts_down(const CudaExpertsDownArgs& a, CudaStream stream) {
   p.y_stride = a.down.rows;
   p.places = reinterpret_cast<int32_t*>(rest);
   rest += workspace_aligned(pairs * 4);
-  KTX_TRY(launch_product(path_of(pairs, a.attrs, a.down.dtype), a.down.dtype, p, pairs, rest,
+  KTX_TRY(launch_product(path_of(pairs, a.attrs, a.down), a.down.dtype, p, pairs, rest,
                          stream));
   Combine combine;
   combine.partial = partial;

@@ -1,4 +1,5 @@
-// Rows of the KV cache on the device: their addresses, and eight elements of one as F16.
+// Rows of the KV cache on the device: their addresses, eight elements of one as F16, and 32 of
+// them stored.
 #pragma once
 
 #include "kernels/cuda/cuda_attention.h"
@@ -60,6 +61,29 @@ __device__ __forceinline__ void kv_halves(const std::byte* row, int begin,
       out[i] = as_bits(__hmul2(q, scale));
     }
   }
+}
+
+// Elements i - lane .. i - lane + 31 of a row of n, i this lane's, from x on their way into the
+// cache: a Q8_0 block. Codes are those of kernels/attention bit for bit. All lanes take part.
+__device__ inline void store_piece(KvType type, const float* x, int i, int n, std::byte* row) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const float v = i < n ? x[i] : 0;
+  if (type == KvType::F32) {
+    if (i < n) reinterpret_cast<float*>(row)[i] = v;
+    return;
+  }
+  if (type == KvType::F16) {
+    if (i < n) reinterpret_cast<half*>(row)[i] = __float2half_rn(v);
+    return;
+  }
+  const half scale = __float2half_rn(warp_max(isnan(v) ? 0 : fabsf(v)) / 127);
+  const float rounded = __half2float(scale);
+  const float inverse = rounded > 0 && isfinite(rounded) ? 1 / rounded : 0;
+  const float code = rintf(v * inverse);
+  const int clamped = code > 127 ? 127 : code >= -127 ? static_cast<int>(code) : -127;
+  std::byte* block = row + i / 32 * 34;
+  if (lane == 0) *reinterpret_cast<half*>(block) = scale;
+  reinterpret_cast<int8_t*>(block + 2)[lane] = static_cast<int8_t>(i < n ? clamped : 0);
 }
 
 }  // namespace ktx::kernels

@@ -1,5 +1,5 @@
 // kv_store (cuda_attention.h): a warp takes 32 elements of a row, a Q8_0 block of the
-// cache. Codes are those of kernels/attention bit for bit.
+// cache.
 #include "kernels/cuda/cuda_launch.cuh"
 #include "kernels/cuda/kv_rows.cuh"
 
@@ -7,27 +7,6 @@ namespace ktx::kernels {
 namespace {
 
 constexpr int kWarps = 4;
-
-__device__ void store_piece(KvType type, const float* x, int i, int n, std::byte* row) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const float v = i < n ? x[i] : 0;
-  if (type == KvType::F32) {
-    if (i < n) reinterpret_cast<float*>(row)[i] = v;
-    return;
-  }
-  if (type == KvType::F16) {
-    if (i < n) reinterpret_cast<half*>(row)[i] = __float2half_rn(v);
-    return;
-  }
-  const half scale = __float2half_rn(warp_max(isnan(v) ? 0 : fabsf(v)) / 127);
-  const float rounded = __half2float(scale);
-  const float inverse = rounded > 0 && isfinite(rounded) ? 1 / rounded : 0;
-  const float code = rintf(v * inverse);
-  const int clamped = code > 127 ? 127 : code >= -127 ? static_cast<int>(code) : -127;
-  std::byte* block = row + i / 32 * 34;
-  if (lane == 0) *reinterpret_cast<half*>(block) = scale;
-  reinterpret_cast<int8_t*>(block + 2)[lane] = static_cast<int8_t>(i < n ? clamped : 0);
-}
 
 __global__ void __launch_bounds__(32 * kWarps) kv_store(CudaKvStoreArgs a) {
   begin_kernel();

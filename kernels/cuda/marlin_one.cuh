@@ -1,228 +1,376 @@
 // Products of one token with marlin weights, at the speed of the memory.
 //
-// A block of up to 8 warps takes 1 to 8 pairs of strips of 16 rows; the warps of a pair share its tiles in
-// turns and add up at the end, in a fixed order. Each warp has a ring of tiles in shared
-// memory that it fills itself (marlin_ring.cuh), so nothing waits for the block before the
-// end.
+// A block of 8 warps has some strips of 16 rows (of gate and up: pairs of strips; of the sum
+// of experts: a strip of each expert). All their tiles stand in a row, and a warp takes an
+// eighth of them, whatever strips they belong to; per strip the warps' sums are added in
+// rising order at the end. Each warp streams its tiles through its own stages of shared
+// memory (marlin_stream.cuh), and asks for the first ones before it waits for the kernel
+// ahead: so the memory works while that one drains.
 //
 // The weights are the A operand of mma.m16n8k16. The eight columns of B would be tokens;
-// with one token they are the eight groups of 32 columns of a tile instead: for group c
-// only column c holds x. So after a tile column c of the sums is the product of group c,
-// and each lane applies the scales of two groups (a quarter of them) to raw sums of codes
-// (marlin_raw.cuh). Q6_K, with its 16 groups of 16, uses two such sets of sums. The lane
-// that needs a piece of x is the lane that loads it. x is taken in F16, scaled by a power
-// of two per 256 columns; all else is F32, so only x is rounded.
+// with one token they are the eight groups of 32 columns of a tile instead. A product of the
+// weights of group c with all of them is right in column c, which is with lanes t = c / 2 and
+// kept by them; so after a tile each lane applies the scales of two groups to raw sums of
+// codes (marlin_raw.cuh). Q6_K, with its 16 groups of 16, uses two such sets. Products of
+// different groups do not wait for each other. Only x is rounded, to F16; all else is F32.
 //
-// Roofline: bytes of the weights / memory bandwidth. About 2 instructions a weight and lane
-// for Q4_K. Shared memory: 8 rings of 2 to 4 stages, at most 110 KiB, two blocks to a
-// multiprocessor.
+// Roofline: bytes of the weights / memory bandwidth. About 1.4 instructions a weight and lane
+// for Q4_K.
 #pragma once
 
 #include "kernels/cuda/cuda_launch.cuh"
-#include "kernels/cuda/marlin_products.cuh"
+#include "kernels/cuda/marlin_one.h"
+#include "kernels/cuda/marlin_one_x.cuh"
 #include "kernels/cuda/marlin_raw.cuh"
-#include "kernels/cuda/marlin_ring.cuh"
+#include "kernels/cuda/marlin_stream.cuh"
+#include "kernels/cuda/router_choice.cuh"
 
 namespace ktx::kernels {
 
-// The largest of all lanes of a value that is not negative.
-__device__ __forceinline__ float warp_largest(float v) {
-#if __CUDA_ARCH__ >= 800
-  return __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(v)));
-#else
-  return warp_max(v);
-#endif
+constexpr int kOneWarps = 8;
+constexpr int kOneThreads = 32 * kOneWarps;
+constexpr int kOneUnits = 16;  // of a block at most: a thread an output
+// Of a processor, and as many as a launch has: with room for another, blocks of the next
+// product came to stand two on one processor and none on the next (-25 % on H200).
+constexpr int kOneBlocks = 2;
+
+// What the launcher decides. A unit is a strip, a pair of gate and up, or a strip of every
+// expert of the sum.
+struct OneShape {
+  int first_block[kOneParts] = {};  // of each part
+  int blocks[kOneParts] = {};       // of each part; they have its units in equal shares
+  int ring_bytes = 0;               // of a warp
+  int stages[2] = {};               // of the ring, by format
+  int most_strips = 0;              // of a block
+  int bytes = 0;                    // dynamic shared memory
+};
+
+// Sums of a warp: rows g and g + 8 of a strip, over this lane's groups.
+template <DType kType>
+__device__ __forceinline__ void add_tile(const uint8_t* tile, int spans, const OneX& x, int x_tile,
+                                         int lane, float (&total)[2]) {
+  using Raw = MarlinRaw<kType>;
+  using Tile = MarlinTile<kType>;
+  constexpr int kSets = Raw::kSets;
+  const int g = lane / 4, t = lane % 4;
+  const float scale = x.scales[x_tile];
+  uint4 b[kSets];
+  float sum[kSets][2];  // of x over the lane's groups
+  if constexpr (kSets == 1) {
+    b[0] = x.halves[x_tile * 32 + lane];
+    const float4 s = x.sums[x_tile * 4 + t];
+    sum[0][0] = s.x + s.y, sum[0][1] = s.z + s.w;
+  } else {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      b[h] = x.halves[x_tile * 32 + 16 * h + 4 * (g / 2) + t];
+      if (t / 2 != g % 2) b[h] = uint4{0, 0, 0, 0};  // the other group of 16
+      const float2 s = reinterpret_cast<const float2*>(x.sums)[x_tile * 8 + 4 * h + t];
+      sum[h][0] = s.x, sum[h][1] = s.y;
+    }
+  }
+  Raw raw;
+  raw.load(tile, spans, lane);
+  float kept[kSets][4] = {};  // rows g, g + 8 at the lane's two groups
+#pragma unroll
+  for (int c = 0; c < 8; ++c) {
+    const int set = kSets == 2 ? c / 4 : 0;
+    uint32_t a[2][4];
+    raw.fragment(c, a);
+    float product[4];
+    mma_f16_new(product, a[0], b[set].x, b[set].y);
+    mma_f16(product, a[1], b[set].z, b[set].w);
+    if constexpr (kSets == 1) {
+      if (t == c / 2) kept[0][c % 2] = product[c % 2], kept[0][2 + c % 2] = product[2 + c % 2];
+    } else if (t == c % 4) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) kept[set][i] = product[i];
+    }
+  }
+#pragma unroll
+  for (int h = 0; h < kSets; ++h) {
+    ScaleOffset s[2][2];  // rows g, g + 8 at the two groups
+    if constexpr (requires { Raw::scale_offsets(tile, spans, g, t, s[0]); }) {
+      Raw::scale_offsets(tile, spans, g, t, s[0]);
+      Raw::scale_offsets(tile, spans, g + 8, t, s[1]);
+    } else {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int c = kSets == 2 ? 4 * h + t : 2 * t + e;
+        const bool there = Tile::kWide || c < 2 * spans;
+        s[0][e] = there ? Raw::scale_offset(tile, spans, g, c, e) : ScaleOffset{0, 0};
+        s[1][e] = there ? Raw::scale_offset(tile, spans, g + 8, c, e) : ScaleOffset{0, 0};
+      }
+    }
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const float q0 = kept[h][e] - Raw::kEvenZero * sum[h][e];
+      const float q1 = kept[h][2 + e] * Raw::kOddFactor - Raw::kOddZero * sum[h][e];
+      total[0] += (s[0][e].scale * q0 + s[0][e].offset * sum[h][e]) * scale;
+      total[1] += (s[1][e].scale * q1 + s[1][e].offset * sum[h][e]) * scale;
+    }
+  }
 }
 
-// Eight elements of x as halves, their scale taken out, and the sum of the halves.
-struct XPiece {
-  float4 low, high;  // 0 where there are none
-  __device__ __forceinline__ void load(const float* x, int k, int cols, bool wanted) {
-    low = high = float4{0, 0, 0, 0};
-    if (wanted && k < cols) {
-      low = *reinterpret_cast<const float4*>(x + k);
-      high = *(reinterpret_cast<const float4*>(x + k) + 1);
-    }
-  }
-  __device__ __forceinline__ float largest() const {
-    return fmaxf(fmaxf(fmaxf(fabsf(low.x), fabsf(low.y)), fmaxf(fabsf(low.z), fabsf(low.w))),
-                 fmaxf(fmaxf(fabsf(high.x), fabsf(high.y)), fmaxf(fabsf(high.z), fabsf(high.w))));
-  }
-  __device__ __forceinline__ float to_halves(float inverse, uint32_t (&b)[4]) const {
-    b[0] = pack_halves(low.x * inverse, low.y * inverse);
-    b[1] = pack_halves(low.z * inverse, low.w * inverse);
-    b[2] = pack_halves(high.x * inverse, high.y * inverse);
-    b[3] = pack_halves(high.z * inverse, high.w * inverse);
-    float sum = 0;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float2 v = __half22float2(as_half2(b[i]));
-      sum += v.x + v.y;
-    }
-    return sum;
+// Which strips a block has, of whose matrices.
+struct OneBlock {
+  int part, first, units, sources, strips, tiles;
+  __device__ OneBlock(const OneProduct& p, const OneShape& shape) {
+    part = 0;
+    const int block = static_cast<int>(blockIdx.x);
+    for (int i = 1; i < p.parts; ++i) part = block >= shape.first_block[i] ? i : part;
+    const OneRows& rows = p.rows[part];
+    const int all = rows.strips() * (p.work == OneWork::Choices ? p.router.attrs.top_k : 1);
+    const int number = block - shape.first_block[part], of = shape.blocks[part];
+    first = all * number / of;
+    units = all * (number + 1) / of - first;
+    sources = p.work == OneWork::Sum ? p.router.attrs.top_k : rows.w[1] ? 2 : 1;
+    strips = units * sources;
+    tiles = (p.cols + 255) / 256;
   }
 };
 
-// kSources: strips of a warp; kPaired: one of gate and one of up.
-template <DType kType, int kSources, bool kPaired>
-__global__ void __launch_bounds__(kRingThreads, 2) marlin_one(MarlinProduct p, int block_strips) {
-  using Raw = MarlinRaw<kType>;
-  using Tile = MarlinTile<kType>;
-  using Ring = MarlinRing<kType, kSources>;
-  constexpr int kSets = Raw::kSets;
-  extern __shared__ uint4 dynamic_shared[];
-  __shared__ float sums[kRingWarps][kSources][16];
-  __shared__ int found;
+template <DType kType>
+__device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& shape,
+                                          const OneBlock& block, int stages) {
+  extern __shared__ uint4 one_shared[];
+  __shared__ uint64_t barriers[kOneWarps][kMostStages];
+  __shared__ float warp_squares[kOneWarps];
+  __shared__ int found, chosen[kCudaMaxTopK], rank[kCudaMaxTopK];
+  __shared__ float chosen_weight[kCudaMaxTopK];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
-  const int g = lane / 4, t = lane % 4;
+  const OneRows& rows = p.rows[block.part];
+  const int top_k = p.router.attrs.top_k, strip0 = rows.strip_begin();
+  const int x_rows = p.work == OneWork::Sum ? top_k : 1;
+  // Shared memory: the stages of the warps, x, sums of the warps, the strips' places.
+  uint8_t* memory = reinterpret_cast<uint8_t*>(one_shared);
+  uint8_t* ring = memory + warp * shape.ring_bytes;
+  memory += kOneWarps * shape.ring_bytes;
+  const OneX x(memory, x_rows * block.tiles);
+  memory += OneX::bytes(x_rows * block.tiles);
+  float* sums = reinterpret_cast<float*>(memory);  // [strip][warp][row]
+  const uint8_t** places = reinterpret_cast<const uint8_t**>(sums + shape.most_strips * kOneWarps * 16);
 
-  // Who is served: a head, or the pair at place blockIdx.y of `order`.
   let_next_kernel_start();
-  int matrix = static_cast<int>(blockIdx.y), pair = 0;
-  const float* x = p.x + matrix * p.x_head;
-  float* y = p.y + matrix * p.y_head;
-  if (p.offsets) {
-    wait_for_inputs();
+  if (p.norm) {
+    for (int k = 32 * thread; k < p.cols; k += 32 * kOneThreads) prefetch_l2(p.norm + k);
+  }
+  // Who is served.
+  int matrix = static_cast<int>(blockIdx.y), x_warps = kOneWarps;
+  const float* from = p.x + matrix * p.x_stride;
+  float* y = rows.y + matrix * rows.y_stride;
+  if (p.work != OneWork::Heads) wait_for_inputs();
+  if (p.work == OneWork::Pairs) {
     const int place = matrix;
     if (thread == 0) found = -1;
     __syncthreads();
-    for (int e = thread; e < p.experts; e += static_cast<int>(blockDim.x)) {
+    for (int e = thread; e < p.experts; e += kOneThreads) {
       if (p.offsets[e] <= place && place < p.offsets[e + 1]) found = e;
     }
     __syncthreads();
     matrix = found;
-    pair = p.order[place];
+    const int pair = p.order[place];
     if (p.places && blockIdx.x == 0 && thread == 0) p.places[pair] = matrix < 0 ? -1 : place;
     if (matrix < 0) return;
-    x = p.x + pair / p.x_div * p.x_stride;
-    y = p.y + pair * p.y_stride;
+    from = p.x + pair / p.x_div * p.x_stride;
+    y = rows.y + pair * rows.y_stride;
+  } else if (p.work == OneWork::Choices) {
+    // The last warp chooses, the others take x.
+    x_warps = kOneWarps - 1;
+    if (warp == x_warps) {
+      const RouterChoice choice = choose_experts<8>(p.router, 0, sums, lane);
+      if (lane < top_k) chosen[lane] = max(choice.id, 0);
+      if (lane < top_k && blockIdx.x == 0) {
+        p.router.ids[lane] = choice.id;
+        p.router.weights[lane] = choice.weight;
+      }
+    }
+  } else if (p.work == OneWork::Sum && warp == 0) {
+    const int id = lane < top_k ? p.router.ids[lane] : INT_MAX;
+    if (lane < top_k) {
+      chosen[lane] = max(id, 0);
+      chosen_weight[lane] = p.router.weights[lane];
+    }
+    int before = 0;
+    for (int o = 0; o < top_k; ++o) {
+      const int other = __shfl_sync(~0u, id, o);
+      before += other < id || (other == id && o < lane);
+    }
+    if (lane < top_k) rank[before] = lane;
   }
-
-  const int warps_per_strip = static_cast<int>(blockDim.x) / 32 / block_strips;
-  constexpr int kRowStrips = kPaired ? 1 : kSources;  // strips of rows of a warp
-  const int strip_begin =
-      p.strip_begin() + static_cast<int>(blockIdx.x) * block_strips * kRowStrips;
-  const int strip_end = p.strip_end();
-  Ring ring(p, matrix, kPaired, strip_begin + warp / warps_per_strip * kRowStrips, strip_end,
-            warp % warps_per_strip, warps_per_strip, dynamic_shared, warp, lane);
-  XPiece next[kSets];
-  const auto load_x = [&](int item) {
-    const int k = ring.tile(item) * 256;
-    if constexpr (kSets == 1) {
-      next[0].load(x, k + 8 * lane, p.cols, item < ring.count);
-    } else {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        next[h].load(x, k + 128 * h + 32 * (g / 2) + 8 * t, p.cols, item < ring.count && t / 2 == g % 2);
-      }
-    }
-  };
-
-  ring.start(lane);
-  if (!p.offsets) wait_for_inputs();
-  load_x(0);
-  float total[kSources][2] = {};  // rows g and g + 8
-  for (int item = 0; item < ring.count; ++item) {
-    uint32_t b[kSets][4];
-    float x_sum[kSets], largest = next[0].largest();
-    if constexpr (kSets == 2) largest = fmaxf(largest, next[1].largest());
-    int exponent = static_cast<int>(__float_as_uint(warp_largest(largest)) >> 23) - 127 - 9;
-    exponent = max(-100, min(100, exponent));
-    const float scale = __uint_as_float(static_cast<uint32_t>(127 + exponent) << 23);
-    const float inverse = __uint_as_float(static_cast<uint32_t>(127 - exponent) << 23);
-#pragma unroll
-    for (int h = 0; h < kSets; ++h) {
-      float sum = next[h].to_halves(inverse, b[h]);
-      sum += __shfl_xor_sync(~0u, sum, 1);
-      x_sum[h] = sum + __shfl_xor_sync(~0u, sum, 2);
-    }
-    load_x(item + 1);
-    ring.wait(lane);
-    const int spans = ring.spans(item);
-    float product[kSources][kSets][4] = {};
-#pragma unroll
-    for (int m = 0; m < kSources; ++m) {
-      Raw raw;
-      raw.load(ring.stage(m), spans, lane);
-#pragma unroll
-      for (int c = 0; c < 8; ++c) {
-        const int set = kSets == 2 ? c / 4 : 0;
-        const bool mine = kSets == 2 ? g / 2 == c % 4 : g == c;
-        uint32_t a[2][4];
-        raw.fragment(c, a);
-        mma_f16(product[m][set], a[0], mine ? b[set][0] : 0, mine ? b[set][1] : 0);
-        mma_f16(product[m][set], a[1], mine ? b[set][2] : 0, mine ? b[set][3] : 0);
-      }
-    }
-    // Columns 2t and 2t + 1 are groups 2t, 2t + 1; of Q6_K the halves of group 4h + t.
-#pragma unroll
-    for (int h = 0; h < kSets; ++h) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const float sum = __shfl_sync(~0u, x_sum[h], 4 * (2 * t + e));
-        const int c = kSets == 2 ? 4 * h + t : 2 * t + e;
-        if (!Tile::kWide && c >= 2 * spans) continue;
-#pragma unroll
-        for (int m = 0; m < kSources; ++m) {
-          const uint8_t* tile = ring.stage(m);
-          const ScaleOffset s0 = Raw::scale_offset(tile, spans, g, c, e);
-          const ScaleOffset s1 = Raw::scale_offset(tile, spans, g + 8, c, e);
-          const float q0 = product[m][h][e] - Raw::kEvenZero * sum;
-          const float q1 = product[m][h][2 + e] * Raw::kOddFactor - Raw::kOddZero * sum;
-          total[m][0] += (s0.scale * q0 + s0.offset * sum) * scale;
-          total[m][1] += (s1.scale * q1 + s1.offset * sum) * scale;
-        }
-      }
-    }
+  if (p.work == OneWork::Choices) {
+    if (warp < x_warps) x.load<false>(from, nullptr, p.cols, block.tiles, 0, warp, x_warps, lane);
+    __syncthreads();
+  } else if (p.work == OneWork::Sum) {
+    __syncthreads();
   }
-  wait_async<0>();
-#pragma unroll
-  for (int m = 0; m < kSources; ++m) {
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      float v = total[m][r];
-      v += __shfl_xor_sync(~0u, v, 1);
-      v += __shfl_xor_sync(~0u, v, 2);
-      if (t == 0) sums[warp][m][g + 8 * r] = v;
-    }
+  if (thread < block.strips) {  // at most 32
+    const int source = block.sources == 1 ? 0 : thread % block.sources;
+    const int unit = block.first + (block.sources == 1 ? thread : thread / block.sources);
+    int strip = unit, of = matrix;
+    if (p.work == OneWork::Choices) strip = unit % rows.strips(), of = chosen[unit / rows.strips()];
+    if (p.work == OneWork::Sum) of = chosen[source];
+    const uint8_t* w = p.work != OneWork::Sum && source ? rows.w[1] : rows.w[0];
+    places[thread] = w + of * rows.matrix_bytes + (strip0 + strip) * rows.strip_bytes;
   }
   __syncthreads();
-  if (thread >= block_strips * kRowStrips * 16) return;
-  const int n = strip_begin * 16 + thread - p.row_begin;
-  if (n < 0 || n >= p.row_count) return;
-  const int strip = thread / 16;  // of the block
-  float v[kPaired ? 2 : 1] = {};
-  for (int w = 0; w < warps_per_strip; ++w) {
-    if constexpr (kPaired) {
-      v[0] += sums[strip * warps_per_strip + w][0][thread % 16];
-      v[1] += sums[strip * warps_per_strip + w][1][thread % 16];
-    } else {
-      v[0] += sums[strip / kRowStrips * warps_per_strip + w][strip % kRowStrips][thread % 16];
+
+  const int items = block.strips * block.tiles;
+  const int begin = items * warp / kOneWarps, end = items * (warp + 1) / kOneWarps;
+  int current = begin / block.tiles, tile = begin - current * block.tiles;  // strip and tile in it
+  MarlinStream<kType> stream(p.cols, places, current, tile, end - begin, ring, stages,
+                             barriers[warp], lane);
+  stream.start(lane);
+  for (int i = thread; i < block.strips * kOneWarps * 16; i += kOneThreads) sums[i] = 0;
+  if (p.work == OneWork::Heads) wait_for_inputs();
+  // This thread's output, and what is added to it.
+  const int unit = thread / 16, row = thread % 16;
+  int strip = block.first + unit;
+  if (p.work == OneWork::Choices) {
+    y += strip / rows.strips() * rows.y_stride;
+    strip %= rows.strips();
+  }
+  const int n = (strip0 + strip) * 16 + row - rows.row_begin;
+  const bool writes = unit < block.units && n >= 0 && n < rows.row_count;
+  float before = 0;
+  if (writes && rows.accumulate) before = y[n];
+  if (writes && rows.bias) before += rows.bias[n];
+  if (p.norm) {
+    const float squares = warp_sum(
+        x.load<true>(from, p.norm, p.cols, block.tiles, 0, warp, kOneWarps, lane));
+    if (lane == 0) warp_squares[warp] = squares;
+  } else if (p.work == OneWork::Sum) {  // a warp a row
+    for (int k = warp; k < top_k; k += kOneWarps) {
+      x.load<false>(from + k * p.x_stride, nullptr, p.cols, block.tiles, k * block.tiles, 0, 1, lane);
     }
+  } else if (p.work != OneWork::Choices) {
+    x.load<false>(from, nullptr, p.cols, block.tiles, 0, warp, kOneWarps, lane);
   }
-  if constexpr (kPaired) {
-    y[n] = silu(v[0]) * v[1];
+  __syncthreads();
+
+  float total[2] = {};
+  for (int item = begin; item < end; ++item) {
+    const uint8_t* bytes = stream.wait();
+    const int x_tile =
+        p.work == OneWork::Sum ? current % block.sources * block.tiles + tile : tile;
+    add_tile<kType>(bytes, stream.tiles.spans(tile), x, x_tile, lane, total);
+    stream.done(lane);
+    if (++tile < block.tiles && item + 1 < end) continue;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float v = total[r];
+      v += __shfl_xor_sync(~0u, v, 1);
+      v += __shfl_xor_sync(~0u, v, 2);
+      if (lane % 4 == 0) sums[(current * kOneWarps + warp) * 16 + lane / 4 + 8 * r] = v;
+      total[r] = 0;
+    }
+    ++current;
+    tile = 0;
+  }
+  __syncthreads();
+  if (!writes) return;
+  float factor = 1;
+  if (p.norm) {
+    float all = 0;
+    for (int w = 0; w < kOneWarps; ++w) all += warp_squares[w];
+    factor = 1 / sqrtf(all / static_cast<float>(p.cols) + p.eps);
+  }
+  const auto strip_sum = [&](int j) {  // warps that had no tile of it have 0
+    float v = 0;
+    for (int w = 0; w < kOneWarps; ++w) v += sums[(j * kOneWarps + w) * 16 + row];
+    return v * factor;
+  };
+  float v = 0;
+  if (p.work == OneWork::Sum) {
+    for (int i = 0; i < top_k; ++i) {
+      v += chosen_weight[rank[i]] * strip_sum(unit * top_k + rank[i]);
+    }
+  } else if (rows.w[1]) {
+    v = silu(strip_sum(2 * unit)) * strip_sum(2 * unit + 1);
   } else {
-    if (p.bias) v[0] += p.bias[n];
-    y[n] = p.accumulate ? y[n] + v[0] : v[0];
+    v = strip_sum(unit);
+  }
+  y[n] = v + before;
+}
+
+template <DType kFirst, DType kSecond>
+__global__ void __launch_bounds__(kOneThreads, kOneBlocks)
+    marlin_one(const __grid_constant__ OneProduct p, const __grid_constant__ OneShape shape) {
+  const OneBlock block(p, shape);
+  if constexpr (kFirst == kSecond) {
+    one_block<kFirst>(p, shape, block, shape.stages[0]);
+  } else if (p.rows[block.part].dtype == kFirst) {
+    one_block<kFirst>(p, shape, block, shape.stages[0]);
+  } else {
+    one_block<kSecond>(p, shape, block, shape.stages[1]);
   }
 }
 
-template <DType kType, int kSources, bool kPaired>
-Status launch_one(const MarlinProduct& p, int work, cudaStream_t stream) {
-  const int groups = kPaired ? p.strips() : ceil_div(p.strips(), kSources);
-  const RingShape shape = ring_shape<kType, kSources>(groups, work, p.cols);
-  const dim3 grid(ceil_div(groups, shape.strips), work);
-  return launch("one token times marlin weights", marlin_one<kType, kSources, kPaired>, grid,
-                32 * shape.warps, shape.bytes, stream, p, shape.strips);
-}
-
-template <DType kType>
-Status launch_one_type(const MarlinProduct& p, cudaStream_t stream) {
-  const int work = p.offsets ? p.tokens : p.matrices;
-  if (p.w[1]) return launch_one<kType, 2, true>(p, work, stream);
-  return two_strips(p.strips(), work, p.cols) ? launch_one<kType, 2, false>(p, work, stream)
-                                              : launch_one<kType, 1, false>(p, work, stream);
+// The shape of a launch: kOneBlocks for every processor (or so many more for each), and a ring
+// as deep as their share of its shared memory allows.
+template <DType kFirst, DType kSecond>
+Status launch_one(const OneProduct& p, cudaStream_t stream) {
+  constexpr int kTile[2] = {MarlinStream<kFirst>::kTileBytes, MarlinStream<kSecond>::kTileBytes};
+  const int tiles = ceil_div(p.cols, 256);
+  const int top_k = static_cast<int>(p.router.attrs.top_k);
+  const bool sum = p.work == OneWork::Sum;
+  const int x_bytes = OneX::bytes((sum ? top_k : 1) * tiles);
+  const auto units_of = [&](const OneRows& rows) {
+    return rows.strips() * (p.work == OneWork::Choices ? top_k : 1);
+  };
+  // Parts get blocks by their bytes of a column of tiles.
+  const auto bytes_of = [&](const OneRows& rows) {
+    return int64_t{units_of(rows)} * kTile[rows.dtype == kFirst ? 0 : 1];
+  };
+  int64_t bytes = 0;
+  for (int i = 0; i < p.parts; ++i) bytes += bytes_of(p.rows[i]);
+  const int count = p.work == OneWork::Heads || p.work == OneWork::Pairs ? p.count : 1;
+  const int most_units = !sum ? kOneUnits : top_k < 32 ? 32 / top_k : 1;
+  OneShape shape;
+  int blocks = 0;
+  const auto share_out = [&](int64_t all) {  // whether no block has too many units
+    blocks = 0;
+    bool fits = true;
+    for (int i = 0; i < p.parts; ++i) {
+      const OneRows& rows = p.rows[i];
+      const auto own = static_cast<int>(all * bytes_of(rows) / bytes);
+      shape.blocks[i] = own < 1 ? 1 : own;
+      if (p.parts == 1) shape.blocks[i] = static_cast<int>(all);
+      shape.first_block[i] = blocks;
+      blocks += shape.blocks[i];
+      const int units = ceil_div(units_of(rows), shape.blocks[i]);
+      const int strips = units * (sum ? top_k : rows.w[1] ? 2 : 1);
+      shape.most_strips = strips > shape.most_strips || i == 0 ? strips : shape.most_strips;
+      fits = fits && units <= most_units;
+    }
+    return fits;
+  };
+  for (int waves = 1; !share_out(ceil_div(kOneBlocks * multiprocessors() * waves, count)); ++waves) {
+  }
+  const int most_items = ceil_div(shape.most_strips * tiles, kOneWarps);
+  const int rest = x_bytes + shape.most_strips * (kOneWarps * 16 * 4 + 8) +
+                   (p.work == OneWork::Choices ? choose_experts_bytes(p.router.attrs) : 0);
+  const int share =
+      device_attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor) / kOneBlocks - 3 * 1024;
+  const int limit = shared_memory_limit() - 2 * 1024;
+  constexpr int kWidest = kTile[0] > kTile[1] ? kTile[0] : kTile[1];
+  if (rest + kOneWarps * kWidest > limit) {
+    return Error{"one token times marlin weights: " + std::to_string(p.cols) +
+                 " columns need more shared memory than this GPU has"};
+  }
+  const bool fits = rest + 2 * kOneWarps * kWidest <= share;
+  int ring = ((fits ? share : limit) - rest) / kOneWarps / 16 * 16;
+  if (ring > most_items * kWidest) ring = most_items * kWidest;
+  if (ring > kMostStages * kWidest) ring = kMostStages * kWidest;
+  shape.ring_bytes = ring;
+  for (int i = 0; i < 2; ++i) {
+    const int stages = ring / kTile[i];
+    shape.stages[i] = stages < kMostStages ? stages : kMostStages;
+  }
+  shape.bytes = kOneWarps * ring + rest;
+  const dim3 grid(blocks, count);
+  return launch("one token times marlin weights", marlin_one<kFirst, kSecond>, grid, kOneThreads,
+                shape.bytes, stream, p, shape);
 }
 
 }  // namespace ktx::kernels

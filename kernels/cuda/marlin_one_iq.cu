@@ -3,8 +3,8 @@
 
 namespace ktx::kernels {
 
-template Status launch_one_type<DType::IQ4_NL>(const MarlinProduct&, cudaStream_t);
-template Status launch_one_type<DType::IQ4_XS>(const MarlinProduct&, cudaStream_t);
-template Status launch_one_type<DType::MXFP4>(const MarlinProduct&, cudaStream_t);
+template Status launch_one<DType::IQ4_NL, DType::IQ4_NL>(const OneProduct&, cudaStream_t);
+template Status launch_one<DType::IQ4_XS, DType::IQ4_XS>(const OneProduct&, cudaStream_t);
+template Status launch_one<DType::MXFP4, DType::MXFP4>(const OneProduct&, cudaStream_t);
 
 }  // namespace ktx::kernels

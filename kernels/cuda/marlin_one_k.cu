@@ -3,8 +3,8 @@
 
 namespace ktx::kernels {
 
-template Status launch_one_type<DType::Q4_K>(const MarlinProduct&, cudaStream_t);
-template Status launch_one_type<DType::Q5_K>(const MarlinProduct&, cudaStream_t);
-template Status launch_one_type<DType::Q6_K>(const MarlinProduct&, cudaStream_t);
+template Status launch_one<DType::Q4_K, DType::Q4_K>(const OneProduct&, cudaStream_t);
+template Status launch_one<DType::Q5_K, DType::Q5_K>(const OneProduct&, cudaStream_t);
+template Status launch_one<DType::Q6_K, DType::Q6_K>(const OneProduct&, cudaStream_t);
 
 }  // namespace ktx::kernels

@@ -3,10 +3,10 @@
 
 namespace ktx::kernels {
 
-template Status launch_one_type<DType::Q4_0>(const MarlinProduct&, cudaStream_t);
-template Status launch_one_type<DType::Q4_1>(const MarlinProduct&, cudaStream_t);
-template Status launch_one_type<DType::Q5_0>(const MarlinProduct&, cudaStream_t);
-template Status launch_one_type<DType::Q5_1>(const MarlinProduct&, cudaStream_t);
-template Status launch_one_type<DType::Q8_0>(const MarlinProduct&, cudaStream_t);
+template Status launch_one<DType::Q4_0, DType::Q4_0>(const OneProduct&, cudaStream_t);
+template Status launch_one<DType::Q4_1, DType::Q4_1>(const OneProduct&, cudaStream_t);
+template Status launch_one<DType::Q5_0, DType::Q5_0>(const OneProduct&, cudaStream_t);
+template Status launch_one<DType::Q5_1, DType::Q5_1>(const OneProduct&, cudaStream_t);
+template Status launch_one<DType::Q8_0, DType::Q8_0>(const OneProduct&, cudaStream_t);
 
 }  // namespace ktx::kernels

@@ -5,16 +5,9 @@
 namespace ktx::kernels {
 
 template <DType kType>
-Status launch_one_type(const MarlinProduct& p, cudaStream_t stream);
-template <DType kType>
 Status launch_few_type(const MarlinProduct& p, cudaStream_t stream);
 template <DType kType>
 Status launch_many_type(const MarlinProduct& p, cudaStream_t stream);
-
-Status launch_marlin_one(DType dtype, const MarlinProduct& p, cudaStream_t stream) {
-  return for_marlin_type<Status>(dtype, Error{"not a format of marlin weights"},
-                                 [&]<DType kType>() { return launch_one_type<kType>(p, stream); });
-}
 
 Status launch_marlin_few(DType dtype, const MarlinProduct& p, cudaStream_t stream) {
   return for_marlin_type<Status>(dtype, Error{"not a format of marlin weights"},

@@ -7,7 +7,8 @@
 //   sum of weight * x = scale * (factor * sum of half * x - zero * sum of x) + offset * sum of x
 //
 // so decoding costs an instruction per pair of weights (two with high bits, five with a
-// table). scale_offset(tile, spans, row, c, h): of columns 32c + 16h on (h: Q6_K only).
+// table). scale_offset(tile, spans, row, c, h): of columns 32c + 16h on (h: Q6_K only);
+// scale_offsets: of columns 64t on and 64t + 32 on at once, where that is shorter.
 #pragma once
 
 #include "kernels/cuda/marlin_tile.cuh"
@@ -73,14 +74,26 @@ __device__ __forceinline__ ScaleOffset plain_scale_offset(const uint8_t* plane, 
   const float2 v = __half22float2(load_as<half2>(plane + row * 8 * spans + 4 * c));
   return {v.x, v.y};
 }
-// Of the 16-byte header of Q4_K and Q5_K (marlin_layout.cc).
-__device__ __forceinline__ ScaleOffset packed_scale_min(const uint8_t* plane, int row, int c) {
+// Byte `i` of a word less nothing, times a factor that is exact: 2^23 + byte is a float.
+struct ByteFactor {
+  float factor, zero;
+  __device__ explicit ByteFactor(float d) : factor(d), zero(-8388608.0f * d) {}
+  __device__ float operator()(uint32_t word, int i) const {
+    return fmaf(__uint_as_float(__byte_perm(word, 0x4b000000, 0x7440 + i)), factor, zero);
+  }
+};
+// Of the 16-byte header of Q4_K and Q5_K (marlin_layout.cc): columns 64t on and 64t + 32 on.
+__device__ __forceinline__ void packed_scale_mins(const uint8_t* plane, int row, int t,
+                                                  ScaleOffset (&out)[2]) {
   const uint4 h = load_as<uint4>(plane + row * 16);
-  const int byte = 8 * (c % 4), upper = c / 4;
-  const uint32_t scale = (h.y >> (byte + 4 * upper) & 15) | (h.w >> (byte + 2 * upper) & 3) << 4;
-  const uint32_t min = (h.z >> (byte + 4 * upper) & 15) | (h.w >> (byte + 4 + 2 * upper) & 3) << 4;
+  const int half = 16 * (t % 2), upper = t / 2;
+  const uint32_t top = h.w >> (half + 2 * upper);
+  const uint32_t scales = (h.y >> (half + 4 * upper) & 0x0f0f) | (top & 0x0303) << 4;
+  const uint32_t mins = (h.z >> (half + 4 * upper) & 0x0f0f) | (top & 0x3030);
   const float2 d = __half22float2(as_half2(h.x));
-  return {d.x * small_float(scale), -d.y * small_float(min)};
+  const ByteFactor scale(d.x), min(-d.y);
+#pragma unroll
+  for (int e = 0; e < 2; ++e) out[e] = {scale(scales, e), min(mins, e)};
 }
 
 template <>
@@ -97,8 +110,9 @@ struct MarlinRaw<DType::Q4_1> : NibbleRaw<DType::Q4_1, 0> {
 };
 template <>
 struct MarlinRaw<DType::Q4_K> : NibbleRaw<DType::Q4_K, 0> {
-  __device__ static ScaleOffset scale_offset(const uint8_t* tile, int, int row, int c, int) {
-    return packed_scale_min(tile + 2048, row, c);
+  __device__ static void scale_offsets(const uint8_t* tile, int, int row, int t,
+                                       ScaleOffset (&out)[2]) {
+    packed_scale_mins(tile + 2048, row, t, out);
   }
 };
 
@@ -130,8 +144,9 @@ struct MarlinRaw<DType::Q5_1> : FiveBitRaw<DType::Q5_1, 0> {
 };
 template <>
 struct MarlinRaw<DType::Q5_K> : FiveBitRaw<DType::Q5_K, 0> {
-  __device__ static ScaleOffset scale_offset(const uint8_t* tile, int, int row, int c, int) {
-    return packed_scale_min(tile + 2560, row, c);
+  __device__ static void scale_offsets(const uint8_t* tile, int, int row, int t,
+                                       ScaleOffset (&out)[2]) {
+    packed_scale_mins(tile + 2560, row, t, out);
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/cuda_rows.h"
 #include "kernels/cuda/half_rows.cuh"
+#include "kernels/cuda/marlin_one.h"
 #include "kernels/cuda/marlin_products.cuh"
 #include "kernels/cuda/plain_products.cuh"
 #include "kernels/matmul/marlin_layout.h"
@@ -21,6 +22,11 @@ namespace {
 bool goes_to_many(int64_t tokens, int64_t rows, const CudaWeight& w) {
   if (tokens <= kFewTokens || w.layout != Layout::Marlin || !marlin_many_runs(w.dtype)) return false;
   return ceil_div<int64_t>(tokens, 64) * ceil_div<int64_t>(rows, 256) >= multiprocessors() * 3 / 4;
+}
+
+// A row so long that shared memory has no place for it goes to the kernel of few tokens.
+bool goes_to_one(int64_t tokens, DType dtype, int64_t cols) {
+  return tokens == 1 && marlin_one_fits(dtype, cols, 1);
 }
 
 MarlinProduct marlin_product(const CudaWeight& w, const float* x, int64_t x_stride, int64_t tokens,
@@ -47,7 +53,7 @@ Status check_weight(const CudaWeight& w) {
 
 Status launch_product(DType dtype, MarlinProduct p, std::byte* workspace, bool many,
                       cudaStream_t stream) {
-  if (p.tokens == 1) return launch_marlin_one(dtype, p, stream);
+  if (goes_to_one(p.tokens, dtype, p.cols)) return launch_marlin_one(dtype, p, stream);
   CudaHalfRowsArgs rows;
   rows.x = p.x;
   rows.x_stride = p.x_stride;
@@ -65,7 +71,8 @@ Status launch_product(DType dtype, MarlinProduct p, std::byte* workspace, bool m
 
 // Of activations in F16, where a product takes them so.
 int64_t halves_workspace(const CudaWeight& w, int64_t tokens, int64_t heads) {
-  return w.layout == Layout::Marlin && tokens > 1 ? half_rows_bytes(tokens * heads, w.cols) : 0;
+  if (w.layout != Layout::Marlin || goes_to_one(tokens, w.dtype, w.cols)) return 0;
+  return half_rows_bytes(tokens * heads, w.cols);
 }
 
 bool same_form(const CudaWeight& a, const CudaWeight& b) {

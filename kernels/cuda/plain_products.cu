@@ -87,6 +87,54 @@ __global__ void __launch_bounds__(kThreads) plain(PlainProduct p) {
   *y = p.accumulate ? *y + v : v;
 }
 
+// A block a row. The factor of the norm is applied to the sum; each block writes its share
+// of the normed row. The weights are asked for before the kernel ahead has ended.
+__global__ void __launch_bounds__(kThreads)
+    plain_normed(PlainProduct p, const float* norm, float eps, float* normed) {
+  constexpr int kHeld = 4;  // of a thread's pieces of the weights
+  __shared__ float partial[kThreads / 32][2];
+  const int thread = static_cast<int>(threadIdx.x);
+  const auto cols = static_cast<int>(p.w.cols);
+  const float* w = reinterpret_cast<const float*>(p.w.data) + int64_t{blockIdx.x} * cols;
+  const auto four = [](const float* from) { return *reinterpret_cast<const float4*>(from); };
+  let_next_kernel_start();
+  float4 held[kHeld], held_norm[kHeld];
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    const int k = 4 * (thread + i * kThreads);
+    held[i] = held_norm[i] = float4{0, 0, 0, 0};
+    if (k < cols) held[i] = four(w + k), held_norm[i] = four(norm + k);
+  }
+  wait_for_inputs();
+  float sum = 0, squares = 0;
+  const auto add = [&](const float4& v, const float4& factor, const float4& weight) {
+    squares = fmaf(v.x, v.x, fmaf(v.y, v.y, fmaf(v.z, v.z, fmaf(v.w, v.w, squares))));
+    sum = fmaf(v.x * factor.x, weight.x, sum);
+    sum = fmaf(v.y * factor.y, weight.y, sum);
+    sum = fmaf(v.z * factor.z, weight.z, sum);
+    sum = fmaf(v.w * factor.w, weight.w, sum);
+  };
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    const int k = 4 * (thread + i * kThreads);
+    if (k < cols) add(four(p.x + k), held_norm[i], held[i]);
+  }
+  for (int k = 4 * (thread + kHeld * kThreads); k < cols; k += 4 * kThreads) {
+    add(four(p.x + k), four(norm + k), four(w + k));
+  }
+  sum = warp_sum(sum);
+  squares = warp_sum(squares);
+  if (thread % 32 == 0) partial[thread / 32][0] = sum, partial[thread / 32][1] = squares;
+  __syncthreads();
+  sum = squares = 0;
+  for (int i = 0; i < kThreads / 32; ++i) sum += partial[i][0], squares += partial[i][1];
+  const float scale = 1 / sqrtf(squares / static_cast<float>(cols) + eps);
+  if (thread == 0) p.y[blockIdx.x] = sum * scale;
+  const int share = ceil_div(cols, static_cast<int>(gridDim.x));
+  const int begin = static_cast<int>(blockIdx.x) * share, end = min(cols, begin + share);
+  for (int k = begin + thread; k < end; k += kThreads) normed[k] = p.x[k] * scale * norm[k];
+}
+
 // A thread a column, one token, rows in rising order.
 template <class T>
 __global__ void __launch_bounds__(kThreads) plain_transposed(PlainProduct p) {
@@ -128,6 +176,12 @@ Status launch_plain(const PlainProduct& p, CudaStream stream) {
                     heads);
     return launch("plain product", plain<T, 4, 8>, grid, kThreads, 0, stream, p);
   });
+}
+
+Status launch_plain_normed(const PlainProduct& p, const float* norm, float eps, float* normed,
+                           CudaStream stream) {
+  return launch("norm and plain product", plain_normed, dim3(static_cast<unsigned>(p.row_count)),
+                kThreads, 0, stream, p, norm, eps, normed);
 }
 
 Status launch_plain_transposed(const PlainProduct& p, CudaStream stream) {

@@ -1,52 +1,18 @@
 // router and group_experts (cuda_experts.h).
 //
-// router: one warp a token; a lane has every 32nd expert in registers. Choices are compared
-// as integers of the same order, so that a choice is two reductions of the warp. Ties go to the lower expert, NaN choices come
-// last, and of groups that are left out experts follow with their own scores, as in
-// kernels/router. Scores in F32.
+// router: one warp a token (router_choice.cuh).
 // group_experts: one block; counts per expert, then 1,024 pairs at a time find their places:
 // after the pairs of the same expert in earlier rounds, warps and lanes. So the sort is
 // stable and the same at every run.
 #include "kernels/cuda/cuda_experts.h"
 #include "kernels/cuda/cuda_launch.cuh"
 #include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/router_choice.cuh"
 
 namespace ktx::kernels {
 namespace {
 
 constexpr int kRouterWarps = 4;
-
-__device__ bool better(float a, float b) { return isnan(b) ? !isnan(a) : a > b; }
-
-// Integers in the order of floats; NaN is the lowest, and 0 is below it.
-__device__ uint32_t ordered(float v) {
-  if (isnan(v)) return 1;
-  const uint32_t bits = __float_as_uint(v == 0 ? 0.0f : v);  // -0 is 0
-  return bits >> 31 ? ~bits : bits | 0x80000000;
-}
-
-__device__ __forceinline__ uint32_t largest_of_warp(uint32_t v) {
-#if __CUDA_ARCH__ >= 800
-  return __reduce_max_sync(~0u, v);
-#else
-  for (int o = 16; o > 0; o /= 2) v = max(v, __shfl_xor_sync(~0u, v, o));
-  return v;
-#endif
-}
-
-__device__ float group_score(const float* choice, int n, bool two) {
-  float best = -INFINITY, second = -INFINITY;
-  for (int e = 0; e < n; ++e) {
-    const float c = choice[e];
-    if (better(c, best)) {
-      second = best;
-      best = c;
-    } else if (better(c, second)) {
-      second = c;
-    }
-  }
-  return two && n >= 2 ? best + second : best;
-}
 
 // kOwn: experts of a lane at most.
 template <int kOwn>
@@ -55,75 +21,12 @@ __global__ void __launch_bounds__(32 * kRouterWarps) router(CudaRouterArgs a) {
   extern __shared__ float router_shared[];
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int64_t t = int64_t{blockIdx.x} * kRouterWarps + warp;
-  const int n = a.attrs.experts, groups = a.attrs.groups;
   if (t >= a.tokens) return;
-  int32_t* ids = a.ids + t * a.attrs.top_k;
-  float* weights = a.weights + t * a.attrs.top_k;
-  if (a.position && a.position[t] < 0) {
-    if (lane < a.attrs.top_k) ids[lane] = -1, weights[lane] = 0;
-    return;
-  }
-  float* score = router_shared + warp * (2 * n + groups);
-  float* choice = score + n;
-  float* group = choice + n;
-  const float* logits = a.logits + t * a.logits_stride;
-
-  if (static_cast<Scoring>(a.attrs.scoring) == Scoring::Softmax) {
-    float largest = -INFINITY;
-    for (int e = lane; e < n; e += 32) largest = fmaxf(largest, logits[e]);
-    largest = warp_max(largest);
-    float sum = 0;
-    for (int e = lane; e < n; e += 32) sum += expf(logits[e] - largest);
-    sum = warp_sum(sum);
-    for (int e = lane; e < n; e += 32) score[e] = expf(logits[e] - largest) / sum;
-  } else {
-    for (int e = lane; e < n; e += 32) score[e] = 1 / (1 + expf(-logits[e]));
-  }
-  for (int e = lane; e < n; e += 32) choice[e] = a.bias ? score[e] + a.bias[e] : score[e];
-  __syncwarp();
-
-  if (groups > 1) {
-    const int size = n / groups;
-    const bool two = static_cast<GroupScore>(a.attrs.group_score) == GroupScore::SumOfTwoBest;
-    for (int g = lane; g < groups; g += 32) group[g] = group_score(choice + g * size, size, two);
-    __syncwarp();
-    for (int g = lane; g < groups; g += 32) {
-      int ahead = 0;
-      for (int o = 0; o < groups; ++o) {
-        ahead += better(group[o], group[g]) || (o < g && !better(group[g], group[o]));
-      }
-      if (ahead < a.attrs.groups_used) continue;
-      for (int e = g * size; e < (g + 1) * size; ++e) choice[e] = NAN;
-    }
-    __syncwarp();
-  }
-
-  uint32_t key[kOwn];  // 0: taken, or no expert
-#pragma unroll
-  for (int i = 0; i < kOwn; ++i) key[i] = lane + 32 * i < n ? ordered(choice[lane + 32 * i]) : 0;
-  int own = 0;  // lane k ends with choice number k
-  for (int k = 0; k < a.attrs.top_k; ++k) {
-    uint32_t best = 0;
-    int number = INT_MAX;
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
-      if (key[i] > best) best = key[i], number = lane + 32 * i;
-    }
-    const uint32_t largest = largest_of_warp(best);
-    // Of equal ones the lowest number: its complement is the largest.
-    number = ~largest_of_warp(best == largest ? ~static_cast<uint32_t>(number) : 0);
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
-      if (lane + 32 * i == number) key[i] = 0;
-    }
-    if (lane == k) own = number;
-  }
-  const float chosen = lane < a.attrs.top_k ? score[own] : 0;
-  const float sum = warp_sum(chosen);
-  if (lane < a.attrs.top_k) {
-    ids[lane] = own;
-    weights[lane] = (a.attrs.normalize ? chosen / (sum + 1e-20f) : chosen) * a.attrs.scale;
-  }
+  float* own = router_shared + warp * (2 * a.attrs.experts + a.attrs.groups);
+  const RouterChoice choice = choose_experts<kOwn>(a, t, own, lane);
+  if (lane >= a.attrs.top_k) return;
+  a.ids[t * a.attrs.top_k + lane] = choice.id;
+  a.weights[t * a.attrs.top_k + lane] = choice.weight;
 }
 
 constexpr int kGroupThreads = 1024;
@@ -195,7 +98,7 @@ Status launch_router(const CudaRouterArgs& a, CudaStream stream) {
                  std::to_string(a.attrs.top_k) + ", at most " + std::to_string(kCudaMaxExperts) +
                  " and " + std::to_string(kCudaMaxTopK)};
   }
-  const int shared = kRouterWarps * (2 * a.attrs.experts + a.attrs.groups) * 4;
+  const int shared = kRouterWarps * choose_experts_bytes(a.attrs);
   const dim3 grid(static_cast<unsigned>(ceil_div<int64_t>(a.tokens, kRouterWarps)));
   if (a.attrs.experts <= 256) {
     return launch("router", router<8>, grid, 32 * kRouterWarps, shared, stream, a);

@@ -2,6 +2,7 @@
 #include "kernels/cuda/cuda_attention.h"
 
 #include "kernels/attention/attention.h"
+#include "kernels/cuda/cuda_rows.h"
 #include "tests/kernels/cuda_cases.h"
 
 namespace ktx::kernels {
@@ -241,6 +242,108 @@ TEST_F(CudaAttention, StoredBytesAreThoseOfTheScalarOp) {
       EXPECT_EQ(gpu.pool.read(), step.pool) << c.what << " " << type_name(type);
     }
   }
+}
+
+// With `prepare` attention is the composition of head norms, rope, store and attention.
+void check_prepared(Random& random, const Case& c, KvType type, const std::vector<int32_t>& lengths,
+                    bool norms, bool interleaved) {
+  SCOPED_TRACE(testing::Message() << c.what << " " << type_name(type) << " norms " << norms
+                                  << " interleaved " << interleaved << " seed " << random.seed());
+  const Step step(random, c, type, lengths, 1);
+  GpuStep apart(step), together(step);
+  const int64_t tokens = step.tokens(), q_width = c.heads * c.key_dim;
+  const int64_t k_width = c.kv_heads * c.key_dim, v_width = c.kv_heads * c.value_dim;
+  const std::vector<float> q = random.normals(tokens * q_width), k = random.normals(tokens * k_width);
+  Gpu<float> q_apart(q), k_apart(k), q_together(q), k_together(k), v(random.normals(tokens * v_width));
+  Gpu<float> q_norm(random.normals(c.key_dim)), k_norm(random.normals(c.key_dim));
+  RopeAttrs rope;
+  rope.head_dim = rope.y_head_dim = c.key_dim;
+  rope.rotary_dim = c.key_dim / 2;
+  rope.rotary_begin = rope.y_begin = c.key_dim / 4;
+  rope.interleaved = interleaved;
+  rope.mscale = 1.25f;
+  Gpu<float> inv_freq(random.normals(rope.rotary_dim / 2));
+  struct Side {
+    Gpu<float>& x;
+    int64_t width;
+    int32_t heads;
+    Gpu<float>& norm;
+  };
+  for (const Side& side : {Side{q_apart, q_width, c.heads, q_norm}, {k_apart, k_width, c.kv_heads, k_norm}}) {
+    if (norms) {
+      CudaRmsNormArgs norm;
+      norm.x = norm.y = side.x.data();
+      norm.x_stride = norm.y_stride = norm.width = side.width;
+      norm.weight = side.norm.data();
+      norm.tokens = tokens;
+      norm.attrs = {1e-6f, side.heads};
+      ASSERT_TRUE(ran(launch_rms_norm(norm, nullptr)));
+    }
+    CudaRopeArgs args;
+    args.x = args.y = side.x.data();
+    args.x_stride = args.y_stride = side.width;
+    args.inv_freq = inv_freq.data();
+    args.position = apart.position.data();
+    args.tokens = tokens;
+    args.attrs = rope;
+    args.attrs.heads = side.heads;
+    ASSERT_TRUE(ran(launch_rope(args, nullptr)));
+  }
+  CudaKvStoreArgs store;
+  store.key = k_apart.data();
+  store.key_stride = k_width;
+  store.value = v.data();
+  store.value_stride = v_width;
+  store.tokens = tokens;
+  store.kv = apart.view;
+  ASSERT_TRUE(ran(launch_kv_store(store, nullptr)));
+  CudaAttentionArgs args;
+  args.q = q_apart.data();
+  args.q_stride = q_width;
+  Gpu<float> want(static_cast<size_t>(tokens * c.heads * c.value_dim)), y(want.read().size());
+  args.y = want.data();
+  args.y_stride = c.heads * c.value_dim;
+  args.tokens = tokens;
+  args.attrs = {0, c.heads, c.kv_heads, c.key_dim, c.value_dim, 0,
+                1 / std::sqrt(static_cast<float>(c.key_dim))};
+  args.kv = apart.view;
+  args.max_positions = 4096;
+  args.one_token_per_sequence = true;
+  GpuWorkspace workspace(args, cuda_attention_workspace(args));
+  ASSERT_TRUE(ran(launch_attention(args, nullptr)));
+  args.q = q_together.data();
+  args.y = y.data();
+  args.kv = together.view;
+  args.prepare = {k_together.data(), k_width, v.data(), v_width,
+                  norms ? q_norm.data() : nullptr, norms ? k_norm.data() : nullptr, 1e-6f, 1e-6f,
+                  inv_freq.data(), rope};
+  ASSERT_TRUE(attention_prepares(args));
+  ASSERT_TRUE(ran(launch_attention(args, nullptr)));
+  EXPECT_LT(relative_error(y.read(), want.read()), 1e-3);
+  // Norms are summed in another order, and may round otherwise; nothing else may.
+  if (norms) return;
+  EXPECT_EQ(together.pool.read(), apart.pool.read());
+}
+
+TEST_F(CudaAttention, PreparesItsHeadsAsTheStepsBeforeIt) {
+  Random random(95);
+  for (int i : {0, 1, 2, 3}) {
+    for (KvType type : {KvType::F16, KvType::Q8_0}) {
+      for (bool norms : {false, true}) {
+        check_prepared(random, kCases[i], type, {1}, norms, false);
+        check_prepared(random, kCases[i], type, {64, 700, 65}, norms, true);
+      }
+    }
+  }
+}
+
+TEST_F(CudaAttention, CachesThatNoTileTakesAreNotPrepared) {
+  CudaAttentionArgs args;
+  args.attrs = {0, 4, 4, 64, 64, 0, 1};
+  args.kv.layout = {KvType::F16, 64, 4, 64, 64};
+  EXPECT_TRUE(attention_prepares(args));
+  args.kv.layout.type = KvType::F32;
+  EXPECT_FALSE(attention_prepares(args));
 }
 
 }  // namespace

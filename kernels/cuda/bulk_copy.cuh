@@ -1,0 +1,49 @@
+// Bulk copies from global to shared memory (sm_90), and the barriers that tell their end.
+//
+//   barrier_init(&bar, 1);                 // one arrival: that of who starts the copy
+//   bulk_copy(shared, global, bytes, &bar);
+//   barrier_wait(&bar, phase);             // 0 the first time, then 1, 0, 1 ...
+//
+// Addresses and sizes are multiples of 16.
+#pragma once
+
+#include <cstdint>
+
+namespace ktx::kernels {
+
+#if __CUDA_ARCH__ >= 900
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+__device__ __forceinline__ void barrier_init(uint64_t* barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals));
+}
+// Makes barriers known to the copy engine.
+__device__ __forceinline__ void barrier_init_done() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ __forceinline__ void bulk_copy(void* shared, const void* global, int bytes,
+                                          uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(bytes)
+               : "memory");
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+          shared_address(shared)),
+      "l"(global), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+}
+__device__ __forceinline__ void barrier_wait(uint64_t* barrier, uint32_t phase) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
+      "@!done bra again;\n"
+      "}" ::"r"(shared_address(barrier)),
+      "r"(phase)
+      : "memory");
+}
+#endif
+
+}  // namespace ktx::kernels

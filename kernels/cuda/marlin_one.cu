@@ -1,0 +1,91 @@
+// Which kernel of one token serves a product (marlin_one.h).
+#include "kernels/cuda/marlin_one.h"
+
+#include "kernels/cuda/cuda_launch.cuh"
+#include "kernels/cuda/marlin_products.cuh"
+#include "kernels/matmul/marlin_layout.h"
+
+namespace ktx::kernels {
+
+template <DType kFirst, DType kSecond>
+Status launch_one(const OneProduct& p, cudaStream_t stream);
+
+namespace {
+
+// Two formats that have a kernel of their own: first, second.
+struct Mix {
+  DType first, second;
+  Status (*launch)(const OneProduct&, cudaStream_t);
+};
+constexpr Mix kMixes[] = {
+    {DType::Q4_K, DType::Q6_K, launch_one<DType::Q4_K, DType::Q6_K>},
+    {DType::Q5_K, DType::Q6_K, launch_one<DType::Q5_K, DType::Q6_K>},
+};
+
+const Mix* mix_of(DType a, DType b) {
+  for (const Mix& mix : kMixes) {
+    if ((mix.first == a && mix.second == b) || (mix.first == b && mix.second == a)) return &mix;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool one_formats(DType a, DType b) {
+  return marlin_takes(a) && marlin_takes(b) && (a == b || mix_of(a, b));
+}
+
+// With the most strips that a block has and one tile a warp.
+bool marlin_one_fits(DType dtype, int64_t cols, int rows) {
+  const int64_t tiles = ceil_div<int64_t>(cols, 256), tile_bytes = marlin_strip_bytes(dtype, 256);
+  return rows * tiles * 580 + 8 * tile_bytes + 32 * 1024 <= shared_memory_limit();
+}
+
+Status launch_marlin_one(const OneProduct& p, CudaStream stream) {
+  DType first = p.rows[0].dtype, other = first;
+  for (int i = 1; i < p.parts; ++i) {
+    if (p.rows[i].dtype != first) other = p.rows[i].dtype;
+  }
+  if (other != first) {
+    const Mix* mix = mix_of(first, other);
+    return mix ? mix->launch(p, stream) : Status(Error{"no GPU product takes this mix of formats"});
+  }
+  return for_marlin_type<Status>(first, Error{"not a format of marlin weights"}, [&]<DType kType>() {
+    return launch_one<kType, kType>(p, stream);
+  });
+}
+
+Status launch_marlin_one(DType dtype, const MarlinProduct& p, CudaStream stream) {
+  OneProduct one;
+  one.cols = p.cols;
+  one.x = p.x;
+  OneRows& rows = one.rows[0];
+  rows.dtype = dtype;
+  rows.w[0] = p.w[0];
+  rows.w[1] = p.w[1];
+  rows.matrix_bytes = p.matrix_bytes[0];
+  rows.strip_bytes = p.strip_bytes;
+  rows.row_begin = p.row_begin;
+  rows.row_count = p.row_count;
+  rows.y = p.y;
+  rows.bias = p.bias;
+  rows.accumulate = p.accumulate;
+  if (p.offsets) {
+    one.work = OneWork::Pairs;
+    one.count = p.tokens;
+    one.x_stride = p.x_stride;
+    rows.y_stride = p.y_stride;
+    one.order = p.order;
+    one.offsets = p.offsets;
+    one.places = p.places;
+    one.experts = p.experts;
+    one.x_div = p.x_div;
+  } else {
+    one.count = p.matrices;
+    one.x_stride = p.x_head;
+    rows.y_stride = p.y_head;
+  }
+  return launch_marlin_one(one, stream);
+}
+
+}  // namespace ktx::kernels

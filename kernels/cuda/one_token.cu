@@ -1,0 +1,129 @@
+// The launches of cuda_one_token.h: all but the router's product are marlin_one.
+#include "kernels/cuda/cuda_one_token.h"
+
+#include "kernels/cuda/cuda_launch.cuh"
+#include "kernels/cuda/marlin_one.h"
+#include "kernels/cuda/plain_products.cuh"
+#include "kernels/matmul/marlin_layout.h"
+
+namespace ktx::kernels {
+namespace {
+
+bool aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+
+bool marlin(const CudaWeight& w, int x_rows) {
+  return w.layout == Layout::Marlin && marlin_takes(w.dtype) &&
+         marlin_one_fits(w.dtype, w.cols, x_rows);
+}
+bool same_form(const CudaWeight& a, const CudaWeight& b) {
+  return a.dtype == b.dtype && a.layout == b.layout && a.rows == b.rows && a.cols == b.cols;
+}
+
+OneRows rows_of(const CudaWeight& w, float* y) {
+  OneRows rows;
+  rows.dtype = w.dtype;
+  rows.w[0] = reinterpret_cast<const uint8_t*>(w.data);
+  rows.matrix_bytes = w.matrix_bytes;
+  rows.strip_bytes = marlin_strip_bytes(w.dtype, w.cols);
+  rows.row_count = static_cast<int>(w.rows);
+  rows.y = y;
+  return rows;
+}
+
+OneProduct product_of(const CudaOneX& x, int64_t cols) {
+  OneProduct p;
+  p.cols = static_cast<int>(cols);
+  p.x = x.x;
+  p.norm = x.norm;
+  p.eps = x.eps;
+  return p;
+}
+
+}  // namespace
+
+bool one_products_take(const CudaOneProductsArgs& a) {
+  bool yes = a.count >= 1 && a.count <= kOneParts && aligned(a.x.x) && aligned(a.x.norm);
+  DType other = a.outputs[0].w.dtype;
+  for (int i = 0; i < a.count; ++i) {
+    const CudaWeight& w = a.outputs[i].w;
+    if (w.dtype != a.outputs[0].w.dtype) {
+      yes = yes && (other == a.outputs[0].w.dtype || other == w.dtype);
+      other = w.dtype;
+    }
+    yes = yes && marlin(w, 1) && w.cols == a.outputs[0].w.cols;
+  }
+  return yes && one_formats(a.outputs[0].w.dtype, other);
+}
+
+Status launch_one_products(const CudaOneProductsArgs& a, CudaStream stream) {
+  OneProduct p = product_of(a.x, a.outputs[0].w.cols);
+  p.parts = a.count;
+  for (int i = 0; i < a.count; ++i) {
+    p.rows[i] = rows_of(a.outputs[i].w, a.outputs[i].y);
+    p.rows[i].bias = a.outputs[i].bias;
+    p.rows[i].accumulate = a.outputs[i].accumulate;
+  }
+  return launch_marlin_one(p, stream);
+}
+
+bool one_gate_up_takes(const CudaOneGateUpArgs& a) {
+  return marlin(a.gate, 1) && same_form(a.gate, a.up) && aligned(a.x.x) && aligned(a.x.norm);
+}
+
+Status launch_one_gate_up(const CudaOneGateUpArgs& a, CudaStream stream) {
+  OneProduct p = product_of(a.x, a.gate.cols);
+  p.rows[0] = rows_of(a.gate, a.y);
+  p.rows[0].w[1] = reinterpret_cast<const uint8_t*>(a.up.data);
+  return launch_marlin_one(p, stream);
+}
+
+bool one_router_takes(const CudaOneRouterArgs& a) {
+  return a.w.layout == Layout::Rows && a.w.dtype == DType::F32 && a.w.cols % 4 == 0 &&
+         a.w.rows >= 1 && aligned(a.x.x) && aligned(a.x.norm) && aligned(a.w.data) && a.x.norm;
+}
+
+Status launch_one_router(const CudaOneRouterArgs& a, CudaStream stream) {
+  PlainProduct p;
+  p.w = a.w;
+  p.row_count = a.w.rows;
+  p.x = a.x.x;
+  p.x_stride = a.w.cols;
+  p.tokens = 1;
+  p.y = a.logits;
+  p.y_stride = a.w.rows;
+  return launch_plain_normed(p, a.x.norm, a.x.eps, a.normed, stream);
+}
+
+bool one_choices_take(const CudaOneChoicesArgs& a) {
+  return marlin(a.gate, 1) && same_form(a.gate, a.up) && aligned(a.x) && a.h_stride % 4 == 0 &&
+         a.router.attrs.experts <= 256 && a.router.attrs.top_k <= kCudaMaxTopK;
+}
+
+Status launch_one_choices(const CudaOneChoicesArgs& a, CudaStream stream) {
+  OneProduct p = product_of({a.x, nullptr, 0}, a.gate.cols);
+  p.work = OneWork::Choices;
+  p.router = a.router;
+  p.rows[0] = rows_of(a.gate, a.h);
+  p.rows[0].w[1] = reinterpret_cast<const uint8_t*>(a.up.data);
+  p.rows[0].y_stride = a.h_stride;
+  return launch_marlin_one(p, stream);
+}
+
+bool one_sum_takes(const CudaOneSumArgs& a) {
+  return marlin(a.down, a.attrs.top_k) && aligned(a.h) && a.h_stride % 4 == 0 &&
+         a.attrs.top_k <= kCudaMaxTopK;
+}
+
+Status launch_one_sum(const CudaOneSumArgs& a, CudaStream stream) {
+  OneProduct p = product_of({a.h, nullptr, 0}, a.down.cols);
+  p.work = OneWork::Sum;
+  p.x_stride = a.h_stride;
+  p.router.attrs.top_k = a.attrs.top_k;
+  p.router.ids = const_cast<int32_t*>(a.ids);
+  p.router.weights = const_cast<float*>(a.weights);
+  p.rows[0] = rows_of(a.down, a.y);
+  p.rows[0].accumulate = a.attrs.accumulate != 0;
+  return launch_marlin_one(p, stream);
+}
+
+}  // namespace ktx::kernels

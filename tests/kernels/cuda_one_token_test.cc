@@ -1,0 +1,234 @@
+// Launches of one token that do several steps at once, against sums in double and against the
+// launches of the steps one by one.
+#include "kernels/cuda/cuda_one_token.h"
+
+#include "kernels/cuda/cuda_matmul.h"
+#include "kernels/cuda/cuda_rows.h"
+#include "tests/kernels/cuda_cases.h"
+
+namespace ktx::kernels {
+namespace {
+
+using CudaOneToken = CudaTest;
+
+constexpr float kEps = 1e-5f;
+
+std::vector<float> normed(const std::vector<float>& x, const std::vector<float>& weight) {
+  double squares = 0;
+  for (float v : x) squares += double{v} * v;
+  const double scale = 1 / std::sqrt(squares / static_cast<double>(x.size()) + kEps);
+  std::vector<float> n(x.size());
+  for (size_t i = 0; i < x.size(); ++i) n[i] = static_cast<float>(x[i] * scale * weight[i]);
+  return n;
+}
+
+std::vector<float> product(const GpuWeights& w, int64_t matrix, const float* x) {
+  std::vector<float> y;
+  for (int64_t r = 0; r < w.gpu().rows; ++r) {
+    y.push_back(static_cast<float>(dot(w.row(matrix, r), x)));
+  }
+  return y;
+}
+
+void check_products(Random& random, const std::vector<DType>& types,
+                    const std::vector<int64_t>& rows, int64_t cols, bool norm) {
+  SCOPED_TRACE(testing::Message() << name(types[0]) << " x" << types.size() << " cols " << cols
+                                  << " norm " << norm << " seed " << random.seed());
+  const std::vector<float> x = random.normals(cols, 3), weight = random.normals(cols);
+  const std::vector<float> n = norm ? normed(x, weight) : x;
+  Gpu<float> gpu_x(x), gpu_weight(weight);
+  CudaOneProductsArgs args;
+  args.x = {gpu_x.data(), norm ? gpu_weight.data() : nullptr, kEps};
+  std::vector<std::unique_ptr<GpuWeights>> weights;
+  std::vector<std::unique_ptr<Gpu<float>>> outputs, biases;
+  std::vector<std::vector<float>> want;
+  for (size_t i = 0; i < types.size(); ++i) {
+    weights.push_back(std::make_unique<GpuWeights>(random, types[i], rows[i], cols));
+    const std::vector<float> before = random.normals(rows[i]), bias = random.normals(rows[i]);
+    outputs.push_back(std::make_unique<Gpu<float>>(before));
+    biases.push_back(std::make_unique<Gpu<float>>(bias));
+    CudaOneOutput& output = args.outputs[args.count++];
+    output = {weights[i]->gpu(), outputs[i]->data(), i == 1 ? biases[i]->data() : nullptr, i == 2};
+    want.push_back(product(*weights[i], 0, n.data()));
+    for (size_t r = 0; r < want[i].size(); ++r) {
+      want[i][r] += i == 1 ? bias[r] : i == 2 ? before[r] : 0;
+    }
+  }
+  ASSERT_TRUE(one_products_take(args));
+  ASSERT_TRUE(ran(launch_one_products(args, nullptr)));
+  for (size_t i = 0; i < types.size(); ++i) {
+    EXPECT_LT(relative_error(outputs[i]->read(), want[i]), kHalfProducts) << "output " << i;
+  }
+}
+
+TEST_F(CudaOneToken, ProductsOfANormedRowAgreeWithTheSums) {
+  Random random(141);
+  for (DType dtype : kMarlinTypes) {
+    const bool wide = info(dtype).block_elems == 256;
+    check_products(random, {dtype, dtype, dtype}, {300, 16, 40}, wide ? 1280 : 1120, true);
+    check_products(random, {dtype}, {3000}, wide ? 256 : 96, true);
+    check_products(random, {dtype, dtype}, {70, 33}, 4096, false);
+  }
+}
+
+TEST_F(CudaOneToken, TwoFormatsGoTogether) {
+  Random random(142);
+  for (DType first : {DType::Q4_K, DType::Q5_K}) {
+    check_products(random, {first, first, DType::Q6_K}, {400, 100, 100}, 1024, true);
+    check_products(random, {DType::Q6_K, first, first}, {32, 5000, 16}, 512, true);
+  }
+}
+
+TEST_F(CudaOneToken, FormatsWithoutAKernelAreRefused) {
+  Random random(143);
+  const GpuWeights a(random, DType::Q4_0, 16, 256), b(random, DType::Q8_0, 16, 256);
+  const GpuWeights plain(random, DType::F16, 16, 256);
+  Gpu<float> x(size_t{256}), y(size_t{16}), z(size_t{16});
+  CudaOneProductsArgs args;
+  args.x.x = x.data();
+  args.count = 2;
+  args.outputs[0] = {a.gpu(), y.data(), nullptr, false};
+  args.outputs[1] = {b.gpu(), z.data(), nullptr, false};
+  EXPECT_FALSE(one_products_take(args));
+  args.outputs[1].w = plain.gpu();
+  EXPECT_FALSE(one_products_take(args));
+  args.outputs[1].w = a.gpu();
+  EXPECT_TRUE(one_products_take(args));
+}
+
+TEST_F(CudaOneToken, GateAndUpOfANormedRowAgreeWithTheSums) {
+  Random random(144);
+  for (DType dtype : kMarlinTypes) {
+    for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{48, 256}, {3000, 512}, {72, 2048}}) {
+      const GpuWeights gate(random, dtype, rows, cols), up(random, dtype, rows, cols);
+      const std::vector<float> x = random.normals(cols), weight = random.normals(cols, 0.1f);
+      const std::vector<float> n = normed(x, weight);
+      Gpu<float> gpu_x(x), gpu_weight(weight), y(static_cast<size_t>(rows));
+      CudaOneGateUpArgs args{{gpu_x.data(), gpu_weight.data(), kEps}, gate.gpu(), up.gpu(), y.data()};
+      ASSERT_TRUE(one_gate_up_takes(args));
+      ASSERT_TRUE(ran(launch_one_gate_up(args, nullptr)));
+      std::vector<float> want = product(gate, 0, n.data());
+      const std::vector<float> other = product(up, 0, n.data());
+      for (size_t r = 0; r < want.size(); ++r) want[r] *= other[r] / (1 + std::exp(-want[r]));
+      EXPECT_LT(relative_error(y.read(), want), 3 * kHalfProducts)
+          << name(dtype) << " " << rows << "x" << cols;
+    }
+  }
+}
+
+TEST_F(CudaOneToken, TheRoutersProductGivesTheNormedRowToo) {
+  Random random(145);
+  for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{8, 64}, {128, 2048}, {256, 7168}}) {
+    const GpuWeights w(random, DType::F32, rows, cols);
+    const std::vector<float> x = random.normals(cols, 5), weight = random.normals(cols);
+    Gpu<float> gpu_x(x), gpu_weight(weight), logits(static_cast<size_t>(rows)),
+        n(static_cast<size_t>(cols));
+    CudaOneRouterArgs args{{gpu_x.data(), gpu_weight.data(), kEps}, w.gpu(), logits.data(), n.data()};
+    ASSERT_TRUE(one_router_takes(args));
+    ASSERT_TRUE(ran(launch_one_router(args, nullptr)));
+    const std::vector<float> want = normed(x, weight);
+    EXPECT_LT(relative_error(n.read(), want), 1e-6) << rows;
+    EXPECT_LT(relative_error(logits.read(), product(w, 0, want.data())), 2e-6) << rows;
+  }
+}
+
+struct ExpertsCase {
+  int32_t experts, top_k;
+  int64_t hidden, width;
+  DType gate, down;
+};
+
+void check_experts(Random& random, const ExpertsCase& c, bool padding) {
+  SCOPED_TRACE(testing::Message() << c.experts << " top " << c.top_k << " " << c.hidden << " "
+                                  << c.width << " " << name(c.gate) << " padding " << padding
+                                  << " seed " << random.seed());
+  const GpuWeights gate(random, c.gate, c.width, c.hidden, c.experts),
+      up(random, c.gate, c.width, c.hidden, c.experts),
+      down(random, c.down, c.hidden, c.width, c.experts);
+  const std::vector<float> before = random.normals(c.hidden);
+  Gpu<float> logits(random.normals(c.experts)), x(random.normals(c.hidden));
+  Gpu<float> bias(random.normals(c.experts)), y(before), expected(before);
+  Gpu<int32_t> position(std::vector<int32_t>{padding ? -1 : 3});
+  const auto top = static_cast<size_t>(c.top_k);
+  Gpu<int32_t> ids(top), other_ids(top), order(top), offsets(static_cast<size_t>(c.experts) + 1);
+  Gpu<float> weights(top), other_weights(top);
+  Gpu<float> h(top * static_cast<size_t>(c.width)), other_h(top * static_cast<size_t>(c.width));
+  // One by one.
+  CudaRouterArgs router;
+  router.logits = logits.data();
+  router.logits_stride = c.experts;
+  router.bias = bias.data();
+  router.position = position.data();
+  router.attrs.experts = c.experts;
+  router.attrs.top_k = c.top_k;
+  router.attrs.scoring = static_cast<int32_t>(Scoring::Sigmoid);
+  router.attrs.normalize = 1;
+  router.tokens = 1;
+  router.ids = other_ids.data();
+  router.weights = other_weights.data();
+  ASSERT_TRUE(ran(launch_router(router, nullptr)));
+  CudaGroupExpertsArgs group;
+  group.ids = other_ids.data();
+  group.tokens = 1;
+  group.attrs = {c.experts, c.top_k};
+  group.order = order.data();
+  group.offsets = offsets.data();
+  ASSERT_TRUE(ran(launch_group_experts(group, nullptr)));
+  CudaExpertsGateUpArgs first;
+  first.gate = gate.gpu();
+  first.up = up.gpu();
+  first.attrs = {c.experts, c.top_k, 0};
+  first.order = order.data();
+  first.offsets = offsets.data();
+  first.x = x.data();
+  first.x_stride = c.hidden;
+  first.tokens = 1;
+  first.h = other_h.data();
+  first.h_stride = c.width;
+  GpuWorkspace first_workspace(first, cuda_experts_gate_up_workspace(first));
+  ASSERT_TRUE(ran(launch_experts_gate_up(first, nullptr)));
+  CudaExpertsDownArgs second;
+  second.down = down.gpu();
+  second.attrs = {c.experts, c.top_k, 1};
+  second.order = order.data();
+  second.offsets = offsets.data();
+  second.weights = other_weights.data();
+  second.h = other_h.data();
+  second.h_stride = c.width;
+  second.tokens = 1;
+  second.y = expected.data();
+  second.y_stride = c.hidden;
+  GpuWorkspace second_workspace(second, cuda_experts_down_workspace(second));
+  ASSERT_TRUE(ran(launch_experts_down(second, nullptr)));
+  // Together.
+  CudaOneChoicesArgs choices{router, gate.gpu(), up.gpu(), x.data(), h.data(), c.width};
+  choices.router.ids = ids.data();
+  choices.router.weights = weights.data();
+  ASSERT_TRUE(one_choices_take(choices));
+  ASSERT_TRUE(ran(launch_one_choices(choices, nullptr)));
+  CudaOneSumArgs sum{down.gpu(), second.attrs, ids.data(), weights.data(), h.data(), c.width,
+                     y.data()};
+  ASSERT_TRUE(one_sum_takes(sum));
+  ASSERT_TRUE(ran(launch_one_sum(sum, nullptr)));
+  EXPECT_EQ(ids.read(), other_ids.read());
+  EXPECT_TRUE(same_bits(weights.read(), other_weights.read()));
+  EXPECT_LT(relative_error(y.read(), expected.read()), padding ? 1e-9 : kHalfProducts);
+  if (padding) return;
+  EXPECT_LT(relative_error(h.read(), other_h.read()), kHalfProducts);
+}
+
+TEST_F(CudaOneToken, ExpertsAgreeWithTheirStepsOneByOne) {
+  Random random(146);
+  const ExpertsCase cases[] = {{8, 2, 256, 512, DType::Q4_K, DType::Q6_K},
+                               {128, 8, 2048, 768, DType::Q4_K, DType::Q6_K},
+                               {16, 6, 96, 160, DType::Q8_0, DType::Q5_0},
+                               {256, 8, 512, 256, DType::IQ4_XS, DType::Q4_K},
+                               {4, 4, 64, 32, DType::MXFP4, DType::Q4_1}};
+  for (const ExpertsCase& c : cases) {
+    check_experts(random, c, false);
+    check_experts(random, c, true);
+  }
+}
+
+}  // namespace
+}  // namespace ktx::kernels
