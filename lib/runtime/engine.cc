@@ -432,6 +432,10 @@ Result<KernelTime> Engine::time_gpu_steps(std::span<const uint32_t> steps) {
   return state_->gpus->time_steps(steps);
 }
 
+std::vector<uint32_t> Engine::gpu_steps_of_launch(uint32_t step) const {
+  return state_->gpus ? state_->gpus->steps_of_launch(step) : std::vector<uint32_t>{step};
+}
+
 Sequence::Sequence(Sequence&& other) noexcept
     : engine_(std::exchange(other.engine_, nullptr)),
       length_(std::exchange(other.length_, 0)),

@@ -197,6 +197,8 @@ class Engine {
   std::vector<StepTime> step_times() const;
   // GpuRunner::time_steps; an error when the plan has no step on a GPU.
   Result<KernelTime> time_gpu_steps(std::span<const uint32_t> steps);
+  // GpuRunner::steps_of_launch; the step itself where there is no GPU.
+  std::vector<uint32_t> gpu_steps_of_launch(uint32_t step) const;
 
  private:
   friend class Sequence;

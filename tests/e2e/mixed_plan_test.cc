@@ -4,8 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
+#include "lib/plan/plan_reader.h"
 #include "lib/runtime/batch_scheduler.h"
+#include "lib/runtime/gpu/fusions.h"
 #include "lib/runtime/session.h"
 #include "lib/runtime/session_file.h"
 #include "tests/support/host_gpu.h"
@@ -95,6 +99,7 @@ TEST_P(MixedPlan, GivesTheReferencesTokensInDecodeInChunksAndInBatches) {
   EXPECT_EQ(result.equal, result.cases);
   EXPECT_LE(result.mean(), 0.002);
   EXPECT_GT(compiled.log.graph_launches, 0);
+  EXPECT_GT(compiled.log.fused, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MixedPlan,
@@ -105,6 +110,58 @@ INSTANTIATE_TEST_SUITE_P(All, MixedPlan,
                            return std::string(std::get<0>(info.param)) + "_" +
                                   std::get<1>(info.param).name;
                          });
+
+// Steps that one token takes together, by kind and layer.
+TEST(GpuPlan, OneTokenTakesTheStepsOfALayerInAFewLaunches) {
+  using runtime::FusionKind;
+  const std::map<std::string, std::set<FusionKind>> wanted = {
+      {"llama", {FusionKind::Products, FusionKind::Attention, FusionKind::GateUp}},
+      {"qwen3moe",
+       {FusionKind::Products, FusionKind::Attention, FusionKind::RouterProduct, FusionKind::Experts}},
+      {"deepseek2", {FusionKind::Products, FusionKind::Experts, FusionKind::GateUp}}};
+  for (const auto& [model, kinds] : wanted) {
+    Compiled compiled(model, "all-gpu.yaml");
+    const plan::PlanFile file = plan::PlanFile::open(compiled.plan()).take();
+    const plan::PlanView& plan = file.view();
+    const auto fusions =
+        runtime::find_fusions(plan, 0, static_cast<uint32_t>(plan.steps.size()));
+    std::map<FusionKind, std::set<int32_t>> layers;
+    std::set<uint32_t> seen;
+    for (const runtime::Fusion& fusion : fusions) {
+      EXPECT_TRUE(std::is_sorted(fusion.steps.begin(), fusion.steps.end()));
+      for (uint32_t i : fusion.steps) EXPECT_TRUE(seen.insert(i).second) << model << " step " << i;
+      layers[fusion.kind].insert(plan.steps[fusion.steps.back()].layer);
+    }
+    const int32_t last = plan.steps[*seen.rbegin()].layer;
+    for (FusionKind kind : kinds) {
+      EXPECT_EQ(layers[kind].count(last), 1u) << model << " " << runtime::name(kind);
+    }
+    EXPECT_EQ(layers[FusionKind::Products].size(), static_cast<size_t>(last) + 1) << model;
+  }
+}
+
+// A step between two of a fusion that needs what the first of them writes holds them apart.
+TEST(GpuPlan, StepsAreNotTakenTogetherAcrossOneThatReadsTheirBuffers) {
+  Compiled compiled("llama", "all-gpu.yaml");
+  const plan::PlanFile file = plan::PlanFile::open(compiled.plan()).take();
+  plan::PlanView plan = file.view();
+  const auto count = static_cast<uint32_t>(plan.steps.size());
+  const auto before = runtime::find_fusions(plan, 0, count);
+  const auto gate_up = std::find_if(before.begin(), before.end(), [](const auto& fusion) {
+    return fusion.kind == runtime::FusionKind::GateUp;
+  });
+  ASSERT_NE(gate_up, before.end());
+  // Beyond its last step nothing of it is found: its swiglu is not in the run.
+  const auto cut = runtime::find_fusions(plan, 0, gate_up->steps.back());
+  EXPECT_EQ(std::count_if(cut.begin(), cut.end(),
+                          [&](const auto& fusion) { return fusion.steps == gate_up->steps; }),
+            0);
+  // All layers on one buffer: every fusion would write what it reads.
+  std::vector<plan::ValueRecord> values(plan.values.begin(), plan.values.end());
+  for (plan::ValueRecord& value : values) value.buffer = 0;
+  plan.values = values;
+  EXPECT_TRUE(runtime::find_fusions(plan, 0, count).empty());
+}
 
 TEST(GpuPlan, StepsWithAndWithoutGraphsGiveTheSameBits) {
   Compiled compiled("qwen3moe", "moe-experts-on-cpu.yaml");

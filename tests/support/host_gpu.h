@@ -131,6 +131,7 @@ struct HostGpuLog {
   int64_t launches = 0;  // of single steps
   int64_t graph_launches = 0;
   int64_t captured = 0;
+  int64_t fused = 0;  // steps made of several
   int64_t waits = 0;
   uint64_t uploaded_bytes = 0;
   uint64_t downloaded_bytes = 0;
@@ -260,6 +261,13 @@ class HostGpu final : public Gpu {
     if (!plan_) plan_ = std::make_unique<HostPlan>(context);
     return std::unique_ptr<GpuStep>(std::make_unique<Step>(*this, context));
   }
+  // The composition of the steps, at the place of the last.
+  Result<std::unique_ptr<GpuStep>> make_fused(const runtime::Fusion&,
+                                              std::span<GpuStep* const> steps,
+                                              const GpuBindContext&) override {
+    ++log_->fused;
+    return std::unique_ptr<GpuStep>(std::make_unique<FusedStep>(steps));
+  }
 
   int64_t find_best_bytes(const runtime::GpuBestLogits& a) const override { return a.rows; }
   Status find_best(const runtime::GpuBestLogits& a) override {
@@ -274,6 +282,16 @@ class HostGpu final : public Gpu {
   using Work = std::function<Status()>;
   struct Graph final : GpuGraph {
     std::vector<Work> work;
+  };
+
+  struct FusedStep final : GpuStep {
+    explicit FusedStep(std::span<GpuStep* const> steps) : steps(steps.begin(), steps.end()) {}
+    int64_t workspace_bytes(const GpuShape& shape) const override { return 64 * shape.tokens; }
+    Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
+      for (GpuStep* step : steps) KTX_TRY(step->launch(shape, workspace, bytes));
+      return {};
+    }
+    std::vector<GpuStep*> steps;
   };
 
   class Step final : public GpuStep {

@@ -32,14 +32,33 @@ std::string kind_of(const plan::PlanView& plan, const plan::StepRecord& step) {
   return name;
 }
 
-std::vector<Kind> gpu_kinds(const plan::PlanView& plan) {
+// The first of the steps of a launch that has weights names it; of several "(3 steps)".
+std::string kind_of(const plan::PlanView& plan, const std::vector<uint32_t>& launch) {
+  uint32_t named = launch.back();
+  for (uint32_t i : launch) {
+    const auto op = static_cast<StepOp>(plan.steps[i].op);
+    const bool small = op == StepOp::RmsNorm || op == StepOp::Rope || op == StepOp::Router;
+    if (!small && !plan.weights(plan.steps[i]).empty()) {
+      named = i;
+      break;
+    }
+  }
+  std::string name = kind_of(plan, plan.steps[named]);
+  if (launch.size() > 1) name += fmt::format(" ({} steps)", launch.size());
+  return name;
+}
+
+std::vector<Kind> gpu_kinds(const runtime::Engine& engine) {
+  const plan::PlanView& plan = engine.plan();
   std::vector<Kind> kinds;
   std::map<std::pair<std::string_view, std::string>, size_t> places;
   for (uint32_t i = 0; i < plan.steps.size(); ++i) {
     const plan::StepRecord& step = plan.steps[i];
     const std::string_view device = plan.string(step.device);
     if (device == "cpu" || step.op == static_cast<uint32_t>(StepOp::Transfer)) continue;
-    std::string name = kind_of(plan, step);
+    const std::vector<uint32_t> launch = engine.gpu_steps_of_launch(i);
+    if (launch.empty()) continue;
+    std::string name = kind_of(plan, launch);
     const auto [place, added] = places.try_emplace({device, name}, kinds.size());
     if (added) kinds.push_back({std::move(name), {}, {}});
     kinds[place->second].steps.push_back(i);
@@ -58,7 +77,7 @@ int64_t result_rows(const plan::PlanView& plan, const Kind& kind) {
 
 Result<std::string> kernels_table(runtime::Engine& engine, double bytes_per_second) {
   const plan::PlanView& plan = engine.plan();
-  std::vector<Kind> kinds = gpu_kinds(plan);
+  std::vector<Kind> kinds = gpu_kinds(engine);
   if (kinds.empty()) return Error{"--kernels: the plan has no steps on a GPU; --steps times a CPU"};
   double all = 0;
   for (Kind& kind : kinds) {
@@ -76,11 +95,13 @@ Result<std::string> kernels_table(runtime::Engine& engine, double bytes_per_seco
       "| {:-<44} | {:->3}: | {:->7}: | {:->7}: | {:->6}: | {:->6}: | {:->6}: | {:->7}: |\n", "", "",
       "", "", "", "", "", "");
   for (const Kind& kind : kinds) {
-    const plan::StepRecord& step = plan.steps[kind.steps[0]];
     const int64_t rows = result_rows(plan, kind);
-    const double rate =
-        static_cast<double>(runtime::step_weight_bytes(plan, step, rows)) / kind.time.seconds;
-    const double ops = step_ops(plan, step) * static_cast<double>(rows) / kind.time.seconds;
+    double bytes = 0, work = 0;
+    for (uint32_t i : engine.gpu_steps_of_launch(kind.steps[0])) {
+      bytes += static_cast<double>(runtime::step_weight_bytes(plan, plan.steps[i], rows));
+      work += step_ops(plan, plan.steps[i]) * static_cast<double>(rows);
+    }
+    const double rate = bytes / kind.time.seconds, ops = work / kind.time.seconds;
     out += fmt::format(
         "| {:<44} | {:>4} | {:>8.2f} | {:>8.1f} | {:>5.1f} % | {:>7.0f} | {:>7.1f} | {:>8.1f} |\n",
         kind.name, kind.steps.size(), 1e6 * kind.time.seconds, 1e6 * kind.all(),

@@ -241,4 +241,10 @@ int64_t CudaGpu::find_best_bytes(const GpuBestLogits& args) const {
   return kernels::cuda_best_logits_workspace(launcher_args(args));
 }
 
+Result<std::unique_ptr<GpuStep>> CudaGpu::make_fused(const Fusion& fusion, std::span<GpuStep* const>,
+                                                     const GpuBindContext& context) {
+  use();
+  return make_cuda_fused(*this, fusion, context);
+}
+
 }  // namespace ktx::runtime

@@ -40,6 +40,8 @@ class CudaGpu final : public Gpu {
   Result<std::unique_ptr<GpuStep>> make_step(const GpuBindContext& context) override;
   Status find_best(const GpuBestLogits& args) override;
   int64_t find_best_bytes(const GpuBestLogits& args) const override;
+  Result<std::unique_ptr<GpuStep>> make_fused(const Fusion& fusion, std::span<GpuStep* const> steps,
+                                              const GpuBindContext& context) override;
 
   // Makes this GPU the calling thread's, for the launchers of kernels.
   void use() const { cudaSetDevice(number_); }

@@ -58,6 +58,9 @@ Status require_whole(const CudaView& view, const char* name);
 using MakeCudaStep = Result<std::unique_ptr<GpuStep>> (*)(const CudaBind&);
 
 Result<std::unique_ptr<GpuStep>> make_cuda_step(CudaGpu& gpu, const GpuBindContext& context);
+// Null where no launch takes the formats or shapes (cuda_fused_steps.cc).
+Result<std::unique_ptr<GpuStep>> make_cuda_fused(CudaGpu& gpu, const Fusion& fusion,
+                                                 const GpuBindContext& context);
 
 // A step whose class has `Status bind(const CudaBind&)`.
 template <class Step>

@@ -22,6 +22,7 @@
 #include "lib/plan/plan_reader.h"
 #include "lib/runtime/batch.h"
 #include "lib/runtime/best_logits.h"
+#include "lib/runtime/gpu/fusions.h"
 #include "lib/runtime/kv_cache.h"
 #include "lib/support/result.h"
 
@@ -178,6 +179,12 @@ class Gpu {
   virtual Status launch(GpuGraph& graph) = 0;
 
   virtual Result<std::unique_ptr<GpuStep>> make_step(const GpuBindContext& context) = 0;
+  // The steps of a fusion as one, for passes of one token: null where this GPU has nothing for
+  // their formats. `steps` are those of make_step, which live on; of `context` all but the step
+  // counts.
+  virtual Result<std::unique_ptr<GpuStep>> make_fused(const Fusion& fusion,
+                                                      std::span<GpuStep* const> steps,
+                                                      const GpuBindContext& context) = 0;
 
   // Queues the search for the best logits, and what it needs of workspace.
   virtual Status find_best(const GpuBestLogits& args) = 0;

@@ -46,6 +46,9 @@ struct Device {
   WeightImage image;
   std::vector<std::byte*> blobs;
   std::vector<std::unique_ptr<GpuStep>> steps;  // by record of the plan
+  std::vector<std::unique_ptr<GpuStep>> fused;
+  // By record: what a pass of one token launches there; null: another step does it too.
+  std::vector<GpuStep*> one_token;
   GpuBatch inputs;
 };
 
@@ -57,6 +60,11 @@ struct ValueCopy {
            plan::value_row_bytes(*value);
   }
 };
+
+// Whether steps are taken together (fusions.h).
+bool fuses(const GpuShape& shape) {
+  return shape.tokens == 1 && shape.outputs == 1;
+}
 
 // Host memory that a GPU knows, let go at the end.
 class Pinned {
@@ -95,6 +103,7 @@ struct GpuRunner::State {
   Status open_devices();
   Status allocate(Device& device);
   Status bind_steps(Device& device);
+  Status fuse_steps(size_t device);
   Status bind_cpu_parts();
   Status allocate_workspace(Device& device);
   Status place_logits();
@@ -147,6 +156,7 @@ struct GpuRunner::State {
   std::vector<std::string> notes, upload_notes;
   std::vector<Executor::Time> times;
   GpuShape last_shape;
+  std::vector<Fusion> fusions;  // that are used
   int64_t weight_bytes = 0;
   bool broken = false;
   bool cpu_takes_part = false;
@@ -224,6 +234,30 @@ Status GpuRunner::State::bind_steps(Device& device) {
   return {};
 }
 
+Status GpuRunner::State::fuse_steps(size_t number) {
+  Device& device = devices[number];
+  for (const auto& step : device.steps) device.one_token.push_back(step.get());
+  for (const Part& part : parts.parts) {
+    if (part.kind != Part::Kind::Gpu || part.device != static_cast<int>(number)) continue;
+    for (const Fusion& fusion : find_fusions(plan, part.first_step, part.step_count)) {
+      std::vector<GpuStep*> steps;
+      for (uint32_t i : fusion.steps) steps.push_back(device.steps[i].get());
+      const uint32_t last = fusion.steps.back();
+      const GpuBindContext context{
+          plan,         plan.steps[last], device.arena.data(), device.layout.offsets,
+          device.blobs, device.slots,     device.kv.data(),    device.inputs};
+      auto made = device.gpu->make_fused(fusion, steps, context);
+      if (!made) return in_step(last, device.name, made.error());
+      if (!*made) continue;
+      for (uint32_t i : fusion.steps) device.one_token[i] = nullptr;
+      device.fused.push_back(made.take());
+      device.one_token[last] = device.fused.back().get();
+      fusions.push_back(fusion);
+    }
+  }
+  return {};
+}
+
 Status GpuRunner::State::bind_cpu_parts() {
   executors.resize(parts.parts.size());
   for (size_t p = 0; p < parts.parts.size(); ++p) {
@@ -266,9 +300,16 @@ Status GpuRunner::State::allocate_workspace(Device& device) {
     }
   }
   int64_t most = 0;
-  for (const auto& step : device.steps) {
-    if (!step) continue;
-    for (const GpuShape& shape : shapes) most = std::max(most, step->workspace_bytes(shape));
+  const auto ask = [&](const GpuStep& step, const GpuShape& shape) {
+    most = std::max(most, step.workspace_bytes(shape));
+  };
+  for (const GpuShape& shape : shapes) {
+    for (const auto& step : device.steps) {
+      if (step) ask(*step, shape);
+    }
+    for (const auto& step : device.fused) {
+      if (fuses(shape)) ask(*step, shape);
+    }
   }
   if (logits && &device == &devices[parts.logits_device]) {
     most = std::max(most, logits->workspace_bytes());
@@ -367,13 +408,16 @@ Status GpuRunner::State::transfer(const Part& part, const StepRecord& step, cons
 }
 
 Status GpuRunner::State::queue_step(const Part& part, uint32_t index, const GpuShape& shape) {
-  const StepRecord& step = plan.steps[index];
+  const StepRecord& record = plan.steps[index];
   Device& device = devices[part.device];
+  const bool transfers = record.op == static_cast<uint32_t>(StepOp::Transfer);
+  const bool fused = fuses(shape) && !setup.check_finite;
+  GpuStep* step = fused ? device.one_token[index] : device.steps[index].get();
+  if (!transfers && !step) return {};
   const Status queued =
-      step.op == static_cast<uint32_t>(StepOp::Transfer)
-          ? transfer(part, step, shape)
-          : device.steps[index]->launch(shape, device.workspace.data(),
-                                        static_cast<int64_t>(device.workspace.size()));
+      transfers ? transfer(part, record, shape)
+                : step->launch(shape, device.workspace.data(),
+                               static_cast<int64_t>(device.workspace.size()));
   return queued ? Status{} : Status(in_step(index, device.name, queued.error()));
 }
 
@@ -602,10 +646,12 @@ Result<std::unique_ptr<GpuRunner>> GpuRunner::create(const PlanView& plan, KvCac
     const Status pinned = s.pins.back()->pin(*s.devices[0].gpu, arena->data(), arena->size());
     if (!pinned) return at(s.devices[0].name, pinned.error());
   }
-  for (Device& device : s.devices) {
+  for (size_t i = 0; i < s.devices.size(); ++i) {
+    Device& device = s.devices[i];
     const Status allocated = s.allocate(device);
     if (!allocated) return at(device.name, allocated.error());
     KTX_TRY(s.bind_steps(device));
+    KTX_TRY(s.fuse_steps(i));
   }
   KTX_TRY(s.place_logits());
   for (Device& device : s.devices) {
@@ -741,6 +787,16 @@ void GpuRunner::enable_times(bool on) {
 }
 const std::vector<Executor::Time>& GpuRunner::times() const {
   return state_->times;
+}
+std::vector<uint32_t> GpuRunner::steps_of_launch(uint32_t step) const {
+  if (fuses(state_->last_shape) && !state_->setup.check_finite) {
+    for (const Fusion& fusion : state_->fusions) {
+      if (std::binary_search(fusion.steps.begin(), fusion.steps.end(), step)) {
+        return step == fusion.steps.back() ? fusion.steps : std::vector<uint32_t>();
+      }
+    }
+  }
+  return {step};
 }
 Result<KernelTime> GpuRunner::time_steps(std::span<const uint32_t> steps) {
   return state_->time_steps(steps);

@@ -1,0 +1,256 @@
+// Fusions (lib/runtime/gpu/fusions.h) as launches of one token (cuda_one_token.h).
+#include <algorithm>
+
+#include "kernels/cuda/cuda_attention.h"
+#include "kernels/cuda/cuda_one_token.h"
+#include "lib/runtime/cuda/cuda_steps.h"
+
+namespace ktx::runtime {
+namespace {
+
+using kernels::CudaStream;
+
+// What the classes below share: their steps by op, in the order of the plan, and the norm.
+class Members {
+ public:
+  Members(CudaGpu& gpu, const Fusion& fusion, const GpuBindContext& context)
+      : gpu_(gpu), fusion_(fusion), context_(context) {
+    for (uint32_t i : fusion.steps) {
+      const GpuBindContext own{context.plan,           context.plan.steps[i], context.arena,
+                               context.buffer_offsets, context.blobs,         context.kv,
+                               context.kv_pool,        context.batch};
+      contexts_.push_back(own);
+    }
+  }
+  CudaGpu& gpu() const { return gpu_; }
+  // The `number`-th of this op; has() must hold.
+  CudaBind of(StepOp op, int number = 0) const { return CudaBind(gpu_, contexts_[find(op, number)]); }
+  bool has(StepOp op, int number = 0) const { return find(op, number) < contexts_.size(); }
+
+  // Of x as the products take it. `keep` holds the norm's weight.
+  Result<kernels::CudaOneX> x(const CudaView& plain, GpuMemory& keep) const {
+    if (!has(StepOp::RmsNorm)) return kernels::CudaOneX{plain.f32(), nullptr, 0};
+    const CudaBind norm = of(StepOp::RmsNorm);
+    return kernels::CudaOneX{norm.input(0).f32(), KTX_TRY(norm.vector(0, keep)),
+                             norm.attrs<RmsNormAttrs>().eps};
+  }
+
+ private:
+  size_t find(StepOp op, int number) const {
+    for (size_t i = 0; i < contexts_.size(); ++i) {
+      if (contexts_[i].step.op == static_cast<uint32_t>(op) && number-- == 0) return i;
+    }
+    return contexts_.size();
+  }
+  CudaGpu& gpu_;
+  const Fusion& fusion_;
+  const GpuBindContext& context_;
+  std::vector<GpuBindContext> contexts_;
+};
+
+// bind() says whether the launchers take it.
+class Products final : public GpuStep {
+ public:
+  Result<bool> bind(const Members& members) {
+    gpu_ = &members.gpu();
+    args_.x = KTX_TRY(members.x({}, norm_));
+    for (; members.has(StepOp::Matmul, args_.count); ++args_.count) {
+      const CudaBind matmul = members.of(StepOp::Matmul, args_.count);
+      kernels::CudaOneOutput& output = args_.outputs[args_.count];
+      output.w = KTX_TRY(matmul.product_weight(0));
+      output.y = matmul.output(0).f32();
+      output.bias = KTX_TRY(matmul.vector(1, bias_[args_.count]));
+    }
+    return kernels::one_products_take(args_);
+  }
+  Status launch(const GpuShape&, std::byte*, int64_t) override {
+    gpu_->use();
+    return kernels::launch_one_products(args_, gpu_->stream());
+  }
+
+ private:
+  kernels::CudaOneProductsArgs args_;
+  GpuMemory norm_, bias_[3];
+  CudaGpu* gpu_ = nullptr;
+};
+
+class GateUp final : public GpuStep {
+ public:
+  Result<bool> bind(const Members& members) {
+    gpu_ = &members.gpu();
+    const CudaBind swiglu = members.of(StepOp::Swiglu);
+    const CudaView gate = swiglu.input(0);
+    const bool first = members.of(StepOp::Matmul, 0).output(0).data == gate.data;
+    const CudaBind a = members.of(StepOp::Matmul, first ? 0 : 1);
+    const CudaBind b = members.of(StepOp::Matmul, first ? 1 : 0);
+    args_.x = KTX_TRY(members.x(a.input(0), norm_));
+    args_.gate = KTX_TRY(a.product_weight(0));
+    args_.up = KTX_TRY(b.product_weight(0));
+    args_.y = swiglu.output(0).f32();
+    const bool plain = !KTX_TRY(a.vector(1, bias_)) && !KTX_TRY(b.vector(1, bias_));
+    return plain && kernels::one_gate_up_takes(args_);
+  }
+  Status launch(const GpuShape&, std::byte*, int64_t) override {
+    gpu_->use();
+    return kernels::launch_one_gate_up(args_, gpu_->stream());
+  }
+
+ private:
+  kernels::CudaOneGateUpArgs args_;
+  GpuMemory norm_, bias_;
+  CudaGpu* gpu_ = nullptr;
+};
+
+class RouterProduct final : public GpuStep {
+ public:
+  Result<bool> bind(const Members& members) {
+    gpu_ = &members.gpu();
+    const CudaBind matmul = members.of(StepOp::Matmul);
+    args_.x = KTX_TRY(members.x({}, norm_));
+    args_.w = KTX_TRY(matmul.product_weight(0));
+    args_.logits = matmul.output(0).f32();
+    args_.normed = members.of(StepOp::RmsNorm).output(0).f32();
+    return !KTX_TRY(matmul.vector(1, bias_)) && kernels::one_router_takes(args_);
+  }
+  Status launch(const GpuShape&, std::byte*, int64_t) override {
+    gpu_->use();
+    return kernels::launch_one_router(args_, gpu_->stream());
+  }
+
+ private:
+  kernels::CudaOneRouterArgs args_;
+  GpuMemory norm_, bias_;
+  CudaGpu* gpu_ = nullptr;
+};
+
+// Two launches.
+class Experts final : public GpuStep {
+ public:
+  Result<bool> bind(const Members& members) {
+    gpu_ = &members.gpu();
+    const CudaBind router = members.of(StepOp::Router), gate_up = members.of(StepOp::ExpertsGateUp);
+    const CudaBind down = members.of(StepOp::ExpertsDown);
+    choices_.router.logits = router.input(0).f32();
+    choices_.router.logits_stride = router.input(0).stride;
+    choices_.router.bias = KTX_TRY(router.vector(0, bias_));
+    choices_.router.position = router.batch().position;
+    choices_.router.attrs = router.attrs<RouterAttrs>();
+    choices_.router.tokens = 1;
+    ids_ = KTX_TRY(gpu_->allocate(static_cast<uint64_t>(choices_.router.attrs.top_k) * 4,
+                                  "numbers of experts"));
+    choices_.router.ids = reinterpret_cast<int32_t*>(ids_.data());
+    choices_.router.weights = router.output(1).f32();
+    choices_.gate = KTX_TRY(gate_up.product_weight(0));
+    choices_.up = KTX_TRY(gate_up.product_weight(1));
+    choices_.x = gate_up.input(0).f32();
+    choices_.h = gate_up.output(0).f32();
+    choices_.h_stride = gate_up.output(0).width / gate_up.output(0).rows_per_row;
+    sum_.down = KTX_TRY(down.product_weight(0));
+    sum_.attrs = down.attrs<ExpertsAttrs>();
+    sum_.ids = choices_.router.ids;
+    sum_.weights = choices_.router.weights;
+    sum_.h = choices_.h;
+    sum_.h_stride = choices_.h_stride;
+    sum_.y = down.output(0).f32();
+    return kernels::one_choices_take(choices_) && kernels::one_sum_takes(sum_);
+  }
+  Status launch(const GpuShape&, std::byte*, int64_t) override {
+    gpu_->use();
+    KTX_TRY(kernels::launch_one_choices(choices_, gpu_->stream()));
+    return kernels::launch_one_sum(sum_, gpu_->stream());
+  }
+
+ private:
+  kernels::CudaOneChoicesArgs choices_;
+  kernels::CudaOneSumArgs sum_;
+  GpuMemory bias_, ids_;
+  CudaGpu* gpu_ = nullptr;
+};
+
+class Attention final : public GpuStep {
+ public:
+  Result<bool> bind(const Members& members) {
+    gpu_ = &members.gpu();
+    const CudaBind attention = members.of(StepOp::Attention), store = members.of(StepOp::KvStore);
+    const CudaView q = attention.input(0), y = attention.output(0);
+    args_.q = q.f32();
+    args_.q_stride = q.stride;
+    args_.y = y.f32();
+    args_.y_stride = y.stride;
+    args_.tokens = 1;
+    args_.one_token_per_sequence = true;
+    args_.attrs = attention.attrs<AttentionAttrs>();
+    args_.kv = attention.kv_view(args_.attrs.slot);
+    kernels::CudaAttentionPrepare& p = args_.prepare;
+    p.key = store.input(0).f32();
+    p.key_stride = store.input(0).stride;
+    p.value = store.input(1).f32();
+    p.value_stride = store.input(1).stride;
+    for (int i = 0; i < 2; ++i) {
+      if (!members.has(StepOp::RmsNorm, i)) break;
+      const CudaBind norm = members.of(StepOp::RmsNorm, i);
+      const bool of_q = norm.output(0).data == q.data;
+      (of_q ? p.q_norm : p.k_norm) = KTX_TRY(norm.vector(0, norm_[i]));
+      (of_q ? p.q_eps : p.k_eps) = norm.attrs<RmsNormAttrs>().eps;
+      const int heads = of_q ? args_.attrs.heads : args_.attrs.kv_heads;
+      if (norm.attrs<RmsNormAttrs>().groups != heads) return false;
+    }
+    const CudaBind rope = members.of(StepOp::Rope, 0), other = members.of(StepOp::Rope, 1);
+    p.rope = rope.attrs<RopeAttrs>();
+    p.inv_freq = KTX_TRY(rope.vector(0, inv_freq_));
+    return same(p.rope, other.attrs<RopeAttrs>()) &&
+           KTX_TRY(other.vector(0, other_inv_freq_)) == p.inv_freq &&
+           p.rope.head_dim == args_.attrs.key_dim && kernels::attention_prepares(args_);
+  }
+  int64_t workspace_bytes(const GpuShape& shape) const override {
+    return kernels::cuda_attention_workspace(args_of(shape));
+  }
+  Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
+    kernels::CudaAttentionArgs args = args_of(shape);
+    args.workspace = workspace;
+    args.workspace_bytes = bytes;
+    gpu_->use();
+    return kernels::launch_attention(args, gpu_->stream());
+  }
+
+ private:
+  // In place, and alike but for the number of heads.
+  static bool same(const RopeAttrs& a, const RopeAttrs& b) {
+    return a.head_dim == b.head_dim && a.rotary_begin == b.rotary_begin &&
+           a.rotary_dim == b.rotary_dim && a.interleaved == b.interleaved && a.mscale == b.mscale &&
+           a.y_head_dim == a.head_dim && b.y_head_dim == b.head_dim &&
+           a.y_begin == a.rotary_begin && b.y_begin == b.rotary_begin;
+  }
+  kernels::CudaAttentionArgs args_of(const GpuShape& shape) const {
+    kernels::CudaAttentionArgs args = args_;
+    args.max_positions = shape.max_positions;
+    return args;
+  }
+  kernels::CudaAttentionArgs args_;
+  GpuMemory norm_[2], inv_freq_, other_inv_freq_;
+  CudaGpu* gpu_ = nullptr;
+};
+
+template <class Step>
+Result<std::unique_ptr<GpuStep>> make(const Members& members) {
+  auto step = std::make_unique<Step>();
+  const bool takes = KTX_TRY(step->bind(members));
+  return takes ? std::unique_ptr<GpuStep>(std::move(step)) : nullptr;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GpuStep>> make_cuda_fused(CudaGpu& gpu, const Fusion& fusion,
+                                                 const GpuBindContext& context) {
+  const Members members(gpu, fusion, context);
+  switch (fusion.kind) {
+    case FusionKind::Products: return make<Products>(members);
+    case FusionKind::GateUp: return make<GateUp>(members);
+    case FusionKind::RouterProduct: return make<RouterProduct>(members);
+    case FusionKind::Experts: return make<Experts>(members);
+    case FusionKind::Attention: return make<Attention>(members);
+  }
+  return std::unique_ptr<GpuStep>();
+}
+
+}  // namespace ktx::runtime
