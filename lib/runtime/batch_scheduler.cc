@@ -85,6 +85,11 @@ BatchScheduler::BatchScheduler(Engine& engine, const SchedulerOptions& options)
 }
 
 BatchScheduler::~BatchScheduler() {
+  stop();
+}
+
+void BatchScheduler::stop() {
+  if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;

@@ -49,8 +49,7 @@ class BatchScheduler {
   // `engine` must outlive the scheduler; nobody else may use it meanwhile but through
   // call().
   BatchScheduler(Engine& engine, const SchedulerOptions& options);
-  // Ends what still runs with EndReason::ShutDown.
-  ~BatchScheduler();
+  ~BatchScheduler();  // stop()
   BatchScheduler(const BatchScheduler&) = delete;
   BatchScheduler& operator=(const BatchScheduler&) = delete;
 
@@ -69,6 +68,10 @@ class BatchScheduler {
   void drain();
   bool wait_idle(std::chrono::milliseconds limit);
   void cancel_all();
+  // Ends what still runs with EndReason::ShutDown; when it returns no callback runs or
+  // will. For the owner: not from a callback, and nothing but stats() after it. Who shares
+  // the scheduler with his callbacks must call it, or the last of them would destroy it.
+  void stop();
 
   // Runs `work` on the engine's thread between two steps and waits for it.
   void call(const std::function<void(Engine&)>& work);

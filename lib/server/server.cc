@@ -39,6 +39,8 @@ Server::Server(ServerOptions options)
 
 Server::~Server() {
   http_.stop();
+  // Answers that still run hold the model, too.
+  if (model_ && model_->scheduler) model_->scheduler->stop();
   if (log_ != nullptr && log_ != stderr) std::fclose(log_);
 }
 

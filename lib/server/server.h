@@ -34,7 +34,7 @@ struct ServerOptions {
 class Server {
  public:
   explicit Server(ServerOptions options);
-  ~Server();
+  ~Server();  // ends what still runs, also the model's scheduler
 
   Status start();
   void set_model(std::shared_ptr<ServedModel> model);

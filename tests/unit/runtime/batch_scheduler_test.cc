@@ -365,6 +365,24 @@ TEST_F(BatchSchedulerTest, DrainsAndShutsDown) {
   b.get();
 }
 
+TEST_F(BatchSchedulerTest, CallbacksMayShareItsOwnerWhoStopsIt) {
+  open(batch_of(2));
+  struct Owner {
+    std::unique_ptr<BatchScheduler> scheduler;
+  };
+  auto owner = std::make_shared<Owner>();
+  owner->scheduler = std::move(scheduler_);
+  bool ended = false;
+  GenerationRequest request;
+  request.prompt = random_ids(20, 1);
+  request.on_end = [&ended, owner](const RequestEnd&) { ended = true; };
+  ASSERT_NE(owner->scheduler->submit(std::move(request)), 0u);
+  owner->scheduler->stop();
+  EXPECT_TRUE(ended);
+  owner->scheduler->stop();  // again
+  EXPECT_EQ(owner.use_count(), 1) << "nothing of the request is left";
+}
+
 TEST_F(BatchSchedulerTest, TellsWhatItsPlacesHold) {
   open(batch_of(2));
   const std::vector<int32_t> prompt = random_ids(30, 4);
