@@ -388,7 +388,7 @@ void panel_block(const MatmulArgs& a, int64_t p, int64_t panels, int64_t i, int6
       copy_activations<Codes, Tiles::kMost>(a, i + begin, size, first, count, act);
       Ahead ahead(scratch.lines);
       const int64_t after = tokens * (tile + 2) / tiles;  // of the tile that follows
-      if (a.index && tile + 1 < tiles) {
+      if (tile + 1 < tiles) {
         ask_for_activations<Codes>(a, i + begin + size, after - begin - size, first, count, ahead);
       }
       ask_for_words<Codes>(a, p, panels, first, tile, tiles, ahead);
