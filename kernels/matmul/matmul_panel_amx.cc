@@ -8,8 +8,8 @@ MatmulFn matmul_panel16_q8_amx(DType dtype);
 namespace {
 
 struct AmxTiles {
-  // Of a thread, as ldtilecfg reads it. Tiles 0 to 3: sums of two panels, in two slots;
-  // 4 and 5: tokens, by slot; 6 and 7: codes of the panels.
+  // Of a thread, as ldtilecfg reads it. Tiles 0 to 3: sums; 4 and 5: tokens; 6 and 7:
+  // codes of the two panels.
   struct alignas(64) Config {
     uint8_t palette = 1;
     uint8_t start_row = 0;
@@ -26,36 +26,49 @@ struct AmxTiles {
     for (int tile = 6; tile < 8; ++tile) {
       config.rows[tile] = kGroup / 4, config.row_bytes[tile] = 64;
     }
+    fence();
     _tile_loadconfig(&config);
   }
   KTX_INLINE void end() { _tile_release(); }
 
-  // GCC's tile loads do not tell the compiler that they read memory.
-  template <int slot, int kGroup>
-  KTX_INLINE void dots(const int8_t* q, const uint8_t* codes0, const uint8_t* codes1, int32_t* out0,
-                       int32_t* out1) {
-    asm volatile("" ::: "memory");
-    if constexpr (slot == 0) {
-      _tile_loadd(4, q, 32);
-      _tile_loadd(6, codes0, 64);
-      _tile_loadd(7, codes1, 64);
-      _tile_zero(0);
-      _tile_zero(1);
-      _tile_dpbssd(0, 4, 6);
-      _tile_dpbssd(1, 4, 7);
-      _tile_stored(0, out0, 64);
-      _tile_stored(1, out1, 64);
-    } else {
-      _tile_loadd(5, q, 32);
-      _tile_loadd(6, codes0, 64);
-      _tile_loadd(7, codes1, 64);
-      _tile_zero(2);
-      _tile_zero(3);
-      _tile_dpbssd(2, 5, 6);
-      _tile_dpbssd(3, 5, 7);
-      _tile_stored(2, out0, 64);
-      _tile_stored(3, out1, 64);
-    }
+  // The tile of the next products' tokens: 16 of them, 32 bytes apart.
+  template <int slot>
+  KTX_INLINE void tokens(const int8_t* q) {
+    fence();
+    if constexpr (slot == 0) _tile_loadd(4, q, 32);
+    if constexpr (slot == 1) _tile_loadd(5, q, 32);
+  }
+  // Sums `tile` = the tokens of `slot` times the codes of panel `p`. (Tile numbers are
+  // part of an instruction's name.)
+  template <int tile, int slot, int p, int kGroup>
+  KTX_INLINE void multiply(const uint8_t* codes) {
+    fence();
+    if constexpr (p == 0) _tile_loadd(6, codes, 64);
+    if constexpr (p == 1) _tile_loadd(7, codes, 64);
+#define KTX_PRODUCT(sums, a, b)                                \
+  if constexpr (tile == sums && slot == (a)-4 && p == (b)-6) { \
+    _tile_zero(sums);                                          \
+    _tile_dpbssd(sums, a, b);                                  \
+  }
+    KTX_PRODUCT(0, 4, 6)
+    KTX_PRODUCT(1, 4, 7)
+    KTX_PRODUCT(2, 5, 6)
+    KTX_PRODUCT(3, 5, 7)
+#undef KTX_PRODUCT
+    static_assert(tile == 2 * slot + p);
+  }
+  template <int tile>
+  KTX_INLINE void store(int32_t* out) {
+    if constexpr (tile == 0) _tile_stored(0, out, 64);
+    if constexpr (tile == 1) _tile_stored(1, out, 64);
+    if constexpr (tile == 2) _tile_stored(2, out, 64);
+    if constexpr (tile == 3) _tile_stored(3, out, 64);
+    fence();
+  }
+
+ private:
+  // GCC's tile loads and stores do not tell the compiler that they touch memory.
+  KTX_INLINE void fence() {
     asm volatile("" ::: "memory");
   }
 };

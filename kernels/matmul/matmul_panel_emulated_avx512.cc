@@ -8,29 +8,34 @@ namespace ktx::kernels {
 namespace {
 
 struct EmulatedTiles {
+  using Sums = int32_t[16][kPanelRows];
+  static inline thread_local const int8_t* tokens_[2];
+  static inline thread_local Sums sums_[kSumTiles];
+
   template <int kGroup>
   KTX_INLINE void begin() {}
   KTX_INLINE void end() {}
 
-  template <int slot, int kGroup>
-  static void dots(const int8_t* q, const uint8_t* codes0, const uint8_t* codes1, int32_t* out0,
-                   int32_t* out1) {
-    product<kGroup>(q, codes0, out0);
-    product<kGroup>(q, codes1, out1);
+  template <int slot>
+  static void tokens(const int8_t* q) {
+    tokens_[slot] = q;
   }
-
- private:
-  template <int kGroup>
-  static void product(const int8_t* q, const uint8_t* codes, int32_t* out) {
+  template <int tile, int slot, int p, int kGroup>
+  static void multiply(const uint8_t* codes) {
     for (int t = 0; t < 16; ++t) {
       for (int row = 0; row < kPanelRows; ++row) {
         int32_t sum = 0;
         for (int k = 0; k < kGroup; ++k) {
-          sum += q[32 * t + k] * static_cast<int8_t>(codes[64 * (k / 4) + 4 * row + k % 4]);
+          sum += tokens_[slot][32 * t + k] *
+                 static_cast<int8_t>(codes[64 * (k / 4) + 4 * row + k % 4]);
         }
-        out[t * kPanelRows + row] = sum;
+        sums_[tile][t][row] = sum;
       }
     }
+  }
+  template <int tile>
+  static void store(int32_t* out) {
+    __builtin_memcpy(out, sums_[tile], sizeof(Sums));
   }
 };
 

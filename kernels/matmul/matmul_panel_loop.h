@@ -11,7 +11,8 @@
 // change no bit. With one or two tokens the words go straight into registers. With more,
 // the codes of up to 8 panels are unpacked, 1024 columns at a time, to bytes that stay
 // in the second cache, and meet the tokens in register tiles; the activations of a tile
-// are copied side by side first, so that the innermost loop has one pointer.
+// are copied side by side first, so that the innermost loop has one pointer. Meanwhile
+// the next tile's activations and the next weights are asked for.
 //
 // Included by matmul_panel_<isa>.cc only.
 #pragma once
@@ -49,15 +50,33 @@ union ActPart {
 template <class Codes>
 constexpr int kPartsOf = 32 / Codes::kGroup;
 
+// Sums of products start at the bits of 1.5 * 2^23: then they are, read as a float, that
+// number plus the sum, for sums below 2^22; and
+//
+//   scale * sum == fma(sum read as a float, scale, -1.5 * 2^23 * scale)
+//
+// to the bit, because a scale's 19 bits and these two fit in a float. It saves turning
+// every sum into a float. A scale above 2^104, as no model has, gives NaN.
+constexpr int32_t kSumBits = 0x4B400000;
+
+template <class V>
+KTX_INLINE typename V::F sum_offset(typename V::F scale) {
+  return V::mul(scale, V::set1(-12582912.0f));
+}
+template <class V>
+KTX_INLINE typename V::F scaled_sum(typename V::I sum, typename V::F scale, typename V::F offset) {
+  return V::fma(V::as_float(sum), scale, offset);
+}
+
 template <class Codes>
 KTX_ALWAYS_INLINE inline void act_parts(const PanelActRow& x, int64_t block, ActPart* out) {
   const int32_t first = x.sum[2 * block], second = x.sum[2 * block + 1];
   if constexpr (Codes::kHasMin) {
     out[0].sum = x.scale[block] * static_cast<float>(first + second);
   } else if constexpr (Codes::kGroup == 32) {
-    out[0].offset = -Codes::kOffset * (first + second);
+    out[0].offset = kSumBits - Codes::kOffset * (first + second);
   } else {
-    out[0].offset = -Codes::kOffset * first;
+    out[0].offset = kSumBits - Codes::kOffset * first;
     out[1].offset = -Codes::kOffset * second;
   }
 }
@@ -128,20 +147,22 @@ void panel_direct(const MatmulArgs& a, int64_t i) {
                   [&](int block, const typename V::I(&codes)[8], typename V::F s0, typename V::F s1,
                       typename V::F m) KTX_ALWAYS_INLINE {
                     const int64_t b = first + block;
+                    const typename V::F offset = sum_offset<V>(s0);
                     for (int t = 0; t < kTokens; ++t) {
                       const int8_t* x = q[t] + 32 * b;
                       const ActPart* extra = part[t] + b * kParts;
                       typename V::I dots[2];
                       for (int g = 0; g < 2; ++g) {
-                        dots[g] = Codes::kOffset != 0 && g < kParts ? V::set1_i(extra[g].offset)
-                                                                    : V::zero_i();
+                        dots[g] = V::set1_i(Codes::kOffset != 0 && g < kParts ? extra[g].offset
+                                            : g == 0                          ? kSumBits
+                                                                              : 0);
                       }
                       each<8>([&](auto w) KTX_ALWAYS_INLINE {
                         constexpr int g = kParts == 1 ? 0 : decltype(w)::value / 4;
                         dots[g] = V::template dot<Codes::kLargest>(dots[g], codes[w.value],
                                                                    x + 4 * w.value);
                       });
-                      typename V::F v = V::mul(V::to_float(dots[0]), s0);
+                      typename V::F v = scaled_sum<V>(dots[0], s0, offset);
                       if constexpr (kParts == 2) v = V::fma(V::to_float(dots[1]), s1, v);
                       sums[t] = V::fma(V::set1(scale[t][b]), v, sums[t]);
                       if constexpr (Codes::kHasMin) {
@@ -183,11 +204,11 @@ void copy_activations(const MatmulArgs& a, int64_t i, int64_t tokens, int64_t fi
       }
     } else if constexpr (Codes::kGroup == 32) {
       for (int64_t b = 0; b < count; ++b) {
-        out.part[0][t][b].offset = -Codes::kOffset * (sum[2 * b] + sum[2 * b + 1]);
+        out.part[0][t][b].offset = kSumBits - Codes::kOffset * (sum[2 * b] + sum[2 * b + 1]);
       }
     } else {
       for (int64_t b = 0; b < count; ++b) {
-        out.part[0][t][b].offset = -Codes::kOffset * sum[2 * b];
+        out.part[0][t][b].offset = kSumBits - Codes::kOffset * sum[2 * b];
         out.part[1][t][b].offset = -Codes::kOffset * sum[2 * b + 1];
       }
     }
@@ -271,7 +292,7 @@ void panel_tile(const PanelChunk& w, const ActTile<kMost, kPartsOf<Codes>>& x, i
       typename V::I dots[kTokens];
       KTX_UNROLL
       for (int t = 0; t < kTokens; ++t) {
-        dots[t] = Codes::kOffset != 0 ? V::set1_i(x.part[g][t][b].offset) : V::zero_i();
+        dots[t] = V::set1_i(Codes::kOffset != 0 ? x.part[g][t][b].offset : g == 0 ? kSumBits : 0);
       }
       each<kSteps>([&](auto step) KTX_ALWAYS_INLINE {
         constexpr int w = g * kSteps + decltype(step)::value;
@@ -281,11 +302,11 @@ void panel_tile(const PanelChunk& w, const ActTile<kMost, kPartsOf<Codes>>& x, i
           dots[t] = V::template dot<Codes::kLargest>(dots[t], four, x.q[b][t] + 4 * w);
         }
       });
-      const typename V::F s = V::load(scales + kPanelRows * g);
+      const typename V::F s = V::load(scales + kPanelRows * g), offset = sum_offset<V>(s);
       KTX_UNROLL
       for (int t = 0; t < kTokens; ++t) {
-        const typename V::F dot = V::to_float(dots[t]);
-        v[t] = g == 0 ? V::mul(dot, s) : V::fma(dot, s, v[t]);
+        if constexpr (g == 0) v[t] = scaled_sum<V>(dots[t], s, offset);
+        if constexpr (g != 0) v[t] = V::fma(V::to_float(dots[t]), s, v[t]);
       }
     });
     KTX_UNROLL

@@ -5,8 +5,16 @@
 //
 // Codes are signed here, without their offset, so that the sums are those that other
 // variants have after they took it off: the same bits. Formats with two scales in 32
-// columns take two products of 16. Ops is what does a product: AmxTiles on machines that
-// have it; EmulatedTiles elsewhere, so that this loop is tested everywhere.
+// columns take two products of 16.
+//
+// Every product has to go through memory, as activations change their scale every 32
+// columns. A store directly behind its product makes all later tile instructions wait (37
+// cycles a tile on Sapphire Rapids); three products later it costs 20. Products and the
+// scaling of their sums do not overlap there, so that a batch of blocks is multiplied and
+// then scaled, two panels at once to share what a token brings.
+//
+// Ops is what does a product: AmxTiles on machines that have it; EmulatedTiles elsewhere,
+// so that this loop is tested everywhere.
 //
 // Included by matmul_panel_amx.cc and matmul_panel_emulated_avx512.cc only.
 #pragma once
@@ -21,15 +29,16 @@ namespace {
 // Fewer tokens do not fill a tile well enough to pay for it.
 constexpr int64_t kFewestTileTokens = 5;
 
-// Blocks whose products are under way while those of the batch before are scaled: the
-// tiles' results go through memory, and take long to come back.
-constexpr int kTileBatch = 4;
+// Products between one and the store of its sums, and the tiles that hold them.
+constexpr int kStoreDelay = 3, kSumTiles = 4;
 
 template <class Ops, class Codes>
 struct MatrixTiles {
   static constexpr int kMost = 16;
   static constexpr bool kSigned = true;
   static constexpr int kParts = kPartsOf<Codes>;
+  // Blocks multiplied before they are scaled: 8 KiB of sums, which stay in the first cache.
+  static constexpr int kBatch = 4 / kParts;
   using V = PanelAvx512;
   using Act = ActTile<kMost, kParts>;
 
@@ -37,81 +46,105 @@ struct MatrixTiles {
   KTX_INLINE void end() { Ops::end(); }
 
   static void tile(int64_t tokens, const PanelScratch& scratch, int64_t panels, const Act& x,
-                   int64_t count, float* sums, int64_t stride, Ahead&) {
+                   int64_t count, float* sums, int64_t stride, Ahead& ahead) {
     for (int64_t r = 0; r < panels; r += 2, sums += 2 * kPanelRows) {
-      const PanelChunk w[2] = {scratch.panel(r), scratch.panel(r + 1 < panels ? r + 1 : r)};
       const int pair = r + 1 < panels ? 2 : 1;
-      if (tokens > 12)
-        rows_of<16>(tokens, w, pair, x, count, sums, stride);
-      else if (tokens > 8)
-        rows_of<12>(tokens, w, pair, x, count, sums, stride);
-      else if (tokens > 4)
-        rows_of<8>(tokens, w, pair, x, count, sums, stride);
-      else
-        rows_of<4>(tokens, w, pair, x, count, sums, stride);
+      const PanelChunk w[2] = {scratch.panel(r), scratch.panel(r + pair - 1)};
+      for (int64_t b = 0; b < count;) {
+        const int64_t batch = b + kBatch <= count ? kBatch : 1;
+        for (int64_t step = 0; step < batch * pair; ++step) ahead.template step<V>();
+        if (batch == kBatch)
+          batch_of<kBatch>(tokens, w, pair, x, b, sums, stride);
+        else
+          batch_of<1>(tokens, w, pair, x, b, sums, stride);
+        b += batch;
+      }
     }
   }
 
  private:
   // Integer sums of a batch, for two panels.
   struct alignas(64) Dots {
-    int32_t at[kTileBatch][2][kParts][kMost][kPanelRows];
+    int32_t at[kBatch][kParts][2][kMost][kPanelRows];
+    KTX_ALWAYS_INLINE int32_t* product(int j) { return at[0][0][0][0] + j * kMost * kPanelRows; }
   };
 
-  // Block b of both panels (of the first alone twice, when there is but one).
-  template <int k>
-  KTX_INLINE void dots_of(const PanelChunk (&w)[2], const Act& x, int64_t b, Dots& out) {
-    each<kParts>([&](auto part) KTX_ALWAYS_INLINE {
-      constexpr int g = decltype(part)::value;
-      Ops::template dots<k % 2, Codes::kGroup>(x.q[b][0] + 16 * g, w[0].codes + 512 * b + 256 * g,
-                                               w[1].codes + 512 * b + 256 * g, out.at[k][0][g][0],
-                                               out.at[k][1][g][0]);
+  // Blocks [b, b + n) of both panels (of the last one twice, when there is but one).
+  template <int n>
+  static void batch_of(int64_t tokens, const PanelChunk (&w)[2], int pair, const Act& x, int64_t b,
+                       float* sums, int64_t stride) {
+    constexpr int kProducts = n * kParts * 2;
+    constexpr int kDelay = kStoreDelay < kProducts ? kStoreDelay : kProducts;
+    Dots dots;
+    each<kProducts>([&](auto product) KTX_ALWAYS_INLINE {
+      constexpr int j = decltype(product)::value, p = j % 2, g = j / 2 % kParts, k = j / 2 / kParts;
+      if constexpr (p == 0) Ops::template tokens<j / 2 % 2>(x.q[b + k][0] + 16 * g);
+      Ops::template multiply<j % kSumTiles, j / 2 % 2, p, Codes::kGroup>(w[p].codes +
+                                                                         512 * (b + k) + 256 * g);
+      if constexpr (j >= kDelay) {
+        Ops::template store<(j - kDelay) % kSumTiles>(dots.product(j - kDelay));
+      }
     });
+    each<kDelay>([&](auto left) KTX_ALWAYS_INLINE {
+      constexpr int j = kProducts - kDelay + decltype(left)::value;
+      Ops::template store<j % kSumTiles>(dots.product(j));
+    });
+    for (int64_t first = 0; first < tokens; first += 8) {
+      const int64_t some = tokens - first;
+      float* at = sums + first * stride;
+      if (pair == 2 && some > 4) scale<n, 8, 2>(some, w, x, b, first, dots, at, stride);
+      if (pair == 2 && some <= 4) scale<n, 4, 2>(some, w, x, b, first, dots, at, stride);
+      if (pair == 1) scale<n, 8, 1>(some, w, x, b, first, dots, at, stride);
+    }
   }
 
-  template <int kTokens>
-  KTX_INLINE void add_block(const PanelChunk& w, const Act& x, int64_t b,
-                            const int32_t (&dots)[kParts][kMost][kPanelRows],
-                            typename V::F (&sum)[kTokens]) {
-    const typename V::F s0 = V::load(w.scales + kPanelRows * b * kParts);
-    const typename V::F s1 = V::load(w.scales + kPanelRows * (b * kParts + kParts - 1));
+  // Adds the scaled sums of tokens [first, first + kTokens), of which `some` are there.
+  template <int n, int kTokens, int kPair>
+  static void scale(int64_t some, const PanelChunk (&w)[2], const Act& x, int64_t b, int64_t first,
+                    const Dots& dots, float* sums, int64_t stride) {
+    typename V::F sum[kPair][kTokens];
     KTX_UNROLL
     for (int t = 0; t < kTokens; ++t) {
-      typename V::F v = V::mul(V::to_float(V::load64(dots[0][t])), s0);
-      if constexpr (kParts == 2) v = V::fma(V::to_float(V::load64(dots[1][t])), s1, v);
-      sum[t] = V::fma(V::set1(x.scale[t][b]), v, sum[t]);
-    }
-    if constexpr (Codes::kHasMin) {
-      const typename V::F m = V::load(w.mins + kPanelRows * b);
       KTX_UNROLL
-      for (int t = 0; t < kTokens; ++t) sum[t] = V::fnma(m, V::set1(x.part[0][t][b].sum), sum[t]);
+      for (int p = 0; p < kPair; ++p) {
+        sum[p][t] = t < some ? V::load(sums + t * stride + p * kPanelRows) : V::zero();
+      }
     }
-  }
-
-  // kTokens: `tokens` rounded up to a multiple of four.
-  template <int kTokens>
-  static void rows_of(int64_t tokens, const PanelChunk (&w)[2], int pair, const Act& x,
-                      int64_t count, float* sums, int64_t stride) {
-    Dots dots[2];
-    each<kTileBatch>([&](auto k) KTX_ALWAYS_INLINE {
-      if (k.value < count) dots_of<k.value>(w, x, k.value, dots[0]);
-    });
-    for (int64_t first = 0, set = 0; first < count; first += kTileBatch, set ^= 1) {
-      for (int p = 0; p < pair; ++p) {
-        float* at = sums + p * kPanelRows;
-        typename V::F sum[kTokens];
-        for (int t = 0; t < kTokens; ++t) {
-          sum[t] = t < tokens ? V::load(at + t * stride) : V::zero();
+    for (int64_t k = 0; k < n; ++k) {
+      typename V::F s[kPair][kParts], m[kPair], offset[kPair];
+      KTX_UNROLL
+      for (int p = 0; p < kPair; ++p) {
+        KTX_UNROLL
+        for (int g = 0; g < kParts; ++g) {
+          s[p][g] = V::load(w[p].scales + kPanelRows * ((b + k) * kParts + g));
         }
-        each<kTileBatch>([&](auto k) KTX_ALWAYS_INLINE {
-          const int64_t b = first + k.value, next = b + kTileBatch;
-          if (p == 0 && next < count) dots_of<k.value>(w, x, next, dots[set ^ 1]);
-          if (b < count) add_block<kTokens>(w[p], x, b, dots[set].at[k.value][p], sum);
-        });
-        for (int t = 0; t < kTokens; ++t) {
-          if (t < tokens) V::store(at + t * stride, sum[t]);
+        offset[p] = sum_offset<V>(s[p][0]);
+        if constexpr (Codes::kHasMin) m[p] = V::load(w[p].mins + kPanelRows * (b + k));
+      }
+      KTX_UNROLL
+      for (int t = 0; t < kTokens; ++t) {
+        const typename V::F scale = V::set1(x.scale[first + t][b + k]);
+        KTX_UNROLL
+        for (int p = 0; p < kPair; ++p) {
+          const typename V::I dot = V::add32(V::load64(dots.at[k][0][p][first + t]), kSumBits);
+          typename V::F v = scaled_sum<V>(dot, s[p][0], offset[p]);
+          if constexpr (kParts == 2) {
+            v = V::fma(V::to_float(V::load64(dots.at[k][1][p][first + t])), s[p][1], v);
+          }
+          sum[p][t] = V::fma(scale, v, sum[p][t]);
+        }
+        if constexpr (Codes::kHasMin) {
+          const typename V::F part = V::set1(x.part[0][first + t][b + k].sum);
+          KTX_UNROLL
+          for (int p = 0; p < kPair; ++p) sum[p][t] = V::fnma(m[p], part, sum[p][t]);
         }
       }
+    }
+    KTX_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      if (t >= some) break;
+      KTX_UNROLL
+      for (int p = 0; p < kPair; ++p) V::store(sums + t * stride + p * kPanelRows, sum[p][t]);
     }
   }
 };

@@ -115,7 +115,7 @@ void add_all() {
       const std::string name = fmt::format("{}/{}", family, type.name);
       auto* bench =
           benchmark::RegisterBenchmark(name.c_str(), product, std::string(family), type.dtype);
-      for (int64_t tokens : {1, 2, 4, 12, 32, 128}) bench->Arg(tokens);
+      for (int64_t tokens : {1, 2, 4, 6, 8, 12, 16, 32, 128}) bench->Arg(tokens);
     }
   }
 }

@@ -284,23 +284,30 @@ TEST(MatmulTable, VectorVariantsGiveTheSameBits) {
 }
 
 // The loop of the AMX kernels, over tiles in plain code: what it shares with AVX-512 and
-// what it does not must give the same bits. (On a machine with AMX, the real one too.)
+// what it does not must give the same bits, with panels, batches of blocks and tiles of
+// tokens that are not full. (On a machine with AMX, the real one too.)
 TEST(MatmulTable, MatrixTilesGiveTheBitsOfVectors) {
   if (detect_isa() < Isa::Avx512) GTEST_SKIP() << "this machine lacks AVX-512";
   for (DType dtype : weight_dtypes()) {
     if (!panel16_form(dtype)) continue;
-    const Case c{"matmul_panel16_q8", dtype, Isa::Avx512};
+    const Case avx512{"matmul_panel16_q8", dtype, Isa::Avx512};
+    const Case avx2{"matmul_panel16_q8", dtype, Isa::Avx2};
     Random random(9);
-    for (int64_t blocks : {1, 5}) {
+    const bool small = info(dtype).block_elems == 32;
+    for (int64_t blocks : {1, 5, small ? 35 : 6}) {
       const int64_t cols = blocks * info(dtype).block_elems;
-      const Weights w(random, dtype, 37, cols);
-      for (int64_t tokens : {5, 16, 29, 33, 200}) {
+      const Weights w(random, dtype, 53, cols);
+      for (int64_t tokens : {5, 8, 9, 13, 17, 29, 200}) {
+        if (tokens == 200 && blocks != 5) continue;
         Activations act(random, tokens, cols);
-        Product vectors(c, w, act), tiles(c, w, act);
+        Product vectors(avx512, w, act), narrow(avx2, w, act), tiles(avx512, w, act);
         tiles.run = matmul_panel16_q8_emulated(dtype);
-        vectors.run(vectors.args);
-        tiles.run(tiles.args);
+        for (Product* p : {&vectors, &narrow, &tiles}) {
+          p->args.row_begin = tokens % 3 * 2;
+          p->run(p->args);
+        }
         EXPECT_TRUE(same_bits(vectors.y, tiles.y)) << name(dtype) << " " << tokens;
+        EXPECT_TRUE(same_bits(vectors.y, narrow.y)) << name(dtype) << " " << tokens;
       }
     }
   }
