@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 #include <map>
 
 #include "lib/plan/check_step_records.h"
@@ -353,6 +354,10 @@ PlanFile::~PlanFile() = default;
 
 Result<PlanFile> PlanFile::open(const std::string& path, const PlanOpenOptions& options) {
   auto state = std::make_unique<State>(KTX_TRY(MappedFile::open(path)));
+  if (options.huge_pages) {
+    const int all = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    KTX_TRY(state->file.copy_to_huge_pages(options.threads > 0 ? options.threads : all));
+  }
   const auto bytes = state->file.bytes();
   const size_t magic_bytes = std::min(bytes.size(), sizeof(kMagic));
   if (std::memcmp(bytes.data(), kMagic, magic_bytes) != 0) return Error{not_a_plan(path, bytes)};

@@ -95,7 +95,8 @@ struct PlanView {
 
 struct PlanOpenOptions {
   bool verify_weights = false;  // read and check every weight too
-  int threads = 0;              // for verify_weights; 0: all cores
+  bool huge_pages = false;      // a copy of the file in huge pages instead of its mapping
+  int threads = 0;              // for these; 0: all cores
 };
 
 class PlanFile {

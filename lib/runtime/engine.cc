@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <cstring>
 #include <utility>
 
@@ -18,6 +19,7 @@
 #include "lib/runtime/prefix_cache.h"
 #include "lib/runtime/warm_up.h"
 #include "lib/support/memory_node.h"
+#include "lib/support/strings.h"
 #include "lib/support/thread_pool.h"
 #include "lib/target/target.h"
 #include "lib/target/thread_places.h"
@@ -135,6 +137,17 @@ target::ThreadPlaces choose_places(const EngineOptions& options, int threads) {
   return places;
 }
 
+// A copy of the plan is memory that the system cannot take back.
+Status check_copy_fits(const std::string& path) {
+  std::error_code none;
+  const uint64_t bytes = std::filesystem::file_size(path, none);
+  const std::optional<uint64_t> available = target::available_memory();
+  if (none || !available || bytes <= *available) return {};
+  return Error{fmt::format("{}: --huge-pages copies its {} into memory, of which {} are available; "
+                           "leave it out",
+                           path, human_bytes(bytes), human_bytes(*available))};
+}
+
 // Weights go to the nodes whose threads read them, where the system allows it.
 std::unique_ptr<WarmUp> warm_up(const plan::PlanFile& plan, const target::ThreadPlaces& places,
                                 std::vector<std::string>& notes) {
@@ -158,8 +171,11 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
                                              const EngineOptions& options) {
   const target::Target host = target::detect_host();
   const int threads = options.threads > 0 ? options.threads : host.cpu.default_threads();
+  if (options.huge_pages) KTX_TRY(check_copy_fits(path));
   auto state = std::make_unique<State>(
-      KTX_TRY(plan::PlanFile::open(path, {.verify_weights = options.verify, .threads = threads})));
+      KTX_TRY(plan::PlanFile::open(path, {.verify_weights = options.verify,
+                                          .huge_pages = options.huge_pages,
+                                          .threads = threads})));
   State& s = *state;
   const auto build = [&]() -> Status {
     const plan::PlanView& plan = s.plan.view();

@@ -61,6 +61,7 @@ struct EngineOptions {
   int64_t sequence_logits = 1;             // else for so many of each sequence
   std::optional<Isa> isa;                  // else KTX_FORCE_ISA, else the best
   bool verify = false;                     // check the hashes of all weights first
+  bool huge_pages = false;                 // copy the plan into huge pages instead of mapping it
   // Of plans with GPUs: whether steps of few tokens are captured as graphs, and whether
   // every result is looked at for infinity and NaN (slow; names the module).
   bool gpu_graphs = true;

@@ -7,10 +7,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+
+#include "lib/support/thread_pool.h"
 
 namespace ktx {
 namespace {
@@ -82,14 +85,21 @@ struct MappedFile::Mapping {
   void* data = nullptr;
   size_t size = 0;
   Slot* slot = nullptr;
+  bool copied = false;  // data is memory of our own, and access hints would lose it
+  // What is mapped: data may stand inside of it.
+  void* mapped = nullptr;
+  size_t mapped_size = 0;
 
-  ~Mapping() {
+  ~Mapping() { release(); }
+  void release() {
     if (slot) {
       const std::lock_guard lock(g_slots_mutex);
       slot->begin.store(0);
       slot->end.store(0);
     }
-    if (data) munmap(data, size);
+    slot = nullptr;
+    if (mapped) munmap(mapped, mapped_size);
+    mapped = nullptr;
   }
 };
 
@@ -124,10 +134,58 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
     errno = map_errno;
     return file_error(path, "cannot map");
   }
-  mapping->data = data;
-  mapping->size = info.st_size;
+  mapping->data = mapping->mapped = data;
+  mapping->size = mapping->mapped_size = info.st_size;
   mapping->slot = take_slot(data, mapping->size);
   return MappedFile(std::move(mapping));
+}
+
+namespace {
+
+// Whether programs may ask for huge pages; an error that says how they can.
+Status huge_pages_allowed() {
+  const char* const kSetting = "/sys/kernel/mm/transparent_hugepage/enabled";
+  const int fd = ::open(kSetting, O_RDONLY | O_CLOEXEC);
+  char text[64] = {};
+  if (fd >= 0) (void)!::read(fd, text, sizeof text - 1);
+  if (fd >= 0) ::close(fd);
+  if (std::strstr(text, "[always]") || std::strstr(text, "[madvise]")) return {};
+  return Error{fmt::format("the system gives programs no huge pages; write `madvise` to {}, or "
+                           "leave --huge-pages out",
+                           kSetting)};
+}
+
+}  // namespace
+
+Status MappedFile::copy_to_huge_pages(int threads) {
+  constexpr size_t kHugePage = 2u << 20;
+  constexpr size_t kPiece = 4 * kHugePage;
+  KTX_TRY(huge_pages_allowed());
+  Mapping& m = *mapping_;
+  const size_t room = (m.size + kHugePage - 1) / kHugePage * kHugePage;
+  const size_t all = room + kHugePage;
+  void* mapped = mmap(nullptr, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return file_error(m.path, "no memory for a copy in huge pages");
+  const auto begin = (reinterpret_cast<uintptr_t>(mapped) + kHugePage - 1) / kHugePage * kHugePage;
+  char* to = reinterpret_cast<char*>(begin);
+  (void)madvise(to, room, MADV_HUGEPAGE);
+  const char* from = static_cast<const char*>(m.data);
+  ThreadPool pool(threads);
+  pool.for_each(static_cast<int64_t>((m.size + kPiece - 1) / kPiece), [&](int64_t i, int) {
+    const size_t at = static_cast<size_t>(i) * kPiece;
+    std::memcpy(to + at, from + at, std::min(kPiece, m.size - at));
+  });
+  if (const Status whole = check(); !whole) {
+    munmap(mapped, all);
+    return whole;
+  }
+  (void)mprotect(mapped, all, PROT_READ);
+  m.release();
+  m.mapped = mapped;
+  m.mapped_size = all;
+  m.data = to;
+  m.copied = true;
+  return {};
 }
 
 std::span<const std::byte> MappedFile::bytes() const {
@@ -155,12 +213,15 @@ void advise(void* data, size_t size, size_t offset, size_t length, int advice) {
 }  // namespace
 
 void MappedFile::advise_sequential(size_t offset, size_t size) const {
+  if (mapping_->copied) return;
   advise(mapping_->data, mapping_->size, offset, size, MADV_SEQUENTIAL);
 }
 void MappedFile::advise_will_need(size_t offset, size_t size) const {
+  if (mapping_->copied) return;
   advise(mapping_->data, mapping_->size, offset, size, MADV_WILLNEED);
 }
 void MappedFile::advise_dont_need(size_t offset, size_t size) const {
+  if (mapping_->copied) return;
   advise(mapping_->data, mapping_->size, offset, size, MADV_DONTNEED);
 }
 

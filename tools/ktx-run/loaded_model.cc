@@ -24,6 +24,7 @@ runtime::EngineOptions engine_options(const EngineFlags& flags) {
   if (flags.chunk_tokens > 0) options.chunk_tokens = flags.chunk_tokens;
   if (flags.kv_budget_bytes > 0) options.kv_budget_bytes = flags.kv_budget_bytes;
   options.verify = flags.verify;
+  options.huge_pages = flags.huge_pages;
   options.check_finite = flags.check_finite;
   return options;
 }

@@ -117,6 +117,9 @@ cl::opt<bool> g_stats("stats", cl::desc("print speeds after each answer"), KTX_T
                       cl::cat(g_category));
 cl::opt<bool> g_verify("verify", cl::desc("check the hashes of all weights"), cl::sub(g_inspect),
                        KTX_RUNS, cl::cat(g_category));
+cl::opt<bool> g_huge_pages("huge-pages",
+                           cl::desc("copy the plan into huge pages instead of mapping it"),
+                           KTX_RUNS, cl::cat(g_category));
 cl::opt<bool> g_check_finite("check-finite",
                              cl::desc("look at every result of a GPU for infinity and NaN; slow"),
                              KTX_RUNS, cl::cat(g_category));
@@ -240,6 +243,7 @@ void read_engine(Options& options, Checker& check) {
   check.number(g_chunk, options.engine.chunk_tokens, 1, 65536);
   check.bytes(g_kv_budget, options.engine.kv_budget_bytes);
   options.engine.verify = g_verify;
+  options.engine.huge_pages = g_huge_pages;
   options.engine.check_finite = g_check_finite;
 }
 

@@ -22,6 +22,7 @@ struct EngineFlags {
   int64_t chunk_tokens = 0;  // 0: the plan's choice
   int64_t kv_budget_bytes = 0;
   bool verify = false;
+  bool huge_pages = false;
   bool check_finite = false;
 };
 
