@@ -256,6 +256,24 @@ TEST(Engine, ReportsAFileThatShrinks) {
   EXPECT_EQ(sequence.length(), 0);
 }
 
+TEST(Engine, HugePagesAndPinnedThreadsChangeNoBit) {
+  const TinyPlan plan;
+  EngineOptions options;
+  options.all_logits = true;
+  options.threads = 2;
+  const std::vector<int32_t> ids = random_ids(40);
+  const std::vector<float> expected = all_logits(*open(plan, options), ids, 40);
+  options.pin = Pin::On;
+  EXPECT_TRUE(same_bits(all_logits(*open(plan, options), ids, 40), expected));
+  options.huge_pages = true;
+  const auto engine = Engine::open(plan.path(), options);
+  if (!engine.ok()) GTEST_SKIP() << engine.error().message;
+  EXPECT_TRUE(same_bits(all_logits(**engine, ids, 40), expected));
+  // The copy outlives what happens to the file.
+  std::filesystem::resize_file(plan.path(), 4096);
+  EXPECT_TRUE(same_bits(all_logits(**engine, ids, 7), expected));
+}
+
 TEST(Engine, NamesTheFileItCannotOpen) {
   const auto engine = Engine::open("/nonexistent/m.ktxplan", {});
   ASSERT_FALSE(engine.ok());
