@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "lib/formats/requantized_form.h"
 #include "lib/passes/pass.h"
 #include "lib/passes/rule_report.h"
 #include "lib/rules/families.h"
@@ -366,10 +367,13 @@ class OpChecker {
           .help(
               "write `lossy: allow` beside it if that is meant; without a layout the GGUF's "
               "codes are kept bit for bit");
-    } else {
+    } else if (!find_requantized_form(layout->text)) {
+      std::vector<std::string> known;
+      for (const RequantizedForm& form : requantized_forms()) known.emplace_back(form.name);
       diags_.warning(layout->loc, "Q004",
-                     fmt::format("this ktx cannot re-quantise to {} yet; the GGUF's codes are kept",
-                                 layout->text));
+                     fmt::format("weights are not re-quantised to {}, but to {}; the GGUF's codes "
+                                 "are kept",
+                                 layout->text, join(known, ", ")));
     }
   }
 

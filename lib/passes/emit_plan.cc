@@ -16,6 +16,7 @@
 #include "kernels/matmul/panel16.h"
 #include "lib/ir/module_graph.h"
 #include "lib/passes/chunk_tokens.h"
+#include "lib/passes/pack_requantized.h"
 #include "lib/plan/pack_blobs.h"
 #include "lib/plan/plan_writer.h"
 
@@ -84,7 +85,22 @@ class ContentsBuilder {
     return names;
   }
 
+  // What rules have tensors rounded to.
+  void find_forms() {
+    for (const ir::Module& module : state_.modules.modules) {
+      if (!module.decision.lossy_allowed) continue;
+      for (const ir::Param& param : module.params) {
+        for (const ir::TensorSlice& slice : param.sources) {
+          if (find_requantized_form(module.decision.layout)) {
+            forms_[slice.tensor] = module.decision.layout;
+          }
+        }
+      }
+    }
+  }
+
   Status add_blobs() {
+    find_forms();
     blob_index_.assign(graph_.blobs.size(), plan::kNone);
     for (const std::string& device : devices()) {
       for (size_t i = 0; i < graph_.blobs.size(); ++i) {
@@ -116,6 +132,14 @@ class ContentsBuilder {
                         .row_count = slice.row_count < 0 ? rows : slice.row_count,
                         .blob_row = 0});
       used_[tensor->second] = true;
+    }
+    const bool rounded = std::any_of(slices.begin(), slices.end(), [&](const auto& slice) {
+      return out_.gguf.tensors[slice.tensor].dtype != static_cast<uint16_t>(blob.dtype);
+    });
+    if (rounded) {
+      const std::string& form = forms_.at(blob.sources[0].tensor);
+      out_.requantized[static_cast<uint32_t>(out_.blobs.size())] = form;
+      out_.facts.lossy = true;
     }
     blob_index_[i] = out_.add_blob({.name = name,
                                     .dtype = static_cast<uint16_t>(blob.dtype),
@@ -260,6 +284,7 @@ class ContentsBuilder {
   const EmitOptions& options_;
   plan::PlanContents out_;
   std::unordered_map<std::string_view, uint32_t> tensor_index_;
+  std::unordered_map<std::string, std::string> forms_;  // by tensor
   std::vector<bool> used_;            // by tensor: a step reads it
   std::vector<uint32_t> blob_index_;  // of the step graph's blobs, in the plan
 };
@@ -296,10 +321,13 @@ Result<plan::PlanContents> make_contents(const CompileState& state,
 
 Status emit_plan(const std::string& path, plan::PlanContents contents,
                  const input::ModelSource& source, int threads,
-                 const std::function<void(uint64_t, uint64_t)>& progress) {
+                 const std::function<void(uint64_t, uint64_t)>& progress,
+                 std::vector<RoundedWeights>& rounded) {
   std::vector<plan::BlobSource> sources;
+  std::vector<std::shared_ptr<RequantizeError>> errors;
   for (const plan::BlobRecord& blob : contents.blobs) {
     plan::BlobSource& packed = sources.emplace_back();
+    std::vector<DType> from;
     if (blob.layout == static_cast<uint16_t>(Layout::Panel16)) pack_as_panels(blob, packed);
     if (blob.layout == static_cast<uint16_t>(Layout::Marlin)) pack_as_marlin(blob, packed);
     for (uint32_t i = 0; i < blob.slice_count; ++i) {
@@ -308,7 +336,14 @@ Status emit_plan(const std::string& path, plan::PlanContents contents,
       const int64_t row = row_bytes(tensor.dtype, tensor.shape[0]).value_or(0);
       packed.slices.push_back(tensor.bytes.subspan(static_cast<size_t>(slice.first_row * row),
                                                    static_cast<size_t>(slice.row_count * row)));
+      from.push_back(tensor.dtype);
     }
+    const auto to = contents.requantized.find(static_cast<uint32_t>(sources.size() - 1));
+    if (to == contents.requantized.end()) continue;
+    errors.push_back(std::make_shared<RequantizeError>());
+    pack_requantized(blob, *find_requantized_form(to->second), std::move(from), errors.back(),
+                     packed);
+    rounded.push_back({std::string(contents.strings[blob.name]), to->second});
   }
   std::vector<std::string> paths;
   plan::PackOptions pack;
@@ -322,6 +357,11 @@ Status emit_plan(const std::string& path, plan::PlanContents contents,
   options.source_key = KTX_TRY(plan::source_key(paths));
   plan::PlanWriter writer = KTX_TRY(plan::PlanWriter::create(path, std::move(contents), options));
   KTX_TRY(plan::pack_blobs(writer, sources, pack));
+  const size_t first = rounded.size() - errors.size();
+  for (size_t i = 0; i < errors.size(); ++i) {
+    rounded[first + i].relative_rms = errors[i]->relative_rms();
+    rounded[first + i].largest_error = errors[i]->largest_error;
+  }
   return writer.finish();
 }
 

@@ -35,8 +35,15 @@ Result<plan::PlanContents> make_contents(const CompileState& state,
 
 // Writes the whole plan to `path`: tables, weights on all cores, rename. `threads`
 // 0 is all cores; `progress` gets bytes done and in all.
+// What was rounded to another format is added to `rounded`.
+struct RoundedWeights {
+  std::string name, to;
+  double relative_rms = 0;   // of the error, to the rms of the weights
+  double largest_error = 0;
+};
 Status emit_plan(const std::string& path, plan::PlanContents contents,
                  const input::ModelSource& source, int threads,
-                 const std::function<void(uint64_t, uint64_t)>& progress);
+                 const std::function<void(uint64_t, uint64_t)>& progress,
+                 std::vector<RoundedWeights>& rounded);
 
 }  // namespace ktx::passes

@@ -97,6 +97,12 @@ Status write_part(const PlanFile& plan, const Part& part, uint64_t file_offset, 
 
 Result<std::vector<std::string>> export_gguf(const PlanFile& plan, const std::string& path,
                                              const UnpackFunction& unpack) {
+  if (plan->facts.lossy) {
+    return Error{fmt::format(
+        "{}: a rule had weights rounded (lossy: allow), so the GGUF's are not in it; compile it "
+        "without that rule",
+        plan.path())};
+  }
   auto collected = collect_parts(plan.view());
   if (!collected.ok()) {
     return Error{fmt::format("{}: {}", plan.path(), collected.error().message)};

@@ -75,6 +75,8 @@ struct PlanContents {
   std::vector<StepRecord> steps;
   std::vector<KvSlotRecord> kv_slots;
   std::map<uint32_t, std::vector<std::byte>> constants;  // by blob: bytes of those without slices
+  // By blob: to what its rows are rounded (lib/formats/requantized_form.h). Not in the file.
+  std::map<uint32_t, std::string> requantized;
 
   // Appends a blob with its slices, in order of blob rows (SliceRecord::blob and
   // blob_row are filled in); returns its index. `size` may stay zero for Layout::Rows.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lib/formats/dtype.h"
+#include "lib/formats/requantized_form.h"
 #include "lib/ir/module_graph.h"
 #include "lib/rules/operators.h"
 
@@ -68,6 +69,11 @@ std::vector<std::string> kind_names() {
 std::vector<std::string> layout_names() {
   std::vector<std::string> names(std::begin(kLayouts), std::end(kLayouts));
   for (const DTypeInfo& row : all_dtypes()) names.emplace_back(row.name);
+  for (const RequantizedForm& form : requantized_forms()) {
+    if (std::find(names.begin(), names.end(), form.name) == names.end()) {
+      names.emplace_back(form.name);
+    }
+  }
   return names;
 }
 

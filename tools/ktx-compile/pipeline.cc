@@ -140,6 +140,19 @@ void summarize(Talk& talk, const std::string& path, const plan::PlanContents& co
       human_bytes(weights), contents.gguf.tensors.size(), contents.steps.size(), seconds, path));
 }
 
+// What was lost, tensor by tensor.
+void report_rounding(Talk& talk, const std::vector<passes::RoundedWeights>& rounded) {
+  for (const passes::RoundedWeights& weights : rounded) {
+    talk.say(fmt::format("rounded: {} to {}: rms error {:.2f} % of the weights' rms, largest {:.3g}",
+                         weights.name, weights.to, 100 * weights.relative_rms,
+                         weights.largest_error));
+  }
+  if (!rounded.empty()) {
+    talk.say(fmt::format("rounded: {} tensors in all; the plan has no --export-gguf",
+                         rounded.size()));
+  }
+}
+
 }  // namespace
 
 int run_compile(const Options& options) {
@@ -221,11 +234,13 @@ int run_compile(const Options& options) {
   if (!contents) return talk.fail(contents.error().message);
   const plan::PlanContents summary = *contents;
   Progress progress("packing", options.quiet);
-  const Status written =
-      passes::emit_plan(options.output, contents.take(), *source, options.threads,
-                        [&](uint64_t done, uint64_t total) { progress.update(done, total); });
+  std::vector<passes::RoundedWeights> rounded;
+  const Status written = passes::emit_plan(
+      options.output, contents.take(), *source, options.threads,
+      [&](uint64_t done, uint64_t total) { progress.update(done, total); }, rounded);
   progress.finish();
   if (!written) return talk.fail(written.error().message);
+  report_rounding(talk, rounded);
   summarize(talk, options.output, summary, timer.seconds());
   return 0;
 }

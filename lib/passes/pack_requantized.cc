@@ -1,0 +1,119 @@
+#include "lib/passes/pack_requantized.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/matmul/marlin_blob.h"
+#include "kernels/matmul/marlin_layout.h"
+#include "kernels/matmul/panel16.h"
+
+namespace ktx::passes {
+namespace {
+
+using Slices = std::span<const std::span<const std::byte>>;
+
+class Packer {
+ public:
+  Packer(const plan::BlobRecord& blob, const RequantizedForm& form, std::vector<DType> from,
+         std::shared_ptr<RequantizeError> error)
+      : form_(form),
+        layout_(static_cast<Layout>(blob.layout)),
+        rows_(blob.rows),
+        cols_(blob.cols),
+        from_(std::move(from)),
+        error_(std::move(error)) {}
+
+  // Rows of a matrix that are packed together; every matrix begins anew.
+  int64_t unit_rows() const {
+    return layout_ == Layout::Marlin ? kernels::kMarlinRows
+                                     : (layout_ == Layout::Panel16 ? kPanelRows : 1);
+  }
+  uint64_t unit_bytes() const {
+    return static_cast<uint64_t>(*matrix_bytes(layout_, form_.dtype, unit_rows(), cols_));
+  }
+
+  void pack(Slices slices, uint64_t offset, std::span<std::byte> out) const {
+    Sums sums;
+    const int64_t units = (rows_ + unit_rows() - 1) / unit_rows();
+    std::vector<float> x(static_cast<size_t>(cols_)), y(x.size());
+    std::vector<std::byte> rows;
+    for (uint64_t at = 0; at < out.size(); at += unit_bytes()) {
+      const auto unit = static_cast<int64_t>((offset + at) / unit_bytes());
+      const int64_t in_matrix = unit % units * unit_rows();
+      const int64_t count = std::min(unit_rows(), rows_ - in_matrix);
+      const auto row_size = static_cast<size_t>(*row_bytes(form_.dtype, cols_));
+      rows.resize(static_cast<size_t>(count) * row_size);
+      for (int64_t r = 0; r < count; ++r) {
+        std::byte* row = rows.data() + static_cast<size_t>(r) * row_size;
+        decode(slices, unit / units * rows_ + in_matrix + r, x.data());
+        requantize_row(form_, x.data(), cols_, row);
+        dequantize_row(form_.dtype, row, cols_, y.data());
+        sums.add(x, y);
+      }
+      pack_unit(count, rows, out.subspan(at, unit_bytes()));
+    }
+    const std::lock_guard lock(error_->mutex);
+    error_->squares += sums.squares;
+    error_->error_squares += sums.error_squares;
+    error_->largest_error = std::max(error_->largest_error, sums.largest);
+  }
+
+ private:
+  struct Sums {
+    double squares = 0, error_squares = 0, largest = 0;
+    void add(const std::vector<float>& x, const std::vector<float>& y) {
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double error = std::abs(double{x[i]} - y[i]);
+        squares += double{x[i]} * x[i];
+        error_squares += error * error;
+        largest = std::max(largest, error);
+      }
+    }
+  };
+
+  // Row `row` of the joined slices, each of its own format.
+  void decode(Slices slices, int64_t row, float* out) const {
+    for (size_t i = 0; i < slices.size(); ++i) {
+      const int64_t bytes = *row_bytes(from_[i], cols_);
+      const int64_t count = static_cast<int64_t>(slices[i].size()) / bytes;
+      if (row < count) return dequantize_row(from_[i], slices[i].data() + row * bytes, cols_, out);
+      row -= count;
+    }
+  }
+
+  // One unit is a blob of its own.
+  void pack_unit(int64_t count, const std::vector<std::byte>& rows, std::span<std::byte> out) const {
+    const std::span<const std::byte> slice(rows);
+    if (layout_ == Layout::Marlin) {
+      kernels::pack_marlin_range({form_.dtype, count, cols_, 1}, {&slice, 1}, 0, out);
+    } else if (layout_ == Layout::Panel16) {
+      kernels::pack_panel16_range({form_.dtype, count, cols_, 1}, {&slice, 1}, 0, out);
+    } else {
+      std::copy(rows.begin(), rows.end(), out.begin());
+    }
+  }
+
+  const RequantizedForm& form_;
+  Layout layout_;
+  int64_t rows_, cols_;
+  std::vector<DType> from_;
+  std::shared_ptr<RequantizeError> error_;
+};
+
+}  // namespace
+
+double RequantizeError::relative_rms() const {
+  return squares > 0 ? std::sqrt(error_squares / squares) : 0;
+}
+
+void pack_requantized(const plan::BlobRecord& blob, const RequantizedForm& form,
+                      std::vector<DType> from, std::shared_ptr<RequantizeError> error,
+                      plan::BlobSource& source) {
+  const auto packer = std::make_shared<const Packer>(blob, form, std::move(from), std::move(error));
+  source.granule_bytes = packer->unit_bytes();
+  source.pack = [packer](Slices slices, uint64_t offset, std::span<std::byte> out) {
+    packer->pack(slices, offset, out);
+  };
+}
+
+}  // namespace ktx::passes
