@@ -44,13 +44,13 @@ inline Status check_workspace(const char* op, int64_t has, int64_t needs) {
 // KTX_CUDA_OVERLAP=0.
 bool overlap_launches();
 
-// Launches with `shared` bytes of dynamic shared memory. Above 48 KiB, a kernel's static
-// shared memory included (all here have less than 8), it has to be asked for. With
-// overlap_launches() the kernel may start before the one ahead of it has ended (begin_kernel,
-// mma.cuh).
+// Launches with `shared` bytes of dynamic shared memory, blocks in clusters of `cluster` along
+// x (more than 1: sm_90 and newer). Above 48 KiB, a kernel's static shared memory included
+// (all here have less than 8), it has to be asked for. With overlap_launches() the kernel may
+// start before the one ahead of it has ended (begin_kernel, mma.cuh).
 template <class... Params, class... Args>
-Status launch(const char* what, void (*kernel)(Params...), dim3 grid, int threads, int shared,
-              cudaStream_t stream, const Args&... args) {
+Status launch_clusters(const char* what, void (*kernel)(Params...), dim3 grid, int cluster,
+                       int threads, int shared, cudaStream_t stream, const Args&... args) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return {};
   if (shared > 40 * 1024) {
     KTX_TRY(cuda_status(
@@ -66,14 +66,47 @@ Status launch(const char* what, void (*kernel)(Params...), dim3 grid, int thread
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = static_cast<size_t>(shared);
   config.stream = stream;
-  cudaLaunchAttribute overlap = {};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2] = {};
+  config.attrs = attributes;
   if (overlap_launches()) {
-    config.attrs = &overlap;
-    config.numAttrs = 1;
+    cudaLaunchAttribute& overlap = attributes[config.numAttrs++];
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (cluster > 1) {
+    cudaLaunchAttribute& clusters = attributes[config.numAttrs++];
+    clusters.id = cudaLaunchAttributeClusterDimension;
+    clusters.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
   }
   return cuda_status(cudaLaunchKernelEx(&config, kernel, Params(args)...), what);
+}
+// How many clusters of so many blocks (1: blocks) the GPU runs at a time; at least 1.
+template <class... Params>
+int clusters_at_once(void (*kernel)(Params...), int cluster, int threads, int shared) {
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+  int count = 0;
+  if (cluster == 1) {
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&count, kernel, threads,
+                                                  static_cast<size_t>(shared));
+    count *= multiprocessors();
+  } else {
+    cudaLaunchAttribute clusters = {};
+    clusters.id = cudaLaunchAttributeClusterDimension;
+    clusters.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(static_cast<unsigned>(cluster));
+    config.blockDim = dim3(static_cast<unsigned>(threads));
+    config.dynamicSmemBytes = static_cast<size_t>(shared);
+    config.attrs = &clusters;
+    config.numAttrs = 1;
+    cudaOccupancyMaxActiveClusters(&count, kernel, &config);
+  }
+  return count > 0 ? count : 1;
+}
+template <class... Params, class... Args>
+Status launch(const char* what, void (*kernel)(Params...), dim3 grid, int threads, int shared,
+              cudaStream_t stream, const Args&... args) {
+  return launch_clusters(what, kernel, grid, 1, threads, shared, stream, args...);
 }
 
 template <class T>

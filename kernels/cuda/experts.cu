@@ -57,27 +57,14 @@ MarlinProduct experts_product(const CudaWeight& w, const ExpertsAttrs& attrs, in
   return p;
 }
 
-// The product; for all but pairs by themselves, x_rows rows of p.x go to F16 in the
-// workspace first.
-Status launch_product(Path path, DType dtype, MarlinProduct p, int64_t x_rows,
+Status launch_product(Path path, DType dtype, const MarlinProduct& p, int64_t x_rows,
                       std::byte* workspace, cudaStream_t stream) {
   if (path == Path::One) return launch_marlin_one(dtype, p, stream);
-  CudaHalfRowsArgs rows;
-  rows.x = p.x;
-  rows.x_stride = p.x_stride;
-  rows.tokens = x_rows;
-  rows.cols = p.cols;
-  rows.xh = reinterpret_cast<uint16_t*>(workspace);
-  p.half_cols = half_rows_cols(p.cols);
-  rows.scale = reinterpret_cast<float*>(workspace + workspace_aligned(x_rows * p.half_cols * 2));
-  KTX_TRY(launch_half_rows_padded(rows, p.half_cols, 1, 0, stream));
-  p.xh = rows.xh;
-  p.x_scale = rows.scale;
-  return path == Path::Many ? launch_marlin_many(dtype, p, stream)
-                            : launch_marlin_few(dtype, p, stream);
+  if (path == Path::Few) return launch_marlin_few(dtype, p, stream);
+  return launch_marlin_many(dtype, p, x_rows, workspace, stream);
 }
 int64_t halves_workspace(Path path, int64_t rows, int64_t cols) {
-  return path == Path::One ? 0 : half_rows_bytes(rows, cols);
+  return path == Path::Many ? half_rows_bytes(rows, cols) : 0;
 }
 
 struct Combine {

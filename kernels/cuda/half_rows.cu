@@ -10,14 +10,15 @@ namespace {
 
 constexpr int kThreads = 256;
 
+template <HalfOrder kOrder>
 __global__ void __launch_bounds__(kThreads)
-    half_rows(const float* x, int64_t x_stride, int64_t x_head, int cols, uint16_t* xh,
-              int64_t half_cols, float* scales) {
+    half_rows(const float* x, int64_t x_stride, int cols, uint16_t* xh, int64_t half_cols,
+              float* scales) {
   begin_kernel();
   __shared__ float warp_largest[kThreads / 32];
   const int thread = static_cast<int>(threadIdx.x);
-  const int64_t row = int64_t{blockIdx.x} * gridDim.y + blockIdx.y;
-  x += blockIdx.x * x_stride + blockIdx.y * x_head;
+  const int64_t row = blockIdx.x;
+  x += row * x_stride;
   xh += row * half_cols;
   float largest = 0;
   for (int k = 4 * thread; k < cols; k += 4 * kThreads) {
@@ -36,8 +37,15 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t k = 4 * thread; k < half_cols; k += 4 * kThreads) {
     float4 v{0, 0, 0, 0};
     if (k < cols) v = *reinterpret_cast<const float4*>(x + k);
-    *reinterpret_cast<uint2*>(xh + k) = {pack_halves(v.x * inverse, v.y * inverse),
-                                         pack_halves(v.z * inverse, v.w * inverse)};
+    const uint2 halves = {pack_halves(v.x * inverse, v.y * inverse),
+                          pack_halves(v.z * inverse, v.w * inverse)};
+    if constexpr (kOrder == HalfOrder::Columns) {
+      *reinterpret_cast<uint2*>(xh + k) = halves;
+    } else {
+      uint16_t* to = xh + k / 32 * 32 + k % 8 / 4 * 16 + k % 32 / 8 * 2;
+      *reinterpret_cast<uint32_t*>(to) = halves.x;
+      *reinterpret_cast<uint32_t*>(to + 8) = halves.y;
+    }
   }
 }
 
@@ -54,15 +62,16 @@ __global__ void __launch_bounds__(kThreads) scale_rows(CudaScaleRowsArgs a) {
 
 }  // namespace
 
-Status launch_half_rows_padded(const CudaHalfRowsArgs& a, int64_t half_cols, int heads,
-                               int64_t x_head, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(a.tokens), heads);
-  return launch("half_rows", half_rows, grid, kThreads, 0, stream, a.x, a.x_stride, x_head,
-                static_cast<int>(a.cols), a.xh, half_cols, a.scale);
+Status launch_half_rows_padded(const CudaHalfRowsArgs& a, int64_t half_cols, HalfOrder order,
+                               cudaStream_t stream) {
+  const auto kernel = order == HalfOrder::Columns ? half_rows<HalfOrder::Columns>
+                                                  : half_rows<HalfOrder::Fragments>;
+  return launch("half_rows", kernel, dim3(static_cast<unsigned>(a.tokens)), kThreads, 0, stream,
+                a.x, a.x_stride, static_cast<int>(a.cols), a.xh, half_cols, a.scale);
 }
 
 Status launch_half_rows(const CudaHalfRowsArgs& a, CudaStream stream) {
-  return launch_half_rows_padded(a, a.cols, 1, 0, stream);
+  return launch_half_rows_padded(a, a.cols, HalfOrder::Columns, stream);
 }
 
 Status launch_scale_rows(const CudaScaleRowsArgs& a, CudaStream stream) {

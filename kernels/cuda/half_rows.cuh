@@ -6,10 +6,13 @@
 
 namespace ktx::kernels {
 
-// Rows get half_cols halves, zeros from `cols` on. With heads, head h of a token begins h *
-// x_head further in x and is row token * heads + h of xh.
-Status launch_half_rows_padded(const CudaHalfRowsArgs& args, int64_t half_cols, int heads,
-                               int64_t x_head, cudaStream_t stream);
+// Fragments: of every 32 columns, 8t + 4s + 2h + e stands at 16s + 8h + 2t + e, where the
+// products of marlin fragments (kernels/matmul/marlin_layout.h) with shared memory expect it.
+enum class HalfOrder { Columns, Fragments };
+
+// Rows get half_cols halves, zeros from `cols` on.
+Status launch_half_rows_padded(const CudaHalfRowsArgs& args, int64_t half_cols, HalfOrder order,
+                               cudaStream_t stream);
 
 inline int64_t half_rows_cols(int64_t cols) { return ceil_div<int64_t>(cols, 256) * 256; }
 inline int64_t workspace_aligned(int64_t bytes) { return ceil_div<int64_t>(bytes, 256) * 256; }

@@ -1,15 +1,26 @@
 // Products of 2 to 16 tokens with marlin weights, at the speed of the memory.
 //
 // The weights are the A operand of mma.m16n8k16 (16 rows x 16 columns), eight tokens the
-// columns of B, so 2 tokens and 8 cost the same. Up to 8 warps a block and 1 to 8 pairs of
-// strips of 16 rows; the warps of a pair share its tiles in turns and add up at the end, in a fixed
-// order. Each warp has a ring of tiles in shared memory that it fills itself (marlin_ring.cuh);
-// activations come in F16 (half_rows), straight from L1 into B fragments: a lane reads 16
-// neighbouring bytes of a row.
+// columns of B, so 2 tokens and 8 cost the same. A block of up to 8 warps takes 1 to 8
+// groups of strips (of one or two; of gate and of up) and a range of columns; the other
+// ranges are with the other blocks of its cluster (sm_90; elsewhere there is one range), so
+// that a piece of x is read by few blocks and still all processors have work:
 //
-// Roofline: bytes of the weights / memory bandwidth; for Q4_K about 2.7 instructions a
-// weight and lane. Shared memory: 8 rings of 2 to 4 stages, at most 110 KiB.
+//   8192 x 8192, 16 tokens: 32 clusters of 8 blocks, 256 rows and 1024 columns to a block
+//
+// Each warp has a ring of tiles in shared memory that it fills itself (marlin_ring.cuh),
+// from before the kernel ahead has ended. Activations are converted here: a panel of up to
+// 1024 columns goes to F16, with a power of two per token taken out, and to shared memory in
+// the order of B fragments. Sums meet at the end, in a fixed order: the warps of a strip,
+// then the blocks of a cluster, which read each other's shared memory.
+//
+// Roofline: bytes of the weights / memory bandwidth; for Q4_K about 2.5 instructions a
+// weight and lane. Shared memory: a panel of 8 to 32 KiB and 8 rings of 2 to 4 stages;
+// where it can be, two blocks to a multiprocessor.
 #pragma once
+
+#include <atomic>
+#include <cmath>
 
 #include "kernels/cuda/cuda_launch.cuh"
 #include "kernels/cuda/marlin_products.cuh"
@@ -17,19 +28,73 @@
 
 namespace ktx::kernels {
 
+constexpr int kMostSplits = 8;  // blocks of a cluster
+
+// How a kernel of few tokens uses shared memory.
+template <DType kType, int kColumns, int kSources>
+struct FewMemory {
+  static constexpr int kHalf = 112 * 1024;  // of a multiprocessor's, with what is static
+  static constexpr int kTileX = 8 * kColumns * 512;  // bytes of x for 256 columns
+  static constexpr int kLeast = kRingWarps * 2 * kSources * 4 * MarlinTile<kType>::kSpanBytes;
+  static constexpr bool kTwoBlocks = kLeast + 2 * kTileX <= kHalf;
+  static constexpr int kPanelTiles = kLeast + 4 * kTileX <= kHalf ? 4 : 2;
+  static constexpr int kPanelBytes = kPanelTiles * kTileX;
+  using Ring = MarlinRing<kType, kSources, kHalf - kPanelBytes>;
+  static constexpr int bytes(int warps) {
+    const int rings = warps * Ring::kBytes, sums = warps * kSources * 16 * 8 * kColumns * 4;
+    return kPanelBytes + (rings > sums ? rings : sums);
+  }
+};
+
+__device__ __forceinline__ float element(const float4& v, int i) {
+  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+
+// 128 * kPieces columns of a token as halves with a power of two taken out, which is
+// returned; zeros from `cols` on. xs: the place of the token in the first of its B fragments.
+template <int kColumns, int kPieces>
+__device__ __forceinline__ float stage_token(const float* x, int cols, uint2* xs, int lane) {
+  float4 v[kPieces];
+  float largest = 0;
+#pragma unroll
+  for (int j = 0; j < kPieces; ++j) {
+    const int k = 128 * j + 4 * lane;
+    v[j] = k < cols ? *reinterpret_cast<const float4*>(x + k) : float4{0, 0, 0, 0};
+  }
+#pragma unroll
+  for (int j = 0; j < kPieces; ++j) {
+    largest = fmaxf(fmaxf(fmaxf(largest, fabsf(v[j].x)), fmaxf(fabsf(v[j].y), fabsf(v[j].z))),
+                    fabsf(v[j].w));
+  }
+  int exponent = static_cast<int>(__float_as_uint(warp_largest(largest)) >> 23) - 127 - 9;
+  exponent = max(-100, min(100, exponent));
+  const float inverse = __uint_as_float(static_cast<uint32_t>(127 - exponent) << 23);
+#pragma unroll
+  for (int j = 0; j < kPieces; ++j) {
+    const int chunk = 4 * j + lane / 8;
+    xs[chunk * kColumns * 64 + lane % 8] = {pack_halves(v[j].x * inverse, v[j].y * inverse),
+                                            pack_halves(v[j].z * inverse, v[j].w * inverse)};
+  }
+  return __uint_as_float(static_cast<uint32_t>(127 + exponent) << 23);
+}
+
 // kColumns: 8 * kColumns tokens at most. kSources: strips of a warp; kPaired: one of gate
-// and one of up.
+// and one of up. Block x of the grid: range x % splits of group x / splits.
 template <DType kType, int kColumns, int kSources, bool kPaired>
-__global__ void __launch_bounds__(kRingThreads, 2) marlin_few(MarlinProduct p, int block_strips) {
+__global__ void __launch_bounds__(kRingThreads, 2)
+    marlin_few(MarlinProduct p, int block_strips, int splits) {
   using Tile = MarlinTile<kType>;
-  using Ring = MarlinRing<kType, kSources>;
-  constexpr int kTokens = 8 * kColumns;
+  using Memory = FewMemory<kType, kColumns, kSources>;
+  using Ring = typename Memory::Ring;
+  constexpr int kTokens = 8 * kColumns, kPanelTiles = Memory::kPanelTiles;
   extern __shared__ uint4 dynamic_shared[];
-  __shared__ int64_t x_row[kTokens];
+  __shared__ const float* x_row[kTokens];
   __shared__ float* y_row[kTokens];
   __shared__ float scale[kTokens];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int threads = static_cast<int>(blockDim.x);
+  const int split = static_cast<int>(blockIdx.x) % splits;
+  const int group = static_cast<int>(blockIdx.x) / splits;
 
   // Who is served.
   let_next_kernel_start();
@@ -43,12 +108,12 @@ __global__ void __launch_bounds__(kRingThreads, 2) marlin_few(MarlinProduct p, i
         p.places[p.order[i]] = -1;
       }
     }
-    if (piece.expert < 0) return;
+    if (piece.expert < 0) return;  // as does all of the cluster
     matrix = piece.expert;
     tokens = piece.count;
     if (thread < tokens) {
       const int pair = p.order[piece.first + thread];
-      x_row[thread] = pair / p.x_div;
+      x_row[thread] = p.x + pair / p.x_div * p.x_stride;
       y_row[thread] = p.y + pair * p.y_stride;
       if (p.places && blockIdx.x == 0) p.places[pair] = piece.first + thread;
     }
@@ -56,7 +121,7 @@ __global__ void __launch_bounds__(kRingThreads, 2) marlin_few(MarlinProduct p, i
     const int first = static_cast<int>(blockIdx.z) * kTokens;
     tokens = min(kTokens, p.tokens - first);
     if (thread < tokens) {
-      x_row[thread] = int64_t{first + thread} * p.matrices + matrix;
+      x_row[thread] = p.x + (first + thread) * p.x_stride + matrix * p.x_head;
       y_row[thread] = p.y + (first + thread) * p.y_stride + matrix * p.y_head;
     }
   }
@@ -64,55 +129,66 @@ __global__ void __launch_bounds__(kRingThreads, 2) marlin_few(MarlinProduct p, i
 
   const int warps_per_strip = threads / 32 / block_strips;
   constexpr int kRowStrips = kPaired ? 1 : kSources;  // strips of rows of a warp
-  const int strip_begin =
-      p.strip_begin() + static_cast<int>(blockIdx.x) * block_strips * kRowStrips;
-  const int strip_end = p.strip_end();
-  Ring ring(p, matrix, kPaired, strip_begin + warp / warps_per_strip * kRowStrips, strip_end,
-            warp % warps_per_strip, warps_per_strip, dynamic_shared, warp, lane);
-  const uint16_t* x[kColumns];
-  bool live[kColumns];
-#pragma unroll
-  for (int n = 0; n < kColumns; ++n) {
-    const int token = 8 * n + lane / 4;
-    live[n] = token < tokens;
-    x[n] = p.xh + (live[n] ? x_row[token] : x_row[0]) * p.half_cols + lane % 4 * 8;
-  }
-  float sum[kSources][kColumns][4] = {};
+  const int strip_begin = p.strip_begin() + group * block_strips * kRowStrips;
+  const int tiles = (p.cols + 255) / 256;
+  const int begin = tiles * split / splits, end = tiles * (split + 1) / splits;
+  uint4* rest = dynamic_shared + Memory::kPanelBytes / 16;
+  Ring ring(p, matrix, kPaired, strip_begin + warp / warps_per_strip * kRowStrips, p.strip_end(),
+            begin + warp % warps_per_strip, warps_per_strip, rest, warp, lane, end);
   ring.start(lane);
   if (!p.offsets) wait_for_inputs();
-  if (thread < tokens) scale[thread] = p.x_scale[x_row[thread]];
-  for (int item = 0; item < ring.count; ++item) {
-    const int column = ring.tile(item) * 256;
-    ring.wait(lane);
-    Tile w[kSources];
-#pragma unroll
-    for (int m = 0; m < kSources; ++m) {
-      w[m].template load<false>(ring.stage(m), ring.spans(item), lane);
+
+  float total[kSources][kColumns][4] = {};
+  int item = 0;
+  for (int panel = begin; panel < end; panel += kPanelTiles) {
+    if (panel != begin) __syncthreads();  // all are done with the panel before
+    for (int token = warp; token < tokens; token += threads / 32) {
+      uint2* xs = reinterpret_cast<uint2*>(dynamic_shared) + token / 8 * 64 + token % 8 * 8;
+      const float s = stage_token<kColumns, 2 * kPanelTiles>(
+          x_row[token] + panel * 256, p.cols - panel * 256, xs, lane);
+      if (lane == 0) scale[token] = s;
     }
-#pragma unroll
-    for (int c = 0; c < 8; ++c) {
-      uint4 b[kColumns];
-#pragma unroll
-      for (int n = 0; n < kColumns; ++n) {
-        b[n] = live[n] ? *reinterpret_cast<const uint4*>(x[n] + column + 32 * c)
-                       : uint4{0, 0, 0, 0};
-      }
+    __syncthreads();
+    float sum[kSources][kColumns][4] = {};
+    for (; item < ring.count && ring.tile(item) < panel + kPanelTiles; ++item) {
+      const uint4* xs = dynamic_shared + (ring.tile(item) - panel) * (Memory::kTileX / 16) + lane;
+      ring.wait(lane);
+      Tile w[kSources];
 #pragma unroll
       for (int m = 0; m < kSources; ++m) {
-        uint32_t a[2][4];
-        w[m].fragment(c, *reinterpret_cast<uint32_t(*)[8]>(a));
+        w[m].template load<false>(ring.stage(m), ring.spans(item), lane);
+      }
 #pragma unroll
-        for (int n = 0; n < kColumns; ++n) {
-          mma_f16(sum[m][n], a[0], b[n].x, b[n].y);
-          mma_f16(sum[m][n], a[1], b[n].z, b[n].w);
+      for (int c = 0; c < 8; ++c) {
+        uint4 b[kColumns];
+#pragma unroll
+        for (int n = 0; n < kColumns; ++n) b[n] = xs[(c * kColumns + n) * 32];
+#pragma unroll
+        for (int m = 0; m < kSources; ++m) {
+          uint32_t a[2][4];
+          w[m].fragment(c, *reinterpret_cast<uint32_t(*)[8]>(a));
+#pragma unroll
+          for (int n = 0; n < kColumns; ++n) {
+            mma_f16(sum[m][n], a[0], b[n].x, b[n].y);
+            mma_f16(sum[m][n], a[1], b[n].z, b[n].w);
+          }
         }
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < kColumns; ++n) {
+#pragma unroll
+      for (int v = 0; v < 4; ++v) {
+        const float s = scale[8 * n + lane % 4 * 2 + v % 2];
+#pragma unroll
+        for (int m = 0; m < kSources; ++m) total[m][n][v] += sum[m][n][v] * s;
       }
     }
   }
   wait_async<0>();
   __syncthreads();  // the rings are done with: their memory takes the sums
 
-  float* sums = reinterpret_cast<float*>(dynamic_shared);
+  float* sums = reinterpret_cast<float*>(rest);
   constexpr int kSums = kSources * 16 * kTokens;  // of a warp: [matrix][token][row]
 #pragma unroll
   for (int m = 0; m < kSources; ++m) {
@@ -121,56 +197,119 @@ __global__ void __launch_bounds__(kRingThreads, 2) marlin_few(MarlinProduct p, i
 #pragma unroll
       for (int v = 0; v < 4; ++v) {
         const int token = 8 * n + lane % 4 * 2 + v % 2, row = lane / 4 + v / 2 * 8;
-        sums[warp * kSums + (m * kTokens + token) * 16 + row] = sum[m][n][v];
+        sums[warp * kSums + (m * kTokens + token) * 16 + row] = total[m][n][v];
       }
     }
   }
   __syncthreads();
-  const int rows = block_strips * kRowStrips * 16;
-  for (int out = thread; out < tokens * rows; out += threads) {
-    const int row = out % 16, local = out / 16 % (rows / 16), token = out / rows;
-    const int n = (strip_begin + local) * 16 + row - p.row_begin;
-    if (n < 0 || n >= p.row_count) continue;
-    const int first_warp = local / kRowStrips * warps_per_strip;
-    const float* from = sums + token * 16 + row;
-    float v[kPaired ? 2 : 1] = {};
-    for (int w = first_warp; w < first_warp + warps_per_strip; ++w) {
-      if constexpr (kPaired) {
-        v[0] += from[w * kSums];
-        v[1] += from[w * kSums + kTokens * 16];
-      } else {
-        v[0] += from[w * kSums + local % kRowStrips * kTokens * 16];
+  if (splits > 1) meet_cluster();
+  // Four rows of a token to a thread.
+  const int strips = block_strips * kRowStrips;
+  for (int out = split * threads + thread; out < tokens * strips * 4; out += splits * threads) {
+    const int quad = out % 4, local = out / 4 % strips, token = out / (4 * strips);
+    const float4* from =
+        reinterpret_cast<const float4*>(sums) +
+        (local / kRowStrips * warps_per_strip * kSums +
+         (local % kRowStrips * kTokens + token) * 16) / 4 + quad;
+    float4 v[kPaired ? 2 : 1] = {};
+    for (int w = 0; w < warps_per_strip; ++w, from += kSums / 4) {
+#pragma unroll
+      for (int m = 0; m < (kPaired ? 2 : 1); ++m) {
+        float4 part[kMostSplits];  // asked for all at once
+#pragma unroll
+        for (int s = 0; s < kMostSplits; ++s) {
+          part[s] = s < splits ? load_of_rank(from + m * kTokens * 4, s) : float4{0, 0, 0, 0};
+        }
+#pragma unroll
+        for (int s = 0; s < kMostSplits; ++s) {
+          v[m].x += part[s].x, v[m].y += part[s].y, v[m].z += part[s].z, v[m].w += part[s].w;
+        }
       }
     }
-    float* y = y_row[token] + n;
-    if constexpr (kPaired) {
-      *y = silu(v[0] * scale[token]) * (v[1] * scale[token]);
-    } else {
-      v[0] *= scale[token];
-      if (p.bias) v[0] += p.bias[n];
-      *y = p.accumulate ? *y + v[0] : v[0];
+    const int n = (strip_begin + local) * 16 + quad * 4 - p.row_begin;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (n + i < 0 || n + i >= p.row_count) continue;
+      float* y = y_row[token] + n + i;
+      float value = element(v[0], i);
+      if constexpr (kPaired) {
+        *y = silu(value) * element(v[1], i);
+      } else {
+        if (p.bias) value += p.bias[n + i];
+        *y = p.accumulate ? *y + value : value;
+      }
     }
   }
+  if (splits > 1) meet_cluster();  // nobody leaves while its sums are read
+}
+
+// Warps of a block, how many groups of strips it takes, and ranges of columns.
+struct FewShape {
+  int warps, strips, splits;
+};
+// The shape of least time by a count fitted to all shapes of five matrices (one H200, Q4_K and
+// Q6_K, 2 and 16 tokens; where it errs it loses up to 5 %). In tiles of two strips (2 us):
+// five to start and end, 0.9 for each panel of x, the tiles of a warp, 0.15 for each block of
+// a cluster; all times the rounds that the clusters take. room(splits): clusters at once.
+template <class Room>
+FewShape few_shape(int warps, int groups, int sources, int work, int cols, int panel_tiles,
+                   Room room) {
+  const int tiles = ceil_div(cols, 256);
+  const int most = compute_capability() >= 90 ? min(kMostSplits, tiles) : 1;
+  FewShape best{warps, warps, 1};
+  float least = 0;
+  for (int splits = 1; splits <= most; ++splits) {
+    const int range = ceil_div(tiles, splits);
+    for (int strips = warps; strips >= 1; strips /= 2) {
+      const int share = warps / strips;  // warps to a strip
+      if (share > 1 && share > min(panel_tiles, range)) break;
+      const float rounds =
+          static_cast<float>(ceil_div(groups, strips) * work) / static_cast<float>(room(splits));
+      const float time = (5 + 0.9f * static_cast<float>(ceil_div(range, panel_tiles)) +
+                          0.5f * static_cast<float>(sources * ceil_div(range, share)) +
+                          0.15f * static_cast<float>(splits)) *
+                         (rounds <= 4 ? std::ceil(rounds) : rounds + 0.5f);
+      if (least == 0 || time < least) {
+        least = time;
+        best = {warps, strips, splits};
+      }
+    }
+  }
+  return best;
 }
 
 template <DType kType, int kColumns, int kSources, bool kPaired>
 Status launch_few(const MarlinProduct& p, int work, cudaStream_t stream) {
+  using Memory = FewMemory<kType, kColumns, kSources>;
+  constexpr auto kKernel = marlin_few<kType, kColumns, kSources, kPaired>;
+  int warps = kRingWarps;
+  while (warps > 1 && Memory::bytes(warps) > shared_memory_limit() - 2048) warps /= 2;
+  const int threads = 32 * warps, bytes = Memory::bytes(warps);
+  // Clusters of each size that run at once: asked once, all GPUs of a machine being alike.
+  static std::atomic<int> rooms[kMostSplits + 1];
+  const auto room = [&](int splits) {
+    if (rooms[splits] == 0) rooms[splits] = clusters_at_once(kKernel, splits, threads, bytes);
+    return rooms[splits].load();
+  };
   const int groups = kPaired ? p.strips() : ceil_div(p.strips(), kSources);
   const int pieces = p.offsets ? 1 : ceil_div(p.tokens, 8 * kColumns);
-  const RingShape shape = ring_shape<kType, kSources>(groups, work * pieces, p.cols);
-  const dim3 grid(ceil_div(groups, shape.strips), work, pieces);
-  const int sums = shape.warps * kSources * 16 * 8 * kColumns * 4;
-  return launch("few tokens times marlin weights", marlin_few<kType, kColumns, kSources, kPaired>,
-                grid, 32 * shape.warps, max(shape.bytes, sums), stream, p, shape.strips);
+  const FewShape shape =
+      few_shape(warps, groups, kSources, work * pieces, p.cols, Memory::kPanelTiles, room);
+  const dim3 grid(ceil_div(groups, shape.strips) * shape.splits, work, pieces);
+  return launch_clusters("few tokens times marlin weights", kKernel, grid, shape.splits, threads,
+                         bytes, stream, p, shape.strips, shape.splits);
 }
 
 template <DType kType, int kColumns>
 Status launch_few_columns(const MarlinProduct& p, cudaStream_t stream) {
   const int work = p.offsets ? expert_pieces(p.tokens, p.experts, 8 * kColumns) : p.matrices;
   if (p.w[1]) return launch_few<kType, kColumns, 2, true>(p, work, stream);
-  return two_strips(p.strips(), work, p.cols)
-             ? launch_few<kType, kColumns, 2, false>(p, work, stream)
-             : launch_few<kType, kColumns, 1, false>(p, work, stream);
+  if constexpr (FewMemory<kType, kColumns, 2>::kTwoBlocks) {
+    if (two_strips(p.strips(), work, p.cols)) {
+      return launch_few<kType, kColumns, 2, false>(p, work, stream);
+    }
+  }
+  return launch_few<kType, kColumns, 1, false>(p, work, stream);
 }
 
 template <DType kType>

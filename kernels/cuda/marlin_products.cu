@@ -1,5 +1,6 @@
 // Which kernel template serves a marlin product.
 #include "kernels/cuda/cuda_launch.cuh"
+#include "kernels/cuda/half_rows.cuh"
 #include "kernels/cuda/marlin_products.cuh"
 
 namespace ktx::kernels {
@@ -8,15 +9,45 @@ template <DType kType>
 Status launch_few_type(const MarlinProduct& p, cudaStream_t stream);
 template <DType kType>
 Status launch_many_type(const MarlinProduct& p, cudaStream_t stream);
+template <DType kType>
+Status launch_wide_type(const MarlinProduct& p, cudaStream_t stream);
 
 Status launch_marlin_few(DType dtype, const MarlinProduct& p, cudaStream_t stream) {
   return for_marlin_type<Status>(dtype, Error{"not a format of marlin weights"},
                                  [&]<DType kType>() { return launch_few_type<kType>(p, stream); });
 }
 
-Status launch_marlin_many(DType dtype, const MarlinProduct& p, cudaStream_t stream) {
-  return for_marlin_type<Status>(dtype, Error{"not a format of marlin weights"},
-                                 [&]<DType kType>() { return launch_many_type<kType>(p, stream); });
+Status launch_marlin_many(DType dtype, const MarlinProduct& product, int64_t x_rows,
+                          std::byte* workspace, cudaStream_t stream) {
+  MarlinProduct p = product;
+  p.half_cols = half_rows_cols(p.cols);
+  CudaHalfRowsArgs rows;
+  rows.x = p.x;
+  rows.x_stride = p.x_stride;
+  rows.tokens = x_rows;
+  rows.cols = p.cols;
+  rows.xh = reinterpret_cast<uint16_t*>(workspace);
+  rows.scale = reinterpret_cast<float*>(workspace + workspace_aligned(x_rows * p.half_cols * 2));
+  const bool wide = marlin_wide_runs();
+  KTX_TRY(launch_half_rows_padded(rows, p.half_cols,
+                                  wide ? HalfOrder::Fragments : HalfOrder::Columns, stream));
+  p.xh = rows.xh;
+  p.x_scale = rows.scale;
+  return for_marlin_type<Status>(
+      dtype, Error{"not a format of marlin weights"}, [&]<DType kType>() {
+#ifdef KTX_CUDA_WGMMA
+        if (wide) return launch_wide_type<kType>(p, stream);
+#endif
+        return launch_many_type<kType>(p, stream);
+      });
+}
+
+bool marlin_wide_runs() {
+#ifdef KTX_CUDA_WGMMA
+  return compute_capability() == 90;
+#else
+  return false;
+#endif
 }
 
 // 32 tokens of the widest format (Q8_0) need 168 KiB, of the others at most 138.

@@ -33,8 +33,7 @@ struct MarlinProduct {
   int experts = 0, x_div = 1;
   int matrices = 1;  // dense: heads
 
-  // All kernels but that of one token: x in F16, rows of half_cols, with a scale per row.
-  // Dense: row token * matrices + matrix.
+  // The kernel of many tokens: x in F16, rows of half_cols, with a scale per row.
   const uint16_t* xh = nullptr;
   const float* x_scale = nullptr;
   int64_t half_cols = 0;
@@ -47,15 +46,19 @@ struct MarlinProduct {
 
 constexpr int kFewTokens = 16;
 
-// dense: tokens = 1; experts: every pair by itself. Takes x as it is.
+// dense: tokens = 1; experts: every pair by itself.
 Status launch_marlin_one(DType dtype, const MarlinProduct& product, cudaStream_t stream);
 
-// Any number of tokens, 8 or 16 at a time. Needs xh.
+// Any number of tokens, 8 or 16 at a time.
 Status launch_marlin_few(DType dtype, const MarlinProduct& product, cudaStream_t stream);
 
-// sm_80 and newer. Needs xh.
-Status launch_marlin_many(DType dtype, const MarlinProduct& product, cudaStream_t stream);
+// Takes p.x to F16 in `workspace` (half_rows_bytes(x_rows, p.cols)) first; x_rows: its rows.
+// sm_80 and newer.
+Status launch_marlin_many(DType dtype, const MarlinProduct& product, int64_t x_rows,
+                          std::byte* workspace, cudaStream_t stream);
 bool marlin_many_runs(DType dtype);
+// The same on Hopper, by its own products (marlin_wide.cuh).
+bool marlin_wide_runs();
 
 // The piece `number` of pairs of one expert, at most `most` in a piece. All threads of the
 // block take part; `expert` is -1 when there is no such piece.

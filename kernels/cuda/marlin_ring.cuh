@@ -1,5 +1,5 @@
 // A warp's tiles on their way through shared memory: the warp takes every `step`-th tile from
-// `first` on, of two strips (neighbours of one matrix, or the same of gate and up) or of one,
+// `first` on (before `end`), of two strips (neighbours of one matrix, or the same of gate and up) or of one,
 // and keeps the next ones coming.
 //
 //   ring.start(lane);
@@ -22,12 +22,13 @@ namespace ktx::kernels {
 constexpr int kRingWarps = 8;  // of a block; fewer where shared memory is small
 constexpr int kRingThreads = 32 * kRingWarps;
 
-template <DType kType, int kSources>
+// kBudget: bytes of shared memory for the rings of a block; two stages there are always.
+template <DType kType, int kSources, int kBudget = 110 * 1024>
 struct MarlinRing {
   using Tile = MarlinTile<kType>;
   static constexpr int kTileBytes = 4 * Tile::kSpanBytes;
   static constexpr int kStageBytes = kSources * kTileBytes;
-  static constexpr int kFit = 110 * 1024 / kRingWarps / kStageBytes;
+  static constexpr int kFit = kBudget / kRingWarps / kStageBytes;
   static constexpr int kStages = kFit < 2 ? 2 : kFit > 4 ? 4 : kFit;
   static constexpr int kBytes = kStages * kStageBytes;  // of a warp
 
@@ -43,9 +44,10 @@ struct MarlinRing {
   // strips: of the sources; a strip past the end of the matrix repeats the last.
   __device__ __forceinline__ MarlinRing(const MarlinProduct& p, int matrix, bool paired, int strip,
                                         int strip_end, int first, int step, uint4* shared, int warp,
-                                        int lane)
+                                        int lane, int end = 1 << 30)
       : tiles(p.cols), first(first), step(step) {
-    count = strip < strip_end && first < tiles.count ? (tiles.count - 1 - first) / step + 1 : 0;
+    end = min(end, tiles.count);
+    count = strip < strip_end && first < end ? (end - 1 - first) / step + 1 : 0;
 #pragma unroll
     for (int m = 0; m < kSources; ++m) {
       const int own = paired ? strip : min(strip + m, strip_end - 1);

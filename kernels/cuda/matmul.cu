@@ -1,7 +1,7 @@
 // matmul, matmul_heads and gate_up: which kernel takes them.
 //
-// One token: marlin_one. More: activations to F16 once, then marlin_few for up to 16, and
-// marlin_many where it has blocks for the whole GPU; else marlin_few in pieces of 16.
+// One token: marlin_one. More: marlin_few for up to 16, and marlin_many, with activations in
+// F16, where it has blocks for the whole GPU; else marlin_few in pieces of 16.
 #include "kernels/cuda/cuda_matmul.h"
 
 #include "kernels/cuda/cuda_rows.h"
@@ -17,11 +17,14 @@ Status launch_marlin_transposed(const CudaMatmulHeadsArgs& args, cudaStream_t st
 
 namespace {
 
-// The kernel of many tokens has blocks of 256 rows x 64 tokens: below about one for every
-// processor, reading the weights from L2 once more for every 16 tokens is quicker.
+// The kernel of many tokens has blocks of 256 rows x 64 tokens (32 on Hopper, where it is
+// twice as quick): below about one for every processor (every third), reading the weights
+// from L2 once more for every 16 tokens is quicker.
 bool goes_to_many(int64_t tokens, int64_t rows, const CudaWeight& w) {
   if (tokens <= kFewTokens || w.layout != Layout::Marlin || !marlin_many_runs(w.dtype)) return false;
-  return ceil_div<int64_t>(tokens, 64) * ceil_div<int64_t>(rows, 256) >= multiprocessors() * 3 / 4;
+  const int64_t strips = ceil_div<int64_t>(rows, 256);
+  if (marlin_wide_runs()) return ceil_div<int64_t>(tokens, 32) * strips >= multiprocessors() / 3;
+  return ceil_div<int64_t>(tokens, 64) * strips >= multiprocessors() * 3 / 4;
 }
 
 // A row so long that shared memory has no place for it goes to the kernel of few tokens.
@@ -51,28 +54,16 @@ Status check_weight(const CudaWeight& w) {
                std::string(name(w.layout))};
 }
 
-Status launch_product(DType dtype, MarlinProduct p, std::byte* workspace, bool many,
+Status launch_product(DType dtype, const MarlinProduct& p, std::byte* workspace, bool many,
                       cudaStream_t stream) {
   if (goes_to_one(p.tokens, dtype, p.cols)) return launch_marlin_one(dtype, p, stream);
-  CudaHalfRowsArgs rows;
-  rows.x = p.x;
-  rows.x_stride = p.x_stride;
-  rows.tokens = p.tokens;
-  rows.cols = p.cols;
-  rows.xh = reinterpret_cast<uint16_t*>(workspace);
-  p.half_cols = half_rows_cols(p.cols);
-  rows.scale = reinterpret_cast<float*>(
-      workspace + workspace_aligned(int64_t{p.tokens} * p.matrices * p.half_cols * 2));
-  KTX_TRY(launch_half_rows_padded(rows, p.half_cols, p.matrices, p.x_head, stream));
-  p.xh = rows.xh;
-  p.x_scale = rows.scale;
-  return many ? launch_marlin_many(dtype, p, stream) : launch_marlin_few(dtype, p, stream);
+  if (!many) return launch_marlin_few(dtype, p, stream);
+  return launch_marlin_many(dtype, p, p.tokens, workspace, stream);
 }
 
-// Of activations in F16, where a product takes them so.
-int64_t halves_workspace(const CudaWeight& w, int64_t tokens, int64_t heads) {
-  if (w.layout != Layout::Marlin || goes_to_one(tokens, w.dtype, w.cols)) return 0;
-  return half_rows_bytes(tokens * heads, w.cols);
+// Of activations in F16, where a product of `rows` rows takes them so.
+int64_t halves_workspace(const CudaWeight& w, int64_t tokens, int64_t rows) {
+  return goes_to_many(tokens, rows, w) ? half_rows_bytes(tokens, w.cols) : 0;
 }
 
 bool same_form(const CudaWeight& a, const CudaWeight& b) {
@@ -88,7 +79,7 @@ bool cuda_matmul_takes(DType dtype, Layout layout) {
 }
 
 int64_t cuda_matmul_workspace(const CudaMatmulArgs& a) {
-  return halves_workspace(a.w, a.tokens, 1);
+  return halves_workspace(a.w, a.tokens, a.w.rows);
 }
 
 Status launch_matmul(const CudaMatmulArgs& a, CudaStream stream) {
@@ -114,9 +105,7 @@ Status launch_matmul(const CudaMatmulArgs& a, CudaStream stream) {
   return launch_product(a.w.dtype, p, a.workspace, goes_to_many(a.tokens, a.w.rows, a.w), stream);
 }
 
-int64_t cuda_matmul_heads_workspace(const CudaMatmulHeadsArgs& a) {
-  return a.attrs.transposed ? 0 : halves_workspace(a.w, a.tokens, a.attrs.heads);
-}
+int64_t cuda_matmul_heads_workspace(const CudaMatmulHeadsArgs&) { return 0; }
 
 Status launch_matmul_heads(const CudaMatmulHeadsArgs& a, CudaStream stream) {
   if (a.tokens == 0) return {};
@@ -137,7 +126,6 @@ Status launch_matmul_heads(const CudaMatmulHeadsArgs& a, CudaStream stream) {
     return a.attrs.transposed ? launch_plain_transposed(p, stream) : launch_plain(p, stream);
   }
   if (a.attrs.transposed) return launch_marlin_transposed(a, stream);
-  KTX_TRY(check_workspace("matmul_heads", a.workspace_bytes, cuda_matmul_heads_workspace(a)));
   MarlinProduct p = marlin_product(a.w, a.x, a.x_stride, a.tokens, a.y, a.y_stride);
   p.matrices = a.attrs.heads;
   p.x_head = a.attrs.x_stride;
@@ -148,11 +136,10 @@ Status launch_matmul_heads(const CudaMatmulHeadsArgs& a, CudaStream stream) {
 }
 
 int64_t cuda_gate_up_workspace(const CudaGateUpArgs& a) {
-  const int64_t gate = halves_workspace(a.gate, a.tokens, 1);
-  const int64_t up = halves_workspace(a.up, a.tokens, 1);
-  int64_t bytes = gate > up ? gate : up;
-  if (!same_form(a.gate, a.up)) bytes += workspace_aligned(a.tokens * a.gate.rows * 4);
-  return bytes;
+  if (same_form(a.gate, a.up)) return halves_workspace(a.gate, a.tokens, 2 * a.gate.rows);
+  const int64_t gate = halves_workspace(a.gate, a.tokens, a.gate.rows);
+  const int64_t up = halves_workspace(a.up, a.tokens, a.up.rows);
+  return (gate > up ? gate : up) + workspace_aligned(a.tokens * a.gate.rows * 4);
 }
 
 Status launch_gate_up(const CudaGateUpArgs& a, CudaStream stream) {

@@ -83,6 +83,32 @@ __device__ __forceinline__ void begin_kernel() {
   wait_for_inputs();
 }
 
+// Clusters of blocks (sm_90): all meet, and read each other's shared memory.
+__device__ __forceinline__ void meet_cluster() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" :::
+                   "memory");
+#endif
+}
+// `p` points into this block's shared memory; the values are those of block `rank` of the
+// cluster.
+__device__ __forceinline__ float4 load_of_rank(const float4* p, int rank) {
+#if __CUDA_ARCH__ >= 900
+  const uint32_t own = static_cast<uint32_t>(__cvta_generic_to_shared(p));
+  uint32_t other;
+  float4 v;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(other) : "r"(own), "r"(rank));
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(other)
+               : "memory");
+  return v;
+#else
+  (void)rank;
+  return *p;
+#endif
+}
+
 // Weights are read once: keep them out of L1.
 __device__ __forceinline__ uint4 load_stream(const uint4* p) {
   uint4 v;
@@ -129,6 +155,15 @@ __device__ __forceinline__ float warp_sum(float v) {
 __device__ __forceinline__ float warp_max(float v) {
   for (int o = 16; o > 0; o /= 2) v = fmaxf(v, __shfl_xor_sync(~0u, v, o));
   return v;
+}
+
+// The largest of all lanes of a value that is not negative.
+__device__ __forceinline__ float warp_largest(float v) {
+#if __CUDA_ARCH__ >= 800
+  return __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(v)));
+#else
+  return warp_max(v);
+#endif
 }
 
 __device__ __forceinline__ float silu(float x) {

@@ -2,6 +2,7 @@
 //
 //   bench-kernels            all groups
 //   bench-kernels decode     one of: decode batch prefill experts attention rows
+//   bench-kernels product Q4_K 8192 8192 16    one product: format, rows, columns, tokens
 //
 // Every line is the time of one launch inside a CUDA graph of many, over copies of the
 // weights that together are larger than the caches. GB/s counts the bytes of the weights
@@ -173,6 +174,17 @@ void product(DType dtype, int64_t rows, int64_t cols, int64_t tokens) {
   report("matmul " + std::string(name(dtype)) + " " + std::to_string(rows) + "x" +
              std::to_string(cols) + " tokens " + std::to_string(tokens),
          seconds, static_cast<double>(w.bytes), 2.0 * rows * cols * tokens);
+}
+
+void dequantize(DType dtype, int64_t rows, int64_t cols) {
+  const Rotating w(dtype, rows, cols);
+  const Memory out(rows * cols * 2);
+  const double seconds = seconds_of(4, [&](int i, cudaStream_t stream) {
+    check(launch_dequantize({w.at(i), out.as<uint16_t>()}, stream));
+  });
+  report("dequantize " + std::string(name(dtype)) + " " + std::to_string(rows) + "x" +
+             std::to_string(cols),
+         seconds, static_cast<double>(w.bytes) + 2.0 * rows * cols);
 }
 
 void gate_up(DType dtype, int64_t rows, int64_t cols, int64_t tokens) {
@@ -392,6 +404,12 @@ int main(int argc, char** argv) {
   const std::string only = argc > 1 ? argv[1] : "";
   const auto wanted = [&](const char* group) { return only.empty() || only == group; };
   measure_read();
+  if (only == "product" && argc == 6) {
+    for (DType dtype : {DType::Q4_0, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::Q8_0, DType::IQ4_XS, DType::MXFP4}) {
+      if (name(dtype) == std::string(argv[2])) product(dtype, std::atoll(argv[3]), std::atoll(argv[4]), std::atoll(argv[5]));
+    }
+    return 0;
+  }
   if (wanted("decode")) {
     for (DType dtype : {DType::Q4_K, DType::Q6_K, DType::Q8_0, DType::Q5_K, DType::Q5_0, DType::IQ4_XS, DType::MXFP4}) {
       product(dtype, 8192, 8192, 1);
@@ -410,16 +428,28 @@ int main(int argc, char** argv) {
   }
   if (wanted("batch")) {
     for (int64_t tokens : {1, 2, 4, 8, 16, 17, 32, 64, 128, 256}) product(DType::Q4_K, 8192, 8192, tokens);
-    for (int64_t tokens : {8, 16}) product(DType::Q6_K, 8192, 8192, tokens);
+    for (DType dtype : {DType::Q5_K, DType::Q6_K, DType::Q8_0}) {
+      for (int64_t tokens : {8, 16}) product(dtype, 8192, 8192, tokens);
+    }
+    for (int64_t tokens : {1, 2, 16}) {
+      product(DType::Q4_K, 4096, 4096, tokens);
+      product(DType::Q4_K, 1024, 4096, tokens);
+      product(DType::Q4_K, 14336, 4096, tokens);
+      product(DType::Q6_K, 4096, 14336, tokens);
+    }
+    product(DType::Q6_K, 128256, 4096, 16);
     for (int64_t tokens : {4, 16}) gate_up(DType::Q4_K, 14336, 4096, tokens);
     for (int64_t tokens : {16, 512}) product(DType::F32, 128, 2048, tokens);
   }
   if (wanted("prefill")) {
     for (int64_t tokens : {512, 2048}) {
       product(DType::Q4_K, 4096, 4096, tokens);
+      product(DType::Q4_K, 1024, 4096, tokens);
+      product(DType::Q4_K, 14336, 4096, tokens);
       gate_up(DType::Q4_K, 14336, 4096, tokens);
       product(DType::Q6_K, 4096, 14336, tokens);
     }
+    for (DType dtype : {DType::Q4_K, DType::Q6_K}) dequantize(dtype, 14336, 4096);
   }
   if (wanted("experts")) {
     for (int64_t tokens : {1, 4, 16, 64, 512, 2048}) {
