@@ -67,6 +67,39 @@ TEST_F(CudaMatmul, EveryMarlinTypeAndNumberOfTokensAgreesWithTheSum) {
   }
 }
 
+// Enough for blocks of 32, 64 and 128 tokens on all processors.
+TEST_F(CudaMatmul, EveryMarlinTypeAndThousandsOfTokensAgreeWithTheSum) {
+  Random random(59);
+  for (DType dtype : kMarlinTypes) {
+    const int64_t rows = 300, cols = info(dtype).block_elems == 256 ? 768 : 608;
+    const GpuWeights w(random, dtype, rows, cols);
+    for (int64_t tokens : {700, 3000, 5000}) {
+      const std::vector<float> x = random.normals(tokens * cols);
+      Gpu<float> gpu_x(x), gpu_y(static_cast<size_t>(tokens * rows));
+      CudaMatmulArgs args;
+      args.w = w.gpu();
+      args.x = gpu_x.data();
+      args.x_stride = cols;
+      args.tokens = tokens;
+      args.y = gpu_y.data();
+      args.y_stride = rows;
+      GpuWorkspace workspace(args, cuda_matmul_workspace(args));
+      ASSERT_TRUE(ran(launch_matmul(args, nullptr)));
+      const std::vector<float> y = gpu_y.read();
+      std::vector<float> got, want;
+      for (int64_t n = 0; n < rows; n += 7) {
+        const std::vector<float> row = w.row(0, n);
+        for (int64_t t = tokens % 97; t < tokens; t += t < tokens - 97 ? 97 : 1) {
+          got.push_back(y[static_cast<size_t>(t * rows + n)]);
+          want.push_back(static_cast<float>(dot(row, x.data() + t * cols)));
+        }
+      }
+      EXPECT_LT(relative_error(got, want), kHalfProducts)
+          << name(dtype) << " tokens " << tokens << " seed " << random.seed();
+    }
+  }
+}
+
 TEST_F(CudaMatmul, BiasAndResidualAreAdded) {
   Random random(52);
   for (DType dtype : {DType::Q4_K, DType::Q8_0, DType::F32}) {

@@ -1,0 +1,231 @@
+// Products of many tokens with marlin weights on Hopper: wgmma, with weights decoded in
+// registers as its A operand.
+//
+// A block of two warpgroups takes 16 strips (256 rows; or 8 strips of gate and the same of
+// up) and kTokens tokens. A warp decodes 32 columns of its two strips into A fragments while
+// the products of the 32 before run. Activations come in F16 (half_rows, for wgmma: the
+// columns of every 32 in the order in which marlin fragments have them) and pass through shared
+// memory 128 columns at a time, weights 256 (cp.async).
+//
+// Roofline: compute. A product of 64 rows, 128 tokens and 16 columns keeps the tensor cores
+// busy for 64 cycles; beside it a warp issues about 20 instructions of decoding. L2: 25
+// bytes a cycle and multiprocessor at 128 tokens. Shared memory: three stages of kTokens *
+// 256 bytes, two of 16 tiles; 170 KiB for Q4_K at 128 tokens.
+#pragma once
+
+#include "kernels/cuda/cuda_launch.cuh"
+#include "kernels/cuda/marlin_products.cuh"
+#include "kernels/cuda/marlin_tile.cuh"
+#include "kernels/cuda/wgmma.cuh"
+
+namespace ktx::kernels {
+
+constexpr int kWideThreads = 256;
+constexpr int kWideStrips = 16;
+
+template <DType kType, int kTokens>
+struct WideMemory {
+  static constexpr int kTileBytes = 4 * MarlinTile<kType>::kSpanBytes;
+  static constexpr int kXBytes = kTokens * 256;  // of 128 columns
+  static constexpr int kWeightBytes = kWideStrips * kTileBytes;
+  static constexpr int kBytes = 3 * kXBytes + 2 * kWeightBytes + 1024;  // to align
+};
+
+template <DType kType, int kTokens, bool kPaired>
+__global__ void __launch_bounds__(kWideThreads, 1) marlin_wide(MarlinProduct p) {
+  begin_kernel();
+  using Tile = MarlinTile<kType>;
+  using Memory = WideMemory<kType, kTokens>;
+  constexpr int kTileBytes = Memory::kTileBytes;
+  extern __shared__ uint8_t wide_shared[];
+  __shared__ const uint16_t* x_row[kTokens];
+  __shared__ float* y_row[kTokens];
+  __shared__ float scale[kTokens];
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
+
+  // Who is served. blockIdx.x: tokens, so that blocks side by side share their weights.
+  int matrix = 0, tokens;
+  if (p.offsets) {
+    const ExpertPiece piece =
+        find_expert_piece(p.offsets, p.experts, static_cast<int>(blockIdx.x), kTokens);
+    if (p.places && blockIdx.x == 0 && blockIdx.y == 0) {  // pairs of no expert
+      for (int i = p.offsets[p.experts] + thread; i < p.tokens; i += kWideThreads) {
+        p.places[p.order[i]] = -1;
+      }
+    }
+    if (piece.expert < 0) return;
+    matrix = piece.expert;
+    tokens = piece.count;
+    if (thread < kTokens) {
+      const int pair = p.order[piece.first + min(thread, tokens - 1)];
+      x_row[thread] = p.xh + pair / p.x_div * p.half_cols;
+      y_row[thread] = p.y + pair * p.y_stride;
+      scale[thread] = p.x_scale[pair / p.x_div];
+      if (p.places && blockIdx.y == 0 && thread < tokens) p.places[pair] = piece.first + thread;
+    }
+  } else {
+    const int first = static_cast<int>(blockIdx.x) * kTokens;
+    tokens = min(kTokens, p.tokens - first);
+    if (thread < kTokens) {
+      const int row = first + min(thread, tokens - 1);
+      x_row[thread] = p.xh + row * p.half_cols;
+      y_row[thread] = p.y + row * p.y_stride;
+      scale[thread] = p.x_scale[row];
+    }
+  }
+  __syncthreads();
+
+  // Strips: warp w has 2w and 2w + 1 of the block's, or (paired) w of gate and of up.
+  constexpr int kRowStrips = kPaired ? kWideStrips / 2 : kWideStrips;
+  const MarlinTiles<Tile> tiles(p.cols);
+  const int strip_begin = p.strip_begin() + static_cast<int>(blockIdx.y) * kRowStrips;
+  const uint8_t* next_weights[2];  // this lane's bytes of the warp's strips
+#pragma unroll
+  for (int m = 0; m < 2; ++m) {
+    const int number = strip_begin + (kPaired ? warp : 2 * warp + m), source = kPaired ? m : 0;
+    next_weights[m] = p.w[source] + matrix * p.matrix_bytes[source] +
+                      min(number, p.strip_end() - 1) * p.strip_bytes + lane * 16;
+  }
+  uint8_t* xs = wide_shared + (-static_cast<uint32_t>(__cvta_generic_to_shared(wide_shared)) & 1023);
+  uint8_t* ws = xs + 3 * Memory::kXBytes + 2 * warp * kTileBytes;
+  const auto fetch_weights = [&](int tile) {
+    const int bytes = Tile::kWide ? kTileBytes : tiles.spans(tile) * Tile::kSpanBytes;
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+      uint8_t* to = ws + tile % 2 * Memory::kWeightBytes + m * kTileBytes;
+#pragma unroll
+      for (int i = 0; i < (kTileBytes + 511) / 512; ++i) {
+        const int at = i * 512 + lane * 16;
+        if ((Tile::kWide && (i + 1) * 512 <= kTileBytes) || at < bytes) {
+          copy_async16(to + at, next_weights[m] + i * 512, true);
+        }
+      }
+      next_weights[m] += kTileBytes;
+    }
+  };
+  // Sixteen threads a row of 128 columns.
+  int x_stage = 0;
+  const auto fetch_x = [&](int half) {
+    uint8_t* to = xs + x_stage * Memory::kXBytes + thread % 16 / 8 * kTokens * 128;
+    x_stage = x_stage == 2 ? 0 : x_stage + 1;
+#pragma unroll
+    for (int j = 0; j < kTokens / 16; ++j) {
+      const int row = thread / 16 + 16 * j;
+      copy_async16(to + row * 128 + (thread % 8 ^ row % 8) * 16,
+                   x_row[row] + half * 128 + thread % 16 * 8, true);
+    }
+  };
+
+  Tile w[2];
+  uint32_t a[2][2][8];  // of the columns whose products run, and of the next ones
+  const auto load_weights = [&](int tile) {
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+      w[m].template load<false>(ws + tile % 2 * Memory::kWeightBytes + m * kTileBytes,
+                                tiles.spans(tile), lane);
+    }
+  };
+  const auto barrier = [&] {
+    wait_async<0>();
+    show_to_wgmma();
+    __syncthreads();
+  };
+  float sum[2][kTokens / 8][4];  // set by the first product
+  fetch_weights(0);
+  fetch_x(0);
+  commit_async();
+  barrier();
+  load_weights(0);
+#pragma unroll
+  for (int m = 0; m < 2; ++m) w[m].fragment(0, a[0][m]);
+  int x_read = 0;
+  for (int tile = 0; tile < tiles.count; ++tile) {
+    const uint8_t* x = nullptr;
+#pragma unroll
+    for (int c = 0; c < 8; ++c) {
+      if (c % 4 == 0) {
+        // What is filled now was read before the products that are still running.
+        barrier();
+        if (c == 0 && tile + 1 < tiles.count) fetch_weights(tile + 1);
+        if (c == 0 || tile + 1 < tiles.count) fetch_x(2 * tile + c / 4 + 1);
+        commit_async();
+        x = xs + x_read * Memory::kXBytes;
+        x_read = x_read == 2 ? 0 : x_read + 1;
+      }
+      fence_wgmma();
+#pragma unroll
+      for (int s = 0; s < 2; ++s) {
+        const uint64_t b = wgmma_rows(x + c % 4 / 2 * kTokens * 128, c % 2 * 2 + s);
+#pragma unroll
+        for (int m = 0; m < 2; ++m) {
+          wgmma_f16(sum[m], a[c % 2][m] + 4 * s, b, tile > 0 || c > 0 || s > 0);
+        }
+      }
+      commit_wgmma();
+      wait_wgmma<1>();  // the other fragments are free
+      if (c == 7) load_weights(tile + 1 < tiles.count ? tile + 1 : tile);
+#pragma unroll
+      for (int m = 0; m < 2; ++m) w[m].fragment((c + 1) % 8, a[(c + 1) % 2][m]);
+    }
+  }
+  wait_wgmma<0>();
+
+  // Write: lane 4g + t has rows g, g + 8 of tokens 2t, 2t + 1 of every eight.
+#pragma unroll
+  for (int n = 0; n < kTokens / 8; ++n) {
+#pragma unroll
+    for (int v = 0; v < 4; ++v) {
+      const int token = 8 * n + lane % 4 * 2 + v % 2;
+      if (token >= tokens) continue;
+      const int row = lane / 4 + v / 2 * 8;
+      if constexpr (kPaired) {
+        const int out = (strip_begin + warp) * 16 + row - p.row_begin;
+        if (out < 0 || out >= p.row_count) continue;
+        y_row[token][out] = silu(sum[0][n][v] * scale[token]) * (sum[1][n][v] * scale[token]);
+      } else {
+#pragma unroll
+        for (int m = 0; m < 2; ++m) {
+          const int out = (strip_begin + 2 * warp + m) * 16 + row - p.row_begin;
+          if (out < 0 || out >= p.row_count) continue;
+          float value = sum[m][n][v] * scale[token];
+          if (p.bias) value += p.bias[out];
+          float* y = y_row[token] + out;
+          *y = p.accumulate ? *y + value : value;
+        }
+      }
+    }
+  }
+}
+
+template <DType kType, int kTokens>
+Status launch_wide(const MarlinProduct& p, cudaStream_t stream) {
+  const int pieces = p.offsets ? expert_pieces(p.tokens, p.experts, kTokens)
+                               : ceil_div(p.tokens, kTokens);
+  const dim3 grid(pieces, ceil_div(p.strips(), p.w[1] ? kWideStrips / 2 : kWideStrips));
+  constexpr int kShared = WideMemory<kType, kTokens>::kBytes;
+  const char* what = "many tokens times marlin weights, wgmma";
+  if (p.w[1]) {
+    return launch(what, marlin_wide<kType, kTokens, true>, grid, kWideThreads, kShared, stream, p);
+  }
+  return launch(what, marlin_wide<kType, kTokens, false>, grid, kWideThreads, kShared, stream, p);
+}
+
+// As many tokens to a block as take the least time: rounds of blocks over the processors,
+// each of so many tokens and what decoding costs (about 24). Pieces of experts are as wide
+// as their average.
+template <DType kType>
+Status launch_wide_type(const MarlinProduct& p, cudaStream_t stream) {
+  constexpr bool kFits128 = WideMemory<kType, 128>::kBytes <= 225 * 1024;
+  const int rows = ceil_div(p.strips(), p.w[1] ? kWideStrips / 2 : kWideStrips);
+  const auto cost = [&](int tokens) {
+    if (p.offsets) return p.tokens > tokens * 5 / 8 * p.experts ? 256 - tokens : 256 + tokens;
+    return ceil_div(rows * ceil_div(p.tokens, tokens), multiprocessors()) * (tokens + 24);
+  };
+  if constexpr (kFits128) {
+    if (cost(128) <= cost(64) && cost(128) <= cost(32)) return launch_wide<kType, 128>(p, stream);
+  }
+  return cost(64) <= cost(32) ? launch_wide<kType, 64>(p, stream)
+                              : launch_wide<kType, 32>(p, stream);
+}
+
+}  // namespace ktx::kernels

@@ -1,0 +1,85 @@
+// The asynchronous tensor-core products of Hopper (sm_90a): four warps together, A from
+// registers, B from shared memory.
+//
+//   c[64 x n] = (more ? c : 0) + a[64 x 16] * b[16 x n], halves into floats
+//
+// Warp i of the four (a warpgroup) has rows 16i .. 16i + 15 of a and c, in the registers in
+// which mma.m16n8k16 has them (mma_f16, mma.cuh); c[j] are columns 8j .. 8j + 7. Nobody may
+// touch the registers before wait_wgmma.
+//
+// b: n rows of 64 halves (128 bytes), in which 16-byte pieces stand at piece ^ (row % 8) (the
+// 128-byte swizzle), 1024-byte aligned; wgmma_rows makes the descriptor of its 16 columns
+// from byte 32 * k on.
+#pragma once
+
+#include <cstdint>
+
+namespace ktx::kernels {
+
+__device__ __forceinline__ uint64_t wgmma_rows(const void* rows, int k) {
+  const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(rows)) + 32 * k;
+  constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
+  constexpr uint64_t kEightRows = uint64_t{1024 / 16} << 32;  // apart
+  constexpr uint64_t kUnused = uint64_t{1} << 16;
+  return kSwizzle128 | kEightRows | kUnused | ((address & 0x3ffff) >> 4);
+}
+
+// What was written to registers is seen by the products that follow.
+__device__ __forceinline__ void fence_wgmma() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void commit_wgmma() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+template <int kPending>
+__device__ __forceinline__ void wait_wgmma() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+// What this thread wrote to shared memory is seen by the products of all, after a barrier.
+__device__ __forceinline__ void show_to_wgmma() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+#define KTX_C4(j) "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3])
+#define KTX_C8(j) KTX_C4(j), KTX_C4(j + 1)
+__device__ __forceinline__ void wgmma_f16(float (&c)[4][4], const uint32_t* a, uint64_t b,
+                                          bool more) {
+  asm volatile(
+      "{.reg .pred more;\nsetp.ne.b32 more, %21, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+      "{%16, %17, %18, %19}, %20, more, 1, 1, 0;}"
+      : KTX_C8(0), KTX_C8(2)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int{more}));
+}
+
+__device__ __forceinline__ void wgmma_f16(float (&c)[8][4], const uint32_t* a, uint64_t b,
+                                          bool more) {
+  asm volatile(
+      "{.reg .pred more;\nsetp.ne.b32 more, %37, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+      "{%32, %33, %34, %35}, %36, more, 1, 1, 0;}"
+      : KTX_C8(0), KTX_C8(2), KTX_C8(4), KTX_C8(6)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int{more}));
+}
+
+__device__ __forceinline__ void wgmma_f16(float (&c)[16][4], const uint32_t* a, uint64_t b,
+                                          bool more) {
+  asm volatile(
+      "{.reg .pred more;\nsetp.ne.b32 more, %69, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+      "{%64, %65, %66, %67}, %68, more, 1, 1, 0;}"
+      : KTX_C8(0), KTX_C8(2), KTX_C8(4), KTX_C8(6), KTX_C8(8), KTX_C8(10),
+        KTX_C8(12), KTX_C8(14)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int{more}));
+}
+#undef KTX_C8
+#undef KTX_C4
+
+}  // namespace ktx::kernels
