@@ -5,8 +5,8 @@
 //   gate_up       y[t, n] = silu(gate[n] . x[t]) * (up[n] . x[t])   (a dense MLP in one go)
 //   dequantize    weights as F16 rows, for a library product on large batches
 //
-// Which kernel runs is decided by tokens: 1 to 16 go to a kernel that reads every weight
-// once at the speed of the memory, more to one that reuses decoded weights.
+// Which kernel runs is decided by tokens: 1 and up to 16 go to kernels that read every weight
+// once, more to one that reuses decoded weights (on Hopper with its own products, wgmma).
 //
 // Numerics: weights of block formats are decoded to F16 (one rounding), activations are
 // taken in F16 scaled by a power of two per row and range of columns, so that no value

@@ -9,7 +9,7 @@
 // Roofline: compute; a warp issues 32 products per 2 x 16 x 32 weights of 64 tokens,
 // beside about 100 other instructions. Shared memory: 2 * (kTokens * 512 + 16 tiles)
 // bytes: 138 KiB for Q4_K, 204 KiB for Q8_0 at 64 tokens; 32 tokens where that is too much.
-// sm_80 and newer.
+// sm_80 and newer; on Hopper marlin_wide.cuh takes its place.
 #pragma once
 
 #include "kernels/cuda/cuda_launch.cuh"

@@ -7,6 +7,16 @@
 
 namespace ktx::kernels {
 
+__device__ __forceinline__ float largest_of(const float4& v) {
+  return fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
+}
+__device__ __forceinline__ float4 times(const float4& a, const float4& b) {
+  return {a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w};
+}
+__device__ __forceinline__ float squares_of(const float4& v, float sum) {
+  return fmaf(v.x, v.x, fmaf(v.y, v.y, fmaf(v.z, v.z, fmaf(v.w, v.w, sum))));
+}
+
 struct OneX {
   uint4* halves;   // [tile][lane]: columns 8 * lane .. 8 * lane + 7
   float4* sums;    // [tile][4]: of columns 16 * i .. 16 * i + 15
