@@ -13,13 +13,13 @@ constexpr int kThreads = 256;
 template <HalfOrder kOrder>
 __global__ void __launch_bounds__(kThreads)
     half_rows(const float* x, int64_t x_stride, int cols, uint16_t* xh, int64_t half_cols,
-              float* scales) {
+              int64_t rows, float* scales) {
   begin_kernel();
   __shared__ float warp_largest[kThreads / 32];
   const int thread = static_cast<int>(threadIdx.x);
   const int64_t row = blockIdx.x;
   x += row * x_stride;
-  xh += row * half_cols;
+  if constexpr (kOrder != HalfOrder::Panels) xh += row * half_cols;
   float largest = 0;
   for (int k = 4 * thread; k < cols; k += 4 * kThreads) {
     const float4 v = *reinterpret_cast<const float4*>(x + k);
@@ -42,9 +42,17 @@ __global__ void __launch_bounds__(kThreads)
     if constexpr (kOrder == HalfOrder::Columns) {
       *reinterpret_cast<uint2*>(xh + k) = halves;
     } else {
-      uint16_t* to = xh + k / 32 * 32 + k % 8 / 4 * 16 + k % 32 / 8 * 2;
-      *reinterpret_cast<uint32_t*>(to) = halves.x;
-      *reinterpret_cast<uint32_t*>(to + 8) = halves.y;
+      const int at = static_cast<int>(k % 64) / 32 * 32 + static_cast<int>(k % 8) / 4 * 16 +
+                     static_cast<int>(k % 32) / 8 * 2;
+      if constexpr (kOrder == HalfOrder::Fragments) {
+        *reinterpret_cast<uint32_t*>(xh + k / 64 * 64 + at) = halves.x;
+        *reinterpret_cast<uint32_t*>(xh + k / 64 * 64 + at + 8) = halves.y;
+      } else {
+        const int swap = static_cast<int>(row % 8) * 8;
+        uint16_t* to = xh + (k / 64 * rows + row) * 64;
+        *reinterpret_cast<uint32_t*>(to + (at ^ swap)) = halves.x;
+        *reinterpret_cast<uint32_t*>(to + ((at + 8) ^ swap)) = halves.y;
+      }
     }
   }
 }
@@ -64,10 +72,12 @@ __global__ void __launch_bounds__(kThreads) scale_rows(CudaScaleRowsArgs a) {
 
 Status launch_half_rows_padded(const CudaHalfRowsArgs& a, int64_t half_cols, HalfOrder order,
                                cudaStream_t stream) {
-  const auto kernel = order == HalfOrder::Columns ? half_rows<HalfOrder::Columns>
-                                                  : half_rows<HalfOrder::Fragments>;
+  const auto kernel = order == HalfOrder::Columns     ? half_rows<HalfOrder::Columns>
+                      : order == HalfOrder::Fragments ? half_rows<HalfOrder::Fragments>
+                                                      : half_rows<HalfOrder::Panels>;
   return launch("half_rows", kernel, dim3(static_cast<unsigned>(a.tokens)), kThreads, 0, stream,
-                a.x, a.x_stride, static_cast<int>(a.cols), a.xh, half_cols, a.scale);
+                a.x, a.x_stride, static_cast<int>(a.cols), a.xh, half_cols, padded_rows(a.tokens),
+                a.scale);
 }
 
 Status launch_half_rows(const CudaHalfRowsArgs& a, CudaStream stream) {

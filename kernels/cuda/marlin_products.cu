@@ -27,10 +27,13 @@ Status launch_marlin_many(DType dtype, const MarlinProduct& product, int64_t x_r
   rows.tokens = x_rows;
   rows.cols = p.cols;
   rows.xh = reinterpret_cast<uint16_t*>(workspace);
-  rows.scale = reinterpret_cast<float*>(workspace + workspace_aligned(x_rows * p.half_cols * 2));
+  rows.scale = reinterpret_cast<float*>(workspace + half_values_bytes(x_rows, p.cols));
   const bool wide = marlin_wide_runs();
-  KTX_TRY(launch_half_rows_padded(rows, p.half_cols,
-                                  wide ? HalfOrder::Fragments : HalfOrder::Columns, stream));
+  const HalfOrder order = !wide       ? HalfOrder::Columns
+                          : p.offsets ? HalfOrder::Fragments  // rows are gathered
+                                      : HalfOrder::Panels;
+  KTX_TRY(launch_half_rows_padded(rows, p.half_cols, order, stream));
+  if (order == HalfOrder::Panels) p.panel_rows = padded_rows(x_rows);
   p.xh = rows.xh;
   p.x_scale = rows.scale;
   return for_marlin_type<Status>(

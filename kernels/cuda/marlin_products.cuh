@@ -37,6 +37,7 @@ struct MarlinProduct {
   const uint16_t* xh = nullptr;
   const float* x_scale = nullptr;
   int64_t half_cols = 0;
+  int64_t panel_rows = 0;  // of xh as HalfOrder::Panels; 0: rows
 
   // The strips of 16 rows that take part.
   __host__ __device__ int strip_begin() const { return row_begin / 16; }

@@ -5,7 +5,7 @@
 // up) and kTokens tokens. A warp decodes 32 columns of its two strips into A fragments while
 // the products of the 32 before run. Activations come in F16 (half_rows, for wgmma: the
 // columns of every 32 in the order in which marlin fragments have them) and pass through shared
-// memory 128 columns at a time, weights 256 (cp.async).
+// memory 128 columns at a time, weights 256, in copies that one thread starts.
 //
 // Roofline: compute. A product of 64 rows, 128 tokens and 16 columns keeps the tensor cores
 // busy for 64 cycles; beside it a warp issues about 20 instructions of decoding. L2: 25
@@ -41,6 +41,7 @@ __global__ void __launch_bounds__(kWideThreads, 1) marlin_wide(MarlinProduct p) 
   __shared__ const uint16_t* x_row[kTokens];
   __shared__ float* y_row[kTokens];
   __shared__ float scale[kTokens];
+  __shared__ uint64_t full[3];  // a stage of x, and the weights that are asked for with it
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
 
   // Who is served. blockIdx.x: tokens, so that blocks side by side share their weights.
@@ -73,46 +74,51 @@ __global__ void __launch_bounds__(kWideThreads, 1) marlin_wide(MarlinProduct p) 
       scale[thread] = p.x_scale[row];
     }
   }
+  if (thread < 3) start_barrier(&full[thread]);
   __syncthreads();
 
   // Strips: warp w has 2w and 2w + 1 of the block's, or (paired) w of gate and of up.
   constexpr int kRowStrips = kPaired ? kWideStrips / 2 : kWideStrips;
   const MarlinTiles<Tile> tiles(p.cols);
   const int strip_begin = p.strip_begin() + static_cast<int>(blockIdx.y) * kRowStrips;
-  const uint8_t* next_weights[2];  // this lane's bytes of the warp's strips
-#pragma unroll
-  for (int m = 0; m < 2; ++m) {
-    const int number = strip_begin + (kPaired ? warp : 2 * warp + m), source = kPaired ? m : 0;
-    next_weights[m] = p.w[source] + matrix * p.matrix_bytes[source] +
-                      min(number, p.strip_end() - 1) * p.strip_bytes + lane * 16;
+  uint8_t* xs = wide_shared + (-shared_address(wide_shared) & 1023);
+  uint8_t* ws = xs + 3 * Memory::kXBytes;
+  // One thread a strip. Of x: one thread for all panels, or (gathered) sixteen for a row.
+  const uint8_t* own_strip = nullptr;
+  if (thread < kWideStrips) {
+    const int source = kPaired ? thread % 2 : 0;
+    const int number = strip_begin + (kPaired ? thread / 2 : thread);
+    own_strip = p.w[source] + matrix * p.matrix_bytes[source] +
+                min(number, p.strip_end() - 1) * p.strip_bytes;
   }
-  uint8_t* xs = wide_shared + (-static_cast<uint32_t>(__cvta_generic_to_shared(wide_shared)) & 1023);
-  uint8_t* ws = xs + 3 * Memory::kXBytes + 2 * warp * kTileBytes;
-  const auto fetch_weights = [&](int tile) {
-    const int bytes = Tile::kWide ? kTileBytes : tiles.spans(tile) * Tile::kSpanBytes;
-#pragma unroll
-    for (int m = 0; m < 2; ++m) {
-      uint8_t* to = ws + tile % 2 * Memory::kWeightBytes + m * kTileBytes;
-#pragma unroll
-      for (int i = 0; i < (kTileBytes + 511) / 512; ++i) {
-        const int at = i * 512 + lane * 16;
-        if ((Tile::kWide && (i + 1) * 512 <= kTileBytes) || at < bytes) {
-          copy_async16(to + at, next_weights[m] + i * 512, true);
+  const auto fetch = [&](int half, bool with_weights, int tile) {
+    const int stage = half % 3;
+    uint8_t* x_to = xs + stage * Memory::kXBytes;
+    if (warp == 0) {
+      const int bytes = tiles.spans(tile) * Tile::kSpanBytes;
+      if (lane == 0) {
+        bytes_to_come(&full[stage], (p.panel_rows > 0 ? Memory::kXBytes : 0) +
+                                        (with_weights ? kWideStrips * bytes : 0));
+        for (int panel = 0; panel < 2 && p.panel_rows > 0; ++panel) {
+          const uint16_t* from = p.xh + ((2 * half + panel) * p.panel_rows +
+                                         int64_t{blockIdx.x} * kTokens) * 64;
+          copy_bulk(x_to + panel * kTokens * 128, from, kTokens * 128, &full[stage]);
         }
       }
-      next_weights[m] += kTileBytes;
+      if (with_weights && lane < kWideStrips) {
+        copy_bulk(ws + tile % 2 * Memory::kWeightBytes + lane * kTileBytes,
+                  own_strip + tiles.offset(tile), bytes, &full[stage]);
+      }
     }
-  };
-  // Sixteen threads a row of 128 columns.
-  int x_stage = 0;
-  const auto fetch_x = [&](int half) {
-    uint8_t* to = xs + x_stage * Memory::kXBytes + thread % 16 / 8 * kTokens * 128;
-    x_stage = x_stage == 2 ? 0 : x_stage + 1;
+    if (p.panel_rows == 0) {
+      x_to += thread % 16 / 8 * kTokens * 128;
 #pragma unroll
-    for (int j = 0; j < kTokens / 16; ++j) {
-      const int row = thread / 16 + 16 * j;
-      copy_async16(to + row * 128 + (thread % 8 ^ row % 8) * 16,
-                   x_row[row] + half * 128 + thread % 16 * 8, true);
+      for (int j = 0; j < kTokens / 16; ++j) {
+        const int row = thread / 16 + 16 * j;
+        copy_async16(x_to + row * 128 + (thread % 8 ^ row % 8) * 16,
+                     x_row[row] + half * 128 + thread % 16 * 8, true);
+      }
+      commit_async();
     }
   };
 
@@ -121,20 +127,26 @@ __global__ void __launch_bounds__(kWideThreads, 1) marlin_wide(MarlinProduct p) 
   const auto load_weights = [&](int tile) {
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
-      w[m].template load<false>(ws + tile % 2 * Memory::kWeightBytes + m * kTileBytes,
-                                tiles.spans(tile), lane);
+      w[m].template load<false>(
+          ws + tile % 2 * Memory::kWeightBytes + (2 * warp + m) * kTileBytes, tiles.spans(tile),
+          lane);
     }
   };
-  const auto barrier = [&] {
-    wait_async<0>();
-    show_to_wgmma();
+  // Until half `number` is there, and what was read before the products that are still
+  // running may be overwritten.
+  uint32_t phases = 0;
+  const auto wait_half = [&](int stage) {
+    wait_phase(&full[stage], phases >> stage & 1);
+    phases ^= 1u << stage;
+    if (p.panel_rows == 0) {
+      wait_async<0>();
+      show_to_wgmma();
+    }
     __syncthreads();
   };
   float sum[2][kTokens / 8][4];  // set by the first product
-  fetch_weights(0);
-  fetch_x(0);
-  commit_async();
-  barrier();
+  fetch(0, true, 0);
+  wait_half(0);
   load_weights(0);
 #pragma unroll
   for (int m = 0; m < 2; ++m) w[m].fragment(0, a[0][m]);
@@ -144,11 +156,12 @@ __global__ void __launch_bounds__(kWideThreads, 1) marlin_wide(MarlinProduct p) 
 #pragma unroll
     for (int c = 0; c < 8; ++c) {
       if (c % 4 == 0) {
-        // What is filled now was read before the products that are still running.
-        barrier();
-        if (c == 0 && tile + 1 < tiles.count) fetch_weights(tile + 1);
-        if (c == 0 || tile + 1 < tiles.count) fetch_x(2 * tile + c / 4 + 1);
-        commit_async();
+        if (tile > 0 || c > 0) wait_half(x_read);
+        if (c == 0) {
+          fetch(2 * tile + 1, tile + 1 < tiles.count, tile + 1);
+        } else if (tile + 1 < tiles.count) {
+          fetch(2 * tile + 2, false, 0);
+        }
         x = xs + x_read * Memory::kXBytes;
         x_read = x_read == 2 ? 0 : x_read + 1;
       }

@@ -40,6 +40,44 @@ __device__ __forceinline__ void show_to_wgmma() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+// Copies that one thread starts, `bytes` (a multiple of 16) from global to shared memory; the
+// phase of `barrier` is over when bytes_to_come's thread has said how many there are in all
+// and they have come.
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+__device__ __forceinline__ void start_barrier(uint64_t* barrier) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\nfence.mbarrier_init.release.cluster;" ::"r"(
+                   shared_address(barrier))
+               : "memory");
+}
+__device__ __forceinline__ void bytes_to_come(uint64_t* barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
+                   shared_address(barrier)),
+               "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void copy_bulk(void* shared, const void* global, int bytes,
+                                          uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+          shared_address(shared)),
+      "l"(global), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+}
+__device__ __forceinline__ void wait_phase(const uint64_t* barrier, uint32_t phase) {
+  uint32_t over = 0;
+  while (over == 0) {
+    asm volatile(
+        "{.reg .pred over;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 over, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, over;}"
+        : "=r"(over)
+        : "r"(shared_address(barrier)), "r"(phase)
+        : "memory");
+  }
+}
+
 #define KTX_C4(j) "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3])
 #define KTX_C8(j) KTX_C4(j), KTX_C4(j + 1)
 __device__ __forceinline__ void wgmma_f16(float (&c)[4][4], const uint32_t* a, uint64_t b,
