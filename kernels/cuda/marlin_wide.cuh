@@ -28,12 +28,16 @@ struct WideMemory {
   static constexpr int kTileBytes = 4 * MarlinTile<kType>::kSpanBytes;
   static constexpr int kXBytes = kTokens * 256;  // of 128 columns
   static constexpr int kWeightBytes = kWideStrips * kTileBytes;
-  static constexpr int kBytes = 3 * kXBytes + 2 * kWeightBytes + 1024;  // to align
+  // Stages of x that are asked for ahead; one is in use, one read by products still running.
+  static constexpr int kAhead = kTokens == 128 ? 1 : kTokens == 64 ? 2 : 4;
+  static constexpr int kXStages = kAhead + 2;
+  static constexpr int kBytes = kXStages * kXBytes + 2 * kWeightBytes + 1024;  // to align
 };
 
 template <DType kType, int kTokens, bool kPaired>
 __global__ void __launch_bounds__(kWideThreads, 1) marlin_wide(MarlinProduct p) {
-  begin_kernel();
+  let_next_kernel_start();
+  if (p.offsets) wait_for_inputs();
   using Tile = MarlinTile<kType>;
   using Memory = WideMemory<kType, kTokens>;
   constexpr int kTileBytes = Memory::kTileBytes;
@@ -41,7 +45,8 @@ __global__ void __launch_bounds__(kWideThreads, 1) marlin_wide(MarlinProduct p) 
   __shared__ const uint16_t* x_row[kTokens];
   __shared__ float* y_row[kTokens];
   __shared__ float scale[kTokens];
-  __shared__ uint64_t full[3];  // a stage of x, and the weights that are asked for with it
+  __shared__ const uint8_t* strip_from[kWideStrips];
+  __shared__ uint64_t x_full[Memory::kXStages], weights_full[2];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
 
   // Who is served. blockIdx.x: tokens, so that blocks side by side share their weights.
@@ -71,10 +76,10 @@ __global__ void __launch_bounds__(kWideThreads, 1) marlin_wide(MarlinProduct p) 
       const int row = first + min(thread, tokens - 1);
       x_row[thread] = p.xh + row * p.half_cols;
       y_row[thread] = p.y + row * p.y_stride;
-      scale[thread] = p.x_scale[row];
     }
   }
-  if (thread < 3) start_barrier(&full[thread]);
+  if (thread < Memory::kXStages) start_barrier(&x_full[thread]);
+  if (thread < 2) start_barrier(&weights_full[thread]);
   __syncthreads();
 
   // Strips: warp w has 2w and 2w + 1 of the block's, or (paired) w of gate and of up.
@@ -82,49 +87,52 @@ __global__ void __launch_bounds__(kWideThreads, 1) marlin_wide(MarlinProduct p) 
   const MarlinTiles<Tile> tiles(p.cols);
   const int strip_begin = p.strip_begin() + static_cast<int>(blockIdx.y) * kRowStrips;
   uint8_t* xs = wide_shared + (-shared_address(wide_shared) & 1023);
-  uint8_t* ws = xs + 3 * Memory::kXBytes;
+  uint8_t* ws = xs + Memory::kXStages * Memory::kXBytes;
   // One thread a strip. Of x: one thread for all panels, or (gathered) sixteen for a row.
-  const uint8_t* own_strip = nullptr;
   if (thread < kWideStrips) {
     const int source = kPaired ? thread % 2 : 0;
     const int number = strip_begin + (kPaired ? thread / 2 : thread);
-    own_strip = p.w[source] + matrix * p.matrix_bytes[source] +
-                min(number, p.strip_end() - 1) * p.strip_bytes;
+    strip_from[thread] = p.w[source] + matrix * p.matrix_bytes[source] +
+                         min(number, p.strip_end() - 1) * p.strip_bytes;
   }
-  const auto fetch = [&](int half, bool with_weights, int tile) {
-    const int stage = half % 3;
-    uint8_t* x_to = xs + stage * Memory::kXBytes;
-    if (warp == 0) {
-      const int bytes = tiles.spans(tile) * Tile::kSpanBytes;
-      if (lane == 0) {
-        bytes_to_come(&full[stage], (p.panel_rows > 0 ? Memory::kXBytes : 0) +
-                                        (with_weights ? kWideStrips * bytes : 0));
-        for (int panel = 0; panel < 2 && p.panel_rows > 0; ++panel) {
-          const uint16_t* from = p.xh + ((2 * half + panel) * p.panel_rows +
-                                         int64_t{blockIdx.x} * kTokens) * 64;
-          copy_bulk(x_to + panel * kTokens * 128, from, kTokens * 128, &full[stage]);
-        }
-      }
-      if (with_weights && lane < kWideStrips) {
-        copy_bulk(ws + tile % 2 * Memory::kWeightBytes + lane * kTileBytes,
-                  own_strip + tiles.offset(tile), bytes, &full[stage]);
-      }
+  __syncwarp();
+  const auto fetch_weights = [&](int tile) {
+    if (warp > 0 || tile >= tiles.count) return;
+    const int bytes = tiles.spans(tile) * Tile::kSpanBytes;
+    if (lane == 0) bytes_to_come(&weights_full[tile % 2], kWideStrips * bytes);
+    __syncwarp();
+    if (lane < kWideStrips) {
+      copy_bulk(ws + tile % 2 * Memory::kWeightBytes + lane * kTileBytes,
+                strip_from[lane] + tiles.offset(tile), bytes, &weights_full[tile % 2]);
     }
+  };
+  const auto fetch_x = [&](int half) {
+    const int stage = half % Memory::kXStages;
+    uint8_t* to = xs + stage * Memory::kXBytes;
     if (p.panel_rows == 0) {
-      x_to += thread % 16 / 8 * kTokens * 128;
+      to += thread % 16 / 8 * kTokens * 128;
 #pragma unroll
-      for (int j = 0; j < kTokens / 16; ++j) {
+      for (int j = 0; j < kTokens / 16 && half < 2 * tiles.count; ++j) {
         const int row = thread / 16 + 16 * j;
-        copy_async16(x_to + row * 128 + (thread % 8 ^ row % 8) * 16,
+        copy_async16(to + row * 128 + (thread % 8 ^ row % 8) * 16,
                      x_row[row] + half * 128 + thread % 16 * 8, true);
       }
       commit_async();
+    } else if (thread == 0 && half < 2 * tiles.count) {
+      bytes_to_come(&x_full[stage], Memory::kXBytes);
+#pragma unroll
+      for (int panel = 0; panel < 2; ++panel) {
+        copy_bulk(to + panel * kTokens * 128,
+                  p.xh + ((2 * half + panel) * p.panel_rows + int64_t{blockIdx.x} * kTokens) * 64,
+                  kTokens * 128, &x_full[stage]);
+      }
     }
   };
 
   Tile w[2];
   uint32_t a[2][2][8];  // of the columns whose products run, and of the next ones
   const auto load_weights = [&](int tile) {
+    wait_phase(&weights_full[tile % 2], tile / 2 % 2);
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
       w[m].template load<false>(
@@ -132,38 +140,36 @@ __global__ void __launch_bounds__(kWideThreads, 1) marlin_wide(MarlinProduct p) 
           lane);
     }
   };
-  // Until half `number` is there, and what was read before the products that are still
-  // running may be overwritten.
-  uint32_t phases = 0;
-  const auto wait_half = [&](int stage) {
-    wait_phase(&full[stage], phases >> stage & 1);
-    phases ^= 1u << stage;
-    if (p.panel_rows == 0) {
-      wait_async<0>();
-      show_to_wgmma();
-    }
-    __syncthreads();
-  };
   float sum[2][kTokens / 8][4];  // set by the first product
-  fetch(0, true, 0);
-  wait_half(0);
+  fetch_weights(0);
+  if (!p.offsets) {
+    wait_for_inputs();
+    if (thread < kTokens) scale[thread] = p.x_scale[blockIdx.x * kTokens + min(thread, tokens - 1)];
+  }
+  for (int half = 0; half < Memory::kAhead; ++half) fetch_x(half);
   load_weights(0);
 #pragma unroll
   for (int m = 0; m < 2; ++m) w[m].fragment(0, a[0][m]);
   int x_read = 0;
+  uint32_t x_phase = 0;
   for (int tile = 0; tile < tiles.count; ++tile) {
     const uint8_t* x = nullptr;
 #pragma unroll
     for (int c = 0; c < 8; ++c) {
       if (c % 4 == 0) {
-        if (tile > 0 || c > 0) wait_half(x_read);
-        if (c == 0) {
-          fetch(2 * tile + 1, tile + 1 < tiles.count, tile + 1);
-        } else if (tile + 1 < tiles.count) {
-          fetch(2 * tile + 2, false, 0);
+        // Until these columns of x are there, and all are done with what is overwritten now:
+        // it was read before the products that are still running.
+        if (p.panel_rows > 0) {
+          wait_phase(&x_full[x_read], x_phase);
+        } else {
+          wait_async<Memory::kAhead - 1>();
+          show_to_wgmma();
         }
+        __syncthreads();
+        fetch_x(2 * tile + c / 4 + Memory::kAhead);
+        if (c == 0) fetch_weights(tile + 1);
         x = xs + x_read * Memory::kXBytes;
-        x_read = x_read == 2 ? 0 : x_read + 1;
+        if (++x_read == Memory::kXStages) x_read = 0, x_phase ^= 1;
       }
       fence_wgmma();
 #pragma unroll
@@ -176,7 +182,7 @@ __global__ void __launch_bounds__(kWideThreads, 1) marlin_wide(MarlinProduct p) 
       }
       commit_wgmma();
       wait_wgmma<1>();  // the other fragments are free
-      if (c == 7) load_weights(tile + 1 < tiles.count ? tile + 1 : tile);
+      if (c == 7 && tile + 1 < tiles.count) load_weights(tile + 1);
 #pragma unroll
       for (int m = 0; m < 2; ++m) w[m].fragment((c + 1) % 8, a[(c + 1) % 2][m]);
     }
