@@ -31,7 +31,7 @@ float largest_magnitude(const float* x, int64_t count) {
 }
 
 int code_of(float x, float scale, int low, int high) {
-  if (scale == 0) return 0;
+  if (scale == 0 || std::isnan(x)) return 0;
   return static_cast<int>(std::clamp(std::nearbyint(x / scale), static_cast<float>(low),
                                      static_cast<float>(high)));
 }

@@ -23,7 +23,7 @@ struct RequantizedForm {
 std::span<const RequantizedForm> requantized_forms();
 const RequantizedForm* find_requantized_form(std::string_view name);  // null: none
 
-// `elems` finite floats, a multiple of the group, to blocks. What decodes from these is at
+// `elems` floats, a multiple of the group, to blocks; NaN becomes 0. What decodes from these is at
 // most half a step of its group's scale away, and of the format's largest scale for what
 // exceeds it.
 void requantize_row(const RequantizedForm& form, const float* x, int64_t elems, std::byte* out);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -72,6 +73,20 @@ TEST(Requantize, ZerosAndHugeWeightsStayFinite) {
     for (float y : rounded(form, std::vector<float>(128, 3e38f))) EXPECT_TRUE(std::isfinite(y));
   }
   EXPECT_EQ(find_requantized_form("Q4_K"), nullptr);
+}
+
+// Weights come from files of anybody.
+TEST(Requantize, WeightsThatAreNoNumbersBecomeZeroAndInfinityTheLargest) {
+  for (const RequantizedForm& form : requantized_forms()) {
+    std::vector<float> x(256, 0.5f);
+    x[3] = NAN;
+    x[200] = -INFINITY;
+    const std::vector<float> y = rounded(form, x);
+    EXPECT_EQ(y[3], 0) << form.name;
+    EXPECT_NEAR(y[4], 0.5, 0.05) << form.name;
+    EXPECT_LT(y[200], -60000) << form.name;
+    for (float v : y) EXPECT_TRUE(std::isfinite(v)) << form.name;
+  }
 }
 
 }  // namespace
