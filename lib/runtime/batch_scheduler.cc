@@ -80,6 +80,9 @@ BatchScheduler::BatchScheduler(Engine& engine, const SchedulerOptions& options)
     slots_.back().id = static_cast<int>(i);
   }
   slot_texts_.resize(slots_.size());
+  if (options.filters_beside_steps.value_or(!engine.gpus().empty())) {
+    filter_worker_ = std::make_unique<FilterWorker>();
+  }
   publish_stats();
   thread_ = std::thread([this] { loop(); });
 }
@@ -389,9 +392,16 @@ void BatchScheduler::step() {
   }
   if (items.empty()) return;
 
+  std::vector<TokenFilter*> filters;
+  for (size_t i = 0; i < who.size() && filter_worker_; ++i) {
+    TokenFilter* filter = who[i]->request.filter.get();
+    if (filter != nullptr && items[i].want != Want::None) filters.push_back(filter);
+  }
+  if (filter_worker_) filter_worker_->start(std::move(filters));
   const Clock::time_point begin = Clock::now();
   const Result<Forward> done = engine_.forward(items);
   stats_.busy_seconds += seconds(Clock::now() - begin);
+  if (filter_worker_) filter_worker_->wait();
   if (!done) {
     for (Running* running : who) end(*running, EndReason::Failed, done.error().message);
   } else if (*done == Forward::CacheFull) {

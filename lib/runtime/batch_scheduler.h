@@ -22,10 +22,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "lib/runtime/engine.h"
+#include "lib/runtime/filter_worker.h"
 #include "lib/runtime/generation_request.h"
 #include "lib/runtime/scheduler_stats.h"
 #include "lib/support/result.h"
@@ -40,6 +42,9 @@ struct SchedulerOptions {
   // Guess up to so many tokens per request and step from what its own text said
   // before (n-gram look-up); answers stay the same. 0: off.
   int lookup_tokens = 0;
+  // Prepare filters while a step is computed. Empty: where a GPU computes it, so that it
+  // takes nothing from the step.
+  std::optional<bool> filters_beside_steps;
   // Called after each step, on the engine's thread (profiles).
   std::function<void(Engine&)> after_step;
 };
@@ -136,7 +141,8 @@ class BatchScheduler {
   std::vector<SlotState> slots_;
   SchedulerStats stats_;
 
-  std::thread thread_;  // last: starts when all else is there
+  std::unique_ptr<FilterWorker> filter_worker_;  // null: filters do all in mask()
+  std::thread thread_;                           // last: starts when all else is there
 };
 
 }  // namespace ktx::runtime

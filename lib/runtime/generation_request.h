@@ -35,6 +35,10 @@ class TokenFilter {
   // Sets forbidden logits to -infinity. Something must stay allowed.
   virtual Status mask(std::span<float> logits) = 0;
   virtual Status accept(int32_t id) = 0;
+  // What can be found out about the next mask before there are logits. Called at most
+  // once between two tokens, on another thread than mask() and accept(), never at their
+  // time.
+  virtual void prepare() {}
 };
 
 // How the hidden states of a text (the final norm's output) become one vector: that of

@@ -16,7 +16,8 @@ class GrammarFilter final : public runtime::TokenFilter {
       : state_(grammar), bits_(grammar.vocabulary().mask_words()) {}
 
   Status mask(std::span<float> logits) override {
-    if (!state_.fill_mask(bits_)) {
+    prepare();
+    if (!possible_) {
       return Error{"the grammar allows no token here; its nesting may be too deep"};
     }
     constexpr float kForbidden = -std::numeric_limits<float>::infinity();
@@ -34,7 +35,14 @@ class GrammarFilter final : public runtime::TokenFilter {
     return {};
   }
 
+  void prepare() override {
+    if (prepared_) return;
+    prepared_ = true;
+    possible_ = state_.fill_mask(bits_);
+  }
+
   Status accept(int32_t id) override {
+    prepared_ = false;
     if (state_.accept(id)) return {};
     return Error{"the grammar does not allow the token that was sampled"};
   }
@@ -42,6 +50,8 @@ class GrammarFilter final : public runtime::TokenFilter {
  private:
   text::GrammarState state_;
   std::vector<uint32_t> bits_;
+  bool prepared_ = false;  // bits_ are those of the next token
+  bool possible_ = false;  // some token may come
 };
 
 }  // namespace

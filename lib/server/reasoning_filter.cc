@@ -16,6 +16,10 @@ Status ReasoningFilter::mask(std::span<float> logits) {
   return {};
 }
 
+void ReasoningFilter::prepare() {
+  if (state_ != State::Reasoning) answer_->prepare();
+}
+
 Status ReasoningFilter::accept(int32_t id) {
   if (state_ == State::Start) {
     state_ = id == tokens_.open ? State::Reasoning : State::Answer;

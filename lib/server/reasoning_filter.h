@@ -33,6 +33,7 @@ class ReasoningFilter final : public runtime::TokenFilter {
 
   Status mask(std::span<float> logits) override;
   Status accept(int32_t id) override;
+  void prepare() override;
 
  private:
   enum class State { Start, Reasoning, Answer };

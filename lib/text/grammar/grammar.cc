@@ -15,7 +15,7 @@ using grammar::Config;
 struct GrammarVocabulary::Tables {
   std::vector<std::string> texts;
   std::vector<int32_t> end_tokens;  // sorted
-  grammar::TokenTrie trie;
+  grammar::TokenTexts tokens;
 
   bool is_end(int32_t token) const {
     return std::binary_search(end_tokens.begin(), end_tokens.end(), token);
@@ -38,12 +38,8 @@ std::shared_ptr<const GrammarVocabulary> GrammarVocabulary::create(
   tables->texts = std::move(tokens);
   tables->end_tokens = std::move(end_tokens);
   std::sort(tables->end_tokens.begin(), tables->end_tokens.end());
-  std::vector<std::pair<std::string_view, int32_t>> texts;
-  for (size_t i = 0; i < tables->texts.size(); ++i) {
-    const auto token = static_cast<int32_t>(i);
-    if (!tables->is_end(token)) texts.push_back({tables->texts[i], token});
-  }
-  tables->trie = grammar::build_token_trie(std::move(texts));
+  tables->tokens = grammar::make_token_texts(tables->texts,
+                                             [&](int32_t token) { return tables->is_end(token); });
   return std::shared_ptr<const GrammarVocabulary>(new GrammarVocabulary(std::move(tables)));
 }
 
@@ -169,8 +165,7 @@ bool GrammarState::fill_mask(std::span<uint32_t> mask) const {
   const size_t frames = matcher.frame_count();
   std::vector<Config> behind;
   for (const Config& config : place_->configs) {
-    const auto allowed =
-        compiled_->masks.get(compiled_->automaton, config.state, tables.trie, tables.texts);
+    const auto allowed = compiled_->masks.get(compiled_->automaton, config.state, tables.tokens);
     for (size_t w = 0; w < allowed->bits.size(); ++w) mask[w] |= allowed->bits[w];
     for (const int32_t token : allowed->list) mask[token / 32] |= 1u << (token % 32);
     if (config.frame == 0 || allowed->rests.empty()) continue;

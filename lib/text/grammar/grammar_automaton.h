@@ -48,6 +48,9 @@ struct Automaton {
   // are, up to kNoEnd: a string without a limit. Tokens of plain characters alone need
   // not be followed.
   std::vector<uint8_t> room;
+  // Whether nothing else may happen with plain characters: neither within the room does
+  // the rule end or call another, nor may a plain character come behind it.
+  std::vector<uint8_t> closed;
   uint32_t start = 0;
 
   uint32_t next(uint32_t state, uint8_t byte) const {

@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "lib/text/grammar/token_trie.h"
 #include "lib/text/grammar/utf8_ranges.h"
 
 namespace ktx::text::grammar {
@@ -37,6 +38,15 @@ uint32_t plain_next(const Automaton& a, uint32_t state,
   return common;
 }
 
+// May a plain character begin here?
+bool takes_plain(const Automaton& a, uint32_t state) {
+  for (uint32_t byte = 0x20; byte < 256; ++byte) {
+    const bool begins = byte < 0x80 ? is_plain(byte) : byte >= 0xC2;
+    if (begins && a.next(state, static_cast<uint8_t>(byte)) != kDead) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void measure_room(Automaton& a) {
@@ -50,6 +60,7 @@ void measure_room(Automaton& a) {
   enum : uint8_t { kUnknown, kOnPath, kKnown };
   std::vector<uint8_t> status(a.states.size(), kUnknown);
   a.room.assign(a.states.size(), 0);
+  a.closed.assign(a.states.size(), 0);
   std::vector<uint32_t> path;
   for (uint32_t s = 0; s < a.states.size(); ++s) {
     uint32_t at = s;
@@ -62,7 +73,12 @@ void measure_room(Automaton& a) {
     int room = 0;  // of the state behind the path
     if (at != kDead) room = status[at] == kOnPath ? kNoEnd : a.room[at];
     bool dead = at == kDead;
+    bool closed = !dead && room < kNoEnd && a.closed[at] != 0;
     for (size_t i = path.size(); i-- > 0;) {
+      const State& state = a.states[path[i]];
+      const bool alone = !state.final && state.call_count == 0;
+      closed = alone && (dead ? !takes_plain(a, path[i]) : closed);
+      a.closed[path[i]] = closed;
       if (!dead && room < kNoEnd) ++room;
       dead = false;
       a.room[path[i]] = static_cast<uint8_t>(room);

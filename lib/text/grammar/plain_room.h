@@ -1,4 +1,4 @@
-// Fills Automaton::room.
+// Fills Automaton::room and closed.
 #pragma once
 
 #include "lib/text/grammar/grammar_automaton.h"

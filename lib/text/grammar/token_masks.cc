@@ -12,26 +12,67 @@ constexpr size_t kMaxCacheBytes = size_t{128} << 20;
 // Follows all texts of a trie at once, from some configurations on. `on_node(node,
 // bottom)` hears of each node whose text can be followed (bottom: the bottom of the
 // stack was reached with it), `on_subtree` of a node with which all below it can be:
-// texts of plain characters where there is room for them.
+// texts of plain characters where there is room for them. With `skip_plain` texts that
+// are plain from their begin are left out.
 template <class OnNode, class OnSubtree>
 void walk(const Automaton& automaton, Matcher& matcher, std::vector<Config>& configs,
-          const TokenTrie& trie, const OnNode& on_node, const OnSubtree& on_subtree) {
+          const TokenTrie& trie, bool skip_plain, const OnNode& on_node,
+          const OnSubtree& on_subtree) {
+  // What is live behind so many bytes: most often one plain state, which needs no list.
   struct Level {
-    size_t begin, end;  // in configs: what is live behind this many bytes
+    size_t begin, end;  // in configs
     size_t frames;
+    bool single;
+    Config one;
   };
-  std::vector<Level> levels = {{0, configs.size(), matcher.frame_count()}};
+  const auto level = [&](size_t begin) {
+    const bool single =
+        configs.size() == begin + 1 && automaton.states[configs[begin].state].plain();
+    return Level{begin, configs.size(), matcher.frame_count(), single,
+                 single ? configs[begin] : Config{}};
+  };
+  std::vector<Level> levels = {level(0)};
   const auto nodes = static_cast<uint32_t>(trie.size());
   for (uint32_t n = 0; n < nodes;) {
     const TokenTrie::Node& node = trie.nodes[n];
+    if (skip_plain && node.all_plain) {
+      n = node.end;
+      continue;
+    }
     levels.resize(node.depth);
-    const Level from = levels.back();
+    const Level& from = levels.back();
+    if (from.single) {
+      const uint32_t next = automaton.next(from.one.state, node.byte);
+      if (next == kDead) {
+        n = node.end;
+        continue;
+      }
+      if (automaton.states[next].plain()) {
+        if (node.plain_height != kNotPlain && automaton.room[next] >= node.plain_height) {
+          on_subtree(n);
+          n = node.end;
+          continue;
+        }
+        on_node(n, false);
+        Level behind = from;
+        behind.one.state = next;
+        levels.push_back(behind);
+        ++n;
+        continue;
+      }
+    }
     configs.resize(from.end);
     matcher.drop_frames(from.frames);
-    const bool bottom = matcher.step(configs, from.begin, from.end, node.byte);
-    const bool alive = configs.size() > from.end;
+    size_t begin = from.begin;
+    if (from.single) {
+      begin = configs.size();
+      configs.push_back(from.one);
+    }
+    const size_t end = configs.size();
+    const bool bottom = matcher.step(configs, begin, end, node.byte);
+    const bool alive = configs.size() > end;
     bool all = false;
-    for (size_t c = from.end; c < configs.size() && node.plain_height != kNotPlain; ++c) {
+    for (size_t c = end; c < configs.size() && node.plain_height != kNotPlain; ++c) {
       all |= automaton.room[configs[c].state] >= node.plain_height;
     }
     if (all) {
@@ -41,7 +82,7 @@ void walk(const Automaton& automaton, Matcher& matcher, std::vector<Config>& con
     }
     if (alive || bottom) on_node(n, bottom);
     if (alive) {
-      levels.push_back({from.end, configs.size(), matcher.frame_count()});
+      levels.push_back(level(end));
       ++n;
     } else {
       n = node.end;
@@ -63,15 +104,46 @@ void mark(std::span<uint32_t> mask, std::span<const int32_t> tokens) {
 
 }  // namespace
 
-TokenMask find_token_mask(const Automaton& automaton, uint32_t state, const TokenTrie& trie,
-                          std::span<const std::string> texts) {
+TokenTexts make_token_texts(std::span<const std::string> texts,
+                            const std::function<bool(int32_t)>& without) {
+  TokenTexts made;
+  made.texts = texts;
+  std::vector<std::pair<std::string_view, int32_t>> all;
+  std::vector<std::vector<int32_t>> by_length;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const auto token = static_cast<int32_t>(i);
+    if (texts[i].empty() || texts[i].size() > kMaxTokenBytes || without(token)) continue;
+    all.push_back({texts[i], token});
+    const std::optional<size_t> length = plain_characters(texts[i]);
+    if (!length) continue;
+    by_length.resize(std::max(by_length.size(), *length + 1));
+    by_length[*length].push_back(token);
+  }
+  made.trie = build_token_trie(std::move(all));
+  std::vector<uint32_t> bits((texts.size() + 31) / 32, 0);
+  for (const auto& tokens : by_length) {
+    mark(bits, tokens);
+    made.upto.push_back(bits);
+  }
+  if (made.upto.empty()) made.upto.push_back(bits);
+  return made;
+}
+
+TokenMask find_token_mask(const Automaton& automaton, uint32_t state, const TokenTexts& tokens) {
+  const TokenTrie& trie = tokens.trie;
+  const std::span<const std::string> texts = tokens.texts;
   Matcher matcher(automaton);
   std::vector<Config> configs = {{state, 0}};
   TokenMask mask;
   mask.bits.assign((texts.size() + 31) / 32, 0);
+  // In a string: as many plain characters as there is room for, and what is not plain.
+  const uint8_t room = automaton.room[state];
+  const bool in_string = room > 0 && automaton.states[state].call_count == 0 &&
+                         (automaton.closed[state] || room >= tokens.upto.size() - 1);
+  if (in_string) mask.bits = tokens.plain(room);
   std::vector<uint32_t> open;  // nodes where the rule ended, and texts go on
   walk(
-      automaton, matcher, configs, trie,
+      automaton, matcher, configs, trie, in_string,
       [&](uint32_t node, bool bottom) {
         mark(mask.bits, tokens_of(trie, node, node + 1));
         if (bottom && trie.nodes[node].end > node + 1) open.push_back(node);
@@ -102,19 +174,18 @@ void mark_tokens(const Automaton& automaton, Matcher& matcher, std::span<const C
                  const TokenTrie& rests, std::span<uint32_t> mask) {
   std::vector<Config> configs(start.begin(), start.end());
   walk(
-      automaton, matcher, configs, rests,
+      automaton, matcher, configs, rests, false,
       [&](uint32_t node, bool) { mark(mask, tokens_of(rests, node, node + 1)); },
       [&](uint32_t node) { mark(mask, tokens_of(rests, node, rests.nodes[node].end)); });
 }
 
 std::shared_ptr<const TokenMask> TokenMaskCache::get(const Automaton& automaton, uint32_t state,
-                                                     const TokenTrie& trie,
-                                                     std::span<const std::string> texts) {
+                                                     const TokenTexts& tokens) {
   {
     const std::lock_guard lock(mutex_);
     if (masks_[state]) return masks_[state];
   }
-  auto mask = std::make_shared<const TokenMask>(find_token_mask(automaton, state, trie, texts));
+  auto mask = std::make_shared<const TokenMask>(find_token_mask(automaton, state, tokens));
   const std::lock_guard lock(mutex_);
   if (masks_[state]) return masks_[state];
   bytes_ += mask->bytes();

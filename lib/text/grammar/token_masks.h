@@ -11,7 +11,9 @@
 //                                           begin with `,`  ` x`… : rests {",", ", "}
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -34,9 +36,24 @@ struct TokenMask {
   }
 };
 
-// The tokens of `trie` that may follow a configuration of `automaton`.
-TokenMask find_token_mask(const Automaton& automaton, uint32_t state, const TokenTrie& trie,
-                          std::span<const std::string> texts);
+// The tokens as masks are found for them; made once for a vocabulary.
+struct TokenTexts {
+  std::span<const std::string> texts;
+  TokenTrie trie;
+  // The tokens of plain characters, as bits: upto[n] those with at most n. The last one
+  // has them all. In a string, with or without a limit, they need not be followed.
+  std::vector<std::vector<uint32_t>> upto;
+
+  const std::vector<uint32_t>& plain(size_t characters) const {
+    return upto[std::min(characters, upto.size() - 1)];
+  }
+};
+// `without` are left out. `texts` must outlive the result.
+TokenTexts make_token_texts(std::span<const std::string> texts,
+                            const std::function<bool(int32_t)>& without);
+
+// The tokens that may follow a state of `automaton`.
+TokenMask find_token_mask(const Automaton& automaton, uint32_t state, const TokenTexts& tokens);
 
 // Sets the bits of the tokens of `rests` that may follow `start` on the stacks of
 // `matcher`, which is left as it was.
@@ -50,7 +67,7 @@ class TokenMaskCache {
   explicit TokenMaskCache(size_t states) : masks_(states) {}
 
   std::shared_ptr<const TokenMask> get(const Automaton& automaton, uint32_t state,
-                                       const TokenTrie& trie, std::span<const std::string> texts);
+                                       const TokenTexts& tokens);
 
  private:
   std::mutex mutex_;

@@ -59,13 +59,35 @@ void mark_characters(const TokenTrie& trie, std::vector<bool>& boundary, std::ve
   }
 }
 
+// Where every text is plain, by how many are not in front of each.
+void mark_plain_subtrees(TokenTrie& trie, const std::vector<bool>& plain_text) {
+  std::vector<uint32_t> others(plain_text.size() + 1, 0);
+  for (size_t i = 0; i < plain_text.size(); ++i) others[i + 1] = others[i] + !plain_text[i];
+  for (uint32_t n = 0; n < trie.size(); ++n) {
+    TokenTrie::Node& node = trie.nodes[n];
+    node.all_plain = others[trie.nodes[node.end].first_token] == others[node.first_token];
+  }
+}
+
 }  // namespace
+
+std::optional<size_t> plain_characters(std::string_view text) {
+  size_t count = 0;
+  for (; !text.empty(); ++count) {
+    const Utf8Char c = decode_utf8(text);
+    if (!c.valid || !is_plain(c.code)) return std::nullopt;
+    text.remove_prefix(c.length);
+  }
+  if (count >= kNotPlain) return std::nullopt;
+  return count;
+}
 
 TokenTrie build_token_trie(std::vector<std::pair<std::string_view, int32_t>> texts) {
   std::sort(texts.begin(), texts.end());
   TokenTrie trie;
   std::vector<uint32_t> path;  // nodes from the first byte to the last text's end
   std::string_view last;
+  std::vector<bool> plain_text;
   const auto close_to = [&](size_t depth) {
     while (path.size() > depth) {
       trie.nodes[path.back()].end = static_cast<uint32_t>(trie.nodes.size());
@@ -84,6 +106,7 @@ TokenTrie build_token_trie(std::vector<std::pair<std::string_view, int32_t>> tex
                             .first_token = static_cast<uint32_t>(trie.tokens.size())});
     }
     trie.tokens.push_back(token);
+    plain_text.push_back(plain_characters(text).has_value());
     last = text;
   }
   close_to(0);
@@ -91,6 +114,7 @@ TokenTrie build_token_trie(std::vector<std::pair<std::string_view, int32_t>> tex
   mark_characters(trie, boundary, odd);
   trie.nodes.push_back({.first_token = static_cast<uint32_t>(trie.tokens.size())});
   measure_heights(trie, boundary, odd);
+  mark_plain_subtrees(trie, plain_text);
   return trie;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -16,9 +17,10 @@ struct TokenTrie {
     // Of the texts in this subtree, how many more characters they have at most, where
     // all of these are plain (is_plain) and whole; else kNotPlain.
     uint8_t plain_height = 0;
-    uint16_t depth = 0;        // 1: a first byte
-    uint32_t end = 0;          // node behind the subtree
-    uint32_t first_token = 0;  // in `tokens`, up to the next node's first
+    uint16_t depth : 15 = 0;     // 1: a first byte
+    uint16_t all_plain : 1 = 0;  // every text of this subtree is plain from its begin
+    uint32_t end = 0;            // node behind the subtree
+    uint32_t first_token = 0;    // in `tokens`, up to the next node's first
   };
   std::vector<Node> nodes;  // one more at the end, for its first_token
   std::vector<int32_t> tokens;
@@ -33,6 +35,10 @@ inline constexpr uint8_t kNotPlain = 255;
 inline bool is_plain(uint32_t code) {
   return code >= 0x20 && code != '"' && code != '\\';
 }
+
+// How many characters a text has that are all plain; nothing for another text, nor for
+// one of kNotPlain characters, which no node's height can tell.
+std::optional<size_t> plain_characters(std::string_view text);
 
 inline constexpr size_t kMaxTokenBytes = 4096;  // longer ones are left out
 

@@ -470,6 +470,56 @@ TEST_F(BatchSchedulerTest, ASavedSlotGoesOnAsIfNeverInterrupted) {
   }
 }
 
+// A filter that allows one token more each time, and counts who prepared it.
+class Counting final : public TokenFilter {
+ public:
+  explicit Counting(std::atomic<int>& prepared) : prepared_(prepared) {}
+  void prepare() override {
+    ready_ = next_;
+    ++prepared_;
+  }
+  Status mask(std::span<float> logits) override {
+    EXPECT_EQ(ready_, next_) << "not prepared";
+    for (size_t id = 0; id < logits.size(); ++id) {
+      if (static_cast<int32_t>(id) != next_) logits[id] = -std::numeric_limits<float>::infinity();
+    }
+    return {};
+  }
+  Status accept(int32_t) override {
+    ++next_;
+    return {};
+  }
+
+ private:
+  std::atomic<int>& prepared_;
+  int32_t next_ = 5, ready_ = -1;
+};
+
+TEST_F(BatchSchedulerTest, FiltersArePreparedBesideTheStep) {
+  SchedulerOptions scheduler;
+  scheduler.filters_beside_steps = true;
+  open(batch_of(4), scheduler);
+  std::atomic<int> prepared = 0, right = 0;
+  std::vector<std::promise<void>> ends(3);
+  std::future<Answer> other = ask(random_ids(20, 1), 30);
+  for (int i = 0; i < 3; ++i) {
+    GenerationRequest request;
+    request.prompt = random_ids(30 + i, 7);
+    request.max_tokens = 12;
+    request.filter = std::make_unique<Counting>(prepared);
+    request.on_token = [&right, next = 5](const TokenEvent& token) mutable {
+      right += token.id == next++;
+      return true;
+    };
+    request.on_end = [&ends, i](const RequestEnd&) { ends[i].set_value(); };
+    ASSERT_NE(scheduler_->submit(std::move(request)), 0u);
+  }
+  for (auto& end : ends) end.get_future().wait();
+  other.get();
+  EXPECT_EQ(right, 36);
+  EXPECT_EQ(prepared, 36);
+}
+
 // Its first token comes with the step behind the one that was running: on average after
 // half a chunk's time and one of its own.
 TEST_F(BatchSchedulerTest, AShortPromptNeedNotWaitForALongOne) {

@@ -39,6 +39,14 @@ TEST(GrammarState, MaskIsWhatAcceptAccepts) {
       gbnf("root ::= [ab] | \"a\" root \"a\" | \"b\" root \"b\" | \"ab\" root"),
       gbnf("root ::= s\ns ::= w (\", \" s)? | \"[\" s \"]\"\nw ::= [a-z]+ | \"\\\"\" [^\"]* "
            "\"\\\"\""),
+      // Strings with limits, alone and where their end leads to other rules.
+      schema(R"({"type": "string", "maxLength": 3})"),
+      schema(R"({"type": "string", "minLength": 2, "maxLength": 9})"),
+      schema(R"({"type": "array", "items": {"type": "string", "maxLength": 2}})"),
+      schema(R"({"type": "string", "pattern": "^[a-z ]{1,4}$"})"),
+      schema(R"({"anyOf": [{"type": "string", "maxLength": 2}, {"enum": ["abcd", "xyz"]}]})"),
+      gbnf("root ::= [^\"\\\\\\x00-\\x1f]{1,4} root? \"!\""),
+      gbnf("root ::= [^\"\\\\\\x00-\\x1f]{3} [a-c]{0,2}"),
   };
   for (const Grammar& grammar : kGrammars) {
     const size_t size = grammar.vocabulary().size();
@@ -57,6 +65,33 @@ TEST(GrammarState, MaskIsWhatAcceptAccepts) {
         if (allowed.empty()) break;
         ASSERT_TRUE(state.accept(allowed[random() % allowed.size()]));
       }
+    }
+  }
+}
+
+TEST(GrammarState, TokensOfAnyLengthFitWhereThereIsRoom) {
+  std::vector<std::string> tokens = {"\"",
+                                     "a",
+                                     "é",
+                                     std::string(100, 'a'),
+                                     std::string(254, 'b'),
+                                     std::string(255, 'c'),
+                                     std::string(300, 'd'),
+                                     "ab\"",
+                                     ""};
+  const auto end = static_cast<int32_t>(tokens.size()) - 1;
+  const auto vocabulary = GrammarVocabulary::create(tokens, {end});
+  for (const int limit : {0, 1, 99, 100, 254, 255, 299, 300, -1}) {
+    const std::string source =
+        limit < 0 ? R"({"type": "string"})"
+                  : R"({"type": "string", "maxLength": )" + std::to_string(limit) + "}";
+    GrammarState state(Grammar::compile({GrammarKind::JsonSchema, source}, vocabulary).take());
+    ASSERT_TRUE(state.accept("\""));
+    std::vector<uint32_t> mask(vocabulary->mask_words());
+    state.fill_mask(mask);
+    const std::vector<bool> want = tried(state, tokens.size());
+    for (size_t t = 0; t < tokens.size(); ++t) {
+      EXPECT_EQ(mask[0] >> t & 1, want[t]) << "token " << t << ", limit " << limit;
     }
   }
 }

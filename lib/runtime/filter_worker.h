@@ -1,0 +1,38 @@
+// Prepares the filters of a step while the step is computed, on a thread of its own: a
+// grammar knows what may come next as soon as it knows the last token.
+//
+//   worker.start(filters);  engine.forward(items);  worker.wait();  filter->mask(logits);
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "lib/runtime/generation_request.h"
+
+namespace ktx::runtime {
+
+class FilterWorker {
+ public:
+  FilterWorker() : thread_([this] { loop(); }) {}
+  ~FilterWorker();
+  FilterWorker(const FilterWorker&) = delete;
+  FilterWorker& operator=(const FilterWorker&) = delete;
+
+  // Each is used by this thread alone until wait() returns.
+  void start(std::vector<TokenFilter*> filters);
+  void wait();
+
+ private:
+  void loop();
+
+  std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  std::vector<TokenFilter*> todo_;
+  bool working_ = false;
+  bool stopping_ = false;
+  std::thread thread_;  // last: starts when all else is there
+};
+
+}  // namespace ktx::runtime
