@@ -24,7 +24,9 @@ const char* const kPaths[] = {"/v1/chat/completions",
                               "/detokenize",
                               "/apply-template",
                               "/slots/0",
-                              "/v1/embeddings"};
+                              "/v1/embeddings",
+                              "/api/embed",
+                              "/api/embeddings"};
 
 // The client that never waits: answers are cancelled at once.
 class NoReply final : public server::HttpReply {

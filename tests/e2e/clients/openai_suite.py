@@ -225,6 +225,51 @@ class Others(unittest.TestCase):
         with self.assertRaises(openai.NotFoundError):
             client.images.generate(prompt="a fox")
 
+    def test_keys_and_full_queues_are_their_classes(self):
+        url = os.environ["KTX_NARROW_URL"] + "/v1"
+        with self.assertRaises(openai.AuthenticationError):
+            openai.OpenAI(base_url=url, api_key="wrong", max_retries=0).models.list()
+        narrow = openai.OpenAI(base_url=url, api_key="secret", max_retries=0)
+        self.assertEqual(len(list(narrow.models.list())), 1)
+        # One runs, one waits, the third is refused; patient clients come again.
+        streams = [narrow.chat.completions.create(
+            model="qwen3moe", messages=FOX, max_tokens=3000, stream=True,
+            extra_body={"ignore_eos": True}) for _ in range(2)]
+        with self.assertRaises(openai.RateLimitError) as caught:
+            for _ in range(2):
+                narrow.chat.completions.create(model="qwen3moe", messages=FOX, max_tokens=1)
+        self.assertIn("retry-after", caught.exception.response.headers)
+        for stream in streams:
+            stream.close()
+        patient = narrow.with_options(max_retries=5)
+        self.assertTrue(patient.chat.completions.create(model="qwen3moe", messages=FOX,
+                                                        max_tokens=1).choices)
+
+    def test_required_arguments_are_streamed(self):
+        with client.chat.completions.stream(
+                model="qwen3moe", messages=FOX, temperature=0, max_tokens=300,
+                tools=WEATHER, tool_choice="required") as stream:
+            said = [e.arguments_delta for e in stream
+                    if e.type == "tool_calls.function.arguments.delta"]
+            final = stream.get_final_completion().choices[0]
+        call = final.message.tool_calls[0].function
+        self.assertEqual("".join(said), call.arguments)
+        self.assertGreater(len([piece for piece in said if piece]), 2)
+        self.assertIn("city", json.loads(call.arguments))
+        self.assertEqual(final.finish_reason, "tool_calls")
+
+    def test_responses_stream_arguments(self):
+        tool = {"type": "function", "name": "get_weather", "strict": False,
+                "parameters": WEATHER[0]["function"]["parameters"]}
+        with client.responses.stream(model="qwen3moe", input=FOX, temperature=0,
+                                     max_output_tokens=300, tools=[tool],
+                                     tool_choice="required") as stream:
+            said = [e.delta for e in stream if e.type == "response.function_call_arguments.delta"]
+            final = stream.get_final_response()
+        self.assertGreater(len(said), 2)
+        self.assertEqual(final.output[0].name, "get_weather")
+        self.assertEqual("".join(said), final.output[0].arguments)
+
     def test_a_client_that_leaves_disturbs_nobody(self):
         whole = ask().choices[0].message.content
         stream = ask(stream=True, max_tokens=2000)

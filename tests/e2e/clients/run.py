@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the official clients, unchanged, against `ktx-run serve`.
 
-    tests/e2e/clients/run.py BUILD_FOLDER [openai|ollama|page]
+    tests/e2e/clients/run.py BUILD_FOLDER [openai|ollama|anthropic|page]
 
 The packages are installed into BUILD_FOLDER/clients-venv once. Exit status: 0 all passed,
 1 something failed, 77 skipped (no network, no venv, no browser): the reason is printed.
@@ -18,7 +18,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-PACKAGES = ["openai", "ollama"]
+PACKAGES = ["openai", "ollama", "anthropic"]
 
 
 def skip(why):
@@ -89,10 +89,15 @@ def main():
         if browser is None:
             skip("no Chromium here")
     server = Server(build, "--max-batch", "4", "--max-queue", "64")
-    environment = dict(os.environ, KTX_URL=server.url, KTX_BROWSER=browser or "",
+    # One that asks for a key and is soon full.
+    narrow = None
+    if suite == "openai":
+        narrow = Server(build, "--api-key", "secret", "--max-batch", "1", "--max-queue", "1")
+    environment = dict(os.environ, KTX_URL=server.url,
+                       KTX_NARROW_URL=narrow.url if narrow else "", KTX_BROWSER=browser or "",
                        NO_PROXY="*", no_proxy="*")
     status = subprocess.run([python, HERE / f"{suite}_suite.py"], env=environment).returncode
-    ended = server.close()
+    ended = server.close() or (narrow.close() if narrow else 0)
     if ended != 0:
         print(f"the server ended with status {ended}")
     sys.exit(status or ended)
