@@ -5,12 +5,13 @@
 // up) and kTokens tokens. A warp decodes 32 columns of its two strips into A fragments while
 // the products of the 32 before run. Activations come in F16 (half_rows, for wgmma: the
 // columns of every 32 in the order in which marlin fragments have them) and pass through shared
-// memory 128 columns at a time, weights 256, in copies that one thread starts.
+// memory 128 columns at a time, weights 256, in copies that one thread starts (rows of experts,
+// which are gathered: all threads, cp.async).
 //
 // Roofline: compute. A product of 64 rows, 128 tokens and 16 columns keeps the tensor cores
 // busy for 64 cycles; beside it a warp issues about 20 instructions of decoding. L2: 25
-// bytes a cycle and multiprocessor at 128 tokens. Shared memory: three stages of kTokens *
-// 256 bytes, two of 16 tiles; 170 KiB for Q4_K at 128 tokens.
+// bytes a cycle and multiprocessor at 128 tokens. Shared memory: three to six stages of
+// kTokens * 256 bytes, two of 16 tiles; 170 KiB for Q4_K at 128 tokens.
 #pragma once
 
 #include "kernels/cuda/cuda_launch.cuh"

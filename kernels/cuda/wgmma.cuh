@@ -40,9 +40,9 @@ __device__ __forceinline__ void show_to_wgmma() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// Copies that one thread starts, `bytes` (a multiple of 16) from global to shared memory; the
-// phase of `barrier` is over when bytes_to_come's thread has said how many there are in all
-// and they have come.
+// Copies from global to shared memory that one thread starts, of a multiple of 16 bytes. A
+// barrier counts them: bytes_to_come says how many bytes there will be in all, and when they
+// have come its phase (0, 1, 0 ...) is over.
 __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
