@@ -120,10 +120,11 @@ struct OneBlock {
     const int block = static_cast<int>(blockIdx.x);
     for (int i = 1; i < p.parts; ++i) part = block >= shape.first_block[i] ? i : part;
     const OneRows& rows = p.rows[part];
-    const int all = rows.strips() * (p.work == OneWork::Choices ? p.router.attrs.top_k : 1);
+    const int64_t all =
+        int64_t{rows.strips()} * (p.work == OneWork::Choices ? p.router.attrs.top_k : 1);
     const int number = block - shape.first_block[part], of = shape.blocks[part];
-    first = all * number / of;
-    units = all * (number + 1) / of - first;
+    first = static_cast<int>(all * number / of);
+    units = static_cast<int>(all * (number + 1) / of) - first;
     sources = p.work == OneWork::Sum ? p.router.attrs.top_k : rows.w[1] ? 2 : 1;
     strips = units * sources;
     tiles = (p.cols + 255) / 256;
