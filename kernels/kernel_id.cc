@@ -92,6 +92,7 @@ std::string_view kernel_family(StepOp op, Precision precision, DType dtype, bool
     if (row.fast != "*") return precision == Precision::Exact ? row.exact : row.fast;
     const bool int8 = precision == Precision::Fast && matmul_q8_takes(dtype);
     if (panels) return int8 ? "matmul_panel16_q8" : "matmul_panel16_f32";
+    if (precision == Precision::Fast && dtype == DType::BF16) return "matmul_rows_bf16";
     return int8 ? "matmul_rows_q8" : row.exact;
   }
   return "";

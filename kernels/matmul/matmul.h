@@ -17,6 +17,8 @@
 // Families (names stored in plans; no instruction set in them):
 //   matmul_rows_f32  float activations, every dtype. Weights are decoded exactly to
 //                    F32 and multiplied in F32.
+//   matmul_rows_bf16 BF16 weights; activations are rounded to BF16 (to nearest even) and
+//                    multiplied in pairs, sums in F32.
 //   matmul_rows_q8   int8 activations (lib/formats/act_q8.h), quantised dtypes.
 //
 // Numerics: the order of accumulation of an output depends on its weight row and K

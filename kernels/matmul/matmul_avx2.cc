@@ -1,13 +1,16 @@
-// The products with AVX2: the loops of matmul_f32_loop.h and matmul_q8_loop.h.
-#include "kernels/simd/vec_avx2.h"
+// The products with AVX2: the loops of matmul_float_loop.h, matmul_transposed_loop.h and
+// matmul_q8_loop.h.
+#include "kernels/matmul/float_vec_avx2.h"
 // (the policy first: the loops use its macros)
-#include "kernels/matmul/matmul_f32_loop.h"
+#include "kernels/matmul/matmul_float_loop.h"
 #include "kernels/matmul/matmul_q8_loop.h"
+#include "kernels/matmul/matmul_transposed_loop.h"
 #include "kernels/matmul/panel_as_rows.h"
 
 namespace ktx::kernels {
 
 MatmulFn matmul_f32_avx2(DType dtype);
+MatmulFn matmul_bf16_avx2(DType dtype);
 MatmulFn matmul_q8_avx2(DType dtype);
 MatmulFn matmul_panel16_f32_avx2(DType dtype);
 MatmulTransposedFn matmul_transposed_f32_avx2(DType dtype);
@@ -22,14 +25,18 @@ constexpr MatmulFn kQ8[] = {
 
 }  // namespace
 
-MatmulFn matmul_f32_avx2(DType) {
-  return product_f32<Avx2>;
+MatmulFn matmul_f32_avx2(DType dtype) {
+  return exact_product<FloatAvx2>(dtype);
+}
+MatmulFn matmul_bf16_avx2(DType dtype) {
+  return dtype == DType::BF16 ? product_float<FloatAvx2, RoundedForm<FloatAvx2>> : nullptr;
 }
 MatmulFn matmul_q8_avx2(DType dtype) {
   return kQ8[static_cast<int>(dtype)];
 }
 MatmulFn matmul_panel16_f32_avx2(DType dtype) {
-  return panel16_form(dtype) ? product_of_panels<product_f32<Avx2>> : nullptr;
+  return panel16_form(dtype) ? product_of_panels<product_float<FloatAvx2, DecodedForm<FloatAvx2>>>
+                             : nullptr;
 }
 MatmulTransposedFn matmul_transposed_f32_avx2(DType) {
   return product_transposed<Avx2>;

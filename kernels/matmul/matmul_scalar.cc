@@ -9,6 +9,7 @@
 namespace ktx::kernels {
 
 MatmulFn matmul_f32_scalar(DType dtype);
+MatmulFn matmul_bf16_scalar(DType dtype);
 MatmulFn matmul_q8_scalar(DType dtype);
 MatmulFn matmul_panel16_f32_scalar(DType dtype);
 MatmulFn matmul_panel16_q8_scalar(DType dtype);
@@ -24,6 +25,21 @@ void product_f32(const MatmulArgs& a) {
       const float* x = a.x + x_row(a, i) * a.x_stride;
       double sum = 0;
       for (int64_t k = 0; k < a.w.cols; ++k) sum += double{x[k]} * row[k];
+      store_output(a, i, n, static_cast<float>(sum));
+    }
+  }
+}
+
+void product_bf16(const MatmulArgs& a) {
+  float* row = reinterpret_cast<float*>(a.scratch);
+  for (int64_t n = a.row_begin; n < a.row_end; ++n) {
+    dequantize_row(a.w.dtype, a.w.data + n * a.w.row_bytes, a.w.cols, row);
+    for (int64_t i = 0; i < a.tokens; ++i) {
+      const float* x = a.x + x_row(a, i) * a.x_stride;
+      double sum = 0;
+      for (int64_t k = 0; k < a.w.cols; ++k) {
+        sum += double{bfloat16_to_float(float_to_bfloat16(x[k]))} * row[k];
+      }
       store_output(a, i, n, static_cast<float>(sum));
     }
   }
@@ -90,6 +106,9 @@ void product_transposed(const MatmulTransposedArgs& a) {
 
 MatmulFn matmul_f32_scalar(DType) {
   return product_f32;
+}
+MatmulFn matmul_bf16_scalar(DType dtype) {
+  return dtype == DType::BF16 ? product_bf16 : nullptr;
 }
 MatmulFn matmul_q8_scalar(DType dtype) {
   return matmul_q8_takes(dtype) ? product_q8 : nullptr;

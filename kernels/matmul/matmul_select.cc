@@ -1,6 +1,7 @@
 // Picks a product from matmul.def, and the sizes that callers need.
 #include <fmt/format.h>
 
+#include "kernels/matmul/float_scratch.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/panel_scratch.h"
 #include "lib/formats/int8_form.h"
@@ -76,14 +77,23 @@ bool matmul_q8_takes(DType dtype) {
 
 int64_t matmul_chunk_rows(const WeightMatrix& w, int64_t tokens) {
   if (w.layout == Layout::Panel16 && tokens > 2) return kChunkPanels * kPanelRows;
+  if (!matmul_q8_takes(w.dtype)) {
+    // Also small matrices, a router of 1 MB, are to be shared by all threads.
+    if (tokens > kMostDirectTokens) return kFloatRows;
+    const int64_t rows = (32 << 10) / (w.row_bytes > 0 ? w.row_bytes : 1) / 8 * 8;
+    return rows < 8 ? 8 : rows < 256 ? rows : 256;
+  }
   const int64_t target_bytes = tokens < 4 ? 64 << 10 : 16 << 10;
   const int64_t rows = round_up(target_bytes / (w.row_bytes > 0 ? w.row_bytes : 1) + 1, 16);
   return rows < 256 ? rows : 256;
 }
 
 int64_t matmul_chunk_tokens(const WeightMatrix& w, int64_t tokens) {
-  if (w.layout != Layout::Panel16 || tokens <= kChunkTokens) return tokens;
-  const int64_t parts = (tokens + kChunkTokens - 1) / kChunkTokens;
+  const bool floats = !matmul_q8_takes(w.dtype);
+  if (w.layout != Layout::Panel16 && !floats) return tokens;
+  const int64_t most = floats ? 2 * kFloatTokens : kChunkTokens;
+  if (tokens <= most) return tokens;
+  const int64_t parts = (tokens + most - 1) / most;
   return (tokens + parts - 1) / parts;
 }
 
@@ -94,12 +104,15 @@ void prefetch_rows(const WeightMatrix& w, int64_t row) {
   }
 }
 
-// Of rows: 16 of them in int8 form (24 bytes a column) and four on their way there (6),
-// or 8 rows of floats. Of panels: PanelScratch, two tokens' sums of 16 activations, or
-// the 16 rows of a panel (17 bytes a column) and then what rows need.
+// Of rows: 16 of them in int8 form (24 bytes a column) and four on their way there (6), or
+// FloatScratch, or the activations of four tokens as floats (16). Of panels: PanelScratch,
+// two tokens' sums of 16 activations, or the 16 rows of a panel (17 bytes a column) and
+// then what rows need.
 int64_t matmul_scratch_bytes(int64_t cols) {
-  const int64_t rows = 49 * round_up(cols, 256) + 4096;
-  return rows > PanelScratch::kBytes ? rows : PanelScratch::kBytes;
+  const int64_t padded = round_up(cols, 256);
+  const int64_t rows = 49 * padded + 4096, floats = 17 * padded + 64 + FloatScratch::kBytes;
+  const int64_t most = rows > floats ? rows : floats;
+  return most > PanelScratch::kBytes ? most : PanelScratch::kBytes;
 }
 
 }  // namespace ktx::kernels

@@ -110,13 +110,14 @@ Status choose_layouts(steps::StepGraph& graph, const Decisions& decisions) {
   return refuse_unheard(graph, decisions, able);
 }
 
-// The dtype that decides a step's family: that of its weights; F32 when two
-// weights of one step do not both take int8 inputs.
+// The dtype that decides a step's family: that of its weights; F32 when two weights of one
+// step are neither of one type nor both take int8 inputs.
 DType deciding_dtype(const steps::StepGraph& graph, const steps::Step& step) {
   if (step.weights.empty() || step.weights[0] == steps::kAbsent) return DType::F32;
   const DType first = graph.blobs[step.weights[0]].dtype;
   if (step.op != StepOp::ExpertsGateUp) return first;
   const DType second = graph.blobs[step.weights[1]].dtype;
+  if (first == second) return first;
   return kernels::matmul_q8_takes(first) && kernels::matmul_q8_takes(second) ? first : DType::F32;
 }
 

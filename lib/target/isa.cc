@@ -94,6 +94,11 @@ Isa detect_isa() {
   return has_amx(state) ? Isa::Amx : Isa::Avx512;
 }
 
+bool has_bf16_dots() {
+  constexpr uint32_t kBf16 = 1u << 5;  // leaf 7.1, eax
+  return has_avx512(saved_state()) && cpuid(7, 0).eax >= 1 && has_all(cpuid(7, 1).eax, kBf16);
+}
+
 Result<Isa> choose_isa() {
   const Isa best = detect_isa();
   const std::optional<std::string> forced = env("KTX_FORCE_ISA");

@@ -34,6 +34,10 @@ std::optional<Isa> isa_from_name(std::string_view name);
 // the kernel for the AMX tile state (which it grants per process, once).
 Isa detect_isa();
 
+// Whether AVX-512 here has dot products of BF16 (not part of Isa::Avx512; kernels that
+// use them have a variant without, of the same bits).
+bool has_bf16_dots();
+
 // detect_isa(), or the set that KTX_FORCE_ISA names. Fails when that name is
 // unknown or the machine lacks the set.
 Result<Isa> choose_isa();

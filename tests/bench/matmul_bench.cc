@@ -1,4 +1,4 @@
-// Speed of the int8 products by dtype, layout and number of tokens, one thread.
+// Speed of the products by dtype, layout and number of tokens, one thread.
 //
 //   tools/dev/build release bench_matmul
 //   build-release/tests/bench_matmul --benchmark_filter='panel16_q8/Q4_K'
@@ -28,12 +28,13 @@ constexpr int64_t kCols = 4096, kRows = 128, kMostTokens = 192;
 
 struct Memory {
   std::vector<std::byte> weights, xq, scratch;
-  std::vector<float> y;
+  std::vector<float> x, y;
 
   Memory()
       : weights(kWeightBytes + (4 << 20)),
         xq(static_cast<size_t>(kMostTokens * act_q8_row_bytes(kCols)) + 64),
         scratch(static_cast<size_t>(matmul_scratch_bytes(kCols)) + 64),
+        x(static_cast<size_t>(kMostTokens * kCols)),
         y(static_cast<size_t>(kMostTokens * kRows)) {
     std::mt19937 random(1);
     // Bits of a half's or a float's exponent stay small: no infinities.
@@ -41,7 +42,6 @@ struct Memory {
       const uint32_t word = random() & 0x2fff2fff;
       std::memcpy(weights.data() + i, &word, sizeof word);
     }
-    std::vector<float> x(static_cast<size_t>(kMostTokens * kCols));
     for (float& v : x) v = static_cast<float>(random() % 2001) / 1000 - 1;
     QuantizeArgs a;
     a.x = x.data();
@@ -72,6 +72,8 @@ void product(benchmark::State& state, std::string family, DType dtype) {
          kRows,
          kCols,
          *row_bytes(dtype, kCols)};
+  a.x = m.x.data();
+  a.x_stride = kCols;
   a.xq = Memory::aligned(m.xq);
   a.xq_stride = act_q8_row_bytes(kCols);
   a.tokens = state.range(0);
@@ -109,9 +111,11 @@ void read_memory(benchmark::State& state) {
 void add_all() {
   benchmark::RegisterBenchmark("read_memory", read_memory);
   for (const DTypeInfo& type : all_dtypes()) {
-    for (const char* family : {"matmul_rows_q8", "matmul_panel16_q8"}) {
-      if (!matmul_q8_takes(type.dtype)) continue;
-      if (!find_matmul(family, type.dtype, Isa::Scalar)) continue;
+    for (const char* family :
+         {"matmul_rows_f32", "matmul_rows_bf16", "matmul_rows_q8", "matmul_panel16_q8"}) {
+      // What fast precision uses.
+      if (std::string_view(family).ends_with("_q8") != matmul_q8_takes(type.dtype)) continue;
+      if (type.dtype == DType::I32 || !find_matmul(family, type.dtype, Isa::Scalar)) continue;
       const std::string name = fmt::format("{}/{}", family, type.name);
       auto* bench =
           benchmark::RegisterBenchmark(name.c_str(), product, std::string(family), type.dtype);

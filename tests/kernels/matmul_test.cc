@@ -6,6 +6,7 @@
 
 #include "kernels/kernel_id.h"
 #include "kernels/matmul/code_range.h"
+#include "kernels/matmul/matmul_bf16_dots.h"
 #include "kernels/matmul/matmul_panel_emulated.h"
 #include "kernels/matmul/panel16.h"
 #include "kernels/quantize/quantize.h"
@@ -16,8 +17,8 @@
 namespace ktx::kernels {
 namespace {
 
-constexpr std::string_view kFamilies[] = {"matmul_rows_f32", "matmul_rows_q8", "matmul_panel16_f32",
-                                          "matmul_panel16_q8"};
+constexpr std::string_view kFamilies[] = {"matmul_rows_f32", "matmul_rows_bf16", "matmul_rows_q8",
+                                          "matmul_panel16_f32", "matmul_panel16_q8"};
 
 bool is_q8(std::string_view family) {
   return family.ends_with("_q8");
@@ -34,6 +35,7 @@ std::vector<Case> all_cases() {
   for (std::string_view family : kFamilies) {
     for (DType dtype : weight_dtypes()) {
       if (is_q8(family) && !matmul_q8_takes(dtype)) continue;
+      if (family == "matmul_rows_bf16" && dtype != DType::BF16) continue;
       if (family_layout(family) == Layout::Panel16 && !panel16_form(dtype)) continue;
       for (Isa isa : runnable_isas()) cases.push_back({family, dtype, isa});
     }
@@ -66,7 +68,10 @@ struct Activations {
     (*find_quantize("quantize_q8", Isa::Scalar))(a);
   }
   double value(std::string_view family, int64_t t, int64_t k) {
-    if (!is_q8(family)) return x[static_cast<size_t>(t * stride + k)];
+    if (!is_q8(family)) {
+      const float v = x[static_cast<size_t>(t * stride + k)];
+      return family == "matmul_rows_bf16" ? bfloat16_to_float(float_to_bfloat16(v)) : v;
+    }
     const std::byte* row = xq.data() + t * act_q8_row_bytes(cols);
     const float* scale = reinterpret_cast<const float*>(row + act_q8_scale_offset(cols));
     return double{scale[k / 32]} * reinterpret_cast<const int8_t*>(row)[k];
@@ -279,6 +284,37 @@ TEST(MatmulTable, VectorVariantsGiveTheSameBits) {
       other.run(other.args);
       EXPECT_TRUE(same_bits(first.y, other.y))
           << c.family << " " << name(c.dtype) << " " << name(isa);
+    }
+  }
+}
+
+// What vdpbf16ps does with subnormals, infinities and roundings, the variants without it
+// do too: any bits as weights and activations.
+TEST(MatmulTable, Bf16DotsAndProductsOfFloatsGiveTheSameBits) {
+  if (!has_bf16_dots()) GTEST_SKIP() << "this machine has no dot products of BF16";
+  Random random(10);
+  for (int64_t cols : {32, 45, 2080}) {
+    for (int64_t tokens : {1, 4, 11}) {
+      Weights w(random, DType::BF16, 21, cols);
+      for (int64_t i = 0; i < 21 * w.row_bytes(); ++i) w.data()[i] = std::byte{random.byte()};
+      Activations act(random, tokens, cols);
+      for (float& x : act.x) {
+        uint32_t bits = 0;
+        for (int byte = 0; byte < 4; ++byte) bits = bits << 8 | random.byte();
+        // Subnormal, just above, or of any size that is no infinity.
+        if (bits % 3 == 0) bits &= 0x80FFFFFF;
+        x = std::bit_cast<float>(bits & 0xBFFFFFFF);
+      }
+      const Case c{"matmul_rows_bf16", DType::BF16, Isa::Avx512};
+      Product dots(c, w, act), floats(c, w, act), avx2({c.family, c.dtype, Isa::Avx2}, w, act);
+      dots.run = matmul_bf16_dots;
+      floats.run = matmul_bf16_floats;
+      for (Product* p : {&dots, &floats, &avx2}) {
+        p->run(p->args);
+        for (float& y : p->y) y = std::isnan(y) ? -1 : y;
+      }
+      EXPECT_TRUE(same_bits(dots.y, floats.y)) << tokens << " x " << cols;
+      EXPECT_TRUE(same_bits(dots.y, avx2.y)) << tokens << " x " << cols;
     }
   }
 }

@@ -1,0 +1,73 @@
+// What float_forms.h needs beyond kernels/simd, as pairs of AVX2 registers.
+// Included by *_avx2.cc only.
+#pragma once
+
+#include "kernels/simd/vec_avx2.h"
+
+namespace ktx::kernels {
+namespace {
+
+struct FloatAvx2 : Avx2 {
+  // Sums of a register tile, two registers each.
+  static constexpr int kTileRows = 2, kTileTokens = 3, kDirectTokens = 2;
+  static constexpr int kDirectSums = 4;  // with one token or two
+
+  KTX_INLINE F load_floats(const void* p) {
+    const auto* v = static_cast<const __m256i*>(p);
+    return as_floats(_mm256_loadu_si256(v), _mm256_loadu_si256(v + 1));
+  }
+  KTX_INLINE F load_bf16(const void* p) {
+    const auto* v = static_cast<const __m128i*>(p);
+    const __m256i lo = _mm256_cvtepu16_epi32(_mm_loadu_si128(v));
+    const __m256i hi = _mm256_cvtepu16_epi32(_mm_loadu_si128(v + 1));
+    return as_floats(_mm256_slli_epi32(lo, 16), _mm256_slli_epi32(hi, 16));
+  }
+  // Of 32 BF16 numbers, those at odd (even) places.
+  KTX_INLINE F odd_bf16(const void* p) {
+    const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xFFFF0000));
+    const auto* v = static_cast<const __m256i*>(p);
+    return as_floats(_mm256_and_si256(_mm256_loadu_si256(v), upper),
+                     _mm256_and_si256(_mm256_loadu_si256(v + 1), upper));
+  }
+  KTX_INLINE F even_bf16(const void* p) {
+    const auto* v = static_cast<const __m256i*>(p);
+    return as_floats(_mm256_slli_epi32(_mm256_loadu_si256(v), 16),
+                     _mm256_slli_epi32(_mm256_loadu_si256(v + 1), 16));
+  }
+  // To BF16 and back: to nearest even; subnormals become zero, NaNs quiet.
+  KTX_INLINE F round_bf16(F v) { return {round_bf16(v.lo), round_bf16(v.hi)}; }
+  // Of 32 floats, those at even (odd) places.
+  KTX_INLINE F evens(F a, F b) {
+    return {in_order(_mm256_shuffle_ps(a.lo, a.hi, 0x88)),
+            in_order(_mm256_shuffle_ps(b.lo, b.hi, 0x88))};
+  }
+  KTX_INLINE F odds(F a, F b) {
+    return {in_order(_mm256_shuffle_ps(a.lo, a.hi, 0xDD)),
+            in_order(_mm256_shuffle_ps(b.lo, b.hi, 0xDD))};
+  }
+
+ private:
+  KTX_INLINE F as_floats(__m256i lo, __m256i hi) {
+    return {_mm256_castsi256_ps(lo), _mm256_castsi256_ps(hi)};
+  }
+  KTX_INLINE __m256 in_order(__m256 v) {
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(v), 0xD8));
+  }
+  KTX_INLINE __m256 round_bf16(__m256 v) {
+    const __m256i bits = _mm256_castps_si256(v);
+    const __m256i last = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i half = _mm256_add_epi32(last, _mm256_set1_epi32(0x7FFF));
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xFFFF0000));
+    const __m256i sign = _mm256_set1_epi32(static_cast<int>(0x80000000));
+    const __m256i exponent = _mm256_and_si256(bits, _mm256_set1_epi32(0x7F800000));
+    const __m256i zero = _mm256_cmpeq_epi32(exponent, _mm256_setzero_si256());
+    __m256i r = _mm256_blendv_epi8(_mm256_add_epi32(bits, half), quiet, nan);
+    r = _mm256_blendv_epi8(_mm256_and_si256(r, upper), _mm256_and_si256(bits, sign), zero);
+    return _mm256_castsi256_ps(r);
+  }
+};
+
+}  // namespace
+}  // namespace ktx::kernels

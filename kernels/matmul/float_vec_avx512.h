@@ -1,0 +1,55 @@
+// What float_forms.h needs beyond kernels/simd, as AVX-512 registers.
+// Included by *_avx512.cc and *_avx512bf16.cc only.
+#pragma once
+
+#include "kernels/simd/vec_avx512.h"
+
+namespace ktx::kernels {
+namespace {
+
+struct FloatAvx512 : Avx512 {
+  // Sums of a register tile; with them 4 weights and an activation.
+  static constexpr int kTileRows = 4, kTileTokens = 6, kDirectTokens = 4;
+  static constexpr int kDirectSums = 16;  // of up to 8 rows
+
+  KTX_INLINE F load_floats(const void* p) { return _mm512_loadu_ps(p); }
+  KTX_INLINE F load_bf16(const void* p) {
+    const __m256i packed = _mm256_loadu_si256(static_cast<const __m256i*>(p));
+    return as_floats(_mm512_slli_epi32(_mm512_cvtepu16_epi32(packed), 16));
+  }
+  // Of 32 BF16 numbers, those at odd (even) places.
+  KTX_INLINE F odd_bf16(const void* p) {
+    const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xFFFF0000));
+    return as_floats(_mm512_and_si512(_mm512_loadu_si512(p), upper));
+  }
+  KTX_INLINE F even_bf16(const void* p) {
+    return as_floats(_mm512_slli_epi32(_mm512_loadu_si512(p), 16));
+  }
+  // To BF16 and back: to nearest even; subnormals become zero, NaNs quiet.
+  KTX_INLINE F round_bf16(F v) {
+    const __m512i bits = _mm512_castps_si512(v);
+    const __m512i last = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i half = _mm512_add_epi32(last, _mm512_set1_epi32(0x7FFF));
+    const __m512i sign = _mm512_set1_epi32(static_cast<int>(0x80000000));
+    const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    const __mmask16 zero = _mm512_testn_epi32_mask(bits, _mm512_set1_epi32(0x7F800000));
+    __m512i r = _mm512_add_epi32(bits, half);
+    r = _mm512_mask_or_epi32(r, nan, bits, _mm512_set1_epi32(0x400000));
+    r = _mm512_and_si512(r, _mm512_set1_epi32(static_cast<int>(0xFFFF0000)));
+    return as_floats(_mm512_mask_and_epi32(r, zero, bits, sign));
+  }
+  // Of 32 floats, those at even (odd) places.
+  KTX_INLINE F evens(F a, F b) { return _mm512_permutex2var_ps(a, every_second(0), b); }
+  KTX_INLINE F odds(F a, F b) { return _mm512_permutex2var_ps(a, every_second(1), b); }
+
+ private:
+  KTX_INLINE F as_floats(__m512i v) { return _mm512_castsi512_ps(v); }
+  KTX_INLINE __m512i every_second(int first) {
+    const __m512i twice =
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    return _mm512_add_epi32(twice, _mm512_set1_epi32(first));
+  }
+};
+
+}  // namespace
+}  // namespace ktx::kernels
