@@ -63,11 +63,15 @@ inline __m256i two_bits(__m256i bytes, int shift) {
 
 // 0xff in byte i where bit i is set.
 inline __m256i mask_of_bits(uint32_t bits) {
+#ifdef __AVX512BW__
+  return _mm256_movm_epi8(bits);
+#else
   const __m256i byte_of =
       _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
   const __m256i bit_of = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
   const __m256i spread = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(bits)), byte_of);
   return _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit_of), bit_of);
+#endif
 }
 
 // 0xff in each byte that has bit `bit` set.

@@ -85,6 +85,33 @@ struct PanelCodes<V, DType::Q5_0> {
   }
 };
 
+// A block with a scale and an offset in its first word: nibbles, the fifth bits before
+// them where kFive. The minimum is the offset's negative.
+template <class V, bool kFive>
+struct OffsetCodes {
+  static constexpr int kUnit = 32, kWords = kFive ? 6 : 5, kRest = 0, kGroup = 32, kOffset = 0;
+  static constexpr int kLargest = kFive ? 31 : 15;
+  static constexpr bool kHasMin = true;
+  template <class Sink>
+  KTX_INLINE void unit(const uint8_t* words, const uint8_t*, Sink sink) {
+    const typename V::I head = V::load64(words);
+    typename V::I codes[8];
+    nibbles<V>(words + 64 * (kWords - 4), codes);
+    if constexpr (kFive) {
+      const typename V::I high = V::load64(words + 64);
+      each<8>([&](auto w) KTX_ALWAYS_INLINE {
+        codes[w.value] = V::or_i(codes[w.value], V::template spread_bits<w.value>(high));
+      });
+    }
+    const typename V::F scale = V::low_halves(head);
+    sink(0, codes, scale, scale, V::mul(V::high_halves(head), V::set1(-1.0f)));
+  }
+};
+template <class V>
+struct PanelCodes<V, DType::Q4_1> : OffsetCodes<V, false> {};
+template <class V>
+struct PanelCodes<V, DType::Q5_1> : OffsetCodes<V, true> {};
+
 template <class V>
 struct PanelCodes<V, DType::Q8_0> {
   static constexpr int kUnit = 32, kWords = 8, kRest = 32, kGroup = 32, kOffset = 128;
@@ -269,6 +296,112 @@ struct PanelCodes<V, DType::Q6_K> {
       sink(b, codes, V::mul(d, V::to_float(V::template signed_byte<g % 4>(scales))),
            V::mul(d, V::to_float(V::template signed_byte<g % 4 + 1>(scales))), d);
     });
+  }
+};
+
+// Words in a panel: 3 of scales, 8 pairs of high and low bits, 8 more of low ones.
+template <class V>
+struct PanelCodes<V, DType::Q3_K> {
+  static constexpr int kUnit = 256, kWords = 27, kRest = 32, kGroup = 16, kOffset = 4;
+  static constexpr int kLargest = 7;
+  static constexpr bool kHasMin = false;
+  // Bit b of every byte to bit 2.
+  template <int b>
+  KTX_INLINE typename V::I third(typename V::I high) {
+    if constexpr (b <= 2) return V::template sll16<2 - b>(high);
+    return V::template srl16<(b > 2 ? b - 2 : 0)>(high);
+  }
+  template <class Sink>
+  KTX_INLINE void unit(const uint8_t* words, const uint8_t* rest, Sink sink) {
+    using I = typename V::I;
+    const typename V::F d = rest_scales<V>(rest);
+    const I a = V::load64(words), b = V::load64(words + 64), top = V::load64(words + 128);
+    // Six bits of four groups each: a low or high nibble, then two bits of `top`.
+    const I scales[4] = {
+        V::and8(V::pick(a, V::template sll16<4>(top), 15), 63),
+        V::and8(V::pick(b, V::template sll16<2>(top), 15), 63),
+        V::and8(V::pick(V::template srl16<4>(a), top, 15), 63),
+        V::and8(V::pick(V::template srl16<4>(b), V::template srl16<2>(top), 15), 63)};
+    each<8>([&](auto block) KTX_ALWAYS_INLINE {
+      constexpr int at = decltype(block)::value, half = at / 4, i = at % 4;
+      I codes[8];
+      each<8>([&](auto w) KTX_ALWAYS_INLINE {
+        constexpr int word = decltype(w)::value;
+        constexpr int low_word = half == 0 ? 4 + 2 * word : 19 + word;
+        const I low = V::template srl16<2 * i>(V::load64(words + 64 * low_word));
+        const I high = third<at>(V::load64(words + 64 * (3 + 2 * word)));
+        codes[word] = V::and8(V::pick(low, high, 3), 7);
+      });
+      constexpr int byte = 2 * at % 4;
+      sink(at, codes, scale<byte>(d, scales[at / 2]), scale<byte + 1>(d, scales[at / 2]), d);
+    });
+  }
+
+ private:
+  template <int byte>
+  KTX_INLINE typename V::F scale(typename V::F d, typename V::I six) {
+    const typename V::I step = V::and32(V::template srl32<8 * byte>(six), 63);
+    return V::mul(d, V::to_float(V::add32(step, -32)));
+  }
+};
+
+template <class V>
+struct PanelCodes<V, DType::TQ2_0> {
+  static constexpr int kUnit = 256, kWords = 16, kRest = 32, kGroup = 32, kOffset = 1;
+  static constexpr int kLargest = 3;
+  static constexpr bool kHasMin = false;
+  template <class Sink>
+  KTX_INLINE void unit(const uint8_t* words, const uint8_t* rest, Sink sink) {
+    const typename V::F scale = rest_scales<V>(rest);
+    each<8>([&](auto block) KTX_ALWAYS_INLINE {
+      constexpr int b = decltype(block)::value;
+      typename V::I codes[8];
+      each<8>([&](auto w) KTX_ALWAYS_INLINE {
+        const typename V::I four = V::load64(words + 64 * (b / 4 * 8 + w.value));
+        codes[w.value] = V::and8(V::template srl16<2 * (b % 4)>(four), 3);
+      });
+      sink(b, codes, scale, scale, scale);
+    });
+  }
+};
+
+// A byte holds five trits, the first as its thirds of 256, the next ones those of the
+// byte times 3, 9, 27, 81 modulo 256. 32 bytes have those of 5 x 32 columns, 16 bytes of
+// 5 x 16, and 4 bytes four trits each of the last 16.
+template <class V>
+struct PanelCodes<V, DType::TQ1_0> {
+  static constexpr int kUnit = 256, kWords = 13, kRest = 32, kGroup = 32, kOffset = 1;
+  static constexpr int kLargest = 2;
+  static constexpr bool kHasMin = false;
+  template <class Sink>
+  KTX_INLINE void unit(const uint8_t* words, const uint8_t* rest, Sink sink) {
+    using I = typename V::I;
+    const typename V::F scale = rest_scales<V>(rest);
+    I bytes[8], codes[8];
+    each<8>([&](auto w) KTX_ALWAYS_INLINE { bytes[w.value] = V::load64(words + 64 * w.value); });
+    each<5>([&](auto part) KTX_ALWAYS_INLINE {
+      each<8>([&](auto w) KTX_ALWAYS_INLINE {
+        codes[w.value] = V::thirds(bytes[w.value]);
+        bytes[w.value] = V::triple8(bytes[w.value]);
+      });
+      sink(part.value, codes, scale, scale, scale);
+    });
+    I four[4], last = V::load64(words + 64 * 12);
+    each<4>([&](auto w)
+                KTX_ALWAYS_INLINE { four[w.value] = V::load64(words + 64 * (8 + w.value)); });
+    each<5>([&](auto trit) KTX_ALWAYS_INLINE {
+      constexpr int t = decltype(trit)::value;
+      each<4>([&](auto w) KTX_ALWAYS_INLINE {
+        codes[t % 2 * 4 + w.value] = V::thirds(four[w.value]);
+        four[w.value] = V::triple8(four[w.value]);
+      });
+      if constexpr (t % 2 == 1) sink(5 + t / 2, codes, scale, scale, scale);
+    });
+    each<4>([&](auto w) KTX_ALWAYS_INLINE {
+      codes[4 + w.value] = V::thirds(last);
+      last = V::triple8(last);
+    });
+    sink(7, codes, scale, scale, scale);
   }
 };
 

@@ -51,6 +51,11 @@ struct PanelAvx2 : Avx2 {
     const __m256i all = _mm256_set1_epi8(static_cast<char>(n));
     return {_mm256_sub_epi8(v.lo, all), _mm256_sub_epi8(v.hi, all)};
   }
+  KTX_INLINE I triple8(I v) {
+    return {_mm256_add_epi8(v.lo, _mm256_add_epi8(v.lo, v.lo)),
+            _mm256_add_epi8(v.hi, _mm256_add_epi8(v.hi, v.hi))};
+  }
+  KTX_INLINE I thirds(I v) { return {thirds(v.lo), thirds(v.hi)}; }
   KTX_INLINE I add32(I v, int32_t n) {
     const __m256i all = _mm256_set1_epi32(n);
     return {_mm256_add_epi32(v.lo, all), _mm256_add_epi32(v.hi, all)};
@@ -113,6 +118,13 @@ struct PanelAvx2 : Avx2 {
   }
 
  private:
+  KTX_INLINE __m256i thirds(__m256i v) {
+    // -1 where a byte is no less.
+    const __m256i first = _mm256_set1_epi8(86), second = _mm256_set1_epi8(static_cast<char>(171));
+    const __m256i has_first = _mm256_cmpeq_epi8(_mm256_max_epu8(v, first), v);
+    const __m256i has_second = _mm256_cmpeq_epi8(_mm256_max_epu8(v, second), v);
+    return _mm256_abs_epi8(_mm256_add_epi8(has_first, has_second));
+  }
   KTX_INLINE I and_all(I v, __m256i mask) {
     return {_mm256_and_si256(v.lo, mask), _mm256_and_si256(v.hi, mask)};
   }

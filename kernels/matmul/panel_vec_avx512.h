@@ -49,6 +49,14 @@ struct PanelAvx512 : Avx512 {
   KTX_INLINE I sub8(I v, int n) {
     return _mm512_sub_epi8(v, _mm512_set1_epi8(static_cast<char>(n)));
   }
+  // Bytes: three times the value, modulo 256; and how many thirds of 256 it holds.
+  KTX_INLINE I triple8(I v) { return _mm512_add_epi8(v, _mm512_add_epi8(v, v)); }
+  KTX_INLINE I thirds(I v) {
+    const I one = _mm512_set1_epi8(1);
+    const I first = _mm512_maskz_mov_epi8(_mm512_cmpge_epu8_mask(v, _mm512_set1_epi8(86)), one);
+    const __mmask64 second = _mm512_cmpge_epu8_mask(v, _mm512_set1_epi8(static_cast<char>(171)));
+    return _mm512_mask_add_epi8(first, second, first, one);
+  }
   KTX_INLINE I add32(I a, int32_t n) { return _mm512_add_epi32(a, _mm512_set1_epi32(n)); }
   KTX_INLINE I max32(I a, I b) { return _mm512_max_epi32(a, b); }
   KTX_INLINE I min32(I a, int32_t n) { return _mm512_min_epi32(a, _mm512_set1_epi32(n)); }
