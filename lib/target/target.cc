@@ -1,6 +1,7 @@
 #include "lib/target/target.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -81,6 +82,28 @@ std::optional<uint64_t> available_memory(const std::string& root) {
     available = std::min(available.value_or(*kib * 1024), *kib * 1024);
   }
   return available;
+}
+
+uint64_t last_level_cache_bytes(const std::string& root) {
+  std::set<std::string> seen;  // the threads that share one
+  uint64_t bytes = 0;
+  for (int cpu : usable_cpus(root)) {
+    const std::string cache =
+        fmt::format("{}/sys/devices/system/cpu/cpu{}/cache/index3/", root, cpu);
+    const auto shared = read_proc(cache + "shared_cpu_list");
+    const auto size = read_proc(cache + "size");  // "32768K"
+    if (!shared || !size || !seen.insert(*shared).second) continue;
+    const std::string_view kib = trim(*size);
+    if (!kib.ends_with('K')) continue;
+    bytes += parse_number(kib.substr(0, kib.size() - 1)).value_or(0) * 1024;
+  }
+#ifdef _SC_LEVEL3_CACHE_SIZE
+  if (root.empty()) {
+    const long one = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    if (one > 0) bytes = std::max(bytes, static_cast<uint64_t>(one));
+  }
+#endif
+  return bytes;
 }
 
 }  // namespace ktx::target

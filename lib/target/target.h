@@ -67,4 +67,8 @@ std::vector<GpuTarget> detect_gpus();
 // every program on the machine.
 std::optional<uint64_t> available_memory(const std::string& root = "");
 
+// Bytes of the third-level caches of our hardware threads, all together; 0 when nothing
+// tells. Inside of virtual machines the kernel and the processor may differ: the larger.
+uint64_t last_level_cache_bytes(const std::string& root = "");
+
 }  // namespace ktx::target

@@ -13,15 +13,22 @@
 namespace ktx::tools {
 namespace {
 
-constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
+// Caches that do not simply drop what is oldest keep a part of what is read round after
+// round: of four times their size at most a quarter, of 1 GiB on a machine with 300 MiB a
+// third.
+constexpr uint64_t kLeastBytes = uint64_t{1} << 30, kMostBytes = uint64_t{4} << 30;
 constexpr int kPasses = 4;
+
+uint64_t bytes_to_read() {
+  const uint64_t wanted = 4 * std::min(target::last_level_cache_bytes(), kMostBytes / 4);
+  return std::min(std::max(wanted, kLeastBytes),
+                  target::available_memory().value_or(4 * kLeastBytes) / 4);
+}
 
 }  // namespace
 
 double measure_read_bandwidth(int threads) {
-  const uint64_t bytes =
-      std::min(kMaxBytes, target::available_memory().value_or(4 * kMaxBytes) / 4);
-  const size_t part_bytes = bytes / threads / 512 * 512;
+  const size_t part_bytes = bytes_to_read() / threads / 512 * 512;
   if (part_bytes < 32768) return 0;
   const kernels::ReadStreamFn read = kernels::find_read_stream(detect_isa());
   std::vector<std::vector<std::byte>> parts(threads);

@@ -3,8 +3,8 @@
 
 namespace ktx::tools {
 
-// Bytes per second that `threads` threads read from memory far larger than the
-// caches, each its own part; the best of a few passes. Takes about half a second.
+// Bytes per second that `threads` threads read from memory of four times the last cache,
+// 1 GiB at least, each its own part; the best of a few passes. Takes about half a second.
 double measure_read_bandwidth(int threads);
 
 }  // namespace ktx::tools

@@ -134,6 +134,20 @@ TEST(SynthModel, OldAndExtraFormsOpen) {
   EXPECT_TRUE(old_experts->has("blk.2.ffn_down.7.weight"));
 }
 
+// As converters write it: nothing about a matrix that is not there. But llama.cpp tells such
+// models by their number of layers, so that a cut one has to say it.
+TEST(SynthModel, ACutModelWithoutAQueryMatrixSaysSo) {
+  const auto whole = HfConfig::read(std::string(KTX_SHARED_DIR) + "/configs/DeepSeek-V2-Lite.json");
+  if (!whole.ok()) GTEST_SKIP() << whole.error().message;
+  const auto rank = [&](std::optional<int64_t> layers) {
+    const auto writer = synthesise(*whole, {.layers = layers});
+    EXPECT_TRUE(writer.ok());
+    return writer->header().find("deepseek2.attention.q_lora_rank") != std::string::npos;
+  };
+  EXPECT_FALSE(rank(std::nullopt));
+  EXPECT_TRUE(rank(2));
+}
+
 TEST(SynthModel, MissingKeysAndUnknownNamesAreErrors) {
   const auto config = HfConfig::parse(R"({"model_type": "qwen3"})", "c.json");
   EXPECT_EQ(synthesise(*config, {}).error().message,

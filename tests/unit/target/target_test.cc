@@ -9,6 +9,17 @@
 namespace ktx::target {
 namespace {
 
+TEST_F(FakeMachine, AddsUpCachesThatDifferentThreadsShare) {
+  put_cpus(1, 4, 1);
+  EXPECT_EQ(last_level_cache_bytes(root()), 0u);
+  for (int cpu = 0; cpu < 4; ++cpu) {
+    const std::string at = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index3/";
+    put(at + "shared_cpu_list", cpu < 2 ? "0-1\n" : "2-3\n");
+    put(at + "size", "32768K\n");
+  }
+  EXPECT_EQ(last_level_cache_bytes(root()), uint64_t{64} << 20);
+}
+
 TEST_F(FakeMachine, CountsCoresNotHardwareThreads) {
   put_cpus(2, 4, 2);
   put("/proc/meminfo", "MemTotal:       1000 kB\nMemFree: 1 kB\nMemAvailable:    600 kB\n");

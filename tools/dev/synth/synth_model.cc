@@ -155,7 +155,10 @@ class Synthesiser {
   }
 
   void add_mla_metadata() {
-    if (q_rank_ > 0) u32("attention.q_lora_rank", q_rank_);
+    // Converters leave the key out where there is no such matrix, and llama.cpp tells those
+    // models by their number of layers: a model with other layers than its config says 0.
+    const bool whole = layers_ == config_.i64("num_hidden_layers").value_or(layers_);
+    if (q_rank_ > 0 || !whole) u32("attention.q_lora_rank", q_rank_);
     u32("attention.kv_lora_rank", kv_rank_);
     u32("rope.dimension_count", rope_);
     if (options_.unsplit_kv) {
