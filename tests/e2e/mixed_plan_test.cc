@@ -15,6 +15,7 @@
 #include "tests/support/host_gpu.h"
 #include "tests/support/reference_run.h"
 #include "tests/support/run_program.h"
+#include "tools/ktx-run/bench_kernels.h"
 #include "tests/support/temp_dir.h"
 
 namespace ktx::testing {
@@ -303,6 +304,24 @@ TEST(GpuPlan, RequestsOfOneBatchGetBestLogitsOrAllAsTheyNeed) {
     } else {
       expected = ids;
     }
+  }
+}
+
+TEST(GpuPlan, TheTableOfKernelsHasARowForEveryKind) {
+  Compiled compiled("qwen3moe", "all-gpu.yaml");
+  const auto engine = compiled.open();
+  ASSERT_TRUE(engine) << compiled.error;
+  for (const std::vector<int32_t>& ids : {std::vector<int32_t>{1, 5, 9}, {7}}) {
+    runtime::Sequence sequence = engine->new_sequence();
+    const runtime::BatchItem item{&sequence, ids, runtime::Want::Last};
+    ASSERT_TRUE(engine->forward({&item, 1}).ok());
+    const auto table = tools::kernels_table(*engine, 1e12);
+    ASSERT_TRUE(table.ok()) << table.error().message;
+    EXPECT_THAT(*table, HasSubstr("| kernel, " + std::to_string(ids.size()) + " tokens"));
+    for (const char* kind : {"| experts_gate_up experts Q4_K", "| matmul lm_head", "| sum"}) {
+      EXPECT_THAT(*table, HasSubstr(kind));
+    }
+    if (ids.size() > 1) EXPECT_THAT(*table, HasSubstr("| kv_store self_attn "));
   }
 }
 

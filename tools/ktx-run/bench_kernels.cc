@@ -66,13 +66,6 @@ std::vector<Kind> gpu_kinds(const runtime::Engine& engine) {
   return kinds;
 }
 
-// Rows of the result of a kind's kernels.
-int64_t result_rows(const plan::PlanView& plan, const Kind& kind) {
-  const plan::OperandRecord& output = plan.outputs(plan.steps[kind.steps[0]])[0];
-  return plan.values[output.value].rows == static_cast<uint8_t>(RowKind::Output) ? kind.time.outputs
-                                                                                 : kind.time.tokens;
-}
-
 }  // namespace
 
 Result<std::string> kernels_table(runtime::Engine& engine, double bytes_per_second) {
@@ -95,7 +88,8 @@ Result<std::string> kernels_table(runtime::Engine& engine, double bytes_per_seco
       "| {:-<44} | {:->3}: | {:->7}: | {:->7}: | {:->6}: | {:->6}: | {:->6}: | {:->7}: |\n", "", "",
       "", "", "", "", "", "");
   for (const Kind& kind : kinds) {
-    const int64_t rows = result_rows(plan, kind);
+    const bool per_output = is_per_output(plan, plan.steps[kind.steps[0]]);
+    const int64_t rows = per_output ? kind.time.outputs : kind.time.tokens;
     double bytes = 0, work = 0;
     for (uint32_t i : engine.gpu_steps_of_launch(kind.steps[0])) {
       bytes += static_cast<double>(runtime::step_weight_bytes(plan, plan.steps[i], rows));

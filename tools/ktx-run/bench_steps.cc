@@ -11,11 +11,6 @@
 namespace ktx::tools {
 namespace {
 
-bool is_per_output(const plan::PlanView& plan, const plan::StepRecord& step) {
-  return step.output_count > 0 &&
-         plan.values[plan.outputs(step)[0].value].rows == static_cast<uint8_t>(RowKind::Output);
-}
-
 struct Kind {
   std::string name;
   double seconds = 0;
@@ -24,6 +19,11 @@ struct Kind {
 };
 
 }  // namespace
+
+bool is_per_output(const plan::PlanView& plan, const plan::StepRecord& step) {
+  return step.output_count > 0 &&
+         plan.values[plan.outputs(step)[0].value].rows == static_cast<uint8_t>(RowKind::Output);
+}
 
 std::string step_kind(const plan::PlanView& plan, const plan::StepRecord& step) {
   const std::string_view module = plan.string(step.module);

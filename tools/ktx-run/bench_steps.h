@@ -16,6 +16,9 @@ struct Floor {
 // "matmul q_proj": the op and the last part of the module's name.
 std::string step_kind(const plan::PlanView& plan, const plan::StepRecord& step);
 
+// Whether its result has a row per wanted logits row, not per token.
+bool is_per_output(const plan::PlanView& plan, const plan::StepRecord& step);
+
 // Operations of a step's products for one row of its result.
 double step_ops(const plan::PlanView& plan, const plan::StepRecord& step);
 
