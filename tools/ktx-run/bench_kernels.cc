@@ -20,10 +20,15 @@ struct Kind {
   double all() const { return time.seconds * static_cast<double>(steps.size()); }
 };
 
+// A bias that a router may do without is a weight of none.
+bool has_weight(const plan::PlanView& plan, const plan::StepRecord& step) {
+  return !plan.weights(step).empty() && plan.weights(step)[0] != plan::kNone;
+}
+
 // Steps of one kind have the same kernel and shape, on the same GPU.
 std::string kind_of(const plan::PlanView& plan, const plan::StepRecord& step) {
   std::string name = step_kind(plan, step);
-  if (plan.weights(step).empty()) return name;
+  if (!has_weight(plan, step)) return name;
   const plan::BlobRecord& blob = plan.blobs[plan.weights(step)[0]];
   if (blob.rows > 1) {
     name +=
@@ -38,7 +43,7 @@ std::string kind_of(const plan::PlanView& plan, const std::vector<uint32_t>& lau
   for (uint32_t i : launch) {
     const auto op = static_cast<StepOp>(plan.steps[i].op);
     const bool small = op == StepOp::RmsNorm || op == StepOp::Rope || op == StepOp::Router;
-    if (!small && !plan.weights(plan.steps[i]).empty()) {
+    if (!small && has_weight(plan, plan.steps[i])) {
       named = i;
       break;
     }

@@ -20,7 +20,7 @@ void put(std::byte* out, const int32_t* numbers, int64_t count, int64_t rows, in
 }  // namespace
 
 GpuBatchLayout::GpuBatchLayout(int64_t tokens, int64_t outputs, int64_t sequences, int64_t ctx)
-    : tokens_(tokens), outputs_(outputs), table_stride_(blocks_for(ctx)) {
+    : table_stride_(blocks_for(ctx)) {
   const int64_t row = padded(tokens * 4);
   position_ = row;
   sequence_ = 2 * row;

@@ -30,7 +30,7 @@ class GpuBatchLayout {
                const KvCache& kv) const;
 
  private:
-  int64_t tokens_ = 0, outputs_ = 0, table_stride_ = 0;
+  int64_t table_stride_ = 0;
   int64_t position_ = 0, sequence_ = 0, output_rows_ = 0, tables_ = 0, bytes_ = 0;
 };
 
