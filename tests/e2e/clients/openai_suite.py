@@ -232,9 +232,14 @@ class Others(unittest.TestCase):
         narrow = openai.OpenAI(base_url=url, api_key="secret", max_retries=0)
         self.assertEqual(len(list(narrow.models.list())), 1)
         # One runs, one waits, the third is refused; patient clients come again.
-        streams = [narrow.chat.completions.create(
-            model="qwen3moe", messages=FOX, max_tokens=3000, stream=True,
-            extra_body={"ignore_eos": True}) for _ in range(2)]
+        def endless():
+            return narrow.chat.completions.create(
+                model="qwen3moe", messages=FOX, max_tokens=3000, stream=True,
+                extra_body={"ignore_eos": True})
+
+        streams = [endless()]
+        next(chunk for chunk in streams[0] if chunk.choices and chunk.choices[0].delta.content)
+        streams.append(endless())  # the first one has left the queue
         with self.assertRaises(openai.RateLimitError) as caught:
             for _ in range(2):
                 narrow.chat.completions.create(model="qwen3moe", messages=FOX, max_tokens=1)
