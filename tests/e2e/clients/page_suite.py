@@ -272,6 +272,7 @@ class Page(unittest.TestCase):
         b.js("document.getElementById('s-max_tokens').value = 3; "
              "document.getElementById('s-repeat_penalty').value = 1.2")
         b.js("document.querySelector('dialog button.main').click()")
+        self.assertEqual(b.js("settings.max_tokens"), "3", "before anything can be asked")
         self.ask("Count.")
         self.done()
         self.assertRegex(b.js("document.querySelector('.message.assistant .foot').innerText"),
