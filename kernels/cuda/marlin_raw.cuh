@@ -82,7 +82,7 @@ struct ByteFactor {
     return fmaf(__uint_as_float(__byte_perm(word, 0x4b000000, 0x7440 + i)), factor, zero);
   }
 };
-// Of the 16-byte header of Q4_K and Q5_K (marlin_layout.cc): columns 64t on and 64t + 32 on.
+// Of the 16-byte header of Q4_K and Q5_K (marlin_scalar.cc): columns 64t on and 64t + 32 on.
 __device__ __forceinline__ void packed_scale_mins(const uint8_t* plane, int row, int t,
                                                   ScaleOffset (&out)[2]) {
   const uint4 h = load_as<uint4>(plane + row * 16);

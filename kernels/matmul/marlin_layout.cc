@@ -1,317 +1,249 @@
+// The packer of the layout `marlin`, a tile at a time: rows g and g + 8, a block, a chunk of
+// 32 columns, eight columns (marlin_words.h). marlin_scalar.cc says the same weight by
+// weight.
+//
+// Tiles at an edge (rows or columns that are padding) go through a buffer of 16 whole rows
+// with zeros in it, so that the loops know full tiles only.
 #include "kernels/matmul/marlin_layout.h"
 
+#include <algorithm>
 #include <cstring>
 
-#include "lib/formats/blocks.h"
+#include "kernels/matmul/marlin_form.h"
+#include "kernels/matmul/marlin_words.h"
 #include "lib/support/result.h"
 
 namespace ktx::kernels {
 namespace {
 
-// How a block of a format is taken apart: its codes as they stand in the block (a
-// nibble, or up to eight bits), and the rest as `kHeader` (+ `kTail`) bytes.
-//
-//   kLow, kHigh    bits of a code in the planes of low and high codes
-//   code(b, i), put_code(b, i, code)
-//   header(b, out), put_header(b, in)
-template <class Block>
-struct Codec;
+// The bytes of the 16 rows in a tile.
+template <class Byte>
+using TileRows = Byte* (&)[kMarlinRows];
 
-// Nibble i of 16 bytes: low halves first.
-template <class Bytes>
-uint32_t nibble(const Bytes& codes, int i) {
-  return codes[i % 16] >> (i / 16 * 4) & 15;
-}
-template <class Bytes>
-void put_nibble(Bytes& codes, int i, uint32_t code) {
-  codes[i % 16] = static_cast<uint8_t>(codes[i % 16] | code << (i / 16 * 4));
+// Where the plane of low codes has the first column of eight.
+template <int bits>
+int64_t low_place(int lane, int chunk) {
+  return bits == 8 ? chunk * 512 + lane * 16 : chunk / 2 * 512 + lane * 16 + chunk % 2 * 8;
 }
 
+// Chunk `chunk` of the tile is chunk `c` of the blocks of rows g and g + 8.
 template <class Block>
-struct NibbleCodec {
-  static constexpr int kElems = 32, kLow = 4, kHigh = 0;
-  static constexpr int kHeader = sizeof(Block) - 16, kTail = 0;
-  static uint32_t code(const Block& b, int i) { return nibble(b.codes, i); }
-  static void put_code(Block& b, int i, uint32_t code) { put_nibble(b.codes, i, code); }
-  static void header(const Block& b, std::byte* out) { std::memcpy(out, &b, kHeader); }
-  static void put_header(Block& b, const std::byte* in) { std::memcpy(&b, in, kHeader); }
-};
-template <>
-struct Codec<BlockQ4_0> : NibbleCodec<BlockQ4_0> {};
-template <>
-struct Codec<BlockQ4_1> : NibbleCodec<BlockQ4_1> {};
-template <>
-struct Codec<BlockIQ4_NL> : NibbleCodec<BlockIQ4_NL> {};
-template <>
-struct Codec<BlockMXFP4> : NibbleCodec<BlockMXFP4> {};
-
-template <class Block>
-struct FiveBitCodec {
-  static constexpr int kElems = 32, kLow = 4, kHigh = 1;
-  static constexpr int kHeader = sizeof(Block) - 20, kTail = 0;
-  static uint32_t code(const Block& b, int i) {
-    return nibble(b.codes, i) | (b.high[i / 8] >> (i % 8) & 1u) << 4;
-  }
-  static void put_code(Block& b, int i, uint32_t code) {
-    put_nibble(b.codes, i, code & 15);
-    b.high[i / 8] = static_cast<uint8_t>(b.high[i / 8] | (code >> 4) << (i % 8));
-  }
-  static void header(const Block& b, std::byte* out) { std::memcpy(out, &b, kHeader); }
-  static void put_header(Block& b, const std::byte* in) { std::memcpy(&b, in, kHeader); }
-};
-template <>
-struct Codec<BlockQ5_0> : FiveBitCodec<BlockQ5_0> {};
-template <>
-struct Codec<BlockQ5_1> : FiveBitCodec<BlockQ5_1> {};
-
-template <>
-struct Codec<BlockQ8_0> {
-  static constexpr int kElems = 32, kLow = 8, kHigh = 0, kHeader = 2, kTail = 0;
-  static uint32_t code(const BlockQ8_0& b, int i) { return static_cast<uint8_t>(b.codes[i]); }
-  static void put_code(BlockQ8_0& b, int i, uint32_t code) {
-    b.codes[i] = static_cast<int8_t>(static_cast<uint8_t>(code));
-  }
-  static void header(const BlockQ8_0& b, std::byte* out) { std::memcpy(out, &b, 2); }
-  static void put_header(BlockQ8_0& b, const std::byte* in) { std::memcpy(&b, in, 2); }
-};
-
-// The twelve bytes of 6-bit scales and mins as three words, so that four scales come out
-// with one mask. Byte i (0..3) of
-//   word 0: low four bits of scale i, then of scale i + 4
-//   word 1: the same of the mins
-//   word 2: the top two bits of scale i, scale i + 4, min i, min i + 4
-void split_scales(const uint8_t (&in)[12], uint8_t (&out)[12]) {
-  for (int i = 0; i < 4; ++i) {
-    const uint32_t scale = in[i], min = in[4 + i], upper = in[8 + i];
-    out[i] = static_cast<uint8_t>((scale & 15) | (upper & 15) << 4);
-    out[4 + i] = static_cast<uint8_t>((min & 15) | (upper >> 4) << 4);
-    out[8 + i] = static_cast<uint8_t>((scale >> 4 & 3) | (scale >> 6) << 2 | (min >> 4 & 3) << 4 |
-                                      (min >> 6) << 6);
-  }
-}
-void join_scales(const uint8_t (&in)[12], uint8_t (&out)[12]) {
-  for (int i = 0; i < 4; ++i) {
-    const uint32_t scales = in[i], mins = in[4 + i], top = in[8 + i];
-    out[i] = static_cast<uint8_t>((scales & 15) | (top & 3) << 4 | (top >> 2 & 3) << 6);
-    out[4 + i] = static_cast<uint8_t>((mins & 15) | (top >> 4 & 3) << 4 | (top >> 6) << 6);
-    out[8 + i] = static_cast<uint8_t>((scales >> 4) | (mins >> 4) << 4);
-  }
-}
-
-template <class Block>
-struct ScaleMinCodec {
-  static constexpr int kElems = 256, kLow = 4, kHeader = 16, kTail = 0;
-  static uint32_t low(const Block& b, int i) {
-    return b.codes[i / 64 * 32 + i % 32] >> (i % 64 / 32 * 4) & 15;
-  }
-  static void put_low(Block& b, int i, uint32_t code) {
-    uint8_t& byte = b.codes[i / 64 * 32 + i % 32];
-    byte = static_cast<uint8_t>(byte | code << (i % 64 / 32 * 4));
-  }
-  static void header(const Block& b, std::byte* out) {
-    uint8_t words[12];
-    split_scales(b.scales, words);
-    std::memcpy(out, &b, 4);
-    std::memcpy(out + 4, words, 12);
-  }
-  static void put_header(Block& b, const std::byte* in) {
-    uint8_t words[12];
-    std::memcpy(words, in + 4, 12);
-    std::memcpy(&b, in, 4);
-    join_scales(words, b.scales);
-  }
-};
-template <>
-struct Codec<BlockQ4_K> : ScaleMinCodec<BlockQ4_K> {
-  static constexpr int kHigh = 0;
-  static uint32_t code(const BlockQ4_K& b, int i) { return low(b, i); }
-  static void put_code(BlockQ4_K& b, int i, uint32_t code) { put_low(b, i, code); }
-};
-template <>
-struct Codec<BlockQ5_K> : ScaleMinCodec<BlockQ5_K> {
-  static constexpr int kHigh = 1;
-  static uint32_t code(const BlockQ5_K& b, int i) {
-    return low(b, i) | (b.high[i % 32] >> (i / 32) & 1u) << 4;
-  }
-  static void put_code(BlockQ5_K& b, int i, uint32_t code) {
-    put_low(b, i, code & 15);
-    b.high[i % 32] = static_cast<uint8_t>(b.high[i % 32] | (code >> 4) << (i / 32));
-  }
-};
-
-// Header: scale of the even groups of 16, then of the odd ones. Tail: the half.
-template <>
-struct Codec<BlockQ6_K> {
-  static constexpr int kElems = 256, kLow = 4, kHigh = 2, kHeader = 16, kTail = 2;
-  static int low_byte(int i) { return i / 128 * 64 + i % 64; }
-  static int low_shift(int i) { return i % 128 / 64 * 4; }
-  static int high_byte(int i) { return i / 128 * 32 + i % 32; }
-  static int high_shift(int i) { return i % 128 / 32 * 2; }
-  static uint32_t code(const BlockQ6_K& b, int i) {
-    return (b.low[low_byte(i)] >> low_shift(i) & 15u) |
-           (b.high[high_byte(i)] >> high_shift(i) & 3u) << 4;
-  }
-  static void put_code(BlockQ6_K& b, int i, uint32_t code) {
-    uint8_t& low = b.low[low_byte(i)];
-    uint8_t& high = b.high[high_byte(i)];
-    low = static_cast<uint8_t>(low | (code & 15) << low_shift(i));
-    high = static_cast<uint8_t>(high | (code >> 4) << high_shift(i));
-  }
-  static void header(const BlockQ6_K& b, std::byte* out) {
-    for (int i = 0; i < 16; ++i) out[i % 2 * 8 + i / 2] = static_cast<std::byte>(b.scales[i]);
-    std::memcpy(out + 16, &b.scale, 2);
-  }
-  static void put_header(BlockQ6_K& b, const std::byte* in) {
-    for (int i = 0; i < 16; ++i) {
-      b.scales[i] = static_cast<int8_t>(static_cast<uint8_t>(in[i % 2 * 8 + i / 2]));
+void pack_low(const std::byte* a, const std::byte* b, int c, int g, int chunk, std::byte* plane) {
+  constexpr int kLow = MarlinForm<Block>::kLow;
+  for (int t = 0; t < 4; ++t) {
+    std::byte* out = plane + low_place<kLow>(4 * g + t, chunk);
+    if constexpr (kLow == 8) {
+      const size_t at = offsetof(Block, codes) + static_cast<size_t>(8 * t);
+      const uint64_t x = load64(a + at), y = load64(b + at);
+      store64(out, pairs_spread(x) | pairs_spread(y) << 16);
+      store64(out + 8, pairs_spread(x >> 32) | pairs_spread(y >> 32) << 16);
+    } else {
+      constexpr uint64_t kNibbles = bytes_of(15);
+      const CodePlace from = code_place<Block>(c, t);
+      const uint64_t x = load64(a + from.byte) >> from.shift & kNibbles;
+      const uint64_t y = load64(b + from.byte) >> from.shift & kNibbles;
+      store64(out, middle_bytes_swapped(x | y << 4));
     }
-    std::memcpy(&b.scale, in + 16, 2);
   }
-};
-
-template <>
-struct Codec<BlockIQ4_XS> {
-  static constexpr int kElems = 256, kLow = 4, kHigh = 0, kHeader = 8, kTail = 0;
-  static uint32_t code(const BlockIQ4_XS& b, int i) {
-    return b.codes[i / 32 * 16 + i % 16] >> (i % 32 / 16 * 4) & 15;
-  }
-  static void put_code(BlockIQ4_XS& b, int i, uint32_t code) {
-    uint8_t& byte = b.codes[i / 32 * 16 + i % 16];
-    byte = static_cast<uint8_t>(byte | code << (i % 32 / 16 * 4));
-  }
-  static void header(const BlockIQ4_XS& b, std::byte* out) { std::memcpy(out, &b, 8); }
-  static void put_header(BlockIQ4_XS& b, const std::byte* in) { std::memcpy(&b, in, 8); }
-};
-
-// Where weight (row, col) of a tile has its bits. col: 0..255 in the tile.
-struct Place {
-  int lane, step, pair, element, chunk;  // chunk: col / 32
-  Place(int row, int col)
-      : lane(row % 8 * 4 + col % 32 / 8),
-        step(col % 8 / 4),
-        pair(row / 8 + col % 4 / 2 * 2),
-        element(col % 2),
-        chunk(col / 32) {}
-  // Bit number in the plane of low codes (4 or 8 bits each) and high codes (1 or 2).
-  int64_t low_bit(int bits) const {
-    if (bits == 8) return 8 * (chunk * 512 + lane * 16 + 8 * step + 2 * pair + element);
-    const int word = chunk / 2 * 128 + lane * 4 + chunk % 2 * 2 + step;
-    return word * int64_t{32} + 4 * (pair + 4 * element);
-  }
-  // `wide`: the format has blocks of 256.
-  int64_t high_bit(int bits, bool wide) const {
-    const int bit = bits == 1 ? 8 * (chunk % 2) + 4 * step + pair : 2 * (4 * step + pair);
-    int word = chunk / 2 * 32 + lane;
-    if (wide) word = bits == 1 ? lane * 4 + chunk / 2 : chunk / 4 * 128 + lane * 4 + chunk % 4;
-    return word * int64_t{32} + bit + 16 * element;
-  }
-};
-
-void put_bits(std::byte* plane, int64_t bit, uint32_t value) {
-  plane[bit / 8] |= static_cast<std::byte>(value << (bit % 8));
 }
-uint32_t get_bits(const std::byte* plane, int64_t bit, int bits) {
-  return static_cast<uint32_t>(plane[bit / 8]) >> (bit % 8) & ((1u << bits) - 1);
-}
-
-// The planes of a tile of `cols` columns (padded: 64 to 256).
 template <class Block>
-struct TilePlanes {
-  using C = Codec<Block>;
-  int cols, blocks;
-  int64_t high, header, tail, bytes;
-  explicit TilePlanes(int cols) : cols(cols), blocks(cols / C::kElems) {
-    high = int64_t{kMarlinRows} * cols * C::kLow / 8;
-    header = high + int64_t{kMarlinRows} * cols * C::kHigh / 8;
-    tail = header + kMarlinRows * blocks * C::kHeader;
-    bytes = tail + kMarlinRows * blocks * C::kTail;
+void unpack_low(const std::byte* plane, int g, int chunk, int c, std::byte* a, std::byte* b) {
+  constexpr int kLow = MarlinForm<Block>::kLow;
+  for (int t = 0; t < 4; ++t) {
+    const std::byte* in = plane + low_place<kLow>(4 * g + t, chunk);
+    if constexpr (kLow == 8) {
+      const size_t at = offsetof(Block, codes) + static_cast<size_t>(8 * t);
+      const uint64_t x = load64(in), y = load64(in + 8);
+      store64(a + at, pairs_gathered(x) | pairs_gathered(y) << 32);
+      store64(b + at, pairs_gathered(x >> 16) | pairs_gathered(y >> 16) << 32);
+    } else {
+      // The low nibbles of eight bytes come before the high ones, in every format.
+      constexpr uint64_t kNibbles = bytes_of(15);
+      const CodePlace to = code_place<Block>(c, t);
+      const uint64_t x = middle_bytes_swapped(load64(in));
+      const uint64_t x_codes = (x & kNibbles) << to.shift, y_codes = (x >> 4 & kNibbles)
+                                                                     << to.shift;
+      store64(a + to.byte, to.shift ? load64(a + to.byte) | x_codes : x_codes);
+      store64(b + to.byte, to.shift ? load64(b + to.byte) | y_codes : y_codes);
+    }
   }
-  int64_t header_of(int row, int block) const { return header + (row * blocks + block) * C::kHeader; }
-  int64_t tail_of(int row, int block) const { return tail + (row * blocks + block) * C::kTail; }
+}
+
+// High codes of a block of 32: `chunk` is its number in the tile.
+template <class Block>
+void pack_high_narrow(const std::byte* a, const std::byte* b, int g, int chunk, std::byte* plane) {
+  const EvenOdd bits =
+      even_odd(load32(a + offsetof(Block, high)), load32(b + offsetof(Block, high)));
+  std::byte* out = plane + chunk / 2 * 128 + g * 16 + chunk % 2;
+  for (int t = 0; t < 4; ++t) {
+    out[4 * t] = static_cast<std::byte>(bits.even >> (8 * t));
+    out[4 * t + 2] = static_cast<std::byte>(bits.odd >> (8 * t));
+  }
+}
+template <class Block>
+void unpack_high_narrow(const std::byte* plane, int g, int chunk, std::byte* a, std::byte* b) {
+  const std::byte* in = plane + chunk / 2 * 128 + g * 16 + chunk % 2;
+  EvenOdd bits{};
+  for (int t = 0; t < 4; ++t) {
+    bits.even |= static_cast<uint64_t>(in[4 * t]) << (8 * t);
+    bits.odd |= static_cast<uint64_t>(in[4 * t + 2]) << (8 * t);
+  }
+  uint64_t x, y;
+  from_even_odd(bits, x, y);
+  store32(a + offsetof(Block, high), static_cast<uint32_t>(x));
+  store32(b + offsetof(Block, high), static_cast<uint32_t>(y));
+}
+
+// High codes of a block of 256, columns 8 * t .. 8 * t + 7 of all chunks.
+template <class Block>
+void pack_high_wide(const std::byte* a, const std::byte* b, int g, int t, std::byte* plane) {
+  const size_t at = offsetof(Block, high) + static_cast<size_t>(8 * t);
+  std::byte* out = plane + (4 * g + t) * 16;
+  if constexpr (MarlinForm<Block>::kHigh == 1) {
+    const EvenOdd bits = even_odd(bits_transposed(load64(a + at)), bits_transposed(load64(b + at)));
+    for (int half = 0; half < 2; ++half) {  // words c / 2 of four chunks
+      store64(out + 8 * half,
+              pairs_spread(bits.even >> (32 * half)) | pairs_spread(bits.odd >> (32 * half)) << 16);
+    }
+  } else {
+    for (int chunk = 0; chunk < 8; ++chunk) {
+      const size_t half = at + static_cast<size_t>(chunk / 4 * 32);
+      const uint64_t x = load64(a + half) >> (2 * (chunk % 4)) & bytes_of(3);
+      const uint64_t y = load64(b + half) >> (2 * (chunk % 4)) & bytes_of(3);
+      store32(out + chunk / 4 * 512 + chunk % 4 * 4, nibbles_gathered(x | y << 2));
+    }
+  }
+}
+template <class Block>
+void unpack_high_wide(const std::byte* plane, int g, int t, std::byte* a, std::byte* b) {
+  const size_t at = offsetof(Block, high) + static_cast<size_t>(8 * t);
+  const std::byte* in = plane + (4 * g + t) * 16;
+  if constexpr (MarlinForm<Block>::kHigh == 1) {
+    EvenOdd bits{};
+    for (int half = 0; half < 2; ++half) {
+      const uint64_t words = load64(in + 8 * half);
+      bits.even |= pairs_gathered(words) << (32 * half);
+      bits.odd |= pairs_gathered(words >> 16) << (32 * half);
+    }
+    uint64_t x, y;
+    from_even_odd(bits, x, y);
+    store64(a + at, bits_transposed(x));
+    store64(b + at, bits_transposed(y));
+  } else {
+    for (int half = 0; half < 2; ++half) {
+      uint64_t x = 0, y = 0;
+      for (int i = 0; i < 4; ++i) {
+        const uint64_t codes = nibbles_spread(load32(in + half * 512 + i * 4));
+        x |= (codes & bytes_of(3)) << (2 * i);
+        y |= (codes >> 2 & bytes_of(3)) << (2 * i);
+      }
+      store64(a + at + static_cast<size_t>(half * 32), x);
+      store64(b + at + static_cast<size_t>(half * 32), y);
+    }
+  }
+}
+
+template <class Block>
+void pack_tile(const TilePlanes<Block>& planes, TileRows<const std::byte> rows, std::byte* tile) {
+  using Form = MarlinForm<Block>;
+  constexpr int kChunks = Form::kElems / 32;  // of a block
+  for (int g = 0; g < 8; ++g) {
+    for (int block = 0; block < planes.blocks; ++block) {
+      const std::byte* a = rows[g] + block * int64_t{sizeof(Block)};
+      const std::byte* b = rows[g + 8] + block * int64_t{sizeof(Block)};
+      pack_header<Block>(a, tile + planes.header_of(g, block), tile + planes.tail_of(g, block));
+      pack_header<Block>(b, tile + planes.header_of(g + 8, block),
+                         tile + planes.tail_of(g + 8, block));
+      for (int c = 0; c < kChunks; ++c) pack_low<Block>(a, b, c, g, block * kChunks + c, tile);
+      if constexpr (Form::kHigh > 0 && Form::kWide) {
+        for (int t = 0; t < 4; ++t) pack_high_wide<Block>(a, b, g, t, tile + planes.high);
+      } else if constexpr (Form::kHigh > 0) {
+        pack_high_narrow<Block>(a, b, g, block, tile + planes.high);
+      }
+    }
+  }
+}
+
+template <class Block>
+void unpack_tile(const TilePlanes<Block>& planes, const std::byte* tile, TileRows<std::byte> rows) {
+  using Form = MarlinForm<Block>;
+  constexpr int kChunks = Form::kElems / 32;
+  for (int g = 0; g < 8; ++g) {
+    for (int block = 0; block < planes.blocks; ++block) {
+      std::byte* a = rows[g] + block * int64_t{sizeof(Block)};
+      std::byte* b = rows[g + 8] + block * int64_t{sizeof(Block)};
+      unpack_header<Block>(tile + planes.header_of(g, block), tile + planes.tail_of(g, block), a);
+      unpack_header<Block>(tile + planes.header_of(g + 8, block),
+                           tile + planes.tail_of(g + 8, block), b);
+      for (int c = 0; c < kChunks; ++c) unpack_low<Block>(tile, g, block * kChunks + c, c, a, b);
+      if constexpr (Form::kHigh > 0 && Form::kWide) {
+        for (int t = 0; t < 4; ++t) unpack_high_wide<Block>(tile + planes.high, g, t, a, b);
+      } else if constexpr (Form::kHigh > 0) {
+        unpack_high_narrow<Block>(tile + planes.high, g, block, a, b);
+      }
+    }
+  }
+}
+
+// 16 rows of a tile of our own.
+template <class Block>
+struct EdgeRows {
+  static constexpr int64_t kRowBytes =
+      kMarlinCols / MarlinForm<Block>::kElems * int64_t{sizeof(Block)};
+  std::byte bytes[kMarlinRows][kRowBytes] = {};
 };
 
+// Of a tile's columns from `begin` on: the bytes of a row that are weights, and where they
+// begin in the row.
 template <class Block>
-int64_t padded_cols(int64_t cols) {
-  constexpr int64_t kUnit = Codec<Block>::kElems == 256 ? kMarlinCols : kMarlinSpan;
-  return (cols + kUnit - 1) / kUnit * kUnit;
-}
-
-template <class Block>
-int64_t strip_bytes(int64_t cols) {
-  return kMarlinRows * (padded_cols<Block>(cols) / Codec<Block>::kElems) *
-         static_cast<int64_t>(sizeof(Block));
-}
-
-// Calls visit(tile bytes offset, first column, planes) for each tile of a strip.
-template <class Block, class Visit>
-void for_each_tile(int64_t cols, Visit&& visit) {
-  int64_t offset = 0;
-  const int64_t padded = padded_cols<Block>(cols);
-  for (int64_t begin = 0; begin < padded; begin += kMarlinCols) {
-    const int64_t width = padded - begin < kMarlinCols ? padded - begin : kMarlinCols;
-    const TilePlanes<Block> planes(static_cast<int>(width));
-    visit(offset, begin, planes);
-    offset += planes.bytes;
-  }
-}
+struct RowPart {
+  int64_t offset, bytes;
+  RowPart(int64_t cols, int64_t begin, int64_t width)
+      : offset(begin / MarlinForm<Block>::kElems * int64_t{sizeof(Block)}),
+        bytes(std::min(width, cols - begin) / MarlinForm<Block>::kElems * int64_t{sizeof(Block)}) {}
+};
 
 template <class Block>
 void pack_strip(int64_t cols, std::span<const std::byte* const, 16> rows, std::byte* strip) {
-  using C = Codec<Block>;
-  std::memset(strip, 0, static_cast<size_t>(strip_bytes<Block>(cols)));
+  const bool full = std::ranges::find(rows, nullptr) == rows.end();
   for_each_tile<Block>(cols, [&](int64_t offset, int64_t begin, const TilePlanes<Block>& planes) {
-    std::byte* tile = strip + offset;
-    for (int row = 0; row < kMarlinRows; ++row) {
-      if (!rows[row]) continue;
-      for (int b = 0; b < planes.blocks && begin + b * C::kElems < cols; ++b) {
-        Block block;
-        std::memcpy(&block, rows[row] + (begin / C::kElems + b) * int64_t{sizeof(Block)},
-                    sizeof block);
-        std::byte rest[C::kHeader + C::kTail];
-        C::header(block, rest);
-        std::memcpy(tile + planes.header_of(row, b), rest, C::kHeader);
-        if (C::kTail) std::memcpy(tile + planes.tail_of(row, b), rest + C::kHeader, C::kTail);
-        for (int i = 0; i < C::kElems; ++i) {
-          const Place place(row, b * C::kElems + i);
-          const uint32_t code = C::code(block, i);
-          put_bits(tile, place.low_bit(C::kLow), code & ((1u << C::kLow) - 1));
-          if (C::kHigh) put_bits(tile + planes.high, place.high_bit(C::kHigh, C::kElems == 256), code >> C::kLow);
-        }
-      }
+    const RowPart<Block> part(cols, begin, planes.cols);
+    const std::byte* from[kMarlinRows];
+    if (full && begin + planes.cols <= cols) {
+      for (int r = 0; r < kMarlinRows; ++r) from[r] = rows[r] + part.offset;
+      return pack_tile<Block>(planes, from, strip + offset);
     }
+    EdgeRows<Block> edge;
+    for (int r = 0; r < kMarlinRows; ++r) {
+      from[r] = edge.bytes[r];
+      if (rows[r])
+        std::memcpy(edge.bytes[r], rows[r] + part.offset, static_cast<size_t>(part.bytes));
+    }
+    pack_tile<Block>(planes, from, strip + offset);
   });
 }
 
 template <class Block>
 bool unpack_strip(int64_t cols, const std::byte* strip, int used_rows,
                   std::span<std::byte* const, 16> rows) {
-  using C = Codec<Block>;
-  constexpr std::byte kZero[sizeof(Block)] = {};
+  const bool full = used_rows == kMarlinRows && std::ranges::find(rows, nullptr) == rows.end();
   bool clean = true;
   for_each_tile<Block>(cols, [&](int64_t offset, int64_t begin, const TilePlanes<Block>& planes) {
-    const std::byte* tile = strip + offset;
-    for (int row = 0; row < kMarlinRows; ++row) {
-      for (int b = 0; b < planes.blocks; ++b) {
-        Block block{};
-        std::byte rest[C::kHeader + C::kTail];
-        std::memcpy(rest, tile + planes.header_of(row, b), C::kHeader);
-        if (C::kTail) std::memcpy(rest + C::kHeader, tile + planes.tail_of(row, b), C::kTail);
-        C::put_header(block, rest);
-        for (int i = 0; i < C::kElems; ++i) {
-          const Place place(row, b * C::kElems + i);
-          uint32_t code = get_bits(tile, place.low_bit(C::kLow), C::kLow);
-          if (C::kHigh) {
-            code |= get_bits(tile + planes.high, place.high_bit(C::kHigh, C::kElems == 256), C::kHigh) << C::kLow;
-          }
-          C::put_code(block, i, code);
-        }
-        const int64_t column = begin + b * C::kElems;
-        if (row >= used_rows || column >= cols) {
-          clean = clean && std::memcmp(&block, kZero, sizeof block) == 0;
-        } else if (rows[row]) {
-          std::memcpy(rows[row] + column / C::kElems * int64_t{sizeof(Block)}, &block,
-                      sizeof block);
-        }
+    const RowPart<Block> part(cols, begin, planes.cols);
+    std::byte* to[kMarlinRows];
+    if (full && begin + planes.cols <= cols) {
+      for (int r = 0; r < kMarlinRows; ++r) to[r] = rows[r] + part.offset;
+      return unpack_tile<Block>(planes, strip + offset, to);
+    }
+    EdgeRows<Block> edge;
+    for (int r = 0; r < kMarlinRows; ++r) to[r] = edge.bytes[r];
+    unpack_tile<Block>(planes, strip + offset, to);
+    const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };
+    for (int r = 0; r < kMarlinRows; ++r) {
+      const int64_t weights = r < used_rows ? part.bytes : 0;
+      clean = clean && std::all_of(to[r] + weights, to[r] + EdgeRows<Block>::kRowBytes, is_zero);
+      if (weights && rows[r]) {
+        std::memcpy(rows[r] + part.offset, to[r], static_cast<size_t>(weights));
       }
     }
   });
@@ -327,7 +259,7 @@ struct MarlinFunctions {
 
 template <class Block>
 constexpr MarlinFunctions marlin_functions() {
-  if constexpr (requires { sizeof(Codec<Block>); }) {
+  if constexpr (InMarlin<Block>) {
     return {strip_bytes<Block>, pack_strip<Block>, unpack_strip<Block>};
   } else {
     return {};

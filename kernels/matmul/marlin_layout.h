@@ -26,7 +26,7 @@
 //              1 bit: bit 8 * (c % 2) + 4 * s + p + 16 * e of the word
 //              2 bits: bits 2 * (4 * s + p) + 16 * e
 //   headers    per row and block of the tile what remains of the block, row after row
-//              (marlin_layout.cc: the 6-bit scales of Q4_K and Q5_K and the scales of
+//              (marlin_scalar.cc: the 6-bit scales of Q4_K and Q5_K and the scales of
 //              Q6_K are put in an order that is quick to read)
 //
 // A tile has exactly the bytes of its blocks: Q4_K keeps its 4.5 bits a weight.
@@ -60,5 +60,11 @@ void marlin_pack_strip(DType dtype, int64_t cols, std::span<const std::byte* con
 // the packer (rows from `used_rows` on, columns from `cols` on) is not zero.
 bool marlin_unpack_strip(DType dtype, int64_t cols, const std::byte* strip, int used_rows,
                          std::span<std::byte* const, 16> rows);
+
+// The same weight by weight, a tenth as fast: the reference for tests.
+void marlin_pack_strip_scalar(DType dtype, int64_t cols,
+                              std::span<const std::byte* const, 16> rows, std::byte* strip);
+bool marlin_unpack_strip_scalar(DType dtype, int64_t cols, const std::byte* strip, int used_rows,
+                                std::span<std::byte* const, 16> rows);
 
 }  // namespace ktx::kernels

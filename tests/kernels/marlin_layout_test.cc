@@ -69,6 +69,59 @@ TEST(MarlinLayout, UnpackGivesBackEveryByte) {
   }
 }
 
+TEST(MarlinLayout, IsWhatTheWeightByWeightPackerMakes) {
+  Random random(20261122);
+  for (DType dtype : kTypes) {
+    for (int64_t cols : column_counts(dtype)) {
+      for (int used_rows : {16, 15, 9, 8, 7, 1}) {
+        SCOPED_TRACE(testing::Message() << name(dtype) << " " << used_rows << "x" << cols
+                                        << " seed " << random.seed());
+        const Strip strip = random_strip(random, dtype, cols, used_rows);
+        std::array<const std::byte*, 16> rows{};
+        for (int r = 0; r < used_rows; ++r) rows[static_cast<size_t>(r)] = strip.rows[r].data();
+        std::vector<std::byte> expected(strip.packed.size(), std::byte{0x3C});
+        marlin_pack_strip_scalar(dtype, cols, rows, expected.data());
+        ASSERT_EQ(strip.packed, expected);
+      }
+      // A gap between rows that are there.
+      std::array<const std::byte*, 16> rows{};
+      const Strip strip = random_strip(random, dtype, cols, 16);
+      for (size_t r = 0; r < 16; ++r) rows[r] = random.below(3) ? strip.rows[r].data() : nullptr;
+      std::vector<std::byte> packed(strip.packed.size()), expected(strip.packed.size());
+      marlin_pack_strip(dtype, cols, rows, packed.data());
+      marlin_pack_strip_scalar(dtype, cols, rows, expected.data());
+      ASSERT_EQ(packed, expected) << name(dtype) << " " << cols << " seed " << random.seed();
+    }
+  }
+}
+
+TEST(MarlinLayout, UnpacksAnyBytesAsTheWeightByWeightPackerDoes) {
+  Random random(20261123);
+  for (DType dtype : kTypes) {
+    for (int64_t cols : column_counts(dtype)) {
+      const auto row_size = static_cast<size_t>(*row_bytes(dtype, cols));
+      std::vector<std::byte> strip(static_cast<size_t>(marlin_strip_bytes(dtype, cols)));
+      for (int used_rows : {16, 11, 8, 3}) {
+        const bool wanted_all = random.below(2) == 0;
+        for (std::byte& byte : strip) byte = static_cast<std::byte>(random.byte());
+        std::vector<std::byte> mine(16 * row_size, std::byte{0x11}), theirs = mine;
+        std::array<std::byte*, 16> mine_rows{}, their_rows{};
+        for (int r = 0; r < used_rows; ++r) {
+          if (!wanted_all && random.below(4) == 0) continue;
+          mine_rows[static_cast<size_t>(r)] = mine.data() + static_cast<size_t>(r) * row_size;
+          their_rows[static_cast<size_t>(r)] = theirs.data() + static_cast<size_t>(r) * row_size;
+        }
+        const bool clean = marlin_unpack_strip(dtype, cols, strip.data(), used_rows, mine_rows);
+        EXPECT_EQ(clean, marlin_unpack_strip_scalar(dtype, cols, strip.data(), used_rows,
+                                                    their_rows))
+            << name(dtype) << " " << used_rows << "x" << cols << " seed " << random.seed();
+        ASSERT_EQ(mine, theirs) << name(dtype) << " " << used_rows << "x" << cols << " seed "
+                                << random.seed();
+      }
+    }
+  }
+}
+
 TEST(MarlinLayout, KeepsTheSizeOfTheBlocks) {
   for (DType dtype : kTypes) {
     EXPECT_EQ(marlin_matrix_bytes(dtype, 32, 512), 32 * *row_bytes(dtype, 512)) << name(dtype);
