@@ -20,6 +20,7 @@
 #include "lib/passes/rule_report.h"
 #include "lib/rules/families.h"
 #include "lib/rules/pattern_budget.h"
+#include "lib/rules/pattern_index.h"
 #include "lib/rules/rule_keys.h"
 #include "lib/support/strings.h"
 
@@ -283,29 +284,71 @@ class RuleChecker {
     return names;
   }
 
-  // A layer number past the last whose modules the pattern would match, or -1.
-  int layer_that_would_match(const Rule& rule) {
+  // What the modules of the last layer would be called in layers that do not exist.
+  struct FurtherPath {
+    const ir::Module* module = nullptr;
+    int layer = 0;
+    std::string path;
+  };
+
+  // Made when the first dead rule asks: which of them each rule may match.
+  void list_further_paths() {
     constexpr int kMaxLayers = 256;
     const int32_t layers = state_.modules.facts.layers;
     const std::string last = fmt::format("model.layers.{}", layers - 1);
-    if (!rule.match.name_regex) return -1;
+    std::vector<std::string_view> patterns;
+    for (const Rule& rule : state_.rules.rules) {
+      patterns.push_back(rule.match.name_regex ? std::string_view(rule.match.name->text) : "");
+    }
+    rules::PatternIndex index(patterns);
     for (const ir::Module& module : state_.modules.modules) {
-      if (module.layer != layers - 1) continue;
-      if (rule.match.class_name && !ir::has_class(module, rule.match.class_name->text)) continue;
-      if (!module.path.starts_with(last)) continue;
+      if (module.layer != layers - 1 || !module.path.starts_with(last)) continue;
       for (int layer = layers; layer < kMaxLayers; ++layer) {
-        const std::string path =
-            fmt::format("model.layers.{}{}", layer, module.path.substr(last.size()));
-        const auto index = static_cast<size_t>(&rule - state_.rules.rules.data());
-        if (budget_.test(index, *rule.match.name_regex, path) == Regex::Outcome::Match)
-          return layer;
+        further_paths_.push_back(
+            {&module, layer,
+             fmt::format("model.layers.{}{}", layer, module.path.substr(last.size()))});
+        index.count(further_paths_.back().path);
       }
+    }
+    index.choose([](uint32_t) { return false; });
+    further_of_rule_.resize(patterns.size());
+    may_match_all_.resize(patterns.size());
+    for (const uint32_t rule : index.always()) may_match_all_[rule] = true;
+    for (size_t i = 0; i < further_paths_.size(); ++i) {
+      const auto rules = index.candidates(further_paths_[i].path);
+      if (!rules) {
+        may_match_all_.assign(patterns.size(), true);
+        return;
+      }
+      for (const uint32_t rule : *rules) further_of_rule_[rule].push_back(i);
+    }
+  }
+
+  // A layer number past the last whose modules the pattern would match, or -1.
+  int layer_that_would_match(const Rule& rule) {
+    if (!rule.match.name_regex) return -1;
+    if (further_of_rule_.empty()) list_further_paths();
+    const auto index = static_cast<size_t>(&rule - state_.rules.rules.data());
+    const auto fits = [&](const FurtherPath& further) {
+      if (rule.match.class_name && !ir::has_class(*further.module, rule.match.class_name->text)) {
+        return false;
+      }
+      return budget_.test(index, *rule.match.name_regex, further.path) == Regex::Outcome::Match;
+    };
+    if (may_match_all_[index]) {
+      for (const FurtherPath& further : further_paths_) {
+        if (fits(further)) return further.layer;
+      }
+      return -1;
+    }
+    for (const size_t i : further_of_rule_[index]) {
+      if (fits(further_paths_[i])) return further_paths_[i].layer;
     }
     return -1;
   }
 
   // The module path that looks most like the pattern, layer numbers blotted out.
-  std::string nearest_path(const std::string& pattern) const {
+  std::string nearest_path(const std::string& pattern) {
     std::string plain;
     for (size_t i = 0; i < pattern.size(); ++i) {
       const std::string_view rest = std::string_view(pattern).substr(i);
@@ -319,11 +362,14 @@ class RuleChecker {
         plain += rest[0];
       }
     }
-    std::set<std::string> paths;
-    for (const ir::Module& module : state_.modules.modules) {
-      if (!module.path.empty()) paths.insert(without_layers(module.path));
+    if (kinds_of_path_.empty()) {
+      std::set<std::string> paths;
+      for (const ir::Module& module : state_.modules.modules) {
+        if (!module.path.empty()) paths.insert(without_layers(module.path));
+      }
+      kinds_of_path_.assign(paths.begin(), paths.end());
     }
-    return nearest_name(plain, std::vector<std::string>(paths.begin(), paths.end()));
+    return nearest_name(plain, kinds_of_path_);
   }
 
   void report_unreachable(const Rule& rule, const RuleOutcome& outcome) {
@@ -502,6 +548,10 @@ class RuleChecker {
   std::string family_;
   rules::PatternBudget budget_;
   std::set<std::string, std::less<>> known_classes_;
+  std::vector<std::string> kinds_of_path_;  // "model.layers.*.mlp"
+  std::vector<FurtherPath> further_paths_;
+  std::vector<std::vector<size_t>> further_of_rule_;  // those that a rule may match
+  std::vector<bool> may_match_all_;                   // by rule, in place of that list
 };
 
 }  // namespace

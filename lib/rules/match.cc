@@ -1,8 +1,11 @@
 #include "lib/rules/match.h"
 
 #include <algorithm>
+#include <string>
+#include <unordered_set>
 
 #include "lib/rules/pattern_budget.h"
+#include "lib/rules/pattern_index.h"
 
 namespace ktx::rules {
 namespace {
@@ -32,10 +35,35 @@ bool class_fits(const Match& match, const Module& module) {
   return !match.class_name || ir::has_class(module, match.class_name->text);
 }
 
+std::vector<std::string_view> patterns_of(const std::vector<Rule>& rules) {
+  std::vector<std::string_view> patterns;
+  for (const Rule& rule : rules) {
+    const bool any = rule.match.name_regex.has_value();
+    patterns.push_back(any ? std::string_view(rule.match.name->text) : "");
+  }
+  return patterns;
+}
+
+// "model.layers.17.mlp" and "model.layers.42.mlp" have one shape.
+std::string shape_of(std::string_view path) {
+  std::string shape(path);
+  for (char& c : shape) {
+    if (c >= '0' && c <= '9') c = '0';
+  }
+  return shape;
+}
+
+// Rules meet modules through an index of their patterns, so that thousands of rules on a
+// hundred thousand modules cost little more than those that match. Every pattern is tried on
+// one path of each shape first: what takes long there is tried everywhere, so that patterns
+// without end are found as if there were no index.
 class Matcher {
  public:
   Matcher(const RuleSet& rules, const ir::ModuleGraph& graph)
-      : rules_(rules.rules), graph_(graph), budget_(rules.rules.size()) {
+      : rules_(rules.rules),
+        graph_(graph),
+        budget_(rules.rules.size()),
+        index_(patterns_of(rules.rules)) {
     result_.rule_of_module.assign(graph.modules.size(), kNoRule);
     result_.rule_of_experts.assign(graph.modules.size(), kNoRule);
     result_.outcomes.resize(rules_.size());
@@ -48,6 +76,7 @@ class Matcher {
   }
 
   MatchResult run() {
+    survey();
     for (size_t id = 0; id < graph_.modules.size(); ++id) decide(static_cast<ir::ModuleId>(id));
     for (RuleOutcome& outcome : result_.outcomes) {
       outcome.verdict = outcome.won > 0    ? Verdict::Wins
@@ -59,6 +88,55 @@ class Matcher {
   }
 
  private:
+  using Numbers = std::span<const uint32_t>;
+
+  // All paths once, for the index; patterns on one path of each shape.
+  void survey() {
+    std::unordered_set<std::string> shapes;
+    const auto meet_path = [&](const Subject& subject, const auto& class_fits_rule) {
+      index_.count(subject.path);
+      if (!shapes.insert(shape_of(subject.path)).second) return;
+      for (size_t i = 0; i < rules_.size(); ++i) {
+        if (rules_[i].match.name_regex && class_fits_rule(i)) (void)place_fits(i, subject);
+      }
+    };
+    for (const ir::Module& module : graph_.modules) {
+      const Subject subject = {module.path, module.class_name, module.role, module.layer};
+      meet_path(subject, [&](size_t i) { return class_fits(rules_[i].match, module); });
+      if (module.role != ir::Role::Experts) continue;
+      ir::for_each_expert_module(graph_, module, [&](const ir::ExpertModule& part) {
+        const std::vector<bool>& fits = part_class_fits_[number_of(part)];
+        meet_path({part.path, part.part->class_name, part.part->role, module.layer},
+                  [&](size_t i) { return fits[i]; });
+        return true;
+      });
+    }
+    index_.choose([this](uint32_t rule) { return budget_.steps(rule) > 0; });
+  }
+
+  size_t number_of(const ir::ExpertModule& part) const {
+    return static_cast<size_t>(part.part - graph_.expert_parts.data());
+  }
+
+  // Those of `always` and those that the index names for this path, in order, until
+  // `visit` returns false.
+  template <class Visit>
+  void each_candidate(std::string_view path, Numbers always, const Visit& visit) {
+    const std::optional<Numbers> found = index_.candidates(path);
+    if (!found) {
+      for (size_t i = 0; i < rules_.size(); ++i) {
+        if (!visit(i)) return;
+      }
+      return;
+    }
+    size_t a = 0;
+    size_t f = 0;
+    while (a < always.size() || f < found->size()) {
+      const bool from_always = f == found->size() || (a < always.size() && always[a] < (*found)[f]);
+      if (!visit(from_always ? always[a++] : (*found)[f++])) return;
+    }
+  }
+
   // All but the class.
   bool place_fits(size_t rule, const Subject& subject) {
     const Match& match = rules_[rule].match;
@@ -77,11 +155,11 @@ class Matcher {
 
   // Counts for all rules that this module satisfies; the winner or kNoRule.
   template <class ClassFits>
-  int meet(const Subject& subject, const ClassFits& class_fits_rule, bool count_losers) {
+  int meet(const Subject& subject, Numbers always, const ClassFits& class_fits_rule,
+           bool count_losers) {
     int winner = kNoRule;
-    for (size_t i = 0; i < rules_.size(); ++i) {
-      if (winner >= 0 && !count_losers) break;
-      if (!class_fits_rule(i) || !place_fits(i, subject)) continue;
+    each_candidate(subject.path, always, [&](size_t i) {
+      if (!class_fits_rule(i) || !place_fits(i, subject)) return true;
       RuleOutcome& outcome = result_.outcomes[i];
       if (winner < 0) {
         winner = static_cast<int>(i);
@@ -90,7 +168,8 @@ class Matcher {
         ++outcome.takers[winner];
         if (outcome.lost++ == 0) outcome.first_lost = subject.path;
       }
-    }
+      return count_losers;
+    });
     return winner;
   }
 
@@ -110,25 +189,39 @@ class Matcher {
     ++result_.visited;
     const Subject subject = {module.path, module.class_name, module.role, module.layer};
     winner = meet(
-        subject, [&](size_t i) { return class_fits(rules_[i].match, module); }, true);
+        subject, index_.always(), [&](size_t i) { return class_fits(rules_[i].match, module); },
+        true);
     if (winner < 0) ++result_.without_rule;
     if (parts > 0 && !blocks(winner)) decide_experts(id, module, parts);
   }
 
   bool blocks(int rule) const { return rule >= 0 && !rules_[static_cast<size_t>(rule)].recursive; }
 
+  // Of the rules that are tried everywhere, those for this part of the layer's experts.
+  std::vector<uint32_t> always_for(size_t part, int32_t layer) const {
+    std::vector<uint32_t> rules;
+    for (const uint32_t i : index_.always()) {
+      if (part_class_fits_[part][i] && layers_fit(rules_[i].match, layer)) rules.push_back(i);
+    }
+    return rules;
+  }
+
   // Losers among the many modules of single experts are counted only up to the
   // first of each rule: enough for a verdict.
   void decide_experts(ir::ModuleId id, const ir::Module& module, int64_t parts) {
     result_.visited += parts;
+    std::vector<std::vector<uint32_t>> always;
+    for (size_t part = 0; part < graph_.expert_parts.size(); ++part) {
+      always.push_back(always_for(part, module.layer));
+    }
     std::map<int, int64_t> weight_rules;
     ir::for_each_expert_module(graph_, module, [&](const ir::ExpertModule& part) {
-      const auto number = static_cast<size_t>(part.part - graph_.expert_parts.data());
+      const size_t number = number_of(part);
       const Subject subject = {part.path, part.part->class_name, part.part->role, module.layer};
       const std::vector<bool>& fits = part_class_fits_[number];
       const bool first = part.expert == 0;
       const int winner = meet(
-          subject, [&](size_t i) { return fits[i]; }, first);
+          subject, always[number], [&](size_t i) { return fits[i]; }, first);
       if (winner < 0) ++result_.without_rule;
       if (winner >= 0 && !part.part->param.empty()) ++weight_rules[winner];
       return true;
@@ -143,51 +236,65 @@ class Matcher {
 
   // Why rules win nothing: out of reach, or the wrong class.
   void explain_losers() {
-    std::vector<size_t> dead;
+    dead_.assign(rules_.size(), false);
     for (size_t i = 0; i < rules_.size(); ++i) {
-      if (result_.outcomes[i].verdict == Verdict::Dead && !budget_.is_out(i)) dead.push_back(i);
+      dead_[i] = result_.outcomes[i].verdict == Verdict::Dead && !budget_.is_out(i);
     }
-    for (size_t i : dead) look_out_of_reach(i);
-    for (size_t i : dead) {
-      RuleOutcome& outcome = result_.outcomes[i];
-      if (!outcome.first_unreachable.empty()) outcome.verdict = Verdict::Unreachable;
-      if (outcome.verdict == Verdict::Dead && rules_[i].match.class_name) look_without_class(i);
+    look_out_of_reach();
+    for (size_t i = 0; i < rules_.size(); ++i) {
+      if (dead_[i] && !result_.outcomes[i].first_unreachable.empty()) {
+        result_.outcomes[i].verdict = Verdict::Unreachable;
+        dead_[i] = false;
+      }
+      // Of rules with a class alone, every module would be one.
+      dead_[i] = dead_[i] && rules_[i].match.class_name && rules_[i].match.name_regex;
     }
+    look_without_class();
   }
 
-  void look_out_of_reach(size_t rule) {
-    RuleOutcome& outcome = result_.outcomes[rule];
+  // For each dead rule the first module that it would take.
+  void look_out_of_reach() {
     for (size_t id = 0; id < graph_.modules.size(); ++id) {
       const ir::Module& module = graph_.modules[id];
       const bool reached = result_.rule_of_module[id] != kNotVisited;
-      const Subject subject = {module.path, module.class_name, module.role, module.layer};
-      if (!reached && class_fits(rules_[rule].match, module) && place_fits(rule, subject)) {
-        outcome.first_unreachable = module.path;
-        outcome.blocker = blocker_above(module.parent);
-        return;
+      if (!reached) {
+        const Subject subject = {module.path, module.class_name, module.role, module.layer};
+        each_candidate(subject.path, index_.always(), [&](size_t i) {
+          if (class_fits(rules_[i].match, module)) note_unreachable(i, subject, module.parent);
+          return true;
+        });
       }
       const bool hides =
           module.role == ir::Role::Experts && (!reached || blocks(result_.rule_of_module[id]));
-      if (hides && look_into_experts(rule, module)) {
-        outcome.blocker = blocker_above(static_cast<ir::ModuleId>(id));
-        return;
-      }
+      if (hides) look_into_experts(static_cast<ir::ModuleId>(id));
     }
   }
 
-  bool look_into_experts(size_t rule, const ir::Module& experts) {
-    std::string found;
-    const bool any = std::any_of(part_class_fits_.begin(), part_class_fits_.end(),
-                                 [&](const std::vector<bool>& fits) { return fits[rule]; });
-    if (!any || !layers_fit(rules_[rule].match, experts.layer)) return false;
+  void note_unreachable(size_t rule, const Subject& subject, ir::ModuleId above) {
+    RuleOutcome& outcome = result_.outcomes[rule];
+    if (!dead_[rule] || !outcome.first_unreachable.empty() || !place_fits(rule, subject)) return;
+    outcome.first_unreachable = subject.path;
+    outcome.blocker = blocker_above(above);
+  }
+
+  void look_into_experts(ir::ModuleId id) {
+    const ir::Module& experts = graph_.modules[static_cast<size_t>(id)];
+    std::vector<std::vector<uint32_t>> always;
+    for (size_t part = 0; part < graph_.expert_parts.size(); ++part) {
+      always.push_back(always_for(part, experts.layer));
+      std::erase_if(always.back(), [&](uint32_t i) {
+        return !dead_[i] || !result_.outcomes[i].first_unreachable.empty();
+      });
+    }
     ir::for_each_expert_module(graph_, experts, [&](const ir::ExpertModule& part) {
-      const auto number = static_cast<size_t>(part.part - graph_.expert_parts.data());
+      const size_t number = number_of(part);
       const Subject subject = {part.path, part.part->class_name, part.part->role, experts.layer};
-      if (part_class_fits_[number][rule] && place_fits(rule, subject)) found = part.path;
-      return found.empty();
+      each_candidate(subject.path, always[number], [&](size_t i) {
+        if (part_class_fits_[number][i]) note_unreachable(i, subject, id);
+        return true;
+      });
+      return true;
     });
-    result_.outcomes[rule].first_unreachable = found;
-    return !found.empty();
   }
 
   int blocker_above(ir::ModuleId id) const {
@@ -198,15 +305,17 @@ class Matcher {
     return kNoRule;
   }
 
-  void look_without_class(size_t rule) {
-    RuleOutcome& outcome = result_.outcomes[rule];
+  void look_without_class() {
     for (const ir::Module& module : graph_.modules) {
       const Subject subject = {module.path, module.class_name, module.role, module.layer};
-      // Of rules with a class alone, every module would be one.
-      if (!rules_[rule].match.name_regex || !place_fits(rule, subject)) continue;
-      if (outcome.without_class++ > 0) continue;
-      outcome.class_found = module.class_name;
-      outcome.path_found = module.path;
+      each_candidate(subject.path, index_.always(), [&](size_t i) {
+        if (!dead_[i] || !place_fits(i, subject)) return true;
+        RuleOutcome& outcome = result_.outcomes[i];
+        if (outcome.without_class++ > 0) return true;
+        outcome.class_found = module.class_name;
+        outcome.path_found = module.path;
+        return true;
+      });
     }
   }
 
@@ -214,7 +323,9 @@ class Matcher {
   const ir::ModuleGraph& graph_;
   MatchResult result_;
   PatternBudget budget_;
+  PatternIndex index_;
   std::vector<std::vector<bool>> part_class_fits_;  // by part, then rule
+  std::vector<bool> dead_;  // rules that win nothing and whose reason is looked for
 };
 
 }  // namespace
