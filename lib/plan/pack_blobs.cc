@@ -17,16 +17,18 @@ namespace {
 
 constexpr uint64_t kMaxGranuleBytes = 1 << 20;
 constexpr uint64_t kMemoryBudgetBytes = 768 << 20;
+constexpr uint64_t kLetGoBytes = 8 << 20;
 
 // The bytes of one worker: file ranges assembled from sources.
 class Assembler {
  public:
   Assembler(const PlanContents& contents, std::span<const BlobSource> sources,
             std::span<const MappedFile* const> files)
-      : contents_(contents), sources_(sources), files_(files), buffer_(kStepBytes) {}
+      : contents_(contents), sources_(sources), files_(files) {}
 
-  std::span<const std::byte> range(const SegmentRecord& segment, uint64_t offset, uint64_t size) {
-    const std::span<std::byte> out = std::span(buffer_).first(size);
+  // Fills `out` with the bytes of the file from `offset` on.
+  void assemble(const SegmentRecord& segment, uint64_t offset, std::span<std::byte> out) {
+    const uint64_t size = out.size();
     const auto blobs = std::span(contents_.blobs).subspan(segment.first_blob, segment.blob_count);
     auto blob = std::partition_point(blobs.begin(), blobs.end(), [&](const BlobRecord& record) {
       return record.offset + record.size <= offset;
@@ -43,7 +45,6 @@ class Assembler {
       at = end;
     }
     std::memset(out.data() + (at - offset), 0, offset + size - at);
-    return out;
   }
 
  private:
@@ -55,20 +56,58 @@ class Assembler {
     } else if (!source.pack) {
       copy_rows(source, offset, out);
     } else {
-      const uint64_t granule = source.granule_bytes;
-      const uint64_t begin = offset / granule * granule;
-      const uint64_t end =
-          std::min(blob.size, (offset + out.size() + granule - 1) / granule * granule);
-      scratch_.resize(std::max<size_t>(scratch_.size(), end - begin));
-      source.pack(source.slices, begin, std::span(scratch_).first(end - begin));
-      let_go_source(blob, source, begin, end);
-      std::memcpy(out.data(), scratch_.data() + (offset - begin), out.size());
+      pack(index, offset, out);
     }
   }
 
-  // Pages of source files are not needed again. (Other sources are left alone:
-  // memory that is no mapping of a file would lose its contents.)
-  void let_go(std::span<const std::byte> range) const {
+  // Whole granules go where they belong; of those at both ends a part is copied.
+  void pack(uint32_t index, uint64_t offset, std::span<std::byte> out) {
+    const BlobRecord& blob = contents_.blobs[index];
+    const BlobSource& source = sources_[index];
+    const uint64_t granule = source.granule_bytes, end = offset + out.size();
+    for (uint64_t at = offset; at < end;) {
+      const uint64_t begin = at / granule * granule;
+      const uint64_t whole = end == blob.size ? end : end / granule * granule;
+      uint64_t to = whole;
+      if (at == begin && whole > at) {
+        source.pack(source.slices, at, out.subspan(at - offset, whole - at));
+        let_go_source(blob, source, at, whole);
+      } else {
+        to = std::min(end, begin + granule);
+        std::memcpy(out.data() + (at - offset), edge(index, begin) + (at - begin), to - at);
+      }
+      at = to;
+    }
+  }
+
+  // One granule. The next step begins with the one that this step ended in.
+  const std::byte* edge(uint32_t index, uint64_t begin) {
+    const BlobRecord& blob = contents_.blobs[index];
+    const BlobSource& source = sources_[index];
+    if (edge_blob_ == index && edge_begin_ == begin) return edge_.data();
+    edge_.resize(std::min(source.granule_bytes, blob.size - begin));
+    source.pack(source.slices, begin, edge_);
+    let_go_source(blob, source, begin, begin + edge_.size());
+    edge_blob_ = index;
+    edge_begin_ = begin;
+    return edge_.data();
+  }
+
+  // Pages of source files are not needed again. They are let go of some MiB at a time:
+  // each time all threads are interrupted.
+  void let_go(std::span<const std::byte> range) {
+    if (range.data() == done_.data() + done_.size()) {
+      done_ = {done_.data(), done_.size() + range.size()};
+      if (done_.size() < kLetGoBytes) return;
+      range = {};
+    }
+    let_go_now(done_);
+    done_ = range;
+  }
+
+  // Other sources are left alone: memory that is no mapping of a file would lose its contents.
+  void let_go_now(std::span<const std::byte> range) const {
+    if (range.empty()) return;
     for (const MappedFile* file : files_) {
       const auto bytes = file->bytes();
       if (range.data() < bytes.data() || range.data() >= bytes.data() + bytes.size()) continue;
@@ -79,7 +118,7 @@ class Assembler {
   // A layout without padding made bytes [begin, end) of the same bytes of the source,
   // in another order within granules.
   void let_go_source(const BlobRecord& blob, const BlobSource& source, uint64_t begin,
-                     uint64_t end) const {
+                     uint64_t end) {
     uint64_t at = 0, total = 0;
     for (const auto slice : source.slices) total += slice.size();
     if (total != blob.size) return;
@@ -91,7 +130,7 @@ class Assembler {
     }
   }
 
-  void copy_rows(const BlobSource& source, uint64_t offset, std::span<std::byte> out) const {
+  void copy_rows(const BlobSource& source, uint64_t offset, std::span<std::byte> out) {
     for (const std::span<const std::byte> slice : source.slices) {
       if (out.empty()) return;
       if (offset >= slice.size()) {
@@ -110,8 +149,10 @@ class Assembler {
   const PlanContents& contents_;
   std::span<const BlobSource> sources_;
   std::span<const MappedFile* const> files_;
-  std::vector<std::byte> buffer_;
-  std::vector<std::byte> scratch_;
+  std::vector<std::byte> edge_;  // granule `edge_begin_` of blob `edge_blob_`
+  uint32_t edge_blob_ = kNone;
+  uint64_t edge_begin_ = 0;
+  std::span<const std::byte> done_;  // of a source, read and not let go of
 };
 
 Status check_sources(const PlanContents& contents, std::span<const BlobSource> sources) {
@@ -160,7 +201,8 @@ class Worker {
         options_(options),
         hashes_(hashes),
         work_(work),
-        assembler_(writer.contents(), sources, options.files) {}
+        assembler_(writer.contents(), sources, options.files),
+        buffer_(kStepBytes) {}
 
   Status pack(size_t index) {
     const ChunkRange& chunk = writer_.layout().chunks[index];
@@ -184,12 +226,12 @@ class Worker {
     uint64_t reported = 0;
     const auto fetch = [&](uint64_t offset, uint64_t size) -> Result<std::span<const std::byte>> {
       if (work_.failed) return Error{};  // another worker has said why
-      if (!from_work_file || offset >= chunk.offset + chunk.size) {
-        return assembler_.range(segment, offset, size);
+      const auto out = std::span(buffer_).first(size);
+      if (from_work_file && offset < chunk.offset + chunk.size) {
+        KTX_TRY(writer_.read(offset, out));
+      } else {
+        assembler_.assemble(segment, offset, out);
       }
-      read_buffer_.resize(kStepBytes);
-      const auto out = std::span(read_buffer_).first(size);
-      KTX_TRY(writer_.read(offset, out));
       return std::span<const std::byte>(out);
     };
     const auto sink = [&](uint64_t offset, std::span<const std::byte> bytes) -> Status {
@@ -220,7 +262,7 @@ class Worker {
   BlobHashes& hashes_;
   Work& work_;
   Assembler assembler_;
-  std::vector<std::byte> read_buffer_;
+  std::vector<std::byte> buffer_;  // of one step
 };
 
 }  // namespace
@@ -231,8 +273,9 @@ Status pack_blobs(PlanWriter& writer, std::span<const BlobSource> sources,
   KTX_TRY(check_sources(contents, sources));
   const auto& chunks = writer.layout().chunks;
 
-  // A worker has an assembly buffer, a read buffer and a packer's scratch.
-  constexpr uint64_t kWorkerBytes = 2 * kStepBytes + kStepBytes + 2 * kMaxGranuleBytes;
+  // A worker has a step, twice while it is written (work_file.h), a granule and what a packer
+  // may need.
+  constexpr uint64_t kWorkerBytes = 2 * kStepBytes + 3 * kMaxGranuleBytes;
   int threads =
       options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
   threads = std::clamp(threads, 1, static_cast<int>(kMemoryBudgetBytes / kWorkerBytes));

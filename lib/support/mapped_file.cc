@@ -2,77 +2,20 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
+#include <optional>
 
+#include "lib/support/sigbus_guard.h"
 #include "lib/support/thread_pool.h"
 
 namespace ktx {
 namespace {
-
-// Mappings that the SIGBUS handler knows. Fixed slots of atomics, because a
-// signal handler may neither lock nor allocate. Slots are reused.
-constexpr int kMaxMappings = 4096;
-struct Slot {
-  std::atomic<uintptr_t> begin{0};
-  std::atomic<uintptr_t> end{0};
-  std::atomic<bool> shrunk{false};
-};
-Slot g_slots[kMaxMappings];
-std::mutex g_slots_mutex;
-struct sigaction g_previous_action;
-
-void on_sigbus(int signal, siginfo_t* info, void* context) {
-  const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
-  for (Slot& slot : g_slots) {
-    if (address < slot.begin.load() || address >= slot.end.load()) continue;
-    const uintptr_t page_bytes = 4096;
-    void* page = reinterpret_cast<void*>(address & ~(page_bytes - 1));
-    if (mmap(page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
-        MAP_FAILED) {
-      break;
-    }
-    slot.shrunk.store(true);
-    return;
-  }
-  // Not ours: hand over to whoever was there before, or die as usual.
-  if (g_previous_action.sa_flags & SA_SIGINFO) {
-    g_previous_action.sa_sigaction(signal, info, context);
-  } else if (g_previous_action.sa_handler != SIG_DFL && g_previous_action.sa_handler != SIG_IGN) {
-    g_previous_action.sa_handler(signal);
-  } else {
-    ::signal(SIGBUS, SIG_DFL);
-    raise(SIGBUS);
-  }
-}
-
-Slot* take_slot(const void* data, size_t size) {
-  const std::lock_guard lock(g_slots_mutex);
-  static const bool installed = [] {
-    struct sigaction action = {};
-    action.sa_sigaction = on_sigbus;
-    action.sa_flags = SA_SIGINFO | SA_NODEFER;
-    sigaction(SIGBUS, &action, &g_previous_action);
-    return true;
-  }();
-  (void)installed;
-  for (Slot& slot : g_slots) {
-    if (slot.end.load() != 0) continue;
-    slot.shrunk.store(false);
-    slot.begin.store(reinterpret_cast<uintptr_t>(data));
-    slot.end.store(reinterpret_cast<uintptr_t>(data) + size);
-    return &slot;
-  }
-  return nullptr;  // thousands of files open: unprotected, but still correct
-}
 
 Error file_error(const std::string& path, const char* what) {
   return Error{fmt::format("{}: {}: {}", path, what, std::strerror(errno))};
@@ -84,7 +27,7 @@ struct MappedFile::Mapping {
   std::string path;
   void* data = nullptr;
   size_t size = 0;
-  Slot* slot = nullptr;
+  std::optional<SigbusGuard> guard;
   bool copied = false;  // data is memory of our own, and access hints would lose it
   // What is mapped: data may stand inside of it.
   void* mapped = nullptr;
@@ -92,12 +35,7 @@ struct MappedFile::Mapping {
 
   ~Mapping() { release(); }
   void release() {
-    if (slot) {
-      const std::lock_guard lock(g_slots_mutex);
-      slot->begin.store(0);
-      slot->end.store(0);
-    }
-    slot = nullptr;
+    guard.reset();
     if (mapped) munmap(mapped, mapped_size);
     mapped = nullptr;
   }
@@ -136,7 +74,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   }
   mapping->data = mapping->mapped = data;
   mapping->size = mapping->mapped_size = info.st_size;
-  mapping->slot = take_slot(data, mapping->size);
+  mapping->guard.emplace(data, mapping->size, /*writable=*/false);
   return MappedFile(std::move(mapping));
 }
 
@@ -194,7 +132,7 @@ std::span<const std::byte> MappedFile::bytes() const {
 
 const std::string& MappedFile::path() const { return mapping_->path; }
 
-bool MappedFile::shrunk() const { return mapping_->slot && mapping_->slot->shrunk.load(); }
+bool MappedFile::shrunk() const { return mapping_->guard && mapping_->guard->hit(); }
 
 Status MappedFile::check() const {
   if (!shrunk()) return {};

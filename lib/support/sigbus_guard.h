@@ -1,0 +1,33 @@
+// A mapping of a file whose missing pages are no reason to die.
+//
+//   SigbusGuard guard(data, size, /*writable=*/false);
+//   ... read ...
+//   if (guard.hit()) return Error{"the file became smaller"};
+//   // the guard goes before munmap()
+//
+// A file that shrinks while it is mapped would kill the program with SIGBUS. Behind a guard
+// the missing page reads as zeros instead (and what is written to it is lost), and hit()
+// becomes true: check it afterwards, and never trust what was read.
+#pragma once
+
+#include <cstddef>
+
+namespace ktx {
+
+class SigbusGuard {
+ public:
+  // `data` begins a page. With thousands of guards at once some guard nothing.
+  SigbusGuard(void* data, size_t size, bool writable);
+  SigbusGuard(const SigbusGuard&) = delete;
+  SigbusGuard& operator=(const SigbusGuard&) = delete;
+  ~SigbusGuard();
+
+  bool hit() const;
+
+  struct Slot;  // what the signal handler sees
+
+ private:
+  Slot* slot_;
+};
+
+}  // namespace ktx
