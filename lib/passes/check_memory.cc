@@ -1,5 +1,5 @@
-// Does each device hold what is placed on it? Looks only at targets that the user
-// described; the loader looks at the machine at hand.
+// Does each device hold what is placed on it, and a KV budget a context? Looks only at
+// targets that the user described; the loader looks at the machine at hand.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -74,11 +74,22 @@ void check_copies(CompileState& state, const DeviceUse& use) {
       .help("build it without USE_NUMA, or use a smaller quantisation");
 }
 
+// A budget may be less than all sequences need at once, but a single one should have room.
+void check_budget(CompileState& state, const Estimate& estimate) {
+  if (estimate.budget_tokens < 0 || estimate.budget_tokens >= estimate.shape.ctx) return;
+  state.diags
+      ->warning({}, "S001",
+                fmt::format("the KV budget of {} holds {} tokens, fewer than a context of {}",
+                            human_bytes(static_cast<uint64_t>(estimate.kv_budget_bytes)),
+                            estimate.budget_tokens, estimate.shape.ctx))
+      .help(fmt::format("write --ctx {} or less, or a larger --kv-budget", estimate.budget_tokens));
+}
+
 }  // namespace
 
 Status check_memory(CompileState& state) {
   const int64_t model_ctx = state.modules.facts.context_length;
-  if (state.check.only && model_ctx > 0 && state.check.shape.ctx > model_ctx) {
+  if (model_ctx > 0 && state.check.shape.ctx > model_ctx) {
     state.diags
         ->warning({}, "S001",
                   fmt::format("a context of {} tokens is asked for, but the model was made for {}",
@@ -86,10 +97,12 @@ Status check_memory(CompileState& state) {
         .help(fmt::format("write --ctx {} or less", model_ctx));
   }
   const bool asked = state.check.only ? state.check.target_given : state.check.for_target;
-  if (!asked) return {};
+  if (!asked && state.check.kv_budget_bytes == 0) return {};
   const Result<Estimator> estimator = Estimator::make(state);
   if (!estimator) return Error{estimator.error().message};
   const Estimate estimate = KTX_TRY(estimator->run(state));
+  check_budget(state, estimate);
+  if (!asked) return {};
   for (const DeviceUse& use : estimate.devices) {
     const bool theirs = state.check.dialect == rules::Dialect::KTransformers;
     if (use.too_small()) {

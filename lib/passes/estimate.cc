@@ -154,6 +154,9 @@ void find_max_ctx(Estimate& estimate, int64_t model_ctx) {
     const auto blocks = static_cast<int64_t>(room / times(per_token, plan::kKvBlockTokens));
     most = std::min(most, blocks * plan::kKvBlockTokens);
   }
+  if (known && estimate.budget_tokens >= 0) {
+    most = std::min(most, estimate.budget_tokens / std::max<int64_t>(1, estimate.shape.max_batch));
+  }
   for (const DeviceUse& use : estimate.devices) {
     if (use.capacity > 0 && use.total() - use.kv_bytes > use.capacity) most = 0;
   }
@@ -195,6 +198,33 @@ Result<Estimator> Estimator::make(const CompileState& state) {
   return estimator;
 }
 
+// Blocks of every slot: for all contexts, or as many as the budget allows (the loader
+// divides it alike: lib/runtime/fit.cc).
+Result<uint64_t> Estimator::count_blocks(const CompileState& state, Estimate& estimate) const {
+  const plan::RunShape& shape = estimate.shape;
+  const auto per_sequence =
+      static_cast<uint64_t>((shape.ctx + plan::kKvBlockTokens - 1) / plan::kKvBlockTokens);
+  const uint64_t wanted = times(per_sequence, static_cast<uint64_t>(shape.max_batch));
+  estimate.kv_budget_bytes = state.check.kv_budget_bytes;
+  if (estimate.kv_budget_bytes <= 0) return wanted;
+  uint64_t block_bytes = 0;
+  for (const plan::KvSlotRecord& slot : kv_slots_) {
+    block_bytes += plan::kv_block_bytes(slot, shape.kv_type);
+  }
+  const auto budget = static_cast<uint64_t>(estimate.kv_budget_bytes);
+  if (times(wanted, block_bytes) <= budget) return wanted;
+  if (budget < block_bytes) {
+    return Error{fmt::format(
+        "the KV budget of {} is less than a block of {} tokens takes ({}); write --kv-budget {}M "
+        "for a context of {} tokens",
+        human_bytes(budget), plan::kKvBlockTokens, human_bytes(block_bytes),
+        times(per_sequence, block_bytes) / kMiB + 1, shape.ctx)};
+  }
+  const uint64_t blocks = budget / block_bytes;
+  estimate.budget_tokens = static_cast<int64_t>(blocks) * plan::kKvBlockTokens;
+  return blocks;
+}
+
 Result<Estimate> Estimator::run(const CompileState& state) const {
   Estimate estimate;
   estimate.shape = state.check.shape;
@@ -209,13 +239,11 @@ Result<Estimate> Estimator::run(const CompileState& state) const {
       attention_device[module.layer] = module.decision.device;
     }
   }
-  const auto blocks =
-      static_cast<uint64_t>((shape.ctx + plan::kKvBlockTokens - 1) / plan::kKvBlockTokens);
+  const uint64_t blocks = KTX_TRY(count_blocks(state, estimate));
   for (const plan::KvSlotRecord& slot : kv_slots_) {
     DeviceUse& use = sums.at(attention_device[slot.layer]);
     use.kv_token_bytes += plan::kv_token_bytes(slot, shape.kv_type);
-    use.kv_bytes += times(times(blocks, static_cast<uint64_t>(shape.max_batch)),
-                          plan::kv_block_bytes(slot, shape.kv_type));
+    use.kv_bytes += times(blocks, plan::kv_block_bytes(slot, shape.kv_type));
   }
   estimate.devices = sums.take();
   for (DeviceUse& use : estimate.devices) use.scratch_bytes = arena.total_bytes;
@@ -250,6 +278,13 @@ std::string print_estimate(const Estimate& estimate) {
       fmt::format("for {} tokens of context, {} at once, {} keys and values, steps of {} tokens\n",
                   estimate.shape.ctx, estimate.shape.max_batch, plan::name(estimate.shape.kv_type),
                   estimate.shape.step_tokens);
+  if (estimate.kv_budget_bytes > 0) {
+    const std::string held = estimate.budget_tokens < 0
+                                 ? "all of that"
+                                 : fmt::format("{} tokens in all", estimate.budget_tokens);
+    out += fmt::format("the KV budget of {} holds {}\n",
+                       human_bytes(static_cast<uint64_t>(estimate.kv_budget_bytes)), held);
+  }
   if (estimate.max_ctx >= 0) {
     out += fmt::format("largest context that fits: {} tokens per sequence\n", estimate.max_ctx);
   } else {

@@ -38,6 +38,8 @@ struct DeviceUse {
 struct Estimate {
   std::vector<DeviceUse> devices;  // cpu first, then GPUs by number; those in use
   plan::RunShape shape;
+  int64_t kv_budget_bytes = 0;  // as asked for; 0: none
+  int64_t budget_tokens = -1;   // that it holds, of all sequences; -1: as many as are wanted
   int crossings = 0;     // of a token from device to device
   int64_t max_ctx = -1;  // largest that fits all devices; -1: no capacity is known
   bool has_speed = false;
@@ -57,6 +59,8 @@ class Estimator {
   Result<Estimate> run(const CompileState& state) const;
 
  private:
+  Result<uint64_t> count_blocks(const CompileState& state, Estimate& estimate) const;
+
   std::vector<plan::BufferRecord> buffers_;
   std::vector<plan::KvSlotRecord> kv_slots_;
 };

@@ -187,5 +187,33 @@ TEST_F(CheckCodes, HeadersAreEnough) {
   }
 }
 
+// What a check says of --kv-budget and --ctx, a compile says too.
+TEST_F(CheckCodes, S001AndBudgetsAreToldByCheckAndCompileAlike) {
+  const std::string plan = dir_.path("b.ktxplan");
+  struct Case {
+    std::vector<std::string> flags;
+    std::string says;
+    int status;
+  };
+  const Case cases[] = {
+      {{"--kv-budget", "1000"}, "is less than a block of 64 tokens takes", 1},
+      {{"--kv-budget", "1M", "--ctx", "100000"}, "tokens, fewer than a context of 100000", 0},
+      {{"--ctx", "100000"}, "a context of 100000 tokens is asked for", 0},
+  };
+  for (const Case& given : cases) {
+    std::vector<std::string> check = {ktx_compile(), "--check", model_gguf("qwen3moe")};
+    std::vector<std::string> compile = {ktx_compile(), model_gguf("qwen3moe"), "-o", plan};
+    check.insert(check.end(), given.flags.begin(), given.flags.end());
+    compile.insert(compile.end(), given.flags.begin(), given.flags.end());
+    for (const std::vector<std::string>& command : {check, compile}) {
+      const Finished run = run_program(command);
+      EXPECT_EQ(run.status, given.status) << run.err;
+      EXPECT_NE(run.err.find(given.says), std::string::npos) << run.err;
+      const bool has_code = run.err.find("[KTX-S001]") != std::string::npos;
+      EXPECT_EQ(has_code, given.status == 0) << run.err;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ktx::testing

@@ -90,7 +90,6 @@ class Checker {
     if (options.dialect == "ktransformers") {
       state_.check.dialect = rules::Dialect::KTransformers;
     }
-    state_.check.shape.max_batch = options.max_batch;
   }
 
   int run() {
@@ -132,11 +131,7 @@ class Checker {
     state_.modules = graph.take();
     state_.config = &config_;
     built_ = true;
-    const int64_t model_ctx = state_.modules.facts.context_length;
-    const int64_t usual = model_ctx > 0 ? std::min<int64_t>(model_ctx, 4096) : 4096;
-    state_.check.shape.ctx = options_.ctx > 0 ? options_.ctx : usual;
-    state_.check.shape.step_outputs = options_.max_batch;
-    state_.check.shape.step_tokens = passes::chunk_tokens(state_.modules);
+    set_run_shape(options_, state_);
     return true;
   }
 
@@ -293,6 +288,17 @@ DiagPolicy policy_of(const Options& options) {
     (void)added;  // parse_options refused wrong ones
   }
   return policy;
+}
+
+void set_run_shape(const Options& options, passes::CompileState& state) {
+  const int64_t model_ctx = state.modules.facts.context_length;
+  const int64_t usual = model_ctx > 0 ? std::min<int64_t>(model_ctx, 4096) : 4096;
+  plan::RunShape& shape = state.check.shape;
+  shape.ctx = options.ctx > 0 ? options.ctx : usual;
+  shape.max_batch = options.max_batch;
+  shape.step_tokens = passes::chunk_tokens(state.modules);
+  shape.step_outputs = options.max_batch;
+  state.check.kv_budget_bytes = options.kv_budget_bytes;
 }
 
 void read_rule_files(const Options& options, passes::CompileState& state) {

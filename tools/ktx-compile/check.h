@@ -25,6 +25,10 @@ DiagPolicy policy_of(const Options& options);
 // the name that was meant.
 void read_rule_files(const Options& options, passes::CompileState& state);
 
+// What a run is taken to be by placement and checks: --ctx, --max-batch, --kv-budget. The
+// run itself may ask for something else.
+void set_run_shape(const Options& options, passes::CompileState& state);
+
 // Reads the file or profile of --target, if there is one, into the state.
 void read_target_file(const Options& options, passes::CompileState& state);
 

@@ -9,7 +9,6 @@
 
 #include "lib/arch/build_graph.h"
 #include "lib/input/model_source.h"
-#include "lib/passes/chunk_tokens.h"
 #include "lib/passes/emit_plan.h"
 #include "lib/passes/pass.h"
 #include "lib/support/env.h"
@@ -118,19 +117,6 @@ Result<std::vector<plan::PlanProvenance::Input>> input_hashes(const Options& opt
   return inputs;
 }
 
-// What the placement counts with; the run may ask for something else.
-plan::RunShape compile_shape(const Options& options, const ir::ModuleGraph& modules) {
-  const ir::ModelFacts& facts = modules.facts;
-  plan::RunShape shape;
-  const int64_t usual =
-      facts.context_length > 0 ? std::min<int64_t>(facts.context_length, 4096) : 4096;
-  shape.ctx = options.ctx > 0 ? options.ctx : usual;
-  shape.max_batch = options.max_batch;
-  shape.step_tokens = passes::chunk_tokens(modules);
-  shape.step_outputs = options.max_batch;
-  return shape;
-}
-
 void summarize(Talk& talk, const std::string& path, const plan::PlanContents& contents,
                double seconds) {
   uint64_t weights = 0;
@@ -184,7 +170,7 @@ int run_compile(const Options& options) {
     state.target.gpus = target::detect_gpus();
     state.check.target_given = !state.target.gpus.empty();
   }
-  state.check.shape = compile_shape(options, state.modules);
+  set_run_shape(options, state);
   state.config = &source->config;
 
   // 4. The passes: rules, places, steps, kernels, memory.
