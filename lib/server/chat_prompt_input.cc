@@ -28,7 +28,7 @@ void convert_arguments(Json& messages, bool objects) {
     for (Json& call : *calls) {
       Json& arguments = call["function"]["arguments"];
       if (objects && arguments.is_string()) {
-        Json parsed = Json::parse(arguments.get_ref<const std::string&>(), nullptr, false);
+        Json parsed = parse_nested(arguments.get_ref<const std::string&>());
         if (!parsed.is_discarded()) arguments = std::move(parsed);
       } else if (!objects && !arguments.is_string()) {
         arguments = dump(arguments);

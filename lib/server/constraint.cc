@@ -18,7 +18,10 @@ class GrammarFilter final : public runtime::TokenFilter {
   Status mask(std::span<float> logits) override {
     prepare();
     if (!possible_) {
-      return Error{"the grammar allows no token here; its nesting may be too deep"};
+      return Error{state_.exhausted()
+                       ? "the grammar can be read in too many ways here; make its rules less "
+                         "ambiguous"
+                       : "the grammar allows no token here; its nesting may be too deep"};
     }
     constexpr float kForbidden = -std::numeric_limits<float>::infinity();
     for (size_t word = 0; word < bits_.size(); ++word) {
@@ -44,7 +47,10 @@ class GrammarFilter final : public runtime::TokenFilter {
   Status accept(int32_t id) override {
     prepared_ = false;
     if (state_.accept(id)) return {};
-    return Error{"the grammar does not allow the token that was sampled"};
+    return Error{state_.exhausted()
+                     ? "the grammar can be read in too many ways here; make its rules less "
+                       "ambiguous"
+                     : "the grammar does not allow the token that was sampled"};
   }
 
  private:

@@ -58,6 +58,10 @@ std::optional<ApiError> parse_body(const std::string& text, Json& body) {
     return ApiError{400, fmt::format("the JSON is nested more than {} deep", kMaxJsonNesting), "",
                     ""};
   }
+  if (json_member_pairs(text) > kMaxMemberPairs) {
+    return ApiError{400, "the JSON has too many members in one object, at most 10000 are possible",
+                    "", ""};
+  }
   body = Json::parse(text, nullptr, false);
   if (body.is_discarded()) {
     Watcher watcher;
@@ -70,6 +74,12 @@ std::optional<ApiError> parse_body(const std::string& text, Json& body) {
     return ApiError{400, fmt::format("the body is {}, expected a JSON object", show(body)), "", ""};
   }
   return std::nullopt;
+}
+
+Json parse_nested(const std::string& text) {
+  const bool fits =
+      json_nesting(text) <= kMaxJsonNesting && json_member_pairs(text) <= kMaxMemberPairs;
+  return fits ? Json::parse(text, nullptr, false) : Json(Json::value_t::discarded);
 }
 
 void FieldReader::fail(const std::string& name, const std::string& message) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "lib/support/json_nesting.h"
 #include "lib/text/partial_match.h"
 
 namespace ktx::text {
@@ -150,10 +151,17 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kAsciiSpace) + 1 - begin);
 }
 
+// Discarded where it is no JSON, or nested deeper than we may go.
+Json parse_json(std::string_view text) {
+  const bool fits =
+      json_nesting(text) <= kMaxJsonDepth && json_member_pairs(text) <= kMaxMemberPairs;
+  return fits ? Json::parse(text, nullptr, false) : Json(Json::value_t::discarded);
+}
+
 // The arguments as JSON text: an object, or a string that holds one; none is {}.
 std::optional<std::string> arguments_text(Json arguments) {
   if (arguments.is_string()) {
-    arguments = Json::parse(arguments.get_ref<const std::string&>(), nullptr, false);
+    arguments = parse_json(arguments.get_ref<const std::string&>());
   }
   if (arguments.is_null()) return "{}";
   if (!arguments.is_object()) return std::nullopt;
@@ -164,7 +172,7 @@ CallState add_call(std::string_view name, std::string_view arguments, std::strin
                    CallRead& read) {
   name = trimmed(name);
   if (name.empty()) return CallState::No;
-  std::optional<std::string> text = arguments_text(Json::parse(arguments, nullptr, false));
+  std::optional<std::string> text = arguments_text(parse_json(arguments));
   if (!text) return CallState::No;
   read.calls.push_back({std::string(name), std::move(*text), std::string(id)});
   return CallState::Call;
@@ -232,7 +240,7 @@ CallState read_hermes(Cursor& in, CallRead& read) {
   (void)peek_head(in, read);
   KTX_STEP(in.json(json));
   KTX_STEP(in.closer("</tool_call>"));
-  return add_call(Json::parse(json, nullptr, false), read);
+  return add_call(parse_json(json), read);
 }
 
 bool offered(std::span<const OfferedTool> tools, std::string_view name) {
@@ -262,7 +270,7 @@ CallState read_llama3(Cursor& in, std::span<const OfferedTool> tools, CallRead& 
   (void)peek_head(in, read);
   read.begun = read.begun && (tagged || offered(tools, read.name));
   KTX_STEP(in.json(json));
-  KTX_STEP(add_call(Json::parse(json, nullptr, false), read));
+  KTX_STEP(add_call(parse_json(json), read));
   return tagged || offered(tools, read.calls.back().name) ? CallState::Call : CallState::No;
 }
 
@@ -273,7 +281,7 @@ CallState read_mistral(Cursor& in, CallRead& read) {
   if (in.at_end()) return in.at_most();
   if (in.next() == '[') {
     KTX_STEP(in.json(json));
-    const Json calls = Json::parse(json, nullptr, false);
+    const Json calls = parse_json(json);
     if (!calls.is_array() || calls.empty()) return CallState::No;
     for (const Json& call : calls) KTX_STEP(add_call(call, read));
     return CallState::Call;
@@ -355,11 +363,8 @@ class XmlArguments {
   Json typed(std::string_view key, std::string_view value) const {
     const bool is_text = tool_ != nullptr && std::count(tool_->text_parameters.begin(),
                                                         tool_->text_parameters.end(), key) > 0;
-    const bool deep =
-        std::count(value.begin(), value.end(), '[') + std::count(value.begin(), value.end(), '{') >
-        kMaxJsonDepth;
-    if (is_text || deep) return Json(value);
-    Json parsed = Json::parse(value, nullptr, false);
+    if (is_text) return Json(value);
+    Json parsed = parse_json(value);
     return parsed.is_discarded() ? Json(value) : parsed;
   }
   const OfferedTool* tool_ = nullptr;

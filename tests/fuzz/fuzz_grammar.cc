@@ -44,14 +44,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string text;
   uint64_t dice = size;
   for (size_t step = 0; step < 60; ++step) {
-    if (!state.fill_mask(mask)) return 0;  // a stack that is too deep
+    if (!state.fill_mask(mask)) return 0;  // a stack too deep, or too many ways
     dice = dice * 6364136223846793005u + data[step % size] + 1;
     std::vector<int32_t> allowed;
     for (size_t t = 0; t < vocabulary()->size(); ++t) {
       if (mask[t / 32] >> (t % 32) & 1) allowed.push_back(static_cast<int32_t>(t));
     }
     const int32_t token = allowed[(dice >> 33) % allowed.size()];
-    if (!state.accept(token)) std::abort();
+    if (!state.accept(token)) {
+      if (state.exhausted()) return 0;
+      std::abort();
+    }
     if (token == kEnd) {
       if (is_schema && !nlohmann::json::accept(text)) std::abort();
       return 0;

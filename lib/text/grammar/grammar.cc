@@ -130,6 +130,7 @@ bool GrammarState::accept(std::string_view text) {
   if (place_->ended) return false;
   if (text.empty()) return true;
   const size_t frames = place_->matcher.frame_count();
+  place_->matcher.begin_work();
   std::vector<Config> configs = place_->configs;
   size_t begin = 0;
   bool bottom = false;
@@ -138,7 +139,7 @@ bool GrammarState::accept(std::string_view text) {
     bottom = place_->matcher.step(configs, begin, end, static_cast<uint8_t>(text[i]));
     begin = end;
     const bool over = configs.size() == end;  // nothing can follow: right behind the last byte
-    if (over && !(bottom && i + 1 == text.size())) {
+    if (exhausted() || (over && !(bottom && i + 1 == text.size()))) {
       place_->matcher.drop_frames(frames);
       return false;
     }
@@ -155,6 +156,9 @@ bool GrammarState::may_end() const {
 bool GrammarState::must_end() const {
   return place_->ended || place_->configs.empty();
 }
+bool GrammarState::exhausted() const {
+  return place_->matcher.exhausted();
+}
 
 bool GrammarState::fill_mask(std::span<uint32_t> mask) const {
   const auto& tables = *compiled_->vocabulary->tables_;
@@ -162,10 +166,14 @@ bool GrammarState::fill_mask(std::span<uint32_t> mask) const {
   std::fill(mask.begin(), mask.end(), 0u);
   if (place_->ended) return false;
   grammar::Matcher& matcher = place_->matcher;
+  matcher.begin_work();
   const size_t frames = matcher.frame_count();
   std::vector<Config> behind;
+  bool complete = true;
   for (const Config& config : place_->configs) {
     const auto allowed = compiled_->masks.get(compiled_->automaton, config.state, tables.tokens);
+    complete = !allowed->exhausted && !matcher.exhausted();
+    if (!complete) break;
     for (size_t w = 0; w < allowed->bits.size(); ++w) mask[w] |= allowed->bits[w];
     for (const int32_t token : allowed->list) mask[token / 32] |= 1u << (token % 32);
     if (config.frame == 0 || allowed->rests.empty()) continue;
@@ -173,6 +181,11 @@ bool GrammarState::fill_mask(std::span<uint32_t> mask) const {
     matcher.enter(matcher.below(config.frame), behind, 0);
     grammar::mark_tokens(compiled_->automaton, matcher, behind, allowed->rests, mask);
     matcher.drop_frames(frames);
+  }
+  if (!complete || matcher.exhausted()) {
+    matcher.exhaust();
+    std::fill(mask.begin(), mask.end(), 0u);
+    return false;
   }
   if (may_end()) {
     for (const int32_t token : tables.end_tokens) mask[token / 32] |= 1u << (token % 32);

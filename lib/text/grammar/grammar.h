@@ -17,7 +17,8 @@
 //
 // Safe for untrusted grammars and schemas: limits on size, depth and work are errors of
 // compile(); a stack of more than 256 calls is cut (grammar_matcher.h): then fill_mask
-// finds nothing and the answer ends as one that is too long.
+// finds nothing and the answer ends as one that is too long. So does one whose text can be
+// read in so many ways that following them takes too long: exhausted().
 #pragma once
 
 #include <cstdint>
@@ -106,6 +107,8 @@ class GrammarState {
   // The text so far is complete; with must_end() nothing but an end may follow.
   bool may_end() const;
   bool must_end() const;
+  // The last accept() or fill_mask() gave up: too many ways to read the text.
+  bool exhausted() const;
 
  private:
   struct Place;

@@ -145,10 +145,15 @@ class AutomatonBuilder {
   }
 
   Status expand(uint32_t id) {
-    if (out_.states.size() > kMaxStates || work_ > kMaxCompileWork) {
+    if (out_.states.size() > kMaxStates) {
       return Error{
           fmt::format("the grammar is too large: it needs more than {} states; use smaller counts",
-                      out_.states.size() > kMaxStates ? kMaxStates : out_.states.size())};
+                      kMaxStates)};
+    }
+    if (work_ > kMaxCompileWork) {
+      return Error{
+          "the grammar is too large: too many ways to read a text; use fewer parts that may be "
+          "absent, or smaller counts"};
     }
     const std::vector<uint32_t>& set = *sets_[id];
     State state;

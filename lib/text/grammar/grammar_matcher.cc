@@ -7,6 +7,7 @@ namespace {
 
 constexpr size_t kMaxSeen = 1024;       // places without a byte between, in one step
 constexpr size_t kFramesCompared = 64;  // of the newest, for one that is the same
+constexpr size_t kComparesPerWork = 8;  // comparing one by one is that much cheaper
 
 bool contains(const std::vector<Config>& configs, size_t first, const Config& config) {
   return std::find(configs.begin() + static_cast<ptrdiff_t>(first), configs.end(), config) !=
@@ -20,6 +21,7 @@ uint32_t Matcher::push(uint32_t target, uint32_t below) {
   for (size_t f = frames_.size() - 1; f >= oldest && f > 0; --f) {
     if (frames_[f].target == target && frames_[f].below == below) return static_cast<uint32_t>(f);
   }
+  work_ += 1 + kFramesCompared / kComparesPerWork;
   const uint32_t depth = frames_[below].depth + 1;
   if (depth > kMaxStackDepth) return 0;
   frames_.push_back({target, below, depth});
@@ -27,7 +29,14 @@ uint32_t Matcher::push(uint32_t target, uint32_t below) {
 }
 
 bool Matcher::enter(Config config, std::vector<Config>& configs, size_t first) {
+  seen_.clear();
+  return enter_unseen(config, configs, first);
+}
+
+bool Matcher::enter_unseen(Config config, std::vector<Config>& configs, size_t first) {
   const Automaton& a = *automaton_;
+  work_ += 1 + (configs.size() - first) / kComparesPerWork;
+  if (exhausted()) return false;
   if (a.states[config.state].plain()) {
     if (configs.size() - first < kMaxConfigs && !contains(configs, first, config)) {
       configs.push_back(config);
@@ -36,10 +45,10 @@ bool Matcher::enter(Config config, std::vector<Config>& configs, size_t first) {
   }
   bool bottom = false;
   todo_.assign(1, config);
-  seen_.clear();
-  while (!todo_.empty()) {
+  while (!todo_.empty() && !exhausted()) {
     const Config at = todo_.back();
     todo_.pop_back();
+    work_ += 1 + (seen_.size() + configs.size() - first) / kComparesPerWork;
     const State& state = a.states[at.state];
     if (!state.plain()) {
       if (contains(seen_, 0, at) || seen_.size() >= kMaxSeen) continue;
@@ -69,10 +78,11 @@ bool Matcher::enter(Config config, std::vector<Config>& configs, size_t first) {
 
 bool Matcher::step(std::vector<Config>& configs, size_t begin, size_t end, uint8_t byte) {
   bool bottom = false;
+  seen_.clear();
   for (size_t i = begin; i < end; ++i) {
     const Config from = configs[i];
     const uint32_t next = automaton_->next(from.state, byte);
-    if (next != kDead) bottom |= enter({next, from.frame}, configs, end);
+    if (next != kDead) bottom |= enter_unseen({next, from.frame}, configs, end);
   }
   return bottom;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "lib/text/utf8.h"
 
@@ -21,13 +22,13 @@ const std::vector<CodeRange> kShortEscapes = {{'"', '"'}, {'\\', '\\'}, {'/', '/
 const std::vector<CodeRange> kEscapedRanges = {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
 
 // Names as code points, those from `at` on; a node of the tree of names.
-using Names = std::vector<std::vector<uint32_t>>;
+using Names = std::vector<std::span<const uint32_t>>;
 
 int key_unlike(GrammarRules& g, JsonParts& parts, const Names& names, size_t at) {
   std::map<uint32_t, Names> by_next;
   bool taken = false;  // a name ends here
   std::vector<CodeRange> excluded = kEscapedRanges;
-  for (const std::vector<uint32_t>& name : names) {
+  for (const std::span<const uint32_t> name : names) {
     if (at == name.size()) {
       taken = true;
     } else {
@@ -148,7 +149,7 @@ int JsonParts::any_value() {
 }
 
 int JsonParts::other_key(const std::vector<std::string>& names) {
-  Names codes;
+  std::vector<std::vector<uint32_t>> codes;
   for (const std::string& name : names) {
     std::vector<uint32_t>& out = codes.emplace_back();
     for (std::string_view rest = name; !rest.empty();) {
@@ -157,7 +158,7 @@ int JsonParts::other_key(const std::vector<std::string>& names) {
       rest.remove_prefix(c.length);
     }
   }
-  return g_.sequence({g_.text("\""), key_unlike(g_, *this, codes, 0)});
+  return g_.sequence({g_.text("\""), key_unlike(g_, *this, Names(codes.begin(), codes.end()), 0)});
 }
 
 }  // namespace ktx::text::grammar

@@ -6,7 +6,9 @@
 #include <deque>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
+#include "lib/support/json_nesting.h"
 #include "lib/support/strings.h"
 #include "lib/text/grammar/json_parts.h"
 #include "lib/text/grammar/number_ranges.h"
@@ -90,20 +92,33 @@ std::string json_text(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Nesting, without recursion of our own.
-int depth_of(const Json& json) {
+// Nesting, and the bytes that the text has at least; without recursion of our own.
+struct Extent {
+  int depth = 0;
+  size_t bytes = 0;
+};
+Extent extent_of(const Json& json) {
   std::vector<std::pair<const Json*, int>> todo = {{&json, 1}};
-  int deepest = 0;
+  Extent out;
   while (!todo.empty()) {
     const auto [value, depth] = todo.back();
     todo.pop_back();
-    deepest = std::max(deepest, depth);
-    if (depth > kMaxSchemaDepth) break;
-    for (const Json& item : *value) {
-      if (value->is_structured()) todo.push_back({&item, depth + 1});
+    out.depth = std::max(out.depth, depth);
+    out.bytes += 1;
+    if (value->is_string()) out.bytes += value->get_ref<const std::string&>().size();
+    if (depth > kMaxSchemaDepth || out.bytes > kMaxSchemaBytes) break;
+    if (!value->is_structured()) continue;
+    for (const auto& [key, item] : value->items()) {
+      if (value->is_object()) out.bytes += key.size();
+      todo.push_back({&item, depth + 1});
     }
   }
-  return deepest;
+  return out;
+}
+
+Error too_long(size_t bytes) {
+  return Error{
+      fmt::format("the schema has {} bytes; at most {} are allowed", bytes, kMaxSchemaBytes)};
 }
 
 class Converter {
@@ -111,7 +126,9 @@ class Converter {
   explicit Converter(const Json& root) : root_(root), json_(g_) {}
 
   Result<GrammarRules> convert() {
-    if (depth_of(root_) > kMaxSchemaDepth) {
+    const Extent extent = extent_of(root_);
+    if (extent.bytes > kMaxSchemaBytes) return too_long(extent.bytes);
+    if (extent.depth > kMaxSchemaDepth) {
       return Error{fmt::format("the schema is nested deeper than {}", kMaxSchemaDepth)};
     }
     g_.root = g_.add_rule("root");
@@ -223,7 +240,7 @@ class Converter {
 
   // Without $ref and allOf: what they say is merged into the schema.
   Result<Json> flatten(const Json& json, const std::string& path, int depth) {
-    if (++merges_ > kMaxMerges || depth > kMaxSchemaDepth) {
+    if (++merges_ > kMaxMerges || depth > kMaxSchemaDepth || !work_.spend_copy(json)) {
       return error(path, "too many schemas are combined here; use fewer $ref and allOf");
     }
     if (!json.is_object()) return json;
@@ -234,13 +251,13 @@ class Converter {
     if (const auto ref = json.find("$ref"); ref != json.end()) {
       if (!ref->is_string()) return wrong_type(path, "$ref", *ref, "a string");
       const Json* target = KTX_TRY(resolve(ref->get<std::string>(), path));
-      out = KTX_TRY(merge_schemas(KTX_TRY(flatten(*target, path, depth + 1)), out, path));
+      out = KTX_TRY(merge_schemas(KTX_TRY(flatten(*target, path, depth + 1)), out, path, work_));
     }
     if (const auto all = json.find("allOf"); all != json.end()) {
       if (!all->is_array()) return wrong_type(path, "allOf", *all, "an array");
       for (const Json& part : *all) {
-        out =
-            KTX_TRY(merge_schemas(out, KTX_TRY(flatten(part, at(path, "allOf"), depth + 1)), path));
+        out = KTX_TRY(
+            merge_schemas(out, KTX_TRY(flatten(part, at(path, "allOf"), depth + 1)), path, work_));
       }
     }
     return out;
@@ -289,7 +306,8 @@ class Converter {
         continue;
       }
       const Json branch = KTX_TRY(flatten(branches[i], here, 0));
-      const Json merged = KTX_TRY(merge_schemas(KTX_TRY(flatten(beside, path, 0)), branch, here));
+      const Json merged =
+          KTX_TRY(merge_schemas(KTX_TRY(flatten(beside, path, 0)), branch, here, work_));
       ways.push_back(KTX_TRY(schema(merged, here, depth + 1)));
     }
     return g_.alternatives(std::move(ways));
@@ -485,10 +503,11 @@ class Converter {
     std::vector<std::string> names;
     std::vector<int> members;
     std::vector<bool> is_required;
-    const auto is_named = [&](std::string_view name) {
-      return std::any_of(required.begin(), required.end(),
-                         [&](const Json& r) { return r.is_string() && r == name; });
-    };
+    std::unordered_set<std::string_view> needed_names, known_names;
+    for (const Json& name : required) {
+      if (!name.is_string()) return wrong_type(path, "required", name, "an array of strings");
+      needed_names.insert(name.get_ref<const std::string&>());
+    }
     const auto add = [&](const std::string& name, int value, bool needed) {
       names.push_back(name);
       members.push_back(json_.member(g_.text(json_quoted(name)), value));
@@ -496,12 +515,12 @@ class Converter {
     };
     for (const auto& [name, value] : properties.items()) {
       const std::string here = at(at(path, "properties"), name);
-      add(name, KTX_TRY(schema(value, here, depth + 1)), is_named(name));
+      known_names.insert(name);
+      add(name, KTX_TRY(schema(value, here, depth + 1)), needed_names.contains(name));
     }
     for (const Json& name : required) {
-      if (!name.is_string()) return wrong_type(path, "required", name, "an array of strings");
-      const std::string text = name.get<std::string>();
-      if (std::find(names.begin(), names.end(), text) != names.end()) continue;
+      const auto& text = name.get_ref<const std::string&>();
+      if (!known_names.insert(text).second) continue;
       const Json value = json.contains("additionalProperties") ? others : Json(true);
       add(text, KTX_TRY(schema(value, at(path, "additionalProperties"), depth + 1)), true);
     }
@@ -530,6 +549,7 @@ class Converter {
   JsonParts json_;
   std::unordered_map<std::string, int> rules_;
   std::deque<std::pair<int, std::string>> pending_;
+  MergeWork work_;
   int merges_ = 0;
   int conversions_ = 0;
 };
@@ -541,9 +561,9 @@ Result<GrammarRules> schema_rules(const Json& schema) {
 }
 
 Result<GrammarRules> parse_json_schema(std::string_view schema) {
-  if (schema.size() > kMaxSchemaBytes) {
-    return Error{fmt::format("the schema has {} bytes; at most {} are allowed", schema.size(),
-                             kMaxSchemaBytes)};
+  if (schema.size() > kMaxSchemaBytes) return too_long(schema.size());
+  if (json_member_pairs(schema) > kMaxMemberPairs) {
+    return Error{"the schema has too many members in one object; at most 10000 are possible"};
   }
   // The only exceptions here are nlohmann's; they say where the text is no JSON.
   Json json;

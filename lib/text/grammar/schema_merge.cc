@@ -24,6 +24,8 @@ struct Row {
   std::string_view keyword;
   Rule rule;
 };
+constexpr uint64_t kWorkOfCopy = 10;  // a value copied takes as long as so many comparisons
+
 constexpr Row kRows[] = {
     {"type", Rule::Types},
     {"minimum", Rule::Larger},
@@ -105,12 +107,51 @@ Status check_others(const Json& a, const Json& b, const std::string& path) {
   return {};
 }
 
+// What comparing the members of all lists and objects that both have can cost.
+uint64_t compares(const Json& a, const Json& b) {
+  uint64_t sum = a.size() * b.size();
+  for (const auto& [keyword, value] : b.items()) {
+    const auto mine = a.find(keyword);
+    if (mine == a.end()) continue;
+    sum += uint64_t{mine->size() + 1} * (value.size() + 1);
+  }
+  return sum;
+}
+
+Error too_much(const std::string& path) {
+  return Error{fmt::format(
+      "schema at {}: too many schemas are combined here; use fewer $ref and allOf, or shorter "
+      "lists in them",
+      path)};
+}
+
 }  // namespace
 
-Result<Json> merge_schemas(const Json& a, const Json& b, const std::string& path) {
+bool MergeWork::spend(uint64_t work) {
+  const bool enough = work <= left;
+  left = enough ? left - work : 0;
+  return enough;
+}
+
+bool MergeWork::spend_copy(const Json& schema) {
+  std::vector<const Json*> todo = {&schema};
+  while (!todo.empty()) {
+    const Json& value = *todo.back();
+    todo.pop_back();
+    if (!spend(kWorkOfCopy)) return false;
+    if (!value.is_structured()) continue;
+    for (const Json& item : value) todo.push_back(&item);
+  }
+  return true;
+}
+
+Result<Json> merge_schemas(const Json& a, const Json& b, const std::string& path, MergeWork& work) {
   if (a.is_boolean() || b.is_boolean()) return both(a, b);
   if (!a.is_object() || !b.is_object()) {
     return Error{fmt::format("schema at {}: expected an object or a boolean", path)};
+  }
+  if (!work.spend_copy(a) || !work.spend_copy(b) || !work.spend(compares(a, b))) {
+    return too_much(path);
   }
   KTX_TRY(check_others(a, b, path));
   KTX_TRY(check_others(b, a, path));

@@ -2,9 +2,12 @@
 //
 //   {"minimum": 1} and {"type": "integer", "minimum": 0}  ->  {"type": "integer", "minimum": 1}
 //
-// An error where one schema cannot say it (two patterns, say). `path` is for messages.
+// An error where one schema cannot say it (two patterns, say), and where the work of all
+// merges of a schema so far is too much: lists are compared each with each. `path` is for
+// messages.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -12,8 +15,17 @@
 
 namespace ktx::text::grammar {
 
+// What merging may still cost: values copied or compared, of some 10 ns each.
+struct MergeWork {
+  uint64_t left = 30'000'000;
+  // False once there is too little left.
+  bool spend(uint64_t work);
+  // To copy a schema, with all values in it.
+  bool spend_copy(const nlohmann::ordered_json& schema);
+};
+
 Result<nlohmann::ordered_json> merge_schemas(const nlohmann::ordered_json& a,
                                              const nlohmann::ordered_json& b,
-                                             const std::string& path);
+                                             const std::string& path, MergeWork& work);
 
 }  // namespace ktx::text::grammar

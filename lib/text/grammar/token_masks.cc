@@ -149,6 +149,11 @@ TokenMask find_token_mask(const Automaton& automaton, uint32_t state, const Toke
         if (bottom && trie.nodes[node].end > node + 1) open.push_back(node);
       },
       [&](uint32_t node) { mark(mask.bits, tokens_of(trie, node, trie.nodes[node].end)); });
+  if (matcher.exhausted()) {
+    TokenMask none;
+    none.exhausted = true;
+    return none;
+  }
   std::vector<std::pair<std::string_view, int32_t>> rests;
   for (const uint32_t node : open) {
     for (const int32_t token : tokens_of(trie, node + 1, trie.nodes[node].end)) {

@@ -29,6 +29,7 @@ struct TokenMask {
   std::vector<int32_t> list;
   std::vector<uint32_t> bits;
   TokenTrie rests;
+  bool exhausted = false;  // the work was not enough (grammar_matcher.h): not complete
 
   size_t bytes() const {
     return sizeof(*this) + list.size() * 4 + bits.size() * 4 +
@@ -56,7 +57,7 @@ TokenTexts make_token_texts(std::span<const std::string> texts,
 TokenMask find_token_mask(const Automaton& automaton, uint32_t state, const TokenTexts& tokens);
 
 // Sets the bits of the tokens of `rests` that may follow `start` on the stacks of
-// `matcher`, which is left as it was.
+// `matcher`, which is left as it was but for its work.
 void mark_tokens(const Automaton& automaton, Matcher& matcher, std::span<const Config> start,
                  const TokenTrie& rests, std::span<uint32_t> mask);
 

@@ -35,6 +35,29 @@ TEST(ParseBody, BoundsTheNesting) {
   EXPECT_EQ(refused("{\"a\": \"" + std::string(1000, '[') + "\\\"[\"}"), "");
 }
 
+// Each key is compared with all before it: 1 MB of them would take minutes, 32 MB hours.
+TEST(ParseBody, BoundsTheMembersOfAnObject) {
+  const auto members = [](int count) {
+    std::string text = "{\"k\":0";
+    for (int i = 1; i < count; ++i) text += ",\"k" + std::to_string(i) + "\":0";
+    return text + "}";
+  };
+  EXPECT_EQ(refused(members(5000)), "");
+  EXPECT_THAT(refused(members(300000)), HasSubstr("too many members"));
+  EXPECT_THAT(refused("{\"a\": [" + members(9000) + "," + members(9000) + "]}"),
+              HasSubstr("too many members"));
+  std::string list = "{\"a\": [{\"b\": 1, \"c\": 2}";
+  for (int i = 0; i < 100000; ++i) list += ", {\"b\": 1, \"c\": 2}";
+  EXPECT_EQ(refused(list + "]}"), "");
+}
+
+TEST(ParseNested, DiscardsWhatIsTooDeepOrTooLarge) {
+  EXPECT_EQ(parse_nested("{\"a\": [1]}"), Json({{"a", {1}}}));
+  EXPECT_TRUE(parse_nested("{\"a\":").is_discarded());
+  EXPECT_TRUE(parse_nested("{\"a\":" + std::string(1000000, '[')).is_discarded());
+  EXPECT_TRUE(parse_nested(std::string(1000000, '[') + std::string(1000000, ']')).is_discarded());
+}
+
 TEST(FieldReader, NamesTheFirstWrongField) {
   const Json body = {{"t", 5}, {"n", 1.5}, {"s", 3}, {"nothing", nullptr}, {"whole", 3.0}};
   FieldReader in(body, "options.");

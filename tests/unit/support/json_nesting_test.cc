@@ -25,5 +25,18 @@ TEST(JsonNesting, TakesWhatIsNoJson) {
   EXPECT_EQ(json_nesting(std::string(100000, '[')), 100000);
 }
 
+TEST(JsonMemberPairs, CountsThePairsOfKeysOfEachObject) {
+  EXPECT_EQ(json_member_pairs(""), 0u);
+  EXPECT_EQ(json_member_pairs(R"({"a": 1})"), 0u);
+  EXPECT_EQ(json_member_pairs(R"({"a": 1, "b": 2, "c": 3, "d": 4})"), 6u);
+  EXPECT_EQ(json_member_pairs(R"({"a": {"x": 1, "y": ":::"}, "b": [{"x": 1, "y": 2}], "c": 3})"),
+            3u + 1u + 1u);
+}
+
+TEST(JsonMemberPairs, TakesWhatIsNoJson) {
+  EXPECT_EQ(json_member_pairs("}}}]:::"), 3u);
+  EXPECT_EQ(json_member_pairs("\"\\"), 0u);
+}
+
 }  // namespace
 }  // namespace ktx

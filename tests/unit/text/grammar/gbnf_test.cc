@@ -108,6 +108,34 @@ TEST(Gbnf, AmbiguousGrammarsTakeBoundedTime) {
   EXPECT_TRUE(state.accept(std::string(300, 'a')));
 }
 
+// A mask follows every token of the vocabulary: what a text can be read as bounds that too.
+TEST(Gbnf, MasksOfAmbiguousGrammarsAreGivenUpInTime) {
+  std::vector<std::string> words;
+  std::mt19937 random(1);
+  while (words.size() < 20000) {
+    std::string& word = words.emplace_back();
+    for (size_t i = 0; i < 1 + words.size() % 12; ++i)
+      word += static_cast<char>('a' + random() % 26);
+  }
+  const auto vocabulary = GrammarVocabulary::create(std::move(words), {});
+  const auto after = [&](const char* grammar, size_t letters) {
+    GrammarState state(Grammar::compile({GrammarKind::Gbnf, grammar}, vocabulary).take());
+    EXPECT_TRUE(state.accept(std::string(letters, 'a'))) << grammar;
+    return state;
+  };
+  std::vector<uint32_t> mask(vocabulary->mask_words());
+  for (const char* hostile :
+       {"root ::= x*\nx ::= . | . x | . x .", "root ::= s\ns ::= . | . s s s s"}) {
+    const GrammarState state = after(hostile, 30);
+    EXPECT_FALSE(state.fill_mask(mask)) << hostile;
+    EXPECT_TRUE(state.exhausted()) << hostile;
+    EXPECT_EQ(mask, std::vector<uint32_t>(mask.size(), 0));
+  }
+  const GrammarState palindrome = after("root ::= [a-z] root [a-z] | [a-z]", 20);
+  EXPECT_TRUE(palindrome.fill_mask(mask));
+  EXPECT_FALSE(palindrome.exhausted());
+}
+
 TEST(Gbnf, DeepTextIsCutNotCrashed) {
   GrammarState state(gbnf("root ::= \"(\" root \")\" | \"x\""));
   EXPECT_TRUE(state.accept(std::string(200, '(') + "x" + std::string(200, ')')));

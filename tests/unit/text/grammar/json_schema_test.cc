@@ -1,5 +1,6 @@
 #include "lib/text/grammar/json_schema.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "tests/unit/text/grammar/grammar_tools.h"
@@ -265,6 +266,43 @@ TEST(JsonSchema, HostileSchemasMeetLimits) {
   EXPECT_EQ(error(counts), "no error");  // by calls
   EXPECT_THAT(error(R"({"type": "string", "pattern": ")" + std::string(3000, '(') + "\"}"),
               HasSubstr("nested too deep"));
+}
+
+// Whatever compares lists, or keys, each with each.
+TEST(JsonSchema, LongListsMeetLimits) {
+  const auto list = [](int begin, int end, const char* format) {
+    std::string out;
+    for (int i = begin; i < end; ++i) {
+      if (i > begin) out += ",";
+      out += fmt::format(fmt::runtime(format), i);
+    }
+    return out;
+  };
+  const auto error = [](const std::string& text) {
+    return error_of(GrammarKind::JsonSchema, text);
+  };
+  for (const char* keyword : {"enum", "required"}) {
+    const auto part = [&](int begin, int end) {
+      return fmt::format(R"({{"{}": [{}]}})", keyword, list(begin, end, "\"{}\""));
+    };
+    EXPECT_THAT(error(fmt::format(R"({{"allOf": [{}, {}]}})", part(0, 40000), part(40000, 80000))),
+                HasSubstr("shorter lists"));
+  }
+  const std::string property = "\"p{}\": {{}}";
+  EXPECT_THAT(error(R"({"properties": {)" + list(0, 60000, property.c_str()) + "}}"),
+              HasSubstr("at most 10000"));
+  EXPECT_THAT(error(R"({"properties": {)" + list(0, 5000, property.c_str()) +
+                    R"(}, "required": [)" + list(0, 90000, "\"p{}\"") + "]}"),
+              HasSubstr("too large"));
+  // Copied for each branch.
+  EXPECT_THAT(error(R"({"minLength": 1, "default": [)" + list(0, 100000, "{}") +
+                    R"(], "anyOf": [)" + list(0, 900, R"({{"minLength": {}}})") + "]}"),
+              HasSubstr("too many schemas"));
+  nlohmann::ordered_json long_key;
+  long_key["properties"][std::string(grammar::kMaxSchemaBytes, 'a')] = true;
+  const Result<Grammar> compiled = Grammar::compile_schema(long_key, small_vocabulary());
+  ASSERT_FALSE(compiled.ok());
+  EXPECT_THAT(compiled.error().message, HasSubstr("bytes; at most"));
 }
 
 TEST(AnyJsonObject, IsAnObjectOfAnything) {
