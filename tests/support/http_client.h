@@ -202,6 +202,15 @@ class ServerProcess {
     return send(http_request("POST", path, body, headers));
   }
   double metric(const std::string& name) const { return get("/stats").json().value(name, -1.0); }
+  // Waits until it is that much. A minute: this machine may be busy.
+  void await_metric(const std::string& name, double least) const {
+    double value = metric(name);
+    for (int i = 0; i < 6000 && value < least; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      value = metric(name);
+    }
+    EXPECT_GE(value, least) << name;
+  }
 
  private:
   TempDir dir_;

@@ -35,7 +35,7 @@ class Browser:
         os.close(to_browser)
         os.close(from_browser)
         self.last, self.held, self.session, self.problems = 0, b"", None, []
-        for _ in range(100):
+        for _ in range(600):
             targets = self.call("Target.getTargets")["targetInfos"]
             pages = [t for t in targets if t["type"] == "page"]
             if pages:
@@ -75,7 +75,7 @@ class Browser:
             raise RuntimeError(result["exceptionDetails"])
         return result["result"].get("value")
 
-    def wait(self, expression, seconds=30):
+    def wait(self, expression, seconds=60):
         end = time.time() + seconds
         while time.time() < end:
             if self.js(expression):
@@ -98,7 +98,7 @@ class Browser:
             self.call("Browser.close")
         except (RuntimeError, OSError):
             pass
-        self.process.wait(20)
+        self.process.wait(60)
         self.profile.cleanup()
 
 

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <ctime>
 #include <filesystem>
 #include <iostream>
@@ -206,17 +205,17 @@ TEST(RuleCoverage, PatternsMatchWhatPythonMatches) {
 
 TEST(RuleCoverage, SixtyRulesForEightGpusTakeLessThanAThirdOfASecond) {
   if (!shared_is_here()) GTEST_SKIP() << "no " KTX_SHARED_DIR;
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   CheckedFile file;
   build(file, shared_config("DeepSeek-V3"));
   ASSERT_TRUE(
       rules::add_rules(file.state.rules, shared_rules("DeepSeek-V3-Chat-multi-gpu-8"), file.diags));
   walk(file);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  const double took = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   EXPECT_EQ(file.diags.errors(), 0);
-  RecordProperty("seconds", fmt::format("{:.3f}", took.count()));
-  // Ten times the promise: this machine may be busy, or run under a sanitizer.
-  EXPECT_LT(took.count(), 3.0);
+  RecordProperty("seconds", fmt::format("{:.3f}", took));
+  // Ten times the promise, of processor time: a sanitizer may be at work.
+  EXPECT_LT(took, 3.0);
 }
 
 // A rule for nearly everything: single layers, single experts, alternations, classes.

@@ -354,13 +354,20 @@ TEST_F(BatchSchedulerTest, DrainsAndShutsDown) {
   open(batch_of(1));
   auto release = hold();
   auto b = ask(random_ids(20, 1), -1), c = ask(random_ids(20, 1), -1);
-  // Released while the scheduler is being ended, else a slow machine has both answered.
+  // Released once the scheduler is being ended, else both would be answered: it refuses then.
   std::thread later([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    BatchScheduler::Refused probed;
+    while (probed.why != BatchScheduler::Refusal::Draining) {
+      GenerationRequest probe;
+      probe.prompt = {1};
+      (void)scheduler_->submit(std::move(probe), &probed);
+      std::this_thread::yield();
+    }
     release->set_value();
   });
-  scheduler_.reset();
+  scheduler_->stop();
   later.join();
+  scheduler_.reset();
   EXPECT_EQ(c.get().end.reason, EndReason::ShutDown);
   b.get();
 }
@@ -403,28 +410,29 @@ TEST_F(BatchSchedulerTest, ASavedSlotGoesOnAsIfNeverInterrupted) {
   const std::vector<int32_t> whole = alone(prompt, 60, 7);
   const testing::TempDir dir;
   for (const int64_t steps : {3, 40}) {  // of 16 tokens in the prompt, of one behind it
-    std::promise<void> there, go;
-    std::atomic<int64_t> step = 0;
+    // From that step on the engine waits a while behind each, so that the call comes in between
+    // two of the next few however late this thread is.
+    std::promise<void> there;
+    std::atomic<bool> saved_now = false;
+    int64_t step = 0;
     SchedulerOptions scheduler;
     scheduler.after_step = [&](Engine&) {
-      if (++step != steps) return;
-      there.set_value();
-      go.get_future().wait();
+      if (++step == steps) there.set_value();
+      for (int i = 0; step >= steps && i < 100 && !saved_now; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
     };
     EngineOptions options = batch_of(2);
     options.chunk_tokens = 16;
     open(options, scheduler);
     std::future<Answer> answer = ask(prompt, 60, 7);
     there.get_future().wait();
-    std::thread later([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      go.set_value();
-    });
     SavedSession saved;
     bool running = false;
     int64_t answered = 0;
     scheduler_->call_with_slot(
         0, [&](Engine& engine, const SlotText& text, const Sequence* sequence) {
+          saved_now = true;
           running = sequence != nullptr;
           if (!running) return;
           saved.tokens = text.tokens;
@@ -433,7 +441,6 @@ TEST_F(BatchSchedulerTest, ASavedSlotGoesOnAsIfNeverInterrupted) {
           answered = text.answered;
           ASSERT_TRUE(save_session(dir.path("s"), engine, saved, *sequence).ok());
         });
-    later.join();
     ASSERT_TRUE(running);
     EXPECT_EQ(saved.computed < 150, steps == 3);
     EXPECT_EQ(answered > 0, steps == 40);
