@@ -86,19 +86,29 @@ void unpack_panel16_block(DType dtype, int64_t cols, const std::byte* panel, int
 bool unpack_panel16(DType dtype, int64_t cols, const std::byte* panel,
                     std::byte* const (&rows)[kPanelRows]) {
   const Cut cut(dtype, cols);
-  bool zero = true;
-  std::vector<std::byte> padding(static_cast<size_t>(cut.block_bytes));
+  const int64_t row_size = cut.blocks * cut.block_bytes;
+  std::vector<std::byte> spare;  // rows that are padding
+  std::byte* to[kPanelRows];
+  for (int64_t r = 0; r < kPanelRows; ++r) {
+    to[r] = rows[r];
+    if (rows[r]) continue;
+    if (spare.empty()) spare.resize(static_cast<size_t>(row_size * kPanelRows));
+    to[r] = spare.data() + r * row_size;
+  }
   for (int64_t b = 0; b < cut.blocks; ++b) {
+    const std::byte* in = panel + cut.word_place(b);
+    const int64_t at = b * cut.block_bytes;
+    for (int64_t w = 0; w < cut.words; ++w) {
+      const int64_t word = at + cut.first_word + source_word(dtype, w) * kWord;
+      for (int64_t r = 0; r < kPanelRows; ++r) std::memcpy(to[r] + word, in + r * kWord, kWord);
+      in += kPanelRows * kWord;
+    }
+    const std::byte* rest = panel + cut.rest_place(b);
     for (int64_t r = 0; r < kPanelRows; ++r) {
-      if (rows[r]) {
-        unpack_panel16_block(dtype, cols, panel, r, b, rows[r] + b * cut.block_bytes);
-        continue;
-      }
-      unpack_panel16_block(dtype, cols, panel, r, b, padding.data());
-      for (std::byte byte : padding) zero = zero && byte == std::byte{0};
+      for (int64_t i = 0; i < cut.rest_bytes; ++i) to[r][at + cut.rest_begin + i] = *rest++;
     }
   }
-  return zero;
+  return std::ranges::all_of(spare, [](std::byte byte) { return byte == std::byte{0}; });
 }
 
 void pack_panel16_range(const Panel16Blob& blob, std::span<const std::span<const std::byte>> slices,

@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
+#include <mutex>
 #include <system_error>
+#include <thread>
 
 #include "lib/formats/dtype.h"
 #include "lib/plan/work_file.h"
 #include "lib/support/strings.h"
+#include "lib/support/thread_pool.h"
 
 namespace ktx::plan {
 namespace {
@@ -66,37 +70,42 @@ std::string shard_path(const std::string& path, size_t shard, size_t shards) {
   return fmt::format("{}-{:05}-of-{:05}.gguf", stem, shard + 1, shards);
 }
 
-Status write_part(const PlanFile& plan, const Part& part, uint64_t file_offset, WorkFile& file,
-                  const UnpackFunction& unpack) {
-  const BlobRecord& blob = plan->blobs[part.blob];
-  const auto packed = plan->blob_bytes(part.blob);
-  std::vector<std::byte> buffer;
-  for (uint64_t at = 0; at < part.size; at += kCopyBytes) {
-    const uint64_t size = std::min(kCopyBytes, part.size - at);
-    std::span<const std::byte> bytes;
-    uint64_t let_go_at = 0;
-    if (blob.layout == static_cast<uint16_t>(Layout::Rows)) {
-      bytes = packed.subspan(part.offset + at, size);
-      let_go_at = blob.offset + part.offset + at;
-    } else if (unpack) {
-      buffer.resize(size);
-      KTX_TRY(unpack(blob, packed, part.offset + at, buffer));
-      bytes = buffer;
-    } else {
-      return Error{fmt::format("weight '{}' has layout {}, which cannot be undone here",
-                               printable(plan->string(blob.name)),
-                               ktx::name(static_cast<Layout>(blob.layout)))};
+// Cut small enough for all threads to have their share.
+std::vector<Part> cut_up(std::span<const Part> parts) {
+  std::vector<Part> pieces;
+  for (const Part& part : parts) {
+    for (uint64_t at = 0; at < part.size; at += kCopyBytes) {
+      pieces.push_back({part.tensor, part.begin + at, std::min(kCopyBytes, part.size - at),
+                        part.blob, part.offset + at});
     }
-    KTX_TRY(file.write(file_offset + at, bytes));
-    if (let_go_at > 0) plan.mapping().advise_dont_need(let_go_at, size);
   }
+  return pieces;
+}
+
+Status write_piece(const PlanFile& plan, const Part& piece, uint64_t file_offset, WorkFile& file,
+                   const UnpackFunction& unpack) {
+  const BlobRecord& blob = plan->blobs[piece.blob];
+  const auto packed = plan->blob_bytes(piece.blob);
+  if (blob.layout == static_cast<uint16_t>(Layout::Rows)) {
+    KTX_TRY(file.write(file_offset, packed.subspan(piece.offset, piece.size)));
+  } else if (unpack) {
+    std::vector<std::byte> buffer(piece.size);
+    KTX_TRY(unpack(blob, packed, piece.offset, buffer));
+    KTX_TRY(file.write(file_offset, buffer));
+  } else {
+    return Error{fmt::format("weight '{}' has layout {}, which cannot be undone here",
+                             printable(plan->string(blob.name)),
+                             ktx::name(static_cast<Layout>(blob.layout)))};
+  }
+  // About the pages that it came from: layouts move bytes a few rows at most.
+  plan.mapping().advise_dont_need(blob.offset + piece.offset, piece.size);
   return {};
 }
 
 }  // namespace
 
 Result<std::vector<std::string>> export_gguf(const PlanFile& plan, const std::string& path,
-                                             const UnpackFunction& unpack) {
+                                             const UnpackFunction& unpack, int threads) {
   if (plan->facts.lossy) {
     return Error{fmt::format(
         "{}: a rule had weights rounded (lossy: allow), so the GGUF's are not in it; compile it "
@@ -125,10 +134,23 @@ Result<std::vector<std::string>> export_gguf(const PlanFile& plan, const std::st
     KTX_TRY(
         files.back().write(0, plan->gguf_section.subspan(shard.header_offset, shard.header_size)));
   }
-  for (const Part& part : parts) {
-    const GgufTensorRecord& tensor = plan->gguf_tensors[part.tensor];
-    KTX_TRY(write_part(plan, part, tensor.offset + part.begin, files[tensor.shard], unpack));
-  }
+  const std::vector<Part> pieces = cut_up(parts);
+  std::mutex mutex;
+  Status first_failure;
+  std::atomic<bool> failed = false;
+  if (threads <= 0) threads = static_cast<int>(std::thread::hardware_concurrency());
+  ThreadPool pool(std::clamp(threads, 1, std::max(1, static_cast<int>(pieces.size()))));
+  pool.for_each(static_cast<int64_t>(pieces.size()), [&](int64_t i, int) {
+    if (failed) return;
+    const Part& piece = pieces[static_cast<size_t>(i)];
+    const GgufTensorRecord& tensor = plan->gguf_tensors[piece.tensor];
+    Status status =
+        write_piece(plan, piece, tensor.offset + piece.begin, files[tensor.shard], unpack);
+    if (status.ok()) return;
+    const std::lock_guard lock(mutex);
+    if (!failed.exchange(true)) first_failure = std::move(status);
+  });
+  KTX_TRY(std::move(first_failure));
   KTX_TRY(plan.check());
   for (WorkFile& file : files) KTX_TRY(file.commit());
   return paths;

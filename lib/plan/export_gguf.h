@@ -19,13 +19,14 @@
 namespace ktx::plan {
 
 // Gives back the GGUF bytes of a blob in a layout other than Rows: fills `out`
-// with source bytes [offset, offset + out.size()) of the blob's slices, joined.
+// with source bytes [offset, offset + out.size()) of the blob's slices, joined. Called from
+// several threads at once.
 using UnpackFunction =
     std::function<Status(const BlobRecord& blob, std::span<const std::byte> packed, uint64_t offset,
                          std::span<std::byte> out)>;
 
-// The paths of the files written.
+// The paths of the files written. 0 threads: all cores.
 Result<std::vector<std::string>> export_gguf(const PlanFile& plan, const std::string& path,
-                                             const UnpackFunction& unpack = {});
+                                             const UnpackFunction& unpack = {}, int threads = 0);
 
 }  // namespace ktx::plan

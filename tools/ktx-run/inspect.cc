@@ -63,7 +63,8 @@ int run_inspect(const Options& options) {
   }
   if (!options.export_gguf.empty()) {
     const Timer export_timer;
-    const auto paths = plan::export_gguf(*plan, options.export_gguf, unpack_layout);
+    const auto paths = plan::export_gguf(*plan, options.export_gguf, unpack_layout,
+                                         options.engine.threads);
     if (!paths.ok()) return fail(paths.error().message);
     for (const std::string& path : *paths) {
       note(fmt::format("{}: written ({:.1f} s)", path, export_timer.seconds()));

@@ -54,6 +54,46 @@ TEST(ExportGguf, GivesBackTheShardsOfAShardedSource) {
   EXPECT_TRUE(read_file((*paths)[1]) == second + tiny.gguf.substr(cut));
 }
 
+// The tiny plan with one weight that several threads share, in a layout of choice.
+TinyPlan plan_with_large_weight(Layout layout) {
+  TinyPlan tiny = make_tiny_plan();
+  tiny.contents.segments.pop_back();
+  const uint32_t large = tiny.weight("large", DType::Q8_0, 4096 - 16, 4096 - 32);
+  tiny.contents.blobs[large].layout = static_cast<uint16_t>(layout);
+  tiny.contents.close_segment("none", SegmentKind::Carried);
+  tiny.finish();
+  return tiny;
+}
+
+TEST(ExportGguf, GivesBackALargeTensorOnAnyNumberOfThreads) {
+  TempDir dir;
+  const TinyPlan tiny = plan_with_large_weight(Layout::Rows);
+  ASSERT_TRUE(write_plan(tiny, dir.path("p")).ok());
+  const auto plan = PlanFile::open(dir.path("p"));
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  for (const int threads : {1, 3, 16}) {
+    const auto paths = export_gguf(*plan, dir.path("out.gguf"), {}, threads);
+    ASSERT_TRUE(paths.ok()) << paths.error().message;
+    EXPECT_TRUE(read_file(dir.path("out.gguf")) == tiny.gguf) << threads;
+  }
+}
+
+TEST(ExportGguf, EndsWithTheFailureOfAnyThread) {
+  TempDir dir;
+  ASSERT_TRUE(write_plan(plan_with_large_weight(Layout::Panel16), dir.path("p")).ok());
+  const auto plan = PlanFile::open(dir.path("p"));
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  const UnpackFunction unpack = [](const BlobRecord&, auto, uint64_t offset, auto) -> Status {
+    if (offset < 8u << 20) return {};
+    return Error{"the layout says no"};
+  };
+  const auto paths = export_gguf(*plan, dir.path("out.gguf"), unpack, 4);
+  ASSERT_FALSE(paths.ok());
+  EXPECT_EQ(paths.error().message, "the layout says no");
+  EXPECT_FALSE(fs::exists(dir.path("out.gguf")));
+  EXPECT_FALSE(fs::exists(dir.path("out.gguf.work")));
+}
+
 TEST(ExportGguf, RefusesATensorThatThePlanLacks) {
   TempDir dir;
   TinyPlan tiny = make_tiny_plan();
