@@ -10,49 +10,25 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "kernels/kernel_id.h"
-#include "lib/plan/memory.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/runtime/batch.h"
 #include "lib/runtime/best_logits.h"
 #include "lib/runtime/executor.h"
 #include "lib/runtime/gpu/gpu.h"
+#include "lib/runtime/gpu/gpu_setup.h"
 #include "lib/runtime/kv_cache.h"
 #include "lib/runtime/step_stats.h"
 #include "lib/support/result.h"
 #include "lib/support/thread_pool.h"
-#include "lib/target/isa.h"
 
 namespace ktx::runtime {
 
-struct StepResult;  // engine.h
-
-struct GpuSetup {
-  plan::RunShape shape;
-  int64_t kv_blocks = 0;
-  Isa isa = Isa::Scalar;
-  kernels::Precision precision = kernels::Precision::Fast;
-  OpenGpu open;               // empty: open_gpu
-  bool graphs = true;         // false: every step is launched by itself
-  // Look at every result of every step: slow.
-  bool check_finite = false;
-  std::function<void(const StepResult&)> on_result;
-};
-
-// Whether any step of the plan is on a GPU.
-bool uses_gpus(const plan::PlanView& plan);
-
-// The shape with room for the padding of the largest bucket.
-plan::RunShape gpu_run_shape(plan::RunShape shape);
-
-// Which KV slots are on the CPU, for KvCache::create.
-std::vector<bool> cpu_slots(const plan::PlanView& plan);
+struct GpuState;
 
 class GpuRunner {
  public:
@@ -70,7 +46,7 @@ class GpuRunner {
   // Whether a GPU computes the logits, and keeps those of which only the best are wanted.
   bool keeps_logits() const;
   BestLogits best(int64_t row, int32_t count) const;  // of the last run
-  int64_t weight_bytes() const;   // read by run() so far
+  int64_t weight_bytes() const;                       // read by run() so far
   // The first floats of a row of `value` as the last run left it on `device` ("cpu",
   // "cuda:0").
   Status read(std::string_view device, uint32_t value, int64_t row, std::span<float> out);
@@ -94,9 +70,8 @@ class GpuRunner {
   std::vector<uint32_t> steps_of_launch(uint32_t step) const;
 
  private:
-  struct State;
-  explicit GpuRunner(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  explicit GpuRunner(std::unique_ptr<GpuState> state);
+  std::unique_ptr<GpuState> state_;
 };
 
 }  // namespace ktx::runtime

@@ -1,0 +1,23 @@
+// Captures what steps of one token per sequence queue as graphs, for every bucket of shapes
+// (gpu_buckets.h) and every part of the plan that a GPU runs.
+#pragma once
+
+#include "lib/runtime/gpu/gpu_state.h"
+
+namespace ktx::runtime {
+
+// Fills state.graphs and tells in state.notes what they took. Only queues on the devices, so
+// that weights can go up beside it.
+Status capture_graphs(GpuState& state);
+
+// What `queue_all` queues on `device`, as one graph.
+template <class QueueAll>
+Result<std::unique_ptr<GpuGraph>> capture(GpuDevice& device, QueueAll&& queue_all) {
+  KTX_TRY(device.gpu->begin_capture());
+  const Status queued = queue_all();
+  auto graph = device.gpu->end_capture();  // also after a failure
+  KTX_TRY(queued);
+  return device.named(std::move(graph));
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,79 @@
+#include "lib/runtime/gpu/gpu_queue.h"
+
+#include <array>
+
+namespace ktx::runtime {
+namespace {
+
+using plan::StepRecord;
+
+// Up to here a kernel's copy is faster than the copy engine's.
+constexpr uint64_t kSmallTransfer = 64 << 10;
+
+bool is_transfer(const StepRecord& step) {
+  return step.op == static_cast<uint32_t>(StepOp::Transfer);
+}
+
+GpuCopy transfer_of(const GpuState& s, const Part& part, const StepRecord& step,
+                    const GpuShape& shape) {
+  const uint32_t x = s.plan.inputs(step)[0].value;
+  const uint32_t y = s.plan.outputs(step)[0].value;
+  const plan::ValueRecord& value = s.plan.values[x];
+  const uint64_t bytes = static_cast<uint64_t>(shape.rows(static_cast<RowKind>(value.rows))) *
+                         plan::value_row_bytes(value);
+  if (part.kind == Part::Kind::Peer) return {s.place(part.device, y), s.place(part.from, x), bytes};
+  if (s.plan.string(step.device) == "cpu") return {s.place(-1, y), s.place(part.device, x), bytes};
+  return {s.place(part.device, y), s.place(-1, x), bytes};
+}
+
+Status transfer(GpuState& s, const Part& part, const StepRecord& step, const GpuShape& shape) {
+  const GpuCopy copy = transfer_of(s, part, step, shape);
+  Gpu& gpu = *s.devices[part.device].gpu;
+  if (part.kind == Part::Kind::Peer) {
+    return gpu.copy_from(*s.devices[part.from].gpu, copy.to, copy.from, copy.bytes);
+  }
+  if (s.plan.string(step.device) == "cpu") return gpu.download(copy.to, copy.from, copy.bytes);
+  return gpu.upload(copy.to, copy.from, copy.bytes);
+}
+
+}  // namespace
+
+Status queue_step(GpuState& s, const Part& part, uint32_t index, const GpuShape& shape) {
+  const StepRecord& record = s.plan.steps[index];
+  GpuDevice& device = s.devices[part.device];
+  const bool transfers = is_transfer(record);
+  GpuStep* step = s.fuses(shape) ? device.one_token[index] : device.steps[index].get();
+  if (!transfers && !step) return {};
+  const Status queued = transfers ? transfer(s, part, record, shape)
+                                  : step->launch(shape, device.workspace.data(),
+                                                 static_cast<int64_t>(device.workspace.size()));
+  return queued ? Status{} : Status(s.in_step(index, device.name, queued.error()));
+}
+
+Status queue_part(GpuState& s, const Part& part, const GpuShape& shape) {
+  std::array<GpuCopy, kMostCopies> small;
+  size_t count = 0;
+  const auto flush = [&](uint32_t before) -> Status {
+    if (count == 0) return {};
+    GpuDevice& device = s.devices[part.device];
+    const Status copied = device.gpu->copy_small(std::span(small).first(count));
+    count = 0;
+    return copied ? Status{} : Status(s.in_step(before - 1, device.name, copied.error()));
+  };
+  for (uint32_t i = part.first_step; i < part.first_step + part.step_count; ++i) {
+    const StepRecord& step = s.plan.steps[i];
+    if (is_transfer(step) && part.kind == Part::Kind::Gpu) {
+      const GpuCopy copy = transfer_of(s, part, step, shape);
+      if (copy.bytes <= kSmallTransfer && copy.bytes % 4 == 0) {
+        small[count++] = copy;
+        if (count == small.size()) KTX_TRY(flush(i + 1));
+        continue;
+      }
+    }
+    KTX_TRY(flush(i));
+    KTX_TRY(queue_step(s, part, i, shape));
+  }
+  return flush(part.first_step + part.step_count);
+}
+
+}  // namespace ktx::runtime

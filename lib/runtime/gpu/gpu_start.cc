@@ -1,0 +1,241 @@
+#include "lib/runtime/gpu/gpu_start.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "lib/runtime/bind.h"
+#include "lib/runtime/gpu/gpu_fit.h"
+#include "lib/runtime/gpu/gpu_graphs.h"
+#include "lib/support/strings.h"
+#include "lib/support/timer.h"
+
+namespace ktx::runtime {
+namespace {
+
+using plan::StepRecord;
+
+Status open_devices(GpuState& s) {
+  s.parts = cut_parts(s.plan);
+  s.buckets = GpuBuckets(s.setup.shape.max_batch, s.setup.shape.ctx);
+  s.batch_layout = GpuBatchLayout(s.setup.shape.step_tokens, s.setup.shape.step_outputs,
+                                  s.setup.shape.max_batch, s.setup.shape.ctx);
+  const auto needs = KTX_TRY(plan::memory_by_device(s.plan, s.setup.shape));
+  for (const std::string& name : s.parts.gpus) {
+    const int number = gpu_number(name);
+    if (number < 0) {
+      return Error{
+          fmt::format("the plan has steps on '{}', which is no device of this version; "
+                      "devices are cpu and cuda:N",
+                      printable(name))};
+    }
+    GpuDevice& device = s.devices.emplace_back();
+    device.name = name;
+    device.gpu = KTX_TRY(device.named((s.setup.open ? s.setup.open : OpenGpu(open_gpu))(number)));
+    KTX_TRY(check_gpu_generation(name, device.gpu->facts()));
+    for (const plan::DeviceMemory& need : needs) {
+      if (need.name != name) continue;
+      KTX_TRY(check_gpu_fit(need, device.gpu->facts(), s.setup.shape, s.setup.kv_blocks));
+    }
+  }
+  return {};
+}
+
+Status allocate_host(GpuState& s) {
+  s.host_layout = KTX_TRY(plan::lay_out_device_arena(s.plan, "cpu", s.setup.shape.step_tokens,
+                                                     s.setup.shape.step_outputs));
+  s.host_arena = KTX_TRY(Arena::allocate(s.host_layout.total_bytes, "activations"));
+  s.host_batch =
+      KTX_TRY(Arena::allocate(static_cast<uint64_t>(s.batch_layout.bytes()), "inputs of a step"));
+  GpuDevice& first = s.devices[0];
+  for (Arena* arena : {&s.host_arena, &s.host_batch}) {
+    s.pins.push_back(std::make_unique<PinnedMemory>());
+    KTX_TRY(first.named(s.pins.back()->pin(*first.gpu, arena->data(), arena->size())));
+  }
+  return {};
+}
+
+Status allocate_device(const GpuState& s, GpuDevice& device) {
+  Gpu& gpu = *device.gpu;
+  device.slots = KTX_TRY(
+      KvCache::create(s.plan.kv_slots, s.setup.shape.kv_type, 0, slots_on(s.plan, device.name)));
+  device.layout = KTX_TRY(plan::lay_out_device_arena(s.plan, device.name, s.setup.shape.step_tokens,
+                                                     s.setup.shape.step_outputs));
+  device.image = lay_out_weights(s.plan, device.name);
+  device.weights = KTX_TRY(gpu.allocate(device.image.bytes, "weights"));
+  device.arena = KTX_TRY(gpu.allocate(device.layout.total_bytes, "activations"));
+  device.kv = KTX_TRY(gpu.allocate(
+      static_cast<uint64_t>(device.slots.block_bytes() * s.setup.kv_blocks), "KV cache"));
+  device.batch =
+      KTX_TRY(gpu.allocate(static_cast<uint64_t>(s.batch_layout.bytes()), "inputs of a step"));
+  KTX_TRY(gpu.clear(device.arena.data(), device.arena.size()));
+  KTX_TRY(gpu.clear(device.kv.data(), device.kv.size()));
+  device.blobs.assign(s.plan.blobs.size(), nullptr);
+  for (const WeightImage::Blob& blob : device.image.blobs) {
+    device.blobs[blob.blob] = device.weights.data() + blob.offset;
+  }
+  device.inputs = s.batch_layout.at(device.batch.data());
+  return {};
+}
+
+GpuBindContext bind_context(const GpuState& s, const GpuDevice& device, uint32_t step) {
+  return {s.plan,       s.plan.steps[step], device.arena.data(), device.layout.offsets,
+          device.blobs, device.slots,       device.kv.data(),    device.inputs};
+}
+
+Status bind_steps(const GpuState& s, GpuDevice& device) {
+  device.steps.resize(s.plan.steps.size());
+  for (uint32_t i = 0; i < s.plan.steps.size(); ++i) {
+    const StepRecord& step = s.plan.steps[i];
+    if (s.plan.string(step.device) != device.name ||
+        step.op == static_cast<uint32_t>(StepOp::Transfer)) {
+      continue;
+    }
+    auto bound = device.gpu->make_step(bind_context(s, device, i));
+    if (!bound) return s.in_step(i, device.name, bound.error());
+    device.steps[i] = bound.take();
+  }
+  return {};
+}
+
+Status fuse_steps(GpuState& s, size_t number) {
+  GpuDevice& device = s.devices[number];
+  for (const auto& step : device.steps) device.one_token.push_back(step.get());
+  for (const Part& part : s.parts.parts) {
+    if (part.kind != Part::Kind::Gpu || part.device != static_cast<int>(number)) continue;
+    for (const Fusion& fusion : find_fusions(s.plan, part.first_step, part.step_count)) {
+      std::vector<GpuStep*> steps;
+      for (uint32_t i : fusion.steps) steps.push_back(device.steps[i].get());
+      const uint32_t last = fusion.steps.back();
+      auto made = device.gpu->make_fused(fusion, steps, bind_context(s, device, last));
+      if (!made) return s.in_step(last, device.name, made.error());
+      if (!*made) continue;
+      for (uint32_t i : fusion.steps) device.one_token[i] = nullptr;
+      device.fused.push_back(made.take());
+      device.one_token[last] = device.fused.back().get();
+      s.fusions.push_back(fusion);
+    }
+  }
+  return {};
+}
+
+Status place_logits(GpuState& s) {
+  if (s.parts.logits_device < 0) return {};
+  GpuDevice& device = s.devices[s.parts.logits_device];
+  const uint32_t value = s.plan.inputs(s.plan.steps[s.parts.logits_step])[0].value;
+  return device.named(s.logits.emplace().allocate(
+      *device.gpu, {.device = s.place(s.parts.logits_device, value),
+                    .host = s.place(-1, s.plan.facts.logits_value),
+                    .row_bytes = static_cast<int64_t>(plan::value_row_bytes(s.plan.values[value])),
+                    .vocabulary = s.plan.facts.vocab_size,
+                    .most_rows = s.setup.shape.step_outputs}));
+}
+
+// The largest that any step asks for: over the buckets, and over chunks up to the largest.
+Status allocate_workspace(const GpuState& s, GpuDevice& device) {
+  std::vector<GpuShape> shapes;
+  for (int i = 0; i < s.buckets.count(); ++i) shapes.push_back(s.buckets.shape(i));
+  for (int64_t positions : s.buckets.position_buckets()) {
+    for (bool each : {false, true}) {
+      shapes.push_back({s.setup.shape.step_tokens, s.setup.shape.step_outputs, positions, each});
+    }
+  }
+  int64_t most = 0;
+  const auto ask = [&](const GpuStep& step, const GpuShape& shape) {
+    most = std::max(most, step.workspace_bytes(shape));
+  };
+  for (const GpuShape& shape : shapes) {
+    for (const auto& step : device.steps) {
+      if (step) ask(*step, shape);
+    }
+    for (const auto& step : device.fused) {
+      if (s.fuses(shape)) ask(*step, shape);
+    }
+  }
+  if (s.logits && &device == &s.devices[s.parts.logits_device]) {
+    most = std::max(most, s.logits->workspace_bytes());
+  }
+  device.workspace = KTX_TRY(device.gpu->allocate(static_cast<uint64_t>(most), "partial results"));
+  return {};
+}
+
+Status bind_cpu_parts(GpuState& s) {
+  s.executors.resize(s.parts.parts.size());
+  for (size_t p = 0; p < s.parts.parts.size(); ++p) {
+    const Part& part = s.parts.parts[p];
+    if (part.kind != Part::Kind::Cpu) continue;
+    BoundPlan bound = KTX_TRY(bind(s.plan, s.kv,
+                                   {.arena = s.host_arena.data(),
+                                    .buffer_offsets = s.host_layout.offsets,
+                                    .isa = s.setup.isa,
+                                    .precision = s.setup.precision,
+                                    .threads = s.pool.threads(),
+                                    .first_step = part.first_step,
+                                    .step_count = part.step_count}));
+    s.executors[p] = KTX_TRY(Executor::create(std::move(bound), s.pool));
+    s.cpu_takes_part = true;
+  }
+  return {};
+}
+
+// What to tell of it.
+Result<std::string> upload(const GpuState& s, GpuDevice& device) {
+  const Timer timer;
+  KTX_TRY(device.named(
+      upload_weights(s.plan, device.image, *device.gpu, device.weights.data(), s.pool)));
+  const double seconds = timer.seconds();
+  return fmt::format("{} ({}): {} of weights in {:.2f} s ({:.1f} GB/s)", device.name,
+                     printable(device.gpu->facts().name), human_bytes(device.image.bytes), seconds,
+                     seconds > 0 ? static_cast<double>(device.image.bytes) / seconds / 1e9 : 0.0);
+}
+
+// Graphs are captured while weights go up: neither needs the other.
+Status upload_and_capture(GpuState& s) {
+  Status uploaded;
+  std::vector<std::string> notes;
+  std::jthread uploads([&] {
+    uploaded = [&]() -> Status {
+      for (GpuDevice& device : s.devices) notes.push_back(KTX_TRY(upload(s, device)));
+      return {};
+    }();
+  });
+  const Status captured = capture_graphs(s);
+  uploads.join();
+  KTX_TRY(captured);
+  KTX_TRY(uploaded);
+  s.notes.insert(s.notes.end(), notes.begin(), notes.end());
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GpuState>> start_gpus(const plan::PlanView& plan, KvCache& kv,
+                                             ThreadPool& pool, const GpuSetup& setup) {
+  auto state = std::make_unique<GpuState>(plan, kv, pool, setup);
+  GpuState& s = *state;
+  const Timer timer;
+  KTX_TRY(open_devices(s));
+  const double opened = timer.seconds();
+  KTX_TRY(allocate_host(s));
+  for (size_t i = 0; i < s.devices.size(); ++i) {
+    KTX_TRY(s.devices[i].named(allocate_device(s, s.devices[i])));
+    KTX_TRY(bind_steps(s, s.devices[i]));
+    KTX_TRY(fuse_steps(s, i));
+  }
+  KTX_TRY(place_logits(s));
+  for (GpuDevice& device : s.devices) KTX_TRY(device.named(allocate_workspace(s, device)));
+  KTX_TRY(bind_cpu_parts(s));
+  for (const Part& part : s.parts.parts) {
+    s.marks.push_back(part.awaited ? KTX_TRY(s.devices[part.device].gpu->new_mark()) : 0);
+  }
+  const double bound = timer.seconds();
+  KTX_TRY(upload_and_capture(s));
+  s.notes.push_back(
+      fmt::format("ready in {:.2f} s: {:.2f} s for the driver, {:.2f} s for memory "
+                  "and steps, {:.2f} s for weights and graphs",
+                  timer.seconds(), opened, bound - opened, timer.seconds() - bound));
+  return state;
+}
+
+}  // namespace ktx::runtime

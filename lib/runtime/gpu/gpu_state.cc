@@ -1,0 +1,37 @@
+#include "lib/runtime/gpu/gpu_state.h"
+
+#include <fmt/format.h>
+
+#include "lib/support/strings.h"
+
+namespace ktx::runtime {
+
+Status PinnedMemory::pin(Gpu& gpu, std::byte* data, uint64_t bytes) {
+  if (bytes == 0) return {};
+  KTX_TRY(gpu.pin(data, bytes));
+  gpu_ = &gpu;
+  data_ = data;
+  return {};
+}
+
+GpuState::~GpuState() {
+  // Nothing may be in flight when memory goes.
+  for (GpuDevice& device : devices) {
+    if (device.gpu) (void)device.gpu->finish().ok();
+  }
+}
+
+Error GpuState::in_step(uint32_t index, const std::string& device, const Error& error) const {
+  const plan::StepRecord& step = plan.steps[index];
+  return Error{fmt::format("{}: step {} ({} of {}): {}", device, index,
+                           info(static_cast<StepOp>(step.op)).name,
+                           printable(plan.string(step.module)), error.message)};
+}
+
+std::byte* GpuState::place(int device, uint32_t value) const {
+  const uint32_t buffer = plan.values[value].buffer;
+  return device < 0 ? host_arena.data() + host_layout.offsets[buffer]
+                    : devices[device].arena.data() + devices[device].layout.offsets[buffer];
+}
+
+}  // namespace ktx::runtime

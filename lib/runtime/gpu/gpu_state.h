@@ -1,0 +1,114 @@
+// What a GpuRunner holds from its start to its end: devices with their memory, the parts of
+// the plan, graphs. Data alone; what is done with it has a file each:
+//
+//   gpu_start.h      fills it: opens, allocates, binds, uploads
+//   gpu_graphs.h     captures the steps of one token per sequence
+//   gpu_queue.h      queues a part: its steps, and copies between devices
+//   watched_steps.h  runs a part step by step, for times and results
+//   kernel_times.h   times some steps as they run inside a graph
+//   gpu_runner.cc    a run: inputs, parts in order, logits
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/plan/device_memory.h"
+#include "lib/runtime/arena.h"
+#include "lib/runtime/executor.h"
+#include "lib/runtime/gpu/gpu_batch.h"
+#include "lib/runtime/gpu/gpu_buckets.h"
+#include "lib/runtime/gpu/gpu_logits.h"
+#include "lib/runtime/gpu/gpu_setup.h"
+#include "lib/runtime/gpu/plan_parts.h"
+#include "lib/runtime/gpu/weight_upload.h"
+
+namespace ktx::runtime {
+
+// A GPU with all that it holds. Members are freed from the last to the first.
+struct GpuDevice {
+  std::string name;  // "cuda:0"
+  std::unique_ptr<Gpu> gpu;
+  GpuMemory weights, arena, kv, batch, workspace;
+  KvCache slots;  // the arrangement only
+  plan::ArenaLayout layout;
+  WeightImage image;
+  std::vector<std::byte*> blobs;
+  std::vector<std::unique_ptr<GpuStep>> steps;  // by record of the plan
+  std::vector<std::unique_ptr<GpuStep>> fused;
+  // By record: what a pass of one token launches there; null: another step does it too.
+  std::vector<GpuStep*> one_token;
+  GpuBatch inputs;
+
+  // `result`, with this device's name before the message of a failure.
+  template <class T>
+  Result<T> named(Result<T> result) const {
+    if (!result) return Error{name + ": " + result.error().message};
+    return result;
+  }
+};
+
+// Host memory that a GPU knows, let go at the end.
+class PinnedMemory {
+ public:
+  PinnedMemory() = default;
+  PinnedMemory(const PinnedMemory&) = delete;
+  PinnedMemory& operator=(const PinnedMemory&) = delete;
+  ~PinnedMemory() {
+    if (data_) gpu_->unpin(data_);
+  }
+  Status pin(Gpu& gpu, std::byte* data, uint64_t bytes);
+
+ private:
+  Gpu* gpu_ = nullptr;
+  std::byte* data_ = nullptr;
+};
+
+struct GpuState {
+  GpuState(const plan::PlanView& plan, KvCache& kv, ThreadPool& pool, const GpuSetup& setup)
+      : plan(plan), kv(kv), pool(pool), setup(setup) {}
+  ~GpuState();  // after all that is in flight
+  GpuState(const GpuState&) = delete;
+  GpuState& operator=(const GpuState&) = delete;
+
+  // Whether steps are taken together (fusions.h) in a pass of this shape.
+  bool fuses(const GpuShape& shape) const {
+    return shape.tokens == 1 && shape.outputs == 1 && !setup.check_finite;
+  }
+  bool steps_are_watched() const { return setup.check_finite || setup.on_result || !times.empty(); }
+
+  // "cuda:0: step 12 (matmul of model.layers.0.mlp.up_proj): ..."
+  Error in_step(uint32_t index, const std::string& device, const Error& error) const;
+
+  // Where a value lies on a GPU (device >= 0) or on the CPU.
+  std::byte* place(int device, uint32_t value) const;
+
+  const plan::PlanView& plan;
+  KvCache& kv;
+  ThreadPool& pool;
+  GpuSetup setup;
+  PlanParts parts;
+  GpuBuckets buckets;
+  GpuBatchLayout batch_layout;
+  Arena host_arena, host_batch;
+  plan::ArenaLayout host_layout;
+  std::vector<GpuDevice> devices;
+  std::optional<GpuLogits> logits;
+  std::vector<std::unique_ptr<PinnedMemory>> pins;
+  std::vector<std::optional<Executor>> executors;              // by part
+  std::vector<GpuMark> marks;                                  // by part
+  std::vector<std::vector<std::unique_ptr<GpuGraph>>> graphs;  // by bucket, part
+  std::vector<std::string> notes;                              // of the start
+  std::vector<Executor::Time> times;                           // by record; empty: off
+  GpuShape last_shape;
+  std::vector<Fusion> fusions;  // that are used
+  int64_t weight_bytes = 0;     // read so far
+  bool broken = false;
+  bool cpu_takes_part = false;
+};
+
+}  // namespace ktx::runtime

@@ -1,0 +1,98 @@
+#include "lib/runtime/gpu/kernel_times.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lib/runtime/gpu/gpu_graphs.h"
+#include "lib/runtime/gpu/gpu_queue.h"
+#include "lib/support/timer.h"
+
+namespace ktx::runtime {
+namespace {
+
+// Steps that make the whole numbers which `step` reads (the chosen experts), the first one
+// first. Values take turns in memory, so that by now others may lie there.
+void add_sources(const plan::PlanView& plan, uint32_t step, std::vector<uint32_t>& out) {
+  const auto writes = [&](uint32_t index, uint32_t value) {
+    for (const plan::OperandRecord& output : plan.outputs(plan.steps[index])) {
+      if (output.value == value) return true;
+    }
+    return false;
+  };
+  for (const plan::OperandRecord& input : plan.inputs(plan.steps[step])) {
+    if (input.value == plan::kNone ||
+        plan.values[input.value].type != static_cast<uint8_t>(ValueType::I32)) {
+      continue;
+    }
+    uint32_t source = step;
+    while (source > 0 && !writes(source - 1, input.value)) --source;
+    if (source == 0 || std::find(out.begin(), out.end(), source - 1) != out.end()) continue;
+    add_sources(plan, source - 1, out);
+    out.push_back(source - 1);
+  }
+}
+
+// Seconds of a graph of the steps, in this order; the best of some runs.
+Result<double> time_graph(GpuState& s, const Part& part, std::span<const uint32_t> steps) {
+  constexpr int kRuns = 3;
+  GpuDevice& device = s.devices[part.device];
+  const std::unique_ptr<GpuGraph> graph = KTX_TRY(capture(device, [&]() -> Status {
+    for (uint32_t step : steps) KTX_TRY(queue_step(s, part, step, s.last_shape));
+    return {};
+  }));
+  double best = INFINITY;
+  for (int run = 0; run <= kRuns; ++run) {
+    const Timer timer;
+    KTX_TRY(device.gpu->launch(*graph));
+    KTX_TRY(device.gpu->finish());
+    if (run > 0) best = std::min(best, timer.seconds());
+  }
+  return best;
+}
+
+}  // namespace
+
+// Every launch is of another step than the one before, so that weights come from memory
+// as they do in a run. What a step needs before it is launched with it, and timed again
+// alone.
+Result<KernelTime> time_steps(GpuState& s, std::span<const uint32_t> steps) {
+  constexpr int64_t kLaunches = 64;
+  if (s.last_shape.tokens == 0) return Error{"no step has run yet; run a batch first"};
+  const auto on_gpu = [&](const Part& part) {
+    return part.kind == Part::Kind::Gpu && steps[0] >= part.first_step &&
+           steps[0] < part.first_step + part.step_count;
+  };
+  const auto part = std::find_if(s.parts.parts.begin(), s.parts.parts.end(), on_gpu);
+  if (part == s.parts.parts.end()) return Error{fmt::format("step {} is on no GPU", steps[0])};
+  const int64_t rounds = std::max<int64_t>(1, kLaunches / std::ssize(steps));
+  std::vector<uint32_t> sources, all;
+  for (int64_t round = 0; round < rounds; ++round) {
+    for (uint32_t step : steps) {
+      std::vector<uint32_t> before;
+      add_sources(s.plan, step, before);
+      sources.insert(sources.end(), before.begin(), before.end());
+      all.insert(all.end(), before.begin(), before.end());
+      all.push_back(step);
+    }
+  }
+  KTX_TRY(s.devices[part->device].gpu->finish());
+  double seconds = KTX_TRY(time_graph(s, *part, all));
+  if (!sources.empty()) seconds -= KTX_TRY(time_graph(s, *part, sources));
+  return KernelTime{std::max(seconds, 1e-9) / static_cast<double>(rounds * std::ssize(steps)),
+                    s.last_shape.tokens, s.last_shape.outputs};
+}
+
+std::vector<uint32_t> steps_of_launch(const GpuState& s, uint32_t step) {
+  if (s.fuses(s.last_shape)) {
+    for (const Fusion& fusion : s.fusions) {
+      if (std::binary_search(fusion.steps.begin(), fusion.steps.end(), step)) {
+        return step == fusion.steps.back() ? fusion.steps : std::vector<uint32_t>();
+      }
+    }
+  }
+  return {step};
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,22 @@
+// How long steps of a GPU take as they run inside a graph, without what the host adds: for
+// `ktx-run bench --kernels`.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lib/runtime/gpu/gpu_state.h"
+#include "lib/runtime/step_stats.h"
+
+namespace ktx::runtime {
+
+// The mean over `steps` (records of the plan, all on one GPU) in turn, at the shape of the
+// last run. Overwrites values: the next run must not rely on them.
+Result<KernelTime> time_steps(GpuState& state, std::span<const uint32_t> steps);
+
+// The steps that `step` of a GPU stands for at the shape of the last run: itself, all of a
+// fusion (fusions.h) that runs at its place, or none when another stands for it.
+std::vector<uint32_t> steps_of_launch(const GpuState& state, uint32_t step);
+
+}  // namespace ktx::runtime

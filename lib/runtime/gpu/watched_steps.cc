@@ -1,0 +1,68 @@
+#include "lib/runtime/gpu/watched_steps.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "lib/runtime/engine.h"
+#include "lib/runtime/gpu/gpu_queue.h"
+#include "lib/runtime/gpu/step_bytes.h"
+#include "lib/support/strings.h"
+#include "lib/support/timer.h"
+
+namespace ktx::runtime {
+namespace {
+
+// What the step wrote in the device's memory, row by row.
+Status check_outputs(GpuState& s, const Part& part, uint32_t index, const GpuShape& shape) {
+  const plan::StepRecord& step = s.plan.steps[index];
+  const bool to_cpu = s.plan.string(step.device) == "cpu";
+  GpuDevice& device = s.devices[part.device];
+  for (const plan::OperandRecord& operand : s.plan.outputs(step)) {
+    const plan::ValueRecord& value = s.plan.values[operand.value];
+    if (value.type != static_cast<uint8_t>(ValueType::F32) || to_cpu) continue;
+    const int64_t stride = static_cast<int64_t>(plan::value_row_bytes(value)) / 4;
+    std::vector<float> rows(
+        static_cast<size_t>(shape.rows(static_cast<RowKind>(value.rows)) * stride));
+    KTX_TRY(device.gpu->download(reinterpret_cast<std::byte*>(rows.data()),
+                                 s.place(part.device, operand.value), rows.size() * 4));
+    KTX_TRY(device.gpu->finish());
+    if (s.setup.on_result) {
+      s.setup.on_result(
+          {s.plan.string(value.name), rows, stride, operand.offset, int64_t{operand.width}});
+    }
+    for (size_t i = 0; i < rows.size() && s.setup.check_finite; ++i) {
+      const int64_t column = static_cast<int64_t>(i) % stride - operand.offset;
+      if (column < 0 || column >= operand.width || std::isfinite(rows[i])) continue;
+      return s.in_step(index, device.name,
+                       Error{fmt::format("row {}, element {} of '{}' is {}; the weights or the "
+                                         "prompt overflow here",
+                                         static_cast<int64_t>(i) / stride, column,
+                                         printable(s.plan.string(value.name)), rows[i])});
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status run_watched(GpuState& s, const Part& part, const Batch& batch, const GpuShape& shape) {
+  GpuDevice& device = s.devices[part.device];
+  for (uint32_t i = part.first_step; i < part.first_step + part.step_count; ++i) {
+    KTX_TRY(device.gpu->finish());
+    const Timer timer;
+    KTX_TRY(queue_step(s, part, i, shape));
+    const Status done = device.gpu->finish();
+    if (!done) return s.in_step(i, device.name, done.error());
+    if (!s.times.empty()) {
+      s.times[i].seconds += timer.seconds();
+      s.times[i].runs += 1;
+      s.times[i].tokens += batch.tokens;
+      s.times[i].weight_bytes += step_weight_bytes(s.plan, s.plan.steps[i], batch.tokens);
+    }
+    if (s.setup.check_finite || s.setup.on_result) KTX_TRY(check_outputs(s, part, i, shape));
+  }
+  return {};
+}
+
+}  // namespace ktx::runtime
