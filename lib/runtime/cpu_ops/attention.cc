@@ -19,10 +19,8 @@ void use_batch(kernels::KvView& kv, const Batch& batch) {
 struct KvStoreStep final : RowStep<kernels::KvStoreArgs, kernels::KvStoreFn> {
   Status bind(const BindContext& context) {
     const BoundView key = context.input(0), value = context.input(1);
-    args_.key = key.f32();
-    args_.key_stride = key.stride();
-    args_.value = value.f32();
-    args_.value_stride = value.stride();
+    point_to(key, args_.key, args_.key_stride);
+    point_to(value, args_.value, args_.value_stride);
     args_.kv = context.kv_view(context.attrs<KvStoreAttrs>().slot);
     split_.grain = rows_per_item(key.width + value.width);
     functions_ = KTX_TRY(context.functions<kernels::KvStoreFn>(
@@ -38,11 +36,8 @@ struct KvStoreStep final : RowStep<kernels::KvStoreArgs, kernels::KvStoreFn> {
 class AttentionStep final : public CpuStep {
  public:
   Status bind(const BindContext& context) {
-    const BoundView q = context.input(0), y = context.output(0);
-    args_.q = q.f32();
-    args_.q_stride = q.stride();
-    args_.y = y.f32();
-    args_.y_stride = y.stride();
+    point_to(context.input(0), args_.q, args_.q_stride);
+    point_to(context.output(0), args_.y, args_.y_stride);
     args_.attrs = context.attrs<AttentionAttrs>();
     args_.kv = context.kv_view(args_.attrs.slot);
     threads_ = context.threads;

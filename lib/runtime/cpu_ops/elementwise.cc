@@ -11,19 +11,9 @@ using namespace kernels;
 // A value of several rows per row is dense, so the row step sees one long row.
 struct SwigluStep final : RowStep<SwigluArgs, SwigluFn> {
   Status bind(const BindContext& context) {
-    const BoundView gate = context.input(0), up = context.input(1), y = context.output(0);
-    args_.gate = gate.f32();
-    args_.gate_stride = gate.stride();
-    args_.up = up.f32();
-    args_.up_stride = up.stride();
-    args_.y = y.f32();
-    args_.y_stride = y.stride();
-    args_.width = y.width;
-    rows_ = y.rows;
-    split_.grain = rows_per_item(y.width);
-    functions_ = KTX_TRY(context.functions<SwigluFn>(
-        [&](std::string_view family) { return find_swiglu(family, context.isa); }));
-    return {};
+    point_to(context.input(0), args_.gate, args_.gate_stride);
+    point_to(context.input(1), args_.up, args_.up_stride);
+    return bind_output(context, find_swiglu);
   }
   void run_region(const OutputRegion& region, std::byte*) override {
     SwigluArgs args = args_;
@@ -39,53 +29,24 @@ struct SwigluStep final : RowStep<SwigluArgs, SwigluFn> {
 
 struct AddStep final : RowStep<AddArgs, AddFn> {
   Status bind(const BindContext& context) {
-    const BoundView a = context.input(0), b = context.input(1), y = context.output(0);
-    args_.a = a.f32();
-    args_.a_stride = a.stride();
-    args_.b = b.f32();
-    args_.b_stride = b.stride();
-    args_.y = y.f32();
-    args_.y_stride = y.stride();
-    args_.width = y.width;
-    rows_ = y.rows;
-    split_.grain = rows_per_item(y.width);
-    functions_ = KTX_TRY(context.functions<AddFn>(
-        [&](std::string_view family) { return find_add(family, context.isa); }));
-    return {};
+    point_to(context.input(0), args_.a, args_.a_stride);
+    point_to(context.input(1), args_.b, args_.b_stride);
+    return bind_output(context, find_add);
   }
 };
 
 struct SigmoidScaleStep final : RowStep<SigmoidScaleArgs, SigmoidScaleFn> {
   Status bind(const BindContext& context) {
-    const BoundView x = context.input(0), gate = context.input(1), y = context.output(0);
-    args_.x = x.f32();
-    args_.x_stride = x.stride();
-    args_.gate = gate.f32();
-    args_.gate_stride = gate.stride();
-    args_.y = y.f32();
-    args_.y_stride = y.stride();
-    args_.width = y.width;
-    rows_ = y.rows;
-    split_.grain = rows_per_item(y.width);
-    functions_ = KTX_TRY(context.functions<SigmoidScaleFn>(
-        [&](std::string_view family) { return find_sigmoid_scale(family, context.isa); }));
-    return {};
+    point_to(context.input(0), args_.x, args_.x_stride);
+    point_to(context.input(1), args_.gate, args_.gate_stride);
+    return bind_output(context, find_sigmoid_scale);
   }
 };
 
 struct GatherRowsStep final : RowStep<GatherRowsArgs, GatherRowsFn> {
   Status bind(const BindContext& context) {
-    const BoundView x = context.input(0), y = context.output(0);
-    args_.x = x.f32();
-    args_.x_stride = x.stride();
-    args_.y = y.f32();
-    args_.y_stride = y.stride();
-    args_.width = y.width;
-    rows_ = y.rows;
-    split_.grain = rows_per_item(y.width);
-    functions_ = KTX_TRY(context.functions<GatherRowsFn>(
-        [&](std::string_view family) { return find_gather_rows(family, context.isa); }));
-    return {};
+    point_to(context.input(0), args_.x, args_.x_stride);
+    return bind_output(context, find_gather_rows);
   }
   void prepare(const Batch& batch) override { args_.rows = batch.output_rows.data(); }
 };

@@ -10,12 +10,10 @@ namespace {
 
 struct RopeStep final : RowStep<kernels::RopeArgs, kernels::RopeFn> {
   Status bind(const BindContext& context) {
-    const BoundView x = context.input(0), y = context.output(0);
+    const BoundView x = context.input(0);
     inv_freq_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.weight(0))));
-    args_.x = x.f32();
-    args_.x_stride = x.stride();
-    args_.y = y.f32();
-    args_.y_stride = y.stride();
+    point_to(x, args_.x, args_.x_stride);
+    point_to(context.output(0), args_.y, args_.y_stride);
     args_.inv_freq = inv_freq_.data();
     args_.attrs = context.attrs<RopeAttrs>();
     split_.grain = rows_per_item(x.width);

@@ -9,6 +9,13 @@
 
 namespace ktx::runtime {
 
+// Floats of a value as a kernel takes them: where they begin, and from row to row.
+template <class T>
+void point_to(const BoundView& view, T*& data, int64_t& stride) {
+  data = view.f32();
+  stride = view.stride();
+}
+
 // Args has token_begin and token_end. Derived classes fill args_ and functions_
 // when bound and may set pointers of the batch in prepare().
 template <class Args, class Fn>
@@ -34,6 +41,20 @@ class RowStep : public CpuStep {
   }
 
  protected:
+  // What ops that write rows of one value have in common: y, and the kernels that
+  // find(family, isa) gives. Args has y, y_stride and width.
+  template <class Find>
+  Status bind_output(const BindContext& context, Find find) {
+    const BoundView y = context.output(0);
+    point_to(y, args_.y, args_.y_stride);
+    args_.width = y.width;
+    rows_ = y.rows;
+    split_.grain = rows_per_item(y.width);
+    functions_ = KTX_TRY(context.functions<Fn>(
+        [&](std::string_view family) { return find(family, context.isa); }));
+    return {};
+  }
+
   virtual void prepare(const Batch&) {}
   virtual void use_scratch(Args&, std::byte*) const {}
 
