@@ -17,6 +17,7 @@
 #include "kernels/cuda/cuda_launch.cuh"
 #include "kernels/cuda/marlin_products.cuh"
 #include "kernels/cuda/marlin_tile.cuh"
+#include "kernels/cuda/marlin_write.cuh"
 #include "kernels/cuda/wgmma.cuh"
 
 namespace ktx::kernels {
@@ -55,11 +56,7 @@ __global__ void __launch_bounds__(kWideThreads, 1) marlin_wide(MarlinProduct p) 
   if (p.offsets) {
     const ExpertPiece piece =
         find_expert_piece(p.offsets, p.experts, static_cast<int>(blockIdx.x), kTokens);
-    if (p.places && blockIdx.x == 0 && blockIdx.y == 0) {  // pairs of no expert
-      for (int i = p.offsets[p.experts] + thread; i < p.tokens; i += kWideThreads) {
-        p.places[p.order[i]] = -1;
-      }
-    }
+    forget_pairs_of_no_expert<kWideThreads>(p, thread);
     if (piece.expert < 0) return;
     matrix = piece.expert;
     tokens = piece.count;
@@ -190,31 +187,7 @@ __global__ void __launch_bounds__(kWideThreads, 1) marlin_wide(MarlinProduct p) 
   }
   wait_wgmma<0>();
 
-  // Write: lane 4g + t has rows g, g + 8 of tokens 2t, 2t + 1 of every eight.
-#pragma unroll
-  for (int n = 0; n < kTokens / 8; ++n) {
-#pragma unroll
-    for (int v = 0; v < 4; ++v) {
-      const int token = 8 * n + lane % 4 * 2 + v % 2;
-      if (token >= tokens) continue;
-      const int row = lane / 4 + v / 2 * 8;
-      if constexpr (kPaired) {
-        const int out = (strip_begin + warp) * 16 + row - p.row_begin;
-        if (out < 0 || out >= p.row_count) continue;
-        y_row[token][out] = silu(sum[0][n][v] * scale[token]) * (sum[1][n][v] * scale[token]);
-      } else {
-#pragma unroll
-        for (int m = 0; m < 2; ++m) {
-          const int out = (strip_begin + 2 * warp + m) * 16 + row - p.row_begin;
-          if (out < 0 || out >= p.row_count) continue;
-          float value = sum[m][n][v] * scale[token];
-          if (p.bias) value += p.bias[out];
-          float* y = y_row[token] + out;
-          *y = p.accumulate ? *y + value : value;
-        }
-      }
-    }
-  }
+  write_block<kPaired>(p, sum, scale, y_row, tokens, strip_begin, warp, lane);
 }
 
 template <DType kType, int kTokens>
