@@ -48,6 +48,7 @@ enum class GgufType : uint32_t {
   F64 = 12,
 };
 std::string_view name(GgufType type);  // "u32", "string", ...
+uint64_t scalar_bytes(GgufType type);  // 0 for string, array and unknown types
 
 // One key and its value. The getters give nothing when the value is of another
 // kind: integers of every width and sign are one kind (where the number fits),

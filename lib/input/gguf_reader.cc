@@ -35,29 +35,6 @@ constexpr uint64_t kMaxAlignment = 65536;
 constexpr uint64_t kMinKeyBytes = 8 + 1 + 4 + 1;             // key, type, a byte of value
 constexpr uint64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;  // name, n_dims, one dim, type, offset
 
-// Bytes of a scalar; 0 for string, array and unknown types.
-uint64_t scalar_bytes(GgufType type) {
-  switch (type) {
-    case GgufType::U8:
-    case GgufType::I8:
-    case GgufType::Bool:
-      return 1;
-    case GgufType::U16:
-    case GgufType::I16:
-      return 2;
-    case GgufType::U32:
-    case GgufType::I32:
-    case GgufType::F32:
-      return 4;
-    case GgufType::U64:
-    case GgufType::I64:
-    case GgufType::F64:
-      return 8;
-    default:
-      return 0;
-  }
-}
-
 std::string describe_tensor_type(uint32_t id) {
 #define KTX_UNREAD_TYPE(gguf_id, name, why) \
   if (id == gguf_id) return fmt::format("{} ({}, {})", id, name, why);

@@ -73,7 +73,9 @@ std::optional<double> load_number(GgufType type, const std::byte* at) {
   return integer->negative ? -magnitude : magnitude;
 }
 
-size_t element_bytes(GgufType type) {
+}  // namespace
+
+uint64_t scalar_bytes(GgufType type) {
   switch (type) {
     case GgufType::U8:
     case GgufType::I8:
@@ -86,12 +88,14 @@ size_t element_bytes(GgufType type) {
     case GgufType::I32:
     case GgufType::F32:
       return 4;
-    default:
+    case GgufType::U64:
+    case GgufType::I64:
+    case GgufType::F64:
       return 8;
+    default:
+      return 0;
   }
 }
-
-}  // namespace
 
 std::string_view name(GgufType type) {
   constexpr std::string_view kNames[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
@@ -141,7 +145,7 @@ std::optional<std::vector<int64_t>> GgufValue::ints() const {
   if (!is_array()) return std::nullopt;
   std::vector<int64_t> values;
   values.reserve(count);
-  const size_t step = element_bytes(element_type);
+  const uint64_t step = scalar_bytes(element_type);
   for (uint64_t i = 0; i < count; ++i) {
     const auto integer = load_integer(element_type, payload.data() + i * step);
     const auto value = integer ? as_i64(*integer) : std::nullopt;
@@ -155,7 +159,7 @@ std::optional<std::vector<float>> GgufValue::floats() const {
   if (!is_array()) return std::nullopt;
   std::vector<float> values;
   values.reserve(count);
-  const size_t step = element_bytes(element_type);
+  const uint64_t step = scalar_bytes(element_type);
   for (uint64_t i = 0; i < count; ++i) {
     GgufValue element{key, element_type, element_type, 1, payload.subspan(i * step, step)};
     const auto value = element.f32();
