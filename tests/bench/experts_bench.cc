@@ -10,16 +10,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <random>
 #include <vector>
 
 #include "kernels/matmul/experts.h"
 #include "kernels/probe/int8_peak.h"
-#include "kernels/quantize/quantize.h"
-#include "lib/formats/act_q8.h"
-#include "lib/support/result.h"
-#include "lib/target/isa.h"
+#include "tests/bench/bench_inputs.h"
 
 namespace ktx::kernels {
 namespace {
@@ -28,45 +24,20 @@ constexpr int64_t kTokens = 512, kHidden = 2048, kFf = 768;
 constexpr int32_t kExperts = 128, kTopK = 8;
 constexpr int64_t kPairs = kTokens * kTopK;
 
-std::byte* aligned(std::vector<std::byte>& bytes) {
-  return bytes.data() + (64 - reinterpret_cast<uintptr_t>(bytes.data()) % 64) % 64;
-}
-
-std::vector<std::byte> quantised(std::mt19937& random, int64_t rows, int64_t cols) {
-  std::vector<float> x(static_cast<size_t>(rows * cols));
-  for (float& v : x) v = static_cast<float>(random() % 2001) / 1000 - 1;
-  std::vector<std::byte> out(static_cast<size_t>(rows * act_q8_row_bytes(cols)) + 64);
-  QuantizeArgs a;
-  a.x = x.data();
-  a.x_stride = cols;
-  a.row_elems = cols;
-  a.xq = aligned(out);
-  a.xq_stride = act_q8_row_bytes(cols);
-  a.token_end = rows;
-  (*find_quantize("quantize_q8", detect_isa()))(a);
-  return out;
-}
-
 struct Layer {
-  std::vector<std::byte> weights, xq, hq, scratch;
+  std::mt19937 random{1};
+  AlignedBytes weights = random_weights(random, kExperts * kHidden * kFf);
+  AlignedBytes xq = quantised(random_floats(random, kTokens * kHidden), kHidden);
+  AlignedBytes hq = quantised(random_floats(random, kPairs * kFf), kFf);
+  AlignedBytes scratch = AlignedBytes(experts_scratch_bytes(kHidden));
   std::vector<float> h, y, route;
   std::vector<int32_t> order, offsets;
 
   Layer()
-      : weights(static_cast<size_t>(kExperts * kHidden * kFf) + 64),
-        scratch(static_cast<size_t>(experts_scratch_bytes(kHidden)) + 64),
-        h(static_cast<size_t>(kPairs * kFf)),
+      : h(static_cast<size_t>(kPairs * kFf)),
         y(static_cast<size_t>(kTokens * kHidden)),
         route(static_cast<size_t>(kPairs), 0.125f),
         offsets(kExperts + 1) {
-    std::mt19937 random(1);
-    // Bits of a half's exponent stay small: no infinities.
-    for (size_t i = 0; i + 4 <= weights.size(); i += 4) {
-      const uint32_t word = random() & 0x2fff2fff;
-      std::memcpy(weights.data() + i, &word, sizeof word);
-    }
-    xq = quantised(random, kTokens, kHidden);
-    hq = quantised(random, kPairs, kFf);
     std::vector<std::vector<int32_t>> of(kExperts);
     std::vector<int32_t> all(kExperts);
     for (int32_t e = 0; e < kExperts; ++e) all[static_cast<size_t>(e)] = e;
@@ -82,7 +53,7 @@ struct Layer {
     }
   }
   ExpertsArgs experts() {
-    return {kTokens, kTopK, kExperts, order.data(), offsets.data(), aligned(scratch)};
+    return {kTokens, kTopK, kExperts, order.data(), offsets.data(), scratch.data()};
   }
 };
 
@@ -92,7 +63,7 @@ Layer& layer() {
 }
 
 WeightMatrix matrix(DType dtype, int64_t rows, int64_t cols) {
-  return {aligned(layer().weights), dtype, Layout::Panel16, rows, cols, *row_bytes(dtype, cols)};
+  return {layer().weights.data(), dtype, Layout::Panel16, rows, cols, *row_bytes(dtype, cols)};
 }
 
 void count(benchmark::State& state) {
@@ -110,7 +81,7 @@ void gate_up(benchmark::State& state, DType dtype) {
   a.gate_expert_bytes = a.up_expert_bytes = kFf * a.gate.row_bytes;
   a.gate_fn = a.up_fn = *find_matmul("matmul_panel16_q8", dtype, isa);
   a.swiglu_fn = *find_swiglu("swiglu", isa);
-  a.xq = aligned(l.xq);
+  a.xq = l.xq.data();
   a.xq_stride = act_q8_row_bytes(kHidden);
   a.h = l.h.data();
   a.h_stride = kFf;
@@ -135,7 +106,7 @@ void down(benchmark::State& state, DType dtype) {
   a.down = matrix(dtype, kHidden, kFf);
   a.down_expert_bytes = kHidden * a.down.row_bytes;
   a.down_fn = *find_matmul("matmul_panel16_q8", dtype, *choose_isa());
-  a.hq = aligned(l.hq);
+  a.hq = l.hq.data();
   a.hq_stride = act_q8_row_bytes(kFf);
   a.weights = l.route.data();
   a.y = l.y.data();

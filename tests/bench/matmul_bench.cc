@@ -15,10 +15,7 @@
 
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/panel16.h"
-#include "kernels/quantize/quantize.h"
-#include "lib/formats/act_q8.h"
-#include "lib/support/result.h"
-#include "lib/target/isa.h"
+#include "tests/bench/bench_inputs.h"
 
 namespace ktx::kernels {
 namespace {
@@ -27,34 +24,12 @@ constexpr int64_t kWeightBytes = 256 << 20;
 constexpr int64_t kCols = 4096, kRows = 128, kMostTokens = 192;
 
 struct Memory {
-  std::vector<std::byte> weights, xq, scratch;
-  std::vector<float> x, y;
-
-  Memory()
-      : weights(kWeightBytes + (4 << 20)),
-        xq(static_cast<size_t>(kMostTokens * act_q8_row_bytes(kCols)) + 64),
-        scratch(static_cast<size_t>(matmul_scratch_bytes(kCols)) + 64),
-        x(static_cast<size_t>(kMostTokens * kCols)),
-        y(static_cast<size_t>(kMostTokens * kRows)) {
-    std::mt19937 random(1);
-    // Bits of a half's or a float's exponent stay small: no infinities.
-    for (size_t i = 0; i + 4 <= weights.size(); i += 4) {
-      const uint32_t word = random() & 0x2fff2fff;
-      std::memcpy(weights.data() + i, &word, sizeof word);
-    }
-    for (float& v : x) v = static_cast<float>(random() % 2001) / 1000 - 1;
-    QuantizeArgs a;
-    a.x = x.data();
-    a.x_stride = kCols;
-    a.row_elems = kCols;
-    a.xq = aligned(xq);
-    a.xq_stride = act_q8_row_bytes(kCols);
-    a.token_end = kMostTokens;
-    (*find_quantize("quantize_q8", detect_isa()))(a);
-  }
-  static std::byte* aligned(std::vector<std::byte>& bytes) {
-    return bytes.data() + (64 - reinterpret_cast<uintptr_t>(bytes.data()) % 64) % 64;
-  }
+  std::mt19937 random{1};
+  AlignedBytes weights = random_weights(random, kWeightBytes + (4 << 20));
+  std::vector<float> x = random_floats(random, kMostTokens * kCols);
+  AlignedBytes xq = quantised(x, kCols);
+  AlignedBytes scratch = AlignedBytes(matmul_scratch_bytes(kCols));
+  std::vector<float> y = std::vector<float>(static_cast<size_t>(kMostTokens * kRows));
 };
 
 Memory& memory() {
@@ -66,7 +41,7 @@ void product(benchmark::State& state, std::string family, DType dtype) {
   const MatmulFn run = *find_matmul(family, dtype, *choose_isa());
   Memory& m = memory();
   MatmulArgs a;
-  a.w = {Memory::aligned(m.weights),
+  a.w = {m.weights.data(),
          dtype,
          family.find("panel16") == family.npos ? Layout::Rows : Layout::Panel16,
          kRows,
@@ -74,17 +49,17 @@ void product(benchmark::State& state, std::string family, DType dtype) {
          *row_bytes(dtype, kCols)};
   a.x = m.x.data();
   a.x_stride = kCols;
-  a.xq = Memory::aligned(m.xq);
+  a.xq = m.xq.data();
   a.xq_stride = act_q8_row_bytes(kCols);
   a.tokens = state.range(0);
   a.y = m.y.data();
   a.y_stride = kRows;
   a.row_end = kRows;
-  a.scratch = Memory::aligned(m.scratch);
+  a.scratch = m.scratch.data();
   const int64_t bytes = kRows * a.w.row_bytes;
   int64_t offset = 0;
   for (auto _ : state) {
-    a.w.data = Memory::aligned(m.weights) + offset;
+    a.w.data = m.weights.data() + offset;
     offset = offset + 2 * bytes > kWeightBytes ? 0 : offset + bytes;
     run(a);
     benchmark::ClobberMemory();
@@ -98,14 +73,14 @@ void read_memory(benchmark::State& state) {
   Memory& m = memory();
   uint64_t sum = 0;
   for (auto _ : state) {
-    for (size_t i = 0; i + 8 <= m.weights.size(); i += 8) {
+    for (int64_t i = 0; i + 8 <= m.weights.size(); i += 8) {
       uint64_t word;
       std::memcpy(&word, m.weights.data() + i, sizeof word);
       sum ^= word;
     }
     benchmark::DoNotOptimize(sum);
   }
-  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(m.weights.size()));
+  state.SetBytesProcessed(state.iterations() * m.weights.size());
 }
 
 void add_all() {

@@ -10,11 +10,13 @@
 #include <cstdlib>
 #include <iostream>
 #include <map>
+#include <sstream>
 
 #include "lib/runtime/gpu/gpu.h"
 #include "tests/support/host_gpu.h"
 #include "tests/support/reference_run.h"
 #include "tests/support/run_program.h"
+#include "tests/support/test_models.h"
 
 namespace ktx::testing {
 namespace {
@@ -22,9 +24,6 @@ namespace {
 using runtime::Engine;
 using runtime::EngineOptions;
 using runtime::Precision;
-
-constexpr const char* kModels[] = {"llama",    "mixtral",   "qwen2",      "qwen2moe",
-                                   "qwen3moe", "deepseek2", "deepseek2g", "deepseek3"};
 
 struct Placement {
   const char* name;
@@ -64,7 +63,7 @@ class GpuModels : public ::testing::Test {
   Comparison one_by_one(const Placement& placement, EngineOptions options, int64_t chunk,
                         size_t most = SIZE_MAX) {
     Comparison all;
-    for (const char* model : kModels) {
+    for (const char* model : kTestModels) {
       const auto engine = open(model, placement, options);
       if (!engine) continue;
       Comparison here;
@@ -77,17 +76,48 @@ class GpuModels : public ::testing::Test {
           std::cout << model << ", case " << count << ": " << here.worst << " off\n";
         }
       }
-      std::cout << model << ": " << here.equal << " of " << here.cases << ", mean " << here.mean()
-                << ", worst " << here.worst << "\n";
+      std::cout << model << ": " << summary(here) << "\n";
       all.cases += here.cases;
       all.equal += here.equal;
       all.sum += here.sum;
       all.count += here.count;
       all.worst = std::max(all.worst, here.worst);
     }
-    std::cout << placement.name << ", chunks of " << chunk << ": " << all.equal << " of "
-              << all.cases << ", mean " << all.mean() << ", worst " << all.worst << "\n";
+    std::cout << placement.name << ", chunks of " << chunk << ": " << summary(all) << "\n";
     return all;
+  }
+
+  // All cases of each model at once.
+  Comparison together(const Placement& placement) {
+    EngineOptions options;
+    options.max_batch = 6;
+    Comparison all;
+    for (const char* model : kTestModels) {
+      const auto engine = open(model, placement, options);
+      if (engine) compare_together(*engine, cases(model), all);
+    }
+    std::cout << placement.name << ", batches of 6: " << summary(all) << "\n";
+    return all;
+  }
+
+  // With exact experts on the CPU.
+  Comparison exact(const Placement& placement) {
+    EngineOptions options;
+    options.precision = Precision::Exact;
+    return one_by_one(placement, options, 64);
+  }
+
+  static std::string summary(const Comparison& c) {
+    std::ostringstream text;
+    text << c.equal << " of " << c.cases << ", mean " << c.mean() << ", worst " << c.worst;
+    return text.str();
+  }
+
+  // What is asked of products in half precision, over all cases.
+  static void expect_near(const Comparison& all) {
+    EXPECT_EQ(all.cases, 51);
+    EXPECT_GE(all.equal, 49);
+    EXPECT_LE(all.mean(), 0.01);
   }
 
  private:
@@ -106,10 +136,7 @@ class GpuModels : public ::testing::Test {
 };
 
 TEST_F(GpuModels, WholeOnTheGpuGiveTheReferencesTokens) {
-  const Comparison all = one_by_one(kAllGpu, {}, 64);
-  EXPECT_EQ(all.cases, 51);
-  EXPECT_GE(all.equal, 49);
-  EXPECT_LE(all.mean(), 0.01);
+  expect_near(one_by_one(kAllGpu, {}, 64));
 }
 
 TEST_F(GpuModels, InChunksOfAnySize) {
@@ -130,38 +157,17 @@ TEST_F(GpuModels, WithoutGraphsToo) {
 }
 
 TEST_F(GpuModels, InBatches) {
-  EngineOptions options;
-  options.max_batch = 6;
-  Comparison all;
-  for (const char* model : kModels) {
-    const auto engine = open(model, kAllGpu, options);
-    if (engine) compare_together(*engine, cases(model), all);
-  }
-  std::cout << "batches of 6: " << all.equal << " of " << all.cases << ", mean " << all.mean()
-            << ", worst " << all.worst << "\n";
-  EXPECT_EQ(all.cases, 51);
-  EXPECT_GE(all.equal, 49);
-  EXPECT_LE(all.mean(), 0.01);
+  expect_near(together(kAllGpu));
 }
 
 TEST_F(GpuModels, WithAllRoutedExpertsOnTheCpu) {
-  EngineOptions options;
-  options.precision = Precision::Exact;
-  const Comparison exact = one_by_one(kExpertsOnCpu, options, 64);
-  EXPECT_GE(exact.equal, 49);
-  EXPECT_LE(exact.mean(), 0.01);
-  const Comparison fast = one_by_one(kExpertsOnCpu, {}, 64);
-  EXPECT_LE(fast.mean(), 0.03);
+  expect_near(exact(kExpertsOnCpu));
+  EXPECT_LE(one_by_one(kExpertsOnCpu, {}, 64).mean(), 0.03);
 }
 
 TEST_F(GpuModels, WithHalfOfTheLayersExpertsOnTheCpu) {
-  EngineOptions options;
-  options.precision = Precision::Exact;
-  const Comparison exact = one_by_one(kHalf, options, 64);
-  EXPECT_GE(exact.equal, 49);
-  EXPECT_LE(exact.mean(), 0.01);
-  const Comparison fast = one_by_one(kHalf, {}, 64);
-  EXPECT_LE(fast.mean(), 0.03);
+  expect_near(exact(kHalf));
+  EXPECT_LE(one_by_one(kHalf, {}, 64).mean(), 0.03);
 }
 
 TEST_F(GpuModels, KvCacheInQ8StaysNear) {
@@ -182,32 +188,15 @@ class TwoGpus : public GpuModels {
 };
 
 TEST_F(TwoGpus, ByLayerRangesGiveTheReferencesTokens) {
-  const Comparison all = one_by_one(kTwoGpus, {}, 64);
-  EXPECT_EQ(all.cases, 51);
-  EXPECT_GE(all.equal, 49);
-  EXPECT_LE(all.mean(), 0.01);
+  expect_near(one_by_one(kTwoGpus, {}, 64));
 }
 
 TEST_F(TwoGpus, WithAllRoutedExpertsOnTheCpu) {
-  EngineOptions options;
-  options.precision = Precision::Exact;
-  const Comparison exact = one_by_one(kTwoGpusExpertsOnCpu, options, 64);
-  EXPECT_GE(exact.equal, 49);
-  EXPECT_LE(exact.mean(), 0.01);
+  expect_near(exact(kTwoGpusExpertsOnCpu));
 }
 
 TEST_F(TwoGpus, InBatches) {
-  EngineOptions options;
-  options.max_batch = 6;
-  Comparison all;
-  for (const char* model : kModels) {
-    const auto engine = open(model, kTwoGpus, options);
-    if (engine) compare_together(*engine, cases(model), all);
-  }
-  std::cout << "two GPUs, batches of 6: " << all.equal << " of " << all.cases << ", mean "
-            << all.mean() << "\n";
-  EXPECT_EQ(all.cases, 51);
-  EXPECT_GE(all.equal, 49);
+  expect_near(together(kTwoGpus));
 }
 
 // Prompts of every length: the workspace that was taken at start is enough for each.

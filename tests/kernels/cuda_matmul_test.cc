@@ -19,6 +19,18 @@ std::vector<Shape> shapes(DType dtype) {
   return {{16, 32}, {40, 96}, {130, 1408}, {300, 4096}};
 }
 
+// y = x of `tokens` dense rows times w.
+CudaMatmulArgs product_args(const GpuWeights& w, Gpu<float>& x, Gpu<float>& y, int64_t tokens) {
+  CudaMatmulArgs args;
+  args.w = w.gpu();
+  args.x = x.data();
+  args.x_stride = args.w.cols;
+  args.tokens = tokens;
+  args.y = y.data();
+  args.y_stride = args.w.rows;
+  return args;
+}
+
 struct Run {
   bool bias = false, accumulate = false;
 };
@@ -30,13 +42,7 @@ void check_product(Random& random, const GpuWeights& w, int64_t tokens, Run run)
   const std::vector<float> x = random.normals(tokens * cols), bias = random.normals(rows);
   const std::vector<float> before = random.normals(tokens * rows);
   Gpu<float> gpu_x(x), gpu_bias(bias), y(before);
-  CudaMatmulArgs args;
-  args.w = w.gpu();
-  args.x = gpu_x.data();
-  args.x_stride = cols;
-  args.tokens = tokens;
-  args.y = y.data();
-  args.y_stride = rows;
+  CudaMatmulArgs args = product_args(w, gpu_x, y, tokens);
   args.bias = run.bias ? gpu_bias.data() : nullptr;
   args.accumulate = run.accumulate;
   GpuWorkspace workspace(args, cuda_matmul_workspace(args));
@@ -76,13 +82,7 @@ TEST_F(CudaMatmul, EveryMarlinTypeAndThousandsOfTokensAgreeWithTheSum) {
     for (int64_t tokens : {700, 3000, 5000}) {
       const std::vector<float> x = random.normals(tokens * cols);
       Gpu<float> gpu_x(x), gpu_y(static_cast<size_t>(tokens * rows));
-      CudaMatmulArgs args;
-      args.w = w.gpu();
-      args.x = gpu_x.data();
-      args.x_stride = cols;
-      args.tokens = tokens;
-      args.y = gpu_y.data();
-      args.y_stride = rows;
+      CudaMatmulArgs args = product_args(w, gpu_x, gpu_y, tokens);
       GpuWorkspace workspace(args, cuda_matmul_workspace(args));
       ASSERT_TRUE(ran(launch_matmul(args, nullptr)));
       const std::vector<float> y = gpu_y.read();
@@ -144,13 +144,7 @@ TEST_F(CudaMatmul, ActivationsBeyondHalfPrecisionDoNotOverflow) {
     std::vector<float> x = random.normals(tokens * cols, 100);
     x[7] = 3e6f;
     Gpu<float> gpu_x(x), y(static_cast<size_t>(tokens * rows));
-    CudaMatmulArgs args;
-    args.w = w.gpu();
-    args.x = gpu_x.data();
-    args.x_stride = cols;
-    args.tokens = tokens;
-    args.y = y.data();
-    args.y_stride = rows;
+    CudaMatmulArgs args = product_args(w, gpu_x, y, tokens);
     GpuWorkspace workspace(args, cuda_matmul_workspace(args));
     ASSERT_TRUE(ran(launch_matmul(args, nullptr)));
     std::vector<float> want;
@@ -171,13 +165,7 @@ TEST_F(CudaMatmul, TheSameCallGivesTheSameBits) {
     std::vector<float> first;
     for (int i = 0; i < 5; ++i) {
       Gpu<float> y(static_cast<size_t>(tokens * 500));
-      CudaMatmulArgs args;
-      args.w = w.gpu();
-      args.x = x.data();
-      args.x_stride = 2048;
-      args.tokens = tokens;
-      args.y = y.data();
-      args.y_stride = 500;
+      CudaMatmulArgs args = product_args(w, x, y, tokens);
       GpuWorkspace workspace(args, cuda_matmul_workspace(args));
       ASSERT_TRUE(ran(launch_matmul(args, nullptr)));
       if (first.empty()) first = y.read();

@@ -10,6 +10,12 @@ namespace ktx::testing {
 inline constexpr const char* kTestModels[] = {"llama",    "mixtral",   "qwen2",      "qwen2moe",
                                               "qwen3moe", "deepseek2", "deepseek2g", "deepseek3"};
 
+// The folder of all models.
+inline std::string test_models_dir() {
+  const std::string copied = KTX_SOURCE_DIR "/tests/models";
+  return std::filesystem::exists(copied + "/qwen3moe") ? copied : KTX_SHARED_DIR "/models";
+}
+
 // The model's folder, or "" when it is nowhere.
 inline std::string test_model_dir(const std::string& name) {
   for (const char* root : {KTX_SOURCE_DIR "/tests/models/", KTX_SHARED_DIR "/models/"}) {

@@ -5,7 +5,9 @@
 
 #include <filesystem>
 
+#include "tests/support/diag_text.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test_models.h"
 #include "tests/support/tiny_gguf.h"
 
 namespace ktx::input {
@@ -13,18 +15,6 @@ namespace {
 
 using namespace ktx::testing;
 using ::testing::HasSubstr;
-
-std::string models() {
-  const std::string copied = KTX_SOURCE_DIR "/tests/models";
-  return std::filesystem::exists(copied + "/deepseek3") ? copied : KTX_SHARED_DIR "/models";
-}
-
-// All messages, one a line.
-std::string text_of(const DiagSink& diags) {
-  std::string text;
-  for (const Diagnostic& diag : diags.all()) text += render_diagnostic(diags, diag, false);
-  return text;
-}
 
 class GgufConfig : public ::testing::Test {
  protected:
@@ -363,9 +353,9 @@ TEST_F(GgufConfigDeepseek, YarnMultiplierIsATenthOfMscale) {
 
 // The test models: both sides agree, each alone gives what the other says.
 TEST(GgufConfigModels, AgreeWithTheirConfigs) {
-  if (!std::filesystem::exists(models())) GTEST_SKIP() << models() << " is missing";
+  if (!std::filesystem::exists(test_models_dir())) GTEST_SKIP() << test_models_dir() << " is missing";
   int count = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(models())) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(test_models_dir())) {
     const auto beside = entry.path().parent_path() / "config.json";
     if (entry.path().extension() != ".gguf" || !std::filesystem::exists(beside)) continue;
     SCOPED_TRACE(entry.path());
@@ -389,10 +379,10 @@ TEST(GgufConfigModels, AgreeWithTheirConfigs) {
 }
 
 TEST(GgufConfigModels, TheConfigOfAnotherModelIsAnError) {
-  const auto gguf = GgufFile::open(models() + "/qwen3moe/qwen3moe-q4_k_m.gguf");
+  const auto gguf = GgufFile::open(test_models_dir() + "/qwen3moe/qwen3moe-q4_k_m.gguf");
   if (!gguf.ok()) GTEST_SKIP() << gguf.error().message;
   for (const char* other : {"llama", "mixtral", "qwen2", "qwen2moe", "deepseek2", "deepseek3"}) {
-    const auto config = HfConfig::read(models() + "/" + other);
+    const auto config = HfConfig::read(test_models_dir() + "/" + other);
     if (!config.ok()) continue;
     DiagSink diags;
     merge_configs(*config, *gguf, Trust::Neither, diags);

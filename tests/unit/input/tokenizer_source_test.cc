@@ -9,6 +9,7 @@
 #include "lib/text/hf_tokenizer.h"
 #include "lib/text/tokenizer.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test_models.h"
 #include "tests/support/tiny_gguf.h"
 
 namespace ktx::input {
@@ -17,16 +18,11 @@ namespace {
 using namespace ktx::testing;
 using ::testing::HasSubstr;
 
-std::string models() {
-  const std::string copied = KTX_SOURCE_DIR "/tests/models";
-  return std::filesystem::exists(copied + "/qwen3moe") ? copied : KTX_SHARED_DIR "/models";
-}
-
 // Every test model's GGUF and HF tokenizers give the ids of the references.
 TEST(TokenizerSource, ModelsGiveTheReferenceIds) {
-  if (!std::filesystem::exists(models())) GTEST_SKIP() << models() << " is missing";
+  if (!std::filesystem::exists(test_models_dir())) GTEST_SKIP() << test_models_dir() << " is missing";
   int prompts = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(models())) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(test_models_dir())) {
     const std::string folder = entry.path().parent_path();
     if (!entry.path().filename().string().ends_with("q4_k_m.gguf")) continue;
     SCOPED_TRACE(folder);
@@ -149,8 +145,8 @@ TEST(HfTokenizer, EveryTruncationOfTheFilesIsHandled) {
   for (size_t size = 1; size < json.size(); ++size) {
     EXPECT_FALSE(text::load_hf_tokenizer(dir.write("t.json", json.substr(0, size))).ok()) << size;
   }
-  const std::string model = read_file(models() + "/mixtral/tokenizer.model");
-  if (model.empty()) GTEST_SKIP() << "no mixtral/tokenizer.model under " << models();
+  const std::string model = read_file(test_models_dir() + "/mixtral/tokenizer.model");
+  if (model.empty()) GTEST_SKIP() << "no mixtral/tokenizer.model under " << test_models_dir();
   ASSERT_TRUE(text::load_hf_tokenizer(dir.write("t.model", model)).ok());
   for (size_t size = 1; size < model.size(); size += 37) {
     (void)text::load_hf_tokenizer(dir.write("t.model", model.substr(0, size)));  // must return

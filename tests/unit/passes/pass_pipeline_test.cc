@@ -6,11 +6,13 @@
 
 #include "lib/arch/build_graph.h"
 #include "lib/passes/pass.h"
+#include "tests/support/diag_text.h"
 
 namespace ktx::passes {
 namespace {
 
 namespace fs = std::filesystem;
+using ktx::testing::text_of;
 
 std::vector<fs::path> configs() {
   std::vector<fs::path> paths;
@@ -25,13 +27,7 @@ std::vector<fs::path> configs() {
   return paths;
 }
 
-std::string text_of(const DiagSink& sink) {
-  std::string out;
-  for (const Diagnostic& diag : sink.all()) out += render_diagnostic(sink, diag, false);
-  return out;
-}
-
-class EveryConfig : public testing::TestWithParam<fs::path> {
+class EveryConfig : public ::testing::TestWithParam<fs::path> {
  protected:
   void SetUp() override {
     Result<input::HfConfig> config = input::HfConfig::read(GetParam());
@@ -112,7 +108,7 @@ TEST_P(EveryConfig, Int8InputsHoldWhatTheirProductReads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Configs, EveryConfig, testing::ValuesIn(configs()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Configs, EveryConfig, ::testing::ValuesIn(configs()), [](const auto& info) {
   const fs::path path = info.param;
   std::string name = path.filename() == "config.json" ? path.parent_path().filename().string()
                                                       : path.stem().string();

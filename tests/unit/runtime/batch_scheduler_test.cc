@@ -13,6 +13,7 @@
 #include "lib/runtime/session.h"
 #include "lib/runtime/session_file.h"
 #include "tests/support/temp_dir.h"
+#include "tests/unit/runtime/generate.h"
 #include "tests/unit/runtime/tiny_plan.h"
 
 namespace ktx::runtime {
@@ -78,13 +79,7 @@ class BatchSchedulerTest : public ::testing::Test {
     auto engine = Engine::open(plan_.path(), options).take();
     Session session(*engine, Sampler::create(sampling(seed), kTinyVocab).take());
     EXPECT_EQ(session.set_prompt(prompt).take(), Outcome::Ok);
-    std::vector<int32_t> ids;
-    for (int i = 0; i < count; ++i) {
-      const Next next = session.next().take();
-      if (next.outcome != Outcome::Ok) break;
-      ids.push_back(next.id);
-    }
-    return ids;
+    return generate(session, count);
   }
 
   // Keeps the engine's thread busy until the returned promise is set.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/runtime/generate.h"
 #include "tests/unit/runtime/tiny_plan.h"
 
 namespace ktx::runtime {
@@ -17,15 +18,6 @@ class SessionTest : public ::testing::Test {
     EXPECT_TRUE(engine.ok()) << engine.error().message;
     engine_ = engine.take();
     return Session(*engine_, Sampler::create(greedy_sampling(), kTinyVocab).take());
-  }
-  static std::vector<int32_t> generate(Session& session, int count) {
-    std::vector<int32_t> ids;
-    for (int i = 0; i < count; ++i) {
-      const Next next = session.next().take();
-      if (next.outcome != Outcome::Ok) break;
-      ids.push_back(next.id);
-    }
-    return ids;
   }
 
   TinyPlan plan_;

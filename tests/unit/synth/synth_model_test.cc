@@ -8,7 +8,9 @@
 #include "lib/input/gguf_config.h"
 #include "lib/input/tokenizer_source.h"
 #include "lib/text/tokenizer.h"
+#include "tests/support/diag_text.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test_models.h"
 #include "tools/dev/synth/random_blocks.h"
 #include "tools/dev/synth/type_mix.h"
 
@@ -19,17 +21,8 @@ using input::GgufFile;
 using input::HfConfig;
 using ktx::testing::read_file;
 using ktx::testing::TempDir;
-
-std::string models() {
-  const std::string copied = KTX_SOURCE_DIR "/tests/models";
-  return std::filesystem::exists(copied + "/qwen3moe") ? copied : KTX_SHARED_DIR "/models";
-}
-
-std::string text_of(const DiagSink& diags) {
-  std::string text;
-  for (const Diagnostic& diag : diags.all()) text += render_diagnostic(diags, diag, false);
-  return text;
-}
+using ktx::testing::test_models_dir;
+using ktx::testing::text_of;
 
 Result<GgufFile> make(const TempDir& dir, const HfConfig& config, SynthOptions options,
                       int threads = 2) {
@@ -47,7 +40,7 @@ TEST(SynthModel, HasTheTensorsAndTypesOfTheTestModels) {
   for (const char* name : {"llama", "mixtral", "qwen2", "qwen2moe", "qwen3moe", "deepseek2",
                            "deepseek2g", "deepseek3"}) {
     SCOPED_TRACE(name);
-    const std::string folder = models() + "/" + name;
+    const std::string folder = test_models_dir() + "/" + name;
     const auto real = GgufFile::open(folder + "/" + name + "-q4_k_m.gguf");
     const auto config = HfConfig::read(folder);
     if (!real.ok() || !config.ok()) continue;
@@ -70,7 +63,7 @@ TEST(SynthModel, HasTheTensorsAndTypesOfTheTestModels) {
     EXPECT_EQ(text_of(diags), "");
     ++count;
   }
-  if (count == 0) GTEST_SKIP() << "no models under " << models();
+  if (count == 0) GTEST_SKIP() << "no models under " << test_models_dir();
 }
 
 TEST(SynthModel, TheRealConfigsGiveHeadersThatAgree) {
@@ -92,7 +85,7 @@ TEST(SynthModel, TheRealConfigsGiveHeadersThatAgree) {
 }
 
 TEST(SynthModel, BytesDependOnTheSeedAndNotOnThreads) {
-  const auto config = HfConfig::read(models() + "/qwen3moe");
+  const auto config = HfConfig::read(test_models_dir() + "/qwen3moe");
   if (!config.ok()) GTEST_SKIP() << config.error().message;
   const TempDir dir;
   ASSERT_TRUE(make(dir, *config, {}, 1).ok());
@@ -104,7 +97,7 @@ TEST(SynthModel, BytesDependOnTheSeedAndNotOnThreads) {
 }
 
 TEST(SynthModel, ItsTokenizerEncodesAnyText) {
-  const auto config = HfConfig::read(models() + "/qwen3moe");
+  const auto config = HfConfig::read(test_models_dir() + "/qwen3moe");
   if (!config.ok()) GTEST_SKIP() << config.error().message;
   const TempDir dir;
   const auto gguf = make(dir, *config, {.layers = 1});
@@ -118,9 +111,9 @@ TEST(SynthModel, ItsTokenizerEncodesAnyText) {
 }
 
 TEST(SynthModel, OldAndExtraFormsOpen) {
-  const auto deepseek = HfConfig::read(models() + "/deepseek3");
-  const auto mixtral = HfConfig::read(models() + "/mixtral");
-  if (!deepseek.ok() || !mixtral.ok()) GTEST_SKIP() << "no models under " << models();
+  const auto deepseek = HfConfig::read(test_models_dir() + "/deepseek3");
+  const auto mixtral = HfConfig::read(test_models_dir() + "/mixtral");
+  if (!deepseek.ok() || !mixtral.ok()) GTEST_SKIP() << "no models under " << test_models_dir();
   const TempDir dir;
   DiagSink diags;
   const auto old_mla = make(dir, *deepseek, {.unsplit_kv = true, .mtp = true});

@@ -1,0 +1,16 @@
+// All messages of a sink as a terminal without colours shows them.
+#pragma once
+
+#include <string>
+
+#include "lib/support/diag.h"
+
+namespace ktx::testing {
+
+inline std::string text_of(const DiagSink& diags) {
+  std::string text;
+  for (const Diagnostic& diag : diags.all()) text += render_diagnostic(diags, diag, false);
+  return text;
+}
+
+}  // namespace ktx::testing
