@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "lib/formats/requantized_form.h"
+#include "lib/passes/ktransformers_checks.h"
 #include "lib/passes/pass.h"
 #include "lib/passes/rule_report.h"
 #include "lib/rules/families.h"
@@ -23,7 +23,6 @@ namespace {
 using ir::Kind;
 using ir::Role;
 using rules::DeviceSpec;
-using rules::Mode;
 using rules::OpNote;
 using rules::Replaces;
 using rules::Rule;
@@ -69,11 +68,11 @@ class OpChecker {
   explicit OpChecker(CompileState& state) : state_(state), diags_(*state.diags) {}
 
   void run() {
-    if (for_ktransformers()) check_form_of_files();
+    if (for_ktransformers()) check_form_of_files(state_);
     for (size_t i = 0; i < state_.rules.rules.size(); ++i) {
       const Rule& rule = state_.rules.rules[i];
       won_ = modules_of(state_, static_cast<int>(i));
-      if (for_ktransformers()) check_own_words(rule);
+      if (for_ktransformers()) check_own_words(state_, rule);
       if (refused(rule)) continue;
       check_device(rule);
       check_fit(rule);
@@ -86,8 +85,7 @@ class OpChecker {
       check_kwargs(rule);
       note_op(rule);
     }
-    check_modes();
-    check_block_calls();
+    check_run_modes(state_);
   }
 
  private:
@@ -96,45 +94,6 @@ class OpChecker {
   // True the first time for this file: such remarks are made once.
   bool first_time(const Rule& rule, std::string_view what) {
     return said_.insert(fmt::format("{}/{}", rule.file, what)).second;
-  }
-
-  // What KTransformers would not read: the map form, and the keys and words that are
-  // ours. It skips unknown keys, so that such a rule would match more than it says.
-  void not_theirs(const SourceLoc& loc, std::string_view what, std::string_view instead) {
-    diags_.error(loc, "Y002", fmt::format("{} is ktx's own; KTransformers does not know it", what))
-        .help(std::string(instead))
-        .in_group("own words of " + loc.file);
-  }
-
-  void check_form_of_files() {
-    for (const rules::RuleFile& file : state_.rules.files) {
-      if (file.map_form) {
-        not_theirs(*file.map_form, "a file that is a map", "write the list of rules alone");
-      }
-    }
-  }
-
-  void check_own_words(const Rule& rule) {
-    const rules::Match& match = rule.match;
-    const rules::Replace& replace = rule.replace;
-    if (match.kind_text) not_theirs(match.kind_text->loc, "`kind`", "write `name` or `class`");
-    if (!match.layers.empty()) {
-      not_theirs(match.layers.front().loc, "`layers`",
-                 "write the numbers in `name`, such as \"^model\\\\.layers\\\\.([0-9])\\\\.\"");
-    }
-    if (replace.layout) not_theirs(replace.layout->loc, "`layout`", "remove it");
-    if (replace.lossy) not_theirs(replace.lossy->loc, "`lossy`", "remove it");
-    if (replace.op && !replace.kwarg("generate_op")) {
-      not_theirs(replace.op->loc, "`op`", "write `generate_op` in `kwargs`");
-    }
-    const bool in_kwargs = replace.kwarg("generate_device") || replace.kwarg("device");
-    if (replace.device && !in_kwargs) {
-      not_theirs(replace.device->loc, "`device`", "write `generate_device` in `kwargs`");
-    } else if (replace.place && (replace.place->kind == DeviceSpec::Kind::Auto ||
-                                 replace.place->kind == DeviceSpec::Kind::Spread)) {
-      not_theirs(replace.device->loc, fmt::format("device '{}'", replace.device->text),
-                 "name one device in each rule: cpu, cuda:0 and so on");
-    }
   }
 
   // Hardware of other vendors: refused with a reason.
@@ -508,74 +467,6 @@ class OpChecker {
                                       op->name)
                         : "experts on a GPU: KTransformers needs CUDA graphs off for this, ktx "
                           "does not");
-    }
-  }
-
-  // Operators of both of KTransformers' run modes in one set of rules.
-  void check_modes() {
-    const Rule* plain = nullptr;
-    const Rule* serve = nullptr;
-    for (const Rule& rule : state_.rules.rules) {
-      for (const Mode mode : modes_of(rule)) {
-        if (mode == Mode::Plain && !plain) plain = &rule;
-        if (mode == Mode::Serve && !serve) serve = &rule;
-      }
-    }
-    if (!plain || !serve) return;
-    const bool serve_later =
-        std::pair(serve->file, serve->loc.line) > std::pair(plain->file, plain->loc.line);
-    const Rule& odd = serve_later ? *serve : *plain;
-    const Rule& other = serve_later ? *plain : *serve;
-    Diagnostic& diag =
-        diags_.report(severity_in(state_, Severity::Note), mode_place(odd), "O001",
-                      fmt::format("{} belongs to KTransformers' {} mode, {} to its {} mode",
-                                  mode_name(odd), serve_later ? "serve" : "single-stream",
-                                  mode_name(other), serve_later ? "single-stream" : "serve"));
-    diag.note(mode_place(other), "the operator of the other mode");
-    diag.help(for_ktransformers()
-                  ? "one rule file serves one mode: take all operators of balance_serve, or none"
-                  : "ktx has one form for both; KTransformers would fail at the first token");
-  }
-
-  static std::vector<Mode> modes_of(const Rule& rule) {
-    std::vector<Mode> modes;
-    if (rule.replace.operator_info) modes.push_back(rule.replace.operator_info->mode);
-    if (rule.replace.op_info) modes.push_back(rule.replace.op_info->mode);
-    return modes;
-  }
-  static bool op_has_mode(const Rule& rule) {
-    return rule.replace.op_info && rule.replace.op_info->mode != Mode::Any;
-  }
-  static SourceLoc mode_place(const Rule& rule) {
-    return op_has_mode(rule) ? rule.replace.op->loc : rule.replace.class_name->loc;
-  }
-  static std::string_view mode_name(const Rule& rule) {
-    return op_has_mode(rule) ? rule.replace.op_info->name
-                             : rule.replace.operator_info->short_name();
-  }
-
-  // A block of one mode that calls experts of the other.
-  void check_block_calls() {
-    const auto& modules = state_.modules.modules;
-    for (size_t id = 0; id < modules.size(); ++id) {
-      if (modules[id].role != Role::Experts || modules[id].parent < 0) continue;
-      const int experts = state_.matched.rule_of_module[id];
-      const int block = state_.matched.rule_of_module[static_cast<size_t>(modules[id].parent)];
-      if (experts < 0 || block < 0) continue;
-      const Rule& a = state_.rules.rules[static_cast<size_t>(block)];
-      const Rule& b = state_.rules.rules[static_cast<size_t>(experts)];
-      if (!a.replace.operator_info || !b.replace.operator_info) continue;
-      const Mode caller = a.replace.operator_info->mode;
-      const Mode callee = b.replace.operator_info->mode;
-      if (caller == Mode::Any || callee == Mode::Any || caller == callee) continue;
-      diags_
-          .report(severity_in(state_, Severity::Note), b.replace.class_name->loc, "O002",
-                  fmt::format("{} calls its experts with {} arguments, {} takes {}: {}",
-                              a.replace.operator_info->short_name(), caller == Mode::Plain ? 3 : 5,
-                              b.replace.operator_info->short_name(), callee == Mode::Plain ? 3 : 5,
-                              modules[id].path))
-          .note(a.replace.class_name->loc, "the block that calls");
-      return;
     }
   }
 
