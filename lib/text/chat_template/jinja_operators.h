@@ -2,7 +2,8 @@
 //
 // Every function counts its work on the meter and fails with Python's message
 // ("can only concatenate str (not \"int\") to str"). An undefined operand fails
-// with its story, but for ==, `in` and truth.
+// with its story, but for ==, `in` and truth. Comparison is in jinja_comparison.cc, items in
+// jinja_items.cc.
 #pragma once
 
 #include <string_view>
