@@ -56,11 +56,10 @@ inline void put8_half_steps(float scale, __m256i steps, float factor, float* out
   _mm256_storeu_ps(out, _mm256_mul_ps(product, _mm256_set1_ps(factor)));
 }
 
-// scale * (2 * step + 1) * `factor`.
+// scale * (2 * step + 1) * `factor`, a power of two: exact in any order.
 inline void put8_odd_steps(float scale, __m256i steps, float factor, float* out) {
   const __m256i odd = _mm256_add_epi32(_mm256_add_epi32(steps, steps), _mm256_set1_epi32(1));
-  const __m256 product = _mm256_mul_ps(_mm256_set1_ps(scale), _mm256_cvtepi32_ps(odd));
-  _mm256_storeu_ps(out, _mm256_mul_ps(product, _mm256_set1_ps(factor)));
+  put8(scale * factor, odd, out);
 }
 
 // Eight bytes as 16 nibbles, each byte's low one first.
@@ -221,8 +220,10 @@ inline void block_codes(const BlockIQ1_S& in, Put put) {
 
 inline void block_scales(const BlockIQ1_M& in, float* scales, float*) {
   const uint64_t words = load64(in.scales);
-  const auto bits = static_cast<uint16_t>((words >> 12 & 0xf) | (words >> 24 & 0xf0) |
-                                          (words >> 36 & 0xf00) | (words >> 48 & 0xf000));
+  // Nibbles at bits 0, 16, 32, 48 come to 48, 52, 56, 60; what else the product has is below,
+  // and nothing of it meets.
+  const uint64_t apart = words >> 12 & 0x000f000f000f000f;
+  const auto bits = static_cast<uint16_t>(apart * 0x0001001001001000 >> 48);
   // Groups 0..3 are in word 0, 4..7 in word 1, and so on.
   const __m256i shifts = _mm256_setr_epi32(0, 3, 6, 9, 16, 19, 22, 25);
   for (int half = 0; half < 2; ++half) {

@@ -5,7 +5,8 @@
 //   dot = sum of code * q over the group                         (an exact int)
 //   v   = weight scale * dot                    [two groups of 16: fma(s1, dot1, s0 * dot0)]
 //   sum = fma(activation scale, v, sum)
-//   sum = sum - min * (activation scale * sum of q), one rounding     [formats with a min]
+//   sum = sum - min * (activation scale * sum of q), one rounding     [formats with a min;
+//                                             two groups of 16: the first's, then the second's]
 //
 // so that nothing is ever summed across lanes, and tokens, ranges and instruction sets
 // change no bit. With one or two tokens the words go straight into registers. With more,
@@ -71,7 +72,10 @@ KTX_INLINE typename V::F scaled_sum(typename V::I sum, typename V::F scale, type
 template <class Codes>
 KTX_ALWAYS_INLINE inline void act_parts(const PanelActRow& x, int64_t block, ActPart* out) {
   const int32_t first = x.sum[2 * block], second = x.sum[2 * block + 1];
-  if constexpr (Codes::kHasMin) {
+  if constexpr (Codes::kHasMin && Codes::kGroup == 16) {
+    out[0].sum = x.scale[block] * static_cast<float>(first);
+    out[1].sum = x.scale[block] * static_cast<float>(second);
+  } else if constexpr (Codes::kHasMin) {
     out[0].sum = x.scale[block] * static_cast<float>(first + second);
   } else if constexpr (Codes::kGroup == 32) {
     out[0].offset = kSumBits - Codes::kOffset * (first + second);
@@ -145,7 +149,7 @@ void panel_direct(const MatmulArgs& a, int64_t i) {
       if constexpr (Codes::kRest > 0) V::prefetch(rest + kPanelRows * a.w.row_bytes);
       Codes::unit(words, rest,
                   [&](int block, const typename V::I(&codes)[8], typename V::F s0, typename V::F s1,
-                      typename V::F m) KTX_ALWAYS_INLINE {
+                      typename V::F m, typename V::F m1 = V::zero()) KTX_ALWAYS_INLINE {
                     const int64_t b = first + block;
                     const typename V::F offset = sum_offset<V>(s0);
                     for (int t = 0; t < kTokens; ++t) {
@@ -167,6 +171,9 @@ void panel_direct(const MatmulArgs& a, int64_t i) {
                       sums[t] = V::fma(V::set1(scale[t][b]), v, sums[t]);
                       if constexpr (Codes::kHasMin) {
                         sums[t] = V::fnma(m, V::set1(extra[0].sum), sums[t]);
+                        if constexpr (kParts == 2) {
+                          sums[t] = V::fnma(m1, V::set1(extra[1].sum), sums[t]);
+                        }
                       }
                     }
                   });
@@ -198,7 +205,12 @@ void copy_activations(const MatmulArgs& a, int64_t i, int64_t tokens, int64_t fi
     const float* scale = x.scale + first;
     for (int64_t b = 0; b < count; ++b) __builtin_memcpy(out.q[b][t], q + 32 * b, 32);
     for (int64_t b = 0; b < count; ++b) out.scale[t][b] = scale[b];
-    if constexpr (Codes::kHasMin) {
+    if constexpr (Codes::kHasMin && Codes::kGroup == 16) {
+      for (int64_t b = 0; b < count; ++b) {
+        out.part[0][t][b].sum = scale[b] * static_cast<float>(sum[2 * b]);
+        out.part[1][t][b].sum = scale[b] * static_cast<float>(sum[2 * b + 1]);
+      }
+    } else if constexpr (Codes::kHasMin) {
       for (int64_t b = 0; b < count; ++b) {
         out.part[0][t][b].sum = scale[b] * static_cast<float>(sum[2 * b] + sum[2 * b + 1]);
       }
@@ -226,7 +238,7 @@ void unpack_panel(const PanelPlace<Codes>& panel, int64_t first, int64_t count,
   for (int64_t begin = 0; begin < count; begin += kBlocks) {
     Codes::unit(words, rest,
                 [&](int block, const typename V::I(&codes)[8], typename V::F s0, typename V::F s1,
-                    typename V::F m) KTX_ALWAYS_INLINE {
+                    typename V::F m, typename V::F m1 = V::zero()) KTX_ALWAYS_INLINE {
                   const int64_t b = begin + block;
                   each<8>([&](auto w) KTX_ALWAYS_INLINE {
                     typename V::I c = codes[w.value];
@@ -237,7 +249,11 @@ void unpack_panel(const PanelPlace<Codes>& panel, int64_t first, int64_t count,
                   if constexpr (Codes::kGroup == 16) {
                     V::store(out.scales + kPanelRows * (2 * b + 1), s1);
                   }
-                  if constexpr (Codes::kHasMin) V::store(out.mins + kPanelRows * b, m);
+                  if constexpr (Codes::kHasMin) {
+                    float* mins = out.mins + kPanelRows * b * kPartsOf<Codes>;
+                    V::store(mins, m);
+                    if constexpr (Codes::kGroup == 16) V::store(mins + kPanelRows, m1);
+                  }
                 });
     words += Codes::kWords * 64;
     rest += Codes::kRest;
@@ -312,13 +328,18 @@ void panel_tile(const PanelChunk& w, const ActTile<kMost, kPartsOf<Codes>>& x, i
     KTX_UNROLL
     for (int t = 0; t < kTokens; ++t) sum[t] = V::fma(V::set1(x.scale[t][b]), v[t], sum[t]);
     if constexpr (Codes::kHasMin) {
-      const typename V::F m = V::load(mins);
-      KTX_UNROLL
-      for (int t = 0; t < kTokens; ++t) sum[t] = V::fnma(m, V::set1(x.part[0][t][b].sum), sum[t]);
+      each<kParts>([&](auto group) KTX_ALWAYS_INLINE {
+        constexpr int g = decltype(group)::value;
+        const typename V::F m = V::load(mins + kPanelRows * g);
+        KTX_UNROLL
+        for (int t = 0; t < kTokens; ++t) {
+          sum[t] = V::fnma(m, V::set1(x.part[g][t][b].sum), sum[t]);
+        }
+      });
     }
     codes += 512;
     scales += kPanelRows * kParts;
-    mins += kPanelRows;
+    mins += kPanelRows * kParts;
   }
   for (int t = 0; t < kTokens; ++t) V::store(sums + t * stride, sum[t]);
   ahead = next;

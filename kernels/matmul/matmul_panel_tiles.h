@@ -111,15 +111,17 @@ struct MatrixTiles {
       }
     }
     for (int64_t k = 0; k < n; ++k) {
-      typename V::F s[kPair][kParts], m[kPair], offset[kPair];
+      typename V::F s[kPair][kParts], m[kPair][kParts], offset[kPair];
       KTX_UNROLL
       for (int p = 0; p < kPair; ++p) {
         KTX_UNROLL
         for (int g = 0; g < kParts; ++g) {
           s[p][g] = V::load(w[p].scales + kPanelRows * ((b + k) * kParts + g));
+          if constexpr (Codes::kHasMin) {
+            m[p][g] = V::load(w[p].mins + kPanelRows * ((b + k) * kParts + g));
+          }
         }
         offset[p] = sum_offset<V>(s[p][0]);
-        if constexpr (Codes::kHasMin) m[p] = V::load(w[p].mins + kPanelRows * (b + k));
       }
       KTX_UNROLL
       for (int t = 0; t < kTokens; ++t) {
@@ -134,9 +136,12 @@ struct MatrixTiles {
           sum[p][t] = V::fma(scale, v, sum[p][t]);
         }
         if constexpr (Codes::kHasMin) {
-          const typename V::F part = V::set1(x.part[0][first + t][b + k].sum);
           KTX_UNROLL
-          for (int p = 0; p < kPair; ++p) sum[p][t] = V::fnma(m[p], part, sum[p][t]);
+          for (int g = 0; g < kParts; ++g) {
+            const typename V::F part = V::set1(x.part[g][first + t][b + k].sum);
+            KTX_UNROLL
+            for (int p = 0; p < kPair; ++p) sum[p][t] = V::fnma(m[p][g], part, sum[p][t]);
+          }
         }
       }
     }

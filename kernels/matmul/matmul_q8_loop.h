@@ -19,6 +19,7 @@
 #include "kernels/matmul/block_codes_avx2.h"
 #include "kernels/matmul/block_codes_iq_avx2.h"
 #include "kernels/matmul/code_range.h"
+#include "kernels/matmul/matmul_grid_loop.h"
 #include "kernels/matmul/matmul_store.h"
 #include "kernels/matmul/row_decode.h"
 #include "lib/formats/act_q8.h"
@@ -246,6 +247,54 @@ void one_token_q8(const MatmulArgs& a, int64_t i) {
   }
 }
 
+// The same where codes are entries of a grid (matmul_grid_loop.h).
+template <class V, DType kType, class Block>
+void one_token_grid(const MatmulArgs& a, int64_t i) {
+  using Form = FormOf<kType>;
+  constexpr int kParts = Form::kScales / 8;
+  constexpr int64_t kAhead = 8;
+  struct alignas(64) Prepared {
+    __m256 factors[kParts];  // weight scale * activation scale
+    GridCodes<V, kType> codes;
+  };
+  Prepared prepared[kAhead];
+  const int64_t units = a.w.cols / kUnit;
+  const ActRow x = act_row(a, i);
+  auto* act = reinterpret_cast<GridActUnit*>(a.scratch);
+  for (int64_t u = 0; u < units; ++u) {
+    grid_act_unit(x.q + kUnit * u, x.sum + 16 * u, Form::kGroup, act[u]);
+  }
+  for (int64_t n = a.row_begin; n < a.row_end; ++n) {
+    const auto* block = reinterpret_cast<const Block*>(a.w.data + n * a.w.row_bytes);
+    __m256 sum = _mm256_setzero_ps();
+    for (int64_t first = 0; first < units; first += kAhead) {
+      const int64_t count = units - first < kAhead ? units - first : kAhead;
+      for (int64_t u = 0; u < count; ++u, ++block) {
+        // Words come in bursts, which the hardware fetches too late; past the end is no harm.
+        _mm_prefetch(reinterpret_cast<const char*>(block) + 2 * kAhead * sizeof(Block),
+                     _MM_HINT_T0);
+        float in_order[16];
+        __m256 scales[kParts];
+        block_scales(*block, in_order, nullptr);
+        by_part<Form>(in_order, scales);
+        const __m256 act_scale = _mm256_loadu_ps(x.scale + 8 * (first + u));
+        for (int p = 0; p < kParts; ++p) {
+          prepared[u].factors[p] = _mm256_mul_ps(scales[p], act_scale);
+        }
+        prepared[u].codes.set(*block);
+      }
+      for (int64_t u = 0; u < count; ++u) {
+        __m256i dots[kParts];
+        grid_dots<V>(prepared[u].codes, act[first + u], dots);
+        for (int p = 0; p < kParts; ++p) {
+          sum = _mm256_fmadd_ps(prepared[u].factors[p], _mm256_cvtepi32_ps(dots[p]), sum);
+        }
+      }
+    }
+    store_output(a, i, n, sum8(sum));
+  }
+}
+
 // ---- many tokens: panels of 16 rows
 
 // Bytes 4k .. 4k + 3 of all 16 rows stand together, and so do their scales.
@@ -419,7 +468,13 @@ void product_q8(const MatmulArgs& a) {
     return many_tokens_q8<V, PanelFormOf<V, FormOf<kType>>>(a, int8_decoder(kType, Isa::Avx2),
                                                             Unsigned<V, FormOf<kType>>::kOffset);
   }
-  for (int64_t i = 0; i < a.tokens; ++i) one_token_q8<V, kType, Block, kElems>(a, i);
+  for (int64_t i = 0; i < a.tokens; ++i) {
+    if constexpr (kHasGrid<kType>) {
+      one_token_grid<V, kType, Block>(a, i);
+    } else {
+      one_token_q8<V, kType, Block, kElems>(a, i);
+    }
+  }
 }
 
 template <class V, DType kType, class Block, int kElems>

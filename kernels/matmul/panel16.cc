@@ -11,13 +11,14 @@ constexpr int64_t kWord = 4;
 
 // Word w of a panel's block is this word of the GGUF's. Kernels should meet new words in
 // rising order, as the hardware fetches them ahead: so high bits stand beside the low
-// ones that they are first used with, and the scales of Q3_K and Q6_K before their codes. (With the
-// words of the GGUF's order, decode of Q6_K had 8.5 of 22 GB/s on a Zen 4 core.)
+// ones that they are first used with, and the scales of Q2_K, Q3_K and Q6_K before their codes.
+// (With the words of the GGUF's order, decode of Q6_K had 8.5 of 22 GB/s on a Zen 4 core.)
 int64_t source_word(DType dtype, int64_t w) {
   const auto pairs = [](int64_t at, int64_t high, int64_t low) {
     return at < 16 ? (at % 2 == 0 ? high : low) + at / 2 : low + at - 8;
   };
   if (dtype == DType::Q5_K && w >= 4) return pairs(w - 4, 4, 12);
+  if (dtype == DType::Q2_K) return w == 0 ? 20 : w - 1;
   if (dtype == DType::Q3_K) return w < 3 ? 24 + w : pairs(w - 3, 0, 8);
   if (dtype != DType::Q6_K) return w;
   const int64_t half = w / 26, at = w % 26;

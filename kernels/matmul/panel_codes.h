@@ -4,13 +4,13 @@
 //
 // calls for each 32 columns of the unit, in rising order,
 //
-//   sink(block, codes, s0, s1, m)
+//   sink(block, codes, s0, s1, m[, m1])
 //
 // codes[w]: columns 4 w .. 4 w + 3 of 16 rows, as bytes 0 .. kLargest, kOffset more than
 // the code of int8_form.h; s0: the scale of each row (of the first 16 columns where
-// kGroup is 16, then s1: of the others); m: its minimum where kHasMin. Scales and minima
-// are bit for bit those of int8_form.h. A unit is kUnit columns: kWords registers of
-// words, and kRest bytes of the panel's end (16 rows together).
+// kGroup is 16, then s1: of the others); m: its minimum where kHasMin (likewise, then m1).
+// Scales and minima are bit for bit those of int8_form.h. A unit is kUnit columns: kWords registers
+// of words, and kRest bytes of the panel's end (16 rows together).
 //
 // V is PanelAvx2 or PanelAvx512. Private to kernels/matmul/*_<isa>.cc.
 #pragma once
@@ -299,6 +299,44 @@ struct PanelCodes<V, DType::Q6_K> {
   }
 };
 
+// Words in a panel: one of a scale and a minimum for all, 4 of both for each group of 16,
+// 16 of codes.
+template <class V>
+struct PanelCodes<V, DType::Q2_K> {
+  static constexpr int kUnit = 256, kWords = 21, kRest = 0, kGroup = 16, kOffset = 0;
+  static constexpr int kLargest = 3;
+  static constexpr bool kHasMin = true;
+  template <class Sink>
+  KTX_INLINE void unit(const uint8_t* words, const uint8_t*, Sink sink) {
+    using I = typename V::I;
+    const I head = V::load64(words);
+    const typename V::F d = V::low_halves(head), dmin = V::high_halves(head);
+    each<2>([&](auto half) KTX_ALWAYS_INLINE {
+      constexpr int h = decltype(half)::value;
+      I packed[8], codes[8];
+      each<8>([&](auto w) KTX_ALWAYS_INLINE {
+        packed[w.value] = V::load64(words + 64 * (5 + 8 * h + w.value));
+      });
+      each<4>([&](auto quarter) KTX_ALWAYS_INLINE {
+        constexpr int i = decltype(quarter)::value, at = 4 * h + i, byte = 2 * at % 4;
+        each<8>([&](auto w) KTX_ALWAYS_INLINE {
+          codes[w.value] = V::and8(V::template srl16<2 * i>(packed[w.value]), 3);
+        });
+        const I steps = V::load64(words + 64 * (1 + at / 2));
+        sink(at, codes, V::mul(d, nibble<2 * byte>(steps)), V::mul(d, nibble<2 * byte + 2>(steps)),
+             V::mul(dmin, nibble<2 * byte + 1>(steps)), V::mul(dmin, nibble<2 * byte + 3>(steps)));
+      });
+    });
+  }
+
+ private:
+  template <int n>
+  KTX_INLINE typename V::F nibble(typename V::I v) {
+    if constexpr (n == 7) return V::to_float(V::template srl32<28>(v));
+    return V::to_float(V::and32(V::template srl32<4 * n>(v), 15));
+  }
+};
+
 // Words in a panel: 3 of scales, 8 pairs of high and low bits, 8 more of low ones.
 template <class V>
 struct PanelCodes<V, DType::Q3_K> {
@@ -353,14 +391,19 @@ struct PanelCodes<V, DType::TQ2_0> {
   template <class Sink>
   KTX_INLINE void unit(const uint8_t* words, const uint8_t* rest, Sink sink) {
     const typename V::F scale = rest_scales<V>(rest);
-    each<8>([&](auto block) KTX_ALWAYS_INLINE {
-      constexpr int b = decltype(block)::value;
-      typename V::I codes[8];
+    each<2>([&](auto half) KTX_ALWAYS_INLINE {
+      constexpr int h = decltype(half)::value;
+      typename V::I packed[8], codes[8];
       each<8>([&](auto w) KTX_ALWAYS_INLINE {
-        const typename V::I four = V::load64(words + 64 * (b / 4 * 8 + w.value));
-        codes[w.value] = V::and8(V::template srl16<2 * (b % 4)>(four), 3);
+        packed[w.value] = V::load64(words + 64 * (8 * h + w.value));
       });
-      sink(b, codes, scale, scale, scale);
+      each<4>([&](auto quarter) KTX_ALWAYS_INLINE {
+        constexpr int i = decltype(quarter)::value;
+        each<8>([&](auto w) KTX_ALWAYS_INLINE {
+          codes[w.value] = V::and8(V::template srl16<2 * i>(packed[w.value]), 3);
+        });
+        sink(4 * h + i, codes, scale, scale, scale);
+      });
     });
   }
 };

@@ -15,7 +15,7 @@ inline constexpr int64_t kChunkBlocks = 32;  // of 32 columns
 inline constexpr int64_t kChunkTokens = 192;
 
 // A panel's part of the scratch: [block][8 words][16 rows][4] codes, [group][16] scales,
-// [block][16] minima.
+// [group][16] minima.
 struct PanelChunk {
   uint8_t* codes;
   float* scales;
@@ -25,7 +25,7 @@ struct PanelChunk {
 struct PanelScratch {
   static constexpr int64_t kCodes = kChunkBlocks * 512;
   static constexpr int64_t kScales = kChunkBlocks * 2 * kPanelRows * 4;
-  static constexpr int64_t kMins = kScales / 2;
+  static constexpr int64_t kMins = kScales;
   static constexpr int64_t kPanel = kCodes + kScales + kMins;
   static constexpr int64_t kActivations = kChunkBlocks * 16 * (32 + 4 + 8);  // of 16 tokens
   static constexpr int64_t kSums = kChunkTokens * kChunkPanels * kPanelRows * 4;

@@ -107,6 +107,43 @@ struct Avx2 {
   }
   KTX_INLINE F to_float(I v) { return {_mm256_cvtepi32_ps(v.lo), _mm256_cvtepi32_ps(v.hi)}; }
 
+  // 64 bytes: eight entries of a table, those of every kStep-th index.
+  template <int kStep, class Index>
+  KTX_INLINE I eight(const uint64_t* table, const Index* at) {
+    const auto entry = [=](int i) __attribute__((always_inline)) {
+      return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(table + at[kStep * i]));
+    };
+    const auto four = [=](int i) __attribute__((always_inline)) {
+      const __m128i low = _mm_unpacklo_epi64(entry(i), entry(i + 1));
+      return _mm256_inserti128_si256(_mm256_castsi128_si256(low),
+                                     _mm_unpacklo_epi64(entry(i + 2), entry(i + 3)), 1);
+    };
+    return {four(0), four(4)};
+  }
+  KTX_INLINE I load64(const void* p) {
+    const auto* v = static_cast<const __m256i*>(p);
+    return {_mm256_loadu_si256(v), _mm256_loadu_si256(v + 1)};
+  }
+  KTX_INLINE I zero_i() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+  KTX_INLINE I add8(I v, int n) {
+    const __m256i all = _mm256_set1_epi8(static_cast<char>(n));
+    return {_mm256_add_epi8(v.lo, all), _mm256_add_epi8(v.hi, all)};
+  }
+  // Negates byte i where bit i is set.
+  KTX_INLINE I negate8(I v, uint64_t bits) {
+    return {negate8(v.lo, static_cast<uint32_t>(bits)),
+            negate8(v.hi, static_cast<uint32_t>(bits >> 32))};
+  }
+  // sum + 64 codes (0..127) times 64 x, by fours.
+  KTX_INLINE I dot64(I sum, I codes, I x) {
+    return {_mm256_add_epi32(sum.lo, quads_unsigned(codes.lo, x.lo)),
+            _mm256_add_epi32(sum.hi, quads_unsigned(codes.hi, x.hi))};
+  }
+  // Lane j: lanes 2j and 2j + 1.
+  KTX_INLINE __m256i pair_sums(I v) {
+    return _mm256_permute4x64_epi64(_mm256_hadd_epi32(v.lo, v.hi), 0xD8);
+  }
+
   // Codes of a panel that the sums below take: 0 .. 127 here, or signed beyond.
   static constexpr int kLargestUnsigned = 127;
   static constexpr int kPanelTokens = 4;
@@ -155,6 +192,14 @@ struct Avx2 {
   }
 
  private:
+  KTX_INLINE __m256i negate8(__m256i v, uint32_t bits) {
+    const __m256i byte_of =
+        _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+    const __m256i bit_of = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
+    const __m256i spread = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(bits)), byte_of);
+    const __m256i mask = _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit_of), bit_of);
+    return _mm256_sub_epi8(_mm256_xor_si256(v, mask), mask);
+  }
   KTX_INLINE __m256i mask(int64_t n) {  // n < 0: none, n > 8: all
     const int count = static_cast<int>(n < 0 ? 0 : n > 8 ? 8 : n);
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));

@@ -88,6 +88,36 @@ struct Avx512 {
   KTX_INLINE I sub(I a, int32_t b) { return _mm512_sub_epi32(a, _mm512_set1_epi32(b)); }
   KTX_INLINE F to_float(I v) { return _mm512_cvtepi32_ps(v); }
 
+  // 64 bytes: eight entries of a table, those of every kStep-th index.
+  template <int kStep, class Index>
+  KTX_INLINE I eight(const uint64_t* table, const Index* at) {
+    const auto entry = [=](int i) __attribute__((always_inline)) {
+      return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(table + at[kStep * i]));
+    };
+    const auto four = [=](int i) __attribute__((always_inline)) {
+      const __m128i low = _mm_unpacklo_epi64(entry(i), entry(i + 1));
+      return _mm256_inserti128_si256(_mm256_castsi128_si256(low),
+                                     _mm_unpacklo_epi64(entry(i + 2), entry(i + 3)), 1);
+    };
+    const __m256i low = four(0);
+    return _mm512_inserti64x4(_mm512_castsi256_si512(low), four(4), 1);
+  }
+  KTX_INLINE I load64(const void* p) { return _mm512_loadu_si512(p); }
+  KTX_INLINE I zero_i() { return _mm512_setzero_si512(); }
+  KTX_INLINE I add8(I v, int n) {
+    return _mm512_add_epi8(v, _mm512_set1_epi8(static_cast<char>(n)));
+  }
+  // Negates byte i where bit i is set.
+  KTX_INLINE I negate8(I v, uint64_t bits) {
+    return _mm512_mask_sub_epi8(v, bits, _mm512_setzero_si512(), v);
+  }
+  // sum + 64 codes (0..127) times 64 x, by fours.
+  KTX_INLINE I dot64(I sum, I codes, I x) { return _mm512_dpbusd_epi32(sum, codes, x); }
+  // Lane j: lanes 2j and 2j + 1.
+  KTX_INLINE __m256i pair_sums(I v) {
+    return _mm512_cvtepi64_epi32(_mm512_add_epi32(v, _mm512_srli_epi64(v, 32)));
+  }
+
   // Codes of a panel that the sums below take.
   static constexpr int kLargestUnsigned = 255;
   static constexpr int kPanelTokens = 8;
