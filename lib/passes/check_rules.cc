@@ -148,10 +148,13 @@ class RuleChecker {
                                range.first, layers, layers - 1))
             .help("write `optional: true` if the file is for larger models as well");
       } else if (!open && range.last >= layers && outcome.won > 0) {
-        Diagnostic& diag =
-            diags_.warning(range.loc, "R013",
-                           fmt::format("layers {} to {} do not exist; the model has {} (0 to {})",
-                                       layers, range.last, layers, layers - 1));
+        Diagnostic& diag = diags_.warning(
+            range.loc, "R013",
+            fmt::format("{}; the model has {} (0 to {})",
+                        range.last == layers
+                            ? fmt::format("layer {} does not exist", layers)
+                            : fmt::format("layers {} to {} do not exist", layers, range.last),
+                        layers, layers - 1));
         diag.help(fmt::format("write {}.. for \"up to the last layer\"", range.first));
       }
     }

@@ -214,6 +214,20 @@ tcp::socket& socket_of(TlsStream& stream) {
   return stream.next_layer().socket();
 }
 
+// What to do when an address cannot be had.
+std::string_view listen_advice(const beast::error_code& error) {
+  if (error == asio::error::address_in_use) {
+    return "; another program has this port: stop it, or take another (--port N; 0: a free one)";
+  }
+  if (error == asio::error::access_denied) {
+    return "; ports below 1024 are for the system: take another (--port N)";
+  }
+  if (error.value() == EADDRNOTAVAIL) {
+    return "; this machine has no such address: --host 0.0.0.0 listens on all it has";
+  }
+  return "";
+}
+
 }  // namespace
 
 struct HttpServer::Core : std::enable_shared_from_this<Core> {
@@ -469,7 +483,8 @@ Status HttpServer::start() {
   }
   const HttpOptions& options = core.options;
   const auto failed = [&](const char* what, const beast::error_code& error) {
-    return Error{fmt::format("{}:{}: {}: {}", options.host, options.port, what, error.message())};
+    return Error{fmt::format("{}:{}: {}: {}{}", options.host, options.port, what, error.message(),
+                             listen_advice(error))};
   };
   beast::error_code error;
   if (options.tls_certificate.empty() != options.tls_key.empty()) {

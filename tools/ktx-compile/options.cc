@@ -6,6 +6,7 @@
 #include <llvm/Support/CommandLine.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "lib/input/file_kind.h"
@@ -13,6 +14,7 @@
 #include "lib/support/mapped_file.h"
 #include "lib/text/chat_template/template_var.h"
 #include "tools/option_values.h"
+#include "tools/unknown_flags.h"
 
 namespace cl = llvm::cl;
 
@@ -134,8 +136,9 @@ class Checker {
     if (option.getNumOccurrences() == 0) return missing;
     const std::optional<int64_t> value = parse_whole(std::string(option), low, high);
     if (!value) {
-      fail(fmt::format("-{} takes a whole number from {} to {}, not '{}'", option.ArgStr.str(), low,
-                       high, std::string(option)));
+      fail(fmt::format("{}{} takes a whole number from {} to {}, not '{}'",
+                       option.ArgStr.size() > 1 ? "--" : "-", option.ArgStr.str(), low, high,
+                       std::string(option)));
     }
     return value.value_or(low);
   }
@@ -161,9 +164,67 @@ class Checker {
   bool ok_ = true;
 };
 
+// The options of the command line as they are registered, for tools/unknown_flags.h.
+std::vector<OwnFlag> own_flags(cl::SubCommand& command) {
+  std::vector<OwnFlag> flags;
+  for (const char* name :
+       {"help", "h", "help-hidden", "help-list", "help-list-hidden", "version"}) {
+    flags.push_back({name, false});
+  }
+  for (const auto& entry : cl::getRegisteredOptions(command)) {
+    const auto expected = entry.second->getValueExpectedFlag();
+    flags.push_back({entry.first().str(), expected == cl::ValueRequired});
+  }
+  return flags;
+}
+
+// Options that are not ours; -Werror and the like are one option and what follows it.
+bool only_own_flags(int argc, char** argv, Checker& check) {
+  std::vector<std::string> args;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view arg = argv[i];
+    args.emplace_back(arg.starts_with("-W") ? "-W=" : arg);
+  }
+  for (const std::string& message :
+       unknown_flags("compile", args, own_flags(*cl::TopLevelSubCommand))) {
+    check.fail(message);
+  }
+  return check.ok();
+}
+
+// A folder instead of a file: which of its files was meant.
+std::string about_folder(const std::string& path) {
+  std::error_code error;
+  std::vector<std::string> models;
+  bool safetensors = false;
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    if (entry.path().extension() == ".gguf") models.push_back(entry.path().string());
+    safetensors = safetensors || entry.path().extension() == ".safetensors";
+  }
+  std::sort(models.begin(), models.end());
+  if (!models.empty()) {
+    return fmt::format("{} is a folder; name the GGUF in it{}: {}", path,
+                       models.size() > 1 ? " (of shards the first)" : "", models.front());
+  }
+  const std::string convert = fmt::format(
+      "make a GGUF of it with llama.cpp's convert_hf_to_gguf.py, then: ktx-compile model.gguf "
+      "--hf-config {} -o model.ktxplan",
+      path);
+  return safetensors ? fmt::format(
+                           "{} is a folder of safetensors, and weights are read from a "
+                           "GGUF; {}",
+                           path, convert)
+                     : fmt::format("{} is a folder without a GGUF; {}", path, convert);
+}
+
 // Sorts the positional files by what they are.
 void sort_files(Options& options, Checker& check) {
   for (const std::string& path : g_files) {
+    std::error_code error;
+    if (std::filesystem::is_directory(path, error)) {
+      check.fail(about_folder(path));
+      continue;
+    }
     const bool is_yaml = path.ends_with(".yaml") || path.ends_with(".yml");
     // A file that cannot be opened is no wrong usage: whoever reads it will say so.
     Result<MappedFile> file = MappedFile::open(path);
@@ -175,8 +236,13 @@ void sort_files(Options& options, Checker& check) {
       options.rules.push_back(path);
     } else if (kind == input::FileKind::KtxPlan) {
       check.fail(fmt::format("{} is a plan already; run it with ktx-run", path));
-    } else if (kind == input::FileKind::Json && g_check) {
+    } else if (kind == input::FileKind::Json) {
       check.fail(fmt::format("{0} is a JSON file; give a config as --hf-config {0}", path));
+    } else if (kind == input::FileKind::SafeTensors) {
+      check.fail(
+          fmt::format("{} is a safetensors file, and weights are read from a GGUF; make one "
+                      "with llama.cpp's convert_hf_to_gguf.py",
+                      path));
     } else if (options.model.empty()) {
       options.model = path;  // whatever it is, the reader says what is wrong with it
     } else {
@@ -192,8 +258,9 @@ std::optional<Options> parse_options(int argc, char** argv) {
   cl::HideUnrelatedOptions(g_category);
   cl::SetVersionPrinter(
       [](llvm::raw_ostream& out) { out << "ktx-compile " << KTX_VERSION << "\n"; });
-  if (!cl::ParseCommandLineOptions(argc, argv, kOverview, &llvm::errs())) return std::nullopt;
   Checker check;
+  if (!only_own_flags(argc, argv, check)) return std::nullopt;
+  if (!cl::ParseCommandLineOptions(argc, argv, kOverview, &llvm::errs())) return std::nullopt;
   Options options;
   options.output = g_output;
   options.hf_config = g_hf_config;
@@ -269,7 +336,12 @@ std::optional<Options> parse_options(int argc, char** argv) {
   if (options.model.empty() && check.ok() &&
       !(options.tokenize_file && !options.tokenizer.empty()) &&
       !(options.render_chat_case && !options.chat_template_file.empty())) {
-    check.fail("no model given; try: ktx-compile model.gguf -o model.ktxplan");
+    const std::string taken =
+        options.rules.empty()
+            ? ""
+            : fmt::format(" ({} is no GGUF and was taken as a rule file)", options.rules.front());
+    check.fail(
+        fmt::format("no model given{}; try: ktx-compile model.gguf -o model.ktxplan", taken));
   }
   const bool report_only = text_only || !options.emit.empty() || !options.stop_after.empty();
   if (check.ok() && options.output.empty() && !report_only) {

@@ -13,6 +13,7 @@
 #include "lib/text/chat_template/template_var.h"
 #include "tools/ktx-run/serve_settings.h"
 #include "tools/option_values.h"
+#include "tools/unknown_flags.h"
 
 namespace cl = llvm::cl;
 
@@ -65,7 +66,8 @@ cl::opt<std::string> g_kv_type("kv-type", cl::desc("elements of the KV cache (f1
                                cl::value_desc("f32|f16|q8"), KTX_RUNS, cl::cat(g_category));
 cl::opt<std::string> g_ctx("ctx", cl::desc("tokens per sequence (the plan's default)"),
                            cl::value_desc("N"), KTX_RUNS, cl::cat(g_category));
-cl::opt<std::string> g_chunk("chunk", cl::desc("tokens of a prompt in one step (the plan's choice)"),
+cl::opt<std::string> g_chunk("chunk",
+                             cl::desc("tokens of a prompt in one step (the plan's choice)"),
                              cl::value_desc("N"), KTX_RUNS, cl::cat(g_category));
 cl::opt<std::string> g_max_batch("max-batch", cl::desc("sequences at once (the plan's default)"),
                                  cl::value_desc("N"), KTX_RUNS, cl::cat(g_category));
@@ -182,7 +184,8 @@ class Checker {
   int64_t to_number(const std::string& text, const std::string& option, int64_t low, int64_t high) {
     const std::optional<int64_t> value = parse_whole(text, low, high);
     if (!value) {
-      fail(fmt::format("-{} takes whole numbers from {} to {}, not '{}'", option, low, high, text));
+      fail(fmt::format("{}{} takes whole numbers from {} to {}, not '{}'",
+                       option.size() > 1 ? "--" : "-", option, low, high, text));
     }
     return value.value_or(low);
   }
@@ -309,6 +312,32 @@ void read_serve(ServeFlags& serve, Checker& check) {
   serve.web_ui = check.choice(g_web_ui, {"on", "off"}) != "off";
 }
 
+// The options of the command line as they are registered, for tools/unknown_flags.h.
+std::vector<OwnFlag> own_flags(cl::SubCommand& command) {
+  std::vector<OwnFlag> flags;
+  for (const char* name :
+       {"help", "h", "help-hidden", "help-list", "help-list-hidden", "version"}) {
+    flags.push_back({name, false});
+  }
+  for (const auto& entry : cl::getRegisteredOptions(command)) {
+    const auto expected = entry.second->getValueExpectedFlag();
+    flags.push_back({entry.first().str(), expected == cl::ValueRequired});
+  }
+  return flags;
+}
+
+bool only_own_flags(const std::vector<std::string>& args, Checker& check) {
+  cl::SubCommand* used = &*cl::TopLevelSubCommand;
+  for (cl::SubCommand* command : {&g_generate, &g_chat, &g_serve, &g_inspect, &g_bench}) {
+    if (args.size() > 1 && command->getName() == args[1]) used = command;
+  }
+  const auto options = std::span(args).subspan(args.empty() ? 0 : 1);
+  for (const std::string& message : unknown_flags("run", options, own_flags(*used))) {
+    check.fail(message);
+  }
+  return check.ok();
+}
+
 // The first word that is no option names the command; LLVM would take a misspelt one
 // for the plan.
 bool names_command(int argc, char** argv, Checker& check) {
@@ -343,6 +372,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
     check.fail(args.error().message);
     return std::nullopt;
   }
+  if (!only_own_flags(*args, check)) return std::nullopt;
   std::vector<const char*> pointers;
   for (const std::string& arg : *args) pointers.push_back(arg.c_str());
   if (!cl::ParseCommandLineOptions(static_cast<int>(pointers.size()), pointers.data(), kOverview,

@@ -1,0 +1,91 @@
+// What people who come from llama.cpp or KTransformers type first: each mistake is
+// answered with what to do instead, and with exit status 2 or 1.
+#include <gtest/gtest.h>
+
+#include "tests/support/run_program.h"
+
+namespace ktx::testing {
+namespace {
+
+struct Mistake {
+  std::vector<std::string> command;
+  int status;
+  std::vector<std::string> says;
+};
+
+void expect_answers(const std::vector<Mistake>& mistakes) {
+  for (const Mistake& mistake : mistakes) {
+    const Finished run = run_program(mistake.command);
+    SCOPED_TRACE(run.err);
+    EXPECT_EQ(run.status, mistake.status);
+    EXPECT_EQ(run.out, "");
+    for (const std::string& text : mistake.says) {
+      EXPECT_NE(run.err.find(text), std::string::npos) << text;
+    }
+  }
+}
+
+TEST(Mistakes, OptionsOfOtherProgramsAreTranslated) {
+  const std::string model = model_gguf("llama");
+  expect_answers({
+      {{ktx_compile(), "-m", model, "-o", "x"}, 2, {"no option '-m' here: the file is given"}},
+      {{ktx_compile(), model, "-ngl", "99", "-c", "4096", "-o", "x"},
+       2,
+       {"no option '-ngl' here: the compiler places", "no option '-c' here: write --ctx N"}},
+      {{ktx_compile(), "--gguf_path", "d", "--optimize_config_path=r.yaml", "--cpu_infer", "8"},
+       2,
+       {"'--gguf_path' here", "'--optimize_config_path' here: rule files are given", "write -t N"}},
+      {{ktx_run(), "generate", "x", "-p", "hi", "--n-predict", "5", "--temperature=0"},
+       2,
+       {"write --prompt TEXT", "write -n N", "write --temp T"}},
+      {{ktx_run(), "serve", "x", "--parallel", "4"}, 2, {"write --max-batch N"}},
+  });
+}
+
+TEST(Mistakes, MisspeltOptionsLeadToTheNearest) {
+  expect_answers({
+      {{ktx_compile(), "--chek", "x"}, 2, {"no option '--chek'; did you mean '--check'?"}},
+      {{ktx_run(), "serve", "x", "--api_key=k"}, 2, {"did you mean '--api-key'?"}},
+      {{ktx_run(), "chat", "x", "--qqqqqqqqqq"}, 2, {"no option '--qqqqqqqqqq'; --help lists"}},
+      {{ktx_run(), "chat", "x", "--port", "80"}, 2, {"no option '--port'"}},
+  });
+}
+
+// Values may look like options of other programs, and some options are our own.
+TEST(Mistakes, ValuesAndOwnOptionsAreNotTakenForOthers) {
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {ktx_run(), "generate", "none.ktxplan", "--prompt", "-m", "--temp=0"},
+           {ktx_run(), "bench", "none.ktxplan", "-p", "8", "-b", "1,2"},
+           {ktx_compile(), "none.gguf", "-Werror=R001", "-Wno-R004", "-o", "-ngl"}}) {
+    const Finished run = run_program(command);
+    EXPECT_EQ(run.status, 1) << run.err;
+    EXPECT_NE(run.err.find("No such file"), std::string::npos) << run.err;
+    EXPECT_EQ(run.err.find("no option"), std::string::npos) << run.err;
+  }
+}
+
+TEST(Mistakes, FoldersAndFilesOfOtherKindsSayWhatToGive) {
+  TempDir dir;
+  dir.write("hf/config.json", "{}");
+  dir.write("hf/model.safetensors", "x");
+  dir.write("gguf/b-00002-of-00002.gguf", "x");
+  dir.write("gguf/b-00001-of-00002.gguf", "x");
+  dir.write("none/readme", "x");
+  const std::string text = dir.write("model.txt", "hello\n");
+  const auto compile = [](const std::string& path) {
+    return std::vector<std::string>{ktx_compile(), path, "-o", "x.ktxplan"};
+  };
+  expect_answers({
+      {compile(dir.path("hf")),
+       2,
+       {"folder of safetensors", "convert_hf_to_gguf.py", "--hf-config"}},
+      {compile(dir.path("gguf")), 2, {"name the GGUF in it (of shards the first)", "b-00001-of"}},
+      {compile(dir.path("none")), 2, {"is a folder without a GGUF"}},
+      {compile(dir.path("hf/config.json")), 2, {"give a config as --hf-config"}},
+      {compile(text), 2, {"model.txt is no GGUF and was taken as a rule file"}},
+      {{ktx_compile(), model_gguf("llama"), "--ctx", "4k", "-o", "x"}, 2, {"--ctx takes a whole"}},
+  });
+}
+
+}  // namespace
+}  // namespace ktx::testing

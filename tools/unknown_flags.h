@@ -1,0 +1,82 @@
+// Options that a tool does not have, said in its own words before LLVM's parser sees
+// them: with what to write instead for those of llama.cpp and KTransformers, else with
+// the nearest of our own.
+//
+//   ktx-run chat m.ktxplan --n-predict 20
+//   ktx-run: error: no option '--n-predict' here: write -n N
+//
+// What an option takes as its value is not looked at.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/support/strings.h"
+
+namespace ktx::tools {
+
+struct OwnFlag {
+  std::string name;
+  bool takes_value = false;
+};
+
+inline std::string foreign_flag_advice(std::string_view tool, std::string_view flag) {
+  struct Row {
+    std::string_view tool, flag, advice;
+  };
+  static constexpr Row kRows[] = {
+#define KTX_FOREIGN_FLAG(tool, flag, advice) {tool, flag, advice},
+#include "tools/foreign_flags.def"
+#undef KTX_FOREIGN_FLAG
+  };
+  for (const Row& row : kRows) {
+    if (row.flag == flag && (row.tool == tool || row.tool == "both"))
+      return std::string(row.advice);
+  }
+  return "";
+}
+
+// One message for each option among `args` (without the program's name) that is not in
+// `own`. `tool`: "compile" or "run".
+inline std::vector<std::string> unknown_flags(std::string_view tool,
+                                              std::span<const std::string> args,
+                                              std::span<const OwnFlag> own) {
+  std::vector<std::string> names;
+  for (const OwnFlag& flag : own) names.push_back(flag.name);
+  std::vector<std::string> messages;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const std::string_view arg = args[i];
+    if (arg == "--") break;
+    const size_t dashes = arg.starts_with("--") ? 2 : arg.starts_with("-") ? 1 : 0;
+    if (dashes == 0 || arg.size() == dashes) continue;
+    const size_t equals = arg.find('=');
+    const std::string_view name =
+        arg.substr(dashes, equals == arg.npos ? arg.npos : equals - dashes);
+    const OwnFlag* known = nullptr;
+    for (const OwnFlag& flag : own) {
+      if (flag.name == name) known = &flag;
+    }
+    if (known) {
+      if (known->takes_value && equals == arg.npos) ++i;
+      continue;
+    }
+    const std::string shown = printable(arg.substr(0, dashes + name.size()));
+    const std::string advice = foreign_flag_advice(tool, name);
+    const std::string nearest = nearest_name(name, names);
+    if (!advice.empty()) {
+      messages.push_back(fmt::format("no option '{}' here: {}", shown, advice));
+    } else if (!nearest.empty() && name.size() > 1) {
+      messages.push_back(fmt::format("no option '{}'; did you mean '{}{}'?", shown,
+                                     nearest.size() > 1 ? "--" : "-", nearest));
+    } else {
+      messages.push_back(fmt::format("no option '{}'; --help lists them", shown));
+    }
+  }
+  return messages;
+}
+
+}  // namespace ktx::tools
