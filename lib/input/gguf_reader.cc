@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <filesystem>
 #include <numeric>
 
 #include "lib/input/file_kind.h"
@@ -433,7 +434,10 @@ class GgufReader {
       const std::string other = shard_path(*name, i + 1);
       const auto metadata = read_shard(gguf, other, options);
       if (!metadata.ok()) {
-        return Error{fmt::format("{} (shard {} of {})", metadata.error().message, i + 1, count)};
+        std::error_code error;
+        const bool missing = !std::filesystem::exists(other, error);
+        return Error{fmt::format("{} (shard {} of {}){}", metadata.error().message, i + 1, count,
+                                 missing ? "; all shards must lie beside the first" : "")};
       }
       const auto its_number = KTX_TRY(shard_count(other, *metadata, "split.no"));
       const auto its_count = KTX_TRY(shard_count(other, *metadata, "split.count"));
