@@ -54,7 +54,7 @@ class Connection {
     address.sin_port = htons(static_cast<uint16_t>(port));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     if (::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) close();
-    timeval limit = {20, 0};
+    timeval limit = {120, 0};  // as long as a busy machine may need
     ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     ::setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   }
@@ -159,7 +159,7 @@ class ServerProcess {
       execv(argv[0], argv.data());
       _exit(127);
     }
-    for (int i = 0; i < 3000; ++i) {
+    for (int i = 0; i < 12000; ++i) {
       const std::string text = this->log();
       const size_t at = text.find("listening on ");
       if (at != std::string::npos && text.find("is ready") != std::string::npos) {
