@@ -129,6 +129,7 @@ Result<text::Grammar> GrammarCache::get(const Constraint& constraint) {
                                  [&](const auto& item) { return item.first == key; });
     if (it != kept_.end()) {
       std::rotate(kept_.begin(), it, it + 1);
+      shrink();  // their masks may have grown
       return kept_.front().second;
     }
   }
@@ -143,8 +144,23 @@ Result<text::Grammar> GrammarCache::get(const Constraint& constraint) {
   if (!grammar) return grammar;
   const std::lock_guard lock(mutex_);
   kept_.insert(kept_.begin(), {std::move(key), *grammar});
-  if (kept_.size() > kMaxGrammars) kept_.pop_back();
+  shrink();
   return grammar;
+}
+
+void GrammarCache::shrink() {
+  size_t bytes = 0, fitting = 0;
+  for (const auto& [key, grammar] : kept_) {
+    bytes += key.size() + grammar.memory_bytes();
+    if (fitting > 0 && (bytes > most_bytes_ || fitting == kMaxGrammars)) break;
+    ++fitting;
+  }
+  kept_.resize(fitting, kept_.front());
+}
+
+size_t GrammarCache::size() const {
+  const std::lock_guard lock(mutex_);
+  return kept_.size();
 }
 
 }  // namespace ktx::server

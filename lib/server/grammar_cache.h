@@ -1,5 +1,6 @@
 // Grammars that were compiled, so that a schema that comes with every request is
-// compiled once. Thread-safe.
+// compiled once. The latest are kept, 64 and so many bytes: a large one with all its masks
+// has 190 MB. Those in use stay as long as they are. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -26,15 +27,20 @@ struct Constraint {
 
 class GrammarCache {
  public:
-  explicit GrammarCache(const text::Tokenizer& tokenizer)
-      : vocabulary_(text::GrammarVocabulary::create(tokenizer)) {}
+  explicit GrammarCache(const text::Tokenizer& tokenizer, size_t most_bytes = size_t{256} << 20)
+      : vocabulary_(text::GrammarVocabulary::create(tokenizer)), most_bytes_(most_bytes) {}
 
   // An error is the client's: a schema or grammar that is wrong.
   Result<text::Grammar> get(const Constraint& constraint);
+  size_t size() const;
 
  private:
+  // Forgets the oldest above the limits, but for the latest. With mutex_ held.
+  void shrink();
+
   std::shared_ptr<const text::GrammarVocabulary> vocabulary_;
-  std::mutex mutex_;
+  const size_t most_bytes_;
+  mutable std::mutex mutex_;
   std::vector<std::pair<std::string, text::Grammar>> kept_;  // the latest first
 };
 

@@ -94,6 +94,10 @@ size_t Grammar::state_count() const {
   return compiled_->automaton.states.size();
 }
 
+size_t Grammar::memory_bytes() const {
+  return compiled_->automaton.memory_bytes() + compiled_->masks.memory_bytes();
+}
+
 struct GrammarState::Place {
   grammar::Matcher matcher;
   std::vector<Config> configs;

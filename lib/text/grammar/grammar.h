@@ -77,6 +77,8 @@ class Grammar {
 
   const GrammarVocabulary& vocabulary() const;
   size_t state_count() const;  // of the automaton, for reports
+  // Of the automaton and of the masks that were found so far: grows while it is used.
+  size_t memory_bytes() const;
 
  private:
   friend class GrammarState;

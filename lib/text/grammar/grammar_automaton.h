@@ -53,6 +53,10 @@ struct Automaton {
   std::vector<uint8_t> closed;
   uint32_t start = 0;
 
+  size_t memory_bytes() const {
+    return states.size() * (sizeof(State) + 2) + edges.size() * sizeof(uint32_t) +
+           calls.size() * sizeof(Call);
+  }
   uint32_t next(uint32_t state, uint8_t byte) const {
     return edges[size_t{state} * class_count + byte_class[byte]];
   }

@@ -202,4 +202,9 @@ std::shared_ptr<const TokenMask> TokenMaskCache::get(const Automaton& automaton,
   return mask;
 }
 
+size_t TokenMaskCache::memory_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return masks_.size() * sizeof(masks_[0]) + bytes_;
+}
+
 }  // namespace ktx::text::grammar

@@ -69,9 +69,10 @@ class TokenMaskCache {
 
   std::shared_ptr<const TokenMask> get(const Automaton& automaton, uint32_t state,
                                        const TokenTexts& tokens);
+  size_t memory_bytes() const;
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<std::shared_ptr<const TokenMask>> masks_;
   size_t bytes_ = 0;
 };
