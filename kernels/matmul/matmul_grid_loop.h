@@ -35,20 +35,28 @@ struct alignas(64) GridActUnit {
   int16_t sum8[2][16];
 };
 
-// Bytes 8 * e on of every group of 32 to q[e], and the sums.
-inline void grid_act_unit(const int8_t* q, const int16_t* sums, int group, GridActUnit& out) {
+// Bytes 8 * e on of every block to q[e], and the sums that the format needs.
+template <DType kType>
+inline void grid_act_unit(const int8_t* q, const int16_t* sums, GridActUnit& out) {
   for (int b = 0; b < 8; ++b) {
-    for (int e = 0; e < 4; ++e) {
-      const int8_t* from = q + 32 * b + 8 * e;
-      std::memcpy(out.q[e] + 8 * b, from, 8);
-      int sum = 0;
-      for (int i = 0; i < 8; ++i) sum += from[i];
-      out.sum8[e / 2][2 * b + e % 2] = static_cast<int16_t>(sum);
-    }
+    for (int e = 0; e < 4; ++e) std::memcpy(out.q[e] + 8 * b, q + 32 * b + 8 * e, 8);
     const int32_t first = sums[2 * b], second = sums[2 * b + 1];
-    out.seven[0][b] = 7 * (group == 32 ? first + second : first);
-    out.seven[1][b] = 7 * second;
-    out.twice[b] = 2 * (first + second);
+    if constexpr (kType == DType::IQ1_S) {
+      out.seven[0][b] = 7 * (first + second);
+      out.twice[b] = 2 * (first + second);
+    }
+    if constexpr (kType == DType::IQ1_M) {
+      out.seven[0][b] = 7 * first;
+      out.seven[1][b] = 7 * second;
+      // Unsigned bytes are added up by eights: 128 more each.
+      const __m256i shifted = _mm256_xor_si256(load256(q + 32 * b), _mm256_set1_epi8(-128));
+      int64_t eights[4];
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(eights),
+                          _mm256_sad_epu8(shifted, _mm256_setzero_si256()));
+      for (int e = 0; e < 4; ++e) {
+        out.sum8[e / 2][2 * b + e % 2] = static_cast<int16_t>(eights[e] - 8 * 128);
+      }
+    }
   }
 }
 

@@ -262,7 +262,7 @@ void one_token_grid(const MatmulArgs& a, int64_t i) {
   const ActRow x = act_row(a, i);
   auto* act = reinterpret_cast<GridActUnit*>(a.scratch);
   for (int64_t u = 0; u < units; ++u) {
-    grid_act_unit(x.q + kUnit * u, x.sum + 16 * u, Form::kGroup, act[u]);
+    grid_act_unit<kType>(x.q + kUnit * u, x.sum + 16 * u, act[u]);
   }
   for (int64_t n = a.row_begin; n < a.row_end; ++n) {
     const auto* block = reinterpret_cast<const Block*>(a.w.data + n * a.w.row_bytes);
