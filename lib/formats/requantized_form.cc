@@ -1,6 +1,7 @@
 #include "lib/formats/requantized_form.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -30,26 +31,36 @@ float largest_magnitude(const float* x, int64_t count) {
   return largest;
 }
 
-int code_of(float x, float scale, int low, int high) {
-  if (scale == 0 || std::isnan(x)) return 0;
-  return static_cast<int>(std::clamp(std::nearbyint(x / scale), static_cast<float>(low),
-                                     static_cast<float>(high)));
-}
-
-void put_q8(const float* x, uint16_t scale, BlockQ8_0& block) {
-  block.scale = scale;
+// The multiples of `step` that 32 weights are nearest to (halfway: the even one), 0 for what
+// is no number. A loop without calls and branches: the compiler makes vectors of it.
+void codes_of(const float* x, float step, float low, float high, int32_t (&codes)[kBlock]) {
+  if (step == 0) {
+    std::fill_n(codes, kBlock, 0);
+    return;
+  }
+  constexpr float kWhole = 12582912;  // 1.5 * 2^23: floats there are whole numbers
   for (int64_t i = 0; i < kBlock; ++i) {
-    block.codes[i] = static_cast<int8_t>(code_of(x[i], half_to_float(scale), -127, 127));
+    const float at = x[i] / step;
+    const float above = at < low ? low : at;
+    const float within = above > high ? high : above;
+    const int32_t code = std::bit_cast<int32_t>(within + kWhole) - std::bit_cast<int32_t>(kWhole);
+    codes[i] = x[i] == x[i] ? code : 0;
   }
 }
 
-void put_q4(const float* x, uint16_t scale, BlockQ4_0& block) {
+void put_q8(const float* x, uint16_t scale, BlockQ8_0& block) {
+  int32_t codes[kBlock];
+  codes_of(x, half_to_float(scale), -127, 127, codes);
   block.scale = scale;
-  const float step = half_to_float(scale);
+  for (int64_t i = 0; i < kBlock; ++i) block.codes[i] = static_cast<int8_t>(codes[i]);
+}
+
+void put_q4(const float* x, uint16_t scale, BlockQ4_0& block) {
+  int32_t codes[kBlock];
+  codes_of(x, half_to_float(scale), -8, 7, codes);
+  block.scale = scale;
   for (int64_t i = 0; i < kBlock / 2; ++i) {
-    const int low = code_of(x[i], step, -8, 7) + 8;
-    const int high = code_of(x[i + kBlock / 2], step, -8, 7) + 8;
-    block.codes[i] = static_cast<uint8_t>(low | high << 4);
+    block.codes[i] = static_cast<uint8_t>((codes[i] + 8) | (codes[i + kBlock / 2] + 8) << 4);
   }
 }
 
