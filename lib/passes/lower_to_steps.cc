@@ -140,9 +140,10 @@ class Lowering {
     return blob(module, param_name);
   }
 
-  BlobId inv_freq_blob(const Module& module, const ir::RotaryInfo& rotary) {
-    const std::string blob_name =
-        fmt::format("{}.inv_freq@{}", module.path, module.decision.device);
+  // Where the attention is: layers on several devices may share one rotary module.
+  BlobId inv_freq_blob(const Module& module, const ir::RotaryInfo& rotary,
+                       const std::string& device) {
+    const std::string blob_name = fmt::format("{}.inv_freq@{}", module.path, device);
     const auto [it, added] = blob_ids_.try_emplace(blob_name, graph_.blobs.size());
     if (added) {
       graph_.blobs.push_back({blob_name,
@@ -153,7 +154,7 @@ class Lowering {
                               1,
                               {},
                               rotary.inv_freq,
-                              module.decision.device});
+                              device});
     }
     return it->second;
   }
@@ -223,7 +224,8 @@ class Lowering {
     attrs.rotary_dim = rotary->rotary_dim;
     attrs.interleaved = rotary->interleaved;
     attrs.mscale = rotary->mscale;
-    emit(attention, StepOp::Rope, {in}, {out}, {inv_freq_blob(*module, *rotary)}, attrs);
+    const BlobId inv_freq = inv_freq_blob(*module, *rotary, attention.decision.device);
+    emit(attention, StepOp::Rope, {in}, {out}, {inv_freq}, attrs);
     return {};
   }
 
