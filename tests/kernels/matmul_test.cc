@@ -179,7 +179,7 @@ TEST_P(MatmulTest, GivesTheSameBitsInAnyBatchAndRange) {
     Activations act(random, tokens, cols);
     Product whole(c, w, act);
     whole.run(whole.args);
-    for (int64_t batch : {1, 2, 3, 7, 64}) {
+    for (int64_t batch : {1, 2, 3, 7, 16, 17, 64}) {
       Product parts(c, w, act);
       for (int64_t first = 0; first < tokens; first += batch) {
         const int64_t count = std::min(batch, tokens - first);
@@ -333,7 +333,7 @@ TEST(MatmulTable, MatrixTilesGiveTheBitsOfVectors) {
     for (int64_t blocks : {1, 5, small ? 35 : 6}) {
       const int64_t cols = blocks * info(dtype).block_elems;
       const Weights w(random, dtype, 53, cols);
-      for (int64_t tokens : {5, 8, 9, 13, 17, 29, 200}) {
+      for (int64_t tokens : {5, 8, 9, 13, 16, 17, 29, 200}) {
         if (tokens == 200 && blocks != 5) continue;
         Activations act(random, tokens, cols);
         Product vectors(avx512, w, act), narrow(avx2, w, act), tiles(avx512, w, act);
