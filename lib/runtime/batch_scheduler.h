@@ -97,13 +97,19 @@ class BatchScheduler {
   int64_t capacity() const { return capacity_; }
 
  private:
-  struct Running;
+  struct Running;    // running_request.h
+  struct StepItems;  // batch_step.cc
   using Clock = std::chrono::steady_clock;
 
   void loop();
   bool take_in();
   void admit();
   void step();
+  void share_prefixes();
+  StepItems gather();
+  void start_filters(const StepItems& step);
+  void take_results(const StepItems& step);
+  void keep_prefixes(const StepItems& step);
   bool sample_next(Running& running, int64_t row);
   void limit_mean_pooling(std::vector<int64_t>& shares) const;
   void pool_rows(Running& running, int64_t row, int64_t rows);

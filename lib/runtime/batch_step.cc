@@ -1,0 +1,266 @@
+// One step of the batch: what each request adds to it, the computing, and what comes of it.
+//
+//   share_prefixes   blocks that somebody else has computed meanwhile
+//   gather           the tokens of each request (batch_plan.h), with guesses
+//   forward          filters prepare beside it
+//   take_results     rows of logits become tokens, hidden rows become vectors
+#include <algorithm>
+#include <utility>
+
+#include "lib/runtime/batch_plan.h"
+#include "lib/runtime/ngram_guess.h"
+#include "lib/runtime/running_request.h"
+
+namespace ktx::runtime {
+namespace {
+
+constexpr int64_t kBlock = KvCache::kBlockTokens;
+
+// How many of the best logits a request can do with; -1: it needs all.
+int32_t best_needed(const GenerationRequest& request, const Sampler& sampler) {
+  if (request.embed) return 1;  // wants none
+  if (request.filter || request.logprobs > kMostBestLogits) return -1;
+  const int32_t chosen = sampler.best_needed();
+  return chosen < 0 ? -1 : std::max(chosen, static_cast<int32_t>(request.logprobs));
+}
+
+}  // namespace
+
+// What a step computes, and for whom: item i is who[i]'s.
+struct BatchScheduler::StepItems {
+  std::vector<BatchItem> items;
+  std::vector<Running*> who;
+};
+
+void BatchScheduler::step() {
+  share_prefixes();
+  const StepItems step = gather();
+  const std::vector<Running*>& who = step.who;
+  if (who.empty()) return;
+  start_filters(step);
+  const Clock::time_point begin = Clock::now();
+  const Result<Forward> done = engine_.forward(step.items);
+  stats_.busy_seconds += seconds(Clock::now() - begin);
+  if (filter_worker_) filter_worker_->wait();
+  if (!done) {
+    for (Running* running : who) end(*running, EndReason::Failed, done.error().message);
+  } else if (*done == Forward::CacheFull) {
+    if (!make_room()) end(*running_.front(), EndReason::ContextFull);
+  } else if (*done == Forward::ContextFull) {
+    // A guess that reaches over the end of the context; capacity() stops the rest.
+    for (Running* running : who) {
+      if (running->computed() + static_cast<int64_t>(running->step_ids.size()) > engine_.ctx()) {
+        end(*running, EndReason::ContextFull);
+      }
+    }
+  } else {
+    if (options_.after_step) options_.after_step(engine_);
+    take_results(step);
+    keep_prefixes(step);
+  }
+  std::erase_if(running_, [](const auto& running) { return running->ended; });
+}
+
+// Somebody may have computed what a prompt needs next.
+void BatchScheduler::share_prefixes() {
+  for (auto& running : running_) {
+    if (running->remaining() <= 1 || !running->request.reuse_cache) continue;
+    const int64_t before = running->computed();
+    const int64_t found = engine_.reuse_prefix(*running->sequence, running->tokens).tokens - before;
+    if (found <= 0 || !running->in_prompt()) continue;
+    running->result.cached_tokens += found;
+    stats_.cached_tokens += found;
+  }
+}
+
+BatchScheduler::StepItems BatchScheduler::gather() {
+  std::vector<StepCandidate> candidates;
+  for (const auto& running : running_) {
+    candidates.push_back({running->remaining(), running->id, running->computed(), running->blocks});
+  }
+  std::vector<int64_t> shares = plan_step(candidates, engine_.chunk_tokens(), kBlock);
+  limit_mean_pooling(shares);
+  int64_t budget = engine_.chunk_tokens();
+  for (int64_t share : shares) budget -= share;
+
+  StepItems step;
+  for (size_t i = 0; i < running_.size(); ++i) {
+    Running& running = *running_[i];
+    if (shares[i] == 0) continue;
+    const auto from = running.tokens.begin() + running.computed();
+    running.step_ids.assign(from, from + shares[i]);
+    running.guesses = 0;
+    if (options_.lookup_tokens > 0 && shares[i] == 1 && running.remaining() == 1 &&
+        !running.request.embed) {
+      guess(running, budget);
+      budget -= running.guesses;
+    }
+    const bool last = shares[i] == running.remaining();
+    const bool all = running.guesses > 0 || running.request.embed == Pooling::Mean;
+    step.items.push_back({&*running.sequence, running.step_ids,
+                          all    ? Want::All
+                          : last ? Want::Last
+                                 : Want::None,
+                          best_needed(running.request, running.sampler)});
+    step.who.push_back(&running);
+  }
+  return step;
+}
+
+// Filters of those who get logits prepare while the step is computed.
+void BatchScheduler::start_filters(const StepItems& step) {
+  if (!filter_worker_) return;
+  std::vector<TokenFilter*> filters;
+  for (size_t i = 0; i < step.who.size(); ++i) {
+    TokenFilter* filter = step.who[i]->request.filter.get();
+    if (filter != nullptr && step.items[i].want != Want::None) filters.push_back(filter);
+  }
+  filter_worker_->start(std::move(filters));
+}
+
+void BatchScheduler::take_results(const StepItems& step) {
+  stats_.steps += 1;
+  stats_.step_requests += static_cast<int64_t>(step.who.size());
+  int64_t row = 0;
+  for (size_t i = 0; i < step.who.size(); ++i) {
+    Running& running = *step.who[i];
+    stats_.computed_tokens += static_cast<int64_t>(running.step_ids.size());
+    const Want want = step.items[i].want;
+    if (want == Want::None) continue;
+    const auto count = static_cast<int64_t>(running.step_ids.size());
+    if (running.request.embed) {
+      const int64_t pooled = want == Want::All ? count : 1;
+      pool_rows(running, row, pooled);
+      row += pooled;
+      continue;
+    }
+    const int64_t rows = want == Want::All ? running.guesses + 1 : 1;
+    const int64_t length = running.computed() - running.guesses;
+    int64_t right = 0;
+    for (int64_t r = 0; r < rows; ++r) {
+      if (!sample_next(running, row + r)) break;
+      if (r == running.guesses || running.tokens.back() != running.step_ids[r + 1]) break;
+      ++right;
+    }
+    row += rows;
+    stats_.drafted_tokens += running.guesses;
+    stats_.accepted_tokens += right;
+    if (running.sequence) running.sequence->truncate(length + right);
+  }
+}
+
+// Whole blocks that are new may be used by others from now on.
+void BatchScheduler::keep_prefixes(const StepItems& step) {
+  if (!options_.keep_prefixes) return;
+  for (Running* running : step.who) {
+    if (running->ended || running->computed() / kBlock == running->kept_blocks) continue;
+    running->kept_blocks = running->computed() / kBlock;
+    engine_.keep_prefix(*running->sequence,
+                        std::span(running->tokens).first(running->computed()));
+  }
+}
+
+// Every row that is pooled is a row of logits too, of which a step has few: each of the
+// others may need its own, what is left is shared by those that want all of theirs.
+void BatchScheduler::limit_mean_pooling(std::vector<int64_t>& shares) const {
+  int64_t rows = engine_.max_outputs(), pooling = 0;
+  for (const auto& running : running_) {
+    const bool mean = running->request.embed == Pooling::Mean;
+    pooling += mean;
+    if (!mean) rows -= 1 + options_.lookup_tokens;
+  }
+  for (size_t i = 0; i < running_.size(); ++i) {
+    if (running_[i]->request.embed != Pooling::Mean) continue;
+    shares[i] = std::min(shares[i], std::max<int64_t>(1, rows / pooling));
+  }
+}
+
+// Adds rows of the step to a text's vector, and ends it behind its last token.
+void BatchScheduler::pool_rows(Running& running, int64_t row, int64_t rows) {
+  std::vector<float> hidden(static_cast<size_t>(engine_.hidden_size()));
+  running.pooled.resize(hidden.size());
+  for (int64_t r = 0; r < rows; ++r) {
+    const Status read = engine_.hidden(row + r, hidden);
+    if (!read) return end(running, EndReason::Failed, read.error().message);
+    for (size_t i = 0; i < hidden.size(); ++i) running.pooled[i] += hidden[i];
+    ++running.pooled_rows;
+  }
+  if (running.remaining() > 0) return;
+  for (float& value : running.pooled) value /= static_cast<float>(running.pooled_rows);
+  if (running.request.on_embedding) running.request.on_embedding(std::move(running.pooled));
+  end(running, EndReason::Stop);
+}
+
+// Adds what the text itself suggests to this step's tokens.
+void BatchScheduler::guess(Running& running, int64_t limit) {
+  const auto total = static_cast<int64_t>(running.tokens.size());
+  int64_t most = std::min<int64_t>({options_.lookup_tokens, limit, capacity_ - total - 1});
+  if (running.request.max_tokens >= 0) {
+    most = std::min(most, running.request.max_tokens - running.result.completion_tokens - 1);
+  }
+  if (most <= 0) return;
+  const std::vector<int32_t> next = ngram_guess(running.tokens, most);
+  running.step_ids.insert(running.step_ids.end(), next.begin(), next.end());
+  running.guesses = static_cast<int64_t>(next.size());
+}
+
+// One more token of an answer. False: it ended.
+bool BatchScheduler::sample_next(Running& running, int64_t row) {
+  const GenerationRequest& request = running.request;
+  RequestEnd& result = running.result;
+  const auto ended = [&](EndReason reason, std::string error = {}) {
+    end(running, reason, std::move(error));
+    return false;
+  };
+  if (request.max_tokens >= 0 && result.completion_tokens >= request.max_tokens) {
+    return ended(EndReason::Length);
+  }
+  if (static_cast<int64_t>(running.tokens.size()) >= capacity_) {
+    return ended(EndReason::ContextFull);
+  }
+  Status masked;
+  LogitMask mask;
+  if (request.filter) {
+    mask = [&](std::span<float> logits) { masked = request.filter->mask(logits); };
+  }
+  const bool all = engine_.has_logits(row);
+  const Result<int32_t> id = all ? running.sampler.sample(engine_.logits(row), running.tokens, mask)
+                                 : running.sampler.sample(engine_.best(row));
+  if (!masked) return ended(EndReason::Failed, masked.error().message);
+  if (!id) return ended(EndReason::Failed, id.error().message);
+
+  const Clock::time_point now = Clock::now();
+  if (result.completion_tokens == 0) {
+    running.first_token = now;
+    stats_.first_token.add(seconds(now - running.submitted));
+  } else {
+    stats_.between_tokens.add(seconds(now - running.last_token));
+  }
+  running.last_token = now;
+  running.tokens.push_back(*id);
+  ++result.completion_tokens;
+  ++stats_.completion_tokens;
+  if (request.is_end && request.is_end(*id)) return ended(EndReason::Stop);
+  if (request.filter) {
+    if (const Status accepted = request.filter->accept(*id); !accepted) {
+      return ended(EndReason::Failed, accepted.error().message);
+    }
+  }
+  TokenEvent event;
+  event.id = *id;
+  Logprobs best;
+  if (request.logprobs >= 0) {
+    Result<Logprobs> computed = all ? logprobs(engine_.logits(row), *id, request.logprobs)
+                                    : logprobs(engine_.best(row), *id, request.logprobs);
+    if (!computed) return ended(EndReason::Failed, computed.error().message);
+    best = computed.take();
+    event.logprobs = &best;
+  }
+  if (request.on_token && !request.on_token(event)) return ended(EndReason::Stop);
+  if (request.max_tokens >= 0 && result.completion_tokens >= request.max_tokens) {
+    return ended(EndReason::Length);
+  }
+  return true;
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,57 @@
+// A request inside the batch scheduler, from its arrival to its end: the text so far, its
+// sampler, and, while it has a place in the batch, the sequence that holds what is computed.
+//
+//   waiting    sequence empty; after a preemption tokens holds a part of the answer too
+//   running    computed() tokens are in the cache, remaining() are to be computed
+//   ended      result is complete, and on_end was called with it
+//
+// Private to the batch scheduler; the engine's thread owns it once it has arrived.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "lib/runtime/batch_scheduler.h"
+#include "lib/runtime/sampler.h"
+
+namespace ktx::runtime {
+
+inline double seconds(std::chrono::steady_clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+struct BatchScheduler::Running {
+  Running(RequestId id, GenerationRequest request, Sampler sampler)
+      : id(id), request(std::move(request)), sampler(std::move(sampler)) {
+    tokens = this->request.prompt;
+    result.prompt_tokens = static_cast<int64_t>(tokens.size());
+  }
+
+  int64_t computed() const { return sequence ? sequence->length() : 0; }
+  int64_t remaining() const { return static_cast<int64_t>(tokens.size()) - computed(); }
+  bool in_prompt() const { return result.completion_tokens == 0; }
+  // Tokens of the answer, with those that an interrupted one had before.
+  int64_t answered() const { return request.answered_tokens + result.completion_tokens; }
+  SlotText slot_text() const { return {tokens, answered(), sampler.state(), request.sampling}; }
+
+  RequestId id;
+  GenerationRequest request;
+  Sampler sampler;
+  std::vector<int32_t> tokens;       // the prompt, then the answer so far
+  std::optional<Sequence> sequence;  // while it has a place
+  std::vector<uint64_t> blocks;      // their names, when it got its place
+  int64_t kept_blocks = 0;           // that the prefix cache has
+  std::vector<int32_t> step_ids;     // what this step computes
+  int64_t guesses = 0;               // of these, the last ones
+  std::vector<float> pooled;         // embeddings: the sum of `pooled_rows` hidden rows
+  int64_t pooled_rows = 0;
+  bool asked_cache = false;
+  bool ended = false;
+  RequestEnd result;
+  Clock::time_point submitted, admitted, first_token, last_token;
+};
+
+}  // namespace ktx::runtime
