@@ -53,7 +53,7 @@ std::vector<int64_t> plan_step(std::span<const StepCandidate> candidates, int64_
   bool ended = shares[oldest] == candidates[oldest].remaining;
   for (size_t i : prompts) {
     const bool ends = candidates[i].remaining - shares[i] <= budget;
-    give(i, ends || !ended ? budget : budget - (whole - whole / 2));
+    give(i, ends || !ended ? budget : budget - (whole - whole / 3));
     ended = ended || shares[i] == candidates[i].remaining;
   }
   return shares;

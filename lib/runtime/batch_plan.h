@@ -3,14 +3,14 @@
 // Everybody who generates gets its one token. What is left of the budget goes to
 // prompts: a quarter to the one that waits longest (it never starves), the rest to
 // those with the fewest tokens left (a short question need not wait for a long
-// document). A step that ends a prompt is filled up to half of the budget only by
+// document). A step that ends a prompt is filled up to a third of the budget only by
 // those that go on, so that a short question behind a long document waits for what is
-// left of one whole step and for half a one. A prompt whose next block somebody else
+// left of one whole step and for a third of one. A prompt whose next block somebody else
 // computes in this step waits: in the next step it is in the cache, so a shared
 // beginning is computed once.
 //
 //   budget 256; generating: 3 requests; prompts: 8000 left (oldest), 40 left
-//     -> 1, 1, 1, 85, 40
+//     -> 1, 1, 1, 63, 40
 #pragma once
 
 #include <cstdint>

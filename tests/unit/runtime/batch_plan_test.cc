@@ -15,16 +15,17 @@ TEST(BatchPlan, GivesEverybodyWhoGeneratesItsToken) {
 
 TEST(BatchPlan, ShortPromptsGoFirstButTheOldestIsServed) {
   const StepCandidate list[] = {{8000, 1, 0, {}}, {40, 2, 0, {}}};
-  EXPECT_THAT(plan_step(list, 256, 64), ElementsAre(88, 40));
+  EXPECT_THAT(plan_step(list, 256, 64), ElementsAre(64, 40));
+  EXPECT_THAT(plan_step(list, 1024, 64), ElementsAre(341 - 40, 40));
   const StepCandidate many[] = {{8000, 1, 0, {}}, {200, 2, 0, {}}, {300, 3, 0, {}}};
   EXPECT_THAT(plan_step(many, 256, 64), ElementsAre(64, 192, 0));
 }
 
-TEST(BatchPlan, AStepThatEndsAPromptIsFilledToHalfByOthers) {
+TEST(BatchPlan, AStepThatEndsAPromptIsFilledToAThirdByOthers) {
   // Whoever ends in this step is not cut, and the others end with it.
   const StepCandidate list[] = {{8000, 9, 0, {}}, {90, 1, 0, {}}, {100, 3, 0, {}}, {10, 4, 0, {}}};
   EXPECT_THAT(plan_step(list, 256, 64), ElementsAre(0, 90, 100, 10));
-  EXPECT_THAT(plan_step(list, 512, 64), ElementsAre(56, 90, 100, 10));
+  EXPECT_THAT(plan_step(list, 768, 64), ElementsAre(56, 90, 100, 10));
   // Nobody ends: all of the budget.
   const StepCandidate on[] = {{8000, 1, 0, {}}, {700, 2, 0, {}}};
   EXPECT_THAT(plan_step(on, 512, 64), ElementsAre(128, 384));
