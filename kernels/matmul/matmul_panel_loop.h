@@ -13,7 +13,7 @@
 // the codes of up to 8 panels are unpacked, 1024 columns at a time, to bytes that stay
 // in the second cache, and meet the tokens in register tiles; the activations of a tile
 // are copied side by side first, so that the innermost loop has one pointer. Meanwhile
-// the next tile's activations and the next weights are asked for.
+// the next tile's activations, this one's outputs and the next weights are asked for.
 //
 // Included by matmul_panel_<isa>.cc only.
 #pragma once
@@ -458,6 +458,15 @@ void ask_for_activations(const MatmulArgs& a, int64_t i, int64_t tokens, int64_t
   }
 }
 
+// Outputs of tokens [i, i + tokens) and panels [p, p + panels), which are about to be stored.
+inline void ask_for_outputs(const MatmulArgs& a, int64_t p, int64_t panels, int64_t i,
+                            int64_t tokens, Ahead& ahead) {
+  const int64_t first = p * kPanelRows, last = first + panels * kPanelRows;
+  const int64_t begin = first > a.row_begin ? first : a.row_begin;
+  const int64_t end = last < a.row_end ? last : a.row_end;
+  for (int64_t t = i; t < i + tokens; ++t) ahead.add(output(a, t, begin), 4 * (end - begin));
+}
+
 // Words of the chunk that follows blocks [first, first + kChunkBlocks) of panels
 // [p, p + panels), be it in this call or in the next one: part `part` of `parts`.
 template <class Codes>
@@ -505,15 +514,17 @@ void panel_block(const MatmulArgs& a, int64_t p, int64_t panels, int64_t i, int6
       if (tile + 1 < tiles) {
         ask_for_activations<Codes>(a, i + begin + size, after - begin - size, first, count, ahead);
       }
+      const bool last = first + count == blocks;
+      if (last) ask_for_outputs(a, p, panels, i + begin, size, ahead);
       ask_for_words<Codes>(a, p, panels, first, tile, tiles, ahead);
       ahead.spread(panels * count);
       Tiles::tile(size, scratch, panels, act, count, scratch.sums + begin * kStride, kStride,
                   ahead);
-    }
-  }
-  for (int64_t t = 0; t < tokens; ++t) {
-    for (int64_t r = 0; r < panels; ++r) {
-      store_rows<V>(a, i + t, p + r, V::load(scratch.sums + t * kStride + r * kPanelRows));
+      for (int64_t t = begin; last && t < begin + size; ++t) {
+        for (int64_t r = 0; r < panels; ++r) {
+          store_rows<V>(a, i + t, p + r, V::load(scratch.sums + t * kStride + r * kPanelRows));
+        }
+      }
     }
   }
 }

@@ -91,11 +91,19 @@ Result<std::unique_ptr<AttentionPartials>> make_partials(const plan::PlanView& p
   return partials;
 }
 
-// The products of a part share its items.
+// The products of a part share its items: each thread computes a region with the first,
+// then with the next one, and after the last goes on with the first in a later item.
 void join_products(const std::vector<int32_t>& part, std::vector<BoundStep>& steps) {
-  const auto products = std::count_if(part.begin(), part.end(),
-                                      [&](int32_t step) { return is_product(steps[step].op); });
-  steps[part[0]].run->lead_part(products);
+  std::vector<CpuStep*> products;
+  for (int32_t step : part) {
+    if (is_product(steps[step].op)) products.push_back(steps[step].run.get());
+  }
+  steps[part[0]].run->lead_part(static_cast<int64_t>(products.size()));
+  for (size_t i = 0; i < products.size(); ++i) {
+    const bool later = i + 1 == products.size();
+    const kernels::WeightMatrix* next = products[later ? 0 : i + 1]->weight();
+    if (next) products[i]->followed_by(*next, later);
+  }
 }
 
 }  // namespace
@@ -126,7 +134,7 @@ Result<BoundPlan> bind(const plan::PlanView& plan, const KvCache& kv, const Bind
   bound.stages = find_stages(facts);
   for (const Stage& stage : bound.stages) {
     for (const auto& part : stage.parts) {
-      if (part.size() > 1 && is_product(facts[part[0]].op)) join_products(part, bound.steps);
+      if (is_product(facts[part[0]].op)) join_products(part, bound.steps);
     }
   }
   return bound;

@@ -85,6 +85,10 @@ class CpuStep {
   // and how many products such a part has, told once, before the first step.
   virtual OutputRegion region(int64_t /*item*/) const { return {}; }
   virtual void lead_part(int64_t /*products*/) {}
+  // Products: the weight, and whose rows this thread reads after this step's; told once.
+  // `later`: those of a later item, not of the same region.
+  virtual const kernels::WeightMatrix* weight() const { return nullptr; }
+  virtual void followed_by(const kernels::WeightMatrix& /*weight*/, bool /*later*/) {}
   // Steps that may stand behind a product: matmul, and those by columns.
   virtual void run_region(const OutputRegion& /*region*/, std::byte* /*scratch*/) {}
   virtual int64_t scratch_bytes() const { return 0; }

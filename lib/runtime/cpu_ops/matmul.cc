@@ -11,6 +11,8 @@
 namespace ktx::runtime {
 namespace {
 
+constexpr int64_t kFewTokens = 16;
+
 class MatmulStep final : public CpuStep {
  public:
   Status bind(const BindContext& context) {
@@ -47,7 +49,11 @@ class MatmulStep final : public CpuStep {
            split_.items() * tokens_.items() < 4 * threads_) {
       split_.grain /= 2;
     }
-    if (products_ > 1) split_.grain = std::max<int64_t>(1, split_.grain / products_);
+    // Of few tokens an item reads as many bytes whether it has one product or more; with
+    // many tokens, what a tile makes ready once serves all rows of a product.
+    if (products_ > 1 && args_.tokens <= kFewTokens) {
+      split_.grain = std::max<int64_t>(1, split_.grain / products_);
+    }
     split_.grain = ceil_div(split_.grain, kColumnGroup) * kColumnGroup;
     return {split_.items() * tokens_.items(), weight_bytes_, nullptr};
   }
@@ -60,6 +66,12 @@ class MatmulStep final : public CpuStep {
             split_.end(rows)};
   }
   void lead_part(int64_t products) override { products_ = products; }
+  const kernels::WeightMatrix* weight() const override { return &args_.w; }
+  void followed_by(const kernels::WeightMatrix& weight, bool later) override {
+    if (weight.dtype != args_.w.dtype || weight.cols != args_.w.cols) return;
+    next_ = &weight;
+    next_later_ = later;
+  }
 
   void run_region(const OutputRegion& region, std::byte* scratch) override {
     kernels::MatmulArgs args = args_;
@@ -70,6 +82,12 @@ class MatmulStep final : public CpuStep {
     args.row_begin = region.col_begin;
     args.row_end = region.col_end;
     args.scratch = scratch;
+    if (next_) {
+      // Threads take items in turn: this one's next is likely so many further.
+      const int64_t row =
+          region.col_begin + (next_later_ ? threads_ * (region.col_end - region.col_begin) : 0);
+      if (row < next_->rows) args.next = next_->data + row * next_->row_bytes;
+    }
     run_(args);
   }
 
@@ -85,6 +103,8 @@ class MatmulStep final : public CpuStep {
   RowSplit tokens_;
   int64_t threads_ = 1;
   int64_t products_ = 1;
+  const kernels::WeightMatrix* next_ = nullptr;  // read after this one, see CpuStep::followed_by
+  bool next_later_ = false;
   int64_t weight_bytes_ = 0;
 };
 
