@@ -91,8 +91,10 @@ std::string_view kernel_family(StepOp op, Precision precision, DType dtype, bool
     if (op == StepOp::MatmulHeads && transposed) return "matmul_transposed_f32";
     if (row.fast != "*") return precision == Precision::Exact ? row.exact : row.fast;
     const bool int8 = precision == Precision::Fast && matmul_q8_takes(dtype);
+    if (precision == Precision::Fast && dtype == DType::BF16) {
+      return panels ? "matmul_panel16_bf16" : "matmul_rows_bf16";
+    }
     if (panels) return int8 ? "matmul_panel16_q8" : "matmul_panel16_f32";
-    if (precision == Precision::Fast && dtype == DType::BF16) return "matmul_rows_bf16";
     return int8 ? "matmul_rows_q8" : row.exact;
   }
   return "";

@@ -11,6 +11,8 @@ struct FloatAvx2 : Avx2 {
   // Sums of a register tile, two registers each.
   static constexpr int kTileRows = 2, kTileTokens = 3, kDirectTokens = 2;
   static constexpr int kDirectSums = 4;  // with one token or two
+  // The same where a lane is a row, and panels that meet one token together.
+  static constexpr int kLanePanels = 1, kLaneTokens = 6, kOneTokenPanels = 4;
 
   KTX_INLINE F load_floats(const void* p) {
     const auto* v = static_cast<const __m256i*>(p);

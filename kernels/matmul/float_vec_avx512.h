@@ -11,6 +11,8 @@ struct FloatAvx512 : Avx512 {
   // Sums of a register tile; with them 4 weights and an activation.
   static constexpr int kTileRows = 4, kTileTokens = 6, kDirectTokens = 4;
   static constexpr int kDirectSums = 16;  // of up to 8 rows
+  // The same where a lane is a row, and panels that meet one token together.
+  static constexpr int kLanePanels = 4, kLaneTokens = 6, kOneTokenPanels = 4;
 
   KTX_INLINE F load_floats(const void* p) { return _mm512_loadu_ps(p); }
   KTX_INLINE F load_bf16(const void* p) {

@@ -1,4 +1,4 @@
-// matmul_rows_bf16 with AVX-512: with vdpbf16ps, for processors that have it
+// matmul_rows_bf16 and matmul_panel16_bf16 with AVX-512: with vdpbf16ps, for processors that have it
 // (has_bf16_dots) beyond what Isa::Avx512 asks for, and without, of the same bits. Both
 // take BF16 weights. Private to kernels/matmul and its test.
 #pragma once
@@ -9,5 +9,7 @@ namespace ktx::kernels {
 
 void matmul_bf16_dots(const MatmulArgs& args);
 void matmul_bf16_floats(const MatmulArgs& args);
+void matmul_panel16_bf16_dots(const MatmulArgs& args);
+void matmul_panel16_bf16_floats(const MatmulArgs& args);
 
 }  // namespace ktx::kernels

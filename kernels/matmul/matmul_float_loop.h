@@ -16,26 +16,12 @@
 
 #include "kernels/matmul/float_forms.h"
 #include "kernels/matmul/float_scratch.h"
+#include "kernels/matmul/flush_subnormals.h"
 #include "kernels/matmul/matmul_store.h"
 #include "kernels/matmul/row_decode.h"
 
 namespace ktx::kernels {
 namespace {
-
-// While it lives, results and operands that are subnormal count as zero.
-class FlushSubnormals {
- public:
-  explicit FlushSubnormals(bool on) : before_(_mm_getcsr()) {
-    constexpr unsigned kFlushToZero = 0x8000, kZeroOperands = 0x40;
-    if (on) _mm_setcsr(before_ | kFlushToZero | kZeroOperands);
-  }
-  ~FlushSubnormals() { _mm_setcsr(before_); }
-  FlushSubnormals(const FlushSubnormals&) = delete;
-  FlushSubnormals& operator=(const FlushSubnormals&) = delete;
-
- private:
-  unsigned before_;
-};
 
 template <int kValue>
 struct Part {

@@ -12,6 +12,7 @@ MatmulFn matmul_f32_scalar(DType dtype);
 MatmulFn matmul_bf16_scalar(DType dtype);
 MatmulFn matmul_q8_scalar(DType dtype);
 MatmulFn matmul_panel16_f32_scalar(DType dtype);
+MatmulFn matmul_panel16_bf16_scalar(DType dtype);
 MatmulFn matmul_panel16_q8_scalar(DType dtype);
 MatmulTransposedFn matmul_transposed_f32_scalar(DType dtype);
 
@@ -114,7 +115,11 @@ MatmulFn matmul_q8_scalar(DType dtype) {
   return matmul_q8_takes(dtype) ? product_q8 : nullptr;
 }
 MatmulFn matmul_panel16_f32_scalar(DType dtype) {
-  return panel16_form(dtype) ? product_of_panels<product_f32> : nullptr;
+  const bool known = panel16_form(dtype) || panel16_float_columns(dtype);
+  return known ? product_of_panels<product_f32> : nullptr;
+}
+MatmulFn matmul_panel16_bf16_scalar(DType dtype) {
+  return dtype == DType::BF16 ? product_of_panels<product_bf16> : nullptr;
 }
 MatmulFn matmul_panel16_q8_scalar(DType dtype) {
   return panel16_form(dtype) ? product_of_panels<product_q8> : nullptr;

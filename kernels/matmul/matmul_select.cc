@@ -1,6 +1,7 @@
 // Picks a product from matmul.def, and the sizes that callers need.
 #include <fmt/format.h>
 
+#include "kernels/matmul/float_panel_scratch.h"
 #include "kernels/matmul/float_scratch.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/panel_scratch.h"
@@ -76,6 +77,10 @@ bool matmul_q8_takes(DType dtype) {
 }
 
 int64_t matmul_chunk_rows(const WeightMatrix& w, int64_t tokens) {
+  if (!matmul_q8_takes(w.dtype) && w.layout == Layout::Panel16) {
+    if (tokens > 1) return kFloatPanels * kPanelRows;
+    return w.rows < 1024 ? 2 * kPanelRows : 4 * kPanelRows;
+  }
   if (w.layout == Layout::Panel16 && tokens > 2) return kChunkPanels * kPanelRows;
   if (!matmul_q8_takes(w.dtype)) {
     // Also small matrices, a router of 1 MB, are to be shared by all threads.
@@ -91,7 +96,7 @@ int64_t matmul_chunk_rows(const WeightMatrix& w, int64_t tokens) {
 int64_t matmul_chunk_tokens(const WeightMatrix& w, int64_t tokens) {
   const bool floats = !matmul_q8_takes(w.dtype);
   if (w.layout != Layout::Panel16 && !floats) return tokens;
-  const int64_t most = floats ? 2 * kFloatTokens : kChunkTokens;
+  const int64_t most = floats ? kFloatPanelTokens : kChunkTokens;
   if (tokens <= most) return tokens;
   const int64_t parts = (tokens + most - 1) / most;
   return (tokens + parts - 1) / parts;
@@ -111,6 +116,7 @@ void prefetch_rows(const WeightMatrix& w, int64_t row) {
 int64_t matmul_scratch_bytes(int64_t cols) {
   const int64_t padded = round_up(cols, 256);
   const int64_t rows = 49 * padded + 4096, floats = 17 * padded + 64 + FloatScratch::kBytes;
+  static_assert(FloatPanelScratch::kBytes <= FloatScratch::kBytes);
   const int64_t most = rows > floats ? rows : floats;
   return most > PanelScratch::kBytes ? most : PanelScratch::kBytes;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/matmul/matmul.h"
+#include "lib/formats/layout_size.h"
 
 namespace ktx::kernels {
 
@@ -27,6 +28,26 @@ static inline void store_output(const MatmulArgs& a, int64_t i, int64_t n, float
   if (a.bias) v += a.bias[n];
   if (a.token_scale) v *= a.token_scale[pair_of(a, i)];
   *y = a.accumulate ? *y + v : v;
+}
+
+// Outputs of token i and the rows of panel p that are in range, a lane each; over a vector
+// policy (simd/README.md).
+template <class V>
+__attribute__((always_inline)) static inline void store_rows(const MatmulArgs& a, int64_t i,
+                                                             int64_t p, typename V::F v) {
+  const int64_t n = p * kPanelRows;
+  if (n >= a.row_begin && n + kPanelRows <= a.row_end) {
+    float* y = output(a, i, n);
+    if (a.bias) v = V::add(v, V::load(a.bias + n));
+    if (a.token_scale) v = V::mul(v, V::set1(a.token_scale[pair_of(a, i)]));
+    V::store(y, a.accumulate ? V::add(V::load(y), v) : v);
+    return;
+  }
+  alignas(64) float lanes[kPanelRows];
+  V::store(lanes, v);
+  for (int64_t r = 0; r < kPanelRows; ++r) {
+    if (n + r >= a.row_begin && n + r < a.row_end) store_output(a, i, n + r, lanes[r]);
+  }
 }
 
 }  // namespace ktx::kernels

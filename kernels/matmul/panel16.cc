@@ -4,6 +4,8 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/matmul/panel16_floats.h"
+
 namespace ktx::kernels {
 namespace {
 
@@ -51,6 +53,7 @@ struct Cut {
 
 void pack_panel16(DType dtype, int64_t cols, const std::byte* const (&rows)[kPanelRows],
                   std::byte* panel) {
+  if (panel16_float_columns(dtype)) return pack_float_panel(dtype, cols, rows, panel);
   const Cut cut(dtype, cols);
   const std::vector<std::byte> zeros(static_cast<size_t>(cut.blocks * cut.block_bytes));
   const std::byte* from[kPanelRows];
@@ -74,6 +77,9 @@ void pack_panel16(DType dtype, int64_t cols, const std::byte* const (&rows)[kPan
 
 void unpack_panel16_block(DType dtype, int64_t cols, const std::byte* panel, int64_t r,
                           int64_t block, std::byte* out) {
+  if (panel16_float_columns(dtype)) {
+    return unpack_float_columns(dtype, cols, panel, r, block, 1, out);
+  }
   const Cut cut(dtype, cols);
   const std::byte* from = panel + cut.word_place(block) + r * kWord;
   for (int64_t w = 0; w < cut.words; ++w) {
@@ -86,6 +92,7 @@ void unpack_panel16_block(DType dtype, int64_t cols, const std::byte* panel, int
 
 bool unpack_panel16(DType dtype, int64_t cols, const std::byte* panel,
                     std::byte* const (&rows)[kPanelRows]) {
+  if (panel16_float_columns(dtype)) return unpack_float_panel(dtype, cols, panel, rows);
   const Cut cut(dtype, cols);
   const int64_t row_size = cut.blocks * cut.block_bytes;
   std::vector<std::byte> spare;  // rows that are padding

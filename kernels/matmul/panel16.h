@@ -12,7 +12,7 @@
 // holds 16 rows x 4 columns: the operand of vpdpbusd, and a row of an AMX tile. Scales
 // of 16 rows stand side by side too. Every block is only permuted, so that a panel
 // takes exactly the bytes of its rows, and unpacking gives them back. The last panel
-// of a matrix is filled up with zero rows.
+// of a matrix is filled up with zero rows. Float weights: panel16_floats.h.
 //
 // Panel p of a matrix starts at p * 16 * row_bytes.
 #pragma once
@@ -27,7 +27,7 @@
 namespace ktx::kernels {
 
 // rows[r]: the GGUF bytes of row r, or null for a row of zeros. `dtype` must be one of
-// panel16.def, cols whole blocks. No alignment is needed.
+// panel16.def or panel16_floats.def, cols whole blocks. No alignment is needed.
 void pack_panel16(DType dtype, int64_t cols, const std::byte* const (&rows)[kPanelRows],
                   std::byte* panel);
 

@@ -13,6 +13,16 @@ constexpr Panel16Form kPanel16[] = {
 #undef KTX_PANEL16
 };
 
+struct Panel16Floats {
+  DType dtype;
+  int columns;
+};
+constexpr Panel16Floats kPanel16Floats[] = {
+#define KTX_PANEL16_FLOAT(id, columns) {DType::id, columns},
+#include "lib/formats/panel16_floats.def"
+#undef KTX_PANEL16_FLOAT
+};
+
 // Formats with tiles for GPUs (kernels/matmul/marlin_layout.h).
 constexpr DType kMarlin[] = {DType::Q4_0,   DType::Q4_1,   DType::Q5_0, DType::Q5_1,
                              DType::Q8_0,   DType::Q4_K,   DType::Q5_K, DType::Q6_K,
@@ -37,16 +47,23 @@ std::optional<Panel16Form> panel16_form(DType dtype) {
   return std::nullopt;
 }
 
+std::optional<int> panel16_float_columns(DType dtype) {
+  for (const Panel16Floats& row : kPanel16Floats) {
+    if (row.dtype == dtype) return row.columns;
+  }
+  return std::nullopt;
+}
+
 std::optional<int64_t> matrix_bytes(Layout layout, DType dtype, int64_t rows, int64_t cols) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   if (cols > kMost - kMarlinSpan || !row_bytes(dtype, cols)) return std::nullopt;
   const std::optional<int64_t> stored_col = stored_cols(layout, dtype, cols);
   const std::optional<int64_t> row = stored_col ? row_bytes(dtype, *stored_col) : std::nullopt;
   if (!row || *row <= 0 || rows < 0 || rows > kMost - kPanelRows) return std::nullopt;
-  if (layout == Layout::Panel16 && (!panel16_form(dtype) || *row > kMaxPanelBytes / kPanelRows)) {
+  if (layout == Layout::Panel16 && !panel16_form(dtype) && !panel16_float_columns(dtype)) {
     return std::nullopt;
   }
-  if (layout == Layout::Marlin && *row > kMaxPanelBytes / kPanelRows) return std::nullopt;
+  if (layout != Layout::Rows && *row > kMaxPanelBytes / kPanelRows) return std::nullopt;
   const int64_t stored = stored_rows(layout, rows);
   if (stored > kMost / *row) return std::nullopt;
   return stored * *row;

@@ -24,6 +24,10 @@ struct Panel16Form {
 };
 std::optional<Panel16Form> panel16_form(DType dtype);
 
+// Of a float format: the columns that stand together in a panel (panel16_floats.def).
+// Nothing for other formats.
+std::optional<int> panel16_float_columns(DType dtype);
+
 // Rows that the layout stores for a matrix of `rows`.
 constexpr int64_t stored_rows(Layout layout, int64_t rows) {
   const bool sixteen = layout == Layout::Panel16 || layout == Layout::Marlin;

@@ -86,8 +86,8 @@ void read_memory(benchmark::State& state) {
 void add_all() {
   benchmark::RegisterBenchmark("read_memory", read_memory);
   for (const DTypeInfo& type : all_dtypes()) {
-    for (const char* family :
-         {"matmul_rows_f32", "matmul_rows_bf16", "matmul_rows_q8", "matmul_panel16_q8"}) {
+    for (const char* family : {"matmul_rows_f32", "matmul_rows_bf16", "matmul_rows_q8",
+                               "matmul_panel16_f32", "matmul_panel16_bf16", "matmul_panel16_q8"}) {
       // What fast precision uses.
       if (std::string_view(family).ends_with("_q8") != matmul_q8_takes(type.dtype)) continue;
       if (type.dtype == DType::I32 || !find_matmul(family, type.dtype, Isa::Scalar)) continue;

@@ -5,6 +5,7 @@
 
 #include "kernels/activation/activation.h"
 #include "kernels/embed/embed.h"
+#include "kernels/matmul/panel16.h"
 #include "kernels/norm/norm.h"
 #include "kernels/quantize/quantize.h"
 #include "kernels/rope/rope.h"
@@ -234,6 +235,34 @@ TEST_P(ElementwiseTest, EmbedDecodesTheRowsOfItsTokens) {
     a.y_stride = cols;
     a.token_end = 3;
     (*find_embed("embed_rows", isa))(a);
+    for (int64_t t = 0; t < 3; ++t) {
+      EXPECT_TRUE(same_bits(table.row(ids[static_cast<size_t>(t)]),
+                            {y.begin() + t * cols, y.begin() + (t + 1) * cols}))
+          << name(dtype);
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, EmbedReadsPanelsToo) {
+  Random random(28);
+  for (DType dtype : weight_dtypes()) {
+    const int64_t cols = info(dtype).block_elems == 1 ? 77 : 512, rows = 19;
+    const std::optional<int64_t> bytes = matrix_bytes(Layout::Panel16, dtype, rows, cols);
+    if (!bytes) continue;
+    const Weights table(random, dtype, rows, cols);
+    std::vector<std::byte> panels(static_cast<size_t>(*bytes));
+    const std::span<const std::byte> slice(table.data(),
+                                           static_cast<size_t>(rows * table.row_bytes()));
+    pack_panel16_range({dtype, rows, cols, 1}, {&slice, 1}, 0, panels);
+    const std::vector<int32_t> ids = {18, 0, 3};
+    std::vector<float> y(static_cast<size_t>(3 * cols));
+    EmbedArgs a;
+    a.table = {panels.data(), dtype, Layout::Panel16, rows, cols, table.row_bytes()};
+    a.ids = ids.data();
+    a.y = y.data();
+    a.y_stride = cols;
+    a.token_end = 3;
+    (*find_embed("embed_panel16", GetParam()))(a);
     for (int64_t t = 0; t < 3; ++t) {
       EXPECT_TRUE(same_bits(table.row(ids[static_cast<size_t>(t)]),
                             {y.begin() + t * cols, y.begin() + (t + 1) * cols}))

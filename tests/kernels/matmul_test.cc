@@ -18,10 +18,17 @@ namespace ktx::kernels {
 namespace {
 
 constexpr std::string_view kFamilies[] = {"matmul_rows_f32", "matmul_rows_bf16", "matmul_rows_q8",
-                                          "matmul_panel16_f32", "matmul_panel16_q8"};
+                                          "matmul_panel16_f32", "matmul_panel16_bf16",
+                                          "matmul_panel16_q8"};
 
 bool is_q8(std::string_view family) {
   return family.ends_with("_q8");
+}
+bool is_bf16(std::string_view family) {
+  return family.ends_with("_bf16");
+}
+bool in_panels(DType dtype) {
+  return panel16_form(dtype) || panel16_float_columns(dtype);
 }
 
 struct Case {
@@ -35,8 +42,8 @@ std::vector<Case> all_cases() {
   for (std::string_view family : kFamilies) {
     for (DType dtype : weight_dtypes()) {
       if (is_q8(family) && !matmul_q8_takes(dtype)) continue;
-      if (family == "matmul_rows_bf16" && dtype != DType::BF16) continue;
-      if (family_layout(family) == Layout::Panel16 && !panel16_form(dtype)) continue;
+      if (is_bf16(family) && dtype != DType::BF16) continue;
+      if (family_layout(family) == Layout::Panel16 && !in_panels(dtype)) continue;
       for (Isa isa : runnable_isas()) cases.push_back({family, dtype, isa});
     }
   }
@@ -70,7 +77,7 @@ struct Activations {
   double value(std::string_view family, int64_t t, int64_t k) {
     if (!is_q8(family)) {
       const float v = x[static_cast<size_t>(t * stride + k)];
-      return family == "matmul_rows_bf16" ? bfloat16_to_float(float_to_bfloat16(v)) : v;
+      return is_bf16(family) ? bfloat16_to_float(float_to_bfloat16(v)) : v;
     }
     const std::byte* row = xq.data() + t * act_q8_row_bytes(cols);
     const float* scale = reinterpret_cast<const float*>(row + act_q8_scale_offset(cols));
@@ -309,12 +316,19 @@ TEST(MatmulTable, Bf16DotsAndProductsOfFloatsGiveTheSameBits) {
       Product dots(c, w, act), floats(c, w, act), avx2({c.family, c.dtype, Isa::Avx2}, w, act);
       dots.run = matmul_bf16_dots;
       floats.run = matmul_bf16_floats;
-      for (Product* p : {&dots, &floats, &avx2}) {
+      const Case lanes{"matmul_panel16_bf16", DType::BF16, Isa::Avx512};
+      Product lane_dots(lanes, w, act), lane_floats(lanes, w, act),
+          lane_avx2({lanes.family, lanes.dtype, Isa::Avx2}, w, act);
+      lane_dots.run = matmul_panel16_bf16_dots;
+      lane_floats.run = matmul_panel16_bf16_floats;
+      for (Product* p : {&dots, &floats, &avx2, &lane_dots, &lane_floats, &lane_avx2}) {
         p->run(p->args);
         for (float& y : p->y) y = std::isnan(y) ? -1 : y;
       }
       EXPECT_TRUE(same_bits(dots.y, floats.y)) << tokens << " x " << cols;
       EXPECT_TRUE(same_bits(dots.y, avx2.y)) << tokens << " x " << cols;
+      EXPECT_TRUE(same_bits(lane_dots.y, lane_floats.y)) << tokens << " x " << cols;
+      EXPECT_TRUE(same_bits(lane_dots.y, lane_avx2.y)) << tokens << " x " << cols;
     }
   }
 }
@@ -392,6 +406,40 @@ TEST(MatmulTable, ExtremeCodesGiveExactSums) {
       }
       if (!std::isfinite(size)) continue;
       ASSERT_NEAR(p.y[0], sum, 64 * kEps * size + 1e-30) << name(c.dtype) << " " << name(c.isa);
+    }
+  }
+}
+
+// More columns than a stretch, rows than the panels that meet together and tokens than go
+// with them.
+TEST(MatmulTable, FloatPanelsAreRightAndTheSameAcrossTheirBlocks) {
+  for (DType dtype : {DType::F32, DType::F16, DType::BF16}) {
+    for (std::string_view family : {"matmul_panel16_f32", "matmul_panel16_bf16"}) {
+      if (is_bf16(family) && dtype != DType::BF16) continue;
+      Random random(16);
+      const int64_t rows = 16 * 18 + 5, cols = 2 * 1024 + 37, tokens = 131;
+      const Weights w(random, dtype, rows, cols);
+      Activations act(random, tokens, cols);
+      Product scalar({family, dtype, Isa::Scalar}, w, act);
+      scalar.args.tokens = 1;
+      scalar.run(scalar.args);
+      for (Isa isa : runnable_isas()) {
+        if (isa == Isa::Scalar) continue;
+        Product all({family, dtype, isa}, w, act), one({family, dtype, isa}, w, act);
+        all.run(all.args);
+        for (int64_t t : {0, 64, 130}) {
+          one.args.tokens = 1;
+          one.args.x = all.args.x + t * act.stride;
+          one.run(one.args);
+          for (int64_t r = 0; r < rows; ++r) {
+            const float y = all.y[static_cast<size_t>(t * rows + r)];
+            ASSERT_EQ(y, one.y[static_cast<size_t>(r)]) << name(dtype) << " row " << r;
+            if (t == 0) {
+              ASSERT_NEAR(y, scalar.y[static_cast<size_t>(r)], 0.02) << name(dtype) << " row " << r;
+            }
+          }
+        }
+      }
     }
   }
 }

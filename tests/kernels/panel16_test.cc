@@ -1,6 +1,7 @@
 // Layout panel16 is a bijection: whatever the bytes, unpacking gives them back.
 #include "kernels/matmul/panel16.h"
 
+#include "kernels/matmul/panel16_floats.h"
 #include "tests/kernels/kernel_cases.h"
 
 namespace ktx::kernels {
@@ -35,7 +36,7 @@ struct Source {
 std::vector<DType> panel_dtypes() {
   std::vector<DType> out;
   for (const DTypeInfo& row : all_dtypes()) {
-    if (panel16_form(row.dtype)) out.push_back(row.dtype);
+    if (panel16_form(row.dtype) || panel16_float_columns(row.dtype)) out.push_back(row.dtype);
   }
   return out;
 }
@@ -104,8 +105,35 @@ TEST(Panel16, ABlockOfARowIsItsGgufBytes) {
   }
 }
 
+TEST(Panel16, FloatsStandByColumnsAndBf16ByPairsOfThem) {
+  const int64_t cols = 5, rows = 16;
+  for (DType dtype : {DType::F32, DType::F16, DType::BF16}) {
+    const int64_t elem = info(dtype).block_bytes;
+    Random random(15);
+    const Source source(random, dtype, rows, cols, 1);
+    const std::vector<std::byte> packed = source.packed();
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t k = 0; k < cols; ++k) {
+        const bool paired = dtype == DType::BF16 && k != cols - 1;
+        const int64_t place = paired ? k / 2 * 2 * rows + 2 * r + k % 2 : k * rows + r;
+        EXPECT_EQ(std::memcmp(packed.data() + place * elem,
+                              source.bytes.data() + (r * cols + k) * elem,
+                              static_cast<size_t>(elem)),
+                  0)
+            << name(dtype) << " row " << r << " column " << k;
+      }
+    }
+    // Any columns of a row.
+    std::vector<std::byte> part(static_cast<size_t>(3 * elem));
+    unpack_float_columns(dtype, cols, packed.data(), 7, 1, 3, part.data());
+    EXPECT_TRUE(std::equal(part.begin(), part.end(), source.bytes.begin() + (7 * cols + 1) * elem));
+  }
+}
+
 TEST(Panel16, RefusesOtherTypesAndSizesThatDoNotFit) {
-  EXPECT_FALSE(matrix_bytes(Layout::Panel16, DType::F32, 16, 256));
+  EXPECT_FALSE(matrix_bytes(Layout::Panel16, DType::IQ2_XS, 16, 256));
+  EXPECT_FALSE(matrix_bytes(Layout::Panel16, DType::I32, 16, 256));
+  EXPECT_FALSE(matrix_bytes(Layout::Panel16, DType::F32, 16, 16 * 1024 + 1));
   EXPECT_FALSE(matrix_bytes(Layout::Panel16, DType::Q4_K, 16, 100));
   EXPECT_FALSE(matrix_bytes(Layout::Panel16, DType::Q8_0, 16, 64 * 1024));
   EXPECT_FALSE(matrix_bytes(Layout::Panel16, DType::Q8_0, int64_t{1} << 62, 32));

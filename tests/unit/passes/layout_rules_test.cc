@@ -78,7 +78,8 @@ TEST(LayoutRules, WhichDevicesAndTypesHaveThem) {
   EXPECT_EQ(obstacle(Layout::Rows, "cuda:0", DType::F16), "");
   EXPECT_EQ(obstacle(Layout::Rows, "cuda:0", DType::Q4_K), "GPUs read Q4_K weights in tiles (marlin)");
   EXPECT_EQ(obstacle(Layout::Panel16, "cpu", DType::Q4_K), "");
-  EXPECT_NE(obstacle(Layout::Panel16, "cpu", DType::F32), "");
+  EXPECT_EQ(obstacle(Layout::Panel16, "cpu", DType::F32), "");
+  EXPECT_NE(obstacle(Layout::Panel16, "cpu", DType::IQ2_XS), "");
   EXPECT_NE(obstacle(Layout::Panel16, "cpu", DType::Q4_K, 8), "");
   EXPECT_NE(obstacle(Layout::Panel16, "cpu", DType::Q4_K, 24, 4), "");
   EXPECT_EQ(obstacle(Layout::Panel16, "cpu", DType::Q4_K, 24, 1), "");
