@@ -10,7 +10,7 @@
 
 namespace ktx::kernels {
 
-inline constexpr int64_t kFloatPanels = 16;           // that meet all tokens together
+inline constexpr int64_t kFloatPanels = 16;  // that meet all tokens together
 inline constexpr int64_t kFloatPanelTokens = 128;
 inline constexpr int64_t kFloatPanelStretch = 2048;  // bytes of a token's activations
 

@@ -42,8 +42,9 @@ MatmulFn matmul_q8_avx512(DType dtype) {
 }
 MatmulFn matmul_panel16_f32_avx512(DType dtype) {
   if (panel16_float_columns(dtype)) return matmul_panel16_float_avx512(dtype);
-  return panel16_form(dtype) ? product_of_panels<product_float<FloatAvx512, DecodedForm<FloatAvx512>>>
-                             : nullptr;
+  return panel16_form(dtype)
+             ? product_of_panels<product_float<FloatAvx512, DecodedForm<FloatAvx512>>>
+             : nullptr;
 }
 MatmulTransposedFn matmul_transposed_f32_avx512(DType) {
   return product_transposed<Avx512>;

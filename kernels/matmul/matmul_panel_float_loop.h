@@ -37,13 +37,13 @@ KTX_INLINE void each_lane_part(Fn f) {
 }
 
 template <class Form>
-constexpr int64_t kStretchActs =
-    kFloatPanelStretch / static_cast<int64_t>(sizeof(typename Form::Elem));
+constexpr int64_t kStretchActs = kFloatPanelStretch /
+                                 static_cast<int64_t>(sizeof(typename Form::Elem));
 
 // What is needed next, asked for while a tile multiplies, a step every four units: a burst
 // would find memory busy, and the multiplier idle.
 struct LinesAhead {
-  const uint8_t* weights;                // a line after the other
+  const uint8_t* weights;               // a line after the other
   const std::byte* const* activations;  // a line each
 
   __attribute__((always_inline)) void step() {
@@ -104,7 +104,8 @@ void lane_tile(const uint8_t* w, int64_t panel_bytes, const typename Form::Elem*
 
 template <class V, class Form, int kPanels, int kTokens, class Ahead>
 void tile_of_tokens(int64_t tokens, const uint8_t* w, int64_t panel_bytes,
-                    const typename Form::Elem* x, int64_t units, Ahead ahead, float* sums, int64_t stride) {
+                    const typename Form::Elem* x, int64_t units, Ahead ahead, float* sums,
+                    int64_t stride) {
   if (tokens == kTokens) {
     return lane_tile<V, Form, kPanels, kTokens>(w, panel_bytes, x, units, ahead, sums, stride);
   }
@@ -158,8 +159,8 @@ void tile_of_panels(const PanelStretch<Form>& stretch, int64_t first, int64_t pa
   }
   if constexpr (kPanels > 1) {
     if (panels > 0) {
-      tile_of_panels<V, Form, kPanels / 2, kTokens>(stretch, first, panels, tokens, x, sums,
-                                                    stride, ahead);
+      tile_of_panels<V, Form, kPanels / 2, kTokens>(stretch, first, panels, tokens, x, sums, stride,
+                                                    ahead);
     }
   }
 }

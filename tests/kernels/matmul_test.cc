@@ -17,9 +17,9 @@
 namespace ktx::kernels {
 namespace {
 
-constexpr std::string_view kFamilies[] = {"matmul_rows_f32", "matmul_rows_bf16", "matmul_rows_q8",
-                                          "matmul_panel16_f32", "matmul_panel16_bf16",
-                                          "matmul_panel16_q8"};
+constexpr std::string_view kFamilies[] = {"matmul_rows_f32",     "matmul_rows_bf16",
+                                          "matmul_rows_q8",      "matmul_panel16_f32",
+                                          "matmul_panel16_bf16", "matmul_panel16_q8"};
 
 bool is_q8(std::string_view family) {
   return family.ends_with("_q8");

@@ -116,10 +116,10 @@ TEST(Panel16, FloatsStandByColumnsAndBf16ByPairsOfThem) {
       for (int64_t k = 0; k < cols; ++k) {
         const bool paired = dtype == DType::BF16 && k != cols - 1;
         const int64_t place = paired ? k / 2 * 2 * rows + 2 * r + k % 2 : k * rows + r;
-        EXPECT_EQ(std::memcmp(packed.data() + place * elem,
-                              source.bytes.data() + (r * cols + k) * elem,
-                              static_cast<size_t>(elem)),
-                  0)
+        EXPECT_EQ(
+            std::memcmp(packed.data() + place * elem, source.bytes.data() + (r * cols + k) * elem,
+                        static_cast<size_t>(elem)),
+            0)
             << name(dtype) << " row " << r << " column " << k;
       }
     }
