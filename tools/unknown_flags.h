@@ -9,6 +9,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <llvm/Support/CommandLine.h>
 
 #include <span>
 #include <string>
@@ -23,6 +24,20 @@ struct OwnFlag {
   std::string name;
   bool takes_value = false;
 };
+
+// The options of a command as they are registered, and those that LLVM adds.
+inline std::vector<OwnFlag> own_flags(llvm::cl::SubCommand& command) {
+  std::vector<OwnFlag> flags;
+  for (const char* name :
+       {"help", "h", "help-hidden", "help-list", "help-list-hidden", "version"}) {
+    flags.push_back({name, false});
+  }
+  for (const auto& entry : llvm::cl::getRegisteredOptions(command)) {
+    const auto expected = entry.second->getValueExpectedFlag();
+    flags.push_back({entry.first().str(), expected == llvm::cl::ValueRequired});
+  }
+  return flags;
+}
 
 inline std::string foreign_flag_advice(std::string_view tool, std::string_view flag) {
   struct Row {

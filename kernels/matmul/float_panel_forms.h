@@ -42,6 +42,10 @@ struct FloatActivations {
   static constexpr int kCols = kColumns, kParts = kColumns, kActs = kColumns;
   static constexpr bool kFlush = false;
   static constexpr bool kPlain = kColumns == 1;  // they can stay where they are
+  template <int p>
+  KTX_INLINE typename V::F act(const Elem* x) {
+    return V::set1(x[p]);
+  }
   // (A plain copy would become a string instruction, which takes a while to start.)
   static void activations(const float* x, int64_t count, Elem* out) {
     int64_t k = 0;
@@ -61,10 +65,6 @@ struct PanelForm<V, DType::F32> : FloatActivations<V, 1> {
   KTX_INLINE typename V::F part(const uint8_t* w) {
     return V::load_floats(w);
   }
-  template <int p>
-  KTX_INLINE typename V::F act(const float* x) {
-    return V::set1(x[0]);
-  }
 };
 
 template <class V>
@@ -74,10 +74,6 @@ struct PanelForm<V, DType::F16> : FloatActivations<V, 1> {
   KTX_INLINE typename V::F part(const uint8_t* w) {
     return V::load_half(reinterpret_cast<const uint16_t*>(w));
   }
-  template <int p>
-  KTX_INLINE typename V::F act(const float* x) {
-    return V::set1(x[0]);
-  }
 };
 
 template <class V>
@@ -86,10 +82,6 @@ struct PanelForm<V, DType::BF16> : FloatActivations<V, 2> {
   template <int p>
   KTX_INLINE typename V::F part(const uint8_t* w) {
     return p == 0 ? V::even_bf16(w) : V::odd_bf16(w);
-  }
-  template <int p>
-  KTX_INLINE typename V::F act(const float* x) {
-    return V::set1(x[p]);
   }
 };
 

@@ -18,33 +18,24 @@ MatmulTransposedFn matmul_transposed_f32_scalar(DType dtype);
 
 namespace {
 
-void product_f32(const MatmulArgs& a) {
-  float* row = reinterpret_cast<float*>(a.scratch);
-  for (int64_t n = a.row_begin; n < a.row_end; ++n) {
-    dequantize_row(a.w.dtype, a.w.data + n * a.w.row_bytes, a.w.cols, row);
-    for (int64_t i = 0; i < a.tokens; ++i) {
-      const float* x = a.x + x_row(a, i) * a.x_stride;
-      double sum = 0;
-      for (int64_t k = 0; k < a.w.cols; ++k) sum += double{x[k]} * row[k];
-      store_output(a, i, n, static_cast<float>(sum));
-    }
-  }
-}
+float as_it_is(float x) { return x; }
+float rounded_to_bf16(float x) { return bfloat16_to_float(float_to_bfloat16(x)); }
 
-void product_bf16(const MatmulArgs& a) {
+template <float (*kTake)(float)>
+void product_floats(const MatmulArgs& a) {
   float* row = reinterpret_cast<float*>(a.scratch);
   for (int64_t n = a.row_begin; n < a.row_end; ++n) {
     dequantize_row(a.w.dtype, a.w.data + n * a.w.row_bytes, a.w.cols, row);
     for (int64_t i = 0; i < a.tokens; ++i) {
       const float* x = a.x + x_row(a, i) * a.x_stride;
       double sum = 0;
-      for (int64_t k = 0; k < a.w.cols; ++k) {
-        sum += double{bfloat16_to_float(float_to_bfloat16(x[k]))} * row[k];
-      }
+      for (int64_t k = 0; k < a.w.cols; ++k) sum += double{kTake(x[k])} * row[k];
       store_output(a, i, n, static_cast<float>(sum));
     }
   }
 }
+constexpr MatmulFn product_f32 = product_floats<as_it_is>;
+constexpr MatmulFn product_bf16 = product_floats<rounded_to_bf16>;
 
 // A weight row as codes with a scale and a min per group.
 struct Int8Row {

@@ -164,20 +164,6 @@ class Checker {
   bool ok_ = true;
 };
 
-// The options of the command line as they are registered, for tools/unknown_flags.h.
-std::vector<OwnFlag> own_flags(cl::SubCommand& command) {
-  std::vector<OwnFlag> flags;
-  for (const char* name :
-       {"help", "h", "help-hidden", "help-list", "help-list-hidden", "version"}) {
-    flags.push_back({name, false});
-  }
-  for (const auto& entry : cl::getRegisteredOptions(command)) {
-    const auto expected = entry.second->getValueExpectedFlag();
-    flags.push_back({entry.first().str(), expected == cl::ValueRequired});
-  }
-  return flags;
-}
-
 // Options that are not ours; -Werror and the like are one option and what follows it.
 bool only_own_flags(int argc, char** argv, Checker& check) {
   std::vector<std::string> args;

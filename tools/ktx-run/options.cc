@@ -312,20 +312,6 @@ void read_serve(ServeFlags& serve, Checker& check) {
   serve.web_ui = check.choice(g_web_ui, {"on", "off"}) != "off";
 }
 
-// The options of the command line as they are registered, for tools/unknown_flags.h.
-std::vector<OwnFlag> own_flags(cl::SubCommand& command) {
-  std::vector<OwnFlag> flags;
-  for (const char* name :
-       {"help", "h", "help-hidden", "help-list", "help-list-hidden", "version"}) {
-    flags.push_back({name, false});
-  }
-  for (const auto& entry : cl::getRegisteredOptions(command)) {
-    const auto expected = entry.second->getValueExpectedFlag();
-    flags.push_back({entry.first().str(), expected == cl::ValueRequired});
-  }
-  return flags;
-}
-
 bool only_own_flags(const std::vector<std::string>& args, Checker& check) {
   cl::SubCommand* used = &*cl::TopLevelSubCommand;
   for (cl::SubCommand* command : {&g_generate, &g_chat, &g_serve, &g_inspect, &g_bench}) {
