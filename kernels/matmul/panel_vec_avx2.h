@@ -116,6 +116,9 @@ struct PanelAvx2 : Avx2 {
   KTX_INLINE void prefetch(const void* p) {
     _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);
   }
+  KTX_INLINE void prefetch_second(const void* p) {  // into the second cache alone
+    _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
+  }
 
  private:
   KTX_INLINE __m256i thirds(__m256i v) {

@@ -97,6 +97,9 @@ struct PanelAvx512 : Avx512 {
   KTX_INLINE void prefetch(const void* p) {
     _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);
   }
+  KTX_INLINE void prefetch_second(const void* p) {  // into the second cache alone
+    _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
+  }
 };
 
 }  // namespace

@@ -93,7 +93,10 @@ class GateUpStep final : public CpuStep {
     if (active == 0) return {};
     const int64_t pairs_each = ceil_div(batch.tokens * args_.experts.top_k, active);
     split_.rows = args_.gate.rows;
-    split_.grain = ceil_div(matmul_chunk_rows(args_.gate, pairs_each), kColumnGroup) * kColumnGroup;
+    const bool streams = pairs_each <= kStreamTokens && matmul_q8_takes(args_.gate.dtype);
+    const int64_t rows = streams ? matmul_stream_rows(args_.gate, 2, 2 * active, threads_)
+                                 : matmul_chunk_rows(args_.gate, pairs_each);
+    split_.grain = ceil_div(rows, kColumnGroup) * kColumnGroup;
     split_.grain = std::clamp<int64_t>(split_.grain, kColumnGroup, kExpertsMaxRows);
     return {active * split_.items(), active * (args_.gate_expert_bytes + args_.up_expert_bytes),
             nullptr};
@@ -165,7 +168,10 @@ class DownStep final : public CpuStep {
     // many tokens as many as a kernel unpacks at once, if every thread gets two items.
     constexpr int64_t kMostRows = 128;
     split_.rows = args_.down.rows;
-    const int64_t by_bytes = matmul_chunk_rows(args_.down, 1) / std::min<int64_t>(active, 8);
+    const bool streams = batch.tokens <= kStreamTokens && matmul_q8_takes(args_.down.dtype);
+    const int64_t by_bytes = streams
+                                 ? matmul_stream_rows(args_.down, active, active, threads_)
+                                 : matmul_chunk_rows(args_.down, 1) / std::min<int64_t>(active, 8);
     const int64_t by_threads = batch.tokens > 16 ? split_.rows / (2 * threads_) : 0;
     split_.grain = std::clamp<int64_t>(std::max(by_bytes, by_threads), 16, kMostRows);
     split_.grain = ceil_div(split_.grain, 16) * 16;

@@ -51,7 +51,9 @@ class MatmulStep final : public CpuStep {
     }
     // Of few tokens an item reads as many bytes whether it has one product or more; with
     // many tokens, what a tile makes ready once serves all rows of a product.
-    if (products_ > 1 && args_.tokens <= kFewTokens) {
+    if (args_.tokens <= kernels::kStreamTokens && kernels::matmul_q8_takes(args_.w.dtype)) {
+      split_.grain = kernels::matmul_stream_rows(args_.w, products_, products_, threads_);
+    } else if (products_ > 1 && args_.tokens <= kFewTokens) {
       split_.grain = std::max<int64_t>(1, split_.grain / products_);
     }
     split_.grain = ceil_div(split_.grain, kColumnGroup) * kColumnGroup;
