@@ -36,8 +36,11 @@ class BlobHashes {
 };
 
 // Gives bytes [offset, offset + size) of the file; size is at most kStepBytes. The
-// view lives until the next call.
-inline constexpr uint64_t kStepBytes = 1 << 20;
+// view lives until the next call. A step is a whole huge page: file systems that keep files
+// in large folios (ext4 since Linux 6.16, xfs) then hold a plan just written in huge pages,
+// which every mapping of it gets without a copy.
+inline constexpr uint64_t kStepBytes = 2 << 20;
+static_assert(kLargeSegmentAlignment % kStepBytes == 0 && kHashChunkBytes % kStepBytes == 0);
 using FetchBytes =
     std::function<Result<std::span<const std::byte>>(uint64_t offset, uint64_t size)>;
 // Told about every step of the chunk itself, in order.

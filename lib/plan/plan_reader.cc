@@ -358,6 +358,7 @@ Result<PlanFile> PlanFile::open(const std::string& path, const PlanOpenOptions& 
     const int all = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     KTX_TRY(state->file.copy_to_huge_pages(options.threads > 0 ? options.threads : all));
   }
+  state->file.advise_huge_pages();
   const auto bytes = state->file.bytes();
   const size_t magic_bytes = std::min(bytes.size(), sizeof(kMagic));
   if (std::memcmp(bytes.data(), kMagic, magic_bytes) != 0) return Error{not_a_plan(path, bytes)};

@@ -143,6 +143,7 @@ bool WorkFile::copy_into_memory(uint64_t offset, std::span<const std::byte> byte
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_,
                       static_cast<off_t>(offset - lead));
   if (memory == MAP_FAILED) return false;
+  (void)madvise(memory, size, MADV_HUGEPAGE);  // where the file system has them: chunk_hash.h
   bool copied = madvise(memory, size, MADV_POPULATE_WRITE) == 0;
   if (copied) {
     const SigbusGuard guard(memory, size, /*writable=*/true);  // somebody may cut the file off

@@ -150,6 +150,10 @@ void advise(void* data, size_t size, size_t offset, size_t length, int advice) {
 }
 }  // namespace
 
+void MappedFile::advise_huge_pages() const {
+  if (mapping_->copied) return;
+  advise(mapping_->data, mapping_->size, 0, mapping_->size, MADV_HUGEPAGE);
+}
 void MappedFile::advise_sequential(size_t offset, size_t size) const {
   if (mapping_->copied) return;
   advise(mapping_->data, mapping_->size, offset, size, MADV_SEQUENTIAL);

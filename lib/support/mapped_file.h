@@ -37,6 +37,9 @@ class MappedFile {
   // "PATH: the file became smaller while it was in use", when shrunk() is true.
   Status check() const;
 
+  // Of the whole file: read it 2 MiB at a time and map huge pages, where the file system
+  // keeps files in them. What is in memory in small pages stays so. A hint, as these:
+  void advise_huge_pages() const;
   // Access hints for a byte range; they never fail (a hint may be ignored).
   void advise_sequential(size_t offset, size_t size) const;
   void advise_will_need(size_t offset, size_t size) const;

@@ -26,6 +26,22 @@ TEST(MappedFile, ACopyInHugePagesHasTheSameBytesAndOutlivesTheFile) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(file->bytes().data()) % (2u << 20), 0u);
 }
 
+TEST(MappedFile, AFileAskedForInHugePagesHasTheSameBytesAndTellsWhenItShrinks) {
+  const testing::TempDir dir;
+  std::string text((9u << 20) + 123, 'a');
+  for (size_t i = 0; i < text.size(); i += 4099) text[i] = static_cast<char>(i % 251);
+  dir.write("file", text);
+  const auto file = MappedFile::open(dir.path("file"));
+  ASSERT_TRUE(file.ok());
+  file->advise_huge_pages();
+  EXPECT_EQ(std::memcmp(file->bytes().data(), text.data(), text.size()), 0);
+  std::filesystem::resize_file(dir.path("file"), 10);
+  const volatile std::byte& last = file->bytes()[text.size() - 1];
+  const std::byte read = last;
+  EXPECT_EQ(read, std::byte{0});
+  EXPECT_TRUE(file->shrunk());
+}
+
 TEST(MappedFile, AFileThatShrinksWhileItIsCopiedIsToldAndNotCopied) {
   const testing::TempDir dir;
   dir.write("file", std::string(1u << 20, 'a'));
