@@ -98,16 +98,11 @@ struct PanelPlace {
 
 // ---- one or two tokens
 
-// A token's sum after 32 columns more: codes, scales and minima of the 16 rows; q, scale
-// and parts of the token. `offset` is sum_offset(s0).
+// The dot products of 32 columns: codes of the 16 rows; q and parts of the token.
 template <class V, class Codes>
-KTX_ALWAYS_INLINE inline typename V::F add_block(typename V::F sum, const typename V::I (&codes)[8],
-                                                 typename V::F s0, typename V::F s1,
-                                                 typename V::F m, typename V::F m1,
-                                                 typename V::F offset, const int8_t* q, float scale,
-                                                 const ActPart* part) {
+KTX_ALWAYS_INLINE inline void block_dots(typename V::I (&dots)[2], const typename V::I (&codes)[8],
+                                         const int8_t* q, const ActPart* part) {
   constexpr int kParts = kPartsOf<Codes>;
-  typename V::I dots[2];
   for (int g = 0; g < 2; ++g) {
     dots[g] = V::set1_i(Codes::kOffset != 0 && g < kParts ? part[g].offset : g == 0 ? kSumBits : 0);
   }
@@ -115,7 +110,17 @@ KTX_ALWAYS_INLINE inline typename V::F add_block(typename V::F sum, const typena
     constexpr int g = kParts == 1 ? 0 : decltype(w)::value / 4;
     dots[g] = V::template dot<Codes::kLargest>(dots[g], codes[w.value], q + 4 * w.value);
   });
-  typename V::F v = scaled_sum<V>(dots[0], s0, offset);
+}
+
+// A token's sum after 32 columns more: their dot products, scales and minima of the 16 rows;
+// scale and parts of the token.
+template <class V, class Codes>
+KTX_ALWAYS_INLINE inline typename V::F add_dots(typename V::F sum, const typename V::I (&dots)[2],
+                                                typename V::F s0, typename V::F s1, typename V::F m,
+                                                typename V::F m1, float scale,
+                                                const ActPart* part) {
+  constexpr int kParts = kPartsOf<Codes>;
+  typename V::F v = scaled_sum<V>(dots[0], s0, sum_offset<V>(s0));
   if constexpr (kParts == 2) v = V::fma(V::to_float(dots[1]), s1, v);
   sum = V::fma(V::set1(scale), v, sum);
   if constexpr (Codes::kHasMin) {
@@ -150,10 +155,72 @@ class PageAhead {
   const uint8_t* next_;
 };
 
+// Whether a format's scales are all in the rest, which stands behind all words of a panel.
+// Then dot products wait until it is reached, and memory is read in one stream: beside the
+// words it would be a second one, a line of which serves a page of them. (One Zen 4 core, Q4_0
+// and IQ4_NL: 12 and 14 GB/s so, 23 in one stream. Q6_K and Q3_K would keep two sums and the
+// scales of 16 columns for later: 13 instead of 20.)
+template <class Codes>
+constexpr bool kScalesLater = Codes::kRest > 0 && Codes::kGroup == 32;
+
+// sums[t] += a panel's products with one or two tokens. `dots` has room for them all where
+// scales come later.
+template <class V, class Codes, int kTokens>
+KTX_ALWAYS_INLINE inline void add_panel(const PanelPlace<Codes>& panel, int64_t panel_bytes,
+                                        int64_t blocks, const PageAhead& ahead,
+                                        const int8_t* const (&q)[kTokens],
+                                        const float* const (&scale)[kTokens],
+                                        const ActPart* const (&part)[kTokens], std::byte* dots,
+                                        typename V::F (&sums)[kTokens]) {
+  using F = typename V::F;
+  using I = typename V::I;
+  constexpr int kParts = kPartsOf<Codes>;
+  constexpr bool kLater = kScalesLater<Codes>;
+  constexpr int64_t kBlockBytes = Codes::kWords * 64 * 32 / Codes::kUnit;
+  const uint8_t* words = panel.words;
+  const uint8_t* rest = panel.rest;
+  for (int64_t first = 0; first < blocks; first += Codes::kUnit / 32) {
+    // The hardware follows the words; the rest is a second stream, a line now and then.
+    if constexpr (Codes::kRest > 0 && !kLater) V::prefetch(rest + panel_bytes);
+    const auto add = [&](int block, const I(&codes)[8], F s0, F s1, F m,
+                         F m1 = V::zero()) KTX_ALWAYS_INLINE {
+      const int64_t b = first + block;
+      V::prefetch_second(ahead.behind(words + block * kBlockBytes));
+      for (int t = 0; t < kTokens; ++t) {
+        I found[2];
+        block_dots<V, Codes>(found, codes, q[t] + 32 * b, part[t] + b * kParts);
+        if constexpr (kLater) {
+          V::store64(dots + (t * blocks + b) * 64, found[0]);
+        } else {
+          sums[t] =
+              add_dots<V, Codes>(sums[t], found, s0, s1, m, m1, scale[t][b], part[t] + b * kParts);
+        }
+      }
+    };
+    Codes::unit(words, rest, add);
+    words += Codes::kWords * 64;
+    if constexpr (!kLater) rest += Codes::kRest;
+  }
+  if constexpr (kLater) {
+    for (int64_t first = 0; first < blocks; first += Codes::kUnit / 32) {
+      const auto add = [&](int block, const I(&)[8], F s0, F s1, F m,
+                           F m1 = V::zero()) KTX_ALWAYS_INLINE {
+        const int64_t b = first + block;
+        for (int t = 0; t < kTokens; ++t) {
+          const I found[2] = {V::load64(dots + (t * blocks + b) * 64), V::zero_i()};
+          sums[t] =
+              add_dots<V, Codes>(sums[t], found, s0, s1, m, m1, scale[t][b], part[t] + b * kParts);
+        }
+      };
+      Codes::unit(panel.words, rest, add);  // of the words nothing is used
+      rest += Codes::kRest;
+    }
+  }
+}
+
 template <class V, class Codes, int kTokens>
 void panel_direct(const MatmulArgs& a, int64_t i) {
   constexpr int kParts = kPartsOf<Codes>;
-  constexpr int64_t kBlockBytes = Codes::kWords * 64 * 32 / Codes::kUnit;
   const int64_t blocks = a.w.cols / 32;
   const int8_t* q[kTokens];
   const float* scale[kTokens];
@@ -168,35 +235,20 @@ void panel_direct(const MatmulArgs& a, int64_t i) {
       act_parts<Codes>(x, b, parts + (t * blocks + b) * kParts);
     }
   }
-  const PanelPlace<Codes> begin(a, a.row_begin / kPanelRows);
-  for (int64_t at = 0; at < blocks * 32 / Codes::kUnit * Codes::kRest; at += 64) {
-    V::prefetch(begin.rest + at);
-  }
+  const int64_t part_bytes = kTokens * blocks * kParts * static_cast<int64_t>(sizeof(ActPart));
+  std::byte* dots = a.scratch + (part_bytes + 63) / 64 * 64;
   const PageAhead ahead(a);
+  if constexpr (Codes::kRest > 0 && !kScalesLater<Codes>) {
+    const PanelPlace<Codes> begin(a, a.row_begin / kPanelRows);
+    for (int64_t at = 0; at < blocks * 32 / Codes::kUnit * Codes::kRest; at += 64) {
+      V::prefetch(begin.rest + at);
+    }
+  }
   for (int64_t p = a.row_begin / kPanelRows; p * kPanelRows < a.row_end; ++p) {
-    const PanelPlace<Codes> panel(a, p);
-    const uint8_t* words = panel.words;
-    const uint8_t* rest = panel.rest;
     typename V::F sums[kTokens];
     for (int t = 0; t < kTokens; ++t) sums[t] = V::zero();
-    for (int64_t first = 0; first < blocks; first += Codes::kUnit / 32) {
-      // The hardware follows the words; the rest is a second stream, a line now and then.
-      if constexpr (Codes::kRest > 0) V::prefetch(rest + kPanelRows * a.w.row_bytes);
-      Codes::unit(words, rest,
-                  [&](int block, const typename V::I(&codes)[8], typename V::F s0, typename V::F s1,
-                      typename V::F m, typename V::F m1 = V::zero()) KTX_ALWAYS_INLINE {
-                    const int64_t b = first + block;
-                    V::prefetch_second(ahead.behind(words + block * kBlockBytes));
-                    const typename V::F offset = sum_offset<V>(s0);
-                    for (int t = 0; t < kTokens; ++t) {
-                      sums[t] = add_block<V, Codes>(sums[t], codes, s0, s1, m, m1, offset,
-                                                    q[t] + 32 * b, scale[t][b],
-                                                    part[t] + b * kParts);
-                    }
-                  });
-      words += Codes::kWords * 64;
-      rest += Codes::kRest;
-    }
+    add_panel<V, Codes, kTokens>(PanelPlace<Codes>(a, p), kPanelRows * a.w.row_bytes, blocks, ahead,
+                                 q, scale, part, dots, sums);
     for (int t = 0; t < kTokens; ++t) store_rows<V>(a, i + t, p, sums[t]);
   }
 }
@@ -249,12 +301,12 @@ void panel_few(const MatmulArgs& a, int64_t i, int64_t tokens) {
                     each<kLines>([&](auto line) KTX_ALWAYS_INLINE {
                       V::prefetch(ahead + 64 * (block * kLines + line.value));
                     });
-                    const typename V::F offset = sum_offset<V>(s0);
                     for (int64_t t = 0; t < tokens; ++t) {
-                      V::store(sums[t], add_block<V, Codes>(V::load(sums[t]), codes, s0, s1, m, m1,
-                                                            offset, token[t].q + 32 * b,
-                                                            token[t].scale[b],
-                                                            token[t].part + b * kParts));
+                      typename V::I dots[2];
+                      const ActPart* part = token[t].part + b * kParts;
+                      block_dots<V, Codes>(dots, codes, token[t].q + 32 * b, part);
+                      V::store(sums[t], add_dots<V, Codes>(V::load(sums[t]), dots, s0, s1, m, m1,
+                                                           token[t].scale[b], part));
                     }
                   });
       words += Codes::kWords * 64;

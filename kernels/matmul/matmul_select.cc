@@ -119,7 +119,7 @@ void prefetch_rows(const WeightMatrix& w, int64_t row) {
 
 // Of rows: 16 of them in int8 form (24 bytes a column) and four on their way there (6), or
 // FloatScratch, or the activations of four tokens as floats (16). Of panels: PanelScratch,
-// two tokens' sums of 16 activations, or the 16 rows of a panel (17 bytes a column) and
+// two tokens' sums of 16 activations and their dot products with a panel (5), or the 16 rows of a panel (17 bytes a column) and
 // then what rows need.
 int64_t matmul_scratch_bytes(int64_t cols) {
   const int64_t padded = round_up(cols, 256);
