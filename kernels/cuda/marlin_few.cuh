@@ -22,13 +22,12 @@
 #include <atomic>
 #include <cmath>
 
+#include "kernels/cuda/cluster_sums.cuh"
 #include "kernels/cuda/cuda_launch.cuh"
 #include "kernels/cuda/marlin_products.cuh"
 #include "kernels/cuda/marlin_ring.cuh"
 
 namespace ktx::kernels {
-
-constexpr int kMostSplits = 8;  // blocks of a cluster
 
 // How a kernel of few tokens uses shared memory.
 template <DType kType, int kColumns, int kSources>
@@ -45,10 +44,6 @@ struct FewMemory {
     return kPanelBytes + (rings > sums ? rings : sums);
   }
 };
-
-__device__ __forceinline__ float element(const float4& v, int i) {
-  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
-}
 
 // 128 * kPieces columns of a token as halves with a power of two taken out, which is
 // returned; zeros from `cols` on. xs: the place of the token in the first of its B fragments.
@@ -189,58 +184,24 @@ __global__ void __launch_bounds__(kRingThreads, 2)
   __syncthreads();  // the rings are done with: their memory takes the sums
 
   float* sums = reinterpret_cast<float*>(rest);
-  constexpr int kSums = kSources * 16 * kTokens;  // of a warp: [matrix][token][row]
+  store_sums<kSources, kColumns>(total, sums, warp, lane);
+  const SumPlace place = {tokens, block_strips, warps_per_strip, split, splits};
+  add_sums<kTokens, kSources, kPaired>(
+      sums, place, [&](int token, int local, int quad, const auto& v) {
+        const int n = (strip_begin + local) * 16 + quad * 4 - p.row_begin;
 #pragma unroll
-  for (int m = 0; m < kSources; ++m) {
-#pragma unroll
-    for (int n = 0; n < kColumns; ++n) {
-#pragma unroll
-      for (int v = 0; v < 4; ++v) {
-        const int token = 8 * n + lane % 4 * 2 + v % 2, row = lane / 4 + v / 2 * 8;
-        sums[warp * kSums + (m * kTokens + token) * 16 + row] = total[m][n][v];
-      }
-    }
-  }
-  __syncthreads();
-  if (splits > 1) meet_cluster();
-  // Four rows of a token to a thread.
-  const int strips = block_strips * kRowStrips;
-  for (int out = split * threads + thread; out < tokens * strips * 4; out += splits * threads) {
-    const int quad = out % 4, local = out / 4 % strips, token = out / (4 * strips);
-    const float4* from =
-        reinterpret_cast<const float4*>(sums) +
-        (local / kRowStrips * warps_per_strip * kSums +
-         (local % kRowStrips * kTokens + token) * 16) / 4 + quad;
-    float4 v[kPaired ? 2 : 1] = {};
-    for (int w = 0; w < warps_per_strip; ++w, from += kSums / 4) {
-#pragma unroll
-      for (int m = 0; m < (kPaired ? 2 : 1); ++m) {
-        float4 part[kMostSplits];  // asked for all at once
-#pragma unroll
-        for (int s = 0; s < kMostSplits; ++s) {
-          part[s] = s < splits ? load_of_rank(from + m * kTokens * 4, s) : float4{0, 0, 0, 0};
+        for (int i = 0; i < 4; ++i) {
+          if (n + i < 0 || n + i >= p.row_count) continue;
+          float* y = y_row[token] + n + i;
+          float value = element(v[0], i);
+          if constexpr (kPaired) {
+            *y = silu(value) * element(v[1], i);
+          } else {
+            if (p.bias) value += p.bias[n + i];
+            *y = p.accumulate ? *y + value : value;
+          }
         }
-#pragma unroll
-        for (int s = 0; s < kMostSplits; ++s) {
-          v[m].x += part[s].x, v[m].y += part[s].y, v[m].z += part[s].z, v[m].w += part[s].w;
-        }
-      }
-    }
-    const int n = (strip_begin + local) * 16 + quad * 4 - p.row_begin;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (n + i < 0 || n + i >= p.row_count) continue;
-      float* y = y_row[token] + n + i;
-      float value = element(v[0], i);
-      if constexpr (kPaired) {
-        *y = silu(value) * element(v[1], i);
-      } else {
-        if (p.bias) value += p.bias[n + i];
-        *y = p.accumulate ? *y + value : value;
-      }
-    }
-  }
-  if (splits > 1) meet_cluster();  // nobody leaves while its sums are read
+      });
 }
 
 // Warps of a block, how many groups of strips it takes, and ranges of columns.

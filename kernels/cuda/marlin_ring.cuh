@@ -94,28 +94,6 @@ struct MarlinRing {
   }
 };
 
-// Warps of a block, how many strips (or pairs of them) it takes, and its shared memory.
-struct RingShape {
-  int warps, strips, bytes;
-};
-// As many strips to a block as still give every processor some blocks, and no more warps to
-// a strip than it has tiles.
-template <DType kType, int kSources>
-RingShape ring_shape(int strips, int work, int cols) {
-  constexpr int kBytes = MarlinRing<kType, kSources>::kBytes;
-  const int tiles = ceil_div(cols, 256), processors = multiprocessors();
-  const int limit = shared_memory_limit() - 2048;
-  RingShape shape{kRingWarps, 1, 0};
-  while (shape.warps > 1 && shape.warps * kBytes > limit) shape.warps /= 2;
-  while (shape.strips < shape.warps &&
-         (ceil_div(strips, 2 * shape.strips) * work * 2 >= 3 * processors ||
-          shape.warps / shape.strips > tiles)) {
-    shape.strips *= 2;
-  }
-  shape.bytes = shape.warps * kBytes;
-  return shape;
-}
-
 // Two strips a warp where that leaves a tile of both for every warp of the GPU.
 inline bool two_strips(int strips, int work, int cols) {
   return int64_t{strips / 2} * work * ceil_div(cols, 256) >= int64_t{multiprocessors()} * 12;

@@ -1,11 +1,14 @@
 // matmul, matmul_heads and gate_up: which kernel takes them.
 //
-// One token: marlin_one. More: marlin_few for up to 16, and marlin_many, with activations in
-// F16, where it has blocks for the whole GPU; else marlin_few in pieces of 16.
+// One token: marlin_one. Up to 16: on Hopper marlin_batch, elsewhere and for heads marlin_few.
+// More: marlin_many, with activations in F16, where it has blocks for the whole GPU; else
+// marlin_few in pieces of 16.
 #include "kernels/cuda/cuda_matmul.h"
 
+#include "kernels/cuda/cuda_few_tokens.h"
 #include "kernels/cuda/cuda_rows.h"
 #include "kernels/cuda/half_rows.cuh"
+#include "kernels/cuda/marlin_batch.h"
 #include "kernels/cuda/marlin_one.h"
 #include "kernels/cuda/marlin_products.cuh"
 #include "kernels/cuda/plain_products.cuh"
@@ -30,6 +33,10 @@ bool goes_to_many(int64_t tokens, int64_t rows, const CudaWeight& w) {
 // A row so long that shared memory has no place for it goes to the kernel of few tokens.
 bool goes_to_one(int64_t tokens, DType dtype, int64_t cols) {
   return tokens == 1 && marlin_one_fits(dtype, cols, 1);
+}
+
+bool goes_to_batch(int64_t tokens) {
+  return tokens > 1 && tokens <= kCudaFewTokens && marlin_batch_runs();
 }
 
 MarlinProduct marlin_product(const CudaWeight& w, const float* x, int64_t x_stride, int64_t tokens,
@@ -61,9 +68,12 @@ Status launch_product(DType dtype, const MarlinProduct& p, std::byte* workspace,
   return launch_marlin_many(dtype, p, p.tokens, workspace, stream);
 }
 
-// Of activations in F16, where a product of `rows` rows takes them so.
+// Of activations in F16, where a product of `rows` rows takes them so, for up to `tokens`.
 int64_t halves_workspace(const CudaWeight& w, int64_t tokens, int64_t rows) {
-  return goes_to_many(tokens, rows, w) ? half_rows_bytes(tokens, w.cols) : 0;
+  if (w.layout != Layout::Marlin) return 0;
+  const int64_t few = tokens > 1 && marlin_batch_runs() ? few_tokens_workspace(tokens, w.cols) : 0;
+  const int64_t many = goes_to_many(tokens, rows, w) ? half_rows_bytes(tokens, w.cols) : 0;
+  return few > many ? few : many;
 }
 
 bool same_form(const CudaWeight& a, const CudaWeight& b) {
@@ -99,6 +109,15 @@ Status launch_matmul(const CudaMatmulArgs& a, CudaStream stream) {
     return launch_plain(p, stream);
   }
   KTX_TRY(check_workspace("matmul", a.workspace_bytes, cuda_matmul_workspace(a)));
+  if (goes_to_batch(a.tokens)) {
+    CudaFewProductsArgs few;
+    few.x = {a.x, a.x_stride, a.tokens, nullptr, 0};
+    few.outputs[0] = {a.w, a.y, a.y_stride, a.bias, a.accumulate};
+    few.count = 1;
+    few.workspace = a.workspace;
+    few.workspace_bytes = a.workspace_bytes;
+    return launch_few_products(few, stream);
+  }
   MarlinProduct p = marlin_product(a.w, a.x, a.x_stride, a.tokens, a.y, a.y_stride);
   p.bias = a.bias;
   p.accumulate = a.accumulate;
@@ -147,6 +166,11 @@ Status launch_gate_up(const CudaGateUpArgs& a, CudaStream stream) {
   KTX_TRY(check_weight(a.gate));
   KTX_TRY(check_weight(a.up));
   KTX_TRY(check_workspace("gate_up", a.workspace_bytes, cuda_gate_up_workspace(a)));
+  if (same_form(a.gate, a.up) && goes_to_batch(a.tokens)) {
+    return launch_few_gate_up({{a.x, a.x_stride, a.tokens, nullptr, 0}, a.gate, a.up, a.y, a.y_stride,
+                               a.workspace, a.workspace_bytes},
+                              stream);
+  }
   if (same_form(a.gate, a.up)) {
     MarlinProduct p = marlin_product(a.gate, a.x, a.x_stride, a.tokens, a.y, a.y_stride);
     p.w[1] = reinterpret_cast<const uint8_t*>(a.up.data);

@@ -90,6 +90,12 @@ __device__ __forceinline__ void meet_cluster() {
                    "memory");
 #endif
 }
+// The same, where nothing that was written needs to be seen.
+__device__ __forceinline__ void wait_for_cluster() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+#endif
+}
 // `p` points into this block's shared memory; the values are those of block `rank` of the
 // cluster.
 __device__ __forceinline__ float4 load_of_rank(const float4* p, int rank) {

@@ -20,6 +20,7 @@
 
 #include "kernels/cuda/cuda_attention.h"
 #include "kernels/cuda/cuda_experts.h"
+#include "kernels/cuda/cuda_few_tokens.h"
 #include "kernels/cuda/cuda_matmul.h"
 #include "kernels/cuda/cuda_rows.h"
 #include "kernels/matmul/marlin_layout.h"
@@ -211,6 +212,32 @@ void gate_up(DType dtype, int64_t rows, int64_t cols, int64_t tokens) {
   report("gate_up " + std::string(name(dtype)) + " 2x" + std::to_string(rows) + "x" +
              std::to_string(cols) + " tokens " + std::to_string(tokens),
          seconds, static_cast<double>(w.bytes), 4.0 * rows * cols * tokens);
+}
+
+// q, k and v of a normed batch.
+void few_products(std::vector<DType> types, std::vector<int64_t> rows, int64_t cols, int64_t tokens) {
+  std::vector<std::unique_ptr<Rotating>> w;
+  std::vector<std::unique_ptr<Memory>> y;
+  const Memory x(tokens * cols * 4), norm(cols * 4), workspace(few_tokens_workspace(tokens, cols));
+  CudaFewProductsArgs args;
+  args.x = {x.as<float>(), cols, tokens, norm.as<float>(), 1e-5f};
+  args.workspace = workspace.as<std::byte>();
+  args.workspace_bytes = few_tokens_workspace(tokens, cols);
+  double bytes = 0, operations = 0;
+  for (size_t i = 0; i < types.size(); ++i) {
+    w.push_back(std::make_unique<Rotating>(types[i], rows[i], cols));
+    y.push_back(std::make_unique<Memory>(tokens * rows[i] * 4));
+    args.outputs[args.count++] = {w[i]->at(0), y[i]->as<float>(), rows[i], nullptr, false};
+    bytes += static_cast<double>(w[i]->bytes);
+    operations += 2.0 * static_cast<double>(rows[i] * cols * tokens);
+  }
+  const double seconds = seconds_of(30, [&](int i, cudaStream_t stream) {
+    for (size_t k = 0; k < w.size(); ++k) args.outputs[k].w = w[k]->at(i);
+    check(launch_few_products(args, stream));
+  });
+  report("norm, q, k, v of " + std::string(name(types[0])) + ", " + std::string(name(types.back())) +
+             " tokens " + std::to_string(tokens),
+         seconds, bytes, operations);
 }
 
 void experts(const char* what, DType gate_type, DType down_type, int32_t count_experts,
@@ -435,9 +462,14 @@ int main(int argc, char** argv) {
       product(DType::Q4_K, 4096, 4096, tokens);
       product(DType::Q4_K, 1024, 4096, tokens);
       product(DType::Q4_K, 14336, 4096, tokens);
+      product(DType::Q4_K, 4096, 14336, tokens);
       product(DType::Q6_K, 4096, 14336, tokens);
     }
     product(DType::Q6_K, 128256, 4096, 16);
+    for (int64_t tokens : {2, 16}) {
+      few_products({DType::Q4_K, DType::Q4_K, DType::Q4_K}, {4096, 1024, 1024}, 4096, tokens);
+      few_products({DType::Q4_K, DType::Q4_K, DType::Q6_K}, {4096, 1024, 1024}, 4096, tokens);
+    }
     for (int64_t tokens : {4, 16}) gate_up(DType::Q4_K, 14336, 4096, tokens);
     for (int64_t tokens : {16, 512}) product(DType::F32, 128, 2048, tokens);
   }

@@ -132,6 +132,7 @@ struct HostGpuLog {
   int64_t graph_launches = 0;
   int64_t captured = 0;
   int64_t fused = 0;  // steps made of several
+  int64_t fused_few = 0;  // for passes of few tokens
   int64_t waits = 0;
   uint64_t uploaded_bytes = 0;
   uint64_t downloaded_bytes = 0;
@@ -260,6 +261,12 @@ class HostGpu final : public Gpu {
   Result<std::unique_ptr<GpuStep>> make_step(const GpuBindContext& context) override {
     if (!plan_) plan_ = std::make_unique<HostPlan>(context);
     return std::unique_ptr<GpuStep>(std::make_unique<Step>(*this, context));
+  }
+  Result<std::unique_ptr<GpuStep>> make_fused_few(const runtime::Fusion& fusion,
+                                                  std::span<GpuStep* const> steps,
+                                                  const GpuBindContext& context) override {
+    --log_->fused, ++log_->fused_few;
+    return make_fused(fusion, steps, context);
   }
   // The composition of the steps, at the place of the last.
   Result<std::unique_ptr<GpuStep>> make_fused(const runtime::Fusion&,

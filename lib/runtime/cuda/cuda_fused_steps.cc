@@ -3,50 +3,14 @@
 
 #include "kernels/cuda/cuda_attention.h"
 #include "kernels/cuda/cuda_one_token.h"
-#include "lib/runtime/cuda/cuda_steps.h"
+#include "lib/runtime/cuda/fused_members.h"
 
 namespace ktx::runtime {
 namespace {
 
 using kernels::CudaStream;
 
-// What the classes below share: their steps by op, in the order of the plan, and the norm.
-class Members {
- public:
-  Members(CudaGpu& gpu, const Fusion& fusion, const GpuBindContext& context)
-      : gpu_(gpu), fusion_(fusion), context_(context) {
-    for (uint32_t i : fusion.steps) {
-      const GpuBindContext own{context.plan,           context.plan.steps[i], context.arena,
-                               context.buffer_offsets, context.blobs,         context.kv,
-                               context.kv_pool,        context.batch};
-      contexts_.push_back(own);
-    }
-  }
-  CudaGpu& gpu() const { return gpu_; }
-  // The `number`-th of this op; has() must hold.
-  CudaBind of(StepOp op, int number = 0) const { return CudaBind(gpu_, contexts_[find(op, number)]); }
-  bool has(StepOp op, int number = 0) const { return find(op, number) < contexts_.size(); }
-
-  // Of x as the products take it. `keep` holds the norm's weight.
-  Result<kernels::CudaOneX> x(const CudaView& plain, GpuMemory& keep) const {
-    if (!has(StepOp::RmsNorm)) return kernels::CudaOneX{plain.f32(), nullptr, 0};
-    const CudaBind norm = of(StepOp::RmsNorm);
-    return kernels::CudaOneX{norm.input(0).f32(), KTX_TRY(norm.vector(0, keep)),
-                             norm.attrs<RmsNormAttrs>().eps};
-  }
-
- private:
-  size_t find(StepOp op, int number) const {
-    for (size_t i = 0; i < contexts_.size(); ++i) {
-      if (contexts_[i].step.op == static_cast<uint32_t>(op) && number-- == 0) return i;
-    }
-    return contexts_.size();
-  }
-  CudaGpu& gpu_;
-  const Fusion& fusion_;
-  const GpuBindContext& context_;
-  std::vector<GpuBindContext> contexts_;
-};
+using Members = FusedMembers;
 
 // bind() says whether the launchers take it.
 class Products final : public GpuStep {

@@ -247,4 +247,11 @@ Result<std::unique_ptr<GpuStep>> CudaGpu::make_fused(const Fusion& fusion, std::
   return make_cuda_fused(*this, fusion, context);
 }
 
+Result<std::unique_ptr<GpuStep>> CudaGpu::make_fused_few(const Fusion& fusion,
+                                                         std::span<GpuStep* const>,
+                                                         const GpuBindContext& context) {
+  use();
+  return make_cuda_fused_few(*this, fusion, context);
+}
+
 }  // namespace ktx::runtime

@@ -61,6 +61,9 @@ Result<std::unique_ptr<GpuStep>> make_cuda_step(CudaGpu& gpu, const GpuBindConte
 // Null where no launch takes the formats or shapes (cuda_fused_steps.cc).
 Result<std::unique_ptr<GpuStep>> make_cuda_fused(CudaGpu& gpu, const Fusion& fusion,
                                                  const GpuBindContext& context);
+// The same for passes of 2 to 16 tokens (cuda_few_steps.cc).
+Result<std::unique_ptr<GpuStep>> make_cuda_fused_few(CudaGpu& gpu, const Fusion& fusion,
+                                                     const GpuBindContext& context);
 
 // A step whose class has `Status bind(const CudaBind&)`.
 template <class Step>

@@ -128,6 +128,7 @@ struct GpuCopy {
   uint64_t bytes = 0;
 };
 inline constexpr int kMostCopies = 8;
+inline constexpr int64_t kMostFewTokens = 16;
 
 using GpuMark = int64_t;  // a place in the queue
 
@@ -185,6 +186,10 @@ class Gpu {
   virtual Result<std::unique_ptr<GpuStep>> make_fused(const Fusion& fusion,
                                                       std::span<GpuStep* const> steps,
                                                       const GpuBindContext& context) = 0;
+  // The same for passes of 2 to kMostFewTokens tokens.
+  virtual Result<std::unique_ptr<GpuStep>> make_fused_few(const Fusion& fusion,
+                                                          std::span<GpuStep* const> steps,
+                                                          const GpuBindContext& context) = 0;
 
   // Queues the search for the best logits, and what it needs of workspace.
   virtual Status find_best(const GpuBestLogits& args) = 0;

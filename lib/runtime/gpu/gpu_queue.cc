@@ -43,6 +43,7 @@ Status queue_step(GpuState& s, const Part& part, uint32_t index, const GpuShape&
   GpuDevice& device = s.devices[part.device];
   const bool transfers = is_transfer(record);
   GpuStep* step = s.fuses(shape) ? device.one_token[index] : device.steps[index].get();
+  if (s.fuses_few(shape)) step = device.few_tokens[index];
   if (!transfers && !step) return {};
   const Status queued = transfers ? transfer(s, part, record, shape)
                                   : step->launch(shape, device.workspace.data(),

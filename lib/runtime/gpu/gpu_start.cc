@@ -120,6 +120,28 @@ Status fuse_steps(GpuState& s, size_t number) {
   return {};
 }
 
+// The same for passes of few tokens.
+Status fuse_few_steps(GpuState& s, size_t number) {
+  GpuDevice& device = s.devices[number];
+  for (const auto& step : device.steps) device.few_tokens.push_back(step.get());
+  for (const Part& part : s.parts.parts) {
+    if (part.kind != Part::Kind::Gpu || part.device != static_cast<int>(number)) continue;
+    for (const Fusion& fusion : find_fusions(s.plan, part.first_step, part.step_count)) {
+      std::vector<GpuStep*> steps;
+      for (uint32_t i : fusion.steps) steps.push_back(device.steps[i].get());
+      const uint32_t last = fusion.steps.back();
+      auto made = device.gpu->make_fused_few(fusion, steps, bind_context(s, device, last));
+      if (!made) return s.in_step(last, device.name, made.error());
+      if (!*made) continue;
+      for (uint32_t i : fusion.steps) device.few_tokens[i] = nullptr;
+      device.fused_few.push_back(made.take());
+      device.few_tokens[last] = device.fused_few.back().get();
+      s.fusions_few.push_back(fusion);
+    }
+  }
+  return {};
+}
+
 Status place_logits(GpuState& s) {
   if (s.parts.logits_device < 0) return {};
   GpuDevice& device = s.devices[s.parts.logits_device];
@@ -137,6 +159,8 @@ Status allocate_workspace(const GpuState& s, GpuDevice& device) {
   std::vector<GpuShape> shapes;
   for (int i = 0; i < s.buckets.count(); ++i) shapes.push_back(s.buckets.shape(i));
   for (int64_t positions : s.buckets.position_buckets()) {
+    const int64_t few = std::min(s.setup.shape.step_tokens, kMostFewTokens);
+    shapes.push_back({few, std::min(s.setup.shape.step_outputs, few), positions, false});
     for (bool each : {false, true}) {
       shapes.push_back({s.setup.shape.step_tokens, s.setup.shape.step_outputs, positions, each});
     }
@@ -151,6 +175,9 @@ Status allocate_workspace(const GpuState& s, GpuDevice& device) {
     }
     for (const auto& step : device.fused) {
       if (s.fuses(shape)) ask(*step, shape);
+    }
+    for (const auto& step : device.fused_few) {
+      if (s.fuses_few(shape)) ask(*step, shape);
     }
   }
   if (s.logits && &device == &s.devices[s.parts.logits_device]) {
@@ -222,6 +249,7 @@ Result<std::unique_ptr<GpuState>> start_gpus(const plan::PlanView& plan, KvCache
     KTX_TRY(s.devices[i].named(allocate_device(s, s.devices[i])));
     KTX_TRY(bind_steps(s, s.devices[i]));
     KTX_TRY(fuse_steps(s, i));
+    KTX_TRY(fuse_few_steps(s, i));
   }
   KTX_TRY(place_logits(s));
   for (GpuDevice& device : s.devices) KTX_TRY(device.named(allocate_workspace(s, device)));

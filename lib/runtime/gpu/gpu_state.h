@@ -42,6 +42,9 @@ struct GpuDevice {
   std::vector<std::unique_ptr<GpuStep>> fused;
   // By record: what a pass of one token launches there; null: another step does it too.
   std::vector<GpuStep*> one_token;
+  // The same for a pass of few tokens.
+  std::vector<std::unique_ptr<GpuStep>> fused_few;
+  std::vector<GpuStep*> few_tokens;
   GpuBatch inputs;
 
   // `result`, with this device's name before the message of a failure.
@@ -79,6 +82,10 @@ struct GpuState {
   bool fuses(const GpuShape& shape) const {
     return shape.tokens == 1 && shape.outputs == 1 && !setup.check_finite;
   }
+  // The same, for few tokens.
+  bool fuses_few(const GpuShape& shape) const {
+    return shape.tokens > 1 && shape.tokens <= kMostFewTokens && !setup.check_finite;
+  }
   bool steps_are_watched() const { return setup.check_finite || setup.on_result || !times.empty(); }
 
   // "cuda:0: step 12 (matmul of model.layers.0.mlp.up_proj): ..."
@@ -106,6 +113,7 @@ struct GpuState {
   std::vector<Executor::Time> times;                           // by record; empty: off
   GpuShape last_shape;
   std::vector<Fusion> fusions;  // that are used
+  std::vector<Fusion> fusions_few;
   int64_t weight_bytes = 0;     // read so far
   bool broken = false;
   bool cpu_takes_part = false;

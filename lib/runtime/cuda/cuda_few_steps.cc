@@ -1,0 +1,102 @@
+// Fusions (lib/runtime/gpu/fusions.h) as launches of 2 to 16 tokens (cuda_few_tokens.h). Routers
+// and experts go step by step, and so does attention: with its rope and store in it, 16
+// sequences of 2048 tokens were 2 % slower (every block of a sequence does them again), and of
+// few tokens no quicker.
+#include "lib/runtime/cuda/fused_members.h"
+
+namespace ktx::runtime {
+namespace {
+
+static_assert(kMostFewTokens <= kernels::kCudaFewTokens);
+
+// bind() says whether the launchers take it.
+template <class Args, Status (*kLaunch)(const Args&, kernels::CudaStream)>
+class FewProduct : public GpuStep {
+ public:
+  int64_t workspace_bytes(const GpuShape& shape) const override {
+    return kernels::few_tokens_workspace(shape.tokens, cols_);
+  }
+  Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
+    Args args = args_;
+    args.x.tokens = shape.rows(rows_);
+    args.workspace = workspace;
+    args.workspace_bytes = bytes;
+    gpu_->use();
+    return kLaunch(args, gpu_->stream());
+  }
+
+ protected:
+  Args args_;
+  int64_t cols_ = 0;
+  RowKind rows_ = RowKind::Token;
+  CudaGpu* gpu_ = nullptr;
+  GpuMemory norm_, bias_[3];
+};
+
+class Products final
+    : public FewProduct<kernels::CudaFewProductsArgs, kernels::launch_few_products> {
+ public:
+  Result<bool> bind(const FusedMembers& members) {
+    gpu_ = &members.gpu();
+    args_.x = KTX_TRY(members.few_x({}, norm_));
+    for (; members.has(StepOp::Matmul, args_.count); ++args_.count) {
+      const CudaBind matmul = members.of(StepOp::Matmul, args_.count);
+      kernels::CudaFewOutput& output = args_.outputs[args_.count];
+      output.w = KTX_TRY(matmul.product_weight(0));
+      output.y = matmul.output(0).f32();
+      output.y_stride = matmul.output(0).stride;
+      output.bias = KTX_TRY(matmul.vector(1, bias_[args_.count]));
+    }
+    cols_ = args_.outputs[0].w.cols;
+    rows_ = members.of(StepOp::Matmul).output(0).rows;
+    return kernels::few_products_take(args_);
+  }
+};
+
+class GateUp final : public FewProduct<kernels::CudaFewGateUpArgs, kernels::launch_few_gate_up> {
+ public:
+  Result<bool> bind(const FusedMembers& members) {
+    gpu_ = &members.gpu();
+    const CudaBind swiglu = members.of(StepOp::Swiglu);
+    const CudaView gate = swiglu.input(0);
+    const bool first = members.of(StepOp::Matmul, 0).output(0).data == gate.data;
+    const CudaBind a = members.of(StepOp::Matmul, first ? 0 : 1);
+    const CudaBind b = members.of(StepOp::Matmul, first ? 1 : 0);
+    args_.x = KTX_TRY(members.few_x(a.input(0), norm_));
+    args_.gate = KTX_TRY(a.product_weight(0));
+    args_.up = KTX_TRY(b.product_weight(0));
+    args_.y = swiglu.output(0).f32();
+    args_.y_stride = swiglu.output(0).stride;
+    cols_ = args_.gate.cols;
+    rows_ = swiglu.output(0).rows;
+    const bool plain = !KTX_TRY(a.vector(1, bias_[0])) && !KTX_TRY(b.vector(1, bias_[1]));
+    return plain && kernels::few_gate_up_takes(args_);
+  }
+};
+
+template <class Step>
+Result<std::unique_ptr<GpuStep>> make(const FusedMembers& members) {
+  auto step = std::make_unique<Step>();
+  const bool takes = KTX_TRY(step->bind(members));
+  return takes ? std::unique_ptr<GpuStep>(std::move(step)) : nullptr;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GpuStep>> make_cuda_fused_few(CudaGpu& gpu, const Fusion& fusion,
+                                                     const GpuBindContext& context) {
+  const FusedMembers members(gpu, fusion, context);
+  switch (fusion.kind) {
+    case FusionKind::Products:
+      return make<Products>(members);
+    case FusionKind::GateUp:
+      return make<GateUp>(members);
+    case FusionKind::Attention:
+    case FusionKind::RouterProduct:
+    case FusionKind::Experts:
+      return std::unique_ptr<GpuStep>();
+  }
+  return std::unique_ptr<GpuStep>();
+}
+
+}  // namespace ktx::runtime

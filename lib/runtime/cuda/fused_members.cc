@@ -1,0 +1,35 @@
+#include "lib/runtime/cuda/fused_members.h"
+
+namespace ktx::runtime {
+
+FusedMembers::FusedMembers(CudaGpu& gpu, const Fusion& fusion, const GpuBindContext& context)
+    : gpu_(gpu) {
+  for (uint32_t i : fusion.steps) {
+    const GpuBindContext own{context.plan,           context.plan.steps[i], context.arena,
+                             context.buffer_offsets, context.blobs,         context.kv,
+                             context.kv_pool,        context.batch};
+    contexts_.push_back(own);
+  }
+}
+
+size_t FusedMembers::find(StepOp op, int number) const {
+  for (size_t i = 0; i < contexts_.size(); ++i) {
+    if (contexts_[i].step.op == static_cast<uint32_t>(op) && number-- == 0) return i;
+  }
+  return contexts_.size();
+}
+
+Result<kernels::CudaOneX> FusedMembers::x(const CudaView& plain, GpuMemory& keep) const {
+  if (!has(StepOp::RmsNorm)) return kernels::CudaOneX{plain.f32(), nullptr, 0};
+  const CudaBind norm = of(StepOp::RmsNorm);
+  return kernels::CudaOneX{norm.input(0).f32(), KTX_TRY(norm.vector(0, keep)),
+                           norm.attrs<RmsNormAttrs>().eps};
+}
+
+Result<kernels::CudaFewX> FusedMembers::few_x(const CudaView& plain, GpuMemory& keep) const {
+  const kernels::CudaOneX one = KTX_TRY(x(plain, keep));
+  const CudaView read = has(StepOp::RmsNorm) ? of(StepOp::RmsNorm).input(0) : plain;
+  return kernels::CudaFewX{one.x, read.stride, 0, one.norm, one.eps};
+}
+
+}  // namespace ktx::runtime

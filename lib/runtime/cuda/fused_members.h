@@ -1,0 +1,35 @@
+// The steps of a fusion (lib/runtime/gpu/fusions.h) by op, in the order of the plan, and what
+// the launches that stand for them take of them: cuda_fused_steps.cc for one token,
+// cuda_few_steps.cc for few.
+#pragma once
+
+#include <vector>
+
+#include "kernels/cuda/cuda_few_tokens.h"
+#include "kernels/cuda/cuda_one_token.h"
+#include "lib/runtime/cuda/cuda_steps.h"
+
+namespace ktx::runtime {
+
+class FusedMembers {
+ public:
+  FusedMembers(CudaGpu& gpu, const Fusion& fusion, const GpuBindContext& context);
+  CudaGpu& gpu() const { return gpu_; }
+  // The `number`-th of this op; has() must hold.
+  CudaBind of(StepOp op, int number = 0) const {
+    return CudaBind(gpu_, contexts_[find(op, number)]);
+  }
+  bool has(StepOp op, int number = 0) const { return find(op, number) < contexts_.size(); }
+
+  // Of x as the products take it: what the norm reads, or `plain` where there is none. `keep`
+  // holds the norm's weight.
+  Result<kernels::CudaOneX> x(const CudaView& plain, GpuMemory& keep) const;
+  Result<kernels::CudaFewX> few_x(const CudaView& plain, GpuMemory& keep) const;
+
+ private:
+  size_t find(StepOp op, int number) const;
+  CudaGpu& gpu_;
+  std::vector<GpuBindContext> contexts_;
+};
+
+}  // namespace ktx::runtime

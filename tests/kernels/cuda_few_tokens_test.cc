@@ -1,0 +1,258 @@
+// Launches of 2 to 16 tokens that do several steps at once, against sums in double, and the
+// same bits in a graph whose launches may overlap.
+#include "kernels/cuda/cuda_few_tokens.h"
+
+#include "tests/kernels/cuda_cases.h"
+
+namespace ktx::kernels {
+namespace {
+
+class CudaFewTokens : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (IsSkipped()) return;
+    int major = 0;
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+    if (major < 9) GTEST_SKIP() << "products of a batch need sm_90";
+  }
+};
+
+constexpr float kEps = 1e-5f;
+
+std::vector<float> normed(const std::vector<float>& x, const std::vector<float>& weight,
+                          int64_t tokens) {
+  const size_t cols = weight.size();
+  std::vector<float> n(x.size());
+  for (size_t t = 0; t < static_cast<size_t>(tokens); ++t) {
+    double squares = 0;
+    for (size_t i = 0; i < cols; ++i) squares += double{x[t * cols + i]} * x[t * cols + i];
+    const double scale = 1 / std::sqrt(squares / static_cast<double>(cols) + kEps);
+    for (size_t i = 0; i < cols; ++i) {
+      n[t * cols + i] = static_cast<float>(x[t * cols + i] * scale * weight[i]);
+    }
+  }
+  return n;
+}
+
+// y of every token and row, in double.
+std::vector<float> product(const GpuWeights& w, const std::vector<float>& x, int64_t tokens) {
+  const int64_t rows = w.gpu().rows, cols = w.gpu().cols;
+  std::vector<float> y(static_cast<size_t>(tokens * rows));
+  for (int64_t r = 0; r < rows; ++r) {
+    const std::vector<float> row = w.row(0, r);
+    for (int64_t t = 0; t < tokens; ++t) {
+      y[static_cast<size_t>(t * rows + r)] = static_cast<float>(dot(row, x.data() + t * cols));
+    }
+  }
+  return y;
+}
+
+// Rows of x of very different sizes, so that each needs a scale of its own.
+std::vector<float> activations(Random& random, int64_t tokens, int64_t cols) {
+  std::vector<float> x = random.normals(tokens * cols, 3);
+  for (int64_t t = 0; t < tokens; ++t) {
+    for (int64_t k = 0; k < cols; ++k)
+      x[static_cast<size_t>(t * cols + k)] *= std::ldexp(1.0f, static_cast<int>(3 * t - 20));
+  }
+  return x;
+}
+
+// Per token, so that a small one is not lost beside a large one.
+void expect_close(const std::vector<float>& got, const std::vector<float>& want, int64_t tokens,
+                  double limit) {
+  const auto rows = static_cast<std::ptrdiff_t>(want.size()) / tokens;
+  ASSERT_EQ(got.size(), want.size());
+  for (int64_t t = 0; t < tokens; ++t) {
+    const std::vector<float> a(got.begin() + t * rows, got.begin() + (t + 1) * rows);
+    const std::vector<float> b(want.begin() + t * rows, want.begin() + (t + 1) * rows);
+    EXPECT_LT(relative_error(a, b), limit) << "token " << t;
+  }
+}
+
+void check_products(Random& random, const std::vector<DType>& types,
+                    const std::vector<int64_t>& rows, int64_t cols, int64_t tokens, bool norm) {
+  SCOPED_TRACE(testing::Message() << name(types[0]) << " x" << types.size() << " cols " << cols
+                                  << " tokens " << tokens << " norm " << norm << " seed "
+                                  << random.seed());
+  const std::vector<float> x =
+      norm ? random.normals(tokens * cols, 3) : activations(random, tokens, cols);
+  const std::vector<float> weight = random.normals(cols);
+  const std::vector<float> n = norm ? normed(x, weight, tokens) : x;
+  Gpu<float> gpu_x(x), gpu_weight(weight);
+  CudaFewProductsArgs args;
+  args.x = {gpu_x.data(), cols, tokens, norm ? gpu_weight.data() : nullptr, kEps};
+  std::vector<std::unique_ptr<GpuWeights>> weights;
+  std::vector<std::unique_ptr<Gpu<float>>> outputs, biases;
+  std::vector<std::vector<float>> want;
+  for (size_t i = 0; i < types.size(); ++i) {
+    weights.push_back(std::make_unique<GpuWeights>(random, types[i], rows[i], cols));
+    const std::vector<float> before = random.normals(tokens * rows[i]),
+                             bias = random.normals(rows[i]);
+    outputs.push_back(std::make_unique<Gpu<float>>(before));
+    biases.push_back(std::make_unique<Gpu<float>>(bias));
+    CudaFewOutput& output = args.outputs[args.count++];
+    output = {weights[i]->gpu(), outputs[i]->data(), rows[i], i == 1 ? biases[i]->data() : nullptr,
+              i == 2};
+    want.push_back(product(*weights[i], n, tokens));
+    for (size_t o = 0; o < want[i].size(); ++o) {
+      const size_t r = o % static_cast<size_t>(rows[i]);
+      want[i][o] += i == 1 ? bias[r] : i == 2 ? before[o] : 0;
+    }
+  }
+  GpuWorkspace workspace(args, few_tokens_workspace(tokens, cols));
+  ASSERT_TRUE(few_products_take(args));
+  ASSERT_TRUE(ran(launch_few_products(args, nullptr)));
+  for (size_t i = 0; i < types.size(); ++i) {
+    SCOPED_TRACE(testing::Message() << "output " << i);
+    expect_close(outputs[i]->read(), want[i], tokens, kHalfProducts);
+  }
+}
+
+TEST_F(CudaFewTokens, ProductsOfNormedRowsAgreeWithTheSums) {
+  Random random(241);
+  for (DType dtype : kMarlinTypes) {
+    const bool wide = info(dtype).block_elems == 256;
+    check_products(random, {dtype, dtype, dtype}, {300, 16, 40}, wide ? 1280 : 1120, 16, true);
+    check_products(random, {dtype}, {3000}, wide ? 256 : 96, 5, true);
+    check_products(random, {dtype, dtype}, {70, 33}, 4096, 9, true);
+  }
+}
+
+TEST_F(CudaFewTokens, RowsOfAnySizeKeepTheirPrecision) {
+  Random random(242);
+  for (DType dtype : kMarlinTypes) {
+    check_products(random, {dtype}, {100}, 2048, 2, false);
+    check_products(random, {dtype}, {100}, 2048, 16, false);
+  }
+}
+
+// One to eight ranges of columns, one or two strips a warp, blocks with strips left over.
+TEST_F(CudaFewTokens, MatricesOfAllShapesAgree) {
+  Random random(243);
+  for (DType dtype : {DType::Q4_K, DType::Q6_K, DType::Q8_0}) {
+    for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{17, 14336},
+                                     {4112, 512},
+                                     {272, 8192},
+                                     {9000, 256},
+                                     {24, 256},
+                                     {1040, 3328}}) {
+      for (int64_t tokens : {3, 16}) check_products(random, {dtype}, {rows}, cols, tokens, false);
+    }
+  }
+}
+
+TEST_F(CudaFewTokens, TwoFormatsGoTogether) {
+  Random random(244);
+  for (DType first : {DType::Q4_K, DType::Q5_K}) {
+    check_products(random, {first, first, DType::Q6_K}, {400, 100, 100}, 1024, 16, true);
+    check_products(random, {DType::Q6_K, first, first}, {32, 1000, 16}, 512, 7, true);
+  }
+}
+
+TEST_F(CudaFewTokens, FormatsWithoutAKernelAreRefused) {
+  Random random(245);
+  const GpuWeights a(random, DType::Q4_0, 16, 256), b(random, DType::Q8_0, 16, 256);
+  const GpuWeights plain(random, DType::F16, 16, 256);
+  Gpu<float> x(size_t{512}), y(size_t{32}), z(size_t{32});
+  CudaFewProductsArgs args;
+  args.x = {x.data(), 256, 2, nullptr, 0};
+  args.count = 2;
+  args.outputs[0] = {a.gpu(), y.data(), 16, nullptr, false};
+  args.outputs[1] = {b.gpu(), z.data(), 16, nullptr, false};
+  EXPECT_FALSE(few_products_take(args));
+  args.outputs[1].w = plain.gpu();
+  EXPECT_FALSE(few_products_take(args));
+  args.outputs[1].w = a.gpu();
+  EXPECT_TRUE(few_products_take(args));
+  EXPECT_FALSE(launch_few_products(args, nullptr).ok());  // no workspace
+}
+
+TEST_F(CudaFewTokens, GateAndUpOfNormedRowsAgreeWithTheSums) {
+  Random random(246);
+  for (DType dtype : kMarlinTypes) {
+    for (const auto& [rows, cols] :
+         {std::pair<int64_t, int64_t>{48, 256}, {1000, 512}, {72, 2048}}) {
+      const int64_t tokens = rows == 48 ? 4 : 16;
+      const GpuWeights gate(random, dtype, rows, cols), up(random, dtype, rows, cols);
+      const std::vector<float> x = random.normals(tokens * cols),
+                               weight = random.normals(cols, 0.1f);
+      const std::vector<float> n = normed(x, weight, tokens);
+      Gpu<float> gpu_x(x), gpu_weight(weight), y(static_cast<size_t>(tokens * rows));
+      CudaFewGateUpArgs args;
+      args.x = {gpu_x.data(), cols, tokens, gpu_weight.data(), kEps};
+      args.gate = gate.gpu();
+      args.up = up.gpu();
+      args.y = y.data();
+      args.y_stride = rows;
+      GpuWorkspace workspace(args, few_tokens_workspace(tokens, cols));
+      ASSERT_TRUE(few_gate_up_takes(args));
+      ASSERT_TRUE(ran(launch_few_gate_up(args, nullptr)));
+      std::vector<float> want = product(gate, n, tokens);
+      const std::vector<float> other = product(up, n, tokens);
+      for (size_t r = 0; r < want.size(); ++r) want[r] *= other[r] / (1 + std::exp(-want[r]));
+      SCOPED_TRACE(testing::Message() << name(dtype) << " " << rows << "x" << cols);
+      expect_close(y.read(), want, tokens, 3 * kHalfProducts);
+    }
+  }
+}
+
+// A step of a chain reads what the one before wrote, in one workspace: nothing may start early.
+TEST_F(CudaFewTokens, AGraphOfThemGivesTheSameBits) {
+  Random random(247);
+  constexpr int64_t kHidden = 1024, kWidth = 2560;
+  for (int64_t tokens : {4, 16}) {
+    const GpuWeights gate(random, DType::Q4_K, kWidth, kHidden),
+        up(random, DType::Q4_K, kWidth, kHidden);
+    const GpuWeights down(random, DType::Q6_K, kHidden, kWidth);
+    const std::vector<float> start = random.normals(tokens * kHidden);
+    Gpu<float> first(start), x(start), h(static_cast<size_t>(tokens * kWidth)),
+        weight(random.normals(kHidden, 0.05f));
+    GpuWorkspace workspace(few_tokens_workspace(tokens, kWidth));
+    const auto run = [&](cudaStream_t stream, bool apart) {
+      cudaMemcpyAsync(x.data(), first.data(), x.bytes(), cudaMemcpyDeviceToDevice, stream);
+      for (int i = 0; i < 12; ++i) {
+        CudaFewGateUpArgs args;
+        args.x = {x.data(), kHidden, tokens, weight.data(), kEps};
+        args.gate = gate.gpu();
+        args.up = up.gpu();
+        args.y = h.data();
+        args.y_stride = kWidth;
+        workspace.give(args);
+        ASSERT_TRUE(launch_few_gate_up(args, stream).ok());
+        if (apart) cudaStreamSynchronize(stream);
+        CudaFewProductsArgs product;
+        product.x = {h.data(), kWidth, tokens, nullptr, 0};
+        product.outputs[0] = {down.gpu(), x.data(), kHidden, nullptr, true};
+        product.count = 1;
+        workspace.give(product);
+        ASSERT_TRUE(launch_few_products(product, stream).ok());
+        if (apart) cudaStreamSynchronize(stream);
+      }
+    };
+    cudaStream_t stream;
+    ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+    run(stream, true);
+    cudaStreamSynchronize(stream);
+    const std::vector<float> want = x.read();
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    run(stream, false);
+    ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+    for (int i = 0; i < 10; ++i) {
+      ASSERT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
+      ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+      const std::vector<float> got = x.read();
+      EXPECT_EQ(std::memcmp(got.data(), want.data(), got.size() * 4), 0)
+          << "run " << i << " tokens " << tokens;
+    }
+    cudaGraphExecDestroy(exec);
+    cudaGraphDestroy(graph);
+    cudaStreamDestroy(stream);
+  }
+}
+
+}  // namespace
+}  // namespace ktx::kernels
