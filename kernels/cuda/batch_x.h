@@ -13,11 +13,11 @@
 // taken.
 #pragma once
 
-#include "kernels/cuda/cuda_stream.h"
-#include "lib/support/result.h"
-
 #include <cstddef>
 #include <cstdint>
+
+#include "kernels/cuda/cuda_stream.h"
+#include "lib/support/result.h"
 
 namespace ktx::kernels {
 
