@@ -3,12 +3,10 @@
 // parts are merged in rising order. With one split a kernel writes y itself.
 #pragma once
 
+#include "kernels/cuda/attention_piece.cuh"
 #include "kernels/cuda/cuda_launch.cuh"
-#include "kernels/cuda/kv_rows.cuh"
 
 namespace ktx::kernels {
-
-constexpr int kPiece = 64;  // positions
 
 struct AttentionParts {
   float* values = nullptr;  // [tokens][heads][splits][value_dim], not yet divided by l

@@ -8,18 +8,19 @@
 namespace ktx::kernels {
 
 __device__ __forceinline__ std::byte* kv_slot(const CudaKvView& kv, int sequence, int position) {
-  const int block = kv.table[sequence * kv.table_stride + position / kv.layout.block_tokens];
+  const int tokens = static_cast<int>(kv.layout.block_tokens);  // 64-bit divisions are slow
+  const int block = kv.table[sequence * kv.table_stride + position / tokens];
   return kv.pool + block * kv.block_bytes + kv.slot_offset;
 }
 __device__ __forceinline__ std::byte* kv_key(const CudaKvView& kv, int sequence, int head,
                                              int position) {
   return kv_slot(kv, sequence, position) +
-         kv.layout.key_offset(head, position % kv.layout.block_tokens);
+         kv.layout.key_offset(head, position % static_cast<int>(kv.layout.block_tokens));
 }
 __device__ __forceinline__ std::byte* kv_value(const CudaKvView& kv, int sequence, int head,
                                                int position) {
   return kv_slot(kv, sequence, position) +
-         kv.layout.value_offset(head, position % kv.layout.block_tokens);
+         kv.layout.value_offset(head, position % static_cast<int>(kv.layout.block_tokens));
 }
 
 // Element i of a row. Q8_0 blocks are 34 bytes, so only 2-byte aligned.

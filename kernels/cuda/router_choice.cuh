@@ -64,19 +64,34 @@ __device__ RouterChoice choose_experts(const CudaRouterArgs& a, int64_t t, float
   float* choice = score + n;
   float* group = choice + n;
   const float* logits = a.logits + t * a.logits_stride;
-
-  if (static_cast<Scoring>(a.attrs.scoring) == Scoring::Softmax) {
-    float largest = -INFINITY;
-    for (int e = lane; e < n; e += 32) largest = fmaxf(largest, logits[e]);
-    largest = warp_max(largest);
-    float sum = 0;
-    for (int e = lane; e < n; e += 32) sum += expf(logits[e] - largest);
-    sum = warp_sum(sum);
-    for (int e = lane; e < n; e += 32) score[e] = expf(logits[e] - largest) / sum;
-  } else {
-    for (int e = lane; e < n; e += 32) score[e] = 1 / (1 + expf(-logits[e]));
+  float own_score[kOwn];
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) {
+    own_score[i] = lane + 32 * i < n ? logits[lane + 32 * i] : -INFINITY;
   }
-  for (int e = lane; e < n; e += 32) choice[e] = a.bias ? score[e] + a.bias[e] : score[e];
+  if (static_cast<Scoring>(a.attrs.scoring) == Scoring::Softmax) {
+    float largest = -INFINITY, sum = 0;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) largest = fmaxf(largest, own_score[i]);
+    largest = warp_max(largest);
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      if (lane + 32 * i < n) sum += own_score[i] = expf(own_score[i] - largest);
+    }
+    sum = warp_sum(sum);
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) own_score[i] /= sum;
+  } else {
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) own_score[i] = 1 / (1 + expf(-own_score[i]));
+  }
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) {
+    const int e = lane + 32 * i;
+    if (e >= n) break;
+    score[e] = own_score[i];
+    choice[e] = a.bias ? own_score[i] + a.bias[e] : own_score[i];
+  }
   __syncwarp();
 
   if (groups > 1) {
