@@ -2,7 +2,7 @@
 #include "kernels/cuda/cuda_one_token.h"
 
 #include "kernels/cuda/cuda_launch.cuh"
-#include "kernels/cuda/marlin_one.h"
+#include "kernels/cuda/one_token_products.h"
 #include "kernels/cuda/plain_products.cuh"
 #include "kernels/matmul/marlin_layout.h"
 
@@ -55,7 +55,7 @@ bool one_products_take(const CudaOneProductsArgs& a) {
   return yes && one_formats(a.outputs[0].w.dtype, other);
 }
 
-Status launch_one_products(const CudaOneProductsArgs& a, CudaStream stream) {
+OneProduct one_product(const CudaOneProductsArgs& a) {
   OneProduct p = product_of(a.x, a.outputs[0].w.cols);
   p.parts = a.count;
   for (int i = 0; i < a.count; ++i) {
@@ -63,18 +63,24 @@ Status launch_one_products(const CudaOneProductsArgs& a, CudaStream stream) {
     p.rows[i].bias = a.outputs[i].bias;
     p.rows[i].accumulate = a.outputs[i].accumulate;
   }
-  return launch_marlin_one(p, stream);
+  return p;
+}
+Status launch_one_products(const CudaOneProductsArgs& a, CudaStream stream) {
+  return launch_marlin_one(one_product(a), stream);
 }
 
 bool one_gate_up_takes(const CudaOneGateUpArgs& a) {
   return marlin(a.gate, 1) && same_form(a.gate, a.up) && aligned(a.x.x) && aligned(a.x.norm);
 }
 
-Status launch_one_gate_up(const CudaOneGateUpArgs& a, CudaStream stream) {
+OneProduct one_product(const CudaOneGateUpArgs& a) {
   OneProduct p = product_of(a.x, a.gate.cols);
   p.rows[0] = rows_of(a.gate, a.y);
   p.rows[0].w[1] = reinterpret_cast<const uint8_t*>(a.up.data);
-  return launch_marlin_one(p, stream);
+  return p;
+}
+Status launch_one_gate_up(const CudaOneGateUpArgs& a, CudaStream stream) {
+  return launch_marlin_one(one_product(a), stream);
 }
 
 bool one_router_takes(const CudaOneRouterArgs& a) {
@@ -99,14 +105,17 @@ bool one_choices_take(const CudaOneChoicesArgs& a) {
          a.router.attrs.experts <= 256 && a.router.attrs.top_k <= kCudaMaxTopK;
 }
 
-Status launch_one_choices(const CudaOneChoicesArgs& a, CudaStream stream) {
+OneProduct one_product(const CudaOneChoicesArgs& a) {
   OneProduct p = product_of({a.x, nullptr, 0}, a.gate.cols);
   p.work = OneWork::Choices;
   p.router = a.router;
   p.rows[0] = rows_of(a.gate, a.h);
   p.rows[0].w[1] = reinterpret_cast<const uint8_t*>(a.up.data);
   p.rows[0].y_stride = a.h_stride;
-  return launch_marlin_one(p, stream);
+  return p;
+}
+Status launch_one_choices(const CudaOneChoicesArgs& a, CudaStream stream) {
+  return launch_marlin_one(one_product(a), stream);
 }
 
 bool one_sum_takes(const CudaOneSumArgs& a) {
@@ -114,7 +123,7 @@ bool one_sum_takes(const CudaOneSumArgs& a) {
          a.attrs.top_k <= kCudaMaxTopK;
 }
 
-Status launch_one_sum(const CudaOneSumArgs& a, CudaStream stream) {
+OneProduct one_product(const CudaOneSumArgs& a) {
   OneProduct p = product_of({a.h, nullptr, 0}, a.down.cols);
   p.work = OneWork::Sum;
   p.x_stride = a.h_stride;
@@ -123,7 +132,10 @@ Status launch_one_sum(const CudaOneSumArgs& a, CudaStream stream) {
   p.router.weights = const_cast<float*>(a.weights);
   p.rows[0] = rows_of(a.down, a.y);
   p.rows[0].accumulate = a.attrs.accumulate != 0;
-  return launch_marlin_one(p, stream);
+  return p;
+}
+Status launch_one_sum(const CudaOneSumArgs& a, CudaStream stream) {
+  return launch_marlin_one(one_product(a), stream);
 }
 
 }  // namespace ktx::kernels

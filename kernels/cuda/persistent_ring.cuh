@@ -1,0 +1,172 @@
+// The tiles of every warp on their way through shared memory, over all phases of a persistent
+// kernel. One more warp of the block feeds: each of its lanes keeps the ring of one warp filled,
+// with the tiles of whatever phase comes next, as far as their addresses are known (an
+// expert's once it is chosen). So the memory works while the others meet, and asking costs them
+// nothing.
+//
+//   feeder                                  a warp that multiplies
+//   feed_tiles<...>(args, rings, lane);     TileQueue tiles(rings, warp, bytes);
+//                                           const uint8_t* tile = tiles.wait(bytes);
+//                                           ... tiles.done(bytes, lane);
+//
+// Tiles of different formats have different sizes: a tile that does not fit behind the last one
+// goes to the start of the ring.
+#pragma once
+
+#include "kernels/cuda/bulk_copy.cuh"
+#include "kernels/cuda/persistent_phases.h"
+
+namespace ktx::kernels {
+
+#if __CUDA_ARCH__ >= 900
+
+constexpr int kRingTiles = 8;  // of a warp, asked for and not yet taken; a power of two
+
+// A barrier of the warps that multiply, whose lanes may come one after the other.
+__device__ __forceinline__ void meet_warps() {
+  __syncwarp();
+  asm volatile("barrier.sync 15, %0;" ::"n"(kPersistentThreads) : "memory");
+}
+
+// The rings of a block; all but `memory` and `shares` in static shared memory.
+struct TileRings {
+  uint64_t there[kPersistentWarps][kRingTiles];  // barriers: the tile has come
+  // Of the tiles taken so far, the count (upper half) and the end of the last one / 16.
+  uint32_t taken[kPersistentWarps];
+  int known;  // shares below this may be asked for
+};
+
+__device__ __forceinline__ uint32_t load_acquire_shared(const void* p) {
+  uint32_t v;
+  asm volatile("ld.acquire.cta.shared.u32 %0, [%1];" : "=r"(v) : "r"(shared_address(p)) : "memory");
+  return v;
+}
+__device__ __forceinline__ void store_release_shared(void* p, uint32_t v) {
+  asm volatile("st.release.cta.shared.u32 [%0], %1;" ::"r"(shared_address(p)), "r"(v) : "memory");
+}
+
+// A warp's end of its ring.
+class TileQueue {
+ public:
+  __device__ TileQueue(TileRings& rings, uint8_t* memory, int bytes, int warp)
+      : there_(rings.there[warp]),
+        taken_word_(rings.taken + warp),
+        memory_(memory),
+        bytes_(bytes) {}
+  // The next tile, of `size` bytes, there for all lanes.
+  __device__ __forceinline__ const uint8_t* wait(int size) {
+    barrier_wait(there_ + taken_ % kRingTiles, taken_ / kRingTiles % 2);
+    if (end_ + size > bytes_) end_ = 0;
+    return memory_ + end_;
+  }
+  __device__ __forceinline__ void done(int size, int lane) {
+    end_ += size;
+    ++taken_;
+    __syncwarp();  // all lanes have read it
+    if (lane == 0)
+      store_release_shared(taken_word_, taken_ << 16 | static_cast<uint32_t>(end_) / 16);
+  }
+
+ private:
+  uint64_t* there_;
+  uint32_t* taken_word_;
+  uint8_t* memory_;
+  int bytes_, end_ = 0;
+  uint32_t taken_ = 0;
+};
+
+// Which tiles a ring's warp takes, in order (one lane's state).
+template <int kFirstBytes, int kSecondBytes>
+class TileOrder {
+ public:
+  __device__ TileOrder(const BlockShare* shares, int count, const int* chosen, int warp)
+      : shares_(shares), chosen_(chosen), count_(count), warp_(warp) {}
+  __device__ __forceinline__ bool over() const { return left_ == 0 && share_ + 1 >= count_; }
+  // Whether there is a next tile among the shares below `known`.
+  __device__ __forceinline__ bool has(int known) {
+    while (left_ == 0 && share_ + 1 < min(known, count_)) {
+      const BlockShare& s = shares_[++share_];
+      const int items = s.items();
+      const int begin = items * warp_ / kPersistentWarps,
+                end = items * (warp_ + 1) / kPersistentWarps;
+      left_ = end - begin;
+      if (left_ == 0) continue;
+      tiles_ = s.tiles;
+      size_ = s.format ? kSecondBytes : kFirstBytes;
+      strip_ = begin / tiles_;
+      tile_ = begin - strip_ * tiles_;
+      from_ = place(s, strip_) + tile_ * size_;
+    }
+    return left_ > 0;
+  }
+  __device__ __forceinline__ int size() const { return size_; }
+  __device__ __forceinline__ const uint8_t* next() {
+    const uint8_t* tile = from_;
+    from_ += size_;
+    --left_;
+    if (++tile_ == tiles_) {
+      tile_ = 0;
+      ++strip_;
+      if (left_ > 0) from_ = place(shares_[share_], strip_);
+    }
+    return tile;
+  }
+
+ private:
+  __device__ __forceinline__ const uint8_t* place(const BlockShare& s, int strip) const {
+    const int sources = s.sources;
+    int unit = strip / sources;
+    const int source = strip - unit * sources;
+    unit += s.first;
+    const bool sum = s.work == OneWork::Sum;
+    const uint8_t* w = s.w[sum ? 0 : source];
+    if (sum) w += chosen_[source] * s.matrix_bytes;
+    if (s.work == OneWork::Choices) {
+      const int choice = unit / s.matrix_strips;
+      w += chosen_[choice] * s.matrix_bytes;
+      unit -= choice * s.matrix_strips;
+    }
+    return w + int64_t{unit} * s.strip_bytes;
+  }
+
+  const BlockShare* shares_;
+  const int* chosen_;
+  const uint8_t* from_ = nullptr;  // the next tile
+  int count_, warp_;
+  int share_ = -1, left_ = 0, strip_ = 0, tile_ = 0, tiles_ = 1, size_ = kFirstBytes;
+};
+
+// By one warp: lane w feeds warp w, until all shares have been asked for.
+template <int kFirstBytes, int kSecondBytes>
+__device__ __forceinline__ void feed_tiles(const PersistentArgs& args, TileRings& rings,
+                                           uint8_t* memory, const BlockShare* shares,
+                                           const int* chosen, int lane) {
+  const bool feeds = lane < kPersistentWarps;
+  const int warp = feeds ? lane : 0, bytes = args.ring_bytes;
+  memory += warp * bytes;
+  TileOrder<kFirstBytes, kSecondBytes> order(shares, feeds ? args.products : 0, chosen, warp);
+  uint32_t asked = 0;  // tiles so far
+  int head = 0;        // behind the last tile asked for
+#pragma unroll 1
+  while (__any_sync(~0u, !order.over())) {
+    const bool has = order.has(static_cast<int>(load_acquire_shared(&rings.known)));
+    const uint32_t word = load_acquire_shared(rings.taken + warp);
+    const int size = order.size(), at = head + size <= bytes ? head : 0;
+    const auto tail = static_cast<int>(word & 0xffff) * 16;
+    const uint32_t waiting = (asked - (word >> 16)) & 0xffff;
+    const bool wrapped = head < tail, wraps = at != head;
+    const bool room =
+        waiting == 0 || (wraps ? !wrapped && size < tail : !wrapped || at + size < tail);
+    const bool asks = has && room && waiting < kRingTiles;
+    if (asks) {
+      bulk_copy(memory + at, order.next(), size, rings.there[warp] + asked % kRingTiles);
+      head = at + size;
+      ++asked;
+    }
+    if (!__any_sync(~0u, asks)) __nanosleep(20);
+  }
+}
+
+#endif
+
+}  // namespace ktx::kernels
