@@ -133,6 +133,7 @@ struct HostGpuLog {
   int64_t captured = 0;
   int64_t fused = 0;  // steps made of several
   int64_t fused_few = 0;  // for passes of few tokens
+  int64_t runs = 0;   // launches made of several steps or of what was made of several
   int64_t waits = 0;
   uint64_t uploaded_bytes = 0;
   uint64_t downloaded_bytes = 0;
@@ -145,6 +146,8 @@ struct HostGpuOptions {
   int64_t fail_at_launch = -1;
   // The step whose first output gets an infinity in its first element.
   int64_t overflow_at_launch = -1;
+  // Steps of one token that one launch takes; 0: it takes no runs.
+  size_t run_steps = 0;
 };
 
 class HostGpu final : public Gpu {
@@ -274,6 +277,13 @@ class HostGpu final : public Gpu {
                                               const GpuBindContext&) override {
     ++log_->fused;
     return std::unique_ptr<GpuStep>(std::make_unique<FusedStep>(steps));
+  }
+
+  Result<runtime::GpuRun> make_run(std::span<GpuStep* const> steps) override {
+    const size_t count = std::min(steps.size(), options_.run_steps);
+    if (count < 2) return runtime::GpuRun{};
+    ++log_->runs;
+    return runtime::GpuRun{std::make_unique<FusedStep>(steps.first(count)), count};
   }
 
   int64_t find_best_bytes(const runtime::GpuBestLogits& a) const override { return a.rows; }

@@ -13,7 +13,7 @@ using kernels::CudaStream;
 using Members = FusedMembers;
 
 // bind() says whether the launchers take it.
-class Products final : public GpuStep {
+class Products final : public GpuStep, public CudaPhases {
  public:
   Result<bool> bind(const Members& members) {
     gpu_ = &members.gpu();
@@ -31,6 +31,7 @@ class Products final : public GpuStep {
     gpu_->use();
     return kernels::launch_one_products(args_, gpu_->stream());
   }
+  bool add_to(kernels::CudaPersistent& kernel) const override { return kernel.add(args_); }
 
  private:
   kernels::CudaOneProductsArgs args_;
@@ -38,7 +39,7 @@ class Products final : public GpuStep {
   CudaGpu* gpu_ = nullptr;
 };
 
-class GateUp final : public GpuStep {
+class GateUp final : public GpuStep, public CudaPhases {
  public:
   Result<bool> bind(const Members& members) {
     gpu_ = &members.gpu();
@@ -58,6 +59,7 @@ class GateUp final : public GpuStep {
     gpu_->use();
     return kernels::launch_one_gate_up(args_, gpu_->stream());
   }
+  bool add_to(kernels::CudaPersistent& kernel) const override { return kernel.add(args_); }
 
  private:
   kernels::CudaOneGateUpArgs args_;
@@ -65,7 +67,7 @@ class GateUp final : public GpuStep {
   CudaGpu* gpu_ = nullptr;
 };
 
-class RouterProduct final : public GpuStep {
+class RouterProduct final : public GpuStep, public CudaPhases {
  public:
   Result<bool> bind(const Members& members) {
     gpu_ = &members.gpu();
@@ -80,6 +82,7 @@ class RouterProduct final : public GpuStep {
     gpu_->use();
     return kernels::launch_one_router(args_, gpu_->stream());
   }
+  bool add_to(kernels::CudaPersistent& kernel) const override { return kernel.add(args_); }
 
  private:
   kernels::CudaOneRouterArgs args_;
@@ -88,7 +91,7 @@ class RouterProduct final : public GpuStep {
 };
 
 // Two launches.
-class Experts final : public GpuStep {
+class Experts final : public GpuStep, public CudaPhases {
  public:
   Result<bool> bind(const Members& members) {
     gpu_ = &members.gpu();
@@ -123,6 +126,7 @@ class Experts final : public GpuStep {
     KTX_TRY(kernels::launch_one_choices(choices_, gpu_->stream()));
     return kernels::launch_one_sum(sum_, gpu_->stream());
   }
+  bool add_to(kernels::CudaPersistent& kernel) const override { return kernel.add(choices_, sum_); }
 
  private:
   kernels::CudaOneChoicesArgs choices_;
@@ -131,7 +135,7 @@ class Experts final : public GpuStep {
   CudaGpu* gpu_ = nullptr;
 };
 
-class Attention final : public GpuStep {
+class Attention final : public GpuStep, public CudaPhases {
  public:
   Result<bool> bind(const Members& members) {
     gpu_ = &members.gpu();
@@ -176,6 +180,7 @@ class Attention final : public GpuStep {
     gpu_->use();
     return kernels::launch_attention(args, gpu_->stream());
   }
+  bool add_to(kernels::CudaPersistent& kernel) const override { return kernel.add(args_); }
 
  private:
   // In place, and alike but for the number of heads.

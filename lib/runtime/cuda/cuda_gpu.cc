@@ -254,4 +254,8 @@ Result<std::unique_ptr<GpuStep>> CudaGpu::make_fused_few(const Fusion& fusion,
   return make_cuda_fused_few(*this, fusion, context);
 }
 
+Result<GpuRun> CudaGpu::make_run(std::span<GpuStep* const> steps) {
+  return make_cuda_run(*this, steps);
+}
+
 }  // namespace ktx::runtime

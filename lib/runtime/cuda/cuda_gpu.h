@@ -46,6 +46,8 @@ class CudaGpu final : public Gpu {
   Result<std::unique_ptr<GpuStep>> make_fused(const Fusion& fusion, std::span<GpuStep* const> steps,
                                               const GpuBindContext& context) override;
 
+  Result<GpuRun> make_run(std::span<GpuStep* const> steps) override;
+
   // Makes this GPU the calling thread's, for the launchers of kernels.
   void use() const { cudaSetDevice(number_); }
   cudaStream_t stream() const { return stream_; }

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "kernels/cuda/cuda_attention.h"
+#include "kernels/cuda/cuda_persistent.h"
 #include "kernels/cuda/cuda_weight.h"
 #include "lib/runtime/cuda/cuda_gpu.h"
 #include "lib/runtime/gpu/gpu.h"
@@ -53,6 +54,14 @@ class CudaBind {
   const GpuBindContext& context_;
 };
 
+// A step that, for one token, can be phases of a persistent kernel.
+class CudaPhases {
+ public:
+  virtual ~CudaPhases() = default;
+  // False: not of this one.
+  virtual bool add_to(kernels::CudaPersistent& kernel) const = 0;
+};
+
 Status require_whole(const CudaView& view, const char* name);
 
 using MakeCudaStep = Result<std::unique_ptr<GpuStep>> (*)(const CudaBind&);
@@ -64,6 +73,8 @@ Result<std::unique_ptr<GpuStep>> make_cuda_fused(CudaGpu& gpu, const Fusion& fus
 // The same for passes of 2 to 16 tokens (cuda_few_steps.cc).
 Result<std::unique_ptr<GpuStep>> make_cuda_fused_few(CudaGpu& gpu, const Fusion& fusion,
                                                      const GpuBindContext& context);
+// The first of these steps as one persistent kernel (cuda_run.cc).
+Result<GpuRun> make_cuda_run(CudaGpu& gpu, std::span<GpuStep* const> steps);
 
 // A step whose class has `Status bind(const CudaBind&)`.
 template <class Step>

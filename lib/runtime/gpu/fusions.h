@@ -8,7 +8,8 @@
 // It is given only where that is the same: what it need not write nobody else reads (the last
 // hidden state may be asked for, so it is written), no step between its own uses a buffer that
 // it reads or writes, and it writes into no buffer that it reads but a residual's. Plans know
-// nothing of it: prompts and batches run step by step.
+// nothing of it: longer passes run step by step, but for the fusions of products, which some
+// GPUs also take for few tokens (Gpu::make_fused_few).
 #pragma once
 
 #include <cstdint>

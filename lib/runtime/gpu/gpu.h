@@ -132,6 +132,12 @@ inline constexpr int64_t kMostFewTokens = 16;
 
 using GpuMark = int64_t;  // a place in the queue
 
+// Steps of one token as one launch: the first `count` of those that were offered.
+struct GpuRun {
+  std::unique_ptr<GpuStep> step;
+  size_t count = 0;
+};
+
 class GpuGraph {
  public:
   virtual ~GpuGraph() = default;
@@ -190,6 +196,10 @@ class Gpu {
   virtual Result<std::unique_ptr<GpuStep>> make_fused_few(const Fusion& fusion,
                                                           std::span<GpuStep* const> steps,
                                                           const GpuBindContext& context) = 0;
+
+  // Passes of one token: as many of these steps, from the first on, as one launch can do with no
+  // kernel ending between them. None where that is not worth it, or not known here.
+  virtual Result<GpuRun> make_run(std::span<GpuStep* const>) { return GpuRun{}; }
 
   // Queues the search for the best logits, and what it needs of workspace.
   virtual Status find_best(const GpuBestLogits& args) = 0;

@@ -36,19 +36,25 @@ Status transfer(GpuState& s, const Part& part, const StepRecord& step, const Gpu
   return gpu.upload(copy.to, copy.from, copy.bytes);
 }
 
-}  // namespace
-
-Status queue_step(GpuState& s, const Part& part, uint32_t index, const GpuShape& shape) {
+Status queue(GpuState& s, const Part& part, uint32_t index, const GpuShape& shape, bool runs) {
   const StepRecord& record = s.plan.steps[index];
   GpuDevice& device = s.devices[part.device];
   const bool transfers = is_transfer(record);
-  GpuStep* step = s.fuses(shape) ? device.one_token[index] : device.steps[index].get();
-  if (s.fuses_few(shape)) step = device.few_tokens[index];
+  GpuStep* step = s.fuses_few(shape) ? device.few_tokens[index]
+                  : !s.fuses(shape)  ? device.steps[index].get()
+                  : runs             ? device.one_token_runs[index]
+                                     : device.one_token[index];
   if (!transfers && !step) return {};
   const Status queued = transfers ? transfer(s, part, record, shape)
                                   : step->launch(shape, device.workspace.data(),
                                                  static_cast<int64_t>(device.workspace.size()));
   return queued ? Status{} : Status(s.in_step(index, device.name, queued.error()));
+}
+
+}  // namespace
+
+Status queue_step(GpuState& s, const Part& part, uint32_t index, const GpuShape& shape) {
+  return queue(s, part, index, shape, false);
 }
 
 Status queue_part(GpuState& s, const Part& part, const GpuShape& shape) {
@@ -72,7 +78,7 @@ Status queue_part(GpuState& s, const Part& part, const GpuShape& shape) {
       }
     }
     KTX_TRY(flush(i));
-    KTX_TRY(queue_step(s, part, i, shape));
+    KTX_TRY(queue(s, part, i, shape, true));
   }
   return flush(part.first_step + part.step_count);
 }

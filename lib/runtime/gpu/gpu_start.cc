@@ -8,6 +8,7 @@
 #include "lib/runtime/bind.h"
 #include "lib/runtime/gpu/gpu_fit.h"
 #include "lib/runtime/gpu/gpu_graphs.h"
+#include "lib/runtime/gpu/joined_steps.h"
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
 
@@ -99,49 +100,6 @@ Status bind_steps(const GpuState& s, GpuDevice& device) {
   return {};
 }
 
-Status fuse_steps(GpuState& s, size_t number) {
-  GpuDevice& device = s.devices[number];
-  for (const auto& step : device.steps) device.one_token.push_back(step.get());
-  for (const Part& part : s.parts.parts) {
-    if (part.kind != Part::Kind::Gpu || part.device != static_cast<int>(number)) continue;
-    for (const Fusion& fusion : find_fusions(s.plan, part.first_step, part.step_count)) {
-      std::vector<GpuStep*> steps;
-      for (uint32_t i : fusion.steps) steps.push_back(device.steps[i].get());
-      const uint32_t last = fusion.steps.back();
-      auto made = device.gpu->make_fused(fusion, steps, bind_context(s, device, last));
-      if (!made) return s.in_step(last, device.name, made.error());
-      if (!*made) continue;
-      for (uint32_t i : fusion.steps) device.one_token[i] = nullptr;
-      device.fused.push_back(made.take());
-      device.one_token[last] = device.fused.back().get();
-      s.fusions.push_back(fusion);
-    }
-  }
-  return {};
-}
-
-// The same for passes of few tokens.
-Status fuse_few_steps(GpuState& s, size_t number) {
-  GpuDevice& device = s.devices[number];
-  for (const auto& step : device.steps) device.few_tokens.push_back(step.get());
-  for (const Part& part : s.parts.parts) {
-    if (part.kind != Part::Kind::Gpu || part.device != static_cast<int>(number)) continue;
-    for (const Fusion& fusion : find_fusions(s.plan, part.first_step, part.step_count)) {
-      std::vector<GpuStep*> steps;
-      for (uint32_t i : fusion.steps) steps.push_back(device.steps[i].get());
-      const uint32_t last = fusion.steps.back();
-      auto made = device.gpu->make_fused_few(fusion, steps, bind_context(s, device, last));
-      if (!made) return s.in_step(last, device.name, made.error());
-      if (!*made) continue;
-      for (uint32_t i : fusion.steps) device.few_tokens[i] = nullptr;
-      device.fused_few.push_back(made.take());
-      device.few_tokens[last] = device.fused_few.back().get();
-      s.fusions_few.push_back(fusion);
-    }
-  }
-  return {};
-}
-
 Status place_logits(GpuState& s) {
   if (s.parts.logits_device < 0) return {};
   GpuDevice& device = s.devices[s.parts.logits_device];
@@ -174,6 +132,9 @@ Status allocate_workspace(const GpuState& s, GpuDevice& device) {
       if (step) ask(*step, shape);
     }
     for (const auto& step : device.fused) {
+      if (s.fuses(shape)) ask(*step, shape);
+    }
+    for (const auto& step : device.runs) {
       if (s.fuses(shape)) ask(*step, shape);
     }
     for (const auto& step : device.fused_few) {
@@ -248,8 +209,7 @@ Result<std::unique_ptr<GpuState>> start_gpus(const plan::PlanView& plan, KvCache
   for (size_t i = 0; i < s.devices.size(); ++i) {
     KTX_TRY(s.devices[i].named(allocate_device(s, s.devices[i])));
     KTX_TRY(bind_steps(s, s.devices[i]));
-    KTX_TRY(fuse_steps(s, i));
-    KTX_TRY(fuse_few_steps(s, i));
+    KTX_TRY(join_steps(s, i, [&](uint32_t step) { return bind_context(s, s.devices[i], step); }));
   }
   KTX_TRY(place_logits(s));
   for (GpuDevice& device : s.devices) KTX_TRY(device.named(allocate_workspace(s, device)));

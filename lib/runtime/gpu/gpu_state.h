@@ -2,6 +2,7 @@
 // the plan, graphs. Data alone; what is done with it has a file each:
 //
 //   gpu_start.h      fills it: opens, allocates, binds, uploads
+//   joined_steps.h   which steps are launched together
 //   gpu_graphs.h     captures the steps of one token per sequence
 //   gpu_queue.h      queues a part: its steps, and copies between devices
 //   watched_steps.h  runs a part step by step, for times and results
@@ -45,6 +46,9 @@ struct GpuDevice {
   // The same for a pass of few tokens.
   std::vector<std::unique_ptr<GpuStep>> fused_few;
   std::vector<GpuStep*> few_tokens;
+  // The same with runs of them in one launch each, at their last record.
+  std::vector<std::unique_ptr<GpuStep>> runs;
+  std::vector<GpuStep*> one_token_runs;
   GpuBatch inputs;
 
   // `result`, with this device's name before the message of a failure.

@@ -1,0 +1,19 @@
+// Which steps of a GPU are launched together, by the shape of the pass:
+//
+//   one token    fusions (fusions.h), and runs of them and of other steps in one launch
+//   few tokens   fusions that the GPU takes for so many
+//
+// Fills GpuDevice's fused, one_token, runs, one_token_runs, fused_few and few_tokens.
+#pragma once
+
+#include <functional>
+
+#include "lib/runtime/gpu/gpu_state.h"
+
+namespace ktx::runtime {
+
+// After all steps are bound. `context`: what binding the step with this record may look at.
+Status join_steps(GpuState& state, size_t device,
+                  const std::function<GpuBindContext(uint32_t step)>& context);
+
+}  // namespace ktx::runtime
