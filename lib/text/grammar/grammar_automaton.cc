@@ -9,6 +9,7 @@
 #include <span>
 #include <unordered_map>
 
+#include "lib/text/grammar/follow_bytes.h"
 #include "lib/text/grammar/grammar_fragments.h"
 #include "lib/text/grammar/plain_room.h"
 
@@ -283,6 +284,7 @@ Result<Automaton> build_automaton(const GrammarRules& rules) {
   const Fragments fragments = KTX_TRY(build_fragments(rules));
   Automaton automaton = KTX_TRY(AutomatonBuilder(fragments).build());
   measure_room(automaton);
+  find_follow_bytes(automaton);
   return automaton;
 }
 

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstdint>
 #include <vector>
 
@@ -21,6 +22,8 @@ namespace ktx::text::grammar {
 
 inline constexpr uint32_t kDead = UINT32_MAX;
 inline constexpr uint8_t kNoEnd = 255;
+
+using ByteSet = std::bitset<256>;
 
 struct Call {
   uint32_t start = 0;   // of the called rule
@@ -51,12 +54,18 @@ struct Automaton {
   // Whether nothing else may happen with plain characters: neither within the room does
   // the rule end or call another, nor may a plain character come behind it.
   std::vector<uint8_t> closed;
+  // The bytes that may come behind the end of a state's rule, whoever calls it
+  // (follow_bytes.h): follow_of_rule[rule_of_state[state]].
+  std::vector<uint32_t> rule_of_state;
+  std::vector<ByteSet> follow_of_rule;
   uint32_t start = 0;
 
   size_t memory_bytes() const {
-    return states.size() * (sizeof(State) + 2) + edges.size() * sizeof(uint32_t) +
-           calls.size() * sizeof(Call);
+    return states.size() * (sizeof(State) + 2 + sizeof(uint32_t)) +
+           edges.size() * sizeof(uint32_t) + calls.size() * sizeof(Call) +
+           follow_of_rule.size() * sizeof(ByteSet);
   }
+  const ByteSet& follow(uint32_t state) const { return follow_of_rule[rule_of_state[state]]; }
   uint32_t next(uint32_t state, uint8_t byte) const {
     return edges[size_t{state} * class_count + byte_class[byte]];
   }

@@ -155,10 +155,15 @@ TokenMask find_token_mask(const Automaton& automaton, uint32_t state, const Toke
     return none;
   }
   std::vector<std::pair<std::string_view, int32_t>> rests;
+  const ByteSet& follow = automaton.follow(state);
   for (const uint32_t node : open) {
-    for (const int32_t token : tokens_of(trie, node + 1, trie.nodes[node].end)) {
-      if (mask.bits[token / 32] >> (token % 32) & 1) continue;
-      rests.push_back({std::string_view(texts[token]).substr(trie.nodes[node].depth), token});
+    const TokenTrie::Node& ended = trie.nodes[node];
+    for (uint32_t child = node + 1; child < ended.end; child = trie.nodes[child].end) {
+      if (!follow[trie.nodes[child].byte]) continue;
+      for (const int32_t token : tokens_of(trie, child, trie.nodes[child].end)) {
+        if (mask.bits[token / 32] >> (token % 32) & 1) continue;
+        rests.push_back({std::string_view(texts[token]).substr(ended.depth), token});
+      }
     }
   }
   if (!rests.empty()) mask.rests = build_token_trie(std::move(rests));

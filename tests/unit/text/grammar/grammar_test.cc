@@ -1,5 +1,6 @@
 #include "lib/text/grammar/grammar.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <thread>
@@ -30,6 +31,27 @@ std::vector<bool> tried(const GrammarState& state, size_t size) {
   return out;
 }
 
+// Along random answers, each mask beside what accept() says of every token.
+void expect_masks_are_right(const Grammar& grammar, int rounds, std::mt19937& random) {
+  const size_t size = grammar.vocabulary().size();
+  std::vector<uint32_t> mask(grammar.vocabulary().mask_words());
+  for (int round = 0; round < rounds; ++round) {
+    GrammarState state(grammar);
+    for (int step = 0; step < 25; ++step) {
+      state.fill_mask(mask);
+      const std::vector<bool> want = tried(state, size);
+      std::vector<int32_t> allowed;
+      for (size_t t = 0; t < size; ++t) {
+        const bool is_set = mask[t / 32] >> (t % 32) & 1;
+        ASSERT_EQ(is_set, want[t]) << "token " << t << " step " << step;
+        if (is_set && t != kEndToken) allowed.push_back(static_cast<int32_t>(t));
+      }
+      if (allowed.empty()) break;
+      ASSERT_TRUE(state.accept(allowed[random() % allowed.size()]));
+    }
+  }
+}
+
 TEST(GrammarState, MaskIsWhatAcceptAccepts) {
   std::mt19937 random(21);
   const Grammar kGrammars[] = {
@@ -48,24 +70,38 @@ TEST(GrammarState, MaskIsWhatAcceptAccepts) {
       gbnf("root ::= [^\"\\\\\\x00-\\x1f]{1,4} root? \"!\""),
       gbnf("root ::= [^\"\\\\\\x00-\\x1f]{3} [a-c]{0,2}"),
   };
-  for (const Grammar& grammar : kGrammars) {
-    const size_t size = grammar.vocabulary().size();
-    std::vector<uint32_t> mask(grammar.vocabulary().mask_words());
-    for (int round = 0; round < 15; ++round) {
-      GrammarState state(grammar);
-      for (int step = 0; step < 25; ++step) {
-        state.fill_mask(mask);
-        const std::vector<bool> want = tried(state, size);
-        std::vector<int32_t> allowed;
-        for (size_t t = 0; t < size; ++t) {
-          const bool is_set = mask[t / 32] >> (t % 32) & 1;
-          ASSERT_EQ(is_set, want[t]) << "token " << t << " step " << step;
-          if (is_set && t != kEndToken) allowed.push_back(static_cast<int32_t>(t));
+  for (const Grammar& grammar : kGrammars) expect_masks_are_right(grammar, 15, random);
+}
+
+// Rules that call each other, also at their ends and where nothing need follow: what may
+// come behind one is known from all its callers (follow_bytes.h).
+TEST(GrammarState, MasksOfRulesThatCallEachOtherAreRight) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  std::mt19937 random(seed);
+  const char* const kLiterals[] = {"\"a\"", "\"b\"", "\"ab\"",    "\"[\"",
+                                   "\"]\"", "\",\"", "[ab]{1,3}", "\" \""};
+  for (int made = 0; made < 40; ++made) {
+    std::string text;
+    for (int rule = 0; rule < 5; ++rule) {
+      text += rule == 0 ? "root ::= " : fmt::format("r{} ::= ", rule);
+      const auto ways = 1 + random() % 3;
+      for (uint32_t way = 0; way < ways; ++way) {
+        if (way > 0) text += " | ";
+        text += kLiterals[random() % std::size(kLiterals)];
+        for (auto parts = random() % 4; parts > 0; --parts) {
+          const char* const kCounts[] = {"", "", "?", "*"};
+          text += random() % 2 ? fmt::format(" {}", kLiterals[random() % std::size(kLiterals)])
+                               : fmt::format(" r{}{}", 1 + random() % 4, kCounts[random() % 4]);
         }
-        if (allowed.empty()) break;
-        ASSERT_TRUE(state.accept(allowed[random() % allowed.size()]));
       }
+      text += "\n";
     }
+    Result<Grammar> grammar = Grammar::compile({GrammarKind::Gbnf, text}, small_vocabulary());
+    if (!grammar) continue;  // it matches no text at all
+    SCOPED_TRACE(text);
+    expect_masks_are_right(*grammar, 3, random);
+    if (HasFatalFailure()) return;
   }
 }
 
