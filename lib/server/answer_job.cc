@@ -29,6 +29,7 @@ struct AnswerJob::Choice {
   std::optional<text::ReasoningSplitter> reasoning;
   std::optional<text::ToolCallParser> tools;
   std::vector<PieceLogprob> logprobs;
+  std::string answered;  // to be told first
   bool called_tools = false;
   bool reasoned = false;
   int64_t reasoning_tokens = 0;
@@ -48,9 +49,13 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
     Result<text::StopStrings> stop = text::StopStrings::create(std::move(spec.stop));
     if (!stop) return on_refused({400, stop.error().message, "stop", ""});
     choice->stop = stop.take();
-    // The half of a character that an interrupted answer ended with is still to be shown.
-    const std::span<const int32_t> prompt = spec.prompt;
-    for (const int32_t id : prompt.last(spec.answered_tokens)) choice->detokenizer.add(id);
+    // Not told again, the half of a character that an interrupted answer ended with is
+    // still to be shown.
+    const auto answered = std::span<const int32_t>(spec.prompt).last(spec.answered_tokens);
+    for (const int32_t id : answered) {
+      const std::string said = choice->detokenizer.add(id);
+      if (spec.tell_answered) choice->answered += said;
+    }
     choices_.push_back(std::move(choice));
 
     runtime::GenerationRequest request;
@@ -89,6 +94,9 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
       return on_refused(to_api_error(refused));
     }
     on_accepted();
+    for (size_t i = 0; i < choices_.size(); ++i) {
+      if (!choices_[i]->answered.empty()) flush(i, std::move(choices_[i]->answered), false);
+    }
   }
   reply_->on_gone([self] {
     for (const auto& choice : self->choices_) self->model_->scheduler->cancel(choice->id);

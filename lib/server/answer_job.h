@@ -42,7 +42,8 @@ struct AnswerSpec {
   // To go on with an interrupted answer (runtime::GenerationRequest).
   std::optional<runtime::SamplerState> sampler;
   int64_t answered_tokens = 0;
-  double max_seconds = 0;  // 0: no limit
+  bool tell_answered = false;  // the pieces begin with what these have said
+  double max_seconds = 0;      // 0: no limit
 };
 
 struct PieceLogprob {

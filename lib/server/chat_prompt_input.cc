@@ -58,6 +58,10 @@ std::optional<ApiError> read_tool_calls(const Json& list, const std::string& whe
   return std::nullopt;
 }
 
+bool opens_reasoning(const ServedModel& model, const std::string& prompt) {
+  return model.reasoning && text::prompt_opens_reasoning(prompt, *model.reasoning);
+}
+
 }  // namespace
 
 std::optional<ApiError> flatten_content(const Json& content, const std::string& where,
@@ -182,6 +186,12 @@ std::optional<ApiError> read_tools(const Json& list, Json& tools) {
 
 std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& input,
                                     ChatPrompt& prompt) {
+  if (!input.rendered_ids.empty()) {
+    prompt.text = input.rendered;
+    prompt.ids = input.rendered_ids;
+    prompt.reasoning_open = opens_reasoning(model, prompt.text);
+    return std::nullopt;
+  }
   if (!model.chat_template) {
     return ApiError{400,
                     "the model has no chat template that works; /v1/completions takes plain text",
@@ -200,8 +210,7 @@ std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& i
   if (!text) return ApiError{400, text.error().message, "messages", "template_error"};
   prompt.text = text.take();
   prompt.ids = model.tokenizer->encode_prompt(prompt.text);
-  prompt.reasoning_open =
-      model.reasoning && text::prompt_opens_reasoning(prompt.text, *model.reasoning);
+  prompt.reasoning_open = opens_reasoning(model, prompt.text);
   return std::nullopt;
 }
 

@@ -22,6 +22,10 @@ struct ChatInput {
   Json tools;                   // null: none
   Json extra = Json::object();  // variables of the template: enable_thinking, ...
   bool add_generation_prompt = true;
+  // Instead of messages: what they have become, as text and, with what of the answer is
+  // there already, as tokens (resumed_slot.h).
+  std::string rendered;
+  std::vector<int32_t> rendered_ids;
 };
 
 struct ChatPrompt {

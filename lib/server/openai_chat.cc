@@ -2,6 +2,7 @@
 #include "lib/server/chat_prompt_input.h"
 #include "lib/server/endpoints.h"
 #include "lib/server/openai_answer.h"
+#include "lib/server/resumed_slot.h"
 #include "lib/server/tool_choice.h"
 
 namespace ktx::server {
@@ -117,8 +118,9 @@ void post_chat_completions(const ServerContext& context, const HttpRequest& requ
   const bool logprobs = in.flag("logprobs", false);
   const int64_t top = in.whole("top_logprobs", 0, 0, 20);
   if (logprobs) fields.logprobs = static_cast<int>(top);
+  const std::optional<int64_t> slot = read_resume_slot(model, in);
   const Json* messages = in.list("messages");
-  if (messages == nullptr) in.fail("messages", "'messages' is missing");
+  if (messages == nullptr && !slot) in.fail("messages", "'messages' is missing");
   ChatInput input;
   if (const Json* extra = in.object("chat_template_kwargs")) input.extra = *extra;
   if (const std::string effort = in.text("reasoning_effort"); !effort.empty()) {
@@ -128,8 +130,16 @@ void post_chat_completions(const ServerContext& context, const HttpRequest& requ
   const Json* choice = in.get("tool_choice");
   if (in.error()) return send_error(*reply, *in.error());
   if (const auto error = check_model(model, name)) return send_error(*reply, *error);
-  if (const auto error = read_messages(*messages, input.messages))
+  runtime::SlotText resumed;
+  if (slot) {
+    if (const auto error = read_resumed(model, body, "messages", *slot, in, fields, resumed)) {
+      return send_error(*reply, *error);
+    }
+    input.rendered = prompt_text(model, resumed);
+    input.rendered_ids = resumed.tokens;
+  } else if (const auto error = read_messages(*messages, input.messages)) {
     return send_error(*reply, *error);
+  }
   if (tools != nullptr) {
     if (const auto error = read_tools(*tools, input.tools)) return send_error(*reply, *error);
   }
@@ -142,6 +152,10 @@ void post_chat_completions(const ServerContext& context, const HttpRequest& requ
     return send_error(*reply, *error);
   }
   for (AnswerSpec& spec : specs) spec.stream_calls = fields.stream;
+  if (slot) {
+    go_on(resumed, specs[0]);
+    specs[0].tell_answered = true;
+  }
   std::make_shared<ChatCompletion>(context.model, reply, fields, logprobs)->start(std::move(specs));
 }
 

@@ -3,7 +3,7 @@
 
 #include "lib/server/endpoints.h"
 #include "lib/server/openai_answer.h"
-#include "lib/server/sampling_fields.h"
+#include "lib/server/resumed_slot.h"
 #include "lib/server/text_input.h"
 
 namespace ktx::server {
@@ -89,24 +89,6 @@ class Completion final : public OpenAiAnswer {
   std::vector<Part> parts_;
 };
 
-// `resume_slot`: the prompt is the text of that slot, and its answer goes on where it was
-// interrupted, sampled as it was before but for what the request says.
-std::optional<ApiError> read_resumed(const ServedModel& model, const Json& body, FieldReader& in,
-                                     int64_t slot, AnswerFields& fields,
-                                     std::vector<TextInput>& prompts, runtime::SlotText& text) {
-  text = model.scheduler->slot_text(static_cast<int>(slot));
-  if (text.tokens.empty()) {
-    return ApiError{400, fmt::format("slot {} holds no text", slot), "resume_slot", ""};
-  }
-  if (body.contains("prompt") || fields.n != 1) {
-    return ApiError{400, "'resume_slot' has its own prompt, and one choice", "resume_slot", ""};
-  }
-  fields.sampling = text.sampling;
-  read_sampling(in, 0, model.tokenizer->size(), fields.sampling);
-  prompts.push_back({text.tokens, model.tokenizer->decode(text.tokens, true)});
-  return in.error();
-}
-
 }  // namespace
 
 void post_completions(const ServerContext& context, const HttpRequest& request,
@@ -126,17 +108,17 @@ void post_completions(const ServerContext& context, const HttpRequest& request,
   if (!in.text("suffix").empty()) in.fail("suffix", "'suffix' is not supported");
   const int64_t best_of = in.whole("best_of", fields.n, 1, kMaxChoices);
   if (best_of != fields.n) in.fail("best_of", "'best_of' other than 'n' is not supported");
-  const std::optional<int64_t> slot =
-      in.maybe_whole("resume_slot", 0, model.engine->max_batch() - 1);
+  const std::optional<int64_t> slot = read_resume_slot(model, in);
   if (in.error()) return send_error(*reply, *in.error());
   if (const auto error = check_model(model, name)) return send_error(*reply, *error);
   std::vector<TextInput> prompts;
   runtime::SlotText resumed;
   const auto read = [&] {
-    return slot ? read_resumed(model, body, in, *slot, fields, prompts, resumed)
+    return slot ? read_resumed(model, body, "prompt", *slot, in, fields, resumed)
                 : read_texts(in.get("prompt"), "prompt", kMaxPrompts, model, prompts);
   };
   if (const auto error = read()) return send_error(*reply, *error);
+  if (slot) prompts.push_back({resumed.tokens, model.tokenizer->decode(resumed.tokens, true)});
   std::vector<AnswerSpec> specs;
   std::vector<std::string> echoes;
   for (const TextInput& prompt : prompts) {
@@ -145,10 +127,7 @@ void post_completions(const ServerContext& context, const HttpRequest& request,
     }
     echoes.resize(specs.size(), echo ? prompt.text : std::string());
   }
-  if (slot) {
-    specs[0].sampler = resumed.sampler;
-    specs[0].answered_tokens = resumed.answered;
-  }
+  if (slot) go_on(resumed, specs[0]);
   std::make_shared<Completion>(context.model, reply, fields, std::move(echoes))
       ->start(std::move(specs));
 }

@@ -79,6 +79,7 @@ const char* const kBodies[][2] = {
      R"({"prompt": ["Once", [1, 2, 3]], "max_tokens": 2, "echo": true, "logprobs": 3,
          "grammar": "root ::= [a-z]{1,3}", "top_p": 0.9, "min_p": 0.1, "top_k": 5})"},
     {"/v1/completions", R"({"resume_slot": 0, "max_tokens": 2, "repeat_last_n": 3})"},
+    {"/v1/chat/completions", R"({"resume_slot": 1, "max_tokens": 3, "stream": true})"},
     {"/v1/embeddings",
      R"({"input": ["a", "b"], "dimensions": 4, "encoding_format": "base64", "model": ""})"},
     {"/v1/responses",

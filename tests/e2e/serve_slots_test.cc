@@ -113,10 +113,94 @@ TEST_P(Slots, APromptGoesOnBehindAKill) {
   EXPECT_EQ(continued, complete(server, sampled(tokens, kAnswer)));
 }
 
+// A chat's answer comes whole behind the kill: what had been said, also as reasoning, and
+// the rest.
+TEST_P(Slots, AChatGoesOnBehindAKill) {
+  const auto sampled_chat = [](int max_tokens) {
+    return json{{"messages", {{{"role", "user"}, {"content", "Tell me a story about a fox."}}}},
+                {"max_tokens", max_tokens},
+                {"temperature", 0.9},
+                {"top_k", 30},
+                {"seed", 4},
+                {"ignore_eos", true}};
+  };
+  json whole;
+  {
+    ServerProcess server(serve());
+    ASSERT_EQ(server.post("/v1/chat/completions", sampled_chat(kAnswer / 2).dump()).status, 200);
+    const json saved = server.post("/slots/0?action=save", R"({"filename": "x.slot"})").json();
+    ASSERT_EQ(saved.value("n_answered", 0), kAnswer / 2) << saved;
+    whole = server.post("/v1/chat/completions", sampled_chat(kAnswer).dump()).json();
+    ASSERT_TRUE(whole.contains("choices")) << whole;
+    server.stop(SIGKILL);
+  }
+  const ServerProcess server(serve());
+  ASSERT_EQ(server.post("/slots/0?action=restore", R"({"filename": "x.slot"})").status, 200);
+  const json rest = {
+      {"resume_slot", 0}, {"max_tokens", kAnswer - kAnswer / 2}, {"ignore_eos", true}};
+  const HttpAnswer answer = server.post("/v1/chat/completions", rest.dump());
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(answer.json()["choices"], whole["choices"]);
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, Slots,
                          ::testing::Values("llama", "qwen2", "qwen2moe", "qwen3moe", "mixtral",
                                            "deepseek2", "deepseek2g", "deepseek3"),
                          [](const auto& info) { return std::string(info.param); });
+
+// A call that was cut in the middle of its arguments is a whole call in the end, streamed
+// or not: tools and choice are given again, the conversation is not.
+TEST(SlotFields, ACallGoesOnWithItsToolsGivenAgain) {
+  const TempDir dir;
+  const std::string plan = dir.path("m.ktxplan");
+  ASSERT_EQ(run_program({ktx_compile(), "-q", model_gguf("qwen3moe"), "-o", plan}).status, 0);
+  const ServerProcess server({plan, "--max-batch", "1", "--slot-dir", dir.path()});
+  const json tools = {{{"type", "function"},
+                       {"function",
+                        {{"name", "get_weather"},
+                         {"parameters",
+                          {{"type", "object"},
+                           {"properties", {{"city", {{"type", "string"}, {"minLength", 30}}}}},
+                           {"required", {"city"}}}}}}}};
+  json body = {{"messages", {{{"role", "user"}, {"content", "Is it raining in Paris?"}}}},
+               {"tools", tools},
+               {"tool_choice", "required"},
+               {"temperature", 0},
+               {"max_tokens", 300}};
+  const json whole = server.post("/v1/chat/completions", body.dump()).json();
+  ASSERT_EQ(whole["choices"][0]["finish_reason"], "tool_calls") << whole;
+  const json call = whole["choices"][0]["message"]["tool_calls"][0]["function"];
+
+  json cut = body;
+  cut["max_tokens"] = whole["usage"]["completion_tokens"].get<int>() / 2;
+  ASSERT_EQ(server.post("/v1/chat/completions", cut.dump()).json()["choices"][0]["finish_reason"],
+            "length");
+  ASSERT_EQ(server.post("/slots/0?action=save", R"({"filename": "x"})").status, 200);
+  body.erase("messages");
+  body["resume_slot"] = 0;
+  for (const bool streamed : {false, true}) {
+    ASSERT_EQ(server.post("/slots/0?action=restore", R"({"filename": "x"})").status, 200);
+    body["stream"] = streamed;
+    const HttpAnswer answer = server.post("/v1/chat/completions", body.dump());
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    if (!streamed) {
+      const json choice = answer.json()["choices"][0];
+      EXPECT_EQ(choice["finish_reason"], "tool_calls") << answer.body;
+      EXPECT_EQ(choice["message"]["tool_calls"][0]["function"], call);
+      continue;
+    }
+    std::string name, arguments;
+    for (const json& event : answer.events()) {
+      if (event["choices"].empty() || !event["choices"][0]["delta"].contains("tool_calls"))
+        continue;
+      const json said = event["choices"][0]["delta"]["tool_calls"][0]["function"];
+      name += said.value("name", "");
+      arguments += said["arguments"];
+    }
+    EXPECT_EQ(name, call["name"]) << answer.body;
+    EXPECT_EQ(json::parse(arguments), json::parse(call["arguments"].get<std::string>()));
+  }
+}
 
 TEST(SlotFields, WhatCannotBeResumedIsNamed) {
   const TempDir dir;
@@ -131,6 +215,10 @@ TEST(SlotFields, WhatCannotBeResumedIsNamed) {
   }
   EXPECT_EQ(server.post("/v1/completions", R"({"prompt": "a", "max_tokens": 1})").status, 200);
   EXPECT_EQ(server.post("/v1/completions", R"({"prompt": "a", "resume_slot": 0})").status, 400);
+  EXPECT_EQ(server.post("/v1/chat/completions", R"({"messages": [], "resume_slot": 0})").status,
+            400);
+  EXPECT_EQ(server.post("/v1/chat/completions", R"({"resume_slot": 0, "n": 2})").status, 400);
+  EXPECT_EQ(server.post("/v1/chat/completions", R"({"resume_slot": 7})").status, 400);
 }
 
 }  // namespace

@@ -1,0 +1,30 @@
+// `resume_slot`: a request that goes on with the answer which a slot holds (slots.cc).
+//
+//   {"resume_slot": 0, "max_tokens": 100}
+//
+// Its prompt is the slot's text, it samples as that answer did but for what the request
+// names, and its random numbers begin where they were: the tokens are those that would
+// have come.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lib/server/answer_fields.h"
+
+namespace ktx::server {
+
+// Reads the field; nothing when the request has none.
+std::optional<int64_t> read_resume_slot(const ServedModel& model, FieldReader& in);
+
+// The slot's text. `prompt_field` is what the request may not have then ("prompt").
+std::optional<ApiError> read_resumed(const ServedModel& model, const Json& body,
+                                     const char* prompt_field, int64_t slot, FieldReader& in,
+                                     AnswerFields& fields, runtime::SlotText& text);
+
+// What of the text was the prompt, as text.
+std::string prompt_text(const ServedModel& model, const runtime::SlotText& text);
+
+void go_on(const runtime::SlotText& text, AnswerSpec& spec);
+
+}  // namespace ktx::server
