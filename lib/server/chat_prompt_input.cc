@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "lib/server/text_input.h"
+
 namespace ktx::server {
 namespace {
 
@@ -209,6 +211,7 @@ std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& i
   Result<std::string> text = model.chat_template->render(render);
   if (!text) return ApiError{400, text.error().message, "messages", "template_error"};
   prompt.text = text.take();
+  if (auto error = check_size(model, "messages", prompt.text)) return error;
   prompt.ids = model.tokenizer->encode_prompt(prompt.text);
   prompt.reasoning_open = opens_reasoning(model, prompt.text);
   return std::nullopt;

@@ -9,6 +9,7 @@
 #include "lib/server/ollama_format.h"
 #include "lib/server/openai_format.h"
 #include "lib/server/sampling_fields.h"
+#include "lib/server/text_input.h"
 #include "lib/server/tool_choice.h"
 
 namespace ktx::server {
@@ -171,6 +172,9 @@ void run_chat(const ServerContext& context, const HttpReplyPtr& reply, OllamaReq
 void run_raw(const ServerContext& context, const HttpReplyPtr& reply, const OllamaRequest& request,
              const std::string& text) {
   const ServedModel& model = *context.model;
+  if (const auto error = check_size(model, "prompt", text)) {
+    return send_ollama_error(*reply, *error);
+  }
   std::vector<AnswerSpec> specs;
   if (const auto error = make_specs(model, request.fields, model.tokenizer->encode_prompt(text),
                                     context.request_seconds, specs)) {

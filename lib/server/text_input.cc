@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace ktx::server {
 namespace {
 
@@ -26,6 +28,18 @@ std::optional<ApiError> read_ids(const Json& list, const std::string& name,
 
 }  // namespace
 
+std::optional<ApiError> check_size(const ServedModel& model, const std::string& name,
+                                   std::string_view text) {
+  constexpr int64_t kLeast = int64_t{4} << 20, kBytesPerToken = 16;
+  const int64_t most = std::max(kLeast, kBytesPerToken * model.engine->ctx());
+  if (static_cast<int64_t>(text.size()) <= most) return std::nullopt;
+  return ApiError{400,
+                  fmt::format("'{}' is a text of {} bytes, at most {} are read at once; send it "
+                              "in parts",
+                              name, text.size(), most),
+                  name, "context_length_exceeded"};
+}
+
 std::optional<ApiError> read_texts(const Json* value, const std::string& name, size_t most,
                                    const ServedModel& model, std::vector<TextInput>& texts) {
   const ApiError wrong{400,
@@ -34,13 +48,13 @@ std::optional<ApiError> read_texts(const Json* value, const std::string& name, s
                                    name),
                        name, ""};
   if (value == nullptr) return ApiError{400, fmt::format("'{}' is missing", name), name, ""};
-  const auto from_text = [&](const std::string& text) {
+  const auto from_text = [&](const Json& item) -> std::optional<ApiError> {
+    const std::string& text = item.get_ref<const std::string&>();
+    if (auto error = check_size(model, name, text)) return error;
     texts.push_back({model.tokenizer->encode_prompt(text), text});
-  };
-  if (value->is_string()) {
-    from_text(value->get<std::string>());
     return std::nullopt;
-  }
+  };
+  if (value->is_string()) return from_text(*value);
   if (!value->is_array() || value->empty()) return wrong;
   if ((*value)[0].is_number()) {
     texts.emplace_back();
@@ -53,7 +67,7 @@ std::optional<ApiError> read_texts(const Json* value, const std::string& name, s
   }
   for (const Json& item : *value) {
     if (item.is_string()) {
-      from_text(item.get<std::string>());
+      if (auto error = from_text(item)) return error;
     } else if (item.is_array()) {
       texts.emplace_back();
       if (auto error = read_ids(item, name, model, texts.back())) return error;

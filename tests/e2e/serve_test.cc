@@ -397,6 +397,39 @@ TEST_F(Serve, WrongFieldsAreNamed) {
   EXPECT_EQ(too_long.json()["error"]["code"], "context_length_exceeded");
 }
 
+TEST_F(Serve, TokenizeGivesNumbersAndPieces) {
+  const json plain = server_->post("/tokenize", R"({"content": "A \"fox\" é\n"})").json()["tokens"];
+  const json pieces =
+      server_->post("/tokenize", R"({"content": "A \"fox\" é\n", "with_pieces": true})")
+          .json()["tokens"];
+  ASSERT_GT(plain.size(), 3u);
+  ASSERT_EQ(pieces.size(), plain.size());
+  for (size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(pieces[i]["id"], plain[i]);
+  EXPECT_TRUE(pieces[0]["piece"].is_string());
+  EXPECT_EQ(server_->post("/tokenize", "{}").json()["tokens"], json::array());
+  EXPECT_EQ(server_->post("/detokenize", json{{"tokens", plain}}.dump()).json()["content"],
+            "A \"fox\" é\n");
+}
+
+// A text takes tens of times its size in memory while it becomes tokens.
+TEST_F(Serve, TextsThatNoContextHoldsAreRefusedUnread) {
+  const std::string text(5u << 20, 'a');
+  const std::pair<const char*, json> kRequests[] = {
+      {"/tokenize", {{"content", text}}},
+      {"/v1/completions", {{"prompt", text}}},
+      {"/v1/completions", {{"prompt", {"a", text}}}},
+      {"/v1/chat/completions", chat(text, 1)},
+      {"/v1/embeddings", {{"input", text}}},
+      {"/api/generate", {{"prompt", text}, {"raw", true}}},
+  };
+  for (const auto& [path, body] : kRequests) {
+    const HttpAnswer answer = server_->post(path, body.dump());
+    EXPECT_EQ(answer.status, 400) << path;
+    EXPECT_THAT(answer.body, HasSubstr("bytes, at most 4194304 are read at once")) << path;
+  }
+  expect_idle();
+}
+
 TEST_F(Serve, HostileBytesAreAnsweredOrClosed) {
   const auto raw = [&](const std::string& bytes) { return server_->send(bytes).status; };
   const std::string path = "/v1/chat/completions";
