@@ -1,0 +1,73 @@
+// The inside of HttpServer: its state and, as coroutines, its connections. All of them run on
+// one thread.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/ssl/ssl_stream.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "lib/server/http_reply.h"
+#include "lib/server/http_server.h"
+
+namespace ktx::server {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+using asio::ip::tcp;
+using PlainStream = beast::tcp_stream;
+using TlsStream = beast::ssl_stream<beast::tcp_stream>;
+
+// co_await with the error as a value.
+inline constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+
+struct HttpServer::Core : std::enable_shared_from_this<Core> {
+  Core(HttpOptions options, Handler handler)
+      : options(std::move(options)), handler(std::move(handler)), acceptor(io), again(io) {}
+
+  asio::awaitable<void> accept();
+  asio::awaitable<void> start_tls(tcp::socket socket);
+  // http_connection.cc; for plain and encrypted streams.
+  template <class Stream>
+  asio::awaitable<void> serve(Stream& stream);
+  template <class Stream>
+  asio::awaitable<bool> one_request(Stream& stream, beast::flat_buffer& buffer,
+                                    const std::string& client);
+  template <class Stream>
+  asio::awaitable<bool> answer(Stream& stream, QueuedReply& reply, int64_t& sent);
+  template <class Stream>
+  asio::awaitable<void> refuse(Stream& stream, int status);
+  template <class Stream>
+  void watch(Stream& stream, const std::shared_ptr<QueuedReply>& reply);
+
+  HttpOptions options;
+  Handler handler;
+  asio::io_context io{1};
+  tcp::acceptor acceptor;
+  asio::steady_timer again;
+  std::optional<asio::ssl::context> tls;
+  std::optional<asio::thread_pool> workers;
+  std::thread thread;
+  std::atomic<uint16_t> bound_port{0};
+  std::atomic<int64_t> connections{0};
+  std::atomic<int64_t> requests{0};
+  std::atomic<bool> draining{false};
+  std::atomic<bool> ended{false};  // the thread has left the context
+  uint64_t bodies_bytes = 0;       // I/O thread
+  std::set<tcp::socket*> open;     // I/O thread
+  std::set<tcp::socket*> idle;     // I/O thread: between two requests
+};
+
+}  // namespace ktx::server

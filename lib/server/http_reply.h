@@ -1,0 +1,71 @@
+// The answer to one request between those who fill it, on any thread, and the connection
+// that sends it, on the I/O thread.
+//
+//   reply.write("data: 1\n\n")          any thread: kept, the connection is woken
+//   reply.take(last, gone)              I/O thread: what is to be sent
+//   co_await reply.wake_timer()...      nothing was: wait
+//
+// Known to the files of the HTTP server alone, since it knows Boost.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "lib/server/http_server.h"
+
+namespace ktx::server {
+
+class QueuedReply final : public HttpReply, public std::enable_shared_from_this<QueuedReply> {
+ public:
+  // What of the request decides how it is answered.
+  struct Form {
+    bool chunked = true;  // HTTP/1.1
+    bool head = false;    // HEAD: no body
+    bool keep_alive = true;
+  };
+  // A client that leaves more than `unsent_bytes` of a stream unread counts as gone. `more`
+  // headers are added to those of the answer.
+  QueuedReply(boost::asio::io_context& io, uint64_t unsent_bytes, Form form, HttpHeaders more);
+
+  void send(int status, std::string_view content_type, std::string body,
+            const HttpHeaders& headers) override;
+  void begin(int status, std::string_view content_type, const HttpHeaders& headers) override;
+  void write(std::string piece) override;
+  void end() override;
+  void on_gone(std::function<void()> call) override;
+  bool begun() const override;
+
+  // For the connection.
+  void set_gone();
+  // What is to be sent; sets `last` with the last of it. Empty: wait.
+  std::string take(bool& last, bool& gone);
+  boost::asio::steady_timer& wake_timer() { return wake_; }
+  bool keep_alive() const { return form_.keep_alive; }
+  int status() const;
+  bool gone() const;
+
+ private:
+  std::string head_of(int status, std::string_view content_type, const HttpHeaders& headers);
+  void push(std::string text, bool last, int status);
+  void wake();
+
+  boost::asio::io_context& io_;
+  boost::asio::steady_timer wake_;  // used on the I/O thread only
+  const uint64_t unsent_limit_;
+  Form form_;
+  const HttpHeaders more_;
+
+  mutable std::mutex mutex_;
+  std::string unsent_;
+  bool done_ = false;
+  bool gone_ = false;
+  int status_ = 0;
+  std::function<void()> on_gone_;
+};
+
+}  // namespace ktx::server
