@@ -12,7 +12,10 @@
 #include "lib/support/strings.h"
 #include "lib/text/grammar/json_parts.h"
 #include "lib/text/grammar/number_ranges.h"
+#include "lib/text/grammar/schema_keywords.h"
 #include "lib/text/grammar/schema_merge.h"
+#include "lib/text/grammar/schema_pointer.h"
+#include "lib/text/grammar/string_formats.h"
 #include "lib/text/grammar/string_pattern.h"
 
 namespace ktx::text::grammar {
@@ -23,70 +26,6 @@ using Json = nlohmann::ordered_json;
 constexpr int kMaxMerges = 1000;
 constexpr int kMaxConversions = 20'000;
 constexpr int64_t kMaxCount = 20'000;  // in minItems, maxLength and the like
-
-enum class Use { Used, Note, Refused };
-struct Keyword {
-  std::string_view name;
-  Use use;
-};
-constexpr Keyword kKeywords[] = {
-#define KTX_KEYWORD(name, use) {name, Use::use},
-#include "lib/text/grammar/schema_keywords.def"
-};
-
-// Which type a keyword speaks of, for schemas that do not say.
-struct KeywordType {
-  std::string_view keyword;
-  std::string_view type;
-};
-constexpr KeywordType kKeywordTypes[] = {{"properties", "object"},
-                                         {"required", "object"},
-                                         {"additionalProperties", "object"},
-                                         {"minProperties", "object"},
-                                         {"maxProperties", "object"},
-                                         {"items", "array"},
-                                         {"prefixItems", "array"},
-                                         {"minItems", "array"},
-                                         {"maxItems", "array"},
-                                         {"minLength", "string"},
-                                         {"maxLength", "string"},
-                                         {"pattern", "string"},
-                                         {"format", "string"},
-                                         {"minimum", "number"},
-                                         {"maximum", "number"},
-                                         {"exclusiveMinimum", "number"},
-                                         {"exclusiveMaximum", "number"}};
-
-struct Format {
-  std::string_view name;
-  std::string_view pattern;
-};
-#define KTX_DATE "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
-#define KTX_TIME \
-  "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
-#define KTX_OCTET "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
-constexpr Format kFormats[] = {
-    // Days 29 to 31 exist in some months only.
-    {"date", "^(" KTX_DATE "|[0-9]{4}-(0[13-9]|1[0-2])-(29|30)|[0-9]{4}-(0[13578]|1[02])-31)$"},
-    {"time", "^" KTX_TIME "$"},
-    {"date-time", "^(" KTX_DATE
-                  "|[0-9]{4}-(0[13-9]|1[0-2])-(29|30)|[0-9]{4}-(0[13578]|1[02])-31)T" KTX_TIME "$"},
-    {"uuid", "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"},
-    {"ipv4", "^" KTX_OCTET "\\." KTX_OCTET "\\." KTX_OCTET "\\." KTX_OCTET "$"},
-};
-#undef KTX_DATE
-#undef KTX_TIME
-#undef KTX_OCTET
-
-bool is_type(const Json& value, std::string_view type) {
-  if (type == "integer") return value.is_number_integer();
-  if (type == "number") return value.is_number();
-  if (type == "string") return value.is_string();
-  if (type == "boolean") return value.is_boolean();
-  if (type == "null") return value.is_null();
-  if (type == "array") return value.is_array();
-  return type == "object" && value.is_object();
-}
 
 std::string json_text(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -137,19 +76,13 @@ class Converter {
     while (!pending_.empty()) {
       const auto [rule, pointer] = pending_.front();
       pending_.pop_front();
-      g_.set_rule(rule, KTX_TRY(schema(*KTX_TRY(resolve(pointer, pointer)), pointer, 0)));
+      g_.set_rule(rule,
+                  KTX_TRY(schema(*KTX_TRY(resolve_pointer(root_, pointer, pointer)), pointer, 0)));
     }
     return std::move(g_);
   }
 
  private:
-  static Error error(const std::string& path, std::string_view what) {
-    return Error{fmt::format("schema at {}: {}", printable(path, 200), what)};
-  }
-  static Error wrong_type(const std::string& path, std::string_view keyword, const Json& value,
-                          std::string_view wanted) {
-    return error(path, fmt::format("'{}' is {}, expected {}", keyword, value.type_name(), wanted));
-  }
   static std::string at(const std::string& path, std::string_view key) {
     return fmt::format("{}/{}", path, key);
   }
@@ -164,84 +97,10 @@ class Converter {
     return g_.rule(found->second);
   }
 
-  // The schema that "#/a/b" names.
-  Result<const Json*> resolve(const std::string& pointer, const std::string& path) const {
-    if (!pointer.starts_with('#')) {
-      return error(
-          path, fmt::format("'$ref' to '{}' is not supported; only '#/…' is", printable(pointer)));
-    }
-    const Json* at = &root_;
-    const std::vector<std::string_view> keys = split(pointer, '/');
-    for (size_t i = 1; i < keys.size(); ++i) {
-      const std::string key = unescape(keys[i]);
-      const Json* next = nullptr;
-      if (at->is_object()) {
-        const auto found = at->find(key);
-        if (found != at->end()) next = &*found;
-      } else if (at->is_array() && !key.empty() && key.size() < 7 &&
-                 key.find_first_not_of("0123456789") == std::string::npos &&
-                 static_cast<size_t>(std::stoi(key)) < at->size()) {
-        next = &(*at)[static_cast<size_t>(std::stoi(key))];
-      }
-      if (next == nullptr) {
-        return error(path, fmt::format("'$ref' to '{}': there is no '{}'", printable(pointer),
-                                       printable(key)));
-      }
-      at = next;
-    }
-    if (keys[0] != "#") {
-      return error(
-          path, fmt::format("'$ref' to '{}' is not supported; only '#/…' is", printable(pointer)));
-    }
-    return at;
-  }
-  static std::string unescape(std::string_view key) {
-    std::string out;
-    for (size_t i = 0; i < key.size(); ++i) {
-      const std::string_view rest = key.substr(i);
-      if (rest.starts_with("~1")) {
-        out += '/', ++i;
-      } else if (rest.starts_with("~0")) {
-        out += '~', ++i;
-      } else {
-        out += key[i];
-      }
-    }
-    return out;
-  }
-
-  Status check_keywords(const Json& json, const std::string& path) const {
-    for (const auto& [name, value] : json.items()) {
-      const auto row = std::find_if(std::begin(kKeywords), std::end(kKeywords),
-                                    [&name = name](const Keyword& k) { return k.name == name; });
-      if (row == std::end(kKeywords)) {
-        if (name.starts_with("x-")) continue;
-        std::vector<std::string> known;
-        for (const Keyword& k : kKeywords) known.emplace_back(k.name);
-        return error(path, fmt::format("unknown keyword '{}'{}", printable(name),
-                                       did_you_mean(name, known)));
-      }
-      // False as an argument forbids nothing.
-      if (row->use == Use::Refused && value != Json(false)) {
-        return error(path, fmt::format("keyword '{}' is not supported", name));
-      }
-    }
-    return {};
-  }
-  static bool says_nothing(const Json& json, std::string_view but) {
-    for (const auto& [name, value] : json.items()) {
-      const auto row = std::find_if(std::begin(kKeywords), std::end(kKeywords),
-                                    [&name = name](const Keyword& k) { return k.name == name; });
-      const bool used = row == std::end(kKeywords) || row->use != Use::Note;
-      if (name != but && used) return false;
-    }
-    return true;
-  }
-
   // Without $ref and allOf: what they say is merged into the schema.
   Result<Json> flatten(const Json& json, const std::string& path, int depth) {
     if (++merges_ > kMaxMerges || depth > kMaxSchemaDepth || !work_.spend_copy(json)) {
-      return error(path, "too many schemas are combined here; use fewer $ref and allOf");
+      return schema_error(path, "too many schemas are combined here; use fewer $ref and allOf");
     }
     if (!json.is_object()) return json;
     KTX_TRY(check_keywords(json, path));
@@ -250,7 +109,7 @@ class Converter {
     out.erase("allOf");
     if (const auto ref = json.find("$ref"); ref != json.end()) {
       if (!ref->is_string()) return wrong_type(path, "$ref", *ref, "a string");
-      const Json* target = KTX_TRY(resolve(ref->get<std::string>(), path));
+      const Json* target = KTX_TRY(resolve_pointer(root_, ref->get<std::string>(), path));
       out = KTX_TRY(merge_schemas(KTX_TRY(flatten(*target, path, depth + 1)), out, path, work_));
     }
     if (const auto all = json.find("allOf"); all != json.end()) {
@@ -265,18 +124,18 @@ class Converter {
 
   Result<int> schema(const Json& json, const std::string& path, int depth) {
     if (++conversions_ > kMaxConversions || g_.too_large()) {
-      return error(path, "the schema is too large here; make it smaller or use $ref");
+      return schema_error(path, "the schema is too large here; make it smaller or use $ref");
     }
     if (depth > kMaxSchemaDepth) {
-      return error(path, fmt::format("schemas are nested deeper than {}", kMaxSchemaDepth));
+      return schema_error(path, fmt::format("schemas are nested deeper than {}", kMaxSchemaDepth));
     }
     if (json.is_boolean()) return json.get<bool>() ? json_.any_value() : g_.nothing();
-    if (!json.is_object()) return error(path, "expected an object or a boolean");
+    if (!json.is_object()) return schema_error(path, "expected an object or a boolean");
     KTX_TRY(check_keywords(json, path));
     if (const auto ref = json.find("$ref"); ref != json.end() && says_nothing(json, "$ref")) {
       if (!ref->is_string()) return wrong_type(path, "$ref", *ref, "a string");
       const std::string pointer = ref->get<std::string>();
-      KTX_TRY(resolve(pointer, path));
+      KTX_TRY(resolve_pointer(root_, pointer, path));
       return rule_of(pointer);
     }
     if (json.contains("$ref") || json.contains("allOf")) {
@@ -324,13 +183,11 @@ class Converter {
       list = !json.contains("enum") || listed ? Json::array({value}) : Json::array();
     }
     for (const auto& [name, value] : json.items()) {
-      const bool typing =
-          std::any_of(std::begin(kKeywordTypes), std::end(kKeywordTypes),
-                      [&name = name](const KeywordType& k) { return k.keyword == name; });
-      if (typing && name != "format") {
-        return error(path, fmt::format("'{}' beside 'enum' or 'const' is not supported; leave it "
-                                       "out",
-                                       name));
+      if (!type_of_keyword(name).empty() && name != "format") {
+        return schema_error(path,
+                            fmt::format("'{}' beside 'enum' or 'const' is not supported; leave it "
+                                        "out",
+                                        name));
       }
     }
     std::optional<std::vector<std::string>> types;
@@ -345,35 +202,12 @@ class Converter {
     return g_.alternatives(std::move(ways));
   }
 
-  static Result<std::vector<std::string>> type_names(const Json& json, const std::string& path) {
-    std::vector<std::string> out;
-    const Json& type = json["type"];
-    const Json list = type.is_array() ? type : Json::array({type});
-    for (const Json& name : list) {
-      const std::vector<std::string> known = {"string", "number", "integer", "boolean",
-                                              "null",   "array",  "object"};
-      if (!name.is_string()) return wrong_type(path, "type", name, "a string or an array of them");
-      const std::string text = name.get<std::string>();
-      if (std::find(known.begin(), known.end(), text) == known.end()) {
-        return error(
-            path, fmt::format("unknown type '{}'{}", printable(text), did_you_mean(text, known)));
-      }
-      out.push_back(text);
-    }
-    return out;
-  }
-
   Result<int> typed(const Json& json, const std::string& path, int depth) {
     std::vector<std::string> types;
     if (json.contains("type")) {
       types = KTX_TRY(type_names(json, path));
     } else {
-      for (const KeywordType& row : kKeywordTypes) {
-        if (json.contains(row.keyword) &&
-            std::find(types.begin(), types.end(), row.type) == types.end()) {
-          types.emplace_back(row.type);
-        }
-      }
+      types = types_of_keywords(json);
       if (types.empty()) return json_.any_value();
     }
     std::vector<int> ways;
@@ -400,8 +234,8 @@ class Converter {
       return wrong_type(path, keyword, *value, "a whole number from 0");
     }
     if (number > static_cast<double>(kMaxCount)) {
-      return error(path, fmt::format("'{}' is {}; at most {} is supported", keyword,
-                                     json_text(*value), kMaxCount));
+      return schema_error(path, fmt::format("'{}' is {}; at most {} is supported", keyword,
+                                            json_text(*value), kMaxCount));
     }
     return static_cast<int>(number);
   }
@@ -415,19 +249,17 @@ class Converter {
       if (!found->is_string()) return wrong_type(path, "pattern", *found, "a string");
       pattern = found->get_ref<const std::string&>();
     } else if (format != json.end() && format->is_string()) {
-      for (const Format& row : kFormats) {
-        if (row.name == format->get_ref<const std::string&>()) pattern = row.pattern;
-      }
+      pattern = pattern_of_format(format->get_ref<const std::string&>());
     }
     if (max != kNoLimit && max < min) return g_.nothing();
     if (pattern.empty()) return json_.string(min, max);
     if (json.contains("pattern") && (min > 0 || max != kNoLimit)) {
-      return error(path,
-                   "'pattern' with 'minLength' or 'maxLength' is not supported; put the "
-                   "length into the pattern: {2,5}");
+      return schema_error(path,
+                          "'pattern' with 'minLength' or 'maxLength' is not supported; put the "
+                          "length into the pattern: {2,5}");
     }
     const Result<int> out = pattern_string(g_, pattern);
-    if (!out) return error(path, out.error().message);
+    if (!out) return schema_error(path, out.error().message);
     return *out;
   }
 
@@ -446,9 +278,10 @@ class Converter {
       open = is_exclusive;
       out = parse_decimal(value->dump());
       if (!out) {
-        return error(path, fmt::format("'{}' is {}; at most {} digits on each side of the point "
-                                       "are supported",
-                                       name, value->dump(), kMaxDigits));
+        return schema_error(path,
+                            fmt::format("'{}' is {}; at most {} digits on each side of the point "
+                                        "are supported",
+                                        name, value->dump(), kMaxDigits));
       }
     }
     return {};
@@ -527,9 +360,9 @@ class Converter {
     const int min = KTX_TRY(count(json, "minProperties", path, 0));
     const int max = KTX_TRY(count(json, "maxProperties", path, kNoLimit));
     if ((min > 0 || max != kNoLimit) && !members.empty()) {
-      return error(path,
-                   "'minProperties' and 'maxProperties' are supported without 'properties' "
-                   "only; use 'required'");
+      return schema_error(path,
+                          "'minProperties' and 'maxProperties' are supported without 'properties' "
+                          "only; use 'required'");
     }
     if (max != kNoLimit && max < min) return g_.nothing();
     if (others != Json(false)) {

@@ -1,0 +1,135 @@
+#include "lib/text/grammar/schema_keywords.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lib/support/strings.h"
+
+namespace ktx::text::grammar {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+enum class Use { Used, Note, Refused };
+struct Keyword {
+  std::string_view name;
+  Use use;
+};
+constexpr Keyword kKeywords[] = {
+#define KTX_KEYWORD(name, use) {name, Use::use},
+#include "lib/text/grammar/schema_keywords.def"
+};
+
+struct KeywordType {
+  std::string_view keyword;
+  std::string_view type;
+};
+constexpr KeywordType kKeywordTypes[] = {{"properties", "object"},
+                                         {"required", "object"},
+                                         {"additionalProperties", "object"},
+                                         {"minProperties", "object"},
+                                         {"maxProperties", "object"},
+                                         {"items", "array"},
+                                         {"prefixItems", "array"},
+                                         {"minItems", "array"},
+                                         {"maxItems", "array"},
+                                         {"minLength", "string"},
+                                         {"maxLength", "string"},
+                                         {"pattern", "string"},
+                                         {"format", "string"},
+                                         {"minimum", "number"},
+                                         {"maximum", "number"},
+                                         {"exclusiveMinimum", "number"},
+                                         {"exclusiveMaximum", "number"}};
+
+const Keyword* find_keyword(std::string_view name) {
+  const auto row = std::find_if(std::begin(kKeywords), std::end(kKeywords),
+                                [&](const Keyword& k) { return k.name == name; });
+  return row == std::end(kKeywords) ? nullptr : row;
+}
+
+}  // namespace
+
+Error schema_error(const std::string& path, std::string_view what) {
+  return Error{fmt::format("schema at {}: {}", printable(path, 200), what)};
+}
+Error wrong_type(const std::string& path, std::string_view keyword, const Json& value,
+                 std::string_view wanted) {
+  return schema_error(path,
+                      fmt::format("'{}' is {}, expected {}", keyword, value.type_name(), wanted));
+}
+
+Status check_keywords(const Json& json, const std::string& path) {
+  for (const auto& [name, value] : json.items()) {
+    const Keyword* row = find_keyword(name);
+    if (row == nullptr) {
+      if (name.starts_with("x-")) continue;
+      std::vector<std::string> known;
+      for (const Keyword& k : kKeywords) known.emplace_back(k.name);
+      return schema_error(
+          path, fmt::format("unknown keyword '{}'{}", printable(name), did_you_mean(name, known)));
+    }
+    // False as an argument forbids nothing.
+    if (row->use == Use::Refused && value != Json(false)) {
+      return schema_error(path, fmt::format("keyword '{}' is not supported", name));
+    }
+  }
+  return {};
+}
+bool says_nothing(const Json& json, std::string_view but) {
+  for (const auto& [name, value] : json.items()) {
+    const Keyword* row = find_keyword(name);
+    const bool used = row == nullptr || row->use != Use::Note;
+    if (name != but && used) return false;
+  }
+  return true;
+}
+
+std::string_view type_of_keyword(std::string_view keyword) {
+  for (const KeywordType& row : kKeywordTypes) {
+    if (row.keyword == keyword) return row.type;
+  }
+  return "";
+}
+
+std::vector<std::string> types_of_keywords(const Json& schema) {
+  std::vector<std::string> types;
+  for (const KeywordType& row : kKeywordTypes) {
+    if (schema.contains(row.keyword) &&
+        std::find(types.begin(), types.end(), row.type) == types.end()) {
+      types.emplace_back(row.type);
+    }
+  }
+  return types;
+}
+
+Result<std::vector<std::string>> type_names(const Json& json, const std::string& path) {
+  std::vector<std::string> out;
+  const Json& type = json["type"];
+  const Json list = type.is_array() ? type : Json::array({type});
+  for (const Json& name : list) {
+    const std::vector<std::string> known = {"string", "number", "integer", "boolean",
+                                            "null",   "array",  "object"};
+    if (!name.is_string()) return wrong_type(path, "type", name, "a string or an array of them");
+    const std::string text = name.get<std::string>();
+    if (std::find(known.begin(), known.end(), text) == known.end()) {
+      return schema_error(
+          path, fmt::format("unknown type '{}'{}", printable(text), did_you_mean(text, known)));
+    }
+    out.push_back(text);
+  }
+  return out;
+}
+
+bool is_type(const Json& value, std::string_view type) {
+  if (type == "integer") return value.is_number_integer();
+  if (type == "number") return value.is_number();
+  if (type == "string") return value.is_string();
+  if (type == "boolean") return value.is_boolean();
+  if (type == "null") return value.is_null();
+  if (type == "array") return value.is_array();
+  return type == "object" && value.is_object();
+}
+
+}  // namespace ktx::text::grammar

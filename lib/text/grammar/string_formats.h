@@ -1,0 +1,11 @@
+// Patterns (string_pattern.h) of JSON Schema's `format`s.
+#pragma once
+
+#include <string_view>
+
+namespace ktx::text::grammar {
+
+// "date" -> "^(...)$"; "" for a format that is passed over.
+std::string_view pattern_of_format(std::string_view name);
+
+}  // namespace ktx::text::grammar
