@@ -226,7 +226,9 @@ int32_t Sampler::draw() {
 
 Result<int32_t> Sampler::sample(std::span<const float> logits, std::span<const int32_t> history,
                                 const LogitMask& mask) {
-  KTX_TRY(checked_max(logits));
+  if (options_.temperature == 0 && !mask && options_.logit_bias.empty() && !penalties()) {
+    return best_token(logits);
+  }
   logits_.assign(logits.begin(), logits.end());
   for (const auto& [id, bias] : options_.logit_bias) {
     if (static_cast<size_t>(id) < logits_.size()) logits_[id] += bias;
@@ -258,9 +260,21 @@ Result<int32_t> Sampler::sample(const BestLogits& best) {
   return draw();
 }
 
+// The largest is looked up in the run of tokens that it was found in: one pass instead of two.
 Result<int32_t> best_token(std::span<const float> logits) {
-  const float best = KTX_TRY(checked_max(logits));
-  return static_cast<int32_t>(std::find(logits.begin(), logits.end(), best) - logits.begin());
+  constexpr size_t kRun = 128 * kLanes;
+  float best = -std::numeric_limits<float>::infinity();
+  size_t best_run = 0;
+  for (size_t run = 0; run < logits.size(); run += kRun) {
+    const Scan found = scan(logits.subspan(run, std::min(kRun, logits.size() - run)));
+    if (found.sound && found.largest <= best) continue;
+    if (!found.sound) return checked_max(logits).error();
+    best = found.largest;
+    best_run = run;
+  }
+  if (best == -std::numeric_limits<float>::infinity()) return checked_max(logits).error();
+  const auto from = logits.begin() + static_cast<ptrdiff_t>(best_run);
+  return static_cast<int32_t>(std::find(from, logits.end(), best) - logits.begin());
 }
 
 Result<int32_t> best_token(const BestLogits& best) {

@@ -297,5 +297,25 @@ TEST(Logprobs, AreTheLogSoftmaxOfRawLogits) {
               1e-12);
 }
 
+// Wherever it stands, also at the edges of what is looked at together.
+TEST(BestToken, IsTheFirstOfTheLargest) {
+  for (const size_t size : {1, 15, 16, 17, 2047, 2048, 2049, 5000}) {
+    std::vector<float> logits(size, -1.0f);
+    for (const size_t at : {size_t{0}, size / 2, size - 1}) {
+      logits[at] = 2.0f;
+      const Result<int32_t> best = best_token(logits);
+      ASSERT_TRUE(best.ok());
+      EXPECT_EQ(*best, static_cast<int32_t>(at)) << size;
+      logits[size - 1] = 2.0f;  // another one as large behind it
+      EXPECT_EQ(*best_token(logits), static_cast<int32_t>(at)) << size;
+      logits[size - 1] = std::nanf("");
+      EXPECT_FALSE(best_token(logits).ok()) << size;
+      std::fill(logits.begin(), logits.end(), -1.0f);
+    }
+    std::fill(logits.begin(), logits.end(), -std::numeric_limits<float>::infinity());
+    EXPECT_FALSE(best_token(logits).ok());
+  }
+}
+
 }  // namespace
 }  // namespace ktx::runtime
