@@ -6,7 +6,7 @@ namespace ktx::runtime {
 namespace {
 
 // Fewer gain nothing: one of six phases a layer was as quick as its launches (H200).
-constexpr int kFewestPhases = 24;
+constexpr int kFewestPhases = 8;
 
 class Run final : public GpuStep {
  public:
