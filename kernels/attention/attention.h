@@ -70,7 +70,7 @@ using AttentionFn = void (*)(const AttentionArgs&);
 
 inline constexpr int64_t kAttentionPiece = 64;  // positions
 inline constexpr int64_t kAttentionSpan = 256;  // positions
-inline constexpr int64_t kAttentionRows = 64;   // tokens x q heads that share the work on a piece
+inline constexpr int64_t kAttentionRows = 96;   // tokens x q heads that share the work on a piece
 
 int64_t attention_scratch_bytes(const AttentionAttrs& attrs);
 inline constexpr int64_t attention_partial_floats(const AttentionAttrs& attrs) {

@@ -2,8 +2,8 @@
 //
 // A tile is some tokens of one sequence times the q heads of one KV head: rows that
 // read the same cache. Each piece of 64 positions is turned into floats in scratch
-// once, the keys transposed, and then every row of the tile takes it
-// (attention_piece.h). After each span the rows' sums join their totals.
+// once, the keys transposed, and then every row of the tile takes it, a group of rows
+// at a time (attention_piece.h). After each span the rows' sums join their totals.
 //
 // Included by attention_<isa>.cc only.
 #pragma once
@@ -52,6 +52,7 @@ struct Scratch {
   float* keys;    // transposed: [key_pad][kPiece]
   float* values;  // [kPiece][value_pad]
   float* totals;  // [kTileRows][value_pad]
+  float* q;       // of groups whose q vectors are interleaved: [kTileRows][key_pad]
 
   explicit Scratch(const AttentionArgs& a)
       : key_pad(pad16(a.attrs.key_dim)), value_pad(pad16(a.attrs.value_dim)) {
@@ -59,6 +60,7 @@ struct Scratch {
     keys = rows + (a.attrs.value_in_key ? kPiece : 8) * key_pad;
     values = keys + kPiece * key_pad;
     totals = values + (a.attrs.value_in_key ? 0 : kPiece * value_pad);
+    q = totals + kTileRows * value_pad;
   }
 };
 
@@ -132,7 +134,7 @@ KTX_INLINE Piece load_piece(const Tile& tile, int64_t first, int64_t count) {
   const CacheRows values(tile, first, count, false);
   // One group of rows takes the values as they lie.
   if (type == KvType::F16 && values.neighbours && attrs.value_dim % 16 == 0 &&
-      tile.rows() <= kRows<V>) {
+      tile.rows() <= kFewRows<V>) {
     return {s.keys, nullptr, reinterpret_cast<const uint16_t*>(values[0]), attrs.value_dim};
   }
   for (int64_t j = 0; j < count; ++j) {
@@ -152,26 +154,27 @@ void take_span(const Tile& tile, int64_t begin, int64_t end, Row* rows) {
   }
   for (int64_t first = begin; first < end; first += kPiece) {
     const Piece piece = load_piece<V>(tile, first, end - first < kPiece ? end - first : kPiece);
-    const auto seen = [&](int64_t row) {
-      const int64_t count = tile.positions(row) - first;
-      return count < kPiece ? count : kPiece;
-    };
-    for (int64_t r = 0; r < tile.rows();) {
-      const int64_t count = seen(r);
-      int64_t same = r + 1;  // neighbours that see as much
-      while (same < tile.rows() && seen(same) == count) ++same;
-      if (count > 0) take_piece<V>(piece, a.attrs, rows + r, same - r, count);
-      r = same;
-    }
+    each_group<V>(0, tile.rows(), [&](int64_t r, auto size) KTX_ALWAYS_INLINE {
+      constexpr int R = decltype(size)::value;
+      int64_t count[R], most = 0;
+      for (int i = 0; i < R; ++i) {
+        const int64_t seen = rows[r + i].positions - first;
+        count[i] = seen < kPiece ? seen : kPiece;
+        most = count[i] > most ? count[i] : most;
+      }
+      if (most > 0) take_piece<V, R>(piece, a.attrs, rows + r, count);
+    });
   }
 }
 
 // A row's sums after a span join those of the spans before.
 template <class V>
 KTX_INLINE void join(Row& total, const float* o, float largest, float sum, int64_t n) {
-  const Factors f = factors_of<V>(total.largest, largest);
+  alignas(64) float now[16] = {total.largest}, next[16] = {largest};
+  Factors f;
+  factors_of<V>(now, next, &f, 1);
   total.sum = total.sum * f.keep + sum * f.take;
-  total.largest = f.largest;
+  total.largest = now[0];
   merge<V>(total.o, o, n, f.keep, f.take);
 }
 
@@ -181,15 +184,24 @@ KTX_INLINE void copy_row(float* to, const float* from, int64_t n) {
 
 // The tile's q vectors, with `o` for what o(row) says; returns the positions of the
 // longest row.
-template <class Place>
+template <class V, class Place>
 KTX_INLINE int64_t make_rows(const Tile& tile, Row* rows, const Place& o) {
   const AttentionArgs& a = tile.args;
   int64_t longest = 0;
   for (int64_t r = 0; r < tile.rows(); ++r) {
     rows[r].q = a.q + tile.token(r) * a.q_stride + tile.head(r) * a.attrs.key_dim;
     rows[r].o = o(r);
-    longest = tile.positions(r) > longest ? tile.positions(r) : longest;
+    rows[r].positions = tile.positions(r);
+    longest = rows[r].positions > longest ? rows[r].positions : longest;
   }
+  each_group<V>(0, tile.rows(), [&](int64_t r, auto size) KTX_ALWAYS_INLINE {
+    constexpr int R = decltype(size)::value;
+    if constexpr (kInterleaved<V, R>) {
+      float* q = tile.scratch.q + r * tile.scratch.key_pad;
+      interleave<R>(rows + r, a.attrs.key_dim, q);
+      rows[r].q = q;
+    }
+  });
   return longest;
 }
 
@@ -197,7 +209,7 @@ template <class V>
 void attend_whole(const Tile& tile) {
   const int64_t n = tile.args.attrs.value_dim;
   Row rows[kTileRows], totals[kTileRows];
-  const int64_t longest = make_rows(tile, rows, [&](int64_t r) { return tile.y(r); });
+  const int64_t longest = make_rows<V>(tile, rows, [&](int64_t r) { return tile.y(r); });
   for (int64_t begin = 0; begin < longest; begin += kSpan) {
     take_span<V>(tile, begin, longest < begin + kSpan ? longest : begin + kSpan, rows);
     for (int64_t r = 0; r < tile.rows(); ++r) {
@@ -205,7 +217,7 @@ void attend_whole(const Tile& tile) {
         totals[r] = rows[r];
         totals[r].o = tile.scratch.totals + r * tile.scratch.value_pad;
         copy_row(totals[r].o, rows[r].o, n);
-      } else if (tile.positions(r) > begin) {
+      } else if (rows[r].positions > begin) {
         join<V>(totals[r], rows[r].o, rows[r].largest, rows[r].sum, n);
       }
     }
@@ -219,7 +231,7 @@ template <class V>
 void attend_one_span(const Tile& tile) {
   const AttentionArgs& a = tile.args;
   Row rows[kTileRows];
-  const int64_t longest = make_rows(tile, rows, [&](int64_t r) { return tile.partial(r, a.span); });
+  const int64_t longest = make_rows<V>(tile, rows, [&](int64_t r) { return tile.partial(r, a.span); });
   const int64_t begin = a.span * kSpan;
   take_span<V>(tile, begin, longest < begin + kSpan ? longest : begin + kSpan, rows);
   for (int64_t r = 0; r < tile.rows(); ++r) {
@@ -233,9 +245,9 @@ void merge_spans(const Tile& tile) {
   const int64_t n = tile.args.attrs.value_dim;
   for (int64_t r = 0; r < tile.rows(); ++r) {
     const float* first = tile.partial(r, 0);
-    Row total = {nullptr, tile.y(r), first[n], first[n + 1]};
+    Row total = {nullptr, tile.positions(r), tile.y(r), first[n], first[n + 1]};
     copy_row(total.o, first, n);
-    for (int64_t span = 1; span * kSpan < tile.positions(r); ++span) {
+    for (int64_t span = 1; span * kSpan < total.positions; ++span) {
       const float* next = tile.partial(r, span);
       join<V>(total, next, next[n], next[n + 1], n);
     }

@@ -255,6 +255,36 @@ TEST_P(AttentionTest, GivesTheSameBitsInSpansAndAgreesWithPlainSoftmax) {
   }
 }
 
+// Tokens that share the work on a piece see different parts of it: infinity and NaN in
+// what only the later ones may see leave the bits of the earlier ones alone.
+TEST_P(AttentionTest, ATokenSeesNothingOfTheTokensBehindIt) {
+  Random random(17);
+  const int64_t tokens = 70;  // the second piece is not full
+  const Steps steps = make_steps(random, shape, tokens);
+  Cache cache(shape, type, 32, tokens), broken(shape, type, 32, tokens);
+  AlignedBytes scratch(scratch_bytes(shape));
+  std::vector<float> y(static_cast<size_t>(steps.count * shape.heads * shape.value_dim)),
+      other(y);
+  store(shape, steps, cache, isa);
+  (*find_attention("attention", isa))(attention_args(shape, steps, cache, y, scratch));
+  for (int64_t first : {2, 13, 63, 64, 69}) {
+    const auto spoil = [&](std::vector<float>& rows, int64_t width) {
+      for (int64_t i = first * width; i < tokens * width; ++i) {
+        rows[static_cast<size_t>(i)] = i % 3 == 0 ? NAN : -INFINITY;
+      }
+    };
+    Steps later = steps;
+    spoil(later.key, shape.kv_heads * shape.key_dim);
+    if (!shape.value_in_key) spoil(later.value, shape.kv_heads * shape.value_dim);
+    store(shape, later, broken, isa);
+    (*find_attention("attention", isa))(attention_args(shape, later, broken, other, scratch));
+    const auto seen = [&](const std::vector<float>& all) {
+      return std::vector<float>(all.begin(), all.begin() + first * shape.heads * shape.value_dim);
+    };
+    ASSERT_TRUE(same_bits(seen(y), seen(other))) << "tokens from " << first << " on are broken";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Table, AttentionTest,
                          ::testing::Combine(::testing::ValuesIn(runnable_isas()),
                                             ::testing::Range(0, 7), ::testing::Range(0, 3)),
