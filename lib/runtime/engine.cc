@@ -229,7 +229,7 @@ std::vector<StepTime> Engine::step_times() const {
     const plan::StepRecord& step = plan().steps[record];
     rows.push_back({record, plan().string(step.module), info(static_cast<StepOp>(step.op)).name,
                     step.layer, times[i].runs, times[i].tokens, times[i].seconds,
-                    times[i].weight_bytes});
+                    times[i].weight_bytes, times[i].busy_seconds});
   }
   return rows;
 }

@@ -173,6 +173,7 @@ void Executor::note_time(int stage) {
     each([&](int32_t step) {
       Time& time = times_[step];
       time.seconds += all > 0 ? seconds * busy_of(step) / all : 0;
+      time.busy_seconds += busy_of(step);
       time.runs += 1;
       time.tokens += batch_->tokens;
       for (auto& thread : busy_) thread[step] = 0;

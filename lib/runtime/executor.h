@@ -43,6 +43,7 @@ class Executor final : private ThreadPool::Job {
   // that all threads spent in each.
   struct Time {
     double seconds = 0;
+    double busy_seconds = 0;  // of all threads together
     int64_t runs = 0;
     int64_t tokens = 0;
     int64_t weight_bytes = 0;

@@ -22,6 +22,7 @@ struct StepTime {
   int64_t tokens = 0;
   double seconds = 0;  // of the clock; steps side by side share theirs by their work
   int64_t weight_bytes = 0;
+  double busy_seconds = 0;  // that threads worked at it, all of them together; 0 on a GPU
 };
 
 // One launch of a kind of GPU step, without what the host adds.

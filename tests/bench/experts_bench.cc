@@ -26,7 +26,8 @@ constexpr int64_t kPairs = kTokens * kTopK;
 
 struct Layer {
   std::mt19937 random{1};
-  AlignedBytes weights = random_weights(random, kExperts * kHidden * kFf);
+  static constexpr int64_t kMatrix = kExperts * kHidden * kFf;  // bytes, more than are used
+  AlignedBytes weights = random_weights(random, 2 * kMatrix);   // gate's, or down's; then up's
   AlignedBytes xq = quantised(random_floats(random, kTokens * kHidden), kHidden);
   AlignedBytes hq = quantised(random_floats(random, kPairs * kFf), kFf);
   AlignedBytes scratch = AlignedBytes(experts_scratch_bytes(kHidden));
@@ -79,6 +80,7 @@ void gate_up(benchmark::State& state, DType dtype) {
   a.experts = l.experts();
   a.gate = a.up = matrix(dtype, kFf, kHidden);
   a.gate_expert_bytes = a.up_expert_bytes = kFf * a.gate.row_bytes;
+  a.up.data += Layer::kMatrix;
   a.gate_fn = a.up_fn = *find_matmul("matmul_panel16_q8", dtype, isa);
   a.swiglu_fn = *find_swiglu("swiglu", isa);
   a.xq = l.xq.data();

@@ -14,6 +14,7 @@ namespace {
 struct Kind {
   std::string name;
   double seconds = 0;
+  double busy_seconds = 0;
   double bytes = 0;
   double ops = 0;
 };
@@ -59,6 +60,7 @@ double token_ops(const plan::PlanView& plan) {
 
 std::string steps_table(const runtime::Engine& engine, const Floor& floor) {
   const plan::PlanView& plan = engine.plan();
+  const auto threads = static_cast<double>(engine.threads());
   std::vector<Kind> kinds;
   std::map<std::string, size_t> places;
   double all = 0;
@@ -70,6 +72,7 @@ std::string steps_table(const runtime::Engine& engine, const Floor& floor) {
     if (added) kinds.push_back({name});
     Kind& kind = kinds[place->second];
     kind.seconds += time.seconds;
+    kind.busy_seconds += time.busy_seconds;
     kind.bytes += static_cast<double>(time.weight_bytes);
     const int64_t rows = is_per_output(plan, step) ? time.runs : time.tokens;
     kind.ops += step_ops(plan, step) * static_cast<double>(rows);
@@ -78,16 +81,17 @@ std::string steps_table(const runtime::Engine& engine, const Floor& floor) {
   }
   std::stable_sort(kinds.begin(), kinds.end(),
                    [](const Kind& a, const Kind& b) { return a.seconds > b.seconds; });
-  std::string out = fmt::format("| {:<32} | {:>8} | {:>7} | {:>7} | {:>7} | {:>8} | {:>9} |\n",
-                                "step", "ms/run", "time", "GB/s", "% of bw", "GOP/s", "% of int8");
-  out += fmt::format("| {:-<32} | {:->7}: | {:->6}: | {:->6}: | {:->6}: | {:->7}: | {:->8}: |\n",
-                     "", "", "", "", "", "", "");
+  std::string out = fmt::format("| {:<32} | {:>8} | {:>7} | {:>7} | {:>7} | {:>7} | {:>8} | {:>9} |\n",
+                                "step", "ms/run", "time", "busy", "GB/s", "% of bw", "GOP/s", "% of int8");
+  out += fmt::format("| {:-<32} | {:->7}: | {:->6}: | {:->6}: | {:->6}: | {:->6}: | {:->7}: | {:->8}: |\n",
+                     "", "", "", "", "", "", "", "");
   const auto share = [](double part, double whole) { return whole > 0 ? 100 * part / whole : 0; };
   for (const Kind& kind : kinds) {
     const double seconds = std::max(kind.seconds, 1e-12);
     out += fmt::format(
-        "| {:<32} | {:>8.3f} | {:>5.1f} % | {:>7.2f} | {:>7.1f} | {:>8.1f} | {:>9.1f} |\n",
+        "| {:<32} | {:>8.3f} | {:>5.1f} % | {:>5.1f} % | {:>7.2f} | {:>7.1f} | {:>8.1f} | {:>9.1f} |\n",
         kind.name, 1e3 * kind.seconds / static_cast<double>(runs), share(kind.seconds, all),
+        share(kind.busy_seconds, threads * seconds),
         kind.bytes / seconds / 1e9, share(kind.bytes / seconds, floor.bytes_per_second),
         kind.ops / seconds / 1e9, share(kind.ops / seconds, floor.ops_per_second));
   }

@@ -27,7 +27,7 @@ double token_ops(const plan::PlanView& plan);
 
 // A table of the steps that ran since the engine's step times were switched on:
 //
-//   | step                   |  ms/run |   time |   GB/s |  % of bw |  GOP/s | % of int8 |
+//   | step              |  ms/run |   time |    busy |   GB/s |  % of bw |  GOP/s | % of int8 |
 //   | matmul q_proj          |    0.21 |  3.1 % |   41.2 |     88.0 |     81 |       3.9 |
 //
 // A step's bytes are those

@@ -295,6 +295,11 @@ TEST(Engine, MeasuresStepsAndBytes) {
   EXPECT_EQ(times[0].op, "embed");
   EXPECT_EQ(times[0].module, "model.0");
   EXPECT_EQ(times[0].runs, 1);
+  for (const StepTime& time : times) {
+    // Threads work at a step no longer than they are there.
+    EXPECT_GT(time.busy_seconds, 0);
+    EXPECT_LE(time.busy_seconds, time.seconds * engine->threads() * 1.001);
+  }
   EXPECT_EQ(times[0].tokens, 3);
   EXPECT_EQ(engine->stats().tokens, 3);
   EXPECT_GT(engine->stats().weight_bytes, 0);
