@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "kernels/probe/read_stream.h"
+#include "lib/support/cpu_pin.h"
 #include "lib/support/timer.h"
 #include "lib/target/target.h"
+#include "lib/target/thread_places.h"
 
 namespace ktx::tools {
 namespace {
@@ -35,9 +37,12 @@ double measure_read_bandwidth(int threads) {
   std::atomic<int> waiting{0};
   std::atomic<uint64_t> sink{0};
   std::vector<double> seconds(static_cast<size_t>(kPasses) * threads);
+  std::vector<ThreadPlace> places = target::place_threads(threads).threads;
+  places.resize(static_cast<size_t>(threads));
   std::vector<std::thread> workers;
   for (int t = 0; t < threads; ++t) {
     workers.emplace_back([&, t] {
+      const CpuPin pin(places[static_cast<size_t>(t)].cpu);
       parts[t].assign(part_bytes, static_cast<std::byte>(t + 1));  // touched where it is read
       for (int pass = 0; pass < kPasses; ++pass) {
         ++waiting;
