@@ -40,6 +40,7 @@ struct BindOptions {
   Isa isa = Isa::Scalar;
   kernels::Precision precision = kernels::Precision::Fast;
   int threads = 1;
+  int shares = 1;   // of the thread pool
   int64_t ctx = 0;  // longest sequence; what attention may share over threads
   // Steps [first_step, first_step + step_count) of the plan.
   uint32_t first_step = 0;

@@ -139,6 +139,7 @@ struct BindContext {
   Isa isa = Isa::Scalar;
   int precision = 0;  // first index of StepRecord::kernel
   int threads = 1;
+  int shares = 1;  // of the thread pool: NUMA nodes
   AttentionPartials* partials = nullptr;
 
   BoundView input(int i) const;

@@ -167,6 +167,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
                                     .isa = s.isa,
                                     .precision = s.sizes.precision,
                                     .threads = s.pool->threads(),
+                                    .shares = s.pool->shares(),
                                     .ctx = shape.ctx}));
     s.executor = KTX_TRY(Executor::create(std::move(bound), *s.pool));
     s.buffer_offsets = layout.offsets;

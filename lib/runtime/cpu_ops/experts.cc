@@ -1,8 +1,10 @@
 // experts_gate_up and experts_down: the products of a mixture of experts.
 //
 // gate_up: items are (range of rows, expert that was chosen), so that one token with 8
-// experts still gives every thread work, and each NUMA node its rows of all of them. down: items
-// are ranges of rows over all chosen experts, because their sum has a fixed order.
+// experts still gives every thread work, and each NUMA node its rows of all of them. On one
+// node a prompt takes an expert's ranges one after the other, while the caches have its
+// tokens. down: items are ranges of rows over all chosen experts, because their sum has a
+// fixed order.
 #include "kernels/matmul/experts.h"
 
 #include <fmt/format.h>
@@ -81,6 +83,7 @@ class GateUpStep final : public CpuStep {
     args_.h = h.f32();
     args_.h_stride = h.stride() / attrs.top_k;
     threads_ = context.threads;
+    one_share_ = context.shares == 1;
     return {};
   }
 
@@ -98,6 +101,7 @@ class GateUpStep final : public CpuStep {
                                  : matmul_chunk_rows(args_.gate, pairs_each);
     split_.grain = ceil_div(rows, kColumnGroup) * kColumnGroup;
     split_.grain = std::clamp<int64_t>(split_.grain, kColumnGroup, kExpertsMaxRows);
+    by_expert_ = one_share_ && batch.tokens > kFewTokens;
     return {active * split_.items(), active * (args_.gate_expert_bytes + args_.up_expert_bytes),
             nullptr};
   }
@@ -105,19 +109,18 @@ class GateUpStep final : public CpuStep {
   void run(int64_t item, std::byte* scratch) override {
     ExpertsGateUpArgs args = args_;
     args.experts.scratch = scratch;
-    const int64_t active = pairs_.active_count();
-    const int64_t part = item / active;
+    const auto [expert, part] = place(item);
     // Threads take items in turn: this is likely to be the next one of this thread.
-    if (const int64_t next = item + threads_; next < active * split_.items()) {
-      args.next = args_.gate.data + pairs_.active(next % active) * args_.gate_expert_bytes +
-                  split_.begin(next / active) * args_.gate.row_bytes;
+    if (const int64_t next = item + threads_; next < pairs_.active_count() * split_.items()) {
+      const Place then = place(next);
+      args.next = args_.gate.data + then.expert * args_.gate_expert_bytes +
+                  split_.begin(then.part) * args_.gate.row_bytes;
     }
-    experts_gate_up(args, pairs_.active(item % active), split_.begin(part), split_.end(part));
+    experts_gate_up(args, expert, split_.begin(part), split_.end(part));
   }
 
   OutputRegion region(int64_t item) const override {
-    const int32_t expert = pairs_.active(item % pairs_.active_count());
-    const int64_t part = item / pairs_.active_count();
+    const auto [expert, part] = place(item);
     const ExpertsArgs& experts = args_.experts;
     return {experts.order, experts.offsets[expert], experts.offsets[expert + 1], split_.begin(part),
             split_.end(part)};
@@ -128,11 +131,25 @@ class GateUpStep final : public CpuStep {
   }
 
  private:
+  static constexpr int64_t kFewTokens = 16;
+
+  struct Place {
+    int32_t expert;
+    int64_t part;  // of its rows
+  };
+  Place place(int64_t item) const {
+    const int64_t active = pairs_.active_count(), parts = split_.items();
+    if (by_expert_) return {pairs_.active(item / parts), item % parts};
+    return {pairs_.active(item % active), item / active};
+  }
+
   ExpertsGateUpArgs args_;
   std::array<MatmulFn, kBatchClasses> gate_functions_{}, up_functions_{};
   Pairs pairs_;
   RowSplit split_;
   int64_t threads_ = 1;
+  bool one_share_ = true;
+  bool by_expert_ = false;  // the order of this step's items
 };
 
 class DownStep final : public CpuStep {
