@@ -65,6 +65,37 @@ class Ollama(unittest.TestCase):
         self.assertTrue(answer.done)
         self.assertTrue(ask(think=False).done)
 
+    def test_thinking_has_its_own_field(self):
+        reasoner = ollama.Client(host=os.environ["KTX_REASONER_URL"])
+        def ask(**more):
+            return reasoner.chat(**{"model": "deepseek3", "think": True, "messages": [
+                {"role": "user", "content": "What is 12 + 30?"}],
+                "options": {"temperature": 0, "num_predict": 200}, **more})
+        whole = ask().message
+        self.assertTrue(whole.thinking)
+        self.assertTrue(whole.content)
+        parts = list(ask(stream=True))
+        self.assertEqual("".join(p.message.thinking or "" for p in parts), whole.thinking)
+        self.assertEqual("".join(p.message.content or "" for p in parts), whole.content)
+        self.assertFalse(ask(think=False).message.thinking)
+
+    def test_format_json(self):
+        answer = ask(format="json", options={"temperature": 0, "num_predict": 300})
+        if answer.done_reason == "stop":
+            self.assertIsInstance(json.loads(answer.message.content), dict)
+        schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+        generated = client.generate(model="qwen3moe", prompt="Is it?", format=schema,
+                                    options={"temperature": 0, "num_predict": 100})
+        self.assertIn(json.loads(generated.response)["ok"], (True, False))
+
+    def test_a_conversation_with_a_system_prompt(self):
+        answer = client.generate(model="qwen3moe", prompt="Hi", system="You are brief.",
+                                 keep_alive="5m", options=GREEDY)
+        self.assertTrue(answer.response)
+        answer = ask(messages=[{"role": "system", "content": "You are brief."}, *FOX],
+                     keep_alive=300)
+        self.assertTrue(answer.message.content)
+
     def test_format(self):
         schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
         try:

@@ -80,6 +80,18 @@ class Chat(unittest.TestCase):
             self.assertEqual(token.top_logprobs[0].token, token.token)
             self.assertEqual(bytes(token.bytes).decode(), token.token)
 
+    def test_logprobs_and_choices_are_streamed(self):
+        whole = ask(logprobs=True, top_logprobs=2, max_tokens=6, n=2, temperature=1, seed=3)
+        said = {0: [], 1: []}
+        for chunk in ask(logprobs=True, top_logprobs=2, max_tokens=6, n=2, temperature=1, seed=3,
+                         stream=True):
+            for choice in chunk.choices:
+                said[choice.index] += choice.logprobs.content if choice.logprobs else []
+        for choice in whole.choices:
+            self.assertEqual([t.token for t in said[choice.index]],
+                             [t.token for t in choice.logprobs.content])
+            self.assertEqual(len(said[choice.index][0].top_logprobs), 2)
+
     def test_sampling_fields(self):
         answer = ask(temperature=0.7, top_p=0.9, presence_penalty=0.5, frequency_penalty=0.5,
                      logit_bias={"5": -100}, max_tokens=openai.NOT_GIVEN,
@@ -145,6 +157,54 @@ class Constrained(unittest.TestCase):
             text = "".join(p.function.arguments or "" for c in streamed if c.choices
                            for p in c.choices[0].delta.tool_calls or [])
             self.assertEqual(json.loads(text), json.loads(call.function.arguments))
+
+
+    def test_parsed_into_a_class(self):
+        import pydantic  # the package itself needs it
+
+        class Animal(pydantic.BaseModel):
+            name: str = pydantic.Field(max_length=12)
+            legs: int
+
+        answer = client.chat.completions.parse(model="qwen3moe", messages=FOX, temperature=0,
+                                               max_tokens=200, response_format=Animal)
+        self.assertIsInstance(answer.choices[0].message.parsed, Animal)
+
+
+class Reasoning(unittest.TestCase):
+    """Against a model that reasons: what it thinks has a field of its own."""
+
+    def ask(self, **more):
+        reasoner = openai.OpenAI(base_url=os.environ["KTX_REASONER_URL"] + "/v1", api_key="none",
+                                 max_retries=0)
+        return reasoner.chat.completions.create(
+            **{"model": "deepseek3", "temperature": 0, "max_tokens": 200, "reasoning_effort": "low",
+               "messages": [{"role": "user", "content": "What is 12 + 30?"}], **more})
+
+    def test_reasoning_is_split_off_whole_and_streamed(self):
+        whole = self.ask()
+        message = whole.choices[0].message
+        self.assertTrue(message.reasoning_content)
+        self.assertTrue(message.content)
+        self.assertNotIn("think>", message.content + message.reasoning_content)
+        self.assertGreater(whole.usage.completion_tokens_details.reasoning_tokens, 3)
+        reasoning = content = ""
+        for chunk in self.ask(stream=True):
+            for choice in chunk.choices:
+                said = getattr(choice.delta, "reasoning_content", None) or ""
+                self.assertFalse(said and content, "reasoning comes first")
+                reasoning += said
+                content += choice.delta.content or ""
+        self.assertEqual((reasoning, content), (message.reasoning_content, message.content))
+
+    def test_a_schema_begins_behind_the_reasoning(self):
+        schema = {"type": "object", "properties": {"sum": {"type": "integer"}},
+                  "required": ["sum"], "additionalProperties": False}
+        message = self.ask(extra_body={"chat_template_kwargs": {"reasoning": True}},
+                           response_format={"type": "json_schema", "json_schema": {
+                               "name": "sum", "schema": schema}}).choices[0].message
+        self.assertTrue(message.reasoning_content)
+        self.assertEqual(set(json.loads(message.content)), {"sum"})
 
 
 class Others(unittest.TestCase):

@@ -49,12 +49,12 @@ def prepare_venv(build):
 
 
 class Server:
-    """ktx-run serve with the small Qwen3 MoE on a free port."""
+    """ktx-run serve with a small model on a free port."""
 
-    def __init__(self, build, *options):
+    def __init__(self, build, *options, model="qwen3moe"):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ktx-clients-"))
-        plan = self.folder / "qwen3moe.ktxplan"
-        gguf = ROOT / "tests/models/qwen3moe/qwen3moe-q4_k_m.gguf"
+        plan = self.folder / f"{model}.ktxplan"
+        gguf = ROOT / f"tests/models/{model}/{model}-q4_k_m.gguf"
         subprocess.run([build / "ktx-compile", "-q", gguf, "-o", plan], check=True)
         self.log = self.folder / "log"
         with open(self.log, "w") as log:
@@ -91,13 +91,16 @@ def main():
     server = Server(build, "--max-batch", "4", "--max-queue", "64")
     # One that asks for a key and is soon full.
     narrow = None
+    # One whose model reasons.
+    reasoner = Server(build, model="deepseek3") if suite in ("openai", "ollama") else None
     if suite == "openai":
         narrow = Server(build, "--api-key", "secret", "--max-batch", "1", "--max-queue", "1")
     environment = dict(os.environ, KTX_URL=server.url,
-                       KTX_NARROW_URL=narrow.url if narrow else "", KTX_BROWSER=browser or "",
+                       KTX_NARROW_URL=narrow.url if narrow else "",
+                       KTX_REASONER_URL=reasoner.url if reasoner else "", KTX_BROWSER=browser or "",
                        NO_PROXY="*", no_proxy="*")
     status = subprocess.run([python, HERE / f"{suite}_suite.py"], env=environment).returncode
-    ended = server.close() or (narrow.close() if narrow else 0)
+    ended = max([each.close() for each in (server, narrow, reasoner) if each], key=abs)
     if ended != 0:
         print(f"the server ended with status {ended}")
     sys.exit(status or ended)
