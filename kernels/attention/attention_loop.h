@@ -231,7 +231,8 @@ template <class V>
 void attend_one_span(const Tile& tile) {
   const AttentionArgs& a = tile.args;
   Row rows[kTileRows];
-  const int64_t longest = make_rows<V>(tile, rows, [&](int64_t r) { return tile.partial(r, a.span); });
+  const int64_t longest =
+      make_rows<V>(tile, rows, [&](int64_t r) { return tile.partial(r, a.span); });
   const int64_t begin = a.span * kSpan;
   take_span<V>(tile, begin, longest < begin + kSpan ? longest : begin + kSpan, rows);
   for (int64_t r = 0; r < tile.rows(); ++r) {

@@ -118,16 +118,9 @@ Result<BoundPlan> bind(const plan::PlanView& plan, const KvCache& kv, const Bind
   for (uint32_t i = options.first_step; i < end; ++i) {
     const plan::StepRecord& record = plan.steps[i];
     if (kernels_of(record, precision) == 0) continue;  // quantize in exact precision
-    const BindContext context{plan,
-                              record,
-                              options.arena,
-                              options.buffer_offsets,
-                              kv,
-                              options.isa,
-                              precision,
-                              options.threads,
-                              options.shares,
-                              bound.partials.get()};
+    const BindContext context{
+        plan,        record,    options.arena,   options.buffer_offsets, kv,
+        options.isa, precision, options.threads, options.shares,         bound.partials.get()};
     auto step = bind_step(context);
     if (!step) {
       return Error{fmt::format("step {} ({} of {}): {} (the plan was made by ktx {}, this is {})",

@@ -123,7 +123,7 @@ struct BoundWeight {
 // Where attention puts the parts of long rows that threads share: one for all steps,
 // since attention steps are never in one stage.
 struct AttentionPartials {
-  Arena memory;  // floats
+  Arena memory;                            // floats
   std::vector<std::atomic<int64_t>> left;  // parts that a row still waits for
   float* floats() const { return reinterpret_cast<float*>(memory.data()); }
   int64_t float_count() const { return static_cast<int64_t>(memory.size() / sizeof(float)); }

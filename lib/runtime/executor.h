@@ -56,7 +56,7 @@ class Executor final : private ThreadPool::Job {
   struct Part {
     const std::vector<int32_t>* steps = nullptr;
     int64_t items = 0;
-    RowSplit rows;    // of several row-wise steps
+    RowSplit rows;  // of several row-wise steps
     bool by_column = false;
   };
 

@@ -28,8 +28,8 @@ struct Layer {
   std::mt19937 random{1};
   static constexpr int64_t kMatrix = kExperts * kHidden * kFf;  // bytes, more than are used
   AlignedBytes weights = random_weights(random, 2 * kMatrix);   // gate's, or down's; then up's
-  AlignedBytes xq = quantised(random_floats(random, kTokens * kHidden), kHidden);
-  AlignedBytes hq = quantised(random_floats(random, kPairs * kFf), kFf);
+  AlignedBytes xq = quantised(random_floats(random, kTokens* kHidden), kHidden);
+  AlignedBytes hq = quantised(random_floats(random, kPairs* kFf), kFf);
   AlignedBytes scratch = AlignedBytes(experts_scratch_bytes(kHidden));
   std::vector<float> h, y, route;
   std::vector<int32_t> order, offsets;

@@ -263,8 +263,7 @@ TEST_P(AttentionTest, ATokenSeesNothingOfTheTokensBehindIt) {
   const Steps steps = make_steps(random, shape, tokens);
   Cache cache(shape, type, 32, tokens), broken(shape, type, 32, tokens);
   AlignedBytes scratch(scratch_bytes(shape));
-  std::vector<float> y(static_cast<size_t>(steps.count * shape.heads * shape.value_dim)),
-      other(y);
+  std::vector<float> y(static_cast<size_t>(steps.count * shape.heads * shape.value_dim)), other(y);
   store(shape, steps, cache, isa);
   (*find_attention("attention", isa))(attention_args(shape, steps, cache, y, scratch));
   for (int64_t first : {2, 13, 63, 64, 69}) {

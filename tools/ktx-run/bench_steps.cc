@@ -81,19 +81,22 @@ std::string steps_table(const runtime::Engine& engine, const Floor& floor) {
   }
   std::stable_sort(kinds.begin(), kinds.end(),
                    [](const Kind& a, const Kind& b) { return a.seconds > b.seconds; });
-  std::string out = fmt::format("| {:<32} | {:>8} | {:>7} | {:>7} | {:>7} | {:>7} | {:>8} | {:>9} |\n",
-                                "step", "ms/run", "time", "busy", "GB/s", "% of bw", "GOP/s", "% of int8");
-  out += fmt::format("| {:-<32} | {:->7}: | {:->6}: | {:->6}: | {:->6}: | {:->6}: | {:->7}: | {:->8}: |\n",
-                     "", "", "", "", "", "", "", "");
+  std::string out =
+      fmt::format("| {:<32} | {:>8} | {:>7} | {:>7} | {:>7} | {:>7} | {:>8} | {:>9} |\n", "step",
+                  "ms/run", "time", "busy", "GB/s", "% of bw", "GOP/s", "% of int8");
+  out += fmt::format(
+      "| {:-<32} | {:->7}: | {:->6}: | {:->6}: | {:->6}: | {:->6}: | {:->7}: | {:->8}: |\n", "", "",
+      "", "", "", "", "", "");
   const auto share = [](double part, double whole) { return whole > 0 ? 100 * part / whole : 0; };
   for (const Kind& kind : kinds) {
     const double seconds = std::max(kind.seconds, 1e-12);
     out += fmt::format(
-        "| {:<32} | {:>8.3f} | {:>5.1f} % | {:>5.1f} % | {:>7.2f} | {:>7.1f} | {:>8.1f} | {:>9.1f} |\n",
+        "| {:<32} | {:>8.3f} | {:>5.1f} % | {:>5.1f} % | {:>7.2f} | {:>7.1f} | {:>8.1f} | {:>9.1f} "
+        "|\n",
         kind.name, 1e3 * kind.seconds / static_cast<double>(runs), share(kind.seconds, all),
-        share(kind.busy_seconds, threads * seconds),
-        kind.bytes / seconds / 1e9, share(kind.bytes / seconds, floor.bytes_per_second),
-        kind.ops / seconds / 1e9, share(kind.ops / seconds, floor.ops_per_second));
+        share(kind.busy_seconds, threads * seconds), kind.bytes / seconds / 1e9,
+        share(kind.bytes / seconds, floor.bytes_per_second), kind.ops / seconds / 1e9,
+        share(kind.ops / seconds, floor.ops_per_second));
   }
   return out;
 }

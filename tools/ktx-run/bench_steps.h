@@ -27,10 +27,10 @@ double token_ops(const plan::PlanView& plan);
 
 // A table of the steps that ran since the engine's step times were switched on:
 //
-//   | step              |  ms/run |   time |    busy |   GB/s |  % of bw |  GOP/s | % of int8 |
-//   | matmul q_proj          |    0.21 |  3.1 % |   41.2 |     88.0 |     81 |       3.9 |
+//   | step          |  ms/run |   time |    busy |   GB/s |  % of bw |  GOP/s | % of int8 |
+//   | matmul q_proj |    0.21 |  3.1 % |  97.8 % |   41.2 |     88.0 |     81 |       3.9 |
 //
-// A step's bytes are those
+// busy: what part of that time the threads had work in its stage. A step's bytes are those
 // of its weights, its operations those of its products.
 std::string steps_table(const runtime::Engine& engine, const Floor& floor);
 
