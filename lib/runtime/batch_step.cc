@@ -19,9 +19,35 @@ constexpr int64_t kBlock = KvCache::kBlockTokens;
 // How many of the best logits a request can do with; -1: it needs all.
 int32_t best_needed(const GenerationRequest& request, const Sampler& sampler) {
   if (request.embed) return 1;  // wants none
-  if (request.filter || request.logprobs > kMostBestLogits) return -1;
+  if (request.logprobs > kMostBestLogits) return -1;
   const int32_t chosen = sampler.best_needed();
-  return chosen < 0 ? -1 : std::max(chosen, static_cast<int32_t>(request.logprobs));
+  if (chosen < 0) return -1;
+  // Of so many a filter usually leaves enough.
+  if (request.filter) return kMostBestLogits;
+  return std::max(chosen, static_cast<int32_t>(request.logprobs));
+}
+
+// The token that all logits of the row would give. Where the best of them are here, a filter
+// picks those it allows; all are fetched only when it leaves too few.
+Result<int32_t> choose(Engine& engine, int64_t row, const GenerationRequest& request,
+                       Sampler& sampler, std::span<const int32_t> history) {
+  if (!engine.has_logits(row)) {
+    const BestLogits found = engine.best(row);
+    if (!request.filter) return sampler.sample(found);
+    const auto needed = static_cast<size_t>(sampler.best_needed());
+    std::vector<TokenLogit> allowed;
+    for (const TokenLogit& token : found.best) {
+      if (KTX_TRY(request.filter->allows(token.id))) allowed.push_back(token);
+      if (allowed.size() == needed) return sampler.sample({allowed, found.log_sum});
+    }
+    KTX_TRY(engine.fetch_logits(row));
+  }
+  if (!request.filter) return sampler.sample(engine.logits(row), history);
+  Status masked;
+  const LogitMask mask = [&](std::span<float> logits) { masked = request.filter->mask(logits); };
+  Result<int32_t> id = sampler.sample(engine.logits(row), history, mask);
+  KTX_TRY(masked);
+  return id;
 }
 
 }  // namespace
@@ -155,8 +181,7 @@ void BatchScheduler::keep_prefixes(const StepItems& step) {
   for (Running* running : step.who) {
     if (running->ended || running->computed() / kBlock == running->kept_blocks) continue;
     running->kept_blocks = running->computed() / kBlock;
-    engine_.keep_prefix(*running->sequence,
-                        std::span(running->tokens).first(running->computed()));
+    engine_.keep_prefix(*running->sequence, std::span(running->tokens).first(running->computed()));
   }
 }
 
@@ -218,15 +243,7 @@ bool BatchScheduler::sample_next(Running& running, int64_t row) {
   if (static_cast<int64_t>(running.tokens.size()) >= capacity_) {
     return ended(EndReason::ContextFull);
   }
-  Status masked;
-  LogitMask mask;
-  if (request.filter) {
-    mask = [&](std::span<float> logits) { masked = request.filter->mask(logits); };
-  }
-  const bool all = engine_.has_logits(row);
-  const Result<int32_t> id = all ? running.sampler.sample(engine_.logits(row), running.tokens, mask)
-                                 : running.sampler.sample(engine_.best(row));
-  if (!masked) return ended(EndReason::Failed, masked.error().message);
+  const Result<int32_t> id = choose(engine_, row, request, running.sampler, running.tokens);
   if (!id) return ended(EndReason::Failed, id.error().message);
 
   const Clock::time_point now = Clock::now();
@@ -250,7 +267,8 @@ bool BatchScheduler::sample_next(Running& running, int64_t row) {
   event.id = *id;
   Logprobs best;
   if (request.logprobs >= 0) {
-    Result<Logprobs> computed = all ? logprobs(engine_.logits(row), *id, request.logprobs)
+    Result<Logprobs> computed = engine_.has_logits(row)
+                                    ? logprobs(engine_.logits(row), *id, request.logprobs)
                                     : logprobs(engine_.best(row), *id, request.logprobs);
     if (!computed) return ended(EndReason::Failed, computed.error().message);
     best = computed.take();

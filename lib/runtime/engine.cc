@@ -69,6 +69,13 @@ BestLogits Engine::best(int64_t row) const {
   return state_->gpus->best(row, state_->batch.best[row]);
 }
 
+Status Engine::fetch_logits(int64_t row) {
+  if (has_logits(row)) return {};
+  KTX_TRY(state_->gpus->fetch_logits(row));
+  state_->batch.best[row] = -1;
+  return {};
+}
+
 std::span<const float> Engine::logits(int64_t row) const {
   KTX_ASSERT(has_logits(row));
   return {state_->logits + row * state_->logits_stride, static_cast<size_t>(vocab_size())};

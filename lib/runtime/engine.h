@@ -184,6 +184,8 @@ class Engine {
   bool has_logits(int64_t row) const;
   std::span<const float> logits(int64_t row) const;
   BestLogits best(int64_t row) const;  // where not has_logits()
+  // Makes has_logits(row) true, where the best are not enough after all.
+  Status fetch_logits(int64_t row);
 
   // The final norm's output for that row of logits: hidden_size() floats, for
   // embeddings. Fails where the plan does not keep it.

@@ -34,10 +34,11 @@ class TokenFilter {
   virtual ~TokenFilter() = default;
   // Sets forbidden logits to -infinity. Something must stay allowed.
   virtual Status mask(std::span<float> logits) = 0;
+  // Whether mask() would leave this token. Fails where mask() does.
+  virtual Result<bool> allows(int32_t id) = 0;
   virtual Status accept(int32_t id) = 0;
   // What can be found out about the next mask before there are logits. Called at most
-  // once between two tokens, on another thread than mask() and accept(), never at their
-  // time.
+  // once between two tokens, on another thread than the others, never at their time.
   virtual void prepare() {}
 };
 

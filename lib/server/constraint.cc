@@ -49,13 +49,7 @@ class GrammarFilter final : public runtime::TokenFilter {
       : state_(grammar), bits_(grammar.vocabulary().mask_words()) {}
 
   Status mask(std::span<float> logits) override {
-    prepare();
-    if (!possible_) {
-      return Error{state_.exhausted()
-                       ? "the grammar can be read in too many ways here; make its rules less "
-                         "ambiguous"
-                       : "the grammar allows no token here; its nesting may be too deep"};
-    }
+    KTX_TRY(find_mask());
     const size_t words = std::min(logits.size() / 32, bits_.size());
     for (size_t word = 0; word < words; ++word) {
       forbid_32(bits_[word], logits.subspan(word * 32).first<32>());
@@ -67,6 +61,12 @@ class GrammarFilter final : public runtime::TokenFilter {
     // The model may have more logits than the tokenizer has tokens.
     std::fill(logits.begin() + static_cast<ptrdiff_t>(tokens), logits.end(), kForbidden);
     return {};
+  }
+
+  Result<bool> allows(int32_t id) override {
+    KTX_TRY(find_mask());
+    const auto word = static_cast<size_t>(id / 32);
+    return id >= 0 && word < bits_.size() && (bits_[word] >> (id % 32) & 1) != 0;
   }
 
   void prepare() override {
@@ -85,6 +85,15 @@ class GrammarFilter final : public runtime::TokenFilter {
   }
 
  private:
+  Status find_mask() {
+    prepare();
+    if (possible_) return {};
+    return Error{state_.exhausted()
+                     ? "the grammar can be read in too many ways here; make its rules less "
+                       "ambiguous"
+                     : "the grammar allows no token here; its nesting may be too deep"};
+  }
+
   text::GrammarState state_;
   std::vector<uint32_t> bits_;
   bool prepared_ = false;  // bits_ are those of the next token

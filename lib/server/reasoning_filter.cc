@@ -1,5 +1,6 @@
 #include "lib/server/reasoning_filter.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace ktx::server {
@@ -14,6 +15,14 @@ Status ReasoningFilter::mask(std::span<float> logits) {
   }
   for (const int32_t id : tokens_.ends) logits[id] = -std::numeric_limits<float>::infinity();
   return {};
+}
+
+Result<bool> ReasoningFilter::allows(int32_t id) {
+  if (state_ == State::Reasoning) {
+    return std::find(tokens_.ends.begin(), tokens_.ends.end(), id) == tokens_.ends.end();
+  }
+  const bool answers = KTX_TRY(answer_->allows(id));
+  return answers || (state_ == State::Start && id == tokens_.open);
 }
 
 void ReasoningFilter::prepare() {

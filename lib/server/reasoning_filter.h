@@ -32,6 +32,7 @@ class ReasoningFilter final : public runtime::TokenFilter {
         answer_(std::move(answer)) {}
 
   Status mask(std::span<float> logits) override;
+  Result<bool> allows(int32_t id) override;
   Status accept(int32_t id) override;
   void prepare() override;
 

@@ -275,8 +275,83 @@ class EvenTokens final : public runtime::TokenFilter {
     for (size_t i = 1; i < logits.size(); i += 2) logits[i] = -INFINITY;
     return {};
   }
+  Result<bool> allows(int32_t id) override { return id % 2 == 0; }
   Status accept(int32_t id) override { return id % 2 == 0 ? Status{} : Status(Error{"odd"}); }
 };
+
+// Allows one token only, seldom among the best.
+class OneToken final : public runtime::TokenFilter {
+ public:
+  explicit OneToken(int32_t id) : id_(id) {}
+  Status mask(std::span<float> logits) override {
+    for (size_t i = 0; i < logits.size(); ++i) {
+      if (static_cast<int32_t>(i) != id_) logits[i] = -INFINITY;
+    }
+    return {};
+  }
+  Result<bool> allows(int32_t id) override { return id == id_; }
+  Status accept(int32_t id) override { return id == id_ ? Status{} : Status(Error{"another"}); }
+
+ private:
+  int32_t id_;
+};
+
+// Tokens of a request with a filter, and the bytes that came back for them.
+struct Filtered {
+  std::vector<int32_t> ids;
+  std::vector<double> logprobs;
+  uint64_t bytes = 0;
+};
+Filtered filtered(Compiled& compiled, runtime::Engine& engine, runtime::SamplingOptions sampling,
+                  std::unique_ptr<runtime::TokenFilter> filter) {
+  Filtered result;
+  const uint64_t before = compiled.log.downloaded_bytes;
+  runtime::BatchScheduler scheduler(engine, {});
+  runtime::GenerationRequest request;
+  request.prompt = {1, 5, 9};
+  request.max_tokens = 8;
+  request.sampling = std::move(sampling);
+  request.filter = std::move(filter);
+  request.logprobs = 2;
+  request.on_token = [&](const runtime::TokenEvent& token) {
+    result.ids.push_back(token.id);
+    result.logprobs.push_back(token.logprobs->logprob);
+    return true;
+  };
+  request.on_end = [](const runtime::RequestEnd& end) { EXPECT_EQ(end.error, ""); };
+  runtime::BatchScheduler::Refused refused;
+  EXPECT_NE(scheduler.submit(std::move(request), &refused), 0u) << refused.message;
+  EXPECT_TRUE(scheduler.wait_idle(std::chrono::seconds(60)));
+  result.bytes = compiled.log.downloaded_bytes - before;
+  return result;
+}
+
+TEST(GpuPlan, AFilterGivesTheTokensOfAllLogitsFromTheBestOrFetchesAll) {
+  Compiled compiled("llama", "all-gpu.yaml");
+  const auto engine = compiled.open();
+  ASSERT_TRUE(engine) << compiled.error;
+  const auto row_bytes = static_cast<uint64_t>(engine->vocab_size()) * 4;
+  runtime::SamplingOptions drawn;
+  drawn.seed = 5;
+  for (const runtime::SamplingOptions& sampling : {runtime::greedy_sampling(), drawn}) {
+    // A bias of nothing makes all logits come.
+    runtime::SamplingOptions with_all = sampling;
+    with_all.logit_bias = {{0, 0.0f}};
+    const Filtered best = filtered(compiled, *engine, sampling, std::make_unique<EvenTokens>());
+    const Filtered all = filtered(compiled, *engine, with_all, std::make_unique<EvenTokens>());
+    EXPECT_EQ(best.ids, all.ids);
+    for (size_t i = 0; i < best.logprobs.size(); ++i) {
+      EXPECT_NEAR(best.logprobs[i], all.logprobs[i], 1e-5);
+    }
+    EXPECT_LT(best.bytes, 8 * row_bytes);
+    EXPECT_GE(all.bytes, 8 * row_bytes);
+
+    const int32_t rare = static_cast<int32_t>(engine->vocab_size()) - 3;
+    const Filtered one = filtered(compiled, *engine, sampling, std::make_unique<OneToken>(rare));
+    EXPECT_EQ(one.ids, std::vector<int32_t>(8, rare));
+    EXPECT_GE(one.bytes, 8 * row_bytes);
+  }
+}
 
 TEST(GpuPlan, RequestsOfOneBatchGetBestLogitsOrAllAsTheyNeed) {
   Compiled compiled("llama", "all-gpu.yaml");

@@ -76,6 +76,12 @@ Status GpuLogits::queue(const Batch& batch, std::byte* workspace) {
   return {};
 }
 
+Status GpuLogits::fetch(int64_t row) {
+  return gpu_->download(places_.host + row * places_.row_bytes,
+                        places_.device + row * places_.row_bytes,
+                        static_cast<uint64_t>(places_.row_bytes));
+}
+
 BestLogits GpuLogits::best(int64_t row, int32_t count) const {
   const auto* tokens = reinterpret_cast<const TokenLogit*>(host_ + tokens_at(rows_));
   const std::span all(tokens + row * count_, static_cast<size_t>(std::min(count, count_)));

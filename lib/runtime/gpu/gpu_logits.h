@@ -2,7 +2,8 @@
 //
 //   row 0: best 1    a greedy request      8 bytes and the sum
 //   row 1: best 40   top_k 40              320 bytes
-//   row 2: all       with a grammar        600 KB
+//   row 2: best 128  with a grammar        1 KB; all where it allows too few of them
+//   row 3: all       with penalties        600 KB
 //
 // Queued behind the graphs of a step, since the mix differs from step to step.
 #pragma once
@@ -34,6 +35,8 @@ class GpuLogits {
 
   // Queues what the batch's rows want (Batch::best).
   Status queue(const Batch& batch, std::byte* workspace);
+  // Queues the copy of all logits of a row of the last queue().
+  Status fetch(int64_t row);
   // Of the last queue(), after the GPU has finished. `count`: what was asked for.
   BestLogits best(int64_t row, int32_t count) const;
 

@@ -133,6 +133,11 @@ bool GpuRunner::keeps_logits() const {
 BestLogits GpuRunner::best(int64_t row, int32_t count) const {
   return state_->logits->best(row, count);
 }
+Status GpuRunner::fetch_logits(int64_t row) {
+  GpuDevice& device = state_->devices[state_->parts.logits_device];
+  KTX_TRY(device.named(state_->logits->fetch(row)));
+  return device.named(device.gpu->finish());
+}
 std::vector<GpuFacts> GpuRunner::gpus() const {
   std::vector<GpuFacts> all;
   for (const GpuDevice& device : state_->devices) all.push_back(device.gpu->facts());

@@ -46,6 +46,8 @@ class GpuRunner {
   // Whether a GPU computes the logits, and keeps those of which only the best are wanted.
   bool keeps_logits() const;
   BestLogits best(int64_t row, int32_t count) const;  // of the last run
+  // All logits of a row that has only its best here, of the last run.
+  Status fetch_logits(int64_t row);
   int64_t weight_bytes() const;                       // read by run() so far
   // The first floats of a row of `value` as the last run left it on `device` ("cpu",
   // "cuda:0").

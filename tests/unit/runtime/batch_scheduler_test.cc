@@ -306,6 +306,7 @@ class OnlyEven final : public TokenFilter {
     }
     return {};
   }
+  Result<bool> allows(int32_t id) override { return id % 2 == 0; }
   Status accept(int32_t id) override {
     accepted.push_back(id);
     return {};
@@ -487,6 +488,7 @@ class Counting final : public TokenFilter {
     }
     return {};
   }
+  Result<bool> allows(int32_t id) override { return id == next_; }
   Status accept(int32_t) override {
     ++next_;
     return {};

@@ -17,6 +17,7 @@ class Only final : public runtime::TokenFilter {
     }
     return {};
   }
+  Result<bool> allows(int32_t id) override { return id == id_; }
   Status accept(int32_t id) override { return id == id_ ? Status{} : Error{"not allowed"}; }
 
  private:
@@ -29,6 +30,7 @@ std::vector<int32_t> allowed(ReasoningFilter& filter) {
   std::vector<int32_t> ids;
   for (int32_t id = 0; id < kVocab; ++id) {
     if (logits[id] == 0) ids.push_back(id);
+    EXPECT_EQ(filter.allows(id).take(), logits[id] == 0) << "token " << id;
   }
   return ids;
 }
