@@ -135,6 +135,9 @@ void post_chat_completions(const ServerContext& context, const HttpRequest& requ
     if (const auto error = read_resumed(model, body, "messages", *slot, in, fields, resumed)) {
       return send_error(*reply, *error);
     }
+    if (const auto error = check_unfinished(model, *slot, resumed, fields)) {
+      return send_error(*reply, *error);
+    }
     input.rendered = prompt_text(model, resumed);
     input.rendered_ids = resumed.tokens;
   } else if (const auto error = read_messages(*messages, input.messages)) {

@@ -29,6 +29,18 @@ std::optional<ApiError> read_resumed(const ServedModel& model, const Json& body,
   return in.error();
 }
 
+std::optional<ApiError> check_unfinished(const ServedModel& model, int64_t slot,
+                                         const runtime::SlotText& text,
+                                         const AnswerFields& fields) {
+  const bool over = text.answered > 0 && model.tokenizer->is_eog(text.tokens.back());
+  if (!over || fields.ignore_eos) return std::nullopt;
+  return ApiError{400,
+                  fmt::format("the answer in slot {} has ended; send its messages and the new one "
+                              "instead",
+                              slot),
+                  "resume_slot", ""};
+}
+
 std::string prompt_text(const ServedModel& model, const runtime::SlotText& text) {
   const auto size = text.tokens.size() - static_cast<size_t>(text.answered);
   return model.tokenizer->decode(std::span(text.tokens).first(size), true);

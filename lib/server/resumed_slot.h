@@ -22,6 +22,11 @@ std::optional<ApiError> read_resumed(const ServedModel& model, const Json& body,
                                      const char* prompt_field, int64_t slot, FieldReader& in,
                                      AnswerFields& fields, runtime::SlotText& text);
 
+// An answer that ended by itself has nothing to go on with, unless ends are ignored.
+std::optional<ApiError> check_unfinished(const ServedModel& model, int64_t slot,
+                                         const runtime::SlotText& text,
+                                         const AnswerFields& fields);
+
 // What of the text was the prompt, as text.
 std::string prompt_text(const ServedModel& model, const runtime::SlotText& text);
 

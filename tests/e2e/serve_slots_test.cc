@@ -200,6 +200,10 @@ TEST(SlotFields, ACallGoesOnWithItsToolsGivenAgain) {
     EXPECT_EQ(name, call["name"]) << answer.body;
     EXPECT_EQ(json::parse(arguments), json::parse(call["arguments"].get<std::string>()));
   }
+  // By now it has ended by itself.
+  const HttpAnswer over = server.post("/v1/chat/completions", body.dump());
+  EXPECT_EQ(over.status, 400);
+  EXPECT_NE(over.body.find("the answer in slot 0 has ended"), std::string::npos) << over.body;
 }
 
 TEST(SlotFields, WhatCannotBeResumedIsNamed) {
