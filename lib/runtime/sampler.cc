@@ -233,7 +233,10 @@ Result<int32_t> Sampler::sample(std::span<const float> logits, std::span<const i
   for (const auto& [id, bias] : options_.logit_bias) {
     if (static_cast<size_t>(id) < logits_.size()) logits_[id] += bias;
   }
-  if (mask) mask(logits_);
+  if (mask) {
+    KTX_TRY(checked_max(logits_));  // a mask may hide what is wrong with them
+    mask(logits_);
+  }
   apply_penalties(history);
   if (options_.temperature == 0) return best_token(logits_);
   KTX_TRY(checked_max(logits_));

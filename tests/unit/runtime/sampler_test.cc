@@ -280,6 +280,8 @@ TEST(Sampler, NamesNanLogits) {
   EXPECT_THAT(id.error().message, HasSubstr("NaN (not a number) as the logit of token 1"));
   const std::vector<float> infinite = {0, 1, kInf};
   EXPECT_FALSE(sampler.sample(infinite, {}).ok());
+  const auto forbid = [](std::span<float> all) { all[1] = -kInf; };
+  EXPECT_FALSE(sampler.sample(logits, {}, forbid).ok()) << "hidden by a mask";
 }
 
 TEST(Logprobs, AreTheLogSoftmaxOfRawLogits) {
