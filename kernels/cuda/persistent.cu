@@ -55,6 +55,8 @@ void share_blocks(const OneProduct& p, int blocks, int (&own)[kOneParts]) {
     own[i] = std::max(1, static_cast<int>(blocks * bytes_of(p.rows[i]) / bytes));
     left -= own[i];
   }
+  // Parts below one block's share have one all the same.
+  for (; left < 0; ++left) --*std::max_element(own, own + p.parts);
   for (; left > 0; --left) {
     int most = 0;
     int64_t load = -1;
@@ -88,6 +90,7 @@ struct CudaPersistent::Plan {
   const Mix* mix() const;
   bool takes(DType dtype);
   bool takes(const OneProduct& p);
+  bool fits(const OneProduct& p);  // may leave formats that it asked for
   template <class T>
   void put(PhaseKind kind, const T& phase, int share = 0) {
     PhaseRecord& record = records.emplace_back();
@@ -142,6 +145,13 @@ bool CudaPersistent::Plan::takes(DType dtype) {
 }
 
 bool CudaPersistent::Plan::takes(const OneProduct& p) {
+  const auto formats = std::pair(first, second);
+  if (fits(p)) return true;
+  std::tie(first, second) = formats;
+  return false;
+}
+
+bool CudaPersistent::Plan::fits(const OneProduct& p) {
   if (p.cols % 256 != 0 || p.count != 1 || std::ssize(records) >= kMostPhases) return false;
   int own[kOneParts];
   share_blocks(p, blocks, own);
@@ -152,9 +162,9 @@ bool CudaPersistent::Plan::takes(const OneProduct& p) {
     if (!takes(rows.dtype)) return false;
   }
   products.push_back(p);
-  const bool fits = args(nullptr).ring_bytes > 0;
+  const bool enough = args(nullptr).ring_bytes > 0;
   products.pop_back();
-  return fits;
+  return enough;
 }
 
 BlockShare CudaPersistent::Plan::share(int product, int block) const {
