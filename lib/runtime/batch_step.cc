@@ -22,8 +22,9 @@ int32_t best_needed(const GenerationRequest& request, const Sampler& sampler) {
   if (request.logprobs > kMostBestLogits) return -1;
   const int32_t chosen = sampler.best_needed();
   if (chosen < 0) return -1;
-  // Of so many a filter usually leaves enough.
-  if (request.filter) return kMostBestLogits;
+  // Of so many a filter usually leaves one. To draw it would have to leave top_k, which a
+  // grammar often does not allow at all; then all come, with those of other requests.
+  if (request.filter) return chosen == 1 ? kMostBestLogits : -1;
   return std::max(chosen, static_cast<int32_t>(request.logprobs));
 }
 

@@ -37,10 +37,11 @@ class MappedFile {
   // "PATH: the file became smaller while it was in use", when shrunk() is true.
   Status check() const;
 
+  // Hints; they never fail (a hint may be ignored).
   // Of the whole file: read it 2 MiB at a time and map huge pages, where the file system
-  // keeps files in them. What is in memory in small pages stays so. A hint, as these:
+  // keeps files in them. What is in memory in small pages stays so.
   void advise_huge_pages() const;
-  // Access hints for a byte range; they never fail (a hint may be ignored).
+  // Of a byte range.
   void advise_sequential(size_t offset, size_t size) const;
   void advise_will_need(size_t offset, size_t size) const;
   void advise_dont_need(size_t offset, size_t size) const;

@@ -2,7 +2,7 @@
 //
 //   row 0: best 1    a greedy request      8 bytes and the sum
 //   row 1: best 40   top_k 40              320 bytes
-//   row 2: best 128  with a grammar        1 KB; all where it allows too few of them
+//   row 2: best 128  greedy, with a grammar  1 KB; all where it allows none of them
 //   row 3: all       with penalties        600 KB
 //
 // Queued behind the graphs of a step, since the mix differs from step to step.

@@ -84,7 +84,7 @@ struct GpuState {
 
   // Whether steps are taken together (fusions.h) in a pass of this shape.
   bool fuses(const GpuShape& shape) const {
-    return shape.tokens == 1 && shape.outputs == 1 && !setup.check_finite;
+    return shape.tokens == 1 && shape.outputs == 1 && !setup.check_finite && !setup.on_result;
   }
   // The same, for few tokens.
   bool fuses_few(const GpuShape& shape) const {
