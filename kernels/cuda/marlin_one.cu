@@ -1,7 +1,7 @@
 // Which kernel of one token serves a product (marlin_one.h).
 #include "kernels/cuda/marlin_one.h"
 
-#include "kernels/cuda/cuda_launch.cuh"
+#include "kernels/cuda/marlin_pairs.cuh"
 #include "kernels/cuda/marlin_products.cuh"
 #include "kernels/matmul/marlin_layout.h"
 
@@ -10,29 +10,8 @@ namespace ktx::kernels {
 template <DType kFirst, DType kSecond>
 Status launch_one(const OneProduct& p, cudaStream_t stream);
 
-namespace {
-
-// Two formats that have a kernel of their own: first, second.
-struct Mix {
-  DType first, second;
-  Status (*launch)(const OneProduct&, cudaStream_t);
-};
-constexpr Mix kMixes[] = {
-    {DType::Q4_K, DType::Q6_K, launch_one<DType::Q4_K, DType::Q6_K>},
-    {DType::Q5_K, DType::Q6_K, launch_one<DType::Q5_K, DType::Q6_K>},
-};
-
-const Mix* mix_of(DType a, DType b) {
-  for (const Mix& mix : kMixes) {
-    if ((mix.first == a && mix.second == b) || (mix.first == b && mix.second == a)) return &mix;
-  }
-  return nullptr;
-}
-
-}  // namespace
-
 bool one_formats(DType a, DType b) {
-  return marlin_takes(a) && marlin_takes(b) && (a == b || mix_of(a, b));
+  return marlin_pair(a, b);
 }
 
 // With the most strips that a block has and one tile a warp.
@@ -42,16 +21,8 @@ bool marlin_one_fits(DType dtype, int64_t cols, int rows) {
 }
 
 Status launch_marlin_one(const OneProduct& p, CudaStream stream) {
-  DType first = p.rows[0].dtype, other = first;
-  for (int i = 1; i < p.parts; ++i) {
-    if (p.rows[i].dtype != first) other = p.rows[i].dtype;
-  }
-  if (other != first) {
-    const Mix* mix = mix_of(first, other);
-    return mix ? mix->launch(p, stream) : Status(Error{"no GPU product takes this mix of formats"});
-  }
-  return for_marlin_type<Status>(first, Error{"not a format of marlin weights"}, [&]<DType kType>() {
-    return launch_one<kType, kType>(p, stream);
+  return for_marlin_formats(p.rows, p.parts, [&]<DType kFirst, DType kSecond>() {
+    return launch_one<kFirst, kSecond>(p, stream);
   });
 }
 

@@ -25,8 +25,10 @@ struct Mix {
   Status (*launch)(const PersistentArgs&, int, cudaStream_t);
 };
 constexpr Mix kMixes[] = {
-    {DType::Q4_K, DType::Q6_K, launch_persistent<DType::Q4_K, DType::Q6_K>},
-    {DType::Q5_K, DType::Q6_K, launch_persistent<DType::Q5_K, DType::Q6_K>},
+#define KTX_MARLIN_PAIR(first, second) \
+  {DType::first, DType::second, launch_persistent<DType::first, DType::second>},
+#include "kernels/cuda/marlin_pairs.def"
+#undef KTX_MARLIN_PAIR
 };
 constexpr int kMostUnits = kPersistentThreads / 16;
 constexpr int kMostStrips = 64;  // of a block in a phase

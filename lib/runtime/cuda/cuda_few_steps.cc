@@ -58,28 +58,18 @@ class GateUp final : public FewProduct<kernels::CudaFewGateUpArgs, kernels::laun
   Result<bool> bind(const FusedMembers& members) {
     gpu_ = &members.gpu();
     const CudaBind swiglu = members.of(StepOp::Swiglu);
-    const CudaView gate = swiglu.input(0);
-    const bool first = members.of(StepOp::Matmul, 0).output(0).data == gate.data;
-    const CudaBind a = members.of(StepOp::Matmul, first ? 0 : 1);
-    const CudaBind b = members.of(StepOp::Matmul, first ? 1 : 0);
-    args_.x = KTX_TRY(members.few_x(a.input(0), norm_));
-    args_.gate = KTX_TRY(a.product_weight(0));
-    args_.up = KTX_TRY(b.product_weight(0));
+    const CudaBind gate = members.gate(), up = members.up();
+    args_.x = KTX_TRY(members.few_x(gate.input(0), norm_));
+    args_.gate = KTX_TRY(gate.product_weight(0));
+    args_.up = KTX_TRY(up.product_weight(0));
     args_.y = swiglu.output(0).f32();
     args_.y_stride = swiglu.output(0).stride;
     cols_ = args_.gate.cols;
     rows_ = swiglu.output(0).rows;
-    const bool plain = !KTX_TRY(a.vector(1, bias_[0])) && !KTX_TRY(b.vector(1, bias_[1]));
+    const bool plain = !KTX_TRY(gate.vector(1, bias_[0])) && !KTX_TRY(up.vector(1, bias_[1]));
     return plain && kernels::few_gate_up_takes(args_);
   }
 };
-
-template <class Step>
-Result<std::unique_ptr<GpuStep>> make(const FusedMembers& members) {
-  auto step = std::make_unique<Step>();
-  const bool takes = KTX_TRY(step->bind(members));
-  return takes ? std::unique_ptr<GpuStep>(std::move(step)) : nullptr;
-}
 
 }  // namespace
 
@@ -88,9 +78,9 @@ Result<std::unique_ptr<GpuStep>> make_cuda_fused_few(CudaGpu& gpu, const Fusion&
   const FusedMembers members(gpu, fusion, context);
   switch (fusion.kind) {
     case FusionKind::Products:
-      return make<Products>(members);
+      return make_fused_step<Products>(members);
     case FusionKind::GateUp:
-      return make<GateUp>(members);
+      return make_fused_step<GateUp>(members);
     case FusionKind::Attention:
     case FusionKind::RouterProduct:
     case FusionKind::Experts:

@@ -44,15 +44,12 @@ class GateUp final : public GpuStep, public CudaPhases {
   Result<bool> bind(const Members& members) {
     gpu_ = &members.gpu();
     const CudaBind swiglu = members.of(StepOp::Swiglu);
-    const CudaView gate = swiglu.input(0);
-    const bool first = members.of(StepOp::Matmul, 0).output(0).data == gate.data;
-    const CudaBind a = members.of(StepOp::Matmul, first ? 0 : 1);
-    const CudaBind b = members.of(StepOp::Matmul, first ? 1 : 0);
-    args_.x = KTX_TRY(members.x(a.input(0), norm_));
-    args_.gate = KTX_TRY(a.product_weight(0));
-    args_.up = KTX_TRY(b.product_weight(0));
+    const CudaBind gate = members.gate(), up = members.up();
+    args_.x = KTX_TRY(members.x(gate.input(0), norm_));
+    args_.gate = KTX_TRY(gate.product_weight(0));
+    args_.up = KTX_TRY(up.product_weight(0));
     args_.y = swiglu.output(0).f32();
-    const bool plain = !KTX_TRY(a.vector(1, bias_)) && !KTX_TRY(b.vector(1, bias_));
+    const bool plain = !KTX_TRY(gate.vector(1, bias_)) && !KTX_TRY(up.vector(1, bias_));
     return plain && kernels::one_gate_up_takes(args_);
   }
   Status launch(const GpuShape&, std::byte*, int64_t) override {
@@ -200,24 +197,17 @@ class Attention final : public GpuStep, public CudaPhases {
   CudaGpu* gpu_ = nullptr;
 };
 
-template <class Step>
-Result<std::unique_ptr<GpuStep>> make(const Members& members) {
-  auto step = std::make_unique<Step>();
-  const bool takes = KTX_TRY(step->bind(members));
-  return takes ? std::unique_ptr<GpuStep>(std::move(step)) : nullptr;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<GpuStep>> make_cuda_fused(CudaGpu& gpu, const Fusion& fusion,
                                                  const GpuBindContext& context) {
   const Members members(gpu, fusion, context);
   switch (fusion.kind) {
-    case FusionKind::Products: return make<Products>(members);
-    case FusionKind::GateUp: return make<GateUp>(members);
-    case FusionKind::RouterProduct: return make<RouterProduct>(members);
-    case FusionKind::Experts: return make<Experts>(members);
-    case FusionKind::Attention: return make<Attention>(members);
+    case FusionKind::Products: return make_fused_step<Products>(members);
+    case FusionKind::GateUp: return make_fused_step<GateUp>(members);
+    case FusionKind::RouterProduct: return make_fused_step<RouterProduct>(members);
+    case FusionKind::Experts: return make_fused_step<Experts>(members);
+    case FusionKind::Attention: return make_fused_step<Attention>(members);
   }
   return std::unique_ptr<GpuStep>();
 }

@@ -19,6 +19,10 @@ size_t FusedMembers::find(StepOp op, int number) const {
   return contexts_.size();
 }
 
+bool FusedMembers::gate_is_first() const {
+  return of(StepOp::Matmul, 0).output(0).data == of(StepOp::Swiglu).input(0).data;
+}
+
 Result<kernels::CudaOneX> FusedMembers::x(const CudaView& plain, GpuMemory& keep) const {
   if (!has(StepOp::RmsNorm)) return kernels::CudaOneX{plain.f32(), nullptr, 0};
   const CudaBind norm = of(StepOp::RmsNorm);

@@ -20,6 +20,9 @@ class FusedMembers {
     return CudaBind(gpu_, contexts_[find(op, number)]);
   }
   bool has(StepOp op, int number = 0) const { return find(op, number) < contexts_.size(); }
+  // Of the two products before a swiglu, that of its gate.
+  CudaBind gate() const { return of(StepOp::Matmul, gate_is_first() ? 0 : 1); }
+  CudaBind up() const { return of(StepOp::Matmul, gate_is_first() ? 1 : 0); }
 
   // Of x as the products take it: what the norm reads, or `plain` where there is none. `keep`
   // holds the norm's weight.
@@ -27,9 +30,18 @@ class FusedMembers {
   Result<kernels::CudaFewX> few_x(const CudaView& plain, GpuMemory& keep) const;
 
  private:
+  bool gate_is_first() const;
   size_t find(StepOp op, int number) const;
   CudaGpu& gpu_;
   std::vector<GpuBindContext> contexts_;
 };
+
+// A step whose class has `Result<bool> bind(const FusedMembers&)`; null where that says no.
+template <class Step>
+Result<std::unique_ptr<GpuStep>> make_fused_step(const FusedMembers& members) {
+  auto step = std::make_unique<Step>();
+  const bool takes = KTX_TRY(step->bind(members));
+  return takes ? std::unique_ptr<GpuStep>(std::move(step)) : nullptr;
+}
 
 }  // namespace ktx::runtime
