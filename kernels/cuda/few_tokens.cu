@@ -3,19 +3,14 @@
 #include "kernels/cuda/cuda_few_tokens.h"
 #include "kernels/cuda/cuda_launch.cuh"
 #include "kernels/cuda/marlin_batch.h"
+#include "kernels/cuda/product_forms.h"
 #include "kernels/matmul/marlin_layout.h"
 
 namespace ktx::kernels {
 namespace {
 
-bool aligned(const void* p) {
-  return reinterpret_cast<uintptr_t>(p) % 16 == 0;
-}
 bool takes(const CudaFewX& x) {
-  return marlin_batch_runs() && aligned(x.x) && aligned(x.norm) && x.stride % 4 == 0;
-}
-bool marlin(const CudaWeight& w) {
-  return w.layout == Layout::Marlin && marlin_takes(w.dtype);
+  return marlin_batch_runs() && aligned_16(x.x) && aligned_16(x.norm) && x.stride % 4 == 0;
 }
 
 BatchRows rows_of(const CudaWeight& w, float* y, int64_t y_stride) {
@@ -55,17 +50,8 @@ int64_t few_tokens_workspace(int64_t tokens, int64_t cols) {
 }
 
 bool few_products_take(const CudaFewProductsArgs& a) {
-  bool yes = a.count >= 1 && a.count <= kBatchParts && takes(a.x);
-  DType other = a.outputs[0].w.dtype;
-  for (int i = 0; i < a.count; ++i) {
-    const CudaWeight& w = a.outputs[i].w;
-    if (w.dtype != a.outputs[0].w.dtype) {
-      yes = yes && (other == a.outputs[0].w.dtype || other == w.dtype);
-      other = w.dtype;
-    }
-    yes = yes && marlin(w) && w.cols == a.outputs[0].w.cols;
-  }
-  return yes && batch_formats(a.outputs[0].w.dtype, other);
+  return a.count >= 1 && a.count <= kBatchParts && takes(a.x) &&
+         products_go_together(a.outputs, a.count, is_marlin, batch_formats);
 }
 
 Status launch_few_products(const CudaFewProductsArgs& a, CudaStream stream) {
@@ -83,8 +69,7 @@ Status launch_few_products(const CudaFewProductsArgs& a, CudaStream stream) {
 }
 
 bool few_gate_up_takes(const CudaFewGateUpArgs& a) {
-  return marlin(a.gate) && a.gate.dtype == a.up.dtype && a.up.layout == a.gate.layout &&
-         a.gate.rows == a.up.rows && a.gate.cols == a.up.cols && takes(a.x);
+  return is_marlin(a.gate) && same_form(a.gate, a.up) && takes(a.x);
 }
 
 Status launch_few_gate_up(const CudaFewGateUpArgs& a, CudaStream stream) {

@@ -4,19 +4,14 @@
 #include "kernels/cuda/cuda_launch.cuh"
 #include "kernels/cuda/one_token_products.h"
 #include "kernels/cuda/plain_products.cuh"
+#include "kernels/cuda/product_forms.h"
 #include "kernels/matmul/marlin_layout.h"
 
 namespace ktx::kernels {
 namespace {
 
-bool aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
-
 bool marlin(const CudaWeight& w, int x_rows) {
-  return w.layout == Layout::Marlin && marlin_takes(w.dtype) &&
-         marlin_one_fits(w.dtype, w.cols, x_rows);
-}
-bool same_form(const CudaWeight& a, const CudaWeight& b) {
-  return a.dtype == b.dtype && a.layout == b.layout && a.rows == b.rows && a.cols == b.cols;
+  return is_marlin(w) && marlin_one_fits(w.dtype, w.cols, x_rows);
 }
 
 OneRows rows_of(const CudaWeight& w, float* y) {
@@ -42,17 +37,9 @@ OneProduct product_of(const CudaOneX& x, int64_t cols) {
 }  // namespace
 
 bool one_products_take(const CudaOneProductsArgs& a) {
-  bool yes = a.count >= 1 && a.count <= kOneParts && aligned(a.x.x) && aligned(a.x.norm);
-  DType other = a.outputs[0].w.dtype;
-  for (int i = 0; i < a.count; ++i) {
-    const CudaWeight& w = a.outputs[i].w;
-    if (w.dtype != a.outputs[0].w.dtype) {
-      yes = yes && (other == a.outputs[0].w.dtype || other == w.dtype);
-      other = w.dtype;
-    }
-    yes = yes && marlin(w, 1) && w.cols == a.outputs[0].w.cols;
-  }
-  return yes && one_formats(a.outputs[0].w.dtype, other);
+  return a.count >= 1 && a.count <= kOneParts && aligned_16(a.x.x) && aligned_16(a.x.norm) &&
+         products_go_together(
+             a.outputs, a.count, [](const CudaWeight& w) { return marlin(w, 1); }, one_formats);
 }
 
 OneProduct one_product(const CudaOneProductsArgs& a) {
@@ -70,7 +57,7 @@ Status launch_one_products(const CudaOneProductsArgs& a, CudaStream stream) {
 }
 
 bool one_gate_up_takes(const CudaOneGateUpArgs& a) {
-  return marlin(a.gate, 1) && same_form(a.gate, a.up) && aligned(a.x.x) && aligned(a.x.norm);
+  return marlin(a.gate, 1) && same_form(a.gate, a.up) && aligned_16(a.x.x) && aligned_16(a.x.norm);
 }
 
 OneProduct one_product(const CudaOneGateUpArgs& a) {
@@ -85,7 +72,8 @@ Status launch_one_gate_up(const CudaOneGateUpArgs& a, CudaStream stream) {
 
 bool one_router_takes(const CudaOneRouterArgs& a) {
   return a.w.layout == Layout::Rows && a.w.dtype == DType::F32 && a.w.cols % 4 == 0 &&
-         a.w.rows >= 1 && aligned(a.x.x) && aligned(a.x.norm) && aligned(a.w.data) && a.x.norm;
+         a.w.rows >= 1 && aligned_16(a.x.x) && aligned_16(a.x.norm) && aligned_16(a.w.data) &&
+         a.x.norm;
 }
 
 Status launch_one_router(const CudaOneRouterArgs& a, CudaStream stream) {
@@ -101,7 +89,7 @@ Status launch_one_router(const CudaOneRouterArgs& a, CudaStream stream) {
 }
 
 bool one_choices_take(const CudaOneChoicesArgs& a) {
-  return marlin(a.gate, 1) && same_form(a.gate, a.up) && aligned(a.x) && a.h_stride % 4 == 0 &&
+  return marlin(a.gate, 1) && same_form(a.gate, a.up) && aligned_16(a.x) && a.h_stride % 4 == 0 &&
          a.router.attrs.experts <= 256 && a.router.attrs.top_k <= kCudaMaxTopK;
 }
 
@@ -119,7 +107,7 @@ Status launch_one_choices(const CudaOneChoicesArgs& a, CudaStream stream) {
 }
 
 bool one_sum_takes(const CudaOneSumArgs& a) {
-  return marlin(a.down, a.attrs.top_k) && aligned(a.h) && a.h_stride % 4 == 0 &&
+  return marlin(a.down, a.attrs.top_k) && aligned_16(a.h) && a.h_stride % 4 == 0 &&
          a.attrs.top_k <= kCudaMaxTopK;
 }
 
