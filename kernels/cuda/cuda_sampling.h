@@ -2,8 +2,9 @@
 // on the GPU, and one token, or the 40 that top_k leaves, come to the sampler.
 //
 //   best[r][i]  the tokens with the largest logits, falling; of equal ones the lower id
-//               first, as the sampler has it (lib/runtime/sampler.h)
-//   log_sum[r]  log sum exp of the row; NaN when it holds NaN or +infinity, -infinity when
+//               first, as the sampler has it (lib/runtime/sampler.h); with `allowed` of those
+//               whose bit is set there
+//   log_sum[r]  log sum exp of the whole row; NaN when it holds NaN or +infinity, -infinity when
 //               it allows no token
 #pragma once
 
@@ -27,9 +28,11 @@ struct CudaBestLogitsArgs {
   int64_t logits_stride = 0;
   int64_t rows = 0;
   int64_t vocabulary = 0;
-  int32_t count = 1;               // 1 to kCudaMostBest
-  CudaTokenLogit* best = nullptr;  // [rows, count]
-  double* log_sum = nullptr;       // [rows]
+  int32_t count = 1;                  // 1 to kCudaMostBest
+  const uint32_t* allowed = nullptr;  // [rows, allowed_words]; null: all tokens
+  int64_t allowed_words = 0;          // at least a bit for each token
+  CudaTokenLogit* best = nullptr;     // [rows, count]
+  double* log_sum = nullptr;          // [rows]
   std::byte* workspace = nullptr;
 };
 // Depends on rows, vocabulary and count.

@@ -105,6 +105,7 @@ __global__ void __launch_bounds__(kThreads)
   const int thread = static_cast<int>(threadIdx.x);
   const int64_t r = blockIdx.y, slice = blockIdx.x;
   const float* logits = a.logits + r * a.logits_stride;
+  const uint32_t* allowed = a.allowed ? a.allowed + r * a.allowed_words : nullptr;
   float v[kPerThread];
   float largest = -INFINITY;
   int sound = 1;
@@ -112,7 +113,8 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t id = slice * kSlice + j * kThreads + thread;
     v[j] = id < a.vocabulary ? logits[id] : -INFINITY;
     if (!(v[j] < INFINITY)) sound = 0, v[j] = -INFINITY;  // NaN fails every comparison
-    s.keys[j * kThreads + thread] = v[j] > -INFINITY ? key_of(v[j], static_cast<int>(id)) : 0;
+    const bool may = v[j] > -INFINITY && (!allowed || (allowed[id / 32] >> (id % 32) & 1));
+    s.keys[j * kThreads + thread] = may ? key_of(v[j], static_cast<int>(id)) : 0;
     largest = fmaxf(largest, v[j]);
   }
   sound = __syncthreads_and(sound);
@@ -148,8 +150,13 @@ __global__ void __launch_bounds__(kThreads)
     return;
   }
   for (int i = thread; i < a.count; i += kThreads) a.best[r * a.count + i] = token_of(s.keys[i]);
+  // The largest of the row need not be allowed.
+  float most = -INFINITY;
+  for (int64_t i = thread; i < slices; i += kThreads) {
+    most = fmaxf(most, sums[r * slices + i].largest);
+  }
+  const double largest = block_max(s, most);
   int sound = 1;
-  const double largest = token_of(s.keys[0]).logit;
   double sum = 0;
   for (int64_t i = thread; i < slices; i += kThreads) {
     const SliceSum part = sums[r * slices + i];

@@ -4,15 +4,18 @@
 //   sequence  [T]  index in tables           tables        block table per sequence
 //   output_rows [R]  which of the T rows need logits, rising
 //   best        [R]  how many of the best logits are enough; -1, or no array: all of them
+//   filter      [R]  not null: the best of those that it allows
 //
 // The arrays are allocated once for the largest step; kernels read them in place.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "lib/formats/step_ops.h"
+#include "lib/runtime/token_filter.h"
 
 namespace ktx::runtime {
 
@@ -24,6 +27,9 @@ struct Batch {
   std::vector<int32_t> sequence;
   std::vector<int32_t> output_rows;
   std::vector<int32_t> best;
+  std::vector<TokenFilter*> filter;
+  // Called before filters are asked, once the step is on its way.
+  std::function<void()> before_filters;
   std::vector<std::byte* const*> tables;
 
   int64_t rows(RowKind kind) const {

@@ -147,7 +147,7 @@ class BatchScheduler {
   std::vector<SlotState> slots_;
   SchedulerStats stats_;
 
-  std::unique_ptr<FilterWorker> filter_worker_;  // null: filters do all in mask()
+  std::unique_ptr<FilterWorker> filter_worker_;  // null: filters do all in allowed()
   std::thread thread_;                           // last: starts when all else is there
 };
 

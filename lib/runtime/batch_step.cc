@@ -21,34 +21,22 @@ int32_t best_needed(const GenerationRequest& request, const Sampler& sampler) {
   if (request.embed) return 1;  // wants none
   if (request.logprobs > kMostBestLogits) return -1;
   const int32_t chosen = sampler.best_needed();
-  if (chosen < 0) return -1;
-  // Of so many a filter usually leaves one. To draw it would have to leave top_k, which a
-  // grammar often does not allow at all; then all come, with those of other requests.
-  if (request.filter) return chosen == 1 ? kMostBestLogits : -1;
-  return std::max(chosen, static_cast<int32_t>(request.logprobs));
+  return chosen < 0 ? -1 : std::max(chosen, static_cast<int32_t>(request.logprobs));
 }
 
-// The token that all logits of the row would give. Where the best of them are here, a filter
-// picks those it allows; all are fetched only when it leaves too few.
+// The token that all logits of the row would give. Where only the best of them are here, they
+// are those that the filter allows.
 Result<int32_t> choose(Engine& engine, int64_t row, const GenerationRequest& request,
                        Sampler& sampler, std::span<const int32_t> history) {
-  if (!engine.has_logits(row)) {
-    const BestLogits found = engine.best(row);
-    if (!request.filter) return sampler.sample(found);
-    const auto needed = static_cast<size_t>(sampler.best_needed());
-    std::vector<TokenLogit> allowed;
-    for (const TokenLogit& token : found.best) {
-      if (KTX_TRY(request.filter->allows(token.id))) allowed.push_back(token);
-      if (allowed.size() == needed) return sampler.sample({allowed, found.log_sum});
-    }
-    KTX_TRY(engine.fetch_logits(row));
+  if (!request.filter) {
+    return engine.has_logits(row) ? sampler.sample(engine.logits(row), history)
+                                  : sampler.sample(engine.best(row));
   }
-  if (!request.filter) return sampler.sample(engine.logits(row), history);
-  Status masked;
-  const LogitMask mask = [&](std::span<float> logits) { masked = request.filter->mask(logits); };
-  Result<int32_t> id = sampler.sample(engine.logits(row), history, mask);
-  KTX_TRY(masked);
-  return id;
+  const TokenBits allowed = KTX_TRY(request.filter->allowed());
+  if (engine.is_filtered(row)) return sampler.sample(engine.best(row));
+  KTX_TRY(engine.fetch_logits(row));
+  return sampler.sample(engine.logits(row), history,
+                        [&](std::span<float> logits) { forbid_others(allowed, logits); });
 }
 
 }  // namespace
@@ -66,9 +54,12 @@ void BatchScheduler::step() {
   if (who.empty()) return;
   start_filters(step);
   const Clock::time_point begin = Clock::now();
-  const Result<Forward> done = engine_.forward(step.items);
+  const auto prepared = [this] {
+    if (filter_worker_) filter_worker_->wait();
+  };
+  const Result<Forward> done = engine_.forward(step.items, prepared);
   stats_.busy_seconds += seconds(Clock::now() - begin);
-  if (filter_worker_) filter_worker_->wait();
+  prepared();
   if (!done) {
     for (Running* running : who) end(*running, EndReason::Failed, done.error().message);
   } else if (*done == Forward::CacheFull) {
@@ -124,11 +115,19 @@ BatchScheduler::StepItems BatchScheduler::gather() {
     }
     const bool last = shares[i] == running.remaining();
     const bool all = running.guesses > 0 || running.request.embed == Pooling::Mean;
-    step.items.push_back({&*running.sequence, running.step_ids,
-                          all    ? Want::All
-                          : last ? Want::Last
-                                 : Want::None,
-                          best_needed(running.request, running.sampler)});
+    BatchItem item;
+    item.sequence = &*running.sequence;
+    item.tokens = running.step_ids;
+    item.want = all ? Want::All : last ? Want::Last : Want::None;
+    item.best = best_needed(running.request, running.sampler);
+    if (TokenFilter* filter = running.request.filter.get(); filter != nullptr && item.best > 0) {
+      // A filter knows what comes next and not what comes behind a guess; and the best
+      // log-probabilities are told of all tokens.
+      const bool one_row = item.want == Want::Last && running.request.logprobs <= 0;
+      item.best = one_row ? item.best : -1;
+      item.filter = one_row ? filter : nullptr;
+    }
+    step.items.push_back(item);
     step.who.push_back(&running);
   }
   return step;

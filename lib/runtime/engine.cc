@@ -64,6 +64,10 @@ bool Engine::has_logits(int64_t row) const {
   return !state_->gpus || !state_->gpus->keeps_logits() || state_->batch.best[row] < 0;
 }
 
+bool Engine::is_filtered(int64_t row) const {
+  return !has_logits(row) && state_->batch.filter[row] != nullptr;
+}
+
 BestLogits Engine::best(int64_t row) const {
   KTX_ASSERT(!has_logits(row));
   return state_->gpus->best(row, state_->batch.best[row]);
@@ -85,7 +89,9 @@ Sequence Engine::new_sequence() {
   return Sequence(this);
 }
 
-Result<Forward> Engine::forward(std::span<const BatchItem> items) {
+Result<Forward> Engine::forward(std::span<const BatchItem> items,
+                                const std::function<void()>& before_filters) {
+  state_->batch.before_filters = before_filters;
   auto result = run(items);
   if (result) return result;
   return Error{fmt::format("{}: {}", state_->plan.path(), result.error().message)};
@@ -125,6 +131,7 @@ Result<Forward> Engine::run(std::span<const BatchItem> items) {
       batch.sequence[row] = static_cast<int32_t>(i);
       if (count - t <= outputs) {
         batch.best[batch.outputs] = item.best;
+        batch.filter[batch.outputs] = item.filter;
         batch.output_rows[batch.outputs++] = static_cast<int32_t>(row);
       }
     }

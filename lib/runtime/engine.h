@@ -28,6 +28,7 @@
 #include "lib/runtime/best_logits.h"
 #include "lib/runtime/prefix_cache.h"
 #include "lib/runtime/step_stats.h"
+#include "lib/runtime/token_filter.h"
 #include "lib/support/result.h"
 #include "lib/target/isa.h"
 
@@ -100,6 +101,8 @@ struct BatchItem {
   // The best so many logits of each wanted row are enough: a GPU need not send the rest.
   // At most kMostBestLogits; -1: all.
   int32_t best = -1;
+  // Where only the best come: the best of those that this allows.
+  TokenFilter* filter = nullptr;
 };
 
 enum class Forward {
@@ -153,7 +156,9 @@ class Engine {
   // most max_batch() items with different sequences and chunk_tokens() tokens in
   // all. Fails on token ids outside of the vocabulary, when the file shrank, or on
   // damaged data; the sequences keep their lengths then.
-  Result<Forward> forward(std::span<const BatchItem> items);
+  // `before_filters` is called before items' filters are asked, while a GPU computes.
+  Result<Forward> forward(std::span<const BatchItem> items,
+                          const std::function<void()>& before_filters = {});
 
   // Fills a sequence that holds the first length() tokens of `tokens` with what the
   // cache still has of the rest, the last token left out (its logits are wanted).
@@ -182,6 +187,7 @@ class Engine {
   // that is here: has_logits() says.
   int64_t logits_rows() const;
   bool has_logits(int64_t row) const;
+  bool is_filtered(int64_t row) const;  // best() has what the item's filter allows
   std::span<const float> logits(int64_t row) const;
   BestLogits best(int64_t row) const;  // where not has_logits()
   // Makes has_logits(row) true, where the best are not enough after all.

@@ -1,7 +1,7 @@
 // Prepares the filters of a step while the step is computed, on a thread of its own: a
 // grammar knows what may come next as soon as it knows the last token.
 //
-//   worker.start(filters);  engine.forward(items);  worker.wait();  filter->mask(logits);
+//   worker.start(filters);  engine.forward(items);  worker.wait();  filter->allowed();
 #pragma once
 
 #include <condition_variable>
@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "lib/runtime/generation_request.h"
+#include "lib/runtime/token_filter.h"
 
 namespace ktx::runtime {
 

@@ -24,23 +24,10 @@
 
 #include "lib/runtime/prefix_cache.h"
 #include "lib/runtime/sampler.h"
+#include "lib/runtime/token_filter.h"
 #include "lib/support/result.h"
 
 namespace ktx::runtime {
-
-// Which tokens may come next (a grammar). Told about every token of the answer.
-class TokenFilter {
- public:
-  virtual ~TokenFilter() = default;
-  // Sets forbidden logits to -infinity. Something must stay allowed.
-  virtual Status mask(std::span<float> logits) = 0;
-  // Whether mask() would leave this token. Fails where mask() does.
-  virtual Result<bool> allows(int32_t id) = 0;
-  virtual Status accept(int32_t id) = 0;
-  // What can be found out about the next mask before there are logits. Called at most
-  // once between two tokens, on another thread than the others, never at their time.
-  virtual void prepare() {}
-};
 
 // How the hidden states of a text (the final norm's output) become one vector: that of
 // its last token, or the mean of all. Mean computes the whole text, also what is cached.

@@ -42,6 +42,7 @@ void reserve(Batch& batch, const plan::RunShape& shape) {
   batch.sequence.resize(shape.step_tokens);
   batch.output_rows.resize(shape.step_outputs);
   batch.best.resize(shape.step_outputs);
+  batch.filter.resize(shape.step_outputs);
   batch.tables.resize(shape.max_batch);
 }
 

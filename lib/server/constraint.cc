@@ -3,70 +3,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <cstring>
-#include <limits>
 
 namespace ktx::server {
 namespace {
 
 constexpr size_t kMaxGrammars = 64;
 
-constexpr float kForbidden = -std::numeric_limits<float>::infinity();
-constexpr size_t kLanes = 4;
-using Lanes = std::array<uint32_t, kLanes>;
-
-// All ones for a bit that is set: four bits at once, so that the compiler makes vectors of
-// them. To meet the zeros one by one takes up to three times as long.
-constexpr auto kKeep = [] {
-  std::array<Lanes, 16> keep = {};
-  for (uint32_t bits = 0; bits < 16; ++bits) {
-    for (uint32_t lane = 0; lane < kLanes; ++lane) keep[bits][lane] = bits >> lane & 1 ? ~0u : 0u;
-  }
-  return keep;
-}();
-
-// Leaves the logits whose bits are set.
-void forbid_32(uint32_t allowed, std::span<float, 32> logits) {
-  if (allowed == ~0u) return;
-  if (allowed == 0) return std::fill(logits.begin(), logits.end(), kForbidden);
-  constexpr auto kNone = std::bit_cast<uint32_t>(kForbidden);
-  for (size_t first = 0; first < 32; first += kLanes, allowed >>= kLanes) {
-    const Lanes& keep = kKeep[allowed & 15];
-    Lanes lanes;
-    std::memcpy(lanes.data(), &logits[first], sizeof lanes);
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] = (lanes[lane] & keep[lane]) | (kNone & ~keep[lane]);
-    }
-    std::memcpy(&logits[first], lanes.data(), sizeof lanes);
-  }
-}
-
 class GrammarFilter final : public runtime::TokenFilter {
  public:
   explicit GrammarFilter(const text::Grammar& grammar)
       : state_(grammar), bits_(grammar.vocabulary().mask_words()) {}
 
-  Status mask(std::span<float> logits) override {
-    KTX_TRY(find_mask());
-    const size_t words = std::min(logits.size() / 32, bits_.size());
-    for (size_t word = 0; word < words; ++word) {
-      forbid_32(bits_[word], logits.subspan(word * 32).first<32>());
-    }
-    const size_t tokens = std::min(logits.size(), bits_.size() * 32);
-    for (size_t id = words * 32; id < tokens; ++id) {
-      if (!(bits_[id / 32] >> (id % 32) & 1)) logits[id] = kForbidden;
-    }
-    // The model may have more logits than the tokenizer has tokens.
-    std::fill(logits.begin() + static_cast<ptrdiff_t>(tokens), logits.end(), kForbidden);
-    return {};
-  }
-
-  Result<bool> allows(int32_t id) override {
-    KTX_TRY(find_mask());
-    const auto word = static_cast<size_t>(id / 32);
-    return id >= 0 && word < bits_.size() && (bits_[word] >> (id % 32) & 1) != 0;
+  Result<runtime::TokenBits> allowed() override {
+    prepare();
+    if (possible_) return runtime::TokenBits(bits_);
+    return Error{state_.exhausted()
+                     ? "the grammar can be read in too many ways here; make its rules less "
+                       "ambiguous"
+                     : "the grammar allows no token here; its nesting may be too deep"};
   }
 
   void prepare() override {
@@ -85,15 +39,6 @@ class GrammarFilter final : public runtime::TokenFilter {
   }
 
  private:
-  Status find_mask() {
-    prepare();
-    if (possible_) return {};
-    return Error{state_.exhausted()
-                     ? "the grammar can be read in too many ways here; make its rules less "
-                       "ambiguous"
-                     : "the grammar allows no token here; its nesting may be too deep"};
-  }
-
   text::GrammarState state_;
   std::vector<uint32_t> bits_;
   bool prepared_ = false;  // bits_ are those of the next token

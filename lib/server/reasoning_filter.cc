@@ -1,28 +1,17 @@
 #include "lib/server/reasoning_filter.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace ktx::server {
 
-Status ReasoningFilter::mask(std::span<float> logits) {
-  if (state_ == State::Answer) return answer_->mask(logits);
-  if (state_ == State::Start) {
-    const float open = logits[tokens_.open];
-    KTX_TRY(answer_->mask(logits));
-    logits[tokens_.open] = open;
-    return {};
-  }
-  for (const int32_t id : tokens_.ends) logits[id] = -std::numeric_limits<float>::infinity();
-  return {};
-}
-
-Result<bool> ReasoningFilter::allows(int32_t id) {
-  if (state_ == State::Reasoning) {
-    return std::find(tokens_.ends.begin(), tokens_.ends.end(), id) == tokens_.ends.end();
-  }
-  const bool answers = KTX_TRY(answer_->allows(id));
-  return answers || (state_ == State::Start && id == tokens_.open);
+Result<runtime::TokenBits> ReasoningFilter::allowed() {
+  if (state_ == State::Reasoning) return runtime::TokenBits(tokens_.allowed);
+  const runtime::TokenBits answer = KTX_TRY(answer_->allowed());
+  if (state_ == State::Answer) return answer;
+  start_.assign(answer.begin(), answer.end());
+  start_.resize(std::max(start_.size(), static_cast<size_t>(tokens_.open / 32 + 1)));
+  start_[static_cast<size_t>(tokens_.open / 32)] |= 1u << (tokens_.open % 32);
+  return runtime::TokenBits(start_);
 }
 
 void ReasoningFilter::prepare() {

@@ -11,14 +11,15 @@
 #include <memory>
 #include <vector>
 
-#include "lib/runtime/generation_request.h"
+#include "lib/runtime/token_filter.h"
 
 namespace ktx::server {
 
 struct ReasoningTokens {
   int32_t open = -1;
   int32_t close = -1;
-  std::vector<int32_t> ends;  // that end an answer: not allowed within reasoning
+  // Within reasoning: all but those that end an answer.
+  std::vector<uint32_t> allowed;
 };
 
 class ReasoningFilter final : public runtime::TokenFilter {
@@ -31,8 +32,7 @@ class ReasoningFilter final : public runtime::TokenFilter {
         state_(already_open ? State::Reasoning : State::Start),
         answer_(std::move(answer)) {}
 
-  Status mask(std::span<float> logits) override;
-  Result<bool> allows(int32_t id) override;
+  Result<runtime::TokenBits> allowed() override;
   Status accept(int32_t id) override;
   void prepare() override;
 
@@ -41,6 +41,7 @@ class ReasoningFilter final : public runtime::TokenFilter {
   const ReasoningTokens& tokens_;
   State state_;
   const std::unique_ptr<runtime::TokenFilter> answer_;
+  std::vector<uint32_t> start_;  // the first tokens of an answer, and the one that opens reasoning
 };
 
 }  // namespace ktx::server

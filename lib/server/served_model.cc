@@ -5,6 +5,17 @@
 #include "lib/text/tokenizer_data.h"
 
 namespace ktx::server {
+namespace {
+
+std::vector<uint32_t> all_but_ends(const text::Tokenizer& tokenizer) {
+  std::vector<uint32_t> bits(static_cast<size_t>(tokenizer.size() + 31) / 32);
+  for (int32_t id = 0; id < tokenizer.size(); ++id) {
+    if (!tokenizer.is_eog(id)) bits[static_cast<size_t>(id / 32)] |= 1u << (id % 32);
+  }
+  return bits;
+}
+
+}  // namespace
 
 bool ServedModel::is_called(const std::string& name) const {
   return name.empty() || name == id || name == id + ":latest" || name + ":latest" == id;
@@ -38,9 +49,7 @@ Status complete_model(ServedModel& model, const std::string& plan_path) {
       ReasoningTokens& tokens = model.reasoning_tokens.emplace();
       tokens.open = *open;
       tokens.close = *close;
-      for (int32_t id = 0; id < model.tokenizer->size(); ++id) {
-        if (model.tokenizer->is_eog(id)) tokens.ends.push_back(id);
-      }
+      tokens.allowed = all_but_ends(*model.tokenizer);
     }
   }
   return {};

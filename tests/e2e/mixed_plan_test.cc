@@ -271,29 +271,23 @@ TEST(GpuPlan, OnlyTheBestLogitsComeBackAndGiveTheSameTokens) {
 
 // Allows even tokens only.
 class EvenTokens final : public runtime::TokenFilter {
-  Status mask(std::span<float> logits) override {
-    for (size_t i = 1; i < logits.size(); i += 2) logits[i] = -INFINITY;
-    return {};
-  }
-  Result<bool> allows(int32_t id) override { return id % 2 == 0; }
+  Result<runtime::TokenBits> allowed() override { return runtime::TokenBits(bits_); }
   Status accept(int32_t id) override { return id % 2 == 0 ? Status{} : Status(Error{"odd"}); }
+  std::vector<uint32_t> bits_ = std::vector<uint32_t>(10000, 0x55555555);
 };
 
 // Allows one token only, seldom among the best.
 class OneToken final : public runtime::TokenFilter {
  public:
-  explicit OneToken(int32_t id) : id_(id) {}
-  Status mask(std::span<float> logits) override {
-    for (size_t i = 0; i < logits.size(); ++i) {
-      if (static_cast<int32_t>(i) != id_) logits[i] = -INFINITY;
-    }
-    return {};
+  explicit OneToken(int32_t id) : id_(id), bits_(static_cast<size_t>(id / 32 + 1)) {
+    bits_.back() = 1u << (id % 32);
   }
-  Result<bool> allows(int32_t id) override { return id == id_; }
+  Result<runtime::TokenBits> allowed() override { return runtime::TokenBits(bits_); }
   Status accept(int32_t id) override { return id == id_ ? Status{} : Status(Error{"another"}); }
 
  private:
   int32_t id_;
+  std::vector<uint32_t> bits_;
 };
 
 // Tokens of a request with a filter, and the bytes that came back for them.
@@ -303,7 +297,7 @@ struct Filtered {
   uint64_t bytes = 0;
 };
 Filtered filtered(Compiled& compiled, runtime::Engine& engine, runtime::SamplingOptions sampling,
-                  std::unique_ptr<runtime::TokenFilter> filter) {
+                  std::unique_ptr<runtime::TokenFilter> filter, int logprobs = 0) {
   Filtered result;
   const uint64_t before = compiled.log.downloaded_bytes;
   runtime::BatchScheduler scheduler(engine, {});
@@ -312,7 +306,7 @@ Filtered filtered(Compiled& compiled, runtime::Engine& engine, runtime::Sampling
   request.max_tokens = 8;
   request.sampling = std::move(sampling);
   request.filter = std::move(filter);
-  request.logprobs = 2;
+  request.logprobs = logprobs;
   request.on_token = [&](const runtime::TokenEvent& token) {
     result.ids.push_back(token.id);
     result.logprobs.push_back(token.logprobs->logprob);
@@ -326,7 +320,7 @@ Filtered filtered(Compiled& compiled, runtime::Engine& engine, runtime::Sampling
   return result;
 }
 
-TEST(GpuPlan, AFilterGivesAGreedyTokenFromTheBestOrFetchesAll) {
+TEST(GpuPlan, OnlyTheBestThatAFilterAllowsComeBack) {
   Compiled compiled("llama", "all-gpu.yaml");
   const auto engine = compiled.open();
   ASSERT_TRUE(engine) << compiled.error;
@@ -341,15 +335,21 @@ TEST(GpuPlan, AFilterGivesAGreedyTokenFromTheBestOrFetchesAll) {
     const Filtered all = filtered(compiled, *engine, with_all, std::make_unique<EvenTokens>());
     EXPECT_EQ(best.ids, all.ids);
     for (size_t i = 0; i < best.logprobs.size(); ++i) {
-      EXPECT_NEAR(best.logprobs[i], all.logprobs[i], 1e-5);
+      EXPECT_NEAR(best.logprobs[i], all.logprobs[i], 1e-5) << "among all tokens";
     }
-    EXPECT_EQ(best.bytes < 8 * row_bytes, sampling.temperature == 0);
+    const uint64_t tokens = sampling.temperature == 0 ? 1 : 40;
+    EXPECT_EQ(best.bytes, 8 * (8 + 8 * tokens));
     EXPECT_GE(all.bytes, 8 * row_bytes);
 
     const int32_t rare = static_cast<int32_t>(engine->vocab_size()) - 3;
     const Filtered one = filtered(compiled, *engine, sampling, std::make_unique<OneToken>(rare));
     EXPECT_EQ(one.ids, std::vector<int32_t>(8, rare));
-    EXPECT_GE(one.bytes, 8 * row_bytes);
+    EXPECT_EQ(one.bytes, best.bytes);
+
+    // The best log-probabilities are told of all tokens, also of those that may not come.
+    const Filtered told = filtered(compiled, *engine, sampling, std::make_unique<EvenTokens>(), 2);
+    EXPECT_EQ(told.ids, best.ids);
+    EXPECT_GE(told.bytes, 8 * row_bytes);
   }
 }
 

@@ -17,7 +17,8 @@ struct Found {
   std::vector<double> log_sum;
 };
 
-Found best_logits(const std::vector<float>& logits, int64_t rows, int32_t count) {
+Found best_logits(const std::vector<float>& logits, int64_t rows, int32_t count,
+                  const std::vector<uint32_t>& allowed = {}) {
   Gpu<float> gpu(logits);
   Gpu<CudaTokenLogit> best(static_cast<size_t>(rows * count));
   Gpu<double> log_sum(static_cast<size_t>(rows));
@@ -28,6 +29,11 @@ Found best_logits(const std::vector<float>& logits, int64_t rows, int32_t count)
   args.count = count;
   args.best = best.data();
   args.log_sum = log_sum.data();
+  Gpu<uint32_t> bits(allowed);
+  if (!allowed.empty()) {
+    args.allowed = bits.data();
+    args.allowed_words = static_cast<int64_t>(allowed.size()) / rows;
+  }
   Gpu<std::byte> workspace(static_cast<size_t>(cuda_best_logits_workspace(args)));
   args.workspace = workspace.data();
   EXPECT_TRUE(ran(launch_best_logits(args, nullptr)));
@@ -62,6 +68,33 @@ TEST_F(CudaSampling, TheBestComeInOrderOfLogitAndOfEqualOnesOfId) {
           if (there) { ASSERT_EQ(token.logit, row[token.id]); }
         }
       }
+    }
+  }
+}
+
+TEST_F(CudaSampling, OfAllowedTokensTheBestAreThoseOfARowWhereTheOthersAreForbidden) {
+  Random random(87);
+  for (const int64_t vocabulary : {7, 1024, 5000, 151936}) {
+    const int64_t rows = 4, words = (vocabulary + 31) / 32 + 1;
+    const std::vector<float> logits = random.normals(rows * vocabulary);
+    // Row 0: every third; row 1: one; row 2: none; row 3: all.
+    std::vector<uint32_t> allowed(static_cast<size_t>(rows * words));
+    std::vector<float> masked(logits.size(), -INFINITY);
+    for (int64_t id = 0; id < vocabulary; ++id) {
+      for (const int64_t r : {0, 1, 3}) {
+        if ((r == 0 && id % 3 != 0) || (r == 1 && id != vocabulary - 1)) continue;
+        allowed[static_cast<size_t>(r * words + id / 32)] |= 1u << (id % 32);
+        masked[static_cast<size_t>(r * vocabulary + id)] = logits[static_cast<size_t>(r * vocabulary + id)];
+      }
+    }
+    for (const int32_t count : {1, 40, 128}) {
+      const Found got = best_logits(logits, rows, count, allowed);
+      const Found expected = best_logits(masked, rows, count), whole = best_logits(logits, rows, count);
+      for (size_t i = 0; i < got.best.size(); ++i) {
+        ASSERT_EQ(got.best[i].id, expected.best[i].id) << vocabulary << " tokens, place " << i;
+        ASSERT_EQ(got.best[i].logit, expected.best[i].logit);
+      }
+      EXPECT_EQ(got.log_sum, whole.log_sum) << "of all tokens";
     }
   }
 }

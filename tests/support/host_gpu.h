@@ -397,7 +397,11 @@ class HostGpu final : public Gpu {
     for (int32_t id = 0; id < a.vocabulary; ++id) {
       const float logit = a.logits[r * a.stride + id];
       if (!(logit < INFINITY)) sum = NAN;
-      if (logit > -INFINITY) tokens.push_back({logit, id});
+      const runtime::TokenBits allowed(a.allowed + r * a.allowed_words,
+                                       static_cast<size_t>(a.allowed_words));
+      if (logit > -INFINITY && (a.allowed == nullptr || runtime::has_token(allowed, id))) {
+        tokens.push_back({logit, id});
+      }
       sum += std::exp(double{logit});
     }
     a.log_sum[r] = std::log(sum);

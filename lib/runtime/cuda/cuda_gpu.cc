@@ -29,6 +29,8 @@ kernels::CudaBestLogitsArgs launcher_args(const GpuBestLogits& a) {
   args.rows = a.rows;
   args.vocabulary = a.vocabulary;
   args.count = a.count;
+  args.allowed = a.allowed;
+  args.allowed_words = a.allowed_words;
   args.best = reinterpret_cast<kernels::CudaTokenLogit*>(a.best);
   args.log_sum = a.log_sum;
   args.workspace = a.workspace;

@@ -116,7 +116,10 @@ struct GpuBestLogits {
   int64_t stride = 0;
   int64_t rows = 0;
   int64_t vocabulary = 0;
-  int32_t count = 1;           // of each row, at most kMostBestLogits
+  int32_t count = 1;  // of each row, at most kMostBestLogits
+  // [rows, allowed_words], a bit for each token that may be among them; null: all may.
+  const uint32_t* allowed = nullptr;
+  int64_t allowed_words = 0;
   TokenLogit* best = nullptr;  // [rows, count], id -1 behind the last
   double* log_sum = nullptr;   // [rows]
   std::byte* workspace = nullptr;

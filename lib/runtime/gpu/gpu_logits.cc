@@ -1,6 +1,7 @@
 #include "lib/runtime/gpu/gpu_logits.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace ktx::runtime {
 namespace {
@@ -12,6 +13,7 @@ constexpr int64_t kRowsAtOnce = 64;
 
 GpuLogits::~GpuLogits() {
   if (host_) gpu_->free_host(host_);
+  if (host_allowed_) gpu_->free_host(host_allowed_);
 }
 
 Status GpuLogits::allocate(Gpu& gpu, const Places& places) {
@@ -22,6 +24,9 @@ Status GpuLogits::allocate(Gpu& gpu, const Places& places) {
                      static_cast<uint64_t>(tokens) * sizeof(TokenLogit);
   device_ = KTX_TRY(gpu.allocate(bytes, "best logits"));
   host_ = KTX_TRY(gpu.allocate_host(bytes));
+  const auto allowed = static_cast<uint64_t>(places.most_rows * words()) * sizeof(uint32_t);
+  device_allowed_ = KTX_TRY(gpu.allocate(allowed, "allowed tokens"));
+  host_allowed_ = KTX_TRY(gpu.allocate_host(allowed));
   return {};
 }
 
@@ -36,6 +41,10 @@ GpuBestLogits GpuLogits::search(int64_t first, int64_t rows, std::byte* workspac
   args.rows = rows;
   args.vocabulary = places_.vocabulary;
   args.count = count_;
+  if (filtered_) {
+    args.allowed = reinterpret_cast<const uint32_t*>(device_allowed_.data()) + first * words();
+    args.allowed_words = words();
+  }
   args.best = reinterpret_cast<TokenLogit*>(device_.data() + tokens_at(rows_)) + first * count_;
   args.log_sum = reinterpret_cast<double*>(device_.data()) + first;
   args.workspace = workspace;
@@ -55,6 +64,7 @@ Status GpuLogits::queue(const Batch& batch, std::byte* workspace) {
   count_ = 0;
   const auto wanted = [&](int64_t row) { return batch.best.empty() ? -1 : batch.best[row]; };
   for (int64_t row = 0; row < rows_; ++row) count_ = std::max(count_, wanted(row));
+  KTX_TRY(send_allowed(batch));
   if (count_ > 0) {
     for (int64_t row = 0; row < rows_; row += kRowsAtOnce) {
       KTX_TRY(gpu_->find_best(search(row, std::min(kRowsAtOnce, rows_ - row), workspace)));
@@ -74,6 +84,32 @@ Status GpuLogits::queue(const Batch& batch, std::byte* workspace) {
     row = end + 1;
   }
   return {};
+}
+
+// The bits of every row, where one of them has a filter.
+Status GpuLogits::send_allowed(const Batch& batch) {
+  const auto filter = [&](int64_t row) -> TokenFilter* {
+    return batch.best.empty() || batch.best[row] < 0 ? nullptr : batch.filter[row];
+  };
+  filtered_ = false;
+  for (int64_t row = 0; row < rows_; ++row) filtered_ |= filter(row) != nullptr;
+  if (!filtered_) return {};
+  if (batch.before_filters) batch.before_filters();
+  const auto bytes = static_cast<size_t>(words()) * sizeof(uint32_t);
+  for (int64_t row = 0; row < rows_; ++row) {
+    std::byte* const to = host_allowed_ + row * static_cast<int64_t>(bytes);
+    if (filter(row) == nullptr) {
+      std::memset(to, 0xFF, bytes);
+      continue;
+    }
+    std::memset(to, 0, bytes);
+    // Where nothing may come no token comes back; whoever samples asks the filter why.
+    const Result<TokenBits> allowed = filter(row)->allowed();
+    if (!allowed) continue;
+    const size_t known = std::min(allowed->size_bytes(), bytes);
+    if (known > 0) std::memcpy(to, allowed->data(), known);
+  }
+  return gpu_->upload(device_allowed_.data(), host_allowed_, static_cast<uint64_t>(rows_) * bytes);
 }
 
 Status GpuLogits::fetch(int64_t row) {

@@ -2,7 +2,7 @@
 //
 //   row 0: best 1    a greedy request      8 bytes and the sum
 //   row 1: best 40   top_k 40              320 bytes
-//   row 2: best 128  greedy, with a grammar  1 KB; all where it allows none of them
+//   row 2: best 1    of those that a grammar allows: its bits (19 KB) go up meanwhile
 //   row 3: all       with penalties        600 KB
 //
 // Queued behind the graphs of a step, since the mix differs from step to step.
@@ -33,7 +33,7 @@ class GpuLogits {
   Status allocate(Gpu& gpu, const Places& places);
   int64_t workspace_bytes() const;
 
-  // Queues what the batch's rows want (Batch::best).
+  // Queues what the batch's rows want (Batch::best, Batch::filter).
   Status queue(const Batch& batch, std::byte* workspace);
   // Queues the copy of all logits of a row of the last queue().
   Status fetch(int64_t row);
@@ -42,6 +42,8 @@ class GpuLogits {
 
  private:
   GpuBestLogits search(int64_t first, int64_t rows, std::byte* workspace) const;
+  Status send_allowed(const Batch& batch);
+  int64_t words() const { return (places_.vocabulary + 31) / 32; }
   // Sums, then tokens, of `rows` rows.
   int64_t tokens_at(int64_t rows) const;
 
@@ -49,6 +51,10 @@ class GpuLogits {
   Places places_;
   GpuMemory device_;
   std::byte* host_ = nullptr;  // pinned
+  // A bit for each token and row, while the step has a filter.
+  GpuMemory device_allowed_;
+  std::byte* host_allowed_ = nullptr;  // pinned
+  bool filtered_ = false;
   int64_t rows_ = 0;
   int32_t count_ = 0;
 };

@@ -300,18 +300,15 @@ TEST_F(BatchSchedulerTest, StopsWhenToldTo) {
 
 class OnlyEven final : public TokenFilter {
  public:
-  Status mask(std::span<float> logits) override {
-    for (size_t i = 1; i < logits.size(); i += 2) {
-      logits[i] = -std::numeric_limits<float>::infinity();
-    }
-    return {};
-  }
-  Result<bool> allows(int32_t id) override { return id % 2 == 0; }
+  Result<TokenBits> allowed() override { return TokenBits(bits_); }
   Status accept(int32_t id) override {
     accepted.push_back(id);
     return {};
   }
   std::vector<int32_t> accepted;
+
+ private:
+  std::vector<uint32_t> bits_ = std::vector<uint32_t>(10000, 0x55555555);
 };
 
 TEST_F(BatchSchedulerTest, AFilterDecidesWhatMayCome) {
@@ -481,14 +478,11 @@ class Counting final : public TokenFilter {
     ready_ = next_;
     ++prepared_;
   }
-  Status mask(std::span<float> logits) override {
+  Result<TokenBits> allowed() override {
     EXPECT_EQ(ready_, next_) << "not prepared";
-    for (size_t id = 0; id < logits.size(); ++id) {
-      if (static_cast<int32_t>(id) != next_) logits[id] = -std::numeric_limits<float>::infinity();
-    }
-    return {};
+    bits_ = 1u << next_;
+    return TokenBits(&bits_, 1);
   }
-  Result<bool> allows(int32_t id) override { return id == next_; }
   Status accept(int32_t) override {
     ++next_;
     return {};
@@ -497,6 +491,7 @@ class Counting final : public TokenFilter {
  private:
   std::atomic<int>& prepared_;
   int32_t next_ = 5, ready_ = -1;
+  uint32_t bits_ = 0;
 };
 
 TEST_F(BatchSchedulerTest, FiltersArePreparedBesideTheStep) {
