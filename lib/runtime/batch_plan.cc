@@ -4,59 +4,94 @@
 #include <unordered_set>
 
 namespace ktx::runtime {
+namespace {
+
+// Hands out the budget; nobody gets a block that another one computes in this step.
+class StepPlan {
+ public:
+  StepPlan(std::span<const StepCandidate> candidates, int64_t budget, int64_t block_tokens)
+      : candidates_(candidates),
+        block_tokens_(block_tokens),
+        shares_(candidates.size(), 0),
+        left_(budget) {}
+
+  int64_t left() const { return left_; }
+  int64_t remaining(size_t i) const { return candidates_[i].remaining - shares_[i]; }
+  std::vector<int64_t> take() { return std::move(shares_); }
+
+  // The block that a prompt is in the middle of is its own.
+  void claim_begun(size_t i) {
+    const StepCandidate& candidate = candidates_[i];
+    const auto block = static_cast<size_t>(candidate.position / block_tokens_);
+    if (candidate.position % block_tokens_ != 0 && block < candidate.blocks.size()) {
+      in_work_.insert(candidate.blocks[block]);
+    }
+  }
+  bool waits(size_t i) const {
+    const StepCandidate& candidate = candidates_[i];
+    const auto first = static_cast<size_t>(candidate.position / block_tokens_);
+    return shares_[i] == 0 && candidate.position % block_tokens_ == 0 &&
+           first < candidate.blocks.size() && in_work_.count(candidate.blocks[first]) > 0;
+  }
+  void give(size_t i, int64_t tokens) {
+    if (waits(i)) return;
+    tokens = std::min({tokens, remaining(i), left_});
+    if (tokens <= 0) return;
+    const StepCandidate& candidate = candidates_[i];
+    const int64_t from = candidate.position + shares_[i];
+    shares_[i] += tokens;
+    left_ -= tokens;
+    const auto first = static_cast<size_t>(from / block_tokens_);
+    const auto end = static_cast<size_t>((from + tokens + block_tokens_ - 1) / block_tokens_);
+    for (size_t b = first; b < std::min(end, candidate.blocks.size()); ++b) {
+      in_work_.insert(candidate.blocks[b]);
+    }
+  }
+
+ private:
+  const std::span<const StepCandidate> candidates_;
+  const int64_t block_tokens_;
+  std::vector<int64_t> shares_;
+  int64_t left_;
+  std::unordered_set<uint64_t> in_work_;
+};
+
+}  // namespace
 
 std::vector<int64_t> plan_step(std::span<const StepCandidate> candidates, int64_t budget,
                                int64_t block_tokens) {
-  const int64_t whole = budget;
-  std::vector<int64_t> shares(candidates.size(), 0);
+  StepPlan plan(candidates, budget, block_tokens);
   std::vector<size_t> prompts;
-  std::unordered_set<uint64_t> in_work;
+  bool ends = false;  // somebody's first token comes with this step
   for (size_t i = 0; i < candidates.size(); ++i) {
-    const StepCandidate& candidate = candidates[i];
-    if (candidate.remaining <= 1) {
-      shares[i] = std::min<int64_t>(1, budget);
-      budget -= shares[i];
+    if (candidates[i].remaining <= 1) {
+      plan.give(i, 1);
+      ends |= candidates[i].silent;
       continue;
     }
     prompts.push_back(i);
-    const auto block = static_cast<size_t>(candidate.position / block_tokens);
-    if (candidate.position % block_tokens != 0 && block < candidate.blocks.size()) {
-      in_work.insert(candidate.blocks[block]);
-    }
+    plan.claim_begun(i);
   }
-  const auto give = [&](size_t i, int64_t tokens) {
-    const StepCandidate& candidate = candidates[i];
-    const int64_t from = candidate.position + shares[i];
-    const auto first = static_cast<size_t>(from / block_tokens);
-    if (from % block_tokens == 0 && shares[i] == 0 && first < candidate.blocks.size() &&
-        in_work.count(candidate.blocks[first])) {
-      return;
-    }
-    tokens = std::min({tokens, candidate.remaining - shares[i], budget});
-    if (tokens <= 0) return;
-    shares[i] += tokens;
-    budget -= tokens;
-    const auto end = static_cast<size_t>((from + tokens + block_tokens - 1) / block_tokens);
-    for (size_t b = first; b < std::min(end, candidate.blocks.size()); ++b) {
-      in_work.insert(candidate.blocks[b]);
-    }
-  };
-  if (prompts.empty()) return shares;
+  if (prompts.empty()) return plan.take();
   const auto oldest = *std::min_element(prompts.begin(), prompts.end(), [&](size_t a, size_t b) {
     return candidates[a].arrival < candidates[b].arrival;
   });
-  give(oldest, std::max<int64_t>(1, budget / 4));
   std::sort(prompts.begin(), prompts.end(), [&](size_t a, size_t b) {
     const StepCandidate &x = candidates[a], &y = candidates[b];
     return x.remaining != y.remaining ? x.remaining < y.remaining : x.arrival < y.arrival;
   });
-  bool ended = shares[oldest] == candidates[oldest].remaining;
+  const int64_t beside = budget / 8;  // what ends
+  const int64_t sure = std::max<int64_t>(1, beside / 2);
   for (size_t i : prompts) {
-    const bool ends = candidates[i].remaining - shares[i] <= budget;
-    give(i, ends || !ended ? budget : budget - (whole - whole / 3));
-    ended = ended || shares[i] == candidates[i].remaining;
+    const int64_t kept = i == oldest ? 0 : sure;
+    ends |= !plan.waits(i) && plan.remaining(i) <= plan.left() - kept;
   }
-  return shares;
+  plan.give(oldest, ends ? sure : std::max<int64_t>(1, plan.left() / 4));
+  for (size_t i : prompts) {
+    const bool to_its_end = plan.remaining(i) <= plan.left();
+    plan.give(i, to_its_end || !ends ? plan.left() : plan.left() - (budget - beside));
+  }
+  return plan.take();
 }
 
 }  // namespace ktx::runtime

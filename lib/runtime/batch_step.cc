@@ -94,7 +94,8 @@ void BatchScheduler::share_prefixes() {
 BatchScheduler::StepItems BatchScheduler::gather() {
   std::vector<StepCandidate> candidates;
   for (const auto& running : running_) {
-    candidates.push_back({running->remaining(), running->id, running->computed(), running->blocks});
+    candidates.push_back({running->remaining(), running->id, running->computed(), running->blocks,
+                          running->in_prompt()});
   }
   std::vector<int64_t> shares = plan_step(candidates, engine_.chunk_tokens(), kBlock);
   limit_mean_pooling(shares);

@@ -14,21 +14,43 @@ TEST(BatchPlan, GivesEverybodyWhoGeneratesItsToken) {
 }
 
 TEST(BatchPlan, ShortPromptsGoFirstButTheOldestIsServed) {
-  const StepCandidate list[] = {{8000, 1, 0, {}}, {40, 2, 0, {}}};
-  EXPECT_THAT(plan_step(list, 256, 64), ElementsAre(64, 40));
-  EXPECT_THAT(plan_step(list, 1024, 64), ElementsAre(341 - 40, 40));
+  const StepCandidate list[] = {{8000, 1, 0, {}}, {300, 2, 0, {}}};
+  EXPECT_THAT(plan_step(list, 256, 64), ElementsAre(64, 192)) << "nobody ends";
   const StepCandidate many[] = {{8000, 1, 0, {}}, {200, 2, 0, {}}, {300, 3, 0, {}}};
-  EXPECT_THAT(plan_step(many, 256, 64), ElementsAre(64, 192, 0));
+  EXPECT_THAT(plan_step(many, 256, 64), ElementsAre(16, 200, 0));
 }
 
-TEST(BatchPlan, AStepThatEndsAPromptIsFilledToAThirdByOthers) {
+TEST(BatchPlan, AStepThatEndsAPromptIsFilledToAnEighthByOthers) {
+  const StepCandidate list[] = {{8000, 1, 0, {}}, {40, 2, 0, {}}};
+  EXPECT_THAT(plan_step(list, 256, 64), ElementsAre(16, 40));
+  EXPECT_THAT(plan_step(list, 1024, 64), ElementsAre(128 - 40, 40));
   // Whoever ends in this step is not cut, and the others end with it.
-  const StepCandidate list[] = {{8000, 9, 0, {}}, {90, 1, 0, {}}, {100, 3, 0, {}}, {10, 4, 0, {}}};
-  EXPECT_THAT(plan_step(list, 256, 64), ElementsAre(0, 90, 100, 10));
-  EXPECT_THAT(plan_step(list, 768, 64), ElementsAre(56, 90, 100, 10));
+  const StepCandidate more[] = {{8000, 9, 0, {}}, {90, 1, 0, {}}, {100, 3, 0, {}}, {10, 4, 0, {}}};
+  EXPECT_THAT(plan_step(more, 256, 64), ElementsAre(0, 90, 100, 10));
+  EXPECT_THAT(plan_step(more, 2048, 64), ElementsAre(56, 90, 100, 10));
   // Nobody ends: all of the budget.
   const StepCandidate on[] = {{8000, 1, 0, {}}, {700, 2, 0, {}}};
   EXPECT_THAT(plan_step(on, 512, 64), ElementsAre(128, 384));
+  // All but one of its tokens were in the cache.
+  const StepCandidate cached[] = {{8000, 1, 0, {}}, {1, 2, 640, {}, true}};
+  EXPECT_THAT(plan_step(cached, 256, 64), ElementsAre(31, 1));
+}
+
+TEST(BatchPlan, TheStepOfAFirstTokenIsAtMostAnEighthBesideIt) {
+  for (int64_t budget : {64, 256, 512, 1024}) {
+    for (int64_t own = 1; own < budget - budget / 16; ++own) {
+      for (int64_t speaking = 0; speaking < 4; ++speaking) {
+        std::vector<StepCandidate> list = {{8000, 1, 512, {}}, {9000, 3, 0, {}}};
+        list.push_back({own, 2, own == 1 ? 64 : 0, {}, true});
+        for (int64_t i = 0; i < speaking; ++i) list.push_back({1, 4, 100, {}});
+        const std::vector<int64_t> shares = plan_step(list, budget, 64);
+        if (own > budget - speaking - budget / 16) continue;
+        EXPECT_EQ(shares[2], own) << "ends, of " << budget;
+        EXPECT_GE(shares[0], std::max<int64_t>(1, budget / 16)) << "does not starve";
+        EXPECT_LE(shares[0] + shares[1], budget / 8) << own << " of " << budget;
+      }
+    }
+  }
 }
 
 TEST(BatchPlan, ASharedBeginningIsComputedOnce) {

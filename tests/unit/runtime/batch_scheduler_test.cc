@@ -524,11 +524,13 @@ TEST_F(BatchSchedulerTest, FiltersArePreparedBesideTheStep) {
 TEST_F(BatchSchedulerTest, AShortPromptNeedNotWaitForALongOne) {
   std::atomic<int64_t> step = 0, first_token_step = 0;
   int64_t asked_at = 0;
+  std::vector<int64_t> tokens = {0};  // computed up to each step
   std::promise<void> ended;
   SchedulerOptions scheduler;
   EngineOptions options = batch_of(4, 1024);
   options.chunk_tokens = 64;
-  scheduler.after_step = [&](Engine&) {
+  scheduler.after_step = [&](Engine& engine) {
+    tokens.push_back(engine.stats().tokens);
     if (++step != 3) return;
     asked_at = step;
     GenerationRequest request;
@@ -547,6 +549,8 @@ TEST_F(BatchSchedulerTest, AShortPromptNeedNotWaitForALongOne) {
   ended.get_future().wait();
   whole.get();
   EXPECT_EQ(first_token_step, asked_at + 1);
+  EXPECT_EQ(tokens[3] - tokens[2], 64) << "a whole chunk of the long one";
+  EXPECT_LE(tokens[4] - tokens[3], 40 + 64 / 8) << "its own tokens and little of the long one";
   EXPECT_LE(step, 900 / 64 + 4) << "and the long one waits for no more than the short one's tokens";
 }
 
