@@ -3,6 +3,7 @@
 #include <array>
 
 #include "kernels/matmul/matmul.h"
+#include "lib/formats/layout_size.h"
 
 namespace ktx::kernels {
 namespace {
@@ -84,16 +85,17 @@ bool is_kernel_family(std::string_view name) {
 
 std::string_view kernel_family(StepOp op, Precision precision, DType dtype, bool transposed,
                                Layout layout) {
-  const bool panels = layout == Layout::Panel16;
+  const bool panels = in_panels(layout), stream = layout == Layout::Panel16Stream;
   for (const OpFamily& row : kOpFamilies) {
     if (row.op != op) continue;
-    if (op == StepOp::Embed && panels) return "embed_panel16";
+    if (op == StepOp::Embed && panels) return stream ? "embed_panel16s" : "embed_panel16";
     if (op == StepOp::MatmulHeads && transposed) return "matmul_transposed_f32";
     if (row.fast != "*") return precision == Precision::Exact ? row.exact : row.fast;
     const bool int8 = precision == Precision::Fast && matmul_q8_takes(dtype);
     if (precision == Precision::Fast && dtype == DType::BF16) {
       return panels ? "matmul_panel16_bf16" : "matmul_rows_bf16";
     }
+    if (stream) return int8 ? "matmul_panel16s_q8" : "matmul_panel16s_f32";
     if (panels) return int8 ? "matmul_panel16_q8" : "matmul_panel16_f32";
     return int8 ? "matmul_rows_q8" : row.exact;
   }
@@ -101,6 +103,7 @@ std::string_view kernel_family(StepOp op, Precision precision, DType dtype, bool
 }
 
 Layout family_layout(std::string_view family) {
+  if (family.find("_panel16s") != family.npos) return Layout::Panel16Stream;
   return family.find("_panel16") == family.npos ? Layout::Rows : Layout::Panel16;
 }
 

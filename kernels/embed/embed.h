@@ -19,7 +19,7 @@ struct EmbedArgs {
 };
 using EmbedFn = void (*)(const EmbedArgs&);
 
-// Families: "embed_rows", and "embed_panel16" for a table in that layout.
+// Families: "embed_rows", and "embed_panel16" and "embed_panel16s" for a table in those layouts.
 Result<EmbedFn> find_embed(std::string_view family, Isa isa);
 
 }  // namespace ktx::kernels

@@ -39,7 +39,8 @@ void embed_panel16_scalar(const EmbedArgs& a) {
     const int64_t row = a.ids[t];
     const std::byte* panel = a.table.data + row / kPanelRows * kPanelRows * a.table.row_bytes;
     for (int64_t b = 0; b < blocks; ++b) {
-      unpack_panel16_block(a.table.dtype, a.table.cols, panel, row % kPanelRows, b, block.data());
+      unpack_panel16_block(a.table.dtype, a.table.cols, panel, row % kPanelRows, b, block.data(),
+                           a.table.layout);
       dequantize_row(a.table.dtype, block.data(), type.block_elems,
                      a.y + t * a.y_stride + b * type.block_elems);
     }

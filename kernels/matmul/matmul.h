@@ -20,7 +20,7 @@
 //   matmul_rows_bf16 BF16 weights; activations are rounded to BF16 (to nearest even) and
 //                    multiplied in pairs, sums in F32.
 //   matmul_rows_q8   int8 activations (lib/formats/act_q8.h), quantised dtypes.
-//   matmul_panel16_* the same of weights in layout panel16.
+//   matmul_panel16_* the same of weights in layout panel16, matmul_panel16s_* in panel16s.
 //
 // Numerics: the order of accumulation of an output depends on its weight row and K
 // alone: never on tokens, index, row range, thread or the values of other rows.

@@ -13,6 +13,7 @@ MatmulFn matmul_f32_avx2(DType dtype);
 MatmulFn matmul_bf16_avx2(DType dtype);
 MatmulFn matmul_q8_avx2(DType dtype);
 MatmulFn matmul_panel16_f32_avx2(DType dtype);
+MatmulFn matmul_panel16s_f32_avx2(DType dtype);
 MatmulFn matmul_panel16_float_avx2(DType dtype);
 MatmulTransposedFn matmul_transposed_f32_avx2(DType dtype);
 
@@ -39,6 +40,9 @@ MatmulFn matmul_panel16_f32_avx2(DType dtype) {
   if (panel16_float_columns(dtype)) return matmul_panel16_float_avx2(dtype);
   return panel16_form(dtype) ? product_of_panels<product_float<FloatAvx2, DecodedForm<FloatAvx2>>>
                              : nullptr;
+}
+MatmulFn matmul_panel16s_f32_avx2(DType dtype) {
+  return panel16_stream_takes(dtype) ? matmul_panel16_f32_avx2(dtype) : nullptr;
 }
 MatmulTransposedFn matmul_transposed_f32_avx2(DType) {
   return product_transposed<Avx2>;

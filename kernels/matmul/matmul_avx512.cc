@@ -14,6 +14,7 @@ MatmulFn matmul_f32_avx512(DType dtype);
 MatmulFn matmul_bf16_avx512(DType dtype);
 MatmulFn matmul_q8_avx512(DType dtype);
 MatmulFn matmul_panel16_f32_avx512(DType dtype);
+MatmulFn matmul_panel16s_f32_avx512(DType dtype);
 MatmulFn matmul_panel16_float_avx512(DType dtype);
 MatmulTransposedFn matmul_transposed_f32_avx512(DType dtype);
 
@@ -45,6 +46,9 @@ MatmulFn matmul_panel16_f32_avx512(DType dtype) {
   return panel16_form(dtype)
              ? product_of_panels<product_float<FloatAvx512, DecodedForm<FloatAvx512>>>
              : nullptr;
+}
+MatmulFn matmul_panel16s_f32_avx512(DType dtype) {
+  return panel16_stream_takes(dtype) ? matmul_panel16_f32_avx512(dtype) : nullptr;
 }
 MatmulTransposedFn matmul_transposed_f32_avx512(DType) {
   return product_transposed<Avx512>;

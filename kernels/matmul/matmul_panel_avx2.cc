@@ -6,6 +6,7 @@
 namespace ktx::kernels {
 
 MatmulFn matmul_panel16_q8_avx2(DType dtype);
+MatmulFn matmul_panel16s_q8_avx2(DType dtype);
 
 MatmulFn matmul_panel16_q8_avx2(DType dtype) {
   switch (dtype) {
@@ -14,6 +15,18 @@ MatmulFn matmul_panel16_q8_avx2(DType dtype) {
     return panel_product<PanelAvx2, PanelCodes<PanelAvx2, DType::id>>;
 #include "lib/formats/panel16.def"
 #undef KTX_PANEL16
+    default:
+      return nullptr;
+  }
+}
+
+MatmulFn matmul_panel16s_q8_avx2(DType dtype) {
+  switch (dtype) {
+#define KTX_PANEL16_STREAM(id) \
+  case DType::id:              \
+    return panel_product<PanelAvx2, StreamCodes<PanelAvx2, DType::id>>;
+#include "lib/formats/panel16_stream.def"
+#undef KTX_PANEL16_STREAM
     default:
       return nullptr;
   }

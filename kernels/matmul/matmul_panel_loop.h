@@ -85,6 +85,17 @@ KTX_ALWAYS_INLINE inline void act_parts(const PanelActRow& x, int64_t block, Act
   }
 }
 
+// Bytes of a unit's words, and of the scales that stand before them in Panel16Stream.
+template <class Codes>
+constexpr bool kStreamed = requires {
+  Codes::kHead;
+};
+template <class Codes>
+constexpr int64_t kUnitBytes = [] {
+  if constexpr (kStreamed<Codes>) return Codes::kHead + 64 * Codes::kWords;
+  return 64 * Codes::kWords;
+}();
+
 template <class Codes>
 struct PanelPlace {
   const uint8_t* words;
@@ -92,7 +103,7 @@ struct PanelPlace {
 
   KTX_ALWAYS_INLINE PanelPlace(const MatmulArgs& a, int64_t p) {
     words = reinterpret_cast<const uint8_t*>(a.w.data) + p * kPanelRows * a.w.row_bytes;
-    rest = words + a.w.cols / Codes::kUnit * Codes::kWords * 64;
+    rest = words + a.w.cols / Codes::kUnit * kUnitBytes<Codes>;
   }
 };
 
@@ -133,24 +144,32 @@ KTX_ALWAYS_INLINE inline typename V::F add_dots(typename V::F sum, const typenam
 // What the hardware does not fetch by itself, as it follows a stream only to the end of a
 // page: the first lines of the page that comes next, and of the rows that come after these.
 // Asked for into the second cache: the first has room for some 20 lines on their way, which
-// is less than memory needs to be kept busy (Zen 4: 14 of 22 GB/s).
+// is less than memory needs to be kept busy (Zen 4: 14 of 22 GB/s). Unit by unit: a branch
+// in each 32 columns costs Q4_K a fifth in small pages.
+template <class V, class Codes>
 class PageAhead {
  public:
   KTX_ALWAYS_INLINE explicit PageAhead(const MatmulArgs& a) {
     const int64_t end = (a.row_end + kPanelRows - 1) / kPanelRows * kPanelRows;
     end_ = reinterpret_cast<const uint8_t*>(a.w.data) + end * a.w.row_bytes;
-    next_ = reinterpret_cast<const uint8_t*>(a.next);
+    next_ = a.next ? reinterpret_cast<const uint8_t*>(a.next) : end_;
   }
-  // While words at `at` are in work.
-  KTX_ALWAYS_INLINE const uint8_t* behind(const uint8_t* at) const {
-    const int64_t left = end_ - at;
-    if (left <= kPage && next_) return next_ + ((kPage - left) >> 2);
-    const auto in_page = static_cast<int64_t>(reinterpret_cast<uintptr_t>(at) % kPage);
-    return at + (kPage - in_page) + (in_page >> 3);
+  // While the unit at `words` is in work.
+  KTX_ALWAYS_INLINE void ask(const uint8_t* words) const {
+    const int64_t left = end_ - words;
+    if (left > kPage && kFollowed) return;
+    const auto in_page = static_cast<int64_t>(reinterpret_cast<uintptr_t>(words) % kPage);
+    const uint8_t* next_page = words + (kPage - in_page) + (in_page >> kShift);
+    const uint8_t* line = left > kPage ? next_page : next_ + ((kPage - left) >> kShift);
+    each<kLines>([&](auto i) KTX_ALWAYS_INLINE { V::prefetch_second(line + 64 * i.value); });
   }
 
  private:
   static constexpr int64_t kPage = 4096;
+  static constexpr int kShift = 3;
+  static constexpr int kLines = (kUnitBytes<Codes> + (64 << kShift) - 1) / (64 << kShift);
+  // Q4_K's loads, each once a unit, are followed across pages: asking costs it 3 to 8 %.
+  static constexpr bool kFollowed = Codes::kUnit == 256 && Codes::kWords == 36;
   const uint8_t* end_;
   const uint8_t* next_;
 };
@@ -163,11 +182,38 @@ class PageAhead {
 template <class Codes>
 constexpr bool kScalesLater = Codes::kRest > 0 && Codes::kGroup == 32;
 
+// sums[t] += the products of a unit whose words meet each of their blocks at once.
+template <class V, class Codes, int kTokens>
+KTX_ALWAYS_INLINE inline void add_unit_by_words(const uint8_t* words, int64_t first,
+                                                const int8_t* const (&q)[kTokens],
+                                                const float* const (&scale)[kTokens],
+                                                const ActPart* const (&part)[kTokens],
+                                                typename V::F (&sums)[kTokens]) {
+  static_assert(kPartsOf<Codes> == 2 && !Codes::kHasMin);
+  typename V::I dots[kTokens][4][2];
+  const auto dot = [&](auto block, auto word, typename V::I codes) KTX_ALWAYS_INLINE {
+    constexpr int b = decltype(block)::value, w = decltype(word)::value, g = w / 4;
+    for (int t = 0; t < kTokens; ++t) {
+      typename V::I& sum = dots[t][b % 4][g];
+      if constexpr (w % 4 == 0) sum = V::set1_i(part[t][2 * (first + b) + g].offset);
+      sum = V::template dot<Codes::kLargest>(sum, codes, q[t] + 32 * (first + b) + 4 * w);
+    }
+  };
+  const auto done = [&](auto block, typename V::F s0, typename V::F s1) KTX_ALWAYS_INLINE {
+    constexpr int b = decltype(block)::value;
+    for (int t = 0; t < kTokens; ++t) {
+      sums[t] = add_dots<V, Codes>(sums[t], dots[t][b % 4], s0, s1, s0, s0, scale[t][first + b],
+                                   part[t] + 2 * (first + b));
+    }
+  };
+  Codes::by_words(words, dot, done);
+}
+
 // sums[t] += a panel's products with one or two tokens. `dots` has room for them all where
 // scales come later.
 template <class V, class Codes, int kTokens>
 KTX_ALWAYS_INLINE inline void add_panel(const PanelPlace<Codes>& panel, int64_t panel_bytes,
-                                        int64_t blocks, const PageAhead& ahead,
+                                        int64_t blocks, const PageAhead<V, Codes>& ahead,
                                         const int8_t* const (&q)[kTokens],
                                         const float* const (&scale)[kTokens],
                                         const ActPart* const (&part)[kTokens], std::byte* dots,
@@ -176,16 +222,20 @@ KTX_ALWAYS_INLINE inline void add_panel(const PanelPlace<Codes>& panel, int64_t 
   using I = typename V::I;
   constexpr int kParts = kPartsOf<Codes>;
   constexpr bool kLater = kScalesLater<Codes>;
-  constexpr int64_t kBlockBytes = Codes::kWords * 64 * 32 / Codes::kUnit;
   const uint8_t* words = panel.words;
   const uint8_t* rest = panel.rest;
   for (int64_t first = 0; first < blocks; first += Codes::kUnit / 32) {
     // The hardware follows the words; the rest is a second stream, a line now and then.
     if constexpr (Codes::kRest > 0 && !kLater) V::prefetch(rest + panel_bytes);
+    ahead.ask(words);
+    if constexpr (kStreamed<Codes>) {
+      add_unit_by_words<V, Codes, kTokens>(words, first, q, scale, part, sums);
+      words += kUnitBytes<Codes>;
+      continue;
+    }
     const auto add = [&](int block, const I(&codes)[8], F s0, F s1, F m,
                          F m1 = V::zero()) KTX_ALWAYS_INLINE {
       const int64_t b = first + block;
-      V::prefetch_second(ahead.behind(words + block * kBlockBytes));
       for (int t = 0; t < kTokens; ++t) {
         I found[2];
         block_dots<V, Codes>(found, codes, q[t] + 32 * b, part[t] + b * kParts);
@@ -198,7 +248,7 @@ KTX_ALWAYS_INLINE inline void add_panel(const PanelPlace<Codes>& panel, int64_t 
       }
     };
     Codes::unit(words, rest, add);
-    words += Codes::kWords * 64;
+    words += kUnitBytes<Codes>;
     if constexpr (!kLater) rest += Codes::kRest;
   }
   if constexpr (kLater) {
@@ -237,7 +287,7 @@ void panel_direct(const MatmulArgs& a, int64_t i) {
   }
   const int64_t part_bytes = kTokens * blocks * kParts * static_cast<int64_t>(sizeof(ActPart));
   std::byte* dots = a.scratch + (part_bytes + 63) / 64 * 64;
-  const PageAhead ahead(a);
+  const PageAhead<V, Codes> ahead(a);
   if constexpr (Codes::kRest > 0 && !kScalesLater<Codes>) {
     const PanelPlace<Codes> begin(a, a.row_begin / kPanelRows);
     for (int64_t at = 0; at < blocks * 32 / Codes::kUnit * Codes::kRest; at += 64) {
@@ -271,7 +321,7 @@ constexpr int64_t kUnitsAhead = 2;
 template <class V, class Codes>
 void panel_few(const MatmulArgs& a, int64_t i, int64_t tokens) {
   constexpr int kParts = kPartsOf<Codes>;
-  constexpr int kLines = (Codes::kWords * 32 + Codes::kUnit - 1) / Codes::kUnit;  // a block
+  constexpr int64_t kLines = (kUnitBytes<Codes> / 2 + Codes::kUnit - 1) / Codes::kUnit;  // a block
   const int64_t blocks = a.w.cols / 32;
   struct Token {
     const int8_t* q;
@@ -292,7 +342,7 @@ void panel_few(const MatmulArgs& a, int64_t i, int64_t tokens) {
     const uint8_t* rest = panel.rest;
     for (int64_t t = 0; t < tokens; ++t) V::store(sums[t], V::zero());
     for (int64_t first = 0; first < blocks; first += Codes::kUnit / 32) {
-      const uint8_t* ahead = words + kUnitsAhead * Codes::kWords * 64;
+      const uint8_t* ahead = words + kUnitsAhead * kUnitBytes<Codes>;
       if constexpr (Codes::kRest > 0) V::prefetch(rest + kPanelRows * a.w.row_bytes);
       Codes::unit(words, rest,
                   [&](int block, const typename V::I(&codes)[8], typename V::F s0, typename V::F s1,
@@ -309,7 +359,7 @@ void panel_few(const MatmulArgs& a, int64_t i, int64_t tokens) {
                                                            token[t].scale[b], part));
                     }
                   });
-      words += Codes::kWords * 64;
+      words += kUnitBytes<Codes>;
       rest += Codes::kRest;
     }
     for (int64_t t = 0; t < tokens; ++t) store_rows<V>(a, i + t, p, V::load(sums[t]));
@@ -365,7 +415,7 @@ template <class V, class Codes, bool kSigned>
 void unpack_panel(const PanelPlace<Codes>& panel, int64_t first, int64_t count,
                   const PanelChunk& out) {
   constexpr int64_t kBlocks = Codes::kUnit / 32;
-  const uint8_t* words = panel.words + first / kBlocks * Codes::kWords * 64;
+  const uint8_t* words = panel.words + first / kBlocks * kUnitBytes<Codes>;
   const uint8_t* rest = panel.rest + first / kBlocks * Codes::kRest;
   for (int64_t begin = 0; begin < count; begin += kBlocks) {
     Codes::unit(words, rest,
@@ -387,7 +437,7 @@ void unpack_panel(const PanelPlace<Codes>& panel, int64_t first, int64_t count,
                     if constexpr (Codes::kGroup == 16) V::store(mins + kPanelRows, m1);
                   }
                 });
-    words += Codes::kWords * 64;
+    words += kUnitBytes<Codes>;
     rest += Codes::kRest;
   }
 }
@@ -533,7 +583,7 @@ inline void ask_for_outputs(const MatmulArgs& a, int64_t p, int64_t panels, int6
 template <class Codes>
 void ask_for_words(const MatmulArgs& a, int64_t p, int64_t panels, int64_t first, int64_t part,
                    int64_t parts, Ahead& ahead) {
-  constexpr int64_t kUnitBytes = Codes::kWords * 64, kUnits = kChunkBlocks * 32 / Codes::kUnit;
+  constexpr int64_t kBytes = kUnitBytes<Codes>, kUnits = kChunkBlocks * 32 / Codes::kUnit;
   const int64_t units = a.w.cols / Codes::kUnit, panel_bytes = kPanelRows * a.w.row_bytes;
   const std::byte* at = a.w.data + p * panel_bytes;
   int64_t unit = first * 32 / Codes::kUnit + kUnits;
@@ -542,10 +592,10 @@ void ask_for_words(const MatmulArgs& a, int64_t p, int64_t panels, int64_t first
     at = a.next + (p - a.row_begin / kPanelRows) * panel_bytes;
     unit = 0;
   }
-  const int64_t bytes = (units - unit < kUnits ? units - unit : kUnits) * kUnitBytes;
+  const int64_t bytes = (units - unit < kUnits ? units - unit : kUnits) * kBytes;
   const int64_t begin = bytes * part / parts, end = bytes * (part + 1) / parts;
   for (int64_t r = 0; r < panels; ++r) {
-    ahead.add(at + r * panel_bytes + unit * kUnitBytes + begin, end - begin);
+    ahead.add(at + r * panel_bytes + unit * kBytes + begin, end - begin);
   }
 }
 

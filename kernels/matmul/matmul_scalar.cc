@@ -14,12 +14,18 @@ MatmulFn matmul_q8_scalar(DType dtype);
 MatmulFn matmul_panel16_f32_scalar(DType dtype);
 MatmulFn matmul_panel16_bf16_scalar(DType dtype);
 MatmulFn matmul_panel16_q8_scalar(DType dtype);
+MatmulFn matmul_panel16s_f32_scalar(DType dtype);
+MatmulFn matmul_panel16s_q8_scalar(DType dtype);
 MatmulTransposedFn matmul_transposed_f32_scalar(DType dtype);
 
 namespace {
 
-float as_it_is(float x) { return x; }
-float rounded_to_bf16(float x) { return bfloat16_to_float(float_to_bfloat16(x)); }
+float as_it_is(float x) {
+  return x;
+}
+float rounded_to_bf16(float x) {
+  return bfloat16_to_float(float_to_bfloat16(x));
+}
 
 template <float (*kTake)(float)>
 void product_floats(const MatmulArgs& a) {
@@ -114,6 +120,12 @@ MatmulFn matmul_panel16_bf16_scalar(DType dtype) {
 }
 MatmulFn matmul_panel16_q8_scalar(DType dtype) {
   return panel16_form(dtype) ? product_of_panels<product_q8> : nullptr;
+}
+MatmulFn matmul_panel16s_f32_scalar(DType dtype) {
+  return panel16_stream_takes(dtype) ? product_of_panels<product_f32> : nullptr;
+}
+MatmulFn matmul_panel16s_q8_scalar(DType dtype) {
+  return panel16_stream_takes(dtype) ? product_of_panels<product_q8> : nullptr;
 }
 MatmulTransposedFn matmul_transposed_f32_scalar(DType) {
   return product_transposed;

@@ -6,6 +6,7 @@
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/panel_scratch.h"
 #include "lib/formats/int8_form.h"
+#include "lib/formats/layout_size.h"
 
 namespace ktx::kernels {
 
@@ -77,11 +78,11 @@ bool matmul_q8_takes(DType dtype) {
 }
 
 int64_t matmul_chunk_rows(const WeightMatrix& w, int64_t tokens) {
-  if (!matmul_q8_takes(w.dtype) && w.layout == Layout::Panel16) {
+  if (!matmul_q8_takes(w.dtype) && in_panels(w.layout)) {
     if (tokens > 1) return kFloatPanels * kPanelRows;
     return w.rows < 1024 ? 2 * kPanelRows : 4 * kPanelRows;
   }
-  if (w.layout == Layout::Panel16 && tokens > 2) return kChunkPanels * kPanelRows;
+  if (in_panels(w.layout) && tokens > 2) return kChunkPanels * kPanelRows;
   if (!matmul_q8_takes(w.dtype)) {
     // Also small matrices, a router of 1 MB, are to be shared by all threads.
     if (tokens > kMostDirectTokens) return kFloatRows;
@@ -103,7 +104,7 @@ int64_t matmul_stream_rows(const WeightMatrix& w, int64_t runs, int64_t matrices
 
 int64_t matmul_chunk_tokens(const WeightMatrix& w, int64_t tokens) {
   const bool floats = !matmul_q8_takes(w.dtype);
-  if (w.layout != Layout::Panel16 && !floats) return tokens;
+  if (!in_panels(w.layout) && !floats) return tokens;
   const int64_t most = floats ? kFloatPanelTokens : kChunkTokens;
   if (tokens <= most) return tokens;
   const int64_t parts = (tokens + most - 1) / most;
@@ -119,8 +120,8 @@ void prefetch_rows(const WeightMatrix& w, int64_t row) {
 
 // Of rows: 16 of them in int8 form (24 bytes a column) and four on their way there (6), or
 // FloatScratch, or the activations of four tokens as floats (16). Of panels: PanelScratch,
-// two tokens' sums of 16 activations and their dot products with a panel (5), or the 16 rows of a panel (17 bytes a column) and
-// then what rows need.
+// two tokens' sums of 16 activations and their dot products with a panel (5), or the 16 rows of a
+// panel (17 bytes a column) and then what rows need.
 int64_t matmul_scratch_bytes(int64_t cols) {
   const int64_t padded = round_up(cols, 256);
   const int64_t rows = 49 * padded + 4096, floats = 17 * padded + 64 + FloatScratch::kBytes;

@@ -22,7 +22,7 @@ void product_of_panels(const MatmulArgs& a) {
   for (int64_t n = a.row_begin; n < a.row_end;) {
     const int64_t first = n / kPanelRows * kPanelRows;
     const int64_t end = a.row_end < first + kPanelRows ? a.row_end : first + kPanelRows;
-    unpack_panel16(a.w.dtype, a.w.cols, a.w.data + first * a.w.row_bytes, rows);
+    unpack_panel16(a.w.dtype, a.w.cols, a.w.data + first * a.w.row_bytes, rows, a.w.layout);
     part.row_begin = n - first;
     part.row_end = end - first;
     part.y = a.compact_y ? a.y + (n - a.row_begin) : a.y + first;

@@ -13,6 +13,12 @@ constexpr Panel16Form kPanel16[] = {
 #undef KTX_PANEL16
 };
 
+constexpr DType kPanel16Stream[] = {
+#define KTX_PANEL16_STREAM(id) DType::id,
+#include "lib/formats/panel16_stream.def"
+#undef KTX_PANEL16_STREAM
+};
+
 struct Panel16Floats {
   DType dtype;
   int columns;
@@ -47,6 +53,11 @@ std::optional<Panel16Form> panel16_form(DType dtype) {
   return std::nullopt;
 }
 
+bool panel16_stream_takes(DType dtype) {
+  return std::find(std::begin(kPanel16Stream), std::end(kPanel16Stream), dtype) !=
+         std::end(kPanel16Stream);
+}
+
 std::optional<int> panel16_float_columns(DType dtype) {
   for (const Panel16Floats& row : kPanel16Floats) {
     if (row.dtype == dtype) return row.columns;
@@ -63,6 +74,7 @@ std::optional<int64_t> matrix_bytes(Layout layout, DType dtype, int64_t rows, in
   if (layout == Layout::Panel16 && !panel16_form(dtype) && !panel16_float_columns(dtype)) {
     return std::nullopt;
   }
+  if (layout == Layout::Panel16Stream && !panel16_stream_takes(dtype)) return std::nullopt;
   if (layout != Layout::Rows && *row > kMaxPanelBytes / kPanelRows) return std::nullopt;
   const int64_t stored = stored_rows(layout, rows);
   if (stored > kMost / *row) return std::nullopt;

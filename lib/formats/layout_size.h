@@ -13,7 +13,7 @@
 
 namespace ktx {
 
-// Panel16 and Marlin take so many rows together; a matrix is padded with zero rows to a multiple.
+// Panels and Marlin take so many rows together; a matrix is padded with zero rows to a multiple.
 inline constexpr int64_t kPanelRows = 16;
 
 // The bytes of a block that fill no 32-bit word (panel16.def).
@@ -24,13 +24,24 @@ struct Panel16Form {
 };
 std::optional<Panel16Form> panel16_form(DType dtype);
 
+// Whether Layout::Panel16Stream takes the format (panel16_stream.def).
+bool panel16_stream_takes(DType dtype);
+
+// Panels, in whichever order, and the better order of a format that has panels.
+constexpr bool in_panels(Layout layout) {
+  return layout == Layout::Panel16 || layout == Layout::Panel16Stream;
+}
+inline Layout panel_layout(DType dtype) {
+  return panel16_stream_takes(dtype) ? Layout::Panel16Stream : Layout::Panel16;
+}
+
 // Of a float format: the columns that stand together in a panel (panel16_floats.def).
 // Nothing for other formats.
 std::optional<int> panel16_float_columns(DType dtype);
 
 // Rows that the layout stores for a matrix of `rows`.
 constexpr int64_t stored_rows(Layout layout, int64_t rows) {
-  const bool sixteen = layout == Layout::Panel16 || layout == Layout::Marlin;
+  const bool sixteen = in_panels(layout) || layout == Layout::Marlin;
   return sixteen ? (rows + kPanelRows - 1) / kPanelRows * kPanelRows : rows;
 }
 

@@ -1,7 +1,8 @@
 // Gives each weight a layout and names a kernel family for each step, precision and
 // batch class.
 //
-//   every product that reads a weight can read panels  -> layout panel16
+//   every product that reads a weight can read panels  -> panel16s of the types that have
+//                                                         it, panel16 of the others
 //   anything else (norms, transposed products, types)  -> rows, the GGUF bytes
 //
 // unless a rule asks for a layout (asked_layout.h). Where several modules share a weight,
@@ -54,9 +55,9 @@ Wish wish_of(const steps::Step& step, size_t i) {
 }
 
 bool can_have(const steps::Blob& blob, Layout layout) {
-  return blob.constant.empty() && layout_obstacle(layout, blob.device, blob.dtype, blob.rows,
-                                                  blob.cols, blob.matrices)
-                                      .empty();
+  return blob.constant.empty() &&
+         layout_obstacle(layout, blob.device, blob.dtype, blob.rows, blob.cols, blob.matrices)
+             .empty();
 }
 
 // By the path of a module: its decision.
@@ -67,19 +68,24 @@ std::optional<Layout> asked_by(const Decisions& decisions, const steps::Step& st
   return found == decisions.end() ? std::nullopt : asked_layout(*found->second);
 }
 
+bool asks_for_panels(std::optional<Layout> asked) {
+  return asked && in_panels(*asked);
+}
+
 // What a rule, not the defaults, has asked for must be had.
 Status refuse_unheard(const steps::StepGraph& graph, const Decisions& decisions,
                       const std::vector<bool>& able) {
   for (const steps::Step& step : graph.steps) {
-    if (asked_by(decisions, step) != Layout::Panel16 || step.device != "cpu") continue;
+    const std::optional<Layout> asked = asked_by(decisions, step);
+    if (!asks_for_panels(asked) || step.device != "cpu") continue;
     if (decisions.at(step.module)->rule < 0) continue;
     for (size_t i = 0; i < step.weights.size(); ++i) {
       const steps::BlobId blob = step.weights[i];
       if (blob == steps::kAbsent || able[blob] || graph.blobs[blob].rows <= 1) continue;
       return Error{
-          fmt::format("layout panel16 cannot be had for '{}' of module '{}': another step reads "
+          fmt::format("layout {} cannot be had for '{}' of module '{}': another step reads "
                       "its rows; leave the module out of the rule",
-                      graph.blobs[blob].name, step.module)};
+                      name(*asked), graph.blobs[blob].name, step.module)};
     }
   }
   return {};
@@ -87,7 +93,8 @@ Status refuse_unheard(const steps::StepGraph& graph, const Decisions& decisions,
 
 Status choose_layouts(steps::StepGraph& graph, const Decisions& decisions) {
   std::vector<bool> able(graph.blobs.size()), wanted(graph.blobs.size());
-  for (size_t i = 0; i < graph.blobs.size(); ++i) able[i] = can_have(graph.blobs[i], Layout::Panel16);
+  for (size_t i = 0; i < graph.blobs.size(); ++i)
+    able[i] = can_have(graph.blobs[i], Layout::Panel16);
   for (const steps::Step& step : graph.steps) {
     const std::optional<Layout> asked = asked_by(decisions, step);
     for (size_t i = 0; i < step.weights.size(); ++i) {
@@ -95,7 +102,7 @@ Status choose_layouts(steps::StepGraph& graph, const Decisions& decisions) {
       if (blob == steps::kAbsent) continue;
       const Wish wish = wish_of(step, i);
       if (wish == Wish::Rows || asked == Layout::Rows) able[blob] = false;
-      if (wish == Wish::Panels || asked == Layout::Panel16) wanted[blob] = true;
+      if (wish == Wish::Panels || asks_for_panels(asked)) wanted[blob] = true;
     }
   }
   // One kernel reads gate and up.
@@ -105,7 +112,14 @@ Status choose_layouts(steps::StepGraph& graph, const Decisions& decisions) {
     able[step.weights[0]] = able[step.weights[1]] = both;
   }
   for (size_t i = 0; i < graph.blobs.size(); ++i) {
-    graph.blobs[i].layout = able[i] && wanted[i] ? Layout::Panel16 : Layout::Rows;
+    steps::Blob& blob = graph.blobs[i];
+    blob.layout = able[i] && wanted[i] ? panel_layout(blob.dtype) : Layout::Rows;
+  }
+  for (const steps::Step& step : graph.steps) {
+    if (step.op != StepOp::ExpertsGateUp) continue;
+    steps::Blob& gate = graph.blobs[step.weights[0]];
+    steps::Blob& up = graph.blobs[step.weights[1]];
+    if (gate.layout != up.layout) gate.layout = up.layout = Layout::Panel16;
   }
   return refuse_unheard(graph, decisions, able);
 }

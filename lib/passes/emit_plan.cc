@@ -285,15 +285,15 @@ class ContentsBuilder {
   plan::PlanContents out_;
   std::unordered_map<std::string_view, uint32_t> tensor_index_;
   std::unordered_map<std::string, std::string> forms_;  // by tensor
-  std::vector<bool> used_;            // by tensor: a step reads it
-  std::vector<uint32_t> blob_index_;  // of the step graph's blobs, in the plan
+  std::vector<bool> used_;                              // by tensor: a step reads it
+  std::vector<uint32_t> blob_index_;                    // of the step graph's blobs, in the plan
 };
 
 void pack_as_panels(const plan::BlobRecord& blob, plan::BlobSource& source) {
   const kernels::Panel16Blob panels{static_cast<DType>(blob.dtype), blob.rows, blob.cols,
-                                    blob.matrices};
+                                    blob.matrices, static_cast<Layout>(blob.layout)};
   source.granule_bytes =
-      static_cast<uint64_t>(*matrix_bytes(Layout::Panel16, panels.dtype, kPanelRows, panels.cols));
+      static_cast<uint64_t>(*matrix_bytes(panels.layout, panels.dtype, kPanelRows, panels.cols));
   source.pack = [panels](std::span<const std::span<const std::byte>> slices, uint64_t offset,
                          std::span<std::byte> out) {
     kernels::pack_panel16_range(panels, slices, offset, out);
@@ -328,7 +328,7 @@ Status emit_plan(const std::string& path, plan::PlanContents contents,
   for (const plan::BlobRecord& blob : contents.blobs) {
     plan::BlobSource& packed = sources.emplace_back();
     std::vector<DType> from;
-    if (blob.layout == static_cast<uint16_t>(Layout::Panel16)) pack_as_panels(blob, packed);
+    if (in_panels(static_cast<Layout>(blob.layout))) pack_as_panels(blob, packed);
     if (blob.layout == static_cast<uint16_t>(Layout::Marlin)) pack_as_marlin(blob, packed);
     for (uint32_t i = 0; i < blob.slice_count; ++i) {
       const plan::SliceRecord& slice = contents.slices[blob.first_slice + i];

@@ -25,8 +25,7 @@ class Packer {
 
   // Rows of a matrix that are packed together; every matrix begins anew.
   int64_t unit_rows() const {
-    return layout_ == Layout::Marlin ? kernels::kMarlinRows
-                                     : (layout_ == Layout::Panel16 ? kPanelRows : 1);
+    return layout_ == Layout::Marlin ? kernels::kMarlinRows : (in_panels(layout_) ? kPanelRows : 1);
   }
   uint64_t unit_bytes() const {
     return static_cast<uint64_t>(*matrix_bytes(layout_, form_.dtype, unit_rows(), cols_));
@@ -93,12 +92,13 @@ class Packer {
   }
 
   // One unit is a blob of its own.
-  void pack_unit(int64_t count, const std::vector<std::byte>& rows, std::span<std::byte> out) const {
+  void pack_unit(int64_t count, const std::vector<std::byte>& rows,
+                 std::span<std::byte> out) const {
     const std::span<const std::byte> slice(rows);
     if (layout_ == Layout::Marlin) {
       kernels::pack_marlin_range({form_.dtype, count, cols_, 1}, {&slice, 1}, 0, out);
-    } else if (layout_ == Layout::Panel16) {
-      kernels::pack_panel16_range({form_.dtype, count, cols_, 1}, {&slice, 1}, 0, out);
+    } else if (in_panels(layout_)) {
+      kernels::pack_panel16_range({form_.dtype, count, cols_, 1, layout_}, {&slice, 1}, 0, out);
     } else {
       std::copy(rows.begin(), rows.end(), out.begin());
     }

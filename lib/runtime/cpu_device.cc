@@ -62,7 +62,7 @@ Result<BoundWeight> BindContext::optional_weight(int i) const {
   if (static_cast<size_t>(i) >= all.size() || all[i] == plan::kNone) return weight;
   const plan::BlobRecord& blob = plan.blobs[all[i]];
   const auto layout = static_cast<Layout>(blob.layout);
-  if (layout != Layout::Rows && layout != Layout::Panel16) {
+  if (layout != Layout::Rows && !in_panels(layout)) {
     return Error{
         fmt::format("weight '{}' has layout {}, which the CPU does not read; "
                     "compile for the CPU",

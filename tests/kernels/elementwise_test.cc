@@ -245,29 +245,33 @@ TEST_P(ElementwiseTest, EmbedDecodesTheRowsOfItsTokens) {
 
 TEST_P(ElementwiseTest, EmbedReadsPanelsToo) {
   Random random(28);
-  for (DType dtype : weight_dtypes()) {
+  const auto read = [&](DType dtype, Layout layout, std::string_view family) {
     const int64_t cols = info(dtype).block_elems == 1 ? 77 : 512, rows = 19;
-    const std::optional<int64_t> bytes = matrix_bytes(Layout::Panel16, dtype, rows, cols);
-    if (!bytes) continue;
+    const std::optional<int64_t> bytes = matrix_bytes(layout, dtype, rows, cols);
+    if (!bytes) return;
     const Weights table(random, dtype, rows, cols);
     std::vector<std::byte> panels(static_cast<size_t>(*bytes));
     const std::span<const std::byte> slice(table.data(),
                                            static_cast<size_t>(rows * table.row_bytes()));
-    pack_panel16_range({dtype, rows, cols, 1}, {&slice, 1}, 0, panels);
+    pack_panel16_range({dtype, rows, cols, 1, layout}, {&slice, 1}, 0, panels);
     const std::vector<int32_t> ids = {18, 0, 3};
     std::vector<float> y(static_cast<size_t>(3 * cols));
     EmbedArgs a;
-    a.table = {panels.data(), dtype, Layout::Panel16, rows, cols, table.row_bytes()};
+    a.table = {panels.data(), dtype, layout, rows, cols, table.row_bytes()};
     a.ids = ids.data();
     a.y = y.data();
     a.y_stride = cols;
     a.token_end = 3;
-    (*find_embed("embed_panel16", GetParam()))(a);
+    (*find_embed(family, GetParam()))(a);
     for (int64_t t = 0; t < 3; ++t) {
       EXPECT_TRUE(same_bits(table.row(ids[static_cast<size_t>(t)]),
                             {y.begin() + t * cols, y.begin() + (t + 1) * cols}))
           << name(dtype);
     }
+  };
+  for (DType dtype : weight_dtypes()) {
+    read(dtype, Layout::Panel16, "embed_panel16");
+    read(dtype, Layout::Panel16Stream, "embed_panel16s");
   }
 }
 

@@ -26,7 +26,7 @@ bool found_by_an_op(std::string_view family) {
          find_swiglu(family, isa).ok() || find_add(family, isa).ok() ||
          find_sigmoid_scale(family, isa).ok() || find_gather_rows(family, isa).ok() ||
          find_router(family, isa).ok() || find_group_experts(family, isa).ok() ||
-         find_matmul(family, DType::Q4_K, isa).ok() || find_matmul(family, DType::BF16, isa).ok() ||
+         find_matmul(family, DType::Q6_K, isa).ok() || find_matmul(family, DType::BF16, isa).ok() ||
          find_matmul_transposed(family, DType::Q4_K, isa).ok();
 }
 

@@ -1,4 +1,4 @@
-// Layout panel16 is a bijection: whatever the bytes, unpacking gives them back.
+// Layouts panel16 and panel16s are bijections: whatever the bytes, unpacking gives them back.
 #include "kernels/matmul/panel16.h"
 
 #include "kernels/matmul/panel16_floats.h"
@@ -13,8 +13,10 @@ struct Source {
   std::vector<std::span<const std::byte>> slices;
   uint64_t row;
 
-  Source(Random& random, DType dtype, int64_t rows, int64_t cols, int64_t matrices)
-      : blob{dtype, rows, cols, matrices}, row(static_cast<uint64_t>(*row_bytes(dtype, cols))) {
+  Source(Random& random, DType dtype, int64_t rows, int64_t cols, int64_t matrices,
+         Layout layout = Layout::Panel16)
+      : blob{dtype, rows, cols, matrices, layout},
+        row(static_cast<uint64_t>(*row_bytes(dtype, cols))) {
     bytes.resize(static_cast<size_t>(rows * matrices) * row);
     for (std::byte& byte : bytes) byte = std::byte{random.byte()};
     // Cut at any row, also inside of panels.
@@ -27,26 +29,34 @@ struct Source {
   }
   std::vector<std::byte> packed() const {
     std::vector<std::byte> out(static_cast<size_t>(
-        blob.matrices * *matrix_bytes(Layout::Panel16, blob.dtype, blob.rows, blob.cols)));
+        blob.matrices * *matrix_bytes(blob.layout, blob.dtype, blob.rows, blob.cols)));
     pack_panel16_range(blob, slices, 0, out);
     return out;
   }
 };
 
-std::vector<DType> panel_dtypes() {
-  std::vector<DType> out;
+struct Form {
+  DType dtype;
+  Layout layout;
+};
+
+// Every type with every order of panels that it can have.
+std::vector<Form> panel_forms() {
+  std::vector<Form> out;
   for (const DTypeInfo& row : all_dtypes()) {
-    if (panel16_form(row.dtype) || panel16_float_columns(row.dtype)) out.push_back(row.dtype);
+    for (Layout layout : {Layout::Panel16, Layout::Panel16Stream}) {
+      if (matrix_bytes(layout, row.dtype, 16, row.block_elems)) out.push_back({row.dtype, layout});
+    }
   }
   return out;
 }
 
 TEST(Panel16, UnpackingGivesBackAnyBytesInAnyRange) {
   Random random(11);
-  for (DType dtype : panel_dtypes()) {
+  for (const auto& [dtype, layout] : panel_forms()) {
     for (const auto& [rows, blocks, matrices] :
          std::vector<std::array<int64_t, 3>>{{16, 1, 1}, {5, 3, 1}, {48, 2, 3}, {33, 4, 1}}) {
-      const Source source(random, dtype, rows, blocks * info(dtype).block_elems, matrices);
+      const Source source(random, dtype, rows, blocks * info(dtype).block_elems, matrices, layout);
       const std::vector<std::byte> packed = source.packed();
       std::vector<std::byte> back(source.bytes.size());
       EXPECT_TRUE(unpack_panel16_range(source.blob, packed, 0, back));
@@ -64,8 +74,8 @@ TEST(Panel16, UnpackingGivesBackAnyBytesInAnyRange) {
 
 TEST(Panel16, PanelsArePackedOneByOneAsAllAtOnce) {
   Random random(12);
-  for (DType dtype : panel_dtypes()) {
-    const Source source(random, dtype, 40, 2 * info(dtype).block_elems, 1);
+  for (const auto& [dtype, layout] : panel_forms()) {
+    const Source source(random, dtype, 40, 2 * info(dtype).block_elems, 1, layout);
     const std::vector<std::byte> packed = source.packed();
     const uint64_t panel = source.row * kPanelRows;
     for (uint64_t at = 0; at < packed.size(); at += panel) {
@@ -78,25 +88,27 @@ TEST(Panel16, PanelsArePackedOneByOneAsAllAtOnce) {
 
 TEST(Panel16, PaddingIsZeroAndADamagedOneIsSeen) {
   Random random(13);
-  const Source source(random, DType::Q4_K, 18, 512, 1);
-  std::vector<std::byte> packed = source.packed(), back(source.bytes.size());
-  ASSERT_TRUE(unpack_panel16_range(source.blob, packed, 0, back));
-  const size_t second_panel = 16 * source.row;
-  packed[second_panel + 4 * 7 + 1] = std::byte{1};  // word 0 of row 7 of the second panel
-  EXPECT_FALSE(unpack_panel16_range(source.blob, packed, 0, back));
-  EXPECT_EQ(back, source.bytes);
+  for (const auto& [dtype, head] : {std::pair(DType::Q4_K, 0), std::pair(DType::Q6_K, 32)}) {
+    const Source source(random, dtype, 18, 512, 1, panel_layout(dtype));
+    std::vector<std::byte> packed = source.packed(), back(source.bytes.size());
+    ASSERT_TRUE(unpack_panel16_range(source.blob, packed, 0, back));
+    const size_t second_panel = 16 * source.row + static_cast<size_t>(head);
+    packed[second_panel + 4 * 7 + 1] = std::byte{1};  // word 0 of row 7 of the second panel
+    EXPECT_FALSE(unpack_panel16_range(source.blob, packed, 0, back));
+    EXPECT_EQ(back, source.bytes);
+  }
 }
 
 TEST(Panel16, ABlockOfARowIsItsGgufBytes) {
   Random random(14);
-  for (DType dtype : panel_dtypes()) {
+  for (const auto& [dtype, layout] : panel_forms()) {
     const DTypeInfo& type = info(dtype);
-    const Source source(random, dtype, 16, 3 * type.block_elems, 1);
+    const Source source(random, dtype, 16, 3 * type.block_elems, 1, layout);
     const std::vector<std::byte> packed = source.packed();
     for (int64_t r = 0; r < 16; ++r) {
       for (int64_t b = 0; b < 3; ++b) {
         std::vector<std::byte> block(static_cast<size_t>(type.block_bytes));
-        unpack_panel16_block(dtype, source.blob.cols, packed.data(), r, b, block.data());
+        unpack_panel16_block(dtype, source.blob.cols, packed.data(), r, b, block.data(), layout);
         const std::byte* from =
             source.bytes.data() + r * static_cast<int64_t>(source.row) + b * type.block_bytes;
         EXPECT_EQ(std::memcmp(block.data(), from, block.size()), 0) << name(dtype);
@@ -130,9 +142,32 @@ TEST(Panel16, FloatsStandByColumnsAndBf16ByPairsOfThem) {
   }
 }
 
+TEST(Panel16, InAStreamABlocksScalesStandBeforeItsWords) {
+  Random random(16);
+  const Source source(random, DType::Q6_K, 16, 512, 1, Layout::Panel16Stream);
+  const std::vector<std::byte> packed = source.packed();
+  const auto at = [&](int64_t block, int64_t r, int64_t byte) {
+    return source.bytes.data() + r * static_cast<int64_t>(source.row) + block * 210 + byte;
+  };
+  for (int64_t block : {0, 1}) {
+    const std::byte* unit = packed.data() + block * 3360;
+    const std::byte* words = unit + 32;
+    for (int64_t r = 0; r < 16; ++r) {
+      EXPECT_EQ(std::memcmp(unit + 2 * r, at(block, r, 208), 2), 0);             // half scale
+      EXPECT_EQ(std::memcmp(words + 4 * r, at(block, r, 192), 4), 0);            // four scales
+      EXPECT_EQ(std::memcmp(words + 64 + 4 * r, at(block, r, 128), 4), 0);       // high bits
+      EXPECT_EQ(std::memcmp(words + 128 + 4 * r, at(block, r, 0), 4), 0);        // low ones
+      EXPECT_EQ(std::memcmp(words + 192 + 4 * r, at(block, r, 32), 4), 0);       // of the others
+      EXPECT_EQ(std::memcmp(words + 51 * 64 + 4 * r, at(block, r, 204), 4), 0);  // last scales
+    }
+  }
+}
+
 TEST(Panel16, RefusesOtherTypesAndSizesThatDoNotFit) {
   EXPECT_FALSE(matrix_bytes(Layout::Panel16, DType::IQ2_XS, 16, 256));
   EXPECT_FALSE(matrix_bytes(Layout::Panel16, DType::I32, 16, 256));
+  EXPECT_FALSE(matrix_bytes(Layout::Panel16Stream, DType::Q4_K, 16, 256));
+  EXPECT_FALSE(matrix_bytes(Layout::Panel16Stream, DType::F16, 16, 256));
   EXPECT_FALSE(matrix_bytes(Layout::Panel16, DType::F32, 16, 16 * 1024 + 1));
   EXPECT_FALSE(matrix_bytes(Layout::Panel16, DType::Q4_K, 16, 100));
   EXPECT_FALSE(matrix_bytes(Layout::Panel16, DType::Q8_0, 16, 64 * 1024));

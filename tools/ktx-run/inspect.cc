@@ -27,9 +27,9 @@ Status unpack_layout(const plan::BlobRecord& blob, std::span<const std::byte> pa
   const auto dtype = static_cast<DType>(blob.dtype);
   const auto layout = static_cast<Layout>(blob.layout);
   bool clean = false;
-  if (layout == Layout::Panel16) {
-    clean = kernels::unpack_panel16_range({dtype, blob.rows, blob.cols, blob.matrices}, packed,
-                                          offset, out);
+  if (in_panels(layout)) {
+    clean = kernels::unpack_panel16_range({dtype, blob.rows, blob.cols, blob.matrices, layout},
+                                          packed, offset, out);
   } else if (layout == Layout::Marlin) {
     clean = kernels::unpack_marlin_range({dtype, blob.rows, blob.cols, blob.matrices}, packed,
                                          offset, out);
@@ -63,8 +63,8 @@ int run_inspect(const Options& options) {
   }
   if (!options.export_gguf.empty()) {
     const Timer export_timer;
-    const auto paths = plan::export_gguf(*plan, options.export_gguf, unpack_layout,
-                                         options.engine.threads);
+    const auto paths =
+        plan::export_gguf(*plan, options.export_gguf, unpack_layout, options.engine.threads);
     if (!paths.ok()) return fail(paths.error().message);
     for (const std::string& path : *paths) {
       note(fmt::format("{}: written ({:.1f} s)", path, export_timer.seconds()));

@@ -50,7 +50,7 @@ class StraightStep final : public HeadsStep {
   Status bind(const BindContext& context) {
     KTX_TRY(bind_heads(context));
     xq_ = context.input(1);
-    if (weight_.matrix.layout == Layout::Panel16 && attrs_.row_begin % kPanelRows != 0) {
+    if (in_panels(weight_.matrix.layout) && attrs_.row_begin % kPanelRows != 0) {
       return Error{fmt::format("row {} begins no panel of 16 rows", attrs_.row_begin)};
     }
     functions_ = KTX_TRY(matmul_functions(context, weight_, xq_));

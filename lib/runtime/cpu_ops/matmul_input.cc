@@ -11,7 +11,7 @@ Result<std::array<kernels::MatmulFn, kBatchClasses>> matmul_functions(const Bind
                                                                       const BoundWeight& weight,
                                                                       const BoundView& xq) {
   const kernels::WeightMatrix& w = weight.matrix;
-  if (w.layout == Layout::Panel16 && weight.matrices > 1 && w.rows % kPanelRows != 0) {
+  if (in_panels(w.layout) && weight.matrices > 1 && w.rows % kPanelRows != 0) {
     return Error{fmt::format("matrices of {} rows, no multiple of {}, in layout {}", w.rows,
                              kPanelRows, name(w.layout))};
   }
