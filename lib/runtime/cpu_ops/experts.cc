@@ -182,7 +182,8 @@ class DownStep final : public CpuStep {
     args_.down_fn = functions_[batch_class(batch.tokens)];
     const int64_t active = std::max<int64_t>(1, pairs_.active_count());
     // An item reads its rows of all chosen experts, so that it needs fewer of them; with
-    // many tokens as many as a kernel unpacks at once, if every thread gets two items.
+    // many tokens as many as a kernel unpacks at once, if every thread gets two items. One
+    // token's runs are as long as they may be: after each, memory has to be found anew.
     constexpr int64_t kMostRows = 128;
     split_.rows = args_.down.rows;
     const bool streams = batch.tokens <= kStreamTokens && matmul_q8_takes(args_.down.dtype);
@@ -190,7 +191,8 @@ class DownStep final : public CpuStep {
                                  ? matmul_stream_rows(args_.down, active, active, threads_)
                                  : matmul_chunk_rows(args_.down, 1) / std::min<int64_t>(active, 8);
     const int64_t by_threads = batch.tokens > 16 ? split_.rows / (2 * threads_) : 0;
-    split_.grain = std::clamp<int64_t>(std::max(by_bytes, by_threads), 16, kMostRows);
+    split_.grain = std::clamp<int64_t>(std::max(by_bytes, by_threads), 16,
+                                       streams ? std::max(split_.rows, int64_t{16}) : kMostRows);
     split_.grain = ceil_div(split_.grain, 16) * 16;
     return {split_.items(), active * args_.down_expert_bytes, nullptr};
   }
