@@ -32,6 +32,13 @@ int64_t attention_tiles_blocks(const CudaAttentionArgs& args);
 Status launch_attention_tiles(const CudaAttentionArgs& args, const AttentionParts& parts,
                               cudaStream_t stream);
 
+// Tensor cores too, for values that are in the keys: rows as above, value_dim 256 or 512, where
+// shared memory holds a piece of the cache.
+bool attention_latent_takes(const CudaAttentionArgs& args);
+int64_t attention_latent_blocks(const CudaAttentionArgs& args);
+Status launch_attention_latent(const CudaAttentionArgs& args, const AttentionParts& parts,
+                               cudaStream_t stream);
+
 // Every other case: one block a (token, head, split), in F32.
 Status launch_attention_any(const CudaAttentionArgs& args, const AttentionParts& parts,
                             cudaStream_t stream);

@@ -11,24 +11,13 @@
 #include "kernels/cuda/attention_head.cuh"
 #include "kernels/cuda/attention_parts.cuh"
 #include "kernels/cuda/attention_piece.cuh"
+#include "kernels/cuda/row_shape.cuh"
 
 namespace ktx::kernels {
 namespace {
 
 constexpr int kThreads = kAttentionThreads;
 constexpr int kRows = kAttentionRows;
-
-// How (token, head) pairs are laid on rows: row r is token r / heads, head r % heads.
-struct RowShape {
-  int heads;        // of a block: 16 or fewer
-  int tokens;       // of a block
-  int head_blocks;  // blocks for one token's group
-};
-__host__ __device__ inline RowShape row_shape(const AttentionAttrs& attrs, bool one_token) {
-  const int group = attrs.heads / attrs.kv_heads;
-  if (group >= kRows) return {kRows, 1, (group + kRows - 1) / kRows};
-  return {group, one_token ? 1 : kRows / group, 1};
-}
 
 // The new key and value of a token and KV head, by the block of the split that reads them:
 // warps 0 and 1, before a barrier of the block. `key`: key_dim floats of shared memory.
@@ -61,19 +50,17 @@ __global__ void __launch_bounds__(kThreads) attention_tiles(CudaAttentionArgs a,
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int g = lane / 4;
   const int split = static_cast<int>(blockIdx.x), kv_head = static_cast<int>(blockIdx.z);
-  const RowShape shape = row_shape(a.attrs, a.one_token_per_sequence);
   const int group = a.attrs.heads / a.attrs.kv_heads;
-  const int first_token = static_cast<int>(blockIdx.y) / shape.head_blocks * shape.tokens;
-  const int first_head = static_cast<int>(blockIdx.y) % shape.head_blocks * kRows;  // in the group
-  const int tokens = min(shape.tokens, static_cast<int>(a.tokens) - first_token);
+  const RowShape shape = row_shape(group, kRows, a.one_token_per_sequence);
+  const BlockRows rows(shape, static_cast<int>(blockIdx.y), kRows, group, static_cast<int>(a.tokens));
+  const int first_token = rows.first_token, tokens = rows.tokens;
   const int chunks = a.attrs.key_dim / 32;
 
   // Head of row r in all, or -1.
-  const auto row_token = [&](int r) { return first_token + r / shape.heads; };
+  const auto row_token = [&](int r) { return rows.token(r); };
   const auto row_head = [&](int r) {
-    const int head = first_head + r % shape.heads;
-    const bool live = r < tokens * shape.heads && head < group;
-    return live ? kv_head * group + head : -1;
+    const int head = rows.head(r);
+    return head >= 0 ? kv_head * group + head : -1;
   };
   float* heads = reinterpret_cast<float*>(q + chunks * kRows * 4);  // [row][key_dim]
   if (a.prepare.key) {
@@ -128,15 +115,15 @@ __global__ void __launch_bounds__(kThreads) attention_tiles(CudaAttentionArgs a,
     for (int piece = range.begin; piece < range.end; ++piece) {
       const int first = piece * kPiece;
       // A piece lies in one block of the cache.
-      PieceRows rows;
-      rows.keys = rows.values = kv_key(a.kv, run_sequence, kv_head, first);
-      rows.key_bytes = rows.value_bytes = a.kv.layout.key_row_bytes();
+      PieceRows cache;
+      cache.keys = cache.values = kv_key(a.kv, run_sequence, kv_head, first);
+      cache.key_bytes = cache.value_bytes = a.kv.layout.key_row_bytes();
       if (!a.attrs.value_in_key) {
-        rows.values = kv_value(a.kv, run_sequence, kv_head, first);
-        rows.value_bytes = a.kv.layout.value_row_bytes();
+        cache.values = kv_value(a.kv, run_sequence, kv_head, first);
+        cache.value_bytes = a.kv.layout.value_row_bytes();
       }
-      rows.last = min(kPiece, longest - first) - 1;
-      sums.add(q, chunks, scores, rows, first, seen, warp, lane, [] { __syncthreads(); });
+      cache.last = min(kPiece, longest - first) - 1;
+      sums.add(q, chunks, scores, cache, first, seen, warp, lane, [] { __syncthreads(); });
     }
     begin = end;
   }
@@ -157,10 +144,9 @@ __global__ void __launch_bounds__(kThreads) attention_tiles(CudaAttentionArgs a,
 
 template <KvType kType>
 Status launch_tiles(const CudaAttentionArgs& a, const AttentionParts& parts, cudaStream_t stream) {
-  const RowShape shape = row_shape(a.attrs, a.one_token_per_sequence);
-  const dim3 grid(parts.splits,
-                  static_cast<unsigned>(ceil_div<int64_t>(a.tokens, shape.tokens)) * shape.head_blocks,
-                  a.attrs.kv_heads);
+  const RowShape shape =
+      row_shape(a.attrs.heads / a.attrs.kv_heads, kRows, a.one_token_per_sequence);
+  const dim3 grid(parts.splits, static_cast<unsigned>(shape.blocks(a.tokens)), a.attrs.kv_heads);
   const int shared = static_cast<int>(kRows * a.attrs.key_dim * 2 +
                                       (a.prepare.key ? (kRows + 1) * a.attrs.key_dim * 4 : 0));
   const auto run = [&](auto kernel) {
@@ -189,8 +175,9 @@ bool attention_prepares(const CudaAttentionArgs& a) {
 }
 
 int64_t attention_tiles_blocks(const CudaAttentionArgs& a) {
-  const RowShape shape = row_shape(a.attrs, a.one_token_per_sequence);
-  return ceil_div<int64_t>(a.tokens, shape.tokens) * shape.head_blocks * a.attrs.kv_heads;
+  const RowShape shape =
+      row_shape(a.attrs.heads / a.attrs.kv_heads, kRows, a.one_token_per_sequence);
+  return shape.blocks(a.tokens) * a.attrs.kv_heads;
 }
 
 Status launch_attention_tiles(const CudaAttentionArgs& a, const AttentionParts& parts,

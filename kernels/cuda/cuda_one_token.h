@@ -7,6 +7,8 @@
 //   launch_one_router     n = norm(x), logits = w . n             rms_norm, a product in F32
 //   launch_one_choices    ids, weights = router(logits); h = the experts' gate and up of x
 //   launch_one_sum        y (+)= the chosen experts' down of h, weighted
+//   launch_one_experts    the last two: the second asks for its weights while the first still
+//                         runs
 //
 // The norm is left out where `norm` is null. All for exactly one token; takes() says whether
 // the formats and shapes can go together.
@@ -77,5 +79,8 @@ struct CudaOneSumArgs {
 };
 bool one_sum_takes(const CudaOneSumArgs& args);
 Status launch_one_sum(const CudaOneSumArgs& args, CudaStream stream);
+// sum.ids and sum.weights are those of choices.router; sum.y overlaps none of its inputs.
+Status launch_one_experts(const CudaOneChoicesArgs& choices, const CudaOneSumArgs& sum,
+                          CudaStream stream);
 
 }  // namespace ktx::kernels

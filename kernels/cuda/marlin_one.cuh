@@ -42,6 +42,7 @@ struct OneShape {
   int ring_bytes = 0;               // of a warp
   int stages[2] = {};               // of the ring, by format
   int most_strips = 0;              // of a block
+  int cluster = 1;                  // Sum: blocks that share units, each with some of the choices
   int bytes = 0;                    // dynamic shared memory
 };
 
@@ -115,34 +116,52 @@ __device__ __forceinline__ void add_tile(const uint8_t* tile, int spans, const O
 // Which strips a block has, of whose matrices.
 struct OneBlock {
   int part, first, units, sources, strips, tiles;
-  __device__ OneBlock(const OneProduct& p, const OneShape& shape) {
+  int first_source = 0;  // Sum: of the choices in rising expert number
+  template <OneWork kWork>
+  __device__ static OneBlock of(const OneProduct& p, const OneShape& shape) {
+    OneBlock block;
+    block.set<kWork>(p, shape);
+    return block;
+  }
+
+ private:
+  template <OneWork kWork>
+  __device__ void set(const OneProduct& p, const OneShape& shape) {
     part = 0;
     const int block = static_cast<int>(blockIdx.x);
     for (int i = 1; i < p.parts; ++i) part = block >= shape.first_block[i] ? i : part;
     const OneRows& rows = p.rows[part];
     const int64_t all =
-        int64_t{rows.strips()} * (p.work == OneWork::Choices ? p.router.attrs.top_k : 1);
-    const int number = block - shape.first_block[part], of = shape.blocks[part];
+        int64_t{rows.strips()} * (kWork == OneWork::Choices ? p.router.attrs.top_k : 1);
+    int number = block - shape.first_block[part], of = shape.blocks[part];
+    sources = rows.w[1] ? 2 : 1;
+    if constexpr (kWork == OneWork::Sum) {
+      sources = p.router.attrs.top_k / shape.cluster;
+      first_source = number % shape.cluster * sources;
+      number /= shape.cluster, of /= shape.cluster;
+    }
     first = static_cast<int>(all * number / of);
     units = static_cast<int>(all * (number + 1) / of) - first;
-    sources = p.work == OneWork::Sum ? p.router.attrs.top_k : rows.w[1] ? 2 : 1;
     strips = units * sources;
     tiles = (p.cols + 255) / 256;
   }
 };
 
-template <DType kType>
+template <DType kType, OneWork kWork>
 __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& shape,
                                           const OneBlock& block, int stages) {
   extern __shared__ uint4 one_shared[];
   __shared__ uint64_t barriers[kOneWarps][kMostStages];
   __shared__ float warp_squares[kOneWarps];
-  __shared__ int found, chosen[kCudaMaxTopK], rank[kCudaMaxTopK];
+  // Of Sum: `rising` has the choices in the order of their experts.
+  __shared__ int found, chosen[kCudaMaxTopK], rising[kCudaMaxTopK];
   __shared__ float chosen_weight[kCudaMaxTopK];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const OneRows& rows = p.rows[block.part];
   const int top_k = p.router.attrs.top_k, strip0 = rows.strip_begin();
-  const int x_rows = p.work == OneWork::Sum ? top_k : 1;
+  // Whose weights are known before the kernel ahead has ended.
+  const bool ahead = kWork == OneWork::Heads || (kWork == OneWork::Sum && p.ids_ahead);
+  const int x_rows = kWork == OneWork::Sum ? block.sources : 1;
   // Shared memory: the stages of the warps, x, sums of the warps, the strips' places.
   uint8_t* memory = reinterpret_cast<uint8_t*>(one_shared);
   uint8_t* ring = memory + warp * shape.ring_bytes;
@@ -152,16 +171,16 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
   float* sums = reinterpret_cast<float*>(memory);  // [strip][warp][row]
   const uint8_t** places = reinterpret_cast<const uint8_t**>(sums + shape.most_strips * kOneWarps * 16);
 
-  let_next_kernel_start();
-  if (p.norm) {
+  if constexpr (kWork != OneWork::Choices) let_next_kernel_start();
+  if (kWork == OneWork::Heads && p.norm) {
     for (int k = 32 * thread; k < p.cols; k += 32 * kOneThreads) prefetch_l2(p.norm + k);
   }
   // Who is served.
   int matrix = static_cast<int>(blockIdx.y), x_warps = kOneWarps;
   const float* from = p.x + matrix * p.x_stride;
   float* y = rows.y + matrix * rows.y_stride;
-  if (p.work != OneWork::Heads) wait_for_inputs();
-  if (p.work == OneWork::Pairs) {
+  if (!ahead) wait_for_inputs();
+  if constexpr (kWork == OneWork::Pairs) {
     const int place = matrix;
     if (thread == 0) found = -1;
     __syncthreads();
@@ -175,43 +194,52 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
     if (matrix < 0) return;
     from = p.x + pair / p.x_div * p.x_stride;
     y = rows.y + pair * rows.y_stride;
-  } else if (p.work == OneWork::Choices) {
-    // The last warp chooses, the others take x.
+  } else if constexpr (kWork == OneWork::Choices) {
+    // The last warp chooses, the others take x. The next kernel may read the choice as soon as
+    // it starts: the block that writes it is the last to let it.
     x_warps = kOneWarps - 1;
+    const bool writes_choice = blockIdx.x == 0;
+    if (!writes_choice) let_next_kernel_start();
     if (warp == x_warps) {
       const RouterChoice choice = choose_experts<8>(p.router, 0, sums, lane);
       if (lane < top_k) chosen[lane] = max(choice.id, 0);
-      if (lane < top_k && blockIdx.x == 0) {
-        p.router.ids[lane] = choice.id;
-        p.router.weights[lane] = choice.weight;
+      if (writes_choice) {
+        if (lane < top_k) {
+          p.router.ids[lane] = choice.id;
+          p.router.weights[lane] = choice.weight;
+        }
+        __threadfence();
+        __syncwarp();
+        let_next_kernel_start();
       }
     }
-  } else if (p.work == OneWork::Sum && warp == 0) {
-    const int id = lane < top_k ? p.router.ids[lane] : INT_MAX;
+  } else if (kWork == OneWork::Sum && warp == 0) {
+    // Past L1, where a line may be older than the kernel ahead.
+    const int id = lane < top_k ? __ldcg(p.router.ids + lane) : INT_MAX;
     if (lane < top_k) {
       chosen[lane] = max(id, 0);
-      chosen_weight[lane] = p.router.weights[lane];
+      chosen_weight[lane] = __ldcg(p.router.weights + lane);
     }
     int before = 0;
     for (int o = 0; o < top_k; ++o) {
       const int other = __shfl_sync(~0u, id, o);
       before += other < id || (other == id && o < lane);
     }
-    if (lane < top_k) rank[before] = lane;
+    if (lane < top_k) rising[before] = lane;
   }
-  if (p.work == OneWork::Choices) {
+  if constexpr (kWork == OneWork::Choices) {
     if (warp < x_warps) x.load<false>(from, nullptr, p.cols, block.tiles, 0, warp, x_warps, lane);
-    __syncthreads();
-  } else if (p.work == OneWork::Sum) {
-    __syncthreads();
   }
+  if constexpr (kWork == OneWork::Choices || kWork == OneWork::Sum) __syncthreads();
   if (thread < block.strips) {  // at most 32
     const int source = block.sources == 1 ? 0 : thread % block.sources;
     const int unit = block.first + (block.sources == 1 ? thread : thread / block.sources);
     int strip = unit, of = matrix;
-    if (p.work == OneWork::Choices) strip = unit % rows.strips(), of = chosen[unit / rows.strips()];
-    if (p.work == OneWork::Sum) of = chosen[source];
-    const uint8_t* w = p.work != OneWork::Sum && source ? rows.w[1] : rows.w[0];
+    if constexpr (kWork == OneWork::Choices) {
+      strip = unit % rows.strips(), of = chosen[unit / rows.strips()];
+    }
+    if constexpr (kWork == OneWork::Sum) of = chosen[rising[block.first_source + source]];
+    const uint8_t* w = kWork != OneWork::Sum && source ? rows.w[1] : rows.w[0];
     places[thread] = w + of * rows.matrix_bytes + (strip0 + strip) * rows.strip_bytes;
   }
   __syncthreads();
@@ -223,11 +251,11 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
                              barriers[warp], lane);
   stream.start(lane);
   for (int i = thread; i < block.strips * kOneWarps * 16; i += kOneThreads) sums[i] = 0;
-  if (p.work == OneWork::Heads) wait_for_inputs();
+  if (ahead) wait_for_inputs();
   // This thread's output, and what is added to it.
   const int unit = thread / 16, row = thread % 16;
   int strip = block.first + unit;
-  if (p.work == OneWork::Choices) {
+  if constexpr (kWork == OneWork::Choices) {
     y += strip / rows.strips() * rows.y_stride;
     strip %= rows.strips();
   }
@@ -236,25 +264,26 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
   float before = 0;
   if (writes && rows.accumulate) before = y[n];
   if (writes && rows.bias) before += rows.bias[n];
-  if (p.norm) {
+  if (kWork == OneWork::Heads && p.norm) {
     const float squares = warp_sum(
         x.load<true>(from, p.norm, p.cols, block.tiles, 0, warp, kOneWarps, lane));
     if (lane == 0) warp_squares[warp] = squares;
-  } else if (p.work == OneWork::Sum) {  // a warp a row
-    for (int k = warp; k < top_k; k += kOneWarps) {
-      x.load<false>(from + k * p.x_stride, nullptr, p.cols, block.tiles, k * block.tiles, 0, 1, lane);
+  } else if constexpr (kWork == OneWork::Sum) {  // some warps a row
+    const int of_row = x_rows < kOneWarps ? kOneWarps / x_rows : 1;
+    for (int k = warp / of_row; k < x_rows; k += kOneWarps / of_row) {
+      const float* row = from + rising[block.first_source + k] * p.x_stride;
+      x.load<false>(row, nullptr, p.cols, block.tiles, k * block.tiles, warp % of_row, of_row, lane);
     }
-  } else if (p.work != OneWork::Choices) {
+  } else if constexpr (kWork != OneWork::Choices) {
     x.load<false>(from, nullptr, p.cols, block.tiles, 0, warp, kOneWarps, lane);
   }
   __syncthreads();
 
   float total[2] = {};
+  int x_row = kWork == OneWork::Sum ? current % x_rows : 0;
   for (int item = begin; item < end; ++item) {
     const uint8_t* bytes = stream.wait();
-    const int x_tile =
-        p.work == OneWork::Sum ? current % block.sources * block.tiles + tile : tile;
-    add_tile<kType>(bytes, stream.tiles.spans(tile), x, x_tile, lane, total);
+    add_tile<kType>(bytes, stream.tiles.spans(tile), x, x_row * block.tiles + tile, lane, total);
     stream.done(lane);
     if (++tile < block.tiles && item + 1 < end) continue;
 #pragma unroll
@@ -267,11 +296,35 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
     }
     ++current;
     tile = 0;
+    if (++x_row == x_rows) x_row = 0;
   }
   __syncthreads();
+  if constexpr (kWork == OneWork::Sum) {
+    // Of each strip the sum of the warps (0 where one had no tile of it), in place of the first's.
+    for (int i = thread; i < block.strips * 16; i += kOneThreads) {
+      float* own = sums + i / 16 * kOneWarps * 16 + i % 16;
+      float v = 0;
+      for (int w = 0; w < kOneWarps; ++w) v += own[16 * w];
+      *own = v;
+    }
+    __syncthreads();
+    if (shape.cluster > 1) meet_cluster();
+    const int cluster_rank = block.first_source / block.sources;
+    if (writes && unit % shape.cluster == cluster_rank) {
+      float v = 0;
+      for (int i = 0; i < top_k; ++i) {
+        const int strip_of = unit * block.sources + i % block.sources;
+        const float part = load_of_rank(sums + strip_of * kOneWarps * 16 + row, i / block.sources);
+        v += chosen_weight[rising[i]] * part;
+      }
+      y[n] = v + before;
+    }
+    if (shape.cluster > 1) wait_for_cluster();  // nobody leaves while its sums are read
+    return;
+  }
   if (!writes) return;
   float factor = 1;
-  if (p.norm) {
+  if (kWork == OneWork::Heads && p.norm) {
     float all = 0;
     for (int w = 0; w < kOneWarps; ++w) all += warp_squares[w];
     factor = 1 / sqrtf(all / static_cast<float>(p.cols) + p.eps);
@@ -281,30 +334,31 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
     for (int w = 0; w < kOneWarps; ++w) v += sums[(j * kOneWarps + w) * 16 + row];
     return v * factor;
   };
-  float v = 0;
-  if (p.work == OneWork::Sum) {
-    for (int i = 0; i < top_k; ++i) {
-      v += chosen_weight[rank[i]] * strip_sum(unit * top_k + rank[i]);
-    }
-  } else if (rows.w[1]) {
-    v = silu(strip_sum(2 * unit)) * strip_sum(2 * unit + 1);
-  } else {
-    v = strip_sum(unit);
-  }
+  const float v = rows.w[1] ? silu(strip_sum(2 * unit)) * strip_sum(2 * unit + 1) : strip_sum(unit);
   y[n] = v + before;
 }
 
-template <DType kFirst, DType kSecond>
+// A kernel for each kind of work, so that none has to run past the code of the others.
+template <DType kFirst, DType kSecond, OneWork kWork>
 __global__ void __launch_bounds__(kOneThreads, kOneBlocks)
     marlin_one(const __grid_constant__ OneProduct p, const __grid_constant__ OneShape shape) {
-  const OneBlock block(p, shape);
+  const OneBlock block = OneBlock::of<kWork>(p, shape);
   if constexpr (kFirst == kSecond) {
-    one_block<kFirst>(p, shape, block, shape.stages[0]);
+    one_block<kFirst, kWork>(p, shape, block, shape.stages[0]);
   } else if (p.rows[block.part].dtype == kFirst) {
-    one_block<kFirst>(p, shape, block, shape.stages[0]);
+    one_block<kFirst, kWork>(p, shape, block, shape.stages[0]);
   } else {
-    one_block<kSecond>(p, shape, block, shape.stages[1]);
+    one_block<kSecond, kWork>(p, shape, block, shape.stages[1]);
   }
+}
+template <DType kFirst, DType kSecond>
+auto one_kernel(OneWork work) {
+  if constexpr (kFirst == kSecond) {  // parts of two formats are Heads
+    if (work == OneWork::Pairs) return marlin_one<kFirst, kSecond, OneWork::Pairs>;
+    if (work == OneWork::Choices) return marlin_one<kFirst, kSecond, OneWork::Choices>;
+    if (work == OneWork::Sum) return marlin_one<kFirst, kSecond, OneWork::Sum>;
+  }
+  return marlin_one<kFirst, kSecond, OneWork::Heads>;
 }
 
 // The shape of a launch: kOneBlocks for every processor (or so many more for each), and a ring
@@ -315,7 +369,11 @@ Status launch_one(const OneProduct& p, cudaStream_t stream) {
   const int tiles = ceil_div(p.cols, 256);
   const int top_k = static_cast<int>(p.router.attrs.top_k);
   const bool sum = p.work == OneWork::Sum;
-  const int x_bytes = OneX::bytes((sum ? top_k : 1) * tiles);
+  OneShape shape;
+  // Two blocks that share units read half of the rows of x each, and their units are more alike.
+  if (sum && top_k % 2 == 0 && compute_capability() >= 90) shape.cluster = 2;
+  const int sources_of_sum = top_k / shape.cluster;
+  const int x_bytes = OneX::bytes((sum ? sources_of_sum : 1) * tiles);
   const auto units_of = [&](const OneRows& rows) {
     return rows.strips() * (p.work == OneWork::Choices ? top_k : 1);
   };
@@ -326,8 +384,8 @@ Status launch_one(const OneProduct& p, cudaStream_t stream) {
   int64_t bytes = 0;
   for (int i = 0; i < p.parts; ++i) bytes += bytes_of(p.rows[i]);
   const int count = p.work == OneWork::Heads || p.work == OneWork::Pairs ? p.count : 1;
-  const int most_units = !sum ? kOneUnits : top_k < 32 ? 32 / top_k : 1;
-  OneShape shape;
+  int most_units = kOneUnits;  // and of the sum at most 32 strips
+  if (sum && most_units * sources_of_sum > 32) most_units = sources_of_sum < 32 ? 32 / sources_of_sum : 1;
   int blocks = 0;
   const auto share_out = [&](int64_t all) {  // whether no block has too many units
     blocks = 0;
@@ -337,10 +395,11 @@ Status launch_one(const OneProduct& p, cudaStream_t stream) {
       const auto own = static_cast<int>(all * bytes_of(rows) / bytes);
       shape.blocks[i] = own < 1 ? 1 : own;
       if (p.parts == 1) shape.blocks[i] = static_cast<int>(all);
+      if (shape.cluster > 1) shape.blocks[i] = ceil_div(shape.blocks[i], 2) * 2;
       shape.first_block[i] = blocks;
       blocks += shape.blocks[i];
-      const int units = ceil_div(units_of(rows), shape.blocks[i]);
-      const int strips = units * (sum ? top_k : rows.w[1] ? 2 : 1);
+      const int units = ceil_div(units_of(rows), shape.blocks[i] / shape.cluster);
+      const int strips = units * (sum ? sources_of_sum : rows.w[1] ? 2 : 1);
       shape.most_strips = strips > shape.most_strips || i == 0 ? strips : shape.most_strips;
       fits = fits && units <= most_units;
     }
@@ -370,8 +429,8 @@ Status launch_one(const OneProduct& p, cudaStream_t stream) {
   }
   shape.bytes = kOneWarps * ring + rest;
   const dim3 grid(blocks, count);
-  return launch("one token times marlin weights", marlin_one<kFirst, kSecond>, grid, kOneThreads,
-                shape.bytes, stream, p, shape);
+  return launch_clusters("one token times marlin weights", one_kernel<kFirst, kSecond>(p.work), grid,
+                         shape.cluster, kOneThreads, shape.bytes, stream, p, shape);
 }
 
 }  // namespace ktx::kernels

@@ -60,6 +60,9 @@ struct OneProduct {
   int experts = 0, x_div = 1;
   // Choices: logits, bias, attrs, and where ids and weights go. Sum: ids, weights, attrs.
   CudaRouterArgs router;
+  // Sum: the kernel ahead is that of Choices which writes ids and weights; it does so before it
+  // lets this one start, so that weights are asked for while it still runs.
+  bool ids_ahead = false;
 };
 
 Status launch_marlin_one(const OneProduct& product, CudaStream stream);

@@ -115,6 +115,20 @@ __device__ __forceinline__ float4 load_of_rank(const float4* p, int rank) {
 #endif
 }
 
+__device__ __forceinline__ float load_of_rank(const float* p, int rank) {
+#if __CUDA_ARCH__ >= 900
+  const uint32_t own = static_cast<uint32_t>(__cvta_generic_to_shared(p));
+  uint32_t other;
+  float v;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(other) : "r"(own), "r"(rank));
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(other) : "memory");
+  return v;
+#else
+  (void)rank;
+  return *p;
+#endif
+}
+
 // Weights are read once: keep them out of L1.
 __device__ __forceinline__ uint4 load_stream(const uint4* p) {
   uint4 v;

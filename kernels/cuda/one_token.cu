@@ -126,4 +126,12 @@ Status launch_one_sum(const CudaOneSumArgs& a, CudaStream stream) {
   return launch_marlin_one(one_product(a), stream);
 }
 
+Status launch_one_experts(const CudaOneChoicesArgs& choices, const CudaOneSumArgs& sum,
+                          CudaStream stream) {
+  KTX_TRY(launch_one_choices(choices, stream));
+  OneProduct p = one_product(sum);
+  p.ids_ahead = true;
+  return launch_marlin_one(p, stream);
+}
+
 }  // namespace ktx::kernels

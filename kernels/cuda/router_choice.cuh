@@ -41,34 +41,57 @@ __device__ __forceinline__ uint32_t largest_of_warp(uint32_t v) {
 #endif
 }
 
-__device__ inline float group_score(const float* choice, int n, bool two) {
+// The two best of some values, NaN left out.
+struct TwoBest {
   float best = -INFINITY, second = -INFINITY;
-  for (int e = 0; e < n; ++e) {
-    const float c = choice[e];
-    if (better(c, best)) {
+  __device__ __forceinline__ void add(float v) {
+    if (better(v, best)) {
       second = best;
-      best = c;
-    } else if (better(c, second)) {
-      second = c;
+      best = v;
+    } else if (better(v, second)) {
+      second = v;
     }
   }
-  return two && n >= 2 ? best + second : best;
+};
+
+// The score of each group of `size` choices, to `group`; lanes of the warp share each group.
+__device__ inline void group_scores(const float* choice, int groups, int size, bool two, float* group,
+                                    int lane) {
+  int share = 1;
+  while (2 * share * groups <= 32) share *= 2;
+  for (int first = 0; first < groups; first += 32 / share) {
+    const int g = first + lane / share;
+    TwoBest own;
+    for (int e = lane % share; e < size && g < groups; e += share) own.add(choice[g * size + e]);
+    for (int o = 1; o < share; o *= 2) {
+      const float best = __shfl_xor_sync(~0u, own.best, o), second = __shfl_xor_sync(~0u, own.second, o);
+      own.add(best);
+      own.add(second);
+    }
+    if (g < groups && lane % share == 0) {
+      group[g] = two && size >= 2 ? own.best + own.second : own.best;
+    }
+  }
 }
 
 // kOwn: experts of a lane at most. `shared`: choose_experts_bytes() of it, this warp's alone.
 template <int kOwn>
 __device__ RouterChoice choose_experts(const CudaRouterArgs& a, int64_t t, float* shared, int lane) {
   const int n = a.attrs.experts, groups = a.attrs.groups;
-  if (a.position && a.position[t] < 0) return {-1, 0};
+  // All that is read from memory, asked for at once.
+  const bool padding = a.position && a.position[t] < 0;
   float* score = shared;
   float* choice = score + n;
   float* group = choice + n;
   const float* logits = a.logits + t * a.logits_stride;
-  float own_score[kOwn];
+  float own_score[kOwn], own_bias[kOwn];
 #pragma unroll
   for (int i = 0; i < kOwn; ++i) {
-    own_score[i] = lane + 32 * i < n ? logits[lane + 32 * i] : -INFINITY;
+    const int e = lane + 32 * i;
+    own_score[i] = e < n ? logits[e] : -INFINITY;
+    own_bias[i] = e < n && a.bias ? a.bias[e] : 0;
   }
+  if (padding) return {-1, 0};
   if (static_cast<Scoring>(a.attrs.scoring) == Scoring::Softmax) {
     float largest = -INFINITY, sum = 0;
 #pragma unroll
@@ -90,22 +113,26 @@ __device__ RouterChoice choose_experts(const CudaRouterArgs& a, int64_t t, float
     const int e = lane + 32 * i;
     if (e >= n) break;
     score[e] = own_score[i];
-    choice[e] = a.bias ? own_score[i] + a.bias[e] : own_score[i];
+    choice[e] = a.bias ? own_score[i] + own_bias[i] : own_score[i];
   }
   __syncwarp();
 
   if (groups > 1) {
     const int size = n / groups;
     const bool two = static_cast<GroupScore>(a.attrs.group_score) == GroupScore::SumOfTwoBest;
-    for (int g = lane; g < groups; g += 32) group[g] = group_score(choice + g * size, size, two);
+    group_scores(choice, groups, size, two, group, lane);
     __syncwarp();
-    for (int g = lane; g < groups; g += 32) {
+    for (int first = 0; first < groups; first += 32) {
+      const int g = first + lane;
       int ahead = 0;
-      for (int o = 0; o < groups; ++o) {
+      for (int o = 0; o < groups && g < groups; ++o) {
         ahead += better(group[o], group[g]) || (o < g && !better(group[g], group[o]));
       }
-      if (ahead < a.attrs.groups_used) continue;
-      for (int e = g * size; e < (g + 1) * size; ++e) choice[e] = NAN;
+      unsigned out = __ballot_sync(~0u, g < groups && ahead >= a.attrs.groups_used);
+      for (; out != 0; out &= out - 1) {
+        const int begin = (first + __ffs(static_cast<int>(out)) - 1) * size;
+        for (int e = begin + lane; e < begin + size; e += 32) choice[e] = NAN;
+      }
     }
     __syncwarp();
   }

@@ -20,7 +20,8 @@ const Case kCases[] = {
     {"small GQA", 4, 2, 64, 64, false},        {"GQA of four", 32, 8, 128, 128, false},
     {"seven heads a group", 14, 2, 64, 64, false}, {"one group of 20", 20, 1, 128, 128, false},
     {"no groups", 4, 4, 96, 64, false},        {"absorbed MLA", 4, 1, 288, 256, true},
-    {"DeepSeek's MLA", 32, 1, 576, 512, true}, {"widths of no tile", 6, 2, 40, 24, false},
+    {"DeepSeek's MLA", 32, 1, 576, 512, true}, {"MLA of 16 heads", 16, 1, 576, 512, true},
+    {"MLA of 40 heads in two", 80, 2, 288, 256, true}, {"widths of no tile", 6, 2, 40, 24, false},
 };
 
 // A cache of blocks in mixed order, filled with keys and values of every position that is
@@ -173,6 +174,7 @@ TEST_F(CudaAttention, AgreesWithTheScalarOpInChunks) {
     for (KvType type : kTypes) {
       check(random, c, type, {23}, 23, 64);
       check(random, c, type, {150}, 7, 150);
+      check(random, c, type, {300, 9, 200}, 3, 512);
       check(random, c, type, {70, 40}, 5, 8192);
     }
   }

@@ -2,6 +2,7 @@
 // chain of them in a CUDA graph gives the bits of the same launches one by one.
 #include "kernels/cuda/cuda_experts.h"
 #include "kernels/cuda/cuda_matmul.h"
+#include "kernels/cuda/cuda_one_token.h"
 #include "kernels/cuda/cuda_rows.h"
 #include "tests/kernels/cuda_cases.h"
 
@@ -9,6 +10,10 @@ namespace ktx::kernels {
 namespace {
 
 using CudaChain = CudaTest;
+
+// How the experts are launched: step by step; of one token, choice with gate and up, then down
+// with its sum, the second after the first (Apart) or reading the choice ahead (Together).
+enum class Experts { Steps, Apart, Together };
 
 // A block of a model without attention: norm, product, product with residual, and experts.
 class Layers {
@@ -30,7 +35,7 @@ class Layers {
 
   // Launches `rounds` layers; after_each may synchronise.
   template <class AfterEach>
-  void run(int rounds, cudaStream_t stream, AfterEach after_each) {
+  void run(int rounds, cudaStream_t stream, Experts experts, AfterEach after_each) {
     const auto go = [&](const Status& status) {
       ASSERT_TRUE(status.ok()) << status.error().message;
       after_each();
@@ -47,8 +52,6 @@ class Layers {
       go(launch_rms_norm(norm, stream));
       go(launch_matmul(product(up_, y_.data(), wide_.data(), false), stream));
       go(launch_matmul(product(down_, wide_.data(), x_.data(), true), stream));
-      go(launch_rms_norm(norm, stream));
-      go(launch_matmul(product(router_, y_.data(), logits_.data(), false), stream));
       CudaRouterArgs router;
       router.logits = logits_.data();
       router.logits_stride = kExperts;
@@ -58,6 +61,22 @@ class Layers {
       router.tokens = tokens_;
       router.ids = ids_.data();
       router.weights = weights_.data();
+      if (experts != Experts::Steps) {
+        go(launch_one_router({{x_.data(), norm_weight_.data(), 1e-6f}, router_.gpu(), logits_.data(),
+                              y_.data()}, stream));
+        CudaOneChoicesArgs choices{router, gate_.gpu(), gate_.gpu(), y_.data(), h_.data(), kFew};
+        CudaOneSumArgs sum{out_.gpu(), {kExperts, kTop, 1}, ids_.data(), weights_.data(), h_.data(),
+                           kFew, x_.data()};
+        if (experts == Experts::Together) {
+          go(launch_one_experts(choices, sum, stream));
+        } else {
+          go(launch_one_choices(choices, stream));
+          go(launch_one_sum(sum, stream));
+        }
+        continue;
+      }
+      go(launch_rms_norm(norm, stream));
+      go(launch_matmul(product(router_, y_.data(), logits_.data(), false), stream));
       go(launch_router(router, stream));
       CudaGroupExpertsArgs group;
       group.ids = ids_.data();
@@ -127,30 +146,41 @@ class Layers {
   GpuWorkspace workspace_;
 };
 
+void check_graphs(Layers& layers, Experts one_by_one, Experts in_graph) {
+  layers.run(3, nullptr, one_by_one, [] { ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess); });
+  const std::vector<float> want = layers.result();
+  for (float v : want) ASSERT_TRUE(std::isfinite(v));
+  cudaStream_t stream;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  layers.run(3, stream, in_graph, [] {});
+  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+  for (int round = 0; round < 20; ++round) {
+    ASSERT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    ASSERT_TRUE(same_bits(layers.result(), want)) << "round " << round;
+  }
+  cudaGraphExecDestroy(exec);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+}
+
 TEST_F(CudaChain, GraphsGiveTheBitsOfLaunchesOneByOne) {
   Random random(101);
   for (int64_t tokens : {1, 2, 16, 100}) {
+    SCOPED_TRACE(testing::Message() << "tokens " << tokens);
     Layers layers(random, tokens);
-    layers.run(3, nullptr, [] { ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess); });
-    const std::vector<float> want = layers.result();
-    for (float v : want) ASSERT_TRUE(std::isfinite(v)) << "tokens " << tokens;
-    cudaStream_t stream;
-    ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-    layers.run(3, stream, [] {});
-    ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
-    ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
-    for (int round = 0; round < 20; ++round) {
-      ASSERT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
-      ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-      ASSERT_TRUE(same_bits(layers.result(), want)) << "tokens " << tokens << " round " << round;
-    }
-    cudaGraphExecDestroy(exec);
-    cudaGraphDestroy(graph);
-    cudaStreamDestroy(stream);
+    check_graphs(layers, Experts::Steps, Experts::Steps);
   }
+}
+
+TEST_F(CudaChain, ASumThatReadsTheChoiceAheadGivesTheBitsOfOneThatWaits) {
+  Random random(102);
+  Layers layers(random, 1);
+  check_graphs(layers, Experts::Apart, Experts::Together);
 }
 
 }  // namespace

@@ -213,6 +213,11 @@ void check_experts(Random& random, const ExpertsCase& c, bool padding) {
   EXPECT_EQ(ids.read(), other_ids.read());
   EXPECT_TRUE(same_bits(weights.read(), other_weights.read()));
   EXPECT_LT(relative_error(y.read(), expected.read()), padding ? 1e-9 : kHalfProducts);
+  // Both in a row, the second reading the choice ahead: the same bits.
+  Gpu<float> again(before);
+  sum.y = again.data();
+  ASSERT_TRUE(ran(launch_one_experts(choices, sum, nullptr)));
+  EXPECT_TRUE(same_bits(again.read(), y.read()));
   if (padding) return;
   EXPECT_LT(relative_error(h.read(), other_h.read()), kHalfProducts);
 }

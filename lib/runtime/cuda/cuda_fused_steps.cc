@@ -120,8 +120,7 @@ class Experts final : public GpuStep, public CudaPhases {
   }
   Status launch(const GpuShape&, std::byte*, int64_t) override {
     gpu_->use();
-    KTX_TRY(kernels::launch_one_choices(choices_, gpu_->stream()));
-    return kernels::launch_one_sum(sum_, gpu_->stream());
+    return kernels::launch_one_experts(choices_, sum_, gpu_->stream());
   }
   bool add_to(kernels::CudaPersistent& kernel) const override { return kernel.add(choices_, sum_); }
 
