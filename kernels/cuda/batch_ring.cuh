@@ -17,15 +17,13 @@
 
 namespace ktx::kernels {
 
-constexpr int kBatchWarps = 8;  // of a block
-
-// kBudget: bytes of shared memory for the rings of a block; two stages there are always.
-template <DType kType, int kSources, int kBudget>
+// kBudget: bytes of shared memory for the rings of a block of kWarps; two stages there are always.
+template <DType kType, int kSources, int kWarps, int kBudget>
 struct BatchRing {
   using Tile = MarlinTile<kType>;
   static constexpr int kTileBytes = 4 * Tile::kSpanBytes;
   static constexpr int kStageBytes = kSources * kTileBytes;
-  static constexpr int kFit = kBudget / kBatchWarps / kStageBytes;
+  static constexpr int kFit = kBudget / kWarps / kStageBytes;
   static constexpr int kStages = kFit < 2 ? 2 : kFit > 4 ? 4 : kFit;
   static constexpr int kBytes = kStages * kStageBytes;  // of a warp
 

@@ -1,11 +1,11 @@
 // Products of 2 to 16 tokens with marlin weights, at the speed of the memory (sm_90).
 //
 // The weights are the A operand of mma.m16n8k16 (16 rows x 16 columns), eight tokens the
-// columns of B, so 2 tokens and 8 cost the same. A block of 8 warps takes 1 to 8 groups of
-// strips (of one or two; of gate and of up) and a range of columns; the other ranges are with
-// the other blocks of its cluster:
+// columns of B, so 2 tokens and 8 cost the same. A block of 16 warps (8, where shared memory is
+// short) takes 1 to 16 groups of strips (of one or two; of gate and of up) and a range of columns;
+// the other ranges are with the other blocks of its cluster:
 //
-//   8192 x 8192, 16 tokens: 64 clusters of 4 blocks, 128 rows and 2048 columns to a block
+//   8192 x 8192, 16 tokens: 64 clusters of 2 blocks, 128 rows and 4096 columns to a block
 //
 // Each warp has a ring of tiles in shared memory that it fills itself (batch_ring.cuh), from
 // before the kernel ahead has ended. Activations come as records of 256 columns (batch_x.h) by
@@ -14,7 +14,8 @@
 // at the end (cluster_sums.cuh). The factor of a norm is put to the sums: no block waits for it.
 //
 // Roofline: bytes of the weights / memory bandwidth; for Q4_K about 2 instructions a weight
-// and lane. Two blocks to a multiprocessor where shared memory allows.
+// and lane. One block to a multiprocessor: clusters of two blocks fill it where those of two
+// smaller ones, which have to be four or more, leave some empty.
 #pragma once
 
 #include <atomic>
@@ -29,21 +30,26 @@
 
 namespace ktx::kernels {
 
-constexpr int kBatchThreads = 32 * kBatchWarps;
-
 // How a kernel uses shared memory: records of x, then the rings, whose place the sums take.
-template <DType kType, int kColumns, int kSources>
+template <DType kType, int kColumns, int kSources, int kWarps>
 struct BatchMemory {
-  static constexpr int kHalf = 110 * 1024;  // of a multiprocessor's, less what is static
+  static constexpr int kShare = kWarps * 110 / 8 * 1024;  // of a multiprocessor's, less what is static
   static constexpr int kRecord = batch_record_bytes(kColumns);
-  static constexpr int kLeast = kBatchWarps * 2 * kSources * 4 * MarlinTile<kType>::kSpanBytes;
-  static constexpr bool kTwoBlocks = kLeast + 2 * kRecord <= kHalf;
-  static constexpr int kSlots = kLeast + 4 * kRecord <= kHalf ? 4 : 2;
-  using Ring = BatchRing<kType, kSources, kHalf - kSlots * kRecord>;
-  static constexpr int kSums = kBatchWarps * kSources * 16 * 8 * kColumns * 4;
+  static constexpr int kLeast = kWarps * 2 * kSources * 4 * MarlinTile<kType>::kSpanBytes;
+  static constexpr bool kFits = kLeast + kWarps / 4 * kRecord <= kShare;
+  static constexpr int kSlots = kLeast + kWarps / 2 * kRecord <= kShare ? kWarps / 2 : kWarps / 4;
+  using Ring = BatchRing<kType, kSources, kWarps, kShare - kSlots * kRecord>;
+  static constexpr int kSums = kWarps * kSources * 16 * 8 * kColumns * 4;
   static constexpr int kBytes =
-      kSlots * kRecord + (kBatchWarps * Ring::kBytes > kSums ? kBatchWarps * Ring::kBytes : kSums);
+      kSlots * kRecord + (kWarps * Ring::kBytes > kSums ? kWarps * Ring::kBytes : kSums);
 };
+
+// Warps of a block: 8 only where the rings of 16 are too large.
+template <DType kFirst, DType kSecond, int kColumns, int kSources>
+constexpr int kBatchWarps = BatchMemory<kFirst, kColumns, kSources, 16>::kFits &&
+                                    BatchMemory<kSecond, kColumns, kSources, 16>::kFits
+                                ? 16
+                                : 8;
 
 // What the launcher decides: groups of strips to a block, ranges of columns, and the first
 // cluster of each part.
@@ -64,10 +70,10 @@ __device__ __forceinline__ bool last_of(uint32_t* counter, uint32_t all) {
   return before == all - 1;
 }
 
-template <DType kType, int kColumns, int kSources, bool kPaired>
+template <DType kType, int kColumns, int kSources, bool kPaired, int kWarps>
 __device__ __forceinline__ void batch_block(const BatchProduct& p, const BatchShape& shape,
                                             const BatchRows& rows, int group) {
-  using Memory = BatchMemory<kType, kColumns, kSources>;
+  using Memory = BatchMemory<kType, kColumns, kSources, kWarps>;
   using Ring = typename Memory::Ring;
   constexpr int kTokens = 8 * kColumns, kSlots = Memory::kSlots, kRecord = Memory::kRecord;
   constexpr int kRowStrips = kPaired ? 1 : kSources;  // strips of rows of a warp
@@ -75,10 +81,10 @@ __device__ __forceinline__ void batch_block(const BatchProduct& p, const BatchSh
   __shared__ uint64_t there[kSlots];  // barriers: a record has come
   __shared__ uint32_t used[kSlots];   // warps that are done with it
   __shared__ float factor[kTokens];
-  __shared__ uint64_t tile_there[kBatchWarps][Ring::kStages];
+  __shared__ uint64_t tile_there[kWarps][Ring::kStages];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int split = static_cast<int>(blockIdx.x) % shape.splits;
-  const int warps_per_strip = kBatchWarps / shape.strips;
+  const int warps_per_strip = kWarps / shape.strips;
   const int strip_begin = group * shape.strips * kRowStrips, strip_end = rows.strips();
   const int tiles = (p.cols + 255) / 256;
   const int begin = tiles * split / shape.splits, end = tiles * (split + 1) / shape.splits;
@@ -187,8 +193,8 @@ __device__ __forceinline__ void batch_block(const BatchProduct& p, const BatchSh
 
 // kColumns: 8 * kColumns tokens at most. kSources: strips of a warp; kPaired: one of gate and
 // one of up. Block x of the grid: range x % splits of cluster x / splits.
-template <DType kFirst, DType kSecond, int kColumns, int kSources, bool kPaired>
-__global__ void __launch_bounds__(kBatchThreads, 2)
+template <DType kFirst, DType kSecond, int kColumns, int kSources, bool kPaired, int kWarps>
+__global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
     marlin_batch(const __grid_constant__ BatchProduct p, const __grid_constant__ BatchShape shape) {
 #if __CUDA_ARCH__ >= 900
   const int cluster = static_cast<int>(blockIdx.x) / shape.splits;
@@ -197,11 +203,11 @@ __global__ void __launch_bounds__(kBatchThreads, 2)
   const BatchRows& rows = p.rows[part];
   const int group = cluster - shape.first[part];
   if constexpr (kFirst == kSecond) {
-    batch_block<kFirst, kColumns, kSources, kPaired>(p, shape, rows, group);
+    batch_block<kFirst, kColumns, kSources, kPaired, kWarps>(p, shape, rows, group);
   } else if (rows.dtype == kFirst) {
-    batch_block<kFirst, kColumns, kSources, kPaired>(p, shape, rows, group);
+    batch_block<kFirst, kColumns, kSources, kPaired, kWarps>(p, shape, rows, group);
   } else {
-    batch_block<kSecond, kColumns, kSources, kPaired>(p, shape, rows, group);
+    batch_block<kSecond, kColumns, kSources, kPaired, kWarps>(p, shape, rows, group);
   }
 #endif
 }
@@ -217,17 +223,18 @@ inline int batch_clusters(const BatchProduct& p, int sources, int strips, BatchS
 }
 // The shape of least time by a count fitted to all shapes of eight products (one H200, us): to
 // start and to end, the tiles of a warp, the blocks of a cluster, and waits for records of x
-// (with four warps a strip none is on its way while others are used); all times the rounds that
-// the clusters take. room(splits): clusters at once.
+// (with a warp of a strip for each slot none is on its way while others are used); all times the
+// rounds that the clusters take. room(splits): clusters at once.
 template <class Room>
-BatchShape batch_shape(const BatchProduct& p, int row_strips, int sources, int slots, Room room) {
+BatchShape batch_shape(const BatchProduct& p, int row_strips, int sources, int warps, int slots,
+                       Room room) {
   const int tiles = ceil_div(p.cols, 256), most = tiles < kMostSplits ? tiles : kMostSplits;
   BatchShape best;
   float least = 0;
   for (int splits = 1; splits <= most; ++splits) {
     const int range = ceil_div(tiles, splits);
-    for (int strips = kBatchWarps; strips >= 1; strips /= 2) {
-      const int share = kBatchWarps / strips;  // warps to a strip
+    for (int strips = warps; strips >= 1; strips /= 2) {
+      const int share = warps / strips;  // warps to a strip
       if (share > slots || (share > 1 && share > range)) break;
       const auto items = static_cast<float>(ceil_div(range, share));
       const float waits = share == slots ? items
@@ -250,9 +257,10 @@ BatchShape batch_shape(const BatchProduct& p, int row_strips, int sources, int s
 
 template <DType kFirst, DType kSecond, int kColumns, int kSources, bool kPaired>
 Status launch_batch_as(const BatchProduct& p, cudaStream_t stream) {
-  using First = BatchMemory<kFirst, kColumns, kSources>;
-  using Second = BatchMemory<kSecond, kColumns, kSources>;
-  constexpr auto kKernel = marlin_batch<kFirst, kSecond, kColumns, kSources, kPaired>;
+  constexpr int kWarps = kBatchWarps<kFirst, kSecond, kColumns, kSources>;
+  using First = BatchMemory<kFirst, kColumns, kSources, kWarps>;
+  using Second = BatchMemory<kSecond, kColumns, kSources, kWarps>;
+  constexpr auto kKernel = marlin_batch<kFirst, kSecond, kColumns, kSources, kPaired, kWarps>;
   constexpr int kBytes = First::kBytes > Second::kBytes ? First::kBytes : Second::kBytes;
   constexpr int kSlots = First::kSlots < Second::kSlots ? First::kSlots : Second::kSlots;
   constexpr int kRowStrips = kPaired ? 1 : kSources;
@@ -260,21 +268,21 @@ Status launch_batch_as(const BatchProduct& p, cudaStream_t stream) {
   static std::atomic<int> rooms[kMostSplits + 1];
   const auto room = [&](int splits) {
     if (rooms[splits] == 0) {
-      rooms[splits] = clusters_at_once(kKernel, splits, kBatchThreads, kBytes);
+      rooms[splits] = clusters_at_once(kKernel, splits, 32 * kWarps, kBytes);
     }
     return rooms[splits].load();
   };
-  BatchShape shape = batch_shape(p, kRowStrips, kSources, kSlots, room);
+  BatchShape shape = batch_shape(p, kRowStrips, kSources, kWarps, kSlots, room);
   const int clusters = batch_clusters(p, kRowStrips, shape.strips, &shape);
   return launch_clusters("products of a batch", kKernel, dim3(clusters * shape.splits),
-                         shape.splits, kBatchThreads, kBytes, stream, p, shape);
+                         shape.splits, 32 * kWarps, kBytes, stream, p, shape);
 }
 
 template <DType kFirst, DType kSecond, int kColumns>
 Status launch_batch_columns(const BatchProduct& p, cudaStream_t stream) {
   if constexpr (kFirst == kSecond) {
     if (p.rows[0].w[1]) return launch_batch_as<kFirst, kFirst, kColumns, 2, true>(p, stream);
-    if constexpr (BatchMemory<kFirst, kColumns, 2>::kTwoBlocks) {
+    if constexpr (BatchMemory<kFirst, kColumns, 2, 16>::kFits) {
       int strips = 0;
       for (int i = 0; i < p.parts; ++i) strips += p.rows[i].strips();
       if (strips / 2 * ceil_div(p.cols, 256) >= multiprocessors() * 12) {

@@ -1,5 +1,5 @@
 // The kernel of one token for IQ4_NL IQ4_XS MXFP4.
-#include "kernels/cuda/marlin_one.cuh"
+#include "kernels/cuda/marlin_one_launch.cuh"
 
 namespace ktx::kernels {
 

@@ -1,5 +1,5 @@
 // The kernel of one token for Q4_K Q5_K Q6_K.
-#include "kernels/cuda/marlin_one.cuh"
+#include "kernels/cuda/marlin_one_launch.cuh"
 
 namespace ktx::kernels {
 

@@ -1,5 +1,5 @@
 // The kernel of one token for q, k and v of two formats, as the usual mixes have them.
-#include "kernels/cuda/marlin_one.cuh"
+#include "kernels/cuda/marlin_one_launch.cuh"
 
 namespace ktx::kernels {
 

@@ -1,5 +1,5 @@
 // The kernel of one token for Q4_0 Q4_1 Q5_0 Q5_1 Q8_0.
-#include "kernels/cuda/marlin_one.cuh"
+#include "kernels/cuda/marlin_one_launch.cuh"
 
 namespace ktx::kernels {
 

@@ -553,7 +553,7 @@ int main(int argc, char** argv) {
     experts("DeepSeek-V3", DType::Q4_K, DType::Q4_K, 256, 8, 7168, 2048, 1);
     one_token_experts("DeepSeek-V3", DType::Q4_K, DType::Q4_K, 256, 8, 8, 7168, 2048);
   }
-  if (only == "onetoken") one_token_experts("DeepSeek-V3", DType::Q4_K, DType::Q4_K, 256, 8, 8, 7168, 2048);
+  if (only == "qwen") one_token_experts("Qwen3-30B", DType::Q4_K, DType::Q6_K, 128, 8, 1, 2048, 768);
   if (wanted("attention")) {
     attention("8B F16", gqa(32, 8, 128), KvType::F16, 1, 1, 512);
     attention("8B F16", gqa(32, 8, 128), KvType::F16, 1, 1, 8192);
