@@ -79,7 +79,7 @@ struct CudaOneSumArgs {
 };
 bool one_sum_takes(const CudaOneSumArgs& args);
 Status launch_one_sum(const CudaOneSumArgs& args, CudaStream stream);
-// sum.ids and sum.weights are those of choices.router; sum.y overlaps none of its inputs.
+// For that, sum.ids and sum.weights have to be those of choices.router.
 Status launch_one_experts(const CudaOneChoicesArgs& choices, const CudaOneSumArgs& sum,
                           CudaStream stream);
 

@@ -130,7 +130,7 @@ Status launch_one_experts(const CudaOneChoicesArgs& choices, const CudaOneSumArg
                           CudaStream stream) {
   KTX_TRY(launch_one_choices(choices, stream));
   OneProduct p = one_product(sum);
-  p.ids_ahead = true;
+  p.ids_ahead = sum.ids == choices.router.ids && sum.weights == choices.router.weights;
   return launch_marlin_one(p, stream);
 }
 
