@@ -13,6 +13,8 @@
 #include <boost/beast/http/string_body.hpp>
 #include <cerrno>
 #include <chrono>
+#include <memory>
+#include <optional>
 
 #include "lib/server/http_core.h"
 
@@ -47,6 +49,39 @@ std::string plain_error(int status) {
       "Content-Length: {}\r\n\r\n{}",
       status, status_text(status), body.size(), body);
 }
+
+// Ends a read in time and leaves the connection open, so that an answer can say so. The
+// stream's own limit, which closes it, stands a moment behind.
+class ReadLimit {
+ public:
+  ReadLimit(asio::io_context& io, PlainStream& stream, int seconds)
+      : state_(std::make_shared<State>(io, stream.socket())) {
+    stream.expires_after(std::chrono::seconds(seconds + 1));
+    state_->timer.expires_after(std::chrono::seconds(seconds));
+    state_->timer.async_wait([state = state_](const beast::error_code& error) {
+      if (error || state->over) return;
+      state->late = true;
+      beast::error_code ignored;
+      state->socket.cancel(ignored);
+    });
+  }
+  ~ReadLimit() {
+    state_->over = true;
+    state_->timer.cancel();
+  }
+  ReadLimit(const ReadLimit&) = delete;
+  ReadLimit& operator=(const ReadLimit&) = delete;
+  bool late() const { return state_->late; }
+
+ private:
+  struct State {
+    State(asio::io_context& io, tcp::socket& socket) : timer(io), socket(socket) {}
+    asio::steady_timer timer;
+    tcp::socket& socket;  // not after `over`
+    bool late = false, over = false;
+  };
+  std::shared_ptr<State> state_;
+};
 
 tcp::socket& socket_of(PlainStream& stream) {
   return stream.socket();
@@ -123,17 +158,19 @@ asio::awaitable<bool> HttpServer::Core::one_request(Stream& stream, beast::flat_
   http::request_parser<http::string_body> parser;
   parser.header_limit(static_cast<uint32_t>(options.header_bytes));
   parser.body_limit(options.body_bytes);
-  lowest.expires_after(std::chrono::seconds(options.idle_seconds));
   idle.insert(&lowest.socket());
+  std::optional<ReadLimit> limit(std::in_place, io, lowest, options.idle_seconds);
   const auto [header_error, header_size] =
       co_await http::async_read_header(stream, buffer, parser, kAwait);
   idle.erase(&lowest.socket());
   if (header_error) {
-    const int status = status_of(header_error);
+    const int status = limit->late() ? 408 : status_of(header_error);
+    limit.reset();
     // A connection that never said anything is closed without a word.
     if (status != 0 && !(status == 408 && !parser.got_some())) co_await refuse(stream, status);
     co_return false;
   }
+  limit.reset();
   const uint64_t announced = parser.content_length() ? *parser.content_length() : 0;
   const uint64_t reserved =
       parser.chunked() ? options.body_bytes : std::min(announced, options.body_bytes);
@@ -156,12 +193,15 @@ asio::awaitable<bool> HttpServer::Core::one_request(Stream& stream, beast::flat_
     const std::string go_on = "HTTP/1.1 100 Continue\r\n\r\n";
     co_await asio::async_write(stream, asio::buffer(go_on), kAwait);
   }
-  lowest.expires_after(std::chrono::seconds(options.body_seconds));
+  limit.emplace(io, lowest, options.body_seconds);
   const auto [body_error, body_size] = co_await http::async_read(stream, buffer, parser, kAwait);
   if (body_error) {
-    if (const int status = status_of(body_error); status != 0) co_await refuse(stream, status);
+    const int status = limit->late() ? 408 : status_of(body_error);
+    limit.reset();
+    if (status != 0) co_await refuse(stream, status);
     co_return false;
   }
+  limit.reset();
 
   const Clock::time_point begin = Clock::now();
   auto message = parser.release();
