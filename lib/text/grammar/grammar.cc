@@ -59,7 +59,13 @@ struct Grammar::Compiled {
   mutable grammar::TokenMaskCache masks;
 
   Compiled(std::shared_ptr<const GrammarVocabulary> v, grammar::Automaton a)
-      : vocabulary(std::move(v)), automaton(std::move(a)), masks(automaton.states.size()) {}
+      : vocabulary(std::move(v)), automaton(std::move(a)), masks(automaton.states.size()) {
+    // Found here, by whoever asks for the grammar, and not when the first mask is wanted.
+    const auto& tables = *vocabulary->tables_;
+    for (const grammar::ByteSet& set : automaton.run_sets) {
+      tables.tokens.runs->get(tables.tokens.trie, tables.texts.size(), set);
+    }
+  }
 };
 
 Result<Grammar> Grammar::compile(const GrammarSource& source,

@@ -9,6 +9,7 @@
 #include <span>
 #include <unordered_map>
 
+#include "lib/text/grammar/byte_runs.h"
 #include "lib/text/grammar/follow_bytes.h"
 #include "lib/text/grammar/grammar_fragments.h"
 #include "lib/text/grammar/plain_room.h"
@@ -285,6 +286,7 @@ Result<Automaton> build_automaton(const GrammarRules& rules) {
   Automaton automaton = KTX_TRY(AutomatonBuilder(fragments).build());
   measure_room(automaton);
   find_follow_bytes(automaton);
+  measure_runs(automaton);
   return automaton;
 }
 

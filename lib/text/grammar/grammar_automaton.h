@@ -41,6 +41,13 @@ struct State {
   bool plain() const { return has_bytes && !final && call_count == 0; }
 };
 
+// The bytes of one set may come from a state on, whichever they are (byte_runs.h).
+struct Run {
+  uint16_t set = 0;     // 0: none; else run_sets[set - 1]
+  uint8_t room = 0;     // how many, up to kNoEnd
+  bool closed = false;  // and nothing else may happen with them, nor may more of them come
+};
+
 struct Automaton {
   std::array<uint8_t, 256> byte_class = {};
   uint32_t class_count = 0;
@@ -54,6 +61,8 @@ struct Automaton {
   // Whether nothing else may happen with plain characters: neither within the room does
   // the rule end or call another, nor may a plain character come behind it.
   std::vector<uint8_t> closed;
+  std::vector<Run> runs;  // by state
+  std::vector<ByteSet> run_sets;
   // The bytes that may come behind the end of a state's rule, whoever calls it
   // (follow_bytes.h): follow_of_rule[rule_of_state[state]].
   std::vector<uint32_t> rule_of_state;
@@ -61,7 +70,7 @@ struct Automaton {
   uint32_t start = 0;
 
   size_t memory_bytes() const {
-    return states.size() * (sizeof(State) + 2 + sizeof(uint32_t)) +
+    return states.size() * (sizeof(State) + 2 + sizeof(Run) + sizeof(uint32_t)) +
            edges.size() * sizeof(uint32_t) + calls.size() * sizeof(Call) +
            follow_of_rule.size() * sizeof(ByteSet);
   }

@@ -9,15 +9,22 @@ namespace {
 
 constexpr size_t kMaxCacheBytes = size_t{128} << 20;
 
+using ByteRunsPtr = std::shared_ptr<const ByteRuns>;
+
+// All texts below a node go on with bytes of the set, and there is room for them.
+bool has_room(const ByteRuns& runs, uint32_t node, const Run& run) {
+  return runs.height[node] != kNotPlain && run.room >= runs.height[node];
+}
+
 // Follows all texts of a trie at once, from some configurations on. `on_node(node,
 // bottom)` hears of each node whose text can be followed (bottom: the bottom of the
 // stack was reached with it), `on_subtree` of a node with which all below it can be:
-// texts of plain characters where there is room for them. With `skip_plain` texts that
-// are plain from their begin are left out.
-template <class OnNode, class OnSubtree>
+// texts of plain characters or of a run (`runs`, by set, of this trie) where there is room
+// for them. What is below nodes that are `known` is left out.
+template <class Known, class OnNode, class OnSubtree>
 void walk(const Automaton& automaton, Matcher& matcher, std::vector<Config>& configs,
-          const TokenTrie& trie, bool skip_plain, const OnNode& on_node,
-          const OnSubtree& on_subtree) {
+          const TokenTrie& trie, std::span<const ByteRunsPtr> runs, const Known& known,
+          const OnNode& on_node, const OnSubtree& on_subtree) {
   // What is live behind so many bytes: most often one plain state, which needs no list.
   struct Level {
     size_t begin, end;  // in configs
@@ -35,7 +42,7 @@ void walk(const Automaton& automaton, Matcher& matcher, std::vector<Config>& con
   const auto nodes = static_cast<uint32_t>(trie.size());
   for (uint32_t n = 0; n < nodes;) {
     const TokenTrie::Node& node = trie.nodes[n];
-    if (skip_plain && node.all_plain) {
+    if (known(n)) {
       n = node.end;
       continue;
     }
@@ -48,7 +55,9 @@ void walk(const Automaton& automaton, Matcher& matcher, std::vector<Config>& con
         continue;
       }
       if (automaton.states[next].plain()) {
-        if (node.plain_height != kNotPlain && automaton.room[next] >= node.plain_height) {
+        const Run& run = automaton.runs[next];
+        if ((node.plain_height != kNotPlain && automaton.room[next] >= node.plain_height) ||
+            (run.set > 0 && run.set <= runs.size() && has_room(*runs[run.set - 1], n, run))) {
           on_subtree(n);
           n = node.end;
           continue;
@@ -120,6 +129,7 @@ TokenTexts make_token_texts(std::span<const std::string> texts,
     by_length[*length].push_back(token);
   }
   made.trie = build_token_trie(std::move(all));
+  made.runs = std::make_unique<ByteRunsCache>();
   std::vector<uint32_t> bits((texts.size() + 31) / 32, 0);
   for (const auto& tokens : by_length) {
     mark(bits, tokens);
@@ -140,15 +150,34 @@ TokenMask find_token_mask(const Automaton& automaton, uint32_t state, const Toke
   const uint8_t room = automaton.room[state];
   const bool in_string = room > 0 && automaton.states[state].call_count == 0 &&
                          (automaton.closed[state] || room >= tokens.upto.size() - 1);
+  // In a run: as many of its bytes, and what has others.
+  const Run& run = automaton.runs[state];
+  std::vector<ByteRunsPtr> of_sets;
+  for (const ByteSet& set : automaton.run_sets) {
+    of_sets.push_back(tokens.runs->get(trie, texts.size(), set));
+  }
+  const ByteRuns* runs = !in_string && run.set > 0 ? of_sets[run.set - 1].get() : nullptr;
+  if (runs && !run.closed && run.room + size_t{1} < runs->upto.size()) runs = nullptr;
   if (in_string) mask.bits = tokens.plain(room);
+  if (runs) mask.bits = runs->upto[std::min<size_t>(run.room, runs->upto.size() - 1)];
   std::vector<uint32_t> open;  // nodes where the rule ended, and texts go on
-  walk(
-      automaton, matcher, configs, trie, in_string,
-      [&](uint32_t node, bool bottom) {
-        mark(mask.bits, tokens_of(trie, node, node + 1));
-        if (bottom && trie.nodes[node].end > node + 1) open.push_back(node);
-      },
-      [&](uint32_t node) { mark(mask.bits, tokens_of(trie, node, trie.nodes[node].end)); });
+  const auto on_node = [&](uint32_t node, bool bottom) {
+    mark(mask.bits, tokens_of(trie, node, node + 1));
+    if (bottom && trie.nodes[node].end > node + 1) open.push_back(node);
+  };
+  const auto on_subtree = [&](uint32_t node) {
+    mark(mask.bits, tokens_of(trie, node, trie.nodes[node].end));
+  };
+  const auto follow_all_but = [&](const auto& known) {
+    walk(automaton, matcher, configs, trie, of_sets, known, on_node, on_subtree);
+  };
+  if (in_string) {
+    follow_all_but([&](uint32_t node) { return trie.nodes[node].all_plain != 0; });
+  } else if (runs) {
+    follow_all_but([&](uint32_t node) { return runs->inside[node]; });
+  } else {
+    follow_all_but([](uint32_t) { return false; });
+  }
   if (matcher.exhausted()) {
     TokenMask none;
     none.exhausted = true;
@@ -184,7 +213,7 @@ void mark_tokens(const Automaton& automaton, Matcher& matcher, std::span<const C
                  const TokenTrie& rests, std::span<uint32_t> mask) {
   std::vector<Config> configs(start.begin(), start.end());
   walk(
-      automaton, matcher, configs, rests, false,
+      automaton, matcher, configs, rests, {}, [](uint32_t) { return false; },
       [&](uint32_t node, bool) { mark(mask, tokens_of(rests, node, node + 1)); },
       [&](uint32_t node) { mark(mask, tokens_of(rests, node, rests.nodes[node].end)); });
 }

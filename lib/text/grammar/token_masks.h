@@ -19,6 +19,7 @@
 #include <span>
 #include <vector>
 
+#include "lib/text/grammar/byte_runs.h"
 #include "lib/text/grammar/grammar_matcher.h"
 #include "lib/text/grammar/token_trie.h"
 
@@ -44,6 +45,7 @@ struct TokenTexts {
   // The tokens of plain characters, as bits: upto[n] those with at most n. The last one
   // has them all. In a string, with or without a limit, they need not be followed.
   std::vector<std::vector<uint32_t>> upto;
+  std::unique_ptr<ByteRunsCache> runs;
 
   const std::vector<uint32_t>& plain(size_t characters) const {
     return upto[std::min(characters, upto.size() - 1)];
