@@ -99,6 +99,7 @@ class BatchScheduler {
  private:
   struct Running;    // running_request.h
   struct StepItems;  // batch_step.cc
+  struct Choice;
   using Clock = std::chrono::steady_clock;
 
   void loop();
@@ -110,7 +111,9 @@ class BatchScheduler {
   void start_filters(const StepItems& step);
   void take_results(const StepItems& step);
   void keep_prefixes(const StepItems& step);
-  bool sample_next(Running& running, int64_t row);
+  std::vector<std::optional<Result<Choice>>> choose_first(const StepItems& step);
+  Result<Choice> choose(Running& running, int64_t row);
+  bool next_token(Running& running, Result<Choice> choice);
   void limit_mean_pooling(std::vector<int64_t>& shares) const;
   void pool_rows(Running& running, int64_t row, int64_t rows);
   void guess(Running& running, int64_t limit);

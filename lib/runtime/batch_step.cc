@@ -26,8 +26,8 @@ int32_t best_needed(const GenerationRequest& request, const Sampler& sampler) {
 
 // The token that all logits of the row would give. Where only the best of them are here, they
 // are those that the filter allows.
-Result<int32_t> choose(Engine& engine, int64_t row, const GenerationRequest& request,
-                       Sampler& sampler, std::span<const int32_t> history) {
+Result<int32_t> choose_token(Engine& engine, int64_t row, const GenerationRequest& request,
+                             Sampler& sampler, std::span<const int32_t> history) {
   if (!request.filter) {
     return engine.has_logits(row) ? sampler.sample(engine.logits(row), history)
                                   : sampler.sample(engine.best(row));
@@ -35,8 +35,7 @@ Result<int32_t> choose(Engine& engine, int64_t row, const GenerationRequest& req
   const TokenBits allowed = KTX_TRY(request.filter->allowed());
   if (engine.is_filtered(row)) return sampler.sample(engine.best(row));
   KTX_TRY(engine.fetch_logits(row));
-  return sampler.sample(engine.logits(row), history,
-                        [&](std::span<float> logits) { forbid_others(allowed, logits); });
+  return sampler.sample(engine.logits(row), history, allowed);
 }
 
 }  // namespace
@@ -45,6 +44,16 @@ Result<int32_t> choose(Engine& engine, int64_t row, const GenerationRequest& req
 struct BatchScheduler::StepItems {
   std::vector<BatchItem> items;
   std::vector<Running*> who;
+  // Rows of logits that item i has.
+  int64_t rows(size_t i) const {
+    const auto count = static_cast<int64_t>(who[i]->step_ids.size());
+    return items[i].want == Want::None ? 0 : items[i].want == Want::All ? count : 1;
+  }
+};
+
+struct BatchScheduler::Choice {
+  int32_t id = -1;
+  Logprobs best;  // where they were asked for
 };
 
 void BatchScheduler::step() {
@@ -148,32 +157,62 @@ void BatchScheduler::start_filters(const StepItems& step) {
 void BatchScheduler::take_results(const StepItems& step) {
   stats_.steps += 1;
   stats_.step_requests += static_cast<int64_t>(step.who.size());
+  std::vector<std::optional<Result<Choice>>> choices = choose_first(step);
   int64_t row = 0;
-  for (size_t i = 0; i < step.who.size(); ++i) {
+  for (size_t i = 0; i < step.who.size(); row += step.rows(i), ++i) {
     Running& running = *step.who[i];
     stats_.computed_tokens += static_cast<int64_t>(running.step_ids.size());
-    const Want want = step.items[i].want;
-    if (want == Want::None) continue;
-    const auto count = static_cast<int64_t>(running.step_ids.size());
+    if (step.rows(i) == 0) continue;
     if (running.request.embed) {
-      const int64_t pooled = want == Want::All ? count : 1;
-      pool_rows(running, row, pooled);
-      row += pooled;
+      pool_rows(running, row, step.rows(i));
       continue;
     }
-    const int64_t rows = want == Want::All ? running.guesses + 1 : 1;
     const int64_t length = running.computed() - running.guesses;
     int64_t right = 0;
-    for (int64_t r = 0; r < rows; ++r) {
-      if (!sample_next(running, row + r)) break;
+    for (int64_t r = 0; r <= running.guesses; ++r) {
+      if (!next_token(running, r == 0 ? std::move(*choices[i]) : choose(running, row + r))) break;
       if (r == running.guesses || running.tokens.back() != running.step_ids[r + 1]) break;
       ++right;
     }
-    row += rows;
     stats_.drafted_tokens += running.guesses;
     stats_.accepted_tokens += right;
     if (running.sequence) running.sequence->truncate(length + right);
   }
+}
+
+// The first token of each request, of one that guesses too: on the engine's threads at once, as
+// a row has 150,000 logits. What a GPU leaves of them is little.
+std::vector<std::optional<Result<BatchScheduler::Choice>>> BatchScheduler::choose_first(
+    const StepItems& step) {
+  std::vector<std::optional<Result<Choice>>> choices(step.who.size());
+  std::vector<std::pair<size_t, int64_t>> todo;  // item, its first row
+  int64_t row = 0;
+  for (size_t i = 0; i < step.who.size(); row += step.rows(i), ++i) {
+    if (step.rows(i) > 0 && !step.who[i]->request.embed) todo.push_back({i, row});
+  }
+  const auto one = [&](int64_t t) {
+    const auto [item, first] = todo[static_cast<size_t>(t)];
+    choices[item] = choose(*step.who[item], first);
+  };
+  const auto count = static_cast<int64_t>(todo.size());
+  if (count > 1 && engine_.gpus().empty()) {
+    engine_.share_out(count, one);
+  } else {
+    for (int64_t t = 0; t < count; ++t) one(t);
+  }
+  return choices;
+}
+
+Result<BatchScheduler::Choice> BatchScheduler::choose(Running& running, int64_t row) {
+  const GenerationRequest& request = running.request;
+  Choice choice;
+  choice.id = KTX_TRY(choose_token(engine_, row, request, running.sampler, running.tokens));
+  if (request.logprobs >= 0) {
+    choice.best = engine_.has_logits(row)
+                      ? KTX_TRY(logprobs(engine_.logits(row), choice.id, request.logprobs))
+                      : KTX_TRY(logprobs(engine_.best(row), choice.id, request.logprobs));
+  }
+  return choice;
 }
 
 // Whole blocks that are new may be used by others from now on.
@@ -231,7 +270,7 @@ void BatchScheduler::guess(Running& running, int64_t limit) {
 }
 
 // One more token of an answer. False: it ended.
-bool BatchScheduler::sample_next(Running& running, int64_t row) {
+bool BatchScheduler::next_token(Running& running, Result<Choice> choice) {
   const GenerationRequest& request = running.request;
   RequestEnd& result = running.result;
   const auto ended = [&](EndReason reason, std::string error = {}) {
@@ -244,8 +283,8 @@ bool BatchScheduler::sample_next(Running& running, int64_t row) {
   if (static_cast<int64_t>(running.tokens.size()) >= capacity_) {
     return ended(EndReason::ContextFull);
   }
-  const Result<int32_t> id = choose(engine_, row, request, running.sampler, running.tokens);
-  if (!id) return ended(EndReason::Failed, id.error().message);
+  if (!choice) return ended(EndReason::Failed, choice.error().message);
+  const int32_t id = choice->id;
 
   const Clock::time_point now = Clock::now();
   if (result.completion_tokens == 0) {
@@ -255,26 +294,18 @@ bool BatchScheduler::sample_next(Running& running, int64_t row) {
     stats_.between_tokens.add(seconds(now - running.last_token));
   }
   running.last_token = now;
-  running.tokens.push_back(*id);
+  running.tokens.push_back(id);
   ++result.completion_tokens;
   ++stats_.completion_tokens;
-  if (request.is_end && request.is_end(*id)) return ended(EndReason::Stop);
+  if (request.is_end && request.is_end(id)) return ended(EndReason::Stop);
   if (request.filter) {
-    if (const Status accepted = request.filter->accept(*id); !accepted) {
+    if (const Status accepted = request.filter->accept(id); !accepted) {
       return ended(EndReason::Failed, accepted.error().message);
     }
   }
   TokenEvent event;
-  event.id = *id;
-  Logprobs best;
-  if (request.logprobs >= 0) {
-    Result<Logprobs> computed = engine_.has_logits(row)
-                                    ? logprobs(engine_.logits(row), *id, request.logprobs)
-                                    : logprobs(engine_.best(row), *id, request.logprobs);
-    if (!computed) return ended(EndReason::Failed, computed.error().message);
-    best = computed.take();
-    event.logprobs = &best;
-  }
+  event.id = id;
+  if (request.logprobs >= 0) event.logprobs = &choice->best;
   if (request.on_token && !request.on_token(event)) return ended(EndReason::Stop);
   if (request.max_tokens >= 0 && result.completion_tokens >= request.max_tokens) {
     return ended(EndReason::Length);

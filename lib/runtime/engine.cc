@@ -85,6 +85,10 @@ std::span<const float> Engine::logits(int64_t row) const {
   return {state_->logits + row * state_->logits_stride, static_cast<size_t>(vocab_size())};
 }
 
+void Engine::share_out(int64_t items, const std::function<void(int64_t)>& work) {
+  state_->pool->for_each(items, [&](int64_t item, int) { work(item); });
+}
+
 Sequence Engine::new_sequence() {
   return Sequence(this);
 }

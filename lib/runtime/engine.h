@@ -193,6 +193,9 @@ class Engine {
   // Makes has_logits(row) true, where the best are not enough after all.
   Status fetch_logits(int64_t row);
 
+  // Calls work(0) to work(items - 1) on the engine's threads, which rest between two passes.
+  void share_out(int64_t items, const std::function<void(int64_t)>& work);
+
   // The final norm's output for that row of logits: hidden_size() floats, for
   // embeddings. Fails where the plan does not keep it.
   Status hidden(int64_t row, std::span<float> out);

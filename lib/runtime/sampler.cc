@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -225,17 +226,18 @@ int32_t Sampler::draw() {
 }
 
 Result<int32_t> Sampler::sample(std::span<const float> logits, std::span<const int32_t> history,
-                                const LogitMask& mask) {
-  if (options_.temperature == 0 && !mask && options_.logit_bias.empty() && !penalties()) {
-    return best_token(logits);
+                                const std::optional<TokenBits>& allowed) {
+  const bool as_they_are = options_.logit_bias.empty() && !penalties();
+  if (options_.temperature == 0 && as_they_are) {
+    return allowed ? best_token(logits, *allowed) : best_token(logits);
   }
   logits_.assign(logits.begin(), logits.end());
   for (const auto& [id, bias] : options_.logit_bias) {
     if (static_cast<size_t>(id) < logits_.size()) logits_[id] += bias;
   }
-  if (mask) {
-    KTX_TRY(checked_max(logits_));  // a mask may hide what is wrong with them
-    mask(logits_);
+  if (allowed) {
+    KTX_TRY(checked_max(logits_));  // what is not allowed may be wrong, too
+    forbid_others(*allowed, logits_);
   }
   apply_penalties(history);
   if (options_.temperature == 0) return best_token(logits_);
@@ -264,8 +266,9 @@ Result<int32_t> Sampler::sample(const BestLogits& best) {
 }
 
 // The largest is looked up in the run of tokens that it was found in: one pass instead of two.
+constexpr size_t kRun = 128 * kLanes;
+
 Result<int32_t> best_token(std::span<const float> logits) {
-  constexpr size_t kRun = 128 * kLanes;
   float best = -std::numeric_limits<float>::infinity();
   size_t best_run = 0;
   for (size_t run = 0; run < logits.size(); run += kRun) {
@@ -278,6 +281,30 @@ Result<int32_t> best_token(std::span<const float> logits) {
   if (best == -std::numeric_limits<float>::infinity()) return checked_max(logits).error();
   const auto from = logits.begin() + static_cast<ptrdiff_t>(best_run);
   return static_cast<int32_t>(std::find(from, logits.end(), best) - logits.begin());
+}
+
+// Only runs that may hold a better one are masked.
+Result<int32_t> best_token(std::span<const float> logits, TokenBits allowed) {
+  float best = -std::numeric_limits<float>::infinity();
+  int32_t id = -1;
+  std::array<float, kRun> held;
+  for (size_t begin = 0; begin < logits.size(); begin += kRun) {
+    const auto run = logits.subspan(begin, std::min(kRun, logits.size() - begin));
+    const Scan found = scan(run);
+    if (!found.sound) return checked_max(logits).error();
+    if (found.largest <= best || begin / 32 >= allowed.size()) continue;
+    const TokenBits bits = allowed.subspan(begin / 32);
+    const std::span<float> masked(held.data(), run.size());
+    std::copy(run.begin(), run.end(), masked.begin());
+    forbid_others(bits, masked);
+    const float largest = scan(masked).largest;
+    if (largest <= best) continue;
+    best = largest;
+    id = static_cast<int32_t>(begin) +
+         static_cast<int32_t>(std::find(masked.begin(), masked.end(), best) - masked.begin());
+  }
+  if (id < 0) return Error{"no token is allowed here: every logit is -infinity"};
+  return id;
 }
 
 Result<int32_t> best_token(const BestLogits& best) {

@@ -4,7 +4,7 @@
 //   int32_t id = KTX_TRY(sampler.sample(logits, history));
 //
 // In this order, each at its default value doing nothing:
-//   1. logit bias, then the caller's mask (a grammar);
+//   1. logit bias, then what is not allowed goes (a grammar);
 //   2. repetition, presence and frequency penalty over the last tokens;
 //   3. temperature 0: the best logit wins, of equals the lowest id. Else
 //   4. top_k: the k best stay;
@@ -18,7 +18,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -26,6 +25,7 @@
 
 #include "lib/runtime/best_logits.h"
 #include "lib/runtime/random.h"
+#include "lib/runtime/token_filter.h"
 #include "lib/support/result.h"
 
 namespace ktx::runtime {
@@ -52,9 +52,6 @@ struct SamplerState {
 // Greedy decoding without penalties: what `--temp 0` asks for.
 SamplingOptions greedy_sampling();
 
-// Changes logits in place before penalties; -infinity forbids a token.
-using LogitMask = std::function<void(std::span<float>)>;
-
 class Sampler {
  public:
   // Fails on values that are not finite or out of range, naming the option.
@@ -64,10 +61,10 @@ class Sampler {
   // vocabulary are ignored. Fails when a logit is NaN or +infinity, or when
   // nothing is allowed. Not thread-safe; allocates only while warming up.
   Result<int32_t> sample(std::span<const float> logits, std::span<const int32_t> history,
-                         const LogitMask& mask = {});
+                         const std::optional<TokenBits>& allowed = {});
 
   // How many of the best logits are enough to choose the token that all of them would
-  // give, when there is no mask; -1: all are needed (penalties, bias, a top_k that is off or
+  // give, of those that are allowed; -1: all are needed (penalties, bias, a top_k that is off or
   // above kMostBestLogits).
   int32_t best_needed() const;
   // The same token as from all logits, from at least best_needed() of them.
@@ -115,6 +112,7 @@ Result<Logprobs> logprobs(const BestLogits& best, int32_t chosen, int count);
 
 // The id of the largest logit, of equals the lowest. Fails as sample() does.
 Result<int32_t> best_token(std::span<const float> logits);
+Result<int32_t> best_token(std::span<const float> logits, TokenBits allowed);
 Result<int32_t> best_token(const BestLogits& best);
 
 }  // namespace ktx::runtime

@@ -74,7 +74,7 @@ Result<Outcome> Session::set_prompt(std::span<const int32_t> ids, const Progress
   return prefill(ids.subspan(kept), progress);
 }
 
-Result<Next> Session::next(const LogitMask& mask) {
+Result<Next> Session::next() {
   const auto total = static_cast<int64_t>(tokens_.size());
   if (fresh_ && logits_.empty() && (best_needed() < 0 || best_needed() > asked_)) {
     // More is needed than was asked for: once more.
@@ -91,9 +91,8 @@ Result<Next> Session::next(const LogitMask& mask) {
   }
   if (!fresh_) return Error{"there are no tokens to continue from"};
   if (room() <= 0) return Next{Outcome::ContextFull, -1};
-  KTX_ASSERT(!logits_.empty() || !mask);
   const int32_t id = KTX_TRY(logits_.empty() ? sampler_.sample(BestLogits{best_, log_sum_})
-                                             : sampler_.sample(logits_, tokens_, mask));
+                                             : sampler_.sample(logits_, tokens_));
   tokens_.push_back(id);
   return Next{Outcome::Ok, id};
 }

@@ -71,13 +71,13 @@ class Session {
 
   // The next token, sampled after the last one. tokens() must not be empty, and
   // after truncate() something must have been prefilled.
-  Result<Next> next(const LogitMask& mask = {});
+  Result<Next> next();
 
   // Logits after the last computed token: those that next() used last, or that it
   // will use when nothing is waiting to be computed. Empty before the first prefill.
   std::span<const float> logits() const { return logits_; }
   // False: what the sampler needs is enough, and a GPU sends no more. logits() may be empty
-  // then, and next() takes no mask. At first true.
+  // then. At first true.
   void keep_logits(bool keep) { keep_logits_ = keep; }
 
   std::span<const int32_t> tokens() const { return tokens_; }

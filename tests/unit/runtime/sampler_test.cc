@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <random>
 #include <set>
 
 namespace ktx::runtime {
@@ -238,18 +239,42 @@ TEST(Sampler, PenaltiesCountTheWindow) {
   EXPECT_EQ(draw(options, logits, 1, {0, 0}), (std::map<int32_t, int>{{1, 1}}));
 }
 
-TEST(Sampler, AppliesBiasAndMask) {
+TEST(Sampler, AppliesBiasAndLeavesWhatIsAllowed) {
   SamplingOptions options = greedy_sampling();
   options.logit_bias = {{2, 10.0f}};
   Sampler sampler = Sampler::create(options, 3).take();
   const std::vector<float> logits = {3, 2, 1};
   EXPECT_EQ(sampler.sample(logits, {}).take(), 2);
-  const LogitMask no_two = [](std::span<float> l) { l[2] = -kInf; };
-  EXPECT_EQ(sampler.sample(logits, {}, no_two).take(), 0);
-  const LogitMask nothing = [](std::span<float> l) { std::fill(l.begin(), l.end(), -kInf); };
-  const auto none = sampler.sample(logits, {}, nothing);
-  ASSERT_FALSE(none.ok());
-  EXPECT_THAT(none.error().message, HasSubstr("no token is allowed"));
+  const uint32_t no_two = 3, nothing = 0;
+  EXPECT_EQ(sampler.sample(logits, {}, TokenBits(&no_two, 1)).take(), 0);
+  Sampler greedy = Sampler::create(greedy_sampling(), 3).take();
+  Sampler drawn = Sampler::create({}, 3).take();
+  for (Sampler* each : {&sampler, &greedy, &drawn}) {
+    for (const TokenBits& bits : {TokenBits(&nothing, 1), TokenBits()}) {
+      const auto none = each->sample(logits, {}, bits);
+      ASSERT_FALSE(none.ok());
+      EXPECT_THAT(none.error().message, HasSubstr("no token is allowed"));
+    }
+  }
+}
+
+TEST(Sampler, TheBestAllowedTokenIsTheFirstOfTheBestWhereTheOthersAreForbidden) {
+  std::mt19937 random(5);
+  for (const size_t size : {1, 31, 33, 2048, 2049, 7000}) {
+    for (const uint32_t one_in : {1, 2, 50, 2000}) {
+      std::vector<float> logits(size);
+      for (float& logit : logits) logit = static_cast<float>(random() % 16);  // many equal ones
+      std::vector<uint32_t> allowed((size + 31) / 32 - (size > 4000 ? 3 : 0));
+      for (size_t id = 0; id < allowed.size() * 32; ++id) {
+        if (random() % one_in == 0) allowed[id / 32] |= 1u << (id % 32);
+      }
+      std::vector<float> masked = logits;
+      forbid_others(allowed, masked);
+      const auto expected = best_token(masked), got = best_token(logits, allowed);
+      ASSERT_EQ(got.ok(), expected.ok());
+      if (got.ok()) { EXPECT_EQ(*got, *expected) << size << " tokens, one in " << one_in; }
+    }
+  }
 }
 
 TEST(Sampler, RefusesNonsense) {
@@ -280,8 +305,8 @@ TEST(Sampler, NamesNanLogits) {
   EXPECT_THAT(id.error().message, HasSubstr("NaN (not a number) as the logit of token 1"));
   const std::vector<float> infinite = {0, 1, kInf};
   EXPECT_FALSE(sampler.sample(infinite, {}).ok());
-  const auto forbid = [](std::span<float> all) { all[1] = -kInf; };
-  EXPECT_FALSE(sampler.sample(logits, {}, forbid).ok()) << "hidden by a mask";
+  const uint32_t others = 5;
+  EXPECT_FALSE(sampler.sample(logits, {}, TokenBits(&others, 1)).ok()) << "not allowed itself";
 }
 
 TEST(Logprobs, AreTheLogSoftmaxOfRawLogits) {
