@@ -204,6 +204,42 @@ Json convert_tools(const Json& list) {
   return tools;
 }
 
+// What is asked: messages, system, tools, thinking.
+std::optional<ApiError> read_conversation(const ServedModel& model, FieldReader& in,
+                                          ChatInput& input, Constraint& constraint) {
+  const Json* messages = in.list("messages");
+  if (messages == nullptr) in.fail("messages", "'messages' is missing");
+  const Json* tools = in.list("tools");
+  const Json* choice = in.object("tool_choice");
+  if (const Json* thinking = in.object("thinking")) {
+    input.extra["enable_thinking"] = string_or(*thinking, "type", "") == "enabled";
+  }
+  if (in.error()) return in.error();
+  Json converted = Json::array();
+  if (const Json* system = in.get("system")) {
+    converted.push_back({{"role", "system"}, {"content", *system}});
+  }
+  for (const Json& message : *messages) {
+    if (auto error = convert_message(message, converted)) return error;
+  }
+  if (auto error = read_messages(converted, input.messages)) return error;
+  if (tools != nullptr) {
+    if (auto error = read_tools(convert_tools(*tools), input.tools)) return error;
+  }
+  Json openai_choice;
+  if (choice != nullptr) {
+    const std::string type = string_or(*choice, "type", "auto");
+    if (type == "any") openai_choice = "required";
+    if (type == "none") openai_choice = "none";
+    if (type == "tool") {
+      openai_choice = {{"type", "function"},
+                       {"function", {{"name", string_or(*choice, "name", "")}}}};
+    }
+  }
+  return apply_tool_choice(model, openai_choice.is_null() ? nullptr : &openai_choice, input.tools,
+                           constraint);
+}
+
 }  // namespace
 
 void post_messages(const ServerContext& context, const HttpRequest& request,
@@ -217,41 +253,10 @@ void post_messages(const ServerContext& context, const HttpRequest& request,
   if (fields.n != 1) in.fail("n", "'n' is not a field here");
   fields.stop = in.texts("stop_sequences", text::kMaxStopStrings);
   if (in.get("max_tokens") == nullptr) in.fail("max_tokens", "'max_tokens' is missing");
-  const Json* messages = in.list("messages");
-  if (messages == nullptr) in.fail("messages", "'messages' is missing");
-  const Json* tools = in.list("tools");
-  const Json* choice = in.object("tool_choice");
-  const std::string name = in.text("model");
-  ChatInput input;
-  if (const Json* thinking = in.object("thinking")) {
-    input.extra["enable_thinking"] = string_or(*thinking, "type", "") == "enabled";
-  }
-  if (in.error()) return fail(*in.error());
   // Clients written for one vendor send its model names: any name is this model.
-  Json converted = Json::array();
-  if (const Json* system = in.get("system")) {
-    converted.push_back({{"role", "system"}, {"content", *system}});
-  }
-  for (const Json& message : *messages) {
-    if (const auto error = convert_message(message, converted)) return fail(*error);
-  }
-  if (const auto error = read_messages(converted, input.messages)) return fail(*error);
-  if (tools != nullptr) {
-    if (const auto error = read_tools(convert_tools(*tools), input.tools)) return fail(*error);
-  }
-  Json openai_choice;
-  if (choice != nullptr) {
-    const std::string type = string_or(*choice, "type", "auto");
-    if (type == "any") openai_choice = "required";
-    if (type == "none") openai_choice = "none";
-    if (type == "tool") {
-      openai_choice = {{"type", "function"},
-                       {"function", {{"name", string_or(*choice, "name", "")}}}};
-    }
-  }
-  if (const auto error =
-          apply_tool_choice(model, openai_choice.is_null() ? nullptr : &openai_choice, input.tools,
-                            fields.constraint)) {
+  in.text("model");
+  ChatInput input;
+  if (const auto error = read_conversation(model, in, input, fields.constraint)) {
     return fail(*error);
   }
   std::vector<AnswerSpec> specs;
@@ -261,6 +266,22 @@ void post_messages(const ServerContext& context, const HttpRequest& request,
   }
   for (AnswerSpec& spec : specs) spec.stream_calls = fields.stream;
   std::make_shared<MessageAnswer>(context.model, reply, fields.stream)->start(std::move(specs));
+}
+
+void post_count_tokens(const ServerContext& context, const HttpRequest& request,
+                       const HttpReplyPtr& reply) {
+  const auto fail = [&](const ApiError& error) { send_anthropic_error(*reply, error); };
+  Json body;
+  if (const auto error = parse_body(request.body, body)) return fail(*error);
+  FieldReader in(body);
+  ChatInput input;
+  Constraint constraint;
+  if (const auto error = read_conversation(*context.model, in, input, constraint)) {
+    return fail(*error);
+  }
+  ChatPrompt prompt;
+  if (const auto error = make_prompt(*context.model, input, prompt)) return fail(*error);
+  reply->send(200, "application/json", dump(Json{{"input_tokens", prompt.ids.size()}}));
 }
 
 }  // namespace ktx::server

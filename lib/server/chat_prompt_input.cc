@@ -186,6 +186,16 @@ std::optional<ApiError> read_tools(const Json& list, Json& tools) {
   return std::nullopt;
 }
 
+// The content of a last message that is the assistant's and no call, which leaves the list.
+std::string take_begun_answer(const ChatInput& input, Json& messages) {
+  if (!input.continue_last || !input.add_generation_prompt || messages.size() < 2) return "";
+  const Json& last = messages.back();
+  if (string_or(last, "role", "") != "assistant" || last.contains("tool_calls")) return "";
+  std::string begun = string_or(last, "content", "");
+  if (!begun.empty()) messages.erase(messages.size() - 1);
+  return begun;
+}
+
 std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& input,
                                     ChatPrompt& prompt) {
   if (!input.rendered_ids.empty()) {
@@ -202,6 +212,7 @@ std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& i
   const plan::PlanChatTemplate& strings = model.engine->plan().chat_template;
   text::RenderInput render;
   render.messages = input.messages;
+  const std::string begun = take_begun_answer(input, render.messages);
   convert_arguments(render.messages, wants_objects(model.chat_template->source()));
   render.tools = input.tools;
   render.extra = input.extra;
@@ -211,6 +222,13 @@ std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& i
   Result<std::string> text = model.chat_template->render(render);
   if (!text) return ApiError{400, text.error().message, "messages", "template_error"};
   prompt.text = text.take();
+  if (!begun.empty()) {
+    // What was said is no reasoning, which templates may have opened.
+    if (opens_reasoning(model, prompt.text)) {
+      prompt.text += std::string(model.reasoning->close) + "\n\n";
+    }
+    prompt.text += begun;
+  }
   if (auto error = check_size(model, "messages", prompt.text)) return error;
   prompt.ids = model.tokenizer->encode_prompt(prompt.text);
   prompt.reasoning_open = opens_reasoning(model, prompt.text);

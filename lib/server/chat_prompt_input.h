@@ -22,6 +22,8 @@ struct ChatInput {
   Json tools;                   // null: none
   Json extra = Json::object();  // variables of the template: enable_thinking, ...
   bool add_generation_prompt = true;
+  // A last message of the assistant is the begin of the answer.
+  bool continue_last = true;
   // Instead of messages: what they have become, as text and, with what of the answer is
   // there already, as tokens (resumed_slot.h).
   std::string rendered;
@@ -34,7 +36,8 @@ struct ChatPrompt {
   bool reasoning_open = false;  // the prompt ends inside the reasoning
 };
 
-// Renders and tokenises. A template that refuses the conversation is the client's
+// Renders and tokenises. What the assistant has begun to say stands behind the begin of its
+// message, so that the model goes on with it. A template that refuses the conversation is the client's
 // error (400), with the place in the template.
 std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& input,
                                     ChatPrompt& prompt);

@@ -31,6 +31,12 @@ std::string base64(const std::vector<float>& vector) {
   return out;
 }
 
+Json numbers(const std::vector<float>& vector) {
+  Json list = Json::array();
+  for (const float value : vector) list.push_back(decimal(value));
+  return list;
+}
+
 // Checks what every protocol wants of its texts, and takes their tokens.
 std::optional<ApiError> take_texts(const ServedModel& model, std::vector<TextInput>& texts,
                                    bool truncate, std::vector<std::vector<int32_t>>& out) {
@@ -85,7 +91,7 @@ void post_embeddings(const ServerContext& context, const HttpRequest& request,
     for (const std::vector<float>& vector : outcome.vectors) {
       data.push_back({{"object", "embedding"},
                       {"index", data.size()},
-                      {"embedding", as_text ? Json(base64(vector)) : Json(vector)}});
+                      {"embedding", as_text ? Json(base64(vector)) : numbers(vector)}});
     }
     const Json json = {
         {"object", "list"},
@@ -130,11 +136,12 @@ void post_ollama_embed(const ServerContext& context, const HttpRequest& request,
     if (outcome.error) return send_ollama_error(*reply, *outcome.error);
     Json json = Json::object();
     if (old) {
-      json["embedding"] = outcome.vectors.empty() ? Json::array() : Json(outcome.vectors[0]);
+      json["embedding"] = outcome.vectors.empty() ? Json::array() : numbers(outcome.vectors[0]);
     } else {
       const auto spent = std::chrono::steady_clock::now() - begin;
       json["model"] = ollama_name(*served);
-      json["embeddings"] = outcome.vectors;
+      json["embeddings"] = Json::array();
+      for (const auto& vector : outcome.vectors) json["embeddings"].push_back(numbers(vector));
       json["total_duration"] = std::chrono::nanoseconds(spent).count();
       json["load_duration"] = 0;
       json["prompt_eval_count"] = outcome.tokens;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
 
 #include "lib/support/json_nesting.h"
@@ -42,6 +43,15 @@ std::string string_or(const Json& object, const char* key, const std::string& ot
   if (!object.is_object()) return otherwise;
   const auto it = object.find(key);
   return it != object.end() && it->is_string() ? it->get<std::string>() : otherwise;
+}
+
+Json decimal(float value) {
+  // The shortest text that is this float.
+  char text[32];
+  const auto [end, error] = std::to_chars(text, text + sizeof text, value);
+  double out = value;
+  if (error == std::errc()) std::from_chars(text, end, out);
+  return out;
 }
 
 std::string show(const Json& value) {

@@ -66,6 +66,9 @@ class FieldReader {
 // other types.) `object` may be anything.
 std::string string_or(const Json& object, const char* key, const std::string& otherwise);
 
+// 0.8, and not the 0.800000011920929 that is the nearest double of a float.
+Json decimal(float value);
+
 // A short form of a value for messages: `"abc…"`, `-1`, `a list`.
 std::string show(const Json& value);
 

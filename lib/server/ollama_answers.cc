@@ -240,6 +240,9 @@ void post_ollama_generate(const ServerContext& context, const HttpRequest& reque
   const std::string system = fields.text("system");
   const bool raw = fields.flag("raw", false) || !model.chat_template;
   if (!fields.text("suffix").empty()) fields.fail("suffix", "'suffix' is not supported");
+  if (const Json* images = fields.list("images"); images != nullptr && !images->empty()) {
+    fields.fail("images", "'images' has pictures; this model reads text only");
+  }
   if (fields.error()) return send_ollama_error(*reply, *fields.error());
   if (text.empty()) return send_loaded(model, *reply, false, in.unload);
   if (raw) return run_raw(context, reply, in, text);

@@ -13,6 +13,7 @@ OpenAiAnswer::OpenAiAnswer(std::shared_ptr<ServedModel> model, HttpReplyPtr repl
       objects_(objects),
       id_(new_id(id_prefix)),
       created_(std::time(nullptr)),
+      choices_of_prompt_(static_cast<size_t>(fields.n)),
       finish_reasons_(choices) {}
 
 Json OpenAiAnswer::envelope(const char* object) const {
@@ -45,7 +46,7 @@ void OpenAiAnswer::on_accepted() {
 }
 
 void OpenAiAnswer::on_choice_end(size_t choice, const ChoiceEnd& end) {
-  usage_.add(end);
+  usage_.add(choice / choices_of_prompt_, end);
   if (end.failed) {
     failed_ = end.error;
     return;

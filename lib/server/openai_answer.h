@@ -49,6 +49,7 @@ class OpenAiAnswer : public AnswerJob {
   const Objects objects_;
   const std::string id_;
   const int64_t created_;
+  const size_t choices_of_prompt_;
   std::vector<std::string> finish_reasons_;
   Usage usage_;
   std::optional<ApiError> failed_;

@@ -126,6 +126,7 @@ void post_chat_completions(const ServerContext& context, const HttpRequest& requ
   if (const std::string effort = in.text("reasoning_effort"); !effort.empty()) {
     input.extra["enable_thinking"] = effort != "none";
   }
+  input.continue_last = in.flag("continue_final_message", true);
   const Json* tools = in.list("tools");
   const Json* choice = in.get("tool_choice");
   if (in.error()) return send_error(*reply, *in.error());

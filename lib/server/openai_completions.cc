@@ -23,7 +23,9 @@ class Completion final : public OpenAiAnswer {
       : OpenAiAnswer(std::move(model), std::move(reply), fields, "cmpl-",
                      {"text_completion", "text_completion"}, echoes.size()),
         echoes_(std::move(echoes)),
-        parts_(echoes_.size()) {}
+        parts_(echoes_.size()) {
+    for (size_t i = 0; i < parts_.size(); ++i) parts_[i].shown_bytes = echoes_[i].size();
+  }
 
  private:
   struct Part {

@@ -20,13 +20,14 @@ std::string sse(std::string_view name, const Json& event) {
   return fmt::format("event: {}\ndata: {}\n\n", name, dump(event));
 }
 
-void Usage::add(const ChoiceEnd& choice) {
+void Usage::add(size_t prompt, const ChoiceEnd& choice) {
   const runtime::RequestEnd& end = choice.result;
   reasoning_ += choice.reasoning_tokens;
-  // Choices of a request have the same prompt.
-  prompt_ = std::max(prompt_, end.prompt_tokens);
-  cached_ = completion_ == 0 ? end.cached_tokens : std::min(cached_, end.cached_tokens);
-  computed_ = prompt_ - cached_;
+  // The first of its choices computed it; the others may have found it in the cache.
+  prompts_.resize(std::max(prompts_.size(), prompt + 1));
+  Prompt& of = prompts_[prompt];
+  of.cached = of.tokens == 0 ? end.cached_tokens : std::min(of.cached, end.cached_tokens);
+  of.tokens = end.prompt_tokens;
   completion_ += end.completion_tokens;
   prompt_seconds_ = std::max(prompt_seconds_, end.prompt_seconds);
   decode_seconds_ = std::max(decode_seconds_, end.decode_seconds);
@@ -34,12 +35,22 @@ void Usage::add(const ChoiceEnd& choice) {
   if (cache_miss_.empty()) cache_miss_ = end.cache_miss;
 }
 
+Usage::Prompt Usage::prompts() const {
+  Prompt all;
+  for (const Prompt& prompt : prompts_) {
+    all.tokens += prompt.tokens;
+    all.cached += prompt.cached;
+  }
+  return all;
+}
+
 Json Usage::json() const {
+  const Prompt prompt = prompts();
   Json json;
-  json["prompt_tokens"] = prompt_;
+  json["prompt_tokens"] = prompt.tokens;
   json["completion_tokens"] = completion_;
-  json["total_tokens"] = prompt_ + completion_;
-  json["prompt_tokens_details"]["cached_tokens"] = cached_;
+  json["total_tokens"] = prompt.tokens + completion_;
+  json["prompt_tokens_details"]["cached_tokens"] = prompt.cached;
   json["completion_tokens_details"]["reasoning_tokens"] = reasoning_;
   return json;
 }
@@ -48,16 +59,18 @@ Json Usage::timings() const {
   const auto rate = [](int64_t tokens, double seconds) {
     return seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0;
   };
+  const Prompt prompt = prompts();
+  const int64_t computed = prompt.tokens - prompt.cached;
   const int64_t steps = std::max<int64_t>(0, completion_ - 1);
   Json json;
   json["queue_ms"] = queue_seconds_ * 1000;
-  json["prompt_n"] = computed_;
+  json["prompt_n"] = computed;
   json["prompt_ms"] = prompt_seconds_ * 1000;
-  json["prompt_per_second"] = rate(computed_, prompt_seconds_);
+  json["prompt_per_second"] = rate(computed, prompt_seconds_);
   json["predicted_n"] = completion_;
   json["predicted_ms"] = decode_seconds_ * 1000;
   json["predicted_per_second"] = rate(steps, decode_seconds_);
-  json["cache_n"] = cached_;
+  json["cache_n"] = prompt.cached;
   json["cache_miss"] = cache_miss_;
   return json;
 }

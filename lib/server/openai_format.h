@@ -17,18 +17,21 @@ std::string sse(const Json& event);
 // "event: NAME\ndata: {...}\n\n".
 std::string sse(std::string_view name, const Json& event);
 
-// Sums over the choices of a request; the prompt counts once.
+// Sums over the choices of a request; a prompt counts once.
 class Usage {
  public:
-  void add(const ChoiceEnd& choice);
+  void add(size_t prompt, const ChoiceEnd& choice);
   Json json() const;     // OpenAI's
   Json timings() const;  // llama.cpp's `timings`, and why the cache did not hit
-  int64_t prompt() const { return prompt_; }
-  int64_t cached() const { return cached_; }
-  int64_t completion() const { return completion_; }
 
  private:
-  int64_t prompt_ = 0, cached_ = 0, completion_ = 0, computed_ = 0, reasoning_ = 0;
+  struct Prompt {
+    int64_t tokens = 0, cached = 0;
+  };
+  Prompt prompts() const;
+
+  std::vector<Prompt> prompts_;
+  int64_t completion_ = 0, reasoning_ = 0;
   double prompt_seconds_ = 0, decode_seconds_ = 0, queue_seconds_ = 0;
   std::string cache_miss_;
 };

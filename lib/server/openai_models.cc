@@ -44,13 +44,14 @@ void get_props(const ServerContext& context, const HttpRequest&, const HttpReply
   const ServedModel& model = *context.model;
   const runtime::SamplingOptions& sampling = model.sampling;
   Json json;
-  json["default_generation_settings"] = {{"n_ctx", model.scheduler->capacity()},
-                                         {"params",
-                                          {{"temperature", sampling.temperature},
-                                           {"top_k", sampling.top_k},
-                                           {"top_p", sampling.top_p},
-                                           {"min_p", sampling.min_p},
-                                           {"repeat_penalty", sampling.repetition_penalty}}}};
+  json["default_generation_settings"] = {
+      {"n_ctx", model.scheduler->capacity()},
+      {"params",
+       {{"temperature", decimal(sampling.temperature)},
+        {"top_k", sampling.top_k},
+        {"top_p", decimal(sampling.top_p)},
+        {"min_p", decimal(sampling.min_p)},
+        {"repeat_penalty", decimal(sampling.repetition_penalty)}}}};
   json["total_slots"] = model.engine->max_batch();
   json["model_alias"] = model.id;
   json["chat_template"] = model.chat_template ? model.chat_template->source() : "";

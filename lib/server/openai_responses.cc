@@ -287,8 +287,8 @@ void post_responses(const ServerContext& context, const HttpRequest& request,
   }
   Json echoed = {{"instructions", nullptr},
                  {"metadata", Json::object()},
-                 {"temperature", fields.sampling.temperature},
-                 {"top_p", fields.sampling.top_p},
+                 {"temperature", decimal(fields.sampling.temperature)},
+                 {"top_p", decimal(fields.sampling.top_p)},
                  {"tool_choice", choice == nullptr ? Json("auto") : *choice},
                  {"tools", tools == nullptr ? Json::array() : *tools}};
   if (!instructions.empty()) echoed["instructions"] = instructions;

@@ -121,6 +121,8 @@ std::optional<ApiError> make_chat_specs(const ServedModel& model, const AnswerFi
   if (constraint.kind != Constraint::Kind::None && !input.extra.contains("enable_thinking")) {
     input.extra["enable_thinking"] = false;
   }
+  // A grammar is that of a whole answer.
+  if (constraint.kind != Constraint::Kind::None) input.continue_last = false;
   // DeepSeek's templates have another name for it.
   if (const auto asked = input.extra.find("enable_thinking");
       asked != input.extra.end() && !input.extra.contains("thinking")) {

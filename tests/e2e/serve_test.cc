@@ -154,6 +154,9 @@ TEST_F(Serve, CompletionsTakeTextsAndTokens) {
   const HttpAnswer both = complete(json::array({"Once upon a time", "The fox"}));
   EXPECT_EQ(both.json()["choices"].size(), 2u);
   EXPECT_EQ(both.json()["choices"][0]["text"], text.json()["choices"][0]["text"]);
+  EXPECT_EQ(both.json()["usage"]["prompt_tokens"].get<int>(),
+            text.json()["usage"]["prompt_tokens"].get<int>() +
+                complete("The fox").json()["usage"]["prompt_tokens"].get<int>());
   for (const json& bad : {json(-1), json(1e30), json(2048)}) {
     EXPECT_EQ(complete(json::array({bad})).status, 400) << bad;
   }
@@ -190,11 +193,41 @@ TEST_F(Serve, SpeaksOllamaAnthropicAndResponses) {
           .dump());
   EXPECT_THAT(claude_stream.body, HasSubstr("event: message_start"));
   EXPECT_THAT(claude_stream.body, HasSubstr("event: message_stop"));
+  EXPECT_EQ(server_->post("/v1/messages/count_tokens", json{{"messages", {message}}}.dump())
+                .json()["input_tokens"],
+            ask(chat(kFox, 1)).json()["usage"]["prompt_tokens"]);
 
   const HttpAnswer response = server_->post(
       "/v1/responses", json{{"input", kFox}, {"max_output_tokens", 20}, {"temperature", 0}}.dump());
   EXPECT_EQ(response.json()["output"][0]["content"][0]["text"], whole) << response.body;
   EXPECT_EQ(response.json()["status"], "incomplete");
+}
+
+TEST_F(Serve, TheModelGoesOnWithAnAnswerThatHasBegun) {
+  const std::string whole = content(ask(chat(kFox, 20)));
+  const json question = {{"role", "user"}, {"content", kFox}};
+  const std::string begun = whole.substr(0, whole.find(' '));
+  const json messages = {question, {{"role", "assistant"}, {"content", begun}}};
+  const json body = {{"messages", messages}, {"max_tokens", 8}, {"temperature", 0}};
+  // As far as its beginning is cut into the tokens that the model said.
+  const auto goes_on = [&](const std::string& text) {
+    return !text.empty() &&
+           (begun + text).compare(0, begun.size() + 8, whole, 0, begun.size() + 8) == 0;
+  };
+  EXPECT_PRED1(goes_on, content(server_->post("/v1/chat/completions", body.dump())));
+  EXPECT_PRED1(goes_on, server_->post("/v1/messages", body.dump()).json()["content"][0]["text"]);
+  json ollama = {{"messages", messages}, {"stream", false}};
+  ollama["options"] = {{"temperature", 0}, {"num_predict", 8}};
+  EXPECT_PRED1(goes_on, server_->post("/api/chat", ollama.dump()).json()["message"]["content"]);
+  json as_it_is = body;
+  as_it_is["continue_final_message"] = false;
+  EXPECT_GT(server_->post("/v1/chat/completions", as_it_is.dump())
+                .json()["usage"]["prompt_tokens"]
+                .get<int>(),
+            server_->post("/v1/chat/completions", body.dump())
+                .json()["usage"]["prompt_tokens"]
+                .get<int>())
+      << "a message of the assistant more";
 }
 
 TEST_F(Serve, ConstrainedAnswersParse) {
@@ -386,6 +419,10 @@ TEST_F(Serve, WrongFieldsAreNamed) {
     EXPECT_THAT(error["message"].get<std::string>(), ::testing::Not(HasSubstr("exception")));
   }
   EXPECT_EQ(ask(chat("hi", 2, {{"model", "gpt-9"}})).status, 404);
+  const HttpAnswer picture =
+      server_->post("/api/generate", R"({"prompt": "what is it?", "images": ["aGk="]})");
+  EXPECT_EQ(picture.status, 400);
+  EXPECT_THAT(picture.body, HasSubstr("'images'"));
   // Null counts as absent.
   EXPECT_EQ(
       ask(chat("hi", 2, {{"stop", nullptr}, {"tools", json::array()}, {"n", nullptr}})).status,

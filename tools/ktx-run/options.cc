@@ -381,7 +381,11 @@ std::optional<Options> parse_options(int argc, char** argv) {
     return std::nullopt;
   }
   options.plan = g_plan;
-  if (options.plan.empty()) check.fail("no plan given; try: ktx-run chat model.ktxplan");
+  if (options.plan.empty()) {
+    constexpr const char* kNames[] = {"generate", "chat", "serve", "inspect", "bench"};  // Command
+    check.fail(fmt::format("no plan given; try: ktx-run {} model.ktxplan",
+                           kNames[static_cast<size_t>(options.command)]));
+  }
   read_engine(options, check);
   read_sampling(options.sampling, check);
   if (options.command == Command::Generate) read_generate(options, check);

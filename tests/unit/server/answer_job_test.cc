@@ -24,22 +24,30 @@ TEST(ApiErrors, HaveTheStatusThatClientsKnow) {
   EXPECT_EQ(end_error(end).message, "a logit is NaN");
 }
 
-TEST(UsageTest, CountsThePromptOfSeveralChoicesOnce) {
+TEST(UsageTest, CountsEachPromptOnce) {
   Usage usage;
   ChoiceEnd choice;
   choice.result.prompt_tokens = 100;
   choice.result.cached_tokens = 64;
   choice.result.completion_tokens = 10;
   choice.reasoning_tokens = 4;
-  usage.add(choice);
+  usage.add(0, choice);
   choice.result.cached_tokens = 99;
-  usage.add(choice);
-  const Json json = usage.json();
+  usage.add(0, choice);
+  Json json = usage.json();
   EXPECT_EQ(json["prompt_tokens"], 100);
   EXPECT_EQ(json["completion_tokens"], 20);
   EXPECT_EQ(json["total_tokens"], 120);
   EXPECT_EQ(json["prompt_tokens_details"]["cached_tokens"], 64);
   EXPECT_EQ(json["completion_tokens_details"]["reasoning_tokens"], 8);
+  choice.result.prompt_tokens = 7;
+  choice.result.cached_tokens = 2;
+  usage.add(1, choice);
+  json = usage.json();
+  EXPECT_EQ(json["prompt_tokens"], 107);
+  EXPECT_EQ(json["completion_tokens"], 30);
+  EXPECT_EQ(json["total_tokens"], 137);
+  EXPECT_EQ(json["prompt_tokens_details"]["cached_tokens"], 66);
 }
 
 TEST(OpenAiFormat, IdsAreNotRepeated) {

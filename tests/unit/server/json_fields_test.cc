@@ -102,5 +102,13 @@ TEST(FieldReader, TextsAreOneOrAList) {
   EXPECT_EQ(other.error()->param, "bad");
 }
 
+TEST(JsonFields, AFloatIsWrittenAsShortAsItIs) {
+  EXPECT_EQ(dump(decimal(0.8f)), "0.8");
+  EXPECT_EQ(dump(decimal(-1.0f)), "-1.0");
+  for (const float value : {0.1f, 1e-30f, 3.4e38f, -0.026784535f, 16777217.0f}) {
+    EXPECT_EQ(static_cast<float>(decimal(value).get<double>()), value);
+  }
+}
+
 }  // namespace
 }  // namespace ktx::server
