@@ -7,21 +7,17 @@
 // memory (marlin_stream.cuh), and asks for the first ones before it waits for the kernel
 // ahead: so the memory works while that one drains.
 //
-// The weights are the A operand of mma.m16n8k16. The eight columns of B would be tokens;
-// with one token they are the eight groups of 32 columns of a tile instead. A product of the
-// weights of group c with all of them is right in column c, which is with lanes t = c / 2 and
-// kept by them; so after a tile each lane applies the scales of two groups to raw sums of
-// codes (marlin_raw.cuh). Q6_K, with its 16 groups of 16, uses two such sets. Products of
-// different groups do not wait for each other. Only x is rounded, to F16; all else is F32.
+// The arithmetic: one_tile.cuh. Only x is rounded, to whole numbers of 16 bits; all else is exact
+// or F32.
 //
-// Roofline: bytes of the weights / memory bandwidth. About 1.4 instructions a weight and lane
-// for Q4_K.
+// Roofline: bytes of the weights / memory bandwidth. About 1.2 instructions a weight and lane
+// for Q4_K, half of them for the integer units, which take two cycles.
 #pragma once
 
 #include "kernels/cuda/cuda_launch.cuh"
 #include "kernels/cuda/marlin_one_shape.cuh"
-#include "kernels/cuda/marlin_one_tile.cuh"
 #include "kernels/cuda/marlin_stream.cuh"
+#include "kernels/cuda/one_tile.cuh"
 #include "kernels/cuda/router_choice.cuh"
 
 namespace ktx::kernels {
@@ -46,7 +42,7 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
   uint8_t* ring = memory + warp * shape.ring_bytes;
   memory += kOneWarps * shape.ring_bytes;
   const OneX x(memory, x_rows * block.tiles);
-  memory += OneX::bytes(x_rows * block.tiles);
+  memory += OneX::bytes_of(x_rows * block.tiles);
   float* sums = reinterpret_cast<float*>(memory);  // [strip][warp][row]
   const uint8_t** places = reinterpret_cast<const uint8_t**>(sums + shape.most_strips * kOneWarps * 16);
 
@@ -162,8 +158,10 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
   int x_row = kWork == OneWork::Sum ? current % x_rows : 0;
   for (int item = begin; item < end; ++item) {
     const uint8_t* bytes = stream.wait();
-    add_tile<kType>(bytes, stream.tiles.spans(tile), x, x_row * block.tiles + tile, lane, total);
+    OneTile<kType> own;
+    own.load(bytes, stream.tiles.spans(tile), x, x_row * block.tiles + tile, lane);
     stream.done(lane);
+    own.add(lane, total);
     if (++tile < block.tiles && item + 1 < end) continue;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {

@@ -17,7 +17,7 @@ Status launch_one(const OneProduct& p, cudaStream_t stream) {
   // Two blocks that share units read half of the rows of x each, and their units are more alike.
   if (sum && top_k % 2 == 0 && compute_capability() >= 90) shape.cluster = 2;
   const int sources_of_sum = top_k / shape.cluster;
-  const int x_bytes = OneX::bytes((sum ? sources_of_sum : 1) * tiles);
+  const int x_bytes = OneX::bytes_of((sum ? sources_of_sum : 1) * tiles);
   const auto units_of = [&](const OneRows& rows) {
     return rows.strips() * (p.work == OneWork::Choices ? top_k : 1);
   };

@@ -1,6 +1,7 @@
-// The activations of one token in shared memory, ready for the tensor cores: per 256 columns
-// as halves with a power of two taken out (so no value overflows), that scale, and the sums
-// of every 16 of the halves, which the bias of the codes is multiplied by (marlin_raw.cuh).
+// The activations of one token in shared memory, ready for integer tensor cores: per 256 columns
+// whole numbers of 16 bits with a power of two taken out, as high and low bytes (256 * high + low),
+// that scale, and the sums of every 16 of the numbers. An error is at most 2^-15 of the largest of
+// the 256 columns. A scale is NaN where a column is not finite, and so is every product with it.
 #pragma once
 
 #include "kernels/cuda/mma.cuh"
@@ -18,15 +19,17 @@ __device__ __forceinline__ float squares_of(const float4& v, float sum) {
 }
 
 struct OneX {
-  uint4* halves;   // [tile][lane]: columns 8 * lane .. 8 * lane + 7
-  float4* sums;    // [tile][4]: of columns 16 * i .. 16 * i + 15
-  float* scales;   // [tile]
+  // [tile][lane 4g + t], g = 2 j + (0: high bytes, 1: low bytes): columns 8t .. 8t + 7 of chunks j
+  // (x, y) and 4 + j (z, w) of 32, four and four in the order 0, 2, 1, 3 (marlin_bytes.cuh).
+  uint4* bytes;
+  float* sums;    // [tile][16]: of columns 16 * i .. 16 * i + 15
+  float* scales;  // [tile]
 
   static constexpr int kTileBytes = 512 + 64 + 4;
-  __host__ __device__ static int bytes(int tiles) { return (tiles * kTileBytes + 15) / 16 * 16; }
+  __host__ __device__ static int bytes_of(int tiles) { return (tiles * kTileBytes + 15) / 16 * 16; }
   __device__ OneX(uint8_t* memory, int tiles)
-      : halves(reinterpret_cast<uint4*>(memory)),
-        sums(reinterpret_cast<float4*>(memory + tiles * 512)),
+      : bytes(reinterpret_cast<uint4*>(memory)),
+        sums(reinterpret_cast<float*>(memory + tiles * 512)),
         scales(reinterpret_cast<float*>(memory + tiles * 576)) {}
 
   // Tiles warp, warp + warps ... of x, times the weight of the norm if there is one. Gives this
@@ -69,23 +72,33 @@ struct OneX {
   __device__ __forceinline__ void put(int tile, const float4& low, const float4& high,
                                       int lane) const {
     const float largest = warp_largest(fmaxf(largest_of(low), largest_of(high)));
-    int exponent = static_cast<int>(__float_as_uint(largest) >> 23) - 127 - 9;
-    exponent = max(-100, min(100, exponent));
+    // 2^14 to 32512: above that (127 * 256) a high byte could be 128.
+    int exponent = static_cast<int>((__float_as_uint(largest) + 0x20000) >> 23) - 127 - 14;
+    exponent = max(-100, exponent);
     const float inverse = __uint_as_float(static_cast<uint32_t>(127 - exponent) << 23);
-    const uint4 b = {pack_halves(low.x * inverse, low.y * inverse),
-                     pack_halves(low.z * inverse, low.w * inverse),
-                     pack_halves(high.x * inverse, high.y * inverse),
-                     pack_halves(high.z * inverse, high.w * inverse)};
-    halves[tile * 32 + lane] = b;
+    const float v[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    uint32_t bits[8];
     float sum = 0;
 #pragma unroll
-    for (const uint32_t pair : {b.x, b.y, b.z, b.w}) {
-      const float2 two = __half22float2(as_half2(pair));
-      sum += two.x + two.y;
+    for (int i = 0; i < 8; ++i) {
+      const float whole = fmaf(v[i], inverse, 12582912.0f);  // its low 16 bits: the number
+      bits[i] = __float_as_uint(whole);
+      sum += whole - 12582912.0f;
     }
+    const auto four = [&](int first, uint32_t add, uint32_t byte) {
+      const uint32_t pair = byte * 0x11 + 0x40;
+      return __byte_perm(__byte_perm(bits[first] + add, bits[first + 2] + add, pair),
+                         __byte_perm(bits[first + 1] + add, bits[first + 3] + add, pair), 0x5410);
+    };
+    const int c = lane / 4, t = lane % 4;
+    auto* to = reinterpret_cast<uint2*>(bytes + tile * 32 + 8 * (c % 4) + t) + c / 4;
+    to[0] = uint2{four(0, 128, 1), four(4, 128, 1)};
+    to[8] = uint2{four(0, 0, 0), four(4, 0, 0)};
+    const bool finite = __all_sync(~0u, fabsf(sum) <= 3e38f);
     sum += __shfl_xor_sync(~0u, sum, 1);
-    if (lane % 2 == 0) reinterpret_cast<float*>(sums)[tile * 16 + lane / 2] = sum;
-    if (lane == 0) scales[tile] = __uint_as_float(static_cast<uint32_t>(127 + exponent) << 23);
+    if (lane % 2 == 0) sums[tile * 16 + lane / 2] = sum;
+    const float scale = __uint_as_float(static_cast<uint32_t>(127 + exponent) << 23);
+    if (lane == 0) scales[tile] = finite ? scale : NAN;
   }
 };
 

@@ -47,6 +47,34 @@ __device__ __forceinline__ void mma_f16_new(float (&c)[4], const uint32_t (&a)[4
 #endif
 }
 
+// c[16 x 8] += a[16 x 32] * b[32 x 8], bytes into integers; a's are signed or not, b's are
+// signed. Lane 4 * g + t holds of a columns 4t .. 4t + 3 (a[0], a[1]) and 16 + 4t .. (a[2], a[3])
+// of rows g and g + 8, of b the same of column g; c as above.
+template <bool kSigned>
+__device__ __forceinline__ void mma_bytes(int32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                                          uint32_t b1) {
+#if __CUDA_ARCH__ >= 800
+#define KTX_MMA_BYTES(type)                                                                    \
+  asm("mma.sync.aligned.m16n8k32.row.col.s32." type                                            \
+      ".s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                          \
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])                                         \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
+#else  // Turing has the quarter of it
+#define KTX_MMA_BYTES(type)                                                                    \
+  _Pragma("unroll") for (int i = 0; i < 4; ++i) {                                              \
+    asm("mma.sync.aligned.m8n8k16.row.col.s32." type ".s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"   \
+        : "+r"(c[i % 2 * 2]), "+r"(c[i % 2 * 2 + 1])                                           \
+        : "r"(a[i]), "r"(i < 2 ? b0 : b1));                                                    \
+  }
+#endif
+  if constexpr (kSigned) {
+    KTX_MMA_BYTES("s8");
+  } else {
+    KTX_MMA_BYTES("u8");
+  }
+#undef KTX_MMA_BYTES
+}
+
 // (a & b) | c in one instruction.
 __device__ __forceinline__ uint32_t and_or(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t d;

@@ -239,7 +239,7 @@ PersistentArgs CudaPersistent::Plan::args(std::byte* device) const {
   const int shares = round(a.products * static_cast<int>(sizeof(BlockShare)));
   const int left = shared_memory_limit() - 8 * 1024 - shares - a.scratch_bytes;
   const int ring = left / kPersistentWarps / 128 * 128;
-  constexpr int kLeastRing = 2 * 3360;  // two tiles of the largest format
+  constexpr int kLeastRing = 2 * 3360;  // a chunk of the largest format
   a.ring_bytes = ring >= kLeastRing ? ring : 0;
   a.bytes = shares + a.scratch_bytes + kPersistentWarps * a.ring_bytes;
   return a;

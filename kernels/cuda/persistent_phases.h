@@ -11,7 +11,7 @@
 namespace ktx::kernels {
 
 // Warps that multiply. With the one that feeds them they are three for each of a processor's
-// schedulers, which leaves 168 registers a thread; four have too few (-10 % on H200).
+// schedulers, which leaves 168 registers a thread; four have too few (-6 to -8 % on H200).
 constexpr int kPersistentWarps = 11;
 constexpr int kPersistentThreads = 32 * kPersistentWarps;
 constexpr int kPersistentBlock = kPersistentThreads + 32;  // and the warp that feeds them

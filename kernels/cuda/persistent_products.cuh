@@ -7,6 +7,7 @@
 #pragma once
 
 #include "kernels/cuda/marlin_one.cuh"
+#include "kernels/cuda/one_tile.cuh"
 #include "kernels/cuda/persistent_ring.cuh"
 
 namespace ktx::kernels {
@@ -47,15 +48,28 @@ __device__ __forceinline__ void warp_tiles(const BlockShare& share, const OneX& 
   constexpr int kTileBytes = MarlinStream<kType>::kTileBytes;
   const int items = share.items(), tiles = share.tiles;
   const int begin = items * warp / kPersistentWarps, end = items * (warp + 1) / kPersistentWarps;
+  if (begin == end) return;
   int strip = begin / tiles, tile = begin - strip * tiles;
+  // Of a sum every source has its own row of x.
+  const bool sum = share.work == OneWork::Sum;
+  int row = sum ? strip / share.units : 0, unit = strip - row * share.units;
+  int x_tile = row * tiles + tile, chunk = 0, taken = 0;
+  const uint8_t* bytes = nullptr;
   float total[2] = {};
 #pragma unroll 1
-  for (int item = begin; item < end; ++item) {
-    const uint8_t* bytes = queue.wait(kTileBytes);
-    const int x_tile = share.work == OneWork::Sum ? strip % share.sources * tiles + tile : tile;
-    add_tile<kType>(bytes, 4, x, x_tile, lane, total);
-    queue.done(kTileBytes, lane);
-    if (++tile < tiles && item + 1 < end) continue;
+  for (int left = end - begin; left > 0; --left) {
+    if (taken == chunk) {
+      chunk = min(min(kChunkTiles, left), tiles - tile);
+      taken = 0;
+      bytes = queue.wait(chunk * kTileBytes);
+    }
+    OneTile<kType> own;
+    own.load(bytes, 4, x, x_tile, lane);
+    bytes += kTileBytes;
+    if (++taken == chunk) queue.done(chunk * kTileBytes, lane);
+    own.add(lane, total);
+    ++x_tile;
+    if (++tile < tiles && left > 1) continue;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       float v = total[r];
@@ -66,6 +80,8 @@ __device__ __forceinline__ void warp_tiles(const BlockShare& share, const OneX& 
     }
     ++strip;
     tile = 0;
+    if (++unit == share.units) unit = 0, row += sum;
+    x_tile = row * tiles;
   }
 }
 
@@ -143,10 +159,10 @@ __device__ __forceinline__ void products_phase(const PersistentArgs& args, const
   float v = 0;
   if (p.work == OneWork::Sum) {
     for (int i = 0; i < top_k; ++i) {
-      v += chosen.weight[chosen.rank[i]] * strip_sum(unit * top_k + chosen.rank[i]);
+      v += chosen.weight[chosen.rank[i]] * strip_sum(chosen.rank[i] * share.units + unit);
     }
   } else if (rows.w[1]) {
-    v = silu(strip_sum(2 * unit)) * strip_sum(2 * unit + 1);
+    v = silu(strip_sum(unit)) * strip_sum(share.units + unit);
   } else {
     v = strip_sum(unit);
   }

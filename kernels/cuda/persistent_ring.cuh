@@ -6,11 +6,12 @@
 //
 //   feeder                                  a warp that multiplies
 //   feed_tiles<...>(args, rings, lane);     TileQueue tiles(rings, warp, bytes);
-//                                           const uint8_t* tile = tiles.wait(bytes);
+//                                           const uint8_t* chunk = tiles.wait(bytes);
 //                                           ... tiles.done(bytes, lane);
 //
-// Tiles of different formats have different sizes: a tile that does not fit behind the last one
-// goes to the start of the ring.
+// Tiles come in chunks, one copy each: the feeder's time for one copy (some 150 cycles a lane)
+// would not do for a tile a copy. Chunks have different sizes: one that does not fit behind the
+// last goes to the start of the ring.
 #pragma once
 
 #include "kernels/cuda/bulk_copy.cuh"
@@ -20,7 +21,7 @@ namespace ktx::kernels {
 
 #if __CUDA_ARCH__ >= 900
 
-constexpr int kRingTiles = 8;  // of a warp, asked for and not yet taken; a power of two
+constexpr int kRingChunks = 8;  // of a warp, asked for and not yet taken; a power of two
 
 // A barrier of the warps that multiply, whose lanes may come one after the other.
 __device__ __forceinline__ void meet_warps() {
@@ -30,8 +31,8 @@ __device__ __forceinline__ void meet_warps() {
 
 // The rings of a block; all but `memory` and `shares` in static shared memory.
 struct TileRings {
-  uint64_t there[kPersistentWarps][kRingTiles];  // barriers: the tile has come
-  // Of the tiles taken so far, the count (upper half) and the end of the last one / 16.
+  uint64_t there[kPersistentWarps][kRingChunks];  // barriers: the chunk has come
+  // Of the chunks taken so far, the count (upper half) and the end of the last one / 16.
   uint32_t taken[kPersistentWarps];
   int known;  // shares below this may be asked for
 };
@@ -53,9 +54,9 @@ class TileQueue {
         taken_word_(rings.taken + warp),
         memory_(memory),
         bytes_(bytes) {}
-  // The next tile, of `size` bytes, there for all lanes.
+  // The next chunk, of `size` bytes, there for all lanes.
   __device__ __forceinline__ const uint8_t* wait(int size) {
-    barrier_wait(there_ + taken_ % kRingTiles, taken_ / kRingTiles % 2);
+    barrier_wait(there_ + taken_ % kRingChunks, taken_ / kRingChunks % 2);
     if (end_ + size > bytes_) end_ = 0;
     return memory_ + end_;
   }
@@ -75,65 +76,66 @@ class TileQueue {
   uint32_t taken_ = 0;
 };
 
-// Which tiles a ring's warp takes, in order (one lane's state).
+// Of a chunk at most, all of one strip.
+constexpr int kChunkTiles = 2;
+
+// Which tiles a ring's warp takes, in order (one lane's state). A share's strips go source by
+// source, so all of a source (of an expert) stand in a row.
 template <int kFirstBytes, int kSecondBytes>
 class TileOrder {
  public:
   __device__ TileOrder(const BlockShare* shares, int count, const int* chosen, int warp)
       : shares_(shares), chosen_(chosen), count_(count), warp_(warp) {}
   __device__ __forceinline__ bool over() const { return left_ == 0 && share_ + 1 >= count_; }
-  // Whether there is a next tile among the shares below `known`.
+  // Whether there is a next chunk among the shares below `known`.
   __device__ __forceinline__ bool has(int known) {
     while (left_ == 0 && share_ + 1 < min(known, count_)) {
       const BlockShare& s = shares_[++share_];
       const int items = s.items();
-      const int begin = items * warp_ / kPersistentWarps,
-                end = items * (warp_ + 1) / kPersistentWarps;
-      left_ = end - begin;
-      if (left_ == 0) continue;
-      tiles_ = s.tiles;
+      item_ = items * warp_ / kPersistentWarps;
+      left_ = items * (warp_ + 1) / kPersistentWarps - item_;
       size_ = s.format ? kSecondBytes : kFirstBytes;
-      strip_ = begin / tiles_;
-      tile_ = begin - strip_ * tiles_;
-      from_ = place(s, strip_) + tile_ * size_;
     }
+    if (run_ == 0 && left_ > 0) find(shares_[share_]);
     return left_ > 0;
   }
-  __device__ __forceinline__ int size() const { return size_; }
+  __device__ __forceinline__ int bytes() const {
+    return min(min(kChunkTiles, left_), tiles_ - tile_) * size_;
+  }
   __device__ __forceinline__ const uint8_t* next() {
-    const uint8_t* tile = from_;
-    from_ += size_;
-    --left_;
-    if (++tile_ == tiles_) {
-      tile_ = 0;
-      ++strip_;
-      if (left_ > 0) from_ = place(shares_[share_], strip_);
-    }
-    return tile;
+    const uint8_t* chunk = from_;
+    const int n = min(min(kChunkTiles, left_), tiles_ - tile_);
+    from_ += n * size_;
+    item_ += n, left_ -= n, run_ -= n, tile_ += n;
+    if (tile_ == tiles_) tile_ = 0;
+    if (left_ == 0) run_ = 0;
+    return chunk;
   }
 
  private:
-  __device__ __forceinline__ const uint8_t* place(const BlockShare& s, int strip) const {
-    const int sources = s.sources;
-    int unit = strip / sources;
-    const int source = strip - unit * sources;
-    unit += s.first;
-    const bool sum = s.work == OneWork::Sum;
-    const uint8_t* w = s.w[sum ? 0 : source];
-    if (sum) w += chosen_[source] * s.matrix_bytes;
+  // Where item_ is, and how many tiles from it on stand in a row.
+  __device__ __forceinline__ void find(const BlockShare& s) {
+    tiles_ = s.tiles;
+    const int strip = item_ / tiles_, source = strip / s.units;
+    int unit = s.first + strip - source * s.units;
+    tile_ = item_ - strip * tiles_;
+    run_ = (source + 1) * s.units * tiles_ - item_;
+    const uint8_t* w = s.w[s.work == OneWork::Sum ? 0 : source];
+    if (s.work == OneWork::Sum) w += chosen_[source] * s.matrix_bytes;
     if (s.work == OneWork::Choices) {
       const int choice = unit / s.matrix_strips;
       w += chosen_[choice] * s.matrix_bytes;
       unit -= choice * s.matrix_strips;
+      run_ = min(run_, (s.matrix_strips - unit) * tiles_ - tile_);
     }
-    return w + int64_t{unit} * s.strip_bytes;
+    from_ = w + int64_t{unit} * s.strip_bytes + tile_ * size_;
   }
 
   const BlockShare* shares_;
   const int* chosen_;
   const uint8_t* from_ = nullptr;  // the next tile
-  int count_, warp_;
-  int share_ = -1, left_ = 0, strip_ = 0, tile_ = 0, tiles_ = 1, size_ = kFirstBytes;
+  int count_, warp_, share_ = -1;
+  int item_ = 0, left_ = 0, run_ = 0, tile_ = 0, tiles_ = 1, size_ = kFirstBytes;
 };
 
 // By one warp: lane w feeds warp w, until all shares have been asked for.
@@ -145,21 +147,21 @@ __device__ __forceinline__ void feed_tiles(const PersistentArgs& args, TileRings
   const int warp = feeds ? lane : 0, bytes = args.ring_bytes;
   memory += warp * bytes;
   TileOrder<kFirstBytes, kSecondBytes> order(shares, feeds ? args.products : 0, chosen, warp);
-  uint32_t asked = 0;  // tiles so far
-  int head = 0;        // behind the last tile asked for
+  uint32_t asked = 0;  // chunks so far
+  int head = 0;        // behind the last chunk asked for
 #pragma unroll 1
   while (__any_sync(~0u, !order.over())) {
     const bool has = order.has(static_cast<int>(load_acquire_shared(&rings.known)));
     const uint32_t word = load_acquire_shared(rings.taken + warp);
-    const int size = order.size(), at = head + size <= bytes ? head : 0;
+    const int size = order.bytes(), at = head + size <= bytes ? head : 0;
     const auto tail = static_cast<int>(word & 0xffff) * 16;
     const uint32_t waiting = (asked - (word >> 16)) & 0xffff;
     const bool wrapped = head < tail, wraps = at != head;
     const bool room =
         waiting == 0 || (wraps ? !wrapped && size < tail : !wrapped || at + size < tail);
-    const bool asks = has && room && waiting < kRingTiles;
+    const bool asks = has && room && waiting < kRingChunks;
     if (asks) {
-      bulk_copy(memory + at, order.next(), size, rings.there[warp] + asked % kRingTiles);
+      bulk_copy(memory + at, order.next(), size, rings.there[warp] + asked % kRingChunks);
       head = at + size;
       ++asked;
     }
