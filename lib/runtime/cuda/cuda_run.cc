@@ -29,7 +29,7 @@ class Run final : public GpuStep {
   GpuMemory memory_;
 };
 
-// KTX_CUDA_PERSISTENT=1: by choice as long as whole models have not been compared with it.
+// KTX_CUDA_PERSISTENT=1: by choice, because it pays for experts at short contexts only (docs/gpu.md).
 bool asked_for() {
   static const bool on = env("KTX_CUDA_PERSISTENT").value_or("0") != "0";
   return on;
