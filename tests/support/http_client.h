@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <map>
@@ -70,6 +71,7 @@ class Connection {
   bool send(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent < 0 && errno == EINTR) continue;
       if (sent <= 0) return false;
       bytes.remove_prefix(static_cast<size_t>(sent));
     }
@@ -78,7 +80,10 @@ class Connection {
   // Some bytes; "" at the end.
   std::string receive() {
     char buffer[65536];
-    const ssize_t got = ::recv(fd_, buffer, sizeof buffer, 0);
+    ssize_t got;
+    do {  // who was stopped for a while is interrupted
+      got = ::recv(fd_, buffer, sizeof buffer, 0);
+    } while (got < 0 && errno == EINTR);
     return got > 0 ? std::string(buffer, static_cast<size_t>(got)) : "";
   }
 
