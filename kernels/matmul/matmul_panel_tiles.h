@@ -38,10 +38,11 @@ struct MatrixTiles {
   static constexpr int64_t kFewTokens = kFewestTileTokens - 1;
   static constexpr bool kSigned = true;
   static constexpr int kParts = kPartsOf<Codes>;
-  // Blocks multiplied before they are scaled: 8 KiB of sums, which stay in the first cache.
-  static constexpr int kBatch = 4 / kParts;
+  // Blocks multiplied before they are scaled: those that share a scale. 8 or 16 KiB of sums,
+  // which stay in the first cache.
+  static constexpr int kBatch = kSharedBlocks;
   using V = PanelAvx512;
-  using Act = ActTile<kMost, kParts>;
+  using Act = ActTile<kMost>;
 
   KTX_INLINE void begin() { Ops::template begin<Codes::kGroup>(); }
   KTX_INLINE void end() { Ops::end(); }
@@ -52,12 +53,9 @@ struct MatrixTiles {
       const int pair = r + 1 < panels ? 2 : 1;
       const PanelChunk w[2] = {scratch.panel(r), scratch.panel(r + pair - 1)};
       for (int64_t b = 0; b < count;) {
-        const int64_t batch = b + kBatch <= count ? kBatch : 1;
+        const int64_t batch = b + kBatch <= count ? kBatch : count - b;
         for (int64_t step = 0; step < batch * pair; ++step) ahead.template step<V>();
-        if (batch == kBatch)
-          batch_of<kBatch>(tokens, w, pair, x, b, sums, stride);
-        else
-          batch_of<1>(tokens, w, pair, x, b, sums, stride);
+        batch_up_to<kBatch>(batch, tokens, w, pair, x, b, sums, stride);
         b += batch;
       }
     }
@@ -69,6 +67,15 @@ struct MatrixTiles {
     int32_t at[kBatch][kParts][2][kMost][kPanelRows];
     KTX_ALWAYS_INLINE int32_t* product(int j) { return at[0][0][0][0] + j * kMost * kPanelRows; }
   };
+
+  template <int n>
+  static void batch_up_to(int64_t batch, int64_t tokens, const PanelChunk (&w)[2], int pair,
+                          const Act& x, int64_t b, float* sums, int64_t stride) {
+    if (batch == n) return batch_of<n>(tokens, w, pair, x, b, sums, stride);
+    if constexpr (n > 1 && Codes::kUnit == 32) {
+      batch_up_to<n - 1>(batch, tokens, w, pair, x, b, sums, stride);
+    }
+  }
 
   // Blocks [b, b + n) of both panels (of the last one twice, when there is but one).
   template <int n>
@@ -107,50 +114,71 @@ struct MatrixTiles {
     KTX_UNROLL
     for (int t = 0; t < kTokens; ++t) {
       KTX_UNROLL
-      for (int p = 0; p < kPair; ++p) {
-        sum[p][t] = t < some ? V::load(sums + t * stride + p * kPanelRows) : V::zero();
-      }
+      for (int p = 0; p < kPair; ++p) sum[p][t] = V::zero();
     }
     for (int64_t k = 0; k < n; ++k) {
-      typename V::F s[kPair][kParts], m[kPair][kParts], offset[kPair];
+      typename V::F s[kPair][kParts], m[kPair];
       KTX_UNROLL
       for (int p = 0; p < kPair; ++p) {
         KTX_UNROLL
         for (int g = 0; g < kParts; ++g) {
           s[p][g] = V::load(w[p].scales + kPanelRows * ((b + k) * kParts + g));
-          if constexpr (Codes::kHasMin) {
-            m[p][g] = V::load(w[p].mins + kPanelRows * ((b + k) * kParts + g));
-          }
         }
-        offset[p] = sum_offset<V>(s[p][0]);
+        if constexpr (Codes::kMin == PanelMin::Float) {
+          m[p] = V::load(w[p].mins + kPanelRows * (b + k));
+        }
       }
       KTX_UNROLL
       for (int t = 0; t < kTokens; ++t) {
-        const typename V::F scale = V::set1(x.scale[first + t][b + k]);
+        const float center = x.center[first + t][b + k];
+        const typename V::I start = V::set1_i(std::bit_cast<int32_t>(center));
         KTX_UNROLL
         for (int p = 0; p < kPair; ++p) {
-          const typename V::I dot = V::add32(V::load64(dots.at[k][0][p][first + t]), kSumBits);
-          typename V::F v = scaled_sum<V>(dot, s[p][0], offset[p]);
-          if constexpr (kParts == 2) {
-            v = V::fma(V::to_float(V::load64(dots.at[k][1][p][first + t])), s[p][1], v);
-          }
-          sum[p][t] = V::fma(scale, v, sum[p][t]);
-        }
-        if constexpr (Codes::kHasMin) {
           KTX_UNROLL
           for (int g = 0; g < kParts; ++g) {
-            const typename V::F part = V::set1(x.part[g][first + t][b + k].sum);
-            KTX_UNROLL
-            for (int p = 0; p < kPair; ++p) sum[p][t] = V::fnma(m[p][g], part, sum[p][t]);
+            const typename V::I dot = V::add_i(V::load64(dots.at[k][g][p][first + t]), start);
+            const typename V::F v = V::sub(V::as_float(dot), V::set1(center));
+            sum[p][t] = V::fma(v, s[p][g], sum[p][t]);
+          }
+          if constexpr (Codes::kMin == PanelMin::Float) {
+            sum[p][t] = V::fnma(m[p], V::set1(x.part[0][first + t][b + k].sum), sum[p][t]);
           }
         }
       }
     }
     KTX_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      if (t >= some) break;
+    for (int p = 0; p < kPair; ++p) {
+      if constexpr (Codes::kMin == PanelMin::Steps) {
+        take_minima(PanelGroup<Codes>(w[p], b), x, first, b, sum[p]);
+      }
       KTX_UNROLL
-      for (int p = 0; p < kPair; ++p) V::store(sums + t * stride + p * kPanelRows, sum[p][t]);
+      for (int t = 0; t < kTokens; ++t) {
+        if (t >= some) break;
+        const typename V::F shared = V::set1(x.shared[first + t][b / kSharedBlocks]);
+        float* at = sums + t * stride + p * kPanelRows;
+        V::store(at, V::fma(shared, sum[p][t], V::load(at)));
+      }
+    }
+  }
+
+  // Minima in steps of the batch from block b on.
+  template <int kTokens>
+  KTX_INLINE void take_minima(const PanelGroup<Codes>& group, const Act& x, int64_t first,
+                              int64_t b, typename V::F (&sum)[kTokens]) {
+    constexpr int kPairs = kBatch / Codes::kStepBlocks;
+    typename V::I two[kPairs];
+    KTX_UNROLL
+    for (int i = 0; i < kPairs; ++i) two[i] = V::load64(group.mins + kPanelRows * i);
+    const typename V::F step = V::load(group.step);
+    KTX_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      typename V::I all = V::zero_i();
+      KTX_UNROLL
+      for (int i = 0; i < kPairs; ++i) {
+        const int64_t index = b / Codes::kStepBlocks + i;
+        all = V::dot_pair(all, two[i], step_pair(x.token(first + t), index));
+      }
+      sum[t] = V::fnma(step, V::to_float(all), sum[t]);
     }
   }
 };

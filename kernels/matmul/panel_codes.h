@@ -4,13 +4,15 @@
 //
 // calls for each 32 columns of the unit, in rising order,
 //
-//   sink(block, codes, s0, s1, m[, m1])
+//   sink(block, codes, s0, s1, m[, steps, step])
 //
 // codes[w]: columns 4 w .. 4 w + 3 of 16 rows, as bytes 0 .. kLargest, kOffset more than
 // the code of int8_form.h; s0: the scale of each row (of the first 16 columns where
-// kGroup is 16, then s1: of the others); m: its minimum where kHasMin (likewise, then m1).
-// Scales and minima are bit for bit those of int8_form.h. A unit is kUnit columns: kWords registers
-// of words, and kRest bytes of the panel's end (16 rows together).
+// kGroup is 16, then s1: of the others); m: its minimum where kMin is Float. Where it is
+// Steps, minima are 6-bit numbers times a float: every kStepBlocks-th block brings the two
+// numbers that came last, in the halves of `steps`, and an eighth of the float, `step`.
+// Scales and minima are bit for bit those of int8_form.h. A unit is kUnit columns: kWords
+// registers of words, and kRest bytes of the panel's end (16 rows together).
 //
 // V is PanelAvx2 or PanelAvx512. Private to kernels/matmul/*_<isa>.cc.
 #pragma once
@@ -36,6 +38,8 @@ KTX_INLINE void each(Fn f) {
   }
 }
 
+enum class PanelMin { None, Float, Steps };
+
 template <class V, DType kType>
 struct PanelCodes;
 
@@ -58,7 +62,7 @@ KTX_INLINE void nibbles(const uint8_t* words, typename V::I (&codes)[8]) {
 template <class V>
 struct PanelCodes<V, DType::Q4_0> {
   static constexpr int kUnit = 32, kWords = 4, kRest = 32, kGroup = 32, kOffset = 8, kLargest = 15;
-  static constexpr bool kHasMin = false;
+  static constexpr PanelMin kMin = PanelMin::None;
   template <class Sink>
   KTX_INLINE void unit(const uint8_t* words, const uint8_t* rest, Sink sink) {
     typename V::I codes[8];
@@ -71,7 +75,7 @@ struct PanelCodes<V, DType::Q4_0> {
 template <class V>
 struct PanelCodes<V, DType::Q5_0> {
   static constexpr int kUnit = 32, kWords = 5, kRest = 32, kGroup = 32, kOffset = 16, kLargest = 31;
-  static constexpr bool kHasMin = false;
+  static constexpr PanelMin kMin = PanelMin::None;
   template <class Sink>
   KTX_INLINE void unit(const uint8_t* words, const uint8_t* rest, Sink sink) {
     typename V::I codes[8];
@@ -91,7 +95,7 @@ template <class V, bool kFive>
 struct OffsetCodes {
   static constexpr int kUnit = 32, kWords = kFive ? 6 : 5, kRest = 0, kGroup = 32, kOffset = 0;
   static constexpr int kLargest = kFive ? 31 : 15;
-  static constexpr bool kHasMin = true;
+  static constexpr PanelMin kMin = PanelMin::Float;
   template <class Sink>
   KTX_INLINE void unit(const uint8_t* words, const uint8_t*, Sink sink) {
     const typename V::I head = V::load64(words);
@@ -116,7 +120,7 @@ template <class V>
 struct PanelCodes<V, DType::Q8_0> {
   static constexpr int kUnit = 32, kWords = 8, kRest = 32, kGroup = 32, kOffset = 128;
   static constexpr int kLargest = 255;
-  static constexpr bool kHasMin = false;
+  static constexpr PanelMin kMin = PanelMin::None;
   template <class Sink>
   KTX_INLINE void unit(const uint8_t* words, const uint8_t* rest, Sink sink) {
     typename V::I codes[8];
@@ -148,7 +152,7 @@ template <class V>
 struct PanelCodes<V, DType::IQ4_NL> {
   static constexpr int kUnit = 32, kWords = 4, kRest = 32, kGroup = 32, kOffset = kIq4Offset;
   static constexpr int kLargest = 255;
-  static constexpr bool kHasMin = false;
+  static constexpr PanelMin kMin = PanelMin::None;
   template <class Sink>
   KTX_INLINE void unit(const uint8_t* words, const uint8_t* rest, Sink sink) {
     typename V::I codes[8];
@@ -162,7 +166,7 @@ template <class V>
 struct PanelCodes<V, DType::MXFP4> {
   static constexpr int kUnit = 32, kWords = 4, kRest = 16, kGroup = 32, kOffset = kMxfp4Offset;
   static constexpr int kLargest = 31;
-  static constexpr bool kHasMin = false;
+  static constexpr PanelMin kMin = PanelMin::None;
   template <class Sink>
   KTX_INLINE void unit(const uint8_t* words, const uint8_t* rest, Sink sink) {
     typename V::I codes[8];
@@ -180,14 +184,14 @@ struct PanelCodes<V, DType::MXFP4> {
 // and 4..7 are bytes of one word each.
 template <class V>
 struct KScales {
-  typename V::F d, dmin;
+  typename V::F d, step;  // an eighth of dmin
   typename V::I scales[2], mins[2];
 
   KTX_ALWAYS_INLINE explicit KScales(const uint8_t* words) {
     using I = typename V::I;
     const I halves = V::load64(words);
     d = V::low_halves(halves);
-    dmin = V::high_halves(halves);
+    step = V::mul(V::high_halves(halves), V::set1(0.125f));
     const I a = V::load64(words + 64), b = V::load64(words + 128), c = V::load64(words + 192);
     scales[0] = V::and8(a, 63);
     mins[0] = V::and8(b, 63);
@@ -198,9 +202,11 @@ struct KScales {
   KTX_ALWAYS_INLINE typename V::F scale() const {
     return V::mul(d, number<g % 4>(scales[g / 4]));
   }
+  // Minima of groups g and g + 1, in the halves of a word; g is even.
   template <int g>
-  KTX_ALWAYS_INLINE typename V::F min() const {
-    return V::mul(dmin, number<g % 4>(mins[g / 4]));
+  KTX_ALWAYS_INLINE typename V::I min_steps() const {
+    const typename V::I two = V::template srl32<8 * (g % 4)>(mins[g / 4]);
+    return V::or_i(V::and32(two, 0x3F), V::and32(V::template sll32<8>(two), 0x3F0000));
   }
 
  private:
@@ -214,7 +220,8 @@ struct KScales {
 template <class V>
 struct PanelCodes<V, DType::Q4_K> {
   static constexpr int kUnit = 256, kWords = 36, kRest = 0, kGroup = 32, kOffset = 0, kLargest = 15;
-  static constexpr bool kHasMin = true;
+  static constexpr PanelMin kMin = PanelMin::Steps;
+  static constexpr int kStepBlocks = 2;
   template <class Sink>
   KTX_INLINE void unit(const uint8_t* words, const uint8_t*, Sink sink) {
     const KScales<V> k(words);
@@ -226,12 +233,12 @@ struct PanelCodes<V, DType::Q4_K> {
         codes[w.value] = V::and8(packed[w.value], 15);
       });
       const typename V::F first = k.template scale<2 * p>();
-      sink(2 * p, codes, first, first, k.template min<2 * p>());
+      sink(2 * p, codes, first, first, first);
       each<8>([&](auto w) KTX_ALWAYS_INLINE {
         codes[w.value] = V::and8(V::template srl16<4>(packed[w.value]), 15);
       });
       const typename V::F second = k.template scale<2 * p + 1>();
-      sink(2 * p + 1, codes, second, second, k.template min<2 * p + 1>());
+      sink(2 * p + 1, codes, second, second, second, k.template min_steps<2 * p>(), k.step);
     });
   }
 };
@@ -240,7 +247,8 @@ struct PanelCodes<V, DType::Q4_K> {
 template <class V>
 struct PanelCodes<V, DType::Q5_K> {
   static constexpr int kUnit = 256, kWords = 44, kRest = 0, kGroup = 32, kOffset = 0, kLargest = 31;
-  static constexpr bool kHasMin = true;
+  static constexpr PanelMin kMin = PanelMin::Steps;
+  static constexpr int kStepBlocks = 2;
   // Bit g of every byte to bit 4.
   template <int g>
   KTX_INLINE typename V::I fifth(typename V::I high) {
@@ -262,7 +270,7 @@ struct PanelCodes<V, DType::Q5_K> {
         codes[w.value] = V::and8(V::pick(low, fifth<g>(high), 15), 31);
       });
       const typename V::F scale = k.template scale<g>();
-      sink(g, codes, scale, scale, k.template min<g>());
+      sink(g, codes, scale, scale, scale, k.template min_steps<g / 2 * 2>(), k.step);
     });
   }
 };
@@ -273,7 +281,7 @@ template <class V>
 struct PanelCodes<V, DType::Q6_K> {
   static constexpr int kUnit = 256, kWords = 52, kRest = 32, kGroup = 16, kOffset = 32;
   static constexpr int kLargest = 63;
-  static constexpr bool kHasMin = false;
+  static constexpr PanelMin kMin = PanelMin::None;
   template <class Sink>
   KTX_INLINE void unit(const uint8_t* words, const uint8_t* rest, Sink sink) {
     using I = typename V::I;
@@ -383,12 +391,14 @@ template <class V>
 struct PanelCodes<V, DType::Q2_K> {
   static constexpr int kUnit = 256, kWords = 21, kRest = 0, kGroup = 16, kOffset = 0;
   static constexpr int kLargest = 3;
-  static constexpr bool kHasMin = true;
+  static constexpr PanelMin kMin = PanelMin::Steps;
+  static constexpr int kStepBlocks = 1;
   template <class Sink>
   KTX_INLINE void unit(const uint8_t* words, const uint8_t*, Sink sink) {
     using I = typename V::I;
     const I head = V::load64(words);
-    const typename V::F d = V::low_halves(head), dmin = V::high_halves(head);
+    const typename V::F d = V::low_halves(head);
+    const typename V::F step = V::mul(V::high_halves(head), V::set1(0.125f));
     each<2>([&](auto half) KTX_ALWAYS_INLINE {
       constexpr int h = decltype(half)::value;
       I packed[8], codes[8];
@@ -401,8 +411,12 @@ struct PanelCodes<V, DType::Q2_K> {
           codes[w.value] = V::and8(V::template srl16<2 * i>(packed[w.value]), 3);
         });
         const I steps = V::load64(words + 64 * (1 + at / 2));
+        // A byte for each 16 columns: the scale, then the minimum.
+        const I two = V::template srl32<8 * byte>(steps);
+        const I mins = V::or_i(V::and32(V::template srl32<4>(two), 15),
+                               V::and32(V::template sll32<4>(two), 15 << 16));
         sink(at, codes, V::mul(d, nibble<2 * byte>(steps)), V::mul(d, nibble<2 * byte + 2>(steps)),
-             V::mul(dmin, nibble<2 * byte + 1>(steps)), V::mul(dmin, nibble<2 * byte + 3>(steps)));
+             d, mins, step);
       });
     });
   }
@@ -420,7 +434,7 @@ template <class V>
 struct PanelCodes<V, DType::Q3_K> {
   static constexpr int kUnit = 256, kWords = 27, kRest = 32, kGroup = 16, kOffset = 4;
   static constexpr int kLargest = 7;
-  static constexpr bool kHasMin = false;
+  static constexpr PanelMin kMin = PanelMin::None;
   // Bit b of every byte to bit 2.
   template <int b>
   KTX_INLINE typename V::I third(typename V::I high) {
@@ -465,7 +479,7 @@ template <class V>
 struct PanelCodes<V, DType::TQ2_0> {
   static constexpr int kUnit = 256, kWords = 16, kRest = 32, kGroup = 32, kOffset = 1;
   static constexpr int kLargest = 3;
-  static constexpr bool kHasMin = false;
+  static constexpr PanelMin kMin = PanelMin::None;
   template <class Sink>
   KTX_INLINE void unit(const uint8_t* words, const uint8_t* rest, Sink sink) {
     const typename V::F scale = rest_scales<V>(rest);
@@ -493,7 +507,7 @@ template <class V>
 struct PanelCodes<V, DType::TQ1_0> {
   static constexpr int kUnit = 256, kWords = 13, kRest = 32, kGroup = 32, kOffset = 1;
   static constexpr int kLargest = 2;
-  static constexpr bool kHasMin = false;
+  static constexpr PanelMin kMin = PanelMin::None;
   template <class Sink>
   KTX_INLINE void unit(const uint8_t* words, const uint8_t* rest, Sink sink) {
     using I = typename V::I;
@@ -530,7 +544,7 @@ template <class V>
 struct PanelCodes<V, DType::IQ4_XS> {
   static constexpr int kUnit = 256, kWords = 34, kRest = 0, kGroup = 32, kOffset = kIq4Offset;
   static constexpr int kLargest = 255;
-  static constexpr bool kHasMin = false;
+  static constexpr PanelMin kMin = PanelMin::None;
   template <class Sink>
   KTX_INLINE void unit(const uint8_t* words, const uint8_t*, Sink sink) {
     using I = typename V::I;

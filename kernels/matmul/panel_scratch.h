@@ -15,19 +15,22 @@ inline constexpr int64_t kChunkBlocks = 32;  // of 32 columns
 inline constexpr int64_t kChunkTokens = 192;
 
 // A panel's part of the scratch: [block][8 words][16 rows][4] codes, [group][16] scales,
-// [group][16] minima.
+// and minima: [block][16], or [1 or 2 blocks][16] words of two steps and [4 blocks][16] of what
+// a step is.
 struct PanelChunk {
   uint8_t* codes;
   float* scales;
   float* mins;
+  float* step;
 };
 
 struct PanelScratch {
   static constexpr int64_t kCodes = kChunkBlocks * 512;
   static constexpr int64_t kScales = kChunkBlocks * 2 * kPanelRows * 4;
-  static constexpr int64_t kMins = kScales;
-  static constexpr int64_t kPanel = kCodes + kScales + kMins;
-  static constexpr int64_t kActivations = kChunkBlocks * 16 * (32 + 4 + 8);  // of 16 tokens
+  static constexpr int64_t kMins = kChunkBlocks * kPanelRows * 4;
+  static constexpr int64_t kStep = kMins / 4;
+  static constexpr int64_t kPanel = kCodes + kScales + kMins + kStep;
+  static constexpr int64_t kActivations = kChunkBlocks * 16 * (32 + 4 + 1 + 8);  // of 16 tokens
   static constexpr int64_t kSums = kChunkTokens * kChunkPanels * kPanelRows * 4;
   static constexpr int64_t kLines = 1024;  // to be asked for; and as many to fill up
   static constexpr int64_t kBytes = kChunkPanels * kPanel + kActivations + kSums + 2 * kLines * 8;
@@ -45,7 +48,8 @@ struct PanelScratch {
   PanelChunk panel(int64_t r) const {
     std::byte* at = panels + r * kPanel;
     return {reinterpret_cast<uint8_t*>(at), reinterpret_cast<float*>(at + kCodes),
-            reinterpret_cast<float*>(at + kCodes + kScales)};
+            reinterpret_cast<float*>(at + kCodes + kScales),
+            reinterpret_cast<float*>(at + kCodes + kScales + kMins)};
   }
 };
 

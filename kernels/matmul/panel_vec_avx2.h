@@ -10,7 +10,7 @@ namespace {
 struct PanelAvx2 : Avx2 {
   using F = Avx2::F;
   using I = Avx2::I;
-  static constexpr int kTileTokens32 = 4, kTileTokens16 = 2;
+  static constexpr int kTileTokens = 4;
 
   KTX_INLINE I load64(const void* p) {
     const auto* v = static_cast<const __m256i*>(p);
@@ -59,6 +59,9 @@ struct PanelAvx2 : Avx2 {
   KTX_INLINE I add32(I v, int32_t n) {
     const __m256i all = _mm256_set1_epi32(n);
     return {_mm256_add_epi32(v.lo, all), _mm256_add_epi32(v.hi, all)};
+  }
+  KTX_INLINE I add_i(I a, I b) {
+    return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
   }
   KTX_INLINE I max32(I a, I b) {
     return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)};
@@ -111,6 +114,11 @@ struct PanelAvx2 : Avx2 {
       const __m256i odd = _mm256_srai_epi16(four, 8);
       return {add_wide(sum.lo, codes.lo, even, odd), add_wide(sum.hi, codes.hi, even, odd)};
     }
+  }
+  KTX_INLINE I dot_pair(I sum, I numbers, int32_t pair) {
+    const __m256i two = _mm256_set1_epi32(pair);
+    return {_mm256_add_epi32(sum.lo, _mm256_madd_epi16(numbers.lo, two)),
+            _mm256_add_epi32(sum.hi, _mm256_madd_epi16(numbers.hi, two))};
   }
   // Asks for the line at p, which need not be memory of ours.
   KTX_INLINE void prefetch(const void* p) {

@@ -11,9 +11,8 @@ namespace {
 struct PanelAvx512 : Avx512 {
   using F = __m512;
   using I = __m512i;
-  // Tokens of a register tile: 12 integer and 12 float sums; with two groups in 32
-  // columns a third register per token.
-  static constexpr int kTileTokens32 = 12, kTileTokens16 = 8;
+  // Tokens of a register tile: 12 integer and 12 float sums.
+  static constexpr int kTileTokens = 12;
 
   KTX_INLINE I load64(const void* p) { return _mm512_loadu_si512(p); }
   KTX_INLINE void store64(void* p, I v) { _mm512_store_si512(p, v); }
@@ -58,6 +57,7 @@ struct PanelAvx512 : Avx512 {
     return _mm512_mask_add_epi8(first, second, first, one);
   }
   KTX_INLINE I add32(I a, int32_t n) { return _mm512_add_epi32(a, _mm512_set1_epi32(n)); }
+  KTX_INLINE I add_i(I a, I b) { return _mm512_add_epi32(a, b); }
   KTX_INLINE I max32(I a, I b) { return _mm512_max_epi32(a, b); }
   KTX_INLINE I min32(I a, int32_t n) { return _mm512_min_epi32(a, _mm512_set1_epi32(n)); }
   template <int n>
@@ -92,6 +92,10 @@ struct PanelAvx512 : Avx512 {
     int32_t word;
     __builtin_memcpy(&word, x, sizeof word);
     return _mm512_dpbusd_epi32(sum, codes, _mm512_set1_epi32(word));
+  }
+  // sum + 16-bit numbers of 2 columns times the two in `pair`.
+  KTX_INLINE I dot_pair(I sum, I numbers, int32_t pair) {
+    return _mm512_dpwssd_epi32(sum, numbers, _mm512_set1_epi32(pair));
   }
   // Asks for the line at p, which need not be memory of ours.
   KTX_INLINE void prefetch(const void* p) {

@@ -22,7 +22,7 @@ struct QuantizeArgs {
   int64_t xq_stride = 0;    // bytes between tokens; a token's rows are act_q8_row_bytes(K) apart
   int64_t token_begin = 0;
   int64_t token_end = 0;
-  // The elements of each row to do, whole groups of 32; both 0: all. The range that ends
+  // The elements of each row to do, whole groups of kActQ8Shared; both 0: all. The range that ends
   // at row_elems also writes the padding.
   int64_t elem_begin = 0;
   int64_t elem_end = 0;

@@ -1,7 +1,8 @@
-// Activations to int8 with AVX2, 32 at a time: the same bytes as quantize_scalar.
+// Activations to int8 with AVX2, 128 at a time: the same bytes as quantize_scalar.
 #include <immintrin.h>
 
 #include "kernels/quantize/quantize.h"
+#include "kernels/quantize/shared_scale.h"
 
 namespace ktx::kernels {
 
@@ -38,41 +39,48 @@ __m256i codes_of(const Group& g, float inverse) {
   return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-float quantize_group(const float* x, int8_t* q, int16_t* sum) {
+Group load_group(const float* x) {
   Group g;
   for (int i = 0; i < 4; ++i) g.x[i] = _mm256_loadu_ps(x + 8 * i);
-  const uint32_t bits = largest_bits(g);
-  float largest;
-  __builtin_memcpy(&largest, &bits, sizeof largest);
-  const bool finite = bits < 0x7f800000;
-  const float scale = finite ? largest / 127 : __builtin_nanf("");
-  __m256i codes = _mm256_setzero_si256();
-  const bool usable = finite && scale >= 1e-37f;
-  if (usable) codes = codes_of(g, 127 / largest);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(q), codes);
-  // Sums of 4, then of 16: lane 0 and lane 4 of the last register.
+  return g;
+}
+
+// Sums of 16 codes each.
+void write_sums(__m256i codes, int16_t* sum) {
+  // Of 4, then of 16: lane 0 and lane 4 of the last register.
   const __m256i twos = _mm256_maddubs_epi16(_mm256_set1_epi8(1), codes);
   const __m256i fours = _mm256_madd_epi16(twos, _mm256_set1_epi16(1));
   const __m256i eights = _mm256_hadd_epi32(fours, fours);
   const __m256i all = _mm256_hadd_epi32(eights, eights);
   sum[0] = static_cast<int16_t>(_mm256_extract_epi32(all, 0));
   sum[1] = static_cast<int16_t>(_mm256_extract_epi32(all, 4));
-  return usable || !finite ? scale : 0;
+}
+
+// 128 columns, of which `groups` times 32 are there.
+void quantize_shared(const float* x, int64_t groups, int8_t* q, float* scale, int16_t* sum) {
+  uint32_t largest[kSharedGroups] = {};
+  for (int64_t g = 0; g < groups; ++g) largest[g] = largest_bits(load_group(x + 32 * g));
+  float top[kSharedGroups];
+  share_scale(largest, top);
+  const bool usable = top[0] > 0;
+  for (int64_t g = 0; g < kSharedGroups; ++g) {
+    scale[g] = top[g] / 127;
+    __m256i codes = _mm256_setzero_si256();
+    if (usable && g < groups) codes = codes_of(load_group(x + 32 * g), 127 / top[g]);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(q + 32 * g), codes);
+    write_sums(codes, sum + 2 * g);
+  }
 }
 
 void quantize_row(const float* x, int64_t k, ElementRange range, std::byte* row) {
   int8_t* q = reinterpret_cast<int8_t*>(row);
   float* scale = reinterpret_cast<float*>(row + act_q8_scale_offset(k));
   int16_t* sum = reinterpret_cast<int16_t*>(row + act_q8_sum_offset(k));
-  for (int64_t g = range.begin / kActQ8Group; g < range.end / kActQ8Group; ++g) {
-    scale[g] = quantize_group(x + g * kActQ8Group, q + g * kActQ8Group, sum + 2 * g);
-  }
-  if (range.end < k) return;
-  const int64_t padded = act_q8_padded(k);
-  for (int64_t i = k; i < padded; ++i) q[i] = 0;
-  for (int64_t g = k / kActQ8Group; g < padded / kActQ8Group; ++g) {
-    scale[g] = 0;
-    sum[2 * g] = sum[2 * g + 1] = 0;
+  const int64_t end = range.end < k ? range.end : act_q8_padded(k);
+  for (int64_t i = range.begin; i < end; i += kActQ8Shared) {
+    const int64_t left = k > i ? (k - i) / kActQ8Group : 0;
+    quantize_shared(x + i, left < kSharedGroups ? left : kSharedGroups, q + i,
+                    scale + i / kActQ8Group, sum + i / 16);
   }
 }
 

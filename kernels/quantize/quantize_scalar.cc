@@ -1,8 +1,10 @@
-// Activations to int8, one group of 32 at a time.
+// Activations to int8, 128 columns at a time.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "kernels/quantize/quantize.h"
+#include "kernels/quantize/shared_scale.h"
 
 namespace ktx::kernels {
 
@@ -10,24 +12,31 @@ void quantize_scalar(const QuantizeArgs& a);
 
 namespace {
 
-// One group; returns its scale. The largest magnitude becomes +-127.
-float quantize_group(const float* x, int8_t* q) {
+// The bits of the largest magnitude; those of infinity when one is not finite.
+uint32_t largest_bits(const float* x) {
   float largest = 0;
-  bool finite = true;
   for (int64_t i = 0; i < kActQ8Group; ++i) {
-    largest = std::fabs(x[i]) > largest ? std::fabs(x[i]) : largest;
-    finite = finite && std::isfinite(x[i]);
+    const float magnitude = std::isfinite(x[i]) ? std::fabs(x[i]) : INFINITY;
+    largest = std::max(largest, magnitude);
   }
-  std::memset(q, 0, kActQ8Group);
-  if (!finite) return NAN;
-  const float scale = largest / 127;
-  // A subnormal scale has no finite inverse worth the name: such a group is zero.
-  if (scale < 1e-37f) return 0;
-  const float inverse = 127 / largest;
-  for (int64_t i = 0; i < kActQ8Group; ++i) {
-    q[i] = static_cast<int8_t>(std::nearbyint(x[i] * inverse));
+  uint32_t bits;
+  std::memcpy(&bits, &largest, sizeof bits);
+  return bits;
+}
+
+// 128 columns, of which `groups` times 32 are there.
+void quantize_shared(const float* x, int64_t groups, int8_t* q, float* scale) {
+  uint32_t largest[kSharedGroups] = {};
+  for (int64_t g = 0; g < groups; ++g) largest[g] = largest_bits(x + g * kActQ8Group);
+  float top[kSharedGroups];
+  share_scale(largest, top);
+  for (int64_t g = 0; g < kSharedGroups; ++g) {
+    scale[g] = top[g] / 127;
+    for (int64_t i = g * kActQ8Group; i < (g + 1) * kActQ8Group; ++i) {
+      const bool usable = g < groups && top[g] > 0;
+      q[i] = usable ? static_cast<int8_t>(std::nearbyint(x[i] * (127 / top[g]))) : int8_t{0};
+    }
   }
-  return scale;
 }
 
 void quantize_row(const float* x, int64_t k, ElementRange range, std::byte* row) {
@@ -35,13 +44,9 @@ void quantize_row(const float* x, int64_t k, ElementRange range, std::byte* row)
   float* scale = reinterpret_cast<float*>(row + act_q8_scale_offset(k));
   int16_t* sum = reinterpret_cast<int16_t*>(row + act_q8_sum_offset(k));
   const int64_t end = range.end == k ? act_q8_padded(k) : range.end;
-  for (int64_t i = range.begin; i < end; i += kActQ8Group) {
-    if (i < k) {
-      scale[i / kActQ8Group] = quantize_group(x + i, q + i);
-    } else {
-      scale[i / kActQ8Group] = 0;
-      std::memset(q + i, 0, kActQ8Group);
-    }
+  for (int64_t i = range.begin; i < end; i += kActQ8Shared) {
+    const int64_t groups = std::clamp<int64_t>((k - i) / kActQ8Group, 0, kSharedGroups);
+    quantize_shared(x + i, groups, q + i, scale + i / kActQ8Group);
   }
   for (int64_t i = range.begin; i < end; i += 16) {
     sum[i / 16] = 0;

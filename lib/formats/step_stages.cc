@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lib/formats/act_q8.h"
+
 namespace ktx {
 namespace {
 
@@ -175,6 +177,10 @@ bool reads_by_row(StepOp op) {
 
 bool is_column_wise(StepOp op) {
   return contains(kColumnWise, op);
+}
+
+int64_t column_group(StepOp op) {
+  return op == StepOp::Quantize ? kActQ8Shared : 32;
 }
 
 bool is_product(StepOp op) {

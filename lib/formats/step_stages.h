@@ -65,11 +65,11 @@ bool is_row_wise(StepOp op);
 bool reads_by_row(StepOp op);
 
 // Whether column c of an op's outputs depends on column c of its inputs alone, up to
-// groups of kColumnGroup; inputs of products are read whole.
+// groups of column_group(op); inputs of products are read whole.
 bool is_column_wise(StepOp op);
+int64_t column_group(StepOp op);
 // Whether an op's items are runs of columns, after which column-wise steps may come.
 bool is_product(StepOp op);
-inline constexpr int64_t kColumnGroup = 32;
 
 // StepFacts::inner_rows of a quantize step from x_width elements to xq_width.
 int32_t quantize_inner_rows(const QuantizeAttrs& attrs, int64_t x_width, int64_t xq_width);

@@ -95,10 +95,12 @@ Result<std::unique_ptr<AttentionPartials>> make_partials(const plan::PlanView& p
 // then with the next one, and after the last goes on with the first in a later item.
 void join_products(const std::vector<int32_t>& part, std::vector<BoundStep>& steps) {
   std::vector<CpuStep*> products;
+  int64_t columns = 1;
   for (int32_t step : part) {
     if (is_product(steps[step].op)) products.push_back(steps[step].run.get());
+    columns = std::max(columns, column_group(steps[step].op));
   }
-  steps[part[0]].run->lead_part(static_cast<int64_t>(products.size()));
+  steps[part[0]].run->lead_part(static_cast<int64_t>(products.size()), columns);
   for (size_t i = 0; i < products.size(); ++i) {
     const bool later = i + 1 == products.size();
     const kernels::WeightMatrix* next = products[later ? 0 : i + 1]->weight();

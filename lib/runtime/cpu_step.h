@@ -61,7 +61,7 @@ struct StepWork {
 
 // What an item of a product wrote: columns [col_begin, col_end) of rows[i], or of row i
 // itself, for i in [begin, end). Rows are inner ones (StepFacts::inner_rows); columns
-// begin and end at groups of kColumnGroup, or at the end of the row.
+// begin and end at groups that lead_part names, or at the end of the row.
 struct OutputRegion {
   const int32_t* rows = nullptr;
   int64_t begin = 0;
@@ -81,10 +81,11 @@ class CpuStep {
   virtual void run(int64_t item, std::byte* scratch) = 0;
   // Row-wise steps (is_row_wise): any run of rows instead of an item.
   virtual void run_rows(int64_t /*begin*/, int64_t /*end*/, std::byte* /*scratch*/) {}
-  // Products (is_product): what run(item) wrote, for the steps behind it in its part;
-  // and how many products such a part has, told once, before the first step.
+  // Products (is_product): what run(item) wrote, for the steps behind it in its part; and
+  // how many products such a part has and in what groups of columns its steps work, told
+  // once, before the first step.
   virtual OutputRegion region(int64_t /*item*/) const { return {}; }
-  virtual void lead_part(int64_t /*products*/) {}
+  virtual void lead_part(int64_t /*products*/, int64_t /*column_group*/) {}
   // Products: the weight, and whose rows this thread reads after this step's; told once.
   // `later`: those of a later item, not of the same region.
   virtual const kernels::WeightMatrix* weight() const { return nullptr; }

@@ -316,10 +316,73 @@ TEST_P(ElementwiseTest, QuantizeRoundsToNearestAndSumsExactly) {
     const auto scale_of = [&](int64_t r, int64_t g) {
       return reinterpret_cast<const float*>(xq.data() + r * row_bytes + act_q8_scale_offset(k))[g];
     };
-    EXPECT_EQ(scale_of(0, 0), 0);
-    EXPECT_TRUE(std::isnan(scale_of(1, 0)));
-    EXPECT_TRUE(std::isnan(scale_of(2, 0)));
+    if (k == 32) {
+      EXPECT_EQ(scale_of(0, 0), 0);
+    }
+    for (int64_t g = 0; g < 4; ++g) {
+      EXPECT_TRUE(std::isnan(scale_of(1, g)));
+      EXPECT_TRUE(std::isnan(scale_of(2, g)));
+    }
   }
+}
+
+// Over all exponents, and groups next to each other that differ by any power.
+TEST_P(ElementwiseTest, QuantizeSharesOneNumberAmongFourScales) {
+  Random random(29);
+  const QuantizeFn run = *find_quantize("quantize_q8", isa);
+  const int64_t k = 128, rows = 4000;
+  std::vector<float> x = random.normals(k * rows);
+  for (int64_t r = 0; r < rows; ++r) {
+    const int size = random.byte() % 254 - 127;
+    for (int64_t g = 0; g < 4; ++g) {
+      const int power = random.byte() % 3 == 0 ? -random.byte() : -(random.byte() % 6);
+      const float factor = std::ldexp(1.0f, size > 0 ? size : 0);
+      for (int64_t i = 0; i < 32; ++i) {
+        float& v = x[static_cast<size_t>(r * k + 32 * g + i)];
+        v = std::ldexp(v / 4, power) * factor * std::ldexp(1.0f, size < 0 ? size : 0);
+      }
+    }
+  }
+  AlignedBytes xq(rows * act_q8_row_bytes(k)), scalar(rows * act_q8_row_bytes(k));
+  QuantizeArgs a;
+  a.x = x.data();
+  a.x_stride = k;
+  a.row_elems = k;
+  a.xq = xq.data();
+  a.xq_stride = act_q8_row_bytes(k);
+  a.token_end = rows;
+  run(a);
+  a.xq = scalar.data();
+  (*find_quantize("quantize_q8", Isa::Scalar))(a);
+  EXPECT_EQ(std::memcmp(xq.data(), scalar.data(), static_cast<size_t>(xq.size())), 0);
+  double shared_error = 0, own_error = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    const std::byte* row = xq.data() + r * act_q8_row_bytes(k);
+    const auto* scale = reinterpret_cast<const float*>(row + act_q8_scale_offset(k));
+    const float shared = *std::max_element(scale, scale + 4);
+    float top = 0;
+    for (int64_t g = 0; g < 4; ++g) {
+      float largest = 0;
+      for (int64_t i = 0; i < 32; ++i) {
+        largest = std::max(largest, std::fabs(x[static_cast<size_t>(r * k + 32 * g + i)]));
+      }
+      top = std::max(top, largest);
+      if (shared == 0) continue;
+      int power = 0;
+      EXPECT_EQ(std::frexp(shared / scale[g], &power), 0.5f);
+      EXPECT_GE(power, 1);
+      EXPECT_LE(power, 1 + kActQ8MostPower);
+      EXPECT_GE(scale[g] * 127.001, largest);
+      shared_error += std::pow(double{scale[g]} / shared, 2);
+      own_error += std::pow(double{largest} / 127 / shared, 2);
+    }
+    if (shared == 0) {
+      EXPECT_LT(top, std::ldexp(1.0f, -115));
+    } else {
+      EXPECT_LE(shared * 127, top * 2.001);
+    }
+  }
+  EXPECT_LT(shared_error, 1.6 * own_error);
 }
 
 TEST_P(ElementwiseTest, QuantizeInPartsGivesTheSameBytes) {
@@ -339,9 +402,9 @@ TEST_P(ElementwiseTest, QuantizeInPartsGivesTheSameBytes) {
     run(a);
     a.xq = parts.data();
     std::memset(parts.data(), 0x55, static_cast<size_t>(parts.size()));
-    for (int64_t end = k; end > 0; end -= 64) {
-      a.elem_begin = std::max<int64_t>(0, end - 64);
-      a.elem_end = end;
+    for (int64_t begin = (k - 1) / kActQ8Shared * kActQ8Shared; begin >= 0; begin -= kActQ8Shared) {
+      a.elem_begin = begin;
+      a.elem_end = std::min(k, begin + kActQ8Shared);
       run(a);
     }
     EXPECT_EQ(std::memcmp(whole.data(), parts.data(), static_cast<size_t>(whole.size())), 0) << k;

@@ -12,7 +12,6 @@
 #include <algorithm>
 
 #include "kernels/activation/activation.h"
-#include "lib/formats/step_stages.h"
 #include "lib/runtime/cpu_ops/cpu_ops.h"
 #include "lib/runtime/cpu_ops/matmul_input.h"
 
@@ -99,12 +98,14 @@ class GateUpStep final : public CpuStep {
     const bool streams = pairs_each <= kStreamTokens && matmul_q8_takes(args_.gate.dtype);
     const int64_t rows = streams ? matmul_stream_rows(args_.gate, 2, 2 * active, threads_)
                                  : matmul_chunk_rows(args_.gate, pairs_each);
-    split_.grain = ceil_div(rows, kColumnGroup) * kColumnGroup;
-    split_.grain = std::clamp<int64_t>(split_.grain, kColumnGroup, kExpertsMaxRows);
+    split_.grain = ceil_div(rows, columns_) * columns_;
+    split_.grain = std::clamp<int64_t>(split_.grain, columns_, kExpertsMaxRows);
     by_expert_ = one_share_ && batch.tokens > kFewTokens;
     return {active * split_.items(), active * (args_.gate_expert_bytes + args_.up_expert_bytes),
             nullptr};
   }
+
+  void lead_part(int64_t /*products*/, int64_t column_group) override { columns_ = column_group; }
 
   void run(int64_t item, std::byte* scratch) override {
     ExpertsGateUpArgs args = args_;
@@ -148,6 +149,7 @@ class GateUpStep final : public CpuStep {
   Pairs pairs_;
   RowSplit split_;
   int64_t threads_ = 1;
+  int64_t columns_ = 32;
   bool one_share_ = true;
   bool by_expert_ = false;  // the order of this step's items
 };

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "lib/formats/step_stages.h"
 #include "lib/runtime/cpu_ops/cpu_ops.h"
 #include "lib/runtime/cpu_ops/matmul_input.h"
 #include "lib/runtime/cpu_ops/small_weight.h"
@@ -56,7 +55,7 @@ class MatmulStep final : public CpuStep {
     } else if (products_ > 1 && args_.tokens <= kFewTokens) {
       split_.grain = std::max<int64_t>(1, split_.grain / products_);
     }
-    split_.grain = ceil_div(split_.grain, kColumnGroup) * kColumnGroup;
+    split_.grain = ceil_div(split_.grain, columns_) * columns_;
     return {split_.items() * tokens_.items(), weight_bytes_, nullptr};
   }
 
@@ -67,7 +66,10 @@ class MatmulStep final : public CpuStep {
     return {nullptr, tokens_.begin(tokens), tokens_.end(tokens), split_.begin(rows),
             split_.end(rows)};
   }
-  void lead_part(int64_t products) override { products_ = products; }
+  void lead_part(int64_t products, int64_t column_group) override {
+    products_ = products;
+    columns_ = column_group;
+  }
   const kernels::WeightMatrix* weight() const override { return &args_.w; }
   void followed_by(const kernels::WeightMatrix& weight, bool later) override {
     if (weight.dtype != args_.w.dtype || weight.cols != args_.w.cols) return;
@@ -105,6 +107,7 @@ class MatmulStep final : public CpuStep {
   RowSplit tokens_;
   int64_t threads_ = 1;
   int64_t products_ = 1;
+  int64_t columns_ = 32;
   const kernels::WeightMatrix* next_ = nullptr;  // read after this one, see CpuStep::followed_by
   bool next_later_ = false;
   int64_t weight_bytes_ = 0;

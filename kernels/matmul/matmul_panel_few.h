@@ -1,0 +1,303 @@
+// Panels times one or two tokens (sums in registers) and a few (sums in memory): words go
+// straight into registers, and dot products with every token follow. Decode is this.
+// Included by matmul_panel_loop.h only.
+#pragma once
+
+#include "kernels/matmul/panel_activations.h"
+
+namespace ktx::kernels {
+namespace {
+
+template <class Codes>
+struct PanelPlace {
+  const uint8_t* words;
+  const uint8_t* rest;
+
+  KTX_ALWAYS_INLINE PanelPlace(const MatmulArgs& a, int64_t p) {
+    words = reinterpret_cast<const uint8_t*>(a.w.data) + p * kPanelRows * a.w.row_bytes;
+    rest = words + a.w.cols / Codes::kUnit * Codes::kWords * 64;
+  }
+};
+
+// A token's row and what is made ready of it, in scratch.
+template <class Codes>
+struct FewToken {
+  const int8_t* q;
+  ActParts parts;
+  static constexpr int64_t kArrays = 1 + kPartsOf<Codes>;  // of a number for each block
+  static constexpr int64_t kBytes = 4 * kSharedBlocks * kArrays + 4;  // of four blocks
+
+  FewToken() = default;
+  FewToken(const MatmulArgs& a, int64_t i, std::byte* scratch) {
+    const int64_t blocks = a.w.cols / 32, fours = (blocks + kSharedBlocks - 1) / kSharedBlocks;
+    float* numbers = reinterpret_cast<float*>(scratch);
+    const auto array = [&](int64_t index) { return numbers + index * kSharedBlocks * fours; };
+    ActPart* part = reinterpret_cast<ActPart*>(array(1));
+    parts = {numbers, array(kArrays), {part, part + (kArrays - 2) * kSharedBlocks * fours}};
+    const PanelActRow x(a, i);
+    q = x.q;
+    act_parts<Codes>(x, 0, blocks, parts);
+  }
+  static int64_t bytes(int64_t blocks) {
+    return ((blocks + kSharedBlocks - 1) / kSharedBlocks * kBytes + 63) / 64 * 64;
+  }
+};
+
+// The dot products of block b of a token with the codes of 16 rows.
+template <class V, class Codes>
+KTX_ALWAYS_INLINE inline void block_dots(typename V::I (&dots)[2], const typename V::I (&codes)[8],
+                                         const FewToken<Codes>& x, int64_t b) {
+  constexpr int kParts = kPartsOf<Codes>;
+  dots[0] = V::set1_i(sum_start<Codes, 0>(x.parts, b));
+  dots[1] = kParts == 1 ? dots[0] : V::set1_i(sum_start<Codes, kParts - 1>(x.parts, b));
+  each<8>([&](auto w) KTX_ALWAYS_INLINE {
+    constexpr int g = kParts == 1 ? 0 : decltype(w)::value / 4;
+    dots[g] = V::template dot<Codes::kLargest>(dots[g], codes[w.value], x.q + 32 * b + 4 * w.value);
+  });
+}
+
+// A token's sum over the groups that share a scale so far, after block b more: its dot
+// products, and scales and minima of the 16 rows.
+template <class V, class Codes>
+KTX_ALWAYS_INLINE inline typename V::F add_dots(typename V::F sum, const typename V::I (&dots)[2],
+                                                typename V::F s0, typename V::F s1, typename V::F m,
+                                                const FewToken<Codes>& x, int64_t b) {
+  const typename V::F center = V::set1(x.parts.center[b]);
+  sum = V::fma(V::sub(V::as_float(dots[0]), center), s0, sum);
+  if constexpr (kPartsOf<Codes> == 2) {
+    sum = V::fma(V::sub(V::as_float(dots[1]), center), s1, sum);
+  }
+  if constexpr (Codes::kMin == PanelMin::Float) {
+    sum = V::fnma(m, V::set1(x.parts.part[0][b].sum), sum);
+  }
+  return sum;
+}
+
+// Minima in steps of the groups that share a scale.
+template <class V, class Codes>
+struct GroupSteps {
+  static constexpr bool kSteps = Codes::kMin == PanelMin::Steps;
+  static constexpr int kBlocks = [] {
+    if constexpr (kSteps) return Codes::kStepBlocks;
+    return 1;
+  }();
+  static constexpr int kPairs = kSharedBlocks / kBlocks;
+  typename V::I steps[kPairs];
+  typename V::F step = V::zero();
+
+  KTX_ALWAYS_INLINE GroupSteps() {
+    for (int i = 0; i < kPairs; ++i) steps[i] = V::zero_i();
+  }
+  // What block `block` of a unit brings.
+  KTX_ALWAYS_INLINE void keep(int block, typename V::I found, typename V::F each_step) {
+    if constexpr (kSteps) {
+      if (block % kBlocks == kBlocks - 1) steps[block % kSharedBlocks / kBlocks] = found;
+      step = each_step;
+    }
+  }
+  // A token's sum, after that of the groups up to block b.
+  KTX_ALWAYS_INLINE typename V::F close(typename V::F sum, typename V::F group,
+                                        const FewToken<Codes>& x, int64_t b) const {
+    const int64_t shared = b / kSharedBlocks;
+    if constexpr (kSteps) {
+      typename V::I all = V::zero_i();
+      each<kPairs>([&](auto pair) KTX_ALWAYS_INLINE {
+        all = V::dot_pair(all, steps[pair.value], step_pair(x.parts, kPairs * shared + pair.value));
+      });
+      group = V::fnma(step, V::to_float(all), group);
+    }
+    return V::fma(V::set1(x.parts.shared[shared]), group, sum);
+  }
+};
+
+// Whether a unit's block is the last that shares a scale with those before it. (A constant
+// where a unit has many.)
+template <class Codes>
+KTX_ALWAYS_INLINE inline bool closes_group(int64_t first, int block, int64_t blocks) {
+  if constexpr (Codes::kUnit > 32) return block % kSharedBlocks == kSharedBlocks - 1;
+  return first % kSharedBlocks == kSharedBlocks - 1 || first + 1 == blocks;
+}
+
+// What the hardware does not fetch by itself, as it follows a stream only to the end of a
+// page: the first lines of the page that comes next, and of the rows that come after these.
+// Asked for into the second cache: the first has room for some 20 lines on their way, which
+// is less than memory needs to be kept busy (Zen 4: 14 of 22 GB/s).
+class PageAhead {
+ public:
+  KTX_ALWAYS_INLINE explicit PageAhead(const MatmulArgs& a) {
+    const int64_t end = (a.row_end + kPanelRows - 1) / kPanelRows * kPanelRows;
+    end_ = reinterpret_cast<const uint8_t*>(a.w.data) + end * a.w.row_bytes;
+    next_ = reinterpret_cast<const uint8_t*>(a.next);
+  }
+  // While words at `at` are in work.
+  KTX_ALWAYS_INLINE const uint8_t* behind(const uint8_t* at) const {
+    const int64_t left = end_ - at;
+    if (left <= kPage && next_) return next_ + ((kPage - left) >> 2);
+    const auto in_page = static_cast<int64_t>(reinterpret_cast<uintptr_t>(at) % kPage);
+    return at + (kPage - in_page) + (in_page >> 3);
+  }
+
+ private:
+  static constexpr int64_t kPage = 4096;
+  const uint8_t* end_;
+  const uint8_t* next_;
+};
+
+// Whether a format's scales are all in the rest, which stands behind all words of a panel.
+// Then dot products wait until it is reached, and memory is read in one stream: beside the
+// words it would be a second one, a line of which serves a page of them. (One Zen 4 core, Q4_0
+// and IQ4_NL: 12 and 14 GB/s so, 23 in one stream. Q6_K and Q3_K would keep two sums and the
+// scales of 16 columns for later: 13 instead of 20.)
+template <class Codes>
+constexpr bool kScalesLater = Codes::kRest > 0 && Codes::kGroup == 32;
+
+// sums[t] += a panel's products with one or two tokens. `dots` has room for them all where
+// scales come later.
+template <class V, class Codes, int kTokens>
+KTX_ALWAYS_INLINE inline void add_panel(const PanelPlace<Codes>& panel, int64_t panel_bytes,
+                                        int64_t blocks, const PageAhead& ahead,
+                                        const FewToken<Codes> (&token)[kTokens], std::byte* dots,
+                                        typename V::F (&sums)[kTokens]) {
+  using F = typename V::F;
+  using I = typename V::I;
+  constexpr bool kLater = kScalesLater<Codes>;
+  constexpr int64_t kBlockBytes = Codes::kWords * 64 * 32 / Codes::kUnit;
+  F group[kTokens];
+  for (int t = 0; t < kTokens; ++t) group[t] = V::zero();
+  GroupSteps<V, Codes> steps;
+  const auto add_token = [&](int t, int64_t first, int block, const I(&found)[2], F s0, F s1,
+                             F m) KTX_ALWAYS_INLINE {
+    const int64_t b = first + block;
+    group[t] = add_dots<V, Codes>(group[t], found, s0, s1, m, token[t], b);
+    if (!closes_group<Codes>(first, block, blocks)) return;
+    sums[t] = steps.close(sums[t], group[t], token[t], b);
+    group[t] = V::zero();
+  };
+  const uint8_t* words = panel.words;
+  const uint8_t* rest = panel.rest;
+  for (int64_t first = 0; first < blocks; first += Codes::kUnit / 32) {
+    // The hardware follows the words; the rest is a second stream, a line now and then.
+    if constexpr (Codes::kRest > 0 && !kLater) V::prefetch(rest + panel_bytes);
+    const auto add = [&](int block, const I(&codes)[8], F s0, F s1, F m, I found_steps = V::zero_i(),
+                         F step = V::zero()) KTX_ALWAYS_INLINE {
+      const int64_t b = first + block;
+      V::prefetch_second(ahead.behind(words + block * kBlockBytes));
+      steps.keep(block, found_steps, step);
+      for (int t = 0; t < kTokens; ++t) {
+        I found[2];
+        block_dots<V, Codes>(found, codes, token[t], b);
+        if constexpr (kLater) {
+          V::store64(dots + (t * blocks + b) * 64, found[0]);
+        } else {
+          add_token(t, first, block, found, s0, s1, m);
+        }
+      }
+    };
+    Codes::unit(words, rest, add);
+    words += Codes::kWords * 64;
+    if constexpr (!kLater) rest += Codes::kRest;
+  }
+  if constexpr (kLater) {
+    for (int64_t first = 0; first < blocks; first += Codes::kUnit / 32) {
+      const auto add = [&](int block, const I(&)[8], F s0, F s1, F m) KTX_ALWAYS_INLINE {
+        const int64_t b = first + block;
+        for (int t = 0; t < kTokens; ++t) {
+          const I found[2] = {V::load64(dots + (t * blocks + b) * 64), V::zero_i()};
+          add_token(t, first, block, found, s0, s1, m);
+        }
+      };
+      Codes::unit(panel.words, rest, add);  // of the words nothing is used
+      rest += Codes::kRest;
+    }
+  }
+}
+
+template <class V, class Codes, int kTokens>
+void panel_direct(const MatmulArgs& a, int64_t i) {
+  const int64_t blocks = a.w.cols / 32, token_bytes = FewToken<Codes>::bytes(blocks);
+  FewToken<Codes> token[kTokens];
+  for (int t = 0; t < kTokens; ++t) token[t] = {a, i + t, a.scratch + t * token_bytes};
+  std::byte* dots = a.scratch + kTokens * token_bytes;
+  const PageAhead ahead(a);
+  if constexpr (Codes::kRest > 0 && !kScalesLater<Codes>) {
+    const PanelPlace<Codes> begin(a, a.row_begin / kPanelRows);
+    for (int64_t at = 0; at < blocks * 32 / Codes::kUnit * Codes::kRest; at += 64) {
+      V::prefetch(begin.rest + at);
+    }
+  }
+  for (int64_t p = a.row_begin / kPanelRows; p * kPanelRows < a.row_end; ++p) {
+    typename V::F sums[kTokens];
+    for (int t = 0; t < kTokens; ++t) sums[t] = V::zero();
+    add_panel<V, Codes, kTokens>(PanelPlace<Codes>(a, p), kPanelRows * a.w.row_bytes, blocks, ahead,
+                                 token, dots, sums);
+    for (int t = 0; t < kTokens; ++t) store_rows<V>(a, i + t, p, sums[t]);
+  }
+}
+
+// ---- a few tokens
+
+constexpr int64_t kMostFewTokens = 16;
+// Units between words that are asked for and those in work: some more than the time that
+// memory takes while all cores read (1, 2 and 4 measure alike).
+constexpr int64_t kUnitsAhead = 2;
+
+// As panel_direct, with the sums in memory: codes in registers meet one token after the
+// other. The chains of two tokens do not depend on each other, so that the processor works
+// on several at once; and as it sees but a few tokens ahead, words are asked for early.
+// Q4_K, 2048 columns, four Zen 4 cores, weights from memory, ns for 16 rows x 32 columns:
+//
+//   tokens                          1       4       8      16
+//   panel_direct, then here        35      34      40      70
+//   tiles behind unpacked codes         54-102   55-83   71-85
+template <class V, class Codes>
+void panel_few(const MatmulArgs& a, int64_t i, int64_t tokens) {
+  constexpr int kLines = (Codes::kWords * 32 + Codes::kUnit - 1) / Codes::kUnit;  // a block
+  const int64_t blocks = a.w.cols / 32, token_bytes = FewToken<Codes>::bytes(blocks);
+  FewToken<Codes> token[kMostFewTokens];
+  struct alignas(64) Sum {
+    float all[kPanelRows], group[kPanelRows];
+  } sums[kMostFewTokens];
+  for (int64_t t = 0; t < tokens; ++t) token[t] = {a, i + t, a.scratch + t * token_bytes};
+  for (int64_t p = a.row_begin / kPanelRows; p * kPanelRows < a.row_end; ++p) {
+    const PanelPlace<Codes> panel(a, p);
+    const uint8_t* words = panel.words;
+    const uint8_t* rest = panel.rest;
+    for (int64_t t = 0; t < tokens; ++t) {
+      V::store(sums[t].all, V::zero());
+      V::store(sums[t].group, V::zero());
+    }
+    GroupSteps<V, Codes> steps;
+    for (int64_t first = 0; first < blocks; first += Codes::kUnit / 32) {
+      const uint8_t* ahead = words + kUnitsAhead * Codes::kWords * 64;
+      if constexpr (Codes::kRest > 0) V::prefetch(rest + kPanelRows * a.w.row_bytes);
+      Codes::unit(words, rest,
+                  [&](int block, const typename V::I(&codes)[8], typename V::F s0, typename V::F s1,
+                      typename V::F m, typename V::I found_steps = V::zero_i(),
+                      typename V::F step = V::zero()) KTX_ALWAYS_INLINE {
+                    const int64_t b = first + block;
+                    each<kLines>([&](auto line) KTX_ALWAYS_INLINE {
+                      V::prefetch(ahead + 64 * (block * kLines + line.value));
+                    });
+                    steps.keep(block, found_steps, step);
+                    for (int64_t t = 0; t < tokens; ++t) {
+                      typename V::I dots[2];
+                      block_dots<V, Codes>(dots, codes, token[t], b);
+                      typename V::F group = V::load(sums[t].group);
+                      group = add_dots<V, Codes>(group, dots, s0, s1, m, token[t], b);
+                      if (closes_group<Codes>(first, block, blocks)) {
+                        const typename V::F all = V::load(sums[t].all);
+                        V::store(sums[t].all, steps.close(all, group, token[t], b));
+                        group = V::zero();
+                      }
+                      V::store(sums[t].group, group);
+                    }
+                  });
+      words += Codes::kWords * 64;
+      rest += Codes::kRest;
+    }
+    for (int64_t t = 0; t < tokens; ++t) store_rows<V>(a, i + t, p, V::load(sums[t].all));
+  }
+}
+
+}  // namespace
+}  // namespace ktx::kernels

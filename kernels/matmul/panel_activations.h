@@ -1,0 +1,157 @@
+// What a token brings to products with panels: codes as they lie (lib/formats/act_q8.h), and,
+// made ready from its scales and sums of codes,
+//
+//   center[b]  what a sum of products starts at: the bits of 1.5 * 2^(23 - n) for a group of 32
+//              columns b whose scale is shared * 2^-n. Sums of products are added to these
+//              bits, and then, read as a float, they are that number plus sum * 2^-n, exactly
+//              for sums below 2^22: a scale for 32 columns, for one subtraction.
+//   shared[g]  of 128 columns
+//   part       what goes with the minimum, or what an offset of the codes adds to a sum
+//
+// A copy of 32 columns of all tokens of a tile side by side is an ActTile.
+// Included by matmul_panel_loop.h only.
+#pragma once
+
+#include <bit>
+
+#include "kernels/matmul/matmul_store.h"
+#include "kernels/matmul/panel_codes.h"
+#include "kernels/matmul/panel_scratch.h"
+#include "lib/formats/act_q8.h"
+#include "lib/formats/layout_size.h"
+
+namespace ktx::kernels {
+namespace {
+
+// A quantised activation row.
+struct PanelActRow {
+  const int8_t* q;
+  const float* scale;
+  const int16_t* sum;
+
+  KTX_ALWAYS_INLINE PanelActRow(const MatmulArgs& a, int64_t i) {
+    const std::byte* row = a.xq + x_row(a, i) * a.xq_stride;
+    q = reinterpret_cast<const int8_t*>(row);
+    scale = reinterpret_cast<const float*>(row + act_q8_scale_offset(a.w.cols));
+    sum = reinterpret_cast<const int16_t*>(row + act_q8_sum_offset(a.w.cols));
+  }
+};
+
+// Groups of 32 columns that share a scale.
+constexpr int64_t kSharedBlocks = kActQ8Shared / kActQ8Group;
+
+// Sums of products in 32 columns: with two scales there are two.
+template <class Codes>
+constexpr int kPartsOf = 32 / Codes::kGroup;
+
+// Of 32 columns. With a float as minimum, 2^-n * sum of q; with a minimum in steps, two
+// of 8 * 2^-n * sum of q (of each half, or of two groups of 32 in every second part), rounded
+// to whole numbers: they are ones up to n = 3, and an eighth of the largest scale is little
+// beside its roundings; with an offset, where sums start that the offset adds to.
+union ActPart {
+  float sum;
+  int16_t sums[2];
+  int32_t start;
+};
+
+struct ActParts {
+  float* center;
+  float* shared;
+  ActPart* part[2];
+};
+
+// Where sums of part g of group b start, as bits.
+template <class Codes, int g, class Parts>
+KTX_ALWAYS_INLINE inline int32_t sum_start(const Parts& x, int64_t b) {
+  if constexpr (Codes::kOffset != 0) return x.part[g][b].start;
+  return std::bit_cast<int32_t>(x.center[b]);
+}
+// The two numbers that meet steps `index` of the minima.
+template <class Parts>
+KTX_ALWAYS_INLINE inline int32_t step_pair(const Parts& x, int64_t index) {
+  return std::bit_cast<int32_t>(x.part[0][index]);
+}
+
+// Four numbers, of the groups that share a scale.
+typedef int32_t Int4 __attribute__((vector_size(16)));
+typedef float Float4 __attribute__((vector_size(16)));
+typedef int16_t Short4 __attribute__((vector_size(8)));
+
+template <class Four>
+KTX_ALWAYS_INLINE inline void put(void* out, Four four) {
+  __builtin_memcpy(out, &four, sizeof four);
+}
+
+// Groups [first, first + count) of a row, in fours (whose last ones may be the row's padding);
+// first is a multiple of four.
+template <class Codes>
+KTX_ALWAYS_INLINE inline void act_parts(const PanelActRow& x, int64_t first, int64_t count,
+                                        const ActParts& out) {
+  constexpr bool kHalves = Codes::kGroup == 16;
+  for (int64_t b = 0; b < count; b += kSharedBlocks) {
+    Int4 scale, sums;
+    __builtin_memcpy(&scale, x.scale + first + b, sizeof scale);
+    __builtin_memcpy(&sums, x.sum + 2 * (first + b), sizeof sums);
+    // Of numbers that are at least 0, or all NaN, the largest has the largest bits.
+    const int32_t low = scale[0] > scale[1] ? scale[0] : scale[1];
+    const int32_t high = scale[2] > scale[3] ? scale[2] : scale[3];
+    const int32_t shared = low > high ? low : high;
+    const Int4 down = shared - scale;  // n, in the exponent's place
+    const Int4 center = 0x4B400000 - down;
+    put(out.center + b, center);
+    put(out.shared + b / kSharedBlocks, shared);
+    const Int4 begin = sums << 16 >> 16, end = sums >> 16;  // sums of 16 columns each
+    if constexpr (Codes::kMin == PanelMin::Float) {
+      const Float4 power = reinterpret_cast<Float4>(0x3F800000 - down);
+      put(out.part[0] + b, power * __builtin_convertvector(begin + end, Float4));
+    } else if constexpr (Codes::kMin == PanelMin::Steps) {
+      // Masked, so that bits of any kind are no harm.
+      const Int4 n = down >> 23 & kActQ8MostPower, half = (1 << n) >> 1;
+      if constexpr (kHalves) {
+        put(out.part[0] + b, ((8 * begin + half) >> n & 0xFFFF) | (8 * end + half) >> n << 16);
+      } else {
+        const Int4 both = (8 * (begin + end) + half) >> n;
+        put(out.part[0] + b / 2, __builtin_convertvector(both, Short4));
+      }
+    } else if constexpr (kHalves && Codes::kOffset != 0) {
+      put(out.part[0] + b, center - Codes::kOffset * begin);
+      put(out.part[1] + b, center - Codes::kOffset * end);
+    } else if constexpr (Codes::kOffset != 0) {
+      put(out.part[0] + b, center - Codes::kOffset * (begin + end));
+    }
+  }
+}
+
+// A chunk of columns of a tile's tokens: 32 columns of all tokens stand together.
+template <int kMost>
+struct ActTile {
+  int8_t q[kChunkBlocks][kMost][32];
+  float center[kMost][kChunkBlocks];
+  float shared[kMost][kChunkBlocks / kSharedBlocks];
+  ActPart part[2][kMost][kChunkBlocks];
+
+  struct Token {
+    const float* center;
+    const float* shared;
+    const ActPart* part[2];
+  };
+  KTX_ALWAYS_INLINE Token token(int64_t t) const {
+    return {center[t], shared[t], {part[0][t], part[1][t]}};
+  }
+};
+
+// Blocks [first, first + count) of tokens [i, i + tokens); the others stay as they were.
+template <class Codes, int kMost>
+void copy_activations(const MatmulArgs& a, int64_t i, int64_t tokens, int64_t first, int64_t count,
+                      ActTile<kMost>& out) {
+  for (int64_t t = 0; t < tokens; ++t) {
+    const PanelActRow x(a, i + t);
+    const int8_t* q = x.q + 32 * first;
+    for (int64_t b = 0; b < count; ++b) __builtin_memcpy(out.q[b][t], q + 32 * b, 32);
+    act_parts<Codes>(x, first, count,
+                     {out.center[t], out.shared[t], {out.part[0][t], out.part[1][t]}});
+  }
+}
+
+}  // namespace
+}  // namespace ktx::kernels
