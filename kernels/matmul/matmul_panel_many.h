@@ -97,75 +97,106 @@ struct PanelGroup {
   }
 };
 
-// A register tile of 16 rows times kTokens tokens over `count` blocks; the sums of
-// token t are at sums + t * stride. (Zen 4 multiplies in two pipes, in which 32 columns are
-// eight dot products and one FMA or two; the subtraction goes beside them.)
-template <class V, class Codes, int kMost, int kTokens>
-void panel_tile(const PanelChunk& w, const ActTile<kMost>& x, int64_t count, float* sums,
-                int64_t stride, Ahead& ahead) {
+// Sums of a register tile.
+template <class V, int kPanels, int kTokens>
+struct TileSums {
+  typename V::F at[kPanels][kTokens];
+};
+template <class V, int kPanels, int kTokens>
+struct TileDots {
+  typename V::I at[kPanels][kTokens];
+};
+// f(panel, token), token by token.
+template <int kPanels, int kTokens, class Fn>
+KTX_ALWAYS_INLINE inline void each_sum(Fn f) {
+  KTX_UNROLL
+  for (int t = 0; t < kTokens; ++t) {
+    KTX_UNROLL
+    for (int p = 0; p < kPanels; ++p) f(p, t);
+  }
+}
+
+// A register tile of kPanels times 16 rows and kTokens tokens over `count` blocks; the sums of
+// token t and panel p are at sums + t * stride + 16 * p. (Zen 4 multiplies in two pipes, in
+// which 32 columns are eight dot products and one FMA or two; the subtraction goes beside them.)
+template <class V, class Codes, int kMost, int kPanels, int kTokens>
+void panel_tile(const PanelScratch& scratch, int64_t panel, const ActTile<kMost>& x, int64_t count,
+                float* sums, int64_t stride, Ahead& ahead) {
+  using F = typename V::F;
+  using I = typename V::I;
   constexpr int kParts = kPartsOf<Codes>;
   constexpr int kSteps = 8 / kParts;
   Ahead next = ahead;
   for (int64_t first = 0; first < count; first += kSharedBlocks) {
-    const PanelGroup<Codes> group(w, first);
+    const auto group = [&](int p) KTX_ALWAYS_INLINE {
+      return PanelGroup<Codes>(scratch.panel(panel + p), first);
+    };
     const int64_t blocks = count - first < kSharedBlocks ? count - first : kSharedBlocks;
-    typename V::F sum[kTokens];
-    KTX_UNROLL
-    for (int t = 0; t < kTokens; ++t) sum[t] = V::zero();
+    TileSums<V, kPanels, kTokens> sum;
+    each_sum<kPanels, kTokens>([&](int p, int t) KTX_ALWAYS_INLINE { sum.at[p][t] = V::zero(); });
     for (int64_t k = 0; k < blocks; ++k) {
       const int64_t b = first + k;
       next.step<V>();
       each<kParts>([&](auto part) KTX_ALWAYS_INLINE {
         constexpr int g = decltype(part)::value;
-        typename V::I dots[kTokens];
-        KTX_UNROLL
-        for (int t = 0; t < kTokens; ++t) dots[t] = V::set1_i(sum_start<Codes, g>(x.token(t), b));
+        TileDots<V, kPanels, kTokens> dots;
+        each_sum<kPanels, kTokens>([&](int p, int t) KTX_ALWAYS_INLINE {
+          dots.at[p][t] = V::set1_i(sum_start<Codes, g>(x.token(t), b));
+        });
         each<kSteps>([&](auto step) KTX_ALWAYS_INLINE {
           constexpr int w = g * kSteps + decltype(step)::value;
-          const typename V::I four = V::load64(group.codes + 512 * k + 64 * w);
+          I four[kPanels];
           KTX_UNROLL
-          for (int t = 0; t < kTokens; ++t) {
-            dots[t] = V::template dot<Codes::kLargest>(dots[t], four, x.q[b][t] + 4 * w);
+          for (int p = 0; p < kPanels; ++p) {
+            four[p] = V::load64(group(p).codes + 512 * k + 64 * w);
           }
+          each_sum<kPanels, kTokens>([&](int p, int t) KTX_ALWAYS_INLINE {
+            dots.at[p][t] =
+                V::template dot<Codes::kLargest>(dots.at[p][t], four[p], x.q[b][t] + 4 * w);
+          });
         });
-        const typename V::F s = V::load(group.scales + kPanelRows * (kParts * k + g));
+        F s[kPanels];
         KTX_UNROLL
-        for (int t = 0; t < kTokens; ++t) {
-          const typename V::F v = V::sub(V::as_float(dots[t]), V::set1(x.center[t][b]));
-          sum[t] = V::fma(v, s, sum[t]);
+        for (int p = 0; p < kPanels; ++p) {
+          s[p] = V::load(group(p).scales + kPanelRows * (kParts * k + g));
         }
+        each_sum<kPanels, kTokens>([&](int p, int t) KTX_ALWAYS_INLINE {
+          const F v = V::sub(V::as_float(dots.at[p][t]), V::set1(x.center[t][b]));
+          sum.at[p][t] = V::fma(v, s[p], sum.at[p][t]);
+        });
       });
       if constexpr (Codes::kMin == PanelMin::Float) {
-        const typename V::F m = V::load(group.mins + kPanelRows * k);
-        KTX_UNROLL
-        for (int t = 0; t < kTokens; ++t) {
-          sum[t] = V::fnma(m, V::set1(x.part[0][t][b].sum), sum[t]);
-        }
+        each_sum<kPanels, kTokens>([&](int p, int t) KTX_ALWAYS_INLINE {
+          const F m = V::load(group(p).mins + kPanelRows * k);
+          sum.at[p][t] = V::fnma(m, V::set1(x.part[0][t][b].sum), sum.at[p][t]);
+        });
       }
     }
     if constexpr (Codes::kMin == PanelMin::Steps) {
       constexpr int kPairs = kSharedBlocks / Codes::kStepBlocks;
-      typename V::I dots[kTokens];
-      KTX_UNROLL
-      for (int t = 0; t < kTokens; ++t) dots[t] = V::zero_i();
+      TileDots<V, kPanels, kTokens> dots;
+      each_sum<kPanels, kTokens>(
+          [&](int p, int t) KTX_ALWAYS_INLINE { dots.at[p][t] = V::zero_i(); });
       each<kPairs>([&](auto pair) KTX_ALWAYS_INLINE {
-        const typename V::I two = V::load64(group.mins + kPanelRows * pair.value);
-        KTX_UNROLL
-        for (int t = 0; t < kTokens; ++t) {
-          const int64_t index = first / Codes::kStepBlocks + pair.value;
-          dots[t] = V::dot_pair(dots[t], two, step_pair(x.token(t), index));
-        }
+        const int64_t index = first / Codes::kStepBlocks + pair.value;
+        each_sum<kPanels, kTokens>([&](int p, int t) KTX_ALWAYS_INLINE {
+          const I two = V::load64(group(p).mins + kPanelRows * pair.value);
+          dots.at[p][t] = V::dot_pair(dots.at[p][t], two, step_pair(x.token(t), index));
+        });
       });
-      const typename V::F step = V::load(group.step);
-      KTX_UNROLL
-      for (int t = 0; t < kTokens; ++t) sum[t] = V::fnma(step, V::to_float(dots[t]), sum[t]);
+      each_sum<kPanels, kTokens>([&](int p, int t) KTX_ALWAYS_INLINE {
+        const F step = V::load(group(p).step);
+        sum.at[p][t] = V::fnma(step, V::to_float(dots.at[p][t]), sum.at[p][t]);
+      });
     }
-    KTX_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      const typename V::F shared = V::set1(x.shared[t][first / kSharedBlocks]);
-      float* at = sums + t * stride;
-      V::store(at, V::fma(shared, sum[t], V::load(at)));
-    }
+    // Sums of all columns stay in memory meanwhile: there are no registers for them.
+    asm volatile("" ::: "memory");
+    each_sum<kPanels, kTokens>([&](int p, int t) KTX_ALWAYS_INLINE {
+      const F shared = V::set1(x.shared[t][first / kSharedBlocks]);
+      float* at = sums + t * stride + kPanelRows * p;
+      V::store(at, V::fma(shared, sum.at[p][t], V::load(at)));
+    });
+    asm volatile("" ::: "memory");
   }
   ahead = next;
 }
@@ -173,30 +204,38 @@ void panel_tile(const PanelChunk& w, const ActTile<kMost>& x, int64_t count, flo
 // Register tiles of V, by the number of their tokens.
 template <class V, class Codes>
 struct VectorTiles {
-  static constexpr int kMost = V::kTileTokens;
+  static constexpr int kMost = V::kTileTokens, kPanels = V::kTilePanels;
   static constexpr int64_t kFewTokens = kMostFewTokens;  // that need no tiles
   static constexpr bool kSigned = false;
   using Act = ActTile<kMost>;
 
   KTX_INLINE void begin() {}
   KTX_INLINE void end() {}
+  // Steps in which tile() asks for lines, for every block.
+  static int64_t steps(int64_t panels) { return panels / kPanels + panels % kPanels; }
   // The tile's tokens times the first `panels` panels of the scratch; the sums of token
   // t and panel r are at sums + t * stride + 16 * r.
   static void tile(int64_t tokens, const PanelScratch& scratch, int64_t panels, const Act& x,
                    int64_t count, float* sums, int64_t stride, Ahead& ahead) {
-    for (int64_t r = 0; r < panels; ++r) {
-      one<kMost>(tokens, scratch.panel(r), x, count, sums + r * kPanelRows, stride, ahead);
+    int64_t r = 0;
+    for (; r + kPanels <= panels; r += kPanels) {
+      of<kPanels, kMost>(tokens, scratch, r, x, count, sums + r * kPanelRows, stride, ahead);
+    }
+    for (; r < panels; ++r) {
+      of<1, kMost>(tokens, scratch, r, x, count, sums + r * kPanelRows, stride, ahead);
     }
   }
 
  private:
-  template <int kTokens>
-  static void one(int64_t tokens, const PanelChunk& w, const Act& x, int64_t count, float* sums,
-                  int64_t stride, Ahead& ahead) {
+  template <int kWide, int kTokens>
+  static void of(int64_t tokens, const PanelScratch& scratch, int64_t r, const Act& x,
+                 int64_t count, float* sums, int64_t stride, Ahead& ahead) {
     if (tokens == kTokens) {
-      return panel_tile<V, Codes, kMost, kTokens>(w, x, count, sums, stride, ahead);
+      return panel_tile<V, Codes, kMost, kWide, kTokens>(scratch, r, x, count, sums, stride, ahead);
     }
-    if constexpr (kTokens > 1) one<kTokens - 1>(tokens, w, x, count, sums, stride, ahead);
+    if constexpr (kTokens > 1) {
+      of<kWide, kTokens - 1>(tokens, scratch, r, x, count, sums, stride, ahead);
+    }
   }
 };
 
@@ -271,7 +310,7 @@ void panel_block(const MatmulArgs& a, int64_t p, int64_t panels, int64_t i, int6
       const bool last = first + count == blocks;
       if (last) ask_for_outputs(a, p, panels, i + begin, size, ahead);
       ask_for_words<Codes>(a, p, panels, first, tile, tiles, ahead);
-      ahead.spread(panels * count);
+      ahead.spread(Tiles::steps(panels) * count);
       Tiles::tile(size, scratch, panels, act, count, scratch.sums + begin * kStride, kStride,
                   ahead);
       for (int64_t t = begin; last && t < begin + size; ++t) {

@@ -46,6 +46,7 @@ struct MatrixTiles {
 
   KTX_INLINE void begin() { Ops::template begin<Codes::kGroup>(); }
   KTX_INLINE void end() { Ops::end(); }
+  static int64_t steps(int64_t panels) { return panels; }
 
   static void tile(int64_t tokens, const PanelScratch& scratch, int64_t panels, const Act& x,
                    int64_t count, float* sums, int64_t stride, Ahead& ahead) {

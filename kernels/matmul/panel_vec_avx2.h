@@ -10,7 +10,7 @@ namespace {
 struct PanelAvx2 : Avx2 {
   using F = Avx2::F;
   using I = Avx2::I;
-  static constexpr int kTileTokens = 4;
+  static constexpr int kTileTokens = 4, kTilePanels = 1;
 
   KTX_INLINE I load64(const void* p) {
     const auto* v = static_cast<const __m256i*>(p);
