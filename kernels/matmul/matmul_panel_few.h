@@ -25,21 +25,25 @@ struct FewToken {
   const int8_t* q;
   ActParts parts;
   static constexpr int64_t kArrays = 1 + kPartsOf<Codes>;  // of a number for each block
-  static constexpr int64_t kBytes = 4 * kSharedBlocks * kArrays + 4;  // of four blocks
 
   FewToken() = default;
   FewToken(const MatmulArgs& a, int64_t i, std::byte* scratch) {
-    const int64_t blocks = a.w.cols / 32, fours = (blocks + kSharedBlocks - 1) / kSharedBlocks;
+    const int64_t blocks = a.w.cols / 32, ready = ready_blocks(blocks);
     float* numbers = reinterpret_cast<float*>(scratch);
-    const auto array = [&](int64_t index) { return numbers + index * kSharedBlocks * fours; };
-    ActPart* part = reinterpret_cast<ActPart*>(array(1));
-    parts = {numbers, array(kArrays), {part, part + (kArrays - 2) * kSharedBlocks * fours}};
+    ActPart* part = reinterpret_cast<ActPart*>(numbers + ready);
+    parts = {numbers, numbers + kArrays * ready, {part, part + (kArrays - 2) * ready}};
     const PanelActRow x(a, i);
     q = x.q;
     act_parts<Codes>(x, 0, blocks, parts);
   }
   static int64_t bytes(int64_t blocks) {
-    return ((blocks + kSharedBlocks - 1) / kSharedBlocks * kBytes + 63) / 64 * 64;
+    const int64_t ready = ready_blocks(blocks);
+    return (4 * (kArrays * ready + ready / kSharedBlocks) + 63) / 64 * 64;
+  }
+
+ private:
+  static int64_t ready_blocks(int64_t blocks) {
+    return (blocks + kReadyBlocks - 1) / kReadyBlocks * kReadyBlocks;
   }
 };
 

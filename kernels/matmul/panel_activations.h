@@ -72,46 +72,50 @@ KTX_ALWAYS_INLINE inline int32_t step_pair(const Parts& x, int64_t index) {
   return std::bit_cast<int32_t>(x.part[0][index]);
 }
 
-// Four numbers, of the groups that share a scale.
-typedef int32_t Int4 __attribute__((vector_size(16)));
-typedef float Float4 __attribute__((vector_size(16)));
-typedef int16_t Short4 __attribute__((vector_size(8)));
+// Rows are padded to so many groups of 32, and made ready by so many: twice four that share a
+// scale.
+constexpr int64_t kReadyBlocks = 8;
+typedef int32_t Int8 __attribute__((vector_size(32)));
+typedef float Float8 __attribute__((vector_size(32)));
+typedef int16_t Short8 __attribute__((vector_size(16)));
 
-template <class Four>
-KTX_ALWAYS_INLINE inline void put(void* out, Four four) {
-  __builtin_memcpy(out, &four, sizeof four);
+template <class Eight>
+KTX_ALWAYS_INLINE inline void put(void* out, Eight eight) {
+  __builtin_memcpy(out, &eight, sizeof eight);
 }
 
-// Groups [first, first + count) of a row, in fours (whose last ones may be the row's padding);
-// first is a multiple of four.
+// Groups [first, first + count) of a row, in eights (whose last ones may be the row's padding);
+// first is a multiple of eight.
 template <class Codes>
 KTX_ALWAYS_INLINE inline void act_parts(const PanelActRow& x, int64_t first, int64_t count,
                                         const ActParts& out) {
   constexpr bool kHalves = Codes::kGroup == 16;
-  for (int64_t b = 0; b < count; b += kSharedBlocks) {
-    Int4 scale, sums;
+  for (int64_t b = 0; b < count; b += kReadyBlocks) {
+    Int8 scale, sums;
     __builtin_memcpy(&scale, x.scale + first + b, sizeof scale);
     __builtin_memcpy(&sums, x.sum + 2 * (first + b), sizeof sums);
     // Of numbers that are at least 0, or all NaN, the largest has the largest bits.
-    const int32_t low = scale[0] > scale[1] ? scale[0] : scale[1];
-    const int32_t high = scale[2] > scale[3] ? scale[2] : scale[3];
-    const int32_t shared = low > high ? low : high;
-    const Int4 down = shared - scale;  // n, in the exponent's place
-    const Int4 center = 0x4B400000 - down;
+    const Int8 beside = __builtin_shufflevector(scale, scale, 1, 0, 3, 2, 5, 4, 7, 6);
+    const Int8 twos = scale > beside ? scale : beside;
+    const Int8 others = __builtin_shufflevector(twos, twos, 2, 3, 0, 1, 6, 7, 4, 5);
+    const Int8 shared = twos > others ? twos : others;
+    const Int8 down = shared - scale;  // n, in the exponent's place
+    const Int8 center = 0x4B400000 - down;
     put(out.center + b, center);
-    put(out.shared + b / kSharedBlocks, shared);
-    const Int4 begin = sums << 16 >> 16, end = sums >> 16;  // sums of 16 columns each
+    put(out.shared + b / kSharedBlocks, shared[0]);
+    put(out.shared + b / kSharedBlocks + 1, shared[4]);
+    const Int8 begin = sums << 16 >> 16, end = sums >> 16;  // sums of 16 columns each
     if constexpr (Codes::kMin == PanelMin::Float) {
-      const Float4 power = reinterpret_cast<Float4>(0x3F800000 - down);
-      put(out.part[0] + b, power * __builtin_convertvector(begin + end, Float4));
+      const Float8 power = reinterpret_cast<Float8>(0x3F800000 - down);
+      put(out.part[0] + b, power * __builtin_convertvector(begin + end, Float8));
     } else if constexpr (Codes::kMin == PanelMin::Steps) {
       // Masked, so that bits of any kind are no harm.
-      const Int4 n = down >> 23 & kActQ8MostPower, half = (1 << n) >> 1;
+      const Int8 n = down >> 23 & kActQ8MostPower, half = (1 << n) >> 1;
       if constexpr (kHalves) {
         put(out.part[0] + b, ((8 * begin + half) >> n & 0xFFFF) | (8 * end + half) >> n << 16);
       } else {
-        const Int4 both = (8 * (begin + end) + half) >> n;
-        put(out.part[0] + b / 2, __builtin_convertvector(both, Short4));
+        const Int8 both = (8 * (begin + end) + half) >> n;
+        put(out.part[0] + b / 2, __builtin_convertvector(both, Short8));
       }
     } else if constexpr (kHalves && Codes::kOffset != 0) {
       put(out.part[0] + b, center - Codes::kOffset * begin);

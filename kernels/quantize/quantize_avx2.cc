@@ -16,7 +16,7 @@ struct Group {
 
 // The largest magnitude; infinity or NaN when the group holds one. Magnitudes order
 // as integers, NaN above infinity.
-uint32_t largest_bits(const Group& g) {
+int32_t largest_bits(const Group& g) {
   const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
   __m256i m = _mm256_setzero_si256();
   for (const __m256& x : g.x) {
@@ -25,7 +25,7 @@ uint32_t largest_bits(const Group& g) {
   __m128i h = _mm_max_epu32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
   h = _mm_max_epu32(h, _mm_shuffle_epi32(h, 0x4E));
   h = _mm_max_epu32(h, _mm_shuffle_epi32(h, 0xB1));
-  return static_cast<uint32_t>(_mm_cvtsi128_si32(h));
+  return _mm_cvtsi128_si32(h);
 }
 
 // Codes of a group, in order.
@@ -58,10 +58,9 @@ void write_sums(__m256i codes, int16_t* sum) {
 
 // 128 columns, of which `groups` times 32 are there.
 void quantize_shared(const float* x, int64_t groups, int8_t* q, float* scale, int16_t* sum) {
-  uint32_t largest[kSharedGroups] = {};
+  Int4 largest = {};
   for (int64_t g = 0; g < groups; ++g) largest[g] = largest_bits(load_group(x + 32 * g));
-  float top[kSharedGroups];
-  share_scale(largest, top);
+  const Float4 top = share_scale(largest);
   const bool usable = top[0] > 0;
   for (int64_t g = 0; g < kSharedGroups; ++g) {
     scale[g] = top[g] / 127;

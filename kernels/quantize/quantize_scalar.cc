@@ -13,23 +13,22 @@ void quantize_scalar(const QuantizeArgs& a);
 namespace {
 
 // The bits of the largest magnitude; those of infinity when one is not finite.
-uint32_t largest_bits(const float* x) {
+int32_t largest_bits(const float* x) {
   float largest = 0;
   for (int64_t i = 0; i < kActQ8Group; ++i) {
     const float magnitude = std::isfinite(x[i]) ? std::fabs(x[i]) : INFINITY;
     largest = std::max(largest, magnitude);
   }
-  uint32_t bits;
+  int32_t bits;
   std::memcpy(&bits, &largest, sizeof bits);
   return bits;
 }
 
 // 128 columns, of which `groups` times 32 are there.
 void quantize_shared(const float* x, int64_t groups, int8_t* q, float* scale) {
-  uint32_t largest[kSharedGroups] = {};
+  Int4 largest = {};
   for (int64_t g = 0; g < groups; ++g) largest[g] = largest_bits(x + g * kActQ8Group);
-  float top[kSharedGroups];
-  share_scale(largest, top);
+  const Float4 top = share_scale(largest);
   for (int64_t g = 0; g < kSharedGroups; ++g) {
     scale[g] = top[g] / 127;
     for (int64_t i = g * kActQ8Group; i < (g + 1) * kActQ8Group; ++i) {

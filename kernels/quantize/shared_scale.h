@@ -18,62 +18,44 @@ namespace ktx::kernels {
 
 inline constexpr int kSharedGroups = kActQ8Shared / kActQ8Group;
 
-namespace shared_scale {
-// Of floats as bits. An exponent below this one has no scale worth the name.
-inline constexpr int kInfinity = 255, kLeastExponent = 12;
-inline constexpr uint32_t kMantissa = 0x7fffff;
+// Four numbers, a lane each.
+typedef int32_t Int4 __attribute__((vector_size(16)));
+typedef float Float4 __attribute__((vector_size(16)));
 
-inline int exponent(uint32_t bits) {
-  return static_cast<int>(bits >> 23);
-}
-// Of the least number with this mantissa, at least bits.
-inline int raised(uint32_t bits, uint32_t mantissa) {
-  return exponent(bits) + ((bits & kMantissa) > mantissa ? 1 : 0);
-}
-inline float float_of(uint32_t bits) {
-  float value;
-  __builtin_memcpy(&value, &bits, sizeof value);
-  return value;
-}
-inline uint32_t with_exponent(int exponent) {
-  return static_cast<uint32_t>(exponent) << 23;
-}
-}  // namespace shared_scale
-
-// largest[g]: the bits of the largest magnitude of group g, at most those of infinity where
-// it is finite or infinite. out[g]: what becomes 127 there: 0 where all is zero, NaN where
-// anything is not finite.
-inline void share_scale(const uint32_t (&largest)[kSharedGroups], float (&out)[kSharedGroups]) {
-  using namespace shared_scale;
-  uint32_t top = 0;
-  for (uint32_t bits : largest) top = bits > top ? bits : top;
-  const int top_exponent = exponent(top);
-  if (top_exponent < kLeastExponent || top_exponent == kInfinity) {
-    for (float& value : out) value = top_exponent == kInfinity ? __builtin_nanf("") : 0;
-    return;
-  }
-  uint32_t mantissa = top & kMantissa;
-  float best = __builtin_inff();
-  for (uint32_t candidate : largest) {
-    // (One exponent further would be infinity.)
-    if (candidate == 0 || top_exponent == kInfinity - 1) continue;
-    const uint32_t m = candidate & kMantissa;
-    float squares = 0;  // of the scales, relative
-    for (uint32_t bits : largest) {
-      int power = raised(bits, m) - top_exponent;
-      power = power > -kActQ8MostPower ? power : -kActQ8MostPower;
-      squares += float_of(with_exponent(127 + 2 * power));
+// largest: the bits of the largest magnitude of each group, at least those of infinity where
+// it is not finite. What becomes 127 there: 0 where all is zero, NaN where anything is not
+// finite.
+inline Float4 share_scale(Int4 largest) {
+  // Of floats as bits. An exponent below this one has no scale worth the name.
+  constexpr int32_t kInfinity = 255, kLeastExponent = 12, kMantissa = 0x7fffff, kOne = 127 << 23;
+  int32_t top = 0;
+  for (int g = 0; g < kSharedGroups; ++g) top = largest[g] > top ? largest[g] : top;
+  const int32_t top_exponent = top >> 23;
+  if (top_exponent < kLeastExponent) return Float4{};
+  if (top_exponent >= kInfinity) return Float4{} + __builtin_nanf("");
+  const Int4 exponent = largest >> 23, mantissa = largest & kMantissa;
+  int32_t best = top & kMantissa;
+  // (One exponent further would be infinity.)
+  if (top_exponent < kInfinity - 1) {
+    // A lane is a candidate's mantissa: the squares of all scales with it, relative.
+    Float4 squares = {};
+    for (int g = 0; g < kSharedGroups; ++g) {
+      // (A comparison is -1 where it holds: raised by one.)
+      Int4 power = exponent[g] - top_exponent - (mantissa[g] > mantissa);
+      power = power > -kActQ8MostPower ? power : Int4{} - kActQ8MostPower;
+      squares += reinterpret_cast<Float4>(kOne + (power << 24));
     }
-    const float one = float_of(with_exponent(127) | m);
-    const float cost = squares * (one * one);
-    if (cost < best) best = cost, mantissa = m;
+    const Float4 one = reinterpret_cast<Float4>(kOne | mantissa);
+    const Float4 cost = squares * (one * one);
+    float least = __builtin_inff();
+    for (int c = 0; c < kSharedGroups; ++c) {
+      if (largest[c] != 0 && cost[c] < least) least = cost[c], best = mantissa[c];
+    }
   }
-  int least = raised(top, mantissa) - kActQ8MostPower;
-  least = least > kLeastExponent ? least : kLeastExponent;
-  for (int g = 0; g < kSharedGroups; ++g) {
-    const int e = raised(largest[g], mantissa);
-    out[g] = float_of(with_exponent(e > least ? e : least) | mantissa);
-  }
+  const Int4 raised = exponent - (mantissa > best);
+  int32_t floor = top_exponent + ((top & kMantissa) > best ? 1 : 0) - kActQ8MostPower;
+  floor = floor > kLeastExponent ? floor : kLeastExponent;
+  return reinterpret_cast<Float4>((raised > floor ? raised : Int4{} + floor) << 23 | best);
 }
 
 }  // namespace ktx::kernels
