@@ -182,8 +182,8 @@ KTX_ALWAYS_INLINE inline void add_panel(const PanelPlace<Codes>& panel, int64_t 
   for (int64_t first = 0; first < blocks; first += Codes::kUnit / 32) {
     // The hardware follows the words; the rest is a second stream, a line now and then.
     if constexpr (Codes::kRest > 0 && !kLater) V::prefetch(rest + panel_bytes);
-    const auto add = [&](int block, const I(&codes)[8], F s0, F s1, F m, I found_steps = V::zero_i(),
-                         F step = V::zero()) KTX_ALWAYS_INLINE {
+    const auto add = [&](int block, const I(&codes)[8], F s0, F s1, F m,
+                         I found_steps = V::zero_i(), F step = V::zero()) KTX_ALWAYS_INLINE {
       const int64_t b = first + block;
       V::prefetch_second(ahead.behind(words + block * kBlockBytes));
       steps.keep(block, found_steps, step);

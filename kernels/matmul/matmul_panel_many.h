@@ -175,8 +175,8 @@ void panel_tile(const PanelScratch& scratch, int64_t panel, const ActTile<kMost>
     if constexpr (Codes::kMin == PanelMin::Steps) {
       constexpr int kPairs = kSharedBlocks / Codes::kStepBlocks;
       TileDots<V, kPanels, kTokens> dots;
-      each_sum<kPanels, kTokens>(
-          [&](int p, int t) KTX_ALWAYS_INLINE { dots.at[p][t] = V::zero_i(); });
+      each_sum<kPanels, kTokens>([&](int p, int t)
+                                     KTX_ALWAYS_INLINE { dots.at[p][t] = V::zero_i(); });
       each<kPairs>([&](auto pair) KTX_ALWAYS_INLINE {
         const int64_t index = first / Codes::kStepBlocks + pair.value;
         each_sum<kPanels, kTokens>([&](int p, int t) KTX_ALWAYS_INLINE {
@@ -212,29 +212,26 @@ struct VectorTiles {
   KTX_INLINE void begin() {}
   KTX_INLINE void end() {}
   // Steps in which tile() asks for lines, for every block.
-  static int64_t steps(int64_t panels) { return panels / kPanels + panels % kPanels; }
-  // The tile's tokens times the first `panels` panels of the scratch; the sums of token
-  // t and panel r are at sums + t * stride + 16 * r.
+  static int64_t steps(int64_t panels) { return panels / kPanels; }
+  // The tile's tokens times the first `panels` panels of the scratch, a multiple of kPanels; the
+  // sums of token t and panel r are at sums + t * stride + 16 * r.
   static void tile(int64_t tokens, const PanelScratch& scratch, int64_t panels, const Act& x,
                    int64_t count, float* sums, int64_t stride, Ahead& ahead) {
-    int64_t r = 0;
-    for (; r + kPanels <= panels; r += kPanels) {
-      of<kPanels, kMost>(tokens, scratch, r, x, count, sums + r * kPanelRows, stride, ahead);
-    }
-    for (; r < panels; ++r) {
-      of<1, kMost>(tokens, scratch, r, x, count, sums + r * kPanelRows, stride, ahead);
+    for (int64_t r = 0; r < panels; r += kPanels) {
+      of<kMost>(tokens, scratch, r, x, count, sums + r * kPanelRows, stride, ahead);
     }
   }
 
  private:
-  template <int kWide, int kTokens>
+  template <int kTokens>
   static void of(int64_t tokens, const PanelScratch& scratch, int64_t r, const Act& x,
                  int64_t count, float* sums, int64_t stride, Ahead& ahead) {
     if (tokens == kTokens) {
-      return panel_tile<V, Codes, kMost, kWide, kTokens>(scratch, r, x, count, sums, stride, ahead);
+      return panel_tile<V, Codes, kMost, kPanels, kTokens>(scratch, r, x, count, sums, stride,
+                                                           ahead);
     }
     if constexpr (kTokens > 1) {
-      of<kWide, kTokens - 1>(tokens, scratch, r, x, count, sums, stride, ahead);
+      of<kTokens - 1>(tokens, scratch, r, x, count, sums, stride, ahead);
     }
   }
 };
@@ -247,7 +244,8 @@ void ask_for_activations(const MatmulArgs& a, int64_t i, int64_t tokens, int64_t
     const PanelActRow x(a, t);
     ahead.add(x.q + 32 * first, 32 * count);
     ahead.add(x.scale + first, 4 * count);
-    if constexpr (Codes::kMin != PanelMin::None || Codes::kOffset != 0) ahead.add(x.sum + 2 * first, 4 * count);
+    if constexpr (Codes::kMin != PanelMin::None || Codes::kOffset != 0)
+      ahead.add(x.sum + 2 * first, 4 * count);
   }
 }
 
@@ -291,15 +289,18 @@ void panel_block(const MatmulArgs& a, int64_t p, int64_t panels, int64_t i, int6
   constexpr int64_t kStride = kChunkPanels * kPanelRows;
   const int64_t blocks = a.w.cols / 32;
   const int64_t tiles = (tokens + Tiles::kMost - 1) / Tiles::kMost;
+  // A tile's panels are all there: the last one twice, if need be.
+  const int64_t full = (panels + Tiles::kPanels - 1) / Tiles::kPanels * Tiles::kPanels;
+  static_assert(kChunkPanels % Tiles::kPanels == 0);
   __builtin_memset(scratch.sums, 0, static_cast<size_t>(tokens * kStride) * sizeof(float));
   for (int64_t first = 0; first < blocks; first += kChunkBlocks) {
     const int64_t count = blocks - first < kChunkBlocks ? blocks - first : kChunkBlocks;
-    for (int64_t r = 0; r < panels; ++r) {
-      unpack_panel<V, Codes, Tiles::kSigned>(PanelPlace<Codes>(a, p + r), first, count,
-                                             scratch.panel(r));
+    for (int64_t r = 0; r < full; ++r) {
+      const PanelPlace<Codes> panel(a, p + (r < panels ? r : panels - 1));
+      unpack_panel<V, Codes, Tiles::kSigned>(panel, first, count, scratch.panel(r));
     }
     for (int64_t tile = 0; tile < tiles; ++tile) {
-      // Tiles of almost the same size: 32 tokens are 11 + 11 + 10.
+      // Tiles of almost the same size: 32 tokens are 5 + 5 + 6 + 5 + 5 + 6.
       const int64_t begin = tokens * tile / tiles, size = tokens * (tile + 1) / tiles - begin;
       copy_activations<Codes>(a, i + begin, size, first, count, act);
       Ahead ahead(scratch.lines);
@@ -310,9 +311,8 @@ void panel_block(const MatmulArgs& a, int64_t p, int64_t panels, int64_t i, int6
       const bool last = first + count == blocks;
       if (last) ask_for_outputs(a, p, panels, i + begin, size, ahead);
       ask_for_words<Codes>(a, p, panels, first, tile, tiles, ahead);
-      ahead.spread(Tiles::steps(panels) * count);
-      Tiles::tile(size, scratch, panels, act, count, scratch.sums + begin * kStride, kStride,
-                  ahead);
+      ahead.spread(Tiles::steps(full) * count);
+      Tiles::tile(size, scratch, full, act, count, scratch.sums + begin * kStride, kStride, ahead);
       for (int64_t t = begin; last && t < begin + size; ++t) {
         for (int64_t r = 0; r < panels; ++r) {
           store_rows<V>(a, i + t, p + r, V::load(scratch.sums + t * kStride + r * kPanelRows));

@@ -34,7 +34,7 @@ constexpr int kStoreDelay = 3, kSumTiles = 4;
 
 template <class Ops, class Codes>
 struct MatrixTiles {
-  static constexpr int kMost = 16;
+  static constexpr int kMost = 16, kPanels = 1;  // an odd one goes alone
   static constexpr int64_t kFewTokens = kFewestTileTokens - 1;
   static constexpr bool kSigned = true;
   static constexpr int kParts = kPartsOf<Codes>;

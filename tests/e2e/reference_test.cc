@@ -99,6 +99,7 @@ TEST(Reference, DefaultPrecisionAgreesInAtLeast46Of51Cases) {
     RecordProperty("mean_" + name, std::to_string(result.mean()));
     EXPECT_LE(result.mean(), 0.04) << name;
   }
+  RecordProperty("equal", equal);
   EXPECT_EQ(cases, 51);
   EXPECT_GE(equal, 46);
 }
