@@ -8,6 +8,17 @@
 namespace ktx::kernels {
 namespace {
 
+// Bytes of a unit's words, and of the scales that stand before them in Panel16Stream.
+template <class Codes>
+constexpr bool kStreamed = requires {
+  Codes::kHead;
+};
+template <class Codes>
+constexpr int64_t kUnitBytes = [] {
+  if constexpr (kStreamed<Codes>) return Codes::kHead + 64 * Codes::kWords;
+  return 64 * Codes::kWords;
+}();
+
 template <class Codes>
 struct PanelPlace {
   const uint8_t* words;
@@ -15,7 +26,7 @@ struct PanelPlace {
 
   KTX_ALWAYS_INLINE PanelPlace(const MatmulArgs& a, int64_t p) {
     words = reinterpret_cast<const uint8_t*>(a.w.data) + p * kPanelRows * a.w.row_bytes;
-    rest = words + a.w.cols / Codes::kUnit * Codes::kWords * 64;
+    rest = words + a.w.cols / Codes::kUnit * kUnitBytes<Codes>;
   }
 };
 
@@ -125,24 +136,32 @@ KTX_ALWAYS_INLINE inline bool closes_group(int64_t first, int block, int64_t blo
 // What the hardware does not fetch by itself, as it follows a stream only to the end of a
 // page: the first lines of the page that comes next, and of the rows that come after these.
 // Asked for into the second cache: the first has room for some 20 lines on their way, which
-// is less than memory needs to be kept busy (Zen 4: 14 of 22 GB/s).
+// is less than memory needs to be kept busy (Zen 4: 14 of 22 GB/s). Unit by unit: a branch
+// in each 32 columns costs Q4_K a fifth in small pages.
+template <class V, class Codes>
 class PageAhead {
  public:
   KTX_ALWAYS_INLINE explicit PageAhead(const MatmulArgs& a) {
     const int64_t end = (a.row_end + kPanelRows - 1) / kPanelRows * kPanelRows;
     end_ = reinterpret_cast<const uint8_t*>(a.w.data) + end * a.w.row_bytes;
-    next_ = reinterpret_cast<const uint8_t*>(a.next);
+    next_ = a.next ? reinterpret_cast<const uint8_t*>(a.next) : end_;
   }
-  // While words at `at` are in work.
-  KTX_ALWAYS_INLINE const uint8_t* behind(const uint8_t* at) const {
-    const int64_t left = end_ - at;
-    if (left <= kPage && next_) return next_ + ((kPage - left) >> 2);
-    const auto in_page = static_cast<int64_t>(reinterpret_cast<uintptr_t>(at) % kPage);
-    return at + (kPage - in_page) + (in_page >> 3);
+  // While the unit at `words` is in work.
+  KTX_ALWAYS_INLINE void ask(const uint8_t* words) const {
+    const int64_t left = end_ - words;
+    if (left > kPage && kFollowed) return;
+    const auto in_page = static_cast<int64_t>(reinterpret_cast<uintptr_t>(words) % kPage);
+    const uint8_t* next_page = words + (kPage - in_page) + (in_page >> kShift);
+    const uint8_t* line = left > kPage ? next_page : next_ + ((kPage - left) >> kShift);
+    each<kLines>([&](auto i) KTX_ALWAYS_INLINE { V::prefetch_second(line + 64 * i.value); });
   }
 
  private:
   static constexpr int64_t kPage = 4096;
+  static constexpr int kShift = 3;
+  static constexpr int kLines = (kUnitBytes<Codes> + (64 << kShift) - 1) / (64 << kShift);
+  // Q4_K's loads, each once a unit, are followed across pages: asking costs it 3 to 8 %.
+  static constexpr bool kFollowed = Codes::kUnit == 256 && Codes::kWords == 36;
   const uint8_t* end_;
   const uint8_t* next_;
 };
@@ -155,17 +174,48 @@ class PageAhead {
 template <class Codes>
 constexpr bool kScalesLater = Codes::kRest > 0 && Codes::kGroup == 32;
 
+// sums[t] += the products of a unit whose words meet each of their blocks at once: a half of
+// it, whose four blocks share an activation scale, after the other.
+template <class V, class Codes, int kTokens>
+KTX_ALWAYS_INLINE inline void add_unit_by_words(const uint8_t* words, int64_t first,
+                                                const FewToken<Codes> (&token)[kTokens],
+                                                typename V::F (&sums)[kTokens]) {
+  static_assert(kPartsOf<Codes> == 2 && Codes::kMin == PanelMin::None && kSharedBlocks == 4);
+  typename V::I dots[kTokens][4][2];
+  typename V::F group[kTokens];
+  const auto dot = [&](auto block, auto word, typename V::I codes) KTX_ALWAYS_INLINE {
+    constexpr int b = decltype(block)::value, w = decltype(word)::value, g = w / 4;
+    for (int t = 0; t < kTokens; ++t) {
+      const FewToken<Codes>& x = token[t];
+      typename V::I& sum = dots[t][b % 4][g];
+      if constexpr (w % 4 == 0) sum = V::set1_i(sum_start<Codes, g>(x.parts, first + b));
+      sum = V::template dot<Codes::kLargest>(sum, codes, x.q + 32 * (first + b) + 4 * w);
+    }
+  };
+  const auto done = [&](auto block, typename V::F s0, typename V::F s1) KTX_ALWAYS_INLINE {
+    constexpr int b = decltype(block)::value;
+    for (int t = 0; t < kTokens; ++t) {
+      const FewToken<Codes>& x = token[t];
+      if constexpr (b % 4 == 0) group[t] = V::zero();
+      group[t] = add_dots<V, Codes>(group[t], dots[t][b % 4], s0, s1, s0, x, first + b);
+      if constexpr (b % 4 == 3) {
+        sums[t] = V::fma(V::set1(x.parts.shared[(first + b) / kSharedBlocks]), group[t], sums[t]);
+      }
+    }
+  };
+  Codes::by_words(words, dot, done);
+}
+
 // sums[t] += a panel's products with one or two tokens. `dots` has room for them all where
 // scales come later.
 template <class V, class Codes, int kTokens>
 KTX_ALWAYS_INLINE inline void add_panel(const PanelPlace<Codes>& panel, int64_t panel_bytes,
-                                        int64_t blocks, const PageAhead& ahead,
+                                        int64_t blocks, const PageAhead<V, Codes>& ahead,
                                         const FewToken<Codes> (&token)[kTokens], std::byte* dots,
                                         typename V::F (&sums)[kTokens]) {
   using F = typename V::F;
   using I = typename V::I;
   constexpr bool kLater = kScalesLater<Codes>;
-  constexpr int64_t kBlockBytes = Codes::kWords * 64 * 32 / Codes::kUnit;
   F group[kTokens];
   for (int t = 0; t < kTokens; ++t) group[t] = V::zero();
   GroupSteps<V, Codes> steps;
@@ -182,10 +232,15 @@ KTX_ALWAYS_INLINE inline void add_panel(const PanelPlace<Codes>& panel, int64_t 
   for (int64_t first = 0; first < blocks; first += Codes::kUnit / 32) {
     // The hardware follows the words; the rest is a second stream, a line now and then.
     if constexpr (Codes::kRest > 0 && !kLater) V::prefetch(rest + panel_bytes);
+    ahead.ask(words);
+    if constexpr (kStreamed<Codes>) {
+      add_unit_by_words<V, Codes, kTokens>(words, first, token, sums);
+      words += kUnitBytes<Codes>;
+      continue;
+    }
     const auto add = [&](int block, const I(&codes)[8], F s0, F s1, F m,
                          I found_steps = V::zero_i(), F step = V::zero()) KTX_ALWAYS_INLINE {
       const int64_t b = first + block;
-      V::prefetch_second(ahead.behind(words + block * kBlockBytes));
       steps.keep(block, found_steps, step);
       for (int t = 0; t < kTokens; ++t) {
         I found[2];
@@ -198,7 +253,7 @@ KTX_ALWAYS_INLINE inline void add_panel(const PanelPlace<Codes>& panel, int64_t 
       }
     };
     Codes::unit(words, rest, add);
-    words += Codes::kWords * 64;
+    words += kUnitBytes<Codes>;
     if constexpr (!kLater) rest += Codes::kRest;
   }
   if constexpr (kLater) {
@@ -222,7 +277,7 @@ void panel_direct(const MatmulArgs& a, int64_t i) {
   FewToken<Codes> token[kTokens];
   for (int t = 0; t < kTokens; ++t) token[t] = {a, i + t, a.scratch + t * token_bytes};
   std::byte* dots = a.scratch + kTokens * token_bytes;
-  const PageAhead ahead(a);
+  const PageAhead<V, Codes> ahead(a);
   if constexpr (Codes::kRest > 0 && !kScalesLater<Codes>) {
     const PanelPlace<Codes> begin(a, a.row_begin / kPanelRows);
     for (int64_t at = 0; at < blocks * 32 / Codes::kUnit * Codes::kRest; at += 64) {
@@ -255,7 +310,7 @@ constexpr int64_t kUnitsAhead = 2;
 //   tiles behind unpacked codes         54-102   55-83   71-85
 template <class V, class Codes>
 void panel_few(const MatmulArgs& a, int64_t i, int64_t tokens) {
-  constexpr int kLines = (Codes::kWords * 32 + Codes::kUnit - 1) / Codes::kUnit;  // a block
+  constexpr int64_t kLines = (kUnitBytes<Codes> / 2 + Codes::kUnit - 1) / Codes::kUnit;  // a block
   const int64_t blocks = a.w.cols / 32, token_bytes = FewToken<Codes>::bytes(blocks);
   FewToken<Codes> token[kMostFewTokens];
   struct alignas(64) Sum {
@@ -272,7 +327,7 @@ void panel_few(const MatmulArgs& a, int64_t i, int64_t tokens) {
     }
     GroupSteps<V, Codes> steps;
     for (int64_t first = 0; first < blocks; first += Codes::kUnit / 32) {
-      const uint8_t* ahead = words + kUnitsAhead * Codes::kWords * 64;
+      const uint8_t* ahead = words + kUnitsAhead * kUnitBytes<Codes>;
       if constexpr (Codes::kRest > 0) V::prefetch(rest + kPanelRows * a.w.row_bytes);
       Codes::unit(words, rest,
                   [&](int block, const typename V::I(&codes)[8], typename V::F s0, typename V::F s1,
@@ -296,7 +351,7 @@ void panel_few(const MatmulArgs& a, int64_t i, int64_t tokens) {
                       V::store(sums[t].group, group);
                     }
                   });
-      words += Codes::kWords * 64;
+      words += kUnitBytes<Codes>;
       rest += Codes::kRest;
     }
     for (int64_t t = 0; t < tokens; ++t) store_rows<V>(a, i + t, p, V::load(sums[t].all));

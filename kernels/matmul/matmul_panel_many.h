@@ -17,7 +17,7 @@ template <class V, class Codes, bool kSigned>
 void unpack_panel(const PanelPlace<Codes>& panel, int64_t first, int64_t count,
                   const PanelChunk& out) {
   constexpr int64_t kBlocks = Codes::kUnit / 32;
-  const uint8_t* words = panel.words + first / kBlocks * Codes::kWords * 64;
+  const uint8_t* words = panel.words + first / kBlocks * kUnitBytes<Codes>;
   const uint8_t* rest = panel.rest + first / kBlocks * Codes::kRest;
   for (int64_t begin = 0; begin < count; begin += kBlocks) {
     Codes::unit(words, rest,
@@ -46,7 +46,7 @@ void unpack_panel(const PanelPlace<Codes>& panel, int64_t first, int64_t count,
                     }
                   }
                 });
-    words += Codes::kWords * 64;
+    words += kUnitBytes<Codes>;
     rest += Codes::kRest;
   }
 }
@@ -263,7 +263,7 @@ inline void ask_for_outputs(const MatmulArgs& a, int64_t p, int64_t panels, int6
 template <class Codes>
 void ask_for_words(const MatmulArgs& a, int64_t p, int64_t panels, int64_t first, int64_t part,
                    int64_t parts, Ahead& ahead) {
-  constexpr int64_t kUnitBytes = Codes::kWords * 64, kUnits = kChunkBlocks * 32 / Codes::kUnit;
+  constexpr int64_t kBytes = kUnitBytes<Codes>, kUnits = kChunkBlocks * 32 / Codes::kUnit;
   const int64_t units = a.w.cols / Codes::kUnit, panel_bytes = kPanelRows * a.w.row_bytes;
   const std::byte* at = a.w.data + p * panel_bytes;
   int64_t unit = first * 32 / Codes::kUnit + kUnits;
@@ -272,10 +272,10 @@ void ask_for_words(const MatmulArgs& a, int64_t p, int64_t panels, int64_t first
     at = a.next + (p - a.row_begin / kPanelRows) * panel_bytes;
     unit = 0;
   }
-  const int64_t bytes = (units - unit < kUnits ? units - unit : kUnits) * kUnitBytes;
+  const int64_t bytes = (units - unit < kUnits ? units - unit : kUnits) * kBytes;
   const int64_t begin = bytes * part / parts, end = bytes * (part + 1) / parts;
   for (int64_t r = 0; r < panels; ++r) {
-    ahead.add(at + r * panel_bytes + unit * kUnitBytes + begin, end - begin);
+    ahead.add(at + r * panel_bytes + unit * kBytes + begin, end - begin);
   }
 }
 

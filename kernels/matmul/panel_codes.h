@@ -324,7 +324,7 @@ template <class V>
 struct StreamCodes<V, DType::Q6_K> {
   static constexpr int kUnit = 256, kWords = 52, kRest = 0, kGroup = 16, kOffset = 32;
   static constexpr int kHead = 32, kLargest = 63;
-  static constexpr bool kHasMin = false;
+  static constexpr PanelMin kMin = PanelMin::None;
 
   template <class Sink>
   KTX_INLINE void unit(const uint8_t* words, const uint8_t*, Sink sink) {
