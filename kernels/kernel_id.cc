@@ -84,22 +84,36 @@ bool is_kernel_family(std::string_view name) {
 }
 
 std::string_view kernel_family(StepOp op, Precision precision, DType dtype, bool transposed,
-                               Layout layout) {
+                               Layout layout, ValueType input) {
   const bool panels = in_panels(layout), stream = layout == Layout::Panel16Stream;
   for (const OpFamily& row : kOpFamilies) {
     if (row.op != op) continue;
     if (op == StepOp::Embed && panels) return stream ? "embed_panel16s" : "embed_panel16";
     if (op == StepOp::MatmulHeads && transposed) return "matmul_transposed_f32";
+    if (op == StepOp::Quantize && precision == Precision::Fast && input == ValueType::BF16) {
+      return "quantize_bf16";
+    }
     if (row.fast != "*") return precision == Precision::Exact ? row.exact : row.fast;
     const bool int8 = precision == Precision::Fast && matmul_q8_takes(dtype);
     if (precision == Precision::Fast && dtype == DType::BF16) {
       return panels ? "matmul_panel16_bf16" : "matmul_rows_bf16";
     }
     if (stream) return int8 ? "matmul_panel16s_q8" : "matmul_panel16s_f32";
+    if (int8 && input == ValueType::BF16) return "matmul_panel16_tile_bf16";
     if (panels) return int8 ? "matmul_panel16_q8" : "matmul_panel16_f32";
     return int8 ? "matmul_rows_q8" : row.exact;
   }
   return "";
+}
+
+bool tile_bf16_takes(DType dtype, Layout layout) {
+  return layout == Layout::Panel16 && panel16_form(dtype);
+}
+
+std::optional<ValueType> family_input(std::string_view family) {
+  if (family == "quantize_bf16" || family == "matmul_panel16_tile_bf16") return ValueType::BF16;
+  if (family.ends_with("_q8")) return ValueType::Q8;
+  return std::nullopt;
 }
 
 Layout family_layout(std::string_view family) {

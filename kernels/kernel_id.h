@@ -8,6 +8,7 @@
 // picked when the plan is loaded.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -30,9 +31,18 @@ bool is_kernel_family(std::string_view name);
 // precision). `dtype` is that of the weights (of gate for experts_gate_up; gate and
 // up must then agree on whether matmul_q8_takes them, else pass F32), any dtype for
 // other ops. `transposed` is that of MatmulHeadsAttrs.
-// `layout` is that of the weights.
+// `layout` is that of the weights; `input` the type of the values that a quantize step
+// writes and a product with quantised weights reads in fast precision, Q8 or BF16. BF16
+// needs weights that tile_bf16_takes.
 std::string_view kernel_family(StepOp op, Precision precision, DType dtype, bool transposed = false,
-                               Layout layout = Layout::Rows);
+                               Layout layout = Layout::Rows, ValueType input = ValueType::Q8);
+
+// Whether products with these weights may read BF16 activations.
+bool tile_bf16_takes(DType dtype, Layout layout);
+
+// The type of values that a family of products reads, or of quantize writes; nothing for a
+// family that takes floats.
+std::optional<ValueType> family_input(std::string_view family);
 
 // The layout of weights that a family of products or of embed reads.
 Layout family_layout(std::string_view family);

@@ -21,6 +21,10 @@
 //                    multiplied in pairs, sums in F32.
 //   matmul_rows_q8   int8 activations (lib/formats/act_q8.h), quantised dtypes.
 //   matmul_panel16_* the same of weights in layout panel16, matmul_panel16s_* in panel16s.
+//   matmul_panel16_tile_bf16  weights rounded to BF16 (panel_bf16_weights.h) and BF16
+//                    activations (lib/formats/act_bf16.h), sums in F32 in the order of
+//                    TDPBF16PS (matmul_panel_tile_bf16_loop.h): all variants, also the scalar
+//                    one, have the same bits. For the formats of panel16.def.
 //
 // Numerics: the order of accumulation of an output depends on its weight row and K
 // alone: never on tokens, index, row range, thread or the values of other rows.
@@ -60,7 +64,7 @@ struct MatmulArgs {
   WeightMatrix w;
   const float* x = nullptr;       // rows_f32: activation rows
   int64_t x_stride = 0;           // elements between rows of x
-  const std::byte* xq = nullptr;  // rows_q8: quantised activation rows
+  const std::byte* xq = nullptr;  // rows_q8, tile_bf16: activation rows in that form
   int64_t xq_stride = 0;          // bytes between rows of xq
   int64_t tokens = 0;             // number of products i; may be 0
   const int32_t* index = nullptr;
@@ -117,8 +121,10 @@ int64_t matmul_chunk_rows(const WeightMatrix& w, int64_t tokens);
 int64_t matmul_stream_rows(const WeightMatrix& w, int64_t runs, int64_t matrices, int64_t threads);
 inline constexpr int64_t kStreamTokens = 2;
 
-// Tokens per work item: a kernel that unpacks weights does so once for each item.
-int64_t matmul_chunk_tokens(const WeightMatrix& w, int64_t tokens);
+// Tokens per work item: a kernel that unpacks weights does so once for each item, or, with
+// BF16 activations (`input`), for each 64 tokens.
+int64_t matmul_chunk_tokens(const WeightMatrix& w, int64_t tokens,
+                            ValueType input = ValueType::Q8);
 
 // Asks for the first lines of rows from `row` on, a product of which comes next.
 void prefetch_rows(const WeightMatrix& w, int64_t row);

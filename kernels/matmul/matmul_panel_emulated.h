@@ -8,5 +8,6 @@ namespace ktx::kernels {
 
 // Null for a dtype without a panel form.
 MatmulFn matmul_panel16_q8_emulated(DType dtype);
+MatmulFn matmul_panel16_tile_bf16_emulated(DType dtype);
 
 }  // namespace ktx::kernels

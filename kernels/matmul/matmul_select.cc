@@ -102,11 +102,12 @@ int64_t matmul_stream_rows(const WeightMatrix& w, int64_t runs, int64_t matrices
   return round_up(bytes / runs / row_bytes + 1, 16);
 }
 
-int64_t matmul_chunk_tokens(const WeightMatrix& w, int64_t tokens) {
+int64_t matmul_chunk_tokens(const WeightMatrix& w, int64_t tokens, ValueType input) {
   const bool floats = !matmul_q8_takes(w.dtype);
   if (!in_panels(w.layout) && !floats) return tokens;
   const int64_t most = floats ? kFloatPanelTokens : kChunkTokens;
   if (tokens <= most) return tokens;
+  if (input == ValueType::BF16) return 4 * kBf16TileTokens;
   const int64_t parts = (tokens + most - 1) / most;
   return (tokens + parts - 1) / parts;
 }
@@ -121,13 +122,14 @@ void prefetch_rows(const WeightMatrix& w, int64_t row) {
 // Of rows: 16 of them in int8 form (24 bytes a column) and four on their way there (6), or
 // FloatScratch, or the activations of four tokens as floats (16). Of panels: PanelScratch,
 // two tokens' sums of 16 activations and their dot products with a panel (5), or the 16 rows of a
-// panel (17 bytes a column) and then what rows need.
+// panel (17 bytes a column) and then what rows need; or the activations of 64 tokens as BF16 (128).
 int64_t matmul_scratch_bytes(int64_t cols) {
   const int64_t padded = round_up(cols, 256);
   const int64_t rows = 49 * padded + 4096, floats = 17 * padded + 64 + FloatScratch::kBytes;
   static_assert(FloatPanelScratch::kBytes <= FloatScratch::kBytes);
-  const int64_t most = rows > floats ? rows : floats;
-  return most > PanelScratch::kBytes ? most : PanelScratch::kBytes;
+  const int64_t most = rows > floats ? rows : floats, tiles = kBf16TileTokens * 2 * padded;
+  const int64_t panels = tiles > PanelScratch::kBytes ? tiles : PanelScratch::kBytes;
+  return most > panels ? most : panels;
 }
 
 }  // namespace ktx::kernels

@@ -9,8 +9,8 @@
 // codes[w]: columns 4 w .. 4 w + 3 of 16 rows, as bytes 0 .. kLargest, kOffset more than
 // the code of int8_form.h; s0: the scale of each row (of the first 16 columns where
 // kGroup is 16, then s1: of the others); m: its minimum where kMin is Float. Where it is
-// Steps, minima are 6-bit numbers times a float: every kStepBlocks-th block brings the two
-// numbers that came last, in the halves of `steps`, and an eighth of the float, `step`.
+// Steps, minima are 6-bit numbers times a float: a block brings the two numbers of its
+// kStepBlocks blocks, in the halves of `steps`, and an eighth of the float, `step`.
 // Scales and minima are bit for bit those of int8_form.h. A unit is kUnit columns: kWords
 // registers of words, and kRest bytes of the panel's end (16 rows together).
 //
@@ -233,7 +233,7 @@ struct PanelCodes<V, DType::Q4_K> {
         codes[w.value] = V::and8(packed[w.value], 15);
       });
       const typename V::F first = k.template scale<2 * p>();
-      sink(2 * p, codes, first, first, first);
+      sink(2 * p, codes, first, first, first, k.template min_steps<2 * p>(), k.step);
       each<8>([&](auto w) KTX_ALWAYS_INLINE {
         codes[w.value] = V::and8(V::template srl16<4>(packed[w.value]), 15);
       });

@@ -14,6 +14,9 @@ inline constexpr int64_t kChunkPanels = 8;
 inline constexpr int64_t kChunkBlocks = 32;  // of 32 columns
 inline constexpr int64_t kChunkTokens = 192;
 
+// Tokens whose activations are copied side by side (matmul_panel_tile_bf16_tiles.h).
+inline constexpr int64_t kBf16TileTokens = 64;
+
 // A panel's part of the scratch: [block][8 words][16 rows][4] codes, [group][16] scales,
 // and minima: [block][16], or [1 or 2 blocks][16] words of two steps and [4 blocks][16] of what
 // a step is.

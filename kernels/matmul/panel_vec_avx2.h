@@ -71,6 +71,11 @@ struct PanelAvx2 : Avx2 {
     return {_mm256_min_epi32(a.lo, all), _mm256_min_epi32(a.hi, all)};
   }
   KTX_INLINE F as_float(I v) { return {_mm256_castsi256_ps(v.lo), _mm256_castsi256_ps(v.hi)}; }
+  KTX_INLINE I as_int(F v) { return {_mm256_castps_si256(v.lo), _mm256_castps_si256(v.hi)}; }
+  // (a & mask) | bits
+  KTX_INLINE I or_masked(I a, int32_t mask, int32_t bits) {
+    return or_i(and32(a, mask), set1_i(bits));
+  }
   KTX_INLINE I lookup(const uint8_t* table, I index) {
     const __m256i row =
         _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(table)));

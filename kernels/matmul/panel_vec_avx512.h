@@ -66,6 +66,11 @@ struct PanelAvx512 : Avx512 {
     return _mm512_slli_epi32(v, n);
   }
   KTX_INLINE F as_float(I v) { return _mm512_castsi512_ps(v); }
+  KTX_INLINE I as_int(F v) { return _mm512_castps_si512(v); }
+  // (a & mask) | bits
+  KTX_INLINE I or_masked(I a, int32_t mask, int32_t bits) {
+    return _mm512_ternarylogic_epi32(a, _mm512_set1_epi32(mask), _mm512_set1_epi32(bits), 0xEA);
+  }
   // table[byte] for bytes 0..15.
   KTX_INLINE I lookup(const uint8_t* table, I index) {
     const __m128i row = _mm_load_si128(reinterpret_cast<const __m128i*>(table));

@@ -1,5 +1,6 @@
-// Rows of activations to int8, the input of matmul_rows_q8. The bytes of a row and
-// what they mean are in lib/formats/act_q8.h. Every variant writes the same bytes.
+// Rows of activations to int8, the input of matmul_rows_q8, or to BF16, that of
+// matmul_panel16_tile_bf16. The bytes of a row and what they mean are in lib/formats/act_q8.h
+// and act_bf16.h. Every variant writes the same bytes.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,7 @@ struct QuantizeArgs {
   int64_t row_elems = 0;     // K, a multiple of 32
   QuantizeAttrs attrs;
   std::byte* xq = nullptr;  // 64-byte aligned
-  int64_t xq_stride = 0;    // bytes between tokens; a token's rows are act_q8_row_bytes(K) apart
+  int64_t xq_stride = 0;    // bytes between tokens; a token's rows are row bytes of the form apart
   int64_t token_begin = 0;
   int64_t token_end = 0;
   // The elements of each row to do, whole groups of kActQ8Shared; both 0: all. The range that ends
@@ -37,7 +38,7 @@ inline ElementRange quantize_range(const QuantizeArgs& args) {
 }
 using QuantizeFn = void (*)(const QuantizeArgs&);
 
-// Families: "quantize_q8".
+// Families: "quantize_q8", "quantize_bf16".
 Result<QuantizeFn> find_quantize(std::string_view family, Isa isa);
 
 }  // namespace ktx::kernels

@@ -32,8 +32,13 @@ int operand_count(std::string_view operands);
 int required_count(std::string_view operands);
 
 // Types and row kinds of activations: one row per token of the step, one per
-// wanted logits row, or one in all. Q8: int8 activations, see act_q8.h.
-enum class ValueType : uint8_t { F32 = 0, I32 = 1, Q8 = 2 };
+// wanted logits row, or one in all. Q8 and BF16: inputs of products, see act_q8.h and
+// act_bf16.h.
+enum class ValueType : uint8_t { F32 = 0, I32 = 1, Q8 = 2, BF16 = 3 };
+constexpr bool is_product_input(ValueType type) {
+  return type == ValueType::Q8 || type == ValueType::BF16;
+}
+
 enum class RowKind : uint8_t { Token = 0, Output = 1, Single = 2 };
 
 enum class Layout : uint16_t {

@@ -3,6 +3,7 @@
 //
 //   every product that reads a weight can read panels  -> panel16s of the types that have
 //                                                         it, panel16 of the others
+//                                                         and with --inputs=bf16
 //   anything else (norms, transposed products, types)  -> rows, the GGUF bytes
 //
 // unless a rule asks for a layout (asked_layout.h). Where several modules share a weight,
@@ -10,7 +11,9 @@
 //
 // A family fixes arithmetic and layout; the instruction set is chosen when the plan is
 // loaded (kernels/kernel_id.h). Every CPU reads every layout of the CPU, and panels are
-// best on all of them, so the layout does not depend on the target's instructions. A
+// best on all of them, so the layout does not depend on the target's instructions. Asked for
+// it (--inputs=bf16), products take BF16 activations instead of int8 ones, in the order of a
+// matrix tile (matmul_panel16_tile_bf16), with the same bits on all machines. A
 // table that the output head shares with the embedding is in panels too. So far every
 // batch class takes the same family.
 #include <fmt/format.h>
@@ -91,7 +94,12 @@ Status refuse_unheard(const steps::StepGraph& graph, const Decisions& decisions,
   return {};
 }
 
-Status choose_layouts(steps::StepGraph& graph, const Decisions& decisions) {
+// Products with BF16 inputs know no panel16s.
+Layout layout_of_panels(DType dtype, bool bf16_inputs) {
+  return bf16_inputs ? Layout::Panel16 : panel_layout(dtype);
+}
+
+Status choose_layouts(steps::StepGraph& graph, const Decisions& decisions, bool bf16_inputs) {
   std::vector<bool> able(graph.blobs.size()), wanted(graph.blobs.size());
   for (size_t i = 0; i < graph.blobs.size(); ++i)
     able[i] = can_have(graph.blobs[i], Layout::Panel16);
@@ -113,7 +121,8 @@ Status choose_layouts(steps::StepGraph& graph, const Decisions& decisions) {
   }
   for (size_t i = 0; i < graph.blobs.size(); ++i) {
     steps::Blob& blob = graph.blobs[i];
-    blob.layout = able[i] && wanted[i] ? panel_layout(blob.dtype) : Layout::Rows;
+    const bool panels = able[i] && wanted[i];
+    blob.layout = panels ? layout_of_panels(blob.dtype, bf16_inputs) : Layout::Rows;
   }
   for (const steps::Step& step : graph.steps) {
     if (step.op != StepOp::ExpertsGateUp) continue;
@@ -140,6 +149,46 @@ Layout deciding_layout(const steps::StepGraph& graph, const steps::Step& step) {
   return graph.blobs[step.weights[0]].layout;
 }
 
+// Whether a step can read its product input number 1 as BF16, or reads it not.
+bool takes_bf16(const steps::StepGraph& graph, const steps::Step& step) {
+  const size_t weights = step.op == StepOp::ExpertsGateUp ? 2 : 1;
+  for (size_t i = 0; i < weights; ++i) {
+    const steps::Blob& blob = graph.blobs[step.weights[i]];
+    if (!kernels::tile_bf16_takes(blob.dtype, blob.layout)) return false;
+  }
+  return !is_transposed(step);
+}
+
+// Product inputs become BF16 if all products that read them have weights for it.
+void choose_inputs(steps::StepGraph& graph) {
+  std::vector<bool> able(graph.values.size(), true);
+  const auto input_of = [&](const steps::Step& step) {
+    const bool reads = step.inputs.size() > 1 && step.inputs[1].value != steps::kAbsent &&
+                       is_product_input(graph.values[step.inputs[1].value].type);
+    return reads ? step.inputs[1].value : steps::kAbsent;
+  };
+  for (const steps::Step& step : graph.steps) {
+    const steps::ValueId value = input_of(step);
+    if (value != steps::kAbsent && !takes_bf16(graph, step)) able[value] = false;
+  }
+  for (const steps::Step& step : graph.steps) {
+    if (step.op != StepOp::Quantize || !able[step.outputs[0].value]) continue;
+    steps::Value& value = graph.values[step.outputs[0].value];
+    value.type = ValueType::BF16;
+    if (const size_t at = value.name.rfind(".q8."); at != std::string::npos) {
+      value.name.replace(at, 4, ".bf16.");
+    }
+  }
+}
+
+// The type of the values that a step quantizes to, or that a product reads.
+ValueType product_input(const steps::StepGraph& graph, const steps::Step& step) {
+  const steps::ValueId value = step.op == StepOp::Quantize ? step.outputs[0].value
+                               : step.inputs.size() > 1    ? step.inputs[1].value
+                                                           : steps::kAbsent;
+  return value == steps::kAbsent ? ValueType::Q8 : graph.values[value].type;
+}
+
 // On a GPU: tiles for the weights of products, for the formats that have them. A table
 // that only the embedding reads stays in rows.
 void choose_gpu_layouts(steps::StepGraph& graph) {
@@ -161,8 +210,9 @@ Status choose_kernels(CompileState& state) {
   constexpr kernels::Precision kPrecision[] = {kernels::Precision::Exact, kernels::Precision::Fast};
   Decisions decisions;
   for (const ir::Module& module : state.modules.modules) decisions[module.path] = &module.decision;
-  KTX_TRY(choose_layouts(state.steps, decisions));
+  KTX_TRY(choose_layouts(state.steps, decisions, state.bf16_inputs));
   choose_gpu_layouts(state.steps);
+  if (state.bf16_inputs) choose_inputs(state.steps);
   for (steps::Step& step : state.steps.steps) {
     const DType dtype = deciding_dtype(state.steps, step);
     const Layout layout = deciding_layout(state.steps, step);
@@ -170,7 +220,8 @@ Status choose_kernels(CompileState& state) {
       const bool gpu = step.device != "cpu";
       const std::string_view family =
           gpu ? kernels::gpu_kernel_family(step.op)
-              : kernels::kernel_family(step.op, kPrecision[p], dtype, is_transposed(step), layout);
+              : kernels::kernel_family(step.op, kPrecision[p], dtype, is_transposed(step), layout,
+                                       product_input(state.steps, step));
       if (family.empty() && step.op != StepOp::Quantize) {
         return Error{fmt::format("no kernel for step '{}' of module '{}' with {} weights",
                                  info(step.op).name, step.module, name(dtype))};

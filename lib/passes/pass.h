@@ -50,6 +50,9 @@ struct CompileState {
   bool wrong_model = false;    // a rule file is for another model, says check-rules
   target::Target target;
   CheckOptions check;
+  // In fast precision quantised products take BF16 activations instead of int8 ones where
+  // their weights allow it.
+  bool bf16_inputs = false;
   const input::HfConfig* config = nullptr;  // may be null: its keys are then not checked
   DiagSink* diags = nullptr;                // not null
   Fact fact = Fact::Built;

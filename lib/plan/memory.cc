@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "lib/formats/act_q8.h"
 #include "lib/formats/dtype.h"
+#include "lib/formats/value_row.h"
 #include "lib/support/byte_reader.h"
 
 namespace ktx::plan {
@@ -58,9 +58,7 @@ Result<ArenaLayout> lay_out_arena(std::span<const BufferRecord> buffers, int64_t
 }
 
 uint64_t value_row_bytes(const ValueRecord& value) {
-  const int64_t bytes = value.type == static_cast<uint8_t>(ValueType::Q8)
-                            ? act_q8_row_bytes(value.width)
-                            : value.width * 4;
+  const int64_t bytes = ktx::value_row_bytes(static_cast<ValueType>(value.type), value.width);
   return static_cast<uint64_t>(bytes) * value.rows_per_row;
 }
 

@@ -37,7 +37,7 @@ void check_quantize(StepCheck& s) {
   if (!s.in_range("rows_per_token", a.rows_per_token, 1, kMaxHeads)) return;
   if (!s.in_range("stride", a.stride, 0, kMaxDim)) return;
   s.require(x.type() == ValueType::F32, "x is not F32");
-  s.int8("xq", xq, a.rows_per_token, xq.value->width, x.rows());
+  s.product_input("xq", xq, a.rows_per_token, xq.value->width, x.rows());
   const int64_t end = int64_t{a.rows_per_token - 1} * a.stride + xq.value->width;
   s.require(end <= x.width, "{} rows of {}, {} apart, of {} elements", a.rows_per_token,
             xq.value->width, a.stride, x.width);
@@ -49,7 +49,7 @@ void check_matmul(StepCheck& s) {
   const BlobRecord& w = *s.weight(0);
   s.in_range("accumulate", s.attrs<MatmulAttrs>().accumulate, 0, 1);
   s.shape("x", x, ValueType::F32, w.cols, x.rows());
-  if (s.in(1).present()) s.int8("xq", s.in(1), 1, w.cols, x.rows());
+  if (s.in(1).present()) s.product_input("xq", s.in(1), 1, w.cols, x.rows());
   s.shape("y", y, ValueType::F32, w.rows * w.matrices, x.rows());
   if (s.weight(1)) s.vector("bias", *s.weight(1), y.width);
 }
@@ -76,7 +76,7 @@ void check_matmul_heads(StepCheck& s) {
             "{} heads of {}, {} apart, of {} elements of x", a.heads, k, a.x_stride, x.width);
   s.require((a.heads - 1) * int64_t{a.y_stride} + n <= y.width,
             "{} heads of {}, {} apart, of {} elements of y", a.heads, n, a.y_stride, y.width);
-  if (s.in(1).present()) s.int8("xq", s.in(1), a.heads, k);
+  if (s.in(1).present()) s.product_input("xq", s.in(1), a.heads, k);
 }
 
 void check_rope(StepCheck& s) {
@@ -220,7 +220,7 @@ void check_experts_gate_up(StepCheck& s) {
   s.matrices("gate", gate, a.experts, gate.rows, x.width);
   s.matrices("up", *s.weight(1), a.experts, gate.rows, x.width);
   s.shape("x", x, ValueType::F32, gate.cols);
-  if (s.in(1).present()) s.int8("xq", s.in(1), 1, gate.cols);
+  if (s.in(1).present()) s.product_input("xq", s.in(1), 1, gate.cols);
   s.shape("h", s.out(0), ValueType::F32, a.top_k * gate.rows);
 }
 
@@ -231,7 +231,7 @@ void check_experts_down(StepCheck& s) {
   s.in_range("accumulate", a.accumulate, 0, 1);
   s.matrices("down", down, a.experts, down.rows, down.cols);
   s.shape("h", s.in(0), ValueType::F32, a.top_k * down.cols);
-  if (s.in(1).present()) s.int8("hq", s.in(1), a.top_k, down.cols);
+  if (s.in(1).present()) s.product_input("hq", s.in(1), a.top_k, down.cols);
   s.shape("weights", s.in(4), ValueType::F32, a.top_k);
   s.shape("y", s.out(0), ValueType::F32, down.rows);
 }

@@ -122,7 +122,8 @@ static_assert(sizeof(SliceRecord) == 32);
 // An activation: rows of `width` elements. Row kinds: one row per token, one per
 // wanted logits row, or one in all. `rows_per_row` rows of `width` each make one
 // such row (heads or experts of a token; else 1): one row takes
-// rows_per_row * width elements, Q8 rows_per_row * act_q8_row_bytes(width) bytes.
+// rows_per_row * width elements, Q8 and BF16 rows_per_row * value_row_bytes(type, width)
+// bytes (lib/formats/value_row.h).
 struct ValueRecord {
   uint32_t name;
   uint8_t type;  // enum ktx::ValueType

@@ -100,10 +100,11 @@ class StepCheck {
             operand.value->rows, static_cast<int>(rows));
     require(operand.width == width, "{} is {} wide, expected {}", what, operand.width, width);
   }
-  // Int8 rows, `rows_per_row` of `width` elements for each row of the step.
-  void int8(const char* what, const Operand& operand, int64_t rows_per_row, int64_t width,
-            RowKind rows = RowKind::Token) {
-    shape(what, operand, ValueType::Q8, rows_per_row * width, rows);
+  // Int8 or BF16 rows, `rows_per_row` of `width` elements for each row of the step.
+  void product_input(const char* what, const Operand& operand, int64_t rows_per_row, int64_t width,
+                     RowKind rows = RowKind::Token) {
+    const bool bf16 = operand.type() == ValueType::BF16;
+    shape(what, operand, bf16 ? ValueType::BF16 : ValueType::Q8, rows_per_row * width, rows);
     require(operand.whole() && operand.value->rows_per_row == rows_per_row,
             "{} is {} rows of {}, expected {} of {}", what, operand.value->rows_per_row,
             operand.value->width, rows_per_row, width);

@@ -240,15 +240,15 @@ Status verify_values(const PlanView& plan) {
     const ValueRecord& value = plan.values[i];
     KTX_TRY(require(is_string(plan, value.name), "value {}: name {} is no string", i, value.name));
     const std::string name = printable(plan.string(value.name));
-    KTX_TRY(require(value.type <= static_cast<uint8_t>(ValueType::Q8) &&
+    KTX_TRY(require(value.type <= static_cast<uint8_t>(ValueType::BF16) &&
                         value.rows <= static_cast<uint8_t>(RowKind::Single),
                     "value '{}': type {}, rows {}", name, value.type, value.rows));
     KTX_TRY(require(in_range(value.width, 1, kMaxDim) &&
                         in_range(value.rows_per_row, 1, kMaxHeads) &&
                         value.width * value.rows_per_row <= kMaxRowElems,
                     "value '{}': {} rows of {} elements", name, value.rows_per_row, value.width));
-    KTX_TRY(require(value.type != static_cast<uint8_t>(ValueType::Q8) || value.width % 32 == 0,
-                    "value '{}': {} int8 elements are no multiple of 32", name, value.width));
+    KTX_TRY(require(!is_product_input(static_cast<ValueType>(value.type)) || value.width % 32 == 0,
+                    "value '{}': {} int8 or BF16 elements are no multiple of 32", name, value.width));
     KTX_TRY(require(value.buffer < plan.buffers.size(), "value '{}': buffer {} of {}", name,
                     value.buffer, plan.buffers.size()));
     const BufferRecord& buffer = plan.buffers[value.buffer];

@@ -38,7 +38,8 @@ BoundView BindContext::view(const plan::OperandRecord& operand) const {
   if (operand.value == plan::kNone) return view;
   const plan::ValueRecord& value = plan.values[operand.value];
   view.data = arena + buffer_offsets[value.buffer];
-  if (value.type != static_cast<uint8_t>(ValueType::Q8)) view.data += uint64_t{operand.offset} * 4;
+  view.type = static_cast<ValueType>(value.type);
+  if (!is_product_input(view.type)) view.data += uint64_t{operand.offset} * 4;
   view.stride_bytes = static_cast<int64_t>(plan::value_row_bytes(value));
   view.width = operand.width;
   view.rows_per_row = value.rows_per_row;

@@ -102,6 +102,7 @@ struct BoundView {
   int64_t width = 0;          // elements of the view
   int64_t rows_per_row = 1;
   RowKind rows = RowKind::Token;
+  ValueType type = ValueType::F32;
 
   float* f32() const { return reinterpret_cast<float*>(data); }
   int32_t* i32() const { return reinterpret_cast<int32_t*>(data); }

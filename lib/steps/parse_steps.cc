@@ -191,7 +191,7 @@ class Parser {
         KTX_TRY(number(word, value.buffer));
       else if (word.key == "type") {
         const auto type = word.single() ? type_from_name(*word.single()) : std::nullopt;
-        if (!type) return fail("unknown type; expected f32, i32 or q8");
+        if (!type) return fail("unknown type; expected f32, i32, q8 or bf16");
         value.type = *type;
       } else if (word.key == "rows") {
         const auto rows = word.single() ? row_kind_from_name(*word.single()) : std::nullopt;

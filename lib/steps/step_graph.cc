@@ -1,6 +1,6 @@
 #include "lib/steps/step_graph.h"
 
-#include "lib/formats/act_q8.h"
+#include "lib/formats/value_row.h"
 
 namespace ktx::steps {
 
@@ -20,8 +20,7 @@ std::vector<std::string> value_devices(const StepGraph& graph) {
 }
 
 int64_t row_bytes(const Value& value) {
-  const int64_t one = value.type == ValueType::Q8 ? act_q8_row_bytes(value.width) : value.width * 4;
-  return one * value.rows_per_row;
+  return value_row_bytes(value.type, value.width) * value.rows_per_row;
 }
 
 }  // namespace ktx::steps

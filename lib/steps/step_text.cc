@@ -8,7 +8,7 @@
 namespace ktx::steps {
 namespace {
 
-constexpr std::string_view kTypeNames[] = {"f32", "i32", "q8"};
+constexpr std::string_view kTypeNames[] = {"f32", "i32", "q8", "bf16"};
 constexpr std::string_view kRowKindNames[] = {"token", "output", "single"};
 
 bool is_plain(unsigned char c) {

@@ -13,7 +13,7 @@ namespace ktx::steps {
 // but letters, digits and ._-/ (or is empty).
 std::string quote(std::string_view name);
 
-std::string_view type_name(ValueType type);    // "f32", "i32", "q8"
+std::string_view type_name(ValueType type);    // "f32", "i32", "q8", "bf16"
 std::string_view row_kind_name(RowKind rows);  // "token", "output", "single"
 std::optional<ValueType> type_from_name(std::string_view name);
 std::optional<RowKind> row_kind_from_name(std::string_view name);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "lib/steps/step_graph.h"
+#include "lib/steps/step_text.h"
 
 namespace ktx::steps {
 namespace {
@@ -45,7 +46,7 @@ class Verifier {
     for (const Value& value : graph_.values) {
       if (!names.insert(value.name).second) fail(fmt::format("two values '{}'", value.name));
       if (value.width <= 0 || value.rows_per_row <= 0 ||
-          (value.type == ValueType::Q8 && value.width % 32 != 0)) {
+          (is_product_input(value.type) && value.width % 32 != 0)) {
         fail(fmt::format("value '{}' has a bad width {} x {}", value.name, value.rows_per_row,
                          value.width));
       }
@@ -82,8 +83,8 @@ class Verifier {
                        view.offset, value.name, whole));
       return false;
     }
-    if (value.type == ValueType::Q8 && view.width != whole) {
-      fail(fmt::format("int8 value '{}' must be taken whole", value.name));
+    if (is_product_input(value.type) && view.width != whole) {
+      fail(fmt::format("{} value '{}' must be taken whole", type_name(value.type), value.name));
       return false;
     }
     return true;
@@ -165,7 +166,7 @@ class Verifier {
   }
   void shapes(const Step& step, const QuantizeAttrs& a) {
     const Value& xq = graph_.values[step.outputs[0].value];
-    expect(xq.type == ValueType::Q8, "xq must be int8");
+    expect(is_product_input(xq.type), "xq must be int8 or BF16");
     expect_equal(xq.rows_per_row, a.rows_per_token, "rows of xq");
     expect(a.stride > 0 &&
                (a.rows_per_token - 1) * int64_t{a.stride} + xq.width <= step.inputs[0].width,

@@ -64,8 +64,9 @@ bool has_avx512(uint64_t state) {
 }
 
 bool has_amx(uint64_t state) {
-  constexpr uint32_t kTile = 1u << 24, kInt8 = 1u << 25;  // edx
-  if (!has_all(state, kTileState) || !has_all(cpuid(7, 0).edx, kTile | kInt8)) return false;
+  constexpr uint32_t kBf16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25;  // edx
+  if (!has_all(state, kTileState)) return false;
+  if (!has_all(cpuid(7, 0).edx, kBf16 | kTile | kInt8)) return false;
   constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }

@@ -6,7 +6,8 @@
 //   three texts in the same steps, cut unevenly
 //   each vector instruction set of this machine
 //
-// over the eight test models, so that every family's steps and kernels take part.
+// over the eight test models, so that every family's steps and kernels take part, with int8
+// and with BF16 activations.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,12 +43,19 @@ std::vector<int32_t> random_text(int64_t tokens, uint64_t seed, int64_t vocab) {
   return ids;
 }
 
-class NumericsContract : public ::testing::TestWithParam<const char*> {
+struct Subject {
+  const char* model;
+  const char* inputs;
+};
+
+class NumericsContract : public ::testing::TestWithParam<Subject> {
  protected:
   void SetUp() override {
-    const std::string gguf = test_model_gguf(GetParam());
-    if (gguf.empty()) GTEST_SKIP() << "no model " << GetParam();
-    const Finished run = run_program({ktx_compile(), "-q", gguf, "-o", dir_.path("m.ktxplan"),
+    const std::string gguf = test_model_gguf(GetParam().model);
+    if (gguf.empty()) GTEST_SKIP() << "no model " << GetParam().model;
+    const std::string inputs = std::string("--inputs=") + GetParam().inputs;
+    const Finished run = run_program({ktx_compile(), "-q", gguf, inputs, "-o",
+                                      dir_.path("m.ktxplan"),
                                       KTX_SOURCE_DIR "/rules/cpu-only.yaml"});
     ASSERT_EQ(run.status, 0) << run.err;
   }
@@ -170,8 +178,19 @@ TEST_P(NumericsContract, VectorInstructionSetsAgree) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, NumericsContract, ::testing::ValuesIn(kTestModels),
-                         [](const auto& info) { return std::string(info.param); });
+std::vector<Subject> subjects() {
+  std::vector<Subject> all;
+  for (const char* model : kTestModels) {
+    all.push_back({model, "int8"});
+    all.push_back({model, "bf16"});
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, NumericsContract, ::testing::ValuesIn(subjects()),
+                         [](const auto& info) {
+                           return std::string(info.param.model) + "_" + info.param.inputs;
+                         });
 
 }  // namespace
 }  // namespace ktx::testing

@@ -9,6 +9,7 @@
 #include "kernels/norm/norm.h"
 #include "kernels/quantize/quantize.h"
 #include "kernels/rope/rope.h"
+#include "lib/formats/act_bf16.h"
 #include "tests/kernels/kernel_cases.h"
 
 namespace ktx::kernels {
@@ -383,6 +384,37 @@ TEST_P(ElementwiseTest, QuantizeSharesOneNumberAmongFourScales) {
     }
   }
   EXPECT_LT(shared_error, 1.6 * own_error);
+}
+
+TEST_P(ElementwiseTest, QuantizeToBf16RoundsToNearestEven) {
+  Random random(29);
+  for (int64_t k : {32, 96, 1024}) {
+    const int64_t tokens = 3, rows = 2, row_bytes = act_bf16_row_bytes(k);
+    std::vector<float> x = random.normals(tokens * rows * (k + 4), 5);
+    const float special[] = {NAN, -INFINITY, 1.00390625f, 1.01171875f, 0.0f, -0.0f, 1e-40f, 3.4e38f};
+    std::copy(std::begin(special), std::end(special), x.begin());
+    AlignedBytes xq(tokens * rows * row_bytes);
+    QuantizeArgs a;
+    a.x = x.data();
+    a.x_stride = rows * (k + 4);
+    a.row_elems = k;
+    a.attrs = {static_cast<int32_t>(rows), static_cast<int32_t>(k + 4)};
+    a.xq = xq.data();
+    a.xq_stride = rows * row_bytes;
+    a.token_end = tokens;
+    const QuantizeFn run = *find_quantize("quantize_bf16", isa);
+    for (int64_t end = k; end > 0; end -= 64) {
+      a.elem_begin = std::max<int64_t>(0, end - 64);
+      a.elem_end = end;
+      run(a);
+    }
+    for (int64_t r = 0; r < tokens * rows; ++r) {
+      const auto* row = reinterpret_cast<const uint16_t*>(xq.data() + r * row_bytes);
+      for (int64_t i = 0; i < k; ++i) {
+        ASSERT_EQ(row[i], float_to_bfloat16(x[static_cast<size_t>(r * (k + 4) + i)])) << i;
+      }
+    }
+  }
 }
 
 TEST_P(ElementwiseTest, QuantizeInPartsGivesTheSameBytes) {

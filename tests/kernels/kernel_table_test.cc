@@ -69,6 +69,14 @@ TEST(KernelTable, EveryStepOpHasAFamilyForEachPrecisionAndDtype) {
     }
   }
   EXPECT_EQ(kernel_family(StepOp::Matmul, Precision::Fast, DType::Q4_K), "matmul_rows_q8");
+  const auto family = [](Precision precision, DType dtype) {
+    return kernel_family(StepOp::Matmul, precision, dtype, false, Layout::Panel16, ValueType::BF16);
+  };
+  EXPECT_EQ(family(Precision::Fast, DType::Q4_K), "matmul_panel16_tile_bf16");
+  EXPECT_EQ(family(Precision::Exact, DType::Q4_K), "matmul_panel16_f32");
+  EXPECT_EQ(family_input("matmul_panel16_tile_bf16"), ValueType::BF16);
+  EXPECT_EQ(family_input("matmul_rows_q8"), ValueType::Q8);
+  EXPECT_EQ(family_input("matmul_panel16_bf16"), std::nullopt);
   EXPECT_EQ(kernel_family(StepOp::Matmul, Precision::Fast, DType::BF16), "matmul_rows_bf16");
   EXPECT_EQ(kernel_family(StepOp::Matmul, Precision::Exact, DType::BF16), "matmul_rows_f32");
   EXPECT_EQ(kernel_family(StepOp::Matmul, Precision::Fast, DType::F16), "matmul_rows_f32");

@@ -10,6 +10,7 @@
 #include "kernels/matmul/matmul_panel_emulated.h"
 #include "kernels/matmul/panel16.h"
 #include "kernels/quantize/quantize.h"
+#include "lib/formats/act_bf16.h"
 #include "lib/formats/act_q8.h"
 #include "lib/formats/int8_form.h"
 #include "tests/kernels/kernel_cases.h"
@@ -18,14 +19,19 @@ namespace ktx::kernels {
 namespace {
 
 constexpr std::string_view kFamilies[] = {
-    "matmul_rows_f32",     "matmul_rows_bf16",  "matmul_rows_q8",      "matmul_panel16_f32",
-    "matmul_panel16_bf16", "matmul_panel16_q8", "matmul_panel16s_f32", "matmul_panel16s_q8"};
+    "matmul_rows_f32",     "matmul_rows_bf16",    "matmul_rows_q8",
+    "matmul_panel16_f32",  "matmul_panel16_bf16", "matmul_panel16_q8",
+    "matmul_panel16s_f32", "matmul_panel16s_q8",  "matmul_panel16_tile_bf16"};
 
 bool is_q8(std::string_view family) {
   return family.ends_with("_q8");
 }
+// BF16 weights and activations; with `tile` any weights, rounded to BF16.
+bool is_tile(std::string_view family) {
+  return family.ends_with("_tile_bf16");
+}
 bool is_bf16(std::string_view family) {
-  return family.ends_with("_bf16");
+  return family.ends_with("_bf16") && !is_tile(family);
 }
 bool can_have(Layout layout, DType dtype) {
   return matrix_bytes(layout, dtype, kPanelRows, info(dtype).block_elems).has_value();
@@ -43,6 +49,7 @@ std::vector<Case> all_cases() {
     for (DType dtype : weight_dtypes()) {
       if (is_q8(family) && !matmul_q8_takes(dtype)) continue;
       if (is_bf16(family) && dtype != DType::BF16) continue;
+      if (is_tile(family) && !panel16_form(dtype)) continue;
       if (!can_have(family_layout(family), dtype)) continue;
       for (Isa isa : runnable_isas()) cases.push_back({family, dtype, isa});
     }
@@ -50,18 +57,19 @@ std::vector<Case> all_cases() {
   return cases;
 }
 
-// Activations as floats, and as int8 rows; what the int8 rows stand for, in double.
+// Activations as floats, and as int8 and BF16 rows; what a family reads, in double.
 struct Activations {
   int64_t tokens, cols, stride;
   std::vector<float> x;
-  AlignedBytes xq;
+  AlignedBytes xq, bf16;
 
   Activations(Random& random, int64_t tokens, int64_t cols)
       : tokens(tokens),
         cols(cols),
         stride(cols + 3),
         x(random.normals(tokens * stride)),
-        xq(std::max<int64_t>(64, tokens * act_q8_row_bytes(cols))) {
+        xq(std::max<int64_t>(64, tokens * act_q8_row_bytes(cols))),
+        bf16(std::max<int64_t>(64, tokens * act_bf16_row_bytes(cols))) {
     if (cols % 32 == 0) quantize();
   }
   void quantize() {
@@ -73,11 +81,15 @@ struct Activations {
     a.xq_stride = act_q8_row_bytes(cols);
     a.token_end = tokens;
     (*find_quantize("quantize_q8", Isa::Scalar))(a);
+    a.xq = bf16.data();
+    a.xq_stride = act_bf16_row_bytes(cols);
+    (*find_quantize("quantize_bf16", Isa::Scalar))(a);
   }
   double value(std::string_view family, int64_t t, int64_t k) {
     if (!is_q8(family)) {
       const float v = x[static_cast<size_t>(t * stride + k)];
-      return is_bf16(family) ? bfloat16_to_float(float_to_bfloat16(v)) : v;
+      const bool rounded = is_bf16(family) || is_tile(family);
+      return rounded ? bfloat16_to_float(float_to_bfloat16(v)) : v;
     }
     const std::byte* row = xq.data() + t * act_q8_row_bytes(cols);
     const float* scale = reinterpret_cast<const float*>(row + act_q8_scale_offset(cols));
@@ -106,8 +118,9 @@ struct Product {
     pack();
     args.x = act.x.data();
     args.x_stride = act.stride;
-    args.xq = act.xq.data();
-    args.xq_stride = act_q8_row_bytes(w.cols());
+    args.xq = is_tile(c.family) ? act.bf16.data() : act.xq.data();
+    args.xq_stride =
+        is_tile(c.family) ? act_bf16_row_bytes(w.cols()) : act_q8_row_bytes(w.cols());
     args.tokens = act.tokens;
     args.y = y.data();
     args.y_stride = w.rows();
@@ -165,6 +178,8 @@ TEST_P(MatmulTest, AgreesWithDoubleWithinRounding) {
         // larger than those of the sum by up to the range of the codes.
         const double slack = is_q8(c.family) ? 16 : 2;
         const double bound =
+            // A weight cut to BF16 is off by up to 0.5 %, kBf16Up more or less.
+            is_tile(c.family) ? 0.0055 * size :
             slack * kEps *
             (4 + static_cast<double>(cols) / (family_layout(c.family) == Layout::Rows ? 16 : 8)) *
             size;
@@ -380,6 +395,70 @@ TEST(MatmulTable, MatrixTilesGiveTheBitsOfVectors) {
         EXPECT_TRUE(same_bits(vectors.y, tiles.y)) << name(dtype) << " " << tokens;
         EXPECT_TRUE(same_bits(vectors.y, narrow.y)) << name(dtype) << " " << tokens;
       }
+    }
+  }
+}
+
+// Scalar code one product after the other, vectors, tiles in plain code, and tiles where the
+// machine has them: tokens that fill no tile, more than go at once, rows that fill no panel.
+TEST(MatmulTable, TilesOfBf16GiveTheBitsOfTheReference) {
+  if (detect_isa() < Isa::Avx512) GTEST_SKIP() << "this machine lacks AVX-512";
+  for (DType dtype : weight_dtypes()) {
+    if (!panel16_form(dtype)) continue;
+    Random random(21);
+    const bool small = info(dtype).block_elems == 32;
+    for (int64_t blocks : {1, small ? 35 : 6}) {
+      const int64_t cols = blocks * info(dtype).block_elems;
+      const Weights w(random, dtype, 37, cols);
+      for (int64_t tokens : {1, 2, 15, 17, 33, 49, 64, 65, 117, 289}) {
+        if (tokens > 117 && (blocks == 1 || dtype != DType::Q4_K)) continue;
+        Activations act(random, tokens, cols);
+        const Case scalar{"matmul_panel16_tile_bf16", dtype, Isa::Scalar};
+        Product reference(scalar, w, act);
+        reference.args.row_begin = tokens % 3 * 2;
+        reference.run(reference.args);
+        for (Isa isa : runnable_isas()) {
+          if (isa == Isa::Scalar) continue;
+          const Case other{"matmul_panel16_tile_bf16", dtype, isa};
+          Product p(other, w, act);
+          p.args.row_begin = reference.args.row_begin;
+          p.run(p.args);
+          EXPECT_TRUE(same_bits(p.y, reference.y)) << name(dtype) << " " << tokens << name(isa);
+        }
+        Product tiles(scalar, w, act);
+        tiles.run = matmul_panel16_tile_bf16_emulated(dtype);
+        tiles.args.row_begin = reference.args.row_begin;
+        tiles.run(tiles.args);
+        EXPECT_TRUE(same_bits(tiles.y, reference.y)) << name(dtype) << " " << tokens;
+      }
+    }
+  }
+}
+
+// MXFP4's weights are BF16 numbers and stay what they are: sums of plain code over the
+// decoded row, even columns, odd ones and both to the rest, every 32 columns.
+TEST(MatmulTable, TilesOfBf16AddUpInTheOrderThatTheyPromise) {
+  Random random(22);
+  const int64_t cols = 640, rows = 16, tokens = 3;
+  const Weights w(random, DType::MXFP4, rows, cols);
+  Activations act(random, tokens, cols);
+  const Case c{"matmul_panel16_tile_bf16", DType::MXFP4, detect_isa()};
+  Product p(c, w, act);
+  p.run(p.args);
+  for (int64_t r = 0; r < rows; ++r) {
+    const std::vector<float> row = w.row(r);
+    for (int64_t t = 0; t < tokens; ++t) {
+      float sum = 0;
+      for (int64_t k = 0; k < cols; k += 32) {
+        float even = 0, odd = 0;
+        for (int64_t j = k; j < k + 32; j += 2) {
+          const auto x = [&](int64_t at) { return static_cast<float>(act.value(p.c.family, t, at)); };
+          even = std::fma(row[static_cast<size_t>(j)], x(j), even);
+          odd = std::fma(row[static_cast<size_t>(j + 1)], x(j + 1), odd);
+        }
+        sum += even + odd;
+      }
+      ASSERT_EQ(p.y[static_cast<size_t>(t * rows + r)], sum) << "token " << t << " row " << r;
     }
   }
 }

@@ -79,6 +79,9 @@ cl::opt<bool> g_strict("strict", cl::desc("with --check: exit with 3 on warnings
 cl::opt<std::string> g_target(
     "target", cl::desc("the machine to compile for, a YAML file or a profile such as rtx-4090"),
     cl::value_desc("FILE"), cl::cat(g_category));
+cl::opt<std::string> g_inputs(
+    "inputs", cl::desc("activations of quantised products in fast precision (int8)"),
+    cl::value_desc("int8|bf16"), cl::cat(g_category));
 cl::opt<std::string> g_dialect("dialect", cl::desc("with --check: whom the rules are for (ktx)"),
                                cl::value_desc("ktx|ktransformers"), cl::cat(g_category));
 cl::opt<bool> g_list_unruled("list-unruled", cl::desc("print the modules without a rule"),
@@ -256,6 +259,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
   options.max_batch = check.number(g_max_batch, 1, 1, 4096);
   options.kv_budget_bytes = check.bytes(g_kv_budget);
   options.drop_unused = g_drop_unused;
+  options.bf16_inputs = check.choice(g_inputs, "int8", "bf16") == "bf16";
   options.threads = static_cast<int>(check.number(g_threads, 0, 1, 1024));
   options.emit = check.choice(g_emit, "module-ir", "step-ir");
   options.stop_after = g_stop_after;

@@ -21,6 +21,7 @@ struct Options {
   int64_t max_batch = 1;
   int64_t kv_budget_bytes = 0;
   bool drop_unused = false;
+  bool bf16_inputs = false;
   int threads = 0;
 
   std::string emit;  // "", "module-ir" or "step-ir"

@@ -96,6 +96,7 @@ std::vector<std::string> byte_options(const Options& options) {
   if (options.kv_budget_bytes)
     out.push_back(fmt::format("--kv-budget={}", options.kv_budget_bytes));
   if (options.drop_unused) out.push_back("--drop-unused");
+  if (options.bf16_inputs) out.push_back("--inputs=bf16");
   if (!options.target.empty()) out.push_back("--target");
   return out;
 }
@@ -157,6 +158,7 @@ int run_compile(const Options& options) {
   read_rule_files(options, state);
   read_target_file(options, state);
   state.check.for_target = state.check.target_given;
+  state.bf16_inputs = options.bf16_inputs;
   if (talk.failed()) return 1;
 
   // 3. The module graph, bound to the tensors.

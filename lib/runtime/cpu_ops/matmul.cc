@@ -25,6 +25,7 @@ class MatmulStep final : public CpuStep {
     args_.x_stride = x.stride();
     args_.xq = xq.data;
     args_.xq_stride = xq.stride_bytes;
+    input_ = xq.type;
     args_.y = y.f32();
     args_.y_stride = y.stride();
     args_.bias = bias_.data();
@@ -40,7 +41,7 @@ class MatmulStep final : public CpuStep {
     if (args_.tokens == 0) return {};
     run_ = functions_[batch_class(args_.tokens)];
     tokens_.rows = args_.tokens;
-    tokens_.grain = kernels::matmul_chunk_tokens(args_.w, args_.tokens);
+    tokens_.grain = kernels::matmul_chunk_tokens(args_.w, args_.tokens, input_);
     split_.rows = args_.w.rows;
     split_.grain = std::max<int64_t>(1, kernels::matmul_chunk_rows(args_.w, args_.tokens));
     // Prompts: fewer rows an item when threads would wait for the last one.
@@ -102,6 +103,7 @@ class MatmulStep final : public CpuStep {
   std::array<kernels::MatmulFn, kBatchClasses> functions_{};
   kernels::MatmulFn run_ = nullptr;
   SmallWeight bias_;
+  ValueType input_ = ValueType::Q8;
   RowKind rows_ = RowKind::Token;
   RowSplit split_;
   RowSplit tokens_;

@@ -21,9 +21,10 @@ Result<std::array<kernels::MatmulFn, kBatchClasses>> matmul_functions(const Bind
           return Error{
               fmt::format("kernel {} does not read weights in layout {}", family, name(w.layout))};
         }
-        if (family.ends_with("_q8") && !xq.data) {
-          return Error{
-              fmt::format("kernel {} needs int8 activations, which the step lacks", family)};
+        const std::optional<ValueType> takes = kernels::family_input(family);
+        if (takes && (!xq.data || xq.type != *takes)) {
+          return Error{fmt::format("kernel {} needs {} activations, which the step lacks", family,
+                                   *takes == ValueType::Q8 ? "int8" : "BF16")};
         }
         return kernels::find_matmul(family, w.dtype, context.isa);
       });

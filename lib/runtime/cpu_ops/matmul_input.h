@@ -1,5 +1,6 @@
 // What all products check when they are bound: that the kernel exists for the
-// weight's dtype and reads its layout, and that its int8 input is there.
+// weight's dtype and reads its layout, and that its int8 or BF16 input is
+// there.
 #pragma once
 
 #include <array>

@@ -1,6 +1,9 @@
-// quantize: activations to int8.
+// quantize: activations to int8 or BF16.
 #include "kernels/quantize/quantize.h"
 
+#include <fmt/format.h>
+
+#include "kernels/kernel_id.h"
 #include "lib/runtime/cpu_ops/cpu_ops.h"
 #include "lib/runtime/cpu_ops/row_step.h"
 
@@ -18,8 +21,15 @@ struct QuantizeStep final : RowStep<kernels::QuantizeArgs, kernels::QuantizeFn> 
     args_.xq_stride = xq.stride_bytes;
     rows_ = xq.rows;
     split_.grain = rows_per_item(xq.width);
+    row_bytes_ = xq.stride_bytes / xq.rows_per_row;
     functions_ = KTX_TRY(context.functions<kernels::QuantizeFn>(
-        [&](std::string_view family) { return kernels::find_quantize(family, context.isa); }));
+        [&](std::string_view family) -> Result<kernels::QuantizeFn> {
+          if (kernels::family_input(family) != xq.type) {
+            return Error{fmt::format("kernel {} does not write values of type {}", family,
+                                     static_cast<int>(xq.type))};
+          }
+          return kernels::find_quantize(family, context.isa);
+        }));
     return {};
   }
   void run_region(const OutputRegion& region, std::byte*) override {
@@ -38,10 +48,13 @@ struct QuantizeStep final : RowStep<kernels::QuantizeArgs, kernels::QuantizeFn> 
       const int64_t row = region.rows ? region.rows[i] : i;
       const int64_t token = row / inner, part = row % inner;
       args.x = args_.x + token * args_.x_stride + part * args_.attrs.stride;
-      args.xq = args_.xq + token * args_.xq_stride + part * act_q8_row_bytes(args_.row_elems);
+      args.xq = args_.xq + token * args_.xq_stride + part * row_bytes_;
       run_(args);
     }
   }
+
+ private:
+  int64_t row_bytes_ = 0;
 };
 
 }  // namespace

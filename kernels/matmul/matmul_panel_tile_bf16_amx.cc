@@ -1,0 +1,101 @@
+// Products of weights in panels with BF16 activations, with AMX tiles.
+#include "kernels/matmul/matmul_panel_tile_bf16_tiles.h"
+
+namespace ktx::kernels {
+
+MatmulFn matmul_panel16_tile_bf16_amx(DType dtype);
+
+namespace {
+
+struct Bf16AmxTiles {
+  // Of a thread, as ldtilecfg reads it. Tiles 0 to 3: sums; 4 to 6: activations; 7: weights.
+  // With many tokens 4 and 5: activations; 6 and 7: weights.
+  struct alignas(64) Config {
+    uint8_t palette = 1;
+    uint8_t start_row = 0;
+    uint8_t reserved[14] = {};
+    uint16_t row_bytes[16] = {};
+    uint8_t rows[16] = {};
+  };
+
+  KTX_INLINE void begin(int64_t tokens) {
+    Config config;
+    for (int tile = 0; tile < 8; ++tile) {
+      config.row_bytes[tile] = 64;
+      config.rows[tile] = static_cast<uint8_t>(tile < 7 ? tokens : 16);
+    }
+    fence();
+    _tile_loadconfig(&config);
+  }
+  KTX_INLINE void end() { _tile_release(); }
+  KTX_INLINE void clear() {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+
+  KTX_INLINE void weights(const uint8_t* w) {
+    fence();
+    _tile_loadd(7, w, 64);
+  }
+  // Sums `tile` += activations at x, rows `stride` bytes apart, times the weights. (Tile numbers are part of an
+  // instruction's name.)
+  template <int tile>
+  KTX_INLINE void multiply(const uint8_t* x, int64_t stride) {
+    if constexpr (tile == 0 || tile == 3) _tile_loadd(4, x, stride);
+    if constexpr (tile == 1) _tile_loadd(5, x, stride);
+    if constexpr (tile == 2) _tile_loadd(6, x, stride);
+    if constexpr (tile == 0) _tile_dpbf16ps(0, 4, 7);
+    if constexpr (tile == 1) _tile_dpbf16ps(1, 5, 7);
+    if constexpr (tile == 2) _tile_dpbf16ps(2, 6, 7);
+    if constexpr (tile == 3) _tile_dpbf16ps(3, 4, 7);
+  }
+  template <int slot>
+  KTX_INLINE void load_tokens(const uint8_t* x, int64_t stride) {
+    if constexpr (slot == 0) _tile_loadd(4, x, stride);
+    if constexpr (slot == 1) _tile_loadd(5, x, stride);
+  }
+  template <int slot>
+  KTX_INLINE void load_weights(const uint8_t* w) {
+    fence();
+    if constexpr (slot == 0) _tile_loadd(6, w, 64);
+    if constexpr (slot == 1) _tile_loadd(7, w, 64);
+  }
+  // Sums 2 * w + x += tokens x times weights w.
+  template <int x, int w>
+  KTX_INLINE void product() {
+    if constexpr (x == 0 && w == 0) _tile_dpbf16ps(0, 4, 6);
+    if constexpr (x == 1 && w == 0) _tile_dpbf16ps(1, 5, 6);
+    if constexpr (x == 0 && w == 1) _tile_dpbf16ps(2, 4, 7);
+    if constexpr (x == 1 && w == 1) _tile_dpbf16ps(3, 5, 7);
+  }
+  template <int tile>
+  KTX_INLINE void load_sums(const float* from) {
+    fence();
+    if constexpr (tile == 0) _tile_loadd(0, from, 64);
+    if constexpr (tile == 1) _tile_loadd(1, from, 64);
+    if constexpr (tile == 2) _tile_loadd(2, from, 64);
+    if constexpr (tile == 3) _tile_loadd(3, from, 64);
+  }
+  template <int tile>
+  KTX_INLINE void store(float* out) {
+    if constexpr (tile == 0) _tile_stored(0, out, 64);
+    if constexpr (tile == 1) _tile_stored(1, out, 64);
+    if constexpr (tile == 2) _tile_stored(2, out, 64);
+    if constexpr (tile == 3) _tile_stored(3, out, 64);
+    fence();
+  }
+
+ private:
+  // GCC's tile loads and stores do not tell the compiler that they touch memory.
+  KTX_INLINE void fence() { asm volatile("" ::: "memory"); }
+};
+
+}  // namespace
+
+MatmulFn matmul_panel16_tile_bf16_amx(DType dtype) {
+  return panel_bf16_tiles_of<Bf16AmxTiles>(dtype);
+}
+
+}  // namespace ktx::kernels

@@ -1,0 +1,15 @@
+// Products of weights in panels with BF16 activations in the order of matrix tiles, with
+// AVX-512: the loops of matmul_panel_tile_bf16_loop.h.
+#include "kernels/matmul/panel_vec_avx512.h"
+// (the policy first: the loops use its macros)
+#include "kernels/matmul/matmul_panel_tile_bf16_loop.h"
+
+namespace ktx::kernels {
+
+MatmulFn matmul_panel16_tile_bf16_avx512(DType dtype);
+
+MatmulFn matmul_panel16_tile_bf16_avx512(DType dtype) {
+  return panel_tile_bf16_of<PanelAvx512>(dtype);
+}
+
+}  // namespace ktx::kernels

@@ -1,0 +1,266 @@
+// Weights in panels of 16 rows times BF16 activations with matrix tiles (AMX): the bits of
+// matmul_panel_tile_bf16_loop.h, whose sums a tile keeps by itself over all columns.
+//
+//   sums[16 tokens][16 rows] += x[16][32 columns] . w[16 pairs of columns][16 rows][2]
+//
+// A panel is unpacked 32 columns at a time, to a tile of pairs, and meets up to 64 tokens at
+// once, four tiles of sums. Vectors unpack while tiles multiply: what was unpacked is
+// multiplied some blocks later, when its stores have gone by. With 64 tokens both take about the
+// same time (Sapphire Rapids: 64 cycles for four products), with fewer unpacking does; one
+// token is no case of its own, as tiles have as many rows as there are tokens.
+//
+// More than 64 tokens whose activations follow each other meet two panels, 512 columns at a
+// time: those are unpacked once for up to 256 tokens, and a tile of activations, which comes
+// from the second cache, meets both. The tiles of sums wait in memory meanwhile.
+//
+// Rows of activations that follow each other and fill their tiles are read where they lie;
+// others are copied side by side, as tiles, while the first panel is unpacked. Ops does a product: Bf16AmxTiles, or EmulatedBf16Tiles for tests.
+//
+// Included by matmul_panel_tile_bf16_amx.cc and matmul_panel_emulated_avx512.cc only.
+#pragma once
+
+#include "kernels/matmul/panel_vec_avx512.h"
+// (the policy first: the loops use its macros)
+#include "kernels/matmul/matmul_panel_tile_bf16_loop.h"
+
+namespace ktx::kernels {
+namespace {
+
+constexpr int64_t kTileTokens = 16;
+constexpr int64_t kMostTileTokens = 4 * kTileTokens;
+static_assert(kMostTileTokens == kBf16TileTokens);
+
+template <DType kType>
+using Bf16PageAhead = PageAhead<PanelAvx512, Bf16Codes16<PanelAvx512, kType>>;
+
+// The tiles of a call's tokens: 64 bytes of a token for each 32 columns, stride() apart.
+// Copied ones stand together.
+class ActTiles {
+ public:
+  ActTiles(const MatmulArgs& a, int64_t i, int64_t tokens)
+      : tokens_(tokens), tiles_((tokens + kTileTokens - 1) / kTileTokens) {
+    for (int64_t t = 0; t < tokens; ++t) row_[t] = bf16_row(a, i + t);
+    copies_ = a.index || a.x_div != 1 || tokens % kTileTokens != 0;
+    from_ = copies_ ? reinterpret_cast<const uint8_t*>(a.scratch)
+                    : reinterpret_cast<const uint8_t*>(row_[0]);
+    at_ = reinterpret_cast<uint8_t*>(a.scratch);
+    stride_ = copies_ ? 64 : a.xq_stride;
+    block_bytes_ = copies_ ? tiles_ * kTileTokens * 64 : 64;
+  }
+  int64_t tiles() const { return tiles_; }
+  bool copies() const { return copies_; }
+  int64_t stride() const { return stride_; }
+  KTX_ALWAYS_INLINE const uint8_t* block(int64_t b) const { return from_ + b * block_bytes_; }
+  // Tokens that fill up a tile stay as they are: their sums are not looked at.
+  KTX_ALWAYS_INLINE void copy(int64_t b) {
+    uint8_t* out = at_ + b * tiles_ * kTileTokens * 64;
+    for (int64_t t = 0; t < tokens_; ++t) {
+      PanelAvx512::store64(out + 64 * t, PanelAvx512::load64(row_[t] + 32 * b));
+    }
+  }
+
+ private:
+  int64_t tokens_, tiles_, stride_, block_bytes_;
+  bool copies_;
+  const uint8_t* from_;
+  uint8_t* at_;
+  const uint16_t* row_[kMostTileTokens];
+};
+
+// Words of the upper half of `low` below that of `high`. A second store over the first, which
+// takes the halves where they are, spares what shifts and joins them: 4 to 8 % of decode.
+KTX_INLINE void store_upper_halves(uint8_t* out, __m512 low, __m512 high) {
+  _mm512_store_si512(out, _mm512_castps_si512(high));
+  _mm512_mask_storeu_epi16(out - 2, 0xAAAAAAAA, _mm512_castps_si512(low));
+}
+
+// A tile of pairs: 32 columns of 16 rows. Memory before `out` is not written.
+template <DType kType>
+KTX_INLINE void unpack_block(int block, const __m512i (&codes)[8], __m512 s0, __m512 s1, __m512 m,
+                             __m512i steps, __m512 step, uint8_t* out) {
+  using V = PanelAvx512;
+  bf16_words<V, Bf16Codes16<V, kType>, kType>(
+      block, codes, s0, s1, m, steps, step,
+      [&](auto w, __m512 f0, __m512 f1, __m512 f2, __m512 f3) KTX_ALWAYS_INLINE {
+        store_upper_halves(out + 128 * w.value, f0, f1);
+        store_upper_halves(out + 128 * w.value + 64, f2, f3);
+      });
+}
+
+// The sums of a panel with the tokens of x, in the tiles of Ops.
+// `copies`: they are first put where they belong.
+template <class Ops, DType kType>
+void sum_panel(const MatmulArgs& a, int64_t p, ActTiles& x, bool copies, const Bf16PageAhead<kType>& ahead) {
+  using V = PanelAvx512;
+  using Codes = Bf16Codes16<V, kType>;
+  constexpr int64_t kDelay = 4, kRing = 2 * kDelay;
+  alignas(64) uint8_t weights[kRing][16 * 64];
+  const int64_t blocks = a.w.cols / 32, panel_bytes = kPanelRows * a.w.row_bytes;
+  const int64_t tiles = x.tiles(), stride = x.stride();
+  const auto multiply = [&](int64_t b) KTX_ALWAYS_INLINE {
+    Ops::weights(weights[b % kRing]);
+    const uint8_t* at = x.block(b);
+    Ops::template multiply<0>(at, stride);
+    if (tiles > 1) Ops::template multiply<1>(at + kTileTokens * stride, stride);
+    if (tiles > 2) Ops::template multiply<2>(at + 2 * kTileTokens * stride, stride);
+    if (tiles > 3) Ops::template multiply<3>(at + 3 * kTileTokens * stride, stride);
+  };
+  const PanelPlace<Codes> panel(a, p);
+  const uint8_t* words = panel.words;
+  const uint8_t* rest = panel.rest;
+  Ops::clear();
+  for (int64_t first = 0; first < blocks; first += Codes::kUnit / 32) {
+    if constexpr (Codes::kRest > 0) V::prefetch(rest + panel_bytes);
+    ahead.ask(words);
+    Codes::unit(
+        words, rest,
+        [&](int block, const typename V::I(&codes)[8], typename V::F s0, typename V::F s1,
+            typename V::F m, typename V::I steps = V::zero_i(),
+            typename V::F step = V::zero()) KTX_ALWAYS_INLINE {
+          const int64_t b = first + block;
+          if (b >= kDelay) multiply(b - kDelay);
+          unpack_block<kType>(block, codes, s0, s1, m, steps, step, weights[b % kRing]);
+          if (copies) x.copy(b);
+        });
+    words += Codes::kWords * 64;
+    rest += Codes::kRest;
+  }
+  for (int64_t b = blocks > kDelay ? blocks - kDelay : 0; b < blocks; ++b) multiply(b);
+}
+
+// ---- many tokens
+
+constexpr int64_t kPairBlocks = 16;                  // of 32 columns, of two panels
+constexpr int64_t kPairTokens = 4 * kMostTileTokens;  // that meet them
+
+struct PairScratch {
+  alignas(64) uint8_t weights[2][kPairBlocks][16 * 64];
+  alignas(64) float sums[kPairTokens / kTileTokens][2][kTileTokens][kPanelRows];
+};
+static_assert(sizeof(PairScratch) <= PanelScratch::kBytes);
+
+// Blocks [first, first + count) of panel p, whole units.
+template <DType kType>
+void unpack_blocks(const MatmulArgs& a, int64_t p, int64_t first, int64_t count,
+                   const Bf16PageAhead<kType>& ahead, uint8_t (&out)[kPairBlocks][16 * 64]) {
+  using V = PanelAvx512;
+  using Codes = Bf16Codes16<V, kType>;
+  constexpr int64_t kBlocks = Codes::kUnit / 32;
+  const PanelPlace<Codes> panel(a, p);
+  for (int64_t b = 0; b < count; b += kBlocks) {
+    const uint8_t* words = panel.words + (first + b) / kBlocks * Codes::kWords * 64;
+    ahead.ask(words);
+    Codes::unit(words, panel.rest + (first + b) / kBlocks * Codes::kRest,
+                [&](int block, const typename V::I(&codes)[8], typename V::F s0, typename V::F s1,
+                    typename V::F m, typename V::I steps = V::zero_i(),
+            typename V::F step = V::zero()) KTX_ALWAYS_INLINE {
+                  unpack_block<kType>(block, codes, s0, s1, m, steps, step, out[b + block]);
+                });
+  }
+}
+
+// Two token tiles from x on, `stride` bytes a token (the second of them absent if !both), times
+// `count` blocks of two panels, added to sums, or from zero.
+template <class Ops>
+void multiply_pair(const PairScratch& s, const uint8_t* x, int64_t stride, bool both, int64_t count,
+                   bool from_zero, float (*sums)[2][kTileTokens][kPanelRows]) {
+  if (from_zero) {
+    Ops::clear();
+  } else {
+    Ops::template load_sums<0>(sums[0][0][0]);
+    Ops::template load_sums<2>(sums[0][1][0]);
+    if (both) Ops::template load_sums<1>(sums[1][0][0]);
+    if (both) Ops::template load_sums<3>(sums[1][1][0]);
+  }
+  for (int64_t b = 0; b < count; ++b, x += 64) {
+    Ops::template load_weights<0>(s.weights[0][b]);
+    Ops::template load_tokens<0>(x, stride);
+    Ops::template product<0, 0>();
+    Ops::template load_weights<1>(s.weights[1][b]);
+    Ops::template product<0, 1>();
+    if (!both) continue;
+    Ops::template load_tokens<1>(x + kTileTokens * stride, stride);
+    Ops::template product<1, 0>();
+    Ops::template product<1, 1>();
+  }
+  Ops::template store<0>(sums[0][0][0]);
+  Ops::template store<2>(sums[0][1][0]);
+  if (both) Ops::template store<1>(sums[1][0][0]);
+  if (both) Ops::template store<3>(sums[1][1][0]);
+}
+
+// Tokens [i, i + tokens), whole tiles of them, that follow each other.
+template <class Ops, DType kType>
+void panel_pairs(const MatmulArgs& a, int64_t i, int64_t tokens, const Bf16PageAhead<kType>& ahead) {
+  auto& s = *reinterpret_cast<PairScratch*>(a.scratch);
+  const int64_t blocks = a.w.cols / 32, tiles = tokens / kTileTokens;
+  const int64_t begin = a.row_begin / kPanelRows;
+  const int64_t end = (a.row_end + kPanelRows - 1) / kPanelRows;
+  for (int64_t p = begin; p < end; p += 2) {
+    const bool two = p + 1 < end;  // else the second is that of the pair before
+    for (int64_t first = 0; first < blocks; first += kPairBlocks) {
+      const int64_t count = blocks - first < kPairBlocks ? blocks - first : kPairBlocks;
+      unpack_blocks<kType>(a, p, first, count, ahead, s.weights[0]);
+      unpack_blocks<kType>(a, two ? p + 1 : p, first, count, ahead, s.weights[1]);
+      for (int64_t tile = 0; tile < tiles; tile += 2) {
+        const std::byte* x = a.xq + (i + tile * kTileTokens) * a.xq_stride + 64 * first;
+        multiply_pair<Ops>(s, reinterpret_cast<const uint8_t*>(x), a.xq_stride, tile + 1 < tiles,
+                           count, first == 0, s.sums + tile);
+      }
+    }
+    for (int64_t t = 0; t < tokens; ++t) {
+      for (int64_t r = 0; r < (two ? 2 : 1); ++r) {
+        store_rows<PanelAvx512>(
+            a, i + t, p + r, PanelAvx512::load(s.sums[t / kTileTokens][r][t % kTileTokens]));
+      }
+    }
+  }
+}
+
+template <class Ops, DType kType>
+void panel_product_bf16_tiles(const MatmulArgs& a) {
+  using V = PanelAvx512;
+  if (a.tokens == 0 || a.row_begin >= a.row_end) return;
+  const FlushSubnormals flush(true);  // of what unpacks: tiles always flush
+  const Bf16PageAhead<kType> ahead(a);
+  alignas(64) float sums[kMostTileTokens][kPanelRows];
+  Ops::begin(a.tokens < kTileTokens ? a.tokens : kTileTokens);
+  const int64_t begin = a.row_begin / kPanelRows;
+  const int64_t end = (a.row_end + kPanelRows - 1) / kPanelRows;
+  int64_t i = 0;
+  while (!a.index && a.x_div == 1 && a.tokens - i > kMostTileTokens) {
+    const int64_t left = (a.tokens - i) / kTileTokens * kTileTokens;
+    const int64_t tokens = left < kPairTokens ? left : kPairTokens;
+    panel_pairs<Ops, kType>(a, i, tokens, ahead);
+    i += tokens;
+  }
+  for (; i < a.tokens; i += kMostTileTokens) {
+    const int64_t tokens = a.tokens - i < kMostTileTokens ? a.tokens - i : kMostTileTokens;
+    ActTiles x(a, i, tokens);
+    for (int64_t p = begin; p < end; ++p) {
+      sum_panel<Ops, kType>(a, p, x, p == begin && x.copies(), ahead);
+      Ops::template store<0>(sums[0]);
+      if (x.tiles() > 1) Ops::template store<1>(sums[kTileTokens]);
+      if (x.tiles() > 2) Ops::template store<2>(sums[2 * kTileTokens]);
+      if (x.tiles() > 3) Ops::template store<3>(sums[3 * kTileTokens]);
+      for (int64_t t = 0; t < tokens; ++t) store_rows<V>(a, i + t, p, V::load(sums[t]));
+    }
+  }
+  Ops::end();
+}
+
+template <class Ops>
+MatmulFn panel_bf16_tiles_of(DType dtype) {
+  switch (dtype) {
+#define KTX_PANEL16(id, rest_begin, rest_bytes) \
+  case DType::id:                               \
+    return panel_product_bf16_tiles<Ops, DType::id>;
+#include "lib/formats/panel16.def"
+#undef KTX_PANEL16
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+}  // namespace ktx::kernels
