@@ -8,7 +8,7 @@
 // A code is put into the mantissa of 1.0 instead of being converted, and cut off instead of
 // rounded: two instructions and one, where a conversion and a rounding take three and four,
 // and unpacking is what bounds this family with few tokens. Cutting off takes half a unit in
-// the last place of a BF16 on average, 2^-9 / (2 ln 2) of the magnitude over all mantissas,
+// the last place of a BF16 on average, 2^-8 / (2 ln 2) of the magnitude over all mantissas,
 // and kBf16Up puts it back, so that the error is that of rounding (0.175 % of a weight instead
 // of 0.166 %, no bias). It is less than one unit: a weight that is a BF16 stays itself.
 //

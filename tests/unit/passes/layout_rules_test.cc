@@ -10,9 +10,11 @@ namespace {
 
 // The walk of a compiler over a bundled config with these rules.
 struct Compiled {
-  explicit Compiled(const std::string& rules, const char* model = "qwen3moe") {
+  explicit Compiled(const std::string& rules, const char* model = "qwen3moe",
+                    bool bf16_inputs = false) {
     build(file, std::string(KTX_SOURCE_DIR "/tests/models/") + model + "/config.json");
     file.state.check.only = false;
+    file.state.bf16_inputs = bf16_inputs;
     rules::add_rules_text(file.state.rules, rules, "rules.yaml", file.diags);
     status = run_passes(file.state, {});
   }
@@ -39,6 +41,21 @@ TEST(LayoutRules, WithoutOneProductsTakePanels) {
   ASSERT_TRUE(compiled.status) << compiled.status.error().message;
   EXPECT_EQ(compiled.layout(kExperts, 0), "panel16 matmul_panel16_q8");
   EXPECT_EQ(compiled.layout(kQ), "panel16 matmul_panel16_q8");
+}
+
+TEST(LayoutRules, ProductsOfPanelsTakeBf16InputsWhenAskedFor) {
+  Compiled compiled("- {match: {kind: experts}, replace: {device: cpu, layout: rows}}\n", "qwen3moe",
+                    true);
+  ASSERT_TRUE(compiled.status) << compiled.status.error().message;
+  EXPECT_EQ(compiled.layout(kQ), "panel16 matmul_panel16_tile_bf16");
+  // Experts in rows need int8, and so does what reads the same input.
+  EXPECT_EQ(compiled.layout(kExperts, 0), "rows matmul_rows_q8");
+  for (const steps::Step& step : compiled.file.state.steps.steps) {
+    if (step.op != StepOp::Quantize) continue;
+    const steps::Value& value = compiled.file.state.steps.values[step.outputs[0].value];
+    EXPECT_EQ(step.kernels[1][0],
+              value.type == ValueType::BF16 ? "quantize_bf16" : "quantize_q8");
+  }
 }
 
 TEST(LayoutRules, RowsAreTheBytesOfTheGguf) {
