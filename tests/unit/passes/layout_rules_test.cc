@@ -2,6 +2,8 @@
 // tests/golden/rules/Q006*.
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "lib/passes/asked_layout.h"
 #include "tests/unit/passes/rule_files.h"
 
@@ -11,8 +13,13 @@ namespace {
 // The walk of a compiler over a bundled config with these rules.
 struct Compiled {
   explicit Compiled(const std::string& rules, const char* model = "qwen3moe",
-                    bool bf16_inputs = false) {
+                    bool bf16_inputs = false, std::optional<DType> dtype = {}) {
     build(file, std::string(KTX_SOURCE_DIR "/tests/models/") + model + "/config.json");
+    for (ir::Module& module : file.state.modules.modules) {
+      for (ir::Param& param : module.params) {
+        if (dtype && param.name == "weight" && param.rows > 1) param.dtype = *dtype;
+      }
+    }
     file.state.check.only = false;
     file.state.bf16_inputs = bf16_inputs;
     rules::add_rules_text(file.state.rules, rules, "rules.yaml", file.diags);
@@ -56,6 +63,17 @@ TEST(LayoutRules, ProductsOfPanelsTakeBf16InputsWhenAskedFor) {
     EXPECT_EQ(step.kernels[1][0],
               value.type == ValueType::BF16 ? "quantize_bf16" : "quantize_q8");
   }
+}
+
+// Which panels Q6_K stands in: those that the kernel of its inputs reads.
+TEST(LayoutRules, PanelsOfQ6KAreAStreamForInt8AndNotForBf16) {
+  const char* rules = "- {match: {kind: experts}, replace: {device: cpu}}\n";
+  Compiled int8(rules, "qwen3moe", false, DType::Q6_K);
+  ASSERT_TRUE(int8.status) << int8.status.error().message;
+  EXPECT_EQ(int8.layout(kQ), "panel16s matmul_panel16s_q8");
+  Compiled bf16(rules, "qwen3moe", true, DType::Q6_K);
+  ASSERT_TRUE(bf16.status) << bf16.status.error().message;
+  EXPECT_EQ(bf16.layout(kQ), "panel16 matmul_panel16_tile_bf16");
 }
 
 TEST(LayoutRules, RowsAreTheBytesOfTheGguf) {
