@@ -89,7 +89,7 @@ struct NibbleBytes {
   static constexpr bool kHalves = false, kSigned = false;
   static constexpr float kOddFactor = 0.0625f;
   uint4 codes[4];
-  __device__ __forceinline__ void load_codes(const uint8_t* tile, int lane) {
+  __device__ __forceinline__ void load_codes(const uint8_t* tile, int, int lane) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) codes[i] = load_as<uint4>(tile + i * 512 + lane * 16);
   }
@@ -119,7 +119,7 @@ struct FiveBitBytes : NibbleBytes {
   static constexpr float kOddFactor = 1;
   FifthBits<kWide> high;
   __device__ __forceinline__ void load_codes(const uint8_t* tile, int spans, int lane) {
-    NibbleBytes::load_codes(tile, lane);
+    NibbleBytes::load_codes(tile, spans, lane);
     high.template load<false>(tile + 512 * spans, spans, lane);
   }
   __device__ __forceinline__ void fragment(int c, uint32_t (&a)[4]) const {
@@ -151,13 +151,18 @@ struct TableBytes : NibbleBytes {
 
 // ---- Formats ----
 
-// kScale(tile, spans, row, c): scale and offset of columns 32c on.
+// Self::scale_offset(tile, spans, row, c): scale and offset of columns 32c on; kZero: the code of
+// weight zero; kWide: blocks as wide as a tile.
 struct ScaleOffset {
   float scale, offset;
 };
 template <class Codes, class Self>
 struct PlainBytes : Codes {
   PlainScales scales;
+  __device__ __forceinline__ void load(const uint8_t* tile, int spans, int lane) {
+    this->load_codes(tile, spans, lane);
+    load_scales(tile, spans, lane);
+  }
   __device__ __forceinline__ void load_scales(const uint8_t* tile, int spans, int lane) {
     const int g = lane / 4, t = lane % 4;
 #pragma unroll
@@ -190,10 +195,6 @@ template <>
 struct MarlinBytes<DType::Q4_0> : PlainBytes<NibbleBytes, MarlinBytes<DType::Q4_0>> {
   static constexpr bool kWide = false;
   static constexpr float kZero = 8;
-  __device__ __forceinline__ void load(const uint8_t* tile, int spans, int lane) {
-    load_codes(tile, lane);
-    load_scales(tile, spans, lane);
-  }
   __device__ static ScaleOffset scale_offset(const uint8_t* tile, int spans, int row, int c) {
     return plain_scale(tile + 512 * spans, spans, row, c);
   }
@@ -202,10 +203,6 @@ template <>
 struct MarlinBytes<DType::Q4_1> : PlainBytes<NibbleBytes, MarlinBytes<DType::Q4_1>> {
   static constexpr bool kWide = false;
   static constexpr float kZero = 0;
-  __device__ __forceinline__ void load(const uint8_t* tile, int spans, int lane) {
-    load_codes(tile, lane);
-    load_scales(tile, spans, lane);
-  }
   __device__ static ScaleOffset scale_offset(const uint8_t* tile, int spans, int row, int c) {
     return plain_scale_offset(tile + 512 * spans, spans, row, c);
   }
@@ -214,10 +211,6 @@ template <>
 struct MarlinBytes<DType::Q5_0> : PlainBytes<FiveBitBytes<false>, MarlinBytes<DType::Q5_0>> {
   static constexpr bool kWide = false;
   static constexpr float kZero = 16;
-  __device__ __forceinline__ void load(const uint8_t* tile, int spans, int lane) {
-    load_codes(tile, spans, lane);
-    load_scales(tile, spans, lane);
-  }
   __device__ static ScaleOffset scale_offset(const uint8_t* tile, int spans, int row, int c) {
     return plain_scale(tile + 640 * spans, spans, row, c);
   }
@@ -226,10 +219,6 @@ template <>
 struct MarlinBytes<DType::Q5_1> : PlainBytes<FiveBitBytes<false>, MarlinBytes<DType::Q5_1>> {
   static constexpr bool kWide = false;
   static constexpr float kZero = 0;
-  __device__ __forceinline__ void load(const uint8_t* tile, int spans, int lane) {
-    load_codes(tile, spans, lane);
-    load_scales(tile, spans, lane);
-  }
   __device__ static ScaleOffset scale_offset(const uint8_t* tile, int spans, int row, int c) {
     return plain_scale_offset(tile + 640 * spans, spans, row, c);
   }
@@ -238,10 +227,6 @@ template <>
 struct MarlinBytes<DType::IQ4_NL> : PlainBytes<TableBytes<DType::IQ4_NL>, MarlinBytes<DType::IQ4_NL>> {
   static constexpr bool kWide = false;
   static constexpr float kZero = 0;
-  __device__ __forceinline__ void load(const uint8_t* tile, int spans, int lane) {
-    load_codes(tile, lane);
-    load_scales(tile, spans, lane);
-  }
   __device__ static ScaleOffset scale_offset(const uint8_t* tile, int spans, int row, int c) {
     return plain_scale(tile + 512 * spans, spans, row, c);
   }
@@ -250,10 +235,6 @@ template <>
 struct MarlinBytes<DType::MXFP4> : PlainBytes<TableBytes<DType::MXFP4>, MarlinBytes<DType::MXFP4>> {
   static constexpr bool kWide = false;
   static constexpr float kZero = 0;
-  __device__ __forceinline__ void load(const uint8_t* tile, int spans, int lane) {
-    load_codes(tile, lane);
-    load_scales(tile, spans, lane);
-  }
   __device__ static ScaleOffset scale_offset(const uint8_t* tile, int spans, int row, int c) {
     const uint32_t e = load_as<uint8_t>(tile + 512 * spans + row * 2 * spans + c);
     return {__uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23), 0};
@@ -263,10 +244,6 @@ template <>
 struct MarlinBytes<DType::IQ4_XS> : PlainBytes<TableBytes<DType::IQ4_XS>, MarlinBytes<DType::IQ4_XS>> {
   static constexpr bool kWide = true;
   static constexpr float kZero = 0;
-  __device__ __forceinline__ void load(const uint8_t* tile, int spans, int lane) {
-    load_codes(tile, lane);
-    load_scales(tile, spans, lane);
-  }
   __device__ static ScaleOffset scale_offset(const uint8_t* tile, int, int row, int c) {
     const uint2 h = load_as<uint2>(tile + 2048 + row * 8);
     const uint32_t bits = (h.y >> (4 * c) & 15) | (h.x >> (16 + 2 * c) & 3) << 4;
@@ -279,7 +256,7 @@ struct WholeBytes {
   static constexpr bool kHalves = false, kSigned = true;
   static constexpr float kOddFactor = 1;
   uint4 codes[8];
-  __device__ __forceinline__ void load_codes(const uint8_t* tile, int lane) {
+  __device__ __forceinline__ void load_codes(const uint8_t* tile, int, int lane) {
 #pragma unroll
     for (int c = 0; c < 8; ++c) codes[c] = load_as<uint4>(tile + c * 512 + lane * 16);
   }
@@ -296,10 +273,6 @@ template <>
 struct MarlinBytes<DType::Q8_0> : PlainBytes<WholeBytes, MarlinBytes<DType::Q8_0>> {
   static constexpr bool kWide = false;
   static constexpr float kZero = 0;
-  __device__ __forceinline__ void load(const uint8_t* tile, int spans, int lane) {
-    load_codes(tile, lane);
-    load_scales(tile, spans, lane);
-  }
   __device__ static ScaleOffset scale_offset(const uint8_t* tile, int spans, int row, int c) {
     return plain_scale(tile + 1024 * spans, spans, row, c);
   }
@@ -316,7 +289,7 @@ struct ScaleMinBytes : Codes {
 template <>
 struct MarlinBytes<DType::Q4_K> : ScaleMinBytes<NibbleBytes, 16> {
   __device__ __forceinline__ void load(const uint8_t* tile, int, int lane) {
-    load_codes(tile, lane);
+    load_codes(tile, 4, lane);
     scales.load(tile + 2048, lane / 4, lane % 4);
   }
 };
@@ -337,7 +310,7 @@ struct MarlinBytes<DType::Q6_K> : NibbleBytes {
   half2 d;
   __device__ __forceinline__ void load(const uint8_t* tile, int, int lane) {
     const int g = lane / 4, t = lane % 4;
-    load_codes(tile, lane);
+    load_codes(tile, 4, lane);
     high[0] = load_as<uint4>(tile + 2048 + 16 * lane);
     high[1] = load_as<uint4>(tile + 2560 + 16 * lane);
     // A row's bytes: those of the first halves of the chunks of 32, then those of the second.
