@@ -3,10 +3,11 @@
 //   matmul        y[t, n] = (accumulate ? y[t, n] : 0) + x[t] . w[n] + bias[n]
 //   matmul_heads  see MatmulHeadsAttrs: one product per head, or its transpose
 //   gate_up       y[t, n] = silu(gate[n] . x[t]) * (up[n] . x[t])   (a dense MLP in one go)
-//   dequantize    weights as F16 rows, for a library product on large batches
+//   dequantize    weights as F16 rows, for the library's products of large batches
 //
 // Which kernel runs is decided by tokens: 1 and up to 16 go to kernels that read every weight
-// once, more to one that reuses decoded weights (on Hopper with its own products, wgmma).
+// once, more to one that reuses decoded weights (on Hopper with its own products, wgmma), and
+// large prompts to cuBLAS where it is faster (library_products.def) and on the machine.
 //
 // Numerics: weights of block formats are decoded to F16 (one rounding), activations are
 // taken in F16 scaled by a power of two per row and range of columns, so that no value
@@ -29,6 +30,7 @@ struct CudaMatmulArgs {
   int64_t y_stride = 0;
   const float* bias = nullptr;  // [rows] or null
   bool accumulate = false;
+  bool library = true;  // whether cuBLAS may take it
   std::byte* workspace = nullptr;
   int64_t workspace_bytes = 0;
 };
@@ -64,8 +66,7 @@ struct CudaGateUpArgs {
 int64_t cuda_gate_up_workspace(const CudaGateUpArgs& args);
 Status launch_gate_up(const CudaGateUpArgs& args, CudaStream stream);
 
-// out[row][col] of the first matrix in F16 (IEEE half), rows dense. For prefill with a
-// library product: xh from half_rows, products in F16 with F32 accumulation.
+// out[row][col] of the first matrix in F16 (IEEE half), rows dense.
 struct CudaDequantizeArgs {
   CudaWeight w;
   uint16_t* out = nullptr;  // [rows, cols], 16-byte aligned
@@ -84,19 +85,5 @@ struct CudaHalfRowsArgs {
   float* scale = nullptr;  // [tokens]
 };
 Status launch_half_rows(const CudaHalfRowsArgs& args, CudaStream stream);
-
-// y[t, n] = (accumulate ? y : 0) + product[t, n] * scale[t] + bias[n]: what follows a
-// library product of half_rows.
-struct CudaScaleRowsArgs {
-  const float* product = nullptr;  // [tokens, rows] dense; may be y when y is dense
-  const float* scale = nullptr;    // [tokens]
-  const float* bias = nullptr;     // [rows] or null
-  int64_t tokens = 0;
-  int64_t rows = 0;
-  float* y = nullptr;
-  int64_t y_stride = 0;
-  bool accumulate = false;
-};
-Status launch_scale_rows(const CudaScaleRowsArgs& args, CudaStream stream);
 
 }  // namespace ktx::kernels

@@ -1,4 +1,4 @@
-// half_rows and scale_rows: what stands before and after a product in F16.
+// half_rows: what stands before a product in F16.
 //
 // One block a row; two passes over it, the second from L1. Roofline: bytes.
 #include "kernels/cuda/half_rows.cuh"
@@ -57,17 +57,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-__global__ void __launch_bounds__(kThreads) scale_rows(CudaScaleRowsArgs a) {
-  begin_kernel();
-  const int64_t n = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (n >= a.rows) return;
-  const float bias = a.bias ? a.bias[n] : 0;
-  const int64_t t = blockIdx.y;
-  const float v = a.product[t * a.rows + n] * a.scale[t] + bias;
-  float* y = a.y + t * a.y_stride + n;
-  *y = a.accumulate ? *y + v : v;
-}
-
 }  // namespace
 
 Status launch_half_rows_padded(const CudaHalfRowsArgs& a, int64_t half_cols, HalfOrder order,
@@ -82,12 +71,6 @@ Status launch_half_rows_padded(const CudaHalfRowsArgs& a, int64_t half_cols, Hal
 
 Status launch_half_rows(const CudaHalfRowsArgs& a, CudaStream stream) {
   return launch_half_rows_padded(a, a.cols, HalfOrder::Columns, stream);
-}
-
-Status launch_scale_rows(const CudaScaleRowsArgs& a, CudaStream stream) {
-  const dim3 grid(static_cast<unsigned>(ceil_div<int64_t>(a.rows, kThreads)),
-                  static_cast<unsigned>(a.tokens));
-  return launch("scale_rows", scale_rows, grid, kThreads, 0, stream, a);
 }
 
 }  // namespace ktx::kernels

@@ -1,13 +1,14 @@
 // matmul, matmul_heads and gate_up: which kernel takes them.
 //
 // One token: marlin_one. Up to 16: on Hopper marlin_batch, elsewhere and for heads marlin_few.
-// More: marlin_many, with activations in F16, where it has blocks for the whole GPU; else
-// marlin_few in pieces of 16.
+// More: cuBLAS where that was measured to be faster; marlin_many, with activations in F16, where
+// it has blocks for the whole GPU; else marlin_few in pieces of 16.
 #include "kernels/cuda/cuda_matmul.h"
 
 #include "kernels/cuda/cuda_few_tokens.h"
 #include "kernels/cuda/cuda_rows.h"
 #include "kernels/cuda/half_rows.cuh"
+#include "kernels/cuda/library_products.h"
 #include "kernels/cuda/marlin_batch.h"
 #include "kernels/cuda/marlin_one.h"
 #include "kernels/cuda/marlin_products.cuh"
@@ -76,8 +77,12 @@ int64_t halves_workspace(const CudaWeight& w, int64_t tokens, int64_t rows) {
   return few > many ? few : many;
 }
 
-bool same_form(const CudaWeight& a, const CudaWeight& b) {
-  return a.dtype == b.dtype && a.layout == b.layout && a.layout == Layout::Marlin;
+bool to_library(const CudaMatmulArgs& a) { return a.library && goes_to_library(a.tokens, a.w); }
+
+// Whether one kernel takes both. The library takes them one after the other.
+bool go_together(const CudaGateUpArgs& a) {
+  return a.gate.dtype == a.up.dtype && a.gate.layout == a.up.layout &&
+         a.gate.layout == Layout::Marlin && !goes_to_library(a.tokens, a.gate);
 }
 
 }  // namespace
@@ -89,6 +94,7 @@ bool cuda_matmul_takes(DType dtype, Layout layout) {
 }
 
 int64_t cuda_matmul_workspace(const CudaMatmulArgs& a) {
+  if (to_library(a)) return library_product_workspace(a.tokens, a.w);
   return halves_workspace(a.w, a.tokens, a.w.rows);
 }
 
@@ -118,6 +124,7 @@ Status launch_matmul(const CudaMatmulArgs& a, CudaStream stream) {
     few.workspace_bytes = a.workspace_bytes;
     return launch_few_products(few, stream);
   }
+  if (to_library(a)) return launch_library_product(a, stream);
   MarlinProduct p = marlin_product(a.w, a.x, a.x_stride, a.tokens, a.y, a.y_stride);
   p.bias = a.bias;
   p.accumulate = a.accumulate;
@@ -155,9 +162,13 @@ Status launch_matmul_heads(const CudaMatmulHeadsArgs& a, CudaStream stream) {
 }
 
 int64_t cuda_gate_up_workspace(const CudaGateUpArgs& a) {
-  if (same_form(a.gate, a.up)) return halves_workspace(a.gate, a.tokens, 2 * a.gate.rows);
-  const int64_t gate = halves_workspace(a.gate, a.tokens, a.gate.rows);
-  const int64_t up = halves_workspace(a.up, a.tokens, a.up.rows);
+  if (go_together(a)) return halves_workspace(a.gate, a.tokens, 2 * a.gate.rows);
+  CudaMatmulArgs product;
+  product.tokens = a.tokens;
+  product.w = a.gate;
+  const int64_t gate = cuda_matmul_workspace(product);
+  product.w = a.up;
+  const int64_t up = cuda_matmul_workspace(product);
   return (gate > up ? gate : up) + workspace_aligned(a.tokens * a.gate.rows * 4);
 }
 
@@ -166,19 +177,19 @@ Status launch_gate_up(const CudaGateUpArgs& a, CudaStream stream) {
   KTX_TRY(check_weight(a.gate));
   KTX_TRY(check_weight(a.up));
   KTX_TRY(check_workspace("gate_up", a.workspace_bytes, cuda_gate_up_workspace(a)));
-  if (same_form(a.gate, a.up) && goes_to_batch(a.tokens)) {
+  if (go_together(a) && goes_to_batch(a.tokens)) {
     return launch_few_gate_up({{a.x, a.x_stride, a.tokens, nullptr, 0}, a.gate, a.up, a.y, a.y_stride,
                                a.workspace, a.workspace_bytes},
                               stream);
   }
-  if (same_form(a.gate, a.up)) {
+  if (go_together(a)) {
     MarlinProduct p = marlin_product(a.gate, a.x, a.x_stride, a.tokens, a.y, a.y_stride);
     p.w[1] = reinterpret_cast<const uint8_t*>(a.up.data);
     p.matrix_bytes[1] = a.up.matrix_bytes;
     return launch_product(a.gate.dtype, p, a.workspace, goes_to_many(a.tokens, 2 * a.gate.rows, a.gate),
                           stream);
   }
-  // Of different formats: two products, up to the workspace.
+  // Two products, up to the workspace.
   const int64_t up_bytes = workspace_aligned(a.tokens * a.up.rows * 4);
   CudaMatmulArgs product;
   product.x = a.x;

@@ -2,6 +2,7 @@
 //
 //   bench-kernels            all groups
 //   bench-kernels decode     one of: decode batch prefill experts deepseek attention rows
+//   bench-kernels library    products with and without cuBLAS, for library_products.def
 //   bench-kernels product Q4_K 8192 8192 16    one product: format, rows, columns, tokens
 //
 // Every line is the time of one launch inside a CUDA graph of many, over copies of the
@@ -24,6 +25,7 @@
 #include "kernels/cuda/cuda_matmul.h"
 #include "kernels/cuda/cuda_one_token.h"
 #include "kernels/cuda/cuda_rows.h"
+#include "kernels/cuda/library_products.h"
 #include "kernels/matmul/marlin_layout.h"
 
 using namespace ktx;
@@ -176,6 +178,34 @@ void product(DType dtype, int64_t rows, int64_t cols, int64_t tokens) {
   report("matmul " + std::string(name(dtype)) + " " + std::to_string(rows) + "x" +
              std::to_string(cols) + " tokens " + std::to_string(tokens),
          seconds, static_cast<double>(w.bytes), 2.0 * rows * cols * tokens);
+}
+
+// One product by our kernels and by cuBLAS.
+void both_ways(DType dtype, int64_t rows, int64_t cols, int64_t tokens) {
+  const Rotating w(dtype, rows, cols);
+  const Memory x(tokens * cols * 4), y(tokens * rows * 4);
+  CudaMatmulArgs args;
+  args.w = w.at(0);
+  args.x = x.as<float>();
+  args.x_stride = cols;
+  args.tokens = tokens;
+  args.y = y.as<float>();
+  args.y_stride = rows;
+  args.library = false;
+  args.workspace_bytes = std::max(cuda_matmul_workspace(args), library_product_workspace(tokens, args.w));
+  const Memory workspace(args.workspace_bytes + 1);
+  args.workspace = workspace.as<std::byte>();
+  double seconds[2];
+  for (int way = 0; way < 2; ++way) {
+    seconds[way] = seconds_of(static_cast<int>(std::clamp<int64_t>(w.copies, 4, 16)), [&](int i, cudaStream_t stream) {
+      args.w = w.at(i);
+      check(way == 0 ? launch_matmul(args, stream) : launch_library_product(args, stream));
+    });
+  }
+  std::printf("%-6s %6lldx%-6lld tokens %5lld: ours %8.1f us, library %8.1f us, ours / library %.2f\n",
+              std::string(name(dtype)).c_str(), static_cast<long long>(rows), static_cast<long long>(cols),
+              static_cast<long long>(tokens), seconds[0] * 1e6, seconds[1] * 1e6, seconds[0] / seconds[1]);
+  std::fflush(stdout);
 }
 
 void dequantize(DType dtype, int64_t rows, int64_t cols) {
@@ -542,6 +572,18 @@ int main(int argc, char** argv) {
       product(DType::Q6_K, 4096, 14336, tokens);
     }
     for (DType dtype : {DType::Q4_K, DType::Q6_K}) dequantize(dtype, 14336, 4096);
+  }
+  if (only == "library") {
+    for (int64_t tokens : {64, 128, 256, 512, 1024, 2048}) {
+      for (DType dtype : {DType::Q4_K, DType::Q6_K}) {
+        for (int64_t rows : {512, 1024, 2048, 4096, 14336}) both_ways(dtype, rows, 4096, tokens);
+        both_ways(dtype, 4096, 14336, tokens);
+        both_ways(dtype, 2048, 2048, tokens);
+        both_ways(dtype, 5120, 1536, tokens);
+      }
+      both_ways(DType::Q8_0, 4096, 4096, tokens);
+      both_ways(DType::Q8_0, 14336, 4096, tokens);
+    }
   }
   if (wanted("experts")) {
     for (int64_t tokens : {1, 4, 16, 64, 512, 2048}) {

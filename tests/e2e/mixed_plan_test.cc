@@ -419,7 +419,7 @@ TEST(GpuPlan, TheTableOfKernelsHasARowForEveryKind) {
 
 TEST(GpuPlan, TooSmallAGpuIsToldBeforeAnythingIsUploaded) {
   Compiled compiled("llama", "all-gpu.yaml");
-  EXPECT_FALSE(compiled.open({}, {.memory_bytes = 272 << 20}));
+  EXPECT_FALSE(compiled.open({}, {.memory_bytes = 528 << 20}));
   EXPECT_EQ(compiled.log.uploaded_bytes, 0u);
   for (const char* part : {"cuda:0 (host-gpu 0) does not hold", "weights", "KV cache", "free",
                            "ways out", "--ctx", "moe-experts-on-cpu.yaml"}) {

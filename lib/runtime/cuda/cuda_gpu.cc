@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/cuda_copy.h"
 #include "kernels/cuda/cuda_sampling.h"
+#include "kernels/cuda/library_products.h"
 #include "lib/runtime/cuda/cuda_check.h"
 #include "lib/runtime/cuda/cuda_steps.h"
 #include "lib/support/strings.h"
@@ -202,6 +203,11 @@ Status CudaGpu::wait(GpuMark mark) {
 Status CudaGpu::finish() {
   use();
   return cuda_status(cudaStreamSynchronize(stream_), "waiting for the GPU");
+}
+
+Status CudaGpu::start_libraries(int64_t tokens) {
+  use();
+  return kernels::start_library_products(tokens);
 }
 
 Status CudaGpu::begin_capture() {

@@ -34,6 +34,7 @@ class CudaGpu final : public Gpu {
   Status set(GpuMark mark) override;
   Status wait(GpuMark mark) override;
   Status finish() override;
+  Status start_libraries(int64_t tokens) override;
   Status begin_capture() override;
   Result<std::unique_ptr<GpuGraph>> end_capture() override;
   Status launch(GpuGraph& graph) override;

@@ -183,6 +183,10 @@ class Gpu {
   virtual Status wait(GpuMark mark) = 0;  // the host waits
   virtual Status finish() = 0;            // the host waits for all
 
+  // Makes ready what steps of up to so many tokens need of libraries. It may run beside uploads
+  // and captures.
+  virtual Status start_libraries(int64_t /*tokens*/) { return {}; }
+
   // Records what is queued between the two calls instead of running it.
   virtual Status begin_capture() = 0;
   virtual Result<std::unique_ptr<GpuGraph>> end_capture() = 0;

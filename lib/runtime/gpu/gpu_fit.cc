@@ -11,8 +11,9 @@ namespace ktx::runtime {
 namespace {
 
 constexpr int kOldestGeneration = 75;
-// Partial sums of kernels, graphs, and what the driver takes for itself meanwhile.
-constexpr uint64_t kReserveBytes = uint64_t{256} << 20;
+// Partial sums of kernels, weights of a library's product, graphs, and what the driver takes for
+// itself meanwhile.
+constexpr uint64_t kReserveBytes = uint64_t{512} << 20;
 
 std::string row(const char* what, uint64_t bytes, const std::string& why) {
   return fmt::format("  {:<14}{:>12}  {}\n", what, human_bytes(bytes), why);

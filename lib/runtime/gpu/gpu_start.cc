@@ -178,9 +178,9 @@ Result<std::string> upload(const GpuState& s, GpuDevice& device) {
                      seconds > 0 ? static_cast<double>(device.image.bytes) / seconds / 1e9 : 0.0);
 }
 
-// Graphs are captured while weights go up: neither needs the other.
+// Graphs are captured and libraries started while weights go up: none needs the others.
 Status upload_and_capture(GpuState& s) {
-  Status uploaded;
+  Status uploaded, started;
   std::vector<std::string> notes;
   std::jthread uploads([&] {
     uploaded = [&]() -> Status {
@@ -188,9 +188,19 @@ Status upload_and_capture(GpuState& s) {
       return {};
     }();
   });
+  std::jthread libraries([&] {
+    started = [&]() -> Status {
+      for (GpuDevice& device : s.devices) {
+        KTX_TRY(device.named(device.gpu->start_libraries(s.setup.shape.step_tokens)));
+      }
+      return {};
+    }();
+  });
   const Status captured = capture_graphs(s);
+  libraries.join();
   uploads.join();
   KTX_TRY(captured);
+  KTX_TRY(started);
   KTX_TRY(uploaded);
   s.notes.insert(s.notes.end(), notes.begin(), notes.end());
   return {};

@@ -1,0 +1,23 @@
+// Products of many tokens by cuBLAS: weights become F16 in the workspace, a piece of rows at a time, activations
+// F16 with one power of two taken out of all of them, which the library puts back.
+//
+// One power of two, not one a row, so that nothing has to go over the results again. The largest
+// magnitude comes to 2^14; a row keeps eleven bits below its own largest as long as that is
+// within 2^28 of all rows' largest.
+#pragma once
+
+#include "kernels/cuda/cuda_matmul.h"
+
+namespace ktx::kernels {
+
+// Whether it is the faster way (library_products.def), and the library is there.
+bool goes_to_library(int64_t tokens, const CudaWeight& w);
+
+// Makes the library ready on the current GPU, if products of up to `tokens` may go to it.
+Status start_library_products(int64_t tokens);
+
+// The layout of w is marlin.
+int64_t library_product_workspace(int64_t tokens, const CudaWeight& w);
+Status launch_library_product(const CudaMatmulArgs& args, CudaStream stream);
+
+}  // namespace ktx::kernels
