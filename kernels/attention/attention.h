@@ -8,12 +8,13 @@
 // value_in_key: the value is the first value_dim elements of the key (absorbed MLA).
 // Keys and values up to each token's position must have been stored.
 //
-// Numerics: positions are taken in pieces of kAttentionPiece, and these in spans of
-// kAttentionSpan, both counted from position 0. Each piece gives a maximum, a sum and
-// a value, which are merged in rising order into those of its span, and the spans'
-// likewise into the row's. So an output depends on its own q and cache alone: not on
-// chunk, batch, block size or threads. Scores and sums are F32 (double in the scalar
-// variant).
+// Numerics: positions are taken in spans of kAttentionSpan, counted from position 0. Each
+// gives a maximum, a sum and a value, which are merged in rising order into the row's. So
+// an output depends on its own q and cache alone: not on chunk, batch, block size or
+// threads. Scores and sums are F32 (double in the scalar variant). With a cache of F16 or
+// Q8_0, q, keys, values and the weights that meet them are rounded to BF16 (not in the
+// scalar variant), and pairs of products are added as vdpbf16ps does: twice the products
+// an instruction, for errors well below those of activations of 8 bits.
 //
 // Items: any range of tokens x any range of q heads; a range that covers all heads
 // of a KV head reads its cache once for all of them. Several tokens of one sequence
@@ -68,9 +69,8 @@ struct AttentionArgs {
 };
 using AttentionFn = void (*)(const AttentionArgs&);
 
-inline constexpr int64_t kAttentionPiece = 64;  // positions
 inline constexpr int64_t kAttentionSpan = 256;  // positions
-inline constexpr int64_t kAttentionRows = 96;   // tokens x q heads that share the work on a piece
+inline constexpr int64_t kAttentionRows = 192;   // tokens x q heads that share the work on a span
 
 int64_t attention_scratch_bytes(const AttentionAttrs& attrs);
 inline constexpr int64_t attention_partial_floats(const AttentionAttrs& attrs) {

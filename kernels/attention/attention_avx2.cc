@@ -8,7 +8,8 @@ namespace ktx::kernels {
 void attention_avx2(const AttentionArgs& a);
 
 void attention_avx2(const AttentionArgs& a) {
-  attention<Avx2>(a);
+  if (a.kv.layout.type == KvType::F32) return attention<FloatDots<Avx2>>(a);
+  attention<RoundedDots<Avx2>>(a);
 }
 
 }  // namespace ktx::kernels

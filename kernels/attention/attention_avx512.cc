@@ -1,14 +1,22 @@
 // Attention with AVX-512: the loops of attention_loop.h.
 #include "kernels/simd/vec_avx512.h"
 // (the policy first: the loops use its macros)
+#include "kernels/attention/attention_bf16.h"
 #include "kernels/attention/attention_loop.h"
 
 namespace ktx::kernels {
 
 void attention_avx512(const AttentionArgs& a);
 
+void attention_bf16_floats(const AttentionArgs& a) {
+  attention<RoundedDots<Avx512>>(a);
+}
+
 void attention_avx512(const AttentionArgs& a) {
-  attention<Avx512>(a);
+  static const bool dots = has_bf16_dots();
+  if (a.kv.layout.type == KvType::F32) return attention<FloatDots<Avx512>>(a);
+  if (dots) return attention_bf16_dots(a);
+  attention_bf16_floats(a);
 }
 
 }  // namespace ktx::kernels

@@ -1,72 +1,101 @@
-// Attention over a vector policy (simd/README.md).
+// Attention over operands of attention_dots.h.
 //
 // A tile is some tokens of one sequence times the q heads of one KV head: rows that
-// read the same cache. Each piece of 64 positions is turned into floats in scratch
+// read the same cache. Each span of 256 positions is turned into elements in scratch
 // once, the keys transposed, and then every row of the tile takes it, a group of rows
-// at a time (attention_piece.h). After each span the rows' sums join their totals.
+// at a time (attention_span.h), and adds what it has of it to its total.
 //
 // Included by attention_<isa>.cc only.
 #pragma once
 
-#include "kernels/attention/attention_piece.h"
+#include "kernels/attention/attention_span.h"
 #include "kernels/attention/kv_row.h"
 
 namespace ktx::kernels {
 namespace {
 
-constexpr int64_t kSpan = kAttentionSpan;
 constexpr int64_t kTileRows = kAttentionRows;
+constexpr int64_t kTurned = 16;  // rows that lie in scratch until they are transposed
 
-KTX_INLINE int64_t pad16(int64_t n) {
-  return (n + 15) / 16 * 16;
+KTX_INLINE int64_t pad32(int64_t n) {
+  return (n + 31) / 32 * 32;
 }
 
-template <class V>
-KTX_INLINE void row_to_float(KvType type, const std::byte* row, int64_t dim, float* out) {
-  int64_t i = 0;
-  if (type == KvType::F32) {
-    const float* in = reinterpret_cast<const float*>(row);
-    for (; i + 16 <= dim; i += 16) V::store(out + i, V::load(in + i));
-    if (i < dim) V::store(out + i, V::load_part(in + i, dim - i));
-  } else if (type == KvType::F16) {
-    const uint16_t* in = reinterpret_cast<const uint16_t*>(row);
-    for (; i + 16 <= dim; i += 16) V::store(out + i, V::load_half(in + i));
-    for (int64_t j = i; j < pad16(dim); ++j) out[j] = j < dim ? _cvtsh_ss(in[j]) : 0;
+// Columns [i, i + 16) of a row of the cache, or of a q vector; zeros behind `dim`.
+template <class V, KvType type>
+KTX_INLINE typename V::F columns(const std::byte* row, int64_t i, int64_t dim) {
+  const int64_t left = dim - i;
+  if (left <= 0) return V::zero();
+  if constexpr (type == KvType::F32) {
+    const float* in = reinterpret_cast<const float*>(row) + i;
+    return left >= 16 ? V::load(in) : V::load_part(in, left);
+  } else if constexpr (type == KvType::F16) {
+    const uint16_t* in = reinterpret_cast<const uint16_t*>(row) + i;
+    if (left >= 16) return V::load_half(in);
+    uint16_t part[16] = {};
+    __builtin_memcpy(part, in, static_cast<size_t>(left) * sizeof(uint16_t));
+    return V::load_half(part);
   } else {
     // Blocks are whole in memory; what they hold past dim is zero.
-    for (; i < dim; i += 32, row += 34) {
-      uint16_t half;
-      __builtin_memcpy(&half, row, sizeof half);
-      const typename V::F scale = V::set1(_cvtsh_ss(half));
-      const int8_t* codes = reinterpret_cast<const int8_t*>(row + 2);
-      V::store(out + i, V::mul(scale, V::load_int8(codes)));
-      if (i + 16 < dim) V::store(out + i + 16, V::mul(scale, V::load_int8(codes + 16)));
-    }
+    const std::byte* block = row + i / 32 * 34;
+    uint16_t half;
+    __builtin_memcpy(&half, block, sizeof half);
+    const int8_t* codes = reinterpret_cast<const int8_t*>(block + 2 + i % 32);
+    return V::mul(V::set1(_cvtsh_ss(half)), V::load_int8(codes));
+  }
+}
+
+// A row as elements, filled up with zeros to a multiple of 32 numbers.
+template <class D, KvType type>
+KTX_INLINE void row_to_elements(const std::byte* row, int64_t dim, typename D::Elem* out) {
+  using V = typename D::V;
+  int64_t i = 0;
+  for (; i + 32 <= dim; i += 32) {
+    D::store_columns(out + i / D::kCols, columns<V, type>(row, i, i + 32),
+                     columns<V, type>(row, i + 16, i + 32));
+  }
+  if (i == dim) return;
+  D::store_columns(out + i / D::kCols, columns<V, type>(row, i, dim),
+                   columns<V, type>(row, i + 16, dim));
+}
+
+// Two rows' values, or one's and zeros, side by side as elements want it.
+template <class D, KvType type>
+KTX_INLINE void rows_to_elements(const std::byte* row, const std::byte* next, int64_t dim,
+                                 int64_t stride, typename D::Elem* out) {
+  using V = typename D::V;
+  for (int64_t d = 0; d < dim; d += 16) {
+    const int64_t end = d + 16 <= dim ? d + 16 : dim;
+    D::store_rows(out + d, stride, columns<V, type>(row, d, end),
+                  next ? columns<V, type>(next, d, end) : V::zero());
   }
 }
 
 // This thread's memory, as attention_scratch_bytes() counts it.
+template <class D>
 struct Scratch {
-  int64_t key_pad, value_pad;
-  float* rows;    // keys as they lie: [kPiece][key_pad], or 8 rows at a time
-  float* keys;    // transposed: [key_pad][kPiece]
-  float* values;  // [kPiece][value_pad]
-  float* totals;  // [kTileRows][value_pad]
-  float* q;       // of groups whose q vectors are interleaved: [kTileRows][key_pad]
+  using Elem = typename D::Elem;
+  int64_t key_pad, value_pad;  // elements of a key, numbers of a value
+  Elem* turned;                // [kTurned][key_pad]: keys or q vectors as they lie
+  Elem* keys;                  // transposed: [kSpan / kStripe][key_pad][kStripe]
+  Elem* values;                // [kSpan / kCols][value_pad]
+  Elem* q;                     // [kTileRows][key_pad], some interleaved
+  float* totals;               // [kTileRows][value_pad]
 
   explicit Scratch(const AttentionArgs& a)
-      : key_pad(pad16(a.attrs.key_dim)), value_pad(pad16(a.attrs.value_dim)) {
-    rows = reinterpret_cast<float*>(a.scratch);
-    keys = rows + (a.attrs.value_in_key ? kPiece : 8) * key_pad;
-    values = keys + kPiece * key_pad;
-    totals = values + (a.attrs.value_in_key ? 0 : kPiece * value_pad);
-    q = totals + kTileRows * value_pad;
+      : key_pad(pad32(a.attrs.key_dim) / D::kCols), value_pad(pad32(a.attrs.value_dim)) {
+    turned = reinterpret_cast<Elem*>(a.scratch);
+    keys = turned + kTurned * key_pad;
+    values = keys + kSpan * key_pad;
+    q = values + kSpan / D::kCols * value_pad;
+    totals = reinterpret_cast<float*>(q + kTileRows * key_pad);
   }
 };
 
+template <class D>
 struct Tile {
   const AttentionArgs& args;
-  const Scratch& scratch;
+  const Scratch<D>& scratch;
   int64_t kv_head;
   int64_t token_begin, token_end;  // of one sequence
   int64_t head_begin, head_end;    // q heads
@@ -85,97 +114,116 @@ struct Tile {
   }
 };
 
-// Rows of a piece in the cache: neighbours when the piece lies in one block, which
-// spares two divisions a row.
+// Rows of a span in the cache: neighbours when it lies in one block, which spares two
+// divisions a row.
 struct CacheRows {
-  const Tile& tile;
-  const std::byte* first_row;
-  int64_t row_bytes;
-  int64_t first;
+  const AttentionArgs& args;
+  int32_t sequence;
+  int64_t kv_head, first;
   bool of_keys, neighbours;
+  int64_t row_bytes;
+  const std::byte* first_row;
 
-  CacheRows(const Tile& tile, int64_t first, int64_t count, bool of_keys)
-      : tile(tile), first(first), of_keys(of_keys) {
-    const KvLayout& layout = tile.args.kv.layout;
+  CacheRows(const AttentionArgs& a, int32_t sequence, int64_t kv_head, int64_t first,
+            int64_t count, bool of_keys)
+      : args(a), sequence(sequence), kv_head(kv_head), first(first), of_keys(of_keys) {
+    const KvLayout& layout = a.kv.layout;
     row_bytes = of_keys ? layout.key_row_bytes() : layout.value_row_bytes();
     neighbours = first % layout.block_tokens + count <= layout.block_tokens;
     first_row = at_position(first);
   }
   const std::byte* at_position(int64_t position) const {
-    const KvView& kv = tile.args.kv;
-    const int32_t sequence = kv.sequence[tile.token_begin];
-    return of_keys ? key_row(kv, sequence, tile.kv_head, position)
-                   : value_row(kv, sequence, tile.kv_head, position);
+    return of_keys ? key_row(args.kv, sequence, kv_head, position)
+                   : value_row(args.kv, sequence, kv_head, position);
   }
   const std::byte* operator[](int64_t j) const {
     return neighbours ? first_row + j * row_bytes : at_position(first + j);
   }
 };
 
-// Positions [first, first + count) as floats. What stands behind them is left from
+KTX_INLINE float* as_floats(float* p) {
+  return p;
+}
+// (For moves: elements of 4 bytes, whatever they are.)
+KTX_INLINE float* as_floats(uint32_t* p) {
+  return reinterpret_cast<float*>(p);
+}
+
+// Positions [first, first + count) as elements. What stands behind them is left from
 // before: its scores are dropped.
-template <class V>
-KTX_INLINE Piece load_piece(const Tile& tile, int64_t first, int64_t count) {
-  const AttentionAttrs& attrs = tile.args.attrs;
-  const KvType type = tile.args.kv.layout.type;
-  const Scratch& s = tile.scratch;
-  const bool in_key = attrs.value_in_key != 0;
-  const CacheRows keys(tile, first, count, true);
+template <class D, KvType type>
+void load_positions(const Tile<D>& tile, int64_t first, int64_t count) {
+  const AttentionArgs& a = tile.args;
+  const Scratch<D>& s = tile.scratch;
+  const int32_t sequence = a.kv.sequence[tile.token_begin];
+  const CacheRows keys(a, sequence, tile.kv_head, first, count, true);
   for (int64_t j = 0; j < count; j += 8) {
-    float* rows = s.rows + (in_key ? j * s.key_pad : 0);
     for (int64_t i = 0; i < 8 && j + i < count; ++i) {
-      row_to_float<V>(type, keys[j + i], attrs.key_dim, rows + i * s.key_pad);
+      row_to_elements<D, type>(keys[j + i], a.attrs.key_dim, s.turned + i * s.key_pad);
     }
+    typename D::Elem* out = s.keys + j / kStripe * kStripe * s.key_pad + j % kStripe;
     for (int64_t d = 0; d < s.key_pad; d += 8) {
-      transpose8(rows + d, s.key_pad, s.keys + d * kPiece + j);
+      transpose8(as_floats(s.turned + d), s.key_pad, as_floats(out + d * kStripe));
     }
   }
-  if (in_key) return {s.keys, s.rows, nullptr, s.key_pad};
-  const CacheRows values(tile, first, count, false);
-  // One group of rows takes the values as they lie.
-  if (type == KvType::F16 && values.neighbours && attrs.value_dim % 16 == 0 &&
-      tile.rows() <= kFewRows<V>) {
-    return {s.keys, nullptr, reinterpret_cast<const uint16_t*>(values[0]), attrs.value_dim};
+  const CacheRows values(a, sequence, tile.kv_head, first, count, a.attrs.value_in_key != 0);
+  for (int64_t j = 0; j < count; j += 2) {
+    rows_to_elements<D, type>(values[j], j + 1 < count ? values[j + 1] : nullptr,
+                              a.attrs.value_dim, s.value_pad, s.values + j / D::kCols * s.value_pad);
   }
-  for (int64_t j = 0; j < count; ++j) {
-    row_to_float<V>(type, values[j], attrs.value_dim, s.values + j * s.value_pad);
+}
+
+template <class D>
+KTX_INLINE Span<D> load_span(const Tile<D>& tile, int64_t first, int64_t count) {
+  if constexpr (!D::kRounded) {
+    load_positions<D, KvType::F32>(tile, first, count);
+  } else if (tile.args.kv.layout.type == KvType::F16) {
+    load_positions<D, KvType::F16>(tile, first, count);
+  } else {
+    load_positions<D, KvType::Q8_0>(tile, first, count);
   }
-  return {s.keys, s.values, nullptr, s.value_pad};
+  const Scratch<D>& s = tile.scratch;
+  const int64_t dim = tile.args.attrs.key_dim;
+  const int64_t steps = (dim + D::kGroup - 1) / D::kGroup * D::kGroup / D::kCols;
+  return {s.keys, s.values, steps, s.key_pad, s.value_pad};
 }
 
 // All rows take the positions [begin, end) that they may see. Rows begin anew.
-template <class V>
-void take_span(const Tile& tile, int64_t begin, int64_t end, Row* rows) {
-  const AttentionArgs& a = tile.args;
-  for (int64_t r = 0; r < tile.rows(); ++r) {
-    rows[r].largest = -__builtin_inff();
-    rows[r].sum = 0;
-    __builtin_memset(rows[r].o, 0, static_cast<size_t>(a.attrs.value_dim) * sizeof(float));
-  }
-  for (int64_t first = begin; first < end; first += kPiece) {
-    const Piece piece = load_piece<V>(tile, first, end - first < kPiece ? end - first : kPiece);
-    each_group<V>(0, tile.rows(), [&](int64_t r, auto size) KTX_ALWAYS_INLINE {
-      constexpr int R = decltype(size)::value;
-      int64_t count[R], most = 0;
-      for (int i = 0; i < R; ++i) {
-        const int64_t seen = rows[r + i].positions - first;
-        count[i] = seen < kPiece ? seen : kPiece;
-        most = count[i] > most ? count[i] : most;
-      }
-      if (most > 0) take_piece<V, R>(piece, a.attrs, rows + r, count);
-    });
-  }
+template <class D>
+void take_span(const Tile<D>& tile, int64_t begin, int64_t end, Row<D>* rows) {
+  const Span<D> span = load_span<D>(tile, begin, end - begin);
+  each_group<typename D::V>(0, tile.rows(), [&](int64_t r, auto size) KTX_ALWAYS_INLINE {
+    constexpr int R = decltype(size)::value;
+    int64_t count[R], most = 0;
+    for (int i = 0; i < R; ++i) {
+      const int64_t seen = rows[r + i].positions - begin;
+      count[i] = seen < end - begin ? seen : end - begin;
+      most = count[i] > most ? count[i] : most;
+    }
+    if (most > 0) take_positions<D, R>(span, tile.args.attrs, rows + r, count, most);
+  });
 }
 
-// A row's sums after a span join those of the spans before.
-template <class V>
-KTX_INLINE void join(Row& total, const float* o, float largest, float sum, int64_t n) {
-  alignas(64) float now[16] = {total.largest}, next[16] = {largest};
-  Factors f;
-  factors_of<V>(now, next, &f, 1);
-  total.sum = total.sum * f.keep + sum * f.take;
-  total.largest = now[0];
-  merge<V>(total.o, o, n, f.keep, f.take);
+// What up to 16 rows have of the span from `begin` on, if they reach it, joins what they had of
+// those before.
+template <class D>
+KTX_INLINE void join(Row<D>* totals, const Row<D>* rows, int64_t count, int64_t begin, int64_t n) {
+  using V = typename D::V;
+  alignas(64) float before[16] = {}, next[16] = {}, keep[16], take[16];
+  for (int64_t r = 0; r < count; ++r) {
+    before[r] = totals[r].largest;
+    next[r] = rows[r].largest;
+  }
+  const typename V::F now = V::max(V::load(next), V::load(before));
+  V::store(keep, D::exp_of(V::sub(V::load(before), now)));
+  V::store(take, D::exp_of(V::sub(V::load(next), now)));
+  V::store(next, now);
+  for (int64_t r = 0; r < count; ++r) {
+    if (totals[r].positions <= begin) continue;
+    totals[r].sum = totals[r].sum * keep[r] + rows[r].sum * take[r];
+    totals[r].largest = next[r];
+    merge<V>(totals[r].o, rows[r].o, n, keep[r], take[r]);
+  }
 }
 
 KTX_INLINE void copy_row(float* to, const float* from, int64_t n) {
@@ -184,83 +232,85 @@ KTX_INLINE void copy_row(float* to, const float* from, int64_t n) {
 
 // The tile's q vectors, with `o` for what o(row) says; returns the positions of the
 // longest row.
-template <class V, class Place>
-KTX_INLINE int64_t make_rows(const Tile& tile, Row* rows, const Place& o) {
+template <class D, class Place>
+KTX_INLINE int64_t make_rows(const Tile<D>& tile, Row<D>* rows, const Place& o) {
   const AttentionArgs& a = tile.args;
+  const Scratch<D>& s = tile.scratch;
   int64_t longest = 0;
-  for (int64_t r = 0; r < tile.rows(); ++r) {
-    rows[r].q = a.q + tile.token(r) * a.q_stride + tile.head(r) * a.attrs.key_dim;
-    rows[r].o = o(r);
-    rows[r].positions = tile.positions(r);
-    longest = rows[r].positions > longest ? rows[r].positions : longest;
-  }
-  each_group<V>(0, tile.rows(), [&](int64_t r, auto size) KTX_ALWAYS_INLINE {
+  each_group<typename D::V>(0, tile.rows(), [&](int64_t first, auto size) KTX_ALWAYS_INLINE {
     constexpr int R = decltype(size)::value;
-    if constexpr (kInterleaved<V, R>) {
-      float* q = tile.scratch.q + r * tile.scratch.key_pad;
-      interleave<R>(rows + r, a.attrs.key_dim, q);
-      rows[r].q = q;
+    constexpr bool kTogether = kInterleaved<typename D::V, R>;
+    static_assert(R <= kTurned);
+    typename D::Elem* q = s.q + first * s.key_pad;
+    for (int i = 0; i < R; ++i) {
+      const int64_t r = first + i;
+      rows[r] = {kTogether ? q : q + i * s.key_pad, tile.positions(r), o(r), 0, 0};
+      longest = rows[r].positions > longest ? rows[r].positions : longest;
+      const float* in = a.q + tile.token(r) * a.q_stride + tile.head(r) * a.attrs.key_dim;
+      row_to_elements<D, KvType::F32>(reinterpret_cast<const std::byte*>(in), a.attrs.key_dim,
+                                      (kTogether ? s.turned : q) + i * s.key_pad);
     }
+    if constexpr (kTogether) interleave<R>(as_floats(s.turned), s.key_pad, s.key_pad, as_floats(q));
   });
   return longest;
 }
 
-template <class V>
-void attend_whole(const Tile& tile) {
+template <class D>
+void attend_whole(const Tile<D>& tile) {
   const int64_t n = tile.args.attrs.value_dim;
-  Row rows[kTileRows], totals[kTileRows];
-  const int64_t longest = make_rows<V>(tile, rows, [&](int64_t r) { return tile.y(r); });
+  Row<D> rows[kTileRows], totals[kTileRows];
+  const int64_t longest = make_rows<D>(tile, rows, [&](int64_t r) { return tile.y(r); });
   for (int64_t begin = 0; begin < longest; begin += kSpan) {
-    take_span<V>(tile, begin, longest < begin + kSpan ? longest : begin + kSpan, rows);
-    for (int64_t r = 0; r < tile.rows(); ++r) {
-      if (begin == 0) {
-        totals[r] = rows[r];
-        totals[r].o = tile.scratch.totals + r * tile.scratch.value_pad;
-        copy_row(totals[r].o, rows[r].o, n);
-      } else if (rows[r].positions > begin) {
-        join<V>(totals[r], rows[r].o, rows[r].largest, rows[r].sum, n);
-      }
+    take_span<D>(tile, begin, longest < begin + kSpan ? longest : begin + kSpan, rows);
+    for (int64_t r = 0; begin == 0 && r < tile.rows(); ++r) {
+      totals[r] = rows[r];
+      totals[r].o = tile.scratch.totals + r * tile.scratch.value_pad;
+      copy_row(totals[r].o, rows[r].o, n);
+    }
+    for (int64_t r = 0; begin > 0 && r < tile.rows(); r += 16) {
+      join<D>(totals + r, rows + r, tile.rows() - r < 16 ? tile.rows() - r : 16, begin, n);
     }
   }
   for (int64_t r = 0; r < tile.rows(); ++r) {
-    scale_row<V>(tile.y(r), totals[r].o, n, 1 / totals[r].sum);
+    scale_row<typename D::V>(tile.y(r), totals[r].o, n, 1 / totals[r].sum);
   }
 }
 
-template <class V>
-void attend_one_span(const Tile& tile) {
+template <class D>
+void attend_one_span(const Tile<D>& tile) {
   const AttentionArgs& a = tile.args;
-  Row rows[kTileRows];
+  Row<D> rows[kTileRows];
   const int64_t longest =
-      make_rows<V>(tile, rows, [&](int64_t r) { return tile.partial(r, a.span); });
+      make_rows<D>(tile, rows, [&](int64_t r) { return tile.partial(r, a.span); });
   const int64_t begin = a.span * kSpan;
-  take_span<V>(tile, begin, longest < begin + kSpan ? longest : begin + kSpan, rows);
+  take_span<D>(tile, begin, longest < begin + kSpan ? longest : begin + kSpan, rows);
   for (int64_t r = 0; r < tile.rows(); ++r) {
     rows[r].o[a.attrs.value_dim] = rows[r].largest;
     rows[r].o[a.attrs.value_dim + 1] = rows[r].sum;
   }
 }
 
-template <class V>
-void merge_spans(const Tile& tile) {
+template <class D>
+void merge_spans(const Tile<D>& tile) {
   const int64_t n = tile.args.attrs.value_dim;
   for (int64_t r = 0; r < tile.rows(); ++r) {
     const float* first = tile.partial(r, 0);
-    Row total = {nullptr, tile.positions(r), tile.y(r), first[n], first[n + 1]};
+    Row<D> total = {nullptr, tile.positions(r), tile.y(r), first[n], first[n + 1]};
     copy_row(total.o, first, n);
     for (int64_t span = 1; span * kSpan < total.positions; ++span) {
-      const float* next = tile.partial(r, span);
-      join<V>(total, next, next[n], next[n + 1], n);
+      float* o = tile.partial(r, span);
+      const Row<D> next = {nullptr, 0, o, o[n], o[n + 1]};
+      join<D>(&total, &next, 1, span * kSpan, n);
     }
-    scale_row<V>(total.o, total.o, n, 1 / total.sum);
+    scale_row<typename D::V>(total.o, total.o, n, 1 / total.sum);
   }
 }
 
-template <class V>
-void attend_tile(const Tile& tile) {
-  if (tile.args.part == AttentionPart::Whole) return attend_whole<V>(tile);
-  if (tile.args.part == AttentionPart::OneSpan) return attend_one_span<V>(tile);
-  merge_spans<V>(tile);
+template <class D>
+void attend_tile(const Tile<D>& tile) {
+  if (tile.args.part == AttentionPart::Whole) return attend_whole<D>(tile);
+  if (tile.args.part == AttentionPart::OneSpan) return attend_one_span<D>(tile);
+  merge_spans<D>(tile);
 }
 
 // Tokens from `begin` on that are of the same sequence, at most `limit`.
@@ -272,10 +322,11 @@ KTX_INLINE int64_t run_of_sequence(const AttentionArgs& a, int64_t begin, int64_
   return end;
 }
 
-template <class V>
+template <class D>
 void attention(const AttentionArgs& a) {
+  const FlushSubnormals flush(D::kRounded);  // as vdpbf16ps always does
   const int64_t heads_per_kv = a.attrs.heads / a.attrs.kv_heads;
-  const Scratch scratch(a);
+  const Scratch<D> scratch(a);
   for (int64_t head = a.head_begin; head < a.head_end;) {
     const int64_t kv_head = head / heads_per_kv;
     int64_t head_end = (kv_head + 1) * heads_per_kv;
@@ -283,7 +334,7 @@ void attention(const AttentionArgs& a) {
     if (head_end - head > kTileRows) head_end = head + kTileRows;
     for (int64_t t = a.token_begin; t < a.token_end;) {
       const int64_t end = run_of_sequence(a, t, kTileRows / (head_end - head));
-      attend_tile<V>({a, scratch, kv_head, t, end, head, head_end});
+      attend_tile<D>({a, scratch, kv_head, t, end, head, head_end});
       t = end;
     }
     head = head_end;

@@ -1,4 +1,4 @@
-// Attention one output at a time, in double, with the softmax taken piece by piece.
+// Attention one output at a time, in double, with the softmax taken position by position.
 #include <cmath>
 #include <cstring>
 
@@ -72,9 +72,9 @@ void attend(const Cache& cache, int64_t positions, const float* q, double* sum_o
 int64_t attention_scratch_bytes(const AttentionAttrs& attrs) {
   const auto padded = [](int64_t dim) { return (dim + 31) / 32 * 32; };
   const int64_t key = padded(attrs.key_dim), value = padded(attrs.value_dim);
-  // Keys twice (as they lie and transposed) and values of a piece, and for each row a total
-  // and a q vector. The scalar variant's row of doubles needs less.
-  return (2 * kAttentionPiece * (key + value) + kAttentionRows * (key + value) + 64) * 4;
+  // Keys and values of a span, for each row a total and a q vector, and 16 keys as they lie.
+  // The scalar variant's row of doubles needs less.
+  return ((kAttentionSpan + kAttentionRows) * (key + value) + 16 * key) * 4;
 }
 
 void attention_scalar(const AttentionArgs& a) {

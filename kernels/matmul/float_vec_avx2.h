@@ -36,8 +36,6 @@ struct FloatAvx2 : Avx2 {
     return as_floats(_mm256_slli_epi32(_mm256_loadu_si256(v), 16),
                      _mm256_slli_epi32(_mm256_loadu_si256(v + 1), 16));
   }
-  // To BF16 and back: to nearest even; subnormals become zero, NaNs quiet.
-  KTX_INLINE F round_bf16(F v) { return {round_bf16(v.lo), round_bf16(v.hi)}; }
   // Of 32 floats, those at even (odd) places.
   KTX_INLINE F evens(F a, F b) {
     return {in_order(_mm256_shuffle_ps(a.lo, a.hi, 0x88)),
@@ -54,20 +52,6 @@ struct FloatAvx2 : Avx2 {
   }
   KTX_INLINE __m256 in_order(__m256 v) {
     return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(v), 0xD8));
-  }
-  KTX_INLINE __m256 round_bf16(__m256 v) {
-    const __m256i bits = _mm256_castps_si256(v);
-    const __m256i last = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    const __m256i half = _mm256_add_epi32(last, _mm256_set1_epi32(0x7FFF));
-    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
-    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
-    const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xFFFF0000));
-    const __m256i sign = _mm256_set1_epi32(static_cast<int>(0x80000000));
-    const __m256i exponent = _mm256_and_si256(bits, _mm256_set1_epi32(0x7F800000));
-    const __m256i zero = _mm256_cmpeq_epi32(exponent, _mm256_setzero_si256());
-    __m256i r = _mm256_blendv_epi8(_mm256_add_epi32(bits, half), quiet, nan);
-    r = _mm256_blendv_epi8(_mm256_and_si256(r, upper), _mm256_and_si256(bits, sign), zero);
-    return _mm256_castsi256_ps(r);
   }
 };
 

@@ -27,19 +27,6 @@ struct FloatAvx512 : Avx512 {
   KTX_INLINE F even_bf16(const void* p) {
     return as_floats(_mm512_slli_epi32(_mm512_loadu_si512(p), 16));
   }
-  // To BF16 and back: to nearest even; subnormals become zero, NaNs quiet.
-  KTX_INLINE F round_bf16(F v) {
-    const __m512i bits = _mm512_castps_si512(v);
-    const __m512i last = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i half = _mm512_add_epi32(last, _mm512_set1_epi32(0x7FFF));
-    const __m512i sign = _mm512_set1_epi32(static_cast<int>(0x80000000));
-    const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
-    const __mmask16 zero = _mm512_testn_epi32_mask(bits, _mm512_set1_epi32(0x7F800000));
-    __m512i r = _mm512_add_epi32(bits, half);
-    r = _mm512_mask_or_epi32(r, nan, bits, _mm512_set1_epi32(0x400000));
-    r = _mm512_and_si512(r, _mm512_set1_epi32(static_cast<int>(0xFFFF0000)));
-    return as_floats(_mm512_mask_and_epi32(r, zero, bits, sign));
-  }
   // Of 32 floats, those at even (odd) places.
   KTX_INLINE F evens(F a, F b) { return _mm512_permutex2var_ps(a, every_second(0), b); }
   KTX_INLINE F odds(F a, F b) { return _mm512_permutex2var_ps(a, every_second(1), b); }

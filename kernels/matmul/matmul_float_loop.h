@@ -16,7 +16,7 @@
 
 #include "kernels/matmul/float_forms.h"
 #include "kernels/matmul/float_scratch.h"
-#include "kernels/matmul/flush_subnormals.h"
+#include "kernels/simd/flush_subnormals.h"
 #include "kernels/matmul/matmul_store.h"
 #include "kernels/matmul/row_decode.h"
 

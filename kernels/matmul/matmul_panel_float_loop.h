@@ -16,7 +16,7 @@
 
 #include "kernels/matmul/float_panel_forms.h"
 #include "kernels/matmul/float_panel_scratch.h"
-#include "kernels/matmul/flush_subnormals.h"
+#include "kernels/simd/flush_subnormals.h"
 #include "kernels/matmul/matmul_store.h"
 #include "lib/formats/layout_size.h"
 

@@ -13,7 +13,7 @@
 // Included by matmul_panel_tile_bf16_<isa>.cc only.
 #pragma once
 
-#include "kernels/matmul/flush_subnormals.h"
+#include "kernels/simd/flush_subnormals.h"
 #include "kernels/matmul/matmul_panel_loop.h"
 #include "kernels/matmul/panel_bf16_weights.h"
 #include "lib/formats/act_bf16.h"

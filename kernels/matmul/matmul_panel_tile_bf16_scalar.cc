@@ -7,7 +7,7 @@
 // as TDPBF16PS is documented: every step rounded to nearest even, subnormals as zeros.
 #include <cmath>
 
-#include "kernels/matmul/flush_subnormals.h"
+#include "kernels/simd/flush_subnormals.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/matmul_store.h"
 #include "kernels/matmul/panel_as_rows.h"

@@ -28,6 +28,21 @@ __attribute__((always_inline)) inline typename V::F exp16(typename V::F x) {
   return V::scale_by_power(p, n);
 }
 
+// 2^x to 3e-6 of it for x from -124 to 1, for numbers that are rounded further; 2^-124 below.
+// x = n + f with |f| <= 1/2; 2^f = 1 + f * (a polynomial of least relative error).
+template <class V>
+__attribute__((always_inline)) inline typename V::F power_of_two16(typename V::F x) {
+  using F = typename V::F;
+  const F whole = V::set1(12582912.0f);  // 1.5 * 2^23: sums with it are rounded to whole numbers
+  x = V::max(V::set1(-124.0f), x);
+  const F t = V::add(x, whole), f = V::sub(x, V::sub(t, whole));
+  F p = V::set1(0.00958286979f);
+  p = V::fma(p, f, V::set1(0.0559064682f));
+  p = V::fma(p, f, V::set1(0.240240986f));
+  p = V::fma(p, f, V::set1(0.693124188f));
+  return V::add_power(V::fma(p, f, V::set1(1.0f)), t);
+}
+
 // 1 / (1 + exp(-x))
 template <class V>
 __attribute__((always_inline)) inline typename V::F sigmoid16(typename V::F x) {

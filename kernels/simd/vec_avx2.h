@@ -85,6 +85,10 @@ struct Avx2 {
     return {_mm256_round_ps(v.lo, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
             _mm256_round_ps(v.hi, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
   }
+  // v * 2^n of t = n + 1.5 * 2^23, for a result that is normal (or v and t NaN).
+  KTX_INLINE F add_power(F v, F t) { return {add_power(v.lo, t.lo), add_power(v.hi, t.hi)}; }
+  // To BF16 and back: to nearest even; subnormals become zero, NaNs quiet.
+  KTX_INLINE F round_bf16(F v) { return {round_bf16(v.lo), round_bf16(v.hi)}; }
 
   // ---- integers: codes are weights 0..127 ("unsigned") or -128..127 ("signed"), x is
   // -127..127, and all sums are exact.
@@ -203,6 +207,24 @@ struct Avx2 {
   KTX_INLINE __m256i mask(int64_t n) {  // n < 0: none, n > 8: all
     const int count = static_cast<int>(n < 0 ? 0 : n > 8 ? 8 : n);
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+  KTX_INLINE __m256 round_bf16(__m256 v) {
+    const __m256i bits = _mm256_castps_si256(v);
+    const __m256i last = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i half = _mm256_add_epi32(last, _mm256_set1_epi32(0x7FFF));
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xFFFF0000));
+    const __m256i sign = _mm256_set1_epi32(static_cast<int>(0x80000000));
+    const __m256i exponent = _mm256_and_si256(bits, _mm256_set1_epi32(0x7F800000));
+    const __m256i zero = _mm256_cmpeq_epi32(exponent, _mm256_setzero_si256());
+    __m256i r = _mm256_blendv_epi8(_mm256_add_epi32(bits, half), quiet, nan);
+    r = _mm256_blendv_epi8(_mm256_and_si256(r, upper), _mm256_and_si256(bits, sign), zero);
+    return _mm256_castsi256_ps(r);
+  }
+  KTX_INLINE __m256 add_power(__m256 v, __m256 t) {
+    return _mm256_castsi256_ps(
+        _mm256_add_epi32(_mm256_castps_si256(v), _mm256_slli_epi32(_mm256_castps_si256(t), 23)));
   }
   KTX_INLINE __m256 scale_by_power(__m256 v, __m256 n) {
     const __m256i power = _mm256_cvtps_epi32(n);

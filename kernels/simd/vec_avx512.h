@@ -71,6 +71,24 @@ struct Avx512 {
   KTX_INLINE F round(F v) {
     return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   }
+  // v * 2^n of t = n + 1.5 * 2^23, for a result that is normal (or v and t NaN).
+  KTX_INLINE F add_power(F v, F t) {
+    return _mm512_castsi512_ps(_mm512_add_epi32(
+        _mm512_castps_si512(v), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
+  }
+  // To BF16 and back: to nearest even; subnormals become zero, NaNs quiet.
+  KTX_INLINE F round_bf16(F v) {
+    const __m512i bits = _mm512_castps_si512(v);
+    const __m512i last = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i half = _mm512_add_epi32(last, _mm512_set1_epi32(0x7FFF));
+    const __m512i sign = _mm512_set1_epi32(static_cast<int>(0x80000000));
+    const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    const __mmask16 zero = _mm512_testn_epi32_mask(bits, _mm512_set1_epi32(0x7F800000));
+    __m512i r = _mm512_add_epi32(bits, half);
+    r = _mm512_mask_or_epi32(r, nan, bits, _mm512_set1_epi32(0x400000));
+    r = _mm512_and_si512(r, _mm512_set1_epi32(static_cast<int>(0xFFFF0000)));
+    return _mm512_castsi512_ps(_mm512_mask_and_epi32(r, zero, bits, sign));
+  }
 
   // ---- integers: codes are weights 0..255 ("unsigned") or -128..127 ("signed"), x is
   // -127..127, and all sums are exact.

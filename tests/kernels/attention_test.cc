@@ -2,6 +2,9 @@
 // type, head arrangement and instruction set; then the numerics contract.
 #include "kernels/attention/attention.h"
 
+#include <fmt/format.h>
+
+#include "kernels/attention/attention_bf16.h"
 #include "tests/kernels/kernel_cases.h"
 
 namespace ktx::kernels {
@@ -123,19 +126,33 @@ std::vector<double> cached(const Cache& cache, int32_t sequence, int64_t offset,
   return out;
 }
 
-std::vector<double> naive(const Shape& s, const Steps& steps, const Cache& cache, int64_t t,
-                          int64_t head) {
+// To the nearest BF16 number, even ones first (of numbers that are not subnormal).
+double rounded_bf16(double value) {
+  const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
+  return std::bit_cast<float>((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000);
+}
+
+struct Expected {
+  std::vector<double> y, magnitude;  // and the weighted values' mean magnitude
+};
+
+// Operands rounded as the variant rounds them, but for the weights.
+Expected naive(const Shape& s, const Steps& steps, const Cache& cache, int64_t t, int64_t head,
+               bool bf16) {
   const int64_t g = head / (s.heads / s.kv_heads);
   const int32_t sequence = steps.sequence[static_cast<size_t>(t)];
   const float* q = steps.q.data() + (t * s.heads + head) * s.key_dim;
-  std::vector<double> scores, y(static_cast<size_t>(s.value_dim));
+  const auto operand = [&](double value) { return bf16 ? rounded_bf16(value) : value; };
+  const size_t width = static_cast<size_t>(s.value_dim);
+  Expected out{std::vector<double>(width), std::vector<double>(width)};
+  std::vector<double> scores;
   double largest = -INFINITY, sum = 0;
   const int64_t count = steps.position[static_cast<size_t>(t)] + 1;
   for (int64_t p = 0; p < count; ++p) {
     const auto key = cached(
         cache, sequence, cache.layout.key_offset(g, p % cache.layout.block_tokens), p, s.key_dim);
     double score = 0;
-    for (size_t d = 0; d < key.size(); ++d) score += key[d] * q[d];
+    for (size_t d = 0; d < key.size(); ++d) score += operand(key[d]) * operand(q[d]);
     scores.push_back(score * 0.21f);
     largest = std::max(largest, scores.back());
   }
@@ -147,10 +164,14 @@ std::vector<double> naive(const Shape& s, const Steps& steps, const Cache& cache
                               p, s.value_dim);
     const double weight = std::exp(scores[static_cast<size_t>(p)] - largest);
     sum += weight;
-    for (size_t d = 0; d < value.size(); ++d) y[d] += weight * value[d];
+    for (size_t d = 0; d < width; ++d) {
+      out.y[d] += weight * operand(value[d]);
+      out.magnitude[d] += weight * std::abs(value[d]);
+    }
   }
-  for (double& v : y) v /= sum;
-  return y;
+  for (double& v : out.y) v /= sum;
+  for (double& v : out.magnitude) v /= sum;
+  return out;
 }
 
 using Case = std::tuple<Isa, int, int>;  // instruction set, shape, element type
@@ -159,13 +180,26 @@ class AttentionTest : public ::testing::TestWithParam<Case> {
   Isa isa = std::get<0>(GetParam());
   const Shape& shape = kShapes[std::get<1>(GetParam())];
   KvType type = kTypes[std::get<2>(GetParam())];
+  bool bf16 = isa != Isa::Scalar && type != KvType::F32;
+
+  // Weights rounded to BF16 move by 2^-8 of themselves at most.
+  void expect_near(const float* y, const Expected& expected, const std::string& where) const {
+    double moved = 0;
+    for (size_t d = 0; d < expected.y.size(); ++d) {
+      const double most = 3e-6 + (bf16 ? expected.magnitude[d] / 256 : 0);
+      ASSERT_NEAR(y[d], expected.y[d], most) << where;
+      moved += std::abs(y[d] - expected.y[d]) / most;
+    }
+    // They do not all move one way.
+    ASSERT_LE(moved, 0.6 * static_cast<double>(expected.y.size())) << where;
+  }
 };
 
 TEST_P(AttentionTest, AgreesWithPlainSoftmax) {
   Random random(11);
   const int64_t tokens = shape.heads > 100 ? 70 : 133;
   const Steps steps = make_steps(random, shape, tokens);
-  Cache cache(shape, type, 24, tokens);  // blocks that pieces of 64 straddle
+  Cache cache(shape, type, 24, tokens);  // blocks that spans straddle
   store(shape, steps, cache, isa);
   std::vector<float> y(static_cast<size_t>(steps.count * shape.heads * shape.value_dim));
   AlignedBytes scratch(scratch_bytes(shape));
@@ -173,12 +207,8 @@ TEST_P(AttentionTest, AgreesWithPlainSoftmax) {
   const bool many = shape.heads > 100;
   for (int64_t t = 0; t < steps.count; t += many ? 13 : 7) {
     for (int64_t h = 0; h < shape.heads; h += many ? 11 : 1) {
-      const std::vector<double> expected = naive(shape, steps, cache, t, h);
-      for (size_t d = 0; d < expected.size(); ++d) {
-        ASSERT_NEAR(y[static_cast<size_t>((t * shape.heads + h) * shape.value_dim) + d],
-                    expected[d], 3e-6)
-            << "token " << t << " head " << h;
-      }
+      expect_near(y.data() + (t * shape.heads + h) * shape.value_dim,
+                  naive(shape, steps, cache, t, h, bf16), fmt::format("token {} head {}", t, h));
     }
   }
 }
@@ -247,19 +277,16 @@ TEST_P(AttentionTest, GivesTheSameBitsInSpansAndAgreesWithPlainSoftmax) {
     };
     ASSERT_TRUE(same_bits(row(whole), row(spans))) << "token " << t;
     ASSERT_TRUE(same_bits(row(whole), row(among))) << "token " << t;
-    const std::vector<double> expected = naive(shape, steps, cache, t, shape.heads - 1);
-    for (size_t d = 0; d < expected.size(); ++d) {
-      ASSERT_NEAR(row(whole)[static_cast<size_t>((shape.heads - 1) * shape.value_dim) + d],
-                  expected[d], 3e-6);
-    }
+    expect_near(row(whole).data() + (shape.heads - 1) * shape.value_dim,
+                naive(shape, steps, cache, t, shape.heads - 1, bf16), fmt::format("token {}", t));
   }
 }
 
-// Tokens that share the work on a piece see different parts of it: infinity and NaN in
+// Tokens that share the work on a span see different parts of it: infinity and NaN in
 // what only the later ones may see leave the bits of the earlier ones alone.
 TEST_P(AttentionTest, ATokenSeesNothingOfTheTokensBehindIt) {
   Random random(17);
-  const int64_t tokens = 70;  // the second piece is not full
+  const int64_t tokens = 70;
   const Steps steps = make_steps(random, shape, tokens);
   Cache cache(shape, type, 32, tokens), broken(shape, type, 32, tokens);
   AlignedBytes scratch(scratch_bytes(shape));
@@ -292,6 +319,39 @@ INSTANTIATE_TEST_SUITE_P(Table, AttentionTest,
                                   kShapes[std::get<1>(info.param)].name + "_" +
                                   kTypeNames[std::get<2>(info.param)];
                          });
+
+// Subnormal, tiny and large numbers among them, which vdpbf16ps and floats must treat alike.
+TEST(Attention, VectorVariantsGiveTheSameBits) {
+  std::vector<std::pair<std::string, AttentionFn>> variants;
+  for (Isa isa : runnable_isas()) {
+    if (isa == Isa::Scalar) continue;
+    variants.emplace_back(name(isa), *find_attention("attention", isa));
+  }
+  if (variants.size() < 2) GTEST_SKIP() << "this machine has one vector variant at most";
+  if (detect_isa() >= Isa::Avx512) variants.emplace_back("bf16 floats", attention_bf16_floats);
+  for (const Shape& shape : kShapes) {
+    Random random(18);
+    const int64_t tokens = shape.heads > 100 ? 40 : kAttentionSpan + 75;
+    Steps steps = make_steps(random, shape, tokens);
+    for (std::vector<float>* all : {&steps.key, &steps.value, &steps.q}) {
+      for (size_t i = 0; i < all->size(); i += 7) (*all)[i] *= i % 3 == 0 ? 1e-39f : 1e-7f;
+      for (size_t i = 3; i < all->size(); i += 97) (*all)[i] *= 50;
+    }
+    for (KvType type : kTypes) {
+      Cache cache(shape, type, 64, tokens);
+      store(shape, steps, cache, Isa::Scalar);
+      AlignedBytes scratch(scratch_bytes(shape));
+      std::vector<float> first(static_cast<size_t>(steps.count * shape.heads * shape.value_dim));
+      std::vector<float> y(first);
+      variants.front().second(attention_args(shape, steps, cache, first, scratch));
+      for (const auto& [variant, run] : variants) {
+        if (run == attention_bf16_floats && type == KvType::F32) continue;
+        run(attention_args(shape, steps, cache, y, scratch));
+        ASSERT_TRUE(same_bits(first, y)) << variant << " " << shape.name;
+      }
+    }
+  }
+}
 
 TEST(Attention, SurvivesNaNAndInfinityAndNoTokens) {
   for (Isa isa : runnable_isas()) {

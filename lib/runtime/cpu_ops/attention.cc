@@ -54,7 +54,10 @@ class AttentionStep final : public CpuStep {
     // making. When that leaves threads without work (few KV heads, one token),
     // ranges are halved: the cache is then read twice, by two cores.
     const int64_t group = args_.attrs.heads / args_.attrs.kv_heads;
-    tokens_ = {batch.tokens, std::max<int64_t>(1, kernels::kAttentionRows / group)};
+    // (Half as many rows read the cache twice, and leave threads less to wait for.)
+    const int64_t rows = batch.tokens * args_.attrs.heads;
+    const int64_t most = kernels::kAttentionRows / (rows < 8 * threads_ * kernels::kAttentionRows ? 2 : 1);
+    tokens_ = {batch.tokens, std::max<int64_t>(1, most / group)};
     heads_ = {args_.attrs.heads, group};
     spans_ = 1;
     if (tokens_.items() * heads_.items() < 4 * threads_ && batch.tokens <= kSplitTokens) {

@@ -1,7 +1,7 @@
 // While it lives, results and operands that are subnormal count as zero: what vdpbf16ps
 // does always, for the kernels that give its bits without it.
 //
-// Included by matmul_*_<isa>.cc only.
+// Included by kernels' *_<isa>.cc only.
 #pragma once
 
 #include <immintrin.h>

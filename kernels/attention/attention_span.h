@@ -1,0 +1,267 @@
+// What some rows (q vectors) do with a span of 256 positions, over operands of attention_dots.h.
+// The keys stand transposed, so that 16 positions are the lanes of a register and a score is one
+// sum over rising d:
+//
+//   score[r][j] = scale * (q[r] . key[j])        rows x 16 positions a register tile
+//   m = max score;  p[j] = exp(score[j] - m);  s = sum p
+//   o[r] = sum of p[r][j] * value[j], rising j
+//
+// Rows are taken several at a time, which changes no row's sums. Included by
+// attention_loop.h only.
+#pragma once
+
+#include <immintrin.h>
+
+#include "kernels/attention/attention.h"
+#include "kernels/attention/attention_dots.h"
+
+namespace ktx::kernels {
+namespace {
+
+constexpr int64_t kSpan = kAttentionSpan;
+constexpr int64_t kStripe = 64;  // positions whose keys stand together, transposed
+
+// Register tiles: so many rows times kVectors sums, and their operands. Zen 4 does one
+// FMA of 16 lanes a cycle and loads one register: 12 rows x 2 need 14 loads for 24 FMAs,
+// 4 rows x 4 need 8 for 16, and the larger tile reads a span a third as often.
+template <class V>
+constexpr bool kWide = sizeof(typename V::F) == 64 && alignof(typename V::F) == 64;
+template <class V>
+constexpr int kMostRows = kWide<V> ? 12 : 4;
+template <class V>
+constexpr int kFewRows = kWide<V> ? 4 : 2;  // groups are multiples of it, or one row
+template <class V, int R>
+constexpr int kVectors = (kWide<V> ? 4 : 2) / (R > kFewRows<V> ? 2 : 1);
+// q vectors of larger groups are interleaved, so that they need one pointer.
+template <class V, int R>
+constexpr bool kInterleaved = R > kFewRows<V>;
+
+// Positions of a span as elements.
+template <class D>
+struct Span {
+  const typename D::Elem* keys;    // [kSpan / kStripe][key_stride][kStripe]
+  const typename D::Elem* values;  // [kSpan / kCols][value_stride]
+  int64_t key_steps, key_stride, value_stride;
+};
+
+// A q vector, and what it has of a span: o is the sum of the values' weights
+// exp(score - largest), `sum` that of the weights. Element d of an interleaved q is q[R * d],
+// R the rows of its group.
+template <class D>
+struct Row {
+  const typename D::Elem* q;
+  int64_t positions;  // that it sees, from 0 on
+  float* o;
+  float largest;
+  float sum;
+};
+
+// A row's scores and then its weights; what is written past its positions fits in.
+using Scores = float[kSpan + 16];
+
+// 8 rows of `stride` elements to 8 rows of kStripe.
+KTX_INLINE void transpose8(const float* in, int64_t stride, float* out) {
+  __m256 r[8], t[8];
+  for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(in + i * stride);
+  for (int i = 0; i < 8; i += 2) {
+    t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+    t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    r[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
+    r[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xEE);
+    r[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+    r[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xEE);
+  }
+  for (int i = 0; i < 4; ++i) {
+    _mm256_storeu_ps(out + i * kStripe, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+    _mm256_storeu_ps(out + (i + 4) * kStripe, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+  }
+}
+
+// Scores of R rows and at least the first `most` positions, in units of D.
+template <class D, int R>
+KTX_INLINE void score_rows(const Span<D>& span, float scale, const Row<D>* rows, int64_t most,
+                           Scores* scores) {
+  using V = typename D::V;
+  constexpr int N = kVectors<V, R>;
+  const typename V::F unit = V::set1(scale * D::kUnit);
+  for (int64_t p = 0; p < most; p += 16 * N) {
+    const typename D::Elem* keys = span.keys + p / kStripe * kStripe * span.key_stride + p % kStripe;
+    typename V::F sum[R][N];
+    KTX_UNROLL
+    for (int r = 0; r < R; ++r) {
+      for (int n = 0; n < N; ++n) sum[r][n] = V::zero();
+    }
+    for (int64_t step = 0; step < span.key_steps; ++step) {
+      const int64_t d = D::in_order(step);
+      typename D::W k[N];
+      for (int n = 0; n < N; ++n) k[n] = D::load(keys + d * kStripe + 16 * n);
+      KTX_UNROLL
+      for (int r = 0; r < R; ++r) {
+        const typename D::W x = D::set1(kInterleaved<V, R> ? rows[0].q + R * d + r : rows[r].q + d);
+        for (int n = 0; n < N; ++n) sum[r][n] = D::fma(k[n], x, sum[r][n]);
+      }
+    }
+    KTX_UNROLL
+    for (int r = 0; r < R; ++r) {
+      for (int n = 0; n < N; ++n) V::store(scores[r] + p + 16 * n, V::mul(sum[r][n], unit));
+    }
+  }
+}
+
+// Scores become weights exp(score - maximum), and their sums and maxima the rows'.
+// count: how many positions each row sees. Rows that see none stay as they are.
+template <class D, int R>
+KTX_INLINE void weights_of(Scores* scores, const int64_t* count, Row<D>* rows) {
+  using V = typename D::V;
+  // (All maxima first: one waits for no other's.)
+  for (int r = 0; r < R; ++r) {
+    if (count[r] <= 0) continue;
+    V::store(scores[r] + count[r], V::set1(-__builtin_inff()));
+    typename V::F m = V::load(scores[r]);
+    for (int64_t j = 16; j < count[r]; j += 16) m = V::max(m, V::load(scores[r] + j));
+    rows[r].largest = V::max_of(m);
+  }
+  for (int r = 0; r < R; ++r) {
+    if (count[r] <= 0) continue;
+    const typename V::F shift = V::set1(rows[r].largest);
+    typename V::F sum = V::zero();
+    for (int64_t j = 0; j < count[r]; j += 16) {
+      const typename V::F p = D::exp_of(V::sub(V::load(scores[r] + j), shift));
+      D::store_weights(scores[r], j, p);
+      sum = V::add(sum, p);
+    }
+    rows[r].sum = V::sum(sum);
+  }
+}
+
+// Columns [d, d + 16 * N) of o, or the last `part` of them when N is 1. All rows take
+// the first `all` positions, and those behind them up to `most` the rows that see them.
+template <class D, int R, int N>
+KTX_INLINE void weigh_columns(const Span<D>& span, const Row<D>* rows, const Scores* scores,
+                              const int64_t* count, int64_t all, int64_t most, int64_t d,
+                              int64_t part) {
+  using V = typename D::V;
+  const typename D::Elem* values = span.values + d;
+  typename V::F sum[R][N];
+  KTX_UNROLL
+  for (int r = 0; r < R; ++r) {
+    for (int n = 0; n < N; ++n) sum[r][n] = V::zero();
+  }
+  for (int64_t step = 0; step < all / D::kCols; ++step) {
+    const int64_t j = D::in_order(step);
+    typename D::W v[N];
+    for (int n = 0; n < N; ++n) v[n] = D::load(values + j * span.value_stride + 16 * n);
+    KTX_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const typename D::W p = D::set1(D::weights(scores[r]) + j);
+      for (int n = 0; n < N; ++n) sum[r][n] = D::fma(v[n], p, sum[r][n]);
+    }
+  }
+  for (int64_t j = all; j < most; j += D::kGroup) {
+    const typename D::Elem* v = values + j / D::kCols * span.value_stride;
+    KTX_UNROLL
+    for (int r = 0; r < R; ++r) {
+      if (j >= count[r]) continue;
+      const typename D::Elem* p = D::weights(scores[r]) + j / D::kCols;
+      for (int n = 0; n < N; ++n) {
+        sum[r][n] = D::last(p, v + 16 * n, span.value_stride, j + 1 < count[r], sum[r][n]);
+      }
+    }
+  }
+  KTX_UNROLL
+  for (int r = 0; r < R; ++r) {
+    if (count[r] <= 0) continue;
+    float* o = rows[r].o + d;
+    for (int n = 0; n < N; ++n) {
+      if (part < 16) {
+        V::store_part(o, part, sum[r][n]);
+      } else {
+        V::store(o + 16 * n, sum[r][n]);
+      }
+    }
+  }
+}
+
+template <class D, int R>
+KTX_INLINE void weigh_values(const Span<D>& span, int64_t value_dim, const Row<D>* rows,
+                             const Scores* scores, const int64_t* count, int64_t most) {
+  constexpr int N = kVectors<typename D::V, R>;
+  int64_t all = count[0];
+  for (int r = 1; r < R; ++r) all = count[r] < all ? count[r] : all;
+  all = all < 0 ? 0 : all / D::kGroup * D::kGroup;
+  int64_t d = 0;
+  for (; d + 16 * N <= value_dim; d += 16 * N) {
+    weigh_columns<D, R, N>(span, rows, scores, count, all, most, d, 16);
+  }
+  for (; d < value_dim; d += 16) {
+    const int64_t left = value_dim - d;
+    weigh_columns<D, R, 1>(span, rows, scores, count, all, most, d, left < 16 ? left : 16);
+  }
+}
+
+// A group of R rows takes the span; row r sees its first count[r] positions, and some row sees
+// `most`, one at least.
+template <class D, int R>
+void take_positions(const Span<D>& span, const AttentionAttrs& attrs, Row<D>* rows,
+                    const int64_t* count, int64_t most) {
+  alignas(64) Scores scores[R];
+  score_rows<D, R>(span, attrs.scale, rows, most, scores);
+  weights_of<D, R>(scores, count, rows);
+  weigh_values<D, R>(span, attrs.value_dim, rows, scores, count, most);
+}
+
+// Rows of a group, as a constant.
+template <int kRows>
+struct Size {
+  static constexpr int value = kRows;
+};
+
+// Cuts rows into groups of kMostRows, the next multiples of kFewRows and one, and gives
+// each to group(first row, Size).
+template <class V, int R = kMostRows<V>, class Group>
+KTX_INLINE void each_group(int64_t row, int64_t end, const Group& group) {
+  for (; row + R <= end; row += R) group(row, Size<R>());
+  if constexpr (R > 1) each_group<V, (R > kFewRows<V> ? R - kFewRows<V> : 1)>(row, end, group);
+}
+
+// R rows of `stride` elements, of which `steps` are taken, one of each after the other.
+template <int R>
+KTX_INLINE void interleave(const float* rows, int64_t stride, int64_t steps, float* out) {
+  static_assert(R % 4 == 0);
+  for (int r = 0; r < R; r += 4) {
+    for (int64_t d = 0; d < steps; d += 4) {
+      __m128 x[4];
+      for (int i = 0; i < 4; ++i) x[i] = _mm_loadu_ps(rows + (r + i) * stride + d);
+      _MM_TRANSPOSE4_PS(x[0], x[1], x[2], x[3]);
+      for (int i = 0; i < 4; ++i) _mm_storeu_ps(out + (d + i) * R + r, x[i]);
+    }
+  }
+}
+
+// total = total * keep + o * take
+template <class V>
+KTX_INLINE void merge(float* total, const float* o, int64_t n, float keep, float take) {
+  const typename V::F k = V::set1(keep), t = V::set1(take);
+  int64_t d = 0;
+  for (; d + 16 <= n; d += 16) {
+    V::store(total + d, V::fma(V::load(total + d), k, V::mul(V::load(o + d), t)));
+  }
+  if (d < n) {
+    const typename V::F part = V::mul(V::load_part(o + d, n - d), t);
+    V::store_part(total + d, n - d, V::fma(V::load_part(total + d, n - d), k, part));
+  }
+}
+
+// y = o * by
+template <class V>
+KTX_INLINE void scale_row(float* y, const float* o, int64_t n, float by) {
+  const typename V::F s = V::set1(by);
+  int64_t d = 0;
+  for (; d + 16 <= n; d += 16) V::store(y + d, V::mul(V::load(o + d), s));
+  if (d < n) V::store_part(y + d, n - d, V::mul(V::load_part(o + d, n - d), s));
+}
+
+}  // namespace
+}  // namespace ktx::kernels
