@@ -70,7 +70,7 @@ struct AttentionArgs {
 using AttentionFn = void (*)(const AttentionArgs&);
 
 inline constexpr int64_t kAttentionSpan = 256;  // positions
-inline constexpr int64_t kAttentionRows = 192;   // tokens x q heads that share the work on a span
+inline constexpr int64_t kAttentionRows = 192;  // tokens x q heads that share the work on a span
 
 int64_t attention_scratch_bytes(const AttentionAttrs& attrs);
 inline constexpr int64_t attention_partial_floats(const AttentionAttrs& attrs) {

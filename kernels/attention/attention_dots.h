@@ -77,9 +77,7 @@ struct RoundedDots : FloatDots<Policy> {
     V::store(out, V::round_bf16(a));
     V::store(out + stride, V::round_bf16(b));
   }
-  KTX_INLINE void store_weights(float* row, int64_t j, F p) {
-    V::store(row + j, V::round_bf16(p));
-  }
+  KTX_INLINE void store_weights(float* row, int64_t j, F p) { V::store(row + j, V::round_bf16(p)); }
   KTX_INLINE F last(const Elem* w, const Elem* v, int64_t stride, bool both, F sum) {
     sum = V::fma(V::set1(w[1]), both ? V::load(v + stride) : V::zero(), sum);
     return V::fma(V::set1(w[0]), V::load(v), sum);

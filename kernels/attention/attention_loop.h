@@ -114,31 +114,35 @@ struct Tile {
   }
 };
 
-// Rows of a span in the cache: neighbours when it lies in one block, which spares two
-// divisions a row.
-struct CacheRows {
-  const AttentionArgs& args;
-  int32_t sequence;
-  int64_t kv_head, first;
-  bool of_keys, neighbours;
-  int64_t row_bytes;
-  const std::byte* first_row;
+// Rows of positions from `first` on, in the cache. Those of a block are neighbours, which spares
+// two divisions a row.
+class CacheRows {
+ public:
+  CacheRows(const AttentionArgs& a, int32_t sequence, int64_t kv_head, int64_t first, bool of_keys)
+      : args_(a), sequence_(sequence), kv_head_(kv_head), first_(first), of_keys_(of_keys) {
+    row_bytes_ = of_keys ? a.kv.layout.key_row_bytes() : a.kv.layout.value_row_bytes();
+  }
+  const std::byte* operator[](int64_t j) {
+    if (j < begin_ || j >= end_) find_block(j);
+    return rows_ + (j - begin_) * row_bytes_;
+  }
 
-  CacheRows(const AttentionArgs& a, int32_t sequence, int64_t kv_head, int64_t first,
-            int64_t count, bool of_keys)
-      : args(a), sequence(sequence), kv_head(kv_head), first(first), of_keys(of_keys) {
-    const KvLayout& layout = a.kv.layout;
-    row_bytes = of_keys ? layout.key_row_bytes() : layout.value_row_bytes();
-    neighbours = first % layout.block_tokens + count <= layout.block_tokens;
-    first_row = at_position(first);
+ private:
+  void find_block(int64_t j) {
+    const int64_t block_tokens = args_.kv.layout.block_tokens, position = first_ + j;
+    begin_ = j;
+    end_ = j + block_tokens - position % block_tokens;
+    rows_ = of_keys_ ? key_row(args_.kv, sequence_, kv_head_, position)
+                     : value_row(args_.kv, sequence_, kv_head_, position);
   }
-  const std::byte* at_position(int64_t position) const {
-    return of_keys ? key_row(args.kv, sequence, kv_head, position)
-                   : value_row(args.kv, sequence, kv_head, position);
-  }
-  const std::byte* operator[](int64_t j) const {
-    return neighbours ? first_row + j * row_bytes : at_position(first + j);
-  }
+
+  const AttentionArgs& args_;
+  int32_t sequence_;
+  int64_t kv_head_, first_;
+  bool of_keys_;
+  int64_t row_bytes_ = 0;
+  const std::byte* rows_ = nullptr;  // of positions [begin_, end_) from first_ on
+  int64_t begin_ = 0, end_ = 0;
 };
 
 KTX_INLINE float* as_floats(float* p) {
@@ -156,7 +160,7 @@ void load_positions(const Tile<D>& tile, int64_t first, int64_t count) {
   const AttentionArgs& a = tile.args;
   const Scratch<D>& s = tile.scratch;
   const int32_t sequence = a.kv.sequence[tile.token_begin];
-  const CacheRows keys(a, sequence, tile.kv_head, first, count, true);
+  CacheRows keys(a, sequence, tile.kv_head, first, true);
   for (int64_t j = 0; j < count; j += 8) {
     for (int64_t i = 0; i < 8 && j + i < count; ++i) {
       row_to_elements<D, type>(keys[j + i], a.attrs.key_dim, s.turned + i * s.key_pad);
@@ -166,10 +170,12 @@ void load_positions(const Tile<D>& tile, int64_t first, int64_t count) {
       transpose8(as_floats(s.turned + d), s.key_pad, as_floats(out + d * kStripe));
     }
   }
-  const CacheRows values(a, sequence, tile.kv_head, first, count, a.attrs.value_in_key != 0);
+  CacheRows values(a, sequence, tile.kv_head, first, a.attrs.value_in_key != 0);
   for (int64_t j = 0; j < count; j += 2) {
-    rows_to_elements<D, type>(values[j], j + 1 < count ? values[j + 1] : nullptr,
-                              a.attrs.value_dim, s.value_pad, s.values + j / D::kCols * s.value_pad);
+    const std::byte* row = values[j];
+    const std::byte* next = j + 1 < count ? values[j + 1] : nullptr;
+    rows_to_elements<D, type>(row, next, a.attrs.value_dim, s.value_pad,
+                              s.values + j / D::kCols * s.value_pad);
   }
 }
 

@@ -87,7 +87,8 @@ KTX_INLINE void score_rows(const Span<D>& span, float scale, const Row<D>* rows,
   constexpr int N = kVectors<V, R>;
   const typename V::F unit = V::set1(scale * D::kUnit);
   for (int64_t p = 0; p < most; p += 16 * N) {
-    const typename D::Elem* keys = span.keys + p / kStripe * kStripe * span.key_stride + p % kStripe;
+    const typename D::Elem* keys =
+        span.keys + p / kStripe * kStripe * span.key_stride + p % kStripe;
     typename V::F sum[R][N];
     KTX_UNROLL
     for (int r = 0; r < R; ++r) {

@@ -73,8 +73,8 @@ struct Avx512 {
   }
   // v * 2^n of t = n + 1.5 * 2^23, for a result that is normal (or v and t NaN).
   KTX_INLINE F add_power(F v, F t) {
-    return _mm512_castsi512_ps(_mm512_add_epi32(
-        _mm512_castps_si512(v), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
+    return _mm512_castsi512_ps(
+        _mm512_add_epi32(_mm512_castps_si512(v), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
   }
   // To BF16 and back: to nearest even; subnormals become zero, NaNs quiet.
   KTX_INLINE F round_bf16(F v) {

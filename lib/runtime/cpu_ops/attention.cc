@@ -56,7 +56,8 @@ class AttentionStep final : public CpuStep {
     const int64_t group = args_.attrs.heads / args_.attrs.kv_heads;
     // (Half as many rows read the cache twice, and leave threads less to wait for.)
     const int64_t rows = batch.tokens * args_.attrs.heads;
-    const int64_t most = kernels::kAttentionRows / (rows < 8 * threads_ * kernels::kAttentionRows ? 2 : 1);
+    const int64_t most =
+        kernels::kAttentionRows / (rows < 8 * threads_ * kernels::kAttentionRows ? 2 : 1);
     tokens_ = {batch.tokens, std::max<int64_t>(1, most / group)};
     heads_ = {args_.attrs.heads, group};
     spans_ = 1;
