@@ -60,7 +60,7 @@ struct ExpertsDownArgs {
 
 // Rows [row_begin, row_end) of gate and up for one expert's pairs; row_end -
 // row_begin at most kExpertsMaxRows.
-inline constexpr int64_t kExpertsMaxRows = 256;
+inline constexpr int64_t kExpertsMaxRows = 4096;
 void experts_gate_up(const ExpertsGateUpArgs& args, int32_t expert, int64_t row_begin,
                      int64_t row_end);
 

@@ -5,10 +5,11 @@
 namespace ktx::kernels {
 namespace {
 
-// Pairs whose `up` values wait in scratch for their `gate`.
-constexpr int64_t kPairs = 192;
+// Values of `up` that wait in scratch for their `gate`, of at most so many pairs.
+constexpr int64_t kUpFloats = 192 * 256, kPairs = 192;
+static_assert(kUpFloats >= kExpertsMaxRows);
 constexpr int64_t kFloat = static_cast<int64_t>(sizeof(float));
-constexpr int64_t kUpBytes = kPairs * kExpertsMaxRows * kFloat;
+constexpr int64_t kUpBytes = kUpFloats * kFloat;
 
 // Outputs of an item of down while it runs: 1024 tokens times 128 rows.
 constexpr int64_t kDownBytes = 512 << 10;
@@ -47,8 +48,9 @@ void experts_gate_up(const ExpertsGateUpArgs& a, int32_t expert, int64_t row_beg
   product.row_end = row_end;
   product.scratch = a.experts.scratch + kUpBytes;
   const int64_t end = a.experts.offsets[expert + 1];
-  for (int64_t first = a.experts.offsets[expert]; first < end; first += kPairs) {
-    product.tokens = end - first < kPairs ? end - first : kPairs;
+  const int64_t most = std::min(kPairs, kUpFloats / std::max<int64_t>(rows, 1));
+  for (int64_t first = a.experts.offsets[expert]; first < end; first += most) {
+    product.tokens = std::min(end - first, most);
     product.index = a.experts.order + first;
     product.w = expert_matrix(a.gate, a.gate_expert_bytes, expert);
     prefetch_rows(expert_matrix(a.up, a.up_expert_bytes, expert), row_begin);

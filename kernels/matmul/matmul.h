@@ -114,11 +114,8 @@ inline constexpr int64_t kTransposedCols = 256;
 // range is right; this one is fast.
 int64_t matmul_chunk_rows(const WeightMatrix& w, int64_t tokens);
 
-// Rows of one matrix in a work item of up to two tokens (kStreamTokens): an item reads `runs`
-// such runs of rows, one after the other, of the `matrices` matrices like w that all threads
-// share. Each run is a stream that the hardware takes some time to find, so they are as long
-// as leaves every thread eight items, 64 KiB to 1 MiB together.
-int64_t matmul_stream_rows(const WeightMatrix& w, int64_t runs, int64_t matrices, int64_t threads);
+// For at most so many tokens a product is a stream of weights, whose items the runtime makes
+// longer (lib/runtime/cpu_ops/row_runs.h).
 inline constexpr int64_t kStreamTokens = 2;
 
 // Tokens per work item: a kernel that unpacks weights does so once for each item, or, with

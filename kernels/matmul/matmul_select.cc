@@ -94,14 +94,6 @@ int64_t matmul_chunk_rows(const WeightMatrix& w, int64_t tokens) {
   return rows < 256 ? rows : 256;
 }
 
-int64_t matmul_stream_rows(const WeightMatrix& w, int64_t runs, int64_t matrices, int64_t threads) {
-  constexpr int64_t kLeastBytes = 64 << 10, kMostBytes = 1 << 20, kItemsEach = 8;
-  const int64_t row_bytes = w.row_bytes > 0 ? w.row_bytes : 1;
-  const int64_t share = matrices * w.rows * row_bytes / (kItemsEach * threads);
-  const int64_t bytes = share < kLeastBytes ? kLeastBytes : share < kMostBytes ? share : kMostBytes;
-  return round_up(bytes / runs / row_bytes + 1, 16);
-}
-
 int64_t matmul_chunk_tokens(const WeightMatrix& w, int64_t tokens, ValueType input) {
   const bool floats = !matmul_q8_takes(w.dtype);
   if (!in_panels(w.layout) && !floats) return tokens;

@@ -31,8 +31,8 @@ constexpr int kItemBits = 24;
 constexpr uint64_t kItemMask = (uint64_t{1} << kItemBits) - 1;
 
 uint64_t pack(int stage, int64_t end, int64_t next) {
-  return static_cast<uint64_t>(stage) << (2 * kItemBits) |
-         static_cast<uint64_t>(end) << kItemBits | static_cast<uint64_t>(next);
+  return static_cast<uint64_t>(stage) << (2 * kItemBits) | static_cast<uint64_t>(end) << kItemBits |
+         static_cast<uint64_t>(next);
 }
 int stage_of(uint64_t word) {
   return static_cast<int>(word >> (2 * kItemBits));
@@ -44,14 +44,15 @@ int64_t next_of(uint64_t word) {
   return word & kItemMask;
 }
 
-// Looks at a word this many times before sleeping, about 30 us. A stage of a
-// decode step takes 5 to 500 us, and being woken costs 5 to 50 us, so most waits
-// end while spinning; more would eat the time slice that the work needs when
-// other programs want the cores.
-constexpr int kSpins = 800;
+// Looks at a word this many times before sleeping, about 100 us. A stage of a decode step
+// takes 5 to 500 us, and being woken 5 to 50, up to 300 where a host has given the processor
+// away meanwhile, so nearly all waits should end while spinning: with 20 us a twentieth of
+// the threads' time went into late starts. More would eat the time slice that the work
+// needs when other programs want the cores.
+constexpr int kSpins = 4000;
 // The same while somebody holds an Awake, about 3 ms: between the experts of two layers a
 // GPU takes 50 to 200 us, and waking 15 threads as long again.
-constexpr int kAwakeSpins = 100 * kSpins;
+constexpr int kAwakeSpins = 20 * kSpins;
 
 void pause() {
 #if defined(__x86_64__)

@@ -9,7 +9,7 @@
 // in the middle of an item, and whoever finishes a stage's last item opens the
 // next one. So a busy machine costs the program its share of the cores and not
 // the factor of 6 to 35 that a barrier of spinning threads costs. Threads without
-// work spin for some microseconds, then sleep on a futex.
+// work spin for a tenth of a millisecond, then sleep on a futex.
 //
 //   stage 3 of 5 items, two threads:   A: 0 2 4      | opens stage 4, takes item 0
 //                                      B:  1 3  spin | takes item 1 ...

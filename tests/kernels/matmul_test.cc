@@ -545,36 +545,6 @@ TEST(MatmulTable, FloatPanelsAreRightAndTheSameAcrossTheirBlocks) {
   }
 }
 
-TEST(MatmulTable, ItemsOfOneTokenAreLongStreamsAndEnoughForAllThreads) {
-  const auto matrix = [](int64_t rows, int64_t cols) {
-    return WeightMatrix{nullptr, DType::Q4_K, Layout::Panel16,
-                        rows,    cols,        *row_bytes(DType::Q4_K, cols)};
-  };
-  for (const int64_t rows : {16, 512, 768, 2048, 8192, 128256}) {
-    for (const int64_t cols : {256, 2048, 8192}) {
-      for (const int64_t runs : {1, 2, 8}) {
-        for (const int64_t threads : {1, 4, 16, 128}) {
-          SCOPED_TRACE(testing::Message() << rows << " x " << cols << ", " << runs << " runs, "
-                                          << threads << " threads");
-          const WeightMatrix w = matrix(rows, cols);
-          const int64_t each = matmul_stream_rows(w, runs, runs, threads);
-          EXPECT_EQ(each % kPanelRows, 0);
-          EXPECT_GT(each, 0);
-          const int64_t item = runs * each * w.row_bytes;
-          const int64_t slack = runs * kPanelRows * w.row_bytes;  // rounded up to a panel
-          EXPECT_GE(item, 64 << 10);
-          EXPECT_LE(item, (1 << 20) + slack);
-          // Either as short as items get, or eight for each thread.
-          if (item > (64 << 10) + slack) {
-            EXPECT_LE((item - slack) * 8 * threads, runs * rows * w.row_bytes);
-          }
-        }
-      }
-    }
-  }
-  EXPECT_GT(matmul_stream_rows(matrix(8192, 2048), 2, 2, 4), 100);  // gate and up: 2 x 128 rows
-}
-
 TEST(MatmulTable, RefusesUnknownFamiliesAndDtypesByName) {
   EXPECT_NE(find_matmul("matmul_of_tomorrow", DType::F32, Isa::Scalar)
                 .error()

@@ -14,6 +14,7 @@
 #include "kernels/activation/activation.h"
 #include "lib/runtime/cpu_ops/cpu_ops.h"
 #include "lib/runtime/cpu_ops/matmul_input.h"
+#include "lib/runtime/cpu_ops/row_runs.h"
 
 namespace ktx::runtime {
 namespace {
@@ -82,7 +83,7 @@ class GateUpStep final : public CpuStep {
     args_.h = h.f32();
     args_.h_stride = h.stride() / attrs.top_k;
     threads_ = context.threads;
-    one_share_ = context.shares == 1;
+    shares_ = context.shares;
     return {};
   }
 
@@ -94,14 +95,16 @@ class GateUpStep final : public CpuStep {
     const int64_t active = pairs_.active_count();
     if (active == 0) return {};
     const int64_t pairs_each = ceil_div(batch.tokens * args_.experts.top_k, active);
-    split_.rows = args_.gate.rows;
-    const bool streams = pairs_each <= kStreamTokens && matmul_q8_takes(args_.gate.dtype);
-    const int64_t rows = streams ? matmul_stream_rows(args_.gate, 2, 2 * active, threads_)
-                                 : matmul_chunk_rows(args_.gate, pairs_each);
-    split_.grain = ceil_div(rows, columns_) * columns_;
-    split_.grain = std::clamp<int64_t>(split_.grain, columns_, kExpertsMaxRows);
-    by_expert_ = one_share_ && batch.tokens > kFewTokens;
-    return {active * split_.items(), active * (args_.gate_expert_bytes + args_.up_expert_bytes),
+    if (pairs_each <= kStreamTokens && matmul_q8_takes(args_.gate.dtype)) {
+      runs_ = stream_runs({args_.gate, 2, 2 * active, columns_, threads_, shares_});
+    } else {
+      const int64_t rows = matmul_chunk_rows(args_.gate, pairs_each);
+      runs_ = RowRuns::even(
+          args_.gate.rows,
+          std::clamp<int64_t>(ceil_div(rows, columns_) * columns_, columns_, kExpertsMaxRows));
+    }
+    by_expert_ = shares_ == 1 && batch.tokens > kFewTokens;
+    return {active * runs_.count(), active * (args_.gate_expert_bytes + args_.up_expert_bytes),
             nullptr};
   }
 
@@ -112,19 +115,19 @@ class GateUpStep final : public CpuStep {
     args.experts.scratch = scratch;
     const auto [expert, part] = place(item);
     // Threads take items in turn: this is likely to be the next one of this thread.
-    if (const int64_t next = item + threads_; next < pairs_.active_count() * split_.items()) {
+    if (const int64_t next = item + threads_; next < pairs_.active_count() * runs_.count()) {
       const Place then = place(next);
       args.next = args_.gate.data + then.expert * args_.gate_expert_bytes +
-                  split_.begin(then.part) * args_.gate.row_bytes;
+                  runs_.begin(then.part) * args_.gate.row_bytes;
     }
-    experts_gate_up(args, expert, split_.begin(part), split_.end(part));
+    experts_gate_up(args, expert, runs_.begin(part), runs_.end(part));
   }
 
   OutputRegion region(int64_t item) const override {
     const auto [expert, part] = place(item);
     const ExpertsArgs& experts = args_.experts;
-    return {experts.order, experts.offsets[expert], experts.offsets[expert + 1], split_.begin(part),
-            split_.end(part)};
+    return {experts.order, experts.offsets[expert], experts.offsets[expert + 1], runs_.begin(part),
+            runs_.end(part)};
   }
 
   int64_t scratch_bytes() const override {
@@ -139,7 +142,7 @@ class GateUpStep final : public CpuStep {
     int64_t part;  // of its rows
   };
   Place place(int64_t item) const {
-    const int64_t active = pairs_.active_count(), parts = split_.items();
+    const int64_t active = pairs_.active_count(), parts = runs_.count();
     if (by_expert_) return {pairs_.active(item / parts), item % parts};
     return {pairs_.active(item % active), item / active};
   }
@@ -147,10 +150,10 @@ class GateUpStep final : public CpuStep {
   ExpertsGateUpArgs args_;
   std::array<MatmulFn, kBatchClasses> gate_functions_{}, up_functions_{};
   Pairs pairs_;
-  RowSplit split_;
+  RowRuns runs_;
   int64_t threads_ = 1;
   int64_t columns_ = 32;
-  bool one_share_ = true;
+  int64_t shares_ = 1;
   bool by_expert_ = false;  // the order of this step's items
 };
 
@@ -175,6 +178,7 @@ class DownStep final : public CpuStep {
     args_.y_stride = y.stride();
     args_.accumulate = attrs.accumulate != 0;
     threads_ = context.threads;
+    shares_ = context.shares;
     return {};
   }
 
@@ -187,22 +191,22 @@ class DownStep final : public CpuStep {
     // many tokens as many as a kernel unpacks at once, if every thread gets two items. One
     // token's runs are as long as they may be: after each, memory has to be found anew.
     constexpr int64_t kMostRows = 128;
-    split_.rows = args_.down.rows;
-    const bool streams = batch.tokens <= kStreamTokens && matmul_q8_takes(args_.down.dtype);
-    const int64_t by_bytes = streams
-                                 ? matmul_stream_rows(args_.down, active, active, threads_)
-                                 : matmul_chunk_rows(args_.down, 1) / std::min<int64_t>(active, 8);
-    const int64_t by_threads = batch.tokens > 16 ? split_.rows / (2 * threads_) : 0;
-    split_.grain = std::clamp<int64_t>(std::max(by_bytes, by_threads), 16,
-                                       streams ? std::max(split_.rows, int64_t{16}) : kMostRows);
-    split_.grain = ceil_div(split_.grain, 16) * 16;
-    return {split_.items(), active * args_.down_expert_bytes, nullptr};
+    const int64_t rows = args_.down.rows;
+    if (batch.tokens <= kStreamTokens && matmul_q8_takes(args_.down.dtype)) {
+      runs_ = stream_runs({args_.down, active, active, 16, threads_, shares_});
+    } else {
+      const int64_t by_bytes = matmul_chunk_rows(args_.down, 1) / std::min<int64_t>(active, 8);
+      const int64_t by_threads = batch.tokens > 16 ? rows / (2 * threads_) : 0;
+      const int64_t each = std::clamp<int64_t>(std::max(by_bytes, by_threads), 16, kMostRows);
+      runs_ = RowRuns::even(rows, ceil_div(each, 16) * 16);
+    }
+    return {runs_.count(), active * args_.down_expert_bytes, nullptr};
   }
 
   void run(int64_t item, std::byte* scratch) override {
     ExpertsDownArgs args = args_;
     args.experts.scratch = scratch;
-    experts_down(args, split_.begin(item), split_.end(item));
+    experts_down(args, runs_.begin(item), runs_.end(item));
   }
 
   int64_t scratch_bytes() const override { return experts_scratch_bytes(args_.down.cols); }
@@ -211,8 +215,9 @@ class DownStep final : public CpuStep {
   ExpertsDownArgs args_;
   std::array<MatmulFn, kBatchClasses> functions_{};
   Pairs pairs_;
-  RowSplit split_;
+  RowRuns runs_;
   int64_t threads_ = 1;
+  int64_t shares_ = 1;
 };
 
 }  // namespace

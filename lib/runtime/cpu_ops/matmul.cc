@@ -5,6 +5,7 @@
 
 #include "lib/runtime/cpu_ops/cpu_ops.h"
 #include "lib/runtime/cpu_ops/matmul_input.h"
+#include "lib/runtime/cpu_ops/row_runs.h"
 #include "lib/runtime/cpu_ops/small_weight.h"
 
 namespace ktx::runtime {
@@ -32,6 +33,7 @@ class MatmulStep final : public CpuStep {
     args_.accumulate = context.attrs<MatmulAttrs>().accumulate != 0;
     rows_ = y.rows;
     threads_ = context.threads;
+    shares_ = context.shares;
     weight_bytes_ = w.bytes() + bias_.bytes();
     return {};
   }
@@ -42,30 +44,16 @@ class MatmulStep final : public CpuStep {
     run_ = functions_[batch_class(args_.tokens)];
     tokens_.rows = args_.tokens;
     tokens_.grain = kernels::matmul_chunk_tokens(args_.w, args_.tokens, input_);
-    split_.rows = args_.w.rows;
-    split_.grain = std::max<int64_t>(1, kernels::matmul_chunk_rows(args_.w, args_.tokens));
-    // Prompts: fewer rows an item when threads would wait for the last one.
-    while (args_.tokens > 2 && split_.grain > 32 &&
-           split_.items() * tokens_.items() < 4 * threads_) {
-      split_.grain /= 2;
-    }
-    // Of few tokens an item reads as many bytes whether it has one product or more; with
-    // many tokens, what a tile makes ready once serves all rows of a product.
-    if (args_.tokens <= kernels::kStreamTokens && kernels::matmul_q8_takes(args_.w.dtype)) {
-      split_.grain = kernels::matmul_stream_rows(args_.w, products_, products_, threads_);
-    } else if (products_ > 1 && args_.tokens <= kFewTokens) {
-      split_.grain = std::max<int64_t>(1, split_.grain / products_);
-    }
-    split_.grain = ceil_div(split_.grain, columns_) * columns_;
-    return {split_.items() * tokens_.items(), weight_bytes_, nullptr};
+    runs_ = cut();
+    return {runs_.count() * tokens_.items(), weight_bytes_, nullptr};
   }
 
   void run(int64_t item, std::byte* scratch) override { run_region(region(item), scratch); }
 
   OutputRegion region(int64_t item) const override {
-    const int64_t tokens = item / split_.items(), rows = item % split_.items();
-    return {nullptr, tokens_.begin(tokens), tokens_.end(tokens), split_.begin(rows),
-            split_.end(rows)};
+    const int64_t tokens = item / runs_.count(), rows = item % runs_.count();
+    return {nullptr, tokens_.begin(tokens), tokens_.end(tokens), runs_.begin(rows),
+            runs_.end(rows)};
   }
   void lead_part(int64_t products, int64_t column_group) override {
     products_ = products;
@@ -99,15 +87,35 @@ class MatmulStep final : public CpuStep {
   int64_t scratch_bytes() const override { return kernels::matmul_scratch_bytes(args_.w.cols); }
 
  private:
+  RowRuns cut() const {
+    const int64_t rows = args_.w.rows;
+    // Of few tokens an item reads as many bytes whether it has one product or more; with
+    // many tokens, what a tile makes ready once serves all rows of a product.
+    if (args_.tokens <= kernels::kStreamTokens && kernels::matmul_q8_takes(args_.w.dtype)) {
+      return stream_runs({args_.w, products_, products_, columns_, threads_, shares_});
+    }
+    int64_t grain = std::max<int64_t>(1, kernels::matmul_chunk_rows(args_.w, args_.tokens));
+    // Prompts: fewer rows an item when threads would wait for the last one.
+    while (args_.tokens > 2 && grain > 32 &&
+           ceil_div(rows, grain) * tokens_.items() < 4 * threads_) {
+      grain /= 2;
+    }
+    if (products_ > 1 && args_.tokens <= kFewTokens) {
+      grain = std::max<int64_t>(1, grain / products_);
+    }
+    return RowRuns::even(rows, ceil_div(grain, columns_) * columns_);
+  }
+
   kernels::MatmulArgs args_;
   std::array<kernels::MatmulFn, kBatchClasses> functions_{};
   kernels::MatmulFn run_ = nullptr;
   SmallWeight bias_;
   ValueType input_ = ValueType::Q8;
   RowKind rows_ = RowKind::Token;
-  RowSplit split_;
+  RowRuns runs_;
   RowSplit tokens_;
   int64_t threads_ = 1;
+  int64_t shares_ = 1;
   int64_t products_ = 1;
   int64_t columns_ = 32;
   const kernels::WeightMatrix* next_ = nullptr;  // read after this one, see CpuStep::followed_by
