@@ -52,6 +52,7 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
   }
   // Who is served.
   int matrix = static_cast<int>(blockIdx.y), x_warps = kOneWarps;
+  RouterPick pick = {};  // Choices: of the last warp
   const float* from = p.x + matrix * p.x_stride;
   float* y = rows.y + matrix * rows.y_stride;
   if (!ahead) wait_for_inputs();
@@ -70,23 +71,12 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
     from = p.x + pair / p.x_div * p.x_stride;
     y = rows.y + pair * rows.y_stride;
   } else if constexpr (kWork == OneWork::Choices) {
-    // The last warp chooses, the others take x. The next kernel may read the choice as soon as
-    // it starts: the block that writes it is the last to let it.
+    // The last warp chooses, the others take x.
     x_warps = kOneWarps - 1;
-    const bool writes_choice = blockIdx.x == 0;
-    if (!writes_choice) let_next_kernel_start();
+    if (blockIdx.x != 0) let_next_kernel_start();
     if (warp == x_warps) {
-      const RouterChoice choice = choose_experts<8>(p.router, 0, sums, lane);
-      if (lane < top_k) chosen[lane] = max(choice.id, 0);
-      if (writes_choice) {
-        if (lane < top_k) {
-          p.router.ids[lane] = choice.id;
-          p.router.weights[lane] = choice.weight;
-        }
-        __threadfence();
-        __syncwarp();
-        let_next_kernel_start();
-      }
+      pick = pick_experts<8>(p.router, 0, sums, lane);
+      if (lane < top_k) chosen[lane] = max(pick.id, 0);
     }
   } else if (kWork == OneWork::Sum && warp == 0) {
     // Past L1, where a line may be older than the kernel ahead.
@@ -125,6 +115,18 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
   MarlinStream<kType> stream(p.cols, places, current, tile, end - begin, ring, stages,
                              barriers[warp], lane);
   stream.start(lane);
+  if (kWork == OneWork::Choices && blockIdx.x == 0 && warp == x_warps) {
+    // While the first tiles come. The next kernel may read the choice as soon as it starts: the
+    // block that writes it is the last to let it.
+    const RouterChoice choice = weigh(p.router, pick, lane);
+    if (lane < top_k) {
+      p.router.ids[lane] = choice.id;
+      p.router.weights[lane] = choice.weight;
+    }
+    __threadfence();
+    __syncwarp();
+    let_next_kernel_start();
+  }
   for (int i = thread; i < block.strips * kOneWarps * 16; i += kOneThreads) sums[i] = 0;
   if (ahead) wait_for_inputs();
   // This thread's output, and what is added to it.

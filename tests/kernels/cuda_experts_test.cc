@@ -85,12 +85,20 @@ TEST_F(CudaExperts, RouterChoosesAsTheScalarOne) {
       {160, 6, Scoring::Softmax, false, 8, 3, GroupScore::Best, false},
       {256, 8, Scoring::Sigmoid, true, 8, 4, GroupScore::SumOfTwoBest, true},
       {8, 6, Scoring::Softmax, true, 4, 2, GroupScore::Best, false},  // beyond the groups
+      {96, 8, Scoring::Sigmoid, true, 3, 2, GroupScore::SumOfTwoBest, true},
+      {64, 32, Scoring::Sigmoid, false, 32, 5, GroupScore::SumOfTwoBest, false},
+      {384, 8, Scoring::Sigmoid, true, 1, 1, GroupScore::Best, true},
+      {1000, 32, Scoring::Softmax, true, 1, 1, GroupScore::Best, false},
   };
   for (const RouterCase& c : cases) {
     for (int64_t tokens : {1, 33}) {
       std::vector<float> logits = random.normals(tokens * c.experts);
       if (tokens > 4) {  // ties and what is not a number
         std::fill_n(logits.begin() + 2 * c.experts, c.experts, 0.5f);
+        for (int64_t i = 4 * c.experts; i < 8 * c.experts; ++i) {
+          float& v = logits[static_cast<size_t>(i)];
+          v = std::round(v * 2) / 2;
+        }
         if (c.scoring == Scoring::Sigmoid) logits[static_cast<size_t>(3 * c.experts + 1)] = NAN;
       }
       const std::vector<float> bias = random.normals(c.experts, 0.1f);
