@@ -55,8 +55,10 @@ struct BatchRing {
       const int own = paired ? strip : min(strip + m, strip_end - 1);
       next[m] = w[paired ? m : 0] + own * strip_bytes + tiles.offset(first);
     }
-    if (lane < kStages) barrier_init(there + lane, kSources);
-    barrier_init_done();
+    if (lane == 0) {
+      for (int i = 0; i < kStages; ++i) barrier_init(there + i, kSources);
+      barrier_init_done();
+    }
     __syncwarp();
   }
   __device__ __forceinline__ int tile(int item) const {
@@ -88,6 +90,7 @@ struct BatchRing {
     barrier_wait(there + current, phase);
   }
   __device__ __forceinline__ void done(int lane) {
+    end_reads_before_bulk_copies();
     __syncwarp();  // all lanes have read it
     fetch(lane);
     if (++current == kStages) current = 0, phase ^= 1;

@@ -18,7 +18,7 @@ __device__ __forceinline__ uint32_t shared_address(const void* p) {
 __device__ __forceinline__ void barrier_init(uint64_t* barrier, int arrivals) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals));
 }
-// Makes barriers known to the copy engine.
+// Makes barriers that this thread has made known to the copy engine.
 __device__ __forceinline__ void barrier_init_done() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -32,6 +32,11 @@ __device__ __forceinline__ void bulk_copy(void* shared, const void* global, int 
           shared_address(shared)),
       "l"(global), "r"(bytes), "r"(shared_address(barrier))
       : "memory");
+}
+// What this thread has read of shared memory, it has read before a bulk copy overwrites it that is
+// asked for behind the next barrier of the warp or block.
+__device__ __forceinline__ void end_reads_before_bulk_copies() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 __device__ __forceinline__ void barrier_wait(uint64_t* barrier, uint32_t phase) {
   asm volatile(

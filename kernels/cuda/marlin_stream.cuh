@@ -58,16 +58,19 @@ struct MarlinStream {
         memory(memory), stages(stages), barriers(barriers) {
     if (count > 0) from = strips[strip] + tiles.offset(tile);
 #if __CUDA_ARCH__ >= 900
-    if (lane < stages) barrier_init(barriers + lane, 1);
-    barrier_init_done();
+    if (lane == 0) {
+#pragma unroll 1
+      for (int i = 0; i < stages; ++i) barrier_init(barriers + i, 1);
+      barrier_init_done();
+    }
     __syncwarp();
 #endif
   }
   __device__ __forceinline__ void ask(int lane) {
 #if __CUDA_ARCH__ >= 900
-    if (lane == 0 && left > 0) {
+    if (left > 0) {
       const int bytes = Tile::kWide ? kTileBytes : tiles.spans(tile) * Tile::kSpanBytes;
-      bulk_copy(memory + fill * kTileBytes, from, bytes, barriers + fill);
+      if (lane == 0) bulk_copy(memory + fill * kTileBytes, from, bytes, barriers + fill);
       advance();
     }
 #else
@@ -98,6 +101,9 @@ struct MarlinStream {
     return memory + current * kTileBytes;
   }
   __device__ __forceinline__ void done(int lane) {
+#if __CUDA_ARCH__ >= 900
+    if (left > 0) end_reads_before_bulk_copies();
+#endif
     __syncwarp();  // all lanes have read it
     if (++current == stages) current = 0, phase ^= 1;
     ask(lane);

@@ -76,8 +76,10 @@ __global__ void __launch_bounds__(kWideThreads, 1) marlin_wide(MarlinProduct p) 
       y_row[thread] = p.y + row * p.y_stride;
     }
   }
-  if (thread < Memory::kXStages) start_barrier(&x_full[thread]);
-  if (thread < 2) start_barrier(&weights_full[thread]);
+  if (thread == 0) {
+    for (uint64_t& barrier : x_full) start_barrier(&barrier);
+    for (uint64_t& barrier : weights_full) start_barrier(&barrier);
+  }
   __syncthreads();
 
   // Strips: warp w has 2w and 2w + 1 of the block's, or (paired) w of gate and of up.
