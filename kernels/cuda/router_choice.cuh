@@ -57,23 +57,22 @@ __device__ __forceinline__ uint32_t largest_of_warp(uint32_t v) {
 #endif
 }
 
-// Falling order, by Batcher's network: pairs at a distance of `step` of runs of `run` that are
-// sorted already.
-template <int kCount>
+// Falling order, by Batcher's network: runs of kRun are sorted already, and merged by exchanges of
+// pairs at a distance of kStep, which halves.
+template <int kRun = 1, int kStep = kRun, int kCount>
 __device__ __forceinline__ void sort_falling(uint32_t (&v)[kCount]) {
 #pragma unroll
-  for (int run = 1; run < kCount; run *= 2) {
-#pragma unroll
-    for (int step = run; step >= 1; step /= 2) {
-#pragma unroll
-      for (int i = 0; i + step < kCount; ++i) {
-        const int from = i - step % run;
-        if (from < 0 || from / step % 2 == 1 || i / (2 * run) != (i + step) / (2 * run)) continue;
-        const uint32_t high = max(v[i], v[i + step]);
-        v[i + step] = min(v[i], v[i + step]);
-        v[i] = high;
-      }
-    }
+  for (int i = 0; i + kStep < kCount; ++i) {
+    const int from = i - kStep % kRun;
+    if (from < 0 || from / kStep % 2 == 1 || i / (2 * kRun) != (i + kStep) / (2 * kRun)) continue;
+    const uint32_t high = max(v[i], v[i + kStep]);
+    v[i + kStep] = min(v[i], v[i + kStep]);
+    v[i] = high;
+  }
+  if constexpr (kStep > 1) {
+    sort_falling<kRun, kStep / 2>(v);
+  } else if constexpr (2 * kRun < kCount) {
+    sort_falling<2 * kRun>(v);
   }
 }
 
