@@ -30,14 +30,16 @@ void write_program(const TempDir& dir, const std::string& name, const std::strin
 
 // With these bodies of the two test programs.
 Finished check_gpu(const TempDir& dir, const std::string& kernels, const std::string& models,
-                   const std::vector<std::string>& arguments = {}) {
+                   const std::vector<std::string>& arguments = {},
+                   const std::string& shards = "1") {
   std::filesystem::copy_file(KTX_SOURCE_DIR "/tools/dev/check-gpu", dir.path("run"),
                              std::filesystem::copy_options::overwrite_existing);
   write_program(dir, "test_cuda_kernels", kernels);
   write_program(dir, "test_gpu", models);
   std::vector<std::string> command = {"/usr/bin/env", "bash", dir.path("run")};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  return run_program(command, "", {"PATH=" + dir.path() + ":" + std::getenv("PATH")});
+  return run_program(command, "", {"PATH=" + dir.path() + ":" + std::getenv("PATH"),
+                                   "KTX_CHECK_SHARDS=" + shards});
 }
 
 TEST(CheckGpu, AddsUpWhatBothProgramsPassed) {
@@ -69,6 +71,19 @@ TEST(CheckGpu, AProgramThatDiesOrRunsNoTestIsAFailure) {
             "check-gpu: FAILED: 1 failed, 6 passed, 0 skipped\n");
   EXPECT_EQ(check_gpu(dir, kPassed, "echo '[  PASSED  ] 0 tests.'").out,
             "check-gpu: FAILED: 2 failed, 3 passed, 0 skipped\n");
+}
+
+TEST(CheckGpu, AddsUpOverShards) {
+  const TempDir dir;
+  const char* shard = R"([ "$GTEST_TOTAL_SHARDS" = 3 ] || exit 1
+echo "[  PASSED  ] $GTEST_SHARD_INDEX tests.")";  // the first has none, which is no failure
+  EXPECT_EQ(check_gpu(dir, shard, shard, {}, "3").out, "check-gpu: passed: 9 passed, 0 skipped\n");
+  const char* last_dies = R"(echo "[  PASSED  ] 2 tests."
+[ "$GTEST_SHARD_INDEX" != 2 ])";
+  const Finished run = check_gpu(dir, shard, last_dies, {}, "3");
+  EXPECT_EQ(run.status, 1);
+  EXPECT_EQ(run.out, "check-gpu: FAILED: 2 failed, 15 passed, 0 skipped\n");
+  EXPECT_EQ(check_gpu(dir, kPassed, kPassed, {}, "many").status, 2);
 }
 
 TEST(CheckGpu, SanitizesKernelsAndModelsWithBothTools) {
