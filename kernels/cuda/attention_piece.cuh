@@ -37,7 +37,8 @@ __device__ __forceinline__ void put_query(uint4* q, int row, int chunk, int part
 }
 
 // Of rows g and g + 8 of the lane (g = lane / 4), quad = lane % 4.
-template <KvType kType, int kQuarter>
+// kHalves: 2, or 1 where the rows from the ninth on are none of interest.
+template <KvType kType, int kQuarter, int kHalves = 2>
 struct AttentionSums {
   static constexpr int kOwn = kQuarter / 8;  // value elements of a lane
   float largest[2] = {-INFINITY, -INFINITY};
@@ -114,7 +115,8 @@ struct AttentionSums {
       kv_halves<kType, 8>(key0, 32 * c + 8 * quad, b0);
       kv_halves<kType, 8>(key1, 32 * c + 8 * quad, b1);
       const uint4 q0 = q[(c * kAttentionRows + g) * 4 + quad];
-      const uint4 q1 = q[(c * kAttentionRows + g + 8) * 4 + quad];
+      uint4 q1{0, 0, 0, 0};
+      if constexpr (kHalves == 2) q1 = q[(c * kAttentionRows + g + 8) * 4 + quad];
       const uint32_t a0[4] = {q0.x, q1.x, q0.y, q1.y}, a1[4] = {q0.z, q1.z, q0.w, q1.w};
       mma_f16(score[0], a0, b0[0], b0[1]);
       mma_f16(score[0], a1, b0[2], b0[3]);
@@ -126,8 +128,10 @@ struct AttentionSums {
       const int column = 16 * warp + 8 * n + 2 * quad;
       scores[g][column] = score[n][0];
       scores[g][column + 1] = score[n][1];
-      scores[g + 8][column] = score[n][2];
-      scores[g + 8][column + 1] = score[n][3];
+      if constexpr (kHalves == 2) {
+        scores[g + 8][column] = score[n][2];
+        scores[g + 8][column + 1] = score[n][3];
+      }
     }
   }
 
@@ -135,9 +139,13 @@ struct AttentionSums {
   __device__ __forceinline__ void weigh(const float (*scores)[kScorePitch], int first,
                                         const int (&seen)[2], int lane, uint32_t (&weights)[4][4]) {
     const int g = lane / 4, quad = lane % 4;
-    float shrink[2];
+    float shrink[2] = {1, 1};
+    if constexpr (kHalves == 1) {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
+      for (auto& w : weights) w[1] = w[3] = 0;
+    }
+#pragma unroll
+    for (int r = 0; r < kHalves; ++r) {
       float4 v[4];
       float most = largest[r];
 #pragma unroll

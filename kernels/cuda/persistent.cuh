@@ -117,10 +117,15 @@ __global__ void __launch_bounds__(kPersistentBlock, 1)
   for (int i = thread; i < share_bytes / 8; i += kPersistentBlock) {
     reinterpret_cast<uint2*>(shares)[i] = own[i];
   }
-  if (warp < kPersistentWarps && lane < kRingChunks) barrier_init(block.rings.there[warp] + lane, 1);
+  if (warp < kPersistentWarps && lane < kRingChunks) {
+    barrier_init(block.rings.there[warp] + lane, 1);
+    barrier_init(block.rings.taken[warp] + lane, 1);
+  }
+  if (thread == 0) {
+    barrier_init(&block.rings.chosen, 1);
+    barrier_init(&block.rings.begun, 1);
+  }
   barrier_init_done();
-  if (thread < kPersistentWarps) block.rings.taken[thread] = 0;
-  if (thread == 0) block.rings.known = args.first_choices;
   __syncthreads();
   if (warp == kPersistentWarps) {
     feed_tiles<MarlinStream<kFirst>::kTileBytes, MarlinStream<kSecond>::kTileBytes>(

@@ -133,7 +133,7 @@ __device__ __forceinline__ void prepare_attention(const AttentionPhase& phase,
   }
 }
 
-template <KvType kType, int kQuarter>
+template <KvType kType, int kQuarter, int kHalves>
 __device__ void attention_walk(const AttentionPhase& phase, const AttentionReady& ready, uint4* q,
                                float* scratch, float2 (&sums)[kPieceTeams][kAttentionRows]) {
   const CudaAttentionArgs& a = phase.args;
@@ -144,7 +144,7 @@ __device__ void attention_walk(const AttentionPhase& phase, const AttentionReady
   auto* scores = reinterpret_cast<float(*)[kAttentionRows][kScorePitch]>(
       scratch + (kAttentionRows + 1) * a.attrs.key_dim);
   const bool works = team < kPieceTeams;
-  AttentionSums<kType, kQuarter> own;
+  AttentionSums<kType, kQuarter, kHalves> own;
   const int seen[2] = {g < group ? share.position + 1 : 0, g + 8 < group ? share.position + 1 : 0};
   for (int i = 0; works && share.begin + team + i * kPieceTeams < share.end; ++i) {
     own.add(q, chunks, scores[team], piece_rows(phase, ready, team, i),
@@ -153,7 +153,7 @@ __device__ void attention_walk(const AttentionPhase& phase, const AttentionReady
   }
   meet_warps();  // all teams are done with the scores
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
+  for (int r = 0; r < kHalves; ++r) {
     const int row = g + 8 * r;
     if (row >= group || !works) continue;
     own.write(r, 1, scratch + (team * group + row) * a.attrs.value_dim, warp, lane);
@@ -229,13 +229,17 @@ __device__ inline void attention_phase(const AttentionPhase& phase, const Attent
     }
   }
   meet_warps();
+  const auto walk = [&]<KvType kType, int kQuarter> {
+    group > 8 ? attention_walk<kType, kQuarter, 2>(phase, ready, q, heads, sums)
+              : attention_walk<kType, kQuarter, 1>(phase, ready, q, heads, sums);
+  };
   const bool halves = a.kv.layout.type == KvType::F16;
   if (value_dim == 64) {
-    halves ? attention_walk<KvType::F16, 16>(phase, ready, q, heads, sums)
-           : attention_walk<KvType::Q8_0, 16>(phase, ready, q, heads, sums);
+    halves ? walk.template operator()<KvType::F16, 16>()
+           : attention_walk<KvType::Q8_0, 16, 2>(phase, ready, q, heads, sums);
   } else {
-    halves ? attention_walk<KvType::F16, 32>(phase, ready, q, heads, sums)
-           : attention_walk<KvType::Q8_0, 32>(phase, ready, q, heads, sums);
+    halves ? walk.template operator()<KvType::F16, 32>()
+           : attention_walk<KvType::Q8_0, 32, 2>(phase, ready, q, heads, sums);
   }
   meet_warps();
 

@@ -24,7 +24,7 @@ struct Shape {
   int32_t heads, kv_heads, dim;
   DType type, other;  // other: v and down
   bool head_norms = false;
-  int32_t experts = 0, top_k = 0;
+  int32_t experts = 0, top_k = 0, groups = 1;
 };
 
 // Keys and values of one sequence, in blocks of falling number.
@@ -181,6 +181,8 @@ class Layers {
     router.attrs.experts = s_.experts;
     router.attrs.top_k = s_.top_k;
     router.attrs.normalize = 1;
+    router.attrs.groups = s_.groups;
+    router.attrs.groups_used = (s_.groups + 1) / 2;
     router.tokens = 1;
     router.ids = ids_.data();
     router.weights = weights_.data();
@@ -314,8 +316,17 @@ TEST_F(CudaPersistentKernel, ExpertsAgreeWithTheirLaunches) {
       {"8 experts", 512, 256, 4, 2, 64, DType::Q4_K, DType::Q6_K, true, 8, 2},
       {"Qwen3-30B-A3B", 2048, 768, 32, 4, 128, DType::Q4_K, DType::Q6_K, true, 128, 8},
       {"160 experts", 1024, 512, 8, 2, 128, DType::Q5_K, DType::Q5_K, false, 160, 6},
+      {"experts in groups", 512, 256, 4, 2, 64, DType::Q4_K, DType::Q6_K, false, 64, 4, 8},
   };
   for (const Shape& s : shapes) check(random, s, KvType::F16, 300);
+}
+
+// Small enough for compute-sanitizer's racecheck, too.
+TEST_F(CudaPersistentKernel, LayersOfFewerStripsThanBlocksAgree) {
+  Random random(175);
+  check(random, {"dense", 256, 256, 4, 2, 64, DType::Q4_K, DType::Q6_K}, KvType::F16, 70);
+  check(random, {"4 experts", 256, 256, 4, 2, 64, DType::Q4_K, DType::Q6_K, true, 4, 2},
+        KvType::F16, 200);
 }
 
 TEST_F(CudaPersistentKernel, WhatItDoesNotTakeLeavesItAsItWas) {
