@@ -14,9 +14,9 @@
 // last goes to the start of the ring.
 //
 // Tiles of a phase are asked for before those of the next one of any warp, and what is asked for
-// ahead of its phase is little at a time (kMostAhead): all that a ring holds, asked for at once, would
-// stand in the memory's queue before what the others need to end the phase, and their meeting
-// and x after it (+4.6 % for Llama-3.1-8B on H200).
+// ahead of its phase is little at a time (kMostAhead): all that a ring holds, asked for at once,
+// would stand in the memory's queue before what others need to end the phase, and before their
+// meeting and x after it (+4.6 % for Llama-3.1-8B on H200).
 #pragma once
 
 #include <climits>
@@ -158,7 +158,7 @@ __device__ __forceinline__ void feed_tiles(const PersistentArgs& args, TileRings
       known = shares[known].next_choices;
       ++choices;
     }
-    if (barrier_test(&rings.begun, begun % 2)) ++begun;
+    if (barrier_test(&rings.begun, begun % 2)) ++begun;  // two behind: stays so, and asks for few
     if (freed != asked && barrier_test(taken + freed % kRingChunks, freed / kRingChunks % 2)) {
       tail = rings.ends[warp][freed % kRingChunks];
       ++freed;
