@@ -117,15 +117,7 @@ __global__ void __launch_bounds__(kPersistentBlock, 1)
   for (int i = thread; i < share_bytes / 8; i += kPersistentBlock) {
     reinterpret_cast<uint2*>(shares)[i] = own[i];
   }
-  if (warp < kPersistentWarps && lane < kRingChunks) {
-    barrier_init(block.rings.there[warp] + lane, 1);
-    barrier_init(block.rings.taken[warp] + lane, 1);
-  }
-  if (thread == 0) {
-    barrier_init(&block.rings.chosen, 1);
-    barrier_init(&block.rings.begun, 1);
-  }
-  barrier_init_done();
+  block.rings.start(warp, lane);
   __syncthreads();
   if (warp == kPersistentWarps) {
     feed_tiles<MarlinStream<kFirst>::kTileBytes, MarlinStream<kSecond>::kTileBytes>(

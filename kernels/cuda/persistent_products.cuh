@@ -124,8 +124,7 @@ __device__ __forceinline__ void products_phase(const PersistentArgs& args, const
                                       ? choose_experts<4>(p.router, 0, memory, lane)
                                       : choose_experts<8>(p.router, 0, memory, lane);
       put_choice(p, choice, chosen, lane);
-      __syncwarp();
-      if (lane == 0) barrier_arrive(&rings.chosen);
+      barrier_arrive(&rings.chosen);
     } else {
       x.load<false>(p.x, nullptr, p.cols, tiles, 0, warp, kPersistentWarps - 1, lane);
     }

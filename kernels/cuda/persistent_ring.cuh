@@ -41,8 +41,25 @@ __device__ __forceinline__ void meet_warps() {
 struct TileRings {
   uint64_t there[kPersistentWarps][kRingChunks];  // barriers: the chunk has come
   uint64_t taken[kPersistentWarps][kRingChunks];  // barriers: its place is free
-  uint64_t chosen, begun;                         // barriers: of experts; of a phase of products
+  uint64_t chosen, begun;                         // barriers: of experts (a warp's lanes arrive); of
+                                                  // a phase of products
   int ends[kPersistentWarps][kRingChunks];        // of chunks asked for; the feeder's alone
+
+  // By every warp; all of them meet before a barrier is used.
+  __device__ __forceinline__ void start(int warp, int lane) {
+    if (lane != 0) return;
+    if (warp == kPersistentWarps) {
+      barrier_init(&chosen, 32);
+      barrier_init(&begun, 1);
+    } else {
+#pragma unroll 1
+      for (int i = 0; i < kRingChunks; ++i) {
+        barrier_init(there[warp] + i, 1);
+        barrier_init(taken[warp] + i, 1);
+      }
+    }
+    barrier_init_done();
+  }
 };
 
 // A warp's end of its ring.
@@ -62,6 +79,7 @@ class TileQueue {
     return chunk;
   }
   __device__ __forceinline__ void done(int lane) {
+    end_reads_before_bulk_copies();
     __syncwarp();  // all lanes have read it
     if (lane == 0) barrier_arrive(freed_ + taken_ % kRingChunks);
     ++taken_;
