@@ -12,7 +12,7 @@ constexpr EnvVariable kVariables[] = {
     {"KTX_FORCE_ISA", "use this instruction set: scalar, avx2, avx512 or amx"},
     {"KTX_CUDA_OVERLAP", "0: a GPU kernel starts only when the one before it has ended (sm_90)"},
     {"KTX_CUDA_LIBRARY", "0: large products on a GPU do without cuBLAS"},
-    {"KTX_CUDA_PERSISTENT", "1, 0: one GPU kernel does all layers of one token always, never (sm_90)"},
+    {"KTX_CUDA_PERSISTENT", "1: one GPU kernel does all layers of one token; auto: where it is quicker (sm_90)"},
     {"NO_COLOR", "when set, no colours are printed"},
     {"HOME", "where the chat keeps its history"},
 };

@@ -47,7 +47,7 @@ TEST(CheckGpu, AddsUpWhatBothProgramsPassed) {
   const Finished run = check_gpu(dir, kPassed, kPassed);
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_EQ(run.out, "check-gpu: passed: 12 passed, 0 skipped\n");
-  EXPECT_EQ(read_file(dir.path("calls")), "test_cuda_kernels\ntest_gpu\ntest_gpu persistent=1\ntest_gpu persistent=0\n");
+  EXPECT_EQ(read_file(dir.path("calls")), "test_cuda_kernels\ntest_gpu\ntest_gpu persistent=1\ntest_gpu persistent=auto\n");
 }
 
 TEST(CheckGpu, SaysThatNothingRanWhereNoGpuOpens) {

@@ -1,13 +1,13 @@
-// Steps of one token as one persistent kernel (kernels/cuda/cuda_persistent.h), where that is
-// quicker than their launches:
+// Steps of one token as one persistent kernel (kernels/cuda/cuda_persistent.h), by choice:
 //
 //   KTX_CUDA_PERSISTENT   steps with routed experts        others
-//   unset                 up to 1024 positions, else       by launches
+//   unset, 0              by launches                      by launches
+//   auto                  up to 1024 positions, else       by launches
 //                         by launches
-//   1 / 0                 always / never                   always / never
+//   1                     always                           always
+//
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,9 +62,10 @@ class Run final : public GpuStep {
 }  // namespace
 
 Result<GpuRun> make_cuda_run(CudaGpu& gpu, std::span<GpuStep* const> steps) {
-  static const std::optional<std::string> wish = env("KTX_CUDA_PERSISTENT");
+  static const std::string wish = env("KTX_CUDA_PERSISTENT").value_or("0");
+  const bool always = wish == "1";
   gpu.use();
-  if (wish == "0" || !kernels::CudaPersistent::runs()) return GpuRun{};
+  if ((!always && wish != "auto") || !kernels::CudaPersistent::runs()) return GpuRun{};
   kernels::CudaPersistent kernel;
   size_t count = 0;
   while (count < steps.size()) {
@@ -72,8 +73,8 @@ Result<GpuRun> make_cuda_run(CudaGpu& gpu, std::span<GpuStep* const> steps) {
     if (!phases || !phases->add_to(kernel)) break;
     ++count;
   }
-  if (kernel.phases() < kFewestPhases || (!wish && !kernel.has_experts())) return GpuRun{};
-  const int64_t most_positions = wish ? std::numeric_limits<int64_t>::max() : kMostPositions;
+  if (kernel.phases() < kFewestPhases || (!always && !kernel.has_experts())) return GpuRun{};
+  const int64_t most_positions = always ? std::numeric_limits<int64_t>::max() : kMostPositions;
   auto run =
       std::make_unique<Run>(gpu, std::move(kernel), steps.first(count), most_positions);
   KTX_TRY(run->place());
