@@ -5,7 +5,6 @@
 //   auto                  up to 1024 positions, else       by launches
 //                         by launches
 //   1                     always                           always
-//
 #include <algorithm>
 #include <limits>
 #include <string>
