@@ -132,42 +132,107 @@ void sum_panel(const MatmulArgs& a, int64_t p, ActTiles& x, bool copies, const B
   for (int64_t b = blocks > kDelay ? blocks - kDelay : 0; b < blocks; ++b) multiply(b);
 }
 
+// Panels p and p + 1 with the tokens of x, two tiles of them: a tile of activations meets both.
+// While a unit of the two is unpacked, 16 blocks, the 8 pairs of blocks before are multiplied.
+template <class Ops, DType kType>
+void sum_two_panels(const MatmulArgs& a, int64_t p, ActTiles& x, bool copies,
+                    const Bf16PageAhead<kType>& ahead) {
+  using V = PanelAvx512;
+  using Codes = Bf16Codes16<V, kType>;
+  constexpr int64_t kBlocks = Codes::kUnit / 32, kDelay = kBlocks < 4 ? 4 : kBlocks;
+  constexpr int64_t kRing = 2 * kDelay;
+  alignas(64) uint8_t weights[2][kRing][16 * 64];
+  const int64_t blocks = a.w.cols / 32, stride = x.stride();
+  const auto multiply = [&](int64_t b) KTX_ALWAYS_INLINE {
+    const uint8_t* at = x.block(b);
+    Ops::template load_weights<0>(weights[0][b % kRing]);
+    Ops::template load_tokens<0>(at, stride);
+    Ops::template product<0, 0>();
+    Ops::template load_weights<1>(weights[1][b % kRing]);
+    Ops::template product<0, 1>();
+    Ops::template load_tokens<1>(at + kTileTokens * stride, stride);
+    Ops::template product<1, 0>();
+    Ops::template product<1, 1>();
+  };
+  const PanelPlace<Codes> panels[2] = {{a, p}, {a, p + 1}};
+  Ops::clear();
+  for (int64_t unit = 0; unit < blocks / kBlocks; ++unit) {
+    const int64_t first = unit * kBlocks;
+    each<2>([&](auto which) KTX_ALWAYS_INLINE {
+      constexpr int h = decltype(which)::value;
+      const uint8_t* words = panels[h].words + unit * Codes::kWords * 64;
+      ahead.ask(words);
+      Codes::unit(words, panels[h].rest + unit * Codes::kRest,
+                  [&](int block, const typename V::I(&codes)[8], typename V::F s0,
+                      typename V::F s1, typename V::F m, typename V::I steps = V::zero_i(),
+                      typename V::F step = V::zero()) KTX_ALWAYS_INLINE {
+                    const int64_t turn = h * kBlocks + block, old = first + turn / 2 - kDelay;
+                    if (turn % 2 == 0 && old >= 0) multiply(old);
+                    const int64_t b = first + block;
+                    unpack_block<kType>(block, codes, s0, s1, m, steps, step, weights[h][b % kRing]);
+                    if (h == 0 && copies) x.copy(b);
+                  });
+    });
+  }
+  for (int64_t b = blocks > kDelay ? blocks - kDelay : 0; b < blocks; ++b) multiply(b);
+}
+
 // ---- many tokens
 
-constexpr int64_t kPairBlocks = 16;                  // of 32 columns, of two panels
-constexpr int64_t kPairTokens = 4 * kMostTileTokens;  // that meet them
+constexpr int64_t kPairBlocks = 16;  // of 32 columns: what is unpacked at once, of two panels
+constexpr int64_t kPairTiles = 16;   // of tokens that meet them
+constexpr int64_t kPairPanels = 8;   // whose sums wait in memory
 
 struct PairScratch {
+  using Sums = float[kPairTiles][2][kTileTokens][kPanelRows];
   alignas(64) uint8_t weights[2][kPairBlocks][16 * 64];
-  alignas(64) float sums[kPairTokens / kTileTokens][2][kTileTokens][kPanelRows];
+  alignas(64) Sums sums[kPairPanels / 2];
 };
 static_assert(sizeof(PairScratch) <= PanelScratch::kBytes);
+
+// The words of two panels that are unpacked next, which the tiles in work ask for bit by bit.
+struct NextWords {
+  const uint8_t* panel[2];
+  int64_t lines;  // of each, for one pair of token tiles
+  KTX_ALWAYS_INLINE void ask(int64_t pair, int64_t b, int64_t count) const {
+    for (int64_t line = pair * lines + b; line < (pair + 1) * lines; line += count) {
+      PanelAvx512::prefetch_second(panel[0] + 64 * line);
+      PanelAvx512::prefetch_second(panel[1] + 64 * line);
+    }
+  }
+};
+
+// Where the words of blocks from `first` on stand in panel p.
+template <class Codes>
+const uint8_t* words_at(const MatmulArgs& a, int64_t p, int64_t first) {
+  return PanelPlace<Codes>(a, p).words + first / (Codes::kUnit / 32) * Codes::kWords * 64;
+}
 
 // Blocks [first, first + count) of panel p, whole units.
 template <DType kType>
 void unpack_blocks(const MatmulArgs& a, int64_t p, int64_t first, int64_t count,
-                   const Bf16PageAhead<kType>& ahead, uint8_t (&out)[kPairBlocks][16 * 64]) {
+                   uint8_t (&out)[kPairBlocks][16 * 64]) {
   using V = PanelAvx512;
   using Codes = Bf16Codes16<V, kType>;
   constexpr int64_t kBlocks = Codes::kUnit / 32;
-  const PanelPlace<Codes> panel(a, p);
-  for (int64_t b = 0; b < count; b += kBlocks) {
-    const uint8_t* words = panel.words + (first + b) / kBlocks * Codes::kWords * 64;
-    ahead.ask(words);
-    Codes::unit(words, panel.rest + (first + b) / kBlocks * Codes::kRest,
+  const uint8_t* words = words_at<Codes>(a, p, first);
+  const uint8_t* rest = PanelPlace<Codes>(a, p).rest + first / kBlocks * Codes::kRest;
+  for (int64_t b = 0; b < count; b += kBlocks, words += Codes::kWords * 64, rest += Codes::kRest) {
+    Codes::unit(words, rest,
                 [&](int block, const typename V::I(&codes)[8], typename V::F s0, typename V::F s1,
                     typename V::F m, typename V::I steps = V::zero_i(),
-            typename V::F step = V::zero()) KTX_ALWAYS_INLINE {
+                    typename V::F step = V::zero()) KTX_ALWAYS_INLINE {
                   unpack_block<kType>(block, codes, s0, s1, m, steps, step, out[b + block]);
                 });
   }
 }
 
-// Two token tiles from x on, `stride` bytes a token (the second of them absent if !both), times
-// `count` blocks of two panels, added to sums, or from zero.
+// Pair number `pair` of token tiles, at x, `stride` bytes a token (the second of them absent if
+// !both), times `count` blocks of two panels, added to sums, or from zero.
 template <class Ops>
 void multiply_pair(const PairScratch& s, const uint8_t* x, int64_t stride, bool both, int64_t count,
-                   bool from_zero, float (*sums)[2][kTileTokens][kPanelRows]) {
+                   bool from_zero, const NextWords& next, int64_t pair, PairScratch::Sums& all) {
+  float(*sums)[2][kTileTokens][kPanelRows] = all + 2 * pair;
   if (from_zero) {
     Ops::clear();
   } else {
@@ -182,6 +247,7 @@ void multiply_pair(const PairScratch& s, const uint8_t* x, int64_t stride, bool 
     Ops::template product<0, 0>();
     Ops::template load_weights<1>(s.weights[1][b]);
     Ops::template product<0, 1>();
+    next.ask(pair, b, count);
     if (!both) continue;
     Ops::template load_tokens<1>(x + kTileTokens * stride, stride);
     Ops::template product<1, 0>();
@@ -193,30 +259,40 @@ void multiply_pair(const PairScratch& s, const uint8_t* x, int64_t stride, bool 
   if (both) Ops::template store<3>(sums[1][1][0]);
 }
 
-// Tokens [i, i + tokens), whole tiles of them, that follow each other.
+// Panels [begin, end), at most kPairPanels of them, with tokens [i, i + tokens), whole tiles of
+// them, that follow each other.
 template <class Ops, DType kType>
-void panel_pairs(const MatmulArgs& a, int64_t i, int64_t tokens, const Bf16PageAhead<kType>& ahead) {
+void panel_pairs(const MatmulArgs& a, int64_t begin, int64_t end, int64_t i, int64_t tokens) {
+  using Codes = Bf16Codes16<PanelAvx512, kType>;
   auto& s = *reinterpret_cast<PairScratch*>(a.scratch);
-  const int64_t blocks = a.w.cols / 32, tiles = tokens / kTileTokens;
-  const int64_t begin = a.row_begin / kPanelRows;
-  const int64_t end = (a.row_end + kPanelRows - 1) / kPanelRows;
-  for (int64_t p = begin; p < end; p += 2) {
-    const bool two = p + 1 < end;  // else the second is that of the pair before
-    for (int64_t first = 0; first < blocks; first += kPairBlocks) {
-      const int64_t count = blocks - first < kPairBlocks ? blocks - first : kPairBlocks;
-      unpack_blocks<kType>(a, p, first, count, ahead, s.weights[0]);
-      unpack_blocks<kType>(a, two ? p + 1 : p, first, count, ahead, s.weights[1]);
-      for (int64_t tile = 0; tile < tiles; tile += 2) {
-        const std::byte* x = a.xq + (i + tile * kTileTokens) * a.xq_stride + 64 * first;
-        multiply_pair<Ops>(s, reinterpret_cast<const uint8_t*>(x), a.xq_stride, tile + 1 < tiles,
-                           count, first == 0, s.sums + tile);
+  const int64_t blocks = a.w.cols / 32, tiles = tokens / kTileTokens, pairs = (tiles + 1) / 2;
+  for (int64_t first = 0; first < blocks; first += kPairBlocks) {
+    const int64_t count = blocks - first < kPairBlocks ? blocks - first : kPairBlocks;
+    for (int64_t p = begin; p < end; p += 2) {
+      // An odd panel's partner is itself.
+      const auto partner = [&](int64_t q) { return q + 1 < end ? q + 1 : q; };
+      unpack_blocks<kType>(a, p, first, count, s.weights[0]);
+      unpack_blocks<kType>(a, partner(p), first, count, s.weights[1]);
+      const bool turns = p + 2 >= end;
+      const int64_t q = turns ? begin : p + 2;
+      int64_t at = turns ? first + kPairBlocks : first;
+      const int64_t left = at < blocks ? (blocks - at < kPairBlocks ? blocks - at : kPairBlocks) : 0;
+      if (left == 0) at = first;
+      const int64_t lines = left / (Codes::kUnit / 32) * Codes::kWords;
+      const NextWords next = {{words_at<Codes>(a, q, at), words_at<Codes>(a, partner(q), at)},
+                              (lines + pairs - 1) / pairs};
+      for (int64_t pair = 0; pair < pairs; ++pair) {
+        const std::byte* x = a.xq + (i + 2 * pair * kTileTokens) * a.xq_stride + 64 * first;
+        multiply_pair<Ops>(s, reinterpret_cast<const uint8_t*>(x), a.xq_stride,
+                           2 * pair + 1 < tiles, count, first == 0, next, pair,
+                           s.sums[(p - begin) / 2]);
       }
     }
-    for (int64_t t = 0; t < tokens; ++t) {
-      for (int64_t r = 0; r < (two ? 2 : 1); ++r) {
-        store_rows<PanelAvx512>(
-            a, i + t, p + r, PanelAvx512::load(s.sums[t / kTileTokens][r][t % kTileTokens]));
-      }
+  }
+  for (int64_t t = 0; t < tokens; ++t) {
+    for (int64_t p = begin; p < end; ++p) {
+      const auto& sums = s.sums[(p - begin) / 2][t / kTileTokens][(p - begin) % 2];
+      store_rows<PanelAvx512>(a, i + t, p, PanelAvx512::load(sums[t % kTileTokens]));
     }
   }
 }
@@ -234,14 +310,30 @@ void panel_product_bf16_tiles(const MatmulArgs& a) {
   int64_t i = 0;
   while (!a.index && a.x_div == 1 && a.tokens - i > kMostTileTokens) {
     const int64_t left = (a.tokens - i) / kTileTokens * kTileTokens;
-    const int64_t tokens = left < kPairTokens ? left : kPairTokens;
-    panel_pairs<Ops, kType>(a, i, tokens, ahead);
+    constexpr int64_t kMost = kPairTiles * kTileTokens;
+    const int64_t tokens = left < kMost ? left : kMost;
+    for (int64_t p = begin; p < end; p += kPairPanels) {
+      panel_pairs<Ops, kType>(a, p, p + kPairPanels < end ? p + kPairPanels : end, i, tokens);
+    }
     i += tokens;
   }
   for (; i < a.tokens; i += kMostTileTokens) {
     const int64_t tokens = a.tokens - i < kMostTileTokens ? a.tokens - i : kMostTileTokens;
     ActTiles x(a, i, tokens);
-    for (int64_t p = begin; p < end; ++p) {
+    int64_t p = begin;
+    if (x.tiles() == 2) {
+      for (; p + 2 <= end; p += 2) {
+        sum_two_panels<Ops, kType>(a, p, x, p == begin && x.copies(), ahead);
+        for (int64_t h = 0; h < 2; ++h) {
+          if (h == 0) Ops::template store<0>(sums[0]);
+          if (h == 0) Ops::template store<1>(sums[kTileTokens]);
+          if (h == 1) Ops::template store<2>(sums[0]);
+          if (h == 1) Ops::template store<3>(sums[kTileTokens]);
+          for (int64_t t = 0; t < tokens; ++t) store_rows<V>(a, i + t, p + h, V::load(sums[t]));
+        }
+      }
+    }
+    for (; p < end; ++p) {
       sum_panel<Ops, kType>(a, p, x, p == begin && x.copies(), ahead);
       Ops::template store<0>(sums[0]);
       if (x.tiles() > 1) Ops::template store<1>(sums[kTileTokens]);
