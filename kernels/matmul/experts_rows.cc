@@ -62,10 +62,11 @@ void experts_gate_up(const ExpertsGateUpArgs& a, int32_t expert, int64_t row_beg
     product.w = expert_matrix(a.up, a.up_expert_bytes, expert);
     product.next = a.up.dtype == a.gate.dtype ? a.next : nullptr;
     product.compact_y = true;
+    product.x_kept = a.up_fn == a.gate_fn;
     product.y = up;
     product.y_stride = rows;
     a.up_fn(product);
-    product.compact_y = false;
+    product.compact_y = product.x_kept = false;
     for (int64_t i = 0; i < product.tokens; ++i) {
       float* h = a.h + product.index[i] * a.h_stride + row_begin;
       SwigluArgs swiglu;

@@ -81,6 +81,9 @@ struct MatmulArgs {
   // Rows like [row_begin, row_end) that a call soon will read, or null: a hint.
   const std::byte* next = nullptr;
   std::byte* scratch = nullptr;  // matmul_scratch_bytes(cols) bytes, one per thread
+  // The call before on this scratch was of the same kernel with the same activations and tokens:
+  // what it made of them there may be used again.
+  bool x_kept = false;
 };
 
 using MatmulFn = void (*)(const MatmulArgs&);

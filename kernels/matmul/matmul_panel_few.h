@@ -138,7 +138,8 @@ KTX_ALWAYS_INLINE inline bool closes_group(int64_t first, int block, int64_t blo
 // Asked for into the second cache: the first has room for some 20 lines on their way, which
 // is less than memory needs to be kept busy (Zen 4: 14 of 22 GB/s). Unit by unit: a branch
 // in each 32 columns costs Q4_K a fifth in small pages.
-template <class V, class Codes>
+// kAlways: also of what the hardware follows across pages, which pays where a word takes long.
+template <class V, class Codes, bool kAlways = false>
 class PageAhead {
  public:
   KTX_ALWAYS_INLINE explicit PageAhead(const MatmulArgs& a) {
@@ -161,7 +162,7 @@ class PageAhead {
   static constexpr int kShift = 3;
   static constexpr int kLines = (kUnitBytes<Codes> + (64 << kShift) - 1) / (64 << kShift);
   // Q4_K's loads, each once a unit, are followed across pages: asking costs it 3 to 8 %.
-  static constexpr bool kFollowed = Codes::kUnit == 256 && Codes::kWords == 36;
+  static constexpr bool kFollowed = !kAlways && Codes::kUnit == 256 && Codes::kWords == 36;
   const uint8_t* end_;
   const uint8_t* next_;
 };

@@ -10,11 +10,13 @@
 // token is no case of its own, as tiles have as many rows as there are tokens.
 //
 // More than 64 tokens whose activations follow each other meet two panels, 512 columns at a
-// time: those are unpacked once for up to 256 tokens, and a tile of activations, which comes
-// from the second cache, meets both. The tiles of sums wait in memory meanwhile.
+// time, which are unpacked once for up to 256 tokens. All eight panels of an item meet the same
+// columns before the next ones, so that the activations of these, 256 KiB, stay in the
+// second cache. The tiles of sums wait in memory meanwhile.
 //
 // Rows of activations that follow each other and fill their tiles are read where they lie;
-// others are copied side by side, as tiles, while the first panel is unpacked. Ops does a product: Bf16AmxTiles, or EmulatedBf16Tiles for tests.
+// others are copied side by side, as tiles. Ops does a product: Bf16AmxTiles, or
+// EmulatedBf16Tiles for tests.
 //
 // Included by matmul_panel_tile_bf16_amx.cc and matmul_panel_emulated_avx512.cc only.
 #pragma once
@@ -31,40 +33,41 @@ constexpr int64_t kMostTileTokens = 4 * kTileTokens;
 static_assert(kMostTileTokens == kBf16TileTokens);
 
 template <DType kType>
-using Bf16PageAhead = PageAhead<PanelAvx512, Bf16Codes16<PanelAvx512, kType>>;
+using Bf16PageAhead = PageAhead<PanelAvx512, Bf16Codes16<PanelAvx512, kType>, true>;
 
 // The tiles of a call's tokens: 64 bytes of a token for each 32 columns, stride() apart.
 // Copied ones stand together.
 class ActTiles {
  public:
   ActTiles(const MatmulArgs& a, int64_t i, int64_t tokens)
-      : tokens_(tokens), tiles_((tokens + kTileTokens - 1) / kTileTokens) {
-    for (int64_t t = 0; t < tokens; ++t) row_[t] = bf16_row(a, i + t);
-    copies_ = a.index || a.x_div != 1 || tokens % kTileTokens != 0;
-    from_ = copies_ ? reinterpret_cast<const uint8_t*>(a.scratch)
-                    : reinterpret_cast<const uint8_t*>(row_[0]);
-    at_ = reinterpret_cast<uint8_t*>(a.scratch);
-    stride_ = copies_ ? 64 : a.xq_stride;
-    block_bytes_ = copies_ ? tiles_ * kTileTokens * 64 : 64;
+      : tiles_((tokens + kTileTokens - 1) / kTileTokens) {
+    const bool copies = a.index || a.x_div != 1 || tokens % kTileTokens != 0;
+    from_ = reinterpret_cast<const uint8_t*>(copies ? a.scratch : a.xq + i * a.xq_stride);
+    stride_ = copies ? 64 : a.xq_stride;
+    block_bytes_ = copies ? tiles_ * kTileTokens * 64 : 64;
+    const bool kept = a.x_kept && a.tokens <= kMostTileTokens;
+    if (copies && !kept) copy(a, i, tokens, reinterpret_cast<uint8_t*>(a.scratch));
   }
   int64_t tiles() const { return tiles_; }
-  bool copies() const { return copies_; }
   int64_t stride() const { return stride_; }
   KTX_ALWAYS_INLINE const uint8_t* block(int64_t b) const { return from_ + b * block_bytes_; }
-  // Tokens that fill up a tile stay as they are: their sums are not looked at.
-  KTX_ALWAYS_INLINE void copy(int64_t b) {
-    uint8_t* out = at_ + b * tiles_ * kTileTokens * 64;
-    for (int64_t t = 0; t < tokens_; ++t) {
-      PanelAvx512::store64(out + 64 * t, PanelAvx512::load64(row_[t] + 32 * b));
+
+ private:
+  // Row by row, as the hardware follows streams, the next one asked for meanwhile. Tokens that
+  // fill up a tile stay as they are: their sums are not looked at.
+  void copy(const MatmulArgs& a, int64_t i, int64_t tokens, uint8_t* out) const {
+    for (int64_t t = 0; t < tokens; ++t) {
+      const uint16_t* row = bf16_row(a, i + t);
+      const uint16_t* next = t + 1 < tokens ? bf16_row(a, i + t + 1) : row;
+      for (int64_t k = 0; k < a.w.cols; k += 32) {
+        PanelAvx512::prefetch(next + k);
+        PanelAvx512::store64(out + k / 32 * block_bytes_ + 64 * t, PanelAvx512::load64(row + k));
+      }
     }
   }
 
- private:
-  int64_t tokens_, tiles_, stride_, block_bytes_;
-  bool copies_;
+  int64_t tiles_, stride_, block_bytes_;
   const uint8_t* from_;
-  uint8_t* at_;
-  const uint16_t* row_[kMostTileTokens];
 };
 
 // Words of the upper half of `low` below that of `high`, with one shuffle: unpacking is 1.5 times
@@ -92,9 +95,9 @@ KTX_INLINE void unpack_block(int block, const __m512i (&codes)[8], __m512 s0, __
 }
 
 // The sums of a panel with the tokens of x, in the tiles of Ops.
-// `copies`: they are first put where they belong.
 template <class Ops, DType kType>
-void sum_panel(const MatmulArgs& a, int64_t p, ActTiles& x, bool copies, const Bf16PageAhead<kType>& ahead) {
+void sum_panel(const MatmulArgs& a, int64_t p, const ActTiles& x,
+               const Bf16PageAhead<kType>& ahead) {
   using V = PanelAvx512;
   using Codes = Bf16Codes16<V, kType>;
   constexpr int64_t kDelay = 4, kRing = 2 * kDelay;
@@ -124,55 +127,9 @@ void sum_panel(const MatmulArgs& a, int64_t p, ActTiles& x, bool copies, const B
           const int64_t b = first + block;
           if (b >= kDelay) multiply(b - kDelay);
           unpack_block<kType>(block, codes, s0, s1, m, steps, step, weights[b % kRing]);
-          if (copies) x.copy(b);
         });
     words += Codes::kWords * 64;
     rest += Codes::kRest;
-  }
-  for (int64_t b = blocks > kDelay ? blocks - kDelay : 0; b < blocks; ++b) multiply(b);
-}
-
-// Panels p and p + 1 with the tokens of x, two tiles of them: a tile of activations meets both.
-// While a unit of the two is unpacked, 16 blocks, the 8 pairs of blocks before are multiplied.
-template <class Ops, DType kType>
-void sum_two_panels(const MatmulArgs& a, int64_t p, ActTiles& x, bool copies,
-                    const Bf16PageAhead<kType>& ahead) {
-  using V = PanelAvx512;
-  using Codes = Bf16Codes16<V, kType>;
-  constexpr int64_t kBlocks = Codes::kUnit / 32, kDelay = kBlocks < 4 ? 4 : kBlocks;
-  constexpr int64_t kRing = 2 * kDelay;
-  alignas(64) uint8_t weights[2][kRing][16 * 64];
-  const int64_t blocks = a.w.cols / 32, stride = x.stride();
-  const auto multiply = [&](int64_t b) KTX_ALWAYS_INLINE {
-    const uint8_t* at = x.block(b);
-    Ops::template load_weights<0>(weights[0][b % kRing]);
-    Ops::template load_tokens<0>(at, stride);
-    Ops::template product<0, 0>();
-    Ops::template load_weights<1>(weights[1][b % kRing]);
-    Ops::template product<0, 1>();
-    Ops::template load_tokens<1>(at + kTileTokens * stride, stride);
-    Ops::template product<1, 0>();
-    Ops::template product<1, 1>();
-  };
-  const PanelPlace<Codes> panels[2] = {{a, p}, {a, p + 1}};
-  Ops::clear();
-  for (int64_t unit = 0; unit < blocks / kBlocks; ++unit) {
-    const int64_t first = unit * kBlocks;
-    each<2>([&](auto which) KTX_ALWAYS_INLINE {
-      constexpr int h = decltype(which)::value;
-      const uint8_t* words = panels[h].words + unit * Codes::kWords * 64;
-      ahead.ask(words);
-      Codes::unit(words, panels[h].rest + unit * Codes::kRest,
-                  [&](int block, const typename V::I(&codes)[8], typename V::F s0,
-                      typename V::F s1, typename V::F m, typename V::I steps = V::zero_i(),
-                      typename V::F step = V::zero()) KTX_ALWAYS_INLINE {
-                    const int64_t turn = h * kBlocks + block, old = first + turn / 2 - kDelay;
-                    if (turn % 2 == 0 && old >= 0) multiply(old);
-                    const int64_t b = first + block;
-                    unpack_block<kType>(block, codes, s0, s1, m, steps, step, weights[h][b % kRing]);
-                    if (h == 0 && copies) x.copy(b);
-                  });
-    });
   }
   for (int64_t b = blocks > kDelay ? blocks - kDelay : 0; b < blocks; ++b) multiply(b);
 }
@@ -319,22 +276,9 @@ void panel_product_bf16_tiles(const MatmulArgs& a) {
   }
   for (; i < a.tokens; i += kMostTileTokens) {
     const int64_t tokens = a.tokens - i < kMostTileTokens ? a.tokens - i : kMostTileTokens;
-    ActTiles x(a, i, tokens);
-    int64_t p = begin;
-    if (x.tiles() == 2) {
-      for (; p + 2 <= end; p += 2) {
-        sum_two_panels<Ops, kType>(a, p, x, p == begin && x.copies(), ahead);
-        for (int64_t h = 0; h < 2; ++h) {
-          if (h == 0) Ops::template store<0>(sums[0]);
-          if (h == 0) Ops::template store<1>(sums[kTileTokens]);
-          if (h == 1) Ops::template store<2>(sums[0]);
-          if (h == 1) Ops::template store<3>(sums[kTileTokens]);
-          for (int64_t t = 0; t < tokens; ++t) store_rows<V>(a, i + t, p + h, V::load(sums[t]));
-        }
-      }
-    }
-    for (; p < end; ++p) {
-      sum_panel<Ops, kType>(a, p, x, p == begin && x.copies(), ahead);
+    const ActTiles x(a, i, tokens);
+    for (int64_t p = begin; p < end; ++p) {
+      sum_panel<Ops, kType>(a, p, x, ahead);
       Ops::template store<0>(sums[0]);
       if (x.tiles() > 1) Ops::template store<1>(sums[kTileTokens]);
       if (x.tiles() > 2) Ops::template store<2>(sums[2 * kTileTokens]);

@@ -436,6 +436,42 @@ TEST(MatmulTable, TilesOfBf16GiveTheBitsOfTheReference) {
   }
 }
 
+// More panels than have their sums in memory at once, an odd number of them, two pieces of columns.
+TEST(MatmulTable, TilesOfBf16GoThroughManyPanels) {
+  if (detect_isa() < Isa::Avx512) GTEST_SKIP() << "this machine lacks AVX-512";
+  Random random(22);
+  const Weights w(random, DType::Q4_K, 294, 768);
+  Activations act(random, 81, 768);
+  const Case scalar{"matmul_panel16_tile_bf16", DType::Q4_K, Isa::Scalar};
+  Product reference(scalar, w, act), tiles(scalar, w, act);
+  reference.run(reference.args);
+  tiles.run = matmul_panel16_tile_bf16_emulated(DType::Q4_K);
+  tiles.run(tiles.args);
+  EXPECT_TRUE(same_bits(tiles.y, reference.y));
+}
+
+// Gate and up of an expert: the second product finds the activations of the first in scratch.
+TEST(MatmulTable, TilesOfBf16UseActivationsThatWereKept) {
+  if (detect_isa() < Isa::Avx512) GTEST_SKIP() << "this machine lacks AVX-512";
+  Random random(23);
+  const Weights gate(random, DType::Q4_K, 32, 512), up(random, DType::Q4_K, 32, 512);
+  for (int64_t tokens : {20, 64, 81}) {
+    Activations act(random, tokens, 512);
+    std::vector<int32_t> index(static_cast<size_t>(tokens));
+    for (int64_t i = 0; i < tokens; ++i) index[i] = static_cast<int32_t>(tokens - 1 - i);
+    const Case scalar{"matmul_panel16_tile_bf16", DType::Q4_K, Isa::Scalar};
+    Product first(scalar, gate, act), second(scalar, up, act), reference(scalar, up, act);
+    for (Product* p : {&first, &second, &reference}) p->args.index = index.data();
+    first.run = second.run = matmul_panel16_tile_bf16_emulated(DType::Q4_K);
+    second.args.scratch = first.args.scratch;
+    second.args.x_kept = true;
+    first.run(first.args);
+    second.run(second.args);
+    reference.run(reference.args);
+    EXPECT_TRUE(same_bits(second.y, reference.y)) << tokens;
+  }
+}
+
 // MXFP4's weights are BF16 numbers and stay what they are: sums of plain code over the
 // decoded row, even columns, odd ones and both to the rest, every 32 columns.
 TEST(MatmulTable, TilesOfBf16AddUpInTheOrderThatTheyPromise) {

@@ -82,6 +82,7 @@ class GateUpStep final : public CpuStep {
     args_.xq_stride = xq.stride_bytes;
     args_.h = h.f32();
     args_.h_stride = h.stride() / attrs.top_k;
+    bf16_ = xq.type == ValueType::BF16;
     threads_ = context.threads;
     shares_ = context.shares;
     return {};
@@ -98,7 +99,10 @@ class GateUpStep final : public CpuStep {
     if (pairs_each <= kStreamTokens && matmul_q8_takes(args_.gate.dtype)) {
       runs_ = stream_runs({args_.gate, 2, 2 * active, columns_, threads_, shares_});
     } else {
-      const int64_t rows = matmul_chunk_rows(args_.gate, pairs_each);
+      // BF16 activations are copied for each item: all the rows that it may have.
+      const bool copies = bf16_ && batch.tokens > kFewTokens;
+      const int64_t rows =
+          copies ? kExpertsMaxRows : matmul_chunk_rows(args_.gate, pairs_each);
       runs_ = RowRuns::even(
           args_.gate.rows,
           std::clamp<int64_t>(ceil_div(rows, columns_) * columns_, columns_, kExpertsMaxRows));
@@ -154,6 +158,7 @@ class GateUpStep final : public CpuStep {
   int64_t threads_ = 1;
   int64_t columns_ = 32;
   int64_t shares_ = 1;
+  bool bf16_ = false;  // activations
   bool by_expert_ = false;  // the order of this step's items
 };
 
@@ -177,6 +182,7 @@ class DownStep final : public CpuStep {
     args_.y = y.f32();
     args_.y_stride = y.stride();
     args_.accumulate = attrs.accumulate != 0;
+    bf16_ = hq.type == ValueType::BF16;
     threads_ = context.threads;
     shares_ = context.shares;
     return {};
@@ -196,7 +202,10 @@ class DownStep final : public CpuStep {
       runs_ = stream_runs({args_.down, active, active, 16, threads_, shares_});
     } else {
       const int64_t by_bytes = matmul_chunk_rows(args_.down, 1) / std::min<int64_t>(active, 8);
-      const int64_t by_threads = batch.tokens > 16 ? rows / (2 * threads_) : 0;
+      // BF16 activations are copied for each item: one item a thread, if it may be so large.
+      const int64_t share = ceil_div(rows, threads_);
+      const int64_t wish = bf16_ && share <= kMostRows ? share : rows / (2 * threads_);
+      const int64_t by_threads = batch.tokens > 16 ? wish : 0;
       const int64_t each = std::clamp<int64_t>(std::max(by_bytes, by_threads), 16, kMostRows);
       runs_ = RowRuns::even(rows, ceil_div(each, 16) * 16);
     }
@@ -218,6 +227,7 @@ class DownStep final : public CpuStep {
   RowRuns runs_;
   int64_t threads_ = 1;
   int64_t shares_ = 1;
+  bool bf16_ = false;  // activations
 };
 
 }  // namespace
