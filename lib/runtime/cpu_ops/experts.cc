@@ -96,7 +96,7 @@ class GateUpStep final : public CpuStep {
     const int64_t active = pairs_.active_count();
     if (active == 0) return {};
     const int64_t pairs_each = ceil_div(batch.tokens * args_.experts.top_k, active);
-    if (pairs_each <= kStreamTokens && matmul_q8_takes(args_.gate.dtype)) {
+    if (is_stream(args_.gate, pairs_each)) {
       runs_ = stream_runs({args_.gate, 2, 2 * active, columns_, threads_, shares_});
     } else {
       // BF16 activations are copied for each item: all the rows that it may have.
@@ -198,7 +198,7 @@ class DownStep final : public CpuStep {
     // token's runs are as long as they may be: after each, memory has to be found anew.
     constexpr int64_t kMostRows = 128;
     const int64_t rows = args_.down.rows;
-    if (batch.tokens <= kStreamTokens && matmul_q8_takes(args_.down.dtype)) {
+    if (is_stream(args_.down, batch.tokens)) {
       runs_ = stream_runs({args_.down, active, active, 16, threads_, shares_});
     } else {
       const int64_t by_bytes = matmul_chunk_rows(args_.down, 1) / std::min<int64_t>(active, 8);

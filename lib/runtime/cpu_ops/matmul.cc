@@ -91,7 +91,7 @@ class MatmulStep final : public CpuStep {
     const int64_t rows = args_.w.rows;
     // Of few tokens an item reads as many bytes whether it has one product or more; with
     // many tokens, what a tile makes ready once serves all rows of a product.
-    if (args_.tokens <= kernels::kStreamTokens && kernels::matmul_q8_takes(args_.w.dtype)) {
+    if (is_stream(args_.w, args_.tokens)) {
       return stream_runs({args_.w, products_, products_, columns_, threads_, shares_});
     }
     int64_t grain = std::max<int64_t>(1, kernels::matmul_chunk_rows(args_.w, args_.tokens));

@@ -1,6 +1,7 @@
 #include "lib/runtime/cpu_ops/row_runs.h"
 
 #include "kernels/matmul/experts.h"
+#include "lib/formats/layout_size.h"
 #include "lib/runtime/cpu_step.h"
 
 namespace ktx::runtime {
@@ -47,6 +48,11 @@ RowRuns RowRuns::falling(int64_t rows, const Limits& limits) {
     }
   }
   return runs;
+}
+
+bool is_stream(const kernels::WeightMatrix& w, int64_t tokens) {
+  if (kernels::matmul_q8_takes(w.dtype)) return tokens <= kernels::kStreamTokens;
+  return tokens == 1 && in_panels(w.layout);
 }
 
 RowRuns stream_runs(const StreamWork& work) {

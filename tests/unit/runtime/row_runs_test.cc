@@ -86,6 +86,18 @@ TEST(RowRuns, OneThreadReadsAMatrixInOneStream) {
   EXPECT_EQ(stream_runs({matrix(2048, 768), 8, 8, 16, 1, 1}).count(), 1);
 }
 
+TEST(RowRuns, ProductsThatWaitForMemoryAreStreams) {
+  const auto of = [](DType dtype, Layout layout, int64_t tokens) {
+    return is_stream({nullptr, dtype, layout, 64, 256, *row_bytes(dtype, 256)}, tokens);
+  };
+  EXPECT_TRUE(of(DType::Q4_K, Layout::Panel16, 1));
+  EXPECT_TRUE(of(DType::Q4_K, Layout::Rows, 2));
+  EXPECT_FALSE(of(DType::Q4_K, Layout::Panel16, 3));
+  EXPECT_TRUE(of(DType::F16, Layout::Panel16, 1));
+  EXPECT_FALSE(of(DType::F16, Layout::Panel16, 2));  // tiles of 32 rows
+  EXPECT_FALSE(of(DType::F32, Layout::Rows, 1));
+}
+
 TEST(RowRuns, TheLastRunsOfAStageAreShort) {
   const RowRuns runs = stream_runs({matrix(8192, 2048), 2, 2, 128, 4, 1});  // gate and up
   EXPECT_GE(runs.end(0), 512);
