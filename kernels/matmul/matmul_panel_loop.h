@@ -38,7 +38,7 @@ void panel_product(const MatmulArgs& a) {
     const int64_t tokens = a.tokens - i < kChunkTokens ? a.tokens - i : kChunkTokens;
     for (int64_t p = a.row_begin / kPanelRows; p < end; p += kChunkPanels) {
       const int64_t panels = end - p < kChunkPanels ? end - p : kChunkPanels;
-      panel_block<V, Codes, Tiles>(a, p, panels, i, tokens);
+      Tiles::block(a, p, panels, i, tokens);
     }
   }
   Tiles::end();

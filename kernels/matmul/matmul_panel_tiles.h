@@ -34,7 +34,7 @@ constexpr int kStoreDelay = 3, kSumTiles = 4;
 
 template <class Ops, class Codes>
 struct MatrixTiles {
-  static constexpr int kMost = 16, kPanels = 1;  // an odd one goes alone
+  static constexpr int kMost = 16;
   static constexpr int64_t kFewTokens = kFewestTileTokens - 1;
   static constexpr bool kSigned = true;
   static constexpr int kParts = kPartsOf<Codes>;
@@ -46,10 +46,52 @@ struct MatrixTiles {
 
   KTX_INLINE void begin() { Ops::template begin<Codes::kGroup>(); }
   KTX_INLINE void end() { Ops::end(); }
-  static int64_t steps(int64_t panels) { return panels; }
 
-  static void tile(int64_t tokens, const PanelScratch& scratch, int64_t panels, const Act& x,
-                   int64_t count, float* sums, int64_t stride, Ahead& ahead) {
+  // Panels [p, p + panels) times tokens [i, i + tokens), at most kChunkPanels and kChunkTokens: all
+  // panels are unpacked, 1024 columns at a time, to the second cache, and meet one tile of tokens
+  // after the other. Meanwhile the next tile's activations, this one's outputs and the next words
+  // are asked for.
+  static void block(const MatmulArgs& a, int64_t p, int64_t panels, int64_t i, int64_t tokens) {
+    const PanelScratch scratch(a.scratch);
+    auto& act = *reinterpret_cast<Act*>(scratch.activations);
+    static_assert(sizeof(Act) <= PanelScratch::kActivations);
+    constexpr int64_t kStride = kChunkPanels * kPanelRows;
+    const int64_t blocks = a.w.cols / 32;
+    const int64_t tiles = (tokens + kMost - 1) / kMost;
+    __builtin_memset(scratch.sums, 0, static_cast<size_t>(tokens * kStride) * sizeof(float));
+    for (int64_t first = 0; first < blocks; first += kChunkBlocks) {
+      const int64_t count = blocks - first < kChunkBlocks ? blocks - first : kChunkBlocks;
+      for (int64_t r = 0; r < panels; ++r) {
+        const PanelPlace<Codes> panel(a, p + r);
+        unpack_panel<V, Codes, kSigned>(panel, first, count, scratch.panel(r));
+      }
+      for (int64_t tile = 0; tile < tiles; ++tile) {
+        const int64_t begin = tokens * tile / tiles, size = tokens * (tile + 1) / tiles - begin;
+        copy_activations<Codes>(a, i + begin, size, first, count, act);
+        Ahead ahead(scratch.lines);
+        const int64_t after = tokens * (tile + 2) / tiles;  // of the tile that follows
+        if (tile + 1 < tiles) {
+          const int64_t next = i + begin + size;
+          ask_for_activations<Codes>(a, next, after - begin - size, first, count, ahead);
+        }
+        const bool last = first + count == blocks;
+        if (last) ask_for_outputs(a, p, panels, i + begin, size, ahead);
+        ask_for_next_words<Codes>(a, p, panels, first + kChunkBlocks, kChunkBlocks, tile, tiles,
+                                  ahead);
+        ahead.spread(panels * count);
+        multiply(size, scratch, panels, act, count, scratch.sums + begin * kStride, kStride, ahead);
+        for (int64_t t = begin; last && t < begin + size; ++t) {
+          for (int64_t r = 0; r < panels; ++r) {
+            store_rows<V>(a, i + t, p + r, V::load(scratch.sums + t * kStride + r * kPanelRows));
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  static void multiply(int64_t tokens, const PanelScratch& scratch, int64_t panels, const Act& x,
+                       int64_t count, float* sums, int64_t stride, Ahead& ahead) {
     for (int64_t r = 0; r < panels; r += 2, sums += 2 * kPanelRows) {
       const int pair = r + 1 < panels ? 2 : 1;
       const PanelChunk w[2] = {scratch.panel(r), scratch.panel(r + pair - 1)};
@@ -62,7 +104,6 @@ struct MatrixTiles {
     }
   }
 
- private:
   // Integer sums of a batch, for two panels.
   struct alignas(64) Dots {
     int32_t at[kBatch][kParts][2][kMost][kPanelRows];

@@ -127,12 +127,12 @@ KTX_ALWAYS_INLINE inline void act_parts(const PanelActRow& x, int64_t first, int
 }
 
 // A chunk of columns of a tile's tokens: 32 columns of all tokens stand together.
-template <int kMost>
+template <int kMost, int kBlocks = kChunkBlocks>
 struct ActTile {
-  int8_t q[kChunkBlocks][kMost][32];
-  float center[kMost][kChunkBlocks];
-  float shared[kMost][kChunkBlocks / kSharedBlocks];
-  ActPart part[2][kMost][kChunkBlocks];
+  int8_t q[kBlocks][kMost][32];
+  float center[kMost][kBlocks];
+  float shared[kMost][kBlocks / kSharedBlocks];
+  ActPart part[2][kMost][kBlocks];
 
   struct Token {
     const float* center;
@@ -145,9 +145,9 @@ struct ActTile {
 };
 
 // Blocks [first, first + count) of tokens [i, i + tokens); the others stay as they were.
-template <class Codes, int kMost>
+template <class Codes, int kMost, int kBlocks>
 void copy_activations(const MatmulArgs& a, int64_t i, int64_t tokens, int64_t first, int64_t count,
-                      ActTile<kMost>& out) {
+                      ActTile<kMost, kBlocks>& out) {
   for (int64_t t = 0; t < tokens; ++t) {
     const PanelActRow x(a, i + t);
     const int8_t* q = x.q + 32 * first;

@@ -1,5 +1,5 @@
 // One thread's memory while many tokens meet panels (matmul_panel_loop.h): up to 8
-// panels of 1024 columns as bytes, a tile of activations, and the sums of 192 tokens.
+// panels of 1024 columns as bytes, tiles of activations, and the sums of 192 tokens.
 // Made for a second cache of 512 KiB. Private to kernels/matmul.
 #pragma once
 
@@ -33,7 +33,8 @@ struct PanelScratch {
   static constexpr int64_t kMins = kChunkBlocks * kPanelRows * 4;
   static constexpr int64_t kStep = kMins / 4;
   static constexpr int64_t kPanel = kCodes + kScales + kMins + kStep;
-  static constexpr int64_t kActivations = kChunkBlocks * 16 * (32 + 4 + 1 + 8);  // of 16 tokens
+  // 512 columns of all tokens, whose last tile may be full, or 1024 of 16 tokens.
+  static constexpr int64_t kActivations = 16 * (kChunkTokens + 16) * (32 + 4 + 1 + 8);
   static constexpr int64_t kSums = kChunkTokens * kChunkPanels * kPanelRows * 4;
   static constexpr int64_t kLines = 1024;  // to be asked for; and as many to fill up
   static constexpr int64_t kBytes = kChunkPanels * kPanel + kActivations + kSums + 2 * kLines * 8;
