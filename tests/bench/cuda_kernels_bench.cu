@@ -157,54 +157,56 @@ struct Rotating {
   }
 };
 
+// One product of dense activations.
+class Product {
+ public:
+  Product(DType dtype, int64_t rows, int64_t cols, int64_t tokens)
+      : w_(dtype, rows, cols), x_(tokens * cols * 4), y_(tokens * rows * 4) {
+    args_.w = w_.at(0);
+    args_.x = x_.as<float>();
+    args_.x_stride = cols;
+    args_.tokens = tokens;
+    args_.y = y_.as<float>();
+    args_.y_stride = rows;
+  }
+  CudaMatmulArgs& args() { return args_; }
+  int64_t bytes() const { return w_.bytes; }
+  // Of one launch, in a workspace of so many bytes.
+  double seconds(int64_t workspace_bytes, Status (*launch)(const CudaMatmulArgs&, CudaStream)) {
+    const Memory workspace(workspace_bytes + 1);
+    args_.workspace = workspace.as<std::byte>();
+    args_.workspace_bytes = workspace_bytes;
+    const int count = static_cast<int>(std::clamp<int64_t>(w_.copies, 4, 40));
+    return seconds_of(count, [&](int i, cudaStream_t stream) {
+      args_.w = w_.at(i);
+      check(launch(args_, stream));
+    });
+  }
+
+ private:
+  Rotating w_;
+  Memory x_, y_;
+  CudaMatmulArgs args_;
+};
+
 void product(DType dtype, int64_t rows, int64_t cols, int64_t tokens) {
-  const Rotating w(dtype, rows, cols);
-  const Memory x(tokens * cols * 4), y(tokens * rows * 4);
-  CudaMatmulArgs args;
-  args.w = w.at(0);
-  args.x = x.as<float>();
-  args.x_stride = cols;
-  args.tokens = tokens;
-  args.y = y.as<float>();
-  args.y_stride = rows;
-  args.workspace_bytes = cuda_matmul_workspace(args);
-  const Memory workspace(args.workspace_bytes + 1);
-  args.workspace = workspace.as<std::byte>();
-  const int count = static_cast<int>(std::clamp<int64_t>(w.copies, 4, 40));
-  const double seconds = seconds_of(count, [&](int i, cudaStream_t stream) {
-    args.w = w.at(i);
-    check(launch_matmul(args, stream));
-  });
+  Product product(dtype, rows, cols, tokens);
+  const double seconds = product.seconds(cuda_matmul_workspace(product.args()), launch_matmul);
   report("matmul " + std::string(name(dtype)) + " " + std::to_string(rows) + "x" +
              std::to_string(cols) + " tokens " + std::to_string(tokens),
-         seconds, static_cast<double>(w.bytes), 2.0 * rows * cols * tokens);
+         seconds, static_cast<double>(product.bytes()), 2.0 * rows * cols * tokens);
 }
 
 // One product by our kernels and by cuBLAS.
 void both_ways(DType dtype, int64_t rows, int64_t cols, int64_t tokens) {
-  const Rotating w(dtype, rows, cols);
-  const Memory x(tokens * cols * 4), y(tokens * rows * 4);
-  CudaMatmulArgs args;
-  args.w = w.at(0);
-  args.x = x.as<float>();
-  args.x_stride = cols;
-  args.tokens = tokens;
-  args.y = y.as<float>();
-  args.y_stride = rows;
-  args.library = false;
-  args.workspace_bytes = std::max(cuda_matmul_workspace(args), library_product_workspace(tokens, args.w));
-  const Memory workspace(args.workspace_bytes + 1);
-  args.workspace = workspace.as<std::byte>();
-  double seconds[2];
-  for (int way = 0; way < 2; ++way) {
-    seconds[way] = seconds_of(static_cast<int>(std::clamp<int64_t>(w.copies, 4, 16)), [&](int i, cudaStream_t stream) {
-      args.w = w.at(i);
-      check(way == 0 ? launch_matmul(args, stream) : launch_library_product(args, stream));
-    });
-  }
+  Product product(dtype, rows, cols, tokens);
+  product.args().library = false;
+  const double ours = product.seconds(cuda_matmul_workspace(product.args()), launch_matmul);
+  const double library = product.seconds(library_product_workspace(tokens, product.args().w),
+                                         launch_library_product);
   std::printf("%-6s %6lldx%-6lld tokens %5lld: ours %8.1f us, library %8.1f us, ours / library %.2f\n",
               std::string(name(dtype)).c_str(), static_cast<long long>(rows), static_cast<long long>(cols),
-              static_cast<long long>(tokens), seconds[0] * 1e6, seconds[1] * 1e6, seconds[0] / seconds[1]);
+              static_cast<long long>(tokens), ours * 1e6, library * 1e6, ours / library);
   std::fflush(stdout);
 }
 
