@@ -9,7 +9,7 @@
 //
 // Q vectors, keys, weights and values are kept as elements of 4 bytes, kCols numbers each;
 // numbers are taken in groups of kGroup, filled up with zeros. Why floats can have the bits of
-// vdpbf16ps: matmul/float_forms.h. Included by attention_piece.h only.
+// vdpbf16ps: matmul/float_forms.h. Included by attention_span.h only.
 #pragma once
 
 #include "kernels/simd/exp.h"
