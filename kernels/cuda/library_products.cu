@@ -1,7 +1,8 @@
 #include "kernels/cuda/library_products.h"
 
 #include "kernels/cuda/cublas.h"
-#include "kernels/cuda/cuda_launch.cuh"
+#include "kernels/cuda/cuda_few_tokens.h"
+#include "kernels/cuda/half_rows.cuh"
 #include "kernels/cuda/mma.cuh"
 #include "kernels/matmul/marlin_layout.h"
 
@@ -28,8 +29,6 @@ constexpr From kFrom[] = {
 #undef KTX_LIBRARY_FROM
 };
 
-int64_t aligned(int64_t bytes) { return ceil_div<int64_t>(bytes, 256) * 256; }
-
 // The workspace: Scale, activations, a piece of weights, the library's own.
 struct Places {
   int64_t x, w, library, end;
@@ -38,9 +37,9 @@ struct Places {
     piece_rows = kPieceBytes / 2 / weight.cols / 16 * 16;
     if (piece_rows < 16) piece_rows = 16;
     if (piece_rows > weight.rows) piece_rows = weight.rows;
-    x = aligned(sizeof(Scale));
-    w = x + aligned(tokens * weight.cols * 2);
-    library = w + aligned(piece_rows * weight.cols * 2);
+    x = workspace_aligned(sizeof(Scale));
+    w = x + workspace_aligned(tokens * weight.cols * 2);
+    library = w + workspace_aligned(piece_rows * weight.cols * 2);
     end = library + kCublasWorkspace;
   }
 };
@@ -97,7 +96,8 @@ __global__ void __launch_bounds__(kThreads) bias_rows(CudaMatmulArgs a) {
 }  // namespace
 
 bool goes_to_library(int64_t tokens, const CudaWeight& w) {
-  if (w.layout != Layout::Marlin) return false;
+  // Decode asks before each launch: it need not ask the driver.
+  if (w.layout != Layout::Marlin || tokens <= kCudaFewTokens) return false;
   const int capability = compute_capability();
   for (const From& from : kFrom) {
     if (from.capability != capability || w.rows > from.rows) continue;
