@@ -1,6 +1,8 @@
 // Products of weights in panels with AMX int8 tiles, for more than a few tokens.
 #include "kernels/matmul/matmul_panel_tiles.h"
 
+#include "kernels/matmul/amx_tiles.h"
+
 namespace ktx::kernels {
 
 MatmulFn matmul_panel16_q8_amx(DType dtype);
@@ -8,33 +10,23 @@ MatmulFn matmul_panel16_q8_amx(DType dtype);
 namespace {
 
 struct AmxTiles {
-  // Of a thread, as ldtilecfg reads it. Tiles 0 to 3: sums; 4 and 5: tokens; 6 and 7:
-  // codes of the two panels.
-  struct alignas(64) Config {
-    uint8_t palette = 1;
-    uint8_t start_row = 0;
-    uint8_t reserved[14] = {};
-    uint16_t row_bytes[16] = {};
-    uint8_t rows[16] = {};
-  };
-
+  // Tiles 0 to 3: sums; 4 and 5: tokens; 6 and 7: codes of the two panels.
   template <int kGroup>
   KTX_INLINE void begin() {
-    Config config;
+    AmxConfig config;
     for (int tile = 0; tile < 4; ++tile) config.rows[tile] = 16, config.row_bytes[tile] = 64;
     for (int tile = 4; tile < 6; ++tile) config.rows[tile] = 16, config.row_bytes[tile] = kGroup;
     for (int tile = 6; tile < 8; ++tile) {
       config.rows[tile] = kGroup / 4, config.row_bytes[tile] = 64;
     }
-    fence();
-    _tile_loadconfig(&config);
+    load_config(config);
   }
   KTX_INLINE void end() { _tile_release(); }
 
   // The tile of the next products' tokens: 16 of them, 32 bytes apart.
   template <int slot>
   KTX_INLINE void tokens(const int8_t* q) {
-    fence();
+    tile_fence();
     if constexpr (slot == 0) _tile_loadd(4, q, 32);
     if constexpr (slot == 1) _tile_loadd(5, q, 32);
   }
@@ -42,7 +34,7 @@ struct AmxTiles {
   // part of an instruction's name.)
   template <int tile, int slot, int p, int kGroup>
   KTX_INLINE void multiply(const uint8_t* codes) {
-    fence();
+    tile_fence();
     if constexpr (p == 0) _tile_loadd(6, codes, 64);
     if constexpr (p == 1) _tile_loadd(7, codes, 64);
 #define KTX_PRODUCT(sums, a, b)                                \
@@ -63,13 +55,7 @@ struct AmxTiles {
     if constexpr (tile == 1) _tile_stored(1, out, 64);
     if constexpr (tile == 2) _tile_stored(2, out, 64);
     if constexpr (tile == 3) _tile_stored(3, out, 64);
-    fence();
-  }
-
- private:
-  // GCC's tile loads and stores do not tell the compiler that they touch memory.
-  KTX_INLINE void fence() {
-    asm volatile("" ::: "memory");
+    tile_fence();
   }
 };
 

@@ -1,6 +1,8 @@
 // Products of weights in panels with BF16 activations, with AMX tiles.
 #include "kernels/matmul/matmul_panel_tile_bf16_tiles.h"
 
+#include "kernels/matmul/amx_tiles.h"
+
 namespace ktx::kernels {
 
 MatmulFn matmul_panel16_tile_bf16_amx(DType dtype);
@@ -8,24 +10,15 @@ MatmulFn matmul_panel16_tile_bf16_amx(DType dtype);
 namespace {
 
 struct Bf16AmxTiles {
-  // Of a thread, as ldtilecfg reads it. Tiles 0 to 3: sums; 4 to 6: activations; 7: weights.
+  // Tiles 0 to 3: sums; 4 to 6: activations; 7: weights.
   // With many tokens 4 and 5: activations; 6 and 7: weights.
-  struct alignas(64) Config {
-    uint8_t palette = 1;
-    uint8_t start_row = 0;
-    uint8_t reserved[14] = {};
-    uint16_t row_bytes[16] = {};
-    uint8_t rows[16] = {};
-  };
-
   KTX_INLINE void begin(int64_t tokens) {
-    Config config;
+    AmxConfig config;
     for (int tile = 0; tile < 8; ++tile) {
       config.row_bytes[tile] = 64;
       config.rows[tile] = static_cast<uint8_t>(tile < 7 ? tokens : 16);
     }
-    fence();
-    _tile_loadconfig(&config);
+    load_config(config);
   }
   KTX_INLINE void end() { _tile_release(); }
   KTX_INLINE void clear() {
@@ -36,7 +29,7 @@ struct Bf16AmxTiles {
   }
 
   KTX_INLINE void weights(const uint8_t* w) {
-    fence();
+    tile_fence();
     _tile_loadd(7, w, 64);
   }
   // Sums `tile` += activations at x, rows `stride` bytes apart, times the weights. (Tile numbers are part of an
@@ -58,7 +51,7 @@ struct Bf16AmxTiles {
   }
   template <int slot>
   KTX_INLINE void load_weights(const uint8_t* w) {
-    fence();
+    tile_fence();
     if constexpr (slot == 0) _tile_loadd(6, w, 64);
     if constexpr (slot == 1) _tile_loadd(7, w, 64);
   }
@@ -72,7 +65,7 @@ struct Bf16AmxTiles {
   }
   template <int tile>
   KTX_INLINE void load_sums(const float* from) {
-    fence();
+    tile_fence();
     if constexpr (tile == 0) _tile_loadd(0, from, 64);
     if constexpr (tile == 1) _tile_loadd(1, from, 64);
     if constexpr (tile == 2) _tile_loadd(2, from, 64);
@@ -84,12 +77,8 @@ struct Bf16AmxTiles {
     if constexpr (tile == 1) _tile_stored(1, out, 64);
     if constexpr (tile == 2) _tile_stored(2, out, 64);
     if constexpr (tile == 3) _tile_stored(3, out, 64);
-    fence();
+    tile_fence();
   }
-
- private:
-  // GCC's tile loads and stores do not tell the compiler that they touch memory.
-  KTX_INLINE void fence() { asm volatile("" ::: "memory"); }
 };
 
 }  // namespace
