@@ -1,8 +1,7 @@
 // Activations to BF16 with AVX2, 16 at a time: the same bytes as quantize_bf16_scalar.
 #include <immintrin.h>
 
-#include "kernels/quantize/quantize.h"
-#include "lib/formats/act_bf16.h"
+#include "kernels/quantize/quantize_bf16_rows.h"
 
 namespace ktx::kernels {
 
@@ -24,19 +23,12 @@ __m256i rounded(const float* x) {
 }  // namespace
 
 void quantize_bf16_avx2(const QuantizeArgs& a) {
-  const ElementRange range = quantize_range(a);
-  for (int64_t t = a.token_begin; t < a.token_end; ++t) {
-    for (int64_t r = 0; r < a.attrs.rows_per_token; ++r) {
-      const float* x = a.x + t * a.x_stride + r * a.attrs.stride;
-      auto* out = reinterpret_cast<uint16_t*>(a.xq + t * a.xq_stride +
-                                              r * act_bf16_row_bytes(a.row_elems));
-      for (int64_t i = range.begin; i < range.end; i += 16) {
-        const __m256i both = _mm256_packus_epi32(rounded(x + i), rounded(x + i + 8));
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i),
-                            _mm256_permute4x64_epi64(both, 0xd8));
-      }
+  for_bf16_rows(a, [](const float* x, uint16_t* out, ElementRange range) {
+    for (int64_t i = range.begin; i < range.end; i += 16) {
+      const __m256i both = _mm256_packus_epi32(rounded(x + i), rounded(x + i + 8));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), _mm256_permute4x64_epi64(both, 0xd8));
     }
-  }
+  });
 }
 
 }  // namespace ktx::kernels
