@@ -285,14 +285,8 @@ TEST_P(ElementwiseTest, QuantizeRoundsToNearestAndSumsExactly) {
     x[static_cast<size_t>(k + 4)] = NAN;
     x[static_cast<size_t>(2 * (k + 4) + 5)] = -INFINITY;
     AlignedBytes xq(tokens * rows * row_bytes), scalar(tokens * rows * row_bytes);
-    QuantizeArgs a;
-    a.x = x.data();
-    a.x_stride = rows * (k + 4);
-    a.row_elems = k;
+    QuantizeArgs a = quantize_args(x, rows * (k + 4), k, tokens, xq, rows * row_bytes);
     a.attrs = {static_cast<int32_t>(rows), static_cast<int32_t>(k + 4)};
-    a.xq = xq.data();
-    a.xq_stride = rows * row_bytes;
-    a.token_end = tokens;
     (*find_quantize("quantize_q8", isa))(a);
     a.xq = scalar.data();
     (*find_quantize("quantize_q8", Isa::Scalar))(a);
@@ -345,13 +339,7 @@ TEST_P(ElementwiseTest, QuantizeSharesOneNumberAmongFourScales) {
     }
   }
   AlignedBytes xq(rows * act_q8_row_bytes(k)), scalar(rows * act_q8_row_bytes(k));
-  QuantizeArgs a;
-  a.x = x.data();
-  a.x_stride = k;
-  a.row_elems = k;
-  a.xq = xq.data();
-  a.xq_stride = act_q8_row_bytes(k);
-  a.token_end = rows;
+  QuantizeArgs a = quantize_args(x, k, k, rows, xq, act_q8_row_bytes(k));
   run(a);
   a.xq = scalar.data();
   (*find_quantize("quantize_q8", Isa::Scalar))(a);
@@ -394,14 +382,8 @@ TEST_P(ElementwiseTest, QuantizeToBf16RoundsToNearestEven) {
     const float special[] = {NAN, -INFINITY, 1.00390625f, 1.01171875f, 0.0f, -0.0f, 1e-40f, 3.4e38f};
     std::copy(std::begin(special), std::end(special), x.begin());
     AlignedBytes xq(tokens * rows * row_bytes);
-    QuantizeArgs a;
-    a.x = x.data();
-    a.x_stride = rows * (k + 4);
-    a.row_elems = k;
+    QuantizeArgs a = quantize_args(x, rows * (k + 4), k, tokens, xq, rows * row_bytes);
     a.attrs = {static_cast<int32_t>(rows), static_cast<int32_t>(k + 4)};
-    a.xq = xq.data();
-    a.xq_stride = rows * row_bytes;
-    a.token_end = tokens;
     const QuantizeFn run = *find_quantize("quantize_bf16", isa);
     for (int64_t end = k; end > 0; end -= 64) {
       a.elem_begin = std::max<int64_t>(0, end - 64);
@@ -423,13 +405,7 @@ TEST_P(ElementwiseTest, QuantizeInPartsGivesTheSameBytes) {
     const int64_t tokens = 3, row_bytes = act_q8_row_bytes(k);
     const std::vector<float> x = random.normals(tokens * k, 5);
     AlignedBytes whole(tokens * row_bytes), parts(tokens * row_bytes);
-    QuantizeArgs a;
-    a.x = x.data();
-    a.x_stride = k;
-    a.row_elems = k;
-    a.xq = whole.data();
-    a.xq_stride = row_bytes;
-    a.token_end = tokens;
+    QuantizeArgs a = quantize_args(x, k, k, tokens, whole, row_bytes);
     const QuantizeFn run = *find_quantize("quantize_q8", isa);
     run(a);
     a.xq = parts.data();

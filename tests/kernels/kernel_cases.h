@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "kernels/kernel_id.h"
+#include "kernels/quantize/quantize.h"
 #include "lib/formats/blocks.h"
 #include "lib/formats/dtype.h"
 #include "lib/target/isa.h"
@@ -77,6 +78,19 @@ class AlignedBytes {
   int64_t size_;
   std::unique_ptr<std::byte, Free> data_;
 };
+
+// A row a token, `stride` floats apart, to `out`, `row_bytes` apart.
+inline QuantizeArgs quantize_args(const std::vector<float>& x, int64_t stride, int64_t cols, int64_t tokens,
+                                  AlignedBytes& out, int64_t row_bytes) {
+  QuantizeArgs a;
+  a.x = x.data();
+  a.x_stride = stride;
+  a.row_elems = cols;
+  a.xq = out.data();
+  a.xq_stride = row_bytes;
+  a.token_end = tokens;
+  return a;
+}
 
 inline uint16_t random_half(Random& random, float low, float high) {
   return float_to_half(random.uniform(low, high));

@@ -73,13 +73,7 @@ struct Activations {
     if (cols % 32 == 0) quantize();
   }
   void quantize() {
-    QuantizeArgs a;
-    a.x = x.data();
-    a.x_stride = stride;
-    a.row_elems = cols;
-    a.xq = xq.data();
-    a.xq_stride = act_q8_row_bytes(cols);
-    a.token_end = tokens;
+    QuantizeArgs a = quantize_args(x, stride, cols, tokens, xq, act_q8_row_bytes(cols));
     (*find_quantize("quantize_q8", Isa::Scalar))(a);
     a.xq = bf16.data();
     a.xq_stride = act_bf16_row_bytes(cols);
