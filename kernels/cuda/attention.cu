@@ -113,11 +113,15 @@ Status launch_attention(const CudaAttentionArgs& a, CudaStream stream) {
     KTX_TRY(launch_attention_any(a, parts, stream));
   }
   if (parts.splits == 1) return {};
-  const int value_dim = a.attrs.value_dim;
-  const dim3 grid(a.attrs.heads, static_cast<unsigned>(a.tokens),
+  return launch_merge_parts(parts, a.attrs.heads, a.attrs.value_dim, a.tokens, a.y, a.y_stride, stream);
+}
+
+Status launch_merge_parts(const AttentionParts& parts, int heads, int value_dim, int64_t tokens,
+                          float* y, int64_t y_stride, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(heads), static_cast<unsigned>(tokens),
                   static_cast<unsigned>(ceil_div(value_dim, kMergeColumns)));
   return launch("attention: merge", value_dim % 4 == 0 ? merge_parts<true> : merge_parts<false>, grid,
-                128, 0, stream, parts, static_cast<int>(a.attrs.heads), value_dim, a.y, a.y_stride);
+                128, 0, stream, parts, heads, value_dim, y, y_stride);
 }
 
 }  // namespace ktx::kernels

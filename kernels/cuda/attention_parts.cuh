@@ -14,6 +14,10 @@ struct AttentionParts {
   int splits = 1;
 };
 
+// y[token][head] of the parts, heads of value_dim side by side.
+Status launch_merge_parts(const AttentionParts& parts, int heads, int value_dim, int64_t tokens,
+                          float* y, int64_t y_stride, cudaStream_t stream);
+
 // The pieces of a split of a token that sees `positions` positions.
 struct PieceRange {
   int begin, end;

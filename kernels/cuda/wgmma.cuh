@@ -1,5 +1,5 @@
 // The asynchronous tensor-core products of Hopper (sm_90a): four warps together, A from
-// registers, B from shared memory.
+// registers or shared memory, B from shared memory.
 //
 //   c[64 x n] = (more ? c : 0) + a[64 x 16] * b[16 x n], halves into floats
 //
@@ -9,7 +9,7 @@
 //
 // b: n rows of 64 halves (128 bytes), in which 16-byte pieces stand at piece ^ (row % 8) (the
 // 128-byte swizzle), 1024-byte aligned; wgmma_rows makes the descriptor of its 16 columns
-// from byte 32 * k on.
+// from byte 32 * k on. a from shared memory: 64 rows in the same form.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +35,35 @@ template <int kPending>
 __device__ __forceinline__ void wait_wgmma() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
+// The compiler takes registers for ready where a product is asked for: behind wait_wgmma this says
+// that they are so only now (sums), or were needed until now (a).
+template <int kCount>
+__device__ __forceinline__ void ready(float (&c)[kCount][4]) {
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) {
+    asm volatile("" : "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3])::"memory");
+  }
+}
+template <int kCount>
+__device__ __forceinline__ void ready(uint32_t (&a)[kCount][4]) {
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) {
+    asm volatile("" : "+r"(a[j][0]), "+r"(a[j][1]), "+r"(a[j][2]), "+r"(a[j][3])::"memory");
+  }
+}
 // What this thread wrote to shared memory is seen by the products of all, after a barrier.
 __device__ __forceinline__ void show_to_wgmma() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Registers of each thread from here on, for all of a warpgroup: those that one gives back others get.
+template <int kCount>
+__device__ __forceinline__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+template <int kCount>
+__device__ __forceinline__ void get_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
 }
 
 // Copies from global to shared memory that one thread starts, of a multiple of 16 bytes. A
@@ -46,10 +72,14 @@ __device__ __forceinline__ void show_to_wgmma() {
 __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
-__device__ __forceinline__ void start_barrier(uint64_t* barrier) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\nfence.mbarrier_init.release.cluster;" ::"r"(
-                   shared_address(barrier))
+__device__ __forceinline__ void start_barrier(uint64_t* barrier, int arrivals = 1) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\nfence.mbarrier_init.release.cluster;" ::"r"(
+                   shared_address(barrier)),
+               "r"(arrivals)
                : "memory");
+}
+__device__ __forceinline__ void arrive(uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 __device__ __forceinline__ void bytes_to_come(uint64_t* barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
@@ -116,6 +146,31 @@ __device__ __forceinline__ void wgmma_f16(float (&c)[16][4], const uint32_t* a, 
       : KTX_C8(0), KTX_C8(2), KTX_C8(4), KTX_C8(6), KTX_C8(8), KTX_C8(10),
         KTX_C8(12), KTX_C8(14)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int{more}));
+}
+
+// a from shared memory: of wgmma_rows.
+__device__ __forceinline__ void wgmma_f16(float (&c)[8][4], uint64_t a, uint64_t b, bool more) {
+  asm volatile(
+      "{.reg .pred more;\nsetp.ne.b32 more, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+      "%32, %33, more, 1, 1, 0, 0;}"
+      : KTX_C8(0), KTX_C8(2), KTX_C8(4), KTX_C8(6)
+      : "l"(a), "l"(b), "r"(int{more}));
+}
+__device__ __forceinline__ void wgmma_f16(float (&c)[16][4], uint64_t a, uint64_t b, bool more) {
+  asm volatile(
+      "{.reg .pred more;\nsetp.ne.b32 more, %66, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+      "%64, %65, more, 1, 1, 0, 0;}"
+      : KTX_C8(0), KTX_C8(2), KTX_C8(4), KTX_C8(6), KTX_C8(8), KTX_C8(10),
+        KTX_C8(12), KTX_C8(14)
+      : "l"(a), "l"(b), "r"(int{more}));
 }
 #undef KTX_C8
 #undef KTX_C4

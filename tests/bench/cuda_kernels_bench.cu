@@ -1,7 +1,7 @@
 // bench-kernels: the GPU kernels at real shapes, beside what the memory gives.
 //
 //   bench-kernels            all groups
-//   bench-kernels decode     one of: decode batch prefill experts deepseek attention rows
+//   bench-kernels decode     one of: decode batch prefill experts deepseek attention latent rows
 //   bench-kernels library    products with and without cuBLAS, for library_products.def
 //   bench-kernels product Q4_K 8192 8192 16    one product: format, rows, columns, tokens
 //
@@ -22,6 +22,7 @@
 #include "kernels/cuda/cuda_attention.h"
 #include "kernels/cuda/cuda_experts.h"
 #include "kernels/cuda/cuda_few_tokens.h"
+#include "kernels/cuda/cuda_latent.h"
 #include "kernels/cuda/cuda_matmul.h"
 #include "kernels/cuda/cuda_one_token.h"
 #include "kernels/cuda/cuda_rows.h"
@@ -407,36 +408,59 @@ void one_token_experts(const char* what, DType gate_type, DType down_type, int32
   report(label + "both", run(true, true), bytes + more);
 }
 
+// Sequences of equal length in copies of a cache that together exceed the caches of the GPU.
+class Cache {
+ public:
+  static constexpr int64_t kCopies = 8;
+  Cache(const KvLayout& layout, int64_t sequences, int64_t tokens_each, int64_t length) {
+    view_.layout = layout;
+    view_.block_bytes = layout.slot_bytes();
+    view_.table_stride = (length + 63) / 64;
+    bytes_ = sequences * view_.table_stride * view_.block_bytes;
+    std::vector<int32_t> table, sequence, position;
+    for (int64_t i = 0; i < sequences * view_.table_stride; ++i) table.push_back(static_cast<int32_t>(i));
+    for (int64_t s = 0; s < sequences; ++s) {
+      for (int64_t t = 0; t < tokens_each; ++t) {
+        sequence.push_back(static_cast<int32_t>(s));
+        position.push_back(static_cast<int32_t>(length - tokens_each + t));
+      }
+    }
+    pool_ = std::make_unique<Memory>(bytes_ * kCopies);
+    view_.table = numbers(table);
+    view_.sequence = numbers(sequence);
+    view_.position = numbers(position);
+  }
+  int64_t bytes() const { return bytes_; }
+  CudaKvView at(int64_t i) const {
+    CudaKvView view = view_;
+    view.pool = pool_->as<std::byte>() + i % kCopies * bytes_;
+    return view;
+  }
+
+ private:
+  const int32_t* numbers(const std::vector<int32_t>& from) {
+    numbers_.push_back(std::make_unique<Memory>(static_cast<int64_t>(from.size()) * 4));
+    check(cudaMemcpy(numbers_.back()->as<void>(), from.data(), from.size() * 4, cudaMemcpyHostToDevice),
+          "numbers");
+    return numbers_.back()->as<int32_t>();
+  }
+  CudaKvView view_;
+  int64_t bytes_ = 0;
+  std::unique_ptr<Memory> pool_;
+  std::vector<std::unique_ptr<Memory>> numbers_;
+};
+
 void attention(const char* what, AttentionAttrs attrs, KvType type, int64_t sequences,
                int64_t tokens_each, int64_t length) {
   CudaAttentionArgs args;
   args.attrs = attrs;
   args.attrs.scale = 0.1f;
-  args.kv.layout = {type, 64, attrs.kv_heads, attrs.key_dim, attrs.value_in_key ? 0 : attrs.value_dim};
-  const int64_t blocks = (length + 63) / 64;
-  args.kv.block_bytes = args.kv.layout.slot_bytes();
-  args.kv.table_stride = blocks;
-  const int64_t copies = 8;  // of the cache
-  const int64_t pool_bytes = sequences * blocks * args.kv.block_bytes;
-  const Memory pool(pool_bytes * copies);
-  std::vector<int32_t> table, sequence, position;
-  for (int64_t i = 0; i < sequences * blocks; ++i) table.push_back(static_cast<int32_t>(i));
-  for (int64_t s = 0; s < sequences; ++s) {
-    for (int64_t t = 0; t < tokens_each; ++t) {
-      sequence.push_back(static_cast<int32_t>(s));
-      position.push_back(static_cast<int32_t>(length - tokens_each + t));
-    }
-  }
+  const Cache cache({type, 64, attrs.kv_heads, attrs.key_dim, attrs.value_in_key ? 0 : attrs.value_dim},
+                    sequences, tokens_each, length);
   args.tokens = sequences * tokens_each;
-  const Memory gpu_table(static_cast<int64_t>(table.size()) * 4), gpu_sequence(args.tokens * 4),
-      gpu_position(args.tokens * 4), q(args.tokens * attrs.heads * attrs.key_dim * 4),
+  const Memory q(args.tokens * attrs.heads * attrs.key_dim * 4),
       y(args.tokens * attrs.heads * attrs.value_dim * 4);
-  check(cudaMemcpy(gpu_table.as<void>(), table.data(), table.size() * 4, cudaMemcpyHostToDevice), "table");
-  check(cudaMemcpy(gpu_sequence.as<void>(), sequence.data(), sequence.size() * 4, cudaMemcpyHostToDevice), "sequence");
-  check(cudaMemcpy(gpu_position.as<void>(), position.data(), position.size() * 4, cudaMemcpyHostToDevice), "position");
-  args.kv.table = gpu_table.as<int32_t>();
-  args.kv.sequence = gpu_sequence.as<int32_t>();
-  args.kv.position = gpu_position.as<int32_t>();
+  args.kv = cache.at(0);
   args.q = q.as<float>();
   args.q_stride = attrs.heads * attrs.key_dim;
   args.y = y.as<float>();
@@ -447,12 +471,12 @@ void attention(const char* what, AttentionAttrs attrs, KvType type, int64_t sequ
   const Memory workspace(args.workspace_bytes + 1);
   args.workspace = workspace.as<std::byte>();
   const double seconds = seconds_of(16, [&](int i, cudaStream_t s) {
-    args.kv.pool = pool.as<std::byte>() + i % copies * pool_bytes;
+    args.kv = cache.at(i);
     check(launch_attention(args, s));
   });
   report(std::string(what) + " sequences " + std::to_string(sequences) + " tokens " +
              std::to_string(tokens_each) + " length " + std::to_string(length),
-         seconds, static_cast<double>(pool_bytes),
+         seconds, static_cast<double>(cache.bytes()),
          2.0 * args.tokens * attrs.heads * (attrs.key_dim + attrs.value_dim) *
              (length - tokens_each / 2.0));
 }
@@ -471,6 +495,100 @@ AttentionAttrs mla(int32_t heads) {
   a.value_dim = 512;
   a.value_in_key = 1;
   return a;
+}
+
+// MLA of DeepSeek's shape for `tokens` of one sequence behind `past`, absorbed (two products and
+// attention between them) and expanded.
+class LatentForms {
+ public:
+  LatentForms(int32_t heads, int64_t tokens, int64_t past)
+      : key_(DType::Q8_0, 512, 128, heads),
+        value_(DType::Q4_K, 128, 512, heads),
+        cache_({KvType::F16, 64, 1, 576, 0}, 1, tokens, past + tokens),
+        q_(tokens * heads * 192 * 4),
+        q_latent_(tokens * heads * 576 * 4),
+        sums_(tokens * heads * 512 * 4),
+        y_(tokens * heads * 128 * 4) {
+    absorb_.w = key_.at(0);
+    absorb_.attrs = {heads, 0, 0, 512, 192, 576};
+    absorb_.x = q_.as<float>();
+    absorb_.x_stride = heads * 192;
+    absorb_.y = q_latent_.as<float>();
+    absorb_.y_stride = heads * 576;
+    values_.w = value_.at(0);
+    values_.attrs = {heads, 0, 0, 128, 512, 128};
+    values_.x = sums_.as<float>();
+    values_.x_stride = heads * 512;
+    values_.y = y_.as<float>();
+    values_.y_stride = heads * 128;
+    absorb_.tokens = values_.tokens = attention_.tokens = expanded_.tokens = tokens;
+    attention_.attrs = mla(heads);
+    attention_.attrs.scale = expanded_.scale = 0.1f;
+    attention_.q = q_latent_.as<float>();
+    attention_.q_stride = heads * 576;
+    attention_.y = sums_.as<float>();
+    attention_.y_stride = heads * 512;
+    attention_.max_positions = expanded_.positions = past + tokens;
+    attention_.kv = expanded_.kv = cache_.at(0);
+    expanded_.q = absorb_.x;
+    expanded_.q_stride = absorb_.x_stride;
+    expanded_.q_head = 192;
+    expanded_.q_rope = attention_.q + 512;
+    expanded_.q_rope_stride = attention_.q_stride;
+    expanded_.q_rope_head = 576;
+    expanded_.y = values_.y;
+    expanded_.y_stride = values_.y_stride;
+    expanded_.key = absorb_.w;
+    expanded_.key_heads = absorb_.attrs;
+    expanded_.value = values_.w;
+    expanded_.value_heads = values_.attrs;
+    expanded_.heads = heads;
+    expanded_.head_dim = 128;
+    expanded_.latent_dim = 512;
+    expanded_.rope_dim = 64;
+    const int64_t expanded = latent_expanded_takes(expanded_) ? latent_expanded_workspace(expanded_) : 0;
+    bytes_ = std::max(cuda_attention_workspace(attention_), expanded);
+    workspace_ = std::make_unique<Memory>(bytes_ + 1);
+    attention_.workspace = expanded_.workspace = workspace_->as<std::byte>();
+    attention_.workspace_bytes = expanded_.workspace_bytes = bytes_;
+  }
+  double absorbed() {
+    return seconds_of(4, [&](int i, cudaStream_t s) {
+      attention_.kv = cache_.at(i);
+      check(launch_matmul_heads(absorb_, s));
+      check(launch_attention(attention_, s));
+      check(launch_matmul_heads(values_, s));
+    });
+  }
+  double expanded() {
+    if (!latent_expanded_takes(expanded_)) return NAN;
+    return seconds_of(4, [&](int i, cudaStream_t s) {
+      expanded_.kv = cache_.at(i);
+      check(launch_latent_expanded(expanded_, s));
+    });
+  }
+
+ private:
+  Rotating key_, value_;
+  Cache cache_;
+  Memory q_, q_latent_, sums_, y_;
+  CudaMatmulHeadsArgs absorb_, values_;
+  CudaAttentionArgs attention_;
+  CudaLatentArgs expanded_;
+  int64_t bytes_ = 0;
+  std::unique_ptr<Memory> workspace_;
+};
+
+void latent(int32_t heads, int64_t tokens, int64_t past) {
+  LatentForms forms(heads, tokens, past);
+  const double absorbed = forms.absorbed(), expanded = forms.expanded();
+  const double seen = tokens * (past + tokens / 2.0) * heads;
+  const double operations = seen * 640 + 262144.0 * (past + tokens) * heads;
+  std::printf("MLA %3d heads, %4lld tokens behind %5lld: absorbed %8.1f us, expanded %8.1f us (%.0f TFLOP/s), "
+              "absorbed / expanded %.2f\n",
+              heads, static_cast<long long>(tokens), static_cast<long long>(past), absorbed * 1e6,
+              expanded * 1e6, operations / expanded / 1e12, absorbed / expanded);
+  std::fflush(stdout);
 }
 
 void rows() {
@@ -611,6 +729,15 @@ int main(int argc, char** argv) {
     attention("MLA 16 heads F16", mla(16), KvType::F16, 1, 512, 512);
     attention("MLA 128 heads F16", mla(128), KvType::F16, 16, 1, 4096);
     attention("MLA 16 heads Q8_0", mla(16), KvType::Q8_0, 1, 1, 4096);
+  }
+  if (wanted("latent")) {
+    for (int32_t heads : {16, 128}) {
+      for (int64_t past : {0, 2048, 8192}) latent(heads, 512, past);
+      for (int64_t past : {0, 2048, 8192}) {
+        for (int64_t tokens : {32, 64, 128, 256}) latent(heads, tokens, past);
+      }
+    }
+    latent(128, 2048, 0);
   }
   if (wanted("rows")) rows();
   return 0;

@@ -135,7 +135,8 @@ TEST(GpuPlan, OneTokenTakesTheStepsOfALayerInAFewLaunches) {
       {"llama", {FusionKind::Products, FusionKind::Attention, FusionKind::GateUp}},
       {"qwen3moe",
        {FusionKind::Products, FusionKind::Attention, FusionKind::RouterProduct, FusionKind::Experts}},
-      {"deepseek2", {FusionKind::Products, FusionKind::Experts, FusionKind::GateUp}}};
+      {"deepseek2",
+       {FusionKind::Products, FusionKind::Experts, FusionKind::GateUp, FusionKind::Latent}}};
   for (const auto& [model, kinds] : wanted) {
     Compiled compiled(model, "all-gpu.yaml");
     const plan::PlanFile file = plan::PlanFile::open(compiled.plan()).take();
@@ -154,6 +155,36 @@ TEST(GpuPlan, OneTokenTakesTheStepsOfALayerInAFewLaunches) {
       EXPECT_EQ(layers[kind].count(last), 1u) << model << " " << runtime::name(kind);
     }
     EXPECT_EQ(layers[FusionKind::Products].size(), static_cast<size_t>(last) + 1) << model;
+  }
+}
+
+// A pass of many tokens says which of them are of one sequence, so that MLA can take another form.
+TEST(GpuPlan, PassesOfManyTokensTellTheRunsOfTheirSequences) {
+  Compiled compiled("deepseek2", "all-gpu.yaml");
+  runtime::EngineOptions options;
+  options.max_batch = 3;
+  const auto engine = compiled.open(options);
+  ASSERT_TRUE(engine) << compiled.error;
+  EXPECT_GT(compiled.log.fused_many, 0);
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < 40; ++i) ids.push_back(3 + i);
+  runtime::Sequence a = engine->new_sequence(), b = engine->new_sequence(), c = engine->new_sequence();
+  const runtime::BatchItem before{&b, std::span(ids).first(5), runtime::Want::Last};
+  ASSERT_TRUE(engine->forward({&before, 1}).ok());
+  EXPECT_TRUE(compiled.log.runs_of_sequences.empty());  // too few tokens
+  const runtime::BatchItem items[] = {{&a, std::span(ids).first(20), runtime::Want::Last},
+                                      {&b, std::span(ids).first(1), runtime::Want::Last},
+                                      {&c, std::span(ids).first(9), runtime::Want::Last}};
+  ASSERT_TRUE(engine->forward(items).ok());
+  ASSERT_EQ(std::ssize(compiled.log.runs_of_sequences), compiled.log.fused_many);
+  const int64_t want[3][3] = {{0, 20, 20}, {20, 1, 6}, {21, 9, 9}};
+  for (const auto& runs : compiled.log.runs_of_sequences) {
+    ASSERT_EQ(runs.size(), 3u);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(runs[i].first, want[i][0]);
+      EXPECT_EQ(runs[i].tokens, want[i][1]);
+      EXPECT_EQ(runs[i].positions, want[i][2]);
+    }
   }
 }
 

@@ -1,9 +1,8 @@
 // KV store and attention of the GPU against the scalar CPU ops on the same cache.
 #include "kernels/cuda/cuda_attention.h"
 
-#include "kernels/attention/attention.h"
 #include "kernels/cuda/cuda_rows.h"
-#include "tests/kernels/cuda_cases.h"
+#include "tests/kernels/cuda_caches.h"
 
 namespace ktx::kernels {
 namespace {
@@ -24,89 +23,8 @@ const Case kCases[] = {
     {"MLA of 40 heads in two", 80, 2, 288, 256, true}, {"widths of no tile", 6, 2, 40, 24, false},
 };
 
-// A cache of blocks in mixed order, filled with keys and values of every position that is
-// seen, and one step of tokens on top.
-struct Step {
-  KvLayout layout;
-  std::vector<std::byte> pool;
-  std::vector<int32_t> table;  // [sequences, stride]
-  int64_t stride = 0, block_bytes = 0, slot_offset = 128;
-  std::vector<int32_t> sequence, position;
-  std::vector<std::vector<std::byte*>> host_tables;
-  std::vector<std::byte* const*> tables;
-
-  // lengths: positions of each sequence; the last `news` of each are the step's tokens.
-  Step(Random& random, const Case& c, KvType type, const std::vector<int32_t>& lengths, int32_t news) {
-    layout = {type, 64, c.kv_heads, c.key_dim, c.value_in_key ? 0 : c.value_dim};
-    block_bytes = slot_offset + layout.slot_bytes() + 192;
-    int32_t blocks = 0;
-    for (int32_t length : lengths) stride = std::max<int64_t>(stride, (length + 63) / 64 + 1);
-    table.assign(lengths.size() * static_cast<size_t>(stride), 0);
-    for (size_t s = 0; s < lengths.size(); ++s) {
-      for (int32_t b = 0; b < (lengths[s] + 63) / 64; ++b) table[s * static_cast<size_t>(stride) + static_cast<size_t>(b)] = blocks++;
-    }
-    for (int32_t& block : table) block = blocks - 1 - std::min(block, blocks - 1);
-    pool.assign(static_cast<size_t>(blocks * block_bytes), std::byte{0xFF});  // NaN where unwritten
-    host_tables.resize(lengths.size());
-    for (size_t s = 0; s < lengths.size(); ++s) {
-      for (int64_t b = 0; b < stride; ++b) {
-        host_tables[s].push_back(pool.data() + table[s * static_cast<size_t>(stride) + static_cast<size_t>(b)] * block_bytes);
-      }
-      tables.push_back(host_tables[s].data());
-    }
-    // All positions go in through the scalar store.
-    for (size_t s = 0; s < lengths.size(); ++s) {
-      for (int32_t p = 0; p < lengths[s]; ++p) {
-        const std::vector<float> key = random.normals(int64_t{c.kv_heads} * c.key_dim);
-        const std::vector<float> value = random.normals(int64_t{c.kv_heads} * c.value_dim);
-        const auto index = static_cast<int32_t>(s);
-        KvStoreArgs store;
-        store.key = key.data();
-        store.value = value.data();
-        store.kv = view();
-        store.kv.sequence = &index;
-        store.kv.position = &p;
-        store.token_end = 1;
-        (*find_kv_store("kv_store", Isa::Scalar))(store);
-        if (p >= lengths[s] - news) {
-          sequence.push_back(index);
-          position.push_back(p);
-        }
-      }
-    }
-  }
-  KvView view() const {
-    KvView view;
-    view.layout = layout;
-    view.slot_offset = slot_offset;
-    view.tables = tables.data();
-    view.sequence = sequence.data();
-    view.position = position.data();
-    return view;
-  }
-  int64_t tokens() const { return static_cast<int64_t>(position.size()); }
-};
-
-struct GpuStep {
-  Gpu<std::byte> pool;
-  Gpu<int32_t> table, sequence, position;
-  CudaKvView view;
-  explicit GpuStep(const Step& step)
-      : pool(step.pool), table(step.table), sequence(step.sequence), position(step.position) {
-    view.layout = step.layout;
-    view.pool = pool.data();
-    view.block_bytes = step.block_bytes;
-    view.slot_offset = step.slot_offset;
-    view.table = table.data();
-    view.table_stride = step.stride;
-    view.sequence = sequence.data();
-    view.position = position.data();
-  }
-};
-
-constexpr KvType kTypes[] = {KvType::F32, KvType::F16, KvType::Q8_0};
-const char* type_name(KvType type) {
-  return type == KvType::F32 ? "F32" : type == KvType::F16 ? "F16" : "Q8_0";
+KvLayout layout_of(const Case& c, KvType type) {
+  return {type, 64, c.kv_heads, c.key_dim, c.value_in_key ? 0 : c.value_dim};
 }
 
 void check(Random& random, const Case& c, KvType type, const std::vector<int32_t>& lengths,
@@ -114,7 +32,7 @@ void check(Random& random, const Case& c, KvType type, const std::vector<int32_t
   SCOPED_TRACE(testing::Message() << c.what << " " << type_name(type) << " sequences "
                                   << lengths.size() << " tokens of each " << news << " longest "
                                   << max_positions << " seed " << random.seed());
-  const Step step(random, c, type, lengths, news);
+  const CacheStep step(random, layout_of(c, type), lengths, news);
   AttentionAttrs attrs;
   attrs.heads = c.heads;
   attrs.kv_heads = c.kv_heads;
@@ -137,7 +55,7 @@ void check(Random& random, const Case& c, KvType type, const std::vector<int32_t
   host.scratch = scratch.data();
   (*find_attention("attention", Isa::Scalar))(host);
 
-  GpuStep gpu(step);
+  GpuCache gpu(step);
   Gpu<float> gpu_q(q), y(want.size());
   CudaAttentionArgs args;
   args.q = gpu_q.data();
@@ -160,7 +78,7 @@ void check(Random& random, const Case& c, KvType type, const std::vector<int32_t
 TEST_F(CudaAttention, AgreesWithTheScalarOpInDecode) {
   Random random(91);
   for (const Case& c : kCases) {
-    for (KvType type : kTypes) {
+    for (KvType type : kKvTypes) {
       check(random, c, type, {1}, 1, 64);
       check(random, c, type, {200}, 1, 4096);
       check(random, c, type, {65, 1, 130}, 1, 256);
@@ -171,7 +89,7 @@ TEST_F(CudaAttention, AgreesWithTheScalarOpInDecode) {
 TEST_F(CudaAttention, AgreesWithTheScalarOpInChunks) {
   Random random(92);
   for (const Case& c : kCases) {
-    for (KvType type : kTypes) {
+    for (KvType type : kKvTypes) {
       check(random, c, type, {23}, 23, 64);
       check(random, c, type, {150}, 7, 150);
       check(random, c, type, {300, 9, 200}, 3, 512);
@@ -183,8 +101,8 @@ TEST_F(CudaAttention, AgreesWithTheScalarOpInChunks) {
 TEST_F(CudaAttention, PaddingIsNeitherStoredNorRead) {
   Random random(93);
   const Case& c = kCases[0];
-  const Step step(random, c, KvType::F16, {10}, 2);
-  GpuStep gpu(step);
+  const CacheStep step(random, layout_of(c, KvType::F16), {10}, 2);
+  GpuCache gpu(step);
   Gpu<int32_t> position(std::vector<int32_t>{9, -1});
   gpu.view.position = position.data();
   Gpu<float> key(random.normals(2 * 2 * 64)), value(random.normals(2 * 2 * 64));
@@ -217,9 +135,9 @@ TEST_F(CudaAttention, PaddingIsNeitherStoredNorRead) {
 TEST_F(CudaAttention, StoredBytesAreThoseOfTheScalarOp) {
   Random random(94);
   for (const Case& c : kCases) {
-    for (KvType type : kTypes) {
-      Step step(random, c, type, {70, 3}, 3);
-      GpuStep gpu(step);
+    for (KvType type : kKvTypes) {
+      CacheStep step(random, layout_of(c, type), {70, 3}, 3);
+      GpuCache gpu(step);
       const int64_t key_width = c.kv_heads * c.key_dim, value_width = c.kv_heads * c.value_dim;
       std::vector<float> key = random.normals(step.tokens() * key_width);
       const std::vector<float> value = random.normals(step.tokens() * value_width);
@@ -251,8 +169,8 @@ void check_prepared(Random& random, const Case& c, KvType type, const std::vecto
                     bool norms, bool interleaved) {
   SCOPED_TRACE(testing::Message() << c.what << " " << type_name(type) << " norms " << norms
                                   << " interleaved " << interleaved << " seed " << random.seed());
-  const Step step(random, c, type, lengths, 1);
-  GpuStep apart(step), together(step);
+  const CacheStep step(random, layout_of(c, type), lengths, 1);
+  GpuCache apart(step), together(step);
   const int64_t tokens = step.tokens(), q_width = c.heads * c.key_dim;
   const int64_t k_width = c.kv_heads * c.key_dim, v_width = c.kv_heads * c.value_dim;
   const std::vector<float> q = random.normals(tokens * q_width), k = random.normals(tokens * k_width);

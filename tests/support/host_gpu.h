@@ -133,6 +133,8 @@ struct HostGpuLog {
   int64_t captured = 0;
   int64_t fused = 0;  // steps made of several
   int64_t fused_few = 0;  // for passes of few tokens
+  int64_t fused_many = 0;
+  std::vector<std::vector<runtime::SequenceRun>> runs_of_sequences;  // of each launch of many tokens
   int64_t runs = 0;   // launches made of several steps or of what was made of several
   int64_t waits = 0;
   uint64_t uploaded_bytes = 0;
@@ -271,6 +273,13 @@ class HostGpu final : public Gpu {
     --log_->fused, ++log_->fused_few;
     return make_fused(fusion, steps, context);
   }
+  Result<std::unique_ptr<GpuStep>> make_fused_many(const runtime::Fusion& fusion,
+                                                   std::span<GpuStep* const> steps,
+                                                   const GpuBindContext&) override {
+    if (fusion.kind != runtime::FusionKind::Latent) return std::unique_ptr<GpuStep>();
+    ++log_->fused_many;
+    return std::unique_ptr<GpuStep>(std::make_unique<FusedStep>(steps, &log_->runs_of_sequences));
+  }
   // The composition of the steps, at the place of the last.
   Result<std::unique_ptr<GpuStep>> make_fused(const runtime::Fusion&,
                                               std::span<GpuStep* const> steps,
@@ -302,13 +311,17 @@ class HostGpu final : public Gpu {
   };
 
   struct FusedStep final : GpuStep {
-    explicit FusedStep(std::span<GpuStep* const> steps) : steps(steps.begin(), steps.end()) {}
+    explicit FusedStep(std::span<GpuStep* const> steps,
+                       std::vector<std::vector<runtime::SequenceRun>>* runs = nullptr)
+        : steps(steps.begin(), steps.end()), runs(runs) {}
     int64_t workspace_bytes(const GpuShape& shape) const override { return 64 * shape.tokens; }
     Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
+      if (runs) runs->emplace_back(shape.runs.begin(), shape.runs.end());
       for (GpuStep* step : steps) KTX_TRY(step->launch(shape, workspace, bytes));
       return {};
     }
     std::vector<GpuStep*> steps;
+    std::vector<std::vector<runtime::SequenceRun>>* runs;
   };
 
   class Step final : public GpuStep {

@@ -85,6 +85,8 @@ Result<std::unique_ptr<GpuStep>> make_cuda_fused_few(CudaGpu& gpu, const Fusion&
     case FusionKind::RouterProduct:
     case FusionKind::Experts:
       return std::unique_ptr<GpuStep>();
+    case FusionKind::Latent:  // the steps themselves, but where tests want the other form
+      return make_cuda_fused_many(gpu, fusion, context);
   }
   return std::unique_ptr<GpuStep>();
 }

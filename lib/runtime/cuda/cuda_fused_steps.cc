@@ -207,6 +207,7 @@ Result<std::unique_ptr<GpuStep>> make_cuda_fused(CudaGpu& gpu, const Fusion& fus
     case FusionKind::RouterProduct: return make_fused_step<RouterProduct>(members);
     case FusionKind::Experts: return make_fused_step<Experts>(members);
     case FusionKind::Attention: return make_fused_step<Attention>(members);
+    case FusionKind::Latent: break;  // absorbed, step by step
   }
   return std::unique_ptr<GpuStep>();
 }

@@ -262,6 +262,13 @@ Result<std::unique_ptr<GpuStep>> CudaGpu::make_fused_few(const Fusion& fusion,
   return make_cuda_fused_few(*this, fusion, context);
 }
 
+Result<std::unique_ptr<GpuStep>> CudaGpu::make_fused_many(const Fusion& fusion,
+                                                          std::span<GpuStep* const>,
+                                                          const GpuBindContext& context) {
+  use();
+  return make_cuda_fused_many(*this, fusion, context);
+}
+
 Result<GpuRun> CudaGpu::make_run(std::span<GpuStep* const> steps) {
   return make_cuda_run(*this, steps);
 }

@@ -44,6 +44,9 @@ class CudaGpu final : public Gpu {
   Result<std::unique_ptr<GpuStep>> make_fused_few(const Fusion& fusion,
                                                   std::span<GpuStep* const> steps,
                                                   const GpuBindContext& context) override;
+  Result<std::unique_ptr<GpuStep>> make_fused_many(const Fusion& fusion,
+                                                   std::span<GpuStep* const> steps,
+                                                   const GpuBindContext& context) override;
   Result<std::unique_ptr<GpuStep>> make_fused(const Fusion& fusion, std::span<GpuStep* const> steps,
                                               const GpuBindContext& context) override;
 

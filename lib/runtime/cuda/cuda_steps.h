@@ -73,6 +73,9 @@ Result<std::unique_ptr<GpuStep>> make_cuda_fused(CudaGpu& gpu, const Fusion& fus
 // The same for passes of 2 to 16 tokens (cuda_few_steps.cc).
 Result<std::unique_ptr<GpuStep>> make_cuda_fused_few(CudaGpu& gpu, const Fusion& fusion,
                                                      const GpuBindContext& context);
+// And for passes of more (cuda_latent_steps.cc).
+Result<std::unique_ptr<GpuStep>> make_cuda_fused_many(CudaGpu& gpu, const Fusion& fusion,
+                                                      const GpuBindContext& context);
 // The first of these steps as one persistent kernel (cuda_run.cc).
 Result<GpuRun> make_cuda_run(CudaGpu& gpu, std::span<GpuStep* const> steps);
 

@@ -173,7 +173,7 @@ class Finder {
 
   void attention(uint32_t attention) {
     const auto& attrs = plan_.attrs_of<AttentionAttrs>(step(attention));
-    if (attrs.value_in_key) return;
+    if (attrs.value_in_key) return latent(attention);
     uint32_t store = attention;
     for (uint32_t i = attention; i > first_ && store == attention; --i) {
       if (is(i - 1, StepOp::KvStore) &&
@@ -194,6 +194,17 @@ class Finder {
     }
     if (!only(q, steps) || !only(k, steps)) return;
     add(FusionKind::Attention, steps, {q, k, v}, {out(attention)});
+  }
+
+  // The query's rotary part is in q_latent already: its rope is no part of this.
+  void latent(uint32_t attention) {
+    const uint32_t q_latent = in(attention, 0), latent = out(attention);
+    const auto absorb = writer(q_latent, attention);
+    if (!absorb || !is(*absorb, StepOp::MatmulHeads) || readers_[latent].size() != 1) return;
+    const uint32_t expand = readers_[latent][0];
+    if (expand < attention || expand >= end_ || !is(expand, StepOp::MatmulHeads)) return;
+    if (!only(q_latent, {attention})) return;
+    add(FusionKind::Latent, {*absorb, attention, expand}, {in(*absorb, 0), q_latent}, {out(expand)});
   }
 
   void products(uint32_t norm) {

@@ -1,5 +1,6 @@
-// Which steps of a plan a GPU may do together when a pass has one token: in decode a layer
-// is bound by the starts and ends of its kernels, so fewer of them are faster.
+// Which steps of a plan a GPU may do together. When a pass has one token a layer is bound by the
+// starts and ends of its kernels, so fewer of them are faster; when it has many, other arithmetic
+// may be (absorbed MLA, cuda_latent.h).
 //
 //   for (const Fusion& fusion : find_fusions(plan, part.first_step, part.step_count)) ...
 //   // Attention: steps 5, 6, 7, 8 (rope, rope, kv_store, attention)
@@ -8,8 +9,8 @@
 // It is given only where that is the same: what it need not write nobody else reads (the last
 // hidden state may be asked for, so it is written), no step between its own uses a buffer that
 // it reads or writes, and it writes into no buffer that it reads but a residual's. Plans know
-// nothing of it: longer passes run step by step, but for the fusions of products, which some
-// GPUs also take for few tokens (Gpu::make_fused_few).
+// nothing of it. Which fusions a GPU takes depends on the tokens of the pass: one (Gpu::make_fused), few
+// (make_fused_few) or many (make_fused_many); the steps of others run by themselves.
 #pragma once
 
 #include <cstdint>

@@ -76,12 +76,20 @@ struct GpuBatch {
   int64_t table_stride = 0;
 };
 
+// Tokens of one sequence, side by side and in rising positions.
+struct SequenceRun {
+  int64_t first = 0, tokens = 0;
+  int64_t positions = 0;  // the last one's position + 1
+};
+
 // The shape of one pass: what a captured graph fixes.
 struct GpuShape {
   int64_t tokens = 0;           // rows of values with one per token, padding included
   int64_t outputs = 0;          // rows of values with one per wanted logits row
   int64_t max_positions = 0;    // no position of the pass is as large
   bool one_token_each = false;  // no two tokens are of one sequence
+  // All tokens, where they are known: not for graphs, nor when a step says what it needs.
+  std::span<const SequenceRun> runs = {};
 
   int64_t rows(RowKind kind) const {
     return kind == RowKind::Token ? tokens : kind == RowKind::Output ? outputs : 1;
@@ -203,6 +211,11 @@ class Gpu {
   virtual Result<std::unique_ptr<GpuStep>> make_fused_few(const Fusion& fusion,
                                                           std::span<GpuStep* const> steps,
                                                           const GpuBindContext& context) = 0;
+
+  // The same for passes of more, of any length.
+  virtual Result<std::unique_ptr<GpuStep>> make_fused_many(const Fusion& fusion,
+                                                           std::span<GpuStep* const> steps,
+                                                           const GpuBindContext& context) = 0;
 
   // Passes of one token: as many of these steps, from the first on, as one launch can do with no
   // kernel ending between them. None where that is not worth it, or not known here.

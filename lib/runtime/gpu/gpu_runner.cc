@@ -89,9 +89,12 @@ Status GpuRunner::run(const Batch& batch) {
   GpuState& s = *state_;
   if (s.broken) return Error{"a GPU failed in an earlier step; start the program again"};
   GpuShape shape{batch.tokens, batch.outputs, 0, true};
+  s.runs.clear();
   for (int64_t t = 0; t < batch.tokens; ++t) {
     shape.max_positions = std::max<int64_t>(shape.max_positions, batch.position[t] + 1);
-    if (t > 0 && batch.sequence[t] == batch.sequence[t - 1]) shape.one_token_each = false;
+    if (t == 0 || batch.sequence[t] != batch.sequence[t - 1]) s.runs.push_back({t, 0, 0});
+    s.runs.back().positions = batch.position[t] + 1;
+    if (++s.runs.back().tokens > 1) shape.one_token_each = false;
   }
   int bucket = -1;
   const auto found = s.buckets.find(batch.tokens, shape.max_positions);
@@ -100,6 +103,7 @@ Status GpuRunner::run(const Batch& batch) {
     shape = s.buckets.shape(bucket);
   } else {
     shape.max_positions = s.buckets.position_bound(shape.max_positions);
+    shape.runs = s.runs;
   }
   s.last_shape = shape;
   std::optional<ThreadPool::Awake> awake;

@@ -140,6 +140,9 @@ Status allocate_workspace(const GpuState& s, GpuDevice& device) {
     for (const auto& step : device.fused_few) {
       if (s.fuses_few(shape)) ask(*step, shape);
     }
+    for (const auto& step : device.fused_many) {
+      if (s.fuses_many(shape)) ask(*step, shape);
+    }
   }
   if (s.logits && &device == &s.devices[s.parts.logits_device]) {
     most = std::max(most, s.logits->workspace_bytes());

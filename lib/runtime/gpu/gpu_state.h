@@ -46,7 +46,10 @@ struct GpuDevice {
   // The same for a pass of few tokens.
   std::vector<std::unique_ptr<GpuStep>> fused_few;
   std::vector<GpuStep*> few_tokens;
-  // The same with runs of them in one launch each, at their last record.
+  // And of many.
+  std::vector<std::unique_ptr<GpuStep>> fused_many;
+  std::vector<GpuStep*> many_tokens;
+  // Of one token with runs of them in one launch each, at their last record.
   std::vector<std::unique_ptr<GpuStep>> runs;
   std::vector<GpuStep*> one_token_runs;
   GpuBatch inputs;
@@ -90,6 +93,10 @@ struct GpuState {
   bool fuses_few(const GpuShape& shape) const {
     return shape.tokens > 1 && shape.tokens <= kMostFewTokens && !setup.check_finite;
   }
+  // And for many. Not where each step's result is wanted.
+  bool fuses_many(const GpuShape& shape) const {
+    return shape.tokens > kMostFewTokens && !setup.check_finite && !setup.on_result;
+  }
   bool steps_are_watched() const { return setup.check_finite || setup.on_result || !times.empty(); }
 
   // "cuda:0: step 12 (matmul of model.layers.0.mlp.up_proj): ..."
@@ -115,9 +122,10 @@ struct GpuState {
   std::vector<std::vector<std::unique_ptr<GpuGraph>>> graphs;  // by bucket, part
   std::vector<std::string> notes;                              // of the start
   std::vector<Executor::Time> times;                           // by record; empty: off
+  std::vector<SequenceRun> runs;  // of the last pass
   GpuShape last_shape;
   std::vector<Fusion> fusions;  // that are used
-  std::vector<Fusion> fusions_few;
+  std::vector<Fusion> fusions_few, fusions_many;
   int64_t weight_bytes = 0;     // read so far
   bool broken = false;
   bool cpu_takes_part = false;

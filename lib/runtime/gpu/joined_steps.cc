@@ -81,6 +81,8 @@ Status join_steps(GpuState& s, size_t number, const Context& context) {
   KTX_TRY(fuse(s, number, context, &Gpu::make_fused, device.fused, device.one_token, s.fusions));
   KTX_TRY(fuse(s, number, context, &Gpu::make_fused_few, device.fused_few, device.few_tokens,
                s.fusions_few));
+  KTX_TRY(fuse(s, number, context, &Gpu::make_fused_many, device.fused_many, device.many_tokens,
+               s.fusions_many));
   return find_runs(s, number);
 }
 

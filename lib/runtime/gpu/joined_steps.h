@@ -2,8 +2,10 @@
 //
 //   one token    fusions (fusions.h), and runs of them and of other steps in one launch
 //   few tokens   fusions that the GPU takes for so many
+//   many tokens  the same
 //
-// Fills GpuDevice's fused, one_token, runs, one_token_runs, fused_few and few_tokens.
+// Fills GpuDevice's fused, one_token, runs, one_token_runs, fused_few, few_tokens, fused_many and
+// many_tokens.
 #pragma once
 
 #include <functional>

@@ -1,0 +1,186 @@
+// The fusion `latent` (lib/runtime/gpu/fusions.h): MLA of a pass in the form that is faster for each
+// of its sequences.
+//
+//   16 sequences, 15 with one token and one with 497 of its prompt:
+//     tokens 15 .. 511   expanded (cuda_latent.h)
+//     tokens 0 .. 14     absorbed, as the three steps say
+//
+// A sequence with fewer than kExpandedTokens tokens in the pass stays absorbed, and so do passes that are
+// a graph. KTX_CUDA_MLA=absorbed or expanded (from two tokens on) is for tests and comparisons.
+#include "kernels/cuda/cuda_latent.h"
+#include "kernels/cuda/cuda_matmul.h"
+#include "lib/runtime/cuda/fused_members.h"
+#include "lib/support/env.h"
+
+#include <algorithm>
+
+namespace ktx::runtime {
+namespace {
+
+// Of one sequence, to be expanded.
+int64_t expanded_from() {
+  static const std::string wish = env("KTX_CUDA_MLA").value_or("");
+  return wish == "absorbed" ? INT64_MAX : wish == "expanded" ? 2 : kernels::kExpandedTokens;
+}
+
+class Latent final : public GpuStep {
+ public:
+  Result<bool> bind(const FusedMembers& members) {
+    gpu_ = &members.gpu();
+    const CudaBind attention = members.of(StepOp::Attention);
+    const CudaBind absorb = members.of(StepOp::MatmulHeads, 0), expand = members.of(StepOp::MatmulHeads, 1);
+    absorb_ = KTX_TRY(product(absorb));
+    expand_ = KTX_TRY(product(expand));
+    attention_.q = attention.input(0).f32();
+    attention_.q_stride = attention.input(0).stride;
+    attention_.y = attention.output(0).f32();
+    attention_.y_stride = attention.output(0).stride;
+    attention_.attrs = attention.attrs<AttentionAttrs>();
+    attention_.kv = attention.kv_view(attention_.attrs.slot);
+    const AttentionAttrs& attrs = attention_.attrs;
+    expanded_.q = absorb_.x;
+    expanded_.q_stride = absorb_.x_stride;
+    expanded_.q_head = absorb_.attrs.x_stride;
+    expanded_.latent_dim = attrs.value_dim;
+    expanded_.rope_dim = attrs.key_dim - attrs.value_dim;
+    expanded_.q_rope = attention_.q + attrs.value_dim;
+    expanded_.q_rope_stride = attention_.q_stride;
+    expanded_.q_rope_head = attrs.key_dim;
+    expanded_.y = expand_.y;
+    expanded_.y_stride = expand_.y_stride;
+    expanded_.key = absorb_.w;
+    expanded_.key_heads = absorb_.attrs;
+    expanded_.value = expand_.w;
+    expanded_.value_heads = expand_.attrs;
+    expanded_.heads = attrs.heads;
+    expanded_.head_dim = expand_.attrs.row_count;
+    expanded_.scale = attrs.scale;
+    expanded_.kv = attention_.kv;
+    return attrs.kv_heads == 1 && absorb_.attrs.y_stride == attrs.key_dim &&
+           expand_.attrs.x_stride == attrs.value_dim &&
+           expand_.attrs.y_stride == expanded_.head_dim && kernels::latent_expanded_takes(expanded_);
+  }
+
+  int64_t workspace_bytes(const GpuShape& shape) const override {
+    int64_t most = 0;
+    for (int64_t tokens = 1; tokens <= shape.tokens; ++tokens) {
+      most = std::max(most, kernels::cuda_attention_workspace(attention(0, tokens, shape)));
+    }
+    kernels::CudaMatmulHeadsArgs heads = absorb_;
+    heads.tokens = shape.tokens;
+    most = std::max(most, kernels::cuda_matmul_heads_workspace(heads));
+    heads = expand_;
+    heads.tokens = shape.tokens;
+    most = std::max(most, kernels::cuda_matmul_heads_workspace(heads));
+    if (shape.one_token_each || shape.tokens < expanded_from()) return most;
+    kernels::CudaLatentArgs expanded = expanded_;
+    expanded.tokens = shape.tokens;
+    expanded.positions = std::min(shape.max_positions, kernels::kMostExpandedPositions);
+    return std::max(most, kernels::latent_expanded_workspace(expanded));
+  }
+
+  // The expanded ones first: the absorbed form's sums may lie where their queries are.
+  Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
+    gpu_->use();
+    const Workspace memory{workspace, bytes};
+    absorbed_.clear();
+    for (const SequenceRun& run : shape.runs) {
+      if (is_expanded(run)) {
+        KTX_TRY(launch_expanded(run, memory));
+      } else if (!absorbed_.empty() && absorbed_.back().end == run.first) {
+        absorbed_.back().end += run.tokens;
+        absorbed_.back().one_each &= run.tokens == 1;
+      } else {
+        absorbed_.push_back({run.first, run.first + run.tokens, run.tokens == 1});
+      }
+    }
+    if (shape.runs.empty()) absorbed_.push_back({0, shape.tokens, shape.one_token_each});
+    for (const Tokens& some : absorbed_) KTX_TRY(launch_heads(absorb_, some, memory));
+    for (const Tokens& some : absorbed_) {
+      kernels::CudaAttentionArgs args = attention(some.begin, some.end, shape);
+      args.one_token_per_sequence = some.one_each;
+      memory.give(args);
+      KTX_TRY(kernels::launch_attention(args, gpu_->stream()));
+    }
+    for (const Tokens& some : absorbed_) KTX_TRY(launch_heads(expand_, some, memory));
+    return {};
+  }
+
+ private:
+  struct Tokens {
+    int64_t begin, end;
+    bool one_each;
+  };
+  struct Workspace {
+    std::byte* data;
+    int64_t bytes;
+    template <class Args>
+    void give(Args& args) const {
+      args.workspace = data;
+      args.workspace_bytes = bytes;
+    }
+  };
+
+  static Result<kernels::CudaMatmulHeadsArgs> product(const CudaBind& step) {
+    kernels::CudaMatmulHeadsArgs args;
+    args.w = KTX_TRY(step.product_weight(0));
+    args.attrs = step.attrs<MatmulHeadsAttrs>();
+    args.x = step.input(0).f32();
+    args.x_stride = step.input(0).stride;
+    args.y = step.output(0).f32();
+    args.y_stride = step.output(0).stride;
+    return args;
+  }
+  static bool is_expanded(const SequenceRun& run) {
+    return run.tokens >= expanded_from() && run.positions <= kernels::kMostExpandedPositions;
+  }
+
+  kernels::CudaAttentionArgs attention(int64_t begin, int64_t end, const GpuShape& shape) const {
+    kernels::CudaAttentionArgs args = attention_;
+    args.q += begin * args.q_stride;
+    args.y += begin * args.y_stride;
+    args.tokens = end - begin;
+    args.kv.sequence += begin;
+    args.kv.position += begin;
+    args.max_positions = shape.max_positions;
+    args.one_token_per_sequence = shape.one_token_each;
+    return args;
+  }
+  Status launch_heads(const kernels::CudaMatmulHeadsArgs& product, const Tokens& some,
+                      const Workspace& memory) const {
+    kernels::CudaMatmulHeadsArgs args = product;
+    args.x += some.begin * args.x_stride;
+    args.y += some.begin * args.y_stride;
+    args.tokens = some.end - some.begin;
+    memory.give(args);
+    return kernels::launch_matmul_heads(args, gpu_->stream());
+  }
+  Status launch_expanded(const SequenceRun& run, const Workspace& memory) const {
+    kernels::CudaLatentArgs args = expanded_;
+    args.q += run.first * args.q_stride;
+    args.q_rope += run.first * args.q_rope_stride;
+    args.y += run.first * args.y_stride;
+    args.tokens = run.tokens;
+    args.positions = run.positions;
+    args.kv.sequence += run.first;
+    args.kv.position += run.first;
+    memory.give(args);
+    return kernels::launch_latent_expanded(args, gpu_->stream());
+  }
+
+  kernels::CudaMatmulHeadsArgs absorb_, expand_;
+  kernels::CudaAttentionArgs attention_;
+  kernels::CudaLatentArgs expanded_;
+  std::vector<Tokens> absorbed_;
+  CudaGpu* gpu_ = nullptr;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<GpuStep>> make_cuda_fused_many(CudaGpu& gpu, const Fusion& fusion,
+                                                      const GpuBindContext& context) {
+  if (fusion.kind != FusionKind::Latent) return std::unique_ptr<GpuStep>();
+  return make_fused_step<Latent>(FusedMembers(gpu, fusion, context));
+}
+
+}  // namespace ktx::runtime
