@@ -23,19 +23,30 @@
 
 namespace ktx::kernels {
 
-struct CudaLatentArgs {
+// Queries of the pass in F16 and times `scale`, as the launches below take them. Apart from these, so that
+// what they write may lie where q and q_rope were: plans put it there.
+struct CudaLatentQueriesArgs {
   const float* q = nullptr;  // [tokens][heads]: of head h head_dim elements from q_head * h on
   int64_t q_stride = 0, q_head = 0;
   const float* q_rope = nullptr;  // rope_dim elements, rotated
   int64_t q_rope_stride = 0, q_rope_head = 0;
-  float* y = nullptr;  // [tokens][heads * head_dim]; overlaps no input
+  int64_t tokens = 0;
+  int32_t heads = 0, head_dim = 0, rope_dim = 0;
+  float scale = 1;
+  uint16_t* queries = nullptr;  // [tokens][heads][latent_query_halves(head_dim)], 16-byte aligned
+};
+constexpr int64_t latent_query_halves(int64_t head_dim) { return head_dim + 64; }
+Status launch_latent_queries(const CudaLatentQueriesArgs& args, CudaStream stream);
+
+struct CudaLatentArgs {
+  const uint16_t* queries = nullptr;  // of the first token
+  float* y = nullptr;  // [tokens][heads * head_dim]
   int64_t y_stride = 0;
   int64_t tokens = 0;     // of one sequence, positions rising
   int64_t positions = 0;  // the last token's position + 1
   CudaWeight key, value;  // a matrix a head
   MatmulHeadsAttrs key_heads, value_heads;  // of the absorbed form's two products
   int32_t heads = 0, head_dim = 0, latent_dim = 0, rope_dim = 0;
-  float scale = 1;
   CudaKvView kv;  // sequence and position of these tokens; key: [latent | rope]
   std::byte* workspace = nullptr;
   int64_t workspace_bytes = 0;
@@ -43,7 +54,7 @@ struct CudaLatentArgs {
 
 // From how many tokens of a sequence on it is the faster form, however long the past: one H200, `bench-kernels
 // latent`, 16 and 128 heads of DeepSeek's shape (kernels/cuda/README.md).
-inline constexpr int64_t kExpandedTokens = 128;
+inline constexpr int64_t kExpandedTokens = 64;
 // Beyond so many positions the workspace would be too large, and the form stays absorbed.
 inline constexpr int64_t kMostExpandedPositions = 65536;
 

@@ -38,7 +38,7 @@ __device__ __forceinline__ float exp2_fast(float x) {
   return y;
 }
 
-// Two rows of this lane's, 8 apart, and what their softmax has seen. Scores are in units of log2.
+// Two rows of this lane's, 8 apart, and what their softmax has seen.
 struct RowSums {
   int seen[2];   // positions that the row sees
   int least;     // of all rows of the warp
@@ -64,14 +64,14 @@ struct RowSums {
       for (int j = 0; j < 8; ++j) most = fmaxf(most, fmaxf(s[j][2 * r], s[j][2 * r + 1]));
       most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
       most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
-      const float base = most == -INFINITY ? 0 : most;
-      shrink[r] = exp2_fast(largest[r] - base);
+      const float base = most == -INFINITY ? 0 : most * kLog2E;
+      shrink[r] = exp2_fast(fmaf(largest[r], kLog2E, -base));
       largest[r] = most;
       float sum = 0;
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
-        s[j][2 * r] = exp2_fast(s[j][2 * r] - base);
-        s[j][2 * r + 1] = exp2_fast(s[j][2 * r + 1] - base);
+        s[j][2 * r] = exp2_fast(fmaf(s[j][2 * r], kLog2E, -base));
+        s[j][2 * r + 1] = exp2_fast(fmaf(s[j][2 * r + 1], kLog2E, -base));
         sum += s[j][2 * r] + s[j][2 * r + 1];
       }
       total[r] = total[r] * shrink[r] + sum;
@@ -141,25 +141,19 @@ __global__ void __launch_bounds__(kThreads, 1) latent_attention(LatentAttention 
   const int first_of_group = first + 64 * group;
   int token[2];
   RowSums rows;
-  uint32_t q[kSteps + 4][4];  // as A; the rotary part is padded to 64
+  uint32_t q[kSteps + 4][4];  // as A
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     token[r] = first_of_group + warp % 4 * 16 + g + 8 * r;
     const bool live = token[r] < tokens;
     rows.seen[r] = live ? seen_by(token[r]) : 0;
-    const float* x = a.q + token[r] * a.q_stride + head * a.q_head;
-    const float* rope = a.q_rope + token[r] * a.q_rope_stride + head * a.q_rope_head;
+    const uint16_t* x = a.queries + (token[r] * int64_t{a.heads} + head) * (kDim + 64) + 2 * column;
 #pragma unroll
     for (int k = 0; k < kSteps + 4; ++k) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int at = (k < kSteps ? k : k - kSteps) * 16 + 8 * h + column;
-        float2 v = {0, 0};
-        if (live && (k < kSteps || at < a.rope_dim)) {
-          v = *reinterpret_cast<const float2*>((k < kSteps ? x : rope) + at);
-        }
-        q[k][2 * h + r] = pack_halves(v.x * (a.scale * kLog2E), v.y * (a.scale * kLog2E));
-      }
+      uint2 v = {0, 0};
+      if (live) v = *reinterpret_cast<const uint2*>(x + 16 * k);
+      q[k][r] = v.x;
+      q[k][2 + r] = v.y;
     }
   }
   rows.least = __reduce_min_sync(~0u, min(rows.seen[0], rows.seen[1]));
@@ -238,7 +232,7 @@ __global__ void __launch_bounds__(kThreads, 1) latent_attention(LatentAttention 
     float* out = a.y + token[r] * a.y_stride + head * kDim;
     if (p.parts.splits > 1) {
       const int64_t part = (int64_t{token[r]} * gridDim.z + head) * p.parts.splits + split;
-      if (lane % 4 == 0) p.parts.sums[part] = {rows.largest[r] / kLog2E, total};
+      if (lane % 4 == 0) p.parts.sums[part] = {rows.largest[r], total};
       out = p.parts.values + part * kDim;
       factor = 1;
     }

@@ -91,9 +91,7 @@ bool latent_expanded_takes(const CudaLatentArgs& a) {
   return built_for_hopper() && (a.head_dim == 64 || a.head_dim == 128) && a.rope_dim <= 64 &&
          a.rope_dim % 8 == 0 && a.latent_dim > 0 && a.latent_dim % 64 == 0 &&
          a.kv.layout.type != KvType::F32 && a.kv.layout.kv_heads == 1 &&
-         a.kv.layout.key_dim == a.latent_dim + a.rope_dim && a.q_stride % 2 == 0 &&
-         a.q_head % 2 == 0 && a.q_rope_stride % 2 == 0 && a.q_rope_head % 2 == 0 &&
-         a.y_stride % 2 == 0 && fits(a.key, a.key_heads, !a.key_heads.transposed) &&
+         a.kv.layout.key_dim == a.latent_dim + a.rope_dim && a.y_stride % 2 == 0 && fits(a.key, a.key_heads, !a.key_heads.transposed) &&
          !a.value_heads.transposed && fits(a.value, a.value_heads, false) &&
          compute_capability() == 90;
 }
@@ -128,8 +126,7 @@ Status launch_latent_expanded(const CudaLatentArgs& a, CudaStream stream) {
 #endif
     LatentAttention group;
     group.of = a;
-    group.of.q += first * a.q_head;
-    group.of.q_rope += first * a.q_rope_head;
+    group.of.queries += first * latent_query_halves(a.head_dim);
     group.of.y += first * a.head_dim;
     group.latents = latents;
     group.expanded = expand.expanded;

@@ -1,5 +1,5 @@
-// Latents of the cache and weights of their heads as panels (latent_panels.cuh).
-// Roofline: bytes; both are small beside what is made of them.
+// Latents of the cache and weights of their heads as panels, and queries in F16 (latent_panels.cuh).
+// Roofline: bytes; all are small beside what is made of them.
 #include "kernels/cuda/latent_panels.cuh"
 
 #include "kernels/cuda/cuda_launch.cuh"
@@ -25,6 +25,27 @@ __global__ void __launch_bounds__(kRowThreads)
   }
   uint16_t* to = latents + (int64_t{piece} * gridDim.y + panel) * kPanelHalves;
   *reinterpret_cast<uint4*>(to + panel_place(row, part * 8)) = {v[0], v[1], v[2], v[3]};
+}
+
+constexpr int kQueryThreads = 256;  // one for the four columns that a lane has of 16
+
+__global__ void __launch_bounds__(kQueryThreads) latent_queries(CudaLatentQueriesArgs a) {
+  begin_kernel();
+  const int lanes = (a.head_dim + 64) / 4;  // of a head
+  const int64_t index = int64_t{blockIdx.x} * kQueryThreads + threadIdx.x;
+  const int part = static_cast<int>(index % lanes), head = static_cast<int>(index / lanes);
+  const int64_t token = blockIdx.y;
+  if (head >= a.heads) return;
+  const bool rotary = part * 4 >= a.head_dim;
+  const int begin = part / 4 * 16 + part % 4 * 2 - (rotary ? a.head_dim : 0);
+  const float* x = rotary ? a.q_rope + token * a.q_rope_stride + head * a.q_rope_head
+                          : a.q + token * a.q_stride + head * a.q_head;
+  uint2 v = {0, 0};
+  if (!rotary || begin < a.rope_dim) v.x = pack_halves(x[begin] * a.scale, x[begin + 1] * a.scale);
+  if (!rotary || begin + 8 < a.rope_dim) {
+    v.y = pack_halves(x[begin + 8] * a.scale, x[begin + 9] * a.scale);
+  }
+  reinterpret_cast<uint2*>(a.queries)[token * a.heads * lanes + index] = v;
 }
 
 struct WeightPanels {
@@ -97,6 +118,13 @@ Status launch_panels_of(const CudaWeight& w, const MatmulHeadsAttrs& heads, bool
 }
 
 }  // namespace
+
+Status launch_latent_queries(const CudaLatentQueriesArgs& a, CudaStream stream) {
+  const int64_t items = a.heads * latent_query_halves(a.head_dim) / 4;
+  const dim3 grid(static_cast<unsigned>(ceil_div<int64_t>(items, kQueryThreads)),
+                  static_cast<unsigned>(a.tokens));
+  return launch("queries", latent_queries, grid, kQueryThreads, 0, stream, a);
+}
 
 Status launch_latent_panels(const CudaLatentArgs& a, uint16_t* latents, cudaStream_t stream) {
   const int positions = static_cast<int>(a.positions), width = a.latent_dim + a.rope_dim;

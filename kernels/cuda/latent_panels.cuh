@@ -5,6 +5,8 @@
 // are 64 positions.
 //
 //   latents   [piece][panel][64 positions]   latent_dim / 64 panels, then the rotary part, padded
+//   queries   [token][head][head_dim, then the rotary part, padded to 64]; of every 16 columns
+//             8h + 2t + e stands at 4t + 2h + e, so that a lane has its A fragments side by side
 //   weights   [head][key, value][panel][head_dim rows]            panels of latent_dim
 //   expanded  [head][piece] keys: [head_dim / 64 panels][64 positions]; values: [head_dim rows] of
 //             one panel of 64 positions, so that the positions are what a product sums over
@@ -37,7 +39,7 @@ struct LatentExpand {
 Status launch_latent_expand(const LatentExpand& args, int head_dim, int heads, cudaStream_t stream);
 
 struct LatentAttention {
-  CudaLatentArgs of;    // q, q_rope and y begin at the first of the heads
+  CudaLatentArgs of;  // queries and y begin at the first of the heads
   const uint16_t* latents = nullptr;  // for their rotary parts
   const uint16_t* expanded = nullptr;
   int latent_panels = 0, pieces = 0;

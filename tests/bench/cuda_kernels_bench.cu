@@ -508,7 +508,8 @@ class LatentForms {
         q_(tokens * heads * 192 * 4),
         q_latent_(tokens * heads * 576 * 4),
         sums_(tokens * heads * 512 * 4),
-        y_(tokens * heads * 128 * 4) {
+        y_(tokens * heads * 128 * 4),
+        halves_(tokens * heads * latent_query_halves(128) * 2) {
     absorb_.w = key_.at(0);
     absorb_.attrs = {heads, 0, 0, 512, 192, 576};
     absorb_.x = q_.as<float>();
@@ -523,19 +524,16 @@ class LatentForms {
     values_.y_stride = heads * 128;
     absorb_.tokens = values_.tokens = attention_.tokens = expanded_.tokens = tokens;
     attention_.attrs = mla(heads);
-    attention_.attrs.scale = expanded_.scale = 0.1f;
+    attention_.attrs.scale = 0.1f;
     attention_.q = q_latent_.as<float>();
     attention_.q_stride = heads * 576;
     attention_.y = sums_.as<float>();
     attention_.y_stride = heads * 512;
     attention_.max_positions = expanded_.positions = past + tokens;
     attention_.kv = expanded_.kv = cache_.at(0);
-    expanded_.q = absorb_.x;
-    expanded_.q_stride = absorb_.x_stride;
-    expanded_.q_head = 192;
-    expanded_.q_rope = attention_.q + 512;
-    expanded_.q_rope_stride = attention_.q_stride;
-    expanded_.q_rope_head = 576;
+    queries_ = {absorb_.x, heads * 192, 192, attention_.q + 512, heads * 576, 576, tokens, heads, 128, 64,
+                0.1f, halves_.as<uint16_t>()};
+    expanded_.queries = queries_.queries;
     expanded_.y = values_.y;
     expanded_.y_stride = values_.y_stride;
     expanded_.key = absorb_.w;
@@ -564,6 +562,7 @@ class LatentForms {
     if (!latent_expanded_takes(expanded_)) return NAN;
     return seconds_of(4, [&](int i, cudaStream_t s) {
       expanded_.kv = cache_.at(i);
+      check(launch_latent_queries(queries_, s));
       check(launch_latent_expanded(expanded_, s));
     });
   }
@@ -571,9 +570,10 @@ class LatentForms {
  private:
   Rotating key_, value_;
   Cache cache_;
-  Memory q_, q_latent_, sums_, y_;
+  Memory q_, q_latent_, sums_, y_, halves_;
   CudaMatmulHeadsArgs absorb_, values_;
   CudaAttentionArgs attention_;
+  CudaLatentQueriesArgs queries_;
   CudaLatentArgs expanded_;
   int64_t bytes_ = 0;
   std::unique_ptr<Memory> workspace_;

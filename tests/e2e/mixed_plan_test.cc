@@ -158,6 +158,29 @@ TEST(GpuPlan, OneTokenTakesTheStepsOfALayerInAFewLaunches) {
   }
 }
 
+// Plans put what the last step of absorbed MLA writes where its query was: the other form reads first.
+TEST(GpuPlan, LatentAttentionIsFoundWhereItsResultLiesOverItsQuery) {
+  Compiled compiled("deepseek2", "all-gpu.yaml");
+  const plan::PlanFile file = plan::PlanFile::open(compiled.plan()).take();
+  plan::PlanView plan = file.view();
+  const auto count_of = [&] {
+    const auto found = runtime::find_fusions(plan, 0, static_cast<uint32_t>(plan.steps.size()));
+    return std::count_if(found.begin(), found.end(), [](const auto& fusion) {
+      return fusion.kind == runtime::FusionKind::Latent;
+    });
+  };
+  const auto layers = count_of();
+  EXPECT_EQ(layers, 3);
+  std::vector<plan::ValueRecord> values(plan.values.begin(), plan.values.end());
+  for (size_t i = 0; i + 2 < values.size(); ++i) {
+    if (!plan.string(values[i].name).ends_with(".q_latent")) continue;
+    ASSERT_TRUE(plan.string(values[i + 2].name).ends_with(".attn"));
+    values[i + 2].buffer = values[i].buffer;
+  }
+  plan.values = values;
+  EXPECT_EQ(count_of(), layers);
+}
+
 // A pass of many tokens says which of them are of one sequence, so that MLA can take another form.
 TEST(GpuPlan, PassesOfManyTokensTellTheRunsOfTheirSequences) {
   Compiled compiled("deepseek2", "all-gpu.yaml");

@@ -134,25 +134,36 @@ void check(Random& random, const Heads& heads, const Pass& run) {
   const std::vector<float> want = absorbed(heads, weights, step, q, q_rope, scale, some);
 
   GpuCache cache(step);
-  Gpu<float> gpu_q(spread), gpu_rope(q_rope), y(static_cast<size_t>(tokens * heads.count * heads.dim));
+  // The results go where the rotary parts were.
+  std::vector<float> rope_and_y = q_rope;
+  rope_and_y.resize(static_cast<size_t>(tokens * heads.count * std::max(heads.dim, heads.rope)), NAN);
+  Gpu<float> gpu_q(spread), y(rope_and_y);
+  Gpu<uint16_t> queries(static_cast<size_t>(tokens * heads.count * latent_query_halves(heads.dim)));
   CudaLatentArgs args;
   weights.give(args);
-  args.q_stride = q_width;
-  args.q_head = heads.dim + 8;
-  args.q_rope_stride = int64_t{heads.count} * heads.rope;
-  args.q_rope_head = heads.rope;
   args.y_stride = int64_t{heads.count} * heads.dim;
   args.heads = heads.count;
   args.head_dim = heads.dim;
   args.latent_dim = heads.latent;
   args.rope_dim = heads.rope;
-  args.scale = scale;
   args.kv = cache.view;
   if (!latent_expanded_takes(args)) GTEST_SKIP() << "the expanded form needs Hopper (sm_90)";
+  const CudaLatentQueriesArgs taken = {gpu_q.data(),
+                                       q_width,
+                                       heads.dim + 8,
+                                       y.data(),
+                                       int64_t{heads.count} * heads.rope,
+                                       heads.rope,
+                                       tokens,
+                                       heads.count,
+                                       heads.dim,
+                                       heads.rope,
+                                       scale,
+                                       queries.data()};
+  ASSERT_TRUE(ran(launch_latent_queries(taken, nullptr)));
   for (size_t s = 0; s < run.lengths.size(); ++s) {
     const int64_t first = static_cast<int64_t>(s) * run.news;
-    args.q = gpu_q.data() + first * args.q_stride;
-    args.q_rope = gpu_rope.data() + first * args.q_rope_stride;
+    args.queries = queries.data() + first * heads.count * latent_query_halves(heads.dim);
     args.y = y.data() + first * args.y_stride;
     args.tokens = run.news;
     args.positions = run.lengths[s];

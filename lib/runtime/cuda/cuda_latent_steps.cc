@@ -38,14 +38,8 @@ class Latent final : public GpuStep {
     attention_.attrs = attention.attrs<AttentionAttrs>();
     attention_.kv = attention.kv_view(attention_.attrs.slot);
     const AttentionAttrs& attrs = attention_.attrs;
-    expanded_.q = absorb_.x;
-    expanded_.q_stride = absorb_.x_stride;
-    expanded_.q_head = absorb_.attrs.x_stride;
     expanded_.latent_dim = attrs.value_dim;
     expanded_.rope_dim = attrs.key_dim - attrs.value_dim;
-    expanded_.q_rope = attention_.q + attrs.value_dim;
-    expanded_.q_rope_stride = attention_.q_stride;
-    expanded_.q_rope_head = attrs.key_dim;
     expanded_.y = expand_.y;
     expanded_.y_stride = expand_.y_stride;
     expanded_.key = absorb_.w;
@@ -54,8 +48,17 @@ class Latent final : public GpuStep {
     expanded_.value_heads = expand_.attrs;
     expanded_.heads = attrs.heads;
     expanded_.head_dim = expand_.attrs.row_count;
-    expanded_.scale = attrs.scale;
     expanded_.kv = attention_.kv;
+    queries_.q = absorb_.x;
+    queries_.q_stride = absorb_.x_stride;
+    queries_.q_head = absorb_.attrs.x_stride;
+    queries_.q_rope = attention_.q + attrs.value_dim;
+    queries_.q_rope_stride = attention_.q_stride;
+    queries_.q_rope_head = attrs.key_dim;
+    queries_.heads = attrs.heads;
+    queries_.head_dim = expanded_.head_dim;
+    queries_.rope_dim = expanded_.rope_dim;
+    queries_.scale = attrs.scale;
     return attrs.kv_heads == 1 && absorb_.attrs.y_stride == attrs.key_dim &&
            expand_.attrs.x_stride == attrs.value_dim &&
            expand_.attrs.y_stride == expanded_.head_dim && kernels::latent_expanded_takes(expanded_);
@@ -76,18 +79,24 @@ class Latent final : public GpuStep {
     kernels::CudaLatentArgs expanded = expanded_;
     expanded.tokens = shape.tokens;
     expanded.positions = std::min(shape.max_positions, kernels::kMostExpandedPositions);
-    return std::max(most, kernels::latent_expanded_workspace(expanded));
+    return query_bytes(shape.tokens) + std::max(most, kernels::latent_expanded_workspace(expanded));
   }
 
-  // The expanded ones first: the absorbed form's sums may lie where their queries are.
+  // Queries are taken first, since sums of the absorbed form may lie where they are, and y is
+  // written last, since it may lie where q_latent is.
   Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
     gpu_->use();
-    const Workspace memory{workspace, bytes};
+    Workspace memory{workspace, bytes};
+    if (std::any_of(shape.runs.begin(), shape.runs.end(), is_expanded)) {
+      queries_.tokens = shape.tokens;
+      queries_.queries = reinterpret_cast<uint16_t*>(workspace);
+      KTX_TRY(kernels::launch_latent_queries(queries_, gpu_->stream()));
+      memory = {workspace + query_bytes(shape.tokens), bytes - query_bytes(shape.tokens)};
+    }
     absorbed_.clear();
     for (const SequenceRun& run : shape.runs) {
-      if (is_expanded(run)) {
-        KTX_TRY(launch_expanded(run, memory));
-      } else if (!absorbed_.empty() && absorbed_.back().end == run.first) {
+      if (is_expanded(run)) continue;
+      if (!absorbed_.empty() && absorbed_.back().end == run.first) {
         absorbed_.back().end += run.tokens;
         absorbed_.back().one_each &= run.tokens == 1;
       } else {
@@ -103,6 +112,9 @@ class Latent final : public GpuStep {
       KTX_TRY(kernels::launch_attention(args, gpu_->stream()));
     }
     for (const Tokens& some : absorbed_) KTX_TRY(launch_heads(expand_, some, memory));
+    for (const SequenceRun& run : shape.runs) {
+      if (is_expanded(run)) KTX_TRY(launch_expanded(run, memory));
+    }
     return {};
   }
 
@@ -131,6 +143,11 @@ class Latent final : public GpuStep {
     args.y_stride = step.output(0).stride;
     return args;
   }
+  // Of the pass; a multiple of 256.
+  int64_t query_bytes(int64_t tokens) const {
+    const int64_t bytes = tokens * queries_.heads * kernels::latent_query_halves(queries_.head_dim) * 2;
+    return (bytes + 255) / 256 * 256;
+  }
   static bool is_expanded(const SequenceRun& run) {
     return run.tokens >= expanded_from() && run.positions <= kernels::kMostExpandedPositions;
   }
@@ -157,8 +174,8 @@ class Latent final : public GpuStep {
   }
   Status launch_expanded(const SequenceRun& run, const Workspace& memory) const {
     kernels::CudaLatentArgs args = expanded_;
-    args.q += run.first * args.q_stride;
-    args.q_rope += run.first * args.q_rope_stride;
+    args.queries = queries_.queries +
+                   run.first * args.heads * kernels::latent_query_halves(args.head_dim);
     args.y += run.first * args.y_stride;
     args.tokens = run.tokens;
     args.positions = run.positions;
@@ -170,6 +187,7 @@ class Latent final : public GpuStep {
 
   kernels::CudaMatmulHeadsArgs absorb_, expand_;
   kernels::CudaAttentionArgs attention_;
+  kernels::CudaLatentQueriesArgs queries_;
   kernels::CudaLatentArgs expanded_;
   std::vector<Tokens> absorbed_;
   CudaGpu* gpu_ = nullptr;

@@ -82,15 +82,15 @@ class Finder {
   }
   uint32_t buffer(uint32_t value) const { return plan_.values[value].buffer; }
 
-  // `reads` and `written`: values of the launch.
+  // `reads` and `written`: values of the launch. `reads_first`: all of the one before any of the other.
   void add(FusionKind kind, Steps steps, const std::vector<uint32_t>& reads,
-           const std::vector<uint32_t>& written) {
+           const std::vector<uint32_t>& written, bool reads_first = false) {
     std::sort(steps.begin(), steps.end());
     std::set<uint32_t> read, write;
     for (uint32_t value : reads) read.insert(buffer(value));
     for (uint32_t value : written) write.insert(buffer(value));
     for (uint32_t b : write) {
-      if (read.count(b)) return;
+      if (read.count(b) && !reads_first) return;
     }
     // A residual is read by the thread that writes it.
     for (uint32_t i : steps) {
@@ -196,7 +196,8 @@ class Finder {
     add(FusionKind::Attention, steps, {q, k, v}, {out(attention)});
   }
 
-  // The query's rotary part is in q_latent already: its rope is no part of this.
+  // The query's rotary part is in q_latent already: its rope is no part of this. What the last step
+  // writes often lies where q_latent was.
   void latent(uint32_t attention) {
     const uint32_t q_latent = in(attention, 0), latent = out(attention);
     const auto absorb = writer(q_latent, attention);
@@ -204,7 +205,8 @@ class Finder {
     const uint32_t expand = readers_[latent][0];
     if (expand < attention || expand >= end_ || !is(expand, StepOp::MatmulHeads)) return;
     if (!only(q_latent, {attention})) return;
-    add(FusionKind::Latent, {*absorb, attention, expand}, {in(*absorb, 0), q_latent}, {out(expand)});
+    add(FusionKind::Latent, {*absorb, attention, expand}, {in(*absorb, 0), q_latent}, {out(expand)},
+        true);
   }
 
   void products(uint32_t norm) {
