@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <iostream>
 #include <map>
@@ -213,6 +214,52 @@ TEST_F(GpuModels, ChunksOfEveryLengthFindTheirWorkspace) {
       const runtime::BatchItem item{&sequence, std::span(ids).first(count), runtime::Want::Last};
       const auto done = engine->forward({&item, 1});
       ASSERT_TRUE(done.ok()) << count << " tokens: " << done.error().message;
+    }
+  }
+}
+
+// MLA takes another form for a prompt than for the tokens that are generated beside it; each has its
+// result as if it were alone.
+TEST_F(GpuModels, PromptsAndGeneratedTokensOfOnePassGetTheirOwnResults) {
+  for (const char* model : {"deepseek2", "deepseek2g", "deepseek3"}) {
+    EngineOptions options;
+    options.max_batch = 4;
+    const auto engine = open(model, kAllGpu, options);
+    ASSERT_TRUE(engine);
+    std::vector<int32_t> ids;
+    for (int32_t i = 0; i < 300; ++i) ids.push_back(i * 7 % 250 + 3);
+    // Tokens before the pass, and in it.
+    const std::pair<size_t, size_t> texts[] = {{30, 1}, {0, 150}, {70, 1}, {100, 90}};
+    std::vector<float> alone[4], together[4];
+    for (const bool at_once : {false, true}) {
+      std::vector<runtime::Sequence> sequences;
+      std::vector<runtime::BatchItem> items;
+      for (size_t i = 0; i < 4; ++i) sequences.push_back(engine->new_sequence());
+      for (size_t i = 0; i < 4; ++i) {
+        const auto [before, now] = texts[i];
+        const runtime::BatchItem first{&sequences[i], std::span(ids).first(before), runtime::Want::Last};
+        if (before > 0) {
+          ASSERT_TRUE(engine->forward({&first, 1}).ok());
+        }
+        items.push_back({&sequences[i], std::span(ids).subspan(before, now), runtime::Want::Last});
+        if (at_once) continue;
+        ASSERT_TRUE(engine->forward({&items.back(), 1}).ok());
+        alone[i].assign(engine->logits(0).begin(), engine->logits(0).end());
+      }
+      if (!at_once) continue;
+      ASSERT_TRUE(engine->forward(items).ok());
+      for (size_t i = 0; i < 4; ++i) {
+        const auto row = engine->logits(static_cast<int64_t>(i));
+        together[i].assign(row.begin(), row.end());
+      }
+    }
+    for (size_t i = 0; i < 4; ++i) {
+      double error = 0, size = 0;
+      for (size_t k = 0; k < alone[i].size(); ++k) {
+        error += std::pow(double{alone[i][k]} - together[i][k], 2);
+        size += std::pow(double{alone[i][k]}, 2);
+      }
+      EXPECT_LT(std::sqrt(error / size), 0.02) << model << ", text " << i;
     }
   }
 }
