@@ -91,9 +91,9 @@ bool latent_expanded_takes(const CudaLatentArgs& a) {
   return built_for_hopper() && (a.head_dim == 64 || a.head_dim == 128) && a.rope_dim <= 64 &&
          a.rope_dim % 8 == 0 && a.latent_dim > 0 && a.latent_dim % 64 == 0 &&
          a.kv.layout.type != KvType::F32 && a.kv.layout.kv_heads == 1 &&
-         a.kv.layout.key_dim == a.latent_dim + a.rope_dim && a.y_stride % 2 == 0 && fits(a.key, a.key_heads, !a.key_heads.transposed) &&
-         !a.value_heads.transposed && fits(a.value, a.value_heads, false) &&
-         compute_capability() == 90;
+         a.kv.layout.key_dim == a.latent_dim + a.rope_dim && a.y_stride % 2 == 0 &&
+         fits(a.key, a.key_heads, !a.key_heads.transposed) && !a.value_heads.transposed &&
+         fits(a.value, a.value_heads, false) && compute_capability() == 90;
 }
 
 int64_t latent_expanded_workspace(const CudaLatentArgs& a) {
