@@ -98,7 +98,6 @@ __global__ void __launch_bounds__(kThreads, 1) latent_attention(LatentAttention 
   constexpr int kSteps = kDim / 16;
   extern __shared__ uint8_t attention_shared[];
   __shared__ uint64_t full[kStages], empty[kStages];
-  __shared__ volatile float softmax_ended[128 * kGroups];
   uint8_t* const memory = attention_shared + (-shared_address(attention_shared) & 1023);
   const CudaLatentArgs& a = p.of;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
@@ -197,8 +196,6 @@ __global__ void __launch_bounds__(kThreads, 1) latent_attention(LatentAttention 
       wait_wgmma<1>();
       ready(s);
       rows.weigh(s, (range.begin + i + 1) * kPiece, lane);
-      // A store that needs the softmax, or the assembler puts most of that behind the wait.
-      softmax_ended[thread] = rows.total[0] + rows.total[1];
       wait_wgmma<0>();
       ready(sums);
       ready(weights);
