@@ -29,7 +29,7 @@ inline int attention_phase_bytes(const AttentionAttrs& a, int splits) {
 // A barrier of a team of four warps; 0 is the block's.
 __device__ __forceinline__ void meet_team(int team) {
   __syncwarp();
-  asm volatile("barrier.sync %0, %1;" ::"r"(1 + team), "n"(kAttentionThreads) : "memory");
+  asm volatile("barrier.sync.aligned %0, %1;" ::"r"(1 + team), "n"(kAttentionThreads) : "memory");
 }
 // Adds 1 and gives the count before; all that this thread's block wrote before is seen by who
 // counts later, and the other way round.
@@ -186,7 +186,6 @@ __device__ __forceinline__ float merge(int count, const float2* sums, int stride
 __device__ inline void attention_phase(const AttentionPhase& phase, const AttentionReady& ready,
                                        uint4* scratch) {
   __shared__ float2 sums[kPieceTeams][kAttentionRows];
-  __shared__ bool last;
   const AttentionShare& share = ready.share;
   if (share.begin == share.end) return;
   const CudaAttentionArgs& a = phase.args;
@@ -260,10 +259,9 @@ __device__ inline void attention_phase(const AttentionPhase& phase, const Attent
   }
   if (alone) return;
   meet_warps();
-  if (thread == 0)
-    last = count_ended(phase.ended + share.kv_head) + 1 == static_cast<uint32_t>(share.used);
-  meet_warps();
-  if (!last) return;
+  const auto used = static_cast<uint32_t>(share.used);
+  const bool last = thread == 0 && count_ended(phase.ended + share.kv_head) + 1 == used;
+  if (!meet_warps_any(last)) return;
   if (thread == 0) phase.ended[share.kv_head] = 0;
   auto* parts = reinterpret_cast<float2*>(scratch);  // [row][used]
   for (int i = thread; i < group * share.used; i += kPersistentThreads) {

@@ -31,10 +31,27 @@ namespace ktx::kernels {
 constexpr int kRingChunks = 8;  // of a warp, asked for and not yet taken; a power of two
 constexpr int kMostAhead = 4;   // chunks on their way to a block while it asks ahead of its phase
 
-// A barrier of the warps that multiply, whose lanes may come one after the other.
+// A barrier of the warps that multiply. Lanes may come one after the other, so they meet first:
+// the barrier is for whole warps (and racecheck finds hazards at one that is not).
 __device__ __forceinline__ void meet_warps() {
   __syncwarp();
-  asm volatile("barrier.sync 15, %0;" ::"n"(kPersistentThreads) : "memory");
+  asm volatile("barrier.sync.aligned 15, %0;" ::"n"(kPersistentThreads) : "memory");
+}
+// The same, and whether the condition holds for any thread.
+__device__ __forceinline__ bool meet_warps_any(bool condition) {
+  uint32_t any;
+  __syncwarp();
+  asm volatile(
+      "{\n"
+      ".reg .pred own, any;\n"
+      "setp.ne.u32 own, %1, 0;\n"
+      "barrier.red.or.pred.aligned any, 15, %2, own;\n"
+      "selp.u32 %0, 1, 0, any;\n"
+      "}"
+      : "=r"(any)
+      : "r"(static_cast<uint32_t>(condition)), "n"(kPersistentThreads)
+      : "memory");
+  return any != 0;
 }
 
 // The rings of a block; all but `memory` and `shares` in static shared memory.
