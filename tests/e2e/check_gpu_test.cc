@@ -48,7 +48,7 @@ TEST(CheckGpu, AddsUpWhatBothProgramsPassed) {
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_EQ(run.out, "check-gpu: passed: 15 passed, 0 skipped\n");
   EXPECT_EQ(read_file(dir.path("calls")),
-            "test_cuda_kernels\ntest_gpu\ntest_gpu persistent=1\ntest_gpu persistent=auto\n"
+            "test_cuda_kernels\ntest_gpu\ntest_gpu persistent=1\ntest_gpu persistent=0\n"
             "test_gpu mla=expanded --gtest_filter=GpuModels.InChunksOfAnySize\n");
 }
 

@@ -1,9 +1,9 @@
-// Steps of one token as one persistent kernel (kernels/cuda/cuda_persistent.h), by choice:
+// Steps of one token as one persistent kernel (kernels/cuda/cuda_persistent.h), where it is quicker:
 //
 //   KTX_CUDA_PERSISTENT   steps with routed experts        others
-//   unset, 0              by launches                      by launches
-//   auto                  up to 1024 positions, else       by launches
+//   unset, auto           up to 1024 positions, else       by launches
 //                         by launches
+//   0                     by launches                      by launches
 //   1                     always                           always
 #include <algorithm>
 #include <limits>
@@ -61,7 +61,7 @@ class Run final : public GpuStep {
 }  // namespace
 
 Result<GpuRun> make_cuda_run(CudaGpu& gpu, std::span<GpuStep* const> steps) {
-  static const std::string wish = env("KTX_CUDA_PERSISTENT").value_or("0");
+  static const std::string wish = env("KTX_CUDA_PERSISTENT").value_or("auto");
   const bool always = wish == "1";
   gpu.use();
   if ((!always && wish != "auto") || !kernels::CudaPersistent::runs()) return GpuRun{};
