@@ -1,0 +1,44 @@
+// What the reports of check_rules have in common: whose class a rule asks for, and how bad it is
+// when the rule decides nothing.
+//
+// Severities: in a file of KTransformers, whose defects are many and known, an error
+// when the class belongs to another model or to none, else a warning; in a file of
+// our own an error.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "lib/passes/pass.h"
+
+namespace ktx::passes {
+
+// Whose class a rule asks for; a rule without one is ours.
+enum class Origin { Ours, Foreign, Nobodys };
+
+class RuleReporter {
+ public:
+  explicit RuleReporter(CompileState& state);
+
+  CompileState& state() const { return state_; }
+  DiagSink& diags() const { return *state_.diags; }
+  const rules::Rule& rule(int index) const {
+    return state_.rules.rules[static_cast<size_t>(index)];
+  }
+  const rules::RuleOutcome& outcome(int index) const {
+    return state_.matched.outcomes[static_cast<size_t>(index)];
+  }
+  // The model's family, and all classes of its modules, their aliases and bases.
+  const std::string& family() const { return state_.modules.facts.family; }
+  const std::set<std::string, std::less<>>& known_classes() const { return known_classes_; }
+
+  Origin origin_of(const rules::Rule& rule) const;
+  // A diagnostic at the rule, in the group of its file's verdicts.
+  Diagnostic& report(const rules::Rule& rule, std::string code, std::string message) const;
+
+ private:
+  CompileState& state_;
+  std::set<std::string, std::less<>> known_classes_;
+};
+
+}  // namespace ktx::passes
