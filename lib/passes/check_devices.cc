@@ -13,6 +13,7 @@
 #include "lib/passes/rule_report.h"
 #include "lib/rules/device_name.h"
 #include "lib/support/strings.h"
+#include "lib/target/gpu_generation.h"
 
 namespace ktx::passes {
 namespace {
@@ -98,9 +99,11 @@ class DeviceChecker {
       const SourceLoc loc = rule.replace.op ? rule.replace.op->loc : place_of(rule);
       const bool marlin = op && op->becomes == "marlin";
       const int needs = op && (theirs || marlin) ? op->min_cc : 0;
-      if (has < kOldestGpu && !theirs) {
+      if (has < target::kOldestGpu && !theirs) {
         diags_
-            .error(loc, "D001", fmt::format("{} is too old: kernels exist for 7.5 and newer", card))
+            .error(loc, "D001",
+                   fmt::format("{} is too old: kernels exist for {} and newer", card,
+                               target::generation_text(target::kOldestGpu)))
             .help("place its modules on the CPU")
             .in_group(fmt::format("old gpu {}", gpu));
         return;

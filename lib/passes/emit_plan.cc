@@ -19,6 +19,7 @@
 #include "lib/passes/pack_requantized.h"
 #include "lib/plan/pack_blobs.h"
 #include "lib/plan/plan_writer.h"
+#include "lib/rules/device_name.h"
 
 namespace ktx::passes {
 namespace {
@@ -270,9 +271,18 @@ class ContentsBuilder {
     facts.chunk_tokens = chunk_tokens(state_.modules);
     facts.kv_budget_bytes = options_.kv_budget_bytes;
 
-    out_.target.name = "host";
+    // What is said of a described machine; of this one nothing, so that plans are alike.
+    const target::Target& target = state_.target;
+    out_.target.name = target.name.empty() ? "host" : target.name;
     out_.target.isa = options_.isa;
-    for (const std::string& device : devices()) out_.target.devices.push_back({device, 0});
+    for (const std::string& device : devices()) {
+      const auto place = rules::parse_device(device);
+      const bool gpu = place && place->kind == rules::DeviceSpec::Kind::Cuda;
+      const bool known = !target.name.empty() && gpu && place->gpus[0] < std::ssize(target.gpus);
+      const uint64_t memory =
+          known ? target.gpus[static_cast<size_t>(place->gpus[0])].memory_bytes : 0;
+      out_.target.devices.push_back({device, static_cast<int64_t>(memory)});
+    }
     out_.provenance.ktx_version = KTX_VERSION;
     out_.provenance.inputs = options_.inputs;
     out_.provenance.options = options_.options;

@@ -23,10 +23,6 @@ namespace ktx::passes {
 // What is true of the state, in this order: each pass needs one and gives the next.
 enum class Fact { Built, Matched, Placed, Lowered, Transferred, Quantized, Chosen, Planned };
 
-// The oldest GPUs that kernels are built for, compute capability times ten: CUDA 13
-// builds for nothing older.
-inline constexpr int kOldestGpu = 75;
-
 // What the checking passes are asked to look at.
 struct CheckOptions {
   // No plan will be made: devices stay as placed, also those that cannot be

@@ -25,6 +25,7 @@
 #include "lib/passes/estimate.h"
 #include "lib/passes/pass.h"
 #include "lib/rules/device_name.h"
+#include "lib/target/gpu_generation.h"
 
 namespace ktx::passes {
 namespace {
@@ -119,7 +120,7 @@ class Placer {
     std::vector<int> gpus;
     for (size_t i = 0; i < state_.target.gpus.size(); ++i) {
       const target::GpuTarget& gpu = state_.target.gpus[i];
-      if (gpu.compute_major * 10 + gpu.compute_minor < kOldestGpu) continue;
+      if (gpu.compute_major * 10 + gpu.compute_minor < target::kOldestGpu) continue;
       gpus.push_back(static_cast<int>(i));
     }
     if (gpus.empty()) return;
@@ -261,12 +262,13 @@ void keep_unknown_formats(CompileState& state) {
 void tell_of_old_gpus(const CompileState& state) {
   for (size_t i = 0; i < state.target.gpus.size(); ++i) {
     const target::GpuTarget& gpu = state.target.gpus[i];
-    if (gpu.compute_major * 10 + gpu.compute_minor >= kOldestGpu) continue;
+    if (gpu.compute_major * 10 + gpu.compute_minor >= target::kOldestGpu) continue;
     state.diags
         ->warning({}, "D001",
                   fmt::format("cuda:{} ({}, compute capability {}.{}) is too old: kernels exist "
-                              "for 7.5 and newer, and nothing is placed there by itself",
-                              i, gpu.name, gpu.compute_major, gpu.compute_minor))
+                              "for {} and newer, and nothing is placed there by itself",
+                              i, gpu.name, gpu.compute_major, gpu.compute_minor,
+                              target::generation_text(target::kOldestGpu)))
         .in_group("old gpu");
   }
 }

@@ -13,6 +13,7 @@
 #include "lib/formats/step_ops.h"
 #include "lib/plan/memory.h"
 #include "lib/support/strings.h"
+#include "lib/target/gpu_generation.h"
 
 namespace ktx::plan {
 namespace {
@@ -110,6 +111,18 @@ std::string quant_mix(const std::vector<FormatRow>& rows) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+// What a machine has to have.
+std::string requirements(const PlanTarget& target) {
+  std::vector<std::string> all;
+  for (const std::string& isa : target.required_isa) all.push_back(printable(isa));
+  for (const PlanTarget::Device& device : target.devices) {
+    if (!device.name.starts_with("cuda:")) continue;
+    all.push_back(fmt::format("{} of compute capability {} or newer", printable(device.name),
+                              target::generation_text(target::kOldestGpu)));
+  }
+  return all.empty() ? "nothing" : fmt::format("{}", fmt::join(all, ", "));
+}
+
 std::string model_lines(const PlanView& plan, const std::vector<FormatRow>& formats) {
   const PlanFacts& f = plan.facts;
   std::string out;
@@ -124,10 +137,7 @@ std::string model_lines(const PlanView& plan, const std::vector<FormatRow>& form
                        millions < 1000 ? millions : millions / 1000, millions < 1000 ? "M" : "B"));
   line("", "formats " + quant_mix(formats) + (f.lossy ? ", re-quantised (lossy)" : ""));
   line("target", fmt::format("{}, packed for {}, requires {}", printable(plan.target.name),
-                             printable(plan.target.isa),
-                             plan.target.required_isa.empty()
-                                 ? "nothing"
-                                 : fmt::format("{}", fmt::join(plan.target.required_isa, ", "))));
+                             printable(plan.target.isa), requirements(plan.target)));
   line("plan",
        fmt::format("format {}.{}, {} ({} bytes), hash {}", kMajor, plan.minor,
                    human_bytes(plan.file_bytes), plan.file_bytes, to_hex(plan.header_hash)));
@@ -139,7 +149,8 @@ std::string model_lines(const PlanView& plan, const std::vector<FormatRow>& form
   for (const std::string& option : plan.provenance.options) line("", "with " + printable(option));
   line("defaults",
        fmt::format("--ctx {} --max-batch {} --chunk {} --kv-budget {} --precision {} --kv-type {}",
-                   f.default_ctx, f.max_batch, f.chunk_tokens, f.kv_budget_bytes, f.precision, f.kv_type));
+                   f.default_ctx, f.max_batch, f.chunk_tokens, f.kv_budget_bytes, f.precision,
+                   f.kv_type));
   return out;
 }
 

@@ -129,6 +129,16 @@ INSTANTIATE_TEST_SUITE_P(All, MixedPlan,
                          });
 
 // Steps that one token takes together, by kind and layer.
+TEST(GpuPlan, InspectSaysForWhichMachineAndWhatItNeeds) {
+  const Compiled whole("llama", "all-gpu.yaml"), spread("llama", "spread-gpus.yaml", 2);
+  const Finished one = run_program({ktx_run(), "inspect", whole.plan()});
+  EXPECT_THAT(one.out, HasSubstr("h200, packed for avx512, requires cuda:0 of compute capability 7.5 "
+                                 "or newer\n"));
+  const Finished two = run_program({ktx_run(), "inspect", spread.plan()});
+  EXPECT_THAT(two.out, HasSubstr("two, packed for avx512, requires cuda:0 of compute capability 7.5 or "
+                                 "newer, cuda:1 of compute capability 7.5 or newer\n"));
+}
+
 TEST(GpuPlan, OneTokenTakesTheStepsOfALayerInAFewLaunches) {
   using runtime::FusionKind;
   const std::map<std::string, std::set<FusionKind>> wanted = {

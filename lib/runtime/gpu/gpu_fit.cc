@@ -6,11 +6,11 @@
 
 #include "lib/runtime/kv_cache.h"
 #include "lib/support/strings.h"
+#include "lib/target/gpu_generation.h"
 
 namespace ktx::runtime {
 namespace {
 
-constexpr int kOldestGeneration = 75;
 // Partial sums of kernels, weights of a library's product, graphs, and what the driver takes for
 // itself meanwhile.
 constexpr uint64_t kReserveBytes = uint64_t{512} << 20;
@@ -60,11 +60,12 @@ Status check_gpu_fit(const plan::DeviceMemory& needs, const GpuFacts& gpu,
 }
 
 Status check_gpu_generation(const std::string& device, const GpuFacts& gpu) {
-  if (gpu.compute_major * 10 + gpu.compute_minor >= kOldestGeneration) return {};
+  if (gpu.compute_major * 10 + gpu.compute_minor >= target::kOldestGpu) return {};
   return Error{fmt::format(
-      "{} ({}) has compute capability {}.{}, and kernels exist for 7.5 and newer; compile the "
+      "{} ({}) has compute capability {}.{}, and kernels exist for {} and newer; compile the "
       "plan for the CPU (rules/cpu-only.yaml) or use another GPU",
-      device, printable(gpu.name), gpu.compute_major, gpu.compute_minor)};
+      device, printable(gpu.name), gpu.compute_major, gpu.compute_minor,
+      target::generation_text(target::kOldestGpu))};
 }
 
 }  // namespace ktx::runtime
