@@ -22,6 +22,7 @@ namespace ktx::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kTwoGpus = R"(name: two
 gpus:
@@ -182,11 +183,14 @@ TEST(GpuPlan, LatentAttentionIsFoundWhereItsResultLiesOverItsQuery) {
   const auto layers = count_of();
   EXPECT_EQ(layers, 3);
   std::vector<plan::ValueRecord> values(plan.values.begin(), plan.values.end());
+  int moved = 0;
   for (size_t i = 0; i + 2 < values.size(); ++i) {
     if (!plan.string(values[i].name).ends_with(".q_latent")) continue;
     ASSERT_TRUE(plan.string(values[i + 2].name).ends_with(".attn"));
     values[i + 2].buffer = values[i].buffer;
+    ++moved;
   }
+  EXPECT_EQ(moved, layers);
   plan.values = values;
   EXPECT_EQ(count_of(), layers);
 }
@@ -219,6 +223,40 @@ TEST(GpuPlan, PassesOfManyTokensTellTheRunsOfTheirSequences) {
       EXPECT_EQ(runs[i].positions, want[i][2]);
     }
   }
+}
+
+// Steps that go together leave values between them unwritten; who asks for each result gets it.
+TEST(GpuPlan, ResultsOfStepsAreTheSameInPassesOfFewAndOfManyTokens) {
+  constexpr size_t kMany = 20, kFew = 5;
+  Compiled compiled("deepseek2", "all-gpu.yaml");
+  std::map<std::string, std::vector<float>> told;  // when its last step has been
+  size_t tokens = 0;
+  runtime::EngineOptions options;
+  options.on_result = [&](const runtime::StepResult& result) {
+    if (result.rows.size() != tokens * static_cast<size_t>(result.stride)) return;  // of the output
+    std::vector<float>& values = told[std::string(result.value)];
+    values.clear();
+    for (size_t t = 0; t < kFew; ++t) {
+      const float* row = result.rows.data() + static_cast<int64_t>(t) * result.stride + result.begin;
+      values.insert(values.end(), row, row + result.width);
+    }
+  };
+  const auto engine = compiled.open(options);
+  ASSERT_TRUE(engine) << compiled.error;
+  const auto results = [&](size_t count) {
+    told.clear();
+    tokens = count;
+    std::vector<int32_t> ids;
+    for (size_t i = 0; i < count; ++i) ids.push_back(static_cast<int32_t>(i) + 3);
+    runtime::Sequence sequence = engine->new_sequence();
+    const runtime::BatchItem item{&sequence, ids, runtime::Want::Last};
+    EXPECT_TRUE(engine->forward({&item, 1}).ok());
+    return told;
+  };
+  const auto many = results(kMany), few = results(kFew);
+  ASSERT_GT(few.size(), 20u);
+  ASSERT_EQ(few.size(), many.size());
+  for (const auto& [name, values] : few) EXPECT_EQ(values, many.at(name)) << name;
 }
 
 // A step between two of a fusion that needs what the first of them writes holds them apart.
@@ -481,6 +519,21 @@ TEST(GpuPlan, TheTableOfKernelsHasARowForEveryKind) {
   }
 }
 
+TEST(GpuPlan, TheTableOfKernelsHasOneRowForAllStepsOfLatentAttention) {
+  Compiled compiled("deepseek2", "all-gpu.yaml");
+  const auto engine = compiled.open();
+  ASSERT_TRUE(engine) << compiled.error;
+  const std::vector<int32_t> ids(20, 3);
+  runtime::Sequence sequence = engine->new_sequence();
+  const runtime::BatchItem item{&sequence, ids, runtime::Want::Last};
+  ASSERT_TRUE(engine->forward({&item, 1}).ok());
+  const auto table = tools::kernels_table(*engine, 1e12);
+  ASSERT_TRUE(table.ok()) << table.error().message;
+  EXPECT_THAT(*table, HasSubstr("| matmul_heads"));
+  EXPECT_THAT(*table, HasSubstr("(3 steps)"));
+  EXPECT_THAT(*table, Not(HasSubstr("| attention")));
+}
+
 TEST(GpuPlan, TooSmallAGpuIsToldBeforeAnythingIsUploaded) {
   Compiled compiled("llama", "all-gpu.yaml");
   EXPECT_FALSE(compiled.open({}, {.memory_bytes = 528 << 20}));
@@ -489,6 +542,17 @@ TEST(GpuPlan, TooSmallAGpuIsToldBeforeAnythingIsUploaded) {
                            "ways out", "--ctx", "moe-experts-on-cpu.yaml"}) {
     EXPECT_THAT(compiled.error, HasSubstr(part));
   }
+}
+
+// The workspace is asked of the steps, so that the check of the plan's needs does not see all of it.
+TEST(GpuPlan, AWorkspaceThatFindsNoMemoryIsToldBeforeAnythingIsUploaded) {
+  Compiled compiled("deepseek2", "all-gpu.yaml");
+  runtime::EngineOptions options;
+  options.chunk_tokens = 96;
+  EXPECT_FALSE(compiled.open(options, {.refused = "partial results"}));
+  EXPECT_EQ(compiled.log.uploaded_bytes, 0u);
+  EXPECT_THAT(compiled.error, HasSubstr("cuda:0: partial results: out of memory; chunks of 96 tokens "
+                                        "need it: a smaller --chunk needs less"));
 }
 
 TEST(GpuPlan, AnOldCardIsRefusedWithItsGeneration) {

@@ -150,6 +150,7 @@ struct HostGpuOptions {
   int64_t overflow_at_launch = -1;
   // Steps of one token that one launch takes; 0: it takes no runs.
   size_t run_steps = 0;
+  std::string refused = {};  // what an allocation is for that finds no memory
 };
 
 class HostGpu final : public Gpu {
@@ -167,7 +168,7 @@ class HostGpu final : public Gpu {
 
   const GpuFacts& facts() const override { return facts_; }
   Result<GpuMemory> allocate(uint64_t bytes, const char* what) override {
-    if (bytes > options_.memory_bytes - used_) {
+    if (bytes > options_.memory_bytes - used_ || what == options_.refused) {
       return Error{std::string(what) + ": out of memory"};
     }
     used_ += bytes;

@@ -147,7 +147,12 @@ Status allocate_workspace(const GpuState& s, GpuDevice& device) {
   if (s.logits && &device == &s.devices[s.parts.logits_device]) {
     most = std::max(most, s.logits->workspace_bytes());
   }
-  device.workspace = KTX_TRY(device.gpu->allocate(static_cast<uint64_t>(most), "partial results"));
+  auto memory = device.gpu->allocate(static_cast<uint64_t>(most), "partial results");
+  if (!memory) {
+    return Error{fmt::format("{}; chunks of {} tokens need it: a smaller --chunk needs less",
+                             memory.error().message, s.setup.shape.step_tokens)};
+  }
+  device.workspace = memory.take();
   return {};
 }
 

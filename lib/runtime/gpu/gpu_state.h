@@ -85,19 +85,21 @@ struct GpuState {
   GpuState(const GpuState&) = delete;
   GpuState& operator=(const GpuState&) = delete;
 
-  // Whether steps are taken together (fusions.h) in a pass of this shape.
+  // Whether steps are taken together (fusions.h) in a pass of this shape: not where each one's
+  // result is looked at.
   bool fuses(const GpuShape& shape) const {
-    return shape.tokens == 1 && shape.outputs == 1 && !setup.check_finite && !setup.on_result;
+    return shape.tokens == 1 && shape.outputs == 1 && !looks_at_results();
   }
   // The same, for few tokens.
   bool fuses_few(const GpuShape& shape) const {
-    return shape.tokens > 1 && shape.tokens <= kMostFewTokens && !setup.check_finite;
+    return shape.tokens > 1 && shape.tokens <= kMostFewTokens && !looks_at_results();
   }
-  // And for many. Not where each step's result is wanted.
+  // And for many.
   bool fuses_many(const GpuShape& shape) const {
-    return shape.tokens > kMostFewTokens && !setup.check_finite && !setup.on_result;
+    return shape.tokens > kMostFewTokens && !looks_at_results();
   }
-  bool steps_are_watched() const { return setup.check_finite || setup.on_result || !times.empty(); }
+  bool looks_at_results() const { return setup.check_finite || setup.on_result; }
+  bool steps_are_watched() const { return looks_at_results() || !times.empty(); }
 
   // "cuda:0: step 12 (matmul of model.layers.0.mlp.up_proj): ..."
   Error in_step(uint32_t index, const std::string& device, const Error& error) const;
