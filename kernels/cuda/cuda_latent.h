@@ -1,7 +1,7 @@
 // MLA of a prompt in expanded form (Hopper): latents of the cache become keys and values of
 // each head again, and attention reads these.
 //
-//   k[p][h] = key[h] . latent[p]         one product for all heads, F16
+//   k[p][h] = key[h] . latent[p]         p: position, t: token of the pass, h: head
 //   v[p][h] = value[h] . latent[p]
 //   y[t][h] = sum over p of softmax(scale * (q[t][h] . k[p][h] + q_rope[t][h] . k_rope[p])) * v[p][h]
 //
@@ -59,7 +59,9 @@ inline constexpr int64_t kExpandedTokens = 64;
 // Beyond so many positions the workspace would be too large, and the form stays absorbed.
 inline constexpr int64_t kMostExpandedPositions = 65536;
 
-// Whether these weights, heads and cache can go this way on this GPU; tokens and positions aside.
+// Whether this build and this GPU have it.
+bool latent_expanded_runs();
+// Whether these weights, heads and cache can go this way, too; tokens and positions aside.
 bool latent_expanded_takes(const CudaLatentArgs& args);
 // Enough for all with as many tokens and positions, or fewer.
 int64_t latent_expanded_workspace(const CudaLatentArgs& args);

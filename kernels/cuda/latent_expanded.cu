@@ -12,7 +12,7 @@
 namespace ktx::kernels {
 namespace {
 
-// Of weights, keys and values of a group of heads; one head may have more.
+// Of weights, keys and values of a group of heads, that is of as many as fit.
 constexpr int64_t kGroupBytes = int64_t{160} << 20;
 // A part of the positions has so many pieces at least.
 constexpr int kLeastPieces = 4;
@@ -21,6 +21,7 @@ int64_t blocks_of_head(const CudaLatentArgs& a) {
   return ceil_div<int64_t>(a.tokens, kLatentAttentionRows);
 }
 int64_t pieces_of(const CudaLatentArgs& a) { return ceil_div<int64_t>(a.positions, kPiece); }
+// Of a head: key and value weights in F16, and with them its keys and values.
 int64_t weight_bytes(const CudaLatentArgs& a) { return int64_t{4} * a.head_dim * a.latent_dim; }
 int64_t head_bytes(const CudaLatentArgs& a) {
   return weight_bytes(a) + pieces_of(a) * 256 * a.head_dim;
@@ -60,15 +61,7 @@ int64_t parts_bytes(const CudaLatentArgs& a, int processors) {
   return workspace_aligned(rows * a.head_dim * 4) + workspace_aligned(rows * 8);
 }
 
-bool built_for_hopper() {
-#ifdef KTX_CUDA_WGMMA
-  return true;
-#else
-  return false;
-#endif
-}
-
-// Sets the parts of a group of heads and merges them when attention has made them.
+// Attention of a group of heads, and the merge of its parts.
 Status attend(const LatentAttention& group, int heads, cudaStream_t stream) {
 #ifdef KTX_CUDA_WGMMA
   KTX_TRY(launch_latent_attention(group, heads, stream));
@@ -80,6 +73,14 @@ Status attend(const LatentAttention& group, int heads, cudaStream_t stream) {
 
 }  // namespace
 
+bool latent_expanded_runs() {
+#ifdef KTX_CUDA_WGMMA
+  return compute_capability() == 90;
+#else
+  return false;
+#endif
+}
+
 bool latent_expanded_takes(const CudaLatentArgs& a) {
   const auto fits = [&](const CudaWeight& w, const MatmulHeadsAttrs& heads, bool rows_are_latent) {
     const int32_t rows = rows_are_latent ? a.latent_dim : a.head_dim;
@@ -88,12 +89,12 @@ bool latent_expanded_takes(const CudaLatentArgs& a) {
            heads.heads == a.heads && heads.row_count == rows && heads.row_begin % 16 == 0 &&
            heads.row_begin + rows <= w.rows;
   };
-  return built_for_hopper() && (a.head_dim == 64 || a.head_dim == 128) && a.rope_dim <= 64 &&
+  return latent_expanded_runs() && (a.head_dim == 64 || a.head_dim == 128) && a.rope_dim <= 64 &&
          a.rope_dim % 8 == 0 && a.latent_dim > 0 && a.latent_dim % 64 == 0 &&
          a.kv.layout.type != KvType::F32 && a.kv.layout.kv_heads == 1 &&
          a.kv.layout.key_dim == a.latent_dim + a.rope_dim && a.y_stride % 2 == 0 &&
          fits(a.key, a.key_heads, !a.key_heads.transposed) && !a.value_heads.transposed &&
-         fits(a.value, a.value_heads, false) && compute_capability() == 90;
+         fits(a.value, a.value_heads, false);
 }
 
 int64_t latent_expanded_workspace(const CudaLatentArgs& a) {

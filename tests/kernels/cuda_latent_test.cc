@@ -6,7 +6,15 @@
 namespace ktx::kernels {
 namespace {
 
-using CudaLatent = CudaTest;
+class CudaLatent : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (!IsSkipped() && !latent_expanded_runs()) {
+      GTEST_SKIP() << "the expanded form needs Hopper (sm_90), in the GPU and in the build";
+    }
+  }
+};
 
 struct Heads {
   int32_t count, dim, latent, rope;
@@ -147,7 +155,7 @@ void check(Random& random, const Heads& heads, const Pass& run) {
   args.latent_dim = heads.latent;
   args.rope_dim = heads.rope;
   args.kv = cache.view;
-  if (!latent_expanded_takes(args)) GTEST_SKIP() << "the expanded form needs Hopper (sm_90)";
+  ASSERT_TRUE(latent_expanded_takes(args));
   const CudaLatentQueriesArgs taken = {gpu_q.data(),
                                        q_width,
                                        heads.dim + 8,
@@ -262,7 +270,7 @@ TEST_F(CudaLatent, OtherHeadsWeightsAndCachesStayAbsorbed) {
   good.latent_dim = kSmall.latent;
   good.rope_dim = kSmall.rope;
   good.kv.layout = {KvType::F16, 64, 1, kSmall.latent + kSmall.rope, 0};
-  if (!latent_expanded_takes(good)) GTEST_SKIP() << "the expanded form needs Hopper (sm_90)";
+  ASSERT_TRUE(latent_expanded_takes(good));
   const auto changed = [&](auto change) {
     CudaLatentArgs args = good;
     change(args);
