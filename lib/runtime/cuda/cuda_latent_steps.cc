@@ -6,27 +6,23 @@
 //     tokens 0 .. 14     absorbed, as the three steps say
 //
 // A sequence with fewer than kExpandedTokens tokens in the pass stays absorbed, and so do passes that are
-// a graph. KTX_CUDA_MLA=absorbed or expanded (from two tokens on) is for tests and comparisons.
+// a graph. KTX_CUDA_MLA (lib/runtime/gpu/latent_form.h) is for tests and comparisons.
+#include <algorithm>
+
 #include "kernels/cuda/cuda_latent.h"
 #include "kernels/cuda/cuda_matmul.h"
 #include "lib/runtime/cuda/fused_members.h"
+#include "lib/runtime/gpu/latent_form.h"
 #include "lib/support/env.h"
-
-#include <algorithm>
 
 namespace ktx::runtime {
 namespace {
-
-// Of one sequence, to be expanded.
-int64_t expanded_from() {
-  static const std::string wish = env("KTX_CUDA_MLA").value_or("");
-  return wish == "absorbed" ? INT64_MAX : wish == "expanded" ? 2 : kernels::kExpandedTokens;
-}
 
 class Latent final : public GpuStep {
  public:
   Result<bool> bind(const FusedMembers& members) {
     gpu_ = &members.gpu();
+    expanded_from_ = KTX_TRY(expanded_from(env("KTX_CUDA_MLA"), kernels::kExpandedTokens));
     const CudaBind attention = members.of(StepOp::Attention);
     const CudaBind absorb = members.of(StepOp::MatmulHeads, 0), expand = members.of(StepOp::MatmulHeads, 1);
     absorb_ = KTX_TRY(product(absorb));
@@ -65,17 +61,15 @@ class Latent final : public GpuStep {
   }
 
   int64_t workspace_bytes(const GpuShape& shape) const override {
-    int64_t most = 0;
-    for (int64_t tokens = 1; tokens <= shape.tokens; ++tokens) {
-      most = std::max(most, kernels::cuda_attention_workspace(attention(0, tokens, shape)));
-    }
+    // Beside an expanded sequence others may have a token each.
+    int64_t most = std::max(attention_workspace(shape, false), attention_workspace(shape, true));
     kernels::CudaMatmulHeadsArgs heads = absorb_;
     heads.tokens = shape.tokens;
     most = std::max(most, kernels::cuda_matmul_heads_workspace(heads));
     heads = expand_;
     heads.tokens = shape.tokens;
     most = std::max(most, kernels::cuda_matmul_heads_workspace(heads));
-    if (shape.one_token_each || shape.tokens < expanded_from()) return most;
+    if (shape.one_token_each || shape.tokens < expanded_from_) return most;
     kernels::CudaLatentArgs expanded = expanded_;
     expanded.tokens = shape.tokens;
     expanded.positions = std::min(shape.max_positions, kernels::kMostExpandedPositions);
@@ -87,7 +81,8 @@ class Latent final : public GpuStep {
   Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
     gpu_->use();
     Workspace memory{workspace, bytes};
-    if (std::any_of(shape.runs.begin(), shape.runs.end(), is_expanded)) {
+    const auto expands = [&](const SequenceRun& run) { return is_expanded(run); };
+    if (std::any_of(shape.runs.begin(), shape.runs.end(), expands)) {
       queries_.tokens = shape.tokens;
       queries_.queries = reinterpret_cast<uint16_t*>(workspace);
       KTX_TRY(kernels::launch_latent_queries(queries_, gpu_->stream()));
@@ -148,10 +143,23 @@ class Latent final : public GpuStep {
     const int64_t bytes = tokens * queries_.heads * kernels::latent_query_halves(queries_.head_dim) * 2;
     return (bytes + 255) / 256 * 256;
   }
-  static bool is_expanded(const SequenceRun& run) {
-    return run.tokens >= expanded_from() && run.positions <= kernels::kMostExpandedPositions;
+  bool is_expanded(const SequenceRun& run) const {
+    return run.tokens >= expanded_from_ && run.positions <= kernels::kMostExpandedPositions;
   }
 
+  // Of the absorbed form, for any number of tokens up to the shape's. Fewer are split into more
+  // parts: where so many are not split, more are not either.
+  int64_t attention_workspace(const GpuShape& shape, bool one_each) const {
+    int64_t most = 0;
+    for (int64_t tokens = 1; tokens <= shape.tokens; ++tokens) {
+      kernels::CudaAttentionArgs args = attention(0, tokens, shape);
+      args.one_token_per_sequence = one_each;
+      const int64_t bytes = kernels::cuda_attention_workspace(args);
+      if (bytes == 0) break;
+      most = std::max(most, bytes);
+    }
+    return most;
+  }
   kernels::CudaAttentionArgs attention(int64_t begin, int64_t end, const GpuShape& shape) const {
     kernels::CudaAttentionArgs args = attention_;
     args.q += begin * args.q_stride;
@@ -160,7 +168,6 @@ class Latent final : public GpuStep {
     args.kv.sequence += begin;
     args.kv.position += begin;
     args.max_positions = shape.max_positions;
-    args.one_token_per_sequence = shape.one_token_each;
     return args;
   }
   Status launch_heads(const kernels::CudaMatmulHeadsArgs& product, const Tokens& some,
@@ -189,6 +196,7 @@ class Latent final : public GpuStep {
   kernels::CudaAttentionArgs attention_;
   kernels::CudaLatentQueriesArgs queries_;
   kernels::CudaLatentArgs expanded_;
+  int64_t expanded_from_ = 0;  // tokens of a sequence
   std::vector<Tokens> absorbed_;
   CudaGpu* gpu_ = nullptr;
 };

@@ -1,6 +1,6 @@
 // The steps of a fusion (lib/runtime/gpu/fusions.h) by op, in the order of the plan, and what
 // the launches that stand for them take of them: cuda_fused_steps.cc for one token,
-// cuda_few_steps.cc for few.
+// cuda_few_steps.cc for few, cuda_latent_steps.cc for many.
 #pragma once
 
 #include <vector>
