@@ -129,6 +129,12 @@ INSTANTIATE_TEST_SUITE_P(All, MixedPlan,
                                   std::get<1>(info.param).name;
                          });
 
+std::vector<runtime::Fusion> latent_fusions(const plan::PlanView& plan) {
+  auto found = runtime::find_fusions(plan, 0, static_cast<uint32_t>(plan.steps.size()));
+  std::erase_if(found, [](const auto& f) { return f.kind != runtime::FusionKind::Latent; });
+  return found;
+}
+
 // Steps that one token takes together, by kind and layer.
 TEST(GpuPlan, InspectSaysForWhichMachineAndWhatItNeeds) {
   const Compiled whole("llama", "all-gpu.yaml"), spread("llama", "spread-gpus.yaml", 2);
@@ -171,28 +177,40 @@ TEST(GpuPlan, OneTokenTakesTheStepsOfALayerInAFewLaunches) {
 
 // Plans put what the last step of absorbed MLA writes where its query was: the other form reads first.
 TEST(GpuPlan, LatentAttentionIsFoundWhereItsResultLiesOverItsQuery) {
+  for (const char* model : {"deepseek2", "deepseek2g", "deepseek3"}) {
+    Compiled compiled(model, "all-gpu.yaml");
+    const plan::PlanFile file = plan::PlanFile::open(compiled.plan()).take();
+    plan::PlanView plan = file.view();
+    const int64_t layers = std::ssize(plan.kv_slots);
+    EXPECT_EQ(std::ssize(latent_fusions(plan)), layers) << model;
+    std::vector<plan::ValueRecord> values(plan.values.begin(), plan.values.end());
+    int64_t moved = 0;
+    for (size_t i = 0; i + 2 < values.size(); ++i) {
+      if (!plan.string(values[i].name).ends_with(".q_latent")) continue;
+      ASSERT_TRUE(plan.string(values[i + 2].name).ends_with(".attn"));
+      values[i + 2].buffer = values[i].buffer;
+      ++moved;
+    }
+    EXPECT_EQ(moved, layers) << model;
+    plan.values = values;
+    EXPECT_EQ(std::ssize(latent_fusions(plan)), layers) << model;
+  }
+}
+
+// The other form takes the query of the first step for what attention reads.
+TEST(GpuPlan, LatentAttentionIsNotFoundWhereItReadsAnotherPartOfWhatIsWritten) {
   Compiled compiled("deepseek2", "all-gpu.yaml");
   const plan::PlanFile file = plan::PlanFile::open(compiled.plan()).take();
   plan::PlanView plan = file.view();
-  const auto count_of = [&] {
-    const auto found = runtime::find_fusions(plan, 0, static_cast<uint32_t>(plan.steps.size()));
-    return std::count_if(found.begin(), found.end(), [](const auto& fusion) {
-      return fusion.kind == runtime::FusionKind::Latent;
-    });
-  };
-  const auto layers = count_of();
-  EXPECT_EQ(layers, 3);
-  std::vector<plan::ValueRecord> values(plan.values.begin(), plan.values.end());
-  int moved = 0;
-  for (size_t i = 0; i + 2 < values.size(); ++i) {
-    if (!plan.string(values[i].name).ends_with(".q_latent")) continue;
-    ASSERT_TRUE(plan.string(values[i + 2].name).ends_with(".attn"));
-    values[i + 2].buffer = values[i].buffer;
-    ++moved;
+  const auto found = latent_fusions(plan);
+  ASSERT_FALSE(found.empty());
+  for (size_t member : {1u, 2u}) {  // attention, the product of its values
+    std::vector<plan::OperandRecord> operands(plan.operands.begin(), plan.operands.end());
+    operands[plan.steps[found[0].steps[member]].first_input].offset += 32;
+    plan::PlanView changed = plan;
+    changed.operands = operands;
+    EXPECT_EQ(latent_fusions(changed).size(), found.size() - 1);
   }
-  EXPECT_EQ(moved, layers);
-  plan.values = values;
-  EXPECT_EQ(count_of(), layers);
 }
 
 // A pass of many tokens says which of them are of one sequence, so that MLA can take another form.

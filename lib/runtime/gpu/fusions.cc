@@ -205,6 +205,10 @@ class Finder {
     const uint32_t expand = readers_[latent][0];
     if (expand < attention || expand >= end_ || !is(expand, StepOp::MatmulHeads)) return;
     if (!only(q_latent, {attention})) return;
+    // The other form takes what the first step reads for what attention reads, and so on.
+    const auto begin_in = [&](uint32_t i) { return plan_.inputs(step(i))[0].offset; };
+    const auto begin_out = [&](uint32_t i) { return plan_.outputs(step(i))[0].offset; };
+    if (begin_out(*absorb) != begin_in(attention) || begin_out(attention) != begin_in(expand)) return;
     add(FusionKind::Latent, {*absorb, attention, expand}, {in(*absorb, 0), q_latent}, {out(expand)},
         true);
   }
