@@ -243,7 +243,7 @@ void read_engine(Options& options, Checker& check) {
   options.engine.kv_type = check.choice(g_kv_type, {"f32", "f16", "q8"});
   check.number(g_ctx, options.engine.ctx, 1, int64_t{1} << 31);
   check.number(g_max_batch, options.engine.max_batch, 1, 4096);
-  check.number(g_chunk, options.engine.chunk_tokens, 1, 65536);
+  check.number(g_chunk, options.engine.chunk_tokens, 1, 32768);
   check.bytes(g_kv_budget, options.engine.kv_budget_bytes);
   options.engine.verify = g_verify;
   options.engine.huge_pages = g_huge_pages;

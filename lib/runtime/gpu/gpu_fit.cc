@@ -12,9 +12,12 @@ namespace ktx::runtime {
 namespace {
 
 // Partial sums of kernels, weights of a library's product, graphs, and what the driver takes for
-// itself meanwhile. The largest of them is MLA in expanded form (cuda_latent.h): 128 heads of 128 at 65,536
-// positions take 240 MiB, and a token of the chunk 48 KiB.
-constexpr uint64_t kReserveBytes = uint64_t{512} << 20;
+// itself meanwhile. The largest of them is MLA in expanded form (cuda_latent.h): 128 heads of 128
+// at 65,536 positions take 240 MiB, and a token of the chunk 48 KiB.
+uint64_t reserve_bytes(int64_t step_tokens) {
+  const int64_t more = std::max<int64_t>(0, step_tokens - 4096);
+  return (uint64_t{512} << 20) + (static_cast<uint64_t>(more) << 16);
+}
 
 std::string row(const char* what, uint64_t bytes, const std::string& why) {
   return fmt::format("  {:<14}{:>12}  {}\n", what, human_bytes(bytes), why);
@@ -26,7 +29,8 @@ Status check_gpu_fit(const plan::DeviceMemory& needs, const GpuFacts& gpu,
                      const plan::RunShape& shape, int64_t kv_blocks) {
   const uint64_t kv =
       needs.kv_token_bytes * static_cast<uint64_t>(kv_blocks * KvCache::kBlockTokens);
-  const uint64_t fixed = needs.weight_bytes + needs.arena_bytes + kReserveBytes;
+  const uint64_t reserve = reserve_bytes(shape.step_tokens);
+  const uint64_t fixed = needs.weight_bytes + needs.arena_bytes + reserve;
   if (gpu.free_bytes == 0 || fixed + kv <= gpu.free_bytes) return {};
   std::string text = fmt::format("{} ({}) does not hold what the plan puts there:\n", needs.name,
                                  printable(gpu.name));
@@ -35,7 +39,7 @@ Status check_gpu_fit(const plan::DeviceMemory& needs, const GpuFacts& gpu,
       row("activations", needs.arena_bytes, fmt::format("chunks of {} tokens", shape.step_tokens));
   text += row("KV cache", kv,
               fmt::format("{} x {} tokens in {}", shape.max_batch, shape.ctx, name(shape.kv_type)));
-  text += row("reserve", kReserveBytes, "graphs and partial results");
+  text += row("reserve", reserve, "graphs and partial results");
   text += row("together", fixed + kv, "");
   text += row("free", gpu.free_bytes, fmt::format("of {}", human_bytes(gpu.total_bytes)));
   text += "ways out:\n";
