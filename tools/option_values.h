@@ -10,6 +10,7 @@
 namespace ktx::tools {
 
 inline constexpr int64_t kMaxSizeBytes = int64_t{1} << 50;
+inline constexpr int64_t kMaxCtx = int64_t{1} << 24;  // what the engine takes
 
 // A whole decimal number within [low, high].
 inline std::optional<int64_t> parse_whole(std::string_view text, int64_t low, int64_t high) {

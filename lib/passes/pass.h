@@ -74,6 +74,9 @@ struct PassOptions {
   std::function<void(std::string_view pass, double seconds)> timing;
 };
 
+// Whether the passes that the options name exist.
+Status check_pass_names(const PassOptions& options);
+
 // Runs the passes in order. Stops with an error when a pass fails, when the
 // diagnostics hold errors, or when a verifier finds a pass's output broken.
 Status run_passes(CompileState& state, const PassOptions& options);

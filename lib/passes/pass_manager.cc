@@ -48,6 +48,12 @@ Status verify_state(const CompileState& state, std::string_view pass) {
 
 }  // namespace
 
+Status check_pass_names(const PassOptions& options) {
+  KTX_TRY(check_pass_name(options.stop_after, false));
+  for (const std::string& name : options.print_after) KTX_TRY(check_pass_name(name, true));
+  return {};
+}
+
 std::span<const Pass> all_passes() {
   return kPasses;
 }
@@ -57,8 +63,7 @@ std::string print_state(const CompileState& state) {
 }
 
 Status run_passes(CompileState& state, const PassOptions& options) {
-  KTX_TRY(check_pass_name(options.stop_after, false));
-  for (const std::string& name : options.print_after) KTX_TRY(check_pass_name(name, true));
+  KTX_TRY(check_pass_names(options));
   if (options.verify_each) KTX_TRY(verify_state(state, "build-graph"));
   for (const Pass& pass : kPasses) {
     // The user's mistakes are looked for up to the placement, all of them, and

@@ -128,7 +128,7 @@ Result<std::vector<std::string>> export_gguf(const PlanFile& plan, const std::st
     if (std::filesystem::equivalent(paths.back(), plan.path(), ignored)) {
       return Error{fmt::format("{}: this is the plan itself; name another file", paths.back())};
     }
-    files.push_back(KTX_TRY(WorkFile::open(paths.back())));
+    files.push_back(KTX_TRY(WorkFile::open(paths.back(), "GGUF")));
     KTX_TRY(files.back().truncate(0));
     KTX_TRY(files.back().reserve(shard.file_size));
     KTX_TRY(

@@ -219,7 +219,7 @@ Result<PlanWriter> PlanWriter::create(const std::string& path, PlanContents cont
     return Error{fmt::format("{}: the compiled plan is not valid (a mistake in ktx-compile): {}",
                              path, status.error().message)};
   }
-  auto state = std::make_unique<State>(KTX_TRY(WorkFile::open(path)));
+  auto state = std::make_unique<State>(KTX_TRY(WorkFile::open(path, {kMagic, 7})));
   state->contents = std::move(contents);
   state->layout = std::move(layout);
   state->identity = identity_of(state->contents, state->layout, options.source_key);

@@ -17,6 +17,7 @@
 #include <system_error>
 #include <utility>
 
+#include "lib/support/may_replace.h"
 #include "lib/support/sigbus_guard.h"
 #include "lib/support/strings.h"
 
@@ -46,11 +47,12 @@ bool in_memory(int fd) {
 
 }  // namespace
 
-Result<WorkFile> WorkFile::open(const std::string& target) {
+Result<WorkFile> WorkFile::open(const std::string& target, std::string_view magic) {
   struct stat info = {};
   if (stat(target.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     return Error{fmt::format("{}: not a regular file; name a file to write", target)};
   }
+  KTX_TRY(may_replace(target, magic));
   // The file may be renamed or removed by its last writer between open and lock:
   // then the lock is on a file that has lost its name (it may be a finished one),
   // which must not be touched.

@@ -1,7 +1,7 @@
 // A file in the making: TARGET.work beside its target, locked, renamed into place
 // when it is whole.
 //
-//   WorkFile file = KTX_TRY(WorkFile::open("m.ktxplan"));
+//   WorkFile file = KTX_TRY(WorkFile::open("m.ktxplan", "KTXPLAN"));
 //   KTX_TRY(file.reserve(size));          // a full disk is an error here, not later
 //   KTX_TRY(file.write(0, bytes));        // from several threads at once, as fast as they are
 //   KTX_TRY(file.commit());               // fsync, rename, fsync of the folder
@@ -9,6 +9,9 @@
 // One process at a time: a second one fails at once. Until commit() the target is
 // untouched; without commit() the work file is removed. A killed process leaves
 // its work file, and the next one opens it as it is (size() > 0).
+//
+// A target that is there already is replaced only when it is empty or begins with `magic`:
+// `ktx-compile m.gguf -o m.gguf` must not cost the model.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +20,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "lib/support/result.h"
 
@@ -24,7 +28,7 @@ namespace ktx::plan {
 
 class WorkFile {
  public:
-  static Result<WorkFile> open(const std::string& target);
+  static Result<WorkFile> open(const std::string& target, std::string_view magic);
   WorkFile(WorkFile&&) noexcept;
   WorkFile& operator=(WorkFile&&) = delete;
   ~WorkFile();

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "lib/support/hash.h"
+#include "lib/support/may_replace.h"
 #include "lib/support/strings.h"
 
 namespace ktx::runtime {
@@ -83,6 +84,7 @@ class HashedFile {
 Status save_session(const std::string& path, Engine& engine, const SavedSession& session,
                     const Sequence& sequence) {
   KTX_ASSERT(sequence.length() <= static_cast<int64_t>(session.tokens.size()));
+  KTX_TRY(may_replace(path, {kMagic, 7}));
   const std::string work = path + ".part";
   File opened(std::fopen(work.c_str(), "wb"));
   if (!opened) return failed(work, "cannot write the session");

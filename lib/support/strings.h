@@ -10,7 +10,8 @@
 namespace ktx {
 
 // The candidate nearest to `name` by edit distance, or "" when none is near
-// enough to be meant (a third of its length, at least 1, at most 4 edits).
+// enough to be meant (a third of its length, at least 1, at most 4 edits; two
+// neighbours that changed places are one).
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates);
 
 // "; did you mean 'x'?" for a message, or "".

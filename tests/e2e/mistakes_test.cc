@@ -46,8 +46,28 @@ TEST(Mistakes, MisspeltOptionsLeadToTheNearest) {
   expect_answers({
       {{ktx_compile(), "--chek", "x"}, 2, {"no option '--chek'; did you mean '--check'?"}},
       {{ktx_run(), "serve", "x", "--api_key=k"}, 2, {"did you mean '--api-key'?"}},
+      {{ktx_compile(), "x", "--cxt", "4096"}, 2, {"no option '--cxt'; did you mean '--ctx'?"}},
       {{ktx_run(), "chat", "x", "--qqqqqqqqqq"}, 2, {"no option '--qqqqqqqqqq'; --help lists"}},
       {{ktx_run(), "chat", "x", "--port", "80"}, 2, {"no option '--port'"}},
+  });
+}
+
+TEST(Mistakes, OptionsThatGoWithoutEffectOrTwiceAreRefused) {
+  expect_answers({
+      {{ktx_compile(), "x", "-o"}, 2, {"error: -o takes a value, and nothing follows it"}},
+      {{ktx_compile(), "x", "--ctx", "1", "--ctx=2"}, 2, {"error: --ctx is given twice"}},
+      {{ktx_compile(), "x", "-o", "y", "--stop-after=lower-to-step"},
+       2,
+       {"no pass 'lower-to-step'; did you mean 'lower-to-steps'?"}},
+      {{ktx_compile(), "x", "-o", "y", "--print-after=all,nil"}, 2, {"no pass 'nil'; passes are"}},
+      {{ktx_compile(), "x", "-o", "y", "--ctx", "16777217"}, 2, {"from 1 to 16777216, not"}},
+      {{ktx_run(), "generate", "x", "Tell me a story."},
+       2,
+       {"one plan is taken, and 'Tell me a story.' comes behind it; a prompt is given as --prompt"}},
+      {{ktx_run(), "chat", "x", "y"}, 2, {"one plan is taken, and 'y' comes behind it\n"}},
+      {{ktx_run(), "generate", "x", "--prompt", "hi", "--system", "s"}, 2, {"add --chat"}},
+      {{ktx_run(), "generate", "x", "--prompt", "hi", "--logprobs", "3"}, 2, {"with --json"}},
+      {{ktx_run(), "bench", "x", "-o", "xml"}, 2, {"error: -o takes md or csv or json"}},
   });
 }
 
@@ -85,6 +105,32 @@ TEST(Mistakes, FoldersAndFilesOfOtherKindsSayWhatToGive) {
       {compile(text), 2, {"model.txt is no GGUF and was taken as a rule file"}},
       {{ktx_compile(), model_gguf("llama"), "--ctx", "4k", "-o", "x"}, 2, {"--ctx takes a whole"}},
   });
+}
+
+// A slip of the keyboard must cost no file: what is there is replaced by its own kind only.
+TEST(Mistakes, OutputsReplaceNoFilesOfOtherKinds) {
+  const std::string kRules = "- match: {kind: head}\n  replace: {device: cpu}\n";
+  TempDir dir;
+  const std::string model = dir.write("m.gguf", read_file(model_gguf("llama")));
+  const std::string rules = dir.write("r.yaml", kRules);
+  const std::string plan = dir.path("m.ktxplan");
+  ASSERT_EQ(run_program({ktx_compile(), model, "-q", "-o", plan}).status, 0);
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {ktx_compile(), model, "-o", model},
+           {ktx_compile(), model, rules, "-o", rules},
+           {ktx_compile(), "--check", model, rules, "--report", rules},
+           {ktx_compile(), "--check", model, "--report", model},
+           {ktx_run(), "inspect", plan, "--export-gguf", rules},
+           {ktx_run(), "serve", plan, "--port", "0", "--profile", plan}}) {
+    const Finished run = run_program(command);
+    EXPECT_EQ(run.status, 1) << run.err;
+    EXPECT_NE(run.err.find("there is a file of this name that begins with"), std::string::npos)
+        << run.err;
+  }
+  EXPECT_EQ(read_file(model), read_file(model_gguf("llama")));
+  EXPECT_EQ(read_file(rules), kRules);
+  EXPECT_EQ(run_program({ktx_run(), "inspect", plan, "--verify"}).status, 0);
+  EXPECT_EQ(run_program({ktx_compile(), model, "-q", "-o", plan}).status, 0);  // a plan again
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "lib/rules/target_yaml.h"
 #include "lib/support/env.h"
 #include "lib/support/mapped_file.h"
+#include "lib/support/may_replace.h"
 #include "lib/support/strings.h"
 #include "tools/ktx-compile/coverage.h"
 #include "tools/ktx-compile/diag_formats.h"
@@ -240,6 +241,10 @@ class Checker {
 
   void write_report() {
     const std::string html = report_html(state_);
+    if (const Status free = may_replace(options_.report, "<!doctype html>"); !free) {
+      sink_.error({}, "", free.error().message);
+      return;
+    }
     std::ofstream out(options_.report, std::ios::binary | std::ios::trunc);
     out << html;
     out.close();
@@ -344,7 +349,7 @@ int run_explain_code(const Options& options) {
     fmt::print("{}", rules::list_checks());
     return 0;
   }
-  fmt::print(stderr, "ktx-compile: error: no check '{}'{}; `--explain-code all` lists them\n",
+  fmt::print(stderr, "ktx-compile: error: no check '{}'{}\n  `--explain-code all` lists them\n",
              printable(options.explain_code), rules::nearest_check(options.explain_code));
   return 2;
 }

@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "lib/input/file_kind.h"
+#include "lib/passes/pass.h"
 #include "lib/rules/checks.h"
 #include "lib/support/mapped_file.h"
 #include "lib/text/chat_template/template_var.h"
@@ -174,10 +175,8 @@ bool only_own_flags(int argc, char** argv, Checker& check) {
     const std::string_view arg = argv[i];
     args.emplace_back(arg.starts_with("-W") ? "-W=" : arg);
   }
-  for (const std::string& message :
-       unknown_flags("compile", args, own_flags(*cl::TopLevelSubCommand))) {
-    check.fail(message);
-  }
+  const ReadFlags read = read_flags("compile", args, own_flags(*cl::TopLevelSubCommand));
+  for (const std::string& message : read.mistakes) check.fail(message);
   return check.ok();
 }
 
@@ -255,7 +254,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
   options.hf_config = g_hf_config;
   options.tokenizer = g_tokenizer;
   options.trust = check.choice(g_trust, "config", "gguf");
-  options.ctx = check.number(g_ctx, 0, 1, int64_t{1} << 31);
+  options.ctx = check.number(g_ctx, 0, 1, kMaxCtx);
   options.max_batch = check.number(g_max_batch, 1, 1, 4096);
   options.kv_budget_bytes = check.bytes(g_kv_budget);
   options.drop_unused = g_drop_unused;
@@ -264,6 +263,12 @@ std::optional<Options> parse_options(int argc, char** argv) {
   options.emit = check.choice(g_emit, "module-ir", "step-ir");
   options.stop_after = g_stop_after;
   options.print_after.assign(g_print_after.begin(), g_print_after.end());
+  passes::PassOptions named;
+  named.stop_after = options.stop_after;
+  named.print_after = options.print_after;
+  if (const Status known = passes::check_pass_names(named); !known) {
+    check.fail(known.error().message);
+  }
   options.time_passes = g_time_passes;
   options.quiet = g_quiet;
   options.strict = g_strict;

@@ -70,7 +70,11 @@ Status render_chat(const Options& options) {
   if (!options.now.empty()) base.now = KTX_TRY(text::parse_time(options.now));
   const text::ChatTemplate chat = KTX_TRY(text::ChatTemplate::parse(source));
   const std::string chat_case = KTX_TRY(read_text_file(*options.render_chat_case));
-  fmt::print("{}", KTX_TRY(text::render_chat_case(chat, chat_case, base)));
+  const Result<std::string> prompt = text::render_chat_case(chat, chat_case, base);
+  if (!prompt) {
+    return Error{fmt::format("{}: {}", *options.render_chat_case, prompt.error().message)};
+  }
+  fmt::print("{}", *prompt);
   return {};
 }
 

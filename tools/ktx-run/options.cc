@@ -221,8 +221,8 @@ class Checker {
     const std::string value = option;
     if (option.getNumOccurrences() == 0) return "";
     if (std::find(allowed.begin(), allowed.end(), value) == allowed.end()) {
-      fail(fmt::format("--{} takes {}, not '{}'", option.ArgStr.str(), fmt::join(allowed, " or "),
-                       value));
+      fail(fmt::format("{}{} takes {}, not '{}'", option.ArgStr.size() > 1 ? "--" : "-",
+                       option.ArgStr.str(), fmt::join(allowed, " or "), value));
     }
     return value;
   }
@@ -241,7 +241,7 @@ void read_engine(Options& options, Checker& check) {
   options.engine.precision = check.choice(g_precision, {"exact", "fast"});
   options.engine.pin = check.choice(g_pin, {"auto", "on", "off"});
   options.engine.kv_type = check.choice(g_kv_type, {"f32", "f16", "q8"});
-  check.number(g_ctx, options.engine.ctx, 1, int64_t{1} << 31);
+  check.number(g_ctx, options.engine.ctx, 1, kMaxCtx);
   check.number(g_max_batch, options.engine.max_batch, 1, 4096);
   check.number(g_chunk, options.engine.chunk_tokens, 1, 32768);
   check.bytes(g_kv_budget, options.engine.kv_budget_bytes);
@@ -279,11 +279,15 @@ void read_generate(Options& options, Checker& check) {
   if (sources != 1) check.fail("give one of --prompt, --prompt-file and --prompt-ids");
   options.chat = g_as_chat;
   if (options.chat && options.prompt_ids) check.fail("--chat needs a text, not --prompt-ids");
+  if (!options.chat && (g_system.getNumOccurrences() || g_template_vars.getNumOccurrences())) {
+    check.fail("--system and --template-var are for the chat template: add --chat");
+  }
   const std::vector<int64_t> n = check.numbers(g_n, 0, 1 << 30);
   if (n.size() > 1) check.fail("-n takes one number here");
   if (!n.empty()) options.max_tokens = n.front();
   check.number(g_logprobs, options.logprobs, 0, 1000);
   options.json = g_json;
+  if (g_logprobs.getNumOccurrences() && !options.json) check.fail("--logprobs goes with --json");
 }
 
 void read_serve(ServeFlags& serve, Checker& check) {
@@ -318,8 +322,12 @@ bool only_own_flags(const std::vector<std::string>& args, Checker& check) {
     if (args.size() > 1 && command->getName() == args[1]) used = command;
   }
   const auto options = std::span(args).subspan(args.empty() ? 0 : 1);
-  for (const std::string& message : unknown_flags("run", options, own_flags(*used))) {
-    check.fail(message);
+  const ReadFlags read = read_flags("run", options, own_flags(*used));
+  for (const std::string& message : read.mistakes) check.fail(message);
+  if (check.ok() && read.words.size() > 2) {  // the command, its plan
+    const char* prompt = used == &g_generate ? "; a prompt is given as --prompt TEXT" : "";
+    check.fail(fmt::format("one plan is taken, and '{}' comes behind it{}",
+                           printable(read.words[2]), prompt));
   }
   return check.ok();
 }

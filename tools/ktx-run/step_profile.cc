@@ -7,10 +7,13 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "lib/support/may_replace.h"
+
 namespace ktx::tools {
 
 Result<std::unique_ptr<StepProfile>> StepProfile::create(const std::string& path,
                                                          runtime::Engine& engine) {
+  KTX_TRY(may_replace(path, "{"));
   std::FILE* file = std::fopen(path.c_str(), "we");
   if (file == nullptr) {
     return Error{fmt::format("{}: cannot write the profile: {}", path, std::strerror(errno))};

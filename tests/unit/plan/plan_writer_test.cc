@@ -216,7 +216,7 @@ TEST(PlanWriter, ReplacesWhateverStandsInPlaceOfTheWorkFile) {
 
 TEST(PlanWriter, LeavesNothingWithoutFinish) {
   TempDir dir;
-  dir.write("p", "what was there");
+  dir.write("p", "KTXPLAN of before");
   {
     const TinyPlan tiny = make_tiny_plan();
     auto writer = PlanWriter::create(dir.path("p"), tiny.contents);
@@ -225,7 +225,7 @@ TEST(PlanWriter, LeavesNothingWithoutFinish) {
     ASSERT_EQ(message(pack_blobs(*writer, tiny.sources)), "");
   }
   EXPECT_FALSE(fs::exists(dir.path("p.work")));
-  EXPECT_EQ(read_file(dir.path("p")), "what was there");
+  EXPECT_EQ(read_file(dir.path("p")), "KTXPLAN of before");
 }
 
 TEST(PlanWriter, RefusesASecondWriterOfTheSameTarget) {

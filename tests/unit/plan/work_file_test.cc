@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
 #include <thread>
 #include <vector>
 
@@ -57,7 +58,7 @@ void expect_filled(const std::string& path, uint64_t total) {
 TEST(WorkFile, TakesWhatManyThreadsWriteAtOnce) {
   const TempDir dir;
   constexpr uint64_t kTotal = (24 << 20) + 13;
-  auto file = WorkFile::open(dir.path("f"));
+  auto file = WorkFile::open(dir.path("f"), "MAGIC");
   ASSERT_TRUE(file.ok()) << file.error().message;
   ASSERT_TRUE(file->reserve(kTotal).ok());
   const Status filled = fill(*file, kTotal);
@@ -66,11 +67,23 @@ TEST(WorkFile, TakesWhatManyThreadsWriteAtOnce) {
   expect_filled(dir.path("f"), kTotal);
 }
 
+TEST(WorkFile, ReplacesOnlyFilesOfItsOwnKind) {
+  const TempDir dir;
+  dir.write("f", "GGUF weights");
+  const auto refused = WorkFile::open(dir.path("f"), "MAGIC");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("begins with 'GGUF "), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(dir.path("f.work")));
+  EXPECT_EQ(read_file(dir.path("f")), "GGUF weights");
+  dir.write("f", "MAGIC of old");
+  EXPECT_TRUE(WorkFile::open(dir.path("f"), "MAGIC").ok());
+}
+
 // Behind the end of a file there is no memory to copy into.
 TEST(WorkFile, GrowsUnderManyThreadsThatReservedNothing) {
   const TempDir dir;
   constexpr uint64_t kTotal = (8 << 20) + 13;
-  auto file = WorkFile::open(dir.path("f"));
+  auto file = WorkFile::open(dir.path("f"), "MAGIC");
   ASSERT_TRUE(file.ok()) << file.error().message;
   const Status filled = fill(*file, kTotal);
   ASSERT_TRUE(filled.ok()) << filled.error().message;
@@ -90,7 +103,7 @@ TEST(WorkFile, SaysThatADiskBecameFullWhileThreadsWrote) {
         mount("none", dir.path().c_str(), "tmpfs", 0, "size=4m") != 0) {
       _exit(kNoMount);
     }
-    auto file = WorkFile::open(dir.path("f"));
+    auto file = WorkFile::open(dir.path("f"), "MAGIC");
     if (!file.ok() || !file->truncate(16 << 20).ok()) _exit(2);
     const Status filled = fill(*file, 16 << 20);
     if (filled.ok()) _exit(3);
