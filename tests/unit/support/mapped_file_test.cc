@@ -1,6 +1,7 @@
 #include "lib/support/mapped_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstring>
 
@@ -53,6 +54,14 @@ TEST(MappedFile, AFileThatShrinksWhileItIsCopiedIsToldAndNotCopied) {
   if (file->shrunk()) {
     EXPECT_NE(copied.error().message.find("became smaller"), std::string::npos);
   }
+}
+
+TEST(MappedFile, APipeWithoutAWriterIsRefusedAtOnce) {
+  const testing::TempDir dir;
+  ASSERT_EQ(mkfifo(dir.path("pipe").c_str(), 0600), 0);
+  const auto file = MappedFile::open(dir.path("pipe"));
+  ASSERT_FALSE(file.ok());
+  EXPECT_NE(file.error().message.find("not a regular file"), std::string::npos);
 }
 
 }  // namespace
