@@ -40,10 +40,27 @@ int status_of(beast::error_code error) {
   return error.category() == http::make_error_code(http::error::bad_method).category() ? 400 : 0;
 }
 
+// What is wrong with a request that never became one, and what to do.
+std::string_view plain_message(int status) {
+  switch (status) {
+    case 400:
+      return "this is no HTTP/1.1 request (a server without --tls-cert takes http://, not "
+             "https://)";
+    case 413:
+      return "the body is larger than this server takes; --max-body changes that";
+    case 431:
+      return "the header of the request is too large";
+    case 503:
+      return "too many large requests at once; try again";
+    default:
+      return status_text(status);
+  }
+}
+
 std::string plain_error(int status) {
   const std::string body = fmt::format(
       R"({{"error":{{"message":"{}","type":"invalid_request_error","param":null,"code":null}}}})",
-      status_text(status));
+      plain_message(status));
   return fmt::format(
       "HTTP/1.1 {} {}\r\nContent-Type: application/json\r\nConnection: close\r\n"
       "Content-Length: {}\r\n\r\n{}",

@@ -290,6 +290,14 @@ void read_generate(Options& options, Checker& check) {
   if (g_logprobs.getNumOccurrences() && !options.json) check.fail("--logprobs goes with --json");
 }
 
+// "*", "null" (pages of files), or what a browser sends as a page's origin: no path, no end "/".
+bool is_origin(std::string_view text) {
+  const size_t scheme = text.find("://");
+  return text == "*" || text == "null" ||
+         (scheme != text.npos && scheme > 0 && scheme + 3 < text.size() &&
+          text.find_first_of("/ ,", scheme + 3) == text.npos);
+}
+
 void read_serve(ServeFlags& serve, Checker& check) {
   if (g_host.getNumOccurrences()) serve.host = g_host;
   check.number(g_port, serve.port, 0, 65535);
@@ -302,6 +310,16 @@ void read_serve(ServeFlags& serve, Checker& check) {
   serve.api_key_file = g_api_key_file;
   serve.api_keys = std::vector<std::string>(g_api_keys.begin(), g_api_keys.end());
   serve.cors = std::vector<std::string>(g_cors.begin(), g_cors.end());
+  for (const std::string& origin : serve.cors) {
+    if (!is_origin(origin)) {
+      check.fail(fmt::format("--cors takes https://site, without a path, or *, not '{}'",
+                             printable(origin)));
+    }
+  }
+  for (const std::string& key : serve.api_keys) {
+    if (key.empty())
+      check.fail("--api-key (KTX_API_KEY) is empty, and everyone could call the server");
+  }
   serve.hosts = std::vector<std::string>(g_allow_hosts.begin(), g_allow_hosts.end());
   serve.tls_cert = g_tls_cert;
   serve.tls_key = g_tls_key;

@@ -56,7 +56,9 @@ Result<std::map<std::string, std::string>> read_config(const std::string& path) 
       return Error{fmt::format("{}:{}: no option '{}'; `ktx-run serve --help` lists them", path,
                                number, name)};
     }
-    values[name] = std::string(trim(content.substr(equals + 1)));
+    if (!values.emplace(name, trim(content.substr(equals + 1))).second) {
+      return Error{fmt::format("{}:{}: '{}' is there twice; leave one out", path, number, name)};
+    }
   }
   return values;
 }

@@ -153,7 +153,9 @@ TEST_F(HttpServerLimits, ABodyOf50MegabytesIsRefusedWhileItIsSent) {
   const std::string megabyte(1 << 20, ' ');
   for (int i = 0; i < 50 && client.send(megabyte); ++i) {
   }
-  EXPECT_EQ(client.answer().status, 413);
+  const auto answer = client.answer();
+  EXPECT_EQ(answer.status, 413);
+  EXPECT_NE(answer.body.find("--max-body changes that"), std::string::npos) << answer.body;
   EXPECT_EQ(client.receive(), "") << "and the connection ends";
   expect_well();
 }
