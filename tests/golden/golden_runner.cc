@@ -4,7 +4,7 @@
 //   tests/golden/rules/R001.golden    exit status, stdout and stderr
 //
 // A case is also the example of its code: docs/checks.md points here. After a change
-// of texts: KTX_UPDATE_GOLDEN=1 build/test_golden, then read the diff.
+// of texts: KTX_UPDATE_GOLDEN=1 build-release/tests/test_golden, then read the diff.
 #include "tests/golden/golden_cases.h"
 
 namespace ktx::golden {

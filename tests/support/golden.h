@@ -2,7 +2,7 @@
 //
 //   expect_golden("ir/llama.ktxir", print(graph));
 //
-// KTX_REBASE_GOLDENS=1 in the environment writes the file instead; look at the
+// KTX_UPDATE_GOLDEN=1 in the environment writes the file instead; look at the
 // difference before committing it.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace ktx::testing {
 
 inline void expect_golden(const std::string& name, const std::string& text) {
   const std::string path = std::string(KTX_SOURCE_DIR "/tests/golden/") + name;
-  if (std::getenv("KTX_REBASE_GOLDENS") != nullptr) {
+  if (std::getenv("KTX_UPDATE_GOLDEN") != nullptr) {
     std::filesystem::create_directories(std::filesystem::path(path).parent_path());
     std::ofstream(path, std::ios::binary) << text;
     return;
@@ -38,7 +38,7 @@ inline void expect_golden(const std::string& name, const std::string& text) {
     if (!more_b) found = "(end)";
     if (expected == found) continue;
     FAIL() << path << ":" << line << ": golden and text differ\n  golden: " << expected
-           << "\n  text:   " << found << "\n(KTX_REBASE_GOLDENS=1 rewrites the golden)";
+           << "\n  text:   " << found << "\n(KTX_UPDATE_GOLDEN=1 rewrites the golden)";
   }
 }
 
