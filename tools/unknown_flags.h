@@ -75,8 +75,7 @@ inline ReadFlags read_flags(std::string_view tool, std::span<const std::string> 
   for (size_t i = 0; i < args.size(); ++i) {
     const std::string_view arg = args[i];
     if (arg == "--") {
-      read.words.insert(read.words.end(), args.begin() + static_cast<ptrdiff_t>(i) + 1,
-                        args.end());
+      read.words.insert(read.words.end(), args.begin() + static_cast<ptrdiff_t>(i) + 1, args.end());
       break;
     }
     const size_t dashes = arg.starts_with("--") ? 2 : arg.starts_with("-") ? 1 : 0;

@@ -25,6 +25,9 @@ std::string_view trim(std::string_view text);  // ASCII white space
 // \xNN, and anything past `limit` bytes becomes "…".
 std::string printable(std::string_view text, size_t limit = 80);
 
+// A path as one word of a shell's command line: itself, or quoted where it must be.
+std::string shell_word(std::string_view text);
+
 // "17.3 GiB", "812 B".
 std::string human_bytes(uint64_t bytes);
 

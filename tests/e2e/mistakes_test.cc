@@ -63,12 +63,31 @@ TEST(Mistakes, OptionsThatGoWithoutEffectOrTwiceAreRefused) {
       {{ktx_compile(), "x", "-o", "y", "--ctx", "16777217"}, 2, {"from 1 to 16777216, not"}},
       {{ktx_run(), "generate", "x", "Tell me a story."},
        2,
-       {"one plan is taken, and 'Tell me a story.' comes behind it; a prompt is given as --prompt"}},
+       {"one plan is taken, and 'Tell me a story.' comes behind it; a prompt is given as "
+        "--prompt"}},
       {{ktx_run(), "chat", "x", "y"}, 2, {"one plan is taken, and 'y' comes behind it\n"}},
       {{ktx_run(), "generate", "x", "--prompt", "hi", "--system", "s"}, 2, {"add --chat"}},
       {{ktx_run(), "generate", "x", "--prompt", "hi", "--logprobs", "3"}, 2, {"with --json"}},
       {{ktx_run(), "bench", "x", "-o", "xml"}, 2, {"error: -o takes md or csv or json"}},
   });
+}
+
+TEST(Mistakes, AServerThatWouldBeOpenOrDeafDoesNotStart) {
+  TempDir dir;
+  const std::string twice = dir.write("twice", "port = 1\nport = 2\n");
+  const auto serve = [](const std::string& option, const std::string& value) {
+    return std::vector<std::string>{ktx_run(), "serve", "x", option, value};
+  };
+  expect_answers({
+      {serve("--api-key", ""), 2, {"--api-key (KTX_API_KEY) is empty"}},
+      {serve("--cors", "site.example"), 2, {"--cors takes https://site"}},
+      {serve("--cors", "https://site.example/"), 2, {"without a path"}},
+      {serve("--config", twice), 2, {"twice:2: 'port' is there twice"}},
+  });
+  for (const char* origin : {"*", "null", "https://site.example", "http://localhost:3000"}) {
+    const Finished run = run_program(serve("--cors", origin));
+    EXPECT_EQ(run.err.find("--cors takes"), std::string::npos) << run.err;
+  }
 }
 
 // Values may look like options of other programs, and some options are our own.
@@ -104,7 +123,28 @@ TEST(Mistakes, FoldersAndFilesOfOtherKindsSayWhatToGive) {
       {compile(dir.path("hf/config.json")), 2, {"give a config as --hf-config"}},
       {compile(text), 2, {"model.txt is no GGUF and was taken as a rule file"}},
       {{ktx_compile(), model_gguf("llama"), "--ctx", "4k", "-o", "x"}, 2, {"--ctx takes a whole"}},
+      {{ktx_compile(), "none", model_gguf("llama"), "-o", dir.path("x")},
+       1,
+       {"none: cannot open: No such file"}},
   });
+}
+
+// What could not be printed is no success.
+TEST(Mistakes, AFullDiskBehindStandardOutputIsAnError) {
+  TempDir dir;
+  const std::string text = dir.write("t.txt", "Once upon a time");
+  const std::string plan = dir.path("my plan");
+  const Finished compiled = run_program({ktx_compile(), model_gguf("llama"), "-o", plan});
+  EXPECT_NE(compiled.err.find("ktx-run chat '" + plan + "'\n"), std::string::npos) << compiled.err;
+  for (const std::string& command :
+       {ktx_compile() + " --tokenize " + text + " " + model_gguf("llama"),
+        ktx_compile() + " --check --coverage " + model_gguf("llama"),
+        ktx_run() + " generate '" + plan + "' --prompt hi -n 2",
+        ktx_run() + " generate '" + plan + "' --prompt hi -n 2 --json"}) {
+    const Finished run = run_program({"/bin/bash", "-c", command + " > /dev/full"});
+    EXPECT_EQ(run.status, 1) << command;
+    EXPECT_NE(run.err.find("error: cannot write to standard output"), std::string::npos) << run.err;
+  }
 }
 
 // A slip of the keyboard must cost no file: what is there is replaced by its own kind only.

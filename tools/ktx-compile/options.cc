@@ -207,6 +207,7 @@ std::string about_folder(const std::string& path) {
 
 // Sorts the positional files by what they are.
 void sort_files(Options& options, Checker& check) {
+  std::vector<std::string> unread;
   for (const std::string& path : g_files) {
     std::error_code error;
     if (std::filesystem::is_directory(path, error)) {
@@ -214,11 +215,12 @@ void sort_files(Options& options, Checker& check) {
       continue;
     }
     const bool is_yaml = path.ends_with(".yaml") || path.ends_with(".yml");
-    // A file that cannot be opened is no wrong usage: whoever reads it will say so.
     Result<MappedFile> file = MappedFile::open(path);
-    const input::FileKind kind = file                    ? input::file_kind(file->bytes())
-                                 : options.model.empty() ? input::FileKind::Unknown
-                                                         : input::FileKind::Text;
+    if (!file) {
+      unread.push_back(path);
+      continue;
+    }
+    const input::FileKind kind = input::file_kind(file->bytes());
     // Rule files may be empty, JSON (which is YAML) or missing: their reader says so.
     if (kind == input::FileKind::Text || (is_yaml && kind != input::FileKind::Gguf)) {
       options.rules.push_back(path);
@@ -236,6 +238,15 @@ void sort_files(Options& options, Checker& check) {
     } else {
       check.fail(fmt::format("two models given, '{}' and '{}' ({}); name one", options.model, path,
                              input::describe(kind)));
+    }
+  }
+  // A file that cannot be opened is no wrong usage: whoever reads it will say so.
+  for (const std::string& path : unread) {
+    const bool is_yaml = path.ends_with(".yaml") || path.ends_with(".yml");
+    if (is_yaml || !options.model.empty()) {
+      options.rules.push_back(path);
+    } else {
+      options.model = path;
     }
   }
 }
@@ -340,7 +351,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
   }
   const bool report_only = text_only || !options.emit.empty() || !options.stop_after.empty();
   if (check.ok() && options.output.empty() && !report_only) {
-    check.fail("no -o given; try: ktx-compile " + options.model + " -o model.ktxplan");
+    check.fail("no -o given; try: ktx-compile " + shell_word(options.model) + " -o model.ktxplan");
   }
   if (!check.ok()) return std::nullopt;
   return options;

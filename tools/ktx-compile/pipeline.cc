@@ -124,7 +124,8 @@ void summarize(Talk& talk, const std::string& path, const plan::PlanContents& co
   for (const plan::GgufTensorRecord& tensor : contents.gguf.tensors) weights += tensor.size;
   talk.say(fmt::format(
       "{}: {} in {} tensors, {} steps, packed in {:.1f} s; run it with: ktx-run chat {}", path,
-      human_bytes(weights), contents.gguf.tensors.size(), contents.steps.size(), seconds, path));
+      human_bytes(weights), contents.gguf.tensors.size(), contents.steps.size(), seconds,
+      shell_word(path)));
 }
 
 // What was lost, tensor by tensor.
