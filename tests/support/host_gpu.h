@@ -268,25 +268,15 @@ class HostGpu final : public Gpu {
     if (!plan_) plan_ = std::make_unique<HostPlan>(context);
     return std::unique_ptr<GpuStep>(std::make_unique<Step>(*this, context));
   }
-  Result<std::unique_ptr<GpuStep>> make_fused_few(const runtime::Fusion& fusion,
-                                                  std::span<GpuStep* const> steps,
-                                                  const GpuBindContext& context) override {
-    --log_->fused, ++log_->fused_few;
-    return make_fused(fusion, steps, context);
-  }
-  Result<std::unique_ptr<GpuStep>> make_fused_many(const runtime::Fusion& fusion,
-                                                   std::span<GpuStep* const> steps,
-                                                   const GpuBindContext&) override {
-    if (fusion.kind != runtime::FusionKind::Latent) return std::unique_ptr<GpuStep>();
-    ++log_->fused_many;
-    return std::unique_ptr<GpuStep>(std::make_unique<FusedStep>(steps, &log_->runs_of_sequences));
-  }
-  // The composition of the steps, at the place of the last.
-  Result<std::unique_ptr<GpuStep>> make_fused(const runtime::Fusion&,
+  // The composition of the steps, at the place of the last; of many tokens for Latent alone.
+  Result<std::unique_ptr<GpuStep>> make_fused(runtime::PassSize size, const runtime::Fusion& fusion,
                                               std::span<GpuStep* const> steps,
                                               const GpuBindContext&) override {
-    ++log_->fused;
-    return std::unique_ptr<GpuStep>(std::make_unique<FusedStep>(steps));
+    const bool many = size == runtime::PassSize::Many;
+    if (many && fusion.kind != runtime::FusionKind::Latent) return std::unique_ptr<GpuStep>();
+    ++(many ? log_->fused_many : size == runtime::PassSize::Few ? log_->fused_few : log_->fused);
+    return std::unique_ptr<GpuStep>(
+        std::make_unique<FusedStep>(steps, many ? &log_->runs_of_sequences : nullptr));
   }
 
   Result<runtime::GpuRun> make_run(std::span<GpuStep* const> steps) override {

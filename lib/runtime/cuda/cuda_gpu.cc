@@ -249,24 +249,14 @@ int64_t CudaGpu::find_best_bytes(const GpuBestLogits& args) const {
   return kernels::cuda_best_logits_workspace(launcher_args(args));
 }
 
-Result<std::unique_ptr<GpuStep>> CudaGpu::make_fused(const Fusion& fusion, std::span<GpuStep* const>,
+Result<std::unique_ptr<GpuStep>> CudaGpu::make_fused(PassSize size, const Fusion& fusion,
+                                                     std::span<GpuStep* const>,
                                                      const GpuBindContext& context) {
+  constexpr Result<std::unique_ptr<GpuStep>> (*kMake[])(CudaGpu&, const Fusion&,
+                                                        const GpuBindContext&) = {
+      make_cuda_fused, make_cuda_fused_few, make_cuda_fused_many};  // by size
   use();
-  return make_cuda_fused(*this, fusion, context);
-}
-
-Result<std::unique_ptr<GpuStep>> CudaGpu::make_fused_few(const Fusion& fusion,
-                                                         std::span<GpuStep* const>,
-                                                         const GpuBindContext& context) {
-  use();
-  return make_cuda_fused_few(*this, fusion, context);
-}
-
-Result<std::unique_ptr<GpuStep>> CudaGpu::make_fused_many(const Fusion& fusion,
-                                                          std::span<GpuStep* const>,
-                                                          const GpuBindContext& context) {
-  use();
-  return make_cuda_fused_many(*this, fusion, context);
+  return kMake[static_cast<size_t>(size)](*this, fusion, context);
 }
 
 Result<GpuRun> CudaGpu::make_run(std::span<GpuStep* const> steps) {

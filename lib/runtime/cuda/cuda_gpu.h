@@ -41,13 +41,8 @@ class CudaGpu final : public Gpu {
   Result<std::unique_ptr<GpuStep>> make_step(const GpuBindContext& context) override;
   Status find_best(const GpuBestLogits& args) override;
   int64_t find_best_bytes(const GpuBestLogits& args) const override;
-  Result<std::unique_ptr<GpuStep>> make_fused_few(const Fusion& fusion,
-                                                  std::span<GpuStep* const> steps,
-                                                  const GpuBindContext& context) override;
-  Result<std::unique_ptr<GpuStep>> make_fused_many(const Fusion& fusion,
-                                                   std::span<GpuStep* const> steps,
-                                                   const GpuBindContext& context) override;
-  Result<std::unique_ptr<GpuStep>> make_fused(const Fusion& fusion, std::span<GpuStep* const> steps,
+  Result<std::unique_ptr<GpuStep>> make_fused(PassSize size, const Fusion& fusion,
+                                              std::span<GpuStep* const> steps,
                                               const GpuBindContext& context) override;
 
   Result<GpuRun> make_run(std::span<GpuStep* const> steps) override;

@@ -10,8 +10,8 @@
 // hidden state may be asked for, so it is written), no step between its own uses a buffer that
 // it reads or writes, and it writes into no buffer that it reads but a residual's, unless it has
 // read all before it writes (Latent). Plans know nothing of it. Which fusions a GPU takes depends
-// on the tokens of the pass: one (Gpu::make_fused), few (make_fused_few) or many
-// (make_fused_many); the steps of others run by themselves.
+// on the tokens of the pass (PassSize, Gpu::make_fused): one, few or many; the steps of others run
+// by themselves.
 #pragma once
 
 #include <cstdint>

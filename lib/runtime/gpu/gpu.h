@@ -139,7 +139,14 @@ struct GpuCopy {
   uint64_t bytes = 0;
 };
 inline constexpr int kMostCopies = 8;
+
+// The tokens of a pass, as far as they decide which steps are done together.
 inline constexpr int64_t kMostFewTokens = 16;
+enum class PassSize { One, Few, Many };
+inline constexpr PassSize kPassSizes[] = {PassSize::One, PassSize::Few, PassSize::Many};
+constexpr PassSize pass_size(int64_t tokens) {
+  return tokens == 1 ? PassSize::One : tokens <= kMostFewTokens ? PassSize::Few : PassSize::Many;
+}
 
 using GpuMark = int64_t;  // a place in the queue
 
@@ -201,21 +208,12 @@ class Gpu {
   virtual Status launch(GpuGraph& graph) = 0;
 
   virtual Result<std::unique_ptr<GpuStep>> make_step(const GpuBindContext& context) = 0;
-  // The steps of a fusion as one, for passes of one token: null where this GPU has nothing for
+  // The steps of a fusion as one, for passes of that size: null where this GPU has nothing for
   // their formats. `steps` are those of make_step, which live on; of `context` all but the step
   // counts.
-  virtual Result<std::unique_ptr<GpuStep>> make_fused(const Fusion& fusion,
+  virtual Result<std::unique_ptr<GpuStep>> make_fused(PassSize size, const Fusion& fusion,
                                                       std::span<GpuStep* const> steps,
                                                       const GpuBindContext& context) = 0;
-  // The same for passes of 2 to kMostFewTokens tokens.
-  virtual Result<std::unique_ptr<GpuStep>> make_fused_few(const Fusion& fusion,
-                                                          std::span<GpuStep* const> steps,
-                                                          const GpuBindContext& context) = 0;
-
-  // The same for passes of more, of any length.
-  virtual Result<std::unique_ptr<GpuStep>> make_fused_many(const Fusion& fusion,
-                                                           std::span<GpuStep* const> steps,
-                                                           const GpuBindContext& context) = 0;
 
   // Passes of one token: as many of these steps, from the first on, as one launch can do with no
   // kernel ending between them. None where that is not worth it, or not known here.

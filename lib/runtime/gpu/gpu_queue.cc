@@ -40,11 +40,10 @@ Status queue(GpuState& s, const Part& part, uint32_t index, const GpuShape& shap
   const StepRecord& record = s.plan.steps[index];
   GpuDevice& device = s.devices[part.device];
   const bool transfers = is_transfer(record);
-  GpuStep* step = s.fuses_few(shape)    ? device.few_tokens[index]
-                  : s.fuses_many(shape) ? device.many_tokens[index]
-                  : !s.fuses(shape)     ? device.steps[index].get()
-                  : runs                ? device.one_token_runs[index]
-                                        : device.one_token[index];
+  const PassSize size = pass_size(shape.tokens);
+  GpuStep* step = !s.fuses(shape)                 ? device.steps[index].get()
+                  : runs && size == PassSize::One ? device.one_token_runs[index]
+                                                  : device.joined_for(size).steps[index];
   if (!transfers && !step) return {};
   const Status queued = transfers ? transfer(s, part, record, shape)
                                   : step->launch(shape, device.workspace.data(),

@@ -131,18 +131,11 @@ Status allocate_workspace(const GpuState& s, GpuDevice& device) {
     for (const auto& step : device.steps) {
       if (step) ask(*step, shape);
     }
-    for (const auto& step : device.fused) {
-      if (s.fuses(shape)) ask(*step, shape);
-    }
-    for (const auto& step : device.runs) {
-      if (s.fuses(shape)) ask(*step, shape);
-    }
-    for (const auto& step : device.fused_few) {
-      if (s.fuses_few(shape)) ask(*step, shape);
-    }
-    for (const auto& step : device.fused_many) {
-      if (s.fuses_many(shape)) ask(*step, shape);
-    }
+    if (!s.fuses(shape)) continue;
+    const PassSize size = pass_size(shape.tokens);
+    for (const auto& step : device.joined_for(size).fused) ask(*step, shape);
+    if (size != PassSize::One) continue;
+    for (const auto& step : device.runs) ask(*step, shape);
   }
   if (s.logits && &device == &s.devices[s.parts.logits_device]) {
     most = std::max(most, s.logits->workspace_bytes());

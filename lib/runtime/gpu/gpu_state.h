@@ -30,6 +30,12 @@
 
 namespace ktx::runtime {
 
+// Steps for passes of one size, those of a fusion (fusions.h) as one.
+struct JoinedSteps {
+  std::vector<std::unique_ptr<GpuStep>> fused;
+  std::vector<GpuStep*> steps;  // by record: what is launched there; null: another one does it too
+};
+
 // A GPU with all that it holds. Members are freed from the last to the first.
 struct GpuDevice {
   std::string name;  // "cuda:0"
@@ -40,19 +46,13 @@ struct GpuDevice {
   WeightImage image;
   std::vector<std::byte*> blobs;
   std::vector<std::unique_ptr<GpuStep>> steps;  // by record of the plan
-  std::vector<std::unique_ptr<GpuStep>> fused;
-  // By record: what a pass of one token launches there; null: another step does it too.
-  std::vector<GpuStep*> one_token;
-  // The same for a pass of few tokens.
-  std::vector<std::unique_ptr<GpuStep>> fused_few;
-  std::vector<GpuStep*> few_tokens;
-  // And of many.
-  std::vector<std::unique_ptr<GpuStep>> fused_many;
-  std::vector<GpuStep*> many_tokens;
+  JoinedSteps joined[std::size(kPassSizes)];    // by size of the pass
   // Of one token with runs of them in one launch each, at their last record.
   std::vector<std::unique_ptr<GpuStep>> runs;
   std::vector<GpuStep*> one_token_runs;
   GpuBatch inputs;
+
+  JoinedSteps& joined_for(PassSize size) { return joined[static_cast<size_t>(size)]; }
 
   // `result`, with this device's name before the message of a failure.
   template <class T>
@@ -86,17 +86,9 @@ struct GpuState {
   GpuState& operator=(const GpuState&) = delete;
 
   // Whether steps are taken together (fusions.h) in a pass of this shape: not where each one's
-  // result is looked at.
+  // result is looked at, nor of one token whose logits nobody wants.
   bool fuses(const GpuShape& shape) const {
-    return shape.tokens == 1 && shape.outputs == 1 && !looks_at_results();
-  }
-  // The same, for few tokens.
-  bool fuses_few(const GpuShape& shape) const {
-    return shape.tokens > 1 && shape.tokens <= kMostFewTokens && !looks_at_results();
-  }
-  // And for many.
-  bool fuses_many(const GpuShape& shape) const {
-    return shape.tokens > kMostFewTokens && !looks_at_results();
+    return !looks_at_results() && (shape.tokens > 1 || (shape.tokens == 1 && shape.outputs == 1));
   }
   bool looks_at_results() const { return setup.check_finite || setup.on_result; }
   bool steps_are_watched() const { return looks_at_results() || !times.empty(); }
@@ -124,11 +116,10 @@ struct GpuState {
   std::vector<std::vector<std::unique_ptr<GpuGraph>>> graphs;  // by bucket, part
   std::vector<std::string> notes;                              // of the start
   std::vector<Executor::Time> times;                           // by record; empty: off
-  std::vector<SequenceRun> runs;  // of the last pass
+  std::vector<SequenceRun> runs;                               // of the last pass
   GpuShape last_shape;
-  std::vector<Fusion> fusions;  // that are used
-  std::vector<Fusion> fusions_few, fusions_many;
-  int64_t weight_bytes = 0;     // read so far
+  std::vector<Fusion> fusions[std::size(kPassSizes)];  // that are used, by size of the pass
+  int64_t weight_bytes = 0;                            // read so far
   bool broken = false;
   bool cpu_takes_part = false;
 };

@@ -4,8 +4,6 @@ namespace ktx::runtime {
 namespace {
 
 using Context = std::function<GpuBindContext(uint32_t)>;
-using MakeFused = Result<std::unique_ptr<GpuStep>> (Gpu::*)(const Fusion&, std::span<GpuStep* const>,
-                                                            const GpuBindContext&);
 
 // Of the parts of the plan on this GPU.
 template <class Call>
@@ -18,25 +16,23 @@ Status each_part(const GpuState& s, size_t number, Call call) {
   return {};
 }
 
-// `joined`: by record, all steps; those of a fusion become null but for the last, which becomes
-// the fusion.
-Status fuse(GpuState& s, size_t number, const Context& context, MakeFused make,
-            std::vector<std::unique_ptr<GpuStep>>& fused, std::vector<GpuStep*>& joined,
-            std::vector<Fusion>& used) {
+// All steps by record; those of a fusion become null but for the last, which becomes the fusion.
+Status fuse(GpuState& s, size_t number, const Context& context, PassSize size) {
   GpuDevice& device = s.devices[number];
-  for (const auto& step : device.steps) joined.push_back(step.get());
+  JoinedSteps& joined = device.joined_for(size);
+  for (const auto& step : device.steps) joined.steps.push_back(step.get());
   return each_part(s, number, [&](const Part& part) -> Status {
     for (const Fusion& fusion : find_fusions(s.plan, part.first_step, part.step_count)) {
       std::vector<GpuStep*> steps;
       for (uint32_t i : fusion.steps) steps.push_back(device.steps[i].get());
       const uint32_t last = fusion.steps.back();
-      auto made = (*device.gpu.*make)(fusion, steps, context(last));
+      auto made = device.gpu->make_fused(size, fusion, steps, context(last));
       if (!made) return s.in_step(last, device.name, made.error());
       if (!*made) continue;
-      for (uint32_t i : fusion.steps) joined[i] = nullptr;
-      fused.push_back(made.take());
-      joined[last] = fused.back().get();
-      used.push_back(fusion);
+      for (uint32_t i : fusion.steps) joined.steps[i] = nullptr;
+      joined.fused.push_back(made.take());
+      joined.steps[last] = joined.fused.back().get();
+      s.fusions[static_cast<size_t>(size)].push_back(fusion);
     }
     return {};
   });
@@ -46,20 +42,21 @@ Status fuse(GpuState& s, size_t number, const Context& context, MakeFused make,
 // transfers.
 Status find_runs(GpuState& s, size_t number) {
   GpuDevice& device = s.devices[number];
-  device.one_token_runs = device.one_token;
+  const std::vector<GpuStep*>& one_token = device.joined_for(PassSize::One).steps;
+  device.one_token_runs = one_token;
   const auto is_transfer = [&](uint32_t i) {
     return s.plan.steps[i].op == static_cast<uint32_t>(StepOp::Transfer);
   };
   return each_part(s, number, [&](const Part& part) -> Status {
     const uint32_t end = part.first_step + part.step_count;
     for (uint32_t first = part.first_step; first < end; ++first) {
-      if (!device.one_token[first]) continue;
+      if (!one_token[first]) continue;
       std::vector<uint32_t> records;
       std::vector<GpuStep*> steps;
       for (uint32_t i = first; i < end && !is_transfer(i); ++i) {
-        if (!device.one_token[i]) continue;
+        if (!one_token[i]) continue;
         records.push_back(i);
-        steps.push_back(device.one_token[i]);
+        steps.push_back(one_token[i]);
       }
       auto made = device.gpu->make_run(steps);
       if (!made) return s.in_step(first, device.name, made.error());
@@ -77,12 +74,7 @@ Status find_runs(GpuState& s, size_t number) {
 }  // namespace
 
 Status join_steps(GpuState& s, size_t number, const Context& context) {
-  GpuDevice& device = s.devices[number];
-  KTX_TRY(fuse(s, number, context, &Gpu::make_fused, device.fused, device.one_token, s.fusions));
-  KTX_TRY(fuse(s, number, context, &Gpu::make_fused_few, device.fused_few, device.few_tokens,
-               s.fusions_few));
-  KTX_TRY(fuse(s, number, context, &Gpu::make_fused_many, device.fused_many, device.many_tokens,
-               s.fusions_many));
+  for (PassSize size : kPassSizes) KTX_TRY(fuse(s, number, context, size));
   return find_runs(s, number);
 }
 

@@ -4,8 +4,7 @@
 //   few tokens   fusions that the GPU takes for so many
 //   many tokens  the same
 //
-// Fills GpuDevice's fused, one_token, runs, one_token_runs, fused_few, few_tokens, fused_many and
-// many_tokens.
+// Fills GpuDevice's joined, runs and one_token_runs.
 #pragma once
 
 #include <functional>

@@ -85,12 +85,8 @@ Result<KernelTime> time_steps(GpuState& s, std::span<const uint32_t> steps) {
 }
 
 std::vector<uint32_t> steps_of_launch(const GpuState& s, uint32_t step) {
-  const std::vector<Fusion>* used = s.fuses_few(s.last_shape)    ? &s.fusions_few
-                                    : s.fuses_many(s.last_shape) ? &s.fusions_many
-                                    : s.fuses(s.last_shape)      ? &s.fusions
-                                                                 : nullptr;
-  if (!used) return {step};
-  for (const Fusion& fusion : *used) {
+  if (!s.fuses(s.last_shape)) return {step};
+  for (const Fusion& fusion : s.fusions[static_cast<size_t>(pass_size(s.last_shape.tokens))]) {
     if (std::binary_search(fusion.steps.begin(), fusion.steps.end(), step)) {
       return step == fusion.steps.back() ? fusion.steps : std::vector<uint32_t>();
     }
