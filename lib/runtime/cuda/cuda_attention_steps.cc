@@ -5,6 +5,31 @@
 #include <algorithm>
 
 namespace ktx::runtime {
+
+kernels::CudaAttentionArgs attention_args(const CudaBind& context) {
+  const CudaView q = context.input(0), y = context.output(0);
+  kernels::CudaAttentionArgs args;
+  args.q = q.f32();
+  args.q_stride = q.stride;
+  args.y = y.f32();
+  args.y_stride = y.stride;
+  args.attrs = context.attrs<AttentionAttrs>();
+  args.kv = context.kv_view(args.attrs.slot);
+  return args;
+}
+
+int64_t attention_workspace(kernels::CudaAttentionArgs args) {
+  // Fewer tokens are split into more parts: where so many are not split, more are not either.
+  const int64_t tokens = args.tokens;
+  int64_t most = 0;
+  for (args.tokens = 1; args.tokens <= tokens; ++args.tokens) {
+    const int64_t bytes = kernels::cuda_attention_workspace(args);
+    if (bytes == 0) break;
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
 namespace {
 
 class KvStore final : public GpuStep {
@@ -34,23 +59,12 @@ class KvStore final : public GpuStep {
 class Attention final : public GpuStep {
  public:
   Status bind(const CudaBind& context) {
-    const CudaView q = context.input(0), y = context.output(0);
-    args_.q = q.f32();
-    args_.q_stride = q.stride;
-    args_.y = y.f32();
-    args_.y_stride = y.stride;
-    args_.attrs = context.attrs<AttentionAttrs>();
-    args_.kv = context.kv_view(args_.attrs.slot);
+    args_ = attention_args(context);
     gpu_ = &context.gpu();
     return {};
   }
   int64_t workspace_bytes(const GpuShape& shape) const override {
-    // Fewer tokens are split into more parts.
-    int64_t most = 0;
-    for (GpuShape smaller = shape; smaller.tokens > 0; --smaller.tokens) {
-      most = std::max(most, kernels::cuda_attention_workspace(args_of(smaller)));
-    }
-    return most;
+    return attention_workspace(args_of(shape));
   }
   Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
     kernels::CudaAttentionArgs args = args_of(shape);

@@ -136,15 +136,9 @@ class Attention final : public GpuStep, public CudaPhases {
   Result<bool> bind(const Members& members) {
     gpu_ = &members.gpu();
     const CudaBind attention = members.of(StepOp::Attention), store = members.of(StepOp::KvStore);
-    const CudaView q = attention.input(0), y = attention.output(0);
-    args_.q = q.f32();
-    args_.q_stride = q.stride;
-    args_.y = y.f32();
-    args_.y_stride = y.stride;
+    args_ = attention_args(attention);
     args_.tokens = 1;
     args_.one_token_per_sequence = true;
-    args_.attrs = attention.attrs<AttentionAttrs>();
-    args_.kv = attention.kv_view(args_.attrs.slot);
     kernels::CudaAttentionPrepare& p = args_.prepare;
     p.key = store.input(0).f32();
     p.key_stride = store.input(0).stride;
@@ -153,7 +147,7 @@ class Attention final : public GpuStep, public CudaPhases {
     for (int i = 0; i < 2; ++i) {
       if (!members.has(StepOp::RmsNorm, i)) break;
       const CudaBind norm = members.of(StepOp::RmsNorm, i);
-      const bool of_q = norm.output(0).data == q.data;
+      const bool of_q = norm.output(0).f32() == args_.q;
       (of_q ? p.q_norm : p.k_norm) = KTX_TRY(norm.vector(0, norm_[i]));
       (of_q ? p.q_eps : p.k_eps) = norm.attrs<RmsNormAttrs>().eps;
       const int heads = of_q ? args_.attrs.heads : args_.attrs.kv_heads;

@@ -25,14 +25,9 @@ class Latent final : public GpuStep {
     expanded_from_ = KTX_TRY(expanded_from(env("KTX_CUDA_MLA"), kernels::kExpandedTokens));
     const CudaBind attention = members.of(StepOp::Attention);
     const CudaBind absorb = members.of(StepOp::MatmulHeads, 0), expand = members.of(StepOp::MatmulHeads, 1);
-    absorb_ = KTX_TRY(product(absorb));
-    expand_ = KTX_TRY(product(expand));
-    attention_.q = attention.input(0).f32();
-    attention_.q_stride = attention.input(0).stride;
-    attention_.y = attention.output(0).f32();
-    attention_.y_stride = attention.output(0).stride;
-    attention_.attrs = attention.attrs<AttentionAttrs>();
-    attention_.kv = attention.kv_view(attention_.attrs.slot);
+    absorb_ = KTX_TRY(matmul_heads_args(absorb));
+    expand_ = KTX_TRY(matmul_heads_args(expand));
+    attention_ = attention_args(attention);
     const AttentionAttrs& attrs = attention_.attrs;
     expanded_.latent_dim = attrs.value_dim;
     expanded_.rope_dim = attrs.key_dim - attrs.value_dim;
@@ -62,13 +57,11 @@ class Latent final : public GpuStep {
 
   int64_t workspace_bytes(const GpuShape& shape) const override {
     // Beside an expanded sequence others may have a token each.
-    int64_t most = std::max(attention_workspace(shape, false), attention_workspace(shape, true));
-    kernels::CudaMatmulHeadsArgs heads = absorb_;
-    heads.tokens = shape.tokens;
-    most = std::max(most, kernels::cuda_matmul_heads_workspace(heads));
-    heads = expand_;
-    heads.tokens = shape.tokens;
-    most = std::max(most, kernels::cuda_matmul_heads_workspace(heads));
+    int64_t most = std::max(absorbed_workspace(shape, false), absorbed_workspace(shape, true));
+    for (kernels::CudaMatmulHeadsArgs heads : {absorb_, expand_}) {
+      heads.tokens = shape.tokens;
+      most = std::max(most, kernels::cuda_matmul_heads_workspace(heads));
+    }
     if (shape.one_token_each || shape.tokens < expanded_from_) return most;
     kernels::CudaLatentArgs expanded = expanded_;
     expanded.tokens = shape.tokens;
@@ -128,16 +121,6 @@ class Latent final : public GpuStep {
     }
   };
 
-  static Result<kernels::CudaMatmulHeadsArgs> product(const CudaBind& step) {
-    kernels::CudaMatmulHeadsArgs args;
-    args.w = KTX_TRY(step.product_weight(0));
-    args.attrs = step.attrs<MatmulHeadsAttrs>();
-    args.x = step.input(0).f32();
-    args.x_stride = step.input(0).stride;
-    args.y = step.output(0).f32();
-    args.y_stride = step.output(0).stride;
-    return args;
-  }
   // Of the pass; a multiple of 256.
   int64_t query_bytes(int64_t tokens) const {
     const int64_t bytes = tokens * queries_.heads * kernels::latent_query_halves(queries_.head_dim) * 2;
@@ -147,18 +130,11 @@ class Latent final : public GpuStep {
     return run.tokens >= expanded_from_ && run.positions <= kernels::kMostExpandedPositions;
   }
 
-  // Of the absorbed form, for any number of tokens up to the shape's. Fewer are split into more
-  // parts: where so many are not split, more are not either.
-  int64_t attention_workspace(const GpuShape& shape, bool one_each) const {
-    int64_t most = 0;
-    for (int64_t tokens = 1; tokens <= shape.tokens; ++tokens) {
-      kernels::CudaAttentionArgs args = attention(0, tokens, shape);
-      args.one_token_per_sequence = one_each;
-      const int64_t bytes = kernels::cuda_attention_workspace(args);
-      if (bytes == 0) break;
-      most = std::max(most, bytes);
-    }
-    return most;
+  // Of the absorbed form.
+  int64_t absorbed_workspace(const GpuShape& shape, bool one_each) const {
+    kernels::CudaAttentionArgs args = attention(0, shape.tokens, shape);
+    args.one_token_per_sequence = one_each;
+    return attention_workspace(args);
   }
   kernels::CudaAttentionArgs attention(int64_t begin, int64_t end, const GpuShape& shape) const {
     kernels::CudaAttentionArgs args = attention_;

@@ -5,6 +5,19 @@
 #include "lib/runtime/cuda/cuda_steps.h"
 
 namespace ktx::runtime {
+
+Result<kernels::CudaMatmulHeadsArgs> matmul_heads_args(const CudaBind& context) {
+  const CudaView x = context.input(0), y = context.output(0);
+  kernels::CudaMatmulHeadsArgs args;
+  args.w = KTX_TRY(context.product_weight(0));
+  args.attrs = context.attrs<MatmulHeadsAttrs>();
+  args.x = x.f32();
+  args.x_stride = x.stride;
+  args.y = y.f32();
+  args.y_stride = y.stride;
+  return args;
+}
+
 namespace {
 
 class Matmul final : public GpuStep, public CudaPhases {
@@ -79,13 +92,7 @@ class MatmulHeads final
                           kernels::launch_matmul_heads> {
  public:
   Status bind(const CudaBind& context) {
-    const CudaView x = context.input(0), y = context.output(0);
-    args_.w = KTX_TRY(context.product_weight(0));
-    args_.attrs = context.attrs<MatmulHeadsAttrs>();
-    args_.x = x.f32();
-    args_.x_stride = x.stride;
-    args_.y = y.f32();
-    args_.y_stride = y.stride;
+    args_ = KTX_TRY(matmul_heads_args(context));
     gpu_ = &context.gpu();
     return {};
   }

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "kernels/cuda/cuda_attention.h"
+#include "kernels/cuda/cuda_matmul.h"
 #include "kernels/cuda/cuda_persistent.h"
 #include "kernels/cuda/cuda_weight.h"
 #include "lib/runtime/cuda/cuda_gpu.h"
@@ -63,6 +64,12 @@ class CudaPhases {
 };
 
 Status require_whole(const CudaView& view, const char* name);
+
+// What a step of the op asks of its launcher, but for the tokens.
+Result<kernels::CudaMatmulHeadsArgs> matmul_heads_args(const CudaBind& context);
+kernels::CudaAttentionArgs attention_args(const CudaBind& context);
+// Enough for so many tokens and for fewer.
+int64_t attention_workspace(kernels::CudaAttentionArgs args);
 
 using MakeCudaStep = Result<std::unique_ptr<GpuStep>> (*)(const CudaBind&);
 
