@@ -93,17 +93,17 @@ class DeviceChecker {
     for (const auto& [gpu, module] : used) {
       if (gpu >= static_cast<int>(state_.target.gpus.size())) continue;
       const target::GpuTarget& facts = state_.target.gpus[static_cast<size_t>(gpu)];
-      const int has = facts.compute_major * 10 + facts.compute_minor;
+      const int has = target::generation(facts);
       const std::string card = fmt::format("cuda:{} ({}, compute capability {}.{})", gpu,
                                            facts.name, facts.compute_major, facts.compute_minor);
       const SourceLoc loc = rule.replace.op ? rule.replace.op->loc : place_of(rule);
       const bool marlin = op && op->becomes == "marlin";
       const int needs = op && (theirs || marlin) ? op->min_cc : 0;
-      if (has < target::kOldestGpu && !theirs) {
+      if (target::too_old(facts) && !theirs) {
         diags_
             .error(loc, "D001",
                    fmt::format("{} is too old: kernels exist for {} and newer", card,
-                               target::generation_text(target::kOldestGpu)))
+                               target::oldest_gpu()))
             .help("place its modules on the CPU")
             .in_group(fmt::format("old gpu {}", gpu));
         return;

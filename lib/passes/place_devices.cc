@@ -120,7 +120,7 @@ class Placer {
     std::vector<int> gpus;
     for (size_t i = 0; i < state_.target.gpus.size(); ++i) {
       const target::GpuTarget& gpu = state_.target.gpus[i];
-      if (gpu.compute_major * 10 + gpu.compute_minor < target::kOldestGpu) continue;
+      if (target::too_old(gpu)) continue;
       gpus.push_back(static_cast<int>(i));
     }
     if (gpus.empty()) return;
@@ -262,13 +262,13 @@ void keep_unknown_formats(CompileState& state) {
 void tell_of_old_gpus(const CompileState& state) {
   for (size_t i = 0; i < state.target.gpus.size(); ++i) {
     const target::GpuTarget& gpu = state.target.gpus[i];
-    if (gpu.compute_major * 10 + gpu.compute_minor >= target::kOldestGpu) continue;
+    if (!target::too_old(gpu)) continue;
     state.diags
         ->warning({}, "D001",
                   fmt::format("cuda:{} ({}, compute capability {}.{}) is too old: kernels exist "
                               "for {} and newer, and nothing is placed there by itself",
                               i, gpu.name, gpu.compute_major, gpu.compute_minor,
-                              target::generation_text(target::kOldestGpu)))
+                              target::oldest_gpu()))
         .in_group("old gpu");
   }
 }

@@ -118,7 +118,7 @@ std::string requirements(const PlanTarget& target) {
   for (const PlanTarget::Device& device : target.devices) {
     if (!device.name.starts_with("cuda:")) continue;
     all.push_back(fmt::format("{} of compute capability {} or newer", printable(device.name),
-                              target::generation_text(target::kOldestGpu)));
+                              target::oldest_gpu()));
   }
   return all.empty() ? "nothing" : fmt::format("{}", fmt::join(all, ", "));
 }

@@ -1,4 +1,4 @@
-// The oldest GPUs that kernels are built for.
+// The oldest GPUs that kernels are built for. Gpu: what has compute_major and compute_minor.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,8 +10,18 @@ namespace ktx::target {
 // Compute capability times ten. CUDA 13 builds for nothing older.
 inline constexpr int kOldestGpu = 75;
 
-inline std::string generation_text(int times_ten) {
-  return fmt::format("{}.{}", times_ten / 10, times_ten % 10);
+// "7.5"
+inline std::string oldest_gpu() {
+  return fmt::format("{}.{}", kOldestGpu / 10, kOldestGpu % 10);
+}
+
+template <class Gpu>
+int generation(const Gpu& gpu) {
+  return gpu.compute_major * 10 + gpu.compute_minor;
+}
+template <class Gpu>
+bool too_old(const Gpu& gpu) {
+  return generation(gpu) < kOldestGpu;
 }
 
 }  // namespace ktx::target

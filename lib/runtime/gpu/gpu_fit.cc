@@ -65,12 +65,11 @@ Status check_gpu_fit(const plan::DeviceMemory& needs, const GpuFacts& gpu,
 }
 
 Status check_gpu_generation(const std::string& device, const GpuFacts& gpu) {
-  if (gpu.compute_major * 10 + gpu.compute_minor >= target::kOldestGpu) return {};
+  if (!target::too_old(gpu)) return {};
   return Error{fmt::format(
       "{} ({}) has compute capability {}.{}, and kernels exist for {} and newer; compile the "
       "plan for the CPU (rules/cpu-only.yaml) or use another GPU",
-      device, printable(gpu.name), gpu.compute_major, gpu.compute_minor,
-      target::generation_text(target::kOldestGpu))};
+      device, printable(gpu.name), gpu.compute_major, gpu.compute_minor, target::oldest_gpu())};
 }
 
 }  // namespace ktx::runtime
