@@ -214,11 +214,7 @@ Result<uint64_t> Estimator::count_blocks(const CompileState& state, Estimate& es
   const auto budget = static_cast<uint64_t>(estimate.kv_budget_bytes);
   if (times(wanted, block_bytes) <= budget) return wanted;
   if (budget < block_bytes) {
-    return Error{fmt::format(
-        "the KV budget of {} is less than a block of {} tokens takes ({}); write --kv-budget {}M "
-        "for a context of {} tokens",
-        human_bytes(budget), plan::kKvBlockTokens, human_bytes(block_bytes),
-        times(per_sequence, block_bytes) / kMiB + 1, shape.ctx)};
+    return plan::kv_budget_below_a_block(budget, block_bytes, shape.ctx);
   }
   const uint64_t blocks = budget / block_bytes;
   estimate.budget_tokens = static_cast<int64_t>(blocks) * plan::kKvBlockTokens;

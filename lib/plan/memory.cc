@@ -5,6 +5,7 @@
 #include "lib/formats/dtype.h"
 #include "lib/formats/value_row.h"
 #include "lib/support/byte_reader.h"
+#include "lib/support/strings.h"
 
 namespace ktx::plan {
 namespace {
@@ -79,6 +80,15 @@ uint64_t kv_token_bytes(const KvSlotRecord& slot, KvType type) {
 
 uint64_t kv_block_bytes(const KvSlotRecord& slot, KvType type) {
   return kv_token_bytes(slot, type) * kKvBlockTokens;
+}
+
+Error kv_budget_below_a_block(uint64_t budget, uint64_t block_bytes, int64_t ctx) {
+  const auto blocks = static_cast<uint64_t>((ctx + kKvBlockTokens - 1) / kKvBlockTokens);
+  const uint64_t whole = checked_mul(blocks, block_bytes).value_or(UINT64_MAX);
+  return Error{fmt::format(
+      "the KV budget of {} is less than a block of {} tokens takes ({}); write --kv-budget {}M for "
+      "a context of {} tokens",
+      human_bytes(budget), kKvBlockTokens, human_bytes(block_bytes), (whole >> 20) + 1, ctx)};
 }
 
 Result<MemoryEstimate> estimate_memory(std::span<const SegmentRecord> segments,

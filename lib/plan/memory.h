@@ -47,6 +47,9 @@ uint64_t kv_head_bytes(int64_t dim, KvType type);
 uint64_t kv_token_bytes(const KvSlotRecord& slot, KvType type);
 uint64_t kv_block_bytes(const KvSlotRecord& slot, KvType type);
 
+// The budget does not hold one block of all slots; says which one would hold a context.
+Error kv_budget_below_a_block(uint64_t budget, uint64_t block_bytes, int64_t ctx);
+
 struct RunShape {
   int64_t ctx = 4096;         // tokens per sequence
   int64_t max_batch = 1;      // sequences

@@ -83,12 +83,7 @@ Result<Sizes> choose_sizes(const plan::PlanView& plan, const EngineOptions& opti
   if (budget > 0 && block > 0 && sizes.memory.kv_bytes > static_cast<uint64_t>(budget)) {
     sizes.kv_blocks = static_cast<int64_t>(static_cast<uint64_t>(budget) / block);
     if (sizes.kv_blocks == 0) {
-      const uint64_t whole = static_cast<uint64_t>(blocks_for(sizes.shape.ctx)) * block;
-      return Error{fmt::format(
-          "the KV budget of {} is less than a block of {} tokens takes ({}); write --kv-budget {}M "
-          "for a context of {} tokens",
-          human_bytes(budget), KvCache::kBlockTokens, human_bytes(block), (whole >> 20) + 1,
-          sizes.shape.ctx)};
+      return plan::kv_budget_below_a_block(static_cast<uint64_t>(budget), block, sizes.shape.ctx);
     }
     const uint64_t kept = sizes.kv_blocks * block;
     sizes.memory.total_bytes -= sizes.memory.kv_bytes - kept;
