@@ -1,0 +1,183 @@
+// Types every command that README.md, the docs and both programs' --help give as an example, as
+// it stands there, in a folder that holds the files which the examples name.
+//
+// Not changed but for what a test cannot have: a fixed port becomes a free one, and `serve` is
+// stopped once it answers. A `chat` gets a message and /exit on its standard input.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <regex>
+#include <sstream>
+
+#include "lib/input/gguf.h"
+#include "lib/input/gguf_writer.h"
+#include "tests/support/run_program.h"
+
+namespace ktx::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kModel = "qwen3moe";
+constexpr const char* kChatInput = "Tell me a story about a fox.\n/exit\n";
+constexpr const char* kCase = R"({"messages": [{"role": "user", "content": "Hello"}]})";
+constexpr const char* kRules = "- match: {kind: experts}\n  replace: {device: cpu}\n";
+
+// A word that begins an example. A line of a page counts when it stands in a fenced or an
+// indented block; a line of --help when it is indented.
+const std::regex kExample(R"(^(?:    |  )?((?:build-release/)?ktx-(?:compile|run) .*)$)");
+
+std::vector<std::string> examples_in(const std::string& text, bool fenced_only) {
+  std::vector<std::string> commands;
+  std::istringstream lines(text);
+  bool fenced = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("```")) fenced = !fenced;
+    const bool block = fenced || line.starts_with(fenced_only ? "    " : "  ");
+    std::smatch match;
+    if (block && std::regex_match(line, match, kExample)) commands.push_back(match[1]);
+  }
+  return commands;
+}
+
+// Writes `gguf` again as three shards, model-0000N-of-00003.gguf in `dir`.
+void write_shards(const std::string& gguf, const TempDir& dir) {
+  const auto file = input::GgufFile::open(gguf);
+  ASSERT_TRUE(file) << file.error().message;
+  constexpr uint16_t kShards = 3;
+  const size_t n = file->tensors().size();
+  for (uint16_t shard = 0; shard < kShards; ++shard) {
+    input::GgufWriter writer;
+    if (shard == 0) {
+      for (const input::GgufValue& value : file->metadata()) writer.copy(value);
+    }
+    writer.add_u16("split.no", shard);
+    writer.add_u16("split.count", kShards);
+    writer.add_i32("split.tensors.count", static_cast<int32_t>(n));
+    for (size_t i = n * shard / kShards; i < n * (shard + 1) / kShards; ++i) {
+      writer.copy(file->tensors()[i]);
+    }
+    const std::string name = "model-0000" + std::to_string(shard + 1) + "-of-00003.gguf";
+    const Status written = writer.write(dir.path(name), 1, false);
+    ASSERT_TRUE(written) << written.error().message;
+  }
+}
+
+// Runs a command line in `dir` with the programs on the PATH, as a shell does.
+Finished type(const std::string& command, const TempDir& dir, const std::string& input) {
+  const std::string line = "cd '" + dir.path() + "' && " + command;
+  return run_program({"/usr/bin/timeout", "120", "/bin/bash", "-c", line}, input,
+                     {"PATH=" KTX_BINARY_DIR ":/usr/bin:/bin", "HOME=" + dir.path(), "KTX_PORT=0"});
+}
+
+// Starts a server, waits for the line that names its address, fetches its page and stops it.
+Finished type_serve(std::string command, const TempDir& dir) {
+  command = std::regex_replace(command, std::regex("--port [0-9]+"), "--port 0");
+  // On a line of its own, since a comment may follow it.
+  const std::string script = R"(
+    exec 2> serve.err
+    (exec )" + command + R"(
+    ) & server=$!
+    for _ in $(seq 300); do
+      url=$(grep -o 'http://[0-9.:]*' serve.err | head -1)
+      [ -z "$url" ] || break
+      sleep 0.1
+    done
+    port=${url##*:}
+    exec 3<> "/dev/tcp/127.0.0.1/$port"
+    printf 'GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' >&3
+    head -1 <&3
+    kill -TERM $server
+    wait $server)";
+  Finished run = type(script, dir, "");
+  run.err = read_file(dir.path("serve.err"));
+  EXPECT_EQ(run.out, "HTTP/1.1 200 OK\r\n") << command << "\n" << run.err;
+  return run;
+}
+
+class Examples : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_symlink(model_gguf(kModel), dir_.path("model.gguf"));
+    fs::create_symlink(model_dir(kModel) + "/config.json", dir_.path("config.json"));
+    fs::create_symlink(KTX_SOURCE_DIR "/rules", dir_.path("rules"));
+    fs::create_symlink(KTX_BINARY_DIR, dir_.path("build-release"));
+    dir_.write("rules.yaml", kRules);
+    dir_.write("prompt.txt", "Once upon a time");
+    dir_.write("case.json", kCase);
+    dir_.write("keys.txt", "a-key-of-this-test\n");
+    write_shards(model_gguf(kModel), dir_);
+  }
+
+  // Types all commands in their order; a plan that none of them makes is there from the start.
+  void type_all(const std::vector<std::string>& commands) {
+    const Finished made =
+        type("ktx-compile -q model.gguf -o model.ktxplan --target=zen4", dir_, "");
+    ASSERT_EQ(made.status, 0) << made.err;
+    for (const std::string& command : commands) {
+      SCOPED_TRACE(command);
+      const bool serves = command.find("ktx-run serve ") != std::string::npos;
+      const bool chats = command.find("ktx-run chat ") != std::string::npos;
+      const Finished run =
+          serves ? type_serve(command, dir_) : type(command, dir_, chats ? kChatInput : "");
+      EXPECT_EQ(run.status, 0) << run.out << run.err;
+      const bool answers = chats || command.find("ktx-run generate ") != std::string::npos;
+      if (answers) {
+        EXPECT_GT(run.out.size(), 10u) << run.err;
+      }
+    }
+  }
+
+  void type_all_of_page(const std::string& page, size_t at_least) {
+    const std::vector<std::string> commands =
+        examples_in(read_file(KTX_SOURCE_DIR "/" + page), true);
+    EXPECT_GE(commands.size(), at_least) << page;
+    type_all(commands);
+  }
+
+  std::vector<std::string> examples_of_help(const std::string& command) {
+    const Finished help = type(command + " --help", dir_, "");
+    EXPECT_EQ(help.status, 0) << help.err;
+    return examples_in(help.out, false);
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(Examples, OfTheReadme) {
+  type_all_of_page("README.md", 10);
+}
+
+TEST_F(Examples, OfThePageOnServing) {
+  type_all_of_page("docs/serve.md", 2);
+}
+
+TEST_F(Examples, OfThePageOnGpus) {
+  type_all_of_page("docs/gpu.md", 3);
+}
+
+TEST_F(Examples, OfThePageOnPerformance) {
+  type_all_of_page("docs/performance.md", 1);
+}
+
+TEST_F(Examples, OfTheCompilersHelp) {
+  const std::vector<std::string> commands = examples_of_help("ktx-compile");
+  EXPECT_GE(commands.size(), 5u);
+  type_all(commands);
+}
+
+// Those that the help of several commands repeats are typed once.
+TEST_F(Examples, OfTheRuntimesHelp) {
+  std::vector<std::string> commands = examples_of_help("ktx-run");
+  EXPECT_GE(commands.size(), 5u);
+  for (const char* name : {"chat", "generate", "serve", "inspect", "bench"}) {
+    for (const std::string& command : examples_of_help(std::string("ktx-run ") + name)) {
+      if (std::ranges::find(commands, command) == commands.end()) commands.push_back(command);
+    }
+  }
+  type_all(commands);
+}
+
+}  // namespace
+}  // namespace ktx::testing
