@@ -140,7 +140,9 @@ void DiagSink::sort_by_severity() {
 }
 
 void DiagSink::add_source(std::string file, std::string text) {
-  sources_.insert_or_assign(std::move(file), std::move(text));
+  if (sources_.insert_or_assign(file, std::move(text)).second) {
+    source_files_.push_back(std::move(file));
+  }
 }
 
 const std::string* DiagSink::source(std::string_view file) const {

@@ -94,6 +94,8 @@ class DiagSink {
   // The text of a file, so that render can show the line; optional.
   void add_source(std::string file, std::string text);
   const std::string* source(std::string_view file) const;
+  // Those of add_source, in order.
+  const std::vector<std::string>& source_files() const { return source_files_; }
 
   int errors() const { return count_[2]; }
   int warnings() const { return count_[1]; }
@@ -102,6 +104,7 @@ class DiagSink {
  private:
   std::deque<Diagnostic> all_;  // a deque: references returned by error() stay valid
   std::map<std::string, std::string, std::less<>> sources_;
+  std::vector<std::string> source_files_;
   int count_[3] = {0, 0, 0};
   DiagPolicy policy_;
   Diagnostic dropped_;

@@ -15,6 +15,7 @@ constexpr EnvVariable kVariables[] = {
     {"KTX_CUDA_PERSISTENT", "0, 1: one GPU kernel does all layers of one token never, always; else where it is quicker (sm_90)"},
     {"KTX_CUDA_MLA", "absorbed or expanded: the form of MLA for prompts on a GPU, instead of the faster"},
     {"NO_COLOR", "when set, no colours are printed"},
+    {"GITHUB_WORKSPACE", "root of the checkout: paths in SARIF are relative to it"},
     {"HOME", "where the chat keeps its history"},
 };
 

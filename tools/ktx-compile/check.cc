@@ -20,6 +20,7 @@
 #include "tools/ktx-compile/diag_formats.h"
 #include "tools/ktx-compile/explain.h"
 #include "tools/ktx-compile/report_html.h"
+#include "tools/ktx-compile/sarif.h"
 #include "tools/ktx-compile/text_check.h"
 
 namespace ktx::tools {
@@ -194,29 +195,36 @@ class Checker {
       const bool with_notes = !options_.quiet && !state_.wrong_model;
       fmt::print(stderr, "{}", render_diagnostics(sink_, 0, color, with_notes));
       print_summary();
+    } else if (options_.diagnostics_format == "sarif") {
+      fmt::print("{}", to_sarif(sink_, {.finished = built_, .exit_status = exit_status()}));
     } else {
       const std::string coverage = options_.coverage && walked_ ? coverage_json(state_) : "";
-      fmt::print("{}", options_.diagnostics_format == "sarif" ? to_sarif(sink_)
-                                                              : to_json(sink_, coverage));
+      fmt::print("{}", to_json(sink_, coverage));
     }
+    return exit_status();
+  }
+
+  int exit_status() const {
     if (sink_.errors() > 0) return 1;
     return sink_.warnings() > 0 && options_.strict ? 3 : 0;
   }
 
+  // JSON and SARIF have stdout to themselves.
   void print_results(bool text) {
     if (!walked_) return;
+    std::FILE* out = text ? stdout : stderr;
     if (text && options_.coverage) fmt::print("{}", coverage_table(state_));
-    if (options_.list_unruled) fmt::print("{}", unruled_list(state_));
+    if (options_.list_unruled) fmt::print(out, "{}", unruled_list(state_));
     for (const std::string& path : options_.explain) {
-      fmt::print("{}", explain_module(state_, path));
+      fmt::print(out, "{}", explain_module(state_, path));
     }
     if (options_.estimate) {
       const auto estimator = passes::Estimator::make(state_);
       const auto estimate =
           estimator ? estimator->run(state_) : Result<passes::Estimate>(estimator.error());
       if (estimate) {
-        fmt::print("{}", passes::print_estimate(*estimate));
-        fmt::print("{}", next_best_move(state_, *estimate));
+        fmt::print(out, "{}", passes::print_estimate(*estimate));
+        fmt::print(out, "{}", next_best_move(state_, *estimate));
       } else {
         sink_.error({}, "", estimate.error().message);
       }

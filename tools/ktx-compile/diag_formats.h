@@ -1,4 +1,4 @@
-// Diagnostics for programs: JSON of our own, and SARIF 2.1.0 for code review.
+// Diagnostics for programs, as JSON of our own. SARIF: sarif.h.
 #pragma once
 
 #include <string>
@@ -9,6 +9,5 @@ namespace ktx::tools {
 
 // `coverage` is the JSON of coverage_json, or "".
 std::string to_json(const DiagSink& sink, const std::string& coverage);
-std::string to_sarif(const DiagSink& sink);
 
 }  // namespace ktx::tools
