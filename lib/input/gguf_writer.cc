@@ -1,17 +1,13 @@
 #include "lib/input/gguf_writer.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <thread>
+
+#include "lib/support/work_file.h"
 
 namespace ktx::input {
 namespace {
@@ -38,61 +34,6 @@ std::string encode_array(GgufType type, std::span<const T> values) {
 uint64_t align(uint64_t offset, uint64_t alignment) {
   return (offset + alignment - 1) / alignment * alignment;
 }
-
-Error system_error(const std::string& path, const char* what, int code) {
-  return Error{fmt::format("{}: {}: {}", path, what, std::strerror(code))};
-}
-
-Status write_at(int fd, const std::string& path, std::span<const std::byte> bytes,
-                uint64_t offset) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return system_error(path, "cannot write", errno);
-    bytes = bytes.subspan(static_cast<size_t>(written));
-    offset += static_cast<uint64_t>(written);
-  }
-  return {};
-}
-
-// An open work file, removed unless finish() renamed it.
-class WorkFile {
- public:
-  explicit WorkFile(const std::string& path) : path_(path), work_path_(path + ".part") {}
-  ~WorkFile() {
-    if (fd_ >= 0) ::close(fd_);
-    if (created_) ::unlink(work_path_.c_str());
-  }
-  WorkFile(const WorkFile&) = delete;
-  WorkFile& operator=(const WorkFile&) = delete;
-
-  Status open(uint64_t size_bytes) {
-    fd_ = ::open(work_path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd_ < 0) return system_error(work_path_, "cannot create", errno);
-    created_ = true;
-    // A full disk is to be known now. Some file systems cannot say: then the writes will.
-    if (::fallocate(fd_, 0, 0, static_cast<off_t>(size_bytes)) != 0 && errno != EOPNOTSUPP) {
-      return system_error(work_path_, "cannot reserve the space", errno);
-    }
-    return {};
-  }
-  Status finish(bool sync) {
-    if (sync && ::fsync(fd_) != 0) return system_error(work_path_, "cannot write", errno);
-    if (::rename(work_path_.c_str(), path_.c_str()) != 0) {
-      return system_error(path_, "cannot create", errno);
-    }
-    created_ = false;
-    return {};
-  }
-  int fd() const { return fd_; }
-  const std::string& work_path() const { return work_path_; }
-
- private:
-  std::string path_;
-  std::string work_path_;
-  int fd_ = -1;
-  bool created_ = false;
-};
 
 }  // namespace
 
@@ -214,9 +155,10 @@ uint64_t GgufWriter::file_size() const {
 
 Status GgufWriter::write(const std::string& path, int threads, bool sync) const {
   const std::string head = header();
-  WorkFile file(path);
-  KTX_TRY(file.open(head.size() + align(data_size_, alignment_)));
-  KTX_TRY(write_at(file.fd(), file.work_path(), std::as_bytes(std::span(head)), 0));
+  WorkFile file = KTX_TRY(WorkFile::open(path, "GGUF"));
+  KTX_TRY(file.truncate(0));  // what a killed program left
+  KTX_TRY(file.reserve(head.size() + align(data_size_, alignment_)));
+  KTX_TRY(file.write(0, std::as_bytes(std::span(head))));
 
   struct Chunk {
     const Tensor* tensor;
@@ -240,8 +182,7 @@ Status GgufWriter::write(const std::string& path, int threads, bool sync) const 
       const Chunk& chunk = chunks[i];
       const std::span<std::byte> out(buffer.data(), chunk.size);
       chunk.tensor->producer(chunk.offset, out);
-      const Status status = write_at(file.fd(), file.work_path(), out,
-                                     head.size() + chunk.tensor->offset + chunk.offset);
+      const Status status = file.write(head.size() + chunk.tensor->offset + chunk.offset, out);
       if (status.ok()) continue;
       const std::lock_guard lock(mutex);
       failure = status.error();
@@ -253,12 +194,7 @@ Status GgufWriter::write(const std::string& path, int threads, bool sync) const 
   work();
   for (std::thread& thread : pool) thread.join();
   if (failure) return *failure;
-  // The padding after the last tensor, where fallocate was not available.
-  if (::ftruncate(file.fd(), static_cast<off_t>(head.size() + align(data_size_, alignment_))) !=
-      0) {
-    return system_error(file.work_path(), "cannot write", errno);
-  }
-  return file.finish(sync);
+  return file.commit(sync);
 }
 
 }  // namespace ktx::input

@@ -10,9 +10,9 @@
 #include <thread>
 
 #include "lib/formats/dtype.h"
-#include "lib/plan/work_file.h"
 #include "lib/support/strings.h"
 #include "lib/support/thread_pool.h"
+#include "lib/support/work_file.h"
 
 namespace ktx::plan {
 namespace {

@@ -8,10 +8,10 @@
 #include <cstring>
 #include <system_error>
 
+#include "lib/plan/check_step_records.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/plan/verify_records.h"
-#include "lib/plan/check_step_records.h"
-#include "lib/plan/work_file.h"
+#include "lib/support/work_file.h"
 
 namespace ktx::plan {
 namespace {

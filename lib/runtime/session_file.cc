@@ -1,7 +1,6 @@
 #include "lib/runtime/session_file.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <bit>
 #include <cerrno>
@@ -10,8 +9,8 @@
 #include <memory>
 
 #include "lib/support/hash.h"
-#include "lib/support/may_replace.h"
 #include "lib/support/strings.h"
+#include "lib/support/work_file.h"
 
 namespace ktx::runtime {
 namespace {
@@ -46,20 +45,45 @@ struct CloseFile {
 };
 using File = std::unique_ptr<std::FILE, CloseFile>;
 
-Error failed(const std::string& path, const char* what) {
-  return Error{fmt::format("{}: {}: {}", path, what, std::strerror(errno))};
-}
-
-// Reads or writes, and hashes what went through.
-class HashedFile {
+// Writes pieces of any size one behind the other, and hashes what went through. The first
+// failure stays, and nothing is written after it.
+class HashedWriter {
  public:
-  HashedFile(File file, const std::string& path) : file_(std::move(file)), path_(path) {}
+  explicit HashedWriter(WorkFile& file) : file_(file) {}
 
   void write(const void* data, size_t size) {
-    if (size == 0) return;
-    ok_ = ok_ && std::fwrite(data, 1, size, file_.get()) == size;
-    hasher_.add({static_cast<const std::byte*>(data), size});
+    const std::span bytes(static_cast<const std::byte*>(data), size);
+    hasher_.add(bytes);
+    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+    if (buffer_.size() >= kBufferBytes) flush();
   }
+  Hash128 digest() const { return hasher_.digest(); }
+  Status finish() {
+    flush();
+    return status_;
+  }
+
+ private:
+  static constexpr size_t kBufferBytes = 1 << 20;
+
+  void flush() {
+    if (status_.ok()) status_ = file_.write(offset_, buffer_);
+    offset_ += buffer_.size();
+    buffer_.clear();
+  }
+
+  WorkFile& file_;
+  std::vector<std::byte> buffer_;
+  uint64_t offset_ = 0;
+  Hasher hasher_;
+  Status status_;
+};
+
+// Reads, and hashes what went through.
+class HashedReader {
+ public:
+  HashedReader(File file, const std::string& path) : file_(std::move(file)), path_(path) {}
+
   Status read(void* data, size_t size) {
     if (size == 0) return {};
     if (std::fread(data, 1, size, file_.get()) != size) {
@@ -69,14 +93,12 @@ class HashedFile {
     return {};
   }
   Hash128 digest() const { return hasher_.digest(); }
-  bool ok() const { return ok_; }
   std::FILE* get() { return file_.get(); }
 
  private:
   File file_;
   std::string path_;
   Hasher hasher_;
-  bool ok_ = true;
 };
 
 }  // namespace
@@ -84,11 +106,9 @@ class HashedFile {
 Status save_session(const std::string& path, Engine& engine, const SavedSession& session,
                     const Sequence& sequence) {
   KTX_ASSERT(sequence.length() <= static_cast<int64_t>(session.tokens.size()));
-  KTX_TRY(may_replace(path, {kMagic, 7}));
-  const std::string work = path + ".part";
-  File opened(std::fopen(work.c_str(), "wb"));
-  if (!opened) return failed(work, "cannot write the session");
-  HashedFile file(std::move(opened), work);
+  WorkFile target = KTX_TRY(WorkFile::open(path, {kMagic, 7}));
+  KTX_TRY(target.truncate(0));  // what a killed program left
+  HashedWriter file(target);
   const Hash128 plan = engine.plan().header_hash;
   SessionHeader header = {};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
@@ -108,27 +128,23 @@ Status save_session(const std::string& path, Engine& engine, const SavedSession&
   if (session.sampler) file.write(&*session.sampler, sizeof(SamplerState));
   file.write(session.note.data(), session.note.size());
   file.write(session.tokens.data(), session.tokens.size() * sizeof(int32_t));
-  const Status rows =
-      engine.visit_kv(sequence, Engine::Visit::Read, [&](std::span<std::byte> bytes) {
-        file.write(bytes.data(), bytes.size());
-        return Status();
-      });
+  KTX_TRY(engine.visit_kv(sequence, Engine::Visit::Read, [&](std::span<std::byte> bytes) {
+    file.write(bytes.data(), bytes.size());
+    return Status();
+  }));
   const Hash128 hash = file.digest();
   file.write(&hash, sizeof hash);
-  const bool written = rows.ok() && file.ok() && std::fflush(file.get()) == 0 &&
-                       ::fsync(::fileno(file.get())) == 0 &&
-                       std::rename(work.c_str(), path.c_str()) == 0;
-  if (written) return {};
-  const Error error = rows.ok() ? failed(path, "cannot write the session") : rows.error();
-  std::remove(work.c_str());
-  return error;
+  KTX_TRY(file.finish());
+  return target.commit();
 }
 
 Result<SavedSession> load_session(const std::string& path, Engine& engine, Sequence& sequence) {
   sequence.truncate(0);
   File opened(std::fopen(path.c_str(), "rb"));
-  if (!opened) return failed(path, "cannot read the session");
-  HashedFile file(std::move(opened), path);
+  if (!opened) {
+    return Error{fmt::format("{}: cannot read the session: {}", path, std::strerror(errno))};
+  }
+  HashedReader file(std::move(opened), path);
   const auto refuse = [&](const std::string& why) -> Error {
     return Error{fmt::format("{}: {}", path, why)};
   };

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "lib/server/answer_job.h"
@@ -41,18 +39,13 @@ Server::~Server() {
   http_.stop();
   // Answers that still run hold the model, too.
   if (model_ && model_->scheduler) model_->scheduler->stop();
-  if (log_ != nullptr && log_ != stderr) std::fclose(log_);
 }
 
 Status Server::start() {
   if (options_.access_log == "-") {
-    log_ = stderr;
+    log_.emplace(LineFile::standard_error());
   } else if (!options_.access_log.empty()) {
-    log_ = std::fopen(options_.access_log.c_str(), "ae");
-    if (log_ == nullptr) {
-      return Error{fmt::format("{}: cannot write the access log: {}", options_.access_log,
-                               std::strerror(errno))};
-    }
+    log_.emplace(KTX_TRY(LineFile::open(options_.access_log, LineFile::Old::GoesOn, "{")));
   }
   return http_.start();
 }
@@ -95,6 +88,11 @@ bool Server::drain(std::chrono::milliseconds limit) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   return all;
+}
+
+Status Server::log_state() {
+  const std::lock_guard lock(log_mutex_);
+  return log_ ? log_->finish() : Status();
 }
 
 void Server::handle(const HttpRequest& request, const HttpReplyPtr& reply) {
@@ -142,8 +140,9 @@ void Server::log(const HttpLogEntry& entry) {
   json["bytes_out"] = entry.bytes_out;
   json["seconds"] = entry.seconds;
   json["gone"] = entry.gone;
-  std::fputs((dump(json) + "\n").c_str(), log_);
-  std::fflush(log_);
+  const std::lock_guard lock(log_mutex_);
+  log_->add(dump(json) + "\n");
+  log_->flush();
 }
 
 }  // namespace ktx::server

@@ -8,9 +8,9 @@
 #pragma once
 
 #include <chrono>
-#include <cstdio>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -18,6 +18,7 @@
 #include "lib/server/endpoints.h"
 #include "lib/server/http_server.h"
 #include "lib/server/served_model.h"
+#include "lib/support/line_file.h"
 #include "lib/support/result.h"
 
 namespace ktx::server {
@@ -44,6 +45,9 @@ class Server {
   // False: some had to be cancelled.
   bool drain(std::chrono::milliseconds limit);
 
+  // Fails when lines of the access log could not be written.
+  Status log_state();
+
   // For tests without a socket.
   void handle(const HttpRequest& request, const HttpReplyPtr& reply);
 
@@ -55,7 +59,8 @@ class Server {
   std::mutex mutex_;
   std::shared_ptr<ServedModel> model_;
   bool draining_ = false;
-  std::FILE* log_ = nullptr;
+  std::mutex log_mutex_;
+  std::optional<LineFile> log_;
   HttpServer http_;  // last: its threads call the rest
 };
 

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <filesystem>
-#include <fstream>
 
 #include "lib/passes/chunk_tokens.h"
 #include "lib/rules/checks.h"
@@ -14,8 +14,8 @@
 #include "lib/rules/target_yaml.h"
 #include "lib/support/env.h"
 #include "lib/support/mapped_file.h"
-#include "lib/support/may_replace.h"
 #include "lib/support/strings.h"
+#include "lib/support/write_file.h"
 #include "tools/ktx-compile/coverage.h"
 #include "tools/ktx-compile/diag_formats.h"
 #include "tools/ktx-compile/explain.h"
@@ -249,14 +249,9 @@ class Checker {
 
   void write_report() {
     const std::string html = report_html(state_);
-    if (const Status free = may_replace(options_.report, "<!doctype html>"); !free) {
-      sink_.error({}, "", free.error().message);
-      return;
-    }
-    std::ofstream out(options_.report, std::ios::binary | std::ios::trunc);
-    out << html;
-    out.close();
-    if (!out) sink_.error({}, "", fmt::format("{}: cannot be written", options_.report));
+    std::fflush(stdout);  // what stands before it, where it goes to /dev/stdout
+    const Status written = write_file(options_.report, "<!doctype html>", html);
+    if (!written) sink_.error({}, "", written.error().message);
   }
 
   void fix_files() {
@@ -267,15 +262,8 @@ class Checker {
       int applied = 0;
       const std::string fixed = source ? apply_fixes(sink_, path, *source, applied) : "";
       if (applied == 0) continue;
-      const std::string work = path + ".ktx-fix";
-      std::ofstream out(work, std::ios::binary | std::ios::trunc);
-      out << fixed;
-      out.close();
-      std::error_code error;
-      if (out) fs::rename(work, path, error);
-      if (!out || error) {
-        fs::remove(work, error);
-        sink_.error({path}, "", "cannot be written; no fix-it was applied");
+      if (const Status written = replace_file(path, "", fixed); !written) {
+        sink_.error({}, "", written.error().message + "; no fix-it was applied");
         continue;
       }
       fmt::print(stderr, "{}: {} fix-it{} applied; check it again\n", path, applied,

@@ -20,6 +20,8 @@ int run(const ktx::tools::Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto options = ktx::tools::parse_options(argc, argv);
-  return options ? ktx::tools::finish("ktx-compile", run(*options)) : 2;
+  return ktx::tools::run_tool("ktx-compile", [&] {
+    const auto options = ktx::tools::parse_options(argc, argv);
+    return options ? run(*options) : 2;
+  });
 }

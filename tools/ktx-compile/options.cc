@@ -14,6 +14,7 @@
 #include "lib/rules/checks.h"
 #include "lib/support/mapped_file.h"
 #include "lib/text/chat_template/template_var.h"
+#include "tools/llvm_streams.h"
 #include "tools/option_values.h"
 #include "tools/unknown_flags.h"
 
@@ -255,6 +256,7 @@ void sort_files(Options& options, Checker& check) {
 
 std::optional<Options> parse_options(int argc, char** argv) {
   cl::HideUnrelatedOptions(g_category);
+  watch_llvm_streams("ktx-compile");
   cl::SetVersionPrinter(
       [](llvm::raw_ostream& out) { out << "ktx-compile " << KTX_VERSION << "\n"; });
   Checker check;

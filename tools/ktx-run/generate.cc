@@ -75,6 +75,7 @@ Status generate(const Options& options) {
       fmt::print("{}", text);
       std::fflush(stdout);
     };
+    answer_options.cancelled = [] { return std::ferror(stdout) != 0; };  // finish.h says why
   }
   const Answer answer = KTX_TRY(run_answer(session, model.tokenizer, answer_options));
   if (options.json) {

@@ -6,7 +6,9 @@
 #include <cerrno>
 #include <iostream>
 
+#include "tools/ktx-run/history_file.h"
 #include "tools/ktx-run/interrupt.h"
+#include "tools/ktx-run/talk.h"
 
 namespace ktx::tools {
 namespace {
@@ -39,7 +41,7 @@ LineEditor::LineEditor(std::string history_file) : state_(std::make_unique<State
   history(state_->history, &event, H_SETSIZE, kHistoryLines);
   history(state_->history, &event, H_SETUNIQUE, 1);
   if (!state_->history_file.empty()) {
-    history(state_->history, &event, H_LOAD, state_->history_file.c_str());
+    load_history(state_->history, state_->history_file);
   }
   el_set(state_->editor, EL_CLIENTDATA, state_.get());
   el_set(state_->editor, EL_PROMPT, &State::current_prompt);
@@ -50,9 +52,9 @@ LineEditor::LineEditor(std::string history_file) : state_(std::make_unique<State
 
 LineEditor::~LineEditor() {
   if (state_->history) {
-    HistEvent event;
     if (!state_->history_file.empty()) {
-      history(state_->history, &event, H_SAVE, state_->history_file.c_str());
+      const Status saved = save_history(state_->history, state_->history_file);
+      if (!saved) note(saved.error().message);
     }
     history_end(state_->history);
   }

@@ -12,6 +12,7 @@
 #include "lib/support/strings.h"
 #include "lib/text/chat_template/template_var.h"
 #include "tools/ktx-run/serve_settings.h"
+#include "tools/llvm_streams.h"
 #include "tools/option_values.h"
 #include "tools/unknown_flags.h"
 
@@ -376,6 +377,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
   for (cl::SubCommand* command : {&g_generate, &g_chat, &g_serve, &g_inspect, &g_bench}) {
     cl::HideUnrelatedOptions(g_category, *command);
   }
+  watch_llvm_streams("ktx-run");
   cl::SetVersionPrinter([](llvm::raw_ostream& out) { out << "ktx-run " << KTX_VERSION << "\n"; });
   Checker check;
   if (!names_command(argc, argv, check)) return std::nullopt;

@@ -117,7 +117,6 @@ Status serve(const Options& options) {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  ::signal(SIGPIPE, SIG_IGN);
 
   std::unique_ptr<StepProfile> profile;
   const server::ServerOptions server_settings = KTX_TRY(server_options(options.serve));
@@ -149,7 +148,8 @@ Status serve(const Options& options) {
   if (!server.drain(std::chrono::seconds(options.serve.drain_seconds))) {
     note("some answers took longer and were cut off");
   }
-  return {};
+  KTX_TRY(server.log_state());
+  return profile ? profile->finish() : Status();
 }
 
 }  // namespace

@@ -1,32 +1,24 @@
 #include "tools/ktx-run/step_profile.h"
 
-#include <fmt/format.h>
-
-#include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
-
-#include "lib/support/may_replace.h"
 
 namespace ktx::tools {
 
 Result<std::unique_ptr<StepProfile>> StepProfile::create(const std::string& path,
                                                          runtime::Engine& engine) {
-  KTX_TRY(may_replace(path, "{"));
-  std::FILE* file = std::fopen(path.c_str(), "we");
-  if (file == nullptr) {
-    return Error{fmt::format("{}: cannot write the profile: {}", path, std::strerror(errno))};
-  }
+  LineFile file = KTX_TRY(LineFile::open(path, LineFile::Old::Goes, "{"));
   engine.enable_step_stats(true);
-  return std::unique_ptr<StepProfile>(new StepProfile(file));
+  return std::unique_ptr<StepProfile>(new StepProfile(std::move(file)));
 }
 
-StepProfile::~StepProfile() {
-  std::fclose(file_);
+Status StepProfile::finish() {
+  const std::lock_guard lock(mutex_);
+  return file_.finish();
 }
 
 void StepProfile::add(runtime::Engine& engine) {
+  const std::lock_guard lock(mutex_);
   const plan::PlanView& plan = engine.plan();
   const std::vector<runtime::StepTime> times = engine.step_times();
   before_.resize(times.size());
@@ -42,7 +34,7 @@ void StepProfile::add(runtime::Engine& engine) {
     line["layer"] = time.layer;
     line["device"] = std::string(plan.string_or_empty(plan.steps[time.step].device));
     line["seconds"] = time.seconds - std::exchange(before_[i], time.seconds);
-    fmt::print(file_, "{}\n", line.dump());
+    file_.add(line.dump() + "\n");
   }
 }
 

@@ -5,12 +5,14 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/runtime/engine.h"
+#include "lib/support/line_file.h"
 #include "lib/support/result.h"
 
 namespace ktx::tools {
@@ -20,14 +22,15 @@ class StepProfile {
   // Switches the engine's times on.
   static Result<std::unique_ptr<StepProfile>> create(const std::string& path,
                                                      runtime::Engine& engine);
-  ~StepProfile();
-
   // Writes what has passed since the last call.
   void add(runtime::Engine& engine);
+  // Fails when lines could not be written.
+  Status finish();
 
  private:
-  explicit StepProfile(std::FILE* file) : file_(file) {}
-  std::FILE* file_;
+  explicit StepProfile(LineFile file) : file_(std::move(file)) {}
+  std::mutex mutex_;  // the scheduler's thread adds, the one that ends the program finishes
+  LineFile file_;
   int64_t steps_ = 0;
   int64_t tokens_ = 0;
   std::vector<double> before_;

@@ -304,9 +304,9 @@ TEST(PlanWriter, RefusesTargetsThatAreNoFiles) {
   TempDir dir;
   const TinyPlan tiny = make_tiny_plan();
   EXPECT_THAT(create_error("/dev/null", tiny.contents), HasSubstr("not a regular file"));
-  EXPECT_THAT(create_error(dir.path(), tiny.contents), HasSubstr("not a regular file"));
+  EXPECT_THAT(create_error(dir.path(), tiny.contents), HasSubstr("it is a folder; name a file"));
   EXPECT_THAT(create_error(dir.path("no/such/folder/p"), tiny.contents),
-              HasSubstr("No such file or directory"));
+              HasSubstr("there is no folder '" + dir.path("no/such/folder") + "'; make it first"));
   ASSERT_EQ(mkfifo(dir.path("q.work").c_str(), 0600), 0);
   EXPECT_THAT(create_error(dir.path("q"), tiny.contents), HasSubstr("not a regular file"));
 }

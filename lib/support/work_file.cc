@@ -1,4 +1,4 @@
-#include "lib/plan/work_file.h"
+#include "lib/support/work_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,27 +14,35 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "lib/support/may_replace.h"
 #include "lib/support/sigbus_guard.h"
 #include "lib/support/strings.h"
+#include "lib/support/write_failure.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // since Linux 5.14; before it, all threads go through pwrite()
 #endif
 
-namespace ktx::plan {
+namespace ktx {
 namespace {
 
-std::string cause(int error) {
-  return error == ENOSPC ? "no space left on the device"
-                         : std::error_code(error, std::generic_category()).message();
+Error file_error(const std::string& path, std::string_view what, int error) {
+  return Error{fmt::format("{}: {}: {}", path, what, write_failure(error))};
 }
 
-Error file_error(const std::string& path, std::string_view what, int error) {
-  return Error{fmt::format("{}: {}: {}", path, what, cause(error))};
+// A new file has the owner and the permissions of the one that it replaces: a plan that only
+// some may read stays so, also while it is made. The owner is root's to give.
+void take_permissions(int fd, const OutputPlace& place) {
+  struct stat info = {};
+  if (place.kind != OutputPlace::Kind::File || stat(place.path.c_str(), &info) != 0) return;
+  (void)!fchown(fd, info.st_uid, info.st_gid);
+  (void)fchmod(fd, info.st_mode & 0777);
+}
+
+Error not_ours(const std::string& work_path) {
+  return Error{fmt::format("{}: not a regular file; remove it", work_path)};
 }
 
 // A file system in memory reserves by taking the pages from the system, one after the other
@@ -47,20 +55,24 @@ bool in_memory(int fd) {
 
 }  // namespace
 
-Result<WorkFile> WorkFile::open(const std::string& target, std::string_view magic) {
-  struct stat info = {};
-  if (stat(target.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
-    return Error{fmt::format("{}: not a regular file; name a file to write", target)};
+Result<WorkFile> WorkFile::open(const std::string& target, std::string_view magic, mode_t mode) {
+  OutputPlace place = KTX_TRY(find_output(target));
+  if (place.kind == OutputPlace::Kind::Stream) {
+    return Error{
+        fmt::format("{}: it is a pipe or a device, and not a regular file; name a file "
+                    "to write",
+                    describe(place))};
   }
-  KTX_TRY(may_replace(target, magic));
+  KTX_TRY(may_replace(place.path, magic));
   // The file may be renamed or removed by its last writer between open and lock:
   // then the lock is on a file that has lost its name (it may be a finished one),
   // which must not be touched.
-  const std::string path = target + ".work";
+  const std::string path = place.path + ".work";
   for (int attempt = 0; attempt < 100; ++attempt) {
     const int fd =
-        ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
-    if (fd < 0) return file_error(target, "cannot create the work file beside it", errno);
+        ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
+    if (fd < 0 && errno == ELOOP) return not_ours(path);
+    if (fd < 0) return file_error(path, "cannot create the work file", errno);
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
       const int error = errno;
       close(fd);
@@ -74,15 +86,18 @@ Result<WorkFile> WorkFile::open(const std::string& target, std::string_view magi
     struct stat named = {};
     const bool same = fstat(fd, &mine) == 0 && stat(path.c_str(), &named) == 0 &&
                       mine.st_dev == named.st_dev && mine.st_ino == named.st_ino;
-    if (same && S_ISREG(mine.st_mode)) return WorkFile(target, fd);
+    if (same && S_ISREG(mine.st_mode)) {
+      take_permissions(fd, place);
+      return WorkFile(std::move(place), fd);
+    }
     close(fd);
-    if (same) return Error{fmt::format("{}: not a regular file; remove it", path)};
+    if (same) return not_ours(path);
   }
   return Error{fmt::format("{}: other processes keep writing this file", target)};
 }
 
 WorkFile::WorkFile(WorkFile&& other) noexcept
-    : target_(std::move(other.target_)),
+    : place_(std::move(other.place_)),
       fd_(std::exchange(other.fd_, -1)),
       writing_(std::move(other.writing_)),
       committed_(other.committed_) {}
@@ -94,7 +109,7 @@ WorkFile::~WorkFile() {
 }
 
 Error WorkFile::error(std::string_view what, int error_number) const {
-  return file_error(target_, what, error_number);
+  return file_error(describe(place_), what, error_number);
 }
 
 uint64_t WorkFile::size() const {
@@ -103,13 +118,14 @@ uint64_t WorkFile::size() const {
 }
 
 Status WorkFile::reserve(uint64_t bytes) {
+  if (bytes == 0) return truncate(0);
   struct rlimit limit = {};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
       limit.rlim_cur < bytes) {  // a write past it would be a signal, not an error
     return Error{
         fmt::format("{}: the file needs {} ({} bytes) and this process may write files "
                     "of {} bytes; raise the limit (ulimit -f)",
-                    target_, human_bytes(bytes), bytes, limit.rlim_cur)};
+                    target(), human_bytes(bytes), bytes, limit.rlim_cur)};
   }
   struct statvfs space = {};
   struct stat info = {};
@@ -121,7 +137,7 @@ Status WorkFile::reserve(uint64_t bytes) {
     return Error{
         fmt::format("{}: no space left on the device: the file needs {} ({} bytes), {} "
                     "({} bytes) are free; free some or write elsewhere",
-                    target_, human_bytes(bytes), bytes, human_bytes(available), available)};
+                    target(), human_bytes(bytes), bytes, human_bytes(available), available)};
   };
   if (bytes > available) return full();  // fallocate would fill the disk to find out
   if (!in_memory(fd_) && fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) != 0) {
@@ -187,12 +203,15 @@ Status WorkFile::sync() {
   return {};
 }
 
-Status WorkFile::commit() {
-  KTX_TRY(sync());
-  if (rename(path().c_str(), target_.c_str()) != 0) return error("cannot put it in place", errno);
+Status WorkFile::commit(bool sync) {
+  if (sync) KTX_TRY(this->sync());
+  if (rename(path().c_str(), place_.path.c_str()) != 0) {
+    return error("cannot put it in place", errno);
+  }
   committed_ = true;
-  const std::string folder = std::filesystem::path(target_).parent_path().string();
-  const int fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (!sync) return {};
+  const std::string folder = std::filesystem::path(place_.path).parent_path().string();
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd >= 0) {
     fsync(fd);  // a file system that cannot do it keeps the rename in its own time
     close(fd);
@@ -200,4 +219,4 @@ Status WorkFile::commit() {
   return {};
 }
 
-}  // namespace ktx::plan
+}  // namespace ktx

@@ -1,6 +1,6 @@
 // Many threads fill one work file: each byte arrives, and what cannot be written is an error
 // with its cause, never a signal.
-#include "lib/plan/work_file.h"
+#include "lib/support/work_file.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -15,7 +15,7 @@
 
 #include "tests/support/temp_dir.h"
 
-namespace ktx::plan {
+namespace ktx {
 namespace {
 
 using testing::read_file;
@@ -79,6 +79,36 @@ TEST(WorkFile, ReplacesOnlyFilesOfItsOwnKind) {
   EXPECT_TRUE(WorkFile::open(dir.path("f"), "MAGIC").ok());
 }
 
+// The next run finds what a killed one left, by whichever name it is called.
+TEST(WorkFile, IsBesideTheFileThatALinkLeadsTo) {
+  const TempDir dir;
+  dir.write("folder/real", "MAGIC of old");
+  std::filesystem::permissions(dir.path("folder/real"), std::filesystem::perms(0600));
+  std::filesystem::create_symlink("folder/real", dir.path("link"));
+  auto file = WorkFile::open(dir.path("link"), "MAGIC");
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  EXPECT_EQ(std::filesystem::status(dir.path("folder/real.work")).permissions(),
+            std::filesystem::perms(0600));  // nobody else may read what is being made
+  const auto second = WorkFile::open(dir.path("folder/real"), "MAGIC");
+  ASSERT_FALSE(second.ok());
+  EXPECT_NE(second.error().message.find("another process is writing this file"), std::string::npos);
+  ASSERT_TRUE(file->write(0, std::as_bytes(std::span("MAGIC new", 9))).ok());
+  ASSERT_TRUE(file->commit().ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(dir.path("link")));
+  EXPECT_EQ(read_file(dir.path("folder/real")), "MAGIC new");
+}
+
+TEST(WorkFile, IsNoLinkItself) {
+  const TempDir dir;
+  dir.write("precious", "text");
+  std::filesystem::create_symlink("precious", dir.path("f.work"));
+  const auto refused = WorkFile::open(dir.path("f"), "MAGIC");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("f.work: not a regular file; remove it"),
+            std::string::npos);
+  EXPECT_EQ(read_file(dir.path("precious")), "text");
+}
+
 // Behind the end of a file there is no memory to copy into.
 TEST(WorkFile, GrowsUnderManyThreadsThatReservedNothing) {
   const TempDir dir;
@@ -119,4 +149,4 @@ TEST(WorkFile, SaysThatADiskBecameFullWhileThreadsWrote) {
 }
 
 }  // namespace
-}  // namespace ktx::plan
+}  // namespace ktx

@@ -11,8 +11,12 @@
 // its work file, and the next one opens it as it is (size() > 0).
 //
 // A target that is there already is replaced only when it is empty or begins with `magic`:
-// `ktx-compile m.gguf -o m.gguf` must not cost the model.
+// `ktx-compile m.gguf -o m.gguf` must not cost the model. The new file has its permissions.
+// A symbolic link stays, and the file it leads to is replaced (output_place.h); the work file
+// is beside that one. Pipes and devices are refused: write_file.h writes to them.
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -22,18 +26,21 @@
 #include <string>
 #include <string_view>
 
+#include "lib/support/output_place.h"
 #include "lib/support/result.h"
 
-namespace ktx::plan {
+namespace ktx {
 
 class WorkFile {
  public:
-  static Result<WorkFile> open(const std::string& target, std::string_view magic);
+  // A `magic` of "" is any file's. `mode` is that of a new file, less the umask.
+  static Result<WorkFile> open(const std::string& target, std::string_view magic,
+                               mode_t mode = 0666);
   WorkFile(WorkFile&&) noexcept;
   WorkFile& operator=(WorkFile&&) = delete;
   ~WorkFile();
 
-  const std::string& target() const { return target_; }
+  const std::string& target() const { return place_.given; }
   uint64_t size() const;
   // Makes the file this large, with its space on the disk, in zeros where nothing was
   // written. Fails with needed and free bytes.
@@ -46,18 +53,19 @@ class WorkFile {
   Status write(uint64_t offset, std::span<const std::byte> bytes);
   Status read(uint64_t offset, std::span<std::byte> bytes) const;
   Status sync();
-  Status commit();
+  // Without `sync` a crash of the machine may leave it empty: for files of tests.
+  Status commit(bool sync = true);
 
  private:
-  WorkFile(std::string target, int fd) : target_(std::move(target)), fd_(fd) {}
+  WorkFile(OutputPlace place, int fd) : place_(std::move(place)), fd_(fd) {}
   bool copy_into_memory(uint64_t offset, std::span<const std::byte> bytes);
-  std::string path() const { return target_ + ".work"; }
+  std::string path() const { return place_.path + ".work"; }
   Error error(std::string_view what, int error_number) const;
 
-  std::string target_;
+  OutputPlace place_;
   int fd_ = -1;
   std::unique_ptr<std::mutex> writing_ = std::make_unique<std::mutex>();  // who may wait for none
   bool committed_ = false;
 };
 
-}  // namespace ktx::plan
+}  // namespace ktx
