@@ -1,4 +1,4 @@
-// The page as one text; made from web_ui/index.html when ktx is built.
+// The page as one text; made from web_ui/ when ktx is built.
 #pragma once
 
 #include <string_view>

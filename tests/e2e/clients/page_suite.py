@@ -1,124 +1,33 @@
-"""The page at / in a headless Chromium, driven over its DevTools pipe: run by run.py."""
-import base64
+"""The page at / in a headless Chromium: run by run.py. What it keeps: page_storage_suite.py."""
 import json
 import os
-import pathlib
-import subprocess
-import tempfile
-import time
 import unittest
 
+from chromium import Browser
+
 URL = os.environ["KTX_URL"]
-
-
-class Browser:
-    """One page of one Chromium. Commands go through a pipe, so nothing but Python is needed."""
-
-    def __init__(self, width=1100, height=800):
-        to_browser, self.write_fd = os.pipe()
-        self.read_fd, from_browser = os.pipe()
-        self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-
-        def arrange():
-            # Chromium reads commands from descriptor 3 and answers on 4.
-            source, target = os.dup(to_browser), os.dup(from_browser)
-            os.dup2(source, 3)
-            os.dup2(target, 4)
-
-        self.process = subprocess.Popen(
-            [os.environ["KTX_BROWSER"], "--headless", "--no-sandbox", "--disable-gpu",
-             "--disable-dev-shm-usage", "--remote-debugging-pipe", "--no-first-run",
-             f"--user-data-dir={self.profile.name}", f"--window-size={width},{height}",
-             "about:blank"],
-            preexec_fn=arrange, close_fds=False, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL)
-        os.close(to_browser)
-        os.close(from_browser)
-        self.last, self.held, self.session, self.problems = 0, b"", None, []
-        for _ in range(600):
-            targets = self.call("Target.getTargets")["targetInfos"]
-            pages = [t for t in targets if t["type"] == "page"]
-            if pages:
-                break
-            time.sleep(0.1)
-        self.session = self.call("Target.attachToTarget", targetId=pages[0]["targetId"],
-                                 flatten=True)["sessionId"]
-        self.call("Runtime.enable")
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
-                  deviceScaleFactor=1, mobile=width < 600)
-
-    def call(self, method, **params):
-        self.last += 1
-        message = {"id": self.last, "method": method, "params": params}
-        if self.session:
-            message["sessionId"] = self.session
-        os.write(self.write_fd, json.dumps(message).encode() + b"\0")
-        while True:
-            while b"\0" not in self.held:
-                more = os.read(self.read_fd, 1 << 20)
-                if not more:
-                    raise RuntimeError("the browser ended")
-                self.held += more
-            line, self.held = self.held.split(b"\0", 1)
-            answer = json.loads(line)
-            if answer.get("method") == "Runtime.exceptionThrown":
-                self.problems.append(answer["params"]["exceptionDetails"])
-            if answer.get("id") == self.last:
-                if "error" in answer:
-                    raise RuntimeError(answer["error"])
-                return answer["result"]
-
-    def js(self, expression):
-        result = self.call("Runtime.evaluate", expression=expression, awaitPromise=True,
-                           returnByValue=True)
-        if "exceptionDetails" in result:
-            raise RuntimeError(result["exceptionDetails"])
-        return result["result"].get("value")
-
-    def wait(self, expression, seconds=60):
-        end = time.time() + seconds
-        while time.time() < end:
-            if self.js(expression):
-                return
-            time.sleep(0.05)
-        raise AssertionError(f"never true: {expression}; page: {self.js('document.body.innerText')}")
-
-    def open(self, url):
-        self.call("Page.navigate", url=url)
-        self.wait(f"document.readyState === 'complete' && location.href === {json.dumps(url)}")
-
-    def picture(self, name):
-        folder = os.environ.get("KTX_PICTURES")
-        if folder:
-            data = self.call("Page.captureScreenshot")["data"]
-            pathlib.Path(folder, name + ".png").write_bytes(base64.b64decode(data))
-
-    def close(self):
-        try:
-            self.call("Browser.close")
-        except (RuntimeError, OSError):
-            pass
-        self.process.wait(60)
-        self.profile.cleanup()
 
 
 class Page(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.browser = Browser()
-        cls.browser.open(URL + "/")
+        cls.chromium = Browser()
 
     @classmethod
     def tearDownClass(cls):
-        cls.browser.close()
+        cls.chromium.close()
 
     def setUp(self):
-        self.browser.js("localStorage.clear()")
-        self.browser.open(URL + f"/?{self.id()}")
+        self.context = self.chromium.context()
+        self.browser = self.chromium.tab(self.context)
+        self.browser.open(URL + "/")
         self.browser.wait("document.getElementById('model').textContent === 'qwen3moe'")
+        self.browser.wait("document.documentElement.dataset.ready")
 
     def tearDown(self):
-        self.assertEqual(self.browser.problems, [])
+        self.chromium.forget(self.context)
+        problems, self.chromium.problems = self.chromium.problems, []
+        self.assertEqual(problems, [])
 
     def ask(self, text):
         self.browser.js(f"document.getElementById('input').value = {json.dumps(text)}; "
@@ -152,7 +61,7 @@ class Page(unittest.TestCase):
         self.assertEqual(self.last(), first, "greedy: the same again")
         b.js("[...document.querySelectorAll('.message.user button')]"
              ".filter(b => b.textContent === 'Edit')[0].click()")
-        self.assertEqual(b.js("document.getElementById('input').value"),
+        self.assertEqual(b.js("document.querySelector('.editor textarea').value"),
                          "Tell me a story about a fox.")
 
     def test_an_answer_can_be_stopped(self):
@@ -178,7 +87,7 @@ class Page(unittest.TestCase):
     def test_reasoning_and_calls_have_their_place(self):
         text = self.browser.js(
             "render({role: 'assistant', content: 'Sunny.', reasoning: 'Look it up', tool_calls: "
-            "[{function: {name: 'get_weather', arguments: '{}'}}]}, 0).textContent")
+            "[{function: {name: 'get_weather', arguments: '{}'}}]}).textContent")
         for part in ("Reasoning", "Look it up", "Calls get_weather", "Sunny."):
             self.assertIn(part, text)
 
@@ -224,33 +133,27 @@ class Page(unittest.TestCase):
                          "cuda:0: 47.7 MiB\ncpu: 85.8 MiB")
         b.picture("placement")
 
-    def key(self, key, code, modifiers=0, text=""):
-        for kind in ("keyDown", "keyUp"):
-            self.browser.call("Input.dispatchKeyEvent", type=kind, key=key, code=key,
-                              windowsVirtualKeyCode=code, modifiers=modifiers,
-                              **({"text": text} if kind == "keyDown" and text else {}))
-
     def test_the_keyboard_is_enough(self):
         b = self.browser
         b.js("settings.max_tokens = 20")
         b.picture("empty")
         b.js("document.getElementById('input').focus()")
         b.call("Input.insertText", text="First line")
-        self.key("Enter", 13, modifiers=8, text="\r")  # Shift: a line
+        b.key("Enter", 13, modifiers=8, text="\r")  # Shift: a line
         b.call("Input.insertText", text="second line")
         self.assertEqual(b.js("document.getElementById('input').value"), "First line\nsecond line")
-        self.key("Enter", 13, text="\r")
+        b.key("Enter", 13, text="\r")
         b.wait("document.querySelectorAll('.message').length === 2")
         self.done()
         self.assertEqual(b.js("document.getElementById('input').value"), "")
-        self.key("k", 75, modifiers=2)  # Ctrl: a new conversation
+        b.key("k", 75, modifiers=2)  # Ctrl: a new conversation
         b.wait("document.querySelectorAll('.message').length === 0")
         self.assertEqual(b.js("document.activeElement.id"), "input")
         self.assertEqual(b.js("document.querySelectorAll('.item').length"), 1)
         # Tab reaches every control, and each has a name.
         names = set()
         for _ in range(30):
-            self.key("Tab", 9)
+            b.key("Tab", 9)
             names.add(b.js("(e => e.id || e.textContent || e.ariaLabel)(document.activeElement)"))
         for control in ("send", "settings", "new", "tab-server", "shade"):
             self.assertIn(control, names)
@@ -277,7 +180,7 @@ class Page(unittest.TestCase):
         self.done()
         self.assertRegex(b.js("document.querySelector('.message.assistant .foot').innerText"),
                          r"\b3 tokens")
-        self.assertEqual(b.js("requestBody(current()).repeat_penalty"), 1.2)
+        self.assertEqual(b.js("requestBody(path()).repeat_penalty"), 1.2)
 
     def test_an_error_is_told(self):
         self.browser.js("settings.top_p = 5")
@@ -288,8 +191,9 @@ class Page(unittest.TestCase):
 
 class Phone(unittest.TestCase):
     def test_it_fits_a_phone_and_the_dark(self):
-        b = Browser(390, 800)
+        chromium = Browser()
         try:
+            b = chromium.tab(chromium.context(), width=390, height=800)
             b.call("Emulation.setEmulatedMedia",
                    features=[{"name": "prefers-color-scheme", "value": "dark"}])
             b.open(URL + "/")
@@ -312,7 +216,7 @@ class Phone(unittest.TestCase):
             b.wait("document.querySelectorAll('.layers div').length > 2")
             self.assertLessEqual(b.js("document.documentElement.scrollWidth"), 390)
         finally:
-            b.close()
+            chromium.close()
 
 
 if __name__ == "__main__":

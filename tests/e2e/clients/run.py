@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the official clients, unchanged, against `ktx-run serve`.
 
-    tests/e2e/clients/run.py BUILD_FOLDER [openai|ollama|anthropic|page]
+    tests/e2e/clients/run.py BUILD_FOLDER [openai|ollama|anthropic|page|page_storage]
 
 The packages are installed into BUILD_FOLDER/clients-venv once. Exit status: 0 all passed,
 1 something failed, 77 skipped (no network, no venv, no browser): the reason is printed.
@@ -81,9 +81,9 @@ def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
     build, suite = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
-    python = sys.executable if suite == "page" else prepare_venv(build)
+    python = sys.executable if suite.startswith("page") else prepare_venv(build)
     browser = None
-    if suite == "page":
+    if suite.startswith("page"):
         names = ("chromium", "chromium-browser", "google-chrome")
         browser = next(filter(None, map(shutil.which, names)), None)
         if browser is None:

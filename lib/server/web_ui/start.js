@@ -1,0 +1,172 @@
+// Puts the parts together: events, what storage says, and the first look.
+'use strict';
+let settings = {};
+const readSettings = () => {
+  const kept = read('settings', {});
+  settings = isObject(kept) ? kept : {};
+};
+const kFields = ['system', ...kSampling, 'thinking', 'key'];
+
+function shade() {
+  const dark = settings.dark ?? matchMedia('(prefers-color-scheme: dark)').matches;
+  document.documentElement.classList.toggle('dark', dark);
+}
+async function name() {
+  try {
+    const reply = await fetch('v1/models', {headers: headers()});
+    const body = await reply.json();
+    $('model').textContent = reply.ok ? body.data[0].id : body.error.message;
+    if (reply.status === 503) setTimeout(name, 500);
+  } catch {
+    $('model').textContent = 'the server does not answer';
+    setTimeout(name, 2000);
+  }
+}
+function tab(name) {
+  for (const other of ['chat', 'server']) {
+    $(other).hidden = other !== name;
+    $('tab-' + other).setAttribute('aria-selected', other === name);
+  }
+  $('ask').hidden = name !== 'chat';
+  if (name === 'server') {
+    figures();
+    showPlan().catch(() => {});
+  }
+}
+function drawer(shown) {
+  $('side').classList.toggle('shown', shown);
+  $('menu').setAttribute('aria-expanded', shown);
+}
+
+// ---- storage that fails is said, with what to do ----
+const atRisk = () => unsaved.messages.size > 0;
+onTrouble = error => {
+  const save = ['Export all', exportAll], again = ['Try again', () => { failure = null; flush(); }];
+  if (error.name === 'QuotaExceededError') {
+    const trash = ['Open the trash', () => { inTrash = true; drawer(true); showList(); focusList(); }];
+    notice('storage', "The browser's storage for this page is full: the newest messages are in this " +
+      'tab only. Export the conversations, then delete some for good in the trash.',
+      [save, ...(trashed().length ? [trash] : []), again]);
+  } else {
+    notice('storage', 'This browser does not keep conversations here (a private window, or storage is ' +
+      `forbidden or broken): they end with this tab. Export what you need. Cause: ${error.message}`,
+      [save, again]);
+  }
+};
+onSaved = () => dismiss('storage');
+addEventListener('beforeunload', event => { if (atRisk()) event.preventDefault(); });
+
+// ---- events ----
+$('new').onclick = fresh;
+$('menu').onclick = event => {
+  event.stopPropagation();
+  drawer(!$('side').classList.contains('shown'));
+  if ($('side').classList.contains('shown')) $('new').focus();
+};
+document.querySelector('main').onclick = () => drawer(false);
+let searchTimer = 0;
+$('search').oninput = () => {
+  clearTimeout(searchTimer);
+  searchTimer = setTimeout(() => search($('search').value), 150);
+};
+$('trash').onclick = () => { inTrash = !inTrash; shown = kPage; showList(); };
+$('stop').onclick = stop;
+$('shade').onclick = () => {
+  settings.dark = !document.documentElement.classList.contains('dark');
+  store('settings', settings);
+  shade();
+};
+for (const each of ['chat', 'server']) {
+  $('tab-' + each).onclick = () => tab(each);
+  $('tab-' + each).onkeydown = event => {
+    if (!['ArrowLeft', 'ArrowRight'].includes(event.key)) return;
+    const other = each === 'chat' ? 'server' : 'chat';
+    tab(other);
+    $('tab-' + other).focus();
+  };
+}
+$('ask').onsubmit = event => { event.preventDefault(); ask(); };
+$('input').oninput = () => { fit($('input')); keepDraft(); };
+$('input').onkeydown = event => {
+  if (sends(event)) { event.preventDefault(); ask(); }
+};
+$('attach').onclick = () => $('attach-file').click();
+$('attach-file').onchange = async () => {
+  await attachFiles($('attach-file').files);
+  $('attach-file').value = '';
+};
+const hasFiles = event => [...event.dataTransfer?.types ?? []].includes('Files');
+document.ondragover = event => {
+  if (!hasFiles(event)) return;
+  event.preventDefault();
+  $('ask').classList.add('drop');
+};
+document.ondragleave = event => { if (!event.relatedTarget) $('ask').classList.remove('drop'); };
+document.ondrop = event => {
+  if (!hasFiles(event)) return;
+  event.preventDefault();
+  $('ask').classList.remove('drop');
+  attachFiles(event.dataTransfer.files);
+};
+document.onkeydown = event => {
+  if (event.key === 'Escape' && !composing(event) && !$('dialog').open) {
+    if ($('side').classList.contains('shown')) {
+      drawer(false);
+      $('menu').focus();
+    } else {
+      stop();
+    }
+  }
+  if ((event.ctrlKey || event.metaKey) && event.key === 'k') { event.preventDefault(); fresh(); }
+};
+
+$('settings').onclick = () => {
+  for (const field of kFields) $('s-' + field).value = settings[field] ?? '';
+  $('dialog').showModal();
+};
+// At submit, not at close: that event comes later, and a question could overtake it. Escape discards.
+document.querySelector('dialog form').onsubmit = () => {
+  for (const field of kFields) settings[field] = $('s-' + field).value;
+  store('settings', settings);
+  name();
+};
+$('export').onclick = exportAll;
+$('import').onclick = () => $('import-file').click();
+$('import-file').onchange = async () => {
+  $('dialog').close();
+  for (const file of $('import-file').files) await importFile(file);
+  $('import-file').value = '';
+};
+$('forget').onclick = () => {
+  $('dialog').close();
+  const ids = kept().map(chat => chat.id);
+  if (ids.length) trashWithUndo(ids, `Deleted ${counted(ids.length, 'conversation')}`);
+};
+matchMedia('(prefers-color-scheme: dark)').onchange = shade;
+// Another tab changed the settings.
+addEventListener('storage', event => {
+  if (event.key === 'ktx.settings') { readSettings(); shade(); }
+});
+document.addEventListener('visibilitychange', () => { if (!document.hidden) refresh(); });
+
+async function start() {
+  readSettings();
+  shade();
+  tab('chat');
+  name();
+  takeDraft();
+  conversations = await readChats();
+  for (const id of await orphanedChats(conversations)) {
+    const chat = {id, title: titleOf((await readMessages(id))[0]?.content ?? ''), used: 0, leaf: null, trashed: false};
+    conversations.set(id, chat);
+    save({chats: [chat]});
+  }
+  await takeOldConversations();
+  const last = kept()[0];
+  // A draft for a new conversation waits there.
+  if (last && open === null && !$('input').value) await openChat(last.id);
+  else show();
+  document.documentElement.dataset.ready = 'yes';
+}
+setInterval(figures, 1000);
+start();
