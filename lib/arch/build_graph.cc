@@ -366,11 +366,17 @@ Result<const ArchDesc*> pick_architecture(const input::HfConfig& config) {
   std::sort(known.begin(), known.end());
   known.erase(std::unique(known.begin(), known.end()), known.end());
   if (type.empty()) {
-    return Error{
-        fmt::format("{}: 'model_type' is missing; known are {}", config.file(), join(known, ", "))};
+    return Error{fmt::format("{}: 'model_type' is missing; known are {} [KTX-C002]", config.file(),
+                             join(known, ", "))};
   }
-  return Error{fmt::format("{}: unknown architecture '{}'{}; known are {}", config.file(),
-                           printable(type), did_you_mean(type, known), join(known, ", "))};
+  return Error{fmt::format("{}: unknown architecture '{}'{}; known are {} [KTX-C002]",
+                           config.file(), printable(type), did_you_mean(type, known),
+                           join(known, ", "))};
+}
+
+Status accept_architecture(const input::HfConfig& config) {
+  const Result<const ArchDesc*> arch = pick_architecture(config);
+  return arch.ok() ? Status() : Status(arch.error());
 }
 
 Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, const input::GgufFile* gguf,
@@ -382,12 +388,6 @@ Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, const input::
                     "stored as '{}'; is it of another model? [KTX-T002]",
                     gguf->path(), printable(gguf->architecture()), config.file(), arch->family,
                     arch->gguf_arch)};
-  }
-  if (gguf != nullptr && gguf->tensors().empty()) {
-    return Error{
-        fmt::format("{}: holds no weights (only a vocabulary?); give the GGUF of the "
-                    "model itself [KTX-T003]",
-                    gguf->path())};
   }
   std::optional<HyperParams> params = read_hyper_params(*arch, config, diags);
   if (!params) {

@@ -33,5 +33,7 @@ Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, const input::
 // The family that a config means, by model_type, then by its architectures; an
 // unknown one is an error with the nearest names and the list.
 Result<const ArchDesc*> pick_architecture(const input::HfConfig& config);
+// For ModelInputs::accept: fails where pick_architecture() does.
+Status accept_architecture(const input::HfConfig& config);
 
 }  // namespace ktx::arch

@@ -23,6 +23,16 @@ bool starts_with_ignoring_case(std::string_view text, std::string_view prefix) {
          });
 }
 
+// i32 number of entries, then of each: i32 length of its name, the name of a tensor.
+bool is_imatrix(std::string_view head) {
+  uint32_t entries = 0, length = 0;
+  if (head.size() < 16) return false;
+  std::memcpy(&entries, head.data(), sizeof entries);
+  std::memcpy(&length, head.data() + 4, sizeof length);
+  const std::string_view name = head.substr(8, std::min<size_t>(length, head.size() - 8));
+  return entries > 0 && entries < (1 << 20) && length < 256 && name.ends_with(".weight");
+}
+
 }  // namespace
 
 FileKind file_kind(std::span<const std::byte> bytes) {
@@ -46,6 +56,7 @@ FileKind file_kind(std::span<const std::byte> bytes) {
                        "ELF")) {
     return FileKind::Elf;
   }
+  if (is_imatrix(head)) return FileKind::Imatrix;
   if (size >= 9 && head[8] == '{') {  // u64 length of a JSON header, then the header
     uint64_t length;
     std::memcpy(&length, head.data(), sizeof length);
@@ -71,7 +82,8 @@ std::string_view describe(FileKind kind) {
       "a git-lfs pointer, not the file itself; run `git lfs pull`",
       "a JSON file",
       "a text file",
-      "a GGML file from before GGUF",
+      "a GGML file from before GGUF; convert the model again",
+      "an importance matrix (imatrix.dat), data for quantising; give the GGUF of the model",
       "a zip file, perhaps a PyTorch checkpoint",
       "a gzip file",
       "a program",

@@ -22,7 +22,8 @@ enum class FileKind {
   Json,
   Text,  // YAML rules among it
   OldGgml,
-  Zip,  // also PyTorch checkpoints
+  Imatrix,  // llama.cpp's importance matrix from before it was a GGUF
+  Zip,      // also PyTorch checkpoints
   Gzip,
   Elf,
   Zeros,

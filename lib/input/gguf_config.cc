@@ -181,8 +181,12 @@ bool is_scaling(std::string_view key) {
 // Merges row by row; what it reports it names once, at the end.
 class Merger {
  public:
-  Merger(const HfConfig& config, GgufKeys& keys, Trust trust)
-      : config_(config), keys_(keys), trust_(trust), result_(config) {}
+  Merger(const HfConfig& config, GgufKeys& keys, Trust trust, bool all_differences)
+      : config_(config),
+        keys_(keys),
+        trust_(trust),
+        all_differences_(all_differences),
+        result_(config) {}
 
   HfConfig run() {
     const GgufFamily of_gguf = family_of_gguf(keys_);
@@ -195,6 +199,7 @@ class Merger {
       if (row.families & type->family) merge(row);
     }
     fill_method(*type);
+    if (report_differences()) return std::move(result_);
     check_sizes();
     report();
     return std::move(result_);
@@ -212,6 +217,7 @@ class Merger {
       return row_of_type(type);
     }
     if (type.empty()) return of_gguf.row;
+    ++compared_;
     const ModelTypeRow* of_config = row_of_type(type);
     if (of_config && of_config->architecture == of_gguf.row->architecture &&
         (of_config->family == of_gguf.row->family || !of_gguf.sure)) {
@@ -234,6 +240,7 @@ class Merger {
     const auto from_gguf = gguf_value(row);
     const std::string key(row.hf_key);
     if (from_config && from_gguf) {
+      ++compared_;
       if (same(*from_config, *from_gguf)) return result_.set(key, *from_config);
       merge_different(row, *from_config, *from_gguf);
     } else if (from_config) {
@@ -310,19 +317,58 @@ class Merger {
   void disagree(Weight weight, std::string_view key, std::string_view in_config,
                 std::string_view in_gguf) {
     const bool is_error = weight == Weight::Structural && trust_ == Trust::Neither;
-    Diagnostic& diag = keys_.diags.report(
-        is_error ? Severity::Error : Severity::Warning, {config_.file()}, "T002",
-        fmt::format("{} is {}, but {} {}{}", key, in_config, gguf_name(), in_gguf,
-                    is_error                ? ""
-                    : trust_ == Trust::Gguf ? "; using the GGUF's"
-                                            : "; using the config's"));
-    if (is_error) {
-      diag.help(
-          "give the config of this model, or say which one is right: --trust=config or "
-          "--trust=gguf");
-    } else if (trust_ == Trust::Neither) {
-      diag.help("--trust=gguf uses the GGUF's");
+    differences_.push_back(
+        {is_error, fmt::format("{} is {}, but {} {}{}", key, in_config, gguf_name(), in_gguf,
+                               is_error                ? ""
+                               : trust_ == Trust::Gguf ? "; using the GGUF's"
+                                                       : "; using the config's")});
+  }
+
+  // True when it is the config of another model.
+  bool report_differences() {
+    constexpr auto is_error = [](const Difference& difference) { return difference.is_error; };
+    const auto errors = std::count_if(differences_.begin(), differences_.end(), is_error);
+    if (errors >= kOtherModel && !all_differences_) {
+      keys_.diags
+          .error({config_.file()}, "T002",
+                 fmt::format("this is the config of another model ({}), and {} holds {}: {} of {} "
+                             "keys differ",
+                             facts_of(config_), gguf_name(), gguf_facts(), differences_.size(),
+                             compared_))
+          .help(
+              "give the config of this model; --hf-config-details lists the keys, and "
+              "--trust=config or --trust=gguf says which one is right");
+      return true;
     }
+    for (const Difference& difference : differences_) {
+      Diagnostic& diag =
+          keys_.diags.report(difference.is_error ? Severity::Error : Severity::Warning,
+                             {config_.file()}, "T002", difference.text);
+      if (difference.is_error) {
+        diag.help(
+            "give the config of this model, or say which one is right: --trust=config or "
+            "--trust=gguf");
+      } else if (trust_ == Trust::Neither) {
+        diag.help("--trust=gguf uses the GGUF's");
+      }
+    }
+    return errors >= kOtherModel;
+  }
+
+  // "qwen3, 36 layers, width 4096"
+  static std::string facts_of(const HfConfig& config) {
+    std::string facts = printable(config.model_type());
+    if (const auto layers = config.i64("num_hidden_layers")) {
+      facts += fmt::format(", {} layers", *layers);
+    }
+    if (const auto width = config.i64("hidden_size")) facts += fmt::format(", width {}", *width);
+    return facts;
+  }
+  std::string gguf_facts() const {
+    DiagSink ignored;
+    HfConfig nothing;
+    GgufKeys keys{keys_.gguf, ignored, keys_.architecture};
+    return facts_of(Merger(nothing, keys, Trust::Neither, false).run());
   }
 
   void fill_absent(const KeyRow& row) {
@@ -415,11 +461,19 @@ class Merger {
   const HfConfig& config_;
   GgufKeys& keys_;
   Trust trust_;
+  bool all_differences_;
   HfConfig result_;
   bool scaling_from_gguf_ = false;
   bool scaling_from_config_ = false;
   std::vector<std::string> from_config_;
   std::vector<std::string> from_gguf_;
+  struct Difference {
+    bool is_error;
+    std::string text;
+  };
+  std::vector<Difference> differences_;
+  int compared_ = 0;                           // keys that both have
+  static constexpr ptrdiff_t kOtherModel = 3;  // errors; fewer may be an edited config
 };
 
 }  // namespace
@@ -435,9 +489,10 @@ HfConfig config_from_gguf(const GgufFile& gguf, DiagSink& diags) {
   return merge_configs(nothing, gguf, Trust::Neither, diags);
 }
 
-HfConfig merge_configs(const HfConfig& config, const GgufFile& gguf, Trust trust, DiagSink& diags) {
+HfConfig merge_configs(const HfConfig& config, const GgufFile& gguf, Trust trust, DiagSink& diags,
+                       bool all_differences) {
   GgufKeys keys{gguf, diags, std::string(gguf.architecture())};
-  return Merger(config, keys, trust).run();
+  return Merger(config, keys, trust, all_differences).run();
 }
 
 }  // namespace ktx::input

@@ -45,6 +45,10 @@ HfConfig config_from_gguf(const GgufFile& gguf, DiagSink& diags);
 // (one note for each direction), disagreements (naming both values) and values
 // of the wrong type or out of range. `model_type` and keys that no row of the
 // table names stay as the config has them.
-HfConfig merge_configs(const HfConfig& config, const GgufFile& gguf, Trust trust, DiagSink& diags);
+//
+// Without `all_differences` three structural disagreements are the config of another model, and
+// one message says how many keys differ.
+HfConfig merge_configs(const HfConfig& config, const GgufFile& gguf, Trust trust, DiagSink& diags,
+                       bool all_differences = false);
 
 }  // namespace ktx::input

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lib/input/other_ggufs.h"
 #include "lib/input/tokenizer_source.h"
 #include "lib/support/mapped_file.h"
 #include "lib/support/strings.h"
@@ -123,6 +124,7 @@ std::vector<ChatTemplate> gguf_chat_templates(const GgufFile& gguf) {
 Result<ModelSource> open_model(const ModelInputs& inputs, DiagSink& diags) {
   GgufFile gguf =
       KTX_TRY(GgufFile::open(inputs.gguf_path, {.header_only_ok = inputs.header_only_ok}));
+  KTX_TRY(check_language_model(gguf));
 
   // The folder that holds the model's JSON files.
   std::string folder = folder_of(inputs.gguf_path);
@@ -138,8 +140,10 @@ Result<ModelSource> open_model(const ModelInputs& inputs, DiagSink& diags) {
     config = read.take();
   }
   const HfConfig generation = optional_json(folder + "/generation_config.json", diags);
-  HfConfig merged = config.empty() ? config_from_gguf(gguf, diags)
-                                   : merge_configs(config, gguf, inputs.trust, diags);
+  HfConfig merged = config.empty()
+                        ? config_from_gguf(gguf, diags)
+                        : merge_configs(config, gguf, inputs.trust, diags, inputs.all_differences);
+  if (inputs.accept) KTX_TRY(inputs.accept(merged));
 
   text::TokenizerData tokenizer;
   std::optional<std::string> tokenizer_template;

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,10 @@ struct ModelInputs {
   std::optional<std::string> tokenizer_path = {};  // see hf_tokenizer.h; else GGUF metadata
   Trust trust = Trust::Neither;
   bool header_only_ok = false;
+  bool all_differences = false;  // see merge_configs()
+  // Asked before the tokenizer is read: an architecture that nobody can build is to be told
+  // before a tokenizer that nobody can read. May be null.
+  std::function<Status(const HfConfig&)> accept = nullptr;
 };
 
 // What the model's makers advise; nothing where they are silent.

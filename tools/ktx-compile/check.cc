@@ -112,8 +112,15 @@ class Checker {
       if (options_.trust == "config") inputs.trust = input::Trust::Config;
       if (options_.trust == "gguf") inputs.trust = input::Trust::Gguf;
       inputs.header_only_ok = true;
+      inputs.all_differences = options_.hf_config_details;
+      inputs.accept = arch::accept_architecture;
       Result<input::ModelSource> source = input::open_model(inputs, sink_);
       if (!source) return fail("T001", source.error().message);
+      // Of a config of another model nothing more is worth a look.
+      const auto other_model = [](const Diagnostic& diag) {
+        return diag.severity == Severity::Error && diag.code == "T002";
+      };
+      if (std::any_of(sink_.all().begin(), sink_.all().end(), other_model)) return false;
       source_ = source.take();
       config_ = source_->config;
       const std::string& text = options_.tokenizer.empty() ? options_.model : options_.tokenizer;

@@ -47,6 +47,9 @@ cl::opt<std::string> g_output("o", cl::desc("the plan to write"), cl::value_desc
                               cl::cat(g_category));
 cl::opt<std::string> g_hf_config("hf-config", cl::desc("config.json, or the folder it is in"),
                                  cl::value_desc("PATH"), cl::cat(g_category));
+cl::opt<bool> g_hf_config_details("hf-config-details",
+                                  cl::desc("each key in which a config of another model differs"),
+                                  cl::cat(g_category));
 cl::opt<std::string> g_tokenizer(
     "tokenizer", cl::desc("tokenizer.json or tokenizer.model instead of the GGUF's"),
     cl::value_desc("PATH"), cl::cat(g_category));
@@ -265,6 +268,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
   Options options;
   options.output = g_output;
   options.hf_config = g_hf_config;
+  options.hf_config_details = g_hf_config_details;
   options.tokenizer = g_tokenizer;
   options.trust = check.choice(g_trust, "config", "gguf");
   options.ctx = check.number(g_ctx, 0, 1, kMaxCtx);

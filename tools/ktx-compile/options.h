@@ -17,6 +17,7 @@ struct Options {
   std::string hf_config;
   std::string tokenizer;
   std::string trust;  // "", "config" or "gguf"
+  bool hf_config_details = false;
   int64_t ctx = 0;
   int64_t max_batch = 1;
   int64_t kv_budget_bytes = 0;

@@ -61,6 +61,8 @@ input::ModelInputs model_inputs(const Options& options) {
   if (!options.tokenizer.empty()) inputs.tokenizer_path = options.tokenizer;
   if (options.trust == "config") inputs.trust = input::Trust::Config;
   if (options.trust == "gguf") inputs.trust = input::Trust::Gguf;
+  inputs.all_differences = options.hf_config_details;
+  inputs.accept = arch::accept_architecture;
   return inputs;
 }
 

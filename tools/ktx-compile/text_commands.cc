@@ -4,6 +4,7 @@
 
 #include "lib/input/gguf.h"
 #include "lib/input/model_source.h"
+#include "lib/input/other_ggufs.h"
 #include "lib/input/tokenizer_source.h"
 #include "lib/support/mapped_file.h"
 #include "lib/text/chat_template/chat_case.h"
@@ -27,6 +28,8 @@ Result<input::GgufFile> open_header(const std::string& path) {
 Result<text::TokenizerData> tokenizer_of(const Options& options) {
   if (!options.tokenizer.empty()) return KTX_TRY(text::load_hf_tokenizer(options.tokenizer)).data;
   const input::GgufFile gguf = KTX_TRY(open_header(options.model));
+  // Encoders have one; a projector is to be told for what it is.
+  if (!gguf.value("tokenizer.ggml.model")) KTX_TRY(input::check_language_model(gguf));
   return input::read_gguf_tokenizer(gguf);
 }
 

@@ -274,7 +274,7 @@ TEST(BuildGraph, UnknownArchitectureNamesTheNearest) {
   derived.set("model_type", std::string("qwen3mo"), input::ConfigOrigin::Gguf);
   EXPECT_EQ(build_graph(derived, diags).error().message,
             "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are "
-            "deepseek2, llama, qwen2, qwen2moe, qwen3, qwen3moe");
+            "deepseek2, llama, qwen2, qwen2moe, qwen3, qwen3moe [KTX-C002]");
 }
 
 TEST(BuildGraph, OldRouterBiasNameAndStackedHeadsAreRead) {

@@ -19,12 +19,13 @@ using ::testing::HasSubstr;
 class GgufConfig : public ::testing::Test {
  protected:
   // Merges config.json text with the GGUF at hand.
-  HfConfig merge(std::string_view config, Trust trust = Trust::Neither) {
+  HfConfig merge(std::string_view config, Trust trust = Trust::Neither,
+                 bool all_differences = false) {
     diags_ = {};
     const auto gguf = open();
     const auto parsed = HfConfig::parse(config, "config.json");
     EXPECT_TRUE(parsed.ok()) << parsed.error().message;
-    return merge_configs(*parsed, gguf, trust, diags_);
+    return merge_configs(*parsed, gguf, trust, diags_, all_differences);
   }
   HfConfig derive() {
     diags_ = {};
@@ -125,6 +126,26 @@ TEST_F(GgufConfig, StructuralDisagreementsAreErrorsThatNameBothValues) {
   merge(with("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3"));
   EXPECT_THAT(messages(), HasSubstr("num_hidden_layers is 3, but"));
   EXPECT_THAT(messages(), HasSubstr("has 2 (key 'qwen3moe.block_count')"));
+}
+
+TEST_F(GgufConfig, TheConfigOfAnotherModelIsOneError) {
+  const char* kOther = R"({"model_type": "llama", "num_hidden_layers": 28, "hidden_size": 2048,
+      "num_attention_heads": 16, "num_key_value_heads": 8, "intermediate_size": 8192,
+      "vocab_size": 128256, "rope_theta": 500000})";
+  merge(kOther);
+  EXPECT_EQ(diags_.all().size(), 1u) << messages();
+  EXPECT_THAT(
+      messages(),
+      HasSubstr("config.json: error: this is the config of another model (llama, 28 layers, "
+                "width 2048), and "));
+  EXPECT_THAT(messages(), HasSubstr("m.gguf holds qwen3_moe, 2 layers, width 64: 8 of 8 keys"));
+  EXPECT_THAT(messages(), HasSubstr("--hf-config-details lists the keys"));
+  merge(kOther, Trust::Neither, /*all_differences=*/true);
+  EXPECT_GE(diags_.errors(), 5);
+  EXPECT_THAT(messages(), HasSubstr("num_hidden_layers is 28, but"));
+  EXPECT_THAT(messages(), HasSubstr("vocab_size is 128256, but"));
+  merge(kOther, Trust::Config);  // the user has decided
+  EXPECT_EQ(diags_.errors(), 0);
 }
 
 TEST_F(GgufConfig, TrustDecides) {
@@ -387,6 +408,9 @@ TEST(GgufConfigModels, TheConfigOfAnotherModelIsAnError) {
     DiagSink diags;
     merge_configs(*config, *gguf, Trust::Neither, diags);
     EXPECT_GE(diags.errors(), 1) << other;
+    DiagSink all;
+    merge_configs(*config, *gguf, Trust::Neither, all, /*all_differences=*/true);
+    EXPECT_GE(all.errors(), diags.errors()) << other;
   }
 }
 

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 class ModelSourceTest : public ::testing::Test {
  protected:
   ModelSourceTest() {
-    tiny_.tensors = {};
+    tiny_.tensors = {{"blk.0.attn_norm.weight", {32}, 0, 128}};
     tiny_.pairs = {
         gguf_str("general.architecture", "llama"),
         gguf_u32("llama.block_count", 2),
