@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <random>
 
+#include "lib/server/constraint_fields.h"
 #include "lib/server/sampling_fields.h"
 
 namespace ktx::server {
@@ -30,19 +31,7 @@ AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in) {
   fields.ignore_eos = in.flag("ignore_eos", false);
   fields.reuse_cache = in.flag("cache_prompt", true);
   fields.max_seconds = in.number("max_seconds", 0, 0, 1e6);
-  if (const Json* format = in.object("response_format")) {
-    if (auto error = read_response_format(*format, fields.constraint)) {
-      in.fail(error->param, error->message);
-    }
-  }
-  if (const std::string gbnf = in.text("grammar"); !gbnf.empty()) {
-    fields.constraint.kind = Constraint::Kind::Gbnf;
-    fields.constraint.gbnf = gbnf;
-  }
-  if (const Json* schema = in.object("json_schema")) {
-    fields.constraint.kind = Constraint::Kind::JsonSchema;
-    fields.constraint.schema = *schema;
-  }
+  read_constraint(in, fields.constraint);
   return fields;
 }
 
@@ -70,7 +59,8 @@ std::optional<ApiError> make_specs(const ServedModel& model, const AnswerFields&
     if (fields.max_seconds > 0 && (limit_seconds == 0 || fields.max_seconds < spec.max_seconds)) {
       spec.max_seconds = fields.max_seconds;
     }
-    if (auto error = make_filter(model, fields.constraint, spec.filter)) return error;
+    if (auto error = make_filter(model, fields.constraint, fields.ignore_eos, spec.filter))
+      return error;
     specs.push_back(std::move(spec));
   }
   return std::nullopt;

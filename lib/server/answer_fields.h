@@ -28,8 +28,8 @@ struct AnswerFields {
   Constraint constraint;
 };
 
-// Reads model, n, stream, max_seconds, stop, seed, sampling, max_tokens, cache_prompt, ignore_eos,
-// grammar, json_schema and response_format; mistakes are noted in `in`.
+// Reads model, n, stream, max_seconds, stop, seed, sampling, max_tokens, cache_prompt, ignore_eos
+// and what constrains the answer (constraint_fields.h); mistakes are noted in `in`.
 AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in);
 
 // Refuses another model's name: 404.

@@ -20,7 +20,21 @@ struct AnswerJob::Choice {
     }
     // A forced call is bare JSON, whatever the model's own form is.
     const auto format = spec.forced_call ? text::ToolCallFormat::Llama3 : model.tool_format;
-    if (spec.parse_tools || spec.forced_call) tools.emplace(format, spec.tools, spec.stream_calls);
+    // In pieces it is a call also where it was cut.
+    const bool in_pieces = spec.stream_calls || spec.forced_call;
+    if (spec.parse_tools || spec.forced_call) tools.emplace(format, spec.tools, in_pieces);
+    forced_call = spec.forced_call;
+    gather_call = spec.forced_call && !spec.stream_calls;
+  }
+
+  // A forced call that comes whole, from its pieces.
+  void gather(Piece& piece, bool last) {
+    for (text::ToolCallPiece& said : piece.call_pieces) {
+      if (said.begins) gathered.emplace(text::ToolCall{said.name, "", said.id});
+      if (gathered) gathered->arguments += said.arguments;
+    }
+    piece.call_pieces.clear();
+    if (last && gathered) piece.calls.push_back(std::move(*gathered));
   }
 
   runtime::RequestId id = 0;
@@ -29,6 +43,8 @@ struct AnswerJob::Choice {
   std::optional<text::ReasoningSplitter> reasoning;
   std::optional<text::ToolCallParser> tools;
   std::vector<PieceLogprob> logprobs;
+  bool forced_call = false, gather_call = false;
+  std::optional<text::ToolCall> gathered;
   std::string answered;  // to be told first
   bool called_tools = false;
   bool reasoned = false;
@@ -67,7 +83,8 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
     request.filter = std::move(spec.filter);
     request.sampler = spec.sampler;
     request.answered_tokens = spec.answered_tokens;
-    if (!spec.ignore_eos) {
+    // Where its grammar ends an answer ends.
+    if (!spec.ignore_eos || request.filter) {
       request.is_end = [model = model_](int32_t id) { return model->tokenizer->is_eog(id); };
     }
     if (spec.max_seconds > 0) {
@@ -142,6 +159,9 @@ void AnswerJob::flush(size_t index, std::string text, bool last) {
     piece.calls = std::move(delta.calls);
     piece.call_pieces = std::move(delta.pieces);
     choice.called_tools = choice.called_tools || !piece.calls.empty() || !piece.call_pieces.empty();
+    // Cut before its name was there, a forced call is no text either.
+    if (choice.forced_call) text.clear();
+    if (choice.gather_call) choice.gather(piece, last);
   }
   piece.text += text;
   const bool something = !piece.text.empty() || !piece.reasoning.empty() || !piece.calls.empty() ||

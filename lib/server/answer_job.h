@@ -30,12 +30,12 @@ struct AnswerSpec {
   runtime::SamplingOptions sampling;
   std::vector<std::string> stop;
   int logprobs = -1;
-  bool ignore_eos = false;
+  bool ignore_eos = false;  // without a filter; one has its own
   bool reuse_cache = true;
   bool split_reasoning = false;
   bool reasoning_open = false;
   bool parse_tools = false;
-  bool forced_call = false;   // the answer is a call as bare JSON
+  bool forced_call = false;   // the answer is a call as bare JSON, also one that was cut
   bool stream_calls = false;  // as call_pieces
   std::vector<text::OfferedTool> tools;
   std::unique_ptr<runtime::TokenFilter> filter;

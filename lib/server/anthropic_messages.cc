@@ -3,6 +3,7 @@
 
 #include "lib/server/answer_fields.h"
 #include "lib/server/chat_prompt_input.h"
+#include "lib/server/constraint_fields.h"
 #include "lib/server/endpoints.h"
 #include "lib/server/openai_format.h"
 #include "lib/server/tool_choice.h"
@@ -190,27 +191,13 @@ std::optional<ApiError> convert_message(const Json& from, Json& to) {
   return std::nullopt;
 }
 
-Json convert_tools(const Json& list) {
-  Json tools = Json::array();
-  for (const Json& from : list) {
-    Json function = Json::object();
-    if (from.is_object()) {
-      if (from.contains("name")) function["name"] = from["name"];
-      if (from.contains("description")) function["description"] = from["description"];
-      if (from.contains("input_schema")) function["parameters"] = from["input_schema"];
-    }
-    tools.push_back({{"type", "function"}, {"function", function}});
-  }
-  return tools;
-}
-
 // What is asked: messages, system, tools, thinking.
 std::optional<ApiError> read_conversation(const ServedModel& model, FieldReader& in,
                                           ChatInput& input, Constraint& constraint) {
   const Json* messages = in.list("messages");
   if (messages == nullptr) in.fail("messages", "'messages' is missing");
   const Json* tools = in.list("tools");
-  const Json* choice = in.object("tool_choice");
+  const Json* choice = in.get("tool_choice");
   if (const Json* thinking = in.object("thinking")) {
     input.extra["enable_thinking"] = string_or(*thinking, "type", "") == "enabled";
   }
@@ -224,20 +211,22 @@ std::optional<ApiError> read_conversation(const ServedModel& model, FieldReader&
   }
   if (auto error = read_messages(converted, input.messages)) return error;
   if (tools != nullptr) {
-    if (auto error = read_tools(convert_tools(*tools), input.tools)) return error;
+    if (auto error = read_tools(*tools, ToolForm::Anthropic, input.tools)) return error;
   }
-  Json openai_choice;
-  if (choice != nullptr) {
-    const std::string type = string_or(*choice, "type", "auto");
-    if (type == "any") openai_choice = "required";
-    if (type == "none") openai_choice = "none";
-    if (type == "tool") {
-      openai_choice = {{"type", "function"},
-                       {"function", {{"name", string_or(*choice, "name", "")}}}};
-    }
+  return apply_tool_choice(model, choice, ToolForm::Anthropic, input.tools, constraint);
+}
+
+// `output_config.format`, and `output_format`, as it was called before.
+void read_output_format(FieldReader& in, Constraint& constraint) {
+  if (const Json* format = in.get("output_format")) {
+    read_format(*format, "output_format", in, constraint);
   }
-  return apply_tool_choice(model, openai_choice.is_null() ? nullptr : &openai_choice, input.tools,
-                           constraint);
+  const Json* config = in.object("output_config");
+  if (config == nullptr) return;
+  const auto format = config->find("format");
+  if (format != config->end() && !format->is_null()) {
+    read_format(*format, "output_config.format", in, constraint);
+  }
 }
 
 }  // namespace
@@ -251,6 +240,7 @@ void post_messages(const ServerContext& context, const HttpRequest& request,
   FieldReader in(body);
   AnswerFields fields = read_answer_fields(model, in);
   if (fields.n != 1) in.fail("n", "'n' is not a field here");
+  read_output_format(in, fields.constraint);
   fields.stop = in.texts("stop_sequences", text::kMaxStopStrings);
   if (in.get("max_tokens") == nullptr) in.fail("max_tokens", "'max_tokens' is missing");
   // Clients written for one vendor send its model names: any name is this model.

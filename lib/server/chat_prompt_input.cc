@@ -147,42 +147,84 @@ std::optional<ApiError> read_messages(const Json& list, Json& messages) {
   return std::nullopt;
 }
 
-std::optional<ApiError> read_tools(const Json& list, Json& tools) {
+namespace {
+
+struct FormRow {
+  ToolForm form;
+  bool nested;                // name and schema stand in "function"
+  std::string_view own_type;  // of tools that the client runs
+  const char* schema;
+  std::string_view schema_field;
+};
+constexpr FormRow kForms[] = {
+    {ToolForm::Nested, true, "function", "parameters", "function.parameters"},
+    {ToolForm::Flat, false, "function", "parameters", "parameters"},
+    {ToolForm::Anthropic, false, "custom", "input_schema", "input_schema"},
+};
+const FormRow& row_of(ToolForm form) {
+  return *std::find_if(std::begin(kForms), std::end(kForms),
+                       [&](const FormRow& row) { return row.form == form; });
+}
+
+std::optional<ApiError> read_tool(const Json& from, const std::string& where, const FormRow& form,
+                                  Json& to) {
+  if (!from.is_object()) {
+    return bad(where, fmt::format("'{}' is {}, expected an object", where, show(from)));
+  }
+  const auto type = from.find("type");
+  if (type != from.end() && !type->is_null() && *type != form.own_type) {
+    return bad(where + ".type",
+               fmt::format("'{}.type' is {}, expected \"{}\"; tools of a vendor's server are not "
+                           "run here",
+                           where, show(*type), form.own_type));
+  }
+  const auto nested = from.find("function");
+  if (form.nested && (nested == from.end() || !nested->is_object())) {
+    return bad(where,
+               fmt::format("'{}' is no {{\"type\": \"function\", \"function\": ...}}", where));
+  }
+  const Json& function = form.nested ? *nested : from;
+  const std::string name = string_or(function, "name", "");
+  if (name.empty()) {
+    const std::string at = form.nested ? where + ".function" : where;
+    return bad(at + ".name", fmt::format("'{}' has no name", at));
+  }
+  to["type"] = "function";
+  to["function"]["name"] = name;
+  to["function"]["description"] = string_or(function, "description", "");
+  const auto schema = function.find(form.schema);
+  const bool given = schema != function.end() && !schema->is_null();
+  if (given && !schema->is_object()) {
+    const std::string at = fmt::format("{}.{}", where, form.schema_field);
+    return bad(at, fmt::format("'{}' is {}, expected a JSON schema", at, show(*schema)));
+  }
+  to["function"]["parameters"] =
+      given ? *schema : Json{{"type", "object"}, {"properties", Json::object()}};
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view schema_field(ToolForm form) {
+  return row_of(form).schema_field;
+}
+
+std::optional<ApiError> read_tools(const Json& list, ToolForm form, Json& tools) {
   tools = nullptr;
   if (list.empty()) return std::nullopt;
   if (list.size() > kMaxTools) {
     return bad("tools", fmt::format("'tools' has {} items, at most {} are possible", list.size(),
                                     kMaxTools));
   }
-  tools = Json::array();
+  Json read = Json::array();
   for (size_t i = 0; i < list.size(); ++i) {
-    const std::string where = fmt::format("tools[{}]", i);
-    const Json& from = list[i];
-    const auto function = from.is_object() ? from.find("function") : from.end();
-    if (!from.is_object() || function == from.end() || !function->is_object()) {
-      return bad(where,
-                 fmt::format("'{}' is no {{\"type\": \"function\", \"function\": ...}}", where));
+    Json tool;
+    if (auto error = read_tool(list[i], fmt::format("tools[{}]", i), row_of(form), tool)) {
+      return error;
     }
-    if (!function->contains("name") || !(*function)["name"].is_string() ||
-        (*function)["name"].get<std::string>().empty()) {
-      return bad(where + ".function.name", fmt::format("'{}.function' has no name", where));
-    }
-    Json to;
-    to["type"] = "function";
-    to["function"]["name"] = (*function)["name"];
-    const bool told = function->contains("description") && (*function)["description"].is_string();
-    to["function"]["description"] = told ? (*function)["description"] : Json("");
-    const auto parameters = function->find("parameters");
-    if (parameters != function->end() && !parameters->is_null() && !parameters->is_object()) {
-      return bad(where + ".function.parameters",
-                 fmt::format("'{}.function.parameters' is {}, expected a JSON schema", where,
-                             show(*parameters)));
-    }
-    to["function"]["parameters"] = parameters != function->end() && parameters->is_object()
-                                       ? *parameters
-                                       : Json{{"type", "object"}, {"properties", Json::object()}};
-    tools.push_back(std::move(to));
+    read.push_back(std::move(tool));
   }
+  tools = std::move(read);
   return std::nullopt;
 }
 

@@ -37,8 +37,8 @@ struct ChatPrompt {
 };
 
 // Renders and tokenises. What the assistant has begun to say stands behind the begin of its
-// message, so that the model goes on with it. A template that refuses the conversation is the client's
-// error (400), with the place in the template.
+// message, so that the model goes on with it. A template that refuses the conversation is the
+// client's error (400), with the place in the template.
 std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& input,
                                     ChatPrompt& prompt);
 
@@ -46,8 +46,15 @@ std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& i
 // "system". Images and audio are refused.
 std::optional<ApiError> read_messages(const Json& list, Json& messages);
 
-// OpenAI's tools, checked: type, function.name, parameters an object.
-std::optional<ApiError> read_tools(const Json& list, Json& tools);
+// How a protocol writes a tool: {"type": "function", "function": {"name", "parameters"}},
+// {"type": "function", "name", "parameters"} (Responses), {"name", "input_schema"} (Anthropic).
+enum class ToolForm { Nested, Flat, Anthropic };
+// Of a tool's schema: "function.parameters".
+std::string_view schema_field(ToolForm form);
+
+// Tools, checked, in the first form: a name, and a schema that is an object. Tools that a
+// vendor's own server runs are refused.
+std::optional<ApiError> read_tools(const Json& list, ToolForm form, Json& tools);
 
 // The text of a content that is a string, null or a list of parts.
 std::optional<ApiError> flatten_content(const Json& content, const std::string& where,

@@ -11,8 +11,11 @@ constexpr size_t kMaxGrammars = 64;
 
 class GrammarFilter final : public runtime::TokenFilter {
  public:
-  explicit GrammarFilter(const text::Grammar& grammar)
-      : state_(grammar), bits_(grammar.vocabulary().mask_words()) {}
+  GrammarFilter(text::Grammar grammar, bool ignore_end)
+      : grammar_(std::move(grammar)),
+        ignore_end_(ignore_end),
+        state_(grammar_),
+        bits_(grammar_.vocabulary().mask_words()) {}
 
   Result<runtime::TokenBits> allowed() override {
     prepare();
@@ -27,6 +30,7 @@ class GrammarFilter final : public runtime::TokenFilter {
     if (prepared_) return;
     prepared_ = true;
     possible_ = state_.fill_mask(bits_);
+    if (ignore_end_ && possible_ && state_.may_end()) drop_end();
   }
 
   Status accept(int32_t id) override {
@@ -39,6 +43,16 @@ class GrammarFilter final : public runtime::TokenFilter {
   }
 
  private:
+  // Unless nothing else may come.
+  void drop_end() {
+    const std::span<const int32_t> ends = grammar_.vocabulary().end_tokens();
+    for (const int32_t id : ends) bits_[static_cast<size_t>(id) / 32] &= ~(1u << (id % 32));
+    if (std::any_of(bits_.begin(), bits_.end(), [](uint32_t word) { return word != 0; })) return;
+    for (const int32_t id : ends) bits_[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
+  }
+
+  const text::Grammar grammar_;
+  const bool ignore_end_;
   text::GrammarState state_;
   std::vector<uint32_t> bits_;
   bool prepared_ = false;  // bits_ are those of the next token
@@ -47,67 +61,59 @@ class GrammarFilter final : public runtime::TokenFilter {
 
 }  // namespace
 
-std::optional<ApiError> read_response_format(const Json& format, Constraint& constraint) {
-  const std::string param = "response_format";
-  const auto type = format.find("type");
-  if (type == format.end() || !type->is_string()) {
-    return ApiError{400, "'response_format' has no type", param, ""};
-  }
-  const std::string name = type->get<std::string>();
-  if (name == "text") return std::nullopt;
-  if (name == "json_object") {
-    constraint.kind = Constraint::Kind::JsonObject;
-    return std::nullopt;
-  }
-  if (name == "json_schema") {
-    const auto wrapper = format.find("json_schema");
-    const Json* schema = nullptr;
-    if (wrapper != format.end() && wrapper->is_object() && wrapper->contains("schema")) {
-      schema = &(*wrapper)["schema"];
-    } else if (format.contains("schema")) {
-      schema = &format["schema"];
-    }
-    if (schema == nullptr || !schema->is_object()) {
-      return ApiError{400, "'response_format.json_schema.schema' is no object",
-                      param + ".json_schema", ""};
-    }
-    constraint.kind = Constraint::Kind::JsonSchema;
-    constraint.schema = *schema;
-    return std::nullopt;
-  }
-  return ApiError{400,
-                  fmt::format("'response_format.type' is {}, expected text, json_object or "
-                              "json_schema",
-                              show(*type)),
-                  param + ".type", ""};
-}
-
 std::optional<ApiError> make_filter(const ServedModel& model, const Constraint& constraint,
+                                    bool ignore_end,
                                     std::unique_ptr<runtime::TokenFilter>& filter) {
   if (constraint.kind == Constraint::Kind::None) return std::nullopt;
   Result<text::Grammar> grammar = model.grammars->get(constraint);
   if (!grammar) {
-    const bool gbnf = constraint.kind == Constraint::Kind::Gbnf;
-    return ApiError{400, grammar.error().message, gbnf ? "grammar" : "response_format",
-                    "invalid_schema"};
+    // A tool's place stands in the message.
+    const std::string at = constraint.kind == Constraint::Kind::ToolCall
+                               ? ""
+                               : fmt::format("'{}': ", constraint.field);
+    return ApiError{400, at + grammar.error().message, constraint.field, "invalid_schema"};
   }
-  filter = std::make_unique<GrammarFilter>(grammar.take());
+  filter = std::make_unique<GrammarFilter>(grammar.take(), ignore_end);
   return std::nullopt;
 }
 
-Result<text::Grammar> GrammarCache::get(const Constraint& constraint) {
-  // Kind and source in one key.
-  std::string key;
-  switch (constraint.kind) {
-    case Constraint::Kind::Gbnf:
-      key = "g" + constraint.gbnf;
-      break;
-    case Constraint::Kind::JsonSchema:
-      key = "s" + dump(constraint.schema);
-      break;
-    default:
-      key = "o";
+namespace {
+
+// Kind and source in one key.
+std::string key_of(const Constraint& constraint) {
+  using Kind = Constraint::Kind;
+  std::string key(1, static_cast<char>('0' + static_cast<int>(constraint.kind)));
+  if (constraint.kind == Kind::JsonSchema) key += dump(constraint.schema);
+  if (constraint.kind == Kind::Choice) key += dump(Json(constraint.choice));
+  for (const text::CallableTool& tool : constraint.tools) {
+    key += dump(Json::array({tool.name, tool.parameters}));
   }
+  return key + constraint.text;
+}
+
+Result<text::Grammar> compile(const Constraint& constraint,
+                              const std::shared_ptr<const text::GrammarVocabulary>& vocabulary) {
+  using text::Grammar, text::GrammarKind;
+  switch (constraint.kind) {
+    case Constraint::Kind::JsonSchema:
+      return Grammar::compile_schema(constraint.schema, vocabulary);
+    case Constraint::Kind::Choice:
+      return Grammar::compile_choice(constraint.choice, vocabulary);
+    case Constraint::Kind::ToolCall:
+      return Grammar::compile_tool_call(constraint.tools, vocabulary);
+    case Constraint::Kind::Gbnf:
+      return Grammar::compile({GrammarKind::Gbnf, constraint.text}, vocabulary);
+    case Constraint::Kind::Regex:
+      return Grammar::compile({GrammarKind::Regex, constraint.text}, vocabulary);
+    default:
+      return Grammar::compile({GrammarKind::JsonObject, ""}, vocabulary);
+  }
+}
+
+}  // namespace
+
+Result<text::Grammar> GrammarCache::get(const Constraint& constraint) {
+  std::string key = key_of(constraint);
   {
     const std::lock_guard lock(mutex_);
     const auto it = std::find_if(kept_.begin(), kept_.end(),
@@ -118,14 +124,7 @@ Result<text::Grammar> GrammarCache::get(const Constraint& constraint) {
       return kept_.front().second;
     }
   }
-  Result<text::Grammar> grammar =
-      constraint.kind == Constraint::Kind::JsonSchema
-          ? text::Grammar::compile_schema(constraint.schema, vocabulary_)
-          : text::Grammar::compile(
-                {constraint.kind == Constraint::Kind::Gbnf ? text::GrammarKind::Gbnf
-                                                           : text::GrammarKind::JsonObject,
-                 constraint.gbnf},
-                vocabulary_);
+  Result<text::Grammar> grammar = compile(constraint, vocabulary_);
   if (!grammar) return grammar;
   const std::lock_guard lock(mutex_);
   kept_.insert(kept_.begin(), {std::move(key), *grammar});

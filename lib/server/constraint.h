@@ -1,10 +1,8 @@
-// `response_format`, `format`, `grammar` and forced tool calls, turned into a filter of
-// tokens.
+// What constrains an answer, turned into a filter of tokens. constraint_fields.h reads it.
 #pragma once
 
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "lib/server/grammar_cache.h"
 #include "lib/server/json_fields.h"
@@ -12,12 +10,10 @@
 
 namespace ktx::server {
 
-// OpenAI's response_format: {"type": "text" | "json_object" | "json_schema", ...}.
-std::optional<ApiError> read_response_format(const Json& format, Constraint& constraint);
-
-// The filter; null for Kind::None. An error is the client's: a schema or a grammar that
-// cannot be compiled, with the place in it.
+// The filter; null for Kind::None. With `ignore_end` an end token comes only where nothing
+// else may. An error is the client's: a schema or a grammar that cannot be compiled, with the
+// field of the request and the place in it.
 std::optional<ApiError> make_filter(const ServedModel& model, const Constraint& constraint,
-                                    std::unique_ptr<runtime::TokenFilter>& filter);
+                                    bool ignore_end, std::unique_ptr<runtime::TokenFilter>& filter);
 
 }  // namespace ktx::server

@@ -17,12 +17,13 @@ namespace ktx::server {
 
 // What an answer may look like.
 struct Constraint {
-  enum class Kind { None, JsonObject, JsonSchema, Gbnf };
+  enum class Kind { None, JsonObject, JsonSchema, Gbnf, Regex, Choice, ToolCall };
   Kind kind = Kind::None;
-  Json schema;       // JsonSchema
-  std::string gbnf;  // Gbnf
-  // The answer is a tool call as bare JSON: {"name": ..., "arguments": {...}}.
-  bool tool_call = false;
+  Json schema;                            // JsonSchema
+  std::string text;                       // Gbnf, Regex
+  std::vector<std::string> choice;        // Choice
+  std::vector<text::CallableTool> tools;  // ToolCall: {"name": ..., "arguments": {...}}
+  std::string field;                      // of the request, for messages
 };
 
 class GrammarCache {

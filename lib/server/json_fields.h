@@ -38,6 +38,7 @@ class FieldReader {
   explicit FieldReader(const Json& object, std::string path = "")
       : object_(object), path_(std::move(path)) {}
 
+  const Json& all() const { return object_; }
   // The field's value; null when it is absent or null.
   const Json* get(const char* name);
 

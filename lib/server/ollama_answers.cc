@@ -5,6 +5,7 @@
 
 #include "lib/server/answer_fields.h"
 #include "lib/server/chat_prompt_input.h"
+#include "lib/server/constraint_fields.h"
 #include "lib/server/endpoints.h"
 #include "lib/server/ollama_format.h"
 #include "lib/server/openai_format.h"
@@ -117,16 +118,9 @@ std::optional<ApiError> read_request(const ServedModel& model, const HttpRequest
   std::erase(out.fields.stop, "");
   if (inner.error()) in.fail("options", inner.error()->message);
   if (const Json* format = in.get("format")) {
-    if (*format == "json") {
-      out.fields.constraint.kind = Constraint::Kind::JsonObject;
-    } else if (format->is_object()) {
-      out.fields.constraint.kind = Constraint::Kind::JsonSchema;
-      out.fields.constraint.schema = *format;
-    } else if (*format != "") {
-      in.fail("format",
-              fmt::format("'format' is {}, expected \"json\" or a schema", show(*format)));
-    }
+    read_ollama_format(*format, in, out.fields.constraint);
   }
+  read_constraint(in, out.fields.constraint);
   if (const Json* think = in.get("think")) {
     // "low", "medium" and "high" are on.
     out.think = think->is_boolean() ? think->get<bool>() : think->is_string();
@@ -219,13 +213,14 @@ void post_ollama_chat(const ServerContext& context, const HttpRequest& request,
     return send_ollama_error(*reply, *error);
   }
   if (tools != nullptr) {
-    if (const auto error = read_tools(*tools, in.input.tools)) {
+    if (const auto error = read_tools(*tools, ToolForm::Nested, in.input.tools)) {
       return send_ollama_error(*reply, *error);
     }
-    if (const auto error =
-            apply_tool_choice(model, nullptr, in.input.tools, in.fields.constraint)) {
-      return send_ollama_error(*reply, *error);
-    }
+  }
+  // Not a field of Ollama's own; clients of several servers send it.
+  if (const auto error = apply_tool_choice(model, fields.get("tool_choice"), ToolForm::Nested,
+                                           in.input.tools, in.fields.constraint)) {
+    return send_ollama_error(*reply, *error);
   }
   run_chat(context, reply, std::move(in), true);
 }

@@ -105,6 +105,18 @@ class ChatCompletion final : public OpenAiAnswer {
   std::vector<Part> parts_;
 };
 
+// OpenAI's first form of tools, whose calls come in a field of their own.
+void refuse_old_functions(FieldReader& in) {
+  const Json* functions = in.list("functions");
+  if (functions != nullptr && !functions->empty()) {
+    in.fail("functions", "'functions' is not supported; send 'tools'");
+  }
+  const Json* call = in.get("function_call");
+  if (call != nullptr && *call != "none" && *call != "auto") {
+    in.fail("function_call", "'function_call' is not supported; send 'tools' and 'tool_choice'");
+  }
+}
+
 }  // namespace
 
 void post_chat_completions(const ServerContext& context, const HttpRequest& request,
@@ -129,6 +141,7 @@ void post_chat_completions(const ServerContext& context, const HttpRequest& requ
   input.continue_last = in.flag("continue_final_message", true);
   const Json* tools = in.list("tools");
   const Json* choice = in.get("tool_choice");
+  refuse_old_functions(in);
   if (in.error()) return send_error(*reply, *in.error());
   if (const auto error = check_model(model, name)) return send_error(*reply, *error);
   runtime::SlotText resumed;
@@ -145,9 +158,12 @@ void post_chat_completions(const ServerContext& context, const HttpRequest& requ
     return send_error(*reply, *error);
   }
   if (tools != nullptr) {
-    if (const auto error = read_tools(*tools, input.tools)) return send_error(*reply, *error);
+    if (const auto error = read_tools(*tools, ToolForm::Nested, input.tools)) {
+      return send_error(*reply, *error);
+    }
   }
-  if (const auto error = apply_tool_choice(model, choice, input.tools, fields.constraint)) {
+  if (const auto error =
+          apply_tool_choice(model, choice, ToolForm::Nested, input.tools, fields.constraint)) {
     return send_error(*reply, *error);
   }
   std::vector<AnswerSpec> specs;

@@ -128,7 +128,9 @@ void post_apply_template(const ServerContext& context, const HttpRequest& reques
   if (const auto error = read_messages(*messages, input.messages))
     return send_error(*reply, *error);
   if (tools != nullptr) {
-    if (const auto error = read_tools(*tools, input.tools)) return send_error(*reply, *error);
+    if (const auto error = read_tools(*tools, ToolForm::Nested, input.tools)) {
+      return send_error(*reply, *error);
+    }
   }
   ChatPrompt prompt;
   if (const auto error = make_prompt(*context.model, input, prompt)) {

@@ -6,6 +6,7 @@
 
 #include "lib/server/answer_fields.h"
 #include "lib/server/chat_prompt_input.h"
+#include "lib/server/constraint_fields.h"
 #include "lib/server/endpoints.h"
 #include "lib/server/openai_format.h"
 #include "lib/server/tool_choice.h"
@@ -56,10 +57,10 @@ class ResponseAnswer final : public AnswerJob {
     }
   }
 
-  void close_item() {
+  void close_item(const char* status = "completed") {
     if (open_.empty()) return;
     Json& item = output_.back();
-    item["status"] = "completed";
+    item["status"] = status;
     if (open_ == "message") {
       const Json part = {{"type", "output_text"}, {"text", text_}, {"annotations", Json::array()}};
       item["content"] = Json::array({part});
@@ -162,8 +163,9 @@ class ResponseAnswer final : public AnswerJob {
             {{"code", end_.error.code}, {"message", end_.error.message}, {"param", nullptr}});
       return reply().end();
     }
-    close_item();
     const bool cut = end_.finish_reason == "length";
+    close_item(cut ? "incomplete" : "completed");
+    if (cut && !output_.empty()) output_.back()["status"] = "incomplete";
     Json json = response(cut ? "incomplete" : "completed");
     if (cut) json["incomplete_details"] = {{"reason", "max_output_tokens"}};
     const runtime::RequestEnd& result = end_.result;
@@ -248,12 +250,10 @@ void post_responses(const ServerContext& context, const HttpRequest& request,
   if (given == nullptr) in.fail("input", "'input' is missing");
   const Json* tools = in.list("tools");
   const Json* choice = in.get("tool_choice");
-  if (const Json* text = in.object("text"); text != nullptr && text->contains("format")) {
-    const Json& format = (*text)["format"];
-    if (format.is_object()) {
-      if (const auto error = read_response_format(format, fields.constraint)) {
-        in.fail("text.format", error->message);
-      }
+  if (const Json* text = in.object("text")) {
+    const auto format = text->find("format");
+    if (format != text->end() && !format->is_null()) {
+      read_format(*format, "text.format", in, fields.constraint);
     }
   }
   if (in.error()) return send_error(*reply, *in.error());
@@ -264,20 +264,12 @@ void post_responses(const ServerContext& context, const HttpRequest& request,
   ChatInput input;
   if (const auto error = read_messages(messages, input.messages)) return send_error(*reply, *error);
   if (tools != nullptr) {
-    // Here a tool is flat: {"type": "function", "name": ..., "parameters": ...}.
-    Json nested = Json::array();
-    for (const Json& tool : *tools) nested.push_back({{"type", "function"}, {"function", tool}});
-    if (const auto error = read_tools(nested, input.tools)) return send_error(*reply, *error);
-  }
-  Json nested_choice;
-  if (choice != nullptr) {
-    nested_choice = *choice;
-    if (choice->is_object() && choice->contains("name")) {
-      nested_choice = {{"type", "function"}, {"function", {{"name", (*choice)["name"]}}}};
+    if (const auto error = read_tools(*tools, ToolForm::Flat, input.tools)) {
+      return send_error(*reply, *error);
     }
   }
-  if (const auto error = apply_tool_choice(model, choice == nullptr ? nullptr : &nested_choice,
-                                           input.tools, fields.constraint)) {
+  if (const auto error =
+          apply_tool_choice(model, choice, ToolForm::Flat, input.tools, fields.constraint)) {
     return send_error(*reply, *error);
   }
   std::vector<AnswerSpec> specs;

@@ -4,11 +4,81 @@
 
 #include <algorithm>
 
+#include "lib/support/strings.h"
+
 namespace ktx::server {
 namespace {
 
 ApiError bad(const std::string& message) {
   return {400, message, "tool_choice", ""};
+}
+
+struct ToolChoice {
+  enum class Mode { Auto, None, Required };
+  Mode mode = Mode::Auto;
+  std::vector<std::string> names;  // of the tools that are left; empty: all
+};
+struct ModeRow {
+  std::string_view name;
+  ToolChoice::Mode mode;
+};
+constexpr ModeRow kModes[] = {{"auto", ToolChoice::Mode::Auto},
+                              {"none", ToolChoice::Mode::None},
+                              {"required", ToolChoice::Mode::Required},
+                              {"any", ToolChoice::Mode::Required}};
+
+const ModeRow* find_mode(const std::string& name) {
+  const auto row = std::find_if(std::begin(kModes), std::end(kModes),
+                                [&](const ModeRow& mode) { return mode.name == name; });
+  return row == std::end(kModes) ? nullptr : row;
+}
+
+// The name of {"function": {"name": n}} or {"name": n}; "" for none.
+std::string chosen_name(const Json& choice) {
+  if (!choice.is_object()) return "";
+  const auto function = choice.find("function");
+  return string_or(function != choice.end() ? *function : choice, "name", "");
+}
+
+std::optional<ApiError> read_allowed_tools(const Json& given, ToolChoice& choice) {
+  const auto inner = given.find("allowed_tools");
+  const Json& allowed = inner != given.end() && inner->is_object() ? *inner : given;
+  const ModeRow* mode = find_mode(string_or(allowed, "mode", ""));
+  if (mode == nullptr || mode->mode == ToolChoice::Mode::None) {
+    return bad("'tool_choice.mode' of allowed_tools must be auto or required");
+  }
+  const auto list = allowed.find("tools");
+  if (list == allowed.end() || !list->is_array() || list->empty()) {
+    return bad("'tool_choice.tools' of allowed_tools must be a list of tools");
+  }
+  choice.mode = mode->mode;
+  for (const Json& tool : *list) {
+    choice.names.push_back(chosen_name(tool));
+    if (choice.names.back().empty()) return bad("'tool_choice.tools' has a tool without a name");
+  }
+  return std::nullopt;
+}
+
+std::optional<ApiError> read_choice(const Json& given, ToolChoice& choice) {
+  const bool object = given.is_object();
+  const std::string type = object              ? string_or(given, "type", "")
+                           : given.is_string() ? given.get<std::string>()
+                                               : "";
+  if (const ModeRow* row = find_mode(type)) {
+    choice.mode = row->mode;
+    return std::nullopt;
+  }
+  if (object && type == "allowed_tools") return read_allowed_tools(given, choice);
+  // {"function": {"name": n}} without a type is one, too.
+  if (object &&
+      (type == "function" || type == "tool" || (type.empty() && !given.contains("type")))) {
+    choice.mode = ToolChoice::Mode::Required;
+    choice.names.push_back(chosen_name(given));
+    if (choice.names[0].empty()) return bad("'tool_choice' names no function");
+    return std::nullopt;
+  }
+  return bad(fmt::format("'tool_choice' is {}, expected none, auto, required, any or a function",
+                         object && given.contains("type") ? show(given["type"]) : show(given)));
 }
 
 // Does a schema speak of strings (also where null may stand for one)?
@@ -44,7 +114,7 @@ std::vector<text::OfferedTool> offered_tools(const Json& tools) {
 void use_chat_parsers(const ServedModel& model, const ChatInput& input, const ChatPrompt& prompt,
                       const Constraint& constraint, AnswerSpec& spec) {
   if (constraint.kind != Constraint::Kind::None) {
-    spec.forced_call = constraint.tool_call;
+    spec.forced_call = constraint.kind == Constraint::Kind::ToolCall;
     const auto asked = input.extra.find("enable_thinking");
     const bool reasons =
         prompt.reasoning_open || (asked != input.extra.end() && *asked == Json(true));
@@ -64,53 +134,55 @@ void use_chat_parsers(const ServedModel& model, const ChatInput& input, const Ch
 
 }  // namespace
 
-std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* choice, Json& tools,
-                                          Constraint& constraint) {
-  if (!tools.is_null() && model.tool_format == text::ToolCallFormat::None &&
-      !(choice != nullptr && *choice == "none")) {
-    return ApiError{400, "the chat template of this model knows no tools", "tools",
-                    "tools_not_supported"};
+std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* given,
+                                          ToolForm form, Json& tools, Constraint& constraint) {
+  ToolChoice choice;
+  if (given != nullptr) {
+    if (auto error = read_choice(*given, choice)) return error;
   }
-  if (choice == nullptr || *choice == "auto") return std::nullopt;
-  if (*choice == "none") {
+  if (choice.mode == ToolChoice::Mode::None) {
     tools = nullptr;
     return std::nullopt;
   }
-  if (tools.is_null()) return bad("'tool_choice' is given without 'tools'");
-  std::string wanted;
-  if (choice->is_object()) {
-    const auto function = choice->find("function");
-    if (function == choice->end() || !function->is_object() || !function->contains("name") ||
-        !(*function)["name"].is_string()) {
-      return bad("'tool_choice' names no function");
-    }
-    wanted = (*function)["name"];
-    Json kept = Json::array();
-    for (const Json& tool : tools) {
-      if (tool["function"]["name"] == wanted) kept.push_back(tool);
-    }
-    if (kept.empty()) return bad(fmt::format("'tool_choice' names '{}', which is no tool", wanted));
-    tools = std::move(kept);
-  } else if (*choice != "required") {
-    return bad(fmt::format("'tool_choice' is {}, expected none, auto, required or a function",
-                           show(*choice)));
+  const bool forced = choice.mode == ToolChoice::Mode::Required;
+  if (tools.is_null()) {
+    if (!forced && choice.names.empty()) return std::nullopt;
+    return bad("'tool_choice' is given without 'tools'");
   }
+  if (model.tool_format == text::ToolCallFormat::None) {
+    return ApiError{400, "the chat template of this model knows no tools", "tools",
+                    "tools_not_supported"};
+  }
+  for (const std::string& name : choice.names) {
+    const bool offered = std::any_of(tools.begin(), tools.end(), [&](const Json& tool) {
+      return tool["function"]["name"] == name;
+    });
+    if (!offered) {
+      return bad(fmt::format("'tool_choice' names '{}', which is no tool", printable(name)));
+    }
+  }
+  Json kept = Json::array();
+  std::vector<text::CallableTool> callable;
+  for (size_t i = 0; i < tools.size(); ++i) {
+    const Json& function = tools[i]["function"];
+    const std::string name = function["name"];
+    if (!choice.names.empty() &&
+        std::find(choice.names.begin(), choice.names.end(), name) == choice.names.end()) {
+      continue;
+    }
+    callable.push_back(
+        {name, function["parameters"], fmt::format("'tools[{}].{}'", i, schema_field(form))});
+    kept.push_back(tools[i]);
+  }
+  tools = std::move(kept);
+  if (!forced) return std::nullopt;
   if (constraint.kind != Constraint::Kind::None) {
-    return bad("a forced tool call and a format of the answer exclude each other");
+    return bad(fmt::format("a forced tool call and '{}' exclude each other; send one of them",
+                           constraint.field));
   }
-  Json calls = Json::array();
-  for (const Json& tool : tools) {
-    const Json& function = tool["function"];
-    calls.push_back(
-        {{"type", "object"},
-         {"properties",
-          {{"name", {{"const", function["name"]}}}, {"arguments", function["parameters"]}}},
-         {"required", Json::array({"name", "arguments"})},
-         {"additionalProperties", false}});
-  }
-  constraint.kind = Constraint::Kind::JsonSchema;
-  constraint.schema = calls.size() == 1 ? calls[0] : Json{{"anyOf", calls}};
-  constraint.tool_call = true;
+  constraint.kind = Constraint::Kind::ToolCall;
+  constraint.tools = std::move(callable);
+  constraint.field = "tools";
   return std::nullopt;
 }
 

@@ -8,10 +8,13 @@
 
 namespace ktx::server {
 
-// OpenAI's tool_choice: "none" drops the tools; "auto" changes nothing; "required" and
-// {"type": "function", "function": {"name": ...}} are a constraint of the answer.
-std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* choice, Json& tools,
-                                          Constraint& constraint);
+// A tool_choice of any protocol: "auto" (or null), "none", "required" ("any"), also as
+// {"type": ...}; one tool, {"type": "function", "function": {"name": n}}, {"type": "function",
+// "name": n} or {"type": "tool", "name": n}; {"type": "allowed_tools", "mode": m, "tools":
+// [...]}, which leaves the named tools (also with both in an "allowed_tools"). "none" drops the
+// tools; a forced call is a constraint of the answer. `form`: how the request has its tools.
+std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* choice,
+                                          ToolForm form, Json& tools, Constraint& constraint);
 
 // From a conversation to a spec for each choice, as make_specs() does from a prompt: the
 // prompt is rendered, reasoning and tool calls will be split off the answers. A

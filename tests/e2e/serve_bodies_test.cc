@@ -75,6 +75,20 @@ const char* const kBodies[][2] = {
          {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object",
           "properties": {"s": {"type": "string", "maxLength": 3, "pattern": "^a+$"},
           "l": {"type": "array", "items": {"enum": [1, "b"]}, "maxItems": 3}}}}}})"},
+    {"/v1/chat/completions",
+     R"({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3, "tools": [{"type":
+         "function", "function": {"name": "f", "parameters": {"$defs": {"P": {"type": "object",
+         "properties": {"p": {"$ref": "#/$defs/P"}}, "unevaluatedProperties": false}},
+         "$ref": "#/$defs/P"}}}, {"type": "function", "function": {"name": "g"}}],
+         "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools":
+         [{"type": "function", "function": {"name": "g"}}]}}, "parallel_tool_calls": false})"},
+    {"/v1/completions",
+     R"({"prompt": "a", "max_tokens": 3, "ignore_eos": true, "structured_outputs": {"regex":
+         "[a-c]{2,3}", "choice": null, "disable_any_whitespace": false}})"},
+    {"/v1/completions",
+     R"({"prompt": "a", "max_tokens": 3, "guided_json": {"type": "array", "items": [{"not":
+         {"type": "null"}}, false], "additionalItems": {"propertyNames": {"enum": ["a"]}},
+         "maxItems": 2}})"},
     {"/v1/completions",
      R"({"prompt": ["Once", [1, 2, 3]], "max_tokens": 2, "echo": true, "logprobs": 3,
          "grammar": "root ::= [a-z]{1,3}", "top_p": 0.9, "min_p": 0.1, "top_k": 5})"},
@@ -91,6 +105,12 @@ const char* const kBodies[][2] = {
          "max_tokens": 3, "system": "s", "thinking": {"type": "enabled"}, "stream": true,
          "tools": [{"name": "f", "input_schema": {"type": "object"}}],
          "tool_choice": {"type": "auto"}, "stop_sequences": ["q"]})"},
+    {"/v1/messages",
+     R"({"messages": [{"role": "user", "content": "a"}], "max_tokens": 3, "output_config":
+         {"effort": "low", "format": {"type": "json_schema", "schema": {"type": "object"}}}})"},
+    {"/v1/responses",
+     R"({"input": "Hi", "max_output_tokens": 3, "text": {"format": {"type": "json_schema", "name":
+         "n", "strict": true, "schema": {"properties": {"a": {"enum": [1]}}}}}})"},
     {"/api/chat",
      R"({"messages": [{"role": "user", "content": "Hi"}], "options": {"num_predict": 3,
          "temperature": 0, "stop": ["x"]}, "format": {"type": "object"}, "think": true,

@@ -5,7 +5,9 @@
 #include "lib/text/grammar/gbnf.h"
 #include "lib/text/grammar/grammar_automaton.h"
 #include "lib/text/grammar/json_schema.h"
+#include "lib/text/grammar/plain_texts.h"
 #include "lib/text/grammar/token_masks.h"
+#include "lib/text/grammar/tool_call_schema.h"
 #include "lib/text/tokenizer.h"
 
 namespace ktx::text {
@@ -30,6 +32,10 @@ size_t GrammarVocabulary::size() const {
 }
 std::string_view GrammarVocabulary::token_text(int32_t token) const {
   return tables_->texts[static_cast<size_t>(token)];
+}
+
+std::span<const int32_t> GrammarVocabulary::end_tokens() const {
+  return tables_->end_tokens;
 }
 
 std::shared_ptr<const GrammarVocabulary> GrammarVocabulary::create(
@@ -68,6 +74,12 @@ struct Grammar::Compiled {
   }
 };
 
+Result<Grammar> Grammar::from_rules(const grammar::GrammarRules& rules,
+                                    std::shared_ptr<const GrammarVocabulary> vocabulary) {
+  return Grammar(
+      std::make_shared<Compiled>(std::move(vocabulary), KTX_TRY(grammar::build_automaton(rules))));
+}
+
 Result<Grammar> Grammar::compile(const GrammarSource& source,
                                  std::shared_ptr<const GrammarVocabulary> vocabulary) {
   grammar::GrammarRules rules;
@@ -81,16 +93,26 @@ Result<Grammar> Grammar::compile(const GrammarSource& source,
     case GrammarKind::JsonObject:
       rules = grammar::any_json_object();
       break;
+    case GrammarKind::Regex:
+      rules = KTX_TRY(grammar::regex_rules(source.text));
+      break;
   }
-  return Grammar(
-      std::make_shared<Compiled>(std::move(vocabulary), KTX_TRY(grammar::build_automaton(rules))));
+  return from_rules(rules, std::move(vocabulary));
 }
 
 Result<Grammar> Grammar::compile_schema(const nlohmann::ordered_json& schema,
                                         std::shared_ptr<const GrammarVocabulary> vocabulary) {
-  const grammar::GrammarRules rules = KTX_TRY(grammar::schema_rules(schema));
-  return Grammar(
-      std::make_shared<Compiled>(std::move(vocabulary), KTX_TRY(grammar::build_automaton(rules))));
+  return from_rules(KTX_TRY(grammar::schema_rules(schema)), std::move(vocabulary));
+}
+
+Result<Grammar> Grammar::compile_choice(std::span<const std::string> texts,
+                                        std::shared_ptr<const GrammarVocabulary> vocabulary) {
+  return from_rules(KTX_TRY(grammar::choice_rules(texts)), std::move(vocabulary));
+}
+
+Result<Grammar> Grammar::compile_tool_call(std::span<const CallableTool> tools,
+                                           std::shared_ptr<const GrammarVocabulary> vocabulary) {
+  return from_rules(KTX_TRY(grammar::tool_call_rules(tools)), std::move(vocabulary));
 }
 
 const GrammarVocabulary& Grammar::vocabulary() const {

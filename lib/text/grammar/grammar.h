@@ -10,7 +10,8 @@
 //     state.accept(token);
 //   }
 //
-// Sources: GBNF, JSON Schema (json_schema.h says which part of it), any JSON object.
+// Sources: GBNF, JSON Schema (json_schema.h says which part of it), any JSON object, a
+// regular expression, a list of texts, tools of which one is called.
 // All become one automaton over bytes (grammar_automaton.h). What a place in it allows
 // without looking at its stack is found once and kept, shared by all answers; only
 // tokens that leave a recursive rule are tried on the stack.
@@ -34,6 +35,9 @@
 namespace ktx::text {
 
 class Tokenizer;
+namespace grammar {
+struct GrammarRules;
+}
 
 // The tokens as a grammar sees them; made once for a model, shared, immutable.
 class GrammarVocabulary {
@@ -48,6 +52,7 @@ class GrammarVocabulary {
   size_t size() const;
   std::string_view token_text(int32_t token) const;  // of a token within size()
   size_t mask_words() const { return (size() + 31) / 32; }
+  std::span<const int32_t> end_tokens() const;
   ~GrammarVocabulary();
 
  private:
@@ -58,11 +63,18 @@ class GrammarVocabulary {
   std::unique_ptr<const Tables> tables_;
 };
 
-enum class GrammarKind { Gbnf, JsonSchema, JsonObject };
+enum class GrammarKind { Gbnf, JsonSchema, JsonObject, Regex };
 
 struct GrammarSource {
   GrammarKind kind = GrammarKind::JsonObject;
-  std::string text;  // GBNF, or a schema as JSON; unused for JsonObject
+  std::string text;  // GBNF, a schema as JSON, or a regular expression; unused for JsonObject
+};
+
+// A tool that an answer may call (grammar/tool_call_schema.h).
+struct CallableTool {
+  std::string name;
+  nlohmann::ordered_json parameters;  // a JSON schema
+  std::string place;                  // of the schema, for messages: "tools[0].parameters"
 };
 
 // Immutable and cheap to copy; may be used by many threads at once.
@@ -74,6 +86,12 @@ class Grammar {
                                  std::shared_ptr<const GrammarVocabulary> vocabulary);
   static Result<Grammar> compile_schema(const nlohmann::ordered_json& schema,
                                         std::shared_ptr<const GrammarVocabulary> vocabulary);
+  // One of these texts.
+  static Result<Grammar> compile_choice(std::span<const std::string> texts,
+                                        std::shared_ptr<const GrammarVocabulary> vocabulary);
+  // A call of one of these tools, as bare JSON.
+  static Result<Grammar> compile_tool_call(std::span<const CallableTool> tools,
+                                           std::shared_ptr<const GrammarVocabulary> vocabulary);
 
   const GrammarVocabulary& vocabulary() const;
   size_t state_count() const;  // of the automaton, for reports
@@ -83,6 +101,8 @@ class Grammar {
  private:
   friend class GrammarState;
   struct Compiled;
+  static Result<Grammar> from_rules(const grammar::GrammarRules& rules,
+                                    std::shared_ptr<const GrammarVocabulary> vocabulary);
   explicit Grammar(std::shared_ptr<Compiled> compiled) : compiled_(std::move(compiled)) {}
   std::shared_ptr<Compiled> compiled_;
 };

@@ -8,10 +8,11 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "lib/support/json_nesting.h"
 #include "lib/support/strings.h"
 #include "lib/text/grammar/json_parts.h"
 #include "lib/text/grammar/number_ranges.h"
+#include "lib/text/grammar/schema_drafts.h"
+#include "lib/text/grammar/schema_extent.h"
 #include "lib/text/grammar/schema_keywords.h"
 #include "lib/text/grammar/schema_merge.h"
 #include "lib/text/grammar/schema_pointer.h"
@@ -23,7 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kMaxMerges = 1000;
+constexpr int kMaxMerges = 10'000;  // their cost is bounded by MergeWork
 constexpr int kMaxConversions = 20'000;
 constexpr int64_t kMaxCount = 20'000;  // in minItems, maxLength and the like
 
@@ -31,55 +32,22 @@ std::string json_text(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Nesting, and the bytes that the text has at least; without recursion of our own.
-struct Extent {
-  int depth = 0;
-  size_t bytes = 0;
-};
-Extent extent_of(const Json& json) {
-  std::vector<std::pair<const Json*, int>> todo = {{&json, 1}};
-  Extent out;
-  while (!todo.empty()) {
-    const auto [value, depth] = todo.back();
-    todo.pop_back();
-    out.depth = std::max(out.depth, depth);
-    out.bytes += 1;
-    if (value->is_string()) out.bytes += value->get_ref<const std::string&>().size();
-    if (depth > kMaxSchemaDepth || out.bytes > kMaxSchemaBytes) break;
-    if (!value->is_structured()) continue;
-    for (const auto& [key, item] : value->items()) {
-      if (value->is_object()) out.bytes += key.size();
-      todo.push_back({&item, depth + 1});
-    }
-  }
-  return out;
-}
-
-Error too_long(size_t bytes) {
-  return Error{
-      fmt::format("the schema has {} bytes; at most {} are allowed", bytes, kMaxSchemaBytes)};
-}
-
 class Converter {
  public:
-  explicit Converter(const Json& root) : root_(root), json_(g_) {}
+  Converter(const Json& root, GrammarRules& rules, JsonParts& parts, SchemaWork& work)
+      : root_(root), g_(rules), json_(parts), work_(work) {}
 
-  Result<GrammarRules> convert() {
-    const Extent extent = extent_of(root_);
-    if (extent.bytes > kMaxSchemaBytes) return too_long(extent.bytes);
-    if (extent.depth > kMaxSchemaDepth) {
-      return Error{fmt::format("the schema is nested deeper than {}", kMaxSchemaDepth)};
-    }
-    g_.root = g_.add_rule("root");
+  // The expression of a value; the rules that it names are complete.
+  Result<int> convert() {
+    KTX_TRY(check_extent(root_));
     const int value = KTX_TRY(rule_of("#"));
-    g_.set_rule(g_.root, g_.sequence({json_.space(), value}));
     while (!pending_.empty()) {
       const auto [rule, pointer] = pending_.front();
       pending_.pop_front();
       g_.set_rule(rule,
                   KTX_TRY(schema(*KTX_TRY(resolve_pointer(root_, pointer, pointer)), pointer, 0)));
     }
-    return std::move(g_);
+    return value;
   }
 
  private:
@@ -99,31 +67,48 @@ class Converter {
 
   // Without $ref and allOf: what they say is merged into the schema.
   Result<Json> flatten(const Json& json, const std::string& path, int depth) {
-    if (++merges_ > kMaxMerges || depth > kMaxSchemaDepth || !work_.spend_copy(json)) {
+    if (++work_.merge_count > kMaxMerges || depth > kMaxSchemaDepth ||
+        !work_.merging.spend_copy(json)) {
       return schema_error(path, "too many schemas are combined here; use fewer $ref and allOf");
     }
     if (!json.is_object()) return json;
-    KTX_TRY(check_keywords(json, path));
-    Json out = json;
+    KTX_TRY(check(json, path));
+    Json out = has_old_words(json) ? KTX_TRY(modern_words(json, path)) : json;
+    out.erase("$id");
+    const Json whole = out;
     out.erase("$ref");
     out.erase("allOf");
-    if (const auto ref = json.find("$ref"); ref != json.end()) {
+    if (const auto ref = whole.find("$ref"); ref != whole.end()) {
       if (!ref->is_string()) return wrong_type(path, "$ref", *ref, "a string");
       const Json* target = KTX_TRY(resolve_pointer(root_, ref->get<std::string>(), path));
-      out = KTX_TRY(merge_schemas(KTX_TRY(flatten(*target, path, depth + 1)), out, path, work_));
+      out = KTX_TRY(merge(KTX_TRY(flatten_part(*target, path, depth + 1)), out, path));
     }
-    if (const auto all = json.find("allOf"); all != json.end()) {
+    if (const auto all = whole.find("allOf"); all != whole.end()) {
       if (!all->is_array()) return wrong_type(path, "allOf", *all, "an array");
       for (const Json& part : *all) {
-        out = KTX_TRY(
-            merge_schemas(out, KTX_TRY(flatten(part, at(path, "allOf"), depth + 1)), path, work_));
+        out = KTX_TRY(merge(out, KTX_TRY(flatten_part(part, at(path, "allOf"), depth + 1)), path));
       }
     }
     return out;
   }
+  // The same for a schema beside others: what its unevaluated* forbid does not depend on them.
+  Result<Json> flatten_part(const Json& json, const std::string& path, int depth) {
+    Json out = KTX_TRY(flatten(json, path, depth));
+    KTX_TRY(close_unevaluated(out, path));
+    return out;
+  }
+  Result<Json> merge(const Json& a, const Json& b, const std::string& path) {
+    return merge_schemas(a, b, path, work_.merging);
+  }
+
+  Status check(const Json& json, const std::string& path) {
+    KTX_TRY(check_keywords(json, path));
+    if (&json != &root_) KTX_TRY(check_inner_id(json, path));
+    return {};
+  }
 
   Result<int> schema(const Json& json, const std::string& path, int depth) {
-    if (++conversions_ > kMaxConversions || g_.too_large()) {
+    if (++work_.conversions > kMaxConversions || g_.too_large()) {
       return schema_error(path, "the schema is too large here; make it smaller or use $ref");
     }
     if (depth > kMaxSchemaDepth) {
@@ -131,14 +116,14 @@ class Converter {
     }
     if (json.is_boolean()) return json.get<bool>() ? json_.any_value() : g_.nothing();
     if (!json.is_object()) return schema_error(path, "expected an object or a boolean");
-    KTX_TRY(check_keywords(json, path));
+    KTX_TRY(check(json, path));
     if (const auto ref = json.find("$ref"); ref != json.end() && says_nothing(json, "$ref")) {
       if (!ref->is_string()) return wrong_type(path, "$ref", *ref, "a string");
       const std::string pointer = ref->get<std::string>();
       KTX_TRY(resolve_pointer(root_, pointer, path));
       return rule_of(pointer);
     }
-    if (json.contains("$ref") || json.contains("allOf")) {
+    if (json.contains("$ref") || json.contains("allOf") || has_old_words(json)) {
       return schema(KTX_TRY(flatten(json, path, 0)), path, depth + 1);
     }
     for (const char* keyword : {"anyOf", "oneOf"}) {
@@ -164,9 +149,8 @@ class Converter {
         ways.push_back(KTX_TRY(schema(branches[i], here, depth + 1)));
         continue;
       }
-      const Json branch = KTX_TRY(flatten(branches[i], here, 0));
-      const Json merged =
-          KTX_TRY(merge_schemas(KTX_TRY(flatten(beside, path, 0)), branch, here, work_));
+      const Json branch = KTX_TRY(flatten_part(branches[i], here, 0));
+      const Json merged = KTX_TRY(merge(KTX_TRY(flatten(beside, path, 0)), branch, here));
       ways.push_back(KTX_TRY(schema(merged, here, depth + 1)));
     }
     return g_.alternatives(std::move(ways));
@@ -300,8 +284,9 @@ class Converter {
     const int max = KTX_TRY(count(json, "maxItems", path, kNoLimit));
     if (max != kNoLimit && max < min) return g_.nothing();
     int item = json_.any_value();
-    if (json.contains("items")) {
-      item = KTX_TRY(schema(json["items"], at(path, "items"), depth + 1));
+    for (const char* keyword : {"unevaluatedItems", "items"}) {
+      if (!json.contains(keyword)) continue;
+      item = KTX_TRY(schema(json[keyword], at(path, keyword), depth + 1));
     }
     const auto prefix = json.find("prefixItems");
     if (prefix == json.end()) return json_.array(g_.list(item, json_.separator(), min, max));
@@ -330,9 +315,15 @@ class Converter {
     if (!properties.is_object()) return wrong_type(path, "properties", properties, "an object");
     const Json required = json.value("required", Json::array());
     if (!required.is_array()) return wrong_type(path, "required", required, "an array");
-    const bool closed_by_default = !properties.empty();
-    const Json others = json.contains("additionalProperties") ? json["additionalProperties"]
-                                                              : Json(!closed_by_default);
+    // Said or not: an object whose schema has `properties` has no others by default.
+    Json others = !json.contains("properties");
+    const char* others_from = "additionalProperties";
+    for (const char* keyword : {"unevaluatedProperties", "additionalProperties"}) {
+      if (!json.contains(keyword)) continue;
+      others = json[keyword];
+      others_from = keyword;
+    }
+    const bool says_others = json.contains(others_from);
     std::vector<std::string> names;
     std::vector<int> members;
     std::vector<bool> is_required;
@@ -354,20 +345,37 @@ class Converter {
     for (const Json& name : required) {
       const auto& text = name.get_ref<const std::string&>();
       if (!known_names.insert(text).second) continue;
-      const Json value = json.contains("additionalProperties") ? others : Json(true);
-      add(text, KTX_TRY(schema(value, at(path, "additionalProperties"), depth + 1)), true);
+      const Json value = says_others ? others : Json(true);
+      add(text, KTX_TRY(schema(value, at(path, others_from), depth + 1)), true);
     }
-    const int min = KTX_TRY(count(json, "minProperties", path, 0));
-    const int max = KTX_TRY(count(json, "maxProperties", path, kNoLimit));
+    int min = KTX_TRY(count(json, "minProperties", path, 0));
+    int max = KTX_TRY(count(json, "maxProperties", path, kNoLimit));
+    if (max != kNoLimit && max < min) return g_.nothing();
+    const int certain = static_cast<int>(needed_names.size());
+    if (min <= certain) min = 0;
+    if (max != kNoLimit && others == Json(false) && max >= static_cast<int>(names.size())) {
+      max = kNoLimit;
+    }
     if ((min > 0 || max != kNoLimit) && !members.empty()) {
       return schema_error(path,
                           "'minProperties' and 'maxProperties' are supported without 'properties' "
                           "only; use 'required'");
     }
-    if (max != kNoLimit && max < min) return g_.nothing();
+    if (min > 1) {
+      return schema_error(path,
+                          "'minProperties' above 1 is not supported, since a name can come twice; "
+                          "use 'required'");
+    }
+    const Json key_schema = json.value("propertyNames", Json(true));
+    const bool any_key = key_schema == Json(true) || key_schema == Json::object();
+    if (!any_key && !names.empty()) {
+      return schema_error(path, "'propertyNames' is supported without 'properties' only");
+    }
     if (others != Json(false)) {
-      const int value = KTX_TRY(schema(others, at(path, "additionalProperties"), depth + 1));
-      const int key = names.empty() ? json_.string(0, kNoLimit) : json_.other_key(names);
+      const int value = KTX_TRY(schema(others, at(path, others_from), depth + 1));
+      const int key = !any_key        ? KTX_TRY(property_name(key_schema, path, depth))
+                      : names.empty() ? json_.string(0, kNoLimit)
+                                      : json_.other_key(names);
       const int member = json_.member(key, value);
       if (members.empty()) return json_.object(g_.list(member, json_.separator(), min, max));
       members.push_back(g_.list(member, json_.separator(), 1, kNoLimit));
@@ -377,35 +385,40 @@ class Converter {
     return json_.object(g_.joined(json_.separator(), std::move(members), std::move(is_required)));
   }
 
+  // A key: a string, and what `propertyNames` says.
+  Result<int> property_name(const Json& names, const std::string& path, int depth) {
+    const std::string here = at(path, "propertyNames");
+    const Json key = KTX_TRY(flatten_part(names, here, 0));
+    return schema(KTX_TRY(merge({{"type", "string"}}, key, here)), here, depth + 1);
+  }
+
   const Json& root_;
-  GrammarRules g_;
-  JsonParts json_;
+  GrammarRules& g_;
+  JsonParts& json_;
+  SchemaWork& work_;
   std::unordered_map<std::string, int> rules_;
   std::deque<std::pair<int, std::string>> pending_;
-  MergeWork work_;
-  int merges_ = 0;
-  int conversions_ = 0;
 };
 
 }  // namespace
 
+Result<int> add_schema(const Json& schema, GrammarRules& rules, JsonParts& parts,
+                       SchemaWork& work) {
+  return Converter(schema, rules, parts, work).convert();
+}
+
 Result<GrammarRules> schema_rules(const Json& schema) {
-  return Converter(schema).convert();
+  GrammarRules g;
+  JsonParts parts(g);
+  SchemaWork work;
+  g.root = g.add_rule("root");
+  const int value = KTX_TRY(add_schema(schema, g, parts, work));
+  g.set_rule(g.root, g.sequence({parts.space(), value}));
+  return g;
 }
 
 Result<GrammarRules> parse_json_schema(std::string_view schema) {
-  if (schema.size() > kMaxSchemaBytes) return too_long(schema.size());
-  if (json_member_pairs(schema) > kMaxMemberPairs) {
-    return Error{"the schema has too many members in one object; at most 10000 are possible"};
-  }
-  // The only exceptions here are nlohmann's; they say where the text is no JSON.
-  Json json;
-  try {
-    json = Json::parse(schema);
-  } catch (const std::exception& e) {
-    return Error{fmt::format("the schema is not JSON: {}", e.what())};
-  }
-  return schema_rules(json);
+  return schema_rules(KTX_TRY(parse_schema_text(schema)));
 }
 
 GrammarRules any_json_object() {

@@ -3,14 +3,15 @@
 //
 //   * properties come in the order of the schema; required ones that `properties` does
 //     not name come behind them
-//   * an object whose schema has `properties` and says nothing of others has no others
+//   * an object whose schema has `properties`, empty ones too, and says nothing of others
+//     has no others
 //   * oneOf counts as anyOf; a branch together with keywords beside it is merged
 //   * `format` is kept for date, time, date-time, uuid and ipv4, and passed over else
 //   * enum and const are written without spaces; numbers have up to 16 digits on each
 //     side of the point
 //
 // schema_keywords.def lists the keywords. One that is refused or unknown is an error
-// that names it and its place: "schema at #/properties/a: keyword 'not' is not supported".
+// that names it and its place: "schema at #/properties/a: keyword 'if' is not supported".
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -18,14 +19,24 @@
 
 #include "lib/support/result.h"
 #include "lib/text/grammar/grammar_rules.h"
+#include "lib/text/grammar/json_parts.h"
+#include "lib/text/grammar/schema_merge.h"
 
 namespace ktx::text::grammar {
 
-inline constexpr size_t kMaxSchemaBytes = size_t{1} << 20;
-inline constexpr int kMaxSchemaDepth = 64;  // of values in each other, references included
-
 Result<GrammarRules> parse_json_schema(std::string_view schema);
 Result<GrammarRules> schema_rules(const nlohmann::ordered_json& schema);
+
+// What was done so far, for the limits; shared by all schemas of a grammar.
+struct SchemaWork {
+  MergeWork merging;
+  int merge_count = 0;
+  int conversions = 0;
+};
+// The expression of a schema's values, for grammars that have more around them. `$ref`s are
+// relative to this schema, so that several may have definitions of the same name.
+Result<int> add_schema(const nlohmann::ordered_json& schema, GrammarRules& rules, JsonParts& parts,
+                       SchemaWork& work);
 
 // Any JSON object, for `json_object` and Ollama's "json".
 GrammarRules any_json_object();

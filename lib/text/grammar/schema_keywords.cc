@@ -15,38 +15,25 @@ enum class Use { Used, Note, Refused };
 struct Keyword {
   std::string_view name;
   Use use;
+  std::string_view type;
+  std::string_view neutral;
 };
 constexpr Keyword kKeywords[] = {
-#define KTX_KEYWORD(name, use) {name, Use::use},
+#define KTX_KEYWORD(name, use, type, neutral) {name, Use::use, type, neutral},
 #include "lib/text/grammar/schema_keywords.def"
 };
-
-struct KeywordType {
-  std::string_view keyword;
-  std::string_view type;
-};
-constexpr KeywordType kKeywordTypes[] = {{"properties", "object"},
-                                         {"required", "object"},
-                                         {"additionalProperties", "object"},
-                                         {"minProperties", "object"},
-                                         {"maxProperties", "object"},
-                                         {"items", "array"},
-                                         {"prefixItems", "array"},
-                                         {"minItems", "array"},
-                                         {"maxItems", "array"},
-                                         {"minLength", "string"},
-                                         {"maxLength", "string"},
-                                         {"pattern", "string"},
-                                         {"format", "string"},
-                                         {"minimum", "number"},
-                                         {"maximum", "number"},
-                                         {"exclusiveMinimum", "number"},
-                                         {"exclusiveMaximum", "number"}};
 
 const Keyword* find_keyword(std::string_view name) {
   const auto row = std::find_if(std::begin(kKeywords), std::end(kKeywords),
                                 [&](const Keyword& k) { return k.name == name; });
   return row == std::end(kKeywords) ? nullptr : row;
+}
+
+bool is_neutral(const Keyword& row, const Json& value) {
+  if (row.neutral.empty()) return false;
+  const std::vector<std::string_view> values = split(row.neutral, ' ');
+  return std::any_of(values.begin(), values.end(),
+                     [&](std::string_view text) { return value == Json::parse(text); });
 }
 
 }  // namespace
@@ -67,36 +54,40 @@ Status check_keywords(const Json& json, const std::string& path) {
       if (name.starts_with("x-")) continue;
       std::vector<std::string> known;
       for (const Keyword& k : kKeywords) known.emplace_back(k.name);
-      return schema_error(
-          path, fmt::format("unknown keyword '{}'{}", printable(name), did_you_mean(name, known)));
+      const std::string meant = did_you_mean(name, known);
+      return schema_error(path, fmt::format("unknown keyword '{}'{}", printable(name),
+                                            meant.empty() ? "; leave it out" : meant));
     }
-    // False as an argument forbids nothing.
-    if (row->use == Use::Refused && value != Json(false)) {
+    if (row->use == Use::Refused && !is_neutral(*row, value)) {
       return schema_error(path, fmt::format("keyword '{}' is not supported", name));
     }
   }
   return {};
 }
+
+bool is_note(std::string_view keyword) {
+  const Keyword* row = find_keyword(keyword);
+  return row == nullptr || row->use == Use::Note;
+}
+
 bool says_nothing(const Json& json, std::string_view but) {
   for (const auto& [name, value] : json.items()) {
     const Keyword* row = find_keyword(name);
-    const bool used = row == nullptr || row->use != Use::Note;
-    if (name != but && used) return false;
+    const bool passed_over = row != nullptr && (row->use == Use::Note || is_neutral(*row, value));
+    if (name != but && !passed_over && !name.starts_with("x-")) return false;
   }
   return true;
 }
 
 std::string_view type_of_keyword(std::string_view keyword) {
-  for (const KeywordType& row : kKeywordTypes) {
-    if (row.keyword == keyword) return row.type;
-  }
-  return "";
+  const Keyword* row = find_keyword(keyword);
+  return row == nullptr ? "" : row->type;
 }
 
 std::vector<std::string> types_of_keywords(const Json& schema) {
   std::vector<std::string> types;
-  for (const KeywordType& row : kKeywordTypes) {
-    if (schema.contains(row.keyword) &&
+  for (const Keyword& row : kKeywords) {
+    if (row.use == Use::Used && !row.type.empty() && schema.contains(row.name) &&
         std::find(types.begin(), types.end(), row.type) == types.end()) {
       types.emplace_back(row.type);
     }

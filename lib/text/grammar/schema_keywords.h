@@ -18,6 +18,8 @@ Error wrong_type(const std::string& path, std::string_view keyword,
 
 // Refuses keywords that are unknown or that no grammar can keep (schema_keywords.def).
 Status check_keywords(const nlohmann::ordered_json& schema, const std::string& path);
+// Says nothing about the text: it may stand beside anything.
+bool is_note(std::string_view keyword);
 // Whether all its keywords but `but` are notes.
 bool says_nothing(const nlohmann::ordered_json& schema, std::string_view but);
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "lib/text/grammar/schema_keywords.h"
+
 namespace ktx::text::grammar {
 namespace {
 
@@ -18,7 +20,9 @@ enum class Rule {
   BothEach,  // of each property
   Equal,     // or an error
   Types,
+  BothTrue,
   Others,  // additionalProperties
+  Tuple,   // done by merge_items()
 };
 struct Row {
   std::string_view keyword;
@@ -42,14 +46,18 @@ constexpr Row kRows[] = {
     {"allOf", Rule::Union},
     {"enum", Rule::Common},
     {"properties", Rule::BothEach},
-    {"items", Rule::Both},
+    {"items", Rule::Tuple},
+    {"prefixItems", Rule::Tuple},
+    {"propertyNames", Rule::Both},
+    {"nullable", Rule::BothTrue},
     {"additionalProperties", Rule::Others},
     {"pattern", Rule::Equal},
     {"const", Rule::Equal},
-    {"prefixItems", Rule::Equal},
     {"anyOf", Rule::Equal},
     {"oneOf", Rule::Equal},
     {"format", Rule::Equal},
+    {"unevaluatedProperties", Rule::Equal},
+    {"unevaluatedItems", Rule::Equal},
 };
 
 Json both(const Json& a, const Json& b) {
@@ -87,6 +95,11 @@ Json common_types(const Json& a, const Json& b) {
   return out;
 }
 
+bool speaks_of_values(const Json& schema) {
+  return std::any_of(schema.items().begin(), schema.items().end(),
+                     [](const auto& item) { return !is_note(item.key()); });
+}
+
 bool forbids_others(const Json& schema) {
   const auto others = schema.find("additionalProperties");
   return others != schema.end() && *others == Json(false);
@@ -105,6 +118,37 @@ Status check_others(const Json& a, const Json& b, const std::string& path) {
     }
   }
   return {};
+}
+
+// Properties that only the partner names are others to this one, which has a schema for them.
+void limit_others(const Json& a, const Json& b, Json& out) {
+  const auto others = a.find("additionalProperties");
+  const auto properties = b.find("properties");
+  if (others == a.end() || properties == b.end() || !properties->is_object()) return;
+  const Json own = a.value("properties", Json::object());
+  for (const auto& [name, schema] : properties->items()) {
+    if (!own.contains(name)) out["properties"][name] = both(*others, schema);
+  }
+}
+
+// What a schema says of the items behind its first ones.
+const Json& rest_items(const Json& schema) {
+  static const Json any = true;
+  const auto items = schema.find("items");
+  return items == schema.end() ? any : *items;
+}
+
+void merge_items(const Json& a, const Json& b, Json& out) {
+  const Json none = Json::array();
+  const Json first_a = a.value("prefixItems", none), first_b = b.value("prefixItems", none);
+  if (a.contains("items") || b.contains("items")) out["items"] = both(rest_items(a), rest_items(b));
+  if (!first_a.is_array() || !first_b.is_array() || (first_a.empty() && first_b.empty())) return;
+  Json first = Json::array();
+  for (size_t i = 0; i < std::max(first_a.size(), first_b.size()); ++i) {
+    first.push_back(both(i < first_a.size() ? first_a[i] : rest_items(a),
+                         i < first_b.size() ? first_b[i] : rest_items(b)));
+  }
+  out["prefixItems"] = std::move(first);
 }
 
 // What comparing the members of all lists and objects that both have can cost.
@@ -165,13 +209,17 @@ Result<Json> merge_schemas(const Json& a, const Json& b, const std::string& path
     const auto row =
         std::find_if(std::begin(kRows), std::end(kRows),
                      [&keyword = keyword](const Row& r) { return r.keyword == keyword; });
-    if (row == std::end(kRows)) continue;  // notes: the first stays
+    if (row == std::end(kRows) && is_note(keyword)) continue;  // the first stays
     const auto clash = [&path, &keyword = keyword] {
       return Error{
           fmt::format("schema at {}: two different '{}' that both must hold are not "
                       "supported; write one",
                       path, keyword)};
     };
+    if (row == std::end(kRows)) {
+      if (*mine != value) return clash();
+      continue;
+    }
     switch (row->rule) {
       case Rule::Larger:
       case Rule::Smaller:
@@ -199,6 +247,11 @@ Result<Json> merge_schemas(const Json& a, const Json& b, const std::string& path
           (*mine)[name] = mine->contains(name) ? both((*mine)[name], schema) : schema;
         }
         break;
+      case Rule::Tuple:
+        break;
+      case Rule::BothTrue:
+        *mine = *mine == Json(true) && value == Json(true);
+        break;
       case Rule::Both:
       case Rule::Others:
         *mine = both(*mine, value);
@@ -211,7 +264,31 @@ Result<Json> merge_schemas(const Json& a, const Json& b, const std::string& path
         break;
     }
   }
+  // Null is a value of the whole where it is one of both.
+  for (const auto* schema : {&a, &b}) {
+    if (speaks_of_values(*schema) && !schema->contains("nullable")) out.erase("nullable");
+  }
+  limit_others(a, b, out);
+  limit_others(b, a, out);
+  merge_items(a, b, out);
   return out;
+}
+
+Status close_unevaluated(Json& schema, const std::string& path) {
+  if (!schema.is_object()) return {};
+  constexpr const char* kPairs[][2] = {{"unevaluatedProperties", "additionalProperties"},
+                                       {"unevaluatedItems", "items"}};
+  for (const auto& [unevaluated, others] : kPairs) {
+    if (!schema.contains(unevaluated)) continue;
+    if (schema.contains("anyOf") || schema.contains("oneOf")) {
+      return schema_error(path, fmt::format("'{}' with anyOf or oneOf, both within another schema, "
+                                            "is not supported; leave it out",
+                                            unevaluated));
+    }
+    if (!schema.contains(others)) schema[others] = schema[unevaluated];
+    schema.erase(unevaluated);
+  }
+  return {};
 }
 
 }  // namespace ktx::text::grammar

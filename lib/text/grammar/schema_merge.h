@@ -28,4 +28,9 @@ Result<nlohmann::ordered_json> merge_schemas(const nlohmann::ordered_json& a,
                                              const nlohmann::ordered_json& b,
                                              const std::string& path, MergeWork& work);
 
+// Makes `unevaluatedProperties` and `unevaluatedItems` of a merged schema `additionalProperties`
+// and `items`, as which they go on when more is merged with it. An error beside anyOf and
+// oneOf, whose branches decide what is evaluated.
+Status close_unevaluated(nlohmann::ordered_json& schema, const std::string& path);
+
 }  // namespace ktx::text::grammar

@@ -40,7 +40,6 @@ struct EscapeRow {
 };
 constexpr EscapeRow kEscapes[] = {{'n', '\n'}, {'r', '\r'}, {'t', '\t'},
                                   {'f', '\f'}, {'v', '\v'}, {'0', 0}};
-constexpr std::string_view kSyntax = "^$\\.*+?()[]{}|/-";
 
 // Characters as a JSON string writes them.
 int json_characters(GrammarRules& g, const Ranges& ranges) {
@@ -68,7 +67,9 @@ int json_characters(GrammarRules& g, const Ranges& ranges) {
 
 class Parser {
  public:
-  Parser(GrammarRules& rules, std::string_view text) : g_(rules), text_(text) {}
+  enum class Form { JsonString, WholeText };
+  Parser(GrammarRules& rules, std::string_view text, Form form)
+      : g_(rules), text_(text), form_(form) {}
 
   Result<int> parse() {
     if (text_.size() > kMaxPatternBytes) {
@@ -76,10 +77,15 @@ class Parser {
     }
     const int inner = KTX_TRY(alternatives(0));
     if (at_ < text_.size()) return error("')' without '('");
+    if (form_ == Form::WholeText) return inner;
     return g_.sequence({g_.text("\""), inner, g_.text("\"")});
   }
 
  private:
+  int characters(const Ranges& ranges) {
+    if (form_ == Form::JsonString) return json_characters(g_, ranges);
+    return g_.one_of(complement(complement(ranges)));  // each once, in order
+  }
   Error error(std::string_view what) const {
     return Error{fmt::format("pattern '{}', character {}: {}", printable(text_), at_ + 1, what)};
   }
@@ -89,7 +95,7 @@ class Parser {
     at_ += wanted.size();
     return true;
   }
-  int anything() { return g_.repeat(json_characters(g_, complement({})), 0, kNoLimit); }
+  int anything() { return g_.repeat(characters(complement({})), 0, kNoLimit); }
 
   Result<int> alternatives(int depth) {
     if (depth > kMaxPatternDepth) return error("groups are nested too deep");
@@ -100,8 +106,9 @@ class Parser {
       const bool at_begin = outer && take("^");
       int inner = KTX_TRY(sequence(depth));
       const bool at_end = outer && take("$");
-      if (outer && !at_begin) inner = g_.sequence({anything(), inner});
-      if (outer && !at_end) inner = g_.sequence({inner, anything()});
+      const bool open = outer && form_ == Form::JsonString;
+      if (open && !at_begin) inner = g_.sequence({anything(), inner});
+      if (open && !at_end) inner = g_.sequence({inner, anything()});
       ways.push_back(inner);
     } while (take("|"));
     return g_.alternatives(std::move(ways));
@@ -127,9 +134,9 @@ class Parser {
       if (!take(")")) return error("'(' without ')'");
       return inner;
     }
-    if (take("[")) return json_characters(g_, KTX_TRY(char_class()));
-    if (take(".")) return json_characters(g_, complement(kLineEnds));
-    return json_characters(g_, KTX_TRY(character(nullptr)));
+    if (take("[")) return characters(KTX_TRY(char_class()));
+    if (take(".")) return characters(complement(kLineEnds));
+    return characters(KTX_TRY(character(nullptr)));
   }
   Result<int> repetition(int part) {
     int min = 0, max = kNoLimit;
@@ -213,7 +220,10 @@ class Parser {
       at_ += 1 + digits;
       return Ranges{{code, code}};
     }
-    if (name == '\0' || kSyntax.find(name) == std::string_view::npos) {
+    // Of letters and digits only those above; all punctuation may be escaped.
+    const bool is_word = (name >= '0' && name <= '9') || (name >= 'A' && name <= 'Z') ||
+                         (name >= 'a' && name <= 'z');
+    if (name < ' ' || name == 0x7F || is_word) {
       return error("this escape is not supported");
     }
     ++at_;
@@ -223,13 +233,17 @@ class Parser {
 
   GrammarRules& g_;
   std::string_view text_;
+  const Form form_;
   size_t at_ = 0;
 };
 
 }  // namespace
 
 Result<int> pattern_string(GrammarRules& rules, std::string_view pattern) {
-  return Parser(rules, pattern).parse();
+  return Parser(rules, pattern, Parser::Form::JsonString).parse();
+}
+Result<int> pattern_text(GrammarRules& rules, std::string_view pattern) {
+  return Parser(rules, pattern, Parser::Form::WholeText).parse();
 }
 
 }  // namespace ktx::text::grammar

@@ -23,4 +23,7 @@ inline constexpr size_t kMaxPatternBytes = 4096;
 
 Result<int> pattern_string(GrammarRules& rules, std::string_view pattern);
 
+// A text without quotes and escapes that the pattern matches from begin to end.
+Result<int> pattern_text(GrammarRules& rules, std::string_view pattern);
+
 }  // namespace ktx::text::grammar

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Runs the official clients, unchanged, against `ktx-run serve`.
 
-    tests/e2e/clients/run.py BUILD_FOLDER [openai|ollama|anthropic|page|page_storage]
+    tests/e2e/clients/run.py BUILD_FOLDER SUITE
 
-The packages are installed into BUILD_FOLDER/clients-venv once. Exit status: 0 all passed,
+Suites: openai, ollama, anthropic, structured, page, page_storage.
+
+The packages are installed into BUILD_FOLDER/clients-venv (those of `structured` into
+clients-venv-structured) once. Exit status: 0 all passed,
 1 something failed, 77 skipped (no network, no venv, no browser): the reason is printed.
 """
 import os
@@ -19,6 +22,8 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 PACKAGES = ["openai", "ollama", "anthropic"]
+# In a folder of their own: what they need must not choose the versions of the others.
+MORE_PACKAGES = {"structured": ["instructor", "jsonschema"]}
 
 
 def skip(why):
@@ -26,25 +31,27 @@ def skip(why):
     sys.exit(77)
 
 
-def prepare_venv(build):
+def prepare_venv(build, suite):
     """The Python of a virtual environment that has the packages."""
-    folder = build / "clients-venv"
+    more = MORE_PACKAGES.get(suite, [])
+    packages = PACKAGES + more
+    folder = build / (f"clients-venv-{suite}" if more else "clients-venv")
     python, stamp = folder / "bin" / "python", folder / "ready"
-    if stamp.exists() and stamp.read_text() == " ".join(PACKAGES):
+    if stamp.exists() and stamp.read_text() == " ".join(packages):
         return python
     if (folder / "failed").exists() and time.time() - (folder / "failed").stat().st_mtime < 600:
         skip("the packages could not be installed some minutes ago")
     try:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True, capture_output=True)
         subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check",
-                        "--retries", "1", "--timeout", "10", *PACKAGES],
+                        "--retries", "1", "--timeout", "10", *packages],
                        check=True, capture_output=True, timeout=240)
     except (subprocess.SubprocessError, OSError) as error:
         if folder.exists():
             (folder / "failed").touch()
         detail = getattr(error, "stderr", b"") or b""
-        skip(f"cannot install {PACKAGES}: {detail.decode(errors='replace')[-300:] or error}")
-    stamp.write_text(" ".join(PACKAGES))
+        skip(f"cannot install {packages}: {detail.decode(errors='replace')[-300:] or error}")
+    stamp.write_text(" ".join(packages))
     return python
 
 
@@ -81,7 +88,7 @@ def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
     build, suite = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
-    python = sys.executable if suite.startswith("page") else prepare_venv(build)
+    python = sys.executable if suite.startswith("page") else prepare_venv(build, suite)
     browser = None
     if suite.startswith("page"):
         names = ("chromium", "chromium-browser", "google-chrome")

@@ -11,13 +11,14 @@ namespace {
 
 TEST(Constraint, AFilterAllowsUntilItsGrammarEnds) {
   ServedModel model;
-  model.tokenizer = text::Tokenizer::create(testing::tiny_bpe({{"ab"}}, {"a b"}).take()).take();
+  model.tokenizer =
+      text::Tokenizer::create(testing::tiny_bpe({{"ab"}, {"<|im_end|>"}}, {"a b"}).take()).take();
   model.grammars = std::make_unique<GrammarCache>(*model.tokenizer);
   Constraint constraint;
   constraint.kind = Constraint::Kind::Gbnf;
-  constraint.gbnf = R"(root ::= [a-c] "x" ("b" root)? "!")";
+  constraint.text = R"(root ::= [a-c] "x" ("b" root)? "!")";
   std::unique_ptr<runtime::TokenFilter> filter;
-  ASSERT_FALSE(make_filter(model, constraint, filter).has_value());
+  ASSERT_FALSE(make_filter(model, constraint, false, filter).has_value());
   std::string said;
   while (said.find('!') == std::string::npos) {
     const runtime::TokenBits allowed = filter->allowed().take();
@@ -35,6 +36,55 @@ TEST(Constraint, AFilterAllowsUntilItsGrammarEnds) {
     ASSERT_LT(said.size(), 64u);
   }
   EXPECT_FALSE(filter->accept(0).ok()) << "behind the end";
+}
+
+// `ignore_eos`: the answer goes on as long as its grammar lets it, and ends with it.
+TEST(Constraint, WithoutEndsAGrammarStillEnds) {
+  ServedModel model;
+  model.tokenizer =
+      text::Tokenizer::create(testing::tiny_bpe({{"ab"}, {"<|im_end|>"}}, {"a b"}).take()).take();
+  model.grammars = std::make_unique<GrammarCache>(*model.tokenizer);
+  const auto may_end = [&](const runtime::TokenBits& allowed) {
+    for (int32_t id = 0; id < model.tokenizer->size(); ++id) {
+      if (model.tokenizer->is_eog(id) && runtime::has_token(allowed, id)) return true;
+    }
+    return false;
+  };
+  const int32_t a = model.tokenizer->encode("a")[0];
+  Constraint constraint;
+  constraint.kind = Constraint::Kind::Regex;
+  constraint.text = "a{1,3}";
+  for (const bool ignore_end : {false, true}) {
+    std::unique_ptr<runtime::TokenFilter> filter;
+    ASSERT_FALSE(make_filter(model, constraint, ignore_end, filter).has_value());
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(may_end(filter->allowed().take()), i > 0 && !ignore_end) << i;
+      ASSERT_TRUE(filter->accept(a).ok());
+    }
+    EXPECT_TRUE(may_end(filter->allowed().take())) << "nothing else may come";
+  }
+}
+
+TEST(Constraint, AnErrorNamesTheFieldThatWasSent) {
+  ServedModel model;
+  model.tokenizer =
+      text::Tokenizer::create(testing::tiny_bpe({{"ab"}, {"<|im_end|>"}}, {"a b"}).take()).take();
+  model.grammars = std::make_unique<GrammarCache>(*model.tokenizer);
+  Constraint constraint;
+  constraint.kind = Constraint::Kind::JsonSchema;
+  constraint.schema = {{"if", true}};
+  constraint.field = "guided_json";
+  std::unique_ptr<runtime::TokenFilter> filter;
+  const auto error = make_filter(model, constraint, false, filter);
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->param, "guided_json");
+  EXPECT_EQ(error->message, "'guided_json': schema at #: keyword 'if' is not supported");
+  Constraint call;
+  call.kind = Constraint::Kind::ToolCall;
+  call.field = "tools";
+  call.tools = {{"f", {{"if", true}}, "'tools[0].input_schema'"}};
+  EXPECT_EQ(make_filter(model, call, false, filter)->message,
+            "'tools[0].input_schema': schema at #: keyword 'if' is not supported");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ text::Tokenizer bytes_tokenizer() {
 Constraint numbered(int i) {
   Constraint constraint;
   constraint.kind = Constraint::Kind::Gbnf;
-  constraint.gbnf = "root ::= [a-z]{1," + std::to_string(100 + i) + "}";
+  constraint.text = "root ::= [a-z]{1," + std::to_string(100 + i) + "}";
   return constraint;
 }
 

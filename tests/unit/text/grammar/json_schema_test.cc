@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "lib/text/grammar/schema_extent.h"
 #include "tests/unit/text/grammar/grammar_tools.h"
 #include "tests/unit/text/grammar/schema_check.h"
 
@@ -126,6 +127,78 @@ const Case kCases[] = {
     {R"({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1})",
      {"0.001", "0.99"},
      {"0", "0.0", "1", "1.0"}},
+    // what no value may have, and schemas that are true or false
+    {R"({"properties": {"a": false, "b": true}, "additionalProperties": false})",
+     {"{}", R"({"b": [1]})"},
+     {R"({"a": 1})"}},
+    {R"({"type": "array", "items": false})", {"[]", "[ ]"}, {"[1]"}},
+    {R"({"type": "array", "items": true, "maxItems": 1})", {"[]", "[{}]"}, {"[1,2]"}},
+    {R"({"type": "object", "propertyNames": false})", {"{}"}, {R"({"a": 1})"}},
+    {R"({"propertyNames": {"enum": ["x", "y"]}, "additionalProperties": {"const": 1}})",
+     {"{}", R"({"x": 1, "y": 1})"},
+     {R"({"z": 1})", R"({"x": 2})"}},
+    {R"({"$defs": {"k": {"pattern": "^[a-c]$"}}, "type": "object",
+         "propertyNames": {"$ref": "#/$defs/k"}})",
+     {R"({"a": null, "c": []})"},
+     {R"({"d": 1})", R"({"aa": 1})"}},
+    {R"({"properties": {}, "title": "Empty", "type": "object"})", {"{}"}, {R"({"a": 1})"}},
+    {R"({"properties": {"a": {"const": 1}}, "unevaluatedProperties": false})",
+     {"{}", R"({"a": 1})"},
+     {R"({"b": 1})"}},
+    {R"({"allOf": [{"properties": {"a": {"const": 1}}}, {"properties": {"b": {"const": 2}}}],
+         "unevaluatedProperties": false})",
+     {R"({"a": 1, "b": 2})"},
+     {R"({"c": 1})"}},
+    {R"({"type": "object", "unevaluatedProperties": {"type": "null"}})",
+     {"{}", R"({"a": null})"},
+     {R"({"a": 1})"}},
+    {R"({"anyOf": [{"properties": {"a": {"const": 1}}, "required": ["a"]},
+                   {"properties": {"b": {"const": 2}}, "required": ["b"]}],
+         "unevaluatedProperties": false})",
+     {R"({"a": 1})", R"({"b": 2})"},
+     {R"({"a": 1, "c": 1})", "{}"}},
+    {R"({"type": "array", "prefixItems": [{"const": 1}], "unevaluatedItems": false})",
+     {"[]", "[1]"},
+     {"[1,1]"}},
+    {R"({"type": "array", "items": [{"const": 1}, {"const": 2}], "additionalItems": false})",
+     {"[]", "[1,2]"},
+     {"[1,2,3]", "[2]"}},
+    {R"({"type": "array", "items": [{"const": 1}], "additionalItems": {"const": 3}})",
+     {"[1,3,3]"},
+     {"[1,1]"}},
+    {R"({"type": "array", "items": {"const": 1}, "additionalItems": false})", {"[1,1]"}, {"[2]"}},
+    {R"({"type": "integer", "minimum": 3, "exclusiveMinimum": true, "maximum": 9,
+         "exclusiveMaximum": false})",
+     {"4", "9"},
+     {"3", "10"}},
+    {R"({"not": false, "type": "null"})", {"null"}, {"1"}},
+    {R"({"not": {"type": ["string", "number", "array", "object"]}})",
+     {"null", "true"},
+     {"1", R"("a")", "[]", "{}"}},
+    {R"({"type": ["string", "null"], "not": {"type": "null"}})", {R"("a")"}, {"null"}},
+    {R"({"enum": [1, 2, 3], "not": {"enum": [1, 3]}})", {"2"}, {"1", "3"}},
+    {R"({"$defs": {"n": {"enum": ["a", "b"]}}, "$ref": "#/$defs/n", "not": {"type": "null"}})",
+     {R"("a")"},
+     {"null", R"("c")"}},
+    {R"({"type": "array", "uniqueItems": false, "items": {"const": 1}})", {"[1,1]"}, {"[2]"}},
+    {R"({"type": "array", "minContains": 1, "items": {"const": 1}})", {"[]"}, {"[2]"}},
+    // both of two schemas
+    {R"({"allOf": [{"properties": {"a": {"const": 1}}, "additionalProperties": {"type": "string"}},
+                   {"properties": {"b": {"maxLength": 2}}}]})",
+     {R"({"a": 1, "b": "x"})"},
+     {R"({"b": "xyz"})", R"({"b": 1})"}},
+    {R"({"type": "array", "allOf": [{"prefixItems": [{"type": "integer"}]}, {"items": {"enum": [1, "a"]}}]})",
+     {R"([1, "a", 1])"},
+     {R"(["a"])", "[2]"}},
+    {R"({"allOf": [{"type": "string", "nullable": true}, {"type": ["string", "null"]}]})",
+     {R"("a")"},
+     {"1"}},
+    // references
+    {R"({"$defs": {"a b": {"const": 5}}, "$ref": "#/$defs/a%20b"})", {"5"}, {"6"}},
+    {R"({"definitions": {"x%y": {"const": 5}}, "$ref": "#/definitions/x%y"})", {"5"}, {"6"}},
+    {R"({"$id": "https://example.com/t", "type": "array", "items": {"$ref": "#"}})",
+     {"[]", "[[],[[]]]"},
+     {"[1]"}},
 };
 
 TEST(JsonSchema, MatchesWhatItSays) {
@@ -196,8 +269,34 @@ TEST(JsonSchema, NamesTheKeywordAndItsPlace) {
   const std::pair<const char*, const char*> kErrors[] = {
       {"{", "the schema is not JSON"},
       {"3", "schema at #: expected an object or a boolean"},
-      {R"({"properties": {"a": {"not": {}}}})",
-       "schema at #/properties/a: keyword 'not' is not supported"},
+      {R"({"properties": {"a": {"not": {"required": ["x"]}}}})",
+       "schema at #/properties/a: keyword 'not' is supported with 'type' alone"},
+      {R"({"not": {}})", "matches no text at all"},
+      {R"({"not": true, "type": "object"})", "matches no text at all"},
+      {R"({"not": 3})", "'not' is number, expected a schema"},
+      {R"({"type": "number", "not": {"type": "integer"}})", "'not' of integers beside numbers"},
+      {R"({"contains": false})", "schema at #: keyword 'contains' is not supported"},
+      {R"({"if": false, "then": false})", "schema at #: keyword 'if' is not supported"},
+      {R"({"patternProperties": {"a": false}})", "keyword 'patternProperties' is not supported"},
+      {R"({"dependentSchemas": {"a": false}})", "keyword 'dependentSchemas' is not supported"},
+      {R"({"multipleOf": false})", "keyword 'multipleOf' is not supported"},
+      {R"({"properties": {"a": {}}, "propertyNames": false})",
+       "'propertyNames' is supported without 'properties' only"},
+      {R"({"properties": {"a": false}, "required": ["a"]})", "matches no text at all"},
+      {R"({"allOf": [{"properties": {"a": {}}, "unevaluatedProperties": false},
+                     {"properties": {"b": {}}}]})",
+       "forbids property 'b' of another"},
+      {R"({"allOf": [{"anyOf": [{"properties": {"a": {}}}], "unevaluatedProperties": false}]})",
+       "'unevaluatedProperties' with anyOf or oneOf, both within another schema"},
+      {R"({"type": "object", "minProperties": 2})", "'minProperties' above 1 is not supported"},
+      {R"({"items": [{}], "prefixItems": [{}]})", "'prefixItems' beside a list of 'items'"},
+      {R"({"colour": 1})", "schema at #: unknown keyword 'colour'; leave it out"},
+      {R"({"$ref": "#name", "$defs": {"a": {"$anchor": "name"}}})",
+       "'$ref' to '#name' is not supported; only '#/…' is"},
+      {R"({"properties": {"a": {"$id": "x", "items": {"$ref": "#/$defs/y"}}}, "$defs": {"y": {}}})",
+       "schema at #/properties/a: '$id' with '$ref' in it is supported at the root only"},
+      {R"({"$ref": "#/$defs/a/items", "$defs": {"a": {"$id": "x", "items": {}}}})",
+       "goes into a part with an '$id'"},
       {R"({"anyOf": [{}, {"if": {}}]})", "schema at #/anyOf/1: keyword 'if' is not supported"},
       {R"({"type": "array", "items": {"uniqueItems": true}})", "#/items: keyword 'uniqueItems'"},
       {R"({"requird": "string"})",
@@ -237,6 +336,11 @@ TEST(JsonSchema, HostileSchemasMeetLimits) {
   EXPECT_THAT(error(R"({"$ref": "#"})"), HasSubstr("matches no text at all"));
   EXPECT_THAT(error(R"({"$ref": "#", "minLength": 1})"), HasSubstr("too many schemas"));
   EXPECT_THAT(error(R"({"allOf": [{"$ref": "#"}]})"), HasSubstr("too many schemas"));
+  EXPECT_THAT(error(R"({"propertyNames": {"$ref": "#"}})"), ::testing::Not(HasSubstr("internal")));
+  EXPECT_THAT(error(R"({"not": {"not": {"not": {}}}})"), HasSubstr("keyword 'not'"));
+  EXPECT_THAT(
+      error(R"({"unevaluatedItems": {"$ref": "#"}, "unevaluatedProperties": {"$ref": "#"}})"),
+      ::testing::Eq("no error"));
   // Doubling through references, and through combinations.
   std::string doubling = R"({"$defs": {)", combined = R"({"$defs": {)";
   for (int i = 0; i < 60; ++i) {

@@ -11,6 +11,14 @@
 
 namespace ktx::text {
 
+// "%20" of a reference is a space there; a "%" that stands alone is itself.
+inline std::string percent_decoded(std::string text) {
+  for (size_t at = text.find("%20"); at != std::string::npos; at = text.find("%20")) {
+    text.replace(at, 3, " ");
+  }
+  return text;
+}
+
 // What `value` breaks, or "". `root` is for references.
 inline std::string schema_violation(const nlohmann::ordered_json& root,
                                     const nlohmann::ordered_json& schema,
@@ -21,7 +29,8 @@ inline std::string schema_violation(const nlohmann::ordered_json& root,
   if (schema.value("nullable", false) && value.is_null()) return "";
   if (has("$ref")) {
     const std::string pointer = schema["$ref"].get<std::string>().substr(1);
-    const std::string error = schema_violation(root, root.at(Json::json_pointer(pointer)), value);
+    const std::string error =
+        schema_violation(root, root.at(Json::json_pointer(percent_decoded(pointer))), value);
     if (!error.empty()) return "$ref: " + error;
   }
   for (const Json& part : schema.value("allOf", Json::array())) {
@@ -36,6 +45,7 @@ inline std::string schema_violation(const nlohmann::ordered_json& root,
       return key;
     }
   }
+  if (has("not") && schema_violation(root, schema["not"], value).empty()) return "not";
   if (has("const") && schema["const"] != value) return "const";
   if (has("enum") &&
       std::find(schema["enum"].begin(), schema["enum"].end(), value) == schema["enum"].end()) {
@@ -69,19 +79,28 @@ inline std::string schema_violation(const nlohmann::ordered_json& root,
     const double number = value.get<double>();
     if (has("minimum") && number < schema["minimum"].get<double>()) return "minimum";
     if (has("maximum") && number > schema["maximum"].get<double>()) return "maximum";
-    if (has("exclusiveMinimum") && number <= schema["exclusiveMinimum"].get<double>()) {
-      return "exclusiveMinimum";
+    // A boolean in draft 4, which speaks of the other bound.
+    const auto open_bound = [&](const char* exclusive, const char* bound) {
+      const Json& open = schema[exclusive];
+      return open.is_number() ? open : open == Json(true) ? schema[bound] : Json();
+    };
+    if (has("exclusiveMinimum")) {
+      const Json low = open_bound("exclusiveMinimum", "minimum");
+      if (low.is_number() && number <= low.get<double>()) return "exclusiveMinimum";
     }
-    if (has("exclusiveMaximum") && number >= schema["exclusiveMaximum"].get<double>()) {
-      return "exclusiveMaximum";
+    if (has("exclusiveMaximum")) {
+      const Json high = open_bound("exclusiveMaximum", "maximum");
+      if (high.is_number() && number >= high.get<double>()) return "exclusiveMaximum";
     }
   }
   if (value.is_array()) {
     if (has("minItems") && value.size() < schema["minItems"].get<size_t>()) return "minItems";
     if (has("maxItems") && value.size() > schema["maxItems"].get<size_t>()) return "maxItems";
-    const Json prefix = schema.value("prefixItems", Json::array());
+    const bool tuple = has("items") && schema["items"].is_array();
+    const Json prefix = tuple ? schema["items"] : schema.value("prefixItems", Json::array());
+    const char* more = tuple ? "additionalItems" : has("items") ? "items" : "unevaluatedItems";
     for (size_t i = 0; i < value.size(); ++i) {
-      const Json item = i < prefix.size() ? prefix[i] : has("items") ? schema["items"] : Json(true);
+      const Json item = i < prefix.size() ? prefix[i] : has(more) ? schema[more] : Json(true);
       const std::string error = schema_violation(root, item, value[i]);
       if (!error.empty()) return "items: " + error;
     }
@@ -93,7 +112,22 @@ inline std::string schema_violation(const nlohmann::ordered_json& root,
       if (!value.contains(name.get<std::string>())) return "required";
     }
     const Json properties = schema.value("properties", Json::object());
+    // What branches and parts name is evaluated, too.
+    Json evaluated = properties;
+    for (const char* key : {"allOf", "anyOf", "oneOf"}) {
+      for (const Json& part : schema.value(key, Json::array())) {
+        if (part.is_object()) evaluated.update(part.value("properties", Json::object()));
+      }
+    }
     for (const auto& [name, item] : value.items()) {
+      if (has("propertyNames")) {
+        const std::string error = schema_violation(root, schema["propertyNames"], name);
+        if (!error.empty()) return "propertyNames: " + error;
+      }
+      if (has("unevaluatedProperties") && !evaluated.contains(name)) {
+        const std::string error = schema_violation(root, schema["unevaluatedProperties"], item);
+        if (!error.empty()) return "unevaluatedProperties: " + error;
+      }
       const Json other = has("additionalProperties") ? schema["additionalProperties"] : Json(true);
       const std::string error =
           schema_violation(root, properties.contains(name) ? properties[name] : other, item);

@@ -1,0 +1,29 @@
+// The fields that say what an answer may look like, of every protocol: each is honoured or is
+// an error, so that no client that asked for JSON gets free text. Two of them exclude each
+// other.
+#pragma once
+
+#include <string>
+
+#include "lib/server/grammar_cache.h"
+#include "lib/server/json_fields.h"
+
+namespace ktx::server {
+
+// The fields of constraint_fields.def, and `response_format`. Mistakes are noted in `in`.
+void read_constraint(FieldReader& in, Constraint& constraint);
+
+// A format as OpenAI's `response_format` and `text.format` and Anthropic's
+// `output_config.format` have it:
+//   {"type": "text"}
+//   {"type": "json_object"}                                 also with `schema` (or `value`)
+//   {"type": "json_schema", "json_schema": {"schema": ...}} or with `schema`
+//   {"type": "regex" | "grammar", "value": ...}
+// `field` is its name in messages.
+void read_format(const Json& format, const std::string& field, FieldReader& in,
+                 Constraint& constraint);
+
+// Ollama's `format`: "json", "" or a schema.
+void read_ollama_format(const Json& format, FieldReader& in, Constraint& constraint);
+
+}  // namespace ktx::server

@@ -1,0 +1,23 @@
+// Words of older drafts of JSON Schema, and `not`, as the words that the converter knows:
+//
+//   {"items": [a, b], "additionalItems": false}  ->  {"prefixItems": [a, b], "items": false}
+//   {"minimum": 1, "exclusiveMinimum": true}     ->  {"exclusiveMinimum": 1}
+//   {"type": ["string", "null"], "not": {"type": "null"}}  ->  {"type": ["string"]}
+//   {"enum": [1, 2], "not": {"const": 2}}        ->  {"enum": [1]}
+//
+// Does not look into subschemas. An error where `not` is anything else.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "lib/support/result.h"
+
+namespace ktx::text::grammar {
+
+bool has_old_words(const nlohmann::ordered_json& schema);
+// `schema` is an object; has_old_words() is false for what comes back.
+Result<nlohmann::ordered_json> modern_words(const nlohmann::ordered_json& schema,
+                                            const std::string& path);
+
+}  // namespace ktx::text::grammar

@@ -1,0 +1,65 @@
+#include "lib/text/grammar/tool_call_schema.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lib/text/grammar/json_parts.h"
+#include "lib/text/grammar/json_schema.h"
+#include "lib/text/grammar/schema_keywords.h"
+
+namespace ktx::text::grammar {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool is_empty(const Json& schema, const char* keyword) {
+  const auto value = schema.find(keyword);
+  return value == schema.end() || (value->is_structured() && value->empty());
+}
+
+bool takes_nothing(const Json& schema) {
+  if (!is_empty(schema, "properties") || !is_empty(schema, "required")) return false;
+  Json rest = schema;
+  for (const char* keyword : {"type", "properties", "required"}) rest.erase(keyword);
+  return says_nothing(rest, "");
+}
+
+// The schema of arguments: that of the tool, of objects alone.
+Result<Json> arguments_schema(const Json& parameters) {
+  if (!parameters.is_object()) return Error{"expected a JSON schema"};
+  Json out = parameters;
+  if (parameters.contains("type")) {
+    const std::vector<std::string> types = KTX_TRY(type_names(parameters, "#"));
+    if (std::find(types.begin(), types.end(), "object") == types.end()) {
+      return schema_error("#", "the arguments of a tool are an object; write \"type\": \"object\"");
+    }
+  }
+  out["type"] = "object";
+  out.erase("nullable");
+  if (takes_nothing(out)) out["additionalProperties"] = false;
+  return out;
+}
+
+}  // namespace
+
+Result<GrammarRules> tool_call_rules(std::span<const CallableTool> tools) {
+  GrammarRules g;
+  JsonParts parts(g);
+  SchemaWork work;
+  g.root = g.add_rule("root");
+  std::vector<int> calls;
+  for (const CallableTool& tool : tools) {
+    const auto arguments = [&]() -> Result<int> {
+      return add_schema(KTX_TRY(arguments_schema(tool.parameters)), g, parts, work);
+    }();
+    if (!arguments) return Error{fmt::format("{}: {}", tool.place, arguments.error().message)};
+    const int name = parts.member(g.text("\"name\""), g.text(json_quoted(tool.name)));
+    const int value = parts.member(g.text("\"arguments\""), *arguments);
+    calls.push_back(parts.object(g.sequence({name, parts.separator(), value})));
+  }
+  g.set_rule(g.root, g.sequence({parts.space(), g.alternatives(std::move(calls))}));
+  return g;
+}
+
+}  // namespace ktx::text::grammar

@@ -1,0 +1,32 @@
+// docs/constrained-output.md says what becomes of every keyword and of every field.
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace ktx {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string docs() {
+  std::ifstream in(KTX_SOURCE_DIR "/docs/constrained-output.md");
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+TEST(ConstrainedDocs, NameEveryKeyword) {
+  const std::string text = docs();
+#define KTX_KEYWORD(name, use, type, neutral) EXPECT_THAT(text, HasSubstr("`" name "`"));
+#include "lib/text/grammar/schema_keywords.def"
+}
+
+TEST(ConstrainedDocs, NameEveryField) {
+  const std::string text = docs();
+#define KTX_CONSTRAINT_FIELD(object, name, form) EXPECT_THAT(text, HasSubstr(name "`"));
+#include "lib/server/constraint_fields.def"
+}
+
+}  // namespace
+}  // namespace ktx

@@ -1,0 +1,168 @@
+#include "lib/server/tool_choice.h"
+
+#include <gmock/gmock.h>
+
+namespace ktx::server {
+namespace {
+
+using Kind = Constraint::Kind;
+using ::testing::HasSubstr;
+
+Json tools(std::initializer_list<const char*> names) {
+  Json list = Json::array(), out;
+  for (const char* name : names) {
+    list.push_back({{"type", "function"}, {"function", {{"name", name}}}});
+  }
+  EXPECT_FALSE(read_tools(list, ToolForm::Nested, out));
+  return out;
+}
+std::vector<std::string> names_of(const Json& tools) {
+  std::vector<std::string> out;
+  for (const Json& tool : tools) out.push_back(tool["function"]["name"]);
+  return out;
+}
+ServedModel hermes() {
+  ServedModel model;
+  model.tool_format = text::ToolCallFormat::Hermes;
+  return model;
+}
+
+TEST(ToolChoice, EveryProtocolsFormIsUnderstood) {
+  using Names = std::vector<std::string>;
+  const Names kBoth = {"a", "b"}, kOne = {"b"};
+  const struct {
+    Json choice;
+    bool forced;
+    Names names;
+  } kCases[] = {
+      {nullptr, false, kBoth},
+      {"auto", false, kBoth},
+      {"required", true, kBoth},
+      {"any", true, kBoth},
+      {{{"type", "auto"}, {"disable_parallel_tool_use", true}}, false, kBoth},
+      {{{"type", "any"}}, true, kBoth},
+      {{{"type", "required"}}, true, kBoth},
+      {{{"type", "function"}, {"function", {{"name", "b"}}}}, true, kOne},
+      {{{"function", {{"name", "b"}}}}, true, kOne},
+      {{{"type", "function"}, {"name", "b"}}, true, kOne},
+      {{{"type", "tool"}, {"name", "b"}}, true, kOne},
+      {{{"type", "allowed_tools"},
+        {"allowed_tools",
+         {{"mode", "required"},
+          {"tools", {{{"type", "function"}, {"function", {{"name", "b"}}}}}}}}},
+       true,
+       kOne},
+      {{{"type", "allowed_tools"},
+        {"mode", "auto"},
+        {"tools", {{{"type", "function"}, {"name", "b"}}}}},
+       false,
+       kOne},
+  };
+  const ServedModel model = hermes();
+  for (const auto& c : kCases) {
+    Json offered = tools({"a", "b"});
+    Constraint constraint;
+    const auto error = apply_tool_choice(model, c.choice.is_null() ? nullptr : &c.choice,
+                                         ToolForm::Nested, offered, constraint);
+    ASSERT_FALSE(error) << c.choice << error->message;
+    EXPECT_EQ(names_of(offered), c.names) << c.choice;
+    EXPECT_EQ(constraint.kind, c.forced ? Kind::ToolCall : Kind::None) << c.choice;
+    if (c.forced) {
+      EXPECT_EQ(constraint.tools.size(), c.names.size()) << c.choice;
+      EXPECT_EQ(constraint.tools.back().place, "'tools[1].function.parameters'");
+    }
+  }
+  for (const Json& none : {Json("none"), Json{{"type", "none"}}}) {
+    Json offered = tools({"a"});
+    Constraint constraint;
+    EXPECT_FALSE(apply_tool_choice(model, &none, ToolForm::Nested, offered, constraint));
+    EXPECT_TRUE(offered.is_null());
+  }
+}
+
+TEST(ToolChoice, WhatCannotBeDoneIsAnError) {
+  const std::pair<Json, const char*> kCases[] = {
+      {"c", "'tool_choice' is \"c\", expected none, auto, required, any or a function"},
+      {3, "'tool_choice' is 3"},
+      {Json::array({"auto"}), "'tool_choice' is a list"},
+      {{{"type", "sometimes"}}, "'tool_choice' is \"sometimes\""},
+      {{{"type", 1}}, "'tool_choice' is 1"},
+      {{{"type", "custom"}, {"custom", {{"name", "a"}}}}, "'tool_choice' is \"custom\""},
+      {{{"type", "tool"}}, "names no function"},
+      {{{"type", "function"}, {"function", {{"name", 3}}}}, "names no function"},
+      {{{"type", "tool"}, {"name", "gone"}}, "'tool_choice' names 'gone', which is no tool"},
+      {{{"type", "allowed_tools"}, {"mode", "never"}, {"tools", {{{"name", "a"}}}}},
+       "'tool_choice.mode'"},
+      {{{"type", "allowed_tools"}, {"mode", "auto"}, {"tools", Json::array()}},
+       "'tool_choice.tools'"},
+      {{{"type", "allowed_tools"}, {"mode", "auto"}, {"tools", {{{"name", "gone"}}}}},
+       "names 'gone'"},
+  };
+  const ServedModel model = hermes();
+  for (const auto& [choice, message] : kCases) {
+    Json offered = tools({"a"});
+    Constraint constraint;
+    const auto error = apply_tool_choice(model, &choice, ToolForm::Nested, offered, constraint);
+    ASSERT_TRUE(error) << choice;
+    EXPECT_EQ(error->status, 400);
+    EXPECT_THAT(error->message, HasSubstr(message)) << choice;
+  }
+  const Json any = {{"type", "any"}};
+  Json nothing, offered = tools({"a"});
+  Constraint constraint;
+  EXPECT_THAT(apply_tool_choice(model, &any, ToolForm::Nested, nothing, constraint)->message,
+              HasSubstr("without 'tools'"));
+  constraint.kind = Kind::JsonObject;
+  constraint.field = "response_format";
+  EXPECT_THAT(apply_tool_choice(model, &any, ToolForm::Nested, offered, constraint)->message,
+              HasSubstr("'response_format' exclude each other"));
+  ServedModel mute;
+  EXPECT_THAT(apply_tool_choice(mute, nullptr, ToolForm::Nested, offered, constraint)->message,
+              HasSubstr("knows no tools"));
+}
+
+TEST(ReadTools, TakesEachProtocolsForm) {
+  const Json schema = {{"type", "object"}, {"properties", {{"a", {{"type", "integer"}}}}}};
+  const std::pair<ToolForm, Json> kCases[] = {
+      {ToolForm::Nested,
+       {{"type", "function"}, {"function", {{"name", "f"}, {"parameters", schema}}}}},
+      {ToolForm::Flat, {{"type", "function"}, {"name", "f"}, {"parameters", schema}}},
+      {ToolForm::Anthropic, {{"name", "f"}, {"input_schema", schema}}},
+      {ToolForm::Anthropic, {{"type", "custom"}, {"name", "f"}, {"input_schema", schema}}},
+  };
+  for (const auto& [form, tool] : kCases) {
+    Json read;
+    ASSERT_FALSE(read_tools(Json::array({tool}), form, read)) << tool;
+    EXPECT_EQ(read[0]["function"]["name"], "f");
+    EXPECT_EQ(read[0]["function"]["parameters"], schema);
+  }
+  const std::tuple<ToolForm, Json, const char*> kWrong[] = {
+      {ToolForm::Nested, {{"name", "f"}}, "'tools[0]' is no {\"type\": \"function\""},
+      {ToolForm::Nested, {{"function", {{"name", ""}}}}, "'tools[0].function' has no name"},
+      {ToolForm::Nested,
+       {{"type", "custom"}, {"custom", {{"name", "f"}}}},
+       "'tools[0].type' is \"custom\", expected \"function\""},
+      {ToolForm::Nested,
+       {{"function", {{"name", "f"}, {"parameters", "x"}}}},
+       "'tools[0].function.parameters' is \"x\", expected a JSON schema"},
+      {ToolForm::Flat, {{"type", "web_search"}}, "'tools[0].type' is \"web_search\""},
+      {ToolForm::Flat, {{"type", "function"}}, "'tools[0]' has no name"},
+      {ToolForm::Flat, {{"name", "f"}, {"parameters", false}}, "'tools[0].parameters' is false"},
+      {ToolForm::Anthropic,
+       {{"type", "web_search_20250305"}, {"name", "web_search"}},
+       "tools of a vendor's server are not run here"},
+      {ToolForm::Anthropic,
+       {{"name", "f"}, {"input_schema", 1}},
+       "'tools[0].input_schema' is 1, expected a JSON schema"},
+      {ToolForm::Anthropic, "f", "'tools[0]' is \"f\", expected an object"},
+  };
+  for (const auto& [form, tool, message] : kWrong) {
+    Json read;
+    const auto error = read_tools(Json::array({tool}), form, read);
+    ASSERT_TRUE(error) << tool;
+    EXPECT_THAT(error->message, HasSubstr(message)) << tool;
+  }
+}
+
+}  // namespace
+}  // namespace ktx::server
