@@ -94,14 +94,15 @@ Sequence Engine::new_sequence() {
 }
 
 Result<Forward> Engine::forward(std::span<const BatchItem> items,
-                                const std::function<void()>& before_filters) {
+                                const std::function<void()>& before_filters,
+                                const PassWatch* watch) {
   state_->batch.before_filters = before_filters;
-  auto result = run(items);
+  auto result = run(items, watch);
   if (result) return result;
   return Error{fmt::format("{}: {}", state_->plan.path(), result.error().message)};
 }
 
-Result<Forward> Engine::run(std::span<const BatchItem> items) {
+Result<Forward> Engine::run(std::span<const BatchItem> items, const PassWatch* watch) {
   State& s = *state_;
   Batch& batch = s.batch;
   batch.tokens = 0;
@@ -142,13 +143,16 @@ Result<Forward> Engine::run(std::span<const BatchItem> items) {
     batch.tokens += count;
   }
   if (batch.tokens == 0) return Forward::Done;
+  const auto give_back = [&] {
+    for (const BatchItem& item : items)
+      s.kv.shrink(item.sequence->blocks_, item.sequence->length_);
+    batch.outputs = 0;
+  };
   for (size_t i = 0; i < items.size(); ++i) {
     Sequence& sequence = *items[i].sequence;
     if (!s.kv.own(sequence.blocks_, sequence.length_) ||
         !s.kv.grow(sequence.blocks_, sequence.length_ + items[i].tokens.size())) {
-      for (const BatchItem& item : items)
-        s.kv.shrink(item.sequence->blocks_, item.sequence->length_);
-      batch.outputs = 0;
+      give_back();
       return Forward::CacheFull;
     }
     batch.tables[i] = sequence.blocks_.data();
@@ -157,8 +161,12 @@ Result<Forward> Engine::run(std::span<const BatchItem> items) {
     return s.gpus ? s.gpus->weight_bytes() : s.executor->weight_bytes();
   };
   const int64_t bytes_before = weight_bytes();
-  KTX_TRY(s.gpus ? s.gpus->run(batch) : s.executor->run(batch));
+  KTX_TRY(s.gpus ? s.gpus->run(batch, watch) : s.executor->run(batch, watch));
   KTX_TRY(s.plan.check());
+  if (s.gpus ? s.gpus->stopped() : s.executor->stopped()) {
+    give_back();
+    return Forward::Stopped;
+  }
   for (const BatchItem& item : items) item.sequence->length_ += item.tokens.size();
   s.stats.steps += 1;
   s.stats.tokens += batch.tokens;

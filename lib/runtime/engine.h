@@ -35,6 +35,7 @@
 namespace ktx::runtime {
 
 class Gpu;
+struct PassWatch;
 using Precision = kernels::Precision;
 
 // What a step on a GPU wrote: rows of a value, and of them the part that is the step's.
@@ -109,6 +110,7 @@ enum class Forward {
   Done,
   ContextFull,  // a sequence would get longer than ctx; nothing was computed
   CacheFull,    // the blocks of the cache are used up by other sequences; likewise
+  Stopped,      // the watch said so; the sequences keep their lengths, and there are no logits
 };
 
 struct EngineStats {
@@ -157,8 +159,10 @@ class Engine {
   // all. Fails on token ids outside of the vocabulary, when the file shrank, or on
   // damaged data; the sequences keep their lengths then.
   // `before_filters` is called before items' filters are asked, while a GPU computes.
+  // `watch` (may be null) sees how far the step is and may end it.
   Result<Forward> forward(std::span<const BatchItem> items,
-                          const std::function<void()>& before_filters = {});
+                          const std::function<void()>& before_filters = {},
+                          const PassWatch* watch = nullptr);
 
   // Fills a sequence that holds the first length() tokens of `tokens` with what the
   // cache still has of the rest, the last token left out (its logits are wanted).
@@ -217,7 +221,7 @@ class Engine {
   struct State;
   explicit Engine(std::unique_ptr<State> state);
   static Status open_with_gpus(State& state, const EngineOptions& options, int threads);
-  Result<Forward> run(std::span<const BatchItem> items);
+  Result<Forward> run(std::span<const BatchItem> items, const PassWatch* watch);
   std::unique_ptr<State> state_;
 };
 

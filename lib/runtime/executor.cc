@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 
 namespace ktx::runtime {
 
@@ -25,8 +26,10 @@ Result<Executor> Executor::create(BoundPlan steps, ThreadPool& pool) {
   return executor;
 }
 
-Status Executor::run(const Batch& batch) {
+Status Executor::run(const Batch& batch, const PassWatch* watch) {
   batch_ = &batch;
+  watch_ = watch;
+  stopped_ = false;
   fault_ = nullptr;
   timed_stage_ = -1;
   pool_->run(*this, static_cast<int>(plan_.stages.size()));
@@ -34,6 +37,14 @@ Status Executor::run(const Batch& batch) {
   if (!fault_) return {};
   return Error{fmt::format("step {} met damaged data: {}; the plan or the memory is broken",
                            plan_.steps[fault_step_].record, fault_)};
+}
+
+// Once true it stays so for this run: an item was left out.
+bool Executor::stopping() {
+  if (!watch_) return false;
+  const std::atomic_ref stopped(stopped_);
+  if (watch_->stopped()) stopped.store(true, std::memory_order_relaxed);
+  return stopped.load(std::memory_order_relaxed);
 }
 
 StepWork Executor::begin_step(int32_t step) {
@@ -63,7 +74,10 @@ Executor::Part Executor::begin_part(const std::vector<int32_t>& steps) {
 }
 
 int64_t Executor::begin_stage(int stage, int thread) {
-  if (fault_) return 0;
+  if (fault_ || stopping()) return 0;
+  if (watch_ && watch_->progress) {
+    watch_->progress(static_cast<double>(stage) / static_cast<double>(plan_.stages.size()));
+  }
   note_time(stage);
   for (int32_t step : plan_.stages[stage].prelude) {
     const StepWork work = begin_step(step);
@@ -114,6 +128,7 @@ std::pair<const Executor::Part*, int64_t> Executor::find_item(int64_t item) cons
 }
 
 void Executor::run_item(int, int64_t place, int thread) {
+  if (stopping()) return;
   const auto [part, item] = find_item(place);
   const std::vector<int32_t>& steps = *part->steps;
   if (steps.size() == 1) {

@@ -17,6 +17,7 @@
 #include "lib/runtime/arena.h"
 #include "lib/runtime/batch.h"
 #include "lib/runtime/bind.h"
+#include "lib/runtime/pass_watch.h"
 #include "lib/support/result.h"
 #include "lib/support/thread_pool.h"
 #include "lib/support/timer.h"
@@ -31,8 +32,10 @@ class Executor final : private ThreadPool::Job {
   Executor& operator=(Executor&&) = default;
 
   // Runs all steps. Fails when a step finds its inputs damaged; the activations are
-  // then undefined, the cache has undefined entries for the tokens of this batch.
-  Status run(const Batch& batch);
+  // then undefined, the cache has undefined entries for the tokens of this batch. So they
+  // are when `watch` ended the run.
+  Status run(const Batch& batch, const PassWatch* watch = nullptr);
+  bool stopped() const { return stopped_; }  // whether the last run was ended
 
   // Bytes of weights that run() has read so far.
   int64_t weight_bytes() const { return weight_bytes_; }
@@ -70,6 +73,7 @@ class Executor final : private ThreadPool::Job {
   template <class Work>
   void timed(int32_t step, int thread, const Work& work);
   void note_time(int stage);
+  bool stopping();
   std::byte* scratch(int thread) { return scratch_.data() + thread * scratch_stride_; }
 
   BoundPlan plan_;
@@ -77,6 +81,8 @@ class Executor final : private ThreadPool::Job {
   Arena scratch_;
   int64_t scratch_stride_ = 0;
   const Batch* batch_ = nullptr;
+  const PassWatch* watch_ = nullptr;
+  bool stopped_ = false;  // through std::atomic_ref while a run goes on
   // Written by the one thread that opens a stage.
   std::vector<Part> parts_;
   std::vector<int64_t> share_ends_;  // items of the stage up to each share's last

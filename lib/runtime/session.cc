@@ -11,13 +11,15 @@ Session::Session(Engine& engine, Sampler sampler)
     : engine_(&engine), sampler_(std::move(sampler)), sequence_(engine.new_sequence()) {}
 
 // Computes `ids`, the tokens after those in the cache, in one step.
-Result<Outcome> Session::compute(std::span<const int32_t> ids, bool want_logits) {
+Result<Outcome> Session::compute(std::span<const int32_t> ids, bool want_logits,
+                                 const PassWatch& watch) {
   fresh_ = false;
   const BatchItem item{&sequence_, ids, want_logits ? Want::Last : Want::None,
                        best_needed()};
-  const Forward forward = KTX_TRY(engine_->forward({&item, 1}));
+  const Forward forward = KTX_TRY(engine_->forward({&item, 1}, {}, &watch));
   if (forward == Forward::ContextFull) return Outcome::ContextFull;
   if (forward == Forward::CacheFull) return Outcome::CacheFull;
+  if (forward == Forward::Stopped) return Outcome::Stopped;
   if (want_logits) {
     asked_ = item.best;
     best_.clear();
@@ -35,6 +37,11 @@ Result<Outcome> Session::compute(std::span<const int32_t> ids, bool want_logits)
   return Outcome::Ok;
 }
 
+void Session::watch(const std::atomic<bool>* stop, Tick progress) {
+  stop_ = stop;
+  tick_ = std::move(progress);
+}
+
 Result<Outcome> Session::prefill(std::span<const int32_t> ids, const Progress& progress) {
   if (static_cast<int64_t>(ids.size()) > room()) return Outcome::ContextFull;
   if (ids.empty()) return Outcome::Ok;
@@ -46,8 +53,15 @@ Result<Outcome> Session::prefill(std::span<const int32_t> ids, const Progress& p
     while (sequence_.length() < total) {
       const int64_t done = sequence_.length();
       const int64_t count = std::min(total - done, engine_->chunk_tokens());
+      PassWatch watch{stop_, {}};
+      if (tick_) {
+        watch.progress = [&](double share) {
+          tick_(static_cast<double>(done - start) + share * static_cast<double>(count),
+                total - start);
+        };
+      }
       const Outcome outcome =
-          KTX_TRY(compute(std::span(tokens_).subspan(done, count), done + count == total));
+          KTX_TRY(compute(std::span(tokens_).subspan(done, count), done + count == total, watch));
       if (outcome != Outcome::Ok) return outcome;
       const bool last = sequence_.length() == total;
       if (progress && !progress(sequence_.length() - start, total - start) && !last) {
@@ -83,7 +97,8 @@ Result<Next> Session::next() {
   if (sequence_.length() < total) {
     const int64_t bytes_before = engine_->stats().weight_bytes;
     const Timer timer;
-    const Outcome outcome = KTX_TRY(compute(std::span(tokens_).subspan(sequence_.length()), true));
+    const Outcome outcome = KTX_TRY(
+        compute(std::span(tokens_).subspan(sequence_.length()), true, PassWatch{stop_, {}}));
     if (outcome != Outcome::Ok) return Next{outcome, -1};
     stats_.decode_tokens += 1;
     stats_.decode_seconds += timer.seconds();

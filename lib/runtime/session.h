@@ -15,6 +15,7 @@
 // the engine must live longer.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "lib/runtime/engine.h"
+#include "lib/runtime/pass_watch.h"
 #include "lib/runtime/sampler.h"
 #include "lib/support/result.h"
 
@@ -31,7 +33,7 @@ enum class Outcome {
   Ok,
   ContextFull,  // no room for the tokens in a context of engine.ctx()
   CacheFull,    // other sequences hold all blocks of the cache
-  Stopped,      // the progress function said so
+  Stopped,      // the progress function or the flag of watch() said so
 };
 
 struct Next {
@@ -57,7 +59,8 @@ struct SessionStats {
 
 class Session {
  public:
-  // Called after each chunk with tokens done and tokens to do; false stops.
+  // Called after each chunk with tokens done and tokens to do; false stops. For what goes on
+  // within a chunk, watch().
   using Progress = std::function<bool(int64_t done, int64_t total)>;
 
   Session(Engine& engine, Sampler sampler);
@@ -68,6 +71,13 @@ class Session {
   // Makes tokens() equal to `ids`, keeping the common beginning that the cache has.
   // At least the last token is computed. `ids` must not be empty.
   Result<Outcome> set_prompt(std::span<const int32_t> ids, const Progress& progress = {});
+
+  // From now on `stop` (null: nothing) ends what is being computed once it is true: prefill()
+  // and next() give Stopped, and the session is as after the last whole chunk or token.
+  // `progress` (may be empty) sees tokens done, a share of a chunk as well, and tokens to do
+  // in prefill(); called by any of the engine's threads, one at a time.
+  using Tick = std::function<void(double done, int64_t total)>;
+  void watch(const std::atomic<bool>* stop, Tick progress = {});
 
   // The next token, sampled after the last one. tokens() must not be empty, and
   // after truncate() something must have been prefilled.
@@ -98,11 +108,13 @@ class Session {
   Engine& engine() const { return *engine_; }
 
  private:
-  Result<Outcome> compute(std::span<const int32_t> ids, bool want_logits);
+  Result<Outcome> compute(std::span<const int32_t> ids, bool want_logits, const PassWatch& watch);
   int32_t best_needed() const { return keep_logits_ ? -1 : sampler_.best_needed(); }
 
   Engine* engine_;
   Sampler sampler_;
+  const std::atomic<bool>* stop_ = nullptr;
+  Tick tick_;
   Sequence sequence_;
   std::vector<int32_t> tokens_;  // the first sequence_.length() are in the cache
   std::vector<float> logits_;

@@ -24,13 +24,16 @@ Status send_inputs(GpuState& s, const Batch& batch, const GpuShape& shape) {
   return {};
 }
 
-Status run_cpu_part(GpuState& s, size_t p, const Batch& batch) {
+Status run_cpu_part(GpuState& s, size_t p, const Batch& batch, const PassWatch* watch) {
   for (int wait : s.parts.parts[p].waits_for) {
     GpuDevice& device = s.devices[s.parts.parts[wait].device];
     KTX_TRY(device.named(device.gpu->wait(s.marks[wait])));
   }
   const int64_t before = s.executors[p]->weight_bytes();
-  KTX_TRY(s.executors[p]->run(batch));
+  // How far one part is says little: run_all counts them.
+  const PassWatch stop_only{watch ? watch->stop : nullptr, {}};
+  KTX_TRY(s.executors[p]->run(batch, &stop_only));
+  s.stopped = s.executors[p]->stopped();
   s.weight_bytes += s.executors[p]->weight_bytes() - before;
   return {};
 }
@@ -48,13 +51,22 @@ Status run_gpu_part(GpuState& s, size_t p, const Batch& batch, const GpuShape& s
   return part.awaited ? device.named(device.gpu->set(s.marks[p])) : Status{};
 }
 
-Status run_all(GpuState& s, const Batch& batch, const GpuShape& shape, int bucket) {
+Status run_all(GpuState& s, const Batch& batch, const GpuShape& shape, int bucket,
+               const PassWatch* watch) {
   KTX_TRY(send_inputs(s, batch, shape));
-  for (size_t p = 0; p < s.parts.parts.size(); ++p) {
-    KTX_TRY(s.parts.parts[p].kind == Part::Kind::Cpu ? run_cpu_part(s, p, batch)
+  const size_t parts = s.parts.parts.size();
+  for (size_t p = 0; p < parts && !s.stopped; ++p) {
+    if (watch && watch->stopped()) {
+      s.stopped = true;
+      break;
+    }
+    if (watch && watch->progress) {
+      watch->progress(static_cast<double>(p) / static_cast<double>(parts));
+    }
+    KTX_TRY(s.parts.parts[p].kind == Part::Kind::Cpu ? run_cpu_part(s, p, batch, watch)
                                                      : run_gpu_part(s, p, batch, shape, bucket));
   }
-  if (s.logits) {
+  if (s.logits && !s.stopped) {
     GpuDevice& device = s.devices[s.parts.logits_device];
     KTX_TRY(device.named(s.logits->queue(batch, device.workspace.data())));
   }
@@ -85,8 +97,13 @@ GpuRunner::~GpuRunner() {
   state_->kv.set_copy({});
 }
 
-Status GpuRunner::run(const Batch& batch) {
+bool GpuRunner::stopped() const {
+  return state_->stopped;
+}
+
+Status GpuRunner::run(const Batch& batch, const PassWatch* watch) {
   GpuState& s = *state_;
+  s.stopped = false;
   if (s.broken) return Error{"a GPU failed in an earlier step; start the program again"};
   GpuShape shape{batch.tokens, batch.outputs, 0, true};
   s.runs.clear();
@@ -109,11 +126,12 @@ Status GpuRunner::run(const Batch& batch) {
   std::optional<ThreadPool::Awake> awake;
   // For prompts a layer of the GPU's takes too long: 5 to 12 % slower (H200, 2026-11).
   if (s.cpu_takes_part && bucket >= 0) awake.emplace(s.pool);
-  const Status done = run_all(s, batch, shape, bucket);
+  const Status done = run_all(s, batch, shape, bucket, watch);
   if (!done) {
     s.broken = !s.setup.check_finite;
     return done;
   }
+  if (s.stopped) return {};
   for (const plan::StepRecord& step : s.plan.steps) {
     if (s.plan.string(step.device) == "cpu") continue;
     s.weight_bytes += step_weight_bytes(s.plan, step, batch.rows(RowKind::Token));

@@ -22,6 +22,7 @@
 #include "lib/runtime/gpu/gpu.h"
 #include "lib/runtime/gpu/gpu_setup.h"
 #include "lib/runtime/kv_cache.h"
+#include "lib/runtime/pass_watch.h"
 #include "lib/runtime/step_stats.h"
 #include "lib/support/result.h"
 #include "lib/support/thread_pool.h"
@@ -38,8 +39,10 @@ class GpuRunner {
   ~GpuRunner();
 
   // Fails on damaged data and when a GPU fails (lost, out of memory); the message says
-  // which and what to do.
-  Status run(const Batch& batch);
+  // which and what to do. `watch` (may be null) can end the run between two parts and
+  // within those of the CPU; what was queued is awaited then.
+  Status run(const Batch& batch, const PassWatch* watch = nullptr);
+  bool stopped() const;  // whether the last run was ended
 
   const float* logits() const;
   int64_t logits_stride() const;  // in floats

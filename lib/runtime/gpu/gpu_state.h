@@ -121,6 +121,7 @@ struct GpuState {
   std::vector<Fusion> fusions[std::size(kPassSizes)];  // that are used, by size of the pass
   int64_t weight_bytes = 0;                            // read so far
   bool broken = false;
+  bool stopped = false;  // the last run was ended
   bool cpu_takes_part = false;
 };
 

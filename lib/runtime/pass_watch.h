@@ -1,0 +1,23 @@
+// Somebody who waits for a pass through the steps: sees how far it is, and may end it.
+//
+// A pass that is ended leaves its sequences as they were, with undefined entries in the
+// cache behind their lengths; those are written again before they are read. On the CPU a
+// pass ends within an item of work (well below a millisecond); what was queued on a GPU is
+// awaited.
+#pragma once
+
+#include <atomic>
+#include <functional>
+
+namespace ktx::runtime {
+
+struct PassWatch {
+  const std::atomic<bool>* stop = nullptr;  // true: the pass ends; null: never
+  // The share that is done, from 0 to 1; called by any of the engine's threads, one at a
+  // time, some hundred times a pass. May be empty.
+  std::function<void(double share)> progress;
+
+  bool stopped() const { return stop && stop->load(std::memory_order_relaxed); }
+};
+
+}  // namespace ktx::runtime
