@@ -1,0 +1,28 @@
+// A text that somebody hands over: a file, standard input, or the end of a pipe.
+//
+//   read_text_input("prompt.txt")   read_text_input("-")   read_text_input("/dev/fd/63")
+//
+// Rule files, models and the like are mapped files (mapped_file.h), which refuse pipes at
+// once; a prompt may come out of another program, and is awaited to its end.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "lib/support/result.h"
+
+namespace ktx {
+
+struct TextInput {
+  std::string text;
+  bool streamed = false;  // it came from a pipe, a terminal or the like
+};
+
+// "-" and "/dev/stdin" are standard input. Fails with "PATH: cannot open: No such file or
+// directory" and the like, on a folder, and above `limit_bytes`. An empty text is no failure.
+Result<TextInput> read_text_input(const std::string& path, size_t limit_bytes = 64u << 20);
+
+// "standard input" or the path: as messages name it.
+std::string text_input_name(const std::string& path);
+
+}  // namespace ktx
