@@ -6,7 +6,6 @@ find_package(yaml-cpp REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
-pkg_check_modules(EDIT REQUIRED IMPORTED_TARGET libedit)
 
 # One interface target carries warnings, include root and sanitizers.
 add_library(ktx_options INTERFACE)

@@ -1,4 +1,4 @@
-// Somebody who waits for a pass through the steps: sees how far it is, and may end it.
+// Watches a pass through the steps: sees how far it is, and may end it.
 //
 // A pass that is ended leaves its sequences as they were, with undefined entries in the
 // cache behind their lengths; those are written again before they are read. On the CPU a

@@ -17,6 +17,7 @@ constexpr EnvVariable kVariables[] = {
     {"NO_COLOR", "when set, no colours are printed"},
     {"GITHUB_WORKSPACE", "root of the checkout: paths in SARIF are relative to it"},
     {"HOME", "where the chat keeps its history"},
+    {"TERM", "dumb: the chat edits no lines"},
 };
 
 }  // namespace

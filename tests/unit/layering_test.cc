@@ -45,8 +45,6 @@ const std::map<std::string, Names> kKnownOnlyIn = {
     {"xxhash.h", {"lib/support/"}},
     {"utf8proc.h", {"lib/text/"}},
     {"boost/", {"lib/server/http_"}},
-    {"histedit.h", {"tools/ktx-run/"}},
-    {"editline/", {"tools/ktx-run/"}},
 };
 
 void add_reachable(const std::string& folder, Names& reached) {

@@ -7,7 +7,7 @@
 #include "lib/input/other_ggufs.h"
 #include "lib/input/tokenizer_source.h"
 #include "lib/support/mapped_file.h"
-#include "lib/support/text_input.h"
+#include "lib/support/piped_text.h"
 #include "lib/text/chat_template/chat_case.h"
 #include "lib/text/chat_template/chat_template.h"
 #include "lib/text/hf_tokenizer.h"
@@ -37,7 +37,7 @@ Result<text::TokenizerData> tokenizer_of(const Options& options) {
 Status tokenize(const Options& options) {
   // An empty file is an empty text, not a mistake.
   const std::string text =
-      KTX_TRY(read_text_input(*options.tokenize_file, size_t{1} << 30)).text;
+      KTX_TRY(read_piped_text(*options.tokenize_file, size_t{1} << 30)).text;
   const text::Tokenizer tokenizer =
       KTX_TRY(text::Tokenizer::create(KTX_TRY(tokenizer_of(options))));
   const std::vector<int32_t> ids = tokenizer.encode(text, {.parse_special = options.parse_special});
@@ -74,10 +74,10 @@ Status render_chat(const Options& options) {
   base.extra = options.template_vars;
   if (!options.now.empty()) base.now = KTX_TRY(text::parse_time(options.now));
   const text::ChatTemplate chat = KTX_TRY(text::ChatTemplate::parse(source));
-  const std::string chat_case = KTX_TRY(read_text_input(*options.render_chat_case)).text;
+  const std::string chat_case = KTX_TRY(read_piped_text(*options.render_chat_case)).text;
   const Result<std::string> prompt = text::render_chat_case(chat, chat_case, base);
   if (!prompt) {
-    return Error{fmt::format("{}: {}", text_input_name(*options.render_chat_case),
+    return Error{fmt::format("{}: {}", piped_text_name(*options.render_chat_case),
                              prompt.error().message)};
   }
   fmt::print("{}", *prompt);

@@ -2,13 +2,32 @@
 
 #include <fmt/format.h>
 
+#include "lib/support/timer.h"
 #include "lib/text/detokenizer.h"
+#include "tools/ktx-run/interrupt.h"
+#include "tools/ktx-run/progress_line.h"
 
 namespace ktx::tools {
 
 const char* finish_reason(Finish finish) {
   constexpr const char* kNames[] = {"stop", "length", "length", "cancelled"};
   return kNames[static_cast<int>(finish)];
+}
+
+Result<runtime::Outcome> set_prompt_with_progress(runtime::Session& session,
+                                                  std::span<const int32_t> ids) {
+  ProgressLine line;
+  const Timer timer;
+  runtime::Session::Tick tick;
+  if (line.is_seen()) {
+    tick = [&](double done, int64_t total) {
+      line.show(prompt_progress(done, total, timer.seconds()));
+    };
+  }
+  session.watch(&interrupt_flag(), std::move(tick));
+  auto outcome = session.set_prompt(ids);
+  session.watch(&interrupt_flag());
+  return outcome;
 }
 
 Result<Answer> run_answer(runtime::Session& session, const text::Tokenizer& tokenizer,
@@ -30,6 +49,10 @@ Result<Answer> run_answer(runtime::Session& session, const text::Tokenizer& toke
       break;
     }
     const runtime::Next next = KTX_TRY(session.next());
+    if (next.outcome == runtime::Outcome::Stopped) {
+      answer.finish = Finish::Cancelled;
+      break;
+    }
     if (next.outcome != runtime::Outcome::Ok) {
       answer.finish = Finish::ContextFull;
       break;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,11 @@ struct Answer {
   std::vector<runtime::Logprobs> logprobs;
   Finish finish = Finish::Stop;
 };
+
+// Session::set_prompt with a progress line on a terminal; Ctrl-C (interrupt.h) stops this and
+// what follows in the session.
+Result<runtime::Outcome> set_prompt_with_progress(runtime::Session& session,
+                                                  std::span<const int32_t> ids);
 
 // `session` must have been prefilled.
 Result<Answer> run_answer(runtime::Session& session, const text::Tokenizer& tokenizer,

@@ -13,7 +13,9 @@
 #include "tools/ktx-run/bench_steps.h"
 #include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/int8_rate.h"
+#include "tools/ktx-run/interrupt.h"
 #include "tools/ktx-run/loaded_model.h"
+#include "tools/ktx-run/progress_line.h"
 #include "tools/ktx-run/read_bandwidth.h"
 #include "tools/ktx-run/talk.h"
 
@@ -86,16 +88,25 @@ void measure_floor(const runtime::Engine& engine, BenchRow& row) {
 // One test: a row, and the tables that were asked for.
 template <class Run>
 Result<BenchRow> measure(const Options& options, runtime::Engine& engine, BenchRow row,
-                         const Run& run) {
+                         ProgressLine& line, const Run& run) {
+  const auto show = [&](const std::string& what) {
+    line.show_now(fmt::format("bench: {}, {} threads: {}", row.test, row.threads, what));
+  };
+  show("what the machine could do");
   measure_floor(engine, row);
   double bytes = 0;
-  if (!engine.gpus().empty()) KTX_TRY(run());
+  if (!engine.gpus().empty()) {
+    show("a run that does not count");
+    KTX_TRY(run());
+  }
   engine.enable_step_stats(options.bench_steps);
   for (int i = 0; i < options.repetitions; ++i) {
+    show(fmt::format("run {} of {}", i + 1, options.repetitions));
     const BenchRun result = KTX_TRY(run());
     row.rates.push_back(result.rate);
     bytes += result.bytes_per_second;
   }
+  line.erase();
   row.bytes_per_second = bytes / options.repetitions;
   if (options.bench_steps) {
     note(fmt::format("{}, {} threads: {:.1f} GB/s, {:.2f} TOP/s int8\n{}", row.test, row.threads,
@@ -109,28 +120,34 @@ Result<BenchRow> measure(const Options& options, runtime::Engine& engine, BenchR
   return row;
 }
 
-Status bench_threads(const Options& options, int threads, std::vector<BenchRow>& rows) {
+Status bench_threads(const Options& options, int threads, ProgressLine& line,
+                     std::vector<BenchRow>& rows) {
   const Tests tests(options);
   EngineFlags flags = options.engine;
   flags.threads = threads;
   if (flags.ctx == 0) flags.ctx = tests.ctx();
   if (flags.max_batch == 0) flags.max_batch = tests.most_sequences();
+  line.show_now("bench: loading the plan");
   LoadedModel model = KTX_TRY(load_model(options.plan, flags));
+  line.erase();
+  catch_interrupts(SecondInterrupt::Ends);
   runtime::Engine& engine = *model.engine;
   for (const std::string& line : engine.notes()) note(line);
   BenchRuns runs(engine, tests.most_sequences());
+  line.show_now("bench: first steps, which do not count");
   KTX_TRY(runs.prompt(std::min<int64_t>(engine.chunk_tokens(), engine.ctx())));
   KTX_TRY(runs.generation(1, 1));
   const auto add = [&](std::string test, int64_t depth, const auto& run) -> Status {
     BenchRow row = row_of(engine);
     row.test = depth > 0 ? fmt::format("{} @ d{}", test, depth) : std::move(test);
-    rows.push_back(KTX_TRY(measure(options, engine, std::move(row), run)));
+    rows.push_back(KTX_TRY(measure(options, engine, std::move(row), line, run)));
     return {};
   };
   if (tests.none()) {  // the machine's rates alone
     return add("probe", 0, [] { return Result<BenchRun>(BenchRun{}); });
   }
   for (int64_t depth : tests.depths) {
+    if (depth > 0) line.show_now(fmt::format("bench: filling the cache with {} tokens", depth));
     KTX_TRY(runs.fill(depth));
     for (int64_t n : tests.prompts) {
       if (n > 0) KTX_TRY(add(fmt::format("pp{}", n), depth, [&] { return runs.prompt(n); }));
@@ -154,7 +171,13 @@ int run_bench(const Options& options) {
   std::vector<int64_t> threads = options.bench_threads;
   if (threads.empty()) threads.push_back(0);
   for (int64_t count : threads) {
-    const Status status = bench_threads(options, static_cast<int>(count), rows);
+    ProgressLine line;
+    const Status status = bench_threads(options, static_cast<int>(count), line, rows);
+    line.erase();
+    if (interrupted()) {  // what was measured is not lost
+      if (!rows.empty()) print_rows(rows, options.format);
+      return end_interrupted();
+    }
     if (!status) return fail(status.error().message);
   }
   print_rows(rows, options.format);

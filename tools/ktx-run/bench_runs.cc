@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "lib/runtime/pass_watch.h"
 #include "lib/runtime/sampler.h"
 #include "lib/support/timer.h"
+#include "tools/ktx-run/interrupt.h"
 
 namespace ktx::tools {
 namespace {
@@ -87,7 +89,10 @@ Status BenchRuns::feed(runtime::Sequence& sequence, std::span<const int32_t> ids
 }
 
 Status BenchRuns::forward(std::span<const runtime::BatchItem> items) {
-  if (KTX_TRY(engine_.forward(items)) == runtime::Forward::Done) return {};
+  const runtime::PassWatch watch{&interrupt_flag(), {}};
+  const runtime::Forward done = KTX_TRY(engine_.forward(items, {}, &watch));
+  if (done == runtime::Forward::Done) return {};
+  if (done == runtime::Forward::Stopped) return Error{"stopped"};
   return Error{fmt::format("the test needs a larger context than {}; give --ctx", engine_.ctx())};
 }
 

@@ -18,6 +18,7 @@ struct BenchRun {
   double bytes_per_second = 0;  // of weights
 };
 
+// Ctrl-C (interrupt.h) ends any of it with an error.
 class BenchRuns {
  public:
   BenchRuns(runtime::Engine& engine, int64_t most_sequences);

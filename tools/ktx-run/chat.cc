@@ -1,15 +1,18 @@
 // ktx-run chat: a conversation at a terminal.
 #include <fmt/format.h>
 
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include <algorithm>
+#include <cctype>
 
 #include "lib/support/env.h"
 #include "lib/support/mapped_file.h"
 #include "lib/support/strings.h"
+#include "lib/text/reasoning.h"
 #include "tools/ktx-run/answer.h"
+#include "tools/ktx-run/answer_view.h"
 #include "tools/ktx-run/chat_prompt.h"
 #include "tools/ktx-run/commands.h"
+#include "tools/ktx-run/conversation.h"
 #include "tools/ktx-run/interrupt.h"
 #include "tools/ktx-run/line_editor.h"
 #include "tools/ktx-run/loaded_model.h"
@@ -25,13 +28,17 @@ class Chat {
   Chat(const Options& options, LoadedModel& model, runtime::Session session)
       : options_(options), model_(model), session_(std::move(session)) {
     session_.keep_logits(false);
+    reasoning_tags_ = text::detect_reasoning(model.engine->plan().chat_template.source);
     reset();
   }
 
   int run() {
     const std::string home = env("HOME").value_or("");
     LineEditor editor(home.empty() ? "" : home + "/.ktx_history");
-    if (editor.interactive()) {
+    interactive_ = editor.interactive();
+    if (interactive_) {
+      // Messages that come by a pipe are a script: Ctrl-C ends it.
+      catch_interrupts(SecondInterrupt::Nothing);
       note(fmt::format("{}; /help lists the commands, Ctrl-D leaves",
                        model_.engine->plan().facts.name));
     }
@@ -39,7 +46,7 @@ class Chat {
       const std::optional<std::string> text = read_message(editor);
       if (!text) break;
       if (trim(*text).empty()) continue;
-      if (text->front() == '/')
+      if (is_command(*text))
         command(*text);
       else
         answer(*text);
@@ -49,84 +56,128 @@ class Chat {
 
  private:
   // One line; lines up to a closing """ after an opening one; or lines as long as
-  // each ends with a backslash.
+  // each ends with a backslash. What was pasted with newlines in it is a message as it is.
+  // Nothing at the end of input; "" where Ctrl-C dropped what was being written.
   std::optional<std::string> read_message(LineEditor& editor) {
-    std::optional<std::string> line = editor.read("> ");
-    if (!line) return std::nullopt;
-    std::string text = *line;
+    InputLine line = editor.read("> ");
+    if (line.kind == InputLine::End) return std::nullopt;
+    if (line.kind == InputLine::Cancelled) {
+      if (line.text.empty()) note("Ctrl-D or /bye leaves");
+      return "";
+    }
+    std::string text = line.text;
+    if (text.find('\n') != std::string::npos) return text;
     if (text.rfind(kBlockMark, 0) == 0) {
       text.erase(0, 3);
       while (text.find(kBlockMark) == std::string::npos) {
         line = editor.read("... ");
-        if (!line) break;
-        text += "\n" + *line;
+        if (line.kind == InputLine::Cancelled) return "";
+        if (line.kind == InputLine::End) break;
+        text += "\n" + line.text;
       }
       return text.substr(0, text.find(kBlockMark));
     }
     while (!text.empty() && text.back() == '\\') {
       text.back() = '\n';
       line = editor.read("... ");
-      if (!line) break;
-      text += *line;
+      if (line.kind == InputLine::Cancelled) return "";
+      if (line.kind == InputLine::End) break;
+      text += line.text;
     }
     return text;
   }
 
+  // "/help", but no path, comment or text of several lines.
+  static bool is_command(std::string_view text) {
+    if (text.front() != '/' || text.find('\n') != text.npos) return false;
+    const std::string_view word = text.substr(1, text.find(' ') - 1);
+    return std::all_of(word.begin(), word.end(),
+                       [](char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '?'; });
+  }
+
   void reset() {
-    messages_.clear();
-    if (!options_.system.empty()) messages_.push_back({"system", options_.system});
+    conversation_.reset(options_.system);
     session_.truncate(0);
   }
 
+  // A person has seen it and went on; a script is told by the exit status.
   void problem(const std::string& message) {
     fail(message);
-    failed_ = true;
+    failed_ = !interactive_;
   }
 
   void answer(const std::string& text) {
-    messages_.push_back({"user", text});
+    conversation_.add("user", text);
     const Status status = try_answer();
     if (!status) {
-      messages_.pop_back();
+      conversation_.take_back();
       problem(status.error().message);
     }
   }
 
+  // The room that an answer should find: --on-full=drop makes it.
+  int64_t room_for_answer() const {
+    const int64_t quarter = model_.engine->ctx() / 4;
+    return options_.max_tokens < 0 ? quarter : std::min(options_.max_tokens, quarter);
+  }
+
+  struct Prompt {
+    std::string text;
+    std::vector<int32_t> ids;
+  };
+  Result<Prompt> make_prompt() {
+    size_t dropped = 0;
+    while (true) {
+      Prompt prompt;
+      prompt.text = KTX_TRY(render_chat(model_, conversation_.messages(), options_.template_vars));
+      prompt.ids = model_.tokenizer.encode_prompt(prompt.text);
+      const auto tokens = static_cast<int64_t>(prompt.ids.size());
+      const bool fits = tokens + room_for_answer() <= model_.engine->ctx();
+      const size_t went = fits || !options_.drop_when_full ? 0 : conversation_.drop_oldest_turn();
+      dropped += went;
+      if (went > 0) continue;
+      if (dropped > 0) {
+        note(fmt::format("the context of {} tokens is full: the oldest {} messages were dropped",
+                         model_.engine->ctx(), dropped));
+      }
+      return prompt;
+    }
+  }
+
   Status try_answer() {
-    const std::vector<int32_t> prompt = model_.tokenizer.encode_prompt(
-        KTX_TRY(render_chat(model_, messages_, options_.template_vars)));
+    const Prompt prompt = KTX_TRY(make_prompt());
     session_.reset_stats();
-    const runtime::Outcome outcome =
-        KTX_TRY(session_.set_prompt(prompt, [](int64_t, int64_t) { return !interrupted(); }));
+    const runtime::Outcome outcome = KTX_TRY(set_prompt_with_progress(session_, prompt.ids));
     if (outcome == runtime::Outcome::Stopped) {
       take_interrupt();
-      messages_.pop_back();
+      conversation_.take_back();
+      note("stopped; the message was not answered and is forgotten");
       return {};
     }
     if (outcome != runtime::Outcome::Ok) {
-      return Error{
-          fmt::format("the conversation has {} tokens, the context {}; /reset begins anew, or "
-                      "start with --ctx {}",
-                      prompt.size(), model_.engine->ctx(), prompt.size() * 2)};
+      return Error{fmt::format(
+          "the conversation has {} tokens, the context {}; /drop forgets the oldest turn, /reset "
+          "all, or start with --ctx {} or --on-full=drop",
+          prompt.ids.size(), model_.engine->ctx(), prompt.ids.size() * 2)};
     }
+    AnswerView view(reasoning_tags_, prompt.text);
     AnswerOptions answer_options;
     answer_options.max_tokens = options_.max_tokens;
     answer_options.cancelled = interrupted;
-    answer_options.on_text = [](const std::string& piece) {
-      fmt::print("{}", piece);
-      std::fflush(stdout);
-    };
-    const Answer result = KTX_TRY(run_answer(session_, model_.tokenizer, answer_options));
-    fmt::print("\n");
-    std::fflush(stdout);
+    answer_options.on_text = [&](const std::string& piece) { view.add(piece); };
+    const Result<Answer> result = run_answer(session_, model_.tokenizer, answer_options);
+    view.finish();
     take_interrupt();
-    if (result.finish == Finish::ContextFull) {
-      note(
-          fmt::format("the context of {} tokens is full: the answer ends here; /reset begins anew, "
-                      "or start with --ctx {}",
-                      model_.engine->ctx(), model_.engine->ctx() * 2));
+    if (!result) return result.error();
+    conversation_.add("assistant", result->text);
+    if (result->finish == Finish::Length) {
+      note(fmt::format("the answer was cut off after {} tokens (-n)", options_.max_tokens));
     }
-    messages_.push_back({"assistant", result.text});
+    if (result->finish == Finish::ContextFull) {
+      note(fmt::format("the context of {} tokens is full: the answer ends here; /drop forgets the "
+                       "oldest turn, /reset all, or start with --ctx {} or --on-full=drop",
+                       model_.engine->ctx(), model_.engine->ctx() * 2));
+    }
     if (options_.stats) note(speed_line(session_.stats()));
     return {};
   }
@@ -135,19 +186,21 @@ class Chat {
 
   struct Command {
     const char* name;
+    std::vector<const char*> others;  // names that people know from elsewhere
     const char* argument;
     const char* help;
     void (Chat::*run)(const std::string& argument);
   };
-  static std::span<const Command> commands() {
-    static constexpr Command kCommands[] = {
-        {"/help", "", "show this list", &Chat::help},
-        {"/reset", "", "forget the conversation", &Chat::reset_command},
-        {"/file", "PATH", "send the text of a file as a message", &Chat::file},
-        {"/save", "PATH", "write the session: conversation and cache", &Chat::save},
-        {"/load", "PATH", "go on with a session that /save wrote", &Chat::load},
-        {"/stats", "", "speeds of the last answer, and how full the context is", &Chat::stats},
-        {"/exit", "", "leave (as does Ctrl-D)", &Chat::leave},
+  static const std::vector<Command>& commands() {
+    static const std::vector<Command> kCommands = {
+        {"/help", {"/?"}, "", "show this list", &Chat::help},
+        {"/reset", {"/clear"}, "", "forget the conversation", &Chat::reset_command},
+        {"/drop", {}, "", "forget the oldest question and its answer", &Chat::drop},
+        {"/file", {}, "PATH", "send the text of a file as a message", &Chat::file},
+        {"/save", {}, "PATH", "write the session: conversation and cache", &Chat::save},
+        {"/load", {}, "PATH", "go on with a session that /save wrote", &Chat::load},
+        {"/stats", {}, "", "speeds of the last answer, and how full the context is", &Chat::stats},
+        {"/exit", {"/bye", "/quit"}, "", "leave (as does Ctrl-D)", &Chat::leave},
     };
     return kCommands;
   }
@@ -160,8 +213,10 @@ class Chat {
                                    : trim(std::string_view(text).substr(space)));
     std::vector<std::string> names;
     for (const Command& row : commands()) {
-      names.emplace_back(row.name);
-      if (name != row.name) continue;
+      std::vector<std::string> own = {row.name};
+      own.insert(own.end(), row.others.begin(), row.others.end());
+      names.insert(names.end(), own.begin(), own.end());
+      if (std::find(own.begin(), own.end(), name) == own.end()) continue;
       if (*row.argument && argument.empty()) {
         note(fmt::format("{} needs {}", row.name, row.argument));
       } else {
@@ -169,19 +224,28 @@ class Chat {
       }
       return;
     }
-    note(fmt::format("no command '{}'{}", printable(name), did_you_mean(name, names)));
+    note(fmt::format("no command '{}'{}; /help lists them", printable(name),
+                     did_you_mean(name, names)));
   }
 
   void help(const std::string&) {
     for (const Command& row : commands()) {
-      note(fmt::format("  {:<12} {}", fmt::format("{} {}", row.name, row.argument), row.help));
+      const std::string others = fmt::format("{}", fmt::join(row.others, ", "));
+      note(fmt::format("  {:<12} {}{}", fmt::format("{} {}", row.name, row.argument), row.help,
+                       others.empty() ? "" : fmt::format(" (also {})", others)));
     }
     note(
-        "  \"\"\" opens and closes a message of several lines; a \\ at a line's end does so for "
-        "one more");
-    note("  Ctrl-C stops an answer");
+        "  a pasted text is one message, and Alt-Enter begins a new line of it; so do \"\"\" up to "
+        "another \"\"\", and a \\ at a line's end");
+    note("  Ctrl-C stops an answer, and drops the line that is being written");
   }
   void reset_command(const std::string&) { reset(); }
+  void drop(const std::string&) {
+    const size_t dropped = conversation_.drop_oldest_turn();
+    note(dropped == 0 ? std::string("there is nothing to drop")
+                      : fmt::format("dropped {} messages, {} are left", dropped,
+                                    conversation_.size()));
+  }
   void leave(const std::string&) { leaving_ = true; }
   void stats(const std::string&) {
     note(speed_line(session_.stats()));
@@ -196,44 +260,28 @@ class Chat {
 
   // A session file: the conversation as JSON in its note, and what was computed for it.
   void save(const std::string& path) {
-    nlohmann::ordered_json json;
-    json["ktx_conversation"] = 1;
-    json["messages"] = nlohmann::ordered_json::array();
-    for (const ChatMessage& message : messages_) {
-      json["messages"].push_back({{"role", message.role}, {"content", message.content}});
-    }
-    const Status saved =
-        session_.save(path, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    const Status saved = session_.save(path, conversation_.to_json());
     if (!saved) return problem(saved.error().message);
-    note(fmt::format("{}: {} messages, {} tokens", path, messages_.size(),
+    note(fmt::format("{}: {} messages, {} tokens", path, conversation_.size(),
                      session_.tokens().size()));
   }
 
   void load(const std::string& path) {
     const Result<std::string> text = session_.load(path);
     if (!text) return problem(text.error().message);
-    const nlohmann::json json = nlohmann::json::parse(*text, nullptr, false);
-    const auto list = json.is_object() ? json.find("messages") : json.end();
-    if (json.is_discarded() || !json.is_object() || list == json.end() || !list->is_array()) {
-      return problem(fmt::format("{}: a session, but not one of chat", path));
+    if (const Status read = conversation_.from_json(*text); !read) {
+      return problem(fmt::format("{}: {}", path, read.error().message));
     }
-    std::vector<ChatMessage> messages;
-    for (const nlohmann::json& item : *list) {
-      if (!item.is_object() || !item.contains("role") || !item["role"].is_string() ||
-          !item.contains("content") || !item["content"].is_string()) {
-        return problem(fmt::format("{}: a message needs a role and a content", path));
-      }
-      messages.push_back({item["role"], item["content"]});
-    }
-    messages_ = std::move(messages);
-    note(fmt::format("{}: {} messages, {} tokens", path, messages_.size(),
+    note(fmt::format("{}: {} messages, {} tokens", path, conversation_.size(),
                      session_.tokens().size()));
   }
 
   const Options& options_;
   LoadedModel& model_;
   runtime::Session session_;
-  std::vector<ChatMessage> messages_;
+  Conversation conversation_;
+  std::optional<text::ReasoningTags> reasoning_tags_;
+  bool interactive_ = false;
   bool leaving_ = false;
   bool failed_ = false;
 };
@@ -253,7 +301,6 @@ int run_chat(const Options& options) {
                     "--prompt` takes plain text",
                     options.plan));
   }
-  catch_interrupts();
   return Chat(options, *model, runtime::Session(*model->engine, sampler.take())).run();
 }
 

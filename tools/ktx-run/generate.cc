@@ -3,21 +3,33 @@
 
 #include <nlohmann/json.hpp>
 
-#include "lib/support/mapped_file.h"
+#include "lib/support/piped_text.h"
 #include "lib/support/timer.h"
 #include "tools/ktx-run/answer.h"
 #include "tools/ktx-run/chat_prompt.h"
 #include "tools/ktx-run/commands.h"
+#include "tools/ktx-run/interrupt.h"
 #include "tools/ktx-run/loaded_model.h"
 #include "tools/ktx-run/talk.h"
 
 namespace ktx::tools {
 namespace {
 
-Result<std::vector<int32_t>> prompt_ids(const Options& options, const LoadedModel& model) {
+// Of a file: as it is. Of a pipe: without one newline at its end, which `echo` adds.
+Result<std::string> prompt_text(const Options& options) {
+  if (options.prompt) return *options.prompt;
+  if (!options.prompt_file) return std::string();
+  PipedText input = KTX_TRY(read_piped_text(*options.prompt_file));
+  if (input.text.empty()) {
+    return Error{fmt::format("{}: the text is empty", piped_text_name(*options.prompt_file))};
+  }
+  if (input.streamed && input.text.back() == '\n') input.text.pop_back();
+  return std::move(input.text);
+}
+
+Result<std::vector<int32_t>> prompt_ids(const Options& options, const std::string& text,
+                                        const LoadedModel& model) {
   if (options.prompt_ids) return *options.prompt_ids;
-  const std::string text =
-      options.prompt ? *options.prompt : KTX_TRY(read_text_file(*options.prompt_file));
   if (!options.chat) return model.tokenizer.encode_prompt(text);
   std::vector<ChatMessage> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system});
@@ -52,22 +64,28 @@ nlohmann::ordered_json to_json(const std::vector<int32_t>& prompt, const Answer&
   return json;
 }
 
-Status generate(const Options& options) {
+// True when Ctrl-C ended it.
+Result<bool> generate(const Options& options) {
+  const std::string text = KTX_TRY(prompt_text(options));
   LoadedModel model = KTX_TRY(load_model(options.plan, options.engine));
   for (const std::string& line : model.engine->notes()) note(line);
-  const std::vector<int32_t> prompt = KTX_TRY(prompt_ids(options, model));
+  const std::vector<int32_t> prompt = KTX_TRY(prompt_ids(options, text, model));
   if (prompt.empty()) return Error{"the prompt is empty; the model needs at least one token"};
   runtime::Session session(*model.engine,
                            KTX_TRY(runtime::Sampler::create(sampling_options(options.sampling),
                                                             model.engine->vocab_size())));
   session.keep_logits(options.json && options.logprobs >= 0);
-  const runtime::Outcome outcome = KTX_TRY(session.set_prompt(prompt));
+  catch_interrupts(SecondInterrupt::Ends);
+  const runtime::Outcome outcome = KTX_TRY(set_prompt_with_progress(session, prompt));
+  if (outcome == runtime::Outcome::Stopped) return true;
   if (outcome != runtime::Outcome::Ok) {
     return Error{fmt::format("the prompt has {} tokens, the context {}; a larger one: --ctx {}",
                              prompt.size(), model.engine->ctx(), prompt.size() + 1024)};
   }
   AnswerOptions answer_options;
   answer_options.max_tokens = options.max_tokens;
+  // finish.h says why nothing more can be printed.
+  answer_options.cancelled = [] { return interrupted() || std::ferror(stdout) != 0; };
   if (options.json)
     answer_options.logprobs = options.logprobs;
   else {
@@ -75,7 +93,6 @@ Status generate(const Options& options) {
       fmt::print("{}", text);
       std::fflush(stdout);
     };
-    answer_options.cancelled = [] { return std::ferror(stdout) != 0; };  // finish.h says why
   }
   const Answer answer = KTX_TRY(run_answer(session, model.tokenizer, answer_options));
   if (options.json) {
@@ -84,19 +101,21 @@ Status generate(const Options& options) {
   } else {
     fmt::print("\n");
   }
+  if (answer.finish == Finish::Cancelled) return interrupted();
   if (answer.finish == Finish::ContextFull) {
     note(fmt::format("the context of {} tokens is full; a larger one: --ctx {}",
                      model.engine->ctx(), model.engine->ctx() * 2));
   }
   if (options.stats) note(speed_line(session.stats()));
-  return {};
+  return false;
 }
 
 }  // namespace
 
 int run_generate(const Options& options) {
-  const Status status = generate(options);
-  return status ? 0 : fail(status.error().message);
+  const Result<bool> ended = generate(options);
+  if (!ended) return fail(ended.error().message);
+  return *ended ? end_interrupted() : 0;
 }
 
 }  // namespace ktx::tools

@@ -2,36 +2,52 @@
 
 #include <signal.h>
 
+#include <cstdio>
+
 namespace ktx::tools {
 namespace {
 
-volatile sig_atomic_t g_interrupted = 0;
+std::atomic<bool> g_interrupted = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler writes it");
+
+volatile sig_atomic_t g_second_ends = 0;
 
 void on_interrupt(int signal) {
-  if (g_interrupted) {
+  if (g_interrupted.exchange(true) && g_second_ends) {
     ::signal(signal, SIG_DFL);
     raise(signal);
-    return;
   }
-  g_interrupted = 1;
 }
 
 }  // namespace
 
-void catch_interrupts() {
+void catch_interrupts(SecondInterrupt second) {
+  g_second_ends = second == SecondInterrupt::Ends;
+  struct sigaction before = {};
+  sigaction(SIGINT, nullptr, &before);
+  if (before.sa_handler == SIG_IGN) return;
   struct sigaction action = {};
   action.sa_handler = on_interrupt;  // no SA_RESTART: reading a line must return
   sigaction(SIGINT, &action, nullptr);
 }
 
+const std::atomic<bool>& interrupt_flag() {
+  return g_interrupted;
+}
+
 bool interrupted() {
-  return g_interrupted != 0;
+  return g_interrupted;
 }
 
 bool take_interrupt() {
-  const bool was = g_interrupted != 0;
-  g_interrupted = 0;
-  return was;
+  return g_interrupted.exchange(false);
+}
+
+int end_interrupted() {
+  std::fflush(nullptr);
+  ::signal(SIGINT, SIG_DFL);
+  raise(SIGINT);
+  return 130;
 }
 
 }  // namespace ktx::tools

@@ -1,13 +1,26 @@
 // Ctrl-C as a flag that work looks at, instead of the end of the program.
 #pragma once
 
+#include <atomic>
+
 namespace ktx::tools {
 
-// From now on SIGINT only sets the flag; a second one while the flag is still set
-// (nobody looks: something hangs) ends the program as usual.
-void catch_interrupts();
+// What a second one does while the first one's flag is still set.
+enum class SecondInterrupt {
+  Nothing,  // a conversation is not lost by one press too many; Ctrl-\ (SIGQUIT) still ends it
+  Ends,     // ends the program
+};
 
+// From now on SIGINT sets the flag. Where SIGINT was ignored (a shell's background job) it
+// stays so.
+void catch_interrupts(SecondInterrupt second);
+
+const std::atomic<bool>& interrupt_flag();
 bool interrupted();     // whether the flag is set
 bool take_interrupt();  // the same, and clears it
+
+// Ends the program as SIGINT would have done, so that a shell sees it (status 130) and stops
+// its own loop; returns 130 where that signal is ignored. What was printed goes out first.
+int end_interrupted();
 
 }  // namespace ktx::tools

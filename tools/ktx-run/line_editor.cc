@@ -1,93 +1,159 @@
 #include "tools/ktx-run/line_editor.h"
 
-#include <histedit.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <iostream>
+#include <algorithm>
+#include <cstdio>
+#include <span>
+#include <string_view>
 
-#include "tools/ktx-run/history_file.h"
+#include "lib/support/env.h"
 #include "tools/ktx-run/interrupt.h"
-#include "tools/ktx-run/talk.h"
+#include "tools/ktx-run/key_reader.h"
+#include "tools/ktx-run/line_buffer.h"
+#include "tools/ktx-run/line_history.h"
+#include "tools/ktx-run/line_view.h"
+#include "tools/ktx-run/raw_terminal.h"
 
 namespace ktx::tools {
 namespace {
 
-constexpr int kHistoryLines = 1000;
+struct LineKey {
+  std::string_view bytes;
+  void (LineBuffer::*run)();
+};
+constexpr LineKey kLineKeys[] = {
+#define KTX_LINE_KEY(bytes, function) {bytes, &LineBuffer::function},
+#include "tools/ktx-run/line_keys.def"
+};
+
+// Keys that are more than a change of the line; an end of input is kCtrlD, too.
+constexpr std::string_view kEnter[] = {"\r", "\n"};
+constexpr std::string_view kUp[] = {"\x10", "\x1b[A", "\x1bOA"};
+constexpr std::string_view kDown[] = {"\x0e", "\x1b[B", "\x1bOB"};
+constexpr std::string_view kCtrlC = "\x03", kCtrlD = "\x04", kCtrlL = "\x0c", kCtrlZ = "\x1a";
+
+bool is_one_of(std::string_view bytes, std::span<const std::string_view> keys) {
+  return std::find(keys.begin(), keys.end(), bytes) != keys.end();
+}
+
+// Where the line is shown: not on stdout, which is for answers.
+int terminal_out() {
+  return isatty(STDERR_FILENO) ? STDERR_FILENO : isatty(STDOUT_FILENO) ? STDOUT_FILENO : -1;
+}
+
+bool knows_escapes() {
+  return env("TERM") != "dumb";
+}
 
 }  // namespace
 
 struct LineEditor::State {
-  std::string history_file;
-  std::string prompt;
-  EditLine* editor = nullptr;
-  History* history = nullptr;
+  explicit State(std::string history_file)
+      : terminal(isatty(STDIN_FILENO)),
+        out(terminal && knows_escapes() ? terminal_out() : -1),
+        history(terminal ? std::move(history_file) : "") {}
 
-  static char* current_prompt(EditLine* editor) {
-    State* state = nullptr;
-    el_get(editor, EL_CLIENTDATA, &state);
-    return state->prompt.data();
-  }
+  bool terminal;
+  int out;  // where lines are edited; -1: they are not
+  KeyReader keys{STDIN_FILENO};
+  LineHistory history;
 };
 
-LineEditor::LineEditor(std::string history_file) : state_(std::make_unique<State>()) {
-  state_->history_file = std::move(history_file);
-  if (!isatty(STDIN_FILENO)) return;
-  // Editing shows on stderr: stdout is for answers.
-  state_->editor = el_init("ktx-run", stdin, stderr, stderr);
-  if (!state_->editor) return;
-  state_->history = history_init();
-  HistEvent event;
-  history(state_->history, &event, H_SETSIZE, kHistoryLines);
-  history(state_->history, &event, H_SETUNIQUE, 1);
-  if (!state_->history_file.empty()) {
-    load_history(state_->history, state_->history_file);
-  }
-  el_set(state_->editor, EL_CLIENTDATA, state_.get());
-  el_set(state_->editor, EL_PROMPT, &State::current_prompt);
-  el_set(state_->editor, EL_EDITOR, "emacs");
-  el_set(state_->editor, EL_HIST, history, state_->history);
-  el_source(state_->editor, nullptr);  // the user's ~/.editrc
+LineEditor::LineEditor(std::string history_file)
+    : state_(std::make_unique<State>(std::move(history_file))) {
+  if (state_->out >= 0) guard_terminal();
 }
-
-LineEditor::~LineEditor() {
-  if (state_->history) {
-    if (!state_->history_file.empty()) {
-      const Status saved = save_history(state_->history, state_->history_file);
-      if (!saved) note(saved.error().message);
-    }
-    history_end(state_->history);
-  }
-  if (state_->editor) el_end(state_->editor);
-}
+LineEditor::~LineEditor() = default;
 
 bool LineEditor::interactive() const {
-  return state_->editor != nullptr;
+  return state_->terminal;
 }
 
-std::optional<std::string> LineEditor::read(const std::string& prompt) {
+InputLine LineEditor::read(const std::string& prompt) {
   take_interrupt();
-  std::string line;
-  if (!state_->editor) {
-    if (!std::getline(std::cin, line)) return std::nullopt;
-    return line;
+  return state_->out >= 0 ? edit(prompt) : plain(prompt);
+}
+
+InputLine LineEditor::plain(const std::string& prompt) {
+  if (state_->terminal) {
+    fmt::print(stderr, "{}", prompt);
+    std::fflush(stderr);
   }
-  state_->prompt = prompt;
-  int count = 0;
-  const char* text = el_gets(state_->editor, &count);
-  if (take_interrupt()) {
-    el_reset(state_->editor);
-    std::cerr << "\n";
-    return "";
+  while (true) {
+    Key key = state_->keys.line();
+    if (key.kind == Key::Interrupted && !take_interrupt()) continue;
+    const bool is_text = key.kind == Key::Text;
+    if (!is_text && state_->terminal) fmt::print(stderr, "\n");
+    if (key.kind == Key::Interrupted) return {InputLine::Cancelled, {}};
+    if (!key.bytes.empty() && key.bytes.back() == '\r') key.bytes.pop_back();
+    return {is_text ? InputLine::Text : InputLine::End, std::move(key.bytes)};
   }
-  if (!text || count <= 0) return std::nullopt;
-  line.assign(text, count);
-  while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.pop_back();
-  if (!line.empty()) {
-    HistEvent event;
-    history(state_->history, &event, H_ENTER, line.c_str());
+}
+
+InputLine LineEditor::edit(const std::string& prompt) {
+  State& s = *state_;
+  RawTerminal raw(STDIN_FILENO, s.out);
+  LineView view(s.out);
+  LineBuffer buffer;
+  size_t at = s.history.size();  // in the history; its size: the line being written
+  std::string draft;
+  const auto recall = [&](size_t to) {
+    if (at == s.history.size()) draft = buffer.text();
+    at = to;
+    buffer.set(at == s.history.size() ? draft : s.history[at]);
+  };
+  const auto leave = [&](InputLine::Kind kind) {
+    view.leave(prompt, buffer);
+    std::string text = buffer.text();
+    if (kind == InputLine::Text) {
+      text.erase(text.find_last_not_of('\n') + 1);
+      s.history.add(text);
+    }
+    return InputLine{kind, std::move(text)};
+  };
+  view.draw(prompt, buffer);
+  while (true) {
+    const Key key = s.keys.next();
+    switch (key.kind) {
+      case Key::Text:
+        buffer.type(key.bytes);
+        break;
+      case Key::Paste:
+        buffer.paste(key.bytes);
+        break;
+      case Key::TooLong:
+        write_terminal(s.out, fmt::format("\r\nthe pasted text is longer than {} MiB and was "
+                                          "dropped; /file PATH sends a file\r\n",
+                                          KeyReader::kMostPasteBytes >> 20));
+        break;
+      case Key::Interrupted:
+        if (take_interrupt()) return leave(InputLine::Cancelled);
+        break;
+      case Key::End:
+        return leave(buffer.empty() ? InputLine::End : InputLine::Text);
+      case Key::Control: {
+        if (is_one_of(key.bytes, kEnter)) return leave(InputLine::Text);
+        if (key.bytes == kCtrlC) return leave(InputLine::Cancelled);
+        if (key.bytes == kCtrlD && buffer.empty()) return leave(InputLine::End);
+        if (key.bytes == kCtrlD) buffer.erase_at();
+        if (key.bytes == kCtrlL) view.clear_screen();
+        if (key.bytes == kCtrlZ) {
+          write_terminal(s.out, "\r\n");
+          raw.suspend();
+        }
+        if (is_one_of(key.bytes, kUp) && at > 0) recall(at - 1);
+        if (is_one_of(key.bytes, kDown) && at < s.history.size()) recall(at + 1);
+        for (const LineKey& row : kLineKeys) {
+          if (row.bytes == key.bytes) (buffer.*row.run)();
+        }
+        if (key.bytes == "\t") buffer.type("\t");
+        break;
+      }
+    }
+    if (!s.keys.more()) view.draw(prompt, buffer);
   }
-  return line;
 }
 
 }  // namespace ktx::tools

@@ -1,12 +1,25 @@
-// Lines from a person: editing and history on a terminal (libedit), plain lines
-// from a pipe.
+// Lines from a person: editing and history on a terminal, plain lines from a pipe.
+//
+// The editor is our own since it must know characters as people see them (graphemes.h),
+// whatever the locale, and a pasted text as one thing. Text is UTF-8; keys are those of
+// line_keys.def, with the arrows up and down for history, Enter, Ctrl-C, -D, -L and -Z.
+// A terminal that knows no escape sequences (TERM=dumb) gets plain lines.
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 
 namespace ktx::tools {
+
+struct InputLine {
+  enum Kind {
+    Text,
+    Cancelled,  // Ctrl-C; text is what had been written
+    End,        // of input: Ctrl-D on an empty line
+  };
+  Kind kind = End;
+  std::string text;  // without the newline; one that was pasted may have newlines in it
+};
 
 class LineEditor {
  public:
@@ -14,13 +27,14 @@ class LineEditor {
   explicit LineEditor(std::string history_file);
   ~LineEditor();
 
-  // One line without its newline; nothing at the end of input. Ctrl-C drops the
-  // line being written and gives an empty one.
-  std::optional<std::string> read(const std::string& prompt);
+  InputLine read(const std::string& prompt);
+  // A person is there: standard input is a terminal.
   bool interactive() const;
 
  private:
   struct State;
+  InputLine edit(const std::string& prompt);
+  InputLine plain(const std::string& prompt);
   std::unique_ptr<State> state_;
 };
 

@@ -3,6 +3,8 @@
 #include "tools/ktx-run/options.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <llvm/Support/CommandLine.h>
 #include <llvm/Support/raw_ostream.h>
 
@@ -95,7 +97,7 @@ cl::opt<std::string> g_seed("seed", cl::desc("of the sampler (from the clock)"),
 
 cl::opt<std::string> g_prompt("prompt", cl::desc("the text; special tokens in it count as such"),
                               cl::value_desc("TEXT"), cl::sub(g_generate), cl::cat(g_category));
-cl::opt<std::string> g_prompt_file("prompt-file", cl::desc("the text is in FILE"),
+cl::opt<std::string> g_prompt_file("prompt-file", cl::desc("the text is in FILE; -: from a pipe"),
                                    cl::value_desc("FILE"), cl::sub(g_generate),
                                    cl::cat(g_category));
 cl::list<std::string> g_prompt_ids("prompt-ids", cl::desc("token ids; nothing is added"),
@@ -106,7 +108,10 @@ cl::opt<bool> g_as_chat("chat", cl::desc("the text is a user's message: use the 
 // -n is a number for generate and a list for bench.
 cl::list<std::string> g_n("n", cl::desc("tokens to generate; bench takes a list (128)"),
                           cl::value_desc("N"), cl::CommaSeparated, cl::sub(g_generate),
-                          cl::sub(g_bench), cl::cat(g_category));
+                          cl::sub(g_chat), cl::sub(g_bench), cl::cat(g_category));
+cl::opt<std::string> g_on_full("on-full",
+                               cl::desc("a full context: stop, or drop the oldest turns (stop)"),
+                               cl::value_desc("stop|drop"), cl::sub(g_chat), cl::cat(g_category));
 cl::opt<std::string> g_logprobs("logprobs", cl::desc("with --json: the K best tokens of each step"),
                                 cl::value_desc("K"), cl::sub(g_generate), cl::cat(g_category));
 cl::opt<bool> g_json("json", cl::desc("print one JSON object"), cl::sub(g_generate),
@@ -266,6 +271,20 @@ void read_sampling(SamplingFlags& sampling, Checker& check) {
   }
 }
 
+// A pipe or a file that is not empty, but no terminal and not /dev/null.
+bool text_on_standard_input() {
+  struct stat info = {};
+  if (fstat(STDIN_FILENO, &info) != 0) return false;
+  return S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode) ||
+         (S_ISREG(info.st_mode) && info.st_size > 0);
+}
+
+void read_limit(Options& options, Checker& check) {
+  const std::vector<int64_t> n = check.numbers(g_n, 0, 1 << 30);
+  if (n.size() > 1) check.fail("-n takes one number here");
+  if (!n.empty()) options.max_tokens = n.front();
+}
+
 void read_generate(Options& options, Checker& check) {
   if (g_prompt.getNumOccurrences()) options.prompt = g_prompt;
   if (g_prompt_file.getNumOccurrences()) options.prompt_file = g_prompt_file;
@@ -277,15 +296,19 @@ void read_generate(Options& options, Checker& check) {
   }
   const int sources =
       options.prompt.has_value() + options.prompt_file.has_value() + options.prompt_ids.has_value();
-  if (sources != 1) check.fail("give one of --prompt, --prompt-file and --prompt-ids");
+  if (sources == 0 && text_on_standard_input()) {
+    options.prompt_file = "-";
+  } else if (sources == 0) {
+    check.fail("give one of --prompt, --prompt-file and --prompt-ids, or a text by a pipe");
+  } else if (sources > 1) {
+    check.fail("give one of --prompt, --prompt-file and --prompt-ids");
+  }
   options.chat = g_as_chat;
   if (options.chat && options.prompt_ids) check.fail("--chat needs a text, not --prompt-ids");
   if (!options.chat && (g_system.getNumOccurrences() || g_template_vars.getNumOccurrences())) {
     check.fail("--system and --template-var are for the chat template: add --chat");
   }
-  const std::vector<int64_t> n = check.numbers(g_n, 0, 1 << 30);
-  if (n.size() > 1) check.fail("-n takes one number here");
-  if (!n.empty()) options.max_tokens = n.front();
+  read_limit(options, check);
   check.number(g_logprobs, options.logprobs, 0, 1000);
   options.json = g_json;
   if (g_logprobs.getNumOccurrences() && !options.json) check.fail("--logprobs goes with --json");
@@ -417,6 +440,10 @@ std::optional<Options> parse_options(int argc, char** argv) {
   read_engine(options, check);
   read_sampling(options.sampling, check);
   if (options.command == Command::Generate) read_generate(options, check);
+  if (options.command == Command::Chat) {
+    read_limit(options, check);
+    options.drop_when_full = check.choice(g_on_full, {"stop", "drop"}) == "drop";
+  }
   if (options.command == Command::Serve) read_serve(options.serve, check);
   options.system = g_system;
   auto template_vars = text::parse_template_vars(

@@ -75,6 +75,7 @@ struct Options {
   bool json = false;  // inspect and generate
 
   // chat, and generate --chat
+  bool drop_when_full = false;  // chat: the oldest turns go when the context is full
   std::string system;
   nlohmann::ordered_json template_vars = nlohmann::ordered_json::object();
   bool stats = false;

@@ -1,4 +1,4 @@
-#include "lib/support/text_input.h"
+#include "lib/support/piped_text.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -12,18 +12,18 @@
 namespace ktx {
 namespace {
 
-TEST(TextInput, AFileIsReadAsItIs) {
+TEST(PipedText, AFileIsReadAsItIs) {
   const testing::TempDir dir;
-  const Result<TextInput> text = read_text_input(dir.write("a", "one\ntwo\n"));
+  const Result<PipedText> text = read_piped_text(dir.write("a", "one\ntwo\n"));
   ASSERT_TRUE(text.ok());
   EXPECT_EQ(text->text, "one\ntwo\n");
   EXPECT_FALSE(text->streamed);
-  const Result<TextInput> empty = read_text_input(dir.write("empty", ""));
+  const Result<PipedText> empty = read_piped_text(dir.write("empty", ""));
   ASSERT_TRUE(empty.ok());
   EXPECT_EQ(empty->text, "");
 }
 
-TEST(TextInput, APipeIsReadToItsEndHoweverSlow) {
+TEST(PipedText, APipeIsReadToItsEndHoweverSlow) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   const std::string expected(300000, 'x');
@@ -34,7 +34,7 @@ TEST(TextInput, APipeIsReadToItsEndHoweverSlow) {
     }
     close(ends[1]);
   });
-  const Result<TextInput> text = read_text_input("/dev/fd/" + std::to_string(ends[0]));
+  const Result<PipedText> text = read_piped_text("/dev/fd/" + std::to_string(ends[0]));
   writer.join();
   close(ends[0]);
   ASSERT_TRUE(text.ok()) << text.error().message;
@@ -42,10 +42,10 @@ TEST(TextInput, APipeIsReadToItsEndHoweverSlow) {
   EXPECT_TRUE(text->streamed);
 }
 
-TEST(TextInput, WhatCannotBeReadIsNamed) {
+TEST(PipedText, WhatCannotBeReadIsNamed) {
   const testing::TempDir dir;
   const auto message = [](const std::string& path, size_t limit = 1000) {
-    const Result<TextInput> text = read_text_input(path, limit);
+    const Result<PipedText> text = read_piped_text(path, limit);
     return text.ok() ? std::string("read") : text.error().message;
   };
   EXPECT_EQ(message(dir.path("no")), dir.path("no") + ": cannot open: No such file or directory");

@@ -1,6 +1,6 @@
-// A text that somebody hands over: a file, standard input, or the end of a pipe.
+// A text that a program is handed: a file, standard input, or the end of a pipe.
 //
-//   read_text_input("prompt.txt")   read_text_input("-")   read_text_input("/dev/fd/63")
+//   read_piped_text("prompt.txt")   read_piped_text("-")   read_piped_text("/dev/fd/63")
 //
 // Rule files, models and the like are mapped files (mapped_file.h), which refuse pipes at
 // once; a prompt may come out of another program, and is awaited to its end.
@@ -13,16 +13,16 @@
 
 namespace ktx {
 
-struct TextInput {
+struct PipedText {
   std::string text;
   bool streamed = false;  // it came from a pipe, a terminal or the like
 };
 
 // "-" and "/dev/stdin" are standard input. Fails with "PATH: cannot open: No such file or
 // directory" and the like, on a folder, and above `limit_bytes`. An empty text is no failure.
-Result<TextInput> read_text_input(const std::string& path, size_t limit_bytes = 64u << 20);
+Result<PipedText> read_piped_text(const std::string& path, size_t limit_bytes = 64u << 20);
 
 // "standard input" or the path: as messages name it.
-std::string text_input_name(const std::string& path);
+std::string piped_text_name(const std::string& path);
 
 }  // namespace ktx

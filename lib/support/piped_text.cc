@@ -1,4 +1,4 @@
-#include "lib/support/text_input.h"
+#include "lib/support/piped_text.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -33,19 +33,19 @@ struct OpenInput {
 
 }  // namespace
 
-std::string text_input_name(const std::string& path) {
+std::string piped_text_name(const std::string& path) {
   return is_standard_input(path) ? "standard input" : path;
 }
 
-Result<TextInput> read_text_input(const std::string& path, size_t limit_bytes) {
+Result<PipedText> read_piped_text(const std::string& path, size_t limit_bytes) {
   const auto failed = [&](const char* what) {
-    return Error{fmt::format("{}: {}: {}", text_input_name(path), what, std::strerror(errno))};
+    return Error{fmt::format("{}: {}: {}", piped_text_name(path), what, std::strerror(errno))};
   };
   const OpenInput input(path);
   if (input.fd < 0) return failed("cannot open");
   struct stat info = {};
   if (fstat(input.fd, &info) != 0) return failed("cannot read");
-  TextInput result;
+  PipedText result;
   result.streamed = !S_ISREG(info.st_mode);
   std::string bytes(1 << 16, '\0');
   while (true) {
@@ -60,7 +60,7 @@ Result<TextInput> read_text_input(const std::string& path, size_t limit_bytes) {
     if (count == 0) return result;
     if (result.text.size() + static_cast<size_t>(count) > limit_bytes) {
       return Error{fmt::format("{}: the text has more than the {} bytes allowed here",
-                               text_input_name(path), limit_bytes)};
+                               piped_text_name(path), limit_bytes)};
     }
     result.text.append(bytes, 0, static_cast<size_t>(count));
   }

@@ -1,0 +1,58 @@
+#include "tools/ktx-run/answer_view.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "lib/support/env.h"
+#include "tools/ktx-run/raw_terminal.h"
+
+namespace ktx::tools {
+
+AnswerView::AnswerView(const std::optional<text::ReasoningTags>& tags, const std::string& prompt) {
+  const bool shows_styles = isatty(STDOUT_FILENO) && env("TERM") != "dumb" && !env("NO_COLOR");
+  if (tags && shows_styles) {
+    splitter_.emplace(*tags, text::prompt_opens_reasoning(prompt, *tags));
+  }
+}
+
+void AnswerView::add(const std::string& text) {
+  if (splitter_) {
+    print(splitter_->add(text));
+  } else {
+    fmt::print("{}", text);
+  }
+  std::fflush(stdout);
+}
+
+void AnswerView::finish() {
+  if (splitter_) print(splitter_->finish());
+  dim(false);
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
+void AnswerView::print(const text::ReasoningDelta& delta) {
+  if (!delta.reasoning.empty()) {
+    dim(true);
+    fmt::print("{}", delta.reasoning);
+    reasoned_ = true;
+  }
+  if (delta.answer.empty()) return;
+  dim(false);
+  if (reasoned_) fmt::print("\n\n");
+  reasoned_ = false;
+  fmt::print("{}", delta.answer);
+}
+
+void AnswerView::dim(bool on) {
+  if (dim_ == on) return;
+  dim_ = on;
+  // Before the style, so that a signal in between finds it noted.
+  if (on) note_style(STDOUT_FILENO);
+  fmt::print("{}", on ? "\x1b[2m" : "\x1b[22m");
+  if (on) return;
+  std::fflush(stdout);
+  note_style(-1);
+}
+
+}  // namespace ktx::tools
