@@ -36,6 +36,9 @@ void DeadRules::report(int index) {
   }
   Diagnostic& diag = reporter_.report(rule, "R002", "dead rule: " + reason);
   suggest_class(rule, outcome, diag);
+  if (reporter_.state().rules.file_of(rule).names_ktransformers && reporter_.is_passed_over(rule)) {
+    diag.note({}, "KTransformers passes over the rule without a word");
+  }
 }
 
 void DeadRules::suggest_class(const Rule& rule, const RuleOutcome& outcome, Diagnostic& diag) {

@@ -28,10 +28,19 @@ Origin RuleReporter::origin_of(const rules::Rule& rule) const {
   return ours ? Origin::Ours : Origin::Foreign;
 }
 
+bool RuleReporter::is_passed_over(const rules::Rule& rule) const {
+  const Origin origin = origin_of(rule);
+  if (origin == Origin::Ours) return true;
+  if (state_.wrong_model) return false;
+  const std::string& name = rule.match.class_name->text;
+  return origin == Origin::Foreign || rules::find_operator(name) ||
+         rules::find_op(rules::last_part(name));
+}
+
 Diagnostic& RuleReporter::report(const rules::Rule& rule, std::string code,
                                  std::string message) const {
   const rules::RuleFile& file = state_.rules.file_of(rule);
-  const bool lenient = origin_of(rule) == Origin::Ours && file.names_ktransformers;
+  const bool lenient = file.names_ktransformers && is_passed_over(rule);
   return state_.diags
       ->report(lenient ? Severity::Warning : Severity::Error, rule.loc, std::move(code),
                fmt::format("{} [rule {}]", message, rule.number))

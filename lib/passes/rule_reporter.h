@@ -1,9 +1,10 @@
 // What the reports of check_rules have in common: whose class a rule asks for, and how bad it is
 // when the rule decides nothing.
 //
-// Severities: in a file of KTransformers, whose defects are many and known, an error
-// when the class belongs to another model or to none, else a warning; in a file of
-// our own an error.
+// Severities: in a file of our own an error. In a file of KTransformers, whose defects are many
+// and known, a warning, as KTransformers passes over such a rule: also where the class belongs
+// to another model or is an operator, which it can import and never meets. A class that
+// nobody has ends its load, and is an error; so is each rule of a file for another model.
 #pragma once
 
 #include <set>
@@ -33,6 +34,8 @@ class RuleReporter {
   const std::set<std::string, std::less<>>& known_classes() const { return known_classes_; }
 
   Origin origin_of(const rules::Rule& rule) const;
+  // Whether KTransformers reads on without a word when no module satisfies the rule.
+  bool is_passed_over(const rules::Rule& rule) const;
   // A diagnostic at the rule, in the group of its file's verdicts.
   Diagnostic& report(const rules::Rule& rule, std::string code, std::string message) const;
 
