@@ -6,6 +6,7 @@
 #include <set>
 
 #include "lib/formats/dtype.h"
+#include "lib/passes/hand_overs.h"
 #include "lib/rules/device_name.h"
 #include "lib/support/byte_reader.h"
 #include "lib/support/strings.h"
@@ -113,17 +114,6 @@ void add_weights(const CompileState& state, Sums& sums) {
       use.weight_bytes += bytes;
     }
   }
-}
-
-int count_crossings(const CompileState& state) {
-  int crossings = 0;
-  std::string last;
-  for (const ir::Module& module : state.modules.modules) {
-    if (module.params.empty()) continue;
-    if (!last.empty() && module.decision.device != last) ++crossings;
-    last = module.decision.device;
-  }
-  return crossings;
 }
 
 void predict_speed(Estimate& estimate) {
@@ -243,9 +233,16 @@ Result<Estimate> Estimator::run(const CompileState& state) const {
   }
   estimate.devices = sums.take();
   for (DeviceUse& use : estimate.devices) use.scratch_bytes = arena.total_bytes;
-  estimate.crossings = count_crossings(state);
-  predict_speed(estimate);
   find_max_ctx(estimate, state.modules.facts.context_length);
+  return estimate;
+}
+
+Result<Estimate> Estimator::predict(const CompileState& state) const {
+  Estimate estimate = KTX_TRY(run(state));
+  const HandOvers hand_overs = KTX_TRY(find_hand_overs(state));
+  estimate.crossings = hand_overs.count();
+  estimate.transferred_values = hand_overs.values;
+  predict_speed(estimate);
   return estimate;
 }
 
@@ -292,6 +289,11 @@ std::string print_estimate(const Estimate& estimate) {
       "start: the plan is mapped; {} of weights are read once, {:.1f} s at {:g} GB/s "
       "of disk\n",
       human_bytes(weights), static_cast<double>(weights) / (kDiskGbps * 1e9), kDiskGbps);
+  if (estimate.crossings > 0) {
+    out += fmt::format("hand-overs between devices: {} a token, of {} value{}\n",
+                       estimate.crossings, estimate.transferred_values,
+                       estimate.transferred_values == 1 ? "" : "s");
+  }
   if (!estimate.has_speed) {
     out += "speed: unknown without the bandwidth of a --target\n";
     return out;

@@ -2,7 +2,7 @@
 // for the placement, for check-memory and for --estimate.
 //
 //   Estimator estimator = KTX_TRY(Estimator::make(state));   // formulas, once
-//   Estimate now = KTX_TRY(estimator.run(state));            // for the devices as they are
+//   Estimate now = KTX_TRY(estimator.run(state));            // memory, for the devices as they are
 //
 // Needs no weights. Counts what lib/plan/memory.h counts for a plan: weights, keys
 // and values, the arena; and what a device keeps for itself.
@@ -40,7 +40,8 @@ struct Estimate {
   plan::RunShape shape;
   int64_t kv_budget_bytes = 0;  // as asked for; 0: none
   int64_t budget_tokens = -1;   // that it holds, of all sequences; -1: as many as are wanted
-  int crossings = 0;     // of a token from device to device
+  int crossings = 0;               // hand-overs of a token, see hand_overs.h
+  int64_t transferred_values = 0;  // in these
   int64_t max_ctx = -1;  // largest that fits all devices; -1: no capacity is known
   bool has_speed = false;
   double token_seconds = 0;       // of decode, empty context
@@ -57,6 +58,8 @@ class Estimator {
  public:
   static Result<Estimator> make(const CompileState& state);
   Result<Estimate> run(const CompileState& state) const;
+  // The same with the speed, for which the steps are made once more to count hand-overs.
+  Result<Estimate> predict(const CompileState& state) const;
 
  private:
   Result<uint64_t> count_blocks(const CompileState& state, Estimate& estimate) const;

@@ -55,6 +55,74 @@ TEST(GoldenCli, FixItsAreApplied) {
   fs::remove(path);
 }
 
+// What is in the containers goes along after the fix, in rules of both forms; a rule that says
+// `recursive` already is left to its author.
+TEST(GoldenCli, ARuleOnContainersIsMendedByItsFixIt) {
+  const std::string model = " --hf-config ../../configs/Llama-3.1-8B-Instruct.json ";
+  const std::string rest = "- match: {name: \".\"}\n  replace: {device: cuda:0}\n";
+  const fs::path path = fs::temp_directory_path() / fmt::format("ktx_fix_{}.yaml", ::getpid());
+  for (const char* rule : {"- match: {kind: mlp}\n  replace: {device: cpu}\n",
+                           "-   replace: {device: cpu}\n    match: {class: LlamaMLP}\n",
+                           "- {match: {kind: mlp}, replace: {device: cpu}}\n"}) {
+    std::ofstream(path) << rule << rest;
+    const Ran found = run(fmt::format("--check --strict --fix '{}'{}", path.string(), model));
+    EXPECT_EQ(found.status, 3) << found.output;
+    EXPECT_NE(found.output.find("KTX-R018"), std::string::npos) << found.output;
+    const Ran mended = run(fmt::format("--check --strict --explain model.layers.3.mlp.up_proj "
+                                       "'{}'{}",
+                                       path.string(), model));
+    EXPECT_EQ(mended.status, 0) << read_file(path) << mended.output;
+    EXPECT_NE(mended.output.find("device  cpu"), std::string::npos) << mended.output;
+  }
+  const std::string kept = "- match: {kind: mlp}\n  recursive: true\n  replace: {device: cpu}\n";
+  std::ofstream(path) << kept << rest;
+  EXPECT_EQ(run(fmt::format("--check --strict --fix '{}'{}", path.string(), model)).status, 3);
+  EXPECT_EQ(read_file(path), kept + rest);
+  fs::remove(path);
+}
+
+// The estimate counts what the steps transfer: swiglu alone on the CPU costs as many hand-overs
+// as the whole feed-forward part there.
+TEST(GoldenCli, TheEstimateCountsTransfersOfTheSteps) {
+  const std::string model =
+      " --target two-gpus.yaml.in --hf-config ../../configs/Llama-3.1-8B-Instruct.json";
+  const std::string parts = run("--estimate R018.yaml" + model).output;
+  EXPECT_NE(parts.find("hand-overs between devices: 65 a token, of 97 values"), parts.npos)
+      << parts;
+  const std::string whole = run("--estimate ../../../rules/all-gpu.yaml" + model).output;
+  EXPECT_NE(whole.find("hand-overs between devices: 1 a token, of 1 value\n"), whole.npos)
+      << whole;  // the logits
+  const std::string none = run("--estimate ../../../rules/cpu-only.yaml" + model).output;
+  EXPECT_EQ(none.find("hand-overs between devices"), none.npos) << none;
+}
+
+// Files that are in use have none of the findings about a rule's reach and hand-overs.
+TEST(GoldenCli, RealRuleFilesReachWhatTheyMean) {
+  const fs::path folder = KTX_SHARED_DIR "/ktransformers-rules";
+  if (!fs::exists(folder)) GTEST_SKIP() << "no " << folder;
+  const std::pair<const char*, const char*> kConfigs[] = {
+      {"DeepSeek-V2-Lite", "DeepSeek-V2-Lite"},  {"DeepSeek-V2-Chat", "DeepSeek-V2"},
+      {"DeepSeek-V3", "DeepSeek-V3"},            {"Moonlight", "Moonlight-16B-A3B"},
+      {"Mixtral", "Mixtral-8x7B-Instruct-v0.1"}, {"Qwen2", "Qwen2-57B-A14B-Instruct"},
+      {"Qwen3Moe", "Qwen3-30B-A3B"},             {"Internlm2_5", "Llama-3.1-8B-Instruct"}};
+  int checked = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    for (const auto& [start, config] : kConfigs) {
+      if (!entry.path().filename().string().starts_with(start)) continue;
+      const Ran ran = run(fmt::format("--check '{}' --hf-config ../../configs/{}.json",
+                                      entry.path().string(), config));
+      const bool npu = entry.path().string().find("npu") != std::string::npos;
+      EXPECT_EQ(ran.status, npu ? 1 : 0) << entry.path() << ran.output;
+      for (const char* code : {"R018", "R019", "R020", "D007", "D008", "D009"}) {
+        EXPECT_EQ(ran.output.find(code), std::string::npos) << entry.path() << ran.output;
+      }
+      ++checked;
+      break;
+    }
+  }
+  EXPECT_GT(checked, 15);
+}
+
 // Our own rule files fit every model.
 TEST(GoldenCli, OurRuleFilesAreCleanForEveryConfig) {
   for (const fs::directory_entry& rules : fs::directory_iterator(KTX_SOURCE_DIR "/rules")) {

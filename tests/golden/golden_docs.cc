@@ -29,16 +29,24 @@ TEST(GoldenDocs, ChecksAndSchemaAreCurrent) {
   expect_same(rules::rules_json_schema(), KTX_SOURCE_DIR "/docs/rules.schema.json");
 }
 
-// The page's first example is a file that can be used.
-TEST(GoldenDocs, TheExampleOfTheRulesPageIsClean) {
-  const std::string page = read_file(KTX_SOURCE_DIR "/docs/rules.md");
+std::string example_after(const std::string& page, const std::string& heading) {
   const std::string fence = "```yaml\n";
-  const size_t begin = page.find(fence) + fence.size();
+  const size_t begin = page.find(fence, page.find(heading)) + fence.size();
+  return page.substr(begin, page.find("```", begin) - begin);
+}
+
+// The page's examples are files that can be used.
+TEST(GoldenDocs, TheExamplesOfTheRulesPageAreClean) {
+  const std::string page = read_file(KTX_SOURCE_DIR "/docs/rules.md");
   const fs::path file = fs::temp_directory_path() / fmt::format("ktx_doc_{}.yaml", ::getpid());
-  std::ofstream(file) << page.substr(begin, page.find("```", begin) - begin);
-  const Ran ran = run(fmt::format(
-      "--check --strict '{}' --hf-config ../../configs/Qwen3-30B-A3B.json", file.string()));
-  EXPECT_EQ(ran.status, 0) << ran.output;
+  for (const auto& [heading, config] :
+       {std::pair("# Rule files", "Qwen3-30B-A3B"),
+        std::pair("## Rules on containers", "Llama-3.1-8B-Instruct")}) {
+    std::ofstream(file) << example_after(page, heading);
+    const Ran ran = run(fmt::format("--check --strict '{}' --hf-config ../../configs/{}.json",
+                                    file.string(), config));
+    EXPECT_EQ(ran.status, 0) << heading << ran.output;
+  }
   fs::remove(file);
 }
 

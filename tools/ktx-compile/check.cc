@@ -228,7 +228,7 @@ class Checker {
     if (options_.estimate) {
       const auto estimator = passes::Estimator::make(state_);
       const auto estimate =
-          estimator ? estimator->run(state_) : Result<passes::Estimate>(estimator.error());
+          estimator ? estimator->predict(state_) : Result<passes::Estimate>(estimator.error());
       if (estimate) {
         fmt::print(out, "{}", passes::print_estimate(*estimate));
         fmt::print(out, "{}", next_best_move(state_, *estimate));

@@ -1,0 +1,43 @@
+// How often a token goes from one device to another, counted in the steps of a placement.
+//
+//   n@cpu = transfer(n)         one hand-over to the CPU, of three values
+//   ids@cpu = transfer(ids)
+//   w@cpu = transfer(w)
+//   y = experts_down(...)
+//   y@cuda:0 = transfer(y)      one hand-over back
+//
+// Transfers from a device that has computed nothing since its last one to the same device go
+// with that one: the devices wait for each other once.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lib/passes/pass.h"
+
+namespace ktx::passes {
+
+struct HandOver {
+  std::string from, to;  // devices
+  int32_t layer = -1;    // of the step that reads what comes
+  // Whether the steps before and after it belong to one layer, whose parts are thus on
+  // several devices.
+  bool within_layer = false;
+};
+
+struct HandOvers {
+  std::vector<HandOver> all;  // in the order of the steps
+  int64_t values = 0;         // transferred in all
+  // Modules that have steps on each device, by path.
+  std::map<std::string, std::set<std::string>> modules_on;
+
+  int count() const { return static_cast<int>(all.size()); }
+};
+
+// Lowers a copy of the modules as they are placed now; `state` stays as it is.
+Result<HandOvers> find_hand_overs(const CompileState& state);
+
+}  // namespace ktx::passes
