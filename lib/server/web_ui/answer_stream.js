@@ -12,7 +12,8 @@ function requestBody(list) {
   for (const {role, content} of list) {
     if (role === 'assistant' && content === '') continue;  // an error and nothing else
     // Templates want turns: two questions in a row, of which the first failed, are one.
-    if (role === 'user' && messages.at(-1)?.role === 'user') messages.at(-1).content += '\n\n' + content;
+    if (role === 'user' && messages.at(-1)?.role === 'user')
+      messages.at(-1).content += '\n\n' + content;
     else messages.push({role, content});
   }
   const body = {messages, stream: true, stream_options: {include_usage: true}};
@@ -28,7 +29,8 @@ function requestBody(list) {
 function takeEvent(message, event) {
   if (event.error) throw new Error(event.error.message);
   const choice = event.choices?.[0], delta = choice?.delta ?? {};
-  if (delta.reasoning_content) message.reasoning = (message.reasoning ?? '') + delta.reasoning_content;
+  if (delta.reasoning_content)
+    message.reasoning = (message.reasoning ?? '') + delta.reasoning_content;
   if (delta.content) message.content += delta.content;
   for (const piece of delta.tool_calls ?? []) {
     const calls = message.tool_calls ??= [];
@@ -39,7 +41,8 @@ function takeEvent(message, event) {
   if (choice?.finish_reason) message.state = choice.finish_reason === 'length' ? 'length' : 'done';
   if (event.timings) {
     const t = event.timings;
-    message.speed = `${counted(t.predicted_n, 'token')}, ${t.predicted_per_second.toFixed(1)} t/s · prompt ` +
+    message.speed =
+      `${counted(t.predicted_n, 'token')}, ${t.predicted_per_second.toFixed(1)} t/s · prompt ` +
       `${counted(t.prompt_n, 'token')}, ${t.prompt_per_second.toFixed(0)} t/s, ${t.cache_n} cached`;
   }
 }
@@ -170,4 +173,3 @@ setInterval(() => {
     if (message && !isLive(message)) update(node, message);
   }
 }, 1500);
-addEventListener('pagehide', () => saveNow([...answers.values()].map(a => structuredClone(a.message))));

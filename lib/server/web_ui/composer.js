@@ -12,7 +12,8 @@ function fit(area) {
 const composing = event => event.isComposing || event.keyCode === 229;
 // On a touch keyboard Enter begins a line: there is no Shift+Enter.
 const touch = matchMedia('(hover: none) and (pointer: coarse)');
-const sends = event => event.key === 'Enter' && !event.shiftKey && !composing(event) && !touch.matches;
+const sends = event =>
+  event.key === 'Enter' && !event.shiftKey && !composing(event) && !touch.matches;
 
 function ask() {
   const text = $('input').value.trim();
@@ -62,7 +63,9 @@ const kLargestFile = 1 << 20;
 async function attachFiles(files) {
   for (const file of files) {
     if (file.size > kLargestFile) {
-      notice('file', `${file.name} is ${human(file.size)}; the largest text taken is ${human(kLargestFile)}`);
+      notice(
+        'file',
+        `${file.name} is ${human(file.size)}; the largest text taken is ${human(kLargestFile)}`);
       continue;
     }
     let text;
@@ -76,8 +79,10 @@ async function attachFiles(files) {
       continue;
     }
     // A fence longer than any in the text.
-    const fence = '`'.repeat(Math.max(3, ...[...text.matchAll(/`{3,}/g)].map(m => m[0].length + 1)));
-    const box = $('input'), before = box.value && !box.value.endsWith('\n') ? box.value + '\n' : box.value;
+    const fence =
+      '`'.repeat(Math.max(3, ...[...text.matchAll(/`{3,}/g)].map(m => m[0].length + 1)));
+    const box = $('input'),
+          before = box.value && !box.value.endsWith('\n') ? box.value + '\n' : box.value;
     box.value = `${before}${file.name}:\n${fence}\n${text.replace(/\n$/, '')}\n${fence}\n`;
     keepDraft();
     fit(box);

@@ -60,20 +60,22 @@ async function connect() {
   return connecting;
 }
 
+// Null where it cannot be read.
 async function readAll(name, fetch) {
-  let records = [];
   try {
     const transaction = (await connect()).transaction(name, 'readonly');
-    records = await finished(fetch(transaction.objectStore(name)));
+    return await finished(fetch(transaction.objectStore(name)));
   } catch (error) {
     onTrouble(error);
+    return null;
   }
-  return records;
 }
-// All conversations; those deleted for good are left out, though their ids stay known.
+// All conversations; those deleted for good are left out, though their ids stay known. Where there
+// is no reading, they are what this tab knows.
 async function readChats() {
+  const records = await readAll('chats', chatStore => chatStore.getAll());
   const chats = new Map();
-  for (const record of await readAll('chats', chatStore => chatStore.getAll())) {
+  for (const record of records ?? conversations.values()) {
     const chat = tidyChat(record);
     if (record.gone) gone.add(record.id);
     else if (chat) chats.set(chat.id, chat);
@@ -85,7 +87,8 @@ async function readChats() {
   return chats;
 }
 async function readMessages(chat) {
-  const records = await readAll('messages', messages => messages.getAll(keysOf(chat)));
+  const records = await readAll('messages', messages => messages.getAll(keysOf(chat))) ??
+    (chat === open ? [...tree.byId.values()] : []);
   const byId = new Map(records.map(record => [record?.id, record]));
   for (const message of unsaved.messages.values()) {
     if (message.chat === chat) byId.set(message.id, message);
@@ -100,7 +103,7 @@ async function* allMessages() {
   for (let last = [];;) {
     const some = await readAll('messages', messages =>
       messages.getAll(IDBKeyRange.lowerBound(last, true), 500));
-    if (some.length === 0) return;
+    if (!some?.length) return;
     last = [some.at(-1).chat, some.at(-1).id];
     yield some.filter(record => !seen.has(keyOf(record))).map(tidyMessage).filter(Boolean);
   }
@@ -109,7 +112,8 @@ async function* allMessages() {
 async function orphanedChats(known) {
   const ids = [];
   try {
-    const request = (await connect()).transaction('messages').objectStore('messages').openKeyCursor();
+    const request =
+      (await connect()).transaction('messages').objectStore('messages').openKeyCursor();
     for (let cursor; (cursor = await finished(request));) {
       const [chat] = cursor.key;
       if (!known.has(chat) && !gone.has(chat)) ids.push(chat);
@@ -168,7 +172,8 @@ async function writeBatch(opened, changes, messages) {
                                          {durability: growing ? 'relaxed' : 'strict'});
   const end = committed(transaction);
   end.catch(() => {});  // told below, or by the request that failed
-  const chatStore = transaction.objectStore('chats'), messageStore = transaction.objectStore('messages');
+  const chatStore = transaction.objectStore('chats'),
+        messageStore = transaction.objectStore('messages');
   for (const {revive, ...fields} of changes) {
     const record = await finished(chatStore.get(fields.id));
     if (fields.gone) {

@@ -1,7 +1,8 @@
 // All conversations as one file, and back:
 //
 //   {"format": "ktx-conversations", "version": 1,
-//    "chats": [{"id", "title", "used", "leaf", "trashed", "messages": [{"id", "parent", "role", ...}]}]}
+//    "chats": [{"id", "title", "used", "leaf", "trashed",
+//               "messages": [{"id", "parent", "role", "content", ...}]}]}
 //
 // An import adds what is missing and changes nothing. The file of an earlier page, a bare list, is
 // read as well.
@@ -42,7 +43,8 @@ function parseConversations(text) {
       damaged++;
       continue;
     }
-    const messages = record.messages.map(m => isObject(m) ? tidyMessage({...m, chat: chat.id}) : null);
+    const messages =
+      record.messages.map(m => isObject(m) ? tidyMessage({...m, chat: chat.id}) : null);
     damaged += messages.filter(m => !m).length;
     chats.push({chat, messages: messages.filter(Boolean)});
   }
@@ -54,7 +56,7 @@ async function importConversations(text) {
   await refresh();
   return `Imported ${counted(added, 'conversation')} with ${counted(messages, 'message')}` +
     (known ? `; ${known} were here already` : '') +
-    (damaged ? `; ${counted(damaged, 'entry')} could not be read` : '').replace('entrys', 'entries');
+    (damaged ? `; ${counted(damaged, 'part')} could not be read` : '');
 }
 async function importFile(file) {
   try {

@@ -15,7 +15,8 @@ function rowOf(chat) {
       if (hit?.message) nodeOf(hit.message)?.scrollIntoView({block: 'start'});
     });
   }, {className: 'quiet title', dir: 'auto', title});
-  if (hit?.snippet) go.append(element('span', {className: 'snippet', textContent: hit.snippet, dir: 'auto'}));
+  if (hit?.snippet)
+    go.append(element('span', {className: 'snippet', textContent: hit.snippet, dir: 'auto'}));
   const row = element('li', {className: 'item'}, go);
   row.dataset.id = chat.id;
   if (chat.id === open) {
@@ -24,7 +25,10 @@ function rowOf(chat) {
   }
   row.classList.toggle('answering', answers.has(chat.id));
   if (inTrash) {
-    row.append(button('Restore', () => { restoreChats([chat.id]); focusList(); }, {className: 'quiet'}));
+    row.append(button('Restore', () => {
+      restoreChats([chat.id]);
+      focusList();
+    }, {className: 'quiet'}));
     row.lastChild.setAttribute('aria-label', `Restore: ${title}`);
   }
   row.append(button('×', () => {
@@ -41,12 +45,13 @@ function showList() {
   const all = inTrash ? trash : hits ? kept().filter(chat => hits.has(chat.id)) : kept();
   const rows = all.slice(0, shown).map(rowOf);
   if (all.length > shown) {
-    rows.push(element('li', {}, button(`Show more (${(all.length - shown).toLocaleString()})`, () => {
-      const place = shown;
-      shown += kPage;
-      showList();
-      focusList(place);
-    }, {className: 'quiet'})));
+    rows.push(
+      element('li', {}, button(`Show more (${(all.length - shown).toLocaleString()})`, () => {
+                const place = shown;
+                shown += kPage;
+                showList();
+                focusList(place);
+              }, {className: 'quiet'})));
   }
   if (inTrash) {
     rows.push(element('li', {className: 'row'}, button('Empty the trash', () => {
@@ -56,7 +61,8 @@ function showList() {
     })));
   }
   // The keyboard stays where it was.
-  const held = $('list').contains(document.activeElement) ? document.activeElement.closest('li') : null;
+  const held =
+    $('list').contains(document.activeElement) ? document.activeElement.closest('li') : null;
   $('list').replaceChildren(...rows);
   if (held?.dataset.id) rows.find(row => row.dataset.id === held.dataset.id)?.firstChild.focus();
   $('list').setAttribute('aria-label', inTrash ? 'Trash' : 'Conversations');

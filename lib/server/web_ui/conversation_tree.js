@@ -2,7 +2,7 @@
 // the same parent, and nothing is replaced. What is shown is one path from the root to a leaf:
 //
 //   question ─┬─ answer ─── next question ─── answer
-//             └─ answer 2                              <- leaf: the path is [question, answer 2]
+//             └─ answer 2                              <- leaf: path [question, answer 2]
 //
 // Everything here comes from storage or from a file, and may be damaged or made up.
 'use strict';
@@ -32,9 +32,13 @@ function tidyMessage(record) {
 }
 function tidyChat(record) {
   if (!isObject(record) || !isId(record.id)) return null;
-  return {id: record.id, title: typeof record.title === 'string' ? record.title : '',
-          used: isCount(record.used) ? record.used : 0, leaf: isId(record.leaf) ? record.leaf : null,
-          trashed: record.trashed === true};
+  return {
+    id: record.id,
+    title: typeof record.title === 'string' ? record.title : '',
+    used: isCount(record.used) ? record.used : 0,
+    leaf: isId(record.leaf) ? record.leaf : null,
+    trashed: record.trashed === true
+  };
 }
 
 class Tree {
@@ -61,21 +65,25 @@ class Tree {
       for (const id of way) fromRoot.add(id);
     }
     for (const message of this.byId.values()) this.#hang(message);
+    for (const list of this.below.values()) this.#sort(list);
   }
   #hang(message) {
     const list = this.below.get(message.parent) ?? [];
     list.push(message);
-    list.sort((a, b) => a.seq - b.seq || (a.id < b.id ? -1 : 1));
     this.below.set(message.parent, list);
+    return list;
   }
+  #sort(list) { list.sort((a, b) => a.seq - b.seq || (a.id < b.id ? -1 : 1)); }
   add(message) {
     this.byId.set(message.id, message);
-    this.#hang(message);
+    this.#sort(this.#hang(message));
   }
   // All children of the same parent: the versions of one message.
   versions(message) { return this.below.get(message.parent) ?? [message]; }
   nextSeq() {
-    return 1 + Math.max(0, ...[...this.below.values()].map(list => list.at(-1)?.seq ?? 0));
+    let most = 0;
+    for (const message of this.byId.values()) most = Math.max(most, message.seq);
+    return most + 1;
   }
   // The leaf under a message: by the versions looked at last, else by the newest ones.
   descend(id) {
@@ -87,8 +95,8 @@ class Tree {
   }
   path(leaf) {
     const list = [];
-    for (let at = this.byId.get(leaf); at; at = this.byId.get(at.parent)) list.unshift(at);
-    return list;
+    for (let at = this.byId.get(leaf); at; at = this.byId.get(at.parent)) list.push(at);
+    return list.reverse();
   }
   choose(leaf) {
     for (const message of this.path(leaf)) this.chosen.set(message.parent, message.id);

@@ -12,7 +12,8 @@ const path = () => tree.path(leaf);
 const byUse = (a, b) => b.used - a.used || (a.id < b.id ? 1 : -1);
 const kept = () => [...conversations.values()].filter(chat => !chat.trashed).sort(byUse);
 const trashed = () => [...conversations.values()].filter(chat => chat.trashed).sort(byUse);
-const nextUse = () => 1 + [...conversations.values()].reduce((most, c) => Math.max(most, c.used), 0);
+const nextUse = () =>
+  1 + [...conversations.values()].reduce((most, c) => Math.max(most, c.used), 0);
 const titleOf = text => [...text.trim().replace(/\s+/g, ' ').slice(0, 200)].slice(0, 60).join('');
 
 function changeChat(id, fields, messages = []) {
@@ -27,6 +28,8 @@ function newChat(title) {
   tree = new Tree([]);
   leaf = null;
   save({chats: [{...chat}]});
+  // Browsers may drop what pages keep when a disk is full, unless the page has a promise.
+  navigator.storage?.persist?.().catch(() => {});
   return chat;
 }
 // Shows a conversation, with `at` on the path if given.

@@ -27,7 +27,8 @@ const store = (key, value) => {
 };
 
 const counted = (count, what) => `${count} ${what}${count === 1 ? '' : 's'}`;
-const large = count => count >= 1e9 ? `${(count / 1e9).toFixed(1)} B` : `${(count / 1e6).toFixed(1)} M`;
+const large = count =>
+  count >= 1e9 ? `${(count / 1e9).toFixed(1)} B` : `${(count / 1e6).toFixed(1)} M`;
 const human = bytes => {
   let unit = 0;
   for (; bytes >= 1024 && unit < 4; unit++) bytes /= 1024;

@@ -1,4 +1,4 @@
-// Markdown as HTML, block by block. The text is escaped first, so nothing a model says becomes HTML:
+// Markdown as HTML, block by block. The text is escaped first: nothing a model says becomes HTML.
 //
 //   blocks('# A <b>\ntext')  ->  ['<h3>A &#60;b&#62;</h3>', '<p>text</p>']
 //
@@ -29,7 +29,12 @@ function inline(text) {
 const kItem = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
 const kFence = /^\s*(`{3,}|~{3,})\s*([^`]*)$/;
 const kTableRow = /^\s*\|.*\|\s*$/;
-const kTableRule = /^\s*\|[\s:|-]*-[\s:|-]*\|\s*$/;
+// |---|:-:|
+function isTableRule(line) {
+  const rule = line.trim();
+  return rule.length > 1 && rule[0] === '|' && rule.endsWith('|') && rule.includes('-') &&
+    /^[\s:|-]+$/.test(rule);
+}
 
 function tableBlock(rows) {
   const row = (line, tag) => '<tr>' + line.trim().slice(1, -1).split(/(?<!\\)\|/)
@@ -88,7 +93,8 @@ function linesToBlocks(lines, depth) {
         escape(code.join('\n')) + '</code></pre></div>');
     } else if (/^#{1,6} /.test(line)) {
       const level = Math.min(6, line.match(/^#+/)[0].length + 2);
-      out.push(`<h${level}>${inline(line.replace(/^#+ /, '').replace(/\s#+\s*$/, ''))}</h${level}>`);
+      out.push(
+        `<h${level}>${inline(line.replace(/^#+ /, '').replace(/\s#+\s*$/, ''))}</h${level}>`);
       i++;
     } else if (/^\s*([-*_])(\s*\1){2,}\s*$/.test(line)) {
       out.push('<hr>');
@@ -99,9 +105,10 @@ function linesToBlocks(lines, depth) {
       i = end;
     } else if (/^>/.test(line)) {
       const quoted = [];
-      for (; i < lines.length && /^>/.test(lines[i]); i++) quoted.push(inline(lines[i].replace(/^> ?/, '')));
+      for (; i < lines.length && /^>/.test(lines[i]); i++)
+        quoted.push(inline(lines[i].replace(/^> ?/, '')));
       out.push('<blockquote>' + quoted.join('<br>') + '</blockquote>');
-    } else if (kTableRow.test(line) && kTableRule.test(lines[i + 1] ?? '')) {
+    } else if (kTableRow.test(line) && isTableRule(lines[i + 1] ?? '')) {
       const from = i;
       while (i < lines.length && kTableRow.test(lines[i])) i++;
       out.push(tableBlock(lines.slice(from, i)));

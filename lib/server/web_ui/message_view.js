@@ -32,15 +32,18 @@ function render(message) {
 }
 function update(node, message) {
   const versions = tree.versions(message), live = isLive(message);
-  const stamp = JSON.stringify([message.content.length, message.reasoning?.length, message.tool_calls,
-    message.error, message.state, message.speed, live, versions.length, versions.indexOf(message)]);
+  const stamp = JSON.stringify([
+    message.content.length, message.reasoning?.length, message.tool_calls, message.error,
+    message.state, message.speed, live, versions.length, versions.indexOf(message)
+  ]);
   if (node.stamp === stamp) return;
   node.stamp = stamp;
   const {thoughts, body, calls, ending, foot} = node.parts;
   node.setAttribute('aria-busy', live);
   if (message.reasoning) {
     if (!thoughts.firstChild) {
-      thoughts.append(element('details', {}, element('summary', {textContent: 'Reasoning'}), element('div')));
+      thoughts.append(
+        element('details', {}, element('summary', {textContent: 'Reasoning'}), element('div')));
     }
     const details = thoughts.firstChild;
     // Open while nothing else is there to read, unless the user has set it.
@@ -50,9 +53,13 @@ function update(node, message) {
   }
   if (message.role === 'user') body.textContent = message.content;
   else updateBody(node, body, blocks(message.content));
-  calls.replaceChildren(...(message.tool_calls ?? []).filter(Boolean).map(call => element('details', {open: true},
-    element('summary', {textContent: 'Calls ' + call.function.name}),
-    element('div', {textContent: call.function.arguments}))));
+  calls.replaceChildren(
+    ...(message.tool_calls ?? [])
+      .filter(Boolean)
+      .map(
+        call => element(
+          'details', {open: true}, element('summary', {textContent: 'Calls ' + call.function.name}),
+          element('div', {textContent: call.function.arguments}))));
   ending.replaceChildren(endingOf(message));
   const focus = foot.contains(document.activeElement) && document.activeElement.dataset.action;
   foot.replaceChildren(...(live ? [] : footOf(message, versions)));
@@ -90,9 +97,13 @@ function footOf(message, versions) {
       focusAction($('messages').children[depth], action);
       $('said').textContent = `Version ${at + 1 + step} of ${versions.length}`;
     }, {ariaLabel: label, disabled: !versions[at + step]});
-    parts.push(element('span', {className: 'versions'}, walk('‹', 'previous', -1, 'Previous version'),
-      element('span', {textContent: `${at + 1}/${versions.length}`,
-                       ariaLabel: `Version ${at + 1} of ${versions.length}`, role: 'img'}),
+    parts.push(element(
+      'span', {className: 'versions'}, walk('‹', 'previous', -1, 'Previous version'),
+      element('span', {
+        textContent: `${at + 1}/${versions.length}`,
+        ariaLabel: `Version ${at + 1} of ${versions.length}`,
+        role: 'img'
+      }),
       walk('›', 'next', 1, 'Next version')));
   }
   parts.push(act('Copy', 'copy', event => copyText(message.content, event.target)));
@@ -115,7 +126,8 @@ function focusAction(node, action) {
 
 // What an empty conversation shows.
 function greeting() {
-  const node = element('div', {className: 'empty'}, element('h2', {textContent: 'What can I do for you?'}),
+  const node = element(
+    'div', {className: 'empty'}, element('h2', {textContent: 'What can I do for you?'}),
     element('p', {textContent: 'Everything stays between this page and its server.'}));
   for (const text of ['Tell me a story about a fox.', 'What is 12 + 30?', 'Name three rivers.']) {
     node.append(button(text, () => { $('input').value = text; ask(); }));
@@ -125,6 +137,7 @@ function greeting() {
 // stay: leave the reader where they are.
 function show({stay = false} = {}) {
   showList();
+  document.title = current()?.title ? `${current().title} · ktx` : 'ktx';
   const messages = path(), pane = $('messages');
   pane.querySelector('.empty')?.remove();
   messages.forEach((message, i) => {
@@ -142,7 +155,8 @@ function show({stay = false} = {}) {
 // ---- editing: a box in place of the message; until it is sent, nothing changes ----
 function edit(message) {
   const node = nodeOf(message.id), {body, foot} = node.parts;
-  const box = element('textarea', {value: message.content, dir: 'auto', ariaLabel: 'Edit the message'});
+  const box =
+    element('textarea', {value: message.content, dir: 'auto', ariaLabel: 'Edit the message'});
   const end = () => {
     editor.remove();
     body.hidden = foot.hidden = false;

@@ -29,8 +29,10 @@ function toast(text, label, onclick) {
   clearTimeout(toastTimer);
   // Not while the pointer or the keyboard is on it.
   const end = () => {
-    if (box.matches(':hover') || box.contains(document.activeElement)) toastTimer = setTimeout(end, 2000);
-    else box.remove();
+    if (box.matches(':hover') || box.contains(document.activeElement))
+      toastTimer = setTimeout(end, 2000);
+    else
+      box.remove();
   };
   toastTimer = setTimeout(end, 10000);
 }

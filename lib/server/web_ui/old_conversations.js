@@ -3,6 +3,7 @@
 // from there. A text that cannot be understood, whole or in part, stays for the user to save.
 'use strict';
 
+const stateOf = record => record.error ? 'broken' : record.streaming ? 'streaming' : 'done';
 // {chats: [{chat, messages}], damaged}: `damaged` counts what is no conversation or no message.
 function readOldConversations(text) {
   let list;
@@ -22,9 +23,14 @@ function readOldConversations(text) {
     }
     const messages = [];
     for (const [index, record] of old.messages.entries()) {
-      const message = isObject(record) && tidyMessage({...record, id: `${old.id}.${index}`, chat: old.id,
-        parent: messages.at(-1)?.id ?? null, seq: index,
-        state: record.error ? 'broken' : record.streaming ? 'streaming' : 'done'});
+      const message = isObject(record) && tidyMessage({
+                        ...record,
+                        id: `${old.id}.${index}`,
+                        chat: old.id,
+                        parent: messages.at(-1)?.id ?? null,
+                        seq: index,
+                        state: stateOf(record),
+                      });
       if (message) messages.push(message);
       else damaged++;
     }
@@ -43,7 +49,8 @@ async function mergeConversations(incoming, revive = false) {
     used--;
     if (gone.has(chat.id) && !revive) continue;  // deleted for good since
     const known = conversations.has(chat.id);
-    const added = missingMessages(new Tree(known ? await readMessages(chat.id) : []), messages, chat.id);
+    const added =
+      missingMessages(new Tree(known ? await readMessages(chat.id) : []), messages, chat.id);
     if (!known) {
       conversations.set(chat.id, {...chat, used});
       changes.chats.push({...chat, used, revive});
@@ -82,7 +89,8 @@ async function takeOldConversations() {
 async function allAreStored(chats) {
   if (unsaved.chats.size + unsaved.messages.size > 0) return false;
   for (const {chat, messages} of chats) {
-    if (missingMessages(new Tree(await readMessages(chat.id)), messages, chat.id).length > 0) return false;
+    if (missingMessages(new Tree(await readMessages(chat.id)), messages, chat.id).length > 0)
+      return false;
   }
   return true;
 }

@@ -39,22 +39,45 @@ function drawer(shown) {
 }
 
 // ---- storage that fails is said, with what to do ----
-const atRisk = () => unsaved.messages.size > 0;
+let failing = false;
 onTrouble = error => {
+  failing = true;
   const save = ['Export all', exportAll], again = ['Try again', () => { failure = null; flush(); }];
   if (error.name === 'QuotaExceededError') {
-    const trash = ['Open the trash', () => { inTrash = true; drawer(true); showList(); focusList(); }];
-    notice('storage', "The browser's storage for this page is full: the newest messages are in this " +
-      'tab only. Export the conversations, then delete some for good in the trash.',
+    const trash = [
+      'Open the trash',
+      () => {
+        inTrash = true;
+        drawer(true);
+        showList();
+        focusList();
+      }
+    ];
+    notice(
+      'storage',
+      "The browser's storage for this page is full: the newest messages are in this " +
+        'tab only. Export the conversations, then delete some for good in the trash.',
       [save, ...(trashed().length ? [trash] : []), again]);
   } else {
-    notice('storage', 'This browser does not keep conversations here (a private window, or storage is ' +
-      `forbidden or broken): they end with this tab. Export what you need. Cause: ${error.message}`,
+    notice(
+      'storage',
+      'This browser does not keep conversations here (a private window, or storage is ' +
+        'forbidden or broken): they end with this tab. Export what you need. ' +
+        `Cause: ${error.message}`,
       [save, again]);
   }
 };
-onSaved = () => dismiss('storage');
-addEventListener('beforeunload', event => { if (atRisk()) event.preventDefault(); });
+onSaved = () => {
+  failing = false;
+  dismiss('storage');
+};
+addEventListener('beforeunload', event => {
+  if (failing && unsaved.messages.size > 0) event.preventDefault();
+});
+addEventListener('pagehide', () => saveNow([
+  ...unsaved.messages.values(),
+  ...[...answers.values()].map(mine => structuredClone(mine.message)),
+]));
 
 // ---- events ----
 $('new').onclick = fresh;
@@ -124,7 +147,8 @@ $('settings').onclick = () => {
   for (const field of kFields) $('s-' + field).value = settings[field] ?? '';
   $('dialog').showModal();
 };
-// At submit, not at close: that event comes later, and a question could overtake it. Escape discards.
+// At submit, not at close: that event comes later, and a question could overtake it.
+// Escape discards.
 document.querySelector('dialog form').onsubmit = () => {
   for (const field of kFields) settings[field] = $('s-' + field).value;
   store('settings', settings);
@@ -157,7 +181,13 @@ async function start() {
   takeDraft();
   conversations = await readChats();
   for (const id of await orphanedChats(conversations)) {
-    const chat = {id, title: titleOf((await readMessages(id))[0]?.content ?? ''), used: 0, leaf: null, trashed: false};
+    const chat = {
+      id,
+      title: titleOf((await readMessages(id))[0]?.content ?? ''),
+      used: 0,
+      leaf: null,
+      trashed: false
+    };
     conversations.set(id, chat);
     save({chats: [chat]});
   }

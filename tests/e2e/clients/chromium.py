@@ -37,7 +37,9 @@ class Tab:
             if self.js(expression):
                 return
             time.sleep(0.05)
-        raise AssertionError(f"never true: {expression}; page: {self.js('document.body.innerText')}")
+        raise AssertionError(
+            f"never true: {expression}; page: {self.js('document.body.innerText')}"
+        )
 
     def open(self, url):
         self.call("Page.navigate", url=url)

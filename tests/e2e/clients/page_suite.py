@@ -64,6 +64,20 @@ class Page(unittest.TestCase):
         self.assertEqual(b.js("document.querySelector('.editor textarea').value"),
                          "Tell me a story about a fox.")
 
+    def test_an_answer_at_its_limit_goes_on(self):
+        b = self.browser
+        b.js("settings.temperature = 0; settings.max_tokens = 12")
+        self.ask("Tell me a story about a fox.")
+        self.done()
+        begin = self.last()
+        b.js("settings.max_tokens = 20")
+        b.js("[...document.querySelectorAll('.message.assistant button')]"
+             ".find(b => b.textContent === 'Continue').click()")
+        self.done()
+        self.assertTrue(self.last().startswith(begin), self.last())
+        self.assertGreater(len(self.last()), len(begin) + 10)
+        self.assertIn("2/2", b.js("document.querySelector('.versions').innerText.replace(/\\s/g, '')"))
+
     def test_an_answer_can_be_stopped(self):
         b = self.browser
         b.js("settings.max_tokens = 4000; settings.temperature = 2")

@@ -3,7 +3,7 @@
 
     tests/e2e/clients/run.py BUILD_FOLDER SUITE
 
-Suites: openai, ollama, anthropic, structured, page, page_storage.
+Suites: openai, ollama, anthropic, structured, page, page_input, page_storage, page_trouble.
 
 The packages are installed into BUILD_FOLDER/clients-venv (those of `structured` into
 clients-venv-structured) once. Exit status: 0 all passed,
