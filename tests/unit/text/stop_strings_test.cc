@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
+#include "lib/text/partial_match.h"
 #include "tests/unit/text/stream_pieces.h"
 
 namespace ktx::text {
@@ -78,6 +80,65 @@ TEST(StopStrings, AnyCutOfTheTextGivesTheSame) {
     for (const auto& pieces : ktx::testing::cuts(text, 5)) {
       ASSERT_EQ(run(stops, pieces), want) << "round " << round << " text " << text;
     }
+  }
+}
+
+// Every string of up to nine letters over two, behind each of its own beginnings: whatever it
+// shares with itself is met, and the search must go back as far as that and no further.
+TEST(StopStrings, FindsStringsThatOverlapThemselves) {
+  for (int length = 1; length <= 9; ++length) {
+    for (int bits = 0; bits < 1 << length; ++bits) {
+      std::string stop;
+      for (int i = 0; i < length; ++i) stop += "ab"[bits >> i & 1];
+      for (int begin = 0; begin <= length; ++begin) {
+        const std::string text = stop.substr(0, begin) + stop + "a";
+        ASSERT_EQ(run({stop}, {text}), expected({stop}, text)) << stop << " in " << text;
+        ASSERT_EQ(run({stop}, {text.substr(0, 3), text.substr(std::min<size_t>(3, text.size()))}),
+                  expected({stop}, text))
+            << stop << " in " << text;
+      }
+    }
+  }
+}
+
+// What was matched is given up step by step: one step back from "aabaac" would leave an "a"
+// that is not there.
+TEST(StopStrings, GoesBackAsFarAsItMust) {
+  const std::string text = "aabaacabaacb";
+  EXPECT_EQ(run({"aabaacb"}, {text}), (Outcome{text, ""}));
+  EXPECT_EQ(run({"aabaacb"}, {"aabaac" + std::string("aabaacb")}), (Outcome{"aabaac", "aabaacb"}));
+}
+
+// With several the longest beginning is held back, whichever string it is of.
+TEST(StopStrings, HoldsBackForTheLongestBeginning) {
+  StopStrings stop = StopStrings::create({"bX", "aabX", "cX"}).take();
+  EXPECT_EQ(stop.add("zaab"), "z");
+  EXPECT_EQ(stop.add("c"), "aab");
+  EXPECT_EQ(stop.finish(), "c");
+}
+
+TEST(StopStrings, TakesAsManyAndAsLongAsItSays) {
+  EXPECT_TRUE(StopStrings::create(std::vector<std::string>(kMaxStopStrings, "x")).ok());
+  EXPECT_TRUE(StopStrings::create({std::string(kMaxStopStringBytes, 'x')}).ok());
+  EXPECT_FALSE(StopStrings::create({std::string(kMaxStopStringBytes + 1, 'x')}).ok());
+}
+
+TEST(PartialMatch, IsTheLongestEndThatBeginsTheMarker) {
+  EXPECT_EQ(partial_match("see <thi", "<think>"), 4u);
+  EXPECT_EQ(partial_match("see <x", "<think>"), 0u);
+  EXPECT_EQ(partial_match("<think>", "<think>"), 0u) << "all of it is no part";
+  EXPECT_EQ(partial_match("", "<think>"), 0u);
+  EXPECT_EQ(partial_match("abc", ""), 0u);
+  EXPECT_EQ(partial_match("<<", "<<<"), 2u);
+  for (int text_bits = 0; text_bits < 1 << 7; ++text_bits) {
+    std::string text, marker;
+    for (int i = 0; i < 4; ++i) text += "ab"[text_bits >> i & 1];
+    for (int i = 4; i < 7; ++i) marker += "ab"[text_bits >> i & 1];
+    size_t longest = 0;
+    for (size_t n = 1; n < marker.size(); ++n) {
+      if (text.ends_with(marker.substr(0, n))) longest = n;
+    }
+    EXPECT_EQ(partial_match(text, marker), longest) << marker << " in " << text;
   }
 }
 

@@ -1,0 +1,555 @@
+// Every check of a step, by one lie each: the tiny plan's records are changed in memory, and
+// the message names the lie. A check that is taken out lets its lie through, or leaves it to
+// another one, whose message does not fit.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "lib/formats/step_attrs.h"
+#include "lib/plan/check_step_records.h"
+#include "tests/support/temp_dir.h"
+#include "tests/unit/plan/tiny_plan.h"
+
+namespace ktx::plan {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// The records of the tiny plan, to be changed.
+class Records {
+ public:
+  explicit Records(const PlanView& plan)
+      : values(plan.values.begin(), plan.values.end()),
+        operands(plan.operands.begin(), plan.operands.end()),
+        steps(plan.steps.begin(), plan.steps.end()),
+        blobs(plan.blobs.begin(), plan.blobs.end()),
+        buffers(plan.buffers.begin(), plan.buffers.end()),
+        slots(plan.kv_slots.begin(), plan.kv_slots.end()),
+        segments(plan.segments.begin(), plan.segments.end()),
+        weights(plan.weight_uses.begin(), plan.weight_uses.end()),
+        facts(plan.facts),
+        view_(plan),
+        attrs_(plan.attrs.begin(), plan.attrs.end()) {}
+
+  std::vector<ValueRecord> values;
+  std::vector<OperandRecord> operands;
+  std::vector<StepRecord> steps;
+  std::vector<BlobRecord> blobs;
+  std::vector<BufferRecord> buffers;
+  std::vector<KvSlotRecord> slots;
+  std::vector<SegmentRecord> segments;
+  std::vector<uint32_t> weights;
+  PlanFacts facts;
+
+  // Number `nth` of the steps of an op.
+  StepRecord& step(StepOp op, int nth = 0) {
+    for (StepRecord& record : steps) {
+      if (record.op == static_cast<uint32_t>(op) && nth-- == 0) return record;
+    }
+    ADD_FAILURE() << "the tiny plan lacks a step " << info(op).name;
+    return steps[0];
+  }
+  template <class Attrs>
+  Attrs& attrs(const StepRecord& record) {
+    return *reinterpret_cast<Attrs*>(attrs_.data() + record.attrs_offset);
+  }
+  OperandRecord& in(const StepRecord& record, uint32_t i) {
+    return operands[record.first_input + i];
+  }
+  OperandRecord& out(const StepRecord& record, uint32_t i) {
+    return operands[record.first_output + i];
+  }
+  BlobRecord& weight(const StepRecord& record, uint32_t i) {
+    return blobs[weights[record.first_weight + i]];
+  }
+  ValueRecord& value(std::string_view name) { return values[id(name)]; }
+  uint32_t id(std::string_view name) const {
+    for (uint32_t i = 0; i < values.size(); ++i) {
+      if (view_.string(values[i].name) == name) return i;
+    }
+    ADD_FAILURE() << "the tiny plan lacks a value " << name;
+    return 0;
+  }
+  uint32_t blob(std::string_view name) const {
+    for (uint32_t i = 0; i < blobs.size(); ++i) {
+      if (view_.string(blobs[i].name) == name) return i;
+    }
+    ADD_FAILURE() << "the tiny plan lacks a weight " << name;
+    return 0;
+  }
+  uint32_t string(std::string_view text) const {
+    for (uint32_t i = 0; i < view_.string_entries.size(); ++i) {
+      if (view_.string(i) == text) return i;
+    }
+    ADD_FAILURE() << "the tiny plan lacks a string " << text;
+    return 0;
+  }
+
+  std::string error() const {
+    PlanView view = view_;
+    view.values = values, view.operands = operands, view.steps = steps, view.blobs = blobs;
+    view.buffers = buffers, view.kv_slots = slots, view.segments = segments;
+    view.weight_uses = weights, view.facts = facts, view.attrs = attrs_;
+    const Status status = verify_steps(view);
+    return status.ok() ? "" : status.error().message;
+  }
+
+ private:
+  PlanView view_;
+  std::vector<std::byte> attrs_;
+};
+
+class OpRules : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    dir_ = new ktx::testing::TempDir;
+    const Status written = write_plan(make_tiny_plan(), dir_->path("p"));
+    ASSERT_TRUE(written.ok()) << written.error().message;
+    plan_ = new PlanFile(PlanFile::open(dir_->path("p")).take());
+  }
+  static void TearDownTestSuite() {
+    delete plan_;
+    delete dir_;
+  }
+  Records records() const { return Records(plan_->view()); }
+
+  static ktx::testing::TempDir* dir_;
+  static PlanFile* plan_;
+};
+ktx::testing::TempDir* OpRules::dir_ = nullptr;
+PlanFile* OpRules::plan_ = nullptr;
+
+TEST_F(OpRules, TakeThePlanAsItIs) {
+  EXPECT_EQ(records().error(), "");
+}
+
+// Each operand of each op: 't' another type, 'r' rows of another kind, 'w' another width.
+TEST_F(OpRules, KnowTypeRowsAndWidthOfEveryOperand) {
+  struct Row {
+    StepOp op;
+    int nth;
+    char side;
+    uint32_t number;
+    const char* name;
+    const char* lies;
+  };
+  constexpr Row kRows[] = {
+      {StepOp::Embed, 0, 'o', 0, "y", "trw"},
+      {StepOp::RmsNorm, 0, 'o', 0, "y", "trw"},
+      {StepOp::Quantize, 0, 'o', 0, "xq", "t"},
+      {StepOp::Matmul, 0, 'i', 0, "x", "tw"},
+      {StepOp::Matmul, 0, 'i', 1, "xq", "tw"},
+      {StepOp::Matmul, 0, 'o', 0, "y", "trw"},
+      {StepOp::MatmulHeads, 0, 'i', 0, "x", "tr"},
+      {StepOp::MatmulHeads, 0, 'o', 0, "y", "tr"},
+      {StepOp::MatmulHeads, 1, 'i', 1, "xq", "tw"},
+      {StepOp::Rope, 1, 'i', 0, "x", "tr"},
+      {StepOp::Rope, 1, 'o', 0, "y", "tr"},
+      {StepOp::KvStore, 0, 'i', 0, "key", "trw"},
+      {StepOp::KvStore, 0, 'i', 1, "value", "trw"},
+      {StepOp::Attention, 0, 'i', 0, "q", "trw"},
+      {StepOp::Attention, 0, 'o', 0, "y", "trw"},
+      {StepOp::Swiglu, 0, 'i', 0, "gate", "t"},
+      {StepOp::Swiglu, 0, 'i', 1, "up", "trw"},
+      {StepOp::Swiglu, 0, 'o', 0, "y", "trw"},
+      {StepOp::Router, 0, 'i', 0, "logits", "trw"},
+      {StepOp::Router, 0, 'o', 0, "ids", "trw"},
+      {StepOp::Router, 0, 'o', 1, "weights", "trw"},
+      {StepOp::GroupExperts, 0, 'i', 0, "ids", "w"},
+      {StepOp::GroupExperts, 0, 'o', 0, "order", "trw"},
+      {StepOp::GroupExperts, 0, 'o', 1, "offsets", "trw"},
+      {StepOp::ExpertsGateUp, 0, 'i', 0, "x", "tr"},
+      {StepOp::ExpertsGateUp, 0, 'i', 2, "order", "w"},
+      {StepOp::ExpertsGateUp, 0, 'i', 3, "offsets", "w"},
+      {StepOp::ExpertsGateUp, 0, 'o', 0, "h", "trw"},
+      {StepOp::ExpertsDown, 0, 'i', 0, "h", "trw"},
+      {StepOp::ExpertsDown, 0, 'i', 1, "hq", "tw"},
+      {StepOp::ExpertsDown, 0, 'i', 4, "weights", "trw"},
+      {StepOp::ExpertsDown, 0, 'o', 0, "y", "trw"},
+      {StepOp::Add, 0, 'i', 0, "a", "t"},
+      {StepOp::Add, 0, 'i', 1, "b", "trw"},
+      {StepOp::Add, 0, 'o', 0, "y", "trw"},
+      {StepOp::SigmoidScale, 0, 'i', 0, "x", "t"},
+      {StepOp::SigmoidScale, 0, 'i', 1, "gate", "trw"},
+      {StepOp::SigmoidScale, 0, 'o', 0, "y", "trw"},
+      {StepOp::GatherRows, 0, 'i', 0, "x", "tr"},
+      {StepOp::GatherRows, 0, 'o', 0, "y", "trw"},
+  };
+  for (const Row& row : kRows) {
+    for (const char* lie = row.lies; *lie; ++lie) {
+      Records r = records();
+      const StepRecord& step = r.step(row.op, row.nth);
+      OperandRecord& operand = row.side == 'i' ? r.in(step, row.number) : r.out(step, row.number);
+      const ValueRecord& value = r.values[operand.value];
+      const bool integer = value.type == static_cast<uint8_t>(ValueType::I32);
+      const bool per_token = value.rows == static_cast<uint8_t>(RowKind::Token);
+      std::string message = row.name;
+      switch (*lie) {
+        case 't':
+          operand.value = r.id(integer ? "probs" : "ids");
+          message += " has elements of type";
+          break;
+        case 'r':
+          operand.value =
+              integer ? r.id(per_token ? "offsets" : "ids") : r.id(per_token ? "last" : "x");
+          message += " has rows of kind";
+          break;
+        default:
+          operand.width += 1;
+          message += fmt::format(" is {} wide, expected {}", operand.width, operand.width - 1);
+      }
+      EXPECT_THAT(r.error(), HasSubstr(message))
+          << info(row.op).name << " " << row.name << " " << *lie;
+    }
+  }
+}
+
+struct Lie {
+  StepOp op;
+  int nth;
+  std::function<void(Records&, StepRecord&)> tell;
+  const char* message;
+};
+
+// A lie about one field of a step's attributes.
+template <class Attrs, class Field, class Value>
+Lie attribute(StepOp op, int nth, Field Attrs::*field, Value value, const char* message) {
+  const auto tell = [field, value](Records& r, StepRecord& step) {
+    r.attrs<Attrs>(step).*field = static_cast<Field>(value);
+  };
+  return {op, nth, tell, message};
+}
+
+class OpLies : public OpRules {
+ protected:
+  void expect(const std::vector<Lie>& lies) {
+    for (const Lie& lie : lies) {
+      Records r = records();
+      lie.tell(r, r.step(lie.op, lie.nth));
+      EXPECT_THAT(r.error(), HasSubstr(lie.message)) << info(lie.op).name;
+    }
+  }
+};
+
+TEST_F(OpLies, AboutAttributes) {
+  expect({
+      attribute(StepOp::RmsNorm, 0, &RmsNormAttrs::groups, 0, "groups is 0"),
+      attribute(StepOp::RmsNorm, 0, &RmsNormAttrs::groups, 65537, "groups is 65537"),
+      attribute(StepOp::RmsNorm, 0, &RmsNormAttrs::groups, 3, "3 groups in 64 elements"),
+      attribute(StepOp::RmsNorm, 0, &RmsNormAttrs::eps, kInfinity, "eps is inf"),
+      attribute(StepOp::RmsNorm, 0, &RmsNormAttrs::eps, -1, "eps is -1"),
+      attribute(StepOp::Quantize, 1, &QuantizeAttrs::rows_per_token, 0, "rows_per_token is 0"),
+      attribute(StepOp::Quantize, 1, &QuantizeAttrs::rows_per_token, 2, "xq is 128 wide"),
+      attribute(StepOp::Quantize, 1, &QuantizeAttrs::stride, -1, "stride is -1"),
+      attribute(StepOp::Quantize, 1, &QuantizeAttrs::stride, 33, "4 rows of 32, 33 apart, of 128"),
+      attribute(StepOp::Matmul, 0, &MatmulAttrs::accumulate, 2, "accumulate is 2"),
+      attribute(StepOp::MatmulHeads, 1, &MatmulHeadsAttrs::heads, 0, "heads is 0"),
+      attribute(StepOp::MatmulHeads, 1, &MatmulHeadsAttrs::heads, 3, "w is 4 matrices of"),
+      attribute(StepOp::MatmulHeads, 1, &MatmulHeadsAttrs::transposed, 2, "transposed is 2"),
+      attribute(StepOp::MatmulHeads, 1, &MatmulHeadsAttrs::row_begin, -1, "row_begin is -1"),
+      attribute(StepOp::MatmulHeads, 1, &MatmulHeadsAttrs::row_count, 0, "row_count is 0"),
+      attribute(StepOp::MatmulHeads, 1, &MatmulHeadsAttrs::x_stride, 31, "x_stride is 31"),
+      attribute(StepOp::MatmulHeads, 1, &MatmulHeadsAttrs::y_stride, 31, "y_stride is 31"),
+      attribute(StepOp::MatmulHeads, 1, &MatmulHeadsAttrs::x_stride, 33, "of 128 elements of x"),
+      attribute(StepOp::MatmulHeads, 1, &MatmulHeadsAttrs::y_stride, 33, "of 128 elements of y"),
+      attribute(StepOp::Rope, 1, &RopeAttrs::heads, 0, "heads is 0"),
+      attribute(StepOp::Rope, 1, &RopeAttrs::head_dim, 0, "head_dim is 0"),
+      attribute(StepOp::Rope, 1, &RopeAttrs::y_head_dim, 0, "y_head_dim is 0"),
+      attribute(StepOp::Rope, 1, &RopeAttrs::rotary_dim, 0, "rotary_dim is 0"),
+      attribute(StepOp::Rope, 1, &RopeAttrs::rotary_dim, 15, "rotary_dim is 15, expected an even"),
+      attribute(StepOp::Rope, 1, &RopeAttrs::rotary_begin, -1, "rotary_begin is -1"),
+      attribute(StepOp::Rope, 1, &RopeAttrs::rotary_begin, 33, "rotary_begin is 33"),
+      attribute(StepOp::Rope, 1, &RopeAttrs::y_begin, -1, "y_begin is -1"),
+      attribute(StepOp::Rope, 1, &RopeAttrs::y_begin, 33, "y_begin is 33"),
+      attribute(StepOp::Rope, 1, &RopeAttrs::interleaved, 2, "interleaved is 2"),
+      attribute(StepOp::Rope, 1, &RopeAttrs::mscale, kInfinity, "mscale is inf"),
+      attribute(StepOp::KvStore, 0, &KvStoreAttrs::slot, -1, "slot is -1"),
+      attribute(StepOp::KvStore, 0, &KvStoreAttrs::slot, 2, "slot is 2"),
+      attribute(StepOp::Attention, 0, &AttentionAttrs::slot, -1, "slot is -1"),
+      attribute(StepOp::Attention, 0, &AttentionAttrs::heads, 0, "heads is 0"),
+      attribute(StepOp::Attention, 0, &AttentionAttrs::heads, 3, "3 heads share 2"),
+      attribute(StepOp::Attention, 0, &AttentionAttrs::value_in_key, 2, "value_in_key is 2"),
+      attribute(StepOp::Attention, 0, &AttentionAttrs::value_in_key, 1, "values in the key over"),
+      attribute(StepOp::Attention, 0, &AttentionAttrs::kv_heads, 4, "4 heads of 32 over a slot"),
+      attribute(StepOp::Attention, 0, &AttentionAttrs::key_dim, 16, "2 heads of 16 over a slot"),
+      attribute(StepOp::Attention, 0, &AttentionAttrs::value_dim, 31, "values of 31 over a slot"),
+      attribute(StepOp::Attention, 1, &AttentionAttrs::value_dim, 0, "value_dim is 0"),
+      attribute(StepOp::Attention, 1, &AttentionAttrs::value_in_key, 0, "values of 32 over a slot"),
+      attribute(StepOp::Attention, 0, &AttentionAttrs::scale, kInfinity, "scale is inf"),
+      attribute(StepOp::Router, 0, &RouterAttrs::experts, 0, "experts is 0"),
+      attribute(StepOp::Router, 0, &RouterAttrs::top_k, 0, "top_k is 0"),
+      attribute(StepOp::Router, 0, &RouterAttrs::groups, 0, "groups is 0"),
+      attribute(StepOp::Router, 0, &RouterAttrs::groups_used, 3, "groups_used is 3"),
+      attribute(StepOp::Router, 0, &RouterAttrs::scoring, 2, "scoring is 2"),
+      attribute(StepOp::Router, 0, &RouterAttrs::normalize, 2, "normalize is 2"),
+      attribute(StepOp::Router, 0, &RouterAttrs::group_score, 2, "group_score is 2"),
+      attribute(StepOp::Router, 0, &RouterAttrs::scale, kInfinity, "scale is inf"),
+      attribute(StepOp::Router, 0, &RouterAttrs::groups, 3, "4 experts in 3 groups"),
+      attribute(StepOp::Router, 0, &RouterAttrs::top_k, 3, "3 experts of 1 groups of 2"),
+      attribute(StepOp::GroupExperts, 0, &GroupExpertsAttrs::top_k, 1, "1 of 4 experts, but the"),
+      attribute(StepOp::ExpertsGateUp, 0, &ExpertsAttrs::accumulate, 1, "accumulate is 1"),
+      attribute(StepOp::ExpertsGateUp, 0, &ExpertsAttrs::top_k, 1, "grouped as 2 of 4"),
+      attribute(StepOp::ExpertsDown, 0, &ExpertsAttrs::accumulate, 2, "accumulate is 2"),
+  });
+}
+
+// Steps that read or write beyond the row they are given.
+TEST_F(OpLies, AboutRanges) {
+  const auto in = [](uint32_t i, uint32_t width) {
+    return [=](Records& r, StepRecord& step) { r.in(step, i).width = width; };
+  };
+  const auto out = [](uint32_t o, uint32_t width) {
+    return [=](Records& r, StepRecord& step) { r.out(step, o).width = width; };
+  };
+  expect({
+      {StepOp::Quantize, 1, in(0, 127), "4 rows of 32, 32 apart, of 127 elements"},
+      {StepOp::MatmulHeads, 1, in(0, 127), "4 heads of 32, 32 apart, of 127 elements of x"},
+      {StepOp::MatmulHeads, 1, out(0, 127), "4 heads of 32, 32 apart, of 127 elements of y"},
+      {StepOp::Rope, 1, in(0, 47), "1 heads of 48 in 47 elements of x"},
+      {StepOp::Rope, 1, out(0, 47), "1 heads of 48 in 47 elements of y"},
+      {StepOp::Rope, 2, in(0, 191), "4 heads of 48 in 191 elements of x"},
+      {StepOp::Rope, 2, out(0, 191), "4 heads of 48 in 191 elements of y"},
+  });
+}
+
+TEST_F(OpLies, AboutWeights) {
+  const auto shape = [](uint32_t i, int64_t matrices, int64_t rows, int64_t cols) {
+    return [=](Records& r, StepRecord& step) {
+      BlobRecord& blob = r.weight(step, i);
+      blob.matrices = matrices, blob.rows = rows, blob.cols = cols;
+    };
+  };
+  const auto integers = [](Records& r, StepRecord& step) {
+    r.weight(step, 0).dtype = static_cast<uint16_t>(DType::I32);
+  };
+  expect({
+      {StepOp::Embed, 0, shape(0, 1, 47, 64), "table has 47 rows for 48 tokens"},
+      {StepOp::Embed, 0, shape(0, 2, 48, 64), "table has 96 rows for 48 tokens"},
+      {StepOp::RmsNorm, 0, shape(0, 1, 1, 65), "weight has 65 elements, expected 64"},
+      {StepOp::Matmul, 1, shape(1, 1, 1, 65), "bias has 65 elements, expected 64"},
+      {StepOp::MatmulHeads, 1, shape(0, 5, 64, 32), "w is 5 matrices"},
+      {StepOp::Rope, 0, shape(0, 1, 1, 15), "inv_freq has 15 elements, expected 16"},
+      {StepOp::Rope, 0,
+       [](Records& r, StepRecord& step) {
+         r.weight(step, 0).dtype = static_cast<uint16_t>(DType::F16);
+       },
+       "inv_freq is not F32"},
+      {StepOp::Router, 0, shape(0, 1, 1, 5), "bias has 5 elements, expected 4"},
+      {StepOp::ExpertsGateUp, 0, shape(0, 5, 96, 64), "gate is 5 matrices of 96x64"},
+      {StepOp::ExpertsGateUp, 0, shape(0, 4, 96, 32), "gate is 4 matrices of 96x32"},
+      {StepOp::ExpertsGateUp, 0, shape(1, 4, 95, 64), "up is 4 matrices of 95x64"},
+      {StepOp::ExpertsDown, 0, shape(0, 3, 64, 96), "down is 3 matrices"},
+      {StepOp::Matmul, 0, integers, "weight 0 has integer elements"},
+  });
+}
+
+TEST_F(OpLies, AboutValues) {
+  const auto wider = [](const char* name) {
+    return [=](Records& r, StepRecord&) { r.value(name).width += 1; };
+  };
+  expect({
+      {StepOp::RmsNorm, 0, [](Records& r, StepRecord& s) { r.in(s, 0).value = r.id("ids"); },
+       "x is not F32"},
+      {StepOp::Quantize, 0, [](Records& r, StepRecord& s) { r.in(s, 0).value = r.id("ids"); },
+       "x is not F32"},
+      {StepOp::Quantize, 0, [](Records& r, StepRecord& s) { r.out(s, 0).offset = 32; },
+       "xq is 1 rows of 64, expected 1 of 64"},
+      {StepOp::ExpertsGateUp, 0,
+       [](Records& r, StepRecord& s) {
+         r.in(s, 1) = {r.id("mla_latent_q"), 0, 128};
+       },
+       "xq is 128 wide, expected 64"},
+      {StepOp::Rope, 0,
+       [](Records& r, StepRecord& step) {
+         r.attrs<RopeAttrs>(step).rotary_dim = 16;
+         r.attrs<RopeAttrs>(step).y_begin = 8;
+         r.weight(step, 0).cols = 8;
+       },
+       "in place with another place of the rotary part"},
+      {StepOp::KvStore, 0, [](Records& r, StepRecord& s) { r.in(s, 1).value = kNone; },
+       "value missing for a slot with values of 32"},
+      {StepOp::KvStore, 1, [](Records& r, StepRecord&) { r.slots[1].value_dim = 32; },
+       "value missing for a slot with values of 32"},
+      {StepOp::KvStore, 0, [](Records& r, StepRecord&) { r.slots[0].value_dim = 0; },
+       "value given for a slot with values of 0"},
+      {StepOp::KvStore, 0, [](Records& r, StepRecord& step) { r.step(StepOp::Attention) = step; },
+       "slot 0 is stored twice"},
+      {StepOp::KvStore, 0, [](Records& r, StepRecord& step) { step = r.step(StepOp::Embed); },
+       "slot 0 is read before it is stored"},
+      {StepOp::Router, 0, wider("ids"), "ids are a part of a value"},
+      {StepOp::GroupExperts, 0, wider("order"), "ids, order or offsets are a part of a value"},
+      {StepOp::GroupExperts, 0, wider("offsets"), "ids, order or offsets are a part of a value"},
+      {StepOp::GroupExperts, 0, [](Records& r, StepRecord& s) { r.in(s, 0).value = r.id("order"); },
+       "ids does not come from a router step"},
+      {StepOp::ExpertsGateUp, 0, [](Records& r, StepRecord& s) { r.in(s, 2).value = r.id("ids"); },
+       "order does not come from a group_experts step"},
+      {StepOp::ExpertsGateUp, 0,
+       [](Records& r, StepRecord& s) { r.in(s, 3).value = r.id("order"); },
+       "offsets does not come from a group_experts step"},
+  });
+}
+
+// A second grouping between the two products of the experts, whose order has other offsets.
+TEST_F(OpLies, AboutWhichStepGroupedTheExperts) {
+  Records r = records();
+  StepRecord& between = r.step(StepOp::Quantize, 2);
+  const uint32_t offsets = r.id("offsets");
+  r.buffers.push_back(r.buffers[r.values[offsets].buffer]);
+  r.values.push_back(r.values[offsets]);
+  r.values.back().buffer = static_cast<uint32_t>(r.buffers.size()) - 1;
+  between = r.step(StepOp::GroupExperts);
+  const OperandRecord order = r.out(between, 0), other = r.out(between, 1);
+  between.first_output = static_cast<uint32_t>(r.operands.size());
+  r.operands.push_back(order);
+  r.operands.push_back(other);
+  r.operands.back().value = static_cast<uint32_t>(r.values.size()) - 1;
+  EXPECT_THAT(r.error(), HasSubstr("order and offsets come from different steps"));
+}
+
+// The tiny plan has one device; its addition becomes a copy.
+TEST_F(OpLies, AboutTransfers) {
+  const auto transfer = [](const std::function<void(Records&, StepRecord&)>& lie) {
+    return [=](Records& r, StepRecord& step) {
+      step.op = static_cast<uint32_t>(StepOp::Transfer);
+      step.input_count = 1;
+      r.out(step, 0) = {r.id("sum"), 0, 64};
+      lie(r, step);
+    };
+  };
+  const std::string error = "only whole values are transferred";
+  expect({
+      {StepOp::Add, 0, transfer([](Records& r, StepRecord& s) { r.in(s, 0).width = 32; }),
+       error.c_str()},
+      {StepOp::Add, 0, transfer([](Records& r, StepRecord& s) { r.out(s, 0).width = 32; }),
+       error.c_str()},
+      {StepOp::Add, 0, transfer([](Records& r, StepRecord& s) { r.out(s, 0).value = r.id("nq"); }),
+       "y has elements of type"},
+      {StepOp::Add, 0,
+       transfer([](Records& r, StepRecord& s) { r.out(s, 0).value = r.id("last"); }),
+       "y has rows of kind"},
+      {StepOp::Add, 0, transfer([](Records& r, StepRecord& s) {
+         r.out(s, 0) = {r.id("h"), 0, 96};
+       }),
+       "y is 96 wide, expected 64"},
+      {StepOp::Add, 0, transfer([](Records& r, StepRecord&) {
+         r.values.push_back(r.value("sum"));
+         r.values.back().width = 32, r.values.back().rows_per_row = 2;
+         r.out(r.step(StepOp::Transfer), 0).value = static_cast<uint32_t>(r.values.size()) - 1;
+       }),
+       "y has another shape than x"},
+      {StepOp::Add, 0, transfer([](Records&, StepRecord&) {}), "it is on cpu and input 0 on cpu"},
+  });
+}
+
+// --- what all steps have in common ---------------------------------------------------------
+
+TEST_F(OpLies, AboutFieldsOfTheStep) {
+  constexpr uint32_t kFar = 1u << 20;
+  expect({
+      {StepOp::Matmul, 0, [](Records&, StepRecord& s) { s.device = kFar; }, "is no string"},
+      {StepOp::Matmul, 0, [](Records&, StepRecord& s) { s.layer = -2; }, "layer is -2"},
+      {StepOp::Matmul, 0, [](Records&, StepRecord& s) { s.first_input = kFar; },
+       "inputs 1048576 to 1048578"},
+      {StepOp::Matmul, 0, [](Records&, StepRecord& s) { s.attrs_offset = kFar; },
+       "attributes 1048576 to"},
+      {StepOp::Matmul, 0, [](Records& r, StepRecord& s) { r.weights[s.first_weight] = kNone; },
+       "weight 0 (w bias?) is missing"},
+      {StepOp::Matmul, 0, [](Records& r, StepRecord& s) { r.weights[s.first_weight] = 4000; },
+       "weight 4000 of"},
+      {StepOp::Matmul, 0,
+       [](Records& r, StepRecord& s) { r.weights[s.first_weight] = r.blob("rope_freqs.weight"); },
+       "weight 0 is only carried for export"},
+      {StepOp::Matmul, 0, [](Records&, StepRecord& s) { s.kernel[1][3] = kFar; },
+       "kernel 1048576 is no string"},
+      {StepOp::Matmul, 0, [](Records&, StepRecord& s) { s.first_output = kFar; },
+       "outputs 1048576 to 1048577"},
+      {StepOp::Matmul, 0, [](Records&, StepRecord& s) { s.first_weight = kFar; },
+       "weights 1048576"},
+      {StepOp::Matmul, 0, [](Records&, StepRecord& s) { s.attrs_offset += 2; },
+       "bytes of attributes at"},
+      {StepOp::Matmul, 0, [](Records&, StepRecord& s) { s.output_count = 0; },
+       "0 outputs, expected 1"},
+      {StepOp::Router, 0, [](Records&, StepRecord& s) { s.output_count = 1; },
+       "1 outputs, expected 2"},
+      {StepOp::Embed, 0, [](Records&, StepRecord& s) { s.input_count = 1; },
+       "1 inputs, expected 0"},
+      {StepOp::Matmul, 0, [](Records& r, StepRecord& s) { r.in(s, 0).value = kNone; },
+       "input 0 (x xq?) is missing"},
+      {StepOp::Matmul, 0, [](Records& r, StepRecord& s) { r.out(s, 0).value = kNone; },
+       "output 0 (y) is missing"},
+  });
+}
+
+TEST_F(OpLies, AboutDevices) {
+  const auto elsewhere = [](Records& r, StepRecord& step) { step.device = r.string("none"); };
+  expect({
+      {StepOp::RmsNorm, 0, elsewhere, "it is on none and input 0 on cpu"},
+      {StepOp::Embed, 0, elsewhere, "it is on none and weight 0 on cpu"},
+      {StepOp::KvStore, 0, [](Records& r, StepRecord&) { r.slots[0].device = r.string("none"); },
+       "it is on cpu and slot 0 on none"},
+      {StepOp::Attention, 1, [](Records& r, StepRecord&) { r.slots[1].device = r.string("none"); },
+       "it is on cpu and slot 1 on none"},
+      // A second embedding writes, on another device, what is on the first.
+      {StepOp::Add, 0,
+       [](Records& r, StepRecord& step) {
+         step = r.step(StepOp::Embed);
+         step.device = r.string("none");
+       },
+       "it is on none and output 0 on cpu"},
+  });
+}
+
+TEST_F(OpLies, AboutMemory) {
+  expect({
+      {StepOp::RmsNorm, 0, [](Records& r, StepRecord& s) { r.in(s, 0).value = r.id("sum"); },
+       "input 0 reads value 'sum' before it is written"},
+      {StepOp::Matmul, 0, [](Records& r, StepRecord& s) { r.attrs<MatmulAttrs>(s).accumulate = 1; },
+       "output 0 reads value 'qkv' before it is written"},
+      {StepOp::ExpertsDown, 0,
+       [](Records& r, StepRecord& s) {
+         r.out(s, 0).value = r.id("last"), r.value("last").rows = 0;
+       },
+       "output 0 reads value 'last' before it is written"},
+      // `n` in the place of `x`, which the residual still needs.
+      {StepOp::Matmul, 2,
+       [](Records& r, StepRecord&) { r.value("att").buffer = r.value("x").buffer; },
+       "output 0 reads value 'x' before it is written, or after its memory was reused"},
+      {StepOp::Add, 0, [](Records& r, StepRecord& s) { r.out(s, 0).value = r.id("sum"); },
+       "output 0 overwrites input 1"},
+      {StepOp::Matmul, 3,
+       [](Records& r, StepRecord&) { r.value("gate").buffer = r.value("x").buffer; },
+       "output 0 overwrites input 0"},
+      {StepOp::RmsNorm, 1,
+       [](Records& r, StepRecord& s) { r.in(s, 0).offset = 64, r.out(s, 0).offset = 0; },
+       "output 0 overwrites input 0"},
+      {StepOp::Router, 0,
+       [](Records& r, StepRecord&) { r.value("probs").buffer = r.value("ids").buffer; },
+       "outputs 0 and 1 share memory"},
+  });
+}
+
+TEST_F(OpLies, AboutTheLogits) {
+  const auto error = [&](const std::function<void(Records&)>& lie) {
+    Records r = records();
+    lie(r);
+    return r.error();
+  };
+  const std::string wrong = "is not the logits of";
+  EXPECT_THAT(error([](Records& r) { r.facts.logits_value = 4000; }),
+              HasSubstr("logits are value"));
+  EXPECT_THAT(error([](Records& r) { r.facts.logits_value = r.id("last"); }), HasSubstr(wrong));
+  EXPECT_THAT(error([](Records& r) { r.facts.logits_value = r.id("x"); }), HasSubstr(wrong));
+  EXPECT_THAT(error([](Records& r) { r.facts.logits_value = r.id("ids"); }), HasSubstr(wrong));
+  EXPECT_THAT(error([](Records& r) { r.facts.vocab_size = 47; }), HasSubstr(wrong));
+  EXPECT_THAT(error([](Records& r) { r.value("logits").rows_per_row = 2; }), HasSubstr(wrong));
+  EXPECT_THAT(error([](Records& r) { r.steps.clear(); }), HasSubstr("the plan has no steps"));
+  EXPECT_THAT(error([](Records& r) { r.steps.pop_back(); }), HasSubstr(wrong));
+}
+
+}  // namespace
+}  // namespace ktx::plan
