@@ -1,18 +1,21 @@
-// Compiles whatever the fuzzer makes as a GBNF (first byte even) or as a JSON Schema,
-// and samples an answer of what compiles, with the input's bytes as its dice: a token
-// that the mask allows must be accepted, and a finished answer to a schema must parse.
+// Compiles whatever the fuzzer makes as a GBNF (first byte even) or as a JSON Schema, from
+// 128 on as a regular expression or as the schema of a tool that must be called, and samples an
+// answer of what compiles, with the input's bytes as its dice: a token that the mask allows must be
+// accepted, and a finished answer to a schema must parse.
 //
 //   cmake --preset fuzz && ninja -C build-fuzz fuzz_grammar
 //   build-fuzz/tests/fuzz/fuzz_grammar tests/fuzz/corpus/grammar
 #include <cstdint>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "lib/text/grammar/grammar.h"
 
 namespace {
 
 using namespace ktx::text;
+using ktx::Result;
 
 constexpr int32_t kEnd = 256;
 
@@ -30,14 +33,24 @@ std::shared_ptr<const GrammarVocabulary> vocabulary() {
   return made;
 }
 
+Result<Grammar> compile(uint8_t form, std::string text) {
+  const bool is_schema = form % 2 != 0;
+  if (form < 128) {
+    return Grammar::compile({is_schema ? GrammarKind::JsonSchema : GrammarKind::Gbnf, text},
+                            vocabulary());
+  }
+  if (!is_schema) return Grammar::compile({GrammarKind::Regex, text}, vocabulary());
+  const CallableTool tool = {"f", nlohmann::ordered_json::parse(text, nullptr, false), "tools[0]"};
+  return Grammar::compile_tool_call(std::span(&tool, 1), vocabulary());
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   const bool is_schema = data[0] % 2 != 0;
-  const GrammarSource source = {is_schema ? GrammarKind::JsonSchema : GrammarKind::Gbnf,
-                                std::string(reinterpret_cast<const char*>(data) + 1, size - 1)};
-  const auto grammar = Grammar::compile(source, vocabulary());
+  const auto grammar =
+      compile(data[0], std::string(reinterpret_cast<const char*>(data) + 1, size - 1));
   if (!grammar.ok()) return 0;
   GrammarState state(*grammar);
   std::vector<uint32_t> mask(vocabulary()->mask_words());

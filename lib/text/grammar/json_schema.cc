@@ -10,14 +10,13 @@
 
 #include "lib/support/strings.h"
 #include "lib/text/grammar/json_parts.h"
-#include "lib/text/grammar/number_ranges.h"
 #include "lib/text/grammar/schema_drafts.h"
 #include "lib/text/grammar/schema_extent.h"
 #include "lib/text/grammar/schema_keywords.h"
 #include "lib/text/grammar/schema_merge.h"
 #include "lib/text/grammar/schema_pointer.h"
-#include "lib/text/grammar/string_formats.h"
-#include "lib/text/grammar/string_pattern.h"
+#include "lib/text/grammar/schema_scalars.h"
+#include "lib/text/grammar/unique_list.h"
 
 namespace ktx::text::grammar {
 namespace {
@@ -26,7 +25,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kMaxMerges = 10'000;  // their cost is bounded by MergeWork
 constexpr int kMaxConversions = 20'000;
-constexpr int64_t kMaxCount = 20'000;  // in minItems, maxLength and the like
+// Work of all objects' optional properties: each may come behind any before it.
+constexpr size_t kMaxOptionalWork = 2'500'000;
 
 std::string json_text(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -157,7 +157,7 @@ class Converter {
   }
 
   // const and enum. Of the keywords beside them only `type` can be checked at once.
-  Result<int> values(const Json& json, const std::string& path) {
+  Result<std::vector<Json>> listed_values(const Json& json, const std::string& path) {
     Json list = Json::array();
     if (json.contains("enum")) list = json["enum"];
     if (!list.is_array()) return wrong_type(path, "enum", list, "an array");
@@ -176,12 +176,19 @@ class Converter {
     }
     std::optional<std::vector<std::string>> types;
     if (json.contains("type")) types = KTX_TRY(type_names(json, path));
-    std::vector<int> ways;
+    std::vector<Json> out;
     for (const Json& value : list) {
       const bool fits = !types || std::any_of(types->begin(), types->end(), [&](const auto& type) {
         return is_type(value, type);
       });
-      if (fits) ways.push_back(g_.text(json_text(value)));
+      if (fits) out.push_back(value);
+    }
+    return out;
+  }
+  Result<int> values(const Json& json, const std::string& path) {
+    std::vector<int> ways;
+    for (const Json& value : KTX_TRY(listed_values(json, path))) {
+      ways.push_back(g_.text(json_text(value)));
     }
     return g_.alternatives(std::move(ways));
   }
@@ -196,9 +203,9 @@ class Converter {
     }
     std::vector<int> ways;
     for (const std::string& type : types) {
-      if (type == "string") ways.push_back(KTX_TRY(string(json, path)));
+      if (type == "string") ways.push_back(KTX_TRY(string_schema(json, path, g_, json_)));
       if (type == "integer" || type == "number") {
-        ways.push_back(KTX_TRY(number(json, path, type == "integer")));
+        ways.push_back(KTX_TRY(number_schema(json, path, type == "integer", g_, json_)));
       }
       if (type == "boolean") ways.push_back(json_.boolean());
       if (type == "null") ways.push_back(json_.null());
@@ -208,81 +215,15 @@ class Converter {
     return g_.alternatives(std::move(ways));
   }
 
-  Result<int> count(const Json& json, const char* keyword, const std::string& path, int missing) {
-    const auto value = json.find(keyword);
-    if (value == json.end()) return missing;
-    // 2.0 is a whole number too.
-    const double number = value->is_number() ? value->get<double>() : -1;
-    if (!(number >= 0) ||
-        number != static_cast<double>(static_cast<int64_t>(std::min(number, 1e15)))) {
-      return wrong_type(path, keyword, *value, "a whole number from 0");
-    }
-    if (number > static_cast<double>(kMaxCount)) {
-      return schema_error(path, fmt::format("'{}' is {}; at most {} is supported", keyword,
-                                            json_text(*value), kMaxCount));
-    }
-    return static_cast<int>(number);
-  }
-
-  Result<int> string(const Json& json, const std::string& path) {
-    const int min = KTX_TRY(count(json, "minLength", path, 0));
-    const int max = KTX_TRY(count(json, "maxLength", path, kNoLimit));
-    const auto format = json.find("format");
-    std::string_view pattern;
-    if (const auto found = json.find("pattern"); found != json.end()) {
-      if (!found->is_string()) return wrong_type(path, "pattern", *found, "a string");
-      pattern = found->get_ref<const std::string&>();
-    } else if (format != json.end() && format->is_string()) {
-      pattern = pattern_of_format(format->get_ref<const std::string&>());
-    }
-    if (max != kNoLimit && max < min) return g_.nothing();
-    if (pattern.empty()) return json_.string(min, max);
-    if (json.contains("pattern") && (min > 0 || max != kNoLimit)) {
-      return schema_error(path,
-                          "'pattern' with 'minLength' or 'maxLength' is not supported; put the "
-                          "length into the pattern: {2,5}");
-    }
-    const Result<int> out = pattern_string(g_, pattern);
-    if (!out) return schema_error(path, out.error().message);
-    return *out;
-  }
-
-  Status bound(const Json& json, const char* keyword, const char* exclusive, bool low,
-               const std::string& path, std::optional<Decimal>& out, bool& open) {
-    std::optional<double> best;
-    for (const char* name : {keyword, exclusive}) {
-      const auto value = json.find(name);
-      if (value == json.end()) continue;
-      if (!value->is_number()) return wrong_type(path, name, *value, "a number");
-      const double number = value->get<double>();
-      const bool is_exclusive = name == exclusive;
-      if (best && (low ? number < *best : number > *best)) continue;
-      if (best && number == *best && !is_exclusive) continue;
-      best = number;
-      open = is_exclusive;
-      out = parse_decimal(value->dump());
-      if (!out) {
-        return schema_error(path,
-                            fmt::format("'{}' is {}; at most {} digits on each side of the point "
-                                        "are supported",
-                                        name, value->dump(), kMaxDigits));
-      }
-    }
-    return {};
-  }
-  Result<int> number(const Json& json, const std::string& path, bool integer) {
-    NumberBounds bounds;
-    bounds.integer = integer;
-    KTX_TRY(bound(json, "minimum", "exclusiveMinimum", true, path, bounds.low, bounds.low_open));
-    KTX_TRY(bound(json, "maximum", "exclusiveMaximum", false, path, bounds.high, bounds.high_open));
-    if (!bounds.low && !bounds.high) return integer ? json_.integer() : json_.number();
-    return number_in_range(g_, bounds);
-  }
-
   Result<int> array(const Json& json, const std::string& path, int depth) {
-    const int min = KTX_TRY(count(json, "minItems", path, 0));
-    const int max = KTX_TRY(count(json, "maxItems", path, kNoLimit));
+    const int min = KTX_TRY(schema_count(json, "minItems", path, 0));
+    const int max = KTX_TRY(schema_count(json, "maxItems", path, kNoLimit));
     if (max != kNoLimit && max < min) return g_.nothing();
+    const auto unique = json.find("uniqueItems");
+    if (unique != json.end() && *unique != Json(false) && (max == kNoLimit || max > 1)) {
+      if (*unique != Json(true)) return wrong_type(path, "uniqueItems", *unique, "true or false");
+      return unique_array(json, path, min, max);
+    }
     int item = json_.any_value();
     for (const char* keyword : {"unevaluatedItems", "items"}) {
       if (!json.contains(keyword)) continue;
@@ -308,6 +249,41 @@ class Converter {
       rest = g_.alternatives(std::move(ways));
     }
     return json_.array(rest);
+  }
+
+  // No value twice: values that are listed, in their order.
+  Result<int> unique_array(const Json& json, const std::string& path, int min, int max) {
+    const auto listed = [](const Json& s) { return s.contains("enum") || s.contains("const"); };
+    Json item = json.value("items", Json(true));
+    if (item.is_object()) item = KTX_TRY(flatten(item, at(path, "items"), 0));
+    if (item.is_object() && item.value("type", Json()) == "boolean" && !listed(item)) {
+      item["enum"] = {false, true};
+    }
+    const bool plain = item.is_object() && listed(item) && !item.contains("anyOf") &&
+                       !item.contains("oneOf") && !json.contains("prefixItems");
+    if (!plain) {
+      return schema_error(path, "keyword 'uniqueItems' is supported where 'items' has an 'enum'");
+    }
+    std::vector<int> texts;
+    std::unordered_set<std::string> known;
+    size_t bytes = 0;
+    for (const Json& value : KTX_TRY(listed_values(item, at(path, "items")))) {
+      // 1 and 1.0 are equal.
+      const std::string key =
+          value.is_number() ? fmt::format("{:.17g}", value.get<double>()) : json_text(value);
+      if (!known.insert(key).second) continue;
+      texts.push_back(g_.text(json_text(value)));
+      bytes += key.size();
+    }
+    work_.optional_work += texts.size() * bytes / 2;
+    if (work_.optional_work > kMaxOptionalWork) {
+      return schema_error(
+          path,
+          fmt::format("'uniqueItems' of {} values; leave it out or list fewer", texts.size()));
+    }
+    const auto items = unique_list(g_, json_.separator(), texts, min, max);
+    if (!items) return schema_error(path, items.error().message);
+    return json_.array(*items);
   }
 
   Result<int> object(const Json& json, const std::string& path, int depth) {
@@ -348,8 +324,9 @@ class Converter {
       const Json value = says_others ? others : Json(true);
       add(text, KTX_TRY(schema(value, at(path, others_from), depth + 1)), true);
     }
-    int min = KTX_TRY(count(json, "minProperties", path, 0));
-    int max = KTX_TRY(count(json, "maxProperties", path, kNoLimit));
+    KTX_TRY(count_optional(names, is_required, path));
+    int min = KTX_TRY(schema_count(json, "minProperties", path, 0));
+    int max = KTX_TRY(schema_count(json, "maxProperties", path, kNoLimit));
     if (max != kNoLimit && max < min) return g_.nothing();
     const int certain = static_cast<int>(needed_names.size());
     if (min <= certain) min = 0;
@@ -383,6 +360,21 @@ class Converter {
     }
     if (members.empty() && min > 0) return g_.nothing();
     return json_.object(g_.joined(json_.separator(), std::move(members), std::move(is_required)));
+  }
+
+  Status count_optional(const std::vector<std::string>& names, const std::vector<bool>& is_required,
+                        const std::string& path) {
+    size_t bytes = 0, optional = 0;
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (is_required[i]) continue;
+      bytes += names[i].size();
+      ++optional;
+    }
+    work_.optional_work += optional * bytes / 2;
+    if (work_.optional_work <= kMaxOptionalWork) return {};
+    return schema_error(path, fmt::format("too many properties that are not required, {} here; "
+                                          "require some of them or leave them out",
+                                          optional));
   }
 
   // A key: a string, and what `propertyNames` says.

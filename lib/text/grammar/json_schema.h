@@ -6,7 +6,7 @@
 //   * an object whose schema has `properties`, empty ones too, and says nothing of others
 //     has no others
 //   * oneOf counts as anyOf; a branch together with keywords beside it is merged
-//   * `format` is kept for date, time, date-time, uuid and ipv4, and passed over else
+//   * `format` is kept for those of string_formats.cc, and passed over else
 //   * enum and const are written without spaces; numbers have up to 16 digits on each
 //     side of the point
 //
@@ -32,6 +32,7 @@ struct SchemaWork {
   MergeWork merging;
   int merge_count = 0;
   int conversions = 0;
+  size_t optional_work = 0;
 };
 // The expression of a schema's values, for grammars that have more around them. `$ref`s are
 // relative to this schema, so that several may have definitions of the same name.

@@ -21,6 +21,7 @@ enum class Rule {
   Equal,     // or an error
   Types,
   BothTrue,
+  EitherTrue,
   Others,  // additionalProperties
   Tuple,   // done by merge_items()
 };
@@ -50,12 +51,14 @@ constexpr Row kRows[] = {
     {"prefixItems", Rule::Tuple},
     {"propertyNames", Rule::Both},
     {"nullable", Rule::BothTrue},
+    {"uniqueItems", Rule::EitherTrue},
     {"additionalProperties", Rule::Others},
     {"pattern", Rule::Equal},
     {"const", Rule::Equal},
     {"anyOf", Rule::Equal},
     {"oneOf", Rule::Equal},
     {"format", Rule::Equal},
+    {"multipleOf", Rule::Equal},
     {"unevaluatedProperties", Rule::Equal},
     {"unevaluatedItems", Rule::Equal},
 };
@@ -251,6 +254,9 @@ Result<Json> merge_schemas(const Json& a, const Json& b, const std::string& path
         break;
       case Rule::BothTrue:
         *mine = *mine == Json(true) && value == Json(true);
+        break;
+      case Rule::EitherTrue:
+        *mine = *mine == Json(true) || value == Json(true);
         break;
       case Rule::Both:
       case Rule::Others:

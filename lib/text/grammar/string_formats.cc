@@ -7,22 +7,45 @@ struct Format {
   std::string_view name;
   std::string_view pattern;
 };
-#define KTX_DATE "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
+#define KTX_YEAR "[12][0-9]{3}"  // a year 0 is none
+#define KTX_DATE KTX_YEAR "-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
 #define KTX_TIME \
   "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
 #define KTX_OCTET "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+#define KTX_HEX "[0-9A-Fa-f]{1,4}"
+#define KTX_LABEL "[A-Za-z0-9](-?[A-Za-z0-9]){0,30}"
+#define KTX_HOST KTX_LABEL "(\\." KTX_LABEL ")*"
+#define KTX_URL_TEXT "([A-Za-z0-9._~:/@!$&'()*+,;=-]|%[0-9A-F]{2})"
 constexpr Format kFormats[] = {
     // Days 29 to 31 exist in some months only.
-    {"date", "^(" KTX_DATE "|[0-9]{4}-(0[13-9]|1[0-2])-(29|30)|[0-9]{4}-(0[13578]|1[02])-31)$"},
+    {"date",
+     "^(" KTX_DATE "|" KTX_YEAR "-(0[13-9]|1[0-2])-(29|30)|" KTX_YEAR "-(0[13578]|1[02])-31)$"},
     {"time", "^" KTX_TIME "$"},
-    {"date-time", "^(" KTX_DATE
-                  "|[0-9]{4}-(0[13-9]|1[0-2])-(29|30)|[0-9]{4}-(0[13578]|1[02])-31)T" KTX_TIME "$"},
+    {"date-time", "^(" KTX_DATE "|" KTX_YEAR "-(0[13-9]|1[0-2])-(29|30)|" KTX_YEAR
+                  "-(0[13578]|1[02])-31)T" KTX_TIME "$"},
     {"uuid", "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"},
+    // Years, months and days; hours, minutes and seconds without a gap between them.
+    {"duration",
+     "^P([0-9]{1,4}W|[0-9]{1,4}D(T[0-9]{1,4}H)?|[0-9]{1,4}Y([0-9]{1,2}M([0-9]{1,2}D)?)?|"
+     "[0-9]{1,4}M([0-9]{1,2}D)?|T([0-9]{1,4}H([0-9]{1,2}M([0-9]{1,2}S)?)?|"
+     "[0-9]{1,4}M([0-9]{1,2}S)?|[0-9]{1,4}S))$"},
+    {"email",
+     "^[A-Za-z0-9_+-]{1,30}(\\.[A-Za-z0-9_+-]{1,30})?@(" KTX_LABEL "\\.){1,4}[A-Za-z]{2,10}$"},
+    {"hostname", "^" KTX_LABEL "(\\." KTX_LABEL "){0,3}$"},
+    {"ipv6", "^(" KTX_HEX ":){7}" KTX_HEX "$|^(" KTX_HEX ":){1,6}:" KTX_HEX "$|^::(" KTX_HEX ")?$"},
+    {"uri",
+     "^([a-z][a-z0-9+-]{0,15}://" KTX_HOST "(:[0-9]{1,4})?(/" KTX_URL_TEXT "*)?|"
+     "(mailto|tel|urn|data):" KTX_URL_TEXT "+)(\\?" KTX_URL_TEXT "*)?(#" KTX_URL_TEXT "*)?$"},
     {"ipv4", "^" KTX_OCTET "\\." KTX_OCTET "\\." KTX_OCTET "\\." KTX_OCTET "$"},
 };
+#undef KTX_YEAR
 #undef KTX_DATE
 #undef KTX_TIME
 #undef KTX_OCTET
+#undef KTX_HEX
+#undef KTX_LABEL
+#undef KTX_HOST
+#undef KTX_URL_TEXT
 
 }  // namespace
 

@@ -38,6 +38,8 @@ struct EscapeRow {
   char name;
   uint32_t code;
 };
+constexpr int kManyCharacters = 1'000'000;  // lengths are not counted further
+
 constexpr EscapeRow kEscapes[] = {{'n', '\n'}, {'r', '\r'}, {'t', '\t'},
                                   {'f', '\f'}, {'v', '\v'}, {'0', 0}};
 
@@ -68,23 +70,94 @@ int json_characters(GrammarRules& g, const Ranges& ranges) {
 class Parser {
  public:
   enum class Form { JsonString, WholeText };
-  Parser(GrammarRules& rules, std::string_view text, Form form)
-      : g_(rules), text_(text), form_(form) {}
+  Parser(GrammarRules& rules, std::string_view text, Form form, const LengthBounds& length)
+      : g_(rules), text_(text), form_(form), wanted_(length) {}
 
   Result<int> parse() {
     if (text_.size() > kMaxPatternBytes) {
       return error(fmt::format("more than {} bytes", kMaxPatternBytes));
     }
-    const int inner = KTX_TRY(alternatives(0));
+    const int inner = KTX_TRY(alternatives(0)).expr;
     if (at_ < text_.size()) return error("')' without '('");
     if (form_ == Form::WholeText) return inner;
     return g_.sequence({g_.text("\""), inner, g_.text("\"")});
   }
 
  private:
-  int characters(const Ranges& ranges) {
-    if (form_ == Form::JsonString) return json_characters(g_, ranges);
-    return g_.one_of(complement(complement(ranges)));  // each once, in order
+  // A part of the pattern, and how many characters it has. `unit`: it is `length` times this
+  // one character.
+  struct Part {
+    int expr = -1;
+    LengthBounds length;
+    int unit = -1;
+  };
+
+  Part characters(const Ranges& ranges) {
+    const int expr = form_ == Form::JsonString
+                         ? json_characters(g_, ranges)
+                         : g_.one_of(complement(complement(ranges)));  // each once, in order
+    return {expr, {1, 1}, expr};
+  }
+  Part repeated(const Part& part, int min, int max) {
+    const auto times = [](int a, int b) {
+      return static_cast<int>(std::min<int64_t>(int64_t{a} * b, kManyCharacters));
+    };
+    const bool endless = max == kNoLimit || part.length.max == kNoLimit;
+    Part out = {g_.repeat(part.expr, min, max),
+                {times(part.length.min, min), endless ? kNoLimit : times(part.length.max, max)}};
+    const bool single = part.unit == part.expr && part.unit >= 0;
+    if (single) out.unit = part.unit;
+    return out;
+  }
+  static LengthBounds sum(const std::vector<Part>& parts) {
+    LengthBounds out = {0, 0};
+    for (const Part& part : parts) {
+      out.min = std::min(out.min + part.length.min, kManyCharacters);
+      const bool endless = out.max == kNoLimit || part.length.max == kNoLimit;
+      out.max = endless ? kNoLimit : std::min(out.max + part.length.max, kManyCharacters);
+    }
+    return out;
+  }
+  static bool is_within(const LengthBounds& a, const LengthBounds& b) {
+    return a.min >= b.min && (b.max == kNoLimit || (a.max != kNoLimit && a.max <= b.max));
+  }
+
+  // Parts one after the other, as long as is wanted.
+  Result<int> fitted(std::vector<Part> parts) {
+    const LengthBounds all = sum(parts);
+    if (!is_within(all, wanted_)) {
+      if (wanted_.max != kNoLimit && all.min > wanted_.max) return g_.nothing();
+      int open = 0;  // parts of several lengths
+      for (const Part& part : parts) {
+        const bool fixed = part.length.min == part.length.max;
+        if (!fixed && part.unit < 0) {
+          return Error{
+              "'pattern' with 'minLength' or 'maxLength' is supported where only single characters "
+              "are repeated; put the length into the pattern: {2,5}"};
+        }
+        if (!fixed) ++open;
+      }
+      int missing = std::max(0, wanted_.min - all.min);
+      int spare = wanted_.max == kNoLimit ? kNoLimit : wanted_.max - all.min;
+      for (Part& part : parts) {
+        if (part.length.min == part.length.max) continue;
+        // Each gets its share; the last ones what the first ones could not use.
+        const int room = part.length.max == kNoLimit ? kNoLimit : part.length.max - part.length.min;
+        int share = spare == kNoLimit ? kNoLimit : (spare + open - 1) / open;
+        if (room != kNoLimit) share = share == kNoLimit ? room : std::min(share, room);
+        const int more = share == kNoLimit ? missing : std::min(missing, share);
+        missing -= more;
+        --open;
+        if (spare != kNoLimit) spare -= share;
+        part.length = {part.length.min + more,
+                       share == kNoLimit ? kNoLimit : part.length.min + share};
+        part.expr = g_.repeat(part.unit, part.length.min, part.length.max);
+      }
+      if (missing > 0) return g_.nothing();
+    }
+    std::vector<int> exprs;
+    for (const Part& part : parts) exprs.push_back(part.expr);
+    return exprs.empty() ? g_.text("") : g_.sequence(std::move(exprs));
   }
   Error error(std::string_view what) const {
     return Error{fmt::format("pattern '{}', character {}: {}", printable(text_), at_ + 1, what)};
@@ -95,34 +168,46 @@ class Parser {
     at_ += wanted.size();
     return true;
   }
-  int anything() { return g_.repeat(characters(complement({})), 0, kNoLimit); }
+  Part anything() { return repeated(characters(complement({})), 0, kNoLimit); }
 
-  Result<int> alternatives(int depth) {
+  Result<Part> alternatives(int depth) {
     if (depth > kMaxPatternDepth) return error("groups are nested too deep");
     std::vector<int> ways;
+    LengthBounds length;
     do {
       // Each alternative of the whole pattern has its own anchors.
       const bool outer = depth == 0;
       const bool at_begin = outer && take("^");
-      int inner = KTX_TRY(sequence(depth));
+      std::vector<Part> parts = KTX_TRY(sequence(depth));
       const bool at_end = outer && take("$");
       const bool open = outer && form_ == Form::JsonString;
-      if (open && !at_begin) inner = g_.sequence({anything(), inner});
-      if (open && !at_end) inner = g_.sequence({inner, anything()});
-      ways.push_back(inner);
+      if (open && !at_begin) parts.insert(parts.begin(), anything());
+      if (open && !at_end) parts.push_back(anything());
+      const LengthBounds here = sum(parts);
+      const bool endless = here.max == kNoLimit || length.max == kNoLimit;
+      length = ways.empty() ? here
+                            : LengthBounds{std::min(length.min, here.min),
+                                           endless ? kNoLimit : std::max(length.max, here.max)};
+      if (outer) {
+        ways.push_back(KTX_TRY(fitted(std::move(parts))));
+      } else {
+        std::vector<int> exprs;
+        for (const Part& part : parts) exprs.push_back(part.expr);
+        ways.push_back(exprs.empty() ? g_.text("") : g_.sequence(std::move(exprs)));
+      }
     } while (take("|"));
-    return g_.alternatives(std::move(ways));
+    return Part{g_.alternatives(std::move(ways)), length};
   }
-  Result<int> sequence(int depth) {
-    std::vector<int> parts;
+  Result<std::vector<Part>> sequence(int depth) {
+    std::vector<Part> parts;
     while (at_ < text_.size() && peek() != '|' && peek() != ')') {
       if (peek() == '$' && depth == 0 && (at_ + 1 == text_.size() || text_[at_ + 1] == '|')) break;
-      const int part = KTX_TRY(primary(depth));
+      const Part part = KTX_TRY(primary(depth));
       parts.push_back(KTX_TRY(repetition(part)));
     }
-    return parts.empty() ? g_.text("") : g_.sequence(std::move(parts));
+    return parts;
   }
-  Result<int> primary(int depth) {
+  Result<Part> primary(int depth) {
     const char c = peek();
     if (c == '^' || c == '$') return error("'^' and '$' are supported at the ends only");
     if (std::string_view("*+?{").find(c) != std::string_view::npos) {
@@ -130,7 +215,7 @@ class Parser {
     }
     if (take("(")) {
       if (take("?") && !take(":")) return error("look-around and named groups are not supported");
-      const int inner = KTX_TRY(alternatives(depth + 1));
+      const Part inner = KTX_TRY(alternatives(depth + 1));
       if (!take(")")) return error("'(' without ')'");
       return inner;
     }
@@ -138,7 +223,7 @@ class Parser {
     if (take(".")) return characters(complement(kLineEnds));
     return characters(KTX_TRY(character(nullptr)));
   }
-  Result<int> repetition(int part) {
+  Result<Part> repetition(const Part& part) {
     int min = 0, max = kNoLimit;
     if (take("*")) {
     } else if (take("+")) {
@@ -154,7 +239,7 @@ class Parser {
       return part;
     }
     (void)take("?");  // lazy: the same texts
-    return g_.repeat(part, min, max);
+    return repeated(part, min, max);
   }
   Result<int> number() {
     int value = -1;
@@ -234,16 +319,18 @@ class Parser {
   GrammarRules& g_;
   std::string_view text_;
   const Form form_;
+  const LengthBounds wanted_;
   size_t at_ = 0;
 };
 
 }  // namespace
 
-Result<int> pattern_string(GrammarRules& rules, std::string_view pattern) {
-  return Parser(rules, pattern, Parser::Form::JsonString).parse();
+Result<int> pattern_string(GrammarRules& rules, std::string_view pattern,
+                           const LengthBounds& length) {
+  return Parser(rules, pattern, Parser::Form::JsonString, length).parse();
 }
 Result<int> pattern_text(GrammarRules& rules, std::string_view pattern) {
-  return Parser(rules, pattern, Parser::Form::WholeText).parse();
+  return Parser(rules, pattern, Parser::Form::WholeText, {}).parse();
 }
 
 }  // namespace ktx::text::grammar

@@ -21,7 +21,18 @@ inline constexpr int kMaxPatternDepth = 40;
 inline constexpr int kMaxPatternRepetitions = 1000;
 inline constexpr size_t kMaxPatternBytes = 4096;
 
-Result<int> pattern_string(GrammarRules& rules, std::string_view pattern);
+// Characters that a text may have.
+struct LengthBounds {
+  int min = 0;
+  int max = kNoLimit;
+};
+
+// Within `length` as far as the pattern itself does not see to it: repetitions of single
+// characters are made shorter or longer, together no longer than `length.max`, which may be
+// narrower than both say ([a-z]+@[a-z]+ with at most 9 is [a-z]{1,4}@[a-z]{1,4}). An error where
+// other parts have several lengths. Expects length.min <= length.max.
+Result<int> pattern_string(GrammarRules& rules, std::string_view pattern,
+                           const LengthBounds& length = {});
 
 // A text without quotes and escapes that the pattern matches from begin to end.
 Result<int> pattern_text(GrammarRules& rules, std::string_view pattern);

@@ -105,7 +105,7 @@ def main():
     environment = dict(os.environ, KTX_URL=server.url,
                        KTX_NARROW_URL=narrow.url if narrow else "",
                        KTX_REASONER_URL=reasoner.url if reasoner else "", KTX_BROWSER=browser or "",
-                       NO_PROXY="*", no_proxy="*")
+                       NO_PROXY="*", no_proxy="*", PYTHONDONTWRITEBYTECODE="1")
     status = subprocess.run([python, HERE / f"{suite}_suite.py"], env=environment).returncode
     ended = max([each.close() for each in (server, narrow, reasoner) if each], key=abs)
     if ended != 0:

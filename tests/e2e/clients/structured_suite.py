@@ -1,11 +1,15 @@
 """Answers with a given form, as `instructor`, pydantic and the vendors' packages ask for them,
 against our server: run by run.py. Each value is checked by `jsonschema`, which knows nothing of
 our grammars. Sampled hot, so that what a schema does not forbid comes."""
+import datetime
 import enum
+import ipaddress
 import json
 import os
+import random
 import typing
 import unittest
+import uuid
 import warnings
 
 import anthropic
@@ -14,6 +18,8 @@ import jsonschema
 import ollama
 import openai
 import pydantic
+
+from random_schemas import random_schema
 
 URL = os.environ["KTX_URL"]
 openai_client = openai.OpenAI(base_url=URL + "/v1", api_key="none", max_retries=0)
@@ -66,6 +72,24 @@ class Square(pydantic.BaseModel):
 
 class Drawing(pydantic.BaseModel):
     shape: typing.Annotated[typing.Union[Circle, Square], pydantic.Field(discriminator="shape")]
+
+
+class Everyday(pydantic.BaseModel):
+    """pydantic reads the values more strictly than their schema says: real dates, addresses."""
+    day: datetime.date
+    at: datetime.datetime
+    time: datetime.time
+    took: datetime.timedelta
+    key: uuid.UUID
+    url: pydantic.AnyUrl
+    four: ipaddress.IPv4Address
+    six: ipaddress.IPv6Address
+    kinds: set[Kind]
+    counts: dict[Kind, int]
+    code: str = pydantic.Field(pattern=r"^[A-Z]{2}-[a-z]+$", min_length=5, max_length=9)
+    fives: int = pydantic.Field(multiple_of=5, ge=0, le=10000)
+    sevens: int = pydantic.Field(multiple_of=7, gt=0, lt=100)
+    share: float = pydantic.Field(gt=0, le=1)
 
 
 CLASSES = (Trip, Node, Now, Drawing)
@@ -200,6 +224,16 @@ class OpenAi(unittest.TestCase):
                     "parameters": Trip.model_json_schema()}])
         Trip.model_validate_json(answer.output[0].arguments)
 
+    def test_everyday_values_are_what_they_say(self):
+        schema, ended = Everyday.model_json_schema(), 0
+        for seed in range(8):
+            choice = ask(seed=seed, max_tokens=1500, extra_body={"guided_json": schema}).choices[0]
+            if choice.finish_reason == "stop":
+                ended += 1
+                check(schema, json.loads(choice.message.content))
+                Everyday.model_validate_json(choice.message.content)
+        self.assertGreater(ended, 2)
+
     def test_every_field_for_a_form_is_honoured(self):
         schema = Trip.model_json_schema()
         bodies = [{"guided_json": schema}, {"guided_json": json.dumps(schema)},
@@ -252,6 +286,29 @@ class OpenAi(unittest.TestCase):
             choice = ask(extra_body={"ignore_eos": True, **body}).choices[0]
             self.assertEqual(len(choice.message.content), length)
             self.assertEqual(choice.finish_reason, "stop")
+
+
+class RandomSchemas(unittest.TestCase):
+    def test_answers_are_valid_or_the_schema_is_refused(self):
+        ended = refused = 0
+        for seed in range(400):
+            schema = random_schema(random.Random(seed))
+            try:
+                choice = openai_client.completions.create(
+                    model=MODEL, prompt="A", max_tokens=200, temperature=1.5, seed=seed,
+                    extra_body={"guided_json": schema}).choices[0]
+            except openai.BadRequestError as error:
+                self.assertIn("'guided_json': ", error.body["message"], schema)
+                refused += 1
+                continue
+            if choice.finish_reason == "stop":
+                ended += 1
+                try:
+                    check(schema, json.loads(choice.text))
+                except (jsonschema.ValidationError, ValueError) as error:
+                    self.fail(f"seed {seed}: {choice.text}: {error}")
+        self.assertGreater(ended, 150)
+        self.assertGreater(refused, 40)
 
 
 class Anthropic(unittest.TestCase):

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "lib/text/grammar/schema_extent.h"
+#include "tests/support/cpu_time.h"
 #include "tests/unit/text/grammar/grammar_tools.h"
 #include "tests/unit/text/grammar/schema_check.h"
 
@@ -109,7 +110,72 @@ const Case kCases[] = {
     {R"({"type": "string", "format": "uuid"})",
      {R"("123e4567-e89b-12d3-a456-426614174000")"},
      {R"("1")"}},
-    {R"({"type": "string", "format": "email"})", {R"("anything")"}, {"1"}},
+    {R"({"type": "string", "format": "binary"})", {R"("anything")"}, {"1"}},
+    {R"({"type": "string", "format": "email"})",
+     {R"("a.b+c@ex-ample.co.uk")"},
+     {R"("anything")", R"("a@b")", R"("a@-b.de")", R"("a@b..de")"}},
+    {R"({"type": "string", "format": "hostname"})",
+     {R"("localhost")", R"("a-1.example.org")"},
+     {R"("")", R"("-a.de")", R"("a..b")", R"("a b")"}},
+    {R"({"type": "string", "format": "ipv6"})",
+     {R"("::1")", R"("::")", R"("2001:db8::1")", R"("1:2:3:4:5:6:7:8")"},
+     {R"("1:2:3")", R"("1::2::3")", R"("1:2:3:4:5:6:7:8:9")", R"("g::1")"}},
+    {R"({"type": "string", "format": "uri"})",
+     {R"("https://example.org/a?b=c#d")", R"("mailto:a@b.de")", R"("http://h:80")"},
+     {R"("example.org")", R"("http://a b")", R"("http://a/%zz")", R"("http://")"}},
+    {R"({"type": "string", "format": "duration"})",
+     {R"("P1D")", R"("PT1H30M")", R"("P2W")", R"("P1Y2M3D")", R"("P1DT2H")"},
+     {R"("P")", R"("PT")", R"("1D")", R"("PT1H30S")", R"("P1H")"}},
+    // lengths of what has a pattern
+    {R"({"type": "string", "pattern": "^[a-z]+$", "maxLength": 3})",
+     {R"("a")", R"("abc")"},
+     {R"("abcd")", R"("")"}},
+    {R"({"type": "string", "pattern": "^[A-Z]{3}$", "minLength": 3, "maxLength": 3})",
+     {R"("ABC")"},
+     {R"("AB")"}},
+    {R"({"type": "string", "pattern": "^x[\"\\\\]*$", "minLength": 3})",
+     {R"("x\"\\")"},
+     {R"("x\"")", R"("x")"}},
+    {R"({"type": "string", "pattern": "^[a-z]+@[a-z]+$", "minLength": 5, "maxLength": 9})",
+     {R"("abc@d")", R"("abcd@efgh")"},
+     {R"("a@b")", R"("abcdefgh@b")"}},
+    {R"({"type": "string", "pattern": "b", "maxLength": 3})", {R"("b")"}, {R"("abba")", R"("a")"}},
+    {R"({"type": "string", "format": "date", "maxLength": 10})", {R"("2024-01-01")"}, {R"("x")"}},
+    {R"({"type": "string", "format": "uri", "minLength": 1, "maxLength": 9})",
+     {R"("x")"},
+     {R"("")", R"("http://abcdef")"}},
+    // multiples
+    {R"({"type": "integer", "multipleOf": 5})", {"0", "5", "-10", "125"}, {"3", "12", "-0", "05"}},
+    {R"({"type": "integer", "multipleOf": 7, "minimum": 0, "maximum": 30})",
+     {"0", "7", "28"},
+     {"30", "35", "-7"}},
+    {R"({"multipleOf": 100, "exclusiveMinimum": 250.5})", {"300", "123400"}, {"200", "250", "350"}},
+    {R"({"type": "integer", "multipleOf": 4, "maximum": -5})",
+     {"-8", "-160000", "-100"},
+     {"16", "0", "-4", "-22"}},
+    {R"({"type": "integer", "minimum": 1, "maximum": 100000, "multipleOf": 25})",
+     {"25", "1000", "99975", "100000"},
+     {"0", "30", "100025"}},
+    {R"({"type": "number", "multipleOf": 3, "exclusiveMinimum": -6, "exclusiveMaximum": 6})",
+     {"-3", "0", "3"},
+     {"-6", "6", "1"}},
+    // nothing twice
+    {R"({"type": "array", "items": {"enum": ["a", "b", "c"]}, "uniqueItems": true})",
+     {"[]", R"(["a"])", R"(["a", "c"])", R"(["a","b","c"])"},
+     {R"(["a","a"])", R"(["d"])"}},
+    {R"({"$defs": {"K": {"enum": ["a", "b", "c"], "type": "string"}}, "type": "array",
+         "items": {"$ref": "#/$defs/K"}, "uniqueItems": true, "minItems": 1, "maxItems": 2})",
+     {R"(["b"])", R"(["a","c"])"},
+     {"[]", R"(["b","b"])", R"(["a","b","c"])"}},
+    {R"({"type": "array", "items": {"enum": [1, 1.0, 2]}, "uniqueItems": true, "minItems": 2})",
+     {"[1,2]"},
+     {"[1,1.0]", "[1]"}},
+    {R"({"type": "array", "items": {"type": "boolean"}, "uniqueItems": true})",
+     {"[false,true]"},
+     {"[true,true]"}},
+    {R"({"type": "array", "items": {"type": "string"}, "uniqueItems": true, "maxItems": 1})",
+     {R"(["x"])", "[]"},
+     {R"(["x","y"])"}},
     {R"({"type": "integer", "minimum": -3, "maximum": 12})",
      {"-3", "0", "9", "10", "12"},
      {"-4", "13", "100"}},
@@ -279,7 +345,11 @@ TEST(JsonSchema, NamesTheKeywordAndItsPlace) {
       {R"({"if": false, "then": false})", "schema at #: keyword 'if' is not supported"},
       {R"({"patternProperties": {"a": false}})", "keyword 'patternProperties' is not supported"},
       {R"({"dependentSchemas": {"a": false}})", "keyword 'dependentSchemas' is not supported"},
-      {R"({"multipleOf": false})", "keyword 'multipleOf' is not supported"},
+      {R"({"multipleOf": false})", "'multipleOf' is boolean, expected a number above 0"},
+      {R"({"multipleOf": 0})", "'multipleOf' is number, expected a number above 0"},
+      {R"({"multipleOf": 0.01})", "'multipleOf' is 0.01; whole numbers are supported"},
+      {R"({"multipleOf": 7})", "'multipleOf' of 7 within these bounds is not supported"},
+      {R"({"multipleOf": 10, "minimum": 1, "maximum": 9})", "matches no text at all"},
       {R"({"properties": {"a": {}}, "propertyNames": false})",
        "'propertyNames' is supported without 'properties' only"},
       {R"({"properties": {"a": false}, "required": ["a"]})", "matches no text at all"},
@@ -298,7 +368,8 @@ TEST(JsonSchema, NamesTheKeywordAndItsPlace) {
       {R"({"$ref": "#/$defs/a/items", "$defs": {"a": {"$id": "x", "items": {}}}})",
        "goes into a part with an '$id'"},
       {R"({"anyOf": [{}, {"if": {}}]})", "schema at #/anyOf/1: keyword 'if' is not supported"},
-      {R"({"type": "array", "items": {"uniqueItems": true}})", "#/items: keyword 'uniqueItems'"},
+      {R"({"type": "array", "items": {"uniqueItems": true}})",
+       "schema at #/items: keyword 'uniqueItems' is supported where 'items' has an 'enum'"},
       {R"({"requird": "string"})",
        "schema at #: unknown keyword 'requird'; did you mean 'required'?"},
       {R"({"type": "strin"})", "unknown type 'strin'; did you mean 'string'?"},
@@ -312,7 +383,13 @@ TEST(JsonSchema, NamesTheKeywordAndItsPlace) {
       {R"x({"type": "string", "pattern": "(?=a)"})x", "look-around and named groups"},
       {R"({"type": "string", "pattern": "a^b"})", "'^' and '$' are supported at the ends only"},
       {R"({"type": "string", "pattern": "a\\b"})", "this escape is not supported"},
-      {R"({"type": "string", "pattern": "a", "maxLength": 3})", "'pattern' with 'minLength'"},
+      {R"({"type": "string", "pattern": "^(ab|c)*$", "maxLength": 3})",
+       "'pattern' with 'minLength'"},
+      {R"({"type": "string", "pattern": "^abc$", "maxLength": 2})", "matches no text at all"},
+      {R"({"type": "string", "pattern": "^a?$", "minLength": 2})", "matches no text at all"},
+      {R"({"type": "array", "uniqueItems": 1})", "'uniqueItems' is number, expected true or false"},
+      {R"({"type": "array", "items": {"enum": [1]}, "uniqueItems": true, "minItems": 2})",
+       "matches no text at all"},
       {R"({"enum": [1], "minimum": 0})", "'minimum' beside 'enum' or 'const'"},
       {R"({"type": "number", "minimum": 1e300})", "at most 16 digits"},
       {R"({"allOf": [{"pattern": "a"}, {"pattern": "b"}]})", "two different 'pattern'"},
@@ -398,6 +475,18 @@ TEST(JsonSchema, LongListsMeetLimits) {
   EXPECT_THAT(error(R"({"properties": {)" + list(0, 5000, property.c_str()) +
                     R"(}, "required": [)" + list(0, 90000, "\"p{}\"") + "]}"),
               HasSubstr("too large"));
+  // 149 KB of properties that may all be absent.
+  const double begin = testing::cpu_seconds();
+  EXPECT_THAT(error(R"({"properties": {)" + list(0, 9900, property.c_str()) + "}}"),
+              HasSubstr("too many properties that are not required, 9900 here"));
+  EXPECT_LT(testing::cpu_seconds() - begin, 3.0);
+  EXPECT_EQ(error(R"({"properties": {)" + list(0, 400, property.c_str()) + "}}"), "no error");
+  EXPECT_THAT(error(R"({"type": "array", "uniqueItems": true, "items": {"enum": [)" +
+                    list(0, 50000, "{}") + "]}}"),
+              HasSubstr("'uniqueItems' of 50000 values"));
+  EXPECT_THAT(error(R"({"type": "array", "uniqueItems": true, "maxItems": 3, "items": {"enum": [)" +
+                    list(0, 100, "{}") + "]}}"),
+              HasSubstr("at most 40 values"));
   // Copied for each branch.
   EXPECT_THAT(error(R"({"minLength": 1, "default": [)" + list(0, 100000, "{}") +
                     R"(], "anyOf": [)" + list(0, 900, R"({{"minLength": {}}})") + "]}"),

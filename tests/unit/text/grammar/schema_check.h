@@ -77,6 +77,9 @@ inline std::string schema_violation(const nlohmann::ordered_json& root,
   }
   if (value.is_number()) {
     const double number = value.get<double>();
+    if (has("multipleOf") && std::fmod(number, schema["multipleOf"].get<double>()) != 0) {
+      return "multipleOf";
+    }
     if (has("minimum") && number < schema["minimum"].get<double>()) return "minimum";
     if (has("maximum") && number > schema["maximum"].get<double>()) return "maximum";
     // A boolean in draft 4, which speaks of the other bound.
@@ -96,6 +99,9 @@ inline std::string schema_violation(const nlohmann::ordered_json& root,
   if (value.is_array()) {
     if (has("minItems") && value.size() < schema["minItems"].get<size_t>()) return "minItems";
     if (has("maxItems") && value.size() > schema["maxItems"].get<size_t>()) return "maxItems";
+    for (size_t i = 0; schema.value("uniqueItems", false) && i < value.size(); ++i) {
+      if (std::count(value.begin(), value.end(), value[i]) > 1) return "uniqueItems";
+    }
     const bool tuple = has("items") && schema["items"].is_array();
     const Json prefix = tuple ? schema["items"] : schema.value("prefixItems", Json::array());
     const char* more = tuple ? "additionalItems" : has("items") ? "items" : "unevaluatedItems";
