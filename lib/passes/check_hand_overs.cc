@@ -1,7 +1,8 @@
 // Does a token change devices more often than the placement needs? Three shapes:
 //
-//   D007  a device computes activations and holds no matrix: norms alone, for example
-//   D008  a layer is cut into pieces: more than there and back within one layer
+//   D007  a device computes activations beside which it holds no matrix: norms, for example
+//   D008  a layer is cut into pieces: matrices of one block on several devices, or more than
+//         there and back within the layer
 //   D009  layers go back to a device that they have left: 0..9 there, 10..19 here, 20.. there
 //
 // Each hand-over costs about as much as reading a megabyte from a CPU's memory (estimate.h).
@@ -12,6 +13,9 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "lib/passes/estimate.h"
 #include "lib/passes/pass.h"
@@ -66,49 +70,97 @@ class HandOverChecker {
     return fmt::format("{} hand-overs a token, {:.1f} ms", count, count * kCrossingSeconds * 1e3);
   }
 
+  // Modules that a rule put where no matrix is: of their layer, or at all outside of layers.
   bool check_idle_devices() {
+    std::set<std::pair<std::string, int32_t>> holds;  // device and layer; -1: any
+    for (const ir::Module& module : modules()) {
+      if (!has_matrix(module)) continue;
+      holds.emplace(module.decision.device, module.layer);
+      holds.emplace(module.decision.device, -1);
+    }
     bool reported = false;
     for (const auto& [device, paths] : found_.modules_on) {
-      const bool used = std::any_of(modules().begin(), modules().end(),
-                                    [&, on = std::string_view(device)](const auto& m) {
-                                      return m.decision.device == on && has_matrix(m);
-                                    });
-      if (used) continue;
-      const auto first =
-          std::find_if(modules().begin(), modules().end(), [&](const ir::Module& module) {
-            return paths.count(module.path) > 0 && module.decision.rule >= 0 && !is_open(module);
-          });
-      if (first == modules().end()) continue;
+      std::vector<const ir::Module*> idle;
+      std::set<int32_t> layers;
+      for (const ir::Module& module : modules()) {
+        // Sums of what others made are on the device of the sum, in the name of the maker.
+        if (paths.count(module.path) == 0 || module.decision.device != device) continue;
+        if (holds.count({device, module.layer}) > 0) continue;
+        if (module.decision.rule < 0 || is_open(module)) continue;
+        idle.push_back(&module);
+        layers.insert(module.layer);
+      }
+      if (idle.empty()) continue;
       const auto count =
-          static_cast<int>(std::count_if(found_.all.begin(), found_.all.end(),
-                                         [&, on = std::string_view(device)](const HandOver& h) {
-                                           return h.from == on || h.to == on;
-                                         }));
+          std::count_if(found_.all.begin(), found_.all.end(),
+                        [&, on = std::string_view(device)](const HandOver& hand_over) {
+                          return (hand_over.from == on || hand_over.to == on) &&
+                                 layers.count(hand_over.layer) > 0;
+                        });
+      const auto number = static_cast<int64_t>(idle.size());
       state_.diags
-          ->warning(
-              place_of_rule(*first), "D007",
-              fmt::format("{} computes {} and holds no matrix of the model: {}", device,
-                          count_of(static_cast<int64_t>(paths.size()), "module"), price(count)))
-          .note({}, fmt::format("the modules are {}",
-                                and_more(first->path, static_cast<int64_t>(paths.size()))))
+          ->warning(place_of_rule(*idle.front()), "D007",
+                    fmt::format("{} computes {} and holds no matrix beside {}: {}", device,
+                                count_of(number, "module"), number == 1 ? "it" : "them",
+                                price(static_cast<int>(count))))
+          .note({}, fmt::format("the modules are {}", and_more(idle.front()->path, number)))
           .help("put them where the matrices before and after them are");
       reported = true;
     }
     return reported;
   }
 
-  void check_pieces() {
-    std::map<int32_t, int> of_layer;
-    for (const HandOver& hand_over : found_.all) {
-      if (hand_over.within_layer) ++of_layer[hand_over.layer];
+  // Blocks whose linear layers lie on several devices, by layer; the first of each.
+  std::map<int32_t, const ir::Module*> split_blocks() const {
+    std::map<int32_t, const ir::Module*> split;
+    for (const ir::Module& block : modules()) {
+      const ir::Kind kind = ir::kind_of(block.role);
+      if (kind != ir::Kind::Attention && kind != ir::Kind::Mlp) continue;
+      std::set<std::string> devices;
+      for (const ir::ModuleId id : block.children) {
+        const ir::Module& part = modules()[static_cast<size_t>(id)];
+        if (has_matrix(part)) devices.insert(part.decision.device);
+      }
+      if (devices.size() > 1) split.emplace(block.layer, &block);
     }
-    std::erase_if(of_layer, [&](const auto& entry) {
-      return entry.second <= kThereAndBack || is_open(entry.first);
+    return split;
+  }
+
+  void check_pieces() {
+    std::map<int32_t, int> within;
+    for (const HandOver& hand_over : found_.all) {
+      if (hand_over.within_layer) ++within[hand_over.layer];
+    }
+    const std::map<int32_t, const ir::Module*> split = split_blocks();
+    std::erase_if(within, [&](const auto& entry) {
+      const bool whole = entry.second <= kThereAndBack && split.count(entry.first) == 0;
+      return whole || is_open(entry.first);
     });
-    if (of_layer.empty()) return;
+    if (within.empty()) return;
     int total = 0;
-    for (const auto& [layer, count] : of_layer) total += count;
-    const auto [layer, count] = *of_layer.begin();
+    for (const auto& [layer, count] : within) total += count;
+    const auto [layer, count] = *within.begin();
+    const auto block = split.find(layer);
+    const std::string where = block == split.end()
+                                  ? fmt::format("blocks of layer {} lie", layer)
+                                  : fmt::format("matrices of {} lie", block->second->path);
+    const std::vector<const ir::Module*> odd = odd_ones(layer);
+    if (odd.empty()) return;
+    state_.diags
+        ->warning(place_of_rule(*odd.front()), "D008",
+                  fmt::format("{} cut into pieces: {} on several devices, and a token goes from "
+                              "device to device {} times within the layer ({} in all)",
+                              within.size() == 1 ? "a layer is"
+                                                 : fmt::format("{} layers are", within.size()),
+                              where, count, price(total)))
+        .note({}, fmt::format("on {}: {}", odd.front()->decision.device,
+                              and_more(odd.front()->path, static_cast<int64_t>(odd.size()))))
+        .help("put whole blocks (self_attn, mlp, experts) or whole layers on one device");
+  }
+
+  // What has weights on the device with the fewest modules of a layer. Experts elsewhere are
+  // usual and come last.
+  std::vector<const ir::Module*> odd_ones(int32_t layer) const {
     std::map<std::string, std::vector<const ir::Module*>> devices;
     for (const ir::Module& module : modules()) {
       if (module.layer == layer && !module.params.empty()) {
@@ -118,27 +170,11 @@ class HandOverChecker {
     const auto fewest = std::min_element(
         devices.begin(), devices.end(),
         [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-    if (fewest == devices.end()) return;
-    std::string pieces;
-    for (size_t i = 0; i < std::min<size_t>(fewest->second.size(), 4); ++i) {
-      pieces += (i ? ", " : "") + fewest->second[i]->path;
-    }
-    if (fewest->second.size() > 4) pieces += fmt::format(" and {} more", fewest->second.size() - 4);
-    // Experts elsewhere are usual: what is beside them is the odd part.
-    const auto odd =
-        std::find_if(fewest->second.begin(), fewest->second.end(),
-                     [](const ir::Module* module) { return module->role != ir::Role::Experts; });
-    const ir::Module& example = odd == fewest->second.end() ? *fewest->second.front() : **odd;
-    state_.diags
-        ->warning(
-            place_of_rule(example), "D008",
-            fmt::format(
-                "{} cut into pieces: layer {} goes from device to device {} times for "
-                "a token, where {} are enough for a block elsewhere ({} in all)",
-                of_layer.size() == 1 ? "a layer is" : fmt::format("{} layers are", of_layer.size()),
-                layer, count, kThereAndBack, price(total)))
-        .note({}, fmt::format("on {} of layer {}: {}", fewest->first, layer, pieces))
-        .help("put whole blocks (self_attn, mlp, experts) or whole layers on one device");
+    if (fewest == devices.end()) return {};
+    std::stable_partition(
+        fewest->second.begin(), fewest->second.end(),
+        [](const ir::Module* module) { return module->role != ir::Role::Experts; });
+    return fewest->second;
   }
 
   // Device of each layer's attention: where the layer begins.

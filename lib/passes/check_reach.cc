@@ -122,6 +122,31 @@ std::string list_of(const std::set<int32_t>& layers) {
   return out;
 }
 
+// Whether neither a rule nor one of the containers in its layer says where a module goes.
+bool goes_its_own_way(const CompileState& state, ir::ModuleId id) {
+  const int32_t layer = state.modules.modules[static_cast<size_t>(id)].layer;
+  while (id >= 0) {
+    const ir::Module& module = state.modules.modules[static_cast<size_t>(id)];
+    if (module.layer != layer) return true;
+    if (module.decision.rule >= 0) return false;
+    id = module.parent;
+  }
+  return true;
+}
+
+// A run of layers without a rule that is shorter than the runs with one on both sides is
+// taken for a slip; a longer one may be left to the compiler on purpose.
+bool is_slip(int32_t layer, const std::set<int32_t>& open, const std::map<int32_t, int>& ruled) {
+  int32_t first = layer, last = layer;
+  while (open.count(first - 1) > 0) --first;
+  while (open.count(last + 1) > 0) ++last;
+  const int32_t length = last - first + 1;
+  for (int32_t i = 1; i <= length + 1; ++i) {
+    if (ruled.count(first - i) == 0 || ruled.count(last + i) == 0) return false;
+  }
+  return true;
+}
+
 // Layers without a rule between layers with one, for modules of the same name.
 void report_gaps(CompileState& state) {
   struct Layers {
@@ -134,25 +159,21 @@ void report_gaps(CompileState& state) {
     const ir::Module& module = state.modules.modules[id];
     if (module.layer < 0 || module.params.empty()) continue;
     Layers& layers = by_name[without_layers(module.path)];
-    const bool open =
-        state.matched.rule_of_module[id] == rules::kNoRule && module.decision.rule < 0;
-    if (!open) {
+    if (!goes_its_own_way(state, static_cast<ir::ModuleId>(id))) {
       layers.ruled.emplace(module.layer, module.decision.rule);
     } else if (layers.open.insert(module.layer).second && layers.first_open.empty()) {
       layers.first_open = module.path;
     }
   }
   std::set<int32_t> gaps;
-  std::set<std::string> devices;
   std::string example;
   int before = -1;
   for (const auto& [name, layers] : by_name) {
     for (const int32_t layer : layers.open) {
-      const auto next = layers.ruled.lower_bound(layer);
-      if (next == layers.ruled.end() || next == layers.ruled.begin()) continue;
+      if (!is_slip(layer, layers.open, layers.ruled)) continue;
       gaps.insert(layer);
       if (example.empty()) example = layers.first_open;
-      if (before < 0) before = std::prev(next)->second;
+      if (before < 0) before = std::prev(layers.ruled.lower_bound(layer))->second;
     }
   }
   if (gaps.empty()) return;
