@@ -130,7 +130,7 @@ function greeting() {
     'div', {className: 'empty'}, element('h2', {textContent: 'What can I do for you?'}),
     element('p', {textContent: 'Everything stays between this page and its server.'}));
   for (const text of ['Tell me a story about a fox.', 'What is 12 + 30?', 'Name three rivers.']) {
-    node.append(button(text, () => { $('input').value = text; ask(); }));
+    node.append(button(text, () => askFrom(text, null)));
   }
   return node;
 }

@@ -263,6 +263,12 @@ class Storage(PageCase):
 
     def test_a_draft_outlives_a_reload(self):
         page = self.page
+        # An example of an empty conversation leaves what is typed alone.
+        page.js("document.getElementById('input').value = 'typed'")
+        self.click(page, ".empty button", "Name three rivers.")
+        page.wait(f"{SHOWN}.length === 2 && answers.size === 0")
+        self.assertEqual(page.js("document.getElementById('input').value"), "typed")
+        page.js("document.getElementById('input').value = ''")
         self.ask(page, "first")
         page.js("document.getElementById('input').focus()")
         page.call("Input.insertText", text="half a thou")
