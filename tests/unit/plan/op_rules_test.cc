@@ -11,6 +11,7 @@
 #include "lib/formats/step_attrs.h"
 #include "lib/plan/check_step_records.h"
 #include "tests/support/temp_dir.h"
+#include "tests/unit/plan/plan_records.h"
 #include "tests/unit/plan/tiny_plan.h"
 
 namespace ktx::plan {
@@ -20,88 +21,13 @@ using ::testing::HasSubstr;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// The records of the tiny plan, to be changed.
-class Records {
+class Records : public PlanRecords {
  public:
-  explicit Records(const PlanView& plan)
-      : values(plan.values.begin(), plan.values.end()),
-        operands(plan.operands.begin(), plan.operands.end()),
-        steps(plan.steps.begin(), plan.steps.end()),
-        blobs(plan.blobs.begin(), plan.blobs.end()),
-        buffers(plan.buffers.begin(), plan.buffers.end()),
-        slots(plan.kv_slots.begin(), plan.kv_slots.end()),
-        segments(plan.segments.begin(), plan.segments.end()),
-        weights(plan.weight_uses.begin(), plan.weight_uses.end()),
-        facts(plan.facts),
-        view_(plan),
-        attrs_(plan.attrs.begin(), plan.attrs.end()) {}
-
-  std::vector<ValueRecord> values;
-  std::vector<OperandRecord> operands;
-  std::vector<StepRecord> steps;
-  std::vector<BlobRecord> blobs;
-  std::vector<BufferRecord> buffers;
-  std::vector<KvSlotRecord> slots;
-  std::vector<SegmentRecord> segments;
-  std::vector<uint32_t> weights;
-  PlanFacts facts;
-
-  // Number `nth` of the steps of an op.
-  StepRecord& step(StepOp op, int nth = 0) {
-    for (StepRecord& record : steps) {
-      if (record.op == static_cast<uint32_t>(op) && nth-- == 0) return record;
-    }
-    ADD_FAILURE() << "the tiny plan lacks a step " << info(op).name;
-    return steps[0];
-  }
-  template <class Attrs>
-  Attrs& attrs(const StepRecord& record) {
-    return *reinterpret_cast<Attrs*>(attrs_.data() + record.attrs_offset);
-  }
-  OperandRecord& in(const StepRecord& record, uint32_t i) {
-    return operands[record.first_input + i];
-  }
-  OperandRecord& out(const StepRecord& record, uint32_t i) {
-    return operands[record.first_output + i];
-  }
-  BlobRecord& weight(const StepRecord& record, uint32_t i) {
-    return blobs[weights[record.first_weight + i]];
-  }
-  ValueRecord& value(std::string_view name) { return values[id(name)]; }
-  uint32_t id(std::string_view name) const {
-    for (uint32_t i = 0; i < values.size(); ++i) {
-      if (view_.string(values[i].name) == name) return i;
-    }
-    ADD_FAILURE() << "the tiny plan lacks a value " << name;
-    return 0;
-  }
-  uint32_t blob(std::string_view name) const {
-    for (uint32_t i = 0; i < blobs.size(); ++i) {
-      if (view_.string(blobs[i].name) == name) return i;
-    }
-    ADD_FAILURE() << "the tiny plan lacks a weight " << name;
-    return 0;
-  }
-  uint32_t string(std::string_view text) const {
-    for (uint32_t i = 0; i < view_.string_entries.size(); ++i) {
-      if (view_.string(i) == text) return i;
-    }
-    ADD_FAILURE() << "the tiny plan lacks a string " << text;
-    return 0;
-  }
-
+  using PlanRecords::PlanRecords;
   std::string error() const {
-    PlanView view = view_;
-    view.values = values, view.operands = operands, view.steps = steps, view.blobs = blobs;
-    view.buffers = buffers, view.kv_slots = slots, view.segments = segments;
-    view.weight_uses = weights, view.facts = facts, view.attrs = attrs_;
-    const Status status = verify_steps(view);
+    const Status status = verify_steps(view());
     return status.ok() ? "" : status.error().message;
   }
-
- private:
-  PlanView view_;
-  std::vector<std::byte> attrs_;
 };
 
 class OpRules : public ::testing::Test {
