@@ -104,8 +104,10 @@ async function search(text) {
       const content = plain(message.content), at = content.indexOf(wanted);
       if (at < 0) continue;
       const from = Math.max(0, at - 20);
+      // As it was written, where folding has not moved it.
+      const text = content.length === message.content.length ? message.content : content;
       found.set(message.chat, {message: message.id, snippet: (from ? '…' : '') +
-        content.slice(from, at + wanted.length + 60).replace(/\s+/g, ' ')});
+        text.slice(from, at + wanted.length + 60).replace(/\s+/g, ' ')});
     }
   }
   if (turn !== searching) return;

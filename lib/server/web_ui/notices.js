@@ -1,8 +1,11 @@
 // What the user must know: a bar that stays until it is mended or dismissed, and a short toast.
 'use strict';
 
-// One bar for each name; a new text replaces the old one. actions: [[label, onclick]].
+// One bar for each name; a new text replaces the old one. actions: [[label, onclick]]. What lasts
+// and was dismissed does not come back with the same text.
+const waved = new Set();
 function notice(name, text, actions = []) {
+  if (actions.length > 0 && waved.has(text)) return;
   let bar = $('notices').querySelector(`[data-name="${name}"]`);
   if (!bar) {
     bar = element('div', {className: 'notice'});
@@ -13,9 +16,13 @@ function notice(name, text, actions = []) {
   bar.dataset.text = text;
   bar.replaceChildren(element('span', {textContent: text}),
     ...actions.map(([label, onclick]) => button(label, onclick)),
-    button('×', () => bar.remove(), {className: 'quiet', ariaLabel: 'Dismiss'}));
+    button('×', () => {
+      waved.add(text);
+      bar.remove();
+    }, {className: 'quiet', ariaLabel: 'Dismiss'}));
 }
 function dismiss(name) {
+  waved.clear();
   $('notices').querySelector(`[data-name="${name}"]`)?.remove();
 }
 

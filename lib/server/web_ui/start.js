@@ -55,8 +55,9 @@ onTrouble = error => {
     ];
     notice(
       'storage',
-      "The browser's storage for this page is full: the newest messages are in this " +
-        'tab only. Export the conversations, then delete some for good in the trash.',
+      "The browser's storage for this page is full; in this tab only: " +
+        `${counted(unsaved.messages.size, 'message')}. ` +
+        'Export the conversations, then delete some for good in the trash.',
       [save, ...(trashed().length ? [trash] : []), again]);
   } else {
     notice(

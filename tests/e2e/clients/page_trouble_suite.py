@@ -142,7 +142,13 @@ class Trouble(PageCase):
         self.ask(page, "while it is full")
         page.wait(f"{NOTICES}.includes('storage for this page is full')")
         page.picture("full")
-        self.assertEqual(page.js(SHOWN)[2:], ["while it is full", "answer 2: while it is full"])
+        self.assertIn("in this tab only: 2 messages", page.js(NOTICES))
+        # Dismissed, it comes back with the next message that is not kept.
+        self.click(page, ".notice [aria-label=Dismiss]")
+        self.assertEqual(page.js(NOTICES), "")
+        self.ask(page, "and still")
+        page.wait(f"{NOTICES}.includes('in this tab only: 4 messages')")
+        self.assertEqual(page.js(SHOWN)[2:4], ["while it is full", "answer 2: while it is full"])
         self.assertIn("while it is full", page.js("exportConversations().then(p => p.join(''))"))
         self.assertIs(page.js("(() => { const e = new Event('beforeunload', {cancelable: true}); "
                               "dispatchEvent(e); return e.defaultPrevented; })()"), True)
@@ -150,14 +156,14 @@ class Trouble(PageCase):
         chat = page.js("open")
         page.js("fresh()")
         page.js(f"openChat('{chat}')")
-        page.wait(f"{SHOWN}.length === 4")
+        page.wait(f"{SHOWN}.length === 6")
         # There is room again.
         page.js("IDBObjectStore.prototype.put = IDBObjectStore.prototype.realPut")
         self.click(page, ".notice button", "Try again")
         self.settle(page)
         page.wait(f"{NOTICES} === ''")
         self.load(page)
-        self.assertEqual(len(page.js(SHOWN)), 4)
+        self.assertEqual(len(page.js(SHOWN)), 6)
 
     def test_without_a_database_the_page_works_and_says_so(self):
         self.page.close()
@@ -176,8 +182,10 @@ class Trouble(PageCase):
             page = self.tab(before)
             self.assertIn("does not keep conversations here", page.js(NOTICES), before)
             self.ask(page, "first")
+            self.click(page, ".notice [aria-label=Dismiss]")
             page.js("fresh()")
             self.ask(page, "second")
+            self.assertEqual(page.js(NOTICES), "", "once is enough")
             self.assertEqual(page.js(TITLES), ["second", "first"])
             page.js("document.querySelectorAll('.item .title')[1].click()")
             page.wait(f"{SHOWN}[0] === 'first'")
