@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <set>
 
@@ -317,6 +318,46 @@ TEST(GpuPlan, StepsWithAndWithoutGraphsGiveTheSameBits) {
     logits[graphs].assign(engine->logits(0).begin(), engine->logits(0).end());
   }
   EXPECT_EQ(logits[0], logits[1]);
+}
+
+TEST(GpuPlan, APassThatIsEndedLeavesNoBitBehind) {
+  for (const Placement& placement : kPlacements) {
+    Compiled compiled("qwen3moe", placement.rules, placement.gpus);
+    runtime::EngineOptions options;
+    options.chunk_tokens = 16;
+    const auto engine = compiled.open(options);
+    ASSERT_TRUE(engine) << compiled.error;
+    const auto session = [&] {
+      runtime::SamplingOptions greedy;
+      greedy.temperature = 0;
+      return runtime::Session(*engine,
+                              runtime::Sampler::create(greedy, engine->vocab_size()).take());
+    };
+    std::vector<int32_t> first, second;
+    for (int32_t i = 0; i < 40; ++i) {
+      first.push_back(1 + i * 7 % 90);
+      second.push_back(1 + i * 11 % 80);
+    }
+    runtime::Session plain = session();
+    ASSERT_EQ(plain.set_prompt(second).take(), runtime::Outcome::Ok);
+    const std::vector<float> expected(plain.logits().begin(), plain.logits().end());
+    int ends = 0;
+    for (int place = 0; place < 1000; ++place) {
+      runtime::Session ended = session();
+      std::atomic<bool> stop = false;
+      int seen = 0;
+      ended.watch(&stop, [&](double, int64_t) { stop = stop || seen++ == place; });
+      const runtime::Outcome outcome = ended.set_prompt(first).take();
+      // What is queued on a GPU last is not ended any more.
+      if (!stop) break;
+      ends += outcome == runtime::Outcome::Stopped;
+      stop = false;
+      ASSERT_EQ(ended.set_prompt(second).take(), runtime::Outcome::Ok);
+      ASSERT_EQ(std::vector<float>(ended.logits().begin(), ended.logits().end()), expected)
+          << placement.name << ", ended at place " << place;
+    }
+    EXPECT_GE(ends, 2) << placement.name;
+  }
 }
 
 TEST(GpuPlan, KernelsAreTimedAtTheShapeOfTheLastRun) {

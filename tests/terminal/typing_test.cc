@@ -68,6 +68,25 @@ TEST_F(Terminal, KeysEditCharactersAsPeopleSeeThem) {
   }
 }
 
+TEST_F(Terminal, TheCursorIsAtTheColumnOfItsCharacter) {
+  PtyProgram program(chat(), environment(), 20);
+  ASSERT_TRUE(program.shows("\x1b[J> ")) << program.output();
+  program.send("你e\u0301😀x");
+  ASSERT_TRUE(program.shows("> 你e\u0301😀x")) << program.output();
+  for (const char* column : {"7", "5", "4", "2"}) {  // behind "> ", and one, two columns each
+    program.send(kLeft);
+    EXPECT_TRUE(program.shows("\r\x1b[" + std::string(column) + "C")) << program.output();
+  }
+  // What does not fit goes to a second row, and the first is drawn over from there.
+  program.send("\x05" + std::string(14, 'w'));
+  EXPECT_TRUE(program.shows("wwwwwwwwwww\r\r\nwww")) << program.output();
+  program.send("\x01");
+  EXPECT_TRUE(program.shows("\r\x1b[1A\x1b[J> 你")) << program.output();
+  EXPECT_TRUE(program.shows("\r\r\nwww\x1b[1A\r\x1b[2C")) << program.output();
+  program.send("\x15\x0b\x04");
+  EXPECT_EQ(program.status(), 0) << program.output();
+}
+
 TEST_F(Terminal, BrokenUtf8LosesNeitherTheLineNorTheProgram) {
   EXPECT_EQ(received({"caf\xe9 ok\r", "a\xff\xfe\x80z\r", "\xe4\xbd\r", "x\xf0\x9f\x98y\r"}),
             (Lines{"caf\uFFFD ok", "a\uFFFD\uFFFD\uFFFDz", "\uFFFD", "x\uFFFDy"}));

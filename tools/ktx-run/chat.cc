@@ -121,6 +121,12 @@ class Chat {
     return options_.max_tokens < 0 ? quarter : std::min(options_.max_tokens, quarter);
   }
 
+  // Of a full context.
+  std::string ways_out(int64_t larger_ctx) const {
+    return fmt::format("/drop forgets the oldest turn, /reset all, or start with --ctx {}{}",
+                       larger_ctx, options_.drop_when_full ? "" : " or --on-full=drop");
+  }
+
   struct Prompt {
     std::string text;
     std::vector<int32_t> ids;
@@ -155,10 +161,9 @@ class Chat {
       return {};
     }
     if (outcome != runtime::Outcome::Ok) {
-      return Error{fmt::format(
-          "the conversation has {} tokens, the context {}; /drop forgets the oldest turn, /reset "
-          "all, or start with --ctx {} or --on-full=drop",
-          prompt.ids.size(), model_.engine->ctx(), prompt.ids.size() * 2)};
+      return Error{fmt::format("the conversation has {} tokens, the context {}; {}",
+                               prompt.ids.size(), model_.engine->ctx(),
+                               ways_out(static_cast<int64_t>(prompt.ids.size()) * 2))};
     }
     AnswerView view(reasoning_tags_, prompt.text);
     AnswerOptions answer_options;
@@ -174,9 +179,8 @@ class Chat {
       note(fmt::format("the answer was cut off after {} tokens (-n)", options_.max_tokens));
     }
     if (result->finish == Finish::ContextFull) {
-      note(fmt::format("the context of {} tokens is full: the answer ends here; /drop forgets the "
-                       "oldest turn, /reset all, or start with --ctx {} or --on-full=drop",
-                       model_.engine->ctx(), model_.engine->ctx() * 2));
+      note(fmt::format("the context of {} tokens is full: the answer ends here; {}",
+                       model_.engine->ctx(), ways_out(model_.engine->ctx() * 2)));
     }
     if (options_.stats) note(speed_line(session_.stats()));
     return {};
