@@ -12,10 +12,10 @@ namespace {
 
 constexpr int64_t kBlock = KvCache::kBlockTokens;
 
-// The names of a text's whole blocks: each covers all tokens up to its end.
-std::vector<uint64_t> block_names(std::span<const int32_t> tokens) {
+// The names of a text's whole blocks: each covers all tokens up to its end, and the owner.
+std::vector<uint64_t> block_names(std::span<const int32_t> tokens, const std::string& owner) {
   std::vector<uint64_t> names;
-  uint64_t name = 0;
+  uint64_t name = hash_text(owner);
   for (size_t at = 0; at + kBlock <= tokens.size(); at += kBlock) {
     name = hash_after(name, std::as_bytes(tokens.subspan(at, kBlock)));
     names.push_back(name);
@@ -96,11 +96,11 @@ void BatchScheduler::admit() {
                   blocks_for(running->computed());
     }
     PrefixBlocks kept;
-    if (next.request.reuse_cache) kept = engine_.find_prefix(next.tokens);
+    if (next.request.reuse_cache) kept = engine_.find_prefix(next.tokens, next.owner());
     const CacheState cache = engine_.cache_state();
     const int64_t needed = blocks_for(static_cast<int64_t>(next.tokens.size()) + 1) - kept.found;
     if (!running_.empty() && needed + promised > cache.free + cache.idle - kept.idle) break;
-    next.sequence.emplace(engine_.new_sequence());
+    next.sequence.emplace(engine_.new_sequence(next.owner()));
     PrefixHit hit;
     if (next.request.reuse_cache) hit = engine_.reuse_prefix(*next.sequence, next.tokens);
     next.admitted = Clock::now();
@@ -115,7 +115,7 @@ void BatchScheduler::admit() {
     }
     next.pooled.clear();
     next.pooled_rows = 0;
-    if (next.request.reuse_cache) next.blocks = block_names(next.tokens);
+    if (next.request.reuse_cache) next.blocks = block_names(next.tokens, next.owner());
     next.kept_blocks = next.sequence->length() / kBlock;
     // Of the free places the one whose text was used longest ago.
     SlotState* place = nullptr;
@@ -167,6 +167,7 @@ void BatchScheduler::end(Running& running, EndReason reason, std::string error) 
   }
   if (had_place) {
     // The last token of an answer is never in the cache; a wrong guess may be in its place.
+  slot_texts_.use(waiting_.front()->owner(), waiting_.front()->result.slot).state.busy = false;
     const auto total = static_cast<int64_t>(running.tokens.size());
     running.sequence->truncate(result.completion_tokens > 0 ? total - 1 : total);
     const auto computed = std::span(running.tokens).first(running.computed());
@@ -176,7 +177,10 @@ void BatchScheduler::end(Running& running, EndReason reason, std::string error) 
     slot.computed = static_cast<int64_t>(computed.size());
     {
       const std::lock_guard lock(mutex_);
-      slot_texts_[result.slot] = running.slot_text();
+      SlotTexts::Entry& entry = slot_texts_.use(running.owner(), result.slot);
+      entry.text = running.slot_text();
+      entry.state = slot;
+      slot_texts_.shrink();
     }
     if (options_.keep_prefixes && reason != EndReason::Failed) {
       engine_.retire(std::move(*running.sequence), computed);
@@ -186,7 +190,11 @@ void BatchScheduler::end(Running& running, EndReason reason, std::string error) 
   ++stats_.ended;
   if (reason == EndReason::Cancelled) ++stats_.cancelled;
   if (reason == EndReason::Failed) ++stats_.failed;
-  if (running.request.on_end) running.request.on_end(result);
+  try {
+    if (running.request.on_end) running.request.on_end(result);
+  } catch (...) {
+    // It has ended whatever its owner makes of it.
+  }
   const std::lock_guard lock(mutex_);
   if (!had_place) --waiting_count_;
   --open_;
@@ -207,9 +215,10 @@ void BatchScheduler::publish_stats() {
   }
   const std::lock_guard lock(mutex_);
   published_ = stats_;
-  published_slots_ = slots_;
   for (const auto& running : running_) {
-    SlotText& slot = slot_texts_[running->result.slot];
+    SlotTexts::Entry& entry = slot_texts_.use(running->owner(), running->result.slot);
+    entry.state = slots_[running->result.slot];
+    SlotText& slot = entry.text;
     slot.answered = running->answered();
     slot.sampler = running->sampler.state();
     slot.sampling = running->request.sampling;

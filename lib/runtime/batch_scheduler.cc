@@ -11,15 +11,23 @@
 
 namespace ktx::runtime {
 
+namespace {
+
+// The texts of slots that several owners leave behind take at most so many contexts a slot.
+constexpr int64_t kSlotContexts = 4;
+
+}  // namespace
 BatchScheduler::BatchScheduler(Engine& engine, const SchedulerOptions& options)
-    : engine_(engine), options_(options) {
+    : engine_(engine),
+      options_(options),
+      slot_texts_(static_cast<size_t>(engine.max_batch()),
+                  kSlotContexts * engine.max_batch() * engine.ctx()) {
   capacity_ = std::min(engine.ctx(), engine.cache_state().total * KvCache::kBlockTokens);
   if (engine.cache_state().total == 0) capacity_ = engine.ctx();  // no attention, no cache
   for (int64_t i = 0; i < engine.max_batch(); ++i) {
     slots_.push_back({});
     slots_.back().id = static_cast<int>(i);
   }
-  slot_texts_.resize(slots_.size());
   if (options.filters_beside_steps.value_or(!engine.gpus().empty())) {
     filter_worker_ = std::make_unique<FilterWorker>();
   }
@@ -144,37 +152,47 @@ SchedulerStats BatchScheduler::stats() const {
   return stats;
 }
 
-std::vector<SlotState> BatchScheduler::slots() const {
+std::vector<SlotState> BatchScheduler::slots(const std::string& owner) const {
   const std::lock_guard lock(mutex_);
-  return published_slots_;
+  return slot_texts_.states(owner);
 }
 
-SlotText BatchScheduler::slot_text(int slot) const {
+SlotText BatchScheduler::slot_text(int slot, const std::string& owner) const {
   const std::lock_guard lock(mutex_);
-  return slot_texts_[slot];
+  const SlotTexts::Entry* entry = slot_texts_.find(owner, slot);
+  return entry == nullptr ? SlotText() : entry->text;
 }
 
-void BatchScheduler::call_with_slot(int slot, const SlotWork& work) {
+void BatchScheduler::call_with_slot(int slot, const SlotWork& work, const std::string& owner) {
   call([&](Engine& engine) {
     for (const auto& running : running_) {
-      if (running->result.slot == slot && running->sequence) {
+      if (running->result.slot == slot && running->sequence && running->owner() == owner) {
         return work(engine, running->slot_text(), &*running->sequence);
       }
     }
-    work(engine, slot_text(slot), nullptr);
+    work(engine, slot_text(slot, owner), nullptr);
   });
 }
 
-bool BatchScheduler::set_slot_text(int slot, SlotText text) {
+bool BatchScheduler::set_slot_text(int slot, SlotText text, const std::string& owner) {
   bool set = false;
   call([&](Engine&) {
-    if (slots_[slot].busy) return;
-    slots_[slot].request = 0;
-    slots_[slot].tokens = static_cast<int64_t>(text.tokens.size());
-    slots_[slot].computed = slots_[slot].tokens;
+    const bool runs = std::any_of(running_.begin(), running_.end(), [&](const auto& running) {
+      return running->result.slot == slot && running->owner() == owner;
+    });
+    if (runs) return;
+    if (!slots_[slot].busy) slots_[slot].request = 0;
     const std::lock_guard lock(mutex_);
-    slot_texts_[slot] = std::move(text);
-    published_slots_ = slots_;
+    if (text.tokens.empty()) {
+      slot_texts_.erase(owner, slot);
+    } else {
+      SlotTexts::Entry& entry = slot_texts_.use(owner, slot);
+      entry.state = {.id = slot,
+                     .tokens = static_cast<int64_t>(text.tokens.size()),
+                     .computed = static_cast<int64_t>(text.tokens.size())};
+      entry.text = std::move(text);
+      slot_texts_.shrink();
+    }
     set = true;
   });
   return set;

@@ -33,6 +33,7 @@
 #include "lib/support/result.h"
 
 namespace ktx::runtime {
+#include "lib/runtime/slot_texts.h"
 
 using RequestId = uint64_t;  // 0: none
 
@@ -82,16 +83,17 @@ class BatchScheduler {
   void call(const std::function<void(Engine&)>& work);
 
   SchedulerStats stats() const;
-  std::vector<SlotState> slots() const;
+  // Each owner of requests sees its own texts in the slots, and those of others as empty ones.
+  std::vector<SlotState> slots(const std::string& owner = {}) const;
   // The text of a slot, of its request, running or ended. The cache may have all, a part
   // or none of it.
-  SlotText slot_text(int slot) const;
+  SlotText slot_text(int slot, const std::string& owner = {}) const;
   // Calls `work` on the engine's thread with a slot's text and, when its request runs, the
   // sequence that holds what is computed of it (else null).
   using SlotWork = std::function<void(Engine&, const SlotText&, const Sequence*)>;
-  void call_with_slot(int slot, const SlotWork& work);
-  // Gives an idle slot another text; false when it is busy.
-  bool set_slot_text(int slot, SlotText text);
+  void call_with_slot(int slot, const SlotWork& work, const std::string& owner = {});
+  // Gives an idle slot another text, or none; false when it is busy with the owner's own.
+  bool set_slot_text(int slot, SlotText text, const std::string& owner = {});
 
   // Most tokens that a prompt and its answer can have together.
   int64_t capacity() const { return capacity_; }
@@ -141,8 +143,7 @@ class BatchScheduler {
   int64_t refused_ = 0;
   int64_t accepted_ = 0;
   SchedulerStats published_;
-  std::vector<SlotState> published_slots_;
-  std::vector<SlotText> slot_texts_;
+  SlotTexts slot_texts_;
 
   // The engine thread's own.
   std::deque<std::unique_ptr<Running>> waiting_;

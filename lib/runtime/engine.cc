@@ -89,8 +89,8 @@ void Engine::share_out(int64_t items, const std::function<void(int64_t)>& work) 
   state_->pool->for_each(items, [&](int64_t item, int) { work(item); });
 }
 
-Sequence Engine::new_sequence() {
-  return Sequence(this);
+Sequence Engine::new_sequence(std::string owner) {
+  return Sequence(this, std::move(owner));
 }
 
 Result<Forward> Engine::forward(std::span<const BatchItem> items,
@@ -175,27 +175,28 @@ Result<Forward> Engine::run(std::span<const BatchItem> items, const PassWatch* w
 }
 
 PrefixHit Engine::reuse_prefix(Sequence& sequence, std::span<const int32_t> tokens) {
-  const PrefixHit hit = state_->prefixes.reuse(sequence.blocks_, sequence.length_, tokens);
+  const PrefixHit hit =
+      state_->prefixes.reuse(sequence.blocks_, sequence.length_, tokens, sequence.owner_);
   sequence.length_ = std::max(sequence.length_, hit.tokens);
   return hit;
 }
 
-PrefixBlocks Engine::find_prefix(std::span<const int32_t> tokens) const {
-  return state_->prefixes.find(tokens);
+PrefixBlocks Engine::find_prefix(std::span<const int32_t> tokens, const std::string& owner) const {
+  return state_->prefixes.find(tokens, owner);
 }
 
 void Engine::keep_prefix(Sequence& sequence, std::span<const int32_t> tokens) {
   KTX_ASSERT(static_cast<int64_t>(tokens.size()) == sequence.length_);
-  state_->prefixes.keep(sequence.blocks_, tokens, false);
+  state_->prefixes.keep(sequence.blocks_, tokens, false, sequence.owner_);
 }
 
 void Engine::retire(Sequence sequence, std::span<const int32_t> tokens) {
   KTX_ASSERT(static_cast<int64_t>(tokens.size()) == sequence.length_);
-  state_->prefixes.keep(sequence.blocks_, tokens, true);
+  state_->prefixes.keep(sequence.blocks_, tokens, true, sequence.owner_);
 }
 
-void Engine::forget_prefix(std::span<const int32_t> tokens) {
-  state_->prefixes.forget(tokens);
+void Engine::forget_prefix(std::span<const int32_t> tokens, const std::string& owner) {
+  state_->prefixes.forget(tokens, owner);
 }
 
 Status Engine::visit_kv(const Sequence& sequence, Visit visit, const VisitRows& call) {
@@ -271,6 +272,7 @@ std::vector<uint32_t> Engine::gpu_steps_of_launch(uint32_t step) const {
 
 Sequence::Sequence(Sequence&& other) noexcept
     : engine_(std::exchange(other.engine_, nullptr)),
+      owner_(std::move(other.owner_)),
       length_(std::exchange(other.length_, 0)),
       blocks_(std::move(other.blocks_)) {
   other.blocks_.clear();
@@ -278,6 +280,7 @@ Sequence::Sequence(Sequence&& other) noexcept
 
 Sequence& Sequence::operator=(Sequence&& other) noexcept {
   std::swap(engine_, other.engine_);
+  std::swap(owner_, other.owner_);
   std::swap(length_, other.length_);
   std::swap(blocks_, other.blocks_);
   return *this;

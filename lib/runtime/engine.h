@@ -20,6 +20,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kernels/kernel_id.h"
@@ -87,8 +88,9 @@ class Sequence {
 
  private:
   friend class Engine;
-  explicit Sequence(Engine* engine) : engine_(engine) {}
+  Sequence(Engine* engine, std::string owner) : engine_(engine), owner_(std::move(owner)) {}
   Engine* engine_;
+  std::string owner_;
   int64_t length_ = 0;
   std::vector<std::byte*> blocks_;
 };
@@ -153,7 +155,8 @@ class Engine {
   int64_t chunk_tokens() const;
   int64_t vocab_size() const;
 
-  Sequence new_sequence();
+  // `owner`: whose text it is. What is kept for reuse is found by the same owner alone.
+  Sequence new_sequence(std::string owner = {});
   // Appends each item's tokens to its sequence and computes the wanted logits. At
   // most max_batch() items with different sequences and chunk_tokens() tokens in
   // all. Fails on token ids outside of the vocabulary, when the file shrank, or on
@@ -168,7 +171,7 @@ class Engine {
   // cache still has of the rest, the last token left out (its logits are wanted).
   // Works at whole blocks: length() must be a multiple of 64, else nothing happens.
   PrefixHit reuse_prefix(Sequence& sequence, std::span<const int32_t> tokens);
-  PrefixBlocks find_prefix(std::span<const int32_t> tokens) const;
+  PrefixBlocks find_prefix(std::span<const int32_t> tokens, const std::string& owner = {}) const;
   // Keeps what the sequence holds for reuse, whole blocks only; `tokens` are those in
   // it. The sequence can go on.
   void keep_prefix(Sequence& sequence, std::span<const int32_t> tokens);
@@ -183,7 +186,7 @@ class Engine {
   int64_t kv_row_bytes() const;
   bool extend_uncomputed(Sequence& sequence, int64_t tokens);
   // Drops a kept text as far as nobody else uses it.
-  void forget_prefix(std::span<const int32_t> tokens);
+  void forget_prefix(std::span<const int32_t> tokens, const std::string& owner = {});
   CacheState cache_state() const;
 
   // Logits of the last forward(): one row per wanted token, in order of the items.

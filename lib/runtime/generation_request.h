@@ -64,6 +64,8 @@ struct RequestEnd {
 
 struct GenerationRequest {
   std::vector<int32_t> prompt;
+  // Whose text it is: slots and kept prefixes are found by the same owner alone.
+  std::string owner;
   int64_t max_tokens = -1;  // -1: until the model ends or the context is full
   SamplingOptions sampling;
   int logprobs = -1;                    // how many of the best tokens to tell; -1: none

@@ -53,11 +53,20 @@ bool PrefixCache::Older::operator()(const Node* a, const Node* b) const {
   return a->used != b->used ? a->used < b->used : a < b;
 }
 
-PrefixCache::PrefixCache(KvCache& kv) : kv_(&kv), root_(std::make_unique<Node>()) {}
+PrefixCache::PrefixCache(KvCache& kv) : kv_(&kv) {}
 
 PrefixCache::~PrefixCache() {
   // From the leaves up: a long text is a deep path, too deep for the destructors' recursion.
   while (!leaves_.empty()) remove(**leaves_.begin());
+}
+
+PrefixCache::Node& PrefixCache::root(const std::string& owner) {
+  std::unique_ptr<Node>& node = roots_[owner];
+  if (!node) {
+    node = std::make_unique<Node>();
+    if (!owner.empty()) node->path = hash_text(owner);
+  }
+  return *node;
 }
 
 PrefixCache::Node* PrefixCache::child(const Node& node, std::span<const int32_t> tokens) const {
@@ -75,12 +84,12 @@ void PrefixCache::touch(Node& node) {
 }
 
 PrefixHit PrefixCache::reuse(std::vector<std::byte*>& table, int64_t length,
-                             std::span<const int32_t> tokens) {
+                             std::span<const int32_t> tokens, const std::string& owner) {
   PrefixHit hit;
   hit.tokens = length;
   if (length % kBlock != 0 || tokens.empty()) return hit;
   const auto limit = static_cast<int64_t>(tokens.size()) - 1;
-  Node* node = root_.get();
+  Node* node = &root(owner);
   int64_t at = 0;
   while (at + kBlock <= limit) {
     Node* next = child(*node, tokens.subspan(at, kBlock));
@@ -139,9 +148,11 @@ PrefixHit PrefixCache::reuse(std::vector<std::byte*>& table, int64_t length,
   return hit;
 }
 
-PrefixBlocks PrefixCache::find(std::span<const int32_t> tokens) const {
+PrefixBlocks PrefixCache::find(std::span<const int32_t> tokens, const std::string& owner) const {
   PrefixBlocks blocks;
-  const Node* node = root_.get();
+  const auto own = roots_.find(owner);
+  if (own == roots_.end()) return blocks;
+  const Node* node = own->second.get();
   const auto limit = static_cast<int64_t>(tokens.size()) - 1;
   for (int64_t at = 0; at + kBlock <= limit; at += kBlock) {
     node = child(*node, tokens.subspan(at, kBlock));
@@ -153,8 +164,8 @@ PrefixBlocks PrefixCache::find(std::span<const int32_t> tokens) const {
 }
 
 void PrefixCache::keep(std::vector<std::byte*>& table, std::span<const int32_t> tokens,
-                       bool with_tail) {
-  Node* node = root_.get();
+                       bool with_tail, const std::string& owner) {
+  Node* node = &root(owner);
   size_t block = 0;
   for (; (block + 1) * kBlock <= tokens.size(); ++block) {
     const auto part = tokens.subspan(block * kBlock, kBlock);
@@ -182,8 +193,8 @@ void PrefixCache::keep(std::vector<std::byte*>& table, std::span<const int32_t> 
   add(*node, table[block], tail);
 }
 
-void PrefixCache::forget(std::span<const int32_t> tokens) {
-  Node* node = root_.get();
+void PrefixCache::forget(std::span<const int32_t> tokens, const std::string& owner) {
+  Node* node = &root(owner);
   size_t at = 0;
   for (; at + kBlock <= tokens.size(); at += kBlock) {
     Node* next = child(*node, tokens.subspan(at, kBlock));
@@ -197,7 +208,7 @@ void PrefixCache::forget(std::span<const int32_t> tokens) {
     node = next.get();
     break;
   }
-  while (node != root_.get() && node->children.empty() && kv_->users(node->block) == 1) {
+  while (node->parent != nullptr && node->children.empty() && kv_->users(node->block) == 1) {
     Node* parent = node->parent;
     remove(*node);
     node = parent;
@@ -231,7 +242,7 @@ void PrefixCache::remove(Node& leaf) {
     parent.children.erase(it);
     break;
   }
-  if (&parent != root_.get() && parent.children.empty()) leaves_.insert(&parent);
+  if (parent.parent != nullptr && parent.children.empty()) leaves_.insert(&parent);
 }
 
 bool PrefixCache::reclaim() {

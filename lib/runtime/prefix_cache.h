@@ -17,12 +17,16 @@
 // the tokens before them alone (the numerics contract), so reuse changes no bit of an answer on the
 // CPU.
 //
+// Each owner of texts has a tree of its own. A hit, and the time that it saves, tells what was
+// computed before: nobody is to learn that of another's text.
+//
 // Not thread-safe: belongs to the thread that runs the engine.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -62,17 +66,19 @@ class PrefixCache {
   // Extends `table`, which holds `length` tokens of `tokens`, by what the tree has of
   // the rest, up to the last token but one. Does nothing when `length` is no multiple
   // of a block.
-  PrefixHit reuse(std::vector<std::byte*>& table, int64_t length, std::span<const int32_t> tokens);
+  PrefixHit reuse(std::vector<std::byte*>& table, int64_t length, std::span<const int32_t> tokens,
+                  const std::string& owner = {});
 
   // What reuse() would share, without doing it.
-  PrefixBlocks find(std::span<const int32_t> tokens) const;
+  PrefixBlocks find(std::span<const int32_t> tokens, const std::string& owner = {}) const;
 
   // Adds the full blocks of a table that holds `tokens`; `with_tail` also the last,
   // partly filled one, to which the sequence must not write any more.
-  void keep(std::vector<std::byte*>& table, std::span<const int32_t> tokens, bool with_tail);
+  void keep(std::vector<std::byte*>& table, std::span<const int32_t> tokens, bool with_tail,
+            const std::string& owner = {});
 
   // Forgets the text's blocks that nothing else uses or continues.
-  void forget(std::span<const int32_t> tokens);
+  void forget(std::span<const int32_t> tokens, const std::string& owner = {});
 
   // Gives one idle block back to the pool; false when none is idle.
   bool reclaim();
@@ -89,7 +95,8 @@ class PrefixCache {
   void remove(Node& leaf);
 
   KvCache* kv_;
-  std::unique_ptr<Node> root_;
+  Node& root(const std::string& owner);
+  std::map<std::string, std::unique_ptr<Node>> roots_;  // by owner
   std::set<Node*, Older> leaves_;  // the longest unused first
   int64_t nodes_ = 0;
   uint64_t clock_ = 0;

@@ -13,6 +13,7 @@
 #include <optional>
 #include <utility>
 #include <vector>
+#include <string>
 
 #include "lib/runtime/batch_scheduler.h"
 #include "lib/runtime/sampler.h"
@@ -50,6 +51,7 @@ struct BatchScheduler::Running {
   int64_t pooled_rows = 0;
   bool asked_cache = false;
   bool ended = false;
+  const std::string& owner() const { return request.owner; }
   RequestEnd result;
   Clock::time_point submitted, admitted, first_token, last_token;
 };

@@ -1,8 +1,12 @@
 #include "lib/server/access.h"
 
 #include <fmt/format.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 
 #include <algorithm>
+
+#include "lib/support/strings.h"
 
 namespace ktx::server {
 namespace {
@@ -37,17 +41,28 @@ bool allowed_origin(const AccessOptions& options, const HttpRequest& request) {
   return scheme != std::string_view::npos && origin.substr(scheme + 3) == request.header("host");
 }
 
-bool has_key(const AccessOptions& options, const HttpRequest& request) {
-  std::string_view given = request.header("authorization");
-  constexpr std::string_view kBearer = "Bearer ";
-  if (given.substr(0, kBearer.size()) == kBearer) {
-    given.remove_prefix(kBearer.size());
-  } else {
-    given = request.header("x-api-key");
+bool is_bearer(std::string_view scheme) {
+  constexpr std::string_view kBearer = "bearer";
+  return std::equal(scheme.begin(), scheme.end(), kBearer.begin(), kBearer.end(),
+                    [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a + 32 : a) == b; });
+}
+
+// "Authorization: Bearer KEY", the scheme in any case as all schemes, or "X-Api-Key: KEY".
+std::string_view given_key(const HttpRequest& request) {
+  const std::string_view given = request.header("authorization");
+  const size_t space = given.find(' ');
+  if (space == std::string_view::npos || !is_bearer(given.substr(0, space))) {
+    return request.header("x-api-key");
   }
-  bool found = false;
+  return trim(given.substr(space));
+}
+
+// Looks at all keys, so that the time does not tell which one it was.
+const std::string* find_key(const AccessOptions& options, const HttpRequest& request) {
+  const std::string_view given = given_key(request);
+  const std::string* found = nullptr;
   for (const std::string& key : options.keys) {
-    found = equal_in_constant_time(key, given) || found;
+    if (equal_in_constant_time(key, given)) found = &key;
   }
   return found;
 }
@@ -76,10 +91,24 @@ std::optional<ApiError> check_access(const AccessOptions& options, const HttpReq
     return ApiError{403, "pages of other sites may not call this server; --cors allows them", "",
                     "wrong_origin"};
   }
-  if (!open && !options.keys.empty() && !has_key(options, request)) {
+  if (!open && !options.keys.empty() && find_key(options, request) == nullptr) {
     return ApiError{401, "the API key is missing or wrong", "", "invalid_api_key"};
   }
   return std::nullopt;
+}
+
+std::string owner_of(const AccessOptions& options, const HttpRequest& request) {
+  if (options.keys.empty()) return "";
+  const std::string* key = find_key(options, request);
+  if (key == nullptr) return "";
+  constexpr std::string_view kPurpose = "ktx: owner of slots";
+  unsigned char hash[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  HMAC(EVP_sha256(), key->data(), static_cast<int>(key->size()),
+       reinterpret_cast<const unsigned char*>(kPurpose.data()), kPurpose.size(), hash, &size);
+  std::string owner;
+  for (unsigned i = 0; i < 16; ++i) owner += fmt::format("{:02x}", hash[i]);
+  return owner;
 }
 
 HttpHeaders cors_headers(const AccessOptions& options, const HttpRequest& request) {

@@ -25,6 +25,10 @@ struct AccessOptions {
 std::optional<ApiError> check_access(const AccessOptions& options, const HttpRequest& request,
                                      bool open);
 
+// Stands for the key that the request has, wherever what it leaves behind is kept: 32 hexadecimal
+// digits that do not tell the key. "" where the server has no keys: all is everybody's then.
+std::string owner_of(const AccessOptions& options, const HttpRequest& request);
+
 // The headers that allow a page to read the answer; none for those that may not.
 HttpHeaders cors_headers(const AccessOptions& options, const HttpRequest& request);
 

@@ -35,20 +35,15 @@ AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in) {
   return fields;
 }
 
-std::optional<ApiError> check_model(const ServedModel& model, const std::string& name) {
-  if (model.is_called(name)) return std::nullopt;
-  return ApiError{
-      404, fmt::format("the model '{}' does not exist; this server has '{}'", name, model.id),
-      "model", "model_not_found"};
-}
-
-std::optional<ApiError> make_specs(const ServedModel& model, const AnswerFields& fields,
-                                   const std::vector<int32_t>& prompt, int64_t limit_seconds,
+std::optional<ApiError> make_specs(const ServerContext& context, const AnswerFields& fields,
+                                   const std::vector<int32_t>& prompt,
                                    std::vector<AnswerSpec>& specs) {
   for (int64_t i = 0; i < fields.n; ++i) {
+  const int64_t limit_seconds = context.request_seconds;
     AnswerSpec spec;
     spec.prompt = prompt;
     spec.max_tokens = fields.max_tokens;
+    spec.owner = context.owner;
     spec.sampling = fields.sampling;
     spec.sampling.seed += static_cast<uint64_t>(i);
     spec.stop = fields.stop;
@@ -59,7 +54,8 @@ std::optional<ApiError> make_specs(const ServedModel& model, const AnswerFields&
     if (fields.max_seconds > 0 && (limit_seconds == 0 || fields.max_seconds < spec.max_seconds)) {
       spec.max_seconds = fields.max_seconds;
     }
-    if (auto error = make_filter(model, fields.constraint, fields.ignore_eos, spec.filter))
+    if (auto error =
+            make_filter(*context.model, fields.constraint, fields.ignore_eos, spec.filter)) {
       return error;
     specs.push_back(std::move(spec));
   }

@@ -32,13 +32,10 @@ struct AnswerFields {
 // and what constrains the answer (constraint_fields.h); mistakes are noted in `in`.
 AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in);
 
-// Refuses another model's name: 404.
-std::optional<ApiError> check_model(const ServedModel& model, const std::string& name);
-
-// A spec for each of `fields.n` choices with this prompt; seeds differ. `limit_seconds`
-// is the server's. Fails where the filter cannot be made.
-std::optional<ApiError> make_specs(const ServedModel& model, const AnswerFields& fields,
-                                   const std::vector<int32_t>& prompt, int64_t limit_seconds,
+// A spec for each of `fields.n` choices with this prompt; seeds differ. Owner and time limit are
+// the context's. Fails where the filter cannot be made.
+std::optional<ApiError> make_specs(const ServerContext& context, const AnswerFields& fields,
+                                   const std::vector<int32_t>& prompt,
                                    std::vector<AnswerSpec>& specs);
 
 }  // namespace ktx::server

@@ -83,6 +83,7 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
     request.filter = std::move(spec.filter);
     request.sampler = spec.sampler;
     request.answered_tokens = spec.answered_tokens;
+    request.owner = std::move(spec.owner);
     // Where its grammar ends an answer ends.
     if (!spec.ignore_eos || request.filter) {
       request.is_end = [model = model_](int32_t id) { return model->tokenizer->is_eog(id); };

@@ -26,6 +26,7 @@ namespace ktx::server {
 // What one choice asks of the model.
 struct AnswerSpec {
   std::vector<int32_t> prompt;
+  std::string owner;  // whose text it is (owner_of)
   int64_t max_tokens = -1;
   runtime::SamplingOptions sampling;
   std::vector<std::string> stop;

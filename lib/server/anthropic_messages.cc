@@ -250,8 +250,7 @@ void post_messages(const ServerContext& context, const HttpRequest& request,
     return fail(*error);
   }
   std::vector<AnswerSpec> specs;
-  if (const auto error =
-          make_chat_specs(model, fields, std::move(input), context.request_seconds, specs)) {
+  if (const auto error = make_chat_specs(context, fields, std::move(input), specs)) {
     return fail(*error);
   }
   for (AnswerSpec& spec : specs) spec.stream_calls = fields.stream;

@@ -11,7 +11,7 @@ EmbeddingJob::EmbeddingJob(std::shared_ptr<ServedModel> model, HttpReplyPtr repl
     : model_(std::move(model)), reply_(std::move(reply)), done_(std::move(done)) {}
 
 void EmbeddingJob::start(std::vector<std::vector<int32_t>> texts, int64_t dimensions,
-                         int64_t limit_seconds) {
+                         const ServerContext& context) {
   const auto self = shared_from_this();
   {
     const std::lock_guard lock(mutex_);
@@ -19,7 +19,8 @@ void EmbeddingJob::start(std::vector<std::vector<int32_t>> texts, int64_t dimens
     ids_.resize(texts_.size());
     outcome_.vectors.resize(texts_.size());
     dimensions_ = dimensions;
-    limit_seconds_ = limit_seconds;
+    owner_ = context.owner;
+    limit_seconds_ = context.request_seconds;
     const auto batch = static_cast<size_t>(model_->engine->max_batch());
     while (submitted_ < std::min(batch, texts_.size()) && !outcome_.error) submit_next();
   }
@@ -37,6 +38,7 @@ void EmbeddingJob::submit_next() {
   request.embed = model_->pooling;
   if (limit_seconds_ > 0) {
     request.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(limit_seconds_);
+  request.owner = owner_;
   }
   const auto self = shared_from_this();
   request.on_embedding = [self, index](std::vector<float> vector) {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "lib/server/answer_job.h"
@@ -29,8 +30,10 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
 
   EmbeddingJob(std::shared_ptr<ServedModel> model, HttpReplyPtr reply, Done done);
 
-  // `dimensions`: of the answer, 0 for all. `limit_seconds`: of each text, 0 for none.
-  void start(std::vector<std::vector<int32_t>> texts, int64_t dimensions, int64_t limit_seconds);
+  // `dimensions`: of the answer, 0 for all. Owner and the time limit of each text are the
+  // context's.
+  void start(std::vector<std::vector<int32_t>> texts, int64_t dimensions,
+             const ServerContext& context);
 
  private:
   void submit_next();  // with mutex_ held
@@ -45,6 +48,7 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
   std::vector<runtime::RequestId> ids_;
   int64_t dimensions_ = 0, limit_seconds_ = 0;
   size_t submitted_ = 0, ended_ = 0;
+  std::string owner_;
   bool gone_ = false;
   Outcome outcome_;
 };

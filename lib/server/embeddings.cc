@@ -101,7 +101,7 @@ void post_embeddings(const ServerContext& context, const HttpRequest& request,
     reply->send(200, "application/json", dump(json));
   };
   std::make_shared<EmbeddingJob>(context.model, reply, answer)
-      ->start(std::move(ids), dimensions, context.request_seconds);
+      ->start(std::move(ids), dimensions, context);
 }
 
 void post_ollama_embed(const ServerContext& context, const HttpRequest& request,
@@ -150,7 +150,7 @@ void post_ollama_embed(const ServerContext& context, const HttpRequest& request,
   };
   if (ids.empty()) return answer({});
   std::make_shared<EmbeddingJob>(context.model, reply, answer)
-      ->start(std::move(ids), dimensions, context.request_seconds);
+      ->start(std::move(ids), dimensions, context);
 }
 
 }  // namespace ktx::server

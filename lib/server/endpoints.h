@@ -15,6 +15,7 @@ struct ServerContext {
   std::shared_ptr<ServedModel> model;  // null while it is loading
   std::function<HttpCounts()> http_counts;
   std::string slot_dir;         // where /slots saves; "": nowhere
+  std::string owner;            // of the request (owner_of), "" where there are no keys
   int64_t request_seconds = 0;  // limit of one answer; 0: none
   bool draining = false;
   bool models_public = false;

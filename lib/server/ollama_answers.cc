@@ -154,8 +154,8 @@ void send_loaded(const ServedModel& model, HttpReply& reply, bool chat, bool unl
 void run_chat(const ServerContext& context, const HttpReplyPtr& reply, OllamaRequest request,
               bool chat) {
   std::vector<AnswerSpec> specs;
-  if (const auto error = make_chat_specs(*context.model, request.fields, std::move(request.input),
-                                         context.request_seconds, specs)) {
+  if (const auto error =
+          make_chat_specs(context, request.fields, std::move(request.input), specs)) {
     return send_ollama_error(*reply, *error);
   }
   std::make_shared<OllamaAnswer>(context.model, reply, chat, request.fields.stream, request.think)
@@ -170,8 +170,8 @@ void run_raw(const ServerContext& context, const HttpReplyPtr& reply, const Olla
     return send_ollama_error(*reply, *error);
   }
   std::vector<AnswerSpec> specs;
-  if (const auto error = make_specs(model, request.fields, model.tokenizer->encode_prompt(text),
-                                    context.request_seconds, specs)) {
+  if (const auto error =
+          make_specs(context, request.fields, model.tokenizer->encode_prompt(text), specs)) {
     return send_ollama_error(*reply, *error);
   }
   std::make_shared<OllamaAnswer>(context.model, reply, false, request.fields.stream, request.think)

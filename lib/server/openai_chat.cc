@@ -146,7 +146,7 @@ void post_chat_completions(const ServerContext& context, const HttpRequest& requ
   if (const auto error = check_model(model, name)) return send_error(*reply, *error);
   runtime::SlotText resumed;
   if (slot) {
-    if (const auto error = read_resumed(model, body, "messages", *slot, in, fields, resumed)) {
+    if (const auto error = read_resumed(context, body, "messages", *slot, in, fields, resumed)) {
       return send_error(*reply, *error);
     }
     if (const auto error = check_unfinished(model, *slot, resumed, fields)) {
@@ -167,8 +167,7 @@ void post_chat_completions(const ServerContext& context, const HttpRequest& requ
     return send_error(*reply, *error);
   }
   std::vector<AnswerSpec> specs;
-  if (const auto error =
-          make_chat_specs(model, fields, std::move(input), context.request_seconds, specs)) {
+  if (const auto error = make_chat_specs(context, fields, std::move(input), specs)) {
     return send_error(*reply, *error);
   }
   for (AnswerSpec& spec : specs) spec.stream_calls = fields.stream;

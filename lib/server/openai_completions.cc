@@ -116,7 +116,7 @@ void post_completions(const ServerContext& context, const HttpRequest& request,
   std::vector<TextInput> prompts;
   runtime::SlotText resumed;
   const auto read = [&] {
-    return slot ? read_resumed(model, body, "prompt", *slot, in, fields, resumed)
+    return slot ? read_resumed(context, body, "prompt", *slot, in, fields, resumed)
                 : read_texts(in.get("prompt"), "prompt", kMaxPrompts, model, prompts);
   };
   if (const auto error = read()) return send_error(*reply, *error);
@@ -124,7 +124,7 @@ void post_completions(const ServerContext& context, const HttpRequest& request,
   std::vector<AnswerSpec> specs;
   std::vector<std::string> echoes;
   for (const TextInput& prompt : prompts) {
-    if (const auto error = make_specs(model, fields, prompt.ids, context.request_seconds, specs)) {
+    if (const auto error = make_specs(context, fields, prompt.ids, specs)) {
       return send_error(*reply, *error);
     }
     echoes.resize(specs.size(), echo ? prompt.text : std::string());

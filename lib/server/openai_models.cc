@@ -36,8 +36,15 @@ void get_models(const ServerContext& context, const HttpRequest&, const HttpRepl
 void get_model(const ServerContext& context, const HttpRequest& request,
                const HttpReplyPtr& reply) {
   const std::string name = request.path.substr(std::string("/v1/models/").size());
-  if (const auto error = check_model(*context.model, name)) return send_error(*reply, *error);
-  send(reply, model_json(*context.model));
+  // Requests may name any model, but only this one is there to be asked about.
+  const ServedModel& model = *context.model;
+  if (!model.is_called(name)) {
+    return send_error(
+        *reply,
+        {404, fmt::format("the model '{}' does not exist; this server has '{}'", name, model.id),
+         "model", "model_not_found"});
+  }
+  send(reply, model_json(model));
 }
 
 void get_props(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {

@@ -273,8 +273,7 @@ void post_responses(const ServerContext& context, const HttpRequest& request,
     return send_error(*reply, *error);
   }
   std::vector<AnswerSpec> specs;
-  if (const auto error =
-          make_chat_specs(model, fields, std::move(input), context.request_seconds, specs)) {
+  if (const auto error = make_chat_specs(context, fields, std::move(input), specs)) {
     return send_error(*reply, *error);
   }
   Json echoed = {{"instructions", nullptr},

@@ -10,10 +10,11 @@ std::optional<int64_t> read_resume_slot(const ServedModel& model, FieldReader& i
   return in.maybe_whole("resume_slot", 0, model.engine->max_batch() - 1);
 }
 
-std::optional<ApiError> read_resumed(const ServedModel& model, const Json& body,
+std::optional<ApiError> read_resumed(const ServerContext& context, const Json& body,
                                      const char* prompt_field, int64_t slot, FieldReader& in,
                                      AnswerFields& fields, runtime::SlotText& text) {
-  text = model.scheduler->slot_text(static_cast<int>(slot));
+  const ServedModel& model = *context.model;
+  text = model.scheduler->slot_text(static_cast<int>(slot), context.owner);
   if (text.tokens.empty()) {
     return ApiError{400, fmt::format("slot {} holds no text", slot), "resume_slot", ""};
   }

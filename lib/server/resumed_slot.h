@@ -17,8 +17,9 @@ namespace ktx::server {
 // Reads the field; nothing when the request has none.
 std::optional<int64_t> read_resume_slot(const ServedModel& model, FieldReader& in);
 
-// The slot's text. `prompt_field` is what the request may not have then ("prompt").
-std::optional<ApiError> read_resumed(const ServedModel& model, const Json& body,
+// The text that the context's owner has in the slot. `prompt_field` is what the request may not
+// have then ("prompt").
+std::optional<ApiError> read_resumed(const ServerContext& context, const Json& body,
                                      const char* prompt_field, int64_t slot, FieldReader& in,
                                      AnswerFields& fields, runtime::SlotText& text);
 

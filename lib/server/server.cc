@@ -117,8 +117,16 @@ void Server::handle(const HttpRequest& request, const HttpReplyPtr& reply) {
   if (match.route->endpoint == get_page && !options_.web_ui) {
     return reply->send(200, "text/plain", "ktx is running\n");
   }
-  if (!now.model && match.route->endpoint != get_health && match.route->endpoint != get_page) {
-    return fail({503, "the model is loading", "", "loading", 1});
+  return true;
+}
+
+void Server::handle(const HttpRequest& request, const HttpReplyPtr& reply) {
+  if (!admit(request, reply)) return;
+  const Route& route = *find_route(request).route;
+  ServerContext now = context();
+  now.owner = owner_of(options_.access, request);
+  if (route.endpoint == get_page && !options_.web_ui) {
+    return reply->send(200, "text/plain", "ktx is running\n");
   }
   // The JSON library throws on fields of a type that nobody looked at before use; that
   // is the request's mistake, and must not be the end of the server.

@@ -4,9 +4,18 @@
 // A restored text lies in the prefix cache: the next request that begins with it goes
 // on from there, to the same bits as if it had never been away. /v1/completions with
 // `resume_slot` goes on with its answer, at the random number where that one was.
+//
+// Where there are keys a text belongs to the key of its request, in memory (slot_texts.h) and
+// in files: each key has a folder of its own, .keys/OWNER, and the file names the owner. What is
+// another key's looks as if it did not exist. Files that name no owner belong to the folder in
+// which they lie: those of a server without keys, or of an earlier version, to a server
+// without keys.
 #include <fmt/format.h>
+#include <sys/stat.h>
 
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
 
 #include "lib/runtime/session_file.h"
@@ -29,6 +38,39 @@ bool is_file_name(const std::string& name) {
     if (!good) return false;
   }
   return true;
+}
+
+// Where the files of the context's owner lie. No file name begins with a dot.
+std::string folder_of(const ServerContext& context) {
+  if (context.owner.empty()) return context.slot_dir;
+  return context.slot_dir + "/.keys/" + context.owner;
+}
+
+// Texts are nobody else's business: only this user enters the folders.
+void make_folder(const ServerContext& context) {
+  if (context.owner.empty()) return;
+  ::mkdir((context.slot_dir + "/.keys").c_str(), 0700);
+  ::mkdir(folder_of(context).c_str(), 0700);
+}
+
+// A message about a file by the name that the client knows: where the files lie is no business
+// of its.
+std::string without_folder(const ServerContext& context, std::string message) {
+  std::error_code ignored;
+  const std::filesystem::path folder = folder_of(context);
+  for (const auto& path : {folder, std::filesystem::weakly_canonical(folder, ignored)}) {
+    const std::string prefix = path.string() + "/";
+    for (size_t at; (at = message.find(prefix)) != std::string::npos;) {
+      message.erase(at, prefix.size());
+    }
+  }
+  return message;
+}
+
+// A file that was moved between folders keeps its owner; one without is the folder's.
+bool is_own(const ServerContext& context, const std::string& note) {
+  const Json json = parse_nested(note);
+  return string_or(json, "owner", context.owner) == context.owner;
 }
 
 // What save wrote beside the tokens: which of them are the answer, and how it is sampled.
@@ -54,7 +96,7 @@ void send(const HttpReplyPtr& reply, const Json& json) {
 
 void get_slots(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
   Json list = Json::array();
-  for (const runtime::SlotState& slot : context.model->scheduler->slots()) {
+  for (const runtime::SlotState& slot : context.model->scheduler->slots(context.owner)) {
     list.push_back({{"id", slot.id},
                     {"is_processing", slot.busy},
                     {"state", !slot.busy       ? "idle"
@@ -79,11 +121,12 @@ void post_slot(const ServerContext& context, const HttpRequest& request,
     return send_error(
         *reply, {404, fmt::format("no slot '{}'; there are 0 to {}", text, slots - 1), "id", ""});
   }
+  const std::string& owner = context.owner;
   const std::string action = request.query_value("action");
   if (action == "erase") {
-    const std::vector<int32_t> tokens = scheduler.slot_text(slot).tokens;
-    scheduler.call([&](Engine& engine) { engine.forget_prefix(tokens); });
-    if (!scheduler.set_slot_text(slot, {})) {
+    const std::vector<int32_t> tokens = scheduler.slot_text(slot, owner).tokens;
+    scheduler.call([&](Engine& engine) { engine.forget_prefix(tokens, owner); });
+    if (!scheduler.set_slot_text(slot, {}, owner)) {
       return send_error(*reply, {409, fmt::format("slot {} is busy", slot), "id", "busy"});
     }
     return send(reply, {{"id_slot", slot}, {"n_erased", tokens.size()}});
@@ -105,19 +148,22 @@ void post_slot(const ServerContext& context, const HttpRequest& request,
     in.fail("filename", "'filename' must be a plain name of letters, digits, '.', '-' and '_'");
   }
   if (in.error()) return send_error(*reply, *in.error());
-  const std::string path = context.slot_dir + "/" + name;
+  const std::string path = folder_of(context) + "/" + name;
 
   if (action == "save") {
+    make_folder(context);
     Status saved;
     size_t tokens = 0;
     int64_t kept = 0, answered = 0;
     scheduler.call_with_slot(
-        slot, [&](Engine& engine, const runtime::SlotText& text, const runtime::Sequence* running) {
+        slot,
+        [&](Engine& engine, const runtime::SlotText& text, const runtime::Sequence* running) {
           runtime::SavedSession session;
           session.tokens = text.tokens;
           session.sampler = text.sampler;
-          session.note =
-              dump(Json{{"answered", text.answered}, {"sampling", sampling_json(text.sampling)}});
+          Json note = {{"answered", text.answered}, {"sampling", sampling_json(text.sampling)}};
+          if (!owner.empty()) note["owner"] = owner;
+          session.note = dump(note);
           tokens = text.tokens.size();
           answered = text.answered;
           if (running != nullptr) {
@@ -126,14 +172,17 @@ void post_slot(const ServerContext& context, const HttpRequest& request,
             return;
           }
           // What of an ended text is still in the cache.
-          runtime::Sequence sequence = engine.new_sequence();
+          runtime::Sequence sequence = engine.new_sequence(owner);
           std::vector<int32_t> longer = text.tokens;
           longer.push_back(0);
           engine.reuse_prefix(sequence, longer);
           kept = sequence.length();
           saved = save_session(path, engine, session, sequence);
-        });
-    if (!saved) return send_error(*reply, {500, saved.error().message, "", ""});
+        },
+        owner);
+    if (!saved) {
+      return send_error(*reply, {500, without_folder(context, saved.error().message), "", ""});
+    }
     std::error_code ignored;
     return send(reply, {{"id_slot", slot},
                         {"filename", name},
@@ -144,19 +193,26 @@ void post_slot(const ServerContext& context, const HttpRequest& request,
   }
   Result<runtime::SavedSession> loaded = Error{"not read"};
   scheduler.call([&](Engine& engine) {
-    runtime::Sequence sequence = engine.new_sequence();
+    runtime::Sequence sequence = engine.new_sequence(owner);
     loaded = load_session(path, engine, sequence);
     if (!loaded) return;
+    if (!is_own(context, loaded->note)) {
+      loaded = Error{fmt::format("{}: cannot read the session: {}", path, std::strerror(ENOENT))};
+      return;
+    }
     engine.retire(std::move(sequence), std::span(loaded->tokens).first(loaded->computed));
   });
-  if (!loaded) return send_error(*reply, {400, loaded.error().message, "filename", ""});
+  if (!loaded) {
+    return send_error(*reply,
+                      {400, without_folder(context, loaded.error().message), "filename", ""});
+  }
   runtime::SlotText restored;
   restored.tokens = loaded->tokens;
   restored.sampler = loaded->sampler;
   if (const auto wrong = read_note(*context.model, loaded->note, restored)) {
     return send_error(*reply, *wrong);
   }
-  if (!scheduler.set_slot_text(slot, restored)) {
+  if (!scheduler.set_slot_text(slot, restored, owner)) {
     return send_error(*reply, {409, fmt::format("slot {} is busy", slot), "id", "busy"});
   }
   send(reply, {{"id_slot", slot},

@@ -186,9 +186,9 @@ std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* 
   return std::nullopt;
 }
 
-std::optional<ApiError> make_chat_specs(const ServedModel& model, const AnswerFields& fields,
-                                        ChatInput input, int64_t limit_seconds,
-                                        std::vector<AnswerSpec>& specs) {
+std::optional<ApiError> make_chat_specs(const ServerContext& context, const AnswerFields& fields,
+                                        ChatInput input, std::vector<AnswerSpec>& specs) {
+  const ServedModel& model = *context.model;
   const Constraint& constraint = fields.constraint;
   if (constraint.kind != Constraint::Kind::None && !input.extra.contains("enable_thinking")) {
     input.extra["enable_thinking"] = false;
@@ -203,7 +203,7 @@ std::optional<ApiError> make_chat_specs(const ServedModel& model, const AnswerFi
   }
   ChatPrompt prompt;
   if (auto error = make_prompt(model, input, prompt)) return error;
-  if (auto error = make_specs(model, fields, prompt.ids, limit_seconds, specs)) return error;
+  if (auto error = make_specs(context, fields, prompt.ids, specs)) return error;
   for (AnswerSpec& spec : specs) use_chat_parsers(model, input, prompt, constraint, spec);
   return std::nullopt;
 }

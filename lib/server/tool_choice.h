@@ -20,8 +20,7 @@ std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* 
 // prompt is rendered, reasoning and tool calls will be split off the answers. A
 // constrained answer begins at once: a model that reasons is asked not to, unless the
 // request says otherwise.
-std::optional<ApiError> make_chat_specs(const ServedModel& model, const AnswerFields& fields,
-                                        ChatInput input, int64_t limit_seconds,
-                                        std::vector<AnswerSpec>& specs);
+std::optional<ApiError> make_chat_specs(const ServerContext& context, const AnswerFields& fields,
+                                        ChatInput input, std::vector<AnswerSpec>& specs);
 
 }  // namespace ktx::server

@@ -398,6 +398,39 @@ TEST_F(BatchSchedulerTest, TellsWhatItsPlacesHold) {
 
 // Sampled, saved in the middle of the prompt or of the answer, and gone on with in another
 // engine: the tokens are those of an answer that nobody interrupted.
+TEST_F(BatchSchedulerTest, AnOwnersTextsAreNobodyElses) {
+  open(batch_of(2));
+  const auto run = [&](const std::string& owner, const std::vector<int32_t>& prompt) {
+    std::promise<RequestEnd> promise;
+    GenerationRequest request;
+    request.prompt = prompt;
+    request.owner = owner;
+    request.max_tokens = 2;
+    request.on_end = [&](const RequestEnd& end) { promise.set_value(end); };
+    EXPECT_NE(scheduler_->submit(std::move(request)), 0u);
+    return promise.get_future().get();
+  };
+  const std::vector<int32_t> prompt = random_ids(150, 4);
+  const RequestEnd first = run("alpha", prompt);
+  EXPECT_EQ(scheduler_->slot_text(first.slot, "alpha").tokens.size(), 152u);
+  for (const char* other : {"beta", ""}) {
+    EXPECT_TRUE(scheduler_->slot_text(first.slot, other).tokens.empty());
+    for (const SlotState& slot : scheduler_->slots(other)) EXPECT_EQ(slot.tokens, 0);
+    scheduler_->call_with_slot(
+        first.slot,
+        [](Engine&, const SlotText& text, const Sequence*) { EXPECT_TRUE(text.tokens.empty()); },
+        other);
+    const RequestEnd same = run(other, prompt);
+    EXPECT_EQ(same.cached_tokens, 0) << other;
+    EXPECT_EQ(same.cache_miss, "nothing was cached from token 0 on") << other;
+  }
+  EXPECT_EQ(scheduler_->slot_text(first.slot, "alpha").tokens.size(), 152u)
+      << "the place was used by others since";
+  EXPECT_TRUE(scheduler_->set_slot_text(first.slot, {}, "beta"));
+  EXPECT_FALSE(scheduler_->slot_text(first.slot, "alpha").tokens.empty());
+  EXPECT_GE(run("alpha", prompt).cached_tokens, 64) << "as much as the small cache kept";
+}
+
 TEST_F(BatchSchedulerTest, ASavedSlotGoesOnAsIfNeverInterrupted) {
   const std::vector<int32_t> prompt = random_ids(150, 21);
   const std::vector<int32_t> whole = alone(prompt, 60, 7);

@@ -43,6 +43,28 @@ class PrefixCacheTest : public ::testing::Test {
   PrefixCache cache_;
 };
 
+TEST_F(PrefixCacheTest, OneOwnersTextIsNoHitForAnother) {
+  const std::vector<int32_t> ids = text(0, 150);
+  Table kept = fill(ids);
+  cache_.keep(kept, ids, true, "alpha");
+  kv_.shrink(kept, 0);
+  const std::vector<int32_t> asked = text(0, 200);
+  for (const char* other : {"beta", ""}) {
+    Table table;
+    EXPECT_EQ(cache_.find(asked, other).found, 0) << other;
+    const PrefixHit hit = cache_.reuse(table, 0, asked, other);
+    EXPECT_EQ(hit.tokens, 0) << other;
+    EXPECT_EQ(hit.miss, Miss::New) << "nor which token differs";
+    cache_.forget(ids, other);
+  }
+  Table table;
+  EXPECT_EQ(cache_.find(asked, "alpha").found, 2);
+  EXPECT_EQ(cache_.reuse(table, 0, asked, "alpha").tokens, 150);
+  kv_.shrink(table, 0);
+  cache_.forget(ids, "alpha");
+  EXPECT_EQ(cache_.nodes(), 0);
+}
+
 TEST_F(PrefixCacheTest, SharesWholeBlocksAndCopiesTheRest) {
   const std::vector<int32_t> ids = text(0, 150);
   keep(ids);

@@ -30,6 +30,35 @@ TEST(Access, KeysAreAskedForWhereThereAreAny) {
   }
 }
 
+TEST(Access, TheSchemeMayBeWrittenInAnyCase) {
+  AccessOptions options;
+  options.keys = {"first"};
+  for (const char* good : {"bearer first", "BEARER first", "bEaReR  first "}) {
+    EXPECT_EQ(status(options, {{"authorization", good}}), 200) << good;
+  }
+  EXPECT_EQ(status(options, {{"authorization", "bearerfirst"}}), 401);
+  EXPECT_EQ(status(options, {{"authorization", "Bearer First"}}), 401) << "keys have their case";
+  EXPECT_EQ(status(options, {{"authorization", "Basic xy"}, {"x-api-key", "first"}}), 200);
+}
+
+TEST(Access, AnOwnerStandsForAKeyAndDoesNotTellIt) {
+  AccessOptions options;
+  EXPECT_EQ(owner_of(options, request({{"x-api-key", "any"}})), "") << "no keys: everybody's";
+  options.keys = {"first", "second"};
+  const auto owner = [&](const char* key) {
+    return owner_of(options, request({{"x-api-key", key}}));
+  };
+  EXPECT_EQ(owner("first").size(), 32u);
+  EXPECT_EQ(owner("first"), owner("first"));
+  EXPECT_EQ(owner("first"), owner_of(options, request({{"authorization", "bearer first"}})));
+  EXPECT_NE(owner("first"), owner("second"));
+  EXPECT_EQ(owner("first").find("first"), std::string::npos);
+  EXPECT_EQ(owner("wrong"), "");
+  options.keys = {"second", "first"};
+  EXPECT_EQ(owner("first"), owner_of(options, request({{"x-api-key", "first"}})))
+      << "whatever the order of the keys";
+}
+
 TEST(Access, ALoopbackServerAnswersToItsOwnNamesOnly) {
   AccessOptions options;
   for (const char* good : {"localhost", "localhost:8080", "127.0.0.1:1", "[::1]", "[::1]:80"}) {
