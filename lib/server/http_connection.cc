@@ -1,70 +1,53 @@
 // One connection of the HTTP server:
 //
-//   read a header -> read its body -> hand to a handler -> write what the reply has,
-//   until its end -> again
+//   read a head -> may it go on? -> read its body -> hand to a handler -> write what the
+//   reply has, until its end -> again
+//
+// Until a request is there whole the connection is an Arrival, which others may displace.
 #include <fmt/format.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/read.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <cerrno>
 #include <chrono>
+#include <exception>
 #include <memory>
+#include <new>
 #include <optional>
 
+#include "lib/server/http_body.h"
 #include "lib/server/http_core.h"
+#include "lib/server/http_head.h"
 
 namespace ktx::server {
 namespace {
 
-namespace http = boost::beast::http;
 using Clock = std::chrono::steady_clock;
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-  return out;
+// Read at once: little while a head arrives, since most connections wait.
+constexpr size_t kHeadPart = 2048;
+constexpr size_t kBodyPart = 64u << 10;
+
+std::string error_json(std::string_view message, std::string_view type) {
+  return fmt::format(R"({{"error":{{"message":"{}","type":"{}","param":null,"code":null}}}})",
+                     message, type);
 }
 
-// The status that a broken or too large request gets; 0: just close.
-int status_of(beast::error_code error) {
-  if (error == http::error::body_limit) return 413;
-  if (error == http::error::header_limit) return 431;
-  if (error == http::error::end_of_stream || error == http::error::partial_message) return 0;
-  if (error == beast::error::timeout) return 408;
-  if (error == http::error::bad_version) return 505;
-  return error.category() == http::make_error_code(http::error::bad_method).category() ? 400 : 0;
-}
-
-// What is wrong with a request that never became one, and what to do.
-std::string_view plain_message(int status) {
-  switch (status) {
-    case 400:
-      return "this is no HTTP/1.1 request (a server without --tls-cert takes http://, not "
-             "https://)";
-    case 413:
-      return "the body is larger than this server takes; --max-body changes that";
-    case 431:
-      return "the header of the request is too large";
-    case 503:
-      return "too many large requests at once; try again";
-    default:
-      return status_text(status);
-  }
-}
-
-std::string plain_error(int status) {
-  const std::string body = fmt::format(
-      R"({{"error":{{"message":"{}","type":"invalid_request_error","param":null,"code":null}}}})",
-      plain_message(status));
+// The answer to what never became a request.
+std::string plain_error(const HttpFault& fault) {
+  const std::string body = error_json(
+      fault.message, fault.status == 503 ? "unavailable_error" : "invalid_request_error");
   return fmt::format(
-      "HTTP/1.1 {} {}\r\nContent-Type: application/json\r\nConnection: close\r\n"
+      "HTTP/1.1 {} {}\r\nContent-Type: application/json\r\nConnection: close\r\n{}"
       "Content-Length: {}\r\n\r\n{}",
-      status, status_text(status), body.size(), body);
+      fault.status, status_text(fault.status), fault.status == 503 ? "Retry-After: 2\r\n" : "",
+      body.size(), body);
+}
+
+HttpFault too_late() {
+  return {408, "the request did not come in time"};
 }
 
 // Ends a read in time and leaves the connection open, so that an answer can say so. The
@@ -149,133 +132,248 @@ asio::awaitable<bool> HttpServer::Core::answer(Stream& stream, QueuedReply& repl
 }
 
 template <class Stream>
-asio::awaitable<void> HttpServer::Core::refuse(Stream& stream, int status) {
-  const std::string text = plain_error(status);
+asio::awaitable<void> HttpServer::Core::refuse(Stream& stream, const HttpFault& fault) {
+  const std::string text = plain_error(fault);
   beast::get_lowest_layer(stream).expires_after(std::chrono::seconds(5));
   co_await asio::async_write(stream, asio::buffer(text), kAwait);
-  // What the client still sends is read for a moment: closing at once would reset the
-  // connection before the answer is seen.
-  tcp::socket& socket = socket_of(stream);
+  co_await linger(stream);
+}
+
+// What the client still sends is read for a moment: closing at once would reset the connection
+// before the answer is seen.
+template <class Stream>
+asio::awaitable<void> HttpServer::Core::linger(Stream& stream) {
+  auto& lowest = beast::get_lowest_layer(stream);
   beast::error_code ignored;
-  socket.shutdown(tcp::socket::shutdown_send, ignored);
-  std::string sink(64u << 10, '\0');
+  lowest.socket().shutdown(tcp::socket::shutdown_send, ignored);
+  lowest.expires_after(std::chrono::seconds(2));
+  std::string sink(kHeadPart, '\0');
   const Clock::time_point until = Clock::now() + std::chrono::seconds(2);
   while (Clock::now() < until) {
-    const auto [error, size] =
-        co_await beast::get_lowest_layer(stream).async_read_some(asio::buffer(sink), kAwait);
+    const auto [error, size] = co_await lowest.async_read_some(asio::buffer(sink), kAwait);
     if (error) break;
   }
 }
 
-// One request and its answer. False: close.
+// Fills `head` from the bytes in `buffer` and those that come. False: the connection ends, and
+// has been told why.
 template <class Stream>
-asio::awaitable<bool> HttpServer::Core::one_request(Stream& stream, beast::flat_buffer& buffer,
-                                                    const std::string& client) {
+asio::awaitable<bool> HttpServer::Core::read_head_of(Stream& stream, Arrival& arrival,
+                                                     std::string& buffer, bool first,
+                                                     HttpHead& head) {
   auto& lowest = beast::get_lowest_layer(stream);
-  http::request_parser<http::string_body> parser;
-  parser.header_limit(static_cast<uint32_t>(options.header_bytes));
-  parser.body_limit(options.body_bytes);
-  idle.insert(&lowest.socket());
-  std::optional<ReadLimit> limit(std::in_place, io, lowest, options.idle_seconds);
-  const auto [header_error, header_size] =
-      co_await http::async_read_header(stream, buffer, parser, kAwait);
-  idle.erase(&lowest.socket());
-  if (header_error) {
-    const int status = limit->late() ? 408 : status_of(header_error);
-    limit.reset();
-    // A connection that never said anything is closed without a word.
-    if (status != 0 && !(status == 408 && !parser.got_some())) co_await refuse(stream, status);
-    co_return false;
+  std::optional<HttpFault> fault;
+  HeadScan scan;
+  {
+    std::optional<ReadLimit> limit(std::in_place, io, lowest,
+                                   first ? options.header_seconds : options.idle_seconds);
+    bool begun = first;
+    for (;;) {
+      const HeadScan::State state = scan.look(buffer);
+      if (state == HeadScan::State::Wrong) {
+        fault = HttpFault{400,
+                          "this is no HTTP/1.1 request (a server without --tls-cert takes "
+                          "http://, not https://)"};
+        break;
+      }
+      const bool whole = state == HeadScan::State::Whole;
+      if ((whole ? scan.size() : buffer.size()) > options.header_bytes) {
+        fault = HttpFault{431, "the header of the request is too large"};
+        break;
+      }
+      if (whole) break;
+      // Who has begun to speak has less time than who may come back.
+      if (!begun && scan.begun()) limit.emplace(io, lowest, options.header_seconds);
+      begun = begun || scan.begun();
+      const size_t held = buffer.size();
+      buffer.resize(held + kHeadPart);
+      const auto [error, size] =
+          co_await stream.async_read_some(asio::buffer(buffer.data() + held, kHeadPart), kAwait);
+      buffer.resize(held + size);
+      if (arrival.dropped()) co_return false;
+      if (limit->late()) {
+        // A connection that never said anything is closed without a word.
+        if (!scan.begun()) co_return false;
+        fault = too_late();
+        break;
+      }
+      if (error) co_return false;
+    }
   }
-  limit.reset();
-  const uint64_t announced = parser.content_length() ? *parser.content_length() : 0;
-  const uint64_t reserved =
-      parser.chunked() ? options.body_bytes : std::min(announced, options.body_bytes);
-  if (announced > options.body_bytes) {
-    co_await refuse(stream, 413);
-    co_return false;
+  if (!fault) fault = read_head(std::string_view(buffer).substr(0, scan.size()), head);
+  if (!fault) {
+    buffer.erase(0, scan.size());
+    co_return true;
   }
-  if (bodies_bytes + reserved > options.bodies_bytes) {
-    co_await refuse(stream, 503);
-    co_return false;
-  }
-  struct Reserved {
-    uint64_t& sum;
-    uint64_t size;
-    ~Reserved() { sum -= size; }
-  } const hold{bodies_bytes, reserved};
-  bodies_bytes += reserved;
+  co_await refuse(stream, *fault);
+  co_return false;
+}
 
-  if (lower(std::string_view(parser.get()[http::field::expect])) == "100-continue") {
+// Fills `body` likewise. The time for it ends early for a client that sends too slowly.
+template <class Stream>
+asio::awaitable<bool> HttpServer::Core::read_body_of(Stream& stream, Arrival& arrival,
+                                                     std::string& buffer, bool expects_continue,
+                                                     BodyReader& body) {
+  auto& lowest = beast::get_lowest_layer(stream);
+  buffer.erase(0, body.take(buffer));
+  std::optional<HttpFault> fault = body.fault();
+  if (expects_continue && !body.done() && !fault) {
     const std::string go_on = "HTTP/1.1 100 Continue\r\n\r\n";
+    lowest.expires_after(std::chrono::seconds(options.write_seconds));
     co_await asio::async_write(stream, asio::buffer(go_on), kAwait);
   }
-  limit.emplace(io, lowest, options.body_seconds);
-  const auto [body_error, body_size] = co_await http::async_read(stream, buffer, parser, kAwait);
-  if (body_error) {
-    const int status = limit->late() ? 408 : status_of(body_error);
-    limit.reset();
-    if (status != 0) co_await refuse(stream, status);
+  if (!body.done() && !fault) {
+    const Clock::time_point end = Clock::now() + std::chrono::seconds(options.body_seconds);
+    const int64_t enough = int64_t{options.body_rate} * options.stall_seconds;
+    std::optional<ReadLimit> limit(std::in_place, io, lowest,
+                                   std::min(options.stall_seconds, options.body_seconds));
+    int64_t came = 0;  // since the limit was set
+    size_t part = kHeadPart;  // large for who sends much: an announcement alone takes little
+    while (!body.done() && !fault) {
+      if (!arrival.hold(body.memory_bytes())) {
+        fault = HttpFault{503, "too many large requests at once; try again"};
+        break;
+      }
+      buffer.resize(part);
+      const auto [error, size] = co_await stream.async_read_some(asio::buffer(buffer), kAwait);
+      buffer.resize(size);
+      if (size == part) part = std::min(4 * part, kBodyPart);
+      // Let go of at once: its memory is another's by now.
+      if (arrival.dropped()) {
+        body.text() = std::string();
+        fault = HttpFault{503, "too many large requests at once; try again"};
+        break;
+      }
+      if (limit->late()) {
+        fault = too_late();
+        break;
+      }
+      if (error) co_return false;
+      buffer.erase(0, body.take(buffer));
+      fault = body.fault();
+      came += static_cast<int64_t>(size);
+      if (came < enough) continue;
+      came = 0;
+      const auto left = std::chrono::duration_cast<std::chrono::seconds>(end - Clock::now());
+      limit.emplace(io, lowest,
+                    std::clamp(static_cast<int>(left.count()), 0, options.stall_seconds));
+    }
+  }
+  if (!fault) co_return true;
+  body.text() = std::string();
+  arrival.hold(0);
+  co_await refuse(stream, *fault);
+  co_return false;
+}
+
+// One request and its answer. False: close.
+template <class Stream>
+asio::awaitable<bool> HttpServer::Core::one_request(Stream& stream, Arrival& arrival,
+                                                    std::string& buffer, const std::string& client,
+                                                    bool first) {
+  auto& lowest = beast::get_lowest_layer(stream);
+  arrival.wait();
+  HttpHead head;
+  if (!co_await read_head_of(stream, arrival, buffer, first, head)) co_return false;
+  const Clock::time_point head_came = Clock::now();
+  const auto request = std::make_shared<HttpRequest>(std::move(head.request));
+  request->client = client;
+  const auto make_reply = [&](bool keep_alive) {
+    return std::make_shared<QueuedReply>(
+        io, options.unsent_bytes,
+        QueuedReply::Form{.chunked = head.minor >= 1,
+                          .head = request->method == "HEAD",
+                          .keep_alive = keep_alive},
+        options.more_headers ? options.more_headers(*request) : HttpHeaders());
+  };
+  const auto log = [&](const QueuedReply& reply, int64_t received, int64_t sent,
+                       Clock::time_point begin) {
+    if (!options.log) return;
+    options.log({client, request->method, request->path, reply.error(), reply.status(), received,
+                 sent, std::chrono::duration<double>(Clock::now() - begin).count(), reply.gone()});
+  };
+
+  BodyReader body(head, options.body_bytes);
+  if (!body.done() && options.admit) {
+    // Nobody's body is read before it is known whether it may come at all.
+    const auto refusal = make_reply(false);
+    if (!guard(*refusal, [&] { return options.admit(*request, refusal); })) {
+      requests += 1;
+      int64_t sent = 0;
+      co_await answer(stream, *refusal, sent);
+      log(*refusal, 0, sent, head_came);
+      co_await linger(stream);
+      co_return false;
+    }
+  }
+  if (!co_await read_body_of(stream, arrival, buffer, head.expects_continue, body)) {
     co_return false;
   }
-  limit.reset();
-
   const Clock::time_point begin = Clock::now();
-  auto message = parser.release();
-  auto request = std::make_shared<HttpRequest>();
-  request->method = std::string(message.method_string());
-  const std::string target(message.target());
-  const size_t mark = target.find('?');
-  request->path = decode_url(std::string_view(target).substr(0, mark));
-  if (mark != std::string::npos) request->query = target.substr(mark + 1);
-  for (const auto& field : message) {
-    request->headers.emplace_back(lower(std::string_view(field.name_string())),
-                                  std::string(field.value()));
-  }
-  request->body = std::move(message.body());
-  request->client = client;
-  const auto body_bytes = static_cast<int64_t>(request->body.size());
+  arrival.hold(body.memory_bytes());
+  const uint64_t held = arrival.hand_over();
+  request->body = std::move(body.text());
+  const auto received = static_cast<int64_t>(request->body.size());
   requests += 1;
 
-  const auto reply = std::make_shared<QueuedReply>(
-      io, options.unsent_bytes,
-      QueuedReply::Form{.chunked = message.version() % 10 >= 1,
-                        .head = request->method == "HEAD",
-                        .keep_alive = message.keep_alive() && !draining},
-      options.more_headers ? options.more_headers(*request) : HttpHeaders());
+  const auto reply = make_reply(head.keep_alive && !draining);
   if (options.quick && options.quick(*request)) {
-    handler(*request, reply);
+    guard(*reply, [&] { return handler(*request, reply), true; });
+    request->body = std::string();
+    arrivals.give_back(held);
   } else {
-    asio::post(*workers,
-               [self = shared_from_this(), request, reply] { self->handler(*request, reply); });
+    asio::post(*workers, [self = shared_from_this(), request, reply, held] {
+      self->guard(*reply, [&] { return self->handler(*request, reply), true; });
+      request->body = std::string();
+      asio::post(self->io, [self, held] { self->arrivals.give_back(held); });
+    });
   }
   watch(stream, reply);
   int64_t sent = 0;
   const bool again_please = co_await answer(stream, *reply, sent);
-  if (options.log) {
-    options.log({client, request->method, request->path, reply->status(), body_bytes, sent,
-                 std::chrono::duration<double>(Clock::now() - begin).count(), reply->gone()});
-  }
+  log(*reply, received, sent, begin);
   beast::error_code ignored;
   lowest.socket().cancel(ignored);  // the watch
   co_return again_please && !draining;
 }
 
+// Calls what others wrote: whatever it throws is an error of this request alone. False: it
+// said so, or it threw.
+bool HttpServer::Core::guard(QueuedReply& reply, const std::function<bool()>& call) {
+  std::string what = "unknown exception";
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    what = "not enough memory";
+  } catch (const std::exception& error) {
+    what = error.what();
+  } catch (...) {
+  }
+  reply.set_error(what);
+  if (reply.begun()) {
+    reply.set_gone();  // half an answer must not look like a whole one
+  } else {
+    reply.send(
+        500, "application/json",
+        error_json("an error inside the server; the request was not answered", "server_error"), {});
+  }
+  return false;
+}
+
 template <class Stream>
-asio::awaitable<void> HttpServer::Core::serve(Stream& stream) {
+asio::awaitable<void> HttpServer::Core::serve(Stream& stream, Arrival& arrival) {
   beast::error_code ignored;
   const std::string client = socket_of(stream).remote_endpoint(ignored).address().to_string();
-  beast::flat_buffer buffer;
-  open.insert(&socket_of(stream));
-  while (co_await one_request(stream, buffer, client)) {
+  std::string buffer;
+  for (bool first = true; co_await one_request(stream, arrival, buffer, client, first);
+       first = false) {
     // A buffer that held a large body is not kept by an idle connection.
-    if (buffer.size() == 0 && buffer.capacity() > 65536) buffer.shrink_to_fit();
+    if (buffer.capacity() > 4 * kHeadPart) buffer.shrink_to_fit();
   }
-  open.erase(&socket_of(stream));
   socket_of(stream).shutdown(tcp::socket::shutdown_send, ignored);
 }
 
-template asio::awaitable<void> HttpServer::Core::serve(PlainStream& stream);
-template asio::awaitable<void> HttpServer::Core::serve(TlsStream& stream);
+template asio::awaitable<void> HttpServer::Core::serve(PlainStream& stream, Arrival& arrival);
+template asio::awaitable<void> HttpServer::Core::serve(TlsStream& stream, Arrival& arrival);
 
 }  // namespace ktx::server

@@ -11,14 +11,17 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
 #include <thread>
 
+#include "lib/server/arrivals.h"
+#include "lib/server/http_body.h"
+#include "lib/server/http_head.h"
 #include "lib/server/http_reply.h"
 #include "lib/server/http_server.h"
 
@@ -35,20 +38,33 @@ inline constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 
 struct HttpServer::Core : std::enable_shared_from_this<Core> {
   Core(HttpOptions options, Handler handler)
-      : options(std::move(options)), handler(std::move(handler)), acceptor(io), again(io) {}
+      : options(std::move(options)),
+        handler(std::move(handler)),
+        acceptor(io),
+        again(io),
+        arrivals(this->options.bodies_bytes) {}
 
   asio::awaitable<void> accept();
-  asio::awaitable<void> start_tls(tcp::socket socket);
+  asio::awaitable<void> start(tcp::socket socket);
   // http_connection.cc; for plain and encrypted streams.
   template <class Stream>
-  asio::awaitable<void> serve(Stream& stream);
+  asio::awaitable<void> serve(Stream& stream, Arrival& arrival);
   template <class Stream>
-  asio::awaitable<bool> one_request(Stream& stream, beast::flat_buffer& buffer,
-                                    const std::string& client);
+  asio::awaitable<bool> one_request(Stream& stream, Arrival& arrival, std::string& buffer,
+                                    const std::string& client, bool first);
+  template <class Stream>
+  asio::awaitable<bool> read_head_of(Stream& stream, Arrival& arrival, std::string& buffer,
+                                     bool first, HttpHead& head);
+  template <class Stream>
+  asio::awaitable<bool> read_body_of(Stream& stream, Arrival& arrival, std::string& buffer,
+                                     bool expects_continue, BodyReader& body);
   template <class Stream>
   asio::awaitable<bool> answer(Stream& stream, QueuedReply& reply, int64_t& sent);
   template <class Stream>
-  asio::awaitable<void> refuse(Stream& stream, int status);
+  asio::awaitable<void> refuse(Stream& stream, const HttpFault& fault);
+  template <class Stream>
+  asio::awaitable<void> linger(Stream& stream);
+  bool guard(QueuedReply& reply, const std::function<bool()>& call);
   template <class Stream>
   void watch(Stream& stream, const std::shared_ptr<QueuedReply>& reply);
 
@@ -65,9 +81,8 @@ struct HttpServer::Core : std::enable_shared_from_this<Core> {
   std::atomic<int64_t> requests{0};
   std::atomic<bool> draining{false};
   std::atomic<bool> ended{false};  // the thread has left the context
-  uint64_t bodies_bytes = 0;       // I/O thread
+  Arrivals arrivals;               // I/O thread
   std::set<tcp::socket*> open;     // I/O thread
-  std::set<tcp::socket*> idle;     // I/O thread: between two requests
 };
 
 }  // namespace ktx::server

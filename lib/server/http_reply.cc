@@ -82,6 +82,16 @@ int QueuedReply::status() const {
   return status_;
 }
 
+void QueuedReply::set_error(std::string what) {
+  const std::lock_guard lock(mutex_);
+  error_ = std::move(what);
+}
+
+std::string QueuedReply::error() const {
+  const std::lock_guard lock(mutex_);
+  return error_;
+}
+
 bool QueuedReply::gone() const {
   const std::lock_guard lock(mutex_);
   return gone_;

@@ -37,6 +37,7 @@ class QueuedReply final : public HttpReply, public std::enable_shared_from_this<
   void begin(int status, std::string_view content_type, const HttpHeaders& headers) override;
   void write(std::string piece) override;
   void end() override;
+  void break_off() override { set_gone(); }
   void on_gone(std::function<void()> call) override;
   bool begun() const override;
 
@@ -48,6 +49,9 @@ class QueuedReply final : public HttpReply, public std::enable_shared_from_this<
   bool keep_alive() const { return form_.keep_alive; }
   int status() const;
   bool gone() const;
+  // Why it is no answer, for the log.
+  void set_error(std::string what);
+  std::string error() const;
 
  private:
   std::string head_of(int status, std::string_view content_type, const HttpHeaders& headers);
@@ -65,6 +69,7 @@ class QueuedReply final : public HttpReply, public std::enable_shared_from_this<
   bool done_ = false;
   bool gone_ = false;
   int status_ = 0;
+  std::string error_;
   std::function<void()> on_gone_;
 };
 

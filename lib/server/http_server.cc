@@ -11,6 +11,9 @@
 #include <boost/asio/post.hpp>
 #include <cerrno>
 #include <chrono>
+#include <exception>
+#include <string>
+#include <string_view>
 
 #include "lib/server/http_core.h"
 
@@ -31,13 +34,54 @@ std::string_view listen_advice(const beast::error_code& error) {
   return "";
 }
 
+// A word to a client that finds no place, as far as it can be said without waiting.
+void say_full(tcp::socket& socket, bool encrypted) {
+  constexpr std::string_view kBody =
+      R"({"error":{"message":"too many connections; try again","type":"unavailable_error",)"
+      R"("param":null,"code":null}})";
+  const std::string text = fmt::format(
+      "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 2\r\n"
+      "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{}",
+      kBody.size(), kBody);
+  beast::error_code ignored;
+  socket.non_blocking(true, ignored);
+  if (!encrypted) socket.write_some(asio::buffer(text), ignored);
+  socket.shutdown(tcp::socket::shutdown_send, ignored);
+  socket.close(ignored);
+}
+
 }  // namespace
 
-asio::awaitable<void> HttpServer::Core::start_tls(tcp::socket socket) {
-  TlsStream stream(beast::tcp_stream(std::move(socket)), *tls);
-  beast::get_lowest_layer(stream).expires_after(std::chrono::seconds(15));
-  const auto [error] = co_await stream.async_handshake(asio::ssl::stream_base::server, kAwait);
-  if (!error) co_await serve(stream);
+// One connection, from its first byte to its last.
+asio::awaitable<void> HttpServer::Core::start(tcp::socket socket) {
+  beast::error_code ignored;
+  const std::string peer = socket.remote_endpoint(ignored).address().to_string();
+  std::optional<PlainStream> plain;
+  std::optional<TlsStream> encrypted;
+  if (tls) {
+    encrypted.emplace(beast::tcp_stream(std::move(socket)), *tls);
+  } else {
+    plain.emplace(std::move(socket));
+  }
+  tcp::socket& lowest =
+      tls ? beast::get_lowest_layer(*encrypted).socket() : beast::get_lowest_layer(*plain).socket();
+  struct Open {
+    std::set<tcp::socket*>& all;
+    tcp::socket* socket;
+    ~Open() { all.erase(socket); }
+  } const held{open, &lowest};
+  open.insert(&lowest);
+  Arrival arrival(arrivals, peer, [&lowest] {
+    beast::error_code none;
+    lowest.cancel(none);
+  });
+  if (plain) {
+    co_await serve(*plain, arrival);
+    co_return;
+  }
+  beast::get_lowest_layer(*encrypted).expires_after(std::chrono::seconds(15));
+  const auto [error] = co_await encrypted->async_handshake(asio::ssl::stream_base::server, kAwait);
+  if (!error && !arrival.dropped()) co_await serve(*encrypted, arrival);
 }
 
 asio::awaitable<void> HttpServer::Core::accept() {
@@ -46,31 +90,25 @@ asio::awaitable<void> HttpServer::Core::accept() {
     auto [error, socket] = co_await acceptor.async_accept(kAwait);
     if (error == asio::error::operation_aborted || draining) break;
     if (error) {
-      // Out of descriptors: others will end and give theirs back.
+      // Out of descriptors: others give theirs back.
+      arrivals.make_place();
       again.expires_after(std::chrono::milliseconds(50));
       co_await again.async_wait(kAwait);
       continue;
     }
-    if (connections >= options.connections) {
-      beast::error_code ignored;
-      socket.close(ignored);
+    if (connections >= options.connections && !arrivals.make_place()) {
+      say_full(socket, tls.has_value());
       continue;
     }
     beast::error_code ignored;
     socket.set_option(tcp::no_delay(true), ignored);
     connections += 1;
-    const auto done = [self](std::exception_ptr) { self->connections -= 1; };
-    if (tls) {
-      asio::co_spawn(io, self->start_tls(std::move(socket)), done);
-    } else {
-      asio::co_spawn(
-          io,
-          [](std::shared_ptr<Core> core, tcp::socket plain) -> asio::awaitable<void> {
-            PlainStream stream(std::move(plain));
-            co_await core->serve(stream);
-          }(self, std::move(socket)),
-          done);
-    }
+    asio::co_spawn(
+        io,
+        [](std::shared_ptr<Core> core, tcp::socket given) -> asio::awaitable<void> {
+          co_await core->start(std::move(given));
+        }(self, std::move(socket)),
+        [self](std::exception_ptr) { self->connections -= 1; });
   }
 }
 
@@ -129,7 +167,15 @@ Status HttpServer::start() {
   core.workers.emplace(static_cast<size_t>(std::max(1, options.workers)));
   asio::co_spawn(core.io, core.accept(), asio::detached);
   core.thread = std::thread([core = core_] {
-    core->io.run();  // until the last coroutine has ended; accept() is one
+    // Until the last coroutine has ended; accept() is one. What a posted call throws, at most
+    // for want of memory, is not the end of the others.
+    for (bool all = false; !all;) {
+      try {
+        core->io.run();
+        all = true;
+      } catch (...) {
+      }
+    }
     core->ended = true;
   });
   return {};
@@ -148,7 +194,7 @@ void HttpServer::drain() {
   asio::post(core_->io, [core = core_] {
     beast::error_code ignored;
     core->acceptor.close(ignored);
-    for (tcp::socket* socket : core->idle) socket->cancel(ignored);
+    core->arrivals.drop_idle();
   });
 }
 

@@ -12,9 +12,12 @@
 // connections and streaming answers cost some kilobytes and no thread. Handlers run on
 // a few workers, those that options.quick names on the I/O thread itself.
 //
-// Hostile clients: limits on header, body, bodies in flight, connections and time;
-// what does not parse is answered with 4xx and closed. Pipelined requests are answered
-// in order. A client that goes away is noticed while its answer is computed.
+// Hostile clients: limits on header, body, bodies in flight, connections, time and rate. Bodies
+// count as they arrive, not as they are announced, and come after options.admit has seen the
+// head. Where connections or memory run short those that wait longest or hold most give way
+// (arrivals.h). What does not parse is answered with 4xx and closed (http_head.h), and what a
+// handler throws with 500. Pipelined requests are answered in order. A client that goes away is
+// noticed while its answer is computed.
 #pragma once
 
 #include <cstdint>
@@ -58,6 +61,8 @@ class HttpReply {
                      const HttpHeaders& headers = {}) = 0;
   virtual void write(std::string piece) = 0;
   virtual void end() = 0;
+  // Ends it so that the client sees that its end is missing.
+  virtual void break_off() {}
   // Called once, soon, if the client goes away before the end; at once if it has.
   virtual void on_gone(std::function<void()> call) = 0;
   virtual bool begun() const = 0;
@@ -66,6 +71,7 @@ using HttpReplyPtr = std::shared_ptr<HttpReply>;
 
 struct HttpLogEntry {
   std::string client, method, path;
+  std::string error;  // of ours, "" for none
   int status = 0;
   int64_t bytes_in = 0;   // of the body
   int64_t bytes_out = 0;  // of the answer, head and framing included
@@ -82,13 +88,19 @@ struct HttpOptions {
 
   uint64_t header_bytes = 16u << 10;
   uint64_t body_bytes = 32u << 20;
-  uint64_t bodies_bytes = 512u << 20;  // of all requests being read or answered
+  uint64_t bodies_bytes = 512u << 20;  // of all requests being read or handled
   uint64_t unsent_bytes = 16u << 20;   // of one answer whose client does not read
   int64_t connections = 10000;
-  int idle_seconds = 75;   // between requests, and for a header to arrive
-  int body_seconds = 120;  // for a body to arrive
+  int idle_seconds = 75;    // between requests
+  int header_seconds = 30;  // for a header to arrive, from its first byte or the connection on
+  int body_seconds = 120;   // for a body to arrive,
+  int stall_seconds = 10;   // of which in so many
+  int body_rate = 1024;     // so many bytes a second come at least
   int write_seconds = 60;  // for a client to take a piece
 
+  // Sees a request that has a body before the body is read. False: the reply is the answer, and
+  // the connection ends with it. Null: all may go on.
+  std::function<bool(const HttpRequest&, const HttpReplyPtr&)> admit;
   std::function<bool(const HttpRequest&)> quick;  // null: none
   std::function<void(const HttpLogEntry&)> log;   // called on the I/O thread
   // More headers for an answer (CORS).

@@ -11,7 +11,9 @@ namespace ktx::server {
 namespace {
 
 HttpOptions with_hooks(HttpOptions http, const AccessOptions& access,
+                       std::function<bool(const HttpRequest&, const HttpReplyPtr&)> admit,
                        std::function<void(const HttpLogEntry&)> log) {
+  http.admit = std::move(admit);
   http.quick = [](const HttpRequest& request) {
     const RouteMatch match = find_route(request);
     return match.route == nullptr || match.route->quick;
@@ -29,6 +31,9 @@ Server::Server(ServerOptions options)
     : options_(std::move(options)),
       http_(with_hooks(
                 options_.http, options_.access,
+                [this](const HttpRequest& request, const HttpReplyPtr& reply) {
+                  return admit(request, reply);
+                },
                 options_.access_log.empty() ? std::function<void(const HttpLogEntry&)>()
                                             : [this](const HttpLogEntry& entry) { log(entry); }),
             [this](const HttpRequest& request, const HttpReplyPtr& reply) {
@@ -95,10 +100,19 @@ Status Server::log_state() {
   return log_ ? log_->finish() : Status();
 }
 
-void Server::handle(const HttpRequest& request, const HttpReplyPtr& reply) {
+namespace {
+
+void send_in_shape(const HttpRequest& request, HttpReply& reply, const ApiError& error) {
   const bool ollama = request.path.rfind("/api/", 0) == 0;
+  ollama ? send_ollama_error(reply, error) : send_error(reply, error);
+}
+
+}  // namespace
+
+bool Server::admit(const HttpRequest& request, const HttpReplyPtr& reply) {
   const auto fail = [&](const ApiError& error) {
-    ollama ? send_ollama_error(*reply, error) : send_error(*reply, error);
+    send_in_shape(request, *reply, error);
+    return false;
   };
   const RouteMatch match = find_route(request);
   const bool open = match.route != nullptr && match.route->open;
@@ -106,16 +120,19 @@ void Server::handle(const HttpRequest& request, const HttpReplyPtr& reply) {
   if (const auto error = check_access(options_.access, request, open || preflight)) {
     return fail(*error);
   }
-  if (preflight) return reply->send(204, "", "");
+  if (preflight) {
+    reply->send(204, "", "");
+    return false;
+  }
   if (match.route == nullptr) {
     if (match.known_path) {
       return fail({405, fmt::format("{} does not take {}", request.path, request.method), "", ""});
     }
     return fail({404, fmt::format("nothing at {}", request.path), "", ""});
   }
-  const ServerContext now = context();
-  if (match.route->endpoint == get_page && !options_.web_ui) {
-    return reply->send(200, "text/plain", "ktx is running\n");
+  if (match.route->endpoint != get_health && match.route->endpoint != get_page) {
+    const std::lock_guard lock(mutex_);
+    if (!model_) return fail({503, "the model is loading", "", "loading", 1});
   }
   return true;
 }
@@ -131,9 +148,11 @@ void Server::handle(const HttpRequest& request, const HttpReplyPtr& reply) {
   // The JSON library throws on fields of a type that nobody looked at before use; that
   // is the request's mistake, and must not be the end of the server.
   try {
-    match.route->endpoint(now, request, reply);
+    route.endpoint(now, request, reply);
   } catch (const Json::exception& error) {
-    fail({400, fmt::format("a field of the request has a wrong type: {}", error.what()), "", ""});
+    send_in_shape(
+        request, *reply,
+        {400, fmt::format("a field of the request has a wrong type: {}", error.what()), "", ""});
   }
 }
 
@@ -148,6 +167,7 @@ void Server::log(const HttpLogEntry& entry) {
   json["bytes_out"] = entry.bytes_out;
   json["seconds"] = entry.seconds;
   json["gone"] = entry.gone;
+  if (!entry.error.empty()) json["error"] = entry.error;
   const std::lock_guard lock(log_mutex_);
   log_->add(dump(json) + "\n");
   log_->flush();

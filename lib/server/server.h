@@ -52,6 +52,9 @@ class Server {
   void handle(const HttpRequest& request, const HttpReplyPtr& reply);
 
  private:
+  // What needs no body: key, host, path, method, and whether there is a model. False: it has
+  // answered.
+  bool admit(const HttpRequest& request, const HttpReplyPtr& reply);
   ServerContext context();
   void log(const HttpLogEntry& entry);
 

@@ -479,9 +479,14 @@ TEST_F(Serve, HostileBytesAreAnsweredOrClosed) {
   EXPECT_EQ(raw(http_request("POST", path, std::string(100000, '['))), 400);
   EXPECT_EQ(raw(http_request("POST", path, "{\"a\":" + std::string(100000, '{'))), 400);
   EXPECT_EQ(raw("GET /health HTTP/1.1\r\nX: " + std::string(100000, 'x') + "\r\n\r\n"), 431);
-  EXPECT_EQ(raw("POST " + path + " HTTP/1.1\r\nContent-Length: 52428800\r\n\r\n"), 413);
-  EXPECT_EQ(raw("POST " + path + " HTTP/1.1\r\nContent-Length: -1\r\n\r\n"), 400);
-  EXPECT_EQ(raw("POST " + path + " HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n"), 400);
+  EXPECT_EQ(
+      raw("POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 52428800\r\n\r\n"),
+      413);
+  EXPECT_EQ(raw("POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n"),
+            400);
+  EXPECT_EQ(raw("POST " + path +
+                " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n"),
+            400);
   EXPECT_EQ(raw("GET / HTTP/9.9\r\n\r\n"), 505);
   EXPECT_EQ(raw("\x16\x03\x01\x02 TLS to a plain port\r\n\r\n"), 400);
   EXPECT_EQ(server_->get("/nowhere").status, 404);

@@ -4,8 +4,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <atomic>
+#include <mutex>
+#include <new>
+#include <stdexcept>
 
 #include "tests/support/http_client.h"
 
@@ -47,7 +51,7 @@ class HttpServerLimits : public ::testing::Test {
 };
 
 TEST_F(HttpServerLimits, HalfAHeaderOrBodyEndsInTime) {
-  options_.idle_seconds = 1;
+  options_.header_seconds = 1;
   options_.body_seconds = 1;
   start();
   Connection silent(port()), header(port()), body(port());
@@ -115,35 +119,177 @@ TEST_F(HttpServerLimits, AClientThatLeavesIsNoticedWhileItsAnswerIsMade) {
   expect_well();
 }
 
-TEST_F(HttpServerLimits, BodiesTogetherHaveALimit) {
-  options_.bodies_bytes = 1 << 20;
-  start();
-  const std::string announced =
-      "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 700000\r\n\r\n";
-  Connection first(port());
-  first.send(announced + "begin");
-  // The second is refused from when the first one's header was seen.
-  EXPECT_TRUE(comes([&] {
-    Connection second(port());
-    second.send(announced);
-    return second.answer().status == 503;
-  }));
-  expect_well();
-  first.send(std::string(700000 - 5, ' '));
-  EXPECT_EQ(first.answer().status, 200);
+std::string announce(size_t bytes) {
+  return "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(bytes) +
+         "\r\n\r\n";
 }
 
-TEST_F(HttpServerLimits, ConnectionsBeyondTheLimitAreClosed) {
-  options_.connections = 3;
+TEST_F(HttpServerLimits, WhatIsOnlyAnnouncedTakesNothingFromOthers) {
+  options_.bodies_bytes = 1 << 20;
   start();
+  std::vector<Connection> silent;
+  for (int i = 0; i < 50; ++i) {
+    silent.emplace_back(port());
+    silent.back().send(announce(700000));
+  }
+  for (int i = 0; i < 5; ++i) {
+    Connection good(port());
+    good.send(announce(500000) + std::string(500000, ' '));
+    EXPECT_EQ(good.answer().status, 200) << "and its memory comes back: " << i;
+  }
+}
+
+TEST_F(HttpServerLimits, TheLargestUnfinishedBodyGivesWay) {
+  options_.bodies_bytes = 1 << 20;
+  start();
+  Connection large(port());
+  large.send(announce(1000000) + std::string(900000, ' '));
+  // As soon as it has arrived.
+  EXPECT_TRUE(comes([&] {
+    Connection good(port());
+    good.send(announce(300000) + std::string(300000, ' '));
+    EXPECT_EQ(good.answer().status, 200);
+    pollfd readable = {large.fd(), POLLIN, 0};
+    return ::poll(&readable, 1, 0) == 1;
+  }));
+  const auto answer = large.answer();
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(answer.headers.count("retry-after"), 1u);
+  EXPECT_EQ(large.receive(), "");
+}
+
+TEST_F(HttpServerLimits, ABodyThatComesTooSlowlyEnds) {
+  options_.stall_seconds = 1;
+  options_.body_rate = 1000;
+  start();
+  Connection slow(port());
+  slow.send(announce(100000));
+  // A byte now and then is not enough, however long it goes on.
+  EXPECT_TRUE(comes([&] { return !slow.send("x"); }));
+  expect_well();
+}
+
+TEST_F(HttpServerLimits, AHeaderThatComesByteByByteEnds) {
+  options_.header_seconds = 1;
+  start();
+  Connection slow(port());
+  slow.send("GET / HTTP/1.1\r\nX: ");
+  EXPECT_TRUE(comes([&] { return !slow.send("x"); }));
+  expect_well();
+}
+
+TEST_F(HttpServerLimits, NoBodyIsReadThatMayNotCome) {
+  std::atomic<int> handled = 0;
+  options_.admit = [](const HttpRequest& request, const HttpReplyPtr& reply) {
+    if (!request.header("x-api-key").empty()) return true;
+    reply->send(401, "text/plain", "no key\n");
+    return false;
+  };
+  start([&](const HttpRequest& request, const HttpReplyPtr& reply) {
+    ++handled;
+    reply->send(200, "text/plain", request.body);
+  });
+  for (const char* more : {"", "Expect: 100-continue\r\n"}) {
+    Connection silent(port());
+    silent.send("POST / HTTP/1.1\r\nHost: localhost\r\n" + std::string(more) +
+                "Content-Length: 30000000\r\n\r\n");
+    const auto answer = silent.answer();
+    EXPECT_EQ(answer.status, 401) << "and no 100 before it";
+    EXPECT_EQ(answer.headers.at("connection"), "close");
+  }
+  EXPECT_EQ(handled, 0);
+  Connection good(port());
+  good.send(
+      "POST / HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: k\r\nExpect: 100-continue\r\n"
+      "Content-Length: 4\r\n\r\n");
+  EXPECT_EQ(good.answer().status, 100);
+  good.send("body");
+  EXPECT_EQ(good.answer().body, "body");
+  good.send(
+      "POST / HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: k\r\nExpect: 100-continue\r\n"
+      "Content-Length: 4\r\n\r\nbody");
+  EXPECT_EQ(good.answer().status, 200) << "what is there need not be asked for";
+}
+
+TEST_F(HttpServerLimits, SilentConnectionsShutNobodyOut) {
+  options_.connections = 20;
+  start();
+  std::vector<Connection> silent;
+  for (int i = 0; i < 300; ++i) {
+    silent.emplace_back(port());
+    if (i % 3 == 0) silent.back().send("GET /half");
+    if (i % 3 == 1) silent.back().send(announce(1000));
+    if (i % 30 == 0) expect_well();
+  }
+  expect_well();
+  EXPECT_TRUE(comes([&] { return server_->counts().connections <= 20; }));
+  // Those that came last still wait.
+  silent.back().send("GET /well HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_EQ(silent.back().answer().status, 200);
+}
+
+TEST_F(HttpServerLimits, WhereAllAreAnsweredOthersAreToldToComeBack) {
+  options_.connections = 3;
+  std::mutex mutex;
+  std::vector<HttpReplyPtr> held;
+  start([&](const HttpRequest&, const HttpReplyPtr& reply) {
+    const std::lock_guard lock(mutex);
+    held.push_back(reply);
+  });
   std::vector<Connection> clients;
-  for (int i = 0; i < 3; ++i) clients.emplace_back(port());
-  EXPECT_TRUE(comes([&] { return server_->counts().connections == 3; }));
+  for (int i = 0; i < 3; ++i) {
+    clients.emplace_back(port());
+    clients.back().send(http_request("GET", "/slow"));
+  }
+  EXPECT_TRUE(comes([&] { return server_->counts().requests == 3; }));
   Connection fourth(port());
-  EXPECT_EQ(fourth.answer().status, 0);
+  const auto refused = fourth.answer();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.headers.count("retry-after"), 1u);
   clients.pop_back();
   EXPECT_TRUE(comes([&] { return server_->counts().connections == 2; }));
   expect_well();
+  const std::lock_guard lock(mutex);
+  for (const HttpReplyPtr& reply : held) reply->send(200, "text/plain", "done");
+}
+
+TEST_F(HttpServerLimits, WhatAHandlerThrowsIsAnErrorOfItsRequest) {
+  std::mutex mutex;
+  std::vector<std::string> logged;
+  options_.log = [&](const HttpLogEntry& entry) {
+    const std::lock_guard lock(mutex);
+    logged.push_back(entry.error);
+  };
+  options_.quick = [](const HttpRequest& request) { return request.query == "quick"; };
+  start([](const HttpRequest& request, const HttpReplyPtr& reply) {
+    if (request.path == "/begun") {
+      reply->begin(200, "text/plain");
+      reply->write("half of it");
+    }
+    if (request.path == "/memory") throw std::bad_alloc();
+    if (request.path == "/number") throw 7;
+    throw std::runtime_error("a secret of the server");
+  });
+  for (const char* where : {"/x", "/memory", "/number", "/x?quick", "/memory?quick"}) {
+    Connection client(port());
+    for (int i = 0; i < 2; ++i) {
+      client.send(http_request("POST", where, "{}"));
+      const auto answer = client.answer();
+      EXPECT_EQ(answer.status, 500) << where;
+      EXPECT_EQ(answer.json()["error"]["type"], "server_error") << answer.body;
+      EXPECT_EQ(answer.body.find("secret"), std::string::npos);
+    }
+  }
+  // Half an answer does not look like a whole one.
+  Connection client(port());
+  client.send(http_request("GET", "/begun"));
+  std::string all;
+  for (std::string part; !(part = client.receive()).empty();) all += part;
+  EXPECT_EQ(all.find("\r\n0\r\n"), std::string::npos) << all;
+  expect_well();
+  server_.reset();  // its thread logs behind the answer
+  EXPECT_THAT(logged, ::testing::Contains("a secret of the server"));
+  EXPECT_THAT(logged, ::testing::Contains("not enough memory"));
 }
 
 TEST_F(HttpServerLimits, ABodyOf50MegabytesIsRefusedWhileItIsSent) {

@@ -1,0 +1,100 @@
+#include "lib/server/http_body.h"
+
+#include <gtest/gtest.h>
+
+namespace ktx::server {
+namespace {
+
+constexpr uint64_t kMost = 1000;
+
+HttpHead chunked() {
+  HttpHead head;
+  head.chunked = true;
+  return head;
+}
+
+// "200 TEXT+REST" for what was taken, "400" for what was not, "..." for what has not ended.
+std::string read(const HttpHead& head, std::string bytes, size_t piece) {
+  BodyReader body(head, kMost);
+  std::string held;
+  for (size_t at = 0; at < bytes.size() && !body.done() && !body.fault(); at += piece) {
+    held += bytes.substr(at, piece);
+    held.erase(0, body.take(held));
+    if (body.done()) held += bytes.substr(std::min(bytes.size(), at + piece));
+  }
+  if (body.fault()) return std::to_string(body.fault()->status);
+  return body.done() ? "200 " + body.text() + "+" + held : "...";
+}
+
+TEST(HttpBody, AChunkedBodyIsReadStrictly) {
+  const std::pair<std::string, std::string> kCases[] = {
+      {"5\r\nhello\r\n0\r\n\r\nGET", "200 hello+GET"},
+      {"2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n", "200 hello+"},
+      {"A\r\n0123456789\r\n000\r\n\r\n", "200 0123456789+"},
+      {"1;a=b;c=\"d\"\r\nx\r\n0;e\r\n\r\n", "200 x+"},
+      {"0\r\n\r\n", "200 +"},
+      {"1\r\nx\r\n0\r\nTrailer: y\r\nOther:\r\n\r\n", "200 x+"},
+      {"5\r\nhel", "..."},
+      {"0\r\n", "..."},
+      {"0\r\nTrailer: y\r\n", "..."},
+      {"\r\n", "400"},
+      {"x\r\n", "400"},
+      {"-1\r\n", "400"},
+      {"+1\r\nx\r\n", "400"},
+      {"0x1\r\nx\r\n", "400"},
+      {" 1\r\nx\r\n", "400"},
+      {"1 \r\nx\r\n", "400"},
+      {"1 ;a\r\nx\r\n", "400"},
+      {"1\nx\r\n", "400"},
+      {"1\r\nx\n", "400"},
+      {"1\rx", "400"},
+      {"1\r\nxy\r\n", "400"},
+      {"2\r\nx\r\n0\r\n\r\n", "400"},
+      {"1;\x01\r\nx\r\n", "400"},
+      {"1;a\nb\r\nx\r\n", "400"},
+      {"FFFFFFFFFFFFFFFF\r\n", "400"},
+      {"10000000000000001\r\n", "400"},
+      {"3E9\r\n", "413"},
+      {"FFFFFFFFFFFFFFF\r\n", "413"},
+      {"0\r\nno colon\r\n", "400"},
+      {"0\r\n folded: 1\r\n", "400"},
+      {"0\r\nX : 1\r\n", "400"},
+      {"0\r\nX: 1\n\r\n", "400"},
+      {std::string(5000, '0') + "1\r\nx\r\n", "400"},
+  };
+  for (const auto& [bytes, expected] : kCases) {
+    for (const size_t piece : {1, 2, 7, 10000}) {
+      EXPECT_EQ(read(chunked(), bytes, piece), expected) << bytes << ", " << piece << " at once";
+    }
+  }
+}
+
+TEST(HttpBody, WhatStandsBesideTheChunksIsBounded) {
+  std::string extensions, fields = "0\r\n";
+  for (int i = 0; i < 900; ++i) extensions += "1;extension-" + std::to_string(i) + "\r\nx\r\n";
+  EXPECT_EQ(read(chunked(), extensions, 1000), "...");
+  for (int i = 0; i < 300; ++i) extensions += "1;extension-" + std::string(60, 'e') + "\r\nx\r\n";
+  EXPECT_EQ(read(chunked(), extensions, 1000), "400");
+  for (int i = 0; i < 300; ++i) fields += "Name: " + std::string(100, 'v') + "\r\n";
+  EXPECT_EQ(read(chunked(), fields, 1000), "431");
+}
+
+TEST(HttpBody, AnAnnouncedBodyTakesMemoryAsItArrives) {
+  HttpHead head;
+  head.length = 900;
+  BodyReader body(head, kMost);
+  EXPECT_LT(body.memory_bytes(), 100u) << "announced is not arrived";
+  EXPECT_EQ(body.take(std::string(500, 'a')), 500u);
+  EXPECT_LE(body.memory_bytes(), 920u);
+  EXPECT_EQ(body.take(std::string(500, 'b')), 400u);
+  EXPECT_TRUE(body.done());
+  EXPECT_EQ(body.text().size(), 900u);
+  EXPECT_LE(body.memory_bytes(), 920u);
+  head.length = 1001;
+  EXPECT_EQ(BodyReader(head, kMost).fault()->status, 413);
+  head.length = 0;
+  EXPECT_TRUE(BodyReader(head, kMost).done());
+}
+
+}  // namespace
+}  // namespace ktx::server
