@@ -26,14 +26,31 @@ std::vector<uint64_t> block_names(std::span<const int32_t> tokens, const std::st
 }  // namespace
 
 void BatchScheduler::loop() {
-  while (take_in()) {
-    admit();
-    if (!running_.empty()) step();
-    publish_stats();
+  for (bool more = true; more;) {
+    try {
+      more = take_in();
+      if (!more) break;
+      admit();
+      if (!running_.empty()) step();
+      publish_stats();
+    } catch (...) {
+      fail_round(exception_text());
+    }
   }
   end_where([](const Running&) { return std::pair(true, EndReason::ShutDown); });
   // Callers of call() wait for an answer.
   for (const auto& work : work_) work();
+}
+
+// Ends those that ran, or where none did the next one: else it would be met again and again.
+void BatchScheduler::fail_round(const std::string& why) {
+  if (running_.empty() && !waiting_.empty()) {
+    waiting_.front()->sequence.reset();
+    end(*waiting_.front(), EndReason::Failed, why);
+    waiting_.pop_front();
+  }
+  for (auto& running : running_) end(*running, EndReason::Failed, why);
+  std::erase_if(running_, [](const auto& running) { return running->ended; });
 }
 
 // Everything that came from outside since the last round; waits when there is nothing
@@ -150,6 +167,7 @@ bool BatchScheduler::make_room() {
   waiting_.push_front(std::move(*youngest));
   running_.erase(youngest);
   const std::lock_guard lock(mutex_);
+  slot_texts_.use(waiting_.front()->owner(), waiting_.front()->result.slot).state.busy = false;
   ++waiting_count_;
   return true;
 }
@@ -167,7 +185,6 @@ void BatchScheduler::end(Running& running, EndReason reason, std::string error) 
   }
   if (had_place) {
     // The last token of an answer is never in the cache; a wrong guess may be in its place.
-  slot_texts_.use(waiting_.front()->owner(), waiting_.front()->result.slot).state.busy = false;
     const auto total = static_cast<int64_t>(running.tokens.size());
     running.sequence->truncate(result.completion_tokens > 0 ? total - 1 : total);
     const auto computed = std::span(running.tokens).first(running.computed());

@@ -5,18 +5,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "lib/runtime/running_request.h"
 
 namespace ktx::runtime {
-
 namespace {
 
 // The texts of slots that several owners leave behind take at most so many contexts a slot.
 constexpr int64_t kSlotContexts = 4;
 
 }  // namespace
+
 BatchScheduler::BatchScheduler(Engine& engine, const SchedulerOptions& options)
     : engine_(engine),
       options_(options),
@@ -129,10 +130,15 @@ void BatchScheduler::call(const std::function<void(Engine&)>& work) {
   std::mutex done_mutex;
   std::condition_variable done_signal;
   bool done = false;
+  std::exception_ptr thrown;
   {
     const std::lock_guard lock(mutex_);
     work_.push_back([&] {
-      work(engine_);
+      try {
+        work(engine_);
+      } catch (...) {
+        thrown = std::current_exception();
+      }
       const std::lock_guard done_lock(done_mutex);
       done = true;
       done_signal.notify_all();
@@ -141,6 +147,7 @@ void BatchScheduler::call(const std::function<void(Engine&)>& work) {
   wake_.notify_all();
   std::unique_lock lock(done_mutex);
   done_signal.wait(lock, [&] { return done; });
+  if (thrown) std::rethrow_exception(thrown);
 }
 
 SchedulerStats BatchScheduler::stats() const {

@@ -13,6 +13,9 @@
 // own tokens alone (CPU), it goes on as if nothing had happened. So an answer given
 // among others is the answer given alone.
 //
+// What a callback or a filter throws ends its own request as Failed; what a step throws (want of
+// memory) ends those that ran. The thread goes on.
+//
 // submit(), cancel(), stats(), slots() may be called from any thread.
 #pragma once
 
@@ -30,10 +33,10 @@
 #include "lib/runtime/filter_worker.h"
 #include "lib/runtime/generation_request.h"
 #include "lib/runtime/scheduler_stats.h"
+#include "lib/runtime/slot_texts.h"
 #include "lib/support/result.h"
 
 namespace ktx::runtime {
-#include "lib/runtime/slot_texts.h"
 
 using RequestId = uint64_t;  // 0: none
 
@@ -79,7 +82,7 @@ class BatchScheduler {
   // the scheduler with his callbacks must call it, or the last of them would destroy it.
   void stop();
 
-  // Runs `work` on the engine's thread between two steps and waits for it.
+  // Runs `work` on the engine's thread between two steps and waits for it; throws what it threw.
   void call(const std::function<void(Engine&)>& work);
 
   SchedulerStats stats() const;
@@ -108,13 +111,16 @@ class BatchScheduler {
   bool take_in();
   void admit();
   void step();
+  void fail_round(const std::string& why);
   void share_prefixes();
   StepItems gather();
   void start_filters(const StepItems& step);
   void take_results(const StepItems& step);
+  void take_rows(Running& running, int64_t row, int64_t rows, std::optional<Result<Choice>> first);
   void keep_prefixes(const StepItems& step);
   std::vector<std::optional<Result<Choice>>> choose_first(const StepItems& step);
   Result<Choice> choose(Running& running, int64_t row);
+  Result<Choice> choose_unguarded(Running& running, int64_t row);
   bool next_token(Running& running, Result<Choice> choice);
   void limit_mean_pooling(std::vector<int64_t>& shares) const;
   void pool_rows(Running& running, int64_t row, int64_t rows);

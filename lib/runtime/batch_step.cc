@@ -163,21 +163,28 @@ void BatchScheduler::take_results(const StepItems& step) {
     Running& running = *step.who[i];
     stats_.computed_tokens += static_cast<int64_t>(running.step_ids.size());
     if (step.rows(i) == 0) continue;
-    if (running.request.embed) {
-      pool_rows(running, row, step.rows(i));
-      continue;
+    try {
+      take_rows(running, row, step.rows(i), std::move(choices[i]));
+    } catch (...) {
+      end(running, EndReason::Failed, exception_text());
     }
-    const int64_t length = running.computed() - running.guesses;
-    int64_t right = 0;
-    for (int64_t r = 0; r <= running.guesses; ++r) {
-      if (!next_token(running, r == 0 ? std::move(*choices[i]) : choose(running, row + r))) break;
-      if (r == running.guesses || running.tokens.back() != running.step_ids[r + 1]) break;
-      ++right;
-    }
-    stats_.drafted_tokens += running.guesses;
-    stats_.accepted_tokens += right;
-    if (running.sequence) running.sequence->truncate(length + right);
   }
+}
+
+// What the rows from `row` on are to their request.
+void BatchScheduler::take_rows(Running& running, int64_t row, int64_t rows,
+                               std::optional<Result<Choice>> first) {
+  if (running.request.embed) return pool_rows(running, row, rows);
+  const int64_t length = running.computed() - running.guesses;
+  int64_t right = 0;
+  for (int64_t r = 0; r <= running.guesses; ++r) {
+    if (!next_token(running, r == 0 ? std::move(*first) : choose(running, row + r))) break;
+    if (r == running.guesses || running.tokens.back() != running.step_ids[r + 1]) break;
+    ++right;
+  }
+  stats_.drafted_tokens += running.guesses;
+  stats_.accepted_tokens += right;
+  if (running.sequence) running.sequence->truncate(length + right);
 }
 
 // The first token of each request, of one that guesses too: on the engine's threads at once, as
@@ -203,7 +210,16 @@ std::vector<std::optional<Result<BatchScheduler::Choice>>> BatchScheduler::choos
   return choices;
 }
 
+// Also on the engine's threads, which nothing may leave by a throw.
 Result<BatchScheduler::Choice> BatchScheduler::choose(Running& running, int64_t row) {
+  try {
+    return choose_unguarded(running, row);
+  } catch (...) {
+    return Error{exception_text()};
+  }
+}
+
+Result<BatchScheduler::Choice> BatchScheduler::choose_unguarded(Running& running, int64_t row) {
   const GenerationRequest& request = running.request;
   Choice choice;
   choice.id = KTX_TRY(choose_token(engine_, row, request, running.sampler, running.tokens));

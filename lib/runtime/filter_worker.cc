@@ -35,7 +35,13 @@ void FilterWorker::loop() {
     if (!working_) return;
     const std::vector<TokenFilter*> todo = std::exchange(todo_, {});
     lock.unlock();
-    for (TokenFilter* filter : todo) filter->prepare();
+    for (TokenFilter* filter : todo) {
+      try {
+        filter->prepare();
+      } catch (...) {
+        // Not prepared, it does all in allowed(), where its request can be told.
+      }
+    }
     lock.lock();
     working_ = false;
     done_.notify_all();

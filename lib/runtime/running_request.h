@@ -10,10 +10,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
+#include <new>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
-#include <string>
 
 #include "lib/runtime/batch_scheduler.h"
 #include "lib/runtime/sampler.h"
@@ -22,6 +24,19 @@ namespace ktx::runtime {
 
 inline double seconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
+}
+
+// Of the exception that is being handled, for RequestEnd::error.
+inline std::string exception_text() {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return "an error inside the server: not enough memory";
+  } catch (const std::exception& error) {
+    return std::string("an error inside the server: ") + error.what();
+  } catch (...) {
+    return "an error inside the server";
+  }
 }
 
 struct BatchScheduler::Running {
@@ -36,6 +51,7 @@ struct BatchScheduler::Running {
   bool in_prompt() const { return result.completion_tokens == 0; }
   // Tokens of the answer, with those that an interrupted one had before.
   int64_t answered() const { return request.answered_tokens + result.completion_tokens; }
+  const std::string& owner() const { return request.owner; }
   SlotText slot_text() const { return {tokens, answered(), sampler.state(), request.sampling}; }
 
   RequestId id;
@@ -51,7 +67,6 @@ struct BatchScheduler::Running {
   int64_t pooled_rows = 0;
   bool asked_cache = false;
   bool ended = false;
-  const std::string& owner() const { return request.owner; }
   RequestEnd result;
   Clock::time_point submitted, admitted, first_token, last_token;
 };

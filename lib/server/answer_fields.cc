@@ -12,6 +12,7 @@ namespace ktx::server {
 
 AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in) {
   AnswerFields fields;
+  in.text("model");  // clients send the names of other vendors' models: any is this one
   fields.n = in.whole("n", 1, 1, kMaxChoices);
   fields.stream = in.flag("stream", false);
   if (const Json* options = in.object("stream_options")) {
@@ -38,12 +39,12 @@ AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in) {
 std::optional<ApiError> make_specs(const ServerContext& context, const AnswerFields& fields,
                                    const std::vector<int32_t>& prompt,
                                    std::vector<AnswerSpec>& specs) {
-  for (int64_t i = 0; i < fields.n; ++i) {
   const int64_t limit_seconds = context.request_seconds;
+  for (int64_t i = 0; i < fields.n; ++i) {
     AnswerSpec spec;
     spec.prompt = prompt;
-    spec.max_tokens = fields.max_tokens;
     spec.owner = context.owner;
+    spec.max_tokens = fields.max_tokens;
     spec.sampling = fields.sampling;
     spec.sampling.seed += static_cast<uint64_t>(i);
     spec.stop = fields.stop;
@@ -57,6 +58,7 @@ std::optional<ApiError> make_specs(const ServerContext& context, const AnswerFie
     if (auto error =
             make_filter(*context.model, fields.constraint, fields.ignore_eos, spec.filter)) {
       return error;
+    }
     specs.push_back(std::move(spec));
   }
   return std::nullopt;

@@ -6,6 +6,7 @@
 
 #include "lib/server/answer_job.h"
 #include "lib/server/constraint.h"
+#include "lib/server/endpoints.h"
 #include "lib/server/json_fields.h"
 #include "lib/server/served_model.h"
 

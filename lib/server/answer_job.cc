@@ -1,5 +1,6 @@
 #include "lib/server/answer_job.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "lib/server/json_fields.h"
@@ -38,6 +39,7 @@ struct AnswerJob::Choice {
   }
 
   runtime::RequestId id = 0;
+  int64_t prompt_tokens = 0;
   text::Detokenizer detokenizer;
   text::StopStrings stop;
   std::optional<text::ReasoningSplitter> reasoning;
@@ -56,6 +58,10 @@ AnswerJob::AnswerJob(std::shared_ptr<ServedModel> model, HttpReplyPtr reply)
 
 AnswerJob::~AnswerJob() = default;
 
+int64_t AnswerJob::prompt_tokens() const {
+  return choices_.empty() ? 0 : choices_[0]->prompt_tokens;
+}
+
 void AnswerJob::start(std::vector<AnswerSpec> specs) {
   const auto self = shared_from_this();
   std::vector<runtime::GenerationRequest> requests;
@@ -72,10 +78,12 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
       const std::string said = choice->detokenizer.add(id);
       if (spec.tell_answered) choice->answered += said;
     }
+    choice->prompt_tokens = static_cast<int64_t>(spec.prompt.size());
     choices_.push_back(std::move(choice));
 
     runtime::GenerationRequest request;
     request.prompt = std::move(spec.prompt);
+    request.owner = std::move(spec.owner);
     request.max_tokens = spec.max_tokens;
     request.sampling = std::move(spec.sampling);
     request.logprobs = spec.logprobs;
@@ -83,7 +91,6 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
     request.filter = std::move(spec.filter);
     request.sampler = spec.sampler;
     request.answered_tokens = spec.answered_tokens;
-    request.owner = std::move(spec.owner);
     // Where its grammar ends an answer ends.
     if (!spec.ignore_eos || request.filter) {
       request.is_end = [model = model_](int32_t id) { return model->tokenizer->is_eog(id); };
@@ -175,6 +182,27 @@ void AnswerJob::flush(size_t index, std::string text, bool last) {
 void AnswerJob::end_choice(size_t index, const runtime::RequestEnd& end) {
   const std::lock_guard lock(mutex_);
   if (refused_) return;
+  try {
+    tell_end(index, end);
+  } catch (...) {
+    break_off();
+  }
+}
+
+// An answer that cannot be put together ends as an error, or without its end where it has begun.
+void AnswerJob::break_off() {
+  refused_ = true;
+  for (const auto& choice : choices_) model_->scheduler->cancel(choice->id);
+  try {
+    if (!reply_->begun()) {
+      return on_refused({500, "an error inside the server; the request was not answered", "", ""});
+    }
+  } catch (...) {
+  }
+  reply_->break_off();
+}
+
+void AnswerJob::tell_end(size_t index, const runtime::RequestEnd& end) {
   Choice& choice = *choices_[index];
   ChoiceEnd result;
   result.result = end;
@@ -245,8 +273,8 @@ ApiError end_error(const runtime::RequestEnd& end) {
 
 HttpHeaders error_headers(const ApiError& error) {
   HttpHeaders headers;
-  if (error.retry_after_seconds > 0) {
-    headers.emplace_back("Retry-After", std::to_string(error.retry_after_seconds));
+  if (error.status == 429 || error.status == 503) {
+    headers.emplace_back("Retry-After", std::to_string(std::max(1, error.retry_after_seconds)));
   }
   if (error.status == 401) headers.emplace_back("WWW-Authenticate", "Bearer");
   return headers;

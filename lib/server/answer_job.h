@@ -6,7 +6,7 @@
 //
 // A protocol overrides four functions, which are called one at a time (on the engine's
 // thread, mostly), and writes its answer to reply(). When the client goes away all
-// choices are cancelled.
+// choices are cancelled. What they throw ends this answer with 500, and nothing else.
 #pragma once
 
 #include <memory>
@@ -88,12 +88,15 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
   const ServedModel& model() const { return *model_; }
   HttpReply& reply() { return *reply_; }
   size_t choices() const { return choices_.size(); }
+  int64_t prompt_tokens() const;  // of the first choice
 
  private:
   struct Choice;
   bool add_token(size_t index, const runtime::TokenEvent& token);
   void flush(size_t index, std::string text, bool last);
   void end_choice(size_t index, const runtime::RequestEnd& end);
+  void tell_end(size_t index, const runtime::RequestEnd& end);
+  void break_off();
 
   std::shared_ptr<ServedModel> model_;
   HttpReplyPtr reply_;

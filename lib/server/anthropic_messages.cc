@@ -31,7 +31,8 @@ class MessageAnswer final : public AnswerJob {
             {"content", content_},
             {"stop_reason", nullptr},
             {"stop_sequence", nullptr},
-            {"usage", {{"input_tokens", 0}, {"output_tokens", 0}}}};
+            // What of it is cached is known at the end.
+            {"usage", {{"input_tokens", prompt_tokens()}, {"output_tokens", 0}}}};
   }
 
   void event(const char* type, Json json) {
@@ -68,7 +69,7 @@ class MessageAnswer final : public AnswerJob {
 
   void on_accepted() override {
     if (!stream_) return;
-    reply().begin(200, "text/event-stream", {{"Cache-Control", "no-cache"}});
+    reply().begin(200, kEventStream, {{"Cache-Control", "no-cache"}});
     event("message_start", {{"message", message()}});
   }
 
@@ -243,8 +244,6 @@ void post_messages(const ServerContext& context, const HttpRequest& request,
   read_output_format(in, fields.constraint);
   fields.stop = in.texts("stop_sequences", text::kMaxStopStrings);
   if (in.get("max_tokens") == nullptr) in.fail("max_tokens", "'max_tokens' is missing");
-  // Clients written for one vendor send its model names: any name is this model.
-  in.text("model");
   ChatInput input;
   if (const auto error = read_conversation(model, in, input, fields.constraint)) {
     return fail(*error);

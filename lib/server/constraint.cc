@@ -28,9 +28,9 @@ class GrammarFilter final : public runtime::TokenFilter {
 
   void prepare() override {
     if (prepared_) return;
-    prepared_ = true;
     possible_ = state_.fill_mask(bits_);
     if (ignore_end_ && possible_ && state_.may_end()) drop_end();
+    prepared_ = true;
   }
 
   Status accept(int32_t id) override {

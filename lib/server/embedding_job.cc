@@ -1,5 +1,8 @@
 #include "lib/server/embedding_job.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 
 namespace ktx::server {
@@ -35,16 +38,25 @@ void EmbeddingJob::submit_next() {
   const size_t index = submitted_++;
   runtime::GenerationRequest request;
   request.prompt = texts_[index];
+  request.owner = owner_;
   request.embed = model_->pooling;
   if (limit_seconds_ > 0) {
     request.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(limit_seconds_);
-  request.owner = owner_;
   }
   const auto self = shared_from_this();
   request.on_embedding = [self, index](std::vector<float> vector) {
     const std::lock_guard lock(self->mutex_);
     if (self->dimensions_ > 0) vector.resize(static_cast<size_t>(self->dimensions_));
     normalize(vector);
+    // JSON has no word for them, and clients would take what came instead for numbers.
+    if (!std::all_of(vector.begin(), vector.end(), [](float v) { return std::isfinite(v); })) {
+      return self->fail(
+          {500,
+           fmt::format("the model gave NaN (not a number) or infinity in the vector of text {}; "
+                       "`ktx-run inspect --verify` checks the weights of the plan",
+                       index),
+           "", "not_finite"});
+    }
     self->outcome_.vectors[index] = std::move(vector);
   };
   request.on_end = [self](const runtime::RequestEnd& end) { self->end_text(end); };
@@ -67,6 +79,17 @@ void EmbeddingJob::fail(ApiError error) {
 
 void EmbeddingJob::end_text(const runtime::RequestEnd& end) {
   const std::lock_guard lock(mutex_);
+  try {
+    tell_end(end);
+  } catch (...) {
+    if (!reply_->begun()) {
+      send_error(*reply_,
+                 {500, "an error inside the server; the request was not answered", "", ""});
+    }
+  }
+}
+
+void EmbeddingJob::tell_end(const runtime::RequestEnd& end) {
   ++ended_;
   outcome_.tokens += end.prompt_tokens;
   if (outcome_.error) return;

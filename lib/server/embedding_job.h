@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lib/server/answer_job.h"
+#include "lib/server/endpoints.h"
 
 namespace ktx::server {
 
@@ -23,7 +24,7 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
  public:
   struct Outcome {
     std::optional<ApiError> error;            // then there are no vectors
-    std::vector<std::vector<float>> vectors;  // in the order of the texts
+    std::vector<std::vector<float>> vectors;  // in the order of the texts; all numbers finite
     int64_t tokens = 0;
   };
   using Done = std::function<void(Outcome)>;  // called once, mostly on the engine's thread
@@ -38,6 +39,7 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
  private:
   void submit_next();  // with mutex_ held
   void end_text(const runtime::RequestEnd& end);
+  void tell_end(const runtime::RequestEnd& end);
   void fail(ApiError error);
 
   const std::shared_ptr<ServedModel> model_;
@@ -46,9 +48,9 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
   std::mutex mutex_;
   std::vector<std::vector<int32_t>> texts_;
   std::vector<runtime::RequestId> ids_;
+  std::string owner_;
   int64_t dimensions_ = 0, limit_seconds_ = 0;
   size_t submitted_ = 0, ended_ = 0;
-  std::string owner_;
   bool gone_ = false;
   Outcome outcome_;
 };

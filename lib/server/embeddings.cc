@@ -69,7 +69,7 @@ void post_embeddings(const ServerContext& context, const HttpRequest& request,
   Json body;
   if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
   FieldReader in(body);
-  const std::string name = in.text("model");
+  in.text("model");  // any is this one
   const std::string format = in.text("encoding_format", "float");
   if (format != "float" && format != "base64") {
     in.fail("encoding_format",
@@ -77,7 +77,6 @@ void post_embeddings(const ServerContext& context, const HttpRequest& request,
   }
   const int64_t dimensions = read_dimensions(model, in);
   if (in.error()) return send_error(*reply, *in.error());
-  if (const auto error = check_model(model, name)) return send_error(*reply, *error);
   std::vector<TextInput> texts;
   std::vector<std::vector<int32_t>> ids;
   if (const auto error = read_texts(in.get("input"), "input", kMaxTexts, model, texts)) {
@@ -114,13 +113,10 @@ void post_ollama_embed(const ServerContext& context, const HttpRequest& request,
   FieldReader in(body);
   // The older endpoint has one `prompt` and answers with one `embedding`.
   const bool old = request.path == "/api/embeddings";
-  const std::string name = in.text("model");
+  in.text("model");
   const bool truncate = in.flag("truncate", true);
   const int64_t dimensions = read_dimensions(model, in);
   if (in.error()) return fail(*in.error());
-  if (!model.is_called(name)) {
-    return fail({404, fmt::format("model '{}' not found", name), "model", ""});
-  }
   std::vector<TextInput> texts;
   std::vector<std::vector<int32_t>> ids;
   const Json* input = in.get(old ? "prompt" : "input");

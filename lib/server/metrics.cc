@@ -61,7 +61,7 @@ void get_metrics(const ServerContext& context, const HttpRequest&, const HttpRep
             stats.first_token);
   histogram(out, "time_between_tokens_seconds", "From a token of an answer to the next.",
             stats.between_tokens);
-  reply->send(200, "text/plain; version=0.0.4", std::move(out));
+  reply->send(200, "text/plain; version=0.0.4; charset=utf-8", std::move(out));
 }
 
 void get_stats(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {

@@ -42,7 +42,7 @@ class OllamaAnswer final : public AnswerJob {
   }
 
   void on_accepted() override {
-    if (stream_) reply().begin(200, "application/x-ndjson");
+    if (stream_) reply().begin(200, "application/x-ndjson; charset=utf-8");
   }
 
   void on_piece(size_t, Piece piece) override {
@@ -94,7 +94,6 @@ class OllamaAnswer final : public AnswerJob {
 struct OllamaRequest {
   Json body;
   AnswerFields fields;
-  std::string model;
   bool think = true;
   bool unload = false;
   ChatInput input;
@@ -105,7 +104,7 @@ std::optional<ApiError> read_request(const ServedModel& model, const HttpRequest
                                      OllamaRequest& out) {
   if (auto error = parse_body(request.body, out.body)) return error;
   FieldReader in(out.body);
-  out.model = in.text("model");
+  in.text("model");  // any is this one
   out.fields.stream = in.flag("stream", true);
   out.fields.sampling = model.sampling;
   const Json empty = Json::object();
@@ -128,11 +127,7 @@ std::optional<ApiError> read_request(const ServedModel& model, const HttpRequest
   }
   const Json* keep = in.get("keep_alive");
   out.unload = keep != nullptr && (*keep == 0 || *keep == "0" || *keep == "0s");
-  if (in.error()) return in.error();
-  if (!model.is_called(out.model)) {
-    return ApiError{404, fmt::format("model '{}' not found", out.model), "model", ""};
-  }
-  return std::nullopt;
+  return in.error();
 }
 
 // Without a prompt a request asks to load the model, which it is.

@@ -126,7 +126,6 @@ void post_chat_completions(const ServerContext& context, const HttpRequest& requ
   if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
   FieldReader in(body);
   AnswerFields fields = read_answer_fields(model, in);
-  const std::string name = in.text("model");
   const bool logprobs = in.flag("logprobs", false);
   const int64_t top = in.whole("top_logprobs", 0, 0, 20);
   if (logprobs) fields.logprobs = static_cast<int>(top);
@@ -143,7 +142,6 @@ void post_chat_completions(const ServerContext& context, const HttpRequest& requ
   const Json* choice = in.get("tool_choice");
   refuse_old_functions(in);
   if (in.error()) return send_error(*reply, *in.error());
-  if (const auto error = check_model(model, name)) return send_error(*reply, *error);
   runtime::SlotText resumed;
   if (slot) {
     if (const auto error = read_resumed(context, body, "messages", *slot, in, fields, resumed)) {

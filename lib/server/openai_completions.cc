@@ -106,13 +106,11 @@ void post_completions(const ServerContext& context, const HttpRequest& request,
   }
   if (const auto top = in.maybe_whole("logprobs", 0, 20)) fields.logprobs = static_cast<int>(*top);
   const bool echo = in.flag("echo", false);
-  const std::string name = in.text("model");
   if (!in.text("suffix").empty()) in.fail("suffix", "'suffix' is not supported");
   const int64_t best_of = in.whole("best_of", fields.n, 1, kMaxChoices);
   if (best_of != fields.n) in.fail("best_of", "'best_of' other than 'n' is not supported");
   const std::optional<int64_t> slot = read_resume_slot(model, in);
   if (in.error()) return send_error(*reply, *in.error());
-  if (const auto error = check_model(model, name)) return send_error(*reply, *error);
   std::vector<TextInput> prompts;
   runtime::SlotText resumed;
   const auto read = [&] {

@@ -13,6 +13,7 @@ namespace ktx::server {
 std::string new_id(std::string_view prefix);
 
 // "data: {...}\n\n".
+inline constexpr std::string_view kEventStream = "text/event-stream; charset=utf-8";
 std::string sse(const Json& event);
 // "event: NAME\ndata: {...}\n\n".
 std::string sse(std::string_view name, const Json& event);

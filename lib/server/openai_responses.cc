@@ -92,7 +92,7 @@ class ResponseAnswer final : public AnswerJob {
 
   void on_accepted() override {
     if (!stream_) return;
-    reply().begin(200, "text/event-stream", {{"Cache-Control", "no-cache"}});
+    reply().begin(200, kEventStream, {{"Cache-Control", "no-cache"}});
     event("response.created", {{"response", response("in_progress")}});
     event("response.in_progress", {{"response", response("in_progress")}});
   }
@@ -241,7 +241,6 @@ void post_responses(const ServerContext& context, const HttpRequest& request,
     fields.max_tokens = *limit;
   }
   fields.n = 1;
-  const std::string name = in.text("model");
   const std::string instructions = in.text("instructions");
   if (!in.text("previous_response_id").empty()) {
     in.fail("previous_response_id", "responses are not stored here; send the whole conversation");
@@ -257,7 +256,6 @@ void post_responses(const ServerContext& context, const HttpRequest& request,
     }
   }
   if (in.error()) return send_error(*reply, *in.error());
-  if (const auto error = check_model(model, name)) return send_error(*reply, *error);
   Json messages = Json::array();
   if (!instructions.empty()) messages.push_back({{"role", "system"}, {"content", instructions}});
   if (const auto error = convert_input(*given, messages)) return send_error(*reply, *error);

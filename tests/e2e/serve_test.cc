@@ -83,7 +83,7 @@ TEST_F(Serve, AStreamIsTheSameAnswerInPieces) {
   const std::string whole = content(ask(chat(kFox, 40)));
   const HttpAnswer stream =
       ask(chat(kFox, 40, {{"stream", true}, {"stream_options", {{"include_usage", true}}}}));
-  EXPECT_EQ(stream.headers.at("content-type"), "text/event-stream");
+  EXPECT_EQ(stream.headers.at("content-type"), "text/event-stream; charset=utf-8");
   EXPECT_THAT(stream.body, ::testing::EndsWith("data: [DONE]\n\n"));
   const std::vector<json> events = stream.events();
   std::string text;
@@ -181,7 +181,7 @@ TEST_F(Serve, SpeaksOllamaAnthropicAndResponses) {
   EXPECT_EQ(server_->get("/api/tags").json()["models"][0]["name"], "qwen3moe:latest");
   EXPECT_EQ(server_->post("/api/show", R"({"model": "qwen3moe"})").json()["details"]["family"],
             "qwen3moe");
-  EXPECT_EQ(server_->post("/api/chat", R"({"model": "other", "messages": []})").status, 404);
+  EXPECT_EQ(lines.headers.at("content-type"), "application/x-ndjson; charset=utf-8");
 
   const HttpAnswer claude = server_->post(
       "/v1/messages", json{{"messages", {message}}, {"max_tokens", 20}, {"temperature", 0}}.dump());
@@ -193,6 +193,12 @@ TEST_F(Serve, SpeaksOllamaAnthropicAndResponses) {
           .dump());
   EXPECT_THAT(claude_stream.body, HasSubstr("event: message_start"));
   EXPECT_THAT(claude_stream.body, HasSubstr("event: message_stop"));
+  const json first = claude_stream.events()[0];
+  EXPECT_EQ(first["type"], "message_start");
+  EXPECT_EQ(first["message"]["usage"]["input_tokens"],
+            server_->post("/v1/messages/count_tokens", json{{"messages", {message}}}.dump())
+                .json()["input_tokens"]);
+  EXPECT_EQ(claude_stream.headers.at("content-type"), "text/event-stream; charset=utf-8");
   EXPECT_EQ(server_->post("/v1/messages/count_tokens", json{{"messages", {message}}}.dump())
                 .json()["input_tokens"],
             ask(chat(kFox, 1)).json()["usage"]["prompt_tokens"]);
@@ -201,6 +207,32 @@ TEST_F(Serve, SpeaksOllamaAnthropicAndResponses) {
       "/v1/responses", json{{"input", kFox}, {"max_output_tokens", 20}, {"temperature", 0}}.dump());
   EXPECT_EQ(response.json()["output"][0]["content"][0]["text"], whole) << response.body;
   EXPECT_EQ(response.json()["status"], "incomplete");
+}
+
+// Clients are written for one vendor, and send the names of its models.
+TEST_F(Serve, AnyNameOfAModelIsThisOne) {
+  const json message = {{"role", "user"}, {"content", kFox}};
+  for (const char* name :
+       {"gpt-4o", "claude-sonnet-4-5", "llama3:8b", "a/b:c", "", "\xe4\xbd\xa0"}) {
+    const HttpAnswer answer = ask(chat(kFox, 2, {{"model", name}}));
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    EXPECT_EQ(answer.json()["model"], "qwen3moe") << "which one it was is told";
+    const std::pair<const char*, json> kRequests[] = {
+        {"/v1/completions", {{"prompt", "a"}, {"max_tokens", 1}}},
+        {"/v1/responses", {{"input", "a"}, {"max_output_tokens", 1}}},
+        {"/v1/messages", {{"messages", {message}}, {"max_tokens", 1}}},
+        {"/v1/embeddings", {{"input", "a"}}},
+        {"/api/chat", {{"messages", {message}}, {"options", {{"num_predict", 1}}}}},
+        {"/api/generate", {{"prompt", "a"}, {"options", {{"num_predict", 1}}}}},
+        {"/api/embed", {{"input", "a"}}},
+        {"/api/show", json::object()},
+    };
+    for (auto [path, body] : kRequests) {
+      body["model"] = name;
+      EXPECT_EQ(server_->post(path, body.dump()).status, 200) << path << " " << name;
+    }
+  }
+  EXPECT_EQ(server_->get("/v1/models/gpt-4o").status, 404) << "there is no such one to look at";
 }
 
 TEST_F(Serve, TheModelGoesOnWithAnAnswerThatHasBegun) {
@@ -418,7 +450,7 @@ TEST_F(Serve, WrongFieldsAreNamed) {
     EXPECT_EQ(error["type"], "invalid_request_error");
     EXPECT_THAT(error["message"].get<std::string>(), ::testing::Not(HasSubstr("exception")));
   }
-  EXPECT_EQ(ask(chat("hi", 2, {{"model", "gpt-9"}})).status, 404);
+  EXPECT_EQ(ask(chat("hi", 2, {{"model", 9}})).json()["error"]["param"], "model");
   const HttpAnswer picture =
       server_->post("/api/generate", R"({"prompt": "what is it?", "images": ["aGk="]})");
   EXPECT_EQ(picture.status, 400);
@@ -652,10 +684,14 @@ TEST_F(Serve, AFullQueueSaysWhenToComeBack) {
 
 TEST_F(Serve, KeysCrossOriginsAndSettings) {
   const TempDir dir;
-  const std::string config = dir.write("serve.conf", "# a note\napi-key = secret\nctx = 512\n");
+  const std::string config = dir.write("serve.conf",
+                                       "\xEF\xBB\xBF# a note\napi-key = secret  # of the fox\r\n"
+                                       "  \t# another\nctx = 512\t# tokens, not KiB\n"
+                                       "name = \"fox #1\"   # quoted\n");
+  const std::string keys = dir.write("keys", "# keys\nal#ice # Alice's\n\nbob\n");
   const std::string log = dir.path("access.log");
   ServerProcess server({plan(), "--config", config, "--cors", "https://page.example",
-                        "--access-log", log, "--name", "fox"});
+                        "--access-log", log, "--api-key-file", keys});
   EXPECT_EQ(server.get("/health").status, 200) << "needs no key";
   EXPECT_EQ(server.get("/", "Accept: text/html\r\n").status, 200);
   const HttpAnswer refused = server.get("/v1/models");
@@ -663,7 +699,12 @@ TEST_F(Serve, KeysCrossOriginsAndSettings) {
   EXPECT_EQ(refused.json()["error"]["type"], "authentication_error");
   EXPECT_EQ(server.get("/v1/models", "Authorization: Bearer secre\r\n").status, 401);
   const HttpAnswer models = server.get("/v1/models", "Authorization: Bearer secret\r\n");
-  EXPECT_EQ(models.json()["data"][0]["id"], "fox");
+  EXPECT_EQ(models.json()["data"][0]["id"], "fox #1");
+  for (const char* key : {"al#ice", "bob"}) {
+    EXPECT_EQ(server.get("/v1/models", "Authorization: bearer " + std::string(key) + "\r\n").status,
+              200);
+  }
+  EXPECT_EQ(server.get("/v1/models", "Authorization: Bearer Alice's\r\n").status, 401);
   EXPECT_EQ(models.json()["data"][0]["meta"]["n_ctx"], 512);
   EXPECT_EQ(server.get("/v1/models", "X-Api-Key: secret\r\n").status, 200);
   const HttpAnswer page =

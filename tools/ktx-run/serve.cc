@@ -12,6 +12,7 @@
 #include "lib/support/timer.h"
 #include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/loaded_model.h"
+#include "tools/ktx-run/serve_settings.h"
 #include "tools/ktx-run/step_profile.h"
 #include "tools/ktx-run/talk.h"
 
@@ -25,13 +26,13 @@ bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
 }
 
-// Lines of a file; those that begin with '#' are notes.
+// Lines of a file, without notes.
 Status read_keys(const std::string& path, std::vector<std::string>& keys) {
   const std::string text = KTX_TRY(read_text_file(path));
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view line = trim(std::string_view(text).substr(at, end - at));
-    if (!line.empty() && line.front() != '#') keys.emplace_back(line);
+    const std::string_view line = without_note(std::string_view(text).substr(at, end - at));
+    if (!line.empty()) keys.emplace_back(line);
     at = end + 1;
   }
   if (keys.empty()) return Error{fmt::format("{}: no key in it", path)};

@@ -38,6 +38,12 @@ bool given(const std::vector<std::string>& args, const std::string& name) {
   });
 }
 
+// "a value" stands for the value, whatever is in it.
+std::string unquoted(std::string_view value) {
+  const bool quoted = value.size() >= 2 && value.front() == '"' && value.back() == '"';
+  return std::string(quoted ? value.substr(1, value.size() - 2) : value);
+}
+
 Result<std::map<std::string, std::string>> read_config(const std::string& path) {
   const std::string text = KTX_TRY(read_text_file(path));
   std::map<std::string, std::string> values;
@@ -45,8 +51,8 @@ Result<std::map<std::string, std::string>> read_config(const std::string& path) 
   int number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;
-    const std::string_view content = trim(line);
-    if (content.empty() || content.front() == '#') continue;
+    const std::string_view content = without_note(line);
+    if (content.empty()) continue;
     const size_t equals = content.find('=');
     const std::string name(trim(content.substr(0, equals)));
     if (equals == std::string_view::npos) {
@@ -56,7 +62,7 @@ Result<std::map<std::string, std::string>> read_config(const std::string& path) 
       return Error{fmt::format("{}:{}: no option '{}'; `ktx-run serve --help` lists them", path,
                                number, name)};
     }
-    if (!values.emplace(name, trim(content.substr(equals + 1))).second) {
+    if (!values.emplace(name, unquoted(trim(content.substr(equals + 1)))).second) {
       return Error{fmt::format("{}:{}: '{}' is there twice; leave one out", path, number, name)};
     }
   }
@@ -64,6 +70,20 @@ Result<std::map<std::string, std::string>> read_config(const std::string& path) 
 }
 
 }  // namespace
+
+std::string_view without_note(std::string_view line) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (line.substr(0, kByteOrderMark.size()) == kByteOrderMark) {
+    line.remove_prefix(kByteOrderMark.size());
+  }
+  bool quoted = false;
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '"') quoted = !quoted;
+    const bool begins = i == 0 || line[i - 1] == ' ' || line[i - 1] == '\t';
+    if (line[i] == '#' && begins && !quoted) return trim(line.substr(0, i));
+  }
+  return trim(line);
+}
 
 Result<std::vector<std::string>> add_serve_settings(int argc, char** argv) {
   std::vector<std::string> args(argv, argv + argc);

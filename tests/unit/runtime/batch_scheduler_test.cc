@@ -8,6 +8,8 @@
 #include <future>
 #include <limits>
 #include <map>
+#include <new>
+#include <stdexcept>
 #include <thread>
 
 #include "lib/runtime/session.h"
@@ -396,8 +398,6 @@ TEST_F(BatchSchedulerTest, TellsWhatItsPlacesHold) {
   EXPECT_EQ(scheduler_->slots()[1 - answer.end.slot].tokens, 3);
 }
 
-// Sampled, saved in the middle of the prompt or of the answer, and gone on with in another
-// engine: the tokens are those of an answer that nobody interrupted.
 TEST_F(BatchSchedulerTest, AnOwnersTextsAreNobodyElses) {
   open(batch_of(2));
   const auto run = [&](const std::string& owner, const std::vector<int32_t>& prompt) {
@@ -431,6 +431,8 @@ TEST_F(BatchSchedulerTest, AnOwnersTextsAreNobodyElses) {
   EXPECT_GE(run("alpha", prompt).cached_tokens, 64) << "as much as the small cache kept";
 }
 
+// Sampled, saved in the middle of the prompt or of the answer, and gone on with in another
+// engine: the tokens are those of an answer that nobody interrupted.
 TEST_F(BatchSchedulerTest, ASavedSlotGoesOnAsIfNeverInterrupted) {
   const std::vector<int32_t> prompt = random_ids(150, 21);
   const std::vector<int32_t> whole = alone(prompt, 60, 7);
@@ -550,6 +552,82 @@ TEST_F(BatchSchedulerTest, FiltersArePreparedBesideTheStep) {
   other.get();
   EXPECT_EQ(right, 36);
   EXPECT_EQ(prepared, 36);
+}
+
+// A filter that throws in one of its calls.
+class Throwing final : public TokenFilter {
+ public:
+  explicit Throwing(std::string where) : where_(std::move(where)) {}
+  void prepare() override {
+    if (where_ == "prepare") throw std::bad_alloc();
+  }
+  Result<TokenBits> allowed() override {
+    if (where_ == "prepare" || where_ == "allowed") throw std::bad_alloc();
+    return TokenBits(bits_);
+  }
+  Status accept(int32_t) override {
+    if (where_ == "accept") throw std::runtime_error("thrown by the test");
+    return {};
+  }
+
+ private:
+  const std::string where_;
+  std::vector<uint32_t> bits_ = std::vector<uint32_t>((kTinyVocab + 31) / 32, ~0u);
+};
+
+TEST_F(BatchSchedulerTest, WhatCallersThrowEndsTheirOwnRequests) {
+  SchedulerOptions scheduler;
+  scheduler.filters_beside_steps = true;
+  open(batch_of(4), scheduler);
+  const std::vector<int32_t> prompt = random_ids(30, 1);
+  const std::vector<int32_t> right = alone(prompt, 40, 0);
+  std::future<Answer> other = ask(prompt, 40);
+  for (const std::string where :
+       {"prepare", "allowed", "accept", "is_end", "on_token", "on_embedding"}) {
+    std::promise<RequestEnd> promise;
+    GenerationRequest request;
+    request.prompt = random_ids(20, 2);
+    request.max_tokens = 5;
+    if (where == "prepare" || where == "allowed" || where == "accept") {
+      request.filter = std::make_unique<Throwing>(where);
+    }
+    if (where == "is_end") request.is_end = [](int32_t) -> bool { throw 7; };
+    if (where == "on_token") {
+      request.on_token = [](const TokenEvent&) -> bool { throw std::bad_alloc(); };
+    }
+    if (where == "on_embedding") {
+      request.embed = Pooling::Last;
+      request.on_embedding = [](std::vector<float>) { throw std::bad_alloc(); };
+    }
+    request.on_end = [&](const RequestEnd& end) {
+      promise.set_value(end);
+      throw std::runtime_error("an end that throws");
+    };
+    ASSERT_NE(scheduler_->submit(std::move(request)), 0u);
+    const RequestEnd end = promise.get_future().get();
+    EXPECT_EQ(end.reason, EndReason::Failed) << where;
+    EXPECT_THAT(end.error, ::testing::StartsWith("an error inside the server")) << where;
+  }
+  EXPECT_EQ(other.get().ids, right) << "nobody else noticed";
+  EXPECT_THROW(scheduler_->call([](Engine&) { throw std::runtime_error("x"); }),
+               std::runtime_error);
+  EXPECT_EQ(ask(prompt, 40).get().ids, right);
+  EXPECT_TRUE(scheduler_->wait_idle(std::chrono::seconds(60)));
+}
+
+TEST_F(BatchSchedulerTest, AStepThatThrowsEndsThoseThatRan) {
+  std::atomic<int> left = 3;
+  SchedulerOptions scheduler;
+  scheduler.after_step = [&](Engine&) {
+    if (left.fetch_sub(1) == 1) throw std::bad_alloc();
+  };
+  open(batch_of(2), scheduler);
+  const std::vector<int32_t> prompt = random_ids(30, 1);
+  const Answer failed = ask(prompt, 40).get();
+  EXPECT_EQ(failed.end.reason, EndReason::Failed);
+  EXPECT_THAT(failed.end.error, HasSubstr("not enough memory"));
+  EXPECT_EQ(ask(prompt, 40).get().ids, alone(prompt, 40, 0));
+  EXPECT_FALSE(scheduler_->slots()[failed.end.slot].busy);
 }
 
 // Its first token comes with the step behind the one that was running: on average after
