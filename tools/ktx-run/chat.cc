@@ -91,8 +91,9 @@ class Chat {
   static bool is_command(std::string_view text) {
     if (text.front() != '/' || text.find('\n') != text.npos) return false;
     const std::string_view word = text.substr(1, text.find(' ') - 1);
-    return std::all_of(word.begin(), word.end(),
-                       [](char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '?'; });
+    return std::all_of(word.begin(), word.end(), [](char c) {
+      return std::isalpha(static_cast<unsigned char>(c)) || c == '?';
+    });
   }
 
   void reset() {
