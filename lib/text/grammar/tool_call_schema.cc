@@ -22,10 +22,13 @@ bool takes_nothing(const Json& schema) {
   if (!is_empty(schema, "properties") || !is_empty(schema, "required")) return false;
   Json rest = schema;
   for (const char* keyword : {"type", "properties", "required"}) rest.erase(keyword);
+  for (const char* keyword : {"additionalProperties", "unevaluatedProperties"}) {
+    if (rest.contains(keyword) && rest[keyword] == Json(false)) rest.erase(keyword);
+  }
   return says_nothing(rest, "");
 }
 
-// The schema of arguments: that of the tool, of objects alone.
+// The schema of arguments: that of the tool, of objects alone. False: they are {}.
 Result<Json> arguments_schema(const Json& parameters) {
   if (!parameters.is_object()) return Error{"expected a JSON schema"};
   Json out = parameters;
@@ -37,8 +40,7 @@ Result<Json> arguments_schema(const Json& parameters) {
   }
   out["type"] = "object";
   out.erase("nullable");
-  if (takes_nothing(out)) out["additionalProperties"] = false;
-  return out;
+  return takes_nothing(out) ? Json(false) : out;
 }
 
 }  // namespace
@@ -51,7 +53,9 @@ Result<GrammarRules> tool_call_rules(std::span<const CallableTool> tools) {
   std::vector<int> calls;
   for (const CallableTool& tool : tools) {
     const auto arguments = [&]() -> Result<int> {
-      return add_schema(KTX_TRY(arguments_schema(tool.parameters)), g, parts, work);
+      const Json schema = KTX_TRY(arguments_schema(tool.parameters));
+      if (schema == Json(false)) return g.text("{}");
+      return add_schema(schema, g, parts, work);
     }();
     if (!arguments) return Error{fmt::format("{}: {}", tool.place, arguments.error().message)};
     const int name = parts.member(g.text("\"name\""), g.text(json_quoted(tool.name)));
