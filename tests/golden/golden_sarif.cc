@@ -188,6 +188,17 @@ TEST(GoldenSarifErrors, AreNotificationsOfARunThatFailed) {
             "KTX-R008");
 }
 
+// Also where the command line is wrong: what a workflow uploads is never empty.
+TEST(GoldenSarifErrors, WrongUsageIsANotification) {
+  for (const char* arguments : {"--check ok-spread.yaml", "--check --no-such-option", "--ctx=-1",
+                                "--check ../rules --hf-config ../../configs/Qwen3-8B.json"}) {
+    const Json run = run_of(arguments);
+    EXPECT_EQ(run["invocations"][0].value("exitCode", 0), 2) << arguments;
+    EXPECT_FALSE(run["invocations"][0].value("executionSuccessful", true)) << arguments;
+    EXPECT_FALSE(run["invocations"][0]["toolExecutionNotifications"].empty()) << arguments;
+  }
+}
+
 TEST(GoldenSarifErrors, NotesWithoutAPlaceAreNotifications) {
   const Json run = run_of("--check ok-spread.yaml" + kModel);
   EXPECT_TRUE(run["results"].empty()) << run["results"];
@@ -307,7 +318,8 @@ TEST(GoldenSarifLimits, TheWorkflowUploadsOnlyWhatWasWritten) {
       script.replace(at, name.size(), value);
     }
   };
-  const auto step = [&](const std::string& rules, const std::string& config) {
+  const auto step = [&](const std::string& rules, const std::string& config,
+                        const std::string& programs = KTX_BINARY_DIR) {
     const Folder folder;
     script = text.substr(begin, text.find("      - name: annotate") - begin);
     set("${{ matrix.rules }}", rules);
@@ -316,7 +328,7 @@ TEST(GoldenSarifLimits, TheWorkflowUploadsOnlyWhatWasWritten) {
     (void)folder.write("step.sh", script);
     const int status =
         cost_of(fmt::format("cd '{0}' && PATH='{1}':$PATH bash -e step.sh >/dev/null 2>&1",
-                            folder.path.string(), KTX_BINARY_DIR))
+                            folder.path.string(), programs))
             .status;
     const bool written = fs::exists(folder.path / "rules.sarif");
     if (written) {
@@ -328,7 +340,13 @@ TEST(GoldenSarifLimits, TheWorkflowUploadsOnlyWhatWasWritten) {
   EXPECT_EQ(step(KTX_SOURCE_DIR "/rules/all-gpu.yaml", config), std::pair(0, true));
   EXPECT_EQ(step((kCases / "D004-gpu.yaml").string(), config), std::pair(1, true));
   EXPECT_EQ(step("missing.yaml", config), std::pair(1, true));
-  EXPECT_EQ(step("missing.yaml", "\"\""), std::pair(2, false));
+  EXPECT_EQ(step("missing.yaml", "\"\""), std::pair(2, true));
+  const fs::path broken = fs::temp_directory_path() / fmt::format("ktx_broken_{}", ::getpid());
+  fs::create_directories(broken);
+  std::ofstream(broken / "ktx-compile") << "#!/bin/sh\nexit 9\n";
+  fs::permissions(broken / "ktx-compile", fs::perms::owner_all);
+  EXPECT_EQ(step("missing.yaml", config, broken.string()), std::pair(9, false));
+  fs::remove_all(broken);
 }
 
 }  // namespace

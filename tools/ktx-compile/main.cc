@@ -1,8 +1,14 @@
 // ktx-compile: GGUF + HF config + YAML rules -> one plan.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
 #include "tools/finish.h"
 #include "tools/ktx-compile/check.h"
 #include "tools/ktx-compile/options.h"
 #include "tools/ktx-compile/pipeline.h"
+#include "tools/ktx-compile/sarif.h"
 #include "tools/ktx-compile/text_commands.h"
 
 namespace {
@@ -17,11 +23,34 @@ int run(const ktx::tools::Options& options) {
   return ktx::tools::run_compile(options);
 }
 
+// On a command line that could not be read as a whole.
+bool asks_for_sarif(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    std::string_view arg = argv[i];
+    arg.remove_prefix(std::min(arg.find_first_not_of('-'), arg.size()));
+    if (arg == "diagnostics-format=sarif") return true;
+    if (arg == "diagnostics-format" && i + 1 < argc)
+      return argv[i + 1] == std::string_view("sarif");
+  }
+  return false;
+}
+
+// The messages are on stderr. A workflow uploads what is on stdout, and an empty file there
+// would be a second error that hides the first.
+int wrong_usage(int argc, char** argv) {
+  if (asks_for_sarif(argc, argv)) {
+    ktx::DiagSink sink;
+    sink.error({}, "", "wrong usage, nothing was checked; the messages on stderr say why");
+    fmt::print("{}", ktx::tools::to_sarif(sink, {.finished = false, .exit_status = 2}));
+  }
+  return 2;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   return ktx::tools::run_tool("ktx-compile", [&] {
     const auto options = ktx::tools::parse_options(argc, argv);
-    return options ? run(*options) : 2;
+    return options ? run(*options) : wrong_usage(argc, argv);
   });
 }
