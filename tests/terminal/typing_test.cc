@@ -112,6 +112,11 @@ TEST_F(Terminal, HistoryKeepsEveryLanguageOverSessions) {
   EXPECT_EQ(received({up + up + "\r", "draft" + up + up + up + up + up + down + "\r",
                       up + up + down + down + "new\r"}),
             (Lines{kTyped[2], kTyped[1], "new"}));
+  // Ctrl-R: a part of a line, an older one, none, and back to what had been written.
+  const std::string search = "\x12";
+  EXPECT_EQ(received({search + "世\r", search + "e" + search + "\x1b[HX \r", search + "nowhere\r",
+                      "kept" + search + "cafe\x07\r"}),
+            (Lines{kTyped[0], "X new", "kept"}));
   // A file that libedit wrote.
   home_.write(".ktx_history", "_HiStOrY_V2_\nold\\040line\\040\\134x\n");
   EXPECT_EQ(received({up + "\r"}), Lines{"old line \\x"});

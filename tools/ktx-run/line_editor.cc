@@ -13,6 +13,7 @@
 #include "tools/ktx-run/key_reader.h"
 #include "tools/ktx-run/line_buffer.h"
 #include "tools/ktx-run/line_history.h"
+#include "tools/ktx-run/line_search.h"
 #include "tools/ktx-run/line_view.h"
 #include "tools/ktx-run/raw_terminal.h"
 
@@ -115,7 +116,10 @@ InputLine LineEditor::edit(const std::string& prompt) {
   };
   view.draw(prompt, buffer);
   while (true) {
-    const Key key = s.keys.next();
+    Key key = s.keys.next();
+    if (key.kind == Key::Control && key.bytes == kSearchKey) {
+      key = search_history(s.keys, view, s.history, buffer);
+    }
     switch (key.kind) {
       case Key::Text:
         buffer.type(key.bytes);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "lib/text/graphemes.h"
 #include "tools/ktx-run/raw_terminal.h"
 
 namespace ktx::tools {
@@ -26,6 +27,16 @@ Size terminal_size(int fd) {
   return found;
 }
 
+size_t columns_of(std::string_view text) {
+  size_t columns = 0;
+  while (!text.empty()) {
+    const text::Grapheme unit = text::next_grapheme(text);
+    columns += static_cast<size_t>(unit.columns);
+    text.remove_prefix(unit.length);
+  }
+  return columns;
+}
+
 struct Layout {
   std::vector<std::string> rows;
   size_t cursor_row = 0, cursor_column = 0;
@@ -34,8 +45,8 @@ struct Layout {
 // The last column stays free: terminals differ in where the cursor is behind it.
 Layout lay_out(const std::string& prompt, const std::vector<LineCell>& cells, size_t cursor,
                size_t columns) {
-  Layout layout{{prompt}, 0, prompt.size()};
-  size_t column = prompt.size();
+  size_t column = columns_of(prompt);
+  Layout layout{{prompt}, 0, column};
   for (size_t i = 0; i <= cells.size(); ++i) {
     const bool wraps = i < cells.size() && !cells[i].is_newline() && column > 0 &&
                        column + static_cast<size_t>(cells[i].columns) > columns - 1;
