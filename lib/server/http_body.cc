@@ -60,12 +60,16 @@ size_t BodyReader::take(std::string_view bytes) {
   return at;
 }
 
-// Twice the memory where it is short, but never more than the body may become.
+// Twice the memory where it is short, but never more than the body may become. (A string's own
+// reserve() takes at least twice what it had.)
 void BodyReader::make_room(size_t more) {
   const size_t needed = text_.size() + more;
   if (needed <= text_.capacity()) return;
   const uint64_t most = state_ == State::Data ? text_.size() + left_ : most_bytes_;
-  text_.reserve(std::max<size_t>(needed, std::min<uint64_t>(most, 2 * text_.capacity())));
+  std::string larger;
+  larger.reserve(std::max<size_t>(needed, std::min<uint64_t>(most, 2 * text_.capacity())));
+  larger += text_;
+  text_.swap(larger);
 }
 
 bool BodyReader::take_line(std::string_view bytes, size_t& at) {
