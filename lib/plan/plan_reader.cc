@@ -49,8 +49,8 @@ std::string not_a_plan(const std::string& path, std::span<const std::byte> bytes
   if (text.starts_with("GGUF")) {
     return fmt::format(
         "{}: this is a GGUF model, not a plan; compile it first: "
-        "ktx-compile {} -o {}.ktxplan",
-        path, path, path.substr(0, path.rfind(".gguf")));
+        "ktx-compile {} -o {}",
+        path, shell_word(path), shell_word(path.substr(0, path.rfind(".gguf")) + ".ktxplan"));
   }
   if (text.starts_with("KTXWORK")) {
     return fmt::format(

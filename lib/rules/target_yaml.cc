@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <functional>
@@ -9,6 +10,7 @@
 
 #include "lib/rules/yaml_tree.h"
 #include "lib/support/mapped_file.h"
+#include "lib/support/quantity.h"
 #include "lib/support/strings.h"
 #include "lib/target/isa.h"
 
@@ -81,6 +83,22 @@ class TargetParser {
     return low;
   }
 
+  // GiB, or a size with its unit: 24, "24GB", "24576 MiB".
+  uint64_t memory_of(const YamlNode& node, double most) {
+    const bool has_unit =
+        !node.text.empty() && std::isalpha(static_cast<unsigned char>(node.text.back())) != 0;
+    if (!has_unit || !node.is_scalar()) {
+      return static_cast<uint64_t>(number_of(node, "memory_gib", 0.001, most) * kGiB);
+    }
+    const auto bytes = parse_size(node.text, static_cast<int64_t>(most * kGiB));
+    if (!bytes) {
+      wrong(node, fmt::format("`memory_gib` must be a number from 0.001 to {:g}, or a size {}, not "
+                              "'{}'",
+                              most, kSizeForms, printable(node.text)));
+    }
+    return static_cast<uint64_t>(bytes.value_or(1 << 20));
+  }
+
   void parse_cpu(const YamlNode& node, target::CpuTarget& cpu) {
     int numa_nodes = 1;
     fields(node, "`cpu`",
@@ -93,8 +111,7 @@ class TargetParser {
              }},
             {"memory_gib",
              [&](const YamlNode& n) {
-               cpu.memory_bytes =
-                   static_cast<uint64_t>(number_of(n, "memory_gib", 0.001, 1e6) * kGiB);
+               cpu.memory_bytes = memory_of(n, 1e6);
              }},
             {"bandwidth_gbps",
              [&](const YamlNode& n) {
@@ -136,8 +153,7 @@ class TargetParser {
               {"compute_capability", [&](const YamlNode& n) { parse_capability(n, gpu); }},
               {"memory_gib",
                [&](const YamlNode& n) {
-                 gpu.memory_bytes =
-                     static_cast<uint64_t>(number_of(n, "memory_gib", 0.001, 1e5) * kGiB);
+                 gpu.memory_bytes = memory_of(n, 1e5);
                }},
               {"bandwidth_gbps",
                [&](const YamlNode& n) {

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <optional>
 
+#include "lib/support/near_files.h"
 #include "lib/support/sigbus_guard.h"
 #include "lib/support/thread_pool.h"
 
@@ -49,7 +50,13 @@ MappedFile::~MappedFile() = default;
 Result<MappedFile> MappedFile::open(const std::string& path) {
   // A pipe without a writer would keep us waiting before it can be told from a file.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return file_error(path, "cannot open");
+  if (fd < 0) {
+    const bool missing = errno == ENOENT;
+    Error error = file_error(path, "cannot open");
+    const std::string nearest = missing ? nearest_file(path) : "";
+    if (!nearest.empty()) error.message += fmt::format("; did you mean '{}'?", nearest);
+    return error;
+  }
   struct stat info = {};
   if (fstat(fd, &info) != 0) {
     const Error error = file_error(path, "cannot read");
@@ -58,7 +65,9 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   }
   if (!S_ISREG(info.st_mode)) {
     ::close(fd);
-    return Error{fmt::format("{}: not a regular file", path)};
+    return Error{fmt::format("{}: {}", path,
+                             S_ISDIR(info.st_mode) ? "is a folder, expected a file"
+                                                   : "not a regular file")};
   }
   if (info.st_size == 0) {
     ::close(fd);

@@ -16,8 +16,8 @@ namespace ktx {
 
 class MappedFile {
  public:
-  // Fails with "PATH: cannot open: No such file or directory" and the like; a
-  // directory or an empty file is a failure too.
+  // Fails with "PATH: cannot open: No such file or directory; did you mean 'NEAR'?" and the
+  // like; a directory or an empty file is a failure too.
   static Result<MappedFile> open(const std::string& path);
 
   MappedFile(MappedFile&&) noexcept;

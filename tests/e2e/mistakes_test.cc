@@ -90,6 +90,21 @@ TEST(Mistakes, AServerThatWouldBeOpenOrDeafDoesNotStart) {
   }
 }
 
+TEST(Mistakes, OptionsOfAnotherCommandOrWithTheirValueInThemAreNamed) {
+  expect_answers({
+      {{ktx_run(), "chat", "x", "--port", "80"}, 2, {"no option '--port' here: ktx-run serve has it"}},
+      {{ktx_run(), "bench", "x", "--temp", "0"}, 2, {"ktx-run generate, chat, serve has it"}},
+      {{ktx_run(), "bench", "x", "-p512,1k"}, 2, {"no option '-p512,1k'"}},
+      {{ktx_run(), "bench", "x", "-p512"}, 2, {"no option '-p512'; write -p 512"}},
+      {{ktx_run(), "chat", "x", "-t8"}, 2, {"no option '-t8'; write -t 8"}},
+      {{ktx_compile(), "x", "--o", "y", "\u2014ctx", "5"}, 2, {"begins with a typeset dash"}},
+      {{ktx_compile(), "--helo"}, 2, {"no option '--helo'; did you mean '--help'?"}},
+      {{ktx_compile(), "x", "--output", "y"}, 2, {"no option '--output' here: write -o FILE"}},
+      {{ktx_run(), "serve", "x", "--max-model-len", "9"}, 2, {"write --ctx N"}},
+      {{ktx_run(), "serve", "x", "--verify=maybe"}, 2, {"--verify stands alone, or takes on or"}},
+  });
+}
+
 // Values may look like options of other programs, and some options are our own.
 TEST(Mistakes, ValuesAndOwnOptionsAreNotTakenForOthers) {
   for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
@@ -117,12 +132,12 @@ TEST(Mistakes, FoldersAndFilesOfOtherKindsSayWhatToGive) {
   expect_answers({
       {compile(dir.path("hf")),
        2,
-       {"folder of safetensors", "convert_hf_to_gguf.py", "--hf-config"}},
+       {"folder of safetensors", "convert_hf_to_gguf.py", "--hf-config " + dir.path("hf")}},
       {compile(dir.path("gguf")), 2, {"name the GGUF in it (of shards the first)", "b-00001-of"}},
       {compile(dir.path("none")), 2, {"is a folder without a GGUF"}},
       {compile(dir.path("hf/config.json")), 2, {"give a config as --hf-config"}},
       {compile(text), 2, {"model.txt is no GGUF and was taken as a rule file"}},
-      {{ktx_compile(), model_gguf("llama"), "--ctx", "4k", "-o", "x"}, 2, {"--ctx takes a whole"}},
+      {{ktx_compile(), model_gguf("llama"), "--ctx", "4X", "-o", "x"}, 2, {"--ctx takes a whole"}},
       {{ktx_compile(), "none", model_gguf("llama"), "-o", dir.path("x")},
        1,
        {"none: cannot open: No such file"}},

@@ -40,7 +40,6 @@ const std::map<std::string, Names> kMayInclude = {
 // Third-party header prefix -> the only places that may include it.
 const std::map<std::string, Names> kKnownOnlyIn = {
     {"yaml-cpp/", {"lib/rules/"}},
-    {"llvm/", {"tools/ktx-compile/options.cc", "tools/ktx-run/options.cc"}},
     {"pcre2.h", {"lib/support/"}},
     {"xxhash.h", {"lib/support/"}},
     {"utf8proc.h", {"lib/text/"}},

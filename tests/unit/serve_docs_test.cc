@@ -1,4 +1,5 @@
-// docs/serve.md names every option of the server and every path that it answers.
+// docs/serve.md names every option of the server and every path that it answers, docs/cli.md
+// every other option of the two programs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,24 +11,45 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string serve_docs() {
-  std::ifstream in(KTX_SOURCE_DIR "/docs/serve.md");
+std::string text_of(const std::string& path) {
+  std::ifstream in(KTX_SOURCE_DIR "/" + path);
   std::stringstream text;
   text << in.rdbuf();
   EXPECT_FALSE(text.str().empty());
   return text.str();
 }
 
+// Rows of the tables of options, reduced to name and commands.
+constexpr unsigned kGenerate = 1, kChat = 2, kServe = 4, kInspect = 8, kBench = 16;
+constexpr unsigned kTalks = kGenerate | kChat, kSamples = kTalks | kServe,
+                   kRuns = kSamples | kBench;
+
+void expect_option(const std::string& docs, const std::string& name) {
+  const std::string shown = (name.size() > 1 ? "--" : "-") + name;
+  EXPECT_THAT(docs, ::testing::AnyOf(HasSubstr("`" + shown + "`"), HasSubstr("`" + shown + " "),
+                                     HasSubstr("`" + shown + "="), HasSubstr("`" + shown + "[")));
+}
+
 TEST(ServeDocs, NameEveryOption) {
-  const std::string docs = serve_docs();
-#define KTX_SETTING(name)                                                                  \
-  EXPECT_THAT(docs, ::testing::AnyOf(HasSubstr("`--" name "`"), HasSubstr("`--" name " "), \
-                                     HasSubstr("`-" name " ")));
-#include "tools/ktx-run/serve_settings.def"
+  const std::string docs = text_of("docs/serve.md");
+#define KTX_OPTION(name, value, commands, group, reader, field, help) \
+  if (((commands)&kServe) != 0) expect_option(docs, name);
+#include "tools/ktx-run/run_options.def"
+}
+
+TEST(CliDocs, NameEveryOption) {
+  const std::string docs = text_of("docs/cli.md");
+#define KTX_OPTION(name, value, commands, group, reader, field, help) \
+  if (((commands) & ~kServe) != 0) expect_option(docs, name);
+#include "tools/ktx-run/run_options.def"
+#define KTX_OPTION(name, value, group, reader, field, help) \
+  if (std::string(name) != "W") expect_option(docs, name);
+#include "tools/ktx-compile/compile_options.def"
+  EXPECT_THAT(docs, HasSubstr("`-Werror[=CODE]`"));  // the option W and what follows it
 }
 
 TEST(ServeDocs, NameEveryPath) {
-  const std::string docs = serve_docs();
+  const std::string docs = text_of("docs/serve.md");
   const std::string_view paths[] = {
 #define KTX_ROUTE(method, path, endpoint, access, speed) path,
 #include "lib/server/routes.def"

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 #include <filesystem>
 
@@ -27,30 +26,6 @@ namespace ktx::tools {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
-// A file of the same folder that was probably meant, or "".
-std::string nearest_file(const std::string& path) {
-  std::error_code error;
-  const fs::path wanted(path);
-  const fs::path folder = wanted.has_parent_path() ? wanted.parent_path() : fs::path(".");
-  std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (lower(name) == lower(wanted.filename().string())) {
-      return (wanted.parent_path() / name).string();
-    }
-    if (entry.path().extension() == wanted.extension()) names.push_back(name);
-  }
-  std::sort(names.begin(), names.end());
-  const std::string nearest = nearest_name(wanted.filename().string(), names);
-  return nearest.empty() ? "" : (wanted.parent_path() / nearest).string();
-}
 
 // The folders in which profiles of machines come with the program.
 std::vector<fs::path> profile_folders() {
@@ -158,9 +133,7 @@ class Checker {
   bool fail_config(const std::string& message) {
     std::error_code error;
     const bool missing = !fs::exists(options_.hf_config, error);
-    const std::string nearest = missing ? nearest_file(options_.hf_config) : "";
-    Diagnostic& diag = sink_.error({}, missing ? "R008" : "I004", message);
-    if (!nearest.empty()) diag.help(fmt::format("did you mean '{}'?", nearest));
+    sink_.error({}, missing ? "R008" : "I004", message);
     return false;
   }
 
@@ -223,7 +196,9 @@ class Checker {
     if (text && options_.coverage) fmt::print("{}", coverage_table(state_));
     if (options_.list_unruled) fmt::print(out, "{}", unruled_list(state_));
     for (const std::string& path : options_.explain) {
-      fmt::print(out, "{}", explain_module(state_, path));
+      const Result<std::string> explained = explain_module(state_, path);
+      if (!explained) sink_.error({}, "", explained.error().message);
+      if (explained) fmt::print(out, "{}", *explained);
     }
     if (options_.estimate) {
       const auto estimator = passes::Estimator::make(state_);
@@ -312,10 +287,7 @@ void set_run_shape(const Options& options, passes::CompileState& state) {
 void read_rule_files(const Options& options, passes::CompileState& state) {
   for (const std::string& path : options.rules) {
     const Status read = rules::add_rules(state.rules, path, *state.diags);
-    if (read) continue;
-    Diagnostic& diag = state.diags->error({}, "R008", read.error().message);
-    const std::string nearest = nearest_file(path);
-    if (!nearest.empty() && nearest != path) diag.help(fmt::format("did you mean '{}'?", nearest));
+    if (!read) state.diags->error({}, "R008", read.error().message);
   }
 }
 
@@ -326,8 +298,9 @@ void read_target_file(const Options& options, passes::CompileState& state) {
   if (!target) {
     const bool is_path = path.find('/') != std::string::npos || path.ends_with(".yaml");
     const std::vector<std::string> profiles = profile_names();
-    const std::string nearest = is_path ? nearest_file(path) : nearest_name(path, profiles);
+    const std::string nearest = is_path ? "" : nearest_name(path, profiles);
     Diagnostic& diag = state.diags->error({}, "R008", target.error().message);
+    if (target.error().message.find("did you mean") != std::string::npos) return;
     if (!nearest.empty()) {
       diag.help(fmt::format("did you mean '{}'?", nearest));
     } else if (!profiles.empty()) {

@@ -77,11 +77,11 @@ std::string layout_of(const ir::Module& module) {
 
 }  // namespace
 
-std::string explain_module(const passes::CompileState& state, const std::string& path) {
+Result<std::string> explain_module(const passes::CompileState& state, const std::string& path) {
   const ir::Module* module = find_module(state.modules, path);
   if (!module) {
-    return fmt::format("{}: no module of this path{}\n", printable(path),
-                       near_paths(state.modules, path));
+    return Error{fmt::format("--explain {}: no module of this path{}", printable(path),
+                             near_paths(state.modules, path))};
   }
   const auto id = static_cast<size_t>(module - state.modules.modules.data());
   std::string out = fmt::format("{}\n  class   {}\n",

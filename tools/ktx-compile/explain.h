@@ -4,9 +4,11 @@
 #include <string>
 
 #include "lib/passes/pass.h"
+#include "lib/support/result.h"
 
 namespace ktx::tools {
 
-std::string explain_module(const passes::CompileState& state, const std::string& path);
+// Fails where there is no module of this path; the message names the nearest.
+Result<std::string> explain_module(const passes::CompileState& state, const std::string& path);
 
 }  // namespace ktx::tools

@@ -50,7 +50,9 @@ int wrong_usage(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   return ktx::tools::run_tool("ktx-compile", [&] {
-    const auto options = ktx::tools::parse_options(argc, argv);
-    return options ? run(*options) : wrong_usage(argc, argv);
+    int status = 0;
+    const auto options = ktx::tools::parse_options(argc, argv, status);
+    if (options) return run(*options);
+    return status == 0 ? 0 : wrong_usage(argc, argv);
   });
 }

@@ -50,15 +50,15 @@ struct Options {
   std::optional<std::string> tokenize_file;
   bool parse_special = false;
   std::optional<std::string> render_chat_case;
+  std::vector<std::string> template_var_texts;  // KEY=VALUE
   nlohmann::ordered_json template_vars = nlohmann::ordered_json::object();
   std::string chat_template_file;
-  std::string bos, eos;
-  bool bos_given = false, eos_given = false;
+  std::optional<std::string> bos, eos;
   std::string now;
 };
 
-// Exits with 0 after --help and --version; on a mistake says it on stderr and
-// returns nothing (exit status 2).
-std::optional<Options> parse_options(int argc, char** argv);
+// Nothing where there is nothing to run: `status` is then the exit status, 0 after --help and
+// --version, 2 after a mistake, which stands on stderr.
+std::optional<Options> parse_options(int argc, char** argv, int& status);
 
 }  // namespace ktx::tools

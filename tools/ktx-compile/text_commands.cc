@@ -69,8 +69,8 @@ Result<std::string> template_text(const Options& options, text::RenderInput& bas
 Status render_chat(const Options& options) {
   text::RenderInput base;
   const std::string source = KTX_TRY(template_text(options, base));
-  if (options.bos_given) base.bos_token = options.bos;
-  if (options.eos_given) base.eos_token = options.eos;
+  if (options.bos) base.bos_token = *options.bos;
+  if (options.eos) base.eos_token = *options.eos;
   base.extra = options.template_vars;
   if (!options.now.empty()) base.now = KTX_TRY(text::parse_time(options.now));
   const text::ChatTemplate chat = KTX_TRY(text::ChatTemplate::parse(source));

@@ -44,7 +44,7 @@ Status unpack_layout(const plan::BlobRecord& blob, std::span<const std::byte> pa
 
 int run_inspect(const Options& options) {
   plan::PlanOpenOptions open_options;
-  open_options.verify_weights = options.verify;
+  open_options.verify_weights = options.engine.verify;
   open_options.threads = options.engine.threads;
   const Timer open_timer;
   const auto plan = plan::PlanFile::open(options.plan, open_options);
@@ -57,7 +57,7 @@ int run_inspect(const Options& options) {
     return 1;  // finish.h says why
   }
   if (const Status status = plan->check(); !status.ok()) return fail(status.error().message);
-  if (options.verify) {
+  if (options.engine.verify) {
     note(fmt::format("{}: all hashes are right ({} in {:.1f} s)", options.plan,
                      human_bytes(plan->view().file_bytes), seconds));
   }

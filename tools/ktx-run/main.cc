@@ -25,7 +25,8 @@ int run(const ktx::tools::Options& options) {
 
 int main(int argc, char** argv) {
   return ktx::tools::run_tool("ktx-run", [&] {
-    const auto options = ktx::tools::parse_options(argc, argv);
-    return options ? run(*options) : 2;
+    int status = 2;
+    const auto options = ktx::tools::parse_options(argc, argv, status);
+    return options ? run(*options) : status;
   });
 }

@@ -38,6 +38,7 @@ struct SamplingFlags {
 };
 
 struct ServeFlags {
+  std::string config;  // file of settings
   std::string host = "127.0.0.1";
   int64_t port = 8080;
   std::string name;  // "": the plan's file name
@@ -77,13 +78,13 @@ struct Options {
   // chat, and generate --chat
   bool drop_when_full = false;  // chat: the oldest turns go when the context is full
   std::string system;
+  std::vector<std::string> template_var_texts;  // KEY=VALUE
   nlohmann::ordered_json template_vars = nlohmann::ordered_json::object();
   bool stats = false;
 
   ServeFlags serve;
 
   // inspect
-  bool verify = false;
   std::string export_gguf;
 
   // bench
@@ -98,8 +99,8 @@ struct Options {
   std::string format = "md";  // md, csv or json
 };
 
-// Exits with 0 after --help and --version; on a mistake says it on stderr and
-// returns nothing (exit status 2).
-std::optional<Options> parse_options(int argc, char** argv);
+// Nothing where there is nothing to run: `status` is then the exit status, 0 after --help and
+// --version, 2 after a mistake, which stands on stderr.
+std::optional<Options> parse_options(int argc, char** argv, int& status);
 
 }  // namespace ktx::tools

@@ -10,32 +10,41 @@
 
 #include "lib/support/mapped_file.h"
 #include "lib/support/strings.h"
+#include "tools/ktx-run/run_commands.h"
 
 namespace ktx::tools {
 namespace {
 
-constexpr const char* kNames[] = {
-#define KTX_SETTING(name) name,
-#include "tools/ktx-run/serve_settings.def"
+// Where a value is from, for messages, and the value.
+struct Setting {
+  std::string place;
+  std::string value;
 };
 
-// "max-batch" -> "KTX_MAX_BATCH"; "t" -> "KTX_THREADS".
-std::string variable(const std::string& name) {
-  std::string out = "KTX_";
-  for (char c : name == "t" ? std::string("threads") : name) {
-    out += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+// The options of `serve` that may be set elsewhere, as indices of the table.
+std::vector<size_t> settings() {
+  std::vector<size_t> out;
+  const std::span<const OptionInfo> options = ktx_run_tool().options;
+  for (size_t i = 0; i < options.size(); ++i) {
+    const bool serves = (options[i].commands >> static_cast<int>(Command::Serve) & 1) != 0;
+    if (serves && options[i].name != "config") out.push_back(i);
   }
   return out;
 }
 
-// The value of --name, when an argument gives it; "" may be one.
-bool given(const std::vector<std::string>& args, const std::string& name) {
-  return std::any_of(args.begin(), args.end(), [&](const std::string& arg) {
-    const size_t dashes = arg.find_first_not_of('-');
-    if (dashes == 0 || dashes == std::string::npos) return false;
-    return arg.compare(dashes, std::string::npos, name) == 0 ||
-           arg.compare(dashes, name.size() + 1, name + "=") == 0;
-  });
+bool is_setting(std::string_view name) {
+  const std::vector<size_t> all = settings();
+  return std::any_of(all.begin(), all.end(),
+                     [&](size_t i) { return ktx_run_tool().options[i].name == name; });
+}
+
+// "max-batch" -> "KTX_MAX_BATCH"; "t" -> "KTX_THREADS".
+std::string variable(std::string_view name) {
+  std::string out = "KTX_";
+  for (char c : name == "t" ? std::string_view("threads") : name) {
+    out += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return out;
 }
 
 // "a value" stands for the value, whatever is in it.
@@ -44,9 +53,9 @@ std::string unquoted(std::string_view value) {
   return std::string(quoted ? value.substr(1, value.size() - 2) : value);
 }
 
-Result<std::map<std::string, std::string>> read_config(const std::string& path) {
+Result<std::map<std::string, Setting>> read_config(const std::string& path) {
   const std::string text = KTX_TRY(read_text_file(path));
-  std::map<std::string, std::string> values;
+  std::map<std::string, Setting> values;
   std::istringstream lines(text);
   int number = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -58,11 +67,13 @@ Result<std::map<std::string, std::string>> read_config(const std::string& path) 
     if (equals == std::string_view::npos) {
       return Error{fmt::format("{}:{}: expected 'name = value'", path, number)};
     }
-    if (std::find(std::begin(kNames), std::end(kNames), name) == std::end(kNames)) {
+    if (!is_setting(name)) {
       return Error{fmt::format("{}:{}: no option '{}'; `ktx-run serve --help` lists them", path,
                                number, name)};
     }
-    if (!values.emplace(name, unquoted(trim(content.substr(equals + 1)))).second) {
+    Setting setting = {fmt::format("{}:{}: {}", path, number, name),
+                       unquoted(trim(content.substr(equals + 1)))};
+    if (!values.emplace(name, std::move(setting)).second) {
       return Error{fmt::format("{}:{}: '{}' is there twice; leave one out", path, number, name)};
     }
   }
@@ -85,28 +96,22 @@ std::string_view without_note(std::string_view line) {
   return trim(line);
 }
 
-Result<std::vector<std::string>> add_serve_settings(int argc, char** argv) {
-  std::vector<std::string> args(argv, argv + argc);
-  if (args.size() < 2 || args[1] != "serve") return args;
+Status add_serve_settings(ParsedLine& line) {
   const char* configured = std::getenv("KTX_CONFIG");
   std::string config = configured == nullptr ? "" : configured;
-  for (size_t i = 2; i < args.size(); ++i) {
-    const std::string name =
-        args[i].substr(std::min(args[i].size(), args[i].find_first_not_of('-')));
-    if (name == "config" && i + 1 < args.size()) config = args[i + 1];
-    if (name.rfind("config=", 0) == 0) config = name.substr(7);
-  }
-  std::map<std::string, std::string> values;
+  if (const Given* given = line.find(ktx_run_tool(), "config")) config = given->values.back();
+  std::map<std::string, Setting> values;
   if (!config.empty()) values = KTX_TRY(read_config(config));
-  const std::vector<std::string> own = args;
-  for (const char* name : kNames) {
-    if (const char* value = std::getenv(variable(name).c_str())) values[name] = value;
-    const auto it = values.find(name);
-    if (it == values.end() || given(own, name)) continue;
-    args.push_back(
-        fmt::format("{}{}={}", std::string_view(name).size() == 1 ? "-" : "--", name, it->second));
+  for (const size_t option : settings()) {
+    const std::string name(ktx_run_tool().options[option].name);
+    const std::string from = variable(name);
+    if (const char* value = std::getenv(from.c_str())) values[name] = {from, value};
+    const auto setting = values.find(name);
+    if (setting == values.end() || line.find(ktx_run_tool(), name)) continue;
+    line.given.push_back(
+        given_as(ktx_run_tool(), option, setting->second.place, setting->second.value));
   }
-  return args;
+  return {};
 }
 
 }  // namespace ktx::tools

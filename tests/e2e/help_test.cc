@@ -1,0 +1,83 @@
+// --help of both programs and of every command: the texts, their width, and that their
+// examples are taken.
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tests/support/golden.h"
+#include "tests/support/run_program.h"
+
+namespace ktx::testing {
+namespace {
+
+const std::vector<std::vector<std::string>> kHelps = {
+    {ktx_compile()},       {ktx_run()},           {ktx_run(), "generate"}, {ktx_run(), "chat"},
+    {ktx_run(), "serve"},  {ktx_run(), "inspect"}, {ktx_run(), "bench"}};
+
+std::string file_of(const std::vector<std::string>& command) {
+  std::string name = command[0].substr(command[0].rfind('/') + 1);
+  return "help/" + (command.size() > 1 ? name + "-" + command[1] : name) + ".txt";
+}
+
+std::string help_of(std::vector<std::string> command) {
+  command.emplace_back("--help");
+  const Finished run = run_program(command);
+  EXPECT_EQ(run.status, 0);
+  EXPECT_EQ(run.err, "");
+  return run.out;
+}
+
+TEST(Help, ReadsAsItStandsInTheGoldenFiles) {
+  for (const auto& command : kHelps) expect_golden(file_of(command), help_of(command));
+}
+
+TEST(Help, BeginsWithAnExampleAndFits80Columns) {
+  for (const auto& command : kHelps) {
+    const std::string help = help_of(command);
+    EXPECT_EQ(help.rfind("EXAMPLES:\n  ktx-", 0), 0u) << help;
+    std::istringstream lines(help);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+  }
+}
+
+TEST(Help, IsAskedForInEveryUsualWay) {
+  const std::string chat = help_of({ktx_run(), "chat"}), run = help_of({ktx_run()});
+  for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{
+           {"help", "chat"}, {"chat", "help"}, {"chat", "-h"}, {"--help", "chat"},
+           {"chat", "-help"}, {"chat", "m.ktxplan", "--help"}, {"--temp", "1", "chat", "--help"}}) {
+    std::vector<std::string> command = {ktx_run()};
+    command.insert(command.end(), args.begin(), args.end());
+    const Finished finished = run_program(command);
+    EXPECT_EQ(finished.status, 0) << finished.err;
+    EXPECT_EQ(finished.out, chat);
+  }
+  for (const char* word : {"help", "-h", "-help", "-?"}) {
+    EXPECT_EQ(run_program({ktx_run(), word}).out, run) << word;
+    EXPECT_EQ(run_program({ktx_compile(), word}).out, help_of({ktx_compile()})) << word;
+  }
+  // A value is none: --help of a prompt is its text.
+  EXPECT_EQ(run_program({ktx_run(), "generate", "no.ktxplan", "--prompt", "--help"}).status, 1);
+  EXPECT_EQ(run_program({ktx_run(), "--version"}).out.rfind("ktx-run ", 0), 0u);
+  EXPECT_EQ(run_program({ktx_compile(), "--version"}).out.rfind("ktx-compile ", 0), 0u);
+}
+
+// The examples name files that are not there, and nothing else is wrong with them.
+TEST(Help, ItsExamplesAreTaken) {
+  const TempDir dir;
+  int tried = 0;
+  for (const auto& command : kHelps) {
+    std::istringstream lines(help_of(command));
+    for (std::string line; std::getline(lines, line);) {
+      if (line.rfind("  ktx-", 0) != 0 || line.find("[OPTIONS]") != line.npos) continue;
+      const Finished run = run_program(
+          {"/bin/bash", "-c", "cd " + dir.path() + " && " KTX_BINARY_DIR "/" + line.substr(2)});
+      EXPECT_EQ(run.status, 1) << line << "\n" << run.err;
+      EXPECT_NE(run.err.find("No such file"), std::string::npos) << line << "\n" << run.err;
+      ++tried;
+    }
+  }
+  EXPECT_GE(tried, 20);
+}
+
+}  // namespace
+}  // namespace ktx::testing

@@ -1,0 +1,51 @@
+#include "tools/ktx-compile/compile_commands.h"
+
+namespace ktx::tools {
+namespace {
+
+constexpr OptionInfo kOptions[] = {
+#define KTX_OPTION(name, value, group, reader, field, help) \
+  {name, value, 1, group, decltype(reader)::kForm, help},
+#include "tools/ktx-compile/compile_options.def"
+};
+
+using Setter = void (*)(Options&, const Given&, Mistakes&);
+constexpr Setter kSetters[] = {
+#define KTX_OPTION(name, value, group, reader, field, help)      \
+  [](Options& options, const Given& given, Mistakes& mistakes) { \
+    read(reader, given, options.field, mistakes);                \
+  },
+#include "tools/ktx-compile/compile_options.def"
+};
+
+constexpr CommandInfo kOnlyCommand[] = {{"", "MODEL.gguf [RULES.yaml ...]", "", "", ""}};
+
+constexpr Tool kTool = {
+    "ktx-compile",
+    "compile",
+    kOnlyCommand,
+    kOptions,
+    "compiles a model into one plan that ktx-run maps and executes",
+    "  ktx-compile model.gguf -o model.ktxplan\n"
+    "  ktx-compile model-00001-of-00003.gguf rules.yaml -o model.ktxplan --ctx 32k\n"
+    "  ktx-compile --check rules.yaml model.gguf --target=rtx-4090 --ctx 32k\n"
+    "  ktx-compile --check rules.yaml --hf-config config.json --coverage\n"
+    "  ktx-compile --tokenize prompt.txt model.gguf\n"
+    "  ktx-compile --render-chat case.json model.gguf --template-var thinking=false\n"
+    "  ktx-compile model.gguf --emit=step-ir --stop-after=lower-to-steps\n",
+    "Files are told apart by their first bytes: the GGUF (give the first shard), YAML\n"
+    "rule files, which are optional. config.json beside the GGUF is found by itself.\n"
+    "Exit status: 0 done, 1 failed, 2 wrong usage, 3 warnings under --strict.\n",
+};
+
+}  // namespace
+
+const Tool& ktx_compile_tool() {
+  return kTool;
+}
+
+void set_option(Options& options, const Given& given, Mistakes& mistakes) {
+  kSetters[given.option](options, given, mistakes);
+}
+
+}  // namespace ktx::tools

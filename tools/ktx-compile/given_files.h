@@ -1,0 +1,23 @@
+// The files of ktx-compile's command line, told apart by their first bytes.
+//
+//   model.gguf rules.yaml   -> options.model, options.rules
+//   models/                 -> "models is a folder; name the GGUF in it: ktx-compile ..."
+//   model.ktxplan           -> "model.ktxplan is a plan already; run it: ktx-run chat ..."
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "tools/ktx-compile/options.h"
+#include "tools/option_readers.h"
+
+namespace ktx::tools {
+
+// Sets options.model and options.rules; a file that cannot be opened is left to its reader.
+void sort_files(std::span<const std::string> files, Options& options, Mistakes& mistakes);
+
+// "dir/model-00001-of-00003.gguf" -> "dir/model.ktxplan", quoted for a shell; "" gives
+// "model.ktxplan".
+std::string plan_for(const std::string& model);
+
+}  // namespace ktx::tools

@@ -1,0 +1,134 @@
+#include "tools/ktx-run/plan_words.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "lib/support/near_files.h"
+#include "lib/support/strings.h"
+#include "tools/ktx-run/run_commands.h"
+
+namespace ktx::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string first_bytes(const std::string& path) {
+  std::error_code error;
+  char bytes[7] = {};
+  if (!fs::is_regular_file(path, error)) return "";
+  std::ifstream(path, std::ios::binary).read(bytes, sizeof bytes);
+  return std::string(bytes, sizeof bytes);
+}
+
+// "dir/m.gguf" -> "dir/m.ktxplan", quoted for a shell.
+std::string plan_for(const std::string& gguf) {
+  return shell_word(fs::path(gguf).replace_extension(".ktxplan").string());
+}
+
+// The plan to name where none was given: the only one here, or a placeholder.
+std::string some_plan() {
+  const std::vector<std::string> plans = files_of_folder(".", ".ktxplan");
+  return plans.size() == 1 ? shell_word(fs::path(plans[0]).filename().string()) : "model.ktxplan";
+}
+
+// The line with a command in front, and without what stands in its way.
+std::string line_with(std::string_view command, std::span<const std::string> args,
+                      std::string_view without = "") {
+  std::string out = fmt::format("ktx-run {}", command);
+  for (const std::string& arg : args) {
+    if (arg != without) out += " " + shell_word(arg);
+  }
+  return out;
+}
+
+std::string about_folder(const std::string& folder, std::string_view command) {
+  const std::vector<std::string> plans = files_of_folder(folder, ".ktxplan");
+  if (!plans.empty()) {
+    return fmt::format("{} is a folder; name the plan in it: ktx-run {} {}", printable(folder),
+                       command, shell_word(plans[0]));
+  }
+  const std::vector<std::string> models = files_of_folder(folder, ".gguf");
+  if (!models.empty()) {
+    return fmt::format("{} is a folder without a plan; make one: ktx-compile {} -o {}",
+                       printable(folder), shell_word(models[0]), plan_for(models[0]));
+  }
+  return fmt::format(
+      "{} is a folder without a plan; make one of a GGUF: ktx-compile model.gguf -o model.ktxplan",
+      printable(folder));
+}
+
+std::string foreign_command_advice(std::string_view word) {
+  struct Row {
+    std::string_view word, advice;
+  };
+  static constexpr Row kRows[] = {
+#define KTX_FOREIGN_COMMAND(word, advice) {word, advice},
+#include "tools/ktx-run/foreign_commands.def"
+  };
+  for (const Row& row : kRows) {
+    if (row.word == word) return std::string(row.advice);
+  }
+  return "";
+}
+
+// A word that is neither a command nor a file.
+std::string about_unknown(const std::string& word) {
+  std::vector<std::string> names;
+  for (const CommandInfo& command : ktx_run_tool().commands) names.emplace_back(command.name);
+  const std::string advice = foreign_command_advice(word), near = did_you_mean(word, names);
+  if (!advice.empty()) return fmt::format("no command '{}': {}", printable(word), advice);
+  const bool is_path = word.find('/') != word.npos || word.find('.') != word.npos;
+  if (near.empty() && is_path) {
+    const std::string file = nearest_file(word);
+    return fmt::format("{}: no such file, and no command is given; try: ktx-run chat {}",
+                       printable(word), file.empty() ? some_plan() : shell_word(file));
+  }
+  return fmt::format("no command '{}'{}\n  commands: {}", printable(word), near,
+                     fmt::join(names, ", "));
+}
+
+std::string without_command(const ParsedLine& line, std::span<const std::string> args) {
+  if (line.words.empty()) {
+    return fmt::format("no command given; try: ktx-run chat {}, or ktx-run --help", some_plan());
+  }
+  const std::string& word = line.words[0];
+  std::error_code error;
+  if (fs::is_directory(word, error)) return about_folder(word, "chat");
+  if (!fs::exists(word, error)) return about_unknown(word);
+  if (first_bytes(word).starts_with("GGUF")) {
+    return fmt::format(
+        "{} is a GGUF model, not a plan; compile it first: ktx-compile {} -o {} "
+        "&& ktx-run chat {}",
+        printable(word), shell_word(word), plan_for(word), plan_for(word));
+  }
+  return "no command given; try: " + line_with("chat", args);
+}
+
+}  // namespace
+
+bool wants_help(const ParsedLine& line) {
+  std::error_code error;
+  return !line.words.empty() && line.words[0] == "help" && !fs::exists("help", error);
+}
+
+Mistakes wrong_words(const ParsedLine& line, std::span<const std::string> args) {
+  if (line.command < 0) return {without_command(line, args)};
+  const auto command = static_cast<Command>(line.command);
+  const std::string_view name = command_name(command);
+  if (!line.command_first) {
+    return {fmt::format("the command comes first: {}", line_with(name, args, name))};
+  }
+  if (line.words.empty()) {
+    return {fmt::format("no plan given; try: ktx-run {} {}", name, some_plan())};
+  }
+  if (line.words.size() > 1) {
+    const char* prompt = command == Command::Generate ? "; a prompt is given as --prompt TEXT" : "";
+    return {fmt::format("one plan is taken, and '{}' comes behind it{}", printable(line.words[1]),
+                        prompt)};
+  }
+  std::error_code error;
+  if (fs::is_directory(line.words[0], error)) return {about_folder(line.words[0], name)};
+  return {};
+}
+
+}  // namespace ktx::tools

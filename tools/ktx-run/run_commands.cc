@@ -1,0 +1,88 @@
+#include "tools/ktx-run/run_commands.h"
+
+namespace ktx::tools {
+namespace {
+
+constexpr uint32_t kGenerate = 1u << static_cast<int>(Command::Generate);
+constexpr uint32_t kChat = 1u << static_cast<int>(Command::Chat);
+constexpr uint32_t kServe = 1u << static_cast<int>(Command::Serve);
+constexpr uint32_t kInspect = 1u << static_cast<int>(Command::Inspect);
+constexpr uint32_t kBench = 1u << static_cast<int>(Command::Bench);
+constexpr uint32_t kTalks = kGenerate | kChat;
+constexpr uint32_t kSamples = kTalks | kServe;
+constexpr uint32_t kRuns = kSamples | kBench;
+
+constexpr OptionInfo kOptions[] = {
+#define KTX_OPTION(name, value, commands, group, reader, field, help) \
+  {name, value, commands, group, decltype(reader)::kForm, help},
+#include "tools/ktx-run/run_options.def"
+};
+
+using Setter = void (*)(Options&, const Given&, Mistakes&);
+constexpr Setter kSetters[] = {
+#define KTX_OPTION(name, value, commands, group, reader, field, help) \
+  [](Options& options, const Given& given, Mistakes& mistakes) {      \
+    read(reader, given, options.field, mistakes);                     \
+  },
+#include "tools/ktx-run/run_options.def"
+};
+
+// In the order of Command.
+constexpr CommandInfo kCommands[] = {
+    {"generate", "PLAN", "answer one prompt",
+     "  ktx-run generate model.ktxplan --chat --prompt \"Tell me a story.\" -n 100\n"
+     "  ktx-run generate model.ktxplan --prompt-file prompt.txt --ctx 32k\n"
+     "  ktx-run generate model.ktxplan --prompt-ids 1,2,3 --temp 0 --json --logprobs 5\n",
+     ""},
+    {"chat", "PLAN", "talk to the model",
+     "  ktx-run chat model.ktxplan\n"
+     "  ktx-run chat model.ktxplan --system \"You are brief.\" --temp 0.7\n"
+     "  ktx-run chat model.ktxplan --template-var enable_thinking=false\n",
+     "/help in a conversation lists its commands.\n"},
+    {"serve", "PLAN", "answer over HTTP: OpenAI, Ollama and Anthropic clients, a page",
+     "  ktx-run serve model.ktxplan --port 8080 --max-batch 8\n"
+     "  ktx-run serve model.ktxplan --host 0.0.0.0 --api-key-file keys.txt\n",
+     "Every option may also stand in the file of --config (ctx = 32k) or in the\n"
+     "environment (KTX_CTX=32k; KTX_THREADS for -t); the command line wins.\n"},
+    {"inspect", "PLAN", "show what a plan holds",
+     "  ktx-run inspect model.ktxplan --verify\n"
+     "  ktx-run inspect model.ktxplan --export-gguf copy.gguf\n",
+     ""},
+    {"bench", "PLAN", "measure prompt and generation speed",
+     "  ktx-run bench model.ktxplan\n"
+     "  ktx-run bench model.ktxplan -p 512,2k -n 128 -d 0,4k -r 5 -t 8 -o md\n",
+     ""},
+};
+
+constexpr Tool kTool = {
+    "ktx-run",
+    "run",
+    kCommands,
+    kOptions,
+    "maps a plan and runs it",
+    "  ktx-run chat model.ktxplan\n"
+    "  ktx-run chat model.ktxplan --system \"You are brief.\" --temp 0.7\n"
+    "  ktx-run generate model.ktxplan --chat --prompt \"Tell me a story.\" -n 100\n"
+    "  ktx-run serve model.ktxplan --port 8080 --max-batch 8\n"
+    "  ktx-run inspect model.ktxplan --verify\n"
+    "  ktx-run bench model.ktxplan -p 512 -n 128 -r 5 -t 8 -o md\n",
+    "A plan is made by ktx-compile: ktx-compile model.gguf -o model.ktxplan\n"
+    "`ktx-run help COMMAND` lists the options of a command.\n"
+    "Exit status: 0 done, 1 failed, 2 wrong usage.\n",
+};
+
+}  // namespace
+
+const Tool& ktx_run_tool() {
+  return kTool;
+}
+
+void set_option(Options& options, const Given& given, Mistakes& mistakes) {
+  kSetters[given.option](options, given, mistakes);
+}
+
+std::string_view command_name(Command command) {
+  return kCommands[static_cast<size_t>(command)].name;
+}
+
+}  // namespace ktx::tools
