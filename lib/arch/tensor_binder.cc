@@ -5,6 +5,7 @@
 
 #include <charconv>
 
+#include "lib/formats/shape_text.h"
 #include "lib/support/strings.h"
 
 namespace ktx::arch {
@@ -24,11 +25,7 @@ std::string digits(std::string_view name) {
 }
 
 std::string print_shape(const ParamShape& shape) {
-  if (shape.matrices > 1) {
-    return fmt::format("[{}, {}, {}]", shape.cols, shape.rows, shape.matrices);
-  }
-  if (shape.rows > 1) return fmt::format("[{}, {}]", shape.cols, shape.rows);
-  return fmt::format("[{}]", shape.cols);
+  return shape_text(shape.cols, shape.rows, shape.matrices);
 }
 
 std::string print_shape(const input::GgufTensor& tensor) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <tuple>
 
+#include "lib/formats/shape_text.h"
 #include "lib/ir/module_text.h"
 
 namespace ktx::ir {
@@ -71,18 +72,9 @@ std::string print_info(const ModuleInfo& info) {
   return out + "\n";
 }
 
-// Columns first, as GGUF has them; trailing ones are left out.
-std::string print_shape(const Param& param) {
-  if (param.matrices != 1) {
-    return fmt::format("[{}, {}, {}]", param.cols, param.rows, param.matrices);
-  }
-  if (param.rows != 1) return fmt::format("[{}, {}]", param.cols, param.rows);
-  return fmt::format("[{}]", param.cols);
-}
-
 std::string print_param(const Param& param) {
   std::string out = fmt::format("  param {} {} {} =", quote_word(param.name), name(param.dtype),
-                                print_shape(param));
+                                shape_text(param.cols, param.rows, param.matrices));
   for (size_t i = 0; i < param.sources.size(); ++i) {
     const TensorSlice& slice = param.sources[i];
     out += fmt::format("{} {}", i == 0 ? "" : " +", quote_word(slice.tensor));

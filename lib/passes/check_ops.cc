@@ -9,6 +9,7 @@
 #include <set>
 
 #include "lib/formats/requantized_form.h"
+#include "lib/formats/shape_text.h"
 #include "lib/passes/ktransformers_checks.h"
 #include "lib/passes/pass.h"
 #include "lib/passes/rule_report.h"
@@ -351,7 +352,7 @@ class OpChecker {
           if (narrow++ == 0) first_narrow = module->path;
         } else if (param.cols % 128 != 0 || param.rows % 64 != 0) {
           if (padded++ == 0) {
-            first_padded = fmt::format("{} ({} x {})", module->path, param.rows, param.cols);
+            first_padded = fmt::format("{} {}", module->path, shape_text(param.cols, param.rows));
           }
         }
         check_type(rule, *module, param);

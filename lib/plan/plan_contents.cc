@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "lib/formats/layout_size.h"
+#include "lib/formats/shape_text.h"
 #include "lib/support/byte_reader.h"
 #include "lib/support/strings.h"
 
@@ -51,8 +52,9 @@ Status lay_out_segment(PlanContents& contents, SegmentRecord& segment) {
     const auto layout = static_cast<Layout>(blob.layout);
     const auto matrix = matrix_bytes(layout, static_cast<DType>(blob.dtype), blob.rows, blob.cols);
     if (!matrix || blob.rows <= 0 || blob.matrices <= 0) {
-      return Error{fmt::format("weight '{}' cannot be {} matrices of {}x{} {} in layout {}",
-                               printable(name), blob.matrices, blob.rows, blob.cols,
+      return Error{fmt::format("weight '{}' cannot have the shape {} of {} in layout {}",
+                               printable(name),
+                               shape_text(blob.cols, blob.rows, blob.matrices),
                                ktx::name(static_cast<DType>(blob.dtype)), ktx::name(layout))};
     }
     const auto bytes =

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lib/formats/layout_size.h"
+#include "lib/formats/shape_text.h"
 #include "lib/plan/memory.h"
 #include "lib/support/byte_reader.h"
 #include "lib/support/strings.h"
@@ -88,9 +89,11 @@ Status verify_blob(const PlanView& plan, uint32_t index, const SegmentRecord& se
   KTX_TRY(require(blob.layout < all_layouts().size(), "weight '{}': layout {}", name, blob.layout));
   KTX_TRY(require(in_range(blob.rows, 1, kMaxDim) && in_range(blob.cols, 1, kMaxDim) &&
                       in_range(blob.matrices, 1, kMaxHeads),
-                  "weight '{}': {} matrices of {}x{}", name, blob.matrices, blob.rows, blob.cols));
+                  "weight '{}': shape {}", name,
+                  shape_text(blob.cols, blob.rows, blob.matrices)));
   KTX_TRY(require(blob.rows * blob.cols <= kMaxBlobElems / blob.matrices,
-                  "weight '{}': {} matrices of {}x{}", name, blob.matrices, blob.rows, blob.cols));
+                  "weight '{}': shape {}", name,
+                  shape_text(blob.cols, blob.rows, blob.matrices)));
   const auto row = row_bytes(static_cast<DType>(blob.dtype), blob.cols);
   KTX_TRY(require(row.has_value(), "weight '{}': rows of {} elements are no whole blocks of {}",
                   name, blob.cols, ktx::name(static_cast<DType>(blob.dtype))));
@@ -99,8 +102,9 @@ Status verify_blob(const PlanView& plan, uint32_t index, const SegmentRecord& se
   const auto size =
       matrix ? checked_mul(static_cast<uint64_t>(*matrix), static_cast<uint64_t>(blob.matrices))
              : std::nullopt;
-  KTX_TRY(require(size == blob.size, "weight '{}': {} matrices of {}x{} {} as {} in {} bytes", name,
-                  blob.matrices, blob.rows, blob.cols, ktx::name(static_cast<DType>(blob.dtype)),
+  KTX_TRY(require(size == blob.size, "weight '{}': shape {} of {} as {} in {} bytes", name,
+                  shape_text(blob.cols, blob.rows, blob.matrices),
+                  ktx::name(static_cast<DType>(blob.dtype)),
                   ktx::name(layout), blob.size));
   KTX_TRY(require(blob.offset >= at && blob.size > 0 &&
                       in_table(blob.offset - segment.offset, blob.size, segment.size) &&

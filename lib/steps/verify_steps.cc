@@ -6,6 +6,7 @@
 #include <set>
 
 #include "lib/steps/step_graph.h"
+#include "lib/formats/shape_text.h"
 #include "lib/steps/step_text.h"
 
 namespace ktx::steps {
@@ -61,8 +62,8 @@ class Verifier {
     for (const Blob& blob : graph_.blobs) {
       if (blob.rows <= 0 || blob.cols <= 0 || blob.matrices <= 0 ||
           !row_bytes(blob.dtype, blob.cols)) {
-        fail(fmt::format("blob '{}' has a bad shape {} x {} x {} of {}", blob.name, blob.matrices,
-                         blob.rows, blob.cols, name(blob.dtype)));
+        fail(fmt::format("blob '{}' has a bad shape {} of {}", blob.name,
+                         shape_text(blob.cols, blob.rows, blob.matrices), name(blob.dtype)));
       }
       if (blob.sources.empty() == blob.constant.empty()) {
         fail(fmt::format("blob '{}' needs either source tensors or a constant", blob.name));
@@ -131,8 +132,9 @@ class Verifier {
   void expect_shape(const Blob* blob, int64_t matrices, int64_t rows, int64_t cols) {
     if (!blob) return fail("a weight is missing");
     if (blob->matrices != matrices || blob->rows != rows || blob->cols != cols) {
-      fail(fmt::format("weight '{}' is {} x {} x {}, expected {} x {} x {}", blob->name,
-                       blob->matrices, blob->rows, blob->cols, matrices, rows, cols));
+      fail(fmt::format("weight '{}' is {}, expected {}", blob->name,
+                       shape_text(blob->cols, blob->rows, blob->matrices),
+                       shape_text(cols, rows, matrices)));
     }
   }
 

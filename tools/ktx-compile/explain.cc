@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lib/formats/dtype.h"
+#include "lib/formats/shape_text.h"
 #include "lib/passes/asked_layout.h"
 #include "lib/passes/estimate.h"
 #include "lib/support/strings.h"
@@ -116,10 +117,8 @@ Result<std::string> explain_module(const passes::CompileState& state, const std:
   out += fmt::format("  device  {}\n", module->decision.device);
   out += fmt::format("  op      {}\n", module->decision.op.empty() ? "auto" : module->decision.op);
   for (const ir::Param& param : module->params) {
-    const std::string shape =
-        param.matrices > 1 ? fmt::format("{} x {} x {}", param.matrices, param.rows, param.cols)
-                           : fmt::format("{} x {}", param.rows, param.cols);
-    out += fmt::format("  param   {}: {}, {}\n", param.name, name(param.dtype), shape);
+    out += fmt::format("  param   {}: {} {}\n", param.name, name(param.dtype),
+                       shape_text(param.cols, param.rows, param.matrices));
   }
   if (!module->params.empty()) {
     out += fmt::format("  layout  {}\n", layout_of(*module));

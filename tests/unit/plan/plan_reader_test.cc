@@ -217,7 +217,7 @@ TEST_F(PlanReader, FindsLiesThatHashesDoNotShow) {
       {"blob layout", SectionId::Blobs, 4, 6 | 9 << 16, "layout 9"},
       {"blob offset", SectionId::Blobs, 8, 1, "do not follow"},
       {"blob size", SectionId::Blobs, 16, 1 << 30, "in 1073741824 bytes"},
-      {"blob rows", SectionId::Blobs, 24, 0, "matrices of 0x64"},
+      {"blob rows", SectionId::Blobs, 24, 0, "shape [64, 0]"},
       {"blob cols", SectionId::Blobs, 32, 65, "no whole blocks"},
       {"blob matrices", SectionId::Blobs, 40, 1 << 15, "in 3264 bytes"},
       {"blob slices", SectionId::Blobs, 48, 5, "its slices begin at 5"},
