@@ -10,6 +10,7 @@
 #include "lib/rules/device_name.h"
 #include "lib/support/byte_reader.h"
 #include "lib/support/strings.h"
+#include "lib/support/text_table.h"
 
 namespace ktx::passes {
 
@@ -246,20 +247,56 @@ Result<Estimate> Estimator::predict(const CompileState& state) const {
   return estimate;
 }
 
-std::string print_estimate(const Estimate& estimate) {
-  std::string out =
-      fmt::format("{:<8} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}\n", "device", "weights",
-                  "kv", "scratch", "reserve", "total", "memory", "left");
+std::string estimate_table(const Estimate& estimate) {
+  uint64_t largest = 0;
   for (const DeviceUse& use : estimate.devices) {
-    const std::string capacity = use.capacity ? human_bytes(use.capacity) : "unknown";
-    const std::string left = use.capacity == 0 ? "unknown"
-                             : use.too_small() ? "-" + human_bytes(use.total() - use.capacity)
-                                               : human_bytes(use.capacity - use.total());
-    out += fmt::format("{:<8} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}\n", use.name,
-                       human_bytes(use.weight_bytes), human_bytes(use.kv_bytes),
-                       human_bytes(use.scratch_bytes), human_bytes(use.reserve_bytes),
-                       human_bytes(use.total()), capacity, left);
+    largest = std::max({largest, use.total(), use.capacity});
   }
+  const ByteUnit unit(largest);
+  TextTable table({{"device", TextTable::Left},
+                   {"weights"},
+                   {"kv"},
+                   {"scratch"},
+                   {"reserve"},
+                   {"total"},
+                   {"memory"},
+                   {"left"}});
+  for (const DeviceUse& use : estimate.devices) {
+    const std::string left = use.capacity == 0 ? "unknown"
+                             : use.too_small() ? "-" + unit.text(use.total() - use.capacity)
+                                               : unit.text(use.capacity - use.total());
+    table.add({use.name, unit.text(use.weight_bytes), unit.text(use.kv_bytes),
+               unit.text(use.scratch_bytes), unit.text(use.reserve_bytes), unit.text(use.total()),
+               use.capacity ? unit.text(use.capacity) : "unknown", left});
+  }
+  return table.plain();
+}
+
+std::string print_estimate(const Estimate& estimate) {
+  return estimate_table(estimate) + estimate_notes(estimate);
+}
+
+namespace {
+
+// The terms of the time of a token, a line each.
+std::string speed_terms(const Estimate& estimate) {
+  uint64_t largest = 0;
+  for (const DeviceUse& use : estimate.devices) largest = std::max(largest, use.read_bytes);
+  const ByteUnit unit(largest);
+  TextTable table({{"", TextTable::Left}, {""}, {"", TextTable::Left}});
+  for (const DeviceUse& use : estimate.devices) {
+    if (use.read_bytes == 0) continue;
+    table.add({use.name, unit.text(use.read_bytes),
+               fmt::format("/ ({} x {:g} GB/s)", kBandwidthShare, use.bandwidth_gbps)});
+  }
+  return table.plain("    + ") + fmt::format("    + {} hand-overs x {:g} us\n", estimate.crossings,
+                                             kCrossingSeconds * 1e6);
+}
+
+}  // namespace
+
+std::string estimate_notes(const Estimate& estimate) {
+  std::string out;
   for (const DeviceUse& use : estimate.devices) {
     if (use.numa_nodes < 2 || use.capacity == 0) continue;
     const auto nodes = static_cast<uint64_t>(use.numa_nodes);
@@ -298,17 +335,9 @@ std::string print_estimate(const Estimate& estimate) {
     out += "speed: unknown without the bandwidth of a --target\n";
     return out;
   }
-  std::string terms;
-  for (const DeviceUse& use : estimate.devices) {
-    if (use.read_bytes == 0) continue;
-    terms += fmt::format("{}{} / ({} x {:g} GB/s)", terms.empty() ? "" : " + ",
-                         human_bytes(use.read_bytes), kBandwidthShare, use.bandwidth_gbps);
-  }
   out += fmt::format("decode, one sequence: {:.1f} tokens/s at first, {:.1f} with a full context\n",
                      1 / estimate.token_seconds, 1 / estimate.token_seconds_full);
-  out +=
-      fmt::format("  time of a token = weights read / bandwidth = {} + {} hand-overs x {:g} us\n",
-                  terms, estimate.crossings, kCrossingSeconds * 1e6);
+  out += "  time of a token = weights read / bandwidth:\n" + speed_terms(estimate);
   return out;
 }
 

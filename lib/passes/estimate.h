@@ -73,7 +73,10 @@ uint64_t placed_bytes(const ir::Module& module);
 // The same as they are in the GGUF.
 uint64_t source_bytes(const ir::Module& module);
 
-// The table of --estimate.
+// The text of --estimate: a table of the devices' memory, in one unit, then lines of at most
+// 100 columns about it.
 std::string print_estimate(const Estimate& estimate);
+std::string estimate_table(const Estimate& estimate);
+std::string estimate_notes(const Estimate& estimate);
 
 }  // namespace ktx::passes

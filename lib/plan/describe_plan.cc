@@ -12,7 +12,9 @@
 #include "lib/formats/dtype.h"
 #include "lib/formats/step_ops.h"
 #include "lib/plan/memory.h"
+#include "lib/plan/quantization_name.h"
 #include "lib/support/strings.h"
+#include "lib/support/text_table.h"
 #include "lib/target/gpu_generation.h"
 
 namespace ktx::plan {
@@ -123,6 +125,11 @@ std::string requirements(const PlanTarget& target) {
   return all.empty() ? "nothing" : fmt::format("{}", fmt::join(all, ", "));
 }
 
+// "q8" for "Q8_0": what --kv-type takes.
+std::string_view option_of_kv_type(std::string_view type) {
+  return type == "F32" ? "f32" : type == "F16" ? "f16" : "q8";
+}
+
 std::string model_lines(const PlanView& plan, const std::vector<FormatRow>& formats) {
   const PlanFacts& f = plan.facts;
   std::string out;
@@ -135,7 +142,8 @@ std::string model_lines(const PlanView& plan, const std::vector<FormatRow>& form
   line("", fmt::format("{} layers, hidden {}, vocabulary {}, context {}, {:.2f} {} weights",
                        f.layers, f.hidden_size, f.vocab_size, f.context_length,
                        millions < 1000 ? millions : millions / 1000, millions < 1000 ? "M" : "B"));
-  line("", "formats " + quant_mix(formats) + (f.lossy ? ", re-quantised (lossy)" : ""));
+  line("", fmt::format("{}: {}{}", quantization_name(plan), quant_mix(formats),
+                       f.lossy ? ", re-quantised (lossy)" : ""));
   line("target", fmt::format("{}, packed for {}, requires {}", printable(plan.target.name),
                              printable(plan.target.isa), requirements(plan.target)));
   line("plan",
@@ -147,74 +155,114 @@ std::string model_lines(const PlanView& plan, const std::vector<FormatRow>& form
                          to_hex(input.hash)));
   }
   for (const std::string& option : plan.provenance.options) line("", "with " + printable(option));
-  line("defaults",
-       fmt::format("--ctx {} --max-batch {} --chunk {} --kv-budget {} --precision {} --kv-type {}",
-                   f.default_ctx, f.max_batch, f.chunk_tokens, f.kv_budget_bytes, f.precision,
-                   f.kv_type));
+  const std::string budget =
+      f.kv_budget_bytes > 0 ? fmt::format(" --kv-budget {}", f.kv_budget_bytes) : "";
+  line("defaults", fmt::format("--ctx {} --max-batch {} --chunk {}{} --precision {} --kv-type {}",
+                               f.default_ctx, f.max_batch, f.chunk_tokens, budget, f.precision,
+                               option_of_kv_type(f.kv_type)));
   return out;
 }
 
 std::string memory_lines(const PlanView& plan) {
   RunShape shape = default_shape(plan);
-  std::string out =
-      fmt::format("\n{:<12} {:>10} {:>12} {:>14} {:>14} {:>14} {:>14}\n", "memory", "kv type",
-                  "kv B/token", "kv cache", "activations", "weights", "total");
-  for (const KvType type : {KvType::F16, KvType::Q8_0, KvType::F32}) {
+  constexpr KvType kTypes[] = {KvType::F16, KvType::Q8_0, KvType::F32};
+  std::vector<Result<MemoryEstimate>> needs;
+  uint64_t largest = 0;
+  for (const KvType type : kTypes) {
     shape.kv_type = type;
-    const auto need = estimate(plan, shape);
-    if (!need.ok()) {
-      out += fmt::format("{:<12} {:>10} {}\n", "", name(type), need.error().message);
+    needs.push_back(estimate(plan, shape));
+    if (needs.back()) largest = std::max(largest, needs.back()->total_bytes);
+  }
+  const ByteUnit unit(largest);
+  TextTable table({{"kv type", TextTable::Left},
+                   {"kv B/token"},
+                   {"kv cache"},
+                   {"activations"},
+                   {"weights"},
+                   {"total"}});
+  std::string failures;
+  for (size_t i = 0; i < needs.size(); ++i) {
+    const std::string type(name(kTypes[i]));
+    if (!needs[i]) {
+      failures += fmt::format("  {}: {}\n", type, needs[i].error().message);
       continue;
     }
-    out += fmt::format("{:<12} {:>10} {:>12} {:>14} {:>14} {:>14} {:>14}\n", "", name(type),
-                       need->kv_token_bytes, human_bytes(need->kv_bytes),
-                       human_bytes(need->arena_bytes), human_bytes(need->weight_bytes),
-                       human_bytes(need->total_bytes));
+    table.add({type, fmt::format("{}", needs[i]->kv_token_bytes), unit.text(needs[i]->kv_bytes),
+               unit.text(needs[i]->arena_bytes), unit.text(needs[i]->weight_bytes),
+               unit.text(needs[i]->total_bytes)});
   }
-  out += fmt::format("{:<12} for {} tokens, {} at once, steps of at most {} tokens\n", "",
-                     shape.ctx, shape.max_batch, shape.step_tokens);
-  return out;
+  return fmt::format("\nmemory for {} tokens, {} at once, steps of at most {} tokens\n{}{}",
+                     shape.ctx, shape.max_batch, shape.step_tokens, table.plain("  "), failures);
+}
+
+std::string section_lines(const PlanView& plan) {
+  TextTable table({{"section", TextTable::Left}, {"offset"}, {"bytes"}, {"hash", TextTable::Left}});
+  for (const SectionEntry& section : plan.sections) {
+    const bool weights = section.id == static_cast<uint32_t>(SectionId::WeightData);
+    table.add({section_name(section.id), fmt::format("{:#x}", section.offset),
+               fmt::format("{}", section.size), weights ? "in chunks" : to_hex(section.hash)});
+  }
+  return "\nsections\n" + table.plain("  ");
+}
+
+std::string segment_lines(const PlanView& plan) {
+  uint64_t largest = 0;
+  for (const SegmentRecord& segment : plan.segments) largest = std::max(largest, segment.size);
+  const ByteUnit unit(largest);
+  TextTable table({{"device", TextTable::Left},
+                   {"kind", TextTable::Left},
+                   {"offset"},
+                   {"size"},
+                   {"weights"}});
+  for (const SegmentRecord& segment : plan.segments) {
+    table.add({printable(plan.string(segment.device)), std::string(kind_name(segment.kind)),
+               fmt::format("{:#x}", segment.offset), unit.text(segment.size),
+               fmt::format("{}", segment.blob_count)});
+  }
+  return "\nsegments\n" + table.plain("  ");
+}
+
+std::string weight_lines(const std::vector<FormatRow>& formats) {
+  uint64_t all = 0, largest = 0;
+  for (const FormatRow& row : formats) {
+    all += row.bytes;
+    largest = std::max(largest, row.bytes);
+  }
+  const ByteUnit unit(largest);
+  TextTable table({{"device", TextTable::Left},
+                   {"format", TextTable::Left},
+                   {"layout", TextTable::Left},
+                   {"count"},
+                   {"size"},
+                   {"% of all"}});
+  for (const FormatRow& row : formats) {
+    table.add({row.device, std::string(row.dtype), std::string(row.layout),
+               fmt::format("{}", row.count), unit.text(row.bytes),
+               fmt::format("{:.1f}", 100.0 * static_cast<double>(row.bytes) /
+                                         static_cast<double>(std::max<uint64_t>(all, 1)))});
+  }
+  return "\nweights\n" + table.plain("  ");
+}
+
+std::string step_lines(const PlanView& plan) {
+  TextTable table({{"op", TextTable::Left},
+                   {"count"},
+                   {"kernels (exact)", TextTable::Left},
+                   {"kernels (fast)", TextTable::Left}});
+  for (const OpRow& row : op_rows(plan)) {
+    table.add({std::string(row.op), fmt::format("{}", row.count), joined(row.kernels[0]),
+               joined(row.kernels[1])});
+  }
+  table.add({"in all", fmt::format("{}", plan.steps.size())});
+  return "\nsteps\n" + table.plain("  ");
 }
 
 }  // namespace
 
 std::string plan_tables(const PlanView& plan) {
   const std::vector<FormatRow> formats = format_rows(plan);
-  std::string out = model_lines(plan, formats);
-
-  out += fmt::format("\n{:<12} {:<14} {:>12} {:>14}   {}\n", "sections", "name", "offset", "size",
-                     "hash");
-  for (const SectionEntry& section : plan.sections) {
-    const bool weights = section.id == static_cast<uint32_t>(SectionId::WeightData);
-    out += fmt::format("{:<12} {:<14} {:>#12x} {:>14}   {}\n", "", section_name(section.id),
-                       section.offset, section.size, weights ? "in chunks" : to_hex(section.hash));
-  }
-  out += fmt::format("\n{:<12} {:<10} {:<10} {:>12} {:>14} {:>8}\n", "segments", "device", "kind",
-                     "offset", "size", "weights");
-  for (const SegmentRecord& segment : plan.segments) {
-    out += fmt::format("{:<12} {:<10} {:<10} {:>#12x} {:>14} {:>8}\n", "",
-                       printable(plan.string(segment.device)), kind_name(segment.kind),
-                       segment.offset, human_bytes(segment.size), segment.blob_count);
-  }
-  uint64_t all = 0;
-  for (const FormatRow& row : formats) all += row.bytes;
-  out += fmt::format("\n{:<12} {:<10} {:<10} {:<10} {:>8} {:>14} {:>7}\n", "weights", "device",
-                     "format", "layout", "count", "size", "share");
-  for (const FormatRow& row : formats) {
-    out += fmt::format("{:<12} {:<10} {:<10} {:<10} {:>8} {:>14} {:>6.1f}%\n", "", row.device,
-                       row.dtype, row.layout, row.count, human_bytes(row.bytes),
-                       100.0 * static_cast<double>(row.bytes) / static_cast<double>(all));
-  }
-  out += memory_lines(plan);
-
-  out += fmt::format("\n{:<12} {:<16} {:>6}   {:<28} {}\n", "steps", "op", "count",
-                     "kernels (exact)", "kernels (fast)");
-  for (const OpRow& row : op_rows(plan)) {
-    out += fmt::format("{:<12} {:<16} {:>6}   {:<28} {}\n", "", row.op, row.count,
-                       joined(row.kernels[0]), joined(row.kernels[1]));
-  }
-  out += fmt::format("{:<12} {:<16} {:>6}\n", "", "in all", plan.steps.size());
-  return out;
+  return model_lines(plan, formats) + section_lines(plan) + segment_lines(plan) +
+         weight_lines(formats) + memory_lines(plan) + step_lines(plan);
 }
 
 std::string plan_json(const PlanView& plan) {

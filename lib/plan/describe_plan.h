@@ -2,9 +2,11 @@
 //
 // Tables for people:
 //
-//   segments   device   kind       offset       size   weights
-//              cpu      weights    0x4000   17.3 GiB       531
+//   segments
+//     device  kind     offset       size  weights
+//     cpu     weights  0x4000  17.32 GiB      531
 //
+// with one unit in each column of sizes,
 // and one JSON object with the same contents for programs.
 #pragma once
 

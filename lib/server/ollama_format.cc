@@ -3,10 +3,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <map>
-
-#include "lib/formats/dtype.h"
+#include "lib/plan/quantization_name.h"
 #include "lib/support/hash.h"
 
 namespace ktx::server {
@@ -35,19 +32,6 @@ void add_ollama_end(Json& json, const ServedModel& model, const ChoiceEnd& end) 
   json["eval_duration"] = nanos(r.decode_seconds);
 }
 
-namespace {
-
-// The type that most bytes of the weights have: "Q4_K".
-std::string main_type(const plan::PlanView& plan) {
-  std::map<uint16_t, uint64_t> bytes;
-  for (const plan::BlobRecord& blob : plan.blobs) bytes[blob.dtype] += blob.size;
-  const auto most = std::max_element(
-      bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  return most == bytes.end() ? "" : std::string(info(static_cast<DType>(most->first)).name);
-}
-
-}  // namespace
-
 Json ollama_details(const ServedModel& model) {
   const plan::PlanFacts& facts = model.facts();
   Json json;
@@ -58,7 +42,7 @@ Json ollama_details(const ServedModel& model) {
   const double billions = static_cast<double>(facts.parameters) / 1e9;
   json["parameter_size"] =
       billions >= 1 ? fmt::format("{:.1f}B", billions) : fmt::format("{:.1f}M", billions * 1000);
-  json["quantization_level"] = main_type(model.engine->plan());
+  json["quantization_level"] = plan::quantization_name(model.engine->plan());
   json["context_length"] = model.engine->ctx();
   json["embedding_length"] = facts.hidden_size;
   return json;

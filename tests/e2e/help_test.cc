@@ -11,8 +11,9 @@ namespace ktx::testing {
 namespace {
 
 const std::vector<std::vector<std::string>> kHelps = {
-    {ktx_compile()},       {ktx_run()},           {ktx_run(), "generate"}, {ktx_run(), "chat"},
-    {ktx_run(), "serve"},  {ktx_run(), "inspect"}, {ktx_run(), "bench"}};
+    {ktx_compile()},     {ktx_run()},          {ktx_run(), "generate"},
+    {ktx_run(), "chat"}, {ktx_run(), "serve"}, {ktx_run(), "inspect"},
+    {ktx_run(), "bench"}};
 
 std::string file_of(const std::vector<std::string>& command) {
   std::string name = command[0].substr(command[0].rfind('/') + 1);
@@ -42,9 +43,14 @@ TEST(Help, BeginsWithAnExampleAndFits80Columns) {
 
 TEST(Help, IsAskedForInEveryUsualWay) {
   const std::string chat = help_of({ktx_run(), "chat"}), run = help_of({ktx_run()});
-  for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{
-           {"help", "chat"}, {"chat", "help"}, {"chat", "-h"}, {"--help", "chat"},
-           {"chat", "-help"}, {"chat", "m.ktxplan", "--help"}, {"--temp", "1", "chat", "--help"}}) {
+  for (const std::vector<std::string>& args :
+       std::vector<std::vector<std::string>>{{"help", "chat"},
+                                             {"chat", "help"},
+                                             {"chat", "-h"},
+                                             {"--help", "chat"},
+                                             {"chat", "-help"},
+                                             {"chat", "m.ktxplan", "--help"},
+                                             {"--temp", "1", "chat", "--help"}}) {
     std::vector<std::string> command = {ktx_run()};
     command.insert(command.end(), args.begin(), args.end());
     const Finished finished = run_program(command);
@@ -77,6 +83,27 @@ TEST(Help, ItsExamplesAreTaken) {
     }
   }
   EXPECT_GE(tried, 20);
+}
+
+// The block of docs/cli.md that begins with ```LANGUAGE, behind a heading.
+std::string block_of_docs(const std::string& heading, const std::string& language) {
+  const std::string docs = read_file(KTX_SOURCE_DIR "/docs/cli.md");
+  const size_t from = docs.find(heading);
+  const size_t fence = docs.find("```" + language + "\n", from);
+  EXPECT_NE(from, std::string::npos);
+  EXPECT_NE(fence, std::string::npos);
+  const size_t begin = docs.find('\n', fence) + 1;
+  return docs.substr(begin, docs.find("```", begin) - begin);
+}
+
+TEST(Docs, TheCaseOfRenderChatGivesWhatStandsThere) {
+  const TempDir dir;
+  const std::string heading = "### Cases of --render-chat";
+  const Finished run =
+      run_program({ktx_compile(), "--render-chat",
+                   dir.write("case.json", block_of_docs(heading, "json")), model_gguf("qwen3moe")});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(run.out, block_of_docs(heading, "text"));
 }
 
 }  // namespace

@@ -46,6 +46,7 @@ tr+tr td{border-top:1px solid #8884}
 .key span{white-space:nowrap;margin-right:.9em}
 .key i{display:inline-block;width:.9em;height:.9em;border-radius:.2em;vertical-align:-.1em;margin-right:.3em}
 .error{color:#c22}.warning{color:#a60}.note{color:#68a}
+pre{font-size:.8rem;margin:.4rem 0}pre.text{white-space:pre-wrap;overflow-wrap:anywhere}
 .none{opacity:.55}li{margin:.35rem 0;overflow-wrap:anywhere}code{font-size:.9em}
 )css";
 
@@ -138,6 +139,12 @@ std::string grid(const passes::CompileState& state, Colors& colors) {
   return out + "</tbody></table></div>\n";
 }
 
+std::string preformatted(const char* style, const std::string& text) {
+  std::string lines;
+  for (std::string_view line : split(text, '\n')) lines += escape(line) + "\n";
+  return fmt::format("<pre class={}>{}</pre>\n", style, lines);
+}
+
 std::string bars(const passes::Estimate& estimate) {
   std::string out;
   for (const passes::DeviceUse& use : estimate.devices) {
@@ -162,14 +169,8 @@ std::string bars(const passes::Estimate& estimate) {
       "<p class=key><span><i class=w></i>weights</span> <span><i class=k></i>keys and "
       "values</span> "
       "<span><i class=s></i>scratch</span> <span><i class=r></i>reserve</span></p>\n";
-  return out + fmt::format("<pre class=scroll>{}</pre>\n", [&] {
-           std::string text;
-           const std::string table = passes::print_estimate(estimate);
-           for (std::string_view line : split(table, '\n')) {
-             text += escape(line) + "\n";
-           }
-           return text;
-         }());
+  return out + preformatted("scroll", passes::estimate_table(estimate)) +
+         preformatted("text", passes::estimate_notes(estimate));
 }
 
 std::string selects(const rules::Match& match) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "lib/plan/quantization_name.h"
 #include "tools/ktx-run/bench_kernels.h"
 #include "tools/ktx-run/bench_rows.h"
 #include "tools/ktx-run/bench_runs.h"
@@ -61,7 +62,8 @@ struct Tests {
 BenchRow row_of(const runtime::Engine& engine) {
   BenchRow row;
   const plan::PlanFacts& facts = engine.plan().facts;
-  row.model = facts.name.empty() ? facts.architecture : facts.name;
+  row.model = plan::model_label(engine.plan());
+  row.quantization = plan::quantization_name(engine.plan());
   row.parameters = facts.parameters;
   const size_t gpus = engine.gpus().size();
   row.backend = gpus == 0   ? fmt::format("CPU {}", name(engine.isa()))

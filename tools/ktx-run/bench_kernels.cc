@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "lib/formats/dtype.h"
+#include "lib/formats/shape_text.h"
 #include "lib/runtime/gpu/step_bytes.h"
+#include "lib/support/text_table.h"
 #include "tools/ktx-run/bench_steps.h"
 
 namespace ktx::tools {
@@ -31,8 +33,8 @@ std::string kind_of(const plan::PlanView& plan, const plan::StepRecord& step) {
   if (!has_weight(plan, step)) return name;
   const plan::BlobRecord& blob = plan.blobs[plan.weights(step)[0]];
   if (blob.rows > 1) {
-    name +=
-        fmt::format(" {} {}x{}", ktx::name(static_cast<DType>(blob.dtype)), blob.rows, blob.cols);
+    name += fmt::format(" {} {}", ktx::name(static_cast<DType>(blob.dtype)),
+                        shape_text(blob.cols, blob.rows));
   }
   return name;
 }
@@ -85,13 +87,14 @@ Result<std::string> kernels_table(runtime::Engine& engine, double bytes_per_seco
   std::stable_sort(kinds.begin(), kinds.end(),
                    [](const Kind& a, const Kind& b) { return a.all() > b.all(); });
   const auto share = [](double part, double whole) { return whole > 0 ? 100 * part / whole : 0; };
-  std::string out =
-      fmt::format("| {:<44} | {:>4} | {:>8} | {:>8} | {:>7} | {:>7} | {:>7} | {:>8} |\n",
-                  fmt::format("kernel, {} tokens", kinds[0].time.tokens), "each", "us each",
-                  "us/step", "time", "GB/s", "% of bw", "TFLOP/s");
-  out += fmt::format(
-      "| {:-<44} | {:->3}: | {:->7}: | {:->7}: | {:->6}: | {:->6}: | {:->6}: | {:->7}: |\n", "", "",
-      "", "", "", "", "", "");
+  TextTable table({{fmt::format("kernel, {} tokens", kinds[0].time.tokens), TextTable::Left},
+                   {"each"},
+                   {"us each"},
+                   {"us/step"},
+                   {"% of time"},
+                   {"GB/s"},
+                   {"% of bw"},
+                   {"TFLOP/s"}});
   for (const Kind& kind : kinds) {
     const bool per_output = is_per_output(plan, plan.steps[kind.steps[0]]);
     const int64_t rows = per_output ? kind.time.outputs : kind.time.tokens;
@@ -101,14 +104,15 @@ Result<std::string> kernels_table(runtime::Engine& engine, double bytes_per_seco
       work += step_ops(plan, plan.steps[i]) * static_cast<double>(rows);
     }
     const double rate = bytes / kind.time.seconds, ops = work / kind.time.seconds;
-    out += fmt::format(
-        "| {:<44} | {:>4} | {:>8.2f} | {:>8.1f} | {:>5.1f} % | {:>7.0f} | {:>7.1f} | {:>8.1f} |\n",
-        kind.name, kind.steps.size(), 1e6 * kind.time.seconds, 1e6 * kind.all(),
-        share(kind.all(), all), rate / 1e9, share(rate, bytes_per_second), ops / 1e12);
+    table.add({kind.name, fmt::format("{}", kind.steps.size()),
+               fmt::format("{:.2f}", 1e6 * kind.time.seconds),
+               fmt::format("{:.1f}", 1e6 * kind.all()),
+               fmt::format("{:.1f}", share(kind.all(), all)), fmt::format("{:.0f}", rate / 1e9),
+               fmt::format("{:.1f}", share(rate, bytes_per_second)),
+               fmt::format("{:.1f}", ops / 1e12)});
   }
-  out += fmt::format("| {:<44} | {:>4} | {:>8} | {:>8.1f} | {:>7} | {:>7} | {:>7} | {:>8} |\n",
-                     "sum", "", "", 1e6 * all, "", "", "", "");
-  return out;
+  table.add({"sum", "", "", fmt::format("{:.1f}", 1e6 * all)});
+  return table.markdown();
 }
 
 }  // namespace ktx::tools

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "lib/support/strings.h"
+#include "lib/support/text_table.h"
 
 namespace ktx::tools {
 namespace {
@@ -32,6 +32,7 @@ nlohmann::ordered_json to_json(const BenchRow& row) {
   return {{"model", row.model},
           {"size_bytes", row.weight_bytes},
           {"parameters", row.parameters},
+          {"quantization", row.quantization},
           {"backend", row.backend},
           {"precision", row.precision},
           {"threads", row.threads},
@@ -47,24 +48,36 @@ nlohmann::ordered_json to_json(const BenchRow& row) {
           {"int8_share", int8_share(row)}};
 }
 
+// "8.03 B", "3.41 M"; all rows are of one plan.
+std::string parameters(const BenchRow& row) {
+  const double millions = static_cast<double>(row.parameters) / 1e6;
+  return millions < 1000 ? fmt::format("{:.2f} M", millions)
+                         : fmt::format("{:.2f} B", millions / 1000);
+}
+
 void print_markdown(const std::vector<BenchRow>& rows) {
-  fmt::print(
-      "| {:<24} | {:>10} | {:>9} | {:<10} | {:>7} | {:>13} | {:>18} | {:>7} | {:>7} | {:>7} |\n",
-      "model", "size", "params", "backend", "threads", "test", "t/s", "GB/s", "% of bw", "% of i8");
-  fmt::print(
-      "| {:-<24} | {:->9}: | {:->8}: | {:-<10} | {:->6}: | {:->12}: | {:->17}: | {:->6}: | {:->6}: "
-      "| {:->6}: |\n",
-      "", "", "", "", "", "", "", "", "", "");
+  uint64_t largest = 0;
+  for (const BenchRow& row : rows) largest = std::max(largest, row.weight_bytes);
+  const ByteUnit unit(largest);
+  TextTable table({{"model", TextTable::Left},
+                   {"size"},
+                   {"params"},
+                   {"backend", TextTable::Left},
+                   {"threads"},
+                   {"test"},
+                   {"t/s"},
+                   {"GB/s"},
+                   {"% of bw"},
+                   {"% of i8"}});
   for (const BenchRow& row : rows) {
-    fmt::print(
-        "| {:<24} | {:>10} | {:>7.2f} B | {:<10} | {:>7} | {:>13} | {:>18} | {:>7.2f} | {:>7.1f} "
-        "| {:>7.1f} |\n",
-        row.model, human_bytes(row.weight_bytes), static_cast<double>(row.parameters) / 1e9,
-        row.backend, row.threads, row.test,
-        fmt::format("{:.2f} ± {:.2f}", mean(row.rates), deviation(row.rates)),
-        row.bytes_per_second / 1e9,
-        row.bandwidth > 0 ? 100 * row.bytes_per_second / row.bandwidth : 0, 100 * int8_share(row));
+    const double share = row.bandwidth > 0 ? 100 * row.bytes_per_second / row.bandwidth : 0;
+    table.add({row.model, unit.text(row.weight_bytes), parameters(row), row.backend,
+               fmt::format("{}", row.threads), row.test,
+               fmt::format("{:.2f} ± {:.2f}", mean(row.rates), deviation(row.rates)),
+               fmt::format("{:.2f}", row.bytes_per_second / 1e9), fmt::format("{:.1f}", share),
+               fmt::format("{:.1f}", 100 * int8_share(row))});
   }
+  fmt::print("{}", table.markdown());
 }
 
 void print_csv(const std::vector<BenchRow>& rows) {

@@ -10,7 +10,8 @@
 namespace ktx::tools {
 
 struct BenchRow {
-  std::string model;
+  std::string model;         // "Llama 3.1 8B Q4_K_M"
+  std::string quantization;  // "Q4_K_M"
   uint64_t weight_bytes = 0;
   int64_t parameters = 0;
   std::string backend;  // the instruction set

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "lib/formats/step_attrs.h"
+#include "lib/support/strings.h"
+#include "lib/support/text_table.h"
 
 namespace ktx::tools {
 namespace {
@@ -30,7 +32,7 @@ std::string step_kind(const plan::PlanView& plan, const plan::StepRecord& step) 
   const std::string_view module = plan.string(step.module);
   const size_t dot = module.rfind('.');
   return fmt::format("{} {}", info(static_cast<StepOp>(step.op)).name,
-                     dot == std::string_view::npos ? module : module.substr(dot + 1));
+                     printable(dot == std::string_view::npos ? module : module.substr(dot + 1)));
 }
 
 double step_ops(const plan::PlanView& plan, const plan::StepRecord& step) {
@@ -81,24 +83,27 @@ std::string steps_table(const runtime::Engine& engine, const Floor& floor) {
   }
   std::stable_sort(kinds.begin(), kinds.end(),
                    [](const Kind& a, const Kind& b) { return a.seconds > b.seconds; });
-  std::string out =
-      fmt::format("| {:<32} | {:>8} | {:>7} | {:>7} | {:>7} | {:>7} | {:>8} | {:>9} |\n", "step",
-                  "ms/run", "time", "busy", "GB/s", "% of bw", "GOP/s", "% of int8");
-  out += fmt::format(
-      "| {:-<32} | {:->7}: | {:->6}: | {:->6}: | {:->6}: | {:->6}: | {:->7}: | {:->8}: |\n", "", "",
-      "", "", "", "", "", "");
+  TextTable table({{"step", TextTable::Left},
+                   {"ms/run"},
+                   {"% of time"},
+                   {"% busy"},
+                   {"GB/s"},
+                   {"% of bw"},
+                   {"GOP/s"},
+                   {"% of int8"}});
   const auto share = [](double part, double whole) { return whole > 0 ? 100 * part / whole : 0; };
   for (const Kind& kind : kinds) {
     const double seconds = std::max(kind.seconds, 1e-12);
-    out += fmt::format(
-        "| {:<32} | {:>8.3f} | {:>5.1f} % | {:>5.1f} % | {:>7.2f} | {:>7.1f} | {:>8.1f} | {:>9.1f} "
-        "|\n",
-        kind.name, 1e3 * kind.seconds / static_cast<double>(runs), share(kind.seconds, all),
-        share(kind.busy_seconds, threads * seconds), kind.bytes / seconds / 1e9,
-        share(kind.bytes / seconds, floor.bytes_per_second), kind.ops / seconds / 1e9,
-        share(kind.ops / seconds, floor.ops_per_second));
+    const double bytes = kind.bytes / seconds, ops = kind.ops / seconds;
+    table.add({kind.name, fmt::format("{:.3f}", 1e3 * kind.seconds / static_cast<double>(runs)),
+               fmt::format("{:.1f}", share(kind.seconds, all)),
+               fmt::format("{:.1f}", share(kind.busy_seconds, threads * seconds)),
+               fmt::format("{:.2f}", bytes / 1e9),
+               fmt::format("{:.1f}", share(bytes, floor.bytes_per_second)),
+               fmt::format("{:.1f}", ops / 1e9),
+               fmt::format("{:.1f}", share(ops, floor.ops_per_second))});
   }
-  return out;
+  return table.markdown();
 }
 
 }  // namespace ktx::tools
