@@ -72,13 +72,13 @@ std::string help_text(const Tool& tool, int command) {
   if (one) command = 0;
   const bool whole = one || command < 0;
   const CommandInfo* about = command < 0 ? nullptr : &tool.commands[static_cast<size_t>(command)];
-  std::string out = fmt::format("EXAMPLES:\n{}\nUSAGE:\n", whole ? tool.examples : about->examples);
+  std::string out = fmt::format("EXAMPLES:\n{}\nUSAGE: ", whole ? tool.examples : about->examples);
   if (about) {
-    out += fmt::format("  {}{}{} {} [OPTIONS]\n", tool.name, one ? "" : " ", about->name,
-                       about->words);
+    out +=
+        fmt::format("{}{}{} {} [OPTIONS]\n", tool.name, one ? "" : " ", about->name, about->words);
     out += wrapped("", 2, one ? tool.summary : about->summary) + groups_of(tool, command);
   } else {
-    out += fmt::format("  {} COMMAND PLAN [OPTIONS]\n", tool.name) + wrapped("", 2, tool.summary) +
+    out += fmt::format("{} COMMAND PLAN [OPTIONS]\n", tool.name) + wrapped("", 2, tool.summary) +
            "\nCOMMANDS:\n";
     for (const CommandInfo& item : tool.commands) {
       out += wrapped(fmt::format("  {}", item.name), 14, item.summary);

@@ -71,7 +71,7 @@ Finished type(const std::string& command, const TempDir& dir, const std::string&
                      {"PATH=" KTX_BINARY_DIR ":/usr/bin:/bin", "HOME=" + dir.path(), "KTX_PORT=0"});
 }
 
-// Starts a server, waits for the line that names its address, fetches its page and stops it.
+// Starts a server, waits for the line that says it is ready, fetches its page and stops it.
 Finished type_serve(std::string command, const TempDir& dir) {
   command = std::regex_replace(command, std::regex("--port [0-9]+"), "--port 0");
   // On a line of its own, since a comment may follow it.
@@ -80,7 +80,7 @@ Finished type_serve(std::string command, const TempDir& dir) {
     (exec )" + command + R"(
     ) & server=$!
     for _ in $(seq 300); do
-      url=$(grep -o 'http://[0-9.:]*' serve.err | head -1)
+      url=$(grep 'is ready' serve.err | grep -o 'http://[0-9.:]*')
       [ -z "$url" ] || break
       sleep 0.1
     done

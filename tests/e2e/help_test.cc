@@ -74,7 +74,7 @@ TEST(Help, ItsExamplesAreTaken) {
   for (const auto& command : kHelps) {
     std::istringstream lines(help_of(command));
     for (std::string line; std::getline(lines, line);) {
-      if (line.rfind("  ktx-", 0) != 0 || line.find("[OPTIONS]") != line.npos) continue;
+      if (line.rfind("  ktx-", 0) != 0) continue;
       const Finished run = run_program(
           {"/bin/bash", "-c", "cd " + dir.path() + " && " KTX_BINARY_DIR "/" + line.substr(2)});
       EXPECT_EQ(run.status, 1) << line << "\n" << run.err;

@@ -10,6 +10,7 @@
 #include "lib/rules/checks.h"
 #include "lib/support/strings.h"
 #include "lib/text/chat_template/template_var.h"
+#include "tools/finish.h"
 #include "tools/help_text.h"
 #include "tools/ktx-compile/compile_commands.h"
 #include "tools/ktx-compile/given_files.h"
@@ -122,9 +123,7 @@ std::optional<Options> parse_options(int argc, char** argv, int& status) {
   std::optional<Options> options;
   if (mistakes.empty()) options = read_options(line, mistakes);
   if (mistakes.empty()) return options;
-  for (const std::string& message : mistakes) {
-    fmt::print(stderr, "ktx-compile: error: {}\n", message);
-  }
+  for (const std::string& message : mistakes) say_error("ktx-compile", message);
   status = 2;
   return std::nullopt;
 }

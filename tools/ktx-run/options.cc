@@ -7,6 +7,7 @@
 
 #include "lib/support/strings.h"
 #include "lib/text/chat_template/template_var.h"
+#include "tools/finish.h"
 #include "tools/help_text.h"
 #include "tools/ktx-run/plan_words.h"
 #include "tools/ktx-run/run_commands.h"
@@ -116,7 +117,7 @@ std::optional<Options> parse_options(int argc, char** argv, int& status) {
   if (mistakes.empty()) mistakes = wrong_words(line, args);
   if (mistakes.empty()) options = read_options(line, mistakes);
   if (mistakes.empty()) return options;
-  for (const std::string& message : mistakes) fmt::print(stderr, "ktx-run: error: {}\n", message);
+  for (const std::string& message : mistakes) say_error("ktx-run", message);
   status = 2;
   return std::nullopt;
 }

@@ -50,7 +50,7 @@ constexpr CommandInfo kCommands[] = {
      ""},
     {"bench", "PLAN", "measure prompt and generation speed",
      "  ktx-run bench model.ktxplan\n"
-     "  ktx-run bench model.ktxplan -p 512,2k -n 128 -d 0,4k -r 5 -t 8 -o md\n",
+     "  ktx-run bench model.ktxplan -p 512,1k -n 64 -d 0,2k -r 3 -t 8 -o md\n",
      ""},
 };
 
