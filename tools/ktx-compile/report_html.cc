@@ -242,7 +242,7 @@ std::string report_html(const passes::CompileState& state) {
   const std::string modules = grid(state, colors);
   const auto estimator = passes::Estimator::make(state);
   const auto estimate =
-      estimator ? estimator->run(state) : Result<passes::Estimate>(estimator.error());
+      estimator ? estimator->predict(state) : Result<passes::Estimate>(estimator.error());
   std::string key = "<p class=key>";
   if (estimate) {
     out += "<h2>Memory</h2>\n" + bars(*estimate);
