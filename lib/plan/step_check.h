@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/formats/shape_text.h"
 #include "lib/formats/step_ops.h"
 #include "lib/plan/plan_reader.h"
 
@@ -116,8 +117,8 @@ class StepCheck {
   void matrices(const char* what, const BlobRecord& blob, int64_t count, int64_t rows,
                 int64_t cols) {
     require(blob.matrices == count && blob.rows == rows && blob.cols == cols,
-            "{} is {} matrices of {}x{}, expected {} of {}x{}", what, blob.matrices, blob.rows,
-            blob.cols, count, rows, cols);
+            "{} is {}, expected {}", what, shape_text(blob.cols, blob.rows, blob.matrices),
+            shape_text(cols, rows, count));
   }
   // Whether y is x: the same elements of the same value.
   static bool in_place(const Operand& x, const Operand& y) {
