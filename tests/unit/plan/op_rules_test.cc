@@ -258,7 +258,7 @@ TEST_F(OpLies, AboutWeights) {
       {StepOp::Embed, 0, shape(0, 2, 48, 64), "table has 96 rows for 48 tokens"},
       {StepOp::RmsNorm, 0, shape(0, 1, 1, 65), "weight has 65 elements, expected 64"},
       {StepOp::Matmul, 1, shape(1, 1, 1, 65), "bias has 65 elements, expected 64"},
-      {StepOp::MatmulHeads, 1, shape(0, 5, 64, 32), "w is 5 matrices"},
+      {StepOp::MatmulHeads, 1, shape(0, 5, 64, 32), "w is [32, 64, 5]"},
       {StepOp::Rope, 0, shape(0, 1, 1, 15), "inv_freq has 15 elements, expected 16"},
       {StepOp::Rope, 0,
        [](Records& r, StepRecord& step) {
@@ -269,7 +269,7 @@ TEST_F(OpLies, AboutWeights) {
       {StepOp::ExpertsGateUp, 0, shape(0, 5, 96, 64), "gate is [64, 96, 5]"},
       {StepOp::ExpertsGateUp, 0, shape(0, 4, 96, 32), "gate is [32, 96, 4]"},
       {StepOp::ExpertsGateUp, 0, shape(1, 4, 95, 64), "up is [64, 95, 4]"},
-      {StepOp::ExpertsDown, 0, shape(0, 3, 64, 96), "down is 3 matrices"},
+      {StepOp::ExpertsDown, 0, shape(0, 3, 64, 96), "down is [96, 64, 3]"},
       {StepOp::Matmul, 0, integers, "weight 0 has integer elements"},
   });
 }
