@@ -1,5 +1,6 @@
 // ktx-run serve: a plan behind HTTP, until a signal ends it.
 #include <fmt/format.h>
+#include <malloc.h>
 #include <signal.h>
 
 #include <chrono>
@@ -112,6 +113,9 @@ Result<std::shared_ptr<server::ServedModel>> load(const Options& options,
 }
 
 Status serve(const Options& options) {
+  // Memory of large bodies goes back to the system at once; by itself the C library keeps blocks
+  // of up to 32 MiB for later once one was freed.
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);
   // Taken by sigwait below: all threads that are started from here on leave them alone.
   sigset_t signals;
   sigemptyset(&signals);
