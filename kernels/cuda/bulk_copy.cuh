@@ -33,6 +33,20 @@ __device__ __forceinline__ void bulk_copy(void* shared, const void* global, int 
       "l"(global), "r"(bytes), "r"(shared_address(barrier))
       : "memory");
 }
+// The same of bytes that nobody reads again soon (weights): they leave L2 before others.
+__device__ __forceinline__ void bulk_copy_once(void* shared, const void* global, int bytes,
+                                               uint64_t* barrier) {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(bytes)
+               : "memory");
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], "
+      "%2, [%3], %4;" ::"r"(shared_address(shared)),
+      "l"(global), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
+      : "memory");
+}
 // What this thread has read of shared memory, it has read before a bulk copy overwrites it that is
 // asked for behind the next barrier of the warp or block.
 __device__ __forceinline__ void end_reads_before_bulk_copies() {

@@ -70,7 +70,7 @@ struct MarlinStream {
 #if __CUDA_ARCH__ >= 900
     if (left > 0) {
       const int bytes = Tile::kWide ? kTileBytes : tiles.spans(tile) * Tile::kSpanBytes;
-      if (lane == 0) bulk_copy(memory + fill * kTileBytes, from, bytes, barriers + fill);
+      if (lane == 0) bulk_copy_once(memory + fill * kTileBytes, from, bytes, barriers + fill);
       advance();
     }
 #else
