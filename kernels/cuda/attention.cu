@@ -9,6 +9,7 @@ constexpr int kMostSplits = 128;  // threads of the merge
 // Enough splits for four blocks a processor (of the latent kernel, whose shared memory takes all
 // of it, one), and none without a piece of its own.
 int split_count(const CudaAttentionArgs& a) {
+  if (attention_one_takes(a)) return 1;
   int64_t wanted;
   if (attention_latent_takes(a)) {
     wanted = multiprocessors() / attention_latent_blocks(a);
@@ -100,6 +101,7 @@ Status launch_attention(const CudaAttentionArgs& a, CudaStream stream) {
   if (a.prepare.key && !(a.one_token_per_sequence && attention_prepares(a))) {
     return Error{"attention: heads of this shape are not prepared by it"};
   }
+  if (attention_one_takes(a)) return launch_attention_one(a, stream);
   AttentionParts parts;
   parts.splits = split_count(a);
   parts.values = reinterpret_cast<float*>(a.workspace);

@@ -42,7 +42,6 @@ class CudaPersistent {
   bool add(const CudaAttentionArgs& args);  // one token, with `prepare`
 
   int phases() const;
-  bool has_experts() const;  // chosen by the token
   int64_t device_bytes() const;
   // What `device` (256-byte aligned) holds before the first launch.
   std::vector<std::byte> image(std::byte* device) const;

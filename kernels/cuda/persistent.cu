@@ -314,11 +314,6 @@ int CudaPersistent::phases() const {
   return static_cast<int>(plan_->records.size());
 }
 
-bool CudaPersistent::has_experts() const {
-  return std::ranges::any_of(plan_->products,
-                             [](const OneProduct& p) { return p.work == OneWork::Choices; });
-}
-
 int64_t CudaPersistent::device_bytes() const {
   return plan_->shares_begin() +
          aligned(std::ssize(plan_->products) * plan_->blocks * int64_t{sizeof(BlockShare)});

@@ -12,7 +12,7 @@ constexpr EnvVariable kVariables[] = {
     {"KTX_FORCE_ISA", "use this instruction set: scalar, avx2, avx512 or amx"},
     {"KTX_CUDA_OVERLAP", "0: a GPU kernel starts only when the one before it has ended (sm_90)"},
     {"KTX_CUDA_LIBRARY", "0: large products on a GPU do without cuBLAS"},
-    {"KTX_CUDA_PERSISTENT", "0, 1: one GPU kernel does all layers of one token never, always; else where it is quicker (sm_90)"},
+    {"KTX_CUDA_PERSISTENT", "1: one GPU kernel does all layers of one token, instead of launches (sm_90)"},
     {"KTX_CUDA_MLA", "absorbed or expanded: the form of MLA for prompts on a GPU, instead of the faster"},
     {"NO_COLOR", "when set, no colours are printed"},
     {"GITHUB_WORKSPACE", "root of the checkout: paths in SARIF are relative to it"},

@@ -45,6 +45,38 @@ void attention(const char* what, AttentionAttrs attrs, KvType type, int64_t sequ
              (length - tokens_each / 2.0));
 }
 
+// One token with rope and store (and head norms) in the launch, as a decoded token has it.
+void prepared(const char* what, AttentionAttrs attrs, KvType type, bool norms, int64_t length) {
+  CudaAttentionArgs args;
+  args.attrs = attrs;
+  args.attrs.scale = 0.1f;
+  const Cache cache({type, 64, attrs.kv_heads, attrs.key_dim, attrs.value_dim}, 1, 1, length);
+  const int64_t width = attrs.heads * attrs.key_dim;
+  const Memory q(width * 4), k(width * 4), v(width * 4), y(width * 4), norm(1024), turns(1024);
+  args.tokens = 1;
+  args.q = q.as<float>();
+  args.q_stride = args.y_stride = width;
+  args.y = y.as<float>();
+  args.max_positions = length <= 1024 ? 1024 : 4 * length;  // as the graphs of a run bound it
+  args.one_token_per_sequence = true;
+  args.prepare = {k.as<float>(), width, v.as<float>(), width, nullptr, nullptr, 1e-6f, 1e-6f,
+                  turns.as<float>(), {}};
+  if (norms) args.prepare.q_norm = args.prepare.k_norm = norm.as<float>();
+  RopeAttrs& rope = args.prepare.rope;
+  rope.head_dim = rope.y_head_dim = rope.rotary_dim = attrs.key_dim;
+  rope.mscale = 1;
+  args.kv = cache.at(0);
+  args.workspace_bytes = cuda_attention_workspace(args);
+  const Memory workspace(args.workspace_bytes + 1);
+  args.workspace = workspace.as<std::byte>();
+  const double seconds = seconds_of(64, [&](int i, cudaStream_t s) {
+    args.kv = cache.at(i);
+    check(launch_attention(args, s));
+  });
+  report(std::string(what) + " with rope and store, length " + std::to_string(length), seconds,
+         static_cast<double>(cache.bytes()));
+}
+
 AttentionAttrs gqa(int32_t heads, int32_t kv_heads, int32_t dim) {
   AttentionAttrs a;
   a.heads = heads;
@@ -161,6 +193,11 @@ void bench_attention() {
   attention("8B F16", gqa(32, 8, 128), KvType::F16, 1, 512, 512);
   attention("8B F16", gqa(32, 8, 128), KvType::F16, 1, 2048, 2048);
   attention("30B F16", gqa(32, 4, 128), KvType::F16, 1, 1, 512);
+  for (int64_t length : {64, 200, 512, 1000, 2048, 4096, 8192, 16384}) {
+    prepared("8B F16", gqa(32, 8, 128), KvType::F16, false, length);
+    prepared("8B Q8_0", gqa(32, 8, 128), KvType::Q8_0, false, length);
+    prepared("30B F16", gqa(32, 4, 128), KvType::F16, true, length);
+  }
   attention("MLA 128 heads F16", mla(128), KvType::F16, 1, 1, 4096);
   attention("MLA 16 heads F16", mla(16), KvType::F16, 1, 1, 4096);
   attention("MLA 16 heads F16", mla(16), KvType::F16, 1, 512, 512);
