@@ -15,6 +15,7 @@
 // Roofline: at short pasts the latency of this chain (q from L2, two barriers of the block, one of
 // the cluster); behind some thousand positions the bytes of the cache.
 #include "kernels/cuda/attention_one.cuh"
+#include "kernels/cuda/attention_one_heads.cuh"
 #include "kernels/cuda/attention_parts.cuh"
 
 namespace ktx::kernels {
