@@ -33,6 +33,15 @@ bool is_imatrix(std::string_view head) {
   return entries > 0 && entries < (1 << 20) && length < 256 && name.ends_with(".weight");
 }
 
+// Whether the first line that is no comment is the header of a graph's text form.
+bool is_graph_text(std::string_view text) {
+  while (text.starts_with('#') || text.starts_with('\n')) {
+    const size_t end = text.find('\n');
+    text.remove_prefix(end == text.npos ? text.size() : end + 1);
+  }
+  return text.starts_with("module-ir ") || text.starts_with("step-ir ");
+}
+
 }  // namespace
 
 FileKind file_kind(std::span<const std::byte> bytes) {
@@ -69,6 +78,7 @@ FileKind file_kind(std::span<const std::byte> bytes) {
   }
   if (head.find_first_not_of('\0') == head.npos) return FileKind::Zeros;
   if (!is_text(head)) return FileKind::Unknown;
+  if (is_graph_text(text)) return FileKind::GraphText;
   return text.starts_with('{') ? FileKind::Json : FileKind::Text;
 }
 
@@ -82,6 +92,7 @@ std::string_view describe(FileKind kind) {
       "a git-lfs pointer, not the file itself; run `git lfs pull`",
       "a JSON file",
       "a text file",
+      "a graph as text",
       "a GGML file from before GGUF; convert the model again",
       "an importance matrix (imatrix.dat), data for quantising; give the GGUF of the model",
       "a zip file, perhaps a PyTorch checkpoint",

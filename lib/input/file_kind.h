@@ -20,7 +20,8 @@ enum class FileKind {
   Html,
   GitLfsPointer,
   Json,
-  Text,  // YAML rules among it
+  Text,       // YAML rules among it
+  GraphText,  // module-ir or step-ir (docs/ir.md), comment lines before it allowed
   OldGgml,
   Imatrix,  // llama.cpp's importance matrix from before it was a GGUF
   Zip,      // also PyTorch checkpoints

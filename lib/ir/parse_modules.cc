@@ -153,6 +153,7 @@ class Parser {
   }
 
   Status read_line(std::string_view line) {
+    if (line.starts_with('#')) return {};
     KTX_TRY(read_words(line));
     if (words_.empty()) return {};
     if (!has_header_) {

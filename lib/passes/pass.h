@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,7 @@ namespace ktx::passes {
 
 // What is true of the state, in this order: each pass needs one and gives the next.
 enum class Fact { Built, Matched, Placed, Lowered, Transferred, Quantized, Chosen, Planned };
+std::string_view name(Fact fact);  // "built", "matched", ...
 
 // What the checking passes are asked to look at.
 struct CheckOptions {
@@ -63,8 +65,11 @@ struct Pass {
 };
 
 std::span<const Pass> all_passes();
+const Pass* find_pass(std::string_view name);  // null when there is none
 
 struct PassOptions {
+  // Run these passes alone, in this order; absent: all, in their default order.
+  std::optional<std::vector<std::string>> only;
   std::string stop_after;                // a pass name, or "" for all
   std::vector<std::string> print_after;  // pass names, or "all"
   bool verify_each = true;
@@ -78,7 +83,9 @@ struct PassOptions {
 Status check_pass_names(const PassOptions& options);
 
 // Runs the passes in order. Stops with an error when a pass fails, when the
-// diagnostics hold errors, or when a verifier finds a pass's output broken.
+// diagnostics hold errors, when a pass needs a fact that the state does not have, or when a
+// verifier finds a pass's output broken. A state that begins with a step graph may have an
+// empty module graph.
 Status run_passes(CompileState& state, const PassOptions& options);
 
 // The text of the level that the state has reached: steps once lowered.

@@ -36,14 +36,40 @@ Status check_pass_name(const std::string& name, bool all_allowed) {
 // The verifier of the level the state has reached; its findings name the pass.
 Status verify_state(const CompileState& state, std::string_view pass) {
   DiagSink found;
-  ir::verify(state.modules, found);
+  // A step graph that was read from text has no modules.
+  const bool steps_alone = state.fact >= Fact::Lowered && state.modules.modules.empty();
+  if (!steps_alone) ir::verify(state.modules, found);
   if (state.fact >= Fact::Lowered) steps::verify(state.steps, found);
   if (state.fact >= Fact::Transferred && found.errors() == 0) {
     steps::verify_devices(state.steps, found);
   }
   if (found.errors() == 0) return {};
-  return Error{fmt::format("internal error: pass '{}' left a broken graph: {} ({} findings)", pass,
+  return Error{fmt::format("{}: {} ({} findings)",
+                           pass.empty() ? "the graph is broken"
+                                        : fmt::format("internal error: pass '{}' left a broken "
+                                                      "graph",
+                                                      pass),
                            found.all().front().message, found.errors())};
+}
+
+// The passes that the options ask for, in their order.
+std::vector<const Pass*> passes_of(const PassOptions& options) {
+  std::vector<const Pass*> passes;
+  if (options.only) {
+    for (const std::string& name : *options.only) passes.push_back(find_pass(name));
+  } else {
+    for (const Pass& pass : kPasses) passes.push_back(&pass);
+  }
+  return passes;
+}
+
+// "match-rules", "match-rules or check-rules": the passes that give a fact.
+std::string givers(Fact fact) {
+  std::vector<std::string> names;
+  for (const Pass& pass : kPasses) {
+    if (pass.gives == fact && pass.needs != fact) names.emplace_back(pass.name);
+  }
+  return names.empty() ? "no pass" : join(names, " or ");
 }
 
 }  // namespace
@@ -51,11 +77,26 @@ Status verify_state(const CompileState& state, std::string_view pass) {
 Status check_pass_names(const PassOptions& options) {
   KTX_TRY(check_pass_name(options.stop_after, false));
   for (const std::string& name : options.print_after) KTX_TRY(check_pass_name(name, true));
+  for (const std::string& name : options.only.value_or(std::vector<std::string>())) {
+    KTX_TRY(check_pass_name(name, false));
+  }
   return {};
 }
 
 std::span<const Pass> all_passes() {
   return kPasses;
+}
+
+const Pass* find_pass(std::string_view name) {
+  const auto* const it = std::ranges::find(kPasses, name, &Pass::name);
+  return it == std::end(kPasses) ? nullptr : it;
+}
+
+std::string_view name(Fact fact) {
+  constexpr std::string_view kNames[] = {"built",       "matched",   "placed", "lowered",
+                                         "transferred", "quantized", "chosen", "planned"};
+  static_assert(std::size(kNames) == static_cast<size_t>(Fact::Planned) + 1);
+  return kNames[static_cast<size_t>(fact)];
 }
 
 std::string print_state(const CompileState& state) {
@@ -64,12 +105,19 @@ std::string print_state(const CompileState& state) {
 
 Status run_passes(CompileState& state, const PassOptions& options) {
   KTX_TRY(check_pass_names(options));
-  if (options.verify_each) KTX_TRY(verify_state(state, "build-graph"));
-  for (const Pass& pass : kPasses) {
+  // A graph that came as text may be broken by its author, one that was built by us only.
+  if (options.verify_each) KTX_TRY(verify_state(state, options.only ? "" : "build-graph"));
+  for (const Pass* next : passes_of(options)) {
+    const Pass& pass = *next;
     // The user's mistakes are looked for up to the placement, all of them, and
     // stop the walk before anything is built on them.
     if (state.diags->errors() > 0 && pass.gives >= Fact::Lowered) break;
-    KTX_ASSERT(state.fact == pass.needs);
+    if (state.fact != pass.needs) {
+      return Error{
+          fmt::format("pass '{}' needs a graph that is {}, and this one is {}; {} makes it "
+                      "so",
+                      pass.name, name(pass.needs), name(state.fact), givers(pass.needs))};
+    }
     const Timer timer;
     KTX_TRY(pass.run(state));
     state.fact = pass.gives;

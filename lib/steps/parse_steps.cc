@@ -88,6 +88,7 @@ class Parser {
     if (text_.size() > kMaxTextBytes) return fail("the text is too long");
     for (std::string_view row : split(text_, '\n')) {
       ++line_;
+      if (row.starts_with('#')) continue;
       Line line(row);
       if (line.at_end()) continue;
       KTX_TRY(parse_line(line));

@@ -68,6 +68,13 @@ class Verifier {
       if (blob.sources.empty() == blob.constant.empty()) {
         fail(fmt::format("blob '{}' needs either source tensors or a constant", blob.name));
       }
+      const auto n_values = static_cast<int64_t>(blob.constant.size());
+      if (n_values > 0 && (blob.rows <= 0 || blob.matrices <= 0 || blob.cols <= 0 ||
+                           n_values / blob.rows / blob.matrices != blob.cols ||
+                           n_values % (blob.rows * blob.matrices) != 0)) {
+        fail(fmt::format("blob '{}' has {} constant values, expected {}", blob.name, n_values,
+                         shape_text(blob.cols, blob.rows, blob.matrices)));
+      }
     }
   }
 

@@ -157,6 +157,10 @@ TEST_F(Examples, OfThePageOnGpus) {
   type_all_of_page("docs/gpu.md", 3);
 }
 
+TEST_F(Examples, OfThePageOnGraphs) {
+  type_all_of_page("docs/ir.md", 4);
+}
+
 TEST_F(Examples, OfThePageOnPerformance) {
   type_all_of_page("docs/performance.md", 1);
 }

@@ -51,10 +51,10 @@ struct Ran {
 };
 
 // stdout, then stderr, each as the program wrote it.
-inline Ran run(const std::string& arguments) {
+inline Ran run(const std::string& arguments, const fs::path& folder = kCases) {
   const fs::path err = fs::temp_directory_path() / fmt::format("ktx_golden_{}.err", ::getpid());
   const std::string command = fmt::format("cd '{}' && NO_COLOR=1 '{}/ktx-compile' {} 2>'{}'",
-                                          kCases.string(), KTX_BINARY_DIR, arguments, err.string());
+                                          folder.string(), KTX_BINARY_DIR, arguments, err.string());
   Ran ran;
   FILE* pipe = ::popen(command.c_str(), "r");
   if (!pipe) return ran;

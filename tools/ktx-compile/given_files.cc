@@ -115,6 +115,7 @@ void sort_files(std::span<const std::string> files, Options& options, Mistakes& 
                       printable(path)));
     } else if (options.model.empty()) {
       options.model = path;  // whatever it is, the reader says what is wrong with it
+      options.graph_text = kind == input::FileKind::GraphText;
     } else {
       mistakes.push_back(fmt::format("two models given, '{}' and '{}' ({}); name one",
                                      printable(options.model), printable(path),

@@ -6,6 +6,7 @@
 
 #include "tools/finish.h"
 #include "tools/ktx-compile/check.h"
+#include "tools/ktx-compile/graph_text.h"
 #include "tools/ktx-compile/options.h"
 #include "tools/ktx-compile/pipeline.h"
 #include "tools/ktx-compile/sarif.h"
@@ -20,6 +21,7 @@ int run(const ktx::tools::Options& options) {
   if (options.check) return ktx::tools::run_check(options);
   if (options.tokenize_file) return ktx::tools::run_tokenize(options);
   if (options.render_chat_case) return ktx::tools::run_render_chat(options);
+  if (options.graph_text) return ktx::tools::run_graph_text(options);
   return ktx::tools::run_compile(options);
 }
 

@@ -22,6 +22,7 @@ void check_names(Options& options, Mistakes& mistakes) {
   passes::PassOptions named;
   named.stop_after = options.stop_after;
   named.print_after = options.print_after;
+  named.only = options.passes;
   if (const Status known = passes::check_pass_names(named); !known) {
     mistakes.push_back(known.error().message);
   }
@@ -63,6 +64,27 @@ std::string no_model(const Options& options) {
       printable(options.rules.front()), rules, rules);
 }
 
+// A graph as text goes through passes and back to text, no further.
+void check_graph_text(const Options& options, Mistakes& mistakes) {
+  if (!options.graph_text && !options.passes.empty() && mistakes.empty()) {
+    mistakes.push_back(fmt::format(
+        "--passes takes a graph as text, and {} is none; try: ktx-compile {} "
+        "--stop-after={}",
+        options.model.empty() ? "nothing given" : printable(options.model),
+        options.model.empty() ? "model.gguf" : shell_word(options.model), options.passes.back()));
+  }
+  if (!options.graph_text || !mistakes.empty()) return;
+  const bool writes = !options.output.empty() || options.check || options.tokenize_file ||
+                      options.render_chat_case || !options.stop_after.empty() ||
+                      !options.print_after.empty();
+  if (writes) {
+    mistakes.push_back(fmt::format(
+        "{0} is a graph as text, of which only passes can be run; try: ktx-compile {0} "
+        "--passes={1}",
+        shell_word(options.model), options.stop_after.empty() ? "PASS" : options.stop_after));
+  }
+}
+
 // What is compiled, or printed of a model.
 void check_compile(const Options& options, Mistakes& mistakes) {
   if (options.strict || !options.dialect.empty() || !options.diagnostics_format.empty()) {
@@ -95,6 +117,8 @@ Options read_options(const ParsedLine& line, Mistakes& mistakes) {
   check_names(options, mistakes);
   sort_files(line.words, options, mistakes);
   if (!options.explain_code.empty() || options.print_schema) return options;
+  check_graph_text(options, mistakes);
+  if (options.graph_text) return options;
   options.check ? check_check(options, mistakes) : check_compile(options, mistakes);
   return options;
 }

@@ -27,6 +27,8 @@ struct Options {
 
   std::string emit;  // "", "module-ir" or "step-ir"
   std::string stop_after;
+  bool graph_text = false;          // the model is a graph in its text form (graph_text.h)
+  std::vector<std::string> passes;  // those that a graph as text goes through
   std::vector<std::string> print_after;
   bool time_passes = false;
   bool quiet = false;
