@@ -21,11 +21,20 @@ std::string obstacle_of(const ir::Module& module, Layout layout) {
   return first;
 }
 
+// The best layout is taken instead, as for modules without a rule.
+void drop_where_not_had(CompileState& state, int rule, Layout layout) {
+  for (ir::Module& module : state.modules.modules) {
+    if (module.decision.rule != rule || obstacle_of(module, layout).empty()) continue;
+    module.decision.layout.clear();
+  }
+}
+
 void check_rule(CompileState& state, int index) {
   const rules::Rule& rule = state.rules.rules[static_cast<size_t>(index)];
   if (!rule.replace.layout) return;
   const std::optional<Layout> layout = layout_from_name(rule.replace.layout->text);
   if (!layout) return;  // a format to re-quantise to
+  if (rule.replace.layout_of_defaults) return drop_where_not_had(state, index, *layout);
   std::string path, why;
   int64_t count = 0;
   for (const ir::Module* module : modules_of(state, index)) {

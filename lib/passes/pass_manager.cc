@@ -23,7 +23,7 @@ constexpr Pass kPasses[] = {
 };
 
 Status check_pass_name(const std::string& name, bool all_allowed) {
-  if (name.empty() || (all_allowed && name == "all")) return {};
+  if (all_allowed && (name.empty() || name == "all")) return {};
   std::vector<std::string> names;
   for (const Pass& pass : kPasses) {
     if (pass.name == name) return {};
@@ -75,7 +75,7 @@ std::string givers(Fact fact) {
 }  // namespace
 
 Status check_pass_names(const PassOptions& options) {
-  KTX_TRY(check_pass_name(options.stop_after, false));
+  if (!options.stop_after.empty()) KTX_TRY(check_pass_name(options.stop_after, false));
   for (const std::string& name : options.print_after) KTX_TRY(check_pass_name(name, true));
   for (const std::string& name : options.only.value_or(std::vector<std::string>())) {
     KTX_TRY(check_pass_name(name, false));

@@ -46,7 +46,10 @@ std::optional<std::pair<int32_t, int32_t>> parse_range(std::string_view text) {
   if (at != std::string_view::npos) {
     first = trim(text.substr(0, at));
     last = trim(text.substr(at + width));
-    if (first.empty() && last.empty()) return std::nullopt;
+    // -1 could be the last layer or all up to 1: only dots leave an end open.
+    if (width == 1 ? first.empty() || last.empty() : first.empty() && last.empty()) {
+      return std::nullopt;
+    }
   }
   const auto low = first.empty() ? 0 : parse_int(first);
   const auto high = last.empty() ? INT32_MAX : parse_int(last);
@@ -93,7 +96,7 @@ void take_layers(RuleValues& values, const YamlNode& node, std::vector<LayerRang
       const auto range = parse_range(trim(part));
       if (!range) {
         values.wrong(node, fmt::format("'{}' is no range of layers", printable(part)))
-            .help("write 3, 3..30 (both included), 30.. or a list of these");
+            .help("write 3, 3..30 (both included), ..5, 30.. or a list of these; layers count from 0");
         return;
       }
       out.push_back({range->first, range->second, node.loc});

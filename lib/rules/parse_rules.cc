@@ -235,7 +235,10 @@ class RuleParser {
       replace.device = defaults.device;
       replace.place = defaults.place;
     }
-    if (!replace.layout) replace.layout = defaults.layout;
+    if (!replace.layout && defaults.layout) {
+      replace.layout = defaults.layout;
+      replace.layout_of_defaults = true;
+    }
   }
 
   // Whether this key has no value and some of what belongs into it stands beside it.
@@ -320,7 +323,6 @@ std::string RuleSet::label(const Rule& rule) const {
 
 void add_rules_text(RuleSet& set, const std::string& text, const std::string& path,
                     DiagSink& diags) {
-  diags.add_source(path, text);
   RuleParser(set, path, diags).run(text);
 }
 

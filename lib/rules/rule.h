@@ -82,6 +82,7 @@ struct Replace {
   std::optional<Located> op;  // generate_op, or our `op`
   const OpInfo* op_info = nullptr;
   std::optional<Located> layout;
+  bool layout_of_defaults = false;  // wanted where it can be had
   std::optional<Located> lossy;
   bool lossy_allowed = false;
 

@@ -213,7 +213,6 @@ class TargetParser {
 }  // namespace
 
 target::Target parse_target(const std::string& text, const std::string& path, DiagSink& diags) {
-  diags.add_source(path, text);
   return TargetParser(path, diags).run(text);
 }
 

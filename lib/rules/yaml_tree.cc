@@ -172,6 +172,12 @@ class TreeBuilder : public YAML::EventHandler {
   size_t nodes_ = 0;
 };
 
+// UTF-16 and UTF-32, of which YAML's first character, an ASCII one, leaves no doubt.
+bool is_wide(std::string_view bytes) {
+  return bytes.starts_with("\xFF\xFE") || bytes.starts_with("\xFE\xFF") ||
+         bytes.substr(0, 2).find('\0') != std::string_view::npos;
+}
+
 void report_syntax(const std::string& text, const std::string& file, const YAML::Mark& mark,
                    const std::string& what, DiagSink& diags) {
   const std::vector<std::string_view> lines = lines_of(text);
@@ -215,7 +221,14 @@ std::string_view name(YamlNode::Kind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
-YamlRef parse_yaml(const std::string& text, const std::string& file, DiagSink& diags) {
+YamlRef parse_yaml(std::string_view bytes, const std::string& file, DiagSink& diags) {
+  if (is_wide(bytes)) {
+    diags.error({file, 1, 1, 1}, "Y001", "the file is UTF-16 or UTF-32; save it as UTF-8");
+    return nullptr;
+  }
+  if (bytes.starts_with(kByteOrderMark)) bytes.remove_prefix(kByteOrderMark.size());
+  const std::string text(bytes);
+  diags.add_source(file, text);
   TreeBuilder builder(text, file, diags);
   try {
     std::istringstream stream(text);

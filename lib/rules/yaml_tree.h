@@ -1,6 +1,6 @@
 // YAML as a tree whose every node knows its place in the file.
 //
-//   YamlRef root = parse_yaml(text, "rules.yaml", diags);   // null: see diags
+//   YamlRef root = parse_yaml(bytes, "rules.yaml", diags);   // null: see diags
 //   root->items[0]->find("match")->loc.line
 //
 // yaml-cpp's own tree drops duplicate keys and the extent of quoted scalars, both
@@ -42,8 +42,12 @@ struct YamlNode {
 
 std::string_view name(YamlNode::Kind kind);  // "a list"
 
-// The one document of the text; `file` is for places. An empty text is a null.
-YamlRef parse_yaml(const std::string& text, const std::string& file, DiagSink& diags);
+// What a file of UTF-8 may begin with. It is no part of the source: places, fix-its and
+// regions of SARIF count from behind it.
+inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+// The one document of a file, which becomes a source of `diags`. An empty text is a null.
+YamlRef parse_yaml(std::string_view bytes, const std::string& file, DiagSink& diags);
 
 // The place of byte `offset` of a scalar's value, through quotes and escapes.
 SourceLoc place_in_scalar(const YamlNode& scalar, const DiagSink& diags, size_t offset,

@@ -60,6 +60,8 @@ TEST(Mistakes, OptionsThatGoWithoutEffectOrTwiceAreRefused) {
        2,
        {"no pass 'lower-to-step'; did you mean 'lower-to-steps'?"}},
       {{ktx_compile(), "x", "-o", "y", "--print-after=all,nil"}, 2, {"no pass 'nil'; passes are"}},
+      {{ktx_compile(), "x", "--passes="}, 2, {"no pass ''; passes are"}},
+      {{ktx_compile(), "x", "--passes=match-rules,"}, 2, {"no pass ''; passes are"}},
       {{ktx_compile(), "x", "-o", "y", "--ctx", "16777217"}, 2, {"from 1 to 16777216, not"}},
       {{ktx_run(), "generate", "x", "Tell me a story."},
        2,

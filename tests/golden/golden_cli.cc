@@ -55,6 +55,40 @@ TEST(GoldenCli, FixItsAreApplied) {
   fs::remove(path);
 }
 
+// Places and fix-its count from behind the mark; U+FEFF has three bytes in UTF-8.
+TEST(GoldenCli, FixItsFitAFileWithAByteOrderMark) {
+  const fs::path path = fs::temp_directory_path() / fmt::format("ktx_bom_{}.yaml", ::getpid());
+  std::ofstream(path) << "\xEF\xBB\xBF- match: {kind: expertz}\n  replace: {devic: cpu}\n";
+  const std::string check =
+      fmt::format("--check --fix '{}' --hf-config ../../configs/Qwen3-30B-A3B.json", path.string());
+  const Ran sarif = run(check + " --diagnostics-format=sarif");
+  EXPECT_NE(sarif.output.find("\"startColumn\": 17,"), std::string::npos) << sarif.output;
+  EXPECT_EQ(run(check).status, 0);
+  EXPECT_EQ(read_file(path),
+            "\xEF\xBB\xBF- match: {kind: experts}\n  replace: {device: cpu}\n");
+  fs::remove(path);
+}
+
+// YAML may be UTF-16, but places and fix-its are those of UTF-8.
+TEST(GoldenCli, AFileOfUtf16IsRefusedAndLeftAsItIs) {
+  const fs::path path = fs::temp_directory_path() / fmt::format("ktx_utf16_{}.yaml", ::getpid());
+  using std::string_view_literals::operator""sv;
+  const std::string_view texts[] = {"\xFF\xFE-\0 \0a\0"sv, "\xFE\xFF\0-\0 \0a"sv, "-\0 \0a\0"sv,
+                                    "\0-\0 \0a"sv, "\0\0\xFE\xFF\0\0\0-"sv};
+  for (const std::string_view text : texts) {
+    std::ofstream(path) << text;
+    const Ran ran = run(fmt::format(
+        "--check --fix '{}' --hf-config ../../configs/Qwen3-30B-A3B.json", path.string()));
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_NE(ran.output.find(":1:1: error: the file is UTF-16 or UTF-32; save it as UTF-8 "
+                              "[KTX-Y001]"),
+              std::string::npos)
+        << ran.output;
+    EXPECT_EQ(read_file(path), text);
+  }
+  fs::remove(path);
+}
+
 // What is in the containers goes along after the fix, in rules of both forms; a rule that says
 // `recursive` already is left to its author.
 TEST(GoldenCli, ARuleOnContainersIsMendedByItsFixIt) {

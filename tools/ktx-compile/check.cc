@@ -11,6 +11,7 @@
 #include "lib/rules/checks.h"
 #include "lib/rules/rule_keys.h"
 #include "lib/rules/target_yaml.h"
+#include "lib/rules/yaml_tree.h"
 #include "lib/support/env.h"
 #include "lib/support/mapped_file.h"
 #include "lib/support/strings.h"
@@ -55,6 +56,12 @@ std::vector<std::string> profile_names() {
   }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+// The byte order mark of a file that has one; a source is without it.
+std::string mark_of(const std::string& path) {
+  const Result<std::string> text = read_text_file(path);
+  return text && text->starts_with(rules::kByteOrderMark) ? std::string(rules::kByteOrderMark) : "";
 }
 
 class Checker {
@@ -244,7 +251,7 @@ class Checker {
       int applied = 0;
       const std::string fixed = source ? apply_fixes(sink_, path, *source, applied) : "";
       if (applied == 0) continue;
-      if (const Status written = replace_file(path, "", fixed); !written) {
+      if (const Status written = replace_file(path, "", mark_of(path) + fixed); !written) {
         sink_.error({}, "", written.error().message + "; no fix-it was applied");
         continue;
       }

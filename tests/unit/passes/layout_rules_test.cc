@@ -104,6 +104,23 @@ TEST(LayoutRules, DefaultsAskForWhatCanBeHad) {
   EXPECT_EQ(compiled.layout(kExperts, 0), "rows matmul_rows_q8");
 }
 
+// Also where a rule gives the device and not the layout.
+TEST(LayoutRules, ALayoutOfDefaultsThatModulesOfARuleCannotHaveIsLeftOut) {
+  Compiled device(
+      "version: 1\ndefaults: {layout: marlin}\nrules:\n"
+      "- {match: {kind: experts}, replace: {device: cpu}}\n");
+  ASSERT_TRUE(device.status) << device.status.error().message;
+  EXPECT_EQ(device.file.diags.errors(), 0);
+  EXPECT_EQ(device.layout(kExperts, 0), "panel16 matmul_panel16_q8");
+  Compiled type(
+      "version: 1\ndefaults: {layout: panel16}\nrules:\n"
+      "- {match: {kind: linear}, replace: {device: cpu}}\n",
+      "qwen3moe", false, DType::IQ2_XS);
+  ASSERT_TRUE(type.status) << type.status.error().message;
+  EXPECT_EQ(type.file.diags.errors(), 0);
+  EXPECT_EQ(type.layout(kQ).substr(0, 5), "rows ");
+}
+
 TEST(LayoutRules, WhichDevicesAndTypesHaveThem) {
   const auto obstacle = [](Layout layout, const char* device, DType dtype, int64_t rows = 256,
                            int64_t matrices = 1) {

@@ -99,6 +99,16 @@ TEST(ParseRules, PlacesAreExact) {
   EXPECT_EQ(device.length, 5);
 }
 
+// Read as the last layer by some, as ..1 by others.
+TEST(ParseRules, ALayerBelowZeroIsNoRange) {
+  for (const char* layers : {"-1", "[0, -3]", "5-", "0..-1"}) {
+    const Parsed parsed =
+        parse(std::string("- match: {layers: ") + layers + "}\n  replace: {device: cpu}\n");
+    EXPECT_EQ(parsed.diags.errors(), 1) << layers;
+    EXPECT_NE(first_message(parsed).find("is no range of layers"), std::string::npos) << layers;
+  }
+}
+
 // Nothing of this may crash or take long; most of it is an error.
 TEST(ParseRules, SurvivesHostileFiles) {
   const std::vector<std::string> texts = {
