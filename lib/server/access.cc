@@ -24,11 +24,20 @@ bool contains(const std::vector<std::string>& list, std::string_view item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
+// Hosts and schemes have the same name in any case.
+bool same_name(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](char x, char y) { return lower(x) == lower(y); });
+}
+
 bool own_host(const AccessOptions& options, std::string_view host) {
-  if (!options.loopback) return true;
-  const std::string_view name = without_port(host);
-  return host.empty() || name == "localhost" || name == "127.0.0.1" || name == "[::1]" ||
-         contains(options.hosts, name);
+  if (!options.loopback || host.empty()) return true;
+  const auto is = [name = without_port(host)](std::string_view own) {
+    return same_name(name, own);
+  };
+  return is("localhost") || is("127.0.0.1") || is("[::1]") ||
+         std::any_of(options.hosts.begin(), options.hosts.end(), is);
 }
 
 bool allowed_origin(const AccessOptions& options, const HttpRequest& request) {
@@ -41,17 +50,11 @@ bool allowed_origin(const AccessOptions& options, const HttpRequest& request) {
   return scheme != std::string_view::npos && origin.substr(scheme + 3) == request.header("host");
 }
 
-bool is_bearer(std::string_view scheme) {
-  constexpr std::string_view kBearer = "bearer";
-  return std::equal(scheme.begin(), scheme.end(), kBearer.begin(), kBearer.end(),
-                    [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a + 32 : a) == b; });
-}
-
 // "Authorization: Bearer KEY", the scheme in any case as all schemes, or "X-Api-Key: KEY".
 std::string_view given_key(const HttpRequest& request) {
   const std::string_view given = request.header("authorization");
   const size_t space = given.find(' ');
-  if (space == std::string_view::npos || !is_bearer(given.substr(0, space))) {
+  if (space == std::string_view::npos || !same_name(given.substr(0, space), "bearer")) {
     return request.header("x-api-key");
   }
   return trim(given.substr(space));

@@ -277,7 +277,13 @@ HttpHeaders error_headers(const ApiError& error) {
     headers.emplace_back("Retry-After", std::to_string(std::max(1, error.retry_after_seconds)));
   }
   if (error.status == 401) headers.emplace_back("WWW-Authenticate", "Bearer");
+  if (!error.allow.empty()) headers.emplace_back("Allow", error.allow);
   return headers;
+}
+
+HttpHeaders stream_headers() {
+  // nginx collects answers in parts of 4 or 8 KiB, some 30 tokens, unless it is asked not to.
+  return {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
 }
 
 void send_error(HttpReply& reply, const ApiError& error) {

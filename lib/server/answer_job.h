@@ -113,7 +113,9 @@ ApiError end_error(const runtime::RequestEnd& end);
 
 // Sends an error in OpenAI's shape.
 void send_error(HttpReply& reply, const ApiError& error);
-// The headers that an error needs: Retry-After.
+// The headers that an error needs: Retry-After, WWW-Authenticate, Allow.
 HttpHeaders error_headers(const ApiError& error);
+// The headers of a stream: nothing on the way may keep it, nor hold it back until it is long.
+HttpHeaders stream_headers();
 
 }  // namespace ktx::server

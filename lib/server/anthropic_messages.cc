@@ -69,7 +69,7 @@ class MessageAnswer final : public AnswerJob {
 
   void on_accepted() override {
     if (!stream_) return;
-    reply().begin(200, kEventStream, {{"Cache-Control", "no-cache"}});
+    reply().begin(200, kEventStream, stream_headers());
     event("message_start", {{"message", message()}});
   }
 

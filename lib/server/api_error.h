@@ -15,6 +15,7 @@ struct ApiError {
   std::string param;  // the field; "" for none
   std::string code;   // "" for none
   int retry_after_seconds = 0;
+  std::string allow = "";  // the methods of the path, with 405
 };
 
 // "invalid_request_error" for 400, "authentication_error" for 401, ...

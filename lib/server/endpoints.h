@@ -38,8 +38,10 @@ struct Route {
 };
 struct RouteMatch {
   const Route* route = nullptr;
-  bool known_path = false;  // with another method
+  std::string allow;  // the methods of a known path: "GET, HEAD"
 };
 RouteMatch find_route(const HttpRequest& request);
+// "; did you mean '/v1/messages'?" for a path that is unknown, such as /v1/v1/messages, or "".
+std::string near_route(const std::string& path);
 
 }  // namespace ktx::server

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "lib/support/json_nesting.h"
+#include "lib/support/strings.h"
 
 namespace ktx::server {
 namespace {
@@ -72,6 +73,13 @@ std::optional<ApiError> parse_body(const std::string& text, Json& body) {
     return ApiError{400, "the JSON has too many members in one object, at most 10000 are possible",
                     "", ""};
   }
+  if (const uint64_t bytes = json_tree_bytes(text); bytes > kMaxTreeBytes) {
+    return ApiError{400,
+                    fmt::format("the JSON has too many values: they would take {}, at most {} are "
+                                "possible; send it in parts",
+                                human_bytes(bytes), human_bytes(kMaxTreeBytes)),
+                    "", ""};
+  }
   body = Json::parse(text, nullptr, false);
   if (body.is_discarded()) {
     Watcher watcher;
@@ -87,8 +95,9 @@ std::optional<ApiError> parse_body(const std::string& text, Json& body) {
 }
 
 Json parse_nested(const std::string& text) {
-  const bool fits =
-      json_nesting(text) <= kMaxJsonNesting && json_member_pairs(text) <= kMaxMemberPairs;
+  const bool fits = json_nesting(text) <= kMaxJsonNesting &&
+                    json_member_pairs(text) <= kMaxMemberPairs &&
+                    json_tree_bytes(text) <= kMaxTreeBytes;
   return fits ? Json::parse(text, nullptr, false) : Json(Json::value_t::discarded);
 }
 

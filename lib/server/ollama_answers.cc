@@ -42,7 +42,7 @@ class OllamaAnswer final : public AnswerJob {
   }
 
   void on_accepted() override {
-    if (stream_) reply().begin(200, "application/x-ndjson; charset=utf-8");
+    if (stream_) reply().begin(200, "application/x-ndjson; charset=utf-8", stream_headers());
   }
 
   void on_piece(size_t, Piece piece) override {

@@ -41,7 +41,7 @@ void OpenAiAnswer::chunk(Json entry) {
 
 void OpenAiAnswer::on_accepted() {
   if (!stream_) return;
-  reply().begin(200, kEventStream, {{"Cache-Control", "no-cache"}});
+  reply().begin(200, kEventStream, stream_headers());
   begin_stream();
 }
 

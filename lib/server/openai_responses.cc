@@ -92,7 +92,7 @@ class ResponseAnswer final : public AnswerJob {
 
   void on_accepted() override {
     if (!stream_) return;
-    reply().begin(200, kEventStream, {{"Cache-Control", "no-cache"}});
+    reply().begin(200, kEventStream, stream_headers());
     event("response.created", {{"response", response("in_progress")}});
     event("response.in_progress", {{"response", response("in_progress")}});
   }

@@ -1,6 +1,10 @@
 #include "lib/server/endpoints.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
+
+#include "lib/support/strings.h"
 
 namespace ktx::server {
 namespace {
@@ -27,12 +31,43 @@ RouteMatch find_route(const HttpRequest& request) {
   const std::string method = request.method == "HEAD" ? "GET" : request.method;
   for (const Route& route : kRoutes) {
     if (!matches(route.path, request.path)) continue;
-    match.known_path = true;
-    if (method != route.method) continue;
-    match.route = &route;
-    return match;
+    if (method == route.method) {
+      match.route = &route;
+      return match;
+    }
+    if (!match.allow.empty()) match.allow += ", ";
+    match.allow += std::strcmp(route.method, "GET") == 0 ? "GET, HEAD" : route.method;
   }
   return match;
+}
+
+std::string near_route(const std::string& path) {
+  const std::string asked = path.substr(0, path.find_last_not_of('/') + 1);
+  std::vector<std::string> known;
+  for (const Route& route : kRoutes) known.emplace_back(route.path);
+  std::erase_if(known, [](const std::string& name) { return name == "/" || name.back() == '*'; });
+  const std::string* longest = nullptr;   // that the path ends with: a base URL ends in /v1 twice
+  const std::string* shortest = nullptr;  // that ends with the path: a base URL lacks /v1
+  for (const std::string& name : known) {
+    if (asked.ends_with(name) && (longest == nullptr || name.size() > longest->size())) {
+      longest = &name;
+    }
+    if (asked.size() > 1 && name.ends_with(asked) &&
+        (shortest == nullptr || name.size() < shortest->size())) {
+      shortest = &name;
+    }
+  }
+  const std::string* found = longest != nullptr ? longest : shortest;
+  if (found != nullptr) return fmt::format("; did you mean '{}'?", *found);
+  for (const std::string& guess : {asked, "/v1" + asked}) {
+    // /api/pull does not mean /api/ps.
+    std::vector<std::string> as_long = known;
+    std::erase_if(as_long, [&](const std::string& name) {
+      return name.size() > guess.size() + 1 || guess.size() > name.size() + 1;
+    });
+    if (const std::string near = did_you_mean(guess, as_long); !near.empty()) return near;
+  }
+  return "";
 }
 
 }  // namespace ktx::server

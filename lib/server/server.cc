@@ -125,10 +125,14 @@ bool Server::admit(const HttpRequest& request, const HttpReplyPtr& reply) {
     return false;
   }
   if (match.route == nullptr) {
-    if (match.known_path) {
-      return fail({405, fmt::format("{} does not take {}", request.path, request.method), "", ""});
+    if (!match.allow.empty()) {
+      return fail({405,
+                   fmt::format("{} does not take {}; it takes {}", request.path, request.method,
+                               match.allow),
+                   "", "", 0, match.allow});
     }
-    return fail({404, fmt::format("nothing at {}", request.path), "", ""});
+    return fail(
+        {404, fmt::format("nothing at {}{}", request.path, near_route(request.path)), "", ""});
   }
   if (match.route->endpoint != get_health && match.route->endpoint != get_page) {
     const std::lock_guard lock(mutex_);

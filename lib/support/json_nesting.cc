@@ -7,7 +7,8 @@ namespace ktx {
 
 namespace {
 
-// Tells what of the text is syntax, character by character: what is in no string.
+// Tells what of the text is syntax, character by character: what is in no string, and the quote
+// that begins one.
 template <class OnSyntax>
 void scan(std::string_view text, const OnSyntax& on_syntax) {
   bool in_string = false;
@@ -16,9 +17,8 @@ void scan(std::string_view text, const OnSyntax& on_syntax) {
     if (in_string) {
       if (c == '\\') ++i;
       if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
     } else {
+      in_string = c == '"';
       on_syntax(c);
     }
   }
@@ -51,6 +51,20 @@ uint64_t json_member_pairs(std::string_view text) {
     if (closes(c) && members.size() > 1) members.pop_back();
   });
   return pairs;
+}
+
+uint64_t json_tree_bytes(std::string_view text) {
+  // A value is 16 bytes in a list with up to as much room again; what an object, a list or a
+  // string keeps elsewhere, and a member's name, comes to it (libstdc++, glibc).
+  constexpr uint64_t kValue = 32, kContainer = 40, kString = 48, kMember = 64;
+  uint64_t bytes = 0;
+  scan(text, [&](char c) {
+    if (c == ',') bytes += kValue;
+    if (opens(c)) bytes += kValue + kContainer;
+    if (c == '"') bytes += kString;
+    if (c == ':') bytes += kMember;
+  });
+  return bytes;
 }
 
 }  // namespace ktx

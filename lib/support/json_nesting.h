@@ -1,9 +1,10 @@
 // What parsing a JSON text would cost, found before it is parsed: values made of it are
 // used recursively, and objects that keep their order compare each new key with all before
-// it, so that hostile text must be refused first.
+// it, and small values take many times their text, so that hostile text must be refused first.
 //
 //   if (json_nesting(text) > 64) return Error{"nested too deep"};
 //   if (json_member_pairs(text) > kMaxMemberPairs) return Error{"too many members"};
+//   if (json_tree_bytes(text) > kMaxTreeBytes) return Error{"too many values"};
 #pragma once
 
 #include <cstdint>
@@ -20,5 +21,11 @@ int json_nesting(std::string_view text);
 uint64_t json_member_pairs(std::string_view text);
 
 inline constexpr uint64_t kMaxMemberPairs = 50'000'000;  // 10,000 members of one object: 0.2 s
+
+// About how many bytes the values made of the text take, beside the characters of its strings:
+// "{}," is 3 bytes of text and some 70 of memory.
+uint64_t json_tree_bytes(std::string_view text);
+
+inline constexpr uint64_t kMaxTreeBytes = uint64_t{256} << 20;  // 8 million numbers in a list
 
 }  // namespace ktx

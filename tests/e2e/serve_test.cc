@@ -84,6 +84,7 @@ TEST_F(Serve, AStreamIsTheSameAnswerInPieces) {
   const HttpAnswer stream =
       ask(chat(kFox, 40, {{"stream", true}, {"stream_options", {{"include_usage", true}}}}));
   EXPECT_EQ(stream.headers.at("content-type"), "text/event-stream; charset=utf-8");
+  EXPECT_EQ(stream.headers.at("x-accel-buffering"), "no") << "nginx would send it in lumps";
   EXPECT_THAT(stream.body, ::testing::EndsWith("data: [DONE]\n\n"));
   const std::vector<json> events = stream.events();
   std::string text;
@@ -182,6 +183,7 @@ TEST_F(Serve, SpeaksOllamaAnthropicAndResponses) {
   EXPECT_EQ(server_->post("/api/show", R"({"model": "qwen3moe"})").json()["details"]["family"],
             "qwen3moe");
   EXPECT_EQ(lines.headers.at("content-type"), "application/x-ndjson; charset=utf-8");
+  EXPECT_EQ(lines.headers.at("x-accel-buffering"), "no");
 
   const HttpAnswer claude = server_->post(
       "/v1/messages", json{{"messages", {message}}, {"max_tokens", 20}, {"temperature", 0}}.dump());
@@ -522,7 +524,9 @@ TEST_F(Serve, HostileBytesAreAnsweredOrClosed) {
   EXPECT_EQ(raw("GET / HTTP/9.9\r\n\r\n"), 505);
   EXPECT_EQ(raw("\x16\x03\x01\x02 TLS to a plain port\r\n\r\n"), 400);
   EXPECT_EQ(server_->get("/nowhere").status, 404);
+  EXPECT_THAT(server_->get("/v1" + path).body, HasSubstr("did you mean '" + path + "'?"));
   EXPECT_EQ(server_->get(path).status, 405);
+  EXPECT_EQ(server_->get(path).headers.at("allow"), "POST");
   EXPECT_EQ(server_->get("/health", "Origin: https://evil.example\r\n").status, 403);
   EXPECT_EQ(raw("GET /health HTTP/1.1\r\nHost: evil.example\r\n\r\n"), 403);
   EXPECT_EQ(raw("GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n"), 404);
@@ -722,6 +726,14 @@ TEST_F(Serve, KeysCrossOriginsAndSettings) {
       {ktx_run(), "serve", plan(), "--config", dir.write("bad.conf", "max-batsh = 3\n")});
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.err, HasSubstr("bad.conf:1: no option 'max-batsh'"));
+  for (const auto& [line, said] :
+       {std::pair{"max-batsh = 3", "'max-batsh'; did you mean 'max-batch'?"},
+        std::pair{"--port = 1", "'--port'; did you mean 'port'?"},
+        std::pair{"threads = 1", "'threads'; did you mean 't'?"},
+        std::pair{"--- = 1", "'---'; `ktx-run serve --help` lists them"}}) {
+    const std::string file = dir.write("near.conf", std::string(line) + "\n");
+    EXPECT_THAT(run_program({ktx_run(), "serve", plan(), "--config", file}).err, HasSubstr(said));
+  }
 }
 
 TEST_F(Serve, EmbeddingsPoolAsTheServerIsTold) {

@@ -38,6 +38,16 @@ bool is_setting(std::string_view name) {
                      [&](size_t i) { return ktx_run_tool().options[i].name == name; });
 }
 
+// "; did you mean 'port'?" for 'prot' and '--port'; where nothing is near, how to find out.
+std::string near_setting(std::string_view name) {
+  if (name == "threads") return "; did you mean 't'?";  // as in KTX_THREADS
+  name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
+  std::vector<std::string> known;
+  for (size_t i : settings()) known.emplace_back(ktx_run_tool().options[i].name);
+  const std::string near = did_you_mean(name, known);
+  return near.empty() ? "; `ktx-run serve --help` lists them" : near;
+}
+
 // "max-batch" -> "KTX_MAX_BATCH"; "t" -> "KTX_THREADS".
 std::string variable(std::string_view name) {
   std::string out = "KTX_";
@@ -68,8 +78,7 @@ Result<std::map<std::string, Setting>> read_config(const std::string& path) {
       return Error{fmt::format("{}:{}: expected 'name = value'", path, number)};
     }
     if (!is_setting(name)) {
-      return Error{fmt::format("{}:{}: no option '{}'; `ktx-run serve --help` lists them", path,
-                               number, name)};
+      return Error{fmt::format("{}:{}: no option '{}'{}", path, number, name, near_setting(name))};
     }
     Setting setting = {fmt::format("{}:{}: {}", path, number, name),
                        unquoted(trim(content.substr(equals + 1)))};

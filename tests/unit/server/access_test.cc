@@ -61,14 +61,17 @@ TEST(Access, AnOwnerStandsForAKeyAndDoesNotTellIt) {
 
 TEST(Access, ALoopbackServerAnswersToItsOwnNamesOnly) {
   AccessOptions options;
-  for (const char* good : {"localhost", "localhost:8080", "127.0.0.1:1", "[::1]", "[::1]:80"}) {
+  for (const char* good : {"localhost", "localhost:8080", "127.0.0.1:1", "[::1]", "[::1]:80",
+                           "LocalHost:8080", "LOCALHOST"}) {
     EXPECT_EQ(status(options, {{"host", good}}), 200) << good;
   }
   for (const char* bad : {"evil.example", "evil.example:8080", "localhost.evil.example", "[::2]"}) {
     EXPECT_EQ(status(options, {{"host", bad}}), 403) << bad;
   }
-  options.hosts = {"my.name"};
+  options.hosts = {"My.name"};
   EXPECT_EQ(status(options, {{"host", "my.name:8080"}}), 200);
+  EXPECT_EQ(status(options, {{"host", "MY.NAME"}}), 200);
+  EXPECT_EQ(status(options, {{"host", "my.name2"}}), 403);
   options.loopback = false;
   EXPECT_EQ(status(options, {{"host", "any.name"}}), 200);
 }

@@ -51,6 +51,23 @@ TEST(ParseBody, BoundsTheMembersOfAnObject) {
   EXPECT_EQ(refused(list + "]}"), "");
 }
 
+// 33 MB of "{}," took 770 MB, and as much again for each request beside it.
+TEST(ParseBody, BoundsTheMemoryOfTheValues) {
+  const auto list = [](const std::string& value, int count) {
+    std::string text = "{\"a\":[" + value;
+    for (int i = 1; i < count; ++i) text += "," + value;
+    return text + "]}";
+  };
+  EXPECT_EQ(refused(list("0", 4'000'000)), "") << "token ids of a long context";
+  EXPECT_EQ(refused(list("{}", 1'000'000)), "");
+  for (const char* value : {"{}", "[]", "\"\"", "[0]"}) {
+    EXPECT_THAT(refused(list(value, 8'000'000)), HasSubstr("at most 256 MiB are possible"))
+        << value;
+  }
+  EXPECT_THAT(refused(list("0", 16'000'000)), HasSubstr("too many values"));
+  EXPECT_EQ(refused("{\"a\": \"" + std::string(30'000'000, ',') + "\"}"), "");
+}
+
 TEST(ParseNested, DiscardsWhatIsTooDeepOrTooLarge) {
   EXPECT_EQ(parse_nested("{\"a\": [1]}"), Json({{"a", {1}}}));
   EXPECT_TRUE(parse_nested("{\"a\":").is_discarded());

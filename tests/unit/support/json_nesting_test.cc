@@ -33,6 +33,19 @@ TEST(JsonMemberPairs, CountsThePairsOfKeysOfEachObject) {
             3u + 1u + 1u);
 }
 
+TEST(JsonTreeBytes, CountsWhatEachValueTakes) {
+  EXPECT_EQ(json_tree_bytes(""), 0u);
+  const uint64_t number = json_tree_bytes("[0,0]") - json_tree_bytes("[0]");
+  const uint64_t object = json_tree_bytes("[{},{}]") - json_tree_bytes("[{}]");
+  const uint64_t string = json_tree_bytes(R"(["",""])") - json_tree_bytes(R"([""])");
+  const uint64_t member = json_tree_bytes(R"({"a":0,"b":0})") - json_tree_bytes(R"({"a":0})");
+  EXPECT_GE(number, 16u);
+  EXPECT_GE(object, number + 24);
+  EXPECT_GE(string, number + 32);
+  EXPECT_GE(member, string + 16);
+  EXPECT_EQ(json_tree_bytes(R"(["a,{[:",b"])"), json_tree_bytes(R"([""])"));
+}
+
 TEST(JsonMemberPairs, TakesWhatIsNoJson) {
   EXPECT_EQ(json_member_pairs("}}}]:::"), 3u);
   EXPECT_EQ(json_member_pairs("\"\\"), 0u);
