@@ -6,14 +6,17 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "lib/support/env.h"
 #include "lib/support/strings.h"
+#include "tools/terminal_columns.h"
 
 namespace ktx::tools {
 namespace {
 
 constexpr double kTerminalInterval = 0.1;  // seconds between redraws
 constexpr double kPlainInterval = 10;      // seconds between lines
-constexpr int kBarWidth = 30;
+constexpr size_t kBarWidth = 30;
+constexpr size_t kLeastBarWidth = 8;
 
 std::string eta_text(double seconds) {
   const auto whole = static_cast<int64_t>(seconds + 0.5);
@@ -21,10 +24,28 @@ std::string eta_text(double seconds) {
                     : fmt::format("{}:{:02} min", whole / 60, whole % 60);
 }
 
+// The most that `columns` hold, with a bar in front where there is room for one: a line that
+// wraps could not be drawn over.
+//
+//   [#######...........] packing 284.00 MiB of 643.75 MiB, 505.57 MiB/s, 1 s left
+//   packing 44 %, 1 s left
+std::string terminal_line(const std::string& text, const std::string& short_text, double share,
+                          size_t columns) {
+  std::string line = text.size() <= columns ? text : short_text.substr(0, columns);
+  const size_t frame = 3;  // "[] "
+  const size_t free = columns - line.size();
+  const size_t width = std::min(kBarWidth, free < frame ? 0 : free - frame);
+  if (width < kLeastBarWidth) return line;
+  const auto filled = static_cast<size_t>(static_cast<double>(width) * share);
+  return fmt::format("[{}{}] {}", std::string(filled, '#'), std::string(width - filled, '.'), line);
+}
+
 }  // namespace
 
 Progress::Progress(std::string what, bool quiet)
-    : what_(std::move(what)), quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0) {}
+    : what_(std::move(what)), quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0) {
+  if (terminal_ && env("TERM") == "dumb") quiet_ = true;
+}
 
 void Progress::update(uint64_t done, uint64_t total) {
   const double now = timer_.seconds();
@@ -39,10 +60,11 @@ void Progress::update(uint64_t done, uint64_t total) {
       fmt::format("{} {} of {}, {}/s, {} left", what_, human_bytes(done), human_bytes(total),
                   human_bytes(static_cast<uint64_t>(rate)), eta_text(eta));
   if (terminal_) {
-    const int filled =
-        static_cast<int>(kBarWidth * (static_cast<double>(done) / static_cast<double>(total)));
-    fmt::print(stderr, "\r[{}{}] {}\033[K", std::string(filled, '#'),
-               std::string(kBarWidth - filled, '.'), text);
+    const double share = static_cast<double>(done) / static_cast<double>(total);
+    const std::string short_text =
+        fmt::format("{} {:.0f} %, {} left", what_, 100 * share, eta_text(eta));
+    fmt::print(stderr, "\r{}\033[K",
+               terminal_line(text, short_text, share, terminal_columns(STDERR_FILENO) - 1));
     std::fflush(stderr);
     drawn_ = true;
   } else {

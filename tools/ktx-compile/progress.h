@@ -1,5 +1,5 @@
-// Progress of a long write: a bar on a terminal, a plain line now and then
-// elsewhere. Writes to stderr.
+// Progress of a long write: a bar in one line of a terminal, never wider than it; a plain
+// line now and then elsewhere. Nothing with TERM=dumb. Writes to stderr.
 #pragma once
 
 #include <cstdint>

@@ -1,22 +1,17 @@
 #include "tools/ktx-run/progress_line.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "lib/support/env.h"
 #include "tools/ktx-run/raw_terminal.h"
+#include "tools/terminal_columns.h"
 
 namespace ktx::tools {
 namespace {
 
 constexpr double kFirstSeconds = 0.5;
 constexpr double kNextSeconds = 0.1;
-
-size_t columns() {
-  winsize size = {};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
-}
 
 }  // namespace
 
@@ -31,7 +26,7 @@ void ProgressLine::show(const std::string& text) {
 void ProgressLine::show_now(const std::string& text) {
   if (!on_) return;
   // A line that wraps could not be erased.
-  write_terminal(STDERR_FILENO, "\r\x1b[K" + text.substr(0, columns() - 1));
+  write_terminal(STDERR_FILENO, "\r\x1b[K" + text.substr(0, terminal_columns(STDERR_FILENO) - 1));
   shown_ = true;
   last_ = Timer();
 }

@@ -1,0 +1,11 @@
+// How wide the terminal is, for lines that must not wrap.
+#pragma once
+
+#include <cstddef>
+
+namespace ktx::tools {
+
+// Of the terminal `fd`, as it is now; 80 where it does not say.
+size_t terminal_columns(int fd);
+
+}  // namespace ktx::tools
