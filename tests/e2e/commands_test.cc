@@ -1,7 +1,9 @@
 // The two programs as a user meets them: results on stdout, talk on stderr, exit
 // status 0, 1 or 2, and the same answer whatever the threads and chunks.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/run_program.h"
@@ -9,6 +11,7 @@
 namespace ktx::testing {
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::json;
 
 class Commands : public ::testing::Test {
@@ -77,14 +80,12 @@ TEST_F(Commands, AFullContextEndsTheAnswerClearly) {
 
 TEST_F(Commands, ChatRemembersAndItsCommandsWork) {
   const std::string saved = dir_->path("talk.ktxsession");
-  const Finished run =
-      run_program({ktx_run(), "chat", plan(), "--temp", "0"},
-                  "Tell me a story about a fox.\n/stats\n/save " + saved + "\n/reset\n/load " +
-                      saved + "\n/nothing\nWhat is 12 + 30?\n/exit\n");
+  const Finished run = run_program({ktx_run(), "chat", plan(), "--temp", "0"},
+                                   "Tell me a story about a fox.\n/stats\n/save " + saved +
+                                       "\n/reset\n/load " + saved + "\nWhat is 12 + 30?\n/exit\n");
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_NE(run.out.find("Once upon a time"), std::string::npos);
   EXPECT_NE(run.err.find("t/s"), std::string::npos);
-  EXPECT_NE(run.err.find("no command '/nothing'"), std::string::npos);
   EXPECT_NE(run.err.find("talk.ktxsession: 2 messages"), std::string::npos) << run.err;
   // Another process goes on where this one was: nothing of the past is computed again.
   const Finished later = run_program({ktx_run(), "chat", plan(), "--temp", "0", "--stats"},
@@ -92,6 +93,45 @@ TEST_F(Commands, ChatRemembersAndItsCommandsWork) {
   EXPECT_EQ(later.status, 0) << later.err;
   EXPECT_EQ(later.out, run.out.substr(run.out.find('\n') + 1));
   EXPECT_EQ(later.err.find("(0 from the cache)"), std::string::npos) << later.err;
+}
+
+TEST_F(Commands, ACommandOfChatThatIsNotThereFailsAScript) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"/nothing", "error: no command '/nothing'; /help lists them\n"},
+      {"/hlep", "error: no command '/hlep'; did you mean '/help'?\n"},
+      {"/save", "error: /save needs PATH\n"},
+      {"/load  ", "error: /load needs PATH\n"},
+  };
+  for (const auto& [line, message] : cases) {
+    const Finished run = run_program({ktx_run(), "chat", plan()}, line + "\n/exit\n");
+    EXPECT_EQ(run.status, 1) << line;
+    EXPECT_NE(run.err.find(message), std::string::npos) << run.err;
+  }
+}
+
+TEST_F(Commands, PathsInAChatMayBeQuotedOrBeginAtHome) {
+  const TempDir home;
+  fs::create_directory(home.path("my talks"));
+  const auto chat = [&](const std::string& lines) {
+    return run_program({"/usr/bin/env", "HOME=" + home.path(""), ktx_run(), "chat", plan(), "-n",
+                        "1", "--temp", "0"},
+                       lines);
+  };
+  const Finished saves = chat("Hi\n/save ~/a b.s\n/save \"" + home.path("my talks/c.s") +
+                              "\"\n/save '" + home.path("~") + "'\n");
+  EXPECT_EQ(saves.status, 0) << saves.err;
+  for (const char* name : {"a b.s", "my talks/c.s", "~"}) {
+    EXPECT_TRUE(fs::is_regular_file(home.path(name))) << name << saves.err;
+    const Finished loads = chat(fmt::format("/load {}\n", home.path(name)));
+    EXPECT_EQ(loads.status, 0) << loads.err;
+  }
+  home.write("ask.txt", "Tell me a story.");
+  EXPECT_EQ(chat("/file ~/ask.txt\n").status, 0);
+  // Without a closing quote, and the home of another user: as they stand.
+  for (const char* path : {"\"nix", "~nobody/nix", "~"}) {
+    const Finished run = chat(fmt::format("/load {}\n", path));
+    EXPECT_EQ(run.status, 1) << path;
+  }
 }
 
 TEST_F(Commands, ASavedSessionGoesOnInAnotherProcessForEveryFamily) {

@@ -1,6 +1,7 @@
 // Ctrl-C, Ctrl-D, errors and signals at a terminal, and what is shown while one waits.
 #include <signal.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "tests/terminal/terminal_fixture.h"
@@ -168,6 +169,26 @@ TEST_F(Terminal, AFullContextDropsTheOldestTurnsByChoice) {
   const Finished wrong = run_program({ktx_run(), "chat", plan(), "--on-full=burn"});
   EXPECT_EQ(wrong.status, 2);
   EXPECT_NE(wrong.err.find("stop"), std::string::npos) << wrong.err;
+}
+
+// Its turns were dropped for a message that did not fit without them either.
+TEST_F(Terminal, AMessageLongerThanTheContextDropsNothing) {
+  std::string words;
+  for (int i = 0; i < 200; ++i) words += "fox ";
+  const std::string saved = home_.path("kept.ktxsession");
+  for (const std::string on_full : {"--on-full=drop", "--on-full=stop"}) {
+    std::filesystem::remove(saved);
+    const Finished run = run_program({ktx_run(), "chat", plan(), "--temp", "0", "-n", "8", "--ctx",
+                                      "128", "--system", "You are brief.", on_full},
+                                     "What is 12 + 30?\n" + words + "\n/save " + saved + "\n");
+    EXPECT_EQ(run.status, 1) << run.err;
+    EXPECT_NE(run.err.find("the message alone has "), std::string::npos) << run.err;
+    EXPECT_NE(run.err.find(" tokens, the context 128; shorten it, or start with --ctx "),
+              std::string::npos)
+        << run.err;
+    EXPECT_EQ(run.err.find("drop"), std::string::npos) << run.err;
+    EXPECT_EQ(user_messages(saved), Lines{"What is 12 + 30?"}) << on_full;
+  }
 }
 
 TEST_F(Terminal, ReasoningIsDimOnATerminalAndAsItIsInAPipe) {

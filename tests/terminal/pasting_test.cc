@@ -57,7 +57,7 @@ TEST_F(Terminal, ALongPasteIsShownAsOneWordAndArrivesWhole) {
   // Half a megabyte: more than the context takes, which is said, and the chat goes on.
   ASSERT_TRUE(program.shows("\x1b[J> "));
   program.send(pasted(std::string(500000, 'x') + "\r" + std::string(30000, 'y')) + "\r");
-  EXPECT_TRUE(program.shows("error: the conversation has ")) << program.rest();
+  EXPECT_TRUE(program.shows("error: the message alone has ")) << program.rest();
   ASSERT_TRUE(program.shows("\x1b[J> "));
   program.send("/bye\r");
   EXPECT_EQ(program.status(), 0) << "an error that a person saw is no failure";

@@ -16,6 +16,7 @@
 #include "tools/ktx-run/interrupt.h"
 #include "tools/ktx-run/line_editor.h"
 #include "tools/ktx-run/loaded_model.h"
+#include "tools/ktx-run/path_argument.h"
 #include "tools/ktx-run/talk.h"
 
 namespace ktx::tools {
@@ -129,26 +130,45 @@ class Chat {
   }
 
   struct Prompt {
+    Conversation conversation;  // as it is once the prompt is computed
+    size_t dropped = 0;         // messages that it lacks
     std::string text;
     std::vector<int32_t> ids;
+    int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
   };
-  Result<Prompt> make_prompt() {
-    size_t dropped = 0;
+  Status render(Prompt& prompt) const {
+    prompt.text =
+        KTX_TRY(render_chat(model_, prompt.conversation.messages(), options_.template_vars));
+    prompt.ids = model_.tokenizer.encode_prompt(prompt.text);
+    return {};
+  }
+  // The conversation itself loses nothing here: a prompt may still be too long, or stopped.
+  Result<Prompt> make_prompt() const {
+    Prompt prompt = {conversation_, 0, {}, {}};
     while (true) {
-      Prompt prompt;
-      prompt.text = KTX_TRY(render_chat(model_, conversation_.messages(), options_.template_vars));
-      prompt.ids = model_.tokenizer.encode_prompt(prompt.text);
-      const auto tokens = static_cast<int64_t>(prompt.ids.size());
-      const bool fits = tokens + room_for_answer() <= model_.engine->ctx();
-      const size_t went = fits || !options_.drop_when_full ? 0 : conversation_.drop_oldest_turn();
-      dropped += went;
-      if (went > 0) continue;
-      if (dropped > 0) {
-        note(fmt::format("the context of {} tokens is full: the oldest {} messages were dropped",
-                         model_.engine->ctx(), dropped));
-      }
-      return prompt;
+      KTX_TRY(render(prompt));
+      const bool fits = prompt.tokens() + room_for_answer() <= model_.engine->ctx();
+      if (fits || !options_.drop_when_full) return prompt;
+      const size_t went = prompt.conversation.drop_oldest_turn();
+      if (went == 0) return prompt;
+      prompt.dropped += went;
     }
+  }
+
+  // /drop does not help where the last message alone is longer than the context.
+  Error too_long(Prompt prompt) const {
+    const int64_t larger_ctx = prompt.tokens() * 2;
+    const std::string whole =
+        fmt::format("the conversation has {} tokens, the context {}; {}", prompt.tokens(),
+                    model_.engine->ctx(), ways_out(larger_ctx));
+    while (prompt.conversation.drop_oldest_turn() > 0) {
+    }
+    if (const Status rendered = render(prompt); !rendered) return Error{whole};
+    if (prompt.tokens() <= model_.engine->ctx()) return Error{whole};
+    return Error{
+        fmt::format("the message alone has {} tokens, the context {}; shorten it, or "
+                    "start with --ctx {}",
+                    prompt.tokens(), model_.engine->ctx(), larger_ctx)};
   }
 
   Status try_answer() {
@@ -161,10 +181,11 @@ class Chat {
       note("stopped; the message was not answered and is forgotten");
       return {};
     }
-    if (outcome != runtime::Outcome::Ok) {
-      return Error{fmt::format("the conversation has {} tokens, the context {}; {}",
-                               prompt.ids.size(), model_.engine->ctx(),
-                               ways_out(static_cast<int64_t>(prompt.ids.size()) * 2))};
+    if (outcome != runtime::Outcome::Ok) return too_long(prompt);
+    if (prompt.dropped > 0) {
+      conversation_ = prompt.conversation;
+      note(fmt::format("the context of {} tokens is full: the oldest {} messages were dropped",
+                       model_.engine->ctx(), prompt.dropped));
     }
     AnswerView view(reasoning_tags_, prompt.text);
     AnswerOptions answer_options;
@@ -223,14 +244,15 @@ class Chat {
       names.insert(names.end(), own.begin(), own.end());
       if (std::find(own.begin(), own.end(), name) == own.end()) continue;
       if (*row.argument && argument.empty()) {
-        note(fmt::format("{} needs {}", row.name, row.argument));
+        problem(fmt::format("{} needs {}", row.name, row.argument));
       } else {
-        (this->*row.run)(argument);
+        (this->*row.run)(*row.argument ? path_argument(argument) : argument);
       }
       return;
     }
-    note(fmt::format("no command '{}'{}; /help lists them", printable(name),
-                     did_you_mean(name, names)));
+    const std::string near = did_you_mean(name, names);
+    problem(fmt::format("no command '{}'{}", printable(name),
+                        near.empty() ? "; /help lists them" : near));
   }
 
   void help(const std::string&) {

@@ -1,0 +1,14 @@
+// A path as it is typed in a chat: ~/talks/a.ktxsession, or "my notes.txt" in quotes.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace ktx::tools {
+
+// Takes off a pair of quotes, which terminals put around a dropped file, and puts the home folder
+// in the place of ~ where a shell would: in "~" and "~/...", outside of quotes. All else, also
+// spaces and the rest of a shell's signs, stands for itself.
+std::string path_argument(std::string_view text);
+
+}  // namespace ktx::tools
