@@ -158,6 +158,7 @@ Result<OutputPlace> find_output(const std::string& path) {
   OutputPlace place;
   place.given = place.path = path;
   if (path.empty()) return Error{"the name of the output is empty; name a file to write"};
+  if (path == "-") return refuse(place, "no output goes there; name a file, or ./- for this name");
   // The system's own view first: it knows loops, and links that it does not let us follow.
   struct stat info = {};
   const bool there = stat(path.c_str(), &info) == 0;

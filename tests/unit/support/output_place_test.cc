@@ -80,6 +80,8 @@ TEST(OutputPlace, PathsThatLeadNowhereSayWhy) {
   EXPECT_THAT(refusal(dir.path("file/")), HasSubstr("a part of the path is no folder"));
   EXPECT_THAT(refusal(dir.path("absent/")), HasSubstr("there is no folder"));
   EXPECT_THAT(refusal(""), HasSubstr("the name of the output is empty"));
+  EXPECT_EQ(refusal("-"), "-: no output goes there; name a file, or ./- for this name");
+  EXPECT_EQ(refusal("./-"), "");
 }
 
 TEST(OutputPlace, PipesTerminalsAndNullAreStreams) {
