@@ -63,13 +63,13 @@ TEST_F(Terminal, ALongPromptShowsItsProgressAndCtrlCEndsItAndNothingElse) {
 }
 
 TEST_F(Terminal, CtrlCDuringAnAnswerKeepsTheConversation) {
-  PtyProgram program(slow({ktx_run(), "chat", plan(), "--temp", "2", "--top-k", "0", "--top-p", "1",
-                           "--min-p", "0"}),
+  PtyProgram program(slow({ktx_run(), "chat", plan(), "--temp", "0"}),
                      environment({"KTX_FORCE_ISA=scalar"}));
   ASSERT_TRUE(program.shows("\x1b[J> "));
   program.send("Tell me a story about a fox.\r");
   ASSERT_TRUE(program.shows("\x1b[?2004l"));
-  program.let_pass(0.2);
+  // Not by time: on a busy machine the prompt may still be computed.
+  ASSERT_TRUE(program.shows("Once")) << program.rest();
   program.send("\x03\x03\x03");
   ASSERT_TRUE(program.shows("\x1b[J> ")) << program.rest();
   program.send("/drop\r");
