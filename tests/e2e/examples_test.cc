@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <regex>
 #include <sstream>
 
 #include "lib/input/gguf.h"
@@ -24,9 +23,15 @@ constexpr const char* kChatInput = "Tell me a story about a fox.\n/exit\n";
 constexpr const char* kCase = R"({"messages": [{"role": "user", "content": "Hello"}]})";
 constexpr const char* kRules = "- match: {kind: experts}\n  replace: {device: cpu}\n";
 
-// A word that begins an example. A line of a page counts when it stands in a fenced or an
-// indented block; a line of --help when it is indented.
-const std::regex kExample(R"(^(?:    |  )?((?:build-release/)?ktx-(?:compile|run) .*)$)");
+// The command of a line, or "": a line of a page counts when it stands in a fenced or an indented
+// block, a line of --help when it is indented.
+std::string command_of(std::string_view line) {
+  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+  std::string_view program = line;
+  if (program.starts_with("build-release/")) program.remove_prefix(14);
+  const bool is_one = program.starts_with("ktx-compile ") || program.starts_with("ktx-run ");
+  return is_one ? std::string(line) : "";
+}
 
 std::vector<std::string> examples_in(const std::string& text, bool fenced_only) {
   std::vector<std::string> commands;
@@ -35,8 +40,8 @@ std::vector<std::string> examples_in(const std::string& text, bool fenced_only) 
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("```")) fenced = !fenced;
     const bool block = fenced || line.starts_with(fenced_only ? "    " : "  ");
-    std::smatch match;
-    if (block && std::regex_match(line, match, kExample)) commands.push_back(match[1]);
+    const std::string command = command_of(line);
+    if (block && !command.empty()) commands.push_back(command);
   }
   return commands;
 }
@@ -73,7 +78,10 @@ Finished type(const std::string& command, const TempDir& dir, const std::string&
 
 // Starts a server, waits for the line that says it is ready, fetches its page and stops it.
 Finished type_serve(std::string command, const TempDir& dir) {
-  command = std::regex_replace(command, std::regex("--port [0-9]+"), "--port 0");
+  if (const size_t at = command.find("--port "); at != command.npos) {
+    const size_t end = std::min(command.find(' ', at + 7), command.size());
+    command.replace(at, end - at, "--port 0");
+  }
   // On a line of its own, since a comment may follow it.
   const std::string script = R"(
     exec 2> serve.err

@@ -1,9 +1,9 @@
 // docs/glossary.md leads a reader to files that exist.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <regex>
 #include <sstream>
 
 namespace ktx {
@@ -14,11 +14,15 @@ TEST(Glossary, EveryFileThatItNamesExists) {
   std::stringstream stream;
   stream << in.rdbuf();
   const std::string text = stream.str();
-  const std::regex file("`((?:lib|kernels|docs|tools)/[a-z0-9_/.-]+)`");
   int n_files = 0;
-  for (auto it = std::sregex_iterator(text.begin(), text.end(), file);
-       it != std::sregex_iterator(); ++it, ++n_files) {
-    const std::string path = (*it)[1];
+  // What stands between two back quotes and begins with a folder of the repository.
+  for (size_t at = 0, end = 0; (at = text.find('`', end)) != text.npos; ++end) {
+    end = std::min(text.find('`', at + 1), text.size() - 1);
+    const std::string path = text.substr(at + 1, end - at - 1);
+    const std::string folder = path.substr(0, path.find('/') + 1);
+    if (folder != "lib/" && folder != "kernels/" && folder != "docs/" && folder != "tools/")
+      continue;
+    ++n_files;
     EXPECT_TRUE(std::filesystem::exists(KTX_SOURCE_DIR "/" + path)) << path;
   }
   EXPECT_GE(n_files, 50);

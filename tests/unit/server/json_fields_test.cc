@@ -61,7 +61,7 @@ TEST(ParseBody, BoundsTheMemoryOfTheValues) {
   EXPECT_EQ(refused(list("0", 4'000'000)), "") << "token ids of a long context";
   EXPECT_EQ(refused(list("{}", 1'000'000)), "");
   for (const char* value : {"{}", "[]", "\"\"", "[0]"}) {
-    EXPECT_THAT(refused(list(value, 8'000'000)), HasSubstr("at most 256 MiB are possible"))
+    EXPECT_THAT(refused(list(value, 8'000'000)), HasSubstr("at most 256.00 MiB are possible"))
         << value;
   }
   EXPECT_THAT(refused(list("0", 16'000'000)), HasSubstr("too many values"));

@@ -43,7 +43,7 @@ TEST(JsonTreeBytes, CountsWhatEachValueTakes) {
   EXPECT_GE(object, number + 24);
   EXPECT_GE(string, number + 32);
   EXPECT_GE(member, string + 16);
-  EXPECT_EQ(json_tree_bytes(R"(["a,{[:",b"])"), json_tree_bytes(R"([""])"));
+  EXPECT_EQ(json_tree_bytes(R"(["a,{[:\",b"])"), json_tree_bytes(R"([""])"));
 }
 
 TEST(JsonMemberPairs, TakesWhatIsNoJson) {
