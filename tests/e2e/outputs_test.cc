@@ -138,8 +138,12 @@ TEST_F(Outputs, AStandardOutputThatTakesNothingIsAnError) {
     EXPECT_EQ(closed.status, 1) << command;
     EXPECT_THAT(closed.err, HasSubstr("standard output: it is not open for writing")) << command;
   }
+  // A pipe whose reader has ended for certain.
+  mkfifo(real("ended").c_str(), 0600);
+  const std::string ended_pipe =
+      "(: < " + real("ended") + ") & exec 3> " + real("ended") + "; wait $!; ";
   for (const std::string& command : {check, generate, inspect}) {
-    const Finished ended = shell(command + " | true; exit ${PIPESTATUS[0]}");
+    const Finished ended = shell(ended_pipe + command + " >&3");
     EXPECT_EQ(ended.status, 1) << command;
     EXPECT_THAT(ended.err, HasSubstr("the program that reads it has ended")) << command;
   }

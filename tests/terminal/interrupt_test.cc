@@ -34,6 +34,8 @@ TEST_F(Terminal, CtrlCAtAnEmptyPromptTellsTheWayOut) {
   EXPECT_TRUE(program.shows("Ctrl-D or /bye leaves"));
   program.send("/stats\r");
   EXPECT_TRUE(program.shows("context: 0 of")) << program.output();
+  // Ctrl-D counts at the prompt; before it, the line discipline of the terminal takes it.
+  ASSERT_TRUE(program.shows("\x1b[J> "));
   program.send("\x04");
   EXPECT_EQ(program.status(), 0);
 }
@@ -123,6 +125,7 @@ TEST_F(Terminal, AnErrorIsAFailureOfAScriptOnly) {
   ASSERT_TRUE(program.shows("\x1b[J> "));
   program.send("/file /nowhere\r");
   ASSERT_TRUE(program.shows("error: /nowhere: cannot open")) << program.output();
+  ASSERT_TRUE(program.shows("\x1b[J> "));
   program.send("\x04");
   EXPECT_EQ(program.status(), 0);
   const Finished script = run_program(chat(), "/file /nowhere\n/bye\n");

@@ -70,6 +70,7 @@ TEST_F(Terminal, PasteModeIsOffWhenTheLineIsSent) {
   program.send("hello\r");
   ASSERT_TRUE(program.shows("\x1b[?2004l")) << program.output();
   ASSERT_TRUE(program.shows("\x1b[?2004h")) << program.output();
+  ASSERT_TRUE(program.shows("\x1b[J> ")) << program.output();
   program.send("\x04");
   EXPECT_EQ(program.status(), 0);
   const std::string& all = program.output();
