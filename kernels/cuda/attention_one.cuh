@@ -87,7 +87,7 @@ struct KvPiece {
   uint32_t keys[2][kChunks][4];
   uint32_t values[4][kOwn / 2];
 
-  // Rows from the `there`-th on are zeros: nobody has written them.
+  // Rows from the `there`-th on are zeros: they are not written yet.
   __device__ __forceinline__ void load(const KvRows& rows, int there, int lane) {
     const int g = lane / 4, t = lane % 4;
 #pragma unroll

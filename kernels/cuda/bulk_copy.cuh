@@ -33,7 +33,7 @@ __device__ __forceinline__ void bulk_copy(void* shared, const void* global, int 
       "l"(global), "r"(bytes), "r"(shared_address(barrier))
       : "memory");
 }
-// The same of bytes that nobody reads again soon (weights): they leave L2 before others.
+// The same for bytes without early reuse (weights): L2 evicts them first.
 __device__ __forceinline__ void bulk_copy_once(void* shared, const void* global, int bytes,
                                                uint64_t* barrier) {
   uint64_t policy;

@@ -32,8 +32,8 @@ struct ModelInputs {
   Trust trust = Trust::Neither;
   bool header_only_ok = false;
   bool all_differences = false;  // see merge_configs()
-  // Asked before the tokenizer is read: an architecture that nobody can build is to be told
-  // before a tokenizer that nobody can read. May be null.
+  // Called before the tokenizer is read, so that an unsupported architecture is reported before
+  // an unreadable tokenizer. May be null.
   std::function<Status(const HfConfig&)> accept = nullptr;
 };
 

@@ -289,8 +289,8 @@ std::string speed_terms(const Estimate& estimate) {
     table.add({use.name, unit.text(use.read_bytes),
                fmt::format("/ ({} x {:g} GB/s)", kBandwidthShare, use.bandwidth_gbps)});
   }
-  return table.plain("    + ") + fmt::format("    + {} hand-overs x {:g} us\n", estimate.crossings,
-                                             kCrossingSeconds * 1e6);
+  return table.plain("    + ") +
+         fmt::format("    + {} hand-overs x {:g} us\n", estimate.crossings, kCrossingSeconds * 1e6);
 }
 
 }  // namespace
@@ -327,9 +327,9 @@ std::string estimate_notes(const Estimate& estimate) {
       "of disk\n",
       human_bytes(weights), static_cast<double>(weights) / (kDiskGbps * 1e9), kDiskGbps);
   if (estimate.crossings > 0) {
-    out += fmt::format("hand-overs between devices: {} a token, of {} value{}\n",
-                       estimate.crossings, estimate.transferred_values,
-                       estimate.transferred_values == 1 ? "" : "s");
+    out +=
+        fmt::format("hand-overs between devices: {} a token, of {} value{}\n", estimate.crossings,
+                    estimate.transferred_values, estimate.transferred_values == 1 ? "" : "s");
   }
   if (!estimate.has_speed) {
     out += "speed: unknown without the bandwidth of a --target\n";

@@ -38,11 +38,11 @@ struct DeviceUse {
 struct Estimate {
   std::vector<DeviceUse> devices;  // cpu first, then GPUs by number; those in use
   plan::RunShape shape;
-  int64_t kv_budget_bytes = 0;  // as asked for; 0: none
-  int64_t budget_tokens = -1;   // that it holds, of all sequences; -1: as many as are wanted
+  int64_t kv_budget_bytes = 0;     // as asked for; 0: none
+  int64_t budget_tokens = -1;      // that it holds, of all sequences; -1: as many as are wanted
   int crossings = 0;               // hand-overs of a token, see hand_overs.h
   int64_t transferred_values = 0;  // in these
-  int64_t max_ctx = -1;  // largest that fits all devices; -1: no capacity is known
+  int64_t max_ctx = -1;            // largest that fits all devices; -1: no capacity is known
   bool has_speed = false;
   double token_seconds = 0;       // of decode, empty context
   double token_seconds_full = 0;  // with shape.ctx tokens before

@@ -36,7 +36,7 @@ struct CheckOptions {
   bool for_target = false;
   bool has_gguf = true;  // false: tensor types are assumed
   rules::Dialect dialect = rules::Dialect::Ktx;
-  plan::RunShape shape;  // context, batch and so on that memory is checked for
+  plan::RunShape shape;         // context, batch and so on that memory is checked for
   int64_t kv_budget_bytes = 0;  // at most so much for keys and values; 0: as needed
 };
 

@@ -209,11 +209,8 @@ std::string segment_lines(const PlanView& plan) {
   uint64_t largest = 0;
   for (const SegmentRecord& segment : plan.segments) largest = std::max(largest, segment.size);
   const ByteUnit unit(largest);
-  TextTable table({{"device", TextTable::Left},
-                   {"kind", TextTable::Left},
-                   {"offset"},
-                   {"size"},
-                   {"weights"}});
+  TextTable table(
+      {{"device", TextTable::Left}, {"kind", TextTable::Left}, {"offset"}, {"size"}, {"weights"}});
   for (const SegmentRecord& segment : plan.segments) {
     table.add({printable(plan.string(segment.device)), std::string(kind_name(segment.kind)),
                fmt::format("{:#x}", segment.offset), unit.text(segment.size),

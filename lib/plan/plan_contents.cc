@@ -53,8 +53,7 @@ Status lay_out_segment(PlanContents& contents, SegmentRecord& segment) {
     const auto matrix = matrix_bytes(layout, static_cast<DType>(blob.dtype), blob.rows, blob.cols);
     if (!matrix || blob.rows <= 0 || blob.matrices <= 0) {
       return Error{fmt::format("weight '{}' cannot have the shape {} of {} in layout {}",
-                               printable(name),
-                               shape_text(blob.cols, blob.rows, blob.matrices),
+                               printable(name), shape_text(blob.cols, blob.rows, blob.matrices),
                                ktx::name(static_cast<DType>(blob.dtype)), ktx::name(layout))};
     }
     const auto bytes =

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 #include <map>
+#include <thread>
 
 #include "lib/plan/check_step_records.h"
 #include "lib/plan/verify_records.h"

@@ -89,11 +89,9 @@ Status verify_blob(const PlanView& plan, uint32_t index, const SegmentRecord& se
   KTX_TRY(require(blob.layout < all_layouts().size(), "weight '{}': layout {}", name, blob.layout));
   KTX_TRY(require(in_range(blob.rows, 1, kMaxDim) && in_range(blob.cols, 1, kMaxDim) &&
                       in_range(blob.matrices, 1, kMaxHeads),
-                  "weight '{}': shape {}", name,
-                  shape_text(blob.cols, blob.rows, blob.matrices)));
-  KTX_TRY(require(blob.rows * blob.cols <= kMaxBlobElems / blob.matrices,
-                  "weight '{}': shape {}", name,
-                  shape_text(blob.cols, blob.rows, blob.matrices)));
+                  "weight '{}': shape {}", name, shape_text(blob.cols, blob.rows, blob.matrices)));
+  KTX_TRY(require(blob.rows * blob.cols <= kMaxBlobElems / blob.matrices, "weight '{}': shape {}",
+                  name, shape_text(blob.cols, blob.rows, blob.matrices)));
   const auto row = row_bytes(static_cast<DType>(blob.dtype), blob.cols);
   KTX_TRY(require(row.has_value(), "weight '{}': rows of {} elements are no whole blocks of {}",
                   name, blob.cols, ktx::name(static_cast<DType>(blob.dtype))));
@@ -104,8 +102,7 @@ Status verify_blob(const PlanView& plan, uint32_t index, const SegmentRecord& se
              : std::nullopt;
   KTX_TRY(require(size == blob.size, "weight '{}': shape {} of {} as {} in {} bytes", name,
                   shape_text(blob.cols, blob.rows, blob.matrices),
-                  ktx::name(static_cast<DType>(blob.dtype)),
-                  ktx::name(layout), blob.size));
+                  ktx::name(static_cast<DType>(blob.dtype)), ktx::name(layout), blob.size));
   KTX_TRY(require(blob.offset >= at && blob.size > 0 &&
                       in_table(blob.offset - segment.offset, blob.size, segment.size) &&
                       (blob.offset - segment.offset) % kBlobAlignment == 0,
@@ -252,7 +249,8 @@ Status verify_values(const PlanView& plan) {
                         value.width * value.rows_per_row <= kMaxRowElems,
                     "value '{}': {} rows of {} elements", name, value.rows_per_row, value.width));
     KTX_TRY(require(!is_product_input(static_cast<ValueType>(value.type)) || value.width % 32 == 0,
-                    "value '{}': {} int8 or BF16 elements are no multiple of 32", name, value.width));
+                    "value '{}': {} int8 or BF16 elements are no multiple of 32", name,
+                    value.width));
     KTX_TRY(require(value.buffer < plan.buffers.size(), "value '{}': buffer {} of {}", name,
                     value.buffer, plan.buffers.size()));
     const BufferRecord& buffer = plan.buffers[value.buffer];
