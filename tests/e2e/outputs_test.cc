@@ -208,16 +208,19 @@ int chat_at_terminal(const std::string& plan, const std::string& home) {
   }
   std::string shown;
   char buffer[4096];
-  const auto read_until = [&](const char* text) {
-    while (shown.find(text) == std::string::npos) {
+  size_t behind = 0;  // what was waited for last
+  const auto read_until = [&](std::string_view text) {
+    while (shown.find(text, behind) == std::string::npos) {
       const ssize_t n = read(terminal, buffer, sizeof buffer);
-      if (n <= 0) break;
+      if (n <= 0) return;
       shown.append(buffer, static_cast<size_t>(n));
     }
+    behind = shown.find(text, behind) + text.size();
   };
   read_until("> ");
   (void)!write(terminal, "/stats\n", 7);
   read_until("context: ");
+  read_until("\x1b[J> ");  // Ctrl-D counts at the prompt
   (void)!write(terminal, "\x04", 1);
   while (read(terminal, buffer, sizeof buffer) > 0) {
   }

@@ -172,6 +172,8 @@ bool GrammarState::accept(std::string_view text) {
     begin = end;
     const bool over = configs.size() == end;  // nothing can follow: right behind the last byte
     if (exhausted() || (over && !(bottom && i + 1 == text.size()))) {
+      // A way that was dropped might have accepted the text.
+      if (place_->matcher.dropped()) place_->matcher.exhaust();
       place_->matcher.drop_frames(frames);
       return false;
     }

@@ -23,9 +23,21 @@ uint32_t Matcher::push(uint32_t target, uint32_t below) {
   }
   work_ += 1 + kFramesCompared / kComparesPerWork;
   const uint32_t depth = frames_[below].depth + 1;
-  if (depth > kMaxStackDepth) return 0;
+  if (depth > kMaxStackDepth) {
+    dropped_ = true;
+    return 0;
+  }
   frames_.push_back({target, below, depth});
   return static_cast<uint32_t>(frames_.size()) - 1;
+}
+
+void Matcher::add(Config config, std::vector<Config>& configs, size_t first) {
+  if (contains(configs, first, config)) return;
+  if (configs.size() - first < kMaxConfigs) {
+    configs.push_back(config);
+  } else {
+    dropped_ = true;
+  }
 }
 
 bool Matcher::enter(Config config, std::vector<Config>& configs, size_t first) {
@@ -38,9 +50,7 @@ bool Matcher::enter_unseen(Config config, std::vector<Config>& configs, size_t f
   work_ += 1 + (configs.size() - first) / kComparesPerWork;
   if (exhausted()) return false;
   if (a.states[config.state].plain()) {
-    if (configs.size() - first < kMaxConfigs && !contains(configs, first, config)) {
-      configs.push_back(config);
-    }
+    add(config, configs, first);
     return false;
   }
   bool bottom = false;
@@ -51,12 +61,12 @@ bool Matcher::enter_unseen(Config config, std::vector<Config>& configs, size_t f
     work_ += 1 + (seen_.size() + configs.size() - first) / kComparesPerWork;
     const State& state = a.states[at.state];
     if (!state.plain()) {
-      if (contains(seen_, 0, at) || seen_.size() >= kMaxSeen) continue;
+      if (contains(seen_, 0, at)) continue;
+      dropped_ |= seen_.size() >= kMaxSeen;
+      if (seen_.size() >= kMaxSeen) continue;
       seen_.push_back(at);
     }
-    if (state.has_bytes && configs.size() - first < kMaxConfigs && !contains(configs, first, at)) {
-      configs.push_back(at);
-    }
+    if (state.has_bytes) add(at, configs, first);
     for (uint32_t c = 0; c < state.call_count; ++c) {
       const Call& call = a.calls[state.first_call + c];
       uint32_t frame = at.frame;

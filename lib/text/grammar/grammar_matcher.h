@@ -35,10 +35,14 @@ class Matcher {
   explicit Matcher(const Automaton& automaton) : automaton_(&automaton) { frames_.push_back({}); }
 
   // From here on kMaxMatchWork is allowed. exhausted(): it was not enough; from then on
-  // nothing is found to follow.
-  void begin_work() { work_ = 0; }
+  // nothing is found to follow. dropped(): another limit left a way to read the text out.
+  void begin_work() {
+    work_ = 0;
+    dropped_ = false;
+  }
   void exhaust() { work_ = kMaxMatchWork + 1; }
   bool exhausted() const { return work_ > kMaxMatchWork; }
+  bool dropped() const { return dropped_; }
 
   // Adds a state and what can be reached from it without a byte: all configurations
   // from `first` on that a byte can leave. True when the bottom is reached, that is,
@@ -65,6 +69,8 @@ class Matcher {
   };
   // The frame for a call; 0 when the stack is too deep.
   uint32_t push(uint32_t target, uint32_t below);
+  // Adds a configuration behind `first` unless it is there; dropped() at kMaxConfigs.
+  void add(Config config, std::vector<Config>& configs, size_t first);
   // enter() within a step: what another configuration of it has led to is left out.
   bool enter_unseen(Config config, std::vector<Config>& configs, size_t first);
 
@@ -73,6 +79,7 @@ class Matcher {
   std::vector<Config> todo_;
   std::vector<Config> seen_;  // places that are not plain, in this step
   uint64_t work_ = 0;
+  bool dropped_ = false;
 };
 
 }  // namespace ktx::text::grammar
