@@ -50,13 +50,12 @@ endfunction()
 # ktx_test(unit_plan SOURCES a_test.cc DEPS plan): one GoogleTest program.
 function(ktx_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
-  add_executable(test_${name} ${ARG_SOURCES})
+  add_executable(test_${name} ${ARG_SOURCES} ${CMAKE_SOURCE_DIR}/tests/support/paths.cc)
+  # Of paths.cc alone: see paths.h.
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/tests/support/paths.cc PROPERTIES
+    COMPILE_DEFINITIONS "KTX_SOURCE_DIR=\"${CMAKE_SOURCE_DIR}\";KTX_BINARY_DIR=\"${CMAKE_BINARY_DIR}\"")
   list(TRANSFORM ARG_DEPS PREPEND ktx_)
   target_link_libraries(test_${name} PRIVATE ktx_options ${ARG_DEPS} ${ARG_LIBS}
                         GTest::gtest GTest::gmock GTest::gtest_main)
-  target_compile_definitions(test_${name} PRIVATE
-    KTX_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
-    KTX_SHARED_DIR="${CMAKE_SOURCE_DIR}/../shared"
-    KTX_BINARY_DIR="${CMAKE_BINARY_DIR}")
   gtest_discover_tests(test_${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 900)
 endfunction()

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/paths.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temp_dir.h"
 
@@ -34,7 +35,7 @@ echo ' {"n_prompt": 0, "n_gen": 2, "samples_ns": [200000000]}]'
 
 Finished bench_peers(const TempDir& dir, std::vector<std::string> arguments) {
   std::vector<std::string> command = {"/usr/bin/env", "python3",
-                                      KTX_SOURCE_DIR "/tools/dev/bench-peers"};
+                                      source_dir() + "/tools/dev/bench-peers"};
   for (const char* name : {"ktx-run", "llama-bench"}) {
     dir.write(name, name == std::string("ktx-run") ? kKtxRun : kPeer);
     std::filesystem::permissions(dir.path(name), std::filesystem::perms::owner_all);

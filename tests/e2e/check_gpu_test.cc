@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "tests/support/paths.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temp_dir.h"
 
@@ -21,10 +22,10 @@ echo '[  FAILED  ] 2 tests, listed below:'
 exit 1)";
 
 void write_program(const TempDir& dir, const std::string& name, const std::string& body) {
-  dir.write(name,
-            "#!/bin/sh\necho " + name +
-                " ${KTX_CUDA_PERSISTENT:+persistent=$KTX_CUDA_PERSISTENT} ${KTX_CUDA_MLA:+mla=$KTX_CUDA_MLA} \"$@\" >> \"$(dirname \"$0\")/calls\"\n" +
-                body + "\n");
+  dir.write(name, "#!/bin/sh\necho " + name +
+                      " ${KTX_CUDA_PERSISTENT:+persistent=$KTX_CUDA_PERSISTENT} "
+                      "${KTX_CUDA_MLA:+mla=$KTX_CUDA_MLA} \"$@\" >> \"$(dirname \"$0\")/calls\"\n" +
+                      body + "\n");
   std::filesystem::permissions(dir.path(name), std::filesystem::perms::owner_all);
 }
 
@@ -32,14 +33,15 @@ void write_program(const TempDir& dir, const std::string& name, const std::strin
 Finished check_gpu(const TempDir& dir, const std::string& kernels, const std::string& models,
                    const std::vector<std::string>& arguments = {},
                    const std::string& shards = "1") {
-  std::filesystem::copy_file(KTX_SOURCE_DIR "/tools/dev/check-gpu", dir.path("run"),
+  std::filesystem::copy_file(source_dir() + "/tools/dev/check-gpu", dir.path("run"),
                              std::filesystem::copy_options::overwrite_existing);
   write_program(dir, "test_cuda_kernels", kernels);
   write_program(dir, "test_gpu", models);
   std::vector<std::string> command = {"/usr/bin/env", "bash", dir.path("run")};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  return run_program(command, "", {"PATH=" + dir.path() + ":" + std::getenv("PATH"),
-                                   "KTX_CHECK_SHARDS=" + shards});
+  return run_program(
+      command, "",
+      {"PATH=" + dir.path() + ":" + std::getenv("PATH"), "KTX_CHECK_SHARDS=" + shards});
 }
 
 TEST(CheckGpu, AddsUpWhatBothProgramsPassed) {

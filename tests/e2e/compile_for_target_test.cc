@@ -4,6 +4,7 @@
 
 #include "lib/input/gguf_writer.h"
 #include "lib/plan/plan_reader.h"
+#include "tests/support/paths.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_models.h"
@@ -20,12 +21,12 @@ class CompileForTarget : public ::testing::Test {
   Finished compile(const std::string& gguf, const std::string& target,
                    const std::string& rules = "") {
     std::vector<std::string> args = {ktx_compile(), gguf, "--target=" + target, "-o", plan()};
-    if (!rules.empty()) args.push_back(KTX_SOURCE_DIR "/rules/" + rules);
+    if (!rules.empty()) args.push_back(source_dir() + "/rules/" + rules);
     return run_program(args);
   }
   std::string plan() const { return dir_.path("model.ktxplan"); }
   static std::string profile(const std::string& name) {
-    return KTX_SOURCE_DIR "/targets/" + name + ".yaml";
+    return source_dir() + "/targets/" + name + ".yaml";
   }
   // The test model with other types of weights.
   std::string synth(const std::string& model, const std::string& types) {
@@ -100,7 +101,8 @@ TEST_F(CompileForTarget, WeightsThatNoGpuKernelReadsStayOnTheCpuWithTheReason) {
     ASSERT_EQ(run.status, 0) << run.err;
     std::string upper = types;
     for (char& c : upper) c = static_cast<char>(std::toupper(c));
-    EXPECT_THAT(run.err, HasSubstr("no GPU kernel takes " + upper + " weights; it stays on the CPU "
+    EXPECT_THAT(run.err, HasSubstr("no GPU kernel takes " + upper +
+                                   " weights; it stays on the CPU "
                                    "[KTX-Q001]"));
     EXPECT_THAT(run.err, HasSubstr("help: write device: cpu, or use a file with Q4_0"));
     EXPECT_EQ(devices(), (std::set<std::string>{"cpu", "cuda:0"}));
@@ -108,8 +110,12 @@ TEST_F(CompileForTarget, WeightsThatNoGpuKernelReadsStayOnTheCpuWithTheReason) {
     for (const plan::StepRecord& step : file->view().steps) {
       const auto op = static_cast<StepOp>(step.op);
       const bool on_cpu = file->view().string(step.device) == "cpu";
-      if (op == StepOp::ExpertsDown) { EXPECT_TRUE(on_cpu); }
-      if (op == StepOp::Attention && experts_only) { EXPECT_FALSE(on_cpu); }
+      if (op == StepOp::ExpertsDown) {
+        EXPECT_TRUE(on_cpu);
+      }
+      if (op == StepOp::Attention && experts_only) {
+        EXPECT_FALSE(on_cpu);
+      }
     }
   }
 }

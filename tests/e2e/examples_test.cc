@@ -11,6 +11,7 @@
 
 #include "lib/input/gguf.h"
 #include "lib/input/gguf_writer.h"
+#include "tests/support/paths.h"
 #include "tests/support/run_program.h"
 
 namespace ktx::testing {
@@ -72,8 +73,9 @@ void write_shards(const std::string& gguf, const TempDir& dir) {
 // Runs a command line in `dir` with the programs on the PATH, as a shell does.
 Finished type(const std::string& command, const TempDir& dir, const std::string& input) {
   const std::string line = "cd '" + dir.path() + "' && " + command;
-  return run_program({"/usr/bin/timeout", "120", "/bin/bash", "-c", line}, input,
-                     {"PATH=" KTX_BINARY_DIR ":/usr/bin:/bin", "HOME=" + dir.path(), "KTX_PORT=0"});
+  return run_program(
+      {"/usr/bin/timeout", "120", "/bin/bash", "-c", line}, input,
+      {"PATH=" + binary_dir() + ":/usr/bin:/bin", "HOME=" + dir.path(), "KTX_PORT=0"});
 }
 
 // Starts a server, waits for the line that says it is ready, fetches its page and stops it.
@@ -109,8 +111,8 @@ class Examples : public ::testing::Test {
   void SetUp() override {
     fs::create_symlink(model_gguf(kModel), dir_.path("model.gguf"));
     fs::create_symlink(model_dir(kModel) + "/config.json", dir_.path("config.json"));
-    fs::create_symlink(KTX_SOURCE_DIR "/rules", dir_.path("rules"));
-    fs::create_symlink(KTX_BINARY_DIR, dir_.path("build-release"));
+    fs::create_symlink(source_dir() + "/rules", dir_.path("rules"));
+    fs::create_symlink(binary_dir(), dir_.path("build-release"));
     dir_.write("rules.yaml", kRules);
     dir_.write("prompt.txt", "Once upon a time");
     dir_.write("case.json", kCase);
@@ -139,7 +141,7 @@ class Examples : public ::testing::Test {
 
   void type_all_of_page(const std::string& page, size_t at_least) {
     const std::vector<std::string> commands =
-        examples_in(read_file(KTX_SOURCE_DIR "/" + page), true);
+        examples_in(read_file(source_dir() + "/" + page), true);
     EXPECT_GE(commands.size(), at_least) << page;
     type_all(commands);
   }

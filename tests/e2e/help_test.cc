@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tests/support/golden.h"
+#include "tests/support/paths.h"
 #include "tests/support/run_program.h"
 
 namespace ktx::testing {
@@ -76,7 +77,7 @@ TEST(Help, ItsExamplesAreTaken) {
     for (std::string line; std::getline(lines, line);) {
       if (line.rfind("  ktx-", 0) != 0) continue;
       const Finished run = run_program(
-          {"/bin/bash", "-c", "cd " + dir.path() + " && " KTX_BINARY_DIR "/" + line.substr(2)});
+          {"/bin/bash", "-c", "cd " + dir.path() + " && " + binary_dir() + "/" + line.substr(2)});
       EXPECT_EQ(run.status, 1) << line << "\n" << run.err;
       EXPECT_NE(run.err.find("No such file"), std::string::npos) << line << "\n" << run.err;
       ++tried;
@@ -87,7 +88,7 @@ TEST(Help, ItsExamplesAreTaken) {
 
 // The block of docs/cli.md that begins with ```LANGUAGE, behind a heading.
 std::string block_of_docs(const std::string& heading, const std::string& language) {
-  const std::string docs = read_file(KTX_SOURCE_DIR "/docs/cli.md");
+  const std::string docs = read_file(source_dir() + "/docs/cli.md");
   const size_t from = docs.find(heading);
   const size_t fence = docs.find("```" + language + "\n", from);
   EXPECT_NE(from, std::string::npos);

@@ -14,10 +14,11 @@
 #include "lib/runtime/session.h"
 #include "lib/runtime/session_file.h"
 #include "tests/support/host_gpu.h"
+#include "tests/support/paths.h"
 #include "tests/support/reference_run.h"
 #include "tests/support/run_program.h"
-#include "tools/ktx-run/bench_kernels.h"
 #include "tests/support/temp_dir.h"
+#include "tools/ktx-run/bench_kernels.h"
 
 namespace ktx::testing {
 namespace {
@@ -48,9 +49,9 @@ class Compiled {
   Compiled(const std::string& model, const std::string& rules, int gpus = 1) {
     const bool file = rules.ends_with(".yaml");
     const std::string path =
-        file ? KTX_SOURCE_DIR "/rules/" + rules : dir_.write("rules.yaml", rules);
+        file ? source_dir() + "/rules/" + rules : dir_.write("rules.yaml", rules);
     const std::string target =
-        gpus == 1 ? KTX_SOURCE_DIR "/targets/h200.yaml" : dir_.write("two.yaml", kTwoGpus);
+        gpus == 1 ? source_dir() + "/targets/h200.yaml" : dir_.write("two.yaml", kTwoGpus);
     const Finished run = run_program(
         {ktx_compile(), "-q", model_gguf(model), path, "--target=" + target, "-o", plan()});
     EXPECT_EQ(run.status, 0) << run.err;
@@ -140,11 +141,13 @@ std::vector<runtime::Fusion> latent_fusions(const plan::PlanView& plan) {
 TEST(GpuPlan, InspectSaysForWhichMachineAndWhatItNeeds) {
   const Compiled whole("llama", "all-gpu.yaml"), spread("llama", "spread-gpus.yaml", 2);
   const Finished one = run_program({ktx_run(), "inspect", whole.plan()});
-  EXPECT_THAT(one.out, HasSubstr("h200, packed for avx512, requires cuda:0 of compute capability 7.5 "
-                                 "or newer\n"));
+  EXPECT_THAT(one.out,
+              HasSubstr("h200, packed for avx512, requires cuda:0 of compute capability 7.5 "
+                        "or newer\n"));
   const Finished two = run_program({ktx_run(), "inspect", spread.plan()});
-  EXPECT_THAT(two.out, HasSubstr("two, packed for avx512, requires cuda:0 of compute capability 7.5 or "
-                                 "newer, cuda:1 of compute capability 7.5 or newer\n"));
+  EXPECT_THAT(two.out,
+              HasSubstr("two, packed for avx512, requires cuda:0 of compute capability 7.5 or "
+                        "newer, cuda:1 of compute capability 7.5 or newer\n"));
 }
 
 TEST(GpuPlan, OneTokenTakesTheStepsOfALayerInAFewLaunches) {
@@ -152,15 +155,15 @@ TEST(GpuPlan, OneTokenTakesTheStepsOfALayerInAFewLaunches) {
   const std::map<std::string, std::set<FusionKind>> wanted = {
       {"llama", {FusionKind::Products, FusionKind::Attention, FusionKind::GateUp}},
       {"qwen3moe",
-       {FusionKind::Products, FusionKind::Attention, FusionKind::RouterProduct, FusionKind::Experts}},
+       {FusionKind::Products, FusionKind::Attention, FusionKind::RouterProduct,
+        FusionKind::Experts}},
       {"deepseek2",
        {FusionKind::Products, FusionKind::Experts, FusionKind::GateUp, FusionKind::Latent}}};
   for (const auto& [model, kinds] : wanted) {
     Compiled compiled(model, "all-gpu.yaml");
     const plan::PlanFile file = plan::PlanFile::open(compiled.plan()).take();
     const plan::PlanView& plan = file.view();
-    const auto fusions =
-        runtime::find_fusions(plan, 0, static_cast<uint32_t>(plan.steps.size()));
+    const auto fusions = runtime::find_fusions(plan, 0, static_cast<uint32_t>(plan.steps.size()));
     std::map<FusionKind, std::set<int32_t>> layers;
     std::set<uint32_t> seen;
     for (const runtime::Fusion& fusion : fusions) {
@@ -176,7 +179,8 @@ TEST(GpuPlan, OneTokenTakesTheStepsOfALayerInAFewLaunches) {
   }
 }
 
-// Plans put what the last step of absorbed MLA writes where its query was: the other form reads first.
+// Plans put what the last step of absorbed MLA writes where its query was: the other form reads
+// first.
 TEST(GpuPlan, LatentAttentionIsFoundWhereItsResultLiesOverItsQuery) {
   for (const char* model : {"deepseek2", "deepseek2g", "deepseek3"}) {
     Compiled compiled(model, "all-gpu.yaml");
@@ -224,7 +228,8 @@ TEST(GpuPlan, PassesOfManyTokensTellTheRunsOfTheirSequences) {
   EXPECT_GT(compiled.log.fused_many, 0);
   std::vector<int32_t> ids;
   for (int32_t i = 0; i < 40; ++i) ids.push_back(3 + i);
-  runtime::Sequence a = engine->new_sequence(), b = engine->new_sequence(), c = engine->new_sequence();
+  runtime::Sequence a = engine->new_sequence(), b = engine->new_sequence(),
+                    c = engine->new_sequence();
   const runtime::BatchItem before{&b, std::span(ids).first(5), runtime::Want::Last};
   ASSERT_TRUE(engine->forward({&before, 1}).ok());
   EXPECT_TRUE(compiled.log.runs_of_sequences.empty());  // too few tokens
@@ -256,7 +261,8 @@ TEST(GpuPlan, ResultsOfStepsAreTheSameInPassesOfFewAndOfManyTokens) {
     std::vector<float>& values = told[std::string(result.value)];
     values.clear();
     for (size_t t = 0; t < kFew; ++t) {
-      const float* row = result.rows.data() + static_cast<int64_t>(t) * result.stride + result.begin;
+      const float* row =
+          result.rows.data() + static_cast<int64_t>(t) * result.stride + result.begin;
       values.insert(values.end(), row, row + result.width);
     }
   };
@@ -407,8 +413,8 @@ TEST(GpuPlan, OnlyTheBestLogitsComeBackAndGiveTheSameTokens) {
       runtime::SamplingOptions sampling;
       sampling.temperature = temperature;
       sampling.seed = 4;
-      runtime::Session session(
-          *engine, runtime::Sampler::create(sampling, engine->vocab_size()).take());
+      runtime::Session session(*engine,
+                               runtime::Sampler::create(sampling, engine->vocab_size()).take());
       session.keep_logits(all);
       compiled.log.downloaded_bytes = 0;
       ASSERT_TRUE(session.set_prompt(prompt).ok());
@@ -544,7 +550,9 @@ TEST(GpuPlan, RequestsOfOneBatchGetBestLogitsOrAllAsTheyNeed) {
         request.on_end = [](const runtime::RequestEnd& end) { EXPECT_EQ(end.error, ""); };
         runtime::BatchScheduler::Refused refused;
         EXPECT_NE(scheduler.submit(std::move(request), &refused), 0u) << refused.message;
-        if (!together) { EXPECT_TRUE(scheduler.wait_idle(std::chrono::seconds(60))); }
+        if (!together) {
+          EXPECT_TRUE(scheduler.wait_idle(std::chrono::seconds(60)));
+        }
       }
       EXPECT_TRUE(scheduler.wait_idle(std::chrono::seconds(60)));
     }
@@ -603,15 +611,17 @@ TEST(GpuPlan, TooSmallAGpuIsToldBeforeAnythingIsUploaded) {
   }
 }
 
-// The workspace is asked of the steps, so that the check of the plan's needs does not see all of it.
+// The workspace is asked of the steps, so that the check of the plan's needs does not see all of
+// it.
 TEST(GpuPlan, AWorkspaceThatFindsNoMemoryIsToldBeforeAnythingIsUploaded) {
   Compiled compiled("deepseek2", "all-gpu.yaml");
   runtime::EngineOptions options;
   options.chunk_tokens = 96;
   EXPECT_FALSE(compiled.open(options, {.refused = "partial results"}));
   EXPECT_EQ(compiled.log.uploaded_bytes, 0u);
-  EXPECT_THAT(compiled.error, HasSubstr("cuda:0: partial results: out of memory; chunks of 96 tokens "
-                                        "need it: a smaller --chunk needs less"));
+  EXPECT_THAT(compiled.error,
+              HasSubstr("cuda:0: partial results: out of memory; chunks of 96 tokens "
+                        "need it: a smaller --chunk needs less"));
 }
 
 TEST(GpuPlan, AnOldCardIsRefusedWithItsGeneration) {

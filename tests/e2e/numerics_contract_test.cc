@@ -15,6 +15,7 @@
 
 #include "lib/runtime/engine.h"
 #include "lib/runtime/random.h"
+#include "tests/support/paths.h"
 #include "tests/support/run_program.h"
 #include "tests/support/test_models.h"
 
@@ -54,9 +55,9 @@ class NumericsContract : public ::testing::TestWithParam<Subject> {
     const std::string gguf = test_model_gguf(GetParam().model);
     if (gguf.empty()) GTEST_SKIP() << "no model " << GetParam().model;
     const std::string inputs = std::string("--inputs=") + GetParam().inputs;
-    const Finished run = run_program({ktx_compile(), "-q", gguf, inputs, "-o",
-                                      dir_.path("m.ktxplan"),
-                                      KTX_SOURCE_DIR "/rules/cpu-only.yaml"});
+    const Finished run =
+        run_program({ktx_compile(), "-q", gguf, inputs, "-o", dir_.path("m.ktxplan"),
+                     source_dir() + "/rules/cpu-only.yaml"});
     ASSERT_EQ(run.status, 0) << run.err;
   }
 

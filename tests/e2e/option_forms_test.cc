@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/support/paths.h"
 #include "tests/support/run_program.h"
 
 namespace ktx::testing {
@@ -22,7 +23,7 @@ class OptionForms : public ::testing::Test {
   // In a folder of its own, so that what lies around says nothing.
   static Finished in_folder(const std::string& folder, const std::string& command) {
     return run_program(
-        {"/bin/bash", "-c", "cd " + folder + " && PATH=" KTX_BINARY_DIR ":$PATH && " + command});
+        {"/bin/bash", "-c", "cd " + folder + " && PATH=" + binary_dir() + ":$PATH && " + command});
   }
 
   static TempDir* dir_;
@@ -94,7 +95,7 @@ TEST_F(OptionForms, TheMemoryOfATargetTakesUnits) {
     const std::string target =
         dir_->write("target.yaml", "cpu: {isa: avx2, cores: 8, memory_gib: " + memory + "}\n");
     return run_program({ktx_compile(), "--estimate", "--target", target, "-q", "--hf-config",
-                        KTX_SOURCE_DIR "/tests/configs/Qwen3-8B.json"});
+                        source_dir() + "/tests/configs/Qwen3-8B.json"});
   };
   const Finished plain = estimate("24");
   ASSERT_EQ(plain.status, 0) << plain.err;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/comparison.h"
+#include "tests/support/paths.h"
 #include "tests/support/run_program.h"
 #include "tests/support/unsplit_kv_b.h"
 
@@ -131,7 +132,7 @@ TEST(Reference, UnsplitLatentProjectionsGiveTheSameAnswers) {
 }
 
 TEST(Reference, F16FileGivesTheTransformersReference) {
-  const std::string folder = KTX_SHARED_DIR "/models/qwen2";
+  const std::string folder = shared_dir() + "/models/qwen2";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no " << folder;
   const Reference reference(folder + "/qwen2-f16.gguf", folder + "/reference.json");
   const Comparison result = reference.compare("exact");

@@ -6,6 +6,7 @@
 
 #include "lib/runtime/engine.h"
 #include "tests/support/host_gpu.h"
+#include "tests/support/paths.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temp_dir.h"
 
@@ -17,10 +18,11 @@ using ::testing::HasSubstr;
 class RoundedPlan : public ::testing::Test {
  protected:
   Finished compile(const std::string& name, const std::string& replace) {
-    const std::string rules = dir_.write(
-        name + ".yaml", "version: 1\nrules:\n  - match: {name: \".\"}\n    replace: {" + replace + "}\n");
+    const std::string rules =
+        dir_.write(name + ".yaml", "version: 1\nrules:\n  - match: {name: \".\"}\n    replace: {" +
+                                       replace + "}\n");
     return run_program({ktx_compile(), model_gguf("qwen3moe"), rules,
-                        "--target=" KTX_SOURCE_DIR "/targets/h200.yaml", "-o", plan(name)});
+                        "--target=" + source_dir() + "/targets/h200.yaml", "-o", plan(name)});
   }
   std::string plan(const std::string& name) const { return dir_.path(name + ".ktxplan"); }
 
@@ -69,8 +71,8 @@ TEST_F(RoundedPlan, IsTheSameInEveryLayoutAndTellsItsErrors) {
 
 TEST_F(RoundedPlan, HasNoExportAndSaysWhy) {
   ASSERT_EQ(compile("rounded", "device: cpu, layout: Q8_0, lossy: allow").status, 0);
-  const Finished run = run_program(
-      {ktx_run(), "inspect", plan("rounded"), "--export-gguf", dir_.path("copy.gguf")});
+  const Finished run =
+      run_program({ktx_run(), "inspect", plan("rounded"), "--export-gguf", dir_.path("copy.gguf")});
   EXPECT_EQ(run.status, 1);
   EXPECT_THAT(run.err, HasSubstr("lossy"));
   const Finished shown = run_program({ktx_run(), "inspect", plan("rounded")});

@@ -20,11 +20,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.h"
+
 namespace ktx::golden {
 
 namespace fs = std::filesystem;
 
-inline const fs::path kCases = KTX_SOURCE_DIR "/tests/golden/rules";
+inline const fs::path kCases = source_dir() + "/tests/golden/rules";
 
 inline std::string read_file(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -54,7 +56,7 @@ struct Ran {
 inline Ran run(const std::string& arguments, const fs::path& folder = kCases) {
   const fs::path err = fs::temp_directory_path() / fmt::format("ktx_golden_{}.err", ::getpid());
   const std::string command = fmt::format("cd '{}' && NO_COLOR=1 '{}/ktx-compile' {} 2>'{}'",
-                                          folder.string(), KTX_BINARY_DIR, arguments, err.string());
+                                          folder.string(), binary_dir(), arguments, err.string());
   Ran ran;
   FILE* pipe = ::popen(command.c_str(), "r");
   if (!pipe) return ran;

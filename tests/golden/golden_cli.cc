@@ -4,6 +4,7 @@
 
 #include "lib/rules/checks.h"
 #include "tests/golden/golden_cases.h"
+#include "tests/support/paths.h"
 
 namespace ktx::golden {
 namespace {
@@ -64,8 +65,7 @@ TEST(GoldenCli, FixItsFitAFileWithAByteOrderMark) {
   const Ran sarif = run(check + " --diagnostics-format=sarif");
   EXPECT_NE(sarif.output.find("\"startColumn\": 17,"), std::string::npos) << sarif.output;
   EXPECT_EQ(run(check).status, 0);
-  EXPECT_EQ(read_file(path),
-            "\xEF\xBB\xBF- match: {kind: experts}\n  replace: {device: cpu}\n");
+  EXPECT_EQ(read_file(path), "\xEF\xBB\xBF- match: {kind: experts}\n  replace: {device: cpu}\n");
   fs::remove(path);
 }
 
@@ -102,9 +102,10 @@ TEST(GoldenCli, ARuleOnContainersIsMendedByItsFixIt) {
     const Ran found = run(fmt::format("--check --strict --fix '{}'{}", path.string(), model));
     EXPECT_EQ(found.status, 3) << found.output;
     EXPECT_NE(found.output.find("KTX-R018"), std::string::npos) << found.output;
-    const Ran mended = run(fmt::format("--check --strict --explain model.layers.3.mlp.up_proj "
-                                       "'{}'{}",
-                                       path.string(), model));
+    const Ran mended =
+        run(fmt::format("--check --strict --explain model.layers.3.mlp.up_proj "
+                        "'{}'{}",
+                        path.string(), model));
     EXPECT_EQ(mended.status, 0) << read_file(path) << mended.output;
     EXPECT_NE(mended.output.find("device  cpu"), std::string::npos) << mended.output;
   }
@@ -132,13 +133,16 @@ TEST(GoldenCli, TheEstimateCountsTransfersOfTheSteps) {
 
 // Files that are in use have none of the findings about a rule's reach and hand-overs.
 TEST(GoldenCli, RealRuleFilesReachWhatTheyMean) {
-  const fs::path folder = KTX_SHARED_DIR "/ktransformers-rules";
+  const fs::path folder = shared_dir() + "/ktransformers-rules";
   if (!fs::exists(folder)) GTEST_SKIP() << "no " << folder;
-  const std::pair<const char*, const char*> kConfigs[] = {
-      {"DeepSeek-V2-Lite", "DeepSeek-V2-Lite"},  {"DeepSeek-V2-Chat", "DeepSeek-V2"},
-      {"DeepSeek-V3", "DeepSeek-V3"},            {"Moonlight", "Moonlight-16B-A3B"},
-      {"Mixtral", "Mixtral-8x7B-Instruct-v0.1"}, {"Qwen2", "Qwen2-57B-A14B-Instruct"},
-      {"Qwen3Moe", "Qwen3-30B-A3B"},             {"Internlm2_5", "Llama-3.1-8B-Instruct"}};
+  const std::pair<const char*, const char*> kConfigs[] = {{"DeepSeek-V2-Lite", "DeepSeek-V2-Lite"},
+                                                          {"DeepSeek-V2-Chat", "DeepSeek-V2"},
+                                                          {"DeepSeek-V3", "DeepSeek-V3"},
+                                                          {"Moonlight", "Moonlight-16B-A3B"},
+                                                          {"Mixtral", "Mixtral-8x7B-Instruct-v0.1"},
+                                                          {"Qwen2", "Qwen2-57B-A14B-Instruct"},
+                                                          {"Qwen3Moe", "Qwen3-30B-A3B"},
+                                                          {"Internlm2_5", "Llama-3.1-8B-Instruct"}};
   int checked = 0;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     for (const auto& [start, config] : kConfigs) {
@@ -159,10 +163,10 @@ TEST(GoldenCli, RealRuleFilesReachWhatTheyMean) {
 
 // Our own rule files fit every model.
 TEST(GoldenCli, OurRuleFilesAreCleanForEveryConfig) {
-  for (const fs::directory_entry& rules : fs::directory_iterator(KTX_SOURCE_DIR "/rules")) {
+  for (const fs::directory_entry& rules : fs::directory_iterator(source_dir() + "/rules")) {
     if (rules.path().extension() != ".yaml") continue;
     for (const fs::directory_entry& config :
-         fs::directory_iterator(KTX_SOURCE_DIR "/tests/configs")) {
+         fs::directory_iterator(source_dir() + "/tests/configs")) {
       const Ran ran = run(fmt::format("--check --strict '{}' --hf-config '{}'",
                                       rules.path().string(), config.path().string()));
       EXPECT_EQ(ran.status, 0) << rules.path() << " " << config.path() << "\n" << ran.output;
@@ -174,12 +178,12 @@ TEST(GoldenCli, OurRuleFilesAreCleanForEveryConfig) {
 // than 0.3 s and 200 MB. Time is that of the processor, so that a busy machine does not
 // change it; sanitizers do, and are let off.
 TEST(GoldenCli, TheLargestRealFileIsCheckedWithinItsLimits) {
-  const std::string rules = KTX_SHARED_DIR "/ktransformers-rules/DeepSeek-V3-Chat-multi-gpu-8.yaml";
+  const std::string rules = shared_dir() + "/ktransformers-rules/DeepSeek-V3-Chat-multi-gpu-8.yaml";
   if (!fs::exists(rules)) GTEST_SKIP() << "no " << rules;
   const Cost cost = cost_of(
       fmt::format("exec '{}/ktx-compile' --check --coverage '{}' --hf-config '{}/tests/configs/"
                   "DeepSeek-V3.json' >/dev/null 2>&1",
-                  KTX_BINARY_DIR, rules, KTX_SOURCE_DIR));
+                  binary_dir(), rules, source_dir()));
   EXPECT_EQ(cost.status, 0);
   std::cout << fmt::format("checked in {:.3f} s with {} MB\n", cost.seconds, cost.kib >> 10);
   RecordProperty("milliseconds", static_cast<int>(cost.seconds * 1000));
@@ -193,7 +197,7 @@ TEST(GoldenCli, TheLargestRealFileIsCheckedWithinItsLimits) {
 }
 
 TEST(GoldenCli, SarifIsValid) {
-  const std::string schema = KTX_SHARED_DIR "/schemas/sarif-schema-2.1.0.json";
+  const std::string schema = shared_dir() + "/schemas/sarif-schema-2.1.0.json";
   if (!fs::exists(schema)) GTEST_SKIP() << "no " << schema;
   const fs::path folder = fs::temp_directory_path() / fmt::format("ktx_sarif_{}", ::getpid());
   fs::create_directories(folder);

@@ -3,30 +3,30 @@
 #include "lib/rules/checks.h"
 #include "lib/rules/rule_keys.h"
 #include "tests/golden/golden_cases.h"
+#include "tests/support/paths.h"
 
 namespace ktx::golden {
 namespace {
 
 // The hook of docs/examples checks each file by itself and fails when one is wrong.
 TEST(GoldenDocs, ThePreCommitHookWorks) {
-  const std::string text = read_file(KTX_SOURCE_DIR "/docs/examples/pre-commit-hooks.yaml");
+  const std::string text = read_file(source_dir() + "/docs/examples/pre-commit-hooks.yaml");
   const size_t begin = text.find("entry: ") + 7;
   const std::string entry = text.substr(begin, text.find('\n', begin) - begin);
   const auto hook = [&](const std::string& files) {
     return cost_of(fmt::format("cd '{}' && PATH='{}':$PATH {} {} >/dev/null 2>&1",
-                               KTX_SOURCE_DIR "/tests/models/qwen3moe", KTX_BINARY_DIR, entry,
-                               files))
+                               source_dir() + "/tests/models/qwen3moe", binary_dir(), entry, files))
         .status;
   };
-  const std::string good = KTX_SOURCE_DIR "/rules/cpu-only.yaml";
-  const std::string other = KTX_SOURCE_DIR "/rules/all-gpu.yaml";
+  const std::string good = source_dir() + "/rules/cpu-only.yaml";
+  const std::string other = source_dir() + "/rules/all-gpu.yaml";
   EXPECT_EQ(hook(good + " " + other), 0);
   EXPECT_EQ(hook(good + " " + (kCases / "D004-gpu.yaml").string()), 1);
 }
 
 TEST(GoldenDocs, ChecksAndSchemaAreCurrent) {
-  expect_same(rules::checks_markdown(), KTX_SOURCE_DIR "/docs/checks.md");
-  expect_same(rules::rules_json_schema(), KTX_SOURCE_DIR "/docs/rules.schema.json");
+  expect_same(rules::checks_markdown(), source_dir() + "/docs/checks.md");
+  expect_same(rules::rules_json_schema(), source_dir() + "/docs/rules.schema.json");
 }
 
 std::string example_after(const std::string& page, const std::string& heading) {
@@ -37,7 +37,7 @@ std::string example_after(const std::string& page, const std::string& heading) {
 
 // The page's examples are files that can be used.
 TEST(GoldenDocs, TheExamplesOfTheRulesPageAreClean) {
-  const std::string page = read_file(KTX_SOURCE_DIR "/docs/rules.md");
+  const std::string page = read_file(source_dir() + "/docs/rules.md");
   const fs::path file = fs::temp_directory_path() / fmt::format("ktx_doc_{}.yaml", ::getpid());
   for (const auto& [heading, config] :
        {std::pair("# Rule files", "Qwen3-30B-A3B"),
@@ -52,9 +52,10 @@ TEST(GoldenDocs, TheExamplesOfTheRulesPageAreClean) {
 
 // An editor that uses the schema accepts our files and the real ones, and marks mistakes.
 TEST(GoldenDocs, TheSchemaAcceptsGoodFilesAndRefusesMistakes) {
-  const std::string schema = KTX_SOURCE_DIR "/docs/rules.schema.json";
+  const std::string schema = source_dir() + "/docs/rules.schema.json";
   std::vector<std::string> good;
-  for (const char* folder : {KTX_SOURCE_DIR "/rules", KTX_SHARED_DIR "/ktransformers-rules"}) {
+  for (const std::string& folder :
+       {source_dir() + "/rules", shared_dir() + "/ktransformers-rules"}) {
     if (!fs::exists(folder)) continue;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
       if (entry.path().extension() == ".yaml") good.push_back(entry.path().string());
@@ -88,7 +89,7 @@ TEST(GoldenDocs, EveryCodeHasATest) {
     const size_t dot = check.test.rfind('.');
     ASSERT_TRUE(colon != check.test.npos && dot != check.test.npos && dot > colon);
     const std::string text =
-        read_file(fs::path(KTX_SOURCE_DIR) / std::string(check.test.substr(0, colon)));
+        read_file(fs::path(source_dir()) / std::string(check.test.substr(0, colon)));
     const std::string named = fmt::format("({}, {})", check.test.substr(colon + 2, dot - colon - 2),
                                           check.test.substr(dot + 1));
     EXPECT_NE(text.find("TEST" + named), text.find("TEST_F" + named)) << "no test " << check.test;
@@ -100,8 +101,7 @@ TEST(GoldenDocs, EveryCodeHasATest) {
 TEST(GoldenDocs, EveryCodeIsReportedSomewhereAndEveryCaseHasACode) {
   std::string sources;
   for (const char* folder : {"/lib", "/tools"}) {
-    for (const auto& entry :
-         fs::recursive_directory_iterator(KTX_SOURCE_DIR + std::string(folder))) {
+    for (const auto& entry : fs::recursive_directory_iterator(source_dir() + std::string(folder))) {
       const fs::path kind = entry.path().extension();
       if (kind == ".cc" || kind == ".h") sources += read_file(entry.path());
     }
@@ -120,7 +120,7 @@ TEST(GoldenDocs, EveryCodeIsReportedSomewhereAndEveryCaseHasACode) {
 }
 
 TEST(GoldenDocs, TheTargetsThatAreShippedAreRead) {
-  for (const fs::directory_entry& target : fs::directory_iterator(KTX_SOURCE_DIR "/targets")) {
+  for (const fs::directory_entry& target : fs::directory_iterator(source_dir() + "/targets")) {
     const Ran ran =
         run(fmt::format("--estimate --strict --target '{}' --hf-config ../../configs/Qwen3-8B.json",
                         target.path().string()));

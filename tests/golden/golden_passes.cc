@@ -9,11 +9,12 @@
 
 #include "lib/passes/pass.h"
 #include "tests/golden/golden_cases.h"
+#include "tests/support/paths.h"
 
 namespace ktx::golden {
 namespace {
 
-const fs::path kPasses = KTX_SOURCE_DIR "/tests/golden/passes";
+const fs::path kPasses = source_dir() + "/tests/golden/passes";
 
 std::vector<fs::path> pass_cases() {
   std::vector<fs::path> paths;
@@ -35,7 +36,7 @@ TEST_P(GoldenPasses, MakeTheTextTheyMade) {
   fs::path golden = GetParam();
   golden.replace_extension(".golden");
   expect_same(fmt::format("exit {}\n{}", ran.status, ran.output), golden);
-  EXPECT_EQ(ran.output.find(KTX_SOURCE_DIR), std::string::npos);
+  EXPECT_EQ(ran.output.find(source_dir()), std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenPasses, testing::ValuesIn(pass_cases()), [](const auto& info) {

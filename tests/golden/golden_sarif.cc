@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tests/golden/golden_cases.h"
+#include "tests/support/paths.h"
 
 namespace ktx::golden {
 namespace {
@@ -103,7 +104,7 @@ Ran sarif_of(const std::string& arguments,
   Ran ran;
   const std::string command =
       fmt::format("cd '{}' && {} '{}/ktx-compile' {} --diagnostics-format=sarif 2>/dev/null",
-                  kCases.string(), environment, KTX_BINARY_DIR, arguments);
+                  kCases.string(), environment, binary_dir(), arguments);
   FILE* pipe = ::popen(command.c_str(), "r");
   if (!pipe) return ran;
   char buffer[4096];
@@ -224,7 +225,7 @@ TEST(GoldenSarifPlaces, AreRelativeToTheCheckout) {
   const std::string absolute = (kCases / "R001-kind.yaml").string();
   EXPECT_EQ(first_uri(run_of("--check " + absolute + kModel)), "R001-kind.yaml");
   EXPECT_EQ(first_uri(run_of("--check ./../rules/R001-kind.yaml" + kModel)), "R001-kind.yaml");
-  const std::string root = fmt::format("env GITHUB_WORKSPACE='{}'", KTX_SOURCE_DIR);
+  const std::string root = fmt::format("env GITHUB_WORKSPACE='{}'", source_dir());
   EXPECT_EQ(first_uri(run_of("--check R001-kind.yaml" + kModel, root)),
             "tests/golden/rules/R001-kind.yaml");
   // A workspace that the program does not run in says nothing of its files.
@@ -309,7 +310,7 @@ TEST(GoldenSarifLimits, StdoutIsSarifAlone) {
 // The workflow of the documents uploads what the program writes, and nothing when that is
 // nothing: an empty file would be a second error that hides the first.
 TEST(GoldenSarifLimits, TheWorkflowUploadsOnlyWhatWasWritten) {
-  const std::string text = read_file(KTX_SOURCE_DIR "/docs/examples/check-rules.yml");
+  const std::string text = read_file(source_dir() + "/docs/examples/check-rules.yml");
   const size_t begin = text.find("run: |\n", text.find("id: check")) + 7;
   ASSERT_GT(begin, 7u);
   std::string script = text.substr(begin, text.find("      - name: annotate") - begin);
@@ -319,7 +320,7 @@ TEST(GoldenSarifLimits, TheWorkflowUploadsOnlyWhatWasWritten) {
     }
   };
   const auto step = [&](const std::string& rules, const std::string& config,
-                        const std::string& programs = KTX_BINARY_DIR) {
+                        const std::string& programs = binary_dir()) {
     const Folder folder;
     script = text.substr(begin, text.find("      - name: annotate") - begin);
     set("${{ matrix.rules }}", rules);
@@ -336,8 +337,8 @@ TEST(GoldenSarifLimits, TheWorkflowUploadsOnlyWhatWasWritten) {
     }
     return std::pair(status, written);
   };
-  const std::string config = KTX_SOURCE_DIR "/tests/configs/Qwen3-8B.json";
-  EXPECT_EQ(step(KTX_SOURCE_DIR "/rules/all-gpu.yaml", config), std::pair(0, true));
+  const std::string config = source_dir() + "/tests/configs/Qwen3-8B.json";
+  EXPECT_EQ(step(source_dir() + "/rules/all-gpu.yaml", config), std::pair(0, true));
   EXPECT_EQ(step((kCases / "D004-gpu.yaml").string(), config), std::pair(1, true));
   EXPECT_EQ(step("missing.yaml", config), std::pair(1, true));
   EXPECT_EQ(step("missing.yaml", "\"\""), std::pair(2, true));

@@ -15,6 +15,7 @@
 
 #include "lib/runtime/gpu/gpu.h"
 #include "tests/support/host_gpu.h"
+#include "tests/support/paths.h"
 #include "tests/support/reference_run.h"
 #include "tests/support/run_program.h"
 #include "tests/support/test_models.h"
@@ -57,7 +58,7 @@ class GpuModels : public ::testing::Test {
     return engine ? engine.take() : nullptr;
   }
   static nlohmann::json cases(const std::string& model) {
-    return reference_cases(folder("KTX_GPU_MODELS", KTX_SOURCE_DIR "/tests/models") + "/" + model);
+    return reference_cases(folder("KTX_GPU_MODELS", source_dir() + "/tests/models") + "/" + model);
   }
 
   // All cases one by one, prompts in chunks of `chunk`.
@@ -126,10 +127,10 @@ class GpuModels : public ::testing::Test {
     const std::string carried = folder("KTX_GPU_PLANS", "");
     const std::string name = model + "-" + placement.name + ".ktxplan";
     if (!carried.empty()) return carried + "/" + name;
-    const std::string path = std::string(KTX_SOURCE_DIR "/rules/") + placement.rules;
-    const Finished run =
-        run_program({ktx_compile(), "-q", model_gguf(model), path,
-                     std::string("--target=" KTX_SOURCE_DIR "/") + placement.target, "-o", dir_.path(name)});
+    const std::string path = std::string(source_dir() + "/rules/") + placement.rules;
+    const Finished run = run_program(
+        {ktx_compile(), "-q", model_gguf(model), path,
+         std::string("--target=" + source_dir() + "/") + placement.target, "-o", dir_.path(name)});
     EXPECT_EQ(run.status, 0) << run.err;
     return dir_.path(name);
   }
@@ -218,8 +219,8 @@ TEST_F(GpuModels, ChunksOfEveryLengthFindTheirWorkspace) {
   }
 }
 
-// MLA takes another form for a prompt than for the tokens that are generated beside it; each has its
-// result as if it were alone.
+// MLA takes another form for a prompt than for the tokens that are generated beside it; each has
+// its result as if it were alone.
 TEST_F(GpuModels, PromptsAndGeneratedTokensOfOnePassGetTheirOwnResults) {
   for (const char* model : {"deepseek2", "deepseek2g", "deepseek3"}) {
     EngineOptions options;
@@ -237,7 +238,8 @@ TEST_F(GpuModels, PromptsAndGeneratedTokensOfOnePassGetTheirOwnResults) {
       for (size_t i = 0; i < 4; ++i) sequences.push_back(engine->new_sequence());
       for (size_t i = 0; i < 4; ++i) {
         const auto [before, now] = texts[i];
-        const runtime::BatchItem first{&sequences[i], std::span(ids).first(before), runtime::Want::Last};
+        const runtime::BatchItem first{&sequences[i], std::span(ids).first(before),
+                                       runtime::Want::Last};
         if (before > 0) {
           ASSERT_TRUE(engine->forward({&first, 1}).ok());
         }

@@ -14,10 +14,12 @@
 #include <sstream>
 #include <string>
 
+#include "tests/support/paths.h"
+
 namespace ktx::testing {
 
 inline void expect_golden(const std::string& name, const std::string& text) {
-  const std::string path = std::string(KTX_SOURCE_DIR "/tests/golden/") + name;
+  const std::string path = std::string(source_dir() + "/tests/golden/") + name;
   if (std::getenv("KTX_UPDATE_GOLDEN") != nullptr) {
     std::filesystem::create_directories(std::filesystem::path(path).parent_path());
     std::ofstream(path, std::ios::binary) << text;

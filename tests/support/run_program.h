@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
 
 namespace ktx::testing {
@@ -53,15 +54,15 @@ inline Finished run_program(const std::vector<std::string>& args, const std::str
 }
 
 inline std::string ktx_compile() {
-  return KTX_BINARY_DIR "/ktx-compile";
+  return binary_dir() + "/ktx-compile";
 }
 inline std::string ktx_run() {
-  return KTX_BINARY_DIR "/ktx-run";
+  return binary_dir() + "/ktx-run";
 }
 
 // A bundled test model: its folder, or its Q4_K_M GGUF.
 inline std::string model_dir(const std::string& name) {
-  return std::string(KTX_SOURCE_DIR "/tests/models/") + name;
+  return std::string(source_dir() + "/tests/models/") + name;
 }
 inline std::string model_gguf(const std::string& name) {
   return model_dir(name) + "/" + name + "-q4_k_m.gguf";

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <string>
 
+#include "tests/support/paths.h"
+
 namespace ktx::testing {
 
 inline constexpr const char* kTestModels[] = {"llama",    "mixtral",   "qwen2",      "qwen2moe",
@@ -12,13 +14,13 @@ inline constexpr const char* kTestModels[] = {"llama",    "mixtral",   "qwen2", 
 
 // The folder of all models.
 inline std::string test_models_dir() {
-  const std::string copied = KTX_SOURCE_DIR "/tests/models";
-  return std::filesystem::exists(copied + "/qwen3moe") ? copied : KTX_SHARED_DIR "/models";
+  const std::string copied = source_dir() + "/tests/models";
+  return std::filesystem::exists(copied + "/qwen3moe") ? copied : shared_dir() + "/models";
 }
 
 // The model's folder, or "" when it is nowhere.
 inline std::string test_model_dir(const std::string& name) {
-  for (const char* root : {KTX_SOURCE_DIR "/tests/models/", KTX_SHARED_DIR "/models/"}) {
+  for (const std::string& root : {source_dir() + "/tests/models/", shared_dir() + "/models/"}) {
     const std::string dir = root + name;
     if (std::filesystem::exists(dir + "/" + name + "-q4_k_m.gguf") &&
         std::filesystem::exists(dir + "/config.json")) {

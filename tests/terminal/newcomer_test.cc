@@ -2,6 +2,7 @@
 // mistakes that are made on the way.
 #include <filesystem>
 
+#include "tests/support/paths.h"
 #include "tests/terminal/terminal_fixture.h"
 
 namespace ktx::testing {
@@ -14,7 +15,7 @@ class Shell {
   explicit Shell(const TempDir& home)
       : shell_({"/bin/bash", "--norc", "--noprofile", "-i"},
                {"HOME=" + home.path(), "TERM=xterm-256color", "HISTFILE=/dev/null"}) {
-    type("cd; export PATH=" KTX_BINARY_DIR ":/usr/bin:/bin");
+    type("cd; export PATH=" + binary_dir() + ":/usr/bin:/bin");
     type("PS1='ready''$ '; PS2=");
     EXPECT_TRUE(shell_.shows("ready$ ")) << shell_.output();
   }

@@ -4,13 +4,15 @@
 #include <fstream>
 #include <sstream>
 
+#include "tests/support/paths.h"
+
 namespace ktx {
 namespace {
 
 using ::testing::HasSubstr;
 
 std::string docs() {
-  std::ifstream in(KTX_SOURCE_DIR "/docs/constrained-output.md");
+  std::ifstream in(source_dir() + "/docs/constrained-output.md");
   std::stringstream text;
   text << in.rdbuf();
   return text.str();

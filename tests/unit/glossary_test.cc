@@ -6,11 +6,13 @@
 #include <fstream>
 #include <sstream>
 
+#include "tests/support/paths.h"
+
 namespace ktx {
 namespace {
 
 TEST(Glossary, EveryFileThatItNamesExists) {
-  std::ifstream in(KTX_SOURCE_DIR "/docs/glossary.md");
+  std::ifstream in(source_dir() + "/docs/glossary.md");
   std::stringstream stream;
   stream << in.rdbuf();
   const std::string text = stream.str();
@@ -23,7 +25,7 @@ TEST(Glossary, EveryFileThatItNamesExists) {
     if (folder != "lib/" && folder != "kernels/" && folder != "docs/" && folder != "tools/")
       continue;
     ++n_files;
-    EXPECT_TRUE(std::filesystem::exists(KTX_SOURCE_DIR "/" + path)) << path;
+    EXPECT_TRUE(std::filesystem::exists(source_dir() + "/" + path)) << path;
   }
   EXPECT_GE(n_files, 50);
 }

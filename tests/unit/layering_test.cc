@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.h"
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -39,11 +41,8 @@ const std::map<std::string, Names> kMayInclude = {
 
 // Third-party header prefix -> the only places that may include it.
 const std::map<std::string, Names> kKnownOnlyIn = {
-    {"yaml-cpp/", {"lib/rules/"}},
-    {"pcre2.h", {"lib/support/"}},
-    {"xxhash.h", {"lib/support/"}},
-    {"utf8proc.h", {"lib/text/"}},
-    {"boost/", {"lib/server/http_"}},
+    {"yaml-cpp/", {"lib/rules/"}}, {"pcre2.h", {"lib/support/"}},    {"xxhash.h", {"lib/support/"}},
+    {"utf8proc.h", {"lib/text/"}}, {"boost/", {"lib/server/http_"}},
 };
 
 void add_reachable(const std::string& folder, Names& reached) {
@@ -67,11 +66,11 @@ struct Include {
 std::vector<std::string> source_files() {
   std::vector<std::string> files;
   for (const char* top : {"lib", "kernels", "tools/ktx-compile", "tools/ktx-run"}) {
-    for (const auto& entry : fs::recursive_directory_iterator(fs::path(KTX_SOURCE_DIR) / top)) {
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(ktx::source_dir()) / top)) {
       const std::string extension = entry.path().extension();
       if (extension == ".h" || extension == ".cc" || extension == ".def" || extension == ".cu" ||
           extension == ".cuh") {
-        files.push_back(fs::relative(entry.path(), KTX_SOURCE_DIR));
+        files.push_back(fs::relative(entry.path(), ktx::source_dir()));
       }
     }
   }
@@ -90,7 +89,7 @@ std::string included_path(const std::string& line) {
 std::vector<Include> includes() {
   std::vector<Include> found;
   for (const std::string& file : source_files()) {
-    std::ifstream in(fs::path(KTX_SOURCE_DIR) / file);
+    std::ifstream in(fs::path(ktx::source_dir()) / file);
     for (std::string line; std::getline(in, line);) {
       const std::string target = included_path(line);
       if (!target.empty()) found.push_back({file, target});

@@ -6,13 +6,15 @@
 #include <fstream>
 #include <sstream>
 
+#include "tests/support/paths.h"
+
 namespace ktx {
 namespace {
 
 using ::testing::HasSubstr;
 
 std::string text_of(const std::string& path) {
-  std::ifstream in(KTX_SOURCE_DIR "/" + path);
+  std::ifstream in(source_dir() + "/" + path);
   std::stringstream text;
   text << in.rdbuf();
   EXPECT_FALSE(text.str().empty());

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/arch/build_graph.h"
+#include "tests/support/paths.h"
 #include "tests/support/test_models.h"
 
 namespace ktx::arch {
@@ -17,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-const std::string kTrees = KTX_SHARED_DIR "/reference/module-trees.json";
+const std::string kTrees = shared_dir() + "/reference/module-trees.json";
 
 json read_json(const std::string& path) {
   return json::parse(std::ifstream(path));
@@ -332,7 +333,7 @@ void check_text(const json& raw, const std::string& label) {
 TEST(ModuleTree, EqualsReferenceForAllRealConfigs) {
   if (!std::filesystem::exists(kTrees)) GTEST_SKIP() << "no " << kTrees;
   int count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(KTX_SHARED_DIR "/configs")) {
+  for (const auto& entry : std::filesystem::directory_iterator(shared_dir() + "/configs")) {
     check_text(read_json(entry.path()), entry.path().filename());
     ++count;
   }
@@ -361,7 +362,7 @@ TEST(ModuleTree, CountsOfRealModels) {
                                                      {"Qwen2-57B-A14B-Instruct", 9470},
                                                      {"Llama-3.1-8B-Instruct", 455}};
   for (const auto& [name, count] : kCounts) {
-    const std::string path = fmt::format("{}/configs/{}.json", KTX_SHARED_DIR, name);
+    const std::string path = fmt::format("{}/configs/{}.json", shared_dir(), name);
     if (!std::filesystem::exists(path)) GTEST_SKIP() << "no " << path;
     const auto config = input::HfConfig::read(path);
     DiagSink diags;
@@ -400,7 +401,7 @@ TEST(ModuleTree, EqualsReferenceForVariants) {
       {"Moonlight-16B-A3B", R"({"rope_scaling": {"type": "yarn", "factor": 4.0}})"},
   };
   for (const Variant& variant : kVariants) {
-    json raw = read_json(fmt::format("{}/configs/{}.json", KTX_SHARED_DIR, variant.config));
+    json raw = read_json(fmt::format("{}/configs/{}.json", shared_dir(), variant.config));
     raw.update(json::parse(variant.changes));
     raw["num_hidden_layers"] = 7;
     check_text(raw, fmt::format("{} {}", variant.config, variant.changes));

@@ -5,12 +5,13 @@
 
 #include <cstring>
 
+#include "tests/support/paths.h"
 #include "tests/unit/formats/tiny_gguf_reader.h"
 
 namespace ktx {
 namespace {
 
-constexpr char kZoo[] = KTX_SOURCE_DIR "/tests/models/quant-zoo.gguf";
+const std::string kZoo = source_dir() + "/tests/models/quant-zoo.gguf";
 
 class QuantZoo : public testing::TestWithParam<DTypeInfo> {
  protected:

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "tests/support/cpu_time.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_gguf.h"
 
@@ -568,8 +569,8 @@ TEST_F(Gguf, SurvivesEverySingleByteSetToExtremes) {
 }
 
 TEST_F(Gguf, SurvivesMutationsOfTheTestModels) {
-  std::string folder = KTX_SOURCE_DIR "/tests/models";
-  if (!std::filesystem::exists(folder)) folder = KTX_SHARED_DIR "/models";
+  std::string folder = source_dir() + "/tests/models";
+  if (!std::filesystem::exists(folder)) folder = shared_dir() + "/models";
   const uint64_t seed = std::random_device()();
   SCOPED_TRACE(fmt::format("seed {}", seed));
   std::mt19937_64 random(seed);

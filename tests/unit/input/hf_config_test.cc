@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
 
 namespace ktx::input {
@@ -126,7 +127,7 @@ TEST(HfConfig, ReadsAFileOrAFolder) {
 }
 
 TEST(HfConfig, ReadsTheConfigsOfRealModels) {
-  const std::string folder = KTX_SHARED_DIR "/configs";
+  const std::string folder = shared_dir() + "/configs";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is missing";
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {

@@ -1,5 +1,6 @@
 // The helper that end-to-end tests use to get the older form of MLA weights.
 #include "tests/support/unsplit_kv_b.h"
+#include "tests/support/paths.h"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +13,8 @@ namespace ktx::testing {
 namespace {
 
 TEST(UnsplitKvB, GivesTheOldFormOfTheSameModel) {
-  std::string folder = KTX_SOURCE_DIR "/tests/models/deepseek2";
-  if (!std::filesystem::exists(folder)) folder = KTX_SHARED_DIR "/models/deepseek2";
+  std::string folder = source_dir() + "/tests/models/deepseek2";
+  if (!std::filesystem::exists(folder)) folder = shared_dir() + "/models/deepseek2";
   const auto split = input::GgufFile::open(folder + "/deepseek2-q4_k_m.gguf");
   if (!split.ok()) GTEST_SKIP() << split.error().message;
   const TempDir dir;

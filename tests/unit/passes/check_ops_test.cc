@@ -1,6 +1,7 @@
 // Findings that need tensors of a type that no bundled model has.
 #include <gtest/gtest.h>
 
+#include "tests/support/paths.h"
 #include "tests/unit/passes/rule_files.h"
 
 namespace ktx::passes {
@@ -14,7 +15,7 @@ constexpr const char* kMarlin =
 // The codes found with all linear layers of this type, as if a GGUF held them.
 std::vector<std::string> errors_with(DType dtype, rules::Dialect dialect) {
   CheckedFile file;
-  build(file, KTX_SOURCE_DIR "/tests/configs/Qwen3-8B.json");
+  build(file, source_dir() + "/tests/configs/Qwen3-8B.json");
   for (ir::Module& module : file.state.modules.modules) {
     for (ir::Param& param : module.params) {
       if (param.name == "weight" && param.rows > 1) param.dtype = dtype;

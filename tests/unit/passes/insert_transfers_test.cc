@@ -10,6 +10,7 @@
 #include "lib/arch/build_graph.h"
 #include "lib/passes/pass.h"
 #include "lib/rules/rule.h"
+#include "tests/support/paths.h"
 
 namespace ktx::passes {
 namespace {
@@ -32,7 +33,7 @@ class Compiled {
     state.target.cpu.memory_bytes = uint64_t{1} << 42;
     state.check.target_given = true;
     for (const std::string& rule : rules) {
-      EXPECT_TRUE(rules::add_rules(state.rules, KTX_SOURCE_DIR "/rules/" + rule, diags_));
+      EXPECT_TRUE(rules::add_rules(state.rules, source_dir() + "/rules/" + rule, diags_));
     }
     const Status status = run_passes(state, {});
     EXPECT_TRUE(status) << status.error().message;
@@ -49,7 +50,7 @@ class Compiled {
 const uint64_t kPlenty = uint64_t{1} << 42;
 
 fs::path model(const char* name) {
-  return fs::path(KTX_SOURCE_DIR) / "tests/models" / name / "config.json";
+  return fs::path(source_dir()) / "tests/models" / name / "config.json";
 }
 
 std::map<std::string, int> count_transfers(const Compiled& compiled) {
@@ -155,7 +156,7 @@ TEST(PlaceDevices, WhatFitsAGpuGoesThereWhole) {
 }
 
 TEST(PlaceDevices, WhereItDoesNotFitRoutedExpertsStayOnTheCpu) {
-  const fs::path config = fs::path(KTX_SOURCE_DIR) / "tests/configs/Qwen3-30B-A3B.json";
+  const fs::path config = fs::path(source_dir()) / "tests/configs/Qwen3-30B-A3B.json";
   const Compiled compiled(config, {}, {gpu_of(uint64_t{6} << 30)});
   const auto experts = count_places(compiled, ir::Role::Experts);
   EXPECT_GT(experts.at("cpu"), 24);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "lib/passes/asked_layout.h"
+#include "tests/support/paths.h"
 #include "tests/unit/passes/rule_files.h"
 
 namespace ktx::passes {
@@ -14,7 +15,7 @@ namespace {
 struct Compiled {
   explicit Compiled(const std::string& rules, const char* model = "qwen3moe",
                     bool bf16_inputs = false, std::optional<DType> dtype = {}) {
-    build(file, std::string(KTX_SOURCE_DIR "/tests/models/") + model + "/config.json");
+    build(file, std::string(source_dir() + "/tests/models/") + model + "/config.json");
     for (ir::Module& module : file.state.modules.modules) {
       for (ir::Param& param : module.params) {
         if (dtype && param.name == "weight" && param.rows > 1) param.dtype = *dtype;
@@ -51,8 +52,8 @@ TEST(LayoutRules, WithoutOneProductsTakePanels) {
 }
 
 TEST(LayoutRules, ProductsOfPanelsTakeBf16InputsWhenAskedFor) {
-  Compiled compiled("- {match: {kind: experts}, replace: {device: cpu, layout: rows}}\n", "qwen3moe",
-                    true);
+  Compiled compiled("- {match: {kind: experts}, replace: {device: cpu, layout: rows}}\n",
+                    "qwen3moe", true);
   ASSERT_TRUE(compiled.status) << compiled.status.error().message;
   EXPECT_EQ(compiled.layout(kQ), "panel16 matmul_panel16_tile_bf16");
   // Experts in rows need int8, and so does what reads the same input.
@@ -60,8 +61,7 @@ TEST(LayoutRules, ProductsOfPanelsTakeBf16InputsWhenAskedFor) {
   for (const steps::Step& step : compiled.file.state.steps.steps) {
     if (step.op != StepOp::Quantize) continue;
     const steps::Value& value = compiled.file.state.steps.values[step.outputs[0].value];
-    EXPECT_EQ(step.kernels[1][0],
-              value.type == ValueType::BF16 ? "quantize_bf16" : "quantize_q8");
+    EXPECT_EQ(step.kernels[1][0], value.type == ValueType::BF16 ? "quantize_bf16" : "quantize_q8");
   }
 }
 
@@ -128,7 +128,8 @@ TEST(LayoutRules, WhichDevicesAndTypesHaveThem) {
   };
   EXPECT_EQ(obstacle(Layout::Rows, "cpu", DType::Q4_K), "");
   EXPECT_EQ(obstacle(Layout::Rows, "cuda:0", DType::F16), "");
-  EXPECT_EQ(obstacle(Layout::Rows, "cuda:0", DType::Q4_K), "GPUs read Q4_K weights in tiles (marlin)");
+  EXPECT_EQ(obstacle(Layout::Rows, "cuda:0", DType::Q4_K),
+            "GPUs read Q4_K weights in tiles (marlin)");
   EXPECT_EQ(obstacle(Layout::Panel16, "cpu", DType::Q4_K), "");
   EXPECT_EQ(obstacle(Layout::Panel16, "cpu", DType::F32), "");
   EXPECT_NE(obstacle(Layout::Panel16, "cpu", DType::IQ2_XS), "");
@@ -142,13 +143,13 @@ TEST(LayoutRules, WhichDevicesAndTypesHaveThem) {
 
 TEST(LayoutRules, PanelsAreRefusedWhereAnotherStepReadsRows) {
   CheckedFile file;
-  build(file, KTX_SOURCE_DIR "/tests/models/deepseek2/config.json");
+  build(file, source_dir() + "/tests/models/deepseek2/config.json");
   file.state.check.only = false;
   // The unsplit latent projection of MLA: its key part is a transposed product.
   for (ir::Module& module : file.state.modules.modules) {
     if (module.role != ir::Role::KvBProj) continue;
-    const auto& mla = std::get<ir::MlaInfo>(
-        file.state.modules.modules[static_cast<size_t>(module.parent)].info);
+    const auto& mla =
+        std::get<ir::MlaInfo>(file.state.modules.modules[static_cast<size_t>(module.parent)].info);
     ir::Param both = *module.param("v_b");
     both.name = "weight";
     both.matrices = 1;

@@ -7,6 +7,7 @@
 #include "lib/arch/build_graph.h"
 #include "lib/passes/pass.h"
 #include "tests/support/diag_text.h"
+#include "tests/support/paths.h"
 
 namespace ktx::passes {
 namespace {
@@ -16,10 +17,10 @@ using ktx::testing::text_of;
 
 std::vector<fs::path> configs() {
   std::vector<fs::path> paths;
-  for (const auto& entry : fs::directory_iterator(fs::path(KTX_SOURCE_DIR) / "tests/models")) {
+  for (const auto& entry : fs::directory_iterator(fs::path(source_dir()) / "tests/models")) {
     if (fs::exists(entry.path() / "config.json")) paths.push_back(entry.path() / "config.json");
   }
-  const fs::path shared = fs::path(KTX_SHARED_DIR) / "configs";
+  const fs::path shared = fs::path(shared_dir()) / "configs";
   if (fs::exists(shared)) {
     for (const auto& entry : fs::directory_iterator(shared)) paths.push_back(entry.path());
   }
@@ -108,13 +109,16 @@ TEST_P(EveryConfig, Int8InputsHoldWhatTheirProductReads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Configs, EveryConfig, ::testing::ValuesIn(configs()), [](const auto& info) {
-  const fs::path path = info.param;
-  std::string name = path.filename() == "config.json" ? path.parent_path().filename().string()
-                                                      : path.stem().string();
-  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Configs, EveryConfig, ::testing::ValuesIn(configs()),
+                         [](const auto& info) {
+                           const fs::path path = info.param;
+                           std::string name = path.filename() == "config.json"
+                                                  ? path.parent_path().filename().string()
+                                                  : path.stem().string();
+                           for (char& c : name)
+                             c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace ktx::passes

@@ -13,12 +13,13 @@
 #include "lib/rules/families.h"
 #include "lib/rules/match.h"
 #include "lib/support/thread_pool.h"
+#include "tests/support/paths.h"
 #include "tests/unit/passes/rule_files.h"
 
 namespace ktx::passes {
 namespace {
 
-const std::string kHere = KTX_SOURCE_DIR "/tests/unit/passes/";
+const std::string kHere = source_dir() + "/tests/unit/passes/";
 
 // "1:60 4-5:59" as wins by rule.
 std::vector<int64_t> parse_wins(const std::string& text, size_t rules) {
@@ -36,7 +37,7 @@ std::vector<int64_t> parse_wins(const std::string& text, size_t rules) {
 }
 
 TEST(RuleCoverage, EveryRuleOfTheRealFilesWinsTheCountsOfTheTable) {
-  if (!shared_is_here()) GTEST_SKIP() << "no " KTX_SHARED_DIR;
+  if (!shared_is_here()) GTEST_SKIP() << "no " + shared_dir();
   const auto rows = read_rows(kHere + "coverage_pairs.txt");
   ASSERT_EQ(rows.size(), 22u);
   for (const auto& row : rows) {
@@ -54,7 +55,7 @@ TEST(RuleCoverage, EveryRuleOfTheRealFilesWinsTheCountsOfTheTable) {
 }
 
 TEST(RuleCoverage, RulesThatWinNothingAreFoundWithTheirSeverity) {
-  if (!shared_is_here()) GTEST_SKIP() << "no " KTX_SHARED_DIR;
+  if (!shared_is_here()) GTEST_SKIP() << "no " + shared_dir();
   for (const auto& row : read_rows(kHere + "wrong_files.txt")) {
     SCOPED_TRACE(row[0] + " x " + row[1]);
     CheckedFile file;
@@ -80,7 +81,7 @@ TEST(RuleCoverage, RulesThatWinNothingAreFoundWithTheirSeverity) {
 }
 
 TEST(RuleCoverage, ForTheirOwnModelTheRealFilesHaveNoOtherError) {
-  if (!shared_is_here()) GTEST_SKIP() << "no " KTX_SHARED_DIR;
+  if (!shared_is_here()) GTEST_SKIP() << "no " + shared_dir();
   for (const auto& row : read_rows(kHere + "coverage_pairs.txt")) {
     SCOPED_TRACE(row[0] + " x " + row[1]);
     CheckedFile file;
@@ -100,14 +101,14 @@ TEST(RuleCoverage, ForTheirOwnModelTheRealFilesHaveNoOtherError) {
 
 // Against every config of another architecture the first error says so.
 TEST(RuleCoverage, FilesForAnotherArchitectureAreRejectedInTheFirstLine) {
-  if (!shared_is_here()) GTEST_SKIP() << "no " KTX_SHARED_DIR;
+  if (!shared_is_here()) GTEST_SKIP() << "no " + shared_dir();
   std::map<std::string, std::string> family_of_file;
   for (const auto& row : read_rows(kHere + "coverage_pairs.txt")) {
     CheckedFile file;
     build(file, shared_config(row[1]));
     family_of_file[row[0]] = file.state.modules.facts.family;
   }
-  for (const auto& entry : std::filesystem::directory_iterator(KTX_SHARED_DIR "/configs")) {
+  for (const auto& entry : std::filesystem::directory_iterator(shared_dir() + "/configs")) {
     CheckedFile model;
     build(model, entry.path().string());
     for (const auto& [name, family] : family_of_file) {
@@ -132,12 +133,12 @@ TEST(RuleCoverage, FilesForAnotherArchitectureAreRejectedInTheFirstLine) {
 // The bits were made by Python's re.search (make_python_matches.py): one hash per
 // rule over all module paths of all configs, those of single experts included.
 TEST(RuleCoverage, PatternsMatchWhatPythonMatches) {
-  if (!shared_is_here()) GTEST_SKIP() << "no " KTX_SHARED_DIR;
+  if (!shared_is_here()) GTEST_SKIP() << "no " + shared_dir();
   const auto rows = read_rows(kHere + "python_matches.txt");
   ASSERT_GT(rows.size(), 200u);
   std::vector<std::string> paths;
   std::vector<std::string> configs;
-  for (const auto& entry : std::filesystem::directory_iterator(KTX_SHARED_DIR "/configs")) {
+  for (const auto& entry : std::filesystem::directory_iterator(shared_dir() + "/configs")) {
     configs.push_back(entry.path().string());
   }
   std::sort(configs.begin(), configs.end());
@@ -202,7 +203,7 @@ TEST(RuleCoverage, PatternsMatchWhatPythonMatches) {
 }
 
 TEST(RuleCoverage, SixtyRulesForEightGpusTakeLessThanAThirdOfASecond) {
-  if (!shared_is_here()) GTEST_SKIP() << "no " KTX_SHARED_DIR;
+  if (!shared_is_here()) GTEST_SKIP() << "no " + shared_dir();
   const std::clock_t start = std::clock();
   CheckedFile file;
   build(file, shared_config("DeepSeek-V3"));
@@ -269,7 +270,7 @@ void read_many_rules(CheckedFile& file, int count) {
 // What the index of patterns leaves out does not match: as if each rule met each module.
 TEST(RuleCoverage, ManyRulesDecideWhatTheyDecideOneByOne) {
   CheckedFile file;
-  build(file, KTX_SOURCE_DIR "/tests/configs/Moonlight-16B-A3B.json");
+  build(file, source_dir() + "/tests/configs/Moonlight-16B-A3B.json");
   read_many_rules(file, 150);
   const rules::MatchResult result = rules::match(file.state.rules, file.state.modules);
   ASSERT_TRUE(result.too_slow.empty());
@@ -319,7 +320,7 @@ TEST(RuleCoverage, ManyRulesDecideWhatTheyDecideOneByOne) {
 
 TEST(RuleCoverage, TwoThousandRulesOnAHundredThousandModulesTakeUnderASecond) {
   CheckedFile file;
-  build(file, KTX_SOURCE_DIR "/tests/configs/Kimi-K2-Instruct.json");
+  build(file, source_dir() + "/tests/configs/Kimi-K2-Instruct.json");
   read_many_rules(file, 2000);
   const std::clock_t start = std::clock();
   walk(file, "check-rules");

@@ -11,6 +11,7 @@
 #include "lib/input/hf_config.h"
 #include "lib/passes/pass.h"
 #include "lib/support/strings.h"
+#include "tests/support/paths.h"
 
 namespace ktx::passes {
 
@@ -21,10 +22,10 @@ struct CheckedFile {
 };
 
 inline std::string shared_config(const std::string& name) {
-  return std::string(KTX_SHARED_DIR "/configs/") + name + ".json";
+  return std::string(shared_dir() + "/configs/") + name + ".json";
 }
 inline std::string shared_rules(const std::string& name) {
-  return std::string(KTX_SHARED_DIR "/ktransformers-rules/") + name + ".yaml";
+  return std::string(shared_dir() + "/ktransformers-rules/") + name + ".yaml";
 }
 inline bool shared_is_here() {
   return std::ifstream(shared_rules("Mixtral")).good() &&

@@ -13,6 +13,7 @@
 
 #include "lib/support/regex.h"
 #include "lib/support/strings.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/plan/plan_bytes.h"
 #include "tests/unit/plan/tiny_plan.h"
@@ -22,7 +23,7 @@ namespace {
 
 using ktx::testing::TempDir;
 
-const std::string kDocument = KTX_SOURCE_DIR "/docs/plan-format.md";
+const std::string kDocument = source_dir() + "/docs/plan-format.md";
 
 // "4b 54 … 1a  01 00 …" of up to 16 bytes, as the document writes them.
 std::string hex_columns(std::span<const std::byte> bytes) {

@@ -10,6 +10,7 @@
 #include "lib/rules/checks.h"
 #include "lib/rules/families.h"
 #include "lib/rules/operators.h"
+#include "tests/support/paths.h"
 
 namespace ktx::rules {
 namespace {
@@ -49,7 +50,7 @@ TEST(RuleTables, EveryCodeInTheSourcesHasARow) {
            text.substr(2, 3).find_first_not_of("0123456789") == std::string_view::npos;
   };
   for (const char* folder : {"lib", "tools"}) {
-    for (const auto& entry : fs::recursive_directory_iterator(fs::path(KTX_SOURCE_DIR) / folder)) {
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(source_dir()) / folder)) {
       if (entry.path().extension() != ".cc") continue;
       std::ifstream in(entry.path());
       std::stringstream stream;

@@ -9,6 +9,7 @@
 #include "lib/input/tokenizer_source.h"
 #include "lib/text/tokenizer.h"
 #include "tests/support/diag_text.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_models.h"
 #include "tools/dev/synth/random_blocks.h"
@@ -67,7 +68,7 @@ TEST(SynthModel, HasTheTensorsAndTypesOfTheTestModels) {
 }
 
 TEST(SynthModel, TheRealConfigsGiveHeadersThatAgree) {
-  const std::string folder = KTX_SHARED_DIR "/configs";
+  const std::string folder = shared_dir() + "/configs";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is missing";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     SCOPED_TRACE(entry.path());
@@ -130,7 +131,7 @@ TEST(SynthModel, OldAndExtraFormsOpen) {
 // As converters write it: nothing about a matrix that is not there. But llama.cpp tells such
 // models by their number of layers, so that a cut one has to say it.
 TEST(SynthModel, ACutModelWithoutAQueryMatrixSaysSo) {
-  const auto whole = HfConfig::read(std::string(KTX_SHARED_DIR) + "/configs/DeepSeek-V2-Lite.json");
+  const auto whole = HfConfig::read(std::string(shared_dir()) + "/configs/DeepSeek-V2-Lite.json");
   if (!whole.ok()) GTEST_SKIP() << whole.error().message;
   const auto rank = [&](std::optional<int64_t> layers) {
     const auto writer = synthesise(*whole, {.layers = layers});

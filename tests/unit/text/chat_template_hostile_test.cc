@@ -7,6 +7,7 @@
 
 #include "lib/text/chat_template/chat_template.h"
 #include "tests/support/cpu_time.h"
+#include "tests/support/paths.h"
 
 namespace ktx::text {
 namespace {
@@ -172,7 +173,7 @@ TEST(ChatTemplateHostile, DeepAndLargeInputIsBounded) {
 
 // Mutations of the fixture's templates: any answer, but no crash (sanitizers).
 TEST(ChatTemplateHostile, AnyBytesGiveAnAnswer) {
-  std::ifstream file(KTX_SOURCE_DIR "/tests/unit/text/chat_template_cases.json");
+  std::ifstream file(source_dir() + "/tests/unit/text/chat_template_cases.json");
   const auto fixture = nlohmann::ordered_json::parse(file);
   RenderInput input;
   input.extra = fixture["variables"];

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "lib/text/chat_template/chat_template.h"
+#include "tests/support/paths.h"
 
 namespace ktx::text {
 namespace {
@@ -28,7 +29,7 @@ const std::map<std::string, std::string>& deviations() {
 }
 
 TEST(ChatTemplateLanguage, PrintsWhatJinja2Prints) {
-  std::ifstream file(KTX_SOURCE_DIR "/tests/unit/text/chat_template_cases.json");
+  std::ifstream file(source_dir() + "/tests/unit/text/chat_template_cases.json");
   ASSERT_TRUE(file.is_open());
   const Json fixture = Json::parse(file);
   RenderInput input;

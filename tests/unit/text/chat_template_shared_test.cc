@@ -10,6 +10,7 @@
 #include "lib/text/chat_template/chat_case.h"
 #include "lib/text/chat_template/chat_template.h"
 #include "lib/text/chat_template/template_probe.h"
+#include "tests/support/paths.h"
 
 namespace ktx::text {
 namespace {
@@ -33,7 +34,7 @@ RenderInput base_input() {
 }
 
 TEST(ChatTemplateShared, RendersRealTemplatesAsJinja2) {
-  const fs::path folder = KTX_SHARED_DIR "/templates";
+  const fs::path folder = shared_dir() + "/templates";
   if (!fs::exists(folder)) GTEST_SKIP() << folder << " is missing";
   const Json expected = Json::parse(read_file(folder / "expected.json"));
   int rendered = 0;
@@ -53,7 +54,7 @@ TEST(ChatTemplateShared, RendersRealTemplatesAsJinja2) {
 }
 
 TEST(ChatTemplateShared, ProbesRealTemplates) {
-  const fs::path folder = KTX_SHARED_DIR "/templates";
+  const fs::path folder = shared_dir() + "/templates";
   if (!fs::exists(folder)) GTEST_SKIP() << folder << " is missing";
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().extension() != ".jinja") continue;
@@ -75,7 +76,7 @@ TEST(ChatTemplateShared, ProbesRealTemplates) {
 }
 
 TEST(ChatTemplateShared, RendersTheTestModelsPrompts) {
-  const fs::path folder = KTX_SHARED_DIR "/models";
+  const fs::path folder = shared_dir() + "/models";
   if (!fs::exists(folder)) GTEST_SKIP() << folder << " is missing";
   int models = 0;
   for (const auto& entry : fs::directory_iterator(folder)) {

@@ -8,6 +8,7 @@
 
 #include "lib/support/timer.h"
 #include "lib/text/split_dialect.h"
+#include "tests/support/paths.h"
 
 namespace ktx::text {
 namespace {
@@ -37,7 +38,7 @@ Splitter custom(std::string_view pattern, SplitBehavior behavior, bool invert = 
 }
 
 TEST(Pretokenize, AgreesWithThePublishedPretokenizers) {
-  std::ifstream in(KTX_SOURCE_DIR "/tests/unit/text/splits.json");
+  std::ifstream in(source_dir() + "/tests/unit/text/splits.json");
   const auto fixture = nlohmann::json::parse(in);
   const auto texts = fixture["texts"].get<std::vector<std::string>>();
   for (const auto& [pre, rows] : fixture["pieces"].items()) {

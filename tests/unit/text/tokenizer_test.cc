@@ -12,6 +12,7 @@
 #include "lib/text/detokenizer.h"
 #include "lib/text/hf_tokenizer.h"
 #include "tests/support/gguf_tokenizer.h"
+#include "tests/support/paths.h"
 #include "tests/support/tiny_tokenizer.h"
 
 namespace ktx::text {
@@ -21,7 +22,7 @@ using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 
-const std::string kShared = KTX_SHARED_DIR;
+const std::string kShared = shared_dir();
 
 bool have_shared() {
   return std::filesystem::exists(kShared + "/tokenizers");

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "tests/support/cpu_time.h"
+#include "tests/support/paths.h"
 #include "tests/unit/text/stream_pieces.h"
 
 namespace ktx::text {
@@ -306,7 +307,7 @@ TEST(DetectToolCallFormat, KnowsTheRealTemplates) {
       {"GLM-4.6", Glm},
   };
   for (const auto& [name, format] : kTemplates) {
-    std::ifstream file(std::string(KTX_SHARED_DIR "/templates/") + name + ".jinja");
+    std::ifstream file(std::string(shared_dir() + "/templates/") + name + ".jinja");
     if (!file) GTEST_SKIP() << "no ../shared/templates";
     std::stringstream text;
     text << file.rdbuf();
