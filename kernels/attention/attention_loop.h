@@ -210,8 +210,8 @@ void take_span(const Tile<D>& tile, int64_t begin, int64_t end, Row<D>* rows) {
   });
 }
 
-// What up to 16 rows have of the span from `begin` on, if they reach it, joins what they had of
-// those before.
+// Merges the online-softmax state of one span (maximum, sum, weighted values) into the running
+// state of up to 16 rows; rows that end before `begin` are left alone.
 template <class D>
 KTX_INLINE void join(Row<D>* totals, const Row<D>* rows, int64_t count, int64_t begin, int64_t n) {
   using V = typename D::V;

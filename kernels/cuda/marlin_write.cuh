@@ -7,8 +7,8 @@
 
 namespace ktx::kernels {
 
-// Pairs behind the last expert's have no place among those that are computed. Done by the
-// first block alone.
+// Marks padding pairs (place -1), which group_experts sorts to the end, as not computed. Only block
+// (0, 0) does it.
 template <int kThreads>
 __device__ __forceinline__ void forget_pairs_of_no_expert(const MarlinProduct& p, int thread) {
   if (!p.places || blockIdx.x != 0 || blockIdx.y != 0) return;

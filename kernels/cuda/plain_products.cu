@@ -1,6 +1,6 @@
-// Float weights times float activations in F32: routers, norms' company, and models that
-// are kept in F16 or BF16. Exact products, sums in F32 (chosen over tensor cores because
-// the choice of experts hangs on a router's last bits).
+// Products of float weights with float activations, in F32: routers, and models kept in F16 or
+// BF16. Products are exact, sums are F32; tensor cores are not used, because the choice of experts
+// depends on the last bits of a router's output.
 //
 // A block takes kRows rows and kTokens tokens; its threads share the columns, four at a
 // time, and add up in a fixed order. Roofline: bytes of the weights at few tokens; F32

@@ -1,5 +1,5 @@
-// Panels times one or two tokens (sums in registers) and a few (sums in memory): words go
-// straight into registers, and dot products with every token follow. Decode is this.
+// GEMV and skinny GEMM (decode): packed panels times 1 or 2 tokens (accumulators in registers)
+// or up to 16 (accumulators in memory). Each packed word is loaded once and used for all tokens.
 // Included by matmul_panel_loop.h only.
 #pragma once
 

@@ -46,8 +46,8 @@ struct StepFacts {
   int32_t device = 0;  // steps of different devices are never grouped
   RowKind rows = RowKind::Token;
   std::vector<StepAccess> accesses;
-  // Of how many rows, one after the other, a row of the first output is made; 0: it is
-  // not made of whole rows of the input.
+  // How many consecutive input rows form one row of the first output; 0 if output rows are
+  // not built from whole input rows.
   int32_t inner_rows = 1;
 };
 

@@ -14,7 +14,6 @@
 #include <cstdint>
 
 #include "lib/formats/step_ops.h"
-
 #include "lib/support/hash.h"
 
 namespace ktx::plan {
@@ -109,7 +108,8 @@ static_assert(sizeof(BlobRecord) == 72);
 // A range of rows of a GGUF tensor, which are rows [blob_row, ...) of its blob,
 // all matrices' rows counted through; a row is the blob's (cols weights), so that
 // a vector may also be taken as rows of one element. Slices of all blobs of a
-// device cover each tensor at most once, those of all devices each tensor; those of one blob stand in order of blob_row, without gaps.
+// device cover each tensor at most once, those of all devices each tensor; those of one
+// blob stand in order of blob_row, without gaps.
 struct SliceRecord {
   uint32_t tensor;  // index in the GGUF's tensor list, shards counted through
   uint32_t blob;

@@ -1,14 +1,13 @@
-// Who computes how many tokens in the next step.
+// Chunked prefill: how many tokens each request computes in the next iteration.
 //
-// Everybody who generates gets its one token. What is left of the budget goes to
-// prompts: a quarter to the one that waits longest (it never starves), the rest to
-// those with the fewest tokens left (a short question need not wait for a long
-// document). A step that ends a prompt, so that somebody's first token comes with it, is
-// filled only up to an eighth of the budget by those that go on, of which the oldest has
-// a sixteenth in any case: a short question behind a long document waits for what is
-// left of one whole step, and then for its own tokens and an eighth of one. A prompt
-// whose next block somebody else computes in this step waits: in the next step it is in
-// the cache, so a shared beginning is computed once.
+// Every generating request gets its one token. The rest of the budget goes to prompts: a
+// quarter to the oldest (it never starves), the remainder to those with the fewest tokens
+// left (a short question need not wait for a long document). When a step finishes some
+// request's prompt, prefill tokens of *other* requests fill at most 1/8 of the budget (the
+// oldest always gets 1/16). This bounds the time to first token of a short prompt behind a
+// long one: the running step, the prompt's own tokens, and 1/8 of a step. A prompt waits if
+// another request computes its next block in this step: in the next step the block is in the
+// prefix cache, so a shared beginning is computed once.
 //
 //   budget 256; generating: 3 requests; prompts: 8000 left (oldest), 300 left
 //     -> 1, 1, 1, 63, 190

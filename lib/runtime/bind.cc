@@ -22,9 +22,7 @@ Result<std::unique_ptr<CpuStep>> bind_step(const BindContext& context) {
   const std::string_view device = context.plan.string(context.step.device);
   if (device != "cpu") {
     return Error{
-        fmt::format("its device is '{}', and this version runs on the CPU only; "
-                    "compile for the CPU",
-                    printable(device))};
+        fmt::format("its device is '{}', expected 'cpu'; compile for the CPU", printable(device))};
   }
   const MakeStep make = cpu_op(static_cast<StepOp>(context.step.op));
   if (!make) return Error{"the CPU does not have this op"};

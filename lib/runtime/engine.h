@@ -47,10 +47,10 @@ struct StepResult {
   int64_t begin = 0, width = 0;
 };
 
-// What is absent comes from the plan's defaults.
 // Whether threads stay on their processors. Auto: when they are on several NUMA nodes.
 enum class Pin { Auto, On, Off };
 
+// An absent value comes from the plan's defaults.
 struct EngineOptions {
   int threads = 0;  // 0: one per core that this process may use
   Pin pin = Pin::Auto;
@@ -197,7 +197,7 @@ class Engine {
   bool is_filtered(int64_t row) const;  // best() has what the item's filter allows
   std::span<const float> logits(int64_t row) const;
   BestLogits best(int64_t row) const;  // where not has_logits()
-  // Makes has_logits(row) true, where the best are not enough after all.
+  // Copies the whole row of logits from the GPU, when best() was not enough; then has_logits(row).
   Status fetch_logits(int64_t row);
 
   // Calls work(0) to work(items - 1) on the engine's threads, which rest between two passes.

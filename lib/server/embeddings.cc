@@ -120,7 +120,7 @@ void post_ollama_embed(const ServerContext& context, const HttpRequest& request,
   std::vector<TextInput> texts;
   std::vector<std::vector<int32_t>> ids;
   const Json* input = in.get(old ? "prompt" : "input");
-  // An empty text asks to load the model, which it is.
+  // Ollama clients send an empty input to preload a model. It is loaded already.
   const bool none = input == nullptr || *input == "" || *input == Json::array();
   if (!none) {
     if (const auto error = read_texts(input, old ? "prompt" : "input", kMaxTexts, model, texts)) {

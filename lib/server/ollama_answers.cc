@@ -130,7 +130,8 @@ std::optional<ApiError> read_request(const ServedModel& model, const HttpRequest
   return in.error();
 }
 
-// Without a prompt a request asks to load the model, which it is.
+// Ollama clients send an empty prompt to preload a model. It is loaded already, so reply at
+// once.
 void send_loaded(const ServedModel& model, HttpReply& reply, bool chat, bool unload) {
   Json json;
   json["model"] = ollama_name(model);

@@ -137,7 +137,6 @@ std::vector<runtime::Fusion> latent_fusions(const plan::PlanView& plan) {
   return found;
 }
 
-// Steps that one token takes together, by kind and layer.
 TEST(GpuPlan, InspectSaysForWhichMachineAndWhatItNeeds) {
   const Compiled whole("llama", "all-gpu.yaml"), spread("llama", "spread-gpus.yaml", 2);
   const Finished one = run_program({ktx_run(), "inspect", whole.plan()});

@@ -18,7 +18,7 @@
 #include "lib/runtime/engine.h"
 #include "lib/runtime/session.h"
 #include "tests/unit/plan/plan_bytes.h"
-#include "tests/unit/runtime/tiny_plan.h"
+#include "tests/unit/runtime/two_layer_plan.h"
 
 namespace {
 

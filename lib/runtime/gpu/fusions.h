@@ -1,17 +1,19 @@
-// Which steps of a plan a GPU may do together. When a pass has one token a layer is bound by the
-// starts and ends of its kernels, so fewer of them are faster; when it has many, other arithmetic
-// may be (absorbed MLA, cuda_latent.h).
+// Fusion groups: which steps of a plan a GPU may compute together. With one token per pass a layer
+// is bound by the starts and ends of its kernels, so fewer kernels are faster; with many tokens
+// other arithmetic may be faster (expanded MLA, cuda_latent.h).
 //
 //   for (const Fusion& fusion : find_fusions(plan, part.first_step, part.step_count)) ...
 //   // Attention: steps 5, 6, 7, 8 (rope, rope, kv_store, attention)
 //
-// A fusion stands for the composition of its steps and runs at the place of the last of them.
-// It is given only where that is the same: what it need not write nobody else reads (the last
-// hidden state may be asked for, so it is written), no step between its own uses a buffer that
-// it reads or writes, and it writes into no buffer that it reads but a residual's, unless it has
-// read all before it writes (Latent). Plans know nothing of it. Which fusions a GPU takes depends
-// on the tokens of the pass (PassSize, Gpu::make_fused): one, few or many; the steps of others run
-// by themselves.
+// A group is returned only if running it at the place of its last step is equivalent to running its
+// steps in order:
+//   (1) an intermediate that the fused kernel does not store has no other reader (the last hidden
+//       state may be requested by the caller, so it is stored);
+//   (2) no step in between reads or writes one of the group's buffers;
+//   (3) the group never writes a buffer that it also reads, except the residual, or when all reads
+//       come first (Latent).
+// A plan does not contain the groups. A GPU chooses them by the number of tokens of the pass
+// (PassSize, Gpu::make_fused); the steps of the other groups run one by one.
 #pragma once
 
 #include <cstdint>

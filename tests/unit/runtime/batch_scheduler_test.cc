@@ -16,7 +16,7 @@
 #include "lib/runtime/session_file.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/runtime/generate.h"
-#include "tests/unit/runtime/tiny_plan.h"
+#include "tests/unit/runtime/two_layer_plan.h"
 
 namespace ktx::runtime {
 namespace {

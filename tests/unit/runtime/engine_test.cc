@@ -7,7 +7,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "tests/unit/runtime/tiny_plan.h"
+#include "tests/unit/runtime/two_layer_plan.h"
 
 namespace ktx::runtime {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "lib/plan/memory.h"
-#include "tests/unit/runtime/tiny_plan.h"
+#include "tests/unit/runtime/two_layer_plan.h"
 
 namespace ktx::runtime {
 namespace {

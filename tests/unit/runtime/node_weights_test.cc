@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "tests/unit/runtime/tiny_plan.h"
+#include "tests/unit/runtime/two_layer_plan.h"
 
 namespace ktx::runtime {
 namespace {
@@ -26,9 +26,11 @@ TEST(NodeWeights, EveryByteOfAProductsWeightHasOneShare) {
     std::set<uint32_t> blobs;
     for (const plan::StepRecord& step : plan.steps) {
       const auto op = static_cast<StepOp>(step.op);
-      if (op != StepOp::Matmul && op != StepOp::ExpertsGateUp && op != StepOp::ExpertsDown) continue;
+      if (op != StepOp::Matmul && op != StepOp::ExpertsGateUp && op != StepOp::ExpertsDown)
+        continue;
       for (uint32_t blob : plan.weights(step)) {
-        if (blob != plan::kNone && blobs.insert(blob).second) weights += plan.blob_bytes(blob).size();
+        if (blob != plan::kNone && blobs.insert(blob).second)
+          weights += plan.blob_bytes(blob).size();
       }
     }
     EXPECT_EQ(seen.size(), weights);

@@ -6,7 +6,7 @@
 
 #include "lib/runtime/session.h"
 #include "tests/unit/runtime/generate.h"
-#include "tests/unit/runtime/tiny_plan.h"
+#include "tests/unit/runtime/two_layer_plan.h"
 
 namespace ktx::runtime {
 namespace {

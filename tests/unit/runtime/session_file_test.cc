@@ -5,7 +5,7 @@
 
 #include "lib/runtime/session.h"
 #include "tests/support/temp_dir.h"
-#include "tests/unit/runtime/tiny_plan.h"
+#include "tests/unit/runtime/two_layer_plan.h"
 
 namespace ktx::runtime {
 namespace {

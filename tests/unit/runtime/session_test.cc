@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/runtime/generate.h"
-#include "tests/unit/runtime/tiny_plan.h"
+#include "tests/unit/runtime/two_layer_plan.h"
 
 namespace ktx::runtime {
 namespace {
