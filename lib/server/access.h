@@ -1,8 +1,8 @@
-// Who may talk to the server: keys, and which pages of which hosts.
+// Access control of the server: API keys, and the web pages and hosts that may send requests.
 //
-// A loopback server is reachable by every web page its user opens; so a request must
-// name a host of ours (against DNS rebinding) and, when a browser says which page it
-// comes from, that page must be ours or allowed.
+// Every web page that its user opens can reach a loopback server. So a request must name one of
+// the server's own hosts (against DNS rebinding), and when a browser names the page that it
+// comes from, that page must be the server's or allowed.
 #pragma once
 
 #include <optional>

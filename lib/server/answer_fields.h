@@ -1,4 +1,4 @@
-// Fields of a request that all OpenAI-like endpoints read the same way.
+// Request fields that all OpenAI-like endpoints read in the same way.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What a client did wrong, or what we could not do, in OpenAI's shape:
+// An error of the client or of the server, in OpenAI's form:
 //
 //   {"error": {"message": "...", "type": "invalid_request_error", "param": "n", "code": null}}
 #pragma once

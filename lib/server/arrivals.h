@@ -1,12 +1,13 @@
-// Connections whose request has not arrived yet, and the memory that bodies take: who has to go
-// when either runs short. Those that are being answered are not here, and never have to.
+// Connections whose request is still arriving, and the memory of their bodies. Decides which of
+// them to close when connections or memory run short. Connections that are being answered are
+// not listed here and are never closed.
 //
 //   Arrival arrival(arrivals, peer, [&] { socket.cancel(); });
 //   arrivals.make_place();            the connections are full: one that waits goes
 //   if (!arrival.hold(bytes)) ...     the bodies are too large together, and this one the largest
 //
-// A client that opens connections and is silent on them, or that sends large bodies slowly, loses
-// them to those who come later; it cannot shut others out. Not thread-safe.
+// A client that opens silent connections or sends large bodies slowly loses them to later
+// clients; it cannot lock others out. Not thread-safe.
 #pragma once
 
 #include <cstdint>

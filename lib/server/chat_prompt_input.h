@@ -1,7 +1,7 @@
-// A conversation as every protocol's request becomes one, and the prompt it makes.
+// The conversation of a request, in one form for all protocols, and the prompt made from it.
 //
-// Messages are what chat templates read: role, content (a string), and where there are
-// any tool_calls, tool_call_id, name, reasoning_content.
+// Messages have the fields that chat templates read: role, content (a string) and, where
+// present, tool_calls, tool_call_id, name, reasoning_content.
 #pragma once
 
 #include <cstdint>

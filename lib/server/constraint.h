@@ -1,4 +1,5 @@
-// What constrains an answer, turned into a filter of tokens. constraint_fields.h reads it.
+// Constrained decoding: turns the constraint of a request into a token filter. The request
+// fields are read by constraint_fields.h.
 #pragma once
 
 #include <memory>

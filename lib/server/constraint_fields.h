@@ -1,6 +1,5 @@
-// The fields that say what an answer may look like, of every protocol: each is honoured or is
-// an error, so that no client that asked for JSON gets free text. Two of them exclude each
-// other.
+// Request fields that constrain the answer, of every protocol. Each is enforced or is an error,
+// so a client that requested JSON never gets free text. At most one may be given.
 #pragma once
 
 #include <string>

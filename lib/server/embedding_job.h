@@ -1,11 +1,11 @@
-// Texts to vectors, for every protocol that asks for embeddings.
+// Computes embeddings for every protocol.
 //
 //   auto job = std::make_shared<EmbeddingJob>(model, reply, [](EmbeddingJob::Result r) {...});
 //   job->start(texts, dimensions, seconds);
 //
-// A vector is the pooled hidden state of a text (ServedModel::pooling), cut to
-// `dimensions` where asked, of length 1. Texts are handed to the scheduler a batch at a
-// time, so a long list leaves room in the queue for others.
+// A vector is the pooled hidden state of a text (ServedModel::pooling), cut to `dimensions` if
+// given, with length 1. Texts go to the scheduler one batch at a time, so a long list leaves
+// room in the queue for other requests.
 #pragma once
 
 #include <functional>

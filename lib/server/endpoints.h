@@ -1,4 +1,4 @@
-// The endpoints, one function each: what they get, and where they stand (routes.def).
+// The endpoints: one function each, listed in routes.def.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
-// Grammars that were compiled, so that a schema that comes with every request is
-// compiled once. The latest are kept, 64 and so many bytes: a large one with all its masks
-// has 190 MB. Those in use stay as long as they are. Thread-safe.
+// Cache of compiled grammars, so that a schema sent with every request is compiled once. Keeps
+// the latest 64 within a limit of bytes (a large grammar with all its masks has 190 MB). A
+// grammar in use stays alive. Thread-safe.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// A body that arrives piece by piece, in either of HTTP/1.1's framings.
+// Reads a request body that arrives in pieces, in either of HTTP/1.1's framings.
 //
 //   BodyReader body(head, 32 << 20);
 //   const size_t used = body.take(bytes);       // what it left belongs to the next request

@@ -3,7 +3,8 @@
 //   read a head -> may it go on? -> read its body -> hand to a handler -> write what the
 //   reply has, until its end -> again
 //
-// Until a request is there whole the connection is an Arrival, which others may displace.
+// Until the whole request has been received the connection is an Arrival, which later
+// connections may displace.
 #include <fmt/format.h>
 #include <sys/socket.h>
 

@@ -1,5 +1,4 @@
-// The inside of HttpServer: its state and, as coroutines, its connections. All of them run on
-// one thread.
+// Internals of HttpServer: its state and its connections, which are coroutines on one thread.
 #pragma once
 
 #include <atomic>

@@ -1,14 +1,14 @@
-// The head of a request, strictly as RFC 9110 and 9112 have it: two readers of the same bytes
-// (a proxy in front, this server) must never see different requests.
+// Parses the head of a request strictly by RFC 9110 and 9112: two readers of the same bytes (a
+// proxy in front, this server) must never see different requests.
 //
 //   HeadScan scan;
 //   switch (scan.look(bytes)) {...}            // as they arrive: More, Whole, Wrong
 //   HttpHead head;
 //   if (auto fault = read_head(bytes.substr(0, scan.size()), head)) refuse and close;
 //
-// Refused: bare CR or LF, folded lines, blanks before the colon, no Host or two, lengths that
-// are no number or stand twice, a length beside a transfer coding, and codings other than
-// `chunked`. Safe for any bytes.
+// Refused: bare CR or LF, folded lines, blanks before the colon, no Host or two, a
+// Content-Length that is not a number or is repeated, a length together with a transfer coding,
+// and codings other than `chunked`. Safe for any bytes.
 #pragma once
 
 #include <cstdint>

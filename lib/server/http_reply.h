@@ -1,11 +1,11 @@
-// The answer to one request between those who fill it, on any thread, and the connection
-// that sends it, on the I/O thread.
+// The response to one request. Handlers fill it on any thread; the connection sends it on the
+// I/O thread.
 //
 //   reply.write("data: 1\n\n")          any thread: kept, the connection is woken
 //   reply.take(last, gone)              I/O thread: what is to be sent
 //   co_await reply.wake_timer()...      nothing was: wait
 //
-// Known to the files of the HTTP server alone, since it knows Boost.
+// Includes Boost, so only the files of the HTTP server include this one.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

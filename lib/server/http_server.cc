@@ -1,5 +1,5 @@
-// Listening, starting and stopping; connections are in http_connection.cc. These files,
-// http_core.h and http_reply are the ones that know Boost.
+// Listens, starts and stops; connections are in http_connection.cc. Only these two files,
+// http_core.h and http_reply include Boost.
 #include "lib/server/http_server.h"
 
 #include <fmt/format.h>

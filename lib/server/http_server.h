@@ -8,16 +8,16 @@
 //   });
 //   KTX_TRY(server.start());
 //
-// Event-driven: one thread moves all bytes (Boost.Asio coroutines), so idle
-// connections and streaming answers cost some kilobytes and no thread. Handlers run on
-// a few workers, those that options.quick names on the I/O thread itself.
+// Event-driven: one thread moves all bytes (Boost.Asio coroutines), so an idle connection or a
+// streaming response costs some kilobytes and no thread. Handlers run on a few workers;
+// handlers named by options.quick run on the I/O thread itself.
 //
-// Hostile clients: limits on header, body, bodies in flight, connections, time and rate. Bodies
-// count as they arrive, not as they are announced, and come after options.admit has seen the
-// head. Where connections or memory run short those that wait longest or hold most give way
-// (arrivals.h). What does not parse is answered with 4xx and closed (http_head.h), and what a
-// handler throws with 500. Pipelined requests are answered in order. A client that goes away is
-// noticed while its answer is computed.
+// Hostile clients: header, body, bodies in flight, connections, time and rate are limited.
+// Bodies count as they arrive, not as announced, and are read after options.admit has accepted
+// the head. When connections or memory run short, the connections that wait longest or hold
+// most are closed (arrivals.h). Malformed requests get 4xx and are closed (http_head.h); an
+// exception of a handler gets 500. Pipelined requests are answered in order. A disconnect is
+// noticed while the response is computed.
 #pragma once
 
 #include <cstdint>

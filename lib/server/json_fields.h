@@ -1,4 +1,4 @@
-// A client's JSON: parsed with limits, and read field by field.
+// Parses a client's JSON within limits and reads it field by field.
 //
 //   Json body;
 //   if (auto error = parse_body(request.body, body)) return *error;
@@ -7,7 +7,7 @@
 //   const int64_t n = in.whole("n", 1, 1, 16);
 //   if (in.error()) return *in.error();          // the first wrong field
 //
-// Null counts as absent, since many clients send it so. Safe for any bytes.
+// Null counts as absent, because many clients send it that way. Safe for any bytes.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What /v1/chat/completions and /v1/completions have in common: the envelope, a stream of
-// chunks with its end, or one object when all choices are done.
+// The common part of /v1/chat/completions and /v1/completions: the envelope, and either a
+// stream of chunks with its end or one object when all choices are done.
 //
 //   class Completion final : public OpenAiAnswer {
 //     Completion(...) : OpenAiAnswer(model, reply, fields, "cmpl-", kObjects, choices) {}

@@ -1,4 +1,4 @@
-// What the server has: models, properties, tokens.
+// GET endpoints about the server: models, properties, tokens.
 #include <fmt/format.h>
 
 #include "lib/server/answer_fields.h"

@@ -3,8 +3,7 @@
 //   <think> anything but the end of the answer </think> {"name": ...}
 //   ^ only where it may begin            ^ from here on the grammar decides
 //
-// Works where both tags are tokens of their own, which they are in the vocabularies of
-// the models that were taught them.
+// Works if both tags are single tokens, as in the vocabularies of models trained with them.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
-// `resume_slot`: a request that goes on with the answer which a slot holds (slots.cc).
+// `resume_slot`: a request that continues the answer held by a slot (slots.cc).
 //
 //   {"resume_slot": 0, "max_tokens": 100}
 //
-// Its prompt is the slot's text, it samples as that answer did but for what the request
-// names, and its random numbers begin where they were: the tokens are those that would
-// have come.
+// The prompt is the slot's text. Sampling continues with that answer's options, except those
+// that the request names, and with its random state, so the tokens are those that would have
+// followed.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// The model that a server answers with, and what every protocol needs of it.
+// The model behind a server, with everything that the protocols need of it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The server: HTTP in front, a model behind, the table of routes between.
+// The server: HTTP, the table of routes, and one model.
 //
 //   Server server(options);
 //   KTX_TRY(server.start());              // /health says 503, all else too

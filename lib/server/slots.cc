@@ -1,15 +1,14 @@
-// GET /slots, POST /slots/ID?action=save|restore|erase: the texts that the places of
-// the batch hold, in and out of files.
+// GET /slots, POST /slots/ID?action=save|restore|erase: saves the texts of the batch's slots to
+// files and restores them.
 //
-// A restored text lies in the prefix cache: the next request that begins with it goes
-// on from there, to the same bits as if it had never been away. /v1/completions with
-// `resume_slot` goes on with its answer, at the random number where that one was.
+// A restored text is in the prefix cache: the next request with this beginning continues from
+// there, with the same bits as if it had never been evicted. /v1/completions with `resume_slot`
+// continues its answer from the saved random state.
 //
-// Where there are keys a text belongs to the key of its request, in memory (slot_texts.h) and
-// in files: each key has a folder of its own, .keys/OWNER, and the file names the owner. What is
-// another key's looks as if it did not exist. Files that name no owner belong to the folder in
-// which they lie: those of a server without keys, or of an earlier version, to a server
-// without keys.
+// With API keys, a text belongs to the key of its request, in memory (slot_texts.h) and in
+// files: each key has its own folder, .keys/OWNER, and the file names the owner. Texts of
+// another key look as if they did not exist. A file without an owner (written by a server
+// without keys or by an earlier version) belongs to servers without keys.
 #include <fmt/format.h>
 #include <sys/stat.h>
 

@@ -1,5 +1,5 @@
-// Texts of a request as a string, a list of strings, token ids, or a list of such lists:
-// OpenAI's `prompt` and `input`.
+// OpenAI's `prompt` and `input`: a string, a list of strings, token ids, or a list of lists of
+// token ids.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which tools a model may call, and how its answer to a chat is read.
+// Which tools the model may call, and how tool calls are parsed from its answer.
 #pragma once
 
 #include <optional>

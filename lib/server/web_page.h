@@ -1,4 +1,4 @@
-// The page as one text; made from web_ui/ when ktx is built.
+// The page as one text, generated from web_ui/ at build time.
 #pragma once
 
 #include <string_view>

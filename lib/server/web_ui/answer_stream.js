@@ -1,5 +1,5 @@
-// Asking the server, and the answer as it comes. Each conversation can have one answer on its way
-// in this tab; it goes on while another conversation is looked at, and is saved as it grows.
+// Sends requests and reads the streamed answers. Each conversation can have one running answer
+// in this tab; it continues while another conversation is shown, and is saved as it grows.
 'use strict';
 const answers = new Map();  // conversation -> {control, message, saved}
 const kSampling = ['temperature', 'top_p', 'top_k', 'min_p', 'repeat_penalty', 'presence_penalty',

@@ -1,4 +1,4 @@
-// The box at the bottom: what is typed, dropped or attached, and kept per conversation until sent.
+// The input box: text typed, dropped or attached, kept per conversation until it is sent.
 'use strict';
 const busy = () => {
   $('send').hidden = answers.has(open);

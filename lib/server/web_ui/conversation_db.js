@@ -3,10 +3,10 @@
 //   chats      by id           {id, title, used, leaf, trashed}
 //   messages   by [chat, id]   {chat, id, parent, seq, role, content, reasoning, state, ...}
 //
-// Tabs do not overwrite each other: a message is written only by the tab that made it, and of a
-// conversation only the fields that changed, inside one transaction. Other tabs hear of it by a
-// BroadcastChannel. What is not written yet, or could not be, stays in `unsaved`, and all reads
-// include it: where the browser has no IndexedDB for us, this is a page that keeps in memory.
+// Tabs do not overwrite each other: only the tab that made a message writes it, and of a
+// conversation only changed fields are written, inside one transaction. Other tabs are notified
+// by a BroadcastChannel. Data that is not written yet, or could not be, stays in `unsaved`, and
+// all reads include it: in a browser without IndexedDB the page keeps everything in memory.
 'use strict';
 const unsaved = {chats: new Map(), messages: new Map()};  // id -> fields; keyOf -> record
 const keyOf = message => JSON.stringify([message.chat, message.id]);

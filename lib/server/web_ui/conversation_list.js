@@ -1,5 +1,5 @@
-// The list beside the chat: conversations by last use, those that hold a searched text, or the
-// trash. Some at a time, as there may be thousands.
+// The sidebar: conversations by last use, search results, or the trash. It shows a limited
+// number at a time, because there may be thousands.
 'use strict';
 const kPage = 100;
 let shown = kPage;

@@ -4,7 +4,7 @@
 //   question ─┬─ answer ─── next question ─── answer
 //             └─ answer 2                              <- leaf: path [question, answer 2]
 //
-// Everything here comes from storage or from a file, and may be damaged or made up.
+// All data comes from storage or a file, and may be damaged or forged.
 'use strict';
 const kRoles = ['user', 'assistant', 'system'];
 const kStates = ['streaming', 'done', 'length', 'stopped', 'broken'];

@@ -1,5 +1,5 @@
-// The conversations as this tab has them: what exists, which one is open and which versions of its
-// messages are shown. Changes go to conversation_db.js, and through it to the other tabs.
+// The state of this tab: which conversations exist, which one is open, and which versions of
+// its messages are shown. Changes go to conversation_db.js and from there to other tabs.
 'use strict';
 let conversations = new Map();  // id -> {id, title, used, leaf, trashed}
 let open = null;                // id of the one shown

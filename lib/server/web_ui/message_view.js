@@ -1,5 +1,5 @@
-// Messages on the screen. A node belongs to one message and is brought up to date block by block:
-// what does not change keeps its selection, its place and the keyboard's focus.
+// Shows messages. A node belongs to one message and is updated block by block: unchanged blocks
+// keep their selection, position and keyboard focus.
 'use strict';
 const nodeOf = id => [...$('messages').children].find(node => node.dataset.id === id);
 

@@ -1,4 +1,5 @@
-// What the user must know: a bar that stays until it is mended or dismissed, and a short toast.
+// Notices to the user: a bar that stays until the problem is solved or dismissed, and a short
+// toast.
 'use strict';
 
 // One bar for each name; a new text replaces the old one. actions: [[label, onclick]]. What lasts

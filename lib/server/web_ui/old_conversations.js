@@ -1,6 +1,7 @@
-// Conversations of earlier pages: one text in localStorage, ktx.chats, of at most 200. They go into
-// the database, merged with what is there, and the text is removed only when it can be read back
-// from there. A text that cannot be understood, whole or in part, stays for the user to save.
+// Imports conversations of earlier pages, which kept at most 200 as one text in localStorage
+// (ktx.chats). They are merged into the database, and the text is removed only after it can be
+// read back from there. A text that cannot be parsed, in whole or in part, stays for the user
+// to save.
 'use strict';
 
 const stateOf = record => record.error ? 'broken' : record.streaming ? 'streaming' : 'done';

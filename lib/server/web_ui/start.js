@@ -1,4 +1,4 @@
-// Puts the parts together: events, what storage says, and the first look.
+// Connects the parts: events, storage notices, and the first view.
 'use strict';
 let settings = {};
 const readSettings = () => {
