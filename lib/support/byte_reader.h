@@ -1,7 +1,7 @@
 // A bounds-checked cursor over untrusted little-endian bytes.
 //
-// Every read either succeeds whole or fails and leaves the position; nothing is
-// ever added before it is compared, so lengths near 2^64 cannot wrap.
+// A read either succeeds as a whole or fails and leaves the position unchanged. Lengths are
+// compared before anything is added, so lengths near 2^64 cannot wrap.
 #pragma once
 
 #include <cstddef>

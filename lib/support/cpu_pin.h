@@ -1,9 +1,9 @@
-// Holds the calling thread on one processor while it lives.
+// Pins the calling thread to one CPU for the lifetime of the object.
 //
 //   const CpuPin pin(7);     // -1: does nothing
 //
-// A processor that may not be used, or does not exist, is no failure: the thread then
-// runs where it did.
+// A CPU that does not exist or may not be used is not an error: the thread then keeps running
+// where it did.
 #pragma once
 
 #include <sched.h>

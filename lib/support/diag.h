@@ -1,4 +1,4 @@
-// Diagnostics: the user's mistakes, all of them, with places and ways out.
+// Diagnostics: all mistakes of the user, with their places and proposed fixes.
 //
 //   sink.error({file, 14, 11, 24}, "R007", "rule matches no module")
 //       .note({}, "closest module name is 'layers.3.mlp.experts'")
@@ -12,9 +12,9 @@
 //   note: closest module name is 'layers.3.mlp.experts'
 //   help: write `optional: true` if that is meant
 //
-// A fix-it is an edit that mends the mistake; it is drawn under the caret, and
-// `--fix` applies it. Diagnostics of one group are examples of one cause: the
-// text form shows three of them and counts the rest (render_diagnostics).
+// A fix-it is an edit that corrects the mistake; it is drawn under the caret, and `--fix`
+// applies it. Diagnostics of one group are examples of one cause: the text form shows three of
+// them and counts the rest (render_diagnostics).
 //
 // Not thread-safe; one sink per compilation.
 #pragma once

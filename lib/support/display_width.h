@@ -1,11 +1,11 @@
-// Columns that a text takes in a terminal.
+// Columns that a text occupies in a terminal.
 //
 //   display_width("llama")  -> 5
 //   display_width("通义")    -> 4: two columns each
 //   display_width("é")      -> 1, also when it is e with a combining accent
 //
-// Tables of ranges instead of the C library's, which knows nothing where no locale is set.
-// A byte that is no UTF-8 counts as one column.
+// Uses its own tables of ranges, because the C library's need a locale. A byte that is not
+// UTF-8 counts as one column.
 #pragma once
 
 #include <cstddef>

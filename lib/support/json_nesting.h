@@ -1,6 +1,6 @@
-// What parsing a JSON text would cost, found before it is parsed: values made of it are
-// used recursively, and objects that keep their order compare each new key with all before
-// it, and small values take many times their text, so that hostile text must be refused first.
+// Estimates what a JSON text would cost to parse, before it is parsed, so that hostile text is
+// refused first: values are used recursively, objects that keep their order compare each new
+// key with all earlier ones, and small values take many times the memory of their text.
 //
 //   if (json_nesting(text) > 64) return Error{"nested too deep"};
 //   if (json_member_pairs(text) > kMaxMemberPairs) return Error{"too many members"};

@@ -1,16 +1,16 @@
-// A file that lines are added to while a program runs: a log, a profile.
+// A file to which a running program appends lines: a log or a profile.
 //
 //   LineFile log = KTX_TRY(LineFile::open("access.log", LineFile::Old::GoesOn, "{"));
 //   log.add(line);                       // with its newline; in a buffer
 //   log.flush();
 //   if (Status all = log.finish(); !all) // what could not be written, with its cause
 //
-// It is written in place, through symbolic links; pipes, terminals and /dev/null will do, too
-// (output_place.h). A file that is there and does not begin with `begin` is left alone: a log
-// must not be added to a model. A failure loses lines, not the program; the next ones are
-// tried again.
+// It is written in place, through symbolic links; pipes, terminals and /dev/null are accepted
+// too (output_place.h). An existing file that does not begin with `begin` is refused: a log
+// must not be appended to a model. A failure loses lines but does not end the program; later
+// lines are tried again.
 //
-// Not for several threads at once.
+// Not thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // A whole file mapped read-only.
 //
-// A file that shrinks while it is mapped would kill the program with SIGBUS.
-// Here the missing page reads as zeros instead and shrunk() becomes true: check
-// it after reading weights and report, never trust what was read.
+// A file that shrinks while it is mapped would end the program with SIGBUS. Here a missing page
+// reads as zeros and shrunk() becomes true: check it after reading weights, and do not use what
+// was read.
 #pragma once
 
 #include <cstddef>

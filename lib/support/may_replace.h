@@ -1,10 +1,11 @@
-// Whether a file may be written under a name: a typing error must not cost a model.
+// Checks whether an output may replace the file at a path: a typing error must not destroy a
+// model.
 //
 //   KTX_TRY(may_replace("m.gguf", "KTXPLAN"));
 //   m.gguf: there is a file of this name that begins with 'GGUF', not with 'KTXPLAN'; name ...
 //
-// Nothing there, an empty file, and one that begins with `magic`, as the new one will, may be
-// replaced. Devices and folders are left to whoever opens them.
+// A missing file, an empty file, and a file that begins with `magic`, as the new one will, may
+// be replaced. Devices and folders are left to the caller that opens them.
 #pragma once
 
 #include <string>

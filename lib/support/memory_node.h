@@ -1,4 +1,4 @@
-// Moves pages of memory, also of a mapped file, to a NUMA node.
+// Moves memory pages, also those of a mapped file, to a NUMA node.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Files beside a path that does not exist: what was probably meant.
+// Suggests a file for a path that does not exist: the nearest name in its folder.
 //
 //   nearest_file("models/Lama.gguf")  -> "models/llama.gguf"
 //

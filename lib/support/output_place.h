@@ -1,17 +1,16 @@
-// Where an output goes: what its path means behind all symbolic links.
+// Resolves the path of an output through all symbolic links.
 //
 //   OutputPlace place = KTX_TRY(find_output("out"));   // out -> plans/m.ktxplan
 //   place.path                                         // "/home/me/plans/m.ktxplan"
 //
 // A rename onto "out" would replace the link, and one onto "/dev/stdout" the machine's device
-// link. So whatever is renamed is renamed onto `path`, which is a regular file or nothing, in a
-// folder that is neither under /dev (but /dev/shm) nor /proc nor /sys. Pipes, terminals,
-// /dev/null, /dev/full and the open files of this process (/dev/stdout) are streams: they are
-// written to, or refused by those who need a file. Other devices, sockets and folders are
-// refused here.
+// link. So outputs are renamed onto `path`, which is a regular file or nothing, in a folder
+// outside /dev (except /dev/shm), /proc and /sys. Pipes, terminals, /dev/null, /dev/full and
+// the open files of this process (/dev/stdout) are streams: callers write to them, or refuse
+// them if they need a file. Other devices, sockets and folders are refused here.
 //
-// Other names of a file (hard links) keep what it was before. Links that lead nowhere are
-// followed, too: the file is made where they point.
+// Hard links to the old file keep its content. Dangling links are followed too: the file is
+// created at their target.
 #pragma once
 
 #include <string>

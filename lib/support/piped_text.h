@@ -1,9 +1,9 @@
-// A text that a program is handed: a file, standard input, or the end of a pipe.
+// Reads an input text from a file, from standard input, or from a pipe.
 //
 //   read_piped_text("prompt.txt")   read_piped_text("-")   read_piped_text("/dev/fd/63")
 //
-// Rule files, models and the like are mapped files (mapped_file.h), which refuse pipes at
-// once; a prompt may come out of another program, and is awaited to its end.
+// Rule files and models are mapped files (mapped_file.h), which refuse pipes at once. A prompt
+// may come from another program and is read to its end.
 #pragma once
 
 #include <cstddef>

@@ -1,11 +1,11 @@
-// Numbers with units, as people write them on command lines and in files.
+// Parses numbers with units, as written on command lines and in files.
 //
 //   parse_count("32k", 1, kMax)  -> 32768       k, m, g: 1024, 1024^2, 1024^3
 //   parse_size("1.5 GiB", kMax)  -> 1610612736  k, m, g, t: the same; kb and kib mean k
 //
-// Upper and lower case are the same, and memory is counted in powers of 1024 whatever the
-// unit is called. Nothing for a text that is malformed (also "1e9", "0x10", "-1", "1,5G")
-// or out of range. Safe for untrusted text.
+// Case is ignored, and memory is counted in powers of 1024 whatever the unit is called. Returns
+// nothing for a text that is malformed (also "1e9", "0x10", "-1", "1,5G") or out of range. Safe
+// for untrusted text.
 #pragma once
 
 #include <cstdint>

@@ -1,13 +1,13 @@
-// A mapping of a file whose missing pages are no reason to die.
+// Keeps missing pages of a mapped file from ending the program.
 //
 //   SigbusGuard guard(data, size, /*writable=*/false);
 //   ... read ...
 //   if (guard.hit()) return Error{"the file became smaller"};
 //   // the guard goes before munmap()
 //
-// A file that shrinks while it is mapped would kill the program with SIGBUS. Behind a guard
-// the missing page reads as zeros instead (and what is written to it is lost), and hit()
-// becomes true: check it afterwards, and never trust what was read.
+// A file that shrinks while it is mapped raises SIGBUS. Behind a guard a missing page reads as
+// zeros (and writes to it are lost), and hit() becomes true: check it afterwards, and do not
+// use what was read.
 #pragma once
 
 #include <cstddef>

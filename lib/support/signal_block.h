@@ -1,5 +1,5 @@
-// Keeps signals such as Ctrl-C and window changes away from threads that are
-// started while it lives, so that they reach the thread that waits for the user.
+// Blocks signals such as Ctrl-C and window changes in threads that are started during its
+// lifetime, so that they reach the thread that reads the user's input.
 //
 //   const SignalBlock block;
 //   std::thread worker(...);

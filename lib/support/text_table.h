@@ -1,5 +1,4 @@
-// A table for a terminal: every column as wide as its widest cell, whatever characters
-// stand in it.
+// A table for a terminal: every column is as wide as its widest cell, in any script.
 //
 //   TextTable table({{"model", TextTable::Left}, {"t/s"}});
 //   table.add({"通义 8B", "41.3"});

@@ -4,12 +4,11 @@
 //   pool.for_each(rows, [&](int64_t row, int thread) { ... });
 //   pool.run(job, stages);                      // many stages, e.g. the steps of a model
 //
-// A stage is over when all its *items* are done, not when all threads have come
-// by: a thread that the scheduler has put aside holds up the others only if it is
-// in the middle of an item, and whoever finishes a stage's last item opens the
-// next one. So a busy machine costs the program its share of the cores and not
-// the factor of 6 to 35 that a barrier of spinning threads costs. Threads without
-// work spin for a tenth of a millisecond, then sleep on a futex.
+// A stage ends when all its *items* are done, not when all threads have arrived: a thread that
+// the scheduler has suspended delays the others only in the middle of an item, and the thread
+// that finishes a stage's last item opens the next stage. So a busy machine costs the program
+// its share of the cores and not the factor of 6 to 35 that a barrier of spinning threads
+// costs. Idle threads spin for a tenth of a millisecond, then sleep on a futex.
 //
 //   stage 3 of 5 items, two threads:   A: 0 2 4      | opens stage 4, takes item 0
 //                                      B:  1 3  spin | takes item 1 ...
@@ -17,9 +16,9 @@
 // Which thread runs which item, and in which order, differs from run to run: the
 // items of a stage must not depend on each other.
 //
-// Threads may have a place: a processor to stay on and a share of the machine (a NUMA
-// node). Each share has its own run of a stage's items, which its threads take first;
-// then they help the others:
+// Threads may have a place: a CPU to stay on and a share of the machine (a NUMA node). Each
+// share has its own range of a stage's items. Its threads take these first and then help the
+// other shares:
 //
 //   stage of 8 items, shares of 2 threads:   0 1 2 3 | 4 5 6 7
 #pragma once

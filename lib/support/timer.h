@@ -1,4 +1,4 @@
-// Wall time since construction.
+// Measures wall time since construction.
 #pragma once
 
 #include <chrono>

@@ -1,19 +1,19 @@
-// A file in the making: TARGET.work beside its target, locked, renamed into place
-// when it is whole.
+// A file being written: TARGET.work beside its target, locked, and renamed onto the target when
+// it is complete.
 //
 //   WorkFile file = KTX_TRY(WorkFile::open("m.ktxplan", "KTXPLAN"));
 //   KTX_TRY(file.reserve(size));          // a full disk is an error here, not later
 //   KTX_TRY(file.write(0, bytes));        // from several threads at once, as fast as they are
 //   KTX_TRY(file.commit());               // fsync, rename, fsync of the folder
 //
-// One process at a time: a second one fails at once. Until commit() the target is
-// untouched; without commit() the work file is removed. A killed process leaves
-// its work file, and the next one opens it as it is (size() > 0).
+// One process at a time: a second one fails at once. The target is untouched until commit();
+// without commit() the work file is removed. A killed process leaves its work file, and the
+// next process opens it as it is (size() > 0).
 //
-// A target that is there already is replaced only when it is empty or begins with `magic`:
-// `ktx-compile m.gguf -o m.gguf` must not cost the model. The new file has its permissions.
-// A symbolic link stays, and the file it leads to is replaced (output_place.h); the work file
-// is beside that one. Pipes and devices are refused: write_file.h writes to them.
+// An existing target is replaced only if it is empty or begins with `magic`: `ktx-compile
+// m.gguf -o m.gguf` must not destroy the model. The new file gets its permissions. A symbolic
+// link stays, and its target is replaced (output_place.h); the work file is beside that target.
+// Pipes and devices are refused: write_file.h writes to them.
 #pragma once
 
 #include <sys/types.h>

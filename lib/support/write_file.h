@@ -3,10 +3,10 @@
 //   KTX_TRY(write_file("report.html", "<!doctype html>", html));
 //   KTX_TRY(replace_file("rules.yaml", "", fixed));
 //
-// A file appears whole or not at all, and replaces only an empty one or one that begins with
-// `magic` (work_file.h; "" is any). write_file() also writes to what is no file and may be
-// written to: pipes, terminals, /dev/null, /dev/stdout (output_place.h). A pipe that nobody
-// reads is an error, never a wait; the caller ignores SIGPIPE.
+// A file appears as a whole or not at all, and replaces only an empty file or one that begins
+// with `magic` (work_file.h; "" matches any). write_file() also writes to streams: pipes,
+// terminals, /dev/null, /dev/stdout (output_place.h). A pipe without a reader is an error,
+// never a wait; the caller ignores SIGPIPE.
 #pragma once
 
 #include <sys/types.h>
