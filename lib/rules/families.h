@@ -1,4 +1,4 @@
-// Which model families a class name of a rule file belongs to.
+// Finds the model families to which a class name of a rule file belongs.
 //
 //   families_of("ktransformers.models.modeling_deepseek_v3.MoEGate")  // DeepseekV3ForCausalLM
 //   families_of("MoEGate")                                            // both DeepSeek families

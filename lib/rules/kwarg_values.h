@@ -1,5 +1,5 @@
-// What `replace` takes of KTransformers: the class of an operator, and its keyword arguments
-// (operators.h).
+// Reads the part of `replace` that comes from KTransformers: the operator class and its keyword
+// arguments (operators.h).
 #pragma once
 
 #include "lib/rules/rule_values.h"

@@ -1,13 +1,13 @@
-// Which rule decides which module, with KTransformers' semantics.
+// Decides which rule applies to which module, with KTransformers' semantics.
 //
-// Modules are met depth-first, parents first; for each, the first rule that matches
-// wins. `class` is an isinstance test (class, other spellings of it, base classes),
-// `name` a regex searched anywhere in the path. Below a module whose winning rule
-// says `recursive: false`, nothing is matched. The modules of single experts, which
-// the graph does not store, take part as if they were there.
+// Modules are visited depth-first, parents first, and the first rule that matches a module
+// wins. `class` is an isinstance test (class, other spellings of it, base classes); `name` is a
+// regex searched anywhere in the path. Below a module whose winning rule says `recursive:
+// false`, nothing is matched. The modules of single experts, which the graph does not store,
+// take part as if they were there.
 //
-// Safe for hostile patterns: one that runs into its limits is out of the match from
-// then on and named in `too_slow`.
+// Safe for hostile patterns: a pattern that exceeds its limits matches nothing from then on and
+// is named in `too_slow`.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the keys of `match` take: a pattern, ranges of layers, a kind or role.
+// Reads the values of `match`: a pattern, ranges of layers, a kind or role.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// What rule files may name: operator classes, ops, kwargs, backends, and the older
-// names of all of them. Looked up in tables, never imported or run.
+// Names that rule files may use: operator classes, ops, kwargs, backends, and older names of
+// all of these. They are looked up in tables, never imported or run.
 #pragma once
 
 #include <optional>

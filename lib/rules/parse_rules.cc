@@ -1,4 +1,4 @@
-// A rule file's tree -> rules, every mistake reported at its place.
+// Turns a rule file's YAML tree into rules and reports every mistake at its place.
 #include <fmt/format.h>
 
 #include <algorithm>

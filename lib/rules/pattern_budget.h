@@ -1,14 +1,14 @@
-// What the patterns of rule files may cost: steps of the matcher, never seconds, so
-// that a check ends alike on every machine, busy or not.
+// Limits the cost of the patterns of rule files, in steps of the matcher and never in seconds,
+// so that a check gives the same result on every machine, busy or not.
 //
 //   PatternBudget budget(rules.size());
 //   budget.test(rule, regex, path);   // Match, None, or Limit: this rule is out
 //
-// A search is tried with few steps first, which is free: no pattern of a real file
-// needs more than four on any module path. One that needs more is begun anew with more
-// and charged what it is allowed. A rule is out (every further test says Limit) once
-// one path needs more than the last of these limits, once its own steps are spent, or,
-// when those of all rules are, once it has used a hundredth of its own.
+// A search first runs with few steps, which are free: no pattern of a real file needs more than
+// four steps on any module path. A pattern that needs more starts again with a larger limit and
+// is charged for it. A rule is excluded (every further test returns Limit) when one path needs
+// more than the largest limit, when its own steps are spent, or, once the steps of all rules
+// are spent, when it has used a hundredth of its own.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Whether a pattern means to PCRE2 what it means to Python's re, which rule files
-// are written for, and what is likely to be a mistake in it.
+// Checks whether a pattern means the same to PCRE2 as to Python's re, for which rule files are
+// written, and finds likely mistakes in it.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,8 @@
-// Which of many patterns can match a path at all, found in one walk over the path.
+// Finds, in one walk over a path, which of many patterns can match it at all.
 //
-// Each pattern hangs on one of its sets of required literals (pattern_literals.h), the
-// one that the paths at hand contain least: of
+// Each pattern is indexed by one of its sets of required literals (pattern_literals.h): the set
+// it is ".mlp.experts.17.up_proj", not "model.layers.". All literals are in one Aho-Corasick
+// automaton, so a path costs its length plus its candidates.
 //
 //   ^model\.layers\.\d+\.mlp\.experts\.17\.up_proj$
 //
@@ -13,8 +14,8 @@
 //   index.choose([](uint32_t pattern) { return false; });
 //   index.candidates(path);   // ascending numbers; others do not match
 //
-// Patterns that say nothing, or whose literals are everywhere, are in `always()`
-// instead. Paths of other than ASCII characters are refused: all may match.
+// Patterns without literals, or with literals that occur everywhere, are in `always()` instead.
+// For paths with non-ASCII characters every pattern is a candidate.
 #pragma once
 
 #include <cstdint>

@@ -1,13 +1,13 @@
-// Strings without which a pattern cannot match, so that most patterns of a large rule
-// file need not be tried on most module paths:
+// Required literals: strings without which a pattern cannot match. They save trying most
+// patterns of a large rule file on most module paths:
 //
 //   ^model\.layers\.(3|4)\.mlp\..*\.(up|down)_proj$
 //     one of  model.layers.3.mlp.  model.layers.4.mlp.
 //     one of  .up_proj  .down_proj
 //
-// A subject of ASCII characters that lacks every string of one set is no match. Of a
-// pattern that this does not understand (flags, back references, characters that are
-// not ASCII) nothing is said: no sets. Never wrong, often incomplete.
+// An ASCII subject that lacks every string of one set does not match. Patterns that are not
+// analysed (flags, back references, non-ASCII characters) have no sets. The result is never
+// wrong, but often incomplete.
 #pragma once
 
 #include <string>

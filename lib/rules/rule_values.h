@@ -1,5 +1,5 @@
-// The values of a rule file's keys: each taken from its node, or reported at its place with
-// what was meant.
+// Reads the values of a rule file's keys. A value of the wrong form is reported at its place
+// with a suggestion.
 //
 //   values.take_device(node, "device", replace.device, replace.place);
 //   // rules.yaml:4:22: error: unknown device 'cuda:O'; did you mean 'cuda:0'?

@@ -1,4 +1,4 @@
-// A description of a machine that is not here (`--target=FILE`):
+// Reads the description of another machine (`--target=FILE`):
 //
 //   name: workstation
 //   gpus:
@@ -6,8 +6,8 @@
 //     25}
 //   cpu: {isa: avx512, cores: 16, memory_gib: 128, bandwidth_gbps: 80, numa_nodes: 1}
 //
-// `count: 4` in an entry of gpus stands for four of them. Ready ones lie in targets/.
-// Safe for untrusted files.
+// `count: 4` in an entry of gpus means four of them. Ready-made files are in targets/. Safe for
+// untrusted files.
 #pragma once
 
 #include <string>

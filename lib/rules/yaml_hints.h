@@ -1,6 +1,5 @@
-// What is really wrong with a text that is no YAML. The reader loses the thread some
-// lines after the mistake and names what it expected there; most mistakes can be seen
-// in the text itself:
+// Finds the real mistake in a text that is not valid YAML. The reader fails some lines after
+// the mistake and reports what it expected there; most mistakes are visible in the text itself:
 //
 //   -match:                 a dash needs a space after it
 //   name: "^model\.norm$"   in double quotes `\.` is no escape

@@ -1,4 +1,4 @@
-// The only file that knows yaml-cpp.
+// The only file that includes yaml-cpp.
 #include "lib/rules/yaml_tree.h"
 
 #include <fmt/format.h>

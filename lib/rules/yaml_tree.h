@@ -1,14 +1,14 @@
-// YAML as a tree whose every node knows its place in the file.
+// YAML as a tree in which every node has its place in the file.
 //
 //   YamlRef root = parse_yaml(bytes, "rules.yaml", diags);   // null: see diags
 //   root->items[0]->find("match")->loc.line
 //
-// yaml-cpp's own tree drops duplicate keys and the extent of quoted scalars, both
-// of which messages need; its events keep them. Reads as PyYAML does where rule
-// files depend on it: the plain scalar None is a text, null and ~ are null.
+// yaml-cpp's own tree drops duplicate keys and the extent of quoted scalars, which the messages
+// need; its events keep them. Scalars follow PyYAML where rule files depend on it: the plain
+// scalar None is a text; null and ~ are null.
 //
-// Safe for untrusted text: size, depth and number of nodes are bounded, aliases
-// share their node, nothing is constructed from tags.
+// Safe for untrusted text: size, depth and number of nodes are bounded, aliases share their
+// node, and tags construct nothing.
 #pragma once
 
 #include <memory>
