@@ -1,4 +1,4 @@
-// The module graph: the tree of the Hugging Face model as its users know it.
+// The module graph: the tree of the Hugging Face model, as its users know it.
 //
 // Rules match on this level, by path and by class. Architectures (lib/arch)
 // build it, bound to the GGUF's tensors; passes add decisions; lower_to_steps

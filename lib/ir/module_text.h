@@ -1,11 +1,12 @@
-// The module graph's text form: what print_modules.cc and parse_modules.cc share.
+// The text form of the module graph: the definitions that print_modules.cc and parse_modules.cc
+// share.
 //
 //   line     = word*            words are separated by spaces
 //   word     = bare | "quoted"  bare: letters, digits and _ . - / :
 //   list     = [a, b, c]        brackets and commas are words of their own
 //
-// The fields of each attribute struct are listed once, here; both directions
-// expand from the list.
+// The fields of each attribute struct are listed once, here; printing and parsing expand from
+// the list.
 #pragma once
 
 #include <string>

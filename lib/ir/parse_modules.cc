@@ -1,9 +1,8 @@
-// Reads the text form that print_modules.cc writes, line by line.
+// Parses the text form that print_modules.cc writes, line by line.
 //
-// The first word of a line says what it is; role, attributes, params and decision
-// belong to the module line above them, aliases and bases to the class line above.
-// Parents follow from the paths. Work and memory are bounded by kMaxTextBytes and
-// kMaxSpellingBytes.
+// The first word of a line gives its type. Role, attributes, params and decision belong to the
+// module line above them, aliases and bases to the class line above. Parents follow from the
+// paths. kMaxTextBytes and kMaxSpellingBytes bound work and memory.
 #include <fmt/format.h>
 
 #include <charconv>

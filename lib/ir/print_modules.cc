@@ -1,6 +1,6 @@
-// The text form of a module graph. Spellings of a class (aliases, bases) stand
-// once per distinct set: the second set of torch.nn's Linear, say that of a Qwen
-// router, is "torch.nn.modules.linear.Linear #2".
+// Prints the text form of a module graph. Spellings of a class (aliases, bases) are printed
+// once per distinct set: the second set of torch.nn's Linear, say of a Qwen router, is
+// "torch.nn.modules.linear.Linear #2".
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,6 +1,5 @@
-// Checks a module graph: tree, order, attributes and parameters. Runs after every
-// pass that touches the graph; a violation is a bug of the pass before it, or a
-// text form that somebody edited.
+// Checks a module graph: tree, order, attributes and parameters. Runs after every pass that
+// changes the graph. A violation is a bug of the pass before it, or an edited text form.
 #include <fmt/format.h>
 
 #include <cmath>
