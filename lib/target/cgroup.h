@@ -1,10 +1,10 @@
-// What the control group of this process allows: cores and memory.
+// The limits of this process's control group: cores and memory.
 //
 //   docker run --cpus=1.5 -m 2g   ->   cpus = 1.5, memory_bytes = 2 GiB
 //
-// Containers and services are limited this way while /proc still shows the whole
-// machine. Both versions are read; the tightest limit of the group and its
-// parents counts. Whatever cannot be read is no limit.
+// Containers and services are limited this way while /proc still shows the whole machine. Reads
+// both cgroup versions; the tightest limit of the group and its parents counts. A value that
+// cannot be read is no limit.
 #pragma once
 
 #include <cstdint>

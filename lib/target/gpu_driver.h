@@ -1,5 +1,5 @@
-// What the NVIDIA driver says of the GPUs, without any CUDA library at build or run
-// time: libcuda.so.1 is opened by name when it is first asked.
+// Queries the NVIDIA driver for the GPUs, without a CUDA library at build or run time: opens
+// libcuda.so.1 by name at the first query.
 //
 //   const GpuDriver driver = GpuDriver::open();
 //   if (!driver.usable()) say(driver.problem());   // "no NVIDIA driver (libcuda.so.1 ...)"

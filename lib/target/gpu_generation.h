@@ -1,4 +1,5 @@
-// The oldest GPUs that kernels are built for. Gpu: what has compute_major and compute_minor.
+// The oldest GPU generation that kernels are built for. Gpu: any type with compute_major and
+// compute_minor.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Which instruction sets this machine has, and which one the kernels may use.
+// The instruction sets of this machine, and the one that the kernels use.
 //
 //   Isa isa = KTX_TRY(choose_isa());   // the best, or what KTX_FORCE_ISA names
 //

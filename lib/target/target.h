@@ -1,10 +1,10 @@
-// The machine: facts that decide placement, layouts and the number of threads.
+// The machine: facts that determine placement, layouts and the number of threads.
 //
 //   const Target host = detect_host();
 //   host.cpu.default_threads()   // 8 on a machine of 8 cores with 16 hardware threads
 //
-// Facts only; rates are measured elsewhere and given as files. The same struct
-// describes another machine (`ktx-compile --target=FILE`).
+// Facts only; rates are measured elsewhere and given as files. The same struct also describes
+// another machine (`ktx-compile --target=FILE`).
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
-// Which processors the threads of a run stay on, and which NUMA nodes they belong to.
+// Assigns the threads of a run to CPUs and NUMA nodes.
 //
 //   two sockets of 4 cores with 2 hardware threads each, 6 threads:
 //     cpus 0 1 2 of node 0, cpus 4 5 6 of node 1     (8 to 15 are their siblings)
 //
-// Cores are taken from the nodes in turn, so that all memory channels work; second
-// hardware threads only when the cores are used up. The affinity mask counts.
+// Cores are taken from the nodes in turn, so that all memory channels work. Second hardware
+// threads are used only when the cores are used up. The affinity mask is respected.
 #pragma once
 
 #include <string>

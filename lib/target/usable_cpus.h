@@ -1,5 +1,4 @@
-// The hardware threads of the machine, as /sys and the affinity mask show them. Private
-// to lib/target.
+// The hardware threads of the machine, from /sys and the affinity mask. Private to lib/target.
 #pragma once
 
 #include <cstdint>
