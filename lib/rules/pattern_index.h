@@ -1,13 +1,12 @@
 // Finds, in one walk over a path, which of many patterns can match it at all.
 //
 // Each pattern is indexed by one of its sets of required literals (pattern_literals.h): the set
-// it is ".mlp.experts.17.up_proj", not "model.layers.". All literals are in one Aho-Corasick
-// automaton, so a path costs its length plus its candidates.
+// that is rarest in the paths at hand. For
 //
 //   ^model\.layers\.\d+\.mlp\.experts\.17\.up_proj$
 //
-// that is ".mlp.experts.17.up_proj", not "model.layers.". All of them stand in one
-// automaton (Aho and Corasick's), so a path costs its length and what it may match.
+// it is ".mlp.experts.17.up_proj", not "model.layers.". All literals are in one Aho-Corasick
+// automaton, so a path costs its length plus its candidates.
 //
 //   PatternIndex index(patterns);
 //   for (path : paths) index.count(path);
