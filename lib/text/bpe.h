@@ -1,12 +1,12 @@
-// Byte-level BPE: inside of a piece, the pair of neighbours with the lowest rank
-// merges, the leftmost first, until no pair is in the list.
+// Byte-level BPE: within a pre-token, the adjacent pair with the lowest rank merges first (the
+// leftmost of equals), until no pair has a rank.
 //
 //   "hello" = h e l l o   merges: 0 "h e", 1 "l l", 2 "he ll"   ->   "hell" "o"
 //
-// Some vocabularies are over characters instead of bytes ("▁hello", with byte tokens
-// for what they lack); then the first symbols are characters.
+// Some vocabularies use characters instead of bytes ("▁hello", with byte tokens for characters
+// that they lack); then the initial symbols are characters.
 //
-// A heap holds the pairs, so a piece of n bytes takes n log n steps however long it is.
+// The pairs are in a heap, so n bytes take n log n steps, however long the pre-token is.
 #pragma once
 
 #include <cstdint>

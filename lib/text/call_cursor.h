@@ -1,11 +1,11 @@
-// Walks over the text of a tool call that may still grow: each step says whether what it
-// wants is there (Call), may still come (More), or cannot (No).
+// A cursor over the text of a tool call that may still grow. Each step returns whether the
+// expected text is there (Call), may still arrive (More), or cannot (No).
 //
 //   KTX_STEP(in.literal("<tool_call>"));     // returns the state unless it is there
 //   in.space();
 //   KTX_STEP(in.json(json));
 //
-// For the readers of formats (call_formats.h) alone.
+// Used only by the readers of formats (call_formats.h).
 #pragma once
 
 #include <algorithm>

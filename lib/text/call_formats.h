@@ -1,8 +1,8 @@
-// How one tool call reads in each format, and the markers of each; the table that brings them
-// together is in tool_call_reader.cc.
+// Readers of one tool call, one per format, and the markers of each format. The table of
+// formats is in tool_call_reader.cc.
 //
-// A reader begins in front of the call and leaves `in` behind it. It fills read.calls, and
-// on the way what a call that is not whole yet tells (CallRead).
+// A reader starts before the call and leaves `in` behind it. It fills read.calls; for an
+// incomplete call it fills what is known so far (CallRead).
 #pragma once
 
 #include <span>

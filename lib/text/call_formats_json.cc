@@ -1,4 +1,4 @@
-// Calls whose arguments are JSON: Hermes, Llama 3, Mistral, DeepSeek, Kimi.
+// Tool calls with JSON arguments: Hermes, Llama 3, Mistral, DeepSeek, Kimi.
 #include <algorithm>
 #include <optional>
 #include <utility>

@@ -1,4 +1,4 @@
-// Calls whose arguments stand in tags: GLM-4.5 and Qwen3-Coder.
+// Tool calls with arguments in tags: GLM-4.5 and Qwen3-Coder.
 #include <algorithm>
 
 #include "lib/text/call_formats.h"

@@ -1,10 +1,10 @@
-// Token by token to text that is whole at every moment: a character whose bytes are
-// spread over tokens appears with its last one.
+// Turns tokens into text that is valid UTF-8 at every moment: a character whose bytes are
+// spread over several tokens appears with the last of them.
 //
 //   "ä" = tokens C3, A4:    add(C3) -> ""    add(A4) -> "ä"
 //
-// Bytes that can never become a character are U+FFFD, one for each maximal beginning
-// of one (as browsers and Hugging Face show them); at the end also those held back.
+// Bytes that can never become a character are replaced by U+FFFD, one per maximal invalid
+// prefix (as in browsers and Hugging Face); at the end, so are held-back bytes.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
-// Characters as a person counts them: a letter with its marks, an emoji with its
-// modifiers and joiners, a flag of two letters, each one unit with its columns on a
-// terminal.
+// User-perceived characters: a letter with its marks, an emoji with its modifiers and joiners,
+// or a flag of two letters is one unit, with its width in terminal columns.
 //
 //   "e\u0301"  ->  {length 3, columns 1}
 //   "你"       ->  {length 3, columns 2}

@@ -1,11 +1,11 @@
-// Tokenizers as Hugging Face repositories keep them.
+// Loads tokenizers of Hugging Face repositories.
 //
 //   HfTokenizer hf = KTX_TRY(load_hf_tokenizer("model/tokenizer.json"));
 //   Tokenizer tokenizer = KTX_TRY(Tokenizer::create(std::move(hf.data)));
 //
-// tokenizer.json: BPE, byte-level or over characters with byte fallback; its own split
-// patterns are used. tokenizer.model: SentencePiece BPE. What such a file asks for and
-// we lack (WordPiece, Unigram, lower-casing) is an error, never ignored.
+// tokenizer.json: BPE, byte-level or over characters with byte fallback; its own split patterns
+// are used. tokenizer.model: SentencePiece BPE. A feature that ktx lacks (WordPiece, Unigram,
+// lower-casing) is an error, never ignored.
 //
 // Everything here is safe for untrusted files. Errors begin with the file's name.
 #pragma once

@@ -1,5 +1,5 @@
-// How much of a text's end may be the beginning of a marker, for streams that must
-// never show half of one.
+// Length of the longest suffix of a text that may be the beginning of a marker. Streams hold it
+// back, so that they never show half a marker.
 //
 //   partial_match("see <thi", "<think>")  ->  4      ("<thi" is held back)
 //   partial_match("see <x",   "<think>")  ->  0

@@ -1,9 +1,9 @@
-// Cuts a text into the pieces inside which BPE merges, e.g. by the pattern of Qwen2
+// Splits a text into pre-tokens, within which BPE merges, e.g. by the pattern of Qwen2
 //
 //   "I've 12 cats\n"  ->  "I" "'ve" " " "1" "2" " cats" "\n"
 //
-// Steps apply in order: each cuts the pieces of the step before again, and sees
-// nothing beyond the ends of its piece.
+// Steps apply in order. Each splits the pieces of the previous step further and sees nothing
+// beyond the ends of its piece.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Splits what a model says into its reasoning and its answer, as it streams.
+// Splits a streamed answer into reasoning and content.
 //
 //   "<think>\nThe user greets.\n</think>\n\nHello!"
 //     -> reasoning "The user greets.", answer "Hello!"

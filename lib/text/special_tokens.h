@@ -1,10 +1,10 @@
-// Finds tokens that are matched in the text itself, before any splitting: control
-// tokens ("<|im_end|>") where the caller allows them, and user-defined ones always.
+// Finds tokens that are matched in the text before any splitting: control tokens ("<|im_end|>")
+// if the caller allows them, and user-defined tokens always.
 //
 //   "a<|im_end|>b"  ->  text "a", token 1181, text "b"
 //
-// Leftmost first, longest where several begin at one place. A trie: a step for each
-// byte of the text and of the matches tried.
+// The leftmost match wins, and the longest of those at one place. A trie: one step for each
+// byte of the text and of the attempted matches.
 #pragma once
 
 #include <cstdint>

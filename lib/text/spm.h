@@ -1,6 +1,6 @@
-// SentencePiece BPE: over the characters of the whole text, the two neighbours that
-// together are the token of the highest score merge, the leftmost first. What is no
-// token in the end becomes its bytes.
+// SentencePiece BPE: over the characters of the whole text, the adjacent pair that forms the
+// token with the highest score merges first (the leftmost of equals). Symbols that are not
+// tokens in the end become byte tokens.
 //
 //   " the cat" -> "▁the▁cat" -> "▁the" "▁cat"        "\n" -> "<0x0A>"
 //

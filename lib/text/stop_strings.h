@@ -1,4 +1,4 @@
-// Ends an answer at the first of some strings, and never shows a part of one.
+// Ends an answer at the first of several stop strings, and never shows a part of one.
 //
 //   StopStrings stop = KTX_TRY(StopStrings::create({"\nUser:", "END"}));
 //   stop.add("Hello\nUs")   -> "Hello"      ("\nUs" may become "\nUser:": held back)
@@ -6,10 +6,9 @@
 //   stop.add(" END of it")  -> " "          and stopped(): nothing comes any more
 //   stop.finish()           -> what is held back when the answer ends otherwise
 //
-// The stop string that is complete first wins; of two that end at the same byte the
-// one that began first. So the outcome does not depend on how the text is cut into
-// pieces. Safe for any bytes; one stream, not thread-safe, copyable. A call costs
-// bytes times strings.
+// The stop string that is complete first wins; of two that end at the same byte, the one that
+// began first. So the result does not depend on how the text is split into pieces. Safe for any
+// bytes; for one stream, not thread-safe, copyable. A call costs bytes times strings.
 #pragma once
 
 #include <string>

@@ -1,6 +1,5 @@
-// From the text of a token to its number: an open-addressing table of numbers
-// over texts that somebody else keeps. Filling 150,000 entries takes a few
-// milliseconds, where a map of strings takes ten times that.
+// Maps the text of a token to its id: an open-addressing table over texts owned by the caller.
+// Filling 150,000 entries takes a few milliseconds, a tenth of the time of a map of strings.
 #pragma once
 
 #include <bit>

@@ -1,5 +1,5 @@
-// Everything a tokenizer needs, wherever it came from: GGUF metadata, an HF
-// tokenizer.json, a SentencePiece tokenizer.model, or a section of a plan.
+// All data of a tokenizer, from any source: GGUF metadata, an HF tokenizer.json, a
+// SentencePiece tokenizer.model, or a section of a plan.
 //
 //   GGUF reader  -> TokenizerSource (views)  -> make_tokenizer_data -> TokenizerData
 //   TokenizerData -> serialize -> plan section -> parse_tokenizer_data -> TokenizerData

@@ -1,12 +1,12 @@
-// Reads one tool call at the begin of a text that may still grow; for ToolCallParser.
+// Reads one tool call at the beginning of a text that may still grow; for ToolCallParser.
 //
 //   read_tool_call(Hermes, "<tool_call>{\"name\": ", …)       -> More
 //   read_tool_call(Hermes, "<tool_call>{\"name\": \"f\"}</tool_call> x", …)  -> Call, 36 bytes
 //   read_tool_call(Hermes, "<tool_call>oh no", …)             -> No
 //
-// The verdict depends on the text alone: what is No for a text is No for every
-// longer one, and a Call stays the same Call. What a More tells of the call, a longer
-// text's More tells too.
+// The result depends on the text alone: No for a text means No for every longer one, and a Call
+// stays the same Call. Whatever a More reports of the call, the More of a longer text reports
+// too.
 #pragma once
 
 #include <span>

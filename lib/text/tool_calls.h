@@ -1,4 +1,4 @@
-// Tool calls in what a model says, as it streams.
+// Parses tool calls in a streamed answer.
 //
 //   ToolCallParser parser(ToolCallFormat::Hermes);
 //   parser.add("I look it up.\n<tool_call>\n{\"name\": \"wea")   -> text "I look it up."
@@ -18,15 +18,15 @@
 //   Glm       <tool_call>n<arg_key>k</arg_key><arg_value>v</arg_value>…</tool_call>
 //   QwenCoder <tool_call><function=n><parameter=k>v</parameter>…</function></tool_call>
 //
-// By itself a call comes out whole, when its last byte is there: so what turns out not to
-// be one (no JSON, no name, arguments that are no object, more than 256 KiB) comes out as
-// the text it is. With `stream` it comes out in pieces as it is said: it is a call as soon
-// as its name and the begin of its arguments are there (XML: the name), and one that then
-// breaks off stays cut. Either way no half of a marker is ever shown, the outcome does not
-// depend on how the text is cut into pieces, and white space around calls is dropped.
+// By default a call is emitted as a whole, with its last byte. So a text that turns out not to
+// be a call (no JSON, no name, arguments that are not an object, more than 256 KiB) is emitted
+// as text. With `stream` a call is emitted in deltas: it counts as a call as soon as its name
+// and the beginning of its arguments have arrived (XML: the name), and one that breaks off
+// later stays incomplete. In both modes half a marker is never shown, the result does not
+// depend on how the text is split, and white space around calls is dropped.
 //
-// The XML forms do not say whether 42 is a number: the schema of the parameter does, and
-// where it says nothing what is JSON is taken as it.
+// The XML forms do not distinguish 42 from "42": the schema of the parameter does. Without a
+// schema, a value that parses as JSON is JSON.
 //
 // Markers are control tokens in some vocabularies: detokenise with `special`.
 // Does not read the Python calls of Llama's built-in tools (text).

@@ -1,6 +1,5 @@
-// UTF-8 by hand, for bytes of unknown origin: strict (no overlong forms, no
-// surrogates, nothing above U+10FFFF), and never an error: a wrong byte is a
-// fact to be told, e.g.
+// UTF-8 decoding for untrusted bytes: strict (no overlong forms, no surrogates, nothing above
+// U+10FFFF). An invalid byte is a result, never an error, e.g.
 //
 //   decode_utf8("\xE4\xBD")  ->  {length 2, valid false, complete false}
 #pragma once

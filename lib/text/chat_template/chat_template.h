@@ -1,4 +1,4 @@
-// A model's chat template: from a conversation to the prompt.
+// A model's chat template: renders a conversation as a prompt.
 //
 //   ChatTemplate chat = KTX_TRY(ChatTemplate::parse(source));
 //   RenderInput input;

@@ -1,5 +1,5 @@
-// Methods of lists, tuples, dicts and numbers. Those that would change a list or
-// dict are known and refused, as in HF's immutable sandbox.
+// Methods of lists, tuples, dicts and numbers. Methods that would change a list or dict are
+// known and refused, as in HF's immutable sandbox.
 #include <fmt/format.h>
 
 #include <algorithm>

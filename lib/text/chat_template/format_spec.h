@@ -1,5 +1,5 @@
-// [[fill]align][sign][#][0][width][,|_][.precision][type]: what '%5.2f' and '{:>8}' have in
-// common, read and applied.
+// Parses and applies the format specification shared by '%5.2f' and '{:>8}':
+// [[fill]align][sign][#][0][width][,|_][.precision][type].
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,8 @@
 //   ForStmt target=m iterable=Name(messages) condition=Compare(…)
 //     OutputStmt Filter(trim, GetAttr(Name(m), content))
 //
-// Plain data, made by the parser, only read afterwards (by many renderings at
-// once). Its depth is bounded by kMaxTemplateDepth, so recursion over it is safe.
+// Plain data, built by the parser and only read afterwards (by many renderings at once). Its
+// depth is bounded by kMaxTemplateDepth, so recursion over it is safe.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Calls: macros, builtins and loops, whose `loop` variable is an object with a life.
+// Calls of macros and builtins, and loops, whose `loop` variable is an object with state.
 #include <fmt/format.h>
 
 #include <algorithm>

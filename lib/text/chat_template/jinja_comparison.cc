@@ -1,4 +1,4 @@
-// Truth, equality, order and `in`, as Python has them (jinja_operators.h).
+// Truth, equality, order and `in`, with Python's semantics (jinja_operators.h).
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Expressions: one eval_node per kind of node.
+// Evaluates expressions: one eval_node per kind of node.
 #include <fmt/format.h>
 
 #include "lib/support/strings.h"

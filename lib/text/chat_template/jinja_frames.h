@@ -1,4 +1,4 @@
-// Scopes and output buffers that end with a C++ block.
+// Scopes and output buffers as RAII objects.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Global functions: range, dict, namespace, cycler, joiner, and the two that HF
-// adds, raise_exception and strftime_now.
+// Global functions: range, dict, namespace, cycler, joiner, and HF's raise_exception and
+// strftime_now.
 #include <fmt/format.h>
 
 #include <algorithm>

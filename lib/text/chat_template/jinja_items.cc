@@ -1,5 +1,4 @@
-// Indexing, slices, lengths and what a `for` walks over, as Python has them
-// (jinja_operators.h).
+// Indexing, slices, lengths and iteration, with Python's semantics (jinja_operators.h).
 #include <fmt/format.h>
 
 #include <algorithm>

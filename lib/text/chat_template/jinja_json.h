@@ -1,9 +1,9 @@
-// JSON in and out of a template: the conversation that comes in, `tojson` out.
+// JSON input and output of a template: the conversation comes in, `tojson` goes out.
 //
 //   {'a': [1, 2.0], 'b': "é"} | tojson          ->  {"a": [1, 2.0], "b": "é"}
 //
-// Written as HF does it: json.dumps(ensure_ascii=False), not HTML-escaped, keys
-// in their order. Reading keeps the order of keys; integers must fit in 64 bits.
+// Output as in HF: json.dumps(ensure_ascii=False), not HTML-escaped, keys in their order.
+// Parsing keeps the order of keys; integers must fit in 64 bits.
 #pragma once
 
 #include <nlohmann/json.hpp>

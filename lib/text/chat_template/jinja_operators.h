@@ -1,8 +1,8 @@
 // Python's operators on values: truth, comparison, arithmetic, indexing, iteration.
 //
-// Every function counts its work on the meter and fails with Python's message
-// ("can only concatenate str (not \"int\") to str"). An undefined operand fails
-// with its story, but for ==, `in` and truth. Comparison is in jinja_comparison.cc, items in
+// Every function charges its work to the meter and fails with Python's message ("can only
+// concatenate str (not \"int\") to str"). An undefined operand fails with the message of its
+// origin, except in ==, `in` and truth. Comparison is in jinja_comparison.cc, items in
 // jinja_items.cc.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Values as text, as Python prints them.
+// Converts values to text as Python prints them.
 //
 //   str:   abc        1.0    True    None    ['a', {'b': 1e+16}]
 //   repr:  'abc'      (strings quoted and escaped, inside containers too)

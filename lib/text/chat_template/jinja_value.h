@@ -1,4 +1,4 @@
-// The values a chat template computes with: Python's, as far as Jinja shows them.
+// The values of a chat template: Python's, as far as Jinja exposes them.
 //
 //   Value v = make_string(meter, "abc");       // owned by reference counting
 //   Value l = make_list(meter, {v, Value::integer(3)});

@@ -1,9 +1,9 @@
-// What one rendering of a chat template may use. A template comes with the model
-// file and is not trusted: without limits `{% for %}` over `range` in `range`
-// would run for days and `'a' * 10**9` would eat the memory.
+// Resource limits of one rendering of a chat template. A template comes with the model file and
+// is not trusted: without limits `{% for %}` over `range` in `range` would run for days and
+// `'a' * 10**9` would exhaust the memory.
 //
-// The numbers leave a factor of 50 and more to the heaviest real template on a
-// conversation of 128 k tokens, and end a hostile one within a few seconds.
+// The limits exceed the needs of the heaviest real template, on a conversation of 128 k tokens,
+// by a factor of 50 or more, and end a hostile template within a few seconds.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Filters on sequences. What Jinja2 computes lazily (map, select, …) is computed
-// at once here, and handed out as a generator: it can be walked once.
+// Filters on sequences. Results that Jinja2 computes lazily (map, select, …) are computed at
+// once here and returned as a generator, which can be iterated once.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Text functions that can multiply their input, under a meter's eye.
+// Text functions that can multiply their input; they charge a meter.
 #pragma once
 
 #include <string>

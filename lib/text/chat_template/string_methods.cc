@@ -1,4 +1,4 @@
-// Methods of strings, as Python's str has them.
+// Methods of strings, with the semantics of Python's str.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,12 +1,12 @@
-// What a chat template can do, found out by rendering small conversations.
+// Finds out what a chat template supports by rendering small conversations.
 //
 //   TemplateProbe probe = probe_template(chat, "<s>", "</s>");
 //   if (!probe.user) … // cannot be used: probe.failures says why
 //
-// Runs when a plan is compiled, so that a template that fails is reported then
-// and not in the middle of a chat. Each probe puts a mark into the conversation
-// and looks for it in the prompt. Templates refuse much on purpose
-// (raise_exception); such refusals are answers, not faults of the template.
+// Runs at compile time, so that a failing template is reported then and not in the middle of a
+// chat. Each probe puts a marker into the conversation and looks for it in the prompt.
+// Templates refuse much on purpose (raise_exception); such a refusal is an answer, not a fault
+// of the template.
 #pragma once
 
 #include <optional>

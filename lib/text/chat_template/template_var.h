@@ -1,4 +1,4 @@
-// A template variable as it is written on a command line, KEY=VALUE:
+// Parses a template variable from a command line, KEY=VALUE:
 //
 //   enable_thinking=false     the boolean
 //   documents=[{"id": 1}]     any JSON

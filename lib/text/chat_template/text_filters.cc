@@ -1,4 +1,4 @@
-// Filters that print their input and make text of it.
+// Filters that convert their input to text.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// In which form a model writes its calls of tools: rows of tool_styles.def.
+// The form in which a model writes tool calls: a row of tool_styles.def.
 //
 //   tool_style_of(template_source)   // "hermes", or "" when the form is not known
 #pragma once

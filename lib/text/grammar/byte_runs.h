@@ -1,10 +1,10 @@
-// Tokens that are runs of bytes of one set, so that they need not be followed one by one:
+// Tokens whose bytes all belong to one set, so that a mask need not follow them one by one:
 //
 //   word ::= [a-zA-Z]{1,12}    behind three letters: all tokens of up to nine letters, which
 //                              are known for the set [a-zA-Z]; only what has other bytes,
 //                              too, is followed
 //
-// What a set has is found once for a vocabulary, and serves all grammars. Of 150,000 tokens a
+// The tokens of a set are found once per vocabulary and serve all grammars. Of 150,000 tokens a
 // third are words of such letters. (Plain characters of JSON strings: plain_room.h.)
 #pragma once
 

@@ -10,16 +10,16 @@
 //     state.accept(token);
 //   }
 //
-// Sources: GBNF, JSON Schema (json_schema.h says which part of it), any JSON object, a
-// regular expression, a list of texts, tools of which one is called.
-// All become one automaton over bytes (grammar_automaton.h). What a place in it allows
-// without looking at its stack is found once and kept, shared by all answers; only
-// tokens that leave a recursive rule are tried on the stack.
+// Sources: GBNF, JSON Schema (its supported part: json_schema.h), any JSON object, a regular
+// expression, a list of texts, or tools of which one is called. Each becomes one automaton over
+// bytes (grammar_automaton.h). The tokens that a state allows without looking at its stack are
+// computed once and shared by all answers; only tokens that leave a recursive rule are tried on
+// the stack.
 //
 // Safe for untrusted grammars and schemas: limits on size, depth and work are errors of
-// compile(); a stack of more than 256 calls is cut (grammar_matcher.h): then fill_mask
-// finds nothing and the answer ends as one that is too long. So does one whose text can be
-// read in so many ways that following them takes too long: exhausted().
+// compile(). A stack of more than 256 calls is cut (grammar_matcher.h): then fill_mask finds
+// nothing and the answer ends like one that is too long. So does an answer whose text can be
+// parsed in so many ways that following them takes too long: exhausted().
 #pragma once
 
 #include <cstdint>

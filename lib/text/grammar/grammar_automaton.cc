@@ -1,5 +1,5 @@
-// Fragments to the automaton: what cannot end is cut off, each unit is made
-// deterministic by the subset construction, left recursion is refused.
+// Builds the automaton from fragments: removes what cannot end, makes each unit deterministic
+// by the subset construction, and refuses left recursion.
 #include "lib/text/grammar/grammar_automaton.h"
 
 #include <fmt/format.h>

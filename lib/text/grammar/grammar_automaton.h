@@ -1,13 +1,12 @@
-// What a grammar becomes to be matched byte by byte: one deterministic automaton for
-// each rule that is called, in one table of states.
+// The compiled form of a grammar, matched byte by byte: one deterministic automaton for each
+// called rule, in one table of states.
 //
-// A state has edges by byte (bytes that nothing tells apart share a class), calls of
-// rules (match that rule, go on at `target`), and may end its rule. Rules that are not
-// recursive and not large are part of their callers, so that most JSON Schemas are one
-// automaton without calls, and need no stack at all.
+// A state has edges by byte (equivalent bytes share a class), calls of rules (match that rule,
+// continue at `target`), and may end its rule. Small non-recursive rules are inlined into their
+// callers, so most JSON Schemas are one automaton without calls, and need no stack.
 //
-// Every state that an edge leads to can reach the end of its rule: a text that has a
-// live state can be completed.
+// Every state that an edge leads to can reach the end of its rule: a text with a live state can
+// be completed.
 #pragma once
 
 #include <array>

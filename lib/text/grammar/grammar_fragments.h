@@ -1,9 +1,9 @@
-// Expressions as nondeterministic automata, the step between rules and the automaton
-// that matches. One graph of states for all units; a unit is a rule (or a part that is
-// repeated often) that is called instead of copied into its callers.
+// Nondeterministic automata for expressions: the step between rules and the automaton that
+// matches. All units share one graph of states; a unit is a rule (or a part that is repeated
+// often) that is called instead of copied into its callers.
 //
-// Called is what is recursive, what is large and used more than once, and what would
-// make the nesting too deep.
+// A rule becomes a unit if it is recursive, if it is large and used more than once, or if
+// inlining it would make the nesting too deep.
 #pragma once
 
 #include <cstdint>

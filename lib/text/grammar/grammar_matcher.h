@@ -1,13 +1,11 @@
-// Runs an automaton over bytes: a set of places in it (configurations), each with the
-// stack of calls that it is in.
+// Runs an automaton over bytes: a set of states (configurations), each with its stack of calls.
 //
-// The stacks share their frames: a frame is the place to go on at and the frame below;
-// frame 0 is the bottom. Bounded: a stack of more than kMaxStackDepth calls and more
-// than kMaxConfigs configurations at once are dropped, so that hostile grammars take
-// bounded time; what is dropped is only ever text that could have been allowed. That
-// bounds a byte; a mask follows hundreds of thousands, so the work since begin_work() is
-// limited too: `x ::= . | . x | . x .` can be read in so many ways that without it one
-// mask took 19 s.
+// The stacks share their frames: a frame is a return state and the frame below; frame 0 is the
+// bottom. Stacks of more than kMaxStackDepth calls and more than kMaxConfigs configurations at
+// once are dropped, so that hostile grammars take bounded time; only text that could have been
+// allowed is ever lost. That bounds one byte. A mask follows hundreds of thousands of bytes, so
+// the work since begin_work() is limited too: `x ::= . | . x | . x .` can be parsed in so many
+// ways that one mask would take 19 s.
 #pragma once
 
 #include <cstdint>

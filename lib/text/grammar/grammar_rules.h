@@ -1,4 +1,4 @@
-// The one form that GBNF and JSON Schemas become: rules of expressions over UTF-8.
+// The common form of GBNF and JSON Schemas: rules of expressions over UTF-8.
 //
 //   GrammarRules g;
 //   int value = g.add_rule("value");
@@ -6,8 +6,8 @@
 //       g.list(g.rule(value), g.text(","), 0, kNoLimit), g.text("]")})}));
 //   g.root = value;                        // [], [null], [[null,[]]], …
 //
-// Expressions are ids into one pool and may be used many times. The pool is bounded:
-// past kMaxExpressions it counts on without storing, and too_large() tells.
+// Expressions are ids into one pool and may be used many times. The pool is bounded: past
+// kMaxExpressions it counts without storing, and too_large() returns true.
 #pragma once
 
 #include <cstdint>

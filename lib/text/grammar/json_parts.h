@@ -1,9 +1,9 @@
-// The pieces of JSON text that schemas are put together from.
+// Building blocks of JSON text for schemas.
 //
-// What is allowed is JSON as models write it, and always parses: between the parts of
-// objects and arrays nothing, one space, or one line end and an indentation of up to
-// 20; a space behind a colon; numbers of up to 16 digits on each side of the point and
-// exponents of two digits, which fit a double.
+// The allowed text is JSON as models write it, and always parses: between the parts of objects
+// and arrays nothing, one space, or one line end and an indentation of up to 20; a space behind
+// a colon; numbers of up to 16 digits on each side of the point, with exponents of two digits,
+// which fit a double.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// JSON Schema to grammar: every text that the grammar matches is JSON that the schema
-// accepts. Not the other way round, so that answers are short and tables small:
+// Converts a JSON Schema to a grammar. Every text that the grammar matches is JSON that the
+// schema accepts. The converse does not hold, so that answers are short and tables small:
 //
 //   * properties come in the order of the schema; required ones that `properties` does
 //     not name come behind them
@@ -10,8 +10,8 @@
 //   * enum and const are written without spaces; numbers have up to 16 digits on each
 //     side of the point
 //
-// schema_keywords.def lists the keywords. One that is refused or unknown is an error
-// that names it and its place: "schema at #/properties/a: keyword 'if' is not supported".
+// schema_keywords.def lists the keywords. A refused or unknown keyword is an error with its
+// name and place: "schema at #/properties/a: keyword 'if' is not supported".
 #pragma once
 
 #include <nlohmann/json.hpp>

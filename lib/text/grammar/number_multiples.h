@@ -1,4 +1,4 @@
-// Whole multiples of a step within bounds, as an expression over their digits:
+// An expression for the multiples of a whole number within bounds, over their digits:
 //
 //   of 5    ->   0 | 5 | -?[1-9]… that end with 0 or 5
 //   of 7, from 0 to 20   ->   0 | 7 | 14

@@ -1,4 +1,4 @@
-// JSON numbers within bounds, as an expression over their digits:
+// An expression for JSON numbers within bounds, over their digits:
 //
 //   integers from -3 to 12   ->   -[0-3] | [0-9] | 1[0-2]
 //

@@ -1,5 +1,5 @@
-// Grammars of plain text: one of some texts, or what a regular expression matches as a whole
-// (the part of it that string_pattern.h reads; `^` and `$` at the ends may be left out).
+// Grammars of plain text: one of several texts, or the whole-text match of a regular expression
+// (the subset of string_pattern.h; `^` and `$` at the ends may be left out).
 #pragma once
 
 #include <span>

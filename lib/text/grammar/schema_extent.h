@@ -1,4 +1,4 @@
-// How large and how deep a schema may be, looked at before anything else is.
+// Checks size and depth of a schema before anything else.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// The words of a JSON Schema: which keywords there are, what types they speak of, and the
-// errors that name a place in a schema.
+// The keywords of JSON Schema, the types to which they apply, and errors that name a place in a
+// schema.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,10 +1,9 @@
-// Two schemas that both must hold, as one:
+// Merges two schemas that both must hold into one:
 //
 //   {"minimum": 1} and {"type": "integer", "minimum": 0}  ->  {"type": "integer", "minimum": 1}
 //
-// An error where one schema cannot say it (two patterns, say), and where the work of all
-// merges of a schema so far is too much: lists are compared each with each. `path` is for
-// messages.
+// Fails if no single schema can express both (two patterns, say), or if all merges of a schema
+// together take too much work: lists are compared pairwise. `path` is for messages.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What `$ref` names: "#/$defs/node" -> that part of the schema.
+// Resolves `$ref`: "#/$defs/node" -> that part of the schema.
 #pragma once
 
 #include <nlohmann/json.hpp>

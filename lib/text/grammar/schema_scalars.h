@@ -1,4 +1,4 @@
-// What schemas say of strings and numbers, and the counts in them (minItems, maxLength, …).
+// Constraints of schemas on strings and numbers, and counts (minItems, maxLength, …).
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// Patterns (string_pattern.h) of JSON Schema's `format`s.
+// Patterns (string_pattern.h) for the values of JSON Schema's `format`.
 #pragma once
 
 #include <string_view>

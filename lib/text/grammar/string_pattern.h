@@ -1,4 +1,4 @@
-// A schema's `pattern` as an expression for a JSON string, quotes included:
+// Converts a schema's `pattern` to an expression for a JSON string, quotes included:
 //
 //   ^[A-Z]{2}\d+$   ->   "\"" [A-Z]{2} [0-9]+ "\""
 //

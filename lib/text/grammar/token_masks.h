@@ -1,9 +1,9 @@
-// Which tokens may follow a place of an automaton, whatever its stack.
+// Token masks: which tokens may follow a state of an automaton, whatever its stack.
 //
-// A token is followed from the place with an unknown stack below it. Where its bytes
-// stay within the rule, it is allowed or not once and for all. Where the rule ends in
-// the middle of it, its other bytes depend on the stack: these rests, with their
-// tokens, are kept as a tree of their own and tried on the real stack, all at once:
+// A token is followed from the state with an unknown stack. If its bytes stay within the rule,
+// it is allowed or forbidden on every stack. If the rule ends in the middle of it, the
+// remaining bytes depend on the stack: these rests, with their tokens, are stored as a tree and
+// tried on the actual stack, all at once:
 //
 //   inside a string of a list:   abc        allowed
 //                                a"b        not allowed: nothing follows that b can be

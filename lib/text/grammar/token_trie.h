@@ -1,6 +1,5 @@
-// Texts with numbers (tokens), as a tree of bytes, laid out in the order of a walk:
-// the children of a node follow it, and `end` is where its subtree is over. To leave a
-// subtree out is one jump.
+// A trie of token texts, laid out in walk order: the children of a node follow it, and `end` is
+// the end of its subtree, so skipping a subtree is one jump.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
-// The grammar of an answer that must call a tool:
+// The grammar for an answer that must be a tool call:
 //
 //   {"name": "weather", "arguments": {"city": "Paris"}}
 //
-// The arguments are an object and what the tool's schema says. `$ref`s are relative to that
-// schema, so that two tools may each have `#/$defs/Place`. A schema that says nothing of its
-// properties ({}, {"type": "object"}) takes none: the arguments are {}.
+// The arguments are an object that follows the tool's schema. `$ref`s are relative to that
+// schema, so two tools may each have `#/$defs/Place`. A schema without properties ({}, {"type":
+// "object"}) allows none: the arguments are {}.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Lists in which nothing comes twice: some of `items`, in their order.
+// Lists without duplicates: some of `items`, in their order.
 //
 //   [a, b, c] with at least 2   ->   a, b   a, b, c   a, c   b, c
 #pragma once

@@ -1,4 +1,4 @@
-// Code point ranges as ranges of UTF-8 bytes:
+// Converts code point ranges to ranges of UTF-8 bytes:
 //
 //   U+0080…U+0FFF  ->  C2-DF 80-BF,  E0 A0-BF 80-BF
 //
