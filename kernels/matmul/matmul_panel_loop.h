@@ -26,22 +26,20 @@
 namespace ktx::kernels {
 namespace {
 
-template <class V, class Codes, class Tiles = VectorTiles<V, Codes>>
+template <class V, class Codes>
 void panel_product(const MatmulArgs& a) {
   if (a.tokens == 0 || a.row_begin >= a.row_end) return;
   if (a.tokens == 1) return panel_direct<V, Codes, 1>(a, 0);
   if (a.tokens == 2) return panel_direct<V, Codes, 2>(a, 0);
-  if (a.tokens <= Tiles::kFewTokens) return panel_few<V, Codes>(a, 0, a.tokens);
-  Tiles::begin();
+  if (a.tokens <= kMostFewTokens) return panel_few<V, Codes>(a, 0, a.tokens);
   const int64_t end = (a.row_end + kPanelRows - 1) / kPanelRows;
   for (int64_t i = 0; i < a.tokens; i += kChunkTokens) {
     const int64_t tokens = a.tokens - i < kChunkTokens ? a.tokens - i : kChunkTokens;
     for (int64_t p = a.row_begin / kPanelRows; p < end; p += kChunkPanels) {
       const int64_t panels = end - p < kChunkPanels ? end - p : kChunkPanels;
-      Tiles::block(a, p, panels, i, tokens);
+      VectorTiles<V, Codes>::block(a, p, panels, i, tokens);
     }
   }
-  Tiles::end();
 }
 
 }  // namespace

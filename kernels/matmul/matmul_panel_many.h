@@ -121,13 +121,9 @@ void panel_tile(const PanelScratch& scratch, const Act& x, int64_t count, float*
 template <class V, class Codes>
 struct VectorTiles {
   static constexpr int kMost = V::kTileTokens, kPanels = V::kTilePanels;
-  static constexpr int64_t kFewTokens = kMostFewTokens;  // that need no tiles
-  static constexpr bool kSigned = false;
-  static constexpr int64_t kBlocks = 16;  // of 32 columns
+  static constexpr int64_t kBlocks = kChunkBlocks;
   using Act = ActTile<kMost, kBlocks>;
 
-  KTX_INLINE void begin() {}
-  KTX_INLINE void end() {}
   // Panels [p, p + panels) times tokens [i, i + tokens), at most kChunkPanels and kChunkTokens.
   static void block(const MatmulArgs& a, int64_t p, int64_t panels, int64_t i, int64_t tokens) {
     const PanelScratch scratch(a.scratch);
@@ -144,7 +140,7 @@ struct VectorTiles {
         // A tile's panels are all there: the last one twice, if need be.
         for (int64_t n = 0; n < kPanels; ++n) {
           const PanelPlace<Codes> panel(a, p + (r + n < panels ? r + n : panels - 1));
-          unpack_panel<V, Codes, kSigned>(panel, first, columns.count, scratch.panel(n));
+          unpack_panel<V, Codes>(panel, first, columns.count, scratch.panel(n));
         }
         Ahead ahead(scratch.lines);
         ask_ahead(a, p, panels, r, i, tokens, columns, ahead);
@@ -156,7 +152,7 @@ struct VectorTiles {
 
  private:
   static constexpr int64_t kStride = kChunkPanels * kPanelRows;  // between the sums of two tokens
-  static_assert(kChunkPanels % kPanels == 0);
+  static_assert(kChunkPanels % kPanels == 0 && kPanels <= PanelScratch::kPanels);
   static_assert(sizeof(Act) * ((kChunkTokens + kMost - 1) / kMost) <= PanelScratch::kActivations);
 
   struct Columns {  // in blocks
@@ -177,7 +173,7 @@ struct VectorTiles {
     const int64_t together = left < kPanels ? left : int64_t{kPanels};
     const int64_t after = columns.first + columns.count;
     ask_for_next_words<Codes>(a, next < panels ? p + next : p, together,
-                              next < panels ? columns.first : after, kBlocks, 0, 1, ahead);
+                              next < panels ? columns.first : after, kBlocks, ahead);
     if (columns.last()) return;
     const int64_t begin = tokens * r / panels, end = tokens * next / panels;
     const int64_t count = columns.all - after < kBlocks ? columns.all - after : kBlocks;

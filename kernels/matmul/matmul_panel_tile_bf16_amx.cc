@@ -1,13 +1,34 @@
 // Products of weights in panels with BF16 activations, with AMX tiles.
 #include "kernels/matmul/matmul_panel_tile_bf16_tiles.h"
 
-#include "kernels/matmul/amx_tiles.h"
+#include <immintrin.h>
+
+#include <cstdint>
 
 namespace ktx::kernels {
 
 MatmulFn matmul_panel16_tile_bf16_amx(DType dtype);
 
 namespace {
+
+// Of a thread, as ldtilecfg reads it.
+struct alignas(64) AmxConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+
+// GCC's tile loads and stores do not tell the compiler that they touch memory.
+KTX_INLINE void tile_fence() {
+  asm volatile("" ::: "memory");
+}
+
+KTX_INLINE void load_config(const AmxConfig& config) {
+  tile_fence();
+  _tile_loadconfig(&config);
+}
 
 struct Bf16AmxTiles {
   // Tiles 0 to 3: sums; 4 to 6: activations; 7: weights.

@@ -127,7 +127,7 @@ KTX_ALWAYS_INLINE inline void act_parts(const PanelActRow& x, int64_t first, int
 }
 
 // A chunk of columns of a tile's tokens: 32 columns of all tokens stand together.
-template <int kMost, int kBlocks = kChunkBlocks>
+template <int kMost, int kBlocks>
 struct ActTile {
   int8_t q[kBlocks][kMost][32];
   float center[kMost][kBlocks];

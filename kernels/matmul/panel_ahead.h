@@ -47,27 +47,15 @@ void ask_for_activations(const MatmulArgs& a, int64_t i, int64_t tokens, int64_t
   }
 }
 
-// Outputs of tokens [i, i + tokens) and panels [p, p + panels), which are about to be stored.
-inline void ask_for_outputs(const MatmulArgs& a, int64_t p, int64_t panels, int64_t i,
-                            int64_t tokens, Ahead& ahead) {
-  const int64_t first = p * kPanelRows, last = first + panels * kPanelRows;
-  const int64_t begin = first > a.row_begin ? first : a.row_begin;
-  const int64_t end = last < a.row_end ? last : a.row_end;
-  for (int64_t t = i; t < i + tokens; ++t) ahead.add(output(a, t, begin), 4 * (end - begin));
-}
-
-// Part `part` of `parts` of what blocks [first, first + count) of `panels` panels from `at` on are
-// made of.
+// What blocks [first, first + count) of `panels` panels from `at` on are made of.
 template <class Codes>
 void ask_for_words(const MatmulArgs& a, const std::byte* at, int64_t panels, int64_t first,
-                   int64_t count, int64_t part, int64_t parts, Ahead& ahead) {
+                   int64_t count, Ahead& ahead) {
   constexpr int64_t kBytes = kUnitBytes<Codes>, kBlocks = Codes::kUnit / 32;
   const int64_t left = a.w.cols / 32 - first;
   const int64_t bytes = (left < count ? left : count) / kBlocks * kBytes;
-  const int64_t begin = bytes * part / parts, end = bytes * (part + 1) / parts;
   for (int64_t r = 0; r < panels; ++r) {
-    const std::byte* words = at + r * kPanelRows * a.w.row_bytes + first / kBlocks * kBytes;
-    ahead.add(words + begin, end - begin);
+    ahead.add(at + r * kPanelRows * a.w.row_bytes + first / kBlocks * kBytes, bytes);
   }
 }
 
@@ -75,14 +63,14 @@ void ask_for_words(const MatmulArgs& a, const std::byte* at, int64_t panels, int
 // will take.
 template <class Codes>
 void ask_for_next_words(const MatmulArgs& a, int64_t p, int64_t panels, int64_t first,
-                        int64_t count, int64_t part, int64_t parts, Ahead& ahead) {
+                        int64_t count, Ahead& ahead) {
   const int64_t panel_bytes = kPanelRows * a.w.row_bytes;
   if (first < a.w.cols / 32) {
     const std::byte* at = a.w.data + p * panel_bytes;
-    ask_for_words<Codes>(a, at, panels, first, count, part, parts, ahead);
+    ask_for_words<Codes>(a, at, panels, first, count, ahead);
   } else if (a.next) {
     const std::byte* at = a.next + (p - a.row_begin / kPanelRows) * panel_bytes;
-    ask_for_words<Codes>(a, at, panels, 0, count, part, parts, ahead);
+    ask_for_words<Codes>(a, at, panels, 0, count, ahead);
   }
 }
 

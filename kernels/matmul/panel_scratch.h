@@ -1,5 +1,5 @@
-// One thread's memory while many tokens meet panels (matmul_panel_loop.h): up to 8
-// panels of 1024 columns as bytes, tiles of activations, and the sums of 192 tokens.
+// One thread's memory while many tokens meet panels (matmul_panel_loop.h): two panels of 512
+// columns as bytes, tiles of activations, and the sums of 192 tokens and eight panels.
 // Made for a second cache of 512 KiB. Private to kernels/matmul.
 #pragma once
 
@@ -11,7 +11,7 @@
 namespace ktx::kernels {
 
 inline constexpr int64_t kChunkPanels = 8;
-inline constexpr int64_t kChunkBlocks = 32;  // of 32 columns
+inline constexpr int64_t kChunkBlocks = 16;  // of 32 columns
 inline constexpr int64_t kChunkTokens = 192;
 
 // Tokens whose activations are copied side by side (matmul_panel_tile_bf16_tiles.h).
@@ -28,16 +28,17 @@ struct PanelChunk {
 };
 
 struct PanelScratch {
+  static constexpr int64_t kPanels = 2;  // unpacked at once
   static constexpr int64_t kCodes = kChunkBlocks * 512;
   static constexpr int64_t kScales = kChunkBlocks * 2 * kPanelRows * 4;
   static constexpr int64_t kMins = kChunkBlocks * kPanelRows * 4;
   static constexpr int64_t kStep = kMins / 4;
   static constexpr int64_t kPanel = kCodes + kScales + kMins + kStep;
-  // 512 columns of all tokens, whose last tile may be full, or 1024 of 16 tokens.
-  static constexpr int64_t kActivations = 16 * (kChunkTokens + 16) * (32 + 4 + 1 + 8);
+  // 512 columns of all tokens, whose last tile may be full.
+  static constexpr int64_t kActivations = kChunkBlocks * (kChunkTokens + 16) * (32 + 4 + 1 + 8);
   static constexpr int64_t kSums = kChunkTokens * kChunkPanels * kPanelRows * 4;
   static constexpr int64_t kLines = 1024;  // to be asked for; and as many to fill up
-  static constexpr int64_t kBytes = kChunkPanels * kPanel + kActivations + kSums + 2 * kLines * 8;
+  static constexpr int64_t kBytes = kPanels * kPanel + kActivations + kSums + 2 * kLines * 8;
 
   std::byte* panels;
   std::byte* activations;
@@ -46,7 +47,7 @@ struct PanelScratch {
 
   explicit PanelScratch(std::byte* memory)
       : panels(memory),
-        activations(memory + kChunkPanels * kPanel),
+        activations(memory + kPanels * kPanel),
         sums(reinterpret_cast<float*>(activations + kActivations)),
         lines(reinterpret_cast<const std::byte**>(activations + kActivations + kSums)) {}
   PanelChunk panel(int64_t r) const {

@@ -8,8 +8,8 @@ namespace ktx::kernels {
 namespace {
 
 // Blocks [first, first + count) of a panel as bytes, scales and minima. Codes are as
-// they are multiplied by V::dot; `kSigned` ones without the offset.
-template <class V, class Codes, bool kSigned>
+// they are multiplied by V::dot.
+template <class V, class Codes>
 void unpack_panel(const PanelPlace<Codes>& panel, int64_t first, int64_t count,
                   const PanelChunk& out) {
   constexpr int64_t kBlocks = Codes::kUnit / 32;
@@ -22,9 +22,7 @@ void unpack_panel(const PanelPlace<Codes>& panel, int64_t first, int64_t count,
                     typename V::F step = V::zero()) KTX_ALWAYS_INLINE {
                   const int64_t b = begin + block;
                   each<8>([&](auto w) KTX_ALWAYS_INLINE {
-                    typename V::I c = codes[w.value];
-                    if constexpr (kSigned && Codes::kOffset != 0) c = V::sub8(c, Codes::kOffset);
-                    V::store64(out.codes + 512 * b + 64 * w.value, c);
+                    V::store64(out.codes + 512 * b + 64 * w.value, codes[w.value]);
                   });
                   V::store(out.scales + kPanelRows * b * kPartsOf<Codes>, s0);
                   if constexpr (Codes::kGroup == 16) {
