@@ -1,10 +1,10 @@
-// A command line by the table of a tool's options: what is given, and what is wrong with it.
+// Parses a command line by the table of a tool's options, and reports what is wrong with it.
 //
 //   ktx-run --temp 0.7 chat m.ktxplan       command chat, --temp = 0.7, words m.ktxplan
 //   ktx-run chat m.ktxplan --n-predict 20   "no option '--n-predict' here: write -n N"
 //
-// --ctx 4096, --ctx=4096 and -ctx 4096 are the same. What values mean is not looked at here;
-// see option_readers.h.
+// --ctx 4096, --ctx=4096 and -ctx 4096 are equivalent. Values are not interpreted here; see
+// option_readers.h.
 #pragma once
 
 #include <cstdint>

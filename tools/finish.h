@@ -1,5 +1,5 @@
-// The beginning and the end of a tool: what it printed has arrived, or its exit status and a
-// message say that it has not.
+// Start and end of a tool: if output could not be written, the exit status and a message say
+// so.
 //
 //   int main(int argc, char** argv) {
 //     return ktx::tools::run_tool("ktx-compile", [&] { return run(argc, argv); });

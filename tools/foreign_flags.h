@@ -1,4 +1,4 @@
-// Options of other programs, with what to write here instead.
+// Options of other programs, with the equivalent here.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The text of --help, from the table of a tool's options: examples first, then the options in
+// Formats --help from the table of a tool's options: examples first, then the options in
 // groups, in the order of the table, on lines of at most 80 columns.
 #pragma once
 

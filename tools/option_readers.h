@@ -1,9 +1,9 @@
-// What the values of an option are: a column of the tables of options.
+// Readers of option values: a column of the tables of options.
 //
 //   KTX_OPTION("ctx", "N", kRuns, "Memory", count(1, kMaxCtx), engine.ctx, "tokens ...")
 //
-// A reader turns the values into a field of the tool's Options, or adds a message that says
-// which forms work.
+// A reader converts the values into a field of the tool's Options, or adds a message with the
+// valid forms.
 #pragma once
 
 #include <fmt/format.h>

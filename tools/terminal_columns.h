@@ -1,4 +1,4 @@
-// How wide the terminal is, for lines that must not wrap.
+// The width of the terminal, for lines that must not wrap.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// synth-gguf: a GGUF of any config's real shape with random weights, for speed and
-// memory measurements without a download. Weights route evenly over experts.
+// synth-gguf: writes a GGUF with any config's real shape and random weights, for measurements
+// of speed and memory without a download. The weights route evenly over experts.
 #include <fmt/format.h>
 
 #include <charconv>

@@ -1,5 +1,4 @@
-// ktx-compile --check: everything that can be known of rules and a model without
-// reading weights.
+// ktx-compile --check: checks rules and a model as far as possible without reading weights.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What each rule decides: --coverage and --list-unruled.
+// --coverage and --list-unruled: which modules each rule decides.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Diagnostics for programs, as JSON of our own. SARIF: sarif.h.
+// Diagnostics as JSON, in ktx's own form. SARIF: sarif.h.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// --explain PATH: why a module is where and what it is.
+// --explain PATH: why a module is on its device and what it consists of.
 #pragma once
 
 #include <string>

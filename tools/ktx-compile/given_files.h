@@ -1,4 +1,4 @@
-// The files of ktx-compile's command line, told apart by their first bytes.
+// Classifies the files of ktx-compile's command line by their first bytes.
 //
 //   model.gguf rules.yaml   -> options.model, options.rules
 //   models/                 -> "models is a folder; name the GGUF in it: ktx-compile ..."

@@ -1,12 +1,13 @@
-// ktx-compile GRAPH.ktxir: a graph in its text form (docs/ir.md) instead of a model, through the
-// passes that --passes names, and back to text.
+// ktx-compile GRAPH.ktxir: reads a graph in its text form (docs/ir.md) instead of a model, runs
+// the passes of --passes on it, and prints it as text again.
 //
 //   ktx-compile model.gguf --emit=step-ir --stop-after=lower-to-steps > graph.ktxir
 //   ktx-compile graph.ktxir --passes=insert-transfers,quantize-activations
 //
-// The graph is taken to be as far as the first of these passes needs it. Without --passes it is
-// only read, verified and printed. Rule files need match-rules as the first pass; numbers of rules
-// in the text are dropped. --target is the machine of the passes; without it they know of none.
+// The graph must be in the state that the first of these passes expects. Without --passes it is
+// only parsed, verified and printed. Rule files need match-rules as the first pass; rule
+// numbers in the text are dropped. --target describes the machine for the passes; without it
+// they have none.
 #pragma once
 
 #include "tools/ktx-compile/options.h"

@@ -1,11 +1,11 @@
-// The fingerprints by which GitHub's code scanning knows a finding again when lines
-// before it come or go: `primaryLocationLineHash` of each line of a text.
+// The fingerprints by which GitHub's code scanning recognises a finding when lines before it
+// change: `primaryLocationLineHash` of each line of a text.
 //
 //   line_fingerprints("a\n\na\n")  ->  one for each of the lines 1 to 4, "hash:count"
 //
-// The hash is that of the upload action, which warns of any other: a polynomial over the
-// 100 UTF-16 units from the start of the line on, without spaces and tabs. `count` tells
-// lines with the same hash apart.
+// The hash is that of the upload action, which warns about any other: a polynomial over the 100
+// UTF-16 units from the start of the line, without spaces and tabs. `count` distinguishes lines
+// with the same hash.
 #pragma once
 
 #include <string>

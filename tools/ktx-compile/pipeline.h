@@ -1,4 +1,4 @@
-// The walk from a GGUF to a plan (docs/architecture.md), top to bottom.
+// From a GGUF to a plan, top to bottom (docs/architecture.md).
 #pragma once
 
 #include "tools/ktx-compile/options.h"

@@ -1,5 +1,5 @@
-// Progress of a long write: a bar in one line of a terminal, never wider than it; a plain
-// line now and then elsewhere. Nothing with TERM=dumb. Writes to stderr.
+// Progress of a long write: on a terminal a bar in one line, never wider than the terminal;
+// elsewhere a plain line now and then. Nothing with TERM=dumb. Writes to stderr.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,7 @@
 // The model as layers x modules, coloured by device and marked by form; memory of
 // each device as a stacked bar; the rules with their coverage; the diagnostics.
 //
-// Everything is plain HTML and CSS, wide parts scroll inside of themselves, so that
-// a phone shows the page as well.
+// Plain HTML and CSS; wide parts scroll by themselves, so the page also works on a phone.
 #include "tools/ktx-compile/report_html.h"
 
 #include <fmt/format.h>

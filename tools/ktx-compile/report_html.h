@@ -1,4 +1,4 @@
-// --report FILE: one page that shows a placement; needs no network and no script.
+// --report FILE: one HTML page that shows a placement, without network or scripts.
 #pragma once
 
 #include <string>

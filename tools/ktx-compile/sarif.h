@@ -1,8 +1,8 @@
-// Diagnostics as SARIF 2.1.0, in the subset that GitHub's code scanning takes.
+// Diagnostics as SARIF 2.1.0, in the subset that GitHub's code scanning accepts.
 //
-// Code scanning refuses a whole file for one result without a location. So each result here
-// has a code and a place in a file; what has neither ("no --target given", a rule file that
-// is missing) is a notification of the tool:
+// Code scanning rejects a whole file if one result has no location. So each result has a code
+// and a place in a file; everything else ("no --target given", a missing rule file) is a
+// notification of the tool:
 //
 //   error or warning at a file            result
 //   error or warning without a place      result at the first rule file of the checkout,

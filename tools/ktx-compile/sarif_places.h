@@ -1,11 +1,11 @@
-// Places of diagnostics as SARIF writes them, in the form that code scanning can show.
+// Places of diagnostics in SARIF, in the form that code scanning can show.
 //
 //   /checkout/rules/moe.yaml:14:11, of 24 bytes
 //   -> uri "rules/moe.yaml", region 14:11 to 14:35, fingerprint of line 14
 //
-// A file inside of the checkout has a URI relative to its root: GITHUB_WORKSPACE where the
-// program runs in it, else the current folder. Symbolic links are resolved, as code
-// scanning does not follow them. Any other file has an absolute file:// URI.
+// A file inside the checkout has a URI relative to its root: GITHUB_WORKSPACE if the program
+// runs in it, else the current folder. Symbolic links are resolved, because code scanning does
+// not follow them. Any other file has an absolute file:// URI.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// Tokenizer and chat template, tried when a model is checked or compiled: what does
-// not work is found then and not at a user's first message.
+// Tries tokenizer and chat template when a model is checked or compiled, so that a fault is
+// found then and not at a user's first message.
 #pragma once
 
 #include <span>

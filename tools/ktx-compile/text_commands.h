@@ -1,4 +1,4 @@
-// --tokenize and --render-chat: the text side of a model, without a plan.
+// --tokenize and --render-chat: tokenizer and chat template of a model, without a plan.
 #pragma once
 
 #include "tools/ktx-compile/options.h"

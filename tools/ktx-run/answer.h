@@ -1,5 +1,5 @@
-// One answer: tokens sampled until the model ends it, a limit is met or somebody
-// stops it, with text that is whole at every moment.
+// One answer: tokens sampled until the model ends it, a limit is reached or the user stops it,
+// with text that is valid UTF-8 at every moment.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// An answer as it comes, on stdout.
+// Prints an answer to stdout while it is generated.
 //
-// On a terminal the reasoning of a model is dim and without its tags, and an empty line
-// stands before what it says in the end. Anywhere else, and with NO_COLOR, the text is
-// printed as the model gave it, tags and all.
+// On a terminal, reasoning is dim and without its tags, and an empty line separates it from the
+// content. Elsewhere, and with NO_COLOR, the text is printed as the model produced it, with
+// tags.
 #pragma once
 
 #include <optional>

@@ -1,8 +1,9 @@
-// ktx-run bench: speed of prompts and of generation, beside what the machine could do.
+// ktx-run bench: speed of prompts and of generation, beside the limits of the machine.
 //
-// Neither sampling nor detokenising is measured, nor a first step, not reported, of as many
-// tokens as fit one: it maps the pages of the weights, also of nearly all experts. On GPUs each test
-// begins with a run that does not count: libraries load what the shapes of that test need.
+// Sampling and detokenising are not measured. A first step with as many tokens as fit is not
+// reported: it maps the pages of the weights, including nearly all experts. On GPUs each test
+// begins with a run that does not count, in which libraries load what the shapes of the test
+// need.
 #include <fmt/format.h>
 
 #include <algorithm>

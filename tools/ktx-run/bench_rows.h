@@ -1,4 +1,4 @@
-// The result of one test of bench, and how a list of them is printed.
+// The result of one test of bench, and the printing of a list of them.
 //
 //   print_rows(rows, "md");   // or "csv", "json"
 #pragma once

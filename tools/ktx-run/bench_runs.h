@@ -1,4 +1,4 @@
-// One measured run of bench: a prompt, or the generation of some sequences side by side.
+// One measured run of bench: a prompt, or the generation of several sequences side by side.
 //
 //   BenchRuns runs(engine, 16);
 //   KTX_TRY(runs.fill(4096));                      // what follows is behind so many tokens

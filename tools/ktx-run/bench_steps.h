@@ -1,5 +1,4 @@
-// bench --steps: where the time of a test went, by kind of step, beside what the
-// machine could have done.
+// bench --steps: time of a test by kind of step, beside the limits of the machine.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Conversations as prompts, through the plan's chat template.
+// Renders conversations as prompts with the plan's chat template.
 #pragma once
 
 #include <nlohmann/json.hpp>

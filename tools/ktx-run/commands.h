@@ -1,5 +1,5 @@
-// The commands of ktx-run. Each returns the exit status; results go to stdout,
-// talk to stderr.
+// The commands of ktx-run. Each returns the exit status. Results go to stdout; diagnostics and
+// progress go to stderr.
 #pragma once
 
 #include "tools/ktx-run/options.h"

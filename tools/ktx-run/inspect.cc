@@ -1,4 +1,4 @@
-// ktx-run inspect: what a plan holds, whether it is whole, and its source GGUF.
+// ktx-run inspect: shows the contents of a plan, verifies it, and rebuilds its source GGUF.
 //
 //   ktx-run inspect model.ktxplan                          tables
 //   ktx-run inspect model.ktxplan --json                   the same for programs

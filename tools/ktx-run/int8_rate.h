@@ -1,4 +1,4 @@
-// How fast this machine multiplies int8: the ceiling that prefill is compared with.
+// Measures the int8 multiply-add rate of this machine: the limit that prefill is compared with.
 #pragma once
 
 #include "lib/target/isa.h"

@@ -1,4 +1,4 @@
-// Ctrl-C as a flag that work looks at, instead of the end of the program.
+// Turns Ctrl-C into a flag that work polls, instead of the end of the program.
 #pragma once
 
 #include <atomic>

@@ -1,8 +1,8 @@
-// What a terminal sends, cut into keys: a character, a control key, an escape sequence
-// as a whole, a pasted text as a whole.
+// Splits the input of a terminal into keys: a character, a control key, a whole escape
+// sequence, or a whole pasted text.
 //
-// Bytes that are no UTF-8 come as they are; an escape sequence that no terminal sends ends
-// at a limit. A paste is what stands between ESC[200~ and ESC[201~ (bracketed paste).
+// Bytes that are not UTF-8 are passed on unchanged; an escape sequence that no terminal sends
+// ends at a limit. A paste is the text between ESC[200~ and ESC[201~ (bracketed paste).
 #pragma once
 
 #include <cstddef>

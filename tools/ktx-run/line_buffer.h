@@ -1,8 +1,8 @@
-// The line being written: cells of one visible character each, and a cursor.
+// The line being edited: cells of one visible character each, and a cursor.
 //
-// A cell is what one press of backspace removes: a letter with its marks, a joined emoji,
-// a newline, or a long pasted text, which is shown as "[pasted 120 lines: #include ...]".
-// The bytes are always valid UTF-8; anything else became U+FFFD on the way in.
+// A cell is what one press of backspace removes: a letter with its marks, a joined emoji, a
+// newline, or a long pasted text, which is shown as "[pasted 120 lines: #include ...]". The
+// bytes are always valid UTF-8; other bytes have been replaced by U+FFFD.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
-// Lines from a person: editing and history on a terminal, plain lines from a pipe.
+// Reads lines from a user: editing and history on a terminal, plain lines from a pipe.
 //
-// The editor is our own since it must know characters as people see them (graphemes.h),
-// whatever the locale, and a pasted text as one thing. Text is UTF-8; keys are those of
-// line_keys.def, with the arrows up and down for history, Enter, Ctrl-C, -D, -L and -Z.
-// A terminal that knows no escape sequences (TERM=dumb) gets plain lines.
+// ktx has its own editor because it must handle user-perceived characters (graphemes.h) in any
+// locale, and a pasted text as one unit. Text is UTF-8; the keys are those of line_keys.def,
+// the arrows up and down for history, Enter, Ctrl-C, -D, -L and -Z. A terminal without escape
+// sequences (TERM=dumb) gets plain lines.
 #pragma once
 
 #include <memory>

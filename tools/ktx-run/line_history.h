@@ -1,11 +1,11 @@
-// Lines of earlier sessions, oldest first, in a file that grows by a line at a time.
+// Lines of earlier sessions, oldest first, in a file to which lines are appended.
 //
 //   _HiStOrY_V2_
 //   Tell\040me\040a\040story.
 //
-// The form is that of libedit, which wrote the file before: white space, backslashes and
-// control characters in octal, a message of several lines on one. Sessions side by side
-// append to the same file.
+// The format is that of libedit, which wrote the file in earlier versions: white space,
+// backslashes and control characters in octal, a message of several lines on one line.
+// Concurrent sessions append to the same file.
 #pragma once
 
 #include <cstddef>

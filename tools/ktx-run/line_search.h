@@ -1,9 +1,9 @@
-// Ctrl-R: looks for an earlier line by a part of it.
+// Ctrl-R: searches earlier lines for a substring.
 //
 //   search 'fox': Tell me a story about a fox.
 //
-// What is typed is looked for as it stands, newest lines first; Ctrl-R again finds an older
-// one. Escape, Ctrl-G and Ctrl-C bring back what had been written.
+// The search is literal, newest lines first; another Ctrl-R finds an older line. Escape, Ctrl-G
+// and Ctrl-C restore the line before the search.
 #pragma once
 
 #include "tools/ktx-run/key_reader.h"

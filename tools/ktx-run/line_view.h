@@ -1,10 +1,10 @@
-// Draws a line that is being written, over as many rows of the terminal as it takes.
+// Draws the line being edited, over as many rows of the terminal as it takes.
 //
 //   > a long message that does not fit the wid|
 //   th of the terminal
 //
-// Each drawing goes over the one before it. What does not fit the height is left out on
-// the side away from the cursor.
+// Each drawing replaces the previous one. If the line does not fit the height, rows away from
+// the cursor are left out.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The command line of ktx-run: the table of its options, then what they mean together.
+// The command line of ktx-run: the table of its options, then checks of their combination.
 #include "tools/ktx-run/options.h"
 
 #include <fmt/format.h>

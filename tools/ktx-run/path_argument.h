@@ -1,4 +1,4 @@
-// A path as it is typed in a chat: ~/talks/a.ktxsession, or "my notes.txt" in quotes.
+// Parses a path typed in a chat: ~/talks/a.ktxsession, or "my notes.txt" in quotes.
 #pragma once
 
 #include <string>

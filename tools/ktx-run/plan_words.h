@@ -1,5 +1,5 @@
-// The words of ktx-run's command line: a command and its plan. What is wrong with them, with
-// the command to type instead.
+// The words of ktx-run's command line: a command and its plan. A mistake is reported with the
+// command to type instead.
 //
 //   ktx-run m.ktxplan       no command given; try: ktx-run chat m.ktxplan
 //   ktx-run m.gguf          m.gguf is a GGUF model; compile it first: ktx-compile m.gguf -o ...

@@ -1,9 +1,9 @@
-// What a program is doing, in one line of the terminal that goes when it is done:
+// Shows the current activity in one line of the terminal, which disappears at the end:
 //
 //   prompt: 2048 of 32000 tokens, 312 t/s
 //
-// Only where stderr is a terminal that knows escape sequences; anywhere else nothing is
-// written. What takes less than half a second is not shown.
+// Only if stderr is a terminal with escape sequences; otherwise nothing is written. An activity
+// of less than half a second is not shown.
 #pragma once
 
 #include <cstdint>

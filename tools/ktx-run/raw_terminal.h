@@ -1,12 +1,12 @@
-// The terminal while a line is edited: keys one by one, pastes in brackets.
+// Puts the terminal into raw mode while a line is edited: keys one by one, pastes in brackets.
 //
 //   {
 //     const RawTerminal raw(STDIN_FILENO, STDERR_FILENO);
 //     ... read(STDIN_FILENO, ...)       // keys; Ctrl-C is a byte, too
 //   }                                   // as it was before
 //
-// A program that SIGTERM, SIGHUP or SIGQUIT ends puts the terminal back first
-// (guard_terminal). SIGKILL leaves it as it is; `stty sane` mends that.
+// If SIGTERM, SIGHUP or SIGQUIT ends the program, the terminal is restored first
+// (guard_terminal). SIGKILL leaves it as it is; `stty sane` restores it.
 #pragma once
 
 #include <string_view>

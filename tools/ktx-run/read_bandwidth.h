@@ -1,4 +1,4 @@
-// How fast this machine reads memory: the floor that decode is compared with.
+// Measures the memory read bandwidth of this machine: the limit that decode is compared with.
 #pragma once
 
 namespace ktx::tools {

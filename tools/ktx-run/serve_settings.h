@@ -3,9 +3,9 @@
 //   ktx-run serve m.ktxplan --config serve.conf       serve.conf:  port = 8081  # a note
 //   KTX_PORT=8082 ktx-run serve m.ktxplan
 //
-// Every option of `serve` is one, but for --config: max-batch is `max-batch = 8` in the file
-// and KTX_MAX_BATCH in the environment. The command line wins over the environment, which
-// wins over the file.
+// Every option of `serve` except --config: max-batch is `max-batch = 8` in the file and
+// KTX_MAX_BATCH in the environment. The command line overrides the environment, which overrides
+// the file.
 #pragma once
 
 #include <string_view>

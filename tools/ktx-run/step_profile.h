@@ -1,4 +1,4 @@
-// Where the time of each step goes, as lines of JSON:
+// Writes the time of each step as lines of JSON:
 //
 //   {"step": 17, "tokens": 3, "module": "model.layers.0.mlp", "op": "matmul", "layer": 0,
 //    "device": "cpu", "seconds": 0.000123}

@@ -1,4 +1,4 @@
-// What the commands say on stderr.
+// Diagnostics of the commands, on stderr.
 #pragma once
 
 #include <fmt/format.h>

@@ -4,8 +4,8 @@
 // Zero mean matters: with a mean (Q4_K whose min is not 7.5 times its scale) all
 // experts see the same large common part and routing collapses onto a few.
 //
-// A pool holds some MiB of blocks; tensors are filled with runs of it that start
-// at places drawn from (seed, tensor, run), so bytes depend on nothing else.
+// A pool holds some MiB of blocks. Tensors are filled with ranges of it that start at places
+// drawn from (seed, tensor, range), so the bytes depend on nothing else.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// A model of any config with random weights: its tensors and GGUF metadata, named
-// and shaped as the converters of llama.cpp write them.
+// A model of any config with random weights: its tensors and GGUF metadata, with the names and
+// shapes that llama.cpp's converters write.
 //
 //   SynthOptions options{.layers = 4};
 //   Synth synth = KTX_TRY(synthesise(config, options));

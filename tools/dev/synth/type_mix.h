@@ -1,4 +1,4 @@
-// Which type each tensor of a quantised model gets, as llama-quantize decides it.
+// Chooses the type of each tensor of a quantised model, by the rules of llama-quantize.
 #pragma once
 
 #include <optional>
