@@ -1,4 +1,4 @@
-// Inputs of the benchmarks of products: weights of any format, activations as int8.
+// Inputs for benchmarks of products: weights of any format, int8 activations.
 #pragma once
 
 #include <cstddef>

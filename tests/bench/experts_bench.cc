@@ -4,8 +4,8 @@
 //   tools/dev/build release bench_experts
 //   build-release/tests/bench_experts
 //
-// TOPS: two for each weight and pair of token and expert; beside it, as `peak`, what
-// dot products from registers reach (kernels/probe). Time is that of the processor.
+// TOPS: two operations for each weight and pair of token and expert; `peak` beside it is the
+// rate of dot products from registers (kernels/probe). Time is CPU time.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 

@@ -3,9 +3,9 @@
 //   tools/dev/build release bench_matmul
 //   build-release/tests/bench_matmul --benchmark_filter='panel16_q8/Q4_K'
 //
-// bytes_per_second: weights read, for few tokens; to compare with the line read_memory.
-// TOPS: two for each weight and token, for many. Weights go round 256 MiB, so that they
-// come from memory; time is that of the processor, as neighbours are noisy.
+// bytes_per_second: weights read, for few tokens; compare with the line read_memory. TOPS: two
+// operations for each weight and token, for many tokens. The weights cycle through 256 MiB, so
+// that they come from memory. Time is CPU time, because other programs disturb wall time.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 

@@ -3,8 +3,8 @@
 //   tools/dev/build release bench_pack
 //   build-release/tests/bench_pack --benchmark_filter='marlin/.*'
 //
-// A matrix of 1024 x 4096: what it is made from and what it becomes fit no first cache, and
-// as a rule no second one. Time is that of the processor.
+// The matrix is 1024 x 4096: source and result fit no first-level cache, and usually no
+// second-level one. Time is CPU time.
 #include <benchmark/benchmark.h>
 
 #include <random>

@@ -1,5 +1,5 @@
-// tools/dev/bench-peers with scripts in the place of the programs: what it runs, and
-// what it makes of their answers.
+// Runs tools/dev/bench-peers with scripts in place of the programs: the commands that it runs,
+// and the figures that it derives from their output.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,8 +1,7 @@
-// Codes that need a model's files to be found: one test each, named after its code
-// (docs/checks.md points here). The rest have golden cases in tests/golden/rules.
+// Codes that need the files of a model: one test each, named after the code (docs/checks.md
+// points here). The other codes have golden cases in tests/golden/rules.
 //
-// Each changes a bundled model in one way and looks for the code in what the
-// programs say.
+// Each test changes a bundled model in one way and looks for the code in the output.
 #include <gtest/gtest.h>
 
 #include <filesystem>

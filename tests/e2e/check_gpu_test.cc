@@ -1,5 +1,5 @@
-// tools/dev/check-gpu as it runs on a machine that has the programs alone (DIR/run), with
-// scripts in the place of the test programs: how it sums up what they say.
+// Runs tools/dev/check-gpu as on a machine without sources (DIR/run), with scripts in place of
+// the test programs: how it sums up their results.
 #include <gtest/gtest.h>
 
 #include <filesystem>

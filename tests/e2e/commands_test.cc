@@ -1,5 +1,5 @@
-// The two programs as a user meets them: results on stdout, talk on stderr, exit
-// status 0, 1 or 2, and the same answer whatever the threads and chunks.
+// The two programs from a user's view: results on stdout, diagnostics on stderr, exit status 0,
+// 1 or 2, and the same answer for any number of threads and any chunk.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

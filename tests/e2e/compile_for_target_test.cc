@@ -1,4 +1,5 @@
-// Plans compiled for a described machine: what it lacks is said before a weight is packed.
+// Plans compiled for a described machine: a missing capability is reported before a weight is
+// packed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

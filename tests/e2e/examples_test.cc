@@ -1,8 +1,8 @@
-// Types every command that README.md, the docs and both programs' --help give as an example, as
-// it stands there, in a folder that holds the files which the examples name.
+// Runs every example command of README.md, the docs and both programs' --help verbatim, in a
+// folder with the files that the examples name.
 //
-// Not changed but for what a test cannot have: a fixed port becomes a free one, and `serve` is
-// stopped once it answers. A `chat` gets a message and /exit on its standard input.
+// Commands are changed only where a test requires it: a fixed port becomes a free one, and
+// `serve` is stopped once it answers. A `chat` gets a message and /exit on its standard input.
 #include <gtest/gtest.h>
 
 #include <algorithm>

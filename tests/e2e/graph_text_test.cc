@@ -1,4 +1,5 @@
-// A graph as text is an entrance: what --emit prints goes through passes as the model did.
+// A graph as text is an input: passes give the same result for the output of --emit as for the
+// model.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// --help of both programs and of every command: the texts, their width, and that their
-// examples are taken.
+// --help of both programs and of every command: the texts, their width, and that their examples
+// are accepted.
 #include <gtest/gtest.h>
 
 #include <sstream>

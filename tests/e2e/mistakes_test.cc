@@ -1,5 +1,5 @@
-// What people who come from llama.cpp or KTransformers type first: each mistake is
-// answered with what to do instead, and with exit status 2 or 1.
+// Typical first commands of llama.cpp and KTransformers users: each mistake is answered with
+// the right command, and with exit status 2 or 1.
 #include <gtest/gtest.h>
 
 #include "tests/support/run_program.h"

@@ -1,5 +1,5 @@
-// Plans with GPUs, end to end, without one: compiled for a described machine and run with
-// a Gpu that lives in host memory (tests/support/host_gpu.h).
+// Plans with GPUs, end to end, without a GPU: compiled for a described machine and run with a
+// Gpu in host memory (tests/support/host_gpu.h).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

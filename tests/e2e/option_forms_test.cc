@@ -1,5 +1,5 @@
-// Values in the units that people write, and the words of a command line in every order: what
-// is meant is done, or the message is the command to type.
+// Values with common units, and the words of a command line in every order: the command works,
+// or the message is the command to type.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

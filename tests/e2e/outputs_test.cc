@@ -1,6 +1,6 @@
 // Every output of both programs: through symbolic links, to pipes and devices, to a standard
-// output that is full, closed or no longer read. Devices are met behind links of a folder of
-// the test: a program that renamed onto its output would replace the link, not the device.
+// output that is full, closed or no longer read. Devices are reached through links in a folder
+// of the test: a program that renamed onto its output would replace the link, not the device.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// Bodies that no client means: right requests with values, fields and bytes changed at
-// random, to every endpoint, in this process. Whatever comes is answered with 2xx or 4xx,
-// and right requests get the same answer afterwards.
+// Random request bodies: valid requests with values, fields and bytes changed at random, to
+// every endpoint, in this process. Each is answered with 2xx or 4xx, and valid requests get the
+// same answer afterwards.
 //
 //   KTX_FUZZ_SECONDS=600 test_e2e --gtest_filter=ServeBodies.*      (else some thousands)
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Answers with a given form, in every protocol's words: the form that was asked for, or a 400 that
-// names the field; never free text. Values are held to their schema by schema_check.h.
+// Constrained answers in every protocol: the requested form, or a 400 that names the field;
+// never free text. schema_check.h validates values against their schema.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

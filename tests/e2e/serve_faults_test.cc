@@ -1,5 +1,5 @@
-// What goes wrong inside of the server is the error of the requests that it met, told as one,
-// and the server goes on.
+// A fault inside the server is reported as an error by the affected requests, and the server
+// keeps running.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

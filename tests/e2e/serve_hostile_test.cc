@@ -1,5 +1,5 @@
-// Clients that mean harm, by the hundred, beside one that does not: it is answered, and memory
-// stays bounded. Loopback only.
+// Hundreds of hostile clients beside a well-behaved one: it gets its answer, and memory stays
+// bounded. Loopback only.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

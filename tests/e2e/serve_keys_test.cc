@@ -1,5 +1,5 @@
-// Several keys at one server: nothing that one key leaves behind (texts of slots, their files,
-// what is cached) shows in what another key is told.
+// Several API keys at one server: no data of one key (texts of slots, their files, cached
+// prefixes) is visible in answers to another key.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

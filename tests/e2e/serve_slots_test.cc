@@ -1,5 +1,5 @@
-// Slots that outlive their server: saved in the middle of a prompt or of a sampled answer,
-// the server killed, and the answer gone on with by another one, for every family.
+// Slots that outlive their server: saved in the middle of a prompt or of a sampled answer, the
+// server killed, and the answer continued by another server, for every family.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The server as its clients see it, with the small Qwen3 MoE.
+// The server from its clients' view, with the small Qwen3 MoE.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>

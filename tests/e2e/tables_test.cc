@@ -1,5 +1,5 @@
-// Tables as a person sees them: aligned, one unit per column, the quantisation named; and
-// the defaults that inspect prints are options that ktx-run takes.
+// Printed tables: aligned, one unit per column, the quantisation named; and the defaults that
+// inspect prints are options that ktx-run accepts.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
-// Whatever the fuzzer makes as a GGUF: header, metadata, tensors' places and the tokenizer
-// in it are read, or refused with a message.
+// Reads fuzzer input as a GGUF: header, metadata, places of tensors and the tokenizer are read,
+// or refused with a message.
 //
 //   cmake --preset fuzz && ninja -C build-fuzz fuzz_gguf
 //   build-fuzz/tests/fuzz/fuzz_gguf FOLDER_OF_SMALL_GGUFS

@@ -1,7 +1,7 @@
-// Compiles whatever the fuzzer makes as a GBNF (first byte even) or as a JSON Schema, from
-// 128 on as a regular expression or as the schema of a tool that must be called, and samples an
-// answer of what compiles, with the input's bytes as its dice: a token that the mask allows must be
-// accepted, and a finished answer to a schema must parse.
+// Compiles fuzzer input as a GBNF (first byte even) or as a JSON Schema, from 128 on as a
+// regular expression or as the schema of a tool that must be called. Then samples an answer,
+// with the input's bytes as random numbers: a token that the mask allows must be accepted, and
+// a finished answer to a schema must parse.
 //
 //   cmake --preset fuzz && ninja -C build-fuzz fuzz_grammar
 //   build-fuzz/tests/fuzz/fuzz_grammar tests/fuzz/corpus/grammar

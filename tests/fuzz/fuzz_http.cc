@@ -1,5 +1,5 @@
-// Any bytes as the body of a request, to every endpoint, with a real (small) model: the
-// server answers, whatever it says. The first byte chooses the endpoint.
+// Sends fuzzer input as the body of a request to every endpoint, with a real (small) model: the
+// server must answer. The first byte chooses the endpoint.
 //
 //   KTX_FUZZ_PLAN=qwen3moe.ktxplan build-fuzz/tests/fuzz/fuzz_http tests/fuzz/corpus/http
 #include <cstdint>

@@ -1,6 +1,5 @@
-// Opens whatever bytes the fuzzer makes as a plan, with its hashes made right
-// (a checksum would stop every mutation at the door), and uses what opens as a
-// runtime would.
+// Opens fuzzer input as a plan, with its hashes corrected (a checksum would stop every mutation
+// at once), and uses a plan that opens as a runtime would.
 //
 //   cmake --preset fuzz && ninja -C build-fuzz fuzz_plan
 //   build-fuzz/tests/fuzz/fuzz_plan corpus/        (write a first plan with --seed)

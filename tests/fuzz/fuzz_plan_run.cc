@@ -1,5 +1,5 @@
 // Runs the plans that open. The fuzzer's bytes are changes to a small plan whose hashes are
-// made right again: what the reader accepts must run, whatever it computes.
+// then corrected: a plan that the reader accepts must run, whatever it computes.
 //
 //   cmake --preset fuzz && ninja -C build-fuzz fuzz_plan_run
 //   mkdir -p found && build-fuzz/tests/fuzz/fuzz_plan_run found -max_len=65 -len_control=0

@@ -1,5 +1,5 @@
-// Any bytes as a rule file: parsed, matched against a small model, checked. Nothing
-// may crash, and no pattern may take long.
+// Reads fuzzer input as a rule file: parses it, matches it against a small model, checks it. It
+// must not crash, and no pattern may take long.
 //
 //   build-fuzz/tests/fuzz/fuzz_rules FOUND tests/fuzz/corpus/rules -dict=tests/fuzz/rules.dict
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Whatever the fuzzer makes as a chat template, or (first byte odd) as a conversation to a
-// template that uses most of the language: parsed, probed and rendered within its limits.
+// Uses fuzzer input as a chat template, or (first byte odd) as a conversation for a template
+// that uses most of the language: parses, probes and renders it within the limits.
 //
 //   cmake --preset fuzz && ninja -C build-fuzz fuzz_template
 //   build-fuzz/tests/fuzz/fuzz_template -dict=tests/fuzz/template.dict CORPUS

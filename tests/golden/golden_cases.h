@@ -1,4 +1,4 @@
-// What the golden tests share: the cases, and ktx-compile run as a user would.
+// Shared by the golden tests: the cases, and ktx-compile run as a user would.
 //
 //   const Ran ran = run("--check R001.yaml --hf-config ../../configs/Qwen3-8B.json");
 //   EXPECT_EQ(ran.status, 1) << ran.output;

@@ -1,5 +1,5 @@
-// ktx-compile --check as a whole: exit statuses, flags, fix-its, formats, the report page
-// in a browser, and what the check may cost.
+// ktx-compile --check as a whole: exit statuses, flags, fix-its, formats, the report page in a
+// browser, and the cost of a check.
 #include <iostream>
 
 #include "lib/rules/checks.h"

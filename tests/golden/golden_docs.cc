@@ -1,5 +1,5 @@
-// The documents that are made from tables are current, what they name exists, and their
-// examples work.
+// Documents generated from tables are current, the names in them exist, and their examples
+// work.
 #include "lib/rules/checks.h"
 #include "lib/rules/rule_keys.h"
 #include "tests/golden/golden_cases.h"

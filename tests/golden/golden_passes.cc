@@ -1,4 +1,4 @@
-// Each pass by text in, text out.
+// Each pass as text in, text out.
 //
 //   tests/golden/passes/insert-transfers/cpu.ktxir    # ktx-compile cpu.ktxir --passes=...
 //   tests/golden/passes/insert-transfers/cpu.golden   exit status, the graph, the findings

@@ -1,4 +1,4 @@
-// Runs the command in the first line of each case and compares what it says.
+// Runs the command in the first line of each case and compares its output.
 //
 //   tests/golden/rules/R001.yaml      # ktx-compile --check R001.yaml --hf-config ...
 //   tests/golden/rules/R001.golden    exit status, stdout and stderr

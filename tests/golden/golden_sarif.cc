@@ -1,6 +1,6 @@
-// What GitHub's code scanning asks of a SARIF file beyond its schema (its documentation,
-// "SARIF support for code scanning"), over many runs of the program: one result that breaks
-// a rule, and the whole file is refused.
+// GitHub's code scanning requires more of a SARIF file than its schema (its documentation,
+// "SARIF support for code scanning"), and rejects the whole file if one result breaks a rule.
+// Checks these rules over many runs of the program.
 #include <cctype>
 #include <nlohmann/json.hpp>
 #include <set>

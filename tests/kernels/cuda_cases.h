@@ -1,4 +1,4 @@
-// What the tests of GPU kernels share: skipping without a GPU, buffers, marlin packing.
+// Shared by the tests of GPU kernels: skipping without a GPU, buffers, marlin packing.
 #pragma once
 
 #include <cuda_runtime_api.h>

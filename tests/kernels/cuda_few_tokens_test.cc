@@ -1,5 +1,5 @@
-// Launches of 2 to 16 tokens that do several steps at once, against sums in double, and the
-// same bits in a graph whose launches may overlap.
+// Fused launches of 2 to 16 tokens against sums in double, and with the same bits in a graph
+// whose launches may overlap.
 #include "kernels/cuda/cuda_few_tokens.h"
 
 #include "tests/kernels/cuda_cases.h"

@@ -1,5 +1,5 @@
-// Launches of one token that do several steps at once, against sums in double and against the
-// launches of the steps one by one.
+// Fused launches of one token against sums in double and against the launches of their steps
+// one by one.
 #include "kernels/cuda/cuda_one_token.h"
 
 #include "kernels/cuda/cuda_matmul.h"

@@ -1,6 +1,6 @@
-// Norm, rope, activations, embedding and quantisation against double, with every
-// instruction set and widths around the edges of vectors; and that an element does not
-// depend on its place.
+// Norm, rope, activations, embedding and quantisation against double, with every instruction
+// set and widths around vector sizes; and that a result does not depend on the position of its
+// element.
 #include <cmath>
 
 #include "kernels/activation/activation.h"

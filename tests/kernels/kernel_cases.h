@@ -1,6 +1,6 @@
-// What all kernel tests share: the instruction sets to try, random numbers with a
-// printed seed, buffers that catch writes past their end, and weights of any dtype
-// made of random bytes with sane scales.
+// Shared by all kernel tests: the instruction sets to try, random numbers with a printed seed,
+// buffers that catch writes past their end, and weights of any dtype made of random bytes with
+// sane scales.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Whole blobs in marlin tiles: any range packs and unpacks to the same bytes, and the size
-// is what plans are checked with.
+// equals the one that plans are checked with.
 #include "kernels/matmul/marlin_blob.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Every product, dtype and instruction set against an oracle in double; then the
-// numerics contract: the same bits whatever is computed beside.
+// Every product, dtype and instruction set against an oracle in double; then the numerics
+// contract: the same bits in any batch.
 #include "kernels/matmul/matmul.h"
 
 #include <algorithm>

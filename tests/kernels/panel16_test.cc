@@ -1,4 +1,4 @@
-// Layouts panel16 and panel16s are bijections: whatever the bytes, unpacking gives them back.
+// Layouts panel16 and panel16s are bijections: unpacking gives back any bytes.
 #include "kernels/matmul/panel16.h"
 
 #include "kernels/matmul/panel16_floats.h"

@@ -1,4 +1,4 @@
-// What a run over the cases of a reference found: equal cases and differences of the
+// Result of the cases of a reference: the number of equal cases, and the differences of the
 // listed log-probabilities.
 //
 //   Comparison all;

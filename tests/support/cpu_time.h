@@ -1,5 +1,5 @@
-// Seconds of processor time of this process: for tests that bound what hostile input may
-// cost. Other programs on the machine do not count, as they would in wall time.
+// CPU time of this process in seconds, for tests that bound the cost of hostile input. Unlike
+// wall time it does not count other programs.
 //
 //   const double begin = cpu_seconds();
 //   parse(hostile);

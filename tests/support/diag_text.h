@@ -1,4 +1,4 @@
-// All messages of a sink as a terminal without colours shows them.
+// All messages of a sink as text without colours.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// The tokenizer metadata of a GGUF file, read the short way, for tests of lib/text
-// (which may not include lib/input). Trusts the file.
+// A minimal reader of a GGUF file's tokenizer metadata, for tests of lib/text (which may not
+// include lib/input). Trusts the file.
 #pragma once
 
 #include <cstring>

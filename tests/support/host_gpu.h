@@ -1,12 +1,12 @@
-// A Gpu that is none: its memory is the host's and its steps run CPU kernels, so that
-// placement, transfers, graphs, padding and errors are tested where there is no GPU.
+// A fake Gpu: its memory is the host's and its steps run CPU kernels, so that placement,
+// transfers, graphs, padding and errors can be tested without a GPU.
 //
 //   options.open_gpu = HostGpu::opener({.memory_bytes = 1 << 30}, &log);
 //
-// Steps run the exact CPU kernels over the same blobs (unpacked to rows), arena and
-// cache as a GPU would, and only on rows that are no padding. Memory begins full of NaN,
-// and work that is queued is done at the latest moment that is allowed: copies to the
-// host at wait() or finish(), so that who forgets to wait reads NaN or old numbers.
+// Steps run the exact CPU kernels over the same blobs (unpacked to rows), arena and cache as a
+// GPU would, and only on rows that are not padding. Memory is initialised with NaN, and queued
+// work is done at the latest moment allowed (copies to the host at wait() or finish()), so a
+// forgotten wait reads NaN or old numbers.
 #pragma once
 
 #include <algorithm>

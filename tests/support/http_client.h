@@ -1,5 +1,5 @@
-// A server under test, and requests to it as bytes on a socket: what a test sends is
-// what the server gets, right or wrong.
+// A server under test, and requests to it as bytes on a socket: a test's bytes reach the server
+// unchanged, valid or not.
 //
 //   ServerProcess server({plan, "--max-batch", "4"});
 //   const HttpAnswer answer = server.post("/v1/chat/completions", R"({"messages": ...})");

@@ -1,6 +1,6 @@
-// Where the repository, its build and the material beside it lie. Functions of one small file
-// (paths.cc), so that nothing else compiled depends on the place of the clone, and ccache has it
-// for all clones.
+// Paths of the repository, its build and the shared material. They are functions of one small
+// file (paths.cc), so that no other object depends on the location of the clone and ccache can
+// share objects between clones.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// The small trained models that tests read: tests/models of the repository, or
-// ../shared/models where the repository does not carry them.
+// The small trained models used by tests: tests/models of the repository, or ../shared/models
+// if the repository does not carry them.
 #pragma once
 
 #include <filesystem>

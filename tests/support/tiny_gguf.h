@@ -1,4 +1,4 @@
-// Small GGUF files in memory, right by default and wrong wherever a test asks.
+// Small GGUF files in memory, valid by default and invalid where a test says so.
 //
 //   TinyGguf gguf = TinyGguf::good();
 //   gguf.n_keys = uint64_t{1} << 63;              // a lie in the header

@@ -1,4 +1,4 @@
-// The bar that ktx-compile shows while it packs.
+// The progress bar of ktx-compile.
 #include "tests/terminal/terminal_fixture.h"
 
 namespace ktx::testing {

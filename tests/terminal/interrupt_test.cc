@@ -1,4 +1,4 @@
-// Ctrl-C, Ctrl-D, errors and signals at a terminal, and what is shown while one waits.
+// Ctrl-C, Ctrl-D, errors and signals at a terminal, and the display during waits.
 #include <signal.h>
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// A newcomer's first session in a shell at a terminal: a model, a plan, a conversation, with the
-// mistakes that are made on the way.
+// A newcomer's first session in a shell at a terminal: a model, a plan, a conversation, with
+// typical mistakes.
 #include <filesystem>
 
 #include "tests/support/paths.h"

@@ -1,4 +1,4 @@
-// A prompt by a pipe: `echo hi | ktx-run generate m.ktxplan`, `--prompt-file -`, `<(...)`.
+// A prompt from a pipe: `echo hi | ktx-run generate m.ktxplan`, `--prompt-file -`, `<(...)`.
 #include "tests/terminal/terminal_fixture.h"
 
 namespace ktx::testing {

@@ -1,4 +1,4 @@
-// ktx-run chat at a terminal: what is typed and edited is what the model gets.
+// ktx-run chat at a terminal: typed and edited text reaches the model unchanged.
 #include <gtest/gtest.h>
 
 #include "tests/terminal/terminal_fixture.h"

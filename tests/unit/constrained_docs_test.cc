@@ -1,4 +1,4 @@
-// docs/constrained-output.md says what becomes of every keyword and of every field.
+// docs/constrained-output.md documents every keyword and every field.
 #include <gmock/gmock.h>
 
 #include <fstream>

@@ -1,5 +1,5 @@
-// Who may include whom (docs/architecture.md), and which third-party library is
-// known in which place. Reads the sources; a new folder needs a row here.
+// Which folder may include which (docs/architecture.md), and which folder may use which
+// third-party library. Reads the sources; a new folder needs a row here.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Attention, and MLA in its two forms.
+// Benchmarks of attention, and of MLA in its two forms.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -1,5 +1,5 @@
-// What the groups of bench-kernels share: device memory, the time of a launch inside a graph, a
-// line of the report, weights in so many copies that no cache holds them.
+// Shared by the groups of bench-kernels: device memory, the time of a launch inside a graph, a
+// line of the report, and enough copies of the weights to defeat the caches.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-// Experts: grouped products, and one token as decode has it.
+// Benchmarks of experts: grouped GEMM, and one token as in decode.
 #include <algorithm>
 #include <random>
 #include <vector>

@@ -1,4 +1,4 @@
-// bench-kernels: the GPU kernels at real shapes, beside what the memory gives.
+// bench-kernels: the GPU kernels at real shapes, beside the memory bandwidth.
 //
 //   bench-kernels            all groups but those that are named alone
 //   bench-kernels decode     one of them

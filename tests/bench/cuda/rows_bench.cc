@@ -1,4 +1,4 @@
-// Norms, rope and the router.
+// Benchmarks of norms, rope and the router.
 #include "kernels/cuda/cuda_experts.h"
 #include "kernels/cuda/cuda_rows.h"
 #include "tests/bench/cuda/cuda_bench.h"

@@ -1,4 +1,4 @@
-// What holds for every format and any bytes. The values themselves are tested in
+// Properties of every format for any bytes. The values themselves are tested in
 // quant_zoo_test.cc.
 #include <gtest/gtest.h>
 

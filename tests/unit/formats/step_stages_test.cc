@@ -1,4 +1,5 @@
-// Stages: what shares one, and that no order of the items inside changes a result.
+// Stages: which steps share one, and that the order of the items inside does not change a
+// result.
 #include "lib/formats/step_stages.h"
 
 #include <gtest/gtest.h>

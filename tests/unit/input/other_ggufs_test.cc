@@ -1,4 +1,4 @@
-// Files that people give in place of a model are named for what they are.
+// GGUF files that are not language models are named for what they are.
 #include "lib/input/other_ggufs.h"
 
 #include <gmock/gmock.h>

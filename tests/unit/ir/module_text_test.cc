@@ -1,5 +1,5 @@
-// The module graph's text form: what prints parses back, and what is no text form
-// is refused with its line.
+// The text form of the module graph: printed graphs parse back, and malformed text is refused
+// with its line.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Findings that need tensors of a type that no bundled model has.
+// Findings that need tensors of a type that no bundled model contains.
 #include <gtest/gtest.h>
 
 #include "tests/support/paths.h"

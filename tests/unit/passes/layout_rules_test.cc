@@ -1,4 +1,4 @@
-// `layout` of a rule, from the file to the blobs of the step graph. What it refuses is in
+// `layout` of a rule, from the file to the blobs of the step graph. Refused layouts are in
 // tests/golden/rules/Q006*.
 #include <gtest/gtest.h>
 

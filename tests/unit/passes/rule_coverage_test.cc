@@ -1,5 +1,5 @@
-// The nineteen real rule files: what each rule wins, and what is found in them.
-// The tables hold counts, lines and verdicts; the files themselves stay where they are.
+// The nineteen real rule files: the modules that each rule wins, and the findings. The tables
+// hold counts, lines and verdicts; the files themselves stay where they are.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>

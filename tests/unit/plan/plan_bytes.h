@@ -1,5 +1,5 @@
-// For tests that change the bytes of a plan: its header as structs, hashes made
-// right again, a file in memory.
+// For tests that change the bytes of a plan: its header as structs, corrected hashes, a file in
+// memory.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,10 +1,10 @@
-// docs/plan-format.md shows a plan byte by byte: the tiny plan of these tests. Its
-// lines are compared with that plan as it is written now.
+// docs/plan-format.md shows a plan byte by byte: the tiny plan of these tests. Compares its
+// lines with the plan as currently written.
 //
 //   KTX_UPDATE_GOLDEN=1 build-release/tests/test_unit_plan --gtest_filter='PlanFormatDoc.*'
 //
-// rewrites the bytes of each line at the line's offset; offsets and remarks are a
-// person's.
+// rewrites the bytes of each line at the line's offset; offsets and remarks are written by
+// hand.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

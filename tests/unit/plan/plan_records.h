@@ -1,10 +1,10 @@
-// The records of a plan, to be changed: what the checks of the reader are shown lies with.
+// Mutable records of a plan, for tests that give invalid values to the checks of the reader.
 //
 //   PlanRecords r(plan->view());
 //   r.attrs<RopeAttrs>(r.step(StepOp::Rope)).heads = 0;
 //   verify_steps(r.view())                            // an error that says so
 //
-// The plan must live longer.
+// The plan must outlive this object.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -4,8 +4,8 @@
 //   TinyPlan tiny = make_tiny_plan();
 //   write_plan(tiny, path);            // through PlanWriter and pack_blobs
 //
-// Every value has its own buffer and nothing computes anything sensible: shapes
-// and links are what counts.
+// Every value has its own buffer and nothing computes anything meaningful: only shapes and
+// links matter.
 #pragma once
 
 #include <cstddef>

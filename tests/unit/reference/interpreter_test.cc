@@ -1,6 +1,6 @@
-// The interpreter on the test models against their references: the greedy ids, and
-// the listed logprobs. This checks at once what the architectures say (tensors,
-// rotary scaling, routing) and the interpreter that judges everything else.
+// The interpreter on the test models against their references: the greedy ids, and the listed
+// log-probabilities. This checks both the architectures' data (tensors, rotary scaling,
+// routing) and the interpreter, which is the oracle of other tests.
 #include "lib/reference/interpreter.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The next tokens of a session, as a caller takes them.
+// Generates the next tokens of a session, as a caller does.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Whether a GPU holds a plan: lib/runtime/gpu/gpu_fit.
+// Whether a plan fits into a GPU: lib/runtime/gpu/gpu_fit.
 #include "lib/runtime/gpu/gpu_fit.h"
 
 #include <gmock/gmock.h>

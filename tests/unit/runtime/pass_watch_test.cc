@@ -1,4 +1,4 @@
-// A pass that is ended in the middle: nothing of it is left, whatever had been computed.
+// A pass that is cancelled in the middle leaves nothing behind.
 #include "lib/runtime/pass_watch.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Bytes that a proxy in front and this server could cut into requests differently: each is
-// answered with one error, the connection ends, and nothing behind it is taken for a request.
+// Bytes that a proxy in front and this server could split into requests differently: each gets
+// one error, the connection ends, and nothing behind it is read as a request.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// The HTTP server alone, with limits so small that a test meets them: clients that are slow,
-// do not read, send too much, or come in numbers lose their connection, and nobody else's.
+// The HTTP server alone, with limits small enough to reach in a test: clients that are slow, do
+// not read, send too much, or come in numbers lose their own connections and no others.
 #include "lib/server/http_server.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// What a path means as an output. Nothing here is ever opened for writing in a folder of the
-// system: find_output() only looks.
+// Resolution of output paths. Nothing is opened for writing in a system folder: find_output()
+// only looks.
 #include "lib/support/output_place.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// Many threads fill one work file: each byte arrives, and what cannot be written is an error
-// with its cause, never a signal.
+// Many threads fill one work file: each byte arrives, and a failed write is an error with its
+// cause, never a signal.
 #include "lib/support/work_file.h"
 
 #include <gtest/gtest.h>

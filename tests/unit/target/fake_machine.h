@@ -1,4 +1,4 @@
-// A machine made of files: /proc and /sys below a folder of the test.
+// A fake machine: /proc and /sys as files below a folder of the test.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Templates that want to crash, hang or eat the memory, and bytes that are none.
+// Templates that try to crash, hang or exhaust the memory, and bytes that are not a template.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,4 +1,4 @@
-// The public face: input, cases as JSON, times, probes.
+// The public interface: input, cases as JSON, times, probes.
 #include "lib/text/chat_template/chat_template.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Feeds a text to a stream (add, finish) cut in every way that matters: whole, byte
-// by byte, and at random places.
+// Feeds a text to a stream (add, finish) in every relevant split: whole, byte by byte, and at
+// random places.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// A JSON Schema validator of its own, written plainly, to hold the grammars to.
+// An independent, simple JSON Schema validator, the oracle of the grammar tests.
 #pragma once
 
 #include <algorithm>
