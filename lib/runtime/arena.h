@@ -1,7 +1,7 @@
-// Zeroed memory for activations, scratch and caches, taken from the system once.
+// Zeroed memory for activations, scratch and caches, allocated from the system once.
 //
-// Pages become resident when they are first written, so that a large context costs
-// nothing until it is used. Page-aligned. Frees itself.
+// Pages become resident when they are first written, so a large context costs nothing until it
+// is used. Page-aligned. Frees itself.
 #pragma once
 
 #include <cstddef>

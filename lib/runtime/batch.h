@@ -1,4 +1,5 @@
-// What one pass through the steps works on: tokens of one or more sequences.
+// The ragged batch of one pass: tokens of one or more sequences of different lengths, without
+// padding.
 //
 //   ids       [T]  token ids                 position [T]  place in its sequence
 //   sequence  [T]  index in tables           tables        block table per sequence

@@ -1,4 +1,5 @@
-// The rounds of the scheduler's thread: who comes in, gets a place, gives it back, and ends.
+// The iterations of the scheduler's thread: admits requests, gives them slots, preempts them,
+// and ends them.
 //
 //   take_in -> admit -> step (batch_step.cc) -> publish_stats -> take_in ...
 #include <algorithm>

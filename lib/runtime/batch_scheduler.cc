@@ -1,5 +1,4 @@
-// What callers of the scheduler see; batch_rounds.cc and batch_step.cc are the thread that
-// computes.
+// The public interface of the scheduler; its thread is in batch_rounds.cc and batch_step.cc.
 #include "lib/runtime/batch_scheduler.h"
 
 #include <fmt/format.h>

@@ -1,20 +1,20 @@
-// Many requests on one engine: continuous batching.
+// Continuous batching: many requests on one engine, which join and leave the batch between
+// iterations.
 //
 //   BatchScheduler scheduler(*engine, {.max_queue = 256});
 //   const RequestId id = KTX_TRY(scheduler.submit(std::move(request)));
 //   ...on_token, on_token, on_end
 //   scheduler.cancel(id);
 //
-// One thread owns the engine. Each of its rounds: take in new requests, as far as
-// places (engine.max_batch()) and blocks of the cache allow, oldest first; plan a step
-// over all that run (batch_plan.h); compute; sample; tell. A request that meets a full
-// cache in the middle of its answer makes the youngest one give back its blocks and
-// wait; that one is computed again later, and because an answer's bits depend on its
-// own tokens alone (CPU), it goes on as if nothing had happened. So an answer given
-// among others is the answer given alone.
+// One thread owns the engine. Each iteration admits new requests, oldest first, as far as slots
+// (engine.max_batch()) and cache blocks allow; plans a step over all running requests
+// (batch_plan.h); computes; samples; calls back. When the cache is full in the middle of an
+// answer, the youngest request is preempted: it gives back its blocks and waits. It is
+// recomputed later, and because the bits of an answer depend on its own tokens alone (CPU), it
+// continues unchanged. So an answer in a batch equals the answer alone.
 //
-// What a callback or a filter throws ends its own request as Failed; what a step throws (want of
-// memory) ends those that ran. The thread goes on.
+// An exception from a callback or a filter ends its own request as Failed; an exception from a
+// step (out of memory) ends the running requests. The thread continues.
 //
 // submit(), cancel(), stats(), slots() may be called from any thread.
 #pragma once

@@ -1,4 +1,4 @@
-// One step of the batch: what each request adds to it, the computing, and what comes of it.
+// One iteration of the batch: its inputs from each request, the forward pass, and its results.
 //
 //   share_prefixes   blocks that somebody else has computed meanwhile
 //   gather           the tokens of each request (batch_plan.h), with guesses

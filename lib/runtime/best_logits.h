@@ -1,9 +1,9 @@
-// What the sampler can do with instead of all logits of a token: the best of them.
+// The best logits of a token, which the sampler can use instead of all of them.
 //
 //   best     40 tokens of 150,000, falling; of equal logits the lower id first
 //   log_sum  log sum exp of all, for log-probabilities
 //
-// A GPU finds them where the logits are, so that these few come back (Engine::best).
+// A GPU selects them in its own memory, so only these few are copied back (Engine::best).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Turns the step records of a plan into steps that can run: pointers from planned
-// offsets, kernel functions from family names and this machine's instruction set.
+// Turns the step records of a plan into executable steps: pointers from planned offsets, kernel
+// functions from family names and this machine's instruction set.
 //
 // Errors name the step, its module and the versions: "step 12 (matmul of
 // model.layers.0.self_attn.q_proj): no kernel family 'x'; the plan was made by ktx

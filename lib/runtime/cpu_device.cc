@@ -1,4 +1,4 @@
-// The CPU as a device: its table of ops, and how records become pointers.
+// The CPU as a device: its table of ops, and the conversion of records to pointers.
 #include <fmt/format.h>
 
 #include "lib/formats/layout_size.h"

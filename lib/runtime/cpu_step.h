@@ -1,13 +1,13 @@
-// A step of a plan, bound to memory and to a kernel: what the executor runs.
+// A step of a plan, bound to memory and to a kernel: the unit that the executor runs.
 //
 //   bind:     record -> BindContext -> make_matmul() -> CpuStep with filled-in Args
 //   per step: StepWork work = step.begin(batch);      one thread
 //             step.run(item, scratch);                any thread, any order
 //
-// All that can be known when the plan is opened (pointers, strides, weights, kernel
-// functions) is in the object; begin() looks at the batch and cuts the work into
-// items. One small class per op lives in cpu_ops/<op>.cc, each behind a function of
-// the table in cpu_ops.def; nothing here knows a model.
+// Everything known when the plan is opened (pointers, strides, weights, kernel functions) is in
+// the object; begin() reads the batch and cuts the work into items. One small class per op is
+// in cpu_ops/<op>.cc, behind a function of the table in cpu_ops.def; none of them knows a
+// model.
 #pragma once
 
 #include <algorithm>

@@ -6,10 +6,10 @@
 //   const Forward result = KTX_TRY(engine->forward({&item, 1}));
 //   if (result == Forward::Done) use(engine->logits(0));
 //
-// Most callers want Session (session.h), which adds sampling and token history.
-// An engine serves one thread at a time; its own threads are inside. Logits of a
-// token depend on the tokens before it alone: neither the number of threads nor
-// how tokens are cut into steps or mixed with other sequences changes one bit.
+// Most callers use Session (session.h), which adds sampling and token history. An engine serves
+// one thread at a time and owns its worker threads. Logits of a token depend on the tokens
+// before it alone: the number of threads, the chunks and the other sequences of a batch change
+// no bit.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What an Engine holds. open_engine.cc fills it, engine.cc runs batches with it.
+// The state of an Engine. open_engine.cc fills it, engine.cc runs batches with it.
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,8 @@
 //
 //   stage 7:  q (12 items) | k (3 items) | v (3 items)     one counter of 18, one barrier
 //
-// With several NUMA nodes each has a share of every step's items, always the same part
-// of its rows, whose weights lie in the node's memory (node_weights.h):
+// With several NUMA nodes each node has a share of every step's items, always the same part of
+// its rows, whose weights are in the node's memory (node_weights.h):
 //
 //   node 0:  q 0..5, k 0, v 0       node 1:  q 6..11, k 1..2, v 1..2
 #pragma once

@@ -1,5 +1,5 @@
-// Prepares the filters of a step while the step is computed, on a thread of its own: a
-// grammar knows what may come next as soon as it knows the last token.
+// Prepares the token masks of a step on a separate thread while the step is computed: a grammar
+// can compute its mask as soon as the last token is known.
 //
 //   worker.start(filters);  engine.forward(items);  worker.wait();  filter->allowed();
 #pragma once

@@ -1,5 +1,5 @@
-// Where the rows lie that the head makes logits of: the final norm's output, one row per
-// wanted token. Embeddings are made of them.
+// Finds the final hidden states: the output of the final norm, one row per wanted token, from
+// which the head makes logits. Embeddings are made of them.
 //
 //   rms_norm model.norm  out=last      matmul lm_head  in=last  out=logits
 //                             ^^^^ this one, until the next pass

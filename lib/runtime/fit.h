@@ -1,4 +1,4 @@
-// Which context, batch and cache a run gets, and whether they fit the memory.
+// Chooses context, batch and cache of a run, and checks that they fit the memory.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// One request to the batch scheduler: a prompt, how to sample, and whom to tell.
+// One request to the batch scheduler: a prompt, sampling options, and callbacks.
 //
 //   GenerationRequest request;
 //   request.prompt = ids;
@@ -7,10 +7,10 @@
 //   request.on_token = [](const TokenEvent& token) { print(token.id); return true; };
 //   request.on_end = [](const RequestEnd& end) { ... };
 //
-// A request with `embed` has no answer: its text's hidden states are pooled to one vector.
+// A request with `embed` has no answer: the hidden states of its text are pooled to one vector.
 //
-// The functions are called on the engine's thread, between two steps: they must be
-// quick and must not wait for the scheduler.
+// The callbacks run on the engine's thread, between two steps: they must be quick and must not
+// wait for the scheduler.
 #pragma once
 
 #include <chrono>

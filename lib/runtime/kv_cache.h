@@ -1,15 +1,16 @@
-// The cache of keys and values: one pool of blocks, shared by all sequences.
+// Paged KV cache: one pool of blocks, shared by all sequences. Paged attention reads it through
+// block tables (kernels/attention/attention.h).
 //
 // A block holds kBlockTokens tokens of every KV slot (kernels/attention/kv_layout.h
 // has the arrangement inside). A sequence owns a list of blocks, its block table;
 // token p lies in block p / 64 at place p % 64, so sequences of any length share the
 // pool without gaps. A sequence alone in a fresh pool gets neighbouring blocks.
 //
-// Blocks are counted: the same block may stand in several tables and in the prefix
-// cache (prefix_cache.h), and is free again when nobody is left. Who writes into a
-// block must be its only user; own() makes a copy where that is not so.
+// Blocks are reference-counted: a block may be in several tables and in the prefix cache
+// (prefix_cache.h), and is free when its last user is gone. A writer must be the only user of a
+// block; own() makes a copy otherwise (copy on write).
 //
-// Not thread-safe: changed between steps only, by the thread that runs the engine.
+// Not thread-safe: changed only between steps, by the thread that runs the engine.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,10 @@
-// Guesses how a text goes on from what it said before.
+// Speculative decoding by prompt lookup: drafts the continuation of a text from its own earlier
+// tokens. The model verifies the draft in one pass (batch_step.cc).
 //
 //   a b c d e a b c   ->   d e a b ...     (the last three tokens stood there before)
 //
-// The latest earlier place wins; three equal tokens are looked for first, then two.
-// Costs one scan of the text, some microseconds per ten thousand tokens.
+// The latest earlier match wins; three equal tokens are tried first, then two. Costs one scan
+// of the text, some microseconds per ten thousand tokens.
 #pragma once
 
 #include <cstdint>

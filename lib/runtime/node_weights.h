@@ -1,8 +1,8 @@
-// Which node's memory the weights of a CPU plan should lie in.
+// Chooses the NUMA node whose memory holds each weight of a CPU plan.
 //
-// The matrix of a product is cut by rows into as many equal runs as there are nodes;
-// of experts each expert's matrix, so that both nodes have work whichever experts are
-// chosen. The executor gives a node's threads the items of the same rows first.
+// The matrix of a product is cut by rows into as many equal ranges as there are nodes; of
+// experts, each expert's matrix is, so that all nodes have work whichever experts are chosen.
+// The executor gives a node's threads the items of the same rows first.
 //
 //   2 nodes, gate of 128 experts of 768 rows:  rows 0..383 of each | rows 384..767
 #pragma once

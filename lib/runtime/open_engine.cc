@@ -1,5 +1,5 @@
-// Engine::open: a plan mapped and checked, sizes chosen and compared with the machine, memory
-// taken, steps bound: on the CPU alone, or with GPUs.
+// Engine::open: maps and checks a plan, chooses sizes and compares them with the machine,
+// allocates memory, and binds steps, for the CPU alone or with GPUs.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,9 +1,8 @@
-// Watches a pass through the steps: sees how far it is, and may end it.
+// Observes the progress of a pass through the steps, and may cancel it.
 //
-// A pass that is ended leaves its sequences as they were, with undefined entries in the
-// cache behind their lengths; those are written again before they are read. On the CPU a
-// pass ends within an item of work (well below a millisecond); what was queued on a GPU is
-// awaited.
+// A cancelled pass leaves its sequences as they were, with undefined entries in the cache
+// behind their lengths; those are written again before they are read. On the CPU a pass ends
+// within an item of work (well below a millisecond); work queued on a GPU is awaited.
 #pragma once
 
 #include <atomic>

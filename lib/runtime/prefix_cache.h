@@ -1,24 +1,23 @@
-// Beginnings of texts that are still in the KV cache, for whoever has the same
-// beginning: a radix tree over blocks, keyed by token ids.
+// Prefix cache: a radix tree over KV cache blocks, keyed by token ids. Requests with the same
+// beginning share its blocks.
 //
 //   root - [system prompt, 64 tokens] - [64] - [question A, 64] - [20]
 //                                            \ [question B, 31]
 //
-// A node is one block. A full one (64 tokens) may have children; a shorter one is the
-// end of a text. reuse() puts the full blocks of a matching path into a sequence's
-// table (shared, counted by KvCache) and copies the part of the next block that
-// matches too (copy on write: somebody may go on writing behind it). keep() adds a
-// sequence's blocks, and gives the sequence the tree's block where both have the same
-// tokens, so that what is equal is held once.
+// A node is one block. A full block (64 tokens) may have children; a shorter one is the end of
+// a text. reuse() puts the full blocks of a matching path into a sequence's table (shared,
+// counted by KvCache) and copies the matching part of the next block (copy on write: another
+// sequence may continue to write behind it). keep() adds a sequence's blocks, and gives the
+// sequence the tree's block where both have the same tokens, so that equal blocks are stored
+// once.
 //
-// Nodes that only the tree uses are idle: memory that reclaim() gives back, the
-// longest unused leaf first. (A sequence that uses a block uses those before it too, so
-// what follows an idle node is idle: each can be given back in its turn.) Keys and values depend on
-// the tokens before them alone (the numerics contract), so reuse changes no bit of an answer on the
-// CPU.
+// Nodes used only by the tree are idle: reclaim() frees them, the least recently used leaf
+// first. (A sequence that uses a block also uses those before it, so the descendants of an idle
+// node are idle and can be freed first.) Keys and values depend on the tokens before them alone
+// (the numerics contract), so reuse changes no bit of an answer on the CPU.
 //
-// Each owner of texts has a tree of its own. A hit, and the time that it saves, tells what was
-// computed before: nobody is to learn that of another's text.
+// Each owner of texts has its own tree. A hit, and the time that it saves, reveals what was
+// computed before, and must not reveal another owner's texts.
 //
 // Not thread-safe: belongs to the thread that runs the engine.
 #pragma once

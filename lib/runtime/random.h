@@ -1,8 +1,8 @@
 // The random numbers of sampling: xoshiro256** 1.0 (Blackman and Vigna), its 256
 // bits of state filled by four steps of splitmix64 from the seed.
 //
-// Written out here, not taken from <random>, because a seed must give the same
-// text on every machine and with every standard library.
+// Implemented here and not taken from <random>, because a seed must give the same text on every
+// machine and with every standard library.
 #pragma once
 
 #include <array>

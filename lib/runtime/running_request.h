@@ -1,5 +1,5 @@
-// A request inside the batch scheduler, from its arrival to its end: the text so far, its
-// sampler, and, while it has a place in the batch, the sequence that holds what is computed.
+// A request inside the batch scheduler, from arrival to end: its text so far, its sampler, and,
+// while it has a slot in the batch, the sequence with its KV blocks.
 //
 //   waiting    sequence empty; after a preemption tokens holds a part of the answer too
 //   running    computed() tokens are in the cache, remaining() are to be computed

@@ -3,7 +3,7 @@
 //   Sampler sampler = KTX_TRY(Sampler::create({.temperature = 0.7f, .seed = 1}, vocab));
 //   int32_t id = KTX_TRY(sampler.sample(logits, history));
 //
-// In this order, each at its default value doing nothing:
+// Steps, in this order; each does nothing at its default value:
 //   1. logit bias, then what is not allowed goes (a grammar);
 //   2. repetition, presence and frequency penalty over the last tokens;
 //   3. temperature 0: the best logit wins, of equals the lowest id. Else
@@ -11,9 +11,9 @@
 //   5. top_p: of these the smallest best set with that share of probability;
 //   6. min_p: of these all with at least min_p times the best one's probability;
 //   7. the logits are divided by the temperature and one token is drawn.
-// Steps 5 and 6 look at probabilities before the temperature, as llama.cpp does.
-// At least one token always stays. One random number is used per drawn token, so
-// the same seed, options and logits give the same tokens on every machine.
+// Steps 5 and 6 use probabilities before the temperature, as llama.cpp does. At least one token
+// always remains. One random number is used per drawn token, so the same seed, options and
+// logits give the same tokens on every machine.
 #pragma once
 
 #include <array>

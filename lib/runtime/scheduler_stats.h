@@ -1,4 +1,4 @@
-// What a batch scheduler has done so far and what its places hold, for metrics and slots.
+// Counters of a batch scheduler and the contents of its slots, for metrics and /slots.
 #pragma once
 
 #include <array>

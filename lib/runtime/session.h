@@ -10,9 +10,9 @@
 //   }
 //   session.set_prompt(longer_ids)                  // computes only what is new
 //
-// A token that next() gave is in tokens() at once and in the cache at the following
-// call: the last one of an answer is never computed for nothing. Not thread-safe;
-// the engine must live longer.
+// A token returned by next() is in tokens() at once and enters the cache at the following call:
+// the last token of an answer is never computed in vain. Not thread-safe; the engine must
+// outlive the session.
 #pragma once
 
 #include <atomic>

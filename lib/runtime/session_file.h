@@ -1,4 +1,4 @@
-// A text and its keys and values in a file, so that it need not be computed again.
+// Saves a text with its keys and values to a file, so that it need not be computed again.
 //
 //   KTX_TRY(save_session("talk.ktxsession", engine, {.tokens = ids, .sampler = state}, sequence));
 //   SavedSession saved = KTX_TRY(load_session("talk.ktxsession", engine, sequence));
@@ -12,11 +12,11 @@
 //   keys, values    per block of 64 tokens, slot and head: the rows that are in use
 //   hash            XXH3-128 of all before
 //
-// Belongs to one plan (its hash), precision and KV type; any thread count, batch,
-// context or instruction set may go on with it, to the same bits.
+// A file belongs to one plan (its hash), precision and KV type. It can be continued with any
+// thread count, batch, context or instruction set, with the same bits.
 //
-// Safe for untrusted files: every size is checked before use, the hash before the
-// sequence is changed for good. A file that does not fit is refused with the reason.
+// Safe for untrusted files: every size is checked before use, and the hash before the sequence
+// is changed. A file that does not fit is refused with the reason.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The texts that the places of a batch were used for last, apart for each owner: what an owner
-// sees of a place is what its own requests left there.
+// The last texts of the batch's slots, separate for each owner: an owner sees only the texts of
+// its own requests.
 //
 //   texts.use("", 0).text = ...;
 //   texts.find("other", 0)        null: that owner has no text there

@@ -1,4 +1,4 @@
-// Where the time of a run goes, in the terms of the user's model.
+// Time per step of a run, by modules of the user's model.
 //
 //   engine->enable_step_stats(true); ... run ...
 //   for (const StepTime& row : engine->step_times())

@@ -1,4 +1,5 @@
-// Which tokens may come next (a grammar). Told about every token of the answer.
+// A token mask for constrained decoding: which tokens may come next. Receives every token of
+// the answer.
 //
 //   filter.prepare()                  beside the step, on another thread
 //   allowed = filter.allowed()        a bit for each token, set where it may come

@@ -1,6 +1,6 @@
-// Asks the system to read the weights ahead, in the background, so that a plan that
-// is not in the page cache streams at the disk's speed instead of page by page. Then
-// moves what each NUMA node's threads read into its memory.
+// Makes the system read the weights ahead in the background, so that a plan that is not in the
+// page cache streams at the disk's speed instead of page by page. Then moves the weights of
+// each NUMA node's threads into its memory.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// One make function per op; see cpu_step.h for what they give.
+// One make function per op; cpu_step.h describes the steps that they return.
 #pragma once
 
 #include "lib/runtime/cpu_step.h"

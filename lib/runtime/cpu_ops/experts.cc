@@ -1,10 +1,9 @@
 // experts_gate_up and experts_down: the products of a mixture of experts.
 //
-// gate_up: items are (range of rows, expert that was chosen), so that one token with 8
-// experts still gives every thread work, and each NUMA node its rows of all of them. On one
-// node a prompt takes an expert's ranges one after the other, while the caches have its
-// tokens. down: items are ranges of rows over all chosen experts, because their sum has a
-// fixed order.
+// gate_up: an item is (range of rows, chosen expert), so one token with 8 experts gives every
+// thread work, and each NUMA node its rows of all of them. On one node a prompt takes an
+// expert's ranges one after the other, while its tokens are in the caches. down: an item is a
+// range of rows over all chosen experts, because their sum has a fixed order.
 #include "kernels/matmul/experts.h"
 
 #include <fmt/format.h>

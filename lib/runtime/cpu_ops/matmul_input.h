@@ -1,6 +1,5 @@
-// What all products check when they are bound: that the kernel exists for the
-// weight's dtype and reads its layout, and that its int8 or BF16 input is
-// there.
+// Checks of all products when they are bound: the kernel exists for the weight's dtype and
+// reads its layout, and its int8 or BF16 input is present.
 #pragma once
 
 #include <array>

@@ -1,8 +1,8 @@
-// The rows of a weight cut into runs that threads take in turn.
+// Work chunks: the rows of a weight cut into ranges that threads take in turn.
 //
-// For few tokens a run is a stream that the hardware needs some lines to follow, so that runs
-// should be long; but whoever takes the last one lets the others wait, so that it should be
-// short. So runs fall: each round of the threads takes half of the rows that are left.
+// For few tokens a range is a memory stream. The prefetcher needs some lines to follow it, so
+// ranges should be long; but the thread with the last range delays the others, so it should be
+// short. So ranges shrink: each round of the threads takes half of the remaining rows.
 //
 //   2048 rows, 4 threads:  256 256 256 256 | 128 128 128 128 | 64 64 64 64 | 32 ... 32
 //   one thread:            2048

@@ -1,9 +1,9 @@
-// What a GPU must know of a step, as one block of memory that goes up in one copy:
+// The inputs of a step for a GPU, as one block of memory that is uploaded by one copy:
 //
 //   ids[T] | position[T] | sequence[T] | output_rows[R] | tables[sequences][stride]
 //
-// Filled in pinned memory, copied to the same places on each GPU. Offsets are fixed by
-// the largest step, so that graphs find everything where it was when they were captured.
+// Filled in pinned memory and copied to the same addresses on each GPU. Offsets are fixed by
+// the largest step, so that captured graphs find their inputs.
 #pragma once
 
 #include <cstddef>

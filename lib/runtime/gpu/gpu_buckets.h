@@ -4,9 +4,8 @@
 //   buckets.token_buckets()      1 2 4 8       a decode step of 3 sequences runs as 4
 //   buckets.position_buckets()   1024 4096 10048   ... with 700 tokens before it as 1024
 //
-// Rows that a step does not fill are padding: position and logits row -1. The bound of
-// positions decides how attention is split over the GPU, so a short text does not pay
-// for the longest.
+// Unused rows are padding: position and logits row are -1. The bound of positions determines
+// how attention is split over the GPU (split-KV), so a short text does not pay for the longest.
 #pragma once
 
 #include <cstdint>

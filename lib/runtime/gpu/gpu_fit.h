@@ -1,4 +1,4 @@
-// Does a GPU hold what the plan puts there? Known from the plan's own numbers before
+// Checks that a GPU can hold its share of the plan, from the plan's own numbers, before
 // anything is uploaded.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Captures what steps of one token per sequence queue as graphs, for every bucket of shapes
-// (gpu_buckets.h) and every part of the plan that a GPU runs.
+// Captures the launches of steps with one token per sequence as CUDA graphs, for every bucket
+// of shapes (gpu_buckets.h) and every part of the plan that a GPU runs.
 #pragma once
 
 #include "lib/runtime/gpu/gpu_state.h"

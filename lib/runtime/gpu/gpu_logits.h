@@ -1,4 +1,4 @@
-// What comes back of a step's logits, which lie on a GPU: all of a row, or its best.
+// Copies a step's logits back from a GPU: a whole row, or its best.
 //
 //   row 0: best 1    a greedy request      8 bytes and the sum
 //   row 1: best 40   top_k 40              320 bytes

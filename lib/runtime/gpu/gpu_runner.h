@@ -1,12 +1,11 @@
-// Runs a plan with GPUs in it: queues the GPUs' parts, runs the CPU's between them.
+// Runs a plan with GPUs: queues the GPUs' parts and runs the CPU's parts between them.
 //
 //   auto runner = KTX_TRY(GpuRunner::create(plan, kv, pool, setup));
 //   KTX_TRY(runner->run(batch));     // logits are in host memory then
 //
-// At creation all memory is taken, weights are uploaded and the steps of one token per
-// sequence are captured as graphs, by bucket (gpu_buckets.h). A run neither allocates
-// nor waits, but where the CPU needs a GPU's result: before its own parts, and at the
-// end.
+// Creation allocates all memory, uploads the weights and captures the steps of one token per
+// sequence as graphs, by bucket (gpu_buckets.h). A run does not allocate, and waits only where
+// the CPU needs a GPU's result: before its own parts, and at the end.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What a plan with GPUs is run with, and what of it must be known before a GPU is opened.
+// Run options of a plan with GPUs, and facts of the plan that are needed before a GPU is
+// opened.
 #pragma once
 
 #include <cstdint>

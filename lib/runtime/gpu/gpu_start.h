@@ -1,5 +1,5 @@
-// Makes the GPUs of a plan ready: opened and checked against the plan's needs, memory taken,
-// steps bound, weights uploaded while graphs are captured.
+// Prepares the GPUs of a plan: opens them, checks them against the plan's needs, allocates
+// memory, binds steps, and uploads weights while graphs are captured.
 #pragma once
 
 #include <memory>

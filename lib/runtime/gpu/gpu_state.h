@@ -1,5 +1,5 @@
-// What a GpuRunner holds from its start to its end: devices with their memory, the parts of
-// the plan, graphs. Data alone; what is done with it has a file each:
+// The state of a GpuRunner: devices with their memory, the parts of the plan, graphs. Data
+// only; each operation on it has its own file:
 //
 //   gpu_start.h      fills it: opens, allocates, binds, uploads
 //   joined_steps.h   which steps are launched together

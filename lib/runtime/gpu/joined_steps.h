@@ -1,4 +1,4 @@
-// Which steps of a GPU are launched together, by the shape of the pass:
+// Chooses which steps of a GPU are launched together, by the shape of the pass:
 //
 //   one token    fusions (fusions.h), and runs of them and of other steps in one launch
 //   few tokens   fusions that the GPU takes for so many

@@ -1,4 +1,4 @@
-// open_gpu of a program that was built without CUDA.
+// open_gpu for programs built without CUDA.
 #ifndef KTX_HAS_CUDA
 #include "lib/runtime/gpu/gpu.h"
 

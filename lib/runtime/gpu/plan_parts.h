@@ -1,4 +1,5 @@
-// The plan cut into parts, each for one device: what the host hands out in order.
+// Partitions of the plan: stretches of steps for one device each, which the host issues in
+// order.
 //
 //   part 0  cpu      embed
 //   part 1  cuda:0   x from the CPU, attention, router; three values to the CPU
@@ -6,10 +7,10 @@
 //   part 3  cpu      routed experts            waits for part 1, not for part 2
 //   part 4  cuda:0   their sum from the CPU, the next layer ...
 //
-// A GPU's part is queued and can be captured as a graph. It ends behind values for the
-// CPU, so that the CPU can wait for these alone. Values from GPU to GPU are parts of
-// their own. The last transfer, of a GPU's logits, is in no part: what of them is wanted
-// differs from run to run (gpu_logits.h).
+// A GPU's part is queued and can be captured as a graph. It ends after values for the CPU, so
+// that the CPU waits for these alone. Transfers from GPU to GPU are parts of their own. The
+// last transfer, of a GPU's logits, is in no part, because the wanted rows differ from run to
+// run (gpu_logits.h).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// A part of a plan with every step awaited: for its time, or to look at what it wrote. Slow;
-// only where GpuState::steps_are_watched().
+// Runs a part of a plan and waits after every step: to time it, or to inspect its results.
+// Slow; used only if GpuState::steps_are_watched().
 #pragma once
 
 #include "lib/runtime/batch.h"

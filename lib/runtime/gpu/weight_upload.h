@@ -1,9 +1,8 @@
-// Takes the weights of one GPU from the mapped plan into its memory.
+// Uploads the weights of one GPU from the mapped plan.
 //
-// All blobs of the GPU's segments form one image, each at a multiple of 256 bytes; the
-// image is cut into pieces, and the threads of the pool copy pieces into pinned buffers
-// and queue their upload, two buffers a thread: reading the file and the copies over
-// PCIe go on side by side.
+// All blobs of the GPU's segments form one image, each at a multiple of 256 bytes. The image is
+// cut into chunks; the threads of the pool copy chunks into pinned buffers and queue their
+// upload, two buffers a thread, so that reading the file overlaps the copies over PCIe.
 #pragma once
 
 #include <cstdint>
