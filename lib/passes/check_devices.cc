@@ -1,9 +1,9 @@
-// Does the target have the devices that rules name, do their generations have the
-// kernels, and do hand-written transfers agree with the placement?
+// Checks that the target has the devices that rules name, that kernels exist for their
+// generations, and that hand-written transfers agree with the placement.
 //
-// Facts of a machine are looked at only when `--target` describes one: checks in CI,
-// on a machine without a GPU, accept rules for GPUs. Where a plan is made for a target,
-// generations alone are looked at: rules of another program still compile.
+// The machine is checked only if `--target` describes one: checks in CI, on a machine without a
+// GPU, accept rules for GPUs. When a plan is made for a target, only generations are checked:
+// rules of another program still compile.
 #include <fmt/format.h>
 
 #include <algorithm>

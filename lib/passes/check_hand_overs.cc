@@ -1,4 +1,4 @@
-// Does a token change devices more often than the placement needs? Three shapes:
+// Checks whether a token changes devices more often than the placement needs. Three shapes:
 //
 //   D007  a device computes activations beside which it holds no matrix: norms, for example
 //   D008  a layer is cut into pieces: matrices of one block on several devices, or more than
@@ -6,7 +6,8 @@
 //   D009  layers go back to a device that they have left: 0..9 there, 10..19 here, 20.. there
 //
 // Each hand-over costs about as much as reading a megabyte from a CPU's memory (estimate.h).
-// Rules that reach no weight (check_reach.cc) cause all of these, and are told alone.
+// Rules that reach no weight (check_reach.cc) cause all of these, and only they are reported
+// then.
 #include "lib/passes/hand_overs.h"
 
 #include <fmt/format.h>

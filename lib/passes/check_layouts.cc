@@ -1,5 +1,5 @@
-// Can the weights that a rule names have the layout that it asks for, on the device
-// where they are? (`defaults` ask for it where it can be had.)
+// Checks that the weights a rule names can have the requested layout on their device.
+// (`defaults` apply it only where possible.)
 #include <fmt/format.h>
 
 #include "lib/passes/asked_layout.h"

@@ -1,5 +1,5 @@
-// Does each device hold what is placed on it, and a KV budget a context? Looks only at
-// targets that the user described; the loader looks at the machine at hand.
+// Checks that each device can hold its modules, and that the KV budget holds a context. Checks
+// only targets that the user described; the loader checks the machine at hand.
 #include <fmt/format.h>
 
 #include <algorithm>

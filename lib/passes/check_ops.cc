@@ -1,8 +1,8 @@
-// Does what rules put in place of modules fit: the module, the model's config, the
-// device, the weights, and the other rules?
+// Checks that the replacements of rules fit the module, the model's config, the device, the
+// weights, and the other rules.
 //
-// ktx computes every module by its own kernels, so much that breaks KTransformers
-// is harmless here and told as a note; with --dialect=ktransformers it is an error.
+// ktx computes every module with its own kernels, so much that breaks KTransformers is harmless
+// here and reported as a note; with --dialect=ktransformers it is an error.
 #include <fmt/format.h>
 
 #include <algorithm>

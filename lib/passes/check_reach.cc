@@ -1,4 +1,4 @@
-// Does each rule reach what its author meant? Three ways in which it does less:
+// Checks whether each rule reaches what its author meant. Three ways in which it does less:
 //
 //   R018  it takes containers, whose weights another rule puts elsewhere
 //   R019  it takes modules without weights, or single experts of a stack

@@ -1,13 +1,13 @@
-// Do the rules fit the model, and does each of them decide something?
+// Checks that the rules fit the model and that each of them decides something.
 //
-// First the whole file: one that was written for another model gets one error that
-// says so, before all others. Then each rule that wins nothing:
+// First the whole file: a file written for another model gets one error that says so, before
+// all others. Then each rule that wins nothing:
 //
 //   dead         no module satisfies it          R001, R002 when its class is foreign
 //   unreachable  only modules below a match with `recursive: false`      R003
 //   shadowed     only modules that other rules take                      R003
 //
-// Rules that are `optional` may be any of these. How bad it is otherwise: rule_reporter.h.
+// Rules that are `optional` may be any of these. For others rule_reporter.h sets the severity.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Why no module satisfies a rule, and what was probably meant.
+// Explains why no module satisfies a rule, and suggests what was probably meant.
 #pragma once
 
 #include <string>

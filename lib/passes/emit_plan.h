@@ -1,4 +1,4 @@
-// From the compiled state to a plan file.
+// Writes the compiled state to a plan file.
 #pragma once
 
 #include <cstdint>

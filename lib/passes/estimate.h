@@ -1,11 +1,11 @@
-// What a placement needs of each device and how fast it would be: one piece of code
-// for the placement, for check-memory and for --estimate.
+// Estimates the memory of a placement on each device and its speed: one piece of code for the
+// placement, for check-memory and for --estimate.
 //
 //   Estimator estimator = KTX_TRY(Estimator::make(state));   // formulas, once
 //   Estimate now = KTX_TRY(estimator.run(state));            // memory, for the devices as they are
 //
-// Needs no weights. Counts what lib/plan/memory.h counts for a plan: weights, keys
-// and values, the arena; and what a device keeps for itself.
+// Needs no weights. Counts the same as lib/plan/memory.h does for a plan (weights, keys and
+// values, the arena), and the memory that a device reserves for itself.
 #pragma once
 
 #include <cstdint>

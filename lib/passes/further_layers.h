@@ -1,4 +1,4 @@
-// Would a pattern that matches nothing match a layer that the model does not have?
+// Checks whether a pattern without matches would match a layer beyond the model's last.
 #pragma once
 
 #include <string>

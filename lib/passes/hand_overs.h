@@ -1,4 +1,4 @@
-// How often a token goes from one device to another, counted in the steps of a placement.
+// Counts how often a token goes from one device to another, in the steps of a placement.
 //
 //   n@cpu = transfer(n)         one hand-over to the CPU, of three values
 //   ids@cpu = transfer(ids)
@@ -6,8 +6,8 @@
 //   y = experts_down(...)
 //   y@cuda:0 = transfer(y)      one hand-over back
 //
-// Transfers from a device that has computed nothing since its last one to the same device go
-// with that one: the devices wait for each other once.
+// Transfers from a device that has computed nothing since its last transfer to the same device
+// count with that one: the devices wait for each other once.
 #pragma once
 
 #include <cstdint>

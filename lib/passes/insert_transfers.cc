@@ -1,7 +1,7 @@
 // Puts a transfer step wherever a value crosses from one device to another.
 //
-// Every device that touches a value gets its own copy of it, `NAME@DEVICE`, filled
-// once and again only after the value was written:
+// Every device that uses a value gets its own copy of it, `NAME@DEVICE`, which is filled once,
+// and again only after the value was written:
 //
 //   n = rms_norm(x)                 cuda:0
 //   n@cpu = transfer(n)             submit: the GPU sends what the experts need ...
@@ -10,10 +10,10 @@
 //   y@cuda:0 = transfer(y)          await
 //   x = add(x, y@cuda:0)
 //
-// A product that adds to a residual stream of another device (experts_down above)
-// writes a value of its own, which is added where the stream is, as late as possible.
-// Steps of a GPU that do not need the result of the CPU steps before them are moved in
-// front of these: a GPU's steps are queued, so that both work at once.
+// A product that adds to a residual stream of another device (experts_down above) writes its
+// own value, which is added on the stream's device, as late as possible. GPU steps that do not
+// need the result of the CPU steps before them are moved in front of these: GPU steps are
+// queued, so both devices work at once.
 //
 // The logits end on the CPU, where tokens are sampled.
 #include <algorithm>

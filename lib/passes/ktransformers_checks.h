@@ -1,5 +1,5 @@
-// What a set of rules must keep to for KTransformers itself to read and run it; parts of
-// check_ops. What ktx can do all the same is told as a note.
+// Requirements of KTransformers itself on a set of rules; parts of check_ops. A rule that ktx
+// can run all the same gets a note.
 #pragma once
 
 #include "lib/passes/pass.h"

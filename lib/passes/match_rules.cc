@@ -1,7 +1,7 @@
-// Attaches to each module the rule that decides it (lib/rules/match.h) and copies
-// what the rule says into the module's decision. A module without a rule has the layout
-// of the one above it; its device is found in place_devices.cc. Whether the rules make sense is
-// asked by check_rules.cc and check_ops.cc.
+// Attaches to each module the rule that decides it (lib/rules/match.h) and copies the rule's
+// values into the module's decision. A module without a rule inherits the layout of its parent;
+// place_devices.cc finds its device. check_rules.cc and check_ops.cc check whether the rules
+// make sense.
 #include "lib/passes/pass.h"
 
 namespace ktx::passes {

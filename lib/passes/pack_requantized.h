@@ -1,5 +1,4 @@
-// Packs a blob whose rows are rounded to another format on the way, and measures what that
-// costs:
+// Packs a blob whose rows are rounded to another format on the way, and measures the error:
 //
 //   blk.0.ffn_up.weight  Q4_K -> Q4_0   rms error 4.1 % of the weights' rms, largest 0.012
 #pragma once

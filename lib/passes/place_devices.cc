@@ -1,20 +1,19 @@
 // Puts every module on a device.
 //
-// Rules that name a device win. A module without one goes with the nearest module
-// above it that has one, else with the attention of its layer:
+// Rules that name a device win. A module without a rule goes with its nearest ancestor that has
+// a device, else with the attention of its layer:
 //
 //   layers.3.self_attn          cuda:1   by a rule
 //   layers.3.self_attn.kv_b_proj         -> cuda:1, as self_attn
 //   layers.3.input_layernorm             -> cuda:1, as the layer's attention
 //   model.norm                           -> as the last layer
 //
-// What is left, and what says `auto`, is placed by bytes: layers are spread over
-// the GPUs of the target in equal shares, then the embedding and the experts of as
-// many layers as still fit; the rest stays on the CPU. `cuda:0-3` spreads layers over
-// these GPUs.
+// Everything else, and modules with `auto`, are placed by bytes: layers are spread over the
+// GPUs of the target in equal shares, then the embedding and the experts of as many layers as
+// still fit; the rest stays on the CPU. `cuda:0-3` spreads layers over these GPUs.
 //
-// A plan goes to the CPU whole when the target has no GPU: that of --target, else the
-// machine at hand.
+// A plan is for the CPU alone if the target has no GPU; the target is that of --target, else
+// the machine at hand.
 #include <fmt/format.h>
 
 #include <algorithm>

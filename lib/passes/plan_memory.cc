@@ -1,4 +1,4 @@
-// Shares the arena between values whose lifetimes do not meet.
+// Liveness analysis: shares the arena between values whose lifetimes do not overlap.
 //
 // A value lives from the stage that first writes it to the last that names it, since
 // the steps of a stage run side by side. Buffers are formulas (bytes per token, per

@@ -1,4 +1,4 @@
-// Gives weights the format that a rule has them rounded to:
+// Gives weights the format to which a rule rounds them:
 //
 //   - match: {kind: experts}
 //     replace: {device: cuda:0, layout: int4_g64, lossy: allow}

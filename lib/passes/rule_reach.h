@@ -1,4 +1,4 @@
-// Rules that ask something of modules which have no weights, so that it has no effect.
+// Finds rules whose requests have no effect, because their modules have no weights.
 //
 //   - match: {kind: mlp}               takes 32 modules `mlp`, which only hold others
 //     replace: {device: cpu}

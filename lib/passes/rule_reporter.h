@@ -1,10 +1,11 @@
-// What the reports of check_rules have in common: whose class a rule asks for, and how bad it is
-// when the rule decides nothing.
+// Shared by the reports of check_rules: which model the class of a rule belongs to, and the
+// severity of a rule that decides nothing.
 //
-// Severities: in a file of our own an error. In a file of KTransformers, whose defects are many
-// and known, a warning, as KTransformers passes over such a rule: also where the class belongs
-// to another model or is an operator, which it can import and never meets. A class that
-// nobody has ends its load, and is an error; so is each rule of a file for another model.
+// Severities: in a file of ktx, an error. In a file of KTransformers, whose defects are many
+// and known, a warning, because KTransformers ignores such a rule: also where the class belongs
+// to another model or is an operator, which it can import but never meets. A class that no
+// model has ends KTransformers' load and is an error; so is each rule of a file for another
+// model.
 #pragma once
 
 #include <set>

@@ -1,4 +1,4 @@
-// Rules that other rules take modules from, all or some.
+// Finds rules that lose some or all of their modules to other rules.
 #pragma once
 
 #include "lib/passes/rule_reporter.h"
