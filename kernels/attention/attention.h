@@ -1,4 +1,5 @@
-// Causal attention over a block-wise KV cache, and the store that fills it.
+// Paged attention: causal attention over a KV cache in blocks, read through block tables, and
+// the store that fills the cache.
 //
 //   kv_store:  key and value of token t go to position[t] of sequence[t]
 //   attention: y[t, h] = sum over p in [0, position[t]] of softmax_p(scale * q[t, h] . key[p, g]) *
