@@ -33,7 +33,7 @@ inline void hold_standard_files() {
   }
 }
 
-// To stderr, which may be closed or full itself: then there is nobody to hear it.
+// To stderr, which may be closed or full itself: then the message is lost.
 inline void say_error(const char* tool, const std::string& message) {
   std::fputs(fmt::format("{}: error: {}\n", tool, message).c_str(), stderr);
 }

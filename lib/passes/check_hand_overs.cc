@@ -52,7 +52,7 @@ class HandOverChecker {
     return rule < 0 ? SourceLoc{} : state_.rules.rules[static_cast<size_t>(rule)].loc;
   }
 
-  // Without a target nobody knows where the compiler would put it.
+  // Without a target its automatic placement is unknown.
   bool is_open(const ir::Module& module) const {
     if (!state_.check.only || state_.check.target_given) return false;
     const int rule = module.decision.rule;

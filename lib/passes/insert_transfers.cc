@@ -218,7 +218,7 @@ void overlap(std::vector<Step>& steps) {
     for (; end < steps.size() && on_cpu(steps[end]); ++end) touched.add(steps[end]);
     size_t next = end;
     while (next < steps.size() && !on_cpu(steps[next]) && !touched.needed_by(steps[next])) ++next;
-    // Transfers to the CPU that nobody awaits yet would only hold the others up.
+    // Transfers to the CPU without a waiting step yet would only delay the others.
     std::rotate(steps.begin() + static_cast<ptrdiff_t>(begin),
                 steps.begin() + static_cast<ptrdiff_t>(end),
                 steps.begin() + static_cast<ptrdiff_t>(next));

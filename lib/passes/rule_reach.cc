@@ -99,7 +99,7 @@ class Reach {
     return module.decision.device == container.device || is_open(module);
   }
 
-  // Without a target nobody knows where the compiler would put it.
+  // Without a target its automatic placement is unknown.
   bool is_open(const ir::Module& module) const {
     if (!state_.check.only || state_.check.target_given) return false;
     const int number = module.decision.rule;

@@ -6,7 +6,7 @@
 namespace ktx::runtime {
 namespace {
 
-// Hands out the budget; nobody gets a block that another one computes in this step.
+// Distributes the budget; no request gets a block that another one computes in this step.
 class StepPlan {
  public:
   StepPlan(std::span<const StepCandidate> candidates, int64_t budget, int64_t block_tokens)
@@ -62,7 +62,7 @@ std::vector<int64_t> plan_step(std::span<const StepCandidate> candidates, int64_
                                int64_t block_tokens) {
   StepPlan plan(candidates, budget, block_tokens);
   std::vector<size_t> prompts;
-  bool ends = false;  // somebody's first token comes with this step
+  bool ends = false;  // this step produces some request's first token
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (candidates[i].remaining <= 1) {
       plan.give(i, 1);

@@ -151,13 +151,13 @@ void BatchScheduler::admit() {
 }
 
 // The youngest request gives back its blocks and waits as the first in the queue.
-// False: nobody else is there to do so.
+// False: there is no other request to preempt.
 bool BatchScheduler::make_room() {
   if (running_.size() < 2) return false;
   const auto youngest = std::max_element(
       running_.begin(), running_.end(), [](const auto& a, const auto& b) { return a->id < b->id; });
   Running& victim = **youngest;
-  // Whole blocks stay until somebody needs them: coming back may be cheap.
+  // Whole blocks stay until another request needs them: resuming may be cheap.
   if (options_.keep_prefixes) {
     engine_.keep_prefix(*victim.sequence, std::span(victim.tokens).first(victim.computed()));
   }

@@ -55,7 +55,7 @@ struct SchedulerOptions {
 
 class BatchScheduler {
  public:
-  // `engine` must outlive the scheduler; nobody else may use it meanwhile but through
+  // `engine` must outlive the scheduler; no other code may use it meanwhile except through
   // call().
   BatchScheduler(Engine& engine, const SchedulerOptions& options);
   ~BatchScheduler();  // stop()

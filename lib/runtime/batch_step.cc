@@ -1,6 +1,6 @@
 // One iteration of the batch: its inputs from each request, the forward pass, and its results.
 //
-//   share_prefixes   blocks that somebody else has computed meanwhile
+//   share_prefixes   blocks that other requests have computed meanwhile
 //   gather           the tokens of each request (batch_plan.h), with guesses
 //   forward          filters prepare beside it
 //   take_results     rows of logits become tokens, hidden rows become vectors
@@ -88,7 +88,7 @@ void BatchScheduler::step() {
   std::erase_if(running_, [](const auto& running) { return running->ended; });
 }
 
-// Somebody may have computed what a prompt needs next.
+// Another request may have computed the next blocks of a prompt.
 void BatchScheduler::share_prefixes() {
   for (auto& running : running_) {
     if (running->remaining() <= 1 || !running->request.reuse_cache) continue;

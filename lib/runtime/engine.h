@@ -185,7 +185,7 @@ class Engine {
   Status visit_kv(const Sequence& sequence, Visit visit, const VisitRows& call);
   int64_t kv_row_bytes() const;
   bool extend_uncomputed(Sequence& sequence, int64_t tokens);
-  // Drops a kept text as far as nobody else uses it.
+  // Drops a kept text except blocks with other users.
   void forget_prefix(std::span<const int32_t> tokens, const std::string& owner = {});
   CacheState cache_state() const;
 

@@ -47,7 +47,7 @@ class KvCache {
 
   int64_t total_blocks() const { return total_blocks_; }
   int64_t free_blocks() const { return static_cast<int64_t>(free_.size()); }
-  int64_t idle_blocks() const { return idle_; }  // kept, and used by nobody
+  int64_t idle_blocks() const { return idle_; }  // kept, without users
   int64_t block_bytes() const { return block_bytes_; }
   // 0 to total_blocks() - 1.
   int64_t block_number(const std::byte* block) const { return static_cast<int64_t>(index(block)); }

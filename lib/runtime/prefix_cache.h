@@ -49,7 +49,7 @@ struct PrefixHit {
   Miss miss = Miss::None;  // at token number `tokens`
   int32_t cached_id = -1;  // Differs: the token that was kept there
 };
-// Whole blocks of a text that are kept, and those of them that nobody uses now.
+// Whole blocks of a text that are kept, and those of them without users now.
 struct PrefixBlocks {
   int64_t found = 0;
   int64_t idle = 0;

@@ -15,7 +15,7 @@
 namespace ktx::server {
 
 struct AccessOptions {
-  std::vector<std::string> keys;     // none: everybody may
+  std::vector<std::string> keys;     // none: no key required
   std::vector<std::string> origins;  // of pages that may call (CORS); "*": all
   std::vector<std::string> hosts;    // names of this server besides its address
   bool loopback = true;              // it listens on a loopback address only
@@ -26,7 +26,7 @@ std::optional<ApiError> check_access(const AccessOptions& options, const HttpReq
                                      bool open);
 
 // Stands for the key that the request has, wherever what it leaves behind is kept: 32 hexadecimal
-// digits that do not tell the key. "" where the server has no keys: all is everybody's then.
+// digits that do not tell the key. "" if the server has no keys: texts are shared then.
 std::string owner_of(const AccessOptions& options, const HttpRequest& request);
 
 // The headers that allow a page to read the answer; none for those that may not.

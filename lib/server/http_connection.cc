@@ -296,7 +296,7 @@ asio::awaitable<bool> HttpServer::Core::one_request(Stream& stream, Arrival& arr
 
   BodyReader body(head, options.body_bytes);
   if (!body.done() && options.admit) {
-    // Nobody's body is read before it is known whether it may come at all.
+    // A body is read only after its request has been admitted.
     const auto refusal = make_reply(false);
     if (!guard(*refusal, [&] { return options.admit(*request, refusal); })) {
       requests += 1;

@@ -149,7 +149,7 @@ void Server::handle(const HttpRequest& request, const HttpReplyPtr& reply) {
   if (route.endpoint == get_page && !options_.web_ui) {
     return reply->send(200, "text/plain", "ktx is running\n");
   }
-  // The JSON library throws on fields of a type that nobody looked at before use; that
+  // The JSON library throws on fields of a type that was not checked before use; that
   // is the request's mistake, and must not be the end of the server.
   try {
     route.endpoint(now, request, reply);

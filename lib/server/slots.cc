@@ -45,7 +45,7 @@ std::string folder_of(const ServerContext& context) {
   return context.slot_dir + "/.keys/" + context.owner;
 }
 
-// Texts are nobody else's business: only this user enters the folders.
+// Texts are private: only this user may enter the folders.
 void make_folder(const ServerContext& context) {
   if (context.owner.empty()) return;
   ::mkdir((context.slot_dir + "/.keys").c_str(), 0700);

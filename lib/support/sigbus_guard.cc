@@ -38,7 +38,7 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
     slot.hit.store(true);
     return;
   }
-  // Not ours: hand over to whoever was there before, or die as usual.
+  // Not ours: call the previous handler, or die as usual.
   if (g_previous_action.sa_flags & SA_SIGINFO) {
     g_previous_action.sa_sigaction(signal, info, context);
   } else if (g_previous_action.sa_handler != SIG_DFL && g_previous_action.sa_handler != SIG_IGN) {

@@ -50,7 +50,7 @@ int64_t next_of(uint64_t word) {
 // the threads' time went into late starts. More would eat the time slice that the work
 // needs when other programs want the cores.
 constexpr int kSpins = 4000;
-// The same while somebody holds an Awake, about 3 ms: between the experts of two layers a
+// The same while an Awake exists, about 3 ms: between the experts of two layers a
 // GPU takes 50 to 200 us, and waking 15 threads as long again.
 constexpr int kAwakeSpins = 20 * kSpins;
 

@@ -79,7 +79,7 @@ class ThreadPool {
 
   // Threads without work do not sleep before some milliseconds have passed, until the
   // object goes: for one who is going to have work again and again, each time after a wait
-  // for somebody else (a GPU) that is shorter than it takes to wake them all.
+  // for another device (a GPU) that is shorter than it takes to wake them all.
   class Awake {
    public:
     explicit Awake(ThreadPool& pool);

@@ -164,7 +164,7 @@ bool WorkFile::copy_into_memory(uint64_t offset, std::span<const std::byte> byte
   (void)madvise(memory, size, MADV_HUGEPAGE);  // where the file system has them: chunk_hash.h
   bool copied = madvise(memory, size, MADV_POPULATE_WRITE) == 0;
   if (copied) {
-    const SigbusGuard guard(memory, size, /*writable=*/true);  // somebody may cut the file off
+    const SigbusGuard guard(memory, size, /*writable=*/true);  // the file may be truncated
     std::memcpy(static_cast<std::byte*>(memory) + lead, bytes.data(), bytes.size());
     copied = !guard.hit();
   }

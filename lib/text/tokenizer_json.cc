@@ -182,7 +182,7 @@ struct Vocabulary {
   std::vector<std::string_view> tokens;
   std::vector<int32_t> types;
   std::vector<uint32_t> lstrip, rstrip;
-  std::deque<std::string> holes;  // the text of ids that nobody named
+  std::deque<std::string> holes;  // the text of ids without a name
   std::deque<std::string> merge_texts;
   std::vector<std::string_view> merges;
 

@@ -248,7 +248,7 @@ TEST(ServeBodies, EveryChangedRequestIsAnswered) {
     for (size_t i = changer.below(4); i > 0; --i) changer.change(body);
     std::string bytes = body.dump();
     if (changer.below(8) == 0) changer.change(bytes);
-    // What is well-formed may ask for a long answer: nobody waits for it.
+    // A well-formed request may have a long answer: the test does not wait for it.
     const bool leaves = bytes.find("\"max_tokens\":3") == std::string::npos;
     static const char* const kActions[] = {"action=save", "action=restore", "action=erase"};
     const Given given = ask(path, kActions[changer.below(3)], bytes, leaves);

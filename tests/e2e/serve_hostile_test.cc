@@ -74,7 +74,7 @@ TEST_F(ServeHostile, WithoutAKeyNoBodyIsWaitedFor) {
   EXPECT_LT(resident_bytes(server) - before, 64 * kMebibyte + kSanitizerBytes);
 }
 
-// Where nobody needs a key, or the hostile one has it.
+// Without keys, or if the hostile client has one.
 TEST_F(ServeHostile, SilentAndSlowBodiesCloseNothing) {
   const ServerProcess server({plan(), "--api-key", "k", "--max-batch", "2"});
   const int64_t before = resident_bytes(server);

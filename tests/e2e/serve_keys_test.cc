@@ -51,7 +51,7 @@ class ServeKeys : public ::testing::Test {
 };
 TempDir* ServeKeys::models_ = nullptr;
 
-// Every request of beta to a server that alpha used, and to one that nobody used.
+// Every request of beta to a server that alpha used, and to an unused one.
 TEST_F(ServeKeys, OneKeySeesNothingOfAnother) {
   const TempDir used_folder, new_folder;
   const ServerProcess used(two_keys(used_folder.path())), unused(two_keys(new_folder.path()));

@@ -241,7 +241,7 @@ TEST(GoldenCli, ReportOpensInABrowser) {
   }
   // A script tells how wide the page is in a window as narrow as a phone's (headless
   // Chromium goes down to 500 pixels): what is wider scrolls inside of itself, and the
-  // formula of the speed, which nobody would look for behind an edge, wraps.
+  // formula of the speed, which would be cut off at the edge, wraps.
   std::ofstream(page, std::ios::app)
       << "<script>const formula = document.querySelector('pre.text');"
          "document.title = 'width ' + document.documentElement.scrollWidth + (/hand-overs x/.test("

@@ -327,7 +327,7 @@ class HostGpu final : public Gpu {
       const int64_t number = gpu_.log_->launches++;
       if (number == gpu_.options_.fail_at_launch) return Error{"the GPU is lost"};
       return gpu_.queue([=, this] {
-        std::memset(workspace, 0xFF, 64 * shape.tokens);  // nobody else's numbers are in it
+        std::memset(workspace, 0xFF, 64 * shape.tokens);  // it holds no other op's numbers
         const Status status = run(shape);
         if (number == gpu_.options_.overflow_at_launch) overflow();
         return status;

@@ -9,7 +9,7 @@
 namespace ktx::testing {
 namespace {
 
-// Long enough that nobody is done with it before a key comes.
+// Long enough to be unfinished when a key arrives.
 std::string long_text(int words) {
   std::string text;
   for (int i = 0; i < words; ++i) text += "story " + std::to_string(i * 7919 % 1000) + " ";

@@ -123,7 +123,7 @@ void sort_files(std::span<const std::string> files, Options& options, Mistakes& 
     }
   }
   for (const std::string& path : folders) mistakes.push_back(about_folder(path, options));
-  // A file that cannot be opened is no wrong usage: whoever reads it will say so.
+  // A file that cannot be opened is not wrong usage: its reader reports it.
   for (const std::string& path : unread) {
     std::error_code error;
     const std::string about = fs::exists(path, error) ? "" : about_missing(path, options);

@@ -24,7 +24,7 @@ std::string token_text(const text::TokenizerData& tokenizer, int32_t id) {
              : "";
 }
 
-// Calls of tools come back as text when nobody can read the form they are written in.
+// Tool calls in an unknown form are returned as text.
 void check_tool_style(const std::string& source, const text::TemplateProbe& probe,
                       const std::string& file, DiagSink& diags) {
   if (!probe.tools || !text::tool_style_of(source).empty()) return;

@@ -9,7 +9,7 @@
 namespace ktx::tools {
 namespace {
 
-// A longer paste is one cell: it would fill the screen, and nobody edits it by arrow keys.
+// A longer paste is one cell: it would fill the screen, and is not edited by arrow keys.
 constexpr size_t kMostPastedLines = 6;
 constexpr size_t kMostPastedBytes = 1500;
 constexpr int kShownColumns = 30;

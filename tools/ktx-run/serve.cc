@@ -20,7 +20,7 @@
 namespace ktx::tools {
 namespace {
 
-// How many sequences a server takes where nobody said: as many of these as fit.
+// Default numbers of sequences of a server: the largest of these that fits.
 constexpr int64_t kBatches[] = {8, 4, 2, 1};
 
 bool is_loopback(const std::string& host) {

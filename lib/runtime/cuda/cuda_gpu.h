@@ -11,7 +11,7 @@ namespace ktx::runtime {
 
 class CudaGpu final : public Gpu {
  public:
-  // Fails without a driver, without this GPU, or when it is in somebody else's hands.
+  // Fails without a driver, without this GPU, or when another process owns it exclusively.
   static Result<std::unique_ptr<Gpu>> open(int number);
   ~CudaGpu() override;
 

@@ -103,7 +103,7 @@ Status GpuLogits::send_allowed(const Batch& batch) {
       continue;
     }
     std::memset(to, 0, bytes);
-    // Where nothing may come no token comes back; whoever samples asks the filter why.
+    // If no token is allowed none comes back; the sampler asks the filter for the reason.
     const Result<TokenBits> allowed = filter(row)->allowed();
     if (!allowed) continue;
     const size_t known = std::min(allowed->size_bytes(), bytes);

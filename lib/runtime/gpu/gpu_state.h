@@ -87,7 +87,7 @@ struct GpuState {
   GpuState& operator=(const GpuState&) = delete;
 
   // Whether steps are taken together (fusions.h) in a pass of this shape: not where each one's
-  // result is looked at, nor of one token whose logits nobody wants.
+  // result is looked at, nor of one token without wanted logits.
   bool fuses(const GpuShape& shape) const {
     return !looks_at_results() && (shape.tokens > 1 || (shape.tokens == 1 && shape.outputs == 1));
   }

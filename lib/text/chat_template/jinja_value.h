@@ -236,7 +236,7 @@ struct LoopObject : Object {
 
 Value make_undefined(std::string story);
 Value make_string(Meter& meter, std::string text, bool markup = false);
-Value make_constant(std::string text);  // for a parsed template: charged to nobody
+Value make_constant(std::string text);  // for a parsed template: charged to no meter
 Value make_list(Meter& meter, std::vector<Value> items);
 Value make_tuple(Meter& meter, std::vector<Value> items);
 Value make_view(Meter& meter, std::vector<Value> items, const char* python_name);

@@ -66,7 +66,7 @@ struct Grammar::Compiled {
 
   Compiled(std::shared_ptr<const GrammarVocabulary> v, grammar::Automaton a)
       : vocabulary(std::move(v)), automaton(std::move(a)), masks(automaton.states.size()) {
-    // Found here, by whoever asks for the grammar, and not when the first mask is wanted.
+    // Computed here, in the thread that compiles the grammar, and not with the first mask.
     const auto& tables = *vocabulary->tables_;
     for (const grammar::ByteSet& set : automaton.run_sets) {
       tables.tokens.runs->get(tables.tokens.trie, tables.texts.size(), set);

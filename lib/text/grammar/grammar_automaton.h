@@ -62,7 +62,7 @@ struct Automaton {
   std::vector<uint8_t> closed;
   std::vector<Run> runs;  // by state
   std::vector<ByteSet> run_sets;
-  // The bytes that may come behind the end of a state's rule, whoever calls it
+  // The bytes that may follow the end of a state's rule, for any caller
   // (follow_bytes.h): follow_of_rule[rule_of_state[state]].
   std::vector<uint32_t> rule_of_state;
   std::vector<ByteSet> follow_of_rule;

@@ -24,11 +24,11 @@ TEST(BatchPlan, AStepThatEndsAPromptIsFilledToAnEighthByOthers) {
   const StepCandidate list[] = {{8000, 1, 0, {}}, {40, 2, 0, {}}};
   EXPECT_THAT(plan_step(list, 256, 64), ElementsAre(16, 40));
   EXPECT_THAT(plan_step(list, 1024, 64), ElementsAre(128 - 40, 40));
-  // Whoever ends in this step is not cut, and the others end with it.
+  // A prompt that ends in this step is not cut, and the others end with it.
   const StepCandidate more[] = {{8000, 9, 0, {}}, {90, 1, 0, {}}, {100, 3, 0, {}}, {10, 4, 0, {}}};
   EXPECT_THAT(plan_step(more, 256, 64), ElementsAre(0, 90, 100, 10));
   EXPECT_THAT(plan_step(more, 2048, 64), ElementsAre(56, 90, 100, 10));
-  // Nobody ends: all of the budget.
+  // No prompt ends: all of the budget.
   const StepCandidate on[] = {{8000, 1, 0, {}}, {700, 2, 0, {}}};
   EXPECT_THAT(plan_step(on, 512, 64), ElementsAre(128, 384));
   // All but one of its tokens were in the cache.

@@ -432,7 +432,7 @@ TEST_F(BatchSchedulerTest, AnOwnersTextsAreNobodyElses) {
 }
 
 // Sampled, saved in the middle of the prompt or of the answer, and gone on with in another
-// engine: the tokens are those of an answer that nobody interrupted.
+// engine: the tokens are those of an uninterrupted answer.
 TEST_F(BatchSchedulerTest, ASavedSlotGoesOnAsIfNeverInterrupted) {
   const std::vector<int32_t> prompt = random_ids(150, 21);
   const std::vector<int32_t> whole = alone(prompt, 60, 7);

@@ -88,7 +88,7 @@ TEST(WorkFile, IsBesideTheFileThatALinkLeadsTo) {
   auto file = WorkFile::open(dir.path("link"), "MAGIC");
   ASSERT_TRUE(file.ok()) << file.error().message;
   EXPECT_EQ(std::filesystem::status(dir.path("folder/real.work")).permissions(),
-            std::filesystem::perms(0600));  // nobody else may read what is being made
+            std::filesystem::perms(0600));  // other users may not read a file in the making
   const auto second = WorkFile::open(dir.path("folder/real"), "MAGIC");
   ASSERT_FALSE(second.ok());
   EXPECT_NE(second.error().message.find("another process is writing this file"), std::string::npos);
