@@ -11,7 +11,7 @@
 //     decision device cpu rule 3
 //
 // Ids are dense and in depth-first order, parents before children, children in
-// registration order: the order in which modules meet the rules. A path is its
+// registration order: the order in which rules visit modules. A path is its
 // parent's path, a dot and one more name.
 //
 // The routed experts of a layer are one module (role Experts) that owns their
@@ -138,7 +138,7 @@ using ModuleInfo = std::variant<std::monostate, LinearInfo, EmbeddingInfo, NormI
 struct Decision {
   std::string device;  // "cpu", "cuda:0"
   std::string op;      // canonical op name of the rule language, or ""
-  std::string layout;  // layout name asked for by a rule, or ""
+  std::string layout;  // layout name that a rule requests, or ""
   int32_t rule = -1;   // index in the rule list, -1: the compiler's own choice
   bool lossy_allowed = false;
 };
@@ -203,7 +203,7 @@ struct ModuleGraph {
   const Module* child(const Module& parent, Role role) const;
 };
 
-// A module below an experts module, made while asked for.
+// A module below an experts module, made on demand.
 struct ExpertModule {
   std::string path;  // "model.layers.3.mlp.experts.17.up_proj"
   const ExpertPart* part = nullptr;

@@ -81,7 +81,7 @@ class Verifier {
     }
   }
 
-  // Depth-first: walking children in order meets the ids 0, 1, 2 and so on.
+  // Depth-first: walking children in order visits the ids 0, 1, 2 and so on.
   void check_order() {
     std::vector<ModuleId> stack = {0};
     ModuleId next = 0;

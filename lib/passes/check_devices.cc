@@ -208,7 +208,7 @@ class DeviceChecker {
 
 Status check_devices(CompileState& state) {
   if (state.check.only) DeviceChecker(state).run();
-  // A plan is made: devices that are missing were told of when modules were placed.
+  // A plan is made: missing devices were reported when modules were placed.
   if (!state.check.only && state.check.for_target) DeviceChecker(state).run_generations();
   return {};
 }

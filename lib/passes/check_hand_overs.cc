@@ -225,7 +225,7 @@ Status check_hand_overs(CompileState& state) {
   for (const ir::Module& module : state.modules.modules) devices.insert(place_of(module));
   if (devices.size() < 2 || !unreached_rules(state).empty()) return {};
   const Result<HandOvers> found = find_hand_overs(state);
-  // What cannot be lowered is told when a plan is made.
+  // A failure to lower is reported when a plan is made.
   if (found) HandOverChecker(state, *found).run();
   return {};
 }

@@ -75,7 +75,7 @@ bool asks_for_panels(std::optional<Layout> asked) {
   return asked && in_panels(*asked);
 }
 
-// What a rule, not the defaults, has asked for must be had.
+// A layout requested by a rule, not by the defaults, is mandatory.
 Status refuse_unheard(const steps::StepGraph& graph, const Decisions& decisions,
                       const std::vector<bool>& able) {
   for (const steps::Step& step : graph.steps) {

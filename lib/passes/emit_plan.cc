@@ -271,7 +271,7 @@ class ContentsBuilder {
     facts.chunk_tokens = chunk_tokens(state_.modules);
     facts.kv_budget_bytes = options_.kv_budget_bytes;
 
-    // What is said of a described machine; of this one nothing, so that plans are alike.
+    // Facts of a described machine; none of this machine, so that plans are alike.
     const target::Target& target = state_.target;
     out_.target.name = target.name.empty() ? "host" : target.name;
     out_.target.isa = options_.isa;

@@ -38,7 +38,7 @@ struct DeviceUse {
 struct Estimate {
   std::vector<DeviceUse> devices;  // cpu first, then GPUs by number; those in use
   plan::RunShape shape;
-  int64_t kv_budget_bytes = 0;     // as asked for; 0: none
+  int64_t kv_budget_bytes = 0;     // as requested; 0: none
   int64_t budget_tokens = -1;      // that it holds, of all sequences; -1: as many as are wanted
   int crossings = 0;               // hand-overs of a token, see hand_overs.h
   int64_t transferred_values = 0;  // in these

@@ -25,7 +25,7 @@ namespace ktx::passes {
 enum class Fact { Built, Matched, Placed, Lowered, Transferred, Quantized, Chosen, Planned };
 std::string_view name(Fact fact);  // "built", "matched", ...
 
-// What the checking passes are asked to look at.
+// Options of the checking passes.
 struct CheckOptions {
   // No plan will be made: devices stay as placed, also those that cannot be
   // executed here or now.

@@ -195,7 +195,7 @@ bool can_run(const CompileState& state, const std::string& device) {
 }
 
 // For execution: what cannot run where it is goes to the CPU, with one warning for each
-// device that was asked for.
+// device that was requested.
 void move_to_cpu(CompileState& state) {
   struct Asked {
     int64_t modules = 0;

@@ -92,7 +92,7 @@ class Reach {
     }
   }
 
-  // Whether what a rule asked of a container holds for a module in it.
+  // Whether a rule's request for a container applies to a module in it.
   bool goes_with(const ir::Module& module, const ir::Decision& container, Ask ask) const {
     if (ask == Ask::Op) return module.decision.op == container.op;
     if (ask == Ask::Layout) return module.decision.layout == container.layout;

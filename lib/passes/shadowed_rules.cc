@@ -109,7 +109,7 @@ void report_partly_shadowed(const RuleReporter& reporter) {
     const RuleOutcome& outcome = reporter.state().matched.outcomes[i];
     if (outcome.won == 0 || outcome.lost == 0) continue;
     const Rule& rule = reporter.state().rules.rules[i];
-    // What goes to a later file is told as refined.
+    // A module that goes to a later file is reported as refined.
     const bool in_file = std::any_of(
         outcome.takers.begin(), outcome.takers.end(),
         [&](const auto& taker) { return reporter.rule(taker.first).file == rule.file; });

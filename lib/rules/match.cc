@@ -53,7 +53,7 @@ std::string shape_of(std::string_view path) {
   return shape;
 }
 
-// Rules meet modules through an index of their patterns, so that thousands of rules on a
+// Rules match modules through an index of their patterns, so that thousands of rules on a
 // hundred thousand modules cost little more than those that match. Every pattern is tried on
 // one path of each shape first: what takes long there is tried everywhere, so that patterns
 // without end are found as if there were no index.

@@ -119,7 +119,7 @@ struct RuleFile {
   int rules = 0;
 };
 
-// All rules in the order in which a module meets them: those of a later file come
+// All rules in the order in which a module is matched with them: those of a later file come
 // before those of an earlier one, which they refine; within a file, file order.
 struct RuleSet {
   std::vector<RuleFile> files;  // as given

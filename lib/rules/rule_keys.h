@@ -22,7 +22,7 @@ struct KeyInfo {
 std::span<const KeyInfo> all_keys();
 
 std::vector<std::string> key_names(Level level);
-// Where else a key stands (a kwarg counts as one of `kwargs`, told as Replace).
+// Where else a key stands (a kwarg counts as one of `kwargs`, given as Replace).
 std::optional<Level> level_of_key(std::string_view key, Level other_than);
 
 std::vector<std::string> kind_names();    // of `kind`: kinds, then roles

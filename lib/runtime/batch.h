@@ -29,7 +29,7 @@ struct Batch {
   std::vector<int32_t> output_rows;
   std::vector<int32_t> best;
   std::vector<TokenFilter*> filter;
-  // Called before filters are asked, once the step is on its way.
+  // Called before filters are queried, once the step has been started.
   std::function<void()> before_filters;
   std::vector<std::byte* const*> tables;
 

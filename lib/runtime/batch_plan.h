@@ -28,7 +28,7 @@ struct StepCandidate {
   // Names of the whole blocks of its text, the first at position 0; equal names mean
   // equal text from the beginning.
   std::span<const uint64_t> blocks;
-  bool silent = false;  // nothing was said yet, so that its first token comes when 1 remains
+  bool silent = false;  // no token yet: its first token comes when 1 remains
 };
 
 // Tokens for each candidate, in their order; the sum is at most `budget`, which must

@@ -43,7 +43,7 @@ using RequestId = uint64_t;  // 0: none
 struct SchedulerOptions {
   int64_t max_queue = 256;  // requests that may wait for a place
   bool keep_prefixes = true;
-  // Guess up to so many tokens per request and step from what its own text said
+  // Speculative decoding: draft up to so many tokens per request and step from its own text
   // before (n-gram look-up); answers stay the same. 0: off.
   int lookup_tokens = 0;
   // Prepare filters while a step is computed. Empty: where a GPU computes it, so that it

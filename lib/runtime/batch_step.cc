@@ -53,7 +53,7 @@ struct BatchScheduler::StepItems {
 
 struct BatchScheduler::Choice {
   int32_t id = -1;
-  Logprobs best;  // where they were asked for
+  Logprobs best;  // if requested
 };
 
 void BatchScheduler::step() {
@@ -132,7 +132,7 @@ BatchScheduler::StepItems BatchScheduler::gather() {
     item.best = best_needed(running.request, running.sampler);
     if (TokenFilter* filter = running.request.filter.get(); filter != nullptr && item.best > 0) {
       // A filter knows what comes next and not what comes behind a guess; and the best
-      // log-probabilities are told of all tokens.
+      // log-probabilities refer to all tokens.
       const bool one_row = item.want == Want::Last && running.request.logprobs <= 0;
       item.best = one_row ? item.best : -1;
       item.filter = one_row ? filter : nullptr;

@@ -17,11 +17,11 @@ struct TokenLogit {
 };
 
 struct BestLogits {
-  std::span<const TokenLogit> best;  // fewer than asked for when fewer are allowed
+  std::span<const TokenLogit> best;  // fewer than requested if fewer are allowed
   double log_sum = 0;                // NaN: a logit is NaN or +infinity
 };
 
-// At most so many can be asked for.
+// At most so many can be requested.
 inline constexpr int32_t kMostBestLogits = 128;
 
 }  // namespace ktx::runtime

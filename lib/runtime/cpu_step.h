@@ -86,7 +86,7 @@ class CpuStep {
   // once, before the first step.
   virtual OutputRegion region(int64_t /*item*/) const { return {}; }
   virtual void lead_part(int64_t /*products*/, int64_t /*column_group*/) {}
-  // Products: the weight, and whose rows this thread reads after this step's; told once.
+  // Products: the weight, and whose rows this thread reads after this step's; given once.
   // `later`: those of a later item, not of the same region.
   virtual const kernels::WeightMatrix* weight() const { return nullptr; }
   virtual void followed_by(const kernels::WeightMatrix& /*weight*/, bool /*later*/) {}

@@ -69,7 +69,7 @@ struct EngineOptions {
   // every result is looked at for infinity and NaN (slow; names the module).
   bool gpu_graphs = true;
   bool check_finite = false;
-  std::function<void(const StepResult&)> on_result;  // told each F32 result; slow
+  std::function<void(const StepResult&)> on_result;  // receives each F32 result; slow
   std::function<Result<std::unique_ptr<Gpu>>(int)> open_gpu;  // for tests; empty: this machine's
 };
 
@@ -112,7 +112,7 @@ enum class Forward {
   Done,
   ContextFull,  // a sequence would get longer than ctx; nothing was computed
   CacheFull,    // the blocks of the cache are used up by other sequences; likewise
-  Stopped,      // the watch said so; the sequences keep their lengths, and there are no logits
+  Stopped,      // by the watch; the sequences keep their lengths, and there are no logits
 };
 
 struct EngineStats {
@@ -161,7 +161,7 @@ class Engine {
   // most max_batch() items with different sequences and chunk_tokens() tokens in
   // all. Fails on token ids outside of the vocabulary, when the file shrank, or on
   // damaged data; the sequences keep their lengths then.
-  // `before_filters` is called before items' filters are asked, while a GPU computes.
+  // `before_filters` is called before items' filters are queried, while a GPU computes.
   // `watch` (may be null) sees how far the step is and may end it.
   Result<Forward> forward(std::span<const BatchItem> items,
                           const std::function<void()>& before_filters = {},
@@ -190,7 +190,7 @@ class Engine {
   CacheState cache_state() const;
 
   // Logits of the last forward(): one row per wanted token, in order of the items.
-  // Valid until the next forward(). Where only the best were asked for they may be all
+  // Valid until the next forward(). If only the best were requested they may be all
   // that is here: has_logits() says.
   int64_t logits_rows() const;
   bool has_logits(int64_t row) const;

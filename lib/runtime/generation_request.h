@@ -35,11 +35,11 @@ enum class Pooling { Last, Mean };
 
 struct TokenEvent {
   int32_t id = -1;
-  const Logprobs* logprobs = nullptr;  // when asked for; valid during the call
+  const Logprobs* logprobs = nullptr;  // if requested; valid during the call
 };
 
 enum class EndReason {
-  Stop,         // the model's end token, or on_token said so
+  Stop,         // the model's end token, or on_token returned false
   Length,       // max_tokens
   ContextFull,  // the context or the whole cache is full
   Cancelled,

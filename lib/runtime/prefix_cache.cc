@@ -45,7 +45,7 @@ struct PrefixCache::Node {
   Node* parent = nullptr;
   uint64_t path = 0;
   uint64_t used = 0;  // clock
-  // By the hash of the tokens; equal hashes are told apart by the tokens.
+  // By the hash of the tokens; equal hashes are distinguished by the tokens.
   std::unordered_multimap<uint64_t, std::unique_ptr<Node>> children;
 };
 

@@ -91,7 +91,7 @@ Result<Outcome> Session::set_prompt(std::span<const int32_t> ids, const Progress
 Result<Next> Session::next() {
   const auto total = static_cast<int64_t>(tokens_.size());
   if (fresh_ && logits_.empty() && (best_needed() < 0 || best_needed() > asked_)) {
-    // More is needed than was asked for: once more.
+    // More is needed than was requested: once more.
     sequence_.truncate(sequence_.length() - 1);
   }
   if (sequence_.length() < total) {

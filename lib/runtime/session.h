@@ -33,7 +33,7 @@ enum class Outcome {
   Ok,
   ContextFull,  // no room for the tokens in a context of engine.ctx()
   CacheFull,    // other sequences hold all blocks of the cache
-  Stopped,      // the progress function or the flag of watch() said so
+  Stopped,      // by the progress function or the flag of watch()
 };
 
 struct Next {
@@ -118,7 +118,7 @@ class Session {
   Sequence sequence_;
   std::vector<int32_t> tokens_;  // the first sequence_.length() are in the cache
   std::vector<float> logits_;
-  std::vector<TokenLogit> best_;  // in place of logits_, of as many as were asked for
+  std::vector<TokenLogit> best_;  // in place of logits_, as many as were requested
   int32_t asked_ = -1;
   double log_sum_ = 0;
   bool keep_logits_ = true;

@@ -14,7 +14,7 @@ constexpr size_t kLanes = 4;
 using Lanes = std::array<uint32_t, kLanes>;
 
 // All ones for a bit that is set: four bits at once, so that the compiler makes vectors of
-// them. To meet the zeros one by one takes up to three times as long.
+// them. Visiting the zeros one by one takes up to three times as long.
 constexpr auto kKeep = [] {
   std::array<Lanes, 16> keep = {};
   for (uint32_t bits = 0; bits < 16; ++bits) {

@@ -25,7 +25,7 @@ class TokenFilter {
   // What may come next, valid until accept(). Fails when nothing may.
   virtual Result<TokenBits> allowed() = 0;
   virtual Status accept(int32_t id) = 0;
-  // What allowed() can find out before it is asked. Called at most once between two tokens,
+  // The work of allowed() that can be done in advance. Called at most once between two tokens,
   // on another thread than the others, never at their time.
   virtual void prepare() {}
 };

@@ -47,7 +47,7 @@ struct AnswerJob::Choice {
   std::vector<PieceLogprob> logprobs;
   bool forced_call = false, gather_call = false;
   std::optional<text::ToolCall> gathered;
-  std::string answered;  // to be told first
+  std::string answered;  // to be sent first
   bool called_tools = false;
   bool reasoned = false;
   int64_t reasoning_tokens = 0;
@@ -107,7 +107,7 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
   }
 
   {
-    // Held so that no token is told before all choices are accepted.
+    // Held so that no token is sent before all choices are accepted.
     const std::lock_guard lock(mutex_);
     open_ = requests.size();
     BatchScheduler::Refused refused;
@@ -282,7 +282,7 @@ HttpHeaders error_headers(const ApiError& error) {
 }
 
 HttpHeaders stream_headers() {
-  // nginx collects answers in parts of 4 or 8 KiB, some 30 tokens, unless it is asked not to.
+  // nginx collects answers in parts of 4 or 8 KiB, some 30 tokens, unless a header forbids it.
   return {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
 }
 

@@ -192,7 +192,7 @@ std::optional<ApiError> convert_message(const Json& from, Json& to) {
   return std::nullopt;
 }
 
-// What is asked: messages, system, tools, thinking.
+// The request: messages, system, tools, thinking.
 std::optional<ApiError> read_conversation(const ServedModel& model, FieldReader& in,
                                           ChatInput& input, Constraint& constraint) {
   const Json* messages = in.list("messages");

@@ -193,7 +193,7 @@ asio::awaitable<bool> HttpServer::Core::read_head_of(Stream& stream, Arrival& ar
       buffer.resize(held + size);
       if (arrival.dropped()) co_return false;
       if (limit->late()) {
-        // A connection that never said anything is closed without a word.
+        // A connection that never sent anything is closed without a response.
         if (!scan.begun()) co_return false;
         fault = too_late();
         break;

@@ -34,7 +34,7 @@ std::string_view listen_advice(const beast::error_code& error) {
   return "";
 }
 
-// A word to a client that finds no place, as far as it can be said without waiting.
+// A response to a client beyond the limit, as far as it can be sent without waiting.
 void say_full(tcp::socket& socket, bool encrypted) {
   constexpr std::string_view kBody =
       R"({"error":{"message":"too many connections; try again","type":"unavailable_error",)"

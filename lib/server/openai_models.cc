@@ -36,7 +36,7 @@ void get_models(const ServerContext& context, const HttpRequest&, const HttpRepl
 void get_model(const ServerContext& context, const HttpRequest& request,
                const HttpReplyPtr& reply) {
   const std::string name = request.path.substr(std::string("/v1/models/").size());
-  // Requests may name any model, but only this one is there to be asked about.
+  // Requests may name any model, but only this one can be queried.
   const ServedModel& model = *context.model;
   if (!model.is_called(name)) {
     return send_error(

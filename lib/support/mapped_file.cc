@@ -48,7 +48,7 @@ MappedFile& MappedFile::operator=(MappedFile&&) noexcept = default;
 MappedFile::~MappedFile() = default;
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  // A pipe without a writer would keep us waiting before it can be told from a file.
+  // A pipe without a writer would block before it can be distinguished from a file.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     const bool missing = errno == ENOENT;

@@ -25,7 +25,7 @@ Status move_to_node(std::span<const std::byte> bytes, int node) {
   constexpr size_t kBits = 8 * sizeof(unsigned long);
   std::vector<unsigned long> nodes(static_cast<size_t>(node) / kBits + 1);
   nodes.back() = 1ul << (static_cast<size_t>(node) % kBits);
-  // The kernel looks at one bit less than it is told.
+  // The kernel reads one bit less than the given number.
   if (syscall(SYS_mbind, begin, end - begin, MPOL_PREFERRED, nodes.data(),
               nodes.size() * kBits + 1, MPOL_MF_MOVE) == 0) {
     return {};

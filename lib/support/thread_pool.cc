@@ -24,7 +24,7 @@ namespace ktx {
 namespace {
 
 // The state of a share of a stage in one word, so that one atomic add claims an item
-// and tells which stage it is of:  stage:16 | end:24 | next:24.
+// and holds the number of its stage:  stage:16 | end:24 | next:24.
 // Threads look before they add, so `next` passes `end` by at most one per thread and
 // never runs into its neighbour.
 constexpr int kItemBits = 24;

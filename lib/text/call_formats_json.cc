@@ -109,7 +109,7 @@ CallState read_llama3(CallCursor& in, std::span<const OfferedTool> tools, CallRe
     tagged = true;
     in.space();
   }
-  // A JSON answer is told from a call by its first key, not at its end.
+  // A JSON answer is distinguished from a call by its first key, not at its end.
   CallCursor key = in;
   std::string_view first_key;
   KTX_STEP(key.literal("{"));

@@ -155,7 +155,7 @@ class Checker {
     walked_ = state_.fact == passes::Fact::Placed;
   }
 
-  // What could not be looked at; said last.
+  // Parts that could not be checked; printed last.
   void note_limits() {
     const bool nothing_read = state_.rules.rules.empty() && sink_.errors() > 0;
     if (!built_ || nothing_read) return;

@@ -10,7 +10,7 @@
 namespace ktx::tools {
 
 struct Options {
-  std::string model;               // GGUF, told by its first bytes
+  std::string model;               // GGUF, recognised by its first bytes
   std::vector<std::string> rules;  // YAML files, in order
   std::string output;              // plan; "" when only a report is wanted
 

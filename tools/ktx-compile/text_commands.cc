@@ -29,7 +29,7 @@ Result<input::GgufFile> open_header(const std::string& path) {
 Result<text::TokenizerData> tokenizer_of(const Options& options) {
   if (!options.tokenizer.empty()) return KTX_TRY(text::load_hf_tokenizer(options.tokenizer)).data;
   const input::GgufFile gguf = KTX_TRY(open_header(options.model));
-  // Encoders have one; a projector is to be told for what it is.
+  // Encoders have one; a projector is to be named as such.
   if (!gguf.value("tokenizer.ggml.model")) KTX_TRY(input::check_language_model(gguf));
   return input::read_gguf_tokenizer(gguf);
 }

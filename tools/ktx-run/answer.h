@@ -23,7 +23,7 @@ struct AnswerOptions {
   int64_t max_tokens = -1;  // -1: no limit but the context
   int logprobs = -1;        // how many of the best tokens to note per step; -1: none
   std::function<void(const std::string&)> on_text;  // pieces of text, valid UTF-8
-  std::function<bool()> cancelled;                  // asked before each token
+  std::function<bool()> cancelled;                  // polled before each token
 };
 
 struct Answer {

@@ -88,7 +88,7 @@ void measure_floor(const runtime::Engine& engine, BenchRow& row) {
   row.int8_rate = measure_int8_rate(row.threads, engine.isa());
 }
 
-// One test: a row, and the tables that were asked for.
+// One test: a row, and the requested tables.
 template <class Run>
 Result<BenchRow> measure(const Options& options, runtime::Engine& engine, BenchRow row,
                          ProgressLine& line, const Run& run) {

@@ -102,7 +102,7 @@ class Chat {
     session_.truncate(0);
   }
 
-  // A person has seen it and went on; a script is told by the exit status.
+  // A user has seen the error; a script learns of it by the exit status.
   void problem(const std::string& message) {
     fail(message);
     failed_ = !interactive_;

@@ -25,7 +25,7 @@ constexpr std::string_view kPasteEnd = "\x1b[201~";
 enum class Wait { Ready, Nothing, Interrupted, Failed };
 
 // SIGINT is let in only while this waits: one that comes between a look at its flag and the
-// wait would not be heard before the next key.
+// wait would not be noticed before the next key.
 Wait wait_for_input(int fd, int timeout_ms, bool hears_interrupts) {
   sigset_t interrupt, before;
   sigemptyset(&interrupt);

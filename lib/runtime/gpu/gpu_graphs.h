@@ -6,7 +6,7 @@
 
 namespace ktx::runtime {
 
-// Fills state.graphs and tells in state.notes what they took. Only queues on the devices, so
+// Fills state.graphs and notes their cost in state.notes. Only queues on the devices, so
 // that weights can go up beside it.
 Status capture_graphs(GpuState& state);
 

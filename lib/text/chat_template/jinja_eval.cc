@@ -205,7 +205,7 @@ Result<Value> Interpreter::attribute(const Value& object, std::string_view name)
 Result<Value> Interpreter::item(const Value& object, const Value& key) {
   Value found = KTX_TRY(item_of(meter_, object, key));
   if (!found.is_undefined() || !key.is_string()) return found;
-  // A dict may hold an undefined; then the attribute is asked for, as in Jinja2.
+  // A dict may hold an undefined; then the attribute is looked up, as in Jinja2.
   if (object.is(Kind::Dict) && object.dict().find(key.text()) != nullptr) return found;
   return attribute(object, key.text());
 }

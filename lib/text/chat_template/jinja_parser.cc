@@ -247,7 +247,7 @@ class Parser : public ExpressionParser {
     return Stmt{loc, std::move(node)};
   }
 
-  // What the assistant said, marked for training: rendered as it is.
+  // The assistant's text, marked for training: rendered unchanged.
   Result<Stmt> parse_generation(Loc loc) {
     const int loops = loops_;
     loops_ = 0;

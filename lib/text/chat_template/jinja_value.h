@@ -47,7 +47,7 @@ struct Meter {
 
   // Counts work (about 50 ns per step) and reports any passed limit.
   Status step(int64_t count = 1);
-  // Would `bytes` more fit? To be asked before an allocation that may be huge.
+  // Would `bytes` more fit? Check this before an allocation that may be huge.
   Status reserve(int64_t bytes) const;
 };
 
@@ -228,7 +228,7 @@ struct LoopObject : Object {
   int64_t index0 = -1;
   int depth0 = 0;
   std::optional<Value> previous, current, after;  // after: looked ahead
-  int64_t length = -1;                            // known once asked
+  int64_t length = -1;                            // known once computed
   std::optional<Value> changed;
   bool filtered = false;  // the loop has an `if`
   void* state = nullptr;  // the running loop; null after its end

@@ -79,7 +79,7 @@ struct Automaton {
   }
 };
 
-// Limits that hostile grammars meet; each is an error that says which.
+// Limits against hostile grammars; each has its own error.
 inline constexpr size_t kMaxFragmentStates = 400'000;
 inline constexpr size_t kMaxStates = 60'000;
 inline constexpr size_t kMaxCompileWork = 60'000'000;

@@ -63,7 +63,7 @@ TokenMask find_token_mask(const Automaton& automaton, uint32_t state, const Toke
 void mark_tokens(const Automaton& automaton, Matcher& matcher, std::span<const Config> start,
                  const TokenTrie& rests, std::span<uint32_t> mask);
 
-// Masks by state, found when first asked for and kept up to a limit of memory. May be
+// Masks by state, computed at the first use and kept up to a limit of memory. May be
 // used by many threads at once.
 class TokenMaskCache {
  public:
