@@ -2,7 +2,7 @@
 #include "kernels/cuda/cuda_one_token.h"
 
 #include "kernels/cuda/cuda_launch.cuh"
-#include "kernels/cuda/one_token_products.h"
+#include "kernels/cuda/marlin_one.h"
 #include "kernels/cuda/plain_products.cuh"
 #include "kernels/cuda/product_forms.h"
 #include "kernels/matmul/marlin_layout.h"
@@ -42,7 +42,7 @@ bool one_products_take(const CudaOneProductsArgs& a) {
              a.outputs, a.count, [](const CudaWeight& w) { return marlin(w, 1); }, one_formats);
 }
 
-OneProduct one_product(const CudaOneProductsArgs& a) {
+static OneProduct one_product(const CudaOneProductsArgs& a) {
   OneProduct p = product_of(a.x, a.outputs[0].w.cols);
   p.parts = a.count;
   for (int i = 0; i < a.count; ++i) {
@@ -60,7 +60,7 @@ bool one_gate_up_takes(const CudaOneGateUpArgs& a) {
   return marlin(a.gate, 1) && same_form(a.gate, a.up) && aligned_16(a.x.x) && aligned_16(a.x.norm);
 }
 
-OneProduct one_product(const CudaOneGateUpArgs& a) {
+static OneProduct one_product(const CudaOneGateUpArgs& a) {
   OneProduct p = product_of(a.x, a.gate.cols);
   p.rows[0] = rows_of(a.gate, a.y);
   p.rows[0].w[1] = reinterpret_cast<const uint8_t*>(a.up.data);
@@ -93,7 +93,7 @@ bool one_choices_take(const CudaOneChoicesArgs& a) {
          a.router.attrs.experts <= 256 && a.router.attrs.top_k <= kCudaMaxTopK;
 }
 
-OneProduct one_product(const CudaOneChoicesArgs& a) {
+static OneProduct one_product(const CudaOneChoicesArgs& a) {
   OneProduct p = product_of({a.x, nullptr, 0}, a.gate.cols);
   p.work = OneWork::Choices;
   p.router = a.router;
@@ -111,7 +111,7 @@ bool one_sum_takes(const CudaOneSumArgs& a) {
          a.attrs.top_k <= kCudaMaxTopK;
 }
 
-OneProduct one_product(const CudaOneSumArgs& a) {
+static OneProduct one_product(const CudaOneSumArgs& a) {
   OneProduct p = product_of({a.h, nullptr, 0}, a.down.cols);
   p.work = OneWork::Sum;
   p.x_stride = a.h_stride;

@@ -107,21 +107,6 @@ TEST_P(MixedPlan, GivesTheReferencesTokensInDecodeInChunksAndInBatches) {
   EXPECT_GT(compiled.log.fused_few, 0);
 }
 
-TEST_P(MixedPlan, GivesTheSameWhereOneLaunchTakesARunOfSteps) {
-  const auto& [model, placement] = GetParam();
-  Compiled compiled(model, placement.rules, placement.gpus);
-  const nlohmann::json cases = reference_cases(model_dir(model));
-  for (size_t steps : {3, 1000}) {
-    const int64_t before = compiled.log.runs;
-    const auto engine = compiled.open({}, {.run_steps = steps});
-    ASSERT_TRUE(engine) << compiled.error;
-    EXPECT_GT(compiled.log.runs, before);
-    Comparison result;
-    compare_case(*engine, cases[0], 7, result);
-    EXPECT_EQ(result.equal, result.cases) << "runs of " << steps;
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(All, MixedPlan,
                          ::testing::Combine(::testing::Values("llama", "qwen2moe", "qwen3moe",
                                                               "deepseek2"),

@@ -121,8 +121,8 @@ inline void HostPlan::unpack(const plan::BlobRecord& packed, const std::byte* fr
   }
   const kernels::MarlinBlob blob{static_cast<DType>(packed.dtype), packed.rows, packed.cols,
                                  packed.matrices};
-  const auto bytes = static_cast<uint64_t>(*row_bytes(blob.dtype, blob.cols) * blob.rows *
-                                           blob.matrices);
+  const auto bytes =
+      static_cast<uint64_t>(*row_bytes(blob.dtype, blob.cols) * blob.rows * blob.matrices);
   EXPECT_TRUE(kernels::unpack_marlin_range(blob, {from, packed.size}, 0, {to, bytes}));
 }
 
@@ -131,11 +131,11 @@ struct HostGpuLog {
   int64_t launches = 0;  // of single steps
   int64_t graph_launches = 0;
   int64_t captured = 0;
-  int64_t fused = 0;  // steps made of several
+  int64_t fused = 0;      // steps made of several
   int64_t fused_few = 0;  // for passes of few tokens
   int64_t fused_many = 0;
-  std::vector<std::vector<runtime::SequenceRun>> runs_of_sequences;  // of each launch of many tokens
-  int64_t runs = 0;   // launches made of several steps or of what was made of several
+  std::vector<std::vector<runtime::SequenceRun>>
+      runs_of_sequences;  // of each launch of many tokens
   int64_t waits = 0;
   uint64_t uploaded_bytes = 0;
   uint64_t downloaded_bytes = 0;
@@ -148,8 +148,6 @@ struct HostGpuOptions {
   int64_t fail_at_launch = -1;
   // The step whose first output gets an infinity in its first element.
   int64_t overflow_at_launch = -1;
-  // Steps of one token that one launch takes; 0: it takes no runs.
-  size_t run_steps = 0;
   std::string refused = {};  // what an allocation is for that finds no memory
 };
 
@@ -157,8 +155,12 @@ class HostGpu final : public Gpu {
  public:
   HostGpu(int number, const HostGpuOptions& options, HostGpuLog* log)
       : options_(options), log_(log) {
-    facts_ = {"host-gpu " + std::to_string(number), options.compute_major, 0, options.memory_bytes,
-              options.memory_bytes, 0};
+    facts_ = {"host-gpu " + std::to_string(number),
+              options.compute_major,
+              0,
+              options.memory_bytes,
+              options.memory_bytes,
+              0};
   }
   static runtime::OpenGpu opener(const HostGpuOptions& options, HostGpuLog* log) {
     return [=](int number) -> Result<std::unique_ptr<Gpu>> {
@@ -277,13 +279,6 @@ class HostGpu final : public Gpu {
     ++(many ? log_->fused_many : size == runtime::PassSize::Few ? log_->fused_few : log_->fused);
     return std::unique_ptr<GpuStep>(
         std::make_unique<FusedStep>(steps, many ? &log_->runs_of_sequences : nullptr));
-  }
-
-  Result<runtime::GpuRun> make_run(std::span<GpuStep* const> steps) override {
-    const size_t count = std::min(steps.size(), options_.run_steps);
-    if (count < 2) return runtime::GpuRun{};
-    ++log_->runs;
-    return runtime::GpuRun{std::make_unique<FusedStep>(steps.first(count)), count};
   }
 
   int64_t find_best_bytes(const runtime::GpuBestLogits& a) const override { return a.rows; }

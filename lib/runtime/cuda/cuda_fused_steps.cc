@@ -13,7 +13,7 @@ using kernels::CudaStream;
 using Members = FusedMembers;
 
 // bind() says whether the launchers take it.
-class Products final : public GpuStep, public CudaPhases {
+class Products final : public GpuStep {
  public:
   Result<bool> bind(const Members& members) {
     gpu_ = &members.gpu();
@@ -31,7 +31,6 @@ class Products final : public GpuStep, public CudaPhases {
     gpu_->use();
     return kernels::launch_one_products(args_, gpu_->stream());
   }
-  bool add_to(kernels::CudaPersistent& kernel) const override { return kernel.add(args_); }
 
  private:
   kernels::CudaOneProductsArgs args_;
@@ -39,7 +38,7 @@ class Products final : public GpuStep, public CudaPhases {
   CudaGpu* gpu_ = nullptr;
 };
 
-class GateUp final : public GpuStep, public CudaPhases {
+class GateUp final : public GpuStep {
  public:
   Result<bool> bind(const Members& members) {
     gpu_ = &members.gpu();
@@ -56,7 +55,6 @@ class GateUp final : public GpuStep, public CudaPhases {
     gpu_->use();
     return kernels::launch_one_gate_up(args_, gpu_->stream());
   }
-  bool add_to(kernels::CudaPersistent& kernel) const override { return kernel.add(args_); }
 
  private:
   kernels::CudaOneGateUpArgs args_;
@@ -64,7 +62,7 @@ class GateUp final : public GpuStep, public CudaPhases {
   CudaGpu* gpu_ = nullptr;
 };
 
-class RouterProduct final : public GpuStep, public CudaPhases {
+class RouterProduct final : public GpuStep {
  public:
   Result<bool> bind(const Members& members) {
     gpu_ = &members.gpu();
@@ -79,7 +77,6 @@ class RouterProduct final : public GpuStep, public CudaPhases {
     gpu_->use();
     return kernels::launch_one_router(args_, gpu_->stream());
   }
-  bool add_to(kernels::CudaPersistent& kernel) const override { return kernel.add(args_); }
 
  private:
   kernels::CudaOneRouterArgs args_;
@@ -88,7 +85,7 @@ class RouterProduct final : public GpuStep, public CudaPhases {
 };
 
 // Two launches.
-class Experts final : public GpuStep, public CudaPhases {
+class Experts final : public GpuStep {
  public:
   Result<bool> bind(const Members& members) {
     gpu_ = &members.gpu();
@@ -122,7 +119,6 @@ class Experts final : public GpuStep, public CudaPhases {
     gpu_->use();
     return kernels::launch_one_experts(choices_, sum_, gpu_->stream());
   }
-  bool add_to(kernels::CudaPersistent& kernel) const override { return kernel.add(choices_, sum_); }
 
  private:
   kernels::CudaOneChoicesArgs choices_;
@@ -131,7 +127,7 @@ class Experts final : public GpuStep, public CudaPhases {
   CudaGpu* gpu_ = nullptr;
 };
 
-class Attention final : public GpuStep, public CudaPhases {
+class Attention final : public GpuStep {
  public:
   Result<bool> bind(const Members& members) {
     gpu_ = &members.gpu();
@@ -170,7 +166,6 @@ class Attention final : public GpuStep, public CudaPhases {
     gpu_->use();
     return kernels::launch_attention(args, gpu_->stream());
   }
-  bool add_to(kernels::CudaPersistent& kernel) const override { return kernel.add(args_); }
 
  private:
   // In place, and alike but for the number of heads.
@@ -196,12 +191,18 @@ Result<std::unique_ptr<GpuStep>> make_cuda_fused(CudaGpu& gpu, const Fusion& fus
                                                  const GpuBindContext& context) {
   const Members members(gpu, fusion, context);
   switch (fusion.kind) {
-    case FusionKind::Products: return make_fused_step<Products>(members);
-    case FusionKind::GateUp: return make_fused_step<GateUp>(members);
-    case FusionKind::RouterProduct: return make_fused_step<RouterProduct>(members);
-    case FusionKind::Experts: return make_fused_step<Experts>(members);
-    case FusionKind::Attention: return make_fused_step<Attention>(members);
-    case FusionKind::Latent: break;  // absorbed, step by step
+    case FusionKind::Products:
+      return make_fused_step<Products>(members);
+    case FusionKind::GateUp:
+      return make_fused_step<GateUp>(members);
+    case FusionKind::RouterProduct:
+      return make_fused_step<RouterProduct>(members);
+    case FusionKind::Experts:
+      return make_fused_step<Experts>(members);
+    case FusionKind::Attention:
+      return make_fused_step<Attention>(members);
+    case FusionKind::Latent:
+      break;  // absorbed, step by step
   }
   return std::unique_ptr<GpuStep>();
 }

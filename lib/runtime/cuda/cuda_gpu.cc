@@ -134,8 +134,7 @@ Status CudaGpu::upload(std::byte* to, const std::byte* from, uint64_t bytes) {
                      "copying to the GPU");
 }
 
-Status CudaGpu::upload_beside(std::byte* to, const std::byte* from, uint64_t bytes,
-                              GpuMark done) {
+Status CudaGpu::upload_beside(std::byte* to, const std::byte* from, uint64_t bytes, GpuMark done) {
   use();
   KTX_TRY(cuda_status(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, uploads_),
                       "copying to the GPU"));
@@ -252,15 +251,11 @@ int64_t CudaGpu::find_best_bytes(const GpuBestLogits& args) const {
 Result<std::unique_ptr<GpuStep>> CudaGpu::make_fused(PassSize size, const Fusion& fusion,
                                                      std::span<GpuStep* const>,
                                                      const GpuBindContext& context) {
-  constexpr Result<std::unique_ptr<GpuStep>> (*kMake[])(CudaGpu&, const Fusion&,
-                                                        const GpuBindContext&) = {
-      make_cuda_fused, make_cuda_fused_few, make_cuda_fused_many};  // by size
+  constexpr Result<std::unique_ptr<GpuStep>> (*kMake[])(
+      CudaGpu&, const Fusion&, const GpuBindContext&) = {make_cuda_fused, make_cuda_fused_few,
+                                                         make_cuda_fused_many};  // by size
   use();
   return kMake[static_cast<size_t>(size)](*this, fusion, context);
-}
-
-Result<GpuRun> CudaGpu::make_run(std::span<GpuStep* const> steps) {
-  return make_cuda_run(*this, steps);
 }
 
 }  // namespace ktx::runtime

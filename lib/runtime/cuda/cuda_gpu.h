@@ -23,8 +23,7 @@ class CudaGpu final : public Gpu {
   Status pin(std::byte* data, uint64_t bytes) override;
   void unpin(std::byte* data) override;
   Status upload(std::byte* to, const std::byte* from, uint64_t bytes) override;
-  Status upload_beside(std::byte* to, const std::byte* from, uint64_t bytes,
-                       GpuMark done) override;
+  Status upload_beside(std::byte* to, const std::byte* from, uint64_t bytes, GpuMark done) override;
   Status download(std::byte* to, const std::byte* from, uint64_t bytes) override;
   Status copy(std::byte* to, const std::byte* from, uint64_t bytes) override;
   Status copy_from(Gpu& other, std::byte* to, const std::byte* from, uint64_t bytes) override;
@@ -44,8 +43,6 @@ class CudaGpu final : public Gpu {
   Result<std::unique_ptr<GpuStep>> make_fused(PassSize size, const Fusion& fusion,
                                               std::span<GpuStep* const> steps,
                                               const GpuBindContext& context) override;
-
-  Result<GpuRun> make_run(std::span<GpuStep* const> steps) override;
 
   // Makes this GPU the calling thread's, for the launchers of kernels.
   void use() const { cudaSetDevice(number_); }

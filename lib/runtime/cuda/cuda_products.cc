@@ -1,7 +1,6 @@
 // matmul, matmul_heads and the experts on a GPU.
 #include "kernels/cuda/cuda_experts.h"
 #include "kernels/cuda/cuda_matmul.h"
-#include "kernels/cuda/cuda_one_token.h"
 #include "lib/runtime/cuda/cuda_steps.h"
 
 namespace ktx::runtime {
@@ -20,7 +19,7 @@ Result<kernels::CudaMatmulHeadsArgs> matmul_heads_args(const CudaBind& context) 
 
 namespace {
 
-class Matmul final : public GpuStep, public CudaPhases {
+class Matmul final : public GpuStep {
  public:
   Status bind(const CudaBind& context) {
     const CudaView x = context.input(0), y = context.output(0);
@@ -47,13 +46,6 @@ class Matmul final : public GpuStep, public CudaPhases {
     args.workspace_bytes = bytes;
     gpu_->use();
     return kernels::launch_matmul(args, gpu_->stream());
-  }
-  bool add_to(kernels::CudaPersistent& kernel) const override {
-    kernels::CudaOneProductsArgs one;
-    one.x.x = args_.x;
-    one.outputs[0] = {args_.w, args_.y, args_.bias, args_.accumulate};
-    one.count = 1;
-    return kernels::one_products_take(one) && kernel.add(one);
   }
 
  private:

@@ -8,7 +8,6 @@
 
 #include "kernels/cuda/cuda_attention.h"
 #include "kernels/cuda/cuda_matmul.h"
-#include "kernels/cuda/cuda_persistent.h"
 #include "kernels/cuda/cuda_weight.h"
 #include "lib/runtime/cuda/cuda_gpu.h"
 #include "lib/runtime/gpu/gpu.h"
@@ -55,14 +54,6 @@ class CudaBind {
   const GpuBindContext& context_;
 };
 
-// A step that, for one token, can be phases of a persistent kernel.
-class CudaPhases {
- public:
-  virtual ~CudaPhases() = default;
-  // False: not of this one.
-  virtual bool add_to(kernels::CudaPersistent& kernel) const = 0;
-};
-
 Status require_whole(const CudaView& view, const char* name);
 
 // What a step of the op asks of its launcher, but for the tokens.
@@ -83,8 +74,6 @@ Result<std::unique_ptr<GpuStep>> make_cuda_fused_few(CudaGpu& gpu, const Fusion&
 // And for passes of more (cuda_latent_steps.cc).
 Result<std::unique_ptr<GpuStep>> make_cuda_fused_many(CudaGpu& gpu, const Fusion& fusion,
                                                       const GpuBindContext& context);
-// The first of these steps as one persistent kernel (cuda_run.cc).
-Result<GpuRun> make_cuda_run(CudaGpu& gpu, std::span<GpuStep* const> steps);
 
 // A step whose class has `Status bind(const CudaBind&)`.
 template <class Step>

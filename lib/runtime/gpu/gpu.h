@@ -150,12 +150,6 @@ constexpr PassSize pass_size(int64_t tokens) {
 
 using GpuMark = int64_t;  // a place in the queue
 
-// Steps of one token as one launch: the first `count` of those that were offered.
-struct GpuRun {
-  std::unique_ptr<GpuStep> step;
-  size_t count = 0;
-};
-
 class GpuGraph {
  public:
   virtual ~GpuGraph() = default;
@@ -214,10 +208,6 @@ class Gpu {
   virtual Result<std::unique_ptr<GpuStep>> make_fused(PassSize size, const Fusion& fusion,
                                                       std::span<GpuStep* const> steps,
                                                       const GpuBindContext& context) = 0;
-
-  // Passes of one token: as many of these steps, from the first on, as one launch can do with no
-  // kernel ending between them. None where that is not worth it, or not known here.
-  virtual Result<GpuRun> make_run(std::span<GpuStep* const>) { return GpuRun{}; }
 
   // Queues the search for the best logits, and what it needs of workspace.
   virtual Status find_best(const GpuBestLogits& args) = 0;

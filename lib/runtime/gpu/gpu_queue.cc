@@ -36,25 +36,19 @@ Status transfer(GpuState& s, const Part& part, const StepRecord& step, const Gpu
   return gpu.upload(copy.to, copy.from, copy.bytes);
 }
 
-Status queue(GpuState& s, const Part& part, uint32_t index, const GpuShape& shape, bool runs) {
+}  // namespace
+
+Status queue_step(GpuState& s, const Part& part, uint32_t index, const GpuShape& shape) {
   const StepRecord& record = s.plan.steps[index];
   GpuDevice& device = s.devices[part.device];
   const bool transfers = is_transfer(record);
-  const PassSize size = pass_size(shape.tokens);
-  GpuStep* step = !s.fuses(shape)                 ? device.steps[index].get()
-                  : runs && size == PassSize::One ? device.one_token_runs[index]
-                                                  : device.joined_for(size).steps[index];
+  GpuStep* step = s.fuses(shape) ? device.joined_for(pass_size(shape.tokens)).steps[index]
+                                 : device.steps[index].get();
   if (!transfers && !step) return {};
   const Status queued = transfers ? transfer(s, part, record, shape)
                                   : step->launch(shape, device.workspace.data(),
                                                  static_cast<int64_t>(device.workspace.size()));
   return queued ? Status{} : Status(s.in_step(index, device.name, queued.error()));
-}
-
-}  // namespace
-
-Status queue_step(GpuState& s, const Part& part, uint32_t index, const GpuShape& shape) {
-  return queue(s, part, index, shape, false);
 }
 
 Status queue_part(GpuState& s, const Part& part, const GpuShape& shape) {
@@ -78,7 +72,7 @@ Status queue_part(GpuState& s, const Part& part, const GpuShape& shape) {
       }
     }
     KTX_TRY(flush(i));
-    KTX_TRY(queue(s, part, i, shape, true));
+    KTX_TRY(queue_step(s, part, i, shape));
   }
   return flush(part.first_step + part.step_count);
 }

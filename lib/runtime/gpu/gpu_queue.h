@@ -8,7 +8,7 @@
 namespace ktx::runtime {
 
 // All steps of the part. Neighbouring small transfers between the GPU and the host go in one
-// launch, runs of steps of one token too. Used for a run and to capture its graph.
+// launch. Used for a run and to capture its graph.
 Status queue_part(GpuState& state, const Part& part, const GpuShape& shape);
 
 // One step by itself, or the fusion that runs at its place; nothing where another step does it

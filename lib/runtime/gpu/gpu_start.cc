@@ -132,10 +132,7 @@ Status allocate_workspace(const GpuState& s, GpuDevice& device) {
       if (step) ask(*step, shape);
     }
     if (!s.fuses(shape)) continue;
-    const PassSize size = pass_size(shape.tokens);
-    for (const auto& step : device.joined_for(size).fused) ask(*step, shape);
-    if (size != PassSize::One) continue;
-    for (const auto& step : device.runs) ask(*step, shape);
+    for (const auto& step : device.joined_for(pass_size(shape.tokens)).fused) ask(*step, shape);
   }
   if (s.logits && &device == &s.devices[s.parts.logits_device]) {
     most = std::max(most, s.logits->workspace_bytes());

@@ -47,10 +47,6 @@ struct GpuDevice {
   std::vector<std::byte*> blobs;
   std::vector<std::unique_ptr<GpuStep>> steps;  // by record of the plan
   JoinedSteps joined[std::size(kPassSizes)];    // by size of the pass
-  // Launches of a pass with one token. A run of steps that one launch computes stands at the index
-  // of its last step; the others are null.
-  std::vector<std::unique_ptr<GpuStep>> runs;
-  std::vector<GpuStep*> one_token_runs;
   GpuBatch inputs;
 
   JoinedSteps& joined_for(PassSize size) { return joined[static_cast<size_t>(size)]; }

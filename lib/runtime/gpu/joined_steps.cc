@@ -38,44 +38,11 @@ Status fuse(GpuState& s, size_t number, const Context& context, PassSize size) {
   });
 }
 
-// Runs of launches of one token that the GPU can do in one: within a part, and not across
-// transfers.
-Status find_runs(GpuState& s, size_t number) {
-  GpuDevice& device = s.devices[number];
-  const std::vector<GpuStep*>& one_token = device.joined_for(PassSize::One).steps;
-  device.one_token_runs = one_token;
-  const auto is_transfer = [&](uint32_t i) {
-    return s.plan.steps[i].op == static_cast<uint32_t>(StepOp::Transfer);
-  };
-  return each_part(s, number, [&](const Part& part) -> Status {
-    const uint32_t end = part.first_step + part.step_count;
-    for (uint32_t first = part.first_step; first < end; ++first) {
-      if (!one_token[first]) continue;
-      std::vector<uint32_t> records;
-      std::vector<GpuStep*> steps;
-      for (uint32_t i = first; i < end && !is_transfer(i); ++i) {
-        if (!one_token[i]) continue;
-        records.push_back(i);
-        steps.push_back(one_token[i]);
-      }
-      auto made = device.gpu->make_run(steps);
-      if (!made) return s.in_step(first, device.name, made.error());
-      GpuRun run = made.take();
-      if (run.count == 0) continue;
-      for (size_t i = 0; i < run.count; ++i) device.one_token_runs[records[i]] = nullptr;
-      device.one_token_runs[records[run.count - 1]] = run.step.get();
-      device.runs.push_back(std::move(run.step));
-      first = records[run.count - 1];
-    }
-    return {};
-  });
-}
-
 }  // namespace
 
 Status join_steps(GpuState& s, size_t number, const Context& context) {
   for (PassSize size : kPassSizes) KTX_TRY(fuse(s, number, context, size));
-  return find_runs(s, number);
+  return {};
 }
 
 }  // namespace ktx::runtime

@@ -1,10 +1,9 @@
 // Chooses which steps of a GPU are launched together, by the shape of the pass:
 //
-//   one token    fusions (fusions.h), and runs of them and of other steps in one launch
-//   few tokens   fusions that the GPU takes for so many
-//   many tokens  the same
+//   one token                 the fusions (fusions.h) that the GPU has a kernel for
+//   few tokens, many tokens   the same, by kernels of their own
 //
-// Fills GpuDevice's joined, runs and one_token_runs.
+// Fills GpuDevice::joined.
 #pragma once
 
 #include <functional>
