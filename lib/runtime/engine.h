@@ -47,7 +47,7 @@ struct StepResult {
   int64_t begin = 0, width = 0;
 };
 
-// Whether threads stay on their processors. Auto: when they are on several NUMA nodes.
+// Whether threads stay on their CPUs. Auto: when they are on several NUMA nodes.
 enum class Pin { Auto, On, Off };
 
 // An absent value comes from the plan's defaults.

@@ -67,7 +67,7 @@ Status size_for_gpus(const plan::PlanView& plan, const EngineOptions& options, S
   return {};
 }
 
-// The places of a run's threads; those without processors stay where the system likes.
+// The places of a run's threads; threads without a CPU are scheduled freely.
 target::ThreadPlaces choose_places(const EngineOptions& options, int threads) {
   target::ThreadPlaces places;
   if (options.pin != Pin::Off) places = target::place_threads(threads);

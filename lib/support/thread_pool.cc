@@ -45,7 +45,7 @@ int64_t next_of(uint64_t word) {
 }
 
 // Looks at a word this many times before sleeping, about 100 us. A stage of a decode step
-// takes 5 to 500 us, and being woken 5 to 50, up to 300 where a host has given the processor
+// takes 5 to 500 us, and being woken 5 to 50, up to 300 where a host has given the CPU
 // away meanwhile, so nearly all waits should end while spinning: with 20 us a twentieth of
 // the threads' time went into late starts. More would eat the time slice that the work
 // needs when other programs want the cores.

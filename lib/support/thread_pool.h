@@ -63,7 +63,7 @@ class ThreadPool {
   // it. When the system refuses to start a thread the team stays smaller.
   explicit ThreadPool(int threads);
   // One thread for each place; the caller's is the first, and is held there during
-  // run() only. A processor that may not be used is no failure.
+  // run() only. A CPU that may not be used is no failure.
   explicit ThreadPool(std::span<const ThreadPlace> places);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
