@@ -13,6 +13,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/kernel_id.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/panel16.h"
 #include "tests/bench/bench_inputs.h"
@@ -43,7 +44,7 @@ void product(benchmark::State& state, std::string family, DType dtype) {
   MatmulArgs a;
   a.w = {m.weights.data(),
          dtype,
-         family.find("panel16") == family.npos ? Layout::Rows : Layout::Panel16,
+         *find_kernel_family(family)->layout,
          kRows,
          kCols,
          *row_bytes(dtype, kCols)};
@@ -88,8 +89,9 @@ void add_all() {
   for (const DTypeInfo& type : all_dtypes()) {
     for (const char* family : {"matmul_rows_f32", "matmul_rows_bf16", "matmul_rows_q8",
                                "matmul_panel16_f32", "matmul_panel16_bf16", "matmul_panel16_q8"}) {
-      // What fast precision uses.
-      if (std::string_view(family).ends_with("_q8") != matmul_q8_takes(type.dtype)) continue;
+      // What fast precision uses, or of BF16 both.
+      const bool coded = find_kernel_family(family)->input == ValueType::Q8;
+      if (coded != matmul_q8_takes(type.dtype)) continue;
       if (type.dtype == DType::I32 || !find_matmul(family, type.dtype, Isa::Scalar)) continue;
       const std::string name = fmt::format("{}/{}", family, type.name);
       auto* bench =

@@ -18,20 +18,29 @@
 namespace ktx::kernels {
 namespace {
 
-constexpr std::string_view kFamilies[] = {
-    "matmul_rows_f32",     "matmul_rows_bf16",    "matmul_rows_q8",
-    "matmul_panel16_f32",  "matmul_panel16_bf16", "matmul_panel16_q8",
-    "matmul_panel16s_f32", "matmul_panel16s_q8",  "matmul_panel16_tile_bf16"};
-
+Arithmetic arithmetic(std::string_view family) {
+  return find_kernel_family(family)->arithmetic;
+}
 bool is_q8(std::string_view family) {
-  return family.ends_with("_q8");
+  return arithmetic(family) == Arithmetic::Int8;
 }
 // BF16 weights and activations; with `tile` any weights, rounded to BF16.
 bool is_tile(std::string_view family) {
-  return family.ends_with("_tile_bf16");
+  return arithmetic(family) == Arithmetic::TileBf16;
 }
 bool is_bf16(std::string_view family) {
-  return family.ends_with("_bf16") && !is_tile(family);
+  return arithmetic(family) == Arithmetic::Bf16;
+}
+Layout layout_of(std::string_view family) {
+  return *find_kernel_family(family)->layout;
+}
+// Whether plans may name the family for products of such weights.
+bool takes(const KernelFamily& family, DType dtype) {
+  return has(family.weights[0], dtype) || has(family.weights[1], dtype);
+}
+bool is_product(const KernelFamily& family) {
+  return family.device == FamilyDevice::Cpu && family.arithmetic != Arithmetic::TransposedF32 &&
+         std::ranges::find(family.ops, StepOp::MatmulHeads) != family.ops.end();
 }
 bool can_have(Layout layout, DType dtype) {
   return matrix_bytes(layout, dtype, kPanelRows, info(dtype).block_elems).has_value();
@@ -45,13 +54,11 @@ struct Case {
 
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
-  for (std::string_view family : kFamilies) {
+  for (const KernelFamily& family : all_kernel_families()) {
+    if (!is_product(family)) continue;
     for (DType dtype : weight_dtypes()) {
-      if (is_q8(family) && !matmul_q8_takes(dtype)) continue;
-      if (is_bf16(family) && dtype != DType::BF16) continue;
-      if (is_tile(family) && !panel16_form(dtype)) continue;
-      if (!can_have(family_layout(family), dtype)) continue;
-      for (Isa isa : runnable_isas()) cases.push_back({family, dtype, isa});
+      if (!takes(family, dtype) || !can_have(*family.layout, dtype)) continue;
+      for (Isa isa : runnable_isas()) cases.push_back({family.name, dtype, isa});
     }
   }
   return cases;
@@ -108,7 +115,7 @@ struct Product {
         y(static_cast<size_t>(act.tokens * w.rows()), -7.5f),
         scratch(matmul_scratch_bytes(w.cols())),
         run(*find_matmul(c.family, c.dtype, c.isa)) {
-    args.w = {w.data(), w.dtype(), family_layout(c.family), w.rows(), w.cols(), w.row_bytes()};
+    args.w = {w.data(), w.dtype(), layout_of(c.family), w.rows(), w.cols(), w.row_bytes()};
     pack();
     args.x = act.x.data();
     args.x_stride = act.stride;
@@ -123,7 +130,7 @@ struct Product {
   }
   // Again after the weights have changed.
   void pack() {
-    const Layout layout = family_layout(c.family);
+    const Layout layout = layout_of(c.family);
     if (!in_panels(layout)) return;
     panels.resize(static_cast<size_t>(1 + *matrix_bytes(layout, w.dtype(), w.rows(), w.cols())));
     const std::span<const std::byte> slice(w.data(), static_cast<size_t>(w.rows() * w.row_bytes()));
@@ -175,7 +182,7 @@ TEST_P(MatmulTest, AgreesWithDoubleWithinRounding) {
             // A weight cut to BF16 is off by up to 0.5 %, kBf16Up more or less.
             is_tile(c.family) ? 0.0055 * size :
             slack * kEps *
-            (4 + static_cast<double>(cols) / (family_layout(c.family) == Layout::Rows ? 16 : 8)) *
+            (4 + static_cast<double>(cols) / (layout_of(c.family) == Layout::Rows ? 16 : 8)) *
             size;
         ASSERT_NEAR(p.y[static_cast<size_t>(t * rows + r)], sum, bound)
             << "token " << t << " row " << r << " of " << tokens << "x" << rows << "x" << cols;

@@ -20,7 +20,8 @@ struct EmbedStep final : RowStep<kernels::EmbedArgs, kernels::EmbedFn> {
     split_.grain = rows_per_item(y.width);
     functions_ = KTX_TRY(context.functions<kernels::EmbedFn>(
         [&](std::string_view family) -> Result<kernels::EmbedFn> {
-          if (kernels::family_layout(family) != table.matrix.layout) {
+          const kernels::KernelFamily* row = kernels::find_kernel_family(family);
+          if (row && row->layout != table.matrix.layout) {
             return Error{fmt::format("kernel {} does not read a table in layout {}", family,
                                      name(table.matrix.layout))};
           }

@@ -17,14 +17,15 @@ Result<std::array<kernels::MatmulFn, kBatchClasses>> matmul_functions(const Bind
   }
   return context.functions<kernels::MatmulFn>(
       [&](std::string_view family) -> Result<kernels::MatmulFn> {
-        if (kernels::family_layout(family) != w.layout) {
+        const kernels::KernelFamily* row = kernels::find_kernel_family(family);
+        if (row && row->layout != w.layout) {
           return Error{
               fmt::format("kernel {} does not read weights in layout {}", family, name(w.layout))};
         }
-        const std::optional<ValueType> takes = kernels::family_input(family);
-        if (takes && (!xq.data || xq.type != *takes)) {
+        const bool quantised = row && is_product_input(row->input);
+        if (quantised && (!xq.data || xq.type != row->input)) {
           return Error{fmt::format("kernel {} needs {} activations, which the step lacks", family,
-                                   *takes == ValueType::Q8 ? "int8" : "BF16")};
+                                   row->input == ValueType::Q8 ? "int8" : "BF16")};
         }
         return kernels::find_matmul(family, w.dtype, context.isa);
       });

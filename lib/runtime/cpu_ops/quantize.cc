@@ -24,7 +24,8 @@ struct QuantizeStep final : RowStep<kernels::QuantizeArgs, kernels::QuantizeFn> 
     row_bytes_ = xq.stride_bytes / xq.rows_per_row;
     functions_ = KTX_TRY(context.functions<kernels::QuantizeFn>(
         [&](std::string_view family) -> Result<kernels::QuantizeFn> {
-          if (kernels::family_input(family) != xq.type) {
+          const kernels::KernelFamily* row = kernels::find_kernel_family(family);
+          if (!row || row->input != xq.type) {
             return Error{fmt::format("kernel {} does not write values of type {}", family,
                                      static_cast<int>(xq.type))};
           }
