@@ -62,17 +62,20 @@ std::string_view gpu_kernel_family(StepOp op) {
   return "";
 }
 
+bool fits(const KernelFamily& family, const FamilyQuery& step) {
+  const bool transposed = step.transposed && step.op == StepOp::MatmulHeads;
+  return serves(family, FamilyDevice::Cpu, step.op) &&
+         transposed == (family.arithmetic == Arithmetic::TransposedF32) &&
+         has(family.weights[static_cast<int>(step.precision)], step.dtype) &&
+         (!family.layout || family.layout == step.layout) &&
+         (!is_product_input(family.input) || family.input == step.input);
+}
+
 std::string_view kernel_family(StepOp op, Precision precision, DType dtype, bool transposed,
                                Layout layout, ValueType input) {
-  const bool turned = transposed && op == StepOp::MatmulHeads;
+  const FamilyQuery step = {op, precision, dtype, transposed, layout, input};
   for (const KernelFamily& family : kFamilies) {
-    if (serves(family, FamilyDevice::Cpu, op) &&
-        turned == (family.arithmetic == Arithmetic::TransposedF32) &&
-        has(family.weights[static_cast<int>(precision)], dtype) &&
-        (!family.layout || family.layout == layout) &&
-        (!is_product_input(family.input) || family.input == input)) {
-      return family.name;
-    }
+    if (fits(family, step)) return family.name;
   }
   return "";
 }

@@ -46,6 +46,17 @@ struct KernelFamily {
 std::span<const KernelFamily> all_kernel_families();
 const KernelFamily* find_kernel_family(std::string_view name);  // null: no such family
 
+// What choose-kernels knows of a step on the CPU; see kernel_family.
+struct FamilyQuery {
+  StepOp op;
+  Precision precision;
+  DType dtype;
+  bool transposed = false;
+  Layout layout = Layout::Rows;
+  ValueType input = ValueType::Q8;
+};
+bool fits(const KernelFamily& family, const FamilyQuery& step);
+
 // The family for a step on the CPU; "" when there is nothing to do (quantize in exact
 // precision) or none fits. `dtype` is that of the weights (of gate for experts_gate_up; gate and
 // up must then agree on whether matmul_q8_takes them, else pass F32), any dtype for

@@ -14,7 +14,6 @@ MatmulFn matmul_bf16_avx2(DType dtype);
 MatmulFn matmul_q8_avx2(DType dtype);
 MatmulFn matmul_panel16_f32_avx2(DType dtype);
 MatmulFn matmul_panel16s_f32_avx2(DType dtype);
-MatmulFn matmul_panel16_float_avx2(DType dtype);
 MatmulTransposedFn matmul_transposed_f32_avx2(DType dtype);
 
 namespace {
@@ -37,7 +36,6 @@ MatmulFn matmul_q8_avx2(DType dtype) {
   return kQ8[static_cast<int>(dtype)];
 }
 MatmulFn matmul_panel16_f32_avx2(DType dtype) {
-  if (panel16_float_columns(dtype)) return matmul_panel16_float_avx2(dtype);
   return panel16_form(dtype) ? product_of_panels<product_float<FloatAvx2, DecodedForm<FloatAvx2>>>
                              : nullptr;
 }

@@ -15,7 +15,6 @@ MatmulFn matmul_bf16_avx512(DType dtype);
 MatmulFn matmul_q8_avx512(DType dtype);
 MatmulFn matmul_panel16_f32_avx512(DType dtype);
 MatmulFn matmul_panel16s_f32_avx512(DType dtype);
-MatmulFn matmul_panel16_float_avx512(DType dtype);
 MatmulTransposedFn matmul_transposed_f32_avx512(DType dtype);
 
 namespace {
@@ -42,7 +41,6 @@ MatmulFn matmul_q8_avx512(DType dtype) {
   return kQ8[static_cast<int>(dtype)];
 }
 MatmulFn matmul_panel16_f32_avx512(DType dtype) {
-  if (panel16_float_columns(dtype)) return matmul_panel16_float_avx512(dtype);
   return panel16_form(dtype)
              ? product_of_panels<product_float<FloatAvx512, DecodedForm<FloatAvx512>>>
              : nullptr;

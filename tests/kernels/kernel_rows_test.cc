@@ -1,0 +1,164 @@
+// No kernel without a row, and no row that nothing can choose.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "kernels/matmul/matmul.h"
+#include "lib/formats/layout_size.h"
+#include "tests/kernels/kernel_cases.h"
+#include "tests/support/paths.h"
+
+namespace ktx::kernels {
+
+#define KTX_MATMUL(family, isa, selector) MatmulFn selector(DType dtype);
+#define KTX_MATMUL_TRANSPOSED(family, isa, selector) MatmulTransposedFn selector(DType dtype);
+#include "kernels/matmul/matmul.def"
+#undef KTX_MATMUL_TRANSPOSED
+#undef KTX_MATMUL
+
+namespace {
+
+// A row of kernels.def or matmul.def. A product's selector says whether it has a kernel for a
+// dtype; the other kernels take every dtype that their family takes.
+struct Row {
+  std::string_view family;
+  Isa isa;
+  std::string_view function;
+  bool (*has_kernel)(DType);
+};
+bool always(DType) {
+  return true;
+}
+template <auto select>
+bool selects(DType dtype) {
+  return select(dtype) != nullptr;
+}
+
+constexpr Row kRows[] = {
+#define KTX_KERNEL(Op, family, isa, function) {family, Isa::isa, #function, always},
+#include "kernels/kernels.def"
+#undef KTX_KERNEL
+#define KTX_MATMUL(family, isa, selector) {family, Isa::isa, #selector, selects<selector>},
+#define KTX_MATMUL_TRANSPOSED(family, isa, selector) \
+  {family, Isa::isa, #selector, selects<selector>},
+#include "kernels/matmul/matmul.def"
+#undef KTX_MATMUL_TRANSPOSED
+#undef KTX_MATMUL
+};
+
+// A step as choose-kernels describes it: panels for the formats that have them, in either order,
+// and BF16 inputs where the weights allow it.
+std::vector<FamilyQuery> steps() {
+  constexpr StepOp kReadPanels[] = {StepOp::Embed, StepOp::Matmul, StepOp::MatmulHeads,
+                                    StepOp::ExpertsGateUp, StepOp::ExpertsDown};
+  std::vector<FamilyQuery> all;
+  for (const StepOpInfo& op : all_step_ops()) {
+    const bool heads = op.op == StepOp::MatmulHeads;
+    const bool panels = std::ranges::find(kReadPanels, op.op) != std::end(kReadPanels);
+    for (Precision precision : {Precision::Exact, Precision::Fast}) {
+      for (DType dtype : weight_dtypes()) {
+        for (Layout layout : {Layout::Rows, Layout::Panel16, Layout::Panel16Stream}) {
+          if (layout != Layout::Rows && !panels) continue;
+          if (!matrix_bytes(layout, dtype, kPanelRows, info(dtype).block_elems)) continue;
+          for (bool transposed : {false, true}) {
+            // Transposed products make choose-kernels leave a weight in rows.
+            if (transposed && (!heads || layout != Layout::Rows)) continue;
+            for (ValueType input : {ValueType::Q8, ValueType::BF16}) {
+              const bool bf16 = op.op == StepOp::Quantize || tile_bf16_takes(dtype, layout);
+              if (input == ValueType::BF16 && !bf16) continue;
+              all.push_back({op.op, precision, dtype, transposed, layout, input});
+            }
+          }
+        }
+      }
+    }
+  }
+  return all;
+}
+
+// The dtypes with which choose-kernels names each family.
+std::map<std::string_view, std::set<DType>> named_families() {
+  std::map<std::string_view, std::set<DType>> named;
+  for (const FamilyQuery& q : steps()) {
+    named[kernel_family(q.op, q.precision, q.dtype, q.transposed, q.layout, q.input)].insert(
+        q.dtype);
+  }
+  return named;
+}
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+TEST(KernelRows, EveryKernelOfTheSourcesHasARow) {
+  std::set<std::string, std::less<>> in_rows;
+  for (const Row& row : kRows) in_rows.insert(std::string(row.function));
+  // Kernels take their op's arguments, selectors of products a dtype.
+  const std::regex kernel(
+      R"((?:void|Matmul\w*Fn)\s+(\w+_(?:scalar|avx2|avx512|avx512bf16|amx))\((?:const \w+Args|DType\b[^,)]*\)))");
+  std::set<std::string, std::less<>> in_sources;
+  const std::filesystem::path root = source_dir() + "/kernels";
+  for (const auto& file : std::filesystem::recursive_directory_iterator(root)) {
+    const std::filesystem::path& path = file.path();
+    if (path.extension() != ".cc" && path.extension() != ".h") continue;
+    const std::string text = text_of(path);
+    for (auto at = std::sregex_iterator(text.begin(), text.end(), kernel);
+         at != std::sregex_iterator(); ++at) {
+      const std::string name = (*at)[1];
+      in_sources.insert(name);
+      EXPECT_TRUE(in_rows.contains(name))
+          << name << " in " << path << " has no row in kernels.def or matmul/matmul.def";
+    }
+  }
+  EXPECT_EQ(in_sources.size(), in_rows.size()) << "the expression above does not see every kernel";
+}
+
+TEST(KernelRows, EveryRowIsChosenForAFamilyThatPlansName) {
+  const auto named = named_families();
+  for (const Row& row : kRows) {
+    const auto family = named.find(row.family);
+    ASSERT_NE(family, named.end()) << row.family << " is a family that no step asks for";
+    EXPECT_TRUE(std::ranges::any_of(family->second, row.has_kernel))
+        << row.function << " has no kernel for the weights of " << row.family;
+  }
+}
+
+TEST(KernelRows, NoRowHidesAnother) {
+  for (const Row& row : kRows) {
+    EXPECT_TRUE(std::ranges::any_of(all_isas(), [&](const IsaInfo& i) { return i.isa == row.isa; }))
+        << row.function << " needs an instruction set that no machine has";
+    for (const Row& other : kRows) {
+      if (&other == &row || other.family != row.family || other.isa != row.isa) continue;
+      for (DType dtype : weight_dtypes()) {
+        EXPECT_FALSE(row.has_kernel(dtype) && other.has_kernel(dtype))
+            << row.function << " and " << other.function << " for " << name(dtype);
+      }
+    }
+  }
+}
+
+TEST(KernelRows, EachStepHasOneFamilyAndEachFamilyOneStepAtLeast) {
+  const auto named = named_families();
+  for (const KernelFamily& family : all_kernel_families()) {
+    if (family.device == FamilyDevice::Gpu) continue;
+    EXPECT_TRUE(named.contains(family.name)) << family.name << " is named for no step";
+  }
+  for (const FamilyQuery& q : steps()) {
+    const auto count = std::ranges::count_if(all_kernel_families(),
+                                             [&](const KernelFamily& f) { return fits(f, q); });
+    const bool nothing = q.op == StepOp::Quantize && q.precision == Precision::Exact;
+    EXPECT_EQ(count, nothing ? 0 : 1)
+        << info(q.op).name << " " << name(q.dtype) << " " << name(q.layout);
+  }
+}
+
+}  // namespace
+}  // namespace ktx::kernels
