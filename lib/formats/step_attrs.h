@@ -5,6 +5,7 @@
 //   AttentionAttrs a; a.fields([](const char* name, auto& field) { ... });
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <variant>
 
@@ -169,5 +170,12 @@ using StepAttrs =
 
 // The attribute struct of an op, with its defaults.
 StepAttrs default_attrs(StepOp op);
+// The same with what stands in a plan: info(op).attrs_size bytes.
+StepAttrs attrs_from_bytes(StepOp op, const std::byte* bytes);
+
+// Whether the step adds to what y holds already.
+bool accumulates(const StepAttrs& attrs);
+// The KV slot that the step stores or reads; -1: none.
+int32_t kv_slot_of(const StepAttrs& attrs);
 
 }  // namespace ktx

@@ -1,6 +1,7 @@
 #include "lib/formats/step_ops.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "lib/formats/step_attrs.h"
 
@@ -8,8 +9,8 @@ namespace ktx {
 namespace {
 
 constexpr StepOpInfo kStepOps[] = {
-#define KTX_STEP_OP(id, name, attrs, in, out, weights, sentence) \
-  {StepOp::id, name, sizeof(attrs), in, out, weights, sentence},
+#define KTX_STEP_OP(id, name, attrs, in, out, weights, traits, rule, sentence) \
+  {StepOp::id, name, sizeof(attrs), in, out, weights, traits, sentence},
 #include "lib/formats/step_ops.def"
 #undef KTX_STEP_OP
 };
@@ -19,6 +20,9 @@ constexpr LayoutInfo kLayouts[] = {
 #include "lib/formats/layout.def"
 #undef KTX_LAYOUT
 };
+
+constexpr std::string_view kTypeNames[] = {"f32", "i32", "q8", "bf16"};
+constexpr std::string_view kRowKindNames[] = {"token", "output", "single"};
 
 }  // namespace
 
@@ -42,18 +46,65 @@ int operand_count(std::string_view operands) {
   return 1 + static_cast<int>(std::count(operands.begin(), operands.end(), ' '));
 }
 
-int required_count(std::string_view operands) {
-  return operand_count(operands) -
-         static_cast<int>(std::count(operands.begin(), operands.end(), '?'));
+bool optional_operand(std::string_view operands, int64_t i) {
+  for (; i > 0 && !operands.empty(); --i) {
+    operands.remove_prefix(std::min(operands.find(' '), operands.size() - 1) + 1);
+  }
+  return operands.substr(0, operands.find(' ')).ends_with('?');
+}
+
+std::string_view type_name(ValueType type) {
+  return kTypeNames[static_cast<int>(type)];
+}
+std::string_view row_kind_name(RowKind rows) {
+  return kRowKindNames[static_cast<int>(rows)];
+}
+
+std::optional<ValueType> type_from_name(std::string_view name) {
+  for (size_t i = 0; i < std::size(kTypeNames); ++i) {
+    if (kTypeNames[i] == name) return static_cast<ValueType>(i);
+  }
+  return std::nullopt;
+}
+
+std::optional<RowKind> row_kind_from_name(std::string_view name) {
+  for (size_t i = 0; i < std::size(kRowKindNames); ++i) {
+    if (kRowKindNames[i] == name) return static_cast<RowKind>(i);
+  }
+  return std::nullopt;
 }
 
 StepAttrs default_attrs(StepOp op) {
   static const StepAttrs kDefaults[] = {
-#define KTX_STEP_OP(id, name, attrs, in, out, weights, sentence) attrs{},
+#define KTX_STEP_OP(id, name, attrs, in, out, weights, traits, rule, sentence) attrs{},
 #include "lib/formats/step_ops.def"
 #undef KTX_STEP_OP
   };
   return kDefaults[static_cast<uint32_t>(op)];
+}
+
+StepAttrs attrs_from_bytes(StepOp op, const std::byte* bytes) {
+  StepAttrs attrs = default_attrs(op);
+  std::visit([&](auto& a) { std::memcpy(&a, bytes, sizeof(a)); }, attrs);
+  return attrs;
+}
+
+bool accumulates(const StepAttrs& attrs) {
+  return std::visit(
+      [](const auto& a) {
+        if constexpr (requires { a.accumulate; }) return a.accumulate != 0;
+        return false;
+      },
+      attrs);
+}
+
+int32_t kv_slot_of(const StepAttrs& attrs) {
+  return std::visit(
+      [](const auto& a) {
+        if constexpr (requires { a.slot; }) return a.slot;
+        return int32_t{-1};
+      },
+      attrs);
 }
 
 std::span<const LayoutInfo> all_layouts() {

@@ -7,23 +7,10 @@
 namespace ktx {
 namespace {
 
-constexpr StepOp kRowWise[] = {
-    StepOp::Embed,  StepOp::RmsNorm, StepOp::Quantize,     StepOp::Rope, StepOp::KvStore,
-    StepOp::Swiglu, StepOp::Router,  StepOp::SigmoidScale, StepOp::Add,  StepOp::GatherRows};
-constexpr StepOp kColumnWise[] = {StepOp::Swiglu, StepOp::Quantize};
-constexpr StepOp kProducts[] = {StepOp::Matmul, StepOp::ExpertsGateUp};
-// Too small to share out.
-constexpr StepOp kPrelude[] = {StepOp::GroupExperts};
-
 // A step looks so many stages back, and a stage takes so many steps: more than any
 // layer has, and the cost stays linear in the steps of a hostile plan.
 constexpr int64_t kWindow = 12;
 constexpr size_t kStageSteps = 64;
-
-template <size_t N>
-bool contains(const StepOp (&ops)[N], StepOp op) {
-  return std::find(std::begin(ops), std::end(ops), op) != std::end(ops);
-}
 
 // Whether two steps must keep their order, and what makes it enough to keep it for
 // each row, or for each column.
@@ -75,8 +62,8 @@ struct Grouping {
     const StepFacts& first = steps[part[0]];
     if (!is_product(first.op) || !is_column_wise(step.op)) return false;
     if (first.rows != step.rows || first.inner_rows != step.inner_rows) return false;
-    return step.op == StepOp::Swiglu ? first.op == StepOp::Matmul
-                                     : first.op == StepOp::ExpertsGateUp || part.size() > 1;
+    if (!info(step.op).has(kSharedScales)) return first.op == StepOp::Matmul;
+    return first.op == StepOp::ExpertsGateUp || part.size() > 1;
   }
 
   bool touches(const StepFacts& step, const std::vector<int32_t>& part) const {
@@ -110,7 +97,7 @@ struct Grouping {
       column_parts += 1;
       expert_parts += steps[part[0]].op == StepOp::ExpertsGateUp;
     }
-    if (contains(kPrelude, step.op)) return column_parts == 0;
+    if (info(step.op).has(kPrelude)) return column_parts == 0;
     return by_row || (by_column && (expert_parts == 0 || column_parts == 1));
   }
 
@@ -135,7 +122,7 @@ struct Grouping {
 
   void put(int32_t index, Stage& stage) {
     const StepFacts& step = steps[index];
-    if (contains(kPrelude, step.op)) {
+    if (info(step.op).has(kPrelude)) {
       stage.prelude.push_back(index);
       return;
     }
@@ -168,30 +155,37 @@ struct Grouping {
 }  // namespace
 
 bool is_row_wise(StepOp op) {
-  return contains(kRowWise, op);
+  return info(op).has(kRowWise);
 }
 
 bool reads_by_row(StepOp op) {
-  return is_row_wise(op) && op != StepOp::GatherRows;
+  return is_row_wise(op) && !info(op).has(kReadsAnyRow);
 }
 
 bool is_column_wise(StepOp op) {
-  return contains(kColumnWise, op);
+  return info(op).has(kColumnWise);
 }
 
 int64_t column_group(StepOp op) {
-  return op == StepOp::Quantize ? kActQ8Shared : 32;
+  return info(op).has(kSharedScales) ? kActQ8Shared : 32;
 }
 
 bool is_product(StepOp op) {
-  return contains(kProducts, op);
+  return info(op).has(kProduct);
 }
 
 int32_t quantize_inner_rows(const QuantizeAttrs& attrs, int64_t x_width, int64_t xq_width) {
-  const bool dense = x_width == xq_width && attrs.rows_per_token > 0 &&
-                     (attrs.rows_per_token == 1 ||
-                      int64_t{attrs.rows_per_token} * attrs.stride == x_width);
+  const bool dense =
+      x_width == xq_width && attrs.rows_per_token > 0 &&
+      (attrs.rows_per_token == 1 || int64_t{attrs.rows_per_token} * attrs.stride == x_width);
   return dense ? attrs.rows_per_token : 0;
+}
+
+int32_t inner_rows(StepOp op, const StepAttrs& attrs, int64_t x_width, int64_t y_width) {
+  if (const auto* quantize = std::get_if<QuantizeAttrs>(&attrs)) {
+    return quantize_inner_rows(*quantize, x_width, y_width);
+  }
+  return op == StepOp::ExpertsGateUp ? std::get<ExpertsAttrs>(attrs).top_k : 1;
 }
 
 std::vector<Stage> find_stages(std::span<const StepFacts> steps) {

@@ -59,19 +59,21 @@ struct Stage {
   std::vector<std::vector<int32_t>> parts;
 };
 
-// Whether row r of an op's outputs depends on row r of its inputs alone.
+// The traits of an op (step_ops.def) as they are asked for: whether row r of its outputs
+// depends on row r of its inputs alone; whether it reads them so (gather_rows makes rows
+// alone, but reads any).
 bool is_row_wise(StepOp op);
-// Whether it reads them so (gather_rows makes rows alone, but reads any).
 bool reads_by_row(StepOp op);
-
-// Whether column c of an op's outputs depends on column c of its inputs alone, up to
-// groups of column_group(op); inputs of products are read whole.
+// Whether column c of its outputs depends on column c of its inputs alone, up to groups of
+// column_group(op); inputs of products are read whole.
 bool is_column_wise(StepOp op);
 int64_t column_group(StepOp op);
-// Whether an op's items are runs of columns, after which column-wise steps may come.
+// Whether its items are runs of columns, after which column-wise steps may come.
 bool is_product(StepOp op);
 
-// StepFacts::inner_rows of a quantize step from x_width elements to xq_width.
+// StepFacts::inner_rows of a step whose first input and output are so many elements wide.
+int32_t inner_rows(StepOp op, const StepAttrs& attrs, int64_t x_width, int64_t y_width);
+// That of a quantize step.
 int32_t quantize_inner_rows(const QuantizeAttrs& attrs, int64_t x_width, int64_t xq_width);
 
 // Every step exactly once; a step comes after all those before it in `steps` whose

@@ -3,25 +3,74 @@
 #include <fmt/format.h>
 
 #include "lib/formats/dtype.h"
+#include "lib/formats/op_rules.h"
 #include "lib/formats/step_attrs.h"
-#include "lib/plan/op_rules.h"
-#include "lib/plan/step_check.h"
 #include "lib/support/strings.h"
 
 namespace ktx::plan {
 namespace {
 
-// Whether operand i of a list such as "x xq? order" may be absent.
-bool optional_operand(std::string_view list, uint32_t i) {
-  const auto names = split(list, ' ');
-  return i < names.size() && names[i].ends_with('?');
+// What holds between steps: what the rules of ops ask for, and memory.
+struct Flow : OpFlow {
+  std::vector<uint32_t> owner;   // per buffer: the value in it, kNone at first
+  std::vector<uint32_t> device;  // per buffer: of the steps that write it, kNone at first
+};
+
+Flow flow_of(const PlanView& plan) {
+  Flow flow;
+  flow.vocab_size = plan.facts.vocab_size;
+  for (const KvSlotRecord& slot : plan.kv_slots) {
+    flow.kv_slots.push_back({slot.kv_heads, slot.key_dim, slot.value_dim});
+  }
+  flow.slot_stored.assign(plan.kv_slots.size(), false);
+  flow.producer.resize(plan.values.size());
+  flow.owner.assign(plan.buffers.size(), kNone);
+  flow.device.assign(plan.buffers.size(), kNone);
+  return flow;
 }
 
-// Ranges of the step's own fields, and that required operands are there.
+// A step record: its own ranges and memory are checked here, what its op asks of it (OpCheck)
+// in op_rules.cc.
+struct StepCheck : OpCheck {
+  StepCheck(const PlanView& plan, uint32_t index, Flow& flow)
+      : OpCheck(static_cast<StepOp>(plan.steps[index].op),
+                default_attrs(static_cast<StepOp>(plan.steps[index].op)), flow),
+        plan(plan),
+        index(index),
+        step(plan.steps[index]),
+        flow(flow) {}
+
+  const PlanView& plan;
+  const uint32_t index;
+  const StepRecord& step;
+  Flow& flow;
+
+  const ValueRecord& value(const OpOperand& operand) const { return plan.values[operand.value]; }
+};
+
+OpOperand operand_of(const PlanView& plan, const OperandRecord& record) {
+  if (record.value == kNone) return {};
+  const ValueRecord& value = plan.values[record.value];
+  return {.value = record.value,
+          .type = static_cast<ValueType>(value.type),
+          .rows = static_cast<RowKind>(value.rows),
+          .rows_per_row = value.rows_per_row,
+          .value_width = value.width,
+          .offset = record.offset,
+          .width = record.width};
+}
+
+OpWeight weight_of(const PlanView& plan, uint32_t index) {
+  if (index == kNone) return {};
+  const BlobRecord& blob = plan.blobs[index];
+  return {static_cast<DType>(blob.dtype), blob.rows, blob.cols, blob.matrices};
+}
+
+// Ranges of the step's own fields; fills what the op's rule looks at.
 void check_fields(StepCheck& s) {
   const StepRecord& step = s.step;
   const PlanView& plan = s.plan;
-  const StepOpInfo& op = info(static_cast<StepOp>(step.op));
+  const StepOpInfo& op = s.op;
   const auto is_string = [&](uint32_t i) { return i < plan.string_entries.size(); };
   const auto in_table = [&](const char* what, uint64_t first, uint64_t count, uint64_t size) {
     return s.require(first <= size && count <= size - first, "{} {} to {} of {}", what, first,
@@ -45,32 +94,25 @@ void check_fields(StepCheck& s) {
             "{} bytes of attributes at {}, expected {}", step.attrs_size, step.attrs_offset,
             op.attrs_size);
   const auto count = [&](const char* what, uint32_t have, std::string_view list) {
-    const auto most = static_cast<uint32_t>(operand_count(list));
-    uint32_t least = most;  // absent ones at the end may be left out
-    while (least > 0 && optional_operand(list, least - 1)) --least;
-    s.require(have >= least && have <= most, "{} {}, expected {} ({})", have, what, most, list);
+    s.require(operand_count_fits(list, have), "{} {}, expected {} ({})", have, what,
+              operand_count(list), list);
   };
   count("inputs", step.input_count, op.inputs);
   count("outputs", step.output_count, op.outputs);
   count("weights", step.weight_count, op.weights);
   if (!s.ok()) return;
 
-  for (uint32_t i = 0; i < step.input_count; ++i) {
-    s.require(s.in(i).present() || optional_operand(op.inputs, i), "input {} ({}) is missing", i,
-              op.inputs);
-  }
-  for (uint32_t i = 0; i < step.output_count; ++i) {
-    s.require(s.out(i).present(), "output {} ({}) is missing", i, op.outputs);
-  }
+  s.step_attrs = attrs_from_bytes(op.op, plan.attrs.data() + step.attrs_offset);
+  for (const OperandRecord& in : plan.inputs(step)) s.inputs.push_back(operand_of(plan, in));
+  for (const OperandRecord& out : plan.outputs(step)) s.outputs.push_back(operand_of(plan, out));
   for (uint32_t i = 0; i < step.weight_count; ++i) {
     const uint32_t blob = plan.weight_uses[step.first_weight + i];
-    if (blob == kNone) {
-      s.require(optional_operand(op.weights, i), "weight {} ({}) is missing", i, op.weights);
-      continue;
+    if (!s.require(blob == kNone || blob < plan.blobs.size(), "weight {} of {}", blob,
+                   plan.blobs.size())) {
+      return;
     }
-    if (!s.require(blob < plan.blobs.size(), "weight {} of {}", blob, plan.blobs.size())) return;
-    s.require(plan.blobs[blob].dtype != static_cast<uint16_t>(DType::I32),
-              "weight {} has integer elements", i);
+    s.weights.push_back(weight_of(plan, blob));
+    if (blob == kNone) continue;
     for (const SegmentRecord& segment : plan.segments) {
       if (blob - segment.first_blob >= segment.blob_count) continue;
       s.require(segment.kind == static_cast<uint32_t>(SegmentKind::Weights),
@@ -85,32 +127,21 @@ bool same_device(const PlanView& plan, uint32_t a, uint32_t b) {
   return a == b || plan.string(a) == plan.string(b);
 }
 
-int32_t kv_slot_of(const StepCheck& s) {
-  switch (static_cast<StepOp>(s.step.op)) {
-    case StepOp::KvStore:
-      return s.attrs<KvStoreAttrs>().slot;
-    case StepOp::Attention:
-      return s.attrs<AttentionAttrs>().slot;
-    default:
-      return -1;
-  }
-}
-
 // A step touches the memory of its own device only; a transfer reads another's.
 void check_device(StepCheck& s) {
   const PlanView& plan = s.plan;
   const uint32_t own = s.step.device;
   const bool transfer = s.step.op == static_cast<uint32_t>(StepOp::Transfer);
   for (uint32_t i = 0; i < s.step.input_count; ++i) {
-    const Operand x = s.in(i);
+    const OpOperand& x = s.in(i);
     if (!x.present()) continue;
-    const uint32_t from = s.flow.device[x.value->buffer];
+    const uint32_t from = s.flow.device[s.value(x).buffer];
     if (from == kNone) continue;  // never written, which check_flow reports
     s.require(same_device(plan, from, own) != transfer, "it is on {} and input {} on {}",
               printable(plan.string(own)), i, printable(plan.string(from)));
   }
   for (uint32_t o = 0; o < s.step.output_count; ++o) {
-    uint32_t& to = s.flow.device[s.out(o).value->buffer];
+    uint32_t& to = s.flow.device[s.value(s.out(o)).buffer];
     if (to == kNone) to = own;
     s.require(same_device(plan, to, own), "it is on {} and output {} on {}",
               printable(plan.string(own)), o, printable(plan.string(to)));
@@ -125,7 +156,7 @@ void check_device(StepCheck& s) {
       break;
     }
   }
-  const int32_t slot = kv_slot_of(s);
+  const int32_t slot = kv_slot_of(s.step_attrs);
   if (slot >= 0) {
     s.require(same_device(plan, plan.kv_slots[slot].device, own), "it is on {} and slot {} on {}",
               printable(plan.string(own)), slot,
@@ -133,83 +164,60 @@ void check_device(StepCheck& s) {
   }
 }
 
-bool accumulates(const StepCheck& s) {
-  switch (static_cast<StepOp>(s.step.op)) {
-    case StepOp::Matmul:
-      return s.attrs<MatmulAttrs>().accumulate != 0;
-    case StepOp::ExpertsDown:
-      return s.attrs<ExpertsAttrs>().accumulate != 0;
-    default:
-      return false;
-  }
-}
-
 // Reads only what is there, and writes beside what it reads.
-void check_flow(StepCheck& s, InPlace in_place) {
+void check_flow(StepCheck& s) {
   Flow& flow = s.flow;
-  const auto must_be_there = [&](const char* what, uint32_t i, const Operand& operand) {
-    s.require(flow.owner[operand.value->buffer] == operand.id,
+  const auto buffer = [&](const OpOperand& operand) { return s.value(operand).buffer; };
+  const auto must_be_there = [&](const char* what, size_t i, const OpOperand& operand) {
+    s.require(flow.owner[buffer(operand)] == operand.value,
               "{} {} reads value '{}' before it is written, or after its memory was reused", what,
-              i, printable(s.plan.string(operand.value->name)));
+              i, printable(s.plan.string(s.value(operand).name)));
   };
-  for (uint32_t i = 0; i < s.step.input_count; ++i) {
+  for (size_t i = 0; i < s.inputs.size(); ++i) {
     if (s.in(i).present()) must_be_there("input", i, s.in(i));
   }
-  for (uint32_t o = 0; o < s.step.output_count; ++o) {
-    const Operand y = s.out(o);
-    if (accumulates(s)) must_be_there("output", o, y);
-    for (uint32_t i = 0; i < s.step.input_count; ++i) {
-      const Operand x = s.in(i);
-      if (!x.present() || x.value->buffer != y.value->buffer) continue;
-      const bool beside = x.id == y.id && !x.overlaps(y);
-      const bool allowed =
-          in_place == InPlace::AnyInput || (in_place == InPlace::FirstInput && i == 0);
-      const bool same = allowed && StepCheck::in_place(x, y);
-      s.require(beside || same, "output {} overwrites input {}", o, i);
+  for (size_t o = 0; o < s.outputs.size(); ++o) {
+    const OpOperand& y = s.out(o);
+    if (accumulates(s.step_attrs)) must_be_there("output", o, y);
+    for (size_t i = 0; i < s.inputs.size(); ++i) {
+      const OpOperand& x = s.in(i);
+      if (!x.present() || buffer(x) != buffer(y)) continue;
+      const bool beside = x.value == y.value && !x.overlaps(y);
+      const bool allowed = s.op.has(kInPlaceAny) || (s.op.has(kInPlace) && i == 0);
+      s.require(beside || (allowed && x.same_as(y)), "output {} overwrites input {}", o, i);
     }
-    for (uint32_t other = 0; other < o; ++other) {
-      const Operand z = s.out(other);
-      s.require(z.value->buffer != y.value->buffer || (z.id == y.id && !z.overlaps(y)),
+    for (size_t other = 0; other < o; ++other) {
+      const OpOperand& z = s.out(other);
+      s.require(buffer(z) != buffer(y) || (z.value == y.value && !z.overlaps(y)),
                 "outputs {} and {} share memory", other, o);
     }
   }
-  for (uint32_t o = 0; o < s.step.output_count; ++o) {
-    const Operand y = s.out(o);
-    flow.owner[y.value->buffer] = y.id;
-    flow.producer[y.id] = {s.index, o};
-    // A copy counts as written by who wrote the original.
-    if (s.step.op == static_cast<uint32_t>(StepOp::Transfer)) {
-      flow.producer[y.id] = flow.producer[s.in(0).id];
-    }
+  for (const OpOperand& y : s.outputs) {
+    flow.owner[buffer(y)] = static_cast<uint32_t>(y.value);
   }
+  note_outputs(s, s.index);
 }
 
 }  // namespace
 
 Status verify_steps(const PlanView& plan) {
-  Flow flow;
-  flow.owner.assign(plan.buffers.size(), kNone);
-  flow.producer.resize(plan.values.size());
-  flow.slot_stored.assign(plan.kv_slots.size(), false);
-  flow.device.assign(plan.buffers.size(), kNone);
+  Flow flow = flow_of(plan);
   if (plan.steps.empty()) return Error{"the plan has no steps"};
   for (uint32_t i = 0; i < plan.steps.size(); ++i) {
     const StepRecord& step = plan.steps[i];
-    const OpRule* rule = find_op_rule(step.op);
-    if (!rule) {
+    if (step.op >= all_step_ops().size()) {
       return Error{fmt::format("step {}: op {} is not known here; the plan needs a newer ktx-run",
                                i, step.op)};
     }
     StepCheck s(plan, i, flow);
     check_fields(s);
-    if (s.ok()) rule->check(s);
+    if (s.ok()) check_op(s);
     if (s.ok()) check_device(s);
-    if (s.ok()) check_flow(s, rule->in_place);
+    if (s.ok()) check_flow(s);
     if (!s.ok()) {
       const std::string_view module =
           step.module < plan.string_entries.size() ? plan.string(step.module) : "?";
-      return Error{
-          fmt::format("step {} ({}, {}): {}", i, info(rule->op).name, printable(module), s.error)};
+      return Error{fmt::format("step {} ({}, {}): {}", i, s.op.name, printable(module), s.error)};
     }
   }
 

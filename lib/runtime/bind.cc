@@ -46,22 +46,18 @@ StepFacts facts_of(const plan::PlanView& plan, const plan::StepRecord& record) {
   };
   for (const auto& in : plan.inputs(record)) add(in, false, reads_by_row(facts.op));
   for (const auto& out : plan.outputs(record)) add(out, true, is_row_wise(facts.op));
-  if (facts.op == StepOp::Quantize) {
-    facts.inner_rows =
-        quantize_inner_rows(plan.attrs_of<QuantizeAttrs>(record), plan.inputs(record)[0].width,
-                            plan.outputs(record)[0].width);
-  }
-  if (facts.op == StepOp::ExpertsGateUp) {
-    facts.inner_rows = plan.attrs_of<ExpertsAttrs>(record).top_k;
-  }
+  const StepAttrs attrs = attrs_from_bytes(facts.op, plan.attrs.data() + record.attrs_offset);
+  const auto width = [](auto operands) { return operands.empty() ? 0 : operands[0].width; };
+  facts.inner_rows =
+      inner_rows(facts.op, attrs, width(plan.inputs(record)), width(plan.outputs(record)));
   const auto add_slot = [&](int32_t slot, bool write) {
     facts.accesses.push_back({static_cast<int32_t>(plan.values.size()) + slot,
                               static_cast<int32_t>(plan.buffers.size()) + slot, 0, 1, write,
                               false});
   };
-  if (facts.op == StepOp::KvStore) add_slot(plan.attrs_of<KvStoreAttrs>(record).slot, true);
+  const int32_t slot = kv_slot_of(attrs);
+  if (slot >= 0) add_slot(slot, facts.op == StepOp::KvStore);
   if (facts.op == StepOp::Attention) {
-    add_slot(plan.attrs_of<AttentionAttrs>(record).slot, false);
     add_slot(static_cast<int32_t>(plan.kv_slots.size()), true);  // the partial results
   }
   const auto rows = record.output_count > 0 ? plan.outputs(record) : plan.inputs(record);

@@ -16,6 +16,10 @@ StepAccess slot_access(const StepGraph& graph, int32_t slot, bool write) {
   return {number, number, 0, 1, write, false};
 }
 
+int64_t width(const std::vector<View>& views) {
+  return views.empty() ? 0 : views[0].width;
+}
+
 bool on_cpu(const Step& step) {
   return step.device == "cpu" && step.op != StepOp::Transfer;
 }
@@ -62,18 +66,10 @@ std::vector<Stage> stages_of(const StepGraph& graph) {
     for (const View& out : step.outputs) {
       if (out.value != kAbsent) facts.accesses.push_back(access(out, true, is_row_wise(step.op)));
     }
-    if (const auto* quantize = std::get_if<QuantizeAttrs>(&step.attrs)) {
-      facts.inner_rows =
-          quantize_inner_rows(*quantize, step.inputs[0].width, step.outputs[0].width);
-    }
-    if (step.op == StepOp::ExpertsGateUp) {
-      facts.inner_rows = std::get<ExpertsAttrs>(step.attrs).top_k;
-    }
-    if (const auto* store = std::get_if<KvStoreAttrs>(&step.attrs)) {
-      facts.accesses.push_back(slot_access(graph, store->slot, true));
-    }
-    if (const auto* attention = std::get_if<AttentionAttrs>(&step.attrs)) {
-      facts.accesses.push_back(slot_access(graph, attention->slot, false));
+    facts.inner_rows = inner_rows(step.op, step.attrs, width(step.inputs), width(step.outputs));
+    const int32_t slot = kv_slot_of(step.attrs);
+    if (slot >= 0) {
+      facts.accesses.push_back(slot_access(graph, slot, step.op == StepOp::KvStore));
     }
     const std::vector<View>& rows = step.outputs.empty() ? step.inputs : step.outputs;
     if (!rows.empty()) facts.rows = graph.values[rows[0].value].rows;

@@ -8,9 +8,6 @@
 namespace ktx::steps {
 namespace {
 
-constexpr std::string_view kTypeNames[] = {"f32", "i32", "q8", "bf16"};
-constexpr std::string_view kRowKindNames[] = {"token", "output", "single"};
-
 bool is_plain(unsigned char c) {
   return std::isalnum(c) || c == '.' || c == '_' || c == '-' || c == '/';
 }
@@ -32,27 +29,6 @@ std::string quote(std::string_view name) {
     }
   }
   return out + "\"";
-}
-
-std::string_view type_name(ValueType type) {
-  return kTypeNames[static_cast<int>(type)];
-}
-std::string_view row_kind_name(RowKind rows) {
-  return kRowKindNames[static_cast<int>(rows)];
-}
-
-std::optional<ValueType> type_from_name(std::string_view name) {
-  for (size_t i = 0; i < std::size(kTypeNames); ++i) {
-    if (kTypeNames[i] == name) return static_cast<ValueType>(i);
-  }
-  return std::nullopt;
-}
-
-std::optional<RowKind> row_kind_from_name(std::string_view name) {
-  for (size_t i = 0; i < std::size(kRowKindNames); ++i) {
-    if (kRowKindNames[i] == name) return static_cast<RowKind>(i);
-  }
-  return std::nullopt;
 }
 
 }  // namespace ktx::steps

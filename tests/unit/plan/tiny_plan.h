@@ -237,7 +237,7 @@ inline TinyPlan make_tiny_plan() {
 
   t.step(StepOp::Embed, -1, {}, {{x}}, {embed_w}, NoAttrs{});
   t.step(StepOp::RmsNorm, 0, {{x}}, {{n}}, {norm_w}, RmsNormAttrs{1e-6f, 1});
-  t.step(StepOp::Quantize, 0, {{n}}, {{nq}}, {}, QuantizeAttrs{1, 0});
+  t.step(StepOp::Quantize, 0, {{n}}, {{nq}}, {}, QuantizeAttrs{1, kHidden});
   const uint32_t kQk = 6 * kHeadDim, kQ = kHeads * kHeadDim;
   t.step(StepOp::Matmul, 0, {{n}, {nq}}, {{qkv, 0, kQk}}, {qk_w}, MatmulAttrs{});
   t.step(StepOp::Matmul, 0, {{n}}, {{qkv, kQk}}, {v_w, v_b}, MatmulAttrs{});

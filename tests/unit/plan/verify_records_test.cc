@@ -1,4 +1,4 @@
-// Every check of a record by one lie, as op_rules_test.cc does for steps.
+// Every check of a record by one lie, as check_step_records_test.cc does for steps.
 #include "lib/plan/verify_records.h"
 
 #include <gmock/gmock.h>

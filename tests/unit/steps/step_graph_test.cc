@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace ktx::steps {
 namespace {
 
@@ -95,12 +97,33 @@ TEST(StepGraph, VerifyFindsEachBrokenPromise) {
        [](StepGraph& g) {
          g.steps[2].attrs = QuantizeAttrs{1, 0};
        }},
+      {"width that overflows", [](StepGraph& g) { g.values[0].width = INT64_MAX / 2; }},
+      {"weight that overflows", [](StepGraph& g) { g.blobs[1].matrices = INT64_MAX / 2; }},
+      {"KV slot without heads", [](StepGraph& g) { g.kv_slots[0].kv_heads = 0; }},
+      {"required operand left out", [](StepGraph& g) { g.steps[3].inputs[0] = View{}; }},
+      {"required weight left out", [](StepGraph& g) { g.steps[3].weights[0] = kAbsent; }},
+      {"norm of integers", [](StepGraph& g) { g.values[0].type = ValueType::I32; }},
+      {"attribute that is no number",
+       [](StepGraph& g) {
+         g.steps[1].attrs = RmsNormAttrs{std::numeric_limits<float>::infinity(), 1};
+       }},
   };
   for (const auto& c : kCases) {
     StepGraph graph = small_graph();
     c.break_it(graph);
     EXPECT_GT(errors_of(graph), 0) << c.what;
   }
+}
+
+// The words are those of the plan's reader: one set of rules (lib/formats/op_rules.cc).
+TEST(StepGraph, VerifySaysWhatAnOpAsksFor) {
+  StepGraph graph = small_graph();
+  graph.steps[3].attrs = MatmulAttrs{2};
+  DiagSink sink;
+  verify(graph, sink);
+  ASSERT_EQ(sink.errors(), 1);
+  EXPECT_NE(sink.all()[0].message.find("accumulate is 2, expected 0 to 1"), std::string::npos)
+      << sink.all()[0].message;
 }
 
 TEST(StepGraph, ParseSaysWhichLineIsWrong) {

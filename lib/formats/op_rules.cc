@@ -1,0 +1,324 @@
+#include "lib/formats/op_rules.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lib/formats/shape_limits.h"
+#include "lib/support/strings.h"
+
+namespace ktx {
+namespace {
+
+// "gate" of "gate up", "xq" of "x xq?".
+std::string_view operand_name(std::string_view operands, size_t i) {
+  const auto names = split(operands, ' ');
+  return names[i].substr(0, names[i].find('?'));
+}
+
+// One function per op, or for several (column `rule` of step_ops.def). That required operands
+// are there, and that attributes are finite, has been checked.
+
+void check_embed(OpCheck& s) {
+  const OpWeight& table = s.weight(0);
+  s.shape("y", s.out(0), ValueType::F32, table.cols);
+  s.require(table.matrices == 1 && table.rows >= s.flow.vocab_size,
+            "table has {} rows for {} tokens", table.rows * table.matrices, s.flow.vocab_size);
+}
+
+void check_rms_norm(OpCheck& s) {
+  const auto& a = s.attrs<RmsNormAttrs>();
+  const OpOperand& x = s.in(0);
+  if (!s.in_range("groups", a.groups, 1, kMaxHeads)) return;
+  s.require(a.eps >= 0, "eps is {}", a.eps);
+  s.require(x.type == ValueType::F32, "x is not F32");
+  s.shape("y", s.out(0), ValueType::F32, x.width, x.rows);
+  if (!s.require(x.width % a.groups == 0, "{} groups in {} elements", a.groups, x.width)) return;
+  s.vector("weight", s.weight(0), x.width / a.groups);
+}
+
+void check_quantize(OpCheck& s) {
+  const auto& a = s.attrs<QuantizeAttrs>();
+  const OpOperand& x = s.in(0);
+  const OpOperand& xq = s.out(0);
+  if (!s.in_range("rows_per_token", a.rows_per_token, 1, kMaxHeads)) return;
+  if (!s.in_range("stride", a.stride, 1, kMaxDim)) return;
+  s.require(x.type == ValueType::F32, "x is not F32");
+  s.product_input("xq", xq, a.rows_per_token, xq.value_width, x.rows);
+  const int64_t end = int64_t{a.rows_per_token - 1} * a.stride + xq.value_width;
+  s.require(end <= x.width, "{} rows of {}, {} apart, of {} elements", a.rows_per_token,
+            xq.value_width, a.stride, x.width);
+}
+
+void check_matmul(OpCheck& s) {
+  const OpOperand& x = s.in(0);
+  const OpOperand& y = s.out(0);
+  const OpWeight& w = s.weight(0);
+  s.in_range("accumulate", s.attrs<MatmulAttrs>().accumulate, 0, 1);
+  s.shape("x", x, ValueType::F32, w.cols, x.rows);
+  if (s.in(1).present()) s.product_input("xq", s.in(1), 1, w.cols, x.rows);
+  s.shape("y", y, ValueType::F32, w.rows, x.rows);
+  s.require(w.matrices == 1, "w is {} matrices, expected 1", w.matrices);
+  if (s.weight(1).present()) s.vector("bias", s.weight(1), y.width);
+}
+
+void check_matmul_heads(OpCheck& s) {
+  const auto& a = s.attrs<MatmulHeadsAttrs>();
+  const OpOperand& x = s.in(0);
+  const OpOperand& y = s.out(0);
+  const OpWeight& w = s.weight(0);
+  if (!s.in_range("heads", a.heads, 1, kMaxHeads) ||
+      !s.in_range("transposed", a.transposed, 0, 1) ||
+      !s.in_range("row_begin", a.row_begin, 0, w.rows) ||
+      !s.in_range("row_count", a.row_count, 1, w.rows - a.row_begin)) {
+    return;
+  }
+  const int64_t k = a.transposed ? a.row_count : w.cols;
+  const int64_t n = a.transposed ? w.cols : a.row_count;
+  if (!s.in_range("x_stride", a.x_stride, k, kMaxDim)) return;
+  if (!s.in_range("y_stride", a.y_stride, n, kMaxDim)) return;
+  s.matrices("w", w, a.heads, w.rows, w.cols);
+  s.shape("x", x, ValueType::F32, x.width);
+  s.shape("y", y, ValueType::F32, y.width);
+  s.require((a.heads - 1) * int64_t{a.x_stride} + k <= x.width,
+            "{} heads of {}, {} apart, of {} elements of x", a.heads, k, a.x_stride, x.width);
+  s.require((a.heads - 1) * int64_t{a.y_stride} + n <= y.width,
+            "{} heads of {}, {} apart, of {} elements of y", a.heads, n, a.y_stride, y.width);
+  if (s.in(1).present()) s.product_input("xq", s.in(1), a.heads, k);
+}
+
+void check_rope(OpCheck& s) {
+  const auto& a = s.attrs<RopeAttrs>();
+  const OpOperand& x = s.in(0);
+  const OpOperand& y = s.out(0);
+  if (!s.in_range("heads", a.heads, 1, kMaxHeads) ||
+      !s.in_range("head_dim", a.head_dim, 1, kMaxDim) ||
+      !s.in_range("y_head_dim", a.y_head_dim, 1, kMaxDim) ||
+      !s.in_range("rotary_dim", a.rotary_dim, 2, std::min(a.head_dim, a.y_head_dim)) ||
+      !s.in_range("rotary_begin", a.rotary_begin, 0, a.head_dim - a.rotary_dim) ||
+      !s.in_range("y_begin", a.y_begin, 0, a.y_head_dim - a.rotary_dim)) {
+    return;
+  }
+  s.in_range("interleaved", a.interleaved, 0, 1);
+  s.require(a.rotary_dim % 2 == 0, "rotary_dim is {}, expected an even number", a.rotary_dim);
+  s.shape("x", x, ValueType::F32, x.width);
+  s.shape("y", y, ValueType::F32, y.width);
+  s.require(a.heads * int64_t{a.head_dim} <= x.width, "{} heads of {} in {} elements of x", a.heads,
+            a.head_dim, x.width);
+  s.require(a.heads * int64_t{a.y_head_dim} <= y.width, "{} heads of {} in {} elements of y",
+            a.heads, a.y_head_dim, y.width);
+  s.vector("inv_freq", s.weight(0), a.rotary_dim / 2);
+  s.require(s.weight(0).dtype == DType::F32, "inv_freq is not F32");
+  s.require(!x.same_as(y) || (a.y_head_dim == a.head_dim && a.y_begin == a.rotary_begin),
+            "in place with another place of the rotary part");
+}
+
+void check_kv_store(OpCheck& s) {
+  const auto& a = s.attrs<KvStoreAttrs>();
+  if (!s.in_range("slot", a.slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1)) return;
+  const KvShape& slot = s.flow.kv_slots[a.slot];
+  s.shape("key", s.in(0), ValueType::F32, slot.kv_heads * slot.key_dim);
+  if (s.require(s.in(1).present() == (slot.value_dim > 0), "value {} for a slot with values of {}",
+                s.in(1).present() ? "given" : "missing", slot.value_dim) &&
+      slot.value_dim > 0) {
+    s.shape("value", s.in(1), ValueType::F32, slot.kv_heads * slot.value_dim);
+  }
+  s.require(!s.flow.slot_stored[a.slot], "slot {} is stored twice", a.slot);
+  s.flow.slot_stored[a.slot] = true;
+}
+
+void check_attention(OpCheck& s) {
+  const auto& a = s.attrs<AttentionAttrs>();
+  if (!s.in_range("slot", a.slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1) ||
+      !s.in_range("heads", a.heads, 1, kMaxHeads) ||
+      !s.in_range("value_in_key", a.value_in_key, 0, 1)) {
+    return;
+  }
+  const KvShape& slot = s.flow.kv_slots[a.slot];
+  s.require(a.kv_heads == slot.kv_heads && a.key_dim == slot.key_dim,
+            "{} heads of {} over a slot with {} of {}", a.kv_heads, a.key_dim, slot.kv_heads,
+            slot.key_dim);
+  s.require(a.heads % slot.kv_heads == 0, "{} heads share {} key heads", a.heads, slot.kv_heads);
+  if (a.value_in_key) {
+    s.require(slot.value_dim == 0, "values in the key over a slot with values of {}",
+              slot.value_dim);
+    s.in_range("value_dim", a.value_dim, 1, slot.key_dim);
+  } else {
+    s.require(slot.value_dim > 0 && a.value_dim == slot.value_dim,
+              "values of {} over a slot with values of {}", a.value_dim, slot.value_dim);
+  }
+  s.shape("q", s.in(0), ValueType::F32, int64_t{a.heads} * a.key_dim);
+  s.shape("y", s.out(0), ValueType::F32, int64_t{a.heads} * a.value_dim);
+  s.require(s.flow.slot_stored[a.slot], "slot {} is read before it is stored", a.slot);
+}
+
+// Row-wise ops whose operands are all alike.
+void check_same_rows(OpCheck& s) {
+  const OpOperand& x = s.in(0);
+  for (size_t i = 0; i < s.inputs.size(); ++i) {
+    s.shape(operand_name(s.op.inputs, i), s.in(i), ValueType::F32, x.width, x.rows);
+  }
+  for (size_t o = 0; o < s.outputs.size(); ++o) {
+    s.shape(operand_name(s.op.outputs, o), s.out(o), ValueType::F32, x.width, x.rows);
+  }
+}
+
+void check_router(OpCheck& s) {
+  const auto& a = s.attrs<RouterAttrs>();
+  if (!s.in_range("experts", a.experts, 1, kMaxHeads) ||
+      !s.in_range("top_k", a.top_k, 1, a.experts) ||
+      !s.in_range("groups", a.groups, 1, a.experts) ||
+      !s.in_range("groups_used", a.groups_used, 1, a.groups)) {
+    return;
+  }
+  s.in_range("scoring", a.scoring, 0, 1);
+  s.in_range("normalize", a.normalize, 0, 1);
+  s.in_range("group_score", a.group_score, 0, 1);
+  const int32_t group = a.experts / a.groups;
+  s.require(a.experts % a.groups == 0, "{} experts in {} groups", a.experts, a.groups);
+  s.require(int64_t{group} * a.groups_used >= a.top_k, "{} experts of {} groups of {}", a.top_k,
+            a.groups_used, group);
+  s.shape("logits", s.in(0), ValueType::F32, a.experts);
+  s.shape("ids", s.out(0), ValueType::I32, a.top_k);
+  s.shape("weights", s.out(1), ValueType::F32, a.top_k);
+  s.require(s.out(0).whole(), "ids are a part of a value");
+  if (s.weight(0).present()) s.vector("bias", s.weight(0), a.experts);
+}
+
+void check_group_experts(OpCheck& s) {
+  const auto& a = s.attrs<GroupExpertsAttrs>();
+  const Producer* writer = s.written_by("ids", s.in(0), StepOp::Router, 0);
+  if (!writer) return;
+  const auto& router = std::get<RouterAttrs>(writer->attrs);
+  s.require(router.experts == a.experts && router.top_k == a.top_k,
+            "{} of {} experts, but the router gives {} of {}", a.top_k, a.experts, router.top_k,
+            router.experts);
+  s.shape("ids", s.in(0), ValueType::I32, a.top_k);
+  s.shape("order", s.out(0), ValueType::I32, a.top_k);
+  s.shape("offsets", s.out(1), ValueType::I32, int64_t{a.experts} + 1, RowKind::Single);
+  s.require(s.in(0).whole() && s.out(0).whole() && s.out(1).whole(),
+            "ids, order or offsets are a part of a value");
+}
+
+// The operands that experts_gate_up and experts_down share.
+bool check_expert_order(OpCheck& s, const ExpertsAttrs& a) {
+  const Producer* order = s.written_by("order", s.in(2), StepOp::GroupExperts, 0);
+  const Producer* offsets = s.written_by("offsets", s.in(3), StepOp::GroupExperts, 1);
+  if (!order || !offsets) return false;
+  const auto& grouped = std::get<GroupExpertsAttrs>(order->attrs);
+  if (!s.require(order->step == offsets->step, "order and offsets come from different steps") ||
+      !s.require(grouped.experts == a.experts && grouped.top_k == a.top_k,
+                 "{} of {} experts, grouped as {} of {}", a.top_k, a.experts, grouped.top_k,
+                 grouped.experts)) {
+    return false;
+  }
+  s.shape("order", s.in(2), ValueType::I32, a.top_k);
+  s.shape("offsets", s.in(3), ValueType::I32, int64_t{a.experts} + 1, RowKind::Single);
+  return s.ok();
+}
+
+void check_experts_gate_up(OpCheck& s) {
+  const auto& a = s.attrs<ExpertsAttrs>();
+  if (!check_expert_order(s, a)) return;
+  const OpOperand& x = s.in(0);
+  const OpWeight& gate = s.weight(0);
+  s.require(a.accumulate == 0, "accumulate is {}, expected 0", a.accumulate);
+  s.matrices("gate", gate, a.experts, gate.rows, x.width);
+  s.matrices("up", s.weight(1), a.experts, gate.rows, x.width);
+  s.shape("x", x, ValueType::F32, gate.cols);
+  if (s.in(1).present()) s.product_input("xq", s.in(1), 1, gate.cols);
+  s.rows_of("h", s.out(0), ValueType::F32, a.top_k, gate.rows);
+}
+
+void check_experts_down(OpCheck& s) {
+  const auto& a = s.attrs<ExpertsAttrs>();
+  if (!check_expert_order(s, a)) return;
+  const OpWeight& down = s.weight(0);
+  s.in_range("accumulate", a.accumulate, 0, 1);
+  s.matrices("down", down, a.experts, down.rows, down.cols);
+  s.rows_of("h", s.in(0), ValueType::F32, a.top_k, down.cols);
+  if (s.in(1).present()) s.product_input("hq", s.in(1), a.top_k, down.cols);
+  s.shape("weights", s.in(4), ValueType::F32, a.top_k);
+  s.shape("y", s.out(0), ValueType::F32, down.rows);
+}
+
+void check_sigmoid_scale(OpCheck& s) {
+  const OpOperand& x = s.in(0);
+  s.shape("x", x, ValueType::F32, x.width, x.rows);
+  s.shape("gate", s.in(1), ValueType::F32, 1, x.rows);
+  s.shape("y", s.out(0), ValueType::F32, x.width, x.rows);
+}
+
+void check_gather_rows(OpCheck& s) {
+  const OpOperand& x = s.in(0);
+  s.shape("x", x, ValueType::F32, x.width);
+  s.shape("y", s.out(0), ValueType::F32, x.width, RowKind::Output);
+}
+
+void check_transfer(OpCheck& s) {
+  const OpOperand& x = s.in(0);
+  const OpOperand& y = s.out(0);
+  s.require(x.whole() && y.whole(), "only whole values are transferred");
+  s.shape("y", y, x.type, x.width, x.rows);
+  s.require(x.rows_per_row == y.rows_per_row && x.value_width == y.value_width,
+            "y has another shape than x");
+}
+
+using Rule = void (*)(OpCheck&);
+constexpr Rule kRules[] = {
+#define KTX_STEP_OP(id, name, attrs, in, out, weights, traits, rule, sentence) check_##rule,
+#include "lib/formats/step_ops.def"
+#undef KTX_STEP_OP
+};
+
+void check_present(OpCheck& s) {
+  for (size_t i = 0; i < s.inputs.size(); ++i) {
+    s.require(s.in(i).present() || optional_operand(s.op.inputs, i), "input {} ({}) is missing", i,
+              s.op.inputs);
+  }
+  for (size_t i = 0; i < s.outputs.size(); ++i) {
+    s.require(s.out(i).present(), "output {} ({}) is missing", i, s.op.outputs);
+  }
+  for (size_t i = 0; i < s.weights.size(); ++i) {
+    s.require(s.weight(i).present() || optional_operand(s.op.weights, i),
+              "weight {} ({}) is missing", i, s.op.weights);
+    s.require(s.weight(i).dtype != DType::I32, "weight {} has integer elements", i);
+  }
+}
+
+void check_finite(OpCheck& s) {
+  std::visit(
+      [&](auto attrs) {
+        attrs.fields([&](const char* name, auto& field) {
+          s.require(std::isfinite(static_cast<float>(field)), "{} is {}", name, field);
+        });
+      },
+      s.step_attrs);
+}
+
+}  // namespace
+
+bool operand_count_fits(std::string_view operands, int64_t count) {
+  const int64_t most = operand_count(operands);
+  int64_t least = most;
+  while (least > 0 && optional_operand(operands, least - 1)) --least;
+  return least <= count && count <= most;
+}
+
+void check_op(OpCheck& s) {
+  check_present(s);
+  check_finite(s);
+  if (s.ok()) kRules[static_cast<uint32_t>(s.op.op)](s);
+}
+
+void note_outputs(OpCheck& s, int64_t step) {
+  // A copy counts as written by who wrote the original.
+  if (s.op.op == StepOp::Transfer) {
+    s.flow.producer[s.out(0).value] = s.flow.producer[s.in(0).value];
+    return;
+  }
+  for (size_t o = 0; o < s.outputs.size(); ++o) {
+    s.flow.producer[s.out(o).value] = {step, static_cast<int64_t>(o), s.op.op, s.step_attrs};
+  }
+}
+
+}  // namespace ktx

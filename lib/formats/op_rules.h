@@ -1,0 +1,21 @@
+// What a step of each op must look like in itself: which operands it has, their shapes, the
+// ranges of its attributes. The graph's verifier and the plan's reader both ask here.
+#pragma once
+
+#include <cstdint>
+
+#include "lib/formats/op_check.h"
+
+namespace ktx {
+
+// Number of operands, as a list of step_ops.def names them: those that may be absent and stand
+// at the end may also be left out.
+bool operand_count_fits(std::string_view operands, int64_t count);
+
+// Checks one step; the first mistake is in s.error. A kv_store step marks its slot as stored.
+void check_op(OpCheck& s);
+
+// Notes in s.flow who wrote the step's outputs, after it was checked.
+void note_outputs(OpCheck& s, int64_t step);
+
+}  // namespace ktx
