@@ -13,11 +13,19 @@
 #include "lib/arch/rope_frequencies.h"
 #include "lib/arch/row_shapes.h"
 #include "lib/arch/tensor_binder.h"
+#include "lib/families/class_names.h"
 #include "lib/support/strings.h"
 
 namespace ktx::arch {
 namespace {
 
+using families::AttentionKind;
+using families::ClassNames;
+using families::ClassRow;
+using families::Family;
+using families::ModuleRow;
+using families::ParamRow;
+using families::When;
 using ir::Role;
 
 std::string replace(std::string text, std::string_view mark, std::string_view value) {
@@ -36,51 +44,11 @@ std::string_view purpose_of(Role role) {
   return kSentences[static_cast<size_t>(role)];
 }
 
-struct ClassNames {
-  std::string name;
-  std::vector<std::string> aliases;
-  std::vector<std::string> bases;
-};
-
-// "K.{P}MLP" -> "ktransformers.models.modeling_llama.LlamaMLP"; "" when T is none.
-std::string expand_class(std::string_view word, const ArchDesc& arch) {
-  std::string out = replace(std::string(word), "{P}", arch.prefix);
-  if (out.starts_with("K.")) return arch.module_k + out.substr(1);
-  if (!out.starts_with("T.")) return out;
-  return arch.module_t[0] == '\0' ? "" : arch.module_t + out.substr(1);
-}
-
-std::vector<std::string> expand_list(const char* words, const ArchDesc& arch) {
-  std::vector<std::string> out;
-  for (std::string_view word : split(words, ' ')) {
-    std::string name = expand_class(word, arch);
-    if (!name.empty()) out.push_back(std::move(name));
-  }
-  return out;
-}
-
-ClassNames expand(const ClassRow& row, const ArchDesc& arch) {
-  ClassNames out;
-  const std::string_view name = row.name;
-  if (name.find('.') != std::string_view::npos) {
-    out.name = name;
-  } else {
-    out.name = expand_class(fmt::format("K.{}", name), arch);
-    out.aliases.push_back(expand_class(name, arch));
-    if (row.in_transformers && arch.module_t[0] != '\0') {
-      out.aliases.push_back(expand_class(fmt::format("T.{}", name), arch));
-    }
-  }
-  for (std::string& alias : expand_list(row.aliases, arch)) out.aliases.push_back(std::move(alias));
-  out.bases = expand_list(row.bases, arch);
-  return out;
-}
-
 class Builder {
  public:
-  Builder(const ArchDesc& arch, HyperParams params, const input::HfConfig& config,
+  Builder(const Family& family, HyperParams params, const input::HfConfig& config,
           const input::GgufFile* gguf, DiagSink& diags)
-      : arch_(arch),
+      : family_(family),
         params_(std::move(params)),
         config_(config),
         gguf_(gguf),
@@ -88,11 +56,11 @@ class Builder {
         binder_(gguf, {params_.layers, params_.experts, params_.tied.value_or(false)}, diags) {}
 
   ir::ModuleGraph run() {
-    rope_ = rope_table(params_.rope, params_.rotary_dim(), arch_.attention == AttentionKind::Mla);
+    rope_ = rope_table(params_.rope, params_.rotary_dim(), family_.attention == AttentionKind::Mla);
     use_rope_factors();
     set_facts();
     std::vector<const ModuleRow*> layer_rows;
-    for (std::span<const ModuleRow> stretch : arch_.tree) {
+    for (std::span<const ModuleRow> stretch : family_.tree) {
       for (const ModuleRow& row : stretch) {
         const std::string_view path = row.path;
         if (path.starts_with("L.") || path.find("{layer}") != std::string_view::npos) {
@@ -110,8 +78,8 @@ class Builder {
  private:
   void set_facts() {
     ir::ModelFacts& facts = graph_.facts;
-    facts.family = arch_.family;
-    facts.architecture = arch_.gguf_arch;
+    facts.family = family_.architecture;
+    facts.architecture = family_.gguf_arch;
     if (gguf_ != nullptr) facts.name = gguf_->string("general.name").value_or("");
     facts.vocab = params_.vocab;
     facts.hidden = params_.hidden;
@@ -257,7 +225,7 @@ class Builder {
   template <class T>
   void set_class(T& module, const ClassRow& row) {
     auto [names, is_new] = classes_.try_emplace(&row);
-    if (is_new) names->second = expand(row, arch_);
+    if (is_new) names->second = class_names(row, family_);
     module.class_name = names->second.name;
     module.aliases = names->second.aliases;
     module.bases = names->second.bases;
@@ -314,7 +282,7 @@ class Builder {
   // Some converters write q, k and v, or the experts' gate and up, as one tensor.
   std::string fused_tensor(Role role, std::string_view param, int32_t layer) const {
     const bool is_qkv = role == Role::QProj || role == Role::KProj || role == Role::VProj;
-    if (is_qkv && arch_.attention == AttentionKind::Gqa && param == "weight") {
+    if (is_qkv && family_.attention == AttentionKind::Gqa && param == "weight") {
       return expand_layer("B.attn_qkv.weight", layer);
     }
     if (role == Role::Experts && (param == "gate" || param == "up")) {
@@ -334,7 +302,7 @@ class Builder {
                     purpose_of(head.role), params_.hidden, params_.vocab));
   }
 
-  const ArchDesc& arch_;
+  const Family& family_;
   const HyperParams params_;
   const input::HfConfig& config_;
   const input::GgufFile* gguf_;
@@ -348,20 +316,20 @@ class Builder {
 
 }  // namespace
 
-Result<const ArchDesc*> pick_architecture(const input::HfConfig& config) {
+Result<const Family*> pick_architecture(const input::HfConfig& config) {
   const std::string type = config.model_type();
-  if (const ArchDesc* arch = find_model_type(type)) return arch;
-  for (const std::string& family :
+  if (const Family* family = families::find_model_type(type)) return family;
+  for (const std::string& architecture :
        config.strings("architectures").value_or(std::vector<std::string>())) {
-    if (const ArchDesc* arch = find_family(family)) return arch;
+    if (const Family* family = families::find_architecture(architecture)) return family;
   }
   // Names as the file that said it writes them: "qwen3moe" in a GGUF.
   const input::ConfigValue* value = config.find("model_type");
   const bool by_gguf = value != nullptr && value->origin == input::ConfigOrigin::Gguf;
   std::vector<std::string> known;
-  for (const ArchDesc* arch : all_architectures()) {
-    if (by_gguf) known.emplace_back(arch->gguf_arch);
-    if (!by_gguf) known.insert(known.end(), arch->model_types.begin(), arch->model_types.end());
+  for (const Family* family : families::all_families()) {
+    if (by_gguf) known.emplace_back(family->gguf_arch);
+    if (!by_gguf) known.insert(known.end(), family->model_types.begin(), family->model_types.end());
   }
   std::sort(known.begin(), known.end());
   known.erase(std::unique(known.begin(), known.end()), known.end());
@@ -375,25 +343,27 @@ Result<const ArchDesc*> pick_architecture(const input::HfConfig& config) {
 }
 
 Status accept_architecture(const input::HfConfig& config) {
-  const Result<const ArchDesc*> arch = pick_architecture(config);
-  return arch.ok() ? Status() : Status(arch.error());
+  const Result<const Family*> family = pick_architecture(config);
+  return family.ok() ? Status() : Status(family.error());
 }
 
 Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, const input::GgufFile* gguf,
                                     DiagSink& diags) {
-  const ArchDesc* arch = KTX_TRY(pick_architecture(config));
-  if (gguf != nullptr && !gguf->architecture().empty() && gguf->architecture() != arch->gguf_arch) {
+  const Family* family = KTX_TRY(pick_architecture(config));
+  if (gguf != nullptr && !gguf->architecture().empty() &&
+      gguf->architecture() != family->gguf_arch) {
     return Error{
         fmt::format("{}: general.architecture is '{}', but {} is a config of {}, which is "
                     "stored as '{}'; is it of another model? [KTX-T002]",
-                    gguf->path(), printable(gguf->architecture()), config.file(), arch->family,
-                    arch->gguf_arch)};
+                    gguf->path(), printable(gguf->architecture()), config.file(),
+                    family->architecture, family->gguf_arch)};
   }
-  std::optional<HyperParams> params = read_hyper_params(*arch, config, diags);
+  std::optional<HyperParams> params = read_hyper_params(*family, config, diags);
   if (!params) {
-    return Error{fmt::format("{}: no {} can be made of this config", config.file(), arch->family)};
+    return Error{
+        fmt::format("{}: no {} can be made of this config", config.file(), family->architecture)};
   }
-  return Builder(*arch, std::move(*params), config, gguf, diags).run();
+  return Builder(*family, std::move(*params), config, gguf, diags).run();
 }
 
 Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, DiagSink& diags) {

@@ -11,7 +11,7 @@
 // for the few floats of rope_freqs.weight.
 #pragma once
 
-#include "lib/arch/arch_desc.h"
+#include "lib/families/family.h"
 #include "lib/input/hf_config.h"
 #include "lib/input/model_source.h"
 #include "lib/ir/module_graph.h"
@@ -32,7 +32,7 @@ Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, const input::
 
 // The family that a config means, by model_type, then by its architectures; an
 // unknown one is an error with the nearest names and the list.
-Result<const ArchDesc*> pick_architecture(const input::HfConfig& config);
+Result<const families::Family*> pick_architecture(const input::HfConfig& config);
 // For ModelInputs::accept: fails where pick_architecture() does.
 Status accept_architecture(const input::HfConfig& config);
 

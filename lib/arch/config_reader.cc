@@ -18,7 +18,7 @@ void ConfigReader::warn(std::string what) {
 }
 
 const char* ConfigReader::default_of(std::string_view key) const {
-  for (const ConfigDefault& row : arch_.defaults) {
+  for (const families::ConfigDefault& row : family_.defaults) {
     if (row.key == key) return std::string_view(row.value) == "null" ? nullptr : row.value;
   }
   return nullptr;
@@ -74,7 +74,7 @@ int64_t ConfigReader::integer(std::string_view key, int64_t min, int64_t max) {
   }
   if (!config_.has(key) || config_.is_null(key)) {
     if (default_of(key) == nullptr) {
-      fail(fmt::format("'{}' is missing; {} needs it", key, arch_.family));
+      fail(fmt::format("'{}' is missing; {} needs it", key, family_.architecture));
       return 0;
     }
   }
@@ -85,7 +85,7 @@ double ConfigReader::number(std::string_view key, double min, double max) {
   if (config_.is_null(key) && default_of(key) != nullptr)
     return std::strtod(default_of(key), nullptr);
   if ((!config_.has(key) || config_.is_null(key)) && default_of(key) == nullptr) {
-    fail(fmt::format("'{}' is missing; {} needs it", key, arch_.family));
+    fail(fmt::format("'{}' is missing; {} needs it", key, family_.architecture));
     return 0;
   }
   return number_or_null(key, min, max).value_or(0);

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "lib/arch/arch_desc.h"
+#include "lib/families/family.h"
 #include "lib/input/hf_config.h"
 #include "lib/support/diag.h"
 
@@ -15,8 +15,8 @@ namespace ktx::arch {
 
 class ConfigReader {
  public:
-  ConfigReader(const ArchDesc& arch, const input::HfConfig& config, DiagSink& diags)
-      : arch_(arch), config_(config), diags_(diags) {}
+  ConfigReader(const families::Family& family, const input::HfConfig& config, DiagSink& diags)
+      : family_(family), config_(config), diags_(diags) {}
 
   // A key that must be there, or have a default.
   int64_t integer(std::string_view key, int64_t min, int64_t max);
@@ -35,7 +35,7 @@ class ConfigReader {
   const char* default_of(std::string_view key) const;  // null: none
   std::string found(std::string_view key) const;       // "'abc'", for messages
 
-  const ArchDesc& arch_;
+  const families::Family& family_;
   const input::HfConfig& config_;
   DiagSink& diags_;
 };

@@ -12,6 +12,12 @@
 namespace ktx::arch {
 namespace {
 
+using families::AttentionKind;
+using families::BiasKind;
+using families::LayerPattern;
+using families::RouterKind;
+using families::SharedKind;
+
 constexpr int64_t kMaxLayers = 10000;
 constexpr int64_t kMaxHidden = 1 << 20;
 constexpr int64_t kMaxWidth = 1 << 24;
@@ -24,8 +30,8 @@ constexpr int64_t kMaxContext = int64_t{1} << 40;
 
 class Reader {
  public:
-  Reader(const ArchDesc& arch, const input::HfConfig& config, DiagSink& diags)
-      : arch_(arch), in_(arch, config, diags) {}
+  Reader(const families::Family& family, const input::HfConfig& config, DiagSink& diags)
+      : family_(family), in_(family, config, diags) {}
 
   HyperParams run() {
     p_.layers = small("num_hidden_layers", 1, kMaxLayers);
@@ -37,14 +43,14 @@ class Reader {
     p_.mtp_layers =
         static_cast<int32_t>(in_.integer_or_null("num_nextn_predict_layers", 0, 64).value_or(0));
     read_activation();
-    if (arch_.attention == AttentionKind::Mla) {
+    if (family_.attention == AttentionKind::Mla) {
       read_mla();
     } else {
       read_gqa();
     }
     read_biases();
     read_rope();
-    if (arch_.layers != LayerPattern::AllDense) read_experts();
+    if (family_.layers != LayerPattern::AllDense) read_experts();
     read_dense_width();
     return std::move(p_);
   }
@@ -59,7 +65,7 @@ class Reader {
     if (act.empty() || act == "silu" || act == "swish") return;
     in_.fail(
         fmt::format("'hidden_act' is '{}', expected silu: other activations of {} are not known",
-                    printable(act), arch_.family));
+                    printable(act), family_.architecture));
   }
 
   void read_gqa() {
@@ -113,24 +119,24 @@ class Reader {
   }
 
   void read_biases() {
-    if (arch_.bias == BiasKind::Qkv) p_.qkv_bias = in_.flag("qkv_bias").value_or(true);
-    if (arch_.bias == BiasKind::Config) {
+    if (family_.bias == BiasKind::Qkv) p_.qkv_bias = in_.flag("qkv_bias").value_or(true);
+    if (family_.bias == BiasKind::Config) {
       p_.attention_bias = in_.flag("attention_bias").value_or(false);
       p_.qkv_bias = p_.attention_bias;
     }
-    if (arch_.mlp_bias) p_.mlp_bias = in_.flag("mlp_bias").value_or(false);
+    if (family_.mlp_bias) p_.mlp_bias = in_.flag("mlp_bias").value_or(false);
   }
 
   void read_rope() {
     RopeParams& rope = p_.rope;
-    p_.interleaved_rope = arch_.interleaved_rope;
-    if (arch_.attention == AttentionKind::Mla) {
+    p_.interleaved_rope = family_.interleaved_rope;
+    if (family_.attention == AttentionKind::Mla) {
       p_.interleaved_rope = in_.flag("rope_interleave").value_or(true);
     }
     rope.theta = in_.number("rope_theta", 1, 1e12);
     if (const auto part = in_.number_or_null("partial_rotary_factor", 0, 1); part && *part != 1) {
       in_.fail(fmt::format("'partial_rotary_factor' is {}, expected 1: {} rotates whole heads",
-                           *part, arch_.family));
+                           *part, family_.architecture));
     }
     const std::string type = in_.text("rope_scaling.rope_type");
     if (type.empty() || type == "default" || type == "none") return;
@@ -140,15 +146,15 @@ class Reader {
       rope.type = RopeType::Dynamic;
     } else if (type == "yarn") {
       rope.type = RopeType::Yarn;
-    } else if (type == "llama3" && arch_.attention == AttentionKind::Gqa) {
+    } else if (type == "llama3" && family_.attention == AttentionKind::Gqa) {
       rope.type = RopeType::Llama3;
     } else {
       const std::string known[] = {"default", "linear", "dynamic", "yarn", "llama3"};
       in_.fail(fmt::format(
           "'rope_scaling.rope_type' is '{}', known for {} are default, linear, "
           "dynamic, yarn{}{}",
-          printable(type), arch_.family, arch_.attention == AttentionKind::Gqa ? ", llama3" : "",
-          did_you_mean(type, known)));
+          printable(type), family_.architecture,
+          family_.attention == AttentionKind::Gqa ? ", llama3" : "", did_you_mean(type, known)));
       return;
     }
     read_scaling();
@@ -186,10 +192,10 @@ class Reader {
   }
 
   void read_experts() {
-    const std::string_view key = arch_.experts_key;
+    const std::string_view key = family_.experts_key;
     p_.experts = static_cast<int32_t>(in_.integer_or_null(key, 0, kMaxExperts).value_or(0));
     if (p_.experts == 0) {
-      if (arch_.layers == LayerPattern::AllMoe) in_.fail(fmt::format("'{}' is 0", key));
+      if (family_.layers == LayerPattern::AllMoe) in_.fail(fmt::format("'{}' is 0", key));
       return;
     }
     p_.router.experts = p_.experts;
@@ -198,17 +204,17 @@ class Reader {
       in_.fail(fmt::format("'num_experts_per_tok' {} is above '{}' {}", p_.router.top_k, key,
                            p_.experts));
     }
-    p_.expert_width = in_.integer(arch_.expert_width_key, 1, kMaxWidth);
-    if (arch_.shared == SharedKind::Width) {
+    p_.expert_width = in_.integer(family_.expert_width_key, 1, kMaxWidth);
+    if (family_.shared == SharedKind::Width) {
       p_.shared_width = in_.integer("shared_expert_intermediate_size", 1, kMaxWidth);
-    } else if (arch_.shared == SharedKind::Count) {
+    } else if (family_.shared == SharedKind::Count) {
       const int64_t count = in_.integer_or_null("n_shared_experts", 0, 1024).value_or(0);
       p_.shared_width = count * p_.expert_width;
     }
-    if (arch_.layers == LayerPattern::FirstDense) {
+    if (family_.layers == LayerPattern::FirstDense) {
       p_.first_dense = in_.integer("first_k_dense_replace", 0, kMaxLayers);
       p_.moe_every = std::max<int64_t>(in_.integer("moe_layer_freq", 1, kMaxLayers), 1);
-    } else if (arch_.layers == LayerPattern::SparseStep) {
+    } else if (family_.layers == LayerPattern::SparseStep) {
       p_.sparse_step = std::max<int64_t>(in_.integer("decoder_sparse_step", 1, kMaxLayers), 1);
       const input::HfConfig& config = in_.config();
       p_.dense_layers = config.ints("mlp_only_layers").value_or(std::vector<int64_t>());
@@ -223,20 +229,20 @@ class Reader {
 
   void read_router() {
     RouterAttrs& router = p_.router;
-    if (arch_.router == RouterKind::SoftmaxNormalised) {
+    if (family_.router == RouterKind::SoftmaxNormalised) {
       router.normalize = 1;
-    } else if (arch_.router == RouterKind::SoftmaxByConfig) {
+    } else if (family_.router == RouterKind::SoftmaxByConfig) {
       router.normalize = in_.flag("norm_topk_prob").value_or(false);
     } else {
-      read_deepseek_router();
+      read_grouped_router();
     }
   }
 
   // V2's code scales the weights only when it does not normalise them; V3's does
   // both. Normalising a single weight would make it 1 and is left out by both.
-  void read_deepseek_router() {
+  void read_grouped_router() {
     RouterAttrs& router = p_.router;
-    const bool v3 = arch_.router == RouterKind::DeepseekV3;
+    const bool corrected = family_.router == RouterKind::GroupsByTwoBest;
     const std::string scoring = in_.text("scoring_func");
     if (scoring != "softmax" && scoring != "sigmoid") {
       in_.fail(
@@ -246,7 +252,7 @@ class Reader {
         static_cast<int32_t>(scoring == "sigmoid" ? Scoring::Sigmoid : Scoring::Softmax);
     router.normalize = in_.flag("norm_topk_prob").value_or(false) && router.top_k > 1;
     const double scale = in_.number("routed_scaling_factor", 1e-6, 1e6);
-    router.scale = v3 || !router.normalize ? static_cast<float>(scale) : 1.0F;
+    router.scale = corrected || !router.normalize ? static_cast<float>(scale) : 1.0F;
 
     std::string method = in_.text("topk_method");
     if (method.empty()) {  // no GGUF has the key
@@ -255,9 +261,11 @@ class Reader {
     }
     if (method == "greedy" || method == "gready") return;  // the misspelling is in HF's defaults
     if (method == "noaux_tc") {
-      p_.correction_bias = v3;
-      router.group_score = static_cast<int32_t>(v3 ? GroupScore::SumOfTwoBest : GroupScore::Best);
-      if (!v3) in_.fail("'topk_method' is 'noaux_tc', expected greedy or group_limited_greedy");
+      p_.correction_bias = corrected;
+      router.group_score =
+          static_cast<int32_t>(corrected ? GroupScore::SumOfTwoBest : GroupScore::Best);
+      if (!corrected)
+        in_.fail("'topk_method' is 'noaux_tc', expected greedy or group_limited_greedy");
     } else if (method == "group_limited_greedy") {
       router.group_score = static_cast<int32_t>(GroupScore::Best);
     } else {
@@ -283,8 +291,8 @@ class Reader {
     }
     const int32_t per_group = p_.experts / router.groups;
     if (p_.experts % router.groups != 0) {
-      in_.fail(fmt::format("'n_group' {} does not divide '{}' {}", router.groups, arch_.experts_key,
-                           p_.experts));
+      in_.fail(fmt::format("'n_group' {} does not divide '{}' {}", router.groups,
+                           family_.experts_key, p_.experts));
     } else if (router.groups_used < 1 || router.groups_used > router.groups) {
       in_.fail(fmt::format("'topk_group' is {}, expected 1 to 'n_group' {}", router.groups_used,
                            router.groups));
@@ -305,7 +313,7 @@ class Reader {
     if (any) p_.mlp_width = in_.integer("intermediate_size", 1, kMaxWidth);
   }
 
-  const ArchDesc& arch_;
+  const families::Family& family_;
   ConfigReader in_;
   HyperParams p_;
 };
@@ -317,10 +325,10 @@ bool HyperParams::has_experts(int32_t layer) const {
          (layer + 1) % sparse_step == 0 && !std::ranges::binary_search(dense_layers, layer);
 }
 
-std::optional<HyperParams> read_hyper_params(const ArchDesc& arch, const input::HfConfig& config,
-                                             DiagSink& diags) {
+std::optional<HyperParams> read_hyper_params(const families::Family& family,
+                                             const input::HfConfig& config, DiagSink& diags) {
   const int errors = diags.errors();
-  HyperParams params = Reader(arch, config, diags).run();
+  HyperParams params = Reader(family, config, diags).run();
   if (diags.errors() != errors) return std::nullopt;
   return params;
 }

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/arch/arch_desc.h"
+#include "lib/families/family.h"
 #include "lib/formats/step_attrs.h"
 #include "lib/input/hf_config.h"
 #include "lib/support/diag.h"
@@ -76,7 +76,7 @@ struct HyperParams {
   int32_t rotary_dim() const { return kv_lora_rank > 0 ? rope_dim : head_dim; }
 };
 
-std::optional<HyperParams> read_hyper_params(const ArchDesc& arch, const input::HfConfig& config,
-                                             DiagSink& diags);
+std::optional<HyperParams> read_hyper_params(const families::Family& family,
+                                             const input::HfConfig& config, DiagSink& diags);
 
 }  // namespace ktx::arch

@@ -5,142 +5,102 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "lib/families/family.h"
 #include "lib/input/gguf_config_read.h"
 #include "lib/support/strings.h"
 
 namespace ktx::input {
 namespace {
 
-enum Family : uint32_t {
-  kLlama = 1,
-  kMixtral = 2,
-  kQwen2 = 4,
-  kQwen3 = 8,
-  kQwen2Moe = 16,
-  kQwen3Moe = 32,
-  kDeepseek2 = 64,
-  kDeepseek3 = 128,
-};
-constexpr uint32_t kDense = kLlama | kQwen2 | kQwen3;
-constexpr uint32_t kMoe = kMixtral | kQwen2Moe | kQwen3Moe;
-constexpr uint32_t kMla = kDeepseek2 | kDeepseek3;
-constexpr uint32_t kAll = kDense | kMoe | kMla;
-
-enum class Kind { Count, Natural, CountOrNull, Positive, Amount, Flag, Text };
-enum class Weight { Structural, Plain };
-
-struct KeyRow {
-  uint32_t families;
-  std::string_view hf_key;
-  std::string_view gguf_key;
-  ReadKey read;
-  Kind kind;
-  Weight weight;
-  std::string_view gguf_absent;
-  std::string_view hf_absent;
-};
-
-constexpr KeyRow kKeys[] = {
-#define KTX_CONFIG_KEY(families, hf, gguf, read, kind, weight, gguf_absent, hf_absent) \
-  {families, hf, gguf, read, Kind::kind, Weight::weight, gguf_absent, hf_absent},
-#include "lib/input/gguf_config_keys.def"
-#undef KTX_CONFIG_KEY
-};
-
-struct ModelTypeRow {
-  std::string_view model_type;
-  std::string_view architecture;
-  Family family;
-};
-
-constexpr ModelTypeRow kModelTypes[] = {
-#define KTX_MODEL_TYPE(type, architecture, family) {type, architecture, family},
-#include "lib/input/model_types.def"
-#undef KTX_MODEL_TYPE
-};
-
-const ModelTypeRow* row_of_type(std::string_view model_type) {
-  for (const ModelTypeRow& row : kModelTypes) {
-    if (row.model_type == model_type) return &row;
-  }
-  return nullptr;
-}
-
-const ModelTypeRow* row_of_family(Family family) {
-  for (const ModelTypeRow& row : kModelTypes) {
-    if (row.family == family) return &row;
-  }
-  return nullptr;
-}
+using families::ConfigKey;
+using families::Family;
+using families::GgufSign;
+using families::KeyKind;
+using families::KeyWeight;
+using families::RouterKind;
 
 // What the GGUF itself says it is.
 struct GgufFamily {
-  const ModelTypeRow* row = nullptr;  // null for an unknown architecture
-  bool sure = true;                   // false when deepseek2 could be either generation
+  const Family* family = nullptr;  // null for an unknown architecture
+  bool sure = true;                // false when the signs of another could not be looked for
 };
 
-GgufFamily family_of_gguf(GgufKeys& keys) {
-  const std::string& architecture = keys.architecture;
-  if (architecture == "llama") {
-    const auto experts = keys.gguf.u64("llama.expert_count").value_or(0);
-    return {row_of_family(experts > 0 ? kMixtral : kLlama)};
+// Nothing where the GGUF does not say: a file of metadata alone has no tensors.
+std::optional<bool> has_sign(GgufKeys& keys, const GgufSign& sign) {
+  if (sign.tensor[0] != '\0') {
+    if (keys.any_layer(sign.tensor)) return true;
+    return keys.gguf.tensors().empty() ? std::nullopt : std::optional(false);
   }
-  if (architecture == "deepseek2") {
-    const auto gating = keys.gguf.u64("deepseek2.expert_gating_func");
-    const bool corrected = keys.any_layer("exp_probs_b.bias") || keys.any_layer("exp_probs_b");
-    if (corrected || gating == 2u) return {row_of_family(kDeepseek3)};
-    return {row_of_family(kDeepseek2), gating == 1u || !keys.gguf.tensors().empty()};
-  }
-  for (const ModelTypeRow& row : kModelTypes) {
-    if (row.architecture == architecture) return {&row};
-  }
-  return {};
+  const auto number = keys.gguf.u64(keys.full(sign.key)).value_or(0);
+  if (number == 0 && !sign.always_written) return std::nullopt;
+  return number >= sign.min && number <= sign.max;
 }
 
-std::string_view expected_of(Kind kind) {
+GgufFamily family_of_gguf(GgufKeys& keys) {
+  GgufFamily rest;
+  for (const Family* family : families::all_families()) {
+    if (family->gguf_arch != keys.architecture) continue;
+    if (family->gguf_signs.empty()) {
+      rest.family = family;
+      continue;
+    }
+    bool none = false;
+    for (const GgufSign& sign : family->gguf_signs) {
+      const auto found = has_sign(keys, sign);
+      if (found == true) return {family};
+      none |= found == false;
+    }
+    rest.sure &= none;
+  }
+  return rest;
+}
+
+std::string_view expected_of(KeyKind kind) {
   switch (kind) {
-    case Kind::Count:
+    case KeyKind::Count:
       return "a whole number from 1 to 2147483647";
-    case Kind::Natural:
+    case KeyKind::Natural:
       return "a whole number from 0 to 2147483647";
-    case Kind::CountOrNull:
+    case KeyKind::CountOrNull:
       return "a whole number from 1 to 2147483647, or null";
-    case Kind::Positive:
+    case KeyKind::Positive:
       return "a finite number above 0";
-    case Kind::Amount:
+    case KeyKind::Amount:
       return "a finite number, 0 or above";
-    case Kind::Flag:
+    case KeyKind::Flag:
       return "true or false";
-    case Kind::Text:
+    case KeyKind::Text:
       return "a text";
   }
   return "";
 }
 
 // The value as its kind holds it (40.0 becomes 40 for a count), or nothing.
-std::optional<ConfigScalar> as_kind(const ConfigScalar& value, Kind kind) {
+std::optional<ConfigScalar> as_kind(const ConfigScalar& value, KeyKind kind) {
   HfConfig holder;
   holder.set("x", value);
-  if (kind == Kind::Flag) {
+  if (kind == KeyKind::Flag) {
     const auto flag = holder.boolean("x");
     return flag ? std::optional<ConfigScalar>(*flag) : std::nullopt;
   }
-  if (kind == Kind::Text) {
+  if (kind == KeyKind::Text) {
     const auto text = holder.string("x");
     return text ? std::optional<ConfigScalar>(*text) : std::nullopt;
   }
-  if (kind == Kind::Positive || kind == Kind::Amount) {
+  if (kind == KeyKind::Positive || kind == KeyKind::Amount) {
     const auto number = holder.f64("x");
     if (!number || !std::isfinite(*number) || *number < 0) return std::nullopt;
-    if (*number == 0 && kind == Kind::Positive) return std::nullopt;
+    if (*number == 0 && kind == KeyKind::Positive) return std::nullopt;
     return *number;
   }
-  if (kind == Kind::CountOrNull && holder.is_null("x")) return nullptr;
+  if (kind == KeyKind::CountOrNull && holder.is_null("x")) return nullptr;
   const auto count = holder.i64("x");
-  if (!count || *count < (kind == Kind::Natural ? 0 : 1) || *count > INT32_MAX) return std::nullopt;
+  if (!count || *count < (kind == KeyKind::Natural ? 0 : 1) || *count > INT32_MAX)
+    return std::nullopt;
   return *count;
 }
 
@@ -153,7 +113,7 @@ bool same(const ConfigScalar& a, const ConfigScalar& b) {
 }
 
 // The value that a column "meaning of absence" stands for.
-std::optional<ConfigScalar> meaning(std::string_view absent, const KeyRow& row,
+std::optional<ConfigScalar> meaning(std::string_view absent, const ConfigKey& row,
                                     const HfConfig& values) {
   if (absent.empty()) return std::nullopt;
   if (absent == "null") return nullptr;
@@ -167,8 +127,8 @@ std::optional<ConfigScalar> meaning(std::string_view absent, const KeyRow& row,
     const ConfigValue* other = values.find(absent.substr(1));
     return other ? std::optional(other->value) : std::nullopt;
   }
-  if (row.kind == Kind::Text) return std::string(absent);
-  if (row.kind == Kind::Flag) return absent == "true";
+  if (row.kind == KeyKind::Text) return std::string(absent);
+  if (row.kind == KeyKind::Flag) return absent == "true";
   double number = 0;
   std::from_chars(absent.data(), absent.data() + absent.size(), number);
   return as_kind(number, row.kind);
@@ -190,17 +150,17 @@ class Merger {
 
   HfConfig run() {
     const GgufFamily of_gguf = family_of_gguf(keys_);
-    const ModelTypeRow* type = choose_type(of_gguf);
-    if (!type) return std::move(result_);
+    const Family* family = choose_family(of_gguf);
+    if (!family) return std::move(result_);
     if (result_.model_type().empty()) {
-      result_.set("model_type", std::string(type->model_type), ConfigOrigin::Gguf);
+      set_type(*family);
     }
-    for (const KeyRow& row : kKeys) {
-      if (row.families & type->family) merge(row);
+    for (std::span<const ConfigKey> stretch : family->keys) {
+      for (const ConfigKey& row : stretch) merge(row);
     }
-    fill_method(*type);
+    fill_method(*family);
     if (report_differences()) return std::move(result_);
-    check_sizes();
+    check_sizes(*family);
     report();
     return std::move(result_);
   }
@@ -209,36 +169,40 @@ class Merger {
   bool alone() const { return config_.empty(); }
   std::string gguf_name() const { return keys_.gguf.path(); }
 
-  // The row by which to read; null when nothing is known of the model.
-  const ModelTypeRow* choose_type(const GgufFamily& of_gguf) {
-    const std::string type = config_.model_type();
-    if (!of_gguf.row) {
-      if (alone()) result_.set("model_type", keys_.architecture, ConfigOrigin::Gguf);
-      return row_of_type(type);
-    }
-    if (type.empty()) return of_gguf.row;
-    ++compared_;
-    const ModelTypeRow* of_config = row_of_type(type);
-    if (of_config && of_config->architecture == of_gguf.row->architecture &&
-        (of_config->family == of_gguf.row->family || !of_gguf.sure)) {
-      return of_config;
-    }
-    disagree(Weight::Structural, "model_type", fmt::format("'{}'", printable(type)),
-             fmt::format("holds a model of type '{}' (architecture '{}')", of_gguf.row->model_type,
-                         keys_.architecture));
-    if (trust_ == Trust::Config && of_config) return of_config;
-    result_.set("model_type", std::string(of_gguf.row->model_type), ConfigOrigin::Gguf);
-    return of_gguf.row;
+  void set_type(const Family& family) {
+    result_.set("model_type", std::string(family.model_types[0]), ConfigOrigin::Gguf);
   }
 
-  void merge(const KeyRow& row) {
-    if (is_scaling(row.hf_key) && result_.string("rope_scaling.rope_type") == "default") {
-      result_.erase(row.hf_key);
+  // The family by whose keys to read; null when nothing is known of the model.
+  const Family* choose_family(const GgufFamily& of_gguf) {
+    const std::string type = config_.model_type();
+    if (!of_gguf.family) {
+      if (alone()) result_.set("model_type", keys_.architecture, ConfigOrigin::Gguf);
+      return families::find_model_type(type);
+    }
+    if (type.empty()) return of_gguf.family;
+    ++compared_;
+    const Family* of_config = families::find_model_type(type);
+    if (of_config && std::string_view(of_config->gguf_arch) == of_gguf.family->gguf_arch &&
+        (of_config == of_gguf.family || !of_gguf.sure)) {
+      return of_config;
+    }
+    disagree(KeyWeight::Structural, "model_type", fmt::format("'{}'", printable(type)),
+             fmt::format("holds a model of type '{}' (architecture '{}')",
+                         of_gguf.family->model_types[0], keys_.architecture));
+    if (trust_ == Trust::Config && of_config) return of_config;
+    set_type(*of_gguf.family);
+    return of_gguf.family;
+  }
+
+  void merge(const ConfigKey& row) {
+    if (is_scaling(row.key) && result_.string("rope_scaling.rope_type") == "default") {
+      result_.erase(row.key);
       return;
     }
     const auto from_config = config_value(row);
     const auto from_gguf = gguf_value(row);
-    const std::string key(row.hf_key);
+    const std::string key(row.key);
     if (from_config && from_gguf) {
       ++compared_;
       if (same(*from_config, *from_gguf)) return result_.set(key, *from_config);
@@ -252,7 +216,7 @@ class Merger {
       from_config_.push_back(fmt::format("{} = {}", key, describe(*from_config)));
     } else if (from_gguf) {
       result_.set(key, *from_gguf, ConfigOrigin::Gguf);
-      const auto silent = meaning(row.hf_absent, row, result_);
+      const auto silent = meaning(row.config_absent, row, result_);
       if (alone() || (silent && same(*silent, *from_gguf))) return;
       from_gguf_.push_back(fmt::format("{} = {}", key, describe(*from_gguf)));
     } else {
@@ -260,29 +224,29 @@ class Merger {
     }
   }
 
-  std::optional<ConfigScalar> config_value(const KeyRow& row) {
-    const ConfigValue* value = config_.find(row.hf_key);
-    if (!value || (config_.is_null(row.hf_key) && row.kind != Kind::CountOrNull)) {
+  std::optional<ConfigScalar> config_value(const ConfigKey& row) {
+    const ConfigValue* value = config_.find(row.key);
+    if (!value || (config_.is_null(row.key) && row.kind != KeyKind::CountOrNull)) {
       return std::nullopt;
     }
     // The parameters of a scaling that was overruled do not fit the other one.
-    if (is_scaling(row.hf_key) && scaling_from_gguf_) return std::nullopt;
+    if (is_scaling(row.key) && scaling_from_gguf_) return std::nullopt;
     const auto scalar = as_kind(value->value, row.kind);
     if (!scalar) {
       keys_.diags.error({config_.file()}, "I004",
-                        fmt::format("key '{}' is {}, expected {}", row.hf_key,
-                                    describe(value->value), expected_of(row.kind)));
+                        fmt::format("key '{}' is {}, expected {}", row.key, describe(value->value),
+                                    expected_of(row.kind)));
     }
     return scalar;
   }
 
-  std::optional<ConfigScalar> gguf_value(const KeyRow& row) {
-    if (is_scaling(row.hf_key) && scaling_from_config_) return std::nullopt;
-    const auto value = row.read(keys_, row.gguf_key);
+  std::optional<ConfigScalar> gguf_value(const ConfigKey& row) {
+    if (is_scaling(row.key) && scaling_from_config_) return std::nullopt;
+    const auto value = read_key(row.read, keys_, row.gguf_key);
     if (!value) return std::nullopt;
     // Converters write 0 where a model has none of what the key counts.
     const auto* count = std::get_if<int64_t>(&*value);
-    if (count && *count == 0 && row.kind == Kind::Count && !row.gguf_absent.empty()) {
+    if (count && *count == 0 && row.kind == KeyKind::Count && row.gguf_absent[0] != '\0') {
       return std::nullopt;
     }
     const auto scalar = as_kind(*value, row.kind);
@@ -294,14 +258,14 @@ class Merger {
     return scalar;
   }
 
-  void merge_different(const KeyRow& row, const ConfigScalar& from_config,
+  void merge_different(const ConfigKey& row, const ConfigScalar& from_config,
                        const ConfigScalar& from_gguf) {
-    const std::string key(row.hf_key);
+    const std::string key(row.key);
     // Old converters wrote the output matrix of tied models too: nothing differs.
     if (key == "tie_word_embeddings" && from_gguf == ConfigScalar(false)) {
       return result_.set(key, from_gguf, ConfigOrigin::Gguf);
     }
-    const std::string place = row.gguf_key.empty()
+    const std::string place = row.gguf_key[0] == '\0'
                                   ? "in the tensors"
                                   : fmt::format("(key '{}')", keys_.full(row.gguf_key));
     disagree(row.weight, key, describe(from_config),
@@ -314,9 +278,9 @@ class Merger {
     scaling_from_config_ = !gguf_wins;
   }
 
-  void disagree(Weight weight, std::string_view key, std::string_view in_config,
+  void disagree(KeyWeight weight, std::string_view key, std::string_view in_config,
                 std::string_view in_gguf) {
-    const bool is_error = weight == Weight::Structural && trust_ == Trust::Neither;
+    const bool is_error = weight == KeyWeight::Structural && trust_ == Trust::Neither;
     differences_.push_back(
         {is_error, fmt::format("{} is {}, but {} {}{}", key, in_config, gguf_name(), in_gguf,
                                is_error                ? ""
@@ -371,11 +335,11 @@ class Merger {
     return facts_of(Merger(nothing, keys, Trust::Neither, false).run());
   }
 
-  void fill_absent(const KeyRow& row) {
-    const std::string key(row.hf_key);
+  void fill_absent(const ConfigKey& row) {
+    const std::string key(row.key);
     const auto rope_type = result_.string("rope_scaling.rope_type");
     if (is_scaling(key) && rope_type != "yarn") return;
-    const auto value = meaning(alone() ? row.gguf_absent : row.hf_absent, row, result_);
+    const auto value = meaning(alone() ? row.gguf_absent : row.config_absent, row, result_);
     if (!value) {
       if (config_.is_null(key)) return;  // stays null
       result_.erase(key);
@@ -391,16 +355,16 @@ class Merger {
   }
 
   // topk_method has no key in a GGUF; groups and biases say it.
-  void fill_method(const ModelTypeRow& type) {
-    if (!(type.family & kMla) || result_.string("topk_method")) return;
+  void fill_method(const Family& family) {
+    const bool by_two = family.router == RouterKind::GroupsByTwoBest;
+    if (!by_two && family.router != RouterKind::GroupsByBest) return;
+    if (result_.string("topk_method")) return;
     const bool groups = result_.i64("n_group").value_or(1) > 1;
-    const char* method = type.family == kDeepseek3 ? "noaux_tc"
-                         : groups                  ? "group_limited_greedy"
-                                                   : "greedy";
+    const char* method = by_two ? "noaux_tc" : groups ? "group_limited_greedy" : "greedy";
     result_.set("topk_method", std::string(method), ConfigOrigin::Default);
   }
 
-  void check_sizes() {
+  void check_sizes(const Family& family) {
     const std::string& file = alone() ? gguf_name() : config_.file();
     const auto wrong = [&](std::string message) {
       keys_.diags.error({file}, "I005", std::move(message));
@@ -409,8 +373,7 @@ class Merger {
     // Bounds well above any model, so that nothing later loops over a lie.
     const std::pair<const char*, int64_t> kLimits[] = {
         {"num_hidden_layers", 4096},       {"num_attention_heads", 65536},
-        {"hidden_size", 1 << 24},          {"n_routed_experts", 65536},
-        {"num_local_experts", 65536},      {"num_experts", 65536},
+        {"hidden_size", 1 << 24},          {family.experts_key, 65536},
         {"vocab_size", 1 << 26},           {"intermediate_size", 1 << 26},
         {"moe_intermediate_size", 1 << 26}};
     for (const auto& [key, limit] : kLimits) {
@@ -424,8 +387,7 @@ class Merger {
           "num_attention_heads is {}, expected a multiple of num_key_value_heads, which is {}",
           heads, kv_heads));
     }
-    const auto experts =
-        std::max({value("n_routed_experts"), value("num_local_experts"), value("num_experts")});
+    const auto experts = value(family.experts_key);
     const auto used = value("num_experts_per_tok");
     if (experts > 0 && used > experts) {
       wrong(fmt::format("num_experts_per_tok is {}, expected at most the number of experts, {}",
@@ -477,11 +439,6 @@ class Merger {
 };
 
 }  // namespace
-
-std::string_view gguf_architecture(std::string_view model_type) {
-  const ModelTypeRow* row = row_of_type(model_type);
-  return row ? row->architecture : "";
-}
 
 HfConfig config_from_gguf(const GgufFile& gguf, DiagSink& diags) {
   HfConfig nothing;

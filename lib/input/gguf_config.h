@@ -1,7 +1,7 @@
 // The HF config that a GGUF's metadata and tensor shapes amount to, and its
 // comparison with a config.json.
 //
-// The map is the table gguf_config_keys.def. Floats are compared as the decimal
+// The map is the keys of the family (lib/families/config_key.h). Floats are compared as the decimal
 // numbers they were written as (f32 9.99999997e-07 is 1e-06), and values that
 // mean the same in both worlds do not differ: kv heads of MLA (1 in new files,
 // all heads in old ones), yarn_log_multiplier (0.1 * mscale_all_dim), absent
@@ -9,11 +9,9 @@
 // multi-token prediction layers, llama3 scaling as a tensor `rope_freqs.weight`.
 //
 // What comes out is in the normal form of hf_config.h and complete for the
-// families that model_types.def lists: keys that neither side has are there with
+// families that family_table.def lists: keys that neither side has are there with
 // their meaning (origin Default) wherever the table knows it.
 #pragma once
-
-#include <string_view>
 
 #include "lib/input/gguf.h"
 #include "lib/input/hf_config.h"
@@ -26,10 +24,6 @@ enum class Trust {
   Config,   // the config wins, with a warning
   Gguf,     // the GGUF wins, with a warning
 };
-
-// The GGUF architecture that models of this HF model_type are stored as
-// ("qwen3_moe" -> "qwen3moe", "mixtral" -> "llama"), or "" for an unknown one.
-std::string_view gguf_architecture(std::string_view model_type);
 
 // The config that the GGUF alone amounts to (origins Gguf and Default). Errors in
 // `diags`: metadata of the wrong type or out of range. Notes: what had to be

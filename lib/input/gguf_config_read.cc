@@ -79,8 +79,6 @@ std::optional<ConfigScalar> as_scalar(std::optional<double> value) {
   return value ? std::optional<ConfigScalar>(*value) : std::nullopt;
 }
 
-}  // namespace
-
 std::optional<ConfigScalar> read_nothing(GgufKeys&, std::string_view) {
   return std::nullopt;
 }
@@ -260,6 +258,18 @@ std::optional<ConfigScalar> read_gating(GgufKeys& keys, std::string_view key) {
   if (*function == 2) return std::string("sigmoid");
   keys.wrong(keys.full(key), "1 (softmax) or 2 (sigmoid)");
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<ConfigScalar> read_key(families::KeyRead read, GgufKeys& keys, std::string_view key) {
+  using ReadKey = std::optional<ConfigScalar> (*)(GgufKeys&, std::string_view key);
+  static constexpr ReadKey kReads[] = {
+#define KTX_KEY_READ(id, function) function,
+#include "lib/families/key_reads.def"
+#undef KTX_KEY_READ
+  };
+  return kReads[static_cast<size_t>(read)](keys, key);
 }
 
 }  // namespace ktx::input

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "lib/families/family.h"
 #include "lib/support/mapped_file.h"
 #include "lib/support/strings.h"
 
@@ -315,15 +316,17 @@ void normalise_rope(HfConfig& config) {
 void HfConfig::normalise() {
   normalise_rope(*this);
   rename(*this, "dtype", "torch_dtype");
-  const std::string type = model_type();
-  if (type == "mixtral") {
-    rename(*this, "num_experts", "num_local_experts");
-  } else if (type == "qwen2_moe" || type == "qwen3_moe") {
-    rename(*this, "num_local_experts", "num_experts");
-  } else if (has("kv_lora_rank")) {
-    rename(*this, "num_local_experts", "n_routed_experts");
-    rename(*this, "num_experts", "n_routed_experts");
-    erase("head_dim");  // transformers 5's second name for qk_rope_head_dim
+  const families::Family* family = families::find_model_type(model_type());
+  for (const std::string& name : strings("architectures").value_or(std::vector<std::string>())) {
+    if (!family) family = families::find_architecture(name);
+  }
+  if (!family) return;
+  for (const auto& [alias, key] : family->aliases) {
+    if (key[0] == '\0') {
+      erase(alias);
+    } else {
+      rename(*this, alias, key);
+    }
   }
 }
 

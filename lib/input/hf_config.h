@@ -12,12 +12,12 @@
 //   rope_parameters.*            -> rope_scaling.*   (type -> rope_type)
 //   no scaling (null, "default") -> rope_scaling.rope_type = "default", no other
 //                                   rope_scaling key
-//   num_local_experts            -> num_experts      (qwen2_moe, qwen3_moe)
-//   num_experts                  -> num_local_experts (mixtral)
+//   num_local_experts            -> num_experts, or what else the family's aliases say
+//                                   (lib/families)
 //   dtype                        -> torch_dtype
 //
-// so experts are counted by num_local_experts (mixtral), num_experts (qwen moe)
-// or n_routed_experts (deepseek). normalise() is idempotent.
+// so experts are counted by the key that the family's own code reads
+// (num_experts, num_local_experts, n_routed_experts). normalise() is idempotent.
 //
 // A null is kept apart from an absent key: has() is true, is_null() is true, and
 // every typed getter gives nothing. Safe for untrusted text (size and depth are

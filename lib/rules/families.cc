@@ -4,27 +4,55 @@
 
 #include <algorithm>
 
+#include "lib/families/class_names.h"
 #include "lib/rules/operators.h"
 #include "lib/support/strings.h"
 
 namespace ktx::rules {
 namespace {
 
-constexpr FamilyInfo kFamilies[] = {
-#define KTX_FAMILY(architecture, prefix, k_module, t_module, classes, keys) \
-  {architecture, prefix, k_module, t_module, classes, keys},
-#include "lib/rules/families.def"
-#undef KTX_FAMILY
+struct FamilyInfo {
+  std::string_view architecture;     // "DeepseekV3ForCausalLM"
+  std::string_view k_module;         // where KTransformers has its classes; may be empty
+  std::string_view t_module;         // where transformers has them; may be empty
+  std::vector<std::string> classes;  // without module
+  std::string_view config_keys;      // of a family that is not compiled
+  const families::Family* compiled = nullptr;
 };
 
-std::string short_class(const FamilyInfo& family, std::string_view word) {
-  return word.starts_with('=') ? std::string(word.substr(1))
-                               : fmt::format("{}{}", family.prefix, word);
+struct UncompiledRow {
+  std::string_view architecture, prefix, k_module, t_module, classes, config_keys;
+};
+constexpr UncompiledRow kUncompiled[] = {
+#define KTX_UNCOMPILED_FAMILY(...) {__VA_ARGS__},
+#include "lib/families/uncompiled_families.def"
+#undef KTX_UNCOMPILED_FAMILY
+};
+
+std::vector<FamilyInfo> make_families() {
+  std::vector<FamilyInfo> all;
+  for (const families::Family* family : families::all_families()) {
+    all.push_back({family->architecture, family->module_k, family->module_t,
+                   families::own_classes(*family), "", family});
+  }
+  for (const UncompiledRow& row : kUncompiled) {
+    FamilyInfo& info = all.emplace_back(row.architecture, row.k_module, row.t_module,
+                                        std::vector<std::string>(), row.config_keys);
+    for (std::string_view word : split(row.classes, ' ')) {
+      info.classes.push_back(fmt::format("{}{}", row.prefix, word));
+    }
+  }
+  return all;
 }
 
-bool has_word(std::string_view words, std::string_view word) {
-  const std::vector<std::string_view> all = split(words, ' ');
-  return std::find(all.begin(), all.end(), word) != all.end();
+const std::vector<FamilyInfo>& known_families() {
+  static const std::vector<FamilyInfo> kFamilies = make_families();
+  return kFamilies;
+}
+
+bool has_key(const FamilyInfo& family, std::string_view key) {
+  if (family.compiled) return family.compiled->has_config_key(key);
+  return std::ranges::count(split(family.config_keys, ' '), key) > 0;
 }
 
 bool has_class(const FamilyInfo& family, std::string_view name) {
@@ -35,24 +63,14 @@ bool has_class(const FamilyInfo& family, std::string_view name) {
   const bool module_fits = module.empty() || module == family.k_module ||
                            module == family.t_module || module == "transformers" ||
                            module.starts_with("transformers_modules.");
-  if (!module_fits) return false;
-  // The Qwen3-MoE tree has the rotary class of Qwen2-MoE in every layer; the class
-  // is still Qwen2-MoE's by its module.
-  for (std::string_view word : split(family.classes, ' ')) {
-    if (short_class(family, word) == last) return true;
-  }
-  return false;
+  return module_fits && std::ranges::find(family.classes, last) != family.classes.end();
 }
 
 }  // namespace
 
-std::span<const FamilyInfo> all_families() {
-  return kFamilies;
-}
-
 std::vector<std::string_view> families_of(std::string_view class_name) {
   std::vector<std::string_view> families;
-  for (const FamilyInfo& family : kFamilies) {
+  for (const FamilyInfo& family : known_families()) {
     if (has_class(family, class_name)) families.push_back(family.architecture);
   }
   return families;
@@ -60,11 +78,10 @@ std::vector<std::string_view> families_of(std::string_view class_name) {
 
 std::vector<std::string> family_class_names(bool dotted) {
   std::vector<std::string> names;
-  for (const FamilyInfo& family : kFamilies) {
-    for (std::string_view word : split(family.classes, ' ')) {
-      const std::string last = short_class(family, word);
-      const std::string_view module = family.k_module.empty() ? family.t_module : family.k_module;
-      names.push_back(dotted ? fmt::format("{}.{}", module, last) : last);
+  for (const FamilyInfo& family : known_families()) {
+    const std::string_view module = family.k_module.empty() ? family.t_module : family.k_module;
+    for (const std::string& name : family.classes) {
+      names.push_back(dotted ? fmt::format("{}.{}", module, name) : name);
     }
   }
   return names;
@@ -72,8 +89,8 @@ std::vector<std::string> family_class_names(bool dotted) {
 
 std::vector<std::string_view> families_with_key(std::string_view config_key) {
   std::vector<std::string_view> families;
-  for (const FamilyInfo& family : kFamilies) {
-    if (has_word(family.config_keys, config_key)) families.push_back(family.architecture);
+  for (const FamilyInfo& family : known_families()) {
+    if (has_key(family, config_key)) families.push_back(family.architecture);
   }
   return families;
 }

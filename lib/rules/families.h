@@ -1,25 +1,15 @@
-// Finds the model families to which a class name of a rule file belongs.
+// Finds the model families to which a class name of a rule file belongs: those of
+// lib/families, by their module trees, and those that ktx does not compile.
 //
 //   families_of("ktransformers.models.modeling_deepseek_v3.MoEGate")  // DeepseekV3ForCausalLM
 //   families_of("MoEGate")                                            // both DeepSeek families
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace ktx::rules {
-
-struct FamilyInfo {
-  std::string_view architecture;  // "DeepseekV3ForCausalLM"
-  std::string_view prefix;        // of its classes
-  std::string_view k_module;      // where KTransformers has them; may be empty
-  std::string_view t_module;      // where transformers has them; may be empty
-  std::string_view classes;
-  std::string_view config_keys;
-};
-std::span<const FamilyInfo> all_families();
 
 // Architectures that have a class of this name; empty for torch classes, operator
 // classes and names of nothing.

@@ -57,7 +57,7 @@ Read read(json config, const json& changes = json::object()) {
   const auto parsed = input::HfConfig::parse(config.dump(), "config.json");
   EXPECT_TRUE(parsed.ok());
   DiagSink diags;
-  const ArchDesc* arch = find_model_type(parsed->model_type());
+  const families::Family* arch = families::find_model_type(parsed->model_type());
   EXPECT_NE(arch, nullptr);
   Read out{read_hyper_params(*arch, *parsed, diags), ""};
   for (const Diagnostic& diag : diags.all()) out.messages += diag.message + "\n";

@@ -8,13 +8,17 @@
 #include <map>
 #include <mutex>
 
-#include "lib/input/gguf_config.h"
+#include "lib/families/family.h"
 #include "lib/support/strings.h"
 #include "tools/dev/synth/random_blocks.h"
 #include "tools/dev/synth/type_mix.h"
 
 namespace ktx::synth {
 namespace {
+
+using families::LayerPattern;
+using families::RouterKind;
+using families::SharedKind;
 
 // Deviations that keep the residual stream made of the token's embedding, so that
 // tokens differ and all experts are used (measured: 128 of 128, the busiest with
@@ -51,10 +55,11 @@ class Synthesiser {
 
   Result<input::GgufWriter> run() {
     type_ = config_.model_type();
-    arch_ = std::string(input::gguf_architecture(type_));
-    if (arch_.empty()) {
+    family_ = families::find_model_type(type_);
+    if (!family_) {
       return Error{fmt::format("{}: model_type '{}' is unknown", config_.file(), type_)};
     }
+    arch_ = family_->gguf_arch;
     KTX_TRY(read_sizes());
     KTX_TRY(add_metadata());
     KTX_TRY(add_vocabulary(writer_, vocab_, options_.vocabulary));
@@ -65,12 +70,13 @@ class Synthesiser {
   }
 
  private:
-  bool is_mla() const { return arch_ == "deepseek2"; }
-  bool is_v3() const { return is_mla() && type_ != "deepseek_v2"; }
+  bool is_mla() const { return family_->attention == families::AttentionKind::Mla; }
+  bool has_groups() const { return by_two_best() || routes_by(RouterKind::GroupsByBest); }
+  bool by_two_best() const { return routes_by(RouterKind::GroupsByTwoBest); }
+  bool routes_by(RouterKind router) const { return family_->router == router; }
   bool has_experts() const { return experts_ > 0; }
-  bool has_qk_norm() const { return arch_ == "qwen3" || arch_ == "qwen3moe"; }
   bool has_qkv_bias() const {
-    return arch_ == "qwen2" || arch_ == "qwen2moe" ||
+    return family_->bias == families::BiasKind::Qkv ||
            config_.boolean("attention_bias").value_or(false);
   }
 
@@ -89,14 +95,10 @@ class Synthesiser {
     ffn_ = KTX_TRY(need("intermediate_size"));
     vocab_ = KTX_TRY(need("vocab_size"));
     if (layers_ < 1) return Error{"expected at least one layer"};
-    const char* experts = type_ == "mixtral" ? "num_local_experts"
-                          : is_mla()         ? "n_routed_experts"
-                                             : "num_experts";
-    const bool moe = type_ == "mixtral" || type_ == "qwen2_moe" || type_ == "qwen3_moe" || is_mla();
-    if (moe) {
-      experts_ = KTX_TRY(need(experts));
+    if (family_->layers != LayerPattern::AllDense) {
+      experts_ = KTX_TRY(need(family_->experts_key));
       used_ = KTX_TRY(need("num_experts_per_tok"));
-      expert_ffn_ = type_ == "mixtral" ? ffn_ : KTX_TRY(need("moe_intermediate_size"));
+      expert_ffn_ = KTX_TRY(need(family_->expert_width_key));
     }
     if (is_mla()) {
       q_rank_ = config_.i64("q_lora_rank").value_or(0);
@@ -104,9 +106,13 @@ class Synthesiser {
       rope_ = KTX_TRY(need("qk_rope_head_dim"));
       nope_ = KTX_TRY(need("qk_nope_head_dim"));
       v_dim_ = KTX_TRY(need("v_head_dim"));
+    }
+    if (family_->layers == LayerPattern::FirstDense) {
       dense_ = config_.i64("first_k_dense_replace").value_or(0);
+    }
+    if (family_->shared == SharedKind::Count) {
       shared_ffn_ = config_.i64("n_shared_experts").value_or(0) * expert_ffn_;
-    } else if (type_ == "qwen2_moe") {
+    } else if (family_->shared == SharedKind::Width) {
       shared_ffn_ = KTX_TRY(need("shared_expert_intermediate_size"));
     }
     tied_ = config_.boolean("tie_word_embeddings").value_or(false);
@@ -138,9 +144,13 @@ class Synthesiser {
     if (has_experts()) {
       u32("expert_count", experts_);
       u32("expert_used_count", used_);
-      if (type_ != "mixtral") u32("expert_feed_forward_length", expert_ffn_);
+      if (family_->has_gguf_key("expert_feed_forward_length")) {
+        u32("expert_feed_forward_length", expert_ffn_);
+      }
     }
-    if (type_ == "qwen2_moe") u32("expert_shared_feed_forward_length", shared_ffn_);
+    if (family_->has_gguf_key("expert_shared_feed_forward_length")) {
+      u32("expert_shared_feed_forward_length", shared_ffn_);
+    }
     if (is_mla()) {
       add_mla_metadata();
     } else {
@@ -150,6 +160,7 @@ class Synthesiser {
         u32("attention.value_length", head_dim_);
       }
     }
+    if (has_groups()) add_group_metadata();
     add_rope_metadata();
     return {};
   }
@@ -170,13 +181,16 @@ class Synthesiser {
       u32("attention.key_length_mla", nope_ + rope_);
       u32("attention.value_length_mla", v_dim_);
     }
+  }
+
+  void add_group_metadata() {
     u32("leading_dense_block_count", dense_);
     u32("expert_shared_count", config_.i64("n_shared_experts").value_or(0));
     u32("expert_group_count", config_.i64("n_group").value_or(1));
     u32("expert_group_used_count", config_.i64("topk_group").value_or(1));
     f32("expert_weights_scale", config_.f64("routed_scaling_factor").value_or(1));
-    u32("expert_gating_func", is_v3() ? 2 : 1);
-    if (config_.boolean("norm_topk_prob").value_or(is_v3())) {
+    u32("expert_gating_func", by_two_best() ? 2 : 1);
+    if (config_.boolean("norm_topk_prob").value_or(by_two_best())) {
       writer_.add_bool(arch_ + ".expert_weights_norm", true);
     }
   }
@@ -284,7 +298,7 @@ class Synthesiser {
       noise(blk + "attn_k.bias", kv, kSigma);
       noise(blk + "attn_v.bias", kv, kSigma);
     }
-    if (has_qk_norm()) {
+    if (family_->has_role(ir::Role::QNorm)) {
       ones(blk + "attn_q_norm.weight", head_dim_);
       ones(blk + "attn_k_norm.weight", head_dim_);
     }
@@ -324,9 +338,10 @@ class Synthesiser {
     add("ffn_gate", hidden_, expert_ffn_, kSigma);
     add("ffn_up", hidden_, expert_ffn_, kSigma);
     add("ffn_down", expert_ffn_, hidden_, kResidualSigma);
-    if (is_v3()) noise(blk + "exp_probs_b.bias", experts_, 0.01f);
+    if (by_two_best()) noise(blk + "exp_probs_b.bias", experts_, 0.01f);
     if (shared_ffn_ == 0) return;
-    if (type_ == "qwen2_moe") noise(blk + "ffn_gate_inp_shexp.weight", hidden_, kSigma);
+    if (family_->has_role(ir::Role::SharedGate))
+      noise(blk + "ffn_gate_inp_shexp.weight", hidden_, kSigma);
     matrix(blk + "ffn_gate_shexp.weight", layer, {hidden_, shared_ffn_});
     matrix(blk + "ffn_up_shexp.weight", layer, {hidden_, shared_ffn_});
     matrix(blk + "ffn_down_shexp.weight", layer, {shared_ffn_, hidden_}, kResidualSigma);
@@ -366,6 +381,7 @@ class Synthesiser {
   const SynthOptions& options_;
   TypeMix mix_;
   MixFacts facts_;
+  const families::Family* family_ = nullptr;
   std::string type_, arch_;
   int64_t hidden_ = 0, layers_ = 0, heads_ = 0, kv_heads_ = 0, head_dim_ = 0, ffn_ = 0, vocab_ = 0;
   int64_t experts_ = 0, used_ = 0, expert_ffn_ = 0, shared_ffn_ = 0, dense_ = 0;

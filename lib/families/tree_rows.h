@@ -2,9 +2,9 @@
 // Data only; a family strings them together in registration order.
 #pragma once
 
-#include "lib/arch/arch_desc.h"
+#include "lib/families/family.h"
 
-namespace ktx::arch {
+namespace ktx::families {
 
 using ir::Role;
 
@@ -135,4 +135,4 @@ inline constexpr ModuleRow kHead[] = {
      {{"weight", "output.weight | token_embd.weight"}}},
 };
 
-}  // namespace ktx::arch
+}  // namespace ktx::families

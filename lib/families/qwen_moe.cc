@@ -1,9 +1,10 @@
 // Qwen 2 and 3 with experts. Qwen2-MoE adds a shared expert with a sigmoid gate to
 // every layer of experts; Qwen3-MoE has none, and per layer it has the rotary
 // class of Qwen2-MoE (its own exists once, at model level).
-#include "lib/arch/tree_rows.h"
+#include "lib/families/key_rows.h"
+#include "lib/families/tree_rows.h"
 
-namespace ktx::arch {
+namespace ktx::families {
 namespace {
 
 constexpr ClassRow kRoot2Class{"{P}ForCausalLM",
@@ -79,6 +80,32 @@ constexpr std::span<const ModuleRow> kTree3[] = {
 
 constexpr const char* kModelTypes2[] = {"qwen2_moe"};
 constexpr const char* kModelTypes3[] = {"qwen3_moe"};
+constexpr ConfigKey kExpertKeys[] = {
+    {"num_experts", "expert_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "", ""},
+};
+constexpr ConfigKey kSharedKeys[] = {
+    {"shared_expert_intermediate_size", "expert_shared_feed_forward_length", KeyRead::SharedSize,
+     KeyKind::Count, KeyWeight::Structural, "", ""},
+};
+// Never written to a GGUF; the released models are what the last columns say.
+constexpr ConfigKey kNormKeys2[] = {
+    {"norm_topk_prob", "expert_weights_norm", KeyRead::Flag, KeyKind::Flag, KeyWeight::Plain,
+     "false", "false"},
+};
+constexpr ConfigKey kNormKeys3[] = {
+    {"norm_topk_prob", "expert_weights_norm", KeyRead::Flag, KeyKind::Flag, KeyWeight::Plain,
+     "true", "true"},
+};
+constexpr std::span<const ConfigKey> kKeys2[] = {
+    kSizeKeys,        kKvHeadKeys, kUnusedMlpKeys,  kModelKeys,       kHeadKeys,   kTiedKeys,
+    kRopeScalingKeys, kExpertKeys, kUsedExpertKeys, kExpertWidthKeys, kSharedKeys, kNormKeys2,
+};
+constexpr std::span<const ConfigKey> kKeys3[] = {
+    kSizeKeys,   kKvHeadKeys,     kUnusedMlpKeys,     kModelKeys,
+    kHeadKeys,   kTiedKeys,       kAttentionBiasKeys, kRopeScalingKeys,
+    kExpertKeys, kUsedExpertKeys, kExpertWidthKeys,   kNormKeys3,
+};
+constexpr ConfigAlias kAliases[] = {{"num_local_experts", "num_experts"}};
 constexpr ConfigDefault kDefaults2[] = {
     {"num_experts", "60"},
     {"num_experts_per_tok", "4"},
@@ -100,9 +127,9 @@ constexpr ConfigDefault kDefaults3[] = {
 
 }  // namespace
 
-extern const ArchDesc kQwen2Moe;
-const ArchDesc kQwen2Moe = {
-    .family = "Qwen2MoeForCausalLM",
+extern const Family kQwen2Moe;
+const Family kQwen2Moe = {
+    .architecture = "Qwen2MoeForCausalLM",
     .model_types = kModelTypes2,
     .gguf_arch = "qwen2moe",
     .prefix = "Qwen2Moe",
@@ -114,13 +141,15 @@ const ArchDesc kQwen2Moe = {
     .expert_width_key = "moe_intermediate_size",
     .shared = SharedKind::Width,
     .router = RouterKind::SoftmaxByConfig,
+    .keys = kKeys2,
     .defaults = kDefaults2,
+    .aliases = kAliases,
     .tree = kTree2,
 };
 
-extern const ArchDesc kQwen3Moe;
-const ArchDesc kQwen3Moe = {
-    .family = "Qwen3MoeForCausalLM",
+extern const Family kQwen3Moe;
+const Family kQwen3Moe = {
+    .architecture = "Qwen3MoeForCausalLM",
     .model_types = kModelTypes3,
     .gguf_arch = "qwen3moe",
     .prefix = "Qwen3Moe",
@@ -131,8 +160,10 @@ const ArchDesc kQwen3Moe = {
     .experts_key = "num_experts",
     .expert_width_key = "moe_intermediate_size",
     .router = RouterKind::SoftmaxByConfig,
+    .keys = kKeys3,
     .defaults = kDefaults3,
+    .aliases = kAliases,
     .tree = kTree3,
 };
 
-}  // namespace ktx::arch
+}  // namespace ktx::families

@@ -1,16 +1,17 @@
 // Mixtral: Llama's attention, and in every layer experts named w1 (gate), w2
 // (down) and w3 (up) below `block_sparse_moe`. Its GGUF architecture is "llama".
-#include "lib/arch/tree_rows.h"
+#include "lib/families/key_rows.h"
+#include "lib/families/tree_rows.h"
 
-namespace ktx::arch {
+namespace ktx::families {
 namespace {
 
-constexpr ClassRow kMoeBlock{"MixtralSparseMoeBlock"};
+constexpr ClassRow kMoeBlock{"{P}SparseMoeBlock"};
 constexpr ClassRow kRouter{"torch.nn.modules.linear.Linear",
-                           "torch.nn.Linear Linear MixtralTopKRouter T.MixtralTopKRouter"};
+                           "torch.nn.Linear Linear {P}TopKRouter T.{P}TopKRouter"};
 constexpr ClassRow kExpertList{"torch.nn.modules.container.ModuleList",
-                               "torch.nn.ModuleList ModuleList MixtralExperts T.MixtralExperts"};
-constexpr ClassRow kExpert{"MixtralBlockSparseTop2MLP"};
+                               "torch.nn.ModuleList ModuleList {P}Experts T.{P}Experts"};
+constexpr ClassRow kExpert{"{P}BlockSparseTop2MLP"};
 
 constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLM}};
 constexpr ModuleRow kSelfAttention[] = {
@@ -43,6 +44,19 @@ constexpr std::span<const ModuleRow> kTree[] = {
 };
 
 constexpr const char* kModelTypes[] = {"mixtral"};
+// Llama's GGUFs have no experts.
+constexpr GgufSign kSigns[] = {
+    {.key = "expert_count", .min = 1, .max = UINT64_MAX, .always_written = true},
+};
+constexpr ConfigKey kExpertKeys[] = {
+    {"num_local_experts", "expert_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "",
+     ""},
+};
+constexpr std::span<const ConfigKey> kKeys[] = {
+    kSizeKeys, kKvHeadKeys,      kMlpKeys,    kModelKeys,      kHeadKeys,
+    kTiedKeys, kRopeScalingKeys, kExpertKeys, kUsedExpertKeys,
+};
+constexpr ConfigAlias kAliases[] = {{"num_experts", "num_local_experts"}};
 constexpr ConfigDefault kDefaults[] = {
     {"num_local_experts", "8"},
     {"num_experts_per_tok", "2"},
@@ -52,11 +66,12 @@ constexpr ConfigDefault kDefaults[] = {
 
 }  // namespace
 
-extern const ArchDesc kMixtral;
-const ArchDesc kMixtral = {
-    .family = "MixtralForCausalLM",
+extern const Family kMixtral;
+const Family kMixtral = {
+    .architecture = "MixtralForCausalLM",
     .model_types = kModelTypes,
     .gguf_arch = "llama",
+    .gguf_signs = kSigns,
     .prefix = "Mixtral",
     .module_k = "ktransformers.models.modeling_mixtral",
     .module_t = "transformers.models.mixtral.modeling_mixtral",
@@ -65,8 +80,10 @@ const ArchDesc kMixtral = {
     .experts_key = "num_local_experts",
     .expert_width_key = "intermediate_size",
     .router = RouterKind::SoftmaxNormalised,
+    .keys = kKeys,
     .defaults = kDefaults,
+    .aliases = kAliases,
     .tree = kTree,
 };
 
-}  // namespace ktx::arch
+}  // namespace ktx::families

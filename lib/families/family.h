@@ -1,26 +1,30 @@
-// An architecture as data: what the one builder (build_graph.cc) needs to know to
-// make the module graph of a family.
+// A family as data: all that ktx knows of the models of one architecture.
 //
-//   const ArchDesc kLlama = {.family = "LlamaForCausalLM", .tree = kTree, ...};
+//   const Family kLlama = {.architecture = "LlamaForCausalLM", .tree = kTree, ...};
 //
-// A family is a list of module rows in registration order, plus a few choices
-// among variants that the builder knows. A new family in a known shape is a new
-// data file and a row in arch_table.def; a new variant is a new enum value here
-// and its case in the builder. docs/adding-an-architecture.md walks through one.
+// One description, four readers: lib/input merges its config keys with those of a GGUF,
+// lib/arch makes the module graph of its tree, lib/rules knows its classes, and the
+// synthetic models of tests are made of it. No other file names a family
+// (tests/unit/families/family_names_test.cc).
+//
+// A family is lists of rows and a few choices among variants that the readers know. A
+// new family in a known shape is a new data file and a row in family_table.def; a new
+// variant is a new enum value here and its case in a reader.
+// docs/adding-an-architecture.md walks through one.
 //
 // Shorthands in the texts: "L." = "model.layers.{layer}.", "B." = "blk.{layer}.",
 // "{P}" = the family's class prefix ("Qwen3Moe"), "K." and "T." = its two modules
 // of classes (module_k, module_t), "a | b" = the first one that the GGUF has.
 #pragma once
 
-#include <optional>
+#include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 
+#include "lib/families/config_key.h"
 #include "lib/ir/module_graph.h"
 
-namespace ktx::arch {
+namespace ktx::families {
 
 // When a row exists; decided per layer from the config.
 enum class When {
@@ -90,20 +94,29 @@ enum class RouterKind {
   None,
   SoftmaxNormalised,  // Mixtral
   SoftmaxByConfig,    // norm_topk_prob
-  DeepseekV2,         // softmax, greedy or limited to the best groups; scaled or normalised
-  DeepseekV3,         // sigmoid, correction bias, groups by their two best; normalised, scaled
+  // By scoring_func, topk_method and groups of experts:
+  GroupsByBest,     // weights are scaled or normalised; the best expert speaks for its group
+  GroupsByTwoBest,  // correction bias, weights are normalised and scaled; the two best speak
 };
 
-// The value of a config key that config.json leaves out, as JSON text.
-struct ConfigDefault {
-  const char* key;
-  const char* value;
+// What in a GGUF tells a family from others that are stored under the same architecture:
+// a number in its metadata, or a tensor.
+struct GgufSign {
+  const char* key = "";  // without the architecture in front; 0 is like an absent key
+  uint64_t min = 0;
+  uint64_t max = 0;
+  bool always_written = false;  // a file without the key has not the sign
+  const char* tensor = "";      // or: some layer has it ("exp_probs_b.bias")
 };
 
-struct ArchDesc {
-  const char* family;                        // "Qwen3MoeForCausalLM"
-  std::span<const char* const> model_types;  // of config.json
+struct Family {
+  const char* architecture;  // "Qwen3MoeForCausalLM"
+  // Of config.json; a GGUF without one gets the first.
+  std::span<const char* const> model_types;
   const char* gguf_arch;
+  // Any of them makes it this family. One family of an architecture may have none: what
+  // shows no sign of the others is its.
+  std::span<const GgufSign> gguf_signs = {};
   const char* prefix;    // {P}
   const char* module_k;  // K: where rule files find the classes
   const char* module_t;  // T: transformers' own module, "" when K is that
@@ -118,13 +131,21 @@ struct ArchDesc {
   const char* expert_width_key = "";  // and of the width of one
   SharedKind shared = SharedKind::None;
   RouterKind router = RouterKind::None;
-  std::span<const ConfigDefault> defaults;
+  std::span<const std::span<const ConfigKey>> keys = {};  // that a GGUF may hold as well
+  std::span<const ConfigDefault> defaults = {};
+  std::span<const ConfigAlias> aliases = {};
   std::span<const std::span<const ModuleRow>> tree;
+  // Classes that rule files name and no row of the tree has, separated by spaces.
+  const char* more_classes = "";
+
+  bool has_role(ir::Role role) const;                  // some row of the tree
+  bool has_gguf_key(std::string_view gguf_key) const;  // some row of the keys
+  bool has_config_key(std::string_view key) const;
 };
 
-// Every family of arch_table.def, in its order.
-std::span<const ArchDesc* const> all_architectures();
-const ArchDesc* find_family(std::string_view family);  // null: unknown
-const ArchDesc* find_model_type(std::string_view model_type);
+// Every family of family_table.def, in its order.
+std::span<const Family* const> all_families();
+const Family* find_architecture(std::string_view architecture);  // null: unknown
+const Family* find_model_type(std::string_view model_type);
 
-}  // namespace ktx::arch
+}  // namespace ktx::families

@@ -1,9 +1,10 @@
 // DeepSeek V2 (also Lite) and V3 (also R1, Moonlight, Kimi-K2): multi-head latent
 // attention, the first layers dense, then experts with shared ones beside them.
 // Both are "deepseek2" in GGUF. The two differ in routing and in class names.
-#include "lib/arch/tree_rows.h"
+#include "lib/families/key_rows.h"
+#include "lib/families/tree_rows.h"
 
-namespace ktx::arch {
+namespace ktx::families {
 namespace {
 
 constexpr ClassRow kRoot2Class{"{P}ForCausalLM",
@@ -142,6 +143,92 @@ constexpr std::span<const ModuleRow> kTree3[] = {
 
 constexpr const char* kModelTypes2[] = {"deepseek_v2"};
 constexpr const char* kModelTypes3[] = {"deepseek_v3", "kimi_k2"};
+// Only V3 has correction biases; both write the scoring function (1 softmax, 2 sigmoid).
+constexpr GgufSign kSigns3[] = {
+    {.tensor = "exp_probs_b.bias"},
+    {.tensor = "exp_probs_b"},
+    {.key = "expert_gating_func", .min = 2, .max = 2},
+};
+
+// The converters write 0.1 * mscale_all_dim. mscale itself is in no GGUF; it
+// equals mscale_all_dim in every published model.
+constexpr ConfigKey kMscaleKeys[] = {
+    {"rope_scaling.mscale_all_dim", "rope.scaling.yarn_log_multiplier", KeyRead::MscaleAllDim,
+     KeyKind::Amount, KeyWeight::Plain, "", ""},
+    {"rope_scaling.mscale", "", KeyRead::Nothing, KeyKind::Amount, KeyWeight::Plain,
+     "=rope_scaling.mscale_all_dim", "=rope_scaling.mscale_all_dim"},
+};
+constexpr ConfigKey kMlaKeys[] = {
+    {"q_lora_rank", "attention.q_lora_rank", KeyRead::QLora, KeyKind::CountOrNull,
+     KeyWeight::Structural, "null", "null"},
+    {"kv_lora_rank", "attention.kv_lora_rank", KeyRead::Int, KeyKind::Count, KeyWeight::Structural,
+     "", ""},
+    {"qk_rope_head_dim", "rope.dimension_count", KeyRead::Int, KeyKind::Count,
+     KeyWeight::Structural, "", ""},
+    {"qk_nope_head_dim", "attention.key_length_mla", KeyRead::NopeDim, KeyKind::Count,
+     KeyWeight::Structural, "", ""},
+    {"v_head_dim", "attention.value_length_mla", KeyRead::VDim, KeyKind::Count,
+     KeyWeight::Structural, "", ""},
+};
+constexpr ConfigKey kExpertKeys[] = {
+    {"n_routed_experts", "expert_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "",
+     ""},
+};
+constexpr ConfigKey kNormKeys2[] = {
+    {"norm_topk_prob", "expert_weights_norm", KeyRead::Flag, KeyKind::Flag, KeyWeight::Plain,
+     "false", "false"},
+};
+constexpr ConfigKey kNormKeys3[] = {
+    {"norm_topk_prob", "expert_weights_norm", KeyRead::Flag, KeyKind::Flag, KeyWeight::Plain,
+     "false", "true"},
+};
+constexpr ConfigKey kSharedKeys[] = {
+    {"n_shared_experts", "expert_shared_count", KeyRead::Int, KeyKind::Natural,
+     KeyWeight::Structural, "0", "0"},
+};
+constexpr ConfigKey kScaleKeys2[] = {
+    {"routed_scaling_factor", "expert_weights_scale", KeyRead::Scale, KeyKind::Positive,
+     KeyWeight::Plain, "1", "1"},
+};
+constexpr ConfigKey kScaleKeys3[] = {
+    {"routed_scaling_factor", "expert_weights_scale", KeyRead::Scale, KeyKind::Positive,
+     KeyWeight::Plain, "1", "2.5"},
+};
+constexpr ConfigKey kGroupKeys[] = {
+    {"first_k_dense_replace", "leading_dense_block_count", KeyRead::Int, KeyKind::Natural,
+     KeyWeight::Structural, "0", "0"},
+    {"n_group", "expert_group_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "1",
+     "1"},
+    {"topk_group", "expert_group_used_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural,
+     "1", "1"},
+};
+// A V3 file without the key and without a config is sigmoid when it has correction
+// biases, which only those have.
+constexpr ConfigKey kScoringKeys2[] = {
+    {"scoring_func", "expert_gating_func", KeyRead::Gating, KeyKind::Text, KeyWeight::Plain,
+     "softmax", "softmax"},
+};
+constexpr ConfigKey kScoringKeys3[] = {
+    {"scoring_func", "expert_gating_func", KeyRead::Gating, KeyKind::Text, KeyWeight::Plain,
+     "sigmoid", "sigmoid"},
+};
+constexpr std::span<const ConfigKey> kKeys2[] = {
+    kSizeKeys,   kMlaKvHeadKeys, kMlpKeys,    kModelKeys,      kTiedKeys,        kRopeScalingKeys,
+    kMscaleKeys, kMlaKeys,       kExpertKeys, kUsedExpertKeys, kExpertWidthKeys, kNormKeys2,
+    kSharedKeys, kScaleKeys2,    kGroupKeys,  kScoringKeys2,
+};
+constexpr std::span<const ConfigKey> kKeys3[] = {
+    kSizeKeys,   kMlaKvHeadKeys, kMlpKeys,    kModelKeys,      kTiedKeys,        kRopeScalingKeys,
+    kMscaleKeys, kMlaKeys,       kExpertKeys, kUsedExpertKeys, kExpertWidthKeys, kNormKeys3,
+    kSharedKeys, kScaleKeys3,    kGroupKeys,  kScoringKeys3,
+};
+// transformers 5 has a second name for qk_rope_head_dim, head_dim.
+constexpr ConfigAlias kAliases[] = {
+    {"num_local_experts", "n_routed_experts"},
+    {"num_experts", "n_routed_experts"},
+    {"head_dim", ""},
+};
+
 constexpr ConfigDefault kDefaults2[] = {
     {"attention_bias", "false"},
     {"first_k_dense_replace", "0"},
@@ -179,9 +266,9 @@ constexpr ConfigDefault kDefaults3[] = {
 
 }  // namespace
 
-extern const ArchDesc kDeepseekV2;
-const ArchDesc kDeepseekV2 = {
-    .family = "DeepseekV2ForCausalLM",
+extern const Family kDeepseekV2;
+const Family kDeepseekV2 = {
+    .architecture = "DeepseekV2ForCausalLM",
     .model_types = kModelTypes2,
     .gguf_arch = "deepseek2",
     .prefix = "DeepseekV2",
@@ -194,16 +281,19 @@ const ArchDesc kDeepseekV2 = {
     .experts_key = "n_routed_experts",
     .expert_width_key = "moe_intermediate_size",
     .shared = SharedKind::Count,
-    .router = RouterKind::DeepseekV2,
+    .router = RouterKind::GroupsByBest,
+    .keys = kKeys2,
     .defaults = kDefaults2,
+    .aliases = kAliases,
     .tree = kTree2,
 };
 
-extern const ArchDesc kDeepseekV3;
-const ArchDesc kDeepseekV3 = {
-    .family = "DeepseekV3ForCausalLM",
+extern const Family kDeepseekV3;
+const Family kDeepseekV3 = {
+    .architecture = "DeepseekV3ForCausalLM",
     .model_types = kModelTypes3,
     .gguf_arch = "deepseek2",
+    .gguf_signs = kSigns3,
     .prefix = "DeepseekV3",
     .module_k = "ktransformers.models.modeling_deepseek_v3",
     .module_t = "transformers.models.deepseek_v3.modeling_deepseek_v3",
@@ -214,9 +304,11 @@ const ArchDesc kDeepseekV3 = {
     .experts_key = "n_routed_experts",
     .expert_width_key = "moe_intermediate_size",
     .shared = SharedKind::Count,
-    .router = RouterKind::DeepseekV3,
+    .router = RouterKind::GroupsByTwoBest,
+    .keys = kKeys3,
     .defaults = kDefaults3,
+    .aliases = kAliases,
     .tree = kTree3,
 };
 
-}  // namespace ktx::arch
+}  // namespace ktx::families

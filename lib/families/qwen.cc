@@ -1,8 +1,9 @@
 // Qwen 2 and 3, dense. Qwen2 has biases on q, k and v; Qwen3 has none but norms
 // each query and key head. Rotary exists at model level only.
-#include "lib/arch/tree_rows.h"
+#include "lib/families/key_rows.h"
+#include "lib/families/tree_rows.h"
 
-namespace ktx::arch {
+namespace ktx::families {
 namespace {
 
 constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
@@ -18,6 +19,13 @@ constexpr std::span<const ModuleRow> kTree3[] = {
 
 constexpr const char* kModelTypes2[] = {"qwen2"};
 constexpr const char* kModelTypes3[] = {"qwen3"};
+constexpr std::span<const ConfigKey> kKeys2[] = {
+    kSizeKeys, kKvHeadKeys, kMlpKeys, kModelKeys, kHeadKeys, kTiedKeys, kRopeScalingKeys,
+};
+constexpr std::span<const ConfigKey> kKeys3[] = {
+    kSizeKeys, kKvHeadKeys, kMlpKeys,           kModelKeys,
+    kHeadKeys, kTiedKeys,   kAttentionBiasKeys, kRopeScalingKeys,
+};
 constexpr ConfigDefault kDefaults2[] = {
     {"use_sliding_window", "false"},
     {"rms_norm_eps", "1e-6"},
@@ -30,30 +38,32 @@ constexpr ConfigDefault kDefaults3[] = {
 
 }  // namespace
 
-extern const ArchDesc kQwen2;
-const ArchDesc kQwen2 = {
-    .family = "Qwen2ForCausalLM",
+extern const Family kQwen2;
+const Family kQwen2 = {
+    .architecture = "Qwen2ForCausalLM",
     .model_types = kModelTypes2,
     .gguf_arch = "qwen2",
     .prefix = "Qwen2",
     .module_k = "transformers.models.qwen2.modeling_qwen2",
     .module_t = "",
     .bias = BiasKind::Qkv,
+    .keys = kKeys2,
     .defaults = kDefaults2,
     .tree = kTree2,
 };
 
-extern const ArchDesc kQwen3;
-const ArchDesc kQwen3 = {
-    .family = "Qwen3ForCausalLM",
+extern const Family kQwen3;
+const Family kQwen3 = {
+    .architecture = "Qwen3ForCausalLM",
     .model_types = kModelTypes3,
     .gguf_arch = "qwen3",
     .prefix = "Qwen3",
     .module_k = "transformers.models.qwen3.modeling_qwen3",
     .module_t = "",
     .bias = BiasKind::Config,
+    .keys = kKeys3,
     .defaults = kDefaults3,
     .tree = kTree3,
 };
 
-}  // namespace ktx::arch
+}  // namespace ktx::families

@@ -1,8 +1,9 @@
 // Llama 2 and 3, and Mistral's dense models (the same in all but name): grouped-query attention, a
 // dense feed-forward part, and one rotary module per layer besides the model's own.
-#include "lib/arch/tree_rows.h"
+#include "lib/families/key_rows.h"
+#include "lib/families/tree_rows.h"
 
-namespace ktx::arch {
+namespace ktx::families {
 namespace {
 
 constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLM}};
@@ -15,6 +16,10 @@ constexpr std::span<const ModuleRow> kTree[] = {
 };
 
 constexpr const char* kModelTypes[] = {"llama", "mistral"};
+constexpr std::span<const ConfigKey> kKeys[] = {
+    kSizeKeys, kKvHeadKeys,        kMlpKeys,     kModelKeys,       kHeadKeys,
+    kTiedKeys, kAttentionBiasKeys, kMlpBiasKeys, kRopeScalingKeys,
+};
 constexpr ConfigDefault kDefaults[] = {
     {"attention_bias", "false"},
     {"mlp_bias", "false"},
@@ -24,9 +29,9 @@ constexpr ConfigDefault kDefaults[] = {
 
 }  // namespace
 
-extern const ArchDesc kLlama;
-const ArchDesc kLlama = {
-    .family = "LlamaForCausalLM",
+extern const Family kLlama;
+const Family kLlama = {
+    .architecture = "LlamaForCausalLM",
     .model_types = kModelTypes,
     .gguf_arch = "llama",
     .prefix = "Llama",
@@ -35,8 +40,10 @@ const ArchDesc kLlama = {
     .bias = BiasKind::Config,
     .mlp_bias = true,
     .interleaved_rope = true,
+    .keys = kKeys,
     .defaults = kDefaults,
     .tree = kTree,
+    .more_classes = "{P}LinearScalingRotaryEmbedding {P}DynamicNTKScalingRotaryEmbedding",
 };
 
-}  // namespace ktx::arch
+}  // namespace ktx::families

@@ -1,0 +1,58 @@
+// A config key and the GGUF metadata that says the same.
+//
+//   {"kv_lora_rank", "attention.kv_lora_rank", KeyRead::Int, KeyKind::Count,
+//    KeyWeight::Structural, "", ""}
+//
+// lib/input/gguf_config.cc merges a config.json and a GGUF row by row, top to bottom.
+#pragma once
+
+namespace ktx::families {
+
+// How the value is read from a GGUF; it may be concluded from tensors.
+enum class KeyRead {
+#define KTX_KEY_READ(id, function) id,
+#include "lib/families/key_reads.def"
+#undef KTX_KEY_READ
+};
+
+enum class KeyKind {
+  Count,        // 1 to 2^31-1
+  Natural,      // 0 to 2^31-1
+  CountOrNull,  // a count, or null
+  Positive,     // above 0
+  Amount,       // 0 or above
+  Flag,
+  Text,
+};
+
+enum class KeyWeight {
+  Structural,  // config.json and GGUF disagree: an error
+  Plain,       // a warning
+};
+
+// What absence means: "" unknown, else a value, "=key" (the value of another, earlier
+// key) or "=head_dim" (hidden_size / num_attention_heads). Where one side lacks the key
+// and the other has just that value, nothing is reported.
+struct ConfigKey {
+  const char* key;       // of config.json, in the normal form of hf_config.h
+  const char* gguf_key;  // without the architecture in front; "": only in tensors
+  KeyRead read;
+  KeyKind kind;
+  KeyWeight weight;
+  const char* gguf_absent;
+  const char* config_absent;
+};
+
+// The value of a config key that config.json leaves out, as JSON text.
+struct ConfigDefault {
+  const char* key;
+  const char* value;
+};
+
+// Another name of a key in some config.json files; it becomes `key`. "" drops it.
+struct ConfigAlias {
+  const char* alias;
+  const char* key;
+};
+
+}  // namespace ktx::families

@@ -1,0 +1,58 @@
+// The table of families.
+#include <algorithm>
+
+#include "lib/families/family.h"
+
+namespace ktx::families {
+namespace {
+
+template <class Row, class Holds>
+bool any_row(std::span<const std::span<const Row>> stretches, Holds holds) {
+  return std::ranges::any_of(stretches,
+                             [&](auto stretch) { return std::ranges::any_of(stretch, holds); });
+}
+
+}  // namespace
+
+#define KTX_FAMILY(symbol) extern const Family symbol;
+#include "lib/families/family_table.def"
+#undef KTX_FAMILY
+
+std::span<const Family* const> all_families() {
+  static constexpr const Family* kAll[] = {
+#define KTX_FAMILY(symbol) &symbol,
+#include "lib/families/family_table.def"
+#undef KTX_FAMILY
+  };
+  return kAll;
+}
+
+const Family* find_architecture(std::string_view architecture) {
+  for (const Family* family : all_families()) {
+    if (family->architecture == architecture) return family;
+  }
+  return nullptr;
+}
+
+const Family* find_model_type(std::string_view model_type) {
+  for (const Family* family : all_families()) {
+    for (const char* type : family->model_types) {
+      if (type == model_type) return family;
+    }
+  }
+  return nullptr;
+}
+
+bool Family::has_role(ir::Role role) const {
+  return any_row(tree, [&](const ModuleRow& row) { return row.role == role; });
+}
+
+bool Family::has_gguf_key(std::string_view gguf_key) const {
+  return any_row(keys, [&](const ConfigKey& row) { return row.gguf_key == gguf_key; });
+}
+
+bool Family::has_config_key(std::string_view key) const {
+  return any_row(keys, [&](const ConfigKey& row) { return row.key == key; });
+}
+
+}  // namespace ktx::families

@@ -1,0 +1,84 @@
+// Stretches of config keys that several families share. Data only; a family strings
+// them together. The order is that of reading and of the messages.
+#pragma once
+
+#include "lib/families/config_key.h"
+
+namespace ktx::families {
+
+inline constexpr ConfigKey kSizeKeys[] = {
+    {"hidden_size", "embedding_length", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "",
+     ""},
+    {"num_hidden_layers", "block_count", KeyRead::Layers, KeyKind::Count, KeyWeight::Structural, "",
+     ""},
+    {"num_attention_heads", "attention.head_count", KeyRead::Int, KeyKind::Count,
+     KeyWeight::Structural, "", ""},
+};
+inline constexpr ConfigKey kKvHeadKeys[] = {
+    {"num_key_value_heads", "attention.head_count_kv", KeyRead::Int, KeyKind::Count,
+     KeyWeight::Structural, "=num_attention_heads", "=num_attention_heads"},
+};
+// MLA: 1 in files with attn_k_b, all heads in older ones; both mean all heads.
+inline constexpr ConfigKey kMlaKvHeadKeys[] = {
+    {"num_key_value_heads", "attention.head_count_kv", KeyRead::MlaKvHeads, KeyKind::Count,
+     KeyWeight::Structural, "=num_attention_heads", "=num_attention_heads"},
+};
+inline constexpr ConfigKey kMlpKeys[] = {
+    {"intermediate_size", "feed_forward_length", KeyRead::Int, KeyKind::Count,
+     KeyWeight::Structural, "", ""},
+};
+// Of families without a dense layer: the value is not used.
+inline constexpr ConfigKey kUnusedMlpKeys[] = {
+    {"intermediate_size", "feed_forward_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain, "",
+     ""},
+};
+inline constexpr ConfigKey kModelKeys[] = {
+    {"vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""},
+    {"max_position_embeddings", "context_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
+     "", ""},
+    {"rms_norm_eps", "attention.layer_norm_rms_epsilon", KeyRead::Float, KeyKind::Positive,
+     KeyWeight::Plain, "", "1e-6"},
+    {"rope_theta", "rope.freq_base", KeyRead::Float, KeyKind::Positive, KeyWeight::Plain, "10000",
+     "10000"},
+};
+inline constexpr ConfigKey kHeadKeys[] = {
+    {"head_dim", "attention.key_length", KeyRead::Int, KeyKind::Count, KeyWeight::Structural,
+     "=head_dim", "=head_dim"},
+    {"partial_rotary_factor", "rope.dimension_count", KeyRead::RotaryFactor, KeyKind::Positive,
+     KeyWeight::Plain, "1", "1"},
+};
+// From the tensors: output.weight, attention and MLP biases.
+inline constexpr ConfigKey kTiedKeys[] = {
+    {"tie_word_embeddings", "", KeyRead::Tied, KeyKind::Flag, KeyWeight::Plain, "", "false"},
+};
+inline constexpr ConfigKey kAttentionBiasKeys[] = {
+    {"attention_bias", "", KeyRead::AttentionBias, KeyKind::Flag, KeyWeight::Plain, "", "false"},
+};
+inline constexpr ConfigKey kMlpBiasKeys[] = {
+    {"mlp_bias", "", KeyRead::MlpBias, KeyKind::Flag, KeyWeight::Plain, "", "false"},
+};
+// Scaling of rotary positions. llama3 scaling is the tensor rope_freqs.weight.
+inline constexpr ConfigKey kRopeScalingKeys[] = {
+    {"rope_scaling.rope_type", "rope.scaling.type", KeyRead::RopeType, KeyKind::Text,
+     KeyWeight::Plain, "default", "default"},
+    {"rope_scaling.factor", "rope.scaling.factor", KeyRead::RopeFactor, KeyKind::Positive,
+     KeyWeight::Plain, "", ""},
+    {"rope_scaling.original_max_position_embeddings", "rope.scaling.original_context_length",
+     KeyRead::Int, KeyKind::Count, KeyWeight::Plain, "", ""},
+    {"rope_scaling.beta_fast", "rope.scaling.yarn_beta_fast", KeyRead::Float, KeyKind::Positive,
+     KeyWeight::Plain, "32", "32"},
+    {"rope_scaling.beta_slow", "rope.scaling.yarn_beta_slow", KeyRead::Float, KeyKind::Positive,
+     KeyWeight::Plain, "1", "1"},
+    {"rope_scaling.attention_factor", "rope.scaling.attn_factor", KeyRead::AttentionFactor,
+     KeyKind::Positive, KeyWeight::Plain, "", ""},
+};
+inline constexpr ConfigKey kUsedExpertKeys[] = {
+    {"num_experts_per_tok", "expert_used_count", KeyRead::Int, KeyKind::Count,
+     KeyWeight::Structural, "", ""},
+};
+inline constexpr ConfigKey kExpertWidthKeys[] = {
+    {"moe_intermediate_size", "expert_feed_forward_length", KeyRead::ExpertSize, KeyKind::Count,
+     KeyWeight::Structural, "", ""},
+};
+
+}  // namespace ktx::families
