@@ -6,17 +6,17 @@ namespace {
 
 constexpr int kMostSplits = 128;  // threads of the merge
 
-// Enough splits for four blocks a processor (of the latent kernel, whose shared memory takes all
+// Enough splits for four blocks an SM (of the latent kernel, whose shared memory takes all
 // of it, one), and none without a piece of its own.
 int split_count(const CudaAttentionArgs& a) {
   if (attention_one_takes(a)) return 1;
   int64_t wanted;
   if (attention_latent_takes(a)) {
-    wanted = multiprocessors() / attention_latent_blocks(a);
+    wanted = sm_count() / attention_latent_blocks(a);
   } else {
     const int64_t blocks =
         attention_tiles_takes(a) ? attention_tiles_blocks(a) : a.tokens * a.attrs.heads;
-    wanted = ceil_div<int64_t>(4 * multiprocessors(), blocks > 0 ? blocks : 1);
+    wanted = ceil_div<int64_t>(4 * sm_count(), blocks > 0 ? blocks : 1);
   }
   const int64_t pieces = ceil_div<int64_t>(a.max_positions, kPiece);
   int64_t splits = wanted < pieces ? wanted : pieces;

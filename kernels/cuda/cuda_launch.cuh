@@ -1,5 +1,5 @@
-// What launchers share: launch errors as Status, facts of the current device, the check of
-// a workspace, and the choice of a template by dtype.
+// What launchers share: launch errors as Status, facts of the current device (its SMs, the SM
+// occupancy of a kernel), the check of a workspace, and the choice of a template by dtype.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -21,7 +21,7 @@ inline int device_attribute(cudaDeviceAttr attribute) {
   if (cudaDeviceGetAttribute(&value, attribute, device) != cudaSuccess) return 0;
   return value;
 }
-inline int multiprocessors() {
+inline int sm_count() {
   const int count = device_attribute(cudaDevAttrMultiProcessorCount);
   return count > 0 ? count : 1;
 }
@@ -56,7 +56,7 @@ Status launch_clusters(const char* what, void (*kernel)(Params...), dim3 grid, i
     KTX_TRY(cuda_status(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared), what));
   }
-  // One division of shared memory and L1 for all kernels: a processor that has to change it
+  // One division of shared memory and L1 for all kernels: an SM that has to change it
   // takes no block of the next kernel before all of this one are gone.
   KTX_TRY(cuda_status(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                                            cudaSharedmemCarveoutMaxShared),
@@ -88,7 +88,7 @@ int clusters_at_once(void (*kernel)(Params...), int cluster, int threads, int sh
   if (cluster == 1) {
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(&count, kernel, threads,
                                                   static_cast<size_t>(shared));
-    count *= multiprocessors();
+    count *= sm_count();
   } else {
     cudaLaunchAttribute clusters = {};
     clusters.id = cudaLaunchAttributeClusterDimension;

@@ -30,15 +30,15 @@ int64_t latent_bytes(const CudaLatentArgs& a) {
   return pieces_of(a) * (a.latent_dim / 64 + 1) * kPanelHalves * 2;
 }
 
-// As many heads as fit, or fewer if then the rounds of attention's blocks over the processors are
-// fewer. A block has a processor to itself.
-int heads_at_once(const CudaLatentArgs& a, int processors) {
+// As many heads as fit, or fewer if then the rounds of attention's blocks over the SMs are
+// fewer. A block has an SM to itself.
+int heads_at_once(const CudaLatentArgs& a, int sms) {
   const int64_t fit = kGroupBytes / head_bytes(a);
   const int most = static_cast<int>(fit < 1 ? 1 : fit < a.heads ? fit : a.heads);
   const auto rounds = [&](int heads) {
     const int64_t blocks = heads * blocks_of_head(a), rest = a.heads % heads * blocks_of_head(a);
-    return a.heads / heads * ceil_div<int64_t>(blocks, processors) +
-           ceil_div<int64_t>(rest, processors);
+    return a.heads / heads * ceil_div<int64_t>(blocks, sms) +
+           ceil_div<int64_t>(rest, sms);
   };
   int best = most;
   for (int heads = most - 1; heads >= 1; --heads) {
@@ -47,17 +47,17 @@ int heads_at_once(const CudaLatentArgs& a, int processors) {
   return best;
 }
 
-// Parts of the positions, where heads alone leave processors without a block.
-int split_count(const CudaLatentArgs& a, int heads, int processors) {
-  const int64_t wanted = processors / (heads * blocks_of_head(a));
+// Parts of the positions, where heads alone leave SMs without a block.
+int split_count(const CudaLatentArgs& a, int heads, int sms) {
+  const int64_t wanted = sms / (heads * blocks_of_head(a));
   const int64_t most = pieces_of(a) / kLeastPieces;
   const int64_t splits = wanted < most ? wanted : most;
   return static_cast<int>(splits > 1 ? splits : 1);
 }
 
-// No more bytes than that are ever asked for parts: one for a block, and no more blocks than processors.
-int64_t parts_bytes(const CudaLatentArgs& a, int processors) {
-  const int64_t rows = int64_t{processors} * kLatentAttentionRows;
+// No more bytes than that are ever asked for parts: one for a block, and no more blocks than SMs.
+int64_t parts_bytes(const CudaLatentArgs& a, int sms) {
+  const int64_t rows = int64_t{sms} * kLatentAttentionRows;
   return workspace_aligned(rows * a.head_dim * 4) + workspace_aligned(rows * 8);
 }
 
@@ -100,18 +100,18 @@ bool latent_expanded_takes(const CudaLatentArgs& a) {
 int64_t latent_expanded_workspace(const CudaLatentArgs& a) {
   const int64_t group = kGroupBytes > head_bytes(a) ? kGroupBytes : head_bytes(a);
   const int64_t all = a.heads * head_bytes(a);
-  return latent_bytes(a) + (group < all ? group : all) + parts_bytes(a, multiprocessors());
+  return latent_bytes(a) + (group < all ? group : all) + parts_bytes(a, sm_count());
 }
 
 Status launch_latent_expanded(const CudaLatentArgs& a, CudaStream stream) {
   if (a.tokens == 0) return {};
   if (!latent_expanded_takes(a)) return Error{"latent_expanded: no kernel for such heads, weights or cache"};
   KTX_TRY(check_workspace("latent_expanded", a.workspace_bytes, latent_expanded_workspace(a)));
-  const int processors = multiprocessors();
-  const int at_once = heads_at_once(a, processors);
+  const int sms = sm_count();
+  const int at_once = heads_at_once(a, sms);
   auto* const latents = reinterpret_cast<uint16_t*>(a.workspace);
   std::byte* const parts = a.workspace + latent_bytes(a);
-  std::byte* const weights = parts + parts_bytes(a, processors);
+  std::byte* const weights = parts + parts_bytes(a, sms);
   KTX_TRY(launch_latent_panels(a, latents, stream));
   for (int first = 0; first < a.heads; first += at_once) {
     const int heads = a.heads - first < at_once ? a.heads - first : at_once;
@@ -133,10 +133,10 @@ Status launch_latent_expanded(const CudaLatentArgs& a, CudaStream stream) {
     group.expanded = expand.expanded;
     group.latent_panels = expand.latent_panels;
     group.pieces = expand.pieces;
-    group.parts.splits = split_count(a, heads, processors);
+    group.parts.splits = split_count(a, heads, sms);
     group.parts.values = reinterpret_cast<float*>(parts);
     group.parts.sums = reinterpret_cast<float2*>(
-        parts + workspace_aligned(int64_t{processors} * kLatentAttentionRows * a.head_dim * 4));
+        parts + workspace_aligned(int64_t{sms} * kLatentAttentionRows * a.head_dim * 4));
     KTX_TRY(attend(group, heads, stream));
   }
   return {};

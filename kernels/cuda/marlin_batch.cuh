@@ -1,9 +1,9 @@
-// Products of 2 to 16 tokens with marlin weights, at the speed of the memory (sm_90).
+// Skinny GEMM: products of 2 to 16 tokens with marlin weights, at the speed of the memory (sm_90).
 //
 // The weights are the A operand of mma.m16n8k16 (16 rows x 16 columns), eight tokens the
 // columns of B, so 2 tokens and 8 cost the same. A block of 16 warps (8, where shared memory is
 // short) takes 1 to 16 groups of strips (of one or two; of gate and of up) and a range of columns;
-// the other ranges are with the other blocks of its cluster:
+// the other ranges are with the other blocks of its cluster (split-K):
 //
 //   8192 x 8192, 16 tokens: 64 clusters of 2 blocks, 128 rows and 4096 columns to a block
 //
@@ -14,7 +14,7 @@
 // at the end (cluster_sums.cuh). The factor of a norm is put to the sums: no block waits for it.
 //
 // Roofline: bytes of the weights / memory bandwidth; for Q4_K about 2 instructions a weight
-// and lane. One block to a multiprocessor: clusters of two blocks fill it where those of two
+// and lane. SM occupancy: one block to an SM: clusters of two blocks fill it where those of two
 // smaller ones, which have to be four or more, leave some empty.
 #pragma once
 
@@ -33,7 +33,7 @@ namespace ktx::kernels {
 // How a kernel uses shared memory: records of x, then the rings, whose place the sums take.
 template <DType kType, int kColumns, int kSources, int kWarps>
 struct BatchMemory {
-  static constexpr int kShare = kWarps * 110 / 8 * 1024;  // of a multiprocessor's, less what is static
+  static constexpr int kShare = kWarps * 110 / 8 * 1024;  // of an SM's, less what is static
   static constexpr int kRecord = batch_record_bytes(kColumns);
   static constexpr int kLeast = kWarps * 2 * kSources * 4 * MarlinTile<kType>::kSpanBytes;
   static constexpr bool kFits = kLeast + kWarps / 4 * kRecord <= kShare;
@@ -288,7 +288,7 @@ Status launch_batch_columns(const BatchProduct& p, cudaStream_t stream) {
       // time but for output matrices, up to 8 tokens 3 to 7 % less, and more with many rows.
       int strips = 0;
       for (int i = 0; i < p.parts; ++i) strips += p.rows[i].strips();
-      if (strips >= multiprocessors() * (kColumns == 1 ? 3 : 32)) {
+      if (strips >= sm_count() * (kColumns == 1 ? 3 : 32)) {
         return launch_batch_as<kFirst, kFirst, kColumns, 2, false>(p, stream);
       }
     }

@@ -1,10 +1,10 @@
-// Products of 2 to 16 tokens with marlin weights, at the speed of the memory.
+// Skinny GEMM: products of 2 to 16 tokens with marlin weights, at the speed of the memory.
 //
 // The weights are the A operand of mma.m16n8k16 (16 rows x 16 columns), eight tokens the
 // columns of B, so 2 tokens and 8 cost the same. A block of up to 8 warps takes 1 to 8
 // groups of strips (of one or two; of gate and of up) and a range of columns; the other
-// ranges are with the other blocks of its cluster (sm_90; elsewhere there is one range), so
-// that a piece of x is read by few blocks and still all processors have work:
+// ranges are with the other blocks of its cluster (split-K; sm_90, elsewhere one range), so
+// that a piece of x is read by few blocks and still all SMs have work:
 //
 //   8192 x 8192, 16 tokens: 32 clusters of 8 blocks, 256 rows and 1024 columns to a block
 //
@@ -16,7 +16,7 @@
 //
 // Roofline: bytes of the weights / memory bandwidth; for Q4_K about 2.5 instructions a
 // weight and lane. Shared memory: a panel of 8 to 32 KiB and 8 rings of 2 to 4 stages;
-// where it can be, two blocks to a multiprocessor.
+// where it can be, two blocks to an SM.
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@ namespace ktx::kernels {
 // How a kernel of few tokens uses shared memory.
 template <DType kType, int kColumns, int kSources>
 struct FewMemory {
-  static constexpr int kHalf = 112 * 1024;  // of a multiprocessor's, with what is static
+  static constexpr int kHalf = 112 * 1024;  // of an SM's, with what is static
   static constexpr int kTileX = 8 * kColumns * 512;  // bytes of x for 256 columns
   static constexpr int kLeast = kRingWarps * 2 * kSources * 4 * MarlinTile<kType>::kSpanBytes;
   static constexpr bool kTwoBlocks = kLeast + 2 * kTileX <= kHalf;

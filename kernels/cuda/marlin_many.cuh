@@ -1,4 +1,4 @@
-// Products of many tokens with marlin weights: weights are decoded in registers and used
+// GEMM: products of many tokens with marlin weights. Weights are decoded in registers and used
 // for up to 64 tokens.
 //
 // A block of 8 warps takes 16 strips (256 rows; or 8 strips of gate and the same of up)

@@ -1,4 +1,4 @@
-// Products of one token with marlin weights, at the speed of the memory.
+// GEMV: products of one token with marlin weights, at the speed of the memory.
 //
 // A block of 8 warps has some strips of 16 rows (of gate and up: pairs of strips; of the sum
 // of experts: a strip of each expert). All their tiles stand in a row, and a warp takes an
@@ -11,7 +11,8 @@
 // or F32.
 //
 // Roofline: bytes of the weights / memory bandwidth. About 1.2 instructions a weight and lane
-// for Q4_K, half of them for the integer units, which take two cycles.
+// for Q4_K, half of them for the integer units, which take two cycles. SM occupancy: two blocks
+// (marlin_one_shape.cuh).
 #pragma once
 
 #include "kernels/cuda/cuda_launch.cuh"

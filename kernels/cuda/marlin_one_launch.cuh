@@ -5,7 +5,7 @@
 
 namespace ktx::kernels {
 
-// The shape of a launch: kOneBlocks for every processor (or so many more for each), and a ring
+// The shape of a launch: kOneBlocks for every SM (or so many more for each), and a ring
 // as deep as their share of its shared memory allows.
 template <DType kFirst, DType kSecond>
 Status launch_one(const OneProduct& p, cudaStream_t stream) {
@@ -49,7 +49,7 @@ Status launch_one(const OneProduct& p, cudaStream_t stream) {
     }
     return fits;
   };
-  for (int waves = 1; !share_out(ceil_div(kOneBlocks * multiprocessors() * waves, count)); ++waves) {
+  for (int waves = 1; !share_out(ceil_div(kOneBlocks * sm_count() * waves, count)); ++waves) {
   }
   const int most_items = ceil_div(shape.most_strips * tiles, kOneWarps);
   const int rest = x_bytes + shape.most_strips * (kOneWarps * 16 * 4 + 8) +
@@ -66,7 +66,7 @@ Status launch_one(const OneProduct& p, cudaStream_t stream) {
   int ring = ((fits ? share : limit) - rest) / kOneWarps / 16 * 16;
   if (ring > most_items * kWidest) ring = most_items * kWidest;
   // Deep where it fills while the kernel ahead drains. Experts are met by all blocks at once: with
-  // more than two tiles of each warp on the way some processors get far more than their share.
+  // more than two tiles of each warp on the way some SMs get far more than their share.
   const int most_stages = p.work == OneWork::Heads ? kMostStages : 2;
   if (ring > most_stages * kWidest) ring = most_stages * kWidest;
   shape.ring_bytes = ring;
@@ -78,7 +78,7 @@ Status launch_one(const OneProduct& p, cudaStream_t stream) {
   // Small rings leave room for a third block. One of the next product would take it, and this
   // one's blocks come to stand unevenly (H200: gate and up of eight experts 39.0 us, not 48.2).
   // With more blocks than stand at once, a third of this product is welcome.
-  if (p.work != OneWork::Heads && blocks * count <= kOneBlocks * multiprocessors()) {
+  if (p.work != OneWork::Heads && blocks * count <= kOneBlocks * sm_count()) {
     const int third =
         device_attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor) / (kOneBlocks + 1);
     if (shape.bytes < third) shape.bytes = third;

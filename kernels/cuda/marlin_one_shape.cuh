@@ -9,8 +9,8 @@ namespace ktx::kernels {
 constexpr int kOneWarps = 8;
 constexpr int kOneThreads = 32 * kOneWarps;
 constexpr int kOneUnits = 16;  // of a block at most: a thread an output
-// Of a processor, and as many as a launch has: with room for another, blocks of the next
-// product came to stand two on one processor and none on the next (-25 % on H200).
+// Of an SM, and as many as a launch has: with room for another, blocks of the next
+// product came to stand two on one SM and none on the next (-25 % on H200).
 constexpr int kOneBlocks = 2;
 
 // What the launcher decides. A unit is a strip, a pair of gate and up, or a strip of every

@@ -96,7 +96,7 @@ struct MarlinRing {
 
 // Two strips a warp where that leaves a tile of both for every warp of the GPU.
 inline bool two_strips(int strips, int work, int cols) {
-  return int64_t{strips / 2} * work * ceil_div(cols, 256) >= int64_t{multiprocessors()} * 12;
+  return int64_t{strips / 2} * work * ceil_div(cols, 256) >= int64_t{sm_count()} * 12;
 }
 
 }  // namespace ktx::kernels

@@ -1,4 +1,4 @@
-// Products of many tokens with marlin weights on Hopper: wgmma, with weights decoded in
+// GEMM: products of many tokens with marlin weights on Hopper: wgmma, weights decoded in
 // registers as its A operand.
 //
 // A block of two warpgroups takes 16 strips (256 rows; or 8 strips of gate and the same of
@@ -10,7 +10,7 @@
 //
 // Roofline: compute. A product of 64 rows, 128 tokens and 16 columns keeps the tensor cores
 // busy for 64 cycles; beside it a warp issues about 20 instructions of decoding. L2: 25
-// bytes a cycle and multiprocessor at 128 tokens. Shared memory: three to six stages of
+// bytes a cycle and SM at 128 tokens. Shared memory: three to six stages of
 // kTokens * 256 bytes, two of 16 tiles; 170 KiB for Q4_K at 128 tokens.
 #pragma once
 
@@ -205,7 +205,7 @@ Status launch_wide(const MarlinProduct& p, cudaStream_t stream) {
   return launch(what, marlin_wide<kType, kTokens, false>, grid, kWideThreads, kShared, stream, p);
 }
 
-// As many tokens to a block as take the least time: rounds of blocks over the processors,
+// As many tokens to a block as take the least time: rounds of blocks over the SMs,
 // each as long as its tokens and 80 more for decoding (H200: a tile of Q4_K takes 2.05, 2.66,
 // 3.85 us at 32, 64, 128 tokens). Pieces of experts are as wide as their average.
 template <DType kType>
@@ -214,7 +214,7 @@ Status launch_wide_type(const MarlinProduct& p, cudaStream_t stream) {
   const int rows = ceil_div(p.strips(), p.w[1] ? kWideStrips / 2 : kWideStrips);
   const auto cost = [&](int tokens) {
     if (p.offsets) return p.tokens > tokens * 5 / 8 * p.experts ? 256 - tokens : 256 + tokens;
-    return ceil_div(rows * ceil_div(p.tokens, tokens), multiprocessors()) * (tokens + 80);
+    return ceil_div(rows * ceil_div(p.tokens, tokens), sm_count()) * (tokens + 80);
   };
   if constexpr (kFits128) {
     if (cost(128) <= cost(64) && cost(128) <= cost(32)) return launch_wide<kType, 128>(p, stream);

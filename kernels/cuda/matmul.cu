@@ -22,13 +22,13 @@ Status launch_marlin_transposed(const CudaMatmulHeadsArgs& args, cudaStream_t st
 namespace {
 
 // The kernel of many tokens has blocks of 256 rows x 64 tokens (32 on Hopper, where it is
-// twice as quick): below about one for every processor (every third), reading the weights
+// twice as quick): below about one for every SM (every third), reading the weights
 // from L2 once more for every 16 tokens is quicker.
 bool goes_to_many(int64_t tokens, int64_t rows, const CudaWeight& w) {
   if (tokens <= kFewTokens || w.layout != Layout::Marlin || !marlin_many_runs(w.dtype)) return false;
   const int64_t strips = ceil_div<int64_t>(rows, 256);
-  if (marlin_wide_runs()) return ceil_div<int64_t>(tokens, 32) * strips >= multiprocessors() / 3;
-  return ceil_div<int64_t>(tokens, 64) * strips >= multiprocessors() * 3 / 4;
+  if (marlin_wide_runs()) return ceil_div<int64_t>(tokens, 32) * strips >= sm_count() / 3;
+  return ceil_div<int64_t>(tokens, 64) * strips >= sm_count() * 3 / 4;
 }
 
 // A row so long that shared memory has no place for it goes to the kernel of few tokens.

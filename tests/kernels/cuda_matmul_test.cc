@@ -73,7 +73,7 @@ TEST_F(CudaMatmul, EveryMarlinTypeAndNumberOfTokensAgreesWithTheSum) {
   }
 }
 
-// Enough for blocks of 32, 64 and 128 tokens on all processors.
+// Enough for blocks of 32, 64 and 128 tokens on all SMs.
 TEST_F(CudaMatmul, EveryMarlinTypeAndThousandsOfTokensAgreeWithTheSum) {
   Random random(59);
   for (DType dtype : kMarlinTypes) {
