@@ -24,7 +24,9 @@ int split_count(const CudaAttentionArgs& a) {
   return splits > 1 ? static_cast<int>(splits) : 1;
 }
 
-int64_t aligned(int64_t bytes) { return ceil_div<int64_t>(bytes, 256) * 256; }
+int64_t aligned(int64_t bytes) {
+  return ceil_div<int64_t>(bytes, 256) * 256;
+}
 
 constexpr int kMergeColumns = 128;  // of a value, of a block
 
@@ -115,15 +117,16 @@ Status launch_attention(const CudaAttentionArgs& a, CudaStream stream) {
     KTX_TRY(launch_attention_any(a, parts, stream));
   }
   if (parts.splits == 1) return {};
-  return launch_merge_parts(parts, a.attrs.heads, a.attrs.value_dim, a.tokens, a.y, a.y_stride, stream);
+  return launch_merge_parts(parts, a.attrs.heads, a.attrs.value_dim, a.tokens, a.y, a.y_stride,
+                            stream);
 }
 
 Status launch_merge_parts(const AttentionParts& parts, int heads, int value_dim, int64_t tokens,
                           float* y, int64_t y_stride, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(heads), static_cast<unsigned>(tokens),
                   static_cast<unsigned>(ceil_div(value_dim, kMergeColumns)));
-  return launch("attention: merge", value_dim % 4 == 0 ? merge_parts<true> : merge_parts<false>, grid,
-                128, 0, stream, parts, heads, value_dim, y, y_stride);
+  return launch("attention: merge", value_dim % 4 == 0 ? merge_parts<true> : merge_parts<false>,
+                grid, 128, 0, stream, parts, heads, value_dim, y, y_stride);
 }
 
 }  // namespace ktx::kernels

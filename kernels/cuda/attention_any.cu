@@ -9,7 +9,8 @@ namespace {
 constexpr int kThreads = 128;
 constexpr int kOwn = 8;  // value elements of a thread: value_dim <= 1024
 
-__global__ void __launch_bounds__(kThreads) attention_any(CudaAttentionArgs a, AttentionParts parts) {
+__global__ void __launch_bounds__(kThreads)
+    attention_any(CudaAttentionArgs a, AttentionParts parts) {
   begin_kernel();
   extern __shared__ float q[];  // key_dim
   __shared__ float weight[kPiece];
@@ -46,9 +47,9 @@ __global__ void __launch_bounds__(kThreads) attention_any(CudaAttentionArgs a, A
     for (int p = 0; p < count; ++p) {
       const float w = __expf(weight[p] - m);
       l += w;
-      const std::byte* row =
-          a.attrs.value_in_key ? kv_key(a.kv, sequence, kv_head, piece * kPiece + p)
-                               : kv_value(a.kv, sequence, kv_head, piece * kPiece + p);
+      const std::byte* row = a.attrs.value_in_key
+                                 ? kv_key(a.kv, sequence, kv_head, piece * kPiece + p)
+                                 : kv_value(a.kv, sequence, kv_head, piece * kPiece + p);
 #pragma unroll
       for (int i = 0; i < kOwn; ++i) {
         const int d = thread + i * kThreads;

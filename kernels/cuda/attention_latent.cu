@@ -26,8 +26,8 @@ Status launch_form(const CudaAttentionArgs& a, const AttentionParts& parts, int 
       row_shape(a.attrs.heads / a.attrs.kv_heads, 16 * kTiles, a.one_token_per_sequence);
   const dim3 grid(parts.splits, static_cast<unsigned>(shape.blocks(a.tokens)), a.attrs.kv_heads);
   const int shared = LatentMemory(16 * kTiles, a.attrs.key_dim, stages).bytes;
-  return launch("attention", attention_latent<kType, kTiles, kOwn>, grid, kLatentThreads, shared, stream,
-                a, parts, stages);
+  return launch("attention", attention_latent<kType, kTiles, kOwn>, grid, kLatentThreads, shared,
+                stream, a, parts, stages);
 }
 template <KvType kType>
 Status launch_type(const CudaAttentionArgs& a, const AttentionParts& parts, cudaStream_t stream) {

@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kLatentThreads, 1)
   begin_kernel();
   constexpr int kRows = 16 * kTiles;
   constexpr int kOfRow = kLatentThreads / kRows;  // threads in the softmax
-  constexpr int kShare = kPiece / kOfRow;   // positions of each
+  constexpr int kShare = kPiece / kOfRow;         // positions of each
   extern __shared__ uint4 dynamic_shared[];
   uint8_t* memory = reinterpret_cast<uint8_t*>(dynamic_shared);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
@@ -73,7 +73,8 @@ __global__ void __launch_bounds__(kLatentThreads, 1)
   const int split = static_cast<int>(blockIdx.x), kv_head = static_cast<int>(blockIdx.z);
   const int group = a.attrs.heads / a.attrs.kv_heads;
   const RowShape shape = row_shape(group, kRows, a.one_token_per_sequence);
-  const BlockRows rows(shape, static_cast<int>(blockIdx.y), kRows, group, static_cast<int>(a.tokens));
+  const BlockRows rows(shape, static_cast<int>(blockIdx.y), kRows, group,
+                       static_cast<int>(a.tokens));
 
   const auto bring = [&](int sequence, int piece, int longest, int stage) {
     const std::byte* from = kv_key(a.kv, sequence, kv_head, piece * kPiece);
@@ -159,7 +160,8 @@ __global__ void __launch_bounds__(kLatentThreads, 1)
       __syncthreads();
       const uint8_t* keys = memory + at.keys + stage * kPiece * at.pitch;
 
-      // Scores. One tile: a warp has 8 positions, and two steps an ldmatrix; two: 16 positions of one.
+      // Scores. One tile: a warp has 8 positions, and two steps an ldmatrix; two: 16 positions of
+      // one.
       constexpr int kColumns = kTiles;  // products of 8 positions
       const int tile = kTiles == 2 ? warp % 2 : 0;
       const int position = kTiles == 2 ? 16 * (warp / 2) : 8 * warp;
@@ -239,7 +241,8 @@ __global__ void __launch_bounds__(kLatentThreads, 1)
         uint32_t x[kTiles][4];
 #pragma unroll
         for (int m = 0; m < kTiles; ++m) {
-          load_matrices(x[m], weights + (16 * m + lane % 16) * kWeightPitch + 16 * s + lane / 16 * 8);
+          load_matrices(x[m],
+                        weights + (16 * m + lane % 16) * kWeightPitch + 16 * s + lane / 16 * 8);
         }
 #pragma unroll
         for (int i = 0; i < kOwn; i += 2) {
@@ -262,7 +265,8 @@ __global__ void __launch_bounds__(kLatentThreads, 1)
 
   if (own_token >= 0 && part == 0 && parts.splits > 1) {
     const int64_t head = kv_head * group + rows.head(own_row);
-    parts.sums[(own_token * int64_t{a.attrs.heads} + head) * parts.splits + split] = {largest, total};
+    parts.sums[(own_token * int64_t{a.attrs.heads} + head) * parts.splits + split] = {largest,
+                                                                                      total};
   }
   if (part == 0) totals[own_row] = total;
   __syncthreads();
@@ -276,7 +280,8 @@ __global__ void __launch_bounds__(kLatentThreads, 1)
       float* out = a.y + token * a.y_stride + head * a.attrs.value_dim;
       float factor = totals[row] > 0 ? 1 / totals[row] : 0;
       if (parts.splits > 1) {
-        out = parts.values + ((token * a.attrs.heads + head) * parts.splits + split) * a.attrs.value_dim;
+        out = parts.values +
+              ((token * a.attrs.heads + head) * parts.splits + split) * a.attrs.value_dim;
         factor = 1;
       }
       out += warp * kOwn * 8 + lane % 4 * 2;

@@ -43,16 +43,18 @@ __device__ void store_new(const CudaAttentionArgs& a, const AttentionParts& part
 }
 
 template <KvType kType, int kQuarter>
-__global__ void __launch_bounds__(kThreads) attention_tiles(CudaAttentionArgs a, AttentionParts parts) {
+__global__ void __launch_bounds__(kThreads)
+    attention_tiles(CudaAttentionArgs a, AttentionParts parts) {
   begin_kernel();
-  extern __shared__ uint4 q[];        // [chunk of 32][row][quarter of 8 halves]
+  extern __shared__ uint4 q[];  // [chunk of 32][row][quarter of 8 halves]
   __shared__ float scores[kRows][kScorePitch];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int g = lane / 4;
   const int split = static_cast<int>(blockIdx.x), kv_head = static_cast<int>(blockIdx.z);
   const int group = a.attrs.heads / a.attrs.kv_heads;
   const RowShape shape = row_shape(group, kRows, a.one_token_per_sequence);
-  const BlockRows rows(shape, static_cast<int>(blockIdx.y), kRows, group, static_cast<int>(a.tokens));
+  const BlockRows rows(shape, static_cast<int>(blockIdx.y), kRows, group,
+                       static_cast<int>(a.tokens));
   const int first_token = rows.first_token, tokens = rows.tokens;
   const int chunks = a.attrs.key_dim / 32;
 
@@ -153,10 +155,14 @@ Status launch_tiles(const CudaAttentionArgs& a, const AttentionParts& parts, cud
     return launch("attention", kernel, grid, kThreads, shared, stream, a, parts);
   };
   switch (a.attrs.value_dim) {
-    case 64: return run(attention_tiles<kType, 16>);
-    case 128: return run(attention_tiles<kType, 32>);
-    case 256: return run(attention_tiles<kType, 64>);
-    default: return run(attention_tiles<kType, 128>);
+    case 64:
+      return run(attention_tiles<kType, 16>);
+    case 128:
+      return run(attention_tiles<kType, 32>);
+    case 256:
+      return run(attention_tiles<kType, 64>);
+    default:
+      return run(attention_tiles<kType, 128>);
   }
 }
 

@@ -17,7 +17,8 @@ __global__ void __launch_bounds__(kThreads) copies(CudaCopies a) {
   if (at >= copy.bytes) return;
   const std::byte* from = copy.from + at;
   std::byte* to = copy.to + at;
-  const bool aligned = ((reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to)) & 15) == 0;
+  const bool aligned =
+      ((reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to)) & 15) == 0;
   if (aligned && at + 16 <= copy.bytes) {
     *reinterpret_cast<uint4*>(to) = __ldcv(reinterpret_cast<const uint4*>(from));
     return;
@@ -32,7 +33,8 @@ __global__ void __launch_bounds__(kThreads) copies(CudaCopies a) {
 Status launch_copies(const CudaCopies& a, CudaStream stream) {
   int64_t most = 0;
   for (int i = 0; i < a.count; ++i) most = a.copies[i].bytes > most ? a.copies[i].bytes : most;
-  const dim3 grid(static_cast<unsigned>(ceil_div(most, kBlockBytes)), static_cast<unsigned>(a.count));
+  const dim3 grid(static_cast<unsigned>(ceil_div(most, kBlockBytes)),
+                  static_cast<unsigned>(a.count));
   return launch("copies", copies, grid, kThreads, 0, stream, a);
 }
 

@@ -31,7 +31,9 @@ struct Library {
               int ldb, const void* beta, void* c, cudaDataType c_type, int ldc, int compute,
               int algorithm) = nullptr;
 
-  bool complete() const { return create && set_stream && set_pointer_mode && set_workspace && gemm; }
+  bool complete() const {
+    return create && set_stream && set_pointer_mode && set_workspace && gemm;
+  }
 };
 
 template <class Fn>
@@ -106,7 +108,8 @@ Status start_cublas() {
   return start(device);
 }
 
-// The library counts in columns: our y [tokens, rows] is its C [rows, tokens], our w its A, transposed.
+// The library counts in columns: our y [tokens, rows] is its C [rows, tokens], our w its A,
+// transposed.
 Status launch_half_gemm(const HalfGemm& g, CudaStream stream) {
   Device& device = current_device();
   const std::lock_guard lock(device.mutex);
@@ -114,13 +117,14 @@ Status launch_half_gemm(const HalfGemm& g, CudaStream stream) {
   const Library& l = library();
   KTX_TRY(status_of(l.set_stream(device.handle, stream), "cublasSetStream"));
   // Setting the stream gives up the workspace.
-  KTX_TRY(status_of(l.set_workspace(device.handle, g.workspace, kCublasWorkspace), "cublasSetWorkspace"));
+  KTX_TRY(status_of(l.set_workspace(device.handle, g.workspace, kCublasWorkspace),
+                    "cublasSetWorkspace"));
   const int cols = static_cast<int>(g.cols);
-  return status_of(
-      l.gemm(device.handle, kTransposed, kStraight, static_cast<int>(g.rows), static_cast<int>(g.tokens),
-             cols, g.alpha, g.w, CUDA_R_16F, cols, g.x, CUDA_R_16F, cols, g.beta, g.y, CUDA_R_32F,
-             static_cast<int>(g.y_stride), kSumsInFloat, kLibraryChooses),
-      "cublasGemmEx");
+  return status_of(l.gemm(device.handle, kTransposed, kStraight, static_cast<int>(g.rows),
+                          static_cast<int>(g.tokens), cols, g.alpha, g.w, CUDA_R_16F, cols, g.x,
+                          CUDA_R_16F, cols, g.beta, g.y, CUDA_R_32F, static_cast<int>(g.y_stride),
+                          kSumsInFloat, kLibraryChooses),
+                   "cublasGemmEx");
 }
 
 }  // namespace ktx::kernels

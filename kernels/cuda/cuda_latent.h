@@ -3,7 +3,8 @@
 //
 //   k[p][h] = key[h] . latent[p]         p: position, t: token of the pass, h: head
 //   v[p][h] = value[h] . latent[p]
-//   y[t][h] = sum over p of softmax(scale * (q[t][h] . k[p][h] + q_rope[t][h] . k_rope[p])) * v[p][h]
+//   y[t][h] = sum over p of softmax(scale * (q[t][h] . k[p][h] + q_rope[t][h] . k_rope[p])) *
+//   v[p][h]
 //
 // The step graph has the absorbed form (matmul_heads, attention, matmul_heads), which is right for
 // decode: it reads a position once for all heads. A query and a key take 2176 operations a head
@@ -23,8 +24,8 @@
 
 namespace ktx::kernels {
 
-// Queries of the pass in F16 and times `scale`, as the launches below take them. Apart from these, so that
-// what they write may lie where q and q_rope were: plans put it there.
+// Queries of the pass in F16 and times `scale`, as the launches below take them. Apart from these,
+// so that what they write may lie where q and q_rope were: plans put it there.
 struct CudaLatentQueriesArgs {
   const float* q = nullptr;  // [tokens][heads]: of head h head_dim elements from q_head * h on
   int64_t q_stride = 0, q_head = 0;
@@ -35,16 +36,18 @@ struct CudaLatentQueriesArgs {
   float scale = 1;
   uint16_t* queries = nullptr;  // [tokens][heads][latent_query_halves(head_dim)], 16-byte aligned
 };
-constexpr int64_t latent_query_halves(int64_t head_dim) { return head_dim + 64; }
+constexpr int64_t latent_query_halves(int64_t head_dim) {
+  return head_dim + 64;
+}
 Status launch_latent_queries(const CudaLatentQueriesArgs& args, CudaStream stream);
 
 struct CudaLatentArgs {
   const uint16_t* queries = nullptr;  // of the first token
-  float* y = nullptr;  // [tokens][heads * head_dim]
+  float* y = nullptr;                 // [tokens][heads * head_dim]
   int64_t y_stride = 0;
-  int64_t tokens = 0;     // of one sequence, positions rising
-  int64_t positions = 0;  // the last token's position + 1
-  CudaWeight key, value;  // a matrix a head
+  int64_t tokens = 0;                       // of one sequence, positions rising
+  int64_t positions = 0;                    // the last token's position + 1
+  CudaWeight key, value;                    // a matrix a head
   MatmulHeadsAttrs key_heads, value_heads;  // of the absorbed form's two products
   int32_t heads = 0, head_dim = 0, latent_dim = 0, rope_dim = 0;
   CudaKvView kv;  // sequence and position of these tokens; key: [latent | rope]
@@ -52,9 +55,9 @@ struct CudaLatentArgs {
   int64_t workspace_bytes = 0;
 };
 
-// From how many tokens of a sequence on it is the faster form, however long the past and with 16 heads
-// or 128: one H200, `bench-kernels latent` (bench/2026-11-gpu-prompts.md). At 32 it is 1.1 times
-// as fast with no past and 0.75 to 0.9 times behind 2048 positions.
+// From how many tokens of a sequence on it is the faster form, however long the past and with 16
+// heads or 128: one H200, `bench-kernels latent` (bench/2026-11-gpu-prompts.md). At 32 it is 1.1
+// times as fast with no past and 0.75 to 0.9 times behind 2048 positions.
 inline constexpr int64_t kExpandedTokens = 64;
 // Beyond so many positions the workspace would be too large, and the form stays absorbed.
 inline constexpr int64_t kMostExpandedPositions = 65536;

@@ -118,18 +118,30 @@ __host__ __device__ constexpr T ceil_div(T a, T b) {
 template <class R, class Fn>
 R for_marlin_type(DType dtype, R otherwise, Fn&& fn) {
   switch (dtype) {
-    case DType::Q4_0: return fn.template operator()<DType::Q4_0>();
-    case DType::Q4_1: return fn.template operator()<DType::Q4_1>();
-    case DType::Q5_0: return fn.template operator()<DType::Q5_0>();
-    case DType::Q5_1: return fn.template operator()<DType::Q5_1>();
-    case DType::Q8_0: return fn.template operator()<DType::Q8_0>();
-    case DType::Q4_K: return fn.template operator()<DType::Q4_K>();
-    case DType::Q5_K: return fn.template operator()<DType::Q5_K>();
-    case DType::Q6_K: return fn.template operator()<DType::Q6_K>();
-    case DType::IQ4_NL: return fn.template operator()<DType::IQ4_NL>();
-    case DType::IQ4_XS: return fn.template operator()<DType::IQ4_XS>();
-    case DType::MXFP4: return fn.template operator()<DType::MXFP4>();
-    default: return otherwise;
+    case DType::Q4_0:
+      return fn.template operator()<DType::Q4_0>();
+    case DType::Q4_1:
+      return fn.template operator()<DType::Q4_1>();
+    case DType::Q5_0:
+      return fn.template operator()<DType::Q5_0>();
+    case DType::Q5_1:
+      return fn.template operator()<DType::Q5_1>();
+    case DType::Q8_0:
+      return fn.template operator()<DType::Q8_0>();
+    case DType::Q4_K:
+      return fn.template operator()<DType::Q4_K>();
+    case DType::Q5_K:
+      return fn.template operator()<DType::Q5_K>();
+    case DType::Q6_K:
+      return fn.template operator()<DType::Q6_K>();
+    case DType::IQ4_NL:
+      return fn.template operator()<DType::IQ4_NL>();
+    case DType::IQ4_XS:
+      return fn.template operator()<DType::IQ4_XS>();
+    case DType::MXFP4:
+      return fn.template operator()<DType::MXFP4>();
+    default:
+      return otherwise;
   }
 }
 

@@ -51,9 +51,9 @@ Status launch_one_gate_up(const CudaOneGateUpArgs& args, CudaStream stream);
 
 struct CudaOneRouterArgs {
   CudaOneX x;
-  CudaWeight w;              // rows of floats
-  float* logits = nullptr;   // [w.rows]
-  float* normed = nullptr;   // [w.cols]
+  CudaWeight w;             // rows of floats
+  float* logits = nullptr;  // [w.rows]
+  float* normed = nullptr;  // [w.cols]
 };
 bool one_router_takes(const CudaOneRouterArgs& args);
 Status launch_one_router(const CudaOneRouterArgs& args, CudaStream stream);

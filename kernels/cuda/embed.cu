@@ -46,7 +46,9 @@ __device__ float decode(const BlockF32& b, int) {
   memcpy(&v, &b, 4);
   return v;
 }
-__device__ float decode(const BlockF16& b, int) { return half_at(&b); }
+__device__ float decode(const BlockF16& b, int) {
+  return half_at(&b);
+}
 __device__ float decode(const BlockBF16& b, int) {
   const uint8_t* bytes = reinterpret_cast<const uint8_t*>(&b);
   return __uint_as_float(static_cast<uint32_t>(bytes[0] | bytes[1] << 8) << 16);
@@ -62,8 +64,9 @@ __device__ float decode(const BlockQ5_0& b, int i) {
   return half_at(&b) * static_cast<float>(nibble(b.codes, i) + fifth(b.high, i) - 16);
 }
 __device__ float decode(const BlockQ5_1& b, int i) {
-  return __fadd_rn(__fmul_rn(half_at(&b), static_cast<float>(nibble(b.codes, i) + fifth(b.high, i))),
-                   half_at(reinterpret_cast<const uint8_t*>(&b) + 2));
+  return __fadd_rn(
+      __fmul_rn(half_at(&b), static_cast<float>(nibble(b.codes, i) + fifth(b.high, i))),
+      half_at(reinterpret_cast<const uint8_t*>(&b) + 2));
 }
 __device__ float decode(const BlockQ8_0& b, int i) {
   return half_at(&b) * static_cast<float>(b.codes[i]);
@@ -187,7 +190,8 @@ Status launch_embed(const CudaEmbedArgs& a, CudaStream stream) {
     KTX_EMBED(IQ4_XS, 256);
     KTX_EMBED(MXFP4, 32);
 #undef KTX_EMBED
-    default: return unknown;
+    default:
+      return unknown;
   }
 }
 

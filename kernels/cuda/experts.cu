@@ -3,8 +3,8 @@
 //
 // With few pairs for the experts there are, hardly two of them share one: each goes to the
 // kernel of one token. Then, up to 12 pairs to an expert on average, the kernel of few
-// tokens reads each expert that is asked for once, and more go to that of many. down writes one row per pair
-// to the workspace; the rows of a token are then added in rising expert number, which is
+// tokens reads each expert that is asked for once, and more go to that of many. down writes one row
+// per pair to the workspace; the rows of a token are then added in rising expert number, which is
 // the order of their places in `order`.
 #include "kernels/cuda/cuda_experts.h"
 
@@ -26,7 +26,9 @@ Path path_of(int64_t pairs, const ExpertsAttrs& attrs, const CudaWeight& w) {
   return many ? Path::Many : Path::Few;
 }
 
-bool same_form(const CudaWeight& a, const CudaWeight& b) { return a.dtype == b.dtype; }
+bool same_form(const CudaWeight& a, const CudaWeight& b) {
+  return a.dtype == b.dtype;
+}
 
 Status check(const char* op, const CudaWeight& w, const ExpertsAttrs& attrs, int64_t has,
              int64_t needs) {
@@ -135,8 +137,7 @@ Status launch_experts_gate_up(const CudaExpertsGateUpArgs& a, CudaStream stream)
       p.w[1] = reinterpret_cast<const uint8_t*>(up->data);
       p.matrix_bytes[1] = up->matrix_bytes;
     }
-    return launch_product(path_of(pairs, a.attrs, w), w.dtype, p, a.tokens, workspace,
-                          stream);
+    return launch_product(path_of(pairs, a.attrs, w), w.dtype, p, a.tokens, workspace, stream);
   };
   if (same_form(a.gate, a.up)) return run(a.gate, &a.up, a.h, a.h_stride, a.workspace);
   std::byte* rest = a.workspace + workspace_aligned(pairs * a.up.rows * 4);
@@ -163,8 +164,8 @@ int64_t cuda_experts_down_workspace(const CudaExpertsDownArgs& a) {
 
 Status launch_experts_down(const CudaExpertsDownArgs& a, CudaStream stream) {
   if (a.tokens == 0) return {};
-  KTX_TRY(check("experts_down", a.down, a.attrs, a.workspace_bytes,
-                cuda_experts_down_workspace(a)));
+  KTX_TRY(
+      check("experts_down", a.down, a.attrs, a.workspace_bytes, cuda_experts_down_workspace(a)));
   const int64_t pairs = a.tokens * a.attrs.top_k;
   float* partial = reinterpret_cast<float*>(a.workspace);
   std::byte* rest = a.workspace + workspace_aligned(pairs * a.down.rows * 4);
@@ -175,8 +176,7 @@ Status launch_experts_down(const CudaExpertsDownArgs& a, CudaStream stream) {
   p.y_stride = a.down.rows;
   p.places = reinterpret_cast<int32_t*>(rest);
   rest += workspace_aligned(pairs * 4);
-  KTX_TRY(launch_product(path_of(pairs, a.attrs, a.down), a.down.dtype, p, pairs, rest,
-                         stream));
+  KTX_TRY(launch_product(path_of(pairs, a.attrs, a.down), a.down.dtype, p, pairs, rest, stream));
   Combine combine;
   combine.partial = partial;
   combine.places = p.places;

@@ -18,9 +18,15 @@ enum class HalfOrder { Columns, Fragments, Panels };
 Status launch_half_rows_padded(const CudaHalfRowsArgs& args, int64_t half_cols, HalfOrder order,
                                cudaStream_t stream);
 
-inline int64_t half_rows_cols(int64_t cols) { return ceil_div<int64_t>(cols, 256) * 256; }
-inline int64_t workspace_aligned(int64_t bytes) { return ceil_div<int64_t>(bytes, 256) * 256; }
-inline int64_t padded_rows(int64_t rows) { return ceil_div<int64_t>(rows, 128) * 128; }
+inline int64_t half_rows_cols(int64_t cols) {
+  return ceil_div<int64_t>(cols, 256) * 256;
+}
+inline int64_t workspace_aligned(int64_t bytes) {
+  return ceil_div<int64_t>(bytes, 256) * 256;
+}
+inline int64_t padded_rows(int64_t rows) {
+  return ceil_div<int64_t>(rows, 128) * 128;
+}
 // Memory of so many rows in F16, and with their scales behind them.
 inline int64_t half_values_bytes(int64_t rows, int64_t cols) {
   return padded_rows(rows) * half_rows_cols(cols) * 2;

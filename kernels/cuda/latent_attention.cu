@@ -1,10 +1,10 @@
-// Attention over expanded keys and values (latent_panels.cuh), by Hopper's products: the second half
-// of MLA in expanded form.
+// Attention over expanded keys and values (latent_panels.cuh), by Hopper's products: the second
+// half of MLA in expanded form.
 //
 // A block takes 128 tokens of one head, 64 to a warpgroup, and walks the pieces of 64 positions
-// that they see. A third warpgroup, which gives its registers to the others, asks for pieces ahead, in four
-// stages; all meet at barriers of the stages only, so that one warpgroup's softmax goes on beside
-// the other's products. Within a warpgroup the next piece's scores and this one's values are
+// that they see. A third warpgroup, which gives its registers to the others, asks for pieces ahead,
+// in four stages; all meet at barriers of the stages only, so that one warpgroup's softmax goes on
+// beside the other's products. Within a warpgroup the next piece's scores and this one's values are
 // on their way while the softmax of the next waits for nothing but its scores.
 //
 //   scores   q (registers, F16, scaled) . keys (head_dim / 64 panels and the rotary one)
@@ -19,7 +19,7 @@
 namespace ktx::kernels {
 namespace {
 
-constexpr int kGroups = 2;  // warpgroups
+constexpr int kGroups = 2;                     // warpgroups
 constexpr int kThreads = 128 * (kGroups + 1);  // and the one that asks for pieces
 constexpr int kStages = 4;
 constexpr int kPanelBytes = kPanelHalves * 2;
@@ -40,8 +40,8 @@ __device__ __forceinline__ float exp2_fast(float x) {
 
 // Two rows of this lane's, 8 apart, and what their softmax has seen.
 struct RowSums {
-  int seen[2];   // positions that the row sees
-  int least;     // of all rows of the warp
+  int seen[2];  // positions that the row sees
+  int least;    // of all rows of the warp
   float largest[2] = {-INFINITY, -INFINITY};
   float total[2] = {0, 0};  // of this lane's columns
   float shrink[2];
@@ -171,7 +171,8 @@ __global__ void __launch_bounds__(kThreads, 1) latent_attention(LatentAttention 
       wgmma_f16(s, q[k], wgmma_rows(stage + k / 4 * kPanelBytes, k % 4), k > 0);
     }
 #pragma unroll
-    for (int k = 0; k < 4; ++k) wgmma_f16(s, q[kSteps + k], wgmma_rows(stage + kHeadBytes, k), true);
+    for (int k = 0; k < 4; ++k)
+      wgmma_f16(s, q[kSteps + k], wgmma_rows(stage + kHeadBytes, k), true);
     commit_wgmma();
   };
   const auto ask_values = [&](int i) {
@@ -251,8 +252,8 @@ Status launch_latent_attention(const LatentAttention& p, int heads, cudaStream_t
     return launch(what, latent_attention<128>, grid, kThreads, kStages * Stage<128>::kBytes + 1024,
                   stream, p);
   }
-  return launch(what, latent_attention<64>, grid, kThreads, kStages * Stage<64>::kBytes + 1024, stream,
-                p);
+  return launch(what, latent_attention<64>, grid, kThreads, kStages * Stage<64>::kBytes + 1024,
+                stream, p);
 }
 
 }  // namespace ktx::kernels

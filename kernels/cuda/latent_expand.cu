@@ -8,8 +8,8 @@
 // warpgroups makes two pieces of one head; panels of 64 latent elements pass through four stages of
 // shared memory, where the results are put in order before they go out in whole lines.
 //
-// Roofline: a panel is 48 KiB from L2 for 512 cycles of the tensor cores (head_dim 128). Shared memory:
-// 192 KiB. Registers: 128 sums.
+// Roofline: a panel is 48 KiB from L2 for 512 cycles of the tensor cores (head_dim 128). Shared
+// memory: 192 KiB. Registers: 128 sums.
 #include "kernels/cuda/cuda_launch.cuh"
 #include "kernels/cuda/latent_panels.cuh"
 #include "kernels/cuda/wgmma.cuh"
@@ -25,7 +25,7 @@ template <int kDim>
 struct ExpandMemory {
   static constexpr int kWeightBytes = kDim * 128;
   static constexpr int kStageBytes = 2 * kPanelBytes + 2 * kWeightBytes;
-  static constexpr int kPieceBytes = kDim * 256;  // keys and values of a piece
+  static constexpr int kPieceBytes = kDim * 256;               // keys and values of a piece
   static constexpr int kBytes = kStages * kStageBytes + 1024;  // to align
 };
 
@@ -33,7 +33,8 @@ template <int kDim>
 __global__ void __launch_bounds__(kThreads, 1) latent_expand(LatentExpand p) {
   begin_kernel();
   using Memory = ExpandMemory<kDim>;
-  constexpr bool kBoth = kDim == 128;  // of the values a warpgroup makes half the rows of both pieces
+  constexpr bool kBoth =
+      kDim == 128;  // of the values a warpgroup makes half the rows of both pieces
   extern __shared__ uint8_t expand_shared[];
   __shared__ uint64_t full[kStages];
   uint8_t* const memory = expand_shared + (-shared_address(expand_shared) & 1023);
@@ -54,7 +55,8 @@ __global__ void __launch_bounds__(kThreads, 1) latent_expand(LatentExpand p) {
     for (int i = 0; i < 2; ++i) {
       const int64_t piece = min(first_piece + i, p.pieces - 1);
       copy_bulk(to + i * kPanelBytes,
-                p.latents + (piece * (p.latent_panels + 1) + panel) * kPanelHalves, kPanelBytes, barrier);
+                p.latents + (piece * (p.latent_panels + 1) + panel) * kPanelHalves, kPanelBytes,
+                barrier);
       copy_bulk(to + 2 * kPanelBytes + i * Memory::kWeightBytes,
                 p.weights + ((int64_t{head} * 2 + i) * p.latent_panels + panel) * kDim * 64,
                 Memory::kWeightBytes, barrier);
@@ -94,8 +96,8 @@ __global__ void __launch_bounds__(kThreads, 1) latent_expand(LatentExpand p) {
 #pragma unroll
     for (int j = 0; j < kDim / 8; ++j) {
       const int place = panel_place(position, j % 8 * 8 + column) * 2;
-      *reinterpret_cast<uint32_t*>(memory + group * Memory::kPieceBytes + j / 8 * kPanelBytes + place) =
-          pack_halves(keys[j][2 * r], keys[j][2 * r + 1]);
+      *reinterpret_cast<uint32_t*>(memory + group * Memory::kPieceBytes + j / 8 * kPanelBytes +
+                                   place) = pack_halves(keys[j][2 * r], keys[j][2 * r + 1]);
       const int piece = kBoth ? j / 8 : group;
       *reinterpret_cast<uint32_t*>(memory + piece * Memory::kPieceBytes + kDim * 128 +
                                    panel_place(element, j % 8 * 8 + column) * 2) =

@@ -20,9 +20,13 @@ constexpr int kLeastPieces = 4;
 int64_t blocks_of_head(const CudaLatentArgs& a) {
   return ceil_div<int64_t>(a.tokens, kLatentAttentionRows);
 }
-int64_t pieces_of(const CudaLatentArgs& a) { return ceil_div<int64_t>(a.positions, kPiece); }
+int64_t pieces_of(const CudaLatentArgs& a) {
+  return ceil_div<int64_t>(a.positions, kPiece);
+}
 // Of a head: key and value weights in F16, and with them its keys and values.
-int64_t weight_bytes(const CudaLatentArgs& a) { return int64_t{4} * a.head_dim * a.latent_dim; }
+int64_t weight_bytes(const CudaLatentArgs& a) {
+  return int64_t{4} * a.head_dim * a.latent_dim;
+}
 int64_t head_bytes(const CudaLatentArgs& a) {
   return weight_bytes(a) + pieces_of(a) * 256 * a.head_dim;
 }
@@ -37,8 +41,7 @@ int heads_at_once(const CudaLatentArgs& a, int sms) {
   const int most = static_cast<int>(fit < 1 ? 1 : fit < a.heads ? fit : a.heads);
   const auto rounds = [&](int heads) {
     const int64_t blocks = heads * blocks_of_head(a), rest = a.heads % heads * blocks_of_head(a);
-    return a.heads / heads * ceil_div<int64_t>(blocks, sms) +
-           ceil_div<int64_t>(rest, sms);
+    return a.heads / heads * ceil_div<int64_t>(blocks, sms) + ceil_div<int64_t>(rest, sms);
   };
   int best = most;
   for (int heads = most - 1; heads >= 1; --heads) {
@@ -105,7 +108,8 @@ int64_t latent_expanded_workspace(const CudaLatentArgs& a) {
 
 Status launch_latent_expanded(const CudaLatentArgs& a, CudaStream stream) {
   if (a.tokens == 0) return {};
-  if (!latent_expanded_takes(a)) return Error{"latent_expanded: no kernel for such heads, weights or cache"};
+  if (!latent_expanded_takes(a))
+    return Error{"latent_expanded: no kernel for such heads, weights or cache"};
   KTX_TRY(check_workspace("latent_expanded", a.workspace_bytes, latent_expanded_workspace(a)));
   const int sms = sm_count();
   const int at_once = heads_at_once(a, sms);

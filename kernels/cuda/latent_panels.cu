@@ -1,5 +1,5 @@
-// Latents of the cache and weights of their heads as panels, and queries in F16 (latent_panels.cuh).
-// Roofline: bytes; all are small beside what is made of them.
+// Latents of the cache and weights of their heads as panels, and queries in F16
+// (latent_panels.cuh). Roofline: bytes; all are small beside what is made of them.
 #include "kernels/cuda/latent_panels.cuh"
 
 #include "kernels/cuda/cuda_launch.cuh"
@@ -112,7 +112,8 @@ Status launch_panels_of(const CudaWeight& w, const MatmulHeadsAttrs& heads, bool
   const dim3 grid(static_cast<unsigned>(ceil_div(tiles, kWarps)), static_cast<unsigned>(count));
   return for_marlin_type<Status>(
       w.dtype, Error{"not a format of marlin weights"}, [&]<DType kType>() {
-        const auto kernel = rows_are_latent ? weight_panels<kType, true> : weight_panels<kType, false>;
+        const auto kernel =
+            rows_are_latent ? weight_panels<kType, true> : weight_panels<kType, false>;
         return launch("panels of weights", kernel, grid, 32 * kWarps, 0, stream, p);
       });
 }
@@ -130,8 +131,8 @@ Status launch_latent_panels(const CudaLatentArgs& a, uint16_t* latents, cudaStre
   const int positions = static_cast<int>(a.positions), width = a.latent_dim + a.rope_dim;
   const dim3 grid(static_cast<unsigned>(ceil_div(positions, kPiece)),
                   static_cast<unsigned>(a.latent_dim / 64 + 1));
-  const auto kernel = a.kv.layout.type == KvType::F16 ? latent_rows<KvType::F16>
-                                                      : latent_rows<KvType::Q8_0>;
+  const auto kernel =
+      a.kv.layout.type == KvType::F16 ? latent_rows<KvType::F16> : latent_rows<KvType::Q8_0>;
   return launch("panels of latents", kernel, grid, kRowThreads, 0, stream, a.kv, positions, width,
                 latents);
 }

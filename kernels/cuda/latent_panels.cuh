@@ -1,8 +1,8 @@
 // What the kernels of the expanded form of MLA (cuda_latent.h) hand to each other.
 //
-// A panel has rows of 64 halves (128 bytes) in which 16-byte piece i of row r stands at i ^ (r % 8):
-// what wgmma takes from shared memory (wgmma.cuh), so that any run of rows is one bulk copy. Pieces
-// are 64 positions.
+// A panel has rows of 64 halves (128 bytes) in which 16-byte piece i of row r stands at i ^ (r %
+// 8): what wgmma takes from shared memory (wgmma.cuh), so that any run of rows is one bulk copy.
+// Pieces are 64 positions.
 //
 //   latents   [piece][panel][64 positions]   latent_dim / 64 panels, then the rotary part, padded
 //   queries   [token][head][head_dim, then the rotary part, padded to 64]; of every 16 columns
@@ -39,7 +39,7 @@ struct LatentExpand {
 Status launch_latent_expand(const LatentExpand& args, int head_dim, int heads, cudaStream_t stream);
 
 struct LatentAttention {
-  CudaLatentArgs of;  // queries and y begin at the first of the heads
+  CudaLatentArgs of;                  // queries and y begin at the first of the heads
   const uint16_t* latents = nullptr;  // for their rotary parts
   const uint16_t* expanded = nullptr;
   int latent_panels = 0, pieces = 0;

@@ -66,7 +66,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    half_values(const float* x, int64_t x_stride, int cols, uint16_t* halves, Scale* scale, float beta) {
+    half_values(const float* x, int64_t x_stride, int cols, uint16_t* halves, Scale* scale,
+                float beta) {
   begin_kernel();
   int exponent = static_cast<int>(scale->largest >> 23) - 127 - 13;
   exponent = max(-100, min(100, exponent));
@@ -109,7 +110,8 @@ bool goes_to_library(int64_t tokens, const CudaWeight& w) {
 Status start_library_products(int64_t tokens) {
   const int capability = compute_capability();
   for (const From& from : kFrom) {
-    if (from.capability == capability && tokens >= from.tokens && cublas_found()) return start_cublas();
+    if (from.capability == capability && tokens >= from.tokens && cublas_found())
+      return start_cublas();
   }
   return {};
 }
@@ -127,9 +129,10 @@ Status launch_library_product(const CudaMatmulArgs& a, CudaStream stream) {
   const int cols = static_cast<int>(a.w.cols);
   const dim3 tokens(static_cast<unsigned>(a.tokens));
   KTX_TRY(cuda_status(cudaMemsetAsync(scale, 0, sizeof(Scale), stream), "library_product"));
-  KTX_TRY(launch("largest_value", largest_value, tokens, kThreads, 0, stream, a.x, a.x_stride, cols, scale));
-  KTX_TRY(launch("half_values", half_values, tokens, kThreads, 0, stream, a.x, a.x_stride, cols, x, scale,
-                 a.accumulate || a.bias ? 1.f : 0.f));
+  KTX_TRY(launch("largest_value", largest_value, tokens, kThreads, 0, stream, a.x, a.x_stride, cols,
+                 scale));
+  KTX_TRY(launch("half_values", half_values, tokens, kThreads, 0, stream, a.x, a.x_stride, cols, x,
+                 scale, a.accumulate || a.bias ? 1.f : 0.f));
   if (a.bias) {
     const dim3 grid(static_cast<unsigned>(ceil_div<int64_t>(a.w.rows, kThreads)), tokens.x);
     KTX_TRY(launch("bias_rows", bias_rows, grid, kThreads, 0, stream, a));
@@ -140,8 +143,9 @@ Status launch_library_product(const CudaMatmulArgs& a, CudaStream stream) {
     piece.data += first / kMarlinRows * strip_bytes;
     piece.rows = a.w.rows - first < places.piece_rows ? a.w.rows - first : places.piece_rows;
     KTX_TRY(launch_dequantize({piece, w}, stream));
-    HalfGemm gemm{w, x, piece.rows, a.w.cols, a.tokens, a.y + first, a.y_stride, &scale->alpha, &scale->beta,
-                  a.workspace + places.library};
+    HalfGemm gemm{
+        w,           x,          piece.rows,    a.w.cols,     a.tokens,
+        a.y + first, a.y_stride, &scale->alpha, &scale->beta, a.workspace + places.library};
     KTX_TRY(launch_half_gemm(gemm, stream));
   }
   return {};

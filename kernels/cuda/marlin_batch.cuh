@@ -46,7 +46,7 @@ struct BatchMemory {
 
 // Warps of a block: 8 only where the rings of 16 are too large.
 template <DType kFirst, DType kSecond, int kColumns, int kSources>
-constexpr int kBatchWarps = BatchMemory<kFirst, kColumns, kSources, 16>::kFits &&
+constexpr int kBatchWarps = BatchMemory<kFirst, kColumns, kSources, 16>::kFits&&
                                     BatchMemory<kSecond, kColumns, kSources, 16>::kFits
                                 ? 16
                                 : 8;

@@ -182,7 +182,8 @@ struct PlainBytes : Codes {
     scales.weigh(v, sums, x_scale, total);
   }
 };
-__device__ __forceinline__ ScaleOffset plain_scale(const uint8_t* plane, int spans, int row, int c) {
+__device__ __forceinline__ ScaleOffset plain_scale(const uint8_t* plane, int spans, int row,
+                                                   int c) {
   return {half_float(load_as<uint16_t>(plane + row * 4 * spans + 2 * c)), 0};
 }
 __device__ __forceinline__ ScaleOffset plain_scale_offset(const uint8_t* plane, int spans, int row,
@@ -224,7 +225,8 @@ struct MarlinBytes<DType::Q5_1> : PlainBytes<FiveBitBytes<false>, MarlinBytes<DT
   }
 };
 template <>
-struct MarlinBytes<DType::IQ4_NL> : PlainBytes<TableBytes<DType::IQ4_NL>, MarlinBytes<DType::IQ4_NL>> {
+struct MarlinBytes<DType::IQ4_NL>
+    : PlainBytes<TableBytes<DType::IQ4_NL>, MarlinBytes<DType::IQ4_NL>> {
   static constexpr bool kWide = false;
   static constexpr float kZero = 0;
   __device__ static ScaleOffset scale_offset(const uint8_t* tile, int spans, int row, int c) {
@@ -241,7 +243,8 @@ struct MarlinBytes<DType::MXFP4> : PlainBytes<TableBytes<DType::MXFP4>, MarlinBy
   }
 };
 template <>
-struct MarlinBytes<DType::IQ4_XS> : PlainBytes<TableBytes<DType::IQ4_XS>, MarlinBytes<DType::IQ4_XS>> {
+struct MarlinBytes<DType::IQ4_XS>
+    : PlainBytes<TableBytes<DType::IQ4_XS>, MarlinBytes<DType::IQ4_XS>> {
   static constexpr bool kWide = true;
   static constexpr float kZero = 0;
   __device__ static ScaleOffset scale_offset(const uint8_t* tile, int, int row, int c) {

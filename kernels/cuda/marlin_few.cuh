@@ -32,7 +32,7 @@ namespace ktx::kernels {
 // How a kernel of few tokens uses shared memory.
 template <DType kType, int kColumns, int kSources>
 struct FewMemory {
-  static constexpr int kHalf = 112 * 1024;  // of an SM's, with what is static
+  static constexpr int kHalf = 112 * 1024;           // of an SM's, with what is static
   static constexpr int kTileX = 8 * kColumns * 512;  // bytes of x for 256 columns
   static constexpr int kLeast = kRingWarps * 2 * kSources * 4 * MarlinTile<kType>::kSpanBytes;
   static constexpr bool kTwoBlocks = kLeast + 2 * kTileX <= kHalf;
@@ -139,8 +139,8 @@ __global__ void __launch_bounds__(kRingThreads, 2)
     if (panel != begin) __syncthreads();  // all are done with the panel before
     for (int token = warp; token < tokens; token += threads / 32) {
       uint2* xs = reinterpret_cast<uint2*>(dynamic_shared) + token / 8 * 64 + token % 8 * 8;
-      const float s = stage_token<kColumns, 2 * kPanelTiles>(
-          x_row[token] + panel * 256, p.cols - panel * 256, xs, lane);
+      const float s = stage_token<kColumns, 2 * kPanelTiles>(x_row[token] + panel * 256,
+                                                             p.cols - panel * 256, xs, lane);
       if (lane == 0) scale[token] = s;
     }
     __syncthreads();

@@ -152,8 +152,8 @@ constexpr int many_shared_bytes() {
 
 template <DType kType, int kTokens>
 Status launch_many(const MarlinProduct& p, cudaStream_t stream) {
-  const int pieces = p.offsets ? expert_pieces(p.tokens, p.experts, kTokens)
-                               : ceil_div(p.tokens, kTokens);
+  const int pieces =
+      p.offsets ? expert_pieces(p.tokens, p.experts, kTokens) : ceil_div(p.tokens, kTokens);
   const dim3 grid(pieces, ceil_div(p.strips(), p.w[1] ? kManyStrips / 2 : kManyStrips));
   constexpr int kShared = many_shared_bytes<kType, kTokens>();
   const char* what = "many tokens times marlin weights";

@@ -45,7 +45,8 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
   const OneX x(memory, x_rows * block.tiles);
   memory += OneX::bytes_of(x_rows * block.tiles);
   float* sums = reinterpret_cast<float*>(memory);  // [strip][warp][row]
-  const uint8_t** places = reinterpret_cast<const uint8_t**>(sums + shape.most_strips * kOneWarps * 16);
+  const uint8_t** places =
+      reinterpret_cast<const uint8_t**>(sums + shape.most_strips * kOneWarps * 16);
 
   if constexpr (kWork != OneWork::Choices) let_next_kernel_start();
   if (kWork == OneWork::Heads && p.norm) {
@@ -143,14 +144,15 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
   if (writes && rows.accumulate) before = y[n];
   if (writes && rows.bias) before += rows.bias[n];
   if (kWork == OneWork::Heads && p.norm) {
-    const float squares = warp_sum(
-        x.load<true>(from, p.norm, p.cols, block.tiles, 0, warp, kOneWarps, lane));
+    const float squares =
+        warp_sum(x.load<true>(from, p.norm, p.cols, block.tiles, 0, warp, kOneWarps, lane));
     if (lane == 0) warp_squares[warp] = squares;
   } else if constexpr (kWork == OneWork::Sum) {  // some warps a row
     const int of_row = x_rows < kOneWarps ? kOneWarps / x_rows : 1;
     for (int k = warp / of_row; k < x_rows; k += kOneWarps / of_row) {
       const float* row = from + rising[block.first_source + k] * p.x_stride;
-      x.load<false>(row, nullptr, p.cols, block.tiles, k * block.tiles, warp % of_row, of_row, lane);
+      x.load<false>(row, nullptr, p.cols, block.tiles, k * block.tiles, warp % of_row, of_row,
+                    lane);
     }
   } else if constexpr (kWork != OneWork::Choices) {
     x.load<false>(from, nullptr, p.cols, block.tiles, 0, warp, kOneWarps, lane);

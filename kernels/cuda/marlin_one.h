@@ -38,7 +38,9 @@ struct OneRows {
   bool accumulate = false;
 
   __host__ __device__ int strip_begin() const { return row_begin / 16; }
-  __host__ __device__ int strips() const { return (row_begin + row_count + 15) / 16 - strip_begin(); }
+  __host__ __device__ int strips() const {
+    return (row_begin + row_count + 15) / 16 - strip_begin();
+  }
 };
 
 enum class OneWork { Heads, Pairs, Choices, Sum };

@@ -29,7 +29,8 @@ Status launch_one(const OneProduct& p, cudaStream_t stream) {
   for (int i = 0; i < p.parts; ++i) bytes += bytes_of(p.rows[i]);
   const int count = p.work == OneWork::Heads || p.work == OneWork::Pairs ? p.count : 1;
   int most_units = kOneUnits;  // and of the sum at most 32 strips
-  if (sum && most_units * sources_of_sum > 32) most_units = sources_of_sum < 32 ? 32 / sources_of_sum : 1;
+  if (sum && most_units * sources_of_sum > 32)
+    most_units = sources_of_sum < 32 ? 32 / sources_of_sum : 1;
   int blocks = 0;
   const auto share_out = [&](int64_t all) {  // whether no block has too many units
     blocks = 0;
@@ -84,8 +85,8 @@ Status launch_one(const OneProduct& p, cudaStream_t stream) {
     if (shape.bytes < third) shape.bytes = third;
   }
   const dim3 grid(blocks, count);
-  return launch_clusters("one token times marlin weights", one_kernel<kFirst, kSecond>(p.work), grid,
-                         shape.cluster, kOneThreads, shape.bytes, stream, p, shape);
+  return launch_clusters("one token times marlin weights", one_kernel<kFirst, kSecond>(p.work),
+                         grid, shape.cluster, kOneThreads, shape.bytes, stream, p, shape);
 }
 
 }  // namespace ktx::kernels

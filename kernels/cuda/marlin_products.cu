@@ -36,13 +36,13 @@ Status launch_marlin_many(DType dtype, const MarlinProduct& product, int64_t x_r
   if (order == HalfOrder::Panels) p.panel_rows = padded_rows(x_rows);
   p.xh = rows.xh;
   p.x_scale = rows.scale;
-  return for_marlin_type<Status>(
-      dtype, Error{"not a format of marlin weights"}, [&]<DType kType>() {
+  return for_marlin_type<Status>(dtype, Error{"not a format of marlin weights"},
+                                 [&]<DType kType>() {
 #ifdef KTX_CUDA_WGMMA
-        if (wide) return launch_wide_type<kType>(p, stream);
+                                   if (wide) return launch_wide_type<kType>(p, stream);
 #endif
-        return launch_many_type<kType>(p, stream);
-      });
+                                   return launch_many_type<kType>(p, stream);
+                                 });
 }
 
 bool marlin_wide_runs() {

@@ -1,6 +1,6 @@
 // A warp's tiles on their way through shared memory: the warp takes every `step`-th tile from
-// `first` on (before `end`), of two strips (neighbours of one matrix, or the same of gate and up) or of one,
-// and keeps the next ones coming.
+// `first` on (before `end`), of two strips (neighbours of one matrix, or the same of gate and up)
+// or of one, and keeps the next ones coming.
 //
 //   ring.start(lane);
 //   for (int item = 0; item < ring.count; ++item) {
@@ -60,9 +60,15 @@ struct MarlinRing {
     fill = memory;
     current = memory + (kStages - 1) * kStageBytes;
   }
-  __device__ __forceinline__ int tile(int item) const { return first + item * step; }
-  __device__ __forceinline__ int spans(int item) const { return tiles.spans(tile(item)); }
-  __device__ __forceinline__ const uint8_t* stage(int m) const { return current + m * kTileBytes; }
+  __device__ __forceinline__ int tile(int item) const {
+    return first + item * step;
+  }
+  __device__ __forceinline__ int spans(int item) const {
+    return tiles.spans(tile(item));
+  }
+  __device__ __forceinline__ const uint8_t* stage(int m) const {
+    return current + m * kTileBytes;
+  }
   __device__ __forceinline__ void fetch(int lane) {
     if (asked < count) {
       const int bytes = Tile::kWide ? kTileBytes : spans(asked) * Tile::kSpanBytes;

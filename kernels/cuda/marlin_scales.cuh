@@ -99,7 +99,10 @@ struct ExponentScales {
   // 2^(exponent - 128) as a half: 0 below its range, infinity above.
   __device__ static half2 power(uint32_t exponent) {
     const int k = static_cast<int>(exponent) - 128;
-    const uint32_t bits = k > 15 ? 0x7c00 : k >= -14 ? (k + 15) << 10 : k >= -24 ? 1 << (k + 24) : 0;
+    const uint32_t bits = k > 15     ? 0x7c00
+                          : k >= -14 ? (k + 15) << 10
+                          : k >= -24 ? 1 << (k + 24)
+                                     : 0;
     return __half2half2(__ushort_as_half(static_cast<unsigned short>(bits)));
   }
   __device__ __forceinline__ RowScales rows(int c) const {
@@ -174,7 +177,8 @@ struct Iq4XsScales {
     const uint32_t bits = (h.y >> (4 * c) & 15) | (h.x >> (16 + 2 * c) & 3) << 4;
     const half integer = __hsub(__ushort_as_half(static_cast<unsigned short>(0x6400 | bits)),
                                 __ushort_as_half(0x6400 + 32));
-    return __half2half2(__hmul(integer, __ushort_as_half(static_cast<unsigned short>(h.x & 0xffff))));
+    return __half2half2(
+        __hmul(integer, __ushort_as_half(static_cast<unsigned short>(h.x & 0xffff))));
   }
   __device__ __forceinline__ RowScales rows(int c) const { return {scale(0, c), scale(1, c)}; }
 };

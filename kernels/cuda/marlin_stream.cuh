@@ -24,14 +24,22 @@ constexpr int kMostStages = 8;
 // All but the `pending` youngest groups of copies are over.
 __device__ __forceinline__ void wait_async_but(int pending) {
   switch (pending) {
-    case 0: return wait_async<0>();
-    case 1: return wait_async<1>();
-    case 2: return wait_async<2>();
-    case 3: return wait_async<3>();
-    case 4: return wait_async<4>();
-    case 5: return wait_async<5>();
-    case 6: return wait_async<6>();
-    default: return wait_async<7>();
+    case 0:
+      return wait_async<0>();
+    case 1:
+      return wait_async<1>();
+    case 2:
+      return wait_async<2>();
+    case 3:
+      return wait_async<3>();
+    case 4:
+      return wait_async<4>();
+    case 5:
+      return wait_async<5>();
+    case 6:
+      return wait_async<6>();
+    default:
+      return wait_async<7>();
   }
 }
 #endif
@@ -54,8 +62,15 @@ struct MarlinStream {
   __device__ __forceinline__ MarlinStream(int cols, const uint8_t* const* strips, int strip,
                                           int tile, int count, uint8_t* memory, int stages,
                                           uint64_t* barriers, int lane)
-      : tiles(cols), strips(strips), strip(strip), tile(tile), left(count), from(nullptr),
-        memory(memory), stages(stages), barriers(barriers) {
+      : tiles(cols),
+        strips(strips),
+        strip(strip),
+        tile(tile),
+        left(count),
+        from(nullptr),
+        memory(memory),
+        stages(stages),
+        barriers(barriers) {
     if (count > 0) from = strips[strip] + tiles.offset(tile);
 #if __CUDA_ARCH__ >= 900
     if (lane == 0) {

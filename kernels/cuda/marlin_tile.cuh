@@ -4,7 +4,8 @@
 //
 //   MarlinTile<DType::Q4_K> tile;
 //   tile.load<true>(bytes, spans, lane);  // 16-byte loads, all before the first use
-//   tile.fragment(c, a);                  // columns 32c .. 32c + 31: a[0..3] step 0, a[4..7] step 1
+//   tile.fragment(c, a);                  // columns 32c .. 32c + 31: a[0..3] step 0, a[4..7] step
+//   1
 //
 // Layout of the planes: kernels/matmul/marlin_layout.h. About 1.6 instructions a weight for
 // nibbles, 2.1 with high bits; scales 0.2 to 0.7.
@@ -66,7 +67,9 @@ struct MarlinTiles {
     if constexpr (Tile::kWide) return 4;
     return tile + 1 == count ? last_spans : 4;
   }
-  __device__ static size_t offset(int tile) { return static_cast<size_t>(tile) * 4 * Tile::kSpanBytes; }
+  __device__ static size_t offset(int tile) {
+    return static_cast<size_t>(tile) * 4 * Tile::kSpanBytes;
+  }
 };
 
 }  // namespace ktx::kernels

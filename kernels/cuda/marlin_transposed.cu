@@ -25,8 +25,7 @@ struct StagedRows {
 
 // x[.][begin, begin + width) as halves with a power of two per token taken out. Columns
 // from `cols` on are zeros. Half k of token i goes to piece (k / 32, i, k % 32 / 8).
-__device__ void stage_x(StagedRows& shared, uint4* xs, int tokens, int begin, int width,
-                               int cols) {
+__device__ void stage_x(StagedRows& shared, uint4* xs, int tokens, int begin, int width, int cols) {
   const int thread = static_cast<int>(threadIdx.x);
   for (int i = 0; i < tokens; ++i) {
     float largest = 0;
@@ -179,8 +178,8 @@ Status launch_marlin_transposed(const CudaMatmulHeadsArgs& a, cudaStream_t strea
   const dim3 grid(ceil_div(p.cols, 256), a.attrs.heads, ceil_div(p.tokens, kFewTokens));
   return for_marlin_type<Status>(
       a.w.dtype, Error{"not a format of marlin weights"}, [&]<DType kType>() {
-        return launch("matmul_heads transposed", marlin_transposed<kType>, grid, kThreads,
-                      shared, stream, p);
+        return launch("matmul_heads transposed", marlin_transposed<kType>, grid, kThreads, shared,
+                      stream, p);
       });
 }
 

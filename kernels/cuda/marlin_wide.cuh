@@ -135,9 +135,8 @@ __global__ void __launch_bounds__(kWideThreads, 1) marlin_wide(MarlinProduct p) 
     wait_phase(&weights_full[tile % 2], tile / 2 % 2);
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
-      w[m].template load<false>(
-          ws + tile % 2 * Memory::kWeightBytes + (2 * warp + m) * kTileBytes, tiles.spans(tile),
-          lane);
+      w[m].template load<false>(ws + tile % 2 * Memory::kWeightBytes + (2 * warp + m) * kTileBytes,
+                                tiles.spans(tile), lane);
     }
   };
   float sum[2][kTokens / 8][4];  // set by the first product
@@ -194,8 +193,8 @@ __global__ void __launch_bounds__(kWideThreads, 1) marlin_wide(MarlinProduct p) 
 
 template <DType kType, int kTokens>
 Status launch_wide(const MarlinProduct& p, cudaStream_t stream) {
-  const int pieces = p.offsets ? expert_pieces(p.tokens, p.experts, kTokens)
-                               : ceil_div(p.tokens, kTokens);
+  const int pieces =
+      p.offsets ? expert_pieces(p.tokens, p.experts, kTokens) : ceil_div(p.tokens, kTokens);
   const dim3 grid(pieces, ceil_div(p.strips(), p.w[1] ? kWideStrips / 2 : kWideStrips));
   constexpr int kShared = WideMemory<kType, kTokens>::kBytes;
   const char* what = "many tokens times marlin weights, wgmma";

@@ -25,7 +25,8 @@ namespace {
 // twice as quick): below about one for every SM (every third), reading the weights
 // from L2 once more for every 16 tokens is quicker.
 bool goes_to_many(int64_t tokens, int64_t rows, const CudaWeight& w) {
-  if (tokens <= kFewTokens || w.layout != Layout::Marlin || !marlin_many_runs(w.dtype)) return false;
+  if (tokens <= kFewTokens || w.layout != Layout::Marlin || !marlin_many_runs(w.dtype))
+    return false;
   const int64_t strips = ceil_div<int64_t>(rows, 256);
   if (marlin_wide_runs()) return ceil_div<int64_t>(tokens, 32) * strips >= sm_count() / 3;
   return ceil_div<int64_t>(tokens, 64) * strips >= sm_count() * 3 / 4;
@@ -77,7 +78,9 @@ int64_t halves_workspace(const CudaWeight& w, int64_t tokens, int64_t rows) {
   return few > many ? few : many;
 }
 
-bool to_library(const CudaMatmulArgs& a) { return a.library && goes_to_library(a.tokens, a.w); }
+bool to_library(const CudaMatmulArgs& a) {
+  return a.library && goes_to_library(a.tokens, a.w);
+}
 
 // Whether one kernel takes both. The library takes them one after the other.
 bool go_together(const CudaGateUpArgs& a) {
@@ -131,7 +134,9 @@ Status launch_matmul(const CudaMatmulArgs& a, CudaStream stream) {
   return launch_product(a.w.dtype, p, a.workspace, goes_to_many(a.tokens, a.w.rows, a.w), stream);
 }
 
-int64_t cuda_matmul_heads_workspace(const CudaMatmulHeadsArgs&) { return 0; }
+int64_t cuda_matmul_heads_workspace(const CudaMatmulHeadsArgs&) {
+  return 0;
+}
 
 Status launch_matmul_heads(const CudaMatmulHeadsArgs& a, CudaStream stream) {
   if (a.tokens == 0) return {};
@@ -178,16 +183,21 @@ Status launch_gate_up(const CudaGateUpArgs& a, CudaStream stream) {
   KTX_TRY(check_weight(a.up));
   KTX_TRY(check_workspace("gate_up", a.workspace_bytes, cuda_gate_up_workspace(a)));
   if (go_together(a) && goes_to_batch(a.tokens)) {
-    return launch_few_gate_up({{a.x, a.x_stride, a.tokens, nullptr, 0}, a.gate, a.up, a.y, a.y_stride,
-                               a.workspace, a.workspace_bytes},
+    return launch_few_gate_up({{a.x, a.x_stride, a.tokens, nullptr, 0},
+                               a.gate,
+                               a.up,
+                               a.y,
+                               a.y_stride,
+                               a.workspace,
+                               a.workspace_bytes},
                               stream);
   }
   if (go_together(a)) {
     MarlinProduct p = marlin_product(a.gate, a.x, a.x_stride, a.tokens, a.y, a.y_stride);
     p.w[1] = reinterpret_cast<const uint8_t*>(a.up.data);
     p.matrix_bytes[1] = a.up.matrix_bytes;
-    return launch_product(a.gate.dtype, p, a.workspace, goes_to_many(a.tokens, 2 * a.gate.rows, a.gate),
-                          stream);
+    return launch_product(a.gate.dtype, p, a.workspace,
+                          goes_to_many(a.tokens, 2 * a.gate.rows, a.gate), stream);
   }
   // Two products, up to the workspace.
   const int64_t up_bytes = workspace_aligned(a.tokens * a.up.rows * 4);

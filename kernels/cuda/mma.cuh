@@ -13,19 +13,16 @@ namespace ktx::kernels {
 __device__ __forceinline__ void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
                                         uint32_t b1) {
 #if __CUDA_ARCH__ >= 800
-  asm(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
       "{%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 #else  // Turing has the half of it
-  asm(
-      "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
       "{%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(b0));
-  asm(
-      "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
       "{%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[2]), "r"(a[3]), "r"(b1));
@@ -36,8 +33,7 @@ __device__ __forceinline__ void mma_f16(float (&c)[4], const uint32_t (&a)[4], u
 __device__ __forceinline__ void mma_f16_new(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
                                             uint32_t b1) {
 #if __CUDA_ARCH__ >= 800
-  asm(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
       "{%10,%10,%10,%10};"
       : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
@@ -54,17 +50,17 @@ template <bool kSigned>
 __device__ __forceinline__ void mma_bytes(int32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0,
                                           uint32_t b1) {
 #if __CUDA_ARCH__ >= 800
-#define KTX_MMA_BYTES(type)                                                                    \
-  asm("mma.sync.aligned.m16n8k32.row.col.s32." type                                            \
-      ".s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                          \
-      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])                                         \
+#define KTX_MMA_BYTES(type)                                           \
+  asm("mma.sync.aligned.m16n8k32.row.col.s32." type                   \
+      ".s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])                \
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
 #else  // Turing has the quarter of it
-#define KTX_MMA_BYTES(type)                                                                    \
-  _Pragma("unroll") for (int i = 0; i < 4; ++i) {                                              \
-    asm("mma.sync.aligned.m8n8k16.row.col.s32." type ".s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"   \
-        : "+r"(c[i % 2 * 2]), "+r"(c[i % 2 * 2 + 1])                                           \
-        : "r"(a[i]), "r"(i < 2 ? b0 : b1));                                                    \
+#define KTX_MMA_BYTES(type)                                                                  \
+  _Pragma("unroll") for (int i = 0; i < 4; ++i) {                                            \
+    asm("mma.sync.aligned.m8n8k16.row.col.s32." type ".s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};" \
+        : "+r"(c[i % 2 * 2]), "+r"(c[i % 2 * 2 + 1])                                         \
+        : "r"(a[i]), "r"(i < 2 ? b0 : b1));                                                  \
   }
 #endif
   if constexpr (kSigned) {
@@ -114,14 +110,15 @@ __device__ __forceinline__ void begin_kernel() {
 // Clusters of blocks (sm_90): all meet, and read each other's shared memory.
 __device__ __forceinline__ void meet_cluster() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" :::
-                   "memory");
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
+                   : "memory");
 #endif
 }
 // The same, where nothing that was written needs to be seen.
 __device__ __forceinline__ void wait_for_cluster() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::
+                   : "memory");
 #endif
 }
 // `p` points into this block's shared memory; the values are those of block `rank` of the
@@ -180,8 +177,8 @@ __device__ __forceinline__ void copy_async16(void* shared, const void* global, b
                "r"(bytes));
 #else
   const uint4 v = valid ? *static_cast<const uint4*>(global) : uint4{0, 0, 0, 0};
-  asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(v.x), "r"(v.y),
-               "r"(v.z), "r"(v.w));
+  asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(v.x), "r"(v.y), "r"(v.z),
+               "r"(v.w));
 #endif
 }
 __device__ __forceinline__ void commit_async() {

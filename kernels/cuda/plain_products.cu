@@ -17,9 +17,15 @@ namespace {
 
 constexpr int kThreads = 128;
 
-__device__ __forceinline__ float to_float(float v) { return v; }
-__device__ __forceinline__ float to_float(half v) { return __half2float(v); }
-__device__ __forceinline__ float to_float(__nv_bfloat16 v) { return __bfloat162float(v); }
+__device__ __forceinline__ float to_float(float v) {
+  return v;
+}
+__device__ __forceinline__ float to_float(half v) {
+  return __half2float(v);
+}
+__device__ __forceinline__ float to_float(__nv_bfloat16 v) {
+  return __bfloat162float(v);
+}
 
 template <class T>
 struct alignas(4 * sizeof(T)) Four {
@@ -142,8 +148,8 @@ __global__ void __launch_bounds__(kThreads) plain_transposed(PlainProduct p) {
   const int64_t n = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (n >= p.w.cols) return;
   const int64_t head = blockIdx.z, t = blockIdx.y;
-  const T* w = reinterpret_cast<const T*>(p.w.data + head * p.w.matrix_bytes) +
-               p.row_begin * p.w.cols + n;
+  const T* w =
+      reinterpret_cast<const T*>(p.w.data + head * p.w.matrix_bytes) + p.row_begin * p.w.cols + n;
   const float* x = p.x + t * p.x_stride + head * p.x_head;
   float sum = 0;
 #pragma unroll 8
@@ -154,10 +160,14 @@ __global__ void __launch_bounds__(kThreads) plain_transposed(PlainProduct p) {
 template <class R, class Fn>
 R for_float_type(DType dtype, R otherwise, Fn&& fn) {
   switch (dtype) {
-    case DType::F32: return fn(float{});
-    case DType::F16: return fn(half{});
-    case DType::BF16: return fn(__nv_bfloat16{});
-    default: return otherwise;
+    case DType::F32:
+      return fn(float{});
+    case DType::F16:
+      return fn(half{});
+    case DType::BF16:
+      return fn(__nv_bfloat16{});
+    default:
+      return otherwise;
   }
 }
 const Error kNotFloat{"products with weights in rows take F32, F16 and BF16 only"};

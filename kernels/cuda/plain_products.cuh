@@ -1,8 +1,8 @@
 // Products with float weights as they stand in the file (layout `rows`): F32, F16, BF16.
 #pragma once
 
-#include "kernels/cuda/cuda_weight.h"
 #include "kernels/cuda/cuda_stream.h"
+#include "kernels/cuda/cuda_weight.h"
 #include "lib/support/result.h"
 
 namespace ktx::kernels {

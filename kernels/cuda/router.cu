@@ -36,8 +36,8 @@ constexpr int kGroupWarps = kGroupThreads / 32;
 __global__ void __launch_bounds__(kGroupThreads)
     group_experts(const int32_t* ids, int pairs, int experts, int32_t* order, int32_t* offsets) {
   begin_kernel();
-  extern __shared__ uint16_t of_warp[];       // [warp][expert] pairs of this round
-  __shared__ int next[kCudaMaxExperts + 1];   // place of the next pair of an expert
+  extern __shared__ uint16_t of_warp[];      // [warp][expert] pairs of this round
+  __shared__ int next[kCudaMaxExperts + 1];  // place of the next pair of an expert
   __shared__ int warp_total[kGroupWarps];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int kinds = experts + 1;

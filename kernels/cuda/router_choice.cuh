@@ -33,7 +33,9 @@ inline int choose_experts_bytes(const RouterAttrs& attrs) {
   return (2 * attrs.experts + attrs.groups) * 4;
 }
 
-__device__ inline bool better(float a, float b) { return isnan(b) ? !isnan(a) : a > b; }
+__device__ inline bool better(float a, float b) {
+  return isnan(b) ? !isnan(a) : a > b;
+}
 
 // Integers in the order of floats; NaN is the lowest, and 0 is below it.
 constexpr uint32_t kOrderedNan = 1;
@@ -91,8 +93,8 @@ struct TwoBest {
 };
 
 // The score of each group of `size` choices, to `group`; lanes of the warp share each group.
-__device__ inline void group_scores(const float* choice, int groups, int size, bool two, float* group,
-                                    int lane) {
+__device__ inline void group_scores(const float* choice, int groups, int size, bool two,
+                                    float* group, int lane) {
   int share = 1;
   while (2 * share * groups <= 32) share *= 2;
   for (int first = 0; first < groups; first += 32 / share) {
@@ -100,7 +102,8 @@ __device__ inline void group_scores(const float* choice, int groups, int size, b
     TwoBest own;
     for (int e = lane % share; e < size && g < groups; e += share) own.add(choice[g * size + e]);
     for (int o = 1; o < share; o *= 2) {
-      const float best = __shfl_xor_sync(~0u, own.best, o), second = __shfl_xor_sync(~0u, own.second, o);
+      const float best = __shfl_xor_sync(~0u, own.best, o),
+                  second = __shfl_xor_sync(~0u, own.second, o);
       own.add(best);
       own.add(second);
     }
@@ -209,7 +212,8 @@ __device__ RouterPick pick_experts(const CudaRouterArgs& a, int64_t t, float* sh
 #pragma unroll
   for (int i = 0; i < kOwn; ++i) sorted[i] = key[i];
   sort_falling(sorted);
-  if (groups > 1 && whole && in_group_left_out(a.attrs, sorted[0], sorted[kOwn > 1 ? 1 : 0], lane)) {
+  if (groups > 1 && whole &&
+      in_group_left_out(a.attrs, sorted[0], sorted[kOwn > 1 ? 1 : 0], lane)) {
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
       key[i] = min(key[i], kOrderedNan);

@@ -100,7 +100,9 @@ Status launch_rows(const char* op, int64_t width, int64_t tokens, cudaStream_t s
 __device__ __forceinline__ float4 load4(const float* p) {
   return *reinterpret_cast<const float4*>(p);
 }
-__device__ __forceinline__ void store4(float* p, float4 v) { *reinterpret_cast<float4*>(p) = v; }
+__device__ __forceinline__ void store4(float* p, float4 v) {
+  *reinterpret_cast<float4*>(p) = v;
+}
 
 struct Swiglu {
   __device__ static float of(float gate, float up) { return silu(gate) * up; }

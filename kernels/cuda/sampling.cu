@@ -132,8 +132,8 @@ __global__ void __launch_bounds__(kThreads)
 
 template <int kKeep>
 __global__ void __launch_bounds__(kThreads)
-    best_of_keys(CudaBestLogitsArgs a, const Key* in, int64_t count, Key* out,
-                 const SliceSum* sums, int64_t slices) {
+    best_of_keys(CudaBestLogitsArgs a, const Key* in, int64_t count, Key* out, const SliceSum* sums,
+                 int64_t slices) {
   begin_kernel();
   __shared__ Shared s;
   const int thread = static_cast<int>(threadIdx.x);
@@ -204,8 +204,7 @@ Status launch_keeping(const CudaBestLogitsArgs& a, CudaStream stream) {
   for (int from = 0;; from ^= 1) {
     const int64_t groups = ceil_div<int64_t>(count, kSlice);
     KTX_TRY(launch("best_logits", best_of_keys<kKeep>, dim3(static_cast<unsigned>(groups), rows),
-                   kThreads, 0, stream, a, keys[from], count, keys[from ^ 1], sums,
-                   places.slices));
+                   kThreads, 0, stream, a, keys[from], count, keys[from ^ 1], sums, places.slices));
     if (groups == 1) return {};
     count = groups * kKeep;
   }
@@ -219,9 +218,12 @@ int64_t cuda_best_logits_workspace(const CudaBestLogitsArgs& a) {
 
 Status launch_best_logits(const CudaBestLogitsArgs& a, CudaStream stream) {
   switch (kept(a.count)) {
-    case 1: return launch_keeping<1>(a, stream);
-    case 64: return launch_keeping<64>(a, stream);
-    default: return launch_keeping<kCudaMostBest>(a, stream);
+    case 1:
+      return launch_keeping<1>(a, stream);
+    case 64:
+      return launch_keeping<64>(a, stream);
+    default:
+      return launch_keeping<kCudaMostBest>(a, stream);
   }
 }
 

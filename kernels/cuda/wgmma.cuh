@@ -56,7 +56,8 @@ __device__ __forceinline__ void show_to_wgmma() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// Registers of each thread from here on, for all of a warpgroup: those that one gives back others get.
+// Registers of each thread from here on, for all of a warpgroup: those that one gives back others
+// get.
 template <int kCount>
 __device__ __forceinline__ void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
@@ -73,25 +74,27 @@ __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 __device__ __forceinline__ void start_barrier(uint64_t* barrier, int arrivals = 1) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\nfence.mbarrier_init.release.cluster;" ::"r"(
-                   shared_address(barrier)),
-               "r"(arrivals)
-               : "memory");
+  asm volatile(
+      "mbarrier.init.shared::cta.b64 [%0], %1;\nfence.mbarrier_init.release.cluster;" ::"r"(
+          shared_address(barrier)),
+      "r"(arrivals)
+      : "memory");
 }
 __device__ __forceinline__ void arrive(uint64_t* barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
+               : "memory");
 }
 __device__ __forceinline__ void bytes_to_come(uint64_t* barrier, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                   shared_address(barrier)),
-               "r"(bytes)
-               : "memory");
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes)
+      : "memory");
 }
 __device__ __forceinline__ void copy_bulk(void* shared, const void* global, int bytes,
                                           uint64_t* barrier) {
   asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-          shared_address(shared)),
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared_address(shared)),
       "l"(global), "r"(bytes), "r"(shared_address(barrier))
       : "memory");
 }
@@ -143,8 +146,7 @@ __device__ __forceinline__ void wgmma_f16(float (&c)[16][4], const uint32_t* a, 
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
       "{%64, %65, %66, %67}, %68, more, 1, 1, 0;}"
-      : KTX_C8(0), KTX_C8(2), KTX_C8(4), KTX_C8(6), KTX_C8(8), KTX_C8(10),
-        KTX_C8(12), KTX_C8(14)
+      : KTX_C8(0), KTX_C8(2), KTX_C8(4), KTX_C8(6), KTX_C8(8), KTX_C8(10), KTX_C8(12), KTX_C8(14)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int{more}));
 }
 
@@ -168,8 +170,7 @@ __device__ __forceinline__ void wgmma_f16(float (&c)[16][4], uint64_t a, uint64_
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
       "%64, %65, more, 1, 1, 0, 0;}"
-      : KTX_C8(0), KTX_C8(2), KTX_C8(4), KTX_C8(6), KTX_C8(8), KTX_C8(10),
-        KTX_C8(12), KTX_C8(14)
+      : KTX_C8(0), KTX_C8(2), KTX_C8(4), KTX_C8(6), KTX_C8(8), KTX_C8(10), KTX_C8(12), KTX_C8(14)
       : "l"(a), "l"(b), "r"(int{more}));
 }
 #undef KTX_C8

@@ -62,8 +62,8 @@ bool marlin_unpack_strip(DType dtype, int64_t cols, const std::byte* strip, int 
                          std::span<std::byte* const, 16> rows);
 
 // The same weight by weight, a tenth as fast: the reference for tests.
-void marlin_pack_strip_scalar(DType dtype, int64_t cols,
-                              std::span<const std::byte* const, 16> rows, std::byte* strip);
+void marlin_pack_strip_scalar(DType dtype, int64_t cols, std::span<const std::byte* const, 16> rows,
+                              std::byte* strip);
 bool marlin_unpack_strip_scalar(DType dtype, int64_t cols, const std::byte* strip, int used_rows,
                                 std::span<std::byte* const, 16> rows);
 

@@ -123,8 +123,7 @@ inline constexpr int64_t kStreamTokens = 2;
 
 // Tokens per work item: a kernel that unpacks weights does so once for each item, or, with
 // BF16 activations (`input`), for each 64 tokens.
-int64_t matmul_chunk_tokens(const WeightMatrix& w, int64_t tokens,
-                            ValueType input = ValueType::Q8);
+int64_t matmul_chunk_tokens(const WeightMatrix& w, int64_t tokens, ValueType input = ValueType::Q8);
 
 // Asks for the first lines of rows from `row` on, a product of which comes next.
 void prefetch_rows(const WeightMatrix& w, int64_t row);

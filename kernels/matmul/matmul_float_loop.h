@@ -16,9 +16,9 @@
 
 #include "kernels/matmul/float_forms.h"
 #include "kernels/matmul/float_scratch.h"
-#include "kernels/simd/flush_subnormals.h"
 #include "kernels/matmul/matmul_store.h"
 #include "kernels/matmul/row_decode.h"
+#include "kernels/simd/flush_subnormals.h"
 
 namespace ktx::kernels {
 namespace {

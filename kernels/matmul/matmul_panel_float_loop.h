@@ -16,8 +16,8 @@
 
 #include "kernels/matmul/float_panel_forms.h"
 #include "kernels/matmul/float_panel_scratch.h"
-#include "kernels/simd/flush_subnormals.h"
 #include "kernels/matmul/matmul_store.h"
+#include "kernels/simd/flush_subnormals.h"
 #include "lib/formats/layout_size.h"
 
 namespace ktx::kernels {

@@ -53,8 +53,8 @@ struct Bf16AmxTiles {
     tile_fence();
     _tile_loadd(7, w, 64);
   }
-  // Sums `tile` += activations at x, rows `stride` bytes apart, times the weights. (Tile numbers are part of an
-  // instruction's name.)
+  // Sums `tile` += activations at x, rows `stride` bytes apart, times the weights. (Tile numbers
+  // are part of an instruction's name.)
   template <int tile>
   KTX_INLINE void multiply(const uint8_t* x, int64_t stride) {
     if constexpr (tile == 0 || tile == 3) _tile_loadd(4, x, stride);

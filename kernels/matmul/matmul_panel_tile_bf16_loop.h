@@ -13,9 +13,9 @@
 // Included by matmul_panel_tile_bf16_<isa>.cc only.
 #pragma once
 
-#include "kernels/simd/flush_subnormals.h"
 #include "kernels/matmul/matmul_panel_loop.h"
 #include "kernels/matmul/panel_bf16_weights.h"
+#include "kernels/simd/flush_subnormals.h"
 #include "lib/formats/act_bf16.h"
 
 namespace ktx::kernels {
@@ -88,8 +88,10 @@ KTX_INLINE void bf16_words(int block, const typename V::I (&codes)[8], typename 
   each<8>([&](auto word) KTX_ALWAYS_INLINE {
     constexpr int w = decltype(word)::value;
     const Bf16Scale<V>& by = w < 4 ? first : second;
-    sink(word, bf16_weight<V, kMask, kBits, 0>(codes[w], by), bf16_weight<V, kMask, kBits, 1>(codes[w], by),
-         bf16_weight<V, kMask, kBits, 2>(codes[w], by), bf16_weight<V, kMask, kBits, 3>(codes[w], by));
+    sink(word, bf16_weight<V, kMask, kBits, 0>(codes[w], by),
+         bf16_weight<V, kMask, kBits, 1>(codes[w], by),
+         bf16_weight<V, kMask, kBits, 2>(codes[w], by),
+         bf16_weight<V, kMask, kBits, 3>(codes[w], by));
   });
 }
 

@@ -7,11 +7,11 @@
 // as TDPBF16PS is documented: every step rounded to nearest even, subnormals as zeros.
 #include <cmath>
 
-#include "kernels/simd/flush_subnormals.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/matmul_store.h"
 #include "kernels/matmul/panel_as_rows.h"
 #include "kernels/matmul/panel_bf16_weights.h"
+#include "kernels/simd/flush_subnormals.h"
 #include "lib/formats/act_q8.h"
 #include "lib/formats/int8_form.h"
 

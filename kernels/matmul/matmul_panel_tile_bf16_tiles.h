@@ -74,8 +74,8 @@ class ActTiles {
 // as fast (Emerald Rapids, 16 threads; Zen 4: 2.4) as with a store of `high` and one of `low` over
 // it, two bytes off, which crosses lines.
 KTX_INLINE void store_upper_halves(uint8_t* out, __m512 low, __m512 high) {
-  const __m512i up_to_low = _mm512_broadcast_i32x4(
-      _mm_setr_epi8(2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15));
+  const __m512i up_to_low =
+      _mm512_broadcast_i32x4(_mm_setr_epi8(2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15));
   constexpr __mmask64 kLowHalves = 0x3333333333333333;
   _mm512_store_si512(out, _mm512_mask_shuffle_epi8(_mm512_castps_si512(high), kLowHalves,
                                                    _mm512_castps_si512(low), up_to_low));
@@ -119,15 +119,14 @@ void sum_panel(const MatmulArgs& a, int64_t p, const ActTiles& x,
   for (int64_t first = 0; first < blocks; first += Codes::kUnit / 32) {
     if constexpr (Codes::kRest > 0) V::prefetch(rest + panel_bytes);
     ahead.ask(words);
-    Codes::unit(
-        words, rest,
-        [&](int block, const typename V::I(&codes)[8], typename V::F s0, typename V::F s1,
-            typename V::F m, typename V::I steps = V::zero_i(),
-            typename V::F step = V::zero()) KTX_ALWAYS_INLINE {
-          const int64_t b = first + block;
-          if (b >= kDelay) multiply(b - kDelay);
-          unpack_block<kType>(block, codes, s0, s1, m, steps, step, weights[b % kRing]);
-        });
+    Codes::unit(words, rest,
+                [&](int block, const typename V::I(&codes)[8], typename V::F s0, typename V::F s1,
+                    typename V::F m, typename V::I steps = V::zero_i(),
+                    typename V::F step = V::zero()) KTX_ALWAYS_INLINE {
+                  const int64_t b = first + block;
+                  if (b >= kDelay) multiply(b - kDelay);
+                  unpack_block<kType>(block, codes, s0, s1, m, steps, step, weights[b % kRing]);
+                });
     words += Codes::kWords * 64;
     rest += Codes::kRest;
   }
@@ -233,7 +232,8 @@ void panel_pairs(const MatmulArgs& a, int64_t begin, int64_t end, int64_t i, int
       const bool turns = p + 2 >= end;
       const int64_t q = turns ? begin : p + 2;
       int64_t at = turns ? first + kPairBlocks : first;
-      const int64_t left = at < blocks ? (blocks - at < kPairBlocks ? blocks - at : kPairBlocks) : 0;
+      const int64_t left =
+          at < blocks ? (blocks - at < kPairBlocks ? blocks - at : kPairBlocks) : 0;
       if (left == 0) at = first;
       const int64_t lines = left / (Codes::kUnit / 32) * Codes::kWords;
       const NextWords next = {{words_at<Codes>(a, q, at), words_at<Codes>(a, partner(q), at)},

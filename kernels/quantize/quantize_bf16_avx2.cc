@@ -26,7 +26,8 @@ void quantize_bf16_avx2(const QuantizeArgs& a) {
   for_bf16_rows(a, [](const float* x, uint16_t* out, ElementRange range) {
     for (int64_t i = range.begin; i < range.end; i += 16) {
       const __m256i both = _mm256_packus_epi32(rounded(x + i), rounded(x + i + 8));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), _mm256_permute4x64_epi64(both, 0xd8));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i),
+                          _mm256_permute4x64_epi64(both, 0xd8));
     }
   });
 }

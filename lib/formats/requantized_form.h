@@ -15,8 +15,8 @@ namespace ktx {
 
 struct RequantizedForm {
   std::string_view name;
-  DType dtype;       // whose blocks hold it
-  int64_t group;     // elements that share a scale; a multiple of a block's
+  DType dtype;    // whose blocks hold it
+  int64_t group;  // elements that share a scale; a multiple of a block's
   std::string_view sentence;
 };
 

@@ -38,7 +38,7 @@ Result<plan::PlanContents> make_contents(const CompileState& state,
 // What was rounded to another format is added to `rounded`.
 struct RoundedWeights {
   std::string name, to;
-  double relative_rms = 0;   // of the error, to the rms of the weights
+  double relative_rms = 0;  // of the error, to the rms of the weights
   double largest_error = 0;
 };
 Status emit_plan(const std::string& path, plan::PlanContents contents,

@@ -17,8 +17,8 @@ namespace ktx::passes {
 // Sums over all weights of a blob. Packing threads add to it.
 struct RequantizeError {
   std::mutex mutex;
-  double squares = 0;         // of the weights
-  double error_squares = 0;   // of what they changed by
+  double squares = 0;        // of the weights
+  double error_squares = 0;  // of what they changed by
   double largest_error = 0;
   double relative_rms() const;
 };

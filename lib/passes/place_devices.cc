@@ -238,13 +238,13 @@ void keep_unknown_formats(CompileState& state) {
     if (module.decision.device == "cpu") continue;
     for (const ir::Param& param : module.params) {
       if (param.rows == 1 || gpus_take(module.role, param.dtype)) continue;
-      const rules::Rule* rule =
-          module.decision.rule < 0
-              ? nullptr
-              : &state.rules.rules[static_cast<size_t>(module.decision.rule)];
+      const rules::Rule* rule = module.decision.rule < 0
+                                    ? nullptr
+                                    : &state.rules.rules[static_cast<size_t>(module.decision.rule)];
       const bool asked = rule && rule->replace.device && rule->replace.device->text != "auto";
-      const std::string text = fmt::format("{}: no GPU kernel takes {} weights; it stays on the CPU",
-                                           module.path, name(param.dtype));
+      const std::string text =
+          fmt::format("{}: no GPU kernel takes {} weights; it stays on the CPU", module.path,
+                      name(param.dtype));
       Diagnostic& diag = asked ? state.diags->warning(rule->replace.device->loc, "Q001", text)
                                : state.diags->note({}, "", text);
       diag.in_group(fmt::format("gpu format {} of {}", name(param.dtype), module.decision.rule));
@@ -263,11 +263,11 @@ void tell_of_old_gpus(const CompileState& state) {
     const target::GpuTarget& gpu = state.target.gpus[i];
     if (!target::too_old(gpu)) continue;
     state.diags
-        ->warning({}, "D001",
-                  fmt::format("cuda:{} ({}, compute capability {}.{}) is too old: kernels exist "
-                              "for {} and newer, and nothing is placed there by itself",
-                              i, gpu.name, gpu.compute_major, gpu.compute_minor,
-                              target::oldest_gpu()))
+        ->warning(
+            {}, "D001",
+            fmt::format("cuda:{} ({}, compute capability {}.{}) is too old: kernels exist "
+                        "for {} and newer, and nothing is placed there by itself",
+                        i, gpu.name, gpu.compute_major, gpu.compute_minor, target::oldest_gpu()))
         .in_group("old gpu");
   }
 }

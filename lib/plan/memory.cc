@@ -96,9 +96,10 @@ Result<MemoryEstimate> estimate_memory(std::span<const SegmentRecord> segments,
                                        std::span<const KvSlotRecord> kv_slots,
                                        const RunShape& shape) {
   if (shape.ctx < 1 || shape.max_batch < 1 || shape.step_tokens < 1 || shape.step_outputs < 1) {
-    return Error{fmt::format("a context of {} tokens, {} sequences and steps of {} tokens and {} "
-                             "logits rows cannot be run",
-                             shape.ctx, shape.max_batch, shape.step_tokens, shape.step_outputs)};
+    return Error{
+        fmt::format("a context of {} tokens, {} sequences and steps of {} tokens and {} "
+                    "logits rows cannot be run",
+                    shape.ctx, shape.max_batch, shape.step_tokens, shape.step_outputs)};
   }
   MemoryEstimate estimate;
   for (const SegmentRecord& segment : segments) {

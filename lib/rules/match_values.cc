@@ -96,7 +96,8 @@ void take_layers(RuleValues& values, const YamlNode& node, std::vector<LayerRang
       const auto range = parse_range(trim(part));
       if (!range) {
         values.wrong(node, fmt::format("'{}' is no range of layers", printable(part)))
-            .help("write 3, 3..30 (both included), ..5, 30.. or a list of these; layers count from 0");
+            .help(
+                "write 3, 3..30 (both included), ..5, 30.. or a list of these; layers count from 0");
         return;
       }
       out.push_back({range->first, range->second, node.loc});

@@ -109,10 +109,7 @@ class TargetParser {
                cpu.cores = static_cast<int>(number_of(n, "cores", 1, 4096));
                cpu.hardware_threads = cpu.cores;
              }},
-            {"memory_gib",
-             [&](const YamlNode& n) {
-               cpu.memory_bytes = memory_of(n, 1e6);
-             }},
+            {"memory_gib", [&](const YamlNode& n) { cpu.memory_bytes = memory_of(n, 1e6); }},
             {"bandwidth_gbps",
              [&](const YamlNode& n) {
                cpu.bandwidth_gbps = number_of(n, "bandwidth_gbps", 0.001, 1e6);
@@ -151,10 +148,7 @@ class TargetParser {
       fields(*item, "an entry of `gpus`",
              {{"name", [&](const YamlNode& n) { gpu.name = text_of(n, "name"); }},
               {"compute_capability", [&](const YamlNode& n) { parse_capability(n, gpu); }},
-              {"memory_gib",
-               [&](const YamlNode& n) {
-                 gpu.memory_bytes = memory_of(n, 1e5);
-               }},
+              {"memory_gib", [&](const YamlNode& n) { gpu.memory_bytes = memory_of(n, 1e5); }},
               {"bandwidth_gbps",
                [&](const YamlNode& n) {
                  gpu.bandwidth_gbps = number_of(n, "bandwidth_gbps", 0.001, 1e6);

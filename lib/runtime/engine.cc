@@ -144,8 +144,7 @@ Result<Forward> Engine::run(std::span<const BatchItem> items, const PassWatch* w
   }
   if (batch.tokens == 0) return Forward::Done;
   const auto give_back = [&] {
-    for (const BatchItem& item : items)
-      s.kv.shrink(item.sequence->blocks_, item.sequence->length_);
+    for (const BatchItem& item : items) s.kv.shrink(item.sequence->blocks_, item.sequence->length_);
     batch.outputs = 0;
   };
   for (size_t i = 0; i < items.size(); ++i) {

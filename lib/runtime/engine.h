@@ -69,7 +69,7 @@ struct EngineOptions {
   // every result is looked at for infinity and NaN (slow; names the module).
   bool gpu_graphs = true;
   bool check_finite = false;
-  std::function<void(const StepResult&)> on_result;  // receives each F32 result; slow
+  std::function<void(const StepResult&)> on_result;           // receives each F32 result; slow
   std::function<Result<std::unique_ptr<Gpu>>(int)> open_gpu;  // for tests; empty: this machine's
 };
 

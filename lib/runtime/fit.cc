@@ -56,8 +56,7 @@ Result<Sizes> choose_sizes(const plan::PlanView& plan, const EngineOptions& opti
   }
   // A step has at least one token of every sequence, and no more than all contexts.
   sizes.shape.step_tokens =
-      std::max(sizes.shape.max_batch,
-               std::min(chunk, sizes.shape.ctx * sizes.shape.max_batch));
+      std::max(sizes.shape.max_batch, std::min(chunk, sizes.shape.ctx * sizes.shape.max_batch));
   KTX_TRY(check_range("the number of logits rows of a sequence", options.sequence_logits, 1, 64));
   sizes.shape.step_outputs =
       options.all_logits

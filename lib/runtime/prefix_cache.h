@@ -96,7 +96,7 @@ class PrefixCache {
   KvCache* kv_;
   Node& root(const std::string& owner);
   std::map<std::string, std::unique_ptr<Node>> roots_;  // by owner
-  std::set<Node*, Older> leaves_;  // the longest unused first
+  std::set<Node*, Older> leaves_;                       // the longest unused first
   int64_t nodes_ = 0;
   uint64_t clock_ = 0;
   // Paths of blocks that were given back, the latest few thousand.

@@ -14,8 +14,7 @@ Session::Session(Engine& engine, Sampler sampler)
 Result<Outcome> Session::compute(std::span<const int32_t> ids, bool want_logits,
                                  const PassWatch& watch) {
   fresh_ = false;
-  const BatchItem item{&sequence_, ids, want_logits ? Want::Last : Want::None,
-                       best_needed()};
+  const BatchItem item{&sequence_, ids, want_logits ? Want::Last : Want::None, best_needed()};
   const Forward forward = KTX_TRY(engine_->forward({&item, 1}, {}, &watch));
   if (forward == Forward::ContextFull) return Outcome::ContextFull;
   if (forward == Forward::CacheFull) return Outcome::CacheFull;

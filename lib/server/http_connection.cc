@@ -228,7 +228,7 @@ asio::awaitable<bool> HttpServer::Core::read_body_of(Stream& stream, Arrival& ar
     const int64_t enough = int64_t{options.body_rate} * options.stall_seconds;
     std::optional<ReadLimit> limit(std::in_place, io, lowest,
                                    std::min(options.stall_seconds, options.body_seconds));
-    int64_t came = 0;  // since the limit was set
+    int64_t came = 0;         // since the limit was set
     size_t part = kHeadPart;  // large for who sends much: an announcement alone takes little
     while (!body.done() && !fault) {
       if (!arrival.hold(body.memory_bytes())) {

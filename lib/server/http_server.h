@@ -96,7 +96,7 @@ struct HttpOptions {
   int body_seconds = 120;   // for a body to arrive,
   int stall_seconds = 10;   // of which in so many
   int body_rate = 1024;     // so many bytes a second come at least
-  int write_seconds = 60;  // for a client to take a piece
+  int write_seconds = 60;   // for a client to take a piece
 
   // Sees a request that has a body before the body is read. False: the reply is the answer, and
   // the connection ends with it. Null: all may go on.

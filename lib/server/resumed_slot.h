@@ -25,8 +25,7 @@ std::optional<ApiError> read_resumed(const ServerContext& context, const Json& b
 
 // An answer that ended by itself has nothing to go on with, unless ends are ignored.
 std::optional<ApiError> check_unfinished(const ServedModel& model, int64_t slot,
-                                         const runtime::SlotText& text,
-                                         const AnswerFields& fields);
+                                         const runtime::SlotText& text, const AnswerFields& fields);
 
 // What of the text was the prompt, as text.
 std::string prompt_text(const ServedModel& model, const runtime::SlotText& text);

@@ -4,6 +4,8 @@
 
 namespace ktx {
 
-std::string to_hex(const Hash128& hash) { return fmt::format("{:016x}{:016x}", hash.high, hash.low); }
+std::string to_hex(const Hash128& hash) {
+  return fmt::format("{:016x}{:016x}", hash.high, hash.low);
+}
 
 }  // namespace ktx

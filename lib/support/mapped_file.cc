@@ -65,9 +65,9 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   }
   if (!S_ISREG(info.st_mode)) {
     ::close(fd);
-    return Error{fmt::format("{}: {}", path,
-                             S_ISDIR(info.st_mode) ? "is a folder, expected a file"
-                                                   : "not a regular file")};
+    return Error{
+        fmt::format("{}: {}", path,
+                    S_ISDIR(info.st_mode) ? "is a folder, expected a file" : "not a regular file")};
   }
   if (info.st_size == 0) {
     ::close(fd);
@@ -98,9 +98,10 @@ Status huge_pages_allowed() {
   if (fd >= 0) (void)!::read(fd, text, sizeof text - 1);
   if (fd >= 0) ::close(fd);
   if (std::strstr(text, "[always]") || std::strstr(text, "[madvise]")) return {};
-  return Error{fmt::format("the system gives programs no huge pages; write `madvise` to {}, or "
-                           "leave --huge-pages out",
-                           kSetting)};
+  return Error{
+      fmt::format("the system gives programs no huge pages; write `madvise` to {}, or "
+                  "leave --huge-pages out",
+                  kSetting)};
 }
 
 }  // namespace
@@ -140,9 +141,13 @@ std::span<const std::byte> MappedFile::bytes() const {
   return {static_cast<const std::byte*>(mapping_->data), mapping_->size};
 }
 
-const std::string& MappedFile::path() const { return mapping_->path; }
+const std::string& MappedFile::path() const {
+  return mapping_->path;
+}
 
-bool MappedFile::shrunk() const { return mapping_->guard && mapping_->guard->hit(); }
+bool MappedFile::shrunk() const {
+  return mapping_->guard && mapping_->guard->hit();
+}
 
 Status MappedFile::check() const {
   if (!shrunk()) return {};

@@ -26,8 +26,8 @@ Status move_to_node(std::span<const std::byte> bytes, int node) {
   std::vector<unsigned long> nodes(static_cast<size_t>(node) / kBits + 1);
   nodes.back() = 1ul << (static_cast<size_t>(node) % kBits);
   // The kernel reads one bit less than the given number.
-  if (syscall(SYS_mbind, begin, end - begin, MPOL_PREFERRED, nodes.data(),
-              nodes.size() * kBits + 1, MPOL_MF_MOVE) == 0) {
+  if (syscall(SYS_mbind, begin, end - begin, MPOL_PREFERRED, nodes.data(), nodes.size() * kBits + 1,
+              MPOL_MF_MOVE) == 0) {
     return {};
   }
   return Error{fmt::format("mbind: {}", std::strerror(errno))};

@@ -69,18 +69,18 @@ using Status = Result<void>;
 
 // The value of a Result, or return its error from the enclosing function.
 // (A statement expression: g++ and clang both have it.)
-#define KTX_TRY(expression)                                   \
-  __extension__({                                             \
-    auto ktx_result = (expression);                           \
+#define KTX_TRY(expression)                                        \
+  __extension__({                                                  \
+    auto ktx_result = (expression);                                \
     if (!ktx_result.ok()) return ::ktx::Error{ktx_result.error()}; \
-    ktx_result.take();                                        \
+    ktx_result.take();                                             \
   })
 
 // A broken promise between our own functions. Never used on input data.
-#define KTX_ASSERT(condition)                                                                 \
-  do {                                                                                        \
-    if (!(condition)) {                                                                       \
-      std::fprintf(stderr, "%s:%d: internal error: %s\n", __FILE__, __LINE__, #condition);    \
-      std::abort();                                                                           \
-    }                                                                                         \
+#define KTX_ASSERT(condition)                                                              \
+  do {                                                                                     \
+    if (!(condition)) {                                                                    \
+      std::fprintf(stderr, "%s:%d: internal error: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                        \
+    }                                                                                      \
   } while (false)

@@ -27,7 +27,7 @@ constexpr int64_t kCols = 4096, kRows = 128, kMostTokens = 192;
 struct Memory {
   std::mt19937 random{1};
   AlignedBytes weights = random_weights(random, kWeightBytes + (4 << 20));
-  std::vector<float> x = random_floats(random, kMostTokens * kCols);
+  std::vector<float> x = random_floats(random, kMostTokens* kCols);
   AlignedBytes xq = quantised(x, kCols);
   AlignedBytes scratch = AlignedBytes(matmul_scratch_bytes(kCols));
   std::vector<float> y = std::vector<float>(static_cast<size_t>(kMostTokens * kRows));
@@ -42,11 +42,7 @@ void product(benchmark::State& state, std::string family, DType dtype) {
   const MatmulFn run = *find_matmul(family, dtype, *choose_isa());
   Memory& m = memory();
   MatmulArgs a;
-  a.w = {m.weights.data(),
-         dtype,
-         *find_kernel_family(family)->layout,
-         kRows,
-         kCols,
+  a.w = {m.weights.data(),        dtype, *find_kernel_family(family)->layout, kRows, kCols,
          *row_bytes(dtype, kCols)};
   a.x = m.x.data();
   a.x_stride = kCols;

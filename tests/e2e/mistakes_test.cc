@@ -94,7 +94,9 @@ TEST(Mistakes, AServerThatWouldBeOpenOrDeafDoesNotStart) {
 
 TEST(Mistakes, OptionsOfAnotherCommandOrWithTheirValueInThemAreNamed) {
   expect_answers({
-      {{ktx_run(), "chat", "x", "--port", "80"}, 2, {"no option '--port' here: ktx-run serve has it"}},
+      {{ktx_run(), "chat", "x", "--port", "80"},
+       2,
+       {"no option '--port' here: ktx-run serve has it"}},
       {{ktx_run(), "bench", "x", "--temp", "0"}, 2, {"ktx-run generate, chat, serve has it"}},
       {{ktx_run(), "bench", "x", "-p512,1k"}, 2, {"no option '-p512,1k'"}},
       {{ktx_run(), "bench", "x", "-p512"}, 2, {"no option '-p512'; write -p 512"}},

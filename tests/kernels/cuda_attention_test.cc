@@ -16,11 +16,16 @@ struct Case {
 };
 
 const Case kCases[] = {
-    {"small GQA", 4, 2, 64, 64, false},        {"GQA of four", 32, 8, 128, 128, false},
-    {"seven heads a group", 14, 2, 64, 64, false}, {"one group of 20", 20, 1, 128, 128, false},
-    {"no groups", 4, 4, 96, 64, false},        {"absorbed MLA", 4, 1, 288, 256, true},
-    {"DeepSeek's MLA", 32, 1, 576, 512, true}, {"MLA of 16 heads", 16, 1, 576, 512, true},
-    {"MLA of 40 heads in two", 80, 2, 288, 256, true}, {"widths of no tile", 6, 2, 40, 24, false},
+    {"small GQA", 4, 2, 64, 64, false},
+    {"GQA of four", 32, 8, 128, 128, false},
+    {"seven heads a group", 14, 2, 64, 64, false},
+    {"one group of 20", 20, 1, 128, 128, false},
+    {"no groups", 4, 4, 96, 64, false},
+    {"absorbed MLA", 4, 1, 288, 256, true},
+    {"DeepSeek's MLA", 32, 1, 576, 512, true},
+    {"MLA of 16 heads", 16, 1, 576, 512, true},
+    {"MLA of 40 heads in two", 80, 2, 288, 256, true},
+    {"widths of no tile", 6, 2, 40, 24, false},
 };
 
 KvLayout layout_of(const Case& c, KvType type) {
@@ -173,8 +178,10 @@ void check_prepared(Random& random, const Case& c, KvType type, const std::vecto
   GpuCache apart(step), together(step);
   const int64_t tokens = step.tokens(), q_width = c.heads * c.key_dim;
   const int64_t k_width = c.kv_heads * c.key_dim, v_width = c.kv_heads * c.value_dim;
-  const std::vector<float> q = random.normals(tokens * q_width), k = random.normals(tokens * k_width);
-  Gpu<float> q_apart(q), k_apart(k), q_together(q), k_together(k), v(random.normals(tokens * v_width));
+  const std::vector<float> q = random.normals(tokens * q_width),
+                           k = random.normals(tokens * k_width);
+  Gpu<float> q_apart(q), k_apart(k), q_together(q), k_together(k),
+      v(random.normals(tokens * v_width));
   Gpu<float> q_norm(random.normals(c.key_dim)), k_norm(random.normals(c.key_dim));
   RopeAttrs rope;
   rope.head_dim = rope.y_head_dim = c.key_dim;
@@ -189,7 +196,8 @@ void check_prepared(Random& random, const Case& c, KvType type, const std::vecto
     int32_t heads;
     Gpu<float>& norm;
   };
-  for (const Side& side : {Side{q_apart, q_width, c.heads, q_norm}, {k_apart, k_width, c.kv_heads, k_norm}}) {
+  for (const Side& side :
+       {Side{q_apart, q_width, c.heads, q_norm}, {k_apart, k_width, c.kv_heads, k_norm}}) {
     if (norms) {
       CudaRmsNormArgs norm;
       norm.x = norm.y = side.x.data();
@@ -224,7 +232,12 @@ void check_prepared(Random& random, const Case& c, KvType type, const std::vecto
   args.y = want.data();
   args.y_stride = c.heads * c.value_dim;
   args.tokens = tokens;
-  args.attrs = {0, c.heads, c.kv_heads, c.key_dim, c.value_dim, 0,
+  args.attrs = {0,
+                c.heads,
+                c.kv_heads,
+                c.key_dim,
+                c.value_dim,
+                0,
                 1 / std::sqrt(static_cast<float>(c.key_dim))};
   args.kv = apart.view;
   args.max_positions = 4096;
@@ -234,9 +247,16 @@ void check_prepared(Random& random, const Case& c, KvType type, const std::vecto
   args.q = q_together.data();
   args.y = y.data();
   args.kv = together.view;
-  args.prepare = {k_together.data(), k_width, v.data(), v_width,
-                  norms ? q_norm.data() : nullptr, norms ? k_norm.data() : nullptr, 1e-6f, 1e-6f,
-                  inv_freq.data(), rope};
+  args.prepare = {k_together.data(),
+                  k_width,
+                  v.data(),
+                  v_width,
+                  norms ? q_norm.data() : nullptr,
+                  norms ? k_norm.data() : nullptr,
+                  1e-6f,
+                  1e-6f,
+                  inv_freq.data(),
+                  rope};
   ASSERT_TRUE(attention_prepares(args));
   ASSERT_TRUE(ran(launch_attention(args, nullptr)));
   EXPECT_LT(relative_error(y.read(), want.read()), 1e-3);

@@ -28,14 +28,17 @@ struct CacheStep {
     for (int32_t length : lengths) stride = std::max<int64_t>(stride, (length + 63) / 64 + 1);
     table.assign(lengths.size() * static_cast<size_t>(stride), 0);
     for (size_t s = 0; s < lengths.size(); ++s) {
-      for (int32_t b = 0; b < (lengths[s] + 63) / 64; ++b) table[s * static_cast<size_t>(stride) + static_cast<size_t>(b)] = blocks++;
+      for (int32_t b = 0; b < (lengths[s] + 63) / 64; ++b)
+        table[s * static_cast<size_t>(stride) + static_cast<size_t>(b)] = blocks++;
     }
     for (int32_t& block : table) block = blocks - 1 - std::min(block, blocks - 1);
     pool.assign(static_cast<size_t>(blocks * block_bytes), std::byte{0xFF});  // NaN where unwritten
     host_tables.resize(lengths.size());
     for (size_t s = 0; s < lengths.size(); ++s) {
       for (int64_t b = 0; b < stride; ++b) {
-        host_tables[s].push_back(pool.data() + table[s * static_cast<size_t>(stride) + static_cast<size_t>(b)] * block_bytes);
+        host_tables[s].push_back(pool.data() +
+                                 table[s * static_cast<size_t>(stride) + static_cast<size_t>(b)] *
+                                     block_bytes);
       }
       tables.push_back(host_tables[s].data());
     }

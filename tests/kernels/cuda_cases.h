@@ -126,8 +126,8 @@ class GpuWeights {
   std::unique_ptr<Gpu<std::byte>> device_;
 };
 
-inline constexpr DType kMarlinTypes[] = {DType::Q4_0, DType::Q4_1,   DType::Q5_0,   DType::Q5_1,
-                                         DType::Q8_0, DType::Q4_K,   DType::Q5_K,   DType::Q6_K,
+inline constexpr DType kMarlinTypes[] = {DType::Q4_0,   DType::Q4_1,   DType::Q5_0, DType::Q5_1,
+                                         DType::Q8_0,   DType::Q4_K,   DType::Q5_K, DType::Q6_K,
                                          DType::IQ4_NL, DType::IQ4_XS, DType::MXFP4};
 
 inline double dot(const std::vector<float>& a, const float* b) {

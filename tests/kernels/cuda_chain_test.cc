@@ -27,10 +27,15 @@ class Layers {
         out_(random, DType::Q4_K, kHidden, kFew, kExperts),
         start_(random.normals(tokens * kHidden)),
         norm_weight_(random.normals(kHidden, 0.02f)),
-        x_(start_), y_(start_.size()), wide_(static_cast<size_t>(tokens * kWidth)),
-        logits_(static_cast<size_t>(tokens * kExperts)), weights_(static_cast<size_t>(tokens * kTop)),
-        h_(static_cast<size_t>(tokens * kTop * kFew)), ids_(static_cast<size_t>(tokens * kTop)),
-        order_(static_cast<size_t>(tokens * kTop)), offsets_(kExperts + 1),
+        x_(start_),
+        y_(start_.size()),
+        wide_(static_cast<size_t>(tokens * kWidth)),
+        logits_(static_cast<size_t>(tokens * kExperts)),
+        weights_(static_cast<size_t>(tokens * kTop)),
+        h_(static_cast<size_t>(tokens * kTop * kFew)),
+        ids_(static_cast<size_t>(tokens * kTop)),
+        order_(static_cast<size_t>(tokens * kTop)),
+        offsets_(kExperts + 1),
         workspace_(int64_t{64} << 20) {}
 
   // Launches `rounds` layers; after_each may synchronise.
@@ -62,11 +67,13 @@ class Layers {
       router.ids = ids_.data();
       router.weights = weights_.data();
       if (experts != Experts::Steps) {
-        go(launch_one_router({{x_.data(), norm_weight_.data(), 1e-6f}, router_.gpu(), logits_.data(),
-                              y_.data()}, stream));
+        go(launch_one_router(
+            {{x_.data(), norm_weight_.data(), 1e-6f}, router_.gpu(), logits_.data(), y_.data()},
+            stream));
         CudaOneChoicesArgs choices{router, gate_.gpu(), gate_.gpu(), y_.data(), h_.data(), kFew};
-        CudaOneSumArgs sum{out_.gpu(), {kExperts, kTop, 1}, ids_.data(), weights_.data(), h_.data(),
-                           kFew, x_.data()};
+        CudaOneSumArgs sum{out_.gpu(),      {kExperts, kTop, 1}, ids_.data(),
+                           weights_.data(), h_.data(),           kFew,
+                           x_.data()};
         if (experts == Experts::Together) {
           go(launch_one_experts(choices, sum, stream));
         } else {

@@ -51,7 +51,8 @@ TEST_F(CudaExperts, GroupingIsTheStableSort) {
         const std::vector<int32_t> ids = random_ids(random, tokens, experts, top_k, padding);
         std::vector<int32_t> order, offsets;
         group_on_host(ids, experts, order, offsets);
-        Gpu<int32_t> gpu_ids(ids), gpu_order(ids.size()), gpu_offsets(static_cast<size_t>(experts + 1));
+        Gpu<int32_t> gpu_ids(ids), gpu_order(ids.size()),
+            gpu_offsets(static_cast<size_t>(experts + 1));
         CudaGroupExpertsArgs args;
         args.ids = gpu_ids.data();
         args.tokens = tokens;
@@ -115,7 +116,8 @@ TEST_F(CudaExperts, RouterChoosesAsTheScalarOne) {
       host.logits_stride = c.experts;
       host.bias = c.bias ? bias.data() : nullptr;
       std::vector<int32_t> ids(static_cast<size_t>(tokens * c.top_k));
-      std::vector<float> weights(ids.size()), scratch(static_cast<size_t>(2 * c.experts + c.groups));
+      std::vector<float> weights(ids.size()),
+          scratch(static_cast<size_t>(2 * c.experts + c.groups));
       host.ids = ids.data();
       host.weights = weights.data();
       host.token_end = tokens;
@@ -133,8 +135,8 @@ TEST_F(CudaExperts, RouterChoosesAsTheScalarOne) {
       args.ids = gpu_ids.data();
       args.weights = gpu_weights.data();
       ASSERT_TRUE(ran(launch_router(args, nullptr)));
-      EXPECT_EQ(gpu_ids.read(), ids) << c.experts << " experts, " << tokens << " tokens, seed "
-                                     << random.seed();
+      EXPECT_EQ(gpu_ids.read(), ids)
+          << c.experts << " experts, " << tokens << " tokens, seed " << random.seed();
       const std::vector<float> got = gpu_weights.read();
       for (size_t i = 0; i < got.size(); ++i) {
         if (std::isnan(weights[i])) continue;
@@ -171,8 +173,8 @@ struct ExpertTypes {
 void check_experts(Random& random, ExpertTypes types, int32_t experts, int32_t top_k,
                    int64_t tokens, bool accumulate) {
   SCOPED_TRACE(testing::Message() << name(types.gate) << " " << name(types.down) << " experts "
-                                  << experts << " top " << top_k << " tokens " << tokens
-                                  << " seed " << random.seed());
+                                  << experts << " top " << top_k << " tokens " << tokens << " seed "
+                                  << random.seed());
   const int64_t hidden = 512, width = 256, pairs = tokens * top_k;
   const GpuWeights gate(random, types.gate, width, hidden, experts);
   const GpuWeights up(random, types.up, width, hidden, experts);

@@ -35,12 +35,14 @@ class LatentWeights {
     args.key = first_.gpu();
     args.key_heads = {heads_.count, !split_, 0, split_ ? heads_.latent : heads_.dim, 0, 0};
     args.value = split_ ? second_.gpu() : first_.gpu();
-    args.value_heads = {heads_.count, 0, split_ ? 0 : heads_.dim, heads_.dim, heads_.latent, heads_.dim};
+    args.value_heads = {heads_.count,  0,         split_ ? 0 : heads_.dim, heads_.dim,
+                        heads_.latent, heads_.dim};
   }
   // The head's key weights, [dim][latent].
   std::vector<std::vector<float>> keys(int64_t head) const {
     std::vector<std::vector<float>> out(static_cast<size_t>(heads_.dim));
-    for (int32_t d = 0; !split_ && d < heads_.dim; ++d) out[static_cast<size_t>(d)] = first_.row(head, d);
+    for (int32_t d = 0; !split_ && d < heads_.dim; ++d)
+      out[static_cast<size_t>(d)] = first_.row(head, d);
     for (int32_t c = 0; split_ && c < heads_.latent; ++c) {
       const std::vector<float> row = first_.row(head, c);
       for (size_t d = 0; d < row.size(); ++d) out[d].push_back(row[d]);
@@ -67,9 +69,10 @@ class LatentWeights {
 
 // What the scalar ops make of it for these heads: [tokens][some heads * dim].
 std::vector<float> absorbed(const Heads& heads, const LatentWeights& weights, const CacheStep& step,
-                            const std::vector<float>& q, const std::vector<float>& q_rope, float scale,
-                            const std::vector<int32_t>& some) {
-  const int64_t key_dim = heads.latent + heads.rope, count = std::ssize(some), tokens = step.tokens();
+                            const std::vector<float>& q, const std::vector<float>& q_rope,
+                            float scale, const std::vector<int32_t>& some) {
+  const int64_t key_dim = heads.latent + heads.rope, count = std::ssize(some),
+                tokens = step.tokens();
   std::vector<float> q_latent(static_cast<size_t>(tokens * count * key_dim));
   std::vector<float> sums(static_cast<size_t>(tokens * count * heads.latent));
   std::vector<float> out(static_cast<size_t>(tokens * count * heads.dim));
@@ -92,7 +95,8 @@ std::vector<float> absorbed(const Heads& heads, const LatentWeights& weights, co
   args.q_stride = count * key_dim;
   args.y = sums.data();
   args.y_stride = count * heads.latent;
-  args.attrs = {0, static_cast<int32_t>(count), 1, static_cast<int32_t>(key_dim), heads.latent, 1, scale};
+  args.attrs = {
+      0, static_cast<int32_t>(count), 1, static_cast<int32_t>(key_dim), heads.latent, 1, scale};
   args.kv = step.view();
   args.token_end = tokens;
   args.head_end = static_cast<int32_t>(count);
@@ -123,12 +127,14 @@ struct Pass {
 // A launch for each sequence, as the step makes them.
 void check(Random& random, const Heads& heads, const Pass& run) {
   SCOPED_TRACE(testing::Message() << "heads " << heads.count << " of " << heads.dim << " "
-                                  << type_name(run.type) << " " << name(run.key) << " " << name(run.value)
-                                  << " split " << run.split << " length " << run.lengths[0] << " tokens "
-                                  << run.news << " seed " << random.seed());
+                                  << type_name(run.type) << " " << name(run.key) << " "
+                                  << name(run.value) << " split " << run.split << " length "
+                                  << run.lengths[0] << " tokens " << run.news << " seed "
+                                  << random.seed());
   const LatentWeights weights(random, heads, run.key, run.value, run.split);
   const float size = weights.latent_scale();
-  const CacheStep step(random, {run.type, 64, 1, heads.latent + heads.rope, 0}, run.lengths, run.news, size);
+  const CacheStep step(random, {run.type, 64, 1, heads.latent + heads.rope, 0}, run.lengths,
+                       run.news, size);
   const int64_t tokens = step.tokens(), q_width = int64_t{heads.count} * (heads.dim + 8);
   const float scale = 1 / std::sqrt(static_cast<float>(heads.dim + heads.rope));
   const std::vector<float> q = random.normals(tokens * heads.count * heads.dim);
@@ -144,7 +150,8 @@ void check(Random& random, const Heads& heads, const Pass& run) {
   GpuCache cache(step);
   // The results go where the rotary parts were.
   std::vector<float> rope_and_y = q_rope;
-  rope_and_y.resize(static_cast<size_t>(tokens * heads.count * std::max(heads.dim, heads.rope)), NAN);
+  rope_and_y.resize(static_cast<size_t>(tokens * heads.count * std::max(heads.dim, heads.rope)),
+                    NAN);
   Gpu<float> gpu_q(spread), y(rope_and_y);
   Gpu<uint16_t> queries(static_cast<size_t>(tokens * heads.count * latent_query_halves(heads.dim)));
   CudaLatentArgs args;
@@ -156,18 +163,10 @@ void check(Random& random, const Heads& heads, const Pass& run) {
   args.rope_dim = heads.rope;
   args.kv = cache.view;
   ASSERT_TRUE(latent_expanded_takes(args));
-  const CudaLatentQueriesArgs taken = {gpu_q.data(),
-                                       q_width,
-                                       heads.dim + 8,
-                                       y.data(),
-                                       int64_t{heads.count} * heads.rope,
-                                       heads.rope,
-                                       tokens,
-                                       heads.count,
-                                       heads.dim,
-                                       heads.rope,
-                                       scale,
-                                       queries.data()};
+  const CudaLatentQueriesArgs taken = {
+      gpu_q.data(), q_width,       heads.dim + 8, y.data(),  int64_t{heads.count} * heads.rope,
+      heads.rope,   tokens,        heads.count,   heads.dim, heads.rope,
+      scale,        queries.data()};
   ASSERT_TRUE(ran(launch_latent_queries(taken, nullptr)));
   for (size_t s = 0; s < run.lengths.size(); ++s) {
     const int64_t first = static_cast<int64_t>(s) * run.news;
@@ -200,7 +199,8 @@ TEST_F(CudaLatent, ExpandedFormAgreesWithTheAbsorbedOneOfTheScalarOps) {
         Pass run;
         run.type = type;
         run.split = split;
-        for (auto [length, news] : {std::pair{1, 1}, {7, 7}, {64, 64}, {65, 2}, {130, 129}, {300, 7}}) {
+        for (auto [length, news] :
+             {std::pair{1, 1}, {7, 7}, {64, 64}, {65, 2}, {130, 129}, {300, 7}}) {
           run.lengths = {length};
           run.news = news;
           check(random, heads, run);
@@ -229,7 +229,8 @@ TEST_F(CudaLatent, EachSequenceOfAPassReadsItsOwnCache) {
 TEST_F(CudaLatent, WeightsOfEveryFormat) {
   Random random(174);
   for (DType dtype : kMarlinTypes) {
-    check(random, kSmall, {.key = dtype, .value = dtype, .split = false, .lengths = {70}, .news = 20});
+    check(random, kSmall,
+          {.key = dtype, .value = dtype, .split = false, .lengths = {70}, .news = 20});
     // Rows of a head's 64 columns are no whole block of the formats with blocks of 256.
     const DType key = info(dtype).block_elems == 256 ? DType::Q5_0 : dtype;
     check(random, kSmall, {.key = key, .value = dtype, .lengths = {70}, .news = 20});

@@ -249,7 +249,8 @@ TEST_F(CudaMatmul, HeadsTakeTheirRowsOfTheirMatrices) {
               float* out = want.data() + t * args.y_stride + h * attrs.y_stride;
               for (int64_t i = 0; i < n; ++i) {
                 double v = 0;
-                for (int64_t j = 0; j < k; ++j) v += double{in[j]} * (transposed ? rows[j][i] : rows[i][j]);
+                for (int64_t j = 0; j < k; ++j)
+                  v += double{in[j]} * (transposed ? rows[j][i] : rows[i][j]);
                 out[i] = static_cast<float>(v);
               }
             }
@@ -309,7 +310,8 @@ TEST_F(CudaMatmul, HalfRowsTimesTheirScaleAreTheRows) {
   for (int64_t t = 0; t < tokens; ++t) {
     std::vector<float> back, want(x.begin() + t * cols, x.begin() + (t + 1) * cols);
     for (int64_t k = 0; k < cols; ++k) {
-      back.push_back(half_to_float(got[static_cast<size_t>(t * cols + k)]) * scales[static_cast<size_t>(t)]);
+      back.push_back(half_to_float(got[static_cast<size_t>(t * cols + k)]) *
+                     scales[static_cast<size_t>(t)]);
     }
     EXPECT_LT(relative_error(back, want), 5e-4) << "row " << t;
   }

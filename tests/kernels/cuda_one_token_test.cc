@@ -99,12 +99,14 @@ TEST_F(CudaOneToken, FormatsWithoutAKernelAreRefused) {
 TEST_F(CudaOneToken, GateAndUpOfANormedRowAgreeWithTheSums) {
   Random random(144);
   for (DType dtype : kMarlinTypes) {
-    for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{48, 256}, {3000, 512}, {72, 2048}}) {
+    for (const auto& [rows, cols] :
+         {std::pair<int64_t, int64_t>{48, 256}, {3000, 512}, {72, 2048}}) {
       const GpuWeights gate(random, dtype, rows, cols), up(random, dtype, rows, cols);
       const std::vector<float> x = random.normals(cols), weight = random.normals(cols, 0.1f);
       const std::vector<float> n = normed(x, weight);
       Gpu<float> gpu_x(x), gpu_weight(weight), y(static_cast<size_t>(rows));
-      CudaOneGateUpArgs args{{gpu_x.data(), gpu_weight.data(), kEps}, gate.gpu(), up.gpu(), y.data()};
+      CudaOneGateUpArgs args{
+          {gpu_x.data(), gpu_weight.data(), kEps}, gate.gpu(), up.gpu(), y.data()};
       ASSERT_TRUE(one_gate_up_takes(args));
       ASSERT_TRUE(ran(launch_one_gate_up(args, nullptr)));
       std::vector<float> want = product(gate, 0, n.data());
@@ -123,7 +125,8 @@ TEST_F(CudaOneToken, TheRoutersProductGivesTheNormedRowToo) {
     const std::vector<float> x = random.normals(cols, 5), weight = random.normals(cols);
     Gpu<float> gpu_x(x), gpu_weight(weight), logits(static_cast<size_t>(rows)),
         n(static_cast<size_t>(cols));
-    CudaOneRouterArgs args{{gpu_x.data(), gpu_weight.data(), kEps}, w.gpu(), logits.data(), n.data()};
+    CudaOneRouterArgs args{
+        {gpu_x.data(), gpu_weight.data(), kEps}, w.gpu(), logits.data(), n.data()};
     ASSERT_TRUE(one_router_takes(args));
     ASSERT_TRUE(ran(launch_one_router(args, nullptr)));
     const std::vector<float> want = normed(x, weight);
@@ -206,8 +209,8 @@ void check_experts(Random& random, const ExpertsCase& c, bool padding) {
   choices.router.weights = weights.data();
   ASSERT_TRUE(one_choices_take(choices));
   ASSERT_TRUE(ran(launch_one_choices(choices, nullptr)));
-  CudaOneSumArgs sum{down.gpu(), second.attrs, ids.data(), weights.data(), h.data(), c.width,
-                     y.data()};
+  CudaOneSumArgs sum{down.gpu(), second.attrs, ids.data(), weights.data(),
+                     h.data(),   c.width,      y.data()};
   ASSERT_TRUE(one_sum_takes(sum));
   ASSERT_TRUE(ran(launch_one_sum(sum, nullptr)));
   EXPECT_EQ(ids.read(), other_ids.read());

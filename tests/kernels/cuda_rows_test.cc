@@ -37,7 +37,8 @@ TEST_F(CudaRows, EmbedDecodesRowsExactlyAndTilesInHalfPrecision) {
       ASSERT_TRUE(ran(launch_embed(args, nullptr)));
       std::vector<float> want;
       for (int32_t id : ids) {
-        const std::vector<float> row = id >= 0 && id < rows ? table.row(0, id) : std::vector<float>(cols);
+        const std::vector<float> row =
+            id >= 0 && id < rows ? table.row(0, id) : std::vector<float>(cols);
         want.insert(want.end(), row.begin(), row.end());
       }
       if (marlin) {
@@ -99,7 +100,8 @@ TEST_F(CudaRows, RopeTurnsThePartThatItIsAskedTo) {
       const std::vector<float> x = random.normals(tokens * 3 * 96);
       const std::vector<int32_t> position = {0, 1, 777, 131071};
       std::vector<float> inv_freq, scratch(32);
-      for (int i = 0; i < 16; ++i) inv_freq.push_back(std::pow(10000.0f, -static_cast<float>(i) / 16));
+      for (int i = 0; i < 16; ++i)
+        inv_freq.push_back(std::pow(10000.0f, -static_cast<float>(i) / 16));
       std::vector<float> want = in_place ? x : random.normals(tokens * 3 * host.attrs.y_head_dim);
       Gpu<float> gpu_x(x), gpu_y(want), gpu_freq(inv_freq);
       host.x = in_place ? want.data() : x.data();
@@ -131,7 +133,8 @@ TEST_F(CudaRows, ElementwiseOpsAgree) {
   Random random(84);
   for (int64_t width : {1024, 37}) {
     const int64_t tokens = 3;
-    const std::vector<float> a = random.normals(tokens * width, 3), b = random.normals(tokens * width);
+    const std::vector<float> a = random.normals(tokens * width, 3),
+                             b = random.normals(tokens * width);
     const std::vector<float> gate = random.normals(tokens);
     Gpu<float> ga(a), gb(b), ggate(gate), y(a.size());
     std::vector<float> swiglu, sum, scaled;

@@ -56,7 +56,8 @@ TEST_F(CudaSampling, TheBestComeInOrderOfLogitAndOfEqualOnesOfId) {
         const float* row = logits.data() + r * vocabulary;
         std::vector<int32_t> ids(static_cast<size_t>(vocabulary));
         std::iota(ids.begin(), ids.end(), 0);
-        std::stable_sort(ids.begin(), ids.end(), [&](int32_t a, int32_t b) { return row[a] > row[b]; });
+        std::stable_sort(ids.begin(), ids.end(),
+                         [&](int32_t a, int32_t b) { return row[a] > row[b]; });
         double sum = 0;
         for (int64_t i = 0; i < vocabulary; ++i) sum += std::exp(double{row[i]} - row[ids[0]]);
         EXPECT_NEAR(got.log_sum[static_cast<size_t>(r)], row[ids[0]] + std::log(sum), 1e-6);
@@ -65,7 +66,9 @@ TEST_F(CudaSampling, TheBestComeInOrderOfLogitAndOfEqualOnesOfId) {
           const bool there = i < vocabulary;
           ASSERT_EQ(token.id, there ? ids[static_cast<size_t>(i)] : -1)
               << vocabulary << " tokens, row " << r << ", place " << i << " of " << count;
-          if (there) { ASSERT_EQ(token.logit, row[token.id]); }
+          if (there) {
+            ASSERT_EQ(token.logit, row[token.id]);
+          }
         }
       }
     }
@@ -84,12 +87,14 @@ TEST_F(CudaSampling, OfAllowedTokensTheBestAreThoseOfARowWhereTheOthersAreForbid
       for (const int64_t r : {0, 1, 3}) {
         if ((r == 0 && id % 3 != 0) || (r == 1 && id != vocabulary - 1)) continue;
         allowed[static_cast<size_t>(r * words + id / 32)] |= 1u << (id % 32);
-        masked[static_cast<size_t>(r * vocabulary + id)] = logits[static_cast<size_t>(r * vocabulary + id)];
+        masked[static_cast<size_t>(r * vocabulary + id)] =
+            logits[static_cast<size_t>(r * vocabulary + id)];
       }
     }
     for (const int32_t count : {1, 40, 128}) {
       const Found got = best_logits(logits, rows, count, allowed);
-      const Found expected = best_logits(masked, rows, count), whole = best_logits(logits, rows, count);
+      const Found expected = best_logits(masked, rows, count),
+                  whole = best_logits(logits, rows, count);
       for (size_t i = 0; i < got.best.size(); ++i) {
         ASSERT_EQ(got.best[i].id, expected.best[i].id) << vocabulary << " tokens, place " << i;
         ASSERT_EQ(got.best[i].logit, expected.best[i].logit);
@@ -113,7 +118,9 @@ TEST_F(CudaSampling, ForbiddenTokensAreNoneAndUnsoundRowsSaySo) {
     EXPECT_EQ(got.best[0].id, 1700);
     EXPECT_EQ(got.best[0].logit, -3);
     EXPECT_NEAR(got.log_sum[0], -3, 1e-6);
-    if (count > 1) { EXPECT_EQ(got.best[1].id, -1); }
+    if (count > 1) {
+      EXPECT_EQ(got.best[1].id, -1);
+    }
     EXPECT_EQ(got.best[static_cast<size_t>(count)].id, -1);
     EXPECT_EQ(got.log_sum[1], -INFINITY);
     EXPECT_TRUE(std::isnan(got.log_sum[2]));

@@ -379,7 +379,8 @@ TEST_P(ElementwiseTest, QuantizeToBf16RoundsToNearestEven) {
   for (int64_t k : {32, 96, 1024}) {
     const int64_t tokens = 3, rows = 2, row_bytes = act_bf16_row_bytes(k);
     std::vector<float> x = random.normals(tokens * rows * (k + 4), 5);
-    const float special[] = {NAN, -INFINITY, 1.00390625f, 1.01171875f, 0.0f, -0.0f, 1e-40f, 3.4e38f};
+    const float special[] = {NAN,  -INFINITY, 1.00390625f, 1.01171875f,
+                             0.0f, -0.0f,     1e-40f,      3.4e38f};
     std::copy(std::begin(special), std::end(special), x.begin());
     AlignedBytes xq(tokens * rows * row_bytes);
     QuantizeArgs a = quantize_args(x, rows * (k + 4), k, tokens, xq, rows * row_bytes);

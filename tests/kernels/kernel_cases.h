@@ -80,8 +80,8 @@ class AlignedBytes {
 };
 
 // A row a token, `stride` floats apart, to `out`, `row_bytes` apart.
-inline QuantizeArgs quantize_args(const std::vector<float>& x, int64_t stride, int64_t cols, int64_t tokens,
-                                  AlignedBytes& out, int64_t row_bytes) {
+inline QuantizeArgs quantize_args(const std::vector<float>& x, int64_t stride, int64_t cols,
+                                  int64_t tokens, AlignedBytes& out, int64_t row_bytes) {
   QuantizeArgs a;
   a.x = x.data();
   a.x_stride = stride;

@@ -41,9 +41,9 @@ TEST_P(MarlinBlobs, RoundTripInSlicesAndInAnyRange) {
   EXPECT_TRUE(std::equal(part.begin(), part.end(), packed.begin() + 2 * strip));
 
   for (const auto& [offset, size] : {std::pair<size_t, size_t>{0, source.size()},
-                                    {row * 30 + 3, row * 20},
-                                    {source.size() - 1, 1},
-                                    {5, 0}}) {
+                                     {row * 30 + 3, row * 20},
+                                     {source.size() - 1, 1},
+                                     {5, 0}}) {
     std::vector<std::byte> out(size);
     EXPECT_TRUE(unpack_marlin_range(blob, packed, offset, out));
     EXPECT_TRUE(std::equal(out.begin(), out.end(), source.begin() + offset));

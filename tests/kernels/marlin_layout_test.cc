@@ -10,8 +10,8 @@
 namespace ktx::kernels {
 namespace {
 
-constexpr DType kTypes[] = {DType::Q4_0, DType::Q4_1, DType::Q5_0,   DType::Q5_1,
-                            DType::Q8_0, DType::Q4_K, DType::Q5_K,   DType::Q6_K,
+constexpr DType kTypes[] = {DType::Q4_0,   DType::Q4_1,   DType::Q5_0, DType::Q5_1,
+                            DType::Q8_0,   DType::Q4_K,   DType::Q5_K, DType::Q6_K,
                             DType::IQ4_NL, DType::IQ4_XS, DType::MXFP4};
 
 // Columns that end in every number of spans, with and without a half span.
@@ -61,8 +61,7 @@ TEST(MarlinLayout, UnpackGivesBackEveryByte) {
           rows[r].assign(strip.rows[r].size(), std::byte{0x5A});
           pointers[static_cast<size_t>(r)] = rows[r].data();
         }
-        EXPECT_TRUE(
-            marlin_unpack_strip(dtype, cols, strip.packed.data(), used_rows, pointers));
+        EXPECT_TRUE(marlin_unpack_strip(dtype, cols, strip.packed.data(), used_rows, pointers));
         EXPECT_EQ(rows, strip.rows);
       }
     }
@@ -112,8 +111,8 @@ TEST(MarlinLayout, UnpacksAnyBytesAsTheWeightByWeightPackerDoes) {
           their_rows[static_cast<size_t>(r)] = theirs.data() + static_cast<size_t>(r) * row_size;
         }
         const bool clean = marlin_unpack_strip(dtype, cols, strip.data(), used_rows, mine_rows);
-        EXPECT_EQ(clean, marlin_unpack_strip_scalar(dtype, cols, strip.data(), used_rows,
-                                                    their_rows))
+        EXPECT_EQ(clean,
+                  marlin_unpack_strip_scalar(dtype, cols, strip.data(), used_rows, their_rows))
             << name(dtype) << " " << used_rows << "x" << cols << " seed " << random.seed();
         ASSERT_EQ(mine, theirs) << name(dtype) << " " << used_rows << "x" << cols << " seed "
                                 << random.seed();

@@ -120,8 +120,7 @@ struct Product {
     args.x = act.x.data();
     args.x_stride = act.stride;
     args.xq = is_tile(c.family) ? act.bf16.data() : act.xq.data();
-    args.xq_stride =
-        is_tile(c.family) ? act_bf16_row_bytes(w.cols()) : act_q8_row_bytes(w.cols());
+    args.xq_stride = is_tile(c.family) ? act_bf16_row_bytes(w.cols()) : act_q8_row_bytes(w.cols());
     args.tokens = act.tokens;
     args.y = y.data();
     args.y_stride = w.rows();
@@ -185,10 +184,11 @@ TEST_P(MatmulTest, AgreesWithDoubleWithinRounding) {
         const double slack = is_q8(c.family) ? 16 : 2;
         const double bound =
             // A weight cut to BF16 is off by up to 0.5 %, kBf16Up more or less.
-            is_tile(c.family) ? 0.0055 * size :
-            slack * kEps *
-            (4 + static_cast<double>(cols) / (layout_of(c.family) == Layout::Rows ? 16 : 8)) *
-            size;
+            is_tile(c.family) ? 0.0055 * size
+                              : slack * kEps *
+                                    (4 + static_cast<double>(cols) /
+                                             (layout_of(c.family) == Layout::Rows ? 16 : 8)) *
+                                    size;
         ASSERT_NEAR(p.y[static_cast<size_t>(t * rows + r)], sum, bound)
             << "token " << t << " row " << r << " of " << tokens << "x" << rows << "x" << cols;
       }
@@ -492,7 +492,9 @@ TEST(MatmulTable, TilesOfBf16AddUpInTheOrderThatTheyPromise) {
       for (int64_t k = 0; k < cols; k += 32) {
         float even = 0, odd = 0;
         for (int64_t j = k; j < k + 32; j += 2) {
-          const auto x = [&](int64_t at) { return static_cast<float>(act.value(p.c.family, t, at)); };
+          const auto x = [&](int64_t at) {
+            return static_cast<float>(act.value(p.c.family, t, at));
+          };
           even = std::fma(row[static_cast<size_t>(j)], x(j), even);
           odd = std::fma(row[static_cast<size_t>(j + 1)], x(j + 1), odd);
         }

@@ -133,13 +133,13 @@ void summarize(Talk& talk, const std::string& path, const plan::PlanContents& co
 // What was lost, tensor by tensor.
 void report_rounding(Talk& talk, const std::vector<passes::RoundedWeights>& rounded) {
   for (const passes::RoundedWeights& weights : rounded) {
-    talk.say(fmt::format("rounded: {} to {}: rms error {:.2f} % of the weights' rms, largest {:.3g}",
-                         weights.name, weights.to, 100 * weights.relative_rms,
-                         weights.largest_error));
+    talk.say(
+        fmt::format("rounded: {} to {}: rms error {:.2f} % of the weights' rms, largest {:.3g}",
+                    weights.name, weights.to, 100 * weights.relative_rms, weights.largest_error));
   }
   if (!rounded.empty()) {
-    talk.say(fmt::format("rounded: {} tensors in all; the plan has no --export-gguf",
-                         rounded.size()));
+    talk.say(
+        fmt::format("rounded: {} tensors in all; the plan has no --export-gguf", rounded.size()));
   }
 }
 

@@ -36,8 +36,7 @@ Result<text::TokenizerData> tokenizer_of(const Options& options) {
 
 Status tokenize(const Options& options) {
   // An empty file is an empty text, not a mistake.
-  const std::string text =
-      KTX_TRY(read_piped_text(*options.tokenize_file, size_t{1} << 30)).text;
+  const std::string text = KTX_TRY(read_piped_text(*options.tokenize_file, size_t{1} << 30)).text;
   const text::Tokenizer tokenizer =
       KTX_TRY(text::Tokenizer::create(KTX_TRY(tokenizer_of(options))));
   const std::vector<int32_t> ids = tokenizer.encode(text, {.parse_special = options.parse_special});
@@ -77,8 +76,8 @@ Status render_chat(const Options& options) {
   const std::string chat_case = KTX_TRY(read_piped_text(*options.render_chat_case)).text;
   const Result<std::string> prompt = text::render_chat_case(chat, chat_case, base);
   if (!prompt) {
-    return Error{fmt::format("{}: {}", piped_text_name(*options.render_chat_case),
-                             prompt.error().message)};
+    return Error{
+        fmt::format("{}: {}", piped_text_name(*options.render_chat_case), prompt.error().message)};
   }
   fmt::print("{}", *prompt);
   return {};

@@ -104,12 +104,11 @@ Result<std::string> kernels_table(runtime::Engine& engine, double bytes_per_seco
       work += step_ops(plan, plan.steps[i]) * static_cast<double>(rows);
     }
     const double rate = bytes / kind.time.seconds, ops = work / kind.time.seconds;
-    table.add({kind.name, fmt::format("{}", kind.steps.size()),
-               fmt::format("{:.2f}", 1e6 * kind.time.seconds),
-               fmt::format("{:.1f}", 1e6 * kind.all()),
-               fmt::format("{:.1f}", share(kind.all(), all)), fmt::format("{:.0f}", rate / 1e9),
-               fmt::format("{:.1f}", share(rate, bytes_per_second)),
-               fmt::format("{:.1f}", ops / 1e12)});
+    table.add(
+        {kind.name, fmt::format("{}", kind.steps.size()),
+         fmt::format("{:.2f}", 1e6 * kind.time.seconds), fmt::format("{:.1f}", 1e6 * kind.all()),
+         fmt::format("{:.1f}", share(kind.all(), all)), fmt::format("{:.0f}", rate / 1e9),
+         fmt::format("{:.1f}", share(rate, bytes_per_second)), fmt::format("{:.1f}", ops / 1e12)});
   }
   table.add({"sum", "", "", fmt::format("{:.1f}", 1e6 * all)});
   return table.markdown();

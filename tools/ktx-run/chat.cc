@@ -269,9 +269,9 @@ class Chat {
   void reset_command(const std::string&) { reset(); }
   void drop(const std::string&) {
     const size_t dropped = conversation_.drop_oldest_turn();
-    note(dropped == 0 ? std::string("there is nothing to drop")
-                      : fmt::format("dropped {} messages, {} are left", dropped,
-                                    conversation_.size()));
+    note(dropped == 0
+             ? std::string("there is nothing to drop")
+             : fmt::format("dropped {} messages, {} are left", dropped, conversation_.size()));
   }
   void leave(const std::string&) { leaving_ = true; }
   void stats(const std::string&) {

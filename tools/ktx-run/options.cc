@@ -25,7 +25,9 @@ bool text_on_standard_input() {
 }
 
 void check_generate(Options& options, const ParsedLine& line, Mistakes& mistakes) {
-  const auto given = [&](std::string_view name) { return line.find(ktx_run_tool(), name) != nullptr; };
+  const auto given = [&](std::string_view name) {
+    return line.find(ktx_run_tool(), name) != nullptr;
+  };
   const int sources =
       options.prompt.has_value() + options.prompt_file.has_value() + options.prompt_ids.has_value();
   if (sources == 0 && text_on_standard_input()) {

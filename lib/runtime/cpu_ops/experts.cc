@@ -100,8 +100,7 @@ class GateUpStep final : public CpuStep {
     } else {
       // BF16 activations are copied for each item: all the rows that it may have.
       const bool copies = bf16_ && batch.tokens > kFewTokens;
-      const int64_t rows =
-          copies ? kExpertsMaxRows : matmul_chunk_rows(args_.gate, pairs_each);
+      const int64_t rows = copies ? kExpertsMaxRows : matmul_chunk_rows(args_.gate, pairs_each);
       runs_ = RowRuns::even(
           args_.gate.rows,
           std::clamp<int64_t>(ceil_div(rows, columns_) * columns_, columns_, kExpertsMaxRows));
@@ -157,7 +156,7 @@ class GateUpStep final : public CpuStep {
   int64_t threads_ = 1;
   int64_t columns_ = 32;
   int64_t shares_ = 1;
-  bool bf16_ = false;  // activations
+  bool bf16_ = false;       // activations
   bool by_expert_ = false;  // the order of this step's items
 };
 

@@ -50,8 +50,8 @@ class RowStep : public CpuStep {
     args_.width = y.width;
     rows_ = y.rows;
     split_.grain = rows_per_item(y.width);
-    functions_ = KTX_TRY(context.functions<Fn>(
-        [&](std::string_view family) { return find(family, context.isa); }));
+    functions_ = KTX_TRY(
+        context.functions<Fn>([&](std::string_view family) { return find(family, context.isa); }));
     return {};
   }
 

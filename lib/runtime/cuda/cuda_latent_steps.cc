@@ -1,12 +1,12 @@
-// The fusion `latent` (lib/runtime/gpu/fusions.h): MLA of a pass in the form that is faster for each
-// of its sequences.
+// The fusion `latent` (lib/runtime/gpu/fusions.h): MLA of a pass in the form that is faster for
+// each of its sequences.
 //
 //   16 sequences, 15 with one token and one with 497 of its prompt:
 //     tokens 15 .. 511   expanded (cuda_latent.h)
 //     tokens 0 .. 14     absorbed, as the three steps say
 //
-// A sequence with fewer than kExpandedTokens tokens in the pass stays absorbed, and so do passes that are
-// a graph. KTX_CUDA_MLA (lib/runtime/gpu/latent_form.h) is for tests and comparisons.
+// A sequence with fewer than kExpandedTokens tokens in the pass stays absorbed, and so do passes
+// that are a graph. KTX_CUDA_MLA (lib/runtime/gpu/latent_form.h) is for tests and comparisons.
 #include <algorithm>
 
 #include "kernels/cuda/cuda_latent.h"
@@ -24,7 +24,8 @@ class Latent final : public GpuStep {
     gpu_ = &members.gpu();
     expanded_from_ = KTX_TRY(expanded_from(env("KTX_CUDA_MLA"), kernels::kExpandedTokens));
     const CudaBind attention = members.of(StepOp::Attention);
-    const CudaBind absorb = members.of(StepOp::MatmulHeads, 0), expand = members.of(StepOp::MatmulHeads, 1);
+    const CudaBind absorb = members.of(StepOp::MatmulHeads, 0),
+                   expand = members.of(StepOp::MatmulHeads, 1);
     absorb_ = KTX_TRY(matmul_heads_args(absorb));
     expand_ = KTX_TRY(matmul_heads_args(expand));
     attention_ = attention_args(attention);
@@ -52,7 +53,8 @@ class Latent final : public GpuStep {
     queries_.scale = attrs.scale;
     return attrs.kv_heads == 1 && absorb_.attrs.y_stride == attrs.key_dim &&
            expand_.attrs.x_stride == attrs.value_dim &&
-           expand_.attrs.y_stride == expanded_.head_dim && kernels::latent_expanded_takes(expanded_);
+           expand_.attrs.y_stride == expanded_.head_dim &&
+           kernels::latent_expanded_takes(expanded_);
   }
 
   int64_t workspace_bytes(const GpuShape& shape) const override {
@@ -123,7 +125,8 @@ class Latent final : public GpuStep {
 
   // Of the pass; a multiple of 256.
   int64_t query_bytes(int64_t tokens) const {
-    const int64_t bytes = tokens * queries_.heads * kernels::latent_query_halves(queries_.head_dim) * 2;
+    const int64_t bytes =
+        tokens * queries_.heads * kernels::latent_query_halves(queries_.head_dim) * 2;
     return (bytes + 255) / 256 * 256;
   }
   bool is_expanded(const SequenceRun& run) const {
@@ -157,8 +160,8 @@ class Latent final : public GpuStep {
   }
   Status launch_expanded(const SequenceRun& run, const Workspace& memory) const {
     kernels::CudaLatentArgs args = expanded_;
-    args.queries = queries_.queries +
-                   run.first * args.heads * kernels::latent_query_halves(args.head_dim);
+    args.queries =
+        queries_.queries + run.first * args.heads * kernels::latent_query_halves(args.head_dim);
     args.y += run.first * args.y_stride;
     args.tokens = run.tokens;
     args.positions = run.positions;

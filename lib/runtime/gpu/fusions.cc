@@ -18,7 +18,10 @@ using Steps = std::vector<uint32_t>;
 class Finder {
  public:
   Finder(const PlanView& plan, uint32_t first, uint32_t count)
-      : plan_(plan), first_(first), end_(first + count), readers_(plan.values.size()),
+      : plan_(plan),
+        first_(first),
+        end_(first + count),
+        readers_(plan.values.size()),
         taken_(plan.steps.size()) {
     for (uint32_t i = 0; i < plan.steps.size(); ++i) {
       for (const OperandRecord& in : plan.inputs(plan.steps[i])) {
@@ -36,9 +39,8 @@ class Finder {
     for (uint32_t i = first_; i < end_; ++i) {
       if (is(i, StepOp::RmsNorm)) products(i);
     }
-    std::sort(found_.begin(), found_.end(), [](const Fusion& a, const Fusion& b) {
-      return a.steps.back() < b.steps.back();
-    });
+    std::sort(found_.begin(), found_.end(),
+              [](const Fusion& a, const Fusion& b) { return a.steps.back() < b.steps.back(); });
     return std::move(found_);
   }
 
@@ -82,7 +84,8 @@ class Finder {
   }
   uint32_t buffer(uint32_t value) const { return plan_.values[value].buffer; }
 
-  // `reads` and `written`: values of the launch. `reads_first`: all of the one before any of the other.
+  // `reads` and `written`: values of the launch. `reads_first`: all of the one before any of the
+  // other.
   void add(FusionKind kind, Steps steps, const std::vector<uint32_t>& reads,
            const std::vector<uint32_t>& written, bool reads_first = false) {
     std::sort(steps.begin(), steps.end());
@@ -145,7 +148,8 @@ class Finder {
     for (uint32_t i = router + 1; i < end_; ++i) {
       if (is(i, StepOp::GroupExperts) && in(i, 0) == ids) {
         steps.push_back(i);
-      } else if (steps.size() == 2 && is(i, StepOp::ExpertsGateUp) && in(i, 2) == out(steps[1], 0)) {
+      } else if (steps.size() == 2 && is(i, StepOp::ExpertsGateUp) &&
+                 in(i, 2) == out(steps[1], 0)) {
         steps.push_back(gate_up = i);
       } else if (steps.size() == 3 && is(i, StepOp::ExpertsDown) && in(i, 0) == out(gate_up)) {
         steps.push_back(down = i);
@@ -153,7 +157,8 @@ class Finder {
       }
     }
     if (down == 0 || !only(ids, steps) || !only(weights, steps) || in(down, 4) != weights ||
-        !only(out(steps[1], 0), steps) || !only(out(steps[1], 1), steps) || !only(out(gate_up), steps)) {
+        !only(out(steps[1], 0), steps) || !only(out(steps[1], 1), steps) ||
+        !only(out(gate_up), steps)) {
       return;
     }
     // Two launches: what the first writes is no output of the fusion, but is written. Not so
@@ -208,7 +213,8 @@ class Finder {
     // The other form takes what the first step reads for what attention reads, and so on.
     const auto begin_in = [&](uint32_t i) { return plan_.inputs(step(i))[0].offset; };
     const auto begin_out = [&](uint32_t i) { return plan_.outputs(step(i))[0].offset; };
-    if (begin_out(*absorb) != begin_in(attention) || begin_out(attention) != begin_in(expand)) return;
+    if (begin_out(*absorb) != begin_in(attention) || begin_out(attention) != begin_in(expand))
+      return;
     add(FusionKind::Latent, {*absorb, attention, expand}, {in(*absorb, 0), q_latent}, {out(expand)},
         true);
   }
@@ -226,8 +232,8 @@ class Finder {
     if (users.empty()) return;
     std::vector<uint32_t> written;
     for (uint32_t i : users) written.push_back(out(i));
-    if (users.size() <= 3 && std::all_of(users.begin(), users.end(),
-                                         [&](uint32_t i) { return is_product(i); })) {
+    if (users.size() <= 3 &&
+        std::all_of(users.begin(), users.end(), [&](uint32_t i) { return is_product(i); })) {
       Steps steps = users;
       steps.push_back(norm);
       return add(FusionKind::Products, steps, {in(norm, 0)}, written);

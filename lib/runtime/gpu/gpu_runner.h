@@ -50,7 +50,7 @@ class GpuRunner {
   BestLogits best(int64_t row, int32_t count) const;  // of the last run
   // All logits of a row that has only its best here, of the last run.
   Status fetch_logits(int64_t row);
-  int64_t weight_bytes() const;                       // read by run() so far
+  int64_t weight_bytes() const;  // read by run() so far
   // The first floats of a row of `value` as the last run left it on `device` ("cpu",
   // "cuda:0").
   Status read(std::string_view device, uint32_t value, int64_t row, std::span<float> out);

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "lib/support/strings.h"
-#include "lib/text/chat_template/jinja_interpreter.h"
 #include "lib/text/chat_template/jinja_frames.h"
+#include "lib/text/chat_template/jinja_interpreter.h"
 #include "lib/text/chat_template/jinja_operators.h"
 
 namespace ktx::text::jinja {

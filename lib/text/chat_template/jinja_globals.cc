@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "lib/support/strings.h"
-#include "lib/text/chat_template/jinja_interpreter.h"
 #include "lib/text/chat_template/jinja_builtins.h"
+#include "lib/text/chat_template/jinja_interpreter.h"
 #include "lib/text/chat_template/jinja_operators.h"
 #include "lib/text/chat_template/jinja_strftime.h"
 

@@ -123,8 +123,9 @@ class Value {
     return kind_ == Kind::Float ? float_ : static_cast<double>(int_);
   }
   const StringObject& string() const { return object<StringObject>(); }
-  const std::string& text() const;             // of a String
-  const std::string* undefined_story() const;  // why it is undefined; null without a story, or when it is defined
+  const std::string& text() const;  // of a String
+  const std::string* undefined_story()
+      const;  // why it is undefined; null without a story, or when it is defined
   const ListObject& list() const { return object<ListObject>(); }  // List, Tuple, DictView
   const DictObject& dict() const { return object<DictObject>(); }
   const RangeObject& range() const { return object<RangeObject>(); }

@@ -59,8 +59,8 @@ void prepared(const char* what, AttentionAttrs attrs, KvType type, bool norms, i
   args.y = y.as<float>();
   args.max_positions = length <= 1024 ? 1024 : 4 * length;  // as the graphs of a run bound it
   args.one_token_per_sequence = true;
-  args.prepare = {k.as<float>(), width, v.as<float>(), width, nullptr, nullptr, 1e-6f, 1e-6f,
-                  turns.as<float>(), {}};
+  args.prepare = {k.as<float>(), width, v.as<float>(),     width, nullptr, nullptr,
+                  1e-6f,         1e-6f, turns.as<float>(), {}};
   if (norms) args.prepare.q_norm = args.prepare.k_norm = norm.as<float>();
   RopeAttrs& rope = args.prepare.rope;
   rope.head_dim = rope.y_head_dim = rope.rotary_dim = attrs.key_dim;

@@ -95,8 +95,8 @@ TEST(StepStages, AnInt8FormFollowsExpertsByColumnsWhenItsRowsAreTheirs) {
 TEST(StepStages, AProductsOtherReadersKeepItApart) {
   enum : int32_t { X, Y, YQ };
   // Nothing but a swiglu may go on with a plain product's columns.
-  EXPECT_EQ(text(find_stages(std::vector<StepFacts>{
-                product(X, Y), step(StepOp::Quantize, {read(Y), write(YQ)})})),
+  EXPECT_EQ(text(find_stages(std::vector<StepFacts>{product(X, Y),
+                                                    step(StepOp::Quantize, {read(Y), write(YQ)})})),
             "0;1");
 }
 

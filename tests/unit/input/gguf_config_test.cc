@@ -374,7 +374,8 @@ TEST_F(GgufConfigDeepseek, YarnMultiplierIsATenthOfMscale) {
 
 // The test models: both sides agree, each alone gives what the other says.
 TEST(GgufConfigModels, AgreeWithTheirConfigs) {
-  if (!std::filesystem::exists(test_models_dir())) GTEST_SKIP() << test_models_dir() << " is missing";
+  if (!std::filesystem::exists(test_models_dir()))
+    GTEST_SKIP() << test_models_dir() << " is missing";
   int count = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(test_models_dir())) {
     const auto beside = entry.path().parent_path() / "config.json";

@@ -20,7 +20,8 @@ using ::testing::HasSubstr;
 
 // Every test model's GGUF and HF tokenizers give the ids of the references.
 TEST(TokenizerSource, ModelsGiveTheReferenceIds) {
-  if (!std::filesystem::exists(test_models_dir())) GTEST_SKIP() << test_models_dir() << " is missing";
+  if (!std::filesystem::exists(test_models_dir()))
+    GTEST_SKIP() << test_models_dir() << " is missing";
   int prompts = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(test_models_dir())) {
     const std::string folder = entry.path().parent_path();

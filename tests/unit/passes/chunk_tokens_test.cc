@@ -18,10 +18,10 @@ int64_t chunk_of(int32_t experts, int32_t top_k) {
 
 TEST(ChunkTokens, GrowWithTheExpertsThatShareThem) {
   EXPECT_EQ(chunk_tokens({}), 512);
-  EXPECT_EQ(chunk_of(8, 2), 512);      // Mixtral
-  EXPECT_EQ(chunk_of(60, 4), 1024);    // Qwen1.5-MoE
-  EXPECT_EQ(chunk_of(128, 8), 1024);   // Qwen3-30B-A3B
-  EXPECT_EQ(chunk_of(256, 8), 1024);   // DeepSeek-V3: at most so many
+  EXPECT_EQ(chunk_of(8, 2), 512);     // Mixtral
+  EXPECT_EQ(chunk_of(60, 4), 1024);   // Qwen1.5-MoE
+  EXPECT_EQ(chunk_of(128, 8), 1024);  // Qwen3-30B-A3B
+  EXPECT_EQ(chunk_of(256, 8), 1024);  // DeepSeek-V3: at most so many
   EXPECT_EQ(chunk_of(64, 8), 512);
 }
 

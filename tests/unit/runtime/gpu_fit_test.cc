@@ -48,7 +48,8 @@ TEST(GpuFit, LongChunksReserveMore) {
 TEST(GpuFit, AContextThatFitsIsOffered) {
   const Status status = fit(5 * kGiB + 768 * kMiB);
   ASSERT_FALSE(status.ok());
-  EXPECT_THAT(status.error().message, HasSubstr("cuda:0 (a card) does not hold what the plan puts"));
+  EXPECT_THAT(status.error().message,
+              HasSubstr("cuda:0 (a card) does not hold what the plan puts"));
   EXPECT_THAT(status.error().message, HasSubstr("--ctx 1792"));  // nine tenths of 256 MiB
 }
 

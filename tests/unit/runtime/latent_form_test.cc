@@ -14,9 +14,10 @@ TEST(LatentForm, TheVariableForcesEitherFormAndUnsetLeavesTheUsual) {
 TEST(LatentForm, AnotherValueIsAnErrorThatNamesTheForms) {
   const auto wrong = expanded_from("expand", 64);
   ASSERT_FALSE(wrong);
-  EXPECT_EQ(wrong.error().message,
-            "KTX_CUDA_MLA: unknown form 'expand'; did you mean 'expanded'?; known are absorbed, expanded, or "
-            "leave it unset for the faster");
+  EXPECT_EQ(
+      wrong.error().message,
+      "KTX_CUDA_MLA: unknown form 'expand'; did you mean 'expanded'?; known are absorbed, expanded, or "
+      "leave it unset for the faster");
   EXPECT_FALSE(expanded_from("foo", 64));
 }
 

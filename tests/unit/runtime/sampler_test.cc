@@ -272,7 +272,9 @@ TEST(Sampler, TheBestAllowedTokenIsTheFirstOfTheBestWhereTheOthersAreForbidden) 
       forbid_others(allowed, masked);
       const auto expected = best_token(masked), got = best_token(logits, allowed);
       ASSERT_EQ(got.ok(), expected.ok());
-      if (got.ok()) { EXPECT_EQ(*got, *expected) << size << " tokens, one in " << one_in; }
+      if (got.ok()) {
+        EXPECT_EQ(*got, *expected) << size << " tokens, one in " << one_in;
+      }
     }
   }
 }

@@ -79,7 +79,8 @@ TEST_F(HttpFraming, WhatIsDoubtfulEndsTheConnection) {
       const std::string answer = all_of(bytes + next);
       EXPECT_EQ(answer.substr(0, 12), "HTTP/1.1 " + std::to_string(status)) << bytes;
       EXPECT_EQ(answer.find("Content-Length: "), answer.rfind("Content-Length: "))
-          << "one answer alone: " << bytes << "\n" << answer;
+          << "one answer alone: " << bytes << "\n"
+          << answer;
       EXPECT_NE(answer.find("Connection: close\r\n"), std::string::npos) << bytes;
     });
   }

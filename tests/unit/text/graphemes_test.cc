@@ -14,11 +14,22 @@ struct Case {
 
 TEST(Graphemes, UnitsAreWhatAPersonSees) {
   const std::vector<Case> kCases = {
-      {"abc", {1, 1, 1}},   {"é", {1}},        {"e\u0301x", {1, 1}},         {"q\u0323\u0307", {1}},
-      {"你好", {2, 2}},     {"한국", {2, 2}},  {"\u1112\u1161\u11ab", {2}},  // the same syllable in
-                                                                             // letters
-      {"😀a", {2, 1}},       {"👍🏽", {2}}, {"👨\u200d👩\u200d👧!", {2, 1}}, {"🇩🇪🇫🇷", {2, 2}},
-      {"\xff\xfe", {1, 1}}, {"\xe4\xbd", {1}}, {"a\u0301\xff", {1, 1}},      {"\t", {0}},
+      {"abc", {1, 1, 1}},
+      {"é", {1}},
+      {"e\u0301x", {1, 1}},
+      {"q\u0323\u0307", {1}},
+      {"你好", {2, 2}},
+      {"한국", {2, 2}},
+      {"\u1112\u1161\u11ab", {2}},  // the same syllable in
+                                    // letters
+      {"😀a", {2, 1}},
+      {"👍🏽", {2}},
+      {"👨\u200d👩\u200d👧!", {2, 1}},
+      {"🇩🇪🇫🇷", {2, 2}},
+      {"\xff\xfe", {1, 1}},
+      {"\xe4\xbd", {1}},
+      {"a\u0301\xff", {1, 1}},
+      {"\t", {0}},
   };
   for (const Case& test : kCases) {
     std::string_view rest = test.text;
