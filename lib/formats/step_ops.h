@@ -26,6 +26,7 @@ enum OpTrait : uint32_t {
   kPrelude = 1 << 5,       // too small to share out: one thread runs it
   kInPlace = 1 << 6,       // y may be the first input
   kInPlaceAny = 1 << 7,    // y may be any input
+  kAccumulates = 1 << 8,   // may add its result to y (attribute accumulate)
 };
 
 struct StepOpInfo {

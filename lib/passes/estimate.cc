@@ -16,6 +16,7 @@ namespace ktx::passes {
 
 // Of lower_to_steps.cc and so on: a pass has no header.
 Status lower_to_steps(CompileState& state);
+Status fold_residuals(CompileState& state);
 Status quantize_activations(CompileState& state);
 Status plan_memory(CompileState& state);
 
@@ -175,6 +176,7 @@ Result<Estimator> Estimator::make(const CompileState& state) {
   for (ir::Module& module : lowered.modules.modules) module.decision = {};
   for (ir::Module& module : lowered.modules.modules) module.decision.device = "cpu";
   KTX_TRY(lower_to_steps(lowered));
+  KTX_TRY(fold_residuals(lowered));
   KTX_TRY(quantize_activations(lowered));
   KTX_TRY(plan_memory(lowered));
   Estimator estimator;

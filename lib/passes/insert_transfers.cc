@@ -10,10 +10,9 @@
 //   y@cuda:0 = transfer(y)          await
 //   x = add(x, y@cuda:0)
 //
-// A product that adds to a residual stream of another device (experts_down above) writes its
-// own value, which is added on the stream's device, as late as possible. GPU steps that do not
-// need the result of the CPU steps before them are moved in front of these: GPU steps are
-// queued, so both devices work at once.
+// What is added to a residual stream of another device (experts_down above) is added on the
+// stream's device, as late as possible. GPU steps that do not need the result of the CPU steps
+// before them are moved in front of these: GPU steps are queued, so both devices work at once.
 //
 // The logits end on the CPU, where tokens are sampled.
 #include <algorithm>
@@ -29,15 +28,10 @@ using steps::Step;
 using steps::ValueId;
 using steps::View;
 
-bool accumulates(const Step& step) {
-  if (const auto* a = std::get_if<MatmulAttrs>(&step.attrs)) return a->accumulate != 0;
-  if (const auto* a = std::get_if<ExpertsAttrs>(&step.attrs)) return a->accumulate != 0;
-  return false;
-}
-
-void stop_accumulating(Step& step) {
-  if (auto* a = std::get_if<MatmulAttrs>(&step.attrs)) a->accumulate = 0;
-  if (auto* a = std::get_if<ExpertsAttrs>(&step.attrs)) a->accumulate = 0;
+// A residual addition: x = add(x, term).
+bool adds_in_place(const Step& step) {
+  return step.op == StepOp::Add && step.outputs[0] == step.inputs[0] &&
+         step.outputs[0].value != step.inputs[1].value;
 }
 
 // Ops that may leave elements of their output as they were.
@@ -65,9 +59,9 @@ class Inserter {
     std::set<std::string> valid;            // those that hold the value now
     std::string latest;                     // the device that wrote it last
     struct Term {
-      View view;   // on the device that made it
+      View view;
       View into;   // of this value
-      Step maker;  // for its names
+      Step adder;  // for its names
     };
     std::vector<Term> terms;  // to be added before it is read
   };
@@ -116,32 +110,50 @@ class Inserter {
     if (value == steps::kAbsent) return;
     std::vector<Place::Term> terms = std::move(places_[value].terms);
     places_[value].terms.clear();
+    streams_.erase(value);
     for (const Place::Term& term : terms) {
       const std::string home = places_[value].latest;
-      const View here = read(term.into, home, term.maker);
-      const View other = read(term.view, home, term.maker);
-      emit(StepOp::Add, term.maker, home, {here, other}, here);
+      const View here = read(term.into, home, term.adder);
+      const View other = read(term.view, home, term.adder);
+      emit(StepOp::Add, term.adder, home, {here, other}, here);
       places_[value].valid = {home};
     }
   }
 
+  // Adds what is still to be added of a value that is about to be written.
+  void flush_uses(ValueId value) {
+    for (const ValueId stream : std::set<ValueId>(streams_)) {
+      const auto& terms = places_[stream].terms;
+      if (std::ranges::any_of(terms, [&](const auto& t) { return t.view.value == value; })) {
+        flush(stream);
+      }
+    }
+  }
+
+  // Whether the stream is not where the step adds to it.
+  bool adds_from_afar(const Step& step) const {
+    if (!adds_in_place(step)) return false;
+    const std::set<std::string>& valid = places_[step.outputs[0].value].valid;
+    return !valid.empty() && !valid.count(step.device);
+  }
+
   void place(Step step) {
+    if (adds_from_afar(step)) {
+      flush(step.inputs[1].value);
+      places_[step.outputs[0].value].terms.push_back({step.inputs[1], step.outputs[0], step});
+      streams_.insert(step.outputs[0].value);
+      return;
+    }
     if (!step.outputs.empty()) old_logits_ = step.outputs[0].value;
     for (const View& view : step.inputs) flush(view.value);
-    const bool adds = accumulates(step);
-    for (const View& view : step.outputs) {
-      if (!adds) flush(view.value);
-    }
+    for (const View& view : step.outputs) flush(view.value), flush_uses(view.value);
     for (View& view : step.inputs) view = read(view, step.device, step);
     for (View& view : step.outputs) {
       const ValueId value = view.value;
       const bool whole = view == graph_.whole(value);
       const bool defined = !places_[value].valid.empty();
-      if (adds && defined && !places_[value].valid.count(step.device)) {
-        add_later(std::move(step));
-        return;
-      }
-      if (defined && (adds || !whole || writes_parts(step))) read(view, step.device, step);
+      const bool keeps_some = !whole || accumulates(step.attrs) || writes_parts(step);
+      if (defined && keeps_some) read(view, step.device, step);
       view.value = copy_on(value, step.device);
       places_[value].valid = {step.device};
       places_[value].latest = step.device;
@@ -149,26 +161,9 @@ class Inserter {
     graph_.steps.push_back(std::move(step));
   }
 
-  void add_later(Step step) {
-    const View into = step.outputs[0];
-    steps::Value term = graph_.values[into.value];
-    term.name += ".term" + std::to_string(graph_.values.size());
-    term.rows_per_row = 1;
-    term.width = into.width;
-    graph_.values.push_back(std::move(term));
-    places_.resize(graph_.values.size());
-    const ValueId id = static_cast<ValueId>(graph_.values.size()) - 1;
-    stop_accumulating(step);
-    step.outputs[0] = graph_.whole(id);
-    places_[id].copies[step.device] = id;
-    places_[id].valid = {step.device};
-    places_[id].latest = step.device;
-    places_[into.value].terms.push_back({graph_.whole(id), into, step});
-    graph_.steps.push_back(std::move(step));
-  }
-
   steps::StepGraph& graph_;
   std::vector<Place> places_;  // by value of the graph as it came
+  std::set<ValueId> streams_;  // those that have terms
   ValueId old_logits_ = steps::kAbsent;
 };
 
@@ -182,7 +177,7 @@ struct Touched {
   void add(const Step& step) {
     for (const View& view : step.inputs) read.insert(view.value);
     for (const View& view : step.outputs) written.insert(view.value);
-    if (accumulates(step)) {
+    if (accumulates(step.attrs)) {
       for (const View& view : step.outputs) read.insert(view.value);
     }
   }

@@ -4,14 +4,14 @@
 //
 //   n = rms_norm(x)            q, k, v = matmul(n)      [q, k = rms_norm per head]
 //   rope(q) rope(k)            kv_store(k, v)           a = attention(q)
-//   x += matmul(a)             n = rms_norm(x)          s = matmul(n)  (router)
-//   ids, weights = router(s)   order = group_experts    h = experts_gate_up(n)
-//   x += experts_down(h)
+//   o = matmul(a)              x = add(x, o)            n = rms_norm(x)
+//   s = matmul(n)  (router)    ids, weights = router(s) order = group_experts
+//   h = experts_gate_up(n)     e = experts_down(h)      x = add(x, e)
 //
-// and multi-head latent attention runs in absorbed form: queries go through k_b
-// into the latent space, attention reads [latent | rotary key] as one KV head
-// whose value is the latent, and v_b brings the result back. From here on passes
-// add only what their name says; each step names the module it came from.
+// (fold-residuals lets products add to x themselves later), and multi-head latent attention runs in
+// absorbed form: queries go through k_b into the latent space, attention reads [latent | rotary
+// key] as one KV head whose value is the latent, and v_b brings the result back. From here on
+// passes add only what their name says; each step names the module it came from.
 #include <fmt/format.h>
 
 #include <map>
@@ -52,7 +52,7 @@ class Lowering {
     emit(*final_norm, StepOp::GatherRows, {x_}, {last}, {}, NoAttrs{});
     KTX_TRY(norm(*final_norm, last, last, 1));
     const View logits = value("logits", modules_.facts.vocab, ValueType::F32, RowKind::Output);
-    return matmul(*head, last, logits, false);
+    return matmul(*head, last, logits);
   }
 
  private:
@@ -159,10 +159,10 @@ class Lowering {
     return it->second;
   }
 
-  Status matmul(const Module& module, View in, View out, bool accumulate) {
+  Status matmul(const Module& module, View in, View out) {
     const BlobId weight = KTX_TRY(blob(module, "weight"));
     const BlobId bias = KTX_TRY(optional_blob(module, "bias"));
-    emit(module, StepOp::Matmul, {in, View{}}, {out}, {weight, bias}, MatmulAttrs{accumulate});
+    emit(module, StepOp::Matmul, {in, View{}}, {out}, {weight, bias}, MatmulAttrs{});
     return {};
   }
 
@@ -171,7 +171,7 @@ class Lowering {
     const Module* module = KTX_TRY(child(parent, role));
     const ir::LinearInfo* linear_info = KTX_TRY(info_of<ir::LinearInfo>(*module));
     const View out = value(value_name, linear_info->out);
-    KTX_TRY(matmul(*module, in, out, false));
+    KTX_TRY(matmul(*module, in, out));
     return out;
   }
 
@@ -189,24 +189,37 @@ class Lowering {
 
   // --- layers ----------------------------------------------------------------
 
+  // What the last product of a module gives to the residual stream.
+  struct Term {
+    const Module* module;
+    View view;
+  };
+  using Terms = std::vector<Term>;
+
+  Result<Term> term(const Module& parent, Role role, View in, const char* value_name) {
+    const Module* module = KTX_TRY(child(parent, role));
+    const View out = value(value_name, modules_.facts.hidden);
+    KTX_TRY(matmul(*module, in, out));
+    return Term{module, out};
+  }
+
+  void add_to_stream(const Terms& terms) {
+    for (const Term& t : terms) {
+      emit(*t.module, StepOp::Add, {x_, t.view}, {x_}, {}, NoAttrs{});
+    }
+  }
+
   Status lower_layer(const Module& layer) {
     layer_ = layer.layer;
     const View normed = value("attn_norm", modules_.facts.hidden);
     KTX_TRY(norm(*KTX_TRY(child(layer, Role::AttentionNorm)), x_, normed, 1));
-    if (const Module* attention = modules_.child(layer, Role::Attention)) {
-      KTX_TRY(lower_attention(*attention, normed));
-    } else {
-      KTX_TRY(lower_mla(*KTX_TRY(child(layer, Role::Mla)), normed));
-    }
+    const Module* attention = modules_.child(layer, Role::Attention);
+    add_to_stream({KTX_TRY(attention ? lower_attention(*attention, normed)
+                                     : lower_mla(*KTX_TRY(child(layer, Role::Mla)), normed))});
     const View mlp_normed = value("mlp_norm", modules_.facts.hidden);
     KTX_TRY(norm(*KTX_TRY(child(layer, Role::MlpNorm)), x_, mlp_normed, 1));
-    if (const Module* moe = modules_.child(layer, Role::Moe)) {
-      KTX_TRY(lower_moe(*moe, mlp_normed));
-    } else {
-      const View up = KTX_TRY(mlp_hidden(*KTX_TRY(child(layer, Role::Mlp)), mlp_normed));
-      const Module* mlp = modules_.child(layer, Role::Mlp);
-      KTX_TRY(matmul(*KTX_TRY(child(*mlp, Role::DownProj)), up, x_, true));
-    }
+    const Module* moe = modules_.child(layer, Role::Moe);
+    add_to_stream(KTX_TRY(moe ? lower_moe(*moe, mlp_normed) : lower_mlp(layer, mlp_normed)));
     layer_ = -1;
     return {};
   }
@@ -236,7 +249,7 @@ class Lowering {
     return static_cast<int32_t>(graph_.kv_slots.size()) - 1;
   }
 
-  Status lower_attention(const Module& attention, View in) {
+  Result<Term> lower_attention(const Module& attention, View in) {
     const ir::AttentionInfo* a = KTX_TRY(info_of<ir::AttentionInfo>(attention));
     const View q = KTX_TRY(linear(attention, Role::QProj, in, "q"));
     const View k = KTX_TRY(linear(attention, Role::KProj, in, "k"));
@@ -252,7 +265,7 @@ class Lowering {
     const View out = value("attn", int64_t{a->heads} * a->head_dim);
     emit(attention, StepOp::Attention, {q}, {out}, {},
          AttentionAttrs{slot, a->heads, a->kv_heads, a->head_dim, a->head_dim, 0, a->scale});
-    return matmul(*KTX_TRY(child(attention, Role::OProj)), out, x_, true);
+    return term(attention, Role::OProj, out, "attn_out");
   }
 
   // Where a head's key and value parts of the latent projection are: in their own
@@ -272,7 +285,7 @@ class Lowering {
     return LatentProjection{key, value, true};
   }
 
-  Status lower_mla(const Module& attention, View in) {
+  Result<Term> lower_mla(const Module& attention, View in) {
     const ir::MlaInfo* a = KTX_TRY(info_of<ir::MlaInfo>(attention));
     const int32_t q_dim = a->nope_dim + a->rope_dim;
     const int32_t key_dim = a->kv_lora_rank + a->rope_dim;
@@ -313,7 +326,7 @@ class Lowering {
     emit(kv_b, StepOp::MatmulHeads, {latent_out, View{}}, {out}, {b.value},
          MatmulHeadsAttrs{a->heads, 0, b.split ? 0 : a->nope_dim, a->value_dim, a->kv_lora_rank,
                           a->value_dim});
-    return matmul(*KTX_TRY(child(attention, Role::OProj)), out, x_, true);
+    return term(attention, Role::OProj, out, "attn_out");
   }
 
   // silu(gate(in)) * up(in) of a dense feed-forward part.
@@ -325,7 +338,13 @@ class Lowering {
     return up;
   }
 
-  Status lower_moe(const Module& moe, View in) {
+  Result<Terms> lower_mlp(const Module& layer, View in) {
+    const Module& mlp = *KTX_TRY(child(layer, Role::Mlp));
+    const View up = KTX_TRY(mlp_hidden(mlp, in));
+    return Terms{KTX_TRY(term(mlp, Role::DownProj, up, "mlp_out"))};
+  }
+
+  Result<Terms> lower_moe(const Module& moe, View in) {
     const Module& router = *KTX_TRY(child(moe, Role::Router));
     const Module& experts = *KTX_TRY(child(moe, Role::Experts));
     const RouterAttrs& r = KTX_TRY(info_of<ir::RouterInfo>(router))->attrs;
@@ -349,26 +368,25 @@ class Lowering {
     emit(experts, StepOp::ExpertsGateUp, {in, View{}, order, offsets}, {hidden}, {gate, up},
          ExpertsAttrs{r.experts, r.top_k, 0});
     const BlobId down = KTX_TRY(blob(experts, "down"));
-    emit(experts, StepOp::ExpertsDown, {hidden, View{}, order, offsets, weights}, {x_}, {down},
-         ExpertsAttrs{r.experts, r.top_k, 1});
-    return lower_shared_experts(moe, in);
+    const View out = value("experts_out", modules_.facts.hidden);
+    emit(experts, StepOp::ExpertsDown, {hidden, View{}, order, offsets, weights}, {out}, {down},
+         ExpertsAttrs{r.experts, r.top_k, 0});
+    Terms terms{{&experts, out}};
+    if (const Module* shared = modules_.child(moe, Role::SharedMlp)) {
+      terms.push_back(KTX_TRY(lower_shared_experts(moe, *shared, in)));
+    }
+    return terms;
   }
 
-  Status lower_shared_experts(const Module& moe, View in) {
-    const Module* shared = modules_.child(moe, Role::SharedMlp);
-    if (!shared) return {};
-    const View up = KTX_TRY(mlp_hidden(*shared, in));
-    const Module& down = *KTX_TRY(child(*shared, Role::DownProj));
-    const Module* gate = modules_.child(moe, Role::SharedGate);
-    // A value of its own, so that the product need not wait for the routed experts.
-    const View out = value("shared_out", modules_.facts.hidden);
-    KTX_TRY(matmul(down, up, out, false));
-    if (gate) {
+  // A term of its own, so that the products need not wait for the routed experts.
+  Result<Term> lower_shared_experts(const Module& moe, const Module& shared, View in) {
+    const View up = KTX_TRY(mlp_hidden(shared, in));
+    const Term out = KTX_TRY(term(shared, Role::DownProj, up, "shared_out"));
+    if (const Module* gate = modules_.child(moe, Role::SharedGate)) {
       const View score = KTX_TRY(linear(moe, Role::SharedGate, in, "shared_score"));
-      emit(*gate, StepOp::SigmoidScale, {out, score}, {out}, {}, NoAttrs{});
+      emit(*gate, StepOp::SigmoidScale, {out.view, score}, {out.view}, {}, NoAttrs{});
     }
-    emit(*shared, StepOp::Add, {x_, out}, {x_}, {}, NoAttrs{});
-    return {};
+    return Term{&shared, out.view};
   }
 
   const ir::ModuleGraph& modules_;

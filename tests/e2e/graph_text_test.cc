@@ -15,7 +15,8 @@ constexpr const char* kToSteps =
     "--passes=match-rules,check-rules,check-ops,requantize,place-devices,check-devices,"
     "check-layouts,check-reach,check-hand-overs,check-memory,lower-to-steps";
 constexpr const char* kFromSteps =
-    "--passes=insert-transfers,quantize-activations,choose-kernels,group-steps,plan-memory";
+    "--passes=insert-transfers,fold-residuals,quantize-activations,choose-kernels,group-steps,"
+    "plan-memory";
 
 class GraphText : public ::testing::Test {
  protected:

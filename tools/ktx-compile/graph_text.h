@@ -2,7 +2,7 @@
 // the passes of --passes on it, and prints it as text again.
 //
 //   ktx-compile model.gguf --emit=step-ir --stop-after=lower-to-steps > graph.ktxir
-//   ktx-compile graph.ktxir --passes=insert-transfers,quantize-activations
+//   ktx-compile graph.ktxir --passes=insert-transfers,fold-residuals
 //
 // The graph must be in the state that the first of these passes expects. Without --passes it is
 // only parsed, verified and printed. Rule files need match-rules as the first pass; rule
