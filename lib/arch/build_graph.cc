@@ -154,11 +154,11 @@ class Builder {
       case When::Always:
         return true;
       case When::Dense:
-        return !p.has_experts(layer);
+        return !p.shape(layer).experts;
       case When::Moe:
-        return p.has_experts(layer);
+        return p.shape(layer).experts;
       case When::MoeWithShared:
-        return p.has_experts(layer) && p.shared_width > 0;
+        return p.shape(layer).experts && p.shared_width > 0;
       case When::QueryLatent:
         return p.q_lora_rank > 0;
       case When::NoQueryLatent:
@@ -217,7 +217,7 @@ class Builder {
     }
     ids_.emplace(module.path, id);
     const Role parent = id > 0 ? graph_.modules[module.parent].role : Role::Root;
-    module.info = info_of(row.role, parent, params_, rope_);
+    module.info = info_of(row.role, parent, layer, params_, rope_);
     add_params(row, module);
     graph_.modules.push_back(std::move(module));
   }
@@ -262,7 +262,7 @@ class Builder {
   }
 
   ir::Param bind(const ModuleRow& row, const ParamRow& param, const ir::Module& module) {
-    const ParamShape shape = shape_of(param.name, module.info, params_);
+    const ParamShape shape = shape_of(param.name, module.info, module.layer, params_);
     const std::string tensors = expand_layer(param.tensors, module.layer);
     const std::string_view purpose = purpose_of(row.role);
     const std::string fused = fused_tensor(row.role, param.name, module.layer);
@@ -271,8 +271,9 @@ class Builder {
         return binder_.bind_half(param.name, fused, shape, std::strcmp(param.name, "up") == 0,
                                  purpose);
       }
-      const int64_t q = int64_t{params_.heads} * params_.head_dim;
-      const int64_t kv = int64_t{params_.kv_heads} * params_.head_dim;
+      const LayerShape& layer = params_.shape(module.layer);
+      const int64_t q = int64_t{layer.heads} * layer.head_dim;
+      const int64_t kv = int64_t{layer.kv_heads} * layer.head_dim;
       const int64_t first = row.role == Role::QProj ? 0 : row.role == Role::KProj ? q : q + kv;
       return binder_.bind_rows(param.name, fused, shape, first, q + 2 * kv, purpose);
     }

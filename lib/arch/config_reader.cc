@@ -81,6 +81,30 @@ int64_t ConfigReader::integer(std::string_view key, int64_t min, int64_t max) {
   return integer_or_null(key, min, max).value_or(0);
 }
 
+bool ConfigReader::has(std::string_view key) const {
+  return config_.has(key) && !config_.is_null(key);
+}
+
+std::vector<int64_t> ConfigReader::integers(std::string_view key, size_t layers, int64_t min,
+                                            int64_t max) {
+  const auto list = config_.ints(key);
+  if (!list) {
+    const int64_t value = integer(key, min, max);
+    return value < min ? std::vector<int64_t>() : std::vector<int64_t>(layers, value);
+  }
+  if (list->size() != layers) {
+    fail(fmt::format("'{}' has {} numbers, expected one, or one for each of {} layers", key,
+                     list->size(), layers));
+    return {};
+  }
+  for (size_t i = 0; i < layers; ++i) {
+    if ((*list)[i] >= min && (*list)[i] <= max) continue;
+    fail(fmt::format("'{}' is {} in layer {}, expected {} to {}", key, (*list)[i], i, min, max));
+    return {};
+  }
+  return *list;
+}
+
 double ConfigReader::number(std::string_view key, double min, double max) {
   if (config_.is_null(key) && default_of(key) != nullptr)
     return std::strtod(default_of(key), nullptr);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lib/families/family.h"
 #include "lib/input/hf_config.h"
@@ -21,11 +22,16 @@ class ConfigReader {
   // A key that must be there, or have a default.
   int64_t integer(std::string_view key, int64_t min, int64_t max);
   double number(std::string_view key, double min, double max);
+  // One for each of `layers`: a number holds for all of them, a list has as many. Empty after a
+  // failure.
+  std::vector<int64_t> integers(std::string_view key, size_t layers, int64_t min, int64_t max);
   // Nothing for a null, or for an absent key without a default.
   std::optional<int64_t> integer_or_null(std::string_view key, int64_t min, int64_t max);
   std::optional<double> number_or_null(std::string_view key, double min, double max);
   std::optional<bool> flag(std::string_view key);
   std::string text(std::string_view key);  // "" like nothing
+
+  bool has(std::string_view key) const;  // a value that is not null
 
   void fail(std::string what);
   void warn(std::string what);

@@ -35,6 +35,7 @@ class Reader {
 
   HyperParams run() {
     p_.layers = small("num_hidden_layers", 1, kMaxLayers);
+    p_.shapes.resize(std::max(p_.layers, 1));
     p_.hidden = in_.integer("hidden_size", 1, kMaxHidden);
     p_.vocab = in_.integer("vocab_size", 1, kMaxVocab);
     p_.context = in_.integer("max_position_embeddings", 1, kMaxContext);
@@ -68,29 +69,59 @@ class Reader {
                     printable(act), family_.architecture));
   }
 
+  // A key that may say one number, or one for each layer.
+  std::vector<int64_t> by_layer(std::string_view key, int64_t min, int64_t max) {
+    return in_.integers(key, p_.shapes.size(), min, max);
+  }
+
   void read_gqa() {
-    p_.heads = small("num_attention_heads", 1, kMaxHeads);
-    p_.kv_heads = static_cast<int32_t>(
-        in_.integer_or_null("num_key_value_heads", 1, kMaxHeads).value_or(p_.heads));
-    if (p_.heads == 0 || p_.kv_heads == 0) return;
-    if (p_.heads % p_.kv_heads != 0) {
-      in_.fail(fmt::format("'num_key_value_heads' {} does not divide 'num_attention_heads' {}",
-                           p_.kv_heads, p_.heads));
+    const std::vector<int64_t> heads = by_layer("num_attention_heads", 1, kMaxHeads);
+    std::vector<int64_t> kv_heads = heads;
+    if (in_.has("num_key_value_heads")) kv_heads = by_layer("num_key_value_heads", 1, kMaxHeads);
+    if (heads.empty() || kv_heads.empty()) return;
+    for (size_t i = 0; i < p_.shapes.size(); ++i) {
+      p_.shapes[i].heads = static_cast<int32_t>(heads[i]);
+      p_.shapes[i].kv_heads = static_cast<int32_t>(kv_heads[i]);
     }
-    if (const auto head_dim = in_.integer_or_null("head_dim", 2, kMaxHeadDim)) {
-      p_.head_dim = static_cast<int32_t>(*head_dim);
-    } else if (p_.hidden % p_.heads != 0 || p_.hidden / p_.heads > kMaxHeadDim) {
+    for (size_t i = 0; i < heads.size(); ++i) {
+      if (heads[i] % kv_heads[i] == 0) continue;
+      in_.fail(fmt::format("'num_key_value_heads' {} does not divide 'num_attention_heads' {}{}",
+                           kv_heads[i], heads[i], of_layer(i)));
+      break;
+    }
+    read_head_dim();
+    read_window();
+  }
+
+  // " in layer 3" where layers differ.
+  std::string of_layer(size_t layer) const {
+    const bool differ = std::ranges::any_of(p_.shapes, [&](const LayerShape& shape) {
+      return shape.heads != p_.shapes[0].heads || shape.kv_heads != p_.shapes[0].kv_heads;
+    });
+    return differ ? fmt::format(" in layer {}", layer) : "";
+  }
+
+  void read_head_dim() {
+    const int32_t heads = p_.shapes[0].heads;
+    auto head_dim = in_.integer_or_null("head_dim", 2, kMaxHeadDim);
+    const bool one_count = std::ranges::all_of(
+        p_.shapes, [&](const LayerShape& shape) { return shape.heads == heads; });
+    if (!head_dim && !one_count) {
+      in_.fail("'num_attention_heads' differs by layer and there is no 'head_dim'");
+    } else if (!head_dim && (p_.hidden % heads != 0 || p_.hidden / heads > kMaxHeadDim)) {
       in_.fail(
           fmt::format("'num_attention_heads' {} does not divide 'hidden_size' {} and there is "
                       "no 'head_dim'",
-                      p_.heads, p_.hidden));
-    } else {
-      p_.head_dim = static_cast<int32_t>(p_.hidden / p_.heads);
+                      heads, p_.hidden));
+    } else if (!head_dim) {
+      head_dim = p_.hidden / heads;
     }
-    if (p_.head_dim % 2 != 0) {
-      in_.fail(fmt::format("'head_dim' is {}, expected an even number", p_.head_dim));
+    for (LayerShape& shape : p_.shapes) {
+      shape.head_dim = static_cast<int32_t>(head_dim.value_or(0));
     }
-    read_window();
+    if (p_.shapes[0].head_dim % 2 != 0) {
+      in_.fail(fmt::format("'head_dim' is {}, expected an even number", p_.shapes[0].head_dim));
+    }
   }
 
   void read_window() {
@@ -106,7 +137,8 @@ class Reader {
   }
 
   void read_mla() {
-    p_.heads = small("num_attention_heads", 1, kMaxHeads);
+    const int32_t heads = small("num_attention_heads", 1, kMaxHeads);
+    for (LayerShape& shape : p_.shapes) shape.heads = heads;
     p_.q_lora_rank =
         static_cast<int32_t>(in_.integer_or_null("q_lora_rank", 0, kMaxRank).value_or(0));
     p_.kv_lora_rank = small("kv_lora_rank", 1, kMaxRank);
@@ -211,20 +243,33 @@ class Reader {
       const int64_t count = in_.integer_or_null("n_shared_experts", 0, 1024).value_or(0);
       p_.shared_width = count * p_.expert_width;
     }
+    read_expert_layers();
+    read_router();
+  }
+
+  // Which layers have experts.
+  void read_expert_layers() {
+    int64_t first_dense = 0;            // layers before it have none
+    int64_t moe_every = 1;              // then every n-th by number has
+    int64_t sparse_step = 1;            // or every n-th, counted from 1
+    std::vector<int64_t> dense_layers;  // these have none
     if (family_.layers == LayerPattern::FirstDense) {
-      p_.first_dense = in_.integer("first_k_dense_replace", 0, kMaxLayers);
-      p_.moe_every = std::max<int64_t>(in_.integer("moe_layer_freq", 1, kMaxLayers), 1);
+      first_dense = in_.integer("first_k_dense_replace", 0, kMaxLayers);
+      moe_every = std::max<int64_t>(in_.integer("moe_layer_freq", 1, kMaxLayers), 1);
     } else if (family_.layers == LayerPattern::SparseStep) {
-      p_.sparse_step = std::max<int64_t>(in_.integer("decoder_sparse_step", 1, kMaxLayers), 1);
+      sparse_step = std::max<int64_t>(in_.integer("decoder_sparse_step", 1, kMaxLayers), 1);
       const input::HfConfig& config = in_.config();
-      p_.dense_layers = config.ints("mlp_only_layers").value_or(std::vector<int64_t>());
+      dense_layers = config.ints("mlp_only_layers").value_or(std::vector<int64_t>());
       if (config.has("mlp_only_layers") && !config.is_null("mlp_only_layers") &&
           !config.ints("mlp_only_layers")) {
         in_.fail("'mlp_only_layers' is no list of layer numbers");
       }
-      std::ranges::sort(p_.dense_layers);
+      std::ranges::sort(dense_layers);
     }
-    read_router();
+    for (int64_t i = 0; i < p_.layers; ++i) {
+      p_.shapes[i].experts = i >= first_dense && i % moe_every == 0 && (i + 1) % sparse_step == 0 &&
+                             !std::ranges::binary_search(dense_layers, i);
+    }
   }
 
   void read_router() {
@@ -308,9 +353,9 @@ class Reader {
   }
 
   void read_dense_width() {
-    bool any = p_.experts == 0;
-    for (int32_t layer = 0; layer < p_.layers && !any; ++layer) any = !p_.has_experts(layer);
-    if (any) p_.mlp_width = in_.integer("intermediate_size", 1, kMaxWidth);
+    if (std::ranges::all_of(p_.shapes, &LayerShape::experts)) return;
+    const std::vector<int64_t> widths = by_layer("intermediate_size", 1, kMaxWidth);
+    for (size_t i = 0; i < widths.size(); ++i) p_.shapes[i].mlp_width = widths[i];
   }
 
   const families::Family& family_;
@@ -319,11 +364,6 @@ class Reader {
 };
 
 }  // namespace
-
-bool HyperParams::has_experts(int32_t layer) const {
-  return experts > 0 && layer >= first_dense && layer % moe_every == 0 &&
-         (layer + 1) % sparse_step == 0 && !std::ranges::binary_search(dense_layers, layer);
-}
 
 std::optional<HyperParams> read_hyper_params(const families::Family& family,
                                              const input::HfConfig& config, DiagSink& diags) {

@@ -2,11 +2,11 @@
 // families.
 //
 //   auto params = read_hyper_params(arch, config, diags);   // nothing: see diags
-//   params->has_experts(3);
+//   params->shape(3).heads;
 //
-// What a missing key means stands in the family's data file. Every size is checked
-// here against a limit, every division for a remainder, so that the builder may
-// compute with them.
+// What may differ from layer to layer stands in the layer's shape. What a missing key means stands
+// in the family's data file. Every size is checked here against a limit, every division for a
+// remainder, so that the builder may compute with them.
 #pragma once
 
 #include <cstdint>
@@ -37,12 +37,20 @@ struct RopeParams {
   std::optional<double> attention_factor, mscale, mscale_all_dim;
 };
 
+// What may differ from layer to layer.
+struct LayerShape {
+  int32_t heads = 0;
+  int32_t kv_heads = 0;  // grouped-query attention
+  int32_t head_dim = 0;
+  int64_t mlp_width = 0;  // of a dense feed-forward part
+  bool experts = false;   // routed experts instead of that
+};
+
 struct HyperParams {
   int32_t layers = 0;
   int32_t mtp_layers = 0;  // prediction layers after those, skipped
   int64_t hidden = 0;
   int64_t vocab = 0;
-  int64_t mlp_width = 0;  // of dense layers; 0: there are none
   int64_t context = 0;
   float norm_eps = 0;
   bool interleaved_rope = false;
@@ -52,10 +60,8 @@ struct HyperParams {
   bool mlp_bias = false;
   std::optional<bool> tied;  // embedding and head are one tensor
 
-  int32_t heads = 0;
-  int32_t kv_heads = 0;  // grouped-query attention
-  int32_t head_dim = 0;
-  int32_t q_lora_rank = 0;  // latent attention; 0: no query latent
+  std::vector<LayerShape> shapes;  // one for each layer
+  int32_t q_lora_rank = 0;         // latent attention; 0: no query latent
   int32_t kv_lora_rank = 0;
   int32_t nope_dim = 0;
   int32_t rope_dim = 0;
@@ -66,14 +72,11 @@ struct HyperParams {
   int64_t shared_width = 0;  // of all shared experts together; 0: none
   RouterAttrs router;
   bool correction_bias = false;
-  int64_t first_dense = 0;            // layers before it are dense
-  int64_t moe_every = 1;              // then every n-th by number has experts
-  int64_t sparse_step = 1;            // or every n-th, counted from 1
-  std::vector<int64_t> dense_layers;  // these have not
 
-  bool has_experts(int32_t layer) const;
+  // Of a layer; of modules outside the layers (-1), the first layer's.
+  const LayerShape& shape(int32_t layer) const { return shapes[layer < 0 ? 0 : layer]; }
   // Elements of the rotated part of a head.
-  int32_t rotary_dim() const { return kv_lora_rank > 0 ? rope_dim : head_dim; }
+  int32_t rotary_dim() const { return kv_lora_rank > 0 ? rope_dim : shapes[0].head_dim; }
 };
 
 std::optional<HyperParams> read_hyper_params(const families::Family& family,

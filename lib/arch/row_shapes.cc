@@ -7,12 +7,12 @@ namespace {
 
 using ir::Role;
 
-ir::LinearInfo linear(Role role, Role parent, const HyperParams& p) {
+ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const HyperParams& p) {
   const bool mla = p.kv_lora_rank > 0;
-  const int64_t heads = p.heads;
-  const int64_t q_width = heads * (mla ? p.nope_dim + p.rope_dim : p.head_dim);
-  const int64_t kv_width = int64_t{p.kv_heads} * p.head_dim;
-  const int64_t mlp_width = parent == Role::SharedMlp ? p.shared_width : p.mlp_width;
+  const int64_t heads = layer.heads;
+  const int64_t q_width = heads * (mla ? p.nope_dim + p.rope_dim : layer.head_dim);
+  const int64_t kv_width = int64_t{layer.kv_heads} * layer.head_dim;
+  const int64_t mlp_width = parent == Role::SharedMlp ? p.shared_width : layer.mlp_width;
   switch (role) {
     case Role::QProj:
       return {p.hidden, q_width};
@@ -28,7 +28,7 @@ ir::LinearInfo linear(Role role, Role parent, const HyperParams& p) {
     case Role::KvBProj:
       return {p.kv_lora_rank, heads * (p.nope_dim + p.value_dim)};
     case Role::OProj:
-      return {heads * (mla ? p.value_dim : p.head_dim), p.hidden};
+      return {heads * (mla ? p.value_dim : layer.head_dim), p.hidden};
     case Role::GateProj:
     case Role::UpProj:
       return {p.hidden, mlp_width};
@@ -43,41 +43,44 @@ ir::LinearInfo linear(Role role, Role parent, const HyperParams& p) {
   }
 }
 
-ir::NormInfo norm(Role role, const HyperParams& p) {
+ir::NormInfo norm(Role role, const LayerShape& layer, const HyperParams& p) {
   int64_t width = p.hidden;
-  if (role == Role::QNorm || role == Role::KNorm) width = p.head_dim;
+  if (role == Role::QNorm || role == Role::KNorm) width = layer.head_dim;
   if (role == Role::QANorm) width = p.q_lora_rank;
   if (role == Role::KvANorm) width = p.kv_lora_rank;
   return {width, p.norm_eps};
 }
 
-ir::ModuleInfo attention(Role role, const HyperParams& p, const RopeTable& rope) {
+ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& p,
+                         const RopeTable& rope) {
   if (role == Role::Attention) {
-    return ir::AttentionInfo{p.heads, p.kv_heads, p.head_dim,
-                             static_cast<float>(1 / std::sqrt(double(p.head_dim)))};
+    return ir::AttentionInfo{layer.heads, layer.kv_heads, layer.head_dim,
+                             static_cast<float>(1 / std::sqrt(double(layer.head_dim)))};
   }
   const double scale = rope.softmax_mscale / std::sqrt(double(p.nope_dim + p.rope_dim));
-  return ir::MlaInfo{p.heads,    p.q_lora_rank, p.kv_lora_rank,           p.nope_dim,
-                     p.rope_dim, p.value_dim,   static_cast<float>(scale)};
+  return ir::MlaInfo{layer.heads, p.q_lora_rank, p.kv_lora_rank,           p.nope_dim,
+                     p.rope_dim,  p.value_dim,   static_cast<float>(scale)};
 }
 
 }  // namespace
 
-ir::ModuleInfo info_of(Role role, Role parent, const HyperParams& p, const RopeTable& rope) {
+ir::ModuleInfo info_of(Role role, Role parent, int32_t layer, const HyperParams& p,
+                       const RopeTable& rope) {
+  const LayerShape& shape = p.shape(layer);
   switch (ir::kind_of(role)) {
     case ir::Kind::Linear:
-      return linear(role, parent, p);
+      return linear(role, parent, shape, p);
     case ir::Kind::Embedding:
       return ir::EmbeddingInfo{p.vocab, p.hidden};
     case ir::Kind::Norm:
-      return norm(role, p);
+      return norm(role, shape, p);
     case ir::Kind::Rotary:
       return ir::RotaryInfo{p.rotary_dim(), p.interleaved_rope, static_cast<float>(rope.mscale),
                             rope.inv_freq};
     case ir::Kind::Attention:
-      return attention(role, p, rope);
+      return attention(role, shape, p, rope);
     case ir::Kind::Mlp:
-      return ir::MlpInfo{p.hidden, role == Role::SharedMlp ? p.shared_width : p.mlp_width};
+      return ir::MlpInfo{p.hidden, role == Role::SharedMlp ? p.shared_width : shape.mlp_width};
     case ir::Kind::Router:
       return ir::RouterInfo{p.router};
     case ir::Kind::Experts:
@@ -87,11 +90,13 @@ ir::ModuleInfo info_of(Role role, Role parent, const HyperParams& p, const RopeT
   }
 }
 
-ParamShape shape_of(std::string_view name, const ir::ModuleInfo& info, const HyperParams& p) {
+ParamShape shape_of(std::string_view name, const ir::ModuleInfo& info, int32_t layer,
+                    const HyperParams& p) {
+  const int64_t heads = p.shape(layer).heads;
   if (const auto* x = std::get_if<ir::LinearInfo>(&info)) {
     if (name == "bias") return {x->out};
-    if (name == "k_b") return {p.nope_dim, p.kv_lora_rank, p.heads};
-    if (name == "v_b") return {p.kv_lora_rank, p.value_dim, p.heads};
+    if (name == "k_b") return {p.nope_dim, p.kv_lora_rank, heads};
+    if (name == "v_b") return {p.kv_lora_rank, p.value_dim, heads};
     return {x->in, x->out};
   }
   if (const auto* x = std::get_if<ir::EmbeddingInfo>(&info)) return {x->hidden, x->vocab};

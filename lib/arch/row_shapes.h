@@ -11,11 +11,13 @@
 
 namespace ktx::arch {
 
-// `parent` tells the projections of dense, shared and routed parts apart.
-ir::ModuleInfo info_of(ir::Role role, ir::Role parent, const HyperParams& params,
+// `parent` tells the projections of dense, shared and routed parts apart; `layer` is -1 outside
+// of the layers.
+ir::ModuleInfo info_of(ir::Role role, ir::Role parent, int32_t layer, const HyperParams& params,
                        const RopeTable& rope);
 
 // Of parameter `name` of a module with these attributes.
-ParamShape shape_of(std::string_view name, const ir::ModuleInfo& info, const HyperParams& params);
+ParamShape shape_of(std::string_view name, const ir::ModuleInfo& info, int32_t layer,
+                    const HyperParams& params);
 
 }  // namespace ktx::arch

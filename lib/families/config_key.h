@@ -17,6 +17,7 @@ enum class KeyRead {
 
 enum class KeyKind {
   Count,        // 1 to 2^31-1
+  Counts,       // a count, or one for each layer
   Natural,      // 0 to 2^31-1
   CountOrNull,  // a count, or null
   Positive,     // above 0

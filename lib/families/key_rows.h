@@ -11,11 +11,11 @@ inline constexpr ConfigKey kSizeKeys[] = {
      ""},
     {"num_hidden_layers", "block_count", KeyRead::Layers, KeyKind::Count, KeyWeight::Structural, "",
      ""},
-    {"num_attention_heads", "attention.head_count", KeyRead::Int, KeyKind::Count,
+    {"num_attention_heads", "attention.head_count", KeyRead::Ints, KeyKind::Counts,
      KeyWeight::Structural, "", ""},
 };
 inline constexpr ConfigKey kKvHeadKeys[] = {
-    {"num_key_value_heads", "attention.head_count_kv", KeyRead::Int, KeyKind::Count,
+    {"num_key_value_heads", "attention.head_count_kv", KeyRead::Ints, KeyKind::Counts,
      KeyWeight::Structural, "=num_attention_heads", "=num_attention_heads"},
 };
 // MLA: 1 in files with attn_k_b, all heads in older ones; both mean all heads.
@@ -24,7 +24,7 @@ inline constexpr ConfigKey kMlaKvHeadKeys[] = {
      KeyWeight::Structural, "=num_attention_heads", "=num_attention_heads"},
 };
 inline constexpr ConfigKey kMlpKeys[] = {
-    {"intermediate_size", "feed_forward_length", KeyRead::Int, KeyKind::Count,
+    {"intermediate_size", "feed_forward_length", KeyRead::Ints, KeyKind::Counts,
      KeyWeight::Structural, "", ""},
 };
 // Of families without a dense layer: the value is not used.

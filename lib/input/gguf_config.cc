@@ -63,6 +63,8 @@ std::string_view expected_of(KeyKind kind) {
   switch (kind) {
     case KeyKind::Count:
       return "a whole number from 1 to 2147483647";
+    case KeyKind::Counts:
+      return "a whole number from 1 to 2147483647, or one for each layer";
     case KeyKind::Natural:
       return "a whole number from 0 to 2147483647";
     case KeyKind::CountOrNull:
@@ -77,6 +79,16 @@ std::string_view expected_of(KeyKind kind) {
       return "a text";
   }
   return "";
+}
+
+// A count for each layer; one count where all are equal.
+std::optional<ConfigScalar> as_counts(const std::vector<double>& list) {
+  if (list.empty()) return std::nullopt;
+  for (const double count : list) {
+    if (count != std::floor(count) || count < 1 || count > INT32_MAX) return std::nullopt;
+  }
+  if (std::ranges::count(list, list[0]) == std::ssize(list)) return static_cast<int64_t>(list[0]);
+  return list;
 }
 
 // The value as its kind holds it (40.0 becomes 40 for a count), or nothing.
@@ -96,6 +108,9 @@ std::optional<ConfigScalar> as_kind(const ConfigScalar& value, KeyKind kind) {
     if (!number || !std::isfinite(*number) || *number < 0) return std::nullopt;
     if (*number == 0 && kind == KeyKind::Positive) return std::nullopt;
     return *number;
+  }
+  if (const auto* list = std::get_if<std::vector<double>>(&value)) {
+    return kind == KeyKind::Counts ? as_counts(*list) : std::nullopt;
   }
   if (kind == KeyKind::CountOrNull && holder.is_null("x")) return nullptr;
   const auto count = holder.i64("x");
@@ -246,7 +261,8 @@ class Merger {
     if (!value) return std::nullopt;
     // Converters write 0 where a model has none of what the key counts.
     const auto* count = std::get_if<int64_t>(&*value);
-    if (count && *count == 0 && row.kind == KeyKind::Count && row.gguf_absent[0] != '\0') {
+    const bool counts = row.kind == KeyKind::Count || row.kind == KeyKind::Counts;
+    if (count && *count == 0 && counts && row.gguf_absent[0] != '\0') {
       return std::nullopt;
     }
     const auto scalar = as_kind(*value, row.kind);

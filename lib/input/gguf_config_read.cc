@@ -87,6 +87,14 @@ std::optional<ConfigScalar> read_int(GgufKeys& keys, std::string_view key) {
   return as_scalar(keys.integer(key));
 }
 
+// One number, or one for each layer.
+std::optional<ConfigScalar> read_ints(GgufKeys& keys, std::string_view key) {
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  const auto layers = value ? value->ints() : std::nullopt;
+  if (!layers || layers->empty()) return read_int(keys, key);
+  return std::vector<double>(layers->begin(), layers->end());
+}
+
 std::optional<ConfigScalar> read_float(GgufKeys& keys, std::string_view key) {
   return as_scalar(keys.number(key));
 }

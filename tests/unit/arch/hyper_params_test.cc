@@ -65,10 +65,43 @@ Read read(json config, const json& changes = json::object()) {
 }
 
 TEST(HyperParams, HeadDimIsHiddenByHeadsUnlessGiven) {
-  EXPECT_EQ(read(llama()).params->head_dim, 64);
-  EXPECT_EQ(read(llama(), {{"head_dim", 128}}).params->head_dim, 128);
-  EXPECT_EQ(read(llama(), {{"head_dim", nullptr}}).params->head_dim, 64);
-  EXPECT_EQ(read(llama(), {{"num_key_value_heads", "absent"}}).params->kv_heads, 4);
+  EXPECT_EQ(read(llama()).params->shape(0).head_dim, 64);
+  EXPECT_EQ(read(llama(), {{"head_dim", 128}}).params->shape(0).head_dim, 128);
+  EXPECT_EQ(read(llama(), {{"head_dim", nullptr}}).params->shape(0).head_dim, 64);
+  EXPECT_EQ(read(llama(), {{"num_key_value_heads", "absent"}}).params->shape(0).kv_heads, 4);
+}
+
+TEST(HyperParams, AListHoldsANumberForEachLayer) {
+  const json lists = {{"num_attention_heads", {4, 8}},
+                      {"num_key_value_heads", {1, 4}},
+                      {"intermediate_size", {128, 512}},
+                      {"head_dim", 32}};
+  const auto params = read(llama(), lists).params;
+  ASSERT_TRUE(params);
+  EXPECT_EQ(params->shape(0).heads, 4);
+  EXPECT_EQ(params->shape(1).heads, 8);
+  EXPECT_EQ(params->shape(0).kv_heads, 1);
+  EXPECT_EQ(params->shape(1).kv_heads, 4);
+  EXPECT_EQ(params->shape(0).mlp_width, 128);
+  EXPECT_EQ(params->shape(1).mlp_width, 512);
+}
+
+TEST(HyperParams, ListsThatFitNoLayersAreErrors) {
+  const std::pair<json, const char*> kCases[] = {
+      {{{"num_key_value_heads", {2, 2, 2}}},
+       "'num_key_value_heads' has 3 numbers, expected one, or one for each of 2 layers"},
+      {{{"num_key_value_heads", {2, 3}}},
+       "'num_key_value_heads' 3 does not divide 'num_attention_heads' 4 in layer 1"},
+      {{{"intermediate_size", {512, 0}}},
+       "'intermediate_size' is 0 in layer 1, expected 1 to 16777216"},
+      {{{"num_attention_heads", {4, 2}}},
+       "'num_attention_heads' differs by layer and there is no 'head_dim'"},
+  };
+  for (const auto& [changes, message] : kCases) {
+    const Read found = read(llama(), changes);
+    EXPECT_FALSE(found.params);
+    EXPECT_EQ(found.messages, std::string(message) + "\n");
+  }
 }
 
 TEST(HyperParams, RoutingOfEachFamily) {

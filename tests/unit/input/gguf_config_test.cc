@@ -201,7 +201,7 @@ TEST_F(GgufConfig, WrongGgufValuesNameTheKey) {
       {1, gguf_str("qwen3moe.block_count", "two")},
       {4, gguf_u32("qwen3moe.attention.head_count", 0)},
       {4, gguf_pair("qwen3moe.attention.head_count", 5, le<int32_t>(-4))},
-      {4, gguf_array("qwen3moe.attention.head_count", 4, 2, le(4u) + le(2u))},
+      {4, gguf_array("qwen3moe.attention.head_count", 4, 2, le(4u) + le(0u))},
       {8, gguf_f32("qwen3moe.rope.freq_base", -1)},
       {8, gguf_pair("qwen3moe.rope.freq_base", 6, le<uint32_t>(0x7FC00000))},
       {9, gguf_str("qwen3moe.attention.layer_norm_rms_epsilon", "small")},
@@ -219,6 +219,16 @@ TEST_F(GgufConfig, EqualPerLayerArraysAreOneNumber) {
   tiny_.pairs[5] = gguf_array("qwen3moe.attention.head_count_kv", 4, 2, le(2u) + le(2u));
   merge(kSame);
   EXPECT_EQ(messages(), "");
+}
+
+TEST_F(GgufConfig, PerLayerArraysAreLists) {
+  tiny_.pairs[5] = gguf_array("qwen3moe.attention.head_count_kv", 4, 2, le(1u) + le(2u));
+  EXPECT_THAT(*derive().ints("num_key_value_heads"), ::testing::ElementsAre(1, 2));
+  merge(with("\"num_key_value_heads\": 2", "\"num_key_value_heads\": [1, 2]"));
+  EXPECT_EQ(messages(), "");
+  merge(kSame);
+  EXPECT_THAT(messages(), HasSubstr("num_key_value_heads is 2, but "));
+  EXPECT_THAT(messages(), HasSubstr("has [1, 2] (key 'qwen3moe.attention.head_count_kv')"));
 }
 
 TEST_F(GgufConfig, OutputMatrixOfTiedModelsIsNoDisagreement) {

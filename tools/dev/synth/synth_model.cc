@@ -86,15 +86,31 @@ class Synthesiser {
     return Error{fmt::format("{}: key '{}' is missing or no count above 0", config_.file(), key)};
   }
 
+  // One number for each layer: the config's list, or its number for all of them.
+  Result<std::vector<int64_t>> by_layer(const char* key) const {
+    const auto list = config_.ints(key);
+    if (!list) return std::vector<int64_t>(layers_, KTX_TRY(need(key)));
+    const auto count = static_cast<int64_t>(list->size());
+    if (count >= layers_ && std::ranges::min(*list) > 0) return *list;
+    return Error{fmt::format("{}: key '{}' has {} numbers, expected {} counts above 0",
+                             config_.file(), key, count, layers_)};
+  }
+
+  // Prediction layers, behind the others, are like the last one.
+  int64_t of_layer(const std::vector<int64_t>& values, int64_t layer) const {
+    return values[std::min(layer, layers_ - 1)];
+  }
+
   Status read_sizes() {
     hidden_ = KTX_TRY(need("hidden_size"));
     layers_ = options_.layers.value_or(KTX_TRY(need("num_hidden_layers")));
-    heads_ = KTX_TRY(need("num_attention_heads"));
-    kv_heads_ = config_.i64("num_key_value_heads").value_or(heads_);
-    head_dim_ = config_.i64("head_dim").value_or(hidden_ / heads_);
-    ffn_ = KTX_TRY(need("intermediate_size"));
-    vocab_ = KTX_TRY(need("vocab_size"));
     if (layers_ < 1) return Error{"expected at least one layer"};
+    heads_ = KTX_TRY(by_layer("num_attention_heads"));
+    kv_heads_ = heads_;
+    if (config_.has("num_key_value_heads")) kv_heads_ = KTX_TRY(by_layer("num_key_value_heads"));
+    head_dim_ = config_.i64("head_dim").value_or(hidden_ / heads_[0]);
+    ffn_ = KTX_TRY(by_layer("intermediate_size"));
+    vocab_ = KTX_TRY(need("vocab_size"));
     if (family_->layers != LayerPattern::AllDense) {
       experts_ = KTX_TRY(need(family_->experts_key));
       used_ = KTX_TRY(need("num_experts_per_tok"));
@@ -116,12 +132,18 @@ class Synthesiser {
       shared_ffn_ = KTX_TRY(need("shared_expert_intermediate_size"));
     }
     tied_ = config_.boolean("tie_word_embeddings").value_or(false);
-    facts_ = {layers_, experts_, heads_ / std::max<int64_t>(kv_heads_, 1), tied_};
+    facts_ = {layers_, experts_, heads_[0] / kv_heads_[0], tied_};
     return {};
   }
 
   void u32(std::string_view key, int64_t value) {
     writer_.add_u32(fmt::format("{}.{}", arch_, key), static_cast<uint32_t>(value));
+  }
+  // One number where all layers have the same.
+  void u32s(std::string_view key, const std::vector<int64_t>& values) {
+    if (std::ranges::count(values, values[0]) == std::ssize(values)) return u32(key, values[0]);
+    const std::vector<uint32_t> numbers(values.begin(), values.begin() + layers_);
+    writer_.add_u32s(fmt::format("{}.{}", arch_, key), numbers);
   }
   void f32(std::string_view key, double value) {
     writer_.add_f32(fmt::format("{}.{}", arch_, key), static_cast<float>(value));
@@ -135,9 +157,10 @@ class Synthesiser {
     if (options_.mtp) u32("nextn_predict_layers", 1);
     u32("context_length", KTX_TRY(need("max_position_embeddings")));
     u32("embedding_length", hidden_);
-    u32("feed_forward_length", ffn_);
-    u32("attention.head_count", heads_);
-    u32("attention.head_count_kv", is_mla() && !options_.unsplit_kv ? 1 : kv_heads_);
+    u32s("feed_forward_length", ffn_);
+    u32s("attention.head_count", heads_);
+    const bool one_kv_head = is_mla() && !options_.unsplit_kv;
+    u32s("attention.head_count_kv", one_kv_head ? std::vector<int64_t>{1} : kv_heads_);
     f32("rope.freq_base", config_.f64("rope_theta").value_or(10000));
     f32("attention.layer_norm_rms_epsilon", config_.f64("rms_norm_eps").value_or(1e-6));
     u32("vocab_size", vocab_);
@@ -281,14 +304,16 @@ class Synthesiser {
     if (has_experts() && layer >= dense_) {
       add_experts(layer, blk);
     } else {
-      matrix(blk + "ffn_gate.weight", layer, {hidden_, ffn_});
-      matrix(blk + "ffn_up.weight", layer, {hidden_, ffn_});
-      matrix(blk + "ffn_down.weight", layer, {ffn_, hidden_}, kResidualSigma);
+      const int64_t width = of_layer(ffn_, layer);
+      matrix(blk + "ffn_gate.weight", layer, {hidden_, width});
+      matrix(blk + "ffn_up.weight", layer, {hidden_, width});
+      matrix(blk + "ffn_down.weight", layer, {width, hidden_}, kResidualSigma);
     }
   }
 
   void add_attention(int64_t layer, const std::string& blk) {
-    const int64_t q = heads_ * head_dim_, kv = kv_heads_ * head_dim_;
+    const int64_t q = of_layer(heads_, layer) * head_dim_;
+    const int64_t kv = of_layer(kv_heads_, layer) * head_dim_;
     matrix(blk + "attn_q.weight", layer, {hidden_, q});
     matrix(blk + "attn_k.weight", layer, {hidden_, kv});
     matrix(blk + "attn_v.weight", layer, {hidden_, kv});
@@ -305,7 +330,7 @@ class Synthesiser {
   }
 
   void add_mla(int64_t layer, const std::string& blk) {
-    const int64_t q = heads_ * (nope_ + rope_);
+    const int64_t heads = heads_[0], q = heads * (nope_ + rope_);
     if (q_rank_ > 0) {
       matrix(blk + "attn_q_a.weight", layer, {hidden_, q_rank_});
       ones(blk + "attn_q_a_norm.weight", q_rank_);
@@ -316,12 +341,12 @@ class Synthesiser {
     matrix(blk + "attn_kv_a_mqa.weight", layer, {hidden_, kv_rank_ + rope_});
     ones(blk + "attn_kv_a_norm.weight", kv_rank_);
     if (options_.unsplit_kv) {
-      matrix(blk + "attn_kv_b.weight", layer, {kv_rank_, heads_ * (nope_ + v_dim_)});
+      matrix(blk + "attn_kv_b.weight", layer, {kv_rank_, heads * (nope_ + v_dim_)});
     } else {
-      matrix(blk + "attn_k_b.weight", layer, {nope_, kv_rank_, heads_});
-      matrix(blk + "attn_v_b.weight", layer, {kv_rank_, v_dim_, heads_});
+      matrix(blk + "attn_k_b.weight", layer, {nope_, kv_rank_, heads});
+      matrix(blk + "attn_v_b.weight", layer, {kv_rank_, v_dim_, heads});
     }
-    matrix(blk + "attn_output.weight", layer, {heads_ * v_dim_, hidden_}, kResidualSigma);
+    matrix(blk + "attn_output.weight", layer, {heads * v_dim_, hidden_}, kResidualSigma);
   }
 
   void add_experts(int64_t layer, const std::string& blk) {
@@ -383,7 +408,8 @@ class Synthesiser {
   MixFacts facts_;
   const families::Family* family_ = nullptr;
   std::string type_, arch_;
-  int64_t hidden_ = 0, layers_ = 0, heads_ = 0, kv_heads_ = 0, head_dim_ = 0, ffn_ = 0, vocab_ = 0;
+  int64_t hidden_ = 0, layers_ = 0, head_dim_ = 0, vocab_ = 0;
+  std::vector<int64_t> heads_, kv_heads_, ffn_;  // by layer
   int64_t experts_ = 0, used_ = 0, expert_ffn_ = 0, shared_ffn_ = 0, dense_ = 0;
   int64_t q_rank_ = 0, kv_rank_ = 0, rope_ = 0, nope_ = 0, v_dim_ = 0;
   bool tied_ = false;
