@@ -17,6 +17,13 @@ struct LayoutColumn {
 template <StepOp... ops>
 constexpr StepOp kOps[] = {ops...};
 
+// A GPU has one family for all row ops.
+constexpr StepOp kRowOps[] = {
+#define KTX_ROW_OP(op, family, arithmetic, sentence) StepOp::op,
+#include "kernels/rows/row_ops.def"
+#undef KTX_ROW_OP
+};
+
 using enum StepOp;
 constexpr KernelFamily kFamilies[] = {
 #define KTX_KERNEL_FAMILY(name, device, arithmetic, exact, fast, input, layout, sentence, ...) \
@@ -30,6 +37,25 @@ constexpr KernelFamily kFamilies[] = {
    kOps<__VA_ARGS__>},
 #include "kernels/kernel_families.def"
 #undef KTX_KERNEL_FAMILY
+#define KTX_ROW_OP(op, family, arithmetic, sentence) \
+  {family,                                           \
+   FamilyDevice::Cpu,                                \
+   Arithmetic::arithmetic,                           \
+   {WeightKinds::All, WeightKinds::All},             \
+   ValueType::F32,                                   \
+   Layout::Rows,                                     \
+   sentence,                                         \
+   kOps<op>},
+#include "kernels/rows/row_ops.def"
+#undef KTX_ROW_OP
+    {"gpu_elementwise",
+     FamilyDevice::Gpu,
+     Arithmetic::F32,
+     {WeightKinds::All, WeightKinds::All},
+     ValueType::F32,
+     std::nullopt,
+     "row ops on a GPU",
+     kRowOps},
 };
 
 bool serves(const KernelFamily& family, FamilyDevice device, StepOp op) {

@@ -1,5 +1,5 @@
-// Kernel families: the rows of kernel_families.def. A plan stores a family's name and the runtime
-// looks it up.
+// Kernel families: the rows of kernel_families.def and rows/row_ops.def. A plan stores a family's
+// name and the runtime looks it up.
 //
 //   choose-kernels:  kernel_family(StepOp::Matmul, Precision::Fast, DType::Q4_K)
 //                    == "matmul_rows_q8"

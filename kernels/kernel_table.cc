@@ -1,21 +1,23 @@
-// The find functions of all ops, expanded from kernels.def.
+// The find functions of all ops, expanded from kernels.def and rows/row_ops.def.
 #include "kernels/kernel_table.h"
 
 #include <type_traits>
 
-#include "kernels/activation/activation.h"
 #include "kernels/attention/attention.h"
 #include "kernels/embed/embed.h"
 #include "kernels/norm/norm.h"
 #include "kernels/quantize/quantize.h"
 #include "kernels/rope/rope.h"
 #include "kernels/router/router.h"
+#include "kernels/rows/rows.h"
 
 namespace ktx::kernels {
 
 #define KTX_KERNEL(Op, family, isa, function) void function(const Op##Args& args);
 #include "kernels/kernels.def"
 #undef KTX_KERNEL
+template <StepOp op>
+void rows_scalar(const RowsArgs& args);  // of the ops in row_ops.def
 
 namespace {
 
@@ -38,6 +40,10 @@ Result<void (*)(const Args&)> find(std::string_view family, Isa isa) {
 #define KTX_KERNEL(Op, family, isa, function) all.add(family, Isa::isa, function);
 #include "kernels/kernels.def"
 #undef KTX_KERNEL
+#define KTX_ROW_OP(op, family, arithmetic, sentence) \
+  all.add(family, Isa::Scalar, rows_scalar<StepOp::op>);
+#include "kernels/rows/row_ops.def"
+#undef KTX_ROW_OP
     return all;
   }();
   return pick_kernel<void (*)(const Args&)>({kRows.rows, kRows.count}, family, isa);
@@ -63,17 +69,8 @@ Result<KvStoreFn> find_kv_store(std::string_view family, Isa isa) {
 Result<AttentionFn> find_attention(std::string_view family, Isa isa) {
   return find<AttentionArgs>(family, isa);
 }
-Result<SwigluFn> find_swiglu(std::string_view family, Isa isa) {
-  return find<SwigluArgs>(family, isa);
-}
-Result<AddFn> find_add(std::string_view family, Isa isa) {
-  return find<AddArgs>(family, isa);
-}
-Result<SigmoidScaleFn> find_sigmoid_scale(std::string_view family, Isa isa) {
-  return find<SigmoidScaleArgs>(family, isa);
-}
-Result<GatherRowsFn> find_gather_rows(std::string_view family, Isa isa) {
-  return find<GatherRowsArgs>(family, isa);
+Result<RowsFn> find_rows(std::string_view family, Isa isa) {
+  return find<RowsArgs>(family, isa);
 }
 Result<RouterFn> find_router(std::string_view family, Isa isa) {
   return find<RouterArgs>(family, isa);

@@ -1,10 +1,10 @@
-// The ops on rows of activations: embedding, norm, rope and the element-wise ones.
-// Equations: kernels/embed, norm, rope, activation. Each output depends on its own row
-// alone.
+// The ops on rows of activations: embedding, norm, rope and the row ops. Equations:
+// kernels/embed, norm, rope, rows. Each output depends on its own row alone.
 #pragma once
 
 #include "kernels/cuda/cuda_stream.h"
 #include "kernels/cuda/cuda_weight.h"
+#include "kernels/rows/rows.h"
 #include "lib/formats/step_attrs.h"
 #include "lib/support/result.h"
 
@@ -44,34 +44,8 @@ struct CudaRopeArgs {
 };
 Status launch_rope(const CudaRopeArgs& args, CudaStream stream);
 
-// Element-wise ops on two rows a token.
-struct CudaTwoRowsArgs {
-  const float* a = nullptr;
-  int64_t a_stride = 0;
-  const float* b = nullptr;
-  int64_t b_stride = 0;
-  float* y = nullptr;  // may be a or b
-  int64_t y_stride = 0;
-  int64_t width = 0;
-  int64_t tokens = 0;
-};
-// y = silu(a) * b: a is the gate.
-Status launch_swiglu(const CudaTwoRowsArgs& args, CudaStream stream);
-// y = a + b.
-Status launch_add(const CudaTwoRowsArgs& args, CudaStream stream);
-// y = a * sigmoid(b[0]): b is one gate a token.
-Status launch_sigmoid_scale(const CudaTwoRowsArgs& args, CudaStream stream);
-
-// y[r] = x[rows[r]]; a negative row number (padding) gives zeros.
-struct CudaGatherRowsArgs {
-  const float* x = nullptr;
-  int64_t x_stride = 0;
-  const int32_t* rows = nullptr;  // [outputs]
-  int64_t outputs = 0;
-  float* y = nullptr;
-  int64_t y_stride = 0;
-  int64_t width = 0;
-};
-Status launch_gather_rows(const CudaGatherRowsArgs& args, CudaStream stream);
+// The launcher of a row op (kernels/rows/row_ops.def); null: another op.
+using LaunchRows = Status (*)(const RowsArgs&, CudaStream);
+LaunchRows find_cuda_rows(StepOp op);
 
 }  // namespace ktx::kernels

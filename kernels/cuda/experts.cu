@@ -144,16 +144,14 @@ Status launch_experts_gate_up(const CudaExpertsGateUpArgs& a, CudaStream stream)
   float* up = reinterpret_cast<float*>(a.workspace);
   KTX_TRY(run(a.up, nullptr, up, a.up.rows, rest));
   KTX_TRY(run(a.gate, nullptr, a.h, a.h_stride, rest));
-  CudaTwoRowsArgs swiglu;
-  swiglu.a = a.h;
-  swiglu.a_stride = a.h_stride;
-  swiglu.b = up;
-  swiglu.b_stride = a.up.rows;
+  RowsArgs swiglu;
+  swiglu.in[0] = {a.h, a.h_stride};
+  swiglu.in[1] = {up, a.up.rows};
   swiglu.y = a.h;
   swiglu.y_stride = a.h_stride;
   swiglu.width = a.gate.rows;
-  swiglu.tokens = pairs;
-  return launch_swiglu(swiglu, stream);
+  swiglu.token_end = pairs;
+  return find_cuda_rows(StepOp::Swiglu)(swiglu, stream);
 }
 
 int64_t cuda_experts_down_workspace(const CudaExpertsDownArgs& a) {

@@ -215,16 +215,14 @@ Status launch_gate_up(const CudaGateUpArgs& a, CudaStream stream) {
   product.y = a.y;
   product.y_stride = a.y_stride;
   KTX_TRY(launch_matmul(product, stream));
-  CudaTwoRowsArgs swiglu;
-  swiglu.a = a.y;
-  swiglu.a_stride = a.y_stride;
-  swiglu.b = reinterpret_cast<const float*>(a.workspace);
-  swiglu.b_stride = a.up.rows;
+  RowsArgs swiglu;
+  swiglu.in[0] = {a.y, a.y_stride};
+  swiglu.in[1] = {reinterpret_cast<const float*>(a.workspace), a.up.rows};
   swiglu.y = a.y;
   swiglu.y_stride = a.y_stride;
   swiglu.width = a.gate.rows;
-  swiglu.tokens = a.tokens;
-  return launch_swiglu(swiglu, stream);
+  swiglu.token_end = a.tokens;
+  return find_cuda_rows(StepOp::Swiglu)(swiglu, stream);
 }
 
 }  // namespace ktx::kernels

@@ -1,9 +1,10 @@
-// rms_norm, rope, swiglu, add, sigmoid_scale, gather_rows (cuda_rows.h). All of them move
-// bytes; four elements a thread where alignment allows.
+// rms_norm, rope and the row ops (cuda_rows.h). All of them move bytes; four elements a thread
+// where alignment allows.
 #include "kernels/cuda/cuda_rows.h"
 
 #include "kernels/cuda/cuda_launch.cuh"
 #include "kernels/cuda/mma.cuh"
+#include "kernels/rows/row_ops.h"
 
 namespace ktx::kernels {
 namespace {
@@ -83,20 +84,6 @@ __global__ void __launch_bounds__(256) rope(CudaRopeArgs a) {
   y[other] = x0 * s + x1 * c;
 }
 
-// y[t][i] = fn(t, i) for rows of `width`.
-template <int kEach, class Fn>
-__global__ void __launch_bounds__(256) for_rows(int width, Fn fn) {
-  begin_kernel();
-  const int i = (static_cast<int>(blockIdx.x) * 256 + static_cast<int>(threadIdx.x)) * kEach;
-  if (i < width) fn(int64_t{blockIdx.y}, i);
-}
-template <int kEach, class Fn>
-Status launch_rows(const char* op, int64_t width, int64_t tokens, cudaStream_t stream, Fn fn) {
-  const dim3 grid(static_cast<unsigned>(ceil_div<int64_t>(width, 256 * kEach)),
-                  static_cast<unsigned>(tokens));
-  return launch(op, for_rows<kEach, Fn>, grid, 256, 0, stream, static_cast<int>(width), fn);
-}
-
 __device__ __forceinline__ float4 load4(const float* p) {
   return *reinterpret_cast<const float4*>(p);
 }
@@ -104,50 +91,51 @@ __device__ __forceinline__ void store4(float* p, float4 v) {
   *reinterpret_cast<float4*>(p) = v;
 }
 
-struct Swiglu {
-  __device__ static float of(float gate, float up) { return silu(gate) * up; }
-};
-struct Add {
-  __device__ static float of(float a, float b) { return a + b; }
-};
-// Of each element of two rows, by four or one by one.
-template <class Op>
-struct TwoRowsFour {
-  CudaTwoRowsArgs a;
-  __device__ void operator()(int64_t t, int i) const {
-    const float4 p = load4(a.a + t * a.a_stride + i), q = load4(a.b + t * a.b_stride + i);
-    store4(a.y + t * a.y_stride + i,
-           {Op::of(p.x, q.x), Op::of(p.y, q.y), Op::of(p.z, q.z), Op::of(p.w, q.w)});
+// A row op, kEach elements a thread; with its own attributes, since device code opens no variant.
+template <StepOp op, int kEach>
+__global__ void __launch_bounds__(256) rows(RowsOperands a, AttrsOf<op> attrs) {
+  begin_kernel();
+  const int i = (static_cast<int>(blockIdx.x) * 256 + static_cast<int>(threadIdx.x)) * kEach;
+  if (i >= static_cast<int>(a.width)) return;
+  const int64_t t = a.token_begin + blockIdx.y;
+  float* y = a.y + t * a.y_stride + i;
+  const int64_t row = input_row<op>(a, t);
+  if (row < 0) {
+    for (int e = 0; e < kEach; ++e) y[e] = 0;
+    return;
   }
-};
-template <class Op>
-struct TwoRowsOne {
-  CudaTwoRowsArgs a;
-  __device__ void operator()(int64_t t, int i) const {
-    a.y[t * a.y_stride + i] = Op::of(a.a[t * a.a_stride + i], a.b[t * a.b_stride + i]);
+  const RowInputs x = inputs_at(a, row);
+  const RowOp<op> f(x, attrs);
+  constexpr bool kTwo = kElementInputs<op> == 2;
+  if constexpr (kEach == 4) {
+    const float4 p = load4(x.in[0] + i);
+    if constexpr (kTwo) {
+      const float4 q = load4(x.in[1] + i);
+      store4(y, {f(p.x, q.x), f(p.y, q.y), f(p.z, q.z), f(p.w, q.w)});
+    } else {
+      store4(y, {f(p.x), f(p.y), f(p.z), f(p.w)});
+    }
+  } else if constexpr (kTwo) {
+    *y = f(x.in[0][i], x.in[1][i]);
+  } else {
+    *y = f(x.in[0][i]);
   }
-};
-template <class Op>
-Status launch_two_rows(const char* op, const CudaTwoRowsArgs& a, CudaStream stream) {
-  if (by_four(a.width, {a.a_stride, a.b_stride, a.y_stride}, {a.a, a.b, a.y})) {
-    return launch_rows<4>(op, a.width, a.tokens, stream, TwoRowsFour<Op>{a});
-  }
-  return launch_rows<1>(op, a.width, a.tokens, stream, TwoRowsOne<Op>{a});
 }
-struct SigmoidScaleOne {
-  CudaTwoRowsArgs a;
-  __device__ void operator()(int64_t t, int i) const {
-    const float scale = 1 / (1 + __expf(-a.b[t * a.b_stride]));
-    a.y[t * a.y_stride + i] = a.a[t * a.a_stride + i] * scale;
+
+template <StepOp op>
+Status launch_rows(const RowsArgs& a, CudaStream stream) {
+  bool four = by_four(a.width, {a.y_stride}, {a.y});
+  for (int n = 0; n < kElementInputs<op>; ++n) {
+    four = four && by_four(a.width, {a.in[n].stride}, {a.in[n].data});
   }
-};
-struct GatherOne {
-  CudaGatherRowsArgs a;
-  __device__ void operator()(int64_t r, int i) const {
-    const int row = a.rows[r];
-    a.y[r * a.y_stride + i] = row < 0 ? 0 : a.x[row * a.x_stride + i];
-  }
-};
+  const AttrsOf<op>& attrs = *std::get_if<AttrsOf<op>>(&a.attrs);
+  const int64_t threads = four ? a.width / 4 : a.width;
+  const dim3 grid(static_cast<unsigned>(ceil_div<int64_t>(threads, 256)),
+                  static_cast<unsigned>(a.token_end - a.token_begin));
+  const RowsOperands& operands = a;
+  return launch(info(op).name.data(), four ? rows<op, 4> : rows<op, 1>, grid, 256, 0, stream,
+                operands, attrs);
+}
 
 }  // namespace
 
@@ -170,20 +158,12 @@ Status launch_rope(const CudaRopeArgs& a, CudaStream stream) {
   return launch("rope", rope, grid, 256, 0, stream, a);
 }
 
-Status launch_swiglu(const CudaTwoRowsArgs& a, CudaStream stream) {
-  return launch_two_rows<Swiglu>("swiglu", a, stream);
-}
-
-Status launch_add(const CudaTwoRowsArgs& a, CudaStream stream) {
-  return launch_two_rows<Add>("add", a, stream);
-}
-
-Status launch_sigmoid_scale(const CudaTwoRowsArgs& a, CudaStream stream) {
-  return launch_rows<1>("sigmoid_scale", a.width, a.tokens, stream, SigmoidScaleOne{a});
-}
-
-Status launch_gather_rows(const CudaGatherRowsArgs& a, CudaStream stream) {
-  return launch_rows<1>("gather_rows", a.width, a.outputs, stream, GatherOne{a});
+LaunchRows find_cuda_rows(StepOp op) {
+#define KTX_ROW_OP(id, family, arithmetic, sentence) \
+  if (op == StepOp::id) return launch_rows<StepOp::id>;
+#include "kernels/rows/row_ops.def"
+#undef KTX_ROW_OP
+  return nullptr;
 }
 
 }  // namespace ktx::kernels

@@ -12,8 +12,8 @@
 // all experts. Disjoint items may run at once.
 #pragma once
 
-#include "kernels/activation/activation.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/rows/rows.h"
 
 namespace ktx::kernels {
 
@@ -33,7 +33,7 @@ struct ExpertsGateUpArgs {
   int64_t up_expert_bytes = 0;
   MatmulFn gate_fn = nullptr;
   MatmulFn up_fn = nullptr;
-  SwigluFn swiglu_fn = nullptr;
+  RowsFn swiglu_fn = nullptr;
   const float* x = nullptr;  // one row per token (see MatmulArgs)
   int64_t x_stride = 0;
   const std::byte* xq = nullptr;

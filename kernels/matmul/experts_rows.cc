@@ -67,14 +67,13 @@ void experts_gate_up(const ExpertsGateUpArgs& a, int32_t expert, int64_t row_beg
     product.y_stride = rows;
     a.up_fn(product);
     product.compact_y = product.x_kept = false;
+    RowsArgs swiglu;
+    swiglu.width = rows;
+    swiglu.token_end = 1;
     for (int64_t i = 0; i < product.tokens; ++i) {
       float* h = a.h + product.index[i] * a.h_stride + row_begin;
-      SwigluArgs swiglu;
-      swiglu.gate = h;
-      swiglu.up = up + i * rows;
-      swiglu.y = h;
-      swiglu.width = rows;
-      swiglu.token_end = 1;
+      swiglu.in[0].data = swiglu.y = h;
+      swiglu.in[1].data = up + i * rows;
       a.swiglu_fn(swiglu);
     }
   }

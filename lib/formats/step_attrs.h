@@ -168,6 +168,25 @@ using StepAttrs =
     std::variant<NoAttrs, RmsNormAttrs, QuantizeAttrs, MatmulAttrs, MatmulHeadsAttrs, RopeAttrs,
                  KvStoreAttrs, AttentionAttrs, RouterAttrs, GroupExpertsAttrs, ExpertsAttrs>;
 
+// What a row of step_ops.def says, for code that is compiled for one op: AttrsOf<StepOp::Rope> is
+// RopeAttrs, has_trait<StepOp::Rope>(kInPlace) is true.
+template <StepOp op>
+struct StepOpTypes;
+#define KTX_STEP_OP(id, name, attrs, in, out, weights, traits, rule, sentence) \
+  template <>                                                                  \
+  struct StepOpTypes<StepOp::id> {                                             \
+    using Attrs = attrs;                                                       \
+    static constexpr uint32_t kTraits = traits;                                \
+  };
+#include "lib/formats/step_ops.def"
+#undef KTX_STEP_OP
+template <StepOp op>
+using AttrsOf = typename StepOpTypes<op>::Attrs;
+template <StepOp op>
+constexpr bool has_trait(OpTrait trait) {
+  return (StepOpTypes<op>::kTraits & trait) != 0;
+}
+
 // The attribute struct of an op, with its defaults.
 StepAttrs default_attrs(StepOp op);
 // The same with what stands in a plan: info(op).attrs_size bytes.

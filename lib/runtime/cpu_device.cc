@@ -17,6 +17,9 @@ constexpr Row kOps[] = {
 #define KTX_CPU_OP(op, make) {StepOp::op, make},
 #include "lib/runtime/cpu_ops.def"
 #undef KTX_CPU_OP
+#define KTX_ROW_OP(op, family, arithmetic, sentence) {StepOp::op, make_rows},
+#include "kernels/rows/row_ops.def"
+#undef KTX_ROW_OP
 };
 
 }  // namespace

@@ -82,7 +82,7 @@ void gate_up(benchmark::State& state, DType dtype) {
   a.gate_expert_bytes = a.up_expert_bytes = kFf * a.gate.row_bytes;
   a.up.data += Layer::kMatrix;
   a.gate_fn = a.up_fn = *find_matmul("matmul_panel16_q8", dtype, isa);
-  a.swiglu_fn = *find_swiglu("swiglu", isa);
+  a.swiglu_fn = *find_rows("swiglu", isa);
   a.xq = l.xq.data();
   a.xq_stride = act_q8_row_bytes(kHidden);
   a.h = l.h.data();

@@ -1,7 +1,6 @@
 // Row ops of the GPU against the scalar CPU ops.
 #include "kernels/cuda/cuda_rows.h"
 
-#include "kernels/activation/activation.h"
 #include "kernels/norm/norm.h"
 #include "kernels/rope/rope.h"
 #include "tests/kernels/cuda_cases.h"
@@ -146,28 +145,28 @@ TEST_F(CudaRows, ElementwiseOpsAgree) {
         scaled.push_back(static_cast<float>(p / (1 + std::exp(-double{gate[t]}))));
       }
     }
-    CudaTwoRowsArgs args;
-    args.a = ga.data();
-    args.b = gb.data();
+    RowsArgs args;
+    args.in[0] = {ga.data(), width};
+    args.in[1] = {gb.data(), width};
     args.y = y.data();
-    args.a_stride = args.b_stride = args.y_stride = args.width = width;
-    args.tokens = tokens;
-    ASSERT_TRUE(ran(launch_swiglu(args, nullptr)));
+    args.y_stride = args.width = width;
+    args.token_end = tokens;
+    ASSERT_TRUE(ran(find_cuda_rows(StepOp::Swiglu)(args, nullptr)));
     expect_close(y.read(), swiglu, 2e-6f);
-    ASSERT_TRUE(ran(launch_add(args, nullptr)));
+    ASSERT_TRUE(ran(find_cuda_rows(StepOp::Add)(args, nullptr)));
     EXPECT_TRUE(same_bits(y.read(), sum));
-    args.b = ggate.data();
-    args.b_stride = 1;
-    ASSERT_TRUE(ran(launch_sigmoid_scale(args, nullptr)));
+    args.in[1] = {ggate.data(), 1};
+    ASSERT_TRUE(ran(find_cuda_rows(StepOp::SigmoidScale)(args, nullptr)));
     expect_close(y.read(), scaled, 2e-6f);
     Gpu<int32_t> rows(std::vector<int32_t>{2, -1, 0});
-    CudaGatherRowsArgs gather;
-    gather.x = ga.data();
-    gather.rows = rows.data();
-    gather.outputs = 3;
+    RowsArgs gather;
+    gather.in[0] = {ga.data(), width};
+    gather.from = rows.data();
+    gather.token_end = 3;
     gather.y = y.data();
-    gather.x_stride = gather.y_stride = gather.width = width;
-    ASSERT_TRUE(ran(launch_gather_rows(gather, nullptr)));
+    gather.y_stride = gather.width = width;
+    ASSERT_TRUE(ran(find_cuda_rows(StepOp::GatherRows)(gather, nullptr)));
+    EXPECT_EQ(find_cuda_rows(StepOp::Rope), nullptr);
     std::vector<float> want(a.begin() + 2 * width, a.end());
     want.resize(static_cast<size_t>(2 * width));
     want.insert(want.end(), a.begin(), a.begin() + width);

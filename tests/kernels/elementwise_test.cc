@@ -3,12 +3,12 @@
 // element.
 #include <cmath>
 
-#include "kernels/activation/activation.h"
 #include "kernels/embed/embed.h"
 #include "kernels/matmul/panel16.h"
 #include "kernels/norm/norm.h"
 #include "kernels/quantize/quantize.h"
 #include "kernels/rope/rope.h"
+#include "kernels/rows/rows.h"
 #include "lib/formats/act_bf16.h"
 #include "tests/kernels/kernel_cases.h"
 
@@ -41,13 +41,13 @@ TEST_P(ElementwiseTest, SwigluIsRightToAFewUnitsInTheLastPlace) {
   const int64_t n = static_cast<int64_t>(gate.size());
   const std::vector<float> up = random.normals(n);
   std::vector<float> y(gate.size());
-  SwigluArgs a;
-  a.gate = gate.data();
-  a.up = up.data();
+  RowsArgs a;
+  a.in[0].data = gate.data();
+  a.in[1].data = up.data();
   a.y = y.data();
   a.width = n;
   a.token_end = 1;
-  const SwigluFn run = *find_swiglu("swiglu", isa);
+  const RowsFn run = *find_rows("swiglu", isa);
   run(a);
   for (size_t i = 0; i < gate.size(); ++i) {
     SCOPED_TRACE(gate[i]);
@@ -57,8 +57,8 @@ TEST_P(ElementwiseTest, SwigluIsRightToAFewUnitsInTheLastPlace) {
   // One element at a time, each at another place of a vector.
   for (int64_t width = 1; width < 40; ++width) {
     std::vector<float> part(static_cast<size_t>(width + 1), 3);
-    a.gate = gate.data() + 13;
-    a.up = up.data() + 13;
+    a.in[0].data = gate.data() + 13;
+    a.in[1].data = up.data() + 13;
     a.y = part.data();
     a.width = width;
     run(a);
@@ -75,15 +75,15 @@ TEST_P(ElementwiseTest, AddAndSigmoidScaleAndGatherAreExact) {
     const std::vector<float> x = random.normals(tokens * stride),
                              b = random.normals(tokens * stride);
     std::vector<float> y(x.size(), 9);
-    AddArgs add;
-    add.a = x.data();
-    add.b = b.data();
+    RowsArgs add;
+    add.in[0] = {x.data(), stride};
+    add.in[1] = {b.data(), stride};
     add.y = y.data();
-    add.a_stride = add.b_stride = add.y_stride = stride;
+    add.y_stride = stride;
     add.width = width;
     add.token_begin = 1;
     add.token_end = 3;
-    (*find_add("add", isa))(add);
+    (*find_rows("add", isa))(add);
     EXPECT_EQ(y[0], 9);
     EXPECT_EQ(y[static_cast<size_t>(stride + width)], 9);
     for (int64_t t = 1; t < 3; ++t) {
@@ -92,29 +92,30 @@ TEST_P(ElementwiseTest, AddAndSigmoidScaleAndGatherAreExact) {
         ASSERT_EQ(y[at], x[at] + b[at]);
       }
     }
-    SigmoidScaleArgs scale;
-    scale.x = scale.y = y.data();
-    scale.x_stride = scale.y_stride = stride;
-    scale.gate = b.data();
-    scale.gate_stride = stride;
+    RowsArgs scale;
+    scale.in[0] = {y.data(), stride};
+    scale.in[1] = {b.data(), stride};
     scale.y = y.data();
+    scale.y_stride = stride;
     scale.width = width;
     scale.token_end = 1;
-    (*find_sigmoid_scale("sigmoid_scale", isa))(scale);
+    (*find_rows("sigmoid_scale", isa))(scale);
     expect_close(y[0], 9 / (1 + std::exp(-double{b[0]})), 2);
 
-    const std::vector<int32_t> rows = {2, 0};
-    GatherRowsArgs gather;
-    gather.x = x.data();
-    gather.x_stride = stride;
-    gather.rows = rows.data();
+    const std::vector<int32_t> from = {2, -1, 0};
+    RowsArgs gather;
+    gather.in[0] = {x.data(), stride};
+    gather.from = from.data();
     gather.y = y.data();
     gather.y_stride = width;
     gather.width = width;
-    gather.token_end = 2;
-    (*find_gather_rows("gather_rows", isa))(gather);
-    EXPECT_EQ(y[0], x[static_cast<size_t>(2 * stride)]);
-    EXPECT_EQ(y[static_cast<size_t>(width)], x[0]);
+    gather.token_end = 3;
+    (*find_rows("gather_rows", isa))(gather);
+    for (int64_t i = 0; i < width; ++i) {
+      EXPECT_EQ(y[static_cast<size_t>(i)], x[static_cast<size_t>(2 * stride + i)]);
+      EXPECT_EQ(y[static_cast<size_t>(width + i)], 0);
+      EXPECT_EQ(y[static_cast<size_t>(2 * width + i)], x[static_cast<size_t>(i)]);
+    }
   }
 }
 

@@ -24,8 +24,9 @@ namespace ktx::kernels {
 
 namespace {
 
-// A row of kernels.def or matmul.def. A product's selector says whether it has a kernel for a
-// dtype; the other kernels take every dtype that their family takes.
+// A row of kernels.def, matmul.def or row_ops.def, whose kernels are one template. A product's
+// selector says whether it has a kernel for a dtype; the other kernels take every dtype that their
+// family takes.
 struct Row {
   std::string_view family;
   Isa isa;
@@ -41,6 +42,9 @@ bool selects(DType dtype) {
 }
 
 constexpr Row kRows[] = {
+#define KTX_ROW_OP(op, family, arithmetic, sentence) {family, Isa::Scalar, "rows_scalar", always},
+#include "kernels/rows/row_ops.def"
+#undef KTX_ROW_OP
 #define KTX_KERNEL(Op, family, isa, function) {family, Isa::isa, #function, always},
 #include "kernels/kernels.def"
 #undef KTX_KERNEL
@@ -149,7 +153,8 @@ TEST(KernelRows, EveryKernelOfTheSourcesHasARow) {
     for (const std::string& name : kernels_in(text_of(path))) {
       in_sources.insert(name);
       EXPECT_TRUE(in_rows.contains(name))
-          << name << " in " << path << " has no row in kernels.def or matmul/matmul.def";
+          << name << " in " << path
+          << " has no row in kernels.def, matmul/matmul.def or rows/row_ops.def";
     }
   }
   EXPECT_EQ(in_sources.size(), in_rows.size()) << "kernels_in() does not see every kernel";

@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 
-#include "kernels/activation/activation.h"
 #include "kernels/attention/attention.h"
 #include "kernels/embed/embed.h"
 #include "kernels/kernel_id.h"
@@ -13,6 +12,7 @@
 #include "kernels/quantize/quantize.h"
 #include "kernels/rope/rope.h"
 #include "kernels/router/router.h"
+#include "kernels/rows/rows.h"
 #include "tests/kernels/kernel_cases.h"
 
 namespace ktx::kernels {
@@ -23,10 +23,9 @@ bool found_by_an_op(std::string_view family) {
   return find_embed(family, isa).ok() || find_rms_norm(family, isa).ok() ||
          find_quantize(family, isa).ok() || find_rope(family, isa).ok() ||
          find_kv_store(family, isa).ok() || find_attention(family, isa).ok() ||
-         find_swiglu(family, isa).ok() || find_add(family, isa).ok() ||
-         find_sigmoid_scale(family, isa).ok() || find_gather_rows(family, isa).ok() ||
-         find_router(family, isa).ok() || find_group_experts(family, isa).ok() ||
-         find_matmul(family, DType::Q6_K, isa).ok() || find_matmul(family, DType::BF16, isa).ok() ||
+         find_rows(family, isa).ok() || find_router(family, isa).ok() ||
+         find_group_experts(family, isa).ok() || find_matmul(family, DType::Q6_K, isa).ok() ||
+         find_matmul(family, DType::BF16, isa).ok() ||
          find_matmul_transposed(family, DType::Q4_K, isa).ok();
 }
 

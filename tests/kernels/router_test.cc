@@ -191,7 +191,7 @@ struct ExpertLayer {
     g.up_expert_bytes = kWidth * up.row_bytes();
     g.gate_fn = *find_matmul("matmul_rows_f32", DType::Q4_K, isa);
     g.up_fn = *find_matmul("matmul_rows_f32", DType::Q5_K, isa);
-    g.swiglu_fn = *find_swiglu("swiglu", isa);
+    g.swiglu_fn = *find_rows("swiglu", isa);
     g.x = x.data() + begin * kHidden;
     g.x_stride = kHidden;
     g.h = h.data();

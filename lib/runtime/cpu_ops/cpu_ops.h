@@ -8,6 +8,7 @@ namespace ktx::runtime {
 #define KTX_CPU_OP(op, make) Result<std::unique_ptr<CpuStep>> make(const BindContext& context);
 #include "lib/runtime/cpu_ops.def"
 #undef KTX_CPU_OP
+Result<std::unique_ptr<CpuStep>> make_rows(const BindContext& context);  // any row op
 
 // Step has Status bind(const BindContext&).
 template <class Step>

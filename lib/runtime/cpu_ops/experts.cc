@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-#include "kernels/activation/activation.h"
+#include "kernels/rows/rows.h"
 #include "lib/runtime/cpu_ops/cpu_ops.h"
 #include "lib/runtime/cpu_ops/matmul_input.h"
 #include "lib/runtime/cpu_ops/row_runs.h"
@@ -70,7 +70,7 @@ class GateUpStep final : public CpuStep {
     KTX_TRY(pairs_.bind(context.input(2), context.input(3), attrs, args_.experts));
     gate_functions_ = KTX_TRY(matmul_functions(context, gate, xq));
     up_functions_ = KTX_TRY(matmul_functions(context, up, xq));
-    args_.swiglu_fn = KTX_TRY(find_swiglu("swiglu", context.isa));
+    args_.swiglu_fn = KTX_TRY(find_rows("swiglu", context.isa));
     args_.gate = gate.matrix;
     args_.up = up.matrix;
     args_.gate_expert_bytes = gate.matrix_bytes;

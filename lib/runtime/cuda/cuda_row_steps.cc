@@ -1,4 +1,4 @@
-// embed, norm, rope, router and the element-wise ops on a GPU: one launch over the rows.
+// embed, norm, rope, router and the row ops on a GPU: one launch over the rows.
 #include "kernels/cuda/cuda_experts.h"
 #include "kernels/cuda/cuda_rows.h"
 #include "lib/runtime/cuda/cuda_steps.h"
@@ -76,21 +76,37 @@ struct Rope final : RowsStep<kernels::CudaRopeArgs, kernels::launch_rope> {
   GpuMemory inv_freq_;
 };
 
-// swiglu, add and sigmoid_scale.
-template <Status (*Launch)(const kernels::CudaTwoRowsArgs&, kernels::CudaStream)>
-struct TwoRows final : RowsStep<kernels::CudaTwoRowsArgs, Launch> {
+// The row ops (kernels/rows/row_ops.def).
+class RowOpStep final : public GpuStep {
+ public:
   Status bind(const CudaBind& context) {
-    const CudaView a = context.input(0), b = context.input(1), y = context.output(0);
-    this->begin(context, y.rows);
-    this->args_ = {.a = a.f32(),
-                   .a_stride = a.stride,
-                   .b = b.f32(),
-                   .b_stride = b.stride,
-                   .y = y.f32(),
-                   .y_stride = y.stride,
-                   .width = y.width};
+    const CudaView y = context.output(0);
+    for (int i = 0; i < kernels::kRowsInputs; ++i) {
+      const CudaView in = context.input(i);
+      args_.in[i] = {in.f32(), in.stride};
+    }
+    if (info(context.op()).has(kReadsAnyRow)) args_.from = context.batch().output_rows;
+    args_.y = y.f32();
+    args_.y_stride = y.stride;
+    args_.width = y.width;
+    args_.attrs = context.any_attrs();
+    launch_ = kernels::find_cuda_rows(context.op());
+    rows_ = y.rows;
+    gpu_ = &context.gpu();
     return {};
   }
+  Status launch(const GpuShape& shape, std::byte*, int64_t) override {
+    kernels::RowsArgs args = args_;
+    args.token_end = shape.rows(rows_);
+    gpu_->use();
+    return launch_(args, gpu_->stream());
+  }
+
+ private:
+  kernels::RowsArgs args_;
+  kernels::LaunchRows launch_ = nullptr;
+  RowKind rows_ = RowKind::Token;
+  CudaGpu* gpu_ = nullptr;
 };
 
 struct Router final : RowsStep<kernels::CudaRouterArgs, kernels::launch_router> {
@@ -131,31 +147,6 @@ struct GroupExperts final : RowsStep<kernels::CudaGroupExpertsArgs, kernels::lau
   }
 };
 
-class GatherRows final : public GpuStep {
- public:
-  Status bind(const CudaBind& context) {
-    const CudaView x = context.input(0), y = context.output(0);
-    args_.x = x.f32();
-    args_.x_stride = x.stride;
-    args_.rows = context.batch().output_rows;
-    args_.y = y.f32();
-    args_.y_stride = y.stride;
-    args_.width = y.width;
-    gpu_ = &context.gpu();
-    return {};
-  }
-  Status launch(const GpuShape& shape, std::byte*, int64_t) override {
-    kernels::CudaGatherRowsArgs args = args_;
-    args.outputs = shape.outputs;
-    gpu_->use();
-    return kernels::launch_gather_rows(args, gpu_->stream());
-  }
-
- private:
-  kernels::CudaGatherRowsArgs args_;
-  CudaGpu* gpu_ = nullptr;
-};
-
 }  // namespace
 
 Result<std::unique_ptr<GpuStep>> make_cuda_embed(const CudaBind& context) {
@@ -167,23 +158,14 @@ Result<std::unique_ptr<GpuStep>> make_cuda_rms_norm(const CudaBind& context) {
 Result<std::unique_ptr<GpuStep>> make_cuda_rope(const CudaBind& context) {
   return make_bound<Rope>(context);
 }
-Result<std::unique_ptr<GpuStep>> make_cuda_swiglu(const CudaBind& context) {
-  return make_bound<TwoRows<kernels::launch_swiglu>>(context);
-}
-Result<std::unique_ptr<GpuStep>> make_cuda_add(const CudaBind& context) {
-  return make_bound<TwoRows<kernels::launch_add>>(context);
-}
-Result<std::unique_ptr<GpuStep>> make_cuda_sigmoid_scale(const CudaBind& context) {
-  return make_bound<TwoRows<kernels::launch_sigmoid_scale>>(context);
-}
 Result<std::unique_ptr<GpuStep>> make_cuda_router(const CudaBind& context) {
   return make_bound<Router>(context);
 }
 Result<std::unique_ptr<GpuStep>> make_cuda_group_experts(const CudaBind& context) {
   return make_bound<GroupExperts>(context);
 }
-Result<std::unique_ptr<GpuStep>> make_cuda_gather_rows(const CudaBind& context) {
-  return make_bound<GatherRows>(context);
+Result<std::unique_ptr<GpuStep>> make_cuda_rows(const CudaBind& context) {
+  return make_bound<RowOpStep>(context);
 }
 
 }  // namespace ktx::runtime

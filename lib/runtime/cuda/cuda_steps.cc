@@ -18,6 +18,9 @@ constexpr Row kOps[] = {
 #define KTX_CUDA_OP(op, make) {StepOp::op, make},
 #include "lib/runtime/cuda/cuda_ops.def"
 #undef KTX_CUDA_OP
+#define KTX_ROW_OP(op, family, arithmetic, sentence) {StepOp::op, make_cuda_rows},
+#include "kernels/rows/row_ops.def"
+#undef KTX_ROW_OP
 };
 
 }  // namespace

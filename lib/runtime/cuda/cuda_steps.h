@@ -43,6 +43,10 @@ class CudaBind {
   const Attrs& attrs() const {
     return context_.plan.attrs_of<Attrs>(context_.step);
   }
+  StepOp op() const { return static_cast<StepOp>(context_.step.op); }
+  StepAttrs any_attrs() const {
+    return attrs_from_bytes(op(), context_.plan.attrs.data() + context_.step.attrs_offset);
+  }
   const GpuBatch& batch() const { return context_.batch; }
   CudaGpu& gpu() const { return gpu_; }
 
@@ -86,5 +90,6 @@ Result<std::unique_ptr<GpuStep>> make_bound(const CudaBind& context) {
 #define KTX_CUDA_OP(op, make) Result<std::unique_ptr<GpuStep>> make(const CudaBind&);
 #include "lib/runtime/cuda/cuda_ops.def"
 #undef KTX_CUDA_OP
+Result<std::unique_ptr<GpuStep>> make_cuda_rows(const CudaBind& context);  // any row op
 
 }  // namespace ktx::runtime

@@ -1,0 +1,90 @@
+// The arithmetic of the row ops, once for CPU and GPU:
+//
+//   const RowOp<StepOp::SigmoidScale> op(inputs, attrs);   once a row
+//   y[i] = op(x[i]);                                       or op(gate[i], up[i])
+//
+// The number of parameters of operator() is that of the inputs that are read element by element,
+// the first ones of step_ops.def; what else depends on the row is computed by the constructor,
+// from any input. Included by rows_scalar.cc and cuda/rows.cu only: vector kernels of a CPU
+// (rows_loop.h) round as these do, but for the exponential.
+#pragma once
+
+#include <cmath>
+#include <type_traits>
+
+#include "kernels/rows/rows.h"
+
+#ifdef __CUDACC__
+#define KTX_CPU_AND_GPU __host__ __device__
+#else
+#define KTX_CPU_AND_GPU
+#endif
+
+namespace ktx::kernels {
+
+// The exponential in double on a CPU: other kernels are held to this one. On a GPU the fast one.
+KTX_CPU_AND_GPU inline float row_sigmoid(float x) {
+#ifdef __CUDA_ARCH__
+  return 1 / (1 + __expf(-x));
+#else
+  return static_cast<float>(1 / (1 + std::exp(-double{x})));
+#endif
+}
+KTX_CPU_AND_GPU inline float row_silu(float x) {
+#ifdef __CUDA_ARCH__
+  return x / (1 + __expf(-x));
+#else
+  return static_cast<float>(double{x} / (1 + std::exp(-double{x})));
+#endif
+}
+
+// Each input at the row that is at work; absent ones are null.
+struct RowInputs {
+  const float* in[kRowsInputs];
+};
+
+template <StepOp op>
+struct RowOp;
+
+template <>
+struct RowOp<StepOp::Swiglu> {
+  KTX_CPU_AND_GPU RowOp(const RowInputs&, const NoAttrs&) {}
+  KTX_CPU_AND_GPU float operator()(float gate, float up) const { return row_silu(gate) * up; }
+};
+
+template <>
+struct RowOp<StepOp::Add> {
+  KTX_CPU_AND_GPU RowOp(const RowInputs&, const NoAttrs&) {}
+  KTX_CPU_AND_GPU float operator()(float a, float b) const { return a + b; }
+};
+
+template <>
+struct RowOp<StepOp::SigmoidScale> {
+  float scale;
+  KTX_CPU_AND_GPU RowOp(const RowInputs& row, const NoAttrs&) : scale(row_sigmoid(*row.in[1])) {}
+  KTX_CPU_AND_GPU float operator()(float x) const { return x * scale; }
+};
+
+template <>
+struct RowOp<StepOp::GatherRows> {
+  KTX_CPU_AND_GPU RowOp(const RowInputs&, const NoAttrs&) {}
+  KTX_CPU_AND_GPU float operator()(float x) const { return x; }
+};
+
+// What the loops over rows of both devices ask of an op.
+template <StepOp op>
+inline constexpr int kElementInputs = std::is_invocable_v<const RowOp<op>&, float, float> ? 2 : 1;
+
+// The row of the inputs that row t of y is made of; negative: none, y is zeros.
+template <StepOp op>
+KTX_CPU_AND_GPU int64_t input_row(const RowsOperands& a, int64_t t) {
+  if constexpr (has_trait<op>(kReadsAnyRow)) return a.from[t];
+  return t;
+}
+KTX_CPU_AND_GPU inline RowInputs inputs_at(const RowsOperands& a, int64_t row) {
+  RowInputs inputs;
+  for (int i = 0; i < kRowsInputs; ++i) inputs.in[i] = a.in[i].data + row * a.in[i].stride;
+  return inputs;
+}
+
+}  // namespace ktx::kernels

@@ -1,0 +1,46 @@
+// Row ops over a vector policy (simd/README.md). The last lanes of a row go through the same
+// instructions as the others. Included by rows_<isa>.cc only.
+#pragma once
+
+#include "kernels/rows/rows.h"
+#include "kernels/simd/exp.h"
+
+namespace ktx::kernels {
+namespace {
+
+// y[0, n) = op(a[0, n), b[0, n)).
+template <class V, class Op>
+KTX_INLINE void each(const float* a, const float* b, float* y, int64_t n, Op op) {
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) V::store(y + i, op(V::load(a + i), V::load(b + i)));
+  if (i < n) {
+    V::store_part(y + i, n - i, op(V::load_part(a + i, n - i), V::load_part(b + i, n - i)));
+  }
+}
+
+// The same of each row of two inputs.
+template <class V, class Op>
+KTX_INLINE void each_row(const RowsArgs& a, Op op) {
+  for (int64_t t = a.token_begin; t < a.token_end; ++t) {
+    each<V>(a.in[0].data + t * a.in[0].stride, a.in[1].data + t * a.in[1].stride,
+            a.y + t * a.y_stride, a.width, op);
+  }
+}
+
+template <class V>
+void swiglu(const RowsArgs& a) {
+  each_row<V>(
+      a, [](typename V::F gate, typename V::F up) __attribute__((always_inline)) {
+        return V::mul(V::mul(gate, sigmoid16<V>(gate)), up);
+      });
+}
+
+template <class V>
+void add(const RowsArgs& a) {
+  each_row<V>(
+      a,
+      [](typename V::F x, typename V::F b) __attribute__((always_inline)) { return V::add(x, b); });
+}
+
+}  // namespace
+}  // namespace ktx::kernels
