@@ -43,6 +43,7 @@ class Reader {
     p_.tied = in_.flag("tie_word_embeddings");
     p_.mtp_layers =
         static_cast<int32_t>(in_.integer_or_null("num_nextn_predict_layers", 0, 64).value_or(0));
+    p_.row_qk_norm = family_.qk_norm == families::QkNormKind::Row;
     read_activation();
     if (family_.attention == AttentionKind::Mla) {
       read_mla();
@@ -130,6 +131,7 @@ class Reader {
     if (!in_.flag("use_sliding_window").value_or(true)) {
       return;
     }
+    has_window_ = true;
     in_.warn(
         fmt::format("'sliding_window' {} is not applied: attention looks at the whole context, "
                     "so answers may differ beyond {} tokens",
@@ -187,6 +189,13 @@ class Reader {
           "dynamic, yarn{}{}",
           printable(type), family_.architecture,
           family_.attention == AttentionKind::Gqa ? ", llama3" : "", did_you_mean(type, known)));
+      return;
+    }
+    if (has_window_) {
+      in_.fail(
+          fmt::format("'sliding_window' with rope scaling '{}': layers with and without a "
+                      "window are rotated differently, which is not known",
+                      type));
       return;
     }
     read_scaling();
@@ -361,6 +370,7 @@ class Reader {
   const families::Family& family_;
   ConfigReader in_;
   HyperParams p_;
+  bool has_window_ = false;
 };
 
 }  // namespace

@@ -54,6 +54,7 @@ struct HyperParams {
   int64_t context = 0;
   float norm_eps = 0;
   bool interleaved_rope = false;
+  bool row_qk_norm = false;  // norms take all heads of q or k together
   RopeParams rope;
   bool qkv_bias = false;
   bool attention_bias = false;

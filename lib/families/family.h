@@ -73,6 +73,8 @@ struct ModuleRow {
 };
 
 enum class AttentionKind { Gqa, Mla };
+// What a norm of queries and keys takes together (rows of role QNorm and KNorm).
+enum class QkNormKind { Head, Row };
 enum class BiasKind {
   None,
   Qkv,     // q, k and v always (config: qkv_bias, true when absent)
@@ -123,6 +125,7 @@ struct Family {
   AttentionKind attention = AttentionKind::Gqa;
   BiasKind bias = BiasKind::None;
   bool mlp_bias = false;  // config: mlp_bias
+  QkNormKind qk_norm = QkNormKind::Head;
   // Pairs (2i, 2i+1) are rotated, else (i, i + half). GGUF files of architecture
   // "llama" have their q and k rows permuted for the former.
   bool interleaved_rope = false;
@@ -138,7 +141,8 @@ struct Family {
   // Classes that rule files name and no row of the tree has, separated by spaces.
   const char* more_classes = "";
 
-  bool has_role(ir::Role role) const;                  // some row of the tree
+  const ModuleRow* find_row(ir::Role role) const;  // the first of the tree; null: none
+  bool has_role(ir::Role role) const { return find_row(role) != nullptr; }
   bool has_gguf_key(std::string_view gguf_key) const;  // some row of the keys
   bool has_config_key(std::string_view key) const;
 };

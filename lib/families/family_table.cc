@@ -43,8 +43,13 @@ const Family* find_model_type(std::string_view model_type) {
   return nullptr;
 }
 
-bool Family::has_role(ir::Role role) const {
-  return any_row(tree, [&](const ModuleRow& row) { return row.role == role; });
+const ModuleRow* Family::find_row(ir::Role role) const {
+  for (std::span<const ModuleRow> stretch : tree) {
+    for (const ModuleRow& row : stretch) {
+      if (row.role == role) return &row;
+    }
+  }
+  return nullptr;
 }
 
 bool Family::has_gguf_key(std::string_view gguf_key) const {

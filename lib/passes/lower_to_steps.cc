@@ -8,12 +8,16 @@
 //   s = matmul(n)  (router)    ids, weights = router(s) order = group_experts
 //   h = experts_gate_up(n)     e = experts_down(h)      x = add(x, e)
 //
-// (fold-residuals lets products add to x themselves later), and multi-head latent attention runs in
+// Where a family has norms behind attention or the feed-forward part (post-norms), they come
+// between the product and the addition.
+//
+// fold-residuals lets products add to x themselves later. Multi-head latent attention runs in
 // absorbed form: queries go through k_b into the latent space, attention reads [latent | rotary
 // key] as one KV head whose value is the latent, and v_b brings the result back. From here on
 // passes add only what their name says; each step names the module it came from.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "lib/passes/pass.h"
@@ -50,7 +54,7 @@ class Lowering {
 
     const View last = value("last", modules_.facts.hidden, ValueType::F32, RowKind::Output);
     emit(*final_norm, StepOp::GatherRows, {x_}, {last}, {}, NoAttrs{});
-    KTX_TRY(norm(*final_norm, last, last, 1));
+    KTX_TRY(norm(*final_norm, last, last));
     const View logits = value("logits", modules_.facts.vocab, ValueType::F32, RowKind::Output);
     return matmul(*head, last, logits);
   }
@@ -175,16 +179,19 @@ class Lowering {
     return out;
   }
 
-  Status norm(const Module& module, View in, View out, int32_t groups) {
+  // Each group of the norm's width by itself: whole rows, or heads.
+  Status norm(const Module& module, View in, View out) {
     const ir::NormInfo* norm_info = KTX_TRY(info_of<ir::NormInfo>(module));
     const BlobId weight = KTX_TRY(blob(module, "weight"));
+    const auto groups = static_cast<int32_t>(in.width / std::max<int64_t>(norm_info->width, 1));
     emit(module, StepOp::RmsNorm, {in}, {out}, {weight}, RmsNormAttrs{norm_info->eps, groups});
     return {};
   }
 
-  Status optional_head_norm(const Module& attention, Role role, View view, int32_t heads) {
-    const Module* module = modules_.child(attention, role);
-    return module ? norm(*module, view, view, heads) : Status{};
+  // In place, where the parent has such a norm.
+  Status optional_norm(const Module& parent, Role role, View view) {
+    const Module* module = modules_.child(parent, role);
+    return module ? norm(*module, view, view) : Status{};
   }
 
   // --- layers ----------------------------------------------------------------
@@ -203,23 +210,45 @@ class Lowering {
     return Term{module, out};
   }
 
-  void add_to_stream(const Terms& terms) {
-    for (const Term& t : terms) {
-      emit(*t.module, StepOp::Add, {x_, t.view}, {x_}, {}, NoAttrs{});
+  // What a part of the layer reads: what its norm makes of the stream, or the stream itself where
+  // the norm stands behind the part.
+  Result<View> part_input(const Module& layer, Role pre_norm, Role post_norm,
+                          const char* value_name) {
+    if (!modules_.child(layer, pre_norm) && modules_.child(layer, post_norm)) return x_;
+    const View normed = value(value_name, modules_.facts.hidden);
+    KTX_TRY(norm(*KTX_TRY(child(layer, pre_norm)), x_, normed));
+    return normed;
+  }
+
+  // Each term by itself, or what a post-norm makes of their sum.
+  Status add_to_stream(const Module& layer, Role post_norm, const Terms& terms) {
+    if (const Module* module = modules_.child(layer, post_norm)) {
+      const View sum = terms[0].view;
+      for (size_t i = 1; i < terms.size(); ++i) add(*terms[i].module, sum, terms[i].view);
+      KTX_TRY(norm(*module, sum, sum));
+      add(*module, x_, sum);
+      return {};
     }
+    for (const Term& t : terms) add(*t.module, x_, t.view);
+    return {};
+  }
+
+  void add(const Module& module, View sum, View term) {
+    emit(module, StepOp::Add, {sum, term}, {sum}, {}, NoAttrs{});
   }
 
   Status lower_layer(const Module& layer) {
     layer_ = layer.layer;
-    const View normed = value("attn_norm", modules_.facts.hidden);
-    KTX_TRY(norm(*KTX_TRY(child(layer, Role::AttentionNorm)), x_, normed, 1));
+    const View in =
+        KTX_TRY(part_input(layer, Role::AttentionNorm, Role::AttentionPostNorm, "attn_norm"));
     const Module* attention = modules_.child(layer, Role::Attention);
-    add_to_stream({KTX_TRY(attention ? lower_attention(*attention, normed)
-                                     : lower_mla(*KTX_TRY(child(layer, Role::Mla)), normed))});
-    const View mlp_normed = value("mlp_norm", modules_.facts.hidden);
-    KTX_TRY(norm(*KTX_TRY(child(layer, Role::MlpNorm)), x_, mlp_normed, 1));
+    const Term attended = KTX_TRY(attention ? lower_attention(*attention, in)
+                                            : lower_mla(*KTX_TRY(child(layer, Role::Mla)), in));
+    KTX_TRY(add_to_stream(layer, Role::AttentionPostNorm, {attended}));
+    const View mlp_in = KTX_TRY(part_input(layer, Role::MlpNorm, Role::MlpPostNorm, "mlp_norm"));
     const Module* moe = modules_.child(layer, Role::Moe);
-    add_to_stream(KTX_TRY(moe ? lower_moe(*moe, mlp_normed) : lower_mlp(layer, mlp_normed)));
+    const Terms terms = KTX_TRY(moe ? lower_moe(*moe, mlp_in) : lower_mlp(layer, mlp_in));
+    KTX_TRY(add_to_stream(layer, Role::MlpPostNorm, terms));
     layer_ = -1;
     return {};
   }
@@ -254,8 +283,8 @@ class Lowering {
     const View q = KTX_TRY(linear(attention, Role::QProj, in, "q"));
     const View k = KTX_TRY(linear(attention, Role::KProj, in, "k"));
     const View v = KTX_TRY(linear(attention, Role::VProj, in, "v"));
-    KTX_TRY(optional_head_norm(attention, Role::QNorm, q, a->heads));
-    KTX_TRY(optional_head_norm(attention, Role::KNorm, k, a->kv_heads));
+    KTX_TRY(optional_norm(attention, Role::QNorm, q));
+    KTX_TRY(optional_norm(attention, Role::KNorm, k));
     KTX_TRY(rope(attention, q, q,
                  {.heads = a->heads, .head_dim = a->head_dim, .y_head_dim = a->head_dim}));
     KTX_TRY(rope(attention, k, k,
@@ -292,7 +321,7 @@ class Lowering {
     View q;
     if (a->q_lora_rank > 0) {
       const View latent = KTX_TRY(linear(attention, Role::QAProj, in, "q_a"));
-      KTX_TRY(norm(*KTX_TRY(child(attention, Role::QANorm)), latent, latent, 1));
+      KTX_TRY(norm(*KTX_TRY(child(attention, Role::QANorm)), latent, latent));
       q = KTX_TRY(linear(attention, Role::QBProj, latent, "q"));
     } else {
       q = KTX_TRY(linear(attention, Role::QProj, in, "q"));
@@ -300,7 +329,7 @@ class Lowering {
     const View kv = KTX_TRY(linear(attention, Role::KvAProj, in, "kv_a"));
     const View kv_latent{kv.value, 0, a->kv_lora_rank};
     const View kv_rope{kv.value, a->kv_lora_rank, a->rope_dim};
-    KTX_TRY(norm(*KTX_TRY(child(attention, Role::KvANorm)), kv_latent, kv_latent, 1));
+    KTX_TRY(norm(*KTX_TRY(child(attention, Role::KvANorm)), kv_latent, kv_latent));
     KTX_TRY(rope(attention, kv_rope, kv_rope,
                  {.heads = 1, .head_dim = a->rope_dim, .y_head_dim = a->rope_dim}));
     const int32_t slot = add_kv_slot(attention, 1, key_dim, 0);

@@ -175,6 +175,12 @@ Interpreter::Vector Interpreter::norm(const ir::Module& module, std::span<const 
   return y;
 }
 
+Interpreter::Vector Interpreter::optional_norm(const ir::Module& parent, Role role,
+                                               Vector x) const {
+  const ir::Module* module = graph_.child(parent, role);
+  return module != nullptr ? norm(*module, x) : x;
+}
+
 void Interpreter::rotate(const ir::Module& rotary, std::span<float> x) const {
   const auto& info = std::get<ir::RotaryInfo>(rotary.info);
   const size_t half = info.inv_freq.size();
@@ -225,8 +231,8 @@ Interpreter::Vector Interpreter::attention(const ir::Module& module, std::span<c
   const auto& info = std::get<ir::AttentionInfo>(module.info);
   Vector q = linear(need(module, Role::QProj), x);
   Vector k = linear(need(module, Role::KProj), x);
-  if (const ir::Module* q_norm = graph_.child(module, Role::QNorm)) q = norm(*q_norm, q);
-  if (const ir::Module* k_norm = graph_.child(module, Role::KNorm)) k = norm(*k_norm, k);
+  q = optional_norm(module, Role::QNorm, std::move(q));
+  k = optional_norm(module, Role::KNorm, std::move(k));
   const ir::Module& rotary = rotary_of(module);
   for (Vector* heads : {&q, &k}) {
     for (size_t at = 0; at < heads->size(); at += info.head_dim) {
@@ -340,13 +346,15 @@ std::vector<float> Interpreter::next(int32_t token) {
   Vector x(row.begin(), row.end());
   for (ir::ModuleId id : need(model, Role::LayerList).children) {
     const ir::Module& layer = graph_.modules[id];
-    const Vector a = norm(need(layer, Role::AttentionNorm), x);
+    const Vector a = optional_norm(layer, Role::AttentionNorm, x);
     const ir::Module* mla = graph_.child(layer, Role::Mla);
-    add_to(x,
-           mla != nullptr ? latent_attention(*mla, a) : attention(need(layer, Role::Attention), a));
-    const Vector b = norm(need(layer, Role::MlpNorm), x);
+    const Vector attended =
+        mla != nullptr ? latent_attention(*mla, a) : attention(need(layer, Role::Attention), a);
+    add_to(x, optional_norm(layer, Role::AttentionPostNorm, attended));
+    const Vector b = optional_norm(layer, Role::MlpNorm, x);
     const ir::Module* dense = graph_.child(layer, Role::Mlp);
-    add_to(x, dense != nullptr ? mlp(*dense, b) : moe(need(layer, Role::Moe), b));
+    const Vector fed = dense != nullptr ? mlp(*dense, b) : moe(need(layer, Role::Moe), b);
+    add_to(x, optional_norm(layer, Role::MlpPostNorm, fed));
   }
   ++position_;
   return linear(need(graph_.root(), Role::Head), norm(need(model, Role::FinalNorm), x));

@@ -53,6 +53,8 @@ class Interpreter {
   std::span<const float> weights(const ir::Module& module, std::string_view param) const;
   Vector linear(const ir::Module& module, std::span<const float> x) const;
   Vector norm(const ir::Module& module, std::span<const float> x) const;
+  // x itself where the parent has no such norm.
+  Vector optional_norm(const ir::Module& parent, ir::Role role, Vector x) const;
   void rotate(const ir::Module& rotary, std::span<float> x) const;
   const ir::Module& rotary_of(const ir::Module& attention) const;
   Vector attention(const ir::Module& module, std::span<const float> x);

@@ -104,6 +104,14 @@ TEST(HyperParams, ListsThatFitNoLayersAreErrors) {
   }
 }
 
+TEST(HyperParams, WindowsWithRopeScalingAreRefused) {
+  const Read found = read(llama(), {{"sliding_window", 1024},
+                                    {"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8.0}}}});
+  EXPECT_FALSE(found.params);
+  EXPECT_NE(found.messages.find("'sliding_window' with rope scaling 'yarn'"), std::string::npos)
+      << found.messages;
+}
+
 TEST(HyperParams, RoutingOfEachFamily) {
   EXPECT_EQ(read(qwen3_moe()).params->router.normalize, 0);  // HF's default
   EXPECT_EQ(read(qwen3_moe(), {{"norm_topk_prob", true}}).params->router.normalize, 1);

@@ -264,11 +264,25 @@ class Synthesiser {
   void ones(const std::string& name, int64_t size) {
     values(name, {size}, [](uint64_t) { return 1.f; });
   }
-  void noise(const std::string& name, int64_t size, float sigma) {
+  void noise(const std::string& name, int64_t size, float sigma, float mean = 0) {
     const uint64_t seed = next_seed();
-    values(name, {size}, [seed, sigma](uint64_t i) {
-      return sigma * normal_from_bits(mix_bits(seed ^ mix_bits(i)));
+    values(name, {size}, [seed, sigma, mean](uint64_t i) {
+      return mean + sigma * normal_from_bits(mix_bits(seed ^ mix_bits(i)));
     });
+  }
+  // A norm of a layer, where the family has it, under the name that the family's tree gives it.
+  void norm(ir::Role role, int64_t layer, int64_t size) {
+    const families::ModuleRow* row = family_->find_row(role);
+    if (!row) return;
+    std::string_view leaf = row->params[0].tensors;  // "B.attn_norm.weight"
+    leaf.remove_prefix(std::string_view("B.").size());
+    const std::string name = fmt::format("blk.{}.{}", layer, leaf);
+    const bool post = role == ir::Role::AttentionPostNorm || role == ir::Role::MlpPostNorm;
+    const bool whole_row =
+        size != head_dim_ && (role == ir::Role::QNorm || role == ir::Role::KNorm);
+    // Elements that differ, where a norm of the wrong elements would not be noticed otherwise.
+    if (post || whole_row) return noise(name, size, 0.1f, 1);
+    ones(name, size);
   }
   // Row e is expert e's; with skew the first ones have long rows and win.
   void router(const std::string& name) {
@@ -294,13 +308,14 @@ class Synthesiser {
 
   void add_layer(int64_t layer) {
     const std::string blk = fmt::format("blk.{}.", layer);
-    ones(blk + "attn_norm.weight", hidden_);
+    norm(ir::Role::AttentionNorm, layer, hidden_);
     if (is_mla()) {
       add_mla(layer, blk);
     } else {
       add_attention(layer, blk);
     }
-    ones(blk + "ffn_norm.weight", hidden_);
+    norm(ir::Role::AttentionPostNorm, layer, hidden_);
+    norm(ir::Role::MlpNorm, layer, hidden_);
     if (has_experts() && layer >= dense_) {
       add_experts(layer, blk);
     } else {
@@ -309,6 +324,7 @@ class Synthesiser {
       matrix(blk + "ffn_up.weight", layer, {hidden_, width});
       matrix(blk + "ffn_down.weight", layer, {width, hidden_}, kResidualSigma);
     }
+    norm(ir::Role::MlpPostNorm, layer, hidden_);
   }
 
   void add_attention(int64_t layer, const std::string& blk) {
@@ -323,10 +339,9 @@ class Synthesiser {
       noise(blk + "attn_k.bias", kv, kSigma);
       noise(blk + "attn_v.bias", kv, kSigma);
     }
-    if (family_->has_role(ir::Role::QNorm)) {
-      ones(blk + "attn_q_norm.weight", head_dim_);
-      ones(blk + "attn_k_norm.weight", head_dim_);
-    }
+    const bool rows = family_->qk_norm == families::QkNormKind::Row;
+    norm(ir::Role::QNorm, layer, rows ? q : head_dim_);
+    norm(ir::Role::KNorm, layer, rows ? kv : head_dim_);
   }
 
   void add_mla(int64_t layer, const std::string& blk) {
