@@ -1,7 +1,9 @@
-// Models that no file of tests/models has, made of a config by the synthetic generator: compiled,
-// run on the CPU in exact precision, and compared with the interpreter.
+// Models that tests/models has no weights of, made of a config by the synthetic generator:
+// compiled, run in exact precision on the CPU and on a GPU in host memory, and compared with the
+// interpreter.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "lib/arch/build_graph.h"
@@ -9,6 +11,7 @@
 #include "lib/reference/interpreter.h"
 #include "lib/runtime/engine.h"
 #include "tests/support/diag_text.h"
+#include "tests/support/host_gpu.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_program.h"
 #include "tools/dev/synth/synth_model.h"
@@ -22,57 +25,116 @@ constexpr const char* kUnequalLayers = R"({
   "num_attention_heads": [4, 2, 6], "num_key_value_heads": [1, 2, 3],
   "intermediate_size": [96, 160, 64], "vocab_size": 320, "max_position_embeddings": 256})";
 
+const std::vector<int32_t> kTokens = {7, 300, 12, 12, 255, 1, 64, 33, 290, 8, 15, 15};
+
+// Of each token: the best id, its logit, and the logit of id 0.
+struct Logits {
+  size_t best;
+  float top, first;
+};
+// What tests/models/olmo2/make_logits.py makes of the same GGUF and kTokens.
+const std::vector<Logits> kOlmo2Logits = {
+    {71, 0.960533f, -0.352634f},  {509, 0.998109f, -0.299891f}, {465, 0.976561f, -0.415522f},
+    {491, 0.954619f, -0.443740f}, {474, 1.140260f, 0.410772f},  {7, 0.915053f, -0.021235f},
+    {230, 0.975844f, 0.454065f},  {210, 1.201676f, -0.409866f}, {353, 1.188300f, -0.511494f},
+    {40, 1.203763f, 0.409263f},   {129, 1.133529f, -0.158081f}, {485, 1.067964f, -0.149884f}};
+
 struct SyntheticModel {
   const char* name;
-  const char* config;
+  std::string config;
+  std::vector<Logits> logits = {};  // computed apart from ktx
 };
 
-class SyntheticModels : public ::testing::TestWithParam<SyntheticModel> {};
+class SyntheticModels : public ::testing::TestWithParam<SyntheticModel> {
+ protected:
+  void SetUp() override {
+    auto config = input::HfConfig::parse(GetParam().config, "config.json");
+    ASSERT_TRUE(config.ok()) << config.error().message;
+    const auto writer = synth::synthesise(*config, {.types = "f32"});
+    ASSERT_TRUE(writer.ok()) << writer.error().message;
+    ASSERT_TRUE(writer->write(dir_.path("m.gguf")));
+    const auto gguf = input::GgufFile::open(dir_.path("m.gguf"));
+    ASSERT_TRUE(gguf.ok()) << gguf.error().message;
+    DiagSink diags;
+    const auto merged = input::merge_configs(*config, *gguf, input::Trust::Neither, diags);
+    const auto graph = arch::build_graph(merged, &*gguf, diags);
+    ASSERT_TRUE(graph.ok()) << graph.error().message;
+    EXPECT_EQ(text_of(diags), "");
+    auto model = reference::Interpreter::make(*graph, *gguf);
+    ASSERT_TRUE(model.ok()) << model.error().message;
+    for (const int32_t token : kTokens) wanted_.push_back(model->next(token));
+  }
 
-TEST_P(SyntheticModels, AreComputedAsTheInterpreterDoes) {
-  const TempDir dir;
-  const auto config = input::HfConfig::parse(GetParam().config, "config.json");
-  ASSERT_TRUE(config.ok()) << config.error().message;
-  const auto writer = synth::synthesise(*config, {.types = "f32"});
-  ASSERT_TRUE(writer.ok()) << writer.error().message;
-  ASSERT_TRUE(writer->write(dir.path("m.gguf")));
-  const Finished run = run_program({ktx_compile(), "-q", dir.path("m.gguf"), "-o",
-                                    dir.path("m.ktxplan"), source_dir() + "/rules/cpu-only.yaml"});
-  ASSERT_EQ(run.status, 0) << run.err;
+  // All tokens in one step, then one by one.
+  void compare(const std::string& rules, runtime::EngineOptions options) {
+    const Finished run = run_program({ktx_compile(), "-q", dir_.path("m.gguf"), "-o",
+                                      dir_.path("m.ktxplan"), source_dir() + "/rules/" + rules,
+                                      "--target=" + source_dir() + "/targets/h200.yaml"});
+    ASSERT_EQ(run.status, 0) << run.err;
+    options.precision = runtime::Precision::Exact;
+    options.threads = 2;
+    options.all_logits = true;
+    auto engine = runtime::Engine::open(dir_.path("m.ktxplan"), options);
+    ASSERT_TRUE(engine.ok()) << engine.error().message;
+    for (const size_t chunk : {kTokens.size(), size_t{1}}) {
+      runtime::Sequence sequence = (*engine)->new_sequence();
+      for (size_t at = 0; at < kTokens.size(); at += chunk) {
+        const runtime::BatchItem item{&sequence, std::span(kTokens).subspan(at, chunk),
+                                      runtime::Want::All};
+        const auto done = (*engine)->forward({&item, 1});
+        ASSERT_TRUE(done.ok()) << done.error().message;
+        for (size_t t = 0; t < chunk; ++t) {
+          compare_row((*engine)->logits(static_cast<int64_t>(t)), at + t);
+        }
+      }
+    }
+  }
 
-  const auto gguf = input::GgufFile::open(dir.path("m.gguf"));
-  ASSERT_TRUE(gguf.ok()) << gguf.error().message;
-  DiagSink diags;
-  const auto merged = input::merge_configs(*config, *gguf, input::Trust::Neither, diags);
-  const auto graph = arch::build_graph(merged, &*gguf, diags);
-  ASSERT_TRUE(graph.ok()) << graph.error().message;
-  EXPECT_EQ(text_of(diags), "");
-  auto model = reference::Interpreter::make(*graph, *gguf);
-  ASSERT_TRUE(model.ok()) << model.error().message;
-
-  runtime::EngineOptions options;
-  options.precision = runtime::Precision::Exact;
-  options.threads = 2;
-  options.all_logits = true;
-  auto engine = runtime::Engine::open(dir.path("m.ktxplan"), options);
-  ASSERT_TRUE(engine.ok()) << engine.error().message;
-  const std::vector<int32_t> tokens = {7, 300, 12, 12, 255, 1, 64, 33, 290, 8, 15, 15};
-  runtime::Sequence sequence = (*engine)->new_sequence();
-  const runtime::BatchItem item{&sequence, tokens, runtime::Want::All};
-  const auto done = (*engine)->forward({&item, 1});
-  ASSERT_TRUE(done.ok()) << done.error().message;
-  for (size_t t = 0; t < tokens.size(); ++t) {
-    const std::vector<float> wanted = model->next(tokens[t]);
-    const auto found = (*engine)->logits(static_cast<int64_t>(t));
+  void compare_row(std::span<const float> found, size_t t) {
+    const std::vector<float>& wanted = wanted_[t];
     for (size_t i = 0; i < wanted.size(); ++i) {
       ASSERT_NEAR(found[i], wanted[i], 1e-4 * (1 + std::abs(wanted[i]))) << t << ": " << i;
     }
   }
+
+  const TempDir dir_;
+  std::vector<std::vector<float>> wanted_;  // by token
+};
+
+TEST_P(SyntheticModels, AreInterpretedAsOthersComputeThem) {
+  if (GetParam().logits.empty()) GTEST_SKIP() << "no logits from elsewhere";
+  ASSERT_EQ(GetParam().logits.size(), wanted_.size());
+  for (size_t t = 0; t < wanted_.size(); ++t) {
+    const Logits& logits = GetParam().logits[t];
+    const auto best = std::ranges::max_element(wanted_[t]) - wanted_[t].begin();
+    EXPECT_EQ(static_cast<size_t>(best), logits.best) << t;
+    EXPECT_NEAR(wanted_[t][logits.best], logits.top, 1e-4) << t;
+    EXPECT_NEAR(wanted_[t][0], logits.first, 1e-4) << t;
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SyntheticModels,
-                         ::testing::Values(SyntheticModel{"UnequalLayers", kUnequalLayers}),
-                         [](const auto& info) { return info.param.name; });
+TEST_P(SyntheticModels, GiveTheInterpretersLogitsOnTheCpu) {
+  for (const char* isa : {"scalar", "avx2", "avx512"}) {
+    runtime::EngineOptions options;
+    options.isa = *isa_from_name(isa);
+    if (*options.isa <= detect_isa()) compare("cpu-only.yaml", options);
+  }
+}
+
+TEST_P(SyntheticModels, GiveTheInterpretersLogitsOnAGpu) {
+  HostGpuLog log;
+  runtime::EngineOptions options;
+  options.open_gpu = HostGpu::opener({}, &log);
+  compare("all-gpu.yaml", options);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, SyntheticModels,
+    ::testing::Values(SyntheticModel{"UnequalLayers", kUnequalLayers},
+                      SyntheticModel{"Olmo2",
+                                     read_file(source_dir() + "/tests/models/olmo2/config.json"),
+                                     kOlmo2Logits}),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace ktx::testing

@@ -67,6 +67,21 @@ TEST(BuildGraph, TestModelsEqualTheirGoldens) {
   }
 }
 
+// Of families without a trained model.
+TEST(BuildGraph, GraphsOfAConfigAloneEqualTheirGoldens) {
+  for (const char* name : {"olmo2"}) {
+    DiagSink diags;
+    const auto config =
+        input::HfConfig::read(fmt::format("{}/tests/models/{}", source_dir(), name));
+    ASSERT_TRUE(config.ok()) << config.error().message;
+    const auto graph = build_graph(*config, diags);
+    ASSERT_TRUE(graph.ok()) << graph.error().message;
+    ir::verify(*graph, diags);
+    EXPECT_EQ(messages(diags), "");
+    ktx::testing::expect_golden(fmt::format("ir/{}.ktxir", name), ir::print(*graph));
+  }
+}
+
 // Without config.json the graph is the same: the metadata says enough.
 TEST(BuildGraph, GgufAloneGivesTheSameGraph) {
   for (const char* name : kTestModels) {
@@ -274,7 +289,7 @@ TEST(BuildGraph, UnknownArchitectureNamesTheNearest) {
   derived.set("model_type", std::string("qwen3mo"), input::ConfigOrigin::Gguf);
   EXPECT_EQ(build_graph(derived, diags).error().message,
             "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are "
-            "deepseek2, llama, qwen2, qwen2moe, qwen3, qwen3moe [KTX-C002]");
+            "deepseek2, llama, olmo2, qwen2, qwen2moe, qwen3, qwen3moe [KTX-C002]");
 }
 
 TEST(BuildGraph, OldRouterBiasNameAndStackedHeadsAreRead) {
