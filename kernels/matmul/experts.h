@@ -31,8 +31,8 @@ struct ExpertsGateUpArgs {
   WeightMatrix gate, up;  // expert 0's; the others follow
   int64_t gate_expert_bytes = 0;
   int64_t up_expert_bytes = 0;
-  MatmulFn gate_fn = nullptr;
-  MatmulFn up_fn = nullptr;
+  const MatmulKernel* gate_kernel = nullptr;
+  const MatmulKernel* up_kernel = nullptr;
   RowsFn swiglu_fn = nullptr;
   const float* x = nullptr;  // one row per token (see MatmulArgs)
   int64_t x_stride = 0;
@@ -47,7 +47,7 @@ struct ExpertsDownArgs {
   ExpertsArgs experts;
   WeightMatrix down;
   int64_t down_expert_bytes = 0;
-  MatmulFn down_fn = nullptr;
+  const MatmulKernel* down_kernel = nullptr;
   const float* h = nullptr;  // one row per pair
   int64_t h_stride = 0;
   const std::byte* hq = nullptr;

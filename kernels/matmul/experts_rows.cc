@@ -58,14 +58,14 @@ void experts_gate_up(const ExpertsGateUpArgs& a, int32_t expert, int64_t row_beg
         a.up.dtype == a.gate.dtype ? rows_of(a.up, a.up_expert_bytes, expert, row_begin) : nullptr;
     product.y = a.h;
     product.y_stride = a.h_stride;
-    a.gate_fn(product);
+    (*a.gate_kernel)(product);
     product.w = expert_matrix(a.up, a.up_expert_bytes, expert);
     product.next = a.up.dtype == a.gate.dtype ? a.next : nullptr;
     product.compact_y = true;
-    product.x_kept = a.up_fn == a.gate_fn;
+    product.x_kept = a.up_kernel->of(product.tokens) == a.gate_kernel->of(product.tokens);
     product.y = up;
     product.y_stride = rows;
-    a.up_fn(product);
+    (*a.up_kernel)(product);
     product.compact_y = product.x_kept = false;
     RowsArgs swiglu;
     swiglu.width = rows;
@@ -115,7 +115,7 @@ void experts_down(const ExpertsDownArgs& a, int64_t row_begin, int64_t row_end) 
     const int32_t next = next_active(a.experts, expert);
     product.next = rows_of(a.down, a.down_expert_bytes, next, row_begin);
     prefetch_rows(expert_matrix(a.down, a.down_expert_bytes, next), row_begin);
-    a.down_fn(product);
+    (*a.down_kernel)(product);
   }
   for (int64_t t = 0; gathered && t < tokens; ++t) {
     std::copy_n(y + t * y_stride, rows, a.y + t * a.y_stride + row_begin);

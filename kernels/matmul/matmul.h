@@ -39,8 +39,11 @@
 // threads may run on disjoint row ranges.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string>
 #include <string_view>
 
 #include "lib/formats/dtype.h"
@@ -66,7 +69,7 @@ struct MatmulArgs {
   int64_t x_stride = 0;           // elements between rows of x
   const std::byte* xq = nullptr;  // rows_q8, tile_bf16: activation rows in that form
   int64_t xq_stride = 0;          // bytes between rows of xq
-  int64_t tokens = 0;             // number of products i; may be 0
+  int64_t tokens = 0;             // number of products i
   const int32_t* index = nullptr;
   int32_t x_div = 1;
   int32_t y_div = 1;
@@ -86,7 +89,40 @@ struct MatmulArgs {
   bool x_kept = false;
 };
 
+// A kernel for a range of numbers of tokens (matmul.def).
 using MatmulFn = void (*)(const MatmulArgs&);
+inline constexpr int64_t kAnyTokens = INT64_MAX;
+
+// The kernels of a family for a dtype, one for each range of tokens:
+//
+//   const MatmulKernel kernel = KTX_TRY(find_matmul("matmul_panel16_q8", DType::Q4_K, isa));
+//   kernel.describe()   // "1: matmul_panel16_q8_gemv_avx512, 2: ..., 17-: ..."
+//   kernel(args)        // the one for args.tokens, which may be 0
+//
+// Plain data, safe to copy and to call from any number of threads.
+class MatmulKernel {
+ public:
+  struct Range {
+    int64_t least = 0;
+    int64_t most = 0;
+    MatmulFn run = nullptr;
+    std::string_view name;  // of the selector
+  };
+  static constexpr size_t kMostRanges = 6;
+
+  MatmulKernel() = default;
+  // Ranges that rise from 1 token to kAnyTokens without a gap, at most kMostRanges.
+  explicit MatmulKernel(std::span<const Range> ranges);
+
+  std::span<const Range> ranges() const { return {ranges_.data(), count_}; }
+  MatmulFn of(int64_t tokens) const;
+  void operator()(const MatmulArgs& args) const;
+  std::string describe() const;
+
+ private:
+  std::array<Range, kMostRanges> ranges_{};
+  size_t count_ = 0;
+};
 
 // The transposed product (MLA with an unsplit attn_kv_b, whose quant blocks lie
 // along n):
@@ -133,7 +169,7 @@ int64_t matmul_scratch_bytes(int64_t cols);
 
 // The best variant of `family` for `dtype` that `isa` can run. Fails when the
 // family is unknown or has no variant for the dtype.
-Result<MatmulFn> find_matmul(std::string_view family, DType dtype, Isa isa);
+Result<MatmulKernel> find_matmul(std::string_view family, DType dtype, Isa isa);
 Result<MatmulTransposedFn> find_matmul_transposed(std::string_view family, DType dtype, Isa isa);
 
 // Whether matmul_rows_q8 takes this dtype (every block format; not F32, F16, BF16).

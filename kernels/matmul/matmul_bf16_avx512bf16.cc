@@ -35,8 +35,11 @@ struct PairForm {
 
 }  // namespace
 
-void matmul_bf16_dots(const MatmulArgs& args) {
-  product_float<FloatAvx512, PairForm>(args);
+void matmul_bf16_dots_skinny(const MatmulArgs& args) {
+  float_skinny<FloatAvx512, PairForm>(args);
+}
+void matmul_bf16_dots_gemm(const MatmulArgs& args) {
+  float_gemm<FloatAvx512, PairForm>(args);
 }
 
 }  // namespace ktx::kernels

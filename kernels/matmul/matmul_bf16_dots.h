@@ -7,9 +7,13 @@
 
 namespace ktx::kernels {
 
-void matmul_bf16_dots(const MatmulArgs& args);
-void matmul_bf16_floats(const MatmulArgs& args);
-void matmul_panel16_bf16_dots(const MatmulArgs& args);
-void matmul_panel16_bf16_floats(const MatmulArgs& args);
+void matmul_bf16_dots_skinny(const MatmulArgs& args);
+void matmul_bf16_dots_gemm(const MatmulArgs& args);
+void matmul_bf16_floats_skinny(const MatmulArgs& args);
+void matmul_bf16_floats_gemm(const MatmulArgs& args);
+void matmul_panel16_bf16_dots_gemv(const MatmulArgs& args);
+void matmul_panel16_bf16_dots_gemm(const MatmulArgs& args);
+void matmul_panel16_bf16_floats_gemv(const MatmulArgs& args);
+void matmul_panel16_bf16_floats_gemm(const MatmulArgs& args);
 
 }  // namespace ktx::kernels

@@ -178,7 +178,8 @@ void direct_tokens(const MatmulArgs& a, int64_t i) {
 // One token and rows that are decoded a stretch at a time, so that the floats stay in the
 // first cache.
 template <class V, int kRows>
-void decoded_rows(const MatmulArgs& a, const DTypeInfo& dtype, RowDecoder decode, int64_t n) {
+void decoded_rows(const MatmulArgs& a, const DTypeInfo& dtype, RowDecoder decode, int64_t n,
+                  int64_t i) {
   constexpr int64_t kStretch = 1024;  // a multiple of every block
   using Form = FloatForm<V, DType::F32>;
   float* buffer = reinterpret_cast<float*>(a.scratch);
@@ -192,13 +193,13 @@ void decoded_rows(const MatmulArgs& a, const DTypeInfo& dtype, RowDecoder decode
       decode(row + k / dtype.block_elems * dtype.block_bytes, count, buffer + r * kStretch);
       w[r] = reinterpret_cast<const uint8_t*>(buffer + r * kStretch);
     }
-    const float* x[1] = {a.x + x_row(a, 0) * a.x_stride + k};
+    const float* x[1] = {a.x + x_row(a, i) * a.x_stride + k};
     for (int64_t j = 0; j < count; j += Form::kUnit) {
       add_unit<V, Form, kRows, 1>(w, x, j, sums);
       for (int r = 0; r < kRows; ++r) w[r] += Form::kUnit * sizeof(float);
     }
   }
-  for (int r = 0; r < kRows; ++r) store_output(a, 0, n + r, V::sum(sums[r][0]));
+  for (int r = 0; r < kRows; ++r) store_output(a, i, n + r, V::sum(sums[r][0]));
 }
 
 // ---- more tokens
@@ -337,19 +338,29 @@ void float_block(const MatmulArgs& a, int64_t n, int64_t rows, int64_t i, int64_
   }
 }
 
+// ---- kernels
+
+// Weights whose operands come straight from memory.
 template <class V, class Form>
-void product_float(const MatmulArgs& a) {
+void float_skinny(const MatmulArgs& a) {
   const FlushSubnormals flush(Form::kFlush);
-  if constexpr (requires(const uint8_t* w) { Form::template part<0>(w); }) {
-    if (a.tokens <= V::kDirectTokens) return direct_tokens<V, Form, V::kDirectTokens>(a, 0);
-  } else if (a.tokens == 1) {
-    const DTypeInfo& dtype = info(a.w.dtype);
-    const RowDecoder decode = row_decoder(a.w.dtype, Isa::Avx2);
+  direct_tokens<V, Form, V::kDirectTokens>(a, 0);
+}
+
+template <class V>
+void decoded_gemv(const MatmulArgs& a) {
+  const DTypeInfo& dtype = info(a.w.dtype);
+  const RowDecoder decode = row_decoder(a.w.dtype, Isa::Avx2);
+  for (int64_t i = 0; i < a.tokens; ++i) {
     int64_t n = a.row_begin;
-    for (; n + 4 <= a.row_end; n += 4) decoded_rows<V, 4>(a, dtype, decode, n);
-    for (; n < a.row_end; ++n) decoded_rows<V, 1>(a, dtype, decode, n);
-    return;
+    for (; n + 4 <= a.row_end; n += 4) decoded_rows<V, 4>(a, dtype, decode, n, i);
+    for (; n < a.row_end; ++n) decoded_rows<V, 1>(a, dtype, decode, n, i);
   }
+}
+
+template <class V, class Form>
+void float_gemm(const MatmulArgs& a) {
+  const FlushSubnormals flush(Form::kFlush);
   for (int64_t i = 0; i < a.tokens; i += kFloatTokens) {
     const int64_t tokens = a.tokens - i < kFloatTokens ? a.tokens - i : kFloatTokens;
     for (int64_t n = a.row_begin; n < a.row_end; n += kFloatRows) {
@@ -358,14 +369,26 @@ void product_float(const MatmulArgs& a) {
     }
   }
 }
-
-// The product of a dtype with its weights decoded exactly.
 template <class V>
-MatmulFn exact_product(DType dtype) {
-  if (dtype == DType::F32) return product_float<V, FloatForm<V, DType::F32>>;
-  if (dtype == DType::F16) return product_float<V, FloatForm<V, DType::F16>>;
-  if (dtype == DType::BF16) return product_float<V, FloatForm<V, DType::BF16>>;
-  return product_float<V, DecodedForm<V>>;
+constexpr MatmulFn decoded_gemm = float_gemm<V, DecodedForm<V>>;
+
+// The kernels of floats as they are; null for other dtypes.
+static inline bool is_float(DType dtype) {
+  return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16;
+}
+template <class V>
+MatmulFn exact_skinny(DType dtype) {
+  if (dtype == DType::F32) return float_skinny<V, FloatForm<V, DType::F32>>;
+  if (dtype == DType::F16) return float_skinny<V, FloatForm<V, DType::F16>>;
+  if (dtype == DType::BF16) return float_skinny<V, FloatForm<V, DType::BF16>>;
+  return nullptr;
+}
+template <class V>
+MatmulFn exact_gemm(DType dtype) {
+  if (dtype == DType::F32) return float_gemm<V, FloatForm<V, DType::F32>>;
+  if (dtype == DType::F16) return float_gemm<V, FloatForm<V, DType::F16>>;
+  if (dtype == DType::BF16) return float_gemm<V, FloatForm<V, DType::BF16>>;
+  return nullptr;
 }
 
 }  // namespace

@@ -2,34 +2,34 @@
 #include "kernels/matmul/panel_vec_avx512.h"
 // (the policy first: the loops use its macros)
 #include "kernels/matmul/matmul_panel_loop.h"
+#include "kernels/matmul/matmul_selectors.h"
 
 namespace ktx::kernels {
 
-MatmulFn matmul_panel16_q8_avx512(DType dtype);
-MatmulFn matmul_panel16s_q8_avx512(DType dtype);
-
-MatmulFn matmul_panel16_q8_avx512(DType dtype) {
-  switch (dtype) {
-#define KTX_PANEL16(id, rest_begin, rest_bytes) \
-  case DType::id:                               \
-    return panel_product<PanelAvx512, PanelCodes<PanelAvx512, DType::id>>;
-#include "lib/formats/panel16.def"
-#undef KTX_PANEL16
-    default:
-      return nullptr;
-  }
+MatmulFn matmul_panel16_q8_gemv_avx512(DType dtype) {
+  return of_panel16<PanelGemv<PanelAvx512, 1>>(dtype);
+}
+MatmulFn matmul_panel16_q8_gemv2_avx512(DType dtype) {
+  return of_panel16<PanelGemv<PanelAvx512, 2>>(dtype);
+}
+MatmulFn matmul_panel16_q8_skinny_avx512(DType dtype) {
+  return of_panel16<PanelSkinny<PanelAvx512>>(dtype);
+}
+MatmulFn matmul_panel16_q8_gemm_avx512(DType dtype) {
+  return of_panel16<PanelGemm<PanelAvx512>>(dtype);
 }
 
-MatmulFn matmul_panel16s_q8_avx512(DType dtype) {
-  switch (dtype) {
-#define KTX_PANEL16_STREAM(id) \
-  case DType::id:              \
-    return panel_product<PanelAvx512, StreamCodes<PanelAvx512, DType::id>>;
-#include "lib/formats/panel16_stream.def"
-#undef KTX_PANEL16_STREAM
-    default:
-      return nullptr;
-  }
+MatmulFn matmul_panel16s_q8_gemv_avx512(DType dtype) {
+  return of_panel16_stream<PanelGemv<PanelAvx512, 1>>(dtype);
+}
+MatmulFn matmul_panel16s_q8_gemv2_avx512(DType dtype) {
+  return of_panel16_stream<PanelGemv<PanelAvx512, 2>>(dtype);
+}
+MatmulFn matmul_panel16s_q8_skinny_avx512(DType dtype) {
+  return of_panel16_stream<PanelSkinny<PanelAvx512>>(dtype);
+}
+MatmulFn matmul_panel16s_q8_gemm_avx512(DType dtype) {
+  return of_panel16_stream<PanelGemm<PanelAvx512>>(dtype);
 }
 
 }  // namespace ktx::kernels

@@ -6,7 +6,8 @@
 
 namespace ktx::kernels {
 
-// Null for a dtype without a panel form.
-MatmulFn matmul_panel16_tile_bf16_emulated(DType dtype);
+// As the selectors of matmul_panel16_tile_bf16 with AMX. Null for a dtype without a panel form.
+MatmulFn matmul_panel16_tile_bf16_skinny_emulated(DType dtype);
+MatmulFn matmul_panel16_tile_bf16_gemm_emulated(DType dtype);
 
 }  // namespace ktx::kernels

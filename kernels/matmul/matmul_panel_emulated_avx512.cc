@@ -65,8 +65,11 @@ struct EmulatedBf16Tiles {
 
 }  // namespace
 
-MatmulFn matmul_panel16_tile_bf16_emulated(DType dtype) {
-  return panel_bf16_tiles_of<EmulatedBf16Tiles>(dtype);
+MatmulFn matmul_panel16_tile_bf16_skinny_emulated(DType dtype) {
+  return bf16_tiles_skinny_of<EmulatedBf16Tiles>(dtype);
+}
+MatmulFn matmul_panel16_tile_bf16_gemm_emulated(DType dtype) {
+  return bf16_tiles_gemm_of<EmulatedBf16Tiles>(dtype);
 }
 
 }  // namespace ktx::kernels

@@ -1,5 +1,5 @@
 // GEMV and skinny GEMM (decode): packed panels times 1 or 2 tokens (accumulators in registers)
-// or up to 16 (accumulators in memory). Each packed word is loaded once and used for all tokens.
+// or some more (accumulators in memory). Each packed word is loaded once and used for all tokens.
 // Included by matmul_panel_loop.h only.
 #pragma once
 
@@ -273,10 +273,10 @@ KTX_ALWAYS_INLINE inline void add_panel(const PanelPlace<Codes>& panel, int64_t 
 }
 
 template <class V, class Codes, int kTokens>
-void panel_direct(const MatmulArgs& a, int64_t i) {
+void panel_direct(const MatmulArgs& a) {
   const int64_t blocks = a.w.cols / 32, token_bytes = FewToken<Codes>::bytes(blocks);
   FewToken<Codes> token[kTokens];
-  for (int t = 0; t < kTokens; ++t) token[t] = {a, i + t, a.scratch + t * token_bytes};
+  for (int t = 0; t < kTokens; ++t) token[t] = {a, t, a.scratch + t * token_bytes};
   std::byte* dots = a.scratch + kTokens * token_bytes;
   const PageAhead<V, Codes> ahead(a);
   if constexpr (Codes::kRest > 0 && !kScalesLater<Codes>) {
@@ -290,13 +290,15 @@ void panel_direct(const MatmulArgs& a, int64_t i) {
     for (int t = 0; t < kTokens; ++t) sums[t] = V::zero();
     add_panel<V, Codes, kTokens>(PanelPlace<Codes>(a, p), kPanelRows * a.w.row_bytes, blocks, ahead,
                                  token, dots, sums);
-    for (int t = 0; t < kTokens; ++t) store_rows<V>(a, i + t, p, sums[t]);
+    for (int t = 0; t < kTokens; ++t) store_rows<V>(a, t, p, sums[t]);
   }
 }
 
 // ---- a few tokens
 
-constexpr int64_t kMostFewTokens = 16;
+// Room for their rows and sums. No row of matmul.def may give more: matmul_test.cc calls each
+// kernel with the most of its row.
+constexpr int64_t kFewTokensRoom = 16;
 // Units between words that are asked for and those in work: some more than the time that
 // memory takes while all cores read (1, 2 and 4 measure alike).
 constexpr int64_t kUnitsAhead = 2;
@@ -309,14 +311,17 @@ constexpr int64_t kUnitsAhead = 2;
 //   tokens                          1       4       8      16
 //   panel_direct, then here        35      34      40      70
 //   tiles behind unpacked codes         54-102   55-83   71-85
+//
+// A function of its own: inlined, its loops are laid out otherwise, and Q3_K takes 1.15 times as
+// long with 16 tokens (Zen 4, g++ 12).
 template <class V, class Codes>
-void panel_few(const MatmulArgs& a, int64_t i, int64_t tokens) {
+__attribute__((noinline)) void panel_few(const MatmulArgs& a, int64_t i, int64_t tokens) {
   constexpr int64_t kLines = (kUnitBytes<Codes> / 2 + Codes::kUnit - 1) / Codes::kUnit;  // a block
   const int64_t blocks = a.w.cols / 32, token_bytes = FewToken<Codes>::bytes(blocks);
-  FewToken<Codes> token[kMostFewTokens];
+  FewToken<Codes> token[kFewTokensRoom];
   struct alignas(64) Sum {
     float all[kPanelRows], group[kPanelRows];
-  } sums[kMostFewTokens];
+  } sums[kFewTokensRoom];
   for (int64_t t = 0; t < tokens; ++t) token[t] = {a, i + t, a.scratch + t * token_bytes};
   for (int64_t p = a.row_begin / kPanelRows; p * kPanelRows < a.row_end; ++p) {
     const PanelPlace<Codes> panel(a, p);

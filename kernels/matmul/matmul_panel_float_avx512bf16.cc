@@ -50,8 +50,11 @@ struct PairPanelForm {
 
 }  // namespace
 
-void matmul_panel16_bf16_dots(const MatmulArgs& args) {
-  panel_product_float<FloatAvx512, PairPanelForm>(args);
+void matmul_panel16_bf16_dots_gemv(const MatmulArgs& args) {
+  float_panel_gemv<FloatAvx512, PairPanelForm>(args);
+}
+void matmul_panel16_bf16_dots_gemm(const MatmulArgs& args) {
+  float_panel_gemm<FloatAvx512, PairPanelForm>(args);
 }
 
 }  // namespace ktx::kernels

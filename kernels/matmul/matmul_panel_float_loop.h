@@ -258,11 +258,18 @@ void float_panel_block(const MatmulArgs& a, int64_t p, int64_t panels, int64_t i
   }
 }
 
+// ---- kernels
+
 template <class V, class Form>
-void panel_product_float(const MatmulArgs& a) {
-  if (a.tokens == 0 || a.row_begin >= a.row_end) return;
+void float_panel_gemv(const MatmulArgs& a) {
+  KTX_ASSERT(a.tokens == 1);
   const FlushSubnormals flush(Form::kFlush);
-  if (a.tokens == 1) return one_token<V, Form>(a);
+  one_token<V, Form>(a);
+}
+
+template <class V, class Form>
+void float_panel_gemm(const MatmulArgs& a) {
+  const FlushSubnormals flush(Form::kFlush);
   const int64_t end = (a.row_end + kPanelRows - 1) / kPanelRows;
   for (int64_t i = 0; i < a.tokens; i += kFloatPanelTokens) {
     const int64_t tokens = a.tokens - i < kFloatPanelTokens ? a.tokens - i : kFloatPanelTokens;
@@ -273,12 +280,19 @@ void panel_product_float(const MatmulArgs& a) {
   }
 }
 
-// The product of a dtype with its weights as they are; null for other dtypes.
+// The kernels of a dtype with its weights as they are; null for other dtypes.
 template <class V>
-MatmulFn exact_panel_product(DType dtype) {
-  if (dtype == DType::F32) return panel_product_float<V, PanelForm<V, DType::F32>>;
-  if (dtype == DType::F16) return panel_product_float<V, PanelForm<V, DType::F16>>;
-  if (dtype == DType::BF16) return panel_product_float<V, PanelForm<V, DType::BF16>>;
+MatmulFn exact_panel_gemv(DType dtype) {
+  if (dtype == DType::F32) return float_panel_gemv<V, PanelForm<V, DType::F32>>;
+  if (dtype == DType::F16) return float_panel_gemv<V, PanelForm<V, DType::F16>>;
+  if (dtype == DType::BF16) return float_panel_gemv<V, PanelForm<V, DType::BF16>>;
+  return nullptr;
+}
+template <class V>
+MatmulFn exact_panel_gemm(DType dtype) {
+  if (dtype == DType::F32) return float_panel_gemm<V, PanelForm<V, DType::F32>>;
+  if (dtype == DType::F16) return float_panel_gemm<V, PanelForm<V, DType::F16>>;
+  if (dtype == DType::BF16) return float_panel_gemm<V, PanelForm<V, DType::BF16>>;
   return nullptr;
 }
 

@@ -15,8 +15,10 @@
 // change no bit.
 //
 //   panel_activations.h   what a token brings
-//   matmul_panel_few.h    up to 16 tokens: words go straight into registers
-//   matmul_panel_many.h   more: unpacked codes meet the tokens in register tiles
+//   matmul_panel_few.h    GEMV and skinny GEMM: words go straight into registers
+//   matmul_panel_many.h   GEMM: unpacked codes meet the tokens in register tiles
+//
+// The rows of matmul.def say for how many tokens each of them is taken.
 //
 // Included by matmul_panel_<isa>.cc only.
 #pragma once
@@ -26,19 +28,62 @@
 namespace ktx::kernels {
 namespace {
 
-template <class V, class Codes>
-void panel_product(const MatmulArgs& a) {
-  if (a.tokens == 0 || a.row_begin >= a.row_end) return;
-  if (a.tokens == 1) return panel_direct<V, Codes, 1>(a, 0);
-  if (a.tokens == 2) return panel_direct<V, Codes, 2>(a, 0);
-  if (a.tokens <= kMostFewTokens) return panel_few<V, Codes>(a, 0, a.tokens);
-  const int64_t end = (a.row_end + kPanelRows - 1) / kPanelRows;
-  for (int64_t i = 0; i < a.tokens; i += kChunkTokens) {
-    const int64_t tokens = a.tokens - i < kChunkTokens ? a.tokens - i : kChunkTokens;
-    for (int64_t p = a.row_begin / kPanelRows; p < end; p += kChunkPanels) {
-      const int64_t panels = end - p < kChunkPanels ? end - p : kChunkPanels;
-      VectorTiles<V, Codes>::block(a, p, panels, i, tokens);
+// Kernels: run<Codes> is the function for a format.
+template <class V, int kTokens>
+struct PanelGemv {
+  using Vec = V;
+  template <class Codes>
+  static void run(const MatmulArgs& a) {
+    panel_direct<V, Codes, kTokens>(a);
+  }
+};
+template <class V>
+struct PanelSkinny {
+  using Vec = V;
+  template <class Codes>
+  static void run(const MatmulArgs& a) {
+    panel_few<V, Codes>(a, 0, a.tokens);
+  }
+};
+template <class V>
+struct PanelGemm {
+  using Vec = V;
+  template <class Codes>
+  static void run(const MatmulArgs& a) {
+    const int64_t end = (a.row_end + kPanelRows - 1) / kPanelRows;
+    for (int64_t i = 0; i < a.tokens; i += kChunkTokens) {
+      const int64_t tokens = a.tokens - i < kChunkTokens ? a.tokens - i : kChunkTokens;
+      for (int64_t p = a.row_begin / kPanelRows; p < end; p += kChunkPanels) {
+        const int64_t panels = end - p < kChunkPanels ? end - p : kChunkPanels;
+        VectorTiles<V, Codes>::block(a, p, panels, i, tokens);
+      }
     }
+  }
+};
+
+// The function of a kernel for a dtype; null when the layout does not have its codes.
+template <class Kernel>
+MatmulFn of_panel16(DType dtype) {
+  switch (dtype) {
+#define KTX_PANEL16(id, rest_begin, rest_bytes) \
+  case DType::id:                               \
+    return Kernel::template run<PanelCodes<typename Kernel::Vec, DType::id>>;
+#include "lib/formats/panel16.def"
+#undef KTX_PANEL16
+    default:
+      return nullptr;
+  }
+}
+template <class Kernel>
+MatmulFn of_panel16_stream(DType dtype) {
+  switch (dtype) {
+#define KTX_PANEL16_STREAM(id) \
+  case DType::id:              \
+    return Kernel::template run<StreamCodes<typename Kernel::Vec, DType::id>>;
+#include "lib/formats/panel16_stream.def"
+#undef KTX_PANEL16_STREAM
+    default:
+      return nullptr;
   }
 }
 

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-namespace ktx::kernels {
+#include "kernels/matmul/matmul_selectors.h"
 
-MatmulFn matmul_panel16_tile_bf16_amx(DType dtype);
+namespace ktx::kernels {
 
 namespace {
 
@@ -104,8 +104,11 @@ struct Bf16AmxTiles {
 
 }  // namespace
 
-MatmulFn matmul_panel16_tile_bf16_amx(DType dtype) {
-  return panel_bf16_tiles_of<Bf16AmxTiles>(dtype);
+MatmulFn matmul_panel16_tile_bf16_skinny_amx(DType dtype) {
+  return bf16_tiles_skinny_of<Bf16AmxTiles>(dtype);
+}
+MatmulFn matmul_panel16_tile_bf16_gemm_amx(DType dtype) {
+  return bf16_tiles_gemm_of<Bf16AmxTiles>(dtype);
 }
 
 }  // namespace ktx::kernels

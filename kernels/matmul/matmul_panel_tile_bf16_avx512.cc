@@ -3,10 +3,9 @@
 #include "kernels/matmul/panel_vec_avx512.h"
 // (the policy first: the loops use its macros)
 #include "kernels/matmul/matmul_panel_tile_bf16_loop.h"
+#include "kernels/matmul/matmul_selectors.h"
 
 namespace ktx::kernels {
-
-MatmulFn matmul_panel16_tile_bf16_avx512(DType dtype);
 
 MatmulFn matmul_panel16_tile_bf16_avx512(DType dtype) {
   return panel_tile_bf16_of<PanelAvx512>(dtype);

@@ -7,7 +7,7 @@
 // as TDPBF16PS is documented: every step rounded to nearest even, subnormals as zeros.
 #include <cmath>
 
-#include "kernels/matmul/matmul.h"
+#include "kernels/matmul/matmul_selectors.h"
 #include "kernels/matmul/matmul_store.h"
 #include "kernels/matmul/panel_as_rows.h"
 #include "kernels/matmul/panel_bf16_weights.h"
@@ -16,8 +16,6 @@
 #include "lib/formats/int8_form.h"
 
 namespace ktx::kernels {
-
-MatmulFn matmul_panel16_tile_bf16_scalar(DType dtype);
 
 namespace {
 

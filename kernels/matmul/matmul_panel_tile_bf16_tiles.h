@@ -254,13 +254,43 @@ void panel_pairs(const MatmulArgs& a, int64_t begin, int64_t end, int64_t i, int
   }
 }
 
+// ---- kernels
+
+// Tokens from i on, up to four tiles of them at a time.
 template <class Ops, DType kType>
-void panel_product_bf16_tiles(const MatmulArgs& a) {
+void tile_groups(const MatmulArgs& a, int64_t i) {
   using V = PanelAvx512;
-  if (a.tokens == 0 || a.row_begin >= a.row_end) return;
-  const FlushSubnormals flush(true);  // of what unpacks: tiles always flush
   const Bf16PageAhead<kType> ahead(a);
   alignas(64) float sums[kMostTileTokens][kPanelRows];
+  const int64_t begin = a.row_begin / kPanelRows;
+  const int64_t end = (a.row_end + kPanelRows - 1) / kPanelRows;
+  for (; i < a.tokens; i += kMostTileTokens) {
+    const int64_t tokens = a.tokens - i < kMostTileTokens ? a.tokens - i : kMostTileTokens;
+    const ActTiles x(a, i, tokens);
+    for (int64_t p = begin; p < end; ++p) {
+      sum_panel<Ops, kType>(a, p, x, ahead);
+      Ops::template store<0>(sums[0]);
+      if (x.tiles() > 1) Ops::template store<1>(sums[kTileTokens]);
+      if (x.tiles() > 2) Ops::template store<2>(sums[2 * kTileTokens]);
+      if (x.tiles() > 3) Ops::template store<3>(sums[3 * kTileTokens]);
+      for (int64_t t = 0; t < tokens; ++t) store_rows<V>(a, i + t, p, V::load(sums[t]));
+    }
+  }
+}
+
+template <class Ops, DType kType>
+void bf16_tiles_skinny(const MatmulArgs& a) {
+  const FlushSubnormals flush(true);  // of what unpacks: tiles always flush
+  Ops::begin(a.tokens < kTileTokens ? a.tokens : kTileTokens);
+  tile_groups<Ops, kType>(a, 0);
+  Ops::end();
+}
+
+// Tokens that follow each other meet pairs of panels, as many as make whole tiles; the rest, and
+// those of experts, go in groups.
+template <class Ops, DType kType>
+void bf16_tiles_gemm(const MatmulArgs& a) {
+  const FlushSubnormals flush(true);
   Ops::begin(a.tokens < kTileTokens ? a.tokens : kTileTokens);
   const int64_t begin = a.row_begin / kPanelRows;
   const int64_t end = (a.row_end + kPanelRows - 1) / kPanelRows;
@@ -274,27 +304,28 @@ void panel_product_bf16_tiles(const MatmulArgs& a) {
     }
     i += tokens;
   }
-  for (; i < a.tokens; i += kMostTileTokens) {
-    const int64_t tokens = a.tokens - i < kMostTileTokens ? a.tokens - i : kMostTileTokens;
-    const ActTiles x(a, i, tokens);
-    for (int64_t p = begin; p < end; ++p) {
-      sum_panel<Ops, kType>(a, p, x, ahead);
-      Ops::template store<0>(sums[0]);
-      if (x.tiles() > 1) Ops::template store<1>(sums[kTileTokens]);
-      if (x.tiles() > 2) Ops::template store<2>(sums[2 * kTileTokens]);
-      if (x.tiles() > 3) Ops::template store<3>(sums[3 * kTileTokens]);
-      for (int64_t t = 0; t < tokens; ++t) store_rows<V>(a, i + t, p, V::load(sums[t]));
-    }
-  }
+  tile_groups<Ops, kType>(a, i);
   Ops::end();
 }
 
 template <class Ops>
-MatmulFn panel_bf16_tiles_of(DType dtype) {
+MatmulFn bf16_tiles_skinny_of(DType dtype) {
   switch (dtype) {
 #define KTX_PANEL16(id, rest_begin, rest_bytes) \
   case DType::id:                               \
-    return panel_product_bf16_tiles<Ops, DType::id>;
+    return bf16_tiles_skinny<Ops, DType::id>;
+#include "lib/formats/panel16.def"
+#undef KTX_PANEL16
+    default:
+      return nullptr;
+  }
+}
+template <class Ops>
+MatmulFn bf16_tiles_gemm_of(DType dtype) {
+  switch (dtype) {
+#define KTX_PANEL16(id, rest_begin, rest_bytes) \
+  case DType::id:                               \
+    return bf16_tiles_gemm<Ops, DType::id>;
 #include "lib/formats/panel16.def"
 #undef KTX_PANEL16
     default:

@@ -23,14 +23,12 @@
 #include "kernels/matmul/matmul_store.h"
 #include "kernels/matmul/row_decode.h"
 #include "lib/formats/act_q8.h"
+#include "lib/formats/layout_size.h"
 
 namespace ktx::kernels {
 namespace {
 
 constexpr int kUnit = 256;
-constexpr int64_t kPanelRows = 16;
-// Up to this many tokens unpacking a panel costs more than it saves.
-constexpr int64_t kFewTokens = 3;
 
 template <DType kType>
 struct FormOf;
@@ -462,12 +460,10 @@ void many_tokens_q8(const MatmulArgs& a, Int8Decoder decode, int offset) {
   }
 }
 
+// ---- kernels, by dtype; null where it has no int8 form
+
 template <class V, DType kType, class Block, int kElems>
-void product_q8(const MatmulArgs& a) {
-  if (a.tokens > kFewTokens) {
-    return many_tokens_q8<V, PanelFormOf<V, FormOf<kType>>>(a, int8_decoder(kType, Isa::Avx2),
-                                                            Unsigned<V, FormOf<kType>>::kOffset);
-  }
+void gemv_q8(const MatmulArgs& a) {
   for (int64_t i = 0; i < a.tokens; ++i) {
     if constexpr (kHasGrid<kType>) {
       one_token_grid<V, kType, Block>(a, i);
@@ -477,14 +473,42 @@ void product_q8(const MatmulArgs& a) {
   }
 }
 
+template <class V, DType kType>
+void gemm_q8(const MatmulArgs& a) {
+  using Form = FormOf<kType>;
+  many_tokens_q8<V, PanelFormOf<V, Form>>(a, int8_decoder(kType, Isa::Avx2),
+                                          Unsigned<V, Form>::kOffset);
+}
+
 template <class V, DType kType, class Block, int kElems>
-constexpr MatmulFn q8_kernel() {
+constexpr MatmulFn gemv_q8_of() {
   if constexpr (requires { FormOf<kType>::kGroup; }) {
-    return product_q8<V, kType, Block, kElems>;
+    return gemv_q8<V, kType, Block, kElems>;
   } else {
     return nullptr;
   }
 }
+template <class V, DType kType>
+constexpr MatmulFn gemm_q8_of() {
+  if constexpr (requires { FormOf<kType>::kGroup; }) {
+    return gemm_q8<V, kType>;
+  } else {
+    return nullptr;
+  }
+}
+
+template <class V>
+constexpr MatmulFn kGemvQ8[] = {
+#define KTX_DTYPE(id, name, gguf, elems, bytes) gemv_q8_of<V, DType::id, Block##id, elems>(),
+#include "lib/formats/dtype.def"
+#undef KTX_DTYPE
+};
+template <class V>
+constexpr MatmulFn kGemmQ8[] = {
+#define KTX_DTYPE(id, name, gguf, elems, bytes) gemm_q8_of<V, DType::id>(),
+#include "lib/formats/dtype.def"
+#undef KTX_DTYPE
+};
 
 }  // namespace
 }  // namespace ktx::kernels

@@ -1,22 +1,12 @@
 // Products without vector instructions: a weight row is decoded by lib/formats and
 // multiplied with one accumulator in double. What every other variant is held to.
-#include "kernels/matmul/matmul.h"
+#include "kernels/matmul/matmul_selectors.h"
 #include "kernels/matmul/matmul_store.h"
 #include "kernels/matmul/panel_as_rows.h"
 #include "lib/formats/act_q8.h"
 #include "lib/formats/int8_form.h"
 
 namespace ktx::kernels {
-
-MatmulFn matmul_f32_scalar(DType dtype);
-MatmulFn matmul_bf16_scalar(DType dtype);
-MatmulFn matmul_q8_scalar(DType dtype);
-MatmulFn matmul_panel16_f32_scalar(DType dtype);
-MatmulFn matmul_panel16_bf16_scalar(DType dtype);
-MatmulFn matmul_panel16_q8_scalar(DType dtype);
-MatmulFn matmul_panel16s_f32_scalar(DType dtype);
-MatmulFn matmul_panel16s_q8_scalar(DType dtype);
-MatmulTransposedFn matmul_transposed_f32_scalar(DType dtype);
 
 namespace {
 

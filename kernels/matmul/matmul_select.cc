@@ -1,20 +1,17 @@
 // Picks a product from matmul.def, and the sizes that callers need.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "kernels/matmul/float_panel_scratch.h"
 #include "kernels/matmul/float_scratch.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/matmul/matmul_selectors.h"
 #include "kernels/matmul/panel_scratch.h"
 #include "lib/formats/int8_form.h"
 #include "lib/formats/layout_size.h"
 
 namespace ktx::kernels {
-
-#define KTX_MATMUL(family, isa, selector) MatmulFn selector(DType dtype);
-#define KTX_MATMUL_TRANSPOSED(family, isa, selector) MatmulTransposedFn selector(DType dtype);
-#include "kernels/matmul/matmul.def"
-#undef KTX_MATMUL_TRANSPOSED
-#undef KTX_MATMUL
 
 namespace {
 
@@ -22,11 +19,15 @@ template <class Fn>
 struct SelectorRow {
   std::string_view family;
   Isa isa;
+  int64_t least;  // tokens
+  int64_t most;
   Fn (*select)(DType);
+  std::string_view name;
 };
 
 constexpr SelectorRow<MatmulFn> kMatmul[] = {
-#define KTX_MATMUL(family, isa, selector) {family, Isa::isa, selector},
+#define KTX_MATMUL(family, isa, least, most, selector) \
+  {family, Isa::isa, least, most, selector, #selector},
 #define KTX_MATMUL_TRANSPOSED(family, isa, selector)
 #include "kernels/matmul/matmul.def"
 #undef KTX_MATMUL_TRANSPOSED
@@ -34,26 +35,30 @@ constexpr SelectorRow<MatmulFn> kMatmul[] = {
 };
 
 constexpr SelectorRow<MatmulTransposedFn> kTransposed[] = {
-#define KTX_MATMUL(family, isa, selector)
-#define KTX_MATMUL_TRANSPOSED(family, isa, selector) {family, Isa::isa, selector},
+#define KTX_MATMUL(family, isa, least, most, selector)
+#define KTX_MATMUL_TRANSPOSED(family, isa, selector) \
+  {family, Isa::isa, 1, kAnyTokens, selector, #selector},
 #include "kernels/matmul/matmul.def"
 #undef KTX_MATMUL_TRANSPOSED
 #undef KTX_MATMUL
 };
 
+// The rows for the dtype of the strongest set among those up to `isa`, by rising tokens.
 template <class Fn>
-Result<Fn> pick(std::span<const SelectorRow<Fn>> rows, std::string_view family, DType dtype,
-                Isa isa) {
-  Fn best = nullptr;
-  Isa best_isa = Isa::Scalar;
+Result<std::vector<const SelectorRow<Fn>*>> pick(std::span<const SelectorRow<Fn>> rows,
+                                                 std::string_view family, DType dtype, Isa isa) {
+  std::vector<const SelectorRow<Fn>*> best;
   bool known = false;
   for (const SelectorRow<Fn>& row : rows) {
     if (row.family != family) continue;
     known = true;
-    if (row.isa > isa || (best && row.isa <= best_isa)) continue;
-    if (Fn run = row.select(dtype)) best = run, best_isa = row.isa;
+    if (row.isa > isa || !row.select(dtype)) continue;
+    if (!best.empty() && row.isa < best[0]->isa) continue;
+    if (!best.empty() && row.isa > best[0]->isa) best.clear();
+    best.push_back(&row);
   }
-  if (best) return best;
+  std::ranges::sort(best, {}, [](const SelectorRow<Fn>* row) { return row->least; });
+  if (!best.empty()) return best;
   if (known) return Error{fmt::format("kernel '{}' takes no {} weights", family, name(dtype))};
   return Error{
       fmt::format("no product kernel '{}'; the plan is from another version of ktx", family)};
@@ -65,12 +70,50 @@ int64_t round_up(int64_t value, int64_t step) {
 
 }  // namespace
 
-Result<MatmulFn> find_matmul(std::string_view family, DType dtype, Isa isa) {
-  return pick<MatmulFn>(kMatmul, family, dtype, isa);
+MatmulKernel::MatmulKernel(std::span<const Range> ranges) : count_(ranges.size()) {
+  KTX_ASSERT(count_ > 0 && count_ <= kMostRanges);
+  std::ranges::copy(ranges, ranges_.begin());
+  int64_t next = 1;
+  for (const Range& range : ranges) {
+    KTX_ASSERT(range.run && range.least == next && range.most >= next);
+    next = range.most == kAnyTokens ? kAnyTokens : range.most + 1;
+  }
+  KTX_ASSERT(ranges.back().most == kAnyTokens);
+}
+
+MatmulFn MatmulKernel::of(int64_t tokens) const {
+  size_t i = 0;
+  while (ranges_[i].most < tokens) ++i;
+  return ranges_[i].run;
+}
+
+void MatmulKernel::operator()(const MatmulArgs& args) const {
+  if (args.tokens > 0 && args.row_begin < args.row_end) of(args.tokens)(args);
+}
+
+std::string MatmulKernel::describe() const {
+  std::string text;
+  for (const Range& range : ranges()) {
+    if (!text.empty()) text += ", ";
+    text += range.most == kAnyTokens    ? fmt::format("{}-: ", range.least)
+            : range.most == range.least ? fmt::format("{}: ", range.least)
+                                        : fmt::format("{}-{}: ", range.least, range.most);
+    text += range.name;
+  }
+  return text;
+}
+
+Result<MatmulKernel> find_matmul(std::string_view family, DType dtype, Isa isa) {
+  std::vector<MatmulKernel::Range> ranges;
+  for (const auto* row : KTX_TRY(pick<MatmulFn>(kMatmul, family, dtype, isa))) {
+    ranges.push_back({row->least, row->most, row->select(dtype), row->name});
+  }
+  return MatmulKernel(ranges);
 }
 
 Result<MatmulTransposedFn> find_matmul_transposed(std::string_view family, DType dtype, Isa isa) {
-  return pick<MatmulTransposedFn>(kTransposed, family, dtype, isa);
+  const auto rows = KTX_TRY(pick<MatmulTransposedFn>(kTransposed, family, dtype, isa));
+  return rows[0]->select(dtype);
 }
 
 bool matmul_q8_takes(DType dtype) {

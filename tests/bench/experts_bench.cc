@@ -81,7 +81,8 @@ void gate_up(benchmark::State& state, DType dtype) {
   a.gate = a.up = matrix(dtype, kFf, kHidden);
   a.gate_expert_bytes = a.up_expert_bytes = kFf * a.gate.row_bytes;
   a.up.data += Layer::kMatrix;
-  a.gate_fn = a.up_fn = *find_matmul("matmul_panel16_q8", dtype, isa);
+  const MatmulKernel kernel = *find_matmul("matmul_panel16_q8", dtype, isa);
+  a.gate_kernel = a.up_kernel = &kernel;
   a.swiglu_fn = *find_rows("swiglu", isa);
   a.xq = l.xq.data();
   a.xq_stride = act_q8_row_bytes(kHidden);
@@ -107,7 +108,8 @@ void down(benchmark::State& state, DType dtype) {
   a.experts = l.experts();
   a.down = matrix(dtype, kHidden, kFf);
   a.down_expert_bytes = kHidden * a.down.row_bytes;
-  a.down_fn = *find_matmul("matmul_panel16_q8", dtype, *choose_isa());
+  const MatmulKernel kernel = *find_matmul("matmul_panel16_q8", dtype, *choose_isa());
+  a.down_kernel = &kernel;
   a.hq = l.hq.data();
   a.hq_stride = act_q8_row_bytes(kFf);
   a.weights = l.route.data();

@@ -1,4 +1,4 @@
-// No kernel without a row, and no row that nothing can choose.
+// No kernel without a row, no row that nothing can choose, and a row for each number of tokens.
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -9,27 +9,21 @@
 #include <string>
 #include <vector>
 
-#include "kernels/matmul/matmul.h"
+#include "kernels/matmul/matmul_selectors.h"
 #include "lib/formats/layout_size.h"
 #include "tests/kernels/kernel_cases.h"
 #include "tests/support/paths.h"
 
 namespace ktx::kernels {
-
-#define KTX_MATMUL(family, isa, selector) MatmulFn selector(DType dtype);
-#define KTX_MATMUL_TRANSPOSED(family, isa, selector) MatmulTransposedFn selector(DType dtype);
-#include "kernels/matmul/matmul.def"
-#undef KTX_MATMUL_TRANSPOSED
-#undef KTX_MATMUL
-
 namespace {
 
 // A row of kernels.def, matmul.def or row_ops.def, whose kernels are one template. A product's
 // selector says whether it has a kernel for a dtype; the other kernels take every dtype that their
-// family takes.
+// family takes, and any number of tokens.
 struct Row {
   std::string_view family;
   Isa isa;
+  int64_t least, most;  // tokens
   std::string_view function;
   bool (*has_kernel)(DType);
 };
@@ -42,15 +36,17 @@ bool selects(DType dtype) {
 }
 
 constexpr Row kRows[] = {
-#define KTX_ROW_OP(op, family, arithmetic, sentence) {family, Isa::Scalar, "rows_scalar", always},
+#define KTX_ROW_OP(op, family, arithmetic, sentence) \
+  {family, Isa::Scalar, 1, kAnyTokens, "rows_scalar", always},
 #include "kernels/rows/row_ops.def"
 #undef KTX_ROW_OP
-#define KTX_KERNEL(Op, family, isa, function) {family, Isa::isa, #function, always},
+#define KTX_KERNEL(Op, family, isa, function) {family, Isa::isa, 1, kAnyTokens, #function, always},
 #include "kernels/kernels.def"
 #undef KTX_KERNEL
-#define KTX_MATMUL(family, isa, selector) {family, Isa::isa, #selector, selects<selector>},
+#define KTX_MATMUL(family, isa, least, most, selector) \
+  {family, Isa::isa, least, most, #selector, selects<selector>},
 #define KTX_MATMUL_TRANSPOSED(family, isa, selector) \
-  {family, Isa::isa, #selector, selects<selector>},
+  {family, Isa::isa, 1, kAnyTokens, #selector, selects<selector>},
 #include "kernels/matmul/matmul.def"
 #undef KTX_MATMUL_TRANSPOSED
 #undef KTX_MATMUL
@@ -174,14 +170,58 @@ TEST(KernelRows, NoRowHidesAnother) {
   for (const Row& row : kRows) {
     EXPECT_TRUE(std::ranges::any_of(all_isas(), [&](const IsaInfo& i) { return i.isa == row.isa; }))
         << row.function << " needs an instruction set that no machine has";
+    EXPECT_LE(row.least, row.most) << row.function << " serves no number of tokens";
     for (const Row& other : kRows) {
       if (&other == &row || other.family != row.family || other.isa != row.isa) continue;
+      if (other.least > row.most || row.least > other.most) continue;
       for (DType dtype : weight_dtypes()) {
         EXPECT_FALSE(row.has_kernel(dtype) && other.has_kernel(dtype))
-            << row.function << " and " << other.function << " for " << name(dtype);
+            << row.function << " and " << other.function << " for the same tokens and "
+            << name(dtype);
       }
     }
   }
+}
+
+// A set that has rows for a dtype serves every number of tokens: no weaker set fills a gap.
+TEST(KernelRows, RangesOfTokensHaveNoGap) {
+  for (const Row& begin : kRows) {
+    for (DType dtype : weight_dtypes()) {
+      if (!begin.has_kernel(dtype)) continue;
+      int64_t covered = 0;
+      for (bool found = true; found && covered < kAnyTokens;) {
+        found = false;
+        for (const Row& row : kRows) {
+          if (row.family != begin.family || row.isa != begin.isa || !row.has_kernel(dtype))
+            continue;
+          if (row.least != covered + 1 || row.most <= covered) continue;
+          covered = row.most;
+          found = true;
+          break;
+        }
+      }
+      EXPECT_EQ(covered, kAnyTokens) << begin.family << " with " << name(begin.isa) << " and "
+                                     << name(dtype) << ": no row for " << covered + 1 << " tokens";
+    }
+  }
+}
+
+TEST(KernelRows, AProductIsMadeOfTheRowsOfTheStrongestSet) {
+  for (const Row& row : kRows) {
+    for (DType dtype : weight_dtypes()) {
+      const auto kernel = find_matmul(row.family, dtype, row.isa);
+      if (!kernel.ok() || !row.has_kernel(dtype)) continue;
+      const auto range = std::ranges::find_if(kernel->ranges(), [&](const auto& r) {
+        return r.name == row.function && r.least == row.least && r.most == row.most;
+      });
+      ASSERT_NE(range, kernel->ranges().end()) << row.function << " for " << name(dtype);
+      EXPECT_EQ(kernel->of(row.least), range->run) << row.function;
+      EXPECT_EQ(kernel->of(row.most), range->run) << row.function;
+    }
+  }
+  EXPECT_EQ(find_matmul("matmul_panel16_q8", DType::Q4_K, Isa::Amx)->describe(),
+            "1: matmul_panel16_q8_gemv_avx512, 2: matmul_panel16_q8_gemv2_avx512, "
+            "3-16: matmul_panel16_q8_skinny_avx512, 17-: matmul_panel16_q8_gemm_avx512");
 }
 
 TEST(KernelRows, EachStepHasOneFamilyAndEachFamilyOneStepAtLeast) {

@@ -75,11 +75,11 @@ TEST(KernelTable, EveryStepOpHasAFamilyForEachPrecisionAndDtype) {
 }
 
 TEST(KernelTable, AnIsaGetsItsOwnVariant) {
-  const MatmulFn scalar = *find_matmul("matmul_rows_q8", DType::Q4_K, Isa::Scalar);
-  const MatmulFn avx2 = *find_matmul("matmul_rows_q8", DType::Q4_K, Isa::Avx2);
-  const MatmulFn avx512 = *find_matmul("matmul_rows_q8", DType::Q4_K, Isa::Avx512);
-  EXPECT_NE(scalar, avx2);
-  EXPECT_NE(avx2, avx512);
+  const MatmulKernel scalar = *find_matmul("matmul_rows_q8", DType::Q4_K, Isa::Scalar);
+  const MatmulKernel avx2 = *find_matmul("matmul_rows_q8", DType::Q4_K, Isa::Avx2);
+  const MatmulKernel avx512 = *find_matmul("matmul_rows_q8", DType::Q4_K, Isa::Avx512);
+  EXPECT_NE(scalar.of(1), avx2.of(1));
+  EXPECT_NE(avx2.of(1), avx512.of(1));
   EXPECT_NE(*find_attention("attention", Isa::Scalar), *find_attention("attention", Isa::Avx2));
 }
 

@@ -3,6 +3,7 @@
 #include "kernels/matmul/matmul.h"
 
 #include <algorithm>
+#include <set>
 
 #include "kernels/kernel_id.h"
 #include "kernels/matmul/code_range.h"
@@ -106,7 +107,7 @@ struct Product {
   AlignedBytes scratch;
   std::vector<std::byte> panels;  // at an address with no alignment
   MatmulArgs args;
-  MatmulFn run;
+  MatmulKernel run;
 
   Product(const Case& c, const Weights& w, Activations& act)
       : c(c),
@@ -138,6 +139,17 @@ struct Product {
     args.w.data = panels.data() + 1;
   }
 };
+
+// Two functions as the rows of a table would give them.
+MatmulKernel two_ranges(int64_t most, MatmulFn few, MatmulFn many) {
+  const MatmulKernel::Range ranges[] = {{1, most, few, "few"},
+                                        {most + 1, kAnyTokens, many, "many"}};
+  return MatmulKernel(ranges);
+}
+MatmulKernel emulated_tiles(DType dtype) {
+  return two_ranges(64, matmul_panel16_tile_bf16_skinny_emulated(dtype),
+                    matmul_panel16_tile_bf16_gemm_emulated(dtype));
+}
 
 class MatmulTest : public ::testing::TestWithParam<Case> {};
 
@@ -196,10 +208,22 @@ TEST_P(MatmulTest, AgreesWithDoubleWithinRounding) {
   }
 }
 
+// Numbers of tokens where one function's range ends and another's begins, and some between.
+std::set<int64_t> batches_of(const Case& c) {
+  std::set<int64_t> batches = {1, 2, 3, 7, 16, 17, 64};
+  const MatmulKernel kernel = *find_matmul(c.family, c.dtype, c.isa);
+  for (const MatmulKernel::Range& range : kernel.ranges()) {
+    batches.insert(range.least);
+    if (range.most != kAnyTokens) batches.insert(range.most);
+  }
+  return batches;
+}
+
 TEST_P(MatmulTest, GivesTheSameBitsInAnyBatchAndRange) {
   const Case& c = GetParam();
   Random random(2);
-  const int64_t rows = 37, tokens = 64;
+  const std::set<int64_t> batches = batches_of(c);
+  const int64_t rows = 37, tokens = *batches.rbegin();
   for (int64_t blocks : {1, 3}) {
     const int64_t cols =
         info(c.dtype).block_elems == 1 ? 300 * blocks : info(c.dtype).block_elems * 3 * blocks;
@@ -207,7 +231,7 @@ TEST_P(MatmulTest, GivesTheSameBitsInAnyBatchAndRange) {
     Activations act(random, tokens, cols);
     Product whole(c, w, act);
     whole.run(whole.args);
-    for (int64_t batch : {1, 2, 3, 7, 16, 17, 64}) {
+    for (int64_t batch : batches) {
       Product parts(c, w, act);
       for (int64_t first = 0; first < tokens; first += batch) {
         const int64_t count = std::min(batch, tokens - first);
@@ -335,13 +359,14 @@ TEST(MatmulTable, Bf16DotsAndProductsOfFloatsGiveTheSameBits) {
       }
       const Case c{"matmul_rows_bf16", DType::BF16, Isa::Avx512};
       Product dots(c, w, act), floats(c, w, act), avx2({c.family, c.dtype, Isa::Avx2}, w, act);
-      dots.run = matmul_bf16_dots;
-      floats.run = matmul_bf16_floats;
+      dots.run = two_ranges(4, matmul_bf16_dots_skinny, matmul_bf16_dots_gemm);
+      floats.run = two_ranges(4, matmul_bf16_floats_skinny, matmul_bf16_floats_gemm);
       const Case lanes{"matmul_panel16_bf16", DType::BF16, Isa::Avx512};
       Product lane_dots(lanes, w, act), lane_floats(lanes, w, act),
           lane_avx2({lanes.family, lanes.dtype, Isa::Avx2}, w, act);
-      lane_dots.run = matmul_panel16_bf16_dots;
-      lane_floats.run = matmul_panel16_bf16_floats;
+      lane_dots.run = two_ranges(1, matmul_panel16_bf16_dots_gemv, matmul_panel16_bf16_dots_gemm);
+      lane_floats.run =
+          two_ranges(1, matmul_panel16_bf16_floats_gemv, matmul_panel16_bf16_floats_gemm);
       for (Product* p : {&dots, &floats, &avx2, &lane_dots, &lane_floats, &lane_avx2}) {
         p->run(p->args);
         for (float& y : p->y) y = std::isnan(y) ? -1 : y;
@@ -430,7 +455,7 @@ TEST(MatmulTable, TilesOfBf16GiveTheBitsOfTheReference) {
           EXPECT_TRUE(same_bits(p.y, reference.y)) << name(dtype) << " " << tokens << name(isa);
         }
         Product tiles(scalar, w, act);
-        tiles.run = matmul_panel16_tile_bf16_emulated(dtype);
+        tiles.run = emulated_tiles(dtype);
         tiles.args.row_begin = reference.args.row_begin;
         tiles.run(tiles.args);
         EXPECT_TRUE(same_bits(tiles.y, reference.y)) << name(dtype) << " " << tokens;
@@ -448,7 +473,7 @@ TEST(MatmulTable, TilesOfBf16GoThroughManyPanels) {
   const Case scalar{"matmul_panel16_tile_bf16", DType::Q4_K, Isa::Scalar};
   Product reference(scalar, w, act), tiles(scalar, w, act);
   reference.run(reference.args);
-  tiles.run = matmul_panel16_tile_bf16_emulated(DType::Q4_K);
+  tiles.run = emulated_tiles(DType::Q4_K);
   tiles.run(tiles.args);
   EXPECT_TRUE(same_bits(tiles.y, reference.y));
 }
@@ -465,7 +490,7 @@ TEST(MatmulTable, TilesOfBf16UseActivationsThatWereKept) {
     const Case scalar{"matmul_panel16_tile_bf16", DType::Q4_K, Isa::Scalar};
     Product first(scalar, gate, act), second(scalar, up, act), reference(scalar, up, act);
     for (Product* p : {&first, &second, &reference}) p->args.index = index.data();
-    first.run = second.run = matmul_panel16_tile_bf16_emulated(DType::Q4_K);
+    first.run = second.run = emulated_tiles(DType::Q4_K);
     second.args.scratch = first.args.scratch;
     second.args.x_kept = true;
     first.run(first.args);

@@ -189,8 +189,10 @@ struct ExpertLayer {
     g.up = {up.data(), DType::Q5_K, Layout::Rows, kWidth, kHidden, up.row_bytes()};
     g.gate_expert_bytes = kWidth * gate.row_bytes();
     g.up_expert_bytes = kWidth * up.row_bytes();
-    g.gate_fn = *find_matmul("matmul_rows_f32", DType::Q4_K, isa);
-    g.up_fn = *find_matmul("matmul_rows_f32", DType::Q5_K, isa);
+    const MatmulKernel gate_kernel = *find_matmul("matmul_rows_f32", DType::Q4_K, isa);
+    g.gate_kernel = &gate_kernel;
+    const MatmulKernel up_kernel = *find_matmul("matmul_rows_f32", DType::Q5_K, isa);
+    g.up_kernel = &up_kernel;
     g.swiglu_fn = *find_rows("swiglu", isa);
     g.x = x.data() + begin * kHidden;
     g.x_stride = kHidden;
@@ -204,7 +206,8 @@ struct ExpertLayer {
     d.experts = experts;
     d.down = {down.data(), DType::Q6_K, Layout::Rows, kHidden, kWidth, down.row_bytes()};
     d.down_expert_bytes = kHidden * down.row_bytes();
-    d.down_fn = *find_matmul("matmul_rows_f32", DType::Q6_K, isa);
+    const MatmulKernel down_kernel = *find_matmul("matmul_rows_f32", DType::Q6_K, isa);
+    d.down_kernel = &down_kernel;
     d.h = h.data();
     d.h_stride = kWidth;
     d.weights = weights.data() + begin * kTopK;

@@ -68,8 +68,8 @@ class GateUpStep final : public CpuStep {
     const ExpertsAttrs& attrs = context.attrs<ExpertsAttrs>();
     KTX_TRY(require_whole(h, "h"));
     KTX_TRY(pairs_.bind(context.input(2), context.input(3), attrs, args_.experts));
-    gate_functions_ = KTX_TRY(matmul_functions(context, gate, xq));
-    up_functions_ = KTX_TRY(matmul_functions(context, up, xq));
+    gate_kernels_ = KTX_TRY(matmul_kernels(context, gate, xq));
+    up_kernels_ = KTX_TRY(matmul_kernels(context, up, xq));
     args_.swiglu_fn = KTX_TRY(find_rows("swiglu", context.isa));
     args_.gate = gate.matrix;
     args_.up = up.matrix;
@@ -90,8 +90,8 @@ class GateUpStep final : public CpuStep {
   StepWork begin(const Batch& batch) override {
     args_.experts.tokens = batch.tokens;
     if (const char* fault = pairs_.look(args_.experts)) return {0, 0, fault};
-    args_.gate_fn = gate_functions_[batch_class(batch.tokens)];
-    args_.up_fn = up_functions_[batch_class(batch.tokens)];
+    args_.gate_kernel = &gate_kernels_[batch_class(batch.tokens)];
+    args_.up_kernel = &up_kernels_[batch_class(batch.tokens)];
     const int64_t active = pairs_.active_count();
     if (active == 0) return {};
     const int64_t pairs_each = ceil_div(batch.tokens * args_.experts.top_k, active);
@@ -150,7 +150,7 @@ class GateUpStep final : public CpuStep {
   }
 
   ExpertsGateUpArgs args_;
-  std::array<MatmulFn, kBatchClasses> gate_functions_{}, up_functions_{};
+  std::array<MatmulKernel, kBatchClasses> gate_kernels_, up_kernels_;
   Pairs pairs_;
   RowRuns runs_;
   int64_t threads_ = 1;
@@ -169,7 +169,7 @@ class DownStep final : public CpuStep {
     KTX_TRY(require_whole(h, "h"));
     KTX_TRY(require_whole(context.input(4), "weights"));
     KTX_TRY(pairs_.bind(context.input(2), context.input(3), attrs, args_.experts));
-    functions_ = KTX_TRY(matmul_functions(context, down, hq));
+    kernels_ = KTX_TRY(matmul_kernels(context, down, hq));
     args_.down = down.matrix;
     args_.down_expert_bytes = down.matrix_bytes;
     args_.h = h.f32();
@@ -189,7 +189,7 @@ class DownStep final : public CpuStep {
   StepWork begin(const Batch& batch) override {
     args_.experts.tokens = batch.tokens;
     if (const char* fault = pairs_.look(args_.experts)) return {0, 0, fault};
-    args_.down_fn = functions_[batch_class(batch.tokens)];
+    args_.down_kernel = &kernels_[batch_class(batch.tokens)];
     const int64_t active = std::max<int64_t>(1, pairs_.active_count());
     // An item reads its rows of all chosen experts, so that it needs fewer of them; with
     // many tokens as many as a kernel unpacks at once, if every thread gets two items. One
@@ -220,7 +220,7 @@ class DownStep final : public CpuStep {
 
  private:
   ExpertsDownArgs args_;
-  std::array<MatmulFn, kBatchClasses> functions_{};
+  std::array<MatmulKernel, kBatchClasses> kernels_;
   Pairs pairs_;
   RowRuns runs_;
   int64_t threads_ = 1;

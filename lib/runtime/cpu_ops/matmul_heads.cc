@@ -53,13 +53,13 @@ class StraightStep final : public HeadsStep {
     if (in_panels(weight_.matrix.layout) && attrs_.row_begin % kPanelRows != 0) {
       return Error{fmt::format("row {} begins no panel of 16 rows", attrs_.row_begin)};
     }
-    functions_ = KTX_TRY(matmul_functions(context, weight_, xq_));
+    kernels_ = KTX_TRY(matmul_kernels(context, weight_, xq_));
     return {};
   }
   StepWork begin(const Batch& batch) override {
     tokens_ = batch.rows(y_.rows);
     if (tokens_ == 0) return {};
-    run_ = functions_[batch_class(tokens_)];
+    kernel_ = &kernels_[batch_class(tokens_)];
     split_.rows = attrs_.row_count;
     split_.grain = std::max<int64_t>(1, kernels::matmul_chunk_rows(weight_.matrix, tokens_));
     return {attrs_.heads * split_.items(), weight_bytes(), nullptr};
@@ -82,13 +82,13 @@ class StraightStep final : public HeadsStep {
     args.row_begin = split_.begin(part);
     args.row_end = split_.end(part);
     args.scratch = scratch;
-    run_(args);
+    (*kernel_)(args);
   }
 
  private:
   BoundView xq_;
-  std::array<kernels::MatmulFn, kBatchClasses> functions_{};
-  kernels::MatmulFn run_ = nullptr;
+  std::array<kernels::MatmulKernel, kBatchClasses> kernels_;
+  const kernels::MatmulKernel* kernel_ = nullptr;
 };
 
 class TransposedStep final : public HeadsStep {

@@ -7,16 +7,16 @@
 
 namespace ktx::runtime {
 
-Result<std::array<kernels::MatmulFn, kBatchClasses>> matmul_functions(const BindContext& context,
-                                                                      const BoundWeight& weight,
-                                                                      const BoundView& xq) {
+Result<std::array<kernels::MatmulKernel, kBatchClasses>> matmul_kernels(const BindContext& context,
+                                                                        const BoundWeight& weight,
+                                                                        const BoundView& xq) {
   const kernels::WeightMatrix& w = weight.matrix;
   if (in_panels(w.layout) && weight.matrices > 1 && w.rows % kPanelRows != 0) {
     return Error{fmt::format("matrices of {} rows, no multiple of {}, in layout {}", w.rows,
                              kPanelRows, name(w.layout))};
   }
-  return context.functions<kernels::MatmulFn>(
-      [&](std::string_view family) -> Result<kernels::MatmulFn> {
+  return context.functions<kernels::MatmulKernel>(
+      [&](std::string_view family) -> Result<kernels::MatmulKernel> {
         const kernels::KernelFamily* row = kernels::find_kernel_family(family);
         if (row && row->layout != w.layout) {
           return Error{

@@ -10,8 +10,8 @@
 
 namespace ktx::runtime {
 
-Result<std::array<kernels::MatmulFn, kBatchClasses>> matmul_functions(const BindContext& context,
-                                                                      const BoundWeight& weight,
-                                                                      const BoundView& xq);
+Result<std::array<kernels::MatmulKernel, kBatchClasses>> matmul_kernels(const BindContext& context,
+                                                                        const BoundWeight& weight,
+                                                                        const BoundView& xq);
 
 }  // namespace ktx::runtime
