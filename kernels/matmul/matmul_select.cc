@@ -125,7 +125,7 @@ int64_t matmul_chunk_rows(const WeightMatrix& w, int64_t tokens) {
     if (tokens > 1) return kFloatPanels * kPanelRows;
     return w.rows < 1024 ? 2 * kPanelRows : 4 * kPanelRows;
   }
-  if (in_panels(w.layout) && tokens > 2) return kChunkPanels * kPanelRows;
+  if (in_panels(w.layout) && tokens > kStreamTokens) return kChunkPanels * kPanelRows;
   if (!matmul_q8_takes(w.dtype)) {
     // Also small matrices, a router of 1 MB, are to be shared by all threads.
     if (tokens > kMostDirectTokens) return kFloatRows;

@@ -38,11 +38,16 @@ struct Batch {
   }
 };
 
+// A pass with at most so many tokens is decode: it waits for the weights, not for arithmetic. How
+// steps cut their work, and what a GPU fuses, changes here; which kernel computes a product does
+// not (kernels/matmul/matmul.def).
+inline constexpr int64_t kDecodeTokens = 16;
+
 inline constexpr int kBatchClasses = 4;
 
 // Which of a step's kernels serves so many rows: 1, 2-16, 17-256, more.
 constexpr int batch_class(int64_t rows) {
-  return rows <= 1 ? 0 : rows <= 16 ? 1 : rows <= 256 ? 2 : 3;
+  return rows <= 1 ? 0 : rows <= kDecodeTokens ? 1 : rows <= 256 ? 2 : 3;
 }
 
 }  // namespace ktx::runtime

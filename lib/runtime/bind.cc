@@ -81,7 +81,7 @@ Result<std::unique_ptr<AttentionPartials>> make_partials(const plan::PlanView& p
   auto partials = std::make_unique<AttentionPartials>();
   partials->memory =
       KTX_TRY(Arena::allocate(std::min(floats, kMaxFloats) * sizeof(float), "attention scratch"));
-  partials->left = std::vector<std::atomic<int64_t>>(std::min(16 * rows, kMaxRows));
+  partials->left = std::vector<std::atomic<int64_t>>(std::min(kDecodeTokens * rows, kMaxRows));
   return partials;
 }
 

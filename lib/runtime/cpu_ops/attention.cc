@@ -61,7 +61,7 @@ class AttentionStep final : public CpuStep {
     tokens_ = {batch.tokens, std::max<int64_t>(1, most / group)};
     heads_ = {args_.attrs.heads, group};
     spans_ = 1;
-    if (tokens_.items() * heads_.items() < 4 * threads_ && batch.tokens <= kSplitTokens) {
+    if (tokens_.items() * heads_.items() < 4 * threads_ && batch.tokens <= kDecodeTokens) {
       split_spans(batch);
     }
     const auto items = [&] { return tokens_.items() * heads_.items() * spans_; };
@@ -99,8 +99,6 @@ class AttentionStep final : public CpuStep {
   int64_t scratch_bytes() const override { return kernels::attention_scratch_bytes(args_.attrs); }
 
  private:
-  static constexpr int64_t kSplitTokens = 16;
-
   // Cuts rows into spans, where the memory for partial results allows it.
   void split_spans(const Batch& batch) {
     int64_t longest = 0;

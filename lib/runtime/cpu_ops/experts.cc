@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "kernels/rows/rows.h"
+#include "lib/formats/layout_size.h"
 #include "lib/runtime/cpu_ops/cpu_ops.h"
 #include "lib/runtime/cpu_ops/matmul_input.h"
 #include "lib/runtime/cpu_ops/row_runs.h"
@@ -99,13 +100,13 @@ class GateUpStep final : public CpuStep {
       runs_ = stream_runs({args_.gate, 2, 2 * active, columns_, threads_, shares_});
     } else {
       // BF16 activations are copied for each item: all the rows that it may have.
-      const bool copies = bf16_ && batch.tokens > kFewTokens;
+      const bool copies = bf16_ && batch.tokens > kDecodeTokens;
       const int64_t rows = copies ? kExpertsMaxRows : matmul_chunk_rows(args_.gate, pairs_each);
       runs_ = RowRuns::even(
           args_.gate.rows,
           std::clamp<int64_t>(ceil_div(rows, columns_) * columns_, columns_, kExpertsMaxRows));
     }
-    by_expert_ = shares_ == 1 && batch.tokens > kFewTokens;
+    by_expert_ = shares_ == 1 && batch.tokens > kDecodeTokens;
     return {active * runs_.count(), active * (args_.gate_expert_bytes + args_.up_expert_bytes),
             nullptr};
   }
@@ -137,8 +138,6 @@ class GateUpStep final : public CpuStep {
   }
 
  private:
-  static constexpr int64_t kFewTokens = 16;
-
   struct Place {
     int32_t expert;
     int64_t part;  // of its rows
@@ -197,15 +196,16 @@ class DownStep final : public CpuStep {
     constexpr int64_t kMostRows = 128;
     const int64_t rows = args_.down.rows;
     if (is_stream(args_.down, batch.tokens)) {
-      runs_ = stream_runs({args_.down, active, active, 16, threads_, shares_});
+      runs_ = stream_runs({args_.down, active, active, kPanelRows, threads_, shares_});
     } else {
       const int64_t by_bytes = matmul_chunk_rows(args_.down, 1) / std::min<int64_t>(active, 8);
       // BF16 activations are copied for each item: one item a thread, if it may be so large.
       const int64_t share = ceil_div(rows, threads_);
       const int64_t wish = bf16_ && share <= kMostRows ? share : rows / (2 * threads_);
-      const int64_t by_threads = batch.tokens > 16 ? wish : 0;
-      const int64_t each = std::clamp<int64_t>(std::max(by_bytes, by_threads), 16, kMostRows);
-      runs_ = RowRuns::even(rows, ceil_div(each, 16) * 16);
+      const int64_t by_threads = batch.tokens > kDecodeTokens ? wish : 0;
+      const int64_t each =
+          std::clamp<int64_t>(std::max(by_bytes, by_threads), kPanelRows, kMostRows);
+      runs_ = RowRuns::even(rows, ceil_div(each, kPanelRows) * kPanelRows);
     }
     return {runs_.count(), active * args_.down_expert_bytes, nullptr};
   }

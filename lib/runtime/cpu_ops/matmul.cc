@@ -11,8 +11,6 @@
 namespace ktx::runtime {
 namespace {
 
-constexpr int64_t kFewTokens = 16;
-
 class MatmulStep final : public CpuStep {
  public:
   Status bind(const BindContext& context) {
@@ -96,11 +94,11 @@ class MatmulStep final : public CpuStep {
     }
     int64_t grain = std::max<int64_t>(1, kernels::matmul_chunk_rows(args_.w, args_.tokens));
     // Prompts: fewer rows an item when threads would wait for the last one.
-    while (args_.tokens > 2 && grain > 32 &&
+    while (args_.tokens > kernels::kStreamTokens && grain > 32 &&
            ceil_div(rows, grain) * tokens_.items() < 4 * threads_) {
       grain /= 2;
     }
-    if (products_ > 1 && args_.tokens <= kFewTokens) {
+    if (products_ > 1 && args_.tokens <= kDecodeTokens) {
       grain = std::max<int64_t>(1, grain / products_);
     }
     return RowRuns::even(rows, ceil_div(grain, columns_) * columns_);

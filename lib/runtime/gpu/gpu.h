@@ -141,7 +141,7 @@ struct GpuCopy {
 inline constexpr int kMostCopies = 8;
 
 // The tokens of a pass, as far as they decide which steps are done together.
-inline constexpr int64_t kMostFewTokens = 16;
+inline constexpr int64_t kMostFewTokens = kDecodeTokens;
 enum class PassSize { One, Few, Many };
 inline constexpr PassSize kPassSizes[] = {PassSize::One, PassSize::Few, PassSize::Many};
 constexpr PassSize pass_size(int64_t tokens) {
