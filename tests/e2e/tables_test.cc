@@ -50,6 +50,7 @@ TEST_F(Tables, StepsAreAligned) {
       run_program({ktx_run(), "bench", plan(), "-p", "8", "-n", "0", "-r", "1", "--steps"});
   ASSERT_EQ(run.status, 0) << run.err;
   expect_one_width(run.err);
+  EXPECT_NE(run.err.find("\nmatmul_panel16_q8, Q4_K: 1"), std::string::npos) << run.err;
 }
 
 // The line of defaults can be typed again.

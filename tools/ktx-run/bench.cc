@@ -112,9 +112,9 @@ Result<BenchRow> measure(const Options& options, runtime::Engine& engine, BenchR
   line.erase();
   row.bytes_per_second = bytes / options.repetitions;
   if (options.bench_steps) {
-    note(fmt::format("{}, {} threads: {:.1f} GB/s, {:.2f} TOP/s int8\n{}", row.test, row.threads,
-                     row.bandwidth / 1e9, row.int8_rate / 1e12,
-                     steps_table(engine, {row.bandwidth, row.int8_rate})));
+    note(fmt::format("{}, {} threads: {:.1f} GB/s, {:.2f} TOP/s int8\n{}\n{}", row.test,
+                     row.threads, row.bandwidth / 1e9, row.int8_rate / 1e12,
+                     steps_table(engine, {row.bandwidth, row.int8_rate}), products_text(engine)));
   }
   if (options.bench_kernels) {
     note(fmt::format("{}: kernels of one step, {:.0f} GB/s as rated\n{}", row.test,

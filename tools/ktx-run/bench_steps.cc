@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <vector>
 
+#include "kernels/matmul/matmul.h"
 #include "lib/formats/step_attrs.h"
 #include "lib/support/strings.h"
 #include "lib/support/text_table.h"
@@ -104,6 +106,25 @@ std::string steps_table(const runtime::Engine& engine, const Floor& floor) {
                fmt::format("{:.1f}", share(ops, floor.ops_per_second))});
   }
   return table.markdown();
+}
+
+std::string products_text(const runtime::Engine& engine) {
+  const plan::PlanView& plan = engine.plan();
+  std::set<std::string> lines;
+  for (const plan::StepRecord& step : plan.steps) {
+    const uint32_t kernel = step.kernel[static_cast<int>(engine.precision())][0];
+    if (kernel == plan::kNone || plan.weights(step).empty()) continue;
+    const uint32_t weight = plan.weights(step)[0];
+    if (weight == plan::kNone) continue;
+    const auto dtype = static_cast<DType>(plan.blobs[weight].dtype);
+    const auto product = kernels::find_matmul(plan.string(kernel), dtype, engine.isa());
+    if (!product.ok()) continue;  // another op
+    lines.insert(
+        fmt::format("{}, {}: {}\n", plan.string(kernel), name(dtype), product->describe()));
+  }
+  std::string text;
+  for (const std::string& line : lines) text += line;
+  return text;
 }
 
 }  // namespace ktx::tools

@@ -33,4 +33,11 @@ double token_ops(const plan::PlanView& plan);
 // of its weights, its operations those of its products.
 std::string steps_table(const runtime::Engine& engine, const Floor& floor);
 
+// The kernels of the products on the CPU, a line for each family and weight format (of gate, where
+// up has another), by the number of tokens of a call; for experts, of an expert:
+//
+//   matmul_panel16_q8, Q4_K: 1: matmul_panel16_q8_gemv_avx512, ... 17-:
+//   matmul_panel16_q8_gemm_avx512
+std::string products_text(const runtime::Engine& engine);
+
 }  // namespace ktx::tools
