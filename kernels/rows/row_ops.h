@@ -71,6 +71,13 @@ struct RowOp<StepOp::GatherRows> {
   KTX_CPU_AND_GPU float operator()(float x) const { return x; }
 };
 
+template <>
+struct RowOp<StepOp::Scale> {
+  float factor;
+  KTX_CPU_AND_GPU RowOp(const RowInputs&, const ScaleAttrs& attrs) : factor(attrs.factor) {}
+  KTX_CPU_AND_GPU float operator()(float x) const { return x * factor; }
+};
+
 // What the loops over rows of both devices ask of an op.
 template <StepOp op>
 inline constexpr int kElementInputs = std::is_invocable_v<const RowOp<op>&, float, float> ? 2 : 1;

@@ -164,9 +164,19 @@ struct ExpertsAttrs {
   }
 };
 
-using StepAttrs =
-    std::variant<NoAttrs, RmsNormAttrs, QuantizeAttrs, MatmulAttrs, MatmulHeadsAttrs, RopeAttrs,
-                 KvStoreAttrs, AttentionAttrs, RouterAttrs, GroupExpertsAttrs, ExpertsAttrs>;
+// For embeddings, residuals and logits that a family multiplies by a constant (Granite, MiniCPM,
+// Gemma).
+struct ScaleAttrs {
+  float factor = 1;
+  template <class F>
+  void fields(F&& f) {
+    f("factor", factor);
+  }
+};
+
+using StepAttrs = std::variant<NoAttrs, RmsNormAttrs, QuantizeAttrs, MatmulAttrs, MatmulHeadsAttrs,
+                               RopeAttrs, KvStoreAttrs, AttentionAttrs, RouterAttrs,
+                               GroupExpertsAttrs, ExpertsAttrs, ScaleAttrs>;
 
 // What a row of step_ops.def says, for code that is compiled for one op: AttrsOf<StepOp::Rope> is
 // RopeAttrs, has_trait<StepOp::Rope>(kInPlace) is true.

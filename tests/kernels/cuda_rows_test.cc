@@ -158,6 +158,11 @@ TEST_F(CudaRows, ElementwiseOpsAgree) {
     args.in[1] = {ggate.data(), 1};
     ASSERT_TRUE(ran(find_cuda_rows(StepOp::SigmoidScale)(args, nullptr)));
     expect_close(y.read(), scaled, 2e-6f);
+    std::vector<float> multiplied;
+    for (float value : a) multiplied.push_back(value * 0.22f);
+    args.attrs = ScaleAttrs{0.22f};
+    ASSERT_TRUE(ran(find_cuda_rows(StepOp::Scale)(args, nullptr)));
+    EXPECT_TRUE(same_bits(y.read(), multiplied));
     Gpu<int32_t> rows(std::vector<int32_t>{2, -1, 0});
     RowsArgs gather;
     gather.in[0] = {ga.data(), width};

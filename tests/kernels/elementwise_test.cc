@@ -119,6 +119,29 @@ TEST_P(ElementwiseTest, AddAndSigmoidScaleAndGatherAreExact) {
   }
 }
 
+TEST_P(ElementwiseTest, ScaleMultipliesEachElementOnce) {
+  Random random(29);
+  for (int64_t width : kWidths) {
+    const int64_t tokens = 3, stride = width + 2;
+    std::vector<float> y = random.normals(tokens * stride);
+    const std::vector<float> x = y;
+    RowsArgs a;
+    a.in[0] = {y.data(), stride};  // in place
+    a.y = y.data();
+    a.y_stride = stride;
+    a.width = width;
+    a.token_begin = 1;
+    a.token_end = 3;
+    a.attrs = ScaleAttrs{0.22f};
+    (*find_rows("scale", isa))(a);
+    for (int64_t at = 0; at < tokens * stride; ++at) {
+      const bool inside = at >= stride && at % stride < width;
+      const float in = x[static_cast<size_t>(at)];
+      ASSERT_EQ(y[static_cast<size_t>(at)], inside ? in * 0.22f : in);
+    }
+  }
+}
+
 TEST_P(ElementwiseTest, RmsNormAgreesWithDoubleForAllGroups) {
   Random random(23);
   for (int64_t part : kWidths) {

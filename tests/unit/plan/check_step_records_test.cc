@@ -105,6 +105,8 @@ TEST_F(OpRules, KnowTypeRowsAndWidthOfEveryOperand) {
       {StepOp::SigmoidScale, 0, 'o', 0, "y", "trw"},
       {StepOp::GatherRows, 0, 'i', 0, "x", "tr"},
       {StepOp::GatherRows, 0, 'o', 0, "y", "trw"},
+      {StepOp::Scale, 0, 'i', 0, "x", "t"},
+      {StepOp::Scale, 0, 'o', 0, "y", "trw"},
   };
   for (const Row& row : kRows) {
     for (const char* lie = row.lies; *lie; ++lie) {
@@ -217,6 +219,7 @@ TEST_F(OpLies, AboutAttributes) {
       attribute(StepOp::Router, 0, &RouterAttrs::scale, kInfinity, "scale is inf"),
       attribute(StepOp::Router, 0, &RouterAttrs::groups, 3, "4 experts in 3 groups"),
       attribute(StepOp::Router, 0, &RouterAttrs::top_k, 3, "3 experts of 1 groups of 2"),
+      attribute(StepOp::Scale, 0, &ScaleAttrs::factor, kInfinity, "factor is inf"),
       attribute(StepOp::GroupExperts, 0, &GroupExpertsAttrs::top_k, 1, "1 of 4 experts, but the"),
       attribute(StepOp::ExpertsGateUp, 0, &ExpertsAttrs::accumulate, 1, "accumulate is 1"),
       attribute(StepOp::ExpertsGateUp, 0, &ExpertsAttrs::top_k, 1, "grouped as 2 of 4"),

@@ -309,6 +309,7 @@ inline TinyPlan make_tiny_plan() {
   const uint32_t last = t.f32("last", kHidden, RowKind::Output);
   const uint32_t logits = t.f32("logits", kVocab, RowKind::Output);
   t.step(StepOp::GatherRows, -1, {{x}}, {{last}}, {}, NoAttrs{});
+  t.step(StepOp::Scale, -1, {{last}}, {{last}}, {}, ScaleAttrs{0.5f});
   t.step(StepOp::Matmul, -1, {{last}}, {{logits}}, {embed_w}, MatmulAttrs{});
   c.facts.logits_value = logits;
   t.finish();

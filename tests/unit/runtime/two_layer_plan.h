@@ -242,6 +242,7 @@ inline void write_tiny_plan(const std::string& path, DType dtype) {
       const View h = b.value(at + "h", kMlp);
       b.step(StepOp::Swiglu, {gate, up}, {h}, {});
       const View down = linear("down", h, b.quantize(h), kHidden);
+      b.step(StepOp::Scale, {down}, {down}, {}, ScaleAttrs{0.75f});
       const View score = b.value(at + "score", 1);
       b.step(StepOp::Matmul, {m, {}}, {score},
              {b.weight(at + "score_w", DType::F32, 1, kHidden), plan::kNone}, MatmulAttrs{0});
