@@ -219,9 +219,13 @@ TEST(KernelRows, AProductIsMadeOfTheRowsOfTheStrongestSet) {
       EXPECT_EQ(kernel->of(row.most), range->run) << row.function;
     }
   }
-  EXPECT_EQ(find_matmul("matmul_panel16_q8", DType::Q4_K, Isa::Amx)->describe(),
-            "1: matmul_panel16_q8_gemv_avx512, 2: matmul_panel16_q8_gemv2_avx512, "
-            "3-16: matmul_panel16_q8_skinny_avx512, 17-: matmul_panel16_q8_gemm_avx512");
+}
+
+TEST(KernelRows, AProductSaysWhichFunctionServesHowManyTokens) {
+  const MatmulFn run = [](const MatmulArgs&) {};
+  const MatmulKernel::Range ranges[] = {
+      {1, 1, run, "gemv"}, {2, 16, run, "skinny"}, {17, kAnyTokens, run, "gemm"}};
+  EXPECT_EQ(MatmulKernel(ranges).describe(), "1: gemv, 2-16: skinny, 17-: gemm");
 }
 
 TEST(KernelRows, EachStepHasOneFamilyAndEachFamilyOneStepAtLeast) {
