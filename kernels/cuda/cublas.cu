@@ -43,7 +43,6 @@ void find(void* file, const char* symbol, Fn& fn) {
 
 Library open_library() {
   Library library;
-  if (env("KTX_CUDA_LIBRARY").value_or("1") == "0") return library;
   constexpr int kNewest = CUDART_VERSION / 1000;
   for (int version = kNewest; version >= kNewest - 1; --version) {
     const std::string file_name = "libcublas.so." + std::to_string(version);
@@ -67,7 +66,7 @@ const Library& library() {
 Status status_of(int status, const char* what) {
   if (status == 0) return {};
   return Error{"cuBLAS: " + std::string(what) + " failed with status " + std::to_string(status) +
-               "; KTX_CUDA_LIBRARY=0 does without the library"};
+               "; ktx-compile --prefer=cublas=no makes a plan without the library"};
 }
 
 // One handle a GPU, for the life of the process. It has one stream at a time.

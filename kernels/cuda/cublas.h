@@ -15,8 +15,7 @@
 
 namespace ktx::kernels {
 
-// Whether the library is on this machine, and not forbidden by KTX_CUDA_LIBRARY=0. The first
-// call opens it.
+// Whether the library is on this machine. The first call opens it.
 bool cublas_found();
 
 // Makes the library ready on the current GPU, once; takes a tenth of a second, so start-up does it

@@ -12,8 +12,11 @@
 // experts gets y = 0 (or y, when accumulating).
 #pragma once
 
+#include <optional>
+
 #include "kernels/cuda/cuda_stream.h"
 #include "kernels/cuda/cuda_weight.h"
+#include "kernels/gpu/gpu_kernels.h"
 #include "lib/formats/step_attrs.h"
 #include "lib/support/result.h"
 
@@ -51,8 +54,9 @@ struct CudaExpertsGateUpArgs {
   const float* x = nullptr;  // [T, cols]
   int64_t x_stride = 0;
   int64_t tokens = 0;
-  float* h = nullptr;    // one row of gate.rows per pair
-  int64_t h_stride = 0;  // between pairs
+  float* h = nullptr;               // one row of gate.rows per pair
+  int64_t h_stride = 0;             // between pairs
+  std::optional<GpuKernel> kernel;  // none: the first choice on this GPU
   std::byte* workspace = nullptr;
   int64_t workspace_bytes = 0;
 };
@@ -70,6 +74,7 @@ struct CudaExpertsDownArgs {
   int64_t tokens = 0;
   float* y = nullptr;  // [T, down.rows]
   int64_t y_stride = 0;
+  std::optional<GpuKernel> kernel;  // none: the first choice on this GPU
   std::byte* workspace = nullptr;
   int64_t workspace_bytes = 0;
 };

@@ -55,10 +55,6 @@ struct CudaLatentArgs {
   int64_t workspace_bytes = 0;
 };
 
-// From how many tokens of a sequence on it is the faster form, however long the past and with 16
-// heads or 128: one H200, `bench-kernels latent` (bench/2026-11-gpu-prompts.md). At 32 it is 1.1
-// times as fast with no past and 0.75 to 0.9 times behind 2048 positions.
-inline constexpr int64_t kExpandedTokens = 64;
 // Beyond so many positions the workspace would be too large, and the form stays absorbed.
 inline constexpr int64_t kMostExpandedPositions = 65536;
 

@@ -2,20 +2,21 @@
 //
 //   matmul        y[t, n] = (accumulate ? y[t, n] : 0) + x[t] . w[n] + bias[n]
 //   matmul_heads  see MatmulHeadsAttrs: one product per head, or its transpose
-//   gate_up       y[t, n] = silu(gate[n] . x[t]) * (up[n] . x[t])   (a dense MLP in one go)
 //   dequantize    weights as F16 rows, for the library's products of large batches
 //
-// Which kernel runs is decided by tokens: 1 and up to 16 go to kernels that read every weight
-// once, more to one that reuses decoded weights (on Hopper with its own products, wgmma), and
-// large prompts to cuBLAS where it is faster (library_products.def) and on the machine.
+// Which kernel runs is said by the launch; the rows of kernels/gpu/gpu_kernels.def say which one is
+// chosen for which weights, numbers of tokens and machines.
 //
 // Numerics: weights of block formats are decoded to F16 (one rounding), activations are
 // taken in F16 scaled by a power of two per row and range of columns, so that no value
 // overflows; products are summed in F32. F32 and BF16 weights are multiplied in F32.
 #pragma once
 
+#include <optional>
+
 #include "kernels/cuda/cuda_stream.h"
 #include "kernels/cuda/cuda_weight.h"
+#include "kernels/gpu/gpu_kernels.h"
 #include "lib/formats/step_attrs.h"
 #include "lib/support/result.h"
 
@@ -30,7 +31,7 @@ struct CudaMatmulArgs {
   int64_t y_stride = 0;
   const float* bias = nullptr;  // [rows] or null
   bool accumulate = false;
-  bool library = true;  // whether cuBLAS may take it
+  std::optional<GpuKernel> kernel;  // none: the first choice on this GPU
   std::byte* workspace = nullptr;
   int64_t workspace_bytes = 0;
 };
@@ -47,24 +48,12 @@ struct CudaMatmulHeadsArgs {
   int64_t tokens = 0;
   float* y = nullptr;
   int64_t y_stride = 0;
+  std::optional<GpuKernel> kernel;  // none: the first choice on this GPU
   std::byte* workspace = nullptr;
   int64_t workspace_bytes = 0;
 };
 int64_t cuda_matmul_heads_workspace(const CudaMatmulHeadsArgs& args);
 Status launch_matmul_heads(const CudaMatmulHeadsArgs& args, CudaStream stream);
-
-struct CudaGateUpArgs {
-  CudaWeight gate, up;  // same rows and cols; dtypes may differ
-  const float* x = nullptr;
-  int64_t x_stride = 0;
-  int64_t tokens = 0;
-  float* y = nullptr;  // [tokens, rows]
-  int64_t y_stride = 0;
-  std::byte* workspace = nullptr;
-  int64_t workspace_bytes = 0;
-};
-int64_t cuda_gate_up_workspace(const CudaGateUpArgs& args);
-Status launch_gate_up(const CudaGateUpArgs& args, CudaStream stream);
 
 // out[row][col] of the first matrix in F16 (IEEE half), rows dense.
 struct CudaDequantizeArgs {

@@ -1,29 +1,47 @@
 // experts_gate_up and experts_down: marlin products over the pieces of pairs that each
 // expert has, and the sum of a token's experts.
 //
-// With few pairs for the experts there are, hardly two of them share one: each goes to the
-// kernel of one token. Then, up to 12 pairs to an expert on average, the kernel of few
-// tokens reads each expert that is asked for once, and more go to that of many. down writes one row
-// per pair to the workspace; the rows of a token are then added in rising expert number, which is
-// the order of their places in `order`.
+// Which kernel takes the pairs is said by the launch (kernels/gpu/gpu_kernels.def). down writes one
+// row per pair to the workspace; the rows of a token are then added in rising expert number, which
+// is the order of their places in `order`.
 #include "kernels/cuda/cuda_experts.h"
 
 #include "kernels/cuda/cuda_rows.h"
 #include "kernels/cuda/half_rows.cuh"
 #include "kernels/cuda/marlin_one.h"
 #include "kernels/cuda/marlin_products.cuh"
+#include "kernels/cuda/this_gpu.h"
 #include "kernels/matmul/marlin_layout.h"
 
 namespace ktx::kernels {
 namespace {
 
-enum class Path { One, Few, Many };
+bool is_gemm(GpuKernel kernel) {
+  return kernel == GpuKernel::MarlinGemmMma || kernel == GpuKernel::MarlinGemmWgmma;
+}
 
-Path path_of(int64_t pairs, const ExpertsAttrs& attrs, const CudaWeight& w) {
-  const bool apart = pairs == attrs.top_k || 4 * pairs <= attrs.experts;
-  if (apart && marlin_one_fits(w.dtype, w.cols, 1)) return Path::One;
-  const bool many = pairs >= 12 * int64_t{attrs.experts} && marlin_many_runs(w.dtype);
-  return many ? Path::Many : Path::Few;
+GpuWeight shape_of(const CudaWeight& w) {
+  return {w.dtype, w.layout, w.rows, w.cols};
+}
+
+// MarlinFewGemm where there is none: the launcher then refuses the weights.
+GpuKernel first_here(StepOp op, std::vector<GpuWeight> weights, const ExpertsAttrs& attrs,
+                     int64_t tokens) {
+  GpuForm form;
+  form.op = op;
+  form.weights = std::move(weights);
+  form.experts = attrs.experts;
+  form.top_k = attrs.top_k;
+  const Result<GpuKernel> kernel = kernel_here(form, tokens);
+  return kernel.ok() ? *kernel : GpuKernel::MarlinFewGemm;
+}
+GpuKernel kernel_of(const CudaExpertsGateUpArgs& a) {
+  if (a.kernel) return *a.kernel;
+  return first_here(StepOp::ExpertsGateUp, {shape_of(a.gate), shape_of(a.up)}, a.attrs, a.tokens);
+}
+GpuKernel kernel_of(const CudaExpertsDownArgs& a) {
+  if (a.kernel) return *a.kernel;
+  return first_here(StepOp::ExpertsDown, {shape_of(a.down)}, a.attrs, a.tokens);
 }
 
 bool same_form(const CudaWeight& a, const CudaWeight& b) {
@@ -59,14 +77,23 @@ MarlinProduct experts_product(const CudaWeight& w, const ExpertsAttrs& attrs, in
   return p;
 }
 
-Status launch_product(Path path, DType dtype, const MarlinProduct& p, int64_t x_rows,
+Status launch_product(GpuKernel kernel, DType dtype, const MarlinProduct& p, int64_t x_rows,
                       std::byte* workspace, cudaStream_t stream) {
-  if (path == Path::One) return launch_marlin_one(dtype, p, stream);
-  if (path == Path::Few) return launch_marlin_few(dtype, p, stream);
-  return launch_marlin_many(dtype, p, x_rows, workspace, stream);
+  switch (kernel) {
+    case GpuKernel::MarlinGemv:
+      return launch_marlin_one(dtype, p, stream);
+    case GpuKernel::MarlinFewGemm:
+      return launch_marlin_few(dtype, p, stream);
+    case GpuKernel::MarlinGemmMma:
+    case GpuKernel::MarlinGemmWgmma:
+      return launch_marlin_many(dtype, p, x_rows, workspace, kernel == GpuKernel::MarlinGemmWgmma,
+                                stream);
+    default:
+      return Error{"kernel " + std::string(info(kernel).name) + " takes no experts"};
+  }
 }
-int64_t halves_workspace(Path path, int64_t rows, int64_t cols) {
-  return path == Path::Many ? half_rows_bytes(rows, cols) : 0;
+int64_t halves_workspace(GpuKernel kernel, int64_t rows, int64_t cols) {
+  return is_gemm(kernel) ? half_rows_bytes(rows, cols) : 0;
 }
 
 struct Combine {
@@ -114,7 +141,7 @@ __global__ void __launch_bounds__(kCombineThreads) combine_experts(Combine p) {
 
 int64_t cuda_experts_gate_up_workspace(const CudaExpertsGateUpArgs& a) {
   const int64_t pairs = a.tokens * a.attrs.top_k;
-  int64_t bytes = halves_workspace(path_of(pairs, a.attrs, a.gate), a.tokens, a.gate.cols);
+  int64_t bytes = halves_workspace(kernel_of(a), a.tokens, a.gate.cols);
   if (!same_form(a.gate, a.up)) bytes += workspace_aligned(pairs * a.gate.rows * 4);
   return bytes;
 }
@@ -125,6 +152,7 @@ Status launch_experts_gate_up(const CudaExpertsGateUpArgs& a, CudaStream stream)
   KTX_TRY(check("experts_gate_up", a.gate, a.attrs, a.workspace_bytes, needs));
   KTX_TRY(check("experts_gate_up", a.up, a.attrs, a.workspace_bytes, needs));
   const int64_t pairs = a.tokens * a.attrs.top_k;
+  const GpuKernel kernel = kernel_of(a);
   const auto run = [&](const CudaWeight& w, const CudaWeight* up, float* y, int64_t y_stride,
                        std::byte* workspace) -> Status {
     MarlinProduct p = experts_product(w, a.attrs, a.tokens, a.order, a.offsets);
@@ -137,7 +165,7 @@ Status launch_experts_gate_up(const CudaExpertsGateUpArgs& a, CudaStream stream)
       p.w[1] = reinterpret_cast<const uint8_t*>(up->data);
       p.matrix_bytes[1] = up->matrix_bytes;
     }
-    return launch_product(path_of(pairs, a.attrs, w), w.dtype, p, a.tokens, workspace, stream);
+    return launch_product(kernel, w.dtype, p, a.tokens, workspace, stream);
   };
   if (same_form(a.gate, a.up)) return run(a.gate, &a.up, a.h, a.h_stride, a.workspace);
   std::byte* rest = a.workspace + workspace_aligned(pairs * a.up.rows * 4);
@@ -157,7 +185,7 @@ Status launch_experts_gate_up(const CudaExpertsGateUpArgs& a, CudaStream stream)
 int64_t cuda_experts_down_workspace(const CudaExpertsDownArgs& a) {
   const int64_t pairs = a.tokens * a.attrs.top_k;
   return workspace_aligned(pairs * a.down.rows * 4) + workspace_aligned(pairs * 4) +
-         halves_workspace(path_of(pairs, a.attrs, a.down), pairs, a.down.cols);
+         halves_workspace(kernel_of(a), pairs, a.down.cols);
 }
 
 Status launch_experts_down(const CudaExpertsDownArgs& a, CudaStream stream) {
@@ -174,7 +202,7 @@ Status launch_experts_down(const CudaExpertsDownArgs& a, CudaStream stream) {
   p.y_stride = a.down.rows;
   p.places = reinterpret_cast<int32_t*>(rest);
   rest += workspace_aligned(pairs * 4);
-  KTX_TRY(launch_product(path_of(pairs, a.attrs, a.down), a.down.dtype, p, pairs, rest, stream));
+  KTX_TRY(launch_product(kernel_of(a), a.down.dtype, p, pairs, rest, stream));
   Combine combine;
   combine.partial = partial;
   combine.places = p.places;

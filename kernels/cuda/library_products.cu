@@ -1,7 +1,6 @@
 #include "kernels/cuda/library_products.h"
 
 #include "kernels/cuda/cublas.h"
-#include "kernels/cuda/cuda_few_tokens.h"
 #include "kernels/cuda/half_rows.cuh"
 #include "kernels/cuda/mma.cuh"
 #include "kernels/matmul/marlin_layout.h"
@@ -17,16 +16,6 @@ constexpr int64_t kPieceBytes = int64_t{32} << 20;
 struct Scale {
   uint32_t largest;  // the bits of the largest |x|
   float alpha, beta;
-};
-
-struct From {
-  int capability;
-  int64_t rows, tokens;
-};
-constexpr From kFrom[] = {
-#define KTX_LIBRARY_FROM(capability, rows, tokens) {capability, rows, tokens},
-#include "kernels/cuda/library_products.def"
-#undef KTX_LIBRARY_FROM
 };
 
 // The workspace: Scale, activations, a piece of weights, the library's own.
@@ -95,26 +84,6 @@ __global__ void __launch_bounds__(kThreads) bias_rows(CudaMatmulArgs a) {
 }
 
 }  // namespace
-
-bool goes_to_library(int64_t tokens, const CudaWeight& w) {
-  // Decode asks before each launch: it need not ask the driver.
-  if (w.layout != Layout::Marlin || tokens <= kCudaFewTokens) return false;
-  const int capability = compute_capability();
-  for (const From& from : kFrom) {
-    if (from.capability != capability || w.rows > from.rows) continue;
-    return tokens >= from.tokens && cublas_found();
-  }
-  return false;
-}
-
-Status start_library_products(int64_t tokens) {
-  const int capability = compute_capability();
-  for (const From& from : kFrom) {
-    if (from.capability == capability && tokens >= from.tokens && cublas_found())
-      return start_cublas();
-  }
-  return {};
-}
 
 int64_t library_product_workspace(int64_t tokens, const CudaWeight& w) {
   return Places(tokens, w).end;

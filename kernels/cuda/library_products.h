@@ -11,12 +11,6 @@
 
 namespace ktx::kernels {
 
-// Whether it is the faster way (library_products.def), and the library is there.
-bool goes_to_library(int64_t tokens, const CudaWeight& w);
-
-// Makes the library ready on the current GPU, if products of up to `tokens` may go to it.
-Status start_library_products(int64_t tokens);
-
 // The layout of w is marlin.
 int64_t library_product_workspace(int64_t tokens, const CudaWeight& w);
 Status launch_library_product(const CudaMatmulArgs& args, CudaStream stream);

@@ -14,10 +14,8 @@ bool one_formats(DType a, DType b) {
   return marlin_pair(a, b);
 }
 
-// With the most strips that a block has and one tile a warp.
 bool marlin_one_fits(DType dtype, int64_t cols, int rows) {
-  const int64_t tiles = ceil_div<int64_t>(cols, 256), tile_bytes = marlin_strip_bytes(dtype, 256);
-  return rows * tiles * 580 + 8 * tile_bytes + 32 * 1024 <= shared_memory_limit();
+  return marlin_gemv_fits(dtype, cols, rows, shared_memory_limit());
 }
 
 Status launch_marlin_one(const OneProduct& p, CudaStream stream) {

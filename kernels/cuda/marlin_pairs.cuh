@@ -2,21 +2,10 @@
 #pragma once
 
 #include "kernels/cuda/cuda_launch.cuh"
+#include "kernels/gpu/gpu_limits.h"
 #include "kernels/matmul/marlin_layout.h"
 
 namespace ktx::kernels {
-
-// Whether one launch takes products of these formats.
-inline bool marlin_pair(DType a, DType b) {
-  if (a == b) return marlin_takes(a);
-#define KTX_MARLIN_PAIR(first, second)                                                          \
-  if ((a == DType::first && b == DType::second) || (a == DType::second && b == DType::first)) { \
-    return true;                                                                                \
-  }
-#include "kernels/cuda/marlin_pairs.def"
-#undef KTX_MARLIN_PAIR
-  return false;
-}
 
 // Calls fn.template operator()<first, second>() for the formats of the parts [rows, rows + parts).
 template <class Rows, class Fn>
@@ -35,7 +24,7 @@ Status for_marlin_formats(const Rows* rows, int parts, Fn&& fn) {
   if ((a == DType::first && b == DType::second) || (a == DType::second && b == DType::first)) { \
     return fn.template operator()<DType::first, DType::second>();                               \
   }
-#include "kernels/cuda/marlin_pairs.def"
+#include "kernels/gpu/marlin_pairs.def"
 #undef KTX_MARLIN_PAIR
   return Error{"no GPU product takes this mix of formats"};
 }

@@ -2,6 +2,7 @@
 #include "kernels/cuda/cuda_launch.cuh"
 #include "kernels/cuda/half_rows.cuh"
 #include "kernels/cuda/marlin_products.cuh"
+#include "kernels/gpu/gpu_limits.h"
 
 namespace ktx::kernels {
 
@@ -18,7 +19,10 @@ Status launch_marlin_few(DType dtype, const MarlinProduct& p, cudaStream_t strea
 }
 
 Status launch_marlin_many(DType dtype, const MarlinProduct& product, int64_t x_rows,
-                          std::byte* workspace, cudaStream_t stream) {
+                          std::byte* workspace, bool wide, cudaStream_t stream) {
+  if (!marlin_many_runs(dtype) || (wide && !marlin_wide_runs())) {
+    return Error{"this GPU does not have the GEMM of marlin weights"};
+  }
   MarlinProduct p = product;
   p.half_cols = half_rows_cols(p.cols);
   CudaHalfRowsArgs rows;
@@ -28,7 +32,6 @@ Status launch_marlin_many(DType dtype, const MarlinProduct& product, int64_t x_r
   rows.cols = p.cols;
   rows.xh = reinterpret_cast<uint16_t*>(workspace);
   rows.scale = reinterpret_cast<float*>(workspace + half_values_bytes(x_rows, p.cols));
-  const bool wide = marlin_wide_runs();
   const HalfOrder order = !wide       ? HalfOrder::Columns
                           : p.offsets ? HalfOrder::Fragments  // rows are gathered
                                       : HalfOrder::Panels;
@@ -53,10 +56,8 @@ bool marlin_wide_runs() {
 #endif
 }
 
-// 32 tokens of the widest format (Q8_0) need 168 KiB, of the others at most 138.
 bool marlin_many_runs(DType dtype) {
-  const int need = dtype == DType::Q8_0 ? 172 * 1024 : 140 * 1024;
-  return compute_capability() >= 80 && shared_memory_limit() >= need;
+  return compute_capability() >= 80 && marlin_gemm_fits(dtype, shared_memory_limit());
 }
 
 }  // namespace ktx::kernels

@@ -54,9 +54,9 @@ Status launch_marlin_one(DType dtype, const MarlinProduct& product, cudaStream_t
 Status launch_marlin_few(DType dtype, const MarlinProduct& product, cudaStream_t stream);
 
 // Takes p.x to F16 in `workspace` (half_rows_bytes(x_rows, p.cols)) first; x_rows: its rows.
-// sm_80 and newer.
+// sm_80 and newer; `wide`: with wgmma, sm_90 alone.
 Status launch_marlin_many(DType dtype, const MarlinProduct& product, int64_t x_rows,
-                          std::byte* workspace, cudaStream_t stream);
+                          std::byte* workspace, bool wide, cudaStream_t stream);
 bool marlin_many_runs(DType dtype);
 // The same on Hopper, by its own products (marlin_wide.cuh).
 bool marlin_wide_runs();

@@ -1,18 +1,14 @@
-// matmul, matmul_heads and gate_up: which kernel takes them.
-//
-// One token: marlin_one. Up to 16: on Hopper marlin_batch, elsewhere and for heads marlin_few.
-// More: cuBLAS where that was measured to be faster; marlin_many, with activations in F16, where
-// it has blocks for the whole GPU; else marlin_few in pieces of 16.
+// matmul and matmul_heads by the kernel that the launch names (kernels/gpu/gpu_kernels.def).
 #include "kernels/cuda/cuda_matmul.h"
 
 #include "kernels/cuda/cuda_few_tokens.h"
-#include "kernels/cuda/cuda_rows.h"
 #include "kernels/cuda/half_rows.cuh"
 #include "kernels/cuda/library_products.h"
 #include "kernels/cuda/marlin_batch.h"
 #include "kernels/cuda/marlin_one.h"
 #include "kernels/cuda/marlin_products.cuh"
 #include "kernels/cuda/plain_products.cuh"
+#include "kernels/cuda/this_gpu.h"
 #include "kernels/matmul/marlin_layout.h"
 
 namespace ktx::kernels {
@@ -21,24 +17,41 @@ Status launch_marlin_transposed(const CudaMatmulHeadsArgs& args, cudaStream_t st
 
 namespace {
 
-// The kernel of many tokens has blocks of 256 rows x 64 tokens (32 on Hopper, where it is
-// twice as quick): below about one for every SM (every third), reading the weights
-// from L2 once more for every 16 tokens is quicker.
-bool goes_to_many(int64_t tokens, int64_t rows, const CudaWeight& w) {
-  if (tokens <= kFewTokens || w.layout != Layout::Marlin || !marlin_many_runs(w.dtype))
-    return false;
-  const int64_t strips = ceil_div<int64_t>(rows, 256);
-  if (marlin_wide_runs()) return ceil_div<int64_t>(tokens, 32) * strips >= sm_count() / 3;
-  return ceil_div<int64_t>(tokens, 64) * strips >= sm_count() * 3 / 4;
+bool is_gemm(GpuKernel kernel) {
+  return kernel == GpuKernel::MarlinGemmMma || kernel == GpuKernel::MarlinGemmWgmma;
 }
 
-// A row so long that shared memory has no place for it goes to the kernel of few tokens.
-bool goes_to_one(int64_t tokens, DType dtype, int64_t cols) {
-  return tokens == 1 && marlin_one_fits(dtype, cols, 1);
+// RowsGemm where there is none: the launcher then refuses the weights.
+GpuKernel first_here(StepOp op, const CudaWeight& w, bool transposed, int64_t tokens) {
+  GpuForm form;
+  form.op = op;
+  form.weights = {{w.dtype, w.layout, w.rows, w.cols}};
+  form.transposed = transposed;
+  const Result<GpuKernel> kernel = kernel_here(form, tokens);
+  return kernel.ok() ? *kernel : GpuKernel::RowsGemm;
+}
+GpuKernel kernel_of(const CudaMatmulArgs& a) {
+  return a.kernel ? *a.kernel : first_here(StepOp::Matmul, a.w, false, a.tokens);
+}
+GpuKernel kernel_of(const CudaMatmulHeadsArgs& a) {
+  return a.kernel ? *a.kernel
+                  : first_here(StepOp::MatmulHeads, a.w, a.attrs.transposed != 0, a.tokens);
 }
 
-bool goes_to_batch(int64_t tokens) {
-  return tokens > 1 && tokens <= kCudaFewTokens && marlin_batch_runs();
+Error cannot(GpuKernel kernel, int64_t tokens, const CudaWeight& w) {
+  if (!cuda_matmul_takes(w.dtype, w.layout)) {
+    return Error{"no GPU product takes weights of " + std::string(name(w.dtype)) + " in layout " +
+                 std::string(name(w.layout))};
+  }
+  return Error{"kernel " + std::string(info(kernel).name) + " takes no " + std::to_string(tokens) +
+               " tokens with weights of " + std::string(name(w.dtype)) + " in layout " +
+               std::string(name(w.layout))};
+}
+
+// Whether the weights are in the layout that the kernel reads.
+bool reads(GpuKernel kernel, const CudaWeight& w) {
+  return cuda_matmul_takes(w.dtype, w.layout) &&
+         (kernel == GpuKernel::RowsGemm) == (w.layout == Layout::Rows);
 }
 
 MarlinProduct marlin_product(const CudaWeight& w, const float* x, int64_t x_stride, int64_t tokens,
@@ -57,35 +70,44 @@ MarlinProduct marlin_product(const CudaWeight& w, const float* x, int64_t x_stri
   return p;
 }
 
-Status check_weight(const CudaWeight& w) {
-  if (cuda_matmul_takes(w.dtype, w.layout)) return {};
-  return Error{"no GPU product takes weights of " + std::string(name(w.dtype)) + " in layout " +
-               std::string(name(w.layout))};
+Status launch_rows(const CudaMatmulArgs& a, CudaStream stream) {
+  PlainProduct p;
+  p.w = a.w;
+  p.row_count = a.w.rows;
+  p.x = a.x;
+  p.x_stride = a.x_stride;
+  p.tokens = a.tokens;
+  p.y = a.y;
+  p.y_stride = a.y_stride;
+  p.bias = a.bias;
+  p.accumulate = a.accumulate;
+  return launch_plain(p, stream);
 }
 
-Status launch_product(DType dtype, const MarlinProduct& p, std::byte* workspace, bool many,
-                      cudaStream_t stream) {
-  if (goes_to_one(p.tokens, dtype, p.cols)) return launch_marlin_one(dtype, p, stream);
-  if (!many) return launch_marlin_few(dtype, p, stream);
-  return launch_marlin_many(dtype, p, p.tokens, workspace, stream);
+Status launch_skinny(const CudaMatmulArgs& a, CudaStream stream) {
+  CudaFewProductsArgs few;
+  few.x = {a.x, a.x_stride, a.tokens, nullptr, 0};
+  few.outputs[0] = {a.w, a.y, a.y_stride, a.bias, a.accumulate};
+  few.count = 1;
+  few.workspace = a.workspace;
+  few.workspace_bytes = a.workspace_bytes;
+  return launch_few_products(few, stream);
 }
 
-// Of activations in F16, where a product of `rows` rows takes them so, for up to `tokens`.
-int64_t halves_workspace(const CudaWeight& w, int64_t tokens, int64_t rows) {
-  if (w.layout != Layout::Marlin) return 0;
-  const int64_t few = tokens > 1 && marlin_batch_runs() ? few_tokens_workspace(tokens, w.cols) : 0;
-  const int64_t many = goes_to_many(tokens, rows, w) ? half_rows_bytes(tokens, w.cols) : 0;
-  return few > many ? few : many;
-}
-
-bool to_library(const CudaMatmulArgs& a) {
-  return a.library && goes_to_library(a.tokens, a.w);
-}
-
-// Whether one kernel takes both. The library takes them one after the other.
-bool go_together(const CudaGateUpArgs& a) {
-  return a.gate.dtype == a.up.dtype && a.gate.layout == a.up.layout &&
-         a.gate.layout == Layout::Marlin && !goes_to_library(a.tokens, a.gate);
+Status launch_heads_of_rows(const CudaMatmulHeadsArgs& a, CudaStream stream) {
+  PlainProduct p;
+  p.w = a.w;
+  p.row_begin = a.attrs.row_begin;
+  p.row_count = a.attrs.row_count;
+  p.heads = a.attrs.heads;
+  p.x = a.x;
+  p.x_stride = a.x_stride;
+  p.x_head = a.attrs.x_stride;
+  p.tokens = a.tokens;
+  p.y = a.y;
+  p.y_stride = a.y_stride;
+  p.y_head = a.attrs.y_stride;
+  return a.attrs.transposed ? launch_plain_transposed(p, stream) : launch_plain(p, stream);
 }
 
 }  // namespace
@@ -97,41 +119,40 @@ bool cuda_matmul_takes(DType dtype, Layout layout) {
 }
 
 int64_t cuda_matmul_workspace(const CudaMatmulArgs& a) {
-  if (to_library(a)) return library_product_workspace(a.tokens, a.w);
-  return halves_workspace(a.w, a.tokens, a.w.rows);
+  const GpuKernel kernel = kernel_of(a);
+  if (kernel == GpuKernel::CublasGemm) return library_product_workspace(a.tokens, a.w);
+  if (kernel == GpuKernel::MarlinSkinnyGemm) return few_tokens_workspace(a.tokens, a.w.cols);
+  return is_gemm(kernel) ? half_rows_bytes(a.tokens, a.w.cols) : 0;
 }
 
 Status launch_matmul(const CudaMatmulArgs& a, CudaStream stream) {
   if (a.tokens == 0) return {};
-  KTX_TRY(check_weight(a.w));
-  if (a.w.layout == Layout::Rows) {
-    PlainProduct p;
-    p.w = a.w;
-    p.row_count = a.w.rows;
-    p.x = a.x;
-    p.x_stride = a.x_stride;
-    p.tokens = a.tokens;
-    p.y = a.y;
-    p.y_stride = a.y_stride;
-    p.bias = a.bias;
-    p.accumulate = a.accumulate;
-    return launch_plain(p, stream);
-  }
+  const GpuKernel kernel = kernel_of(a);
+  if (!reads(kernel, a.w)) return cannot(kernel, a.tokens, a.w);
   KTX_TRY(check_workspace("matmul", a.workspace_bytes, cuda_matmul_workspace(a)));
-  if (goes_to_batch(a.tokens)) {
-    CudaFewProductsArgs few;
-    few.x = {a.x, a.x_stride, a.tokens, nullptr, 0};
-    few.outputs[0] = {a.w, a.y, a.y_stride, a.bias, a.accumulate};
-    few.count = 1;
-    few.workspace = a.workspace;
-    few.workspace_bytes = a.workspace_bytes;
-    return launch_few_products(few, stream);
-  }
-  if (to_library(a)) return launch_library_product(a, stream);
+  if (kernel == GpuKernel::RowsGemm) return launch_rows(a, stream);
   MarlinProduct p = marlin_product(a.w, a.x, a.x_stride, a.tokens, a.y, a.y_stride);
   p.bias = a.bias;
   p.accumulate = a.accumulate;
-  return launch_product(a.w.dtype, p, a.workspace, goes_to_many(a.tokens, a.w.rows, a.w), stream);
+  switch (kernel) {
+    case GpuKernel::MarlinGemv:
+      if (a.tokens != 1 || !marlin_one_fits(a.w.dtype, a.w.cols, 1)) break;
+      return launch_marlin_one(a.w.dtype, p, stream);
+    case GpuKernel::MarlinSkinnyGemm:
+      if (a.tokens > kCudaFewTokens || !marlin_batch_runs()) break;
+      return launch_skinny(a, stream);
+    case GpuKernel::CublasGemm:
+      return launch_library_product(a, stream);
+    case GpuKernel::MarlinGemmMma:
+    case GpuKernel::MarlinGemmWgmma:
+      return launch_marlin_many(a.w.dtype, p, p.tokens, a.workspace,
+                                kernel == GpuKernel::MarlinGemmWgmma, stream);
+    case GpuKernel::MarlinFewGemm:
+      return launch_marlin_few(a.w.dtype, p, stream);
+    default:
+      break;
+  }
+  return cannot(kernel, a.tokens, a.w);
 }
 
 int64_t cuda_matmul_heads_workspace(const CudaMatmulHeadsArgs&) {
@@ -140,89 +161,30 @@ int64_t cuda_matmul_heads_workspace(const CudaMatmulHeadsArgs&) {
 
 Status launch_matmul_heads(const CudaMatmulHeadsArgs& a, CudaStream stream) {
   if (a.tokens == 0) return {};
-  KTX_TRY(check_weight(a.w));
-  if (a.w.layout == Layout::Rows) {
-    PlainProduct p;
-    p.w = a.w;
-    p.row_begin = a.attrs.row_begin;
-    p.row_count = a.attrs.row_count;
-    p.heads = a.attrs.heads;
-    p.x = a.x;
-    p.x_stride = a.x_stride;
-    p.x_head = a.attrs.x_stride;
-    p.tokens = a.tokens;
-    p.y = a.y;
-    p.y_stride = a.y_stride;
-    p.y_head = a.attrs.y_stride;
-    return a.attrs.transposed ? launch_plain_transposed(p, stream) : launch_plain(p, stream);
+  const GpuKernel kernel = kernel_of(a);
+  if (!reads(kernel, a.w)) return cannot(kernel, a.tokens, a.w);
+  if (kernel == GpuKernel::RowsGemm) return launch_heads_of_rows(a, stream);
+  if (a.attrs.transposed != (kernel == GpuKernel::MarlinTransposed)) {
+    return cannot(kernel, a.tokens, a.w);
   }
-  if (a.attrs.transposed) return launch_marlin_transposed(a, stream);
   MarlinProduct p = marlin_product(a.w, a.x, a.x_stride, a.tokens, a.y, a.y_stride);
   p.matrices = a.attrs.heads;
   p.x_head = a.attrs.x_stride;
   p.y_head = a.attrs.y_stride;
   p.row_begin = a.attrs.row_begin;
   p.row_count = a.attrs.row_count;
-  return launch_product(a.w.dtype, p, a.workspace, false, stream);
-}
-
-int64_t cuda_gate_up_workspace(const CudaGateUpArgs& a) {
-  if (go_together(a)) return halves_workspace(a.gate, a.tokens, 2 * a.gate.rows);
-  CudaMatmulArgs product;
-  product.tokens = a.tokens;
-  product.w = a.gate;
-  const int64_t gate = cuda_matmul_workspace(product);
-  product.w = a.up;
-  const int64_t up = cuda_matmul_workspace(product);
-  return (gate > up ? gate : up) + workspace_aligned(a.tokens * a.gate.rows * 4);
-}
-
-Status launch_gate_up(const CudaGateUpArgs& a, CudaStream stream) {
-  if (a.tokens == 0) return {};
-  KTX_TRY(check_weight(a.gate));
-  KTX_TRY(check_weight(a.up));
-  KTX_TRY(check_workspace("gate_up", a.workspace_bytes, cuda_gate_up_workspace(a)));
-  if (go_together(a) && goes_to_batch(a.tokens)) {
-    return launch_few_gate_up({{a.x, a.x_stride, a.tokens, nullptr, 0},
-                               a.gate,
-                               a.up,
-                               a.y,
-                               a.y_stride,
-                               a.workspace,
-                               a.workspace_bytes},
-                              stream);
+  switch (kernel) {
+    case GpuKernel::MarlinTransposed:
+      return launch_marlin_transposed(a, stream);
+    case GpuKernel::MarlinGemv:
+      if (a.tokens != 1 || !marlin_one_fits(a.w.dtype, a.w.cols, 1)) break;
+      return launch_marlin_one(a.w.dtype, p, stream);
+    case GpuKernel::MarlinFewGemm:
+      return launch_marlin_few(a.w.dtype, p, stream);
+    default:
+      break;
   }
-  if (go_together(a)) {
-    MarlinProduct p = marlin_product(a.gate, a.x, a.x_stride, a.tokens, a.y, a.y_stride);
-    p.w[1] = reinterpret_cast<const uint8_t*>(a.up.data);
-    p.matrix_bytes[1] = a.up.matrix_bytes;
-    return launch_product(a.gate.dtype, p, a.workspace,
-                          goes_to_many(a.tokens, 2 * a.gate.rows, a.gate), stream);
-  }
-  // Two products, up to the workspace.
-  const int64_t up_bytes = workspace_aligned(a.tokens * a.up.rows * 4);
-  CudaMatmulArgs product;
-  product.x = a.x;
-  product.x_stride = a.x_stride;
-  product.tokens = a.tokens;
-  product.workspace = a.workspace + up_bytes;
-  product.workspace_bytes = a.workspace_bytes - up_bytes;
-  product.w = a.up;
-  product.y = reinterpret_cast<float*>(a.workspace);
-  product.y_stride = a.up.rows;
-  KTX_TRY(launch_matmul(product, stream));
-  product.w = a.gate;
-  product.y = a.y;
-  product.y_stride = a.y_stride;
-  KTX_TRY(launch_matmul(product, stream));
-  RowsArgs swiglu;
-  swiglu.in[0] = {a.y, a.y_stride};
-  swiglu.in[1] = {reinterpret_cast<const float*>(a.workspace), a.up.rows};
-  swiglu.y = a.y;
-  swiglu.y_stride = a.y_stride;
-  swiglu.width = a.gate.rows;
-  swiglu.token_end = a.tokens;
-  return find_cuda_rows(StepOp::Swiglu)(swiglu, stream);
+  return cannot(kernel, a.tokens, a.w);
 }
 
 }  // namespace ktx::kernels

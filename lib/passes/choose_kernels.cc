@@ -1,5 +1,5 @@
-// Gives each weight a layout and names a kernel family for each step, precision and
-// batch class.
+// Gives each weight a layout and names a kernel family for each step and precision. What a GPU
+// runs for how many tokens follows in choose-launches.
 //
 //   every product that reads a weight can read panels  -> panel16s of the types that have
 //                                                         it, panel16 of the others
@@ -14,8 +14,7 @@
 // best on all of them, so the layout does not depend on the target's instructions. Asked for
 // it (--inputs=bf16), products take BF16 activations instead of int8 ones, in the order of a
 // matrix tile (matmul_panel16_tile_bf16), with the same bits on all machines. A
-// table that the output head shares with the embedding is in panels too. So far every
-// batch class takes the same family.
+// table that the output head shares with the embedding is in panels too.
 #include <fmt/format.h>
 
 #include <optional>
@@ -226,7 +225,7 @@ Status choose_kernels(CompileState& state) {
         return Error{fmt::format("no kernel for step '{}' of module '{}' with {} weights",
                                  info(step.op).name, step.module, name(dtype))};
       }
-      step.kernels[p].fill(std::string(family));
+      step.kernels[p] = family;
     }
   }
   return {};

@@ -18,6 +18,7 @@
 #include "lib/passes/chunk_tokens.h"
 #include "lib/passes/pack_requantized.h"
 #include "lib/plan/pack_blobs.h"
+#include "lib/plan/plan_step_list.h"
 #include "lib/plan/plan_writer.h"
 #include "lib/rules/device_name.h"
 
@@ -39,6 +40,7 @@ class ContentsBuilder {
     add_values();
     add_kv_slots();
     add_steps();
+    plan::add_launches(out_, graph_.parts, graph_.launches);
     add_facts();
     out_.tokenizer = options_.tokenizer;
     out_.chat_template = options_.chat_template;
@@ -241,10 +243,8 @@ class ContentsBuilder {
       record.attrs_offset = out_.add_attrs(step.attrs);
       record.attrs_size = info(step.op).attrs_size;
       for (int p = 0; p < steps::kPrecisions; ++p) {
-        for (int c = 0; c < steps::kBatchClasses; ++c) {
-          const std::string& kernel = step.kernels[p][c];
-          record.kernel[p][c] = kernel.empty() ? plan::kNone : out_.strings.intern(kernel);
-        }
+        const std::string& kernel = step.kernels[p];
+        record.kernel[p] = kernel.empty() ? plan::kNone : out_.strings.intern(kernel);
       }
       out_.steps.push_back(record);
     }

@@ -11,6 +11,7 @@
 
 #include "lib/input/hf_config.h"
 #include "lib/ir/module_graph.h"
+#include "lib/launches/launch_choice.h"
 #include "lib/plan/memory.h"
 #include "lib/rules/match.h"
 #include "lib/rules/rule.h"
@@ -22,7 +23,19 @@
 namespace ktx::passes {
 
 // What is true of the state, in this order: each pass needs one and gives the next.
-enum class Fact { Built, Matched, Placed, Lowered, Transferred, Quantized, Chosen, Planned };
+enum class Fact {
+  Built,
+  Matched,
+  Placed,
+  Lowered,
+  Transferred,
+  Quantized,
+  Chosen,
+  Planned,
+  Cut,
+  Fused,
+  Launched
+};
 std::string_view name(Fact fact);  // "built", "matched", ...
 
 // Options of the checking passes.
@@ -51,6 +64,7 @@ struct CompileState {
   // In fast precision quantised products take BF16 activations instead of int8 ones where
   // their weights allow it.
   bool bf16_inputs = false;
+  launches::Preferences prefer;             // among launches of GPUs
   const input::HfConfig* config = nullptr;  // may be null: its keys are then not checked
   DiagSink* diags = nullptr;                // not null
   Fact fact = Fact::Built;

@@ -43,6 +43,10 @@ Status verify_state(const CompileState& state, std::string_view pass) {
   if (state.fact >= Fact::Transferred && found.errors() == 0) {
     steps::verify_devices(state.steps, found);
   }
+  if (found.errors() == 0 && state.fact >= Fact::Cut) {
+    const Status launches = steps::verify_launches(state.steps);
+    if (!launches) found.error({}, "", launches.error().message);
+  }
   if (found.errors() == 0) return {};
   return Error{fmt::format("{}: {} ({} findings)",
                            pass.empty() ? "the graph is broken"
@@ -93,9 +97,10 @@ const Pass* find_pass(std::string_view name) {
 }
 
 std::string_view name(Fact fact) {
-  constexpr std::string_view kNames[] = {"built",       "matched",   "placed", "lowered",
-                                         "transferred", "quantized", "chosen", "planned"};
-  static_assert(std::size(kNames) == static_cast<size_t>(Fact::Planned) + 1);
+  constexpr std::string_view kNames[] = {"built",       "matched",   "placed",  "lowered",
+                                         "transferred", "quantized", "chosen",  "planned",
+                                         "cut",         "fused",     "launched"};
+  static_assert(std::size(kNames) == static_cast<size_t>(Fact::Launched) + 1);
   return kNames[static_cast<size_t>(fact)];
 }
 

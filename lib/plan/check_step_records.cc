@@ -79,10 +79,8 @@ void check_fields(StepCheck& s) {
   s.require(is_string(step.module) && is_string(step.device), "module {} or device {} is no string",
             step.module, step.device);
   s.in_range("layer", step.layer, -1, plan.facts.layers - 1);
-  for (const auto& row : step.kernel) {
-    for (uint32_t kernel : row) {
-      s.require(kernel == kNone || is_string(kernel), "kernel {} is no string", kernel);
-    }
+  for (uint32_t kernel : step.kernel) {
+    s.require(kernel == kNone || is_string(kernel), "kernel {} is no string", kernel);
   }
   if (!in_table("inputs", step.first_input, step.input_count, plan.operands.size()) ||
       !in_table("outputs", step.first_output, step.output_count, plan.operands.size()) ||

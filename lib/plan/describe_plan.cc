@@ -76,9 +76,8 @@ std::vector<OpRow> op_rows(const PlanView& plan) {
     row.op = info(static_cast<StepOp>(step.op)).name;
     row.count += 1;
     for (int precision = 0; precision < 2; ++precision) {
-      for (uint32_t kernel : step.kernel[precision]) {
-        if (kernel != kNone) row.kernels[precision].insert(printable(plan.string(kernel)));
-      }
+      const uint32_t kernel = step.kernel[precision];
+      if (kernel != kNone) row.kernels[precision].insert(printable(plan.string(kernel)));
     }
   }
   std::erase_if(rows, [](const OpRow& row) { return row.count == 0; });

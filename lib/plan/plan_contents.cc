@@ -185,6 +185,12 @@ std::string section_bytes(const PlanContents& contents, SectionId id) {
       return as_bytes(contents.steps);
     case SectionId::KvSlots:
       return as_bytes(contents.kv_slots);
+    case SectionId::Parts:
+      return as_bytes(contents.parts);
+    case SectionId::Launches:
+      return as_bytes(contents.launches);
+    case SectionId::LaunchSteps:
+      return as_bytes(contents.launch_steps);
     case SectionId::Tokenizer:
       return contents.tokenizer;
     case SectionId::ChatTemplate:

@@ -74,6 +74,9 @@ struct PlanContents {
   std::vector<std::byte> attrs;
   std::vector<StepRecord> steps;
   std::vector<KvSlotRecord> kv_slots;
+  std::vector<PartRecord> parts;
+  std::vector<LaunchRecord> launches;
+  std::vector<uint32_t> launch_steps;
   std::map<uint32_t, std::vector<std::byte>> constants;  // by blob: bytes of those without slices
   // By blob: to what its rows are rounded (lib/formats/requantized_form.h). Not in the file.
   std::map<uint32_t, std::string> requantized;

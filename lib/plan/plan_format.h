@@ -19,7 +19,7 @@
 namespace ktx::plan {
 
 inline constexpr char kMagic[8] = {'K', 'T', 'X', 'P', 'L', 'A', 'N', '\x1a'};
-inline constexpr uint16_t kMajor = 1;
+inline constexpr uint16_t kMajor = 2;
 inline constexpr uint16_t kMinor = 0;
 inline constexpr uint64_t kSectionAlignment = 64;
 inline constexpr uint64_t kSegmentAlignment = 4096;
@@ -153,8 +153,8 @@ struct OperandRecord {
 };
 static_assert(sizeof(OperandRecord) == 12);
 
-// kernel[p][c]: the kernel family (string) for precision p (0 exact, 1 fast) and
-// batch class c (1, 2-16, 17-256, more tokens); kNone: nothing to do.
+// kernel[p]: the kernel family (string) for precision p (0 exact, 1 fast); kNone: nothing to do.
+// On a GPU the launches say more.
 struct StepRecord {
   uint32_t op;                          // enum StepOp
   uint32_t module;                      // string: the path of the module it came from
@@ -164,9 +164,35 @@ struct StepRecord {
   uint32_t first_output, output_count;  // in Operands
   uint32_t first_weight, weight_count;  // in WeightUses: uint32 blob index or kNone
   uint32_t attrs_offset, attrs_size;    // in Attrs, 4-byte aligned
-  uint32_t kernel[2][4];
+  uint32_t kernel[2];
 };
-static_assert(sizeof(StepRecord) == 80);
+static_assert(sizeof(StepRecord) == 56);
+
+// A stretch of steps that the host hands to one device (lib/launches/launch.h). The last step
+// may be in none: the transfer of a GPU's logits.
+struct PartRecord {
+  uint32_t kind;    // enum launches::Part::Kind: 0 on the CPU, 1 on a GPU, 2 from GPU to GPU
+  uint32_t device;  // string
+  uint32_t from;    // string: the sender of kind 2, else kNone
+  uint32_t first_step;
+  uint32_t step_count;
+};
+static_assert(sizeof(PartRecord) == 20);
+
+// A kernel over steps of a part on a GPU, and when it is chosen (lib/launches/launch.h). Of
+// several for the same steps and tokens the first whose conditions hold.
+struct LaunchRecord {
+  uint32_t fused_op;    // enum FusedOp, kNone: a single step
+  uint32_t kernel;      // string: a row of kernels/gpu/gpu_kernels.def
+  uint32_t first_step;  // in LaunchSteps
+  uint32_t step_count;
+  uint32_t least_tokens;       // rows of a single step's values, tokens of the pass else
+  uint32_t most_tokens;        // 0xFFFFFFFF: any number
+  uint16_t least_sm, most_sm;  // compute capability times ten; 0xFFFF: any newer
+  uint32_t needs;              // bits: 1 cuBLAS, 2 wgmma, 4 keys and values in F16 or Q8_0
+  uint32_t least_run;          // tokens of a sequence; fewer go step by step; 0: all alike
+};
+static_assert(sizeof(LaunchRecord) == 36);
 
 // One cache of keys and values. A token takes kv_heads * key_dim elements of key
 // and kv_heads * value_dim of value; value_dim = 0: values live in the key.

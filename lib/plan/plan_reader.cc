@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "lib/plan/check_step_records.h"
+#include "lib/plan/plan_step_list.h"
 #include "lib/plan/verify_records.h"
 #include "lib/plan/verify_weights.h"
 #include "lib/support/strings.h"
@@ -150,7 +151,9 @@ Status PlanFile::State::check_version(const Prefix& prefix) const {
   if (prefix.major != kMajor) {
     return Error{fmt::format(
         "plan format {}.{}, this ktx-run reads {}.x; {} [KTX-V001]", prefix.major, prefix.minor,
-        kMajor, prefix.major > kMajor ? "use a newer ktx-run" : "compile the model again")};
+        kMajor,
+        prefix.major > kMajor ? "use a newer ktx-run"
+                              : "compile the model again: ktx-compile MODEL.gguf -o PLAN.ktxplan")};
   }
   if (prefix.min_reader_minor > kMinor) {
     return Error{fmt::format(
@@ -330,6 +333,9 @@ Status PlanFile::State::set_views() {
   view.attrs = table(SectionId::Attrs);
   view.steps = as_records<StepRecord>(table(SectionId::Steps));
   view.kv_slots = as_records<KvSlotRecord>(table(SectionId::KvSlots));
+  view.parts = as_records<PartRecord>(table(SectionId::Parts));
+  view.launches = as_records<LaunchRecord>(table(SectionId::Launches));
+  view.launch_steps = as_records<uint32_t>(table(SectionId::LaunchSteps));
   view.chunks = as_records<ChunkRecord>(table(SectionId::Chunks));
   view.tokenizer = mapped.at(SectionId::Tokenizer);
   const auto graph = mapped.at(SectionId::ModuleGraph);
@@ -344,7 +350,8 @@ Status PlanFile::State::open() {
   KTX_TRY(read_sections());
   KTX_TRY(set_views());
   KTX_TRY(verify_records(view));
-  return verify_steps(view);
+  KTX_TRY(verify_steps(view));
+  return verify_launch_records(view);
 }
 
 PlanFile::PlanFile(std::unique_ptr<State> state) : state_(std::move(state)) {}

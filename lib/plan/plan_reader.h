@@ -54,6 +54,9 @@ struct PlanView {
   std::span<const std::byte> attrs;  // 64-byte aligned
   std::span<const StepRecord> steps;
   std::span<const KvSlotRecord> kv_slots;
+  std::span<const PartRecord> parts;
+  std::span<const LaunchRecord> launches;
+  std::span<const uint32_t> launch_steps;
   std::span<const ChunkRecord> chunks;
 
   std::span<const GgufShardRecord> gguf_shards;

@@ -10,6 +10,7 @@
 
 #include "lib/plan/check_step_records.h"
 #include "lib/plan/plan_reader.h"
+#include "lib/plan/plan_step_list.h"
 #include "lib/plan/verify_records.h"
 #include "lib/support/work_file.h"
 
@@ -77,6 +78,9 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
   view.attrs = contents.attrs;
   view.steps = contents.steps;
   view.kv_slots = contents.kv_slots;
+  view.parts = contents.parts;
+  view.launches = contents.launches;
+  view.launch_steps = contents.launch_steps;
   std::vector<ChunkRecord> chunks;
   for (const ChunkRange& chunk : layout.chunks) {
     const uint64_t begin = chunk.offset - contents.segments[chunk.segment].offset;
@@ -100,7 +104,8 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
   view.string_entries = entries;
   view.string_text = text;
   KTX_TRY(verify_records(view));
-  return verify_steps(view);
+  KTX_TRY(verify_steps(view));
+  return verify_launch_records(view);
 }
 
 }  // namespace

@@ -155,6 +155,10 @@ class TargetParser {
                }},
               {"pcie_gbps",
                [&](const YamlNode& n) { gpu.pcie_gbps = number_of(n, "pcie_gbps", 0.001, 1e5); }},
+              {"sms",
+               [&](const YamlNode& n) {
+                 gpu.multiprocessors = static_cast<int>(number_of(n, "sms", 1, 1e4));
+               }},
               {"count", [&](const YamlNode& n) {
                  count = static_cast<int>(number_of(n, "count", 1, kMaxGpus));
                }}});

@@ -11,13 +11,6 @@
 namespace ktx::runtime {
 namespace {
 
-// How many of the step's batch classes have a kernel in this precision.
-int kernels_of(const plan::StepRecord& step, int precision) {
-  const auto& row = step.kernel[precision];
-  return static_cast<int>(
-      std::count_if(std::begin(row), std::end(row), [](uint32_t k) { return k != plan::kNone; }));
-}
-
 Result<std::unique_ptr<CpuStep>> bind_step(const BindContext& context) {
   const std::string_view device = context.plan.string(context.step.device);
   if (device != "cpu") {
@@ -26,9 +19,6 @@ Result<std::unique_ptr<CpuStep>> bind_step(const BindContext& context) {
   }
   const MakeStep make = cpu_op(static_cast<StepOp>(context.step.op));
   if (!make) return Error{"the CPU does not have this op"};
-  if (kernels_of(context.step, context.precision) != kBatchClasses) {
-    return Error{"it has kernels for some numbers of tokens only"};
-  }
   return make(context);
 }
 
@@ -113,7 +103,7 @@ Result<BoundPlan> bind(const plan::PlanView& plan, const KvCache& kv, const Bind
   const uint32_t end = options.first_step + std::min(options.step_count, all - options.first_step);
   for (uint32_t i = options.first_step; i < end; ++i) {
     const plan::StepRecord& record = plan.steps[i];
-    if (kernels_of(record, precision) == 0) continue;  // quantize in exact precision
+    if (record.kernel[precision] == plan::kNone) continue;  // quantize in exact precision
     const BindContext context{
         plan,        record,    options.arena,   options.buffer_offsets, kv,
         options.isa, precision, options.threads, options.shares,         bound.partials.get()};

@@ -103,8 +103,8 @@ kernels::KvView BindContext::kv_view(int32_t slot) const {
   return view;
 }
 
-std::string_view BindContext::family(int batch_class) const {
-  return plan.string_or_empty(step.kernel[precision][batch_class]);
+std::string_view BindContext::family() const {
+  return plan.string_or_empty(step.kernel[precision]);
 }
 
 }  // namespace ktx::runtime

@@ -149,7 +149,7 @@ struct BindContext {
   Result<BoundWeight> weight(int i) const;  // fails when it is not there
   Result<BoundWeight> optional_weight(int i) const;
   kernels::KvView kv_view(int32_t slot) const;
-  std::string_view family(int batch_class) const;
+  std::string_view family() const;
   template <class Attrs>
   const Attrs& attrs() const {
     return plan.attrs_of<Attrs>(step);
@@ -159,7 +159,7 @@ struct BindContext {
   template <class Fn, class Find>
   Result<std::array<Fn, kBatchClasses>> functions(Find find) const {
     std::array<Fn, kBatchClasses> all{};
-    for (int c = 0; c < kBatchClasses; ++c) all[c] = KTX_TRY(find(family(c)));
+    for (int c = 0; c < kBatchClasses; ++c) all[c] = KTX_TRY(find(family()));
     return all;
   }
 

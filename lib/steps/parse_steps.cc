@@ -132,15 +132,15 @@ class Parser {
       words.push_back(std::move(word));
     }
     static const std::map<std::string, Handler, std::less<>> kHandlers = {
-        {"buffer", &Parser::parse_buffer},
-        {"value", &Parser::parse_value},
-        {"kv", &Parser::parse_kv},
-        {"blob", &Parser::parse_blob},
-        {"step", &Parser::parse_step}};
+        {"buffer", &Parser::parse_buffer}, {"value", &Parser::parse_value},
+        {"kv", &Parser::parse_kv},         {"blob", &Parser::parse_blob},
+        {"step", &Parser::parse_step},     {"part", &Parser::parse_part},
+        {"group", &Parser::parse_group},   {"launch", &Parser::parse_launch}};
     const auto handler = kHandlers.find(*kind);
     if (handler == kHandlers.end()) {
-      return fail(fmt::format("unknown item '{}'; expected buffer, value, kv, blob or step",
-                              printable(*kind)));
+      return fail(fmt::format(
+          "unknown item '{}'; expected buffer, value, kv, blob, step, part, group or launch",
+          printable(*kind)));
     }
     return (this->*handler->second)(words);
   }
@@ -319,15 +319,104 @@ class Parser {
     return {};
   }
 
-  Status parse_kernels(const Word& word, std::array<std::string, kBatchClasses>& out) const {
-    if (word.items.size() != 1 && word.items.size() != kBatchClasses) {
-      return fail("expected one kernel or one per batch class");
+  Status parse_kernel(const Word& word, std::string& out) const {
+    KTX_TRY(text(word, out));
+    if (out == "-") out.clear();
+    return {};
+  }
+
+  // FIRST:LAST; "-" for no last.
+  template <class T>
+  Status parse_range(const Word& word, T& first, T& last, T none) const {
+    const bool two = word.items.size() == 1 && word.items[0].size() == 2;
+    if (two && word.items[0][1] == "-") {
+      last = none;
+    } else if (!two || !to_number(word.items[0][1], last)) {
+      return fail(fmt::format("expected {}=FIRST:LAST", printable(word.key)));
     }
-    for (int c = 0; c < kBatchClasses; ++c) {
-      const auto& item = word.items[word.items.size() == 1 ? 0 : c];
-      if (item.size() != 1) return fail("bad kernel name");
-      out[c] = item[0] == "-" ? "" : item[0];
+    if (!to_number(word.items[0][0], first)) {
+      return fail(fmt::format("expected {}=FIRST:LAST", printable(word.key)));
     }
+    return {};
+  }
+  Status parse_numbers(const Word& word, std::vector<int32_t>& out) const {
+    for (const auto& item : word.items) {
+      int32_t number = 0;
+      if (item.size() != 1 || !to_number(item[0], number)) {
+        return fail(fmt::format("expected {}=NUMBER,...", printable(word.key)));
+      }
+      out.push_back(number);
+    }
+    return {};
+  }
+  Status parse_fused(const Word& word, FusedOp& out) const {
+    const std::string* text = word.single();
+    const auto op = text ? fused_op_from_name(*text) : std::nullopt;
+    if (!op) return fail("unknown fused op");
+    out = *op;
+    return {};
+  }
+
+  Status parse_part(const std::vector<Word>& words) {
+    launches::Part part;
+    for (const Word& word : words) {
+      if (word.key == "kind") {
+        const auto kind =
+            word.single() ? launches::part_kind_from_name(*word.single()) : std::nullopt;
+        if (!kind) return fail("unknown kind of part; expected cpu, gpu or peer");
+        part.kind = *kind;
+      } else if (word.key == "device")
+        KTX_TRY(text(word, part.device));
+      else if (word.key == "from")
+        KTX_TRY(text(word, part.from));
+      else if (word.key == "steps")
+        KTX_TRY(parse_range(word, part.first_step, part.step_count, 0));
+      else
+        return unknown(word);
+    }
+    graph_.parts.push_back(std::move(part));
+    return {};
+  }
+
+  Status parse_group(const std::vector<Word>& words) {
+    launches::FusedGroup group;
+    for (const Word& word : words) {
+      if (word.key == "fused")
+        KTX_TRY(parse_fused(word, group.op));
+      else if (word.key == "steps")
+        KTX_TRY(parse_numbers(word, group.steps));
+      else
+        return unknown(word);
+    }
+    graph_.groups.push_back(std::move(group));
+    return {};
+  }
+
+  Status parse_launch(const std::vector<Word>& words) {
+    launches::Launch launch;
+    for (const Word& word : words) {
+      if (word.key == "kernel")
+        KTX_TRY(text(word, launch.kernel));
+      else if (word.key == "fused")
+        KTX_TRY(parse_fused(word, launch.op.emplace()));
+      else if (word.key == "steps")
+        KTX_TRY(parse_numbers(word, launch.steps));
+      else if (word.key == "tokens")
+        KTX_TRY(parse_range(word, launch.least_tokens, launch.most_tokens, kernels::kAnyRows));
+      else if (word.key == "sm")
+        KTX_TRY(parse_range(word, launch.least_sm, launch.most_sm, kernels::kNewestSm));
+      else if (word.key == "run")
+        KTX_TRY(number(word, launch.least_run));
+      else if (word.key == "needs") {
+        for (const auto& item : word.items) {
+          const auto need = item.size() == 1 ? kernels::needs_from_text(item[0]) : std::nullopt;
+          if (!need) return fail("unknown need");
+          launch.needs |= *need;
+        }
+      } else
+        return unknown(word);
+    }
+    graph_.launches.push_back(std::move(launch));
     return {};
   }
 
@@ -355,9 +444,9 @@ class Parser {
       else if (word.key == "attrs")
         KTX_TRY(parse_attrs(word, step.attrs));
       else if (word.key == "exact")
-        KTX_TRY(parse_kernels(word, step.kernels[0]));
+        KTX_TRY(parse_kernel(word, step.kernels[0]));
       else if (word.key == "fast")
-        KTX_TRY(parse_kernels(word, step.kernels[1]));
+        KTX_TRY(parse_kernel(word, step.kernels[1]));
       else if (word.key == "weight") {
         KTX_TRY(text(word, name));
         const auto id = blob_ids_.find(name);

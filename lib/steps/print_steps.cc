@@ -30,16 +30,28 @@ std::string print_attrs(const StepAttrs& attrs) {
   return out;
 }
 
-// One kernel name when all batch classes agree, else all four.
-std::string print_kernels(const std::array<std::string, kBatchClasses>& kernels) {
-  bool same = true;
-  for (const std::string& kernel : kernels) same &= kernel == kernels[0];
-  if (same) return kernels[0].empty() ? "-" : kernels[0];
-  std::string out;
-  for (const std::string& kernel : kernels) {
-    out += (out.empty() ? "" : ",") + (kernel.empty() ? std::string("-") : kernel);
-  }
-  return out;
+std::string or_dash(const std::string& text) {
+  return text.empty() ? "-" : text;
+}
+
+std::string print_part(const launches::Part& part) {
+  const std::string from = part.from.empty() ? "" : " from=" + quote(part.from);
+  return fmt::format("part kind={} device={}{} steps={}:{}\n", part_kind_name(part.kind),
+                     quote(part.device), from, part.first_step, part.step_count);
+}
+
+std::string print_launch(const launches::Launch& launch) {
+  const auto most = [](int64_t value, int64_t none) {
+    return value == none ? std::string("-") : std::to_string(value);
+  };
+  std::string out = fmt::format("launch kernel={}", quote(launch.kernel));
+  if (launch.op) out += fmt::format(" fused={}", name(*launch.op));
+  out += fmt::format(" steps={} tokens={}:{} sm={}:{}", fmt::join(launch.steps, ","),
+                     launch.least_tokens, most(launch.most_tokens, kernels::kAnyRows),
+                     launch.least_sm, most(launch.most_sm, kernels::kNewestSm));
+  if (launch.needs != 0) out += " needs=" + kernels::needs_text(launch.needs);
+  if (launch.least_run != 0) out += fmt::format(" run={}", launch.least_run);
+  return out + "\n";
 }
 
 std::string print_blob(const Blob& blob) {
@@ -63,11 +75,21 @@ std::string print_step(const StepGraph& graph, const Step& step) {
   }
   const std::string attrs = print_attrs(step.attrs);
   if (!attrs.empty()) out += " attrs=" + attrs;
-  return out + fmt::format(" exact={} fast={}\n", print_kernels(step.kernels[0]),
-                           print_kernels(step.kernels[1]));
+  return out +
+         fmt::format(" exact={} fast={}\n", or_dash(step.kernels[0]), or_dash(step.kernels[1]));
 }
 
 }  // namespace
+
+std::string print_launches(const StepGraph& graph) {
+  std::string out;
+  for (const launches::Part& part : graph.parts) out += print_part(part);
+  for (const launches::FusedGroup& group : graph.groups) {
+    out += fmt::format("group fused={} steps={}\n", name(group.op), fmt::join(group.steps, ","));
+  }
+  for (const launches::Launch& launch : graph.launches) out += print_launch(launch);
+  return out;
+}
 
 std::string print(const StepGraph& graph) {
   std::string out = "step-ir 1\n";
@@ -86,7 +108,7 @@ std::string print(const StepGraph& graph) {
   }
   for (const Blob& blob : graph.blobs) out += print_blob(blob);
   for (const Step& step : graph.steps) out += print_step(graph, step);
-  return out;
+  return out + print_launches(graph);
 }
 
 }  // namespace ktx::steps

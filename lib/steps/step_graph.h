@@ -23,6 +23,7 @@
 #include "lib/formats/step_attrs.h"
 #include "lib/formats/step_ops.h"
 #include "lib/ir/module_graph.h"
+#include "lib/launches/launch.h"
 #include "lib/support/diag.h"
 #include "lib/support/result.h"
 
@@ -64,9 +65,8 @@ struct Blob {
   std::string device;
 };
 
-inline constexpr int kPrecisions = 2;    // exact, fast
-inline constexpr int kBatchClasses = 4;  // 1, 2-16, 17-256, more tokens
-using Kernels = std::array<std::array<std::string, kBatchClasses>, kPrecisions>;
+inline constexpr int kPrecisions = 2;  // exact, fast
+using Kernels = std::array<std::string, kPrecisions>;
 
 struct Step {
   StepOp op = StepOp::Embed;
@@ -101,6 +101,9 @@ struct StepGraph {
   std::vector<KvSlot> kv_slots;
   std::vector<Step> steps;
   std::vector<Buffer> buffers;
+  std::vector<launches::Part> parts;         // set by cut_parts
+  std::vector<launches::FusedGroup> groups;  // set by fuse_steps
+  std::vector<launches::Launch> launches;    // set by choose_launches
 
   View whole(ValueId value) const;  // all elements of its rows
 };
@@ -109,6 +112,8 @@ struct StepGraph {
 int64_t row_bytes(const Value& value);
 
 std::string print(const StepGraph& graph);
+// The lines of parts, groups and launches alone.
+std::string print_launches(const StepGraph& graph);
 
 // The graph that print wrote; errors as "FILE:LINE: what". Safe for untrusted text.
 Result<StepGraph> parse(std::string_view text, const std::string& file);
@@ -118,6 +123,8 @@ void verify(const StepGraph& graph, DiagSink& sink);
 // Every step that touches a value, a weight or a cache of another device; a transfer
 // reads one device and writes another. Holds from insert-transfers on.
 void verify_devices(const StepGraph& graph, DiagSink& sink);
+// Parts, groups and launches, as far as there are any; the graph has passed verify().
+Status verify_launches(const StepGraph& graph);
 
 // By value: the device of the first step that writes it; "" when none does.
 std::vector<std::string> value_devices(const StepGraph& graph);

@@ -11,9 +11,6 @@ namespace {
 constexpr EnvVariable kVariables[] = {
     {"KTX_FORCE_ISA", "use this instruction set: scalar, avx2, avx512 or amx"},
     {"KTX_CUDA_OVERLAP", "0: a GPU kernel starts only when the one before it has ended (sm_90)"},
-    {"KTX_CUDA_LIBRARY", "0: large products on a GPU do without cuBLAS"},
-    {"KTX_CUDA_MLA",
-     "absorbed or expanded: the form of MLA for prompts on a GPU, instead of the faster"},
     {"NO_COLOR", "when set, no colours are printed"},
     {"GITHUB_WORKSPACE", "root of the checkout: paths in SARIF are relative to it"},
     {"HOME", "where the chat keeps its history"},

@@ -46,6 +46,7 @@ struct GpuTarget {
   uint64_t memory_bytes = 0;
   double bandwidth_gbps = 0;  // of its memory; 0: not stated
   double pcie_gbps = 0;       // to the host, one direction; 0: not stated
+  int multiprocessors = 0;    // SMs; 0: not stated
 };
 
 struct Target {

@@ -31,7 +31,12 @@ struct Placement {
   const char* name;
   const char* rules;  // from rules/
   const char* target = "targets/h200.yaml";
+  const char* prefer = nullptr;
 };
+constexpr Placement kMlaExpanded = {"mla-expanded", "all-gpu.yaml", "targets/h200.yaml",
+                                    "--prefer=mla=expanded"};
+constexpr Placement kAlone = {"alone", "all-gpu.yaml", "targets/h200.yaml",
+                              "--prefer=fused=no,cublas=no"};
 constexpr Placement kAllGpu = {"all-gpu", "all-gpu.yaml"};
 constexpr Placement kExpertsOnCpu = {"experts-on-cpu", "moe-experts-on-cpu.yaml"};
 constexpr Placement kHalf = {"half", "../tests/gpu/half-of-the-experts.yaml"};
@@ -128,9 +133,16 @@ class GpuModels : public ::testing::Test {
     const std::string name = model + "-" + placement.name + ".ktxplan";
     if (!carried.empty()) return carried + "/" + name;
     const std::string path = std::string(source_dir() + "/rules/") + placement.rules;
-    const Finished run = run_program(
-        {ktx_compile(), "-q", model_gguf(model), path,
-         std::string("--target=" + source_dir() + "/") + placement.target, "-o", dir_.path(name)});
+    std::vector<std::string> command = {
+        ktx_compile(),
+        "-q",
+        model_gguf(model),
+        path,
+        std::string("--target=" + source_dir() + "/") + placement.target,
+        "-o",
+        dir_.path(name)};
+    if (placement.prefer) command.emplace_back(placement.prefer);
+    const Finished run = run_program(command);
     EXPECT_EQ(run.status, 0) << run.err;
     return dir_.path(name);
   }
@@ -142,11 +154,13 @@ TEST_F(GpuModels, WholeOnTheGpuGiveTheReferencesTokens) {
 }
 
 TEST_F(GpuModels, InChunksOfAnySize) {
-  for (int64_t chunk : {1, 7, 512}) {
-    const Comparison all = one_by_one(kAllGpu, {}, chunk, 2);
-    EXPECT_EQ(all.cases, 16);
-    EXPECT_GE(all.equal, 15) << chunk;
-    EXPECT_LE(all.mean(), 0.01) << chunk;
+  for (const Placement& placement : {kAllGpu, kMlaExpanded, kAlone}) {
+    for (int64_t chunk : {1, 7, 512}) {
+      const Comparison all = one_by_one(placement, {}, chunk, 2);
+      EXPECT_EQ(all.cases, 16);
+      EXPECT_GE(all.equal, 15) << placement.name << " " << chunk;
+      EXPECT_LE(all.mean(), 0.01) << placement.name << " " << chunk;
+    }
   }
 }
 

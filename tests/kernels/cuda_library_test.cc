@@ -94,14 +94,5 @@ TEST_F(CudaLibrary, LargeWeightsGoInPieces) {  // 40 MiB in F16
   check_product(random, w, random.normals(20 * 1024), {}, 1009);
 }
 
-TEST_F(CudaLibrary, TheTableSaysFromHowManyTokensOn) {
-  Random random(96);
-  const GpuWeights w(random, DType::Q4_K, 4096, 4096);
-  EXPECT_FALSE(goes_to_library(16, w.gpu()));
-  CudaWeight rows = w.gpu();
-  rows.layout = Layout::Rows;
-  EXPECT_FALSE(goes_to_library(4096, rows));
-}
-
 }  // namespace
 }  // namespace ktx::kernels

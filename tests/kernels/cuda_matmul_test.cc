@@ -174,42 +174,6 @@ TEST_F(CudaMatmul, TheSameCallGivesTheSameBits) {
   }
 }
 
-TEST_F(CudaMatmul, GateUpIsSiluOfOneTimesTheOther) {
-  Random random(58);
-  struct Types {
-    DType gate, up;
-  };
-  for (const Types types : {Types{DType::Q4_K, DType::Q4_K}, Types{DType::Q5_0, DType::Q5_0},
-                            Types{DType::Q4_K, DType::Q6_K}, Types{DType::F16, DType::F16}}) {
-    const int64_t rows = 200, cols = 768;
-    const GpuWeights gate(random, types.gate, rows, cols), up(random, types.up, rows, cols);
-    for (int64_t tokens : {1, 6, 16, 50}) {
-      const std::vector<float> x = random.normals(tokens * cols, 0.05f);
-      Gpu<float> gpu_x(x), y(static_cast<size_t>(tokens * rows));
-      CudaGateUpArgs args;
-      args.gate = gate.gpu();
-      args.up = up.gpu();
-      args.x = gpu_x.data();
-      args.x_stride = cols;
-      args.tokens = tokens;
-      args.y = y.data();
-      args.y_stride = rows;
-      GpuWorkspace workspace(args, cuda_gate_up_workspace(args));
-      ASSERT_TRUE(ran(launch_gate_up(args, nullptr)));
-      std::vector<float> want;
-      for (int64_t t = 0; t < tokens; ++t) {
-        for (int64_t n = 0; n < rows; ++n) {
-          const double g = dot(gate.row(0, n), x.data() + t * cols);
-          const double u = dot(up.row(0, n), x.data() + t * cols);
-          want.push_back(static_cast<float>(g / (1 + std::exp(-g)) * u));
-        }
-      }
-      EXPECT_LT(relative_error(y.read(), want), 3 * kHalfProducts)
-          << name(types.gate) << " " << name(types.up) << " tokens " << tokens;
-    }
-  }
-}
-
 TEST_F(CudaMatmul, HeadsTakeTheirRowsOfTheirMatrices) {
   Random random(59);
   for (DType dtype : {DType::Q8_0, DType::Q4_K, DType::Q5_0, DType::F16}) {

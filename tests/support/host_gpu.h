@@ -69,9 +69,8 @@ class HostPlan {
       const bool transposed =
           op == StepOp::MatmulHeads && view_.attrs_of<MatmulHeadsAttrs>(step).transposed != 0;
       step.device = cpu;
-      for (uint32_t& kernel : step.kernel[0]) {
-        kernel = intern(kernels::kernel_family(op, kernels::Precision::Exact, dtype, transposed));
-      }
+      step.kernel[0] =
+          intern(kernels::kernel_family(op, kernels::Precision::Exact, dtype, transposed));
     }
     view_.string_entries = entries_;
     view_.string_text = text_;
@@ -131,9 +130,9 @@ struct HostGpuLog {
   int64_t launches = 0;  // of single steps
   int64_t graph_launches = 0;
   int64_t captured = 0;
-  int64_t fused = 0;      // steps made of several
-  int64_t fused_few = 0;  // for passes of few tokens
-  int64_t fused_many = 0;
+  int64_t fused = 0;       // launches of several steps for one token
+  int64_t fused_few = 0;   // for few tokens
+  int64_t fused_many = 0;  // of MLA
   std::vector<std::vector<runtime::SequenceRun>>
       runs_of_sequences;  // of each launch of many tokens
   int64_t waits = 0;
@@ -144,6 +143,7 @@ struct HostGpuLog {
 struct HostGpuOptions {
   uint64_t memory_bytes = uint64_t{1} << 32;
   int compute_major = 9;
+  uint32_t has = kernels::kNeedsCublas | kernels::kNeedsWgmma;
   // The step whose launch fails, counted from the first; -1: none does.
   int64_t fail_at_launch = -1;
   // The step whose first output gets an infinity in its first element.
@@ -160,7 +160,8 @@ class HostGpu final : public Gpu {
               0,
               options.memory_bytes,
               options.memory_bytes,
-              0};
+              0,
+              options.has};
   }
   static runtime::OpenGpu opener(const HostGpuOptions& options, HostGpuLog* log) {
     return [=](int number) -> Result<std::unique_ptr<Gpu>> {
@@ -266,19 +267,17 @@ class HostGpu final : public Gpu {
     return {};
   }
 
-  Result<std::unique_ptr<GpuStep>> make_step(const GpuBindContext& context) override {
+  // A fused op is the composition of its steps, at the place of the last.
+  Result<std::unique_ptr<GpuStep>> make_launch(const GpuBindContext& context,
+                                               std::span<GpuStep* const> members) override {
     if (!plan_) plan_ = std::make_unique<HostPlan>(context);
-    return std::unique_ptr<GpuStep>(std::make_unique<Step>(*this, context));
-  }
-  // The composition of the steps, at the place of the last; of many tokens for Latent alone.
-  Result<std::unique_ptr<GpuStep>> make_fused(runtime::PassSize size, const runtime::Fusion& fusion,
-                                              std::span<GpuStep* const> steps,
-                                              const GpuBindContext&) override {
-    const bool many = size == runtime::PassSize::Many;
-    if (many && fusion.kind != runtime::FusionKind::Latent) return std::unique_ptr<GpuStep>();
-    ++(many ? log_->fused_many : size == runtime::PassSize::Few ? log_->fused_few : log_->fused);
+    const launches::Launch& launch = context.launch;
+    if (!launch.op) return std::unique_ptr<GpuStep>(std::make_unique<Step>(*this, context));
+    EXPECT_EQ(members.size(), launch.steps.size());
+    const bool latent = launch.op == FusedOp::Latent;
+    ++(latent ? log_->fused_many : launch.most_tokens == 1 ? log_->fused : log_->fused_few);
     return std::unique_ptr<GpuStep>(
-        std::make_unique<FusedStep>(steps, many ? &log_->runs_of_sequences : nullptr));
+        std::make_unique<FusedStep>(members, latent ? &log_->runs_of_sequences : nullptr));
   }
 
   int64_t find_best_bytes(const runtime::GpuBestLogits& a) const override { return a.rows; }

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include "lib/passes/chunk_tokens.h"
+#include "lib/passes/launched_steps.h"
 #include "lib/rules/checks.h"
 #include "lib/rules/rule_keys.h"
 #include "lib/rules/target_yaml.h"
@@ -70,6 +72,7 @@ class Checker {
     sink_.set_policy(policy_of(options));
     state_.diags = &sink_;
     state_.check.only = true;
+    state_.prefer = options.prefer;
     state_.check.has_gguf = !options.model.empty();
     if (options.dialect == "ktransformers") {
       state_.check.dialect = rules::Dialect::KTransformers;
@@ -202,8 +205,13 @@ class Checker {
     std::FILE* out = text ? stdout : stderr;
     if (text && options_.coverage) fmt::print("{}", coverage_table(state_));
     if (options_.list_unruled) fmt::print(out, "{}", unruled_list(state_));
+    std::optional<steps::StepGraph> steps;
+    if (!options_.explain.empty()) {
+      Result<steps::StepGraph> launched = passes::launched_steps(state_);
+      if (launched) steps = launched.take();
+    }
     for (const std::string& path : options_.explain) {
-      const Result<std::string> explained = explain_module(state_, path);
+      const Result<std::string> explained = explain_module(state_, steps ? &*steps : nullptr, path);
       if (!explained) sink_.error({}, "", explained.error().message);
       if (explained) fmt::print(out, "{}", *explained);
     }

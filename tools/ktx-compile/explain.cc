@@ -8,7 +8,10 @@
 #include "lib/formats/shape_text.h"
 #include "lib/passes/asked_layout.h"
 #include "lib/passes/estimate.h"
+#include "lib/rules/device_name.h"
 #include "lib/support/strings.h"
+#include "lib/target/gpu_generation.h"
+#include "tools/ktx-compile/list_launches.h"
 
 namespace ktx::tools {
 namespace {
@@ -76,9 +79,48 @@ std::string layout_of(const ir::Module& module) {
   return "rows, as in the GGUF";
 }
 
+// The generation of a GPU of the target; 0: not known, or no GPU.
+int generation_of(const passes::CompileState& state, const std::string& device) {
+  const auto place = rules::parse_device(device);
+  if (!place || place->kind != rules::DeviceSpec::Kind::Cuda) return 0;
+  const auto number = static_cast<size_t>(place->gpus[0]);
+  return number < state.target.gpus.size() ? target::generation(state.target.gpus[number]) : 0;
+}
+
+// Of the module's own steps: kernel families on the CPU; on a GPU the launches, those of the
+// target's card where it is known, each with the sentence of its row.
+std::string kernels_of(const passes::CompileState& state, const steps::StepGraph& graph,
+                       const std::string& path) {
+  std::string out;
+  for (size_t i = 0; i < graph.steps.size(); ++i) {
+    const steps::Step& step = graph.steps[i];
+    if (step.module != path || step.op == StepOp::Transfer) continue;
+    const std::string_view op = info(step.op).name;
+    if (step.device == "cpu") {
+      const auto or_none = [](const std::string& name) { return name.empty() ? "-" : name; };
+      out += fmt::format("  kernel  {}: {} (exact: {})\n", op, or_none(step.kernels[1]),
+                         or_none(step.kernels[0]));
+      continue;
+    }
+    const int sm = generation_of(state, step.device);
+    for (const launches::Launch& launch : graph.launches) {
+      const auto& all = launch.steps;
+      if (std::find(all.begin(), all.end(), static_cast<int32_t>(i)) == all.end()) continue;
+      if (sm > 0 && (sm < launch.least_sm || sm > launch.most_sm)) continue;
+      const auto kernel = kernels::gpu_kernel_from_name(launch.kernel);
+      out +=
+          fmt::format("  kernel  {}: {}\n          {}\n",
+                      launch.op ? fmt::format("{} in {}", op, name(*launch.op)) : std::string(op),
+                      launch_line(launch), kernels::info(*kernel).sentence);
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
-Result<std::string> explain_module(const passes::CompileState& state, const std::string& path) {
+Result<std::string> explain_module(const passes::CompileState& state, const steps::StepGraph* steps,
+                                   const std::string& path) {
   const ir::Module* module = find_module(state.modules, path);
   if (!module) {
     return Error{fmt::format("--explain {}: no module of this path{}", printable(path),
@@ -126,6 +168,7 @@ Result<std::string> explain_module(const passes::CompileState& state, const std:
                        human_bytes(passes::source_bytes(*module)),
                        human_bytes(passes::placed_bytes(*module)));
   }
+  if (steps) out += kernels_of(state, *steps, module->path);
   return out;
 }
 

@@ -1,4 +1,4 @@
-// --explain PATH: why a module is on its device and what it consists of.
+// --explain PATH: why a module is on its device, what it consists of, and which kernels run it.
 #pragma once
 
 #include <string>
@@ -8,7 +8,9 @@
 
 namespace ktx::tools {
 
-// Fails where there is no module of this path; the message names the nearest.
-Result<std::string> explain_module(const passes::CompileState& state, const std::string& path);
+// Fails where there is no module of this path; the message names the nearest. `steps`: the
+// model's, with launches; null where it cannot be lowered.
+Result<std::string> explain_module(const passes::CompileState& state, const steps::StepGraph* steps,
+                                   const std::string& path);
 
 }  // namespace ktx::tools

@@ -9,6 +9,7 @@
 #include "lib/support/env.h"
 #include "lib/support/mapped_file.h"
 #include "tools/ktx-compile/check.h"
+#include "tools/ktx-compile/list_launches.h"
 
 namespace ktx::tools {
 namespace {
@@ -19,6 +20,13 @@ std::string_view from_header(std::string_view text) {
     text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
   }
   return text;
+}
+
+// How far a step graph is that no pass is asked to go on with.
+passes::Fact fact_of(const steps::StepGraph& graph) {
+  if (!graph.launches.empty()) return passes::Fact::Launched;
+  if (!graph.groups.empty()) return passes::Fact::Fused;
+  return graph.parts.empty() ? passes::Fact::Lowered : passes::Fact::Cut;
 }
 
 // Fills state.modules or state.steps, and how far the graph is.
@@ -37,7 +45,7 @@ Status read_graph(const Options& options, passes::CompileState& state) {
   }
   if (steps) {
     state.steps = KTX_TRY(steps::parse(text, options.model));
-    state.fact = first ? first->needs : passes::Fact::Lowered;
+    state.fact = first ? first->needs : fact_of(state.steps);
   } else {
     state.modules = KTX_TRY(ir::parse(text, options.model));
     // Numbers of rules mean those of the files that the text was made with.
@@ -55,6 +63,7 @@ Status run(const Options& options, passes::CompileState& state) {
   // Nothing of this machine: the same text gives the same text everywhere.
   state.check.only = true;
   state.bf16_inputs = options.bf16_inputs;
+  state.prefer = options.prefer;
   set_run_shape(options, state);
   if (state.diags->errors() > 0) return {};
   passes::PassOptions pass_options;
@@ -77,6 +86,11 @@ int run_graph_text(const Options& options) {
   }
   if (!done || sink.errors() > 0) return 1;
   const bool modules = options.emit == "module-ir";
+  if (options.emit == "launches" && state.fact < passes::Fact::Launched) {
+    fmt::print(stderr, "ktx-compile: error: {}: no launches yet; add choose-launches to --passes\n",
+               options.model);
+    return 1;
+  }
   if (options.emit == "step-ir" && state.fact < passes::Fact::Lowered) {
     fmt::print(stderr,
                "ktx-compile: error: {}: no step graph yet; add lower-to-steps to --passes\n",
@@ -87,6 +101,10 @@ int run_graph_text(const Options& options) {
     fmt::print(stderr, "ktx-compile: error: {}: a step graph has no module graph to print\n",
                options.model);
     return 1;
+  }
+  if (options.emit == "launches") {
+    fmt::print("{}", list_launches(state.steps, state.target));
+    return 0;
   }
   fmt::print("{}", modules ? ir::print(state.modules) : passes::print_state(state));
   return 0;

@@ -31,6 +31,11 @@ void check_names(Options& options, Mistakes& mistakes) {
     const Status added = rules::add_warning_flag(flag, policy);
     if (!added) mistakes.push_back(added.error().message);
   }
+  if (!options.prefer_text.empty()) {
+    const auto prefer = launches::parse_preferences(options.prefer_text);
+    if (prefer.ok()) options.prefer = *prefer;
+    if (!prefer.ok()) mistakes.push_back("--prefer: " + prefer.error().message);
+  }
   auto template_vars = text::parse_template_vars(options.template_var_texts);
   if (template_vars) {
     options.template_vars = template_vars.take();

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "lib/launches/launch_choice.h"
+
 namespace ktx::tools {
 
 struct Options {
@@ -23,9 +25,11 @@ struct Options {
   int64_t kv_budget_bytes = 0;
   bool drop_unused = false;
   bool bf16_inputs = false;
+  std::string prefer_text;  // as given
+  launches::Preferences prefer;
   int threads = 0;
 
-  std::string emit;  // "", "module-ir" or "step-ir"
+  std::string emit;  // "", "module-ir", "step-ir" or "launches"
   std::string stop_after;
   bool graph_text = false;          // the model is a graph in its text form (graph_text.h)
   std::vector<std::string> passes;  // those that a graph as text goes through

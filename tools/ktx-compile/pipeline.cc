@@ -17,6 +17,7 @@
 #include "lib/target/target.h"
 #include "lib/text/tokenizer_data.h"
 #include "tools/ktx-compile/check.h"
+#include "tools/ktx-compile/list_launches.h"
 #include "tools/ktx-compile/progress.h"
 #include "tools/ktx-compile/text_check.h"
 
@@ -99,6 +100,7 @@ std::vector<std::string> byte_options(const Options& options) {
     out.push_back(fmt::format("--kv-budget={}", options.kv_budget_bytes));
   if (options.drop_unused) out.push_back("--drop-unused");
   if (options.bf16_inputs) out.push_back("--inputs=bf16");
+  if (!options.prefer_text.empty()) out.push_back("--prefer=" + options.prefer_text);
   if (!options.target.empty()) out.push_back("--target");
   return out;
 }
@@ -162,6 +164,7 @@ int run_compile(const Options& options) {
   read_target_file(options, state);
   state.check.for_target = state.check.target_given;
   state.bf16_inputs = options.bf16_inputs;
+  state.prefer = options.prefer;
   if (talk.failed()) return 1;
 
   // 3. The module graph, bound to the tensors.
@@ -197,6 +200,7 @@ int run_compile(const Options& options) {
   talk.flush();
   if (options.emit == "module-ir") fmt::print("{}", ir::print(state.modules));
   if (options.emit == "step-ir") fmt::print("{}", steps::print(state.steps));
+  if (options.emit == "launches") fmt::print("{}", list_launches(state.steps, state.target));
   if (!options.emit.empty() || !options.stop_after.empty()) return 0;
 
   // 5. Tokenizer and chat template, checked now rather than at the first prompt.

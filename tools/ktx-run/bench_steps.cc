@@ -112,7 +112,7 @@ std::string products_text(const runtime::Engine& engine) {
   const plan::PlanView& plan = engine.plan();
   std::set<std::string> lines;
   for (const plan::StepRecord& step : plan.steps) {
-    const uint32_t kernel = step.kernel[static_cast<int>(engine.precision())][0];
+    const uint32_t kernel = step.kernel[static_cast<int>(engine.precision())];
     if (kernel == plan::kNone || plan.weights(step).empty()) continue;
     const uint32_t weight = plan.weights(step)[0];
     if (weight == plan::kNone) continue;

@@ -1,4 +1,4 @@
-// Fusions (lib/runtime/gpu/fusions.h) as launches of 2 to 16 tokens (cuda_few_tokens.h). Routers
+// Fused ops as launches of 2 to 16 tokens (cuda_few_tokens.h). Routers
 // and experts go step by step, and so does attention: with its rope and store in it, 16
 // sequences of 2048 tokens were 2 % slower (every block of a sequence does them again), and of
 // few tokens no quicker.
@@ -6,8 +6,6 @@
 
 namespace ktx::runtime {
 namespace {
-
-static_assert(kMostFewTokens <= kernels::kCudaFewTokens);
 
 // bind() says whether the launchers take it.
 template <class Args, Status (*kLaunch)(const Args&, kernels::CudaStream)>
@@ -73,22 +71,11 @@ class GateUp final : public FewProduct<kernels::CudaFewGateUpArgs, kernels::laun
 
 }  // namespace
 
-Result<std::unique_ptr<GpuStep>> make_cuda_fused_few(CudaGpu& gpu, const Fusion& fusion,
-                                                     const GpuBindContext& context) {
-  const FusedMembers members(gpu, fusion, context);
-  switch (fusion.kind) {
-    case FusionKind::Products:
-      return make_fused_step<Products>(members);
-    case FusionKind::GateUp:
-      return make_fused_step<GateUp>(members);
-    case FusionKind::Attention:
-    case FusionKind::RouterProduct:
-    case FusionKind::Experts:
-      return std::unique_ptr<GpuStep>();
-    case FusionKind::Latent:  // the steps themselves, but where tests want the other form
-      return make_cuda_fused_many(gpu, fusion, context);
-  }
-  return std::unique_ptr<GpuStep>();
+Result<std::unique_ptr<GpuStep>> make_products_skinny_gemm(const FusedMembers& members) {
+  return make_fused_step<Products>(members);
+}
+Result<std::unique_ptr<GpuStep>> make_gate_up_skinny_gemm(const FusedMembers& members) {
+  return make_fused_step<GateUp>(members);
 }
 
 }  // namespace ktx::runtime

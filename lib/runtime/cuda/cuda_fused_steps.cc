@@ -1,4 +1,4 @@
-// Fusions (lib/runtime/gpu/fusions.h) as launches of one token (cuda_one_token.h).
+// Fused ops as launches of one token (cuda_one_token.h).
 #include <algorithm>
 
 #include "kernels/cuda/cuda_attention.h"
@@ -187,24 +187,20 @@ class Attention final : public GpuStep {
 
 }  // namespace
 
-Result<std::unique_ptr<GpuStep>> make_cuda_fused(CudaGpu& gpu, const Fusion& fusion,
-                                                 const GpuBindContext& context) {
-  const Members members(gpu, fusion, context);
-  switch (fusion.kind) {
-    case FusionKind::Products:
-      return make_fused_step<Products>(members);
-    case FusionKind::GateUp:
-      return make_fused_step<GateUp>(members);
-    case FusionKind::RouterProduct:
-      return make_fused_step<RouterProduct>(members);
-    case FusionKind::Experts:
-      return make_fused_step<Experts>(members);
-    case FusionKind::Attention:
-      return make_fused_step<Attention>(members);
-    case FusionKind::Latent:
-      break;  // absorbed, step by step
-  }
-  return std::unique_ptr<GpuStep>();
+Result<std::unique_ptr<GpuStep>> make_products_gemv(const FusedMembers& members) {
+  return make_fused_step<Products>(members);
+}
+Result<std::unique_ptr<GpuStep>> make_gate_up_gemv(const FusedMembers& members) {
+  return make_fused_step<GateUp>(members);
+}
+Result<std::unique_ptr<GpuStep>> make_router_gemv(const FusedMembers& members) {
+  return make_fused_step<RouterProduct>(members);
+}
+Result<std::unique_ptr<GpuStep>> make_experts_gemv(const FusedMembers& members) {
+  return make_fused_step<Experts>(members);
+}
+Result<std::unique_ptr<GpuStep>> make_rope_attention(const FusedMembers& members) {
+  return make_fused_step<Attention>(members);
 }
 
 }  // namespace ktx::runtime

@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "kernels/cuda/cublas.h"
 #include "kernels/cuda/cuda_copy.h"
 #include "kernels/cuda/cuda_sampling.h"
-#include "kernels/cuda/library_products.h"
+#include "kernels/cuda/this_gpu.h"
 #include "lib/runtime/cuda/cuda_check.h"
 #include "lib/runtime/cuda/cuda_steps.h"
 #include "lib/support/strings.h"
@@ -65,7 +66,8 @@ Result<std::unique_ptr<Gpu>> CudaGpu::open(int number) {
   cudaDeviceGetAttribute(&clock_khz, cudaDevAttrMemoryClockRate, number);
   cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, number);
   const double bandwidth = 2.0 * clock_khz * 1e3 * bus_bits / 8 / 1e9;  // two transfers a clock
-  gpu->facts_ = {properties.name, properties.major, properties.minor, total, free, bandwidth};
+  gpu->facts_ = {properties.name, properties.major,       properties.minor, total, free,
+                 bandwidth,       kernels::this_gpu_has()};
   KTX_TRY(cuda_status(cudaStreamCreateWithFlags(&gpu->stream_, cudaStreamNonBlocking),
                       "making a stream"));
   KTX_TRY(cuda_status(cudaStreamCreateWithFlags(&gpu->uploads_, cudaStreamNonBlocking),
@@ -204,9 +206,9 @@ Status CudaGpu::finish() {
   return cuda_status(cudaStreamSynchronize(stream_), "waiting for the GPU");
 }
 
-Status CudaGpu::start_libraries(int64_t tokens) {
+Status CudaGpu::start_cublas() {
   use();
-  return kernels::start_library_products(tokens);
+  return kernels::start_cublas();
 }
 
 Status CudaGpu::begin_capture() {
@@ -234,9 +236,10 @@ Status CudaGpu::launch(GpuGraph& graph) {
                      "launching a graph");
 }
 
-Result<std::unique_ptr<GpuStep>> CudaGpu::make_step(const GpuBindContext& context) {
+Result<std::unique_ptr<GpuStep>> CudaGpu::make_launch(const GpuBindContext& context,
+                                                      std::span<GpuStep* const>) {
   use();
-  return make_cuda_step(*this, context);
+  return context.launch.op ? make_cuda_fused(*this, context) : make_cuda_step(*this, context);
 }
 
 Status CudaGpu::find_best(const GpuBestLogits& args) {
@@ -246,16 +249,6 @@ Status CudaGpu::find_best(const GpuBestLogits& args) {
 
 int64_t CudaGpu::find_best_bytes(const GpuBestLogits& args) const {
   return kernels::cuda_best_logits_workspace(launcher_args(args));
-}
-
-Result<std::unique_ptr<GpuStep>> CudaGpu::make_fused(PassSize size, const Fusion& fusion,
-                                                     std::span<GpuStep* const>,
-                                                     const GpuBindContext& context) {
-  constexpr Result<std::unique_ptr<GpuStep>> (*kMake[])(
-      CudaGpu&, const Fusion&, const GpuBindContext&) = {make_cuda_fused, make_cuda_fused_few,
-                                                         make_cuda_fused_many};  // by size
-  use();
-  return kMake[static_cast<size_t>(size)](*this, fusion, context);
 }
 
 }  // namespace ktx::runtime

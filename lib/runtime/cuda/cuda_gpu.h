@@ -33,16 +33,14 @@ class CudaGpu final : public Gpu {
   Status set(GpuMark mark) override;
   Status wait(GpuMark mark) override;
   Status finish() override;
-  Status start_libraries(int64_t tokens) override;
+  Status start_cublas() override;
   Status begin_capture() override;
   Result<std::unique_ptr<GpuGraph>> end_capture() override;
   Status launch(GpuGraph& graph) override;
-  Result<std::unique_ptr<GpuStep>> make_step(const GpuBindContext& context) override;
   Status find_best(const GpuBestLogits& args) override;
   int64_t find_best_bytes(const GpuBestLogits& args) const override;
-  Result<std::unique_ptr<GpuStep>> make_fused(PassSize size, const Fusion& fusion,
-                                              std::span<GpuStep* const> steps,
-                                              const GpuBindContext& context) override;
+  Result<std::unique_ptr<GpuStep>> make_launch(const GpuBindContext& context,
+                                               std::span<GpuStep* const> members) override;
 
   // Makes this GPU the calling thread's, for the launchers of kernels.
   void use() const { cudaSetDevice(number_); }

@@ -1,19 +1,18 @@
-// The fusion `latent` (lib/runtime/gpu/fusions.h): MLA of a pass in the form that is faster for
+// The fused op `latent` (lib/launches/find_fused.h): MLA of a pass in the form that is faster for
 // each of its sequences.
 //
 //   16 sequences, 15 with one token and one with 497 of its prompt:
 //     tokens 15 .. 511   expanded (cuda_latent.h)
 //     tokens 0 .. 14     absorbed, as the three steps say
 //
-// A sequence with fewer than kExpandedTokens tokens in the pass stays absorbed, and so do passes
-// that are a graph. KTX_CUDA_MLA (lib/runtime/gpu/latent_form.h) is for tests and comparisons.
+// A sequence with fewer tokens in the pass than the launch says stays absorbed, and so do passes
+// that are a graph.
 #include <algorithm>
 
 #include "kernels/cuda/cuda_latent.h"
 #include "kernels/cuda/cuda_matmul.h"
+#include "kernels/cuda/this_gpu.h"
 #include "lib/runtime/cuda/fused_members.h"
-#include "lib/runtime/gpu/latent_form.h"
-#include "lib/support/env.h"
 
 namespace ktx::runtime {
 namespace {
@@ -22,12 +21,14 @@ class Latent final : public GpuStep {
  public:
   Result<bool> bind(const FusedMembers& members) {
     gpu_ = &members.gpu();
-    expanded_from_ = KTX_TRY(expanded_from(env("KTX_CUDA_MLA"), kernels::kExpandedTokens));
+    expanded_from_ = members.launch().least_run;
     const CudaBind attention = members.of(StepOp::Attention);
     const CudaBind absorb = members.of(StepOp::MatmulHeads, 0),
                    expand = members.of(StepOp::MatmulHeads, 1);
     absorb_ = KTX_TRY(matmul_heads_args(absorb));
     expand_ = KTX_TRY(matmul_heads_args(expand));
+    absorb_kernels_ = choices(absorb_);
+    expand_kernels_ = choices(expand_);
     attention_ = attention_args(attention);
     const AttentionAttrs& attrs = attention_.attrs;
     expanded_.latent_dim = attrs.value_dim;
@@ -94,14 +95,18 @@ class Latent final : public GpuStep {
       }
     }
     if (shape.runs.empty()) absorbed_.push_back({0, shape.tokens, shape.one_token_each});
-    for (const Tokens& some : absorbed_) KTX_TRY(launch_heads(absorb_, some, memory));
+    for (const Tokens& some : absorbed_) {
+      KTX_TRY(launch_heads(absorb_, absorb_kernels_, some, memory));
+    }
     for (const Tokens& some : absorbed_) {
       kernels::CudaAttentionArgs args = attention(some.begin, some.end, shape);
       args.one_token_per_sequence = some.one_each;
       memory.give(args);
       KTX_TRY(kernels::launch_attention(args, gpu_->stream()));
     }
-    for (const Tokens& some : absorbed_) KTX_TRY(launch_heads(expand_, some, memory));
+    for (const Tokens& some : absorbed_) {
+      KTX_TRY(launch_heads(expand_, expand_kernels_, some, memory));
+    }
     for (const SequenceRun& run : shape.runs) {
       if (is_expanded(run)) KTX_TRY(launch_expanded(run, memory));
     }
@@ -149,9 +154,18 @@ class Latent final : public GpuStep {
     args.max_positions = shape.max_positions;
     return args;
   }
-  Status launch_heads(const kernels::CudaMatmulHeadsArgs& product, const Tokens& some,
-                      const Workspace& memory) const {
+  using Choices = std::vector<kernels::GpuChoice>;
+  static Choices choices(const kernels::CudaMatmulHeadsArgs& product) {
+    kernels::GpuForm form;
+    form.op = StepOp::MatmulHeads;
+    form.weights = {{product.w.dtype, product.w.layout, product.w.rows, product.w.cols}};
+    form.transposed = product.attrs.transposed != 0;
+    return kernels::choose_gpu_kernels(form, kernels::this_gpu());
+  }
+  Status launch_heads(const kernels::CudaMatmulHeadsArgs& product, const Choices& kernels,
+                      const Tokens& some, const Workspace& memory) const {
     kernels::CudaMatmulHeadsArgs args = product;
+    args.kernel = kernels::first_choice(kernels, some.end - some.begin, kernels::kNeedsNothing);
     args.x += some.begin * args.x_stride;
     args.y += some.begin * args.y_stride;
     args.tokens = some.end - some.begin;
@@ -172,6 +186,7 @@ class Latent final : public GpuStep {
   }
 
   kernels::CudaMatmulHeadsArgs absorb_, expand_;
+  Choices absorb_kernels_, expand_kernels_;  // of those sequences that stay absorbed
   kernels::CudaAttentionArgs attention_;
   kernels::CudaLatentQueriesArgs queries_;
   kernels::CudaLatentArgs expanded_;
@@ -182,10 +197,8 @@ class Latent final : public GpuStep {
 
 }  // namespace
 
-Result<std::unique_ptr<GpuStep>> make_cuda_fused_many(CudaGpu& gpu, const Fusion& fusion,
-                                                      const GpuBindContext& context) {
-  if (fusion.kind != FusionKind::Latent) return std::unique_ptr<GpuStep>();
-  return make_fused_step<Latent>(FusedMembers(gpu, fusion, context));
+Result<std::unique_ptr<GpuStep>> make_latent_expanded(const FusedMembers& members) {
+  return make_fused_step<Latent>(members);
 }
 
 }  // namespace ktx::runtime

@@ -30,6 +30,7 @@ class Matmul final : public GpuStep {
     args_.y = y.f32();
     args_.y_stride = y.stride;
     args_.accumulate = context.attrs<MatmulAttrs>().accumulate != 0;
+    args_.kernel = context.kernel();
     rows_ = y.rows;
     gpu_ = &context.gpu();
     return {};
@@ -85,6 +86,7 @@ class MatmulHeads final
  public:
   Status bind(const CudaBind& context) {
     args_ = KTX_TRY(matmul_heads_args(context));
+    args_.kernel = context.kernel();
     gpu_ = &context.gpu();
     return {};
   }
@@ -106,6 +108,7 @@ class ExpertsGateUp final
     args_.x_stride = x.stride;
     args_.h = h.f32();
     args_.h_stride = h.width / h.rows_per_row;
+    args_.kernel = context.kernel();
     gpu_ = &context.gpu();
     return {};
   }
@@ -126,6 +129,7 @@ class ExpertsDown final
     args_.weights = weights.f32();
     args_.h = h.f32();
     args_.h_stride = h.width / h.rows_per_row;
+    args_.kernel = context.kernel();
     args_.y = y.f32();
     args_.y_stride = y.stride;
     gpu_ = &context.gpu();

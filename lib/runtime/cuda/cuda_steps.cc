@@ -27,12 +27,10 @@ constexpr Row kOps[] = {
 
 Result<std::unique_ptr<GpuStep>> make_cuda_step(CudaGpu& gpu, const GpuBindContext& context) {
   const auto op = static_cast<StepOp>(context.step.op);
-  for (const auto& row : context.step.kernel) {
-    for (uint32_t kernel : row) {
-      const std::string_view family = context.plan.string_or_empty(kernel);
-      if (family == kernels::gpu_kernel_family(op)) continue;
-      return Error{fmt::format("no GPU kernel '{}'; compile the plan again", printable(family))};
-    }
+  for (uint32_t kernel : context.step.kernel) {
+    const std::string_view family = context.plan.string_or_empty(kernel);
+    if (family == kernels::gpu_kernel_family(op)) continue;
+    return Error{fmt::format("no GPU kernel '{}'; compile the plan again", printable(family))};
   }
   for (const Row& row : kOps) {
     if (row.op == op) return row.make(CudaBind(gpu, context));
@@ -43,6 +41,11 @@ Result<std::unique_ptr<GpuStep>> make_cuda_step(CudaGpu& gpu, const GpuBindConte
 Status require_whole(const CudaView& view, const char* name) {
   if (view.whole()) return {};
   return Error{fmt::format("operand '{}' is a part of a value, and must be a whole one", name)};
+}
+
+kernels::GpuKernel CudaBind::kernel() const {
+  // The plan's reader has looked the name up.
+  return *kernels::gpu_kernel_from_name(context_.launch.kernel);
 }
 
 CudaView CudaBind::view(const plan::OperandRecord& operand) const {

@@ -49,6 +49,8 @@ class CudaBind {
   }
   const GpuBatch& batch() const { return context_.batch; }
   CudaGpu& gpu() const { return gpu_; }
+  const launches::Launch& launch() const { return context_.launch; }
+  kernels::GpuKernel kernel() const;  // of the launch
 
  private:
   CudaView view(const plan::OperandRecord& operand) const;
@@ -68,16 +70,10 @@ int64_t attention_workspace(kernels::CudaAttentionArgs args);
 
 using MakeCudaStep = Result<std::unique_ptr<GpuStep>> (*)(const CudaBind&);
 
+// A launch of a single step.
 Result<std::unique_ptr<GpuStep>> make_cuda_step(CudaGpu& gpu, const GpuBindContext& context);
-// Null where no launch takes the formats or shapes (cuda_fused_steps.cc).
-Result<std::unique_ptr<GpuStep>> make_cuda_fused(CudaGpu& gpu, const Fusion& fusion,
-                                                 const GpuBindContext& context);
-// The same for passes of 2 to 16 tokens (cuda_few_steps.cc).
-Result<std::unique_ptr<GpuStep>> make_cuda_fused_few(CudaGpu& gpu, const Fusion& fusion,
-                                                     const GpuBindContext& context);
-// And for passes of more (cuda_latent_steps.cc).
-Result<std::unique_ptr<GpuStep>> make_cuda_fused_many(CudaGpu& gpu, const Fusion& fusion,
-                                                      const GpuBindContext& context);
+// A launch of a fused op (cuda_fused.cc).
+Result<std::unique_ptr<GpuStep>> make_cuda_fused(CudaGpu& gpu, const GpuBindContext& context);
 
 // A step whose class has `Status bind(const CudaBind&)`.
 template <class Step>

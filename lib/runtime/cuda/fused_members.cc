@@ -2,12 +2,14 @@
 
 namespace ktx::runtime {
 
-FusedMembers::FusedMembers(CudaGpu& gpu, const Fusion& fusion, const GpuBindContext& context)
-    : gpu_(gpu) {
-  for (uint32_t i : fusion.steps) {
-    const GpuBindContext own{context.plan,           context.plan.steps[i], context.arena,
-                             context.buffer_offsets, context.blobs,         context.kv,
-                             context.kv_pool,        context.batch};
+FusedMembers::FusedMembers(CudaGpu& gpu, const GpuBindContext& context)
+    : gpu_(gpu), launch_(context.launch) {
+  for (int32_t i : launch_.steps) {
+    const GpuBindContext own{context.plan,    context.plan.steps[static_cast<size_t>(i)],
+                             context.arena,   context.buffer_offsets,
+                             context.blobs,   context.kv,
+                             context.kv_pool, context.batch,
+                             context.launch};
     contexts_.push_back(own);
   }
 }

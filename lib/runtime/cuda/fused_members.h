@@ -1,4 +1,4 @@
-// The steps of a fusion (lib/runtime/gpu/fusions.h) by op, in the order of the plan, and what
+// The steps of a fused op (lib/launches/find_fused.h) by op, in the order of the plan, and what
 // the launches that stand for them take of them: cuda_fused_steps.cc for one token,
 // cuda_few_steps.cc for few, cuda_latent_steps.cc for many.
 #pragma once
@@ -13,12 +13,13 @@ namespace ktx::runtime {
 
 class FusedMembers {
  public:
-  FusedMembers(CudaGpu& gpu, const Fusion& fusion, const GpuBindContext& context);
+  FusedMembers(CudaGpu& gpu, const GpuBindContext& context);
   CudaGpu& gpu() const { return gpu_; }
   // The `number`-th of this op; has() must hold.
   CudaBind of(StepOp op, int number = 0) const {
     return CudaBind(gpu_, contexts_[find(op, number)]);
   }
+  const launches::Launch& launch() const { return launch_; }
   bool has(StepOp op, int number = 0) const { return find(op, number) < contexts_.size(); }
   // Of the two products before a swiglu, that of its gate.
   CudaBind gate() const { return of(StepOp::Matmul, gate_is_first() ? 0 : 1); }
@@ -33,15 +34,24 @@ class FusedMembers {
   bool gate_is_first() const;
   size_t find(StepOp op, int number) const;
   CudaGpu& gpu_;
+  const launches::Launch& launch_;
   std::vector<GpuBindContext> contexts_;
 };
 
-// A step whose class has `Result<bool> bind(const FusedMembers&)`; null where that says no.
+// A step whose class has `Result<bool> bind(const FusedMembers&)`, which says whether the launcher
+// takes the formats and shapes.
 template <class Step>
 Result<std::unique_ptr<GpuStep>> make_fused_step(const FusedMembers& members) {
   auto step = std::make_unique<Step>();
-  const bool takes = KTX_TRY(step->bind(members));
-  return takes ? std::unique_ptr<GpuStep>(std::move(step)) : nullptr;
+  if (!KTX_TRY(step->bind(members))) {
+    return Error{"kernel " + members.launch().kernel +
+                 " does not take these weights or shapes; compile the plan again"};
+  }
+  return std::unique_ptr<GpuStep>(std::move(step));
 }
+
+#define KTX_CUDA_FUSED(kernel, make) Result<std::unique_ptr<GpuStep>> make(const FusedMembers&);
+#include "lib/runtime/cuda/cuda_fused.def"
+#undef KTX_CUDA_FUSED
 
 }  // namespace ktx::runtime

@@ -19,10 +19,10 @@
 #include <string>
 #include <utility>
 
+#include "lib/launches/launch.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/runtime/batch.h"
 #include "lib/runtime/best_logits.h"
-#include "lib/runtime/gpu/fusions.h"
 #include "lib/runtime/kv_cache.h"
 #include "lib/support/result.h"
 
@@ -63,6 +63,7 @@ struct GpuFacts {
   uint64_t total_bytes = 0;
   uint64_t free_bytes = 0;    // when it was opened
   double bandwidth_gbps = 0;  // of its memory, as rated; 0: not known
+  uint32_t has = 0;           // of kernels::KernelNeed, what this machine and program have
 };
 
 // The part of a step's inputs that changes from pass to pass, in device memory at fixed
@@ -116,6 +117,7 @@ struct GpuBindContext {
   const KvCache& kv;                  // the arrangement of this GPU's slots
   std::byte* kv_pool = nullptr;
   GpuBatch batch;
+  const launches::Launch& launch;  // what the step is bound for; its last step is `step`
 };
 
 // The best logits of some rows, in device memory.
@@ -139,14 +141,6 @@ struct GpuCopy {
   uint64_t bytes = 0;
 };
 inline constexpr int kMostCopies = 8;
-
-// The tokens of a pass, as far as they decide which steps are done together.
-inline constexpr int64_t kMostFewTokens = kDecodeTokens;
-enum class PassSize { One, Few, Many };
-inline constexpr PassSize kPassSizes[] = {PassSize::One, PassSize::Few, PassSize::Many};
-constexpr PassSize pass_size(int64_t tokens) {
-  return tokens == 1 ? PassSize::One : tokens <= kMostFewTokens ? PassSize::Few : PassSize::Many;
-}
 
 using GpuMark = int64_t;  // a place in the queue
 
@@ -192,22 +186,18 @@ class Gpu {
   virtual Status wait(GpuMark mark) = 0;  // the host waits
   virtual Status finish() = 0;            // the host waits for all
 
-  // Makes ready what steps of up to so many tokens need of libraries. It may run beside uploads
-  // and captures.
-  virtual Status start_libraries(int64_t /*tokens*/) { return {}; }
+  // Makes cuBLAS ready. It may run beside uploads and captures.
+  virtual Status start_cublas() { return {}; }
 
   // Records what is queued between the two calls instead of running it.
   virtual Status begin_capture() = 0;
   virtual Result<std::unique_ptr<GpuGraph>> end_capture() = 0;
   virtual Status launch(GpuGraph& graph) = 0;
 
-  virtual Result<std::unique_ptr<GpuStep>> make_step(const GpuBindContext& context) = 0;
-  // The steps of a fusion as one, for passes of that size: null where this GPU has nothing for
-  // their formats. `steps` are those of make_step, which live on; of `context` all but the step
-  // counts.
-  virtual Result<std::unique_ptr<GpuStep>> make_fused(PassSize size, const Fusion& fusion,
-                                                      std::span<GpuStep* const> steps,
-                                                      const GpuBindContext& context) = 0;
+  // A launch of the plan, bound. `members`: of a fused op, its steps by themselves, which live on.
+  // Fails where this GPU cannot take it.
+  virtual Result<std::unique_ptr<GpuStep>> make_launch(const GpuBindContext& context,
+                                                       std::span<GpuStep* const> members) = 0;
 
   // Queues the search for the best logits, and what it needs of workspace.
   virtual Status find_best(const GpuBestLogits& args) = 0;

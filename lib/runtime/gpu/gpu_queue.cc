@@ -42,8 +42,7 @@ Status queue_step(GpuState& s, const Part& part, uint32_t index, const GpuShape&
   const StepRecord& record = s.plan.steps[index];
   GpuDevice& device = s.devices[part.device];
   const bool transfers = is_transfer(record);
-  GpuStep* step = s.fuses(shape) ? device.joined_for(pass_size(shape.tokens)).steps[index]
-                                 : device.steps[index].get();
+  GpuStep* step = transfers ? nullptr : device.launches.find(index, shape, s.fuses(shape));
   if (!transfers && !step) return {};
   const Status queued = transfers ? transfer(s, part, record, shape)
                                   : step->launch(shape, device.workspace.data(),

@@ -70,7 +70,7 @@ class GpuRunner {
   // the shape of the last run. Overwrites values: the next run must not rely on them.
   Result<KernelTime> time_steps(std::span<const uint32_t> steps);
   // The steps that `step` of a GPU stands for at the shape of the last run: itself, all of a
-  // fusion (fusions.h) that runs at its place, or none when another stands for it.
+  // fused op that runs at its place, or none when another stands for it.
   std::vector<uint32_t> steps_of_launch(uint32_t step) const;
 
  private:

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <thread>
 
+#include "lib/plan/plan_step_list.h"
 #include "lib/runtime/bind.h"
 #include "lib/runtime/gpu/gpu_fit.h"
 #include "lib/runtime/gpu/gpu_graphs.h"
-#include "lib/runtime/gpu/joined_steps.h"
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
 
@@ -18,7 +18,7 @@ namespace {
 using plan::StepRecord;
 
 Status open_devices(GpuState& s) {
-  s.parts = cut_parts(s.plan);
+  s.parts = bind_parts(s.plan);
   s.buckets = GpuBuckets(s.setup.shape.max_batch, s.setup.shape.ctx);
   s.batch_layout = GpuBatchLayout(s.setup.shape.step_tokens, s.setup.shape.step_outputs,
                                   s.setup.shape.max_batch, s.setup.shape.ctx);
@@ -80,22 +80,40 @@ Status allocate_device(const GpuState& s, GpuDevice& device) {
   return {};
 }
 
-GpuBindContext bind_context(const GpuState& s, const GpuDevice& device, uint32_t step) {
-  return {s.plan,       s.plan.steps[step], device.arena.data(), device.layout.offsets,
-          device.blobs, device.slots,       device.kv.data(),    device.inputs};
+// What this GPU, program and run have of what launches may need.
+uint32_t needs_met(const GpuState& s, const GpuDevice& device) {
+  const bool half = s.setup.shape.kv_type != plan::KvType::F32;
+  return device.gpu->facts().has | (half ? kernels::kNeedsHalfCache : kernels::kNeedsNothing);
 }
 
-Status bind_steps(const GpuState& s, GpuDevice& device) {
-  device.steps.resize(s.plan.steps.size());
-  for (uint32_t i = 0; i < s.plan.steps.size(); ++i) {
-    const StepRecord& step = s.plan.steps[i];
-    if (s.plan.string(step.device) != device.name ||
-        step.op == static_cast<uint32_t>(StepOp::Transfer)) {
-      continue;
+Status bind_launches(GpuState& s, GpuDevice& device, std::span<const launches::Launch> all) {
+  device.launches = BoundLaunches(s.plan);
+  const GpuFacts& facts = device.gpu->facts();
+  const int sm = facts.compute_major * 10 + facts.compute_minor;
+  const uint32_t has = needs_met(s, device);
+  uint32_t missed = 0;
+  const auto is_for = [&](const launches::Launch& launch) {
+    const plan::StepRecord& step = s.plan.steps[static_cast<uint32_t>(launch.steps.back())];
+    if (s.plan.string(step.device) != device.name || sm < launch.least_sm || sm > launch.most_sm) {
+      return false;
     }
-    auto bound = device.gpu->make_step(bind_context(s, device, i));
-    if (!bound) return s.in_step(i, device.name, bound.error());
-    device.steps[i] = bound.take();
+    missed |= launch.needs & ~has;
+    return (launch.needs & ~has) == 0;
+  };
+  for (bool fused : {false, true}) {
+    for (const launches::Launch& launch : all) {
+      if (launch.op.has_value() != fused || !is_for(launch)) continue;
+      const auto last = static_cast<uint32_t>(launch.steps.back());
+      const Status bound = device.launches.add(
+          launch, *device.gpu,
+          {s.plan, s.plan.steps[last], device.arena.data(), device.layout.offsets, device.blobs,
+           device.slots, device.kv.data(), device.inputs, launch});
+      if (!bound) return s.in_step(last, device.name, bound.error());
+    }
+  }
+  if (missed != 0) {
+    s.notes.push_back(fmt::format("{}: no {} here; the plan's launches without it are used",
+                                  device.name, kernels::needs_text(missed)));
   }
   return {};
 }
@@ -117,22 +135,13 @@ Status allocate_workspace(const GpuState& s, GpuDevice& device) {
   std::vector<GpuShape> shapes;
   for (int i = 0; i < s.buckets.count(); ++i) shapes.push_back(s.buckets.shape(i));
   for (int64_t positions : s.buckets.position_buckets()) {
-    const int64_t few = std::min(s.setup.shape.step_tokens, kMostFewTokens);
-    shapes.push_back({few, std::min(s.setup.shape.step_outputs, few), positions, false});
     for (bool each : {false, true}) {
       shapes.push_back({s.setup.shape.step_tokens, s.setup.shape.step_outputs, positions, each});
     }
   }
   int64_t most = 0;
-  const auto ask = [&](const GpuStep& step, const GpuShape& shape) {
-    most = std::max(most, step.workspace_bytes(shape));
-  };
   for (const GpuShape& shape : shapes) {
-    for (const auto& step : device.steps) {
-      if (step) ask(*step, shape);
-    }
-    if (!s.fuses(shape)) continue;
-    for (const auto& step : device.joined_for(pass_size(shape.tokens)).fused) ask(*step, shape);
+    most = std::max(most, device.launches.workspace_bytes(shape));
   }
   if (s.logits && &device == &s.devices[s.parts.logits_device]) {
     most = std::max(most, s.logits->workspace_bytes());
@@ -189,7 +198,8 @@ Status upload_and_capture(GpuState& s) {
   std::jthread libraries([&] {
     started = [&]() -> Status {
       for (GpuDevice& device : s.devices) {
-        KTX_TRY(device.named(device.gpu->start_libraries(s.setup.shape.step_tokens)));
+        if (!device.launches.need(kernels::kNeedsCublas, s.setup.shape)) continue;
+        KTX_TRY(device.named(device.gpu->start_cublas()));
       }
       return {};
     }();
@@ -214,10 +224,10 @@ Result<std::unique_ptr<GpuState>> start_gpus(const plan::PlanView& plan, KvCache
   KTX_TRY(open_devices(s));
   const double opened = timer.seconds();
   KTX_TRY(allocate_host(s));
-  for (size_t i = 0; i < s.devices.size(); ++i) {
-    KTX_TRY(s.devices[i].named(allocate_device(s, s.devices[i])));
-    KTX_TRY(bind_steps(s, s.devices[i]));
-    KTX_TRY(join_steps(s, i, [&](uint32_t step) { return bind_context(s, s.devices[i], step); }));
+  const std::vector<launches::Launch> launches = plan::launches_of(s.plan);
+  for (GpuDevice& device : s.devices) {
+    KTX_TRY(device.named(allocate_device(s, device)));
+    KTX_TRY(bind_launches(s, device, launches));
   }
   KTX_TRY(place_logits(s));
   for (GpuDevice& device : s.devices) KTX_TRY(device.named(allocate_workspace(s, device)));

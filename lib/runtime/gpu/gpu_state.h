@@ -2,7 +2,7 @@
 // only; each operation on it has its own file:
 //
 //   gpu_start.h      fills it: opens, allocates, binds, uploads
-//   joined_steps.h   which steps are launched together
+//   bound_launches.h the launches of the plan, and which one a pass takes
 //   gpu_graphs.h     captures the steps of one token per sequence
 //   gpu_queue.h      queues a part: its steps, and copies between devices
 //   watched_steps.h  runs a part step by step, for times and results
@@ -21,20 +21,15 @@
 #include "lib/plan/device_memory.h"
 #include "lib/runtime/arena.h"
 #include "lib/runtime/executor.h"
+#include "lib/runtime/gpu/bound_launches.h"
+#include "lib/runtime/gpu/bound_parts.h"
 #include "lib/runtime/gpu/gpu_batch.h"
 #include "lib/runtime/gpu/gpu_buckets.h"
 #include "lib/runtime/gpu/gpu_logits.h"
 #include "lib/runtime/gpu/gpu_setup.h"
-#include "lib/runtime/gpu/plan_parts.h"
 #include "lib/runtime/gpu/weight_upload.h"
 
 namespace ktx::runtime {
-
-// Steps for passes of one size, those of a fusion (fusions.h) as one.
-struct JoinedSteps {
-  std::vector<std::unique_ptr<GpuStep>> fused;
-  std::vector<GpuStep*> steps;  // by record: what is launched there; null: another one does it too
-};
 
 // A GPU with all that it holds. Members are freed from the last to the first.
 struct GpuDevice {
@@ -45,11 +40,8 @@ struct GpuDevice {
   plan::ArenaLayout layout;
   WeightImage image;
   std::vector<std::byte*> blobs;
-  std::vector<std::unique_ptr<GpuStep>> steps;  // by record of the plan
-  JoinedSteps joined[std::size(kPassSizes)];    // by size of the pass
+  BoundLaunches launches;
   GpuBatch inputs;
-
-  JoinedSteps& joined_for(PassSize size) { return joined[static_cast<size_t>(size)]; }
 
   // `result`, with this device's name before the message of a failure.
   template <class T>
@@ -82,8 +74,8 @@ struct GpuState {
   GpuState(const GpuState&) = delete;
   GpuState& operator=(const GpuState&) = delete;
 
-  // Whether steps are taken together (fusions.h) in a pass of this shape: not where each one's
-  // result is looked at, nor of one token without wanted logits.
+  // Whether fused ops take the place of their steps in a pass of this shape: not where each
+  // one's result is looked at, nor of one token without wanted logits.
   bool fuses(const GpuShape& shape) const {
     return !looks_at_results() && (shape.tokens > 1 || (shape.tokens == 1 && shape.outputs == 1));
   }
@@ -100,7 +92,7 @@ struct GpuState {
   KvCache& kv;
   ThreadPool& pool;
   GpuSetup setup;
-  PlanParts parts;
+  BoundParts parts;
   GpuBuckets buckets;
   GpuBatchLayout batch_layout;
   Arena host_arena, host_batch;
@@ -115,8 +107,7 @@ struct GpuState {
   std::vector<Executor::Time> times;                           // by record; empty: off
   std::vector<SequenceRun> runs;                               // of the last pass
   GpuShape last_shape;
-  std::vector<Fusion> fusions[std::size(kPassSizes)];  // that are used, by size of the pass
-  int64_t weight_bytes = 0;                            // read so far
+  int64_t weight_bytes = 0;  // read so far
   bool broken = false;
   bool stopped = false;  // the last run was ended
   bool cpu_takes_part = false;

@@ -85,11 +85,10 @@ Result<KernelTime> time_steps(GpuState& s, std::span<const uint32_t> steps) {
 }
 
 std::vector<uint32_t> steps_of_launch(const GpuState& s, uint32_t step) {
-  if (!s.fuses(s.last_shape)) return {step};
-  for (const Fusion& fusion : s.fusions[static_cast<size_t>(pass_size(s.last_shape.tokens))]) {
-    if (std::binary_search(fusion.steps.begin(), fusion.steps.end(), step)) {
-      return step == fusion.steps.back() ? fusion.steps : std::vector<uint32_t>();
-    }
+  const bool fuses = s.fuses(s.last_shape);
+  for (const GpuDevice& device : s.devices) {
+    if (device.name != s.plan.string(s.plan.steps[step].device)) continue;
+    return device.launches.steps_of_launch(step, s.last_shape, fuses);
   }
   return {step};
 }

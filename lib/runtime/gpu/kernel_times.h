@@ -16,7 +16,7 @@ namespace ktx::runtime {
 Result<KernelTime> time_steps(GpuState& state, std::span<const uint32_t> steps);
 
 // The steps that `step` of a GPU stands for at the shape of the last run: itself, all of a
-// fusion (fusions.h) that runs at its place, or none when another stands for it.
+// fused op that runs at its place, or none when another stands for it.
 std::vector<uint32_t> steps_of_launch(const GpuState& state, uint32_t step);
 
 }  // namespace ktx::runtime

@@ -6,6 +6,7 @@
 #include "kernels/cuda/cuda_few_tokens.h"
 #include "kernels/cuda/cuda_matmul.h"
 #include "kernels/cuda/library_products.h"
+#include "kernels/cuda/this_gpu.h"
 #include "tests/bench/cuda/cuda_bench.h"
 
 namespace ktx::bench {
@@ -57,7 +58,9 @@ void product(DType dtype, int64_t rows, int64_t cols, int64_t tokens) {
 // One product by our kernels and by cuBLAS.
 void both_ways(DType dtype, int64_t rows, int64_t cols, int64_t tokens) {
   Product product(dtype, rows, cols, tokens);
-  product.args().library = false;
+  const GpuWeight w{dtype, Layout::Marlin, rows, cols};
+  product.args().kernel =
+      first_choice(choose_gpu_kernels({.weights = {w}}, this_gpu()), tokens, kNeedsWgmma);
   const double ours = product.seconds(cuda_matmul_workspace(product.args()), launch_matmul);
   const double library =
       product.seconds(library_product_workspace(tokens, product.args().w), launch_library_product);
@@ -77,32 +80,6 @@ void dequantize(DType dtype, int64_t rows, int64_t cols) {
   report("dequantize " + std::string(name(dtype)) + " " + std::to_string(rows) + "x" +
              std::to_string(cols),
          seconds, static_cast<double>(w.bytes) + 2.0 * rows * cols);
-}
-
-void gate_up(DType dtype, int64_t rows, int64_t cols, int64_t tokens) {
-  const Rotating w(dtype, 2 * rows, cols);
-  const Memory x(tokens * cols * 4), y(tokens * rows * 4);
-  CudaGateUpArgs args;
-  args.gate = w.at(0);
-  args.gate.rows = rows;
-  args.up = args.gate;
-  args.x = x.as<float>();
-  args.x_stride = cols;
-  args.tokens = tokens;
-  args.y = y.as<float>();
-  args.y_stride = rows;
-  args.workspace_bytes = cuda_gate_up_workspace(args);
-  const Memory workspace(args.workspace_bytes + 1);
-  args.workspace = workspace.as<std::byte>();
-  const int count = static_cast<int>(std::clamp<int64_t>(w.copies, 4, 40));
-  const double seconds = seconds_of(count, [&](int i, cudaStream_t stream) {
-    args.gate.data = w.at(i).data;
-    args.up.data = args.gate.data + w.bytes / 2;
-    check(launch_gate_up(args, stream));
-  });
-  report("gate_up " + std::string(name(dtype)) + " 2x" + std::to_string(rows) + "x" +
-             std::to_string(cols) + " tokens " + std::to_string(tokens),
-         seconds, static_cast<double>(w.bytes), 4.0 * rows * cols * tokens);
 }
 
 // q, k and v of a normed batch.
@@ -153,7 +130,6 @@ void bench_decode() {
   product(DType::Q4_K, 512, 2048, 1);
   product(DType::Q4_K, 2048, 4096, 1);
   product(DType::F32, 128, 2048, 1);
-  gate_up(DType::Q4_K, 14336, 4096, 1);
 }
 
 void bench_batch() {
@@ -174,7 +150,7 @@ void bench_batch() {
     few_products({DType::Q4_K, DType::Q4_K, DType::Q4_K}, {4096, 1024, 1024}, 4096, tokens);
     few_products({DType::Q4_K, DType::Q4_K, DType::Q6_K}, {4096, 1024, 1024}, 4096, tokens);
   }
-  for (int64_t tokens : {4, 16}) gate_up(DType::Q4_K, 14336, 4096, tokens);
+
   for (int64_t tokens : {16, 512}) product(DType::F32, 128, 2048, tokens);
 }
 
@@ -183,7 +159,6 @@ void bench_prefill() {
     product(DType::Q4_K, 4096, 4096, tokens);
     product(DType::Q4_K, 1024, 4096, tokens);
     product(DType::Q4_K, 14336, 4096, tokens);
-    gate_up(DType::Q4_K, 14336, 4096, tokens);
     product(DType::Q6_K, 4096, 14336, tokens);
   }
   for (DType dtype : {DType::Q4_K, DType::Q6_K}) dequantize(dtype, 14336, 4096);

@@ -32,7 +32,7 @@ struct Compiled {
     for (const steps::Step& step : file.state.steps.steps) {
       if (step.module != module || step.weights.size() <= i) continue;
       return std::string(name(file.state.steps.blobs[step.weights[i]].layout)) + " " +
-             step.kernels[1][0];
+             step.kernels[1];
     }
     return "no such step";
   }
@@ -61,7 +61,7 @@ TEST(LayoutRules, ProductsOfPanelsTakeBf16InputsWhenAskedFor) {
   for (const steps::Step& step : compiled.file.state.steps.steps) {
     if (step.op != StepOp::Quantize) continue;
     const steps::Value& value = compiled.file.state.steps.values[step.outputs[0].value];
-    EXPECT_EQ(step.kernels[1][0], value.type == ValueType::BF16 ? "quantize_bf16" : "quantize_q8");
+    EXPECT_EQ(step.kernels[1], value.type == ValueType::BF16 ? "quantize_bf16" : "quantize_q8");
   }
 }
 

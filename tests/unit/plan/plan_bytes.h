@@ -144,9 +144,7 @@ inline uint64_t touch_everything(const PlanView& plan) {
   for (const StepRecord& step : plan.steps) {
     text(plan.string(step.module));
     text(plan.string(step.device));
-    for (const auto& row : step.kernel) {
-      for (uint32_t kernel : row) text(plan.string_or_empty(kernel));
-    }
+    for (uint32_t kernel : step.kernel) text(plan.string_or_empty(kernel));
     touch(plan.attrs.subspan(step.attrs_offset, step.attrs_size));
     for (const OperandRecord& in : plan.inputs(step)) {
       if (in.value != kNone) sum += plan.values[in.value].width;
@@ -154,6 +152,16 @@ inline uint64_t touch_everything(const PlanView& plan) {
     for (const OperandRecord& out : plan.outputs(step)) sum += plan.values[out.value].width;
     for (uint32_t blob : plan.weights(step)) {
       if (blob != kNone) touch(plan.blob_bytes(blob).first(1));
+    }
+  }
+  for (const PartRecord& part : plan.parts) {
+    text(plan.string(part.device));
+    sum += plan.steps[part.first_step + part.step_count - 1].op;
+  }
+  for (const LaunchRecord& launch : plan.launches) {
+    text(plan.string(launch.kernel));
+    for (uint32_t step : plan.launch_steps.subspan(launch.first_step, launch.step_count)) {
+      sum += plan.steps[step].op;
     }
   }
   for (const GgufShardRecord& shard : plan.gguf_shards) {

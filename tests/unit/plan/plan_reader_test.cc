@@ -136,9 +136,12 @@ TEST_F(PlanReader, NamesWhatElseTheFileIs) {
 }
 
 TEST_F(PlanReader, RefusesOtherMajorVersions) {
-  prefix(bytes_).major = 2;
+  prefix(bytes_).major = 3;
   fix_hashes(bytes_);
-  EXPECT_THAT(open_error(bytes_), HasSubstr("plan format 2.0, this ktx-run reads 1.x"));
+  EXPECT_THAT(open_error(bytes_), HasSubstr("plan format 3.0, this ktx-run reads 2.x"));
+  prefix(bytes_).major = 1;
+  fix_hashes(bytes_);
+  EXPECT_THAT(open_error(bytes_), HasSubstr("compile the model again: ktx-compile MODEL.gguf"));
 }
 
 TEST_F(PlanReader, AcceptsNewerMinorVersionsThatAllowIt) {
@@ -211,7 +214,7 @@ TEST_F(PlanReader, FindsLiesThatHashesDoNotShow) {
       {"string", SectionId::Strings, 8, 0xFFFFFFF0, "string 0 is bytes"},
       {"string count", SectionId::Strings, 0, 0xFFFFFFFF, "strings in"},
       {"segment kind", SectionId::Segments, 4, 9, "kind 9"},
-      {"segment offset", SectionId::Segments, 8, 4096 * 3, "are no weights section"},
+      {"segment offset", SectionId::Segments, 8, 4096 * 5, "are no weights section"},
       {"segment blobs", SectionId::Segments, 28, 0xFFFFFFFF, "segment 0: weights"},
       {"blob dtype", SectionId::Blobs, 4, 200, "element type 200"},
       {"blob layout", SectionId::Blobs, 4, 6 | 9 << 16, "layout 9"},
@@ -242,6 +245,10 @@ TEST_F(PlanReader, FindsLiesThatHashesDoNotShow) {
       {"attrs", SectionId::Steps, step_field(1, 40), 0xFFFFFFF0, "attributes"},
       {"attrs size", SectionId::Steps, step_field(1, 44), 12, "12 bytes of attributes"},
       {"kernel", SectionId::Steps, step_field(1, 48), 12345, "kernel 12345"},
+      {"part kind", SectionId::Parts, 0, 3, "part 0: kind 3"},
+      {"part device", SectionId::Parts, 4, 9999, "part 0: kind 0, device 9999"},
+      {"part steps", SectionId::Parts, 16, 9999, "part 0: steps 0 to 9999"},
+      {"part too short", SectionId::Parts, 16, 3, "the parts end at step 3"},
       {"weight index", SectionId::WeightUses, 4, 9999, "weight 9999"},
       {"other weight", SectionId::WeightUses, 4, 4, "weight has"},
       {"carried weight", SectionId::WeightUses, 4, static_cast<uint32_t>(c.blobs.size() - 1),

@@ -105,9 +105,7 @@ class TinyPlan {
     record.weight_count = static_cast<uint32_t>(weights.size());
     record.attrs_size = info(op).attrs_size;
     record.attrs_offset = contents.add_attrs(attrs);
-    for (auto& row : record.kernel) {
-      for (uint32_t& kernel : row) kernel = contents.strings.intern("scalar");
-    }
+    for (uint32_t& kernel : record.kernel) kernel = contents.strings.intern("scalar");
     contents.steps.push_back(record);
   }
 
@@ -130,6 +128,8 @@ class TinyPlan {
       }
     }
     contents.gguf.shards = {{header, gguf.size(), 32}};
+    contents.parts = {{0, contents.strings.intern("cpu"), kNone, 0,
+                       static_cast<uint32_t>(contents.steps.size())}};
     point_sources_at(std::as_bytes(std::span(gguf)));
   }
 

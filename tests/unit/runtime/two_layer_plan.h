@@ -129,7 +129,7 @@ class PlanBuilder {
       const std::string_view family =
           kernels::kernel_family(op, static_cast<kernels::Precision>(precision), dtype);
       const uint32_t id = family.empty() ? plan::kNone : contents.strings.intern(family);
-      for (uint32_t& kernel : record.kernel[precision]) kernel = id;
+      record.kernel[precision] = id;
     }
     contents.steps.push_back(record);
   }
@@ -150,6 +150,8 @@ class PlanBuilder {
     for (size_t i = 0; i < sources.size(); ++i) {
       if (contents.blobs[i].slice_count > 0) sources[i].slices = {bytes_[i]};
     }
+    contents.parts = {{0, contents.strings.intern("cpu"), plan::kNone, 0,
+                       static_cast<uint32_t>(contents.steps.size())}};
     auto writer = plan::PlanWriter::create(path, std::move(contents), {});
     if (!writer) return fail(writer.error().message);
     plan::PackOptions options;

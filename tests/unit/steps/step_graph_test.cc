@@ -26,8 +26,8 @@ StepGraph small_graph() {
   norm.inputs = norm.outputs = {graph.whole(0)};
   norm.weights = {0};
   norm.attrs = RmsNormAttrs{1e-6f, 1};
-  norm.kernels[0].fill("rms_norm");
-  norm.kernels[1] = {"a", "b", "", "c"};
+  norm.kernels[0] = "rms_norm";
+  norm.kernels[1] = "a";
   Step quantize;
   quantize.op = StepOp::Quantize;
   quantize.device = "cpu";

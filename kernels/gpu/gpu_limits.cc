@@ -1,0 +1,28 @@
+#include "kernels/gpu/gpu_limits.h"
+
+#include "kernels/matmul/marlin_layout.h"
+
+namespace ktx::kernels {
+
+bool marlin_gemv_fits(DType dtype, int64_t cols, int64_t x_rows, int64_t shared_memory) {
+  const int64_t tiles = (cols + 255) / 256, tile_bytes = marlin_strip_bytes(dtype, 256);
+  return x_rows * tiles * 580 + 8 * tile_bytes + 32 * 1024 <= shared_memory;
+}
+
+// 32 tokens of the widest format (Q8_0) need 168 KiB, of the others at most 138.
+bool marlin_gemm_fits(DType dtype, int64_t shared_memory) {
+  return shared_memory >= (dtype == DType::Q8_0 ? 172 : 140) * 1024;
+}
+
+bool marlin_pair(DType a, DType b) {
+  if (a == b) return marlin_takes(a);
+#define KTX_MARLIN_PAIR(first, second)                                                          \
+  if ((a == DType::first && b == DType::second) || (a == DType::second && b == DType::first)) { \
+    return true;                                                                                \
+  }
+#include "kernels/gpu/marlin_pairs.def"
+#undef KTX_MARLIN_PAIR
+  return false;
+}
+
+}  // namespace ktx::kernels

@@ -1,0 +1,178 @@
+#include "kernels/gpu/gpu_ranges.h"
+
+#include <algorithm>
+
+#include "kernels/gpu/gpu_limits.h"
+#include "kernels/matmul/marlin_layout.h"
+
+namespace ktx::kernels::gpu_ranges {
+namespace {
+
+constexpr RowRange kNoRows = {1, 0};
+constexpr RowRange kAll = {};
+constexpr RowRange kOneRow = {1, 1};
+constexpr RowRange kFewRows = {2, kSkinnyRows};
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+bool is_marlin(const GpuWeight& w) {
+  return w.layout == Layout::Marlin && marlin_takes(w.dtype);
+}
+bool all_marlin(const GpuForm& form) {
+  return std::all_of(form.weights.begin(), form.weights.end(), is_marlin);
+}
+bool same_form(const GpuWeight& a, const GpuWeight& b) {
+  return a.dtype == b.dtype && a.layout == b.layout && a.rows == b.rows && a.cols == b.cols;
+}
+
+bool gemv_fits(const GpuWeight& w, int64_t x_rows, const GpuMachine& machine) {
+  return marlin_gemv_fits(w.dtype, w.cols, x_rows, machine.shared_memory);
+}
+bool all_gemv(const GpuForm& form, const GpuMachine& machine) {
+  return all_marlin(form) &&
+         std::all_of(form.weights.begin(), form.weights.end(),
+                     [&](const GpuWeight& w) { return gemv_fits(w, 1, machine); });
+}
+
+bool is_experts(const GpuForm& form) {
+  return form.op == StepOp::ExpertsGateUp || form.op == StepOp::ExpertsDown;
+}
+
+// Products of one launch: at most three, of equal columns and at most two formats that go together.
+bool go_together(const GpuForm& form) {
+  if (form.weights.empty() || form.weights.size() > kLaunchProducts) return false;
+  DType other = form.weights[0].dtype;
+  for (const GpuWeight& w : form.weights) {
+    if (w.cols != form.weights[0].cols) return false;
+    if (w.dtype == form.weights[0].dtype) continue;
+    if (other != form.weights[0].dtype && other != w.dtype) return false;
+    other = w.dtype;
+  }
+  return marlin_pair(form.weights[0].dtype, other);
+}
+
+bool gate_up_goes(const GpuForm& form) {
+  return all_marlin(form) && same_form(form.weights[0], form.weights[1]) && form.aligned &&
+         !form.bias;
+}
+
+}  // namespace
+
+RowRange all_rows(const GpuForm&, const GpuMachine&) {
+  return kAll;
+}
+
+RowRange rows_gemm(const GpuForm& form, const GpuMachine&) {
+  const GpuWeight& w = form.weights[0];
+  const bool floats = w.dtype == DType::F32 || w.dtype == DType::F16 || w.dtype == DType::BF16;
+  return w.layout == Layout::Rows && floats ? kAll : kNoRows;
+}
+
+RowRange transposed(const GpuForm& form, const GpuMachine&) {
+  return form.transposed && all_marlin(form) ? kAll : kNoRows;
+}
+
+// With few pairs for the experts there are, hardly two of them share one.
+RowRange gemv(const GpuForm& form, const GpuMachine& machine) {
+  if (form.transposed || !all_gemv(form, machine)) return kNoRows;
+  if (!is_experts(form)) return kOneRow;
+  return {1, std::max<int64_t>(1, form.experts / (4 * int64_t{form.top_k}))};
+}
+
+RowRange skinny_gemm(const GpuForm& form, const GpuMachine&) {
+  return all_marlin(form) ? kFewRows : kNoRows;
+}
+
+RowRange cublas_gemm(const GpuForm& form, const GpuMachine& machine) {
+  if (!all_marlin(form)) return kNoRows;
+#define KTX_LIBRARY_FROM(capability, most_rows, tokens) \
+  if (machine.sm == (capability) && form.weights[0].rows <= (most_rows)) return {tokens, kAnyRows};
+#include "kernels/gpu/library_products.def"
+#undef KTX_LIBRARY_FROM
+  return kNoRows;
+}
+
+// Its blocks take 256 rows of the weight and 64 tokens (32 on Hopper, where it is twice as quick):
+// below about one for every SM (every third), reading the weights from L2 once more for every 16
+// tokens is quicker. Of experts, from 12 pairs to each on average.
+RowRange gemm(const GpuForm& form, const GpuMachine& machine) {
+  const auto fits = [&](const GpuWeight& w) {
+    return is_marlin(w) && marlin_gemm_fits(w.dtype, machine.shared_memory);
+  };
+  if (!std::all_of(form.weights.begin(), form.weights.end(), fits)) return kNoRows;
+  if (is_experts(form)) return {ceil_div(12 * int64_t{form.experts}, form.top_k), kAnyRows};
+  const bool hopper = machine.sm == 90;
+  const int64_t tokens = hopper ? 32 : 64, strips = ceil_div(form.weights[0].rows, 256);
+  const int64_t blocks = hopper ? machine.multiprocessors / 3 : machine.multiprocessors * 3 / 4;
+  const int64_t least = (ceil_div(blocks, strips) - 1) * tokens + 1;
+  return {std::max(least, kSkinnyRows + 1), kAnyRows};
+}
+
+RowRange few_gemm(const GpuForm& form, const GpuMachine&) {
+  return all_marlin(form) && !form.transposed ? kAll : kNoRows;
+}
+
+RowRange products_gemv(const GpuForm& form, const GpuMachine& machine) {
+  return form.aligned && all_gemv(form, machine) && go_together(form) ? kOneRow : kNoRows;
+}
+
+RowRange products_skinny_gemm(const GpuForm& form, const GpuMachine&) {
+  return form.aligned && all_marlin(form) && go_together(form) ? kFewRows : kNoRows;
+}
+
+RowRange gate_up_gemv(const GpuForm& form, const GpuMachine& machine) {
+  return gate_up_goes(form) && all_gemv(form, machine) ? kOneRow : kNoRows;
+}
+
+RowRange gate_up_skinny_gemm(const GpuForm& form, const GpuMachine&) {
+  return gate_up_goes(form) ? kFewRows : kNoRows;
+}
+
+RowRange router_gemv(const GpuForm& form, const GpuMachine&) {
+  const GpuWeight& w = form.weights[0];
+  const bool goes = w.layout == Layout::Rows && w.dtype == DType::F32 && w.cols % 4 == 0 &&
+                    form.aligned && form.norm && !form.bias;
+  return goes ? kOneRow : kNoRows;
+}
+
+// form.weights: gate, up, down.
+RowRange experts_gemv(const GpuForm& form, const GpuMachine& machine) {
+  const GpuWeight &gate = form.weights[0], &down = form.weights[2];
+  const bool goes = all_marlin(form) && same_form(gate, form.weights[1]) &&
+                    gemv_fits(gate, 1, machine) && gemv_fits(down, form.top_k, machine) &&
+                    form.aligned && form.experts <= kFusedExperts && form.top_k <= kFusedTopK;
+  return goes ? kOneRow : kNoRows;
+}
+
+RowRange rope_attention(const GpuForm& form, const GpuMachine&) {
+  const AttentionAttrs& a = form.attention;
+  const int dim = a.value_dim;
+  const bool tiles = a.key_dim % 32 == 0 && a.key_dim <= 512 &&
+                     (dim == 64 || dim == 128 || dim == 256 || dim == 512);
+  const bool goes = form.alike && tiles && !a.value_in_key && form.rope.head_dim == a.key_dim &&
+                    form.rope.rotary_begin + form.rope.rotary_dim <= a.key_dim;
+  return goes ? kOneRow : kNoRows;
+}
+
+// form.weights: of absorption, of the values.
+RowRange latent_expanded(const GpuForm& form, const GpuMachine&) {
+  const AttentionAttrs& a = form.attention;
+  const int64_t latent = a.value_dim, rope = a.key_dim - a.value_dim;
+  const int64_t head = form.expand.row_count;
+  const auto fits = [&](const GpuWeight& w, const MatmulHeadsAttrs& heads, bool rows_are_latent) {
+    const int64_t rows = rows_are_latent ? latent : head, cols = rows_are_latent ? head : latent;
+    return is_marlin(w) && w.cols == cols && heads.heads == a.heads && heads.row_count == rows &&
+           heads.row_begin % 16 == 0 && heads.row_begin + rows <= w.rows;
+  };
+  const bool goes = a.kv_heads == 1 && form.absorb.y_stride == a.key_dim &&
+                    form.expand.x_stride == latent && form.expand.y_stride == head &&
+                    (head == 64 || head == 128) && rope <= 64 && rope % 8 == 0 && latent > 0 &&
+                    latent % 64 == 0 && form.aligned && !form.expand.transposed &&
+                    fits(form.weights[0], form.absorb, !form.absorb.transposed) &&
+                    fits(form.weights[1], form.expand, false);
+  return goes ? RowRange{2, kAnyRows} : kNoRows;
+}
+
+}  // namespace ktx::kernels::gpu_ranges

@@ -1,0 +1,27 @@
+// The fused ops as an enum and a table (fused_ops.def).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace ktx {
+
+enum class FusedOp : uint32_t {
+#define KTX_FUSED_OP(id, name, sentence) id,
+#include "lib/formats/fused_ops.def"
+#undef KTX_FUSED_OP
+};
+
+struct FusedOpInfo {
+  FusedOp op;
+  std::string_view name;
+  std::string_view sentence;
+};
+
+std::span<const FusedOpInfo> all_fused_ops();
+std::string_view name(FusedOp op);
+std::optional<FusedOp> fused_op_from_name(std::string_view name);
+
+}  // namespace ktx

@@ -1,0 +1,149 @@
+#include "lib/launches/launch_choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "lib/launches/gpu_form.h"
+#include "lib/support/strings.h"
+
+namespace ktx::launches {
+namespace {
+
+using kernels::GpuChoice;
+using kernels::GpuForm;
+using kernels::GpuKernel;
+using kernels::GpuMachine;
+
+// The choices of one machine as launches of it alone.
+std::vector<Launch> launches_of(const GpuForm& form, const std::vector<int32_t>& steps,
+                                const GpuMachine& machine, const Preferences& preferences) {
+  std::vector<Launch> launches;
+  for (const GpuChoice& choice : kernels::choose_gpu_kernels(form, machine)) {
+    if (choice.kernel == GpuKernel::CublasGemm && !preferences.cublas) continue;
+    Launch launch{.op = form.fused,
+                  .steps = steps,
+                  .kernel = std::string(kernels::info(choice.kernel).name),
+                  .least_tokens = choice.rows.least,
+                  .most_tokens = choice.rows.most,
+                  .least_sm = machine.sm,
+                  .most_sm = machine.sm,
+                  .needs = choice.needs,
+                  .least_run = 0};
+    if (choice.kernel == GpuKernel::LatentExpanded) {
+      if (preferences.latent == Preferences::Latent::Absorbed) continue;
+      if (preferences.latent == Preferences::Latent::Measured) {
+        launch.least_tokens = kernels::kExpandedTokens;
+      }
+      launch.least_run = launch.least_tokens;
+    }
+    launches.push_back(std::move(launch));
+  }
+  return launches;
+}
+
+// Whether two launches differ by their generations alone.
+bool alike(Launch a, const Launch& b) {
+  a.least_sm = b.least_sm;
+  a.most_sm = b.most_sm;
+  return a == b;
+}
+
+// Of all machines; a launch that follows machines choose side by side is one.
+std::vector<Launch> launches_of(const GpuForm& form, const std::vector<int32_t>& steps,
+                                std::span<const GpuMachine> machines,
+                                const Preferences& preferences) {
+  std::vector<Launch> all;
+  for (size_t m = 0; m < machines.size(); ++m) {
+    const bool newest = m + 1 == machines.size();
+    for (Launch& launch : launches_of(form, steps, machines[m], preferences)) {
+      launch.most_sm = newest ? kernels::kNewestSm : machines[m + 1].sm - 1;
+      const kernels::GpuKernelInfo& row =
+          kernels::info(*kernels::gpu_kernel_from_name(launch.kernel));
+      launch.most_sm = std::min(launch.most_sm, row.most_sm);
+      const auto before = std::find_if(all.begin(), all.end(), [&](const Launch& other) {
+        return alike(other, launch) && other.most_sm + 1 == launch.least_sm;
+      });
+      if (before != all.end()) {
+        before->most_sm = launch.most_sm;
+      } else {
+        all.push_back(std::move(launch));
+      }
+    }
+  }
+  // What needs something first, in the order of the table.
+  std::stable_sort(all.begin(), all.end(), [](const Launch& a, const Launch& b) {
+    const auto key = [](const Launch& launch) {
+      return std::tuple(launch.needs == 0, *kernels::gpu_kernel_from_name(launch.kernel));
+    };
+    return key(a) < key(b);
+  });
+  return all;
+}
+
+struct Preference {
+  std::string_view name;
+  std::string_view sentence;
+  void (*set)(Preferences&);
+};
+constexpr Preference kPreferences[] = {
+    {"mla=absorbed", "prompts of models with MLA in absorbed form on GPUs, however long",
+     [](Preferences& p) { p.latent = Preferences::Latent::Absorbed; }},
+    {"mla=expanded", "in expanded form from two tokens of a sequence on, where a GPU has it",
+     [](Preferences& p) { p.latent = Preferences::Latent::Expanded; }},
+    {"cublas=no", "large products on GPUs without cuBLAS",
+     [](Preferences& p) { p.cublas = false; }},
+    {"fused=no", "every step of a GPU by itself", [](Preferences& p) { p.fused = false; }},
+};
+
+}  // namespace
+
+std::vector<std::string> preference_help() {
+  std::vector<std::string> lines;
+  for (const Preference& row : kPreferences) {
+    lines.push_back(fmt::format("{:<13} {}", row.name, row.sentence));
+  }
+  return lines;
+}
+
+Result<Preferences> parse_preferences(std::string_view text) {
+  Preferences preferences;
+  std::vector<std::string> names;
+  for (const Preference& row : kPreferences) names.emplace_back(row.name);
+  for (std::string_view word : split(text, ',')) {
+    const auto* const row = std::ranges::find(kPreferences, word, &Preference::name);
+    if (row == std::end(kPreferences)) {
+      return Error{fmt::format("unknown preference '{}'{}; there are {}", printable(word),
+                               did_you_mean(std::string(word), names), join(names, ", "))};
+    }
+    row->set(preferences);
+  }
+  return preferences;
+}
+
+std::vector<Launch> choose_launches(const StepList& list, std::span<const Part> parts,
+                                    std::span<const FusedGroup> groups,
+                                    std::span<const GpuMachine> machines,
+                                    const Preferences& preferences) {
+  std::vector<Launch> all;
+  const auto add = [&](const GpuForm& form, const std::vector<int32_t>& steps) {
+    std::vector<Launch> some = launches_of(form, steps, machines, preferences);
+    all.insert(all.end(), std::make_move_iterator(some.begin()),
+               std::make_move_iterator(some.end()));
+  };
+  auto group = groups.begin();  // rising by the last step
+  for (const Part& part : parts) {
+    if (part.kind != Part::Kind::Gpu) continue;
+    for (int32_t i = part.first_step; i < part.first_step + part.step_count; ++i) {
+      if (list.steps[i].op != StepOp::Transfer) add(gpu_form(list.steps[i]), {i});
+      while (group != groups.end() && group->steps.back() < i) ++group;
+      for (; group != groups.end() && group->steps.back() == i; ++group) {
+        if (preferences.fused) add(gpu_form(list, *group), group->steps);
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace ktx::launches

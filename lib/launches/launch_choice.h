@@ -1,0 +1,44 @@
+// Which kernel a GPU runs over which steps, for how many tokens: the rows of
+// kernels/gpu/gpu_kernels.def, applied to the steps and groups of a model.
+//
+//   launch kernel=gate_up_gemv fused=gate_up steps=9,10,11,12 tokens=1:1
+//   launch kernel=marlin_gemv steps=10 tokens=1:1
+//   launch kernel=cublas_gemm steps=10 tokens=1024:- sm=90:90 needs=cublas
+//
+// Choices are made for every generation of GPUs, and alike ones become one launch, so that a plan
+// runs on another card than the one it was made for.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/gpu/gpu_kernels.h"
+#include "lib/launches/launch.h"
+#include "lib/launches/step_list.h"
+#include "lib/support/result.h"
+
+namespace ktx::launches {
+
+// What a user prefers to the choice of the tables; for comparisons, and for machines that the
+// tables do not know.
+struct Preferences {
+  enum class Latent { Measured, Absorbed, Expanded };  // form of MLA for prompts on a GPU
+  Latent latent = Latent::Measured;
+  bool cublas = true;  // false: our kernels alone
+  bool fused = true;   // false: every step by itself
+};
+
+// "mla=absorbed,cublas=no"; an error names what there is.
+Result<Preferences> parse_preferences(std::string_view text);
+// All that parse_preferences takes, a line each: "mla=absorbed|expanded   ...".
+std::vector<std::string> preference_help();
+
+// `machines`: of gpu_generations(), where the target says more of one, that instead; rising.
+std::vector<Launch> choose_launches(const StepList& list, std::span<const Part> parts,
+                                    std::span<const FusedGroup> groups,
+                                    std::span<const kernels::GpuMachine> machines,
+                                    const Preferences& preferences);
+
+}  // namespace ktx::launches

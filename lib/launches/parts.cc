@@ -1,0 +1,81 @@
+#include "lib/launches/parts.h"
+
+#include <algorithm>
+
+namespace ktx::launches {
+namespace {
+
+constexpr std::string_view kKindNames[] = {"cpu", "gpu", "peer"};
+
+}  // namespace
+
+std::string_view part_kind_name(Part::Kind kind) {
+  return kKindNames[static_cast<size_t>(kind)];
+}
+
+std::optional<Part::Kind> part_kind_from_name(std::string_view name) {
+  const auto* const found = std::find(std::begin(kKindNames), std::end(kKindNames), name);
+  if (found == std::end(kKindNames)) return std::nullopt;
+  return static_cast<Part::Kind>(found - std::begin(kKindNames));
+}
+
+std::vector<std::string> value_devices(const StepList& list) {
+  std::vector<std::string> devices(list.values.size());
+  for (const ListedStep& step : list.steps) {
+    for (const ListedOperand& out : step.outputs) {
+      if (out.value != kNone && devices[out.value].empty()) devices[out.value] = step.device;
+    }
+  }
+  std::replace(devices.begin(), devices.end(), std::string(), std::string("cpu"));
+  return devices;
+}
+
+Part part_of(const StepList& list, const std::vector<std::string>& devices, int32_t number) {
+  const ListedStep& step = list.steps[number];
+  Part part{.kind = step.device == "cpu" ? Part::Kind::Cpu : Part::Kind::Gpu,
+            .device = step.device,
+            .from = "",
+            .first_step = number,
+            .step_count = 1};
+  if (step.op != StepOp::Transfer) return part;
+  const std::string& from = devices[list.input(number, 0)];
+  if (step.device == "cpu") {  // the sender's work
+    part.kind = Part::Kind::Gpu;
+    part.device = from;
+  } else if (from != "cpu") {
+    part.kind = Part::Kind::Peer;
+    part.from = from;
+  }
+  return part;
+}
+
+bool ends_with_logits(const StepList& list) {
+  if (list.steps.empty()) return false;
+  const ListedStep& last = list.steps.back();
+  return last.op == StepOp::Transfer && last.device == "cpu" &&
+         list.output(list.steps.size() - 1) == list.logits;
+}
+
+std::vector<Part> cut_parts(const StepList& list) {
+  const std::vector<std::string> devices = value_devices(list);
+  const size_t count = list.steps.size() - (ends_with_logits(list) ? 1 : 0);
+  std::vector<Part> parts;
+  bool after_download = false;  // the step before hands a value to the CPU
+  for (size_t i = 0; i < count; ++i) {
+    const ListedStep& step = list.steps[i];
+    const bool download = step.op == StepOp::Transfer && step.device == "cpu";
+    Part next = part_of(list, devices, static_cast<int32_t>(i));
+    const bool goes_on = !parts.empty() && parts.back().kind == next.kind &&
+                         parts.back().device == next.device && parts.back().from == next.from &&
+                         (download || !after_download);
+    if (goes_on) {
+      parts.back().step_count += 1;
+    } else {
+      parts.push_back(std::move(next));
+    }
+    after_download = download;
+  }
+  return parts;
+}
+
+}  // namespace ktx::launches

@@ -1,0 +1,58 @@
+// The launches of a plan on one GPU, bound, and which of them a pass takes. The plan lists
+// several for a step or a group, by tokens; those that this machine lacks are left out before.
+//
+//   BoundLaunches launches(plan);
+//   for (launch of the plan) launches.add(launch, gpu, context);
+//   if (GpuStep* step = launches.find(index, shape, /*fuses=*/true)) step->launch(shape, ...);
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "lib/launches/launch.h"
+#include "lib/plan/memory.h"
+#include "lib/runtime/gpu/gpu.h"
+
+namespace ktx::runtime {
+
+class BoundLaunches {
+ public:
+  BoundLaunches() = default;
+  explicit BoundLaunches(const plan::PlanView& plan) : plan_(&plan), steps_(plan.steps.size()) {}
+
+  // In the order of the plan, but fused ops after all single steps.
+  Status add(const launches::Launch& launch, Gpu& gpu, const GpuBindContext& context);
+
+  // What is launched at the place of step `index`; null where another launch does that step, or
+  // there is nothing to do. `fuses`: fused ops take the place of their steps.
+  GpuStep* find(uint32_t index, const GpuShape& shape, bool fuses) const;
+  // The steps that this launch does: none where another one does the step.
+  std::vector<uint32_t> steps_of_launch(uint32_t index, const GpuShape& shape, bool fuses) const;
+
+  // Whether passes of this size have a launch that needs this.
+  bool need(kernels::KernelNeed need, const plan::RunShape& shape) const;
+
+  // The most that any launch asks for, in passes of this shape and of fewer tokens.
+  int64_t workspace_bytes(const GpuShape& shape) const;
+
+ private:
+  struct Bound {
+    int64_t least = 1, most = 0;  // rows, or tokens of a fused op
+    uint32_t needs = 0;
+    std::vector<uint32_t> steps;
+    std::unique_ptr<GpuStep> step;
+  };
+  struct Place {
+    std::vector<Bound> alone;
+    std::vector<const Bound*> fused;  // of which the step is a member
+    RowKind rows = RowKind::Token;
+  };
+  const Bound* bound_for(uint32_t index, const GpuShape& shape, bool fuses) const;
+
+  const plan::PlanView* plan_ = nullptr;
+  std::vector<Place> steps_;                   // by record
+  std::vector<std::unique_ptr<Bound>> fused_;  // in the order of the plan
+};
+
+}  // namespace ktx::runtime

@@ -1,0 +1,39 @@
+// The parts of a plan (lib/launches/launch.h) with what the runtime needs to hand them over: the
+// devices by number, and which part waits for which.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/plan/plan_reader.h"
+
+namespace ktx::runtime {
+
+struct Part {
+  enum class Kind { Cpu, Gpu, Peer } kind = Kind::Cpu;
+  int device = -1;  // Gpu, Peer: index in BoundParts::gpus, of the receiver for Peer
+  int from = -1;    // Peer: the sender
+  uint32_t first_step = 0;
+  uint32_t step_count = 0;
+  bool crosses = false;  // Gpu: holds copies to or from the CPU
+  // Cpu: the parts whose copies must be over before it begins, at most one per GPU.
+  std::vector<int> waits_for;
+  bool awaited = false;  // named in a waits_for
+};
+
+struct BoundParts {
+  std::vector<std::string> gpus;  // "cuda:0", ...
+  std::vector<Part> parts;
+  // The transfer step of the logits and the GPU that computes them; kNone where the CPU does.
+  uint32_t logits_step = plan::kNone;
+  int logits_device = -1;
+};
+
+BoundParts bind_parts(const plan::PlanView& plan);
+
+// "cuda:3" -> 3; -1 for anything else.
+int gpu_number(std::string_view device);
+
+}  // namespace ktx::runtime

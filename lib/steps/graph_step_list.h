@@ -1,0 +1,12 @@
+// The step graph as the choice of launches sees it.
+#pragma once
+
+#include "lib/launches/step_list.h"
+#include "lib/steps/step_graph.h"
+
+namespace ktx::steps {
+
+// The graph has passed its verifier. The last step's output is the logits.
+launches::StepList step_list(const StepGraph& graph);
+
+}  // namespace ktx::steps

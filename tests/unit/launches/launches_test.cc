@@ -1,0 +1,226 @@
+// Choice and check of launches on a small list of steps: norm, gate, up, activation.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "lib/launches/find_fused.h"
+#include "lib/launches/launch_choice.h"
+#include "lib/launches/parts.h"
+#include "lib/launches/verify_launches.h"
+
+namespace ktx::launches {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int64_t kHidden = 512, kWide = 1024;
+
+ListedStep step(StepOp op, std::vector<int32_t> in, std::vector<int32_t> out,
+                std::vector<ListedWeight> weights = {}) {
+  ListedStep made;
+  made.op = op;
+  made.device = "cuda:0";
+  const auto width = [](int32_t value) { return value <= 1 ? kHidden : kWide; };
+  for (int32_t value : in) made.inputs.push_back({value, 0, width(value)});
+  for (int32_t value : out) made.outputs.push_back({value, 0, width(value)});
+  made.weights = std::move(weights);
+  made.attrs = default_attrs(op);
+  if (auto* norm = std::get_if<RmsNormAttrs>(&made.attrs)) norm->groups = 1;
+  return made;
+}
+
+ListedWeight marlin(int32_t blob) {
+  return {DType::Q4_K, Layout::Marlin, kWide, kHidden, 1, blob};
+}
+
+// Values: 0 x, 1 n, 2 gate, 3 up.
+StepList gate_up_list() {
+  StepList list;
+  list.values = {{0, RowKind::Token, kHidden, 1},
+                 {1, RowKind::Token, kHidden, 1},
+                 {2, RowKind::Token, kWide, 1},
+                 {3, RowKind::Token, kWide, 1}};
+  list.steps = {
+      step(StepOp::RmsNorm, {0}, {1}, {{DType::F32, Layout::Rows, 1, kHidden, 1, 0}}),
+      step(StepOp::Matmul, {1}, {2}, {marlin(1)}),
+      step(StepOp::Matmul, {1}, {3}, {marlin(2)}),
+      step(StepOp::Swiglu, {2, 3}, {3}),
+  };
+  return list;
+}
+
+std::vector<Part> whole_gpu(const StepList& list) {
+  return {{.kind = Part::Kind::Gpu,
+           .device = "cuda:0",
+           .from = "",
+           .first_step = 0,
+           .step_count = static_cast<int32_t>(list.steps.size())}};
+}
+
+struct Chosen {
+  explicit Chosen(const StepList& list, const Preferences& preferences = {})
+      : parts(whole_gpu(list)),
+        groups(find_fused(list, Uses(list), 0, static_cast<int32_t>(list.steps.size()))),
+        launches(choose_launches(list, parts, groups, kernels::gpu_generations(), preferences)) {}
+  std::vector<Part> parts;
+  std::vector<FusedGroup> groups;
+  std::vector<Launch> launches;
+};
+
+// "kernel least-most" of the launches of these steps that a machine takes, in order.
+std::vector<std::string> on(const Chosen& chosen, const std::vector<int32_t>& steps, int sm,
+                            uint32_t has) {
+  std::vector<std::string> out;
+  for (const Launch& launch : chosen.launches) {
+    if (launch.steps != steps || sm < launch.least_sm || sm > launch.most_sm ||
+        (launch.needs & ~has) != 0) {
+      continue;
+    }
+    const bool any = launch.most_tokens == kernels::kAnyRows;
+    out.push_back(launch.kernel + " " + std::to_string(launch.least_tokens) + "-" +
+                  (any ? "" : std::to_string(launch.most_tokens)));
+  }
+  return out;
+}
+
+TEST(Launches, AGroupIsFoundAndGetsAKernelForOneAndForFewTokens) {
+  const Chosen chosen(gate_up_list());
+  ASSERT_EQ(chosen.groups.size(), 1u);
+  EXPECT_EQ(chosen.groups[0].op, FusedOp::GateUp);
+  const std::vector<int32_t> all = {0, 1, 2, 3};
+  EXPECT_EQ(chosen.groups[0].steps, all);
+  EXPECT_THAT(on(chosen, all, 90, 0), ElementsAre("gate_up_gemv 1-1", "gate_up_skinny_gemm 2-16"));
+  EXPECT_THAT(on(chosen, all, 80, 0), ElementsAre("gate_up_gemv 1-1"));
+}
+
+TEST(Launches, AProductsKernelFollowsTokensGenerationAndWhatTheMachineHas) {
+  const Chosen chosen(gate_up_list());
+  EXPECT_THAT(on(chosen, {1}, 75, 0), ElementsAre("marlin_gemv 1-1", "marlin_few_gemm 2-"));
+  // 4 strips of 256 rows for 108 SMs: 81 blocks, 21 times 64 tokens.
+  EXPECT_THAT(on(chosen, {1}, 80, 0),
+              ElementsAre("marlin_gemv 1-1", "marlin_gemm_mma 1281-", "marlin_few_gemm 2-1280"));
+  EXPECT_THAT(
+      on(chosen, {1}, 90, kernels::kAllKernelNeeds),
+      ElementsAre("cublas_gemm 256-", "marlin_gemm_wgmma 321-", "marlin_gemv 1-1",
+                  "marlin_skinny_gemm 2-16", "marlin_gemm_mma 321-", "marlin_few_gemm 17-320"));
+  const Chosen alone(gate_up_list(), *parse_preferences("cublas=no,fused=no"));
+  EXPECT_THAT(on(alone, {1}, 90, kernels::kNeedsCublas),
+              ElementsAre("marlin_gemv 1-1", "marlin_skinny_gemm 2-16", "marlin_gemm_mma 321-",
+                          "marlin_few_gemm 17-320"));
+  EXPECT_TRUE(on(alone, {0, 1, 2, 3}, 90, 0).empty());
+}
+
+TEST(Launches, WordsThatAreNoPreferenceAreRefused) {
+  const auto refused = parse_preferences("mla=absorb");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message,
+            "unknown preference 'mla=absorb'; did you mean 'mla=absorbed'?; there are "
+            "mla=absorbed, mla=expanded, cublas=no, fused=no");
+}
+
+TEST(Launches, WhatIsChosenPassesTheCheck) {
+  const StepList list = gate_up_list();
+  const Chosen chosen(list);
+  EXPECT_TRUE(verify_parts(list, chosen.parts).ok());
+  const Status checked = verify_launches(list, chosen.parts, chosen.launches);
+  EXPECT_TRUE(checked.ok()) << (checked.ok() ? "" : checked.error().message);
+}
+
+struct Damage {
+  const char* name;
+  const char* message;
+  std::function<void(std::vector<Launch>&)> change;
+};
+Launch& group_of(std::vector<Launch>& launches) {
+  return *std::find_if(launches.begin(), launches.end(),
+                       [](const Launch& launch) { return launch.op.has_value(); });
+}
+const Damage kDamages[] = {
+    {"UnknownKernel", "no GPU kernel 'fast'", [](auto& l) { l[0].kernel = "fast"; }},
+    {"KernelOfAnotherOp", "kernel gpu_rope for op rms_norm",
+     [](auto& l) { l[0].kernel = "gpu_rope"; }},
+    {"StepsOutOfRange", "step 9 after -1 of 4 steps", [](auto& l) { l[0].steps = {9}; }},
+    {"NegativeStep", "step -3 after -1 of 4 steps", [](auto& l) { l[0].steps = {-3}; }},
+    {"TwoStepsWithoutAnOp", "2 steps, and no fused op",
+     [](auto& l) {
+       l[0].steps = {0, 1};
+     }},
+    {"NoSteps", "a launch has no steps", [](auto& l) { l[0].steps.clear(); }},
+    {"TooManyRows", "cannot take 5 rows",
+     [](auto& l) {
+       for (Launch& launch : l) {
+         if (launch.kernel == "marlin_gemv") launch.most_tokens = 5;
+       }
+     }},
+    {"NoRows", "tokens 0 to 1", [](auto& l) { l[0].least_tokens = 0, l[0].most_tokens = 1; }},
+    {"AnotherGeneration", "kernel cublas_gemm for sm_75",
+     [](auto& l) {
+       for (Launch& launch : l) {
+         if (launch.kernel == "cublas_gemm") launch.least_sm = 75;
+       }
+     }},
+    {"ANeedLess", "kernel cublas_gemm with needs 0x0",
+     [](auto& l) {
+       for (Launch& launch : l) {
+         if (launch.kernel == "cublas_gemm") launch.needs = 0;
+       }
+     }},
+    {"AGroupWithoutItsNorm", "is in two groups",
+     [](auto& l) {
+       group_of(l).steps = {1, 2, 3};
+     }},
+    {"AGroupThatIsNone", "are no products",
+     [](auto& l) {
+       group_of(l).op = FusedOp::Products;
+       group_of(l).kernel = "products_gemv";
+     }},
+    {"RunsOfASingleStep", "which kernel gpu_rms_norm does not tell apart",
+     [](auto& l) { l[0].least_run = 64; }},
+    {"AStepWithoutAKernel", "has no kernel for some number of rows",
+     [](auto& l) {
+       std::erase_if(l, [](const Launch& launch) { return launch.kernel == "marlin_few_gemm"; });
+     }},
+};
+
+class DamagedLaunches : public ::testing::TestWithParam<Damage> {};
+
+TEST_P(DamagedLaunches, AreRefused) {
+  const StepList list = gate_up_list();
+  Chosen chosen(list);
+  GetParam().change(chosen.launches);
+  const Status checked = verify_launches(list, chosen.parts, chosen.launches);
+  ASSERT_FALSE(checked.ok());
+  EXPECT_THAT(checked.error().message, HasSubstr(GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DamagedLaunches, ::testing::ValuesIn(kDamages),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Launches, AGroupWhoseBufferIsUsedInBetweenIsNone) {
+  StepList list = gate_up_list();
+  // A step between gate and the activation writes what the activation writes.
+  list.steps.insert(list.steps.begin() + 2, step(StepOp::RmsNorm, {0}, {3},
+                                                 {{DType::F32, Layout::Rows, 1, kHidden, 1, 3}}));
+  EXPECT_TRUE(find_fused(list, Uses(list), 0, 5).empty());
+  EXPECT_FALSE(is_fused(list, Uses(list), 0, 5, {FusedOp::GateUp, {0, 1, 3, 4}}));
+}
+
+TEST(Parts, MustHoldAllStepsOnTheirDevices) {
+  const StepList list = gate_up_list();
+  std::vector<Part> parts = cut_parts(list);
+  ASSERT_EQ(parts, whole_gpu(list));
+  parts[0].step_count = 3;
+  EXPECT_THAT(verify_parts(list, parts).error().message, HasSubstr("end at step 3 of 4"));
+  parts[0].step_count = 5;
+  EXPECT_THAT(verify_parts(list, parts).error().message, HasSubstr("steps 0 to 5 of 4"));
+  parts = whole_gpu(list);
+  parts[0].device = "cuda:1";
+  EXPECT_THAT(verify_parts(list, parts).error().message, HasSubstr("part 0 is for cuda:1"));
+  parts[0].kind = Part::Kind::Cpu;
+  EXPECT_FALSE(verify_parts(list, parts).ok());
+}
+
+}  // namespace
+}  // namespace ktx::launches

@@ -1,0 +1,25 @@
+// Parts and launches for people: --emit=launches.
+//
+//   part 1, cuda:0: steps 1 to 96
+//     step 4, matmul of model.layers.0.self_attn.q_proj
+//       1          marlin_gemv
+//       2..16      marlin_skinny_gemm    sm_90 and newer
+//     steps 3, 4, 5 and 6, products of model.layers.0.self_attn.v_proj
+//       1          products_gemv
+#pragma once
+
+#include <string>
+
+#include "lib/steps/step_graph.h"
+#include "lib/target/target.h"
+
+namespace ktx::tools {
+
+// The graph has been through choose-launches. Of all launches, or of those that the GPUs of a
+// described target may take.
+std::string list_launches(const steps::StepGraph& graph, const target::Target& target);
+
+// "2..16      marlin_skinny_gemm    sm_90 and newer", without indentation.
+std::string launch_line(const launches::Launch& launch);
+
+}  // namespace ktx::tools
