@@ -1,4 +1,4 @@
-// What the choice of a GPU kernel asks of steps (kernels/gpu/gpu_kernels.h).
+// Steps as the choice of a GPU kernel sees them (kernels/gpu/gpu_kernels.h).
 #pragma once
 
 #include "kernels/gpu/gpu_kernels.h"

@@ -13,8 +13,8 @@
 namespace ktx::passes {
 namespace {
 
-// The generations of the table, with the SMs of the GPUs that --target describes. This machine's
-// are not asked for, so that plans are alike wherever they are made.
+// The generations of the table, with the SMs of the GPUs that --target describes. The GPUs of
+// this machine do not count, so that plans are alike wherever they are made.
 std::vector<kernels::GpuMachine> machines_of(const target::Target& target) {
   const auto all = kernels::gpu_generations();
   std::vector<kernels::GpuMachine> machines(all.begin(), all.end());

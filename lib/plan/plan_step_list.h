@@ -23,7 +23,7 @@ void add_launches(PlanContents& contents, std::span<const launches::Part> parts,
 std::vector<launches::Part> parts_of(const PlanView& plan);
 std::vector<launches::Launch> launches_of(const PlanView& plan);
 
-// Indices of the records, and then what verify_launches.h asks. The steps have passed.
+// Indices of the records, then the rules of verify_launches.h. The steps have passed.
 Status verify_launch_records(const PlanView& plan);
 
 }  // namespace ktx::plan

@@ -225,7 +225,8 @@ TEST(GoldenCli, ReportOpensInABrowser) {
   const std::string html = read_file(page);
   EXPECT_TRUE(html.starts_with("<!doctype html>"));
   EXPECT_EQ(html.find("http"), std::string::npos) << "the page must need no network";
-  for (const char* part : {"cuda:1", "Memory", "Modules", "Rules", "experts on the CPU"}) {
+  for (const char* part :
+       {"cuda:1", "Memory", "Modules", "Rules", "Kernels", "router_gemv", "experts on the CPU"}) {
     EXPECT_NE(html.find(part), std::string::npos) << part;
   }
   std::string browser;

@@ -194,6 +194,12 @@ class Checker {
     return exit_status();
   }
 
+  // The steps with their kernels; null where the model cannot be lowered. Made once.
+  const steps::StepGraph* launched() {
+    if (!launched_) launched_.emplace(passes::launched_steps(state_));
+    return launched_->ok() ? &**launched_ : nullptr;
+  }
+
   int exit_status() const {
     if (sink_.errors() > 0) return 1;
     return sink_.warnings() > 0 && options_.strict ? 3 : 0;
@@ -205,13 +211,8 @@ class Checker {
     std::FILE* out = text ? stdout : stderr;
     if (text && options_.coverage) fmt::print("{}", coverage_table(state_));
     if (options_.list_unruled) fmt::print(out, "{}", unruled_list(state_));
-    std::optional<steps::StepGraph> steps;
-    if (!options_.explain.empty()) {
-      Result<steps::StepGraph> launched = passes::launched_steps(state_);
-      if (launched) steps = launched.take();
-    }
     for (const std::string& path : options_.explain) {
-      const Result<std::string> explained = explain_module(state_, steps ? &*steps : nullptr, path);
+      const Result<std::string> explained = explain_module(state_, launched(), path);
       if (!explained) sink_.error({}, "", explained.error().message);
       if (explained) fmt::print(out, "{}", *explained);
     }
@@ -245,7 +246,7 @@ class Checker {
   }
 
   void write_report() {
-    const std::string html = report_html(state_);
+    const std::string html = report_html(state_, walked_ ? launched() : nullptr);
     std::fflush(stdout);  // what stands before it, where it goes to /dev/stdout
     const Status written = write_file(options_.report, "<!doctype html>", html);
     if (!written) sink_.error({}, "", written.error().message);
@@ -271,6 +272,7 @@ class Checker {
   const Options& options_;
   DiagSink sink_;
   passes::CompileState state_;
+  std::optional<Result<steps::StepGraph>> launched_;
   std::optional<input::ModelSource> source_;
   input::HfConfig config_;
   bool built_ = false;

@@ -22,7 +22,7 @@ std::string_view from_header(std::string_view text) {
   return text;
 }
 
-// How far a step graph is that no pass is asked to go on with.
+// The fact that a step graph has reached, when no pass follows.
 passes::Fact fact_of(const steps::StepGraph& graph) {
   if (!graph.launches.empty()) return passes::Fact::Launched;
   if (!graph.groups.empty()) return passes::Fact::Fused;

@@ -14,6 +14,18 @@ namespace {
 using launches::Launch;
 using launches::Part;
 
+std::string title(const steps::StepGraph& graph, const Launch& launch) {
+  const steps::Step& last = graph.steps[static_cast<size_t>(launch.steps.back())];
+  if (!launch.op) {
+    return fmt::format("  step {}, {} of {}\n", launch.steps.back(), info(last.op).name,
+                       printable(last.module));
+  }
+  return fmt::format("  steps {}: {}, the last one of {}\n", fmt::join(launch.steps, ", "),
+                     name(*launch.op), printable(last.module));
+}
+
+}  // namespace
+
 std::string tokens_text(const Launch& launch) {
   if (launch.most_tokens == kernels::kAnyRows) {
     return launch.least_tokens == 1 ? "any" : fmt::format("{}..", launch.least_tokens);
@@ -22,8 +34,7 @@ std::string tokens_text(const Launch& launch) {
   return fmt::format("{}..{}", launch.least_tokens, launch.most_tokens);
 }
 
-// When the launch is the choice, apart from the tokens; "" for always.
-std::string conditions(const Launch& launch) {
+std::string conditions_text(const Launch& launch) {
   std::vector<std::string> words;
   const int oldest = kernels::gpu_generations().front().sm;
   const bool newest = launch.most_sm == kernels::kNewestSm;
@@ -42,29 +53,17 @@ std::string conditions(const Launch& launch) {
   return join(words, ", ");
 }
 
-std::string title(const steps::StepGraph& graph, const Launch& launch) {
-  const steps::Step& last = graph.steps[static_cast<size_t>(launch.steps.back())];
-  if (!launch.op) {
-    return fmt::format("  step {}, {} of {}\n", launch.steps.back(), info(last.op).name,
-                       printable(last.module));
-  }
-  return fmt::format("  steps {}: {}, the last one of {}\n", fmt::join(launch.steps, ", "),
-                     name(*launch.op), printable(last.module));
-}
-
-bool takes(const target::Target& target, const Launch& launch) {
-  if (target.name.empty() || target.gpus.empty()) return true;
+bool may_take(const target::Target& target, const Launch& launch) {
+  if (target.gpus.empty()) return true;
   return std::any_of(target.gpus.begin(), target.gpus.end(), [&](const target::GpuTarget& gpu) {
     const int sm = target::generation(gpu);
     return launch.least_sm <= sm && sm <= launch.most_sm;
   });
 }
 
-}  // namespace
-
 std::string launch_line(const Launch& launch) {
   const std::string line =
-      fmt::format("{:<10} {:<22} {}", tokens_text(launch), launch.kernel, conditions(launch));
+      fmt::format("{:<10} {:<22} {}", tokens_text(launch), launch.kernel, conditions_text(launch));
   return line.substr(0, line.find_last_not_of(' ') + 1);
 }
 
@@ -79,7 +78,7 @@ std::string list_launches(const steps::StepGraph& graph, const target::Target& t
                        part.first_step, end - 1);
     const Launch* before = nullptr;
     for (; launch != graph.launches.end() && launch->steps.back() < end; ++launch) {
-      if (!takes(target, *launch)) continue;
+      if (!may_take(target, *launch)) continue;
       if (!before || before->steps != launch->steps) out += title(graph, *launch);
       out += "    " + launch_line(*launch) + "\n";
       before = &*launch;

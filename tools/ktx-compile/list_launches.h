@@ -19,7 +19,12 @@ namespace ktx::tools {
 // described target may take.
 std::string list_launches(const steps::StepGraph& graph, const target::Target& target);
 
-// "2..16      marlin_skinny_gemm    sm_90 and newer", without indentation.
+// "2..16      marlin_skinny_gemm    sm_90 and newer", without indentation, and its parts.
 std::string launch_line(const launches::Launch& launch);
+std::string tokens_text(const launches::Launch& launch);      // "1", "2..16", "17..", "any"
+std::string conditions_text(const launches::Launch& launch);  // "" for always
+
+// Whether a GPU of the target may take it; true where the target has none.
+bool may_take(const target::Target& target, const launches::Launch& launch);
 
 }  // namespace ktx::tools

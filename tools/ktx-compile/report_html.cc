@@ -13,6 +13,7 @@
 #include "lib/passes/rule_report.h"
 #include "lib/support/strings.h"
 #include "tools/ktx-compile/coverage.h"
+#include "tools/ktx-compile/kernel_rows.h"
 
 namespace ktx::tools {
 namespace {
@@ -208,6 +209,19 @@ std::string rules_table(const passes::CompileState& state) {
   return out + "</table></div>\n";
 }
 
+std::string kernels_table(const steps::StepGraph& steps, const target::Target& target) {
+  std::string out =
+      "<div class=scroll><table><tr><th class=l>device<th class=l>op<th>places<th>tokens"
+      "<th class=l>kernel<th class=l></tr>\n";
+  for (const KernelRow& row : kernel_rows(steps, target)) {
+    out += fmt::format(
+        "<tr><td class=l>{}<td class=l>{}<td>{}<td>{}<td class=l>{}<td class=l>{}</tr>\n",
+        escape(row.device), escape(row.op), row.places, escape(row.tokens), escape(row.kernel),
+        escape(row.conditions));
+  }
+  return out + "</table></div>\n";
+}
+
 std::string diagnostics(const DiagSink& sink) {
   constexpr const char* kNames[] = {"note", "warning", "error"};
   std::string out = "<ul>\n";
@@ -226,7 +240,7 @@ std::string diagnostics(const DiagSink& sink) {
 
 }  // namespace
 
-std::string report_html(const passes::CompileState& state) {
+std::string report_html(const passes::CompileState& state, const steps::StepGraph* steps) {
   const ir::ModelFacts& facts = state.modules.facts;
   Colors colors;
   const std::string model = facts.name.empty() ? facts.family : facts.name;
@@ -254,6 +268,7 @@ std::string report_html(const passes::CompileState& state) {
       fmt::format("<h2>Modules</h2>\n{}<span>M: Marlin tiles</span> <span>D: dense</span></p>\n{}",
                   key, modules);
   if (!state.rules.empty()) out += "<h2>Rules</h2>\n" + rules_table(state);
+  if (steps) out += "<h2>Kernels</h2>\n" + kernels_table(*steps, state.target);
   if (!state.diags->all().empty())
     out += "<h2 id=diagnostics>Diagnostics</h2>\n" + diagnostics(*state.diags);
   return out + "</body></html>\n";

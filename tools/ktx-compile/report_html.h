@@ -7,6 +7,7 @@
 
 namespace ktx::tools {
 
-std::string report_html(const passes::CompileState& state);
+// `steps`: the model's, with launches; null where it cannot be lowered.
+std::string report_html(const passes::CompileState& state, const steps::StepGraph* steps);
 
 }  // namespace ktx::tools

@@ -33,7 +33,7 @@ class BoundLaunches {
   // Whether passes of this size have a launch that needs this.
   bool need(kernels::KernelNeed need, const plan::RunShape& shape) const;
 
-  // The most that any launch asks for, in passes of this shape and of fewer tokens.
+  // The most workspace that any launch needs, in passes of this shape and of fewer tokens.
   int64_t workspace_bytes(const GpuShape& shape) const;
 
  private:
