@@ -28,9 +28,8 @@ class Rows {
       if (std::any_of(out.begin(), out.end(), same)) continue;
       std::copy_if(rows_.begin(), rows_.end(), std::back_inserter(out), same);
     }
-    std::stable_sort(out.begin(), out.end(), [](const KernelRow& a, const KernelRow& b) {
-      return a.device < b.device;
-    });
+    std::stable_sort(out.begin(), out.end(),
+                     [](const KernelRow& a, const KernelRow& b) { return a.device < b.device; });
     return out;
   }
 
