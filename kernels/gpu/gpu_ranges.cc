@@ -89,7 +89,7 @@ RowRange cublas_gemm(const GpuForm& form, const GpuMachine& machine) {
   if (!all_marlin(form)) return kNoRows;
 #define KTX_LIBRARY_FROM(capability, most_rows, tokens) \
   if (machine.sm == (capability) && form.weights[0].rows <= (most_rows)) return {tokens, kAnyRows};
-#include "kernels/gpu/library_products.def"
+#include "kernels/gpu/cublas_products.def"
 #undef KTX_LIBRARY_FROM
   return kNoRows;
 }

@@ -154,7 +154,7 @@ inline constexpr int64_t kTransposedCols = 256;
 int64_t matmul_chunk_rows(const WeightMatrix& w, int64_t tokens);
 
 // For at most so many tokens a product is a stream of weights, whose items the runtime makes
-// longer (lib/runtime/cpu_ops/row_runs.h).
+// longer (lib/runtime/cpu/ops/row_runs.h).
 inline constexpr int64_t kStreamTokens = 2;
 
 // Tokens per work item: a kernel that unpacks weights does so once for each item, or, with

@@ -10,7 +10,7 @@
 #include "lib/input/tokenizer_source.h"
 #include "lib/support/mapped_file.h"
 #include "lib/support/strings.h"
-#include "lib/text/hf_tokenizer.h"
+#include "lib/text/tokenizer/hf_tokenizer.h"
 
 namespace ktx::input {
 namespace {

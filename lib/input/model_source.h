@@ -21,7 +21,7 @@
 #include "lib/input/hf_config.h"
 #include "lib/support/diag.h"
 #include "lib/support/result.h"
-#include "lib/text/tokenizer_data.h"
+#include "lib/text/tokenizer/tokenizer_data.h"
 
 namespace ktx::input {
 

@@ -2,12 +2,12 @@
 //
 //   TokenizerData data = KTX_TRY(read_gguf_tokenizer(gguf));
 //
-// Tokenizers of HF folders are read by lib/text/hf_tokenizer.h.
+// Tokenizers of HF folders are read by lib/text/tokenizer/hf_tokenizer.h.
 #pragma once
 
 #include "lib/input/gguf.h"
 #include "lib/support/result.h"
-#include "lib/text/tokenizer_data.h"
+#include "lib/text/tokenizer/tokenizer_data.h"
 
 namespace ktx::input {
 

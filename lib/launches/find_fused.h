@@ -1,6 +1,6 @@
 // Fusion groups: which steps a GPU may compute together. With one token per pass a layer is
 // bound by the starts and ends of its kernels, so fewer kernels are faster; with many tokens
-// other arithmetic may be faster (expanded MLA, kernels/cuda/cuda_latent.h).
+// other arithmetic may be faster (expanded MLA, kernels/cuda/mla/cuda_latent.h).
 //
 //   for (const FusedGroup& group : find_fused(list, uses, part.first_step, part.step_count)) ...
 //   // attention: steps 5, 6, 7, 8 (rope, rope, kv_store, attention)

@@ -192,7 +192,7 @@ Result<Estimator> Estimator::make(const CompileState& state) {
 }
 
 // Blocks of every slot: for all contexts, or as many as the budget allows (the loader
-// divides it alike: lib/runtime/fit.cc).
+// divides it alike: lib/runtime/engine/fit.cc).
 Result<uint64_t> Estimator::count_blocks(const CompileState& state, Estimate& estimate) const {
   const plan::RunShape& shape = estimate.shape;
   const auto per_sequence =

@@ -18,8 +18,8 @@
 #include "lib/server/api_error.h"
 #include "lib/server/http_server.h"
 #include "lib/server/served_model.h"
-#include "lib/text/detokenizer.h"
-#include "lib/text/stop_strings.h"
+#include "lib/text/answers/stop_strings.h"
+#include "lib/text/tokenizer/detokenizer.h"
 
 namespace ktx::server {
 

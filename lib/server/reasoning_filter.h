@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "lib/runtime/token_filter.h"
+#include "lib/runtime/sampling/token_filter.h"
 
 namespace ktx::server {
 

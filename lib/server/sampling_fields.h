@@ -2,7 +2,7 @@
 // give them (sampling_fields.def has the table).
 #pragma once
 
-#include "lib/runtime/sampler.h"
+#include "lib/runtime/sampling/sampler.h"
 #include "lib/server/json_fields.h"
 
 namespace ktx::server {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "lib/text/tokenizer_data.h"
+#include "lib/text/tokenizer/tokenizer_data.h"
 
 namespace ktx::server {
 namespace {

@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "lib/runtime/batch_scheduler.h"
-#include "lib/runtime/engine.h"
+#include "lib/runtime/engine/engine.h"
+#include "lib/runtime/scheduler/batch_scheduler.h"
 #include "lib/server/grammar_cache.h"
 #include "lib/server/reasoning_filter.h"
+#include "lib/text/answers/reasoning.h"
+#include "lib/text/answers/tool_calls.h"
 #include "lib/text/chat_template/chat_template.h"
-#include "lib/text/reasoning.h"
-#include "lib/text/tokenizer.h"
-#include "lib/text/tool_calls.h"
+#include "lib/text/tokenizer/tokenizer.h"
 
 namespace ktx::server {
 

@@ -17,7 +17,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "lib/runtime/session_file.h"
+#include "lib/runtime/session/session_file.h"
 #include "lib/server/answer_job.h"
 #include "lib/server/endpoints.h"
 #include "lib/server/json_fields.h"

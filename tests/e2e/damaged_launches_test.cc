@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "lib/runtime/engine.h"
+#include "lib/runtime/engine/engine.h"
 #include "tests/support/host_gpu.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_program.h"

@@ -13,8 +13,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "lib/runtime/engine.h"
-#include "lib/runtime/random.h"
+#include "lib/runtime/engine/engine.h"
+#include "lib/runtime/sampling/random.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_program.h"
 #include "tests/support/test_models.h"

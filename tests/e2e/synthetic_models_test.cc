@@ -9,7 +9,7 @@
 #include "lib/arch/build_graph.h"
 #include "lib/input/gguf_config.h"
 #include "lib/reference/interpreter.h"
-#include "lib/runtime/engine.h"
+#include "lib/runtime/engine/engine.h"
 #include "tests/support/diag_text.h"
 #include "tests/support/host_gpu.h"
 #include "tests/support/paths.h"

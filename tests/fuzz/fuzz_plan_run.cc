@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "lib/plan/memory.h"
-#include "lib/runtime/engine.h"
-#include "lib/runtime/session.h"
+#include "lib/runtime/engine/engine.h"
+#include "lib/runtime/session/session.h"
 #include "tests/unit/plan/plan_bytes.h"
 #include "tests/unit/runtime/two_layer_plan.h"
 

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
+#include "lib/text/answers/reasoning.h"
+#include "lib/text/answers/tool_calls.h"
 #include "lib/text/chat_template/chat_template.h"
 #include "lib/text/chat_template/template_probe.h"
-#include "lib/text/reasoning.h"
-#include "lib/text/tool_calls.h"
 
 namespace {
 

@@ -1,6 +1,7 @@
-// Attention of generated tokens in one launch (attention_one.cu) against the scalar ops one by one.
-#include "kernels/cuda/cuda_attention.h"
-#include "kernels/cuda/cuda_rows.h"
+// Attention of generated tokens in one launch (attention_decode.cu) against the scalar ops one by
+// one.
+#include "kernels/cuda/attention/cuda_attention.h"
+#include "kernels/cuda/rows/cuda_rows.h"
 #include "kernels/norm/norm.h"
 #include "kernels/rope/rope.h"
 #include "tests/kernels/cuda_caches.h"

@@ -1,7 +1,7 @@
 // KV store and attention of the GPU against the scalar CPU ops on the same cache.
-#include "kernels/cuda/cuda_attention.h"
+#include "kernels/cuda/attention/cuda_attention.h"
 
-#include "kernels/cuda/cuda_rows.h"
+#include "kernels/cuda/rows/cuda_rows.h"
 #include "tests/kernels/cuda_caches.h"
 
 namespace ktx::kernels {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/attention/attention.h"
-#include "kernels/cuda/cuda_attention.h"
+#include "kernels/cuda/attention/cuda_attention.h"
 #include "tests/kernels/cuda_cases.h"
 
 namespace ktx::kernels {

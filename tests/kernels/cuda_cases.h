@@ -6,7 +6,7 @@
 #include <array>
 #include <span>
 
-#include "kernels/cuda/cuda_weight.h"
+#include "kernels/cuda/marlin/cuda_weight.h"
 #include "kernels/matmul/marlin_layout.h"
 #include "kernels/matmul/matmul.h"
 #include "tests/kernels/kernel_cases.h"

@@ -1,9 +1,9 @@
 // Kernels may start while the one before them drains (programmatic dependent launch): a
 // chain of them in a CUDA graph gives the bits of the same launches one by one.
-#include "kernels/cuda/cuda_experts.h"
-#include "kernels/cuda/cuda_matmul.h"
-#include "kernels/cuda/cuda_one_token.h"
-#include "kernels/cuda/cuda_rows.h"
+#include "kernels/cuda/experts/cuda_experts.h"
+#include "kernels/cuda/gemv/cuda_fused_gemv.h"
+#include "kernels/cuda/matmul/cuda_matmul.h"
+#include "kernels/cuda/rows/cuda_rows.h"
 #include "tests/kernels/cuda_cases.h"
 
 namespace ktx::kernels {

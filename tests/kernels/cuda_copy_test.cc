@@ -1,5 +1,5 @@
 // Copies by a kernel between GPU memory and pinned memory of the host.
-#include "kernels/cuda/cuda_copy.h"
+#include "kernels/cuda/common/cuda_copy.h"
 
 #include <numeric>
 

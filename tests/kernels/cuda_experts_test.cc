@@ -1,5 +1,5 @@
 // Routing and expert products on the GPU against the scalar CPU ops and sums in double.
-#include "kernels/cuda/cuda_experts.h"
+#include "kernels/cuda/experts/cuda_experts.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // Fused launches of 2 to 16 tokens against sums in double, and with the same bits in a graph
 // whose launches may overlap.
-#include "kernels/cuda/cuda_few_tokens.h"
+#include "kernels/cuda/skinny_gemm/cuda_fused_skinny_gemm.h"
 
 #include "tests/kernels/cuda_cases.h"
 

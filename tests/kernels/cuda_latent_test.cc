@@ -1,5 +1,5 @@
 // MLA in expanded form against the absorbed form of the scalar CPU ops, on the same cache.
-#include "kernels/cuda/cuda_latent.h"
+#include "kernels/cuda/mla/cuda_latent.h"
 
 #include "tests/kernels/cuda_caches.h"
 

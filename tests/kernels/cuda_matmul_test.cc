@@ -1,6 +1,6 @@
 // GPU products against sums in double of the exactly decoded weights: every format, edges
 // of tiles, every number of tokens that changes the kernel.
-#include "kernels/cuda/cuda_matmul.h"
+#include "kernels/cuda/matmul/cuda_matmul.h"
 
 #include "tests/kernels/cuda_cases.h"
 

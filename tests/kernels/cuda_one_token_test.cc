@@ -1,9 +1,9 @@
 // Fused launches of one token against sums in double and against the launches of their steps
 // one by one.
-#include "kernels/cuda/cuda_one_token.h"
+#include "kernels/cuda/gemv/cuda_fused_gemv.h"
 
-#include "kernels/cuda/cuda_matmul.h"
-#include "kernels/cuda/cuda_rows.h"
+#include "kernels/cuda/matmul/cuda_matmul.h"
+#include "kernels/cuda/rows/cuda_rows.h"
 #include "tests/kernels/cuda_cases.h"
 
 namespace ktx::kernels {

@@ -1,5 +1,5 @@
 // Row ops of the GPU against the scalar CPU ops.
-#include "kernels/cuda/cuda_rows.h"
+#include "kernels/cuda/rows/cuda_rows.h"
 
 #include "kernels/norm/norm.h"
 #include "kernels/rope/rope.h"

@@ -1,5 +1,5 @@
 // The best logits found by the GPU against a sort.
-#include "kernels/cuda/cuda_sampling.h"
+#include "kernels/cuda/rows/cuda_sampling.h"
 
 #include <algorithm>
 #include <cmath>

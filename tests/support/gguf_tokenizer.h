@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lib/support/mapped_file.h"
-#include "lib/text/tokenizer_data.h"
+#include "lib/text/tokenizer/tokenizer_data.h"
 
 namespace ktx::testing {
 

@@ -25,8 +25,8 @@
 #include "kernels/kernel_id.h"
 #include "kernels/matmul/marlin_blob.h"
 #include "lib/formats/dtype.h"
-#include "lib/runtime/bind.h"
-#include "lib/runtime/executor.h"
+#include "lib/runtime/cpu/bind.h"
+#include "lib/runtime/cpu/executor.h"
 #include "lib/runtime/gpu/gpu.h"
 #include "lib/support/thread_pool.h"
 

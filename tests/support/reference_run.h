@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/runtime/engine.h"
+#include "lib/runtime/engine/engine.h"
 #include "tests/support/comparison.h"
 #include "tests/support/temp_dir.h"
 

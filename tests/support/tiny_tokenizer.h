@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/text/byte_alphabet.h"
-#include "lib/text/tokenizer.h"
+#include "lib/text/tokenizer/byte_alphabet.h"
+#include "lib/text/tokenizer/tokenizer.h"
 
 namespace ktx::testing {
 

@@ -15,7 +15,7 @@
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
 #include "lib/target/target.h"
-#include "lib/text/tokenizer_data.h"
+#include "lib/text/tokenizer/tokenizer_data.h"
 #include "tools/ktx-compile/check.h"
 #include "tools/ktx-compile/list_launches.h"
 #include "tools/ktx-compile/progress.h"

@@ -8,8 +8,8 @@
 #include "lib/text/chat_template/chat_template.h"
 #include "lib/text/chat_template/template_probe.h"
 #include "lib/text/chat_template/tool_style.h"
-#include "lib/text/hf_tokenizer.h"
-#include "lib/text/tokenizer.h"
+#include "lib/text/tokenizer/hf_tokenizer.h"
+#include "lib/text/tokenizer/tokenizer.h"
 
 namespace ktx::tools {
 namespace {

@@ -8,7 +8,7 @@
 #include "lib/input/model_source.h"
 #include "lib/plan/plan_facts.h"
 #include "lib/support/diag.h"
-#include "lib/text/tokenizer_data.h"
+#include "lib/text/tokenizer/tokenizer_data.h"
 
 namespace ktx::tools {
 

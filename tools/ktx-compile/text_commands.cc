@@ -10,8 +10,8 @@
 #include "lib/support/piped_text.h"
 #include "lib/text/chat_template/chat_case.h"
 #include "lib/text/chat_template/chat_template.h"
-#include "lib/text/hf_tokenizer.h"
-#include "lib/text/tokenizer.h"
+#include "lib/text/tokenizer/hf_tokenizer.h"
+#include "lib/text/tokenizer/tokenizer.h"
 
 namespace ktx::tools {
 namespace {

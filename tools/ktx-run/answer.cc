@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "lib/support/timer.h"
-#include "lib/text/detokenizer.h"
+#include "lib/text/tokenizer/detokenizer.h"
 #include "tools/ktx-run/interrupt.h"
 #include "tools/ktx-run/progress_line.h"
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "lib/runtime/session.h"
+#include "lib/runtime/session/session.h"
 #include "lib/support/result.h"
-#include "lib/text/tokenizer.h"
+#include "lib/text/tokenizer/tokenizer.h"
 
 namespace ktx::tools {
 

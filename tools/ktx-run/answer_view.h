@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "lib/text/reasoning.h"
+#include "lib/text/answers/reasoning.h"
 
 namespace ktx::tools {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "lib/runtime/engine.h"
+#include "lib/runtime/engine/engine.h"
 
 namespace ktx::tools {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "lib/runtime/pass_watch.h"
-#include "lib/runtime/sampler.h"
+#include "lib/runtime/engine/pass_watch.h"
+#include "lib/runtime/sampling/sampler.h"
 #include "lib/support/timer.h"
 #include "tools/ktx-run/interrupt.h"
 

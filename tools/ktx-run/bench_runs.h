@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "lib/runtime/engine.h"
+#include "lib/runtime/engine/engine.h"
 
 namespace ktx::tools {
 

@@ -7,7 +7,7 @@
 #include "lib/support/env.h"
 #include "lib/support/mapped_file.h"
 #include "lib/support/strings.h"
-#include "lib/text/reasoning.h"
+#include "lib/text/answers/reasoning.h"
 #include "tools/ktx-run/answer.h"
 #include "tools/ktx-run/answer_view.h"
 #include "tools/ktx-run/chat_prompt.h"

@@ -5,7 +5,7 @@
 #include <chrono>
 
 #include "lib/support/timer.h"
-#include "lib/text/tokenizer_data.h"
+#include "lib/text/tokenizer/tokenizer_data.h"
 
 namespace ktx::tools {
 

@@ -5,11 +5,11 @@
 #include <optional>
 #include <string>
 
-#include "lib/runtime/engine.h"
-#include "lib/runtime/sampler.h"
+#include "lib/runtime/engine/engine.h"
+#include "lib/runtime/sampling/sampler.h"
 #include "lib/support/result.h"
 #include "lib/text/chat_template/chat_template.h"
-#include "lib/text/tokenizer.h"
+#include "lib/text/tokenizer/tokenizer.h"
 #include "tools/ktx-run/options.h"
 
 namespace ktx::tools {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "lib/runtime/engine.h"
+#include "lib/runtime/engine/engine.h"
 #include "lib/support/line_file.h"
 #include "lib/support/result.h"
 

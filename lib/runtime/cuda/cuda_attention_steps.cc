@@ -1,5 +1,5 @@
 // kv_store and attention on a GPU.
-#include "kernels/cuda/cuda_attention.h"
+#include "kernels/cuda/attention/cuda_attention.h"
 #include "lib/runtime/cuda/cuda_steps.h"
 
 #include <algorithm>

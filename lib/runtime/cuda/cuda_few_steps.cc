@@ -1,4 +1,4 @@
-// Fused ops as launches of 2 to 16 tokens (cuda_few_tokens.h). Routers
+// Fused ops as launches of 2 to 16 tokens (cuda_fused_skinny_gemm.h). Routers
 // and experts go step by step, and so does attention: with its rope and store in it, 16
 // sequences of 2048 tokens were 2 % slower (every block of a sequence does them again), and of
 // few tokens no quicker.

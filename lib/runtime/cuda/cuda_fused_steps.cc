@@ -1,8 +1,8 @@
-// Fused ops as launches of one token (cuda_one_token.h).
+// Fused ops as launches of one token (cuda_fused_gemv.h).
 #include <algorithm>
 
-#include "kernels/cuda/cuda_attention.h"
-#include "kernels/cuda/cuda_one_token.h"
+#include "kernels/cuda/attention/cuda_attention.h"
+#include "kernels/cuda/gemv/cuda_fused_gemv.h"
 #include "lib/runtime/cuda/fused_members.h"
 
 namespace ktx::runtime {

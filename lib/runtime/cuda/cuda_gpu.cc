@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "kernels/cuda/cublas.h"
-#include "kernels/cuda/cuda_copy.h"
-#include "kernels/cuda/cuda_sampling.h"
-#include "kernels/cuda/this_gpu.h"
+#include "kernels/cuda/common/cuda_copy.h"
+#include "kernels/cuda/common/this_gpu.h"
+#include "kernels/cuda/matmul/cublas.h"
+#include "kernels/cuda/rows/cuda_sampling.h"
 #include "lib/runtime/cuda/cuda_check.h"
 #include "lib/runtime/cuda/cuda_steps.h"
 #include "lib/support/strings.h"

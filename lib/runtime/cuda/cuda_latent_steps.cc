@@ -9,9 +9,9 @@
 // that are a graph.
 #include <algorithm>
 
-#include "kernels/cuda/cuda_latent.h"
-#include "kernels/cuda/cuda_matmul.h"
-#include "kernels/cuda/this_gpu.h"
+#include "kernels/cuda/common/this_gpu.h"
+#include "kernels/cuda/matmul/cuda_matmul.h"
+#include "kernels/cuda/mla/cuda_latent.h"
 #include "lib/runtime/cuda/fused_members.h"
 
 namespace ktx::runtime {

@@ -1,6 +1,6 @@
 // matmul, matmul_heads and the experts on a GPU.
-#include "kernels/cuda/cuda_experts.h"
-#include "kernels/cuda/cuda_matmul.h"
+#include "kernels/cuda/experts/cuda_experts.h"
+#include "kernels/cuda/matmul/cuda_matmul.h"
 #include "lib/runtime/cuda/cuda_steps.h"
 
 namespace ktx::runtime {

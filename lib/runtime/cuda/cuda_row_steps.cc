@@ -1,6 +1,6 @@
 // embed, norm, rope, router and the row ops on a GPU: one launch over the rows.
-#include "kernels/cuda/cuda_experts.h"
-#include "kernels/cuda/cuda_rows.h"
+#include "kernels/cuda/experts/cuda_experts.h"
+#include "kernels/cuda/rows/cuda_rows.h"
 #include "lib/runtime/cuda/cuda_steps.h"
 
 namespace ktx::runtime {

@@ -6,9 +6,9 @@
 
 #include <memory>
 
-#include "kernels/cuda/cuda_attention.h"
-#include "kernels/cuda/cuda_matmul.h"
-#include "kernels/cuda/cuda_weight.h"
+#include "kernels/cuda/attention/cuda_attention.h"
+#include "kernels/cuda/marlin/cuda_weight.h"
+#include "kernels/cuda/matmul/cuda_matmul.h"
 #include "lib/runtime/cuda/cuda_gpu.h"
 #include "lib/runtime/gpu/gpu.h"
 

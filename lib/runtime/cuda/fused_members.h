@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "kernels/cuda/cuda_few_tokens.h"
-#include "kernels/cuda/cuda_one_token.h"
+#include "kernels/cuda/gemv/cuda_fused_gemv.h"
+#include "kernels/cuda/skinny_gemm/cuda_fused_skinny_gemm.h"
 #include "lib/runtime/cuda/cuda_steps.h"
 
 namespace ktx::runtime {

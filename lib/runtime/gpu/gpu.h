@@ -21,9 +21,9 @@
 
 #include "lib/launches/launch.h"
 #include "lib/plan/plan_reader.h"
-#include "lib/runtime/batch.h"
-#include "lib/runtime/best_logits.h"
-#include "lib/runtime/kv_cache.h"
+#include "lib/runtime/cache/kv_cache.h"
+#include "lib/runtime/engine/batch.h"
+#include "lib/runtime/sampling/best_logits.h"
 #include "lib/support/result.h"
 
 namespace ktx::runtime {

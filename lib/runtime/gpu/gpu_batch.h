@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "lib/plan/memory.h"
-#include "lib/runtime/batch.h"
+#include "lib/runtime/engine/batch.h"
 #include "lib/runtime/gpu/gpu.h"
 
 namespace ktx::runtime {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "lib/runtime/kv_cache.h"
+#include "lib/runtime/cache/kv_cache.h"
 
 namespace ktx::runtime {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "lib/runtime/kv_cache.h"
+#include "lib/runtime/cache/kv_cache.h"
 #include "lib/support/strings.h"
 #include "lib/target/gpu_generation.h"
 

@@ -10,9 +10,9 @@
 
 #include <cstdint>
 
-#include "lib/runtime/batch.h"
-#include "lib/runtime/best_logits.h"
+#include "lib/runtime/engine/batch.h"
 #include "lib/runtime/gpu/gpu.h"
+#include "lib/runtime/sampling/best_logits.h"
 
 namespace ktx::runtime {
 

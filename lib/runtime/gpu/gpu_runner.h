@@ -15,14 +15,14 @@
 #include <vector>
 
 #include "lib/plan/plan_reader.h"
-#include "lib/runtime/batch.h"
-#include "lib/runtime/best_logits.h"
-#include "lib/runtime/executor.h"
+#include "lib/runtime/cache/kv_cache.h"
+#include "lib/runtime/cpu/executor.h"
+#include "lib/runtime/engine/batch.h"
+#include "lib/runtime/engine/pass_watch.h"
+#include "lib/runtime/engine/step_stats.h"
 #include "lib/runtime/gpu/gpu.h"
 #include "lib/runtime/gpu/gpu_setup.h"
-#include "lib/runtime/kv_cache.h"
-#include "lib/runtime/pass_watch.h"
-#include "lib/runtime/step_stats.h"
+#include "lib/runtime/sampling/best_logits.h"
 #include "lib/support/result.h"
 #include "lib/support/thread_pool.h"
 

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "lib/plan/plan_step_list.h"
-#include "lib/runtime/bind.h"
+#include "lib/runtime/cpu/bind.h"
 #include "lib/runtime/gpu/gpu_fit.h"
 #include "lib/runtime/gpu/gpu_graphs.h"
 #include "lib/support/strings.h"

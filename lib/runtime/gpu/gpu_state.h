@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "lib/plan/device_memory.h"
-#include "lib/runtime/arena.h"
-#include "lib/runtime/executor.h"
+#include "lib/runtime/cpu/executor.h"
+#include "lib/runtime/engine/arena.h"
 #include "lib/runtime/gpu/bound_launches.h"
 #include "lib/runtime/gpu/bound_parts.h"
 #include "lib/runtime/gpu/gpu_batch.h"

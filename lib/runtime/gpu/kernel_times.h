@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "lib/runtime/engine/step_stats.h"
 #include "lib/runtime/gpu/gpu_state.h"
-#include "lib/runtime/step_stats.h"
 
 namespace ktx::runtime {
 

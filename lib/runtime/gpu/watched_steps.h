@@ -2,7 +2,7 @@
 // Slow; used only if GpuState::steps_are_watched().
 #pragma once
 
-#include "lib/runtime/batch.h"
+#include "lib/runtime/engine/batch.h"
 #include "lib/runtime/gpu/gpu_state.h"
 
 namespace ktx::runtime {

@@ -8,7 +8,7 @@
 #include "lib/text/grammar/plain_texts.h"
 #include "lib/text/grammar/token_masks.h"
 #include "lib/text/grammar/tool_call_schema.h"
-#include "lib/text/tokenizer.h"
+#include "lib/text/tokenizer/tokenizer.h"
 
 namespace ktx::text {
 

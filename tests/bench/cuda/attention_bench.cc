@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstdio>
 
-#include "kernels/cuda/cuda_latent.h"
-#include "kernels/cuda/cuda_matmul.h"
+#include "kernels/cuda/matmul/cuda_matmul.h"
+#include "kernels/cuda/mla/cuda_latent.h"
 #include "tests/bench/cuda/bench_cache.h"
 
 namespace ktx::bench {

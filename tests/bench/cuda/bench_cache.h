@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/cuda/cuda_attention.h"
+#include "kernels/cuda/attention/cuda_attention.h"
 #include "tests/bench/cuda/cuda_bench.h"
 
 namespace ktx::bench {

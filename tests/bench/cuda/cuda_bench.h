@@ -8,8 +8,8 @@
 #include <memory>
 #include <string>
 
-#include "kernels/cuda/cuda_stream.h"
-#include "kernels/cuda/cuda_weight.h"
+#include "kernels/cuda/common/cuda_stream.h"
+#include "kernels/cuda/marlin/cuda_weight.h"
 #include "lib/support/result.h"
 
 namespace ktx::bench {

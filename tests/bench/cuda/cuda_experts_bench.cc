@@ -3,8 +3,8 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cuda/cuda_experts.h"
-#include "kernels/cuda/cuda_one_token.h"
+#include "kernels/cuda/experts/cuda_experts.h"
+#include "kernels/cuda/gemv/cuda_fused_gemv.h"
 #include "tests/bench/cuda/cuda_bench.h"
 
 namespace ktx::bench {

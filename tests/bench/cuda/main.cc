@@ -32,7 +32,7 @@ constexpr Group kGroups[] = {
     {"attention", "attention and MLA", bench_attention},
     {"latent", "MLA of prompts, absorbed beside expanded", bench_latent},
     {"rows", "norms, rope, router", bench_rows},
-    {"library", "products with and without cuBLAS, for library_products.def", bench_library, true},
+    {"library", "products with and without cuBLAS, for cublas_products.def", bench_library, true},
 };
 
 int usage() {

@@ -3,10 +3,10 @@
 #include <cstdio>
 #include <vector>
 
-#include "kernels/cuda/cuda_few_tokens.h"
-#include "kernels/cuda/cuda_matmul.h"
-#include "kernels/cuda/library_products.h"
-#include "kernels/cuda/this_gpu.h"
+#include "kernels/cuda/common/this_gpu.h"
+#include "kernels/cuda/matmul/cublas_products.h"
+#include "kernels/cuda/matmul/cuda_matmul.h"
+#include "kernels/cuda/skinny_gemm/cuda_fused_skinny_gemm.h"
 #include "tests/bench/cuda/cuda_bench.h"
 
 namespace ktx::bench {
@@ -63,7 +63,7 @@ void both_ways(DType dtype, int64_t rows, int64_t cols, int64_t tokens) {
       first_choice(choose_gpu_kernels({.weights = {w}}, this_gpu()), tokens, kNeedsWgmma);
   const double ours = product.seconds(cuda_matmul_workspace(product.args()), launch_matmul);
   const double library =
-      product.seconds(library_product_workspace(tokens, product.args().w), launch_library_product);
+      product.seconds(cublas_product_workspace(tokens, product.args().w), launch_cublas_product);
   std::printf(
       "%-6s %6lldx%-6lld tokens %5lld: ours %8.1f us, library %8.1f us, ours / library %.2f\n",
       std::string(name(dtype)).c_str(), static_cast<long long>(rows), static_cast<long long>(cols),

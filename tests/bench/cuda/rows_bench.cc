@@ -1,6 +1,6 @@
 // Benchmarks of norms, rope and the router.
-#include "kernels/cuda/cuda_experts.h"
-#include "kernels/cuda/cuda_rows.h"
+#include "kernels/cuda/experts/cuda_experts.h"
+#include "kernels/cuda/rows/cuda_rows.h"
 #include "tests/bench/cuda/cuda_bench.h"
 
 namespace ktx::bench {

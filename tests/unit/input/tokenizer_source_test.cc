@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "lib/text/hf_tokenizer.h"
-#include "lib/text/tokenizer.h"
+#include "lib/text/tokenizer/hf_tokenizer.h"
+#include "lib/text/tokenizer/tokenizer.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_models.h"
 #include "tests/support/tiny_gguf.h"

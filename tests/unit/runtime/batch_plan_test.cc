@@ -1,4 +1,4 @@
-#include "lib/runtime/batch_plan.h"
+#include "lib/runtime/scheduler/batch_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

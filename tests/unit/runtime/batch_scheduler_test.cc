@@ -1,4 +1,4 @@
-#include "lib/runtime/batch_scheduler.h"
+#include "lib/runtime/scheduler/batch_scheduler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 #include <stdexcept>
 #include <thread>
 
-#include "lib/runtime/session.h"
-#include "lib/runtime/session_file.h"
+#include "lib/runtime/session/session.h"
+#include "lib/runtime/session/session_file.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/runtime/generate.h"
 #include "tests/unit/runtime/two_layer_plan.h"

@@ -1,4 +1,4 @@
-#include "lib/runtime/engine.h"
+#include "lib/runtime/engine/engine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

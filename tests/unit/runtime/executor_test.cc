@@ -1,4 +1,4 @@
-#include "lib/runtime/executor.h"
+#include "lib/runtime/cpu/executor.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lib/runtime/fit.h"
+#include "lib/runtime/engine/fit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

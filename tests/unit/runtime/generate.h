@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "lib/runtime/session.h"
+#include "lib/runtime/session/session.h"
 
 namespace ktx::runtime {
 

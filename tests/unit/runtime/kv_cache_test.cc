@@ -1,4 +1,4 @@
-#include "lib/runtime/kv_cache.h"
+#include "lib/runtime/cache/kv_cache.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lib/runtime/node_weights.h"
+#include "lib/runtime/cpu/node_weights.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // A pass that is cancelled in the middle leaves nothing behind.
-#include "lib/runtime/pass_watch.h"
+#include "lib/runtime/engine/pass_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lib/runtime/session.h"
+#include "lib/runtime/session/session.h"
 #include "tests/unit/runtime/generate.h"
 #include "tests/unit/runtime/two_layer_plan.h"
 

@@ -1,11 +1,11 @@
-#include "lib/runtime/prefix_cache.h"
+#include "lib/runtime/cache/prefix_cache.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <numeric>
 
-#include "lib/runtime/random.h"
+#include "lib/runtime/sampling/random.h"
 
 namespace ktx::runtime {
 namespace {

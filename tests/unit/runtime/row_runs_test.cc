@@ -1,4 +1,4 @@
-#include "lib/runtime/cpu_ops/row_runs.h"
+#include "lib/runtime/cpu/ops/row_runs.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lib/runtime/sampler.h"
+#include "lib/runtime/sampling/sampler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,9 +1,9 @@
-#include "lib/runtime/session_file.h"
+#include "lib/runtime/session/session_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lib/runtime/session.h"
+#include "lib/runtime/session/session.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/runtime/two_layer_plan.h"
 

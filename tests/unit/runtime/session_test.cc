@@ -1,4 +1,4 @@
-#include "lib/runtime/session.h"
+#include "lib/runtime/session/session.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

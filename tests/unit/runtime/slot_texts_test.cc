@@ -1,4 +1,4 @@
-#include "lib/runtime/slot_texts.h"
+#include "lib/runtime/scheduler/slot_texts.h"
 
 #include <gtest/gtest.h>
 

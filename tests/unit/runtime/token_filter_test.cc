@@ -1,4 +1,4 @@
-#include "lib/runtime/token_filter.h"
+#include "lib/runtime/sampling/token_filter.h"
 
 #include <gtest/gtest.h>
 

@@ -17,7 +17,7 @@
 #include "lib/plan/pack_blobs.h"
 #include "lib/plan/plan_contents.h"
 #include "lib/plan/plan_writer.h"
-#include "lib/runtime/random.h"
+#include "lib/runtime/sampling/random.h"
 
 namespace ktx::runtime {
 

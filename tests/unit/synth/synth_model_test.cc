@@ -7,7 +7,7 @@
 
 #include "lib/input/gguf_config.h"
 #include "lib/input/tokenizer_source.h"
-#include "lib/text/tokenizer.h"
+#include "lib/text/tokenizer/tokenizer.h"
 #include "tests/support/diag_text.h"
 #include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"

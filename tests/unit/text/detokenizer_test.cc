@@ -1,4 +1,4 @@
-#include "lib/text/detokenizer.h"
+#include "lib/text/tokenizer/detokenizer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lib/text/hf_tokenizer.h"
+#include "lib/text/tokenizer/hf_tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "lib/text/tokenizer.h"
+#include "lib/text/tokenizer/tokenizer.h"
 #include "tests/support/temp_dir.h"
 
 namespace ktx::text {

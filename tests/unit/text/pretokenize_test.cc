@@ -1,4 +1,4 @@
-#include "lib/text/pretokenize.h"
+#include "lib/text/tokenizer/pretokenize.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/support/timer.h"
-#include "lib/text/split_dialect.h"
+#include "lib/text/tokenizer/split_dialect.h"
 #include "tests/support/paths.h"
 
 namespace ktx::text {

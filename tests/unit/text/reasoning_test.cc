@@ -1,4 +1,4 @@
-#include "lib/text/reasoning.h"
+#include "lib/text/answers/reasoning.h"
 
 #include <gtest/gtest.h>
 

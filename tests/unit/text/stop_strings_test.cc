@@ -1,4 +1,4 @@
-#include "lib/text/stop_strings.h"
+#include "lib/text/answers/stop_strings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <random>
 
-#include "lib/text/partial_match.h"
+#include "lib/text/answers/partial_match.h"
 #include "tests/unit/text/stream_pieces.h"
 
 namespace ktx::text {

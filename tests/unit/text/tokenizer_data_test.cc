@@ -1,4 +1,4 @@
-#include "lib/text/tokenizer_data.h"
+#include "lib/text/tokenizer/tokenizer_data.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "lib/text/tokenizer.h"
+#include "lib/text/tokenizer/tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "lib/support/timer.h"
-#include "lib/text/detokenizer.h"
-#include "lib/text/hf_tokenizer.h"
+#include "lib/text/tokenizer/detokenizer.h"
+#include "lib/text/tokenizer/hf_tokenizer.h"
 #include "tests/support/gguf_tokenizer.h"
 #include "tests/support/paths.h"
 #include "tests/support/tiny_tokenizer.h"

@@ -1,4 +1,4 @@
-#include "lib/text/tool_calls.h"
+#include "lib/text/answers/tool_calls.h"
 
 #include <gtest/gtest.h>
 

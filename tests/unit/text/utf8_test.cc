@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "lib/text/byte_alphabet.h"
-#include "lib/text/byte_token.h"
+#include "lib/text/tokenizer/byte_alphabet.h"
+#include "lib/text/tokenizer/byte_token.h"
 
 namespace ktx::text {
 namespace {

@@ -1,0 +1,76 @@
+// KV store and causal attention on the GPU, through a block table in device memory.
+//
+// The cache is that of kernels/attention/kv_layout.h: blocks of block_tokens tokens with
+// the parts of all slots. Block b of sequence s begins at pool + table[s * table_stride
+// + b] * block_bytes; a slot's part slot_offset bytes into it.
+//
+// attention covers GQA and MLA in absorbed form (value_in_key), decode and chunked
+// prefill: token t sees positions [0, position[t]] of its sequence. What a token sees is cut
+// into equal parts of whole pieces of 64 positions, as many as fill the GPU (fixed by the
+// launch), merged in rising order.
+#pragma once
+
+#include "kernels/attention/kv_layout.h"
+#include "kernels/cuda/common/cuda_stream.h"
+#include "lib/formats/step_attrs.h"
+#include "lib/support/result.h"
+
+namespace ktx::kernels {
+
+struct CudaKvView {
+  KvLayout layout;  // F32, F16 or Q8_0
+  std::byte* pool = nullptr;
+  int64_t block_bytes = 0;  // from one block of the pool to the next; a multiple of 64
+  int64_t slot_offset = 0;
+  const int32_t* table = nullptr;  // [sequences, table_stride] block numbers
+  int64_t table_stride = 0;
+  const int32_t* sequence = nullptr;  // [T] row of table
+  const int32_t* position = nullptr;  // [T] absolute; negative: padding
+};
+
+struct CudaKvStoreArgs {
+  const float* key = nullptr;  // [T, kv_heads * key_dim]
+  int64_t key_stride = 0;
+  const float* value = nullptr;  // [T, kv_heads * value_dim]; null when value_dim = 0
+  int64_t value_stride = 0;
+  int64_t tokens = 0;
+  CudaKvView kv;
+};
+Status launch_kv_store(const CudaKvStoreArgs& args, CudaStream stream);
+
+// What attention does first, when it is asked to: RMS norms of the heads of q and k, rope of
+// both, and kv_store. q is left as it was.
+struct CudaAttentionPrepare {
+  const float* key = nullptr;  // [T, kv_heads * key_dim]; null: nothing of all this
+  int64_t key_stride = 0;
+  const float* value = nullptr;  // [T, kv_heads * value_dim]
+  int64_t value_stride = 0;
+  const float* q_norm = nullptr;  // [key_dim] or null
+  const float* k_norm = nullptr;
+  float q_eps = 0, k_eps = 0;
+  const float* inv_freq = nullptr;  // [rope.rotary_dim / 2]
+  RopeAttrs rope;                   // in place, for q and k alike; its heads are not used
+};
+
+struct CudaAttentionArgs {
+  const float* q = nullptr;  // [T, heads * key_dim]
+  int64_t q_stride = 0;
+  float* y = nullptr;  // [T, heads * value_dim]
+  int64_t y_stride = 0;
+  int64_t tokens = 0;
+  AttentionAttrs attrs;
+  CudaKvView kv;
+  // Upper bound of position[t] + 1 for every launch of this graph; decides the split.
+  int64_t max_positions = 0;
+  // A hint: no two tokens are of one sequence (pure decode). Right either way.
+  bool one_token_per_sequence = false;
+  CudaAttentionPrepare prepare;  // with one_token_per_sequence, where attention_prepares()
+  std::byte* workspace = nullptr;
+  int64_t workspace_bytes = 0;
+};
+int64_t cuda_attention_workspace(const CudaAttentionArgs& args);
+Status launch_attention(const CudaAttentionArgs& args, CudaStream stream);
+// Whether launch_attention takes `prepare` for such heads and such a cache.
+bool attention_prepares(const CudaAttentionArgs& args);
+
+}  // namespace ktx::kernels

@@ -1,0 +1,220 @@
+// experts_gate_up and experts_down: marlin products over the pieces of pairs that each
+// expert has, and the sum of a token's experts.
+//
+// Which kernel takes the pairs is said by the launch (kernels/gpu/gpu_kernels.def). down writes one
+// row per pair to the workspace; the rows of a token are then added in rising expert number, which
+// is the order of their places in `order`.
+#include "kernels/cuda/experts/cuda_experts.h"
+
+#include "kernels/cuda/common/this_gpu.h"
+#include "kernels/cuda/gemv/marlin_gemv.h"
+#include "kernels/cuda/matmul/half_rows.cuh"
+#include "kernels/cuda/matmul/marlin_products.cuh"
+#include "kernels/cuda/rows/cuda_rows.h"
+#include "kernels/matmul/marlin_layout.h"
+
+namespace ktx::kernels {
+namespace {
+
+bool is_gemm(GpuKernel kernel) {
+  return kernel == GpuKernel::MarlinGemmMma || kernel == GpuKernel::MarlinGemmWgmma;
+}
+
+GpuWeight shape_of(const CudaWeight& w) {
+  return {w.dtype, w.layout, w.rows, w.cols};
+}
+
+// MarlinFewGemm where there is none: the launcher then refuses the weights.
+GpuKernel first_here(StepOp op, std::vector<GpuWeight> weights, const ExpertsAttrs& attrs,
+                     int64_t tokens) {
+  GpuForm form;
+  form.op = op;
+  form.weights = std::move(weights);
+  form.experts = attrs.experts;
+  form.top_k = attrs.top_k;
+  const Result<GpuKernel> kernel = kernel_here(form, tokens);
+  return kernel.ok() ? *kernel : GpuKernel::MarlinFewGemm;
+}
+GpuKernel kernel_of(const CudaExpertsGateUpArgs& a) {
+  if (a.kernel) return *a.kernel;
+  return first_here(StepOp::ExpertsGateUp, {shape_of(a.gate), shape_of(a.up)}, a.attrs, a.tokens);
+}
+GpuKernel kernel_of(const CudaExpertsDownArgs& a) {
+  if (a.kernel) return *a.kernel;
+  return first_here(StepOp::ExpertsDown, {shape_of(a.down)}, a.attrs, a.tokens);
+}
+
+bool same_form(const CudaWeight& a, const CudaWeight& b) {
+  return a.dtype == b.dtype;
+}
+
+Status check(const char* op, const CudaWeight& w, const ExpertsAttrs& attrs, int64_t has,
+             int64_t needs) {
+  if (w.layout != Layout::Marlin || !marlin_takes(w.dtype)) {
+    return Error{std::string(op) + ": no GPU product takes experts of " +
+                 std::string(name(w.dtype)) + " in layout " + std::string(name(w.layout))};
+  }
+  if (attrs.experts > kCudaMaxExperts || attrs.top_k > kCudaMaxTopK) {
+    return Error{std::string(op) + ": " + std::to_string(attrs.experts) + " experts, top " +
+                 std::to_string(attrs.top_k) + ", at most " + std::to_string(kCudaMaxExperts) +
+                 " and " + std::to_string(kCudaMaxTopK)};
+  }
+  return check_workspace(op, has, needs);
+}
+
+MarlinProduct experts_product(const CudaWeight& w, const ExpertsAttrs& attrs, int64_t tokens,
+                              const int32_t* order, const int32_t* offsets) {
+  MarlinProduct p;
+  p.w[0] = reinterpret_cast<const uint8_t*>(w.data);
+  p.matrix_bytes[0] = w.matrix_bytes;
+  p.strip_bytes = marlin_strip_bytes(w.dtype, w.cols);
+  p.cols = static_cast<int>(w.cols);
+  p.row_count = static_cast<int>(w.rows);
+  p.tokens = static_cast<int>(tokens) * attrs.top_k;
+  p.order = order;
+  p.offsets = offsets;
+  p.experts = attrs.experts;
+  return p;
+}
+
+Status launch_product(GpuKernel kernel, DType dtype, const MarlinProduct& p, int64_t x_rows,
+                      std::byte* workspace, cudaStream_t stream) {
+  switch (kernel) {
+    case GpuKernel::MarlinGemv:
+      return launch_marlin_gemv(dtype, p, stream);
+    case GpuKernel::MarlinFewGemm:
+      return launch_marlin_few_gemm(dtype, p, stream);
+    case GpuKernel::MarlinGemmMma:
+    case GpuKernel::MarlinGemmWgmma:
+      return launch_marlin_gemm_mma(dtype, p, x_rows, workspace,
+                                    kernel == GpuKernel::MarlinGemmWgmma, stream);
+    default:
+      return Error{"kernel " + std::string(info(kernel).name) + " takes no experts"};
+  }
+}
+int64_t halves_workspace(GpuKernel kernel, int64_t rows, int64_t cols) {
+  return is_gemm(kernel) ? half_rows_bytes(rows, cols) : 0;
+}
+
+struct Combine {
+  const float* partial;   // [pairs, width]
+  const int32_t* places;  // [pairs], -1: of no expert
+  const float* weights;
+  int top_k, width;
+  float* y;
+  int64_t y_stride;
+  bool accumulate;
+};
+
+// y[t] (+)= the rows of t's pairs, in the order of their places. One thread a column.
+constexpr int kCombineThreads = 256;
+__global__ void __launch_bounds__(kCombineThreads) combine_experts(Combine p) {
+  begin_kernel();
+  __shared__ int sorted[kCudaMaxTopK];
+  __shared__ int live;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int64_t first_pair = int64_t{blockIdx.y} * p.top_k;
+  if (thread < 32) {
+    const int place = thread < p.top_k ? p.places[first_pair + thread] : -1;
+    int before = 0;
+    for (int o = 0; o < p.top_k; ++o) {
+      const int other = __shfl_sync(~0u, place, o);
+      before += other >= 0 && other < place;
+    }
+    if (place >= 0) sorted[before] = thread;
+    const unsigned all = __ballot_sync(~0u, place >= 0);
+    if (thread == 0) live = __popc(all);
+  }
+  __syncthreads();
+  const int n = static_cast<int>(blockIdx.x) * kCombineThreads + thread;
+  if (n >= p.width) return;
+  float* y = p.y + blockIdx.y * p.y_stride + n;
+  float sum = p.accumulate ? *y : 0;
+  for (int i = 0; i < live; ++i) {
+    const int64_t pair = first_pair + sorted[i];
+    sum += p.weights[pair] * p.partial[pair * p.width + n];
+  }
+  *y = sum;
+}
+
+}  // namespace
+
+int64_t cuda_experts_gate_up_workspace(const CudaExpertsGateUpArgs& a) {
+  const int64_t pairs = a.tokens * a.attrs.top_k;
+  int64_t bytes = halves_workspace(kernel_of(a), a.tokens, a.gate.cols);
+  if (!same_form(a.gate, a.up)) bytes += workspace_aligned(pairs * a.gate.rows * 4);
+  return bytes;
+}
+
+Status launch_experts_gate_up(const CudaExpertsGateUpArgs& a, CudaStream stream) {
+  if (a.tokens == 0) return {};
+  const int64_t needs = cuda_experts_gate_up_workspace(a);
+  KTX_TRY(check("experts_gate_up", a.gate, a.attrs, a.workspace_bytes, needs));
+  KTX_TRY(check("experts_gate_up", a.up, a.attrs, a.workspace_bytes, needs));
+  const int64_t pairs = a.tokens * a.attrs.top_k;
+  const GpuKernel kernel = kernel_of(a);
+  const auto run = [&](const CudaWeight& w, const CudaWeight* up, float* y, int64_t y_stride,
+                       std::byte* workspace) -> Status {
+    MarlinProduct p = experts_product(w, a.attrs, a.tokens, a.order, a.offsets);
+    p.x = a.x;
+    p.x_stride = a.x_stride;
+    p.x_div = a.attrs.top_k;
+    p.y = y;
+    p.y_stride = y_stride;
+    if (up) {
+      p.w[1] = reinterpret_cast<const uint8_t*>(up->data);
+      p.matrix_bytes[1] = up->matrix_bytes;
+    }
+    return launch_product(kernel, w.dtype, p, a.tokens, workspace, stream);
+  };
+  if (same_form(a.gate, a.up)) return run(a.gate, &a.up, a.h, a.h_stride, a.workspace);
+  std::byte* rest = a.workspace + workspace_aligned(pairs * a.up.rows * 4);
+  float* up = reinterpret_cast<float*>(a.workspace);
+  KTX_TRY(run(a.up, nullptr, up, a.up.rows, rest));
+  KTX_TRY(run(a.gate, nullptr, a.h, a.h_stride, rest));
+  RowsArgs swiglu;
+  swiglu.in[0] = {a.h, a.h_stride};
+  swiglu.in[1] = {up, a.up.rows};
+  swiglu.y = a.h;
+  swiglu.y_stride = a.h_stride;
+  swiglu.width = a.gate.rows;
+  swiglu.token_end = pairs;
+  return find_cuda_rows(StepOp::Swiglu)(swiglu, stream);
+}
+
+int64_t cuda_experts_down_workspace(const CudaExpertsDownArgs& a) {
+  const int64_t pairs = a.tokens * a.attrs.top_k;
+  return workspace_aligned(pairs * a.down.rows * 4) + workspace_aligned(pairs * 4) +
+         halves_workspace(kernel_of(a), pairs, a.down.cols);
+}
+
+Status launch_experts_down(const CudaExpertsDownArgs& a, CudaStream stream) {
+  if (a.tokens == 0) return {};
+  KTX_TRY(
+      check("experts_down", a.down, a.attrs, a.workspace_bytes, cuda_experts_down_workspace(a)));
+  const int64_t pairs = a.tokens * a.attrs.top_k;
+  float* partial = reinterpret_cast<float*>(a.workspace);
+  std::byte* rest = a.workspace + workspace_aligned(pairs * a.down.rows * 4);
+  MarlinProduct p = experts_product(a.down, a.attrs, a.tokens, a.order, a.offsets);
+  p.x = a.h;
+  p.x_stride = a.h_stride;
+  p.y = partial;
+  p.y_stride = a.down.rows;
+  p.places = reinterpret_cast<int32_t*>(rest);
+  rest += workspace_aligned(pairs * 4);
+  KTX_TRY(launch_product(kernel_of(a), a.down.dtype, p, pairs, rest, stream));
+  Combine combine;
+  combine.partial = partial;
+  combine.places = p.places;
+  combine.weights = a.weights;
+  combine.top_k = a.attrs.top_k;
+  combine.width = static_cast<int>(a.down.rows);
+  combine.y = a.y;
+  combine.y_stride = a.y_stride;
+  combine.accumulate = a.attrs.accumulate != 0;
+  const dim3 grid(ceil_div(combine.width, kCombineThreads), static_cast<unsigned>(a.tokens));
+  return launch("experts_down: sum of experts", combine_experts, grid, kCombineThreads, 0, stream,
+                combine);
+}
+
+}  // namespace ktx::kernels

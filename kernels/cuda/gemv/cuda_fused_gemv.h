@@ -1,0 +1,86 @@
+// Steps of one token that one launch does together: in decode a layer is bound by starting
+// and ending kernels, so fewer of them are faster. Each is the composition of launchers of
+// this folder, and rounds as that does but for the order of two factors.
+//
+//   launch_one_products   y_i (+)= w_i . norm(x) + bias_i         rms_norm, up to three matmuls
+//   launch_one_gate_up    y = silu(gate . norm(x)) * (up . norm(x))
+//   launch_one_router     n = norm(x), logits = w . n             rms_norm, a product in F32
+//   launch_one_choices    ids, weights = router(logits); h = the experts' gate and up of x
+//   launch_one_sum        y (+)= the chosen experts' down of h, weighted
+//   launch_one_experts    the last two: the second asks for its weights while the first still
+//                         runs
+//
+// The norm is left out where `norm` is null. All for exactly one token; takes() says whether
+// the formats and shapes can go together.
+#pragma once
+
+#include "kernels/cuda/common/cuda_stream.h"
+#include "kernels/cuda/experts/cuda_experts.h"
+#include "kernels/cuda/marlin/cuda_weight.h"
+
+namespace ktx::kernels {
+
+struct CudaOneX {
+  const float* x = nullptr;     // [cols], 16-byte aligned
+  const float* norm = nullptr;  // [cols], 16-byte aligned, or null
+  float eps = 0;
+};
+
+struct CudaOneOutput {
+  CudaWeight w;
+  float* y = nullptr;  // overlaps no input, and no other output
+  const float* bias = nullptr;
+  bool accumulate = false;
+};
+
+struct CudaOneProductsArgs {
+  CudaOneX x;
+  CudaOneOutput outputs[3];
+  int count = 0;
+};
+bool one_products_take(const CudaOneProductsArgs& args);
+Status launch_one_products(const CudaOneProductsArgs& args, CudaStream stream);
+
+struct CudaOneGateUpArgs {
+  CudaOneX x;
+  CudaWeight gate, up;
+  float* y = nullptr;
+};
+bool one_gate_up_takes(const CudaOneGateUpArgs& args);
+Status launch_one_gate_up(const CudaOneGateUpArgs& args, CudaStream stream);
+
+struct CudaOneRouterArgs {
+  CudaOneX x;
+  CudaWeight w;             // rows of floats
+  float* logits = nullptr;  // [w.rows]
+  float* normed = nullptr;  // [w.cols]
+};
+bool one_router_takes(const CudaOneRouterArgs& args);
+Status launch_one_router(const CudaOneRouterArgs& args, CudaStream stream);
+
+struct CudaOneChoicesArgs {
+  CudaRouterArgs router;  // ids and weights are written
+  CudaWeight gate, up;
+  const float* x = nullptr;
+  float* h = nullptr;    // row k of choice k
+  int64_t h_stride = 0;  // a multiple of 4
+};
+bool one_choices_take(const CudaOneChoicesArgs& args);
+Status launch_one_choices(const CudaOneChoicesArgs& args, CudaStream stream);
+
+struct CudaOneSumArgs {
+  CudaWeight down;
+  ExpertsAttrs attrs;
+  const int32_t* ids = nullptr;    // [top_k]; those below 0 have weight 0
+  const float* weights = nullptr;  // [top_k]
+  const float* h = nullptr;
+  int64_t h_stride = 0;
+  float* y = nullptr;
+};
+bool one_sum_takes(const CudaOneSumArgs& args);
+Status launch_one_sum(const CudaOneSumArgs& args, CudaStream stream);
+// For that, sum.ids and sum.weights have to be those of choices.router.
+Status launch_one_experts(const CudaOneChoicesArgs& choices, const CudaOneSumArgs& sum,
+                          CudaStream stream);
+
+}  // namespace ktx::kernels

@@ -1,0 +1,246 @@
+// GEMV: products of one token with marlin weights, at the speed of the memory.
+//
+// A block of 8 warps has some strips of 16 rows (of gate and up: pairs of strips; of the sum
+// of experts: a strip of each expert). All their tiles stand in a row, and a warp takes an
+// eighth of them, whatever strips they belong to; per strip the warps' sums are added in
+// rising order at the end. Each warp streams its tiles through its own stages of shared
+// memory (marlin_stream.cuh), and asks for the first ones before it waits for the kernel
+// ahead: so the memory works while that one drains.
+//
+// The arithmetic: gemv_tile.cuh. Only x is rounded, to whole numbers of 16 bits; all else is exact
+// or F32.
+//
+// Roofline: bytes of the weights / memory bandwidth. About 1.2 instructions a weight and lane
+// for Q4_K, half of them for the integer units, which take two cycles. SM occupancy: two blocks
+// (marlin_gemv_shape.cuh).
+#pragma once
+
+#include "kernels/cuda/common/cuda_launch.cuh"
+#include "kernels/cuda/experts/router_choice.cuh"
+#include "kernels/cuda/gemv/gemv_tile.cuh"
+#include "kernels/cuda/gemv/marlin_gemv_shape.cuh"
+#include "kernels/cuda/marlin/marlin_stream.cuh"
+
+namespace ktx::kernels {
+
+template <DType kType, OneWork kWork>
+__device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& shape,
+                                          const OneBlock& block, int stages) {
+  extern __shared__ uint4 one_shared[];
+  __shared__ uint64_t barriers[kOneWarps][kMostStages];
+  __shared__ float warp_squares[kOneWarps];
+  // Of Sum: `rising` has the choices in the order of their experts.
+  __shared__ int found, chosen[kCudaMaxTopK], rising[kCudaMaxTopK];
+  __shared__ float chosen_weight[kCudaMaxTopK];
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
+  const OneRows& rows = p.rows[block.part];
+  const int top_k = p.router.attrs.top_k, strip0 = rows.strip_begin();
+  // Whose weights are known before the kernel ahead has ended.
+  const bool ahead = kWork == OneWork::Heads || (kWork == OneWork::Sum && p.ids_ahead);
+  const int x_rows = kWork == OneWork::Sum ? block.sources : 1;
+  // Shared memory: the stages of the warps, x, sums of the warps, the strips' places.
+  uint8_t* memory = reinterpret_cast<uint8_t*>(one_shared);
+  uint8_t* ring = memory + warp * shape.ring_bytes;
+  memory += kOneWarps * shape.ring_bytes;
+  const OneX x(memory, x_rows * block.tiles);
+  memory += OneX::bytes_of(x_rows * block.tiles);
+  float* sums = reinterpret_cast<float*>(memory);  // [strip][warp][row]
+  const uint8_t** places =
+      reinterpret_cast<const uint8_t**>(sums + shape.most_strips * kOneWarps * 16);
+
+  if constexpr (kWork != OneWork::Choices) let_next_kernel_start();
+  if (kWork == OneWork::Heads && p.norm) {
+    for (int k = 32 * thread; k < p.cols; k += 32 * kOneThreads) prefetch_l2(p.norm + k);
+  }
+  // Who is served.
+  int matrix = static_cast<int>(blockIdx.y), x_warps = kOneWarps;
+  RouterPick pick = {};  // Choices: of the last warp
+  const float* from = p.x + matrix * p.x_stride;
+  float* y = rows.y + matrix * rows.y_stride;
+  if (!ahead) wait_for_inputs();
+  if constexpr (kWork == OneWork::Pairs) {
+    const int place = matrix;
+    if (thread == 0) found = -1;
+    __syncthreads();
+    for (int e = thread; e < p.experts; e += kOneThreads) {
+      if (p.offsets[e] <= place && place < p.offsets[e + 1]) found = e;
+    }
+    __syncthreads();
+    matrix = found;
+    const int pair = p.order[place];
+    if (p.places && blockIdx.x == 0 && thread == 0) p.places[pair] = matrix < 0 ? -1 : place;
+    if (matrix < 0) return;
+    from = p.x + pair / p.x_div * p.x_stride;
+    y = rows.y + pair * rows.y_stride;
+  } else if constexpr (kWork == OneWork::Choices) {
+    // The last warp chooses, the others take x.
+    x_warps = kOneWarps - 1;
+    if (blockIdx.x != 0) let_next_kernel_start();
+    if (warp == x_warps) {
+      pick = pick_experts<8>(p.router, 0, sums, lane);
+      if (lane < top_k) chosen[lane] = max(pick.id, 0);
+    }
+  } else if (kWork == OneWork::Sum && warp == 0) {
+    // Past L1, where a line may be older than the kernel ahead.
+    const int id = lane < top_k ? __ldcg(p.router.ids + lane) : INT_MAX;
+    if (lane < top_k) {
+      chosen[lane] = max(id, 0);
+      chosen_weight[lane] = __ldcg(p.router.weights + lane);
+    }
+    int before = 0;
+    for (int o = 0; o < top_k; ++o) {
+      const int other = __shfl_sync(~0u, id, o);
+      before += other < id || (other == id && o < lane);
+    }
+    if (lane < top_k) rising[before] = lane;
+  }
+  if constexpr (kWork == OneWork::Choices) {
+    if (warp < x_warps) x.load<false>(from, nullptr, p.cols, block.tiles, 0, warp, x_warps, lane);
+  }
+  if constexpr (kWork == OneWork::Choices || kWork == OneWork::Sum) __syncthreads();
+  if (thread < block.strips) {  // at most 32
+    const int source = block.sources == 1 ? 0 : thread % block.sources;
+    const int unit = block.first + (block.sources == 1 ? thread : thread / block.sources);
+    int strip = unit, of = matrix;
+    if constexpr (kWork == OneWork::Choices) {
+      strip = unit % rows.strips(), of = chosen[unit / rows.strips()];
+    }
+    if constexpr (kWork == OneWork::Sum) of = chosen[rising[block.first_source + source]];
+    const uint8_t* w = kWork != OneWork::Sum && source ? rows.w[1] : rows.w[0];
+    places[thread] = w + of * rows.matrix_bytes + (strip0 + strip) * rows.strip_bytes;
+  }
+  __syncthreads();
+
+  const int items = block.strips * block.tiles;
+  const int begin = items * warp / kOneWarps, end = items * (warp + 1) / kOneWarps;
+  int current = begin / block.tiles, tile = begin - current * block.tiles;  // strip and tile in it
+  MarlinStream<kType> stream(p.cols, places, current, tile, end - begin, ring, stages,
+                             barriers[warp], lane);
+  stream.start(lane);
+  if (kWork == OneWork::Choices && blockIdx.x == 0 && warp == x_warps) {
+    // While the first tiles come. The next kernel may read the choice as soon as it starts: the
+    // block that writes it is the last to let it.
+    const RouterChoice choice = weigh(p.router, pick, lane);
+    if (lane < top_k) {
+      p.router.ids[lane] = choice.id;
+      p.router.weights[lane] = choice.weight;
+    }
+    __threadfence();
+    __syncwarp();
+    let_next_kernel_start();
+  }
+  for (int i = thread; i < block.strips * kOneWarps * 16; i += kOneThreads) sums[i] = 0;
+  if (ahead) wait_for_inputs();
+  // This thread's output, and what is added to it.
+  const int unit = thread / 16, row = thread % 16;
+  int strip = block.first + unit;
+  if constexpr (kWork == OneWork::Choices) {
+    y += strip / rows.strips() * rows.y_stride;
+    strip %= rows.strips();
+  }
+  const int n = (strip0 + strip) * 16 + row - rows.row_begin;
+  const bool writes = unit < block.units && n >= 0 && n < rows.row_count;
+  float before = 0;
+  if (writes && rows.accumulate) before = y[n];
+  if (writes && rows.bias) before += rows.bias[n];
+  if (kWork == OneWork::Heads && p.norm) {
+    const float squares =
+        warp_sum(x.load<true>(from, p.norm, p.cols, block.tiles, 0, warp, kOneWarps, lane));
+    if (lane == 0) warp_squares[warp] = squares;
+  } else if constexpr (kWork == OneWork::Sum) {  // some warps a row
+    const int of_row = x_rows < kOneWarps ? kOneWarps / x_rows : 1;
+    for (int k = warp / of_row; k < x_rows; k += kOneWarps / of_row) {
+      const float* row = from + rising[block.first_source + k] * p.x_stride;
+      x.load<false>(row, nullptr, p.cols, block.tiles, k * block.tiles, warp % of_row, of_row,
+                    lane);
+    }
+  } else if constexpr (kWork != OneWork::Choices) {
+    x.load<false>(from, nullptr, p.cols, block.tiles, 0, warp, kOneWarps, lane);
+  }
+  __syncthreads();
+
+  float total[2] = {};
+  int x_row = kWork == OneWork::Sum ? current % x_rows : 0;
+  for (int item = begin; item < end; ++item) {
+    const uint8_t* bytes = stream.wait();
+    OneTile<kType> own;
+    own.load(bytes, stream.tiles.spans(tile), x, x_row * block.tiles + tile, lane);
+    stream.done(lane);
+    own.add(lane, total);
+    if (++tile < block.tiles && item + 1 < end) continue;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float v = total[r];
+      v += __shfl_xor_sync(~0u, v, 1);
+      v += __shfl_xor_sync(~0u, v, 2);
+      if (lane % 4 == 0) sums[(current * kOneWarps + warp) * 16 + lane / 4 + 8 * r] = v;
+      total[r] = 0;
+    }
+    ++current;
+    tile = 0;
+    if (++x_row == x_rows) x_row = 0;
+  }
+  __syncthreads();
+  if constexpr (kWork == OneWork::Sum) {
+    // Of each strip the sum of the warps (0 where one had no tile of it), in place of the first's.
+    for (int i = thread; i < block.strips * 16; i += kOneThreads) {
+      float* own = sums + i / 16 * kOneWarps * 16 + i % 16;
+      float v = 0;
+      for (int w = 0; w < kOneWarps; ++w) v += own[16 * w];
+      *own = v;
+    }
+    __syncthreads();
+    if (shape.cluster > 1) meet_cluster();
+    const int cluster_rank = block.first_source / block.sources;
+    if (writes && unit % shape.cluster == cluster_rank) {
+      float v = 0;
+      for (int i = 0; i < top_k; ++i) {
+        const int strip_of = unit * block.sources + i % block.sources;
+        const float part = load_of_rank(sums + strip_of * kOneWarps * 16 + row, i / block.sources);
+        v += chosen_weight[rising[i]] * part;
+      }
+      y[n] = v + before;
+    }
+    if (shape.cluster > 1) wait_for_cluster();  // nobody leaves while its sums are read
+    return;
+  }
+  if (!writes) return;
+  float factor = 1;
+  if (kWork == OneWork::Heads && p.norm) {
+    float all = 0;
+    for (int w = 0; w < kOneWarps; ++w) all += warp_squares[w];
+    factor = 1 / sqrtf(all / static_cast<float>(p.cols) + p.eps);
+  }
+  const auto strip_sum = [&](int j) {  // warps that had no tile of it have 0
+    float v = 0;
+    for (int w = 0; w < kOneWarps; ++w) v += sums[(j * kOneWarps + w) * 16 + row];
+    return v * factor;
+  };
+  const float v = rows.w[1] ? silu(strip_sum(2 * unit)) * strip_sum(2 * unit + 1) : strip_sum(unit);
+  y[n] = v + before;
+}
+
+// A kernel for each kind of work, so that none has to run past the code of the others.
+template <DType kFirst, DType kSecond, OneWork kWork>
+__global__ void __launch_bounds__(kOneThreads, kOneBlocks)
+    marlin_gemv(const __grid_constant__ OneProduct p, const __grid_constant__ OneShape shape) {
+  const OneBlock block = OneBlock::of<kWork>(p, shape);
+  if constexpr (kFirst == kSecond) {
+    one_block<kFirst, kWork>(p, shape, block, shape.stages[0]);
+  } else if (p.rows[block.part].dtype == kFirst) {
+    one_block<kFirst, kWork>(p, shape, block, shape.stages[0]);
+  } else {
+    one_block<kSecond, kWork>(p, shape, block, shape.stages[1]);
+  }
+}
+template <DType kFirst, DType kSecond>
+auto one_kernel(OneWork work) {
+  if constexpr (kFirst == kSecond) {  // parts of two formats are Heads
+    if (work == OneWork::Pairs) return marlin_gemv<kFirst, kSecond, OneWork::Pairs>;
+    if (work == OneWork::Choices) return marlin_gemv<kFirst, kSecond, OneWork::Choices>;
+    if (work == OneWork::Sum) return marlin_gemv<kFirst, kSecond, OneWork::Sum>;
+  }
+  return marlin_gemv<kFirst, kSecond, OneWork::Heads>;
+}
+
+}  // namespace ktx::kernels

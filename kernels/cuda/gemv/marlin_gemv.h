@@ -1,0 +1,77 @@
+// Products of one token with marlin weights: what the kernel (marlin_gemv.cuh) is asked.
+//
+//   OneProduct p;                              // q, k and v of the normalised x
+//   p.cols = 4096, p.x = x, p.norm = weight, p.eps = 1e-5f;
+//   p.parts = 3, p.rows[0] = {DType::Q4_K, {q}}, ...
+//   KTX_TRY(launch_marlin_gemv(p, stream));
+//
+// x may be taken through an RMS norm first: the factor of the row is applied to the sums, so
+// no block waits for it. What is done how often (`work`):
+//
+//   Heads    `count` times: head h has matrix h, x + h * x_stride, y + h * y_stride
+//   Pairs    `count` pairs (token, expert) in the order of group_experts: x row pair / x_div,
+//            y row pair
+//   Choices  one token: its top_k experts, which every block chooses itself from the logits
+//            (router); y row k for choice k
+//   Sum      one token: y = sum over its choices, in rising expert number, of their weight
+//            times the product of x row k
+#pragma once
+
+#include "kernels/cuda/common/cuda_stream.h"
+#include "kernels/cuda/experts/cuda_experts.h"
+#include "kernels/cuda/marlin/cuda_weight.h"
+
+namespace ktx::kernels {
+
+constexpr int kOneParts = 3;
+
+// Rows of one matrix, or of gate and up: then y = silu(gate . x) * (up . x).
+struct OneRows {
+  DType dtype = DType::Q4_K;
+  const uint8_t* w[2] = {};  // the second: up
+  int64_t matrix_bytes = 0;  // from one head or expert to the next
+  int64_t strip_bytes = 0;
+  int row_begin = 0, row_count = 0;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+  const float* bias = nullptr;
+  bool accumulate = false;
+
+  __host__ __device__ int strip_begin() const { return row_begin / 16; }
+  __host__ __device__ int strips() const {
+    return (row_begin + row_count + 15) / 16 - strip_begin();
+  }
+};
+
+enum class OneWork { Heads, Pairs, Choices, Sum };
+
+struct OneProduct {
+  OneRows rows[kOneParts];
+  int parts = 1;  // of at most two formats that go together (one_formats)
+  int cols = 0;
+  const float* x = nullptr;  // 16-byte aligned, x_stride a multiple of 4
+  int64_t x_stride = 0;
+  const float* norm = nullptr;  // [cols], 16-byte aligned, or null; Heads with count 1 only
+  float eps = 0;
+  OneWork work = OneWork::Heads;
+  int count = 1;
+  // Pairs
+  const int32_t* order = nullptr;
+  const int32_t* offsets = nullptr;
+  int32_t* places = nullptr;  // where each pair stands in order; or null
+  int experts = 0, x_div = 1;
+  // Choices: logits, bias, attrs, and where ids and weights go. Sum: ids, weights, attrs.
+  CudaRouterArgs router;
+  // Sum: the kernel ahead is that of Choices which writes ids and weights; it does so before it
+  // lets this one start, so that weights are asked for while it still runs.
+  bool ids_ahead = false;
+};
+
+Status launch_marlin_gemv(const OneProduct& product, CudaStream stream);
+
+// Whether x of `rows` rows fits in shared memory beside tiles of the format.
+bool marlin_gemv_fits(DType dtype, int64_t cols, int rows);
+// Whether one launch takes products of these formats.
+bool one_formats(DType a, DType b);
+
+}  // namespace ktx::kernels

@@ -1,0 +1,51 @@
+// The ops on rows of activations: embedding, norm, rope and the row ops. Equations:
+// kernels/embed, norm, rope, rows. Each output depends on its own row alone.
+#pragma once
+
+#include "kernels/cuda/common/cuda_stream.h"
+#include "kernels/cuda/marlin/cuda_weight.h"
+#include "kernels/rows/rows.h"
+#include "lib/formats/step_attrs.h"
+#include "lib/support/result.h"
+
+namespace ktx::kernels {
+
+// y[t] = table[ids[t]]; an id outside of [0, rows) gives zeros.
+struct CudaEmbedArgs {
+  CudaWeight table;
+  const int32_t* ids = nullptr;  // [T]
+  int64_t tokens = 0;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+};
+Status launch_embed(const CudaEmbedArgs& args, CudaStream stream);
+
+struct CudaRmsNormArgs {
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  const float* weight = nullptr;  // [width / groups]
+  float* y = nullptr;             // may be x
+  int64_t y_stride = 0;
+  int64_t width = 0;  // all groups together
+  int64_t tokens = 0;
+  RmsNormAttrs attrs;
+};
+Status launch_rms_norm(const CudaRmsNormArgs& args, CudaStream stream);
+
+struct CudaRopeArgs {
+  const float* x = nullptr;  // [T, heads * head_dim]
+  int64_t x_stride = 0;
+  float* y = nullptr;  // [T, heads * y_head_dim]; x, or no overlap
+  int64_t y_stride = 0;
+  const float* inv_freq = nullptr;    // [rotary_dim / 2]
+  const int32_t* position = nullptr;  // [T]
+  int64_t tokens = 0;
+  RopeAttrs attrs;
+};
+Status launch_rope(const CudaRopeArgs& args, CudaStream stream);
+
+// The launcher of a row op (kernels/rows/row_ops.def); null: another op.
+using LaunchRows = Status (*)(const RowsArgs&, CudaStream);
+LaunchRows find_cuda_rows(StepOp op);
+
+}  // namespace ktx::kernels

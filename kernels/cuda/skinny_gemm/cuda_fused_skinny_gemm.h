@@ -1,0 +1,59 @@
+// Steps of 2 to 16 tokens that go together: products of one normalised x share its records
+// (skinny_x.h) and one launch. Each is the composition of launchers of this folder, and rounds
+// as that does but for the order of two factors.
+//
+//   launch_few_products   y_i (+)= w_i . norm(x) + bias_i      rms_norm, up to three matmuls
+//   launch_few_gate_up    y = silu(gate . norm(x)) * (up . norm(x))
+//
+// The norm is left out where `norm` is null. takes() says whether this GPU and the formats do.
+#pragma once
+
+#include "kernels/cuda/common/cuda_stream.h"
+#include "kernels/cuda/marlin/cuda_weight.h"
+#include "lib/support/result.h"
+
+namespace ktx::kernels {
+
+constexpr int64_t kCudaFewTokens = 16;
+
+struct CudaFewX {
+  const float* x = nullptr;  // [tokens, cols], 16-byte aligned, stride a multiple of 4
+  int64_t stride = 0;
+  int64_t tokens = 0;           // 2 to 16
+  const float* norm = nullptr;  // [cols], 16-byte aligned, or null
+  float eps = 0;
+};
+
+struct CudaFewOutput {
+  CudaWeight w;
+  float* y = nullptr;  // [tokens, rows]; overlaps no input, and no other output
+  int64_t y_stride = 0;
+  const float* bias = nullptr;
+  bool accumulate = false;
+};
+
+struct CudaFewProductsArgs {
+  CudaFewX x;
+  CudaFewOutput outputs[3];
+  int count = 0;
+  std::byte* workspace = nullptr;
+  int64_t workspace_bytes = 0;
+};
+bool few_products_take(const CudaFewProductsArgs& args);
+Status launch_few_products(const CudaFewProductsArgs& args, CudaStream stream);
+
+struct CudaFewGateUpArgs {
+  CudaFewX x;
+  CudaWeight gate, up;
+  float* y = nullptr;  // [tokens, rows]
+  int64_t y_stride = 0;
+  std::byte* workspace = nullptr;
+  int64_t workspace_bytes = 0;
+};
+bool few_gate_up_takes(const CudaFewGateUpArgs& args);
+Status launch_few_gate_up(const CudaFewGateUpArgs& args, CudaStream stream);
+
+// Of either, for so many tokens and for fewer.
+int64_t few_tokens_workspace(int64_t tokens, int64_t cols);
+
+}  // namespace ktx::kernels

@@ -1,0 +1,84 @@
+// The launches of cuda_fused_skinny_gemm.h: records of x, then marlin_skinny.
+#include "kernels/cuda/common/cuda_launch.cuh"
+#include "kernels/cuda/matmul/product_forms.h"
+#include "kernels/cuda/skinny_gemm/cuda_fused_skinny_gemm.h"
+#include "kernels/cuda/skinny_gemm/marlin_skinny.h"
+#include "kernels/cuda/skinny_gemm/skinny_x.h"
+#include "kernels/matmul/marlin_layout.h"
+
+namespace ktx::kernels {
+namespace {
+
+bool takes(const CudaFewX& x) {
+  return marlin_skinny_runs() && aligned_16(x.x) && aligned_16(x.norm) && x.stride % 4 == 0;
+}
+
+BatchRows rows_of(const CudaWeight& w, float* y, int64_t y_stride) {
+  BatchRows rows;
+  rows.dtype = w.dtype;
+  rows.w[0] = reinterpret_cast<const uint8_t*>(w.data);
+  rows.strip_bytes = marlin_strip_bytes(w.dtype, w.cols);
+  rows.row_count = static_cast<int>(w.rows);
+  rows.y = y;
+  rows.y_stride = y_stride;
+  return rows;
+}
+
+// Launches the records, which `p` then has.
+Status launch_x(const CudaFewX& x, int64_t cols, std::byte* workspace, int64_t bytes,
+                BatchProduct& p, cudaStream_t stream) {
+  KTX_TRY(check_workspace("products of few tokens", bytes, few_tokens_workspace(x.tokens, cols)));
+  BatchXArgs args;
+  args.x = x.x;
+  args.x_stride = x.stride;
+  args.tokens = x.tokens;
+  args.cols = cols;
+  args.norm = x.norm;
+  args.out = workspace;
+  p.cols = static_cast<int>(cols);
+  p.tokens = static_cast<int>(x.tokens);
+  p.x = workspace;
+  p.norm = x.norm != nullptr;
+  p.eps = x.eps;
+  return launch_batch_x(args, stream);
+}
+
+}  // namespace
+
+int64_t few_tokens_workspace(int64_t tokens, int64_t cols) {
+  return skinny_x_bytes(tokens < kCudaFewTokens ? tokens : kCudaFewTokens, cols);
+}
+
+bool few_products_take(const CudaFewProductsArgs& a) {
+  return a.count >= 1 && a.count <= kBatchParts && takes(a.x) &&
+         products_go_together(a.outputs, a.count, is_marlin, batch_formats);
+}
+
+Status launch_few_products(const CudaFewProductsArgs& a, CudaStream stream) {
+  if (a.x.tokens == 0) return {};
+  BatchProduct p;
+  KTX_TRY(launch_x(a.x, a.outputs[0].w.cols, a.workspace, a.workspace_bytes, p, stream));
+  p.parts = a.count;
+  for (int i = 0; i < a.count; ++i) {
+    const CudaFewOutput& output = a.outputs[i];
+    p.rows[i] = rows_of(output.w, output.y, output.y_stride);
+    p.rows[i].bias = output.bias;
+    p.rows[i].accumulate = output.accumulate;
+  }
+  return launch_marlin_skinny(p, stream);
+}
+
+bool few_gate_up_takes(const CudaFewGateUpArgs& a) {
+  return is_marlin(a.gate) && same_form(a.gate, a.up) && takes(a.x);
+}
+
+Status launch_few_gate_up(const CudaFewGateUpArgs& a, CudaStream stream) {
+  if (a.x.tokens == 0) return {};
+  BatchProduct p;
+  KTX_TRY(launch_x(a.x, a.gate.cols, a.workspace, a.workspace_bytes, p, stream));
+  p.rows[0] = rows_of(a.gate, a.y, a.y_stride);
+  p.rows[0].w[1] = reinterpret_cast<const uint8_t*>(a.up.data);
+  return launch_marlin_skinny(p, stream);
+}
+
+}  // namespace ktx::kernels

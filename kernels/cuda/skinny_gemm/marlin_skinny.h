@@ -1,0 +1,50 @@
+// Products of a batch of 2 to 16 tokens with marlin weights (sm_90): what the kernel
+// (marlin_skinny.cuh) is asked.
+//
+//   BatchProduct p;                          // q, k and v of the normalised x
+//   p.cols = 4096, p.tokens = 16, p.x = records (skinny_x.h), p.norm = true, p.eps = 1e-5f;
+//   p.parts = 3, p.rows[0] = {DType::Q4_K, {q}}, ...
+//   KTX_TRY(launch_marlin_skinny(p, stream));
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/cuda/common/cuda_stream.h"
+#include "kernels/cuda/marlin/cuda_weight.h"
+#include "lib/support/result.h"
+
+namespace ktx::kernels {
+
+constexpr int kBatchParts = 3;
+
+// Rows of one matrix, or of gate and up: then y = silu(gate . x) * (up . x).
+struct BatchRows {
+  DType dtype = DType::Q4_K;
+  const uint8_t* w[2] = {};  // the second: up; all parts of a product have it, or none
+  int64_t strip_bytes = 0;
+  int row_count = 0;
+  float* y = nullptr;  // [tokens, row_count]
+  int64_t y_stride = 0;
+  const float* bias = nullptr;
+  bool accumulate = false;
+
+  __host__ __device__ int strips() const { return (row_count + 15) / 16; }
+};
+
+struct BatchProduct {
+  BatchRows rows[kBatchParts];
+  int parts = 1;  // of at most two formats that go together (batch_formats)
+  int cols = 0;
+  int tokens = 0;                // 2 to 16
+  const std::byte* x = nullptr;  // of launch_batch_x
+  bool norm = false;             // x came through a norm's weight: the factor is put to the sums
+  float eps = 0;
+};
+
+Status launch_marlin_skinny(const BatchProduct& product, CudaStream stream);
+
+// Whether this GPU has the kernel, and whether one launch takes products of these formats.
+bool marlin_skinny_runs();
+bool batch_formats(DType a, DType b);
+
+}  // namespace ktx::kernels

@@ -1,0 +1,107 @@
+// Prefix cache: a radix tree over KV cache blocks, keyed by token ids. Requests with the same
+// beginning share its blocks.
+//
+//   root - [system prompt, 64 tokens] - [64] - [question A, 64] - [20]
+//                                            \ [question B, 31]
+//
+// A node is one block. A full block (64 tokens) may have children; a shorter one is the end of
+// a text. reuse() puts the full blocks of a matching path into a sequence's table (shared,
+// counted by KvCache) and copies the matching part of the next block (copy on write: another
+// sequence may continue to write behind it). keep() adds a sequence's blocks, and gives the
+// sequence the tree's block where both have the same tokens, so that equal blocks are stored
+// once.
+//
+// Nodes used only by the tree are idle: reclaim() frees them, the least recently used leaf
+// first. (A sequence that uses a block also uses those before it, so the descendants of an idle
+// node are idle and can be freed first.) Keys and values depend on the tokens before them alone
+// (the numerics contract), so reuse changes no bit of an answer on the CPU.
+//
+// Each owner of texts has its own tree. A hit, and the time that it saves, reveals what was
+// computed before, and must not reveal another owner's texts.
+//
+// Not thread-safe: belongs to the thread that runs the engine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "lib/runtime/cache/kv_cache.h"
+
+namespace ktx::runtime {
+
+// How much of a text was found, and why not more.
+struct PrefixHit {
+  enum class Miss {
+    None,     // all of it was there (but for the last token, which is always computed)
+    New,      // nothing that goes on from here was ever kept
+    Differs,  // what was kept goes on with another token
+    Evicted,  // it was there, but its memory was needed
+  };
+  int64_t tokens = 0;      // found, counted from the beginning
+  Miss miss = Miss::None;  // at token number `tokens`
+  int32_t cached_id = -1;  // Differs: the token that was kept there
+};
+// Whole blocks of a text that are kept, and those of them without users now.
+struct PrefixBlocks {
+  int64_t found = 0;
+  int64_t idle = 0;
+};
+// "differs at token 130 (kept 17, asked 99)".
+std::string describe(const PrefixHit& hit, std::span<const int32_t> asked);
+
+class PrefixCache {
+ public:
+  explicit PrefixCache(KvCache& kv);
+  ~PrefixCache();
+
+  // Extends `table`, which holds `length` tokens of `tokens`, by what the tree has of
+  // the rest, up to the last token but one. Does nothing when `length` is no multiple
+  // of a block.
+  PrefixHit reuse(std::vector<std::byte*>& table, int64_t length, std::span<const int32_t> tokens,
+                  const std::string& owner = {});
+
+  // What reuse() would share, without doing it.
+  PrefixBlocks find(std::span<const int32_t> tokens, const std::string& owner = {}) const;
+
+  // Adds the full blocks of a table that holds `tokens`; `with_tail` also the last,
+  // partly filled one, to which the sequence must not write any more.
+  void keep(std::vector<std::byte*>& table, std::span<const int32_t> tokens, bool with_tail,
+            const std::string& owner = {});
+
+  // Forgets the text's blocks that nothing else uses or continues.
+  void forget(std::span<const int32_t> tokens, const std::string& owner = {});
+
+  // Gives one idle block back to the pool; false when none is idle.
+  bool reclaim();
+  int64_t nodes() const { return nodes_; }
+
+ private:
+  struct Node;
+  struct Older {
+    bool operator()(const Node* a, const Node* b) const;
+  };
+  Node* child(const Node& node, std::span<const int32_t> tokens) const;
+  void touch(Node& node);
+  void add(Node& parent, std::byte* block, std::span<const int32_t> tokens);
+  void remove(Node& leaf);
+
+  KvCache* kv_;
+  Node& root(const std::string& owner);
+  std::map<std::string, std::unique_ptr<Node>> roots_;  // by owner
+  std::set<Node*, Older> leaves_;                       // the longest unused first
+  int64_t nodes_ = 0;
+  uint64_t clock_ = 0;
+  // Paths of blocks that were given back, the latest few thousand.
+  std::unordered_set<uint64_t> evicted_;
+  std::deque<uint64_t> evicted_order_;
+};
+
+}  // namespace ktx::runtime

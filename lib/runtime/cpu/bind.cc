@@ -1,0 +1,130 @@
+#include "lib/runtime/cpu/bind.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/attention/attention.h"
+#include "lib/formats/step_attrs.h"
+#include "lib/support/strings.h"
+
+namespace ktx::runtime {
+namespace {
+
+Result<std::unique_ptr<CpuStep>> bind_step(const BindContext& context) {
+  const std::string_view device = context.plan.string(context.step.device);
+  if (device != "cpu") {
+    return Error{
+        fmt::format("its device is '{}', expected 'cpu'; compile for the CPU", printable(device))};
+  }
+  const MakeStep make = cpu_op(static_cast<StepOp>(context.step.op));
+  if (!make) return Error{"the CPU does not have this op"};
+  return make(context);
+}
+
+// What a step touches, for its stage: memory is the arena's buffers, then KV slots.
+StepFacts facts_of(const plan::PlanView& plan, const plan::StepRecord& record) {
+  StepFacts facts;
+  facts.op = static_cast<StepOp>(record.op);
+  facts.device = static_cast<int32_t>(record.device);
+  const auto add = [&](const plan::OperandRecord& operand, bool write, bool by_row) {
+    if (operand.value == plan::kNone) return;
+    facts.accesses.push_back({static_cast<int32_t>(operand.value),
+                              static_cast<int32_t>(plan.values[operand.value].buffer),
+                              operand.offset, int64_t{operand.offset} + operand.width, write,
+                              by_row});
+  };
+  for (const auto& in : plan.inputs(record)) add(in, false, reads_by_row(facts.op));
+  for (const auto& out : plan.outputs(record)) add(out, true, is_row_wise(facts.op));
+  const StepAttrs attrs = attrs_from_bytes(facts.op, plan.attrs.data() + record.attrs_offset);
+  const auto width = [](auto operands) { return operands.empty() ? 0 : operands[0].width; };
+  facts.inner_rows =
+      inner_rows(facts.op, attrs, width(plan.inputs(record)), width(plan.outputs(record)));
+  const auto add_slot = [&](int32_t slot, bool write) {
+    facts.accesses.push_back({static_cast<int32_t>(plan.values.size()) + slot,
+                              static_cast<int32_t>(plan.buffers.size()) + slot, 0, 1, write,
+                              false});
+  };
+  const int32_t slot = kv_slot_of(attrs);
+  if (slot >= 0) add_slot(slot, facts.op == StepOp::KvStore);
+  if (facts.op == StepOp::Attention) {
+    add_slot(static_cast<int32_t>(plan.kv_slots.size()), true);  // the partial results
+  }
+  const auto rows = record.output_count > 0 ? plan.outputs(record) : plan.inputs(record);
+  if (!rows.empty() && rows[0].value != plan::kNone) {
+    facts.rows = static_cast<RowKind>(plan.values[rows[0].value].rows);
+  }
+  return facts;
+}
+
+// Room for the parts of one token's rows, or of some tokens with a short past.
+Result<std::unique_ptr<AttentionPartials>> make_partials(const plan::PlanView& plan, int64_t ctx) {
+  constexpr int64_t kMaxFloats = int64_t{1} << 26, kMaxRows = 1 << 16;
+  int64_t floats = 0, rows = 0;
+  for (const plan::StepRecord& record : plan.steps) {
+    if (static_cast<StepOp>(record.op) != StepOp::Attention) continue;
+    const AttentionAttrs& attrs = plan.attrs_of<AttentionAttrs>(record);
+    floats = std::max(floats, attrs.heads * ceil_div(ctx, kernels::kAttentionSpan) *
+                                  kernels::attention_partial_floats(attrs));
+    rows = std::max<int64_t>(rows, attrs.heads);
+  }
+  auto partials = std::make_unique<AttentionPartials>();
+  partials->memory =
+      KTX_TRY(Arena::allocate(std::min(floats, kMaxFloats) * sizeof(float), "attention scratch"));
+  partials->left = std::vector<std::atomic<int64_t>>(std::min(kDecodeTokens * rows, kMaxRows));
+  return partials;
+}
+
+// The products of a part share its items: each thread computes a region with the first,
+// then with the next one, and after the last goes on with the first in a later item.
+void join_products(const std::vector<int32_t>& part, std::vector<BoundStep>& steps) {
+  std::vector<CpuStep*> products;
+  int64_t columns = 1;
+  for (int32_t step : part) {
+    if (is_product(steps[step].op)) products.push_back(steps[step].run.get());
+    columns = std::max(columns, column_group(steps[step].op));
+  }
+  steps[part[0]].run->lead_part(static_cast<int64_t>(products.size()), columns);
+  for (size_t i = 0; i < products.size(); ++i) {
+    const bool later = i + 1 == products.size();
+    const kernels::WeightMatrix* next = products[later ? 0 : i + 1]->weight();
+    if (next) products[i]->followed_by(*next, later);
+  }
+}
+
+}  // namespace
+
+Result<BoundPlan> bind(const plan::PlanView& plan, const KvCache& kv, const BindOptions& options) {
+  BoundPlan bound;
+  bound.partials = KTX_TRY(make_partials(plan, options.ctx));
+  std::vector<StepFacts> facts;
+  const int precision = static_cast<int>(options.precision);
+  const auto all = static_cast<uint32_t>(plan.steps.size());
+  const uint32_t end = options.first_step + std::min(options.step_count, all - options.first_step);
+  for (uint32_t i = options.first_step; i < end; ++i) {
+    const plan::StepRecord& record = plan.steps[i];
+    if (record.kernel[precision] == plan::kNone) continue;  // quantize in exact precision
+    const BindContext context{
+        plan,        record,    options.arena,   options.buffer_offsets, kv,
+        options.isa, precision, options.threads, options.shares,         bound.partials.get()};
+    auto step = bind_step(context);
+    if (!step) {
+      return Error{fmt::format("step {} ({} of {}): {} (the plan was made by ktx {}, this is {})",
+                               i, info(static_cast<StepOp>(record.op)).name,
+                               printable(plan.string(record.module)), step.error().message,
+                               printable(plan.provenance.ktx_version), KTX_VERSION)};
+    }
+    bound.scratch_bytes = std::max(bound.scratch_bytes, (*step)->scratch_bytes());
+    bound.steps.push_back({step.take(), i, static_cast<StepOp>(record.op)});
+    facts.push_back(facts_of(plan, record));
+  }
+  bound.stages = find_stages(facts);
+  for (const Stage& stage : bound.stages) {
+    for (const auto& part : stage.parts) {
+      if (is_product(facts[part[0]].op)) join_products(part, bound.steps);
+    }
+  }
+  return bound;
+}
+
+}  // namespace ktx::runtime

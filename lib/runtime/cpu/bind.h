@@ -1,0 +1,53 @@
+// Turns the step records of a plan into executable steps: pointers from planned offsets, kernel
+// functions from family names and this machine's instruction set.
+//
+// Errors name the step, its module and the versions: "step 12 (matmul of
+// model.layers.0.self_attn.q_proj): no kernel family 'x'; the plan was made by ktx
+// 2.1, this is 1.0".
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kernels/kernel_id.h"
+#include "lib/formats/step_stages.h"
+#include "lib/plan/plan_reader.h"
+#include "lib/runtime/cache/kv_cache.h"
+#include "lib/runtime/cpu/cpu_step.h"
+#include "lib/support/result.h"
+#include "lib/target/isa.h"
+
+namespace ktx::runtime {
+
+struct BoundStep {
+  std::unique_ptr<CpuStep> run;
+  uint32_t record = 0;  // index in PlanView::steps
+  StepOp op = StepOp::Embed;
+};
+
+struct BoundPlan {
+  std::vector<BoundStep> steps;  // those that this precision has, in order
+  std::vector<Stage> stages;     // by index in steps
+  int64_t scratch_bytes = 0;     // one thread's, for any step
+  std::unique_ptr<AttentionPartials> partials;
+};
+
+struct BindOptions {
+  std::byte* arena = nullptr;
+  std::span<const uint64_t> buffer_offsets;
+  Isa isa = Isa::Scalar;
+  kernels::Precision precision = kernels::Precision::Fast;
+  int threads = 1;
+  int shares = 1;   // of the thread pool
+  int64_t ctx = 0;  // longest sequence; what attention may share over threads
+  // Steps [first_step, first_step + step_count) of the plan.
+  uint32_t first_step = 0;
+  uint32_t step_count = UINT32_MAX;
+};
+
+// The plan's mapping, the arena and the cache must outlive the result.
+Result<BoundPlan> bind(const plan::PlanView& plan, const KvCache& kv, const BindOptions& options);
+
+}  // namespace ktx::runtime

@@ -1,0 +1,201 @@
+#include "lib/runtime/cpu/executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+
+namespace ktx::runtime {
+
+Result<Executor> Executor::create(BoundPlan steps, ThreadPool& pool) {
+  if (steps.stages.size() > static_cast<size_t>(ThreadPool::kMaxStages)) {
+    return Error{fmt::format("the plan has {} stages, more than the {} allowed",
+                             steps.stages.size(), ThreadPool::kMaxStages)};
+  }
+  Executor executor;
+  executor.plan_ = std::move(steps);
+  executor.pool_ = &pool;
+  size_t most = 0;
+  for (const Stage& stage : executor.plan_.stages) most = std::max(most, stage.parts.size());
+  executor.parts_.reserve(most);
+  executor.share_ends_.reserve(static_cast<size_t>(pool.shares()));
+  // A cache line between the threads' parts, and one more against prefetchers.
+  executor.scratch_stride_ = (executor.plan_.scratch_bytes + 63) / 64 * 64 + 128;
+  executor.scratch_ =
+      KTX_TRY(Arena::allocate(executor.scratch_stride_ * pool.threads(), "scratch memory"));
+  return executor;
+}
+
+Status Executor::run(const Batch& batch, const PassWatch* watch) {
+  batch_ = &batch;
+  watch_ = watch;
+  stopped_ = false;
+  fault_ = nullptr;
+  timed_stage_ = -1;
+  pool_->run(*this, static_cast<int>(plan_.stages.size()));
+  note_time(-1);
+  if (!fault_) return {};
+  return Error{fmt::format("step {} met damaged data: {}; the plan or the memory is broken",
+                           plan_.steps[fault_step_].record, fault_)};
+}
+
+// Once true it stays so for this run: an item was left out.
+bool Executor::stopping() {
+  if (!watch_) return false;
+  const std::atomic_ref stopped(stopped_);
+  if (watch_->stopped()) stopped.store(true, std::memory_order_relaxed);
+  return stopped.load(std::memory_order_relaxed);
+}
+
+StepWork Executor::begin_step(int32_t step) {
+  StepWork work = plan_.steps[step].run->begin(*batch_);
+  if (work.items > ThreadPool::kMaxItems) work.fault = "a step falls into too many parts";
+  weight_bytes_ += work.weight_bytes;
+  if (!times_.empty()) times_[step].weight_bytes += work.weight_bytes;
+  if (work.fault && !fault_) {
+    fault_ = work.fault;
+    fault_step_ = static_cast<uint32_t>(step);
+  }
+  return work;
+}
+
+Executor::Part Executor::begin_part(const std::vector<int32_t>& steps) {
+  StepWork work = begin_step(steps[0]);
+  if (!is_row_wise(plan_.steps[steps[0]].op)) {
+    for (size_t i = 1; i < steps.size(); ++i) begin_step(steps[i]);
+    return {&steps, work.items, {}, true};
+  }
+  for (size_t i = 1; i < steps.size(); ++i) {
+    const StepWork next = begin_step(steps[i]);
+    KTX_ASSERT(fault_ || next.rows.rows == work.rows.rows);
+    work.rows.grain = std::min(work.rows.grain, next.rows.grain);
+  }
+  return {&steps, steps.size() > 1 ? work.rows.items() : work.items, work.rows};
+}
+
+int64_t Executor::begin_stage(int stage, int thread) {
+  if (fault_ || stopping()) return 0;
+  if (watch_ && watch_->progress) {
+    watch_->progress(static_cast<double>(stage) / static_cast<double>(plan_.stages.size()));
+  }
+  note_time(stage);
+  for (int32_t step : plan_.stages[stage].prelude) {
+    const StepWork work = begin_step(step);
+    if (fault_) return 0;
+    timed(step, thread, [&] {
+      for (int64_t i = 0; i < work.items; ++i) plan_.steps[step].run->run(i, scratch(thread));
+    });
+  }
+  parts_.clear();
+  int64_t items = 0;
+  for (const std::vector<int32_t>& steps : plan_.stages[stage].parts) {
+    parts_.push_back(begin_part(steps));
+    items += parts_.back().items;
+  }
+  if (items > ThreadPool::kMaxItems && !fault_) {
+    fault_ = "a stage falls into too many parts";
+    fault_step_ = static_cast<uint32_t>(plan_.stages[stage].parts[0][0]);
+  }
+  return fault_ ? 0 : items;
+}
+
+namespace {
+// Of a part's items, those of this share and the ones before it.
+int64_t part_end(int64_t items, int64_t share, int64_t shares) {
+  return items * (share + 1) / shares;
+}
+}  // namespace
+
+int64_t Executor::end_of_share(int64_t, int share, int shares) {
+  share_ends_.resize(static_cast<size_t>(shares));
+  int64_t end = 0;
+  for (const Part& part : parts_) end += part_end(part.items, share, shares);
+  return share_ends_[static_cast<size_t>(share)] = end;
+}
+
+// Items are numbered by share, then by part.
+std::pair<const Executor::Part*, int64_t> Executor::find_item(int64_t item) const {
+  const auto shares = static_cast<int64_t>(share_ends_.size());
+  int64_t share = 0;
+  while (item >= share_ends_[static_cast<size_t>(share)]) ++share;
+  if (share > 0) item -= share_ends_[static_cast<size_t>(share - 1)];
+  for (const Part* part = parts_.data();; ++part) {
+    const int64_t begin = part_end(part->items, share - 1, shares);
+    const int64_t count = part_end(part->items, share, shares) - begin;
+    if (item < count) return {part, begin + item};
+    item -= count;
+  }
+}
+
+void Executor::run_item(int, int64_t place, int thread) {
+  if (stopping()) return;
+  const auto [part, item] = find_item(place);
+  const std::vector<int32_t>& steps = *part->steps;
+  if (steps.size() == 1) {
+    timed(steps[0], thread,
+          [&, item = item] { plan_.steps[steps[0]].run->run(item, scratch(thread)); });
+    return;
+  }
+  if (part->by_column) {
+    timed(steps[0], thread,
+          [&, item = item] { plan_.steps[steps[0]].run->run(item, scratch(thread)); });
+    const OutputRegion region = plan_.steps[steps[0]].run->region(item);
+    for (size_t i = 1; i < steps.size(); ++i) {
+      timed(steps[i], thread,
+            [&] { plan_.steps[steps[i]].run->run_region(region, scratch(thread)); });
+    }
+    return;
+  }
+  for (int32_t step : steps) {
+    timed(step, thread, [&, part = part, item = item] {
+      plan_.steps[step].run->run_rows(part->rows.begin(item), part->rows.end(item),
+                                      scratch(thread));
+    });
+  }
+}
+
+void Executor::enable_times(bool on) {
+  times_.assign(on ? plan_.steps.size() : 0, Time{});
+  busy_.assign(on ? pool_->threads() : 0, std::vector<double>(plan_.steps.size()));
+}
+
+template <class Work>
+void Executor::timed(int32_t step, int thread, const Work& work) {
+  if (busy_.empty()) return work();
+  const Timer timer;
+  work();
+  busy_[thread][step] += timer.seconds();
+}
+
+// Ends the time of the stage before and starts that of `stage`.
+void Executor::note_time(int stage) {
+  if (times_.empty()) return;
+  if (timed_stage_ >= 0) {
+    const double seconds = timer_.seconds();
+    double all = 0;
+    const auto each = [&](const auto& use) {
+      for (int32_t step : plan_.stages[timed_stage_].prelude) use(step);
+      for (const auto& part : plan_.stages[timed_stage_].parts) {
+        for (int32_t step : part) use(step);
+      }
+    };
+    const auto busy_of = [&](int32_t step) {
+      double busy = 0;
+      for (const auto& thread : busy_) busy += thread[step];
+      return busy;
+    };
+    each([&](int32_t step) { all += busy_of(step); });
+    each([&](int32_t step) {
+      Time& time = times_[step];
+      time.seconds += all > 0 ? seconds * busy_of(step) / all : 0;
+      time.busy_seconds += busy_of(step);
+      time.runs += 1;
+      time.tokens += batch_->tokens;
+      for (auto& thread : busy_) thread[step] = 0;
+    });
+  }
+  timer_ = Timer();
+  timed_stage_ = stage;
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,98 @@
+// The step loop: every thread of the pool walks through the stages of the plan
+// (lib/formats/step_stages.h), item by item. No allocation, no lookup, no branch on
+// the model.
+//
+//   stage 7:  q (12 items) | k (3 items) | v (3 items)     one counter of 18, one barrier
+//
+// With several NUMA nodes each node has a share of every step's items, always the same part of
+// its rows, whose weights are in the node's memory (node_weights.h):
+//
+//   node 0:  q 0..5, k 0, v 0       node 1:  q 6..11, k 1..2, v 1..2
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "lib/runtime/cpu/bind.h"
+#include "lib/runtime/engine/arena.h"
+#include "lib/runtime/engine/batch.h"
+#include "lib/runtime/engine/pass_watch.h"
+#include "lib/support/result.h"
+#include "lib/support/thread_pool.h"
+#include "lib/support/timer.h"
+
+namespace ktx::runtime {
+
+class Executor final : private ThreadPool::Job {
+ public:
+  // `pool` must outlive the executor.
+  static Result<Executor> create(BoundPlan steps, ThreadPool& pool);
+  Executor(Executor&&) = default;
+  Executor& operator=(Executor&&) = default;
+
+  // Runs all steps. Fails when a step finds its inputs damaged; the activations are
+  // then undefined, the cache has undefined entries for the tokens of this batch. So they
+  // are when `watch` ended the run.
+  Status run(const Batch& batch, const PassWatch* watch = nullptr);
+  bool stopped() const { return stopped_; }  // whether the last run was ended
+
+  // Bytes of weights that run() has read so far.
+  int64_t weight_bytes() const { return weight_bytes_; }
+
+  const std::vector<BoundStep>& steps() const { return plan_.steps; }
+  void enable_times(bool on);
+  // Seconds are of the clock: a stage's time is divided among its steps by the time
+  // that all threads spent in each.
+  struct Time {
+    double seconds = 0;
+    double busy_seconds = 0;  // of all threads together
+    int64_t runs = 0;
+    int64_t tokens = 0;
+    int64_t weight_bytes = 0;
+  };
+  const std::vector<Time>& times() const { return times_; }  // by step; empty when off
+
+ private:
+  // Steps of the stage at hand whose items lie side by side: one, or several that
+  // take a run of rows, or of columns, through all of them.
+  struct Part {
+    const std::vector<int32_t>* steps = nullptr;
+    int64_t items = 0;
+    RowSplit rows;  // of several row-wise steps
+    bool by_column = false;
+  };
+
+  Executor() = default;
+  int64_t begin_stage(int stage, int thread) override;
+  int64_t end_of_share(int64_t items, int share, int shares) override;
+  void run_item(int stage, int64_t item, int thread) override;
+  std::pair<const Part*, int64_t> find_item(int64_t item) const;
+  StepWork begin_step(int32_t step);
+  Part begin_part(const std::vector<int32_t>& steps);
+  template <class Work>
+  void timed(int32_t step, int thread, const Work& work);
+  void note_time(int stage);
+  bool stopping();
+  std::byte* scratch(int thread) { return scratch_.data() + thread * scratch_stride_; }
+
+  BoundPlan plan_;
+  ThreadPool* pool_ = nullptr;
+  Arena scratch_;
+  int64_t scratch_stride_ = 0;
+  const Batch* batch_ = nullptr;
+  const PassWatch* watch_ = nullptr;
+  bool stopped_ = false;  // through std::atomic_ref while a run goes on
+  // Written by the one thread that opens a stage.
+  std::vector<Part> parts_;
+  std::vector<int64_t> share_ends_;  // items of the stage up to each share's last
+  const char* fault_ = nullptr;
+  uint32_t fault_step_ = 0;
+  int64_t weight_bytes_ = 0;
+  std::vector<Time> times_;
+  std::vector<std::vector<double>> busy_;  // seconds by thread and step
+  Timer timer_;
+  int timed_stage_ = -1;
+};
+
+}  // namespace ktx::runtime

@@ -1,0 +1,138 @@
+// kv_store and attention.
+#include "kernels/attention/attention.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "lib/runtime/cpu/ops/cpu_ops.h"
+#include "lib/runtime/cpu/ops/row_step.h"
+
+namespace ktx::runtime {
+namespace {
+
+void use_batch(kernels::KvView& kv, const Batch& batch) {
+  kv.tables = batch.tables.data();
+  kv.sequence = batch.sequence.data();
+  kv.position = batch.position.data();
+}
+
+struct KvStoreStep final : RowStep<kernels::KvStoreArgs, kernels::KvStoreFn> {
+  Status bind(const BindContext& context) {
+    const BoundView key = context.input(0), value = context.input(1);
+    point_to(key, args_.key, args_.key_stride);
+    point_to(value, args_.value, args_.value_stride);
+    args_.kv = context.kv_view(context.attrs<KvStoreAttrs>().slot);
+    split_.grain = rows_per_item(key.width + value.width);
+    functions_ = KTX_TRY(context.functions<kernels::KvStoreFn>(
+        [&](std::string_view family) { return kernels::find_kv_store(family, context.isa); }));
+    return {};
+  }
+  void prepare(const Batch& batch) override { use_batch(args_.kv, batch); }
+};
+
+// Items are (run of tokens, range of q heads); few tokens with a long past are cut
+// into spans as well: (token, range of q heads, span), of which the last to be done
+// merges the others.
+class AttentionStep final : public CpuStep {
+ public:
+  Status bind(const BindContext& context) {
+    point_to(context.input(0), args_.q, args_.q_stride);
+    point_to(context.output(0), args_.y, args_.y_stride);
+    args_.attrs = context.attrs<AttentionAttrs>();
+    args_.kv = context.kv_view(args_.attrs.slot);
+    threads_ = context.threads;
+    partials_ = context.partials;
+    functions_ = KTX_TRY(context.functions<kernels::AttentionFn>(
+        [&](std::string_view family) { return kernels::find_attention(family, context.isa); }));
+    return {};
+  }
+
+  StepWork begin(const Batch& batch) override {
+    use_batch(args_.kv, batch);
+    run_ = functions_[batch_class(batch.tokens)];
+    // All heads of a KV head read its cache once: the widest range that is worth
+    // making. When that leaves threads without work (few KV heads, one token),
+    // ranges are halved: the cache is then read twice, by two cores.
+    const int64_t group = args_.attrs.heads / args_.attrs.kv_heads;
+    // (Half as many rows read the cache twice, and leave threads less to wait for.)
+    const int64_t rows = batch.tokens * args_.attrs.heads;
+    const int64_t most =
+        kernels::kAttentionRows / (rows < 8 * threads_ * kernels::kAttentionRows ? 2 : 1);
+    tokens_ = {batch.tokens, std::max<int64_t>(1, most / group)};
+    heads_ = {args_.attrs.heads, group};
+    spans_ = 1;
+    if (tokens_.items() * heads_.items() < 4 * threads_ && batch.tokens <= kDecodeTokens) {
+      split_spans(batch);
+    }
+    const auto items = [&] { return tokens_.items() * heads_.items() * spans_; };
+    while (items() < 2 * threads_ && heads_.grain % 2 == 0) heads_.grain /= 2;
+    if (items() < threads_) heads_.grain = 1;
+    if (spans_ > 1) {
+      for (int64_t i = 0; i < tokens_.items() * heads_.items(); ++i) {
+        partials_->left[i].store(spans_, std::memory_order_relaxed);
+      }
+    }
+    return {items(), 0, nullptr};
+  }
+
+  void run(int64_t item, std::byte* scratch) override {
+    const int64_t span = item % spans_, range = item / spans_;
+    // Late tokens see the longest past: they go first.
+    const int64_t run = tokens_.items() - 1 - range / heads_.items();
+    kernels::AttentionArgs args = args_;
+    args.token_begin = tokens_.begin(run);
+    args.token_end = tokens_.end(run);
+    args.head_begin = heads_.begin(range % heads_.items());
+    args.head_end = heads_.end(range % heads_.items());
+    args.scratch = scratch;
+    if (spans_ == 1) return run_(args);
+    args.part = kernels::AttentionPart::OneSpan;
+    args.span = span;
+    args.spans = spans_;
+    args.partials = partials_->floats();
+    if (span * kernels::kAttentionSpan <= args.kv.position[args.token_begin]) run_(args);
+    if (partials_->left[range].fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+    args.part = kernels::AttentionPart::Merge;
+    run_(args);
+  }
+
+  int64_t scratch_bytes() const override { return kernels::attention_scratch_bytes(args_.attrs); }
+
+ private:
+  // Cuts rows into spans, where the memory for partial results allows it.
+  void split_spans(const Batch& batch) {
+    int64_t longest = 0;
+    for (int64_t t = 0; t < batch.tokens; ++t) {
+      longest = std::max<int64_t>(longest, batch.position[t] + 1);
+    }
+    const int64_t spans = ceil_div(longest, kernels::kAttentionSpan);
+    const int64_t floats =
+        batch.tokens * args_.attrs.heads * spans * kernels::attention_partial_floats(args_.attrs);
+    if (spans < 2 || floats > partials_->float_count() ||
+        batch.tokens * args_.attrs.heads > static_cast<int64_t>(partials_->left.size())) {
+      return;
+    }
+    spans_ = spans;
+    tokens_.grain = 1;
+  }
+
+  kernels::AttentionArgs args_;
+  std::array<kernels::AttentionFn, kBatchClasses> functions_{};
+  kernels::AttentionFn run_ = nullptr;
+  RowSplit tokens_, heads_;
+  int64_t spans_ = 1;  // items per run of tokens and range of heads
+  int64_t threads_ = 1;
+  AttentionPartials* partials_ = nullptr;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<CpuStep>> make_kv_store(const BindContext& context) {
+  return make_step<KvStoreStep>(context);
+}
+
+Result<std::unique_ptr<CpuStep>> make_attention(const BindContext& context) {
+  return make_step<AttentionStep>(context);
+}
+
+}  // namespace ktx::runtime

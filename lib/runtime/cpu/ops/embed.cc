@@ -1,0 +1,50 @@
+// embed: rows of the token table.
+#include "kernels/embed/embed.h"
+
+#include <fmt/format.h>
+
+#include "kernels/kernel_id.h"
+#include "lib/runtime/cpu/ops/cpu_ops.h"
+#include "lib/runtime/cpu/ops/row_step.h"
+
+namespace ktx::runtime {
+namespace {
+
+struct EmbedStep final : RowStep<kernels::EmbedArgs, kernels::EmbedFn> {
+  Status bind(const BindContext& context) {
+    const BoundWeight table = KTX_TRY(context.weight(0));
+    const BoundView y = context.output(0);
+    args_.table = table.matrix;
+    args_.y = y.f32();
+    args_.y_stride = y.stride();
+    split_.grain = rows_per_item(y.width);
+    functions_ = KTX_TRY(context.functions<kernels::EmbedFn>(
+        [&](std::string_view family) -> Result<kernels::EmbedFn> {
+          const kernels::KernelFamily* row = kernels::find_kernel_family(family);
+          if (row && row->layout != table.matrix.layout) {
+            return Error{fmt::format("kernel {} does not read a table in layout {}", family,
+                                     name(table.matrix.layout))};
+          }
+          return kernels::find_embed(family, context.isa);
+        }));
+    return {};
+  }
+  StepWork begin(const Batch& batch) override {
+    for (int64_t i = 0; i < batch.tokens; ++i) {
+      if (batch.ids[i] >= args_.table.rows) return {0, 0, "a token id is outside of the table"};
+    }
+    return RowStep::begin(batch);
+  }
+  void prepare(const Batch& batch) override {
+    args_.ids = batch.ids.data();
+    weight_bytes_ = batch.tokens * args_.table.row_bytes;
+  }
+};
+
+}  // namespace
+
+Result<std::unique_ptr<CpuStep>> make_embed(const BindContext& context) {
+  return make_step<EmbedStep>(context);
+}
+
+}  // namespace ktx::runtime

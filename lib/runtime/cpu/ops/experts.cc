@@ -1,0 +1,241 @@
+// experts_gate_up and experts_down: the products of a mixture of experts.
+//
+// gate_up: an item is (range of rows, chosen expert), so one token with 8 experts gives every
+// thread work, and each NUMA node its rows of all of them. On one node a prompt takes an
+// expert's ranges one after the other, while its tokens are in the caches. down: an item is a
+// range of rows over all chosen experts, because their sum has a fixed order.
+#include "kernels/matmul/experts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/rows/rows.h"
+#include "lib/formats/layout_size.h"
+#include "lib/runtime/cpu/ops/cpu_ops.h"
+#include "lib/runtime/cpu/ops/matmul_input.h"
+#include "lib/runtime/cpu/ops/row_runs.h"
+
+namespace ktx::runtime {
+namespace {
+
+using namespace kernels;
+
+// The sorted pairs that both ops read: checked once per step, since kernels trust
+// them and a damaged plan may have let another step write over them.
+class Pairs {
+ public:
+  Status bind(const BoundView& order, const BoundView& offsets, const ExpertsAttrs& attrs,
+              ExpertsArgs& args) {
+    KTX_TRY(require_whole(order, "order"));
+    args.top_k = attrs.top_k;
+    args.experts = attrs.experts;
+    args.order = order.i32();
+    args.offsets = offsets.i32();
+    active_.resize(attrs.experts);
+    return {};
+  }
+  // Finds the experts with pairs; a message on nonsense.
+  const char* look(const ExpertsArgs& args) {
+    active_count_ = 0;
+    const int64_t pairs = args.tokens * args.top_k;
+    if (args.offsets[0] != 0 || args.offsets[args.experts] != pairs) {
+      return "the experts' offsets are damaged";
+    }
+    for (int32_t expert = 0; expert < args.experts; ++expert) {
+      if (args.offsets[expert + 1] < args.offsets[expert]) {
+        return "the experts' offsets are damaged";
+      }
+      if (args.offsets[expert + 1] > args.offsets[expert]) active_[active_count_++] = expert;
+    }
+    for (int64_t i = 0; i < pairs; ++i) {
+      if (args.order[i] < 0 || args.order[i] >= pairs) return "the experts' order is damaged";
+    }
+    return nullptr;
+  }
+  int64_t active_count() const { return active_count_; }
+  int32_t active(int64_t i) const { return active_[i]; }
+
+ private:
+  std::vector<int32_t> active_;
+  int64_t active_count_ = 0;
+};
+
+class GateUpStep final : public CpuStep {
+ public:
+  Status bind(const BindContext& context) {
+    const BoundView x = context.input(0), xq = context.input(1), h = context.output(0);
+    const BoundWeight gate = KTX_TRY(context.weight(0)), up = KTX_TRY(context.weight(1));
+    const ExpertsAttrs& attrs = context.attrs<ExpertsAttrs>();
+    KTX_TRY(require_whole(h, "h"));
+    KTX_TRY(pairs_.bind(context.input(2), context.input(3), attrs, args_.experts));
+    gate_kernels_ = KTX_TRY(matmul_kernels(context, gate, xq));
+    up_kernels_ = KTX_TRY(matmul_kernels(context, up, xq));
+    args_.swiglu_fn = KTX_TRY(find_rows("swiglu", context.isa));
+    args_.gate = gate.matrix;
+    args_.up = up.matrix;
+    args_.gate_expert_bytes = gate.matrix_bytes;
+    args_.up_expert_bytes = up.matrix_bytes;
+    args_.x = x.f32();
+    args_.x_stride = x.stride();
+    args_.xq = xq.data;
+    args_.xq_stride = xq.stride_bytes;
+    args_.h = h.f32();
+    args_.h_stride = h.stride() / attrs.top_k;
+    bf16_ = xq.type == ValueType::BF16;
+    threads_ = context.threads;
+    shares_ = context.shares;
+    return {};
+  }
+
+  StepWork begin(const Batch& batch) override {
+    args_.experts.tokens = batch.tokens;
+    if (const char* fault = pairs_.look(args_.experts)) return {0, 0, fault};
+    args_.gate_kernel = &gate_kernels_[batch_class(batch.tokens)];
+    args_.up_kernel = &up_kernels_[batch_class(batch.tokens)];
+    const int64_t active = pairs_.active_count();
+    if (active == 0) return {};
+    const int64_t pairs_each = ceil_div(batch.tokens * args_.experts.top_k, active);
+    if (is_stream(args_.gate, pairs_each)) {
+      runs_ = stream_runs({args_.gate, 2, 2 * active, columns_, threads_, shares_});
+    } else {
+      // BF16 activations are copied for each item: all the rows that it may have.
+      const bool copies = bf16_ && batch.tokens > kDecodeTokens;
+      const int64_t rows = copies ? kExpertsMaxRows : matmul_chunk_rows(args_.gate, pairs_each);
+      runs_ = RowRuns::even(
+          args_.gate.rows,
+          std::clamp<int64_t>(ceil_div(rows, columns_) * columns_, columns_, kExpertsMaxRows));
+    }
+    by_expert_ = shares_ == 1 && batch.tokens > kDecodeTokens;
+    return {active * runs_.count(), active * (args_.gate_expert_bytes + args_.up_expert_bytes),
+            nullptr};
+  }
+
+  void lead_part(int64_t /*products*/, int64_t column_group) override { columns_ = column_group; }
+
+  void run(int64_t item, std::byte* scratch) override {
+    ExpertsGateUpArgs args = args_;
+    args.experts.scratch = scratch;
+    const auto [expert, part] = place(item);
+    // Threads take items in turn: this is likely to be the next one of this thread.
+    if (const int64_t next = item + threads_; next < pairs_.active_count() * runs_.count()) {
+      const Place then = place(next);
+      args.next = args_.gate.data + then.expert * args_.gate_expert_bytes +
+                  runs_.begin(then.part) * args_.gate.row_bytes;
+    }
+    experts_gate_up(args, expert, runs_.begin(part), runs_.end(part));
+  }
+
+  OutputRegion region(int64_t item) const override {
+    const auto [expert, part] = place(item);
+    const ExpertsArgs& experts = args_.experts;
+    return {experts.order, experts.offsets[expert], experts.offsets[expert + 1], runs_.begin(part),
+            runs_.end(part)};
+  }
+
+  int64_t scratch_bytes() const override {
+    return experts_scratch_bytes(std::max(args_.gate.cols, args_.up.cols));
+  }
+
+ private:
+  struct Place {
+    int32_t expert;
+    int64_t part;  // of its rows
+  };
+  Place place(int64_t item) const {
+    const int64_t active = pairs_.active_count(), parts = runs_.count();
+    if (by_expert_) return {pairs_.active(item / parts), item % parts};
+    return {pairs_.active(item % active), item / active};
+  }
+
+  ExpertsGateUpArgs args_;
+  std::array<MatmulKernel, kBatchClasses> gate_kernels_, up_kernels_;
+  Pairs pairs_;
+  RowRuns runs_;
+  int64_t threads_ = 1;
+  int64_t columns_ = 32;
+  int64_t shares_ = 1;
+  bool bf16_ = false;       // activations
+  bool by_expert_ = false;  // the order of this step's items
+};
+
+class DownStep final : public CpuStep {
+ public:
+  Status bind(const BindContext& context) {
+    const BoundView h = context.input(0), hq = context.input(1), y = context.output(0);
+    const BoundWeight down = KTX_TRY(context.weight(0));
+    const ExpertsAttrs& attrs = context.attrs<ExpertsAttrs>();
+    KTX_TRY(require_whole(h, "h"));
+    KTX_TRY(require_whole(context.input(4), "weights"));
+    KTX_TRY(pairs_.bind(context.input(2), context.input(3), attrs, args_.experts));
+    kernels_ = KTX_TRY(matmul_kernels(context, down, hq));
+    args_.down = down.matrix;
+    args_.down_expert_bytes = down.matrix_bytes;
+    args_.h = h.f32();
+    args_.h_stride = h.stride() / attrs.top_k;
+    args_.hq = hq.data;
+    args_.hq_stride = hq.data ? hq.stride_bytes / hq.rows_per_row : 0;
+    args_.weights = context.input(4).f32();
+    args_.y = y.f32();
+    args_.y_stride = y.stride();
+    args_.accumulate = attrs.accumulate != 0;
+    bf16_ = hq.type == ValueType::BF16;
+    threads_ = context.threads;
+    shares_ = context.shares;
+    return {};
+  }
+
+  StepWork begin(const Batch& batch) override {
+    args_.experts.tokens = batch.tokens;
+    if (const char* fault = pairs_.look(args_.experts)) return {0, 0, fault};
+    args_.down_kernel = &kernels_[batch_class(batch.tokens)];
+    const int64_t active = std::max<int64_t>(1, pairs_.active_count());
+    // An item reads its rows of all chosen experts, so that it needs fewer of them; with
+    // many tokens as many as a kernel unpacks at once, if every thread gets two items. One
+    // token's runs are as long as they may be: after each, memory has to be found anew.
+    constexpr int64_t kMostRows = 128;
+    const int64_t rows = args_.down.rows;
+    if (is_stream(args_.down, batch.tokens)) {
+      runs_ = stream_runs({args_.down, active, active, kPanelRows, threads_, shares_});
+    } else {
+      const int64_t by_bytes = matmul_chunk_rows(args_.down, 1) / std::min<int64_t>(active, 8);
+      // BF16 activations are copied for each item: one item a thread, if it may be so large.
+      const int64_t share = ceil_div(rows, threads_);
+      const int64_t wish = bf16_ && share <= kMostRows ? share : rows / (2 * threads_);
+      const int64_t by_threads = batch.tokens > kDecodeTokens ? wish : 0;
+      const int64_t each =
+          std::clamp<int64_t>(std::max(by_bytes, by_threads), kPanelRows, kMostRows);
+      runs_ = RowRuns::even(rows, ceil_div(each, kPanelRows) * kPanelRows);
+    }
+    return {runs_.count(), active * args_.down_expert_bytes, nullptr};
+  }
+
+  void run(int64_t item, std::byte* scratch) override {
+    ExpertsDownArgs args = args_;
+    args.experts.scratch = scratch;
+    experts_down(args, runs_.begin(item), runs_.end(item));
+  }
+
+  int64_t scratch_bytes() const override { return experts_scratch_bytes(args_.down.cols); }
+
+ private:
+  ExpertsDownArgs args_;
+  std::array<MatmulKernel, kBatchClasses> kernels_;
+  Pairs pairs_;
+  RowRuns runs_;
+  int64_t threads_ = 1;
+  int64_t shares_ = 1;
+  bool bf16_ = false;  // activations
+};
+
+}  // namespace
+
+Result<std::unique_ptr<CpuStep>> make_experts_gate_up(const BindContext& context) {
+  return make_step<GateUpStep>(context);
+}
+
+Result<std::unique_ptr<CpuStep>> make_experts_down(const BindContext& context) {
+  return make_step<DownStep>(context);
+}
+
+}  // namespace ktx::runtime

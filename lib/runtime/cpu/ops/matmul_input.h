@@ -1,0 +1,17 @@
+// Checks of all products when they are bound: the kernel exists for the weight's dtype and
+// reads its layout, and its int8 or BF16 input is present.
+#pragma once
+
+#include <array>
+
+#include "kernels/matmul/matmul.h"
+#include "lib/runtime/cpu/cpu_step.h"
+#include "lib/support/result.h"
+
+namespace ktx::runtime {
+
+Result<std::array<kernels::MatmulKernel, kBatchClasses>> matmul_kernels(const BindContext& context,
+                                                                        const BoundWeight& weight,
+                                                                        const BoundView& xq);
+
+}  // namespace ktx::runtime

@@ -1,0 +1,41 @@
+// rope: rotary positions.
+#include "kernels/rope/rope.h"
+
+#include "lib/runtime/cpu/ops/cpu_ops.h"
+#include "lib/runtime/cpu/ops/row_step.h"
+#include "lib/runtime/cpu/ops/small_weight.h"
+
+namespace ktx::runtime {
+namespace {
+
+struct RopeStep final : RowStep<kernels::RopeArgs, kernels::RopeFn> {
+  Status bind(const BindContext& context) {
+    const BoundView x = context.input(0);
+    inv_freq_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.weight(0))));
+    point_to(x, args_.x, args_.x_stride);
+    point_to(context.output(0), args_.y, args_.y_stride);
+    args_.inv_freq = inv_freq_.data();
+    args_.attrs = context.attrs<RopeAttrs>();
+    split_.grain = rows_per_item(x.width);
+    weight_bytes_ = inv_freq_.bytes();
+    functions_ = KTX_TRY(context.functions<kernels::RopeFn>(
+        [&](std::string_view family) { return kernels::find_rope(family, context.isa); }));
+    return {};
+  }
+  void prepare(const Batch& batch) override { args_.position = batch.position.data(); }
+  void use_scratch(kernels::RopeArgs& args, std::byte* scratch) const override {
+    args.scratch = reinterpret_cast<float*>(scratch);
+  }
+  int64_t scratch_bytes() const override {
+    return int64_t{args_.attrs.rotary_dim} * static_cast<int64_t>(sizeof(float));
+  }
+  SmallWeight inv_freq_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<CpuStep>> make_rope(const BindContext& context) {
+  return make_step<RopeStep>(context);
+}
+
+}  // namespace ktx::runtime

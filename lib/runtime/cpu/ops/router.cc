@@ -1,0 +1,83 @@
+// router and group_experts.
+#include "kernels/router/router.h"
+
+#include "lib/runtime/cpu/ops/cpu_ops.h"
+#include "lib/runtime/cpu/ops/row_step.h"
+#include "lib/runtime/cpu/ops/small_weight.h"
+
+namespace ktx::runtime {
+namespace {
+
+struct RouterStep final : RowStep<kernels::RouterArgs, kernels::RouterFn> {
+  Status bind(const BindContext& context) {
+    const BoundView logits = context.input(0);
+    bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(0))));
+    args_.logits = logits.f32();
+    args_.logits_stride = logits.stride();
+    args_.bias = bias_.data();
+    args_.attrs = context.attrs<RouterAttrs>();
+    KTX_TRY(require_whole(context.output(0), "ids"));
+    KTX_TRY(require_whole(context.output(1), "weights"));
+    args_.ids = context.output(0).i32();
+    args_.weights = context.output(1).f32();
+    weight_bytes_ = bias_.bytes();
+    split_.grain = rows_per_item(16 * logits.width);  // several passes over the scores
+    functions_ = KTX_TRY(context.functions<kernels::RouterFn>(
+        [&](std::string_view family) { return kernels::find_router(family, context.isa); }));
+    return {};
+  }
+  void use_scratch(kernels::RouterArgs& args, std::byte* scratch) const override {
+    args.scratch = reinterpret_cast<float*>(scratch);
+  }
+  int64_t scratch_bytes() const override {
+    return (2 * int64_t{args_.attrs.experts} + args_.attrs.groups) *
+           static_cast<int64_t>(sizeof(float));
+  }
+  SmallWeight bias_;
+};
+
+class GroupExpertsStep final : public CpuStep {
+ public:
+  Status bind(const BindContext& context) {
+    KTX_TRY(require_whole(context.input(0), "ids"));
+    KTX_TRY(require_whole(context.output(0), "order"));
+    args_.ids = context.input(0).i32();
+    args_.attrs = context.attrs<GroupExpertsAttrs>();
+    args_.order = context.output(0).i32();
+    args_.offsets = context.output(1).i32();
+    functions_ = KTX_TRY(context.functions<kernels::GroupExpertsFn>(
+        [&](std::string_view family) { return kernels::find_group_experts(family, context.isa); }));
+    return {};
+  }
+  StepWork begin(const Batch& batch) override {
+    args_.tokens = batch.tokens;
+    run_ = functions_[batch_class(batch.tokens)];
+    // The kernel counts into an array by id. What the router wrote is in range; in a
+    // damaged plan another step may have written over it.
+    const int64_t pairs = batch.tokens * args_.attrs.top_k;
+    for (int64_t i = 0; i < pairs; ++i) {
+      if (args_.ids[i] < 0 || args_.ids[i] >= args_.attrs.experts) {
+        return {0, 0, "an expert number is out of range"};
+      }
+    }
+    return {1, 0, nullptr};
+  }
+  void run(int64_t, std::byte*) override { run_(args_); }
+
+ private:
+  kernels::GroupExpertsArgs args_;
+  std::array<kernels::GroupExpertsFn, kBatchClasses> functions_{};
+  kernels::GroupExpertsFn run_ = nullptr;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<CpuStep>> make_router(const BindContext& context) {
+  return make_step<RouterStep>(context);
+}
+
+Result<std::unique_ptr<CpuStep>> make_group_experts(const BindContext& context) {
+  return make_step<GroupExpertsStep>(context);
+}
+
+}  // namespace ktx::runtime

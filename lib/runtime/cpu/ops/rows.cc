@@ -1,0 +1,50 @@
+// The row ops (kernels/rows/row_ops.def).
+#include "kernels/rows/rows.h"
+
+#include "lib/runtime/cpu/ops/cpu_ops.h"
+#include "lib/runtime/cpu/ops/row_step.h"
+
+namespace ktx::runtime {
+namespace {
+
+using namespace kernels;
+
+// A value of several rows per row is dense, so the row step sees one long row.
+class RowsStep final : public RowStep<RowsArgs, RowsFn> {
+ public:
+  Status bind(const BindContext& context) {
+    for (int i = 0; i < kRowsInputs; ++i) {
+      point_to(context.input(i), args_.in[i].data, args_.in[i].stride);
+    }
+    const auto op = static_cast<StepOp>(context.step.op);
+    args_.attrs = attrs_from_bytes(op, context.plan.attrs.data() + context.step.attrs_offset);
+    reads_any_row_ = info(op).has(kReadsAnyRow);
+    return bind_output(context, find_rows);
+  }
+  // Column-wise ops: each operand has these columns.
+  void run_region(const OutputRegion& region, std::byte*) override {
+    RowsArgs args = args_;
+    for (RowsInput& in : args.in) {
+      if (in.data) in.data += region.col_begin;
+    }
+    args.y += region.col_begin;
+    args.width = region.col_end - region.col_begin;
+    args.token_begin = region.begin;
+    args.token_end = region.end;
+    run_(args);
+  }
+
+ private:
+  void prepare(const Batch& batch) override {
+    if (reads_any_row_) args_.from = batch.output_rows.data();
+  }
+  bool reads_any_row_ = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<CpuStep>> make_rows(const BindContext& context) {
+  return make_step<RowsStep>(context);
+}
+
+}  // namespace ktx::runtime

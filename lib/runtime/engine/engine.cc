@@ -1,0 +1,297 @@
+#include "lib/runtime/engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "lib/runtime/engine/engine_state.h"
+#include "lib/support/strings.h"
+
+namespace ktx::runtime {
+
+Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Engine::~Engine() = default;
+
+const plan::PlanView& Engine::plan() const {
+  return state_->plan.view();
+}
+const plan::MemoryEstimate& Engine::memory() const {
+  return state_->sizes.memory;
+}
+const std::vector<std::string>& Engine::notes() const {
+  return state_->sizes.notes;
+}
+int Engine::threads() const {
+  return state_->pool->threads();
+}
+std::vector<Engine::GpuUse> Engine::gpus() const {
+  std::vector<GpuUse> all;
+  if (!state_->gpus) return all;
+  for (const GpuFacts& gpu : state_->gpus->gpus()) all.push_back({gpu.name, gpu.bandwidth_gbps});
+  return all;
+}
+Isa Engine::isa() const {
+  return state_->isa;
+}
+Precision Engine::precision() const {
+  return state_->sizes.precision;
+}
+plan::KvType Engine::kv_type() const {
+  return state_->sizes.shape.kv_type;
+}
+int64_t Engine::ctx() const {
+  return state_->sizes.shape.ctx;
+}
+int64_t Engine::max_batch() const {
+  return state_->sizes.shape.max_batch;
+}
+int64_t Engine::chunk_tokens() const {
+  return state_->sizes.shape.step_tokens;
+}
+int64_t Engine::vocab_size() const {
+  return plan().facts.vocab_size;
+}
+const EngineStats& Engine::stats() const {
+  return state_->stats;
+}
+int64_t Engine::logits_rows() const {
+  return state_->batch.outputs;
+}
+
+bool Engine::has_logits(int64_t row) const {
+  KTX_ASSERT(row >= 0 && row < logits_rows());
+  return !state_->gpus || !state_->gpus->keeps_logits() || state_->batch.best[row] < 0;
+}
+
+bool Engine::is_filtered(int64_t row) const {
+  return !has_logits(row) && state_->batch.filter[row] != nullptr;
+}
+
+BestLogits Engine::best(int64_t row) const {
+  KTX_ASSERT(!has_logits(row));
+  return state_->gpus->best(row, state_->batch.best[row]);
+}
+
+Status Engine::fetch_logits(int64_t row) {
+  if (has_logits(row)) return {};
+  KTX_TRY(state_->gpus->fetch_logits(row));
+  state_->batch.best[row] = -1;
+  return {};
+}
+
+std::span<const float> Engine::logits(int64_t row) const {
+  KTX_ASSERT(has_logits(row));
+  return {state_->logits + row * state_->logits_stride, static_cast<size_t>(vocab_size())};
+}
+
+void Engine::share_out(int64_t items, const std::function<void(int64_t)>& work) {
+  state_->pool->for_each(items, [&](int64_t item, int) { work(item); });
+}
+
+Sequence Engine::new_sequence(std::string owner) {
+  return Sequence(this, std::move(owner));
+}
+
+Result<Forward> Engine::forward(std::span<const BatchItem> items,
+                                const std::function<void()>& before_filters,
+                                const PassWatch* watch) {
+  state_->batch.before_filters = before_filters;
+  auto result = run(items, watch);
+  if (result) return result;
+  return Error{fmt::format("{}: {}", state_->plan.path(), result.error().message)};
+}
+
+Result<Forward> Engine::run(std::span<const BatchItem> items, const PassWatch* watch) {
+  State& s = *state_;
+  Batch& batch = s.batch;
+  batch.tokens = 0;
+  batch.outputs = 0;
+  const auto max_outputs = static_cast<int64_t>(batch.output_rows.size());
+  if (static_cast<int64_t>(items.size()) > max_batch()) {
+    return Error{fmt::format("a step of {} sequences, at most {} are possible (--max-batch)",
+                             items.size(), max_batch())};
+  }
+  for (size_t i = 0; i < items.size(); ++i) {
+    const BatchItem& item = items[i];
+    KTX_ASSERT(item.best <= kMostBestLogits && item.best != 0);
+    const auto count = static_cast<int64_t>(item.tokens.size());
+    if (count > chunk_tokens() - batch.tokens) {
+      return Error{fmt::format("a step of more than {} tokens", chunk_tokens())};
+    }
+    const int64_t outputs = item.want == Want::All ? count : item.want == Want::Last && count > 0;
+    if (outputs > max_outputs - batch.outputs) {
+      return Error{fmt::format("a step with more than {} logits rows", max_outputs)};
+    }
+    const int64_t start = item.sequence->length_;
+    if (start + count > ctx()) return Forward::ContextFull;
+    for (int64_t t = 0; t < count; ++t) {
+      const int32_t id = item.tokens[t];
+      if (id < 0 || id >= vocab_size()) {
+        return Error{fmt::format("token {} is not in the vocabulary of {}", id, vocab_size())};
+      }
+      const int64_t row = batch.tokens + t;
+      batch.ids[row] = id;
+      batch.position[row] = static_cast<int32_t>(start + t);
+      batch.sequence[row] = static_cast<int32_t>(i);
+      if (count - t <= outputs) {
+        batch.best[batch.outputs] = item.best;
+        batch.filter[batch.outputs] = item.filter;
+        batch.output_rows[batch.outputs++] = static_cast<int32_t>(row);
+      }
+    }
+    batch.tokens += count;
+  }
+  if (batch.tokens == 0) return Forward::Done;
+  const auto give_back = [&] {
+    for (const BatchItem& item : items) s.kv.shrink(item.sequence->blocks_, item.sequence->length_);
+    batch.outputs = 0;
+  };
+  for (size_t i = 0; i < items.size(); ++i) {
+    Sequence& sequence = *items[i].sequence;
+    if (!s.kv.own(sequence.blocks_, sequence.length_) ||
+        !s.kv.grow(sequence.blocks_, sequence.length_ + items[i].tokens.size())) {
+      give_back();
+      return Forward::CacheFull;
+    }
+    batch.tables[i] = sequence.blocks_.data();
+  }
+  const auto weight_bytes = [&] {
+    return s.gpus ? s.gpus->weight_bytes() : s.executor->weight_bytes();
+  };
+  const int64_t bytes_before = weight_bytes();
+  KTX_TRY(s.gpus ? s.gpus->run(batch, watch) : s.executor->run(batch, watch));
+  KTX_TRY(s.plan.check());
+  if (s.gpus ? s.gpus->stopped() : s.executor->stopped()) {
+    give_back();
+    return Forward::Stopped;
+  }
+  for (const BatchItem& item : items) item.sequence->length_ += item.tokens.size();
+  s.stats.steps += 1;
+  s.stats.tokens += batch.tokens;
+  s.stats.weight_bytes += weight_bytes() - bytes_before;
+  return Forward::Done;
+}
+
+PrefixHit Engine::reuse_prefix(Sequence& sequence, std::span<const int32_t> tokens) {
+  const PrefixHit hit =
+      state_->prefixes.reuse(sequence.blocks_, sequence.length_, tokens, sequence.owner_);
+  sequence.length_ = std::max(sequence.length_, hit.tokens);
+  return hit;
+}
+
+PrefixBlocks Engine::find_prefix(std::span<const int32_t> tokens, const std::string& owner) const {
+  return state_->prefixes.find(tokens, owner);
+}
+
+void Engine::keep_prefix(Sequence& sequence, std::span<const int32_t> tokens) {
+  KTX_ASSERT(static_cast<int64_t>(tokens.size()) == sequence.length_);
+  state_->prefixes.keep(sequence.blocks_, tokens, false, sequence.owner_);
+}
+
+void Engine::retire(Sequence sequence, std::span<const int32_t> tokens) {
+  KTX_ASSERT(static_cast<int64_t>(tokens.size()) == sequence.length_);
+  state_->prefixes.keep(sequence.blocks_, tokens, true, sequence.owner_);
+}
+
+void Engine::forget_prefix(std::span<const int32_t> tokens, const std::string& owner) {
+  state_->prefixes.forget(tokens, owner);
+}
+
+Status Engine::visit_kv(const Sequence& sequence, Visit visit, const VisitRows& call) {
+  if (state_->gpus) {
+    return state_->gpus->visit_kv(sequence.blocks_, sequence.length_, visit == Visit::Write, call);
+  }
+  return state_->kv.visit(sequence.blocks_, sequence.length_, call);
+}
+
+int64_t Engine::kv_row_bytes() const {
+  return state_->kv.token_row_bytes();
+}
+
+int64_t Engine::hidden_size() const {
+  return plan().facts.hidden_size;
+}
+int64_t Engine::max_outputs() const {
+  return static_cast<int64_t>(state_->batch.output_rows.size());
+}
+
+Status Engine::hidden(int64_t row, std::span<float> out) {
+  State& s = *state_;
+  KTX_ASSERT(row >= 0 && row < logits_rows());
+  KTX_ASSERT(static_cast<int64_t>(out.size()) == hidden_size());
+  const FinalHidden found = KTX_TRY(s.hidden);
+  if (s.gpus) return s.gpus->read(found.device, found.value, row, out);
+  const plan::ValueRecord& value = s.plan.view().values[found.value];
+  std::memcpy(out.data(),
+              s.arena.data() + s.buffer_offsets[value.buffer] +
+                  static_cast<uint64_t>(row) * plan::value_row_bytes(value),
+              out.size_bytes());
+  return {};
+}
+
+bool Engine::extend_uncomputed(Sequence& sequence, int64_t tokens) {
+  if (!state_->kv.own(sequence.blocks_, sequence.length_)) return false;
+  if (!state_->kv.grow(sequence.blocks_, sequence.length_ + tokens)) return false;
+  sequence.length_ += tokens;
+  return true;
+}
+
+CacheState Engine::cache_state() const {
+  return {state_->kv.total_blocks(), state_->kv.free_blocks(), state_->kv.idle_blocks()};
+}
+
+void Engine::enable_step_stats(bool on) {
+  if (state_->gpus) return state_->gpus->enable_times(on);
+  state_->executor->enable_times(on);
+}
+
+std::vector<StepTime> Engine::step_times() const {
+  std::vector<StepTime> rows;
+  const bool gpus = state_->gpus != nullptr;
+  const auto& times = gpus ? state_->gpus->times() : state_->executor->times();
+  for (size_t i = 0; i < times.size(); ++i) {
+    const auto record = gpus ? static_cast<uint32_t>(i) : state_->executor->steps()[i].record;
+    const plan::StepRecord& step = plan().steps[record];
+    rows.push_back({record, plan().string(step.module), info(static_cast<StepOp>(step.op)).name,
+                    step.layer, times[i].runs, times[i].tokens, times[i].seconds,
+                    times[i].weight_bytes, times[i].busy_seconds});
+  }
+  return rows;
+}
+
+Result<KernelTime> Engine::time_gpu_steps(std::span<const uint32_t> steps) {
+  if (!state_->gpus) return Error{"the plan has no steps on a GPU"};
+  return state_->gpus->time_steps(steps);
+}
+
+std::vector<uint32_t> Engine::gpu_steps_of_launch(uint32_t step) const {
+  return state_->gpus ? state_->gpus->steps_of_launch(step) : std::vector<uint32_t>{step};
+}
+
+Sequence::Sequence(Sequence&& other) noexcept
+    : engine_(std::exchange(other.engine_, nullptr)),
+      owner_(std::move(other.owner_)),
+      length_(std::exchange(other.length_, 0)),
+      blocks_(std::move(other.blocks_)) {
+  other.blocks_.clear();
+}
+
+Sequence& Sequence::operator=(Sequence&& other) noexcept {
+  std::swap(engine_, other.engine_);
+  std::swap(owner_, other.owner_);
+  std::swap(length_, other.length_);
+  std::swap(blocks_, other.blocks_);
+  return *this;
+}
+
+Sequence::~Sequence() {
+  if (engine_) truncate(0);
+}
+
+void Sequence::truncate(int64_t length) {
+  length_ = std::max<int64_t>(0, std::min(length_, length));
+  engine_->state_->kv.shrink(blocks_, length_);
+}
+
+}  // namespace ktx::runtime

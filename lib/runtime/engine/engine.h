@@ -1,0 +1,231 @@
+// A plan ready to run: the mapped file, memory, threads and bound steps.
+//
+//   auto engine = KTX_TRY(Engine::open("m.ktxplan", {.threads = 8}));
+//   Sequence sequence = engine->new_sequence();
+//   const BatchItem item{&sequence, prompt, Want::Last};
+//   const Forward result = KTX_TRY(engine->forward({&item, 1}));
+//   if (result == Forward::Done) use(engine->logits(0));
+//
+// Most callers use Session (session.h), which adds sampling and token history. An engine serves
+// one thread at a time and owns its worker threads. Logits of a token depend on the tokens
+// before it alone: the number of threads, the chunks and the other sequences of a batch change
+// no bit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kernels/kernel_id.h"
+#include "lib/plan/memory.h"
+#include "lib/plan/plan_reader.h"
+#include "lib/runtime/cache/prefix_cache.h"
+#include "lib/runtime/engine/step_stats.h"
+#include "lib/runtime/sampling/best_logits.h"
+#include "lib/runtime/sampling/token_filter.h"
+#include "lib/support/result.h"
+#include "lib/target/isa.h"
+
+namespace ktx::runtime {
+
+class Gpu;
+struct PassWatch;
+using Precision = kernels::Precision;
+
+// What a step on a GPU wrote: rows of a value, and of them the part that is the step's.
+struct StepResult {
+  std::string_view value;  // "L3.router"
+  std::span<const float> rows;
+  int64_t stride = 0;  // elements from row to row
+  int64_t begin = 0, width = 0;
+};
+
+// Whether threads stay on their CPUs. Auto: when they are on several NUMA nodes.
+enum class Pin { Auto, On, Off };
+
+// An absent value comes from the plan's defaults.
+struct EngineOptions {
+  int threads = 0;  // 0: one per core that this process may use
+  Pin pin = Pin::Auto;
+  std::optional<Precision> precision;
+  std::optional<int64_t> ctx;              // tokens per sequence
+  std::optional<int64_t> max_batch;        // sequences in one step
+  std::optional<int64_t> kv_budget_bytes;  // at most so much for the cache; 0: as needed
+  std::optional<plan::KvType> kv_type;     // exact precision always takes F32
+  std::optional<int64_t> chunk_tokens;     // most tokens in a step
+  bool all_logits = false;                 // room for the logits of every token of a step
+  int64_t sequence_logits = 1;             // else for so many of each sequence
+  std::optional<Isa> isa;                  // else KTX_FORCE_ISA, else the best
+  bool verify = false;                     // check the hashes of all weights first
+  bool huge_pages = false;                 // copy the plan into huge pages instead of mapping it
+  // Of plans with GPUs: whether steps of few tokens are captured as graphs, and whether
+  // every result is looked at for infinity and NaN (slow; names the module).
+  bool gpu_graphs = true;
+  bool check_finite = false;
+  std::function<void(const StepResult&)> on_result;           // receives each F32 result; slow
+  std::function<Result<std::unique_ptr<Gpu>>(int)> open_gpu;  // for tests; empty: this machine's
+};
+
+class Engine;
+
+// A text in the cache. Frees its blocks when destroyed; the engine must live longer.
+class Sequence {
+ public:
+  Sequence(Sequence&&) noexcept;
+  Sequence& operator=(Sequence&&) noexcept;
+  ~Sequence();
+
+  int64_t length() const { return length_; }  // tokens in the cache
+  // Forgets all tokens from `length` on; larger than length() does nothing.
+  void truncate(int64_t length);
+
+ private:
+  friend class Engine;
+  Sequence(Engine* engine, std::string owner) : engine_(engine), owner_(std::move(owner)) {}
+  Engine* engine_;
+  std::string owner_;
+  int64_t length_ = 0;
+  std::vector<std::byte*> blocks_;
+};
+
+enum class Want { None, Last, All };  // whose logits
+
+struct BatchItem {
+  Sequence* sequence = nullptr;
+  std::span<const int32_t> tokens;
+  Want want = Want::Last;
+  // The best so many logits of each wanted row are enough: a GPU need not send the rest.
+  // At most kMostBestLogits; -1: all.
+  int32_t best = -1;
+  // Where only the best come: the best of those that this allows.
+  TokenFilter* filter = nullptr;
+};
+
+enum class Forward {
+  Done,
+  ContextFull,  // a sequence would get longer than ctx; nothing was computed
+  CacheFull,    // the blocks of the cache are used up by other sequences; likewise
+  Stopped,      // by the watch; the sequences keep their lengths, and there are no logits
+};
+
+struct EngineStats {
+  int64_t steps = 0;         // calls of forward
+  int64_t tokens = 0;        // tokens computed
+  int64_t weight_bytes = 0;  // weights read for them
+};
+
+// Blocks of the KV cache (64 tokens each).
+struct CacheState {
+  int64_t total = 0;
+  int64_t free = 0;
+  int64_t idle = 0;  // kept for reuse, given back when needed
+};
+
+class Engine {
+ public:
+  // Fails when the plan is damaged, needs what this machine or version lacks, or
+  // does not fit the memory (a table with the ways out). Messages begin with PATH.
+  static Result<std::unique_ptr<Engine>> open(const std::string& path,
+                                              const EngineOptions& options);
+  ~Engine();
+
+  const plan::PlanView& plan() const;
+  const plan::MemoryEstimate& memory() const;
+  // Things worth telling the user: "the weights do not fit the memory ...".
+  const std::vector<std::string>& notes() const;
+  int threads() const;
+  Isa isa() const;
+  // The GPUs in use, by name and the rated GB/s of their memory; none for a CPU plan.
+  struct GpuUse {
+    std::string name;
+    double bandwidth_gbps = 0;
+  };
+  std::vector<GpuUse> gpus() const;
+  Precision precision() const;
+  plan::KvType kv_type() const;
+  int64_t ctx() const;
+  int64_t max_batch() const;
+  int64_t chunk_tokens() const;
+  int64_t vocab_size() const;
+
+  // `owner`: whose text it is. What is kept for reuse is found by the same owner alone.
+  Sequence new_sequence(std::string owner = {});
+  // Appends each item's tokens to its sequence and computes the wanted logits. At
+  // most max_batch() items with different sequences and chunk_tokens() tokens in
+  // all. Fails on token ids outside of the vocabulary, when the file shrank, or on
+  // damaged data; the sequences keep their lengths then.
+  // `before_filters` is called before items' filters are queried, while a GPU computes.
+  // `watch` (may be null) sees how far the step is and may end it.
+  Result<Forward> forward(std::span<const BatchItem> items,
+                          const std::function<void()>& before_filters = {},
+                          const PassWatch* watch = nullptr);
+
+  // Fills a sequence that holds the first length() tokens of `tokens` with what the
+  // cache still has of the rest, the last token left out (its logits are wanted).
+  // Works at whole blocks: length() must be a multiple of 64, else nothing happens.
+  PrefixHit reuse_prefix(Sequence& sequence, std::span<const int32_t> tokens);
+  PrefixBlocks find_prefix(std::span<const int32_t> tokens, const std::string& owner = {}) const;
+  // Keeps what the sequence holds for reuse, whole blocks only; `tokens` are those in
+  // it. The sequence can go on.
+  void keep_prefix(Sequence& sequence, std::span<const int32_t> tokens);
+  // The same with the last, partly filled block, and ends the sequence.
+  void retire(Sequence sequence, std::span<const int32_t> tokens);
+  // For session files (session_file.h): the rows of keys and values that a sequence
+  // fills, on all devices, in a fixed order (with Write they become what `call` leaves
+  // in them); their bytes per token; and a sequence of so many tokens whose rows the
+  // caller is going to fill. False when the cache has no room.
+  enum class Visit { Read, Write };
+  Status visit_kv(const Sequence& sequence, Visit visit, const VisitRows& call);
+  int64_t kv_row_bytes() const;
+  bool extend_uncomputed(Sequence& sequence, int64_t tokens);
+  // Drops a kept text except blocks with other users.
+  void forget_prefix(std::span<const int32_t> tokens, const std::string& owner = {});
+  CacheState cache_state() const;
+
+  // Logits of the last forward(): one row per wanted token, in order of the items.
+  // Valid until the next forward(). If only the best were requested they may be all
+  // that is here: has_logits() says.
+  int64_t logits_rows() const;
+  bool has_logits(int64_t row) const;
+  bool is_filtered(int64_t row) const;  // best() has what the item's filter allows
+  std::span<const float> logits(int64_t row) const;
+  BestLogits best(int64_t row) const;  // where not has_logits()
+  // Copies the whole row of logits from the GPU, when best() was not enough; then has_logits(row).
+  Status fetch_logits(int64_t row);
+
+  // Calls work(0) to work(items - 1) on the engine's threads, which rest between two passes.
+  void share_out(int64_t items, const std::function<void(int64_t)>& work);
+
+  // The final norm's output for that row of logits: hidden_size() floats, for
+  // embeddings. Fails where the plan does not keep it.
+  Status hidden(int64_t row, std::span<float> out);
+  int64_t hidden_size() const;
+  // Most rows of logits that one forward() can give.
+  int64_t max_outputs() const;
+
+  const EngineStats& stats() const;
+  // Per-step times since they were switched on; off by default.
+  void enable_step_stats(bool on);
+  std::vector<StepTime> step_times() const;
+  // GpuRunner::time_steps; an error when the plan has no step on a GPU.
+  Result<KernelTime> time_gpu_steps(std::span<const uint32_t> steps);
+  // GpuRunner::steps_of_launch; the step itself where there is no GPU.
+  std::vector<uint32_t> gpu_steps_of_launch(uint32_t step) const;
+
+ private:
+  friend class Sequence;
+  struct State;
+  explicit Engine(std::unique_ptr<State> state);
+  static Status open_with_gpus(State& state, const EngineOptions& options, int threads);
+  Result<Forward> run(std::span<const BatchItem> items, const PassWatch* watch);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ktx::runtime

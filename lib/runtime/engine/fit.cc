@@ -1,0 +1,133 @@
+#include "lib/runtime/engine/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lib/runtime/cache/kv_cache.h"
+#include "lib/support/strings.h"
+
+namespace ktx::runtime {
+namespace {
+
+// Positions are exact as F32 up to here.
+constexpr int64_t kMaxCtx = int64_t{1} << 24;
+constexpr int64_t kMaxBatch = 4096;
+constexpr int64_t kMaxChunk = 65536;
+
+Status check_range(const char* name, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return {};
+  return Error{fmt::format("{} is {}, expected {} to {}", name, value, low, high)};
+}
+
+// Bytes of the cache for a context of `ctx` tokens.
+uint64_t cache_bytes(const Sizes& sizes, int64_t ctx) {
+  return static_cast<uint64_t>(blocks_for(ctx) * sizes.shape.max_batch) *
+         (sizes.memory.kv_token_bytes * KvCache::kBlockTokens);
+}
+
+// The largest context, in whole blocks, whose cache takes at most `bytes`.
+int64_t ctx_for(const Sizes& sizes, uint64_t bytes) {
+  const uint64_t block = cache_bytes(sizes, KvCache::kBlockTokens);
+  const int64_t blocks = block == 0 ? 0 : static_cast<int64_t>(bytes / block);
+  return std::min(sizes.shape.ctx, blocks * KvCache::kBlockTokens);
+}
+
+std::string row(const char* what, uint64_t bytes, const std::string& why) {
+  return fmt::format("  {:<14}{:>12}  {}\n", what, human_bytes(bytes), why);
+}
+
+}  // namespace
+
+Result<Sizes> choose_sizes(const plan::PlanView& plan, const EngineOptions& options) {
+  Sizes sizes;
+  const plan::PlanFacts& facts = plan.facts;
+  sizes.precision =
+      options.precision.value_or(facts.precision == "exact" ? Precision::Exact : Precision::Fast);
+  sizes.shape.ctx = options.ctx.value_or(facts.default_ctx);
+  sizes.shape.max_batch = options.max_batch.value_or(facts.max_batch);
+  KTX_TRY(check_range("the context (--ctx)", sizes.shape.ctx, 1, kMaxCtx));
+  KTX_TRY(check_range("the batch (--max-batch)", sizes.shape.max_batch, 1, kMaxBatch));
+  const int64_t chunk = options.chunk_tokens.value_or(facts.chunk_tokens);
+  KTX_TRY(check_range("the chunk (--chunk)", chunk, 1, kMaxChunk));
+  if (facts.context_length > 0 && sizes.shape.ctx > facts.context_length) {
+    sizes.notes.push_back(fmt::format("--ctx {} is more than the {} tokens the model was made for",
+                                      sizes.shape.ctx, facts.context_length));
+  }
+  // A step has at least one token of every sequence, and no more than all contexts.
+  sizes.shape.step_tokens =
+      std::max(sizes.shape.max_batch, std::min(chunk, sizes.shape.ctx * sizes.shape.max_batch));
+  KTX_TRY(check_range("the number of logits rows of a sequence", options.sequence_logits, 1, 64));
+  sizes.shape.step_outputs =
+      options.all_logits
+          ? sizes.shape.step_tokens
+          : std::min(sizes.shape.step_tokens, sizes.shape.max_batch * options.sequence_logits);
+
+  const plan::KvType by_plan = plan::kv_type_from_name(facts.kv_type).value_or(plan::KvType::F16);
+  sizes.shape.kv_type = options.kv_type.value_or(by_plan);
+  if (sizes.precision == Precision::Exact) {
+    if (options.kv_type && *options.kv_type != plan::KvType::F32) {
+      sizes.notes.push_back(fmt::format("exact precision keeps the KV cache in F32, not in {}",
+                                        name(*options.kv_type)));
+    }
+    sizes.shape.kv_type = plan::KvType::F32;
+  }
+
+  sizes.memory =
+      KTX_TRY(plan::estimate_memory(plan.segments, plan.buffers, plan.kv_slots, sizes.shape));
+  sizes.kv_blocks = blocks_for(sizes.shape.ctx) * sizes.shape.max_batch;
+  const int64_t budget = options.kv_budget_bytes.value_or(facts.kv_budget_bytes);
+  if (budget < 0) return Error{fmt::format("the KV budget is {}, expected 0 or more", budget)};
+  const uint64_t block = sizes.memory.kv_token_bytes * KvCache::kBlockTokens;
+  if (budget > 0 && block > 0 && sizes.memory.kv_bytes > static_cast<uint64_t>(budget)) {
+    sizes.kv_blocks = static_cast<int64_t>(static_cast<uint64_t>(budget) / block);
+    if (sizes.kv_blocks == 0) {
+      return plan::kv_budget_below_a_block(static_cast<uint64_t>(budget), block, sizes.shape.ctx);
+    }
+    const uint64_t kept = sizes.kv_blocks * block;
+    sizes.memory.total_bytes -= sizes.memory.kv_bytes - kept;
+    sizes.memory.kv_bytes = kept;
+    sizes.memory.kv_blocks = sizes.kv_blocks;
+    if (sizes.kv_blocks < blocks_for(sizes.shape.ctx)) {
+      sizes.notes.push_back(fmt::format(
+          "the KV budget of {} holds {} tokens, fewer than a context of {}", human_bytes(budget),
+          sizes.kv_blocks * KvCache::kBlockTokens, sizes.shape.ctx));
+    }
+  }
+  return sizes;
+}
+
+Status check_fit(uint64_t available_bytes, uint64_t memory_bytes, Sizes& sizes) {
+  const plan::MemoryEstimate& memory = sizes.memory;
+  const uint64_t needed = memory.arena_bytes + memory.kv_bytes;
+  if (needed <= available_bytes) {
+    if (memory.total_bytes > memory_bytes) {
+      sizes.notes.push_back(fmt::format(
+          "weights, activations and cache take {}, the memory is {}: parts of the weights will be "
+          "read from the file again and again, which is slow",
+          human_bytes(memory.total_bytes), human_bytes(memory_bytes)));
+    }
+    return {};
+  }
+  const plan::RunShape& shape = sizes.shape;
+  std::string text = "the run does not fit the memory:\n";
+  text +=
+      row("activations", memory.arena_bytes, fmt::format("chunks of {} tokens", shape.step_tokens));
+  text += row("KV cache", memory.kv_bytes,
+              fmt::format("{} x {} tokens in {}", shape.max_batch, shape.ctx, name(shape.kv_type)));
+  text += row("together", needed, "");
+  text += row("available", available_bytes, fmt::format("of {}", human_bytes(memory_bytes)));
+  text += row("(weights)", memory.weight_bytes, "mapped, not counted");
+  const uint64_t left = available_bytes - std::min(available_bytes, memory.arena_bytes);
+  const int64_t ctx = ctx_for(sizes, left / 10 * 9);
+  text += "ways out:\n";
+  text += ctx > 0 ? fmt::format("  a shorter context: --ctx {}\n", ctx)
+                  : "  a shorter context (--ctx)\n";
+  text += fmt::format(
+      "  a smaller cache: --kv-type=q8 (half of f16), a lower --max-batch, or "
+      "--kv-budget\n");
+  text += "  more memory for this process, or a plan of a smaller model";
+  return Error{text};
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,31 @@
+// Chooses context, batch and cache of a run, and checks that they fit the memory.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lib/plan/memory.h"
+#include "lib/plan/plan_reader.h"
+#include "lib/runtime/engine/engine.h"
+#include "lib/support/result.h"
+
+namespace ktx::runtime {
+
+struct Sizes {
+  plan::RunShape shape;
+  Precision precision = Precision::Fast;
+  int64_t kv_blocks = 0;  // after the budget
+  plan::MemoryEstimate memory;
+  std::vector<std::string> notes;
+};
+
+// The sizes that options and the plan's defaults ask for. Fails on numbers out of
+// range.
+Result<Sizes> choose_sizes(const plan::PlanView& plan, const EngineOptions& options);
+
+// Fails with a table when activations and cache do not fit `available_bytes`. The
+// weights are mapped: when they do not fit beside, a note says that they will be
+// read from the file again and again.
+Status check_fit(uint64_t available_bytes, uint64_t memory_bytes, Sizes& sizes);
+
+}  // namespace ktx::runtime

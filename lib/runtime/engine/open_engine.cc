@@ -1,0 +1,188 @@
+// Engine::open: maps and checks a plan, chooses sizes and compares them with the machine,
+// allocates memory, and binds steps, for the CPU alone or with GPUs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "lib/plan/device_memory.h"
+#include "lib/plan/memory.h"
+#include "lib/runtime/cpu/bind.h"
+#include "lib/runtime/engine/engine_state.h"
+#include "lib/support/memory_node.h"
+#include "lib/support/strings.h"
+#include "lib/target/target.h"
+#include "lib/target/thread_places.h"
+
+namespace ktx::runtime {
+namespace {
+
+Result<Isa> pick_isa(const EngineOptions& options) {
+  if (!options.isa) return choose_isa();
+  if (*options.isa > detect_isa()) {
+    return Error{fmt::format("this machine has no {}", name(*options.isa))};
+  }
+  return *options.isa;
+}
+
+// The requirements that a plan's layouts have.
+Status check_isa(const plan::PlanView& plan, Isa isa) {
+  for (const std::string& needed : plan.target.required_isa) {
+    const auto known = isa_from_name(needed);
+    if (known && *known <= isa) continue;
+    return Error{fmt::format("the plan needs {}, and this run has {}; compile it for this machine",
+                             needed, name(isa))};
+  }
+  return {};
+}
+
+void reserve(Batch& batch, const plan::RunShape& shape) {
+  batch.ids.resize(shape.step_tokens);
+  batch.position.resize(shape.step_tokens);
+  batch.sequence.resize(shape.step_tokens);
+  batch.output_rows.resize(shape.step_outputs);
+  batch.best.resize(shape.step_outputs);
+  batch.filter.resize(shape.step_outputs);
+  batch.tables.resize(shape.max_batch);
+}
+
+// The sizes of a plan with GPUs: chunks that keep them busy, room for the padding of
+// graphs, and of the memory the part that is the host's.
+Status size_for_gpus(const plan::PlanView& plan, const EngineOptions& options, Sizes& sizes) {
+  constexpr int64_t kGpuChunk = 1024;
+  if (!options.chunk_tokens) {
+    sizes.shape.step_tokens = std::max(
+        sizes.shape.step_tokens, std::min(kGpuChunk, sizes.shape.ctx * sizes.shape.max_batch));
+    if (options.all_logits) sizes.shape.step_outputs = sizes.shape.step_tokens;
+  }
+  sizes.shape = gpu_run_shape(sizes.shape);
+  const plan::DeviceMemory host = KTX_TRY(plan::memory_by_device(plan, sizes.shape)).front();
+  plan::MemoryEstimate& memory = sizes.memory;
+  memory.weight_bytes = host.weight_bytes;
+  memory.arena_bytes = host.arena_bytes;
+  memory.kv_token_bytes = host.kv_token_bytes;
+  memory.kv_bytes = host.kv_token_bytes * static_cast<uint64_t>(sizes.kv_blocks) *
+                    static_cast<uint64_t>(plan::kKvBlockTokens);
+  memory.total_bytes = host.weight_bytes + host.arena_bytes + memory.kv_bytes;
+  return {};
+}
+
+// The places of a run's threads; threads without a CPU are scheduled freely.
+target::ThreadPlaces choose_places(const EngineOptions& options, int threads) {
+  target::ThreadPlaces places;
+  if (options.pin != Pin::Off) places = target::place_threads(threads);
+  const bool pin = options.pin == Pin::On || places.nodes.size() > 1;
+  if (places.threads.empty() || !pin) {
+    places.threads.assign(static_cast<size_t>(std::clamp(threads, 1, ThreadPool::kMaxThreads)), {});
+    places.nodes.clear();
+  }
+  return places;
+}
+
+// A copy of the plan is memory that the system cannot take back.
+Status check_copy_fits(const std::string& path) {
+  std::error_code none;
+  const uint64_t bytes = std::filesystem::file_size(path, none);
+  const std::optional<uint64_t> available = target::available_memory();
+  if (none || !available || bytes <= *available) return {};
+  return Error{
+      fmt::format("{}: --huge-pages copies its {} into memory, of which {} are available; "
+                  "leave it out",
+                  path, human_bytes(bytes), human_bytes(*available))};
+}
+
+// Weights go to the nodes whose threads read them, where the system allows it.
+std::unique_ptr<WarmUp> warm_up(const plan::PlanFile& plan, const target::ThreadPlaces& places,
+                                std::vector<std::string>& notes) {
+  std::vector<NodeRun> runs = split_weights(plan.view(), static_cast<int>(places.nodes.size()));
+  if (!runs.empty()) {
+    const Status moved = move_to_node(runs[0].bytes.first(1), places.nodes[0]);
+    if (!moved) {
+      notes.push_back(fmt::format(
+          "weights stay on the NUMA nodes where they are ({}); to spread them, start the first "
+          "run with an empty page cache under numactl --interleave=all",
+          moved.error().message));
+      runs.clear();
+    }
+  }
+  return std::make_unique<WarmUp>(plan, std::move(runs), places.nodes);
+}
+
+}  // namespace
+
+Status Engine::open_with_gpus(State& s, const EngineOptions& options, int threads) {
+  const plan::PlanView& plan = s.plan.view();
+  const plan::RunShape& shape = s.sizes.shape;
+  s.kv = KTX_TRY(
+      KvCache::create(plan.kv_slots, shape.kv_type, s.sizes.kv_blocks, slots_on(plan, "cpu")));
+  s.kv.set_reclaim([&s] { return s.prefixes.reclaim(); });
+  s.pool = std::make_unique<ThreadPool>(threads);
+  s.gpus = KTX_TRY(GpuRunner::create(plan, s.kv, *s.pool,
+                                     {.shape = shape,
+                                      .kv_blocks = s.sizes.kv_blocks,
+                                      .isa = s.isa,
+                                      .precision = s.sizes.precision,
+                                      .open = options.open_gpu,
+                                      .graphs = options.gpu_graphs,
+                                      .check_finite = options.check_finite,
+                                      .on_result = options.on_result}));
+  for (const std::string& note : s.gpus->notes()) s.sizes.notes.push_back(note);
+  reserve(s.batch, shape);
+  s.logits = s.gpus->logits();
+  s.logits_stride = s.gpus->logits_stride();
+  return {};
+}
+
+Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
+                                             const EngineOptions& options) {
+  const target::Target host = target::detect_host();
+  const int threads = options.threads > 0 ? options.threads : host.cpu.default_threads();
+  if (options.huge_pages) KTX_TRY(check_copy_fits(path));
+  auto state = std::make_unique<State>(KTX_TRY(plan::PlanFile::open(
+      path,
+      {.verify_weights = options.verify, .huge_pages = options.huge_pages, .threads = threads})));
+  State& s = *state;
+  const auto build = [&]() -> Status {
+    const plan::PlanView& plan = s.plan.view();
+    s.sizes = KTX_TRY(choose_sizes(plan, options));
+    const bool gpus = uses_gpus(plan);
+    s.hidden = find_final_hidden(plan);
+    if (gpus) KTX_TRY(size_for_gpus(plan, options, s.sizes));
+    const std::optional<uint64_t> available = target::available_memory();
+    if (available) KTX_TRY(check_fit(*available, host.cpu.memory_bytes, s.sizes));
+    s.isa = KTX_TRY(pick_isa(options));
+    KTX_TRY(check_isa(plan, s.isa));
+    if (gpus) return open_with_gpus(s, options, threads);
+
+    const plan::RunShape& shape = s.sizes.shape;
+    const plan::ArenaLayout layout =
+        KTX_TRY(plan::lay_out_arena(plan.buffers, shape.step_tokens, shape.step_outputs));
+    s.arena = KTX_TRY(Arena::allocate(layout.total_bytes, "activations"));
+    s.kv = KTX_TRY(KvCache::create(plan.kv_slots, shape.kv_type, s.sizes.kv_blocks));
+    s.kv.set_reclaim([&s] { return s.prefixes.reclaim(); });
+    const target::ThreadPlaces places = choose_places(options, threads);
+    s.pool = std::make_unique<ThreadPool>(places.threads);
+    BoundPlan bound = KTX_TRY(bind(plan, s.kv,
+                                   {.arena = s.arena.data(),
+                                    .buffer_offsets = layout.offsets,
+                                    .isa = s.isa,
+                                    .precision = s.sizes.precision,
+                                    .threads = s.pool->threads(),
+                                    .shares = s.pool->shares(),
+                                    .ctx = shape.ctx}));
+    s.executor = KTX_TRY(Executor::create(std::move(bound), *s.pool));
+    s.buffer_offsets = layout.offsets;
+    reserve(s.batch, shape);
+    const plan::ValueRecord& logits = plan.values[plan.facts.logits_value];
+    s.logits = reinterpret_cast<const float*>(s.arena.data() + layout.offsets[logits.buffer]);
+    s.logits_stride = static_cast<int64_t>(plan::value_row_bytes(logits) / sizeof(float));
+    if (s.sizes.memory.total_bytes <= available.value_or(0))
+      s.warm_up = warm_up(s.plan, places, s.sizes.notes);
+    return {};
+  };
+  const Status built = build();
+  if (!built) return Error{fmt::format("{}: {}", path, built.error().message)};
+  return std::unique_ptr<Engine>(new Engine(std::move(state)));
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,97 @@
+#include "lib/runtime/scheduler/batch_plan.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace ktx::runtime {
+namespace {
+
+// Distributes the budget; no request gets a block that another one computes in this step.
+class StepPlan {
+ public:
+  StepPlan(std::span<const StepCandidate> candidates, int64_t budget, int64_t block_tokens)
+      : candidates_(candidates),
+        block_tokens_(block_tokens),
+        shares_(candidates.size(), 0),
+        left_(budget) {}
+
+  int64_t left() const { return left_; }
+  int64_t remaining(size_t i) const { return candidates_[i].remaining - shares_[i]; }
+  std::vector<int64_t> take() { return std::move(shares_); }
+
+  // The block that a prompt is in the middle of is its own.
+  void claim_begun(size_t i) {
+    const StepCandidate& candidate = candidates_[i];
+    const auto block = static_cast<size_t>(candidate.position / block_tokens_);
+    if (candidate.position % block_tokens_ != 0 && block < candidate.blocks.size()) {
+      in_work_.insert(candidate.blocks[block]);
+    }
+  }
+  bool waits(size_t i) const {
+    const StepCandidate& candidate = candidates_[i];
+    const auto first = static_cast<size_t>(candidate.position / block_tokens_);
+    return shares_[i] == 0 && candidate.position % block_tokens_ == 0 &&
+           first < candidate.blocks.size() && in_work_.count(candidate.blocks[first]) > 0;
+  }
+  void give(size_t i, int64_t tokens) {
+    if (waits(i)) return;
+    tokens = std::min({tokens, remaining(i), left_});
+    if (tokens <= 0) return;
+    const StepCandidate& candidate = candidates_[i];
+    const int64_t from = candidate.position + shares_[i];
+    shares_[i] += tokens;
+    left_ -= tokens;
+    const auto first = static_cast<size_t>(from / block_tokens_);
+    const auto end = static_cast<size_t>((from + tokens + block_tokens_ - 1) / block_tokens_);
+    for (size_t b = first; b < std::min(end, candidate.blocks.size()); ++b) {
+      in_work_.insert(candidate.blocks[b]);
+    }
+  }
+
+ private:
+  const std::span<const StepCandidate> candidates_;
+  const int64_t block_tokens_;
+  std::vector<int64_t> shares_;
+  int64_t left_;
+  std::unordered_set<uint64_t> in_work_;
+};
+
+}  // namespace
+
+std::vector<int64_t> plan_step(std::span<const StepCandidate> candidates, int64_t budget,
+                               int64_t block_tokens) {
+  StepPlan plan(candidates, budget, block_tokens);
+  std::vector<size_t> prompts;
+  bool ends = false;  // this step produces some request's first token
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (candidates[i].remaining <= 1) {
+      plan.give(i, 1);
+      ends |= candidates[i].silent;
+      continue;
+    }
+    prompts.push_back(i);
+    plan.claim_begun(i);
+  }
+  if (prompts.empty()) return plan.take();
+  const auto oldest = *std::min_element(prompts.begin(), prompts.end(), [&](size_t a, size_t b) {
+    return candidates[a].arrival < candidates[b].arrival;
+  });
+  std::sort(prompts.begin(), prompts.end(), [&](size_t a, size_t b) {
+    const StepCandidate &x = candidates[a], &y = candidates[b];
+    return x.remaining != y.remaining ? x.remaining < y.remaining : x.arrival < y.arrival;
+  });
+  const int64_t beside = budget / 8;  // what ends
+  const int64_t sure = std::max<int64_t>(1, beside / 2);
+  for (size_t i : prompts) {
+    const int64_t kept = i == oldest ? 0 : sure;
+    ends |= !plan.waits(i) && plan.remaining(i) <= plan.left() - kept;
+  }
+  plan.give(oldest, ends ? sure : std::max<int64_t>(1, plan.left() / 4));
+  for (size_t i : prompts) {
+    const bool to_its_end = plan.remaining(i) <= plan.left();
+    plan.give(i, to_its_end || !ends ? plan.left() : plan.left() - (budget - beside));
+  }
+  return plan.take();
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,254 @@
+// The iterations of the scheduler's thread: admits requests, gives them slots, preempts them,
+// and ends them.
+//
+//   take_in -> admit -> step (batch_step.cc) -> publish_stats -> take_in ...
+#include <algorithm>
+#include <utility>
+
+#include "lib/runtime/scheduler/running_request.h"
+#include "lib/support/hash.h"
+
+namespace ktx::runtime {
+namespace {
+
+constexpr int64_t kBlock = KvCache::kBlockTokens;
+
+// The names of a text's whole blocks: each covers all tokens up to its end, and the owner.
+std::vector<uint64_t> block_names(std::span<const int32_t> tokens, const std::string& owner) {
+  std::vector<uint64_t> names;
+  uint64_t name = hash_text(owner);
+  for (size_t at = 0; at + kBlock <= tokens.size(); at += kBlock) {
+    name = hash_after(name, std::as_bytes(tokens.subspan(at, kBlock)));
+    names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace
+
+void BatchScheduler::loop() {
+  for (bool more = true; more;) {
+    try {
+      more = take_in();
+      if (!more) break;
+      admit();
+      if (!running_.empty()) step();
+      publish_stats();
+    } catch (...) {
+      fail_round(exception_text());
+    }
+  }
+  end_where([](const Running&) { return std::pair(true, EndReason::ShutDown); });
+  // Callers of call() wait for an answer.
+  for (const auto& work : work_) work();
+}
+
+// Ends those that ran, or where none did the next one: else it would be met again and again.
+void BatchScheduler::fail_round(const std::string& why) {
+  if (running_.empty() && !waiting_.empty()) {
+    waiting_.front()->sequence.reset();
+    end(*waiting_.front(), EndReason::Failed, why);
+    waiting_.pop_front();
+  }
+  for (auto& running : running_) end(*running, EndReason::Failed, why);
+  std::erase_if(running_, [](const auto& running) { return running->ended; });
+}
+
+// Everything that came from outside since the last round; waits when there is nothing
+// to do. False: the scheduler ends.
+bool BatchScheduler::take_in() {
+  std::vector<std::unique_ptr<Running>> arrived;
+  std::vector<RequestId> cancelled;
+  std::vector<std::function<void()>> work;
+  bool all = false;
+  {
+    std::unique_lock lock(mutex_);
+    wake_.wait(lock, [&] {
+      return stopping_ || cancel_all_ || !arrived_.empty() || !cancelled_.empty() ||
+             !work_.empty() || !running_.empty() || !waiting_.empty();
+    });
+    arrived.swap(arrived_);
+    cancelled.swap(cancelled_);
+    work.swap(work_);
+    all = std::exchange(cancel_all_, false);
+    waiting_count_ += static_cast<int64_t>(arrived.size());
+    if (stopping_) {
+      for (auto& item : arrived) waiting_.push_back(std::move(item));
+      for (auto& item : work) work_.push_back(std::move(item));
+      return false;
+    }
+  }
+  for (auto& item : arrived) waiting_.push_back(std::move(item));
+  for (const auto& item : work) item();
+  const Clock::time_point now = Clock::now();
+  end_where([&](const Running& running) {
+    if (all || std::find(cancelled.begin(), cancelled.end(), running.id) != cancelled.end()) {
+      return std::pair(true, EndReason::Cancelled);
+    }
+    const auto& deadline = running.request.deadline;
+    return std::pair(deadline && now >= *deadline, EndReason::Deadline);
+  });
+  return true;
+}
+
+void BatchScheduler::end_where(
+    const std::function<std::pair<bool, EndReason>(const Running&)>& test) {
+  for (auto& running : running_) {
+    if (const auto [yes, why] = test(*running); yes) end(*running, why);
+  }
+  std::erase_if(running_, [](const auto& running) { return running->ended; });
+  for (auto& waiting : waiting_) {
+    if (const auto [yes, why] = test(*waiting); yes) end(*waiting, why);
+  }
+  std::erase_if(waiting_, [](const auto& waiting) { return waiting->ended; });
+}
+
+// Gives places to those that wait, in order, as long as all of a text fits beside
+// what the others are going to need for theirs.
+void BatchScheduler::admit() {
+  while (!waiting_.empty() && running_.size() < slots_.size()) {
+    Running& next = *waiting_.front();
+    int64_t promised = 0;
+    for (const auto& running : running_) {
+      promised += blocks_for(static_cast<int64_t>(running->tokens.size()) + 1) -
+                  blocks_for(running->computed());
+    }
+    PrefixBlocks kept;
+    if (next.request.reuse_cache) kept = engine_.find_prefix(next.tokens, next.owner());
+    const CacheState cache = engine_.cache_state();
+    const int64_t needed = blocks_for(static_cast<int64_t>(next.tokens.size()) + 1) - kept.found;
+    if (!running_.empty() && needed + promised > cache.free + cache.idle - kept.idle) break;
+    next.sequence.emplace(engine_.new_sequence(next.owner()));
+    PrefixHit hit;
+    if (next.request.reuse_cache) hit = engine_.reuse_prefix(*next.sequence, next.tokens);
+    next.admitted = Clock::now();
+    if (!next.asked_cache) {
+      next.asked_cache = true;
+      next.result.cached_tokens = hit.tokens;
+      next.result.cache_miss = describe(hit, next.tokens);
+      next.result.queue_seconds = seconds(next.admitted - next.submitted);
+      stats_.prompt_tokens += next.result.prompt_tokens;
+      stats_.cached_tokens += hit.tokens;
+      stats_.queue_time.add(next.result.queue_seconds);
+    }
+    next.pooled.clear();
+    next.pooled_rows = 0;
+    if (next.request.reuse_cache) next.blocks = block_names(next.tokens, next.owner());
+    next.kept_blocks = next.sequence->length() / kBlock;
+    // Of the free places the one whose text was used longest ago.
+    SlotState* place = nullptr;
+    for (SlotState& slot : slots_) {
+      if (!slot.busy && (place == nullptr || slot.request < place->request)) place = &slot;
+    }
+    place->busy = true;
+    place->request = next.id;
+    next.result.slot = place->id;
+    running_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+    const std::lock_guard lock(mutex_);
+    --waiting_count_;
+  }
+}
+
+// The youngest request gives back its blocks and waits as the first in the queue.
+// False: there is no other request to preempt.
+bool BatchScheduler::make_room() {
+  if (running_.size() < 2) return false;
+  const auto youngest = std::max_element(
+      running_.begin(), running_.end(), [](const auto& a, const auto& b) { return a->id < b->id; });
+  Running& victim = **youngest;
+  // Whole blocks stay until another request needs them: resuming may be cheap.
+  if (options_.keep_prefixes) {
+    engine_.keep_prefix(*victim.sequence, std::span(victim.tokens).first(victim.computed()));
+  }
+  victim.sequence.reset();
+  ++victim.result.preemptions;
+  ++stats_.preemptions;
+  slots_[victim.result.slot].busy = false;
+  waiting_.push_front(std::move(*youngest));
+  running_.erase(youngest);
+  const std::lock_guard lock(mutex_);
+  slot_texts_.use(waiting_.front()->owner(), waiting_.front()->result.slot).state.busy = false;
+  ++waiting_count_;
+  return true;
+}
+
+void BatchScheduler::end(Running& running, EndReason reason, std::string error) {
+  if (running.ended) return;
+  running.ended = true;
+  RequestEnd& result = running.result;
+  result.reason = reason;
+  result.error = std::move(error);
+  const bool had_place = running.sequence.has_value();
+  if (result.completion_tokens > 0) {
+    result.prompt_seconds = seconds(running.first_token - running.submitted) - result.queue_seconds;
+    result.decode_seconds = seconds(running.last_token - running.first_token);
+  }
+  if (had_place) {
+    // The last token of an answer is never in the cache; a wrong guess may be in its place.
+    const auto total = static_cast<int64_t>(running.tokens.size());
+    running.sequence->truncate(result.completion_tokens > 0 ? total - 1 : total);
+    const auto computed = std::span(running.tokens).first(running.computed());
+    SlotState& slot = slots_[result.slot];
+    slot.busy = false;
+    slot.tokens = static_cast<int64_t>(running.tokens.size());
+    slot.computed = static_cast<int64_t>(computed.size());
+    {
+      const std::lock_guard lock(mutex_);
+      SlotTexts::Entry& entry = slot_texts_.use(running.owner(), result.slot);
+      entry.text = running.slot_text();
+      entry.state = slot;
+      slot_texts_.shrink();
+    }
+    if (options_.keep_prefixes && reason != EndReason::Failed) {
+      engine_.retire(std::move(*running.sequence), computed);
+    }
+    running.sequence.reset();
+  }
+  ++stats_.ended;
+  if (reason == EndReason::Cancelled) ++stats_.cancelled;
+  if (reason == EndReason::Failed) ++stats_.failed;
+  try {
+    if (running.request.on_end) running.request.on_end(result);
+  } catch (...) {
+    // It has ended whatever its owner makes of it.
+  }
+  const std::lock_guard lock(mutex_);
+  if (!had_place) --waiting_count_;
+  --open_;
+  if (open_ == 0) idle_.notify_all();
+}
+
+void BatchScheduler::publish_stats() {
+  const CacheState cache = engine_.cache_state();
+  stats_.running = static_cast<int64_t>(running_.size());
+  stats_.kv_blocks_total = cache.total;
+  stats_.kv_blocks_idle = cache.idle;
+  stats_.kv_blocks_used = cache.total - cache.free - cache.idle;
+  for (const auto& running : running_) {
+    SlotState& slot = slots_[running->result.slot];
+    slot.in_prompt = running->in_prompt();
+    slot.tokens = static_cast<int64_t>(running->tokens.size());
+    slot.computed = running->computed();
+  }
+  const std::lock_guard lock(mutex_);
+  published_ = stats_;
+  for (const auto& running : running_) {
+    SlotTexts::Entry& entry = slot_texts_.use(running->owner(), running->result.slot);
+    entry.state = slots_[running->result.slot];
+    SlotText& slot = entry.text;
+    slot.answered = running->answered();
+    slot.sampler = running->sampler.state();
+    slot.sampling = running->request.sampling;
+    std::vector<int32_t>& text = slot.tokens;
+    // Usually the same text with one token more.
+    if (text.size() > running->tokens.size() || text.size() + 16 < running->tokens.size() ||
+        !std::equal(text.begin(), text.end(), running->tokens.begin())) {
+      text = running->tokens;
+    } else {
+      text.insert(text.end(), running->tokens.begin() + text.size(), running->tokens.end());
+    }
+  }
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,207 @@
+// The public interface of the scheduler; its thread is in batch_rounds.cc and batch_step.cc.
+#include "lib/runtime/scheduler/batch_scheduler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "lib/runtime/scheduler/running_request.h"
+
+namespace ktx::runtime {
+namespace {
+
+// The texts of slots that several owners leave behind take at most so many contexts a slot.
+constexpr int64_t kSlotContexts = 4;
+
+}  // namespace
+
+BatchScheduler::BatchScheduler(Engine& engine, const SchedulerOptions& options)
+    : engine_(engine),
+      options_(options),
+      slot_texts_(static_cast<size_t>(engine.max_batch()),
+                  kSlotContexts * engine.max_batch() * engine.ctx()) {
+  capacity_ = std::min(engine.ctx(), engine.cache_state().total * KvCache::kBlockTokens);
+  if (engine.cache_state().total == 0) capacity_ = engine.ctx();  // no attention, no cache
+  for (int64_t i = 0; i < engine.max_batch(); ++i) {
+    slots_.push_back({});
+    slots_.back().id = static_cast<int>(i);
+  }
+  if (options.filters_beside_steps.value_or(!engine.gpus().empty())) {
+    filter_worker_ = std::make_unique<FilterWorker>();
+  }
+  publish_stats();
+  thread_ = std::thread([this] { loop(); });
+}
+
+BatchScheduler::~BatchScheduler() {
+  stop();
+}
+
+void BatchScheduler::stop() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    draining_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+RequestId BatchScheduler::submit(GenerationRequest request, Refused* refused) {
+  const auto refuse = [&](Refusal why, std::string message) -> RequestId {
+    if (refused != nullptr) *refused = {why, std::move(message)};
+    return 0;
+  };
+  const auto count = static_cast<int64_t>(request.prompt.size());
+  if (count == 0) return refuse(Refusal::Invalid, "the prompt has no tokens");
+  if (count >= capacity_) {
+    return refuse(Refusal::TooLong,
+                  fmt::format("the prompt has {} tokens; with an answer at most {} fit the "
+                              "context",
+                              count, capacity_));
+  }
+  for (int32_t id : request.prompt) {
+    if (id >= 0 && id < engine_.vocab_size()) continue;
+    return refuse(Refusal::Invalid,
+                  fmt::format("token {} is not in the vocabulary of {}", id, engine_.vocab_size()));
+  }
+  Result<Sampler> sampler = Sampler::create(request.sampling, engine_.vocab_size());
+  if (!sampler) return refuse(Refusal::Invalid, sampler.error().message);
+  if (request.embed && *request.embed == Pooling::Mean) request.reuse_cache = false;
+  if (request.sampler) sampler->set_state(*request.sampler);
+  request.answered_tokens = std::clamp<int64_t>(request.answered_tokens, 0, count);
+  for (int32_t id : std::span(request.prompt).last(request.answered_tokens)) {
+    if (!request.filter) break;
+    const Status accepted = request.filter->accept(id);
+    if (!accepted) return refuse(Refusal::Invalid, accepted.error().message);
+  }
+  auto running = std::make_unique<Running>(0, std::move(request), sampler.take());
+  running->submitted = Clock::now();
+  RequestId id = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (draining_) return refuse(Refusal::Draining, "the server is shutting down");
+    if (waiting_count_ + static_cast<int64_t>(arrived_.size()) >= options_.max_queue) {
+      ++refused_;
+      return refuse(Refusal::QueueFull,
+                    fmt::format("{} requests wait already; try again later", options_.max_queue));
+    }
+    id = running->id = ++last_id_;
+    arrived_.push_back(std::move(running));
+    ++open_;
+    ++accepted_;
+  }
+  wake_.notify_all();
+  return id;
+}
+
+void BatchScheduler::cancel(RequestId id) {
+  if (id == 0) return;
+  {
+    const std::lock_guard lock(mutex_);
+    cancelled_.push_back(id);
+  }
+  wake_.notify_all();
+}
+
+void BatchScheduler::drain() {
+  const std::lock_guard lock(mutex_);
+  draining_ = true;
+}
+
+bool BatchScheduler::wait_idle(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  return idle_.wait_for(lock, limit, [&] { return open_ == 0; });
+}
+
+void BatchScheduler::cancel_all() {
+  {
+    const std::lock_guard lock(mutex_);
+    cancel_all_ = true;
+  }
+  wake_.notify_all();
+}
+
+void BatchScheduler::call(const std::function<void(Engine&)>& work) {
+  std::mutex done_mutex;
+  std::condition_variable done_signal;
+  bool done = false;
+  std::exception_ptr thrown;
+  {
+    const std::lock_guard lock(mutex_);
+    work_.push_back([&] {
+      try {
+        work(engine_);
+      } catch (...) {
+        thrown = std::current_exception();
+      }
+      const std::lock_guard done_lock(done_mutex);
+      done = true;
+      done_signal.notify_all();
+    });
+  }
+  wake_.notify_all();
+  std::unique_lock lock(done_mutex);
+  done_signal.wait(lock, [&] { return done; });
+  if (thrown) std::rethrow_exception(thrown);
+}
+
+SchedulerStats BatchScheduler::stats() const {
+  const std::lock_guard lock(mutex_);
+  SchedulerStats stats = published_;
+  stats.waiting = waiting_count_ + static_cast<int64_t>(arrived_.size());
+  stats.requests = accepted_;
+  stats.refused = refused_;
+  return stats;
+}
+
+std::vector<SlotState> BatchScheduler::slots(const std::string& owner) const {
+  const std::lock_guard lock(mutex_);
+  return slot_texts_.states(owner);
+}
+
+SlotText BatchScheduler::slot_text(int slot, const std::string& owner) const {
+  const std::lock_guard lock(mutex_);
+  const SlotTexts::Entry* entry = slot_texts_.find(owner, slot);
+  return entry == nullptr ? SlotText() : entry->text;
+}
+
+void BatchScheduler::call_with_slot(int slot, const SlotWork& work, const std::string& owner) {
+  call([&](Engine& engine) {
+    for (const auto& running : running_) {
+      if (running->result.slot == slot && running->sequence && running->owner() == owner) {
+        return work(engine, running->slot_text(), &*running->sequence);
+      }
+    }
+    work(engine, slot_text(slot, owner), nullptr);
+  });
+}
+
+bool BatchScheduler::set_slot_text(int slot, SlotText text, const std::string& owner) {
+  bool set = false;
+  call([&](Engine&) {
+    const bool runs = std::any_of(running_.begin(), running_.end(), [&](const auto& running) {
+      return running->result.slot == slot && running->owner() == owner;
+    });
+    if (runs) return;
+    if (!slots_[slot].busy) slots_[slot].request = 0;
+    const std::lock_guard lock(mutex_);
+    if (text.tokens.empty()) {
+      slot_texts_.erase(owner, slot);
+    } else {
+      SlotTexts::Entry& entry = slot_texts_.use(owner, slot);
+      entry.state = {.id = slot,
+                     .tokens = static_cast<int64_t>(text.tokens.size()),
+                     .computed = static_cast<int64_t>(text.tokens.size())};
+      entry.text = std::move(text);
+      slot_texts_.shrink();
+    }
+    set = true;
+  });
+  return set;
+}
+
+}  // namespace ktx::runtime

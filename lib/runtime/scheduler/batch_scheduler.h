@@ -1,0 +1,164 @@
+// Continuous batching: many requests on one engine, which join and leave the batch between
+// iterations.
+//
+//   BatchScheduler scheduler(*engine, {.max_queue = 256});
+//   const RequestId id = KTX_TRY(scheduler.submit(std::move(request)));
+//   ...on_token, on_token, on_end
+//   scheduler.cancel(id);
+//
+// One thread owns the engine. Each iteration admits new requests, oldest first, as far as slots
+// (engine.max_batch()) and cache blocks allow; plans a step over all running requests
+// (batch_plan.h); computes; samples; calls back. When the cache is full in the middle of an
+// answer, the youngest request is preempted: it gives back its blocks and waits. It is
+// recomputed later, and because the bits of an answer depend on its own tokens alone (CPU), it
+// continues unchanged. So an answer in a batch equals the answer alone.
+//
+// An exception from a callback or a filter ends its own request as Failed; an exception from a
+// step (out of memory) ends the running requests. The thread continues.
+//
+// submit(), cancel(), stats(), slots() may be called from any thread.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "lib/runtime/engine/engine.h"
+#include "lib/runtime/scheduler/filter_worker.h"
+#include "lib/runtime/scheduler/generation_request.h"
+#include "lib/runtime/scheduler/scheduler_stats.h"
+#include "lib/runtime/scheduler/slot_texts.h"
+#include "lib/support/result.h"
+
+namespace ktx::runtime {
+
+using RequestId = uint64_t;  // 0: none
+
+struct SchedulerOptions {
+  int64_t max_queue = 256;  // requests that may wait for a place
+  bool keep_prefixes = true;
+  // Speculative decoding: draft up to so many tokens per request and step from its own text
+  // before (n-gram look-up); answers stay the same. 0: off.
+  int lookup_tokens = 0;
+  // Prepare filters while a step is computed. Empty: where a GPU computes it, so that it
+  // takes nothing from the step.
+  std::optional<bool> filters_beside_steps;
+  // Called after each step, on the engine's thread (profiles).
+  std::function<void(Engine&)> after_step;
+};
+
+class BatchScheduler {
+ public:
+  // `engine` must outlive the scheduler; no other code may use it meanwhile except through
+  // call().
+  BatchScheduler(Engine& engine, const SchedulerOptions& options);
+  ~BatchScheduler();  // stop()
+  BatchScheduler(const BatchScheduler&) = delete;
+  BatchScheduler& operator=(const BatchScheduler&) = delete;
+
+  // What became of a request that was not taken: then on_end is not called.
+  enum class Refusal { Invalid, TooLong, QueueFull, Draining };
+  struct Refused {
+    Refusal why = Refusal::Invalid;
+    std::string message;
+  };
+  // The id, or 0 and why not in `refused`.
+  RequestId submit(GenerationRequest request, Refused* refused = nullptr);
+
+  // Ends a request soon; unknown and ended ones are ignored.
+  void cancel(RequestId id);
+  // Takes no more requests. wait_idle() returns when all have ended.
+  void drain();
+  bool wait_idle(std::chrono::milliseconds limit);
+  void cancel_all();
+  // Ends what still runs with EndReason::ShutDown; when it returns no callback runs or
+  // will. For the owner: not from a callback, and nothing but stats() after it. Who shares
+  // the scheduler with his callbacks must call it, or the last of them would destroy it.
+  void stop();
+
+  // Runs `work` on the engine's thread between two steps and waits for it; throws what it threw.
+  void call(const std::function<void(Engine&)>& work);
+
+  SchedulerStats stats() const;
+  // Each owner of requests sees its own texts in the slots, and those of others as empty ones.
+  std::vector<SlotState> slots(const std::string& owner = {}) const;
+  // The text of a slot, of its request, running or ended. The cache may have all, a part
+  // or none of it.
+  SlotText slot_text(int slot, const std::string& owner = {}) const;
+  // Calls `work` on the engine's thread with a slot's text and, when its request runs, the
+  // sequence that holds what is computed of it (else null).
+  using SlotWork = std::function<void(Engine&, const SlotText&, const Sequence*)>;
+  void call_with_slot(int slot, const SlotWork& work, const std::string& owner = {});
+  // Gives an idle slot another text, or none; false when it is busy with the owner's own.
+  bool set_slot_text(int slot, SlotText text, const std::string& owner = {});
+
+  // Most tokens that a prompt and its answer can have together.
+  int64_t capacity() const { return capacity_; }
+
+ private:
+  struct Running;    // running_request.h
+  struct StepItems;  // batch_step.cc
+  struct Choice;
+  using Clock = std::chrono::steady_clock;
+
+  void loop();
+  bool take_in();
+  void admit();
+  void step();
+  void fail_round(const std::string& why);
+  void share_prefixes();
+  StepItems gather();
+  void start_filters(const StepItems& step);
+  void take_results(const StepItems& step);
+  void take_rows(Running& running, int64_t row, int64_t rows, std::optional<Result<Choice>> first);
+  void keep_prefixes(const StepItems& step);
+  std::vector<std::optional<Result<Choice>>> choose_first(const StepItems& step);
+  Result<Choice> choose(Running& running, int64_t row);
+  Result<Choice> choose_unguarded(Running& running, int64_t row);
+  bool next_token(Running& running, Result<Choice> choice);
+  void limit_mean_pooling(std::vector<int64_t>& shares) const;
+  void pool_rows(Running& running, int64_t row, int64_t rows);
+  void guess(Running& running, int64_t limit);
+  bool make_room();
+  void end(Running& running, EndReason reason, std::string error = {});
+  void end_where(const std::function<std::pair<bool, EndReason>(const Running&)>& test);
+  void publish_stats();
+
+  Engine& engine_;
+  const SchedulerOptions options_;
+  int64_t capacity_ = 0;
+
+  // Shared with callers.
+  mutable std::mutex mutex_;
+  std::condition_variable wake_, idle_;
+  std::vector<std::unique_ptr<Running>> arrived_;
+  std::vector<RequestId> cancelled_;
+  std::vector<std::function<void()>> work_;
+  bool cancel_all_ = false;
+  bool draining_ = false;
+  bool stopping_ = false;
+  int64_t open_ = 0;  // submitted and not ended
+  RequestId last_id_ = 0;
+  int64_t waiting_count_ = 0;
+  int64_t refused_ = 0;
+  int64_t accepted_ = 0;
+  SchedulerStats published_;
+  SlotTexts slot_texts_;
+
+  // The engine thread's own.
+  std::deque<std::unique_ptr<Running>> waiting_;
+  std::vector<std::unique_ptr<Running>> running_;
+  std::vector<SlotState> slots_;
+  SchedulerStats stats_;
+
+  std::unique_ptr<FilterWorker> filter_worker_;  // null: filters do all in allowed()
+  std::thread thread_;                           // last: starts when all else is there
+};
+
+}  // namespace ktx::runtime

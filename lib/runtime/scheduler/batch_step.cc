@@ -1,0 +1,332 @@
+// One iteration of the batch: its inputs from each request, the forward pass, and its results.
+//
+//   share_prefixes   blocks that other requests have computed meanwhile
+//   gather           the tokens of each request (batch_plan.h), with guesses
+//   forward          filters prepare beside it
+//   take_results     rows of logits become tokens, hidden rows become vectors
+#include <algorithm>
+#include <utility>
+
+#include "lib/runtime/scheduler/batch_plan.h"
+#include "lib/runtime/scheduler/ngram_guess.h"
+#include "lib/runtime/scheduler/running_request.h"
+
+namespace ktx::runtime {
+namespace {
+
+constexpr int64_t kBlock = KvCache::kBlockTokens;
+
+// How many of the best logits a request can do with; -1: it needs all.
+int32_t best_needed(const GenerationRequest& request, const Sampler& sampler) {
+  if (request.embed) return 1;  // wants none
+  if (request.logprobs > kMostBestLogits) return -1;
+  const int32_t chosen = sampler.best_needed();
+  return chosen < 0 ? -1 : std::max(chosen, static_cast<int32_t>(request.logprobs));
+}
+
+// The token that all logits of the row would give. Where only the best of them are here, they
+// are those that the filter allows.
+Result<int32_t> choose_token(Engine& engine, int64_t row, const GenerationRequest& request,
+                             Sampler& sampler, std::span<const int32_t> history) {
+  if (!request.filter) {
+    return engine.has_logits(row) ? sampler.sample(engine.logits(row), history)
+                                  : sampler.sample(engine.best(row));
+  }
+  const TokenBits allowed = KTX_TRY(request.filter->allowed());
+  if (engine.is_filtered(row)) return sampler.sample(engine.best(row));
+  KTX_TRY(engine.fetch_logits(row));
+  return sampler.sample(engine.logits(row), history, allowed);
+}
+
+}  // namespace
+
+// What a step computes, and for whom: item i is who[i]'s.
+struct BatchScheduler::StepItems {
+  std::vector<BatchItem> items;
+  std::vector<Running*> who;
+  // Rows of logits that item i has.
+  int64_t rows(size_t i) const {
+    const auto count = static_cast<int64_t>(who[i]->step_ids.size());
+    return items[i].want == Want::None ? 0 : items[i].want == Want::All ? count : 1;
+  }
+};
+
+struct BatchScheduler::Choice {
+  int32_t id = -1;
+  Logprobs best;  // if requested
+};
+
+void BatchScheduler::step() {
+  share_prefixes();
+  const StepItems step = gather();
+  const std::vector<Running*>& who = step.who;
+  if (who.empty()) return;
+  start_filters(step);
+  const Clock::time_point begin = Clock::now();
+  const auto prepared = [this] {
+    if (filter_worker_) filter_worker_->wait();
+  };
+  const Result<Forward> done = engine_.forward(step.items, prepared);
+  stats_.busy_seconds += seconds(Clock::now() - begin);
+  prepared();
+  if (!done) {
+    for (Running* running : who) end(*running, EndReason::Failed, done.error().message);
+  } else if (*done == Forward::CacheFull) {
+    if (!make_room()) end(*running_.front(), EndReason::ContextFull);
+  } else if (*done == Forward::ContextFull) {
+    // A guess that reaches over the end of the context; capacity() stops the rest.
+    for (Running* running : who) {
+      if (running->computed() + static_cast<int64_t>(running->step_ids.size()) > engine_.ctx()) {
+        end(*running, EndReason::ContextFull);
+      }
+    }
+  } else {
+    if (options_.after_step) options_.after_step(engine_);
+    take_results(step);
+    keep_prefixes(step);
+  }
+  std::erase_if(running_, [](const auto& running) { return running->ended; });
+}
+
+// Another request may have computed the next blocks of a prompt.
+void BatchScheduler::share_prefixes() {
+  for (auto& running : running_) {
+    if (running->remaining() <= 1 || !running->request.reuse_cache) continue;
+    const int64_t before = running->computed();
+    const int64_t found = engine_.reuse_prefix(*running->sequence, running->tokens).tokens - before;
+    if (found <= 0 || !running->in_prompt()) continue;
+    running->result.cached_tokens += found;
+    stats_.cached_tokens += found;
+  }
+}
+
+BatchScheduler::StepItems BatchScheduler::gather() {
+  std::vector<StepCandidate> candidates;
+  for (const auto& running : running_) {
+    candidates.push_back({running->remaining(), running->id, running->computed(), running->blocks,
+                          running->in_prompt()});
+  }
+  std::vector<int64_t> shares = plan_step(candidates, engine_.chunk_tokens(), kBlock);
+  limit_mean_pooling(shares);
+  int64_t budget = engine_.chunk_tokens();
+  for (int64_t share : shares) budget -= share;
+
+  StepItems step;
+  for (size_t i = 0; i < running_.size(); ++i) {
+    Running& running = *running_[i];
+    if (shares[i] == 0) continue;
+    const auto from = running.tokens.begin() + running.computed();
+    running.step_ids.assign(from, from + shares[i]);
+    running.guesses = 0;
+    if (options_.lookup_tokens > 0 && shares[i] == 1 && running.remaining() == 1 &&
+        !running.request.embed) {
+      guess(running, budget);
+      budget -= running.guesses;
+    }
+    const bool last = shares[i] == running.remaining();
+    const bool all = running.guesses > 0 || running.request.embed == Pooling::Mean;
+    BatchItem item;
+    item.sequence = &*running.sequence;
+    item.tokens = running.step_ids;
+    item.want = all ? Want::All : last ? Want::Last : Want::None;
+    item.best = best_needed(running.request, running.sampler);
+    if (TokenFilter* filter = running.request.filter.get(); filter != nullptr && item.best > 0) {
+      // A filter knows what comes next and not what comes behind a guess; and the best
+      // log-probabilities refer to all tokens.
+      const bool one_row = item.want == Want::Last && running.request.logprobs <= 0;
+      item.best = one_row ? item.best : -1;
+      item.filter = one_row ? filter : nullptr;
+    }
+    step.items.push_back(item);
+    step.who.push_back(&running);
+  }
+  return step;
+}
+
+// Filters of those who get logits prepare while the step is computed.
+void BatchScheduler::start_filters(const StepItems& step) {
+  if (!filter_worker_) return;
+  std::vector<TokenFilter*> filters;
+  for (size_t i = 0; i < step.who.size(); ++i) {
+    TokenFilter* filter = step.who[i]->request.filter.get();
+    if (filter != nullptr && step.items[i].want != Want::None) filters.push_back(filter);
+  }
+  filter_worker_->start(std::move(filters));
+}
+
+void BatchScheduler::take_results(const StepItems& step) {
+  stats_.steps += 1;
+  stats_.step_requests += static_cast<int64_t>(step.who.size());
+  std::vector<std::optional<Result<Choice>>> choices = choose_first(step);
+  int64_t row = 0;
+  for (size_t i = 0; i < step.who.size(); row += step.rows(i), ++i) {
+    Running& running = *step.who[i];
+    stats_.computed_tokens += static_cast<int64_t>(running.step_ids.size());
+    if (step.rows(i) == 0) continue;
+    try {
+      take_rows(running, row, step.rows(i), std::move(choices[i]));
+    } catch (...) {
+      end(running, EndReason::Failed, exception_text());
+    }
+  }
+}
+
+// What the rows from `row` on are to their request.
+void BatchScheduler::take_rows(Running& running, int64_t row, int64_t rows,
+                               std::optional<Result<Choice>> first) {
+  if (running.request.embed) return pool_rows(running, row, rows);
+  const int64_t length = running.computed() - running.guesses;
+  int64_t right = 0;
+  for (int64_t r = 0; r <= running.guesses; ++r) {
+    if (!next_token(running, r == 0 ? std::move(*first) : choose(running, row + r))) break;
+    if (r == running.guesses || running.tokens.back() != running.step_ids[r + 1]) break;
+    ++right;
+  }
+  stats_.drafted_tokens += running.guesses;
+  stats_.accepted_tokens += right;
+  if (running.sequence) running.sequence->truncate(length + right);
+}
+
+// The first token of each request, of one that guesses too: on the engine's threads at once, as
+// a row has 150,000 logits. What a GPU leaves of them is little.
+std::vector<std::optional<Result<BatchScheduler::Choice>>> BatchScheduler::choose_first(
+    const StepItems& step) {
+  std::vector<std::optional<Result<Choice>>> choices(step.who.size());
+  std::vector<std::pair<size_t, int64_t>> todo;  // item, its first row
+  int64_t row = 0;
+  for (size_t i = 0; i < step.who.size(); row += step.rows(i), ++i) {
+    if (step.rows(i) > 0 && !step.who[i]->request.embed) todo.push_back({i, row});
+  }
+  const auto one = [&](int64_t t) {
+    const auto [item, first] = todo[static_cast<size_t>(t)];
+    choices[item] = choose(*step.who[item], first);
+  };
+  const auto count = static_cast<int64_t>(todo.size());
+  if (count > 1 && engine_.gpus().empty()) {
+    engine_.share_out(count, one);
+  } else {
+    for (int64_t t = 0; t < count; ++t) one(t);
+  }
+  return choices;
+}
+
+// Also on the engine's threads, which nothing may leave by a throw.
+Result<BatchScheduler::Choice> BatchScheduler::choose(Running& running, int64_t row) {
+  try {
+    return choose_unguarded(running, row);
+  } catch (...) {
+    return Error{exception_text()};
+  }
+}
+
+Result<BatchScheduler::Choice> BatchScheduler::choose_unguarded(Running& running, int64_t row) {
+  const GenerationRequest& request = running.request;
+  Choice choice;
+  choice.id = KTX_TRY(choose_token(engine_, row, request, running.sampler, running.tokens));
+  if (request.logprobs >= 0) {
+    choice.best = engine_.has_logits(row)
+                      ? KTX_TRY(logprobs(engine_.logits(row), choice.id, request.logprobs))
+                      : KTX_TRY(logprobs(engine_.best(row), choice.id, request.logprobs));
+  }
+  return choice;
+}
+
+// Whole blocks that are new may be used by others from now on.
+void BatchScheduler::keep_prefixes(const StepItems& step) {
+  if (!options_.keep_prefixes) return;
+  for (Running* running : step.who) {
+    if (running->ended || running->computed() / kBlock == running->kept_blocks) continue;
+    running->kept_blocks = running->computed() / kBlock;
+    engine_.keep_prefix(*running->sequence, std::span(running->tokens).first(running->computed()));
+  }
+}
+
+// Every row that is pooled is a row of logits too, of which a step has few: each of the
+// others may need its own, what is left is shared by those that want all of theirs.
+void BatchScheduler::limit_mean_pooling(std::vector<int64_t>& shares) const {
+  int64_t rows = engine_.max_outputs(), pooling = 0;
+  for (const auto& running : running_) {
+    const bool mean = running->request.embed == Pooling::Mean;
+    pooling += mean;
+    if (!mean) rows -= 1 + options_.lookup_tokens;
+  }
+  for (size_t i = 0; i < running_.size(); ++i) {
+    if (running_[i]->request.embed != Pooling::Mean) continue;
+    shares[i] = std::min(shares[i], std::max<int64_t>(1, rows / pooling));
+  }
+}
+
+// Adds rows of the step to a text's vector, and ends it behind its last token.
+void BatchScheduler::pool_rows(Running& running, int64_t row, int64_t rows) {
+  std::vector<float> hidden(static_cast<size_t>(engine_.hidden_size()));
+  running.pooled.resize(hidden.size());
+  for (int64_t r = 0; r < rows; ++r) {
+    const Status read = engine_.hidden(row + r, hidden);
+    if (!read) return end(running, EndReason::Failed, read.error().message);
+    for (size_t i = 0; i < hidden.size(); ++i) running.pooled[i] += hidden[i];
+    ++running.pooled_rows;
+  }
+  if (running.remaining() > 0) return;
+  for (float& value : running.pooled) value /= static_cast<float>(running.pooled_rows);
+  if (running.request.on_embedding) running.request.on_embedding(std::move(running.pooled));
+  end(running, EndReason::Stop);
+}
+
+// Adds what the text itself suggests to this step's tokens.
+void BatchScheduler::guess(Running& running, int64_t limit) {
+  const auto total = static_cast<int64_t>(running.tokens.size());
+  int64_t most = std::min<int64_t>({options_.lookup_tokens, limit, capacity_ - total - 1});
+  if (running.request.max_tokens >= 0) {
+    most = std::min(most, running.request.max_tokens - running.result.completion_tokens - 1);
+  }
+  if (most <= 0) return;
+  const std::vector<int32_t> next = ngram_guess(running.tokens, most);
+  running.step_ids.insert(running.step_ids.end(), next.begin(), next.end());
+  running.guesses = static_cast<int64_t>(next.size());
+}
+
+// One more token of an answer. False: it ended.
+bool BatchScheduler::next_token(Running& running, Result<Choice> choice) {
+  const GenerationRequest& request = running.request;
+  RequestEnd& result = running.result;
+  const auto ended = [&](EndReason reason, std::string error = {}) {
+    end(running, reason, std::move(error));
+    return false;
+  };
+  if (request.max_tokens >= 0 && result.completion_tokens >= request.max_tokens) {
+    return ended(EndReason::Length);
+  }
+  if (static_cast<int64_t>(running.tokens.size()) >= capacity_) {
+    return ended(EndReason::ContextFull);
+  }
+  if (!choice) return ended(EndReason::Failed, choice.error().message);
+  const int32_t id = choice->id;
+
+  const Clock::time_point now = Clock::now();
+  if (result.completion_tokens == 0) {
+    running.first_token = now;
+    stats_.first_token.add(seconds(now - running.submitted));
+  } else {
+    stats_.between_tokens.add(seconds(now - running.last_token));
+  }
+  running.last_token = now;
+  running.tokens.push_back(id);
+  ++result.completion_tokens;
+  ++stats_.completion_tokens;
+  if (request.is_end && request.is_end(id)) return ended(EndReason::Stop);
+  if (request.filter) {
+    if (const Status accepted = request.filter->accept(id); !accepted) {
+      return ended(EndReason::Failed, accepted.error().message);
+    }
+  }
+  TokenEvent event;
+  event.id = id;
+  if (request.logprobs >= 0) event.logprobs = &choice->best;
+  if (request.on_token && !request.on_token(event)) return ended(EndReason::Stop);
+  if (request.max_tokens >= 0 && result.completion_tokens >= request.max_tokens) {
+    return ended(EndReason::Length);
+  }
+  return true;
+}
+
+}  // namespace ktx::runtime

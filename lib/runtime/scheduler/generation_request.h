@@ -1,0 +1,88 @@
+// One request to the batch scheduler: a prompt, sampling options, and callbacks.
+//
+//   GenerationRequest request;
+//   request.prompt = ids;
+//   request.max_tokens = 100;
+//   request.is_end = [&](int32_t id) { return tokenizer.is_eog(id); };
+//   request.on_token = [](const TokenEvent& token) { print(token.id); return true; };
+//   request.on_end = [](const RequestEnd& end) { ... };
+//
+// A request with `embed` has no answer: the hidden states of its text are pooled to one vector.
+//
+// The callbacks run on the engine's thread, between two steps: they must be quick and must not
+// wait for the scheduler.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lib/runtime/cache/prefix_cache.h"
+#include "lib/runtime/sampling/sampler.h"
+#include "lib/runtime/sampling/token_filter.h"
+#include "lib/support/result.h"
+
+namespace ktx::runtime {
+
+// How the hidden states of a text (the final norm's output) become one vector: that of
+// its last token, or the mean of all. Mean computes the whole text, also what is cached.
+enum class Pooling { Last, Mean };
+
+struct TokenEvent {
+  int32_t id = -1;
+  const Logprobs* logprobs = nullptr;  // if requested; valid during the call
+};
+
+enum class EndReason {
+  Stop,         // the model's end token, or on_token returned false
+  Length,       // max_tokens
+  ContextFull,  // the context or the whole cache is full
+  Cancelled,
+  Deadline,
+  Failed,    // RequestEnd::error says why
+  ShutDown,  // the scheduler ended
+};
+
+struct RequestEnd {
+  EndReason reason = EndReason::Stop;
+  std::string error;
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;      // of the prompt, not computed
+  std::string cache_miss;         // why not more of them
+  int64_t completion_tokens = 0;  // the end token included
+  double queue_seconds = 0;       // waiting for a place
+  double prompt_seconds = 0;      // from then to the first token
+  double decode_seconds = 0;      // from the first token to the last
+  int preemptions = 0;            // how often it had to make room and began anew
+  int slot = -1;
+};
+
+struct GenerationRequest {
+  std::vector<int32_t> prompt;
+  // Whose text it is: slots and kept prefixes are found by the same owner alone.
+  std::string owner;
+  int64_t max_tokens = -1;  // -1: until the model ends or the context is full
+  SamplingOptions sampling;
+  int logprobs = -1;                    // how many of the best tokens to tell; -1: none
+  std::function<bool(int32_t)> is_end;  // null: no token ends the answer
+  std::unique_ptr<TokenFilter> filter;  // null: all tokens
+  bool reuse_cache = true;              // false: compute all of the prompt
+  std::optional<std::chrono::steady_clock::time_point> deadline;
+  // To go on with an answer that was interrupted (a slot that was saved): where its random
+  // numbers were, and how many tokens at the end of the prompt are its own. The filter
+  // is told of these.
+  std::optional<SamplerState> sampler;
+  int64_t answered_tokens = 0;
+  // Instead of an answer; not normalised. max_tokens and on_token do not count then.
+  std::optional<Pooling> embed;
+  std::function<void(std::vector<float>)> on_embedding;
+  std::function<bool(const TokenEvent&)> on_token;  // not for end tokens; false ends it
+  std::function<void(const RequestEnd&)> on_end;    // exactly once, the last call
+};
+
+}  // namespace ktx::runtime

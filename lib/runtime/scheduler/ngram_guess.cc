@@ -1,0 +1,21 @@
+#include "lib/runtime/scheduler/ngram_guess.h"
+
+#include <algorithm>
+
+namespace ktx::runtime {
+
+std::vector<int32_t> ngram_guess(std::span<const int32_t> text, int64_t most) {
+  for (const size_t n : {size_t{3}, size_t{2}}) {
+    if (text.size() <= n || most <= 0) continue;
+    const auto end = text.last(n);
+    for (size_t at = text.size() - n; at-- > 0;) {
+      if (!std::equal(end.begin(), end.end(), text.begin() + at)) continue;
+      const size_t from = at + n;
+      const size_t count = std::min<size_t>(static_cast<size_t>(most), text.size() - from);
+      return {text.begin() + from, text.begin() + from + count};
+    }
+  }
+  return {};
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,74 @@
+// A request inside the batch scheduler, from arrival to end: its text so far, its sampler, and,
+// while it has a slot in the batch, the sequence with its KV blocks.
+//
+//   waiting    sequence empty; after a preemption tokens holds a part of the answer too
+//   running    computed() tokens are in the cache, remaining() are to be computed
+//   ended      result is complete, and on_end was called with it
+//
+// Private to the batch scheduler; the engine's thread owns it once it has arrived.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/runtime/sampling/sampler.h"
+#include "lib/runtime/scheduler/batch_scheduler.h"
+
+namespace ktx::runtime {
+
+inline double seconds(std::chrono::steady_clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+// Of the exception that is being handled, for RequestEnd::error.
+inline std::string exception_text() {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return "an error inside the server: not enough memory";
+  } catch (const std::exception& error) {
+    return std::string("an error inside the server: ") + error.what();
+  } catch (...) {
+    return "an error inside the server";
+  }
+}
+
+struct BatchScheduler::Running {
+  Running(RequestId id, GenerationRequest request, Sampler sampler)
+      : id(id), request(std::move(request)), sampler(std::move(sampler)) {
+    tokens = this->request.prompt;
+    result.prompt_tokens = static_cast<int64_t>(tokens.size());
+  }
+
+  int64_t computed() const { return sequence ? sequence->length() : 0; }
+  int64_t remaining() const { return static_cast<int64_t>(tokens.size()) - computed(); }
+  bool in_prompt() const { return result.completion_tokens == 0; }
+  // Tokens of the answer, with those that an interrupted one had before.
+  int64_t answered() const { return request.answered_tokens + result.completion_tokens; }
+  const std::string& owner() const { return request.owner; }
+  SlotText slot_text() const { return {tokens, answered(), sampler.state(), request.sampling}; }
+
+  RequestId id;
+  GenerationRequest request;
+  Sampler sampler;
+  std::vector<int32_t> tokens;       // the prompt, then the answer so far
+  std::optional<Sequence> sequence;  // while it has a place
+  std::vector<uint64_t> blocks;      // their names, when it got its place
+  int64_t kept_blocks = 0;           // that the prefix cache has
+  std::vector<int32_t> step_ids;     // what this step computes
+  int64_t guesses = 0;               // of these, the last ones
+  std::vector<float> pooled;         // embeddings: the sum of `pooled_rows` hidden rows
+  int64_t pooled_rows = 0;
+  bool asked_cache = false;
+  bool ended = false;
+  RequestEnd result;
+  Clock::time_point submitted, admitted, first_token, last_token;
+};
+
+}  // namespace ktx::runtime

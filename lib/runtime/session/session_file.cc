@@ -1,0 +1,231 @@
+#include "lib/runtime/session/session_file.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "lib/support/hash.h"
+#include "lib/support/strings.h"
+#include "lib/support/work_file.h"
+
+namespace ktx::runtime {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+constexpr char kMagic[8] = {'K', 'T', 'X', 'S', 'E', 'S', 'S', '\n'};
+constexpr uint32_t kVersion = 1;
+constexpr uint64_t kMaxNoteBytes = 64u << 20;
+
+struct SessionHeader {
+  char magic[8];
+  uint32_t version;
+  uint32_t header_bytes;
+  uint64_t plan_low, plan_high;  // PlanView::header_hash
+  uint32_t kv_type;
+  uint32_t precision;
+  uint32_t block_tokens;
+  uint32_t sampler_bytes;  // 0: none
+  uint64_t tokens;
+  uint64_t computed;
+  uint64_t note_bytes;
+  uint64_t kv_bytes;
+  uint8_t reserved[48];
+};
+static_assert(sizeof(SessionHeader) == 128);
+static_assert(offsetof(SessionHeader, tokens) == 48);
+static_assert(sizeof(SamplerState) == 32);
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, CloseFile>;
+
+// Writes pieces of any size one behind the other, and hashes what went through. The first
+// failure stays, and nothing is written after it.
+class HashedWriter {
+ public:
+  explicit HashedWriter(WorkFile& file) : file_(file) {}
+
+  void write(const void* data, size_t size) {
+    const std::span bytes(static_cast<const std::byte*>(data), size);
+    hasher_.add(bytes);
+    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+    if (buffer_.size() >= kBufferBytes) flush();
+  }
+  Hash128 digest() const { return hasher_.digest(); }
+  Status finish() {
+    flush();
+    return status_;
+  }
+
+ private:
+  static constexpr size_t kBufferBytes = 1 << 20;
+
+  void flush() {
+    if (status_.ok()) status_ = file_.write(offset_, buffer_);
+    offset_ += buffer_.size();
+    buffer_.clear();
+  }
+
+  WorkFile& file_;
+  std::vector<std::byte> buffer_;
+  uint64_t offset_ = 0;
+  Hasher hasher_;
+  Status status_;
+};
+
+// Reads, and hashes what went through.
+class HashedReader {
+ public:
+  HashedReader(File file, const std::string& path) : file_(std::move(file)), path_(path) {}
+
+  Status read(void* data, size_t size) {
+    if (size == 0) return {};
+    if (std::fread(data, 1, size, file_.get()) != size) {
+      return Error{fmt::format("{}: the file ends too early; it was cut off", path_)};
+    }
+    hasher_.add({static_cast<const std::byte*>(data), size});
+    return {};
+  }
+  Hash128 digest() const { return hasher_.digest(); }
+  std::FILE* get() { return file_.get(); }
+
+ private:
+  File file_;
+  std::string path_;
+  Hasher hasher_;
+};
+
+}  // namespace
+
+Status save_session(const std::string& path, Engine& engine, const SavedSession& session,
+                    const Sequence& sequence) {
+  KTX_ASSERT(sequence.length() <= static_cast<int64_t>(session.tokens.size()));
+  WorkFile target = KTX_TRY(WorkFile::open(path, {kMagic, 7}));
+  KTX_TRY(target.truncate(0));  // what a killed program left
+  HashedWriter file(target);
+  const Hash128 plan = engine.plan().header_hash;
+  SessionHeader header = {};
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  header.version = kVersion;
+  header.header_bytes = sizeof header;
+  header.plan_low = plan.low;
+  header.plan_high = plan.high;
+  header.kv_type = static_cast<uint32_t>(engine.kv_type());
+  header.precision = static_cast<uint32_t>(engine.precision());
+  header.block_tokens = KvCache::kBlockTokens;
+  header.sampler_bytes = session.sampler ? sizeof(SamplerState) : 0;
+  header.tokens = session.tokens.size();
+  header.computed = static_cast<uint64_t>(sequence.length());
+  header.note_bytes = session.note.size();
+  header.kv_bytes = header.computed * static_cast<uint64_t>(engine.kv_row_bytes());
+  file.write(&header, sizeof header);
+  if (session.sampler) file.write(&*session.sampler, sizeof(SamplerState));
+  file.write(session.note.data(), session.note.size());
+  file.write(session.tokens.data(), session.tokens.size() * sizeof(int32_t));
+  KTX_TRY(engine.visit_kv(sequence, Engine::Visit::Read, [&](std::span<std::byte> bytes) {
+    file.write(bytes.data(), bytes.size());
+    return Status();
+  }));
+  const Hash128 hash = file.digest();
+  file.write(&hash, sizeof hash);
+  KTX_TRY(file.finish());
+  return target.commit();
+}
+
+Result<SavedSession> load_session(const std::string& path, Engine& engine, Sequence& sequence) {
+  sequence.truncate(0);
+  File opened(std::fopen(path.c_str(), "rb"));
+  if (!opened) {
+    return Error{fmt::format("{}: cannot read the session: {}", path, std::strerror(errno))};
+  }
+  HashedReader file(std::move(opened), path);
+  const auto refuse = [&](const std::string& why) -> Error {
+    return Error{fmt::format("{}: {}", path, why)};
+  };
+
+  SessionHeader header;
+  KTX_TRY(file.read(&header, sizeof header));
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) {
+    return refuse("not a session that ktx saved");
+  }
+  if (header.version != kVersion || header.header_bytes != sizeof header ||
+      header.block_tokens != KvCache::kBlockTokens) {
+    return refuse(fmt::format("session format {}, this program reads {}; save it again",
+                              header.version, kVersion));
+  }
+  const Hash128 plan{header.plan_low, header.plan_high};
+  if (plan != engine.plan().header_hash) {
+    return refuse(fmt::format("saved with another plan ({}, this one is {})",
+                              to_hex(plan).substr(0, 12),
+                              to_hex(engine.plan().header_hash).substr(0, 12)));
+  }
+  if (header.kv_type != static_cast<uint32_t>(engine.kv_type()) ||
+      header.precision != static_cast<uint32_t>(engine.precision())) {
+    return refuse("saved with another --kv-type or --precision; give the same ones");
+  }
+  if (header.sampler_bytes != 0 && header.sampler_bytes != sizeof(SamplerState)) {
+    return refuse("damaged: the sampler's state has a wrong size");
+  }
+  if (header.tokens > static_cast<uint64_t>(engine.ctx())) {
+    return refuse(fmt::format("the session has {} tokens, the context {}; a larger one: --ctx {}",
+                              header.tokens, engine.ctx(), header.tokens));
+  }
+  if (header.computed > header.tokens || header.note_bytes > kMaxNoteBytes) {
+    return refuse("damaged: sizes in the header make no sense");
+  }
+
+  SavedSession session;
+  if (header.sampler_bytes != 0) {
+    session.sampler.emplace();
+    KTX_TRY(file.read(&*session.sampler, sizeof(SamplerState)));
+  }
+  // In parts: a wrong size must not take memory that the file does not fill.
+  for (uint64_t left = header.note_bytes; left > 0;) {
+    const size_t part = static_cast<size_t>(std::min<uint64_t>(left, 1u << 20));
+    const size_t at = session.note.size();
+    session.note.resize(at + part);
+    KTX_TRY(file.read(session.note.data() + at, part));
+    left -= part;
+  }
+  session.tokens.resize(header.tokens);
+  KTX_TRY(file.read(session.tokens.data(), header.tokens * sizeof(int32_t)));
+  for (int32_t id : session.tokens) {
+    if (id < 0 || id >= engine.vocab_size()) {
+      return refuse(fmt::format("damaged: token {} is not in the vocabulary", id));
+    }
+  }
+  session.computed = static_cast<int64_t>(header.computed);
+
+  const auto read_rows = [&]() -> Status {
+    if (!engine.extend_uncomputed(sequence, session.computed)) {
+      return Error{fmt::format("{}: no room in the cache for {} tokens", path, session.computed)};
+    }
+    uint64_t bytes = 0;
+    KTX_TRY(engine.visit_kv(sequence, Engine::Visit::Write, [&](std::span<std::byte> rows) {
+      bytes += rows.size();
+      return file.read(rows.data(), rows.size());
+    }));
+    const Hash128 expected = file.digest();
+    Hash128 stored;
+    KTX_TRY(file.read(&stored, sizeof stored));
+    if (bytes != header.kv_bytes || stored != expected) {
+      return refuse("damaged: the hash of its contents is wrong");
+    }
+    char more = 0;
+    if (std::fread(&more, 1, 1, file.get()) != 0) return refuse("damaged: bytes behind its end");
+    return {};
+  };
+  if (const Status status = read_rows(); !status) {
+    sequence.truncate(0);
+    return status.error();
+  }
+  return session;
+}
+
+}  // namespace ktx::runtime

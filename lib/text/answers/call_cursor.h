@@ -1,0 +1,58 @@
+// A cursor over the text of a tool call that may still grow. Each step returns whether the
+// expected text is there (Call), may still arrive (More), or cannot (No).
+//
+//   KTX_STEP(in.literal("<tool_call>"));     // returns the state unless it is there
+//   in.space();
+//   KTX_STEP(in.json(json));
+//
+// Used only by the readers of formats (call_formats.h).
+#pragma once
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "lib/text/answers/tool_call_reader.h"
+
+namespace ktx::text {
+
+class CallCursor {
+ public:
+  CallCursor(std::string_view text, bool ended, JsonScan& scan)
+      : text_(text), ended_(ended), scan_(scan) {}
+
+  size_t at() const { return at_; }
+  bool at_end() const { return at_ == text_.size(); }
+  CallState at_most() const { return ended_ ? CallState::No : CallState::More; }
+  char next() const { return text_[at_]; }
+
+  void space();
+  CallState literal(std::string_view wanted);
+  // A closing marker; a text that ends where it should stand will do.
+  CallState closer(std::string_view wanted);
+  // What stands in front of `marker`, and not the marker itself.
+  CallState until(std::string_view marker, std::string_view& out);
+  // A JSON object or array, by its brackets.
+  CallState json(std::string_view& out);
+  // What stands in front of `marker`, of any length; goes behind the marker.
+  CallState value(std::string_view marker, std::string_view& out);
+
+ private:
+  std::string_view text_;
+  size_t at_ = 0;
+  bool ended_;
+  JsonScan& scan_;
+};
+
+// Returns from the enclosing function unless the step is there.
+#define KTX_STEP(step)                                                          \
+  do {                                                                          \
+    if (const CallState state = (step); state != CallState::Call) return state; \
+  } while (false)
+
+std::string_view trimmed(std::string_view text);
+
+// Discarded where it is no JSON, or nested deeper than we may go.
+nlohmann::ordered_json parse_call_json(std::string_view text);
+
+}  // namespace ktx::text

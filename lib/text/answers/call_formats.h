@@ -1,0 +1,45 @@
+// Readers of one tool call, one per format, and the markers of each format. The table of
+// formats is in tool_call_reader.cc.
+//
+// A reader starts before the call and leaves `in` behind it. It fills read.calls; for an
+// incomplete call it fills what is known so far (CallRead).
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "lib/text/answers/call_cursor.h"
+
+namespace ktx::text {
+
+inline constexpr std::string_view kCallsBegin = "<｜tool▁calls▁begin｜>";
+inline constexpr std::string_view kCallsEnd = "<｜tool▁calls▁end｜>";
+inline constexpr std::string_view kCallBegin = "<｜tool▁call▁begin｜>";
+inline constexpr std::string_view kCallSeparator = "<｜tool▁sep｜>";
+inline constexpr std::string_view kCallEnd = "<｜tool▁call▁end｜>";
+inline constexpr std::string_view kPythonTag = "<|python_tag|>";
+inline constexpr std::string_view kToolCalls = "[TOOL_CALLS]";
+inline constexpr std::string_view kKimiBegin = "<|tool_calls_section_begin|>";
+inline constexpr std::string_view kKimiEnd = "<|tool_calls_section_end|>";
+inline constexpr std::string_view kKimiCall = "<|tool_call_begin|>";
+inline constexpr std::string_view kKimiArguments = "<|tool_call_argument_begin|>";
+inline constexpr std::string_view kKimiCallEnd = "<|tool_call_end|>";
+
+inline constexpr std::string_view kFunction = "<function=";
+inline constexpr std::string_view kParameter = "<parameter=";
+
+using CallReader = CallState (*)(CallCursor& in, std::span<const OfferedTool> tools,
+                                 CallRead& read);
+
+// call_formats_json.cc: the arguments are a JSON object.
+CallState read_hermes(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
+CallState read_llama3(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
+CallState read_mistral(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
+CallState read_deepseek(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
+CallState read_kimi(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
+
+// call_formats_xml.cc: each argument in tags; its schema says whether it is a text.
+CallState read_glm(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
+CallState read_qwen_coder(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
+
+}  // namespace ktx::text

@@ -1,0 +1,106 @@
+// Tool calls with arguments in tags: GLM-4.5 and Qwen3-Coder.
+#include <algorithm>
+
+#include "lib/text/answers/call_formats.h"
+
+namespace ktx::text {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The arguments of a call in XML, put together value by value.
+class XmlArguments {
+ public:
+  XmlArguments(std::string_view name, std::span<const OfferedTool> tools) {
+    for (const OfferedTool& tool : tools) {
+      if (tool.name == name) tool_ = &tool;
+    }
+  }
+  void add(std::string_view key, std::string_view value) {
+    text_ += text_.size() == 1 ? "" : ", ";
+    text_ += print(Json(key)) + ": " + print(typed(key, value));
+  }
+  const std::string& open() const { return text_; }
+  std::string whole() const { return text_ + "}"; }
+
+ private:
+  static std::string print(const Json& json) {
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  Json typed(std::string_view key, std::string_view value) const {
+    const bool is_text = tool_ != nullptr && std::count(tool_->text_parameters.begin(),
+                                                        tool_->text_parameters.end(), key) > 0;
+    if (is_text) return Json(value);
+    Json parsed = parse_call_json(value);
+    return parsed.is_discarded() ? Json(value) : parsed;
+  }
+  const OfferedTool* tool_ = nullptr;
+  std::string text_ = "{";
+};
+
+CallState end_xml(std::string_view name, const XmlArguments& arguments, CallRead& read) {
+  read.calls.push_back({std::string(name), arguments.whole(), ""});
+  return CallState::Call;
+}
+
+}  // namespace
+
+CallState read_glm(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read) {
+  std::string_view name, key, value;
+  KTX_STEP(in.literal("<tool_call>"));
+  KTX_STEP(in.until("<", name));
+  name = trimmed(name);
+  if (name.empty() || name.find_first_of(" \n{\"") != std::string_view::npos) return CallState::No;
+  read.name = name;
+  XmlArguments arguments(name, tools);
+  for (;;) {
+    read.arguments = arguments.open();
+    in.space();
+    const CallState more = in.literal("<arg_key>");
+    if (more == CallState::More) return more;
+    if (more == CallState::No) break;
+    read.begun = true;
+    KTX_STEP(in.until("</arg_key>", key));
+    KTX_STEP(in.literal("</arg_key>"));
+    in.space();
+    KTX_STEP(in.literal("<arg_value>"));
+    KTX_STEP(in.value("</arg_value>", value));
+    arguments.add(trimmed(key), value);
+  }
+  KTX_STEP(in.closer("</tool_call>"));
+  return end_xml(name, arguments, read);
+}
+
+CallState read_qwen_coder(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read) {
+  std::string_view name, key, value;
+  if (const CallState wrapped = in.literal("<tool_call>"); wrapped == CallState::More) {
+    return wrapped;
+  }
+  in.space();
+  KTX_STEP(in.literal(kFunction));
+  KTX_STEP(in.until(">", name));
+  KTX_STEP(in.literal(">"));
+  name = trimmed(name);
+  if (name.empty()) return CallState::No;
+  read.begun = true;
+  read.name = name;
+  XmlArguments arguments(name, tools);
+  for (;;) {
+    read.arguments = arguments.open();
+    in.space();
+    const CallState more = in.literal(kParameter);
+    if (more == CallState::More) return more;
+    if (more == CallState::No) break;
+    KTX_STEP(in.until(">", key));
+    KTX_STEP(in.literal(">"));
+    KTX_STEP(in.value("</parameter>", value));
+    // A line of its own for the value.
+    if (value.starts_with('\n')) value.remove_prefix(1);
+    if (value.ends_with('\n')) value.remove_suffix(1);
+    arguments.add(trimmed(key), value);
+  }
+  KTX_STEP(in.closer("</function>"));
+  return end_xml(name, arguments, read);
+}
+
+}  // namespace ktx::text

@@ -1,0 +1,275 @@
+#include "lib/text/tokenizer/tokenizer.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "lib/text/tokenizer/bpe.h"
+#include "lib/text/tokenizer/byte_alphabet.h"
+#include "lib/text/tokenizer/byte_token.h"
+#include "lib/text/tokenizer/detokenizer.h"
+#include "lib/text/tokenizer/pretokenize.h"
+#include "lib/text/tokenizer/special_tokens.h"
+#include "lib/text/tokenizer/spm.h"
+#include "lib/text/utf8.h"
+
+namespace ktx::text {
+namespace {
+
+// Offsets inside of a run are 32 bits wide; a text that long is cut (once a GiB).
+constexpr size_t kMaxRun = 1u << 30;
+
+std::string escape_spaces(std::string_view text) {
+  std::string escaped;
+  escaped.reserve(text.size() + text.size() / 4);
+  for (const char c : text) {
+    if (c == ' ') {
+      escaped.append(kEscapedSpace);
+    } else {
+      escaped.push_back(c);
+    }
+  }
+  return escaped;
+}
+
+void append_unescaped(std::string_view token, std::string& out) {
+  size_t at = 0;
+  while (true) {
+    const size_t found = token.find(kEscapedSpace, at);
+    if (found == std::string_view::npos) break;
+    out.append(token.substr(at, found - at)).push_back(' ');
+    at = found + kEscapedSpace.size();
+  }
+  out.append(token.substr(at));
+}
+
+// Runs of spaces become one, those at the ends none (SentencePiece's rule).
+std::string without_extra_spaces(std::string_view text) {
+  std::string kept;
+  for (const char c : text) {
+    if (c != ' ' || (!kept.empty() && kept.back() != ' ')) kept.push_back(c);
+  }
+  if (!kept.empty() && kept.back() == ' ') kept.pop_back();
+  return kept;
+}
+
+bool is_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<uint8_t>(c) < 0x80; });
+}
+
+// Normalises what is valid UTF-8 and leaves the rest.
+std::string normalized(std::string_view text, Normalizer form) {
+  int options = UTF8PROC_STABLE;
+  options |=
+      form == Normalizer::Nfc || form == Normalizer::Nfkc ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
+  if (form == Normalizer::Nfkc || form == Normalizer::Nfkd) options |= UTF8PROC_COMPAT;
+  std::string out;
+  while (!text.empty()) {
+    const size_t valid = valid_utf8_prefix(text);
+    const std::string_view part = text.substr(0, valid);
+    utf8proc_uint8_t* mapped = nullptr;
+    const utf8proc_ssize_t size =
+        valid == 0 ? 0
+                   : utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(part.data()),
+                                  static_cast<utf8proc_ssize_t>(valid), &mapped,
+                                  static_cast<utf8proc_option_t>(options));
+    if (mapped && size >= 0) {
+      out.append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
+    } else {
+      out.append(part);
+    }
+    std::free(mapped);  // utf8proc allocates with malloc
+    if (valid == text.size()) break;
+    out.push_back(text[valid]);
+    text.remove_prefix(valid + 1);
+  }
+  return out;
+}
+
+void append_piece(const TokenizerData& data, size_t id, std::string& out) {
+  const std::string_view token = data.tokens[id];
+  switch (data.types[id]) {
+    case TokenType::Normal:
+      if (data.kind == TokenizerKind::Bpe && data.byte_level) {
+        append_from_alphabet(token, out);
+      } else if (data.escape_whitespaces) {
+        append_unescaped(token, out);
+      } else {
+        out.append(token);
+      }
+      break;
+    case TokenType::Byte:
+      out.push_back(static_cast<char>(*byte_of_token(token)));
+      break;
+    case TokenType::Control:
+    case TokenType::Unknown:
+    case TokenType::UserDefined:
+      out.append(token);
+      break;
+    case TokenType::Unused:
+    case TokenType::Undefined:
+      break;
+  }
+}
+
+}  // namespace
+
+struct Tokenizer::State {
+  TokenizerData data;
+  SpecialTokens special;
+  TextMap names;
+  TextList pieces;
+  std::vector<bool> ends_answer;
+  std::optional<Splitter> splitter;  // BPE
+  std::optional<Bpe> bpe;
+  std::optional<Spm> spm;
+
+  void encode_text(std::string_view text, bool first, bool after_special,
+                   std::vector<int32_t>& ids) const;
+  void encode_run(std::string_view text, std::vector<int32_t>& ids) const;
+};
+
+Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+Tokenizer::~Tokenizer() = default;
+
+Result<Tokenizer> Tokenizer::create(TokenizerData data) {
+  KTX_TRY(validate(data));
+  auto state = std::make_unique<State>();
+  state->data = std::move(data);
+  const TokenizerData& kept = state->data;
+  const size_t count = kept.tokens.size();
+  if (kept.kind == TokenizerKind::Bpe) {
+    state->splitter = KTX_TRY(Splitter::create(kept.splits));
+    state->bpe.emplace(kept);
+  } else {
+    state->spm.emplace(kept);
+  }
+  state->special = SpecialTokens(kept);
+  state->names = TextMap(count);
+  state->pieces.reserve(count, kept.tokens.bytes().size());
+  std::string piece;
+  for (uint32_t id = 0; id < count; ++id) {
+    if (!kept.tokens[id].empty()) state->names.add(kept.tokens, id);
+    piece.clear();
+    append_piece(kept, id, piece);
+    state->pieces.push_back(piece);
+  }
+  state->ends_answer.resize(count);
+  for (const int32_t id : kept.eog) state->ends_answer[static_cast<size_t>(id)] = true;
+  return Tokenizer(std::move(state));
+}
+
+void Tokenizer::State::encode_run(std::string_view text, std::vector<int32_t>& ids) const {
+  if (spm) {
+    spm->encode(text, ids);
+    return;
+  }
+  Bpe::Scratch scratch;
+  for (const Splitter::Piece& piece : splitter->split(text)) {
+    bpe->encode(text.substr(piece.begin, piece.end - piece.begin), scratch, ids);
+  }
+}
+
+// `first`: nothing stands before this text; `after_special`: nothing or a special token.
+void Tokenizer::State::encode_text(std::string_view text, bool first, bool after_special,
+                                   std::vector<int32_t>& ids) const {
+  std::string copy;
+  if (data.normalizer != Normalizer::None && !is_ascii(text)) {
+    copy = normalized(text, data.normalizer);
+    text = copy;
+  }
+  if (data.remove_extra_whitespaces) {
+    copy = without_extra_spaces(text);
+    text = copy;
+  }
+  if (text.empty()) return;
+  const bool prefix = data.add_space_prefix && after_special &&
+                      (first || !data.space_prefix_once) &&
+                      (!data.space_prefix_if_missing || text.front() != ' ');
+  if (prefix) {
+    std::string padded(data.treat_whitespace_as_suffix ? 0 : 1, ' ');
+    padded.append(text);
+    if (data.treat_whitespace_as_suffix) padded.push_back(' ');
+    copy = std::move(padded);
+    text = copy;
+  }
+  if (data.escape_whitespaces) {
+    copy = escape_spaces(text);
+    text = copy;
+  }
+  for (; text.size() > kMaxRun; text.remove_prefix(kMaxRun))
+    encode_run(text.substr(0, kMaxRun), ids);
+  encode_run(text, ids);
+}
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  const State& state = *state_;
+  std::vector<int32_t> ids;
+  ids.reserve(text.size() / 3 + 2);
+  if (options.add_bos && bos() >= 0) ids.push_back(bos());
+  bool first = true, after_special = true;
+  for (const SpecialTokens::Fragment& fragment :
+       state.special.partition(text, options.parse_special)) {
+    if (fragment.id >= 0) {
+      ids.push_back(fragment.id);
+    } else {
+      state.encode_text(fragment.text, first, after_special, ids);
+    }
+    after_special = fragment.id >= 0;
+    first = false;
+  }
+  if (options.add_eos && eos() >= 0) ids.push_back(eos());
+  return ids;
+}
+
+std::vector<int32_t> Tokenizer::encode_prompt(std::string_view text) const {
+  std::vector<int32_t> ids = encode(text, {.parse_special = true});
+  if (data().add_bos && bos() >= 0 && (ids.empty() || ids.front() != bos())) {
+    ids.insert(ids.begin(), bos());
+  }
+  return ids;
+}
+
+std::string_view Tokenizer::piece(int32_t id) const {
+  return contains(id) ? state_->pieces[static_cast<size_t>(id)] : std::string_view();
+}
+
+std::string Tokenizer::decode(std::span<const int32_t> ids, bool special) const {
+  Detokenizer stream(*this, {.special = special});
+  std::string text;
+  for (const int32_t id : ids) text += stream.add(id);
+  return text + stream.finish();
+}
+
+int32_t Tokenizer::size() const {
+  return static_cast<int32_t>(data().tokens.size());
+}
+
+TokenType Tokenizer::type(int32_t id) const {
+  return contains(id) ? data().types[static_cast<size_t>(id)] : TokenType::Undefined;
+}
+
+bool Tokenizer::is_control(int32_t id) const {
+  const TokenType found = type(id);
+  return found == TokenType::Control || found == TokenType::Unknown;
+}
+
+bool Tokenizer::is_eog(int32_t id) const {
+  return contains(id) && state_->ends_answer[static_cast<size_t>(id)];
+}
+
+std::optional<int32_t> Tokenizer::find(std::string_view token) const {
+  const auto id = state_->names.find(data().tokens, token);
+  if (!id) return std::nullopt;
+  return static_cast<int32_t>(*id);
+}
+
+const TokenizerData& Tokenizer::data() const {
+  return state_->data;
+}
+
+}  // namespace ktx::text

@@ -1,0 +1,369 @@
+#include "lib/text/tokenizer/tokenizer_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <unordered_map>
+
+#include "lib/support/strings.h"
+#include "lib/text/tokenizer/byte_token.h"
+#include "lib/text/tokenizer/pretokenize.h"
+#include "lib/text/tokenizer/text_map.h"
+
+namespace ktx::text {
+namespace {
+
+constexpr size_t kMaxTokens = 1u << 24;  // the largest vocabularies have 2^18
+constexpr size_t kMaxMerges = 1u << 22;
+constexpr size_t kMaxMergeBytes = 1u << 30;
+constexpr size_t kMaxSplits = 64;
+
+struct EndToken {
+  std::string_view text;
+  bool ends_turn;
+};
+
+constexpr EndToken kEndTokens[] = {
+#define KTX_END_TOKEN(text, ends_turn) {text, ends_turn},
+#include "lib/text/tokenizer/end_tokens.def"
+};
+
+Result<TextList> copy_texts(std::span<const std::string_view> texts, std::string_view key) {
+  size_t bytes = 0;
+  for (const std::string_view text : texts) bytes += text.size();
+  if (bytes > UINT32_MAX)
+    return Error{fmt::format("{}: {} of text are too much", key, human_bytes(bytes))};
+  TextList list;
+  list.reserve(texts.size(), bytes);
+  for (const std::string_view text : texts) list.push_back(text);
+  return list;
+}
+
+// Numbers for the halves and results of merges: tokens first, then what is none.
+class Symbols {
+ public:
+  explicit Symbols(const TextList& tokens) : tokens_(tokens), map_(tokens.size()) {
+    for (uint32_t id = 0; id < tokens.size(); ++id) {
+      if (!tokens[id].empty()) map_.add(tokens, id);
+    }
+  }
+  std::optional<uint32_t> find_token(std::string_view text) const {
+    return map_.find(tokens_, text);
+  }
+  uint32_t number(std::string_view text) {
+    if (const auto id = find_token(text)) return *id;
+    const auto next = static_cast<uint32_t>(tokens_.size() + extra_.size());
+    const auto [entry, added] = extra_map_.try_emplace(std::string(text), next);
+    if (added) extra_.push_back(text);
+    return entry->second;
+  }
+  TextList take_extra() { return std::move(extra_); }
+
+ private:
+  const TextList& tokens_;
+  TextMap map_;
+  std::unordered_map<std::string, uint32_t> extra_map_;
+  TextList extra_;
+};
+
+Result<std::vector<Merge>> resolve_merges(std::span<const std::string_view> merges,
+                                          Symbols& symbols) {
+  size_t bytes = 0;
+  for (const std::string_view text : merges) bytes += text.size();
+  if (merges.size() > kMaxMerges || bytes > kMaxMergeBytes) {
+    return Error{
+        fmt::format("tokenizer.ggml.merges has {} items of {}, at most {} of {} are supported",
+                    merges.size(), human_bytes(bytes), kMaxMerges, human_bytes(kMaxMergeBytes))};
+  }
+  std::vector<Merge> resolved;
+  resolved.reserve(merges.size());
+  std::string result;
+  for (size_t i = 0; i < merges.size(); ++i) {
+    const std::string_view text = merges[i];
+    const size_t space = text.find(' ', 1);  // from 1: a half may be a space
+    if (space == std::string_view::npos || space + 1 == text.size()) {
+      return Error{fmt::format("tokenizer.ggml.merges[{}]: '{}' is no pair 'left right'", i,
+                               printable(text))};
+    }
+    const std::string_view left = text.substr(0, space), right = text.substr(space + 1);
+    result.assign(left).append(right);
+    resolved.push_back({symbols.number(left), symbols.number(right), symbols.number(result)});
+  }
+  return resolved;
+}
+
+// For vocabularies of ranks without a list of merges (some kimi-k2 files): two
+// neighbours merge when together they are a token, the lowest id first.
+std::vector<Merge> merges_of_ranks(const TextList& tokens, std::span<const TokenType> types,
+                                   const Symbols& symbols) {
+  std::vector<Merge> merges;
+  for (uint32_t id = 0; id < tokens.size(); ++id) {
+    if (types[id] != TokenType::Normal) continue;
+    const std::string_view text = tokens[id];
+    for (size_t cut = 1; cut < text.size(); ++cut) {
+      if ((static_cast<uint8_t>(text[cut]) & 0xC0) == 0x80) continue;
+      const auto left = symbols.find_token(text.substr(0, cut));
+      if (!left) continue;
+      const auto right = symbols.find_token(text.substr(cut));
+      if (right) merges.push_back({*left, *right, id});
+    }
+  }
+  return merges;
+}
+
+// An id that must be a token, when it is there.
+Result<int32_t> checked_id(std::optional<uint64_t> id, std::string_view key, size_t tokens) {
+  if (!id) return -1;
+  if (*id >= tokens) {
+    return Error{
+        fmt::format("tokenizer.ggml.{} is {}, but the vocabulary has {} tokens", key, *id, tokens)};
+  }
+  return static_cast<int32_t>(*id);
+}
+
+// An id that nothing depends on: files carry wrong ones (padding above all).
+int32_t lenient_id(std::optional<uint64_t> id, size_t tokens) {
+  return id && *id < tokens ? static_cast<int32_t>(*id) : -1;
+}
+
+Status set_types(const TokenizerSource& source, TokenizerData& data) {
+  const size_t count = data.tokens.size();
+  data.types.assign(count, TokenType::Normal);
+  if (source.token_types.empty()) {
+    for (size_t i = 0; i < count && data.kind == TokenizerKind::Spm; ++i) {
+      if (byte_of_token(data.tokens[i])) data.types[i] = TokenType::Byte;
+    }
+    return {};
+  }
+  if (source.token_types.size() != count) {
+    return Error{fmt::format("tokenizer.ggml.token_type has {} items, tokenizer.ggml.tokens {}",
+                             source.token_types.size(), count)};
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const int32_t type = source.token_types[i];
+    const bool known = type >= 0 && type <= static_cast<int32_t>(TokenType::Byte);
+    data.types[i] = known ? static_cast<TokenType>(type) : TokenType::Undefined;
+  }
+  return {};
+}
+
+Status set_ids(const TokenizerSource& source, TokenizerData& data) {
+  const size_t count = data.tokens.size();
+  data.ids.bos = KTX_TRY(checked_id(source.bos, "bos_token_id", count));
+  data.ids.eos = KTX_TRY(checked_id(source.eos, "eos_token_id", count));
+  data.ids.eot = KTX_TRY(checked_id(source.eot, "eot_token_id", count));
+  data.ids.eom = KTX_TRY(checked_id(source.eom, "eom_token_id", count));
+  data.ids.unk = lenient_id(source.unk, count);
+  data.ids.sep = lenient_id(source.sep, count);
+  data.ids.pad = lenient_id(source.pad, count);
+  data.ids.mask = lenient_id(source.mask, count);
+  if (data.kind == TokenizerKind::Spm && count > 2) {  // where SentencePiece puts them
+    if (!source.unk) data.ids.unk = 0;
+    if (!source.bos) data.ids.bos = 1;
+    if (!source.eos) data.ids.eos = 2;
+  }
+  return {};
+}
+
+void find_end_tokens(TokenizerData& data, const Symbols& symbols) {
+  for (const EndToken& row : kEndTokens) {
+    const auto id = symbols.find_token(row.text);
+    if (!id) continue;
+    data.types[*id] = TokenType::Control;
+    data.eog.push_back(static_cast<int32_t>(*id));
+    if (row.ends_turn && data.ids.eot < 0) data.ids.eot = static_cast<int32_t>(*id);
+    if (row.text == "<|eom_id|>" && data.ids.eom < 0) data.ids.eom = static_cast<int32_t>(*id);
+  }
+  for (const int32_t id : {data.ids.eos, data.ids.eot, data.ids.eom}) {
+    if (id >= 0) data.eog.push_back(id);
+  }
+  std::sort(data.eog.begin(), data.eog.end());
+  data.eog.erase(std::unique(data.eog.begin(), data.eog.end()), data.eog.end());
+}
+
+Status check_ids(const TokenizerData& data) {
+  const auto count = static_cast<int64_t>(data.tokens.size());
+  const SpecialIds& ids = data.ids;
+  for (const int32_t id :
+       {ids.bos, ids.eos, ids.eot, ids.eom, ids.unk, ids.sep, ids.pad, ids.mask}) {
+    if (id < -1 || id >= count) {
+      return Error{fmt::format("tokenizer: special token id {} is outside of the vocabulary of {}",
+                               id, count)};
+    }
+  }
+  for (const int32_t id : data.eog) {
+    if (id < 0 || id >= count) {
+      return Error{
+          fmt::format("tokenizer: end token id {} is outside of the vocabulary of {}", id, count)};
+    }
+  }
+  for (const auto* list : {&data.lstrip, &data.rstrip}) {
+    for (const uint32_t id : *list) {
+      if (id >= count) {
+        return Error{
+            fmt::format("tokenizer: token id {} is outside of the vocabulary of {}", id, count)};
+      }
+    }
+  }
+  if (data.add_bos && ids.bos < 0)
+    return Error{"tokenizer: add_bos_token is set, but there is no BOS token"};
+  if (data.add_eos && ids.eos < 0)
+    return Error{"tokenizer: add_eos_token is set, but there is no EOS token"};
+  return {};
+}
+
+Status check_splits(const TokenizerData& data) {
+  if (data.splits.size() > kMaxSplits) {
+    return Error{fmt::format("tokenizer: {} split patterns, at most {} are supported",
+                             data.splits.size(), kMaxSplits)};
+  }
+  for (size_t i = 1; i < data.splits.size(); ++i) {
+    if (data.splits[i - 1].on_bytes && !data.splits[i].on_bytes) {
+      return Error{
+          fmt::format("tokenizer: split pattern {} sees text, the one before it bytes", i)};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+void TextList::push_back(std::string_view text) {
+  bytes_.append(text);
+  ends_.push_back(static_cast<uint32_t>(bytes_.size()));
+}
+
+void TextList::reserve(size_t items, size_t bytes) {
+  ends_.reserve(items);
+  bytes_.reserve(bytes);
+}
+
+Result<TextList> TextList::from_parts(std::string bytes, std::vector<uint32_t> ends) {
+  if ((ends.empty() ? 0 : ends.back()) != bytes.size()) {
+    return Error{
+        fmt::format("texts of {} bytes end at {}", bytes.size(), ends.empty() ? 0 : ends.back())};
+  }
+  if (!std::is_sorted(ends.begin(), ends.end())) return Error{"the ends of texts do not rise"};
+  TextList list;
+  list.bytes_ = std::move(bytes);
+  list.ends_ = std::move(ends);
+  return list;
+}
+
+Result<TokenizerData> make_tokenizer_data(const TokenizerSource& source) {
+  TokenizerData data;
+  if (source.model == "gpt2") {
+    data.kind = TokenizerKind::Bpe;
+  } else if (source.model == "llama") {
+    data.kind = TokenizerKind::Spm;
+  } else {
+    return Error{
+        fmt::format("tokenizer.ggml.model '{}' is not supported; known are 'gpt2' "
+                    "(byte-level BPE) and 'llama' (SentencePiece)",
+                    printable(source.model))};
+  }
+  const bool bpe = data.kind == TokenizerKind::Bpe;
+  const size_t count = source.tokens.size();
+  if (count == 0) return Error{"tokenizer.ggml.tokens is missing or empty"};
+  if (count > kMaxTokens) {
+    return Error{fmt::format("tokenizer.ggml.tokens has {} items, at most {} are supported", count,
+                             kMaxTokens)};
+  }
+  data.tokens = KTX_TRY(copy_texts(source.tokens, "tokenizer.ggml.tokens"));
+  KTX_TRY(set_types(source, data));
+  Symbols symbols(data.tokens);
+
+  bool default_bos = !bpe;
+  if (bpe) {
+    data.pre = source.pre.empty() ? "default" : source.pre;
+    data.escape_whitespaces = false;
+    data.byte_fallback = false;
+    if (source.splits) {
+      data.splits = *source.splits;
+    } else {
+      Result<Pretokenizer> pre = find_pretokenizer(data.pre);
+      if (!pre) return Error{"tokenizer.ggml.pre: " + pre.error().message};
+      data.splits = std::move(pre->splits);
+      data.ignore_merges = pre->ignore_merges;
+      default_bos = pre->add_bos;
+    }
+    if (source.ignore_merges) data.ignore_merges = *source.ignore_merges;
+    if (!source.merges.empty() || source.splits) {
+      data.merges = KTX_TRY(resolve_merges(source.merges, symbols));
+    } else if (data.pre == "kimi-k2") {
+      data.merges = merges_of_ranks(data.tokens, data.types, symbols);
+    } else {
+      return Error{"tokenizer.ggml.merges is missing or empty"};
+    }
+    data.extra_symbols = symbols.take_extra();
+  } else {
+    if (source.scores.size() != count) {
+      return Error{fmt::format("tokenizer.ggml.scores has {} items, tokenizer.ggml.tokens {}",
+                               source.scores.size(), count)};
+    }
+    data.scores.assign(source.scores.begin(), source.scores.end());
+    data.add_space_prefix = true;
+  }
+  data.normalizer = source.normalizer;
+  // GGUF files of BPE models may carry the flag, but their families do not use it.
+  if (source.add_space_prefix && (!bpe || source.splits)) {
+    data.add_space_prefix = *source.add_space_prefix;
+  }
+  if (source.remove_extra_whitespaces)
+    data.remove_extra_whitespaces = *source.remove_extra_whitespaces;
+
+  KTX_TRY(set_ids(source, data));
+  find_end_tokens(data, symbols);
+  data.add_bos = source.add_bos.value_or(default_bos && data.ids.bos >= 0);
+  data.add_eos = source.add_eos.value_or(false);
+  KTX_TRY(validate(data));
+  KTX_TRY(Splitter::create(data.splits));
+  return data;
+}
+
+Status validate(const TokenizerData& data) {
+  const size_t count = data.tokens.size();
+  const bool bpe = data.kind == TokenizerKind::Bpe;
+  if (!bpe && data.kind != TokenizerKind::Spm) {
+    return Error{fmt::format("tokenizer: unknown kind {}", static_cast<int>(data.kind))};
+  }
+  if (count == 0 || count > kMaxTokens) {
+    return Error{fmt::format("tokenizer: {} tokens, expected 1 to {}", count, kMaxTokens)};
+  }
+  if (data.types.size() != count) {
+    return Error{fmt::format("tokenizer: {} token types for {} tokens", data.types.size(), count)};
+  }
+  if (data.scores.size() != (bpe ? 0 : count)) {
+    return Error{fmt::format("tokenizer: {} scores for {} tokens", data.scores.size(), count)};
+  }
+  for (size_t i = 0; i < data.scores.size(); ++i) {
+    if (data.scores[i] != data.scores[i]) {  // NaN has no order
+      return Error{fmt::format("tokenizer.ggml.scores[{}] is not a number", i)};
+    }
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (data.types[i] > TokenType::Byte) {
+      return Error{fmt::format("tokenizer.ggml.token_type[{}]: unknown type {}", i,
+                               static_cast<int>(data.types[i]))};
+    }
+    if (data.types[i] == TokenType::Byte && !byte_of_token(data.tokens[i])) {
+      return Error{
+          fmt::format("tokenizer.ggml.tokens[{}]: '{}' has the type of a byte token, "
+                      "expected the form <0xHH>",
+                      i, printable(data.tokens[i]))};
+    }
+  }
+  const size_t symbols = count + data.extra_symbols.size();
+  for (size_t i = 0; i < data.merges.size(); ++i) {
+    const Merge& merge = data.merges[i];
+    if (std::max({merge.left, merge.right, merge.result}) >= symbols) {
+      return Error{fmt::format("tokenizer: merge {} names symbol {}, there are {}", i,
+                               std::max({merge.left, merge.right, merge.result}), symbols)};
+    }
+  }
+  KTX_TRY(check_splits(data));
+  return check_ids(data);
+}
+
+}  // namespace ktx::text
