@@ -56,7 +56,7 @@ class Builder {
         binder_(gguf, {params_.layers, params_.experts, params_.tied.value_or(false)}, diags) {}
 
   ir::ModuleGraph run() {
-    rope_ = rope_table(params_.rope, params_.rotary_dim(), family_.attention == AttentionKind::Mla);
+    rope_ = rope_table(params_.rope, params_.rotary_dim, family_.attention == AttentionKind::Mla);
     use_rope_factors();
     set_facts();
     std::vector<const ModuleRow*> layer_rows;
@@ -177,6 +177,8 @@ class Builder {
         return p.attention_bias;
       case When::MlpBias:
         return p.mlp_bias;
+      case When::QkNorm:
+        return p.qk_norm;
       case When::CorrectionBias:
         return p.correction_bias;
     }

@@ -43,6 +43,7 @@ class Reader {
     p_.tied = in_.flag("tie_word_embeddings");
     p_.mtp_layers =
         static_cast<int32_t>(in_.integer_or_null("num_nextn_predict_layers", 0, 64).value_or(0));
+    p_.qk_norm = in_.flag("use_qk_norm").value_or(true);
     p_.row_qk_norm = family_.qk_norm == families::QkNormKind::Row;
     read_activation();
     if (family_.attention == AttentionKind::Mla) {
@@ -158,6 +159,10 @@ class Reader {
       p_.attention_bias = in_.flag("attention_bias").value_or(false);
       p_.qkv_bias = p_.attention_bias;
     }
+    if (family_.bias == BiasKind::QkvByConfig) {
+      p_.qkv_bias = in_.flag("attention_bias").value_or(false);
+      p_.attention_bias = in_.flag("attention_out_bias").value_or(false);
+    }
     if (family_.mlp_bias) p_.mlp_bias = in_.flag("mlp_bias").value_or(false);
   }
 
@@ -168,10 +173,7 @@ class Reader {
       p_.interleaved_rope = in_.flag("rope_interleave").value_or(true);
     }
     rope.theta = in_.number("rope_theta", 1, 1e12);
-    if (const auto part = in_.number_or_null("partial_rotary_factor", 0, 1); part && *part != 1) {
-      in_.fail(fmt::format("'partial_rotary_factor' is {}, expected 1: {} rotates whole heads",
-                           *part, family_.architecture));
-    }
+    read_rotary_dim();
     const std::string type = in_.text("rope_scaling.rope_type");
     if (type.empty() || type == "default" || type == "none") return;
     if (type == "linear") {
@@ -199,6 +201,33 @@ class Reader {
       return;
     }
     read_scaling();
+  }
+
+  void read_rotary_dim() {
+    if (family_.attention == AttentionKind::Mla) {
+      p_.rotary_dim = p_.rope_dim;
+      return;
+    }
+    const int32_t head_dim = p_.shapes[0].head_dim;
+    p_.rotary_dim = head_dim;
+    const auto part = in_.number_or_null("partial_rotary_factor", 0, 1);
+    if (!family_.partial_rotary) {
+      if (!part || *part == 1) return;
+      in_.fail(fmt::format("'partial_rotary_factor' is {}, expected 1: {} rotates whole heads",
+                           *part, family_.architecture));
+      return;
+    }
+    const auto dim = in_.integer_or_null("rotary_dim", 2, std::max(head_dim, 2));
+    if (dim) {
+      p_.rotary_dim = static_cast<int32_t>(*dim);
+    } else if (part) {
+      // A share that a GGUF's counts gave may be a little too small.
+      p_.rotary_dim = static_cast<int32_t>(*part * head_dim + 1e-6);
+    }
+    if (head_dim > 0 && (p_.rotary_dim < 2 || p_.rotary_dim % 2 != 0)) {
+      in_.fail(fmt::format("{} of the {} elements of a head are rotated, expected an even number",
+                           p_.rotary_dim, head_dim));
+    }
   }
 
   void read_scaling() {
@@ -259,10 +288,16 @@ class Reader {
   // Which layers have experts.
   void read_expert_layers() {
     int64_t first_dense = 0;            // layers before it have none
+    int64_t last_moe = p_.layers;       // and layers behind it
     int64_t moe_every = 1;              // then every n-th by number has
     int64_t sparse_step = 1;            // or every n-th, counted from 1
     std::vector<int64_t> dense_layers;  // these have none
-    if (family_.layers == LayerPattern::FirstDense) {
+    if (family_.layers == LayerPattern::FirstDenseThenStep) {
+      first_dense = in_.integer("first_k_dense_replace", 0, kMaxLayers);
+      sparse_step = std::max<int64_t>(in_.integer("decoder_sparse_step", 1, kMaxLayers), 1);
+      const auto last = in_.integer_or_null("moe_layer_end_index", -1, kMaxLayers).value_or(-1);
+      if (last >= 0) last_moe = last;
+    } else if (family_.layers == LayerPattern::FirstDense) {
       first_dense = in_.integer("first_k_dense_replace", 0, kMaxLayers);
       moe_every = std::max<int64_t>(in_.integer("moe_layer_freq", 1, kMaxLayers), 1);
     } else if (family_.layers == LayerPattern::SparseStep) {
@@ -276,7 +311,8 @@ class Reader {
       std::ranges::sort(dense_layers);
     }
     for (int64_t i = 0; i < p_.layers; ++i) {
-      p_.shapes[i].experts = i >= first_dense && i % moe_every == 0 && (i + 1) % sparse_step == 0 &&
+      p_.shapes[i].experts = i >= first_dense && i <= last_moe && i % moe_every == 0 &&
+                             (i + 1) % sparse_step == 0 &&
                              !std::ranges::binary_search(dense_layers, i);
     }
   }

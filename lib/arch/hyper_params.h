@@ -56,6 +56,8 @@ struct HyperParams {
   bool interleaved_rope = false;
   bool row_qk_norm = false;  // norms take all heads of q or k together
   RopeParams rope;
+  int32_t rotary_dim = 0;  // elements of the rotated part of a head
+  bool qk_norm = true;
   bool qkv_bias = false;
   bool attention_bias = false;
   bool mlp_bias = false;
@@ -76,8 +78,6 @@ struct HyperParams {
 
   // Of a layer; of modules outside the layers (-1), the first layer's.
   const LayerShape& shape(int32_t layer) const { return shapes[layer < 0 ? 0 : layer]; }
-  // Elements of the rotated part of a head.
-  int32_t rotary_dim() const { return kv_lora_rank > 0 ? rope_dim : shapes[0].head_dim; }
 };
 
 std::optional<HyperParams> read_hyper_params(const families::Family& family,

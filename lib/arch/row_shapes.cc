@@ -76,7 +76,7 @@ ir::ModuleInfo info_of(Role role, Role parent, int32_t layer, const HyperParams&
     case ir::Kind::Norm:
       return norm(role, shape, p);
     case ir::Kind::Rotary:
-      return ir::RotaryInfo{p.rotary_dim(), p.interleaved_rope, static_cast<float>(rope.mscale),
+      return ir::RotaryInfo{p.rotary_dim, p.interleaved_rope, static_cast<float>(rope.mscale),
                             rope.inv_freq};
     case ir::Kind::Attention:
       return attention(role, shape, p, rope);

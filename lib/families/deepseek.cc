@@ -23,7 +23,6 @@ constexpr ClassRow kDynamicRotary{"{P}DynamicNTKScalingRotaryEmbedding", "", KTX
 constexpr ClassRow kYarnRotary{"{P}YarnRotaryEmbedding", "", KTX_ROTARY_BASE, false};
 #undef KTX_ROTARY_BASE
 constexpr ClassRow kMoe2{"{P}MoE", "{P}Moe T.{P}Moe"};
-constexpr ClassRow kMoe3{"{P}MoE"};
 constexpr ClassRow kExpertList2{"torch.nn.modules.container.ModuleList",
                                 "torch.nn.ModuleList ModuleList {P}Experts T.{P}Experts"};
 constexpr ClassRow kExpertList3{"torch.nn.modules.container.ModuleList",
@@ -33,58 +32,13 @@ constexpr ClassRow kGate3{"MoEGate", "{P}TopkRouter T.{P}TopkRouter", "", false}
 
 constexpr ModuleRow kRoot2[] = {{Role::Root, "", &kRoot2Class}};
 constexpr ModuleRow kRoot3[] = {{Role::Root, "", &kRoot3Class}};
-constexpr ModuleRow kMla[] = {
-    {Role::Mla, "L.self_attn", &kMlaAttention},
-    {Role::QProj,
-     "L.self_attn.q_proj",
-     &kLinear,
-     When::NoQueryLatent,
-     {{"weight", "B.attn_q.weight"}}},
-    {Role::QAProj,
-     "L.self_attn.q_a_proj",
-     &kLinear,
-     When::QueryLatent,
-     {{"weight", "B.attn_q_a.weight"}, {"bias", "B.attn_q_a.bias", When::AttentionBias}}},
-    {Role::QANorm,
-     "L.self_attn.q_a_layernorm",
-     &kNorm,
-     When::QueryLatent,
-     {{"weight", "B.attn_q_a_norm.weight"}}},
-    {Role::QBProj,
-     "L.self_attn.q_b_proj",
-     &kLinear,
-     When::QueryLatent,
-     {{"weight", "B.attn_q_b.weight"}}},
-    {Role::KvAProj,
-     "L.self_attn.kv_a_proj_with_mqa",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.attn_kv_a_mqa.weight"}, {"bias", "B.attn_kv_a_mqa.bias", When::AttentionBias}}},
-    {Role::KvANorm,
-     "L.self_attn.kv_a_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.attn_kv_a_norm.weight"}}},
-    {Role::KvBProj,
-     "L.self_attn.kv_b_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.attn_kv_b.weight"},
-      {"k_b", "B.attn_k_b.weight"},
-      {"v_b", "B.attn_v_b.weight"}}},
-    {Role::OProj,
-     "L.self_attn.o_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.attn_output.weight"}, {"bias", "B.attn_output.bias", When::AttentionBias}}},
+constexpr ModuleRow kSelfAttention[] = {{Role::Mla, "L.self_attn", &kMlaAttention}};
+constexpr ModuleRow kMlaRotary[] = {
     {Role::Rotary, "L.self_attn.rotary_emb", &kRotary, When::RopePlain},
     {Role::Rotary, "L.self_attn.rotary_emb", &kLinearRotary, When::RopeLinear},
     {Role::Rotary, "L.self_attn.rotary_emb", &kDynamicRotary, When::RopeDynamic},
     {Role::Rotary, "L.self_attn.rotary_emb", &kYarnRotary, When::RopeYarn},
 };
-constexpr ParamRow kStackedGate{"gate", "B.ffn_gate_exps.weight"};
-constexpr ParamRow kStackedUp{"up", "B.ffn_up_exps.weight"};
-constexpr ParamRow kStackedDown{"down", "B.ffn_down_exps.weight"};
 constexpr ModuleRow kExperts2[] = {
     {Role::Moe, "L.mlp", &kMoe2, When::Moe},
     {Role::Experts,
@@ -94,7 +48,7 @@ constexpr ModuleRow kExperts2[] = {
      {kStackedGate, kStackedUp, kStackedDown}},
 };
 constexpr ModuleRow kExperts3[] = {
-    {Role::Moe, "L.mlp", &kMoe3, When::Moe},
+    {Role::Moe, "L.mlp", &kMoe, When::Moe},
     {Role::Experts,
      "L.mlp.experts",
      &kExpertList3,
@@ -104,41 +58,20 @@ constexpr ModuleRow kExperts3[] = {
 constexpr ModuleRow kRouter2[] = {
     {Role::Router, "L.mlp.gate", &kGate2, When::Moe, {{"weight", "B.ffn_gate_inp.weight"}}},
 };
-// The bias had no suffix in the first V3 files.
 constexpr ModuleRow kRouter3[] = {
     {Role::Router,
      "L.mlp.gate",
      &kGate3,
      When::Moe,
-     {{"weight", "B.ffn_gate_inp.weight"},
-      {"correction_bias", "B.exp_probs_b.bias | B.exp_probs_b", When::CorrectionBias}}},
-};
-constexpr ModuleRow kShared[] = {
-    {Role::SharedMlp, "L.mlp.shared_experts", &kMlp, When::MoeWithShared},
-    {Role::GateProj,
-     "L.mlp.shared_experts.gate_proj",
-     &kLinear,
-     When::MoeWithShared,
-     {{"weight", "B.ffn_gate_shexp.weight"}}},
-    {Role::UpProj,
-     "L.mlp.shared_experts.up_proj",
-     &kLinear,
-     When::MoeWithShared,
-     {{"weight", "B.ffn_up_shexp.weight"}}},
-    {Role::DownProj,
-     "L.mlp.shared_experts.down_proj",
-     &kLinear,
-     When::MoeWithShared,
-     {{"weight", "B.ffn_down_shexp.weight"}}},
-    {Role::Activation, "L.mlp.shared_experts.act_fn", &kSilu, When::MoeWithShared},
+     {{"weight", "B.ffn_gate_inp.weight"}, kCorrectionBias}},
 };
 constexpr std::span<const ModuleRow> kTree2[] = {
-    kRoot2,   kStem,   kMla,        kDenseMlp,  kExperts2, kExpertParts,
-    kRouter2, kShared, kLayerNorms, kFinalNorm, kHead,
+    kRoot2,       kStem,    kSelfAttention, kMlaProjections, kMlaRotary, kDenseMlp, kExperts2,
+    kExpertParts, kRouter2, kSharedExperts, kLayerNorms,     kFinalNorm, kHead,
 };
 constexpr std::span<const ModuleRow> kTree3[] = {
-    kRoot3,   kStem,   kMla,        kDenseMlp,  kExperts3, kExpertParts,
-    kRouter3, kShared, kLayerNorms, kFinalNorm, kHead,
+    kRoot3,       kStem,    kSelfAttention, kMlaProjections, kMlaRotary, kDenseMlp, kExperts3,
+    kExpertParts, kRouter3, kSharedExperts, kLayerNorms,     kFinalNorm, kHead,
 };
 
 constexpr const char* kModelTypes2[] = {"deepseek_v2"};
@@ -158,69 +91,29 @@ constexpr ConfigKey kMscaleKeys[] = {
     {"rope_scaling.mscale", "", KeyRead::Nothing, KeyKind::Amount, KeyWeight::Plain,
      "=rope_scaling.mscale_all_dim", "=rope_scaling.mscale_all_dim"},
 };
-constexpr ConfigKey kMlaKeys[] = {
-    {"q_lora_rank", "attention.q_lora_rank", KeyRead::QLora, KeyKind::CountOrNull,
-     KeyWeight::Structural, "null", "null"},
-    {"kv_lora_rank", "attention.kv_lora_rank", KeyRead::Int, KeyKind::Count, KeyWeight::Structural,
-     "", ""},
-    {"qk_rope_head_dim", "rope.dimension_count", KeyRead::Int, KeyKind::Count,
-     KeyWeight::Structural, "", ""},
-    {"qk_nope_head_dim", "attention.key_length_mla", KeyRead::NopeDim, KeyKind::Count,
-     KeyWeight::Structural, "", ""},
-    {"v_head_dim", "attention.value_length_mla", KeyRead::VDim, KeyKind::Count,
-     KeyWeight::Structural, "", ""},
-};
-constexpr ConfigKey kExpertKeys[] = {
-    {"n_routed_experts", "expert_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "",
-     ""},
-};
 constexpr ConfigKey kNormKeys2[] = {
     {"norm_topk_prob", "expert_weights_norm", KeyRead::Flag, KeyKind::Flag, KeyWeight::Plain,
      "false", "false"},
-};
-constexpr ConfigKey kNormKeys3[] = {
-    {"norm_topk_prob", "expert_weights_norm", KeyRead::Flag, KeyKind::Flag, KeyWeight::Plain,
-     "false", "true"},
-};
-constexpr ConfigKey kSharedKeys[] = {
-    {"n_shared_experts", "expert_shared_count", KeyRead::Int, KeyKind::Natural,
-     KeyWeight::Structural, "0", "0"},
-};
-constexpr ConfigKey kScaleKeys2[] = {
-    {"routed_scaling_factor", "expert_weights_scale", KeyRead::Scale, KeyKind::Positive,
-     KeyWeight::Plain, "1", "1"},
 };
 constexpr ConfigKey kScaleKeys3[] = {
     {"routed_scaling_factor", "expert_weights_scale", KeyRead::Scale, KeyKind::Positive,
      KeyWeight::Plain, "1", "2.5"},
 };
-constexpr ConfigKey kGroupKeys[] = {
-    {"first_k_dense_replace", "leading_dense_block_count", KeyRead::Int, KeyKind::Natural,
-     KeyWeight::Structural, "0", "0"},
-    {"n_group", "expert_group_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "1",
-     "1"},
-    {"topk_group", "expert_group_used_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural,
-     "1", "1"},
-};
-// A V3 file without the key and without a config is sigmoid when it has correction
-// biases, which only those have.
 constexpr ConfigKey kScoringKeys2[] = {
     {"scoring_func", "expert_gating_func", KeyRead::Gating, KeyKind::Text, KeyWeight::Plain,
      "softmax", "softmax"},
 };
-constexpr ConfigKey kScoringKeys3[] = {
-    {"scoring_func", "expert_gating_func", KeyRead::Gating, KeyKind::Text, KeyWeight::Plain,
-     "sigmoid", "sigmoid"},
-};
 constexpr std::span<const ConfigKey> kKeys2[] = {
-    kSizeKeys,   kMlaKvHeadKeys, kMlpKeys,    kModelKeys,      kTiedKeys,        kRopeScalingKeys,
-    kMscaleKeys, kMlaKeys,       kExpertKeys, kUsedExpertKeys, kExpertWidthKeys, kNormKeys2,
-    kSharedKeys, kScaleKeys2,    kGroupKeys,  kScoringKeys2,
+    kSizeKeys,        kMlaKvHeadKeys, kMlpKeys,         kModelKeys,        kTiedKeys,
+    kRopeScalingKeys, kMscaleKeys,    kMlaKeys,         kRoutedExpertKeys, kUsedExpertKeys,
+    kExpertWidthKeys, kNormKeys2,     kSharedCountKeys, kScaleKeys,        kFirstDenseKeys,
+    kGroupKeys,       kScoringKeys2,
 };
 constexpr std::span<const ConfigKey> kKeys3[] = {
-    kSizeKeys,   kMlaKvHeadKeys, kMlpKeys,    kModelKeys,      kTiedKeys,        kRopeScalingKeys,
-    kMscaleKeys, kMlaKeys,       kExpertKeys, kUsedExpertKeys, kExpertWidthKeys, kNormKeys3,
-    kSharedKeys, kScaleKeys3,    kGroupKeys,  kScoringKeys3,
+    kSizeKeys,        kMlaKvHeadKeys,  kMlpKeys,         kModelKeys,        kTiedKeys,
+    kRopeScalingKeys, kMscaleKeys,     kMlaKeys,         kRoutedExpertKeys, kUsedExpertKeys,
+    kExpertWidthKeys, kNormalisedKeys, kSharedCountKeys, kScaleKeys3,       kFirstDenseKeys,
+    kGroupKeys,       kSigmoidKeys,
 };
 // transformers 5 has a second name for qk_rope_head_dim, head_dim.
 constexpr ConfigAlias kAliases[] = {

@@ -41,6 +41,7 @@ enum class When {
   QkvBias,        // on q, k and v
   AttentionBias,  // config: attention_bias; on o and MLA's first projections
   MlpBias,
+  QkNorm,          // config: use_qk_norm, true when absent
   CorrectionBias,  // routing with a correction bias
 };
 
@@ -77,15 +78,17 @@ enum class AttentionKind { Gqa, Mla };
 enum class QkNormKind { Head, Row };
 enum class BiasKind {
   None,
-  Qkv,     // q, k and v always (config: qkv_bias, true when absent)
-  Config,  // as attention_bias says, o included
+  Qkv,          // q, k and v always (config: qkv_bias, true when absent)
+  Config,       // as attention_bias says, o included
+  QkvByConfig,  // as attention_bias says, and on o as attention_out_bias says
 };
 // Which layers have routed experts.
 enum class LayerPattern {
   AllDense,
   AllMoe,
-  FirstDense,  // first_k_dense_replace, moe_layer_freq
-  SparseStep,  // decoder_sparse_step, mlp_only_layers
+  FirstDense,          // first_k_dense_replace, moe_layer_freq
+  SparseStep,          // decoder_sparse_step, mlp_only_layers
+  FirstDenseThenStep,  // first_k_dense_replace, decoder_sparse_step, moe_layer_end_index
 };
 enum class SharedKind {
   None,
@@ -102,13 +105,14 @@ enum class RouterKind {
 };
 
 // What in a GGUF tells a family from others that are stored under the same architecture:
-// a number in its metadata, or a tensor.
+// a number in its metadata, the name of its tokenizer's splitting, or a tensor.
 struct GgufSign {
   const char* key = "";  // without the architecture in front; 0 is like an absent key
   uint64_t min = 0;
   uint64_t max = 0;
   bool always_written = false;  // a file without the key has not the sign
   const char* tensor = "";      // or: some layer has it ("exp_probs_b.bias")
+  const char* pre = "";         // or: tokenizer.ggml.pre ("glm4")
 };
 
 struct Family {
@@ -129,6 +133,8 @@ struct Family {
   // Pairs (2i, 2i+1) are rotated, else (i, i + half). GGUF files of architecture
   // "llama" have their q and k rows permuted for the former.
   bool interleaved_rope = false;
+  // The first part of a head may be all that is rotated (rotary_dim, partial_rotary_factor).
+  bool partial_rotary = false;
   LayerPattern layers = LayerPattern::AllDense;
   const char* experts_key = "";       // config key of the number of experts
   const char* expert_width_key = "";  // and of the width of one

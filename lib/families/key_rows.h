@@ -54,6 +54,10 @@ inline constexpr ConfigKey kTiedKeys[] = {
 inline constexpr ConfigKey kAttentionBiasKeys[] = {
     {"attention_bias", "", KeyRead::AttentionBias, KeyKind::Flag, KeyWeight::Plain, "", "false"},
 };
+// Biases of q, k and v, and norms of q and k heads, that some models of a family have.
+inline constexpr ConfigKey kQkNormKeys[] = {
+    {"use_qk_norm", "", KeyRead::QkNorm, KeyKind::Flag, KeyWeight::Plain, "", "false"},
+};
 inline constexpr ConfigKey kMlpBiasKeys[] = {
     {"mlp_bias", "", KeyRead::MlpBias, KeyKind::Flag, KeyWeight::Plain, "", "false"},
 };
@@ -79,6 +83,52 @@ inline constexpr ConfigKey kUsedExpertKeys[] = {
 inline constexpr ConfigKey kExpertWidthKeys[] = {
     {"moe_intermediate_size", "expert_feed_forward_length", KeyRead::ExpertSize, KeyKind::Count,
      KeyWeight::Structural, "", ""},
+};
+
+inline constexpr ConfigKey kMlaKeys[] = {
+    {"q_lora_rank", "attention.q_lora_rank", KeyRead::QLora, KeyKind::CountOrNull,
+     KeyWeight::Structural, "null", "null"},
+    {"kv_lora_rank", "attention.kv_lora_rank", KeyRead::Int, KeyKind::Count, KeyWeight::Structural,
+     "", ""},
+    {"qk_rope_head_dim", "rope.dimension_count", KeyRead::Int, KeyKind::Count,
+     KeyWeight::Structural, "", ""},
+    {"qk_nope_head_dim", "attention.key_length_mla", KeyRead::NopeDim, KeyKind::Count,
+     KeyWeight::Structural, "", ""},
+    {"v_head_dim", "attention.value_length_mla", KeyRead::VDim, KeyKind::Count,
+     KeyWeight::Structural, "", ""},
+};
+
+// Routing after DeepSeek V3: scores with a correction bias, groups of experts, shared experts.
+inline constexpr ConfigKey kRoutedExpertKeys[] = {
+    {"n_routed_experts", "expert_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "",
+     ""},
+};
+inline constexpr ConfigKey kSharedCountKeys[] = {
+    {"n_shared_experts", "expert_shared_count", KeyRead::Int, KeyKind::Natural,
+     KeyWeight::Structural, "0", "0"},
+};
+inline constexpr ConfigKey kFirstDenseKeys[] = {
+    {"first_k_dense_replace", "leading_dense_block_count", KeyRead::Int, KeyKind::Natural,
+     KeyWeight::Structural, "0", "0"},
+};
+inline constexpr ConfigKey kGroupKeys[] = {
+    {"n_group", "expert_group_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "1",
+     "1"},
+    {"topk_group", "expert_group_used_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural,
+     "1", "1"},
+};
+inline constexpr ConfigKey kNormalisedKeys[] = {
+    {"norm_topk_prob", "expert_weights_norm", KeyRead::Flag, KeyKind::Flag, KeyWeight::Plain,
+     "false", "true"},
+};
+inline constexpr ConfigKey kScaleKeys[] = {
+    {"routed_scaling_factor", "expert_weights_scale", KeyRead::Scale, KeyKind::Positive,
+     KeyWeight::Plain, "1", "1"},
+};
+// A file without the key and without a config is sigmoid when it has correction biases.
+inline constexpr ConfigKey kSigmoidKeys[] = {
+    {"scoring_func", "expert_gating_func", KeyRead::Gating, KeyKind::Text, KeyWeight::Plain,
+     "sigmoid", "sigmoid"},
 };
 
 }  // namespace ktx::families

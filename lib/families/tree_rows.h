@@ -39,6 +39,14 @@ inline constexpr ClassRow kRotary{"{P}RotaryEmbedding"};
 inline constexpr ClassRow kMlp{"{P}MLP"};
 inline constexpr ClassRow kNorm{"{P}RMSNorm"};
 
+inline constexpr ClassRow kMoe{"{P}MoE"};
+inline constexpr ClassRow kTopkRouter{"{P}TopkRouter"};
+// transformers 4 has a list of experts, transformers 5 one module for all of them.
+inline constexpr ClassRow kExpertsOrList{
+    "torch.nn.modules.container.ModuleList",
+    "torch.nn.ModuleList ModuleList {P}Experts K.{P}Experts T.{P}Experts "
+    "{P}NaiveMoe K.{P}NaiveMoe T.{P}NaiveMoe"};
+
 inline constexpr ModuleRow kStem[] = {
     {Role::Model, "model", &kModel},
     {Role::Embedding,
@@ -76,6 +84,55 @@ inline constexpr ModuleRow kQkNorms[] = {
     {Role::QNorm, "L.self_attn.q_norm", &kNorm, When::Always, {{"weight", "B.attn_q_norm.weight"}}},
     {Role::KNorm, "L.self_attn.k_norm", &kNorm, When::Always, {{"weight", "B.attn_k_norm.weight"}}},
 };
+// Norms that only some models of the family have.
+inline constexpr ModuleRow kOptionalQkNorms[] = {
+    {Role::QNorm, "L.self_attn.q_norm", &kNorm, When::QkNorm, {{"weight", "B.attn_q_norm.weight"}}},
+    {Role::KNorm, "L.self_attn.k_norm", &kNorm, When::QkNorm, {{"weight", "B.attn_k_norm.weight"}}},
+};
+inline constexpr ModuleRow kMlaProjections[] = {
+    {Role::QProj,
+     "L.self_attn.q_proj",
+     &kLinear,
+     When::NoQueryLatent,
+     {{"weight", "B.attn_q.weight"}}},
+    {Role::QAProj,
+     "L.self_attn.q_a_proj",
+     &kLinear,
+     When::QueryLatent,
+     {{"weight", "B.attn_q_a.weight"}, {"bias", "B.attn_q_a.bias", When::AttentionBias}}},
+    {Role::QANorm,
+     "L.self_attn.q_a_layernorm",
+     &kNorm,
+     When::QueryLatent,
+     {{"weight", "B.attn_q_a_norm.weight"}}},
+    {Role::QBProj,
+     "L.self_attn.q_b_proj",
+     &kLinear,
+     When::QueryLatent,
+     {{"weight", "B.attn_q_b.weight"}}},
+    {Role::KvAProj,
+     "L.self_attn.kv_a_proj_with_mqa",
+     &kLinear,
+     When::Always,
+     {{"weight", "B.attn_kv_a_mqa.weight"}, {"bias", "B.attn_kv_a_mqa.bias", When::AttentionBias}}},
+    {Role::KvANorm,
+     "L.self_attn.kv_a_layernorm",
+     &kNorm,
+     When::Always,
+     {{"weight", "B.attn_kv_a_norm.weight"}}},
+    {Role::KvBProj,
+     "L.self_attn.kv_b_proj",
+     &kLinear,
+     When::Always,
+     {{"weight", "B.attn_kv_b.weight"},
+      {"k_b", "B.attn_k_b.weight"},
+      {"v_b", "B.attn_v_b.weight"}}},
+    {Role::OProj,
+     "L.self_attn.o_proj",
+     &kLinear,
+     When::Always,
+     {{"weight", "B.attn_output.weight"}, {"bias", "B.attn_output.bias", When::AttentionBias}}},
+};
 inline constexpr ModuleRow kLayerRotary[] = {
     {Role::Rotary, "L.self_attn.rotary_emb", &kRotary},
 };
@@ -108,6 +165,48 @@ inline constexpr ModuleRow kExpertParts[] = {
     {Role::Activation, "L.mlp.experts.{expert}.act_fn", &kSilu, When::Moe},
 };
 
+inline constexpr ParamRow kStackedGate{"gate", "B.ffn_gate_exps.weight"};
+inline constexpr ParamRow kStackedUp{"up", "B.ffn_up_exps.weight"};
+inline constexpr ParamRow kStackedDown{"down", "B.ffn_down_exps.weight"};
+// Routed experts with a correction bias, as DeepSeek V3 has them.
+inline constexpr ModuleRow kMoeExperts[] = {
+    {Role::Moe, "L.mlp", &kMoe, When::Moe},
+    {Role::Experts,
+     "L.mlp.experts",
+     &kExpertsOrList,
+     When::Moe,
+     {kStackedGate, kStackedUp, kStackedDown}},
+};
+// The bias had no suffix in the first files.
+inline constexpr ParamRow kCorrectionBias{"correction_bias", "B.exp_probs_b.bias | B.exp_probs_b",
+                                          When::CorrectionBias};
+inline constexpr ModuleRow kCorrectedRouter[] = {
+    {Role::Router,
+     "L.mlp.gate",
+     &kTopkRouter,
+     When::Moe,
+     {{"weight", "B.ffn_gate_inp.weight"}, kCorrectionBias}},
+};
+inline constexpr ModuleRow kSharedExperts[] = {
+    {Role::SharedMlp, "L.mlp.shared_experts", &kMlp, When::MoeWithShared},
+    {Role::GateProj,
+     "L.mlp.shared_experts.gate_proj",
+     &kLinear,
+     When::MoeWithShared,
+     {{"weight", "B.ffn_gate_shexp.weight"}}},
+    {Role::UpProj,
+     "L.mlp.shared_experts.up_proj",
+     &kLinear,
+     When::MoeWithShared,
+     {{"weight", "B.ffn_up_shexp.weight"}}},
+    {Role::DownProj,
+     "L.mlp.shared_experts.down_proj",
+     &kLinear,
+     When::MoeWithShared,
+     {{"weight", "B.ffn_down_shexp.weight"}}},
+    {Role::Activation, "L.mlp.shared_experts.act_fn", &kSilu, When::MoeWithShared},
+};
+
 inline constexpr ModuleRow kLayerNorms[] = {
     {Role::AttentionNorm,
      "L.input_layernorm",
@@ -119,6 +218,20 @@ inline constexpr ModuleRow kLayerNorms[] = {
      &kNorm,
      When::Always,
      {{"weight", "B.ffn_norm.weight"}}},
+};
+// In files of some families the norm before the feed-forward part has the name that it has in
+// the tree.
+inline constexpr ModuleRow kPostAttentionNorms[] = {
+    {Role::AttentionNorm,
+     "L.input_layernorm",
+     &kNorm,
+     When::Always,
+     {{"weight", "B.attn_norm.weight"}}},
+    {Role::MlpNorm,
+     "L.post_attention_layernorm",
+     &kNorm,
+     When::Always,
+     {{"weight", "B.post_attention_norm.weight"}}},
 };
 
 inline constexpr ModuleRow kFinalNorm[] = {

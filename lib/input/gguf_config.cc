@@ -29,8 +29,19 @@ struct GgufFamily {
   bool sure = true;                // false when the signs of another could not be looked for
 };
 
+// Whether the two compute the same from a GGUF of their architecture; only a config can then
+// say which one it is.
+bool compute_alike(const Family& a, const Family& b) {
+  return std::string_view(a.gguf_arch) == b.gguf_arch && a.attention == b.attention &&
+         a.layers == b.layers && a.shared == b.shared && a.router == b.router;
+}
+
 // Nothing where the GGUF does not say: a file of metadata alone has no tensors.
 std::optional<bool> has_sign(GgufKeys& keys, const GgufSign& sign) {
+  if (sign.pre[0] != '\0') {
+    const GgufValue* pre = keys.gguf.value("tokenizer.ggml.pre");
+    return pre && pre->string() == sign.pre;
+  }
   if (sign.tensor[0] != '\0') {
     if (keys.any_layer(sign.tensor)) return true;
     return keys.gguf.tensors().empty() ? std::nullopt : std::optional(false);
@@ -199,7 +210,7 @@ class Merger {
     ++compared_;
     const Family* of_config = families::find_model_type(type);
     if (of_config && std::string_view(of_config->gguf_arch) == of_gguf.family->gguf_arch &&
-        (of_config == of_gguf.family || !of_gguf.sure)) {
+        (compute_alike(*of_config, *of_gguf.family) || !of_gguf.sure)) {
       return of_config;
     }
     disagree(KeyWeight::Structural, "model_type", fmt::format("'{}'", printable(type)),

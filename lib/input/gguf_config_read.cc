@@ -163,13 +163,21 @@ std::optional<ConfigScalar> read_tied(GgufKeys& keys, std::string_view) {
 }
 
 std::optional<ConfigScalar> read_attention_bias(GgufKeys& keys, std::string_view) {
-  if (!keys.any_layer("attn_q.weight")) return std::nullopt;
-  return keys.any_layer("attn_q.bias") != nullptr;
+  for (const char* leaf : {"attn_q", "attn_qkv"}) {
+    if (!keys.any_layer(fmt::format("{}.weight", leaf))) continue;
+    return keys.any_layer(fmt::format("{}.bias", leaf)) != nullptr;
+  }
+  return std::nullopt;
 }
 
 std::optional<ConfigScalar> read_mlp_bias(GgufKeys& keys, std::string_view) {
   if (!keys.any_layer("ffn_up.weight")) return std::nullopt;
   return keys.any_layer("ffn_up.bias") != nullptr;
+}
+
+std::optional<ConfigScalar> read_qk_norm(GgufKeys& keys, std::string_view) {
+  if (keys.gguf.tensors().empty()) return std::nullopt;
+  return keys.any_layer("attn_q_norm.weight") != nullptr;
 }
 
 std::optional<ConfigScalar> read_rope_type(GgufKeys& keys, std::string_view key) {

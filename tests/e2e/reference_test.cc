@@ -1,5 +1,5 @@
-// The eight test models from GGUF to text, against their references: greedy tokens
-// and log-probabilities of 51 prompts.
+// The test models from GGUF to text, against their references: greedy tokens and
+// log-probabilities of the 51 prompts of the first eight, and those of the second set.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -8,7 +8,9 @@
 
 #include "tests/support/comparison.h"
 #include "tests/support/paths.h"
+#include "tests/support/reference_run.h"
 #include "tests/support/run_program.h"
+#include "tests/support/test_models.h"
 #include "tests/support/unsplit_kv_b.h"
 
 namespace ktx::testing {
@@ -114,6 +116,60 @@ TEST_P(DefaultPrecision, AgreesInAtLeast46Of51Cases) {
 
 INSTANTIATE_TEST_SUITE_P(Inputs, DefaultPrecision, ::testing::Values("int8", "bf16"),
                          [](const auto& info) { return std::string(info.param); });
+
+// The second set, whose references have an F32 cache and no rounding at all.
+struct SharedModel {
+  const char* name;
+  double int8_mean;  // llama.cpp's with int8 activations
+};
+const SharedModel kSecondSet[] = {
+    {"glm4_moe", 0.048}, {"minimax_m2", 0.042}, {"glm4_moe_lite", 0.053}};
+
+class EverySharedModel : public ::testing::TestWithParam<SharedModel> {
+ protected:
+  void SetUp() override {
+    if (test_model_dir(name()).empty()) GTEST_SKIP() << "no test model " << name();
+  }
+  static std::string name() { return GetParam().name; }
+  static std::string reference() { return model_dir(name()) + "/reference-q4_k_m.json"; }
+};
+
+TEST_P(EverySharedModel, ExactPrecisionGivesTheReferencesTokensAndLogprobs) {
+  const Comparison result = Reference(model_gguf(name()), reference()).compare("exact");
+  EXPECT_GE(result.cases, 7);
+  EXPECT_EQ(result.equal, result.cases);
+  EXPECT_LE(result.mean(), 0.001);
+  EXPECT_LE(result.worst, 0.02);
+}
+
+TEST_P(EverySharedModel, DefaultPrecisionIsAsNearAsLlamaCppsWithInt8Activations) {
+  const Comparison result = Reference(model_gguf(name()), reference()).compare("fast");
+  EXPECT_GE(result.equal, 0.85 * result.cases);
+  EXPECT_LE(result.mean(), GetParam().int8_mean);
+}
+
+TEST_P(EverySharedModel, ChunksAndBatchesGiveTheReferences) {
+  const TempDir dir;
+  const std::string plan = dir.path("model.ktxplan");
+  const Finished run = run_program({ktx_compile(), "-q", model_gguf(name()), "-o", plan});
+  ASSERT_EQ(run.status, 0) << run.err;
+  runtime::EngineOptions options;
+  options.precision = runtime::Precision::Exact;
+  options.chunk_tokens = 512;
+  options.max_batch = 6;
+  const auto engine = runtime::Engine::open(plan, options);
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  const json cases = reference_cases(model_dir(name()));
+  Comparison result;
+  for (const int64_t chunk : {1, 7, 64, 512}) compare_case(**engine, cases.back(), chunk, result);
+  compare_together(**engine, cases, result);
+  EXPECT_EQ(result.equal, result.cases);
+  EXPECT_LE(result.mean(), 0.001);
+  EXPECT_LE(result.worst, 0.02);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, EverySharedModel, ::testing::ValuesIn(kSecondSet),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 // Older files hold one matrix where newer ones hold two; in F16 the joined matrix
 // equals neither bit for bit, so tokens are compared and log-probabilities bounded.

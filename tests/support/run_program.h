@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -60,9 +61,11 @@ inline std::string ktx_run() {
   return binary_dir() + "/ktx-run";
 }
 
-// A bundled test model: its folder, or its Q4_K_M GGUF.
+// A test model: its folder, or its Q4_K_M GGUF.
 inline std::string model_dir(const std::string& name) {
-  return std::string(source_dir() + "/tests/models/") + name;
+  const std::string bundled = source_dir() + "/tests/models/" + name;
+  const std::string shared = shared_dir() + "/models/" + name;
+  return std::filesystem::exists(bundled) || !std::filesystem::exists(shared) ? bundled : shared;
 }
 inline std::string model_gguf(const std::string& name) {
   return model_dir(name) + "/" + name + "-q4_k_m.gguf";

@@ -1,9 +1,10 @@
 // The small trained models used by tests: tests/models of the repository, or ../shared/models
-// if the repository does not carry them.
+// for those that the repository does not carry.
 #pragma once
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "tests/support/paths.h"
 
@@ -12,7 +13,11 @@ namespace ktx::testing {
 inline constexpr const char* kTestModels[] = {"llama",    "mixtral",   "qwen2",      "qwen2moe",
                                               "qwen3moe", "deepseek2", "deepseek2g", "deepseek3"};
 
-// The folder of all models.
+// Of newer families, in ../shared/models only. With an F32 cache everywhere their references are
+// exact.
+inline constexpr const char* kSharedModels[] = {"glm4_moe", "minimax_m2", "glm4_moe_lite"};
+
+// The folder of all models of the first list.
 inline std::string test_models_dir() {
   const std::string copied = source_dir() + "/tests/models";
   return std::filesystem::exists(copied + "/qwen3moe") ? copied : shared_dir() + "/models";
@@ -33,6 +38,15 @@ inline std::string test_model_dir(const std::string& name) {
 inline std::string test_model_gguf(const std::string& name) {
   const std::string dir = test_model_dir(name);
   return dir.empty() ? "" : dir + "/" + name + "-q4_k_m.gguf";
+}
+
+// kTestModels, and those of kSharedModels that are there.
+inline std::vector<const char*> present_models() {
+  std::vector<const char*> models(std::begin(kTestModels), std::end(kTestModels));
+  for (const char* name : kSharedModels) {
+    if (!test_model_dir(name).empty()) models.push_back(name);
+  }
+  return models;
 }
 
 }  // namespace ktx::testing

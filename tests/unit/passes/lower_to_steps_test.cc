@@ -15,10 +15,10 @@ constexpr const char* kAttentionOfOneLayerOnTheCpu =
 
 // The model's one rotary module serves attention on either device.
 TEST(LowerToSteps, WeightsAreWhereTheirStepRuns) {
-  for (const char* model : ktx::testing::kTestModels) {
+  for (const char* model : ktx::testing::present_models()) {
     SCOPED_TRACE(model);
     CheckedFile file;
-    build(file, ktx::testing::test_models_dir() + "/" + model + "/config.json");
+    build(file, ktx::testing::test_model_dir(model) + "/config.json");
     file.state.check.only = false;
     file.state.check.target_given = true;
     file.state.target.gpus = {{.name = "test",

@@ -38,10 +38,9 @@ Result<GgufFile> make(const TempDir& dir, const HfConfig& config, SynthOptions o
 // tensors, shapes and types, and metadata that say the same.
 TEST(SynthModel, HasTheTensorsAndTypesOfTheTestModels) {
   int count = 0;
-  for (const char* name : {"llama", "mixtral", "qwen2", "qwen2moe", "qwen3moe", "deepseek2",
-                           "deepseek2g", "deepseek3"}) {
+  for (const char* name : ktx::testing::present_models()) {
     SCOPED_TRACE(name);
-    const std::string folder = test_models_dir() + "/" + name;
+    const std::string folder = ktx::testing::test_model_dir(name);
     const auto real = GgufFile::open(folder + "/" + name + "-q4_k_m.gguf");
     const auto config = HfConfig::read(folder);
     if (!real.ok() || !config.ok()) continue;

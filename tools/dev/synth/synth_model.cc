@@ -72,12 +72,30 @@ class Synthesiser {
  private:
   bool is_mla() const { return family_->attention == families::AttentionKind::Mla; }
   bool has_groups() const { return by_two_best() || routes_by(RouterKind::GroupsByBest); }
+  // Behind the dense ones, every n-th.
+  bool is_moe(int64_t layer) const {
+    return has_experts() && layer >= dense_ && (layer + 1) % moe_step_ == 0;
+  }
   bool by_two_best() const { return routes_by(RouterKind::GroupsByTwoBest); }
   bool routes_by(RouterKind router) const { return family_->router == router; }
   bool has_experts() const { return experts_ > 0; }
   bool has_qkv_bias() const {
-    return family_->bias == families::BiasKind::Qkv ||
-           config_.boolean("attention_bias").value_or(false);
+    return family_->bias == families::BiasKind::Qkv || flag("attention_bias").value_or(false);
+  }
+
+  // As JSON text, without the quotes of a text; "" when the family has none.
+  std::string default_of(std::string_view key) const {
+    for (const families::ConfigDefault& row : family_->defaults) {
+      if (row.key != key) continue;
+      const std::string_view value = row.value;
+      return std::string(value.starts_with('"') ? value.substr(1, value.size() - 2) : value);
+    }
+    return "";
+  }
+  std::optional<bool> flag(std::string_view key) const {
+    if (const auto value = config_.boolean(key)) return value;
+    const std::string value = default_of(key);
+    return value.empty() ? std::nullopt : std::optional(value == "true");
   }
 
   Result<int64_t> need(const char* key) const {
@@ -123,15 +141,26 @@ class Synthesiser {
       nope_ = KTX_TRY(need("qk_nope_head_dim"));
       v_dim_ = KTX_TRY(need("v_head_dim"));
     }
-    if (family_->layers == LayerPattern::FirstDense) {
+    if (family_->has_config_key("first_k_dense_replace")) {
       dense_ = config_.i64("first_k_dense_replace").value_or(0);
+    }
+    if (family_->layers == LayerPattern::FirstDenseThenStep) {
+      moe_step_ = std::max<int64_t>(config_.i64("decoder_sparse_step").value_or(1), 1);
+    }
+    rotary_ = head_dim_;
+    if (family_->partial_rotary) {
+      const double part = config_.f64("partial_rotary_factor").value_or(1);
+      rotary_ = config_.i64("rotary_dim")
+                    .value_or(static_cast<int64_t>(part * static_cast<double>(head_dim_)));
     }
     if (family_->shared == SharedKind::Count) {
       shared_ffn_ = config_.i64("n_shared_experts").value_or(0) * expert_ffn_;
     } else if (family_->shared == SharedKind::Width) {
       shared_ffn_ = KTX_TRY(need("shared_expert_intermediate_size"));
     }
-    tied_ = config_.boolean("tie_word_embeddings").value_or(false);
+    has_qk_norm_ = flag("use_qk_norm").value_or(true);
+    tied_ = flag("tie_word_embeddings").value_or(false);
+    scoring_ = config_.string("scoring_func").value_or(default_of("scoring_func"));
     facts_ = {layers_, experts_, heads_[0] / kv_heads_[0], tied_};
     return {};
   }
@@ -177,7 +206,7 @@ class Synthesiser {
     if (is_mla()) {
       add_mla_metadata();
     } else {
-      u32("rope.dimension_count", head_dim_);
+      u32("rope.dimension_count", rotary_);
       if (config_.i64("head_dim")) {
         u32("attention.key_length", head_dim_);
         u32("attention.value_length", head_dim_);
@@ -206,14 +235,22 @@ class Synthesiser {
     }
   }
 
+  // Those that the family has.
   void add_group_metadata() {
-    u32("leading_dense_block_count", dense_);
-    u32("expert_shared_count", config_.i64("n_shared_experts").value_or(0));
-    u32("expert_group_count", config_.i64("n_group").value_or(1));
-    u32("expert_group_used_count", config_.i64("topk_group").value_or(1));
-    f32("expert_weights_scale", config_.f64("routed_scaling_factor").value_or(1));
-    u32("expert_gating_func", by_two_best() ? 2 : 1);
-    if (config_.boolean("norm_topk_prob").value_or(by_two_best())) {
+    const auto known = [&](std::string_view key) { return family_->has_gguf_key(key); };
+    const auto count = [&](std::string_view key, int64_t value) {
+      if (known(key)) u32(key, value);
+    };
+    count("leading_dense_block_count", dense_);
+    count("interleave_moe_layer_step", moe_step_);
+    count("expert_shared_count", config_.i64("n_shared_experts").value_or(0));
+    count("expert_group_count", config_.i64("n_group").value_or(1));
+    count("expert_group_used_count", config_.i64("topk_group").value_or(1));
+    if (known("expert_weights_scale")) {
+      f32("expert_weights_scale", config_.f64("routed_scaling_factor").value_or(1));
+    }
+    count("expert_gating_func", scoring_ == "sigmoid" ? 2 : 1);
+    if (known("expert_weights_norm") && config_.boolean("norm_topk_prob").value_or(by_two_best())) {
       writer_.add_bool(arch_ + ".expert_weights_norm", true);
     }
   }
@@ -316,7 +353,7 @@ class Synthesiser {
     }
     norm(ir::Role::AttentionPostNorm, layer, hidden_);
     norm(ir::Role::MlpNorm, layer, hidden_);
-    if (has_experts() && layer >= dense_) {
+    if (is_moe(layer)) {
       add_experts(layer, blk);
     } else {
       const int64_t width = of_layer(ffn_, layer);
@@ -340,6 +377,7 @@ class Synthesiser {
       noise(blk + "attn_v.bias", kv, kSigma);
     }
     const bool rows = family_->qk_norm == families::QkNormKind::Row;
+    if (!has_qk_norm_) return;
     norm(ir::Role::QNorm, layer, rows ? q : head_dim_);
     norm(ir::Role::KNorm, layer, rows ? kv : head_dim_);
   }
@@ -407,7 +445,7 @@ class Synthesiser {
     const double high = config_.f64("rope_scaling.high_freq_factor").value_or(4);
     const auto length = static_cast<double>(
         config_.i64("rope_scaling.original_max_position_embeddings").value_or(8192));
-    values("rope_freqs.weight", {head_dim_ / 2}, [=, dim = head_dim_](uint64_t i) {
+    values("rope_freqs.weight", {rotary_ / 2}, [=, dim = rotary_](uint64_t i) {
       const double wave =
           2 * kPi * std::pow(theta, 2.0 * static_cast<double>(i) / static_cast<double>(dim));
       if (wave < length / high) return 1.f;
@@ -426,6 +464,9 @@ class Synthesiser {
   int64_t hidden_ = 0, layers_ = 0, head_dim_ = 0, vocab_ = 0;
   std::vector<int64_t> heads_, kv_heads_, ffn_;  // by layer
   int64_t experts_ = 0, used_ = 0, expert_ffn_ = 0, shared_ffn_ = 0, dense_ = 0;
+  int64_t moe_step_ = 1, rotary_ = 0;
+  bool has_qk_norm_ = true;
+  std::string scoring_;
   int64_t q_rank_ = 0, kv_rank_ = 0, rope_ = 0, nope_ = 0, v_dim_ = 0;
   bool tied_ = false;
   uint64_t tensor_count_ = 0;
