@@ -29,6 +29,7 @@ usage: synth-gguf CONFIG.json -o OUT.gguf [options]
   --threads T        default: all cores
   --vocab-from GGUF  take its tokenizer instead of a synthetic one
   --skew             route unevenly
+  --strong           weights by which every part of the model shows in the logits
   --unsplit-kv       MLA: attn_kv_b instead of attn_k_b and attn_v_b
   --split-experts    one tensor an expert, as in files of before April 2024
   --mtp              add a multi-token prediction layer (deepseek)
@@ -67,6 +68,8 @@ int main(int argc, char** argv) {
     }
     if (arg == "--skew") {
       options.skew = true;
+    } else if (arg == "--strong") {
+      options.strong = true;
     } else if (arg == "--unsplit-kv") {
       options.unsplit_kv = true;
     } else if (arg == "--split-experts") {

@@ -69,10 +69,12 @@ TEST(BuildGraph, TestModelsEqualTheirGoldens) {
 
 // Of families without a trained model.
 TEST(BuildGraph, GraphsOfAConfigAloneEqualTheirGoldens) {
-  for (const char* name : {"olmo2"}) {
+  for (const std::string folder : {"olmo2", "synthetic/seed_oss", "synthetic/ernie4_5_moe"}) {
+    const std::string name = folder.substr(folder.rfind('/') + 1);
+    SCOPED_TRACE(name);
     DiagSink diags;
     const auto config =
-        input::HfConfig::read(fmt::format("{}/tests/models/{}", source_dir(), name));
+        input::HfConfig::read(fmt::format("{}/tests/models/{}", source_dir(), folder));
     ASSERT_TRUE(config.ok()) << config.error().message;
     const auto graph = build_graph(*config, diags);
     ASSERT_TRUE(graph.ok()) << graph.error().message;
@@ -290,7 +292,7 @@ TEST(BuildGraph, UnknownArchitectureNamesTheNearest) {
   EXPECT_EQ(
       build_graph(derived, diags).error().message,
       "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are "
-      "deepseek2, glm4moe, llama, minimax-m2, olmo2, qwen2, qwen2moe, qwen3, qwen3moe [KTX-C002]");
+      "deepseek2, ernie4_5-moe, glm4moe, llama, minimax-m2, olmo2, qwen2, qwen2moe, qwen3, qwen3moe, seed_oss [KTX-C002]");
 }
 
 TEST(BuildGraph, OldRouterBiasNameAndStackedHeadsAreRead) {

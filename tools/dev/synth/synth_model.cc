@@ -27,6 +27,11 @@ constexpr float kSigma = 0.02f;
 constexpr float kEmbeddingSigma = 50 * kSigma;
 constexpr float kResidualSigma = 0.1f * kSigma;  // attn_output and ffn_down
 
+// With `strong` weights: the deviation of a product of normed inputs, and what biases and norms
+// have ten times more of.
+constexpr float kStrongProduct = 1.5f;
+constexpr float kStrongNoise = 10;
+
 constexpr double kPi = 3.14159265358979323846;
 
 // A pool made when the first tensor is written: headers alone need none.
@@ -274,6 +279,10 @@ class Synthesiser {
   // A matrix in the type of the mix.
   void matrix(const std::string& name, int64_t layer, std::vector<int64_t> shape,
               float sigma = kSigma) {
+    if (options_.strong) {
+      const bool embedding = sigma == kEmbeddingSigma;
+      sigma = embedding ? 1 : kStrongProduct / std::sqrt(static_cast<float>(shape[0]));
+    }
     const DType dtype = mixed_type(mix_, facts_, name, layer, shape[0]);
     auto& pool = pools_[{dtype, sigma}];
     if (!pool) {
@@ -298,11 +307,14 @@ class Synthesiser {
                          }
                        });
   }
+  // The weights of a norm.
   void ones(const std::string& name, int64_t size) {
+    if (options_.strong) return noise(name, size, 0.02f, 1);
     values(name, {size}, [](uint64_t) { return 1.f; });
   }
   void noise(const std::string& name, int64_t size, float sigma, float mean = 0) {
     const uint64_t seed = next_seed();
+    if (options_.strong) sigma *= kStrongNoise;
     values(name, {size}, [seed, sigma, mean](uint64_t i) {
       return mean + sigma * normal_from_bits(mix_bits(seed ^ mix_bits(i)));
     });
@@ -318,17 +330,21 @@ class Synthesiser {
     const bool whole_row =
         size != head_dim_ && (role == ir::Role::QNorm || role == ir::Role::KNorm);
     // Elements that differ, where a norm of the wrong elements would not be noticed otherwise.
-    if (post || whole_row) return noise(name, size, 0.1f, 1);
+    if (!options_.strong && (post || whole_row)) return noise(name, size, 0.1f, 1);
     ones(name, size);
+  }
+  float router_sigma() const {
+    return options_.strong ? kStrongProduct / std::sqrt(static_cast<float>(hidden_)) : kSigma;
   }
   // Row e is expert e's; with skew the first ones have long rows and win.
   void router(const std::string& name) {
     const uint64_t seed = next_seed();
     values(name, {hidden_, experts_},
-           [seed, hidden = static_cast<uint64_t>(hidden_), skew = options_.skew](uint64_t i) {
+           [seed, hidden = static_cast<uint64_t>(hidden_), skew = options_.skew,
+            sigma = router_sigma()](uint64_t i) {
              const auto expert = static_cast<float>(i / hidden);
-             const float sigma = skew ? kSigma * (1.f + 4.f / (1.f + expert)) : kSigma;
-             return sigma * normal_from_bits(mix_bits(seed ^ mix_bits(i)));
+             const float own = skew ? sigma * (1.f + 4.f / (1.f + expert)) : sigma;
+             return own * normal_from_bits(mix_bits(seed ^ mix_bits(i)));
            });
   }
 

@@ -23,6 +23,9 @@ struct SynthOptions {
   std::string types = "q4_k_m";  // a name of type_mix.def
   std::optional<int64_t> layers = {};
   uint64_t seed = 1;
+  // Attention and feed-forward parts weigh as much as the embedding, positions and norms matter:
+  // for comparisons of numbers. Otherwise a token's own embedding decides.
+  bool strong = false;
   bool skew = false;           // some experts are chosen far more often than others
   bool unsplit_kv = false;     // MLA: attn_kv_b as in files of before April 2025
   bool split_experts = false;  // one tensor an expert (blk.0.ffn_up.7.weight), as before April 2024

@@ -1,0 +1,87 @@
+"""Logits of a synthetic GGUF, computed apart from ktx: by transformers in F32, from weights that
+the module graph assigns to the modules of the Hugging Face model.
+
+    pip install torch transformers gguf
+    synth-gguf seed_oss/config.json --types f32 --strong -o m.gguf
+    ktx-compile m.gguf --emit=module-ir --stop-after=match-rules > m.ktxir
+    python3 make_logits.py seed_oss/config.json m.gguf m.ktxir \
+        7,300,12,12,255,1,64,33,290,8,15,15 > seed_oss/logits.txt
+
+Prints for each token the best id, its logit, and the logit of id 0.
+"""
+import json
+import re
+import sys
+
+import numpy as np
+import torch
+from gguf import GGUFReader
+from gguf.quants import dequantize
+from transformers import AutoConfig, AutoModelForCausalLM
+
+config_file, gguf_file, graph_file, tokens = sys.argv[1:5]
+# Files of these have rows of q and k in the order of pairs; transformers has halves.
+PAIRED_ROWS = {"llama", "mistral", "mixtral", "smollm3", "granitemoe"}
+
+config_json = json.load(open(config_file))
+config = AutoConfig.for_model(**config_json)
+config._attn_implementation = "eager"
+model = AutoModelForCausalLM.from_config(config).float().eval()
+state = dict(model.state_dict())
+state.update(model.named_buffers())
+left = {name for name in state if not name.endswith("inv_freq")}
+
+tensors = {}
+for tensor in GGUFReader(gguf_file).tensors:
+    rows = dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+    rows = rows.reshape([int(n) for n in reversed(tensor.shape)])
+    tensors[tensor.name] = torch.from_numpy(rows.copy())
+
+
+def put(name, value):
+    with torch.no_grad():
+        state[name].copy_(value.reshape(state[name].shape))
+    left.discard(name)
+
+
+def halves(rows, heads):
+    pairs = rows.reshape(heads, rows.shape[0] // heads // 2, 2, *rows.shape[1:])
+    return pairs.swapaxes(1, 2).reshape(rows.shape)
+
+
+modules, path = {}, None
+for line in open(graph_file):
+    if match := re.match(r'module (\S+) :', line):
+        path = match[1]
+    elif match := re.match(r"  param (\S+) \S+ \[.*\] = (\S+)$", line):
+        modules.setdefault(path, {})[match[1]] = tensors[match[2]]
+
+for path, params in modules.items():
+    if "gate" in params and "up" in params:
+        put(path + ".gate_up_proj", torch.cat([params["gate"], params["up"]], dim=1))
+        put(path + ".down_proj", params["down"])
+        continue
+    if "k_b" in params:
+        both = [torch.cat([k.T, v]) for k, v in zip(params["k_b"], params["v_b"])]
+        put(path + ".weight", torch.cat(both))
+        continue
+    for name, value in params.items():
+        key = f"{path}.{name}"
+        if name == "correction_bias":
+            block = path.rsplit(".", 1)[0] + "."
+            key, = [k for k in state if k.startswith(block) and k.endswith("correction_bias")]
+        if key not in state and config.tie_word_embeddings and path == "lm_head":
+            continue
+        if config.model_type in PAIRED_ROWS and path.endswith(("q_proj", "k_proj")):
+            q = path.endswith("q_proj")
+            value = halves(value, config.num_attention_heads if q else config.num_key_value_heads)
+        put(key, value)
+if config.tie_word_embeddings:
+    left.discard("lm_head.weight")
+assert not left, f"no tensors for {sorted(left)}"
+
+with torch.no_grad():
+    logits = model(torch.tensor([[int(t) for t in tokens.split(",")]])).logits[0]
+for row in logits:
+    best = int(row.argmax())
+    print(f"{best} {row[best]:.6f} {row[0]:.6f}")
