@@ -285,8 +285,8 @@ class Builder {
   // Some converters write q, k and v, or the experts' gate and up, as one tensor.
   std::string fused_tensor(Role role, std::string_view param, int32_t layer) const {
     const bool is_qkv = role == Role::QProj || role == Role::KProj || role == Role::VProj;
-    if (is_qkv && family_.attention == AttentionKind::Gqa && param == "weight") {
-      return expand_layer("B.attn_qkv.weight", layer);
+    if (is_qkv && family_.attention == AttentionKind::Gqa) {
+      return expand_layer(fmt::format("B.attn_qkv.{}", param), layer);
     }
     if (role == Role::Experts && (param == "gate" || param == "up")) {
       return expand_layer("B.ffn_gate_up_exps.weight", layer);
@@ -321,10 +321,9 @@ class Builder {
 
 Result<const Family*> pick_architecture(const input::HfConfig& config) {
   const std::string type = config.model_type();
-  if (const Family* family = families::find_model_type(type)) return family;
-  for (const std::string& architecture :
-       config.strings("architectures").value_or(std::vector<std::string>())) {
-    if (const Family* family = families::find_architecture(architecture)) return family;
+  if (const Family* family = families::find_family(
+          type, config.strings("architectures").value_or(std::vector<std::string>()))) {
+    return family;
   }
   // Names as the file that said it writes them: "qwen3moe" in a GGUF.
   const input::ConfigValue* value = config.find("model_type");

@@ -174,12 +174,15 @@ ir::Param TensorBinder::bind_rows(std::string_view param, const std::string& ten
                                   const ParamShape& shape, int64_t first, int64_t all_rows,
                                   std::string_view purpose) {
   ir::Param out{std::string(param), {}, DType::F32, shape.rows, shape.cols, shape.matrices};
-  const ParamShape whole{shape.cols, all_rows, 1};
+  // A vector's parts are counted in units of the part.
+  const bool vector = shape.rows == 1;
+  const ParamShape whole =
+      vector ? ParamShape{all_rows, 1, 1} : ParamShape{shape.cols, all_rows, 1};
   if (const input::GgufTensor* found = find(tensor, purpose, whole)) {
     check_shape(*found, whole, purpose);
     out.dtype = found->dtype;
   }
-  out.sources.push_back({tensor, first, shape.rows});
+  out.sources.push_back({tensor, vector ? first / shape.cols : first, shape.rows});
   return out;
 }
 

@@ -35,7 +35,7 @@ class TensorBinder {
   // separated by " | ". `purpose` is for messages: "queries".
   ir::Param bind(std::string_view param, std::string_view tensors, const ParamShape& shape,
                  int32_t layer, std::string_view purpose);
-  // The rows [first, first + rows) of a tensor of `all_rows` rows.
+  // The rows [first, first + rows) of a tensor of `all_rows` rows; of a vector, elements.
   ir::Param bind_rows(std::string_view param, const std::string& tensor, const ParamShape& shape,
                       int64_t first, int64_t all_rows, std::string_view purpose);
   // Gate or up (second half) out of a tensor that holds both of every expert.

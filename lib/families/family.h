@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "lib/families/config_key.h"
@@ -157,5 +158,7 @@ struct Family {
 std::span<const Family* const> all_families();
 const Family* find_architecture(std::string_view architecture);  // null: unknown
 const Family* find_model_type(std::string_view model_type);
+// Of a config: by its model_type, else by the first known of its architectures.
+const Family* find_family(std::string_view model_type, std::span<const std::string> architectures);
 
 }  // namespace ktx::families

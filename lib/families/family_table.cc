@@ -43,6 +43,14 @@ const Family* find_model_type(std::string_view model_type) {
   return nullptr;
 }
 
+const Family* find_family(std::string_view model_type, std::span<const std::string> architectures) {
+  if (const Family* family = find_model_type(model_type)) return family;
+  for (const std::string& architecture : architectures) {
+    if (const Family* family = find_architecture(architecture)) return family;
+  }
+  return nullptr;
+}
+
 const ModuleRow* Family::find_row(ir::Role role) const {
   for (std::span<const ModuleRow> stretch : tree) {
     for (const ModuleRow& row : stretch) {

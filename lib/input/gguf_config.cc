@@ -29,6 +29,11 @@ struct GgufFamily {
   bool sure = true;                // false when the signs of another could not be looked for
 };
 
+const Family* family_of(const HfConfig& config) {
+  return families::find_family(
+      config.model_type(), config.strings("architectures").value_or(std::vector<std::string>()));
+}
+
 // Whether the two compute the same from a GGUF of their architecture; only a config can then
 // say which one it is.
 bool compute_alike(const Family& a, const Family& b) {
@@ -204,11 +209,11 @@ class Merger {
     const std::string type = config_.model_type();
     if (!of_gguf.family) {
       if (alone()) result_.set("model_type", keys_.architecture, ConfigOrigin::Gguf);
-      return families::find_model_type(type);
+      return family_of(config_);
     }
     if (type.empty()) return of_gguf.family;
     ++compared_;
-    const Family* of_config = families::find_model_type(type);
+    const Family* of_config = family_of(config_);
     if (of_config && std::string_view(of_config->gguf_arch) == of_gguf.family->gguf_arch &&
         (compute_alike(*of_config, *of_gguf.family) || !of_gguf.sure)) {
       return of_config;

@@ -316,10 +316,8 @@ void normalise_rope(HfConfig& config) {
 void HfConfig::normalise() {
   normalise_rope(*this);
   rename(*this, "dtype", "torch_dtype");
-  const families::Family* family = families::find_model_type(model_type());
-  for (const std::string& name : strings("architectures").value_or(std::vector<std::string>())) {
-    if (!family) family = families::find_architecture(name);
-  }
+  const families::Family* family = families::find_family(
+      model_type(), strings("architectures").value_or(std::vector<std::string>()));
   if (!family) return;
   for (const auto& [alias, key] : family->aliases) {
     if (key[0] == '\0') {

@@ -63,7 +63,7 @@ std::optional<Role> role_from_name(std::string_view name);
 Kind kind_of(Role role);
 
 // A GGUF tensor, or `row_count` rows of it from `first_row` (all matrices' rows
-// counted through; -1: all rows).
+// counted through; -1: all rows). A row is as long as one of the parameter.
 struct TensorSlice {
   std::string tensor;
   int64_t first_row = 0;

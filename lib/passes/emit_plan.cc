@@ -343,7 +343,7 @@ Status emit_plan(const std::string& path, plan::PlanContents contents,
     for (uint32_t i = 0; i < blob.slice_count; ++i) {
       const plan::SliceRecord& slice = contents.slices[blob.first_slice + i];
       const input::GgufTensor& tensor = source.gguf.tensors()[slice.tensor];
-      const int64_t row = row_bytes(tensor.dtype, tensor.shape[0]).value_or(0);
+      const int64_t row = row_bytes(tensor.dtype, blob.cols).value_or(0);
       packed.slices.push_back(tensor.bytes.subspan(static_cast<size_t>(slice.first_row * row),
                                                    static_cast<size_t>(slice.row_count * row)));
       from.push_back(tensor.dtype);

@@ -9,6 +9,7 @@
 
 #include "lib/arch/build_graph.h"
 #include "lib/input/gguf_config.h"
+#include "lib/input/gguf_writer.h"
 #include "lib/reference/interpreter.h"
 #include "lib/runtime/engine/engine.h"
 #include "tests/support/diag_text.h"
@@ -76,8 +77,9 @@ class SyntheticModels : public ::testing::TestWithParam<SyntheticModel> {
   }
 
   // All tokens in one step, then one by one.
-  void compare(const std::string& rules, runtime::EngineOptions options) {
-    const Finished run = run_program({ktx_compile(), "-q", dir_.path("m.gguf"), "-o",
+  void compare(const std::string& rules, runtime::EngineOptions options,
+               const std::string& gguf = "m.gguf") {
+    const Finished run = run_program({ktx_compile(), "-q", dir_.path(gguf), "-o",
                                       dir_.path("m.ktxplan"), source_dir() + "/rules/" + rules,
                                       "--target=" + source_dir() + "/targets/h200.yaml"});
     ASSERT_EQ(run.status, 0) << run.err;
@@ -136,6 +138,67 @@ TEST_P(SyntheticModels, GiveTheInterpretersLogitsOnAGpu) {
   runtime::EngineOptions options;
   options.open_gpu = HostGpu::opener({}, &log);
   compare("all-gpu.yaml", options);
+}
+
+using Bytes = std::vector<std::byte>;
+
+void append(Bytes& out, std::span<const std::byte> more) {
+  out.insert(out.end(), more.begin(), more.end());
+}
+
+// The F32 tensors of `gguf`, but with q, k and v as one, and gate and up of the experts.
+void fuse_tensors(const input::GgufFile& gguf, const std::string& path) {
+  input::GgufWriter writer;
+  for (const input::GgufValue& value : gguf.metadata()) writer.copy(value);
+  for (const input::GgufTensor& tensor : gguf.tensors()) {
+    const std::string name(tensor.name);
+    const auto with = [&](std::string_view part, std::string_view other) {
+      std::string out = name;
+      return out.replace(name.find(part), part.size(), other);
+    };
+    std::vector<int64_t> shape(tensor.shape.begin(), tensor.shape.begin() + tensor.n_dims);
+    Bytes bytes;
+    if (name.find(".attn_k.") != name.npos || name.find(".attn_v.") != name.npos ||
+        name.find(".ffn_up_exps.") != name.npos) {
+      continue;
+    }
+    if (name.find(".attn_q.") != name.npos) {
+      shape.back() = 0;
+      for (const char* part : {".attn_q.", ".attn_k.", ".attn_v."}) {
+        const input::GgufTensor& one = *gguf.find(with(".attn_q.", part));
+        append(bytes, one.bytes);
+        shape.back() += one.shape[one.n_dims - 1];
+      }
+      writer.add_tensor(with(".attn_q.", ".attn_qkv."), DType::F32, shape, std::move(bytes));
+    } else if (name.find(".ffn_gate_exps.") != name.npos) {
+      const input::GgufTensor& up = *gguf.find(with(".ffn_gate_exps.", ".ffn_up_exps."));
+      const size_t one = tensor.bytes.size() / static_cast<size_t>(shape[2]);
+      for (size_t at = 0; at < tensor.bytes.size(); at += one) {
+        append(bytes, tensor.bytes.subspan(at, one));
+        append(bytes, up.bytes.subspan(at, one));
+      }
+      shape[1] *= 2;
+      writer.add_tensor(with(".ffn_gate_exps.", ".ffn_gate_up_exps."), DType::F32, shape,
+                        std::move(bytes));
+    } else {
+      append(bytes, tensor.bytes);
+      writer.add_tensor(name, tensor.dtype, shape, std::move(bytes));
+    }
+  }
+  ASSERT_TRUE(writer.write(path));
+}
+
+TEST_P(SyntheticModels, GiveTheSameLogitsFromFusedTensors) {
+  const auto gguf = input::GgufFile::open(dir_.path("m.gguf"));
+  ASSERT_TRUE(gguf.ok()) << gguf.error().message;
+  if (!gguf->has("blk.0.attn_k.weight")) GTEST_SKIP() << "latent attention";
+  fuse_tensors(*gguf, dir_.path("fused.gguf"));
+  compare("cpu-only.yaml", {}, "fused.gguf");
+  ASSERT_EQ(run_program({ktx_run(), "inspect", dir_.path("m.ktxplan"), "--export-gguf",
+                         dir_.path("out.gguf")})
+                .status,
+            0);
+  EXPECT_EQ(read_file(dir_.path("out.gguf")), read_file(dir_.path("fused.gguf")));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SyntheticModels,

@@ -336,6 +336,23 @@ TEST_F(GgufConfigDeepseek, WithoutBiasesItIsV2) {
   EXPECT_GE(diags_.errors(), 1);
 }
 
+// Their graphs are the same, so a config may say which of the two it is.
+TEST_F(GgufConfigDeepseek, TheConfigNamesTheFamilyAmongThoseThatComputeAlike) {
+  std::string config = kV3;
+  const size_t at = config.find("deepseek_v3");
+  config.replace(at, 11, "glm4_moe_lite");
+  EXPECT_EQ(merge(config.c_str()).model_type(), "glm4_moe_lite");
+  EXPECT_EQ(diags_.errors(), 0) << messages();
+  config.replace(at, 13, "new_name\", \"architectures\": [\"Glm4MoeLiteForCausalLM\"], \"x\": \"");
+  EXPECT_EQ(merge(config.c_str()).string("scoring_func"), "sigmoid");
+  EXPECT_EQ(diags_.errors(), 0) << messages();
+}
+
+TEST_F(GgufConfigDeepseek, TheTokenizersSplittingTellsThemApart) {
+  set(gguf_str("tokenizer.ggml.pre", "glm4"));
+  EXPECT_EQ(derive().model_type(), "glm4_moe_lite");
+}
+
 TEST_F(GgufConfigDeepseek, ReadsTheNewAttentionKeys) {
   tiny_.pairs[5] = gguf_u32("deepseek2.attention.head_count_kv", 1);
   tiny_.pairs[6] = gguf_u32("deepseek2.attention.key_length", 32);    // kv_lora + rope
