@@ -46,6 +46,9 @@ class Reader {
     p_.qk_norm = in_.flag("use_qk_norm").value_or(true);
     p_.row_qk_norm = family_.qk_norm == families::QkNormKind::Row;
     read_activation();
+    if (in_.number_or_null("clip_qkv", 0, 1e6).value_or(0) != 0) {
+      in_.fail("'clip_qkv' is set: clamped queries, keys and values are not known");
+    }
     if (family_.attention == AttentionKind::Mla) {
       read_mla();
     } else {
@@ -309,6 +312,11 @@ class Reader {
         in_.fail("'mlp_only_layers' is no list of layer numbers");
       }
       std::ranges::sort(dense_layers);
+    }
+    const auto kinds = in_.config().strings("mlp_layer_types");
+    if (kinds && kinds->size() == p_.shapes.size()) {
+      for (size_t i = 0; i < kinds->size(); ++i) p_.shapes[i].experts = (*kinds)[i] == "sparse";
+      return;
     }
     for (int64_t i = 0; i < p_.layers; ++i) {
       p_.shapes[i].experts = i >= first_dense && i <= last_moe && i % moe_every == 0 &&

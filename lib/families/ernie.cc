@@ -1,5 +1,6 @@
-// ERNIE 4.5 with experts: every n-th layer behind the first dense ones has experts, chosen by
-// softmax scores with a correction bias, and shared ones beside them.
+// ERNIE 4.5: Llama's graph with pairs of neighbours rotated. With experts, every n-th layer behind
+// the first dense ones has experts, chosen by softmax scores with a correction bias, and shared
+// ones beside them.
 #include "lib/families/key_rows.h"
 #include "lib/families/tree_rows.h"
 
@@ -28,8 +29,13 @@ constexpr std::span<const ModuleRow> kTree[] = {
     kRoot,        kStem,          kSelfAttention, kGqaProjections, kDenseMlp,    kExperts,
     kExpertParts, kSharedExperts, kLayerNorms,    kFinalNorm,      kModelRotary, kHead,
 };
+constexpr std::span<const ModuleRow> kTreeDense[] = {
+    kRoot,       kStem,      kSelfAttention, kGqaProjections, kDenseMlp,
+    kLayerNorms, kFinalNorm, kModelRotary,   kHead,
+};
 
 constexpr const char* kModelTypes[] = {"ernie4_5_moe"};
+constexpr const char* kModelTypesDense[] = {"ernie4_5"};
 constexpr ConfigKey kLayerKeys[] = {
     {"decoder_sparse_step", "interleave_moe_layer_step", KeyRead::Int, KeyKind::Count,
      KeyWeight::Structural, "1", "1"},
@@ -42,6 +48,15 @@ constexpr std::span<const ConfigKey> kKeys[] = {
     kSizeKeys,        kKvHeadKeys,        kMlpKeys,         kModelKeys,        kHeadKeys,
     kTiedKeys,        kAttentionBiasKeys, kRopeScalingKeys, kRoutedExpertKeys, kUsedExpertKeys,
     kExpertWidthKeys, kSharedCountKeys,   kFirstDenseKeys,  kLayerKeys,        kScoringKeys,
+};
+constexpr std::span<const ConfigKey> kKeysDense[] = {
+    kSizeKeys, kKvHeadKeys, kMlpKeys,           kModelKeys,
+    kHeadKeys, kTiedKeys,   kAttentionBiasKeys, kRopeScalingKeys,
+};
+constexpr ConfigAlias kAliasesDense[] = {{"use_bias", "attention_bias"}};
+constexpr ConfigDefault kDefaultsDense[] = {
+    {"attention_bias", "false"}, {"head_dim", "128"},      {"tie_word_embeddings", "true"},
+    {"rms_norm_eps", "1e-5"},    {"rope_theta", "500000"},
 };
 constexpr ConfigAlias kAliases[] = {
     {"moe_num_experts", "n_routed_experts"},
@@ -84,6 +99,22 @@ const Family kErnie45Moe = {
     .aliases = kAliases,
     .tree = kTree,
     .more_classes = "K.{P}Statics",
+};
+
+extern const Family kErnie45;
+const Family kErnie45 = {
+    .architecture = "Ernie4_5ForCausalLM",
+    .model_types = kModelTypesDense,
+    .gguf_arch = "ernie4_5",
+    .prefix = "Ernie4_5",
+    .module_k = "transformers.models.ernie4_5.modeling_ernie4_5",
+    .module_t = "",
+    .bias = BiasKind::Config,
+    .interleaved_rope = true,
+    .keys = kKeysDense,
+    .defaults = kDefaultsDense,
+    .aliases = kAliasesDense,
+    .tree = kTreeDense,
 };
 
 }  // namespace ktx::families

@@ -391,6 +391,12 @@ class Merger {
     const bool by_two = family.router == RouterKind::GroupsByTwoBest;
     if (!by_two && family.router != RouterKind::GroupsByBest) return;
     if (result_.string("topk_method")) return;
+    for (const families::ConfigDefault& row : family.defaults) {
+      if (row.key != std::string_view("topk_method")) continue;
+      std::string_view method = row.value;  // "\"greedy\""
+      method = method.substr(1, method.size() - 2);
+      return result_.set(row.key, std::string(method), ConfigOrigin::Default);
+    }
     const bool groups = result_.i64("n_group").value_or(1) > 1;
     const char* method = by_two ? "noaux_tc" : groups ? "group_limited_greedy" : "greedy";
     result_.set("topk_method", std::string(method), ConfigOrigin::Default);

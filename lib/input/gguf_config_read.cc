@@ -261,6 +261,30 @@ std::optional<ConfigScalar> read_shared_size(GgufKeys& keys, std::string_view ke
   return tensor ? std::optional<ConfigScalar>(tensor->shape[1]) : std::nullopt;
 }
 
+// The shared experts' width is that of so many routed ones.
+std::optional<ConfigScalar> read_shared_count(GgufKeys& keys, std::string_view key) {
+  const auto width = read_shared_size(keys, key);
+  const auto expert = read_expert_size(keys, "expert_feed_forward_length");
+  const auto* all = width ? std::get_if<int64_t>(&*width) : nullptr;
+  const auto* one = expert ? std::get_if<int64_t>(&*expert) : nullptr;
+  if (!all || !one || *one == 0) return std::nullopt;
+  if (*all % *one != 0) {
+    keys.wrong(keys.full(key), fmt::format("a multiple of an expert's {}", *one));
+    return std::nullopt;
+  }
+  return *all / *one;
+}
+
+// Files without the key: the layers before the first router.
+std::optional<ConfigScalar> read_first_dense(GgufKeys& keys, std::string_view key) {
+  if (const auto count = keys.integer(key)) return *count;
+  const auto layers = keys.integer("block_count");
+  for (int64_t i = 0; layers && i < std::min<int64_t>(*layers, 64); ++i) {
+    if (keys.gguf.has(fmt::format("blk.{}.ffn_gate_inp.weight", i))) return i;
+  }
+  return std::nullopt;
+}
+
 std::optional<ConfigScalar> read_scale(GgufKeys& keys, std::string_view key) {
   const auto scale = keys.number(key);
   if (!scale || *scale == 0) return std::nullopt;  // 0 was written for "none"

@@ -305,7 +305,8 @@ void normalise_rope(HfConfig& config) {
     if (config.is_null(key)) config.erase(key);
   }
   const auto type = config.string("rope_scaling.rope_type");
-  if (no_scaling || type == "default" || type == "none") {
+  // Of text alone, all position components of mrope are equal.
+  if (no_scaling || type == "default" || type == "none" || type == "mrope") {
     for (const std::string& key : keys_below(config, "rope_scaling.")) config.erase(key);
     config.set("rope_scaling.rope_type", std::string("default"));
   }
@@ -313,7 +314,26 @@ void normalise_rope(HfConfig& config) {
 
 }  // namespace
 
+namespace {
+
+// The config of a model that sees or hears has that of its language model below "text_config".
+void lift_text_config(HfConfig& config) {
+  const std::string prefix = "text_config.";
+  if (!config.has(prefix + "hidden_size") || config.has("hidden_size")) return;
+  const bool known = families::find_model_type(config.model_type());
+  for (const std::string& key : keys_below(config, prefix)) {
+    const ConfigValue value = *config.find(key);
+    config.erase(key);
+    const std::string leaf = key.substr(prefix.size());
+    const bool is_name = leaf == "model_type" || leaf == "architectures";
+    if (!is_name || !known) config.set(leaf, value.value, value.origin);
+  }
+}
+
+}  // namespace
+
 void HfConfig::normalise() {
+  lift_text_config(*this);
   normalise_rope(*this);
   rename(*this, "dtype", "torch_dtype");
   const families::Family* family = families::find_family(

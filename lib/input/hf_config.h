@@ -12,6 +12,7 @@
 //   rope_parameters.*            -> rope_scaling.*   (type -> rope_type)
 //   no scaling (null, "default") -> rope_scaling.rope_type = "default", no other
 //                                   rope_scaling key
+//   text_config.*                -> *, where the model has other parts besides
 //   num_local_experts            -> num_experts, or what else the family's aliases say
 //                                   (lib/families)
 //   dtype                        -> torch_dtype

@@ -205,7 +205,9 @@ INSTANTIATE_TEST_SUITE_P(All, SyntheticModels,
                          ::testing::Values(SyntheticModel{"UnequalLayers", kUnequalLayers},
                                            folder("olmo2", "", false), folder("glm4_moe_air"),
                                            folder("glm4_moe_lite"), folder("minimax_m2"),
-                                           folder("seed_oss"), folder("ernie4_5_moe")),
+                                           folder("seed_oss"), folder("ernie4_5_moe"),
+                                           folder("ernie4_5"), folder("dots1"), folder("hy_v3"),
+                                           folder("olmoe")),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -69,7 +69,9 @@ TEST(BuildGraph, TestModelsEqualTheirGoldens) {
 
 // Of families without a trained model.
 TEST(BuildGraph, GraphsOfAConfigAloneEqualTheirGoldens) {
-  for (const std::string folder : {"olmo2", "synthetic/seed_oss", "synthetic/ernie4_5_moe"}) {
+  for (const std::string folder :
+       {"olmo2", "synthetic/seed_oss", "synthetic/ernie4_5", "synthetic/ernie4_5_moe",
+        "synthetic/dots1", "synthetic/hy_v3", "synthetic/olmoe"}) {
     const std::string name = folder.substr(folder.rfind('/') + 1);
     SCOPED_TRACE(name);
     DiagSink diags;
@@ -291,8 +293,7 @@ TEST(BuildGraph, UnknownArchitectureNamesTheNearest) {
   derived.set("model_type", std::string("qwen3mo"), input::ConfigOrigin::Gguf);
   EXPECT_EQ(
       build_graph(derived, diags).error().message,
-      "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are "
-      "deepseek2, ernie4_5-moe, glm4moe, llama, minimax-m2, olmo2, qwen2, qwen2moe, qwen3, qwen3moe, seed_oss [KTX-C002]");
+      "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are deepseek2, dots1, ernie4_5, ernie4_5-moe, glm4moe, hy_v3, llama, minimax-m2, olmo2, olmoe, qwen2, qwen2moe, qwen3, qwen3moe, seed_oss [KTX-C002]");
 }
 
 TEST(BuildGraph, OldRouterBiasNameAndStackedHeadsAreRead) {

@@ -112,6 +112,40 @@ TEST(HyperParams, WindowsWithRopeScalingAreRefused) {
       << found.messages;
 }
 
+TEST(HyperParams, APartOfAHeadIsRotated) {
+  json glm = qwen3_moe();
+  glm.update({{"model_type", "glm4_moe"}, {"n_routed_experts", 8}, {"first_k_dense_replace", 1}});
+  EXPECT_EQ(read(glm).params->rotary_dim, 32);  // half, when the config says nothing
+  EXPECT_EQ(read(glm, {{"partial_rotary_factor", 0.25}}).params->rotary_dim, 16);
+  EXPECT_EQ(read(glm, {{"partial_rotary_factor", 0.4}}).messages,
+            "25 of the 64 elements of a head are rotated, expected an even number\n");
+  json minimax = qwen3_moe();
+  minimax.update({{"model_type", "minimax_m2"}, {"num_local_experts", 8}, {"rotary_dim", 24}});
+  EXPECT_EQ(read(minimax).params->rotary_dim, 24);
+  EXPECT_EQ(
+      read(minimax, {{"rotary_dim", "absent"}, {"partial_rotary_factor", 0.5}}).params->rotary_dim,
+      32);
+  EXPECT_EQ(read(minimax, {{"rotary_dim", 65}}).messages, "'rotary_dim' is 65, expected 2 to 64\n");
+}
+
+TEST(HyperParams, LayersWithExpertsByTheFamilysPattern) {
+  const auto layers = [](const json& config, const json& changes) {
+    std::string out;
+    const auto found = read(config, changes);
+    EXPECT_EQ(found.messages, "");
+    for (const LayerShape& shape : found.params->shapes) out += shape.experts ? 'x' : '-';
+    return out;
+  };
+  json ernie = qwen3_moe();
+  ernie.update({{"model_type", "ernie4_5_moe"}, {"num_hidden_layers", 7}, {"moe_num_experts", 8}});
+  EXPECT_EQ(layers(ernie, json::object()), "-xxxxxx");
+  EXPECT_EQ(layers(ernie, {{"moe_layer_start_index", 2}, {"moe_layer_interval", 2}}), "---x-x-");
+  EXPECT_EQ(layers(ernie, {{"moe_layer_end_index", 4}}), "-xxxx--");
+  EXPECT_EQ(layers(ernie, {{"moe_layer_end_index", -1}}), "-xxxxxx");
+  json lite = deepseek("glm4_moe_lite");
+  EXPECT_EQ(layers(lite, {{"mlp_layer_types", {"sparse", "dense"}}}), "x-");
+}
+
 TEST(HyperParams, RoutingOfEachFamily) {
   EXPECT_EQ(read(qwen3_moe()).params->router.normalize, 0);  // HF's default
   EXPECT_EQ(read(qwen3_moe(), {{"norm_topk_prob", true}}).params->router.normalize, 1);

@@ -78,6 +78,23 @@ TEST(HfConfig, NoScalingIsDefault) {
   EXPECT_FALSE(parse("{}").has("rope_scaling.rope_type"));  // absent says nothing
 }
 
+TEST(HfConfig, TheLanguageModelOfOneThatSeesIsLifted) {
+  const HfConfig config = parse(R"({"model_type": "sees_v1", "architectures": ["SeesV1"],
+      "text_config": {"model_type": "qwen3", "hidden_size": 64, "architectures": ["Qwen3ForCausalLM"],
+      "rope_scaling": {"type": "mrope", "mrope_section": [1, 2, 3]}},
+      "vision_config": {"hidden_size": 32}})");
+  EXPECT_EQ(config.model_type(), "qwen3");
+  EXPECT_EQ(config.i64("hidden_size"), 64);
+  EXPECT_EQ(config.strings("architectures"), std::vector<std::string>{"Qwen3ForCausalLM"});
+  EXPECT_EQ(config.string("rope_scaling.rope_type"), "default");
+  EXPECT_FALSE(config.has("text_config.hidden_size"));
+  // A name that is known stays.
+  EXPECT_EQ(
+      parse(R"({"model_type": "llama", "text_config": {"model_type": "x", "hidden_size": 8}})")
+          .model_type(),
+      "llama");
+}
+
 TEST(HfConfig, NormaliseTwiceIsOnce) {
   HfConfig config = parse(R"({"model_type": "deepseek_v3", "kv_lora_rank": 512, "head_dim": 64,
       "q_lora_rank": null, "rope_scaling": {"rope_type": "yarn", "type": "yarn", "factor": 40}})");
