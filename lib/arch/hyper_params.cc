@@ -258,6 +258,13 @@ class Reader {
       rope.mscale = in_.number_or_null("rope_scaling.mscale", 0, 1e3);
       rope.mscale_all_dim = in_.number_or_null("rope_scaling.mscale_all_dim", 0, 1e3);
       if (rope.theta <= 1) in_.fail("'rope_theta' must be above 1 for yarn");
+      const auto growth = in_.number_or_null("rope_scaling.llama_4_scaling_beta", 0, 1e3);
+      if (growth.value_or(0) != 0) {
+        in_.warn(
+            fmt::format("'rope_scaling.llama_4_scaling_beta' {} is not applied: answers may differ "
+                        "beyond {} tokens",
+                        *growth, rope.original_context));
+      }
     } else if (rope.type == RopeType::Dynamic) {
       in_.warn(fmt::format(
           "dynamic rope scaling is not applied: answers may differ beyond {} tokens", p_.context));

@@ -83,14 +83,6 @@ constexpr GgufSign kSigns3[] = {
     {.key = "expert_gating_func", .min = 2, .max = 2},
 };
 
-// The converters write 0.1 * mscale_all_dim. mscale itself is in no GGUF; it
-// equals mscale_all_dim in every published model.
-constexpr ConfigKey kMscaleKeys[] = {
-    {"rope_scaling.mscale_all_dim", "rope.scaling.yarn_log_multiplier", KeyRead::MscaleAllDim,
-     KeyKind::Amount, KeyWeight::Plain, "", ""},
-    {"rope_scaling.mscale", "", KeyRead::Nothing, KeyKind::Amount, KeyWeight::Plain,
-     "=rope_scaling.mscale_all_dim", "=rope_scaling.mscale_all_dim"},
-};
 constexpr ConfigKey kNormKeys2[] = {
     {"norm_topk_prob", "expert_weights_norm", KeyRead::Flag, KeyKind::Flag, KeyWeight::Plain,
      "false", "false"},

@@ -150,7 +150,8 @@ struct Family {
 
   const ModuleRow* find_row(ir::Role role) const;  // the first of the tree; null: none
   bool has_role(ir::Role role) const { return find_row(role) != nullptr; }
-  bool has_gguf_key(std::string_view gguf_key) const;  // some row of the keys
+  const ConfigKey* find_gguf_key(std::string_view gguf_key) const;  // null: none of the keys
+  bool has_gguf_key(std::string_view key) const { return find_gguf_key(key) != nullptr; }
   bool has_config_key(std::string_view key) const;
 };
 

@@ -60,8 +60,13 @@ const ModuleRow* Family::find_row(ir::Role role) const {
   return nullptr;
 }
 
-bool Family::has_gguf_key(std::string_view gguf_key) const {
-  return any_row(keys, [&](const ConfigKey& row) { return row.gguf_key == gguf_key; });
+const ConfigKey* Family::find_gguf_key(std::string_view gguf_key) const {
+  for (std::span<const ConfigKey> stretch : keys) {
+    for (const ConfigKey& row : stretch) {
+      if (row.gguf_key == gguf_key) return &row;
+    }
+  }
+  return nullptr;
 }
 
 bool Family::has_config_key(std::string_view key) const {

@@ -98,6 +98,15 @@ inline constexpr ConfigKey kMlaKeys[] = {
      KeyWeight::Structural, "", ""},
 };
 
+// The converters write 0.1 * mscale_all_dim. mscale itself is in no GGUF; it
+// equals mscale_all_dim in every published model.
+inline constexpr ConfigKey kMscaleKeys[] = {
+    {"rope_scaling.mscale_all_dim", "rope.scaling.yarn_log_multiplier", KeyRead::MscaleAllDim,
+     KeyKind::Amount, KeyWeight::Plain, "", ""},
+    {"rope_scaling.mscale", "", KeyRead::Nothing, KeyKind::Amount, KeyWeight::Plain,
+     "=rope_scaling.mscale_all_dim", "=rope_scaling.mscale_all_dim"},
+};
+
 // Routing after DeepSeek V3: scores with a correction bias, groups of experts, shared experts.
 inline constexpr ConfigKey kRoutedExpertKeys[] = {
     {"n_routed_experts", "expert_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "",

@@ -1,5 +1,8 @@
 // Qwen 2 and 3, dense. Qwen2 has biases on q, k and v; Qwen3 has none but norms
 // each query and key head. Rotary exists at model level only.
+//
+// Of the models that see ("VL"), the language model: its paths are those of that model alone.
+// Their rotary positions have three components, which are equal where there is only text.
 #include "lib/families/key_rows.h"
 #include "lib/families/tree_rows.h"
 
@@ -17,6 +20,26 @@ constexpr std::span<const ModuleRow> kTree3[] = {
     kDenseMlp, kLayerNorms, kFinalNorm,     kModelRotary,    kHead,
 };
 
+constexpr ClassRow kRootClass2Vl{"Qwen2VLForConditionalGeneration",
+                                 "transformers.Qwen2VLForConditionalGeneration",
+                                 KTX_PRETRAINED KTX_GENERATION};
+constexpr ClassRow kRootClass3Vl{"Qwen3VLForConditionalGeneration",
+                                 "transformers.Qwen3VLForConditionalGeneration",
+                                 KTX_PRETRAINED KTX_GENERATION};
+constexpr ModuleRow kRoot2Vl[] = {{Role::Root, "", &kRootClass2Vl}};
+constexpr ModuleRow kRoot3Vl[] = {{Role::Root, "", &kRootClass3Vl}};
+constexpr std::span<const ModuleRow> kTree2Vl[] = {
+    kRoot2Vl,    kStem,      kSelfAttention, kGqaProjections, kDenseMlp,
+    kLayerNorms, kFinalNorm, kModelRotary,   kHead,
+};
+constexpr std::span<const ModuleRow> kTree3Vl[] = {
+    kRoot3Vl,  kStem,       kSelfAttention, kGqaProjections, kQkNorms,
+    kDenseMlp, kLayerNorms, kFinalNorm,     kModelRotary,    kHead,
+};
+
+constexpr const char* kModelTypes2Vl[] = {"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl",
+                                          "qwen2_5_vl_text"};
+constexpr const char* kModelTypes3Vl[] = {"qwen3_vl", "qwen3_vl_text"};
 constexpr const char* kModelTypes2[] = {"qwen2"};
 constexpr const char* kModelTypes3[] = {"qwen3"};
 constexpr std::span<const ConfigKey> kKeys2[] = {
@@ -64,6 +87,34 @@ const Family kQwen3 = {
     .keys = kKeys3,
     .defaults = kDefaults3,
     .tree = kTree3,
+};
+
+extern const Family kQwen2Vl;
+const Family kQwen2Vl = {
+    .architecture = "Qwen2VLForConditionalGeneration",
+    .model_types = kModelTypes2Vl,
+    .gguf_arch = "qwen2vl",
+    .prefix = "Qwen2VLText",
+    .module_k = "transformers.models.qwen2_vl.modeling_qwen2_vl",
+    .module_t = "",
+    .bias = BiasKind::Qkv,
+    .keys = kKeys2,
+    .defaults = kDefaults2,
+    .tree = kTree2Vl,
+};
+
+extern const Family kQwen3Vl;
+const Family kQwen3Vl = {
+    .architecture = "Qwen3VLForConditionalGeneration",
+    .model_types = kModelTypes3Vl,
+    .gguf_arch = "qwen3vl",
+    .prefix = "Qwen3VLText",
+    .module_k = "transformers.models.qwen3_vl.modeling_qwen3_vl",
+    .module_t = "",
+    .bias = BiasKind::Config,
+    .keys = kKeys3,
+    .defaults = kDefaults3,
+    .tree = kTree3Vl,
 };
 
 }  // namespace ktx::families

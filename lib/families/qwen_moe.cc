@@ -78,6 +78,17 @@ constexpr std::span<const ModuleRow> kTree3[] = {
     kMoe,   kExpertParts, kLayerNorms,     kFinalNorm,      kModelRotary, kHead,
 };
 
+// The language model of Qwen3-VL with experts, as in qwen.cc.
+constexpr ClassRow kRootVlClass{"Qwen3VLMoeForConditionalGeneration",
+                                "transformers.Qwen3VLMoeForConditionalGeneration",
+                                KTX_PRETRAINED KTX_GENERATION};
+constexpr ModuleRow kRootVl[] = {{Role::Root, "", &kRootVlClass}};
+constexpr std::span<const ModuleRow> kTreeVl[] = {
+    kRootVl, kStem,        kSelfAttention3, kGqaProjections, kQkNorms,     kDenseMlp,
+    kMoe,    kExpertParts, kLayerNorms,     kFinalNorm,      kModelRotary, kHead,
+};
+constexpr const char* kModelTypesVl[] = {"qwen3_vl_moe", "qwen3_vl_moe_text"};
+
 constexpr const char* kModelTypes2[] = {"qwen2_moe"};
 constexpr const char* kModelTypes3[] = {"qwen3_moe"};
 constexpr ConfigKey kExpertKeys[] = {
@@ -124,6 +135,13 @@ constexpr ConfigDefault kDefaults3[] = {
     {"attention_bias", "false"}, {"use_sliding_window", "false"}, {"rms_norm_eps", "1e-6"},
     {"rope_theta", "10000"},
 };
+// Its code always normalises.
+constexpr ConfigDefault kDefaultsVl[] = {
+    {"num_experts", "128"},      {"num_experts_per_tok", "8"},    {"decoder_sparse_step", "1"},
+    {"mlp_only_layers", "[]"},   {"norm_topk_prob", "true"},      {"moe_intermediate_size", "768"},
+    {"attention_bias", "false"}, {"use_sliding_window", "false"}, {"rms_norm_eps", "1e-6"},
+    {"rope_theta", "10000"},
+};
 
 }  // namespace
 
@@ -164,6 +182,25 @@ const Family kQwen3Moe = {
     .defaults = kDefaults3,
     .aliases = kAliases,
     .tree = kTree3,
+};
+
+extern const Family kQwen3VlMoe;
+const Family kQwen3VlMoe = {
+    .architecture = "Qwen3VLMoeForConditionalGeneration",
+    .model_types = kModelTypesVl,
+    .gguf_arch = "qwen3vlmoe",
+    .prefix = "Qwen3VLMoeText",
+    .module_k = "transformers.models.qwen3_vl_moe.modeling_qwen3_vl_moe",
+    .module_t = "",
+    .bias = BiasKind::Config,
+    .layers = LayerPattern::SparseStep,
+    .experts_key = "num_experts",
+    .expert_width_key = "moe_intermediate_size",
+    .router = RouterKind::SoftmaxByConfig,
+    .keys = kKeys3,
+    .defaults = kDefaultsVl,
+    .aliases = kAliases,
+    .tree = kTreeVl,
 };
 
 }  // namespace ktx::families

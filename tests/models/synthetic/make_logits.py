@@ -15,21 +15,22 @@ import sys
 
 import numpy as np
 import torch
+import transformers
 from gguf import GGUFReader
 from gguf.quants import dequantize
-from transformers import AutoConfig, AutoModelForCausalLM
 
 config_file, gguf_file, graph_file, tokens = sys.argv[1:5]
 # Files of these have rows of q and k in the order of pairs; transformers has halves.
-PAIRED_ROWS = {"llama", "mistral", "mixtral", "smollm3", "granitemoe"}
+PAIRED_ROWS = {"llama", "ministral3", "mistral", "mixtral", "smollm3"}
 
 config_json = json.load(open(config_file))
-config = AutoConfig.for_model(**config_json)
+config = transformers.AutoConfig.for_model(**config_json)
 config._attn_implementation = "eager"
-model = AutoModelForCausalLM.from_config(config).float().eval()
+text = config.get_text_config()
+model = getattr(transformers, config_json["architectures"][0])(config).float().eval()
 state = dict(model.state_dict())
 state.update(model.named_buffers())
-left = {name for name in state if not name.endswith("inv_freq")}
+left = {n for n in state if not n.endswith("inv_freq") and not n.startswith("model.visual.")}
 
 tensors = {}
 for tensor in GGUFReader(gguf_file).tensors:
@@ -39,6 +40,8 @@ for tensor in GGUFReader(gguf_file).tensors:
 
 
 def put(name, value):
+    if name not in state:  # of a model that sees, the language model
+        name = name.replace("model.", "model.language_model.", 1)
     with torch.no_grad():
         state[name].copy_(value.reshape(state[name].shape))
     left.discard(name)
@@ -70,11 +73,11 @@ for path, params in modules.items():
         if name == "correction_bias":
             block = path.rsplit(".", 1)[0] + "."
             key, = [k for k in state if k.startswith(block) and k.endswith("correction_bias")]
-        if key not in state and config.tie_word_embeddings and path == "lm_head":
+        if path == "lm_head" and config.tie_word_embeddings:
             continue
         if config.model_type in PAIRED_ROWS and path.endswith(("q_proj", "k_proj")):
             q = path.endswith("q_proj")
-            value = halves(value, config.num_attention_heads if q else config.num_key_value_heads)
+            value = halves(value, text.num_attention_heads if q else text.num_key_value_heads)
         put(key, value)
 if config.tie_word_embeddings:
     left.discard("lm_head.weight")

@@ -71,7 +71,8 @@ TEST(BuildGraph, TestModelsEqualTheirGoldens) {
 TEST(BuildGraph, GraphsOfAConfigAloneEqualTheirGoldens) {
   for (const std::string folder :
        {"olmo2", "synthetic/seed_oss", "synthetic/ernie4_5", "synthetic/ernie4_5_moe",
-        "synthetic/dots1", "synthetic/hy_v3", "synthetic/olmoe"}) {
+        "synthetic/dots1", "synthetic/hy_v3", "synthetic/olmoe", "synthetic/ministral3",
+        "synthetic/mistral4", "synthetic/qwen3_vl", "synthetic/qwen3_vl_moe"}) {
     const std::string name = folder.substr(folder.rfind('/') + 1);
     SCOPED_TRACE(name);
     DiagSink diags;
@@ -81,7 +82,11 @@ TEST(BuildGraph, GraphsOfAConfigAloneEqualTheirGoldens) {
     const auto graph = build_graph(*config, diags);
     ASSERT_TRUE(graph.ok()) << graph.error().message;
     ir::verify(*graph, diags);
-    EXPECT_EQ(messages(diags), "");
+    const bool grows = name.find("istral") != name.npos;
+    EXPECT_EQ(messages(diags),
+              grows ? "'rope_scaling.llama_4_scaling_beta' 0.1 is not applied: answers may differ "
+                      "beyond 512 tokens\n"
+                    : "");
     ktx::testing::expect_golden(fmt::format("ir/{}.ktxir", name), ir::print(*graph));
   }
 }
@@ -293,7 +298,7 @@ TEST(BuildGraph, UnknownArchitectureNamesTheNearest) {
   derived.set("model_type", std::string("qwen3mo"), input::ConfigOrigin::Gguf);
   EXPECT_EQ(
       build_graph(derived, diags).error().message,
-      "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are deepseek2, dots1, ernie4_5, ernie4_5-moe, glm4moe, hy_v3, llama, minimax-m2, olmo2, olmoe, qwen2, qwen2moe, qwen3, qwen3moe, seed_oss [KTX-C002]");
+      "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are deepseek2, dots1, ernie4_5, ernie4_5-moe, glm4moe, hy_v3, llama, minimax-m2, mistral3, mistral4, olmo2, olmoe, qwen2, qwen2moe, qwen2vl, qwen3, qwen3moe, qwen3vl, qwen3vlmoe, seed_oss [KTX-C002]");
 }
 
 TEST(BuildGraph, OldRouterBiasNameAndStackedHeadsAreRead) {

@@ -83,6 +83,10 @@ class Synthesiser {
   }
   bool by_two_best() const { return routes_by(RouterKind::GroupsByTwoBest); }
   bool routes_by(RouterKind router) const { return family_->router == router; }
+  bool has_correction_bias() const {
+    const families::ModuleRow* row = family_->find_row(ir::Role::Router);
+    return row && row->params[1].name != nullptr;
+  }
   bool has_experts() const { return experts_ > 0; }
   bool has_qkv_bias() const {
     return family_->bias == families::BiasKind::Qkv || flag("attention_bias").value_or(false);
@@ -272,7 +276,13 @@ class Synthesiser {
     f32("rope.scaling.yarn_beta_fast", config_.f64("rope_scaling.beta_fast").value_or(32));
     f32("rope.scaling.yarn_beta_slow", config_.f64("rope_scaling.beta_slow").value_or(1));
     if (const auto scale = config_.f64("rope_scaling.mscale_all_dim")) {
-      f32("rope.scaling.yarn_log_multiplier", 0.1 * *scale);
+      constexpr std::string_view kKey = "rope.scaling.yarn_log_multiplier";
+      const families::ConfigKey* row = family_->find_gguf_key(kKey);
+      const bool tenth = row && row->read == families::KeyRead::MscaleAllDim;
+      f32(kKey, tenth ? 0.1 * *scale : *scale);
+    }
+    if (const auto growth = config_.f64("rope_scaling.llama_4_scaling_beta")) {
+      f32("attention.temperature_scale", *growth);
     }
   }
 
@@ -432,7 +442,7 @@ class Synthesiser {
     add("ffn_gate", hidden_, expert_ffn_, kSigma);
     add("ffn_up", hidden_, expert_ffn_, kSigma);
     add("ffn_down", expert_ffn_, hidden_, kResidualSigma);
-    if (by_two_best()) noise(blk + "exp_probs_b.bias", experts_, 0.01f);
+    if (has_correction_bias()) noise(blk + "exp_probs_b.bias", experts_, 0.01f);
     if (shared_ffn_ == 0) return;
     if (family_->has_role(ir::Role::SharedGate))
       noise(blk + "ffn_gate_inp_shexp.weight", hidden_, kSigma);
