@@ -44,6 +44,16 @@ std::vector<std::string> plan_devices(const PlanView& plan) {
   return devices;
 }
 
+bool uses_gpus(const PlanView& plan) {
+  return plan_devices(plan).size() > 1;
+}
+
+std::vector<bool> slots_on(const PlanView& plan, std::string_view device) {
+  std::vector<bool> here;
+  for (const KvSlotRecord& slot : plan.kv_slots) here.push_back(plan.string(slot.device) == device);
+  return here;
+}
+
 std::vector<std::string> buffer_devices(const PlanView& plan) {
   std::vector<std::string> devices(plan.buffers.size());
   for (const StepRecord& step : plan.steps) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lib/plan/memory.h"
@@ -19,6 +20,12 @@ namespace ktx::plan {
 
 // "cpu" first, then the other devices of steps, segments and caches in order of name.
 std::vector<std::string> plan_devices(const PlanView& plan);
+
+// Whether any step, weight or cache is on a GPU.
+bool uses_gpus(const PlanView& plan);
+
+// Which KV slots are on `device`, for KvCache::create.
+std::vector<bool> slots_on(const PlanView& plan, std::string_view device);
 
 // The device of each buffer; "cpu" for one that no step writes.
 std::vector<std::string> buffer_devices(const PlanView& plan);

@@ -366,6 +366,30 @@ TEST(GpuPlan, APassThatIsEndedLeavesNoBitBehind) {
   }
 }
 
+TEST(GpuPlan, StepsAreTimedOnAllDevices) {
+  Compiled compiled("qwen3moe", "moe-experts-on-cpu.yaml");
+  const auto engine = compiled.open();
+  ASSERT_TRUE(engine) << compiled.error;
+  engine->enable_step_stats(true);
+  runtime::Sequence sequence = engine->new_sequence();
+  const std::vector<int32_t> ids = {1, 5, 9};
+  const runtime::BatchItem item{&sequence, ids, runtime::Want::Last};
+  ASSERT_TRUE(engine->forward({&item, 1}).ok());
+  const plan::PlanView& plan = engine->plan();
+  std::set<std::string> devices;
+  int64_t last = -1;
+  for (const runtime::StepTime& time : engine->step_times()) {
+    EXPECT_GT(time.step, last);
+    last = time.step;
+    const plan::StepRecord& step = plan.steps[time.step];
+    if (step.op == static_cast<uint32_t>(StepOp::Transfer)) continue;
+    EXPECT_EQ(time.runs, 1) << time.module << " " << time.op;
+    EXPECT_EQ(time.tokens, 3);
+    devices.emplace(plan.string(step.device));
+  }
+  EXPECT_THAT(devices, ::testing::ElementsAre("cpu", "cuda:0"));
+}
+
 TEST(GpuPlan, KernelsAreTimedAtTheShapeOfTheLastRun) {
   Compiled compiled("qwen3moe", "moe-experts-on-cpu.yaml");
   const auto engine = compiled.open();

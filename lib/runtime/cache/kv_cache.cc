@@ -117,18 +117,6 @@ bool KvCache::own(std::vector<std::byte*>& table, int64_t position) {
   return true;
 }
 
-Status KvCache::visit(std::span<std::byte* const> table, int64_t tokens,
-                      const VisitRows& call) const {
-  for (int64_t begin = 0; begin < tokens; begin += kBlockTokens) {
-    const int64_t rows = std::min(kBlockTokens, tokens - begin);
-    std::byte* const block = table[begin / kBlockTokens];
-    for (int32_t slot = 0; slot < slots(); ++slot) {
-      KTX_TRY(visit_slot_rows(layouts_[slot], block + offsets_[slot], rows, call));
-    }
-  }
-  return {};
-}
-
 int64_t KvCache::token_row_bytes() const {
   int64_t bytes = 0;
   for (const kernels::KvLayout& layout : layouts_) {

@@ -85,11 +85,7 @@ class KvCache {
   std::byte* take();
   void copy(std::byte* to, const std::byte* from) const;
 
-  // The rows that the first `tokens` tokens of a table fill, in a fixed order: block,
-  // slot, head; keys, then values. Stops at the first failure. All slots must be here
-  // (GpuRunner::visit_kv otherwise).
-  Status visit(std::span<std::byte* const> table, int64_t tokens, const VisitRows& call) const;
-  // The bytes of these rows for one token, on all devices.
+  // The bytes of the rows of one token (visit_slot_rows), on all devices.
   int64_t token_row_bytes() const;
 
  private:

@@ -57,24 +57,6 @@ StepFacts facts_of(const plan::PlanView& plan, const plan::StepRecord& record) {
   return facts;
 }
 
-// Room for the parts of one token's rows, or of some tokens with a short past.
-Result<std::unique_ptr<AttentionPartials>> make_partials(const plan::PlanView& plan, int64_t ctx) {
-  constexpr int64_t kMaxFloats = int64_t{1} << 26, kMaxRows = 1 << 16;
-  int64_t floats = 0, rows = 0;
-  for (const plan::StepRecord& record : plan.steps) {
-    if (static_cast<StepOp>(record.op) != StepOp::Attention) continue;
-    const AttentionAttrs& attrs = plan.attrs_of<AttentionAttrs>(record);
-    floats = std::max(floats, attrs.heads * ceil_div(ctx, kernels::kAttentionSpan) *
-                                  kernels::attention_partial_floats(attrs));
-    rows = std::max<int64_t>(rows, attrs.heads);
-  }
-  auto partials = std::make_unique<AttentionPartials>();
-  partials->memory =
-      KTX_TRY(Arena::allocate(std::min(floats, kMaxFloats) * sizeof(float), "attention scratch"));
-  partials->left = std::vector<std::atomic<int64_t>>(std::min(kDecodeTokens * rows, kMaxRows));
-  return partials;
-}
-
 // The products of a part share its items: each thread computes a region with the first,
 // then with the next one, and after the last goes on with the first in a later item.
 void join_products(const std::vector<int32_t>& part, std::vector<BoundStep>& steps) {
@@ -94,9 +76,26 @@ void join_products(const std::vector<int32_t>& part, std::vector<BoundStep>& ste
 
 }  // namespace
 
+Result<AttentionPartials> make_partials(const plan::PlanView& plan, int64_t ctx) {
+  constexpr int64_t kMaxFloats = int64_t{1} << 26, kMaxRows = 1 << 16;
+  int64_t floats = 0, rows = 0;
+  for (const plan::StepRecord& record : plan.steps) {
+    const bool here = plan.string(record.device) == "cpu";
+    if (!here || static_cast<StepOp>(record.op) != StepOp::Attention) continue;
+    const AttentionAttrs& attrs = plan.attrs_of<AttentionAttrs>(record);
+    floats = std::max(floats, attrs.heads * ceil_div(ctx, kernels::kAttentionSpan) *
+                                  kernels::attention_partial_floats(attrs));
+    rows = std::max<int64_t>(rows, attrs.heads);
+  }
+  AttentionPartials partials;
+  partials.memory =
+      KTX_TRY(Arena::allocate(std::min(floats, kMaxFloats) * sizeof(float), "attention scratch"));
+  partials.left = std::vector<std::atomic<int64_t>>(std::min(kDecodeTokens * rows, kMaxRows));
+  return partials;
+}
+
 Result<BoundPlan> bind(const plan::PlanView& plan, const KvCache& kv, const BindOptions& options) {
   BoundPlan bound;
-  bound.partials = KTX_TRY(make_partials(plan, options.ctx));
   std::vector<StepFacts> facts;
   const int precision = static_cast<int>(options.precision);
   const auto all = static_cast<uint32_t>(plan.steps.size());
@@ -106,7 +105,7 @@ Result<BoundPlan> bind(const plan::PlanView& plan, const KvCache& kv, const Bind
     if (record.kernel[precision] == plan::kNone) continue;  // quantize in exact precision
     const BindContext context{
         plan,        record,    options.arena,   options.buffer_offsets, kv,
-        options.isa, precision, options.threads, options.shares,         bound.partials.get()};
+        options.isa, precision, options.threads, options.shares,         options.partials};
     auto step = bind_step(context);
     if (!step) {
       return Error{fmt::format("step {} ({} of {}): {} (the plan was made by ktx {}, this is {})",

@@ -31,8 +31,11 @@ struct BoundPlan {
   std::vector<BoundStep> steps;  // those that this precision has, in order
   std::vector<Stage> stages;     // by index in steps
   int64_t scratch_bytes = 0;     // one thread's, for any step
-  std::unique_ptr<AttentionPartials> partials;
 };
+
+// For sequences of up to `ctx` tokens: room for the parts of one token's rows, or of some tokens
+// with a short past. One serves all steps of a plan on the CPU.
+Result<AttentionPartials> make_partials(const plan::PlanView& plan, int64_t ctx);
 
 struct BindOptions {
   std::byte* arena = nullptr;
@@ -40,8 +43,9 @@ struct BindOptions {
   Isa isa = Isa::Scalar;
   kernels::Precision precision = kernels::Precision::Fast;
   int threads = 1;
-  int shares = 1;   // of the thread pool
-  int64_t ctx = 0;  // longest sequence; what attention may share over threads
+  int shares = 1;  // of the thread pool
+  // Lets threads share a long row of attention; null: they do not. Must outlive the result.
+  AttentionPartials* partials = nullptr;
   // Steps [first_step, first_step + step_count) of the plan.
   uint32_t first_step = 0;
   uint32_t step_count = UINT32_MAX;

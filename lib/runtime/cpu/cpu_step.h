@@ -141,8 +141,8 @@ struct BindContext {
   Isa isa = Isa::Scalar;
   int precision = 0;  // first index of StepRecord::kernel
   int threads = 1;
-  int shares = 1;  // of the thread pool: NUMA nodes
-  AttentionPartials* partials = nullptr;
+  int shares = 1;                         // of the thread pool: NUMA nodes
+  AttentionPartials* partials = nullptr;  // null: threads do not share rows
 
   BoundView input(int i) const;
   BoundView output(int i) const;

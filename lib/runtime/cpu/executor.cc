@@ -155,7 +155,8 @@ void Executor::run_item(int, int64_t place, int thread) {
 }
 
 void Executor::enable_times(bool on) {
-  times_.assign(on ? plan_.steps.size() : 0, Time{});
+  times_.assign(on ? plan_.steps.size() : 0, StepTotals{});
+  for (size_t i = 0; i < times_.size(); ++i) times_[i].step = plan_.steps[i].record;
   busy_.assign(on ? pool_->threads() : 0, std::vector<double>(plan_.steps.size()));
 }
 
@@ -186,7 +187,7 @@ void Executor::note_time(int stage) {
     };
     each([&](int32_t step) { all += busy_of(step); });
     each([&](int32_t step) {
-      Time& time = times_[step];
+      StepTotals& time = times_[step];
       time.seconds += all > 0 ? seconds * busy_of(step) / all : 0;
       time.busy_seconds += busy_of(step);
       time.runs += 1;

@@ -18,6 +18,7 @@
 #include "lib/runtime/engine/arena.h"
 #include "lib/runtime/engine/batch.h"
 #include "lib/runtime/engine/pass_watch.h"
+#include "lib/runtime/engine/step_stats.h"
 #include "lib/support/result.h"
 #include "lib/support/thread_pool.h"
 #include "lib/support/timer.h"
@@ -40,18 +41,10 @@ class Executor final : private ThreadPool::Job {
   // Bytes of weights that run() has read so far.
   int64_t weight_bytes() const { return weight_bytes_; }
 
-  const std::vector<BoundStep>& steps() const { return plan_.steps; }
   void enable_times(bool on);
-  // Seconds are of the clock: a stage's time is divided among its steps by the time
+  // One of each step; empty when off. A stage's time is divided among its steps by the time
   // that all threads spent in each.
-  struct Time {
-    double seconds = 0;
-    double busy_seconds = 0;  // of all threads together
-    int64_t runs = 0;
-    int64_t tokens = 0;
-    int64_t weight_bytes = 0;
-  };
-  const std::vector<Time>& times() const { return times_; }  // by step; empty when off
+  const std::vector<StepTotals>& times() const { return times_; }
 
  private:
   // Steps of the stage at hand whose items lie side by side: one, or several that
@@ -89,7 +82,7 @@ class Executor final : private ThreadPool::Job {
   const char* fault_ = nullptr;
   uint32_t fault_step_ = 0;
   int64_t weight_bytes_ = 0;
-  std::vector<Time> times_;
+  std::vector<StepTotals> times_;
   std::vector<std::vector<double>> busy_;  // seconds by thread and step
   Timer timer_;
   int timed_stage_ = -1;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "lib/runtime/engine/engine_state.h"
 #include "lib/support/strings.h"
@@ -25,11 +24,8 @@ const std::vector<std::string>& Engine::notes() const {
 int Engine::threads() const {
   return state_->pool->threads();
 }
-std::vector<Engine::GpuUse> Engine::gpus() const {
-  std::vector<GpuUse> all;
-  if (!state_->gpus) return all;
-  for (const GpuFacts& gpu : state_->gpus->gpus()) all.push_back({gpu.name, gpu.bandwidth_gbps});
-  return all;
+std::vector<GpuUse> Engine::gpus() const {
+  return state_->runner->gpus();
 }
 Isa Engine::isa() const {
   return state_->isa;
@@ -61,7 +57,7 @@ int64_t Engine::logits_rows() const {
 
 bool Engine::has_logits(int64_t row) const {
   KTX_ASSERT(row >= 0 && row < logits_rows());
-  return !state_->gpus || !state_->gpus->keeps_logits() || state_->batch.best[row] < 0;
+  return state_->batch.best[row] < 0;
 }
 
 bool Engine::is_filtered(int64_t row) const {
@@ -70,19 +66,20 @@ bool Engine::is_filtered(int64_t row) const {
 
 BestLogits Engine::best(int64_t row) const {
   KTX_ASSERT(!has_logits(row));
-  return state_->gpus->best(row, state_->batch.best[row]);
+  return state_->runner->best(row, state_->batch.best[row]);
 }
 
 Status Engine::fetch_logits(int64_t row) {
   if (has_logits(row)) return {};
-  KTX_TRY(state_->gpus->fetch_logits(row));
+  KTX_TRY(state_->runner->fetch_logits(row));
   state_->batch.best[row] = -1;
   return {};
 }
 
 std::span<const float> Engine::logits(int64_t row) const {
   KTX_ASSERT(has_logits(row));
-  return {state_->logits + row * state_->logits_stride, static_cast<size_t>(vocab_size())};
+  const PlanRunner& runner = *state_->runner;
+  return {runner.logits() + row * runner.logits_stride(), static_cast<size_t>(vocab_size())};
 }
 
 void Engine::share_out(int64_t items, const std::function<void(int64_t)>& work) {
@@ -135,7 +132,7 @@ Result<Forward> Engine::run(std::span<const BatchItem> items, const PassWatch* w
       batch.position[row] = static_cast<int32_t>(start + t);
       batch.sequence[row] = static_cast<int32_t>(i);
       if (count - t <= outputs) {
-        batch.best[batch.outputs] = item.best;
+        batch.best[batch.outputs] = s.runner->keeps_logits() ? item.best : -1;
         batch.filter[batch.outputs] = item.filter;
         batch.output_rows[batch.outputs++] = static_cast<int32_t>(row);
       }
@@ -156,20 +153,17 @@ Result<Forward> Engine::run(std::span<const BatchItem> items, const PassWatch* w
     }
     batch.tables[i] = sequence.blocks_.data();
   }
-  const auto weight_bytes = [&] {
-    return s.gpus ? s.gpus->weight_bytes() : s.executor->weight_bytes();
-  };
-  const int64_t bytes_before = weight_bytes();
-  KTX_TRY(s.gpus ? s.gpus->run(batch, watch) : s.executor->run(batch, watch));
+  const int64_t bytes_before = s.runner->weight_bytes();
+  const bool done = KTX_TRY(s.runner->run(batch, watch));
   KTX_TRY(s.plan.check());
-  if (s.gpus ? s.gpus->stopped() : s.executor->stopped()) {
+  if (!done) {
     give_back();
     return Forward::Stopped;
   }
   for (const BatchItem& item : items) item.sequence->length_ += item.tokens.size();
   s.stats.steps += 1;
   s.stats.tokens += batch.tokens;
-  s.stats.weight_bytes += weight_bytes() - bytes_before;
+  s.stats.weight_bytes += s.runner->weight_bytes() - bytes_before;
   return Forward::Done;
 }
 
@@ -199,10 +193,7 @@ void Engine::forget_prefix(std::span<const int32_t> tokens, const std::string& o
 }
 
 Status Engine::visit_kv(const Sequence& sequence, Visit visit, const VisitRows& call) {
-  if (state_->gpus) {
-    return state_->gpus->visit_kv(sequence.blocks_, sequence.length_, visit == Visit::Write, call);
-  }
-  return state_->kv.visit(sequence.blocks_, sequence.length_, call);
+  return state_->runner->visit_kv(sequence.blocks_, sequence.length_, visit == Visit::Write, call);
 }
 
 int64_t Engine::kv_row_bytes() const {
@@ -221,13 +212,7 @@ Status Engine::hidden(int64_t row, std::span<float> out) {
   KTX_ASSERT(row >= 0 && row < logits_rows());
   KTX_ASSERT(static_cast<int64_t>(out.size()) == hidden_size());
   const FinalHidden found = KTX_TRY(s.hidden);
-  if (s.gpus) return s.gpus->read(found.device, found.value, row, out);
-  const plan::ValueRecord& value = s.plan.view().values[found.value];
-  std::memcpy(out.data(),
-              s.arena.data() + s.buffer_offsets[value.buffer] +
-                  static_cast<uint64_t>(row) * plan::value_row_bytes(value),
-              out.size_bytes());
-  return {};
+  return s.runner->read(found.device, found.value, row, out);
 }
 
 bool Engine::extend_uncomputed(Sequence& sequence, int64_t tokens) {
@@ -242,31 +227,25 @@ CacheState Engine::cache_state() const {
 }
 
 void Engine::enable_step_stats(bool on) {
-  if (state_->gpus) return state_->gpus->enable_times(on);
-  state_->executor->enable_times(on);
+  state_->runner->enable_times(on);
 }
 
 std::vector<StepTime> Engine::step_times() const {
   std::vector<StepTime> rows;
-  const bool gpus = state_->gpus != nullptr;
-  const auto& times = gpus ? state_->gpus->times() : state_->executor->times();
-  for (size_t i = 0; i < times.size(); ++i) {
-    const auto record = gpus ? static_cast<uint32_t>(i) : state_->executor->steps()[i].record;
-    const plan::StepRecord& step = plan().steps[record];
-    rows.push_back({record, plan().string(step.module), info(static_cast<StepOp>(step.op)).name,
-                    step.layer, times[i].runs, times[i].tokens, times[i].seconds,
-                    times[i].weight_bytes, times[i].busy_seconds});
+  for (const StepTotals& totals : state_->runner->times()) {
+    const plan::StepRecord& step = plan().steps[totals.step];
+    rows.push_back(
+        {totals, plan().string(step.module), info(static_cast<StepOp>(step.op)).name, step.layer});
   }
   return rows;
 }
 
 Result<KernelTime> Engine::time_gpu_steps(std::span<const uint32_t> steps) {
-  if (!state_->gpus) return Error{"the plan has no steps on a GPU"};
-  return state_->gpus->time_steps(steps);
+  return state_->runner->time_steps(steps);
 }
 
 std::vector<uint32_t> Engine::gpu_steps_of_launch(uint32_t step) const {
-  return state_->gpus ? state_->gpus->steps_of_launch(step) : std::vector<uint32_t>{step};
+  return state_->runner->steps_of_launch(step);
 }
 
 Sequence::Sequence(Sequence&& other) noexcept

@@ -128,6 +128,12 @@ struct CacheState {
   int64_t idle = 0;  // kept for reuse, given back when needed
 };
 
+// A GPU by name and the rated GB/s of its memory.
+struct GpuUse {
+  std::string name;
+  double bandwidth_gbps = 0;
+};
+
 class Engine {
  public:
   // Fails when the plan is damaged, needs what this machine or version lacks, or
@@ -142,12 +148,7 @@ class Engine {
   const std::vector<std::string>& notes() const;
   int threads() const;
   Isa isa() const;
-  // The GPUs in use, by name and the rated GB/s of their memory; none for a CPU plan.
-  struct GpuUse {
-    std::string name;
-    double bandwidth_gbps = 0;
-  };
-  std::vector<GpuUse> gpus() const;
+  std::vector<GpuUse> gpus() const;  // those in use; none for a CPU plan
   Precision precision() const;
   plan::KvType kv_type() const;
   int64_t ctx() const;
@@ -214,16 +215,17 @@ class Engine {
   // Per-step times since they were switched on; off by default.
   void enable_step_stats(bool on);
   std::vector<StepTime> step_times() const;
-  // GpuRunner::time_steps; an error when the plan has no step on a GPU.
+  // The mean over `steps` (records of the plan, all on one GPU) in turn inside a graph, at
+  // the shape of the last pass. Overwrites values: the next pass must not rely on them.
   Result<KernelTime> time_gpu_steps(std::span<const uint32_t> steps);
-  // GpuRunner::steps_of_launch; the step itself where there is no GPU.
+  // The steps that `step` of a GPU stands for at the shape of the last pass: itself, all of a
+  // fused op that runs at its place, or none when another stands for it. Itself on a CPU.
   std::vector<uint32_t> gpu_steps_of_launch(uint32_t step) const;
 
  private:
   friend class Sequence;
   struct State;
   explicit Engine(std::unique_ptr<State> state);
-  static Status open_with_gpus(State& state, const EngineOptions& options, int threads);
   Result<Forward> run(std::span<const BatchItem> items, const PassWatch* watch);
   std::unique_ptr<State> state_;
 };

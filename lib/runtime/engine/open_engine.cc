@@ -1,5 +1,5 @@
 // Engine::open: maps and checks a plan, chooses sizes and compares them with the machine,
-// allocates memory, and binds steps, for the CPU alone or with GPUs.
+// creates the cache, the threads and what runs the plan's parts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 
 #include "lib/plan/device_memory.h"
 #include "lib/plan/memory.h"
-#include "lib/runtime/cpu/bind.h"
 #include "lib/runtime/engine/engine_state.h"
+#include "lib/runtime/gpu/gpu_buckets.h"
 #include "lib/support/memory_node.h"
 #include "lib/support/strings.h"
 #include "lib/target/target.h"
@@ -67,10 +67,11 @@ Status size_for_gpus(const plan::PlanView& plan, const EngineOptions& options, S
   return {};
 }
 
-// The places of a run's threads; threads without a CPU are scheduled freely.
-target::ThreadPlaces choose_places(const EngineOptions& options, int threads) {
+// The places of a run's threads; threads without a CPU are scheduled freely, as they are beside
+// GPUs.
+target::ThreadPlaces choose_places(const EngineOptions& options, int threads, bool gpus) {
   target::ThreadPlaces places;
-  if (options.pin != Pin::Off) places = target::place_threads(threads);
+  if (options.pin != Pin::Off && !gpus) places = target::place_threads(threads);
   const bool pin = options.pin == Pin::On || places.nodes.size() > 1;
   if (places.threads.empty() || !pin) {
     places.threads.assign(static_cast<size_t>(std::clamp(threads, 1, ThreadPool::kMaxThreads)), {});
@@ -110,29 +111,6 @@ std::unique_ptr<WarmUp> warm_up(const plan::PlanFile& plan, const target::Thread
 
 }  // namespace
 
-Status Engine::open_with_gpus(State& s, const EngineOptions& options, int threads) {
-  const plan::PlanView& plan = s.plan.view();
-  const plan::RunShape& shape = s.sizes.shape;
-  s.kv = KTX_TRY(
-      KvCache::create(plan.kv_slots, shape.kv_type, s.sizes.kv_blocks, slots_on(plan, "cpu")));
-  s.kv.set_reclaim([&s] { return s.prefixes.reclaim(); });
-  s.pool = std::make_unique<ThreadPool>(threads);
-  s.gpus = KTX_TRY(GpuRunner::create(plan, s.kv, *s.pool,
-                                     {.shape = shape,
-                                      .kv_blocks = s.sizes.kv_blocks,
-                                      .isa = s.isa,
-                                      .precision = s.sizes.precision,
-                                      .open = options.open_gpu,
-                                      .graphs = options.gpu_graphs,
-                                      .check_finite = options.check_finite,
-                                      .on_result = options.on_result}));
-  for (const std::string& note : s.gpus->notes()) s.sizes.notes.push_back(note);
-  reserve(s.batch, shape);
-  s.logits = s.gpus->logits();
-  s.logits_stride = s.gpus->logits_stride();
-  return {};
-}
-
 Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
                                              const EngineOptions& options) {
   const target::Target host = target::detect_host();
@@ -145,39 +123,37 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
   const auto build = [&]() -> Status {
     const plan::PlanView& plan = s.plan.view();
     s.sizes = KTX_TRY(choose_sizes(plan, options));
-    const bool gpus = uses_gpus(plan);
+    const bool gpus = plan::uses_gpus(plan);
     s.hidden = find_final_hidden(plan);
     if (gpus) KTX_TRY(size_for_gpus(plan, options, s.sizes));
     const std::optional<uint64_t> available = target::available_memory();
     if (available) KTX_TRY(check_fit(*available, host.cpu.memory_bytes, s.sizes));
     s.isa = KTX_TRY(pick_isa(options));
     KTX_TRY(check_isa(plan, s.isa));
-    if (gpus) return open_with_gpus(s, options, threads);
 
     const plan::RunShape& shape = s.sizes.shape;
-    const plan::ArenaLayout layout =
-        KTX_TRY(plan::lay_out_arena(plan.buffers, shape.step_tokens, shape.step_outputs));
-    s.arena = KTX_TRY(Arena::allocate(layout.total_bytes, "activations"));
-    s.kv = KTX_TRY(KvCache::create(plan.kv_slots, shape.kv_type, s.sizes.kv_blocks));
+    s.kv = KTX_TRY(KvCache::create(plan.kv_slots, shape.kv_type, s.sizes.kv_blocks,
+                                   plan::slots_on(plan, "cpu")));
     s.kv.set_reclaim([&s] { return s.prefixes.reclaim(); });
-    const target::ThreadPlaces places = choose_places(options, threads);
+    const target::ThreadPlaces places = choose_places(options, threads, gpus);
     s.pool = std::make_unique<ThreadPool>(places.threads);
-    BoundPlan bound = KTX_TRY(bind(plan, s.kv,
-                                   {.arena = s.arena.data(),
-                                    .buffer_offsets = layout.offsets,
-                                    .isa = s.isa,
-                                    .precision = s.sizes.precision,
-                                    .threads = s.pool->threads(),
-                                    .shares = s.pool->shares(),
-                                    .ctx = shape.ctx}));
-    s.executor = KTX_TRY(Executor::create(std::move(bound), *s.pool));
-    s.buffer_offsets = layout.offsets;
+    s.runner = KTX_TRY(PlanRunner::create({.plan = plan,
+                                           .kv = s.kv,
+                                           .pool = *s.pool,
+                                           .shape = shape,
+                                           .kv_blocks = s.sizes.kv_blocks,
+                                           .isa = s.isa,
+                                           .precision = s.sizes.precision,
+                                           .open_gpu = options.open_gpu,
+                                           .gpu_graphs = options.gpu_graphs,
+                                           .check_finite = options.check_finite,
+                                           .on_result = options.on_result}));
+    for (const std::string& note : s.runner->notes()) s.sizes.notes.push_back(note);
     reserve(s.batch, shape);
-    const plan::ValueRecord& logits = plan.values[plan.facts.logits_value];
-    s.logits = reinterpret_cast<const float*>(s.arena.data() + layout.offsets[logits.buffer]);
-    s.logits_stride = static_cast<int64_t>(plan::value_row_bytes(logits) / sizeof(float));
-    if (s.sizes.memory.total_bytes <= available.value_or(0))
+    // Weights of a GPU have been read by now.
+    if (!gpus && s.sizes.memory.total_bytes <= available.value_or(0)) {
       s.warm_up = warm_up(s.plan, places, s.sizes.notes);
+    }
     return {};
   };
   const Status built = build();

@@ -13,16 +13,20 @@
 
 namespace ktx::runtime {
 
-struct StepTime {
-  uint32_t step = 0;        // index in PlanView::steps
-  std::string_view module;  // lives as long as the engine
-  std::string_view op;
-  int32_t layer = -1;
+// What a step took since the times were switched on.
+struct StepTotals {
+  uint32_t step = 0;  // index in PlanView::steps
   int64_t runs = 0;
   int64_t tokens = 0;
   double seconds = 0;  // of the clock; steps side by side share theirs by their work
   int64_t weight_bytes = 0;
   double busy_seconds = 0;  // that threads worked at it, all of them together; 0 on a GPU
+};
+
+struct StepTime : StepTotals {
+  std::string_view module;  // lives as long as the engine
+  std::string_view op;
+  int32_t layer = -1;
 };
 
 // One launch of a kind of GPU step, without what the host adds.

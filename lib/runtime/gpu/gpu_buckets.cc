@@ -47,4 +47,11 @@ int64_t GpuBuckets::position_bound(int64_t max_positions) const {
   return p == positions_.end() ? max_positions : *p;
 }
 
+plan::RunShape gpu_run_shape(plan::RunShape shape) {
+  const int64_t largest = GpuBuckets(shape.max_batch, shape.ctx).largest_batch();
+  shape.step_tokens = std::max(shape.step_tokens, largest);
+  shape.step_outputs = std::max(shape.step_outputs, largest);
+  return shape;
+}
+
 }  // namespace ktx::runtime

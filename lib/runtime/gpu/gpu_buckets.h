@@ -38,4 +38,7 @@ class GpuBuckets {
   std::vector<int64_t> tokens_, positions_;  // rising
 };
 
+// The shape with room for the padding of the largest bucket.
+plan::RunShape gpu_run_shape(plan::RunShape shape);
+
 }  // namespace ktx::runtime

@@ -25,7 +25,7 @@ Status capture_bucket(GpuState& s, int bucket) {
 
 Status capture_graphs(GpuState& s) {
   s.graphs.resize(s.buckets.count());
-  if (!s.setup.graphs) return {};
+  if (!s.setup.gpu_graphs) return {};
   const Timer timer;
   std::vector<uint64_t> before;
   for (GpuDevice& device : s.devices) {

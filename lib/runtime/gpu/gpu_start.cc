@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "lib/plan/plan_step_list.h"
-#include "lib/runtime/cpu/bind.h"
 #include "lib/runtime/gpu/gpu_fit.h"
 #include "lib/runtime/gpu/gpu_graphs.h"
 #include "lib/support/strings.h"
@@ -17,8 +16,18 @@ namespace {
 
 using plan::StepRecord;
 
+// "cuda:3" -> 3; -1 for anything else.
+int gpu_number(std::string_view device) {
+  if (!device.starts_with("cuda:") || device.size() < 6 || device.size() > 7) return -1;
+  int number = 0;
+  for (char c : device.substr(5)) {
+    if (c < '0' || c > '9') return -1;
+    number = number * 10 + (c - '0');
+  }
+  return number;
+}
+
 Status open_devices(GpuState& s) {
-  s.parts = bind_parts(s.plan);
   s.buckets = GpuBuckets(s.setup.shape.max_batch, s.setup.shape.ctx);
   s.batch_layout = GpuBatchLayout(s.setup.shape.step_tokens, s.setup.shape.step_outputs,
                                   s.setup.shape.max_batch, s.setup.shape.ctx);
@@ -33,7 +42,8 @@ Status open_devices(GpuState& s) {
     }
     GpuDevice& device = s.devices.emplace_back();
     device.name = name;
-    device.gpu = KTX_TRY(device.named((s.setup.open ? s.setup.open : OpenGpu(open_gpu))(number)));
+    device.gpu =
+        KTX_TRY(device.named((s.setup.open_gpu ? s.setup.open_gpu : OpenGpu(open_gpu))(number)));
     KTX_TRY(check_gpu_generation(name, device.gpu->facts()));
     for (const plan::DeviceMemory& need : needs) {
       if (need.name != name) continue;
@@ -44,13 +54,10 @@ Status open_devices(GpuState& s) {
 }
 
 Status allocate_host(GpuState& s) {
-  s.host_layout = KTX_TRY(plan::lay_out_device_arena(s.plan, "cpu", s.setup.shape.step_tokens,
-                                                     s.setup.shape.step_outputs));
-  s.host_arena = KTX_TRY(Arena::allocate(s.host_layout.total_bytes, "activations"));
   s.host_batch =
       KTX_TRY(Arena::allocate(static_cast<uint64_t>(s.batch_layout.bytes()), "inputs of a step"));
   GpuDevice& first = s.devices[0];
-  for (Arena* arena : {&s.host_arena, &s.host_batch}) {
+  for (const Arena* arena : {&s.host.memory, static_cast<const Arena*>(&s.host_batch)}) {
     s.pins.push_back(std::make_unique<PinnedMemory>());
     KTX_TRY(first.named(s.pins.back()->pin(*first.gpu, arena->data(), arena->size())));
   }
@@ -59,8 +66,9 @@ Status allocate_host(GpuState& s) {
 
 Status allocate_device(const GpuState& s, GpuDevice& device) {
   Gpu& gpu = *device.gpu;
-  device.slots = KTX_TRY(
-      KvCache::create(s.plan.kv_slots, s.setup.shape.kv_type, 0, slots_on(s.plan, device.name)));
+  device.has_slot = plan::slots_on(s.plan, device.name);
+  device.slots =
+      KTX_TRY(KvCache::create(s.plan.kv_slots, s.setup.shape.kv_type, 0, device.has_slot));
   device.layout = KTX_TRY(plan::lay_out_device_arena(s.plan, device.name, s.setup.shape.step_tokens,
                                                      s.setup.shape.step_outputs));
   device.image = lay_out_weights(s.plan, device.name);
@@ -155,25 +163,6 @@ Status allocate_workspace(const GpuState& s, GpuDevice& device) {
   return {};
 }
 
-Status bind_cpu_parts(GpuState& s) {
-  s.executors.resize(s.parts.parts.size());
-  for (size_t p = 0; p < s.parts.parts.size(); ++p) {
-    const Part& part = s.parts.parts[p];
-    if (part.kind != Part::Kind::Cpu) continue;
-    BoundPlan bound = KTX_TRY(bind(s.plan, s.kv,
-                                   {.arena = s.host_arena.data(),
-                                    .buffer_offsets = s.host_layout.offsets,
-                                    .isa = s.setup.isa,
-                                    .precision = s.setup.precision,
-                                    .threads = s.pool.threads(),
-                                    .first_step = part.first_step,
-                                    .step_count = part.step_count}));
-    s.executors[p] = KTX_TRY(Executor::create(std::move(bound), s.pool));
-    s.cpu_takes_part = true;
-  }
-  return {};
-}
-
 // What to tell of it.
 Result<std::string> upload(const GpuState& s, GpuDevice& device) {
   const Timer timer;
@@ -216,9 +205,9 @@ Status upload_and_capture(GpuState& s) {
 
 }  // namespace
 
-Result<std::unique_ptr<GpuState>> start_gpus(const plan::PlanView& plan, KvCache& kv,
-                                             ThreadPool& pool, const GpuSetup& setup) {
-  auto state = std::make_unique<GpuState>(plan, kv, pool, setup);
+Result<std::unique_ptr<GpuState>> start_gpus(const BackendSetup& setup, const BoundParts& parts,
+                                             const HostArena& host) {
+  auto state = std::make_unique<GpuState>(setup, parts, host);
   GpuState& s = *state;
   const Timer timer;
   KTX_TRY(open_devices(s));
@@ -231,9 +220,10 @@ Result<std::unique_ptr<GpuState>> start_gpus(const plan::PlanView& plan, KvCache
   }
   KTX_TRY(place_logits(s));
   for (GpuDevice& device : s.devices) KTX_TRY(device.named(allocate_workspace(s, device)));
-  KTX_TRY(bind_cpu_parts(s));
   for (const Part& part : s.parts.parts) {
     s.marks.push_back(part.awaited ? KTX_TRY(s.devices[part.device].gpu->new_mark()) : 0);
+    if (part.kind == Part::Kind::Cpu) continue;
+    for (uint32_t i = 0; i < part.step_count; ++i) s.steps.push_back(part.first_step + i);
   }
   const double bound = timer.seconds();
   KTX_TRY(upload_and_capture(s));

@@ -8,9 +8,9 @@
 
 namespace ktx::runtime {
 
-// All but `setup` must outlive the state. Fails before anything is uploaded when a GPU is
-// missing, too old or too small.
-Result<std::unique_ptr<GpuState>> start_gpus(const plan::PlanView& plan, KvCache& kv,
-                                             ThreadPool& pool, const GpuSetup& setup);
+// Everything but the setup itself must outlive the state. Fails before anything is uploaded when
+// a GPU is missing, too old or too small.
+Result<std::unique_ptr<GpuState>> start_gpus(const BackendSetup& setup, const BoundParts& parts,
+                                             const HostArena& host);
 
 }  // namespace ktx::runtime

@@ -29,9 +29,9 @@ Error GpuState::in_step(uint32_t index, const std::string& device, const Error& 
 }
 
 std::byte* GpuState::place(int device, uint32_t value) const {
-  const uint32_t buffer = plan.values[value].buffer;
-  return device < 0 ? host_arena.data() + host_layout.offsets[buffer]
-                    : devices[device].arena.data() + devices[device].layout.offsets[buffer];
+  const plan::ValueRecord& record = plan.values[value];
+  if (device < 0) return host.place(record);
+  return devices[device].arena.data() + devices[device].layout.offsets[record.buffer];
 }
 
 }  // namespace ktx::runtime

@@ -1,5 +1,5 @@
-// The state of a GpuRunner: devices with their memory, the parts of the plan, graphs. Data
-// only; each operation on it has its own file:
+// The GPUs of a plan: devices with their memory, graphs, the pass at hand. Data only; each
+// operation on it has its own file:
 //
 //   gpu_start.h      fills it: opens, allocates, binds, uploads
 //   bound_launches.h the launches of the plan, and which one a pass takes
@@ -7,7 +7,7 @@
 //   gpu_queue.h      queues a part: its steps, and copies between devices
 //   watched_steps.h  runs a part step by step, for times and results
 //   kernel_times.h   times some steps as they run inside a graph
-//   gpu_runner.cc    a run: inputs, parts in order, logits
+//   gpu_backend.cc   a pass: inputs, parts, logits
 #pragma once
 
 #include <cstddef>
@@ -19,14 +19,14 @@
 #include <vector>
 
 #include "lib/plan/device_memory.h"
-#include "lib/runtime/cpu/executor.h"
 #include "lib/runtime/engine/arena.h"
+#include "lib/runtime/engine/backend.h"
+#include "lib/runtime/engine/bound_parts.h"
+#include "lib/runtime/engine/host_arena.h"
 #include "lib/runtime/gpu/bound_launches.h"
-#include "lib/runtime/gpu/bound_parts.h"
 #include "lib/runtime/gpu/gpu_batch.h"
 #include "lib/runtime/gpu/gpu_buckets.h"
 #include "lib/runtime/gpu/gpu_logits.h"
-#include "lib/runtime/gpu/gpu_setup.h"
 #include "lib/runtime/gpu/weight_upload.h"
 
 namespace ktx::runtime {
@@ -36,7 +36,9 @@ struct GpuDevice {
   std::string name;  // "cuda:0"
   std::unique_ptr<Gpu> gpu;
   GpuMemory weights, arena, kv, batch, workspace;
-  KvCache slots;  // the arrangement only
+  KvCache slots;                      // the arrangement only
+  std::vector<bool> has_slot;         // by slot of the plan
+  std::vector<std::byte> block_copy;  // of the cache, while the host looks at it
   plan::ArenaLayout layout;
   WeightImage image;
   std::vector<std::byte*> blobs;
@@ -68,8 +70,8 @@ class PinnedMemory {
 };
 
 struct GpuState {
-  GpuState(const plan::PlanView& plan, KvCache& kv, ThreadPool& pool, const GpuSetup& setup)
-      : plan(plan), kv(kv), pool(pool), setup(setup) {}
+  GpuState(const BackendSetup& setup, const BoundParts& parts, const HostArena& host)
+      : plan(setup.plan), kv(setup.kv), pool(setup.pool), setup(setup), parts(parts), host(host) {}
   ~GpuState();  // after all that is in flight
   GpuState(const GpuState&) = delete;
   GpuState& operator=(const GpuState&) = delete;
@@ -91,26 +93,24 @@ struct GpuState {
   const plan::PlanView& plan;
   KvCache& kv;
   ThreadPool& pool;
-  GpuSetup setup;
-  BoundParts parts;
+  BackendSetup setup;
+  const BoundParts& parts;
+  const HostArena& host;
+  std::vector<uint32_t> steps;  // of all parts here, rising
   GpuBuckets buckets;
   GpuBatchLayout batch_layout;
-  Arena host_arena, host_batch;
-  plan::ArenaLayout host_layout;
+  Arena host_batch;
   std::vector<GpuDevice> devices;
   std::optional<GpuLogits> logits;
   std::vector<std::unique_ptr<PinnedMemory>> pins;
-  std::vector<std::optional<Executor>> executors;              // by part
   std::vector<GpuMark> marks;                                  // by part
   std::vector<std::vector<std::unique_ptr<GpuGraph>>> graphs;  // by bucket, part
   std::vector<std::string> notes;                              // of the start
-  std::vector<Executor::Time> times;                           // by record; empty: off
-  std::vector<SequenceRun> runs;                               // of the last pass
-  GpuShape last_shape;
-  int64_t weight_bytes = 0;  // read so far
-  bool broken = false;
-  bool stopped = false;  // the last run was ended
-  bool cpu_takes_part = false;
+  std::vector<StepTotals> times;                               // by record; empty: off
+  // The last pass: its sequences, its shape, and the bucket whose graphs it launched; else -1.
+  std::vector<SequenceRun> runs;
+  GpuShape shape;
+  int bucket = -1;
 };
 
 }  // namespace ktx::runtime

@@ -39,7 +39,7 @@ Result<double> time_graph(GpuState& s, const Part& part, std::span<const uint32_
   constexpr int kRuns = 3;
   GpuDevice& device = s.devices[part.device];
   const std::unique_ptr<GpuGraph> graph = KTX_TRY(capture(device, [&]() -> Status {
-    for (uint32_t step : steps) KTX_TRY(queue_step(s, part, step, s.last_shape));
+    for (uint32_t step : steps) KTX_TRY(queue_step(s, part, step, s.shape));
     return {};
   }));
   double best = INFINITY;
@@ -57,15 +57,9 @@ Result<double> time_graph(GpuState& s, const Part& part, std::span<const uint32_
 // Every launch is of another step than the one before, so that weights come from memory
 // as they do in a run. What a step needs before it is launched with it, and timed again
 // alone.
-Result<KernelTime> time_steps(GpuState& s, std::span<const uint32_t> steps) {
+Result<KernelTime> time_steps(GpuState& s, const Part& part, std::span<const uint32_t> steps) {
   constexpr int64_t kLaunches = 64;
-  if (s.last_shape.tokens == 0) return Error{"no step has run yet; run a batch first"};
-  const auto on_gpu = [&](const Part& part) {
-    return part.kind == Part::Kind::Gpu && steps[0] >= part.first_step &&
-           steps[0] < part.first_step + part.step_count;
-  };
-  const auto part = std::find_if(s.parts.parts.begin(), s.parts.parts.end(), on_gpu);
-  if (part == s.parts.parts.end()) return Error{fmt::format("step {} is on no GPU", steps[0])};
+  if (s.shape.tokens == 0) return Error{"no step has run yet; run a batch first"};
   const int64_t rounds = std::max<int64_t>(1, kLaunches / std::ssize(steps));
   std::vector<uint32_t> sources, all;
   for (int64_t round = 0; round < rounds; ++round) {
@@ -77,18 +71,18 @@ Result<KernelTime> time_steps(GpuState& s, std::span<const uint32_t> steps) {
       all.push_back(step);
     }
   }
-  KTX_TRY(s.devices[part->device].gpu->finish());
-  double seconds = KTX_TRY(time_graph(s, *part, all));
-  if (!sources.empty()) seconds -= KTX_TRY(time_graph(s, *part, sources));
+  KTX_TRY(s.devices[part.device].gpu->finish());
+  double seconds = KTX_TRY(time_graph(s, part, all));
+  if (!sources.empty()) seconds -= KTX_TRY(time_graph(s, part, sources));
   return KernelTime{std::max(seconds, 1e-9) / static_cast<double>(rounds * std::ssize(steps)),
-                    s.last_shape.tokens, s.last_shape.outputs};
+                    s.shape.tokens, s.shape.outputs};
 }
 
 std::vector<uint32_t> steps_of_launch(const GpuState& s, uint32_t step) {
-  const bool fuses = s.fuses(s.last_shape);
+  const bool fuses = s.fuses(s.shape);
   for (const GpuDevice& device : s.devices) {
     if (device.name != s.plan.string(s.plan.steps[step].device)) continue;
-    return device.launches.steps_of_launch(step, s.last_shape, fuses);
+    return device.launches.steps_of_launch(step, s.shape, fuses);
   }
   return {step};
 }

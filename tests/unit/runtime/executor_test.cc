@@ -108,7 +108,7 @@ TEST(Executor, TimesOfStepsAddUpToThoseOfTheRun) {
   const double wall = timer.seconds();
   double sum = 0;
   int64_t bytes = 0;
-  for (const Executor::Time& time : executor.times()) {
+  for (const StepTotals& time : executor.times()) {
     EXPECT_EQ(time.runs, 1);
     EXPECT_GT(time.seconds, 0);
     sum += time.seconds;

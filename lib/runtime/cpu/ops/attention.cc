@@ -61,7 +61,8 @@ class AttentionStep final : public CpuStep {
     tokens_ = {batch.tokens, std::max<int64_t>(1, most / group)};
     heads_ = {args_.attrs.heads, group};
     spans_ = 1;
-    if (tokens_.items() * heads_.items() < 4 * threads_ && batch.tokens <= kDecodeTokens) {
+    const bool few = tokens_.items() * heads_.items() < 4 * threads_;
+    if (partials_ && few && batch.tokens <= kDecodeTokens) {
       split_spans(batch);
     }
     const auto items = [&] { return tokens_.items() * heads_.items() * spans_; };

@@ -1,10 +1,9 @@
 // The parts of a plan (lib/launches/launch.h) with what the runtime needs to hand them over: the
-// devices by number, and which part waits for which.
+// GPUs by number, and which part waits for which.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "lib/plan/plan_reader.h"
@@ -29,11 +28,10 @@ struct BoundParts {
   // The transfer step of the logits and the GPU that computes them; kNone where the CPU does.
   uint32_t logits_step = plan::kNone;
   int logits_device = -1;
+
+  bool has_cpu() const;  // whether a part is the CPU's
 };
 
 BoundParts bind_parts(const plan::PlanView& plan);
-
-// "cuda:3" -> 3; -1 for anything else.
-int gpu_number(std::string_view device);
 
 }  // namespace ktx::runtime

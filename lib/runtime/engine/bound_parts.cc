@@ -1,4 +1,4 @@
-#include "lib/runtime/gpu/bound_parts.h"
+#include "lib/runtime/engine/bound_parts.h"
 
 #include <algorithm>
 
@@ -64,14 +64,9 @@ BoundParts bind_parts(const plan::PlanView& plan) {
   return bound;
 }
 
-int gpu_number(std::string_view device) {
-  if (!device.starts_with("cuda:") || device.size() < 6 || device.size() > 7) return -1;
-  int number = 0;
-  for (char c : device.substr(5)) {
-    if (c < '0' || c > '9') return -1;
-    number = number * 10 + (c - '0');
-  }
-  return number;
+bool BoundParts::has_cpu() const {
+  return std::any_of(parts.begin(), parts.end(),
+                     [](const Part& part) { return part.kind == Part::Kind::Cpu; });
 }
 
 }  // namespace ktx::runtime

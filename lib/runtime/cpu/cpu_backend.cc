@@ -1,0 +1,97 @@
+#include "lib/runtime/cpu/cpu_backend.h"
+
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "lib/runtime/cpu/bind.h"
+#include "lib/runtime/cpu/executor.h"
+
+namespace ktx::runtime {
+namespace {
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(const BackendSetup& setup, const HostArena& arena)
+      : plan_(setup.plan),
+        kv_(setup.kv),
+        arena_(arena),
+        slots_(plan::slots_on(setup.plan, "cpu")) {}
+
+  Status bind_parts(const BackendSetup& setup, const BoundParts& parts) {
+    partials_ = KTX_TRY(make_partials(setup.plan, setup.shape.ctx));
+    executors_.resize(parts.parts.size());
+    for (size_t p = 0; p < parts.parts.size(); ++p) {
+      const Part& part = parts.parts[p];
+      if (part.kind != Part::Kind::Cpu) continue;
+      BoundPlan bound = KTX_TRY(bind(setup.plan, setup.kv,
+                                     {.arena = arena_.memory.data(),
+                                      .buffer_offsets = arena_.layout.offsets,
+                                      .isa = setup.isa,
+                                      .precision = setup.precision,
+                                      .threads = setup.pool.threads(),
+                                      .shares = setup.pool.shares(),
+                                      .partials = &partials_,
+                                      .first_step = part.first_step,
+                                      .step_count = part.step_count}));
+      executors_[p] = KTX_TRY(Executor::create(std::move(bound), setup.pool));
+    }
+    return {};
+  }
+
+  Result<bool> run(size_t part, const Batch& batch, const PassWatch* watch) override {
+    KTX_TRY(executors_[part]->run(batch, watch));
+    return !executors_[part]->stopped();
+  }
+
+  Status read(std::string_view, uint32_t value, int64_t row, std::span<float> out) override {
+    const plan::ValueRecord& record = plan_.values[value];
+    const std::byte* const from =
+        arena_.place(record) + static_cast<uint64_t>(row) * plan::value_row_bytes(record);
+    std::memcpy(out.data(), from, out.size_bytes());
+    return {};
+  }
+
+  Status map_block(std::byte* block, bool, std::span<std::byte*> slots) override {
+    for (size_t slot = 0; slot < slots.size(); ++slot) {
+      if (slots_[slot]) slots[slot] = block + kv_.slot_offset(static_cast<int32_t>(slot));
+    }
+    return {};
+  }
+
+  int64_t weight_bytes() const override {
+    int64_t sum = 0;
+    for (const auto& executor : executors_) sum += executor ? executor->weight_bytes() : 0;
+    return sum;
+  }
+  void enable_times(bool on) override {
+    for (auto& executor : executors_) {
+      if (executor) executor->enable_times(on);
+    }
+  }
+  void add_times(std::vector<StepTotals>& out) const override {
+    for (const auto& executor : executors_) {
+      if (executor) out.insert(out.end(), executor->times().begin(), executor->times().end());
+    }
+  }
+
+ private:
+  const plan::PlanView& plan_;
+  const KvCache& kv_;
+  const HostArena& arena_;
+  std::vector<bool> slots_;  // whether it is the CPU's
+  AttentionPartials partials_;
+  std::vector<std::optional<Executor>> executors_;  // by part
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> create_cpu_backend(const BackendSetup& setup,
+                                                    const BoundParts& parts,
+                                                    const HostArena& arena) {
+  auto backend = std::make_unique<CpuBackend>(setup, arena);
+  KTX_TRY(backend->bind_parts(setup, parts));
+  return std::unique_ptr<Backend>(std::move(backend));
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,108 @@
+// What runs parts of a plan: the CPU (cpu/cpu_backend.h), or the GPUs of this machine
+// (gpu/gpu_backend.h). PlanRunner walks the parts and calls them, for example for
+//
+//   part 0  cuda:0  attention, router        gpus.begin(batch)   the inputs are on their way
+//   part 1  cpu     routed experts           gpus.run(0)         queued
+//   part 2  cuda:0  the next layer ...       gpus.wait(0)        what part 1 reads is there
+//                                            cpu.run(1)          computed
+//                                            gpus.run(2)
+//                                            gpus.send_logits()
+//                                            gpus.finish()       everything is computed
+//
+// The defaults are those of a backend that computes within run() and has its values in host
+// memory. What differs between GPUs, CUDA and the tests' one in host memory, is a level below:
+// gpu/gpu.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/kernel_id.h"
+#include "lib/plan/memory.h"
+#include "lib/plan/plan_reader.h"
+#include "lib/runtime/cache/kv_cache.h"
+#include "lib/runtime/engine/batch.h"
+#include "lib/runtime/engine/engine.h"
+#include "lib/runtime/engine/pass_watch.h"
+#include "lib/runtime/engine/step_stats.h"
+#include "lib/runtime/sampling/best_logits.h"
+#include "lib/support/result.h"
+#include "lib/support/thread_pool.h"
+#include "lib/target/isa.h"
+
+namespace ktx::runtime {
+
+// What backends are created from. The references must outlive them.
+struct BackendSetup {
+  const plan::PlanView& plan;
+  // Has the CPU's slots in memory and numbers the blocks of all devices.
+  KvCache& kv;
+  ThreadPool& pool;
+  plan::RunShape shape;
+  int64_t kv_blocks = 0;
+  Isa isa = Isa::Scalar;
+  kernels::Precision precision = kernels::Precision::Fast;
+  std::function<Result<std::unique_ptr<Gpu>>(int)> open_gpu;  // empty: this machine's
+  bool gpu_graphs = true;  // false: every step is launched by itself
+  // Inspect every result of every step on a GPU: slow.
+  bool check_finite = false;
+  std::function<void(const StepResult&)> on_result;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // A pass: begin(), run() of its own parts in their order, send_logits(), finish(). `batch` stays
+  // unchanged until then. Fails on damaged data and when a device fails (lost, out of memory);
+  // the message says which and what to do.
+  virtual Status begin(const Batch&) { return {}; }
+  // Computes or queues a part (its index in BoundParts). False: `watch` (may be null) ended it,
+  // and its results are undefined. The watch's progress is the part's own, from 0 to 1.
+  virtual Result<bool> run(size_t part, const Batch& batch, const PassWatch* watch) = 0;
+  // Waits until part `part`, named in a Part::waits_for, is computed.
+  virtual Status wait(size_t /*part*/) { return {}; }
+  // Waits until everything is computed that was queued.
+  virtual Status finish() { return {}; }
+  // Instead of finish(), after a failure of this pass, here or elsewhere.
+  virtual void abandon() {}
+
+  // Whether logits are computed here and remain here unless all of a row's are wanted
+  // (Batch::best). Otherwise all are in host memory when the pass is over.
+  virtual bool keeps_logits() const { return false; }
+  // Queues the copies of what the batch's rows want.
+  virtual Status send_logits(const Batch&) { return {}; }
+  virtual BestLogits best(int64_t /*row*/, int32_t /*count*/) const { return {}; }
+  // Copies a whole row to host memory, after the pass.
+  virtual Status fetch_logits(int64_t /*row*/) { return {}; }
+
+  // The first floats of a row of `value`, as the last pass left it on one of this backend's
+  // devices ("cpu", "cuda:0").
+  virtual Status read(std::string_view device, uint32_t value, int64_t row,
+                      std::span<float> out) = 0;
+
+  // Makes slots[i] point to this backend's slot i of a block of the KV cache, in host memory, for
+  // its own slots. unmap_block() ends that; with `write` the cache gets what is there now.
+  virtual Status map_block(std::byte* block, bool write, std::span<std::byte*> slots) = 0;
+  virtual Status unmap_block(std::byte* /*block*/, bool /*write*/) { return {}; }
+
+  virtual int64_t weight_bytes() const = 0;  // read by run() so far
+  virtual void enable_times(bool on) = 0;
+  // Appends one for each step; none while times are off.
+  virtual void add_times(std::vector<StepTotals>& out) const = 0;
+
+  // Things that happened at the start: "cuda:0 NVIDIA H200: 16.9 GiB uploaded in 0.4 s ...".
+  virtual std::vector<std::string> notes() const { return {}; }
+  virtual std::vector<GpuUse> gpus() const { return {}; }
+  // Engine::time_gpu_steps and Engine::gpu_steps_of_launch; `part` has the first step.
+  virtual Result<KernelTime> time_steps(size_t part, std::span<const uint32_t> steps);
+  virtual std::vector<uint32_t> steps_of_launch(uint32_t step) const { return {step}; }
+};
+
+}  // namespace ktx::runtime

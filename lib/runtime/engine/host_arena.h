@@ -1,0 +1,30 @@
+// The activations in host memory: values that the CPU computes, and copies of a GPU's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "lib/plan/device_memory.h"
+#include "lib/runtime/engine/arena.h"
+
+namespace ktx::runtime {
+
+struct HostArena {
+  static Result<HostArena> create(const plan::PlanView& plan, const plan::RunShape& shape) {
+    HostArena host;
+    host.layout =
+        KTX_TRY(plan::lay_out_device_arena(plan, "cpu", shape.step_tokens, shape.step_outputs));
+    host.memory = KTX_TRY(Arena::allocate(host.layout.total_bytes, "activations"));
+    return host;
+  }
+
+  std::byte* place(const plan::ValueRecord& value) const {
+    return memory.data() + layout.offsets[value.buffer];
+  }
+
+  Arena memory;
+  plan::ArenaLayout layout;
+};
+
+}  // namespace ktx::runtime

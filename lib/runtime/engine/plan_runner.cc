@@ -1,0 +1,168 @@
+#include "lib/runtime/engine/plan_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lib/runtime/cpu/cpu_backend.h"
+#include "lib/runtime/gpu/gpu_backend.h"
+
+namespace ktx::runtime {
+
+Result<KernelTime> Backend::time_steps(size_t, std::span<const uint32_t> steps) {
+  return Error{fmt::format("step {} is on no GPU", steps[0])};
+}
+
+Result<std::unique_ptr<PlanRunner>> PlanRunner::create(const BackendSetup& setup) {
+  std::unique_ptr<PlanRunner> runner(new PlanRunner(setup));
+  PlanRunner& r = *runner;
+  r.host_ = KTX_TRY(HostArena::create(setup.plan, setup.shape));
+  r.cpu_ = KTX_TRY(create_cpu_backend(setup, r.parts_, r.host_));
+  r.backends_.push_back(r.cpu_.get());
+  if (!r.parts_.gpus.empty()) {
+    r.gpus_ = KTX_TRY(create_gpu_backend(setup, r.parts_, r.host_));
+    r.backends_.push_back(r.gpus_.get());
+  }
+  return runner;
+}
+
+Backend& PlanRunner::backend_of(const Part& part) const {
+  return part.kind == Part::Kind::Cpu ? *cpu_ : *gpus_;
+}
+
+Result<bool> PlanRunner::run(const Batch& batch, const PassWatch* watch) {
+  auto done = run_parts(batch, watch);
+  if (!done) {
+    for (Backend* backend : backends_) backend->abandon();
+  }
+  return done;
+}
+
+Result<bool> PlanRunner::run_parts(const Batch& batch, const PassWatch* watch) {
+  const size_t count = parts_.parts.size();
+  size_t p = 0;
+  PassWatch of_part;
+  if (watch) of_part.stop = watch->stop;
+  if (watch && watch->progress) {
+    of_part.progress = [&](double share) {
+      watch->progress((static_cast<double>(p) + share) / static_cast<double>(count));
+    };
+  }
+  for (Backend* backend : backends_) KTX_TRY(backend->begin(batch));
+  bool goes_on = true;
+  for (; p < count && goes_on; ++p) {
+    const Part& part = parts_.parts[p];
+    if (watch && watch->stopped()) {
+      goes_on = false;
+      break;
+    }
+    for (int wait : part.waits_for) KTX_TRY(backend_of(parts_.parts[wait]).wait(wait));
+    goes_on = KTX_TRY(backend_of(part).run(p, batch, watch ? &of_part : nullptr));
+  }
+  for (Backend* backend : backends_) {
+    if (goes_on) KTX_TRY(backend->send_logits(batch));
+  }
+  for (Backend* backend : backends_) KTX_TRY(backend->finish());
+  return goes_on;
+}
+
+const float* PlanRunner::logits() const {
+  return reinterpret_cast<const float*>(host_.place(plan_.values[plan_.facts.logits_value]));
+}
+
+int64_t PlanRunner::logits_stride() const {
+  const plan::ValueRecord& logits = plan_.values[plan_.facts.logits_value];
+  return static_cast<int64_t>(plan::value_row_bytes(logits) / sizeof(float));
+}
+
+Backend& PlanRunner::logits_backend() const {
+  return parts_.logits_device >= 0 ? *gpus_ : *cpu_;
+}
+
+bool PlanRunner::keeps_logits() const {
+  return logits_backend().keeps_logits();
+}
+
+BestLogits PlanRunner::best(int64_t row, int32_t count) const {
+  return logits_backend().best(row, count);
+}
+
+Status PlanRunner::fetch_logits(int64_t row) {
+  return logits_backend().fetch_logits(row);
+}
+
+Status PlanRunner::read(std::string_view device, uint32_t value, int64_t row,
+                        std::span<float> out) {
+  return (device == "cpu" ? *cpu_ : *gpus_).read(device, value, row, out);
+}
+
+Status PlanRunner::visit_kv(std::span<std::byte* const> table, int64_t tokens, bool write,
+                            const VisitRows& call) {
+  std::vector<std::byte*> slots(static_cast<size_t>(kv_.slots()));
+  for (int64_t begin = 0; begin < tokens; begin += KvCache::kBlockTokens) {
+    const int64_t rows = std::min(KvCache::kBlockTokens, tokens - begin);
+    std::byte* const block = table[begin / KvCache::kBlockTokens];
+    for (Backend* backend : backends_) KTX_TRY(backend->map_block(block, write, slots));
+    for (int32_t slot = 0; slot < kv_.slots(); ++slot) {
+      KTX_TRY(visit_slot_rows(kv_.layout(slot), slots[slot], rows, call));
+    }
+    for (Backend* backend : backends_) KTX_TRY(backend->unmap_block(block, write));
+  }
+  return {};
+}
+
+int64_t PlanRunner::weight_bytes() const {
+  int64_t sum = 0;
+  for (const Backend* backend : backends_) sum += backend->weight_bytes();
+  return sum;
+}
+
+void PlanRunner::enable_times(bool on) {
+  for (Backend* backend : backends_) backend->enable_times(on);
+}
+
+std::vector<StepTotals> PlanRunner::times() const {
+  std::vector<StepTotals> all;
+  for (const Backend* backend : backends_) backend->add_times(all);
+  std::stable_sort(all.begin(), all.end(),
+                   [](const StepTotals& a, const StepTotals& b) { return a.step < b.step; });
+  return all;
+}
+
+std::vector<std::string> PlanRunner::notes() const {
+  std::vector<std::string> all;
+  for (const Backend* backend : backends_) {
+    for (std::string& note : backend->notes()) all.push_back(std::move(note));
+  }
+  return all;
+}
+
+std::vector<GpuUse> PlanRunner::gpus() const {
+  std::vector<GpuUse> all;
+  for (const Backend* backend : backends_) {
+    for (GpuUse& gpu : backend->gpus()) all.push_back(std::move(gpu));
+  }
+  return all;
+}
+
+size_t PlanRunner::part_of(uint32_t step) const {
+  const auto has_step = [&](const Part& part) {
+    return step >= part.first_step && step - part.first_step < part.step_count;
+  };
+  return static_cast<size_t>(std::find_if(parts_.parts.begin(), parts_.parts.end(), has_step) -
+                             parts_.parts.begin());
+}
+
+Result<KernelTime> PlanRunner::time_steps(std::span<const uint32_t> steps) {
+  const size_t part = part_of(steps[0]);
+  if (part == parts_.parts.size()) return Error{fmt::format("step {} is on no GPU", steps[0])};
+  return backend_of(parts_.parts[part]).time_steps(part, steps);
+}
+
+std::vector<uint32_t> PlanRunner::steps_of_launch(uint32_t step) const {
+  const size_t part = part_of(step);
+  if (part == parts_.parts.size()) return {step};
+  return backend_of(parts_.parts[part]).steps_of_launch(step);
+}
+
+}  // namespace ktx::runtime

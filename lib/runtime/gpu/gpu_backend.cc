@@ -1,0 +1,209 @@
+#include "lib/runtime/gpu/gpu_backend.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "lib/runtime/gpu/gpu_queue.h"
+#include "lib/runtime/gpu/gpu_start.h"
+#include "lib/runtime/gpu/gpu_state.h"
+#include "lib/runtime/gpu/kernel_times.h"
+#include "lib/runtime/gpu/step_bytes.h"
+#include "lib/runtime/gpu/watched_steps.h"
+
+namespace ktx::runtime {
+namespace {
+
+// The shape of the pass, and its bucket where graphs are launched for it; else -1.
+void choose_shape(GpuState& s, const Batch& batch) {
+  GpuShape shape{batch.tokens, batch.outputs, 0, true};
+  s.runs.clear();
+  for (int64_t t = 0; t < batch.tokens; ++t) {
+    shape.max_positions = std::max<int64_t>(shape.max_positions, batch.position[t] + 1);
+    if (t == 0 || batch.sequence[t] != batch.sequence[t - 1]) s.runs.push_back({t, 0, 0});
+    s.runs.back().positions = batch.position[t] + 1;
+    if (++s.runs.back().tokens > 1) shape.one_token_each = false;
+  }
+  s.bucket = -1;
+  const auto found = s.buckets.find(batch.tokens, shape.max_positions);
+  if (shape.one_token_each && s.setup.gpu_graphs && found) {
+    s.bucket = *found;
+    shape = s.buckets.shape(s.bucket);
+  } else {
+    shape.max_positions = s.buckets.position_bound(shape.max_positions);
+    shape.runs = s.runs;
+  }
+  s.shape = shape;
+}
+
+Status send_inputs(GpuState& s, const Batch& batch) {
+  const int64_t sequences = batch.sequence[batch.tokens - 1] + 1;
+  const int64_t bytes = s.batch_layout.fill(s.host_batch.data(), batch, sequences, s.shape, s.kv);
+  for (GpuDevice& device : s.devices) {
+    KTX_TRY(
+        device.gpu->upload(device.batch.data(), s.host_batch.data(), static_cast<uint64_t>(bytes)));
+  }
+  return {};
+}
+
+class GpuBackend final : public Backend {
+ public:
+  explicit GpuBackend(std::unique_ptr<GpuState> state) : s_(std::move(state)) {
+    s_->kv.set_copy([this](int64_t to, int64_t from) { copy_block(to, from); });
+  }
+  ~GpuBackend() override { s_->kv.set_copy({}); }
+
+  Status begin(const Batch& batch) override {
+    if (broken_) return Error{"a GPU failed in an earlier step; start the program again"};
+    choose_shape(*s_, batch);
+    // For prompts a layer of the GPU's takes too long: 5 to 12 % slower (H200, 2026-11).
+    if (s_->parts.has_cpu() && s_->bucket >= 0) awake_.emplace(s_->pool);
+    tokens_ = batch.tokens;
+    return send_inputs(*s_, batch);
+  }
+
+  Result<bool> run(size_t p, const Batch& batch, const PassWatch* watch) override {
+    const Part& part = s_->parts.parts[p];
+    GpuDevice& device = s_->devices[part.device];
+    if (watch && watch->progress) watch->progress(0);
+    if (s_->steps_are_watched()) {
+      KTX_TRY(run_watched(*s_, part, batch, s_->shape));
+    } else if (s_->bucket >= 0 && s_->graphs[s_->bucket].size() > p && s_->graphs[s_->bucket][p]) {
+      KTX_TRY(device.named(device.gpu->launch(*s_->graphs[s_->bucket][p])));
+    } else {
+      KTX_TRY(queue_part(*s_, part, s_->shape));
+    }
+    if (part.awaited) KTX_TRY(device.named(device.gpu->set(s_->marks[p])));
+    return true;
+  }
+
+  Status wait(size_t part) override {
+    GpuDevice& device = s_->devices[s_->parts.parts[part].device];
+    return device.named(device.gpu->wait(s_->marks[part]));
+  }
+
+  Status finish() override {
+    for (uint32_t step : s_->steps) {
+      weight_bytes_ += step_weight_bytes(s_->plan, s_->plan.steps[step], tokens_);
+    }
+    for (GpuDevice& device : s_->devices) KTX_TRY(device.named(device.gpu->finish()));
+    awake_.reset();
+    return {};
+  }
+
+  void abandon() override {
+    awake_.reset();
+    broken_ = !s_->setup.check_finite;
+  }
+
+  bool keeps_logits() const override { return s_->logits.has_value(); }
+  Status send_logits(const Batch& batch) override {
+    if (!s_->logits) return {};
+    GpuDevice& device = s_->devices[s_->parts.logits_device];
+    return device.named(s_->logits->queue(batch, device.workspace.data()));
+  }
+  BestLogits best(int64_t row, int32_t count) const override {
+    return s_->logits->best(row, count);
+  }
+  Status fetch_logits(int64_t row) override {
+    GpuDevice& device = s_->devices[s_->parts.logits_device];
+    KTX_TRY(device.named(s_->logits->fetch(row)));
+    return device.named(device.gpu->finish());
+  }
+
+  Status read(std::string_view name, uint32_t value, int64_t row, std::span<float> out) override {
+    const auto d = std::find(s_->parts.gpus.begin(), s_->parts.gpus.end(), name);
+    KTX_ASSERT(d != s_->parts.gpus.end());
+    const auto number = static_cast<int>(d - s_->parts.gpus.begin());
+    GpuDevice& device = s_->devices[number];
+    const uint64_t offset =
+        plan::value_row_bytes(s_->plan.values[value]) * static_cast<uint64_t>(row);
+    KTX_TRY(device.gpu->download(reinterpret_cast<std::byte*>(out.data()),
+                                 s_->place(number, value) + offset, out.size_bytes()));
+    return device.named(device.gpu->finish());
+  }
+
+  Status map_block(std::byte* block, bool write, std::span<std::byte*> slots) override {
+    for (GpuDevice& device : s_->devices) {
+      device.block_copy.resize(static_cast<size_t>(device.slots.block_bytes()));
+      for (size_t slot = 0; slot < slots.size(); ++slot) {
+        if (!device.has_slot[slot]) continue;
+        slots[slot] =
+            device.block_copy.data() + device.slots.slot_offset(static_cast<int32_t>(slot));
+      }
+      if (write) continue;
+      KTX_TRY(device.gpu->download(device.block_copy.data(), device_block(device, block),
+                                   device.block_copy.size()));
+      KTX_TRY(device.named(device.gpu->finish()));
+    }
+    return {};
+  }
+  Status unmap_block(std::byte* block, bool write) override {
+    for (GpuDevice& device : s_->devices) {
+      if (!write) break;
+      KTX_TRY(device.gpu->upload(device_block(device, block), device.block_copy.data(),
+                                 device.block_copy.size()));
+      KTX_TRY(device.named(device.gpu->finish()));
+    }
+    return {};
+  }
+
+  int64_t weight_bytes() const override { return weight_bytes_; }
+  void enable_times(bool on) override {
+    s_->times.assign(on ? s_->plan.steps.size() : 0, {});
+    for (size_t i = 0; i < s_->times.size(); ++i) s_->times[i].step = static_cast<uint32_t>(i);
+  }
+  void add_times(std::vector<StepTotals>& out) const override {
+    if (s_->times.empty()) return;
+    for (uint32_t step : s_->steps) out.push_back(s_->times[step]);
+  }
+
+  std::vector<std::string> notes() const override { return s_->notes; }
+  std::vector<GpuUse> gpus() const override {
+    std::vector<GpuUse> all;
+    for (const GpuDevice& device : s_->devices) {
+      all.push_back({device.gpu->facts().name, device.gpu->facts().bandwidth_gbps});
+    }
+    return all;
+  }
+  Result<KernelTime> time_steps(size_t part, std::span<const uint32_t> steps) override {
+    return runtime::time_steps(*s_, s_->parts.parts[part], steps);
+  }
+  std::vector<uint32_t> steps_of_launch(uint32_t step) const override {
+    return runtime::steps_of_launch(*s_, step);
+  }
+
+ private:
+  // Its part of a block of the cache.
+  std::byte* device_block(const GpuDevice& device, const std::byte* block) const {
+    return device.kv.data() + s_->kv.block_number(block) * device.slots.block_bytes();
+  }
+
+  void copy_block(int64_t to, int64_t from) {
+    for (GpuDevice& device : s_->devices) {
+      const int64_t bytes = device.slots.block_bytes();
+      // An error shows at the next run.
+      (void)device.gpu
+          ->copy(device.kv.data() + to * bytes, device.kv.data() + from * bytes,
+                 static_cast<uint64_t>(bytes))
+          .ok();
+    }
+  }
+
+  std::unique_ptr<GpuState> s_;
+  std::optional<ThreadPool::Awake> awake_;  // during a pass of few tokens
+  int64_t tokens_ = 0;                      // of the pass
+  int64_t weight_bytes_ = 0;
+  bool broken_ = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> create_gpu_backend(const BackendSetup& setup,
+                                                    const BoundParts& parts,
+                                                    const HostArena& host) {
+  return std::unique_ptr<Backend>(
+      std::make_unique<GpuBackend>(KTX_TRY(start_gpus(setup, parts, host))));
+}
+
+}  // namespace ktx::runtime
