@@ -1,7 +1,8 @@
 // GLM-4.5, 4.6, 4.7 and Air, and GLM-4.7-Flash ("Lite"): the first layers dense, then DeepSeek
 // V3's routing with shared experts. The former have grouped-query attention with biases, which
 // rotates a part of each head, and norms of heads in the largest models only; Flash has DeepSeek
-// V3's latent attention and is stored as "deepseek2".
+// V3's latent attention and is stored as "deepseek2". Solar Open is GLM-4.5 with experts in every
+// layer and whole heads rotated.
 #include "lib/families/key_rows.h"
 #include "lib/families/tree_rows.h"
 
@@ -24,6 +25,8 @@ constexpr std::span<const ModuleRow> kTreeLite[] = {
 };
 
 constexpr const char* kModelTypes[] = {"glm4_moe"};
+constexpr const char* kModelTypesSolar[] = {"solar_open"};
+constexpr GgufSign kSignsSolar[] = {{.pre = "solar-open"}};
 constexpr const char* kModelTypesLite[] = {"glm4_moe_lite"};
 // What it computes is what DeepSeek V3 computes; only the text is split in another way.
 constexpr GgufSign kSignsLite[] = {{.pre = "glm4"}};
@@ -74,6 +77,26 @@ constexpr ConfigDefault kDefaults[] = {
     {"rms_norm_eps", "1e-5"},
     {"rope_theta", "10000"},
 };
+constexpr ConfigDefault kDefaultsSolar[] = {
+    {"attention_bias", "false"},
+    {"use_qk_norm", "false"},
+    {"partial_rotary_factor", "1"},
+    {"first_k_dense_replace", "0"},
+    {"moe_layer_freq", "1"},
+    {"n_routed_experts", "128"},
+    {"n_shared_experts", "1"},
+    {"num_experts_per_tok", "8"},
+    {"moe_intermediate_size", "1280"},
+    {"topk_method", "\"noaux_tc\""},
+    {"scoring_func", "\"sigmoid\""},
+    {"norm_topk_prob", "true"},
+    {"routed_scaling_factor", "1"},
+    {"n_group", "1"},
+    {"topk_group", "1"},
+    {"rms_norm_eps", "1e-5"},
+    {"rope_theta", "1000000"},
+    {"head_dim", "128"},
+};
 constexpr ConfigDefault kDefaultsLite[] = {
     {"attention_bias", "false"},
     {"first_k_dense_replace", "1"},
@@ -112,6 +135,28 @@ const Family kGlm4Moe = {
     .router = RouterKind::GroupsByTwoBest,
     .keys = kKeys,
     .defaults = kDefaults,
+    .aliases = kAliases,
+    .tree = kTree,
+};
+
+extern const Family kSolarOpen;
+const Family kSolarOpen = {
+    .architecture = "SolarOpenForCausalLM",
+    .model_types = kModelTypesSolar,
+    .gguf_arch = "glm4moe",
+    .gguf_signs = kSignsSolar,
+    .prefix = "SolarOpen",
+    .module_k = "transformers.models.solar_open.modeling_solar_open",
+    .module_t = "",
+    .bias = BiasKind::QkvByConfig,
+    .partial_rotary = true,
+    .layers = LayerPattern::FirstDense,
+    .experts_key = "n_routed_experts",
+    .expert_width_key = "moe_intermediate_size",
+    .shared = SharedKind::Count,
+    .router = RouterKind::GroupsByTwoBest,
+    .keys = kKeys,
+    .defaults = kDefaultsSolar,
     .aliases = kAliases,
     .tree = kTree,
 };

@@ -72,7 +72,8 @@ TEST(BuildGraph, GraphsOfAConfigAloneEqualTheirGoldens) {
   for (const std::string folder :
        {"olmo2", "synthetic/seed_oss", "synthetic/ernie4_5", "synthetic/ernie4_5_moe",
         "synthetic/dots1", "synthetic/hy_v3", "synthetic/olmoe", "synthetic/ministral3",
-        "synthetic/mistral4", "synthetic/qwen3_vl", "synthetic/qwen3_vl_moe"}) {
+        "synthetic/mistral4", "synthetic/qwen3_vl", "synthetic/qwen3_vl_moe",
+        "synthetic/solar_open"}) {
     const std::string name = folder.substr(folder.rfind('/') + 1);
     SCOPED_TRACE(name);
     DiagSink diags;
