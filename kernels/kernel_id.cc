@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/matmul/matmul.h"
+#include "kernels/rows/row_op_list.h"
 #include "lib/formats/layout_size.h"
 
 namespace ktx::kernels {
@@ -16,13 +17,6 @@ struct LayoutColumn {
 
 template <StepOp... ops>
 constexpr StepOp kOps[] = {ops...};
-
-// A GPU has one family for all row ops.
-constexpr StepOp kRowOps[] = {
-#define KTX_ROW_OP(op, family, arithmetic, sentence) StepOp::op,
-#include "kernels/rows/row_ops.def"
-#undef KTX_ROW_OP
-};
 
 using enum StepOp;
 constexpr KernelFamily kFamilies[] = {
@@ -48,7 +42,7 @@ constexpr KernelFamily kFamilies[] = {
    kOps<op>},
 #include "kernels/rows/row_ops.def"
 #undef KTX_ROW_OP
-    {"gpu_elementwise",
+    {"gpu_elementwise",  // one family for all of them
      FamilyDevice::Gpu,
      Arithmetic::F32,
      {WeightKinds::All, WeightKinds::All},

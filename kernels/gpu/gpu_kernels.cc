@@ -3,17 +3,12 @@
 #include <algorithm>
 
 #include "kernels/gpu/gpu_ranges.h"
+#include "kernels/rows/row_op_list.h"
 
 namespace ktx::kernels {
 namespace {
 
 constexpr int Newest = kNewestSm;  // NOLINT: as the rows have it
-
-constexpr StepOp kRowOps[] = {
-#define KTX_ROW_OP(op, family, arithmetic, sentence) StepOp::op,
-#include "kernels/rows/row_ops.def"
-#undef KTX_ROW_OP
-};
 
 template <StepOp... kOps>
 constexpr StepOp kOpList[] = {kOps...};
