@@ -61,6 +61,7 @@ struct GpuWeight {
   DType dtype = DType::F32;
   Layout layout = Layout::Rows;
   int64_t rows = 0, cols = 0;
+  bool operator==(const GpuWeight&) const = default;
 };
 
 // Steps as far as the choice of a kernel depends on them.

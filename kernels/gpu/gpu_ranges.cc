@@ -23,9 +23,6 @@ bool is_marlin(const GpuWeight& w) {
 bool all_marlin(const GpuForm& form) {
   return std::all_of(form.weights.begin(), form.weights.end(), is_marlin);
 }
-bool same_form(const GpuWeight& a, const GpuWeight& b) {
-  return a.dtype == b.dtype && a.layout == b.layout && a.rows == b.rows && a.cols == b.cols;
-}
 
 bool gemv_fits(const GpuWeight& w, int64_t x_rows, const GpuMachine& machine) {
   return marlin_gemv_fits(w.dtype, w.cols, x_rows, machine.shared_memory);
@@ -54,8 +51,7 @@ bool go_together(const GpuForm& form) {
 }
 
 bool gate_up_goes(const GpuForm& form) {
-  return all_marlin(form) && same_form(form.weights[0], form.weights[1]) && form.aligned &&
-         !form.bias;
+  return all_marlin(form) && form.weights[0] == form.weights[1] && form.aligned && !form.bias;
 }
 
 }  // namespace
@@ -140,9 +136,9 @@ RowRange router_gemv(const GpuForm& form, const GpuMachine&) {
 // form.weights: gate, up, down.
 RowRange experts_gemv(const GpuForm& form, const GpuMachine& machine) {
   const GpuWeight &gate = form.weights[0], &down = form.weights[2];
-  const bool goes = all_marlin(form) && same_form(gate, form.weights[1]) &&
-                    gemv_fits(gate, 1, machine) && gemv_fits(down, form.top_k, machine) &&
-                    form.aligned && form.experts <= kFusedExperts && form.top_k <= kFusedTopK;
+  const bool goes = all_marlin(form) && gate == form.weights[1] && gemv_fits(gate, 1, machine) &&
+                    gemv_fits(down, form.top_k, machine) && form.aligned &&
+                    form.experts <= kFusedExperts && form.top_k <= kFusedTopK;
   return goes ? kOneRow : kNoRows;
 }
 

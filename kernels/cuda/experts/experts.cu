@@ -6,47 +6,16 @@
 // is the order of their places in `order`.
 #include "kernels/cuda/experts/cuda_experts.h"
 
-#include "kernels/cuda/common/this_gpu.h"
+#include "kernels/cuda/common/launch_forms.h"
 #include "kernels/cuda/gemv/marlin_gemv.h"
 #include "kernels/cuda/matmul/half_rows.cuh"
 #include "kernels/cuda/matmul/marlin_products.cuh"
+#include "kernels/cuda/matmul/product_forms.h"
 #include "kernels/cuda/rows/cuda_rows.h"
 #include "kernels/matmul/marlin_layout.h"
 
 namespace ktx::kernels {
 namespace {
-
-bool is_gemm(GpuKernel kernel) {
-  return kernel == GpuKernel::MarlinGemmMma || kernel == GpuKernel::MarlinGemmWgmma;
-}
-
-GpuWeight shape_of(const CudaWeight& w) {
-  return {w.dtype, w.layout, w.rows, w.cols};
-}
-
-// MarlinFewGemm where there is none: the launcher then refuses the weights.
-GpuKernel first_here(StepOp op, std::vector<GpuWeight> weights, const ExpertsAttrs& attrs,
-                     int64_t tokens) {
-  GpuForm form;
-  form.op = op;
-  form.weights = std::move(weights);
-  form.experts = attrs.experts;
-  form.top_k = attrs.top_k;
-  const Result<GpuKernel> kernel = kernel_here(form, tokens);
-  return kernel.ok() ? *kernel : GpuKernel::MarlinFewGemm;
-}
-GpuKernel kernel_of(const CudaExpertsGateUpArgs& a) {
-  if (a.kernel) return *a.kernel;
-  return first_here(StepOp::ExpertsGateUp, {shape_of(a.gate), shape_of(a.up)}, a.attrs, a.tokens);
-}
-GpuKernel kernel_of(const CudaExpertsDownArgs& a) {
-  if (a.kernel) return *a.kernel;
-  return first_here(StepOp::ExpertsDown, {shape_of(a.down)}, a.attrs, a.tokens);
-}
-
-bool same_form(const CudaWeight& a, const CudaWeight& b) {
-  return a.dtype == b.dtype;
-}
 
 Status check(const char* op, const CudaWeight& w, const ExpertsAttrs& attrs, int64_t has,
              int64_t needs) {
@@ -141,7 +110,7 @@ __global__ void __launch_bounds__(kCombineThreads) combine_experts(Combine p) {
 
 int64_t cuda_experts_gate_up_workspace(const CudaExpertsGateUpArgs& a) {
   const int64_t pairs = a.tokens * a.attrs.top_k;
-  int64_t bytes = halves_workspace(kernel_of(a), a.tokens, a.gate.cols);
+  int64_t bytes = halves_workspace(kernel_of(a, GpuKernel::MarlinFewGemm), a.tokens, a.gate.cols);
   if (!same_form(a.gate, a.up)) bytes += workspace_aligned(pairs * a.gate.rows * 4);
   return bytes;
 }
@@ -152,7 +121,7 @@ Status launch_experts_gate_up(const CudaExpertsGateUpArgs& a, CudaStream stream)
   KTX_TRY(check("experts_gate_up", a.gate, a.attrs, a.workspace_bytes, needs));
   KTX_TRY(check("experts_gate_up", a.up, a.attrs, a.workspace_bytes, needs));
   const int64_t pairs = a.tokens * a.attrs.top_k;
-  const GpuKernel kernel = kernel_of(a);
+  const GpuKernel kernel = kernel_of(a, GpuKernel::MarlinFewGemm);
   const auto run = [&](const CudaWeight& w, const CudaWeight* up, float* y, int64_t y_stride,
                        std::byte* workspace) -> Status {
     MarlinProduct p = experts_product(w, a.attrs, a.tokens, a.order, a.offsets);
@@ -185,7 +154,7 @@ Status launch_experts_gate_up(const CudaExpertsGateUpArgs& a, CudaStream stream)
 int64_t cuda_experts_down_workspace(const CudaExpertsDownArgs& a) {
   const int64_t pairs = a.tokens * a.attrs.top_k;
   return workspace_aligned(pairs * a.down.rows * 4) + workspace_aligned(pairs * 4) +
-         halves_workspace(kernel_of(a), pairs, a.down.cols);
+         halves_workspace(kernel_of(a, GpuKernel::MarlinFewGemm), pairs, a.down.cols);
 }
 
 Status launch_experts_down(const CudaExpertsDownArgs& a, CudaStream stream) {
@@ -202,7 +171,8 @@ Status launch_experts_down(const CudaExpertsDownArgs& a, CudaStream stream) {
   p.y_stride = a.down.rows;
   p.places = reinterpret_cast<int32_t*>(rest);
   rest += workspace_aligned(pairs * 4);
-  KTX_TRY(launch_product(kernel_of(a), a.down.dtype, p, pairs, rest, stream));
+  KTX_TRY(
+      launch_product(kernel_of(a, GpuKernel::MarlinFewGemm), a.down.dtype, p, pairs, rest, stream));
   Combine combine;
   combine.partial = partial;
   combine.places = p.places;

@@ -1,7 +1,7 @@
 // matmul and matmul_heads by the kernel that the launch names (kernels/gpu/gpu_kernels.def).
 #include "kernels/cuda/matmul/cuda_matmul.h"
 
-#include "kernels/cuda/common/this_gpu.h"
+#include "kernels/cuda/common/launch_forms.h"
 #include "kernels/cuda/gemv/marlin_gemv.h"
 #include "kernels/cuda/matmul/cublas_products.h"
 #include "kernels/cuda/matmul/half_rows.cuh"
@@ -16,27 +16,6 @@ namespace ktx::kernels {
 Status launch_marlin_transposed(const CudaMatmulHeadsArgs& args, cudaStream_t stream);
 
 namespace {
-
-bool is_gemm(GpuKernel kernel) {
-  return kernel == GpuKernel::MarlinGemmMma || kernel == GpuKernel::MarlinGemmWgmma;
-}
-
-// RowsGemm where there is none: the launcher then refuses the weights.
-GpuKernel first_here(StepOp op, const CudaWeight& w, bool transposed, int64_t tokens) {
-  GpuForm form;
-  form.op = op;
-  form.weights = {{w.dtype, w.layout, w.rows, w.cols}};
-  form.transposed = transposed;
-  const Result<GpuKernel> kernel = kernel_here(form, tokens);
-  return kernel.ok() ? *kernel : GpuKernel::RowsGemm;
-}
-GpuKernel kernel_of(const CudaMatmulArgs& a) {
-  return a.kernel ? *a.kernel : first_here(StepOp::Matmul, a.w, false, a.tokens);
-}
-GpuKernel kernel_of(const CudaMatmulHeadsArgs& a) {
-  return a.kernel ? *a.kernel
-                  : first_here(StepOp::MatmulHeads, a.w, a.attrs.transposed != 0, a.tokens);
-}
 
 Error cannot(GpuKernel kernel, int64_t tokens, const CudaWeight& w) {
   if (!cuda_matmul_takes(w.dtype, w.layout)) {
@@ -119,7 +98,7 @@ bool cuda_matmul_takes(DType dtype, Layout layout) {
 }
 
 int64_t cuda_matmul_workspace(const CudaMatmulArgs& a) {
-  const GpuKernel kernel = kernel_of(a);
+  const GpuKernel kernel = kernel_of(a, GpuKernel::RowsGemm);
   if (kernel == GpuKernel::CublasGemm) return cublas_product_workspace(a.tokens, a.w);
   if (kernel == GpuKernel::MarlinSkinnyGemm) return few_tokens_workspace(a.tokens, a.w.cols);
   return is_gemm(kernel) ? half_rows_bytes(a.tokens, a.w.cols) : 0;
@@ -127,7 +106,7 @@ int64_t cuda_matmul_workspace(const CudaMatmulArgs& a) {
 
 Status launch_matmul(const CudaMatmulArgs& a, CudaStream stream) {
   if (a.tokens == 0) return {};
-  const GpuKernel kernel = kernel_of(a);
+  const GpuKernel kernel = kernel_of(a, GpuKernel::RowsGemm);
   if (!reads(kernel, a.w)) return cannot(kernel, a.tokens, a.w);
   KTX_TRY(check_workspace("matmul", a.workspace_bytes, cuda_matmul_workspace(a)));
   if (kernel == GpuKernel::RowsGemm) return launch_rows(a, stream);
@@ -161,7 +140,7 @@ int64_t cuda_matmul_heads_workspace(const CudaMatmulHeadsArgs&) {
 
 Status launch_matmul_heads(const CudaMatmulHeadsArgs& a, CudaStream stream) {
   if (a.tokens == 0) return {};
-  const GpuKernel kernel = kernel_of(a);
+  const GpuKernel kernel = kernel_of(a, GpuKernel::RowsGemm);
   if (!reads(kernel, a.w)) return cannot(kernel, a.tokens, a.w);
   if (kernel == GpuKernel::RowsGemm) return launch_heads_of_rows(a, stream);
   if (a.attrs.transposed != (kernel == GpuKernel::MarlinTransposed)) {

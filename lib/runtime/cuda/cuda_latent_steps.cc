@@ -9,7 +9,7 @@
 // that are a graph.
 #include <algorithm>
 
-#include "kernels/cuda/common/this_gpu.h"
+#include "kernels/cuda/common/launch_forms.h"
 #include "kernels/cuda/matmul/cuda_matmul.h"
 #include "kernels/cuda/mla/cuda_latent.h"
 #include "lib/runtime/cuda/fused_members.h"
@@ -156,11 +156,7 @@ class Latent final : public GpuStep {
   }
   using Choices = std::vector<kernels::GpuChoice>;
   static Choices choices(const kernels::CudaMatmulHeadsArgs& product) {
-    kernels::GpuForm form;
-    form.op = StepOp::MatmulHeads;
-    form.weights = {{product.w.dtype, product.w.layout, product.w.rows, product.w.cols}};
-    form.transposed = product.attrs.transposed != 0;
-    return kernels::choose_gpu_kernels(form, kernels::this_gpu());
+    return kernels::choose_gpu_kernels(kernels::gpu_form(product), kernels::this_gpu());
   }
   Status launch_heads(const kernels::CudaMatmulHeadsArgs& product, const Choices& kernels,
                       const Tokens& some, const Workspace& memory) const {
