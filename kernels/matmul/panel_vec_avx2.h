@@ -60,9 +60,6 @@ struct PanelAvx2 : Avx2 {
     const __m256i all = _mm256_set1_epi32(n);
     return {_mm256_add_epi32(v.lo, all), _mm256_add_epi32(v.hi, all)};
   }
-  KTX_INLINE I add_i(I a, I b) {
-    return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
-  }
   KTX_INLINE I max32(I a, I b) {
     return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)};
   }

@@ -58,7 +58,6 @@ struct PanelAvx512 : Avx512 {
     return _mm512_mask_add_epi8(first, second, first, one);
   }
   KTX_INLINE I add32(I a, int32_t n) { return _mm512_add_epi32(a, _mm512_set1_epi32(n)); }
-  KTX_INLINE I add_i(I a, I b) { return _mm512_add_epi32(a, b); }
   KTX_INLINE I max32(I a, I b) { return _mm512_max_epi32(a, b); }
   KTX_INLINE I min32(I a, int32_t n) { return _mm512_min_epi32(a, _mm512_set1_epi32(n)); }
   template <int n>

@@ -43,7 +43,6 @@ class TensorBinder {
                       bool second, std::string_view purpose);
 
   bool has(std::string_view tensor) const { return gguf_ != nullptr && gguf_->has(tensor); }
-  bool without_gguf() const { return gguf_ == nullptr; }
   void use(std::string_view tensor) { used_.emplace(tensor); }
 
   // Tensors that no parameter uses: those with a known reason are returned, others

@@ -107,8 +107,4 @@ bool has_class(const ExpertPart& part, std::string_view class_name) {
   return has_class(class_name, part.class_name, part.aliases, part.bases);
 }
 
-std::span<const std::string_view> common_bases() {
-  return kCommonBases;
-}
-
 }  // namespace ktx::ir

@@ -221,7 +221,6 @@ int64_t expert_module_count(const ModuleGraph& graph, const Module& experts);
 // bases, or a base of every module ("torch.nn.Module"). Names compare in full.
 bool has_class(const Module& module, std::string_view class_name);
 bool has_class(const ExpertPart& part, std::string_view class_name);
-std::span<const std::string_view> common_bases();
 
 // The text form; `file` is for messages. parse is safe for untrusted text and
 // checks its syntax and tree, but not what verify checks.

@@ -84,28 +84,18 @@ std::vector<Launch> launches_of(const GpuForm& form, const std::vector<int32_t>&
 
 struct Preference {
   std::string_view name;
-  std::string_view sentence;
   void (*set)(Preferences&);
 };
 constexpr Preference kPreferences[] = {
-    {"mla=absorbed", "prompts of models with MLA in absorbed form on GPUs, however long",
-     [](Preferences& p) { p.latent = Preferences::Latent::Absorbed; }},
-    {"mla=expanded", "in expanded form from two tokens of a sequence on, where a GPU has it",
-     [](Preferences& p) { p.latent = Preferences::Latent::Expanded; }},
-    {"cublas=no", "large products on GPUs without cuBLAS",
-     [](Preferences& p) { p.cublas = false; }},
-    {"fused=no", "every step of a GPU by itself", [](Preferences& p) { p.fused = false; }},
+    // Prompts of models with MLA in absorbed form, however long.
+    {"mla=absorbed", [](Preferences& p) { p.latent = Preferences::Latent::Absorbed; }},
+    // In expanded form from two tokens of a sequence on, where a GPU has it.
+    {"mla=expanded", [](Preferences& p) { p.latent = Preferences::Latent::Expanded; }},
+    {"cublas=no", [](Preferences& p) { p.cublas = false; }},
+    {"fused=no", [](Preferences& p) { p.fused = false; }},
 };
 
 }  // namespace
-
-std::vector<std::string> preference_help() {
-  std::vector<std::string> lines;
-  for (const Preference& row : kPreferences) {
-    lines.push_back(fmt::format("{:<13} {}", row.name, row.sentence));
-  }
-  return lines;
-}
 
 Result<Preferences> parse_preferences(std::string_view text) {
   Preferences preferences;

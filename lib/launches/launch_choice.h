@@ -32,8 +32,6 @@ struct Preferences {
 
 // "mla=absorbed,cublas=no"; an error names what there is.
 Result<Preferences> parse_preferences(std::string_view text);
-// All that parse_preferences takes, a line each: "mla=absorbed|expanded   ...".
-std::vector<std::string> preference_help();
 
 // `machines`: of gpu_generations(), where the target says more of one, that instead; rising.
 std::vector<Launch> choose_launches(const StepList& list, std::span<const Part> parts,

@@ -76,17 +76,6 @@ std::vector<std::string_view> families_of(std::string_view class_name) {
   return families;
 }
 
-std::vector<std::string> family_class_names(bool dotted) {
-  std::vector<std::string> names;
-  for (const FamilyInfo& family : known_families()) {
-    const std::string_view module = family.k_module.empty() ? family.t_module : family.k_module;
-    for (const std::string& name : family.classes) {
-      names.push_back(dotted ? fmt::format("{}.{}", module, name) : name);
-    }
-  }
-  return names;
-}
-
 std::vector<std::string_view> families_with_key(std::string_view config_key) {
   std::vector<std::string_view> families;
   for (const FamilyInfo& family : known_families()) {

@@ -14,8 +14,6 @@ namespace ktx::rules {
 // Architectures that have a class of this name; empty for torch classes, operator
 // classes and names of nothing.
 std::vector<std::string_view> families_of(std::string_view class_name);
-// Every class name of every family, dotted or short, for did_you_mean.
-std::vector<std::string> family_class_names(bool dotted);
 // Architectures whose config has this key.
 std::vector<std::string_view> families_with_key(std::string_view config_key);
 bool is_torch_class(std::string_view class_name);

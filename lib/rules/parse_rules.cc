@@ -312,10 +312,6 @@ const Kwarg* Replace::kwarg(std::string_view name) const {
   return nullptr;
 }
 
-bool Rule::keeps_module() const {
-  return !replace.class_name || replace.class_name->text == "default";
-}
-
 std::string RuleSet::label(const Rule& rule) const {
   const std::string id = rule.id ? fmt::format(" ({})", printable(rule.id->text)) : "";
   return fmt::format("{}:{}{}", file_of(rule).path, rule.loc.line, id);

@@ -99,8 +99,6 @@ struct Rule {
   bool optional = false;
   std::optional<Located> id;
   std::optional<Located> note;
-
-  bool keeps_module() const;  // `default`, or no class
 };
 
 // What a file says of modules that none of its rules decides.

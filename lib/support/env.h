@@ -1,5 +1,5 @@
-// The environment variables that ktx reads, all in one place; docs/cli.md lists
-// them from this table.
+// The environment variables that ktx reads, but for the settings of `serve`
+// (tools/ktx-run/serve_settings.h). docs/cli.md lists them; a test compares.
 #pragma once
 
 #include <optional>

@@ -169,10 +169,6 @@ void MappedFile::advise_huge_pages() const {
   if (mapping_->copied) return;
   advise(mapping_->data, mapping_->size, 0, mapping_->size, MADV_HUGEPAGE);
 }
-void MappedFile::advise_sequential(size_t offset, size_t size) const {
-  if (mapping_->copied) return;
-  advise(mapping_->data, mapping_->size, offset, size, MADV_SEQUENTIAL);
-}
 void MappedFile::advise_will_need(size_t offset, size_t size) const {
   if (mapping_->copied) return;
   advise(mapping_->data, mapping_->size, offset, size, MADV_WILLNEED);

@@ -42,7 +42,6 @@ class MappedFile {
   // keeps files in them. What is in memory in small pages stays so.
   void advise_huge_pages() const;
   // Of a byte range.
-  void advise_sequential(size_t offset, size_t size) const;
   void advise_will_need(size_t offset, size_t size) const;
   void advise_dont_need(size_t offset, size_t size) const;
 

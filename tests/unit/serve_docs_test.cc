@@ -1,11 +1,12 @@
 // docs/serve.md names every option of the server and every path that it answers, docs/cli.md
-// every other option of the two programs.
+// every other option of the two programs and every environment variable.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <sstream>
 
+#include "lib/support/env.h"
 #include "tests/support/paths.h"
 
 namespace ktx {
@@ -48,6 +49,13 @@ TEST(CliDocs, NameEveryOption) {
   if (std::string(name) != "W") expect_option(docs, name);
 #include "tools/ktx-compile/compile_options.def"
   EXPECT_THAT(docs, HasSubstr("`-Werror[=CODE]`"));  // the option W and what follows it
+}
+
+TEST(CliDocs, NameEveryEnvironmentVariable) {
+  const std::string docs = text_of("docs/cli.md");
+  for (const EnvVariable& variable : env_variables()) {
+    EXPECT_THAT(docs, HasSubstr("| `" + std::string(variable.name) + "` | "));
+  }
 }
 
 TEST(ServeDocs, NameEveryPath) {

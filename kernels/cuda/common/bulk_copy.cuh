@@ -52,24 +52,6 @@ __device__ __forceinline__ void bulk_copy_once(void* shared, const void* global,
 __device__ __forceinline__ void end_reads_before_bulk_copies() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-// All that this thread saw or wrote is seen by who waits.
-__device__ __forceinline__ void barrier_arrive(uint64_t* barrier) {
-  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
-}
-// Whether the phase has ended.
-__device__ __forceinline__ bool barrier_test(uint64_t* barrier, uint32_t phase) {
-  uint32_t done;
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "mbarrier.test_wait.parity.shared.b64 done, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, done;\n"
-      "}"
-      : "=r"(done)
-      : "r"(shared_address(barrier)), "r"(phase)
-      : "memory");
-  return done != 0;
-}
 __device__ __forceinline__ void barrier_wait(uint64_t* barrier, uint32_t phase) {
   asm volatile(
       "{\n"

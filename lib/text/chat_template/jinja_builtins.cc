@@ -85,9 +85,6 @@ std::vector<std::string> filter_names() {
 std::vector<std::string> test_names() {
   return names_of(test_table());
 }
-const Builtin* find_global(std::string_view name) {
-  return find_row(globals(), name);
-}
 
 const Builtin* find_method(Kind kind, std::string_view name) {
   static const Table strings = make_table({string_methods()});

@@ -56,7 +56,6 @@ struct Builtin {
 const Builtin* find_filter(std::string_view name);
 const Builtin* find_test(std::string_view name);
 const Builtin* find_method(Kind kind, std::string_view name);
-const Builtin* find_global(std::string_view name);
 std::vector<std::string> filter_names();
 std::vector<std::string> test_names();
 

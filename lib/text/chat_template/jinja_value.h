@@ -112,9 +112,6 @@ class Value {
   bool is_string() const { return kind_ == Kind::String; }
   bool is_integral() const { return kind_ == Kind::Int || kind_ == Kind::Bool; }
   bool is_number() const { return is_integral() || kind_ == Kind::Float; }
-  bool is_sequence() const {
-    return kind_ == Kind::List || kind_ == Kind::Tuple || kind_ == Kind::DictView;
-  }
 
   // Each is our bug on another kind.
   bool as_bool() const { return int_ != 0; }

@@ -118,10 +118,6 @@ Result<Grammar> Grammar::compile_tool_call(std::span<const CallableTool> tools,
 const GrammarVocabulary& Grammar::vocabulary() const {
   return *compiled_->vocabulary;
 }
-size_t Grammar::state_count() const {
-  return compiled_->automaton.states.size();
-}
-
 size_t Grammar::memory_bytes() const {
   return compiled_->automaton.memory_bytes() + compiled_->masks.memory_bytes();
 }

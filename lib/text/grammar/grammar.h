@@ -94,7 +94,6 @@ class Grammar {
                                            std::shared_ptr<const GrammarVocabulary> vocabulary);
 
   const GrammarVocabulary& vocabulary() const;
-  size_t state_count() const;  // of the automaton, for reports
   // Of the automaton and of the masks that were found so far: grows while it is used.
   size_t memory_bytes() const;
 
