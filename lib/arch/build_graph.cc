@@ -1,5 +1,5 @@
-// Rows become modules: stretches of rows with "{layer}" once per layer, rows with
-// "{expert}" once as a part of every expert, others once.
+// Turns the rows of a family's table into modules: consecutive rows with "{layer}" once per layer,
+// rows with "{expert}" once as a part of every expert, other rows once.
 #include "lib/arch/build_graph.h"
 
 #include <fmt/format.h>

@@ -1,14 +1,12 @@
-// The one builder: an architecture's data and a model's config and tensors become
-// the module graph.
+// Builds the module graph from a family's data and a model's config and tensors.
 //
 //   ir::ModuleGraph graph = KTX_TRY(build_graph(source, diags));
 //   if (diags.errors() > 0) ...
 //
-// An unknown architecture or a config that cannot be computed with is the Result's
-// error (each such key is in `diags` as well). Tensors that are missing, or that
-// are not as the config says, are errors in `diags` only: the graph is then whole
-// but must not be compiled. Safe for untrusted models. No weights are read, but
-// for the few floats of rope_freqs.weight.
+// The Result is an error for an unknown architecture and for an unusable config (`diags` then has
+// each such key as well). Missing tensors, and tensors that contradict the config, are errors in
+// `diags` only: the graph is complete but must not be compiled. Safe for untrusted models. Reads no
+// weights except the few floats of rope_freqs.weight.
 #pragma once
 
 #include "lib/families/family.h"

@@ -1,5 +1,5 @@
-// Config keys to numbers. Limits are a little above what any released model has,
-// and low enough that products of three of them fit 63 bits.
+// Converts config keys to numbers. The limits are slightly above those of any released model, and
+// low enough that the product of any three fits in 63 bits.
 #include "lib/arch/hyper_params.h"
 
 #include <fmt/format.h>

@@ -1,12 +1,12 @@
-// The numbers of a model, read from its config, checked and in one form for all
-// families.
+// Reads the sizes and constants of a model from its config, checks them, and stores them in one
+// form for all families.
 //
 //   auto params = read_hyper_params(arch, config, diags);   // nothing: see diags
 //   params->shape(3).heads;
 //
-// What may differ from layer to layer stands in the layer's shape. What a missing key means stands
-// in the family's data file. Every size is checked here against a limit, every division for a
-// remainder, so that the builder may compute with them.
+// Values that may differ by layer are in the layer's shape. The family's data file says what a
+// missing key means. Every size is checked against a limit and every division for a remainder, so
+// the builder can compute with them.
 #pragma once
 
 #include <cstdint>

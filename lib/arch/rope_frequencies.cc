@@ -2,8 +2,8 @@
 //
 //   plain   f_i = theta^(-2i / dim)
 //   linear  f_i / factor
-//   llama3  slow ones / factor, fast ones as they are, a blend between
-//   yarn    the same with a ramp over i; cos and sin grow by an attention factor
+//   llama3  low frequencies / factor, high ones unchanged, a blend in between
+//   yarn    the same with a ramp over i; cos and sin are scaled by an attention factor
 #include "lib/arch/rope_frequencies.h"
 
 #include <algorithm>

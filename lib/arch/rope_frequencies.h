@@ -1,5 +1,5 @@
-// Frequencies and scales of rotary embedding: every scaling kind worked out at
-// compile time, so that the kernels know none.
+// Frequencies and scales of rotary embedding. Every kind of scaling is resolved at compile time;
+// kernels know none of them.
 #pragma once
 
 #include <optional>

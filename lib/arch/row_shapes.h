@@ -1,4 +1,4 @@
-// What the config says about a module's attributes and its parameters' shapes.
+// Derives a module's attributes and the shapes of its parameters from the config.
 #pragma once
 
 #include <optional>

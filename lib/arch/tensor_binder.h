@@ -1,8 +1,8 @@
-// Binds parameters to the tensors of a GGUF: presence, shape and type, and in the
-// end what no module used.
+// Binds parameters to the tensors of a GGUF: checks presence, shape and type, and finally reports
+// tensors that no module used.
 //
-// Without a GGUF (a config alone) every tensor counts as present, with the shape
-// that the config asks for and the type it usually has (usual_types.h).
+// Without a GGUF (a config alone) every tensor counts as present, with the shape that the config
+// implies and the type it usually has (usual_types.h).
 #pragma once
 
 #include <cstdint>

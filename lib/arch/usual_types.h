@@ -1,5 +1,5 @@
-// The element type that a tensor usually has in a Q4_K_M file: what a model is
-// estimated with before its GGUF is there, and what synthetic models are made of.
+// The element type that a tensor usually has in a Q4_K_M file. Estimates without a GGUF and
+// synthetic models use it.
 //
 //   usual_dtype("blk.3.ffn_down_exps.weight", {768, 2048, 128}, shape_of_model)
 //   -> Q6_K in about half of the layers, else Q4_K

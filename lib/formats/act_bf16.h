@@ -1,9 +1,9 @@
 // BF16 activations: how one row of K floats (K a multiple of 32) is stored.
 //
-//   uint16 x[K] | 64 bytes that nobody reads
+//   uint16 x[K] | 64 unused bytes
 //
-// x rounded to nearest even, NaN stays NaN. Rows are usually a power of two apart, and such
-// rows share a few sets of a cache: so much further apart they do not.
+// x is rounded to nearest even; NaN stays NaN. The unused bytes keep rows from being a power of two
+// apart, at which they would compete for a few sets of a cache.
 #pragma once
 
 #include <cstdint>

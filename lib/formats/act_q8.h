@@ -1,25 +1,25 @@
 // Int8 activations: how one row of K floats (K a multiple of 32) is stored.
 //
-// The row is padded with zeros to P, the next multiple of 256, and is four-fifths
-// codes; the arrays stand one after another:
+// The row is padded with zeros to P, the next multiple of 256. Three arrays follow one another;
+// four fifths of the bytes are codes:
 //
 //   int8 q[P] | float scale[P/32] | int16 sum[P/16]
 //
-// x[i] ~ scale[i/32] * q[i], q rounded to nearest even; sum[j] = q[16j] + ... + q[16j + 15],
-// exactly, for formats with a minimum or an offset. The four scales of 128 columns are one
-// number over powers of two,
+// x[i] ~ scale[i/32] * q[i], q rounded to nearest even. sum[j] = q[16j] + ... + q[16j + 15] is
+// exact; products with formats that have a minimum or an offset use it. The four scales of 128
+// columns are one shared number divided by powers of two,
 //
 //   scale[g] = shared * 2^-n[g],  0 <= n[g] <= kActQ8MostPower, one of them 0
 //
-// each the least such that no code is above 127, and the shared one is a group's own absmax
-// / 127 times a power of two: the one of four that rounds least (kernels/quantize). So a
-// product turns a sum of codes into a number by its exponent alone, and multiplies by the
-// shared scale once for 128 columns. One scale for 32 (not for 256 as ggml's Q8_K) nearly
-// halves the rounding error; powers of two give a tenth of it back.
+// each the smallest with no code above 127. The shared one is a group's own absmax / 127 times a
+// power of two: of the four candidates the one with the least rounding error (kernels/quantize). A
+// product therefore scales a group's sum by its exponent alone, and multiplies by the shared scale
+// once per 128 columns. A scale per 32 elements (ggml's Q8_K has one per 256) nearly halves the
+// rounding error; powers of two give a tenth of that back.
 //
-// Magnitudes below 2^-115 are zeros. 128 columns of zeros have scales 0; 128 that hold NaN
-// or infinity have NaN scales and zero codes: the product then says NaN too instead of a
-// wrong number.
+// Magnitudes below 2^-115 become zeros. 128 columns of zeros have scales 0. 128 columns with a NaN
+// or infinity have NaN scales and zero codes, so the product is NaN as well instead of a wrong
+// number.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// How many bytes a matrix takes in a layout, for those who write, check and map plans.
+// The size in bytes of a matrix in a layout, for writing, checking and mapping plans.
 //
 //   *matrix_bytes(Layout::Panel16, DType::Q4_K, 1000, 4096)   // 1008 rows of 2304 bytes
 //
-// Where the bytes stand is told by the layout's own header (kernels/matmul/panel16.h).
+// The layout's own header describes the order of the bytes (kernels/matmul/panel16.h).
 #pragma once
 
 #include <cstdint>

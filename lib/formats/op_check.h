@@ -1,15 +1,14 @@
-// A step under check: its operands, weights and attributes as they are said to be, and the
-// first thing that is wrong with it. The rules of op_rules.cc are written against it, once for
-// the step graph and for the plan, whose verifiers fill it (steps/verify_steps.cc,
-// plan/check_step_records.cc).
+// The step that a rule checks: its declared operands, weights and attributes, and the first mistake
+// found. The rules of op_rules.cc see nothing else, so they serve both the step graph and the plan,
+// whose verifiers fill it in (steps/verify_steps.cc, plan/check_step_records.cc).
 //
 //   void check_sigmoid_scale(OpCheck& s) {
 //     const OpOperand& x = s.in(0);
 //     s.shape("gate", s.in(1), ValueType::F32, 1, x.rows);   // "gate is 64 wide, expected 1"
 //   }
 //
-// Who fills it checks numbers first: of values, of elements within their row (shape_limits.h),
-// of blobs. Then the rules are safe for untrusted plans.
+// The verifiers check indices first: of values, of elements within their row (shape_limits.h), of
+// blobs. The rules are then safe for untrusted plans.
 #pragma once
 
 #include <fmt/format.h>

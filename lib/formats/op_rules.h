@@ -1,5 +1,5 @@
-// What a step of each op must look like in itself: which operands it has, their shapes, the
-// ranges of its attributes. The graph's verifier and the plan's reader both ask here.
+// The rules for a single step of each op: its operands, their shapes, the ranges of its attributes.
+// Both the step graph's verifier and the plan's reader use them.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Rounding weights to other formats, which loses: only where a rule allows it.
+// Rounds weights to other formats. This is lossy, and done only where a rule allows it.
 //
 //   const RequantizedForm* form = find_requantized_form("int4_g64");
 //   requantize_row(*form, floats, 4096, out);       // 128 blocks of Q4_0

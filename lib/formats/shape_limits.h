@@ -1,6 +1,5 @@
-// Limits of sane shapes. Wide enough for any model to come, small enough that products of
-// two of them fit 63 bits: what the rules of ops (op_rules.h) compute cannot overflow where
-// these hold.
+// Limits of plausible shapes: large enough for future models, small enough that the product of two
+// fits in 63 bits. Within them the rules of ops (op_rules.h) cannot overflow.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// A shape in messages, graphs and tables: columns first, as GGUF has it and llama.cpp prints
-// it, trailing ones left out.
+// Formats a shape for messages, graphs and tables: columns first, as in GGUF and llama.cpp, without
+// trailing ones.
 //
 //   shape_text(4096, 11008, 1)  -> "[4096, 11008]"      a product of 4096 inputs, 11008 outputs
 //   shape_text(2048, 768, 128)  -> "[2048, 768, 128]"   128 of them

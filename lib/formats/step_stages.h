@@ -1,7 +1,7 @@
-// Which steps may run side by side.
+// Groups steps into stages, whose steps may run in parallel.
 //
-// A stage is what the threads of a device share out between two barriers: its steps
-// do not depend on each other, or only row by row. Of a decoder layer
+// The threads of a device share the work of a stage between two barriers. Its steps do not depend
+// on each other, or only row by row. In a decoder layer:
 //
 //   n = rms_norm(x); nq = quantize(n)        one part: rows go through both in turn
 //   q = matmul(nq); k = matmul(nq); ...      three parts, items handed out together
@@ -11,15 +11,14 @@
 //   g = matmul(nq); u = matmul(nq)           one part: a run of columns of both, the
 //   u = swiglu(g, u); uq = quantize(u)         swiglu of them and their int8 form in turn
 //
-// so that decode meets a barrier for qkv, attention, o, gate and up, and down: parts
-// of one row are one item, which costs none, and what gate and up wrote is read again
-// by the thread that wrote it. Steps move to the earliest stage that their inputs allow
-// (the gate of a shared expert comes up beside the router), so the order inside an
-// output never changes, and no bit of it.
+// So decode has one barrier each for qkv, attention, o, gate and up, and down. A part of one row is
+// a single item and needs no barrier; the thread that wrote gate and up reads them again. A step
+// moves to the earliest stage that its inputs allow (the gate of a shared expert joins the router).
+// That does not change the order of operations within an output, and so no bit of it.
 //
-// The compiler orders steps by stage and keeps buffers apart inside one; the runtime
-// groups again by the memory that steps really touch, so that a damaged plan cannot
-// make two threads write one buffer.
+// The compiler orders steps by stage and keeps their buffers apart within one. The runtime groups
+// again by the memory that steps actually touch, so a damaged plan cannot make two threads write
+// one buffer.
 #pragma once
 
 #include <cstdint>

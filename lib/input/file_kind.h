@@ -1,4 +1,4 @@
-// What a file is, by its first bytes and never by its name.
+// Recognises a file by its first bytes, never by its name.
 //
 //   file_kind(bytes)  -> FileKind::SafeTensors
 //   describe(kind)    -> "a safetensors file"

@@ -1,5 +1,5 @@
-// A GGUF model (v2 or v3, one file or shards) mapped and checked; its header as
-// tables of metadata and tensors. No weight byte is read.
+// Opens a GGUF model (v2 or v3, one file or shards): maps it, checks it, and gives its header as
+// tables of metadata and tensors. Reads no weights.
 //
 //   GgufFile gguf = KTX_TRY(GgufFile::open("model-00001-of-00003.gguf"));
 //   gguf.string("general.architecture");      // "qwen3moe", or nothing

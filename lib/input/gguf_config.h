@@ -1,16 +1,16 @@
-// The HF config that a GGUF's metadata and tensor shapes amount to, and its
-// comparison with a config.json.
+// Derives the HF config that a GGUF's metadata and tensor shapes imply, and compares it with a
+// config.json.
 //
-// The map is the keys of the family (lib/families/config_key.h). Floats are compared as the decimal
-// numbers they were written as (f32 9.99999997e-07 is 1e-06), and values that
-// mean the same in both worlds do not differ: kv heads of MLA (1 in new files,
+// The keys of the family map one to the other (lib/families/config_key.h). Floats are compared as
+// the decimal numbers they were written as (f32 9.99999997e-07 is 1e-06), and values with the same
+// meaning are equal: kv heads of MLA (1 in new files,
 // all heads in old ones), yarn_log_multiplier (0.1 * mscale_all_dim), absent
 // keys whose meaning is the other side's value, block counts with or without
 // multi-token prediction layers, llama3 scaling as a tensor `rope_freqs.weight`.
 //
-// What comes out is in the normal form of hf_config.h and complete for the
-// families that family_table.def lists: keys that neither side has are there with
-// their meaning (origin Default) wherever the table knows it.
+// The result has the normal form of hf_config.h and is complete for the families of
+// family_table.def: keys absent on both sides have their default meaning (origin Default) where the
+// table has one.
 #pragma once
 
 #include "lib/input/gguf.h"

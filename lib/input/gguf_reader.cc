@@ -5,9 +5,8 @@
 //   per tensor: string name, u32 n_dims, u64 dims[n_dims], u32 type, u64 offset
 //   padding to the alignment, then the data section that offsets count from
 //
-// Nothing is allocated for a count before the bytes that it promises are known
-// to be there. Limits (they are far above any model in use) keep a hostile file
-// of any size cheap.
+// Memory for a count is allocated only after the file is known to be long enough for it. Limits,
+// far above any model in use, bound the cost of a hostile file of any size.
 #include <fmt/format.h>
 
 #include <algorithm>

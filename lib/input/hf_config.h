@@ -22,7 +22,7 @@
 //
 // A null is kept apart from an absent key: has() is true, is_null() is true, and
 // every typed getter gives nothing. Safe for untrusted text (size and depth are
-// bounded). No weights, no defaults: what a missing key means is arch's business.
+// bounded). It has no defaults: the families say what a missing key means.
 #pragma once
 
 #include <cstdint>

@@ -1,13 +1,13 @@
-// What the compiler reads from: GGUF, config, tokenizer and chat template of one
-// model, together and checked against each other.
+// The inputs of the compiler: GGUF, config, tokenizer and chat template of one model, checked
+// against each other.
 //
 //   ModelSource source = KTX_TRY(open_model({.gguf_path = "model.gguf"}, diags));
 //   if (diags.errors()) ...                        // the user's other mistakes
 //   source.config.model_type();                    // "qwen3_moe"
 //   source.gguf.find("output.weight");
 //
-// config.json, generation_config.json and tokenizer_config.json are found beside
-// the GGUF; none of them is needed. Safe for untrusted files.
+// config.json, generation_config.json and tokenizer_config.json are found beside the GGUF; none of
+// them is required. Safe for untrusted files.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Steps as the choice of a GPU kernel sees them (kernels/gpu/gpu_kernels.h).
+// Describes steps to the choice of a GPU kernel (kernels/gpu/gpu_kernels.h).
 #pragma once
 
 #include "kernels/gpu/gpu_kernels.h"

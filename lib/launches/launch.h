@@ -1,13 +1,13 @@
-// What a device is given to do, as the compiler decides it and a plan stores it.
+// The work of a device, as the compiler decides it and a plan stores it.
 //
-//   part    steps 4 to 17 on cuda:0                          what the host hands over at once
-//   group   steps 9, 10, 11, 12 are a gate_up                may be computed in one go
+//   part    steps 4 to 17 on cuda:0                          handed over at once
+//   group   steps 9, 10, 11, 12 are a gate_up                may be computed together
 //   launch  kernel gate_up_gemv for steps 9 to 12, 1 token   one kernel over some steps
 //
-// For each step on a GPU the launches of that step alone cover any number of tokens; a launch of
-// a fused op takes their place where its conditions hold. Of several launches for the same steps
-// and tokens the first one whose conditions hold is chosen, so that what a machine may lack
-// stands before what needs nothing.
+// For each step on a GPU the launches of that step alone cover any number of tokens; a launch of a
+// fused op takes their place where its conditions hold. The first launch for the same steps and
+// tokens whose conditions hold is used, so those that need what a machine may lack stand before
+// those that need nothing.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,12 @@
-// Which kernel a GPU runs over which steps, for how many tokens: the rows of
-// kernels/gpu/gpu_kernels.def, applied to the steps and groups of a model.
+// Chooses the kernels of a GPU by steps and number of tokens: applies the rows of
+// kernels/gpu/gpu_kernels.def to the steps and groups of a model.
 //
 //   launch kernel=gate_up_gemv fused=gate_up steps=9,10,11,12 tokens=1:1
 //   launch kernel=marlin_gemv steps=10 tokens=1:1
 //   launch kernel=cublas_gemm steps=10 tokens=1024:- sm=90:90 needs=cublas
 //
-// Choices are made for every generation of GPUs, and alike ones become one launch, so that a plan
-// runs on another card than the one it was made for.
+// Choices are made for every generation of GPUs, so that a plan also runs on other cards than the
+// one it was compiled for. Equal choices become one launch.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Parts: stretches of steps for one device each, which the host hands over in order.
+// Parts (partitions): consecutive steps for one device, which the host hands over in order.
 //
 //   part 0  cpu      embed
 //   part 1  cuda:0   x from the CPU, attention, router; three values to the CPU
@@ -6,10 +6,10 @@
 //   part 3  cpu      routed experts            waits for part 1, not for part 2
 //   part 4  cuda:0   their sum from the CPU, the next layer ...
 //
-// A GPU's part is queued and can be captured as a graph. It ends after values for the CPU, so
-// that the CPU waits for these alone. Transfers from GPU to GPU are parts of their own. The
-// last transfer, of a GPU's logits, is in no part, because the wanted rows differ from run to
-// run (lib/runtime/gpu/gpu_logits.h).
+// A GPU's part is queued and can be captured as a graph. It ends after values for the CPU, so that
+// the CPU waits for these alone. Transfers from GPU to GPU are parts of their own. The last
+// transfer, of a GPU's logits, is in no part, because the wanted rows differ from run to run
+// (lib/runtime/gpu/gpu_logits.h).
 #pragma once
 
 #include <string>

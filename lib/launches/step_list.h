@@ -1,7 +1,7 @@
-// The steps of a model as the choice of launches sees them. Filled from the step graph
-// (lib/steps/graph_step_list.h) and from a plan (lib/plan/plan_step_list.h), so that the compiler
-// chooses and the runtime checks with the same code. Numbers are sound: the verifiers of both
-// have passed before.
+// The steps of a model in the form that this folder works on. It is filled from the step graph
+// (lib/steps/graph_step_list.h) and from a plan (lib/plan/plan_step_list.h), so that the compiler's
+// choices and the runtime's checks share their code. All indices are valid: the verifiers of both
+// run first.
 #pragma once
 
 #include <cstdint>

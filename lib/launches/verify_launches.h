@@ -1,10 +1,10 @@
-// Checks parts and launches against the steps: what the runtime relies on when it binds them.
+// Checks parts and launches against the steps. The runtime relies on these rules:
 //
 //   - parts hold all steps in order, each those of one device
-//   - a launch is of one step or of a group that is_fused, in one part, with a kernel that has
-//     the op, the generations and the needs that the launch says
-//   - two groups are the same steps or have none in common
-//   - for every generation of GPUs, the launches of each single step that need nothing have any
+//   - a launch has one step, or a group that is_fused, within one part; its kernel has the op, the
+//     generations and the needs that the launch says
+//   - two groups are equal or disjoint
+//   - for every generation of GPUs, the launches of each single step that need nothing cover every
 //     number of rows
 //
 // Safe for untrusted plans whose steps have passed their own verifier; the cost is linear in

@@ -1,10 +1,10 @@
-// What every op asks of its operands, weights and attributes, checked for all
-// steps of a plan. Kernels and runtime rely on these rules and check none again.
+// Checks the operands, weights and attributes of all steps of a plan. Kernels and runtime rely on
+// these rules and check nothing again.
 //
-// Beside shapes, three rules about memory:
+// Besides shapes, three rules concern memory:
 //   * a step reads only what an earlier step of the same run wrote, and what no
 //     other value has overwritten since (values share buffers);
-//   * an output lies beside the step's inputs, unless the op may work in place and
+//   * an output does not overlap the step's inputs, unless the op may work in place and
 //     the output is the input, element for element;
 //   * expert numbers and their order reach the products only from a router and its
 //     group_experts step with the same number of experts, so that kernels may index

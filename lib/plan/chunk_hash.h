@@ -1,13 +1,13 @@
-// The hashes of weights, computed while they stream: of a segment's chunk, and of
-// the blobs in it. Packer and verifier walk the same way:
+// Hashes weights while they stream: each chunk of a segment, and each blob. Packer and verifier
+// share the walk:
 //
 //   BlobHashes hashes(blobs);
 //   Hash128 hash = KTX_TRY(hash_chunk(blobs_of_segment, chunk, hashes, fetch, nullptr));
 //   ... all chunks, in any order, on any thread ...
 //   hashes.of(blob)
 //
-// A blob's piece (kBlobPieceBytes from its start) belongs to the chunk it begins
-// in; where it goes on in the next chunk, the walk fetches its rest as well.
+// A blob's piece (kBlobPieceBytes from its start) belongs to the chunk it begins in. If it
+// continues in the next chunk, the walk fetches the rest as well.
 #pragma once
 
 #include <cstddef>

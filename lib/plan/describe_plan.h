@@ -1,13 +1,9 @@
-// A plan in words and numbers, for `ktx-run inspect`.
-//
-// Tables for people:
+// Describes a plan for `ktx-run inspect`: tables for people, with one unit in each column of sizes,
+// and one JSON object with the same contents for programs.
 //
 //   segments
 //     device  kind     offset       size  weights
 //     cpu     weights  0x4000  17.32 GiB      531
-//
-// with one unit in each column of sizes,
-// and one JSON object with the same contents for programs.
 #pragma once
 
 #include <string>

@@ -1,12 +1,12 @@
 // Rebuilds the source GGUF of a plan, its metadata and tensors bit for bit.
 //
-// A source of one file gives one file. A sharded source gives its shards again,
-// named after `path`: out.gguf -> out-00001-of-00003.gguf and so on (a merged
-// file would need other metadata, and so would not be the source).
+// A source of one file gives one file. A sharded source gives its shards again, named after `path`:
+// out.gguf -> out-00001-of-00003.gguf and so on (a merged file would need other metadata, and so
+// would not be the source).
 //
-// Bytes between tensors are zero. Streams through work files that are renamed at
-// the end; on failure nothing is left. Refused, naming the tensor, when a plan
-// does not hold all rows of it as they were (lossy weights).
+// Bytes between tensors are zero. Streams through work files that are renamed at the end; a failure
+// leaves nothing behind. A plan that does not hold all rows of a tensor unchanged (lossy weights)
+// is refused with the tensor's name.
 #pragma once
 
 #include <functional>

@@ -9,11 +9,11 @@
 // writes them. Blob hashes are made of pieces of 4 MiB counted from the blob's
 // start (plan_format.h); a piece belongs to the chunk it begins in, and the worker
 // packs its rest once more for the hash only when it crosses into the next chunk
-// (at most 4 of 64 MiB). So chunks need nothing from each other, whatever the sizes
+// (at most 4 of 64 MiB). So chunks are independent of each other, whatever the sizes
 // of the blobs.
 //
 // Memory: a few MiB a thread and at most 768 MiB in all, whatever
-// the model's size. Source pages are let go as soon as they are read.
+// the model's size. Source pages are released as soon as they are read.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What a compiler fills in to make a plan, and the layout of the file it becomes.
+// The contents of a plan, which a compiler fills in, and the layout of the resulting file.
 //
 //   PlanContents contents;
 //   contents.facts.family = "LlamaForCausalLM";
@@ -9,9 +9,9 @@
 //   contents.close_segment("cpu", SegmentKind::Weights);   // all blobs since the last call
 //   PlanLayout layout = KTX_TRY(lay_out(contents));        // offsets and the size of the file
 //
-// Records are those of plan_format.h. Offsets in the file (SegmentRecord::offset
-// and size, BlobRecord::offset), BlobRecord::size of Layout::Rows and all hashes
-// are filled in by lay_out() and the writer; leave them zero.
+// Records are those of plan_format.h. lay_out() and the writer fill in offsets in the file
+// (SegmentRecord::offset and size, BlobRecord::offset), BlobRecord::size of Layout::Rows and all
+// hashes; leave them zero.
 #pragma once
 
 #include <cstddef>

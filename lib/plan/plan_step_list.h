@@ -1,5 +1,4 @@
-// The steps, parts and launches of a plan in the form in which they are chosen and checked
-// (lib/launches).
+// Converts the steps, parts and launches of a plan to the form that lib/launches works on.
 #pragma once
 
 #include <span>

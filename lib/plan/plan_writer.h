@@ -9,7 +9,7 @@
 // the plan it carries a journal: a mark, the identity of the inputs, and the hash
 // of every finished chunk. After a kill the next run with the same inputs finds
 // it, checks the finished chunks against their hashes and packs only the others; a
-// work file of other inputs is begun anew. A lock (flock) on it makes a second
+// work file of other inputs is started over. A lock (flock) on it makes a second
 // writer of the same target fail at once.
 //
 // Until finish() the target is untouched, and after it the target is whole. A

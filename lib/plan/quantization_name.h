@@ -1,4 +1,4 @@
-// What people call the weights of a plan: "Q4_K_M", "Q8_0", "BF16".
+// The common name of a plan's weight format: "Q4_K_M", "Q8_0", "BF16".
 #pragma once
 
 #include <string>

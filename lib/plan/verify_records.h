@@ -1,9 +1,8 @@
-// The checks behind "what open() accepts can be used without further checks":
-// every index, range, count and size of every record of a plan, but for what an
-// op asks of its operands (check_step_records.h).
+// Checks every index, range, count and size of every record of a plan, except the operands of steps
+// (check_step_records.h). What passes both can be used without further checks.
 //
-// The view's spans lie inside their sections already; nothing in them is trusted.
-// Messages name the record and the numbers, but no file.
+// The view's spans lie inside their sections already; nothing in them is trusted. Messages name the
+// record and the numbers, but no file.
 #pragma once
 
 #include "lib/formats/shape_limits.h"

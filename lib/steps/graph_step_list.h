@@ -1,4 +1,4 @@
-// The step graph as the choice of launches sees it.
+// Converts the step graph to the form that lib/launches works on.
 #pragma once
 
 #include "lib/launches/step_list.h"

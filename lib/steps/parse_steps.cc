@@ -1,6 +1,6 @@
-// Reads the text form that print_steps.cc writes. Line by line, word by word: a word is
-// key=value, a value a list of items split at commas, an item split at colons;
-// quoted names may hold any of these.
+// Parses the text form that print_steps.cc writes: lines of words of the form key=value. A value is
+// a list of items separated by commas, the fields of an item are separated by colons, and quoted
+// names may contain either.
 #include <fmt/format.h>
 
 #include <charconv>

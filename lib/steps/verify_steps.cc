@@ -1,6 +1,6 @@
-// Checks a step graph: ids, operand counts, definition before use, and for each op
-// what op_rules.cc asks of operands, attributes and weights, as the plan's reader does.
-// Runs after every pass that touches the graph.
+// Checks a step graph: ids, operand counts, definition before use, and the rules of each op
+// (op_rules.cc), which the plan's reader checks as well. Runs after every pass that touches the
+// graph.
 #include <fmt/format.h>
 
 #include <set>
