@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -50,13 +51,21 @@ std::optional<double> ConfigReader::number_or_null(std::string_view key, double 
   return value;
 }
 
+std::optional<int64_t> ConfigReader::one_number(std::string_view key) const {
+  if (const auto number = config_.i64(key)) return number;
+  const auto list = config_.ints(key);
+  if (!list || list->empty()) return std::nullopt;
+  const bool equal = std::ranges::count(*list, list->front()) == std::ssize(*list);
+  return equal ? std::optional(list->front()) : std::nullopt;
+}
+
 std::optional<int64_t> ConfigReader::integer_or_null(std::string_view key, int64_t min,
                                                      int64_t max) {
-  if (config_.has(key) && !config_.is_null(key) && !config_.i64(key)) {
+  std::optional<int64_t> value = one_number(key);
+  if (config_.has(key) && !config_.is_null(key) && !value) {
     fail(fmt::format("'{}' is {}, expected an integer", key, found(key)));
     return std::nullopt;
   }
-  std::optional<int64_t> value = config_.i64(key);
   if (!value && !config_.has(key) && default_of(key) != nullptr) {
     value = std::strtoll(default_of(key), nullptr, 10);
   }

@@ -38,8 +38,9 @@ class ConfigReader {
   const input::HfConfig& config() const { return config_; }
 
  private:
-  const char* default_of(std::string_view key) const;  // null: none
-  std::string found(std::string_view key) const;       // "'abc'", for messages
+  const char* default_of(std::string_view key) const;             // null: none
+  std::optional<int64_t> one_number(std::string_view key) const;  // or the same for every layer
+  std::string found(std::string_view key) const;                  // "'abc'", for messages
 
   const families::Family& family_;
   const input::HfConfig& config_;

@@ -47,6 +47,7 @@ ir::NormInfo norm(Role role, const LayerShape& layer, const HyperParams& p) {
   int64_t width = p.hidden;
   if (role == Role::QNorm) width = layer.head_dim * (p.row_qk_norm ? int64_t{layer.heads} : 1);
   if (role == Role::KNorm) width = layer.head_dim * (p.row_qk_norm ? int64_t{layer.kv_heads} : 1);
+  if (role == Role::QRotatedNorm || role == Role::KRotatedNorm) width = layer.head_dim;
   if (role == Role::QANorm) width = p.q_lora_rank;
   if (role == Role::KvANorm) width = p.kv_lora_rank;
   return {width, p.norm_eps};

@@ -290,6 +290,19 @@ std::vector<std::string> keys_below(const HfConfig& config, const std::string& p
   return keys;
 }
 
+// Hunyuan's "dynamic" scaling with an alpha is another base, whatever the length.
+void fold_rope_alpha(HfConfig& config) {
+  const auto alpha = config.f64("rope_scaling.alpha");
+  const auto base = config.f64("rope_theta");
+  if (!alpha || *alpha <= 0 || !base) return;
+  auto dim = config.f64("head_dim");
+  const auto hidden = config.f64("hidden_size"), heads = config.f64("num_attention_heads");
+  if (!dim && hidden && heads && *heads > 0) dim = *hidden / *heads;
+  if (!dim || *dim <= 2) return;
+  config.set("rope_theta", *base * std::pow(*alpha, *dim / (*dim - 2)));
+  config.set("rope_scaling.rope_type", std::string("default"));
+}
+
 void normalise_rope(HfConfig& config) {
   for (const std::string& key : keys_below(config, "rope_parameters.")) {
     const std::string leaf = key.substr(std::string_view("rope_parameters.").size());
@@ -304,6 +317,7 @@ void normalise_rope(HfConfig& config) {
   for (const std::string& key : keys_below(config, "rope_scaling.")) {
     if (config.is_null(key)) config.erase(key);
   }
+  fold_rope_alpha(config);
   const auto type = config.string("rope_scaling.rope_type");
   // Of text alone, all position components of mrope are equal.
   if (no_scaling || type == "default" || type == "none" || type == "mrope") {

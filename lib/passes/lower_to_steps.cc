@@ -289,6 +289,8 @@ class Lowering {
                  {.heads = a->heads, .head_dim = a->head_dim, .y_head_dim = a->head_dim}));
     KTX_TRY(rope(attention, k, k,
                  {.heads = a->kv_heads, .head_dim = a->head_dim, .y_head_dim = a->head_dim}));
+    KTX_TRY(optional_norm(attention, Role::QRotatedNorm, q));
+    KTX_TRY(optional_norm(attention, Role::KRotatedNorm, k));
     const int32_t slot = add_kv_slot(attention, a->kv_heads, a->head_dim, a->head_dim);
     emit(attention, StepOp::KvStore, {k, v}, {}, {}, KvStoreAttrs{slot});
     const View out = value("attn", int64_t{a->heads} * a->head_dim);

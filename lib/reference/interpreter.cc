@@ -239,6 +239,8 @@ Interpreter::Vector Interpreter::attention(const ir::Module& module, std::span<c
       rotate(rotary, std::span(*heads).subspan(at, info.head_dim));
     }
   }
+  q = optional_norm(module, Role::QRotatedNorm, std::move(q));
+  k = optional_norm(module, Role::KRotatedNorm, std::move(k));
   LayerCache& cache = caches_[module.layer];
   cache.keys.push_back(std::move(k));
   cache.values.push_back(linear(need(module, Role::VProj), x));

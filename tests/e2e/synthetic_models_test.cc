@@ -208,17 +208,16 @@ TEST_P(SyntheticModels, GiveTheSameLogitsFromFusedTensors) {
 
 constexpr const char* kGrowth = "'rope_scaling.llama_4_scaling_beta' 0.1 is not applied";
 
-INSTANTIATE_TEST_SUITE_P(All, SyntheticModels,
-                         ::testing::Values(SyntheticModel{"UnequalLayers", kUnequalLayers},
-                                           folder("olmo2", "", false), folder("glm4_moe_air"),
-                                           folder("solar_open"), folder("glm4_moe_lite"),
-                                           folder("minimax_m2"), folder("seed_oss"),
-                                           folder("ernie4_5_moe"), folder("ernie4_5"),
-                                           folder("dots1"), folder("hy_v3"), folder("olmoe"),
-                                           folder("qwen3_vl"), folder("qwen3_vl_moe"),
-                                           folder("ministral3", "synthetic/", true, kGrowth),
-                                           folder("mistral4", "synthetic/", true, kGrowth)),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    All, SyntheticModels,
+    ::testing::Values(SyntheticModel{"UnequalLayers", kUnequalLayers}, folder("olmo2", "", false),
+                      folder("glm4_moe_air"), folder("solar_open"), folder("glm4_moe_lite"),
+                      folder("minimax_m2"), folder("seed_oss"), folder("ernie4_5_moe"),
+                      folder("ernie4_5"), folder("dots1"), folder("hy_v3"), folder("hunyuan_moe"),
+                      folder("hunyuan_dense"), folder("olmoe"), folder("qwen3_vl"),
+                      folder("qwen3_vl_moe"), folder("ministral3", "synthetic/", true, kGrowth),
+                      folder("mistral4", "synthetic/", true, kGrowth)),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace ktx::testing

@@ -40,6 +40,8 @@ for tensor in GGUFReader(gguf_file).tensors:
 
 
 def put(name, value):
+    if name not in state and name.endswith(".gate.weight"):  # a linear of its own
+        name = name.replace(".weight", ".wg.weight")
     if name not in state:  # of a model that sees, the language model
         name = name.replace("model.", "model.language_model.", 1)
     with torch.no_grad():

@@ -73,7 +73,7 @@ TEST(BuildGraph, GraphsOfAConfigAloneEqualTheirGoldens) {
        {"olmo2", "synthetic/seed_oss", "synthetic/ernie4_5", "synthetic/ernie4_5_moe",
         "synthetic/dots1", "synthetic/hy_v3", "synthetic/olmoe", "synthetic/ministral3",
         "synthetic/mistral4", "synthetic/qwen3_vl", "synthetic/qwen3_vl_moe",
-        "synthetic/solar_open"}) {
+        "synthetic/solar_open", "synthetic/hunyuan_moe", "synthetic/hunyuan_dense"}) {
     const std::string name = folder.substr(folder.rfind('/') + 1);
     SCOPED_TRACE(name);
     DiagSink diags;
@@ -299,7 +299,7 @@ TEST(BuildGraph, UnknownArchitectureNamesTheNearest) {
   derived.set("model_type", std::string("qwen3mo"), input::ConfigOrigin::Gguf);
   EXPECT_EQ(
       build_graph(derived, diags).error().message,
-      "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are deepseek2, dots1, ernie4_5, ernie4_5-moe, glm4moe, hy_v3, llama, minimax-m2, mistral3, mistral4, olmo2, olmoe, qwen2, qwen2moe, qwen2vl, qwen3, qwen3moe, qwen3vl, qwen3vlmoe, seed_oss [KTX-C002]");
+      "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are deepseek2, dots1, ernie4_5, ernie4_5-moe, glm4moe, hunyuan-dense, hunyuan-moe, hy_v3, llama, minimax-m2, mistral3, mistral4, olmo2, olmoe, qwen2, qwen2moe, qwen2vl, qwen3, qwen3moe, qwen3vl, qwen3vlmoe, seed_oss [KTX-C002]");
 }
 
 TEST(BuildGraph, OldRouterBiasNameAndStackedHeadsAreRead) {

@@ -86,6 +86,12 @@ TEST(HyperParams, AListHoldsANumberForEachLayer) {
   EXPECT_EQ(params->shape(1).mlp_width, 512);
 }
 
+TEST(HyperParams, AListOfEqualNumbersIsOneNumber) {
+  EXPECT_EQ(read(qwen3_moe(), {{"num_experts_per_tok", {2, 2}}}).params->router.top_k, 2);
+  EXPECT_EQ(read(qwen3_moe(), {{"num_experts_per_tok", {2, 3}}}).messages,
+            "'num_experts_per_tok' is [2, 3], expected an integer\n");
+}
+
 TEST(HyperParams, ListsThatFitNoLayersAreErrors) {
   const std::pair<json, const char*> kCases[] = {
       {{{"num_key_value_heads", {2, 2, 2}}},

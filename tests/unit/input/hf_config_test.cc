@@ -95,6 +95,15 @@ TEST(HfConfig, TheLanguageModelOfOneThatSeesIsLifted) {
       "llama");
 }
 
+TEST(HfConfig, AnAlphaOfTheRotationIsAnotherBase) {
+  HfConfig config = parse(R"({"head_dim": 128, "rope_theta": 10000,
+      "rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}})");
+  EXPECT_NEAR(*config.f64("rope_theta"), 11158839.9, 0.1);
+  EXPECT_EQ(config.string("rope_scaling.rope_type"), "default");
+  config.normalise();
+  EXPECT_NEAR(*config.f64("rope_theta"), 11158839.9, 0.1);
+}
+
 TEST(HfConfig, NormaliseTwiceIsOnce) {
   HfConfig config = parse(R"({"model_type": "deepseek_v3", "kv_lora_rank": 512, "head_dim": 64,
       "q_lora_rank": null, "rope_scaling": {"rope_type": "yarn", "type": "yarn", "factor": 40}})");

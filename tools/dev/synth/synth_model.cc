@@ -101,6 +101,11 @@ class Synthesiser {
     }
     return "";
   }
+  int64_t shared_count() const {
+    const std::string usual = default_of("n_shared_experts");
+    const int64_t otherwise = usual.empty() || usual == "null" ? 0 : std::stoll(usual);
+    return config_.i64("n_shared_experts").value_or(otherwise);
+  }
   std::optional<bool> flag(std::string_view key) const {
     if (const auto value = config_.boolean(key)) return value;
     const std::string value = default_of(key);
@@ -163,7 +168,7 @@ class Synthesiser {
                     .value_or(static_cast<int64_t>(part * static_cast<double>(head_dim_)));
     }
     if (family_->shared == SharedKind::Count) {
-      shared_ffn_ = config_.i64("n_shared_experts").value_or(0) * expert_ffn_;
+      shared_ffn_ = shared_count() * expert_ffn_;
     } else if (family_->shared == SharedKind::Width) {
       shared_ffn_ = KTX_TRY(need("shared_expert_intermediate_size"));
     }
@@ -252,7 +257,7 @@ class Synthesiser {
     };
     count("leading_dense_block_count", dense_);
     count("interleave_moe_layer_step", moe_step_);
-    count("expert_shared_count", config_.i64("n_shared_experts").value_or(0));
+    count("expert_shared_count", shared_count());
     count("expert_group_count", config_.i64("n_group").value_or(1));
     count("expert_group_used_count", config_.i64("topk_group").value_or(1));
     if (known("expert_weights_scale")) {
@@ -404,6 +409,8 @@ class Synthesiser {
     }
     const bool rows = family_->qk_norm == families::QkNormKind::Row;
     if (!has_qk_norm_) return;
+    norm(ir::Role::QRotatedNorm, layer, head_dim_);
+    norm(ir::Role::KRotatedNorm, layer, head_dim_);
     norm(ir::Role::QNorm, layer, rows ? q : head_dim_);
     norm(ir::Role::KNorm, layer, rows ? kv : head_dim_);
   }
