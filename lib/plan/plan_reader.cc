@@ -121,6 +121,7 @@ struct PlanFile::State {
   std::map<SectionId, AlignedBytes> tables;                // copies of the small sections
   std::map<SectionId, std::span<const std::byte>> mapped;  // the larger ones, in place
   PlanView view;
+  PlanLaunches launches;
 
   Status open();
 
@@ -351,7 +352,8 @@ Status PlanFile::State::open() {
   KTX_TRY(set_views());
   KTX_TRY(verify_records(view));
   KTX_TRY(verify_steps(view));
-  return verify_launch_records(view);
+  launches = KTX_TRY(read_launches(view));
+  return {};
 }
 
 PlanFile::PlanFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -381,6 +383,9 @@ Result<PlanFile> PlanFile::open(const std::string& path, const PlanOpenOptions& 
 
 const PlanView& PlanFile::view() const {
   return state_->view;
+}
+const PlanLaunches& PlanFile::launches() const {
+  return state_->launches;
 }
 const std::string& PlanFile::path() const {
   return state_->file.path();

@@ -102,6 +102,8 @@ struct PlanOpenOptions {
   int threads = 0;              // for these; 0: all cores
 };
 
+struct PlanLaunches;
+
 class PlanFile {
  public:
   static Result<PlanFile> open(const std::string& path, const PlanOpenOptions& options = {});
@@ -111,6 +113,7 @@ class PlanFile {
 
   const PlanView& view() const;
   const PlanView* operator->() const { return &view(); }
+  const PlanLaunches& launches() const;  // plan_step_list.h
   const std::string& path() const;
   const MappedFile& mapping() const;
   // An error once the file became smaller under the mapping; ask after use.

@@ -46,6 +46,37 @@ Status check_indices(const PlanView& plan) {
   return {};
 }
 
+std::vector<launches::Part> parts_of(const PlanView& plan) {
+  std::vector<launches::Part> parts;
+  for (const PartRecord& part : plan.parts) {
+    parts.push_back({.kind = static_cast<launches::Part::Kind>(part.kind),
+                     .device = std::string(plan.string(part.device)),
+                     .from = std::string(plan.string_or_empty(part.from)),
+                     .first_step = static_cast<int32_t>(part.first_step),
+                     .step_count = static_cast<int32_t>(part.step_count)});
+  }
+  return parts;
+}
+
+std::vector<launches::Launch> launches_of(const PlanView& plan) {
+  std::vector<launches::Launch> all;
+  for (const LaunchRecord& record : plan.launches) {
+    launches::Launch& launch = all.emplace_back();
+    if (record.fused_op != kNone) launch.op = static_cast<FusedOp>(record.fused_op);
+    for (uint32_t step : plan.launch_steps.subspan(record.first_step, record.step_count)) {
+      launch.steps.push_back(static_cast<int32_t>(step));
+    }
+    launch.kernel = std::string(plan.string(record.kernel));
+    launch.least_tokens = record.least_tokens;
+    launch.most_tokens = record.most_tokens;
+    launch.least_sm = record.least_sm;
+    launch.most_sm = record.most_sm;
+    launch.needs = record.needs;
+    launch.least_run = record.least_run;
+  }
+  return all;
+}
+
 }  // namespace
 
 launches::StepList step_list(const PlanView& plan) {
@@ -103,43 +134,13 @@ void add_launches(PlanContents& contents, std::span<const launches::Part> parts,
   }
 }
 
-std::vector<launches::Part> parts_of(const PlanView& plan) {
-  std::vector<launches::Part> parts;
-  for (const PartRecord& part : plan.parts) {
-    parts.push_back({.kind = static_cast<launches::Part::Kind>(part.kind),
-                     .device = std::string(plan.string(part.device)),
-                     .from = std::string(plan.string_or_empty(part.from)),
-                     .first_step = static_cast<int32_t>(part.first_step),
-                     .step_count = static_cast<int32_t>(part.step_count)});
-  }
-  return parts;
-}
-
-std::vector<launches::Launch> launches_of(const PlanView& plan) {
-  std::vector<launches::Launch> all;
-  for (const LaunchRecord& record : plan.launches) {
-    launches::Launch& launch = all.emplace_back();
-    if (record.fused_op != kNone) launch.op = static_cast<FusedOp>(record.fused_op);
-    for (uint32_t step : plan.launch_steps.subspan(record.first_step, record.step_count)) {
-      launch.steps.push_back(static_cast<int32_t>(step));
-    }
-    launch.kernel = std::string(plan.string(record.kernel));
-    launch.least_tokens = record.least_tokens;
-    launch.most_tokens = record.most_tokens;
-    launch.least_sm = record.least_sm;
-    launch.most_sm = record.most_sm;
-    launch.needs = record.needs;
-    launch.least_run = record.least_run;
-  }
-  return all;
-}
-
-Status verify_launch_records(const PlanView& plan) {
+Result<PlanLaunches> read_launches(const PlanView& plan) {
   KTX_TRY(check_indices(plan));
+  PlanLaunches all{parts_of(plan), launches_of(plan)};
   const launches::StepList list = step_list(plan);
-  const std::vector<launches::Part> parts = parts_of(plan);
-  KTX_TRY(launches::verify_parts(list, parts));
-  return launches::verify_launches(list, parts, launches_of(plan));
+  KTX_TRY(launches::verify_parts(list, all.parts));
+  KTX_TRY(launches::verify_launches(list, all.parts, all.launches));
+  return all;
 }
 
 }  // namespace ktx::plan

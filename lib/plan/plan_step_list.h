@@ -18,11 +18,12 @@ launches::StepList step_list(const PlanView& plan);
 void add_launches(PlanContents& contents, std::span<const launches::Part> parts,
                   std::span<const launches::Launch> launches);
 
-// Records with sound indices (verify_launch_records).
-std::vector<launches::Part> parts_of(const PlanView& plan);
-std::vector<launches::Launch> launches_of(const PlanView& plan);
-
-// Indices of the records, then the rules of verify_launches.h. The steps have passed.
-Status verify_launch_records(const PlanView& plan);
+struct PlanLaunches {
+  std::vector<launches::Part> parts;
+  std::vector<launches::Launch> launches;
+};
+// Checks the indices of the records, converts them, and checks the rules of verify_launches.h. The
+// steps have passed.
+Result<PlanLaunches> read_launches(const PlanView& plan);
 
 }  // namespace ktx::plan

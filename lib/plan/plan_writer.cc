@@ -105,7 +105,8 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
   view.string_text = text;
   KTX_TRY(verify_records(view));
   KTX_TRY(verify_steps(view));
-  return verify_launch_records(view);
+  KTX_TRY(read_launches(view));
+  return {};
 }
 
 }  // namespace

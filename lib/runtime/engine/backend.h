@@ -26,6 +26,7 @@
 #include "kernels/kernel_id.h"
 #include "lib/plan/memory.h"
 #include "lib/plan/plan_reader.h"
+#include "lib/plan/plan_step_list.h"
 #include "lib/runtime/cache/kv_cache.h"
 #include "lib/runtime/engine/batch.h"
 #include "lib/runtime/engine/engine.h"
@@ -41,6 +42,7 @@ namespace ktx::runtime {
 // What backends are created from. The references must outlive them.
 struct BackendSetup {
   const plan::PlanView& plan;
+  const plan::PlanLaunches& launches;
   // Has the CPU's slots in memory and numbers the blocks of all devices.
   KvCache& kv;
   ThreadPool& pool;

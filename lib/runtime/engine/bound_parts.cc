@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-#include "lib/launches/parts.h"
 #include "lib/plan/device_memory.h"
-#include "lib/plan/plan_step_list.h"
 
 namespace ktx::runtime {
 namespace {
@@ -39,13 +37,18 @@ void find_waits(BoundParts& bound) {
   }
 }
 
+// The steps that are in a part: all but the transfer of a GPU's logits.
+size_t steps_in_parts(std::span<const launches::Part> parts) {
+  return parts.empty() ? 0 : parts.back().first_step + parts.back().step_count;
+}
+
 }  // namespace
 
-BoundParts bind_parts(const plan::PlanView& plan) {
+BoundParts bind_parts(const plan::PlanView& plan, std::span<const launches::Part> parts) {
   BoundParts bound;
   const std::vector<std::string> devices = plan::plan_devices(plan);
   bound.gpus.assign(devices.begin() + 1, devices.end());
-  for (const launches::Part& part : plan::parts_of(plan)) {
+  for (const launches::Part& part : parts) {
     Part& own = bound.parts.emplace_back();
     own.kind = static_cast<Part::Kind>(part.kind);
     own.device = index_of(bound.gpus, part.device);
@@ -54,11 +57,11 @@ BoundParts bind_parts(const plan::PlanView& plan) {
     own.step_count = static_cast<uint32_t>(part.step_count);
     own.crosses = own.kind == Part::Kind::Gpu && has_transfer(plan, own);
   }
-  const launches::StepList list = plan::step_list(plan);
-  if (launches::ends_with_logits(list)) {
+  if (steps_in_parts(parts) < plan.steps.size()) {
     bound.logits_step = static_cast<uint32_t>(plan.steps.size()) - 1;
     const uint32_t value = plan.inputs(plan.steps.back())[0].value;
-    bound.logits_device = index_of(bound.gpus, launches::value_devices(list)[value]);
+    bound.logits_device =
+        index_of(bound.gpus, plan::buffer_devices(plan)[plan.values[value].buffer]);
   }
   find_waits(bound);
   return bound;

@@ -138,6 +138,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
     const target::ThreadPlaces places = choose_places(options, threads, gpus);
     s.pool = std::make_unique<ThreadPool>(places.threads);
     s.runner = KTX_TRY(PlanRunner::create({.plan = plan,
+                                           .launches = s.plan.launches(),
                                            .kv = s.kv,
                                            .pool = *s.pool,
                                            .shape = shape,

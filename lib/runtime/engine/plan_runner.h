@@ -53,7 +53,7 @@ class PlanRunner {
 
  private:
   explicit PlanRunner(const BackendSetup& setup)
-      : plan_(setup.plan), kv_(setup.kv), parts_(bind_parts(setup.plan)) {}
+      : plan_(setup.plan), kv_(setup.kv), parts_(bind_parts(setup.plan, setup.launches.parts)) {}
   Result<bool> run_parts(const Batch& batch, const PassWatch* watch);
   Backend& backend_of(const Part& part) const;
   Backend& logits_backend() const;

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <thread>
 
-#include "lib/plan/plan_step_list.h"
 #include "lib/runtime/gpu/gpu_fit.h"
 #include "lib/runtime/gpu/gpu_graphs.h"
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
+#include "lib/target/gpu_generation.h"
 
 namespace ktx::runtime {
 namespace {
@@ -96,8 +96,7 @@ uint32_t needs_met(const GpuState& s, const GpuDevice& device) {
 
 Status bind_launches(GpuState& s, GpuDevice& device, std::span<const launches::Launch> all) {
   device.launches = BoundLaunches(s.plan);
-  const GpuFacts& facts = device.gpu->facts();
-  const int sm = facts.compute_major * 10 + facts.compute_minor;
+  const int sm = target::generation(device.gpu->facts());
   const uint32_t has = needs_met(s, device);
   uint32_t missed = 0;
   const auto is_for = [&](const launches::Launch& launch) {
@@ -213,10 +212,9 @@ Result<std::unique_ptr<GpuState>> start_gpus(const BackendSetup& setup, const Bo
   KTX_TRY(open_devices(s));
   const double opened = timer.seconds();
   KTX_TRY(allocate_host(s));
-  const std::vector<launches::Launch> launches = plan::launches_of(s.plan);
   for (GpuDevice& device : s.devices) {
     KTX_TRY(device.named(allocate_device(s, device)));
-    KTX_TRY(bind_launches(s, device, launches));
+    KTX_TRY(bind_launches(s, device, setup.launches.launches));
   }
   KTX_TRY(place_logits(s));
   for (GpuDevice& device : s.devices) KTX_TRY(device.named(allocate_workspace(s, device)));
