@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/server/answer_reader.h"
 #include "lib/server/json_fields.h"
 
 namespace ktx::server {
@@ -10,46 +11,15 @@ namespace ktx::server {
 using runtime::BatchScheduler;
 using runtime::EndReason;
 
-// From tokens to pieces: characters that are whole, stop strings, reasoning, calls.
 struct AnswerJob::Choice {
-  Choice(const ServedModel& model, const AnswerSpec& spec)
-      : detokenizer(*model.tokenizer,
-                    // Markers of calls and reasoning are control tokens in some vocabularies.
-                    {.special = spec.parse_tools || spec.split_reasoning, .at_start = false}) {
-    if (spec.split_reasoning && model.reasoning) {
-      reasoning.emplace(*model.reasoning, spec.reasoning_open);
-    }
-    // A forced call is bare JSON, whatever the model's own form is.
-    const auto format = spec.forced_call ? text::ToolCallFormat::Llama3 : model.tool_format;
-    // In pieces it is a call also where it was cut.
-    const bool in_pieces = spec.stream_calls || spec.forced_call;
-    if (spec.parse_tools || spec.forced_call) tools.emplace(format, spec.tools, in_pieces);
-    forced_call = spec.forced_call;
-    gather_call = spec.forced_call && !spec.stream_calls;
-  }
-
-  // A forced call that comes whole, from its pieces.
-  void gather(Piece& piece, bool last) {
-    for (text::ToolCallPiece& said : piece.call_pieces) {
-      if (said.begins) gathered.emplace(text::ToolCall{said.name, "", said.id});
-      if (gathered) gathered->arguments += said.arguments;
-    }
-    piece.call_pieces.clear();
-    if (last && gathered) piece.calls.push_back(std::move(*gathered));
-  }
+  Choice(const ServedModel& model, const AnswerSpec& spec, text::StopStrings stop)
+      : reader(model, spec, std::move(stop)) {}
 
   runtime::RequestId id = 0;
   int64_t prompt_tokens = 0;
-  text::Detokenizer detokenizer;
-  text::StopStrings stop;
-  std::optional<text::ReasoningSplitter> reasoning;
-  std::optional<text::ToolCallParser> tools;
+  AnswerReader reader;
   std::vector<PieceLogprob> logprobs;
-  bool forced_call = false, gather_call = false;
-  std::optional<text::ToolCall> gathered;
-  std::string answered;  // to be sent first
-  bool called_tools = false;
-  bool reasoned = false;
+  Piece answered;  // to be sent first
   int64_t reasoning_tokens = 0;
 };
 
@@ -67,16 +37,16 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
   std::vector<runtime::GenerationRequest> requests;
   for (size_t i = 0; i < specs.size(); ++i) {
     AnswerSpec& spec = specs[i];
-    auto choice = std::make_unique<Choice>(*model_, spec);
     Result<text::StopStrings> stop = text::StopStrings::create(std::move(spec.stop));
     if (!stop) return on_refused({400, stop.error().message, "stop", ""});
-    choice->stop = stop.take();
+    auto choice = std::make_unique<Choice>(*model_, spec, stop.take());
     // Not told again, the half of a character that an interrupted answer ended with is
     // still to be shown.
     const auto answered = std::span<const int32_t>(spec.prompt).last(spec.answered_tokens);
-    for (const int32_t id : answered) {
-      const std::string said = choice->detokenizer.add(id);
-      if (spec.tell_answered) choice->answered += said;
+    if (spec.tell_answered) {
+      choice->answered = choice->reader.add(answered);
+    } else {
+      for (const int32_t id : answered) choice->reader.pass(id);
     }
     choice->prompt_tokens = static_cast<int64_t>(spec.prompt.size());
     choices_.push_back(std::move(choice));
@@ -120,7 +90,7 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
     }
     on_accepted();
     for (size_t i = 0; i < choices_.size(); ++i) {
-      if (!choices_[i]->answered.empty()) flush(i, std::move(choices_[i]->answered), false);
+      send(i, std::move(choices_[i]->answered), false);
     }
   }
   reply_->on_gone([self] {
@@ -133,45 +103,13 @@ bool AnswerJob::add_token(size_t index, const runtime::TokenEvent& token) {
   if (refused_) return false;
   Choice& choice = *choices_[index];
   if (token.logprobs != nullptr) choice.logprobs.push_back({token.id, *token.logprobs});
-  flush(index, choice.detokenizer.add(token.id), false);
-  if (choice.reasoning && !choice.reasoning->in_answer()) ++choice.reasoning_tokens;
-  return !choice.stop.stopped();
+  send(index, choice.reader.add({&token.id, 1}), false);
+  if (choice.reader.in_reasoning()) ++choice.reasoning_tokens;
+  return !choice.reader.stopped();
 }
 
-void AnswerJob::flush(size_t index, std::string text, bool last) {
+void AnswerJob::send(size_t index, Piece piece, bool last) {
   Choice& choice = *choices_[index];
-  const bool stopped_before = choice.stop.stopped();
-  text = stopped_before ? std::string() : choice.stop.add(text);
-  if (last) text += choice.stop.finish();
-  Piece piece;
-  if (choice.reasoning) {
-    text::ReasoningDelta delta = choice.reasoning->add(text);
-    if (last) {
-      text::ReasoningDelta rest = choice.reasoning->finish();
-      delta.reasoning += rest.reasoning;
-      delta.answer += rest.answer;
-    }
-    piece.reasoning = std::move(delta.reasoning);
-    choice.reasoned = choice.reasoned || !piece.reasoning.empty();
-    text = std::move(delta.answer);
-  }
-  if (choice.tools) {
-    text::ToolCallDelta delta = choice.tools->add(text);
-    if (last) {
-      text::ToolCallDelta rest = choice.tools->finish();
-      delta.text += rest.text;
-      std::move(rest.calls.begin(), rest.calls.end(), std::back_inserter(delta.calls));
-      std::move(rest.pieces.begin(), rest.pieces.end(), std::back_inserter(delta.pieces));
-    }
-    text = std::move(delta.text);
-    piece.calls = std::move(delta.calls);
-    piece.call_pieces = std::move(delta.pieces);
-    choice.called_tools = choice.called_tools || !piece.calls.empty() || !piece.call_pieces.empty();
-    // Cut before its name was there, a forced call is no text either.
-    if (choice.forced_call) text.clear();
-    if (choice.gather_call) choice.gather(piece, last);
-  }
-  piece.text += text;
   const bool something = !piece.text.empty() || !piece.reasoning.empty() || !piece.calls.empty() ||
                          !piece.call_pieces.empty();
   if (!something && !(last && !choice.logprobs.empty())) return;
@@ -226,10 +164,12 @@ void AnswerJob::tell_end(size_t index, const runtime::RequestEnd& end) {
       result.finish_reason = "stop";
   }
   if (!result.failed) {
-    flush(index, choice.detokenizer.finish(), true);
-    if (choice.called_tools && result.finish_reason == "stop") result.finish_reason = "tool_calls";
-    if (choice.reasoned) result.reasoning_tokens = choice.reasoning_tokens;
-    if (choice.stop.stopped()) result.stop_string = choice.stop.stopped_by();
+    const AnswerReader& reader = choice.reader;
+    send(index, choice.reader.finish(), true);
+    if (reader.called_tools() && result.finish_reason == "stop")
+      result.finish_reason = "tool_calls";
+    if (reader.reasoned()) result.reasoning_tokens = choice.reasoning_tokens;
+    if (reader.stopped()) result.stop_string = reader.stopped_by();
   }
   on_choice_end(index, result);
   if (--open_ == 0) on_all_ended();

@@ -93,7 +93,7 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
  private:
   struct Choice;
   bool add_token(size_t index, const runtime::TokenEvent& token);
-  void flush(size_t index, std::string text, bool last);
+  void send(size_t index, Piece piece, bool last);
   void end_choice(size_t index, const runtime::RequestEnd& end);
   void tell_end(size_t index, const runtime::RequestEnd& end);
   void break_off();

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lib/server/text_input.h"
+#include "lib/text/answers/harmony.h"
 
 namespace ktx::server {
 namespace {
@@ -36,6 +37,28 @@ void convert_arguments(Json& messages, bool objects) {
         arguments = dump(arguments);
       }
     }
+  }
+}
+
+// Most templates know no developer, whose place the system message has.
+void convert_developer(Json& messages, const std::string& source) {
+  const bool known = source.find("'developer'") != std::string::npos ||
+                     source.find("\"developer\"") != std::string::npos;
+  if (known) return;
+  for (Json& message : messages) {
+    if (message["role"] == "developer") message["role"] = "system";
+  }
+}
+
+// OpenAI's template has another name for reasoning, and takes it beside a call only without
+// content.
+void convert_harmony_reasoning(Json& messages) {
+  for (Json& message : messages) {
+    const auto reasoning = message.find("reasoning_content");
+    if (reasoning == message.end()) continue;
+    const Json thinking = *reasoning;
+    message["thinking"] = thinking;
+    if (message.contains("tool_calls") && thinking != "") message["content"] = "";
   }
 }
 
@@ -121,7 +144,7 @@ std::optional<ApiError> read_messages(const Json& list, Json& messages) {
                                               where, show(*role)));
     }
     Json to;
-    to["role"] = name == "developer" ? "system" : name == "function" ? "tool" : name;
+    to["role"] = name == "function" ? "tool" : name;
     const auto content = from.find("content");
     const bool has_calls = from.contains("tool_calls") && !from["tool_calls"].is_null();
     if (content == from.end() && !has_calls) {
@@ -145,6 +168,12 @@ std::optional<ApiError> read_messages(const Json& list, Json& messages) {
     messages.push_back(std::move(to));
   }
   return std::nullopt;
+}
+
+void set_reasoning_effort(const std::string& effort, Json& extra) {
+  extra["enable_thinking"] = effort != "none";
+  if (effort == "none" || extra.contains("reasoning_effort")) return;
+  extra["reasoning_effort"] = effort == "minimal" ? "low" : effort;
 }
 
 namespace {
@@ -255,6 +284,8 @@ std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& i
   text::RenderInput render;
   render.messages = input.messages;
   const std::string begun = take_begun_answer(input, render.messages);
+  convert_developer(render.messages, model.chat_template->source());
+  if (model.speaks_harmony()) convert_harmony_reasoning(render.messages);
   convert_arguments(render.messages, wants_objects(model.chat_template->source()));
   render.tools = input.tools;
   render.extra = input.extra;
@@ -264,6 +295,10 @@ std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& i
   Result<std::string> text = model.chat_template->render(render);
   if (!text) return ApiError{400, text.error().message, "messages", "template_error"};
   prompt.text = text.take();
+  if (model.speaks_harmony() && input.add_generation_prompt &&
+      (input.answer_at_once || !begun.empty())) {
+    prompt.text += text::kHarmonyOpensContent;
+  }
   if (!begun.empty()) {
     // What was said is no reasoning, which templates may have opened.
     if (opens_reasoning(model, prompt.text)) {

@@ -1,7 +1,8 @@
 // The conversation of a request, in one form for all protocols, and the prompt made from it.
 //
 // Messages have the fields that chat templates read: role, content (a string) and, where
-// present, tool_calls, tool_call_id, name, reasoning_content.
+// present, tool_calls, tool_call_id, name, reasoning_content. A developer's message is a system
+// message for templates without that role.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,8 @@ struct ChatInput {
   bool add_generation_prompt = true;
   // A last message of the assistant is the begin of the answer.
   bool continue_last = true;
+  // No reasoning first where it would come in a message of its own (harmony).
+  bool answer_at_once = false;
   // Instead of messages: what they have become, as text and, with what of the answer is
   // there already, as tokens (resumed_slot.h).
   std::string rendered;
@@ -42,9 +45,12 @@ struct ChatPrompt {
 std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& input,
                                     ChatPrompt& prompt);
 
-// OpenAI's messages in our form: content parts become one text, "developer" becomes
-// "system". Images and audio are refused.
+// OpenAI's messages in our form: content parts become one text. Images and audio are refused.
 std::optional<ApiError> read_messages(const Json& list, Json& messages);
+
+// A request's `reasoning_effort` as variables of the template: "none" turns reasoning off,
+// "minimal" is "low". A value in chat_template_kwargs stays.
+void set_reasoning_effort(const std::string& effort, Json& extra);
 
 // How a protocol writes a tool: {"type": "function", "function": {"name", "parameters"}},
 // {"type": "function", "name", "parameters"} (Responses), {"name", "input_schema"} (Anthropic).

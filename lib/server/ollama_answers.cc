@@ -124,6 +124,7 @@ std::optional<ApiError> read_request(const ServedModel& model, const HttpRequest
     // "low", "medium" and "high" are on.
     out.think = think->is_boolean() ? think->get<bool>() : think->is_string();
     out.input.extra["enable_thinking"] = out.think;
+    if (think->is_string()) set_reasoning_effort(think->get<std::string>(), out.input.extra);
   }
   const Json* keep = in.get("keep_alive");
   out.unload = keep != nullptr && (*keep == 0 || *keep == "0" || *keep == "0s");

@@ -25,7 +25,7 @@ Json listed(const ServedModel& model) {
 Json capabilities(const ServedModel& model) {
   Json list = Json::array({"completion", "embedding"});
   if (model.tool_format != text::ToolCallFormat::None) list.push_back("tools");
-  if (model.reasoning) list.push_back("thinking");
+  if (model.reasons()) list.push_back("thinking");
   return list;
 }
 

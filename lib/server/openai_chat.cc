@@ -135,7 +135,7 @@ void post_chat_completions(const ServerContext& context, const HttpRequest& requ
   ChatInput input;
   if (const Json* extra = in.object("chat_template_kwargs")) input.extra = *extra;
   if (const std::string effort = in.text("reasoning_effort"); !effort.empty()) {
-    input.extra["enable_thinking"] = effort != "none";
+    set_reasoning_effort(effort, input.extra);
   }
   input.continue_last = in.flag("continue_final_message", true);
   const Json* tools = in.list("tools");

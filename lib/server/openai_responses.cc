@@ -255,11 +255,14 @@ void post_responses(const ServerContext& context, const HttpRequest& request,
       read_format(*format, "text.format", in, fields.constraint);
     }
   }
+  std::string effort;
+  if (const Json* reasoning = in.object("reasoning")) effort = string_or(*reasoning, "effort", "");
   if (in.error()) return send_error(*reply, *in.error());
   Json messages = Json::array();
   if (!instructions.empty()) messages.push_back({{"role", "system"}, {"content", instructions}});
   if (const auto error = convert_input(*given, messages)) return send_error(*reply, *error);
   ChatInput input;
+  if (!effort.empty()) set_reasoning_effort(effort, input.extra);
   if (const auto error = read_messages(messages, input.messages)) return send_error(*reply, *error);
   if (tools != nullptr) {
     if (const auto error = read_tools(*tools, ToolForm::Flat, input.tools)) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "lib/text/answers/harmony.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
 
 namespace ktx::server {
@@ -13,6 +14,16 @@ std::vector<uint32_t> all_but_ends(const text::Tokenizer& tokenizer) {
     if (!tokenizer.is_eog(id)) bits[static_cast<size_t>(id / 32)] |= 1u << (id % 32);
   }
   return bits;
+}
+
+// Only control tokens can mark the parts of a message.
+bool has_harmony_tokens(const text::Tokenizer& tokenizer) {
+  for (const std::string_view marker :
+       {text::kHarmonyStart, text::kHarmonyChannel, text::kHarmonyMessage, text::kHarmonyEnd}) {
+    const auto id = tokenizer.find(marker);
+    if (!id || !tokenizer.is_control(*id)) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -41,6 +52,9 @@ Status complete_model(ServedModel& model, const std::string& plan_path) {
   if (!parsed) return {};
   model.chat_template.emplace(parsed.take());
   model.tool_format = text::detect_tool_call_format(source);
+  if (model.speaks_harmony() && !has_harmony_tokens(*model.tokenizer)) {
+    model.tool_format = text::ToolCallFormat::None;
+  }
   model.reasoning = text::detect_reasoning(source);
   if (model.reasoning) {
     const auto open = model.tokenizer->find(model.reasoning->open);

@@ -34,6 +34,9 @@ struct ServedModel {
   // Last: it uses the engine.
   std::unique_ptr<runtime::BatchScheduler> scheduler;
 
+  // Its answers are messages of channels, read token by token (text::HarmonyParser).
+  bool speaks_harmony() const { return tool_format == text::ToolCallFormat::Harmony; }
+  bool reasons() const { return reasoning.has_value() || speaks_harmony(); }
   const plan::PlanFacts& facts() const { return engine->plan().facts; }
   // "model", "model:latest" and "" are all this one.
   bool is_called(const std::string& name) const;

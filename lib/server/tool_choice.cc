@@ -125,7 +125,7 @@ void use_chat_parsers(const ServedModel& model, const ChatInput& input, const Ch
                                                     std::move(spec.filter));
     return;
   }
-  spec.split_reasoning = model.reasoning.has_value();
+  spec.split_reasoning = model.reasons();
   spec.reasoning_open = prompt.reasoning_open;
   spec.parse_tools = !input.tools.is_null();
   if (!spec.parse_tools) return;
@@ -194,7 +194,10 @@ std::optional<ApiError> make_chat_specs(const ServerContext& context, const Answ
     input.extra["enable_thinking"] = false;
   }
   // A grammar is that of a whole answer.
-  if (constraint.kind != Constraint::Kind::None) input.continue_last = false;
+  if (constraint.kind != Constraint::Kind::None) {
+    input.continue_last = false;
+    input.answer_at_once = true;
+  }
   // DeepSeek's templates have another name for it.
   if (const auto asked = input.extra.find("enable_thinking");
       asked != input.extra.end() && !input.extra.contains("thinking")) {

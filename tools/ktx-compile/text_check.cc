@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "lib/support/strings.h"
+#include "lib/text/answers/tool_calls.h"
 #include "lib/text/chat_template/chat_template.h"
 #include "lib/text/chat_template/template_probe.h"
-#include "lib/text/chat_template/tool_style.h"
 #include "lib/text/tokenizer/hf_tokenizer.h"
 #include "lib/text/tokenizer/tokenizer.h"
 
@@ -25,13 +25,13 @@ std::string token_text(const text::TokenizerData& tokenizer, int32_t id) {
 }
 
 // Tool calls in an unknown form are returned as text.
-void check_tool_style(const std::string& source, const text::TemplateProbe& probe,
+void check_tool_calls(const std::string& source, const text::TemplateProbe& probe,
                       const std::string& file, DiagSink& diags) {
-  if (!probe.tools || !text::tool_style_of(source).empty()) return;
+  if (!probe.tools || text::detect_tool_call_format(source) != text::ToolCallFormat::None) return;
   diags
       .warning({file}, "S003",
                "the chat template offers tools, but asks for calls in a form that ktx cannot read")
-      .note(fmt::format("forms that it reads: {}", join(text::tool_style_names(), ", ")))
+      .note(fmt::format("forms that it reads: {}", join(text::tool_call_format_names(), ", ")))
       .help("calls of tools will come back as plain text");
 }
 
@@ -46,7 +46,7 @@ void probe(const std::string& source, const plan::PlanChatTemplate& out, const s
     return;
   }
   const text::TemplateProbe probe = text::probe_template(*chat, out.bos, out.eos);
-  if (probe.user) return check_tool_style(source, probe, file, diags);
+  if (probe.user) return check_tool_calls(source, probe, file, diags);
   Diagnostic& warning = diags.warning(
       {file}, "S002", "the chat template renders no user message, so chat will not work");
   for (const text::ProbeFailure& failure : probe.failures) {

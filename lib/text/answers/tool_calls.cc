@@ -14,13 +14,8 @@ struct FormatRow {
   std::string_view marker;  // a template that writes it has this format
 };
 constexpr FormatRow kFormats[] = {
-    {ToolCallFormat::DeepSeek, "deepseek", "<｜tool▁call▁begin｜>"},
-    {ToolCallFormat::Kimi, "kimi", "<|tool_calls_section_begin|>"},
-    {ToolCallFormat::Mistral, "mistral", "[TOOL_CALLS]"},
-    {ToolCallFormat::Glm, "glm", "<arg_key>"},
-    {ToolCallFormat::QwenCoder, "qwen-coder", "<function="},
-    {ToolCallFormat::Hermes, "hermes", "<tool_call>"},
-    {ToolCallFormat::Llama3, "llama3", "<|python_tag|>"},
+#define KTX_TOOL_CALL_FORMAT(format, name, marker) {ToolCallFormat::format, name, marker},
+#include "lib/text/answers/tool_call_formats.def"
 };
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
@@ -33,6 +28,14 @@ std::string_view format_name(ToolCallFormat format) {
     if (row.format == format) return row.name;
   }
   return "none";
+}
+
+std::vector<std::string> tool_call_format_names() {
+  std::vector<std::string> names;
+  for (const FormatRow& row : kFormats) {
+    if (names.empty() || names.back() != row.name) names.emplace_back(row.name);
+  }
+  return names;
 }
 
 ToolCallFormat detect_tool_call_format(std::string_view chat_template) {

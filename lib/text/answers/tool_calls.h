@@ -17,6 +17,7 @@
 //             <|tool_call_argument_begin|>{…}<|tool_call_end|>…
 //   Glm       <tool_call>n<arg_key>k</arg_key><arg_value>v</arg_value>…</tool_call>
 //   QwenCoder <tool_call><function=n><parameter=k>v</parameter>…</function></tool_call>
+//   Harmony   <|channel|>commentary to=functions.n<|message|>{…}<|call|>     (harmony.h)
 //
 // By default a call is emitted as a whole, with its last byte. So a text that turns out not to
 // be a call (no JSON, no name, arguments that are not an object, more than 256 KiB) is emitted
@@ -39,9 +40,20 @@
 
 namespace ktx::text {
 
-enum class ToolCallFormat { None, Hermes, Llama3, Mistral, DeepSeek, Kimi, Glm, QwenCoder };
+enum class ToolCallFormat {
+  None,
+  Hermes,
+  Llama3,
+  Mistral,
+  DeepSeek,
+  Kimi,
+  Glm,
+  QwenCoder,
+  Harmony,  // read by HarmonyParser; ToolCallParser passes it on as text
+};
 
 std::string_view format_name(ToolCallFormat format);  // "hermes"; "none"
+std::vector<std::string> tool_call_format_names();    // each once
 
 // From the markers that the template writes; None when it knows no tools.
 ToolCallFormat detect_tool_call_format(std::string_view chat_template);

@@ -1,0 +1,166 @@
+#include "lib/server/answer_reader.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace ktx::server {
+namespace {
+
+// In the state that the prompt leaves the answer in: its last message is open.
+text::HarmonyParser begin_harmony(const text::Tokenizer& tokenizer, const AnswerSpec& spec) {
+  text::HarmonyParser parser(spec.parse_tools ? spec.tools : std::vector<text::OfferedTool>());
+  const auto prompt = std::span<const int32_t>(spec.prompt)
+                          .first(spec.prompt.size() - static_cast<size_t>(spec.answered_tokens));
+  const auto start = tokenizer.find(text::kHarmonyStart);
+  if (!start) return parser;
+  const auto last = std::find(prompt.rbegin(), prompt.rend(), *start);
+  if (last == prompt.rend()) return parser;
+  text::Detokenizer detokenizer(tokenizer, {.special = false, .at_start = false});
+  for (auto id = last.base() - 1; id != prompt.end(); ++id) {
+    if (tokenizer.is_control(*id)) {
+      (void)parser.marker(tokenizer.piece(*id));
+    } else {
+      (void)parser.text(detokenizer.add(*id));
+    }
+  }
+  return parser;
+}
+
+void append(text::ToolCallDelta from, Piece& piece) {
+  std::move(from.calls.begin(), from.calls.end(), std::back_inserter(piece.calls));
+  std::move(from.pieces.begin(), from.pieces.end(), std::back_inserter(piece.call_pieces));
+}
+
+bool reads_harmony(const ServedModel& model, const AnswerSpec& spec) {
+  return spec.split_reasoning && model.speaks_harmony();
+}
+
+}  // namespace
+
+AnswerReader::AnswerReader(const ServedModel& model, const AnswerSpec& spec, text::StopStrings stop)
+    : tokenizer_(*model.tokenizer),
+      detokenizer_(
+          tokenizer_,
+          // Markers of calls and reasoning are control tokens in some vocabularies.
+          {.special = !reads_harmony(model, spec) && (spec.parse_tools || spec.split_reasoning),
+           .at_start = false}),
+      fresh_stop_(stop),
+      stop_(std::move(stop)),
+      forced_call_(spec.forced_call),
+      gathers_(!spec.stream_calls && (spec.forced_call || reads_harmony(model, spec))) {
+  if (reads_harmony(model, spec)) {
+    harmony_ = begin_harmony(tokenizer_, spec);
+  } else if (spec.split_reasoning && model.reasoning) {
+    reasoning_.emplace(*model.reasoning, spec.reasoning_open);
+  }
+  if (harmony_ && !forced_call_) return;
+  // A forced call is bare JSON, whatever the model's own form is.
+  const auto format = forced_call_ ? text::ToolCallFormat::Llama3 : model.tool_format;
+  // In pieces it is a call also where it was cut.
+  const bool in_pieces = spec.stream_calls || forced_call_;
+  if (spec.parse_tools || forced_call_) tools_.emplace(format, spec.tools, in_pieces);
+}
+
+bool AnswerReader::in_reasoning() const {
+  if (harmony_) return !harmony_->in_answer();
+  return reasoning_ && !reasoning_->in_answer();
+}
+
+Piece AnswerReader::add(std::span<const int32_t> ids) {
+  Piece piece;
+  for (const int32_t id : ids) {
+    if (harmony_ && tokenizer_.is_control(id)) {
+      read_marker(id, piece);
+    } else {
+      read(detokenizer_.add(id), false, piece);
+    }
+  }
+  gather(piece);
+  return piece;
+}
+
+Piece AnswerReader::finish() {
+  Piece piece;
+  read(detokenizer_.finish(), true, piece);
+  gather(piece);
+  std::move(gathered_.begin(), gathered_.end(), std::back_inserter(piece.calls));
+  gathered_.clear();
+  return piece;
+}
+
+// A message ends or begins: nothing that was held back goes on behind the marker.
+void AnswerReader::read_marker(int32_t id, Piece& piece) {
+  read(detokenizer_.finish(), false, piece);
+  if (stopped()) return;
+  take(harmony_->text(stop_.finish()), piece);
+  stop_ = fresh_stop_;
+  take(harmony_->marker(tokenizer_.piece(id)), piece);
+}
+
+void AnswerReader::read(std::string text, bool last, Piece& piece) {
+  if (stopped()) {
+    text.clear();
+  } else if (!harmony_ || harmony_->in_body()) {
+    text = stop_.add(text);
+  }
+  if (last) text += stop_.finish();
+  if (harmony_) {
+    take(harmony_->text(text), piece);
+    if (last) {
+      take(harmony_->finish(), piece);
+      take_content("", true, piece);
+    }
+    return;
+  }
+  if (reasoning_) {
+    text::ReasoningDelta delta = reasoning_->add(text);
+    if (last) {
+      text::ReasoningDelta rest = reasoning_->finish();
+      delta.reasoning += rest.reasoning;
+      delta.answer += rest.answer;
+    }
+    reasoned_ = reasoned_ || !delta.reasoning.empty();
+    piece.reasoning += delta.reasoning;
+    text = std::move(delta.answer);
+  }
+  take_content(text, last, piece);
+}
+
+void AnswerReader::take(text::HarmonyDelta delta, Piece& piece) {
+  reasoned_ = reasoned_ || !delta.reasoning.empty();
+  called_tools_ = called_tools_ || !delta.calls.empty();
+  piece.reasoning += delta.reasoning;
+  std::move(delta.calls.begin(), delta.calls.end(), std::back_inserter(piece.call_pieces));
+  if (!delta.content.empty()) take_content(delta.content, false, piece);
+}
+
+void AnswerReader::take_content(const std::string& text, bool last, Piece& piece) {
+  if (!tools_) {
+    piece.text += text;
+    return;
+  }
+  text::ToolCallDelta delta = tools_->add(text);
+  std::string shown = delta.text;
+  append(std::move(delta), piece);
+  if (last) {
+    text::ToolCallDelta rest = tools_->finish();
+    shown += rest.text;
+    append(std::move(rest), piece);
+  }
+  called_tools_ = called_tools_ || !piece.calls.empty() || !piece.call_pieces.empty();
+  // Cut before its name was there, a forced call is no text either.
+  if (!forced_call_) piece.text += shown;
+}
+
+// Calls that come whole, from their pieces.
+void AnswerReader::gather(Piece& piece) {
+  if (!gathers_) return;
+  for (text::ToolCallPiece& said : piece.call_pieces) {
+    if (said.begins) gathered_.push_back({said.name, "", said.id});
+    if (!gathered_.empty()) gathered_.back().arguments += said.arguments;
+  }
+  piece.call_pieces.clear();
+}
+
+}  // namespace ktx::server
