@@ -2,12 +2,15 @@
 // the store that fills the cache.
 //
 //   kv_store:  key and value of token t go to position[t] of sequence[t]
-//   attention: y[t, h] = sum over p in [0, position[t]] of softmax_p(scale * q[t, h] . key[p, g]) *
-//   value[p, g]
-//              with g = h / (heads / kv_heads)
+//   attention: y[t, h] = sum over p in [first, position[t]] of softmax_p(score(t, h, p)) * value[p,
+//   g]
+//              score = scale * q[t, h] . key[p, g], bent by softcap
+//              with g = h / (heads / kv_heads), first = first_position(attrs, position[t])
 //
+// A sink of a head is one more score of its softmax, without a value (gpt-oss).
 // value_in_key: the value is the first value_dim elements of the key (absorbed MLA).
-// Keys and values up to each token's position must have been stored.
+// Keys and values from `first` to each token's position must have been stored; what stands before
+// is not read.
 //
 // Numerics: positions are taken in spans of kAttentionSpan, counted from position 0. Each
 // gives a maximum, a sum and a value, which are merged in rising order into the row's. So
@@ -56,7 +59,8 @@ struct AttentionArgs {
   int64_t q_stride = 0;      // elements
   float* y = nullptr;        // [T, heads * value_dim]
   int64_t y_stride = 0;
-  AttentionAttrs attrs;  // key_dim and kv_heads agree with kv.layout
+  AttentionAttrs attrs;          // key_dim and kv_heads agree with kv.layout
+  const float* sinks = nullptr;  // [heads], or none
   KvView kv;
   int64_t token_begin = 0;
   int64_t token_end = 0;
@@ -64,9 +68,10 @@ struct AttentionArgs {
   int64_t head_end = 0;
   std::byte* scratch = nullptr;  // attention_scratch_bytes(attrs), 64-byte aligned, one per thread
   AttentionPart part = AttentionPart::Whole;
-  int64_t span = 0;           // OneSpan: which; some row of the range must reach it
+  int64_t span = 0;  // OneSpan: which, from position 0 on; all rows of the range must see it
   float* partials = nullptr;  // [T * heads][spans][attention_partial_floats(attrs)]
-  int64_t spans = 0;          // at least those of the longest row
+  int64_t first_span = 0;     // that of the partials: none after the first one that a row sees
+  int64_t spans = 0;          // at least those from there to the end of the longest row
 };
 using AttentionFn = void (*)(const AttentionArgs&);
 

@@ -104,13 +104,14 @@ struct Tile {
   int64_t rows() const { return (token_end - token_begin) * heads(); }
   int64_t token(int64_t row) const { return token_begin + row / heads(); }
   int64_t head(int64_t row) const { return head_begin + row % heads(); }
-  int64_t positions(int64_t row) const { return int64_t{args.kv.position[token(row)]} + 1; }
+  int64_t position(int64_t row) const { return args.kv.position[token(row)]; }
   float* y(int64_t row) const {
     return args.y + token(row) * args.y_stride + head(row) * args.attrs.value_dim;
   }
   float* partial(int64_t row, int64_t span) const {
-    return args.partials + ((token(row) * args.attrs.heads + head(row)) * args.spans + span) *
-                               attention_partial_floats(args.attrs);
+    return args.partials +
+           ((token(row) * args.attrs.heads + head(row)) * args.spans + span - args.first_span) *
+               attention_partial_floats(args.attrs);
   }
 };
 
@@ -153,15 +154,15 @@ KTX_INLINE float* as_floats(uint32_t* p) {
   return reinterpret_cast<float*>(p);
 }
 
-// Positions [first, first + count) as elements. What stands behind them is left from
-// before: its scores are dropped.
+// Positions [first + skip, first + count) as elements; skip is a multiple of 8. What stands before
+// and behind them is left from before: its scores are dropped.
 template <class D, KvType type>
-void load_positions(const Tile<D>& tile, int64_t first, int64_t count) {
+void load_positions(const Tile<D>& tile, int64_t first, int64_t skip, int64_t count) {
   const AttentionArgs& a = tile.args;
   const Scratch<D>& s = tile.scratch;
   const int32_t sequence = a.kv.sequence[tile.token_begin];
   CacheRows keys(a, sequence, tile.kv_head, first, true);
-  for (int64_t j = 0; j < count; j += 8) {
+  for (int64_t j = skip; j < count; j += 8) {
     for (int64_t i = 0; i < 8 && j + i < count; ++i) {
       row_to_elements<D, type>(keys[j + i], a.attrs.key_dim, s.turned + i * s.key_pad);
     }
@@ -171,7 +172,7 @@ void load_positions(const Tile<D>& tile, int64_t first, int64_t count) {
     }
   }
   CacheRows values(a, sequence, tile.kv_head, first, a.attrs.value_in_key != 0);
-  for (int64_t j = 0; j < count; j += 2) {
+  for (int64_t j = skip; j < count; j += 2) {
     const std::byte* row = values[j];
     const std::byte* next = j + 1 < count ? values[j + 1] : nullptr;
     rows_to_elements<D, type>(row, next, a.attrs.value_dim, s.value_pad,
@@ -180,13 +181,13 @@ void load_positions(const Tile<D>& tile, int64_t first, int64_t count) {
 }
 
 template <class D>
-KTX_INLINE Span<D> load_span(const Tile<D>& tile, int64_t first, int64_t count) {
+KTX_INLINE Span<D> load_span(const Tile<D>& tile, int64_t first, int64_t skip, int64_t count) {
   if constexpr (!D::kRounded) {
-    load_positions<D, KvType::F32>(tile, first, count);
+    load_positions<D, KvType::F32>(tile, first, skip, count);
   } else if (tile.args.kv.layout.type == KvType::F16) {
-    load_positions<D, KvType::F16>(tile, first, count);
+    load_positions<D, KvType::F16>(tile, first, skip, count);
   } else {
-    load_positions<D, KvType::Q8_0>(tile, first, count);
+    load_positions<D, KvType::Q8_0>(tile, first, skip, count);
   }
   const Scratch<D>& s = tile.scratch;
   const int64_t dim = tile.args.attrs.key_dim;
@@ -194,24 +195,40 @@ KTX_INLINE Span<D> load_span(const Tile<D>& tile, int64_t first, int64_t count) 
   return {s.keys, s.values, steps, s.key_pad, s.value_pad};
 }
 
-// All rows take the positions [begin, end) that they may see. Rows begin anew.
+// All rows take what they see of the positions [begin, end). Rows begin anew.
 template <class D>
 void take_span(const Tile<D>& tile, int64_t begin, int64_t end, Row<D>* rows) {
-  const Span<D> span = load_span<D>(tile, begin, end - begin);
+  int64_t first = end;
+  for (int64_t r = 0; r < tile.rows(); ++r) first = rows[r].first < first ? rows[r].first : first;
+  const int64_t skip = first > begin ? (first - begin) / 8 * 8 : 0;
+  const Span<D> span = load_span<D>(tile, begin, skip, end - begin);
   each_group<typename D::V>(0, tile.rows(), [&](int64_t r, auto size) KTX_ALWAYS_INLINE {
     constexpr int R = decltype(size)::value;
-    int64_t count[R], most = 0;
+    Seen<R> seen;
+    seen.begin = end - begin, seen.end = 0;
     for (int i = 0; i < R; ++i) {
-      const int64_t seen = rows[r + i].positions - begin;
-      count[i] = seen < end - begin ? seen : end - begin;
-      most = count[i] > most ? count[i] : most;
+      const int64_t from = rows[r + i].first > begin ? rows[r + i].first - begin : 0;
+      const int64_t all = rows[r + i].positions - begin;
+      const int64_t to = all < end - begin ? all : end - begin;
+      seen.row_begin[i] = from;
+      seen.row_end[i] = from < to ? to : 0;
+      if (from >= to) continue;
+      seen.begin = from < seen.begin ? from : seen.begin;
+      seen.end = to > seen.end ? to : seen.end;
     }
-    if (most > 0) take_positions<D, R>(span, tile.args.attrs, rows + r, count, most);
+    seen.begin = seen.begin / 16 * 16;
+    if (seen.end > 0) take_positions<D, R>(span, tile.args.attrs, rows + r, seen);
   });
 }
 
+// The span that holds a row's first position: where its total begins.
+KTX_INLINE int64_t first_span_begin(int64_t first) {
+  return first / kSpan * kSpan;
+}
+
 // Merges the online-softmax state of one span (maximum, sum, weighted values) into the running
-// state of up to 16 rows; rows that end before `begin` are left alone.
+// state of up to 16 rows; rows that end before `begin` or start in this span or later are left
+// alone.
 template <class D>
 KTX_INLINE void join(Row<D>* totals, const Row<D>* rows, int64_t count, int64_t begin, int64_t n) {
   using V = typename D::V;
@@ -225,7 +242,7 @@ KTX_INLINE void join(Row<D>* totals, const Row<D>* rows, int64_t count, int64_t 
   V::store(take, D::exp_of(V::sub(V::load(next), now)));
   V::store(next, now);
   for (int64_t r = 0; r < count; ++r) {
-    if (totals[r].positions <= begin) continue;
+    if (totals[r].positions <= begin || totals[r].first >= begin) continue;
     totals[r].sum = totals[r].sum * keep[r] + rows[r].sum * take[r];
     totals[r].largest = next[r];
     merge<V>(totals[r].o, rows[r].o, n, keep[r], take[r]);
@@ -236,13 +253,33 @@ KTX_INLINE void copy_row(float* to, const float* from, int64_t n) {
   __builtin_memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
 }
 
-// The tile's q vectors, with `o` for what o(row) says; returns the positions of the
-// longest row.
+// y = o / (sum of the weights), the weight of the head's sink among them.
+template <class D>
+KTX_INLINE void finish_row(const AttentionArgs& a, int64_t head, const Row<D>& total, float* y) {
+  using V = typename D::V;
+  float scale = 1 / total.sum;
+  if (a.sinks != nullptr) {
+    const float sink = a.sinks[head] * D::kUnit;
+    const float largest = sink > total.largest ? sink : total.largest;
+    alignas(64) float keep[16], weight[16];
+    V::store(keep, D::exp_of(V::set1(total.largest - largest)));
+    V::store(weight, D::exp_of(V::set1(sink - largest)));
+    scale = keep[0] / (total.sum * keep[0] + weight[0]);
+  }
+  scale_row<V>(y, total.o, a.attrs.value_dim, scale);
+}
+
+// What the rows of a tile see: from the first position of all to the end of the longest row.
+struct Reach {
+  int64_t first = INT64_MAX, end = 0;
+};
+
+// The tile's q vectors, with `o` for what o(row) says.
 template <class D, class Place>
-KTX_INLINE int64_t make_rows(const Tile<D>& tile, Row<D>* rows, const Place& o) {
+KTX_INLINE Reach make_rows(const Tile<D>& tile, Row<D>* rows, const Place& o) {
   const AttentionArgs& a = tile.args;
   const Scratch<D>& s = tile.scratch;
-  int64_t longest = 0;
+  Reach reach;
   each_group<typename D::V>(0, tile.rows(), [&](int64_t first, auto size) KTX_ALWAYS_INLINE {
     constexpr int R = decltype(size)::value;
     constexpr bool kTogether = kInterleaved<typename D::V, R>;
@@ -250,35 +287,43 @@ KTX_INLINE int64_t make_rows(const Tile<D>& tile, Row<D>* rows, const Place& o) 
     typename D::Elem* q = s.q + first * s.key_pad;
     for (int i = 0; i < R; ++i) {
       const int64_t r = first + i;
-      rows[r] = {kTogether ? q : q + i * s.key_pad, tile.positions(r), o(r), 0, 0};
-      longest = rows[r].positions > longest ? rows[r].positions : longest;
+      const int64_t position = tile.position(r), seen = first_position(a.attrs, position);
+      rows[r] = {kTogether ? q : q + i * s.key_pad, seen, position + 1, o(r), 0, 0};
+      reach.first = seen < reach.first ? seen : reach.first;
+      reach.end = position + 1 > reach.end ? position + 1 : reach.end;
       const float* in = a.q + tile.token(r) * a.q_stride + tile.head(r) * a.attrs.key_dim;
       row_to_elements<D, KvType::F32>(reinterpret_cast<const std::byte*>(in), a.attrs.key_dim,
                                       (kTogether ? s.turned : q) + i * s.key_pad);
     }
     if constexpr (kTogether) interleave<R>(as_floats(s.turned), s.key_pad, s.key_pad, as_floats(q));
   });
-  return longest;
+  return reach;
 }
 
 template <class D>
 void attend_whole(const Tile<D>& tile) {
   const int64_t n = tile.args.attrs.value_dim;
   Row<D> rows[kTileRows], totals[kTileRows];
-  const int64_t longest = make_rows<D>(tile, rows, [&](int64_t r) { return tile.y(r); });
-  for (int64_t begin = 0; begin < longest; begin += kSpan) {
-    take_span<D>(tile, begin, longest < begin + kSpan ? longest : begin + kSpan, rows);
-    for (int64_t r = 0; begin == 0 && r < tile.rows(); ++r) {
-      totals[r] = rows[r];
-      totals[r].o = tile.scratch.totals + r * tile.scratch.value_pad;
+  const Reach reach = make_rows<D>(tile, rows, [&](int64_t r) { return tile.y(r); });
+  for (int64_t r = 0; r < tile.rows(); ++r) {
+    totals[r] = rows[r];
+    totals[r].o = tile.scratch.totals + r * tile.scratch.value_pad;
+  }
+  const int64_t first = first_span_begin(reach.first);
+  for (int64_t begin = first; begin < reach.end; begin += kSpan) {
+    take_span<D>(tile, begin, reach.end < begin + kSpan ? reach.end : begin + kSpan, rows);
+    for (int64_t r = 0; r < tile.rows(); ++r) {
+      if (first_span_begin(rows[r].first) != begin) continue;
+      totals[r].largest = rows[r].largest;
+      totals[r].sum = rows[r].sum;
       copy_row(totals[r].o, rows[r].o, n);
     }
-    for (int64_t r = 0; begin > 0 && r < tile.rows(); r += 16) {
+    for (int64_t r = 0; begin > first && r < tile.rows(); r += 16) {
       join<D>(totals + r, rows + r, tile.rows() - r < 16 ? tile.rows() - r : 16, begin, n);
     }
   }
   for (int64_t r = 0; r < tile.rows(); ++r) {
-    scale_row<typename D::V>(tile.y(r), totals[r].o, n, 1 / totals[r].sum);
+    finish_row<D>(tile.args, tile.head(r), totals[r], tile.y(r));
   }
 }
 
@@ -286,10 +331,10 @@ template <class D>
 void attend_one_span(const Tile<D>& tile) {
   const AttentionArgs& a = tile.args;
   Row<D> rows[kTileRows];
-  const int64_t longest =
-      make_rows<D>(tile, rows, [&](int64_t r) { return tile.partial(r, a.span); });
+  const int64_t end =
+      make_rows<D>(tile, rows, [&](int64_t r) { return tile.partial(r, a.span); }).end;
   const int64_t begin = a.span * kSpan;
-  take_span<D>(tile, begin, longest < begin + kSpan ? longest : begin + kSpan, rows);
+  take_span<D>(tile, begin, end < begin + kSpan ? end : begin + kSpan, rows);
   for (int64_t r = 0; r < tile.rows(); ++r) {
     rows[r].o[a.attrs.value_dim] = rows[r].largest;
     rows[r].o[a.attrs.value_dim + 1] = rows[r].sum;
@@ -300,15 +345,18 @@ template <class D>
 void merge_spans(const Tile<D>& tile) {
   const int64_t n = tile.args.attrs.value_dim;
   for (int64_t r = 0; r < tile.rows(); ++r) {
-    const float* first = tile.partial(r, 0);
-    Row<D> total = {nullptr, tile.positions(r), tile.y(r), first[n], first[n + 1]};
+    const int64_t position = tile.position(r);
+    const int64_t seen = first_position(tile.args.attrs, position);
+    int64_t span = seen / kSpan;
+    const float* first = tile.partial(r, span);
+    Row<D> total = {nullptr, seen, position + 1, tile.y(r), first[n], first[n + 1]};
     copy_row(total.o, first, n);
-    for (int64_t span = 1; span * kSpan < total.positions; ++span) {
+    for (++span; span * kSpan < total.positions; ++span) {
       float* o = tile.partial(r, span);
-      const Row<D> next = {nullptr, 0, o, o[n], o[n + 1]};
+      const Row<D> next = {nullptr, 0, 0, o, o[n], o[n + 1]};
       join<D>(&total, &next, 1, span * kSpan, n);
     }
-    scale_row<typename D::V>(total.o, total.o, n, 1 / total.sum);
+    finish_row<D>(tile.args, tile.head(r), total, total.o);
   }
 }
 

@@ -1,4 +1,5 @@
 // Attention one output at a time, in double, with the softmax taken position by position.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -40,18 +41,19 @@ struct Cache {
   }
 };
 
-void attend(const Cache& cache, int64_t positions, const float* q, double* sum_of_values,
-            float* y) {
+void attend(const Cache& cache, int64_t position, int64_t head, const float* q,
+            double* sum_of_values, float* y) {
   const AttentionAttrs& attrs = cache.args.attrs;
   const KvType type = cache.args.kv.layout.type;
   double largest = -INFINITY, sum = 0;
   for (int64_t d = 0; d < attrs.value_dim; ++d) sum_of_values[d] = 0;
-  for (int64_t p = 0; p < positions; ++p) {
+  for (int64_t p = first_position(attrs, position); p <= position; ++p) {
     double score = 0;
     for (int64_t d = 0; d < attrs.key_dim; ++d) {
       score += double{q[d]} * element(type, cache.key(p), d);
     }
     score *= attrs.scale;
+    if (attrs.softcap > 0) score = attrs.softcap * std::tanh(score / attrs.softcap);
     if (score > largest) {
       const double shrink = std::exp(largest - score);
       sum *= shrink;
@@ -64,7 +66,15 @@ void attend(const Cache& cache, int64_t positions, const float* q, double* sum_o
       sum_of_values[d] += weight * element(type, cache.value(p), d);
     }
   }
-  for (int64_t d = 0; d < attrs.value_dim; ++d) y[d] = static_cast<float>(sum_of_values[d] / sum);
+  double shrink = 1;
+  if (cache.args.sinks != nullptr) {
+    const double sink = cache.args.sinks[head];
+    shrink = sink > largest ? std::exp(largest - sink) : 1;
+    sum = sum * shrink + std::exp(sink - std::max(sink, largest));
+  }
+  for (int64_t d = 0; d < attrs.value_dim; ++d) {
+    y[d] = static_cast<float>(sum_of_values[d] * shrink / sum);
+  }
 }
 
 }  // namespace
@@ -82,7 +92,7 @@ void attention_scalar(const AttentionArgs& a) {
   const int64_t heads_per_kv = a.attrs.heads / a.attrs.kv_heads;
   for (int64_t t = a.token_begin; t < a.token_end; ++t) {
     for (int64_t h = a.head_begin; h < a.head_end; ++h) {
-      attend({a, a.kv.sequence[t], h / heads_per_kv}, int64_t{a.kv.position[t]} + 1,
+      attend({a, a.kv.sequence[t], h / heads_per_kv}, a.kv.position[t], h,
              a.q + t * a.q_stride + h * a.attrs.key_dim, reinterpret_cast<double*>(a.scratch),
              a.y + t * a.y_stride + h * a.attrs.value_dim);
     }

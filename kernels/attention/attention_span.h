@@ -50,7 +50,8 @@ struct Span {
 template <class D>
 struct Row {
   const typename D::Elem* q;
-  int64_t positions;  // that it sees, from 0 on
+  int64_t first;      // position that it sees
+  int64_t positions;  // the last one's, and 1
   float* o;
   float largest;
   float sum;
@@ -58,6 +59,14 @@ struct Row {
 
 // A row's scores and then its weights; what is written past its positions fits in.
 using Scores = float[kSpan + 16];
+
+// The positions [begin, end) of a span that each of R rows sees, none where end is 0, and the least
+// range that holds all of them; `begin` is a multiple of 16.
+template <int R>
+struct Seen {
+  int64_t row_begin[R], row_end[R];
+  int64_t begin, end;
+};
 
 // 8 rows of `stride` elements to 8 rows of kStripe.
 KTX_INLINE void transpose8(const float* in, int64_t stride, float* out) {
@@ -79,14 +88,14 @@ KTX_INLINE void transpose8(const float* in, int64_t stride, float* out) {
   }
 }
 
-// Scores of R rows and at least the first `most` positions, in units of D.
+// Scores of R rows and at least the positions [begin, end), in units of D.
 template <class D, int R>
-KTX_INLINE void score_rows(const Span<D>& span, float scale, const Row<D>* rows, int64_t most,
-                           Scores* scores) {
+KTX_INLINE void score_rows(const Span<D>& span, float scale, const Row<D>* rows, int64_t begin,
+                           int64_t end, Scores* scores) {
   using V = typename D::V;
   constexpr int N = kVectors<V, R>;
   const typename V::F unit = V::set1(scale * D::kUnit);
-  for (int64_t p = 0; p < most; p += 16 * N) {
+  for (int64_t p = begin / (16 * N) * (16 * N); p < end; p += 16 * N) {
     const typename D::Elem* keys =
         span.keys + p / kStripe * kStripe * span.key_stride + p % kStripe;
     typename V::F sum[R][N];
@@ -111,25 +120,44 @@ KTX_INLINE void score_rows(const Span<D>& span, float scale, const Row<D>* rows,
   }
 }
 
-// Scores become weights exp(score - maximum), and their sums and maxima the rows'.
-// count: how many positions each row sees. Rows that see none stay as they are.
-template <class D, int R>
-KTX_INLINE void weights_of(Scores* scores, const int64_t* count, Row<D>* rows) {
+// score becomes softcap * tanh(score / softcap).
+template <class D>
+KTX_INLINE void cap_scores(float* scores, int64_t begin, int64_t end, float softcap) {
   using V = typename D::V;
+  const typename V::F from_unit = V::set1(1 / (softcap * D::kUnit));
+  const typename V::F to_unit = V::set1(softcap * D::kUnit);
+  for (int64_t j = begin; j < end; j += 16) {
+    V::store(scores + j, V::mul(to_unit, tanh16<V>(V::mul(V::load(scores + j), from_unit))));
+  }
+}
+
+// Scores become weights exp(score - maximum), and their sums and maxima the rows'. Positions that a
+// row does not see weigh nothing. Rows that see none stay as they are.
+template <class D, int R>
+KTX_INLINE void weights_of(Scores* scores, const Seen<R>& seen, Row<D>* rows) {
+  using V = typename D::V;
+  // Lane i of a load at kBegins + 16 - n is 0 for i < n, else 1.
+  static constexpr float kBegins[32] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                        1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
   // (All maxima first: one waits for no other's.)
   for (int r = 0; r < R; ++r) {
-    if (count[r] <= 0) continue;
-    V::store(scores[r] + count[r], V::set1(-__builtin_inff()));
-    typename V::F m = V::load(scores[r]);
-    for (int64_t j = 16; j < count[r]; j += 16) m = V::max(m, V::load(scores[r] + j));
+    const int64_t begin = seen.row_begin[r], end = seen.row_end[r], block = begin / 16 * 16;
+    if (end == 0) continue;
+    V::store(scores[r] + end, V::set1(-__builtin_inff()));
+    for (int64_t j = block; j < begin; ++j) scores[r][j] = -__builtin_inff();
+    typename V::F m = V::load(scores[r] + block);
+    for (int64_t j = block + 16; j < end; j += 16) m = V::max(m, V::load(scores[r] + j));
     rows[r].largest = V::max_of(m);
   }
   for (int r = 0; r < R; ++r) {
-    if (count[r] <= 0) continue;
+    const int64_t begin = seen.row_begin[r], end = seen.row_end[r], block = begin / 16 * 16;
+    if (end == 0) continue;
     const typename V::F shift = V::set1(rows[r].largest);
     typename V::F sum = V::zero();
-    for (int64_t j = 0; j < count[r]; j += 16) {
-      const typename V::F p = D::exp_of(V::sub(V::load(scores[r] + j), shift));
+    for (int64_t j = seen.begin; j < block; j += 16) D::store_weights(scores[r], j, sum);
+    for (int64_t j = block; j < end; j += 16) {
+      typename V::F p = D::exp_of(V::sub(V::load(scores[r] + j), shift));
+      if (j < begin) p = V::mul(p, V::load(kBegins + 16 - (begin - j)));
       D::store_weights(scores[r], j, p);
       sum = V::add(sum, p);
     }
@@ -137,12 +165,11 @@ KTX_INLINE void weights_of(Scores* scores, const int64_t* count, Row<D>* rows) {
   }
 }
 
-// Columns [d, d + 16 * N) of o, or the last `part` of them when N is 1. All rows take
-// the first `all` positions, and those behind them up to `most` the rows that see them.
+// Columns [d, d + 16 * N) of o, or the last `part` of them when N is 1. All rows take the positions
+// up to `all`, and those behind them the rows that see them.
 template <class D, int R, int N>
 KTX_INLINE void weigh_columns(const Span<D>& span, const Row<D>* rows, const Scores* scores,
-                              const int64_t* count, int64_t all, int64_t most, int64_t d,
-                              int64_t part) {
+                              const Seen<R>& seen, int64_t all, int64_t d, int64_t part) {
   using V = typename D::V;
   const typename D::Elem* values = span.values + d;
   typename V::F sum[R][N];
@@ -150,7 +177,7 @@ KTX_INLINE void weigh_columns(const Span<D>& span, const Row<D>* rows, const Sco
   for (int r = 0; r < R; ++r) {
     for (int n = 0; n < N; ++n) sum[r][n] = V::zero();
   }
-  for (int64_t step = 0; step < all / D::kCols; ++step) {
+  for (int64_t step = seen.begin / D::kCols; step < all / D::kCols; ++step) {
     const int64_t j = D::in_order(step);
     typename D::W v[N];
     for (int n = 0; n < N; ++n) v[n] = D::load(values + j * span.value_stride + 16 * n);
@@ -160,20 +187,20 @@ KTX_INLINE void weigh_columns(const Span<D>& span, const Row<D>* rows, const Sco
       for (int n = 0; n < N; ++n) sum[r][n] = D::fma(v[n], p, sum[r][n]);
     }
   }
-  for (int64_t j = all; j < most; j += D::kGroup) {
+  for (int64_t j = all; j < seen.end; j += D::kGroup) {
     const typename D::Elem* v = values + j / D::kCols * span.value_stride;
     KTX_UNROLL
     for (int r = 0; r < R; ++r) {
-      if (j >= count[r]) continue;
+      if (j >= seen.row_end[r]) continue;
       const typename D::Elem* p = D::weights(scores[r]) + j / D::kCols;
       for (int n = 0; n < N; ++n) {
-        sum[r][n] = D::last(p, v + 16 * n, span.value_stride, j + 1 < count[r], sum[r][n]);
+        sum[r][n] = D::last(p, v + 16 * n, span.value_stride, j + 1 < seen.row_end[r], sum[r][n]);
       }
     }
   }
   KTX_UNROLL
   for (int r = 0; r < R; ++r) {
-    if (count[r] <= 0) continue;
+    if (seen.row_end[r] == 0) continue;
     float* o = rows[r].o + d;
     for (int n = 0; n < N; ++n) {
       if (part < 16) {
@@ -187,30 +214,32 @@ KTX_INLINE void weigh_columns(const Span<D>& span, const Row<D>* rows, const Sco
 
 template <class D, int R>
 KTX_INLINE void weigh_values(const Span<D>& span, int64_t value_dim, const Row<D>* rows,
-                             const Scores* scores, const int64_t* count, int64_t most) {
+                             const Scores* scores, const Seen<R>& seen) {
   constexpr int N = kVectors<typename D::V, R>;
-  int64_t all = count[0];
-  for (int r = 1; r < R; ++r) all = count[r] < all ? count[r] : all;
-  all = all < 0 ? 0 : all / D::kGroup * D::kGroup;
+  int64_t all = seen.end;
+  for (int r = 0; r < R; ++r) all = seen.row_end[r] < all ? seen.row_end[r] : all;
+  all = all < seen.begin ? seen.begin : all / D::kGroup * D::kGroup;
   int64_t d = 0;
   for (; d + 16 * N <= value_dim; d += 16 * N) {
-    weigh_columns<D, R, N>(span, rows, scores, count, all, most, d, 16);
+    weigh_columns<D, R, N>(span, rows, scores, seen, all, d, 16);
   }
   for (; d < value_dim; d += 16) {
     const int64_t left = value_dim - d;
-    weigh_columns<D, R, 1>(span, rows, scores, count, all, most, d, left < 16 ? left : 16);
+    weigh_columns<D, R, 1>(span, rows, scores, seen, all, d, left < 16 ? left : 16);
   }
 }
 
-// A group of R rows takes the span; row r sees its first count[r] positions, and some row sees
-// `most`, one at least.
+// A group of R rows takes the positions of the span that it sees, one at least.
 template <class D, int R>
 void take_positions(const Span<D>& span, const AttentionAttrs& attrs, Row<D>* rows,
-                    const int64_t* count, int64_t most) {
+                    const Seen<R>& seen) {
   alignas(64) Scores scores[R];
-  score_rows<D, R>(span, attrs.scale, rows, most, scores);
-  weights_of<D, R>(scores, count, rows);
-  weigh_values<D, R>(span, attrs.value_dim, rows, scores, count, most);
+  score_rows<D, R>(span, attrs.scale, rows, seen.begin, seen.end, scores);
+  for (int r = 0; attrs.softcap > 0 && r < R; ++r) {
+    cap_scores<D>(scores[r], seen.begin, seen.row_end[r], attrs.softcap);
+  }
+  weights_of<D, R>(scores, seen, rows);
+  weigh_values<D, R>(span, attrs.value_dim, rows, scores, seen);
 }
 
 // Rows of a group, as a constant.

@@ -50,5 +50,12 @@ __attribute__((always_inline)) inline typename V::F sigmoid16(typename V::F x) {
   return V::div(one, V::add(one, exp16<V>(V::sub(V::zero(), x))));
 }
 
+// tanh, to about 1e-7: not of x where that is small.
+template <class V>
+__attribute__((always_inline)) inline typename V::F tanh16(typename V::F x) {
+  const typename V::F one = V::set1(1.0f), two = V::set1(2.0f);
+  return V::sub(one, V::div(two, V::add(one, exp16<V>(V::mul(two, x)))));
+}
+
 }  // namespace
 }  // namespace ktx::kernels

@@ -146,6 +146,10 @@ void check_attention(OpCheck& s) {
     s.require(slot.value_dim > 0 && a.value_dim == slot.value_dim,
               "values of {} over a slot with values of {}", a.value_dim, slot.value_dim);
   }
+  s.in_range("window", a.window, 0, kMaxDim);
+  s.in_range("chunked", a.chunked, 0, a.window > 0 ? 1 : 0);
+  s.require(a.softcap >= 0, "softcap is {}", a.softcap);
+  if (s.weight(0).present()) s.vector("sinks", s.weight(0), a.heads);
   s.shape("q", s.in(0), ValueType::F32, int64_t{a.heads} * a.key_dim);
   s.shape("y", s.out(0), ValueType::F32, int64_t{a.heads} * a.value_dim);
   s.require(s.flow.slot_stored[a.slot], "slot {} is read before it is stored", a.slot);

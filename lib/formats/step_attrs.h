@@ -104,6 +104,10 @@ struct KvStoreAttrs {
 // h / (heads / kv_heads). value_in_key = 1: there is no value cache, the value is
 // the first value_dim elements of the key (MLA in absorbed form: one KV head,
 // key = [latent | rotary], value = latent).
+// A token sees the positions from first_position() to its own. window = 0: all of them; chunked = 0:
+// the last `window`, its own among them (sliding window); chunked = 1: those of its own chunk of
+// `window` positions (Llama 4). softcap > 0: a score s becomes softcap * tanh(s / softcap)
+// (Gemma 2), after `scale`.
 struct AttentionAttrs {
   int32_t slot = 0;
   int32_t heads = 1;
@@ -112,12 +116,23 @@ struct AttentionAttrs {
   int32_t value_dim = 0;
   int32_t value_in_key = 0;
   float scale = 1;
+  int32_t window = 0;
+  int32_t chunked = 0;
+  float softcap = 0;
   template <class F>
   void fields(F&& f) {
     f("slot", slot), f("heads", heads), f("kv_heads", kv_heads), f("key_dim", key_dim),
-        f("value_dim", value_dim), f("value_in_key", value_in_key), f("scale", scale);
+        f("value_dim", value_dim), f("value_in_key", value_in_key), f("scale", scale),
+        f("window", window), f("chunked", chunked), f("softcap", softcap);
   }
 };
+
+// The first position that a token at `position` sees.
+constexpr int64_t first_position(const AttentionAttrs& a, int64_t position) {
+  if (a.window == 0) return 0;
+  if (a.chunked != 0) return position / a.window * a.window;
+  return position < a.window ? 0 : position - a.window + 1;
+}
 
 enum class Scoring : int32_t { Softmax = 0, Sigmoid = 1 };
 enum class GroupScore : int32_t { Best = 0, SumOfTwoBest = 1 };

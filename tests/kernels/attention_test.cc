@@ -14,14 +14,40 @@ struct Shape {
   const char* name;
   int32_t heads, kv_heads, key_dim, value_dim;
   bool value_in_key;
+  int32_t window = 0;
+  int32_t chunked = 0;
+  float softcap = 0;
+  bool sinks = false;
+
+  AttentionAttrs attrs() const {
+    return {0, heads, kv_heads, key_dim, value_dim, value_in_key, 0.21f, window, chunked, softcap};
+  }
 };
 
 constexpr Shape kShapes[] = {
-    {"one_head", 1, 1, 64, 64, false},    {"gqa", 8, 2, 64, 64, false},
-    {"odd_dims", 3, 3, 40, 24, false},    {"tiny_dims", 2, 1, 3, 5, false},
-    {"mla_split", 4, 4, 96, 64, false},   {"mla_absorbed", 16, 1, 72, 64, true},
+    {"one_head", 1, 1, 64, 64, false},
+    {"gqa", 8, 2, 64, 64, false},
+    {"odd_dims", 3, 3, 40, 24, false},
+    {"tiny_dims", 2, 1, 3, 5, false},
+    {"mla_split", 4, 4, 96, 64, false},
+    {"mla_absorbed", 16, 1, 72, 64, true},
     {"many_heads", 160, 1, 32, 16, true},
+    {"window", 8, 2, 64, 64, false, 50},
+    {"window_of_one", 2, 1, 32, 32, false, 1},
+    {"window_over_spans", 4, 2, 64, 48, false, 300},
+    {"chunks", 4, 1, 40, 64, false, 60, 1},
+    {"softcap", 4, 2, 64, 64, false, 0, 0, 3},
+    {"sinks", 6, 3, 64, 64, false, 0, 0, 0, true},
+    {"window_softcap_sinks", 12, 1, 40, 24, false, 21, 0, 2, true},
 };
+constexpr int kShapeCount = static_cast<int>(std::size(kShapes));
+
+// A sink for each head, below and above its scores.
+std::vector<float> sinks_of(const Shape& s) {
+  std::vector<float> sinks;
+  for (int32_t h = 0; s.sinks && h < s.heads; ++h) sinks.push_back(static_cast<float>(h * 4 - 5));
+  return sinks;
+}
 
 constexpr KvType kTypes[] = {KvType::F32, KvType::F16, KvType::Q8_0};
 constexpr const char* kTypeNames[] = {"F32", "F16", "Q8_0"};
@@ -54,6 +80,7 @@ struct Steps {
   int64_t count;
   std::vector<int32_t> sequence, position;
   std::vector<float> key, value, q;
+  std::vector<float> sinks;
 };
 
 Steps make_steps(Random& random, const Shape& s, int64_t tokens_each) {
@@ -66,6 +93,7 @@ Steps make_steps(Random& random, const Shape& s, int64_t tokens_each) {
   steps.key = random.normals(steps.count * s.kv_heads * s.key_dim);
   steps.value = random.normals(steps.count * s.kv_heads * s.value_dim);
   steps.q = random.normals(steps.count * s.heads * s.key_dim, 0.7f);
+  steps.sinks = sinks_of(s);
   return steps;
 }
 
@@ -88,7 +116,8 @@ AttentionArgs attention_args(const Shape& s, const Steps& steps, const Cache& ca
   a.q_stride = s.heads * s.key_dim;
   a.y = y.data();
   a.y_stride = s.heads * s.value_dim;
-  a.attrs = {0, s.heads, s.kv_heads, s.key_dim, s.value_dim, s.value_in_key, 0.21f};
+  a.attrs = s.attrs();
+  if (s.sinks) a.sinks = steps.sinks.data();
   a.kv = {cache.layout, cache.slot_offset, cache.table_list.data(), steps.sequence.data(),
           steps.position.data()};
   a.token_end = steps.count;
@@ -98,8 +127,7 @@ AttentionArgs attention_args(const Shape& s, const Steps& steps, const Cache& ca
 }
 
 int64_t scratch_bytes(const Shape& s) {
-  return attention_scratch_bytes(
-      {0, s.heads, s.kv_heads, s.key_dim, s.value_dim, s.value_in_key, 1});
+  return attention_scratch_bytes(s.attrs());
 }
 
 // What the cache holds for a row: read back by hand.
@@ -148,21 +176,28 @@ Expected naive(const Shape& s, const Steps& steps, const Cache& cache, int64_t t
   std::vector<double> scores;
   double largest = -INFINITY, sum = 0;
   const int64_t count = steps.position[static_cast<size_t>(t)] + 1;
-  for (int64_t p = 0; p < count; ++p) {
+  const int64_t first = first_position(s.attrs(), count - 1);
+  for (int64_t p = first; p < count; ++p) {
     const auto key = cached(
         cache, sequence, cache.layout.key_offset(g, p % cache.layout.block_tokens), p, s.key_dim);
     double score = 0;
     for (size_t d = 0; d < key.size(); ++d) score += operand(key[d]) * operand(q[d]);
-    scores.push_back(score * 0.21f);
+    score *= 0.21f;
+    scores.push_back(s.softcap > 0 ? s.softcap * std::tanh(score / s.softcap) : score);
     largest = std::max(largest, scores.back());
   }
-  for (int64_t p = 0; p < count; ++p) {
+  if (s.sinks) {
+    const double sink = steps.sinks[static_cast<size_t>(head)];
+    largest = std::max(largest, sink);
+    sum = std::exp(sink - largest);
+  }
+  for (int64_t p = first; p < count; ++p) {
     const int64_t in_block = p % cache.layout.block_tokens;
     const auto value = cached(cache, sequence,
                               s.value_in_key ? cache.layout.key_offset(g, in_block)
                                              : cache.layout.value_offset(g, in_block),
                               p, s.value_dim);
-    const double weight = std::exp(scores[static_cast<size_t>(p)] - largest);
+    const double weight = std::exp(scores[static_cast<size_t>(p - first)] - largest);
     sum += weight;
     for (size_t d = 0; d < width; ++d) {
       out.y[d] += weight * operand(value[d]);
@@ -266,7 +301,8 @@ TEST_P(AttentionTest, GivesTheSameBitsInSpansAndAgreesWithPlainSoftmax) {
     a.token_end = alone.token_end = in_run.token_end = t + 1;
     in_run.token_begin = t - 9;
     a.part = AttentionPart::OneSpan;
-    for (a.span = t / kAttentionSpan; a.span >= 0; --a.span) run(a);
+    a.first_span = first_position(a.attrs, t) / kAttentionSpan;
+    for (a.span = t / kAttentionSpan; a.span >= a.first_span; --a.span) run(a);
     a.part = AttentionPart::Merge;
     run(a);
     run(alone);
@@ -311,9 +347,31 @@ TEST_P(AttentionTest, ATokenSeesNothingOfTheTokensBehindIt) {
   }
 }
 
+// Blocks that every token of a run has left behind are not read: they may be another's by then.
+TEST_P(AttentionTest, ATokenReadsNoBlockBeforeItsWindow) {
+  if (shape.window == 0) GTEST_SKIP() << "sees all positions";
+  Random random(19);
+  const int64_t tokens = 2 * kAttentionSpan + 40, block = 16;
+  const Steps steps = make_steps(random, shape, tokens);
+  Cache cache(shape, type, block, tokens);
+  store(shape, steps, cache, isa);
+  AlignedBytes scratch(scratch_bytes(shape));
+  std::vector<float> y(static_cast<size_t>(steps.count * shape.heads * shape.value_dim)), other(y);
+  AttentionArgs a = attention_args(shape, steps, cache, y, scratch);
+  AttentionArgs b = attention_args(shape, steps, cache, other, scratch);
+  a.token_begin = b.token_begin = tokens - 21;
+  a.token_end = b.token_end = tokens;
+  (*find_attention("attention", isa))(a);
+  const int64_t first = first_position(a.attrs, tokens - 21);
+  for (int64_t i = 0; i < first / block; ++i) cache.tables[0][static_cast<size_t>(i)] = nullptr;
+  (*find_attention("attention", isa))(b);
+  EXPECT_TRUE(same_bits(y, other));
+}
+
 INSTANTIATE_TEST_SUITE_P(Table, AttentionTest,
                          ::testing::Combine(::testing::ValuesIn(runnable_isas()),
-                                            ::testing::Range(0, 7), ::testing::Range(0, 3)),
+                                            ::testing::Range(0, kShapeCount),
+                                            ::testing::Range(0, 3)),
                          [](const ::testing::TestParamInfo<Case>& info) {
                            return std::string(name(std::get<0>(info.param))) + "_" +
                                   kShapes[std::get<1>(info.param)].name + "_" +

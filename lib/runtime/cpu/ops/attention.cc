@@ -6,6 +6,7 @@
 
 #include "lib/runtime/cpu/ops/cpu_ops.h"
 #include "lib/runtime/cpu/ops/row_step.h"
+#include "lib/runtime/cpu/ops/small_weight.h"
 
 namespace ktx::runtime {
 namespace {
@@ -30,6 +31,10 @@ struct KvStoreStep final : RowStep<kernels::KvStoreArgs, kernels::KvStoreFn> {
   void prepare(const Batch& batch) override { use_batch(args_.kv, batch); }
 };
 
+int64_t span_of(int64_t position) {
+  return position / kernels::kAttentionSpan;
+}
+
 // Items are (run of tokens, range of q heads); few tokens with a long past are cut
 // into spans as well: (token, range of q heads, span), of which the last to be done
 // merges the others.
@@ -40,6 +45,8 @@ class AttentionStep final : public CpuStep {
     point_to(context.output(0), args_.y, args_.y_stride);
     args_.attrs = context.attrs<AttentionAttrs>();
     args_.kv = context.kv_view(args_.attrs.slot);
+    sinks_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(0))));
+    args_.sinks = sinks_.data();
     threads_ = context.threads;
     partials_ = context.partials;
     functions_ = KTX_TRY(context.functions<kernels::AttentionFn>(
@@ -88,10 +95,16 @@ class AttentionStep final : public CpuStep {
     args.scratch = scratch;
     if (spans_ == 1) return run_(args);
     args.part = kernels::AttentionPart::OneSpan;
-    args.span = span;
+    args.span = first_span_ + span;
+    args.first_span = first_span_;
     args.spans = spans_;
     args.partials = partials_->floats();
-    if (span * kernels::kAttentionSpan <= args.kv.position[args.token_begin]) run_(args);
+    // (Ranges are of one token.)
+    const int64_t position = args.kv.position[args.token_begin];
+    if (span_of(first_position(args_.attrs, position)) <= args.span &&
+        args.span <= span_of(position)) {
+      run_(args);
+    }
     if (partials_->left[range].fetch_sub(1, std::memory_order_acq_rel) > 1) return;
     args.part = kernels::AttentionPart::Merge;
     run_(args);
@@ -102,11 +115,13 @@ class AttentionStep final : public CpuStep {
  private:
   // Cuts rows into spans, where the memory for partial results allows it.
   void split_spans(const Batch& batch) {
-    int64_t longest = 0;
+    int64_t first = batch.position[0], last = 0;
     for (int64_t t = 0; t < batch.tokens; ++t) {
-      longest = std::max<int64_t>(longest, batch.position[t] + 1);
+      first = std::min(first, first_position(args_.attrs, batch.position[t]));
+      last = std::max<int64_t>(last, batch.position[t]);
     }
-    const int64_t spans = ceil_div(longest, kernels::kAttentionSpan);
+    first_span_ = span_of(first);
+    const int64_t spans = span_of(last) - first_span_ + 1;
     const int64_t floats =
         batch.tokens * args_.attrs.heads * spans * kernels::attention_partial_floats(args_.attrs);
     if (spans < 2 || floats > partials_->float_count() ||
@@ -121,7 +136,9 @@ class AttentionStep final : public CpuStep {
   std::array<kernels::AttentionFn, kBatchClasses> functions_{};
   kernels::AttentionFn run_ = nullptr;
   RowSplit tokens_, heads_;
+  int64_t first_span_ = 0;
   int64_t spans_ = 1;  // items per run of tokens and range of heads
+  SmallWeight sinks_;
   int64_t threads_ = 1;
   AttentionPartials* partials_ = nullptr;
 };
