@@ -154,7 +154,7 @@ KTX_INLINE float* as_floats(uint32_t* p) {
   return reinterpret_cast<float*>(p);
 }
 
-// Positions [first + skip, first + count) as elements; skip is a multiple of 8. What stands before
+// Positions [first + skip, first + count) as elements; skip is a multiple of 16. What stands before
 // and behind them is left from before: its scores are dropped.
 template <class D, KvType type>
 void load_positions(const Tile<D>& tile, int64_t first, int64_t skip, int64_t count) {
@@ -200,7 +200,7 @@ template <class D>
 void take_span(const Tile<D>& tile, int64_t begin, int64_t end, Row<D>* rows) {
   int64_t first = end;
   for (int64_t r = 0; r < tile.rows(); ++r) first = rows[r].first < first ? rows[r].first : first;
-  const int64_t skip = first > begin ? (first - begin) / 8 * 8 : 0;
+  const int64_t skip = first > begin ? (first - begin) / 16 * 16 : 0;
   const Span<D> span = load_span<D>(tile, begin, skip, end - begin);
   each_group<typename D::V>(0, tile.rows(), [&](int64_t r, auto size) KTX_ALWAYS_INLINE {
     constexpr int R = decltype(size)::value;

@@ -129,7 +129,7 @@ RowRange gate_up_skinny_gemm(const GpuForm& form, const GpuMachine&) {
 RowRange router_gemv(const GpuForm& form, const GpuMachine&) {
   const GpuWeight& w = form.weights[0];
   const bool goes = w.layout == Layout::Rows && w.dtype == DType::F32 && w.cols % 4 == 0 &&
-                    form.aligned && form.norm && !form.bias;
+                    form.aligned && form.norm;
   return goes ? kOneRow : kNoRows;
 }
 
@@ -162,10 +162,11 @@ RowRange latent_expanded(const GpuForm& form, const GpuMachine&) {
     return is_marlin(w) && w.cols == cols && heads.heads == a.heads && heads.row_count == rows &&
            heads.row_begin % 16 == 0 && heads.row_begin + rows <= w.rows;
   };
-  const bool goes = a.kv_heads == 1 && form.absorb.y_stride == a.key_dim &&
-                    form.expand.x_stride == latent && form.expand.y_stride == head &&
-                    (head == 64 || head == 128) && rope <= 64 && rope % 8 == 0 && latent > 0 &&
-                    latent % 64 == 0 && form.aligned && !form.expand.transposed &&
+  const bool goes = a.kv_heads == 1 && a.window == 0 && a.softcap == 0 &&
+                    form.absorb.y_stride == a.key_dim && form.expand.x_stride == latent &&
+                    form.expand.y_stride == head && (head == 64 || head == 128) && rope <= 64 &&
+                    rope % 8 == 0 && latent > 0 && latent % 64 == 0 && form.aligned &&
+                    !form.expand.transposed &&
                     fits(form.weights[0], form.absorb, !form.absorb.transposed) &&
                     fits(form.weights[1], form.expand, false);
   return goes ? RowRange{2, kAnyRows} : kNoRows;

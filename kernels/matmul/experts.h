@@ -4,8 +4,9 @@
 // order[offsets[e], offsets[e + 1]), rising. An expert's matrix is matrix e of its
 // blob, expert_bytes apart.
 //
-//   experts_gate_up: h[pair] = silu(gate_e . x[pair / top_k]) * (up_e . x[pair / top_k])
-//   experts_down:    y[pair / top_k] (+)= weights[pair] * (down_e . h[pair]),
+//   experts_gate_up: h[pair] = act(gate_e . x[pair / top_k] + gate_bias_e)
+//                              * (up_e . x[pair / top_k] + up_bias_e)      (GluAttrs)
+//   experts_down:    y[pair / top_k] (+)= weights[pair] * (down_e . h[pair] + bias_e),
 //                    in rising e: a fixed order of the sum for every token
 //
 // Work items: gate_up (expert with pairs) x (range of rows); down a range of rows,
@@ -33,7 +34,10 @@ struct ExpertsGateUpArgs {
   int64_t up_expert_bytes = 0;
   const MatmulKernel* gate_kernel = nullptr;
   const MatmulKernel* up_kernel = nullptr;
-  RowsFn swiglu_fn = nullptr;
+  RowsFn glu_fn = nullptr;
+  GluAttrs glu;
+  const float* gate_bias = nullptr;  // [experts, rows of gate], or none
+  const float* up_bias = nullptr;
   const float* x = nullptr;  // one row per token (see MatmulArgs)
   int64_t x_stride = 0;
   const std::byte* xq = nullptr;
@@ -53,6 +57,7 @@ struct ExpertsDownArgs {
   const std::byte* hq = nullptr;
   int64_t hq_stride = 0;
   const float* weights = nullptr;  // [T * top_k]
+  const float* bias = nullptr;     // [experts, rows of down], or none
   float* y = nullptr;
   int64_t y_stride = 0;
   bool accumulate = false;

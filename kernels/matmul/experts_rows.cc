@@ -24,6 +24,10 @@ const std::byte* rows_of(const WeightMatrix& w, int64_t expert_bytes, int32_t ex
   return w.data + expert * expert_bytes + row_begin * w.row_bytes;
 }
 
+const float* bias_of(const float* bias, int32_t expert, int64_t rows) {
+  return bias ? bias + expert * rows : nullptr;
+}
+
 // The next expert with pairs, or `expert` when it is the last.
 int32_t next_active(const ExpertsArgs& experts, int32_t expert) {
   for (int32_t next = expert + 1; next < experts.experts; ++next) {
@@ -56,25 +60,28 @@ void experts_gate_up(const ExpertsGateUpArgs& a, int32_t expert, int64_t row_beg
     prefetch_rows(expert_matrix(a.up, a.up_expert_bytes, expert), row_begin);
     product.next =
         a.up.dtype == a.gate.dtype ? rows_of(a.up, a.up_expert_bytes, expert, row_begin) : nullptr;
+    product.bias = bias_of(a.gate_bias, expert, a.gate.rows);
     product.y = a.h;
     product.y_stride = a.h_stride;
     (*a.gate_kernel)(product);
     product.w = expert_matrix(a.up, a.up_expert_bytes, expert);
     product.next = a.up.dtype == a.gate.dtype ? a.next : nullptr;
+    product.bias = bias_of(a.up_bias, expert, a.up.rows);
     product.compact_y = true;
     product.x_kept = a.up_kernel->of(product.tokens) == a.gate_kernel->of(product.tokens);
     product.y = up;
     product.y_stride = rows;
     (*a.up_kernel)(product);
     product.compact_y = product.x_kept = false;
-    RowsArgs swiglu;
-    swiglu.width = rows;
-    swiglu.token_end = 1;
+    RowsArgs glu;
+    glu.attrs = a.glu;
+    glu.width = rows;
+    glu.token_end = 1;
     for (int64_t i = 0; i < product.tokens; ++i) {
       float* h = a.h + product.index[i] * a.h_stride + row_begin;
-      swiglu.in[0].data = swiglu.y = h;
-      swiglu.in[1].data = up + i * rows;
-      a.swiglu_fn(swiglu);
+      glu.in[0].data = glu.y = h;
+      glu.in[1].data = up + i * rows;
+      a.glu_fn(glu);
     }
   }
 }
@@ -112,6 +119,8 @@ void experts_down(const ExpertsDownArgs& a, int64_t row_begin, int64_t row_end) 
     product.w = expert_matrix(a.down, a.down_expert_bytes, expert);
     product.w.data += row_begin * a.down.row_bytes;
     product.w.rows -= row_begin;
+    product.bias = bias_of(a.bias, expert, a.down.rows);
+    if (product.bias) product.bias += row_begin;
     const int32_t next = next_active(a.experts, expert);
     product.next = rows_of(a.down, a.down_expert_bytes, next, row_begin);
     prefetch_rows(expert_matrix(a.down, a.down_expert_bytes, next), row_begin);

@@ -12,31 +12,10 @@
 #include <cmath>
 #include <type_traits>
 
+#include "kernels/rows/glu.h"
 #include "kernels/rows/rows.h"
 
-#ifdef __CUDACC__
-#define KTX_CPU_AND_GPU __host__ __device__
-#else
-#define KTX_CPU_AND_GPU
-#endif
-
 namespace ktx::kernels {
-
-// The exponential in double on a CPU: other kernels are held to this one. On a GPU the fast one.
-KTX_CPU_AND_GPU inline float row_sigmoid(float x) {
-#ifdef __CUDA_ARCH__
-  return 1 / (1 + __expf(-x));
-#else
-  return static_cast<float>(1 / (1 + std::exp(-double{x})));
-#endif
-}
-KTX_CPU_AND_GPU inline float row_silu(float x) {
-#ifdef __CUDA_ARCH__
-  return x / (1 + __expf(-x));
-#else
-  return static_cast<float>(double{x} / (1 + std::exp(-double{x})));
-#endif
-}
 
 // Each input at the row that is at work; absent ones are null.
 struct RowInputs {
@@ -47,9 +26,10 @@ template <StepOp op>
 struct RowOp;
 
 template <>
-struct RowOp<StepOp::Swiglu> {
-  KTX_CPU_AND_GPU RowOp(const RowInputs&, const NoAttrs&) {}
-  KTX_CPU_AND_GPU float operator()(float gate, float up) const { return row_silu(gate) * up; }
+struct RowOp<StepOp::Glu> {
+  GluAttrs attrs;
+  KTX_CPU_AND_GPU RowOp(const RowInputs&, const GluAttrs& a) : attrs(a) {}
+  KTX_CPU_AND_GPU float operator()(float gate, float up) const { return row_glu(attrs, gate, up); }
 };
 
 template <>
@@ -76,6 +56,13 @@ struct RowOp<StepOp::Scale> {
   float factor;
   KTX_CPU_AND_GPU RowOp(const RowInputs&, const ScaleAttrs& attrs) : factor(attrs.factor) {}
   KTX_CPU_AND_GPU float operator()(float x) const { return x * factor; }
+};
+
+template <>
+struct RowOp<StepOp::Softcap> {
+  float cap;
+  KTX_CPU_AND_GPU RowOp(const RowInputs&, const SoftcapAttrs& attrs) : cap(attrs.cap) {}
+  KTX_CPU_AND_GPU float operator()(float x) const { return cap * tanhf(x / cap); }
 };
 
 // What the loops over rows of both devices ask of an op.

@@ -1,6 +1,6 @@
 // Row ops: element i of row t of y depends on row t of one or two inputs, at i or as a whole.
 //
-//   swiglu         y[t][i] = silu(gate[t][i]) * up[t][i]
+//   glu            y[t][i] = act(gate[t][i]) * up[t][i]   (GluAttrs)
 //   sigmoid_scale  y[t][i] = x[t][i] * sigmoid(gate[t][0])
 //   gather_rows    y[t][i] = x[from[t]][i]                    zeros where from[t] is negative
 //

@@ -5,11 +5,11 @@
 
 namespace ktx::kernels {
 
-void swiglu_avx2(const RowsArgs& a);
+void glu_avx2(const RowsArgs& a);
 void add_avx2(const RowsArgs& a);
 
-void swiglu_avx2(const RowsArgs& a) {
-  swiglu<Avx2>(a);
+void glu_avx2(const RowsArgs& a) {
+  glu<Avx2>(a);
 }
 void add_avx2(const RowsArgs& a) {
   add<Avx2>(a);

@@ -5,11 +5,11 @@
 
 namespace ktx::kernels {
 
-void swiglu_avx512(const RowsArgs& a);
+void glu_avx512(const RowsArgs& a);
 void add_avx512(const RowsArgs& a);
 
-void swiglu_avx512(const RowsArgs& a) {
-  swiglu<Avx512>(a);
+void glu_avx512(const RowsArgs& a) {
+  glu<Avx512>(a);
 }
 void add_avx512(const RowsArgs& a) {
   add<Avx512>(a);

@@ -27,12 +27,46 @@ KTX_INLINE void each_row(const RowsArgs& a, Op op) {
   }
 }
 
-template <class V>
-void swiglu(const RowsArgs& a) {
+template <class V, Activation activation>
+KTX_INLINE typename V::F glu16(typename V::F gate, typename V::F up) {
+  if constexpr (activation == Activation::Silu) {
+    return V::mul(V::mul(gate, sigmoid16<V>(gate)), up);
+  } else if constexpr (activation == Activation::GeluTanh) {
+    const typename V::F cube = V::mul(V::mul(V::mul(V::set1(0.044715f), gate), gate), gate);
+    const typename V::F bent = V::mul(V::set1(1.5957691216f), V::add(gate, cube));
+    return V::mul(V::mul(gate, sigmoid16<V>(bent)), up);
+  } else {
+    const typename V::F bent = V::mul(V::set1(1.702f), gate);
+    return V::mul(V::mul(gate, sigmoid16<V>(bent)), V::add(up, V::set1(1.0f)));
+  }
+}
+
+template <class V, Activation activation>
+KTX_INLINE void glu_rows(const RowsArgs& a, float limit) {
+  if (limit == 0) {
+    return each_row<V>(
+        a, [](typename V::F gate, typename V::F up)
+               __attribute__((always_inline)) { return glu16<V, activation>(gate, up); });
+  }
+  // (A NaN in the second operand of min and max wins.)
+  const typename V::F most = V::set1(limit), least = V::set1(-limit);
   each_row<V>(
-      a, [](typename V::F gate, typename V::F up) __attribute__((always_inline)) {
-        return V::mul(V::mul(gate, sigmoid16<V>(gate)), up);
+      a, [=](typename V::F gate, typename V::F up) __attribute__((always_inline)) {
+        return glu16<V, activation>(V::min(most, gate), V::max(least, V::min(most, up)));
       });
+}
+
+template <class V>
+void glu(const RowsArgs& a) {
+  const GluAttrs& attrs = *std::get_if<GluAttrs>(&a.attrs);
+  switch (static_cast<Activation>(attrs.activation)) {
+    case Activation::Silu:
+      return glu_rows<V, Activation::Silu>(a, attrs.limit);
+    case Activation::GeluTanh:
+      return glu_rows<V, Activation::GeluTanh>(a, attrs.limit);
+    case Activation::GptOss:
+      return glu_rows<V, Activation::GptOss>(a, attrs.limit);
+  }
 }
 
 template <class V>

@@ -57,6 +57,7 @@ class Builder {
 
   ir::ModuleGraph run() {
     rope_ = rope_table(params_.rope, params_.rotary_dim, family_.attention == AttentionKind::Mla);
+    local_rope_ = rope_table(params_.local_rope, params_.rotary_dim, false);
     use_rope_factors();
     set_facts();
     std::vector<const ModuleRow*> layer_rows;
@@ -85,6 +86,7 @@ class Builder {
     facts.hidden = params_.hidden;
     facts.layers = params_.layers;
     facts.context_length = params_.context;
+    facts.logit_softcap = params_.logit_softcap;
   }
 
   void warn(std::string what) { diags_.warning({.file = gguf_->path()}, "", std::move(what)); }
@@ -219,7 +221,7 @@ class Builder {
     }
     ids_.emplace(module.path, id);
     const Role parent = id > 0 ? graph_.modules[module.parent].role : Role::Root;
-    module.info = info_of(row.role, parent, layer, params_, rope_);
+    module.info = info_of(row.role, parent, layer, params_, rope_, local_rope_);
     add_params(row, module);
     graph_.modules.push_back(std::move(module));
   }
@@ -311,7 +313,7 @@ class Builder {
   const input::GgufFile* gguf_;
   DiagSink& diags_;
   TensorBinder binder_;
-  RopeTable rope_;
+  RopeTable rope_, local_rope_;
   ir::ModuleGraph graph_;
   std::unordered_map<std::string, ir::ModuleId> ids_;
   std::unordered_map<const ClassRow*, ClassNames> classes_;

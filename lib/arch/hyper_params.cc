@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "lib/arch/config_reader.h"
 #include "lib/support/strings.h"
@@ -17,6 +18,7 @@ using families::BiasKind;
 using families::LayerPattern;
 using families::RouterKind;
 using families::SharedKind;
+using families::WindowPattern;
 
 constexpr int64_t kMaxLayers = 10000;
 constexpr int64_t kMaxHidden = 1 << 20;
@@ -49,6 +51,7 @@ class Reader {
     if (in_.number_or_null("clip_qkv", 0, 1e6).value_or(0) != 0) {
       in_.fail("'clip_qkv' is set: clamped queries, keys and values are not known");
     }
+    read_scales();
     if (family_.attention == AttentionKind::Mla) {
       read_mla();
     } else {
@@ -67,11 +70,40 @@ class Reader {
   }
 
   void read_activation() {
+    p_.glu.activation = static_cast<int32_t>(family_.activation);
+    if (family_.activation == Activation::GptOss) {  // which calls itself silu
+      p_.glu.limit = static_cast<float>(in_.number("swiglu_limit", 1e-6, 1e6));
+      return;
+    }
     const std::string act = in_.text("hidden_act");
-    if (act.empty() || act == "silu" || act == "swish") return;
-    in_.fail(
-        fmt::format("'hidden_act' is '{}', expected silu: other activations of {} are not known",
-                    printable(act), family_.architecture));
+    if (act.empty()) return;
+    if (act == "silu" || act == "swish") {
+      p_.glu.activation = static_cast<int32_t>(Activation::Silu);
+    } else if (act == "gelu_pytorch_tanh") {
+      p_.glu.activation = static_cast<int32_t>(Activation::GeluTanh);
+    } else {
+      in_.fail(fmt::format(
+          "'hidden_act' is '{}', expected silu or gelu_pytorch_tanh: other activations are not known",
+          printable(act)));
+    }
+  }
+
+  void read_scales() {
+    if (family_.scaled_embedding) {
+      p_.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(p_.hidden)));
+    }
+    const auto cap = [&](std::string_view key) {
+      return static_cast<float>(in_.number_or_null(key, 0, 1e6).value_or(0));
+    };
+    p_.attention_softcap = cap("attn_logit_softcapping");
+    p_.logit_softcap = cap("final_logit_softcapping");
+    if (const auto scalar = in_.number_or_null("query_pre_attn_scalar", 1e-6, 1e6)) {
+      p_.attention_scale = 1 / std::sqrt(*scalar);
+    } else if (family_.wide_scale_layers == p_.layers && p_.layers > 0) {
+      const auto heads = in_.integer_or_null("num_attention_heads", 1, kMaxHeads);
+      p_.attention_scale =
+          std::sqrt(static_cast<double>(heads.value_or(1)) / static_cast<double>(p_.hidden));
+    }
   }
 
   // A key that may say one number, or one for each layer.
@@ -132,14 +164,54 @@ class Reader {
   void read_window() {
     const auto window = in_.integer_or_null("sliding_window", 0, kMaxContext);
     if (!window || *window == 0 || *window >= p_.context) return;
-    if (!in_.flag("use_sliding_window").value_or(true)) {
-      return;
+    if (!in_.flag("use_sliding_window").value_or(true)) return;
+    if (family_.windows == WindowPattern::None) {
+      unknown_window_ = true;
+      return in_.warn(
+          fmt::format("'sliding_window' {} is not applied: attention looks at the whole context, "
+                      "so answers may differ beyond {} tokens",
+                      *window, *window));
     }
-    has_window_ = true;
-    in_.warn(
-        fmt::format("'sliding_window' {} is not applied: attention looks at the whole context, "
-                    "so answers may differ beyond {} tokens",
-                    *window, *window));
+    if (*window > kMaxWidth) {
+      return in_.fail(
+          fmt::format("'sliding_window' is {}, expected at most {}", *window, kMaxWidth));
+    }
+    const std::vector<bool> windowed = windowed_layers();
+    for (size_t i = 0; i < windowed.size(); ++i) {
+      if (windowed[i]) p_.shapes[i].window = static_cast<int32_t>(*window);
+    }
+  }
+
+  std::vector<bool> windowed_layers() {
+    std::vector<bool> windowed(p_.shapes.size());
+    if (const auto types = in_.config().strings("layer_types"); types && !types->empty()) {
+      if (types->size() != windowed.size()) {
+        in_.fail(fmt::format("'layer_types' has {} entries for {} layers", types->size(),
+                             windowed.size()));
+        return {};
+      }
+      for (size_t i = 0; i < windowed.size(); ++i) {
+        windowed[i] = (*types)[i] == "sliding_attention";
+        if (windowed[i] || (*types)[i] == "full_attention") continue;
+        in_.fail(fmt::format(
+            "'layer_types' has '{}' for layer {}, expected full_attention or sliding_attention",
+            printable((*types)[i]), i));
+        return {};
+      }
+      return windowed;
+    }
+    int64_t period = 0, late = 0;
+    if (family_.windows == WindowPattern::Period) {
+      period = in_.integer_or_null("sliding_window_pattern", 1, kMaxLayers)
+                   .value_or(family_.window_period);
+    } else if (family_.windows == WindowPattern::Late) {
+      late = in_.integer_or_null("max_window_layers", 0, kMaxLayers).value_or(kMaxLayers);
+    }
+    for (size_t i = 0; i < windowed.size(); ++i) {
+      const auto layer = static_cast<int64_t>(i);
+      windowed[i] = layer >= late && (period == 0 || layer % period < period - 1);
+    }
+    return windowed;
   }
 
   void read_mla() {
@@ -176,6 +248,7 @@ class Reader {
       p_.interleaved_rope = in_.flag("rope_interleave").value_or(true);
     }
     rope.theta = in_.number("rope_theta", 1, 1e12);
+    p_.local_rope.theta = in_.number_or_null("rope_local_base_freq", 1, 1e12).value_or(rope.theta);
     read_rotary_dim();
     const std::string type = in_.text("rope_scaling.rope_type");
     if (type.empty() || type == "default" || type == "none") return;
@@ -196,7 +269,7 @@ class Reader {
           family_.attention == AttentionKind::Gqa ? ", llama3" : "", did_you_mean(type, known)));
       return;
     }
-    if (has_window_) {
+    if (unknown_window_) {
       in_.fail(
           fmt::format("'sliding_window' with rope scaling '{}': layers with and without a "
                       "window are rotated differently, which is not known",
@@ -253,7 +326,7 @@ class Reader {
     } else if (rope.type == RopeType::Yarn) {
       rope.beta_fast = in_.number_or_null("rope_scaling.beta_fast", 1e-6, 1e6).value_or(32);
       rope.beta_slow = in_.number_or_null("rope_scaling.beta_slow", 1e-6, 1e6).value_or(1);
-      rope.truncate = in_.flag("rope_scaling.truncate").value_or(true);
+      rope.truncate = in_.flag("rope_scaling.truncate").value_or(family_.yarn_truncate);
       rope.attention_factor = in_.number_or_null("rope_scaling.attention_factor", 1e-6, 1e6);
       rope.mscale = in_.number_or_null("rope_scaling.mscale", 0, 1e3);
       rope.mscale_all_dim = in_.number_or_null("rope_scaling.mscale_all_dim", 0, 1e3);
@@ -421,7 +494,7 @@ class Reader {
   const families::Family& family_;
   ConfigReader in_;
   HyperParams p_;
-  bool has_window_ = false;
+  bool unknown_window_ = false;
 };
 
 }  // namespace

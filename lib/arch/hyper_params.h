@@ -44,6 +44,7 @@ struct LayerShape {
   int32_t head_dim = 0;
   int64_t mlp_width = 0;  // of a dense feed-forward part
   bool experts = false;   // routed experts instead of that
+  int32_t window = 0;     // of attention; 0: none
 };
 
 struct HyperParams {
@@ -58,6 +59,11 @@ struct HyperParams {
   RopeParams rope;
   int32_t rotary_dim = 0;  // elements of the rotated part of a head
   bool qk_norm = true;
+  RopeParams local_rope;       // of layers with a window, where the family has that
+  double attention_scale = 0;  // 0: 1 / sqrt(head_dim)
+  float attention_softcap = 0, logit_softcap = 0;
+  float embedding_scale = 1;
+  GluAttrs glu;
   bool qkv_bias = false;
   bool attention_bias = false;
   bool mlp_bias = false;

@@ -53,11 +53,19 @@ ir::NormInfo norm(Role role, const LayerShape& layer, const HyperParams& p) {
   return {width, p.norm_eps};
 }
 
+ir::RotaryInfo rotary(const RopeTable& rope, const HyperParams& p) {
+  return {p.rotary_dim, p.interleaved_rope, static_cast<float>(rope.mscale), rope.inv_freq};
+}
+
 ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& p,
                          const RopeTable& rope) {
   if (role == Role::Attention) {
-    return ir::AttentionInfo{layer.heads, layer.kv_heads, layer.head_dim,
-                             static_cast<float>(1 / std::sqrt(double(layer.head_dim)))};
+    const double usual = 1 / std::sqrt(double(layer.head_dim));
+    ir::AttentionInfo info{layer.heads, layer.kv_heads, layer.head_dim};
+    info.scale = static_cast<float>(p.attention_scale > 0 ? p.attention_scale : usual);
+    info.window = layer.window;
+    info.softcap = p.attention_softcap;
+    return info;
   }
   const double scale = rope.softmax_mscale / std::sqrt(double(p.nope_dim + p.rope_dim));
   return ir::MlaInfo{layer.heads, p.q_lora_rank, p.kv_lora_rank,           p.nope_dim,
@@ -67,26 +75,26 @@ ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& 
 }  // namespace
 
 ir::ModuleInfo info_of(Role role, Role parent, int32_t layer, const HyperParams& p,
-                       const RopeTable& rope) {
+                       const RopeTable& rope, const RopeTable& local_rope) {
   const LayerShape& shape = p.shape(layer);
   switch (ir::kind_of(role)) {
     case ir::Kind::Linear:
       return linear(role, parent, shape, p);
     case ir::Kind::Embedding:
-      return ir::EmbeddingInfo{p.vocab, p.hidden};
+      return ir::EmbeddingInfo{p.vocab, p.hidden, p.embedding_scale};
     case ir::Kind::Norm:
       return norm(role, shape, p);
     case ir::Kind::Rotary:
-      return ir::RotaryInfo{p.rotary_dim, p.interleaved_rope, static_cast<float>(rope.mscale),
-                            rope.inv_freq};
+      return rotary(role == Role::LocalRotary ? local_rope : rope, p);
     case ir::Kind::Attention:
       return attention(role, shape, p, rope);
     case ir::Kind::Mlp:
-      return ir::MlpInfo{p.hidden, role == Role::SharedMlp ? p.shared_width : shape.mlp_width};
+      return ir::MlpInfo{p.hidden, role == Role::SharedMlp ? p.shared_width : shape.mlp_width,
+                         p.glu};
     case ir::Kind::Router:
       return ir::RouterInfo{p.router};
     case ir::Kind::Experts:
-      return ir::ExpertsInfo{p.experts, p.router.top_k, p.hidden, p.expert_width};
+      return ir::ExpertsInfo{p.experts, p.router.top_k, p.hidden, p.expert_width, p.glu};
     default:
       return std::monostate();
   }
@@ -105,9 +113,12 @@ ParamShape shape_of(std::string_view name, const ir::ModuleInfo& info, int32_t l
   if (const auto* x = std::get_if<ir::NormInfo>(&info)) return {x->width};
   if (const auto* x = std::get_if<ir::ExpertsInfo>(&info)) {
     if (name == "down") return {x->width, x->hidden, x->experts};
+    if (name == "gate_bias" || name == "up_bias") return {x->width, x->experts};
+    if (name == "down_bias") return {x->hidden, x->experts};
     return {x->hidden, x->width, x->experts};
   }
-  if (name == "correction_bias") return {p.experts};
+  if (name == "sinks") return {heads};
+  if (name == "bias" || name == "correction_bias") return {p.experts};
   return {p.hidden, p.experts};  // of a router
 }
 

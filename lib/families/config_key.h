@@ -24,6 +24,7 @@ enum class KeyKind {
   Amount,       // 0 or above
   Flag,
   Text,
+  Texts,  // one for each layer
 };
 
 enum class KeyWeight {
@@ -32,7 +33,8 @@ enum class KeyWeight {
 };
 
 // What absence means: "" unknown, else a value, "=key" (the value of another, earlier
-// key) or "=head_dim" (hidden_size / num_attention_heads). Where one side lacks the key
+// key), "=head_dim" (hidden_size / num_attention_heads) or "=windows" (the layers that have a
+// window by the family). Where one side lacks the key
 // and the other has just that value, nothing is reported.
 struct ConfigKey {
   const char* key;       // of config.json, in the normal form of hf_config.h

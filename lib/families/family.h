@@ -71,7 +71,7 @@ struct ModuleRow {
   const char* path;
   const ClassRow* row_class;
   When when = When::Always;
-  ParamRow params[3] = {};
+  ParamRow params[6] = {};
 };
 
 enum class AttentionKind { Gqa, Mla };
@@ -90,6 +90,13 @@ enum class LayerPattern {
   FirstDense,          // first_k_dense_replace, moe_layer_freq
   SparseStep,          // decoder_sparse_step, mlp_only_layers
   FirstDenseThenStep,  // first_k_dense_replace, decoder_sparse_step, moe_layer_end_index
+};
+// Which layers have a sliding window, where the config has one (sliding_window) and no layer_types.
+enum class WindowPattern {
+  None,    // the family's windows are not known: a warning
+  All,     // every layer
+  Late,    // from max_window_layers on
+  Period,  // all but every n-th (sliding_window_pattern, else window_period)
 };
 enum class SharedKind {
   None,
@@ -136,6 +143,16 @@ struct Family {
   bool interleaved_rope = false;
   // The first part of a head may be all that is rotated (rotary_dim, partial_rotary_factor).
   bool partial_rotary = false;
+  WindowPattern windows = WindowPattern::None;
+  int32_t window_period = 0;
+  // Yarn's range of frequencies is rounded to whole indices where the config does not say
+  // (rope_scaling.truncate).
+  bool yarn_truncate = true;
+  // GGUFs do not say by what queries are scaled: those with so many layers by the square root of
+  // hidden_size / num_attention_heads, others of head_dim.
+  int32_t wide_scale_layers = 0;
+  bool scaled_embedding = false;             // by the square root of its width
+  Activation activation = Activation::Silu;  // hidden_act may say another one than Silu
   LayerPattern layers = LayerPattern::AllDense;
   const char* experts_key = "";       // config key of the number of experts
   const char* expert_width_key = "";  // and of the width of one

@@ -76,6 +76,13 @@ inline constexpr ConfigKey kRopeScalingKeys[] = {
     {"rope_scaling.attention_factor", "rope.scaling.attn_factor", KeyRead::AttentionFactor,
      KeyKind::Positive, KeyWeight::Plain, "", ""},
 };
+// Layers with a sliding window. Where nothing says which, the family does (WindowPattern).
+inline constexpr ConfigKey kWindowKeys[] = {
+    {"sliding_window", "attention.sliding_window", KeyRead::Int, KeyKind::Natural, KeyWeight::Plain,
+     "", ""},
+    {"layer_types", "attention.sliding_window_pattern", KeyRead::LayerTypes, KeyKind::Texts,
+     KeyWeight::Structural, "=windows", "=windows"},
+};
 inline constexpr ConfigKey kUsedExpertKeys[] = {
     {"num_experts_per_tok", "expert_used_count", KeyRead::Int, KeyKind::Count,
      KeyWeight::Structural, "", ""},

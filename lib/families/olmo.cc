@@ -50,10 +50,6 @@ constexpr std::span<const ModuleRow> kTreeMoe[] = {
 
 constexpr const char* kModelTypes[] = {"olmo2"};
 constexpr const char* kModelTypesMoe[] = {"olmoe"};
-constexpr ConfigKey kWindowKeys[] = {
-    {"sliding_window", "attention.sliding_window", KeyRead::Int, KeyKind::Natural, KeyWeight::Plain,
-     "", ""},
-};
 constexpr std::span<const ConfigKey> kKeys[] = {
     kSizeKeys, kKvHeadKeys, kMlpKeys,           kModelKeys,       kHeadKeys,
     kTiedKeys, kWindowKeys, kAttentionBiasKeys, kRopeScalingKeys,

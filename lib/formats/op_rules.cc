@@ -166,6 +166,22 @@ void check_same_rows(OpCheck& s) {
   }
 }
 
+// A gated linear unit's attributes.
+void check_activation(OpCheck& s, const GluAttrs& a) {
+  s.in_range("activation", a.activation, 0, kActivations - 1);
+  s.require(a.limit >= 0, "limit is {}", a.limit);
+}
+
+void check_glu(OpCheck& s) {
+  check_activation(s, s.attrs<GluAttrs>());
+  check_same_rows(s);
+}
+
+void check_softcap(OpCheck& s) {
+  s.require(s.attrs<SoftcapAttrs>().cap > 0, "cap is {}", s.attrs<SoftcapAttrs>().cap);
+  check_same_rows(s);
+}
+
 void check_router(OpCheck& s) {
   const auto& a = s.attrs<RouterAttrs>();
   if (!s.in_range("experts", a.experts, 1, kMaxHeads) ||
@@ -220,12 +236,23 @@ bool check_expert_order(OpCheck& s, const ExpertsAttrs& a) {
   return s.ok();
 }
 
+// A vector for each expert, in one row or in one row each.
+void check_expert_bias(OpCheck& s, const OpWeight& bias, int64_t experts, int64_t width) {
+  s.require(bias.matrices == 1 && bias.rows == experts && bias.cols == width,
+            "bias is {} x [{}, {}], expected [{}, {}]", bias.matrices, bias.cols, bias.rows, width,
+            experts);
+}
+
 void check_experts_gate_up(OpCheck& s) {
   const auto& a = s.attrs<ExpertsAttrs>();
   if (!check_expert_order(s, a)) return;
   const OpOperand& x = s.in(0);
   const OpWeight& gate = s.weight(0);
   s.require(a.accumulate == 0, "accumulate is {}, expected 0", a.accumulate);
+  check_activation(s, a.glu());
+  for (size_t i = 2; i < 4; ++i) {
+    if (s.weight(i).present()) check_expert_bias(s, s.weight(i), a.experts, gate.rows);
+  }
   s.matrices("gate", gate, a.experts, gate.rows, x.width);
   s.matrices("up", s.weight(1), a.experts, gate.rows, x.width);
   s.shape("x", x, ValueType::F32, gate.cols);
@@ -238,6 +265,8 @@ void check_experts_down(OpCheck& s) {
   if (!check_expert_order(s, a)) return;
   const OpWeight& down = s.weight(0);
   s.in_range("accumulate", a.accumulate, 0, 1);
+  s.require(a.activation == 0 && a.limit == 0, "an activation of down");
+  if (s.weight(1).present()) check_expert_bias(s, s.weight(1), a.experts, down.rows);
   s.matrices("down", down, a.experts, down.rows, down.cols);
   s.rows_of("h", s.in(0), ValueType::F32, a.top_k, down.cols);
   if (s.in(1).present()) s.product_input("hq", s.in(1), a.top_k, down.cols);

@@ -104,8 +104,8 @@ struct KvStoreAttrs {
 // h / (heads / kv_heads). value_in_key = 1: there is no value cache, the value is
 // the first value_dim elements of the key (MLA in absorbed form: one KV head,
 // key = [latent | rotary], value = latent).
-// A token sees the positions from first_position() to its own. window = 0: all of them; chunked = 0:
-// the last `window`, its own among them (sliding window); chunked = 1: those of its own chunk of
+// A token sees the positions from first_position() to its own. window = 0: all of them; chunked =
+// 0: the last `window`, its own among them (sliding window); chunked = 1: those of its own chunk of
 // `window` positions (Llama 4). softcap > 0: a score s becomes softcap * tanh(s / softcap)
 // (Gemma 2), after `scale`.
 struct AttentionAttrs {
@@ -169,13 +169,34 @@ struct GroupExpertsAttrs {
   }
 };
 
+// Gated linear units: y = act(min(gate, limit)) * clamp(up, -limit, limit); limit = 0: not clamped.
+enum class Activation : int32_t {
+  Silu = 0,      // g * sigmoid(g)                       SwiGLU
+  GeluTanh = 1,  // g * sigmoid(2 sqrt(2 / pi) (g + 0.044715 g^3)), gelu by tanh        GeGLU
+  GptOss = 2,    // g * sigmoid(1.702 g), and up + 1 in the place of up
+};
+inline constexpr int32_t kActivations = 3;
+
+struct GluAttrs {
+  int32_t activation = 0;  // enum Activation
+  float limit = 0;
+  template <class F>
+  void fields(F&& f) {
+    f("activation", activation), f("limit", limit);
+  }
+};
+
 struct ExpertsAttrs {
   int32_t experts = 0;
   int32_t top_k = 0;
   int32_t accumulate = 0;  // experts_down: 1: y += (a residual), 0: y =
+  int32_t activation = 0;  // experts_gate_up, as in GluAttrs
+  float limit = 0;
+  GluAttrs glu() const { return {activation, limit}; }
   template <class F>
   void fields(F&& f) {
-    f("experts", experts), f("top_k", top_k), f("accumulate", accumulate);
+    f("experts", experts), f("top_k", top_k), f("accumulate", accumulate),
+        f("activation", activation), f("limit", limit);
   }
 };
 
@@ -189,9 +210,18 @@ struct ScaleAttrs {
   }
 };
 
+// For logits (Gemma 2): y = cap * tanh(x / cap).
+struct SoftcapAttrs {
+  float cap = 1;
+  template <class F>
+  void fields(F&& f) {
+    f("cap", cap);
+  }
+};
+
 using StepAttrs = std::variant<NoAttrs, RmsNormAttrs, QuantizeAttrs, MatmulAttrs, MatmulHeadsAttrs,
                                RopeAttrs, KvStoreAttrs, AttentionAttrs, RouterAttrs,
-                               GroupExpertsAttrs, ExpertsAttrs, ScaleAttrs>;
+                               GroupExpertsAttrs, GluAttrs, ExpertsAttrs, ScaleAttrs, SoftcapAttrs>;
 
 // What a row of step_ops.def says, for code that is compiled for one op: AttrsOf<StepOp::Rope> is
 // RopeAttrs, has_trait<StepOp::Rope>(kInPlace) is true.

@@ -1,6 +1,7 @@
 // The step ops as an enum and a table (step_ops.def).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -42,6 +43,12 @@ struct StepOpInfo {
 std::span<const StepOpInfo> all_step_ops();
 const StepOpInfo& info(StepOp op);
 std::optional<StepOp> step_op_from_name(std::string_view name);
+
+// How many of its first weights a product multiplies with; biases follow. 0 of other ops.
+constexpr size_t product_weights(StepOp op) {
+  if (op == StepOp::ExpertsGateUp) return 2;
+  return op == StepOp::Matmul || op == StepOp::MatmulHeads || op == StepOp::ExpertsDown ? 1 : 0;
+}
 
 // How many operands a list such as "x xq? order" names, and whether number i may be absent.
 int operand_count(std::string_view operands);

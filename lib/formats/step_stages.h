@@ -9,7 +9,7 @@
 //   a = attention(q)                         one part
 //
 //   g = matmul(nq); u = matmul(nq)           one part: a run of columns of both, the
-//   u = swiglu(g, u); uq = quantize(u)         swiglu of them and their int8 form in turn
+//   u = glu(g, u); uq = quantize(u)         glu of them and their int8 form in turn
 //
 // So decode has one barrier each for qkv, attention, o, gate and up, and down. A part of one row is
 // a single item and needs no barrier; the thread that wrote gate and up reads them again. A step

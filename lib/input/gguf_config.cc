@@ -93,6 +93,8 @@ std::string_view expected_of(KeyKind kind) {
       return "true or false";
     case KeyKind::Text:
       return "a text";
+    case KeyKind::Texts:
+      return "a list of texts";
   }
   return "";
 }
@@ -119,6 +121,10 @@ std::optional<ConfigScalar> as_kind(const ConfigScalar& value, KeyKind kind) {
     const auto text = holder.string("x");
     return text ? std::optional<ConfigScalar>(*text) : std::nullopt;
   }
+  if (kind == KeyKind::Texts) {
+    const auto texts = holder.strings("x");
+    return texts ? std::optional<ConfigScalar>(*texts) : std::nullopt;
+  }
   if (kind == KeyKind::Positive || kind == KeyKind::Amount) {
     const auto number = holder.f64("x");
     if (!number || !std::isfinite(*number) || *number < 0) return std::nullopt;
@@ -143,9 +149,27 @@ bool same(const ConfigScalar& a, const ConfigScalar& b) {
   return std::fabs(*x - *y) <= 1e-6 * std::max(std::fabs(*x), std::fabs(*y));
 }
 
+// The types of a family's layers where a file has a window and does not say which have it.
+std::optional<ConfigScalar> layer_types_of(const Family& family, const HfConfig& values) {
+  constexpr int64_t kMostLayers = 4096;
+  const auto layers = values.i64("num_hidden_layers");
+  const bool windows = values.i64("sliding_window").value_or(0) > 0;
+  if (!windows || !layers || *layers < 1 || *layers > kMostLayers ||
+      family.windows != families::WindowPattern::Period) {
+    return std::nullopt;
+  }
+  const int64_t period = values.i64("sliding_window_pattern").value_or(family.window_period);
+  std::vector<std::string> types;
+  for (int64_t i = 0; i < *layers; ++i) {
+    const bool window = period > 0 && i % period < period - 1;
+    types.emplace_back(window ? "sliding_attention" : "full_attention");
+  }
+  return types;
+}
+
 // The value that a column "meaning of absence" stands for.
 std::optional<ConfigScalar> meaning(std::string_view absent, const ConfigKey& row,
-                                    const HfConfig& values) {
+                                    const Family& family, const HfConfig& values) {
   if (absent.empty()) return std::nullopt;
   if (absent == "null") return nullptr;
   if (absent == "=head_dim") {
@@ -154,6 +178,7 @@ std::optional<ConfigScalar> meaning(std::string_view absent, const ConfigKey& ro
     if (!hidden || !heads || *heads <= 0) return std::nullopt;
     return *hidden / *heads;
   }
+  if (absent == "=windows") return layer_types_of(family, values);
   if (absent.starts_with('=')) {
     const ConfigValue* other = values.find(absent.substr(1));
     return other ? std::optional(other->value) : std::nullopt;
@@ -186,6 +211,7 @@ class Merger {
     if (result_.model_type().empty()) {
       set_type(*family);
     }
+    family_ = family;
     for (std::span<const ConfigKey> stretch : family->keys) {
       for (const ConfigKey& row : stretch) merge(row);
     }
@@ -240,14 +266,14 @@ class Merger {
       merge_different(row, *from_config, *from_gguf);
     } else if (from_config) {
       result_.set(key, *from_config);
-      const auto silent = meaning(row.gguf_absent, row, result_);
+      const auto silent = meaning(row.gguf_absent, row, *family_, result_);
       const bool in_tensor =
           is_scaling(key) && result_.string("rope_scaling.rope_type") == "llama3";
       if (in_tensor || (silent && same(*silent, *from_config))) return;
       from_config_.push_back(fmt::format("{} = {}", key, describe(*from_config)));
     } else if (from_gguf) {
       result_.set(key, *from_gguf, ConfigOrigin::Gguf);
-      const auto silent = meaning(row.config_absent, row, result_);
+      const auto silent = meaning(row.config_absent, row, *family_, result_);
       if (alone() || (silent && same(*silent, *from_gguf))) return;
       from_gguf_.push_back(fmt::format("{} = {}", key, describe(*from_gguf)));
     } else {
@@ -371,7 +397,8 @@ class Merger {
     const std::string key(row.key);
     const auto rope_type = result_.string("rope_scaling.rope_type");
     if (is_scaling(key) && rope_type != "yarn") return;
-    const auto value = meaning(alone() ? row.gguf_absent : row.config_absent, row, result_);
+    const auto value =
+        meaning(alone() ? row.gguf_absent : row.config_absent, row, *family_, result_);
     if (!value) {
       if (config_.is_null(key)) return;  // stays null
       result_.erase(key);
@@ -462,6 +489,7 @@ class Merger {
   GgufKeys& keys_;
   Trust trust_;
   bool all_differences_;
+  const Family* family_ = nullptr;  // whose keys are merged
   HfConfig result_;
   bool scaling_from_gguf_ = false;
   bool scaling_from_config_ = false;

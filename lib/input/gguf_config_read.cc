@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 
 #include "lib/support/strings.h"
 
@@ -283,6 +284,32 @@ std::optional<ConfigScalar> read_first_dense(GgufKeys& keys, std::string_view ke
     if (keys.gguf.has(fmt::format("blk.{}.ffn_gate_inp.weight", i))) return i;
   }
   return std::nullopt;
+}
+
+// A period n (layer i has a window where i % n < n - 1), or whether it has one for each layer.
+std::optional<ConfigScalar> read_layer_types(GgufKeys& keys, std::string_view key) {
+  constexpr int64_t kMostLayers = 4096;
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  const auto layers = read_layers(keys, "block_count");
+  const auto* count = layers ? std::get_if<int64_t>(&*layers) : nullptr;
+  if (!value || !count || *count > kMostLayers) return std::nullopt;
+  std::vector<std::string> types;
+  const auto add = [&](bool window) {
+    types.emplace_back(window ? "sliding_attention" : "full_attention");
+  };
+  if (value->is_array()) {
+    const auto each = value->ints();
+    if (!each || std::ssize(*each) < *count) {
+      keys.wrong(keys.full(key), "a period, or true or false for each layer");
+      return std::nullopt;
+    }
+    for (int64_t i = 0; i < *count; ++i) add((*each)[static_cast<size_t>(i)] != 0);
+    return types;
+  }
+  const auto period = keys.integer(key);
+  if (!period) return std::nullopt;
+  for (int64_t i = 0; i < *count; ++i) add(*period > 0 && i % *period < *period - 1);
+  return types;
 }
 
 std::optional<ConfigScalar> read_scale(GgufKeys& keys, std::string_view key) {

@@ -303,7 +303,20 @@ void fold_rope_alpha(HfConfig& config) {
   config.set("rope_scaling.rope_type", std::string("default"));
 }
 
+// Of two kinds of layers: what is said of layers with full attention holds for the model, and those
+// with a window have a base of their own.
+void join_layer_types(HfConfig& config) {
+  for (const std::string& key : keys_below(config, "rope_parameters.full_attention.")) {
+    rename(config, key, "rope_parameters." + key.substr(key.rfind('.') + 1));
+  }
+  rename(config, "rope_parameters.sliding_attention.rope_theta", "rope_local_base_freq");
+  for (const std::string& key : keys_below(config, "rope_parameters.sliding_attention.")) {
+    config.erase(key);
+  }
+}
+
 void normalise_rope(HfConfig& config) {
+  join_layer_types(config);
   for (const std::string& key : keys_below(config, "rope_parameters.")) {
     const std::string leaf = key.substr(std::string_view("rope_parameters.").size());
     const bool top = leaf == "rope_theta" || leaf == "partial_rotary_factor";
@@ -325,10 +338,6 @@ void normalise_rope(HfConfig& config) {
     config.set("rope_scaling.rope_type", std::string("default"));
   }
 }
-
-}  // namespace
-
-namespace {
 
 // The config of a model that sees or hears has that of its language model below "text_config".
 void lift_text_config(HfConfig& config) {

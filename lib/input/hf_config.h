@@ -10,6 +10,9 @@
 //
 //   rope_parameters.rope_theta   -> rope_theta
 //   rope_parameters.*            -> rope_scaling.*   (type -> rope_type)
+//   rope_parameters.full_attention.*                     likewise
+//   rope_parameters.sliding_attention.rope_theta         -> rope_local_base_freq
+//   text_config.* of a model that is not text alone      -> *
 //   no scaling (null, "default") -> rope_scaling.rope_type = "default", no other
 //                                   rope_scaling key
 //   text_config.*                -> *, where the model has other parts besides

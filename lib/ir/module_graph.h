@@ -73,7 +73,9 @@ struct TensorSlice {
 // A parameter of a module: `matrices` matrices of rows x cols, row-major, cols
 // innermost. Vectors are one row. Several sources are joined by rows, in order.
 struct Param {
-  std::string name;  // "weight", "bias", "gate", "up", "down", "k_b", "v_b", "correction_bias"
+  // "weight", "bias", "gate", "up", "down", "gate_bias", "up_bias", "down_bias", "k_b", "v_b",
+  // "correction_bias", "sinks"
+  std::string name;
   std::vector<TensorSlice> sources;
   DType dtype = DType::F32;
   int64_t rows = 0;
@@ -89,6 +91,7 @@ struct LinearInfo {
 struct EmbeddingInfo {
   int64_t vocab = 0;
   int64_t hidden = 0;
+  float scale = 1;  // of what is looked up (Gemma)
 };
 struct NormInfo {
   int64_t width = 0;
@@ -107,6 +110,9 @@ struct AttentionInfo {
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
   float scale = 0;
+  int32_t window = 0;  // as in AttentionAttrs
+  int32_t chunked = 0;
+  float softcap = 0;
 };
 // q heads are [nope | rope] wide; the cache holds [latent | rope] per token.
 struct MlaInfo {
@@ -121,6 +127,7 @@ struct MlaInfo {
 struct MlpInfo {
   int64_t hidden = 0;
   int64_t width = 0;
+  GluAttrs glu;
 };
 struct RouterInfo {
   RouterAttrs attrs;
@@ -130,6 +137,7 @@ struct ExpertsInfo {
   int32_t top_k = 0;
   int64_t hidden = 0;
   int64_t width = 0;  // of one expert
+  GluAttrs glu;
 };
 using ModuleInfo = std::variant<std::monostate, LinearInfo, EmbeddingInfo, NormInfo, RotaryInfo,
                                 AttentionInfo, MlaInfo, MlpInfo, RouterInfo, ExpertsInfo>;
@@ -183,6 +191,7 @@ struct ModelFacts {
   int64_t hidden = 0;
   int32_t layers = 0;
   int64_t context_length = 0;
+  float logit_softcap = 0;  // 0: none
 };
 
 struct ModuleGraph {

@@ -6,7 +6,7 @@
 //   list     = [a, b, c]        brackets and commas are words of their own
 //
 // The fields of each attribute struct are listed once, here; printing and parsing expand from
-// the list.
+// the list. A field that has its default is left out.
 #pragma once
 
 #include <string>
@@ -31,7 +31,7 @@ void fields(LinearInfo& x, F&& f) {
 }
 template <class F>
 void fields(EmbeddingInfo& x, F&& f) {
-  f("vocab", x.vocab), f("hidden", x.hidden);
+  f("vocab", x.vocab), f("hidden", x.hidden), f("scale", x.scale);
 }
 template <class F>
 void fields(NormInfo& x, F&& f) {
@@ -45,6 +45,7 @@ void fields(RotaryInfo& x, F&& f) {
 template <class F>
 void fields(AttentionInfo& x, F&& f) {
   f("heads", x.heads), f("kv_heads", x.kv_heads), f("head_dim", x.head_dim), f("scale", x.scale);
+  f("window", x.window), f("chunked", x.chunked), f("softcap", x.softcap);
 }
 template <class F>
 void fields(MlaInfo& x, F&& f) {
@@ -55,6 +56,7 @@ void fields(MlaInfo& x, F&& f) {
 template <class F>
 void fields(MlpInfo& x, F&& f) {
   f("hidden", x.hidden), f("width", x.width);
+  x.glu.fields(f);
 }
 template <class F>
 void fields(RouterInfo& x, F&& f) {
@@ -63,6 +65,7 @@ void fields(RouterInfo& x, F&& f) {
 template <class F>
 void fields(ExpertsInfo& x, F&& f) {
   f("experts", x.experts), f("top_k", x.top_k), f("hidden", x.hidden), f("width", x.width);
+  x.glu.fields(f);
 }
 
 // The word itself, or "..." with \" \\ and \xNN escapes when it is empty or holds

@@ -208,7 +208,8 @@ class Parser {
     KTX_TRY(expect_mark("layers"));
     KTX_TRY(take_value("layers", facts.layers));
     KTX_TRY(expect_mark("context"));
-    return take_value("context", facts.context_length);
+    KTX_TRY(take_value("context", facts.context_length));
+    return take_mark("logit_softcap") ? take_value("logit_softcap", facts.logit_softcap) : Status{};
   }
 
   // NAME or NAME #2, as one key.
@@ -329,8 +330,7 @@ class Parser {
     Status status;
     fields(info, [&](const char* name, auto& field) {
       if (!status.ok()) return;
-      status = expect_mark(name);
-      if (status.ok()) status = take_value(name, field);
+      if (take_mark(name)) status = take_value(name, field);
     });
     return status;
   }

@@ -64,8 +64,13 @@ std::string print_info(const ModuleInfo& info) {
   std::string out = fmt::format("  {}", kInfoNames[info.index()]);
   std::visit(
       [&](auto copy) {
+        decltype(copy) usual;
+        std::vector<std::string> defaults;
+        fields(usual, [&](const char*, auto& field) { defaults.push_back(print_value(field)); });
+        size_t i = 0;
         fields(copy, [&](const char* name, auto& field) {
-          out += fmt::format(" {} {}", name, print_value(field));
+          const std::string text = print_value(field);
+          if (text != defaults[i++]) out += fmt::format(" {} {}", name, text);
         });
       },
       info);
@@ -97,9 +102,11 @@ std::string print_decision(const Decision& decision) {
 
 std::string print_facts(const ModelFacts& facts) {
   return fmt::format(
-      "model family {} architecture {} name {} vocab {} hidden {} layers {} context {}\n",
-      quote_word(facts.family), quote_word(facts.architecture), quote_word(facts.name), facts.vocab,
-      facts.hidden, facts.layers, facts.context_length);
+             "model family {} architecture {} name {} vocab {} hidden {} layers {} context {}",
+             quote_word(facts.family), quote_word(facts.architecture), quote_word(facts.name),
+             facts.vocab, facts.hidden, facts.layers, facts.context_length) +
+         (facts.logit_softcap > 0 ? fmt::format(" logit_softcap {}", facts.logit_softcap) : "") +
+         "\n";
 }
 
 }  // namespace

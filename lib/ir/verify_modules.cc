@@ -127,7 +127,7 @@ class Verifier {
         return;
       case Kind::Embedding:
         if (const auto* x = expect_info<EmbeddingInfo>()) {
-          positive("vocab", x->vocab), positive("hidden", x->hidden);
+          positive("vocab", x->vocab), positive("hidden", x->hidden), finite("scale", x->scale);
         }
         return;
       case Kind::Norm:
@@ -141,7 +141,7 @@ class Verifier {
         return module_->role == Role::Mla ? check_mla() : check_attention();
       case Kind::Mlp:
         if (const auto* x = expect_info<MlpInfo>()) {
-          positive("hidden", x->hidden), positive("width", x->width);
+          positive("hidden", x->hidden), positive("width", x->width), check(x->glu);
         }
         return;
       case Kind::Router:
@@ -150,7 +150,7 @@ class Verifier {
       case Kind::Experts:
         if (const auto* x = expect_info<ExpertsInfo>()) {
           positive("experts", x->experts), positive("top_k", x->top_k);
-          positive("hidden", x->hidden), positive("width", x->width);
+          positive("hidden", x->hidden), positive("width", x->width), check(x->glu);
           if (x->top_k > x->experts) fail(fmt::format("top_k {} of {}", x->top_k, x->experts));
         }
         return;
@@ -181,6 +181,17 @@ class Verifier {
     if (x->kv_heads > 0 && x->heads % x->kv_heads != 0) {
       fail(fmt::format("{} heads share {} kv heads", x->heads, x->kv_heads));
     }
+    if (x->window < 0) fail(fmt::format("window is {}", x->window));
+    if (x->chunked != 0 && (x->chunked != 1 || x->window == 0)) fail("chunks of no size");
+    if (!std::isfinite(x->softcap) || x->softcap < 0) {
+      fail(fmt::format("softcap is {}", x->softcap));
+    }
+  }
+  void check(const GluAttrs& x) {
+    if (x.activation < 0 || x.activation >= kActivations) {
+      fail(fmt::format("activation is {}", x.activation));
+    }
+    if (!std::isfinite(x.limit) || x.limit < 0) fail(fmt::format("limit is {}", x.limit));
   }
   void check_mla() {
     const auto* x = expect_info<MlaInfo>();
@@ -218,10 +229,14 @@ class Verifier {
       if (name == "weight") return Shape{x->width, 1, 1};
     } else if (const auto* x = std::get_if<RouterInfo>(&module_->info)) {
       if (name == "weight") return Shape{0, x->attrs.experts, 1};
-      if (name == "correction_bias") return Shape{x->attrs.experts, 1, 1};
+      if (name == "bias" || name == "correction_bias") return Shape{x->attrs.experts, 1, 1};
+    } else if (const auto* x = std::get_if<AttentionInfo>(&module_->info)) {
+      if (name == "sinks") return Shape{x->heads, 1, 1};
     } else if (const auto* x = std::get_if<ExpertsInfo>(&module_->info)) {
       if (name == "gate" || name == "up") return Shape{x->hidden, x->width, x->experts};
       if (name == "down") return Shape{x->width, x->hidden, x->experts};
+      if (name == "gate_bias" || name == "up_bias") return Shape{x->width, x->experts, 1};
+      if (name == "down_bias") return Shape{x->hidden, x->experts, 1};
     }
     return std::nullopt;
   }

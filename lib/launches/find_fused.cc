@@ -28,7 +28,7 @@ class Finder {
 
   std::vector<FusedGroup> run() {
     for (int32_t i : may_) {
-      if (is(i, StepOp::Swiglu)) gate_up(i);
+      if (is(i, StepOp::Glu)) gate_up(i);
       if (is(i, StepOp::Router)) experts(i);
       if (is(i, StepOp::Attention)) attention(i);
     }
@@ -104,27 +104,27 @@ class Finder {
     return step(i).op == StepOp::ExpertsDown && attrs_of<ExpertsAttrs>(i).accumulate != 0;
   }
 
-  void gate_up(int32_t swiglu) {
-    const auto gate = writer(in(swiglu, 0), swiglu), up = writer(in(swiglu, 1), swiglu);
+  void gate_up(int32_t glu) {
+    const auto gate = writer(in(glu, 0), glu), up = writer(in(glu, 1), glu);
     if (!gate || !up || *gate == *up || !is_product(*gate) || !is_product(*up)) return;
     const int32_t x = in(*gate, 0);
-    if (in(*up, 0) != x || !only(out(*gate), readers_after(out(*gate), swiglu, {swiglu})) ||
-        !only(out(*up), readers_after(out(*up), swiglu, {swiglu}))) {
+    if (in(*up, 0) != x || !only(out(*gate), readers_after(out(*gate), glu, {glu})) ||
+        !only(out(*up), readers_after(out(*up), glu, {glu}))) {
       return;
     }
-    Steps steps = {*gate, *up, swiglu};
+    Steps steps = {*gate, *up, glu};
     const auto norm = writer(x, std::min(*gate, *up));
     if (norm && is_row_norm(*norm) && only(x, {*gate, *up, *norm})) {
       steps.push_back(*norm);
-      return add(FusedOp::GateUp, steps, {in(*norm, 0)}, {out(swiglu)});
+      return add(FusedOp::GateUp, steps, {in(*norm, 0)}, {out(glu)});
     }
-    add(FusedOp::GateUp, steps, {x}, {out(swiglu)});
+    add(FusedOp::GateUp, steps, {x}, {out(glu)});
   }
-  // swiglu may write into up's value, which is read on: those readers see swiglu's.
-  Steps readers_after(int32_t value, int32_t swiglu, Steps steps) const {
-    if (out(swiglu) != value) return steps;
+  // glu may write into up's value, which is read on: those readers see glu's.
+  Steps readers_after(int32_t value, int32_t glu, Steps steps) const {
+    if (out(glu) != value) return steps;
     for (int32_t i : readers_[value]) {
-      if (i > swiglu) steps.push_back(i);
+      if (i > glu) steps.push_back(i);
     }
     return steps;
   }

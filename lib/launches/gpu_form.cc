@@ -109,8 +109,8 @@ GpuForm gpu_form(const ListedStep& step) {
     form.experts = experts->experts;
     form.top_k = experts->top_k;
   }
-  const size_t products = step.op == StepOp::ExpertsGateUp ? 2 : 1;
-  for (size_t i = 0; i < std::min(products, step.weights.size()); ++i) {
+  const size_t matrices = std::max<size_t>(product_weights(step.op), 1);
+  for (size_t i = 0; i < std::min(matrices, step.weights.size()); ++i) {
     add_weight(form, step.weights[i]);
   }
   form.bias = step.op == StepOp::Matmul && step.weights.size() > 1 && step.weights[1].present();

@@ -17,6 +17,7 @@
 // table that the output head shares with the embedding is in panels too.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -39,21 +40,11 @@ bool is_transposed(const steps::Step& step) {
 enum class Wish { Rows, Panels, Any };
 
 Wish wish_of(const steps::Step& step, size_t i) {
-  switch (step.op) {
-    case StepOp::Embed:
-      return Wish::Any;
-    case StepOp::Matmul:
-      return i == 0 ? Wish::Panels : Wish::Rows;  // then a bias
-    case StepOp::ExpertsGateUp:
-    case StepOp::ExpertsDown:
-      return Wish::Panels;
-    case StepOp::MatmulHeads: {
-      const auto& attrs = std::get<MatmulHeadsAttrs>(step.attrs);
-      return attrs.transposed || attrs.row_begin % kPanelRows != 0 ? Wish::Rows : Wish::Panels;
-    }
-    default:
-      return Wish::Rows;
-  }
+  if (step.op == StepOp::Embed) return Wish::Any;
+  if (i >= product_weights(step.op)) return Wish::Rows;
+  const auto* heads = std::get_if<MatmulHeadsAttrs>(&step.attrs);
+  return heads && (heads->transposed || heads->row_begin % kPanelRows != 0) ? Wish::Rows
+                                                                            : Wish::Panels;
 }
 
 bool can_have(const steps::Blob& blob, Layout layout) {
@@ -81,7 +72,8 @@ Status refuse_unheard(const steps::StepGraph& graph, const Decisions& decisions,
     const std::optional<Layout> asked = asked_by(decisions, step);
     if (!asks_for_panels(asked) || step.device != "cpu") continue;
     if (decisions.at(step.module)->rule < 0) continue;
-    for (size_t i = 0; i < step.weights.size(); ++i) {
+    const size_t matrices = std::max<size_t>(product_weights(step.op), 1);
+    for (size_t i = 0; i < std::min(matrices, step.weights.size()); ++i) {
       const steps::BlobId blob = step.weights[i];
       if (blob == steps::kAbsent || able[blob] || graph.blobs[blob].rows <= 1) continue;
       return Error{
@@ -150,8 +142,7 @@ Layout deciding_layout(const steps::StepGraph& graph, const steps::Step& step) {
 
 // Whether a step can read its product input number 1 as BF16, or reads it not.
 bool takes_bf16(const steps::StepGraph& graph, const steps::Step& step) {
-  const size_t weights = step.op == StepOp::ExpertsGateUp ? 2 : 1;
-  for (size_t i = 0; i < weights; ++i) {
+  for (size_t i = 0; i < product_weights(step.op); ++i) {
     const steps::Blob& blob = graph.blobs[step.weights[i]];
     if (!kernels::tile_bf16_takes(blob.dtype, blob.layout)) return false;
   }
@@ -193,8 +184,7 @@ ValueType product_input(const steps::StepGraph& graph, const steps::Step& step) 
 void choose_gpu_layouts(steps::StepGraph& graph) {
   for (const steps::Step& step : graph.steps) {
     if (step.device == "cpu" || kernels::gpu_kernel_family(step.op) != "gpu_matmul") continue;
-    const bool bias_too = step.op == StepOp::Matmul;
-    for (size_t i = 0; i < (bias_too ? size_t{1} : step.weights.size()); ++i) {
+    for (size_t i = 0; i < product_weights(step.op); ++i) {
       steps::Blob& blob = graph.blobs[step.weights[i]];
       if (matrix_bytes(Layout::Marlin, blob.dtype, blob.rows, blob.cols)) {
         blob.layout = Layout::Marlin;

@@ -46,17 +46,23 @@ class Lowering {
     const Module* final_norm = KTX_TRY(child(*model, Role::FinalNorm));
     const Module* head = KTX_TRY(child(root, Role::Head));
     rotary_ = modules_.child(*model, Role::Rotary);
+    local_rotary_ = modules_.child(*model, Role::LocalRotary);
 
     x_ = value("x", modules_.facts.hidden);
     const BlobId table = KTX_TRY(blob(*embedding, "weight"));
     emit(*embedding, StepOp::Embed, {}, {x_}, {table}, NoAttrs{});
+    const float scale = KTX_TRY(info_of<ir::EmbeddingInfo>(*embedding))->scale;
+    if (scale != 1) emit(*embedding, StepOp::Scale, {x_}, {x_}, {}, ScaleAttrs{scale});
     for (ir::ModuleId id : layers->children) KTX_TRY(lower_layer(modules_.modules[id]));
 
     const View last = value("last", modules_.facts.hidden, ValueType::F32, RowKind::Output);
     emit(*final_norm, StepOp::GatherRows, {x_}, {last}, {}, NoAttrs{});
     KTX_TRY(norm(*final_norm, last, last));
     const View logits = value("logits", modules_.facts.vocab, ValueType::F32, RowKind::Output);
-    return matmul(*head, last, logits);
+    KTX_TRY(matmul(*head, last, logits));
+    const float cap = modules_.facts.logit_softcap;
+    if (cap > 0) emit(*head, StepOp::Softcap, {logits}, {logits}, {}, SoftcapAttrs{cap});
+    return {};
   }
 
  private:
@@ -253,9 +259,11 @@ class Lowering {
     return {};
   }
 
-  // The rotary module: the attention's own, or the model's.
+  // The rotary module: the attention's own, or the model's, which may have one for windows.
   Result<const Module*> rotary_of(const Module& attention) const {
     if (const Module* own = modules_.child(attention, Role::Rotary)) return own;
+    const auto* a = std::get_if<ir::AttentionInfo>(&attention.info);
+    if (local_rotary_ && a && a->window > 0) return local_rotary_;
     if (rotary_) return rotary_;
     return Error{fmt::format("module '{}' has no rotary embedding", attention.path)};
   }
@@ -294,8 +302,10 @@ class Lowering {
     const int32_t slot = add_kv_slot(attention, a->kv_heads, a->head_dim, a->head_dim);
     emit(attention, StepOp::KvStore, {k, v}, {}, {}, KvStoreAttrs{slot});
     const View out = value("attn", int64_t{a->heads} * a->head_dim);
-    emit(attention, StepOp::Attention, {q}, {out}, {},
-         AttentionAttrs{slot, a->heads, a->kv_heads, a->head_dim, a->head_dim, 0, a->scale});
+    const BlobId sinks = KTX_TRY(optional_blob(attention, "sinks"));
+    emit(attention, StepOp::Attention, {q}, {out}, {sinks},
+         AttentionAttrs{slot, a->heads, a->kv_heads, a->head_dim, a->head_dim, 0, a->scale,
+                        a->window, a->chunked, a->softcap});
     return term(attention, Role::OProj, out, "attn_out");
   }
 
@@ -351,7 +361,7 @@ class Lowering {
          MatmulHeadsAttrs{a->heads, !b.split, 0, b.split ? a->kv_lora_rank : a->nope_dim, q_dim,
                           key_dim});
     const View latent_out = value("attn_latent", int64_t{a->heads} * a->kv_lora_rank);
-    emit(attention, StepOp::Attention, {absorbed}, {latent_out}, {},
+    emit(attention, StepOp::Attention, {absorbed}, {latent_out}, {kAbsent},
          AttentionAttrs{slot, a->heads, 1, key_dim, a->kv_lora_rank, 1, a->scale});
     const View out = value("attn", int64_t{a->heads} * a->value_dim);
     emit(kv_b, StepOp::MatmulHeads, {latent_out, View{}}, {out}, {b.value},
@@ -360,12 +370,13 @@ class Lowering {
     return term(attention, Role::OProj, out, "attn_out");
   }
 
-  // silu(gate(in)) * up(in) of a dense feed-forward part.
+  // act(gate(in)) * up(in) of a dense feed-forward part.
   Result<View> mlp_hidden(const Module& mlp, View in) {
+    const GluAttrs glu = KTX_TRY(info_of<ir::MlpInfo>(mlp))->glu;
     const std::string prefix = mlp.role == Role::SharedMlp ? "shared_" : "";
     const View gate = KTX_TRY(linear(mlp, Role::GateProj, in, (prefix + "gate").c_str()));
     const View up = KTX_TRY(linear(mlp, Role::UpProj, in, (prefix + "up").c_str()));
-    emit(mlp, StepOp::Swiglu, {gate, up}, {up}, {}, NoAttrs{});
+    emit(mlp, StepOp::Glu, {gate, up}, {up}, {}, glu);
     return up;
   }
 
@@ -383,7 +394,9 @@ class Lowering {
 
     const View scores = value("router", r.experts);
     const BlobId router_weight = KTX_TRY(blob(router, "weight"));
-    emit(router, StepOp::Matmul, {in, View{}}, {scores}, {router_weight, kAbsent}, MatmulAttrs{});
+    const BlobId router_bias = KTX_TRY(optional_blob(router, "bias"));
+    emit(router, StepOp::Matmul, {in, View{}}, {scores}, {router_weight, router_bias},
+         MatmulAttrs{});
     const View ids = value("expert_ids", r.top_k, ValueType::I32);
     const View weights = value("expert_weights", r.top_k);
     const BlobId bias = KTX_TRY(optional_blob(router, "correction_bias"));
@@ -396,12 +409,16 @@ class Lowering {
     const View hidden = value("expert_hidden", e->width, ValueType::F32, RowKind::Token, r.top_k);
     const BlobId gate = KTX_TRY(blob(experts, "gate"));
     const BlobId up = KTX_TRY(blob(experts, "up"));
-    emit(experts, StepOp::ExpertsGateUp, {in, View{}, order, offsets}, {hidden}, {gate, up},
-         ExpertsAttrs{r.experts, r.top_k, 0});
+    const BlobId gate_bias = KTX_TRY(optional_blob(experts, "gate_bias"));
+    const BlobId up_bias = KTX_TRY(optional_blob(experts, "up_bias"));
+    emit(experts, StepOp::ExpertsGateUp, {in, View{}, order, offsets}, {hidden},
+         {gate, up, gate_bias, up_bias},
+         ExpertsAttrs{r.experts, r.top_k, 0, e->glu.activation, e->glu.limit});
     const BlobId down = KTX_TRY(blob(experts, "down"));
+    const BlobId down_bias = KTX_TRY(optional_blob(experts, "down_bias"));
     const View out = value("experts_out", modules_.facts.hidden);
-    emit(experts, StepOp::ExpertsDown, {hidden, View{}, order, offsets, weights}, {out}, {down},
-         ExpertsAttrs{r.experts, r.top_k, 0});
+    emit(experts, StepOp::ExpertsDown, {hidden, View{}, order, offsets, weights}, {out},
+         {down, down_bias}, ExpertsAttrs{r.experts, r.top_k, 0});
     Terms terms{{&experts, out}};
     if (const Module* shared = modules_.child(moe, Role::SharedMlp)) {
       terms.push_back(KTX_TRY(lower_shared_experts(moe, *shared, in)));
@@ -423,6 +440,7 @@ class Lowering {
   const ir::ModuleGraph& modules_;
   steps::StepGraph& graph_;
   const Module* rotary_ = nullptr;
+  const Module* local_rotary_ = nullptr;
   View x_;  // the residual stream
   int32_t layer_ = -1;
   std::map<std::string, BlobId> blob_ids_;

@@ -237,7 +237,8 @@ void keep_unknown_formats(CompileState& state) {
   for (ir::Module& module : state.modules.modules) {
     if (module.decision.device == "cpu") continue;
     for (const ir::Param& param : module.params) {
-      if (param.rows == 1 || gpus_take(module.role, param.dtype)) continue;
+      const bool vectors = param.rows == 1 || param.name.ends_with("bias");
+      if (vectors || gpus_take(module.role, param.dtype)) continue;
       const rules::Rule* rule = module.decision.rule < 0
                                     ? nullptr
                                     : &state.rules.rules[static_cast<size_t>(module.decision.rule)];

@@ -26,7 +26,8 @@ void requantize_module(const CompileState& state, ir::Module& module) {
                      module.role == ir::Role::Experts || module.role == ir::Role::Head;
   if (!taken || module.role == ir::Role::Router) return;
   for (ir::Param& param : module.params) {
-    if (param.rows * param.matrices <= 1 || param.dtype == form->dtype) continue;
+    const bool vectors = param.rows * param.matrices <= 1 || param.name.ends_with("bias");
+    if (vectors || param.dtype == form->dtype) continue;
     if (param.cols % form->group == 0) {
       param.dtype = form->dtype;
       continue;

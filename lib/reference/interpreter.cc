@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "lib/formats/dtype.h"
 
@@ -27,10 +28,35 @@ std::vector<float> multiply(std::span<const float> w, std::span<const float> x) 
   return y;
 }
 
-std::vector<float> swiglu(std::span<const float> gate, std::span<const float> up) {
+std::vector<float> glu(const GluAttrs& attrs, std::span<const float> gate,
+                       std::span<const float> up) {
   std::vector<float> out(gate.size());
-  for (size_t i = 0; i < out.size(); ++i) out[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
+  for (size_t i = 0; i < out.size(); ++i) {
+    double g = gate[i], u = up[i];
+    if (attrs.limit > 0) {
+      const double limit = attrs.limit;
+      g = std::min(g, limit);
+      u = std::clamp(u, -limit, limit);
+    }
+    switch (static_cast<Activation>(attrs.activation)) {
+      case Activation::Silu:
+        g /= 1 + std::exp(-g);
+        break;
+      case Activation::GeluTanh:
+        g *= 0.5 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (g + 0.044715 * g * g * g)));
+        break;
+      case Activation::GptOss:
+        g /= 1 + std::exp(-1.702 * g);
+        u += 1;
+        break;
+    }
+    out[i] = static_cast<float>(g * u);
+  }
   return out;
+}
+
+float softcap(float x, float cap) {
+  return cap > 0 ? static_cast<float>(cap * std::tanh(double{x} / cap)) : x;
 }
 
 void add_to(std::span<float> y, std::span<const float> x, float factor = 1) {
@@ -200,28 +226,36 @@ void Interpreter::rotate(const ir::Module& rotary, std::span<float> x) const {
 // Per layer, or once for the model.
 const ir::Module& Interpreter::rotary_of(const ir::Module& attention) const {
   if (const ir::Module* own = graph_.child(attention, Role::Rotary)) return *own;
-  return need(need(graph_.root(), Role::Model), Role::Rotary);
+  const ir::Module& model = need(graph_.root(), Role::Model);
+  const auto* info = std::get_if<ir::AttentionInfo>(&attention.info);
+  if (const ir::Module* local = graph_.child(model, Role::LocalRotary);
+      local != nullptr && info != nullptr && info->window > 0) {
+    return *local;
+  }
+  return need(model, Role::Rotary);
 }
 
 Interpreter::Vector Interpreter::attend(const LayerCache& cache, std::span<const float> q,
-                                        int32_t heads, int32_t kv_heads, int32_t key_dim,
-                                        int32_t value_dim, float scale) const {
-  Vector out(static_cast<size_t>(heads) * value_dim);
+                                        const AttentionAttrs& a,
+                                        std::span<const float> sinks) const {
+  Vector out(static_cast<size_t>(a.heads) * a.value_dim);
   std::vector<double> score(cache.keys.size());
-  for (int32_t head = 0; head < heads; ++head) {
-    const int32_t kv = head / (heads / kv_heads);
-    double top = -INFINITY;
-    for (size_t t = 0; t < score.size(); ++t) {
-      score[t] = scale * dot(&q[head * key_dim], &cache.keys[t][kv * key_dim], key_dim);
+  const auto first = static_cast<size_t>(first_position(a, position_));
+  for (int32_t head = 0; head < a.heads; ++head) {
+    const int32_t kv = head / (a.heads / a.kv_heads);
+    double top = sinks.empty() ? -INFINITY : sinks[head];
+    for (size_t t = first; t < score.size(); ++t) {
+      score[t] = a.scale * dot(&q[head * a.key_dim], &cache.keys[t][kv * a.key_dim], a.key_dim);
+      if (a.softcap > 0) score[t] = a.softcap * std::tanh(score[t] / a.softcap);
       top = std::max(top, score[t]);
     }
-    double sum = 0;
-    for (double& s : score) sum += s = std::exp(s - top);
-    for (int32_t i = 0; i < value_dim; ++i) {
+    double sum = sinks.empty() ? 0 : std::exp(sinks[head] - top);
+    for (size_t t = first; t < score.size(); ++t) sum += score[t] = std::exp(score[t] - top);
+    for (int32_t i = 0; i < a.value_dim; ++i) {
       double value = 0;
-      for (size_t t = 0; t < score.size(); ++t)
-        value += score[t] * cache.values[t][kv * value_dim + i];
-      out[head * value_dim + i] = static_cast<float>(value / sum);
+      for (size_t t = first; t < score.size(); ++t)
+        value += score[t] * cache.values[t][kv * a.value_dim + i];
+      out[head * a.value_dim + i] = static_cast<float>(value / sum);
     }
   }
   return out;
@@ -244,8 +278,9 @@ Interpreter::Vector Interpreter::attention(const ir::Module& module, std::span<c
   LayerCache& cache = caches_[module.layer];
   cache.keys.push_back(std::move(k));
   cache.values.push_back(linear(need(module, Role::VProj), x));
-  return linear(need(module, Role::OProj), attend(cache, q, info.heads, info.kv_heads,
-                                                  info.head_dim, info.head_dim, info.scale));
+  const AttentionAttrs attrs{0, info.heads, info.kv_heads, info.head_dim, info.head_dim,
+                             0, info.scale, info.window,   info.chunked,  info.softcap};
+  return linear(need(module, Role::OProj), attend(cache, q, attrs, weights(module, "sinks")));
 }
 
 // Keys (without their rotary part) and values of all heads out of the latent.
@@ -307,20 +342,21 @@ Interpreter::Vector Interpreter::latent_attention(const ir::Module& module,
   LayerCache& cache = caches_[module.layer];
   cache.keys.push_back(std::move(keys));
   cache.values.push_back(std::move(values));
-  return linear(need(module, Role::OProj),
-                attend(cache, q, info.heads, info.heads, key_dim, info.value_dim, info.scale));
+  const AttentionAttrs attrs{0, info.heads, info.heads, key_dim, info.value_dim, 0, info.scale};
+  return linear(need(module, Role::OProj), attend(cache, q, attrs, {}));
 }
 
 Interpreter::Vector Interpreter::mlp(const ir::Module& module, std::span<const float> x) const {
-  return linear(need(module, Role::DownProj), swiglu(linear(need(module, Role::GateProj), x),
-                                                     linear(need(module, Role::UpProj), x)));
+  const GluAttrs& attrs = std::get<ir::MlpInfo>(module.info).glu;
+  return linear(need(module, Role::DownProj), glu(attrs, linear(need(module, Role::GateProj), x),
+                                                  linear(need(module, Role::UpProj), x)));
 }
 
 Interpreter::Vector Interpreter::moe(const ir::Module& module, std::span<const float> x) const {
   const ir::Module& router = need(module, Role::Router);
   const ir::Module& experts = need(module, Role::Experts);
   const auto& info = std::get<ir::ExpertsInfo>(experts.info);
-  const Vector logits = multiply(weights(router, "weight"), x);
+  const Vector logits = linear(router, x);
   const size_t size = info.hidden * info.width;
   Vector y(x.size());
   for (const auto& [expert, weight] : route(std::get<ir::RouterInfo>(router.info).attrs, logits,
@@ -328,8 +364,14 @@ Interpreter::Vector Interpreter::moe(const ir::Module& module, std::span<const f
     const auto matrix = [&, e = expert](const char* name) {
       return weights(experts, name).subspan(e * size, size);
     };
-    const Vector inner = swiglu(multiply(matrix("gate"), x), multiply(matrix("up"), x));
-    add_to(y, multiply(matrix("down"), inner), weight);
+    const auto product = [&, e = expert](const char* name, std::span<const float> in) {
+      Vector out = multiply(matrix(name), in);
+      const auto bias = weights(experts, std::string(name) + "_bias");
+      if (!bias.empty()) add_to(out, bias.subspan(e * out.size(), out.size()));
+      return out;
+    };
+    const Vector inner = glu(info.glu, product("gate", x), product("up", x));
+    add_to(y, product("down", inner), weight);
   }
   if (const ir::Module* shared = graph_.child(module, Role::SharedMlp)) {
     float factor = 1;
@@ -346,6 +388,8 @@ std::vector<float> Interpreter::next(int32_t token) {
   const int64_t hidden = graph_.facts.hidden;
   const auto row = weights(need(model, Role::Embedding), "weight").subspan(token * hidden, hidden);
   Vector x(row.begin(), row.end());
+  const float scale = std::get<ir::EmbeddingInfo>(need(model, Role::Embedding).info).scale;
+  for (float& value : x) value *= scale;
   for (ir::ModuleId id : need(model, Role::LayerList).children) {
     const ir::Module& layer = graph_.modules[id];
     const Vector a = optional_norm(layer, Role::AttentionNorm, x);
@@ -359,7 +403,9 @@ std::vector<float> Interpreter::next(int32_t token) {
     add_to(x, optional_norm(layer, Role::MlpPostNorm, fed));
   }
   ++position_;
-  return linear(need(graph_.root(), Role::Head), norm(need(model, Role::FinalNorm), x));
+  Vector logits = linear(need(graph_.root(), Role::Head), norm(need(model, Role::FinalNorm), x));
+  for (float& logit : logits) logit = softcap(logit, graph_.facts.logit_softcap);
+  return logits;
 }
 
 }  // namespace ktx::reference

@@ -61,8 +61,8 @@ class Interpreter {
   Vector latent_attention(const ir::Module& module, std::span<const float> x);
   std::pair<Vector, Vector> expand_latent(const ir::Module& kv_b, const ir::MlaInfo& info,
                                           std::span<const float> latent) const;
-  Vector attend(const LayerCache& cache, std::span<const float> q, int32_t heads, int32_t kv_heads,
-                int32_t key_dim, int32_t value_dim, float scale) const;
+  Vector attend(const LayerCache& cache, std::span<const float> q, const AttentionAttrs& attrs,
+                std::span<const float> sinks) const;
   Vector mlp(const ir::Module& module, std::span<const float> x) const;
   Vector moe(const ir::Module& module, std::span<const float> x) const;
 

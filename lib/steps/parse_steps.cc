@@ -306,7 +306,8 @@ class Parser {
         [&](auto& a) {
           a.fields([&](const char* name, auto& field) {
             const auto it = given.find(name);
-            if (it == given.end() || !to_number(it->second, field))
+            if (it == given.end()) return;  // as by default
+            if (!to_number(it->second, field))
               bad = name;
             else
               given.erase(it);
@@ -315,7 +316,7 @@ class Parser {
         attrs);
     if (bad.empty() && !given.empty()) bad = given.begin()->first;
     if (!bad.empty())
-      return fail(fmt::format("attribute '{}' is missing, unknown or no number", printable(bad)));
+      return fail(fmt::format("attribute '{}' is unknown or no number", printable(bad)));
     return {};
   }
 

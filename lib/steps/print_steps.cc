@@ -18,12 +18,19 @@ std::string print_views(const StepGraph& graph, const std::vector<View>& views) 
   return out;
 }
 
+// Those that are not what the op has by default.
 std::string print_attrs(const StepAttrs& attrs) {
   std::string out;
   std::visit(
       [&](auto copy) {
+        decltype(copy) defaults;
+        std::vector<std::string> usual;
+        defaults.fields(
+            [&](const char*, auto& field) { usual.push_back(fmt::format("{}", field)); });
+        size_t i = 0;
         copy.fields([&](const char* name, auto& field) {
-          out += fmt::format("{}{}:{}", out.empty() ? "" : ",", name, field);
+          const std::string text = fmt::format("{}", field);
+          if (text != usual[i++]) out += fmt::format("{}{}:{}", out.empty() ? "" : ",", name, text);
         });
       },
       attrs);

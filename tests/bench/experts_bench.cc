@@ -83,7 +83,7 @@ void gate_up(benchmark::State& state, DType dtype) {
   a.up.data += Layer::kMatrix;
   const MatmulKernel kernel = *find_matmul("matmul_panel16_q8", dtype, isa);
   a.gate_kernel = a.up_kernel = &kernel;
-  a.swiglu_fn = *find_rows("swiglu", isa);
+  a.glu_fn = *find_rows("glu", isa);
   a.xq = l.xq.data();
   a.xq_stride = act_q8_row_bytes(kHidden);
   a.h = l.h.data();

@@ -295,7 +295,7 @@ TEST(GpuPlan, StepsAreNotTakenTogetherAcrossOneThatReadsTheirBuffers) {
   const auto gate_up = std::find_if(before.begin(), before.end(),
                                     [](const auto& group) { return group.op == FusedOp::GateUp; });
   ASSERT_NE(gate_up, before.end());
-  // Beyond its last step nothing of it is found: its swiglu is not in the run.
+  // Beyond its last step nothing of it is found: its glu is not in the run.
   const auto cut = groups_of(plan, static_cast<size_t>(gate_up->steps.back()));
   EXPECT_EQ(std::count_if(cut.begin(), cut.end(),
                           [&](const auto& group) { return group.steps == gate_up->steps; }),

@@ -116,7 +116,7 @@ TEST(GoldenCli, ARuleOnContainersIsMendedByItsFixIt) {
   fs::remove(path);
 }
 
-// The estimate counts what the steps transfer: swiglu alone on the CPU costs as many hand-overs
+// The estimate counts what the steps transfer: glu alone on the CPU costs as many hand-overs
 // as the whole feed-forward part there.
 TEST(GoldenCli, TheEstimateCountsTransfersOfTheSteps) {
   const std::string model =

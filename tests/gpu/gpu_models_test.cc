@@ -70,7 +70,7 @@ class GpuModels : public ::testing::Test {
   Comparison one_by_one(const Placement& placement, EngineOptions options, int64_t chunk,
                         size_t most = SIZE_MAX) {
     Comparison all;
-    for (const char* model : kTestModels) {
+    for (const char* model : models_) {
       const auto engine = open(model, placement, options);
       if (!engine) continue;
       Comparison here;
@@ -99,7 +99,7 @@ class GpuModels : public ::testing::Test {
     EngineOptions options;
     options.max_batch = 6;
     Comparison all;
-    for (const char* model : kTestModels) {
+    for (const char* model : models_) {
       const auto engine = open(model, placement, options);
       if (engine) compare_together(*engine, cases(model), all);
     }
@@ -147,6 +147,9 @@ class GpuModels : public ::testing::Test {
     return dir_.path(name);
   }
   TempDir dir_;
+
+ protected:
+  std::vector<const char*> models_{std::begin(kTestModels), std::end(kTestModels)};
 };
 
 TEST_F(GpuModels, WholeOnTheGpuGiveTheReferencesTokens) {
@@ -191,6 +194,41 @@ TEST_F(GpuModels, KvCacheInQ8StaysNear) {
   options.kv_type = plan::KvType::Q8_0;
   const Comparison all = one_by_one(kAllGpu, options, 64, 2);
   EXPECT_LE(all.mean(), 0.03);
+}
+
+// Windows, sinks, two rotary bases, gated units with limits, biases of experts.
+class GpuWindowModels : public GpuModels {
+ protected:
+  GpuWindowModels() { models_ = {"gemma3", "gpt_oss"}; }
+  static constexpr int kCases = 15;
+  static void expect_near(const Comparison& all, double mean) {
+    EXPECT_EQ(all.cases, kCases);
+    EXPECT_GE(all.equal, kCases - 1);
+    EXPECT_LE(all.mean(), mean);
+  }
+};
+
+TEST_F(GpuWindowModels, WholeOnTheGpuGiveTheReferencesTokens) {
+  for (const Placement& placement : {kAllGpu, kAlone}) {
+    for (int64_t chunk : {1, 7, 64, 512}) expect_near(one_by_one(placement, {}, chunk), 0.01);
+  }
+}
+
+TEST_F(GpuWindowModels, InBatches) {
+  expect_near(together(kAllGpu), 0.01);
+}
+
+TEST_F(GpuWindowModels, WithExpertsOnTheCpu) {
+  for (const Placement& placement : {kExpertsOnCpu, kHalf}) {
+    expect_near(exact(placement), 0.01);
+    expect_near(one_by_one(placement, {}, 64), 0.033);
+  }
+}
+
+TEST_F(GpuWindowModels, KvCacheInQ8StaysNear) {
+  EngineOptions options;
+  options.kv_type = plan::KvType::Q8_0;
+  EXPECT_LE(one_by_one(kAllGpu, options, 64).mean(), 0.03);
 }
 
 class TwoGpus : public GpuModels {

@@ -355,10 +355,11 @@ TEST_P(AttentionTest, ATokenReadsNoBlockBeforeItsWindow) {
   const Steps steps = make_steps(random, shape, tokens);
   Cache cache(shape, type, block, tokens);
   store(shape, steps, cache, isa);
-  AlignedBytes scratch(scratch_bytes(shape));
+  AlignedBytes scratch(scratch_bytes(shape)), damaged(scratch_bytes(shape));
+  std::memset(damaged.data(), 0xFF, static_cast<size_t>(damaged.size()));  // NaN
   std::vector<float> y(static_cast<size_t>(steps.count * shape.heads * shape.value_dim)), other(y);
   AttentionArgs a = attention_args(shape, steps, cache, y, scratch);
-  AttentionArgs b = attention_args(shape, steps, cache, other, scratch);
+  AttentionArgs b = attention_args(shape, steps, cache, other, damaged);
   a.token_begin = b.token_begin = tokens - 21;
   a.token_end = b.token_end = tokens;
   (*find_attention("attention", isa))(a);

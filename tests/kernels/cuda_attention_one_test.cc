@@ -16,6 +16,9 @@ struct Case {
   int32_t heads, kv_heads, dim;
   KvType type;
   bool norms, interleaved;
+  int32_t window = 0, chunked = 0;
+  float softcap = 0;
+  bool sinks = false;
 };
 const Case kCases[] = {
     {"Llama", 32, 8, 128, KvType::F16, false, false},
@@ -24,6 +27,10 @@ const Case kCases[] = {
     {"seven heads a group", 14, 2, 64, KvType::F16, false, false},
     {"no groups, Q8_0", 4, 4, 64, KvType::Q8_0, false, false},
     {"pairs side by side", 6, 2, 64, KvType::F16, true, true},
+    {"window and sinks", 16, 2, 64, KvType::F16, false, false, 128, 0, 0, true},
+    {"window over blocks", 8, 2, 128, KvType::Q8_0, true, false, 900},
+    {"chunks", 4, 2, 64, KvType::F16, false, false, 100, 1},
+    {"softcap", 4, 4, 128, KvType::F16, false, false, 0, 0, 3},
 };
 
 // A step of one token of each sequence: its inputs, on the host and on the GPU.
@@ -53,7 +60,11 @@ class Step {
     rope_.head_dim = rope_.y_head_dim = rope_.rotary_dim = c.dim;
     rope_.interleaved = c.interleaved;
     rope_.mscale = 1.25f;
-    attrs_ = {0, c.heads, c.kv_heads, c.dim, c.dim, 0, 1 / std::sqrt(static_cast<float>(c.dim))};
+    attrs_ = {
+        0,        c.heads,   c.kv_heads, c.dim, c.dim, 0, 1 / std::sqrt(static_cast<float>(c.dim)),
+        c.window, c.chunked, c.softcap};
+    for (int32_t h = 0; h < c.heads; ++h) sinks_.push_back(static_cast<float>(h % 5) - 2);
+    gpu_sinks_ = std::make_unique<Gpu<float>>(sinks_);
   }
   int64_t q_width() const { return case_.heads * case_.dim; }
   int64_t kv_width() const { return case_.kv_heads * case_.dim; }
@@ -76,6 +87,7 @@ class Step {
     attention.y = y.data();
     attention.q_stride = attention.y_stride = q_width();
     attention.attrs = attrs_;
+    if (case_.sinks) attention.sinks = sinks_.data();
     attention.kv = cache_.view();
     attention.token_end = tokens_;
     attention.head_end = case_.heads;
@@ -91,6 +103,7 @@ class Step {
     a.q_stride = a.y_stride = q_width();
     a.tokens = tokens_;
     a.attrs = attrs_;
+    if (case_.sinks) a.sinks = gpu_sinks_->data();
     a.kv = gpu_cache_.view;
     a.max_positions = max_positions;
     a.one_token_per_sequence = true;
@@ -176,7 +189,8 @@ class Step {
   std::vector<float> q_, key_, value_, q_norm_, k_norm_, inv_freq_;
   GpuCache gpu_cache_;
   Gpu<float> gpu_q_, gpu_key_, gpu_value_, gpu_q_norm_, gpu_k_norm_, gpu_y_;
-  std::unique_ptr<Gpu<float>> gpu_inv_freq_;
+  std::unique_ptr<Gpu<float>> gpu_inv_freq_, gpu_sinks_;
+  std::vector<float> sinks_;
   RopeAttrs rope_;
   AttentionAttrs attrs_;
 };

@@ -13,6 +13,9 @@ struct Case {
   const char* what;
   int32_t heads, kv_heads, key_dim, value_dim;
   bool value_in_key;
+  int32_t window = 0, chunked = 0;
+  float softcap = 0;
+  bool sinks = false;
 };
 
 const Case kCases[] = {
@@ -26,6 +29,13 @@ const Case kCases[] = {
     {"MLA of 16 heads", 16, 1, 576, 512, true},
     {"MLA of 40 heads in two", 80, 2, 288, 256, true},
     {"widths of no tile", 6, 2, 40, 24, false},
+    {"window", 8, 2, 64, 64, false, 70},
+    {"window of no tile", 6, 2, 40, 24, false, 33},
+    {"window, sinks", 16, 2, 64, 64, false, 16, 0, 0, true},
+    {"chunks", 4, 4, 128, 128, false, 48, 1},
+    {"softcap", 8, 4, 256, 256, false, 0, 0, 2},
+    {"sinks of no tile", 6, 2, 40, 24, false, 0, 0, 0, true},
+    {"all of them", 12, 2, 128, 128, false, 100, 0, 5, true},
 };
 
 KvLayout layout_of(const Case& c, KvType type) {
@@ -45,6 +55,11 @@ void check(Random& random, const Case& c, KvType type, const std::vector<int32_t
   attrs.value_dim = c.value_dim;
   attrs.value_in_key = c.value_in_key;
   attrs.scale = 1 / std::sqrt(static_cast<float>(c.key_dim));
+  attrs.window = c.window;
+  attrs.chunked = c.chunked;
+  attrs.softcap = c.softcap;
+  std::vector<float> sinks;
+  for (int32_t h = 0; h < c.heads; ++h) sinks.push_back(static_cast<float>(h % 7) - 3);
   const std::vector<float> q = random.normals(step.tokens() * c.heads * c.key_dim);
   std::vector<float> want(static_cast<size_t>(step.tokens() * c.heads * c.value_dim));
   AttentionArgs host;
@@ -53,6 +68,7 @@ void check(Random& random, const Case& c, KvType type, const std::vector<int32_t
   host.y = want.data();
   host.y_stride = c.heads * c.value_dim;
   host.attrs = attrs;
+  if (c.sinks) host.sinks = sinks.data();
   host.kv = step.view();
   host.token_end = step.tokens();
   host.head_end = c.heads;
@@ -61,7 +77,7 @@ void check(Random& random, const Case& c, KvType type, const std::vector<int32_t
   (*find_attention("attention", Isa::Scalar))(host);
 
   GpuCache gpu(step);
-  Gpu<float> gpu_q(q), y(want.size());
+  Gpu<float> gpu_q(q), y(want.size()), gpu_sinks(sinks);
   CudaAttentionArgs args;
   args.q = gpu_q.data();
   args.q_stride = host.q_stride;
@@ -69,6 +85,7 @@ void check(Random& random, const Case& c, KvType type, const std::vector<int32_t
   args.y_stride = host.y_stride;
   args.tokens = step.tokens();
   args.attrs = attrs;
+  if (c.sinks) args.sinks = gpu_sinks.data();
   args.kv = gpu.view;
   args.max_positions = max_positions;
   for (bool hint : {false, true}) {

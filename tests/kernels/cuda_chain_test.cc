@@ -70,7 +70,8 @@ class Layers {
         go(launch_one_router(
             {{x_.data(), norm_weight_.data(), 1e-6f}, router_.gpu(), logits_.data(), y_.data()},
             stream));
-        CudaOneChoicesArgs choices{router, gate_.gpu(), gate_.gpu(), y_.data(), h_.data(), kFew};
+        CudaOneChoicesArgs choices{router, gate_.gpu(), gate_.gpu(), y_.data(), h_.data(),
+                                   kFew,   {},          nullptr,     nullptr};
         CudaOneSumArgs sum{out_.gpu(),      {kExperts, kTop, 1}, ids_.data(),
                            weights_.data(), h_.data(),           kFew,
                            x_.data()};

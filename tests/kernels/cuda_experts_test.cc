@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/router/router.h"
+#include "kernels/rows/glu.h"
 #include "tests/kernels/cuda_cases.h"
 
 namespace ktx::kernels {
@@ -169,9 +170,14 @@ TEST_F(CudaExperts, PaddingIsRoutedNowhere) {
 struct ExpertTypes {
   DType gate, up, down;
 };
+// The unit and whether there are biases.
+struct ExpertUnit {
+  GluAttrs glu;
+  bool bias = false;
+};
 
 void check_experts(Random& random, ExpertTypes types, int32_t experts, int32_t top_k,
-                   int64_t tokens, bool accumulate) {
+                   int64_t tokens, bool accumulate, ExpertUnit unit = {}) {
   SCOPED_TRACE(testing::Message() << name(types.gate) << " " << name(types.down) << " experts "
                                   << experts << " top " << top_k << " tokens " << tokens << " seed "
                                   << random.seed());
@@ -195,6 +201,14 @@ void check_experts(Random& random, ExpertTypes types, int32_t experts, int32_t t
   first.up = up.gpu();
   first.attrs.experts = experts;
   first.attrs.top_k = top_k;
+  first.attrs.activation = unit.glu.activation;
+  first.attrs.limit = unit.glu.limit;
+  const std::vector<float> no(static_cast<size_t>(experts * hidden));
+  const std::vector<float> biases[] = {unit.bias ? random.normals(experts * width) : no,
+                                       unit.bias ? random.normals(experts * width) : no,
+                                       unit.bias ? random.normals(experts * hidden) : no};
+  Gpu<float> gate_bias(biases[0]), up_bias(biases[1]), down_bias(biases[2]);
+  if (unit.bias) first.gate_bias = gate_bias.data(), first.up_bias = up_bias.data();
   first.order = gpu_order.data();
   first.offsets = gpu_offsets.data();
   first.x = gpu_x.data();
@@ -209,6 +223,7 @@ void check_experts(Random& random, ExpertTypes types, int32_t experts, int32_t t
   second.down = down.gpu();
   second.attrs = first.attrs;
   second.attrs.accumulate = accumulate;
+  if (unit.bias) second.bias = down_bias.data();
   second.order = gpu_order.data();
   second.offsets = gpu_offsets.data();
   second.weights = gpu_weights.data();
@@ -228,13 +243,16 @@ void check_experts(Random& random, ExpertTypes types, int32_t experts, int32_t t
       const int32_t pair = order[i];
       const float* in = x.data() + pair / top_k * hidden;
       for (int64_t n = 0; n < width; ++n) {
-        const double g = dot(gate.row(e, n), in), u = dot(up.row(e, n), in);
+        const auto at = static_cast<size_t>(e * width + n);
+        const double g = dot(gate.row(e, n), in) + biases[0][at];
+        const double u = dot(up.row(e, n), in) + biases[1][at];
         want_h[static_cast<size_t>(pair * width + n)] =
-            static_cast<float>(g / (1 + std::exp(-g)) * u);
+            row_glu(unit.glu, static_cast<float>(g), static_cast<float>(u));
       }
       for (int64_t n = 0; n < hidden; ++n) {  // of the h that the GPU made
         want_y[static_cast<size_t>(pair / top_k * hidden + n)] += static_cast<float>(
-            pair_weights[pair] * dot(down.row(e, n), got_h.data() + pair * width));
+            pair_weights[pair] * (dot(down.row(e, n), got_h.data() + pair * width) +
+                                  biases[2][static_cast<size_t>(e * hidden + n)]));
       }
     }
   }
@@ -251,6 +269,20 @@ TEST_F(CudaExperts, ProductsAgreeWithTheSumsForEveryRouting) {
   }
   check_experts(random, q4, 40, 8, 1, false);
   check_experts(random, q4, 40, 8, 9, true);
+}
+
+TEST_F(CudaExperts, ProductsTakeEveryUnitAndBiases) {
+  Random random(76);
+  const ExpertTypes q4{DType::Q4_K, DType::Q4_K, DType::Q6_K};
+  const ExpertTypes mxfp4{DType::MXFP4, DType::MXFP4, DType::MXFP4};
+  const ExpertTypes apart{DType::Q4_K, DType::Q5_K, DType::Q8_0};
+  for (const ExpertTypes& types : {q4, mxfp4, apart}) {
+    for (int64_t tokens : {1, 5, 40, 150}) {
+      check_experts(random, types, 6, 3, tokens, false, {{2, 0.7f}, true});
+      check_experts(random, types, 6, 3, tokens, true, {{1, 0}, false});
+      check_experts(random, types, 6, 3, tokens, true, {{0, 0.5f}, true});
+    }
+  }
 }
 
 TEST_F(CudaExperts, ProductsTakeEveryMarlinType) {

@@ -106,7 +106,7 @@ TEST_F(CudaOneToken, GateAndUpOfANormedRowAgreeWithTheSums) {
       const std::vector<float> n = normed(x, weight);
       Gpu<float> gpu_x(x), gpu_weight(weight), y(static_cast<size_t>(rows));
       CudaOneGateUpArgs args{
-          {gpu_x.data(), gpu_weight.data(), kEps}, gate.gpu(), up.gpu(), y.data()};
+          {gpu_x.data(), gpu_weight.data(), kEps}, gate.gpu(), up.gpu(), y.data(), {}};
       ASSERT_TRUE(one_gate_up_takes(args));
       ASSERT_TRUE(ran(launch_one_gate_up(args, nullptr)));
       std::vector<float> want = product(gate, 0, n.data());
@@ -141,7 +141,7 @@ struct ExpertsCase {
   DType gate, down;
 };
 
-void check_experts(Random& random, const ExpertsCase& c, bool padding) {
+void check_experts(Random& random, const ExpertsCase& c, bool padding, bool gpt_oss = false) {
   SCOPED_TRACE(testing::Message() << c.experts << " top " << c.top_k << " " << c.hidden << " "
                                   << c.width << " " << name(c.gate) << " padding " << padding
                                   << " seed " << random.seed());
@@ -181,6 +181,14 @@ void check_experts(Random& random, const ExpertsCase& c, bool padding) {
   first.gate = gate.gpu();
   first.up = up.gpu();
   first.attrs = {c.experts, c.top_k, 0};
+  const auto bias_of = [&](int64_t rows) { return random.normals(c.experts * rows); };
+  Gpu<float> gate_bias(bias_of(c.width)), up_bias(bias_of(c.width)), down_bias(bias_of(c.hidden));
+  if (gpt_oss) {
+    first.attrs.activation = static_cast<int32_t>(Activation::GptOss);
+    first.attrs.limit = 1;
+    first.gate_bias = gate_bias.data();
+    first.up_bias = up_bias.data();
+  }
   first.order = order.data();
   first.offsets = offsets.data();
   first.x = x.data();
@@ -192,6 +200,7 @@ void check_experts(Random& random, const ExpertsCase& c, bool padding) {
   ASSERT_TRUE(ran(launch_experts_gate_up(first, nullptr)));
   CudaExpertsDownArgs second;
   second.down = down.gpu();
+  if (gpt_oss) second.bias = down_bias.data();
   second.attrs = {c.experts, c.top_k, 1};
   second.order = order.data();
   second.offsets = offsets.data();
@@ -204,13 +213,22 @@ void check_experts(Random& random, const ExpertsCase& c, bool padding) {
   GpuWorkspace second_workspace(second, cuda_experts_down_workspace(second));
   ASSERT_TRUE(ran(launch_experts_down(second, nullptr)));
   // Together.
-  CudaOneChoicesArgs choices{router, gate.gpu(), up.gpu(), x.data(), h.data(), c.width};
+  CudaOneChoicesArgs choices;
+  choices.router = router;
+  choices.gate = gate.gpu();
+  choices.up = up.gpu();
+  choices.glu = first.attrs.glu();
+  choices.gate_bias = first.gate_bias;
+  choices.up_bias = first.up_bias;
+  choices.x = x.data();
+  choices.h = h.data();
+  choices.h_stride = c.width;
   choices.router.ids = ids.data();
   choices.router.weights = weights.data();
   ASSERT_TRUE(one_choices_take(choices));
   ASSERT_TRUE(ran(launch_one_choices(choices, nullptr)));
   CudaOneSumArgs sum{down.gpu(), second.attrs, ids.data(), weights.data(),
-                     h.data(),   c.width,      y.data()};
+                     h.data(),   c.width,      y.data(),   second.bias};
   ASSERT_TRUE(one_sum_takes(sum));
   ASSERT_TRUE(ran(launch_one_sum(sum, nullptr)));
   EXPECT_EQ(ids.read(), other_ids.read());
@@ -235,6 +253,7 @@ TEST_F(CudaOneToken, ExpertsAgreeWithTheirStepsOneByOne) {
   for (const ExpertsCase& c : cases) {
     check_experts(random, c, false);
     check_experts(random, c, true);
+    check_experts(random, c, false, true);
   }
 }
 

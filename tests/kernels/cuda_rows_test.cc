@@ -136,11 +136,11 @@ TEST_F(CudaRows, ElementwiseOpsAgree) {
                              b = random.normals(tokens * width);
     const std::vector<float> gate = random.normals(tokens);
     Gpu<float> ga(a), gb(b), ggate(gate), y(a.size());
-    std::vector<float> swiglu, sum, scaled;
+    std::vector<float> glu, sum, scaled;
     for (int64_t t = 0; t < tokens; ++t) {
       for (int64_t i = 0; i < width; ++i) {
         const double p = a[t * width + i], q = b[t * width + i];
-        swiglu.push_back(static_cast<float>(p / (1 + std::exp(-p)) * q));
+        glu.push_back(static_cast<float>(p / (1 + std::exp(-p)) * q));
         sum.push_back(static_cast<float>(p + q));
         scaled.push_back(static_cast<float>(p / (1 + std::exp(-double{gate[t]}))));
       }
@@ -151,8 +151,10 @@ TEST_F(CudaRows, ElementwiseOpsAgree) {
     args.y = y.data();
     args.y_stride = args.width = width;
     args.token_end = tokens;
-    ASSERT_TRUE(ran(find_cuda_rows(StepOp::Swiglu)(args, nullptr)));
-    expect_close(y.read(), swiglu, 2e-6f);
+    args.attrs = GluAttrs{};
+    ASSERT_TRUE(ran(find_cuda_rows(StepOp::Glu)(args, nullptr)));
+    expect_close(y.read(), glu, 2e-6f);
+    args.attrs = NoAttrs{};
     ASSERT_TRUE(ran(find_cuda_rows(StepOp::Add)(args, nullptr)));
     EXPECT_TRUE(same_bits(y.read(), sum));
     args.in[1] = {ggate.data(), 1};

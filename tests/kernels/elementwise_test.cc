@@ -33,7 +33,70 @@ void expect_close(float a, double b, double ulps) {
   }
 }
 
-TEST_P(ElementwiseTest, SwigluIsRightToAFewUnitsInTheLastPlace) {
+double glu_in_double(const GluAttrs& attrs, double g, double u) {
+  if (attrs.limit > 0) {
+    g = std::isnan(g) ? g : std::min<double>(g, attrs.limit);
+    u = std::clamp<double>(u, -attrs.limit, attrs.limit);
+  }
+  switch (static_cast<Activation>(attrs.activation)) {
+    case Activation::Silu:
+      return g / (1 + std::exp(-g)) * u;
+    case Activation::GeluTanh:
+      return 0.5 * g * (1 + std::tanh(0.7978845608028654 * (g + 0.044715 * g * g * g))) * u;
+    case Activation::GptOss:
+      return g / (1 + std::exp(-1.702 * g)) * (u + 1);
+  }
+  return NAN;
+}
+
+// Next to the double, in units of the gate's size: near zeros of the units bits are lost.
+TEST_P(ElementwiseTest, EveryGatedUnitIsRight) {
+  Random random(25);
+  std::vector<float> gate;
+  for (float g = -12; g < 12; g += 0.0131f) gate.push_back(g);
+  gate.push_back(NAN);
+  const std::vector<float> up = random.normals(static_cast<int64_t>(gate.size()), 3);
+  for (int32_t activation = 0; activation < kActivations; ++activation) {
+    for (float limit : {0.0f, 2.5f}) {
+      std::vector<float> y(gate.size());
+      RowsArgs a;
+      a.attrs = GluAttrs{activation, limit};
+      a.in[0].data = gate.data();
+      a.in[1].data = up.data();
+      a.y = y.data();
+      a.width = static_cast<int64_t>(gate.size());
+      a.token_end = 1;
+      (*find_rows("glu", isa))(a);
+      for (size_t i = 0; i < gate.size(); ++i) {
+        const double want = glu_in_double({activation, limit}, gate[i], up[i]);
+        if (std::isnan(gate[i])) {
+          EXPECT_TRUE(std::isnan(y[i]));
+          continue;
+        }
+        ASSERT_NEAR(y[i], want, 3e-6 * (1e-2 + std::fabs(want)) + 2e-7 * std::fabs(gate[i]))
+            << activation << " " << limit << " gate " << gate[i] << " up " << up[i];
+      }
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, SoftcapBendsByTanh) {
+  std::vector<float> x;
+  for (float v = -90; v < 90; v += 0.31f) x.push_back(v);
+  std::vector<float> y(x.size());
+  RowsArgs a;
+  a.attrs = SoftcapAttrs{30};
+  a.in[0].data = x.data();
+  a.y = y.data();
+  a.width = static_cast<int64_t>(x.size());
+  a.token_end = 1;
+  (*find_rows("softcap", isa))(a);
+  for (size_t i = 0; i < x.size(); ++i) {
+    ASSERT_NEAR(y[i], 30 * std::tanh(double{x[i]} / 30), 1e-5);
+  }
+}
+
+TEST_P(ElementwiseTest, GluIsRightToAFewUnitsInTheLastPlace) {
   std::vector<float> gate = {0.0f,  -0.0f,  1e-30f,  -1e-30f, 87.0f,    -87.0f,
                              88.8f, -88.8f, -104.0f, 1e30f,   INFINITY, NAN};
   for (float g = -30; g < 30; g += 0.0371f) gate.push_back(g);
@@ -42,12 +105,13 @@ TEST_P(ElementwiseTest, SwigluIsRightToAFewUnitsInTheLastPlace) {
   const std::vector<float> up = random.normals(n);
   std::vector<float> y(gate.size());
   RowsArgs a;
+  a.attrs = GluAttrs{};
   a.in[0].data = gate.data();
   a.in[1].data = up.data();
   a.y = y.data();
   a.width = n;
   a.token_end = 1;
-  const RowsFn run = *find_rows("swiglu", isa);
+  const RowsFn run = *find_rows("glu", isa);
   run(a);
   for (size_t i = 0; i < gate.size(); ++i) {
     SCOPED_TRACE(gate[i]);

@@ -193,7 +193,7 @@ struct ExpertLayer {
     g.gate_kernel = &gate_kernel;
     const MatmulKernel up_kernel = *find_matmul("matmul_rows_f32", DType::Q5_K, isa);
     g.up_kernel = &up_kernel;
-    g.swiglu_fn = *find_rows("swiglu", isa);
+    g.glu_fn = *find_rows("glu", isa);
     g.x = x.data() + begin * kHidden;
     g.x_stride = kHidden;
     g.h = h.data();

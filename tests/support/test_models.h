@@ -15,7 +15,8 @@ inline constexpr const char* kTestModels[] = {"llama",    "mixtral",   "qwen2", 
 
 // Of newer families, in ../shared/models only. With an F32 cache everywhere their references are
 // exact.
-inline constexpr const char* kSharedModels[] = {"glm4_moe", "minimax_m2", "glm4_moe_lite"};
+inline constexpr const char* kSharedModels[] = {"glm4_moe", "minimax_m2", "glm4_moe_lite", "gemma3",
+                                                "gpt_oss"};
 
 // The folder of all models of the first list.
 inline std::string test_models_dir() {

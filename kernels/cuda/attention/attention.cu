@@ -18,7 +18,9 @@ int split_count(const CudaAttentionArgs& a) {
         attention_tiles_takes(a) ? attention_tiles_blocks(a) : a.tokens * a.attrs.heads;
     wanted = ceil_div<int64_t>(4 * sm_count(), blocks > 0 ? blocks : 1);
   }
-  const int64_t pieces = ceil_div<int64_t>(a.max_positions, kPiece);
+  // (A window may begin within a piece.)
+  const int64_t pieces =
+      ceil_div<int64_t>(seen_positions(a, kAttentionRows), kPiece) + (a.attrs.window > 0);
   int64_t splits = wanted < pieces ? wanted : pieces;
   splits = splits < kMostSplits ? splits : kMostSplits;
   return splits > 1 ? static_cast<int>(splits) : 1;
@@ -34,8 +36,8 @@ constexpr int kMergeColumns = 128;  // of a value, of a block
 // groups of 32 threads take every fourth part, four columns a thread. kQuads: value_dim is a
 // multiple of 4; else a thread a column.
 template <bool kQuads>
-__global__ void __launch_bounds__(128)
-    merge_parts(AttentionParts parts, int heads, int value_dim, float* y, int64_t y_stride) {
+__global__ void __launch_bounds__(128) merge_parts(AttentionParts parts, int heads, int value_dim,
+                                                   const float* sinks, float* y, int64_t y_stride) {
   begin_kernel();
   __shared__ float weight[kMostSplits];
   __shared__ float largest[4], total[4];
@@ -54,7 +56,7 @@ __global__ void __launch_bounds__(128)
   if (thread % 32 == 0) total[thread / 32] = l;
   __syncthreads();
   const float sum = total[0] + total[1] + total[2] + total[3];
-  const float factor = sum > 0 ? 1 / sum : 0;
+  const float factor = softmax_factor(sinks, static_cast<int>(h), m, sum);
   const int begin = static_cast<int>(blockIdx.z) * kMergeColumns;
   const float* values = parts.values + first * value_dim + begin;
   float* out = y + t * y_stride + h * value_dim + begin;
@@ -117,16 +119,16 @@ Status launch_attention(const CudaAttentionArgs& a, CudaStream stream) {
     KTX_TRY(launch_attention_any(a, parts, stream));
   }
   if (parts.splits == 1) return {};
-  return launch_merge_parts(parts, a.attrs.heads, a.attrs.value_dim, a.tokens, a.y, a.y_stride,
-                            stream);
+  return launch_merge_parts(parts, a.attrs.heads, a.attrs.value_dim, a.tokens, a.sinks, a.y,
+                            a.y_stride, stream);
 }
 
 Status launch_merge_parts(const AttentionParts& parts, int heads, int value_dim, int64_t tokens,
-                          float* y, int64_t y_stride, cudaStream_t stream) {
+                          const float* sinks, float* y, int64_t y_stride, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(heads), static_cast<unsigned>(tokens),
                   static_cast<unsigned>(ceil_div(value_dim, kMergeColumns)));
   return launch("attention: merge", value_dim % 4 == 0 ? merge_parts<true> : merge_parts<false>,
-                grid, 128, 0, stream, parts, heads, value_dim, y, y_stride);
+                grid, 128, 0, stream, parts, heads, value_dim, sinks, y, y_stride);
 }
 
 }  // namespace ktx::kernels

@@ -25,26 +25,29 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
   float m = -INFINITY, l = 0, values[kOwn] = {};
-  const PieceRange range = piece_range(positions, parts.splits, split);
+  const int from = positions > 0 ? first_seen(a.attrs, positions - 1) : 0;
+  const PieceRange range = piece_range(from, positions, parts.splits, split);
   for (int piece = range.begin; piece < range.end; ++piece) {
     const int count = min(kPiece, positions - piece * kPiece);
-    for (int p = warp; p < count; p += kThreads / 32) {
+    const int begin = max(0, from - piece * kPiece);
+    for (int p = begin + warp; p < count; p += kThreads / 32) {
       const std::byte* key = kv_key(a.kv, sequence, kv_head, piece * kPiece + p);
       float score = 0;
       for (int d = lane; d < a.attrs.key_dim; d += 32) {
         score = fmaf(q[d], kv_element(type, key, d), score);
       }
       score = warp_sum(score);
+      if (a.attrs.softcap > 0) score = a.attrs.softcap * tanhf(score / a.attrs.softcap);
       if (lane == 0) weight[p] = score;
     }
     __syncthreads();
     float largest = m;
-    for (int p = 0; p < count; ++p) largest = fmaxf(largest, weight[p]);
+    for (int p = begin; p < count; ++p) largest = fmaxf(largest, weight[p]);
     const float shrink = m == -INFINITY ? 0 : __expf(m - largest);
     l *= shrink;
     for (int i = 0; i < kOwn; ++i) values[i] *= shrink;
     m = largest;
-    for (int p = 0; p < count; ++p) {
+    for (int p = begin; p < count; ++p) {
       const float w = __expf(weight[p] - m);
       l += w;
       const std::byte* row = a.attrs.value_in_key
@@ -63,7 +66,7 @@ __global__ void __launch_bounds__(kThreads)
     const int d = thread + i * kThreads;
     if (d >= a.attrs.value_dim) continue;
     if (parts.splits == 1) {
-      a.y[t * a.y_stride + h * a.attrs.value_dim + d] = l > 0 ? values[i] / l : 0;
+      a.y[t * a.y_stride + h * a.attrs.value_dim + d] = finished(a, h, values[i], m, l);
     } else {
       parts.values[part * a.attrs.value_dim + d] = values[i];
     }

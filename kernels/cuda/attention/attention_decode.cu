@@ -49,8 +49,9 @@ __global__ void __launch_bounds__(kThreads, 2)
 
   // What no kernel of this step writes.
   const int position = kv.position[token], sequence = kv.sequence[token];
-  const int count = position + 1;  // positions that are seen
-  const int pieces = (count + kOnePiece - 1) / kOnePiece;
+  const int count = position + 1;  // the end of what is seen
+  const int from = first_seen(a.attrs, max(position, 0)), before = from / kOnePiece;
+  const int pieces = (count + kOnePiece - 1) / kOnePiece - before;  // those that are seen
   const int used = max(1, min(cluster, (pieces + kWarps - 1) / kWarps));
   if (rank >= used) return;  // the next kernel waits for those that wait
   if (used > 1) begin_in_cluster();
@@ -59,13 +60,13 @@ __global__ void __launch_bounds__(kThreads, 2)
   // Lane i looks up where the piece of round i is.
   const int step = cluster * kWarps, own_piece = piece + lane * step;
   int block = 0;
-  if (own_piece < pieces) block = cache_block(kv, sequence, own_piece * kOnePiece);
+  if (own_piece < pieces) block = cache_block(kv, sequence, (before + own_piece) * kOnePiece);
   const auto rows_of = [&](int round) {
-    const int at = (rank * kWarps + warp + round * step) * kOnePiece;
+    const int at = (before + rank * kWarps + warp + round * step) * kOnePiece;
     return kv_rows_at(kv, __shfl_sync(~0u, block, round), kv_head, at);
   };
   KvPiece<kType, kDim> own;
-  if (warp < live) own.load(rows_of(0), position - piece * kOnePiece, lane);
+  if (warp < live) own.load(rows_of(0), position - (before + piece) * kOnePiece, lane);
   const bool fresh = position >= 0 && rank == (pieces - 1) / kWarps % cluster;
   std::byte *key_row = nullptr, *value_row = nullptr;
   if (fresh && head_part == 0) {
@@ -85,14 +86,14 @@ __global__ void __launch_bounds__(kThreads, 2)
   const OneParts<kDim> parts{reinterpret_cast<float*>(warp_values), warp_sums};
   if (warp < live) {
     for (int i = 1;; ++i) {
-      const int first = piece * kOnePiece;
+      const int first = (before + piece) * kOnePiece;
       if (position - first < kOnePiece) {
         own.put(position - first, heads.row(0), heads.row(1), lane);
       }
-      sums.add(own, heads.query, count - first, lane);
+      sums.add(own, heads.query, from - first, count - first, a.attrs.softcap, lane);
       piece += step;
       if (piece >= pieces) break;
-      own.load(rows_of(i), position - piece * kOnePiece, lane);
+      own.load(rows_of(i), position - (before + piece) * kOnePiece, lane);
     }
     parts.put(sums, warp, group, lane);
   }
@@ -110,7 +111,7 @@ __global__ void __launch_bounds__(kThreads, 2)
         },
         sum);
     if (used == 1) {
-      y[i] = sum.y > 0 ? v / sum.y : 0;
+      y[i] = finished(a, head0 + head, v, sum.x, sum.y);
       continue;
     }
     // Block head % used writes this head.
@@ -132,7 +133,7 @@ __global__ void __launch_bounds__(kThreads, 2)
           return float2{block_sums[r * slots + slot][0], block_sums[r * slots + slot][1]};
         },
         [&](int r) { return block_values[r * slots + slot][element]; }, sum);
-    y[head * kDim + element] = sum.y > 0 ? v / sum.y : 0;
+    y[head * kDim + element] = finished(a, head0 + head, v, sum.x, sum.y);
   }
 }
 
@@ -161,7 +162,7 @@ template <KvType kType, int kDim>
 Status launch_one(const CudaAttentionArgs& a, cudaStream_t stream) {
   const int all = a.attrs.heads / a.attrs.kv_heads, group = all < kOneHeads ? all : kOneHeads;
   constexpr int kHeadBytes = kWarps * OneParts<kDim>::kHeadPitch * 4;
-  const int64_t spans = ceil_div<int64_t>(a.max_positions, kWarps * kOnePiece);
+  const int64_t spans = ceil_div<int64_t>(seen_positions(a, kOnePiece), kWarps * kOnePiece);
   // Sixteen blocks are more than every GPU promises, so it is asked.
   const auto kernel = attention_decode<kType, kDim>;
   int most = kMostBlocks;
@@ -183,7 +184,7 @@ bool attention_decode_takes(const CudaAttentionArgs& a) {
   const CudaAttentionPrepare& p = a.prepare;
   const int dim = a.attrs.key_dim;
   const bool halves = a.kv.layout.type == KvType::F16;
-  return a.max_positions <= (halves ? kMostPositions : kMostPositionsQ8) && p.key &&
+  return seen_positions(a, kOnePiece) <= (halves ? kMostPositions : kMostPositionsQ8) && p.key &&
          a.one_token_per_sequence && !a.attrs.value_in_key && (dim == 64 || dim == 128) &&
          a.attrs.value_dim == dim && a.kv.layout.type != KvType::F32 &&
          a.kv.layout.block_tokens % kOnePiece == 0 &&

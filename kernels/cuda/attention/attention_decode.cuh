@@ -144,10 +144,10 @@ struct OneSums {
   float total[2] = {0, 0};  // of exp(score - largest), of this lane's positions
   float values[kOwn / 2][4] = {};
 
-  // The first `seen` positions of the piece, one at least. All lanes take part.
+  // The positions [from, seen) of the piece, one at least. All lanes take part.
   template <KvType kType>
-  __device__ __forceinline__ void add(const KvPiece<kType, kDim>& piece, const uint4* q, int seen,
-                                      int lane) {
+  __device__ __forceinline__ void add(const KvPiece<kType, kDim>& piece, const uint4* q, int from,
+                                      int seen, float softcap, int lane) {
     const int g = lane / 4;
     float even[4] = {}, odd[4] = {};
 #pragma unroll
@@ -162,7 +162,12 @@ struct OneSums {
     }
     float w[4], shrink[2];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) w[i] = g + i / 2 * 8 < seen ? even[i] + odd[i] : -INFINITY;
+    for (int i = 0; i < 4; ++i) {
+      const int row = g + i / 2 * 8;
+      w[i] = even[i] + odd[i];
+      if (softcap > 0) w[i] = softcap * tanhf(w[i] / softcap);
+      if (row < from || row >= seen) w[i] = -INFINITY;
+    }
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       float most = fmaxf(w[e], w[2 + e]);

@@ -25,7 +25,8 @@ __device__ void store_new(const CudaAttentionArgs& a, const AttentionParts& part
                           int kv_head, int split, float* key) {
   const int position = a.kv.position[token];
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const PieceRange range = piece_range(position + 1, parts.splits, split);
+  const PieceRange range =
+      piece_range(first_seen(a.attrs, max(position, 0)), position + 1, parts.splits, split);
   const int piece = position / kPiece;
   if (position < 0 || piece < range.begin || piece >= range.end || warp > 1) return;
   const int sequence = a.kv.sequence[token];
@@ -103,17 +104,20 @@ __global__ void __launch_bounds__(kThreads)
   // A walk for each run of tokens of one sequence.
   for (int begin = 0; begin < tokens;) {
     const int run_sequence = a.kv.sequence[first_token + begin];
-    int end = begin, longest = 0;
+    int end = begin, longest = 0, lowest = INT_MAX;
     for (; end < tokens && a.kv.sequence[first_token + end] == run_sequence; ++end) {
-      longest = max(longest, a.kv.position[first_token + end] + 1);
+      const int position = a.kv.position[first_token + end];
+      longest = max(longest, position + 1);
+      lowest = min(lowest, first_seen(a.attrs, max(position, 0)));
     }
-    int seen[2];
+    int seen[2], from[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int token = row_token(g + 8 * r) - first_token;
       seen[r] = sequence[r] >= 0 && token >= begin && token < end ? positions[r] : 0;
+      from[r] = seen[r] > 0 ? first_seen(a.attrs, seen[r] - 1) : 0;
     }
-    const PieceRange range = piece_range(longest, parts.splits, split);
+    const PieceRange range = piece_range(lowest, longest, parts.splits, split);
     for (int piece = range.begin; piece < range.end; ++piece) {
       const int first = piece * kPiece;
       // A piece lies in one block of the cache.
@@ -125,7 +129,8 @@ __global__ void __launch_bounds__(kThreads)
         cache.value_bytes = a.kv.layout.value_row_bytes();
       }
       cache.last = min(kPiece, longest - first) - 1;
-      sums.add(q, chunks, scores, cache, first, seen, warp, lane, [] { __syncthreads(); });
+      sums.add(q, chunks, scores, cache, first, from, seen, a.attrs.softcap, warp, lane,
+               [] { __syncthreads(); });
     }
     begin = end;
   }
@@ -139,7 +144,9 @@ __global__ void __launch_bounds__(kThreads)
     float* out = parts.splits == 1 ? a.y + token * a.y_stride + head * a.attrs.value_dim
                                    : parts.values + part * a.attrs.value_dim;
     const float total = sums.total[r];
-    sums.write(r, parts.splits > 1 ? 1 : total > 0 ? 1 / total : 0, out, warp, lane);
+    const float factor =
+        parts.splits > 1 ? 1 : softmax_factor(a.sinks, head, sums.largest[r], total);
+    sums.write(r, factor, out, warp, lane);
     if (parts.splits > 1 && warp == 0 && lane % 4 == 0) parts.sums[part] = {sums.largest[r], total};
   }
 }

@@ -5,8 +5,9 @@
 // + b] * block_bytes; a slot's part slot_offset bytes into it.
 //
 // attention covers GQA and MLA in absorbed form (value_in_key), decode and chunked
-// prefill: token t sees positions [0, position[t]] of its sequence. What a token sees is cut
-// into equal parts of whole pieces of 64 positions, as many as fill the GPU (fixed by the
+// prefill: token t sees positions [first_position(attrs, position[t]), position[t]] of its
+// sequence. Score, softcap and sinks are those of kernels/attention/attention.h. What a token sees
+// is cut into equal parts of whole pieces of 64 positions, as many as fill the GPU (fixed by the
 // launch), merged in rising order.
 #pragma once
 
@@ -59,6 +60,7 @@ struct CudaAttentionArgs {
   int64_t y_stride = 0;
   int64_t tokens = 0;
   AttentionAttrs attrs;
+  const float* sinks = nullptr;  // [heads], or none
   CudaKvView kv;
   // Upper bound of position[t] + 1 for every launch of this graph; decides the split.
   int64_t max_positions = 0;

@@ -45,11 +45,12 @@ struct AttentionSums {
   float total[2] = {0, 0};     // of exp(score - largest)
   float values[kOwn][4] = {};  // [own element][c]: rows g, g + 8; lanes 2 quad, 2 quad + 1
 
-  // `seen`: the rows see so many positions. sync() is a barrier of the four warps.
+  // The rows see the positions [from, seen). sync() is a barrier of the four warps.
   template <class Sync>
   __device__ __forceinline__ void add(const uint4* q, int chunks, float (*scores)[kScorePitch],
-                                      const PieceRows& rows, int first, const int (&seen)[2],
-                                      int warp, int lane, Sync sync) {
+                                      const PieceRows& rows, int first, const int (&from)[2],
+                                      const int (&seen)[2], float softcap, int warp, int lane,
+                                      Sync sync) {
     const int g = lane / 4, quad = lane % 4;
     // Values that fit in registers are on their way while scores are made.
     constexpr bool kEarly = kOwn <= 4;
@@ -65,7 +66,7 @@ struct AttentionSums {
     score(q, chunks, scores, rows, warp, lane);
     sync();
     uint32_t weights[4][4];
-    weigh(scores, first, seen, lane, weights);
+    weigh(scores, first, from, seen, softcap, lane, weights);
 #pragma unroll
     for (int s = 0; s < 4; ++s) {
       uint32_t v[4][kOwn / 2];
@@ -137,7 +138,8 @@ struct AttentionSums {
 
   // Weights as A fragments: step s, positions 16s + 4 quad .. + 3.
   __device__ __forceinline__ void weigh(const float (*scores)[kScorePitch], int first,
-                                        const int (&seen)[2], int lane, uint32_t (&weights)[4][4]) {
+                                        const int (&from)[2], const int (&seen)[2], float softcap,
+                                        int lane, uint32_t (&weights)[4][4]) {
     const int g = lane / 4, quad = lane % 4;
     float shrink[2] = {1, 1};
     if constexpr (kHalves == 1) {
@@ -155,7 +157,8 @@ struct AttentionSums {
         float* each = &v[s].x;
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          if (position + j >= seen[r]) each[j] = -INFINITY;
+          if (softcap > 0) each[j] = softcap * tanhf(each[j] / softcap);
+          if (position + j >= seen[r] || position + j < from[r]) each[j] = -INFINITY;
           most = fmaxf(most, each[j]);
         }
       }

@@ -14,18 +14,43 @@ struct AttentionParts {
   int splits = 1;
 };
 
-// y[token][head] of the parts, heads of value_dim side by side.
+// y[token][head] of the parts, heads of value_dim side by side. `sinks` [heads] may be null.
 Status launch_merge_parts(const AttentionParts& parts, int heads, int value_dim, int64_t tokens,
-                          float* y, int64_t y_stride, cudaStream_t stream);
+                          const float* sinks, float* y, int64_t y_stride, cudaStream_t stream);
 
-// The pieces of a split of a token that sees `positions` positions.
+// The pieces of a split of a token that sees the positions [first, end).
 struct PieceRange {
   int begin, end;
 };
-__device__ __forceinline__ PieceRange piece_range(int positions, int splits, int split) {
-  const int pieces = (positions + kPiece - 1) / kPiece;
-  const int share = (pieces + splits - 1) / splits;
-  return {min(pieces, split * share), min(pieces, (split + 1) * share)};
+__device__ __forceinline__ PieceRange piece_range(int first, int end, int splits, int split) {
+  const int before = first / kPiece, pieces = (end + kPiece - 1) / kPiece;
+  const int share = (pieces - before + splits - 1) / splits;
+  return {min(pieces, before + split * share), min(pieces, before + (split + 1) * share)};
+}
+__device__ __forceinline__ int first_seen(const AttentionAttrs& attrs, int position) {
+  return static_cast<int>(first_position(attrs, position));
+}
+
+// What the weighted values are multiplied by, for the largest score and the sum of the weights; the
+// weight of the head's sink is one of them. Nothing was seen where the sum is 0.
+__device__ __forceinline__ float softmax_factor(const float* sinks, int head, float largest,
+                                                float sum) {
+  if (!(sum > 0)) return 0;
+  return 1 / (sinks ? sum + __expf(sinks[head] - largest) : sum);
+}
+
+// A weighted value of such a head.
+__device__ __forceinline__ float finished(const CudaAttentionArgs& a, int head, float value,
+                                          float largest, float sum) {
+  if (a.sinks) return value * softmax_factor(a.sinks, head, largest, sum);
+  return sum > 0 ? value / sum : 0;
+}
+
+// Most positions that one of `tokens` side by side may see, of a launch's bound.
+inline int64_t seen_positions(const CudaAttentionArgs& a, int64_t tokens) {
+  if (a.attrs.window == 0) return a.max_positions;
+  const int64_t window = a.attrs.window + tokens;
+  return window < a.max_positions ? window : a.max_positions;
 }
 
 // Tensor-core kernel: F16 and Q8_0, key_dim a multiple of 32, value_dim 64, 128, 256 or 512,

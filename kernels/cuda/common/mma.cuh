@@ -211,8 +211,4 @@ __device__ __forceinline__ float warp_largest(float v) {
 #endif
 }
 
-__device__ __forceinline__ float silu(float x) {
-  return x / (1 + __expf(-x));
-}
-
 }  // namespace ktx::kernels

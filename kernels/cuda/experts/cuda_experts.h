@@ -4,9 +4,10 @@
 //   router         the five steps of RouterAttrs, one warp a token; padding gets ids -1
 //   group_experts  order[T * k], offsets[E + 1]: the pairs of expert e are
 //                  order[offsets[e], offsets[e + 1]), rising; pairs with id -1 in none
-//   experts_gate_up  h[pair] = silu(gate_e . x[pair / k]) * (up_e . x[pair / k])
+//   experts_gate_up  h[pair] = glu(gate_e . x[pair / k] + gate_bias_e,
+//                                  up_e . x[pair / k] + up_bias_e)
 //   experts_down     y[t] (+)= sum over its experts in rising number of
-//                              weights[pair] * (down_e . h[pair])
+//                              weights[pair] * (down_e . h[pair] + bias_e)
 //
 // pair = token * top_k + choice. Matrix e of a weight is expert e's. A token without
 // experts gets y = 0 (or y, when accumulating).
@@ -47,7 +48,9 @@ struct CudaGroupExpertsArgs {
 Status launch_group_experts(const CudaGroupExpertsArgs& args, CudaStream stream);
 
 struct CudaExpertsGateUpArgs {
-  CudaWeight gate, up;  // dtypes may differ
+  CudaWeight gate, up;               // dtypes may differ
+  const float* gate_bias = nullptr;  // [experts, rows of gate], or none
+  const float* up_bias = nullptr;
   ExpertsAttrs attrs;
   const int32_t* order = nullptr;
   const int32_t* offsets = nullptr;
@@ -65,6 +68,7 @@ Status launch_experts_gate_up(const CudaExpertsGateUpArgs& args, CudaStream stre
 
 struct CudaExpertsDownArgs {
   CudaWeight down;
+  const float* bias = nullptr;  // [experts, rows of down], or none
   ExpertsAttrs attrs;
   const int32_t* order = nullptr;
   const int32_t* offsets = nullptr;

@@ -122,33 +122,40 @@ Status launch_experts_gate_up(const CudaExpertsGateUpArgs& a, CudaStream stream)
   KTX_TRY(check("experts_gate_up", a.up, a.attrs, a.workspace_bytes, needs));
   const int64_t pairs = a.tokens * a.attrs.top_k;
   const GpuKernel kernel = kernel_of(a, GpuKernel::MarlinFewGemm);
-  const auto run = [&](const CudaWeight& w, const CudaWeight* up, float* y, int64_t y_stride,
-                       std::byte* workspace) -> Status {
+  const auto run = [&](const CudaWeight& w, const float* bias, const CudaWeight* up, float* y,
+                       int64_t y_stride, std::byte* workspace) -> Status {
     MarlinProduct p = experts_product(w, a.attrs, a.tokens, a.order, a.offsets);
     p.x = a.x;
     p.x_stride = a.x_stride;
     p.x_div = a.attrs.top_k;
     p.y = y;
     p.y_stride = y_stride;
+    p.bias[0] = bias;
+    p.bias_stride = a.gate.rows;
+    p.glu = a.attrs.glu();
     if (up) {
+      p.bias[1] = a.up_bias;
       p.w[1] = reinterpret_cast<const uint8_t*>(up->data);
       p.matrix_bytes[1] = up->matrix_bytes;
     }
     return launch_product(kernel, w.dtype, p, a.tokens, workspace, stream);
   };
-  if (same_form(a.gate, a.up)) return run(a.gate, &a.up, a.h, a.h_stride, a.workspace);
+  if (same_form(a.gate, a.up)) {
+    return run(a.gate, a.gate_bias, &a.up, a.h, a.h_stride, a.workspace);
+  }
   std::byte* rest = a.workspace + workspace_aligned(pairs * a.up.rows * 4);
   float* up = reinterpret_cast<float*>(a.workspace);
-  KTX_TRY(run(a.up, nullptr, up, a.up.rows, rest));
-  KTX_TRY(run(a.gate, nullptr, a.h, a.h_stride, rest));
-  RowsArgs swiglu;
-  swiglu.in[0] = {a.h, a.h_stride};
-  swiglu.in[1] = {up, a.up.rows};
-  swiglu.y = a.h;
-  swiglu.y_stride = a.h_stride;
-  swiglu.width = a.gate.rows;
-  swiglu.token_end = pairs;
-  return find_cuda_rows(StepOp::Swiglu)(swiglu, stream);
+  KTX_TRY(run(a.up, a.up_bias, nullptr, up, a.up.rows, rest));
+  KTX_TRY(run(a.gate, a.gate_bias, nullptr, a.h, a.h_stride, rest));
+  RowsArgs glu;
+  glu.attrs = a.attrs.glu();
+  glu.in[0] = {a.h, a.h_stride};
+  glu.in[1] = {up, a.up.rows};
+  glu.y = a.h;
+  glu.y_stride = a.h_stride;
+  glu.width = a.gate.rows;
+  glu.token_end = pairs;
+  return find_cuda_rows(StepOp::Glu)(glu, stream);
 }
 
 int64_t cuda_experts_down_workspace(const CudaExpertsDownArgs& a) {
@@ -169,6 +176,8 @@ Status launch_experts_down(const CudaExpertsDownArgs& a, CudaStream stream) {
   p.x_stride = a.h_stride;
   p.y = partial;
   p.y_stride = a.down.rows;
+  p.bias[0] = a.bias;
+  p.bias_stride = a.down.rows;
   p.places = reinterpret_cast<int32_t*>(rest);
   rest += workspace_aligned(pairs * 4);
   KTX_TRY(

@@ -195,9 +195,10 @@ __global__ void __launch_bounds__(kRingThreads, 2)
           float* y = y_row[token] + n + i;
           float value = element(v[0], i);
           if constexpr (kPaired) {
-            *y = silu(value) * element(v[1], i);
+            *y = row_glu(p.glu, value + p.bias_of(0, matrix, n + i),
+                         element(v[1], i) + p.bias_of(1, matrix, n + i));
           } else {
-            if (p.bias) value += p.bias[n + i];
+            if (p.bias[0]) value += p.bias_of(0, matrix, n + i);
             *y = p.accumulate ? *y + value : value;
           }
         }

@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(kManyThreads, 1) marlin_gemm_mma(MarlinProduct
     __syncthreads();
   }
 
-  write_block<kPaired>(p, sum, scale, y_row, tokens, strip_begin, warp, lane);
+  write_block<kPaired>(p, sum, scale, y_row, tokens, matrix, strip_begin, warp, lane);
 }
 
 template <DType kType, int kTokens>

@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(kWideThreads, 1) marlin_gemm_wgmma(MarlinProdu
   }
   wait_wgmma<0>();
 
-  write_block<kPaired>(p, sum, scale, y_row, tokens, strip_begin, warp, lane);
+  write_block<kPaired>(p, sum, scale, y_row, tokens, matrix, strip_begin, warp, lane);
 }
 
 template <DType kType, int kTokens>

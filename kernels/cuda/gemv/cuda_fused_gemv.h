@@ -3,7 +3,7 @@
 // this folder, and rounds as that does but for the order of two factors.
 //
 //   launch_one_products   y_i (+)= w_i . norm(x) + bias_i         rms_norm, up to three matmuls
-//   launch_one_gate_up    y = silu(gate . norm(x)) * (up . norm(x))
+//   launch_one_gate_up    y = glu(gate . norm(x), up . norm(x))
 //   launch_one_router     n = norm(x), logits = w . n             rms_norm, a product in F32
 //   launch_one_choices    ids, weights = router(logits); h = the experts' gate and up of x
 //   launch_one_sum        y (+)= the chosen experts' down of h, weighted
@@ -45,6 +45,7 @@ struct CudaOneGateUpArgs {
   CudaOneX x;
   CudaWeight gate, up;
   float* y = nullptr;
+  GluAttrs glu;
 };
 bool one_gate_up_takes(const CudaOneGateUpArgs& args);
 Status launch_one_gate_up(const CudaOneGateUpArgs& args, CudaStream stream);
@@ -54,6 +55,7 @@ struct CudaOneRouterArgs {
   CudaWeight w;             // rows of floats
   float* logits = nullptr;  // [w.rows]
   float* normed = nullptr;  // [w.cols]
+  const float* bias = nullptr;
 };
 bool one_router_takes(const CudaOneRouterArgs& args);
 Status launch_one_router(const CudaOneRouterArgs& args, CudaStream stream);
@@ -64,6 +66,9 @@ struct CudaOneChoicesArgs {
   const float* x = nullptr;
   float* h = nullptr;    // row k of choice k
   int64_t h_stride = 0;  // a multiple of 4
+  GluAttrs glu;
+  const float* gate_bias = nullptr;  // [experts, rows of gate], or none
+  const float* up_bias = nullptr;
 };
 bool one_choices_take(const CudaOneChoicesArgs& args);
 Status launch_one_choices(const CudaOneChoicesArgs& args, CudaStream stream);
@@ -76,6 +81,7 @@ struct CudaOneSumArgs {
   const float* h = nullptr;
   int64_t h_stride = 0;
   float* y = nullptr;
+  const float* bias = nullptr;  // [experts, rows of down], or none
 };
 bool one_sum_takes(const CudaOneSumArgs& args);
 Status launch_one_sum(const CudaOneSumArgs& args, CudaStream stream);

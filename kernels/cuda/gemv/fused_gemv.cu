@@ -47,7 +47,7 @@ static OneProduct one_product(const CudaOneProductsArgs& a) {
   p.parts = a.count;
   for (int i = 0; i < a.count; ++i) {
     p.rows[i] = rows_of(a.outputs[i].w, a.outputs[i].y);
-    p.rows[i].bias = a.outputs[i].bias;
+    p.rows[i].bias[0] = a.outputs[i].bias;
     p.rows[i].accumulate = a.outputs[i].accumulate;
   }
   return p;
@@ -63,6 +63,7 @@ bool one_gate_up_takes(const CudaOneGateUpArgs& a) {
 static OneProduct one_product(const CudaOneGateUpArgs& a) {
   OneProduct p = product_of(a.x, a.gate.cols);
   p.rows[0] = rows_of(a.gate, a.y);
+  p.rows[0].glu = a.glu;
   p.rows[0].w[1] = reinterpret_cast<const uint8_t*>(a.up.data);
   return p;
 }
@@ -85,6 +86,7 @@ Status launch_one_router(const CudaOneRouterArgs& a, CudaStream stream) {
   p.tokens = 1;
   p.y = a.logits;
   p.y_stride = a.w.rows;
+  p.bias = a.bias;
   return launch_plain_normed(p, a.x.norm, a.x.eps, a.normed, stream);
 }
 
@@ -100,6 +102,10 @@ static OneProduct one_product(const CudaOneChoicesArgs& a) {
   p.rows[0] = rows_of(a.gate, a.h);
   p.rows[0].w[1] = reinterpret_cast<const uint8_t*>(a.up.data);
   p.rows[0].y_stride = a.h_stride;
+  p.rows[0].glu = a.glu;
+  p.rows[0].bias[0] = a.gate_bias;
+  p.rows[0].bias[1] = a.up_bias;
+  p.rows[0].bias_stride = a.gate.rows;
   return p;
 }
 Status launch_one_choices(const CudaOneChoicesArgs& a, CudaStream stream) {
@@ -120,6 +126,8 @@ static OneProduct one_product(const CudaOneSumArgs& a) {
   p.router.weights = const_cast<float*>(a.weights);
   p.rows[0] = rows_of(a.down, a.y);
   p.rows[0].accumulate = a.attrs.accumulate != 0;
+  p.rows[0].bias[0] = a.bias;
+  p.rows[0].bias_stride = a.down.rows;
   return p;
 }
 Status launch_one_sum(const CudaOneSumArgs& a, CudaStream stream) {

@@ -37,7 +37,10 @@ Status launch_marlin_gemv(DType dtype, const MarlinProduct& p, CudaStream stream
   rows.row_begin = p.row_begin;
   rows.row_count = p.row_count;
   rows.y = p.y;
-  rows.bias = p.bias;
+  rows.bias[0] = p.bias[0];
+  rows.bias[1] = p.bias[1];
+  rows.bias_stride = p.bias_stride;
+  rows.glu = p.glu;
   rows.accumulate = p.accumulate;
   if (p.offsets) {
     one.work = OneWork::Pairs;

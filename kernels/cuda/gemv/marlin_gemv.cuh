@@ -20,6 +20,7 @@
 #include "kernels/cuda/gemv/gemv_tile.cuh"
 #include "kernels/cuda/gemv/marlin_gemv_shape.cuh"
 #include "kernels/cuda/marlin/marlin_stream.cuh"
+#include "kernels/rows/glu.h"
 
 namespace ktx::kernels {
 
@@ -134,15 +135,24 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
   // This thread's output, and what is added to it.
   const int unit = thread / 16, row = thread % 16;
   int strip = block.first + unit;
+  int choice = 0;
   if constexpr (kWork == OneWork::Choices) {
-    y += strip / rows.strips() * rows.y_stride;
+    choice = strip / rows.strips();
+    y += choice * rows.y_stride;
     strip %= rows.strips();
   }
   const int n = (strip0 + strip) * 16 + row - rows.row_begin;
   const bool writes = unit < block.units && n >= 0 && n < rows.row_count;
   float before = 0;
   if (writes && rows.accumulate) before = y[n];
-  if (writes && rows.bias) before += rows.bias[n];
+  float bias[2] = {};
+  if (kWork != OneWork::Sum && writes && rows.bias[0]) {
+    const int expert = kWork == OneWork::Choices ? chosen[choice] : matrix;
+    const int64_t at = expert * rows.bias_stride + n;
+    bias[0] = rows.bias[0][at];
+    if (rows.bias[1]) bias[1] = rows.bias[1][at];
+    if (!rows.w[1]) before += bias[0];
+  }
   if (kWork == OneWork::Heads && p.norm) {
     const float squares =
         warp_sum(x.load<true>(from, p.norm, p.cols, block.tiles, 0, warp, kOneWarps, lane));
@@ -196,7 +206,8 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
       float v = 0;
       for (int i = 0; i < top_k; ++i) {
         const int strip_of = unit * block.sources + i % block.sources;
-        const float part = load_of_rank(sums + strip_of * kOneWarps * 16 + row, i / block.sources);
+        float part = load_of_rank(sums + strip_of * kOneWarps * 16 + row, i / block.sources);
+        if (rows.bias[0]) part += rows.bias[0][chosen[rising[i]] * rows.bias_stride + n];
         v += chosen_weight[rising[i]] * part;
       }
       y[n] = v + before;
@@ -216,7 +227,9 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
     for (int w = 0; w < kOneWarps; ++w) v += sums[(j * kOneWarps + w) * 16 + row];
     return v * factor;
   };
-  const float v = rows.w[1] ? silu(strip_sum(2 * unit)) * strip_sum(2 * unit + 1) : strip_sum(unit);
+  const float v = rows.w[1] ? row_glu(rows.glu, strip_sum(2 * unit) + bias[0],
+                                      strip_sum(2 * unit + 1) + bias[1])
+                            : strip_sum(unit);
   y[n] = v + before;
 }
 

@@ -25,7 +25,7 @@ namespace ktx::kernels {
 
 constexpr int kOneParts = 3;
 
-// Rows of one matrix, or of gate and up: then y = silu(gate . x) * (up . x).
+// Rows of one matrix, or of gate and up: then y = glu(gate . x, up . x).
 struct OneRows {
   DType dtype = DType::Q4_K;
   const uint8_t* w[2] = {};  // the second: up
@@ -34,7 +34,9 @@ struct OneRows {
   int row_begin = 0, row_count = 0;
   float* y = nullptr;
   int64_t y_stride = 0;
-  const float* bias = nullptr;
+  const float* bias[2] = {};  // of each matrix of w, or null
+  int64_t bias_stride = 0;    // elements from one expert's to the next
+  GluAttrs glu;
   bool accumulate = false;
 
   __host__ __device__ int strip_begin() const { return row_begin / 16; }

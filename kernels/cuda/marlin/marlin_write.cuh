@@ -18,12 +18,12 @@ __device__ __forceinline__ void forget_pairs_of_no_expert(const MarlinProduct& p
 }
 
 // Sums of a warp's two strips from `strip_begin` on (paired: of gate and of up, which become
-// one). Lane 4g + t has rows g, g + 8 of tokens 2t, 2t + 1 of every eight.
+// one). Lane 4g + t has rows g, g + 8 of tokens 2t, 2t + 1 of every eight. `matrix`: the expert.
 template <bool kPaired, int kEights>
 __device__ __forceinline__ void write_block(const MarlinProduct& p,
                                             const float (&sum)[2][kEights][4], const float* scale,
-                                            float* const* y_row, int tokens, int strip_begin,
-                                            int warp, int lane) {
+                                            float* const* y_row, int tokens, int matrix,
+                                            int strip_begin, int warp, int lane) {
 #pragma unroll
   for (int n = 0; n < kEights; ++n) {
 #pragma unroll
@@ -34,14 +34,16 @@ __device__ __forceinline__ void write_block(const MarlinProduct& p,
       if constexpr (kPaired) {
         const int out = (strip_begin + warp) * 16 + row - p.row_begin;
         if (out < 0 || out >= p.row_count) continue;
-        y_row[token][out] = silu(sum[0][n][v] * scale[token]) * (sum[1][n][v] * scale[token]);
+        const float gate = sum[0][n][v] * scale[token] + p.bias_of(0, matrix, out);
+        const float up = sum[1][n][v] * scale[token] + p.bias_of(1, matrix, out);
+        y_row[token][out] = row_glu(p.glu, gate, up);
       } else {
 #pragma unroll
         for (int m = 0; m < 2; ++m) {
           const int out = (strip_begin + 2 * warp + m) * 16 + row - p.row_begin;
           if (out < 0 || out >= p.row_count) continue;
           float value = sum[m][n][v] * scale[token];
-          if (p.bias) value += p.bias[out];
+          if (p.bias[0]) value += p.bias_of(0, matrix, out);
           float* y = y_row[token] + out;
           *y = p.accumulate ? *y + value : value;
         }

@@ -11,11 +11,12 @@
 
 #include "kernels/cuda/common/mma.cuh"
 #include "kernels/cuda/matmul/cuda_matmul.h"
+#include "kernels/rows/glu.h"
 
 namespace ktx::kernels {
 
 struct MarlinProduct {
-  const uint8_t* w[2] = {};  // the second: up, when the outputs are silu(w0 . x) * (w1 . x)
+  const uint8_t* w[2] = {};  // the second: up, when the outputs are a gated unit (glu) of both
   int64_t matrix_bytes[2] = {};
   int64_t strip_bytes = 0;
   int cols = 0;
@@ -25,7 +26,9 @@ struct MarlinProduct {
   int tokens = 0;
   float* y = nullptr;
   int64_t y_stride = 0, y_head = 0;
-  const float* bias = nullptr;
+  const float* bias[2] = {};  // of each matrix of w, or null
+  int64_t bias_stride = 0;    // elements from one expert's to the next
+  GluAttrs glu;
   bool accumulate = false;
   const int32_t* order = nullptr;
   const int32_t* offsets = nullptr;
@@ -38,6 +41,11 @@ struct MarlinProduct {
   const float* x_scale = nullptr;
   int64_t half_cols = 0;
   int64_t panel_rows = 0;  // of xh as HalfOrder::Panels; 0: rows
+
+  // The bias of output `out` of matrix m (0, 1) of an expert.
+  __device__ float bias_of(int m, int expert, int out) const {
+    return bias[m] ? bias[m][expert * bias_stride + out] : 0;
+  }
 
   // The strips of 16 rows that take part.
   __host__ __device__ int strip_begin() const { return row_begin / 16; }

@@ -111,7 +111,7 @@ Status launch_matmul(const CudaMatmulArgs& a, CudaStream stream) {
   KTX_TRY(check_workspace("matmul", a.workspace_bytes, cuda_matmul_workspace(a)));
   if (kernel == GpuKernel::RowsGemm) return launch_rows(a, stream);
   MarlinProduct p = marlin_product(a.w, a.x, a.x_stride, a.tokens, a.y, a.y_stride);
-  p.bias = a.bias;
+  p.bias[0] = a.bias;
   p.accumulate = a.accumulate;
   switch (kernel) {
     case GpuKernel::MarlinGemv:

@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kThreads)
   sum = squares = 0;
   for (int i = 0; i < kThreads / 32; ++i) sum += partial[i][0], squares += partial[i][1];
   const float scale = 1 / sqrtf(squares / static_cast<float>(cols) + eps);
-  if (thread == 0) p.y[blockIdx.x] = sum * scale;
+  if (thread == 0) p.y[blockIdx.x] = sum * scale + (p.bias ? p.bias[blockIdx.x] : 0);
   const int share = ceil_div(cols, static_cast<int>(gridDim.x));
   const int begin = static_cast<int>(blockIdx.x) * share, end = min(cols, begin + share);
   for (int k = begin + thread; k < end; k += kThreads) normed[k] = p.x[k] * scale * norm[k];

@@ -43,7 +43,8 @@ Status launch_type(const CudaAttentionArgs& a, const AttentionParts& parts, cuda
 }  // namespace
 
 bool attention_latent_takes(const CudaAttentionArgs& a) {
-  return a.attrs.value_in_key && a.kv.layout.type != KvType::F32 && a.attrs.key_dim % 32 == 0 &&
+  return a.attrs.value_in_key && a.attrs.window == 0 && a.attrs.softcap == 0 && !a.sinks &&
+         a.kv.layout.type != KvType::F32 && a.attrs.key_dim % 32 == 0 &&
          (a.attrs.value_dim == 256 || a.attrs.value_dim == 512) &&
          a.attrs.value_dim <= a.attrs.key_dim && a.kv.layout.block_tokens % kPiece == 0 &&
          form_of(a).stages > 0;

@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(kLatentThreads, 1)
     }
     const int number = own_token - rows.first_token;
     const int seen = own_token >= 0 && number >= begin && number < end ? own_positions : 0;
-    const PieceRange range = piece_range(longest, parts.splits, split);
+    const PieceRange range = piece_range(0, longest, parts.splits, split);
     for (int i = 0; i < stages; ++i) {
       if (range.begin + i < range.end) bring(sequence, range.begin + i, longest, i);
       commit_async();

@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kThreads, 1) latent_attention(LatentAttention 
     return min(a.kv.position[min(token, tokens - 1)] + 1, static_cast<int>(a.positions));
   };
   const PieceRange range =
-      piece_range(seen_by(first + kLatentAttentionRows - 1), p.parts.splits, split);
+      piece_range(0, seen_by(first + kLatentAttentionRows - 1), p.parts.splits, split);
   const int pieces = range.end - range.begin;
 
   if (warp >= 4 * kGroups) {

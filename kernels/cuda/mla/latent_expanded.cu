@@ -70,8 +70,8 @@ Status attend(const LatentAttention& group, int heads, cudaStream_t stream) {
   KTX_TRY(launch_latent_attention(group, heads, stream));
 #endif
   if (group.parts.splits == 1) return {};
-  return launch_merge_parts(group.parts, heads, group.of.head_dim, group.of.tokens, group.of.y,
-                            group.of.y_stride, stream);
+  return launch_merge_parts(group.parts, heads, group.of.head_dim, group.of.tokens, nullptr,
+                            group.of.y, group.of.y_stride, stream);
 }
 
 }  // namespace

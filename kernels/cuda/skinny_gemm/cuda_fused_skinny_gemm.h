@@ -3,13 +3,14 @@
 // as that does but for the order of two factors.
 //
 //   launch_few_products   y_i (+)= w_i . norm(x) + bias_i      rms_norm, up to three matmuls
-//   launch_few_gate_up    y = silu(gate . norm(x)) * (up . norm(x))
+//   launch_few_gate_up    y = glu(gate . norm(x), up . norm(x))
 //
 // The norm is left out where `norm` is null. takes() says whether this GPU and the formats do.
 #pragma once
 
 #include "kernels/cuda/common/cuda_stream.h"
 #include "kernels/cuda/marlin/cuda_weight.h"
+#include "lib/formats/step_attrs.h"
 #include "lib/support/result.h"
 
 namespace ktx::kernels {
@@ -49,6 +50,7 @@ struct CudaFewGateUpArgs {
   int64_t y_stride = 0;
   std::byte* workspace = nullptr;
   int64_t workspace_bytes = 0;
+  GluAttrs glu;
 };
 bool few_gate_up_takes(const CudaFewGateUpArgs& args);
 Status launch_few_gate_up(const CudaFewGateUpArgs& args, CudaStream stream);

@@ -78,6 +78,7 @@ Status launch_few_gate_up(const CudaFewGateUpArgs& a, CudaStream stream) {
   KTX_TRY(launch_x(a.x, a.gate.cols, a.workspace, a.workspace_bytes, p, stream));
   p.rows[0] = rows_of(a.gate, a.y, a.y_stride);
   p.rows[0].w[1] = reinterpret_cast<const uint8_t*>(a.up.data);
+  p.rows[0].glu = a.glu;
   return launch_marlin_skinny(p, stream);
 }
 

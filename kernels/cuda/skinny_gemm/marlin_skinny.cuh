@@ -27,6 +27,7 @@
 #include "kernels/cuda/skinny_gemm/skinny_ring.cuh"
 #include "kernels/cuda/skinny_gemm/skinny_tile.cuh"
 #include "kernels/cuda/skinny_gemm/skinny_x.h"
+#include "kernels/rows/glu.h"
 
 namespace ktx::kernels {
 
@@ -171,23 +172,23 @@ __device__ __forceinline__ void batch_block(const BatchProduct& p, const BatchSh
   float* sums = reinterpret_cast<float*>(rest);
   store_sums<kSources, kColumns>(total, sums, warp, lane);
   const SumPlace place = {p.tokens, shape.strips, warps_per_strip, split, shape.splits};
-  add_sums<kTokens, kSources, kPaired>(sums, place,
-                                       [&](int token, int local, int quad, const auto& v) {
-                                         const int n = (strip_begin + local) * 16 + quad * 4;
-                                         const float norm = p.norm ? factor[token] : 1;
-                                         float* y = rows.y + token * rows.y_stride;
+  add_sums<kTokens, kSources, kPaired>(
+      sums, place, [&](int token, int local, int quad, const auto& v) {
+        const int n = (strip_begin + local) * 16 + quad * 4;
+        const float norm = p.norm ? factor[token] : 1;
+        float* y = rows.y + token * rows.y_stride;
 #pragma unroll
-                                         for (int i = 0; i < 4; ++i) {
-                                           if (n + i >= rows.row_count) continue;
-                                           float value = element(v[0], i) * norm;
-                                           if constexpr (kPaired) {
-                                             y[n + i] = silu(value) * (element(v[1], i) * norm);
-                                           } else {
-                                             if (rows.bias) value += rows.bias[n + i];
-                                             y[n + i] = rows.accumulate ? y[n + i] + value : value;
-                                           }
-                                         }
-                                       });
+        for (int i = 0; i < 4; ++i) {
+          if (n + i >= rows.row_count) continue;
+          float value = element(v[0], i) * norm;
+          if constexpr (kPaired) {
+            y[n + i] = row_glu(rows.glu, value, element(v[1], i) * norm);
+          } else {
+            if (rows.bias) value += rows.bias[n + i];
+            y[n + i] = rows.accumulate ? y[n + i] + value : value;
+          }
+        }
+      });
 }
 #endif
 

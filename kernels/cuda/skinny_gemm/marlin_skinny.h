@@ -11,13 +11,14 @@
 
 #include "kernels/cuda/common/cuda_stream.h"
 #include "kernels/cuda/marlin/cuda_weight.h"
+#include "lib/formats/step_attrs.h"
 #include "lib/support/result.h"
 
 namespace ktx::kernels {
 
 constexpr int kBatchParts = 3;
 
-// Rows of one matrix, or of gate and up: then y = silu(gate . x) * (up . x).
+// Rows of one matrix, or of gate and up: then y = glu(gate . x, up . x).
 struct BatchRows {
   DType dtype = DType::Q4_K;
   const uint8_t* w[2] = {};  // the second: up; all parts of a product have it, or none
@@ -25,7 +26,8 @@ struct BatchRows {
   int row_count = 0;
   float* y = nullptr;  // [tokens, row_count]
   int64_t y_stride = 0;
-  const float* bias = nullptr;
+  const float* bias = nullptr;  // of one matrix
+  GluAttrs glu;
   bool accumulate = false;
 
   __host__ __device__ int strips() const { return (row_count + 15) / 16; }

@@ -60,6 +60,7 @@ class Attention final : public GpuStep {
  public:
   Status bind(const CudaBind& context) {
     args_ = attention_args(context);
+    args_.sinks = KTX_TRY(context.vector(0, sinks_));
     gpu_ = &context.gpu();
     return {};
   }
@@ -83,6 +84,7 @@ class Attention final : public GpuStep {
     return args;
   }
   kernels::CudaAttentionArgs args_;
+  GpuMemory sinks_;
   CudaGpu* gpu_ = nullptr;
 };
 

@@ -55,15 +55,16 @@ class GateUp final : public FewProduct<kernels::CudaFewGateUpArgs, kernels::laun
  public:
   Result<bool> bind(const FusedMembers& members) {
     gpu_ = &members.gpu();
-    const CudaBind swiglu = members.of(StepOp::Swiglu);
+    const CudaBind glu = members.of(StepOp::Glu);
     const CudaBind gate = members.gate(), up = members.up();
     args_.x = KTX_TRY(members.few_x(gate.input(0), norm_));
     args_.gate = KTX_TRY(gate.product_weight(0));
     args_.up = KTX_TRY(up.product_weight(0));
-    args_.y = swiglu.output(0).f32();
-    args_.y_stride = swiglu.output(0).stride;
+    args_.y = glu.output(0).f32();
+    args_.glu = glu.attrs<GluAttrs>();
+    args_.y_stride = glu.output(0).stride;
     cols_ = args_.gate.cols;
-    rows_ = swiglu.output(0).rows;
+    rows_ = glu.output(0).rows;
     const bool plain = !KTX_TRY(gate.vector(1, bias_[0])) && !KTX_TRY(up.vector(1, bias_[1]));
     return plain && kernels::few_gate_up_takes(args_);
   }

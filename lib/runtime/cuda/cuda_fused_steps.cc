@@ -42,12 +42,13 @@ class GateUp final : public GpuStep {
  public:
   Result<bool> bind(const Members& members) {
     gpu_ = &members.gpu();
-    const CudaBind swiglu = members.of(StepOp::Swiglu);
+    const CudaBind glu = members.of(StepOp::Glu);
     const CudaBind gate = members.gate(), up = members.up();
     args_.x = KTX_TRY(members.x(gate.input(0), norm_));
     args_.gate = KTX_TRY(gate.product_weight(0));
     args_.up = KTX_TRY(up.product_weight(0));
-    args_.y = swiglu.output(0).f32();
+    args_.y = glu.output(0).f32();
+    args_.glu = glu.attrs<GluAttrs>();
     const bool plain = !KTX_TRY(gate.vector(1, bias_)) && !KTX_TRY(up.vector(1, bias_));
     return plain && kernels::one_gate_up_takes(args_);
   }
@@ -71,7 +72,8 @@ class RouterProduct final : public GpuStep {
     args_.w = KTX_TRY(matmul.product_weight(0));
     args_.logits = matmul.output(0).f32();
     args_.normed = members.of(StepOp::RmsNorm).output(0).f32();
-    return !KTX_TRY(matmul.vector(1, bias_)) && kernels::one_router_takes(args_);
+    args_.bias = KTX_TRY(matmul.vector(1, bias_));
+    return kernels::one_router_takes(args_);
   }
   Status launch(const GpuShape&, std::byte*, int64_t) override {
     gpu_->use();
@@ -103,11 +105,15 @@ class Experts final : public GpuStep {
     choices_.router.weights = router.output(1).f32();
     choices_.gate = KTX_TRY(gate_up.product_weight(0));
     choices_.up = KTX_TRY(gate_up.product_weight(1));
+    choices_.glu = gate_up.attrs<ExpertsAttrs>().glu();
+    choices_.gate_bias = KTX_TRY(gate_up.vector(2, expert_bias_[0]));
+    choices_.up_bias = KTX_TRY(gate_up.vector(3, expert_bias_[1]));
     choices_.x = gate_up.input(0).f32();
     choices_.h = gate_up.output(0).f32();
     choices_.h_stride = gate_up.output(0).width / gate_up.output(0).rows_per_row;
     sum_.down = KTX_TRY(down.product_weight(0));
     sum_.attrs = down.attrs<ExpertsAttrs>();
+    sum_.bias = KTX_TRY(down.vector(1, expert_bias_[2]));
     sum_.ids = choices_.router.ids;
     sum_.weights = choices_.router.weights;
     sum_.h = choices_.h;
@@ -123,7 +129,7 @@ class Experts final : public GpuStep {
  private:
   kernels::CudaOneChoicesArgs choices_;
   kernels::CudaOneSumArgs sum_;
-  GpuMemory bias_, ids_;
+  GpuMemory bias_, ids_, expert_bias_[3];
   CudaGpu* gpu_ = nullptr;
 };
 
@@ -133,6 +139,7 @@ class Attention final : public GpuStep {
     gpu_ = &members.gpu();
     const CudaBind attention = members.of(StepOp::Attention), store = members.of(StepOp::KvStore);
     args_ = attention_args(attention);
+    args_.sinks = KTX_TRY(attention.vector(0, sinks_));
     args_.tokens = 1;
     args_.one_token_per_sequence = true;
     kernels::CudaAttentionPrepare& p = args_.prepare;
@@ -181,7 +188,7 @@ class Attention final : public GpuStep {
     return args;
   }
   kernels::CudaAttentionArgs args_;
-  GpuMemory norm_[2], inv_freq_, other_inv_freq_;
+  GpuMemory norm_[2], inv_freq_, other_inv_freq_, sinks_;
   CudaGpu* gpu_ = nullptr;
 };
 

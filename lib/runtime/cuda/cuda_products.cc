@@ -101,6 +101,8 @@ class ExpertsGateUp final
     KTX_TRY(require_whole(h, "h"));
     args_.gate = KTX_TRY(context.product_weight(0));
     args_.up = KTX_TRY(context.product_weight(1));
+    args_.gate_bias = KTX_TRY(context.vector(2, bias_[0]));
+    args_.up_bias = KTX_TRY(context.vector(3, bias_[1]));
     args_.attrs = context.attrs<ExpertsAttrs>();
     args_.order = context.input(2).i32();
     args_.offsets = context.input(3).i32();
@@ -112,6 +114,9 @@ class ExpertsGateUp final
     gpu_ = &context.gpu();
     return {};
   }
+
+ private:
+  GpuMemory bias_[2];
 };
 
 class ExpertsDown final
@@ -123,6 +128,7 @@ class ExpertsDown final
     KTX_TRY(require_whole(h, "h"));
     KTX_TRY(require_whole(weights, "weights"));
     args_.down = KTX_TRY(context.product_weight(0));
+    args_.bias = KTX_TRY(context.vector(1, bias_));
     args_.attrs = context.attrs<ExpertsAttrs>();
     args_.order = context.input(2).i32();
     args_.offsets = context.input(3).i32();
@@ -135,6 +141,9 @@ class ExpertsDown final
     gpu_ = &context.gpu();
     return {};
   }
+
+ private:
+  GpuMemory bias_;
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ size_t FusedMembers::find(StepOp op, int number) const {
 }
 
 bool FusedMembers::gate_is_first() const {
-  return of(StepOp::Matmul, 0).output(0).data == of(StepOp::Swiglu).input(0).data;
+  return of(StepOp::Matmul, 0).output(0).data == of(StepOp::Glu).input(0).data;
 }
 
 Result<kernels::CudaOneX> FusedMembers::x(const CudaView& plain, GpuMemory& keep) const {

@@ -21,7 +21,7 @@ class FusedMembers {
   }
   const launches::Launch& launch() const { return launch_; }
   bool has(StepOp op, int number = 0) const { return find(op, number) < contexts_.size(); }
-  // Of the two products before a swiglu, that of its gate.
+  // Of the two products before a glu, that of its gate.
   CudaBind gate() const { return of(StepOp::Matmul, gate_is_first() ? 0 : 1); }
   CudaBind up() const { return of(StepOp::Matmul, gate_is_first() ? 1 : 0); }
 

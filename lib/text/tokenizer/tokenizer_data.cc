@@ -166,10 +166,30 @@ Status set_ids(const TokenizerSource& source, TokenizerData& data) {
   return {};
 }
 
+// OpenAI's harmony: an answer ends with <|return|> or, when a tool is called, with <|call|>;
+// <|end|> ends a message, and the answer goes on with the next one.
+void find_harmony_end_tokens(TokenizerData& data, int32_t returned, int32_t call) {
+  for (const int32_t id : {returned, call}) {
+    data.types[static_cast<size_t>(id)] = TokenType::Control;
+    data.eog.push_back(id);
+  }
+  if (data.ids.eot < 0) data.ids.eot = returned;
+  if (data.ids.eom < 0) data.ids.eom = call;
+}
+
 void find_end_tokens(TokenizerData& data, const Symbols& symbols) {
+  const auto returned = symbols.find_token("<|return|>"), call = symbols.find_token("<|call|>");
+  const bool harmony = returned && call;
+  if (harmony) {
+    find_harmony_end_tokens(data, static_cast<int32_t>(*returned), static_cast<int32_t>(*call));
+  }
   for (const EndToken& row : kEndTokens) {
     const auto id = symbols.find_token(row.text);
     if (!id) continue;
+    if (harmony && row.text == "<|end|>") {
+      data.types[*id] = TokenType::Control;
+      continue;
+    }
     data.types[*id] = TokenType::Control;
     data.eog.push_back(static_cast<int32_t>(*id));
     if (row.ends_turn && data.ids.eot < 0) data.ids.eot = static_cast<int32_t>(*id);

@@ -299,7 +299,7 @@ TEST(BuildGraph, UnknownArchitectureNamesTheNearest) {
   derived.set("model_type", std::string("qwen3mo"), input::ConfigOrigin::Gguf);
   EXPECT_EQ(
       build_graph(derived, diags).error().message,
-      "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are deepseek2, dots1, ernie4_5, ernie4_5-moe, glm4moe, hunyuan-dense, hunyuan-moe, hy_v3, llama, minimax-m2, mistral3, mistral4, olmo2, olmoe, qwen2, qwen2moe, qwen2vl, qwen3, qwen3moe, qwen3vl, qwen3vlmoe, seed_oss [KTX-C002]");
+      "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are deepseek2, dots1, ernie4_5, ernie4_5-moe, gemma2, gemma3, glm4moe, gpt-oss, hunyuan-dense, hunyuan-moe, hy_v3, llama, minimax-m2, mistral3, mistral4, olmo2, olmoe, qwen2, qwen2moe, qwen2vl, qwen3, qwen3moe, qwen3vl, qwen3vlmoe, seed_oss [KTX-C002]");
 }
 
 TEST(BuildGraph, OldRouterBiasNameAndStackedHeadsAreRead) {

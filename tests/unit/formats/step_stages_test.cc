@@ -56,7 +56,7 @@ TEST(StepStages, ALayerOfAttentionAndMlpHasNineStagesOfWhichFourAreOneItemInDeco
       step(StepOp::Quantize, {read(N), write(NQ)}),
       product(NQ, G),
       product(NQ, U),
-      step(StepOp::Swiglu, {read(G), read(U), write(U)}),
+      step(StepOp::Glu, {read(G), read(U), write(U)}),
       step(StepOp::Quantize, {read(U), write(UQ)}),
       product(UQ, X)};
   EXPECT_EQ(text(find_stages(layer)), "0,1;2|3|4;5,6,7;8;9;10;11,12;13,14,15,16;17");
@@ -72,7 +72,7 @@ TEST(StepStages, ASharedExpertRunsBesideTheRoutedOnes) {
       step(StepOp::ExpertsDown, {read(H, false), read(Order, false), write(X, false)}),
       product(N, SG),
       product(N, SU),
-      step(StepOp::Swiglu, {read(SG), read(SU), write(SU)}),
+      step(StepOp::Glu, {read(SG), read(SU), write(SU)}),
       product(SU, Out),
       step(StepOp::Add, {read(X), read(Out), write(X)})};
   EXPECT_EQ(text(find_stages(layer)), "0|5,6,7;1|8;(2)3;4;9");
@@ -94,7 +94,7 @@ TEST(StepStages, AnInt8FormFollowsExpertsByColumnsWhenItsRowsAreTheirs) {
 
 TEST(StepStages, AProductsOtherReadersKeepItApart) {
   enum : int32_t { X, Y, YQ };
-  // Nothing but a swiglu may go on with a plain product's columns.
+  // Nothing but a glu may go on with a plain product's columns.
   EXPECT_EQ(text(find_stages(std::vector<StepFacts>{product(X, Y),
                                                     step(StepOp::Quantize, {read(Y), write(YQ)})})),
             "0;1");
@@ -113,7 +113,7 @@ TEST(StepStages, RowsThatAreNotTheirOwnEndAPart) {
 TEST(StepStages, ValuesThatShareMemoryAreKeptApart) {
   StepAccess second = write(2);
   second.memory = 0;  // the buffer of value 0, which step 0 reads row by row
-  EXPECT_EQ(text(find_stages(std::vector<StepFacts>{step(StepOp::Swiglu, {read(0), write(1)}),
+  EXPECT_EQ(text(find_stages(std::vector<StepFacts>{step(StepOp::Glu, {read(0), write(1)}),
                                                     step(StepOp::Quantize, {read(1), second})})),
             "0;1");
 }
@@ -175,7 +175,7 @@ void run(const StepFacts& facts, uint64_t number, const Range& range, Memory& me
 TEST(StepStages, AnyOrderWithinAStageGivesTheResultOfTheStepsInOrder) {
   constexpr StepOp kOps[] = {StepOp::RmsNorm,      StepOp::Rope,          StepOp::Matmul,
                              StepOp::GroupExperts, StepOp::ExpertsGateUp, StepOp::GatherRows,
-                             StepOp::Matmul,       StepOp::Swiglu,        StepOp::Quantize};
+                             StepOp::Matmul,       StepOp::Glu,           StepOp::Quantize};
   std::mt19937_64 random(7);
   const auto pick = [&](int n) { return static_cast<int>(random() % n); };
   int64_t stages_seen = 0, steps_seen = 0, column_parts_seen = 0;

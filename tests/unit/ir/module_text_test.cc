@@ -35,8 +35,8 @@ ModuleGraph sample() {
              RotaryInfo{6, true, 0.1F, {1.0F, 1e-30F, std::numeric_limits<float>::max()}}));
   g.modules.push_back(module("layers.0.q", "x.Linear", Role::QProj, 2, 0, LinearInfo{256, 128}));
   g.modules.push_back(module("layers.0.gate", "x.Linear", Role::Router, 2, 0, RouterInfo{}));
-  g.modules.push_back(
-      module("layers.0.experts", "x.List", Role::Experts, 2, 0, ExpertsInfo{2, 1, 256, 64}));
+  g.modules.push_back(module("layers.0.experts", "x.List", Role::Experts, 2, 0,
+                             ExpertsInfo{2, 1, 256, 64, {2, 7}}));
   g.modules[0].children = {1};
   g.modules[1].children = {2};
   g.modules[2].children = {3, 4, 5, 6};

@@ -46,7 +46,7 @@ StepList gate_up_list() {
       step(StepOp::RmsNorm, {0}, {1}, {{DType::F32, Layout::Rows, 1, kHidden, 1, 0}}),
       step(StepOp::Matmul, {1}, {2}, {marlin(1)}),
       step(StepOp::Matmul, {1}, {3}, {marlin(2)}),
-      step(StepOp::Swiglu, {2, 3}, {3}),
+      step(StepOp::Glu, {2, 3}, {3}),
   };
   return list;
 }

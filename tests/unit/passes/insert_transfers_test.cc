@@ -98,7 +98,7 @@ TEST(InsertTransfers, SharedExpertsAreQueuedBeforeTheCpuBegins) {
     EXPECT_EQ(steps[at - 1].op, StepOp::Transfer) << "step " << at - 1;
   }
   EXPECT_EQ(layers, compiled.state.modules.facts.layers);
-  EXPECT_EQ(between, 6 * layers);  // gate, up, swiglu, down, score, scale
+  EXPECT_EQ(between, 6 * layers);  // gate, up, glu, down, score, scale
 }
 
 TEST(InsertTransfers, CpuStepsOfALayerStandTogether) {

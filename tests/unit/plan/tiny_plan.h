@@ -252,7 +252,7 @@ inline TinyPlan make_tiny_plan() {
   t.step(StepOp::Matmul, 0, {{att}, {}}, {{x}}, {o_w, kNone}, MatmulAttrs{1});
   t.step(StepOp::Matmul, 0, {{x}}, {{gate}}, {gate_w}, MatmulAttrs{});
   t.step(StepOp::Matmul, 0, {{x}}, {{up}}, {up_w}, MatmulAttrs{});
-  t.step(StepOp::Swiglu, 0, {{gate}, {up}}, {{h}}, {}, NoAttrs{});
+  t.step(StepOp::Glu, 0, {{gate}, {up}}, {{h}}, {}, GluAttrs{});
   t.step(StepOp::Matmul, 0, {{h}}, {{sum}}, {down_w}, MatmulAttrs{});
   t.step(StepOp::Add, 0, {{x}, {sum}}, {{x}}, {}, NoAttrs{});
 

@@ -242,7 +242,7 @@ inline void write_tiny_plan(const std::string& path, DType dtype) {
     if (layer == 0) {
       const View gate = linear("gate", m, mq, kMlp), up = linear("up", m, mq, kMlp);
       const View h = b.value(at + "h", kMlp);
-      b.step(StepOp::Swiglu, {gate, up}, {h}, {});
+      b.step(StepOp::Glu, {gate, up}, {h}, {}, GluAttrs{});
       const View down = linear("down", h, b.quantize(h), kHidden);
       b.step(StepOp::Scale, {down}, {down}, {}, ScaleAttrs{0.75f});
       const View score = b.value(at + "score", 1);

@@ -139,7 +139,7 @@ TEST(StepGraph, ParseSaysWhichLineIsWrong) {
       {"step-ir 1\nstep op=nothing", "t:2: unknown op 'nothing'"},
       {"step-ir 1\nstep op=matmul in=y:0:4", "t:2: no value 'y'"},
       {"step-ir 1\nstep op=matmul attrs=accumulate:x",
-       "t:2: attribute 'accumulate' is missing, unknown or no number"},
+       "t:2: attribute 'accumulate' is unknown or no number"},
       {"step-ir 1\nblob name=\"unclosed", "t:2: bad value of 'name'"},
   };
   for (const auto& c : kCases) {

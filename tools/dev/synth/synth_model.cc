@@ -83,9 +83,12 @@ class Synthesiser {
   }
   bool by_two_best() const { return routes_by(RouterKind::GroupsByTwoBest); }
   bool routes_by(RouterKind router) const { return family_->router == router; }
-  bool has_correction_bias() const {
-    const families::ModuleRow* row = family_->find_row(ir::Role::Router);
-    return row && row->params[1].name != nullptr;
+  bool has_correction_bias() const { return has_param(ir::Role::Router, "correction_bias"); }
+  bool has_param(ir::Role role, std::string_view name) const {
+    const families::ModuleRow* row = family_->find_row(role);
+    return row && std::ranges::any_of(row->params, [&](const families::ParamRow& param) {
+             return param.name != nullptr && param.name == name;
+           });
   }
   bool has_experts() const { return experts_ > 0; }
   bool has_qkv_bias() const {
@@ -228,6 +231,7 @@ class Synthesiser {
     }
     if (has_groups()) add_group_metadata();
     add_rope_metadata();
+    add_window_metadata();
     return {};
   }
 
@@ -291,6 +295,21 @@ class Synthesiser {
     }
   }
 
+  // Layers with windows as a converter leaves them out: by the family.
+  void add_window_metadata() {
+    const auto window = config_.i64("sliding_window");
+    if (window && *window > 0 && family_->has_gguf_key("attention.sliding_window")) {
+      u32("attention.sliding_window", *window);
+    }
+    const auto number = [&](std::string_view config_key, std::string_view key) {
+      const auto value = config_.f64(config_key);
+      if (value && family_->has_gguf_key(key)) f32(key, *value);
+    };
+    number("rope_local_base_freq", "rope.freq_base_swa");
+    number("attn_logit_softcapping", "attn_logit_softcapping");
+    number("final_logit_softcapping", "final_logit_softcapping");
+  }
+
   // A matrix in the type of the mix.
   void matrix(const std::string& name, int64_t layer, std::vector<int64_t> shape,
               float sigma = kSigma) {
@@ -328,9 +347,12 @@ class Synthesiser {
     values(name, {size}, [](uint64_t) { return 1.f; });
   }
   void noise(const std::string& name, int64_t size, float sigma, float mean = 0) {
+    noise(name, std::vector<int64_t>{size}, sigma, mean);
+  }
+  void noise(const std::string& name, std::vector<int64_t> shape, float sigma, float mean = 0) {
     const uint64_t seed = next_seed();
     if (options_.strong) sigma *= kStrongNoise;
-    values(name, {size}, [seed, sigma, mean](uint64_t i) {
+    values(name, std::move(shape), [seed, sigma, mean](uint64_t i) {
       return mean + sigma * normal_from_bits(mix_bits(seed ^ mix_bits(i)));
     });
   }
@@ -340,6 +362,7 @@ class Synthesiser {
     if (!row) return;
     std::string_view leaf = row->params[0].tensors;  // "B.attn_norm.weight"
     leaf.remove_prefix(std::string_view("B.").size());
+    leaf = leaf.substr(0, leaf.find(" | "));
     const std::string name = fmt::format("blk.{}.{}", layer, leaf);
     const bool post = role == ir::Role::AttentionPostNorm || role == ir::Role::MlpPostNorm;
     const bool whole_row =
@@ -406,6 +429,12 @@ class Synthesiser {
       noise(blk + "attn_q.bias", q, kSigma);
       noise(blk + "attn_k.bias", kv, kSigma);
       noise(blk + "attn_v.bias", kv, kSigma);
+      if (family_->bias == families::BiasKind::Config) {
+        noise(blk + "attn_output.bias", hidden_, kSigma);
+      }
+    }
+    if (has_param(ir::Role::Attention, "sinks")) {
+      noise(blk + "attn_sinks.weight", of_layer(heads_, layer), 0.5f);
     }
     const bool rows = family_->qk_norm == families::QkNormKind::Row;
     if (!has_qk_norm_) return;
@@ -450,6 +479,12 @@ class Synthesiser {
     add("ffn_up", hidden_, expert_ffn_, kSigma);
     add("ffn_down", expert_ffn_, hidden_, kResidualSigma);
     if (has_correction_bias()) noise(blk + "exp_probs_b.bias", experts_, 0.01f);
+    if (has_param(ir::Role::Router, "bias")) noise(blk + "ffn_gate_inp.bias", experts_, kSigma);
+    if (has_param(ir::Role::Experts, "gate_bias")) {
+      noise(blk + "ffn_gate_exps.bias", {expert_ffn_, experts_}, kSigma);
+      noise(blk + "ffn_up_exps.bias", {expert_ffn_, experts_}, kSigma);
+      noise(blk + "ffn_down_exps.bias", {hidden_, experts_}, kSigma);
+    }
     if (shared_ffn_ == 0) return;
     if (family_->has_role(ir::Role::SharedGate))
       noise(blk + "ffn_gate_inp_shexp.weight", hidden_, kSigma);

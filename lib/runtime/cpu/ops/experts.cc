@@ -15,6 +15,7 @@
 #include "lib/runtime/cpu/ops/cpu_ops.h"
 #include "lib/runtime/cpu/ops/matmul_input.h"
 #include "lib/runtime/cpu/ops/row_runs.h"
+#include "lib/runtime/cpu/ops/small_weight.h"
 
 namespace ktx::runtime {
 namespace {
@@ -71,7 +72,12 @@ class GateUpStep final : public CpuStep {
     KTX_TRY(pairs_.bind(context.input(2), context.input(3), attrs, args_.experts));
     gate_kernels_ = KTX_TRY(matmul_kernels(context, gate, xq));
     up_kernels_ = KTX_TRY(matmul_kernels(context, up, xq));
-    args_.swiglu_fn = KTX_TRY(find_rows("swiglu", context.isa));
+    args_.glu_fn = KTX_TRY(find_rows("glu", context.isa));
+    args_.glu = attrs.glu();
+    gate_bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(2))));
+    up_bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(3))));
+    args_.gate_bias = gate_bias_.data();
+    args_.up_bias = up_bias_.data();
     args_.gate = gate.matrix;
     args_.up = up.matrix;
     args_.gate_expert_bytes = gate.matrix_bytes;
@@ -150,6 +156,7 @@ class GateUpStep final : public CpuStep {
 
   ExpertsGateUpArgs args_;
   std::array<MatmulKernel, kBatchClasses> gate_kernels_, up_kernels_;
+  SmallWeight gate_bias_, up_bias_;
   Pairs pairs_;
   RowRuns runs_;
   int64_t threads_ = 1;
@@ -169,6 +176,8 @@ class DownStep final : public CpuStep {
     KTX_TRY(require_whole(context.input(4), "weights"));
     KTX_TRY(pairs_.bind(context.input(2), context.input(3), attrs, args_.experts));
     kernels_ = KTX_TRY(matmul_kernels(context, down, hq));
+    bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(1))));
+    args_.bias = bias_.data();
     args_.down = down.matrix;
     args_.down_expert_bytes = down.matrix_bytes;
     args_.h = h.f32();
@@ -221,6 +230,7 @@ class DownStep final : public CpuStep {
  private:
   ExpertsDownArgs args_;
   std::array<MatmulKernel, kBatchClasses> kernels_;
+  SmallWeight bias_;
   Pairs pairs_;
   RowRuns runs_;
   int64_t threads_ = 1;
