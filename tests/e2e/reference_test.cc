@@ -190,6 +190,19 @@ TEST(Reference, UnsplitLatentProjectionsGiveTheSameAnswers) {
   }
 }
 
+TEST(Reference, Mxfp4ExpertsGiveTheTransformersReference) {
+  const std::string folder = shared_dir() + "/models/gpt_oss";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no " << folder;
+  const Reference reference(folder + "/gpt_oss-mxfp4.gguf", folder + "/reference-mxfp4.json");
+  const Comparison exact = reference.compare("exact");
+  EXPECT_EQ(exact.equal, exact.cases);
+  EXPECT_LE(exact.mean(), 0.001);
+  EXPECT_LE(exact.worst, 0.02);
+  const Comparison fast = reference.compare("fast");
+  EXPECT_GE(fast.equal, 0.85 * fast.cases);
+  EXPECT_LE(fast.mean(), 0.033);
+}
+
 TEST(Reference, F16FileGivesTheTransformersReference) {
   const std::string folder = shared_dir() + "/models/qwen2";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no " << folder;

@@ -49,7 +49,8 @@ class Slots : public ::testing::TestWithParam<const char*> {
     // Control tokens have a text here, and none in an answer.
     for (const std::string_view end :
          {"<|im_end|>", "<|endoftext|>", "</s>", "<|eot_id|>", "<｜end▁of▁sentence｜>",
-          "<|end_of_text|>", "<|user|>", "<|observation|>", "[e~["}) {
+          "<|end_of_text|>", "<|user|>", "<|observation|>", "[e~[", "<|return|>", "<|call|>",
+          "<end_of_turn>", "<eos>"}) {
       for (size_t at; (at = had.find(end)) != std::string::npos;) had.erase(at, end.size());
     }
     return had +
