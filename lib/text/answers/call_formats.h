@@ -28,6 +28,17 @@ inline constexpr std::string_view kKimiCallEnd = "<|tool_call_end|>";
 inline constexpr std::string_view kFunction = "<function=";
 inline constexpr std::string_view kParameter = "<parameter=";
 
+// A section of calls, each with its name and its parameters in attributes.
+struct InvokeTags {
+  std::string_view section, section_end, invoke, invoke_end, parameter, parameter_end;
+};
+inline constexpr InvokeTags kMiniMaxTags = {
+    "<minimax:tool_call>", "</minimax:tool_call>", "<invoke ",
+    "</invoke>",           "<parameter ",          "</parameter>"};
+inline constexpr InvokeTags kDsmlTags = {"<｜DSML｜function_calls>", "</｜DSML｜function_calls>",
+                                         "<｜DSML｜invoke ",         "</｜DSML｜invoke>",
+                                         "<｜DSML｜parameter ",      "</｜DSML｜parameter>"};
+
 using CallReader = CallState (*)(CallCursor& in, std::span<const OfferedTool> tools,
                                  CallRead& read);
 
@@ -41,5 +52,7 @@ CallState read_kimi(CallCursor& in, std::span<const OfferedTool> tools, CallRead
 // call_formats_xml.cc: each argument in tags; its schema says whether it is a text.
 CallState read_glm(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
 CallState read_qwen_coder(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
+CallState read_minimax(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
+CallState read_dsml(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
 
 }  // namespace ktx::text

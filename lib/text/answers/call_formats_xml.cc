@@ -1,4 +1,4 @@
-// Tool calls with arguments in tags: GLM-4.5 and Qwen3-Coder.
+// Tool calls with arguments in tags: GLM-4.5, Qwen3-Coder, MiniMax-M2, DeepSeek-V3.2.
 #include <algorithm>
 
 #include "lib/text/answers/call_formats.h"
@@ -16,14 +16,16 @@ class XmlArguments {
       if (tool.name == name) tool_ = &tool;
     }
   }
-  void add(std::string_view key, std::string_view value) {
-    text_ += text_.size() == 1 ? "" : ", ";
-    text_ += print(Json(key)) + ": " + print(typed(key, value));
-  }
+  void add(std::string_view key, std::string_view value) { add(key, typed(key, value)); }
+  void add_text(std::string_view key, std::string_view value) { add(key, Json(value)); }
   const std::string& open() const { return text_; }
   std::string whole() const { return text_ + "}"; }
 
  private:
+  void add(std::string_view key, const Json& value) {
+    text_ += text_.size() == 1 ? "" : ", ";
+    text_ += print(Json(key)) + ": " + print(value);
+  }
   static std::string print(const Json& json) {
     return json.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
@@ -43,7 +45,62 @@ CallState end_xml(std::string_view name, const XmlArguments& arguments, CallRead
   return CallState::Call;
 }
 
+// The value of `name="value"` among the attributes of a tag; quotes may be missing.
+std::string_view attribute(std::string_view attributes, std::string_view name) {
+  const size_t at = attributes.find(name);
+  if (at == std::string_view::npos) return "";
+  std::string_view rest = trimmed(attributes.substr(at + name.size()));
+  if (!rest.starts_with('=')) return "";
+  rest = trimmed(rest.substr(1));
+  if (!rest.starts_with('"')) return rest.substr(0, rest.find(' '));
+  rest.remove_prefix(1);
+  return rest.substr(0, rest.find('"'));
+}
+
+CallState read_invoke(const InvokeTags& tags, CallCursor& in, std::span<const OfferedTool> tools,
+                      CallRead& read) {
+  if (const CallState section = in.literal(tags.section); section == CallState::More) {
+    return section;
+  }
+  in.space();
+  std::string_view attributes, value;
+  KTX_STEP(in.literal(tags.invoke));
+  KTX_STEP(in.until(">", attributes));
+  KTX_STEP(in.literal(">"));
+  const std::string_view name = attribute(attributes, "name");
+  if (name.empty()) return CallState::No;
+  read.begun = true;
+  read.name = name;
+  XmlArguments arguments(name, tools);
+  for (;;) {
+    read.arguments = arguments.open();
+    in.space();
+    const CallState more = in.literal(tags.parameter);
+    if (more == CallState::More) return more;
+    if (more == CallState::No) break;
+    KTX_STEP(in.until(">", attributes));
+    KTX_STEP(in.literal(">"));
+    KTX_STEP(in.value(tags.parameter_end, value));
+    const std::string_view key = attribute(attributes, "name");
+    if (attribute(attributes, "string") == "true") {
+      arguments.add_text(key, value);
+    } else {
+      arguments.add(key, value);
+    }
+  }
+  KTX_STEP(in.closer(tags.invoke_end));
+  return end_xml(name, arguments, read);
+}
+
 }  // namespace
+
+CallState read_minimax(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read) {
+  return read_invoke(kMiniMaxTags, in, tools, read);
+}
+
+CallState read_dsml(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read) {
+  return read_invoke(kDsmlTags, in, tools, read);
+}
 
 CallState read_glm(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read) {
   std::string_view name, key, value;

@@ -14,6 +14,10 @@ constexpr std::string_view kLlama3Openers[] = {kPythonTag};
 constexpr std::string_view kMistralOpeners[] = {kToolCalls};
 constexpr std::string_view kDeepSeekOpeners[] = {kCallsBegin, kCallBegin};
 constexpr std::string_view kKimiOpeners[] = {kKimiBegin, kKimiCall};
+constexpr std::string_view kMiniMaxOpeners[] = {kMiniMaxTags.section, kMiniMaxTags.invoke};
+constexpr std::string_view kMiniMaxTrailers[] = {kMiniMaxTags.section_end};
+constexpr std::string_view kDsmlOpeners[] = {kDsmlTags.section, kDsmlTags.invoke};
+constexpr std::string_view kDsmlTrailers[] = {kDsmlTags.section_end};
 constexpr std::string_view kLlama3Trailers[] = {";"};
 constexpr std::string_view kQwenCoderTrailers[] = {"</tool_call>"};
 constexpr std::string_view kDeepSeekTrailers[] = {kCallsEnd};
@@ -33,6 +37,8 @@ constexpr CallFormat kFormats[] = {
     {ToolCallFormat::Kimi, kKimiOpeners, kKimiTrailers, read_kimi},
     {ToolCallFormat::Glm, kHermesOpeners, {}, read_glm, true},
     {ToolCallFormat::QwenCoder, kQwenCoderOpeners, kQwenCoderTrailers, read_qwen_coder, true},
+    {ToolCallFormat::MiniMax, kMiniMaxOpeners, kMiniMaxTrailers, read_minimax, true},
+    {ToolCallFormat::Dsml, kDsmlOpeners, kDsmlTrailers, read_dsml, true},
 };
 
 // Null: a model that makes no calls.

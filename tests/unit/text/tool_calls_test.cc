@@ -152,6 +152,22 @@ const Case kCases[] = {
      "So.|f {\"a\": [1,2], \"s\": \"def f():\\n  return 1\"}|g {}"},
     {QwenCoder, "<function=g><parameter=x>true</parameter></function>", "|g {\"x\": true}"},
     {QwenCoder, "<tool_call>\nno", "<tool_call>\nno"},
+    // MiniMax-M2
+    {MiniMax,
+     "I look.\n<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"a\">42</parameter>\n"
+     "<parameter name=\"s\">42</parameter>\n</invoke>\n<invoke name=\"g\">\n</invoke>\n"
+     "</minimax:tool_call>",
+     "I look.|f {\"a\": 42, \"s\": \"42\"}|g {}"},
+    {MiniMax, "<invoke name=\"g\"><parameter name=\"x\">a < b</parameter></invoke>",
+     "|g {\"x\": \"a < b\"}"},
+    {MiniMax, "<minimax:tool_call>no", "<minimax:tool_call>no"},
+    // DeepSeek-V3.2
+    {Dsml,
+     "So.\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"g\">\n<｜DSML｜parameter name=\"x\" "
+     "string=\"true\">42</｜DSML｜parameter>\n<｜DSML｜parameter name=\"y\" string=\"false\">[1]"
+     "</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke name=\"f\">\n</｜DSML｜invoke>\n"
+     "</｜DSML｜function_calls>",
+     "So.|g {\"x\": \"42\", \"y\": [1]}|f {}"},
 };
 
 TEST(ToolCallParser, ReadsEachFormHoweverTheTextIsCut) {
@@ -241,6 +257,15 @@ TEST(ToolCallParser, AnyCutOfAnyTextGivesTheSame) {
                                             "<parameter=s>",
                                             "</parameter>",
                                             "</function>",
+                                            "<minimax:tool_call>",
+                                            "<invoke name=\"f\">",
+                                            "<parameter name=\"s\">",
+                                            "</invoke>",
+                                            "</minimax:tool_call>",
+                                            "<｜DSML｜invoke name=\"f\">",
+                                            "<｜DSML｜parameter name=\"s\" string=\"true\">",
+                                            "</｜DSML｜parameter>",
+                                            "</｜DSML｜invoke>",
                                             "f<arg_key>",
                                             "a</arg_key><arg_value>",
                                             "</arg_value>",
@@ -252,7 +277,7 @@ TEST(ToolCallParser, AnyCutOfAnyTextGivesTheSame) {
     std::string text;
     for (int n = static_cast<int>(random() % 9); n > 0; --n)
       text += kPieces[random() % kPieces.size()];
-    const auto format = static_cast<ToolCallFormat>(1 + random() % 7);
+    const auto format = static_cast<ToolCallFormat>(1 + random() % 9);
     const std::string whole = parse(format, {text}), streamed = stream(format, {text});
     for (const auto& pieces : ktx::testing::cuts(text, 3)) {
       ASSERT_EQ(parse(format, pieces), whole) << format_name(format) << ": " << text;
