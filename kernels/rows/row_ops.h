@@ -20,6 +20,7 @@ namespace ktx::kernels {
 // Each input at the row that is at work; absent ones are null.
 struct RowInputs {
   const float* in[kRowsInputs];
+  int32_t position;  // of ops with kReadsPosition; else 0
 };
 
 template <StepOp op>
@@ -65,6 +66,18 @@ struct RowOp<StepOp::Softcap> {
   KTX_CPU_AND_GPU float operator()(float x) const { return cap * tanhf(x / cap); }
 };
 
+template <>
+struct RowOp<StepOp::PositionScale> {
+  float factor;
+  KTX_CPU_AND_GPU RowOp(const RowInputs& row, const PositionScaleAttrs& attrs)
+      : factor(1 + attrs.growth * logf(1 + static_cast<float>(contexts(row, attrs)))) {}
+  // Rows that pad a launch have negative positions.
+  KTX_CPU_AND_GPU static int32_t contexts(const RowInputs& row, const PositionScaleAttrs& attrs) {
+    return row.position > 0 ? row.position / attrs.context : 0;
+  }
+  KTX_CPU_AND_GPU float operator()(float x) const { return x * factor; }
+};
+
 // What the loops over rows of both devices ask of an op.
 template <StepOp op>
 inline constexpr int kElementInputs = std::is_invocable_v<const RowOp<op>&, float, float> ? 2 : 1;
@@ -77,6 +90,7 @@ KTX_CPU_AND_GPU int64_t input_row(const RowsOperands& a, int64_t t) {
 }
 KTX_CPU_AND_GPU inline RowInputs inputs_at(const RowsOperands& a, int64_t row) {
   RowInputs inputs;
+  inputs.position = a.position ? a.position[row] : 0;
   for (int i = 0; i < kRowsInputs; ++i) inputs.in[i] = a.in[i].data + row * a.in[i].stride;
   return inputs;
 }

@@ -30,8 +30,9 @@ inline constexpr int kRowsInputs = 2;
 
 // What a kernel works on; on a GPU the pointers are the GPU's.
 struct RowsOperands {
-  RowsInput in[kRowsInputs];      // in the order of step_ops.def
-  const int32_t* from = nullptr;  // of ops with kReadsAnyRow: the inputs' row for each row of y
+  RowsInput in[kRowsInputs];          // in the order of step_ops.def
+  const int32_t* from = nullptr;      // of ops with kReadsAnyRow: the inputs' row for each row of y
+  const int32_t* position = nullptr;  // of ops with kReadsPosition: of each row
   float* y = nullptr;
   int64_t y_stride = 0;
   int64_t width = 0;        // of y

@@ -182,6 +182,14 @@ void check_softcap(OpCheck& s) {
   check_same_rows(s);
 }
 
+void check_position_scale(OpCheck& s) {
+  const auto& a = s.attrs<PositionScaleAttrs>();
+  s.require(a.growth >= 0, "growth is {}", a.growth);
+  s.in_range("context", a.context, 1, INT32_MAX);
+  s.shape("x", s.in(0), ValueType::F32, s.in(0).width);
+  s.shape("y", s.out(0), ValueType::F32, s.in(0).width);
+}
+
 void check_router(OpCheck& s) {
   const auto& a = s.attrs<RouterAttrs>();
   if (!s.in_range("experts", a.experts, 1, kMaxHeads) ||

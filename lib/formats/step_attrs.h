@@ -210,6 +210,17 @@ struct ScaleAttrs {
   }
 };
 
+// For queries that grow beyond the context that a model was first trained with (Ministral 3,
+// Mistral 4, Llama 4): y = x * (1 + growth * ln(1 + floor(position / context))).
+struct PositionScaleAttrs {
+  float growth = 0;
+  int32_t context = 1;
+  template <class F>
+  void fields(F&& f) {
+    f("growth", growth), f("context", context);
+  }
+};
+
 // For logits (Gemma 2): y = cap * tanh(x / cap).
 struct SoftcapAttrs {
   float cap = 1;
@@ -219,9 +230,10 @@ struct SoftcapAttrs {
   }
 };
 
-using StepAttrs = std::variant<NoAttrs, RmsNormAttrs, QuantizeAttrs, MatmulAttrs, MatmulHeadsAttrs,
-                               RopeAttrs, KvStoreAttrs, AttentionAttrs, RouterAttrs,
-                               GroupExpertsAttrs, GluAttrs, ExpertsAttrs, ScaleAttrs, SoftcapAttrs>;
+using StepAttrs =
+    std::variant<NoAttrs, RmsNormAttrs, QuantizeAttrs, MatmulAttrs, MatmulHeadsAttrs, RopeAttrs,
+                 KvStoreAttrs, AttentionAttrs, RouterAttrs, GroupExpertsAttrs, GluAttrs,
+                 ExpertsAttrs, ScaleAttrs, SoftcapAttrs, PositionScaleAttrs>;
 
 // What a row of step_ops.def says, for code that is compiled for one op: AttrsOf<StepOp::Rope> is
 // RopeAttrs, has_trait<StepOp::Rope>(kInPlace) is true.

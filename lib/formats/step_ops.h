@@ -19,15 +19,16 @@ enum class StepOp : uint32_t {
 // inputs of products are read whole.
 enum OpTrait : uint32_t {
   kNoTraits = 0,
-  kRowWise = 1 << 0,       // row r of the outputs depends on row r of the inputs alone
-  kReadsAnyRow = 1 << 1,   // row-wise but for its inputs, of which it reads any row
-  kColumnWise = 1 << 2,    // column c depends on column c alone, or on its group's (column_group)
-  kSharedScales = 1 << 3,  // column-wise; groups of kActQ8Shared columns share a scale
-  kProduct = 1 << 4,       // its items are runs of columns, which column-wise ops may go on with
-  kPrelude = 1 << 5,       // too small to share out: one thread runs it
-  kInPlace = 1 << 6,       // y may be the first input
-  kInPlaceAny = 1 << 7,    // y may be any input
-  kAccumulates = 1 << 8,   // may add its result to y (attribute accumulate)
+  kRowWise = 1 << 0,        // row r of the outputs depends on row r of the inputs alone
+  kReadsAnyRow = 1 << 1,    // row-wise but for its inputs, of which it reads any row
+  kColumnWise = 1 << 2,     // column c depends on column c alone, or on its group's (column_group)
+  kSharedScales = 1 << 3,   // column-wise; groups of kActQ8Shared columns share a scale
+  kProduct = 1 << 4,        // its items are runs of columns, which column-wise ops may go on with
+  kPrelude = 1 << 5,        // too small to share out: one thread runs it
+  kInPlace = 1 << 6,        // y may be the first input
+  kInPlaceAny = 1 << 7,     // y may be any input
+  kAccumulates = 1 << 8,    // may add its result to y (attribute accumulate)
+  kReadsPosition = 1 << 9,  // a row op that reads the position of its token
 };
 
 struct StepOpInfo {

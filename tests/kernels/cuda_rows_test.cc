@@ -165,6 +165,16 @@ TEST_F(CudaRows, ElementwiseOpsAgree) {
     args.attrs = ScaleAttrs{0.22f};
     ASSERT_TRUE(ran(find_cuda_rows(StepOp::Scale)(args, nullptr)));
     EXPECT_TRUE(same_bits(y.read(), multiplied));
+    const std::vector<int32_t> at = {99, 250, -1};
+    Gpu<int32_t> position(at);
+    std::vector<float> grown = a;
+    for (int64_t i = 0; i < width; ++i) {
+      grown[static_cast<size_t>(width + i)] *= 1 + 0.1f * std::log(3.0f);
+    }
+    args.position = position.data();
+    args.attrs = PositionScaleAttrs{0.1f, 100};
+    ASSERT_TRUE(ran(find_cuda_rows(StepOp::PositionScale)(args, nullptr)));
+    expect_close(y.read(), grown, 2e-6f);
     Gpu<int32_t> rows(std::vector<int32_t>{2, -1, 0});
     RowsArgs gather;
     gather.in[0] = {ga.data(), width};

@@ -206,6 +206,31 @@ TEST_P(ElementwiseTest, ScaleMultipliesEachElementOnce) {
   }
 }
 
+TEST_P(ElementwiseTest, PositionScaleGrowsWithWholeContexts) {
+  const std::vector<int32_t> position = {0, 99, 100, 250, 99999, -1};
+  const int64_t width = 37, tokens = std::ssize(position);
+  Random random(30);
+  const std::vector<float> x = random.normals(tokens * width);
+  std::vector<float> y(x.size());
+  RowsArgs a;
+  a.in[0] = {x.data(), width};
+  a.position = position.data();
+  a.y = y.data();
+  a.y_stride = a.width = width;
+  a.token_end = tokens;
+  a.attrs = PositionScaleAttrs{0.1f, 100};
+  (*find_rows("position_scale", isa))(a);
+  const double contexts[] = {0, 0, 1, 2, 999, 0};
+  for (int64_t at = 0; at < tokens * width; ++at) {
+    const double factor = 1 + double{0.1f} * std::log(1 + contexts[at / width]);
+    const double want = x[static_cast<size_t>(at)] * factor;
+    ASSERT_NEAR(y[static_cast<size_t>(at)], want, 2e-7 * std::abs(want)) << at;
+    if (factor == 1) {
+      ASSERT_EQ(y[static_cast<size_t>(at)], x[static_cast<size_t>(at)]);
+    }
+  }
+}
+
 TEST_P(ElementwiseTest, RmsNormAgreesWithDoubleForAllGroups) {
   Random random(23);
   for (int64_t part : kWidths) {

@@ -86,6 +86,7 @@ class RowOpStep final : public GpuStep {
       args_.in[i] = {in.f32(), in.stride};
     }
     if (info(context.op()).has(kReadsAnyRow)) args_.from = context.batch().output_rows;
+    if (info(context.op()).has(kReadsPosition)) args_.position = context.batch().position;
     args_.y = y.f32();
     args_.y_stride = y.stride;
     args_.width = y.width;

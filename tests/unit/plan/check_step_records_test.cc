@@ -107,6 +107,8 @@ TEST_F(OpRules, KnowTypeRowsAndWidthOfEveryOperand) {
       {StepOp::GatherRows, 0, 'o', 0, "y", "trw"},
       {StepOp::Scale, 0, 'i', 0, "x", "t"},
       {StepOp::Scale, 0, 'o', 0, "y", "trw"},
+      {StepOp::PositionScale, 0, 'i', 0, "x", "tr"},
+      {StepOp::PositionScale, 0, 'o', 0, "y", "trw"},
   };
   for (const Row& row : kRows) {
     for (const char* lie = row.lies; *lie; ++lie) {
@@ -220,6 +222,9 @@ TEST_F(OpLies, AboutAttributes) {
       attribute(StepOp::Router, 0, &RouterAttrs::groups, 3, "4 experts in 3 groups"),
       attribute(StepOp::Router, 0, &RouterAttrs::top_k, 3, "3 experts of 1 groups of 2"),
       attribute(StepOp::Scale, 0, &ScaleAttrs::factor, kInfinity, "factor is inf"),
+      attribute(StepOp::PositionScale, 0, &PositionScaleAttrs::growth, -0.1f, "growth is -0.1"),
+      attribute(StepOp::PositionScale, 0, &PositionScaleAttrs::growth, kInfinity, "growth is inf"),
+      attribute(StepOp::PositionScale, 0, &PositionScaleAttrs::context, 0, "context is 0"),
       attribute(StepOp::GroupExperts, 0, &GroupExpertsAttrs::top_k, 1, "1 of 4 experts, but the"),
       attribute(StepOp::ExpertsGateUp, 0, &ExpertsAttrs::accumulate, 1, "accumulate is 1"),
       attribute(StepOp::ExpertsGateUp, 0, &ExpertsAttrs::top_k, 1, "grouped as 2 of 4"),

@@ -305,6 +305,7 @@ inline TinyPlan make_tiny_plan() {
          ExpertsAttrs{kExperts, kTopK, 1});
   t.step(StepOp::Matmul, 1, {{x}}, {{shared_gate}}, {shared_w}, MatmulAttrs{});
   t.step(StepOp::SigmoidScale, 1, {{x}, {shared_gate}}, {{x}}, {}, NoAttrs{});
+  t.step(StepOp::PositionScale, 1, {{x}}, {{x}}, {}, PositionScaleAttrs{0.1f, 64});
 
   const uint32_t last = t.f32("last", kHidden, RowKind::Output);
   const uint32_t logits = t.f32("logits", kVocab, RowKind::Output);

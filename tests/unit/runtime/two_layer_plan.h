@@ -216,6 +216,7 @@ inline void write_tiny_plan(const std::string& path, DType dtype) {
     const View v = linear("v", n, nq, kKvHeads * kDim);
     b.step(StepOp::RmsNorm, {q}, {q}, {norm_weight(at + "q_norm", kDim)},
            RmsNormAttrs{1e-5f, kHeads});
+    b.step(StepOp::PositionScale, {q}, {q}, {}, PositionScaleAttrs{0.1f, 3});
     RopeAttrs rope;
     rope.heads = kHeads;
     rope.head_dim = rope.y_head_dim = rope.rotary_dim = kDim;

@@ -19,6 +19,7 @@ class RowsStep final : public RowStep<RowsArgs, RowsFn> {
     const auto op = static_cast<StepOp>(context.step.op);
     args_.attrs = attrs_from_bytes(op, context.plan.attrs.data() + context.step.attrs_offset);
     reads_any_row_ = info(op).has(kReadsAnyRow);
+    reads_position_ = info(op).has(kReadsPosition);
     return bind_output(context, find_rows);
   }
   // Column-wise ops: each operand has these columns.
@@ -37,8 +38,9 @@ class RowsStep final : public RowStep<RowsArgs, RowsFn> {
  private:
   void prepare(const Batch& batch) override {
     if (reads_any_row_) args_.from = batch.output_rows.data();
+    if (reads_position_) args_.position = batch.position.data();
   }
-  bool reads_any_row_ = false;
+  bool reads_any_row_ = false, reads_position_ = false;
 };
 
 }  // namespace
