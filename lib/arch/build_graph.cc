@@ -87,6 +87,8 @@ class Builder {
     facts.layers = params_.layers;
     facts.context_length = params_.context;
     facts.logit_softcap = params_.logit_softcap;
+    facts.residual_scale = params_.residual_scale;
+    facts.logit_scale = params_.logit_scale;
   }
 
   void warn(std::string what) { diags_.warning({.file = gguf_->path()}, "", std::move(what)); }

@@ -92,6 +92,12 @@ class Reader {
     if (family_.scaled_embedding) {
       p_.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(p_.hidden)));
     }
+    const auto factor = [&](std::string_view key) {
+      return static_cast<float>(in_.number_or_null(key, 1e-6, 1e6).value_or(1));
+    };
+    if (in_.has("embedding_multiplier")) p_.embedding_scale = factor("embedding_multiplier");
+    p_.residual_scale = factor("residual_multiplier");
+    p_.logit_scale = 1 / factor("logits_scaling");
     const auto cap = [&](std::string_view key) {
       return static_cast<float>(in_.number_or_null(key, 0, 1e6).value_or(0));
     };
@@ -99,6 +105,8 @@ class Reader {
     p_.logit_softcap = cap("final_logit_softcapping");
     if (const auto scalar = in_.number_or_null("query_pre_attn_scalar", 1e-6, 1e6)) {
       p_.attention_scale = 1 / std::sqrt(*scalar);
+    } else if (const auto scale = in_.number_or_null("attention_multiplier", 1e-6, 1e6)) {
+      p_.attention_scale = *scale;
     } else if (family_.wide_scale_layers == p_.layers && p_.layers > 0) {
       const auto heads = in_.integer_or_null("num_attention_heads", 1, kMaxHeads);
       p_.attention_scale =
@@ -128,6 +136,27 @@ class Reader {
     }
     read_head_dim();
     read_window();
+    read_rotated_layers();
+  }
+
+  // A list with 0 for the layers that are not rotated, or every n-th is not.
+  void read_rotated_layers() {
+    const auto flags = in_.config().ints("no_rope_layers");
+    if (flags && flags->size() < p_.shapes.size()) {
+      in_.fail(fmt::format("'no_rope_layers' has {} entries for {} layers", flags->size(),
+                           p_.shapes.size()));
+      return;
+    }
+    const bool rotates = in_.flag("use_rope").value_or(true);
+    const int64_t period = family_.unrotated_period == 0
+                               ? 0
+                               : in_.integer_or_null("no_rope_layer_interval", 1, kMaxLayers)
+                                     .value_or(family_.unrotated_period);
+    for (size_t i = 0; i < p_.shapes.size(); ++i) {
+      const auto nth = static_cast<int64_t>(i) + 1;
+      p_.shapes[i].rotated =
+          rotates && (flags ? (*flags)[i] != 0 : period == 0 || nth % period != 0);
+    }
   }
 
   // " in layer 3" where layers differ.
@@ -244,8 +273,8 @@ class Reader {
   void read_rope() {
     RopeParams& rope = p_.rope;
     p_.interleaved_rope = family_.interleaved_rope;
-    if (family_.attention == AttentionKind::Mla) {
-      p_.interleaved_rope = in_.flag("rope_interleave").value_or(true);
+    if (const auto pairs = in_.flag("rope_interleave")) {
+      if (family_.interleaved_rope) p_.interleaved_rope = *pairs;
     }
     rope.theta = in_.number("rope_theta", 1, 1e12);
     p_.local_rope.theta = in_.number_or_null("rope_local_base_freq", 1, 1e12).value_or(rope.theta);
@@ -331,17 +360,18 @@ class Reader {
       rope.mscale = in_.number_or_null("rope_scaling.mscale", 0, 1e3);
       rope.mscale_all_dim = in_.number_or_null("rope_scaling.mscale_all_dim", 0, 1e3);
       if (rope.theta <= 1) in_.fail("'rope_theta' must be above 1 for yarn");
-      const auto growth = in_.number_or_null("rope_scaling.llama_4_scaling_beta", 0, 1e3);
-      if (growth.value_or(0) != 0) {
-        in_.warn(
-            fmt::format("'rope_scaling.llama_4_scaling_beta' {} is not applied: answers may differ "
-                        "beyond {} tokens",
-                        *growth, rope.original_context));
-      }
+      read_growth();
     } else if (rope.type == RopeType::Dynamic) {
       in_.warn(fmt::format(
           "dynamic rope scaling is not applied: answers may differ beyond {} tokens", p_.context));
     }
+  }
+
+  void read_growth() {
+    const auto growth = in_.number_or_null("rope_scaling.llama_4_scaling_beta", 0, 1e3);
+    if (growth.value_or(0) == 0) return;
+    p_.grown_queries = {static_cast<float>(*growth), static_cast<int32_t>(std::clamp<double>(
+                                                         p_.rope.original_context, 1, INT32_MAX))};
   }
 
   void read_experts() {

@@ -45,6 +45,7 @@ struct LayerShape {
   int64_t mlp_width = 0;  // of a dense feed-forward part
   bool experts = false;   // routed experts instead of that
   int32_t window = 0;     // of attention; 0: none
+  bool rotated = true;    // queries and keys
 };
 
 struct HyperParams {
@@ -62,7 +63,8 @@ struct HyperParams {
   RopeParams local_rope;       // of layers with a window, where the family has that
   double attention_scale = 0;  // 0: 1 / sqrt(head_dim)
   float attention_softcap = 0, logit_softcap = 0;
-  float embedding_scale = 1;
+  float embedding_scale = 1, residual_scale = 1, logit_scale = 1;
+  PositionScaleAttrs grown_queries;
   GluAttrs glu;
   bool qkv_bias = false;
   bool attention_bias = false;

@@ -19,6 +19,10 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
     case Role::KProj:
     case Role::VProj:
       return {p.hidden, kv_width};
+    case Role::QkvProj:
+      return {p.hidden, q_width + 2 * kv_width};
+    case Role::GateUpProj:
+      return {p.hidden, 2 * mlp_width};
     case Role::QAProj:
       return {p.hidden, p.q_lora_rank};
     case Role::QBProj:
@@ -61,15 +65,26 @@ ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& 
                          const RopeTable& rope) {
   if (role == Role::Attention) {
     const double usual = 1 / std::sqrt(double(layer.head_dim));
-    ir::AttentionInfo info{layer.heads, layer.kv_heads, layer.head_dim};
+    ir::AttentionInfo info;
+    info.heads = layer.heads;
+    info.kv_heads = layer.kv_heads;
+    info.head_dim = layer.head_dim;
     info.scale = static_cast<float>(p.attention_scale > 0 ? p.attention_scale : usual);
     info.window = layer.window;
     info.softcap = p.attention_softcap;
+    info.rotated = layer.rotated;
+    info.grown = p.grown_queries;
     return info;
   }
   const double scale = rope.softmax_mscale / std::sqrt(double(p.nope_dim + p.rope_dim));
-  return ir::MlaInfo{layer.heads, p.q_lora_rank, p.kv_lora_rank,           p.nope_dim,
-                     p.rope_dim,  p.value_dim,   static_cast<float>(scale)};
+  return ir::MlaInfo{layer.heads,
+                     p.q_lora_rank,
+                     p.kv_lora_rank,
+                     p.nope_dim,
+                     p.rope_dim,
+                     p.value_dim,
+                     static_cast<float>(scale),
+                     p.grown_queries};
 }
 
 }  // namespace
@@ -105,6 +120,7 @@ ParamShape shape_of(std::string_view name, const ir::ModuleInfo& info, int32_t l
   const int64_t heads = p.shape(layer).heads;
   if (const auto* x = std::get_if<ir::LinearInfo>(&info)) {
     if (name == "bias") return {x->out};
+    if (name == "gate" || name == "up") return {x->in, x->out / 2};
     if (name == "k_b") return {p.nope_dim, p.kv_lora_rank, heads};
     if (name == "v_b") return {p.kv_lora_rank, p.value_dim, heads};
     return {x->in, x->out};

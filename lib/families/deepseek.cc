@@ -96,16 +96,15 @@ constexpr ConfigKey kScoringKeys2[] = {
      "softmax", "softmax"},
 };
 constexpr std::span<const ConfigKey> kKeys2[] = {
-    kSizeKeys,        kMlaKvHeadKeys, kMlpKeys,         kModelKeys,        kTiedKeys,
-    kRopeScalingKeys, kMscaleKeys,    kMlaKeys,         kRoutedExpertKeys, kUsedExpertKeys,
-    kExpertWidthKeys, kNormKeys2,     kSharedCountKeys, kScaleKeys,        kFirstDenseKeys,
-    kGroupKeys,       kScoringKeys2,
+    kSizeKeys,   kMlaKvHeadKeys,   kMlpKeys,   kModelKeys,        kTiedKeys,       kRopeScalingKeys,
+    kMscaleKeys, kTemperatureKeys, kMlaKeys,   kRoutedExpertKeys, kUsedExpertKeys, kExpertWidthKeys,
+    kNormKeys2,  kSharedCountKeys, kScaleKeys, kFirstDenseKeys,   kGroupKeys,      kScoringKeys2,
 };
 constexpr std::span<const ConfigKey> kKeys3[] = {
-    kSizeKeys,        kMlaKvHeadKeys,  kMlpKeys,         kModelKeys,        kTiedKeys,
-    kRopeScalingKeys, kMscaleKeys,     kMlaKeys,         kRoutedExpertKeys, kUsedExpertKeys,
-    kExpertWidthKeys, kNormalisedKeys, kSharedCountKeys, kScaleKeys3,       kFirstDenseKeys,
-    kGroupKeys,       kSigmoidKeys,
+    kSizeKeys,        kMlaKvHeadKeys,   kMlpKeys,         kModelKeys,       kTiedKeys,
+    kRopeScalingKeys, kMscaleKeys,      kTemperatureKeys, kMlaKeys,         kRoutedExpertKeys,
+    kUsedExpertKeys,  kExpertWidthKeys, kNormalisedKeys,  kSharedCountKeys, kScaleKeys3,
+    kFirstDenseKeys,  kGroupKeys,       kSigmoidKeys,
 };
 // transformers 5 has a second name for qk_rope_head_dim, head_dim.
 constexpr ConfigAlias kAliases[] = {

@@ -114,6 +114,12 @@ inline constexpr ConfigKey kMscaleKeys[] = {
      "=rope_scaling.mscale_all_dim", "=rope_scaling.mscale_all_dim"},
 };
 
+// Growth of queries with the position (Ministral 3, Mistral 4 and Large 3).
+inline constexpr ConfigKey kTemperatureKeys[] = {
+    {"rope_scaling.llama_4_scaling_beta", "attention.temperature_scale", KeyRead::Float,
+     KeyKind::Amount, KeyWeight::Plain, "", ""},
+};
+
 // Routing after DeepSeek V3: scores with a correction bias, groups of experts, shared experts.
 inline constexpr ConfigKey kRoutedExpertKeys[] = {
     {"n_routed_experts", "expert_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "",

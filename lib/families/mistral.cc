@@ -26,10 +26,6 @@ constexpr std::span<const ModuleRow> kTree4[] = {
 
 constexpr const char* kModelTypes3[] = {"ministral3", "mistral3"};
 constexpr const char* kModelTypes4[] = {"mistral4"};
-constexpr ConfigKey kTemperatureKeys[] = {
-    {"rope_scaling.llama_4_scaling_beta", "attention.temperature_scale", KeyRead::Float,
-     KeyKind::Amount, KeyWeight::Plain, "", ""},
-};
 // Not multiplied by 0.1, as the converter of DeepSeek does.
 constexpr ConfigKey kMscaleKeys3[] = {
     {"rope_scaling.mscale_all_dim", "rope.scaling.yarn_log_multiplier", KeyRead::Float,

@@ -1,6 +1,7 @@
 // OLMo 2, dense: norms stand behind attention and the feed-forward part instead of before them,
 // and those of queries and keys take all heads together. Rotary exists at model level only.
-// OLMo 3, which is stored under the same GGUF architecture, has windows besides. OLMoE has norms
+// OLMo 3, which is stored under the same GGUF architecture, has windows besides, in all but every
+// fourth layer; layers with a window are rotated without scaling. OLMoE has norms
 // before the parts, and in every layer experts whose weights are not normalised.
 #include "lib/families/key_rows.h"
 #include "lib/families/tree_rows.h"
@@ -27,6 +28,16 @@ constexpr std::span<const ModuleRow> kTree[] = {
     kDenseMlp, kPostNorms, kFinalNorm,     kModelRotary,    kHead,
 };
 
+// transformers has one module for both, with frequencies by the type of the layer.
+constexpr ModuleRow kRotaries[] = {
+    {Role::Rotary, "model.rotary_emb", &kRotary},
+    {Role::LocalRotary, "model.rotary_emb_local", &kRotary},
+};
+constexpr std::span<const ModuleRow> kTree3[] = {
+    kRoot,     kStem,      kSelfAttention, kGqaProjections, kQkNorms,
+    kDenseMlp, kPostNorms, kFinalNorm,     kRotaries,       kHead,
+};
+
 constexpr ClassRow kMoeBlock{"{P}SparseMoeBlock"};
 constexpr ClassRow kRouterClass{"{P}TopKRouter",
                                 "torch.nn.modules.linear.Linear torch.nn.Linear Linear"};
@@ -49,10 +60,28 @@ constexpr std::span<const ModuleRow> kTreeMoe[] = {
 };
 
 constexpr const char* kModelTypes[] = {"olmo2"};
+constexpr const char* kModelTypes3[] = {"olmo3"};
+constexpr GgufSign kSigns3[] = {
+    {.key = "attention.sliding_window", .min = 1, .max = UINT64_MAX, .always_written = true},
+};
 constexpr const char* kModelTypesMoe[] = {"olmoe"};
 constexpr std::span<const ConfigKey> kKeys[] = {
     kSizeKeys, kKvHeadKeys, kMlpKeys,           kModelKeys,       kHeadKeys,
     kTiedKeys, kWindowKeys, kAttentionBiasKeys, kRopeScalingKeys,
+};
+constexpr ConfigKey kLocalRopeKeys[] = {
+    {"rope_local_base_freq", "rope.freq_base_swa", KeyRead::Float, KeyKind::Positive,
+     KeyWeight::Plain, "=rope_theta", "=rope_theta"},
+};
+constexpr std::span<const ConfigKey> kKeys3[] = {
+    kSizeKeys, kKvHeadKeys, kMlpKeys,           kModelKeys,       kHeadKeys,
+    kTiedKeys, kWindowKeys, kAttentionBiasKeys, kRopeScalingKeys, kLocalRopeKeys,
+};
+constexpr ConfigDefault kDefaults3[] = {
+    {"attention_bias", "false"},
+    {"rms_norm_eps", "1e-5"},
+    {"rope_theta", "500000"},
+    {"sliding_window", "4096"},
 };
 constexpr ConfigKey kExpertKeys[] = {
     {"num_experts", "expert_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "", ""},
@@ -95,6 +124,24 @@ const Family kOlmo2 = {
     .keys = kKeys,
     .defaults = kDefaults,
     .tree = kTree,
+};
+
+extern const Family kOlmo3;
+const Family kOlmo3 = {
+    .architecture = "Olmo3ForCausalLM",
+    .model_types = kModelTypes3,
+    .gguf_arch = "olmo2",
+    .gguf_signs = kSigns3,
+    .prefix = "Olmo3",
+    .module_k = "transformers.models.olmo3.modeling_olmo3",
+    .module_t = "",
+    .bias = BiasKind::Config,
+    .qk_norm = QkNormKind::Row,
+    .windows = WindowPattern::Period,
+    .window_period = 4,
+    .keys = kKeys3,
+    .defaults = kDefaults3,
+    .tree = kTree3,
 };
 
 extern const Family kOlmoe;

@@ -318,6 +318,14 @@ std::optional<ConfigScalar> read_scale(GgufKeys& keys, std::string_view key) {
   return *scale;
 }
 
+// Sections of rotated pairs: their files have halves in the place of pairs.
+std::optional<ConfigScalar> read_no_sections(GgufKeys& keys, std::string_view key) {
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  const auto sections = value ? value->ints() : std::nullopt;
+  if (!sections) return std::nullopt;
+  return std::ranges::all_of(*sections, [](int64_t pairs) { return pairs == 0; });
+}
+
 std::optional<ConfigScalar> read_gating(GgufKeys& keys, std::string_view key) {
   const auto function = keys.integer(key);
   if (!function || *function == 0) return std::nullopt;

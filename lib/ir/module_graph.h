@@ -113,6 +113,8 @@ struct AttentionInfo {
   int32_t window = 0;  // as in AttentionAttrs
   int32_t chunked = 0;
   float softcap = 0;
+  bool rotated = true;       // queries and keys by their position
+  PositionScaleAttrs grown;  // of queries; growth 0: not
 };
 // q heads are [nope | rope] wide; the cache holds [latent | rope] per token.
 struct MlaInfo {
@@ -122,7 +124,8 @@ struct MlaInfo {
   int32_t nope_dim = 0;
   int32_t rope_dim = 0;
   int32_t value_dim = 0;
-  float scale = 0;  // softmax scale with yarn's mscale worked in
+  float scale = 0;           // softmax scale with yarn's mscale worked in
+  PositionScaleAttrs grown;  // of queries; growth 0: not
 };
 struct MlpInfo {
   int64_t hidden = 0;
@@ -191,7 +194,9 @@ struct ModelFacts {
   int64_t hidden = 0;
   int32_t layers = 0;
   int64_t context_length = 0;
-  float logit_softcap = 0;  // 0: none
+  float logit_softcap = 0;   // 0: none
+  float residual_scale = 1;  // of what attention and the feed-forward part add to the stream
+  float logit_scale = 1;
 };
 
 struct ModuleGraph {

@@ -46,12 +46,15 @@ template <class F>
 void fields(AttentionInfo& x, F&& f) {
   f("heads", x.heads), f("kv_heads", x.kv_heads), f("head_dim", x.head_dim), f("scale", x.scale);
   f("window", x.window), f("chunked", x.chunked), f("softcap", x.softcap);
+  f("rotated", x.rotated);
+  x.grown.fields(f);
 }
 template <class F>
 void fields(MlaInfo& x, F&& f) {
   f("heads", x.heads), f("q_lora_rank", x.q_lora_rank), f("kv_lora_rank", x.kv_lora_rank);
   f("nope_dim", x.nope_dim), f("rope_dim", x.rope_dim), f("value_dim", x.value_dim);
   f("scale", x.scale);
+  x.grown.fields(f);
 }
 template <class F>
 void fields(MlpInfo& x, F&& f) {
@@ -66,6 +69,14 @@ template <class F>
 void fields(ExpertsInfo& x, F&& f) {
   f("experts", x.experts), f("top_k", x.top_k), f("hidden", x.hidden), f("width", x.width);
   x.glu.fields(f);
+}
+
+// The facts that are left out at their defaults, in their order.
+template <class F>
+void rare_facts(F&& f) {
+  f("logit_softcap", &ModelFacts::logit_softcap);
+  f("residual_scale", &ModelFacts::residual_scale);
+  f("logit_scale", &ModelFacts::logit_scale);
 }
 
 // The word itself, or "..." with \" \\ and \xNN escapes when it is empty or holds

@@ -209,7 +209,11 @@ class Parser {
     KTX_TRY(take_value("layers", facts.layers));
     KTX_TRY(expect_mark("context"));
     KTX_TRY(take_value("context", facts.context_length));
-    return take_mark("logit_softcap") ? take_value("logit_softcap", facts.logit_softcap) : Status{};
+    Status status;
+    rare_facts([&](const char* name, float ModelFacts::*field) {
+      if (status.ok() && take_mark(name)) status = take_value(name, facts.*field);
+    });
+    return status;
   }
 
   // NAME or NAME #2, as one key.

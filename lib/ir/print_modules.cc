@@ -101,12 +101,15 @@ std::string print_decision(const Decision& decision) {
 }
 
 std::string print_facts(const ModelFacts& facts) {
-  return fmt::format(
-             "model family {} architecture {} name {} vocab {} hidden {} layers {} context {}",
-             quote_word(facts.family), quote_word(facts.architecture), quote_word(facts.name),
-             facts.vocab, facts.hidden, facts.layers, facts.context_length) +
-         (facts.logit_softcap > 0 ? fmt::format(" logit_softcap {}", facts.logit_softcap) : "") +
-         "\n";
+  std::string out =
+      fmt::format("model family {} architecture {} name {} vocab {} hidden {} layers {} context {}",
+                  quote_word(facts.family), quote_word(facts.architecture), quote_word(facts.name),
+                  facts.vocab, facts.hidden, facts.layers, facts.context_length);
+  const ModelFacts usual;
+  rare_facts([&](const char* name, float ModelFacts::*field) {
+    if (facts.*field != usual.*field) out += fmt::format(" {} {}", name, facts.*field);
+  });
+  return out + "\n";
 }
 
 }  // namespace

@@ -186,6 +186,11 @@ class Verifier {
     if (!std::isfinite(x->softcap) || x->softcap < 0) {
       fail(fmt::format("softcap is {}", x->softcap));
     }
+    check(x->grown);
+  }
+  void check(const PositionScaleAttrs& x) {
+    positive("context", x.context);
+    if (!std::isfinite(x.growth) || x.growth < 0) fail(fmt::format("growth is {}", x.growth));
   }
   void check(const GluAttrs& x) {
     if (x.activation < 0 || x.activation >= kActivations) {
@@ -200,6 +205,7 @@ class Verifier {
     positive("nope_dim", x->nope_dim), positive("rope_dim", x->rope_dim);
     positive("value_dim", x->value_dim), finite("scale", x->scale);
     if (x->q_lora_rank < 0) fail(fmt::format("q_lora_rank is {}", x->q_lora_rank));
+    check(x->grown);
   }
   void check(const RouterAttrs& x) {
     positive("experts", x.experts), positive("top_k", x.top_k), finite("scale", x.scale);
@@ -218,6 +224,8 @@ class Verifier {
     if (const auto* x = std::get_if<LinearInfo>(&module_->info)) {
       if (name == "weight") return Shape{x->in, x->out, 1};
       if (name == "bias") return Shape{x->out, 1, 1};
+      const bool half = name == "gate" || name == "up";
+      if (half && module_->role == Role::GateUpProj) return Shape{x->in, x->out / 2, 1};
       if (module_->role != Role::KvBProj || module_->parent < 0) return std::nullopt;
       const auto* mla = std::get_if<MlaInfo>(&graph_.modules[module_->parent].info);
       if (mla == nullptr) return std::nullopt;

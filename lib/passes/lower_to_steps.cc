@@ -52,7 +52,7 @@ class Lowering {
     const BlobId table = KTX_TRY(blob(*embedding, "weight"));
     emit(*embedding, StepOp::Embed, {}, {x_}, {table}, NoAttrs{});
     const float scale = KTX_TRY(info_of<ir::EmbeddingInfo>(*embedding))->scale;
-    if (scale != 1) emit(*embedding, StepOp::Scale, {x_}, {x_}, {}, ScaleAttrs{scale});
+    if (scale != 1) scale_by(*embedding, x_, scale);
     for (ir::ModuleId id : layers->children) KTX_TRY(lower_layer(modules_.modules[id]));
 
     const View last = value("last", modules_.facts.hidden, ValueType::F32, RowKind::Output);
@@ -61,6 +61,7 @@ class Lowering {
     const View logits = value("logits", modules_.facts.vocab, ValueType::F32, RowKind::Output);
     KTX_TRY(matmul(*head, last, logits));
     const float cap = modules_.facts.logit_softcap;
+    if (modules_.facts.logit_scale != 1) scale_by(*head, logits, modules_.facts.logit_scale);
     if (cap > 0) emit(*head, StepOp::Softcap, {logits}, {logits}, {}, SoftcapAttrs{cap});
     return {};
   }
@@ -112,10 +113,13 @@ class Lowering {
     if (!param) {
       return Error{fmt::format("module '{}' has no parameter '{}'", module.path, param_name)};
     }
+    return blob(module, param, matrices);
+  }
+  Result<BlobId> blob(const Module& module, const Param* param, int64_t matrices = 0) {
     const int64_t all_rows = param->rows * param->matrices;
     if (matrices == 0) matrices = param->matrices;
     if (all_rows % matrices != 0) {
-      return Error{fmt::format("'{}' of '{}' has {} rows, no multiple of {} heads", param_name,
+      return Error{fmt::format("'{}' of '{}' has {} rows, no multiple of {} heads", param->name,
                                module.path, all_rows, matrices)};
     }
     std::string blob_name;
@@ -125,7 +129,7 @@ class Lowering {
         blob_name += fmt::format("[{},{})", slice.first_row, slice.first_row + slice.row_count);
       }
       if (blob_name.size() > 200) {  // hundreds of unstacked experts: first ... last would do
-        blob_name = fmt::format("{}.{}", module.path, param_name);
+        blob_name = fmt::format("{}.{}", module.path, param->name);
         break;
       }
     }
@@ -185,6 +189,50 @@ class Lowering {
     return out;
   }
 
+  // The same of the fused linear's rows [first, first + out.width) where the parent has one.
+  Result<View> part_linear(const Module& parent, Role role, Role fused, int64_t first, int64_t rows,
+                           View in, const char* value_name) {
+    const Module* module = modules_.child(parent, fused);
+    if (!module) return linear(parent, role, in, value_name);
+    const View out = value(value_name, rows);
+    const bool gate = role == Role::GateProj;
+    if (role != Role::QProj && module->param(gate ? "gate" : "up")) {  // two tensors in the file
+      const BlobId half = KTX_TRY(blob(*module, gate ? "gate" : "up"));
+      emit(*module, StepOp::Matmul, {in, View{}}, {out}, {half, kAbsent}, MatmulAttrs{});
+      return out;
+    }
+    const Param* weight = module->param("weight");
+    if (!weight) return Error{fmt::format("module '{}' has no weight", module->path)};
+    const Param part = KTX_TRY(rows_of(*module, *weight, first, rows));
+    BlobId bias_blob = kAbsent;
+    if (const Param* bias = module->param("bias")) {
+      const Param bias_part = KTX_TRY(rows_of(*module, *bias, first, rows));
+      bias_blob = KTX_TRY(blob(*module, &bias_part));
+    }
+    const BlobId weight_blob = KTX_TRY(blob(*module, &part));
+    emit(*module, StepOp::Matmul, {in, View{}}, {out}, {weight_blob, bias_blob}, MatmulAttrs{});
+    return out;
+  }
+  // Some rows of a matrix, or elements of a vector, whose slices count in parts of equal size.
+  static Result<Param> rows_of(const Module& module, const Param& whole, int64_t first,
+                               int64_t rows) {
+    const bool vector = whole.rows == 1;
+    const int64_t all = vector ? whole.cols : whole.rows;
+    if (whole.sources.size() != 1 || whole.sources[0].row_count != -1 || first + rows > all ||
+        (vector && first % rows != 0)) {
+      return Error{fmt::format("'{}' of '{}' cannot be cut into rows {} to {} of {}", whole.name,
+                               module.path, first, first + rows, all)};
+    }
+    Param part = whole;
+    part.sources = {{whole.sources[0].tensor, vector ? first / rows : first, vector ? 1 : rows}};
+    (vector ? part.cols : part.rows) = rows;
+    return part;
+  }
+
+  void scale_by(const Module& module, View view, float factor) {
+    emit(module, StepOp::Scale, {view}, {view}, {}, ScaleAttrs{factor});
+  }
+
   // Each group of the norm's width by itself: whole rows, or heads.
   Status norm(const Module& module, View in, View out) {
     const ir::NormInfo* norm_info = KTX_TRY(info_of<ir::NormInfo>(module));
@@ -226,13 +274,16 @@ class Lowering {
     return normed;
   }
 
-  // Each term by itself, or what a post-norm makes of their sum.
+  // Each term by itself, or what a post-norm or a factor makes of their sum.
   Status add_to_stream(const Module& layer, Role post_norm, const Terms& terms) {
-    if (const Module* module = modules_.child(layer, post_norm)) {
+    const Module* post = modules_.child(layer, post_norm);
+    const float scale = modules_.facts.residual_scale;
+    if (post || scale != 1) {
       const View sum = terms[0].view;
       for (size_t i = 1; i < terms.size(); ++i) add(*terms[i].module, sum, terms[i].view);
-      KTX_TRY(norm(*module, sum, sum));
-      add(*module, x_, sum);
+      if (post) KTX_TRY(norm(*post, sum, sum));
+      if (scale != 1) scale_by(post ? *post : layer, sum, scale);
+      add(post ? *post : layer, x_, sum);
       return {};
     }
     for (const Term& t : terms) add(*t.module, x_, t.view);
@@ -253,7 +304,7 @@ class Lowering {
     KTX_TRY(add_to_stream(layer, Role::AttentionPostNorm, {attended}));
     const View mlp_in = KTX_TRY(part_input(layer, Role::MlpNorm, Role::MlpPostNorm, "mlp_norm"));
     const Module* moe = modules_.child(layer, Role::Moe);
-    const Terms terms = KTX_TRY(moe ? lower_moe(*moe, mlp_in) : lower_mlp(layer, mlp_in));
+    const Terms terms = KTX_TRY(moe ? lower_moe(layer, *moe, mlp_in) : lower_mlp(layer, mlp_in));
     KTX_TRY(add_to_stream(layer, Role::MlpPostNorm, terms));
     layer_ = -1;
     return {};
@@ -279,6 +330,15 @@ class Lowering {
     return {};
   }
 
+  // Queries that grow with the position, which commutes with their rotation. In a value of its own:
+  // a GPU's attention takes the rotation along where nothing else reads what it rotates.
+  View grown(const Module& attention, View q, const PositionScaleAttrs& attrs) {
+    if (attrs.growth == 0) return q;
+    const View out = value("q_grown", q.width);
+    emit(attention, StepOp::PositionScale, {q}, {out}, {}, attrs);
+    return out;
+  }
+
   int32_t add_kv_slot(const Module& attention, int32_t kv_heads, int32_t key_dim,
                       int32_t value_dim) {
     graph_.kv_slots.push_back(
@@ -288,15 +348,22 @@ class Lowering {
 
   Result<Term> lower_attention(const Module& attention, View in) {
     const ir::AttentionInfo* a = KTX_TRY(info_of<ir::AttentionInfo>(attention));
-    const View q = KTX_TRY(linear(attention, Role::QProj, in, "q"));
-    const View k = KTX_TRY(linear(attention, Role::KProj, in, "k"));
-    const View v = KTX_TRY(linear(attention, Role::VProj, in, "v"));
+    const int64_t q_rows = int64_t{a->heads} * a->head_dim;
+    const int64_t kv_rows = int64_t{a->kv_heads} * a->head_dim;
+    View q = KTX_TRY(part_linear(attention, Role::QProj, Role::QkvProj, 0, q_rows, in, "q"));
+    const View k =
+        KTX_TRY(part_linear(attention, Role::KProj, Role::QkvProj, q_rows, kv_rows, in, "k"));
+    const View v = KTX_TRY(
+        part_linear(attention, Role::VProj, Role::QkvProj, q_rows + kv_rows, kv_rows, in, "v"));
     KTX_TRY(optional_norm(attention, Role::QNorm, q));
     KTX_TRY(optional_norm(attention, Role::KNorm, k));
-    KTX_TRY(rope(attention, q, q,
-                 {.heads = a->heads, .head_dim = a->head_dim, .y_head_dim = a->head_dim}));
-    KTX_TRY(rope(attention, k, k,
-                 {.heads = a->kv_heads, .head_dim = a->head_dim, .y_head_dim = a->head_dim}));
+    q = grown(attention, q, a->grown);
+    if (a->rotated) {
+      KTX_TRY(rope(attention, q, q,
+                   {.heads = a->heads, .head_dim = a->head_dim, .y_head_dim = a->head_dim}));
+      KTX_TRY(rope(attention, k, k,
+                   {.heads = a->kv_heads, .head_dim = a->head_dim, .y_head_dim = a->head_dim}));
+    }
     KTX_TRY(optional_norm(attention, Role::QRotatedNorm, q));
     KTX_TRY(optional_norm(attention, Role::KRotatedNorm, k));
     const int32_t slot = add_kv_slot(attention, a->kv_heads, a->head_dim, a->head_dim);
@@ -338,6 +405,7 @@ class Lowering {
     } else {
       q = KTX_TRY(linear(attention, Role::QProj, in, "q"));
     }
+    q = grown(attention, q, a->grown);
     const View kv = KTX_TRY(linear(attention, Role::KvAProj, in, "kv_a"));
     const View kv_latent{kv.value, 0, a->kv_lora_rank};
     const View kv_rope{kv.value, a->kv_lora_rank, a->rope_dim};
@@ -372,11 +440,13 @@ class Lowering {
 
   // act(gate(in)) * up(in) of a dense feed-forward part.
   Result<View> mlp_hidden(const Module& mlp, View in) {
-    const GluAttrs glu = KTX_TRY(info_of<ir::MlpInfo>(mlp))->glu;
+    const ir::MlpInfo* m = KTX_TRY(info_of<ir::MlpInfo>(mlp));
     const std::string prefix = mlp.role == Role::SharedMlp ? "shared_" : "";
-    const View gate = KTX_TRY(linear(mlp, Role::GateProj, in, (prefix + "gate").c_str()));
-    const View up = KTX_TRY(linear(mlp, Role::UpProj, in, (prefix + "up").c_str()));
-    emit(mlp, StepOp::Glu, {gate, up}, {up}, {}, glu);
+    const View gate = KTX_TRY(part_linear(mlp, Role::GateProj, Role::GateUpProj, 0, m->width, in,
+                                          (prefix + "gate").c_str()));
+    const View up = KTX_TRY(part_linear(mlp, Role::UpProj, Role::GateUpProj, m->width, m->width, in,
+                                        (prefix + "up").c_str()));
+    emit(mlp, StepOp::Glu, {gate, up}, {up}, {}, m->glu);
     return up;
   }
 
@@ -386,7 +456,7 @@ class Lowering {
     return Terms{KTX_TRY(term(mlp, Role::DownProj, up, "mlp_out"))};
   }
 
-  Result<Terms> lower_moe(const Module& moe, View in) {
+  Result<Terms> lower_moe(const Module& layer, const Module& moe, View in) {
     const Module& router = *KTX_TRY(child(moe, Role::Router));
     const Module& experts = *KTX_TRY(child(moe, Role::Experts));
     const RouterAttrs& r = KTX_TRY(info_of<ir::RouterInfo>(router))->attrs;
@@ -420,7 +490,9 @@ class Lowering {
     emit(experts, StepOp::ExpertsDown, {hidden, View{}, order, offsets, weights}, {out},
          {down, down_bias}, ExpertsAttrs{r.experts, r.top_k, 0});
     Terms terms{{&experts, out}};
-    if (const Module* shared = modules_.child(moe, Role::SharedMlp)) {
+    const Module* shared = modules_.child(moe, Role::SharedMlp);
+    if (!shared) shared = modules_.child(layer, Role::SharedMlp);  // Granite
+    if (shared) {
       terms.push_back(KTX_TRY(lower_shared_experts(moe, *shared, in)));
     }
     return terms;

@@ -186,6 +186,26 @@ Interpreter::Vector Interpreter::linear(const ir::Module& module, std::span<cons
   return y;
 }
 
+// Where the parent has a fused linear, elements [first, first + count) of what it gives.
+Interpreter::Vector Interpreter::part_linear(const ir::Module& parent, Role role, Role fused,
+                                             size_t first, size_t count,
+                                             std::span<const float> x) const {
+  const ir::Module* whole = graph_.child(parent, fused);
+  if (whole == nullptr) return linear(need(parent, role), x);
+  if (const auto half = weights(*whole, role == Role::GateProj ? "gate" : "up"); !half.empty()) {
+    return multiply(half, x);
+  }
+  const Vector all = linear(*whole, x);
+  const auto begin = all.begin() + static_cast<int64_t>(first);
+  return {begin, begin + static_cast<int64_t>(count)};
+}
+
+void Interpreter::grow(const PositionScaleAttrs& attrs, std::span<float> q) const {
+  const auto contexts = static_cast<double>(position_ / attrs.context);
+  const double factor = 1 + attrs.growth * std::log(1 + contexts);
+  for (float& value : q) value = static_cast<float>(value * factor);
+}
+
 // Each group of the norm's width on its own: whole rows, or heads.
 Interpreter::Vector Interpreter::norm(const ir::Module& module, std::span<const float> x) const {
   const auto& info = std::get<ir::NormInfo>(module.info);
@@ -263,21 +283,26 @@ Interpreter::Vector Interpreter::attend(const LayerCache& cache, std::span<const
 
 Interpreter::Vector Interpreter::attention(const ir::Module& module, std::span<const float> x) {
   const auto& info = std::get<ir::AttentionInfo>(module.info);
-  Vector q = linear(need(module, Role::QProj), x);
-  Vector k = linear(need(module, Role::KProj), x);
+  const size_t q_width = static_cast<size_t>(info.heads) * info.head_dim;
+  const size_t kv_width = static_cast<size_t>(info.kv_heads) * info.head_dim;
+  Vector q = part_linear(module, Role::QProj, Role::QkvProj, 0, q_width, x);
+  Vector k = part_linear(module, Role::KProj, Role::QkvProj, q_width, kv_width, x);
+  Vector v = part_linear(module, Role::VProj, Role::QkvProj, q_width + kv_width, kv_width, x);
   q = optional_norm(module, Role::QNorm, std::move(q));
   k = optional_norm(module, Role::KNorm, std::move(k));
   const ir::Module& rotary = rotary_of(module);
   for (Vector* heads : {&q, &k}) {
+    if (!info.rotated) break;
     for (size_t at = 0; at < heads->size(); at += info.head_dim) {
       rotate(rotary, std::span(*heads).subspan(at, info.head_dim));
     }
   }
   q = optional_norm(module, Role::QRotatedNorm, std::move(q));
   k = optional_norm(module, Role::KRotatedNorm, std::move(k));
+  grow(info.grown, q);
   LayerCache& cache = caches_[module.layer];
   cache.keys.push_back(std::move(k));
-  cache.values.push_back(linear(need(module, Role::VProj), x));
+  cache.values.push_back(std::move(v));
   const AttentionAttrs attrs{0, info.heads, info.kv_heads, info.head_dim, info.head_dim,
                              0, info.scale, info.window,   info.chunked,  info.softcap};
   return linear(need(module, Role::OProj), attend(cache, q, attrs, weights(module, "sinks")));
@@ -327,6 +352,7 @@ Interpreter::Vector Interpreter::latent_attention(const ir::Module& module,
   for (int32_t head = 0; head < info.heads; ++head) {
     rotate(rotary, std::span(q).subspan(head * key_dim + info.nope_dim, info.rope_dim));
   }
+  grow(info.grown, q);
   Vector joint = linear(need(module, Role::KvAProj), x);  // [latent | rotary key]
   const std::span<float> rope_key = std::span(joint).subspan(info.kv_lora_rank);
   rotate(rotary, rope_key);
@@ -348,8 +374,10 @@ Interpreter::Vector Interpreter::latent_attention(const ir::Module& module,
 
 Interpreter::Vector Interpreter::mlp(const ir::Module& module, std::span<const float> x) const {
   const GluAttrs& attrs = std::get<ir::MlpInfo>(module.info).glu;
-  return linear(need(module, Role::DownProj), glu(attrs, linear(need(module, Role::GateProj), x),
-                                                  linear(need(module, Role::UpProj), x)));
+  const size_t width = std::get<ir::MlpInfo>(module.info).width;
+  const Vector gate = part_linear(module, Role::GateProj, Role::GateUpProj, 0, width, x);
+  const Vector up = part_linear(module, Role::UpProj, Role::GateUpProj, width, width, x);
+  return linear(need(module, Role::DownProj), glu(attrs, gate, up));
 }
 
 Interpreter::Vector Interpreter::moe(const ir::Module& module, std::span<const float> x) const {
@@ -373,7 +401,9 @@ Interpreter::Vector Interpreter::moe(const ir::Module& module, std::span<const f
     const Vector inner = glu(info.glu, product("gate", x), product("up", x));
     add_to(y, product("down", inner), weight);
   }
-  if (const ir::Module* shared = graph_.child(module, Role::SharedMlp)) {
+  const ir::Module* shared = graph_.child(module, Role::SharedMlp);
+  if (shared == nullptr) shared = graph_.child(graph_.modules[module.parent], Role::SharedMlp);
+  if (shared != nullptr) {
     float factor = 1;
     if (const ir::Module* gate = graph_.child(module, Role::SharedGate)) {
       factor = 1 / (1 + std::exp(-linear(*gate, x)[0]));
@@ -396,15 +426,18 @@ std::vector<float> Interpreter::next(int32_t token) {
     const ir::Module* mla = graph_.child(layer, Role::Mla);
     const Vector attended =
         mla != nullptr ? latent_attention(*mla, a) : attention(need(layer, Role::Attention), a);
-    add_to(x, optional_norm(layer, Role::AttentionPostNorm, attended));
+    const float residual = graph_.facts.residual_scale;
+    add_to(x, optional_norm(layer, Role::AttentionPostNorm, attended), residual);
     const Vector b = optional_norm(layer, Role::MlpNorm, x);
     const ir::Module* dense = graph_.child(layer, Role::Mlp);
     const Vector fed = dense != nullptr ? mlp(*dense, b) : moe(need(layer, Role::Moe), b);
-    add_to(x, optional_norm(layer, Role::MlpPostNorm, fed));
+    add_to(x, optional_norm(layer, Role::MlpPostNorm, fed), residual);
   }
   ++position_;
   Vector logits = linear(need(graph_.root(), Role::Head), norm(need(model, Role::FinalNorm), x));
-  for (float& logit : logits) logit = softcap(logit, graph_.facts.logit_softcap);
+  for (float& logit : logits) {
+    logit = softcap(logit * graph_.facts.logit_scale, graph_.facts.logit_softcap);
+  }
   return logits;
 }
 

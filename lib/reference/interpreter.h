@@ -52,6 +52,9 @@ class Interpreter {
   const ir::Module& need(const ir::Module& parent, ir::Role role) const;
   std::span<const float> weights(const ir::Module& module, std::string_view param) const;
   Vector linear(const ir::Module& module, std::span<const float> x) const;
+  Vector part_linear(const ir::Module& parent, ir::Role role, ir::Role fused, size_t first,
+                     size_t count, std::span<const float> x) const;
+  void grow(const PositionScaleAttrs& attrs, std::span<float> q) const;
   Vector norm(const ir::Module& module, std::span<const float> x) const;
   // x itself where the parent has no such norm.
   Vector optional_norm(const ir::Module& parent, ir::Role role, Vector x) const;

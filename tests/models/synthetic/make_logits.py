@@ -8,6 +8,8 @@ the module graph assigns to the modules of the Hugging Face model.
         7,300,12,12,255,1,64,33,290,8,15,15 > seed_oss/logits.txt
 
 Prints for each token the best id, its logit, and the logit of id 0.
+
+Ling 2.0, which transformers does not have, is GLM-4.5 under other names.
 """
 import json
 import re
@@ -21,9 +23,17 @@ from gguf.quants import dequantize
 
 config_file, gguf_file, graph_file, tokens = sys.argv[1:5]
 # Files of these have rows of q and k in the order of pairs; transformers has halves.
-PAIRED_ROWS = {"llama", "ministral3", "mistral", "mixtral", "smollm3"}
+PAIRED_ROWS = {"granite", "granitemoe", "granitemoeshared", "llama", "ministral3", "mistral",
+               "mixtral", "smollm3"}
 
 config_json = json.load(open(config_file))
+OTHER_NAMES = {}
+if config_json["model_type"] == "bailing_moe_v2":
+    config_json.update(model_type="glm4_moe", architectures=["Glm4MoeForCausalLM"],
+                       n_routed_experts=config_json["num_experts"],
+                       n_shared_experts=config_json["num_shared_experts"], pad_token_id=None)
+    OTHER_NAMES = {"word_embeddings": "embed_tokens", ".attention.": ".self_attn.",
+                   "query_layernorm": "q_norm", "key_layernorm": "k_norm", ".dense.": ".o_proj."}
 config = transformers.AutoConfig.for_model(**config_json)
 config._attn_implementation = "eager"
 text = config.get_text_config()
@@ -40,6 +50,13 @@ for tensor in GGUFReader(gguf_file).tensors:
 
 
 def put(name, value):
+    for other, ours in OTHER_NAMES.items():
+        name = name.replace(other, ours)
+    if "query_key_value" in name:
+        q, kv = text.num_attention_heads * text.head_dim, text.num_key_value_heads * text.head_dim
+        for part, rows in zip("qkv", torch.split(value, [q, kv, kv])):
+            put(name.replace("query_key_value", part + "_proj"), rows)
+        return
     if name not in state and name.endswith(".gate.weight"):  # a linear of its own
         name = name.replace(".weight", ".wg.weight")
     if name not in state:  # of a model that sees, the language model
@@ -62,6 +79,9 @@ for line in open(graph_file):
         modules.setdefault(path, {})[match[1]] = tensors[match[2]]
 
 for path, params in modules.items():
+    if path.endswith(".input_linear"):
+        put(path + ".weight", torch.cat([params["gate"], params["up"]]))
+        continue
     if "gate" in params and "up" in params:
         put(path + ".gate_up_proj", torch.cat([params["gate"], params["up"]], dim=1))
         put(path + ".down_proj", params["down"])

@@ -284,6 +284,9 @@ class Synthesiser {
     }
     f32("rope.scaling.yarn_beta_fast", config_.f64("rope_scaling.beta_fast").value_or(32));
     f32("rope.scaling.yarn_beta_slow", config_.f64("rope_scaling.beta_slow").value_or(1));
+    if (const auto factor = config_.f64("rope_scaling.attention_factor")) {
+      f32("rope.scaling.yarn_attn_factor", *factor);
+    }
     if (const auto scale = config_.f64("rope_scaling.mscale_all_dim")) {
       constexpr std::string_view kKey = "rope.scaling.yarn_log_multiplier";
       const families::ConfigKey* row = family_->find_gguf_key(kKey);
@@ -308,6 +311,10 @@ class Synthesiser {
     number("rope_local_base_freq", "rope.freq_base_swa");
     number("attn_logit_softcapping", "attn_logit_softcapping");
     number("final_logit_softcapping", "final_logit_softcapping");
+    number("embedding_multiplier", "embedding_scale");
+    number("residual_multiplier", "residual_scale");
+    number("logits_scaling", "logit_scale");
+    number("attention_multiplier", "attention.scale");
   }
 
   // A matrix in the type of the mix.
@@ -411,8 +418,9 @@ class Synthesiser {
       add_experts(layer, blk);
     } else {
       const int64_t width = of_layer(ffn_, layer);
-      matrix(blk + "ffn_gate.weight", layer, {hidden_, width});
-      matrix(blk + "ffn_up.weight", layer, {hidden_, width});
+      const bool fused = family_->has_role(ir::Role::GateUpProj);
+      if (!fused) matrix(blk + "ffn_gate.weight", layer, {hidden_, width});
+      matrix(blk + "ffn_up.weight", layer, {hidden_, fused ? 2 * width : width});
       matrix(blk + "ffn_down.weight", layer, {width, hidden_}, kResidualSigma);
     }
     norm(ir::Role::MlpPostNorm, layer, hidden_);
@@ -421,11 +429,18 @@ class Synthesiser {
   void add_attention(int64_t layer, const std::string& blk) {
     const int64_t q = of_layer(heads_, layer) * head_dim_;
     const int64_t kv = of_layer(kv_heads_, layer) * head_dim_;
-    matrix(blk + "attn_q.weight", layer, {hidden_, q});
-    matrix(blk + "attn_k.weight", layer, {hidden_, kv});
-    matrix(blk + "attn_v.weight", layer, {hidden_, kv});
+    const bool fused = family_->has_role(ir::Role::QkvProj);
+    if (fused) {
+      matrix(blk + "attn_qkv.weight", layer, {hidden_, q + 2 * kv});
+    } else {
+      matrix(blk + "attn_q.weight", layer, {hidden_, q});
+      matrix(blk + "attn_k.weight", layer, {hidden_, kv});
+      matrix(blk + "attn_v.weight", layer, {hidden_, kv});
+    }
     matrix(blk + "attn_output.weight", layer, {q, hidden_}, kResidualSigma);
-    if (has_qkv_bias()) {
+    if (has_qkv_bias() && fused) {
+      noise(blk + "attn_qkv.bias", q + 2 * kv, kSigma);
+    } else if (has_qkv_bias()) {
       noise(blk + "attn_q.bias", q, kSigma);
       noise(blk + "attn_k.bias", kv, kSigma);
       noise(blk + "attn_v.bias", kv, kSigma);
