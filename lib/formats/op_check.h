@@ -63,6 +63,7 @@ struct KvShape {
   int64_t kv_heads = 0;
   int64_t key_dim = 0;
   int64_t value_dim = 0;
+  int64_t window = 0;  // of the cache; 0: all positions
 };
 
 // The step that wrote a value last, as output number `output`.

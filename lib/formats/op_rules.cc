@@ -148,6 +148,8 @@ void check_attention(OpCheck& s) {
   }
   s.in_range("window", a.window, 0, kMaxDim);
   s.in_range("chunked", a.chunked, 0, a.window > 0 ? 1 : 0);
+  s.require(slot.window == 0 || (a.window > 0 && a.window <= slot.window),
+            "a window of {} over a slot that keeps {} positions", a.window, slot.window);
   s.require(a.softcap >= 0, "softcap is {}", a.softcap);
   if (s.weight(0).present()) s.vector("sinks", s.weight(0), a.heads);
   s.shape("q", s.in(0), ValueType::F32, int64_t{a.heads} * a.key_dim);

@@ -206,7 +206,7 @@ class ContentsBuilder {
                                .key_dim = slot.key_dim,
                                .value_dim = slot.value_dim,
                                .device = out_.strings.intern(slot.device),
-                               .reserved = 0});
+                               .window = slot.window});
     }
   }
 

@@ -120,11 +120,13 @@ void add_weights(const CompileState& state, Sums& sums) {
 
 void predict_speed(Estimate& estimate) {
   for (const DeviceUse& use : estimate.devices) {
-    if (use.read_bytes == 0 && use.kv_token_bytes == 0) continue;
+    if (use.read_bytes == 0 && use.kv_token.whole + use.kv_token.window == 0) continue;
     if (use.bandwidth_gbps <= 0) return;
     const double rate = use.bandwidth_gbps * 1e9 * kBandwidthShare;
-    const double kv =
-        static_cast<double>(use.kv_token_bytes) * static_cast<double>(estimate.shape.ctx);
+    const auto ctx = static_cast<double>(estimate.shape.ctx);
+    const double seen = std::min(ctx, static_cast<double>(estimate.window));
+    const double kv = static_cast<double>(use.kv_token.whole) * ctx +
+                      static_cast<double>(use.kv_token.window) * seen;
     estimate.token_seconds += static_cast<double>(use.read_bytes) / rate;
     estimate.token_seconds_full += (static_cast<double>(use.read_bytes) + kv) / rate;
   }
@@ -136,13 +138,19 @@ void predict_speed(Estimate& estimate) {
 void find_max_ctx(Estimate& estimate, int64_t model_ctx) {
   int64_t most = INT64_MAX;
   bool known = false;
+  plan::RunShape longest = estimate.shape;
+  longest.ctx = int64_t{1} << 32;
+  const auto of_longest = plan::kv_blocks(estimate.window, longest);
+  const uint64_t window_blocks = of_longest ? of_longest->window : 0;
   for (const DeviceUse& use : estimate.devices) {
-    if (use.capacity == 0 || use.kv_token_bytes == 0) continue;
+    if (use.capacity == 0 || use.kv_token.whole == 0) continue;
     known = true;
-    const uint64_t taken = use.weight_bytes + use.scratch_bytes + use.reserve_bytes;
+    // Of a longest context: the windows of a shorter one may take less.
+    const uint64_t windows = use.kv_token.times({0, window_blocks}).value_or(UINT64_MAX / 4);
+    const uint64_t taken = use.weight_bytes + use.scratch_bytes + use.reserve_bytes + windows;
     const uint64_t room = use.capacity > taken ? use.capacity - taken : 0;
     const uint64_t per_token =
-        times(use.kv_token_bytes, static_cast<uint64_t>(estimate.shape.max_batch));
+        times(use.kv_token.whole, static_cast<uint64_t>(estimate.shape.max_batch));
     const auto blocks = static_cast<int64_t>(room / times(per_token, plan::kKvBlockTokens));
     most = std::min(most, blocks * plan::kKvBlockTokens);
   }
@@ -186,31 +194,25 @@ Result<Estimator> Estimator::make(const CompileState& state) {
                                   static_cast<uint64_t>(buffer.bytes_per_output)});
   }
   for (const steps::KvSlot& slot : lowered.steps.kv_slots) {
-    estimator.kv_slots_.push_back({slot.layer, slot.kv_heads, slot.key_dim, slot.value_dim, 0, 0});
+    estimator.kv_slots_.push_back(
+        {slot.layer, slot.kv_heads, slot.key_dim, slot.value_dim, 0, slot.window});
   }
   return estimator;
 }
 
-// Blocks of every slot: for all contexts, or as many as the budget allows (the loader
-// divides it alike: lib/runtime/engine/fit.cc).
-Result<uint64_t> Estimator::count_blocks(const CompileState& state, Estimate& estimate) const {
-  const plan::RunShape& shape = estimate.shape;
-  const auto per_sequence =
-      static_cast<uint64_t>((shape.ctx + plan::kKvBlockTokens - 1) / plan::kKvBlockTokens);
-  const uint64_t wanted = times(per_sequence, static_cast<uint64_t>(shape.max_batch));
-  estimate.kv_budget_bytes = state.check.kv_budget_bytes;
-  if (estimate.kv_budget_bytes <= 0) return wanted;
-  uint64_t block_bytes = 0;
-  for (const plan::KvSlotRecord& slot : kv_slots_) {
-    block_bytes += plan::kv_block_bytes(slot, shape.kv_type);
+// For all contexts, or as many as the budget allows.
+Result<plan::KvBlocks> Estimator::count_blocks(const CompileState& state,
+                                               Estimate& estimate) const {
+  estimate.window = plan::widest_window(kv_slots_);
+  estimate.kv_budget_bytes = std::max<int64_t>(0, state.check.kv_budget_bytes);
+  const plan::KvTokenBytes token = plan::kv_token_bytes(kv_slots_, estimate.shape.kv_type);
+  const plan::KvBlocks blocks = KTX_TRY(plan::kv_blocks(
+      estimate.window, estimate.shape, token, static_cast<uint64_t>(estimate.kv_budget_bytes)));
+  estimate.window_blocks = blocks.window;
+  const auto wanted = plan::kv_blocks(estimate.window, estimate.shape);
+  if (wanted && blocks.whole < wanted->whole) {
+    estimate.budget_tokens = static_cast<int64_t>(blocks.whole) * plan::kKvBlockTokens;
   }
-  const auto budget = static_cast<uint64_t>(estimate.kv_budget_bytes);
-  if (times(wanted, block_bytes) <= budget) return wanted;
-  if (budget < block_bytes) {
-    return plan::kv_budget_below_a_block(budget, block_bytes, shape.ctx);
-  }
-  const uint64_t blocks = budget / block_bytes;
-  estimate.budget_tokens = static_cast<int64_t>(blocks) * plan::kKvBlockTokens;
   return blocks;
 }
 
@@ -228,11 +230,13 @@ Result<Estimate> Estimator::run(const CompileState& state) const {
       attention_device[module.layer] = module.decision.device;
     }
   }
-  const uint64_t blocks = KTX_TRY(count_blocks(state, estimate));
+  const plan::KvBlocks blocks = KTX_TRY(count_blocks(state, estimate));
   for (const plan::KvSlotRecord& slot : kv_slots_) {
     DeviceUse& use = sums.at(attention_device[slot.layer]);
-    use.kv_token_bytes += plan::kv_token_bytes(slot, shape.kv_type);
-    use.kv_bytes += times(blocks, plan::kv_block_bytes(slot, shape.kv_type));
+    const plan::KvTokenBytes token = plan::kv_token_bytes({&slot, 1}, shape.kv_type);
+    use.kv_token.whole += token.whole;
+    use.kv_token.window += token.window;
+    use.kv_bytes += token.times(blocks).value_or(UINT64_MAX / 4);
   }
   estimate.devices = sums.take();
   for (DeviceUse& use : estimate.devices) use.scratch_bytes = arena.total_bytes;
@@ -310,6 +314,11 @@ std::string estimate_notes(const Estimate& estimate) {
       fmt::format("for {} tokens of context, {} at once, {} keys and values, steps of {} tokens\n",
                   estimate.shape.ctx, estimate.shape.max_batch, plan::name(estimate.shape.kv_type),
                   estimate.shape.step_tokens);
+  if (estimate.window > 0) {
+    out +=
+        fmt::format("layers with a window of {} tokens or fewer keep {} in all, of any context\n",
+                    estimate.window, estimate.window_blocks * plan::kKvBlockTokens);
+  }
   if (estimate.kv_budget_bytes > 0) {
     const std::string held = estimate.budget_tokens < 0
                                  ? "all of that"

@@ -28,7 +28,7 @@ struct DeviceUse {
   uint64_t capacity = 0;       // 0: not known
   int numa_nodes = 1;          // that share `capacity`, in equal parts
   double bandwidth_gbps = 0;   // 0: not known
-  uint64_t kv_token_bytes = 0;
+  plan::KvTokenBytes kv_token;
   uint64_t read_bytes = 0;  // weights read for a token
 
   uint64_t total() const { return weight_bytes + kv_bytes + scratch_bytes + reserve_bytes; }
@@ -39,6 +39,8 @@ struct Estimate {
   std::vector<DeviceUse> devices;  // cpu first, then GPUs by number; those in use
   plan::RunShape shape;
   int64_t kv_budget_bytes = 0;     // as requested; 0: none
+  int64_t window = 0;              // the widest of the model's windows; 0: none
+  uint64_t window_blocks = 0;      // that layers with one keep, of all sequences
   int64_t budget_tokens = -1;      // that it holds, of all sequences; -1: as many as are wanted
   int crossings = 0;               // hand-overs of a token, see hand_overs.h
   int64_t transferred_values = 0;  // in these
@@ -62,7 +64,7 @@ class Estimator {
   Result<Estimate> predict(const CompileState& state) const;
 
  private:
-  Result<uint64_t> count_blocks(const CompileState& state, Estimate& estimate) const;
+  Result<plan::KvBlocks> count_blocks(const CompileState& state, Estimate& estimate) const;
 
   std::vector<plan::BufferRecord> buffers_;
   std::vector<plan::KvSlotRecord> kv_slots_;

@@ -339,10 +339,10 @@ class Lowering {
     return out;
   }
 
-  int32_t add_kv_slot(const Module& attention, int32_t kv_heads, int32_t key_dim,
-                      int32_t value_dim) {
+  int32_t add_kv_slot(const Module& attention, int32_t kv_heads, int32_t key_dim, int32_t value_dim,
+                      int32_t window = 0) {
     graph_.kv_slots.push_back(
-        {attention.layer, kv_heads, key_dim, value_dim, attention.decision.device});
+        {attention.layer, kv_heads, key_dim, value_dim, attention.decision.device, window});
     return static_cast<int32_t>(graph_.kv_slots.size()) - 1;
   }
 
@@ -366,7 +366,7 @@ class Lowering {
     }
     KTX_TRY(optional_norm(attention, Role::QRotatedNorm, q));
     KTX_TRY(optional_norm(attention, Role::KRotatedNorm, k));
-    const int32_t slot = add_kv_slot(attention, a->kv_heads, a->head_dim, a->head_dim);
+    const int32_t slot = add_kv_slot(attention, a->kv_heads, a->head_dim, a->head_dim, a->window);
     emit(attention, StepOp::KvStore, {k, v}, {}, {}, KvStoreAttrs{slot});
     const View out = value("attn", int64_t{a->heads} * a->head_dim);
     const BlobId sinks = KTX_TRY(optional_blob(attention, "sinks"));

@@ -20,7 +20,7 @@ Flow flow_of(const PlanView& plan) {
   Flow flow;
   flow.vocab_size = plan.facts.vocab_size;
   for (const KvSlotRecord& slot : plan.kv_slots) {
-    flow.kv_slots.push_back({slot.kv_heads, slot.key_dim, slot.value_dim});
+    flow.kv_slots.push_back({slot.kv_heads, slot.key_dim, slot.value_dim, slot.window});
   }
   flow.slot_stored.assign(plan.kv_slots.size(), false);
   flow.producer.resize(plan.values.size());

@@ -186,7 +186,7 @@ std::string memory_lines(const PlanView& plan) {
       failures += fmt::format("  {}: {}\n", type, needs[i].error().message);
       continue;
     }
-    table.add({type, fmt::format("{}", needs[i]->kv_token_bytes), unit.text(needs[i]->kv_bytes),
+    table.add({type, fmt::format("{}", needs[i]->kv_token.whole), unit.text(needs[i]->kv_bytes),
                unit.text(needs[i]->arena_bytes), unit.text(needs[i]->weight_bytes),
                unit.text(needs[i]->total_bytes)});
   }
@@ -308,16 +308,19 @@ std::string plan_json(const PlanView& plan) {
   }
   const RunShape shape = default_shape(plan);
   if (const auto need = estimate(plan, shape); need.ok()) {
-    out["memory"] = {{"ctx", shape.ctx},
-                     {"max_batch", shape.max_batch},
-                     {"step_tokens", shape.step_tokens},
-                     {"kv_type", name(shape.kv_type)},
-                     {"kv_token_bytes", need->kv_token_bytes},
-                     {"kv_bytes", need->kv_bytes},
-                     {"arena_bytes", need->arena_bytes},
-                     {"weight_bytes", need->weight_bytes},
-                     {"carried_bytes", need->carried_bytes},
-                     {"total_bytes", need->total_bytes}};
+    out["memory"] = {
+        {"ctx", shape.ctx},
+        {"max_batch", shape.max_batch},
+        {"step_tokens", shape.step_tokens},
+        {"kv_type", name(shape.kv_type)},
+        {"kv_token_bytes", need->kv_token.whole},
+        {"kv_window", widest_window(plan.kv_slots)},
+        {"kv_window_bytes", need->kv_token.times({0, need->kv_blocks.window}).value_or(0)},
+        {"kv_bytes", need->kv_bytes},
+        {"arena_bytes", need->arena_bytes},
+        {"weight_bytes", need->weight_bytes},
+        {"carried_bytes", need->carried_bytes},
+        {"total_bytes", need->total_bytes}};
   }
   for (const OpRow& row : op_rows(plan)) {
     out["steps"].push_back({{"op", row.op},

@@ -81,10 +81,10 @@ Result<std::vector<DeviceMemory>> memory_by_device(const PlanView& plan, const R
     });
     const auto slots = of_device(
         plan.kv_slots, [&](size_t i) { return plan.string(plan.kv_slots[i].device) == name; });
-    const MemoryEstimate estimate =
-        KTX_TRY(estimate_memory(segments, buffers_of(plan, name), slots, shape));
-    all.push_back({name, estimate.weight_bytes, estimate.arena_bytes, estimate.kv_token_bytes,
-                   estimate.kv_bytes});
+    const MemoryEstimate estimate = KTX_TRY(estimate_memory(segments, buffers_of(plan, name), slots,
+                                                            widest_window(plan.kv_slots), shape));
+    all.push_back(
+        {name, estimate.weight_bytes, estimate.arena_bytes, estimate.kv_token, estimate.kv_bytes});
   }
   return all;
 }

@@ -38,7 +38,7 @@ struct DeviceMemory {
   std::string name;
   uint64_t weight_bytes = 0;
   uint64_t arena_bytes = 0;
-  uint64_t kv_token_bytes = 0;
+  KvTokenBytes kv_token;
   uint64_t kv_bytes = 0;  // for max_batch sequences of ctx tokens
 
   uint64_t total() const { return weight_bytes + arena_bytes + kv_bytes; }

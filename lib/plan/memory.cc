@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lib/formats/dtype.h"
 #include "lib/formats/value_row.h"
 #include "lib/support/byte_reader.h"
@@ -82,18 +84,87 @@ uint64_t kv_block_bytes(const KvSlotRecord& slot, KvType type) {
   return kv_token_bytes(slot, type) * kKvBlockTokens;
 }
 
-Error kv_budget_below_a_block(uint64_t budget, uint64_t block_bytes, int64_t ctx) {
-  const auto blocks = static_cast<uint64_t>((ctx + kKvBlockTokens - 1) / kKvBlockTokens);
-  const uint64_t whole = checked_mul(blocks, block_bytes).value_or(UINT64_MAX);
+std::optional<uint64_t> KvTokenBytes::times(const KvBlocks& blocks) const {
+  const auto of = [](uint64_t token_bytes, uint64_t blocks) {
+    const auto tokens = checked_mul(blocks, kKvBlockTokens);
+    return tokens ? checked_mul(token_bytes, *tokens) : std::nullopt;
+  };
+  const auto a = of(whole, blocks.whole), b = of(window, blocks.window);
+  return a && b ? checked_add(*a, *b) : std::nullopt;
+}
+
+KvTokenBytes kv_token_bytes(std::span<const KvSlotRecord> slots, KvType type) {
+  KvTokenBytes sum;
+  for (const KvSlotRecord& slot : slots) {
+    (slot.window > 0 ? sum.window : sum.whole) += kv_token_bytes(slot, type);
+  }
+  return sum;
+}
+
+int64_t widest_window(std::span<const KvSlotRecord> slots) {
+  int64_t widest = 0;
+  for (const KvSlotRecord& slot : slots) widest = std::max<int64_t>(widest, slot.window);
+  return widest;
+}
+
+namespace {
+
+uint64_t blocks_of(int64_t tokens) {
+  return (static_cast<uint64_t>(tokens) + kKvBlockTokens - 1) / kKvBlockTokens;
+}
+
+// What sequences can hold at once. A window begins anywhere in a block, and so does a chunk.
+uint64_t most_window_blocks(int64_t window, const RunShape& shape) {
+  const uint64_t running = blocks_of(window + kKvWindowSlack) + 2;
+  const uint64_t ended = blocks_of(window) + 1;
+  return static_cast<uint64_t>(shape.max_batch) * (running + ended) + blocks_of(shape.step_tokens);
+}
+
+}  // namespace
+
+std::optional<KvBlocks> kv_blocks(int64_t window, const RunShape& shape) {
+  const auto whole = checked_mul(blocks_of(shape.ctx), static_cast<uint64_t>(shape.max_batch));
+  if (!whole) return std::nullopt;
+  return KvBlocks{*whole, window > 0 ? std::min(*whole, most_window_blocks(window, shape)) : 0};
+}
+
+Result<KvBlocks> kv_blocks(int64_t window, const RunShape& shape, const KvTokenBytes& token,
+                           uint64_t budget) {
+  const auto wanted = kv_blocks(window, shape);
+  const auto bytes = wanted ? token.times(*wanted) : std::nullopt;
+  if (!bytes) return too_much("keys and values");
+  if (budget == 0 || *bytes <= budget) return *wanted;
+  // The windows come first: without them a context of any length is of no use.
+  KvBlocks blocks;
+  const uint64_t windows = *token.times({0, wanted->window});
+  const uint64_t block = token.whole * kKvBlockTokens;
+  if (windows < budget && block > 0) blocks = {(budget - windows) / block, wanted->window};
+  if (blocks.whole < wanted->window) {
+    const uint64_t both = block + (window > 0 ? token.window * kKvBlockTokens : 0);
+    blocks.whole = budget / both;
+    blocks.window = window > 0 ? blocks.whole : 0;
+  }
+  if (blocks.whole > 0) return blocks;
+  const auto least = token.times({1, window > 0 ? 1u : 0u});
+  const auto for_ctx = kv_blocks(window, {.ctx = shape.ctx, .step_tokens = shape.step_tokens});
+  const auto enough = for_ctx ? token.times(*for_ctx) : std::nullopt;
   return Error{fmt::format(
       "the KV budget of {} is less than a block of {} tokens takes ({}); write --kv-budget {}M for "
       "a context of {} tokens",
-      human_bytes(budget), kKvBlockTokens, human_bytes(block_bytes), (whole >> 20) + 1, ctx)};
+      human_bytes(budget), kKvBlockTokens, human_bytes(least.value_or(UINT64_MAX)),
+      (enough.value_or(UINT64_MAX) >> 20) + 1, shape.ctx)};
 }
 
 Result<MemoryEstimate> estimate_memory(std::span<const SegmentRecord> segments,
                                        std::span<const BufferRecord> buffers,
                                        std::span<const KvSlotRecord> kv_slots,
+                                       const RunShape& shape) {
+  return estimate_memory(segments, buffers, kv_slots, widest_window(kv_slots), shape);
+}
+
+Result<MemoryEstimate> estimate_memory(std::span<const SegmentRecord> segments,
+                                       std::span<const BufferRecord> buffers,
+                                       std::span<const KvSlotRecord> kv_slots, int64_t window,
                                        const RunShape& shape) {
   if (shape.ctx < 1 || shape.max_batch < 1 || shape.step_tokens < 1 || shape.step_outputs < 1) {
     return Error{
@@ -112,16 +183,9 @@ Result<MemoryEstimate> estimate_memory(std::span<const SegmentRecord> segments,
   const ArenaLayout arena = KTX_TRY(lay_out_arena(buffers, shape.step_tokens, shape.step_outputs));
   estimate.arena_bytes = arena.total_bytes;
 
-  for (const KvSlotRecord& slot : kv_slots) {
-    estimate.kv_token_bytes += kv_token_bytes(slot, shape.kv_type);
-  }
-  const uint64_t blocks = (static_cast<uint64_t>(shape.ctx) + kKvBlockTokens - 1) / kKvBlockTokens;
-  const auto all_blocks = checked_mul(blocks, static_cast<uint64_t>(shape.max_batch));
-  const auto block_bytes = checked_mul(estimate.kv_token_bytes, kKvBlockTokens);
-  const auto kv = all_blocks && block_bytes ? checked_mul(*all_blocks, *block_bytes) : std::nullopt;
-  if (!kv) return too_much("keys and values");
-  estimate.kv_blocks = *all_blocks;
-  estimate.kv_bytes = *kv;
+  estimate.kv_token = kv_token_bytes(kv_slots, shape.kv_type);
+  estimate.kv_blocks = KTX_TRY(kv_blocks(window, shape, estimate.kv_token, 0));
+  estimate.kv_bytes = *estimate.kv_token.times(estimate.kv_blocks);
 
   const auto working = checked_add(estimate.arena_bytes, estimate.kv_bytes);
   const auto total = working ? checked_add(*working, estimate.weight_bytes) : std::nullopt;

@@ -47,9 +47,6 @@ uint64_t kv_head_bytes(int64_t dim, KvType type);
 uint64_t kv_token_bytes(const KvSlotRecord& slot, KvType type);
 uint64_t kv_block_bytes(const KvSlotRecord& slot, KvType type);
 
-// The budget does not hold one block of all slots; says which one would hold a context.
-Error kv_budget_below_a_block(uint64_t budget, uint64_t block_bytes, int64_t ctx);
-
 struct RunShape {
   int64_t ctx = 4096;         // tokens per sequence
   int64_t max_batch = 1;      // sequences
@@ -58,12 +55,43 @@ struct RunShape {
   KvType kv_type = KvType::F16;
 };
 
+// The cache has two pools of blocks (lib/runtime/cache/kv_pools.h): slots that keep every position,
+// and slots of layers with a window, whose blocks go when no token can read them any more.
+struct KvBlocks {
+  uint64_t whole = 0;
+  uint64_t window = 0;
+};
+
+// Bytes of one token in each pool.
+struct KvTokenBytes {
+  uint64_t whole = 0;
+  uint64_t window = 0;
+  // Of all blocks; nothing when that is 2^64 or more.
+  std::optional<uint64_t> times(const KvBlocks& blocks) const;
+};
+KvTokenBytes kv_token_bytes(std::span<const KvSlotRecord> slots, KvType type);
+
+// Tokens that a sequence keeps in the window pool beyond those that its next token reads, so that
+// wrong guesses can be taken back.
+inline constexpr int64_t kKvWindowSlack = 64;
+
+// The widest window of the slots, 0 where none has one. All slots with a window keep as much.
+int64_t widest_window(std::span<const KvSlotRecord> slots);
+
+// Blocks for max_batch sequences of ctx tokens: in the window pool what the sequences and the chunk
+// of one step can hold at once, and the end of one more text for each sequence (prefix cache);
+// never more than for whole contexts. Nothing when that is too many.
+std::optional<KvBlocks> kv_blocks(int64_t window, const RunShape& shape);
+// The same within `budget` bytes; 0: as many as needed. An error says which budget would do.
+Result<KvBlocks> kv_blocks(int64_t window, const RunShape& shape, const KvTokenBytes& token,
+                           uint64_t budget);
+
 struct MemoryEstimate {
   uint64_t weight_bytes = 0;   // segments that steps read
   uint64_t carried_bytes = 0;  // in the file, never read by a step
   uint64_t arena_bytes = 0;
-  uint64_t kv_token_bytes = 0;  // of one token, all slots
-  uint64_t kv_blocks = 0;       // per slot: blocks for max_batch sequences of ctx tokens
+  KvTokenBytes kv_token;
+  KvBlocks kv_blocks;  // for max_batch sequences of ctx tokens
   uint64_t kv_bytes = 0;
   uint64_t total_bytes = 0;  // weights + arena + kv
 };
@@ -71,6 +99,11 @@ struct MemoryEstimate {
 Result<MemoryEstimate> estimate_memory(std::span<const SegmentRecord> segments,
                                        std::span<const BufferRecord> buffers,
                                        std::span<const KvSlotRecord> kv_slots,
+                                       const RunShape& shape);
+// The same for the slots of one device of several; `window` is the widest of all.
+Result<MemoryEstimate> estimate_memory(std::span<const SegmentRecord> segments,
+                                       std::span<const BufferRecord> buffers,
+                                       std::span<const KvSlotRecord> kv_slots, int64_t window,
                                        const RunShape& shape);
 
 }  // namespace ktx::plan

@@ -195,14 +195,15 @@ struct LaunchRecord {
 static_assert(sizeof(LaunchRecord) == 36);
 
 // One cache of keys and values. A token takes kv_heads * key_dim elements of key
-// and kv_heads * value_dim of value; value_dim = 0: values live in the key.
+// and kv_heads * value_dim of value; value_dim = 0: values live in the key. window > 0: a token at
+// position p reads nothing before p - window + 1, so that older blocks can go; 0: all positions.
 struct KvSlotRecord {
   int32_t layer;
   int32_t kv_heads;
   int32_t key_dim;
   int32_t value_dim;
   uint32_t device;
-  uint32_t reserved;
+  int32_t window;
 };
 static_assert(sizeof(KvSlotRecord) == 24);
 

@@ -221,6 +221,8 @@ class Parser {
         KTX_TRY(number(word, slot.value_dim));
       else if (word.key == "device")
         KTX_TRY(text(word, slot.device));
+      else if (word.key == "window")
+        KTX_TRY(number(word, slot.window));
       else
         return unknown(word);
     }

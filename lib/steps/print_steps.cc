@@ -110,8 +110,9 @@ std::string print(const StepGraph& graph) {
                        value.rows_per_row, value.width, value.buffer);
   }
   for (const KvSlot& slot : graph.kv_slots) {
-    out += fmt::format("kv layer={} kv_heads={} key_dim={} value_dim={} device={}\n", slot.layer,
+    out += fmt::format("kv layer={} kv_heads={} key_dim={} value_dim={} device={}", slot.layer,
                        slot.kv_heads, slot.key_dim, slot.value_dim, quote(slot.device));
+    out += slot.window > 0 ? fmt::format(" window={}\n", slot.window) : "\n";
   }
   for (const Blob& blob : graph.blobs) out += print_blob(blob);
   for (const Step& step : graph.steps) out += print_step(graph, step);

@@ -86,6 +86,7 @@ struct KvSlot {
   int32_t key_dim = 0;
   int32_t value_dim = 0;  // 0: values live in the key
   std::string device;
+  int32_t window = 0;  // a token reads so many positions at most, its own included; 0: all
 };
 
 // An arena buffer: fixed + per_token * T + per_output * R bytes.

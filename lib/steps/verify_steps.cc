@@ -91,11 +91,11 @@ class Verifier {
   void check_slots() {
     for (const KvSlot& slot : graph_.kv_slots) {
       if (!in_range(slot.kv_heads, 1, kMaxHeads) || !in_range(slot.key_dim, 1, kMaxDim) ||
-          !in_range(slot.value_dim, 0, kMaxDim)) {
-        fail(fmt::format("a KV slot of {} heads with keys of {} and values of {}", slot.kv_heads,
-                         slot.key_dim, slot.value_dim));
+          !in_range(slot.value_dim, 0, kMaxDim) || !in_range(slot.window, 0, kMaxDim)) {
+        fail(fmt::format("a KV slot of {} heads with keys of {}, values of {} and a window of {}",
+                         slot.kv_heads, slot.key_dim, slot.value_dim, slot.window));
       }
-      flow_.kv_slots.push_back({slot.kv_heads, slot.key_dim, slot.value_dim});
+      flow_.kv_slots.push_back({slot.kv_heads, slot.key_dim, slot.value_dim, slot.window});
     }
   }
 

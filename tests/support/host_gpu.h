@@ -339,18 +339,26 @@ class HostGpu final : public Gpu {
       batch.position.assign(in.position, in.position + batch.tokens);
       batch.sequence.assign(in.sequence, in.sequence + batch.tokens);
       batch.output_rows.assign(in.output_rows, in.output_rows + batch.outputs);
-      std::vector<std::vector<std::byte*>> tables;
+      std::vector<runtime::KvTables> tables;
+      const auto block = [&](runtime::KvPool pool, int32_t number) {
+        return context_.kv_memory.in(pool) + number * context_.kv.of(pool).block_bytes();
+      };
       for (int64_t t = 0; t < batch.tokens; ++t) {
         if (in.position[t] >= shape.max_positions) return Error{"a position above the bound"};
         tables.resize(std::max<size_t>(tables.size(), in.sequence[t] + 1));
-        auto& table = tables[in.sequence[t]];
+        runtime::KvTables& table = tables[in.sequence[t]];
         const int64_t blocks = in.position[t] / runtime::KvCache::kBlockTokens + 1;
-        for (auto b = static_cast<int64_t>(table.size()); b < blocks; ++b) {
-          const int32_t number = in.tables[in.sequence[t] * in.table_stride + b];
-          table.push_back(context_.kv_pool + number * context_.kv.block_bytes());
+        for (auto b = static_cast<int64_t>(table.whole.size()); b < blocks; ++b) {
+          const int64_t at = in.sequence[t] * in.table_stride + b;
+          table.whole.push_back(block(runtime::KvPool::Whole, in.tables[at]));
+          if (!context_.kv.has_windows()) continue;
+          table.window.push_back(block(runtime::KvPool::Window, in.window_tables[at]));
         }
       }
-      for (const auto& table : tables) batch.tables.push_back(table.data());
+      for (const runtime::KvTables& table : tables) {
+        batch.tables.push_back(table.whole.data());
+        batch.window_tables.push_back(table.window.data());
+      }
       return executor_->run(batch);
     }
     void overflow() {

@@ -44,13 +44,19 @@ Status BenchRuns::fill(int64_t depth) {
   depth_ = depth;
   for (size_t i = 0; i < sequences_.size(); ++i) {
     sequences_[i].truncate(0);
-    KTX_TRY(feed(sequences_[i], bench_tokens(depth, engine_.vocab_size(), i)));
+    KTX_TRY(rewind(i));
   }
   return {};
 }
 
+Status BenchRuns::rewind(size_t i) {
+  sequences_[i].truncate(depth_);
+  const std::vector<int32_t> ids = bench_tokens(depth_, engine_.vocab_size(), i);
+  return feed(sequences_[i], std::span(ids).subspan(static_cast<size_t>(sequences_[i].length())));
+}
+
 Result<BenchRun> BenchRuns::prompt(int64_t count) {
-  sequences_[0].truncate(depth_);
+  KTX_TRY(rewind(0));
   const std::vector<int32_t> ids = bench_tokens(count, engine_.vocab_size(), 0);
   return measure(engine_, count, [&] { return feed(sequences_[0], ids); });
 }
@@ -59,7 +65,7 @@ Result<BenchRun> BenchRuns::generation(int64_t count, int64_t sequences) {
   std::vector<int32_t> next(static_cast<size_t>(sequences));
   std::vector<runtime::BatchItem> items;
   for (size_t i = 0; i < next.size(); ++i) {
-    sequences_[i].truncate(depth_);
+    KTX_TRY(rewind(i));
     next[i] = bench_tokens(1, engine_.vocab_size(), i)[0];
     items.push_back({&sequences_[i], {&next[i], 1}, runtime::Want::Last, 1});
   }

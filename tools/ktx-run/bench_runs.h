@@ -30,6 +30,8 @@ class BenchRuns {
   Result<BenchRun> generation(int64_t count, int64_t sequences);
 
  private:
+  // Back to the depth; where a window has left it behind, its tokens are computed once more.
+  Status rewind(size_t sequence);
   Result<int32_t> best_token(int64_t row);
   Status feed(runtime::Sequence& sequence, std::span<const int32_t> ids);
   Status forward(std::span<const runtime::BatchItem> items);

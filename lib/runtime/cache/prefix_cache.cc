@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 #include <unordered_map>
 
 #include "lib/support/hash.h"
@@ -42,9 +43,13 @@ std::string describe(const PrefixHit& hit, std::span<const int32_t> asked) {
 struct PrefixCache::Node {
   std::vector<int32_t> tokens;  // 64, or fewer at the end of a text
   std::byte* block = nullptr;   // the tree is one of its users
+  std::byte* window = nullptr;  // the same of the window pool; null when it went
   Node* parent = nullptr;
+  int64_t index = -1;  // of the block in its text; -1: a root
   uint64_t path = 0;
-  uint64_t used = 0;  // clock
+  uint64_t used = 0;         // clock
+  uint64_t window_used = 0;  // clock
+  bool checkpoint = false;   // its window is at a place from where texts go on
   // By the hash of the tokens; equal hashes are distinguished by the tokens.
   std::unordered_multimap<uint64_t, std::unique_ptr<Node>> children;
 };
@@ -53,7 +58,13 @@ bool PrefixCache::Older::operator()(const Node* a, const Node* b) const {
   return a->used != b->used ? a->used < b->used : a < b;
 }
 
-PrefixCache::PrefixCache(KvCache& kv) : kv_(&kv) {}
+bool PrefixCache::WindowOlder::operator()(const Node* a, const Node* b) const {
+  return std::tuple(a->checkpoint, a->window_used, a) <
+         std::tuple(b->checkpoint, b->window_used, b);
+}
+
+PrefixCache::PrefixCache(KvPools& kv)
+    : kv_(&kv), whole_(kv.of(KvPool::Whole)), window_(kv.of(KvPool::Window)) {}
 
 PrefixCache::~PrefixCache() {
   // From the leaves up: a long text is a deep path, too deep for the destructors' recursion.
@@ -83,60 +94,131 @@ void PrefixCache::touch(Node& node) {
   if (leaf) leaves_.insert(&node);
 }
 
-PrefixHit PrefixCache::reuse(std::vector<std::byte*>& table, int64_t length,
-                             std::span<const int32_t> tokens, const std::string& owner) {
+std::vector<PrefixCache::Node*> PrefixCache::find_path(const Node& root,
+                                                       std::span<const int32_t> tokens) const {
+  std::vector<Node*> path;
+  const Node* node = &root;
+  const auto limit = static_cast<int64_t>(tokens.size()) - 1;
+  for (int64_t at = 0; at + kBlock <= limit; at += kBlock) {
+    Node* const next = child(*node, tokens.subspan(at, kBlock));
+    if (next == nullptr) break;
+    path.push_back(next);
+    node = next;
+  }
+  return path;
+}
+
+// Whether a text may go on at token `end`: its windows are there up to block `blocks`.
+bool PrefixCache::windows_reach(std::span<Node* const> path, const KvTables& tables, int64_t blocks,
+                                int64_t end) const {
+  if (!kv_->has_windows()) return true;
+  const auto own = static_cast<int64_t>(tables.window.size());
+  for (int64_t b = blocks - 1; b >= kv_->first_read_block(end); --b) {
+    if ((b < own ? tables.window[b] : path[b]->window) == nullptr) return false;
+  }
+  return true;
+}
+
+// How many blocks of a path a sequence can take over.
+int64_t PrefixCache::usable(std::span<Node* const> path, const KvTables& tables) const {
+  auto blocks = static_cast<int64_t>(path.size());
+  const auto own = static_cast<int64_t>(tables.whole.size());
+  while (blocks > own && !windows_reach(path, tables, blocks, blocks * kBlock)) --blocks;
+  return blocks;
+}
+
+// Shares the blocks of a path, and of the windows what the token behind it reads.
+void PrefixCache::share(std::span<Node* const> path, KvTables& tables) {
+  const int64_t end = static_cast<int64_t>(path.size()) * kBlock;
+  const int64_t first_window = kv_->first_read_block(end);
+  kv_->release_windows_before(tables, first_window);
+  for (size_t b = tables.whole.size(); b < path.size(); ++b) {
+    whole_.share(path[b]->block);
+    tables.whole.push_back(path[b]->block);
+    if (!kv_->has_windows()) continue;
+    const bool wanted = static_cast<int64_t>(b) >= first_window;
+    if (wanted) window_.share(path[b]->window);
+    tables.window.push_back(wanted ? path[b]->window : nullptr);
+  }
+  make_checkpoint(*path.back(), end);
+}
+
+// Copies the beginning of a node's block behind the tables' last one. False: there is no room.
+bool PrefixCache::copy_block(const Node& node, KvTables& tables) {
+  // Held while blocks are found for the copies: that may evict.
+  whole_.share(node.block);
+  const bool windows = kv_->has_windows();
+  if (windows) window_.share(node.window);
+  std::byte* const whole = whole_.take();
+  std::byte* const window = windows && whole != nullptr ? window_.take() : nullptr;
+  const bool room = whole != nullptr && (!windows || window != nullptr);
+  if (room) {
+    whole_.copy(whole, node.block);
+    tables.whole.push_back(whole);
+    if (windows) {
+      window_.copy(window, node.window);
+      tables.window.push_back(window);
+    }
+  } else if (whole != nullptr) {
+    whole_.release(whole);
+  }
+  whole_.release(node.block);
+  if (windows) window_.release(node.window);
+  return room;
+}
+
+PrefixHit PrefixCache::reuse(KvTables& tables, int64_t length, std::span<const int32_t> tokens,
+                             const std::string& owner) {
   PrefixHit hit;
   hit.tokens = length;
   if (length % kBlock != 0 || tokens.empty()) return hit;
   const auto limit = static_cast<int64_t>(tokens.size()) - 1;
-  Node* node = &root(owner);
-  int64_t at = 0;
-  while (at + kBlock <= limit) {
-    Node* next = child(*node, tokens.subspan(at, kBlock));
-    if (next == nullptr) break;
-    if (at >= length) {
-      kv_->share(next->block);
-      table.push_back(next->block);
-      hit.tokens = at + kBlock;
-    }
-    touch(*next);
-    node = next;
-    at += kBlock;
-  }
+  Node& first = root(owner);
+  const std::vector<Node*> path = find_path(first, tokens);
+  for (Node* node : path) touch(*node);
+  const auto at = static_cast<int64_t>(path.size()) * kBlock;
   // The sequence computed more than the tree knows.
-  if (at < length || hit.tokens >= limit) return hit;
+  if (at < length) return hit;
 
   // The child that goes on like the text for longest.
+  const Node& last = path.empty() ? first : *path.back();
   const auto rest = tokens.subspan(at, std::min(kBlock, limit - at));
   Node* best = nullptr;
   size_t same = 0;
-  for (const auto& [hash, next] : node->children) {
+  for (const auto& [hash, next] : last.children) {
     const size_t common = common_length(next->tokens, rest);
     if (best == nullptr || common > same) {
       best = next.get();
       same = common;
     }
   }
+  const bool with_best = same > 0 && (!kv_->has_windows() || best->window != nullptr) &&
+                         windows_reach(path, tables, at / kBlock, at);
+  const int64_t blocks = with_best ? at / kBlock : usable(path, tables);
+  if (blocks * kBlock > length) {
+    hit.tokens = blocks * kBlock;
+    share(std::span(path).first(static_cast<size_t>(blocks)), tables);
+  }
+  if (hit.tokens >= limit) return hit;
+  if (hit.tokens < at || (same > 0 && !with_best)) {
+    hit.miss = PrefixHit::Miss::Evicted;
+    return hit;
+  }
   if (best == nullptr) {
     const bool whole = static_cast<int64_t>(tokens.size()) - at >= kBlock;
-    hit.miss = whole && evicted_.count(path_hash(node->path, tokens.subspan(at, kBlock)))
+    hit.miss = whole && evicted_.count(path_hash(last.path, tokens.subspan(at, kBlock)))
                    ? PrefixHit::Miss::Evicted
                    : PrefixHit::Miss::New;
     return hit;
   }
-  if (same > 0) {
-    // Held while a block is found for the copy: that may evict.
-    kv_->share(best->block);
+  if (with_best) {
     touch(*best);
-    std::byte* const block = kv_->take();
-    if (block != nullptr) {
-      kv_->copy(block, best->block);
-      table.push_back(block);
+    if (copy_block(*best, tables)) {
       hit.tokens = at + static_cast<int64_t>(same);
+      make_checkpoint(*best, hit.tokens);
     } else {
       hit.miss = PrefixHit::Miss::Evicted;
     }
-    kv_->release(best->block);
   }
   if (hit.tokens >= limit || hit.miss != PrefixHit::Miss::None) return hit;
   if (same < best->tokens.size()) {
@@ -152,45 +234,91 @@ PrefixBlocks PrefixCache::find(std::span<const int32_t> tokens, const std::strin
   PrefixBlocks blocks;
   const auto own = roots_.find(owner);
   if (own == roots_.end()) return blocks;
-  const Node* node = own->second.get();
-  const auto limit = static_cast<int64_t>(tokens.size()) - 1;
-  for (int64_t at = 0; at + kBlock <= limit; at += kBlock) {
-    node = child(*node, tokens.subspan(at, kBlock));
-    if (node == nullptr) break;
-    ++blocks.found;
-    if (kv_->users(node->block) == 1) ++blocks.idle;
-  }
+  const std::vector<Node*> path = find_path(*own->second, tokens);
+  blocks.found = usable(path, {});
+  for (int64_t b = 0; b < blocks.found; ++b) blocks.idle += whole_.users(path[b]->block) == 1;
   return blocks;
 }
 
-void PrefixCache::keep(std::vector<std::byte*>& table, std::span<const int32_t> tokens,
-                       bool with_tail, const std::string& owner) {
+// The tree's block instead of an equal one of the table; where the tree has none, the table's.
+void PrefixCache::share_window(Node& node, std::byte*& own) {
+  if (own == nullptr || own == node.window) return;
+  if (node.window == nullptr) {
+    set_window(node, own);
+  } else {
+    window_.share(node.window);
+    window_.release(own);
+    own = node.window;
+  }
+}
+
+void PrefixCache::keep(KvTables& tables, std::span<const int32_t> tokens, bool with_tail,
+                       const std::string& owner) {
+  const auto window_of = [&](size_t block) {
+    return kv_->has_windows() ? tables.window[block] : nullptr;
+  };
   Node* node = &root(owner);
   size_t block = 0;
   for (; (block + 1) * kBlock <= tokens.size(); ++block) {
     const auto part = tokens.subspan(block * kBlock, kBlock);
     Node* next = child(*node, part);
     if (next == nullptr) {
-      add(*node, table[block], part);
-      next = child(*node, part);
-    } else if (next->block != table[block]) {
-      kv_->share(next->block);
-      kv_->release(table[block]);
-      table[block] = next->block;
+      next = &add(*node, tables.whole[block], window_of(block), part);
+    } else {
+      if (next->block != tables.whole[block]) {
+        whole_.share(next->block);
+        whole_.release(tables.whole[block]);
+        tables.whole[block] = next->block;
+      }
+      if (kv_->has_windows()) share_window(*next, tables.window[block]);
     }
     touch(*next);
     node = next;
   }
+  if (!with_tail) return;
   const auto tail = tokens.subspan(block * kBlock);
-  if (!with_tail || tail.empty()) return;
+  if (!tail.empty()) node = &keep_tail(*node, tables.whole[block], window_of(block), tail);
+  make_checkpoint(*node, static_cast<int64_t>(tokens.size()));
+}
+
+PrefixCache::Node& PrefixCache::keep_tail(Node& parent, std::byte* block, std::byte* window,
+                                          std::span<const int32_t> tail) {
   std::vector<Node*> shorter;
-  for (const auto& [hash, next] : node->children) {
+  for (const auto& [hash, next] : parent.children) {
     const size_t common = common_length(next->tokens, tail);
-    if (common == tail.size()) return touch(*next);
+    if (common == tail.size()) {
+      if (next->window == nullptr && window != nullptr && next->tokens.size() == tail.size()) {
+        set_window(*next, window);
+      }
+      touch(*next);
+      return *next;
+    }
     if (common == next->tokens.size()) shorter.push_back(next.get());
   }
   for (Node* old : shorter) remove(*old);
-  add(*node, table[block], tail);
+  return add(parent, block, window, tail);
+}
+
+// The tree as one more user of a window's block.
+void PrefixCache::set_window(Node& node, std::byte* window) {
+  window_.keep(window);
+  node.window = window;
+  node.window_used = ++clock_;
+  node.checkpoint = false;
+  windows_.insert(&node);
+}
+
+// Texts end at token `end`, or go on from there: what it reads of the windows stays for longest.
+void PrefixCache::make_checkpoint(Node& last, int64_t end) {
+  if (!kv_->has_windows()) return;
+  const int64_t first = kv_->first_read_block(end);
+  for (Node* node = &last; node->parent != nullptr && node->index >= first; node = node->parent) {
+    if (node->window == nullptr) continue;
+    windows_.erase(node);
+    node->checkpoint = true;
+    node->window_used = ++clock_;
+    windows_.insert(node);
+  }
 }
 
 void PrefixCache::forget(std::span<const int32_t> tokens, const std::string& owner) {
@@ -208,31 +336,39 @@ void PrefixCache::forget(std::span<const int32_t> tokens, const std::string& own
     node = next.get();
     break;
   }
-  while (node->parent != nullptr && node->children.empty() && kv_->users(node->block) == 1) {
+  while (node->parent != nullptr && node->children.empty() && whole_.users(node->block) == 1) {
     Node* parent = node->parent;
     remove(*node);
     node = parent;
   }
 }
 
-void PrefixCache::add(Node& parent, std::byte* block, std::span<const int32_t> tokens) {
+PrefixCache::Node& PrefixCache::add(Node& parent, std::byte* block, std::byte* window,
+                                    std::span<const int32_t> tokens) {
+  // Another text went on from here: more may.
+  if (!parent.children.empty()) make_checkpoint(parent, (parent.index + 1) * kBlock);
   auto node = std::make_unique<Node>();
-  node->tokens.assign(tokens.begin(), tokens.end());
-  node->block = block;
-  node->parent = &parent;
-  node->path = path_hash(parent.path, tokens);
-  node->used = ++clock_;
-  kv_->keep(block);
+  Node& added = *node;
+  added.tokens.assign(tokens.begin(), tokens.end());
+  added.block = block;
+  added.parent = &parent;
+  added.index = parent.index + 1;
+  added.path = path_hash(parent.path, tokens);
+  added.used = ++clock_;
+  whole_.keep(block);
+  if (window != nullptr) set_window(added, window);
   leaves_.erase(&parent);
-  leaves_.insert(node.get());
-  evicted_.erase(node->path);
-  parent.children.emplace(node->path, std::move(node));
+  leaves_.insert(&added);
+  evicted_.erase(added.path);
+  parent.children.emplace(added.path, std::move(node));
   ++nodes_;
+  return added;
 }
 
 void PrefixCache::remove(Node& leaf) {
   KTX_ASSERT(leaf.children.empty());
-  kv_->drop(leaf.block);
+  whole_.drop(leaf.block);
+  drop_window(leaf);
   leaves_.erase(&leaf);
   --nodes_;
   Node& parent = *leaf.parent;
@@ -245,9 +381,25 @@ void PrefixCache::remove(Node& leaf) {
   if (parent.parent != nullptr && parent.children.empty()) leaves_.insert(&parent);
 }
 
+void PrefixCache::drop_window(Node& node) {
+  if (node.window == nullptr) return;
+  windows_.erase(&node);
+  window_.drop(node.window);
+  node.window = nullptr;
+}
+
+bool PrefixCache::reclaim_window() {
+  for (Node* node : windows_) {
+    if (window_.users(node->window) > 1) continue;
+    drop_window(*node);
+    return true;
+  }
+  return false;
+}
+
 bool PrefixCache::reclaim() {
   for (Node* leaf : leaves_) {
-    if (kv_->users(leaf->block) > 1) continue;
+    if (whole_.users(leaf->block) > 1) continue;
     if (evicted_.insert(leaf->path).second) evicted_order_.push_back(leaf->path);
     if (evicted_order_.size() > kEvictedNoted) {
       evicted_.erase(evicted_order_.front());

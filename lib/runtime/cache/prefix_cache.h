@@ -16,6 +16,10 @@
 // node are idle and can be freed first.) Keys and values depend on the tokens before them alone
 // (the numerics contract), so reuse changes no bit of an answer on the CPU.
 //
+// Windows: a node may have lost its block of the window pool (kv_pools.h). A text can then go on
+// only where the blocks are there that its next token reads. Those at checkpoints (the end of a
+// text, where texts part, where a hit was) stay for longest; of the others the oldest goes first.
+//
 // Each owner of texts has its own tree. A hit, and the time that it saves, reveals what was
 // computed before, and must not reveal another owner's texts.
 //
@@ -33,7 +37,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "lib/runtime/cache/kv_cache.h"
+#include "lib/runtime/cache/kv_pools.h"
 
 namespace ktx::runtime {
 
@@ -59,28 +63,29 @@ std::string describe(const PrefixHit& hit, std::span<const int32_t> asked);
 
 class PrefixCache {
  public:
-  explicit PrefixCache(KvCache& kv);
+  explicit PrefixCache(KvPools& kv);
   ~PrefixCache();
 
-  // Extends `table`, which holds `length` tokens of `tokens`, by what the tree has of
+  // Extends `tables`, which hold `length` tokens of `tokens`, by what the tree has of
   // the rest, up to the last token but one. Does nothing when `length` is no multiple
   // of a block.
-  PrefixHit reuse(std::vector<std::byte*>& table, int64_t length, std::span<const int32_t> tokens,
+  PrefixHit reuse(KvTables& tables, int64_t length, std::span<const int32_t> tokens,
                   const std::string& owner = {});
 
   // What reuse() would share, without doing it.
   PrefixBlocks find(std::span<const int32_t> tokens, const std::string& owner = {}) const;
 
-  // Adds the full blocks of a table that holds `tokens`; `with_tail` also the last,
+  // Adds the full blocks of tables that hold `tokens`; `with_tail` also the last,
   // partly filled one, to which the sequence must not write any more.
-  void keep(std::vector<std::byte*>& table, std::span<const int32_t> tokens, bool with_tail,
+  void keep(KvTables& tables, std::span<const int32_t> tokens, bool with_tail,
             const std::string& owner = {});
 
   // Forgets the text's blocks that nothing else uses or continues.
   void forget(std::span<const int32_t> tokens, const std::string& owner = {});
 
-  // Gives one idle block back to the pool; false when none is idle.
+  // Gives one idle block back to its pool; false when none is idle.
   bool reclaim();
+  bool reclaim_window();
   int64_t nodes() const { return nodes_; }
 
  private:
@@ -88,15 +93,33 @@ class PrefixCache {
   struct Older {
     bool operator()(const Node* a, const Node* b) const;
   };
+  struct WindowOlder {
+    bool operator()(const Node* a, const Node* b) const;
+  };
   Node* child(const Node& node, std::span<const int32_t> tokens) const;
+  // The whole blocks of a text that the tree has, its last token left out.
+  std::vector<Node*> find_path(const Node& root, std::span<const int32_t> tokens) const;
+  bool windows_reach(std::span<Node* const> path, const KvTables& tables, int64_t blocks,
+                     int64_t end) const;
+  int64_t usable(std::span<Node* const> path, const KvTables& tables) const;
+  void share(std::span<Node* const> path, KvTables& tables);
+  bool copy_block(const Node& node, KvTables& tables);
   void touch(Node& node);
-  void add(Node& parent, std::byte* block, std::span<const int32_t> tokens);
+  Node& add(Node& parent, std::byte* block, std::byte* window, std::span<const int32_t> tokens);
+  Node& keep_tail(Node& parent, std::byte* block, std::byte* window, std::span<const int32_t> tail);
+  void share_window(Node& node, std::byte*& own);
+  void set_window(Node& node, std::byte* window);
+  void drop_window(Node& node);
+  void make_checkpoint(Node& last, int64_t end);
   void remove(Node& leaf);
 
-  KvCache* kv_;
+  KvPools* kv_;
+  KvCache& whole_;
+  KvCache& window_;
   Node& root(const std::string& owner);
   std::map<std::string, std::unique_ptr<Node>> roots_;  // by owner
   std::set<Node*, Older> leaves_;                       // the longest unused first
+  std::set<Node*, WindowOlder> windows_;  // nodes with a window, the first to go first
   int64_t nodes_ = 0;
   uint64_t clock_ = 0;
   // Paths of blocks that were given back, the latest few thousand.

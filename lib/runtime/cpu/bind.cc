@@ -94,7 +94,7 @@ Result<AttentionPartials> make_partials(const plan::PlanView& plan, int64_t ctx)
   return partials;
 }
 
-Result<BoundPlan> bind(const plan::PlanView& plan, const KvCache& kv, const BindOptions& options) {
+Result<BoundPlan> bind(const plan::PlanView& plan, const KvPools& kv, const BindOptions& options) {
   BoundPlan bound;
   std::vector<StepFacts> facts;
   const int precision = static_cast<int>(options.precision);

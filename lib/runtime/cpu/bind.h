@@ -14,7 +14,7 @@
 #include "kernels/kernel_id.h"
 #include "lib/formats/step_stages.h"
 #include "lib/plan/plan_reader.h"
-#include "lib/runtime/cache/kv_cache.h"
+#include "lib/runtime/cache/kv_pools.h"
 #include "lib/runtime/cpu/cpu_step.h"
 #include "lib/support/result.h"
 #include "lib/target/isa.h"
@@ -52,6 +52,6 @@ struct BindOptions {
 };
 
 // The plan's mapping, the arena and the cache must outlive the result.
-Result<BoundPlan> bind(const plan::PlanView& plan, const KvCache& kv, const BindOptions& options);
+Result<BoundPlan> bind(const plan::PlanView& plan, const KvPools& kv, const BindOptions& options);
 
 }  // namespace ktx::runtime

@@ -52,9 +52,10 @@ class CpuBackend final : public Backend {
     return {};
   }
 
-  Status map_block(std::byte* block, bool, std::span<std::byte*> slots) override {
-    for (size_t slot = 0; slot < slots.size(); ++slot) {
-      if (slots_[slot]) slots[slot] = block + kv_.slot_offset(static_cast<int32_t>(slot));
+  Status map_block(const KvBlock& block, bool, std::span<std::byte*> slots) override {
+    for (int32_t slot = 0; slot < kv_.slots(); ++slot) {
+      std::byte* const begin = block.in(kv_.pool_of(slot));
+      if (slots_[slot] && begin) slots[slot] = begin + kv_.slot_offset(slot);
     }
     return {};
   }
@@ -77,7 +78,7 @@ class CpuBackend final : public Backend {
 
  private:
   const plan::PlanView& plan_;
-  const KvCache& kv_;
+  const KvPools& kv_;
   const HostArena& arena_;
   std::vector<bool> slots_;  // whether it is the CPU's
   AttentionPartials partials_;

@@ -25,7 +25,7 @@
 #include "kernels/matmul/matmul.h"
 #include "lib/formats/step_attrs.h"
 #include "lib/plan/plan_reader.h"
-#include "lib/runtime/cache/kv_cache.h"
+#include "lib/runtime/cache/kv_pools.h"
 #include "lib/runtime/engine/arena.h"
 #include "lib/runtime/engine/batch.h"
 #include "lib/support/result.h"
@@ -137,7 +137,7 @@ struct BindContext {
   const plan::StepRecord& step;
   std::byte* arena = nullptr;
   std::span<const uint64_t> buffer_offsets;
-  const KvCache& kv;
+  const KvPools& kv;
   Isa isa = Isa::Scalar;
   int precision = 0;  // first index of StepRecord::kernel
   int threads = 1;

@@ -5,10 +5,10 @@ namespace ktx::runtime {
 FusedMembers::FusedMembers(CudaGpu& gpu, const GpuBindContext& context)
     : gpu_(gpu), launch_(context.launch) {
   for (int32_t i : launch_.steps) {
-    const GpuBindContext own{context.plan,    context.plan.steps[static_cast<size_t>(i)],
-                             context.arena,   context.buffer_offsets,
-                             context.blobs,   context.kv,
-                             context.kv_pool, context.batch,
+    const GpuBindContext own{context.plan,      context.plan.steps[static_cast<size_t>(i)],
+                             context.arena,     context.buffer_offsets,
+                             context.blobs,     context.kv,
+                             context.kv_memory, context.batch,
                              context.launch};
     contexts_.push_back(own);
   }

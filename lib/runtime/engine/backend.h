@@ -27,7 +27,7 @@
 #include "lib/plan/memory.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/plan/plan_step_list.h"
-#include "lib/runtime/cache/kv_cache.h"
+#include "lib/runtime/cache/kv_pools.h"
 #include "lib/runtime/engine/batch.h"
 #include "lib/runtime/engine/engine.h"
 #include "lib/runtime/engine/pass_watch.h"
@@ -44,10 +44,10 @@ struct BackendSetup {
   const plan::PlanView& plan;
   const plan::PlanLaunches& launches;
   // Has the CPU's slots in memory and numbers the blocks of all devices.
-  KvCache& kv;
+  KvPools& kv;
   ThreadPool& pool;
   plan::RunShape shape;
-  int64_t kv_blocks = 0;
+  plan::KvBlocks kv_blocks;
   Isa isa = Isa::Scalar;
   kernels::Precision precision = kernels::Precision::Fast;
   std::function<Result<std::unique_ptr<Gpu>>(int)> open_gpu;  // empty: this machine's
@@ -90,9 +90,10 @@ class Backend {
                       std::span<float> out) = 0;
 
   // Makes slots[i] point to this backend's slot i of a block of the KV cache, in host memory, for
-  // its own slots. unmap_block() ends that; with `write` the cache gets what is there now.
-  virtual Status map_block(std::byte* block, bool write, std::span<std::byte*> slots) = 0;
-  virtual Status unmap_block(std::byte* /*block*/, bool /*write*/) { return {}; }
+  // its own slots in pools where the block is. unmap_block() ends that; with `write` the cache gets
+  // what is there now.
+  virtual Status map_block(const KvBlock& block, bool write, std::span<std::byte*> slots) = 0;
+  virtual Status unmap_block(const KvBlock& /*block*/, bool /*write*/) { return {}; }
 
   virtual int64_t weight_bytes() const = 0;  // read by run() so far
   virtual void enable_times(bool on) = 0;

@@ -2,7 +2,8 @@
 // padding.
 //
 //   ids       [T]  token ids                 position [T]  place in its sequence
-//   sequence  [T]  index in tables           tables        block table per sequence
+//   sequence  [T]  index in tables           tables        block table per sequence, and one of
+//                                                          the window pool (kv_pools.h)
 //   output_rows [R]  which of the T rows need logits, rising
 //   best        [R]  how many of the best logits are enough; -1, or no array: all of them
 //   filter      [R]  not null: the best of those that it allows
@@ -32,6 +33,7 @@ struct Batch {
   // Called before filters are queried, once the step has been started.
   std::function<void()> before_filters;
   std::vector<std::byte* const*> tables;
+  std::vector<std::byte* const*> window_tables;
 
   int64_t rows(RowKind kind) const {
     return kind == RowKind::Token ? tokens : kind == RowKind::Output ? outputs : 1;

@@ -141,17 +141,19 @@ Result<Forward> Engine::run(std::span<const BatchItem> items, const PassWatch* w
   }
   if (batch.tokens == 0) return Forward::Done;
   const auto give_back = [&] {
-    for (const BatchItem& item : items) s.kv.shrink(item.sequence->blocks_, item.sequence->length_);
+    for (const BatchItem& item : items) s.kv.shrink(item.sequence->tables_, item.sequence->length_);
     batch.outputs = 0;
   };
+  for (Sequence* sequence : s.sequences) s.kv.trim(sequence->tables_, sequence->length_);
   for (size_t i = 0; i < items.size(); ++i) {
     Sequence& sequence = *items[i].sequence;
-    if (!s.kv.own(sequence.blocks_, sequence.length_) ||
-        !s.kv.grow(sequence.blocks_, sequence.length_ + items[i].tokens.size())) {
+    if (!s.kv.own(sequence.tables_, sequence.length_) ||
+        !s.kv.grow(sequence.tables_, sequence.length_ + items[i].tokens.size())) {
       give_back();
       return Forward::CacheFull;
     }
-    batch.tables[i] = sequence.blocks_.data();
+    batch.tables[i] = sequence.tables_.whole.data();
+    batch.window_tables[i] = sequence.tables_.window.data();
   }
   const int64_t bytes_before = s.runner->weight_bytes();
   const bool done = KTX_TRY(s.runner->run(batch, watch));
@@ -169,7 +171,7 @@ Result<Forward> Engine::run(std::span<const BatchItem> items, const PassWatch* w
 
 PrefixHit Engine::reuse_prefix(Sequence& sequence, std::span<const int32_t> tokens) {
   const PrefixHit hit =
-      state_->prefixes.reuse(sequence.blocks_, sequence.length_, tokens, sequence.owner_);
+      state_->prefixes.reuse(sequence.tables_, sequence.length_, tokens, sequence.owner_);
   sequence.length_ = std::max(sequence.length_, hit.tokens);
   return hit;
 }
@@ -180,12 +182,13 @@ PrefixBlocks Engine::find_prefix(std::span<const int32_t> tokens, const std::str
 
 void Engine::keep_prefix(Sequence& sequence, std::span<const int32_t> tokens) {
   KTX_ASSERT(static_cast<int64_t>(tokens.size()) == sequence.length_);
-  state_->prefixes.keep(sequence.blocks_, tokens, false, sequence.owner_);
+  state_->prefixes.keep(sequence.tables_, tokens, false, sequence.owner_);
+  state_->kv.trim(sequence.tables_, sequence.length_);
 }
 
 void Engine::retire(Sequence sequence, std::span<const int32_t> tokens) {
   KTX_ASSERT(static_cast<int64_t>(tokens.size()) == sequence.length_);
-  state_->prefixes.keep(sequence.blocks_, tokens, true, sequence.owner_);
+  state_->prefixes.keep(sequence.tables_, tokens, true, sequence.owner_);
 }
 
 void Engine::forget_prefix(std::span<const int32_t> tokens, const std::string& owner) {
@@ -193,11 +196,19 @@ void Engine::forget_prefix(std::span<const int32_t> tokens, const std::string& o
 }
 
 Status Engine::visit_kv(const Sequence& sequence, Visit visit, const VisitRows& call) {
-  return state_->runner->visit_kv(sequence.blocks_, sequence.length_, visit == Visit::Write, call);
+  return state_->runner->visit_kv(sequence.tables_, sequence.length_, visit == Visit::Write, call);
 }
 
-int64_t Engine::kv_row_bytes() const {
-  return state_->kv.token_row_bytes();
+int64_t Engine::kv_row_bytes(const Sequence& sequence) const {
+  const KvPools& kv = state_->kv;
+  return sequence.length_ * kv.token_row_bytes(KvPool::Whole) +
+         (sequence.length_ - window_begin(sequence)) * kv.token_row_bytes(KvPool::Window);
+}
+
+int64_t Engine::window_begin(const Sequence& sequence) const {
+  const std::vector<std::byte*>& table = sequence.tables_.window;
+  const auto gone = std::find_if(table.begin(), table.end(), [](auto* block) { return block; });
+  return std::min<int64_t>(sequence.length_, (gone - table.begin()) * KvCache::kBlockTokens);
 }
 
 int64_t Engine::hidden_size() const {
@@ -215,15 +226,26 @@ Status Engine::hidden(int64_t row, std::span<float> out) {
   return s.runner->read(found.device, found.value, row, out);
 }
 
-bool Engine::extend_uncomputed(Sequence& sequence, int64_t tokens) {
-  if (!state_->kv.own(sequence.blocks_, sequence.length_)) return false;
-  if (!state_->kv.grow(sequence.blocks_, sequence.length_ + tokens)) return false;
-  sequence.length_ += tokens;
+bool Engine::has_windows() const {
+  return state_->kv.has_windows();
+}
+
+bool Engine::extend_uncomputed(Sequence& sequence, int64_t tokens, int64_t window_begin) {
+  KvPools& kv = state_->kv;
+  const int64_t length = sequence.length_ + tokens;
+  if (!kv.own(sequence.tables_, sequence.length_)) return false;
+  if (!kv.grow_from(sequence.tables_, length, window_begin / KvCache::kBlockTokens)) return false;
+  if (!kv.can_continue(sequence.tables_, length)) {
+    kv.shrink(sequence.tables_, sequence.length_);
+    return false;
+  }
+  sequence.length_ = length;
   return true;
 }
 
 CacheState Engine::cache_state() const {
-  return {state_->kv.total_blocks(), state_->kv.free_blocks(), state_->kv.idle_blocks()};
+  const KvCache& kv = state_->kv.of(KvPool::Whole);
+  return {kv.total_blocks(), kv.free_blocks(), kv.idle_blocks()};
 }
 
 void Engine::enable_step_stats(bool on) {
@@ -248,29 +270,44 @@ std::vector<uint32_t> Engine::gpu_steps_of_launch(uint32_t step) const {
   return state_->runner->steps_of_launch(step);
 }
 
+Sequence::Sequence(Engine* engine, std::string owner) : owner_(std::move(owner)) {
+  set_engine(engine);
+}
+
+void Sequence::set_engine(Engine* engine) {
+  if (engine_) engine_->state_->sequences.erase(this);
+  engine_ = engine;
+  if (engine_) engine_->state_->sequences.insert(this);
+}
+
 Sequence::Sequence(Sequence&& other) noexcept
-    : engine_(std::exchange(other.engine_, nullptr)),
-      owner_(std::move(other.owner_)),
+    : owner_(std::move(other.owner_)),
       length_(std::exchange(other.length_, 0)),
-      blocks_(std::move(other.blocks_)) {
-  other.blocks_.clear();
+      tables_(std::exchange(other.tables_, {})) {
+  set_engine(other.engine_);
+  other.set_engine(nullptr);
 }
 
 Sequence& Sequence::operator=(Sequence&& other) noexcept {
-  std::swap(engine_, other.engine_);
+  Engine* const engine = engine_;
+  set_engine(other.engine_);
+  other.set_engine(engine);
   std::swap(owner_, other.owner_);
   std::swap(length_, other.length_);
-  std::swap(blocks_, other.blocks_);
+  std::swap(tables_, other.tables_);
   return *this;
 }
 
 Sequence::~Sequence() {
   if (engine_) truncate(0);
+  set_engine(nullptr);
 }
 
 void Sequence::truncate(int64_t length) {
+  KvPools& kv = engine_->state_->kv;
   length_ = std::max<int64_t>(0, std::min(length_, length));
-  engine_->state_->kv.shrink(blocks_, length_);
+  if (!kv.can_continue(tables_, length_)) length_ = 0;
+  kv.shrink(tables_, length_);
 }
 
 }  // namespace ktx::runtime

@@ -83,16 +83,19 @@ class Sequence {
   ~Sequence();
 
   int64_t length() const { return length_; }  // tokens in the cache
-  // Forgets all tokens from `length` on; larger than length() does nothing.
+  // Forgets all tokens from `length` on; larger than length() does nothing. Where layers have
+  // windows, blocks that the text needs to go on from there may have gone: it is empty then.
+  // Some 64 tokens (plan::kKvWindowSlack) can always be taken back.
   void truncate(int64_t length);
 
  private:
   friend class Engine;
-  Sequence(Engine* engine, std::string owner) : engine_(engine), owner_(std::move(owner)) {}
-  Engine* engine_;
+  Sequence(Engine* engine, std::string owner);
+  void set_engine(Engine* engine);  // which knows its sequences
+  Engine* engine_ = nullptr;
   std::string owner_;
   int64_t length_ = 0;
-  std::vector<std::byte*> blocks_;
+  KvTables tables_;
 };
 
 enum class Want { None, Last, All };  // whose logits
@@ -179,13 +182,16 @@ class Engine {
   // The same with the last, partly filled block, and ends the sequence.
   void retire(Sequence sequence, std::span<const int32_t> tokens);
   // For session files (session_file.h): the rows of keys and values that a sequence
-  // fills, on all devices, in a fixed order (with Write they become what `call` leaves
-  // in them); their bytes per token; and a sequence of so many tokens whose rows the
-  // caller is going to fill. False when the cache has no room.
+  // holds, on all devices, in a fixed order (with Write they become what `call` leaves
+  // in them); their bytes; the first position of them in layers with a window; and a sequence
+  // of so many tokens whose rows the caller is going to fill. False when the cache has no room,
+  // or the windows begin behind what the next token reads.
   enum class Visit { Read, Write };
   Status visit_kv(const Sequence& sequence, Visit visit, const VisitRows& call);
-  int64_t kv_row_bytes() const;
-  bool extend_uncomputed(Sequence& sequence, int64_t tokens);
+  int64_t kv_row_bytes(const Sequence& sequence) const;
+  int64_t window_begin(const Sequence& sequence) const;
+  bool has_windows() const;  // whether truncate() may empty a sequence
+  bool extend_uncomputed(Sequence& sequence, int64_t tokens, int64_t window_begin);
   // Drops a kept text except blocks with other users.
   void forget_prefix(std::span<const int32_t> tokens, const std::string& owner = {});
   CacheState cache_state() const;

@@ -3,9 +3,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <utility>
 
-#include "lib/runtime/cache/kv_cache.h"
+#include "lib/runtime/cache/kv_pools.h"
 #include "lib/runtime/cache/prefix_cache.h"
 #include "lib/runtime/cpu/warm_up.h"
 #include "lib/runtime/engine/engine.h"
@@ -23,8 +24,9 @@ struct Engine::State {
   plan::PlanFile plan;
   Sizes sizes;
   Isa isa = Isa::Scalar;
-  KvCache kv;
+  KvPools kv;
   PrefixCache prefixes{kv};
+  std::set<Sequence*> sequences;  // all that live
   std::unique_ptr<ThreadPool> pool;
   std::unique_ptr<PlanRunner> runner;
   std::unique_ptr<WarmUp> warm_up;

@@ -20,16 +20,13 @@ Status check_range(const char* name, int64_t value, int64_t low, int64_t high) {
   return Error{fmt::format("{} is {}, expected {} to {}", name, value, low, high)};
 }
 
-// Bytes of the cache for a context of `ctx` tokens.
-uint64_t cache_bytes(const Sizes& sizes, int64_t ctx) {
-  return static_cast<uint64_t>(blocks_for(ctx) * sizes.shape.max_batch) *
-         (sizes.memory.kv_token_bytes * KvCache::kBlockTokens);
-}
-
 // The largest context, in whole blocks, whose cache takes at most `bytes`.
 int64_t ctx_for(const Sizes& sizes, uint64_t bytes) {
-  const uint64_t block = cache_bytes(sizes, KvCache::kBlockTokens);
-  const int64_t blocks = block == 0 ? 0 : static_cast<int64_t>(bytes / block);
+  const uint64_t windows = sizes.memory.kv_token.times({0, sizes.kv_blocks.window}).value_or(bytes);
+  const uint64_t block = sizes.memory.kv_token.whole * KvCache::kBlockTokens *
+                         static_cast<uint64_t>(sizes.shape.max_batch);
+  if (block == 0 || windows >= bytes) return 0;
+  const auto blocks = static_cast<int64_t>((bytes - windows) / block);
   return std::min(sizes.shape.ctx, blocks * KvCache::kBlockTokens);
 }
 
@@ -75,26 +72,27 @@ Result<Sizes> choose_sizes(const plan::PlanView& plan, const EngineOptions& opti
 
   sizes.memory =
       KTX_TRY(plan::estimate_memory(plan.segments, plan.buffers, plan.kv_slots, sizes.shape));
-  sizes.kv_blocks = blocks_for(sizes.shape.ctx) * sizes.shape.max_batch;
-  const int64_t budget = options.kv_budget_bytes.value_or(facts.kv_budget_bytes);
-  if (budget < 0) return Error{fmt::format("the KV budget is {}, expected 0 or more", budget)};
-  const uint64_t block = sizes.memory.kv_token_bytes * KvCache::kBlockTokens;
-  if (budget > 0 && block > 0 && sizes.memory.kv_bytes > static_cast<uint64_t>(budget)) {
-    sizes.kv_blocks = static_cast<int64_t>(static_cast<uint64_t>(budget) / block);
-    if (sizes.kv_blocks == 0) {
-      return plan::kv_budget_below_a_block(static_cast<uint64_t>(budget), block, sizes.shape.ctx);
-    }
-    const uint64_t kept = sizes.kv_blocks * block;
-    sizes.memory.total_bytes -= sizes.memory.kv_bytes - kept;
-    sizes.memory.kv_bytes = kept;
-    sizes.memory.kv_blocks = sizes.kv_blocks;
-    if (sizes.kv_blocks < blocks_for(sizes.shape.ctx)) {
-      sizes.notes.push_back(fmt::format(
-          "the KV budget of {} holds {} tokens, fewer than a context of {}", human_bytes(budget),
-          sizes.kv_blocks * KvCache::kBlockTokens, sizes.shape.ctx));
-    }
-  }
+  KTX_TRY(size_cache(plan, options, sizes));
   return sizes;
+}
+
+Status size_cache(const plan::PlanView& plan, const EngineOptions& options, Sizes& sizes) {
+  const int64_t budget = options.kv_budget_bytes.value_or(plan.facts.kv_budget_bytes);
+  if (budget < 0) return Error{fmt::format("the KV budget is {}, expected 0 or more", budget)};
+  plan::MemoryEstimate& memory = sizes.memory;
+  sizes.kv_blocks = KTX_TRY(plan::kv_blocks(plan::widest_window(plan.kv_slots), sizes.shape,
+                                            memory.kv_token, static_cast<uint64_t>(budget)));
+  const auto tokens = static_cast<int64_t>(sizes.kv_blocks.whole) * KvCache::kBlockTokens;
+  constexpr std::string_view kNote = "the KV budget";
+  std::erase_if(sizes.notes, [&](const std::string& note) { return note.starts_with(kNote); });
+  if (tokens < sizes.shape.ctx) {
+    sizes.notes.push_back(fmt::format("{} of {} holds {} tokens, fewer than a context of {}", kNote,
+                                      human_bytes(budget), tokens, sizes.shape.ctx));
+  }
+  memory.kv_blocks = sizes.kv_blocks;
+  memory.kv_bytes = memory.kv_token.times(sizes.kv_blocks).value_or(0);
+  memory.total_bytes = memory.weight_bytes + memory.arena_bytes + memory.kv_bytes;
+  return {};
 }
 
 Status check_fit(uint64_t available_bytes, uint64_t memory_bytes, Sizes& sizes) {

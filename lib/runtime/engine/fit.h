@@ -14,7 +14,7 @@ namespace ktx::runtime {
 struct Sizes {
   plan::RunShape shape;
   Precision precision = Precision::Fast;
-  int64_t kv_blocks = 0;  // after the budget
+  plan::KvBlocks kv_blocks;  // after the budget
   plan::MemoryEstimate memory;
   std::vector<std::string> notes;
 };
@@ -22,6 +22,9 @@ struct Sizes {
 // The sizes that options and the plan's defaults ask for. Fails on numbers out of
 // range.
 Result<Sizes> choose_sizes(const plan::PlanView& plan, const EngineOptions& options);
+
+// The blocks of the cache and its memory, from the shape. Fails when the budget is too small.
+Status size_cache(const plan::PlanView& plan, const EngineOptions& options, Sizes& sizes);
 
 // Fails with a table when activations and cache do not fit `available_bytes`. The
 // weights are mapped: when they do not fit beside, a note says that they will be

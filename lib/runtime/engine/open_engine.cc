@@ -44,6 +44,7 @@ void reserve(Batch& batch, const plan::RunShape& shape) {
   batch.best.resize(shape.step_outputs);
   batch.filter.resize(shape.step_outputs);
   batch.tables.resize(shape.max_batch);
+  batch.window_tables.resize(shape.max_batch);
 }
 
 // The sizes of a plan with GPUs: chunks that keep them busy, room for the padding of
@@ -56,13 +57,16 @@ Status size_for_gpus(const plan::PlanView& plan, const EngineOptions& options, S
     if (options.all_logits) sizes.shape.step_outputs = sizes.shape.step_tokens;
   }
   sizes.shape = gpu_run_shape(sizes.shape);
+  // The budget is of all devices; the memory, of the host.
+  sizes.memory =
+      KTX_TRY(plan::estimate_memory(plan.segments, plan.buffers, plan.kv_slots, sizes.shape));
+  KTX_TRY(size_cache(plan, options, sizes));
   const plan::DeviceMemory host = KTX_TRY(plan::memory_by_device(plan, sizes.shape)).front();
   plan::MemoryEstimate& memory = sizes.memory;
   memory.weight_bytes = host.weight_bytes;
   memory.arena_bytes = host.arena_bytes;
-  memory.kv_token_bytes = host.kv_token_bytes;
-  memory.kv_bytes = host.kv_token_bytes * static_cast<uint64_t>(sizes.kv_blocks) *
-                    static_cast<uint64_t>(plan::kKvBlockTokens);
+  memory.kv_token = host.kv_token;
+  memory.kv_bytes = host.kv_token.times(sizes.kv_blocks).value_or(0);
   memory.total_bytes = host.weight_bytes + host.arena_bytes + memory.kv_bytes;
   return {};
 }
@@ -132,9 +136,10 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
     KTX_TRY(check_isa(plan, s.isa));
 
     const plan::RunShape& shape = s.sizes.shape;
-    s.kv = KTX_TRY(KvCache::create(plan.kv_slots, shape.kv_type, s.sizes.kv_blocks,
+    s.kv = KTX_TRY(KvPools::create(plan.kv_slots, shape.kv_type, s.sizes.kv_blocks,
                                    plan::slots_on(plan, "cpu")));
-    s.kv.set_reclaim([&s] { return s.prefixes.reclaim(); });
+    s.kv.of(KvPool::Whole).set_reclaim([&s] { return s.prefixes.reclaim(); });
+    s.kv.of(KvPool::Window).set_reclaim([&s] { return s.prefixes.reclaim_window(); });
     const target::ThreadPlaces places = choose_places(options, threads, gpus);
     s.pool = std::make_unique<ThreadPool>(places.threads);
     s.runner = KTX_TRY(PlanRunner::create({.plan = plan,

@@ -96,15 +96,17 @@ Status PlanRunner::read(std::string_view device, uint32_t value, int64_t row,
   return (device == "cpu" ? *cpu_ : *gpus_).read(device, value, row, out);
 }
 
-Status PlanRunner::visit_kv(std::span<std::byte* const> table, int64_t tokens, bool write,
+Status PlanRunner::visit_kv(const KvTables& tables, int64_t tokens, bool write,
                             const VisitRows& call) {
   std::vector<std::byte*> slots(static_cast<size_t>(kv_.slots()));
   for (int64_t begin = 0; begin < tokens; begin += KvCache::kBlockTokens) {
     const int64_t rows = std::min(KvCache::kBlockTokens, tokens - begin);
-    std::byte* const block = table[begin / KvCache::kBlockTokens];
+    const auto b = static_cast<size_t>(begin / KvCache::kBlockTokens);
+    std::fill(slots.begin(), slots.end(), nullptr);
+    KvBlock block{tables.whole[b], kv_.has_windows() ? tables.window[b] : nullptr};
     for (Backend* backend : backends_) KTX_TRY(backend->map_block(block, write, slots));
     for (int32_t slot = 0; slot < kv_.slots(); ++slot) {
-      KTX_TRY(visit_slot_rows(kv_.layout(slot), slots[slot], rows, call));
+      if (slots[slot]) KTX_TRY(visit_slot_rows(kv_.layout(slot), slots[slot], rows, call));
     }
     for (Backend* backend : backends_) KTX_TRY(backend->unmap_block(block, write));
   }

@@ -37,11 +37,10 @@ class PlanRunner {
   Status fetch_logits(int64_t row);
 
   Status read(std::string_view device, uint32_t value, int64_t row, std::span<float> out);
-  // The rows that the first `tokens` tokens of a table fill, in a fixed order: block, slot, head;
-  // keys, then values. With `write` the devices get what `call` leaves in the rows. Stops at the
-  // first failure.
-  Status visit_kv(std::span<std::byte* const> table, int64_t tokens, bool write,
-                  const VisitRows& call);
+  // The rows that the first `tokens` tokens of the tables fill, in a fixed order: block, slot,
+  // head; keys, then values; not those of blocks that windows have left behind. With `write` the
+  // devices get what `call` leaves in the rows. Stops at the first failure.
+  Status visit_kv(const KvTables& tables, int64_t tokens, bool write, const VisitRows& call);
 
   int64_t weight_bytes() const;  // read by run() so far
   void enable_times(bool on);
@@ -61,7 +60,7 @@ class PlanRunner {
   size_t part_of(uint32_t step) const;
 
   const plan::PlanView& plan_;
-  const KvCache& kv_;
+  const KvPools& kv_;
   BoundParts parts_;
   HostArena host_;
   std::unique_ptr<Backend> cpu_;

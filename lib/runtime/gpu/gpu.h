@@ -21,7 +21,7 @@
 
 #include "lib/launches/launch.h"
 #include "lib/plan/plan_reader.h"
-#include "lib/runtime/cache/kv_cache.h"
+#include "lib/runtime/cache/kv_pools.h"
 #include "lib/runtime/engine/batch.h"
 #include "lib/runtime/sampling/best_logits.h"
 #include "lib/support/result.h"
@@ -69,11 +69,12 @@ struct GpuFacts {
 // The part of a step's inputs that changes from pass to pass, in device memory at fixed
 // addresses (gpu_batch.h).
 struct GpuBatch {
-  const int32_t* ids = nullptr;          // [T]
-  const int32_t* position = nullptr;     // [T], -1: padding
-  const int32_t* sequence = nullptr;     // [T]
-  const int32_t* output_rows = nullptr;  // [R], -1: padding
-  const int32_t* tables = nullptr;       // [sequences, table_stride] block numbers
+  const int32_t* ids = nullptr;            // [T]
+  const int32_t* position = nullptr;       // [T], -1: padding
+  const int32_t* sequence = nullptr;       // [T]
+  const int32_t* output_rows = nullptr;    // [R], -1: padding
+  const int32_t* tables = nullptr;         // [sequences, table_stride] block numbers
+  const int32_t* window_tables = nullptr;  // the same of the window pool (kv_pools.h)
   int64_t table_stride = 0;
 };
 
@@ -114,8 +115,8 @@ struct GpuBindContext {
   std::byte* arena = nullptr;
   std::span<const uint64_t> buffer_offsets;
   std::span<std::byte* const> blobs;  // by blob; null where it is elsewhere
-  const KvCache& kv;                  // the arrangement of this GPU's slots
-  std::byte* kv_pool = nullptr;
+  const KvPools& kv;                  // the arrangement of this GPU's slots
+  KvBlock kv_memory;                  // block 0 of each pool
   GpuBatch batch;
   const launches::Launch& launch;  // what the step is bound for; its last step is `step`
 };

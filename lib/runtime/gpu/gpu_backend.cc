@@ -49,9 +49,14 @@ Status send_inputs(GpuState& s, const Batch& batch) {
 class GpuBackend final : public Backend {
  public:
   explicit GpuBackend(std::unique_ptr<GpuState> state) : s_(std::move(state)) {
-    s_->kv.set_copy([this](int64_t to, int64_t from) { copy_block(to, from); });
+    for (KvPool pool : kKvPools) {
+      s_->kv.of(pool).set_copy(
+          [this, pool](int64_t to, int64_t from) { copy_block(pool, to, from); });
+    }
   }
-  ~GpuBackend() override { s_->kv.set_copy({}); }
+  ~GpuBackend() override {
+    for (KvPool pool : kKvPools) s_->kv.of(pool).set_copy({});
+  }
 
   Status begin(const Batch& batch) override {
     if (broken_) return Error{"a GPU failed in an earlier step; start the program again"};
@@ -123,26 +128,31 @@ class GpuBackend final : public Backend {
     return device.named(device.gpu->finish());
   }
 
-  Status map_block(std::byte* block, bool write, std::span<std::byte*> slots) override {
+  Status map_block(const KvBlock& block, bool write, std::span<std::byte*> slots) override {
     for (GpuDevice& device : s_->devices) {
-      device.block_copy.resize(static_cast<size_t>(device.slots.block_bytes()));
-      for (size_t slot = 0; slot < slots.size(); ++slot) {
-        if (!device.has_slot[slot]) continue;
-        slots[slot] =
-            device.block_copy.data() + device.slots.slot_offset(static_cast<int32_t>(slot));
+      for (KvPool pool : kKvPools) {
+        if (block.in(pool) == nullptr) continue;
+        std::vector<std::byte>& copy = device.block_copy[static_cast<size_t>(pool)];
+        copy.resize(static_cast<size_t>(device.slots.of(pool).block_bytes()));
+        for (int32_t slot = 0; slot < device.slots.slots(); ++slot) {
+          if (!device.has_slot[slot] || device.slots.pool_of(slot) != pool) continue;
+          slots[slot] = copy.data() + device.slots.slot_offset(slot);
+        }
+        if (write) continue;
+        KTX_TRY(device.gpu->download(copy.data(), device_block(device, pool, block), copy.size()));
       }
-      if (write) continue;
-      KTX_TRY(device.gpu->download(device.block_copy.data(), device_block(device, block),
-                                   device.block_copy.size()));
       KTX_TRY(device.named(device.gpu->finish()));
     }
     return {};
   }
-  Status unmap_block(std::byte* block, bool write) override {
+  Status unmap_block(const KvBlock& block, bool write) override {
     for (GpuDevice& device : s_->devices) {
       if (!write) break;
-      KTX_TRY(device.gpu->upload(device_block(device, block), device.block_copy.data(),
-                                 device.block_copy.size()));
+      for (KvPool pool : kKvPools) {
+        if (block.in(pool) == nullptr) continue;
+        const std::vector<std::byte>& copy = device.block_copy[static_cast<size_t>(pool)];
+        KTX_TRY(device.gpu->upload(device_block(device, pool, block), copy.data(), copy.size()));
+      }
       KTX_TRY(device.named(device.gpu->finish()));
     }
     return {};
@@ -175,17 +185,18 @@ class GpuBackend final : public Backend {
 
  private:
   // Its part of a block of the cache.
-  std::byte* device_block(const GpuDevice& device, const std::byte* block) const {
-    return device.kv.data() + s_->kv.block_number(block) * device.slots.block_bytes();
+  std::byte* device_block(GpuDevice& device, KvPool pool, const KvBlock& block) {
+    return device.memory(pool).data() +
+           s_->kv.of(pool).block_number(block.in(pool)) * device.slots.of(pool).block_bytes();
   }
 
-  void copy_block(int64_t to, int64_t from) {
+  void copy_block(KvPool pool, int64_t to, int64_t from) {
     for (GpuDevice& device : s_->devices) {
-      const int64_t bytes = device.slots.block_bytes();
+      const int64_t bytes = device.slots.of(pool).block_bytes();
+      std::byte* const memory = device.memory(pool).data();
       // An error shows at the next run.
       (void)device.gpu
-          ->copy(device.kv.data() + to * bytes, device.kv.data() + from * bytes,
-                 static_cast<uint64_t>(bytes))
+          ->copy(memory + to * bytes, memory + from * bytes, static_cast<uint64_t>(bytes))
           .ok();
     }
   }

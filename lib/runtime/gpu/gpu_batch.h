@@ -1,6 +1,6 @@
 // The inputs of a step for a GPU, as one block of memory that is uploaded by one copy:
 //
-//   ids[T] | position[T] | sequence[T] | output_rows[R] | tables[sequences][stride]
+//   ids[T] | position[T] | sequence[T] | output_rows[R] | sequences x (table | window table)
 //
 // Filled in pinned memory and copied to the same addresses on each GPU. Offsets are fixed by
 // the largest step, so that captured graphs find their inputs.
@@ -18,7 +18,7 @@ namespace ktx::runtime {
 class GpuBatchLayout {
  public:
   GpuBatchLayout() = default;
-  GpuBatchLayout(int64_t tokens, int64_t outputs, int64_t sequences, int64_t ctx);
+  GpuBatchLayout(int64_t tokens, int64_t outputs, int64_t sequences, int64_t ctx, bool windows);
 
   int64_t bytes() const { return bytes_; }
   // The fields of a block that begins at `base`.
@@ -27,10 +27,11 @@ class GpuBatchLayout {
   // Writes a batch, padded to the rows of `shape`; returns how many bytes count.
   // block_number gives the number of a block of a table.
   int64_t fill(std::byte* out, const Batch& batch, int64_t sequences, const GpuShape& shape,
-               const KvCache& kv) const;
+               const KvPools& kv) const;
 
  private:
-  int64_t table_stride_ = 0;
+  int64_t table_stride_ = 0;  // of both tables of a sequence
+  int64_t window_table_ = 0;  // where the second begins
   int64_t position_ = 0, sequence_ = 0, output_rows_ = 0, tables_ = 0, bytes_ = 0;
 };
 

@@ -26,9 +26,9 @@ std::string row(const char* what, uint64_t bytes, const std::string& why) {
 }  // namespace
 
 Status check_gpu_fit(const plan::DeviceMemory& needs, const GpuFacts& gpu,
-                     const plan::RunShape& shape, int64_t kv_blocks) {
-  const uint64_t kv =
-      needs.kv_token_bytes * static_cast<uint64_t>(kv_blocks * KvCache::kBlockTokens);
+                     const plan::RunShape& shape, const plan::KvBlocks& kv_blocks) {
+  const uint64_t kv = needs.kv_token.times(kv_blocks).value_or(UINT64_MAX / 2);
+  const uint64_t windows = needs.kv_token.times({0, kv_blocks.window}).value_or(UINT64_MAX / 2);
   const uint64_t reserve = reserve_bytes(shape.step_tokens);
   const uint64_t fixed = needs.weight_bytes + needs.arena_bytes + reserve;
   if (gpu.free_bytes == 0 || fixed + kv <= gpu.free_bytes) return {};
@@ -43,9 +43,10 @@ Status check_gpu_fit(const plan::DeviceMemory& needs, const GpuFacts& gpu,
   text += row("together", fixed + kv, "");
   text += row("free", gpu.free_bytes, fmt::format("of {}", human_bytes(gpu.total_bytes)));
   text += "ways out:\n";
-  const uint64_t left = gpu.free_bytes > fixed ? gpu.free_bytes - fixed : 0;
+  const uint64_t taken = fixed + windows;
+  const uint64_t left = gpu.free_bytes > taken ? gpu.free_bytes - taken : 0;
   const uint64_t block =
-      needs.kv_token_bytes * KvCache::kBlockTokens * static_cast<uint64_t>(shape.max_batch);
+      needs.kv_token.whole * KvCache::kBlockTokens * static_cast<uint64_t>(shape.max_batch);
   const auto ctx = block == 0 ? int64_t{0}
                               : std::min(shape.ctx, static_cast<int64_t>(left / 10 * 9 / block) *
                                                         KvCache::kBlockTokens);

@@ -13,7 +13,7 @@ namespace ktx::runtime {
 
 // Fails with a table and the ways out. `kv_blocks` is what the budget leaves.
 Status check_gpu_fit(const plan::DeviceMemory& needs, const GpuFacts& gpu,
-                     const plan::RunShape& shape, int64_t kv_blocks);
+                     const plan::RunShape& shape, const plan::KvBlocks& kv_blocks);
 
 // Fails when the card's generation is older than the kernels of this build.
 Status check_gpu_generation(const std::string& device, const GpuFacts& gpu);

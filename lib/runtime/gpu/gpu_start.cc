@@ -30,7 +30,7 @@ int gpu_number(std::string_view device) {
 Status open_devices(GpuState& s) {
   s.buckets = GpuBuckets(s.setup.shape.max_batch, s.setup.shape.ctx);
   s.batch_layout = GpuBatchLayout(s.setup.shape.step_tokens, s.setup.shape.step_outputs,
-                                  s.setup.shape.max_batch, s.setup.shape.ctx);
+                                  s.setup.shape.max_batch, s.setup.shape.ctx, s.kv.has_windows());
   const auto needs = KTX_TRY(plan::memory_by_device(s.plan, s.setup.shape));
   for (const std::string& name : s.parts.gpus) {
     const int number = gpu_number(name);
@@ -68,18 +68,24 @@ Status allocate_device(const GpuState& s, GpuDevice& device) {
   Gpu& gpu = *device.gpu;
   device.has_slot = plan::slots_on(s.plan, device.name);
   device.slots =
-      KTX_TRY(KvCache::create(s.plan.kv_slots, s.setup.shape.kv_type, 0, device.has_slot));
+      KTX_TRY(KvPools::create(s.plan.kv_slots, s.setup.shape.kv_type, {}, device.has_slot));
   device.layout = KTX_TRY(plan::lay_out_device_arena(s.plan, device.name, s.setup.shape.step_tokens,
                                                      s.setup.shape.step_outputs));
   device.image = lay_out_weights(s.plan, device.name);
   device.weights = KTX_TRY(gpu.allocate(device.image.bytes, "weights"));
   device.arena = KTX_TRY(gpu.allocate(device.layout.total_bytes, "activations"));
-  device.kv = KTX_TRY(gpu.allocate(
-      static_cast<uint64_t>(device.slots.block_bytes() * s.setup.kv_blocks), "KV cache"));
+  const auto bytes_of = [&](KvPool pool, uint64_t blocks) {
+    return static_cast<uint64_t>(device.slots.of(pool).block_bytes()) * blocks;
+  };
+  device.kv = KTX_TRY(gpu.allocate(bytes_of(KvPool::Whole, s.setup.kv_blocks.whole), "KV cache"));
+  device.kv_window =
+      KTX_TRY(gpu.allocate(bytes_of(KvPool::Window, s.setup.kv_blocks.window), "KV cache"));
   device.batch =
       KTX_TRY(gpu.allocate(static_cast<uint64_t>(s.batch_layout.bytes()), "inputs of a step"));
   KTX_TRY(gpu.clear(device.arena.data(), device.arena.size()));
-  KTX_TRY(gpu.clear(device.kv.data(), device.kv.size()));
+  for (KvPool pool : kKvPools) {
+    KTX_TRY(gpu.clear(device.memory(pool).data(), device.memory(pool).size()));
+  }
   device.blobs.assign(s.plan.blobs.size(), nullptr);
   for (const WeightImage::Blob& blob : device.image.blobs) {
     device.blobs[blob.blob] = device.weights.data() + blob.offset;
@@ -111,10 +117,16 @@ Status bind_launches(GpuState& s, GpuDevice& device, std::span<const launches::L
     for (const launches::Launch& launch : all) {
       if (launch.op.has_value() != fused || !is_for(launch)) continue;
       const auto last = static_cast<uint32_t>(launch.steps.back());
-      const Status bound = device.launches.add(
-          launch, *device.gpu,
-          {s.plan, s.plan.steps[last], device.arena.data(), device.layout.offsets, device.blobs,
-           device.slots, device.kv.data(), device.inputs, launch});
+      const Status bound = device.launches.add(launch, *device.gpu,
+                                               {s.plan,
+                                                s.plan.steps[last],
+                                                device.arena.data(),
+                                                device.layout.offsets,
+                                                device.blobs,
+                                                device.slots,
+                                                {device.kv.data(), device.kv_window.data()},
+                                                device.inputs,
+                                                launch});
       if (!bound) return s.in_step(last, device.name, bound.error());
     }
   }

@@ -35,15 +35,18 @@ namespace ktx::runtime {
 struct GpuDevice {
   std::string name;  // "cuda:0"
   std::unique_ptr<Gpu> gpu;
-  GpuMemory weights, arena, kv, batch, workspace;
-  KvCache slots;                      // the arrangement only
-  std::vector<bool> has_slot;         // by slot of the plan
-  std::vector<std::byte> block_copy;  // of the cache, while the host looks at it
+  GpuMemory weights, arena, kv, kv_window, batch, workspace;
+  KvPools slots;               // the arrangement only
+  std::vector<bool> has_slot;  // by slot of the plan
+  // A block of each pool of the cache, while the host looks at it.
+  std::vector<std::byte> block_copy[std::size(kKvPools)];
   plan::ArenaLayout layout;
   WeightImage image;
   std::vector<std::byte*> blobs;
   BoundLaunches launches;
   GpuBatch inputs;
+
+  GpuMemory& memory(KvPool pool) { return pool == KvPool::Whole ? kv : kv_window; }
 
   // `result`, with this device's name before the message of a failure.
   template <class T>
@@ -91,7 +94,7 @@ struct GpuState {
   std::byte* place(int device, uint32_t value) const;
 
   const plan::PlanView& plan;
-  KvCache& kv;
+  KvPools& kv;
   ThreadPool& pool;
   BackendSetup setup;
   const BoundParts& parts;

@@ -73,6 +73,8 @@ Result<Outcome> Session::prefill(std::span<const int32_t> ids, const Progress& p
   stats_.prompt_tokens += sequence_.length() - start;
   stats_.prompt_seconds += timer.seconds();
   tokens_.resize(sequence_.length());
+  // So that the text can go on from here after windows have left it behind.
+  if (engine_->has_windows()) engine_->keep_prefix(sequence_, tokens_);
   return result;
 }
 
@@ -83,7 +85,9 @@ Result<Outcome> Session::set_prompt(std::span<const int32_t> ids, const Progress
   const auto kept = std::min<int64_t>(
       {same - tokens_.begin(), sequence_.length(), static_cast<int64_t>(ids.size()) - 1});
   truncate(kept);
-  stats_.reused_tokens += kept;
+  // Windows may have left the place behind; the tree may still know it.
+  if (sequence_.length() < kept) engine_->reuse_prefix(sequence_, ids);
+  stats_.reused_tokens += std::min(kept, sequence_.length());
   return prefill(ids.subspan(kept), progress);
 }
 

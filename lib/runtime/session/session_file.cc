@@ -34,7 +34,8 @@ struct SessionHeader {
   uint64_t computed;
   uint64_t note_bytes;
   uint64_t kv_bytes;
-  uint8_t reserved[48];
+  uint64_t window_begin;  // the first position that is here of layers with a window
+  uint8_t reserved[40];
 };
 static_assert(sizeof(SessionHeader) == 128);
 static_assert(offsetof(SessionHeader, tokens) == 48);
@@ -123,7 +124,8 @@ Status save_session(const std::string& path, Engine& engine, const SavedSession&
   header.tokens = session.tokens.size();
   header.computed = static_cast<uint64_t>(sequence.length());
   header.note_bytes = session.note.size();
-  header.kv_bytes = header.computed * static_cast<uint64_t>(engine.kv_row_bytes());
+  header.kv_bytes = static_cast<uint64_t>(engine.kv_row_bytes(sequence));
+  header.window_begin = static_cast<uint64_t>(engine.window_begin(sequence));
   file.write(&header, sizeof header);
   if (session.sampler) file.write(&*session.sampler, sizeof(SamplerState));
   file.write(session.note.data(), session.note.size());
@@ -176,7 +178,8 @@ Result<SavedSession> load_session(const std::string& path, Engine& engine, Seque
     return refuse(fmt::format("the session has {} tokens, the context {}; a larger one: --ctx {}",
                               header.tokens, engine.ctx(), header.tokens));
   }
-  if (header.computed > header.tokens || header.note_bytes > kMaxNoteBytes) {
+  if (header.computed > header.tokens || header.window_begin > header.computed ||
+      header.note_bytes > kMaxNoteBytes) {
     return refuse("damaged: sizes in the header make no sense");
   }
 
@@ -203,7 +206,8 @@ Result<SavedSession> load_session(const std::string& path, Engine& engine, Seque
   session.computed = static_cast<int64_t>(header.computed);
 
   const auto read_rows = [&]() -> Status {
-    if (!engine.extend_uncomputed(sequence, session.computed)) {
+    if (!engine.extend_uncomputed(sequence, session.computed,
+                                  static_cast<int64_t>(header.window_begin))) {
       return Error{fmt::format("{}: no room in the cache for {} tokens", path, session.computed)};
     }
     uint64_t bytes = 0;

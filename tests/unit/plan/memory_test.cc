@@ -56,14 +56,52 @@ TEST(Memory, EstimateAddsWeightsArenaAndCache) {
   EXPECT_EQ(estimate->weight_bytes, 1000u);
   EXPECT_EQ(estimate->carried_bytes, 500u);
   EXPECT_EQ(estimate->arena_bytes, 640u);
-  EXPECT_EQ(estimate->kv_token_bytes, 2u * 64 * 2);
-  EXPECT_EQ(estimate->kv_blocks, 6u);
+  EXPECT_EQ(estimate->kv_token.whole, 2u * 64 * 2);
+  EXPECT_EQ(estimate->kv_blocks.whole, 6u);
   EXPECT_EQ(estimate->kv_bytes, 6u * 64 * 2 * 64 * 2);
   EXPECT_EQ(estimate->total_bytes, 1000u + 640 + 6 * 64 * 2 * 64 * 2);
   shape.ctx = int64_t{1} << 60;
   EXPECT_FALSE(estimate_memory(segments, buffers, slots, shape).ok());
   shape.ctx = -1;
   EXPECT_FALSE(estimate_memory(segments, buffers, slots, shape).ok());
+}
+
+TEST(Memory, WindowsKeepWhatTheyRead) {
+  const KvSlotRecord slots[] = {
+      {0, 1, 32, 32, 0, 128}, {1, 1, 32, 32, 0, 0}, {2, 1, 32, 32, 0, 64}};
+  EXPECT_EQ(widest_window(slots), 128);
+  const KvTokenBytes token = kv_token_bytes(slots, KvType::F16);
+  EXPECT_EQ(token.whole, 128u);
+  EXPECT_EQ(token.window, 256u);
+  RunShape shape;
+  shape.ctx = 131072;
+  const KvBlocks blocks = *kv_blocks(128, shape);
+  EXPECT_EQ(blocks.whole, 2048u);
+  EXPECT_EQ(blocks.window, (3u + 2) + 8 + (2 + 1)) << "window and slack, chunk, another text's end";
+  EXPECT_EQ(estimate_memory({}, {}, slots, shape)->kv_bytes, *token.times(blocks));
+  shape.ctx = 100;
+  EXPECT_EQ(kv_blocks(128, shape)->window, 2u) << "never more than the context";
+  EXPECT_EQ(kv_blocks(0, shape)->window, 0u);
+}
+
+TEST(Memory, ABudgetGoesToTheWindowsFirst) {
+  const KvTokenBytes token{128, 256};
+  RunShape shape;
+  shape.ctx = 131072;
+  const uint64_t whole = 64 * token.whole, window = 64 * token.window;
+  const KvBlocks all = *kv_blocks(128, shape);
+  EXPECT_EQ(kv_blocks(128, shape, token, 0)->whole, 2048u);
+  EXPECT_EQ(kv_blocks(128, shape, token, *token.times(all))->whole, 2048u);
+  const auto half = kv_blocks(128, shape, token, 1000 * whole + 16 * window);
+  EXPECT_EQ(half->whole, 1000u);
+  EXPECT_EQ(half->window, 16u);
+  const auto little = kv_blocks(128, shape, token, 10 * (whole + window) + 1);
+  EXPECT_EQ(little->whole, 10u);
+  EXPECT_EQ(little->window, 10u);
+  const auto nothing = kv_blocks(128, shape, token, whole + window - 1);
+  ASSERT_FALSE(nothing.ok());
+  EXPECT_NE(nothing.error().message.find("less than a block of 64 tokens takes"),
+            std::string::npos);
 }
 
 TEST(Memory, TypesHaveNames) {

@@ -175,7 +175,7 @@ TEST_F(BatchSchedulerTest, ARequestThatMadeRoomGoesOnAsIfNothingHadHappened) {
   auto probe = Engine::open(plan_.path(), options).take();
   // Four blocks for three requests that need three each in the end.
   options.kv_budget_bytes =
-      static_cast<int64_t>(probe->memory().kv_bytes / probe->memory().kv_blocks * 4);
+      static_cast<int64_t>(probe->memory().kv_bytes / probe->memory().kv_blocks.whole * 4);
   probe.reset();
   open(options);
   std::vector<std::future<Answer>> answers;

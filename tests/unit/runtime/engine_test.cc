@@ -179,7 +179,7 @@ TEST(Engine, SaysWhenTheCacheIsFull) {
   const TinyPlan plan;
   EngineOptions options;
   options.max_batch = 2;
-  const int64_t block = open(plan, options)->memory().kv_token_bytes * 64;
+  const int64_t block = open(plan, options)->memory().kv_token.whole * 64;
   options.kv_budget_bytes = 3 * block + 5;
   const auto engine = open(plan, options);
   ASSERT_TRUE(engine);

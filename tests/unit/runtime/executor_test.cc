@@ -16,7 +16,7 @@ struct Bound {
       : file(plan::PlanFile::open(path).take()), pool(places(threads, shares)) {
     layout = plan::lay_out_arena(file->buffers, kTokens, kTokens).take();
     arena = Arena::allocate(layout.total_bytes, "activations").take();
-    kv = KvCache::create(file->kv_slots, plan::KvType::F16, 2).take();
+    kv = KvPools::create(file->kv_slots, plan::KvType::F16, {2, 0}).take();
     bound = bind(file.view(), kv,
                  {.arena = arena.data(),
                   .buffer_offsets = layout.offsets,
@@ -26,11 +26,11 @@ struct Bound {
   }
 
   std::vector<float> logits(Executor& executor) {
-    std::vector<std::byte*> table;
-    EXPECT_TRUE(kv.grow(table, kTokens));
+    KvTables tables;
+    EXPECT_TRUE(kv.grow(tables, kTokens));
     Batch batch;
     batch.tokens = batch.outputs = kTokens;
-    batch.tables = {table.data()};
+    batch.tables = {tables.whole.data()};
     for (int32_t i = 0; i < kTokens; ++i) {
       batch.ids.push_back(i * 7 % static_cast<int32_t>(kTinyVocab));
       batch.position.push_back(i);
@@ -55,7 +55,7 @@ struct Bound {
   ThreadPool pool;
   plan::ArenaLayout layout;
   Arena arena;
-  KvCache kv;
+  KvPools kv;
   BoundPlan bound;
 };
 

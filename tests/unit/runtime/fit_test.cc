@@ -81,7 +81,7 @@ TEST(Fit, KeepsToTheBudgetOfTheCache) {
   options.max_batch = 8;
   options.kv_budget_bytes = 6 * static_cast<int64_t>(kGib);
   const Sizes sizes = choose_sizes(model(), options).take();
-  EXPECT_EQ(sizes.kv_blocks, 96);
+  EXPECT_EQ(sizes.kv_blocks.whole, 96u);
   EXPECT_EQ(sizes.memory.kv_bytes, 6 * kGib);
   EXPECT_TRUE(sizes.notes.empty()) << "one context fits";
 }

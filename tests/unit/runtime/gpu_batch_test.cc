@@ -8,8 +8,8 @@ namespace {
 // Two sequences: one token far inside the first, three at the start of the second.
 TEST(GpuBatch, HoldsTokensTablesAndPaddingWhereItSays) {
   const plan::KvSlotRecord slot = {0, 1, 64, 64, 0, 0};
-  KvCache kv = KvCache::create({&slot, 1}, plan::KvType::F16, 10, {false}).take();
-  std::vector<std::byte*> first, second;
+  KvPools kv = KvPools::create({&slot, 1}, plan::KvType::F16, {10, 0}, {false}).take();
+  KvTables first, second;
   ASSERT_TRUE(kv.grow(first, 130));
   ASSERT_TRUE(kv.grow(second, 3));
   Batch batch;
@@ -19,9 +19,9 @@ TEST(GpuBatch, HoldsTokensTablesAndPaddingWhereItSays) {
   batch.position = {129, 0, 1, 2};
   batch.sequence = {0, 1, 1, 1};
   batch.output_rows = {0, 3};
-  batch.tables = {first.data(), second.data()};
+  batch.tables = {first.whole.data(), second.whole.data()};
 
-  const GpuBatchLayout layout(8, 4, 3, 200);
+  const GpuBatchLayout layout(8, 4, 3, 200, false);
   std::vector<std::byte> memory(static_cast<size_t>(layout.bytes()), std::byte{0x55});
   const GpuShape shape{8, 4, 256, false};
   EXPECT_LE(layout.fill(memory.data(), batch, 2, shape, kv), layout.bytes());
@@ -36,6 +36,34 @@ TEST(GpuBatch, HoldsTokensTablesAndPaddingWhereItSays) {
   EXPECT_EQ(out.table_stride, 4);
   EXPECT_EQ(ints(out.tables, 3), (std::vector<int32_t>{0, 1, 2}));
   EXPECT_EQ(ints(out.tables + out.table_stride, 1), (std::vector<int32_t>{3}));
+}
+
+// Tables of the window pool stand behind the others'; blocks that are gone are number 0.
+TEST(GpuBatch, HoldsTheTablesOfWindows) {
+  const plan::KvSlotRecord slots[] = {{0, 1, 64, 64, 0, 0}, {1, 1, 64, 64, 0, 64}};
+  KvPools kv = KvPools::create(slots, plan::KvType::F16, {10, 10}).take();
+  KvTables first, second;
+  ASSERT_TRUE(kv.grow(first, 330));
+  ASSERT_TRUE(kv.grow(second, 65));
+  kv.trim(first, 329);
+  Batch batch;
+  batch.tokens = 2;
+  batch.ids = {7, 1};
+  batch.position = {329, 64};
+  batch.sequence = {0, 1};
+  batch.tables = {first.whole.data(), second.whole.data()};
+  batch.window_tables = {first.window.data(), second.window.data()};
+  const GpuBatchLayout layout(8, 4, 3, 400, true);
+  std::vector<std::byte> memory(static_cast<size_t>(layout.bytes()), std::byte{0x55});
+  EXPECT_LE(layout.fill(memory.data(), batch, 2, {8, 4, 400, true}, kv), layout.bytes());
+  const GpuBatch out = layout.at(memory.data());
+  const auto ints = [](const int32_t* at, int count) {
+    return std::vector<int32_t>(at, at + count);
+  };
+  EXPECT_EQ(ints(out.tables, 6), (std::vector<int32_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(ints(out.window_tables, 6), (std::vector<int32_t>{0, 0, 0, 3, 4, 5}));
+  EXPECT_EQ(ints(out.tables + out.table_stride, 2), (std::vector<int32_t>{6, 7}));
+  EXPECT_EQ(ints(out.window_tables + out.table_stride, 2), (std::vector<int32_t>{6, 7}));
 }
 
 // A cache of another device's slots keeps no bytes, and still tells blocks apart.

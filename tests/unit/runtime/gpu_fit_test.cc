@@ -16,7 +16,7 @@ plan::DeviceMemory needs() {
   memory.name = "cuda:0";
   memory.weight_bytes = 4 * kGiB;
   memory.arena_bytes = kGiB;
-  memory.kv_token_bytes = 128 << 10;
+  memory.kv_token.whole = 128 << 10;
   return memory;
 }
 GpuFacts gpu(uint64_t free_bytes) {
@@ -31,7 +31,7 @@ GpuFacts gpu(uint64_t free_bytes) {
 Status fit(uint64_t free_bytes, int64_t step_tokens = 512) {
   plan::RunShape shape;
   shape.step_tokens = step_tokens;
-  return check_gpu_fit(needs(), gpu(free_bytes), shape, 4096 / 64);
+  return check_gpu_fit(needs(), gpu(free_bytes), shape, {4096 / 64, 0});
 }
 
 TEST(GpuFit, WeightsActivationsCacheAndReserveAreCountedToTheByte) {

@@ -11,14 +11,15 @@ namespace ktx::runtime {
 namespace {
 
 const plan::KvSlotRecord kSlots[] = {{0, 1, 32, 32, 0, 0}};
-using Table = std::vector<std::byte*>;
+using Table = KvTables;
 using Miss = PrefixHit::Miss;
 
 class PrefixCacheTest : public ::testing::Test {
  protected:
   explicit PrefixCacheTest(int64_t blocks = 8)
-      : kv_(KvCache::create(kSlots, plan::KvType::F32, blocks).take()), cache_(kv_) {
-    kv_.set_reclaim([this] { return cache_.reclaim(); });
+      : kv_(KvPools::create(kSlots, plan::KvType::F32, {static_cast<uint64_t>(blocks), 0}).take()),
+        cache_(kv_) {
+    whole().set_reclaim([this] { return cache_.reclaim(); });
   }
   static std::vector<int32_t> text(int32_t first, int count) {
     std::vector<int32_t> ids(count);
@@ -29,7 +30,9 @@ class PrefixCacheTest : public ::testing::Test {
   Table fill(const std::vector<int32_t>& ids) {
     Table table;
     EXPECT_TRUE(kv_.grow(table, static_cast<int64_t>(ids.size())));
-    for (size_t i = 0; i < table.size(); ++i) std::memcpy(table[i], &ids[i * 64], 4);
+    for (size_t i = 0; i < table.whole.size(); ++i) {
+      std::memcpy(table.whole[i], &ids[i * 64], 4);
+    }
     return table;
   }
   // Adds a text whose sequence ends.
@@ -39,7 +42,9 @@ class PrefixCacheTest : public ::testing::Test {
     kv_.shrink(table, 0);
   }
 
-  KvCache kv_;
+  KvCache& whole() { return kv_.of(KvPool::Whole); }
+
+  KvPools kv_;
   PrefixCache cache_;
 };
 
@@ -68,21 +73,21 @@ TEST_F(PrefixCacheTest, OneOwnersTextIsNoHitForAnother) {
 TEST_F(PrefixCacheTest, SharesWholeBlocksAndCopiesTheRest) {
   const std::vector<int32_t> ids = text(0, 150);
   keep(ids);
-  EXPECT_EQ(kv_.idle_blocks(), 3);
+  EXPECT_EQ(whole().idle_blocks(), 3);
   Table table;
   std::vector<int32_t> asked = text(0, 200);
   const PrefixHit hit = cache_.reuse(table, 0, asked);
   EXPECT_EQ(hit.tokens, 150);
   EXPECT_EQ(hit.miss, Miss::New);
-  ASSERT_EQ(table.size(), 3u);
-  EXPECT_EQ(kv_.users(table[0]), 2);
-  EXPECT_EQ(kv_.users(table[2]), 1) << "a copy: the sequence writes behind it";
+  ASSERT_EQ(table.whole.size(), 3u);
+  EXPECT_EQ(whole().users(table.whole[0]), 2);
+  EXPECT_EQ(whole().users(table.whole[2]), 1) << "a copy: the sequence writes behind it";
   int32_t mark = 0;
-  std::memcpy(&mark, table[2], 4);
+  std::memcpy(&mark, table.whole[2], 4);
   EXPECT_EQ(mark, 128);
-  EXPECT_EQ(kv_.idle_blocks(), 1) << "the tail that was copied";
+  EXPECT_EQ(whole().idle_blocks(), 1) << "the tail that was copied";
   kv_.shrink(table, 0);
-  EXPECT_EQ(kv_.idle_blocks(), 3);
+  EXPECT_EQ(whole().idle_blocks(), 3);
 }
 
 TEST_F(PrefixCacheTest, LeavesTheLastTokenToBeComputed) {
@@ -139,11 +144,11 @@ TEST_F(PrefixCacheTest, NeverTakesWhatASequenceUses) {
   ASSERT_EQ(cache_.reuse(used, 0, text(0, 257)).tokens, 256);
   Table other;
   EXPECT_FALSE(kv_.grow(other, 5 * 64));
-  EXPECT_TRUE(other.empty());
+  EXPECT_TRUE(other.whole.empty());
   EXPECT_TRUE(kv_.grow(other, 4 * 64));
-  for (size_t i = 0; i < used.size(); ++i) {
+  for (size_t i = 0; i < used.whole.size(); ++i) {
     int32_t mark = 0;
-    std::memcpy(&mark, used[i], 4);
+    std::memcpy(&mark, used.whole[i], 4);
     EXPECT_EQ(mark, static_cast<int32_t>(i) * 64);
   }
   kv_.shrink(other, 0);
@@ -153,13 +158,13 @@ TEST_F(PrefixCacheTest, NeverTakesWhatASequenceUses) {
 TEST_F(PrefixCacheTest, HoldsEqualTextsOnce) {
   const std::vector<int32_t> ids = text(0, 130);
   Table a = fill(ids), b = fill(ids);
-  EXPECT_EQ(kv_.free_blocks(), 2);
+  EXPECT_EQ(whole().free_blocks(), 2);
   cache_.keep(a, ids, false);
   cache_.keep(b, ids, false);
-  EXPECT_EQ(a[0], b[0]);
-  EXPECT_EQ(a[1], b[1]);
-  EXPECT_NE(a[2], b[2]) << "each writes on in its own";
-  EXPECT_EQ(kv_.free_blocks(), 4);
+  EXPECT_EQ(a.whole[0], b.whole[0]);
+  EXPECT_EQ(a.whole[1], b.whole[1]);
+  EXPECT_NE(a.whole[2], b.whole[2]) << "each writes on in its own";
+  EXPECT_EQ(whole().free_blocks(), 4);
   kv_.shrink(a, 0);
   kv_.shrink(b, 0);
 }
@@ -169,12 +174,12 @@ TEST_F(PrefixCacheTest, WritingIntoASharedBlockCopiesIt) {
   keep(ids);
   Table table;
   cache_.reuse(table, 0, text(0, 129));
-  std::byte* const shared = table[1];
+  std::byte* const shared = table.whole[1];
   kv_.shrink(table, 100);
   ASSERT_TRUE(kv_.own(table, 100));
-  EXPECT_NE(table[1], shared);
-  EXPECT_EQ(std::memcmp(table[1], shared, kv_.block_bytes()), 0);
-  EXPECT_EQ(kv_.users(shared), 1);
+  EXPECT_NE(table.whole[1], shared);
+  EXPECT_EQ(std::memcmp(table.whole[1], shared, whole().block_bytes()), 0);
+  EXPECT_EQ(whole().users(shared), 1);
   kv_.shrink(table, 0);
 }
 
@@ -189,15 +194,16 @@ TEST_F(PrefixCacheTest, ForgetsWhatNobodyElseContinues) {
   fork.push_back(1);  // the last token of an answer, which was never computed
   cache_.forget(fork);
   EXPECT_EQ(cache_.nodes(), 0);
-  EXPECT_EQ(kv_.free_blocks(), 8);
+  EXPECT_EQ(whole().free_blocks(), 8);
 }
 
 TEST(PrefixCacheRandom, KeepsItsBooksInOrder) {
   const uint64_t seed = 20;
   Random random(seed);
-  KvCache kv = KvCache::create(kSlots, plan::KvType::F16, 24).take();
+  KvPools kv = KvPools::create(kSlots, plan::KvType::F16, {24, 0}).take();
+  KvCache& whole = kv.of(KvPool::Whole);
   PrefixCache cache(kv);
-  kv.set_reclaim([&] { return cache.reclaim(); });
+  whole.set_reclaim([&] { return cache.reclaim(); });
   for (int round = 0; round < 3000; ++round) {
     // Texts over two ids fork often.
     std::vector<int32_t> ids(1 + random.next() % 400);
@@ -207,22 +213,133 @@ TEST(PrefixCacheRandom, KeepsItsBooksInOrder) {
     Table table;
     const PrefixHit hit = cache.reuse(table, 0, ids);
     ASSERT_LT(hit.tokens, static_cast<int64_t>(ids.size()));
-    ASSERT_EQ(static_cast<int64_t>(table.size()), blocks_for(hit.tokens));
+    ASSERT_EQ(static_cast<int64_t>(table.whole.size()), blocks_for(hit.tokens));
     for (int64_t i = 0; i < hit.tokens; i += 64) {
       // A whole block carries the mark of the text it belongs to.
       if (i + 64 > hit.tokens) break;
-      ASSERT_EQ(std::memcmp(table[i / 64], &ids[i], 4), 0) << "seed " << seed;
+      ASSERT_EQ(std::memcmp(table.whole[i / 64], &ids[i], 4), 0) << "seed " << seed;
     }
     ASSERT_TRUE(kv.own(table, hit.tokens));
     ASSERT_TRUE(kv.grow(table, static_cast<int64_t>(ids.size())));
-    for (size_t i = hit.tokens / 64; i < table.size(); ++i) {
-      std::memcpy(table[i], &ids[i * 64], 4);
+    for (size_t i = hit.tokens / 64; i < table.whole.size(); ++i) {
+      std::memcpy(table.whole[i], &ids[i * 64], 4);
     }
     if (random.next() % 4 != 0) cache.keep(table, ids, random.next() % 2);
     kv.shrink(table, 0);
     if (random.next() % 16 == 0) cache.forget(ids);
-    ASSERT_EQ(kv.free_blocks() + kv.idle_blocks(), 24) << "nobody runs, seed " << seed;
-    ASSERT_EQ(cache.nodes(), kv.idle_blocks());
+    ASSERT_EQ(whole.free_blocks() + whole.idle_blocks(), 24) << "nobody runs, seed " << seed;
+    ASSERT_EQ(cache.nodes(), whole.idle_blocks());
+  }
+}
+
+// Two slots, the second with a window of 100 tokens: a token reads up to three blocks.
+const plan::KvSlotRecord kWindowSlots[] = {{0, 1, 32, 32, 0, 0}, {1, 1, 32, 32, 0, 100}};
+
+class PrefixWindowTest : public ::testing::Test {
+ protected:
+  PrefixWindowTest() : kv_(KvPools::create(kWindowSlots, plan::KvType::F32, {64, 12}).take()) {
+    whole().set_reclaim([this] { return cache_.reclaim(); });
+    window().set_reclaim([this] { return cache_.reclaim_window(); });
+  }
+  ~PrefixWindowTest() override {
+    EXPECT_EQ(whole().free_blocks() + whole().idle_blocks(), 64);
+    EXPECT_EQ(window().free_blocks() + window().idle_blocks(), 12);
+  }
+  static std::vector<int32_t> text(int32_t first, int count) {
+    std::vector<int32_t> ids(count);
+    std::iota(ids.begin(), ids.end(), first);
+    return ids;
+  }
+  // Computes what the tables lack of `ids`, in chunks of a block, each block marked with its token.
+  void compute(KvTables& tables, int64_t from, const std::vector<int32_t>& ids) {
+    const auto total = static_cast<int64_t>(ids.size());
+    while (from < total) {
+      ASSERT_TRUE(kv_.can_continue(tables, from)) << from;
+      kv_.trim(tables, from);
+      ASSERT_TRUE(kv_.own(tables, from));
+      const int64_t to = std::min(total, (from / 64 + 1) * 64);
+      ASSERT_TRUE(kv_.grow(tables, to)) << from;
+      std::memcpy(tables.whole.back(), &ids[from / 64 * 64], 4);
+      std::memcpy(tables.window.back(), &ids[from / 64 * 64], 4);
+      from = to;
+      cache_.keep(tables, std::span(ids).first(from), false);
+    }
+  }
+  // Runs a text to its end; how much of it was there.
+  int64_t run(const std::vector<int32_t>& ids) {
+    KvTables tables;
+    const PrefixHit hit = cache_.reuse(tables, 0, ids);
+    check(tables, hit.tokens, ids);
+    compute(tables, hit.tokens, ids);
+    cache_.keep(tables, ids, true);
+    kv_.shrink(tables, 0);
+    return hit.tokens;
+  }
+  // All that the next token reads is there, and is this text's.
+  void check(const KvTables& tables, int64_t length, const std::vector<int32_t>& ids) {
+    EXPECT_TRUE(kv_.can_continue(tables, length));
+    ASSERT_EQ(tables.window.size(), tables.whole.size());
+    for (int64_t b = kv_.first_read_block(length); b < length / 64; ++b) {
+      ASSERT_NE(tables.window[b], nullptr) << "block " << b << " of " << length;
+      EXPECT_EQ(std::memcmp(tables.window[b], &ids[b * 64], 4), 0);
+    }
+  }
+  KvCache& whole() { return kv_.of(KvPool::Whole); }
+  KvCache& window() { return kv_.of(KvPool::Window); }
+
+  KvPools kv_;
+  PrefixCache cache_{kv_};
+};
+
+TEST_F(PrefixWindowTest, ALongTextTakesNoMoreThanItsWindow) {
+  EXPECT_EQ(run(text(0, 30 * 64)), 0) << "30 blocks through a pool of 12";
+}
+
+TEST_F(PrefixWindowTest, ATextGoesOnFromItsEnd) {
+  std::vector<int32_t> ids = text(0, 20 * 64 + 10);
+  run(ids);
+  for (int32_t id = 0; id < 100; ++id) ids.push_back(5000 + id);
+  EXPECT_EQ(run(ids), 20 * 64 + 10);
+}
+
+TEST_F(PrefixWindowTest, GoesOnOnlyWhereTheWindowIs) {
+  run(text(0, 20 * 64));
+  std::vector<int32_t> fork = text(0, 5 * 64);
+  for (int32_t id = 0; id < 100; ++id) fork.push_back(5000 + id);
+  KvTables tables;
+  const PrefixHit hit = cache_.reuse(tables, 0, fork);
+  EXPECT_EQ(hit.tokens, 0) << "the blocks before the fork went long ago";
+  EXPECT_EQ(hit.miss, Miss::Evicted);
+  EXPECT_EQ(cache_.find(fork).found, 0);
+}
+
+TEST_F(PrefixWindowTest, WhereTextsPartIsKept) {
+  const std::vector<int32_t> system = text(0, 6 * 64);
+  const auto with = [&](int32_t first, int count) {
+    std::vector<int32_t> ids = system;
+    for (int32_t id = 0; id < count; ++id) ids.push_back(first + id);
+    return ids;
+  };
+  run(with(10000, 15 * 64));
+  EXPECT_EQ(run(with(20000, 15 * 64)), 0) << "the first text's windows have gone";
+  EXPECT_EQ(run(with(30000, 15 * 64)), 6 * 64) << "the second text showed where texts part";
+  EXPECT_EQ(run(with(40000, 15 * 64)), 6 * 64);
+}
+
+TEST_F(PrefixWindowTest, KeepsItsBooksInOrder) {
+  const uint64_t seed = 21;
+  Random random(seed);
+  for (int round = 0; round < 1500; ++round) {
+    std::vector<int32_t> ids(1 + random.next() % 1000);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      ids[i] = i % 64 == 0 ? static_cast<int32_t>(random.next() % 2) : 7;
+    }
+    ASSERT_LT(run(ids), static_cast<int64_t>(ids.size())) << "seed " << seed;
+    if (random.next() % 16 == 0) cache_.forget(ids);
+    ASSERT_FALSE(HasFailure()) << "round " << round;
+    ASSERT_EQ(whole().free_blocks() + whole().idle_blocks(), 64);
+    ASSERT_EQ(window().free_blocks() + window().idle_blocks(), 12);
+    ASSERT_EQ(cache_.nodes(), whole().idle_blocks());
   }
 }
 

@@ -11,8 +11,8 @@
 namespace ktx::runtime {
 namespace {
 
-void use_batch(kernels::KvView& kv, const Batch& batch) {
-  kv.tables = batch.tables.data();
+void use_batch(kernels::KvView& kv, const Batch& batch, KvPool pool) {
+  kv.tables = (pool == KvPool::Whole ? batch.tables : batch.window_tables).data();
   kv.sequence = batch.sequence.data();
   kv.position = batch.position.data();
 }
@@ -22,13 +22,16 @@ struct KvStoreStep final : RowStep<kernels::KvStoreArgs, kernels::KvStoreFn> {
     const BoundView key = context.input(0), value = context.input(1);
     point_to(key, args_.key, args_.key_stride);
     point_to(value, args_.value, args_.value_stride);
-    args_.kv = context.kv_view(context.attrs<KvStoreAttrs>().slot);
+    const int32_t slot = context.attrs<KvStoreAttrs>().slot;
+    args_.kv = context.kv_view(slot);
+    pool_ = context.kv.pool_of(slot);
     split_.grain = rows_per_item(key.width + value.width);
     functions_ = KTX_TRY(context.functions<kernels::KvStoreFn>(
         [&](std::string_view family) { return kernels::find_kv_store(family, context.isa); }));
     return {};
   }
-  void prepare(const Batch& batch) override { use_batch(args_.kv, batch); }
+  void prepare(const Batch& batch) override { use_batch(args_.kv, batch, pool_); }
+  KvPool pool_ = KvPool::Whole;
 };
 
 int64_t span_of(int64_t position) {
@@ -45,6 +48,7 @@ class AttentionStep final : public CpuStep {
     point_to(context.output(0), args_.y, args_.y_stride);
     args_.attrs = context.attrs<AttentionAttrs>();
     args_.kv = context.kv_view(args_.attrs.slot);
+    pool_ = context.kv.pool_of(args_.attrs.slot);
     sinks_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(0))));
     args_.sinks = sinks_.data();
     threads_ = context.threads;
@@ -55,7 +59,7 @@ class AttentionStep final : public CpuStep {
   }
 
   StepWork begin(const Batch& batch) override {
-    use_batch(args_.kv, batch);
+    use_batch(args_.kv, batch, pool_);
     run_ = functions_[batch_class(batch.tokens)];
     // All heads of a KV head read its cache once: the widest range that is worth
     // making. When that leaves threads without work (few KV heads, one token),
@@ -133,6 +137,7 @@ class AttentionStep final : public CpuStep {
   }
 
   kernels::AttentionArgs args_;
+  KvPool pool_ = KvPool::Whole;
   std::array<kernels::AttentionFn, kBatchClasses> functions_{};
   kernels::AttentionFn run_ = nullptr;
   RowSplit tokens_, heads_;
