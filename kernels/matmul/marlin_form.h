@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu_and_gpu.h"
 #include "kernels/matmul/marlin_layout.h"
 #include "lib/formats/blocks.h"
 
@@ -57,26 +58,29 @@ struct TilePlanes {
   using Form = MarlinForm<Block>;
   int cols, blocks;
   int64_t high, header, tail, bytes;
-  explicit constexpr TilePlanes(int cols) : cols(cols), blocks(cols / Form::kElems) {
+  KTX_CPU_AND_GPU explicit constexpr TilePlanes(int cols)
+      : cols(cols), blocks(cols / Form::kElems) {
     high = int64_t{kMarlinRows} * cols * Form::kLow / 8;
     header = high + int64_t{kMarlinRows} * cols * Form::kHigh / 8;
     tail = header + kMarlinRows * blocks * Form::kHeader;
     bytes = tail + kMarlinRows * blocks * Form::kTail;
   }
-  int64_t header_of(int row, int block) const {
+  KTX_CPU_AND_GPU int64_t header_of(int row, int block) const {
     return header + (row * blocks + block) * Form::kHeader;
   }
-  int64_t tail_of(int row, int block) const { return tail + (row * blocks + block) * Form::kTail; }
+  KTX_CPU_AND_GPU int64_t tail_of(int row, int block) const {
+    return tail + (row * blocks + block) * Form::kTail;
+  }
 };
 
 template <class Block>
-int64_t padded_cols(int64_t cols) {
+KTX_CPU_AND_GPU int64_t padded_cols(int64_t cols) {
   constexpr int64_t kUnit = MarlinForm<Block>::kWide ? kMarlinCols : kMarlinSpan;
   return (cols + kUnit - 1) / kUnit * kUnit;
 }
 
 template <class Block>
-int64_t strip_bytes(int64_t cols) {
+KTX_CPU_AND_GPU int64_t strip_bytes(int64_t cols) {
   return kMarlinRows * (padded_cols<Block>(cols) / MarlinForm<Block>::kElems) *
          static_cast<int64_t>(sizeof(Block));
 }

@@ -11,40 +11,58 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/cpu_and_gpu.h"
 #include "kernels/matmul/marlin_form.h"
 
 namespace ktx::kernels {
 
-inline uint64_t load64(const std::byte* at) {
+KTX_CPU_AND_GPU inline uint64_t load64(const std::byte* at) {
   uint64_t word;
   std::memcpy(&word, at, 8);
   return word;
 }
-inline uint32_t load32(const std::byte* at) {
+KTX_CPU_AND_GPU inline uint32_t load32(const std::byte* at) {
   uint32_t word;
   std::memcpy(&word, at, 4);
   return word;
 }
-inline void store64(std::byte* at, uint64_t word) {
-  std::memcpy(at, &word, 8);
+// At a multiple of 4.
+KTX_CPU_AND_GPU inline uint32_t load_aligned32(const std::byte* at) {
+#ifdef __CUDA_ARCH__
+  return *reinterpret_cast<const uint32_t*>(at);
+#else
+  return load32(at);
+#endif
 }
-inline void store32(std::byte* at, uint32_t word) {
+// A GPU writes tiles, whose words are aligned.
+KTX_CPU_AND_GPU inline void store64(std::byte* at, uint64_t word) {
+#ifdef __CUDA_ARCH__
+  *reinterpret_cast<uint64_t*>(at) = word;
+#else
+  std::memcpy(at, &word, 8);
+#endif
+}
+KTX_CPU_AND_GPU inline void store32(std::byte* at, uint32_t word) {
+#ifdef __CUDA_ARCH__
+  *reinterpret_cast<uint32_t*>(at) = word;
+#else
   std::memcpy(at, &word, 4);
+#endif
 }
 
 // The value in every byte.
-constexpr uint64_t bytes_of(uint8_t value) {
+KTX_CPU_AND_GPU constexpr uint64_t bytes_of(uint8_t value) {
   return 0x0101010101010101u * value;
 }
 
 // Bytes 0 2 1 3 of both halves; undoes itself.
-inline uint64_t middle_bytes_swapped(uint64_t x) {
+KTX_CPU_AND_GPU inline uint64_t middle_bytes_swapped(uint64_t x) {
   constexpr uint64_t kSecond = 0x0000FF000000FF00;
   return (x & ~(kSecond | kSecond << 8)) | (x & kSecond) << 8 | (x >> 8 & kSecond);
 }
 
 // Bit i of byte j becomes bit j of byte i; undoes itself.
-inline uint64_t bits_transposed(uint64_t x) {
+KTX_CPU_AND_GPU inline uint64_t bits_transposed(uint64_t x) {
   uint64_t t = (x ^ x >> 7) & 0x00AA00AA00AA00AA;
   x ^= t ^ t << 7;
   t = (x ^ x >> 14) & 0x0000CCCC0000CCCC;
@@ -58,18 +76,18 @@ inline uint64_t bits_transposed(uint64_t x) {
 struct EvenOdd {
   uint64_t even, odd;
 };
-inline EvenOdd even_odd(uint64_t a, uint64_t b) {
+KTX_CPU_AND_GPU inline EvenOdd even_odd(uint64_t a, uint64_t b) {
   constexpr uint64_t kEven = bytes_of(0x55), kOdd = bytes_of(0xAA);
   return {(a & kEven) | (b & kEven) << 1, (a >> 1 & kEven) | (b & kOdd)};
 }
-inline void from_even_odd(EvenOdd x, uint64_t& a, uint64_t& b) {
+KTX_CPU_AND_GPU inline void from_even_odd(EvenOdd x, uint64_t& a, uint64_t& b) {
   constexpr uint64_t kEven = bytes_of(0x55), kOdd = bytes_of(0xAA);
   a = (x.even & kEven) | (x.odd & kEven) << 1;
   b = (x.even >> 1 & kEven) | (x.odd & kOdd);
 }
 
 // The nibbles of eight bytes, those of even bytes in the low half of the word; and back.
-inline uint32_t nibbles_gathered(uint64_t x) {
+KTX_CPU_AND_GPU inline uint32_t nibbles_gathered(uint64_t x) {
   constexpr uint64_t kBytes = 0x000F000F000F000F;
   uint64_t even = x & kBytes, odd = x >> 8 & kBytes;
   even = (even | even >> 12) & 0x000000FF000000FF;
@@ -78,7 +96,7 @@ inline uint32_t nibbles_gathered(uint64_t x) {
   odd |= odd >> 24;
   return static_cast<uint32_t>((even & 0xFFFF) | (odd & 0xFFFF) << 16);
 }
-inline uint64_t nibbles_spread(uint32_t x) {
+KTX_CPU_AND_GPU inline uint64_t nibbles_spread(uint32_t x) {
   uint64_t even = x & 0xFFFF, odd = x >> 16;
   even = (even | even << 24) & 0x000000FF000000FF;
   odd = (odd | odd << 24) & 0x000000FF000000FF;
@@ -88,11 +106,11 @@ inline uint64_t nibbles_spread(uint32_t x) {
 }
 
 // Two bytes of every four from the lower or the upper half of a word; and back.
-inline uint64_t pairs_spread(uint64_t x) {
+KTX_CPU_AND_GPU inline uint64_t pairs_spread(uint64_t x) {
   x &= 0xFFFFFFFF;
   return (x | x << 16) & 0x0000FFFF0000FFFF;
 }
-inline uint64_t pairs_gathered(uint64_t x) {
+KTX_CPU_AND_GPU inline uint64_t pairs_gathered(uint64_t x) {
   x &= 0x0000FFFF0000FFFF;
   return (x | x >> 16) & 0xFFFFFFFF;
 }
@@ -104,7 +122,7 @@ struct CodePlace {
   int shift;
 };
 template <class Block>
-constexpr CodePlace code_place(int chunk, int t) {
+KTX_CPU_AND_GPU constexpr CodePlace code_place(int chunk, int t) {
   if constexpr (requires { &Block::low; }) {  // Q6_K
     return {offsetof(Block, low) + static_cast<size_t>(chunk / 4 * 64 + chunk % 2 * 32 + 8 * t),
             chunk % 4 / 2 * 4};
@@ -118,7 +136,7 @@ constexpr CodePlace code_place(int chunk, int t) {
 // The header of a block (and its tail) in the order of the planes; and back. `block` keeps
 // its codes.
 template <class Block>
-void pack_header(const std::byte* block, std::byte* header, std::byte* tail) {
+KTX_CPU_AND_GPU void pack_header(const std::byte* block, std::byte* header, std::byte* tail) {
   if constexpr (requires { &Block::low; }) {  // Q6_K: scales of even groups, then of odd ones
     constexpr uint64_t kEven = 0x00FF00FF00FF00FF;
     const auto gathered = [](uint64_t x) {  // four bytes of eight

@@ -4,13 +4,8 @@
 
 #include <cmath>
 
+#include "kernels/cpu_and_gpu.h"
 #include "lib/formats/step_attrs.h"
-
-#ifdef __CUDACC__
-#define KTX_CPU_AND_GPU __host__ __device__
-#else
-#define KTX_CPU_AND_GPU
-#endif
 
 namespace ktx::kernels {
 
