@@ -6,6 +6,8 @@
 #include <tuple>
 
 #include "lib/launches/gpu_form.h"
+#include "lib/launches/streams.h"
+#include "lib/support/quantity.h"
 #include "lib/support/strings.h"
 
 namespace ktx::launches {
@@ -82,6 +84,13 @@ std::vector<Launch> launches_of(const GpuForm& form, const std::vector<int32_t>&
   return all;
 }
 
+// The launches of a step of the CPU that a GPU computes from `least` tokens on.
+std::vector<Launch> streamed(std::vector<Launch> launches, int64_t least) {
+  std::erase_if(launches, [&](const Launch& l) { return l.most_tokens < least; });
+  for (Launch& launch : launches) launch.least_tokens = std::max(launch.least_tokens, least);
+  return launches;
+}
+
 struct Preference {
   std::string_view name;
   void (*set)(Preferences&);
@@ -93,7 +102,20 @@ constexpr Preference kPreferences[] = {
     {"mla=expanded", [](Preferences& p) { p.latent = Preferences::Latent::Expanded; }},
     {"cublas=no", [](Preferences& p) { p.cublas = false; }},
     {"fused=no", [](Preferences& p) { p.fused = false; }},
+    {"stream-experts=no", [](Preferences& p) { p.stream_tokens = 0; }},
 };
+
+constexpr std::string_view kStream = "stream-experts=";
+constexpr int64_t kMostStreamTokens = 1 << 20;
+
+// "stream-experts=256"
+bool set_stream(std::string_view word, Preferences& preferences) {
+  if (!word.starts_with(kStream)) return false;
+  const auto tokens = parse_count(word.substr(kStream.size()), 1, kMostStreamTokens);
+  if (!tokens) return false;
+  preferences.stream_tokens = *tokens;
+  return true;
+}
 
 }  // namespace
 
@@ -101,7 +123,9 @@ Result<Preferences> parse_preferences(std::string_view text) {
   Preferences preferences;
   std::vector<std::string> names;
   for (const Preference& row : kPreferences) names.emplace_back(row.name);
+  names.emplace_back("stream-experts=N");
   for (std::string_view word : split(text, ',')) {
+    if (set_stream(word, preferences)) continue;
     const auto* const row = std::ranges::find(kPreferences, word, &Preference::name);
     if (row == std::end(kPreferences)) {
       return Error{fmt::format("unknown preference '{}'{}; there are {}", printable(word),
@@ -123,7 +147,18 @@ std::vector<Launch> choose_launches(const StepList& list, std::span<const Part> 
                std::make_move_iterator(some.end()));
   };
   auto group = groups.begin();  // rising by the last step
+  std::vector<Stream> streams;
+  if (preferences.stream_tokens > 0) streams = find_streams(list, parts);
+  auto stream = streams.begin();  // rising by the part
   for (const Part& part : parts) {
+    if (stream != streams.end() && &part == &parts[stream->part]) {
+      for (int32_t i : (stream++)->steps) {
+        std::vector<Launch> some =
+            launches_of(gpu_form(streamed_step(list.steps[i])), {i}, machines, preferences);
+        some = streamed(std::move(some), preferences.stream_tokens);
+        all.insert(all.end(), some.begin(), some.end());
+      }
+    }
     if (part.kind != Part::Kind::Gpu) continue;
     for (int32_t i = part.first_step; i < part.first_step + part.step_count; ++i) {
       if (list.steps[i].op != StepOp::Transfer) add(gpu_form(list.steps[i]), {i});

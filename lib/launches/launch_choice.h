@@ -28,6 +28,8 @@ struct Preferences {
   Latent latent = Latent::Measured;
   bool cublas = true;  // false: our kernels alone
   bool fused = true;   // false: every step by itself
+  // Tokens of a pass from which on GPUs compute experts of the CPU (streams.h); 0: never.
+  int64_t stream_tokens = 0;
 };
 
 // "mla=absorbed,cublas=no"; an error names what there is.

@@ -9,6 +9,7 @@
 #include "lib/launches/find_fused.h"
 #include "lib/launches/gpu_form.h"
 #include "lib/launches/parts.h"
+#include "lib/launches/streams.h"
 #include "lib/support/strings.h"
 
 namespace ktx::launches {
@@ -19,6 +20,7 @@ using kernels::GpuKernelInfo;
 using kernels::GpuMachine;
 
 constexpr int32_t kNoPart = -1;
+constexpr int32_t kStreamed = -2;  // of a part on the CPU that a GPU may compute
 
 template <class... Args>
 Status require(bool ok, fmt::format_string<Args...> format, Args&&... args) {
@@ -28,10 +30,13 @@ Status require(bool ok, fmt::format_string<Args...> format, Args&&... args) {
 
 class Checker {
  public:
-  Checker(const StepList& list, std::span<const Part> parts)
+  // `streams`: of these steps, those that have launches.
+  Checker(const StepList& list, std::span<const Part> parts, std::span<const Stream> streams,
+          int64_t stream_tokens)
       : list_(list),
         parts_(parts),
         uses_(list),
+        stream_tokens_(stream_tokens),
         part_of_(list.steps.size(), kNoPart),
         group_of_(list.steps.size()),
         alone_(list.steps.size()) {
@@ -40,6 +45,9 @@ class Checker {
       for (int32_t i = 0; i < parts[p].step_count; ++i) {
         part_of_[parts[p].first_step + i] = static_cast<int32_t>(p);
       }
+    }
+    for (const Stream& stream : streams) {
+      for (int32_t i : stream.steps) part_of_[i] = kStreamed;
     }
   }
 
@@ -53,14 +61,17 @@ class Checker {
     if (launch.op) return check_group(launch, kernels::info(*kernel));
     const int32_t step = launch.steps[0];
     alone_[step].push_back(&launch);
-    return check_kernel(launch, kernels::info(*kernel), gpu_form(list_.steps[step]));
+    const ListedStep& listed = list_.steps[step];
+    return check_kernel(launch, kernels::info(*kernel),
+                        gpu_form(part_of_[step] == kStreamed ? streamed_step(listed) : listed));
   }
 
   Status check_cover() const {
     for (size_t i = 0; i < list_.steps.size(); ++i) {
       if (part_of_[i] == kNoPart || list_.steps[i].op == StepOp::Transfer) continue;
       for (const GpuMachine& machine : kernels::gpu_generations()) {
-        KTX_TRY(require(covers(alone_[i], machine.sm),
+        const int64_t least = part_of_[i] == kStreamed ? stream_tokens_ : 1;
+        KTX_TRY(require(covers(alone_[i], machine.sm, least),
                         "step {} ({}) has no kernel for some number of rows on GPUs of compute "
                         "capability {}.{}",
                         i, info(list_.steps[i].op).name, machine.sm / 10, machine.sm % 10));
@@ -78,6 +89,7 @@ class Checker {
       KTX_TRY(require(i > before && i < count, "step {} after {} of {} steps", i, before, count));
       KTX_TRY(require(part_of_[i] != kNoPart && part_of_[i] == part_of_[launch.steps[0]],
                       "steps {} and {} are not of one part on a GPU", launch.steps[0], i));
+      KTX_TRY(require(part_of_[i] != kStreamed || !launch.op, "step {} is the CPU's", i));
       KTX_TRY(require(list_.steps[i].op != StepOp::Transfer, "step {} is a transfer", i));
       before = i;
     }
@@ -134,7 +146,7 @@ class Checker {
     return check_kernel(launch, row, gpu_form(list_, group));
   }
 
-  static bool covers(const std::vector<const Launch*>& launches, int sm) {
+  static bool covers(const std::vector<const Launch*>& launches, int sm, int64_t next) {
     std::vector<std::pair<int64_t, int64_t>> ranges;
     for (const Launch* launch : launches) {
       if (launch->needs == 0 && launch->least_sm <= sm && sm <= launch->most_sm) {
@@ -142,7 +154,6 @@ class Checker {
       }
     }
     std::sort(ranges.begin(), ranges.end());
-    int64_t next = 1;
     for (const auto& [least, most] : ranges) {
       if (least > next) return false;
       next = std::max(next, most + 1);
@@ -153,7 +164,8 @@ class Checker {
   const StepList& list_;
   const std::span<const Part> parts_;
   const Uses uses_;
-  std::vector<int32_t> part_of_;                     // by step, of parts on GPUs
+  const int64_t stream_tokens_;
+  std::vector<int32_t> part_of_;                     // by step, of parts on GPUs; kStreamed
   std::vector<std::vector<int32_t>> group_of_;       // by step: the steps of its group
   std::map<std::vector<int32_t>, FusedOp> kind_of_;  // by the steps of a group
   std::vector<std::vector<const Launch*>> alone_;    // by step: its own launches
@@ -184,7 +196,8 @@ Status verify_parts(const StepList& list, std::span<const Part> parts) {
 
 Status verify_launches(const StepList& list, std::span<const Part> parts,
                        std::span<const Launch> launches) {
-  Checker checker(list, parts);
+  const int64_t tokens = KTX_TRY(stream_tokens(list, launches));
+  Checker checker(list, parts, streams_of(list, parts, launches), tokens);
   for (size_t i = 0; i < launches.size(); ++i) {
     const Status good = checker.add(launches[i]);
     if (!good) return Error{fmt::format("launch {}: {}", i, good.error().message)};

@@ -3,6 +3,8 @@
 //   - parts hold all steps in order, each those of one device
 //   - a launch has one step, or a group that is_fused, within one part; its kernel has the op, the
 //     generations and the needs that the launch says
+//   - launches of steps of the CPU are of streams (streams.h), begin at one number of tokens and
+//     cover every greater one
 //   - two groups are equal or disjoint
 //   - for every generation of GPUs, the launches of each single step that need nothing cover every
 //     number of rows

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "lib/plan/stream_memory.h"
+
 namespace ktx::plan {
 namespace {
 
@@ -74,6 +76,7 @@ Result<ArenaLayout> lay_out_device_arena(const PlanView& plan, const std::string
 
 Result<std::vector<DeviceMemory>> memory_by_device(const PlanView& plan, const RunShape& shape) {
   std::vector<DeviceMemory> all;
+  const std::vector<launches::Stream> streamed = streams(plan);
   for (const std::string& name : plan_devices(plan)) {
     const auto segments = of_device(plan.segments, [&](size_t i) {
       return plan.segments[i].kind == static_cast<uint32_t>(SegmentKind::Weights) &&
@@ -83,8 +86,9 @@ Result<std::vector<DeviceMemory>> memory_by_device(const PlanView& plan, const R
         plan.kv_slots, [&](size_t i) { return plan.string(plan.kv_slots[i].device) == name; });
     const MemoryEstimate estimate = KTX_TRY(estimate_memory(segments, buffers_of(plan, name), slots,
                                                             widest_window(plan.kv_slots), shape));
-    all.push_back(
-        {name, estimate.weight_bytes, estimate.arena_bytes, estimate.kv_token, estimate.kv_bytes});
+    const StreamMemory stream = KTX_TRY(stream_memory(plan, streamed, name, shape));
+    all.push_back({name, estimate.weight_bytes, estimate.arena_bytes, stream.total(),
+                   estimate.kv_token, estimate.kv_bytes});
   }
   return all;
 }

@@ -15,12 +15,14 @@
 namespace ktx::testing {
 namespace {
 
-TEST(DamagedLaunches, AreRefusedOrRunToAnEnd) {
+class DamagedLaunches : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(DamagedLaunches, AreRefusedOrRunToAnEnd) {
   const TempDir dir;
   const std::string plan = dir.path("model.ktxplan");
   const Finished made = run_program(
       {ktx_compile(), "-q", model_gguf("qwen3moe"), source_dir() + "/rules/moe-experts-on-cpu.yaml",
-       "--target=" + source_dir() + "/targets/h200.yaml", "-o", plan});
+       "--target=" + source_dir() + "/targets/h200.yaml", GetParam(), "-o", plan});
   ASSERT_EQ(made.status, 0) << made.err;
   const std::vector<std::byte> whole = plan::read_bytes(plan);
   const uint64_t seed = std::random_device{}();
@@ -62,6 +64,13 @@ TEST(DamagedLaunches, AreRefusedOrRunToAnEnd) {
   EXPECT_GT(refused, 20);
   EXPECT_GT(ran, 5);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, DamagedLaunches,
+                         ::testing::Values("--prefer=stream-experts=no",
+                                           "--prefer=stream-experts=2"),
+                         [](const auto& info) {
+                           return std::string(info.index == 0 ? "as_placed" : "streamed");
+                         });
 
 }  // namespace
 }  // namespace ktx::testing

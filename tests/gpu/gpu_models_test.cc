@@ -38,6 +38,8 @@ constexpr Placement kMlaExpanded = {"mla-expanded", "all-gpu.yaml", "targets/h20
 constexpr Placement kAlone = {"alone", "all-gpu.yaml", "targets/h200.yaml",
                               "--prefer=fused=no,cublas=no"};
 constexpr Placement kAllGpu = {"all-gpu", "all-gpu.yaml"};
+constexpr Placement kStreamed = {"streamed", "moe-experts-on-cpu.yaml", "targets/h200.yaml",
+                                 "--prefer=stream-experts=4"};
 constexpr Placement kExpertsOnCpu = {"experts-on-cpu", "moe-experts-on-cpu.yaml"};
 constexpr Placement kHalf = {"half", "../tests/gpu/half-of-the-experts.yaml"};
 constexpr const char* kTwoH200 = "tests/gpu/two-h200.yaml";
@@ -182,6 +184,12 @@ TEST_F(GpuModels, InBatches) {
 TEST_F(GpuModels, WithAllRoutedExpertsOnTheCpu) {
   expect_near(exact(kExpertsOnCpu));
   EXPECT_LE(one_by_one(kExpertsOnCpu, {}, 64).mean(), 0.03);
+}
+
+// Prompts whose experts come over PCIe, by passes of seven tokens and of 64.
+TEST_F(GpuModels, StreamedExpertsGiveTheReferencesTokens) {
+  expect_near(exact(kStreamed));
+  EXPECT_LE(one_by_one(kStreamed, {}, 64).mean(), 0.03);
 }
 
 TEST_F(GpuModels, WithHalfOfTheLayersExpertsOnTheCpu) {

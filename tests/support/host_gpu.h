@@ -24,7 +24,10 @@
 
 #include "kernels/kernel_id.h"
 #include "kernels/matmul/marlin_blob.h"
+#include "kernels/matmul/marlin_layout.h"
+#include "kernels/matmul/retile.h"
 #include "lib/formats/dtype.h"
+#include "lib/formats/layout_size.h"
 #include "lib/runtime/cpu/bind.h"
 #include "lib/runtime/cpu/executor.h"
 #include "lib/runtime/gpu/gpu.h"
@@ -85,7 +88,7 @@ class HostPlan {
   // The weights of a step, from "device" memory; all of it must have been uploaded.
   void fetch(const GpuBindContext& context, uint32_t step) {
     for (uint32_t blob : context.plan.weights(context.plan.steps[step])) {
-      if (blob == plan::kNone || fetched_[blob]++) continue;
+      if (blob == plan::kNone || (fetched_[blob]++ && !context.streamed)) continue;
       unpack(context.plan.blobs[blob], context.blobs[blob], file_.data() + blobs_[blob].offset);
     }
   }
@@ -136,6 +139,7 @@ struct HostGpuLog {
   std::vector<std::vector<runtime::SequenceRun>>
       runs_of_sequences;  // of each launch of many tokens
   int64_t waits = 0;
+  int64_t retiles = 0;
   uint64_t uploaded_bytes = 0;
   uint64_t downloaded_bytes = 0;
 };
@@ -148,7 +152,8 @@ struct HostGpuOptions {
   int64_t fail_at_launch = -1;
   // The step whose first output gets an infinity in its first element.
   int64_t overflow_at_launch = -1;
-  std::string refused = {};  // what an allocation is for that finds no memory
+  bool refuses_to_pin = false;  // memory that is only read
+  std::string refused = {};     // what an allocation is for that finds no memory
 };
 
 class HostGpu final : public Gpu {
@@ -185,7 +190,11 @@ class HostGpu final : public Gpu {
   }
   void free_host(std::byte* data) override { std::free(data); }
   Status pin(std::byte*, uint64_t) override { return {}; }
-  void unpin(std::byte*) override {}
+  Status pin_read_only(const std::byte*, uint64_t) override {
+    if (options_.refuses_to_pin) return Error{"this memory cannot be pinned"};
+    return {};
+  }
+  void unpin(const std::byte*) override {}
 
   Status upload(std::byte* to, const std::byte* from, uint64_t bytes) override {
     return queue([=, this] {
@@ -251,6 +260,23 @@ class HostGpu final : public Gpu {
   Status finish() override {
     const std::lock_guard lock(mutex_);
     return work_until(done_ + static_cast<int64_t>(work_.size()));
+  }
+
+  Status queue_after(GpuMark) override { return {}; }  // uploads beside the queue happen at once
+  Status uploads_after(GpuMark mark) override {
+    const std::lock_guard lock(mutex_);
+    return work_until(marks_[mark]);
+  }
+  Status retile(const runtime::GpuRetile& w) override {
+    ++log_->retiles;
+    return queue([=] {
+      const auto panel = static_cast<size_t>(*row_bytes(w.dtype, w.cols) * ktx::kPanelRows);
+      const auto strip = static_cast<size_t>(kernels::marlin_strip_bytes(w.dtype, w.cols));
+      for (size_t i = 0; i < static_cast<size_t>(w.strips); ++i) {
+        kernels::retile_panel(w.dtype, w.from, w.cols, w.panels + i * panel, w.tiles + i * strip);
+      }
+      return Status{};
+    });
   }
 
   Status begin_capture() override {
@@ -331,6 +357,7 @@ class HostGpu final : public Gpu {
    private:
     Status run(const GpuShape& shape) {
       if (!executor_) KTX_TRY(bind());
+      if (context_.streamed) gpu_.plan_->fetch(context_, index_);
       runtime::Batch batch;
       const runtime::GpuBatch& in = context_.batch;
       while (batch.tokens < shape.tokens && in.position[batch.tokens] >= 0) ++batch.tokens;

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/common/cuda_copy.h"
 #include "kernels/cuda/common/this_gpu.h"
+#include "kernels/cuda/marlin/cuda_retile.h"
 #include "kernels/cuda/matmul/cublas.h"
 #include "kernels/cuda/rows/cuda_sampling.h"
 #include "lib/runtime/cuda/cuda_check.h"
@@ -126,8 +127,16 @@ Status CudaGpu::pin(std::byte* data, uint64_t bytes) {
                      "pinning host memory");
 }
 
-void CudaGpu::unpin(std::byte* data) {
-  cudaHostUnregister(data);
+Status CudaGpu::pin_read_only(const std::byte* data, uint64_t bytes) {
+  use();
+  const cudaError_t code = cudaHostRegister(const_cast<std::byte*>(data), bytes,
+                                            cudaHostRegisterPortable | cudaHostRegisterReadOnly);
+  if (code != cudaSuccess) (void)cudaGetLastError();
+  return cuda_status(code, "pinning the mapped plan");
+}
+
+void CudaGpu::unpin(const std::byte* data) {
+  cudaHostUnregister(const_cast<std::byte*>(data));
 }
 
 Status CudaGpu::upload(std::byte* to, const std::byte* from, uint64_t bytes) {
@@ -199,6 +208,21 @@ Status CudaGpu::set(GpuMark mark) {
 
 Status CudaGpu::wait(GpuMark mark) {
   return cuda_status(cudaEventSynchronize(marks_[mark]), "waiting for the GPU");
+}
+
+Status CudaGpu::queue_after(GpuMark mark) {
+  use();
+  return cuda_status(cudaStreamWaitEvent(stream_, marks_[mark], 0), "waiting for an upload");
+}
+
+Status CudaGpu::uploads_after(GpuMark mark) {
+  use();
+  return cuda_status(cudaStreamWaitEvent(uploads_, marks_[mark], 0), "waiting for the queue");
+}
+
+Status CudaGpu::retile(const GpuRetile& w) {
+  use();
+  return kernels::launch_retile({w.dtype, w.from, w.cols, w.strips, w.panels, w.tiles}, stream_);
 }
 
 Status CudaGpu::finish() {

@@ -21,7 +21,8 @@ class CudaGpu final : public Gpu {
   Result<std::byte*> allocate_host(uint64_t bytes) override;
   void free_host(std::byte* data) override;
   Status pin(std::byte* data, uint64_t bytes) override;
-  void unpin(std::byte* data) override;
+  Status pin_read_only(const std::byte* data, uint64_t bytes) override;
+  void unpin(const std::byte* data) override;
   Status upload(std::byte* to, const std::byte* from, uint64_t bytes) override;
   Status upload_beside(std::byte* to, const std::byte* from, uint64_t bytes, GpuMark done) override;
   Status download(std::byte* to, const std::byte* from, uint64_t bytes) override;
@@ -32,6 +33,9 @@ class CudaGpu final : public Gpu {
   Result<GpuMark> new_mark() override;
   Status set(GpuMark mark) override;
   Status wait(GpuMark mark) override;
+  Status queue_after(GpuMark mark) override;
+  Status uploads_after(GpuMark mark) override;
+  Status retile(const GpuRetile& weights) override;
   Status finish() override;
   Status start_cublas() override;
   Status begin_capture() override;

@@ -29,7 +29,7 @@ Result<std::unique_ptr<GpuStep>> make_cuda_step(CudaGpu& gpu, const GpuBindConte
   const auto op = static_cast<StepOp>(context.step.op);
   for (uint32_t kernel : context.step.kernel) {
     const std::string_view family = context.plan.string_or_empty(kernel);
-    if (family == kernels::gpu_kernel_family(op)) continue;
+    if (family == kernels::gpu_kernel_family(op) || context.streamed) continue;
     return Error{fmt::format("no GPU kernel '{}'; compile the plan again", printable(family))};
   }
   for (const Row& row : kOps) {

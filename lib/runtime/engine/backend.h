@@ -68,6 +68,8 @@ class Backend {
   // Computes or queues a part (its index in BoundParts). False: `watch` (may be null) ended it,
   // and its results are undefined. The watch's progress is the part's own, from 0 to 1.
   virtual Result<bool> run(size_t part, const Batch& batch, const PassWatch* watch) = 0;
+  // Whether this backend computes a part of the CPU in this pass (lib/launches/streams.h).
+  virtual bool takes(size_t /*part*/) const { return false; }
   // Waits until part `part`, named in a Part::waits_for, is computed.
   virtual Status wait(size_t /*part*/) { return {}; }
   // Waits until everything is computed that was queued.

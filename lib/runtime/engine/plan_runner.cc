@@ -41,6 +41,7 @@ Result<bool> PlanRunner::run(const Batch& batch, const PassWatch* watch) {
 Result<bool> PlanRunner::run_parts(const Batch& batch, const PassWatch* watch) {
   const size_t count = parts_.parts.size();
   size_t p = 0;
+  std::vector<int> waits;
   PassWatch of_part;
   if (watch) of_part.stop = watch->stop;
   if (watch && watch->progress) {
@@ -56,8 +57,15 @@ Result<bool> PlanRunner::run_parts(const Batch& batch, const PassWatch* watch) {
       goes_on = false;
       break;
     }
-    for (int wait : part.waits_for) KTX_TRY(backend_of(parts_.parts[wait]).wait(wait));
-    goes_on = KTX_TRY(backend_of(part).run(p, batch, watch ? &of_part : nullptr));
+    const bool taken = gpus_ && part.kind == Part::Kind::Cpu && gpus_->takes(p);
+    // What a part waits for that a GPU takes, the CPU's next one waits for.
+    waits.insert(waits.end(), part.waits_for.begin(), part.waits_for.end());
+    if (!taken && part.kind == Part::Kind::Cpu) {
+      for (int wait : waits) KTX_TRY(backend_of(parts_.parts[wait]).wait(wait));
+      waits.clear();
+    }
+    goes_on =
+        KTX_TRY((taken ? *gpus_ : backend_of(part)).run(p, batch, watch ? &of_part : nullptr));
   }
   for (Backend* backend : backends_) {
     if (goes_on) KTX_TRY(backend->send_logits(batch));

@@ -19,6 +19,8 @@
 #include <string>
 #include <utility>
 
+#include "lib/formats/dtype.h"
+#include "lib/formats/step_ops.h"
 #include "lib/launches/launch.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/runtime/cache/kv_pools.h"
@@ -119,6 +121,9 @@ struct GpuBindContext {
   KvBlock kv_memory;                  // block 0 of each pool
   GpuBatch batch;
   const launches::Launch& launch;  // what the step is bound for; its last step is `step`
+  // A step of the CPU that streams: `plan`'s blobs say how its weights lie here, and they are
+  // others at each launch.
+  bool streamed = false;
 };
 
 // The best logits of some rows, in device memory.
@@ -134,6 +139,16 @@ struct GpuBestLogits {
   TokenLogit* best = nullptr;  // [rows, count], id -1 behind the last
   double* log_sum = nullptr;   // [rows]
   std::byte* workspace = nullptr;
+};
+
+// Panels in its memory that become tiles there (kernels/matmul/retile.h).
+struct GpuRetile {
+  DType dtype = DType::F32;
+  Layout from = Layout::Panel16;
+  int64_t cols = 0;
+  int64_t strips = 0;
+  const std::byte* panels = nullptr;
+  std::byte* tiles = nullptr;
 };
 
 struct GpuCopy {
@@ -164,10 +179,12 @@ class Gpu {
   virtual void free_host(std::byte* data) = 0;
   // Makes existing host memory such; until unpin().
   virtual Status pin(std::byte* data, uint64_t bytes) = 0;
-  virtual void unpin(std::byte* data) = 0;
+  // The same of memory that is only read, as a mapped file.
+  virtual Status pin_read_only(const std::byte* data, uint64_t bytes) = 0;
+  virtual void unpin(const std::byte* data) = 0;
 
   virtual Status upload(std::byte* to, const std::byte* from, uint64_t bytes) = 0;
-  // Beside the queue, for weights at start; `done` is set behind it. From any thread, also
+  // Beside the queue, for weights; `done` is set behind it. From any thread, also
   // while the queue is being captured; nothing of the queue may need it before wait(done).
   virtual Status upload_beside(std::byte* to, const std::byte* from, uint64_t bytes,
                                GpuMark done) = 0;
@@ -185,7 +202,12 @@ class Gpu {
   virtual Result<GpuMark> new_mark() = 0;
   virtual Status set(GpuMark mark) = 0;
   virtual Status wait(GpuMark mark) = 0;  // the host waits
-  virtual Status finish() = 0;            // the host waits for all
+  // What is queued next waits for the mark of an upload beside the queue, or the other way round.
+  virtual Status queue_after(GpuMark mark) = 0;
+  virtual Status uploads_after(GpuMark mark) = 0;
+  virtual Status finish() = 0;  // the host waits for all
+
+  virtual Status retile(const GpuRetile& weights) = 0;
 
   // Makes cuBLAS ready. It may run beside uploads and captures.
   virtual Status start_cublas() { return {}; }

@@ -25,8 +25,9 @@ void choose_shape(GpuState& s, const Batch& batch) {
     if (++s.runs.back().tokens > 1) shape.one_token_each = false;
   }
   s.bucket = -1;
+  s.streaming = s.streams(batch.tokens);
   const auto found = s.buckets.find(batch.tokens, shape.max_positions);
-  if (shape.one_token_each && s.setup.gpu_graphs && found) {
+  if (shape.one_token_each && s.setup.gpu_graphs && found && !s.streaming) {
     s.bucket = *found;
     shape = s.buckets.shape(s.bucket);
   } else {
@@ -64,12 +65,18 @@ class GpuBackend final : public Backend {
     // For prompts a layer of the GPU's takes too long: 5 to 12 % slower (H200, 2026-11).
     if (s_->parts.has_cpu() && s_->bucket >= 0) awake_.emplace(s_->pool);
     tokens_ = batch.tokens;
+    for (GpuDevice& device : s_->devices) {
+      if (s_->streaming && device.streams) KTX_TRY(device.named(device.streams->begin_pass()));
+    }
     return send_inputs(*s_, batch);
   }
 
+  bool takes(size_t part) const override { return s_->streaming && s_->taken[part]; }
+
   Result<bool> run(size_t p, const Batch& batch, const PassWatch* watch) override {
-    const Part& part = s_->parts.parts[p];
+    const Part& part = takes(p) ? *s_->taken[p] : s_->parts.parts[p];
     GpuDevice& device = s_->devices[part.device];
+    if (takes(p)) KTX_TRY(device.named(device.streams->begin_part(static_cast<uint32_t>(p))));
     if (watch && watch->progress) watch->progress(0);
     if (s_->steps_are_watched()) {
       KTX_TRY(run_watched(*s_, part, batch, s_->shape));
@@ -91,7 +98,12 @@ class GpuBackend final : public Backend {
     for (uint32_t step : s_->steps) {
       weight_bytes_ += step_weight_bytes(s_->plan, s_->plan.steps[step], tokens_);
     }
-    for (GpuDevice& device : s_->devices) KTX_TRY(device.named(device.gpu->finish()));
+    for (GpuDevice& device : s_->devices) {
+      if (s_->streaming && device.streams) {
+        weight_bytes_ += static_cast<int64_t>(device.streams->layer_bytes());
+      }
+      KTX_TRY(device.named(device.gpu->finish()));
+    }
     awake_.reset();
     return {};
   }

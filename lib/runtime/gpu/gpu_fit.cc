@@ -20,7 +20,7 @@ uint64_t reserve_bytes(int64_t step_tokens) {
 }
 
 std::string row(const char* what, uint64_t bytes, const std::string& why) {
-  return fmt::format("  {:<14}{:>12}  {}\n", what, human_bytes(bytes), why);
+  return fmt::format("  {:<17}{:>9}  {}\n", what, human_bytes(bytes), why);
 }
 
 }  // namespace
@@ -30,13 +30,16 @@ Status check_gpu_fit(const plan::DeviceMemory& needs, const GpuFacts& gpu,
   const uint64_t kv = needs.kv_token.times(kv_blocks).value_or(UINT64_MAX / 2);
   const uint64_t windows = needs.kv_token.times({0, kv_blocks.window}).value_or(UINT64_MAX / 2);
   const uint64_t reserve = reserve_bytes(shape.step_tokens);
-  const uint64_t fixed = needs.weight_bytes + needs.arena_bytes + reserve;
+  const uint64_t fixed = needs.weight_bytes + needs.arena_bytes + needs.stream_bytes + reserve;
   if (gpu.free_bytes == 0 || fixed + kv <= gpu.free_bytes) return {};
   std::string text = fmt::format("{} ({}) does not hold what the plan puts there:\n", needs.name,
                                  printable(gpu.name));
   text += row("weights", needs.weight_bytes, "");
   text +=
       row("activations", needs.arena_bytes, fmt::format("chunks of {} tokens", shape.step_tokens));
+  if (needs.stream_bytes > 0) {
+    text += row("streamed experts", needs.stream_bytes, "");
+  }
   text += row("KV cache", kv,
               fmt::format("{} x {} tokens in {}", shape.max_batch, shape.ctx, name(shape.kv_type)));
   text += row("reserve", reserve, "graphs and partial results");

@@ -14,6 +14,13 @@ bool is_transfer(const StepRecord& step) {
   return step.op == static_cast<uint32_t>(StepOp::Transfer);
 }
 
+// Where a value of the CPU lies in this pass.
+std::byte* host_place(const GpuState& s, const Part& part, uint32_t value) {
+  const ExpertStreams* streams = s.devices[part.device].streams.get();
+  std::byte* const streamed = s.streaming && streams ? streams->place(value) : nullptr;
+  return streamed ? streamed : s.place(-1, value);
+}
+
 GpuCopy transfer_of(const GpuState& s, const Part& part, const StepRecord& step,
                     const GpuShape& shape) {
   const uint32_t x = s.plan.inputs(step)[0].value;
@@ -22,8 +29,9 @@ GpuCopy transfer_of(const GpuState& s, const Part& part, const StepRecord& step,
   const uint64_t bytes = static_cast<uint64_t>(shape.rows(static_cast<RowKind>(value.rows))) *
                          plan::value_row_bytes(value);
   if (part.kind == Part::Kind::Peer) return {s.place(part.device, y), s.place(part.from, x), bytes};
-  if (s.plan.string(step.device) == "cpu") return {s.place(-1, y), s.place(part.device, x), bytes};
-  return {s.place(part.device, y), s.place(-1, x), bytes};
+  if (s.plan.string(step.device) == "cpu")
+    return {host_place(s, part, y), s.place(part.device, x), bytes};
+  return {s.place(part.device, y), host_place(s, part, x), bytes};
 }
 
 Status transfer(GpuState& s, const Part& part, const StepRecord& step, const GpuShape& shape) {
@@ -31,6 +39,11 @@ Status transfer(GpuState& s, const Part& part, const StepRecord& step, const Gpu
   Gpu& gpu = *s.devices[part.device].gpu;
   if (part.kind == Part::Kind::Peer) {
     return gpu.copy_from(*s.devices[part.from].gpu, copy.to, copy.from, copy.bytes);
+  }
+  const uint32_t of_cpu = s.plan.string(step.device) == "cpu" ? s.plan.outputs(step)[0].value
+                                                              : s.plan.inputs(step)[0].value;
+  if (host_place(s, part, of_cpu) != s.place(-1, of_cpu)) {
+    return gpu.copy(copy.to, copy.from, copy.bytes);
   }
   if (s.plan.string(step.device) == "cpu") return gpu.download(copy.to, copy.from, copy.bytes);
   return gpu.upload(copy.to, copy.from, copy.bytes);

@@ -100,14 +100,45 @@ uint32_t needs_met(const GpuState& s, const GpuDevice& device) {
   return device.gpu->facts().has | (half ? kernels::kNeedsHalfCache : kernels::kNeedsNothing);
 }
 
+GpuBindContext bind_context(const GpuState& s, const GpuDevice& device,
+                            const launches::Launch& launch) {
+  return {s.plan,
+          s.plan.steps[static_cast<uint32_t>(launch.steps.back())],
+          device.arena.data(),
+          device.layout.offsets,
+          device.blobs,
+          device.slots,
+          {device.kv.data(), device.kv_window.data()},
+          device.inputs,
+          launch};
+}
+
+// Of a step of the CPU.
+GpuBindContext streamed_context(const GpuState& s, const GpuDevice& device,
+                                const launches::Launch& launch) {
+  const ExpertStreams& streams = *device.streams;
+  return {streams.plan(),
+          s.plan.steps[static_cast<uint32_t>(launch.steps.back())],
+          streams.arena(),
+          streams.buffer_offsets(),
+          streams.blobs(),
+          device.slots,
+          {device.kv.data(), device.kv_window.data()},
+          device.inputs,
+          launch,
+          true};
+}
+
 Status bind_launches(GpuState& s, GpuDevice& device, std::span<const launches::Launch> all) {
   device.launches = BoundLaunches(s.plan);
   const int sm = target::generation(device.gpu->facts());
   const uint32_t has = needs_met(s, device);
   uint32_t missed = 0;
   const auto is_for = [&](const launches::Launch& launch) {
-    const plan::StepRecord& step = s.plan.steps[static_cast<uint32_t>(launch.steps.back())];
-    if (s.plan.string(step.device) != device.name || sm < launch.least_sm || sm > launch.most_sm) {
+    const auto last = static_cast<uint32_t>(launch.steps.back());
+    const bool here = s.plan.string(s.plan.steps[last].device) == device.name ||
+                      (device.streams && device.streams->computes(last));
+    if (!here || sm < launch.least_sm || sm > launch.most_sm) {
       return false;
     }
     missed |= launch.needs & ~has;
@@ -117,16 +148,10 @@ Status bind_launches(GpuState& s, GpuDevice& device, std::span<const launches::L
     for (const launches::Launch& launch : all) {
       if (launch.op.has_value() != fused || !is_for(launch)) continue;
       const auto last = static_cast<uint32_t>(launch.steps.back());
-      const Status bound = device.launches.add(launch, *device.gpu,
-                                               {s.plan,
-                                                s.plan.steps[last],
-                                                device.arena.data(),
-                                                device.layout.offsets,
-                                                device.blobs,
-                                                device.slots,
-                                                {device.kv.data(), device.kv_window.data()},
-                                                device.inputs,
-                                                launch});
+      const bool streamed = device.streams && device.streams->computes(last);
+      const Status bound = device.launches.add(
+          launch, *device.gpu,
+          streamed ? streamed_context(s, device, launch) : bind_context(s, device, launch));
       if (!bound) return s.in_step(last, device.name, bound.error());
     }
   }
@@ -135,6 +160,48 @@ Status bind_launches(GpuState& s, GpuDevice& device, std::span<const launches::L
                                   device.name, kernels::needs_text(missed)));
   }
   return {};
+}
+
+// Streamed weights in pinned memory, all of them in one piece.
+Status pin_streamed(GpuState& s, std::span<const launches::Stream> streams) {
+  constexpr uint64_t kPage = 4096;
+  uint64_t begin = UINT64_MAX, end = 0;
+  for (const launches::Stream& stream : streams) {
+    for (int32_t blob : stream.products) {
+      begin = std::min(begin, s.plan.blobs[blob].offset / kPage * kPage);
+      end = std::max(end, s.plan.blobs[blob].offset + s.plan.blobs[blob].size);
+    }
+  }
+  const Timer timer;
+  s.pins.push_back(std::make_unique<PinnedMemory>());
+  const Status pinned =
+      s.pins.back()->pin_read_only(*s.devices[0].gpu, s.plan.file.data() + begin, end - begin);
+  s.notes.push_back(pinned ? fmt::format("experts of {} pinned for prompts of {} tokens and more "
+                                         "in {:.2f} s",
+                                         human_bytes(end - begin), s.stream_tokens, timer.seconds())
+                           : fmt::format("warning: experts are streamed from memory that cannot be "
+                                         "pinned, at a part of the speed: {}",
+                                         pinned.error().message));
+  return {};
+}
+
+Status start_streams(GpuState& s) {
+  s.taken.resize(s.parts.parts.size());
+  const std::vector<launches::Stream> streams = plan::streams(s.plan);
+  if (streams.empty()) return {};
+  for (size_t d = 0; d < s.devices.size(); ++d) {
+    GpuDevice& device = s.devices[d];
+    device.streams = KTX_TRY(device.named(
+        ExpertStreams::create(s.plan, streams, device.name, s.setup.shape, *device.gpu)));
+    if (!device.streams) continue;
+    s.stream_tokens = device.streams->least_tokens();
+    for (uint32_t part : device.streams->parts()) {
+      Part& own = s.taken[part].emplace(s.parts.parts[part]);
+      own.kind = Part::Kind::Gpu;
+      own.device = static_cast<int>(d);
+    }
+  }
+  return s.stream_tokens > 0 ? pin_streamed(s, streams) : Status();
 }
 
 Status place_logits(GpuState& s) {
@@ -226,6 +293,9 @@ Result<std::unique_ptr<GpuState>> start_gpus(const BackendSetup& setup, const Bo
   KTX_TRY(allocate_host(s));
   for (GpuDevice& device : s.devices) {
     KTX_TRY(device.named(allocate_device(s, device)));
+  }
+  KTX_TRY(start_streams(s));
+  for (GpuDevice& device : s.devices) {
     KTX_TRY(bind_launches(s, device, setup.launches.launches));
   }
   KTX_TRY(place_logits(s));

@@ -14,6 +14,14 @@ Status PinnedMemory::pin(Gpu& gpu, std::byte* data, uint64_t bytes) {
   return {};
 }
 
+Status PinnedMemory::pin_read_only(Gpu& gpu, const std::byte* data, uint64_t bytes) {
+  if (bytes == 0) return {};
+  KTX_TRY(gpu.pin_read_only(data, bytes));
+  gpu_ = &gpu;
+  data_ = data;
+  return {};
+}
+
 GpuState::~GpuState() {
   // Nothing may be in flight when memory goes.
   for (GpuDevice& device : devices) {

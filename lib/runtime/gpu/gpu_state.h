@@ -24,6 +24,7 @@
 #include "lib/runtime/engine/bound_parts.h"
 #include "lib/runtime/engine/host_arena.h"
 #include "lib/runtime/gpu/bound_launches.h"
+#include "lib/runtime/gpu/expert_streams.h"
 #include "lib/runtime/gpu/gpu_batch.h"
 #include "lib/runtime/gpu/gpu_buckets.h"
 #include "lib/runtime/gpu/gpu_logits.h"
@@ -43,6 +44,7 @@ struct GpuDevice {
   plan::ArenaLayout layout;
   WeightImage image;
   std::vector<std::byte*> blobs;
+  std::unique_ptr<ExpertStreams> streams;  // null: none
   BoundLaunches launches;
   GpuBatch inputs;
 
@@ -66,10 +68,11 @@ class PinnedMemory {
     if (data_) gpu_->unpin(data_);
   }
   Status pin(Gpu& gpu, std::byte* data, uint64_t bytes);
+  Status pin_read_only(Gpu& gpu, const std::byte* data, uint64_t bytes);
 
  private:
   Gpu* gpu_ = nullptr;
-  std::byte* data_ = nullptr;
+  const std::byte* data_ = nullptr;
 };
 
 struct GpuState {
@@ -90,6 +93,11 @@ struct GpuState {
   // "cuda:0: step 12 (matmul of model.layers.0.mlp.up_proj): ..."
   Error in_step(uint32_t index, const std::string& device, const Error& error) const;
 
+  // Whether a pass of so many tokens streams experts: not where results are looked at.
+  bool streams(int64_t tokens) const {
+    return stream_tokens > 0 && tokens >= stream_tokens && !looks_at_results();
+  }
+
   // Where a value lies on a GPU (device >= 0) or on the CPU.
   std::byte* place(int device, uint32_t value) const;
 
@@ -109,11 +117,14 @@ struct GpuState {
   std::vector<GpuMark> marks;                                  // by part
   std::vector<std::vector<std::unique_ptr<GpuGraph>>> graphs;  // by bucket, part
   std::vector<std::string> notes;                              // of the start
-  std::vector<StepTotals> times;                               // by record; empty: off
+  int64_t stream_tokens = 0;               // of a pass that streams experts; 0: none does
+  std::vector<std::optional<Part>> taken;  // by part of the CPU: as that of a GPU which streams it
+  std::vector<StepTotals> times;           // by record; empty: off
   // The last pass: its sequences, its shape, and the bucket whose graphs it launched; else -1.
   std::vector<SequenceRun> runs;
   GpuShape shape;
   int bucket = -1;
+  bool streaming = false;
 };
 
 }  // namespace ktx::runtime

@@ -117,7 +117,7 @@ TEST(Launches, WordsThatAreNoPreferenceAreRefused) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().message,
             "unknown preference 'mla=absorb'; did you mean 'mla=absorbed'?; there are "
-            "mla=absorbed, mla=expanded, cublas=no, fused=no");
+            "mla=absorbed, mla=expanded, cublas=no, fused=no, stream-experts=no, stream-experts=N");
 }
 
 TEST(Launches, WhatIsChosenPassesTheCheck) {

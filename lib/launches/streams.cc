@@ -1,0 +1,164 @@
+#include "lib/launches/streams.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "kernels/matmul/retile.h"
+#include "lib/launches/find_fused.h"
+#include "lib/launches/parts.h"
+
+namespace ktx::launches {
+namespace {
+
+class Finder {
+ public:
+  Finder(const StepList& list, std::span<const Part> parts)
+      : list_(list), parts_(parts), uses_(list), devices_(value_devices(list)) {}
+
+  std::optional<Stream> stream(int32_t number) const {
+    const Part& part = parts_[number];
+    if (part.kind != Part::Kind::Cpu) return std::nullopt;
+    Stream stream;
+    stream.part = number;
+    std::set<int32_t> read, written;
+    bool has_experts = false;
+    for (int32_t i = part.first_step; i < part.first_step + part.step_count; ++i) {
+      const ListedStep& step = list_.steps[i];
+      if (step.op == StepOp::Quantize) continue;
+      const bool experts = step.op == StepOp::ExpertsGateUp || step.op == StepOp::ExpertsDown;
+      if (!experts && step.op != StepOp::GroupExperts) return std::nullopt;
+      has_experts |= experts;
+      stream.steps.push_back(i);
+      if (!add_weights(step, stream)) return std::nullopt;
+      for (size_t operand = 0; operand < step.inputs.size(); ++operand) {
+        // Inputs of products for the CPU alone.
+        if (experts && operand == 1) continue;
+        const int32_t value = step.inputs[operand].value;
+        if (value != kNone && !written.contains(value)) read.insert(value);
+      }
+      for (const ListedOperand& out : step.outputs) written.insert(out.value);
+    }
+    if (!has_experts) return std::nullopt;
+    for (int32_t value : read) {
+      if (!comes_from_gpu(value, part, stream.device)) return std::nullopt;
+    }
+    for (int32_t value : written) {
+      if (!goes_to_gpu(value, part, stream.device)) return std::nullopt;
+    }
+    if (stream.device.empty()) return std::nullopt;
+    read.insert(written.begin(), written.end());
+    stream.values.assign(read.begin(), read.end());
+    return stream;
+  }
+
+ private:
+  static bool in(const Part& part, int32_t step) {
+    return part.first_step <= step && step < part.first_step + part.step_count;
+  }
+
+  static bool add_weights(const ListedStep& step, Stream& stream) {
+    for (size_t i = 0; i < step.weights.size(); ++i) {
+      const ListedWeight& w = step.weights[i];
+      if (!w.present()) continue;
+      const bool product = i < product_weights(step.op);
+      if (product ? !kernels::retile_takes(w.dtype, w.layout) : w.layout != Layout::Rows) {
+        return false;
+      }
+      (product ? stream.products : stream.vectors).push_back(w.blob);
+    }
+    return true;
+  }
+
+  // `device`: of all values so far; empty: none yet.
+  static bool is_that(const std::string& found, std::string& device) {
+    if (device.empty()) device = found;
+    return device == found && found != "cpu";
+  }
+
+  // Written by one transfer of a GPU before the part, and read by the part alone.
+  bool comes_from_gpu(int32_t value, const Part& part, std::string& device) const {
+    if (uses_.writers[value].size() != 1 || value == list_.logits) return false;
+    const int32_t writer = uses_.writers[value][0];
+    const ListedStep& step = list_.steps[writer];
+    if (step.op != StepOp::Transfer || writer >= part.first_step || step.device != "cpu") {
+      return false;
+    }
+    return std::ranges::all_of(uses_.readers[value], [&](int32_t i) { return in(part, i); }) &&
+           is_that(devices_[list_.input(writer, 0)], device);
+  }
+
+  // Written by one step, and read by the part and by transfers to the GPU behind it.
+  bool goes_to_gpu(int32_t value, const Part& part, std::string& device) const {
+    if (uses_.writers[value].size() != 1 || value == list_.logits) return false;
+    return std::ranges::all_of(uses_.readers[value], [&](int32_t i) {
+      if (in(part, i)) return true;
+      return i > part.first_step && list_.steps[i].op == StepOp::Transfer &&
+             is_that(list_.steps[i].device, device);
+    });
+  }
+
+  const StepList& list_;
+  const std::span<const Part> parts_;
+  const Uses uses_;
+  const std::vector<std::string> devices_;  // by value
+};
+
+// Of any launch, also one whose steps are not checked yet.
+bool is_streamed(const StepList& list, const Launch& launch) {
+  if (launch.op || launch.steps.size() != 1) return false;
+  const int32_t step = launch.steps[0];
+  return step >= 0 && step < std::ssize(list.steps) && list.steps[step].device == "cpu";
+}
+
+}  // namespace
+
+std::vector<Stream> find_streams(const StepList& list, std::span<const Part> parts) {
+  const Finder finder(list, parts);
+  std::vector<Stream> streams;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    if (auto stream = finder.stream(static_cast<int32_t>(p))) streams.push_back(*stream);
+  }
+  return streams;
+}
+
+ListedStep streamed_step(const ListedStep& step) {
+  ListedStep copy = step;
+  for (size_t i = 0; i < std::min(product_weights(step.op), copy.weights.size()); ++i) {
+    copy.weights[i].layout = Layout::Marlin;
+  }
+  return copy;
+}
+
+Result<int64_t> stream_tokens(const StepList& list, std::span<const Launch> launches) {
+  std::map<int32_t, int64_t> least;  // by step
+  for (const Launch& launch : launches) {
+    if (!is_streamed(list, launch)) continue;
+    const auto [it, added] = least.try_emplace(launch.steps[0], launch.least_tokens);
+    it->second = std::min(it->second, launch.least_tokens);
+  }
+  if (least.empty()) return int64_t{0};
+  for (const auto& [step, tokens] : least) {
+    if (tokens == least.begin()->second) continue;
+    return Error{fmt::format("step {} is streamed from {} tokens on, step {} from {}",
+                             least.begin()->first, least.begin()->second, step, tokens)};
+  }
+  return least.begin()->second;
+}
+
+std::vector<Stream> streams_of(const StepList& list, std::span<const Part> parts,
+                               std::span<const Launch> launches) {
+  std::set<int32_t> steps;
+  for (const Launch& launch : launches) {
+    if (is_streamed(list, launch)) steps.insert(launch.steps[0]);
+  }
+  if (steps.empty()) return {};
+  std::vector<Stream> streams = find_streams(list, parts);
+  std::erase_if(streams, [&](const Stream& s) { return !steps.contains(s.steps[0]); });
+  return streams;
+}
+
+}  // namespace ktx::launches

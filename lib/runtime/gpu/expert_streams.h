@@ -1,0 +1,78 @@
+// Streamed experts of one GPU (lib/launches/streams.h): in passes of many tokens it computes
+// experts whose weights are in main memory. Panels of a layer are copied over PCIe into one of two
+// slots while the layer before is computed, and become tiles in a third place:
+//
+//   uploads   layer 0 | layer 1 |         layer 2          | layer 3 ...
+//   queue               ... retile 0, experts 0 ... retile 1, experts 1 ...
+//
+// A slot is free again once its panels are tiles, not when the layer is done.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "lib/plan/stream_memory.h"
+#include "lib/runtime/gpu/gpu.h"
+#include "lib/support/result.h"
+
+namespace ktx::runtime {
+
+class ExpertStreams {
+ public:
+  // Null where no pass of the shape streams to this device. Queues the upload of vectors.
+  static Result<std::unique_ptr<ExpertStreams>> create(const plan::PlanView& plan,
+                                                       std::span<const launches::Stream> streams,
+                                                       std::string_view device,
+                                                       const plan::RunShape& shape, Gpu& gpu);
+
+  int64_t least_tokens() const { return sizes_.least_tokens; }
+  uint64_t layer_bytes() const;  // of all layers, over PCIe in each pass
+
+  // A streaming pass: once at its begin, and then for each part in order, before its steps.
+  Status begin_pass();
+  Status begin_part(uint32_t part);
+
+  // The place here of a value of the CPU; null where it has none.
+  std::byte* place(uint32_t value) const;
+  bool computes(uint32_t step) const { return steps_[step]; }
+  // What a step of the CPU is bound with here: the plan with tiles for panels.
+  const plan::PlanView& plan() const { return view_; }
+  std::byte* arena() const { return arena_.data(); }
+  std::span<const uint64_t> buffer_offsets() const { return sizes_.arena.offsets; }
+  std::span<std::byte* const> blobs() const { return blobs_; }
+  std::span<const uint32_t> parts() const { return parts_; }
+
+ private:
+  struct Weights {
+    const std::byte* host = nullptr;
+    uint64_t bytes = 0, offset = 0;  // in a slot
+    GpuRetile retile;                // its panels are those of slot 0
+  };
+  struct Layer {
+    std::vector<Weights> weights;
+  };
+  struct Slot {
+    GpuMemory panels;
+    GpuMark copied = 0, taken = 0;
+  };
+  explicit ExpertStreams(Gpu& gpu) : gpu_(gpu) {}
+  Status allocate(const plan::PlanView& plan, std::span<const launches::Stream> streams,
+                  std::string_view device);
+  Status add_layer(const plan::PlanView& plan, const launches::Stream& stream, uint64_t& vectors);
+  Status send(size_t layer);
+
+  Gpu& gpu_;
+  plan::StreamMemory sizes_;
+  plan::PlanView view_;
+  std::vector<plan::BlobRecord> records_;
+  std::vector<std::byte*> blobs_;  // by blob
+  std::vector<bool> values_, steps_;
+  std::vector<Layer> layers_;
+  std::vector<uint32_t> parts_;  // by layer
+  Slot slots_[2];
+  GpuMemory tiles_, vectors_, arena_;
+};
+
+}  // namespace ktx::runtime

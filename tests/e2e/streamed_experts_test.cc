@@ -1,0 +1,199 @@
+// Prompts whose experts a GPU streams from main memory, without a GPU: with the Gpu in host memory
+// (tests/support/host_gpu.h), forced on for passes of few tokens.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lib/launches/verify_launches.h"
+#include "lib/plan/device_memory.h"
+#include "lib/plan/plan_reader.h"
+#include "lib/plan/plan_step_list.h"
+#include "lib/plan/stream_memory.h"
+#include "tests/support/host_gpu.h"
+#include "tests/support/paths.h"
+#include "tests/support/reference_run.h"
+#include "tests/support/run_program.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/test_models.h"
+
+namespace ktx::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+constexpr const char* kHalfExperts = R"(version: 1
+rules:
+  - id: experts
+    match: {kind: experts, layers: 2..}
+    replace: {device: cpu}
+    recursive: false
+    optional: true
+  - id: rest
+    match: {name: "."}
+    replace: {device: cuda:0}
+)";
+
+class Streamed {
+ public:
+  Streamed(const std::string& model, const std::string& rules, const std::string& prefer) {
+    const std::string path = rules.ends_with(".yaml") ? source_dir() + "/rules/" + rules
+                                                      : dir_.write("rules.yaml", rules);
+    const Finished run = run_program({ktx_compile(), "-q", model_gguf(model), path,
+                                      "--target=" + source_dir() + "/targets/h200.yaml",
+                                      "--prefer=" + prefer, "-o", plan()});
+    EXPECT_EQ(run.status, 0) << run.err;
+  }
+  std::string plan() const { return dir_.path("model.ktxplan"); }
+
+  std::unique_ptr<runtime::Engine> open(runtime::EngineOptions options = {},
+                                        const HostGpuOptions& gpu = {}) {
+    options.threads = 2;
+    options.precision = options.precision.value_or(runtime::Precision::Exact);
+    options.open_gpu = HostGpu::opener(gpu, &log);
+    auto engine = runtime::Engine::open(plan(), options);
+    if (!engine) error = engine.error().message;
+    return engine ? engine.take() : nullptr;
+  }
+
+  HostGpuLog log;
+  std::string error;
+
+ private:
+  TempDir dir_;
+};
+
+class StreamedModel : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {};
+
+TEST_P(StreamedModel, GivesTheReferencesTokensInChunksAndInBatches) {
+  const auto& [model, rules] = GetParam();
+  if (test_model_dir(model).empty()) GTEST_SKIP() << "no test model " << model;
+  Streamed streamed(model, rules, "stream-experts=4");
+  const nlohmann::json cases = reference_cases(model_dir(model));
+  const nlohmann::json few(cases.begin(), cases.begin() + 2);
+  runtime::EngineOptions options;
+  options.max_batch = 3;
+  const auto engine = streamed.open(options);
+  ASSERT_TRUE(engine) << streamed.error;
+  Comparison result;
+  for (const auto& one : few) compare_case(*engine, one, 7, result);
+  compare_together(*engine, few, result);
+  EXPECT_EQ(result.equal, result.cases);
+  EXPECT_LE(result.mean(), 0.002);
+  EXPECT_GT(streamed.log.retiles, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, StreamedModel,
+    ::testing::Combine(::testing::Values("qwen2moe", "qwen3moe", "deepseek2", "deepseek3",
+                                         "glm4_moe", "mixtral", "minimax_m2", "glm4_moe_lite"),
+                       ::testing::Values("moe-experts-on-cpu.yaml", kHalfExperts)),
+    [](const auto& info) {
+      const bool all = std::string(std::get<1>(info.param)).ends_with(".yaml");
+      return std::string(std::get<0>(info.param)) + (all ? "_all" : "_half");
+    });
+
+int64_t layers_of(const plan::PlanView& plan) {
+  return std::ssize(plan::streams(plan));
+}
+
+// The products of a layer: gate, up and down.
+TEST(StreamedExperts, AreFetchedOnceAPassFromTheThresholdOn) {
+  Streamed streamed("qwen3moe", "moe-experts-on-cpu.yaml", "stream-experts=6");
+  const auto engine = streamed.open();
+  ASSERT_TRUE(engine) << streamed.error;
+  const plan::PlanFile file = plan::PlanFile::open(streamed.plan()).take();
+  const int64_t layers = layers_of(file.view());
+  ASSERT_GT(layers, 0);
+  const std::vector<int32_t> ids = {3, 4, 5, 6, 7, 8, 9};
+  runtime::Sequence sequence = engine->new_sequence();
+  const auto pass = [&](size_t tokens) {
+    const int64_t before = streamed.log.retiles;
+    const runtime::BatchItem item{&sequence, std::span(ids).first(tokens), runtime::Want::Last};
+    EXPECT_TRUE(engine->forward({&item, 1}).ok());
+    return streamed.log.retiles - before;
+  };
+  EXPECT_EQ(pass(5), 0);
+  EXPECT_EQ(pass(6), 3 * layers);
+  EXPECT_EQ(pass(1), 0);
+  EXPECT_EQ(pass(7), 3 * layers);
+}
+
+TEST(StreamedExperts, ArePartOfTheMemoryThatAPlanAsksFor) {
+  Streamed with("qwen3moe", "moe-experts-on-cpu.yaml", "stream-experts=64"),
+      without("qwen3moe", "moe-experts-on-cpu.yaml", "stream-experts=no");
+  const plan::PlanFile a = plan::PlanFile::open(with.plan()).take(),
+                       b = plan::PlanFile::open(without.plan()).take();
+  const auto bytes = [](const plan::PlanFile& file, int64_t tokens) {
+    const auto all = plan::memory_by_device(file.view(), {.ctx = 256, .step_tokens = tokens});
+    return (*all)[1].stream_bytes;
+  };
+  EXPECT_EQ(bytes(b, 128), 0u);
+  EXPECT_EQ(bytes(a, 63), 0u);  // no pass streams
+  EXPECT_GT(bytes(a, 64), 0u);
+  EXPECT_GT(bytes(a, 128), bytes(a, 64));
+  // Two layers of panels and one of tiles, all of Q4_K or Q6_K: at least three times a layer's.
+  uint64_t most = 0;
+  for (const launches::Stream& stream : plan::streams(a.view())) {
+    uint64_t sum = 0;
+    for (int32_t blob : stream.products) sum += a.view().blobs[blob].size;
+    most = std::max(most, sum);
+  }
+  EXPECT_GE(bytes(a, 64), 3 * most);
+  EXPECT_EQ(layers_of(b.view()), 0);
+}
+
+TEST(StreamedExperts, WorkWithAWarningWhereMemoryCannotBePinned) {
+  Streamed streamed("qwen2moe", "moe-experts-on-cpu.yaml", "stream-experts=4");
+  const auto engine = streamed.open({}, {.refuses_to_pin = true});
+  ASSERT_TRUE(engine) << streamed.error;
+  EXPECT_THAT(engine->notes(), Contains(HasSubstr("warning: experts are streamed from memory that "
+                                                  "cannot be pinned, at a part of the speed: this "
+                                                  "memory cannot be pinned")));
+  Comparison result;
+  compare_case(*engine, reference_cases(model_dir("qwen2moe"))[0], 7, result);
+  EXPECT_EQ(result.equal, result.cases);
+  EXPECT_GT(streamed.log.retiles, 0);
+}
+
+// What the reader refuses, besides damage that launches of GPUs can have as well.
+TEST(StreamedExperts, LaunchesThatDoNotBelongTogetherAreRefused) {
+  Streamed streamed("qwen3moe", "moe-experts-on-cpu.yaml", "stream-experts=6");
+  const plan::PlanFile file = plan::PlanFile::open(streamed.plan()).take();
+  const launches::StepList list = plan::step_list(file.view());
+  const auto& parts = file.launches().parts;
+  const launches::Stream stream = plan::streams(file.view())[0];
+  const auto refusal = [&](auto change) {
+    std::vector<launches::Launch> all = file.launches().launches;
+    for (launches::Launch& launch : all) {
+      if (!launch.op && launch.steps[0] == stream.steps[1]) change(launch);
+    }
+    std::erase_if(all, [](const launches::Launch& launch) { return launch.steps.empty(); });
+    const Status checked = launches::verify_launches(list, parts, all);
+    return checked ? std::string() : checked.error().message;
+  };
+  EXPECT_EQ(refusal([](launches::Launch&) {}), "");
+  EXPECT_THAT(
+      refusal([](launches::Launch& l) { l.least_tokens = std::max<int64_t>(l.least_tokens, 7); }),
+      HasSubstr("from 6 tokens on, step 21 from 7"));
+  EXPECT_THAT(refusal([](launches::Launch& l) { l.steps.clear(); }), HasSubstr("has no kernel"));
+  // The embedding, which no GPU feeds.
+  EXPECT_THAT(refusal([](launches::Launch& l) { l.steps = {0}; }),
+              HasSubstr("steps 0 and 0 are not of one part on a GPU"));
+}
+
+TEST(StreamedExperts, StandAmongTheLaunches) {
+  const Finished run = run_program({ktx_compile(), "-q", model_gguf("qwen2moe"),
+                                    source_dir() + "/rules/moe-experts-on-cpu.yaml",
+                                    "--target=" + source_dir() + "/targets/h200.yaml",
+                                    "--prefer=stream-experts=300", "--emit=launches"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("experts_gate_up of model.layers.0.mlp.experts\n"));
+  EXPECT_THAT(run.out, HasSubstr("300..      gpu_router\n"));
+  const Finished bad = run_program(
+      {ktx_compile(), model_gguf("qwen2moe"), "--prefer=stream-experts=0", "--emit=launches"});
+  EXPECT_EQ(bad.status, 2);
+  EXPECT_THAT(bad.err, HasSubstr("unknown preference 'stream-experts=0'"));
+}
+
+}  // namespace
+}  // namespace ktx::testing
