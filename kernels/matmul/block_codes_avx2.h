@@ -163,6 +163,51 @@ inline void block_codes(const BlockIQ4_NL& in, Put put) {
   put(0, look_up(kIq4Values, split_nibbles(in.codes)));
 }
 
+// ---- formats of 64 and 128 weights
+
+inline void block_scales(const BlockNVFP4& in, float* scales, float*) {
+  const __m128i bytes = _mm_cvtepu8_epi16(_mm_cvtsi32_si128(static_cast<int>(load32(in.scales))));
+  const __m128i zeros = _mm_cmpeq_epi16(bytes, _mm_set1_epi16(0x7f));
+  // Exponent and mantissa where a half has them: 2^-8 of the number, whose half is wanted.
+  const __m128i halves = _mm_slli_epi16(_mm_and_si128(bytes, _mm_set1_epi16(0x7f)), 7);
+  const __m128 small = _mm_cvtph_ps(_mm_andnot_si128(zeros, halves));
+  _mm_storeu_ps(scales, _mm_mul_ps(small, _mm_set1_ps(128)));
+}
+template <class Put>
+inline void block_codes(const BlockNVFP4& in, Put put) {
+  for (int part = 0; part < 2; ++part) {
+    const __m256i nibbles = split_nibbles(in.codes + 16 * part);
+    // The low and the high nibbles of eight bytes, then those of the next eight.
+    put(part, look_up(kMxfp4Doubled, _mm256_permute4x64_epi64(nibbles, 0xD8)));
+  }
+}
+
+inline void block_scales(const BlockQ1_0& in, float* scales, float*) {
+  _mm_storeu_ps(scales, _mm_set1_ps(_cvtsh_ss(in.scale)));
+}
+template <class Put>
+inline void block_codes(const BlockQ1_0& in, Put put) {
+  for (int part = 0; part < 4; ++part) {
+    const __m256i mask = mask_of_bits(load32(in.codes + 4 * part));
+    put(part, _mm256_sub_epi8(_mm256_and_si256(mask, _mm256_set1_epi8(2)), _mm256_set1_epi8(1)));
+  }
+}
+
+inline void block_scales(const BlockQ2_0& in, float* scales, float*) {
+  scales[0] = scales[1] = _cvtsh_ss(in.scale);
+}
+template <class Put>
+inline void block_codes(const BlockQ2_0& in, Put put) {
+  for (int part = 0; part < 2; ++part) {
+    const auto eight = static_cast<long long>(load64(in.codes + 8 * part));
+    const __m256i words = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(eight));
+    // Two bits of the byte in each byte of its word.
+    const __m256i pairs = _mm256_or_si256(words, _mm256_slli_epi32(words, 6));
+    const __m256i all = _mm256_or_si256(pairs, _mm256_slli_epi32(pairs, 12));
+    put(part, _mm256_sub_epi8(two_bits(all, 0), _mm256_set1_epi8(1)));
+  }
+}
+
 // ---- K formats
 
 inline void block_scales(const BlockQ2_K& in, float* scales, float* mins) {

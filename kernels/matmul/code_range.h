@@ -26,7 +26,8 @@ constexpr CodeRange code_range(DType dtype) {
       {DType::IQ2_S, {-43, 43}},    {DType::IQ3_XXS, {-62, 62}}, {DType::IQ3_S, {-15, 15}},
       {DType::IQ1_S, {-9, 9}},      {DType::IQ1_M, {-9, 9}},     {DType::IQ4_NL, {-127, 113}},
       {DType::IQ4_XS, {-127, 113}}, {DType::TQ1_0, {-1, 1}},     {DType::TQ2_0, {-1, 2}},
-      {DType::MXFP4, {-12, 12}},
+      {DType::MXFP4, {-12, 12}},    {DType::NVFP4, {-12, 12}},   {DType::Q1_0, {-1, 1}},
+      {DType::Q2_0, {-1, 2}},
   };
   for (const Row& row : kRows) {
     if (row.dtype == dtype) return row.range;

@@ -112,7 +112,7 @@ KTX_ALWAYS_INLINE inline float sum8(__m256 v) {
 
 // ---- few tokens: straight from the packed row
 
-template <class Block, int kElems>
+template <class Block, int kElems, int kGroup>
 struct UnitCodes {
   __m256i codes[8];
   float scales[16];
@@ -123,6 +123,13 @@ struct UnitCodes {
     if constexpr (kElems == kUnit) {
       block_scales(*block, scales, mins);
       block_codes(*block, [this](int part, __m256i c) KTX_ALWAYS_INLINE { codes[part] = c; });
+    } else if constexpr (kElems > 32) {
+      constexpr int kParts = kElems / 32;
+      for (int b = 0; b < kUnit / kElems; ++b) {
+        block_scales(block[b], scales + kElems / kGroup * b, mins);
+        block_codes(block[b], [this, b](int part, __m256i c)
+                                  KTX_ALWAYS_INLINE { codes[kParts * b + part] = c; });
+      }
     } else {
       for (int b = 0; b < 8; ++b) {
         block_codes(block[b], [this, b](int, __m256i c) KTX_ALWAYS_INLINE { codes[b] = c; });
@@ -233,13 +240,13 @@ void one_token_q8(const MatmulArgs& a, int64_t i) {
     const auto* block = reinterpret_cast<const Block*>(a.w.data + n * a.w.row_bytes);
     __m256 sum = _mm256_setzero_ps();
     for (int64_t u = 0; u < units; ++u, block += kBlocks) {
-      sum = add_unit<V, Form>(UnitCodes<Block, kElems>(block), x, u, sum);
+      sum = add_unit<V, Form>(UnitCodes<Block, kElems, Form::kGroup>(block), x, u, sum);
     }
     if (kElems < kUnit && rest > 0) {
       Block padded[kBlocks];
       __builtin_memset(padded, 0, sizeof padded);
       __builtin_memcpy(padded, block, static_cast<size_t>(rest) * sizeof(Block));
-      sum = add_unit<V, Form>(UnitCodes<Block, kElems>(padded), x, units, sum);
+      sum = add_unit<V, Form>(UnitCodes<Block, kElems, Form::kGroup>(padded), x, units, sum);
     }
     store_output(a, i, n, sum8(sum));
   }

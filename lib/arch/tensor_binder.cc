@@ -210,10 +210,16 @@ std::vector<ir::ModuleGraph::ExtraTensor> TensorBinder::leftovers(int32_t layers
     const std::string name(tensor.name);
     if (used_.contains(name)) continue;
     const std::string_view reason = known_reason(name, layers);
-    const std::string weight =
-        name.substr(0, name.size() - std::min<size_t>(5, name.size())) + ".weight";
+    const std::string weight = name.substr(0, name.rfind('.')) + ".weight";
     if (!reason.empty()) {
       known.push_back({name, std::string(reason)});
+    } else if (name.ends_with(".input_scale") && used_.contains(weight)) {
+      known.push_back({name, "a factor for activations in FP4, which ktx does not use"});
+    } else if (name.ends_with(".scale") && used_.contains(weight)) {
+      fail(
+          fmt::format("tensor '{}' is a factor of '{}', which ktx does not apply; use a file "
+                      "whose NVFP4 weights have none, or another format",
+                      printable(name), printable(weight)));
     } else if (name.ends_with(".bias") && used_.contains(weight)) {
       fail(fmt::format("tensor '{}' is a bias, but the config says that '{}' has none",
                        printable(name), printable(weight)));

@@ -46,7 +46,8 @@ class TensorBinder {
   void use(std::string_view tensor) { used_.emplace(tensor); }
 
   // Tensors that no parameter uses: those with a known reason are returned, others
-  // are warned about (biases of modules are errors: leaving one out is a wrong model).
+  // are warned about (biases of modules and factors of weights are errors: leaving one out is a
+  // wrong model).
   std::vector<ir::ModuleGraph::ExtraTensor> leftovers(int32_t layers);
 
  private:

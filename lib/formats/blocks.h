@@ -74,6 +74,26 @@ struct BlockMXFP4 {
   uint8_t codes[16];
 };
 
+// 4 groups of 16: w = ue4m3(scales[g]) * e2m1(code), codes as in MXFP4. Byte 8 * g + j of `codes`
+// holds weight 16 * g + j (low) and 16 * g + 8 + j (high). ue4m3: four bits of exponent, biased by
+// 7, above three of mantissa, denormal at exponent 0; bit 7 is ignored and 0x7f is zero.
+struct BlockNVFP4 {
+  uint8_t scales[4];
+  uint8_t codes[32];
+};
+
+// w = scale where bit i % 8 of codes[i / 8] is set, else -scale.
+struct BlockQ1_0 {
+  uint16_t scale;
+  uint8_t codes[16];
+};
+
+// w = scale * (code - 1). Two bits, weight i at bits 2 * (i % 4) of codes[i / 4].
+struct BlockQ2_0 {
+  uint16_t scale;
+  uint8_t codes[16];
+};
+
 // 16 groups of 16: w = scale * (scales[g] & 15) * code - min * (scales[g] >> 4).
 // codes: two bits. Byte 32 * h + j holds weights 128 * h + 32 * i + j at bits
 // 2 * i, for i = 0..3 and h = 0, 1.

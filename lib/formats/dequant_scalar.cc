@@ -1,8 +1,8 @@
 // dequantize_row and decode_int8_row: a row is its blocks one after the other.
 //
-// Blocks are decoded in dequant_simple.cc (one scale: Q4_0 ... Q8_0, MXFP4, IQ4_NL), dequant_k.cc
-// (Q2_K ... Q6_K), dequant_iq.cc and dequant_ternary.cc. The code aims at being obviously right,
-// not at speed: kernels are tested against it.
+// Blocks are decoded in dequant_simple.cc (Q4_0 ... Q8_0, Q1_0, Q2_0, MXFP4, NVFP4, IQ4_NL),
+// dequant_k.cc (Q2_K ... Q6_K), dequant_iq.cc and dequant_ternary.cc. The code aims at being
+// obviously right, not at speed: kernels are tested against it.
 #include <cstring>
 
 #include "lib/formats/int8_block.h"

@@ -4,9 +4,9 @@
 //   w[i] == scales[i / group] * codes[i]                       (otherwise)
 //
 // in float arithmetic, with the product rounded before the difference. This equals dequantize_row
-// bit for bit, so one int8 product serves all 22 formats. Codes are the smallest integers for which
-// it holds: Q4_0 -8..7, Q6_K -32..31, Q8_0 -128..127, MXFP4 doubled, IQ1 eight times (grid value +
-// delta), and so on.
+// bit for bit, so one int8 product serves all 25 formats. Codes are the smallest integers for which
+// it holds: Q4_0 -8..7, Q6_K -32..31, Q8_0 -128..127, MXFP4 and NVFP4 doubled, IQ1 eight times
+// (grid value + delta), and so on.
 #pragma once
 
 #include <cstdint>

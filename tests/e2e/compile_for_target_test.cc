@@ -95,7 +95,7 @@ cpu: {isa: avx512, cores: 8, memory_gib: 64, bandwidth_gbps: 100, numa_nodes: 1}
 // Formats of 1 to 3 bits have CPU kernels alone; F16 experts too.
 TEST_F(CompileForTarget, WeightsThatNoGpuKernelReadsStayOnTheCpuWithTheReason) {
   for (const char* types : {"q2_k", "q3_k", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s",
-                            "iq1_s", "iq1_m", "tq1_0", "tq2_0", "f16"}) {
+                            "iq1_s", "iq1_m", "tq1_0", "tq2_0", "nvfp4", "q1_0", "q2_0", "f16"}) {
     SCOPED_TRACE(types);
     const bool experts_only = std::string(types) == "f16";
     const Finished run = compile(synth("qwen3moe", types), profile("h200"), "all-gpu.yaml");

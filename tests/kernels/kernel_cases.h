@@ -110,6 +110,8 @@ Block random_block(Random& random) {
     block.value = float_to_bfloat16(random.normal());
   } else if constexpr (std::is_same_v<Block, BlockMXFP4>) {
     block.exponent = static_cast<uint8_t>(118 + random.below(8));
+  } else if constexpr (std::is_same_v<Block, BlockNVFP4>) {
+    for (uint8_t& scale : block.scales) scale = static_cast<uint8_t>(random.below(32));
   } else if constexpr (std::is_same_v<Block, BlockIQ1_M>) {
     // The half lies in the top nibbles of four words: sign and exponent in the last.
     block.scales[7] = static_cast<uint8_t>((block.scales[7] & 15) | 0x20);

@@ -375,6 +375,21 @@ TEST(BuildGraph, OneTensorPerExpertIsJoined) {
   EXPECT_EQ(up->matrices, 8);
 }
 
+// NVFP4 files may hold a factor per tensor beside the weights; without it the model is a wrong one.
+TEST(BuildGraph, FactorsOfWeightsAreErrorsThoseOfActivationsAreNot) {
+  KTX_NEEDS_MODEL("qwen3moe");
+  const TempDir dir;
+  const auto with = [&dir](const char* tensor) {
+    return rewrite("qwen3moe", dir, keep, [tensor](input::GgufWriter& writer) {
+      writer.add_tensor(tensor, DType::F32, {1}, std::vector<std::byte>(4));
+    });
+  };
+  EXPECT_EQ(errors_of(with("blk.0.attn_q.input_scale"), "qwen3moe"), "");
+  EXPECT_THAT(errors_of(with("blk.0.attn_q.scale"), "qwen3moe"),
+              ::testing::HasSubstr("tensor 'blk.0.attn_q.scale' is a factor of "
+                                   "'blk.0.attn_q.weight', which ktx does not apply"));
+}
+
 TEST(BuildGraph, FusedTensorsAreCutByRows) {
   KTX_NEEDS_MODEL("qwen3moe");
   const TempDir dir;

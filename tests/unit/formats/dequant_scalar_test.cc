@@ -72,7 +72,7 @@ TEST(Int8Form, CodesTimesScaleMinusMinIsTheWeight) {
           << format.name << " " << i;
     }
   }
-  EXPECT_EQ(forms, 22);
+  EXPECT_EQ(forms, 25);
   EXPECT_FALSE(int8_form(DType::F32));
   EXPECT_FALSE(int8_form(DType::I32));
 }
@@ -100,6 +100,94 @@ TEST(DequantizeRow, Mxfp4ScalesAreExactAtBothEnds) {
     dequantize_row(DType::MXFP4, block, 32, out);
     EXPECT_EQ(out[0], std::ldexp(0.5f, exponent - 127));
     EXPECT_EQ(out[16], std::ldexp(-6.0f, exponent - 127));
+  }
+}
+
+// Its scales are numbers of FP8 (E4M3) without a sign, and groups of 16 are halves of 8 bytes.
+TEST(DequantizeRow, Nvfp4TakesItsPlacesAndEveryScale) {
+  uint8_t block[36] = {0x38, 0x01, 0x08, 0x7e};  // 1, 2^-9, 2^-6, 448
+  block[4] = 0xf1;                               // weights 0 and 8: 0.5 and -6
+  block[4 + 7] = 0x2c;                           // 7 and 15: -2 and 1
+  block[4 + 8] = 0x07;                           // 16: 6 of the second group
+  block[4 + 24 + 3] = 0x90;                      // 59: -0.5 of the fourth
+  float out[64];
+  dequantize_row(DType::NVFP4, block, 64, out);
+  for (int i = 0; i < 64; ++i) {
+    const float expected = i == 0    ? 0.5f
+                           : i == 8  ? -6.0f
+                           : i == 7  ? -2.0f
+                           : i == 15 ? 1.0f
+                           : i == 16 ? 6.0f / 512
+                           : i == 59 ? -224.0f
+                                     : 0.0f;
+    EXPECT_EQ(out[i], expected) << i;
+  }
+  for (int bits = 0; bits < 256; ++bits) {
+    block[0] = static_cast<uint8_t>(bits);
+    dequantize_row(DType::NVFP4, block, 64, out);
+    const int exponent = bits / 8 % 16, mantissa = bits % 8;
+    double scale =
+        exponent == 0 ? mantissa / 512.0 : std::exp2(exponent - 7) * (1 + mantissa / 8.0);
+    if (bits == 0x7f) scale = 0;
+    EXPECT_EQ(out[0], 0.5 * scale) << bits;
+    EXPECT_EQ(out[8], -6 * scale) << bits;
+  }
+}
+
+TEST(DequantizeRow, Q1_0IsAScaleAndASign) {
+  uint8_t block[18] = {0x00, 0xc1, 0x05, 0x80};  // -2.5; bits 0, 2 and 15 are set
+  float out[128];
+  dequantize_row(DType::Q1_0, block, 128, out);
+  for (int i = 0; i < 128; ++i) {
+    EXPECT_EQ(out[i], i == 0 || i == 2 || i == 15 ? -2.5f : 2.5f) << i;
+  }
+}
+
+TEST(DequantizeRow, Q2_0IsFourNeighboursAByte) {
+  uint8_t block[18] = {0x00, 0x42, 0xe4};  // 3; codes 0, 1, 2, 3
+  block[17] = 0x1b;                        // 3, 2, 1, 0
+  float out[64];
+  dequantize_row(DType::Q2_0, block, 64, out);
+  for (int i = 0; i < 64; ++i) {
+    const int code = i < 4 ? i : i < 60 ? 0 : 63 - i;
+    EXPECT_EQ(out[i], 3.0f * (code - 1)) << i;
+  }
+}
+
+// Every bit of random blocks, by the formulas of blocks.h in the order of the bits in memory.
+TEST(DequantizeRow, FormatsOf64And128EqualTheirFormulas) {
+  std::mt19937 random(kSeed);
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  constexpr double kE2m1[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  for (int trial = 0; trial < 200; ++trial) {
+    uint8_t nvfp4[36], q1[18], q2[18];
+    for (uint8_t& byte : nvfp4) byte = static_cast<uint8_t>(random());
+    for (uint8_t& byte : q1) byte = static_cast<uint8_t>(random());
+    for (uint8_t& byte : q2) byte = static_cast<uint8_t>(random());
+    for (int g = 0; g < 4; ++g) nvfp4[g] = static_cast<uint8_t>(0x20 + random() % 0x40);
+    q1[1] = q2[1] = 0x3c;  // 1 to 2
+    float out[128];
+    dequantize_row(DType::NVFP4, nvfp4, 64, out);
+    for (int byte = 0; byte < 32; ++byte) {
+      const double scale = std::exp2(nvfp4[byte / 8] / 8 - 7) * (1 + nvfp4[byte / 8] % 8 / 8.0);
+      for (int high = 0; high < 2; ++high) {
+        const int code = nvfp4[4 + byte] >> (4 * high) & 15;
+        const double weight = (code < 8 ? scale : -scale) * kE2m1[code % 8];
+        EXPECT_EQ(out[byte / 8 * 16 + high * 8 + byte % 8], weight) << byte;
+      }
+    }
+    dequantize_row(DType::Q1_0, q1, 128, out);
+    for (int i = 0; i < 128; ++i) {
+      const float scale = half_to_float(static_cast<uint16_t>(q1[0] | q1[1] << 8));
+      EXPECT_EQ(out[i], (q1[2 + i / 8] & 1 << i % 8) != 0 ? scale : -scale) << i;
+    }
+    dequantize_row(DType::Q2_0, q2, 64, out);
+    for (int byte = 0; byte < 16; ++byte) {
+      const float scale = half_to_float(static_cast<uint16_t>(q2[0] | q2[1] << 8));
+      for (int i = 0, rest = q2[2 + byte]; i < 4; ++i, rest /= 4) {
+        EXPECT_EQ(out[4 * byte + i], scale * static_cast<float>(rest % 4 - 1)) << byte;
+      }
+    }
   }
 }
 

@@ -1,5 +1,6 @@
-// Every format against a file that ggml's reference code wrote: for each type a
-// tensor `<TYPE>.packed` and its decode `<TYPE>.f32`, equal bit for bit.
+// The formats against a file that ggml's reference code wrote: for each type a
+// tensor `<TYPE>.packed` and its decode `<TYPE>.f32`, equal bit for bit. Those that are
+// newer than the file (NVFP4, Q1_0, Q2_0) are in dequant_scalar_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +45,7 @@ TEST_P(QuantZoo, DecodesBitForBit) {
 std::vector<DTypeInfo> weight_formats() {
   std::vector<DTypeInfo> formats;
   for (const DTypeInfo& row : all_dtypes()) {
-    if (row.dtype != DType::I32) formats.push_back(row);
+    if (row.dtype != DType::I32 && row.gguf_id < 40) formats.push_back(row);
   }
   return formats;
 }

@@ -278,7 +278,7 @@ TEST_F(Gguf, RefusesUnknownAndRemovedTensorTypes) {
   EXPECT_THAT(error_of(tiny_), HasSubstr("quantise to Q4_0"));
   tiny_.tensors[1].type = 9;
   EXPECT_THAT(error_of(tiny_), HasSubstr("activations"));
-  for (const uint32_t type : {41u, 97u, 137u, 1000u, 0x7FFFFFFFu, 0x80000000u, 0xFFFFFFFFu}) {
+  for (const uint32_t type : {43u, 97u, 137u, 1000u, 0x7FFFFFFFu, 0x80000000u, 0xFFFFFFFFu}) {
     tiny_.tensors[1].type = type;
     EXPECT_THAT(error_of(tiny_), HasSubstr(fmt::format("tensor type {} (unknown", type)));
   }

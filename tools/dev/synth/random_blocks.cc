@@ -63,6 +63,25 @@ void patch(BlockQ8_0& block, float unit, int, uint64_t) {
 void patch(BlockMXFP4& block, float unit, int, uint64_t bits) {
   block.exponent = static_cast<uint8_t>(std::clamp(127 + std::ilogb(unit) + int(bits & 1), 1, 254));
 }
+// The number of a scale that is next to `unit`, but never 0; the groups are alike.
+void patch(BlockNVFP4& block, float unit, int, uint64_t) {
+  // In steps of its exponent; 8 of them and more are a normal number.
+  const int exponent = std::max(std::ilogb(unit) + 7, 1);
+  const auto steps = static_cast<int>(std::lround(std::ldexp(unit, 10 - exponent)));
+  const auto bits = static_cast<uint8_t>(std::clamp((exponent - 1) * 8 + steps, 1, 0x7e));
+  std::memset(block.scales, bits, sizeof block.scales);
+}
+void patch(BlockQ1_0& block, float unit, int, uint64_t) {
+  block.scale = round_half(unit);
+}
+// Three of the four codes have zero mean.
+void patch(BlockQ2_0& block, float unit, int, uint64_t) {
+  block.scale = round_half(unit);
+  for (uint8_t& codes : block.codes) {
+    const auto threes = static_cast<uint8_t>(codes & (codes >> 1) & 0x55);
+    codes = static_cast<uint8_t>(codes & ~(threes | threes << 1)) | threes;  // 3 becomes 1
+  }
+}
 void patch(BlockQ2_K& block, float unit, int spread, uint64_t bits) {
   block.scale = round_half(unit);
   block.min = float_to_half(1.5f * half_to_float(block.scale));

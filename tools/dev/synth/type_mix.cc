@@ -29,6 +29,8 @@ DType fallback(DType type) {
       return DType::Q8_0;
     case DType::TQ1_0:
     case DType::TQ2_0:
+    case DType::Q1_0:
+    case DType::Q2_0:
       return DType::Q4_0;
     default:
       return DType::IQ4_NL;
