@@ -8,10 +8,12 @@ namespace {
 constexpr int64_t kLeast = 512;
 constexpr int64_t kMost = 1024;
 constexpr int64_t kTokensPerExpert = 64;
+constexpr int64_t kStreamed = 4096;
 
 }  // namespace
 
-int64_t chunk_tokens(const ir::ModuleGraph& modules) {
+int64_t chunk_tokens(const ir::ModuleGraph& modules, int64_t stream_tokens) {
+  if (stream_tokens > 0) return kStreamed;
   int64_t chunk = kLeast;
   for (const ir::Module& module : modules.modules) {
     const auto* router = std::get_if<ir::RouterInfo>(&module.info);

@@ -268,7 +268,7 @@ class ContentsBuilder {
     facts.default_ctx = options_.default_ctx > 0 ? options_.default_ctx
                                                  : std::min(kDefaultCtx, model.context_length);
     facts.max_batch = options_.max_batch;
-    facts.chunk_tokens = chunk_tokens(state_.modules);
+    facts.chunk_tokens = chunk_tokens(state_.modules, state_.prefer.stream_tokens);
     facts.kv_budget_bytes = options_.kv_budget_bytes;
 
     // Facts of a described machine; none of this machine, so that plans are alike.

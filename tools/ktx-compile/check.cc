@@ -296,7 +296,7 @@ void set_run_shape(const Options& options, passes::CompileState& state) {
   plan::RunShape& shape = state.check.shape;
   shape.ctx = options.ctx > 0 ? options.ctx : usual;
   shape.max_batch = options.max_batch;
-  shape.step_tokens = passes::chunk_tokens(state.modules);
+  shape.step_tokens = passes::chunk_tokens(state.modules, state.prefer.stream_tokens);
   shape.step_outputs = options.max_batch;
   state.check.kv_budget_bytes = options.kv_budget_bytes;
 }
