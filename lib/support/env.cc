@@ -9,8 +9,6 @@ namespace ktx {
 namespace {
 
 constexpr EnvVariable kVariables[] = {
-    {"KTX_FORCE_ISA", "use this instruction set: scalar, avx2, avx512 or amx"},
-    {"KTX_CUDA_OVERLAP", "0: a GPU kernel starts only when the one before it has ended (sm_90)"},
     {"NO_COLOR", "when set, no colours are printed"},
     {"GITHUB_WORKSPACE", "root of the checkout: paths in SARIF are relative to it"},
     {"HOME", "where the chat keeps its history"},

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "lib/support/env.h"
 #include "lib/support/strings.h"
 
 namespace ktx {
@@ -100,20 +99,18 @@ bool has_bf16_dots() {
   return has_avx512(saved_state()) && cpuid(7, 0).eax >= 1 && has_all(cpuid(7, 1).eax, kBf16);
 }
 
-Result<Isa> choose_isa() {
-  const Isa best = detect_isa();
-  const std::optional<std::string> forced = env("KTX_FORCE_ISA");
-  if (!forced) return best;
-  const std::optional<Isa> isa = isa_from_name(*forced);
+Result<Isa> usable_isa(std::string_view wanted) {
+  const std::optional<Isa> isa = isa_from_name(wanted);
   if (!isa) {
     std::vector<std::string> names;
     for (const IsaInfo& row : kIsas) names.emplace_back(row.name);
-    return Error{fmt::format("KTX_FORCE_ISA: unknown instruction set '{}'{}; known are {}",
-                             printable(*forced), did_you_mean(*forced, names), join(names, ", "))};
+    return Error{fmt::format("unknown instruction set '{}'{}; known are {}", printable(wanted),
+                             did_you_mean(std::string(wanted), names), join(names, ", "))};
   }
+  const Isa best = detect_isa();
   if (*isa > best) {
-    return Error{fmt::format("KTX_FORCE_ISA: this machine lacks '{}' ({}); its best is '{}'",
-                             name(*isa), kIsas[static_cast<size_t>(*isa)].needs, name(best))};
+    return Error{fmt::format("this machine lacks '{}' ({}); its best is '{}'", wanted,
+                             kIsas[static_cast<size_t>(*isa)].needs, name(best))};
   }
   return *isa;
 }

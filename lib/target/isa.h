@@ -1,6 +1,7 @@
 // The instruction sets of this machine, and the one that the kernels use.
 //
-//   Isa isa = KTX_TRY(choose_isa());   // the best, or what KTX_FORCE_ISA names
+//   const Isa best = detect_isa();
+//   Isa isa = KTX_TRY(usable_isa("avx2"));   // a set by its name, if this machine has it
 //
 // One answer per process: a plan names kernel families, never instruction sets.
 #pragma once
@@ -38,8 +39,7 @@ Isa detect_isa();
 // use them have a variant without, of the same bits).
 bool has_bf16_dots();
 
-// detect_isa(), or the set that KTX_FORCE_ISA names. Fails when that name is
-// unknown or the machine lacks the set.
-Result<Isa> choose_isa();
+// The set of that name. Fails when the name is unknown or the machine lacks the set.
+Result<Isa> usable_isa(std::string_view name);
 
 }  // namespace ktx

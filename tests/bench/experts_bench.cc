@@ -74,7 +74,7 @@ void count(benchmark::State& state) {
 }
 
 void gate_up(benchmark::State& state, DType dtype) {
-  const Isa isa = *choose_isa();
+  const Isa isa = detect_isa();
   Layer& l = layer();
   ExpertsGateUpArgs a;
   a.experts = l.experts();
@@ -108,7 +108,7 @@ void down(benchmark::State& state, DType dtype) {
   a.experts = l.experts();
   a.down = matrix(dtype, kHidden, kFf);
   a.down_expert_bytes = kHidden * a.down.row_bytes;
-  const MatmulKernel kernel = *find_matmul("matmul_panel16_q8", dtype, *choose_isa());
+  const MatmulKernel kernel = *find_matmul("matmul_panel16_q8", dtype, detect_isa());
   a.down_kernel = &kernel;
   a.hq = l.hq.data();
   a.hq_stride = act_q8_row_bytes(kFf);
@@ -124,7 +124,7 @@ void down(benchmark::State& state, DType dtype) {
 }
 
 void peak(benchmark::State& state) {
-  const Int8PeakFn run = find_int8_peak(*choose_isa());
+  const Int8PeakFn run = find_int8_peak(detect_isa());
   int32_t sink = 0;
   int64_t operations = 0;
   for (auto _ : state) operations += run(100000, &sink);

@@ -39,7 +39,7 @@ Memory& memory() {
 }
 
 void product(benchmark::State& state, std::string family, DType dtype) {
-  const MatmulKernel run = *find_matmul(family, dtype, *choose_isa());
+  const MatmulKernel run = *find_matmul(family, dtype, detect_isa());
   Memory& m = memory();
   MatmulArgs a;
   a.w = {m.weights.data(),        dtype, *find_kernel_family(family)->layout, kRows, kCols,

@@ -50,8 +50,7 @@ TEST_F(Commands, ThreadsAndInstructionSetsChangeNoTokenInExactPrecision) {
   }
   const Finished scalar =
       run_program({ktx_run(), "generate", plan(), "--chat", "--prompt", "What is 12 + 30?",
-                   "--temp", "0", "--json", "--precision=exact"},
-                  "", {"KTX_FORCE_ISA=scalar"});
+                   "--temp", "0", "--json", "--precision=exact", "--isa=scalar"});
   EXPECT_EQ(json::parse(scalar.out)["ids"], json::parse(first)["ids"]) << scalar.err;
 }
 

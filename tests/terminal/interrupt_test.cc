@@ -18,7 +18,8 @@ std::string long_text(int words) {
 
 // One slow thread.
 std::vector<std::string> slow(std::vector<std::string> args) {
-  for (const char* more : {"-t", "1", "--precision=exact", "--ctx", "60000", "--kv-budget", "4G"})
+  for (const char* more :
+       {"-t", "1", "--precision=exact", "--isa=scalar", "--ctx", "60000", "--kv-budget", "4G"})
     args.emplace_back(more);
   return args;
 }
@@ -42,8 +43,7 @@ TEST_F(Terminal, CtrlCAtAnEmptyPromptTellsTheWayOut) {
 
 TEST_F(Terminal, ALongPromptShowsItsProgressAndCtrlCEndsItAndNothingElse) {
   home_.write("long.txt", long_text(9000));
-  PtyProgram program(slow({ktx_run(), "chat", plan(), "--temp", "0", "-n", "3"}),
-                     environment({"KTX_FORCE_ISA=scalar"}));
+  PtyProgram program(slow({ktx_run(), "chat", plan(), "--temp", "0", "-n", "3"}), environment());
   ASSERT_TRUE(program.shows("\x1b[J> ")) << program.output();
   program.send("Hello\r");
   ASSERT_TRUE(program.shows("\x1b[J> ")) << program.output();
@@ -65,8 +65,7 @@ TEST_F(Terminal, ALongPromptShowsItsProgressAndCtrlCEndsItAndNothingElse) {
 }
 
 TEST_F(Terminal, CtrlCDuringAnAnswerKeepsTheConversation) {
-  PtyProgram program(slow({ktx_run(), "chat", plan(), "--temp", "0"}),
-                     environment({"KTX_FORCE_ISA=scalar"}));
+  PtyProgram program(slow({ktx_run(), "chat", plan(), "--temp", "0"}), environment());
   ASSERT_TRUE(program.shows("\x1b[J> "));
   program.send("Tell me a story about a fox.\r");
   ASSERT_TRUE(program.shows("\x1b[?2004l"));
@@ -85,20 +84,20 @@ TEST_F(Terminal, CtrlCDuringAnAnswerKeepsTheConversation) {
 TEST_F(Terminal, GenerateAndBenchEndByCtrlCAsShellsExpect) {
   home_.write("long.txt", long_text(9000));
   PtyProgram prompt(slow({ktx_run(), "generate", plan(), "--prompt-file", home_.path("long.txt")}),
-                    environment({"KTX_FORCE_ISA=scalar"}));
+                    environment());
   ASSERT_TRUE(prompt.shows("prompt: ")) << prompt.output();
   prompt.send("\x03");
   EXPECT_EQ(prompt.status(), 128 + SIGINT) << prompt.output();
   PtyProgram answer(slow({ktx_run(), "generate", plan(), "--prompt", "Once upon", "--temp", "3",
                           "--top-k", "0", "--top-p", "1", "--min-p", "0", "--seed", "1"}),
-                    environment({"KTX_FORCE_ISA=scalar"}));
+                    environment());
   ASSERT_TRUE(answer.shows("was made for\r\n")) << answer.output();
   ASSERT_TRUE(answer.shows_anything());
   answer.send("\x03");
   EXPECT_EQ(answer.status(), 128 + SIGINT) << answer.output();
   PtyProgram bench({ktx_run(), "bench", plan(), "-p", "64", "-n", "100000", "-r", "1", "-t", "1",
-                    "--ctx", "100000"},
-                   environment({"KTX_FORCE_ISA=scalar"}));
+                    "--isa=scalar", "--ctx", "100000"},
+                   environment());
   ASSERT_TRUE(bench.shows("bench: pp64, 1 threads: run 1 of 1")) << bench.output();
   ASSERT_TRUE(bench.shows("bench: tg100000, 1 threads: run 1 of 1")) << bench.output();
   bench.send("\x03");

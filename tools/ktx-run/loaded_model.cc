@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "lib/support/timer.h"
+#include "lib/target/isa.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
 
 namespace ktx::tools {
@@ -19,6 +20,7 @@ runtime::EngineOptions engine_options(const EngineFlags& flags) {
   if (flags.kv_type == "f32") options.kv_type = plan::KvType::F32;
   if (flags.kv_type == "f16") options.kv_type = plan::KvType::F16;
   if (flags.kv_type == "q8") options.kv_type = plan::KvType::Q8_0;
+  options.isa = isa_from_name(flags.isa);
   if (flags.ctx > 0) options.ctx = flags.ctx;
   if (flags.max_batch > 0) options.max_batch = flags.max_batch;
   if (flags.chunk_tokens > 0) options.chunk_tokens = flags.chunk_tokens;

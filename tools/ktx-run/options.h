@@ -17,6 +17,7 @@ struct EngineFlags {
   std::string precision;     // "", "exact" or "fast"
   std::string pin;           // "", "auto", "on" or "off"
   std::string kv_type;       // "", "f32", "f16" or "q8"
+  std::string isa;           // "": the best
   int64_t ctx = 0;           // 0: the plan's default
   int64_t max_batch = 0;     // 0: the plan's default
   int64_t chunk_tokens = 0;  // 0: the plan's choice

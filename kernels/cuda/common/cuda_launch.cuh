@@ -40,9 +40,10 @@ inline Status check_workspace(const char* op, int64_t has, int64_t needs) {
                std::to_string(needs)};
 }
 
-// Whether kernels may start while the ones before them drain: on sm_90 and newer, unless
-// KTX_CUDA_OVERLAP=0.
-bool overlap_launches();
+// Whether kernels may start while the ones before them drain: on sm_90 and newer.
+inline bool overlap_launches() {
+  return compute_capability() >= 90;
+}
 
 // Launches with `shared` bytes of dynamic shared memory, blocks in clusters of `cluster` along
 // x (more than 1: sm_90 and newer). Above 48 KiB, a kernel's static shared memory included

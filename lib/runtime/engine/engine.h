@@ -62,7 +62,7 @@ struct EngineOptions {
   std::optional<int64_t> chunk_tokens;     // most tokens in a step
   bool all_logits = false;                 // room for the logits of every token of a step
   int64_t sequence_logits = 1;             // else for so many of each sequence
-  std::optional<Isa> isa;                  // else KTX_FORCE_ISA, else the best
+  std::optional<Isa> isa;                  // else the best of the machine
   bool verify = false;                     // check the hashes of all weights first
   bool huge_pages = false;                 // copy the plan into huge pages instead of mapping it
   // Of plans with GPUs: whether steps of few tokens are captured as graphs, and whether

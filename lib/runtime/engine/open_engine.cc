@@ -17,14 +17,6 @@
 namespace ktx::runtime {
 namespace {
 
-Result<Isa> pick_isa(const EngineOptions& options) {
-  if (!options.isa) return choose_isa();
-  if (*options.isa > detect_isa()) {
-    return Error{fmt::format("this machine has no {}", name(*options.isa))};
-  }
-  return *options.isa;
-}
-
 // The requirements that a plan's layouts have.
 Status check_isa(const plan::PlanView& plan, Isa isa) {
   for (const std::string& needed : plan.target.required_isa) {
@@ -132,7 +124,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
     if (gpus) KTX_TRY(size_for_gpus(plan, options, s.sizes));
     const std::optional<uint64_t> available = target::available_memory();
     if (available) KTX_TRY(check_fit(*available, host.cpu.memory_bytes, s.sizes));
-    s.isa = KTX_TRY(pick_isa(options));
+    s.isa = options.isa ? KTX_TRY(usable_isa(name(*options.isa))) : detect_isa();
     KTX_TRY(check_isa(plan, s.isa));
 
     const plan::RunShape& shape = s.sizes.shape;

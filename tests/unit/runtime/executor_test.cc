@@ -20,7 +20,7 @@ struct Bound {
     bound = bind(file.view(), kv,
                  {.arena = arena.data(),
                   .buffer_offsets = layout.offsets,
-                  .isa = choose_isa().take(),
+                  .isa = detect_isa(),
                   .threads = threads})
                 .take();
   }
