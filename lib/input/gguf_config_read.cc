@@ -253,6 +253,7 @@ std::optional<ConfigScalar> read_expert_size(GgufKeys& keys, std::string_view ke
   for (const char* leaf : {"ffn_gate_exps.weight", "ffn_gate.0.weight"}) {
     if (const GgufTensor* tensor = keys.any_layer(leaf)) return tensor->shape[1];
   }
+  if (const GgufTensor* both = keys.any_layer("ffn_gate_up_exps.weight")) return both->shape[1] / 2;
   return std::nullopt;
 }
 

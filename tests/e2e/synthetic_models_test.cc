@@ -10,10 +10,10 @@
 
 #include "lib/arch/build_graph.h"
 #include "lib/input/gguf_config.h"
-#include "lib/input/gguf_writer.h"
 #include "lib/reference/interpreter.h"
 #include "lib/runtime/engine/engine.h"
 #include "tests/support/diag_text.h"
+#include "tests/support/fused_gguf.h"
 #include "tests/support/host_gpu.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_program.h"
@@ -141,59 +141,11 @@ TEST_P(SyntheticModels, GiveTheInterpretersLogitsOnAGpu) {
   compare("all-gpu.yaml", options);
 }
 
-using Bytes = std::vector<std::byte>;
-
-void append(Bytes& out, std::span<const std::byte> more) {
-  out.insert(out.end(), more.begin(), more.end());
-}
-
-// The F32 tensors of `gguf`, but with q, k and v as one, and gate and up of the experts.
-void fuse_tensors(const input::GgufFile& gguf, const std::string& path) {
-  input::GgufWriter writer;
-  for (const input::GgufValue& value : gguf.metadata()) writer.copy(value);
-  for (const input::GgufTensor& tensor : gguf.tensors()) {
-    const std::string name(tensor.name);
-    const auto with = [&](std::string_view part, std::string_view other) {
-      std::string out = name;
-      return out.replace(name.find(part), part.size(), other);
-    };
-    std::vector<int64_t> shape(tensor.shape.begin(), tensor.shape.begin() + tensor.n_dims);
-    Bytes bytes;
-    if (name.find(".attn_k.") != name.npos || name.find(".attn_v.") != name.npos ||
-        name.find(".ffn_up_exps.") != name.npos) {
-      continue;
-    }
-    if (name.find(".attn_q.") != name.npos) {
-      shape.back() = 0;
-      for (const char* part : {".attn_q.", ".attn_k.", ".attn_v."}) {
-        const input::GgufTensor& one = *gguf.find(with(".attn_q.", part));
-        append(bytes, one.bytes);
-        shape.back() += one.shape[one.n_dims - 1];
-      }
-      writer.add_tensor(with(".attn_q.", ".attn_qkv."), DType::F32, shape, std::move(bytes));
-    } else if (name.find(".ffn_gate_exps.") != name.npos) {
-      const input::GgufTensor& up = *gguf.find(with(".ffn_gate_exps.", ".ffn_up_exps."));
-      const size_t one = tensor.bytes.size() / static_cast<size_t>(shape[2]);
-      for (size_t at = 0; at < tensor.bytes.size(); at += one) {
-        append(bytes, tensor.bytes.subspan(at, one));
-        append(bytes, up.bytes.subspan(at, one));
-      }
-      shape[1] *= 2;
-      writer.add_tensor(with(".ffn_gate_exps.", ".ffn_gate_up_exps."), DType::F32, shape,
-                        std::move(bytes));
-    } else {
-      append(bytes, tensor.bytes);
-      writer.add_tensor(name, tensor.dtype, shape, std::move(bytes));
-    }
-  }
-  ASSERT_TRUE(writer.write(path));
-}
-
 TEST_P(SyntheticModels, GiveTheSameLogitsFromFusedTensors) {
   const auto gguf = input::GgufFile::open(dir_.path("m.gguf"));
   ASSERT_TRUE(gguf.ok()) << gguf.error().message;
   if (!gguf->has("blk.0.attn_k.weight")) GTEST_SKIP() << "latent attention, or fused already";
-  fuse_tensors(*gguf, dir_.path("fused.gguf"));
+  ASSERT_TRUE(fuse_tensors(*gguf, dir_.path("fused.gguf")));
   compare("cpu-only.yaml", {}, "fused.gguf");
   ASSERT_EQ(run_program({ktx_run(), "inspect", dir_.path("m.ktxplan"), "--export-gguf",
                          dir_.path("out.gguf")})
