@@ -57,7 +57,7 @@ Status complete_model(ServedModel& model, const std::string& plan_path) {
   }
   model.reasoning = text::detect_reasoning(source);
   if (model.reasoning) {
-    const auto open = model.tokenizer->find(model.reasoning->open);
+    const auto open = model.tokenizer->find(model.reasoning->open_token);
     const auto close = model.tokenizer->find(model.reasoning->close);
     if (open && close) {
       ReasoningTokens& tokens = model.reasoning_tokens.emplace();

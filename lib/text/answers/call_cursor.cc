@@ -66,6 +66,16 @@ CallState CallCursor::until(std::string_view marker, std::string_view& out) {
   return CallState::Call;
 }
 
+CallState CallCursor::word(std::string_view& out) {
+  const size_t found = text_.find_first_of(",}] \t\r\n", at_);
+  const size_t end = std::min(found, text_.size());
+  if (end - at_ > kMaxToolNameBytes) return CallState::No;
+  if (found == std::string_view::npos) return at_most();
+  out = text_.substr(at_, found - at_);
+  at_ = found;
+  return CallState::Call;
+}
+
 CallState CallCursor::json(std::string_view& out) {
   if (at_end()) return at_most();
   const size_t begin = at_;

@@ -32,6 +32,8 @@ class CallCursor {
   CallState closer(std::string_view wanted);
   // What stands in front of `marker`, and not the marker itself.
   CallState until(std::string_view marker, std::string_view& out);
+  // What stands in front of a blank, a comma or a closing bracket: a number, true, false, null.
+  CallState word(std::string_view& out);
   // A JSON object or array, by its brackets.
   CallState json(std::string_view& out);
   // What stands in front of `marker`, of any length; goes behind the marker.

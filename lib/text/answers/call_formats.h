@@ -39,6 +39,11 @@ inline constexpr InvokeTags kDsmlTags = {"<｜DSML｜function_calls>", "</｜DSM
                                          "<｜DSML｜invoke ",         "</｜DSML｜invoke>",
                                          "<｜DSML｜parameter ",      "</｜DSML｜parameter>"};
 
+inline constexpr std::string_view kGemmaCall = "<|tool_call>call:";
+inline constexpr std::string_view kGemmaCallEnd = "<tool_call|>";
+inline constexpr std::string_view kGemmaQuote = "<|\"|>";
+inline constexpr std::string_view kGemmaResponse = "<|tool_response>";
+
 using CallReader = CallState (*)(CallCursor& in, std::span<const OfferedTool> tools,
                                  CallRead& read);
 
@@ -54,5 +59,8 @@ CallState read_glm(CallCursor& in, std::span<const OfferedTool> tools, CallRead&
 CallState read_qwen_coder(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
 CallState read_minimax(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
 CallState read_dsml(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
+
+// call_formats_gemma.cc: JSON with bare keys and quotes of its own.
+CallState read_gemma(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
 
 }  // namespace ktx::text

@@ -8,9 +8,10 @@ namespace ktx::text {
 namespace {
 
 constexpr ReasoningTags kKnownTags[] = {
-    {"<think>", "</think>"},  // DeepSeek R1 and V3.1, Qwen3, GLM
-    {"◁think▷", "◁/think▷"},  // Kimi
-    {"[THINK]", "[/THINK]"},  // Magistral
+    {"<think>", "</think>"},                            // DeepSeek R1 and V3.1, Qwen3, GLM
+    {"◁think▷", "◁/think▷"},                            // Kimi
+    {"[THINK]", "[/THINK]"},                            // Magistral, Ministral
+    {"<|channel>thought", "<channel|>", "<|channel>"},  // Gemma 4
 };
 
 size_t space_at_begin(std::string_view text) {

@@ -19,6 +19,8 @@ namespace ktx::text {
 struct ReasoningTags {
   std::string_view open = "<think>";
   std::string_view close = "</think>";
+  // The control token that `open` begins with, where it is more than one token.
+  std::string_view open_token = open;
 };
 
 // The tags that a chat template speaks of; nothing when its model does not reason.

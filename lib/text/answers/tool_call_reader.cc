@@ -18,6 +18,9 @@ constexpr std::string_view kMiniMaxOpeners[] = {kMiniMaxTags.section, kMiniMaxTa
 constexpr std::string_view kMiniMaxTrailers[] = {kMiniMaxTags.section_end};
 constexpr std::string_view kDsmlOpeners[] = {kDsmlTags.section, kDsmlTags.invoke};
 constexpr std::string_view kDsmlTrailers[] = {kDsmlTags.section_end};
+constexpr std::string_view kGemmaOpeners[] = {kGemmaCall};
+// What the model goes on with where nobody stops it: the place of the result.
+constexpr std::string_view kGemmaTrailers[] = {kGemmaResponse};
 constexpr std::string_view kLlama3Trailers[] = {";"};
 constexpr std::string_view kQwenCoderTrailers[] = {"</tool_call>"};
 constexpr std::string_view kDeepSeekTrailers[] = {kCallsEnd};
@@ -39,6 +42,7 @@ constexpr CallFormat kFormats[] = {
     {ToolCallFormat::QwenCoder, kQwenCoderOpeners, kQwenCoderTrailers, read_qwen_coder, true},
     {ToolCallFormat::MiniMax, kMiniMaxOpeners, kMiniMaxTrailers, read_minimax, true},
     {ToolCallFormat::Dsml, kDsmlOpeners, kDsmlTrailers, read_dsml, true},
+    {ToolCallFormat::Gemma, kGemmaOpeners, kGemmaTrailers, read_gemma, true},
 };
 
 // Null: a model that makes no calls.

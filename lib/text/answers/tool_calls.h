@@ -20,6 +20,7 @@
 //   MiniMax   <minimax:tool_call><invoke name="n"><parameter name="k">v</parameter>…</invoke>…
 //   Dsml      <｜DSML｜function_calls><｜DSML｜invoke name="n"><｜DSML｜parameter name="k"
 //             string="true">v</｜DSML｜parameter>…</｜DSML｜invoke>…     (DeepSeek-V3.2)
+//   Gemma     <|tool_call>call:n{k:<|"|>v<|"|>,k:[1,true]}<tool_call|>     (Gemma 4)
 //   Harmony   <|channel|>commentary to=functions.n<|message|>{…}<|call|>     (harmony.h)
 //
 // By default a call is emitted as a whole, with its last byte. So a text that turns out not to
@@ -54,6 +55,7 @@ enum class ToolCallFormat {
   QwenCoder,
   MiniMax,
   Dsml,
+  Gemma,
   Harmony,  // read by HarmonyParser; ToolCallParser passes it on as text
 };
 

@@ -168,6 +168,30 @@ const Case kCases[] = {
      "</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke name=\"f\">\n</｜DSML｜invoke>\n"
      "</｜DSML｜function_calls>",
      "So.|g {\"x\": \"42\", \"y\": [1]}|f {}"},
+    // Ministral 3 and Devstral: each call behind a marker of its own
+    {Mistral, "I look.[TOOL_CALLS]f[ARGS]{\"s\": \"[TOOL_CALLS]\"}[TOOL_CALLS]g[ARGS]{}",
+     "I look.|f {\"s\":\"[TOOL_CALLS]\"}|g {}"},
+    {Mistral, "[TOOL_CALLS]f[ARGS]", "[TOOL_CALLS]f[ARGS]"},
+    {Mistral, "[TOOL_CALLS]f[ARGS]no", "[TOOL_CALLS]f[ARGS]no"},
+    {Mistral, "[TOOL_CALLS]f[ARGS]{\"s\": 1", "[TOOL_CALLS]f[ARGS]{\"s\": 1"},
+    // Gemma 4
+    {Gemma,
+     "I look.\n<|tool_call>call:f{a:42,s:<|\"|>42 } \"x\", \\<|\"|>}<tool_call|><|tool_call>call:g{}"
+     "<tool_call|>",
+     "I look.|f {\"a\": 42, \"s\": \"42 } \\\"x\\\", \\\\\"}|g {}"},
+    {Gemma,
+     "<|tool_call>call:g{ x : [1, -2.5e3 ,<|\"|>é<|\"|>,{<|\"|>y z<|\"|>:null,t:true}, []], d:{} }"
+     "<tool_call|><|tool_response>",
+     "|g {\"x\": [1, -2.5e3, \"é\", {\"y z\": null, \"t\": true}, []], \"d\": {}}"},
+    {Gemma, "<|tool_call>call:g{x:1}<tool_", "|g {\"x\": 1}"},
+    {Gemma, "<|tool_call>call:g{x:1", "<|tool_call>call:g{x:1"},
+    {Gemma, "<|tool_call>call:g{x:y}<tool_call|>", "<|tool_call>call:g{x:y}<tool_call|>"},
+    {Gemma, "<|tool_call>call:g{x:\"y\"}<tool_call|>", "<|tool_call>call:g{x:\"y\"}<tool_call|>"},
+    {Gemma, "<|tool_call>call:g{x:1,}<tool_call|>", "<|tool_call>call:g{x:1,}<tool_call|>"},
+    {Gemma, "<|tool_call>call:g{x:1 y:2}<tool_call|>", "<|tool_call>call:g{x:1 y:2}<tool_call|>"},
+    {Gemma, "<|tool_call>call:{}<tool_call|>", "<|tool_call>call:{}<tool_call|>"},
+    {Gemma, "<|tool_call>call: no", "<|tool_call>call: no"},
+    {Gemma, "<|tool_call> no", "<|tool_call> no"},
 };
 
 TEST(ToolCallParser, ReadsEachFormHoweverTheTextIsCut) {
@@ -191,6 +215,7 @@ TEST(ToolCallParser, StreamsWhatItWouldGiveWhole) {
     }
     // Where the whole parser sees text, a stream may have believed in a call.
     if (std::string_view(c.want).find('|') == std::string_view::npos) continue;
+    if (c.format == Gemma && std::string_view(c.want) == c.text) continue;  // bars of its markers
     if (std::string_view(c.text).find("\"{\\") != std::string_view::npos) continue;
     EXPECT_EQ(without_blanks(whole), without_blanks(c.want)) << c.text;
   }
@@ -269,15 +294,23 @@ TEST(ToolCallParser, AnyCutOfAnyTextGivesTheSame) {
                                             "f<arg_key>",
                                             "a</arg_key><arg_value>",
                                             "</arg_value>",
+                                            "<|tool_call>call:f{",
+                                            "<|tool_call>call:f{s:",
+                                            "<|\"|>",
+                                            "a:1",
+                                            ",",
+                                            "[1,",
+                                            "}<tool_call|>",
+                                            "<|tool_response>",
                                             "{\"name\": \"f\", \"arguments\": {",
                                             "<",
                                             "é"};
   std::mt19937 random(11);
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < 4000; ++round) {
     std::string text;
     for (int n = static_cast<int>(random() % 9); n > 0; --n)
       text += kPieces[random() % kPieces.size()];
-    const auto format = static_cast<ToolCallFormat>(1 + random() % 9);
+    const auto format = static_cast<ToolCallFormat>(1 + random() % 10);
     const std::string whole = parse(format, {text}), streamed = stream(format, {text});
     for (const auto& pieces : ktx::testing::cuts(text, 3)) {
       ASSERT_EQ(parse(format, pieces), whole) << format_name(format) << ": " << text;
@@ -308,6 +341,13 @@ TEST(ToolCallParser, ArgumentsNestedTooDeepComeOutAsText) {
   const std::string text =
       "<tool_call>{\"name\": \"f\", \"arguments\": \"" + open + "\"}</tool_call>";
   EXPECT_EQ(parse(Hermes, {text}), text);
+}
+
+TEST(ToolCallParser, ValuesNestedTooDeepComeOutAsText) {
+  const std::string text = "<|tool_call>call:f{a:" + std::string(50'000, '[') +
+                           std::string(50'000, ']') + "}<tool_call|>";
+  EXPECT_EQ(parse(Gemma, {text}), text);
+  EXPECT_EQ(parse(Gemma, {text.substr(0, 40'000)}), text.substr(0, 40'000));
 }
 
 TEST(ToolCallParser, HostileTextTakesLinearTime) {

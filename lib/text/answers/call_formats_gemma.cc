@@ -1,0 +1,132 @@
+// Tool calls of Gemma 4: a notation of its own for the arguments, which becomes JSON.
+//
+//   <|tool_call>call:f{city:<|"|>Paris<|"|>,days:[1,2],deep:{x:true}}<tool_call|>
+//     ->  f {"city": "Paris", "days": [1, 2], "deep": {"x": true}}
+#include "lib/text/answers/call_formats.h"
+
+namespace ktx::text {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kMaxDepth = 64;
+
+// Adds the values of a call to a text of JSON. Nothing is taken back: while the call grows, the
+// text of its whole members is the beginning of what it will be.
+class GemmaArguments {
+ public:
+  GemmaArguments(CallCursor& in, CallRead& read) : in_(in), read_(read) {}
+
+  // From its opening bracket to behind its closing one.
+  CallState object(int depth) {
+    KTX_STEP(open("{", depth));
+    for (bool first = true;; first = false) {
+      if (depth == 0) read_.arguments = json_;
+      const CallState end = closes("}");
+      if (end != CallState::No) return end;
+      if (!first) KTX_STEP(comma());
+      KTX_STEP(key());
+      KTX_STEP(value(depth));
+    }
+  }
+  const std::string& json() const { return json_; }
+
+ private:
+  CallState open(std::string_view bracket, int depth) {
+    if (depth > kMaxDepth) return CallState::No;
+    in_.space();
+    KTX_STEP(in_.literal(bracket));
+    json_ += bracket;
+    return CallState::Call;
+  }
+
+  CallState closes(std::string_view bracket) {
+    in_.space();
+    KTX_STEP(in_.literal(bracket));
+    json_ += bracket;
+    return CallState::Call;
+  }
+
+  CallState comma() {
+    in_.space();
+    KTX_STEP(in_.literal(","));
+    json_ += ", ";
+    return CallState::Call;
+  }
+
+  CallState list(int depth) {
+    KTX_STEP(open("[", depth));
+    for (bool first = true;; first = false) {
+      const CallState end = closes("]");
+      if (end != CallState::No) return end;
+      if (!first) KTX_STEP(comma());
+      KTX_STEP(value(depth));
+    }
+  }
+
+  // A bare word, or a string.
+  CallState key() {
+    std::string_view name;
+    in_.space();
+    const CallState quoted = in_.literal(kGemmaQuote);
+    if (quoted == CallState::More) return quoted;
+    if (quoted == CallState::Call) KTX_STEP(in_.value(kGemmaQuote, name));
+    std::string_view bare;
+    KTX_STEP(in_.until(":", bare));
+    if (bare.find_first_of("{}[],<\n") != std::string_view::npos) return CallState::No;
+    KTX_STEP(in_.literal(":"));
+    if (quoted == CallState::No) name = trimmed(bare);
+    if (name.empty()) return CallState::No;
+    json_ += print(name) + ": ";
+    return CallState::Call;
+  }
+
+  CallState value(int depth) {
+    in_.space();
+    if (in_.at_end()) return in_.at_most();
+    if (in_.next() == '{') return object(depth + 1);
+    if (in_.next() == '[') return list(depth + 1);
+    if (in_.next() == '<') {
+      std::string_view text;
+      KTX_STEP(in_.literal(kGemmaQuote));
+      KTX_STEP(in_.value(kGemmaQuote, text));
+      json_ += print(text);
+      return CallState::Call;
+    }
+    std::string_view word;
+    KTX_STEP(in_.word(word));
+    const Json parsed = parse_call_json(word);
+    if (parsed.is_discarded() || parsed.is_structured() || parsed.is_string()) {
+      return CallState::No;
+    }
+    json_ += word;
+    return CallState::Call;
+  }
+
+  static std::string print(std::string_view text) {
+    return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+
+  CallCursor& in_;
+  CallRead& read_;
+  std::string json_;
+};
+
+}  // namespace
+
+CallState read_gemma(CallCursor& in, std::span<const OfferedTool>, CallRead& read) {
+  std::string_view name;
+  KTX_STEP(in.literal(kGemmaCall));
+  KTX_STEP(in.until("{", name));
+  name = trimmed(name);
+  if (name.empty() || name.find_first_of(" \n<\"") != std::string_view::npos) return CallState::No;
+  read.begun = true;
+  read.name = name;
+  GemmaArguments arguments(in, read);
+  KTX_STEP(arguments.object(0));
+  KTX_STEP(in.closer(kGemmaCallEnd));
+  read.calls.push_back({std::string(name), arguments.json(), ""});
+  return CallState::Call;
+}
+
+}  // namespace ktx::text
