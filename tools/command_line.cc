@@ -1,6 +1,7 @@
 #include "tools/command_line.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -116,6 +117,13 @@ class Parser {
       line_.help = true;
     } else if (flag.name == "version" || flag.name == "V") {
       line_.version = true;
+    } else if (flag.name == "man-page") {
+      line_.man_page = true;
+    } else if (flag.name == "completion") {
+      const bool next = !flag.value && i + 1 < args_.size();
+      line_.completion = flag.value ? std::string(*flag.value) : next ? args_[++i] : "";
+      if (line_.completion.empty())
+        mistake("--completion takes the name of a shell: bash, zsh, fish");
     } else {
       const OptionInfo* other = find(flag.name, /*of_any_command=*/true);
       if (other && takes_next(*other, flag)) ++i;

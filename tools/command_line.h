@@ -60,7 +60,8 @@ struct Given {
 struct ParsedLine {
   int command = -1;
   bool command_first = true;  // no word stands before it
-  bool help = false, version = false;
+  bool help = false, version = false, man_page = false;
+  std::string completion;  // the shell of --completion
   std::vector<Given> given;
   std::vector<std::string> words;  // neither an option, its value nor the command
   std::vector<std::string> mistakes;

@@ -1,6 +1,7 @@
 #include "lib/launches/verify_launches.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>

@@ -4,6 +4,7 @@
 // ktx computes every module with its own kernels, so much that breaks KTransformers is harmless
 // here and reported as a note; with --dialect=ktransformers it is an error.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>

@@ -1,6 +1,7 @@
 #include "lib/passes/dead_rules.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>

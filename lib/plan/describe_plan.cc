@@ -1,6 +1,7 @@
 #include "lib/plan/describe_plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>

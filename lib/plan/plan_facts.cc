@@ -1,6 +1,7 @@
 #include "lib/plan/plan_facts.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 #include <type_traits>

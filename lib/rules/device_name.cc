@@ -1,6 +1,7 @@
 #include "lib/rules/device_name.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>

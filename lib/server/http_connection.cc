@@ -117,7 +117,8 @@ asio::awaitable<bool> HttpServer::Core::answer(Stream& stream, QueuedReply& repl
     if (gone) co_return false;
     if (!text.empty()) {
       lowest.expires_after(std::chrono::seconds(options.write_seconds));
-      const auto [error, size] = co_await asio::async_write(stream, asio::buffer(text), kAwait);
+      beast::error_code error;
+      const size_t size = co_await asio::async_write(stream, asio::buffer(text), await_into(error));
       sent += static_cast<int64_t>(size);
       if (error) {
         reply.set_gone();
@@ -128,7 +129,8 @@ asio::awaitable<bool> HttpServer::Core::answer(Stream& stream, QueuedReply& repl
     }
     if (last) co_return reply.keep_alive();
     lowest.expires_never();
-    co_await reply.wake_timer().async_wait(kAwait);
+    beast::error_code woken;  // "cancelled"
+    co_await reply.wake_timer().async_wait(await_into(woken));
   }
 }
 
@@ -136,7 +138,8 @@ template <class Stream>
 asio::awaitable<void> HttpServer::Core::refuse(Stream& stream, const HttpFault& fault) {
   const std::string text = plain_error(fault);
   beast::get_lowest_layer(stream).expires_after(std::chrono::seconds(5));
-  co_await asio::async_write(stream, asio::buffer(text), kAwait);
+  beast::error_code ignored;
+  co_await asio::async_write(stream, asio::buffer(text), await_into(ignored));
   co_await linger(stream);
 }
 
@@ -151,7 +154,8 @@ asio::awaitable<void> HttpServer::Core::linger(Stream& stream) {
   std::string sink(kHeadPart, '\0');
   const Clock::time_point until = Clock::now() + std::chrono::seconds(2);
   while (Clock::now() < until) {
-    const auto [error, size] = co_await lowest.async_read_some(asio::buffer(sink), kAwait);
+    beast::error_code error;
+    co_await lowest.async_read_some(asio::buffer(sink), await_into(error));
     if (error) break;
   }
 }
@@ -188,8 +192,9 @@ asio::awaitable<bool> HttpServer::Core::read_head_of(Stream& stream, Arrival& ar
       begun = begun || scan.begun();
       const size_t held = buffer.size();
       buffer.resize(held + kHeadPart);
-      const auto [error, size] =
-          co_await stream.async_read_some(asio::buffer(buffer.data() + held, kHeadPart), kAwait);
+      beast::error_code error;
+      const size_t size = co_await stream.async_read_some(
+          asio::buffer(buffer.data() + held, kHeadPart), await_into(error));
       buffer.resize(held + size);
       if (arrival.dropped()) co_return false;
       if (limit->late()) {
@@ -221,7 +226,8 @@ asio::awaitable<bool> HttpServer::Core::read_body_of(Stream& stream, Arrival& ar
   if (expects_continue && !body.done() && !fault) {
     const std::string go_on = "HTTP/1.1 100 Continue\r\n\r\n";
     lowest.expires_after(std::chrono::seconds(options.write_seconds));
-    co_await asio::async_write(stream, asio::buffer(go_on), kAwait);
+    beast::error_code ignored;
+    co_await asio::async_write(stream, asio::buffer(go_on), await_into(ignored));
   }
   if (!body.done() && !fault) {
     const Clock::time_point end = Clock::now() + std::chrono::seconds(options.body_seconds);
@@ -236,7 +242,8 @@ asio::awaitable<bool> HttpServer::Core::read_body_of(Stream& stream, Arrival& ar
         break;
       }
       buffer.resize(part);
-      const auto [error, size] = co_await stream.async_read_some(asio::buffer(buffer), kAwait);
+      beast::error_code error;
+      const size_t size = co_await stream.async_read_some(asio::buffer(buffer), await_into(error));
       buffer.resize(size);
       if (size == part) part = std::min(4 * part, kBodyPart);
       // Let go of at once: its memory is another's by now.

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <atomic>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
@@ -32,8 +32,10 @@ using asio::ip::tcp;
 using PlainStream = beast::tcp_stream;
 using TlsStream = beast::ssl_stream<beast::tcp_stream>;
 
-// co_await with the error as a value.
-inline constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+// co_await with the error as a value. (Boost 1.74 has no as_tuple.)
+inline auto await_into(beast::error_code& error) {
+  return asio::redirect_error(asio::use_awaitable, error);
+}
 
 struct HttpServer::Core : std::enable_shared_from_this<Core> {
   Core(HttpOptions options, Handler handler)

@@ -80,20 +80,23 @@ asio::awaitable<void> HttpServer::Core::start(tcp::socket socket) {
     co_return;
   }
   beast::get_lowest_layer(*encrypted).expires_after(std::chrono::seconds(15));
-  const auto [error] = co_await encrypted->async_handshake(asio::ssl::stream_base::server, kAwait);
+  beast::error_code error;
+  co_await encrypted->async_handshake(asio::ssl::stream_base::server, await_into(error));
   if (!error && !arrival.dropped()) co_await serve(*encrypted, arrival);
 }
 
 asio::awaitable<void> HttpServer::Core::accept() {
   const auto self = shared_from_this();
   while (acceptor.is_open()) {
-    auto [error, socket] = co_await acceptor.async_accept(kAwait);
+    beast::error_code error;
+    tcp::socket socket = co_await acceptor.async_accept(await_into(error));
     if (error == asio::error::operation_aborted || draining) break;
     if (error) {
       // Out of descriptors: others give theirs back.
       arrivals.make_place();
       again.expires_after(std::chrono::milliseconds(50));
-      co_await again.async_wait(kAwait);
+      beast::error_code woken;
+      co_await again.async_wait(await_into(woken));
       continue;
     }
     if (connections >= options.connections && !arrivals.make_place()) {

@@ -1,5 +1,6 @@
 // The text form of a step graph: one line per item, words of key=value.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "lib/steps/step_graph.h"
 #include "lib/steps/step_text.h"

@@ -2,6 +2,7 @@
 #include "lib/launches/verify_launches.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

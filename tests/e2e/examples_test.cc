@@ -29,7 +29,7 @@ constexpr const char* kRules = "- match: {kind: experts}\n  replace: {device: cp
 std::string command_of(std::string_view line) {
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
   std::string_view program = line;
-  if (program.starts_with("build-release/")) program.remove_prefix(14);
+  if (program.starts_with("build/")) program.remove_prefix(6);
   const bool is_one = program.starts_with("ktx-compile ") || program.starts_with("ktx-run ");
   return is_one ? std::string(line) : "";
 }
@@ -112,7 +112,7 @@ class Examples : public ::testing::Test {
     fs::create_symlink(model_gguf(kModel), dir_.path("model.gguf"));
     fs::create_symlink(model_dir(kModel) + "/config.json", dir_.path("config.json"));
     fs::create_symlink(source_dir() + "/rules", dir_.path("rules"));
-    fs::create_symlink(binary_dir(), dir_.path("build-release"));
+    fs::create_symlink(binary_dir(), dir_.path("build"));
     dir_.write("rules.yaml", kRules);
     dir_.write("prompt.txt", "Once upon a time");
     dir_.write("case.json", kCase);

@@ -10,8 +10,8 @@
 #include "lib/rules/checks.h"
 #include "lib/support/strings.h"
 #include "lib/text/chat_template/template_var.h"
+#include "tools/about.h"
 #include "tools/finish.h"
-#include "tools/help_text.h"
 #include "tools/ktx-compile/compile_commands.h"
 #include "tools/ktx-compile/given_files.h"
 
@@ -128,17 +128,11 @@ Options read_options(const ParsedLine& line, Mistakes& mistakes) {
   return options;
 }
 
-// --help, `help` and --version.
-bool print_help(const ParsedLine& line) {
+// `ktx-compile help`, where no file is called so.
+bool wants_help(const ParsedLine& line) {
   std::error_code error;
-  const bool word =
-      line.words.size() == 1 && line.words[0] == "help" && !std::filesystem::exists("help", error);
-  if (line.help || word) {
-    fmt::print("{}", help_text(ktx_compile_tool(), 0));
-  } else if (line.version) {
-    fmt::print("ktx-compile {}\n", KTX_VERSION);
-  }
-  return line.help || word || line.version;
+  return line.words.size() == 1 && line.words[0] == "help" &&
+         !std::filesystem::exists("help", error);
 }
 
 }  // namespace
@@ -147,8 +141,8 @@ std::optional<Options> parse_options(int argc, char** argv, int& status) {
   const std::vector<std::string> args(argv + 1, argv + std::max(argc, 1));
   const ParsedLine line = parse_line(ktx_compile_tool(), args);
   status = 0;
-  if (print_help(line)) return std::nullopt;
   Mistakes mistakes = line.mistakes;
+  if (print_about(ktx_compile_tool(), line, wants_help(line), mistakes)) return std::nullopt;
   std::optional<Options> options;
   if (mistakes.empty()) options = read_options(line, mistakes);
   if (mistakes.empty()) return options;

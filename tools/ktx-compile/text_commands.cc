@@ -1,6 +1,7 @@
 #include "tools/ktx-compile/text_commands.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "lib/input/gguf.h"
 #include "lib/input/model_source.h"

@@ -1,5 +1,6 @@
 // ktx-run chat: a conversation at a terminal.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>

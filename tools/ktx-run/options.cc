@@ -7,8 +7,8 @@
 
 #include "lib/support/strings.h"
 #include "lib/text/chat_template/template_var.h"
+#include "tools/about.h"
 #include "tools/finish.h"
-#include "tools/help_text.h"
 #include "tools/ktx-run/plan_words.h"
 #include "tools/ktx-run/run_commands.h"
 #include "tools/ktx-run/serve_settings.h"
@@ -81,16 +81,6 @@ void read_template_vars(Options& options, Mistakes& mistakes) {
   }
 }
 
-// --help, `help` and --version.
-bool print_help(const ParsedLine& line) {
-  if (line.help || wants_help(line)) {
-    fmt::print("{}", help_text(ktx_run_tool(), line.command));
-    return true;
-  }
-  if (line.version) fmt::print("ktx-run {}\n", KTX_VERSION);
-  return line.version;
-}
-
 Options read_options(ParsedLine& line, Mistakes& mistakes) {
   Options options;
   options.command = static_cast<Command>(line.command);
@@ -113,8 +103,8 @@ std::optional<Options> parse_options(int argc, char** argv, int& status) {
   const std::vector<std::string> args(argv + 1, argv + std::max(argc, 1));
   ParsedLine line = parse_line(ktx_run_tool(), args);
   status = 0;
-  if (print_help(line)) return std::nullopt;
   Mistakes mistakes = line.mistakes;
+  if (print_about(ktx_run_tool(), line, wants_help(line), mistakes)) return std::nullopt;
   std::optional<Options> options;
   if (mistakes.empty()) mistakes = wrong_words(line, args);
   if (mistakes.empty()) options = read_options(line, mistakes);

@@ -1,5 +1,8 @@
 #include "tools/ktx-run/plan_words.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <filesystem>
 #include <fstream>
 

@@ -1,0 +1,53 @@
+# `cmake --install` and packages:
+#
+#   cmake --install build --prefix /opt/ktx
+#   cd build && cpack -G DEB        ktx_0.1.0_amd64.deb, depends on the libraries it was linked with
+#   cd build && cpack -G TGZ        ktx-0.1.0-Linux.tar.gz, to be unpacked anywhere
+#
+# bin/ktx-compile, bin/ktx-run, include/ktx/ktx.h, lib/libktx.so, and under share/: profiles of
+# machines (found from bin/ by ../share/ktx/targets), rule files, the schema of rules, examples,
+# manual pages and completions. Those last are printed by the programs themselves.
+include(GNUInstallDirs)
+
+set(about ${CMAKE_BINARY_DIR}/about)
+file(MAKE_DIRECTORY ${about})
+foreach(program ktx-compile ktx-run)
+  install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  set(outputs)
+  foreach(shell bash zsh fish)
+    add_custom_command(OUTPUT ${about}/${program}.${shell}
+      COMMAND ${program} --completion ${shell} > ${about}/${program}.${shell}
+      DEPENDS ${program} VERBATIM)
+    list(APPEND outputs ${about}/${program}.${shell})
+  endforeach()
+  add_custom_command(OUTPUT ${about}/${program}.1
+    COMMAND ${program} --man-page > ${about}/${program}.1
+    DEPENDS ${program} VERBATIM)
+  add_custom_target(about-${program} ALL DEPENDS ${outputs} ${about}/${program}.1)
+  install(FILES ${about}/${program}.bash RENAME ${program}
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${about}/${program}.zsh RENAME _${program}
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+  install(FILES ${about}/${program}.fish
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+  install(FILES ${about}/${program}.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+endforeach()
+
+install(DIRECTORY targets rules DESTINATION ${CMAKE_INSTALL_DATADIR}/ktx)
+install(FILES docs/rules.schema.json DESTINATION ${CMAKE_INSTALL_DATADIR}/ktx)
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs FILES_MATCHING
+        PATTERN "*.md" PATTERN "examples/*")
+
+set(CPACK_PACKAGE_NAME ktx)
+set(CPACK_PACKAGE_VENDOR ktx)
+set(CPACK_PACKAGE_CONTACT "the maintainers of ktx <ktx@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "compiler, packer and runtime for language models")
+set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_GENERATOR DEB TGZ)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)  # dpkg-shlibdeps; the package dpkg-dev has it
+include(CPack)

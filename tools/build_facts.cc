@@ -1,0 +1,45 @@
+#include "tools/build_facts.h"
+
+#include <fmt/format.h>
+#include <gnu/libc-version.h>
+
+#include "build_commit.h"  // KTX_COMMIT, made by cmake/build_commit.cmake
+
+namespace ktx::tools {
+namespace {
+
+#ifdef __clang__
+constexpr std::string_view kCompiler = "clang " __clang_version__;
+#else
+constexpr std::string_view kCompiler = "g++ " __VERSION__;
+#endif
+
+// "75;80;90" as "7.5 8.0 9.0".
+std::string generations(std::string_view list) {
+  std::string out;
+  for (size_t at = 0; at < list.size();) {
+    const size_t end = std::min(list.find(';', at), list.size());
+    const std::string_view one = list.substr(at, end - at);
+    const size_t whole = one.empty() ? 0 : one.size() - 1;
+    out += fmt::format("{}{}.{}", out.empty() ? "" : " ", one.substr(0, whole), one.substr(whole));
+    at = end + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string version_text(std::string_view program) {
+  constexpr std::string_view kGpus = KTX_GPU_GENERATIONS;
+  std::string isas;
+#define KTX_ISA(id, name, needs) isas += isas.empty() ? name : " " name;
+#include "lib/target/isa.def"
+#undef KTX_ISA
+  return fmt::format(
+      "{} {}\ncommit    {}\ncompiler  {}, {}\nkernels   {}; GPUs: {}\nC library glibc {} here\n",
+      program, KTX_VERSION, KTX_COMMIT, kCompiler, KTX_BUILD_TYPE, isas,
+      kGpus.empty() ? std::string("none in this build") : generations(kGpus),
+      gnu_get_libc_version());
+}
+
+}  // namespace ktx::tools
