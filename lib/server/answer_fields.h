@@ -26,11 +26,13 @@ struct AnswerFields {
   bool ignore_eos = false;
   bool reuse_cache = true;
   double max_seconds = 0;  // the request's own deadline; 0: none
+  ReasoningLimit reasoning;
   Constraint constraint;
 };
 
-// Reads model, n, stream, max_seconds, stop, seed, sampling, max_tokens, cache_prompt, ignore_eos
-// and what constrains the answer (constraint_fields.h); mistakes are noted in `in`.
+// Reads model, n, stream, max_seconds, stop, seed, sampling, max_tokens, cache_prompt,
+// ignore_eos, reasoning_budget and what constrains the answer (constraint_fields.h); mistakes are
+// noted in `in`.
 AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in);
 
 // A spec for each of `fields.n` choices with this prompt; seeds differ. Owner and time limit are

@@ -23,6 +23,24 @@ struct AnswerJob::Choice {
   int64_t reasoning_tokens = 0;
 };
 
+namespace {
+
+// The filter of `spec`, with a budget of its reasoning where there is one.
+std::unique_ptr<runtime::TokenFilter> limit_reasoning(const ServedModel& model, AnswerSpec& spec) {
+  if (spec.reasoning_limit.tokens < 0 || !spec.split_reasoning) return std::move(spec.filter);
+  const auto answered = static_cast<size_t>(spec.answered_tokens);
+  const auto prompt = std::span<const int32_t>(spec.prompt).first(spec.prompt.size() - answered);
+  auto watch =
+      ReasoningWatch::create(*model.tokenizer, model.reasoning_form(), prompt, spec.reasoning_open);
+  if (!watch) return std::move(spec.filter);
+  auto budget = std::make_unique<ReasoningBudget>(*model.tokenizer, std::move(*watch),
+                                                  spec.reasoning_limit, std::move(spec.filter));
+  for (const int32_t id : std::span(spec.prompt).last(answered)) (void)budget->accept(id);
+  return budget;
+}
+
+}  // namespace
+
 AnswerJob::AnswerJob(std::shared_ptr<ServedModel> model, HttpReplyPtr reply)
     : model_(std::move(model)), reply_(std::move(reply)) {}
 
@@ -52,19 +70,19 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
     choices_.push_back(std::move(choice));
 
     runtime::GenerationRequest request;
+    // Where its grammar ends an answer ends.
+    if (!spec.ignore_eos || spec.filter) {
+      request.is_end = [model = model_](int32_t id) { return model->tokenizer->is_eog(id); };
+    }
+    request.filter = limit_reasoning(*model_, spec);
     request.prompt = std::move(spec.prompt);
     request.owner = std::move(spec.owner);
     request.max_tokens = spec.max_tokens;
     request.sampling = std::move(spec.sampling);
     request.logprobs = spec.logprobs;
     request.reuse_cache = spec.reuse_cache;
-    request.filter = std::move(spec.filter);
     request.sampler = spec.sampler;
     request.answered_tokens = spec.answered_tokens;
-    // Where its grammar ends an answer ends.
-    if (!spec.ignore_eos || request.filter) {
-      request.is_end = [model = model_](int32_t id) { return model->tokenizer->is_eog(id); };
-    }
     if (spec.max_seconds > 0) {
       request.deadline = std::chrono::steady_clock::now() +
                          std::chrono::microseconds(static_cast<int64_t>(spec.max_seconds * 1e6));

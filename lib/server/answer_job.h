@@ -40,6 +40,7 @@ struct AnswerSpec {
   bool stream_calls = false;  // as call_pieces
   std::vector<text::OfferedTool> tools;
   std::unique_ptr<runtime::TokenFilter> filter;
+  ReasoningLimit reasoning_limit;
   // To go on with an interrupted answer (runtime::GenerationRequest).
   std::optional<runtime::SamplerState> sampler;
   int64_t answered_tokens = 0;

@@ -1,30 +1,18 @@
 #include "lib/server/answer_reader.h"
 
-#include <algorithm>
 #include <iterator>
 #include <utility>
+
+#include "lib/server/reasoning_watch.h"
 
 namespace ktx::server {
 namespace {
 
-// In the state that the prompt leaves the answer in: its last message is open.
-text::HarmonyParser begin_harmony(const text::Tokenizer& tokenizer, const AnswerSpec& spec) {
-  text::HarmonyParser parser(spec.parse_tools ? spec.tools : std::vector<text::OfferedTool>());
-  const auto prompt = std::span<const int32_t>(spec.prompt)
-                          .first(spec.prompt.size() - static_cast<size_t>(spec.answered_tokens));
-  const auto start = tokenizer.find(text::kHarmonyStart);
-  if (!start) return parser;
-  const auto last = std::find(prompt.rbegin(), prompt.rend(), *start);
-  if (last == prompt.rend()) return parser;
-  text::Detokenizer detokenizer(tokenizer, {.special = false, .at_start = false});
-  for (auto id = last.base() - 1; id != prompt.end(); ++id) {
-    if (tokenizer.is_control(*id)) {
-      (void)parser.marker(tokenizer.piece(*id));
-    } else {
-      (void)parser.text(detokenizer.add(*id));
-    }
-  }
-  return parser;
+text::HarmonyParser harmony_of(const text::Tokenizer& tokenizer, const AnswerSpec& spec) {
+  const auto prompt = std::span<const int32_t>(spec.prompt);
+  return begin_harmony(tokenizer,
+                       prompt.first(prompt.size() - static_cast<size_t>(spec.answered_tokens)),
+                       spec.parse_tools ? spec.tools : std::vector<text::OfferedTool>());
 }
 
 void append(text::ToolCallDelta from, Piece& piece) {
@@ -50,7 +38,7 @@ AnswerReader::AnswerReader(const ServedModel& model, const AnswerSpec& spec, tex
       forced_call_(spec.forced_call),
       gathers_(!spec.stream_calls && (spec.forced_call || reads_harmony(model, spec))) {
   if (reads_harmony(model, spec)) {
-    harmony_ = begin_harmony(tokenizer_, spec);
+    harmony_ = harmony_of(tokenizer_, spec);
   } else if (spec.split_reasoning && model.reasoning) {
     reasoning_.emplace(*model.reasoning, spec.reasoning_open);
   }

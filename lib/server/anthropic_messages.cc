@@ -194,13 +194,18 @@ std::optional<ApiError> convert_message(const Json& from, Json& to) {
 
 // The request: messages, system, tools, thinking.
 std::optional<ApiError> read_conversation(const ServedModel& model, FieldReader& in,
-                                          ChatInput& input, Constraint& constraint) {
+                                          ChatInput& input, AnswerFields& fields) {
   const Json* messages = in.list("messages");
   if (messages == nullptr) in.fail("messages", "'messages' is missing");
   const Json* tools = in.list("tools");
   const Json* choice = in.get("tool_choice");
   if (const Json* thinking = in.object("thinking")) {
     input.extra["enable_thinking"] = string_or(*thinking, "type", "") == "enabled";
+    FieldReader inner(*thinking, "thinking.");
+    if (const auto most = inner.maybe_whole("budget_tokens", 0, int64_t{1} << 40)) {
+      fields.reasoning.tokens = *most;
+    }
+    if (inner.error()) in.fail("thinking", inner.error()->message);
   }
   if (in.error()) return in.error();
   Json converted = Json::array();
@@ -214,7 +219,7 @@ std::optional<ApiError> read_conversation(const ServedModel& model, FieldReader&
   if (tools != nullptr) {
     if (auto error = read_tools(*tools, ToolForm::Anthropic, input.tools)) return error;
   }
-  return apply_tool_choice(model, choice, ToolForm::Anthropic, input.tools, constraint);
+  return apply_tool_choice(model, choice, ToolForm::Anthropic, input.tools, fields.constraint);
 }
 
 // `output_config.format`, and `output_format`, as it was called before.
@@ -245,7 +250,7 @@ void post_messages(const ServerContext& context, const HttpRequest& request,
   fields.stop = in.texts("stop_sequences", text::kMaxStopStrings);
   if (in.get("max_tokens") == nullptr) in.fail("max_tokens", "'max_tokens' is missing");
   ChatInput input;
-  if (const auto error = read_conversation(model, in, input, fields.constraint)) {
+  if (const auto error = read_conversation(model, in, input, fields)) {
     return fail(*error);
   }
   std::vector<AnswerSpec> specs;
@@ -263,8 +268,8 @@ void post_count_tokens(const ServerContext& context, const HttpRequest& request,
   if (const auto error = parse_body(request.body, body)) return fail(*error);
   FieldReader in(body);
   ChatInput input;
-  Constraint constraint;
-  if (const auto error = read_conversation(*context.model, in, input, constraint)) {
+  AnswerFields fields;
+  if (const auto error = read_conversation(*context.model, in, input, fields)) {
     return fail(*error);
   }
   ChatPrompt prompt;

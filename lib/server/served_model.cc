@@ -2,32 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "lib/text/answers/harmony.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
 
 namespace ktx::server {
-namespace {
-
-std::vector<uint32_t> all_but_ends(const text::Tokenizer& tokenizer) {
-  std::vector<uint32_t> bits(static_cast<size_t>(tokenizer.size() + 31) / 32);
-  for (int32_t id = 0; id < tokenizer.size(); ++id) {
-    if (!tokenizer.is_eog(id)) bits[static_cast<size_t>(id / 32)] |= 1u << (id % 32);
-  }
-  return bits;
-}
-
-// Only control tokens can mark the parts of a message.
-bool has_harmony_tokens(const text::Tokenizer& tokenizer) {
-  for (const std::string_view marker :
-       {text::kHarmonyStart, text::kHarmonyChannel, text::kHarmonyMessage, text::kHarmonyEnd}) {
-    const auto id = tokenizer.find(marker);
-    if (!id || !tokenizer.is_control(*id)) return false;
-  }
-  return true;
-}
-
-}  // namespace
-
 bool ServedModel::is_called(const std::string& name) const {
   return name.empty() || name == id || name == id + ":latest" || name + ":latest" == id;
 }
@@ -51,11 +28,10 @@ Status complete_model(ServedModel& model, const std::string& plan_path) {
   // One that does not parse was a warning when the plan was compiled.
   if (!parsed) return {};
   model.chat_template.emplace(parsed.take());
+  const ReasoningForm form = reasoning_form(*model.tokenizer, source);
   model.tool_format = text::detect_tool_call_format(source);
-  if (model.speaks_harmony() && !has_harmony_tokens(*model.tokenizer)) {
-    model.tool_format = text::ToolCallFormat::None;
-  }
-  model.reasoning = text::detect_reasoning(source);
+  if (model.speaks_harmony() && !form.harmony) model.tool_format = text::ToolCallFormat::None;
+  model.reasoning = form.tags;
   if (model.reasoning) {
     const auto open = model.tokenizer->find(model.reasoning->open_token);
     const auto close = model.tokenizer->find(model.reasoning->close);

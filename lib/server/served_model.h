@@ -10,6 +10,7 @@
 #include "lib/runtime/engine/engine.h"
 #include "lib/runtime/scheduler/batch_scheduler.h"
 #include "lib/server/grammar_cache.h"
+#include "lib/server/reasoning_budget.h"
 #include "lib/server/reasoning_filter.h"
 #include "lib/text/answers/reasoning.h"
 #include "lib/text/answers/tool_calls.h"
@@ -27,6 +28,7 @@ struct ServedModel {
   std::optional<ReasoningTokens> reasoning_tokens;  // none: the tags are no tokens
   std::unique_ptr<GrammarCache> grammars;
   runtime::SamplingOptions sampling;                  // for what a request leaves open
+  ReasoningLimit reasoning_limit;                     // likewise
   runtime::Pooling pooling = runtime::Pooling::Last;  // of embeddings
   std::string id;                                     // "qwen3moe-q4_k_m"
   int64_t created = 0;                                // seconds since 1970
@@ -37,6 +39,7 @@ struct ServedModel {
   // Its answers are messages of channels, read token by token (text::HarmonyParser).
   bool speaks_harmony() const { return tool_format == text::ToolCallFormat::Harmony; }
   bool reasons() const { return reasoning.has_value() || speaks_harmony(); }
+  ReasoningForm reasoning_form() const { return {speaks_harmony(), reasoning}; }
   const plan::PlanFacts& facts() const { return engine->plan().facts; }
   // "model", "model:latest" and "" are all this one.
   bool is_called(const std::string& name) const;

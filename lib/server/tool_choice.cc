@@ -110,14 +110,25 @@ std::vector<text::OfferedTool> offered_tools(const Json& tools) {
   return out;
 }
 
+bool asks_for_reasoning(const ChatInput& input) {
+  const auto asked = input.extra.find("enable_thinking");
+  return asked != input.extra.end() && *asked == Json(true);
+}
+
 // Reasoning and tool calls are split off an answer to `input`.
 void use_chat_parsers(const ServedModel& model, const ChatInput& input, const ChatPrompt& prompt,
                       const Constraint& constraint, AnswerSpec& spec) {
   if (constraint.kind != Constraint::Kind::None) {
     spec.forced_call = constraint.kind == Constraint::Kind::ToolCall;
-    const auto asked = input.extra.find("enable_thinking");
-    const bool reasons =
-        prompt.reasoning_open || (asked != input.extra.end() && *asked == Json(true));
+    const bool reasons = prompt.reasoning_open || asks_for_reasoning(input);
+    if (reasons && model.speaks_harmony()) {
+      auto watch =
+          ReasoningWatch::create(*model.tokenizer, model.reasoning_form(), prompt.ids, false);
+      spec.split_reasoning = true;
+      spec.filter = std::make_unique<HarmonyFilter>(*model.tokenizer, std::move(*watch),
+                                                    std::move(spec.filter));
+      return;
+    }
     if (!reasons || !model.reasoning_tokens) return;
     spec.split_reasoning = true;
     spec.reasoning_open = prompt.reasoning_open;
@@ -196,7 +207,7 @@ std::optional<ApiError> make_chat_specs(const ServerContext& context, const Answ
   // A grammar is that of a whole answer.
   if (constraint.kind != Constraint::Kind::None) {
     input.continue_last = false;
-    input.answer_at_once = true;
+    input.answer_at_once = !asks_for_reasoning(input);
   }
   // DeepSeek's templates have another name for it.
   if (const auto asked = input.extra.find("enable_thinking");
@@ -204,10 +215,20 @@ std::optional<ApiError> make_chat_specs(const ServerContext& context, const Answ
     const Json value = *asked;
     input.extra["thinking"] = value;
   }
+  const bool is_marked = model.speaks_harmony() || model.reasoning_tokens;
+  if (fields.reasoning.tokens >= 0 && model.reasons() && !is_marked) {
+    return ApiError{400,
+                    "the reasoning of this model is not marked by tokens of its own, so that it "
+                    "cannot be limited; leave 'reasoning_budget' out",
+                    "reasoning_budget", ""};
+  }
   ChatPrompt prompt;
   if (auto error = make_prompt(model, input, prompt)) return error;
   if (auto error = make_specs(context, fields, prompt.ids, specs)) return error;
-  for (AnswerSpec& spec : specs) use_chat_parsers(model, input, prompt, constraint, spec);
+  for (AnswerSpec& spec : specs) {
+    use_chat_parsers(model, input, prompt, constraint, spec);
+    spec.reasoning_limit = fields.reasoning;
+  }
   return std::nullopt;
 }
 

@@ -213,5 +213,22 @@ TEST_F(Terminal, ReasoningIsDimOnATerminalAndAsItIsInAPipe) {
   EXPECT_TRUE(plain.shows("</think>")) << plain.output();
 }
 
+// gpt-oss: the channel of the reasoning is dim, and no name of a channel is shown.
+TEST_F(Terminal, TheChannelsOfHarmonyAreReasoningAndText) {
+  const std::string reasoner = home_.path("harmony.ktxplan");
+  ASSERT_EQ(run_program({ktx_compile(), "-q", model_gguf("gpt_oss"), "-o", reasoner}).status, 0);
+  PtyProgram program({ktx_run(), "chat", reasoner, "--temp", "0"}, environment());
+  ASSERT_TRUE(program.shows("\x1b[J> "));
+  program.send("What is 7 + 12?\r");
+  EXPECT_TRUE(program.shows("\x1b[2m")) << program.output();
+  EXPECT_TRUE(program.shows("\x1b[22m\r\n\r\n")) << program.output();
+  ASSERT_TRUE(program.shows("\x1b[J> "));
+  program.send("\x04");
+  EXPECT_EQ(program.status(), 0);
+  for (const char* hidden : {"analysis", "final", "assistant", "<|"}) {
+    EXPECT_EQ(program.output().find(hidden), std::string::npos) << program.output();
+  }
+}
+
 }  // namespace
 }  // namespace ktx::testing

@@ -48,7 +48,13 @@ Result<Answer> run_answer(runtime::Session& session, const text::Tokenizer& toke
       answer.finish = Finish::Cancelled;
       break;
     }
-    const runtime::Next next = KTX_TRY(session.next());
+    runtime::Next next;
+    const auto decided = options.budget ? options.budget->decided() : std::nullopt;
+    if (decided) {
+      next = {KTX_TRY(session.prefill({&*decided, 1})), *decided};
+    } else {
+      next = KTX_TRY(session.next());
+    }
     if (next.outcome == runtime::Outcome::Stopped) {
       answer.finish = Finish::Cancelled;
       break;
@@ -58,6 +64,7 @@ Result<Answer> run_answer(runtime::Session& session, const text::Tokenizer& toke
       break;
     }
     answer.ids.push_back(next.id);
+    if (options.budget) KTX_TRY(options.budget->accept(next.id));
     if (options.logprobs >= 0) {
       answer.logprobs.push_back(
           KTX_TRY(runtime::logprobs(session.logits(), next.id, options.logprobs)));
@@ -66,7 +73,13 @@ Result<Answer> run_answer(runtime::Session& session, const text::Tokenizer& toke
       answer.finish = Finish::Stop;
       break;
     }
-    emit(detokenizer.add(next.id));
+    if (options.on_control && tokenizer.is_control(next.id)) {
+      emit(detokenizer.finish());
+      const std::string_view token = tokenizer.piece(next.id);
+      if (options.on_control(token)) emit(std::string(token));
+    } else {
+      emit(detokenizer.add(next.id));
+    }
   }
   emit(detokenizer.finish());
   return answer;

@@ -6,9 +6,11 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lib/runtime/session/session.h"
+#include "lib/server/reasoning_budget.h"
 #include "lib/support/result.h"
 #include "lib/text/tokenizer/tokenizer.h"
 
@@ -23,7 +25,10 @@ struct AnswerOptions {
   int64_t max_tokens = -1;  // -1: no limit but the context
   int logprobs = -1;        // how many of the best tokens to note per step; -1: none
   std::function<void(const std::string&)> on_text;  // pieces of text, valid UTF-8
-  std::function<bool()> cancelled;                  // polled before each token
+  // Of a control token, as it is written: true where it is text (the tags of reasoning).
+  std::function<bool(std::string_view)> on_control;
+  server::ReasoningBudget* budget = nullptr;  // decides the tokens that end the reasoning
+  std::function<bool()> cancelled;            // polled before each token
 };
 
 struct Answer {

@@ -8,15 +8,28 @@
 
 namespace ktx::tools {
 
-AnswerView::AnswerView(const std::optional<text::ReasoningTags>& tags, const std::string& prompt) {
-  const bool shows_styles = isatty(STDOUT_FILENO) && env("TERM") != "dumb" && !env("NO_COLOR");
-  if (tags && shows_styles) {
+namespace {
+
+bool stdout_shows_styles() {
+  return isatty(STDOUT_FILENO) && env("TERM") != "dumb" && !env("NO_COLOR");
+}
+
+}  // namespace
+
+AnswerView::AnswerView(text::HarmonyParser parser)
+    : harmony_(std::move(parser)), shows_styles_(stdout_shows_styles()) {}
+
+AnswerView::AnswerView(const std::optional<text::ReasoningTags>& tags, const std::string& prompt)
+    : shows_styles_(stdout_shows_styles()) {
+  if (tags && shows_styles_) {
     splitter_.emplace(*tags, text::prompt_opens_reasoning(prompt, *tags));
   }
 }
 
 void AnswerView::add(const std::string& text) {
-  if (splitter_) {
+  if (harmony_) {
+    print(harmony_->text(text));
+  } else if (splitter_) {
     print(splitter_->add(text));
   } else {
     fmt::print("{}", text);
@@ -24,11 +37,22 @@ void AnswerView::add(const std::string& text) {
   std::fflush(stdout);
 }
 
+void AnswerView::marker(std::string_view token) {
+  if (harmony_) print(harmony_->marker(token));
+  std::fflush(stdout);
+}
+
 void AnswerView::finish() {
+  if (harmony_) print(harmony_->finish());
   if (splitter_) print(splitter_->finish());
   dim(false);
   fmt::print("\n");
   std::fflush(stdout);
+}
+
+void AnswerView::print(const text::HarmonyDelta& delta) {
+  content_ += delta.content;
+  print(text::ReasoningDelta{shows_styles_ ? delta.reasoning : "", delta.content});
 }
 
 void AnswerView::print(const text::ReasoningDelta& delta) {

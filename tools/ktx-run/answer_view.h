@@ -2,12 +2,15 @@
 //
 // On a terminal, reasoning is dim and without its tags, and an empty line separates it from the
 // content. Elsewhere, and with NO_COLOR, the text is printed as the model produced it, with
-// tags.
+// tags. In the harmony form (gpt-oss) reasoning and content are messages: elsewhere the content
+// alone is printed.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "lib/text/answers/harmony.h"
 #include "lib/text/answers/reasoning.h"
 
 namespace ktx::tools {
@@ -17,15 +20,23 @@ class AnswerView {
   // `tags`: those of the model's template, none when it does not reason. `prompt` is what the
   // template made: it may have opened the reasoning already.
   AnswerView(const std::optional<text::ReasoningTags>& tags, const std::string& prompt);
+  // `parser`: in the state that the prompt leaves the answer in.
+  explicit AnswerView(text::HarmonyParser parser);
 
   void add(const std::string& text);
-  void finish();  // and a newline
+  void marker(std::string_view token);                     // harmony: a control token
+  void finish();                                           // and a newline
+  const std::string& content() const { return content_; }  // harmony: what is no reasoning
 
  private:
   void print(const text::ReasoningDelta& delta);
+  void print(const text::HarmonyDelta& delta);
   void dim(bool on);
 
   std::optional<text::ReasoningSplitter> splitter_;  // none: as it comes
+  std::optional<text::HarmonyParser> harmony_;
+  std::string content_;
+  bool shows_styles_;
   bool dim_ = false;
   bool reasoned_ = false;
 };

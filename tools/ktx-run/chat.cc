@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cctype>
 
+#include "lib/server/reasoning_budget.h"
 #include "lib/support/env.h"
 #include "lib/support/mapped_file.h"
 #include "lib/support/strings.h"
-#include "lib/text/answers/reasoning.h"
 #include "tools/ktx-run/answer.h"
 #include "tools/ktx-run/answer_view.h"
 #include "tools/ktx-run/chat_prompt.h"
@@ -30,7 +30,7 @@ class Chat {
   Chat(const Options& options, LoadedModel& model, runtime::Session session)
       : options_(options), model_(model), session_(std::move(session)) {
     session_.keep_logits(false);
-    reasoning_tags_ = text::detect_reasoning(model.engine->plan().chat_template.source);
+    form_ = server::reasoning_form(model.tokenizer, model.engine->plan().chat_template.source);
     reset();
   }
 
@@ -172,6 +172,17 @@ class Chat {
                     prompt.tokens(), model_.engine->ctx(), larger_ctx)};
   }
 
+  // Nothing where there is none, or nothing that it could end.
+  std::optional<server::ReasoningBudget> reasoning_budget(const Prompt& prompt) const {
+    if (options_.reasoning.budget < 0) return std::nullopt;
+    const bool open = form_.tags && text::prompt_opens_reasoning(prompt.text, *form_.tags);
+    auto watch = server::ReasoningWatch::create(model_.tokenizer, form_, prompt.ids, open);
+    if (!watch) return std::nullopt;
+    return std::optional<server::ReasoningBudget>(
+        std::in_place, model_.tokenizer, std::move(*watch),
+        server::ReasoningLimit{options_.reasoning.budget, options_.reasoning.message}, nullptr);
+  }
+
   Status try_answer() {
     const Prompt prompt = KTX_TRY(make_prompt());
     session_.reset_stats();
@@ -188,8 +199,17 @@ class Chat {
       note(fmt::format("the context of {} tokens is full: the oldest {} messages were dropped",
                        model_.engine->ctx(), prompt.dropped));
     }
-    AnswerView view(reasoning_tags_, prompt.text);
+    AnswerView view = form_.harmony
+                          ? AnswerView(server::begin_harmony(model_.tokenizer, prompt.ids, {}))
+                          : AnswerView(form_.tags, prompt.text);
+    std::optional<server::ReasoningBudget> budget = reasoning_budget(prompt);
     AnswerOptions answer_options;
+    answer_options.budget = budget ? &*budget : nullptr;
+    answer_options.on_control = [&](std::string_view token) {
+      if (form_.harmony) view.marker(token);
+      return !form_.harmony && form_.tags &&
+             (token == form_.tags->open_token || token == form_.tags->close);
+    };
     answer_options.max_tokens = options_.max_tokens;
     answer_options.cancelled = interrupted;
     answer_options.on_text = [&](const std::string& piece) { view.add(piece); };
@@ -197,7 +217,7 @@ class Chat {
     view.finish();
     take_interrupt();
     if (!result) return result.error();
-    conversation_.add("assistant", result->text);
+    conversation_.add("assistant", form_.harmony ? view.content() : result->text);
     if (result->finish == Finish::Length) {
       note(fmt::format("the answer was cut off after {} tokens (-n)", options_.max_tokens));
     }
@@ -308,7 +328,7 @@ class Chat {
   LoadedModel& model_;
   runtime::Session session_;
   Conversation conversation_;
-  std::optional<text::ReasoningTags> reasoning_tags_;
+  server::ReasoningForm form_;
   bool interactive_ = false;
   bool leaving_ = false;
   bool failed_ = false;

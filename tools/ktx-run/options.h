@@ -38,6 +38,11 @@ struct SamplingFlags {
   std::optional<uint64_t> seed;  // none: from the clock
 };
 
+struct ReasoningFlags {
+  int64_t budget = -1;  // tokens; -1: no limit
+  std::string message;
+};
+
 struct ServeFlags {
   std::string config;  // file of settings
   std::string host = "127.0.0.1";
@@ -66,6 +71,7 @@ struct Options {
   std::string plan;
   EngineFlags engine;
   SamplingFlags sampling;
+  ReasoningFlags reasoning;  // chat and serve
 
   // generate
   std::optional<std::string> prompt;

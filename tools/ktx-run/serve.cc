@@ -95,6 +95,14 @@ Result<std::shared_ptr<server::ServedModel>> load(const Options& options,
   KTX_TRY(server::complete_model(*model, options.plan));
   if (options.serve.mean_pooling) model->pooling = runtime::Pooling::Mean;
   model->sampling = sampling_options(options.sampling);
+  model->reasoning_limit = {options.reasoning.budget, options.reasoning.message};
+  if (options.reasoning.budget >= 0 && model->reasons() && !model->speaks_harmony() &&
+      !model->reasoning_tokens) {
+    return Error{
+        fmt::format("{}: the reasoning of this model is not marked by tokens of its own; "
+                    "leave --reasoning-budget out",
+                    options.plan)};
+  }
   model->id = !options.serve.name.empty() ? options.serve.name
                                           : std::filesystem::path(options.plan).stem().string();
   model->created = std::chrono::duration_cast<std::chrono::seconds>(

@@ -31,6 +31,8 @@ class Detokenizer {
   std::string add(int32_t id);
   // What is held back, as U+FFFD; afterwards a new text may begin.
   std::string finish();
+  // Nothing is held back.
+  bool at_character() const { return held_.empty(); }
 
  private:
   const Tokenizer& tokenizer_;

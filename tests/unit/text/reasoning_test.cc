@@ -50,6 +50,32 @@ TEST(ReasoningSplitter, SplitsHoweverTheTextIsCut) {
   }
 }
 
+TEST(ReasoningSplitter, TakesTheTagsOfEachTemplate) {
+  const struct {
+    const char* marker;
+    const char* text;
+  } kTexts[] = {{"<|channel>thought", "<|channel>thought\nIt rains.\n<channel|>Take <b> a coat."},
+                {"[THINK]", "[THINK]It rains.[/THINK]Take <b> a coat."},
+                {"◁think▷", "◁think▷It rains.◁/think▷\n\nTake <b> a coat."}};
+  for (const auto& [marker, text] : kTexts) {
+    const auto tags = detect_reasoning(marker);
+    ASSERT_TRUE(tags) << marker;
+    EXPECT_TRUE(tags->open.starts_with(tags->open_token));
+    for (const auto& pieces : ktx::testing::cuts(text)) {
+      ReasoningSplitter splitter(*tags, false);
+      std::string reasoning, answer;
+      for (const std::string& piece : pieces) {
+        const ReasoningDelta delta = splitter.add(piece);
+        reasoning += delta.reasoning;
+        answer += delta.answer;
+      }
+      const ReasoningDelta last = splitter.finish();
+      EXPECT_EQ(reasoning + last.reasoning, "It rains.") << text;
+      EXPECT_EQ(answer + last.answer, "Take <b> a coat.") << text;
+    }
+  }
+}
+
 TEST(ReasoningSplitter, ShowsNoHalfTag) {
   ReasoningSplitter splitter({}, true);
   EXPECT_EQ(splitter.add("so it is. </th").reasoning, "so it is.");
