@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gnu/libc-version.h>
 
+#include <algorithm>
+
 #include "build_commit.h"  // KTX_COMMIT, made by cmake/build_commit.cmake
 
 namespace ktx::tools {
@@ -14,8 +16,10 @@ constexpr std::string_view kCompiler = "clang " __clang_version__;
 constexpr std::string_view kCompiler = "g++ " __VERSION__;
 #endif
 
-// "75;80;90" as "7.5 8.0 9.0".
-std::string generations(std::string_view list) {
+}  // namespace
+
+std::string gpu_generations() {
+  const std::string_view list = KTX_GPU_GENERATIONS;  // "75;80;90"
   std::string out;
   for (size_t at = 0; at < list.size();) {
     const size_t end = std::min(list.find(';', at), list.size());
@@ -27,10 +31,12 @@ std::string generations(std::string_view list) {
   return out;
 }
 
-}  // namespace
+int cuda_version() {
+  return KTX_CUDA_MAJOR * 1000;
+}
 
 std::string version_text(std::string_view program) {
-  constexpr std::string_view kGpus = KTX_GPU_GENERATIONS;
+  const std::string gpus = gpu_generations();
   std::string isas;
 #define KTX_ISA(id, name, needs) isas += isas.empty() ? name : " " name;
 #include "lib/target/isa.def"
@@ -38,7 +44,7 @@ std::string version_text(std::string_view program) {
   return fmt::format(
       "{} {}\ncommit    {}\ncompiler  {}, {}\nkernels   {}; GPUs: {}\nC library glibc {} here\n",
       program, KTX_VERSION, KTX_COMMIT, kCompiler, KTX_BUILD_TYPE, isas,
-      kGpus.empty() ? std::string("none in this build") : generations(kGpus),
+      gpus.empty() ? "none in this build" : fmt::format("{} (CUDA {})", gpus, KTX_CUDA_MAJOR),
       gnu_get_libc_version());
 }
 

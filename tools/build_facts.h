@@ -12,6 +12,11 @@
 
 namespace ktx::tools {
 
+// Generations that this build has kernels for, "7.5 9.0"; "" for none.
+std::string gpu_generations();
+// The major version of CUDA that it was built with, as drivers count: 13000; 0 for none.
+int cuda_version();
+
 std::string version_text(std::string_view program);
 
 }  // namespace ktx::tools

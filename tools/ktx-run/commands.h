@@ -11,5 +11,6 @@ int run_chat(const Options& options);
 int run_serve(const Options& options);
 int run_inspect(const Options& options);
 int run_bench(const Options& options);
+int run_doctor(const Options& options);
 
 }  // namespace ktx::tools

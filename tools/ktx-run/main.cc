@@ -17,6 +17,8 @@ int run(const ktx::tools::Options& options) {
       return ktx::tools::run_inspect(options);
     case Command::Bench:
       return ktx::tools::run_bench(options);
+    case Command::Doctor:
+      return ktx::tools::run_doctor(options);
   }
   return 2;
 }

@@ -9,7 +9,7 @@
 
 namespace ktx::tools {
 
-enum class Command { Generate, Chat, Serve, Inspect, Bench };
+enum class Command { Generate, Chat, Serve, Inspect, Bench, Doctor };
 
 // How to open the engine; the same for every command that runs a plan.
 struct EngineFlags {
@@ -80,7 +80,7 @@ struct Options {
   bool chat = false;
   int64_t max_tokens = -1;  // -1: until the model ends or the context is full
   int logprobs = 0;
-  bool json = false;  // inspect and generate
+  bool json = false;  // inspect, generate and doctor
 
   // chat, and generate --chat
   bool drop_when_full = false;  // chat: the oldest turns go when the context is full

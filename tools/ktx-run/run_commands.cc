@@ -8,6 +8,7 @@ constexpr uint32_t kChat = 1u << static_cast<int>(Command::Chat);
 constexpr uint32_t kServe = 1u << static_cast<int>(Command::Serve);
 constexpr uint32_t kInspect = 1u << static_cast<int>(Command::Inspect);
 constexpr uint32_t kBench = 1u << static_cast<int>(Command::Bench);
+constexpr uint32_t kDoctor = 1u << static_cast<int>(Command::Doctor);
 constexpr uint32_t kTalks = kGenerate | kChat;
 constexpr uint32_t kSamples = kTalks | kServe;
 constexpr uint32_t kRuns = kSamples | kBench;
@@ -52,6 +53,11 @@ constexpr CommandInfo kCommands[] = {
      "  ktx-run bench model.ktxplan\n"
      "  ktx-run bench model.ktxplan -p 512,1k -n 64 -d 0,2k -r 3 -t 8 -o md\n",
      ""},
+    {"doctor", "[PLAN]", "say what this machine can run, and why not",
+     "  ktx-run doctor\n"
+     "  ktx-run doctor model.ktxplan --json\n",
+     "With a plan, also whether it opens here with its defaults.\n"
+     "Exit status: 1 when something cannot run.\n"},
 };
 
 constexpr Tool kTool = {

@@ -1,0 +1,91 @@
+// ktx-run doctor: what this machine can run, and why not.
+//
+//   processor     ok       AMD EPYC 9654 96-Core Processor: 96 cores, 192 hardware threads
+//   huge pages    note     transparent: never
+//                          --huge-pages has no effect until: echo madvise > /sys/kernel/mm/...
+//   ...
+//   plans for the CPU run here, those for GPUs do not
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "lib/support/strings.h"
+#include "lib/target/diagnose.h"
+#include "lib/target/gpu_driver.h"
+#include "tools/build_facts.h"
+#include "tools/ktx-run/commands.h"
+#include "tools/ktx-run/loaded_model.h"
+
+namespace ktx::tools {
+namespace {
+
+using target::Diagnosis;
+using target::Finding;
+using target::Health;
+
+target::GpuFacts gpu_facts() {
+  const target::GpuDriver driver = target::GpuDriver::open();
+  return {driver.problem(), driver.version(), driver.gpus(), !gpu_generations().empty(),
+          cuda_version()};
+}
+
+// Whether the plan opens here as `ktx-run chat` would open it.
+Finding open_plan(const std::string& path, const EngineFlags& flags) {
+  const Result<LoadedModel> model = load_model(path, flags);
+  if (!model) return {"plan", Health::Problem, path + " does not open", model.error().message};
+  const plan::MemoryEstimate& memory = model->engine->memory();
+  const std::string text =
+      fmt::format("{} opens: {} of weights, {} of cache for a context of {}, {} of activations",
+                  path, human_bytes(memory.weight_bytes), human_bytes(memory.kv_bytes),
+                  model->engine->ctx(), human_bytes(memory.arena_bytes));
+  const std::vector<std::string>& notes = model->engine->notes();
+  return {"plan", notes.empty() ? Health::Ok : Health::Note, text, join(notes, "\n")};
+}
+
+std::string summary(const Diagnosis& diagnosis) {
+  if (!diagnosis.runs_on_cpu) return "no plan runs here; see the problems above";
+  return diagnosis.runs_on_gpu ? "plans for the CPU and for GPUs run here"
+                               : "plans for the CPU run here, those for GPUs do not";
+}
+
+void print_text(const Diagnosis& diagnosis) {
+  for (const Finding& finding : diagnosis.findings) {
+    fmt::print("{:<13} {:<8} {}\n", finding.what, target::name(finding.health), finding.text);
+    if (finding.advice.empty()) continue;
+    for (const std::string_view line : split(finding.advice, '\n')) {
+      fmt::print("{:<22} {}\n", "", line);
+    }
+  }
+  fmt::print("{}\n", summary(diagnosis));
+}
+
+void print_json(const Diagnosis& diagnosis) {
+  nlohmann::ordered_json json;
+  json["version"] = KTX_VERSION;
+  json["runs_on_cpu"] = diagnosis.runs_on_cpu;
+  json["runs_on_gpu"] = diagnosis.runs_on_gpu;
+  json["findings"] = nlohmann::ordered_json::array();
+  for (const Finding& finding : diagnosis.findings) {
+    json["findings"].push_back({{"what", finding.what},
+                                {"health", target::name(finding.health)},
+                                {"text", finding.text},
+                                {"advice", finding.advice}});
+  }
+  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+}  // namespace
+
+int run_doctor(const Options& options) {
+  Diagnosis diagnosis = target::diagnose(gpu_facts(), detect_isa());
+  if (!options.plan.empty()) {
+    diagnosis.findings.push_back(open_plan(options.plan, options.engine));
+  }
+  options.json ? print_json(diagnosis) : print_text(diagnosis);
+  for (const Finding& finding : diagnosis.findings) {
+    if (finding.health == Health::Problem) return 1;
+  }
+  return 0;
+}
+
+}  // namespace ktx::tools
