@@ -7,6 +7,8 @@
 # bin/ktx-compile, bin/ktx-run, include/ktx/ktx.h, lib/libktx.so, and under share/: profiles of
 # machines (found from bin/ by ../share/ktx/targets), rule files, the schema of rules, examples,
 # manual pages and completions. Those last are printed by the programs themselves.
+# lib, not lib/x86_64-linux-gnu: the same tree everywhere.
+set(CMAKE_INSTALL_LIBDIR lib CACHE STRING "where libraries go")
 include(GNUInstallDirs)
 
 set(about ${CMAKE_BINARY_DIR}/about)
@@ -33,11 +35,25 @@ foreach(program ktx-compile ktx-run)
   install(FILES ${about}/${program}.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endforeach()
 
+if(KTX_LIBRARY)
+  install(TARGETS ktx_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(DIRECTORY include/ktx DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  # The prefix is found from where the file lies, so that a tree can be moved.
+  file(CONFIGURE OUTPUT ${about}/ktx.pc @ONLY CONTENT "prefix=\${pcfiledir}/../..
+Name: ktx
+Description: runs plans of language models
+Version: @PROJECT_VERSION@
+Libs: -L\${pcfiledir}/.. -lktx
+Cflags: -I\${prefix}/@CMAKE_INSTALL_INCLUDEDIR@
+")
+  install(FILES ${about}/ktx.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()
+
 install(DIRECTORY targets rules DESTINATION ${CMAKE_INSTALL_DATADIR}/ktx)
 install(FILES docs/rules.schema.json DESTINATION ${CMAKE_INSTALL_DATADIR}/ktx)
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs FILES_MATCHING
-        PATTERN "*.md" PATTERN "examples/*")
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs FILES_MATCHING PATTERN "*.md")
+install(DIRECTORY docs/examples DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
 
 set(CPACK_PACKAGE_NAME ktx)
 set(CPACK_PACKAGE_VENDOR ktx)

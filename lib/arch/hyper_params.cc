@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "lib/arch/config_reader.h"
 #include "lib/support/strings.h"

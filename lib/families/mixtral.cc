@@ -1,6 +1,8 @@
 // Mixtral: Llama's attention, and in every layer experts named w1 (gate), w2
 // (down) and w3 (up) below `block_sparse_moe`. Its GGUF architecture is "llama".
 #include "lib/families/key_rows.h"
+
+#include <cstdint>
 #include "lib/families/tree_rows.h"
 
 namespace ktx::families {

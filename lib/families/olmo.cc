@@ -4,6 +4,8 @@
 // fourth layer; layers with a window are rotated without scaling. OLMoE has norms
 // before the parts, and in every layer experts whose weights are not normalised.
 #include "lib/families/key_rows.h"
+
+#include <cstdint>
 #include "lib/families/tree_rows.h"
 
 namespace ktx::families {

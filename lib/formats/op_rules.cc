@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "lib/formats/shape_limits.h"
 #include "lib/support/strings.h"

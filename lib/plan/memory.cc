@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "lib/formats/dtype.h"
 #include "lib/formats/value_row.h"

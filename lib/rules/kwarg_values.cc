@@ -1,5 +1,7 @@
 #include "lib/rules/kwarg_values.h"
 
+#include <cstdint>
+
 #include <fmt/format.h>
 
 #include "lib/rules/rule_keys.h"

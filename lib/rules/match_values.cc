@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <span>
 
 #include "lib/rules/pattern_check.h"

@@ -1,6 +1,7 @@
 #include "lib/rules/pattern_literals.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 
 namespace ktx::rules {

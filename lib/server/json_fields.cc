@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 
 #include "lib/support/json_nesting.h"
 #include "lib/support/strings.h"

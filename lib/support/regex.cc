@@ -5,6 +5,7 @@
 #include <pcre2.h>
 
 #include <algorithm>
+#include <cstdint>
 
 namespace ktx {
 namespace {

@@ -37,6 +37,7 @@ const std::map<std::string, Names> kMayInclude = {
       "kernels", "lib/plan"}},
     {"lib/runtime", {"lib/plan", "kernels", "lib/target"}},
     {"lib/server", {"lib/runtime", "lib/text"}},
+    {"lib/c_api", {"lib/runtime", "lib/text"}},
     {"tools/ktx-compile", {"lib/passes", "lib/rules", "lib/arch", "lib/input", "lib/text"}},
     {"tools/ktx-run", {"lib/runtime", "lib/server", "lib/text", "lib/plan", "lib/target"}},
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "lib/runtime/cache/kv_cache.h"
 #include "lib/support/strings.h"

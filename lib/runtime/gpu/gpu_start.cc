@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <thread>
 
 #include "lib/runtime/gpu/gpu_fit.h"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "lib/support/strings.h"
 #include "lib/text/chat_template/format_spec.h"

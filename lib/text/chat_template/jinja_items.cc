@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "lib/support/strings.h"
 #include "lib/text/chat_template/jinja_operators.h"

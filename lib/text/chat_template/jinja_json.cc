@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "lib/text/chat_template/jinja_operators.h"
 #include "lib/text/chat_template/jinja_print.h"

@@ -1,6 +1,7 @@
 #include "lib/text/grammar/byte_runs.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <unordered_map>
 
 namespace ktx::text::grammar {

@@ -1,5 +1,6 @@
 #include "lib/text/grammar/follow_bytes.h"
 
+#include <cstdint>
 #include <span>
 
 namespace ktx::text::grammar {

@@ -1,6 +1,7 @@
 #include "lib/text/grammar/token_trie.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "lib/text/utf8.h"

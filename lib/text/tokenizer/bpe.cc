@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 
 #include "lib/text/tokenizer/byte_alphabet.h"
 #include "lib/text/tokenizer/byte_token.h"

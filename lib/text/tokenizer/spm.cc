@@ -1,6 +1,7 @@
 #include "lib/text/tokenizer/spm.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "lib/text/tokenizer/byte_token.h"
 #include "lib/text/utf8.h"

@@ -1,5 +1,7 @@
 #include "lib/runtime/cpu/ops/row_runs.h"
 
+#include <cstdint>
+
 #include "kernels/matmul/experts.h"
 #include "lib/formats/layout_size.h"
 #include "lib/runtime/cpu/cpu_step.h"
