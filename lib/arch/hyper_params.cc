@@ -153,6 +153,12 @@ class Reader {
                                ? 0
                                : in_.integer_or_null("no_rope_layer_interval", 1, kMaxLayers)
                                      .value_or(family_.unrotated_period);
+    if (family_.rotates_windows &&
+        in_.integer_or_null("sliding_window", 0, kMaxContext).value_or(0) > 0) {
+      const std::vector<bool> windowed = windowed_layers();
+      for (size_t i = 0; i < windowed.size(); ++i) p_.shapes[i].rotated = windowed[i];
+      return;
+    }
     for (size_t i = 0; i < p_.shapes.size(); ++i) {
       const auto nth = static_cast<int64_t>(i) + 1;
       p_.shapes[i].rotated =

@@ -220,6 +220,11 @@ std::vector<ir::ModuleGraph::ExtraTensor> TensorBinder::leftovers(int32_t layers
           fmt::format("tensor '{}' is a factor of '{}', which ktx does not apply; use a file "
                       "whose NVFP4 weights have none, or another format",
                       printable(name), printable(weight)));
+    } else if (name.find("rope_factors_") != std::string::npos) {
+      fail(
+          fmt::format("tensor '{}' holds rotary factors of longrope, which is not known; the "
+                      "model would be wrong without them",
+                      printable(name)));
     } else if (name.ends_with(".bias") && used_.contains(weight)) {
       fail(fmt::format("tensor '{}' is a bias, but the config says that '{}' has none",
                        printable(name), printable(weight)));

@@ -19,6 +19,7 @@ DType wanted(std::string_view tensor, int32_t layer, const ModelShape& model) {
     if (model.experts >= 8) return DType::Q8_0;
     if (contains(tensor, "attn_v.") && more_bits(layer, model.layers)) return DType::Q6_K;
   }
+  if (contains(tensor, "attn_qkv.")) return DType::Q5_K;
   if (contains(tensor, "attn_output") && model.experts == 8) return DType::Q5_K;
   if (contains(tensor, "ffn_down") && more_bits(layer, model.layers)) return DType::Q6_K;
   return DType::Q4_K;

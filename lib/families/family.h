@@ -152,6 +152,7 @@ struct Family {
   // hidden_size / num_attention_heads, others of head_dim.
   int32_t wide_scale_layers = 0;
   int32_t unrotated_period = 0;              // every n-th layer is not rotated
+  bool rotates_windows = false;              // in models with windows no other layer is rotated
   bool scaled_embedding = false;             // by the square root of its width
   Activation activation = Activation::Silu;  // hidden_act may say another one than Silu
   LayerPattern layers = LayerPattern::AllDense;

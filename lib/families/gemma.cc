@@ -1,6 +1,6 @@
-// Gemma 2 and 3 (text): norms before and behind attention and the feed-forward part, GeGLU,
-// embeddings scaled by the square root of their width, sliding windows. Gemma 3 norms queries and
-// keys and rotates layers with a window by a base of their own; Gemma 2 bends scores and logits
+// Gemma 1, 2 and 3 (text): GeGLU, embeddings scaled by the square root of their width; from 2 on
+// norms before and behind attention and the feed-forward part, and windows. Gemma 3 norms queries
+// and keys and rotates layers with a window by a base of their own; Gemma 2 bends scores and logits
 // by tanh. GGUFs hold 1 + w for the norms' weights, so that they are plain norms.
 #include "lib/families/key_rows.h"
 #include "lib/families/tree_rows.h"
@@ -15,6 +15,16 @@ constexpr ClassRow kTextEmbedding{"{P}TextScaledWordEmbedding", "",
                                   "torch.nn.modules.sparse.Embedding torch.nn.Embedding Embedding"};
 
 constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
+constexpr ModuleRow kScaledStem[] = {
+    {Role::Model, "model", &kModel},
+    {Role::Embedding,
+     "model.embed_tokens",
+     &kTextEmbedding,
+     When::Always,
+     {{"weight", "token_embd.weight"}}},
+    {Role::LayerList, "model.layers", &kModuleList},
+    {Role::Layer, "model.layers.{layer}", &kDecoderLayer},
+};
 constexpr ModuleRow kStem3[] = {
     {Role::Model, "model", &kTextModel},
     {Role::Embedding,
@@ -59,15 +69,20 @@ constexpr ModuleRow kRotaries[] = {
     {Role::Rotary, "model.rotary_emb", &kRotary},
     {Role::LocalRotary, "model.rotary_emb_local", &kRotary},
 };
+constexpr std::span<const ModuleRow> kTree1[] = {
+    kRoot,       kScaledStem, kSelfAttention, kGqaProjections, kGeluMlp,
+    kLayerNorms, kFinalNorm,  kModelRotary,   kHead,
+};
 constexpr std::span<const ModuleRow> kTree2[] = {
-    kRoot,          kStem,      kSelfAttention, kGqaProjections, kGeluMlp,
-    kSandwichNorms, kFinalNorm, kModelRotary,   kHead,
+    kRoot,          kScaledStem, kSelfAttention, kGqaProjections, kGeluMlp,
+    kSandwichNorms, kFinalNorm,  kModelRotary,   kHead,
 };
 constexpr std::span<const ModuleRow> kTree3[] = {
     kRoot,    kStem3,         kSelfAttention, kGqaProjections, kQkNorms,
     kGeluMlp, kSandwichNorms, kFinalNorm,     kRotaries,       kHead,
 };
 
+constexpr const char* kModelTypes1[] = {"gemma"};
 constexpr const char* kModelTypes2[] = {"gemma2"};
 constexpr const char* kModelTypes3[] = {"gemma3_text"};
 constexpr ConfigKey kAlwaysTiedKeys[] = {
@@ -83,6 +98,9 @@ constexpr ConfigKey kLocalRopeKeys[] = {
     {"rope_local_base_freq", "rope.freq_base_swa", KeyRead::Float, KeyKind::Positive,
      KeyWeight::Plain, "10000", "10000"},
 };
+constexpr std::span<const ConfigKey> kKeys1[] = {
+    kSizeKeys, kKvHeadKeys, kMlpKeys, kModelKeys, kHeadKeys, kAlwaysTiedKeys, kRopeScalingKeys,
+};
 constexpr std::span<const ConfigKey> kKeys2[] = {
     kSizeKeys, kKvHeadKeys,     kMlpKeys,    kModelKeys,
     kHeadKeys, kAlwaysTiedKeys, kWindowKeys, kSoftcapKeys,
@@ -95,6 +113,13 @@ constexpr ConfigAlias kAliases[] = {
     {"hidden_activation", "hidden_act"},
     {"_sliding_window_pattern", "sliding_window_pattern"},
 };
+// The first configs say "gelu" and mean its tanh form.
+constexpr ConfigAlias kAliases1[] = {{"hidden_act", ""}, {"hidden_activation", ""}};
+constexpr ConfigDefault kDefaults1[] = {
+    {"head_dim", "256"},
+    {"rms_norm_eps", "1e-6"},
+    {"rope_theta", "10000"},
+};
 constexpr ConfigDefault kDefaults2[] = {
     {"head_dim", "256"},        {"hidden_act", "\"gelu_pytorch_tanh\""},
     {"rms_norm_eps", "1e-6"},   {"rope_theta", "10000"},
@@ -106,6 +131,22 @@ constexpr ConfigDefault kDefaults3[] = {
 };
 
 }  // namespace
+
+extern const Family kGemma;
+const Family kGemma = {
+    .architecture = "GemmaForCausalLM",
+    .model_types = kModelTypes1,
+    .gguf_arch = "gemma",
+    .prefix = "Gemma",
+    .module_k = "transformers.models.gemma.modeling_gemma",
+    .module_t = "",
+    .scaled_embedding = true,
+    .activation = Activation::GeluTanh,
+    .keys = kKeys1,
+    .defaults = kDefaults1,
+    .aliases = kAliases1,
+    .tree = kTree1,
+};
 
 extern const Family kGemma2;
 const Family kGemma2 = {

@@ -1,5 +1,5 @@
-// GLM-4-0414 and GLM-Z1, dense: norms before and behind attention and feed-forward part, the first
-// half of each head rotated by pairs, gate and up in one linear.
+// GLM-4-9B, GLM-4-0414 and GLM-Z1, dense: the first half of each head rotated by pairs, gate and up
+// in one linear; from 0414 on norms before and behind attention and feed-forward part.
 #include "lib/families/key_rows.h"
 #include "lib/families/tree_rows.h"
 
@@ -45,7 +45,13 @@ constexpr std::span<const ModuleRow> kTree[] = {
     kSandwichNorms, kFinalNorm, kModelRotary,   kHead,
 };
 
+constexpr std::span<const ModuleRow> kTreeGlm[] = {
+    kRoot,       kStem,      kSelfAttention, kGqaProjections, kFusedMlp,
+    kLayerNorms, kFinalNorm, kModelRotary,   kHead,
+};
+
 constexpr const char* kModelTypes[] = {"glm4"};
+constexpr const char* kModelTypesGlm[] = {"glm"};
 // Files of models that see have the rows of q and k in the order of halves.
 constexpr ConfigKey kPairKeys[] = {
     {"rope_interleave", "rope.dimension_sections", KeyRead::NoSections, KeyKind::Flag,
@@ -61,6 +67,22 @@ constexpr ConfigDefault kDefaults[] = {
 };
 
 }  // namespace
+
+extern const Family kGlm;
+const Family kGlm = {
+    .architecture = "GlmForCausalLM",
+    .model_types = kModelTypesGlm,
+    .gguf_arch = "chatglm",
+    .prefix = "Glm",
+    .module_k = "transformers.models.glm.modeling_glm",
+    .module_t = "",
+    .bias = BiasKind::QkvByConfig,
+    .interleaved_rope = true,
+    .partial_rotary = true,
+    .keys = kKeys,
+    .defaults = kDefaults,
+    .tree = kTreeGlm,
+};
 
 extern const Family kGlm4;
 const Family kGlm4 = {

@@ -151,7 +151,19 @@ std::string DeadRules::nearest_path(const std::string& pattern) {
     }
     kinds_of_path_.assign(paths.begin(), paths.end());
   }
-  return nearest_name(plain, kinds_of_path_);
+  const std::string nearest = nearest_name(plain, kinds_of_path_);
+  return nearest.empty() ? path_of_last_part(plain) : nearest;
+}
+
+// Other versions of a model's code call what lies above a module otherwise
+// ("block_sparse_moe.experts", "model.language_model.layers.*.mlp"): the first path with the last
+// part of `plain`.
+std::string DeadRules::path_of_last_part(std::string_view plain) const {
+  const std::string_view part = rules::last_part(plain);
+  const auto found = std::find_if(
+      kinds_of_path_.begin(), kinds_of_path_.end(),
+      [&](const std::string& path) { return !part.empty() && rules::last_part(path) == part; });
+  return found == kinds_of_path_.end() ? "" : *found;
 }
 
 }  // namespace ktx::passes

@@ -23,6 +23,7 @@ class DeadRules {
   bool kind_is_absent(const rules::Rule& rule) const;
   std::vector<std::string> kinds_of_model() const;
   std::string nearest_path(const std::string& pattern);
+  std::string path_of_last_part(std::string_view plain) const;
 
   const RuleReporter& reporter_;
   FurtherLayers further_layers_;

@@ -164,7 +164,8 @@ INSTANTIATE_TEST_SUITE_P(
                       folder("qwen3_vl_moe"), folder("ministral3"), folder("mistral4"),
                       folder("smollm3"), folder("granite"), folder("granitemoe"),
                       folder("granitemoeshared"), folder("olmo3"), folder("glm4"),
-                      folder("bailing_moe_v2")),
+                      folder("bailing_moe_v2"), folder("exaone4"), folder("exaone_moe"),
+                      folder("phi3"), folder("gemma"), folder("glm")),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -40,7 +40,8 @@ text = config.get_text_config()
 model = getattr(transformers, config_json["architectures"][0])(config).float().eval()
 state = dict(model.state_dict())
 state.update(model.named_buffers())
-left = {n for n in state if not n.endswith("inv_freq") and not n.startswith("model.visual.")}
+left = {n for n in state if not n.endswith(("inv_freq", "embed_scale"))
+        and not n.startswith("model.visual.")}
 
 tensors = {}
 for tensor in GGUFReader(gguf_file).tensors:
@@ -100,6 +101,8 @@ for path, params in modules.items():
         if config.model_type in PAIRED_ROWS and path.endswith(("q_proj", "k_proj")):
             q = path.endswith("q_proj")
             value = halves(value, text.num_attention_heads if q else text.num_key_value_heads)
+        if config.model_type == "gemma" and "norm" in path:  # files hold 1 + w
+            value = value - 1
         put(key, value)
 if config.tie_word_embeddings:
     left.discard("lm_head.weight")

@@ -89,7 +89,12 @@ TEST(BuildGraph, GraphsOfAConfigAloneEqualTheirGoldens) {
                                    "synthetic/granitemoeshared",
                                    "synthetic/olmo3",
                                    "synthetic/glm4",
-                                   "synthetic/bailing_moe_v2"}) {
+                                   "synthetic/bailing_moe_v2",
+                                   "synthetic/exaone4",
+                                   "synthetic/exaone_moe",
+                                   "synthetic/phi3",
+                                   "synthetic/gemma",
+                                   "synthetic/glm"}) {
     const std::string name = folder.substr(folder.rfind('/') + 1);
     SCOPED_TRACE(name);
     DiagSink diags;
@@ -311,7 +316,7 @@ TEST(BuildGraph, UnknownArchitectureNamesTheNearest) {
   derived.set("model_type", std::string("qwen3mo"), input::ConfigOrigin::Gguf);
   EXPECT_EQ(
       build_graph(derived, diags).error().message,
-      "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are bailingmoe2, deepseek2, dots1, ernie4_5, ernie4_5-moe, gemma2, gemma3, glm4, glm4moe, gpt-oss, granite, granitemoe, hunyuan-dense, hunyuan-moe, hy_v3, llama, minimax-m2, mistral3, mistral4, olmo2, olmoe, qwen2, qwen2moe, qwen2vl, qwen3, qwen3moe, qwen3vl, qwen3vlmoe, seed_oss, smollm3 [KTX-C002]");
+      "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are bailingmoe2, chatglm, deepseek2, dots1, ernie4_5, ernie4_5-moe, exaone-moe, exaone4, gemma, gemma2, gemma3, glm4, glm4moe, gpt-oss, granite, granitemoe, hunyuan-dense, hunyuan-moe, hy_v3, llama, minimax-m2, mistral3, mistral4, olmo2, olmoe, phi3, qwen2, qwen2moe, qwen2vl, qwen3, qwen3moe, qwen3vl, qwen3vlmoe, seed_oss, smollm3 [KTX-C002]");
 }
 
 TEST(BuildGraph, OldRouterBiasNameAndStackedHeadsAreRead) {
@@ -388,6 +393,17 @@ TEST(BuildGraph, FactorsOfWeightsAreErrorsThoseOfActivationsAreNot) {
   EXPECT_THAT(errors_of(with("blk.0.attn_q.scale"), "qwen3moe"),
               ::testing::HasSubstr("tensor 'blk.0.attn_q.scale' is a factor of "
                                    "'blk.0.attn_q.weight', which ktx does not apply"));
+}
+
+// Phi-3's and MiniCPM's models for long contexts.
+TEST(BuildGraph, FactorsOfLongRopeAreErrors) {
+  KTX_NEEDS_MODEL("qwen3moe");
+  const TempDir dir;
+  const std::string path = rewrite("qwen3moe", dir, keep, [](input::GgufWriter& writer) {
+    writer.add_tensor("rope_factors_long.weight", DType::F32, {32}, std::vector<std::byte>(128));
+  });
+  EXPECT_THAT(errors_of(path, "qwen3moe"),
+              ::testing::HasSubstr("'rope_factors_long.weight' holds rotary factors of longrope"));
 }
 
 TEST(BuildGraph, FusedTensorsAreCutByRows) {

@@ -118,6 +118,26 @@ TEST(HyperParams, WindowsWithRopeScalingAreRefused) {
       << found.messages;
 }
 
+// EXAONE 4 without windows rotates every layer, with windows only those that have one.
+TEST(HyperParams, WindowsMayDecideWhatIsRotated) {
+  json exaone = llama();
+  exaone.update({{"model_type", "exaone4"}, {"num_hidden_layers", 5}});
+  const auto rotated = [&](const json& window) {
+    std::string out;
+    const Read found = read(exaone, {{"sliding_window", window}});
+    for (int32_t layer = 0; layer < 5; ++layer) {
+      out += found.params->shape(layer).rotated ? 'r' : '-';
+    }
+    return out;
+  };
+  EXPECT_EQ(rotated(nullptr), "rrrrr");
+  EXPECT_EQ(rotated(64), "rrr-r");
+  EXPECT_EQ(rotated(8192), "rrr-r") << "a window as long as the context";
+  exaone["layer_types"] = {"full_attention", "sliding_attention", "full_attention",
+                           "full_attention", "sliding_attention"};
+  EXPECT_EQ(rotated(64), "-r--r");
+}
+
 TEST(HyperParams, APartOfAHeadIsRotated) {
   json glm = qwen3_moe();
   glm.update({{"model_type", "glm4_moe"}, {"n_routed_experts", 8}, {"first_k_dense_replace", 1}});

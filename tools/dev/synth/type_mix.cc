@@ -52,6 +52,8 @@ DType wanted_type(const TypeMix& mix, const MixFacts& facts, std::string_view na
     if (eight) return DType::Q8_0;
     if (q4_k_m && gets_more_bits(layer, facts.layers)) return DType::Q6_K;
     if (iq4_xs && facts.heads_per_kv_head >= 4) return DType::Q5_K;
+  } else if (contains(name, "attn_qkv.weight")) {
+    if (q4_k_m) return DType::Q5_K;
   } else if (contains(name, "attn_k.weight")) {
     if (eight) return DType::Q8_0;
   } else if (contains(name, "ffn_down")) {
