@@ -4,7 +4,7 @@ namespace ktx {
 namespace {
 
 constexpr FusedOpInfo kOps[] = {
-#define KTX_FUSED_OP(id, name, sentence) {FusedOp::id, name, sentence},
+#define KTX_FUSED_OP(id, name, from, turn, sentence) {FusedOp::id, #name, sentence},
 #include "lib/formats/fused_ops.def"
 #undef KTX_FUSED_OP
 };

@@ -79,6 +79,18 @@ TEST_F(CudaRows, RmsNormOfRowsAndHeads) {
     args.attrs = host.attrs;
     ASSERT_TRUE(ran(launch_rms_norm(args, nullptr)));
     expect_close(y.read(), want, 2e-6f);
+
+    // Added to a residual, in its place: the same bits as the norm and then the sum.
+    const std::vector<float> normed = y.read(), residual = random.normals(c.tokens * c.width);
+    std::vector<float> sum(residual);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += normed[i];
+    Gpu<float> gpu_x(x);
+    Gpu<float> added(residual);
+    args.x = gpu_x.data();
+    args.residual = args.y = added.data();
+    args.residual_stride = c.width;
+    ASSERT_TRUE(ran(launch_rms_norm(args, nullptr)));
+    EXPECT_TRUE(same_bits(added.read(), sum)) << c.width;
   }
 }
 

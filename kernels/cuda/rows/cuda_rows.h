@@ -23,8 +23,10 @@ Status launch_embed(const CudaEmbedArgs& args, CudaStream stream);
 struct CudaRmsNormArgs {
   const float* x = nullptr;
   int64_t x_stride = 0;
-  const float* weight = nullptr;  // [width / groups]
-  float* y = nullptr;             // may be x
+  const float* weight = nullptr;    // [width / groups]
+  const float* residual = nullptr;  // y = residual + the norm of x; null: y = the norm of x
+  int64_t residual_stride = 0;
+  float* y = nullptr;  // may be x or the residual
   int64_t y_stride = 0;
   int64_t width = 0;  // all groups together
   int64_t tokens = 0;

@@ -17,6 +17,13 @@ bool by_four(int64_t width, std::initializer_list<int64_t> strides,
   return yes;
 }
 
+__device__ __forceinline__ float4 load4(const float* p) {
+  return *reinterpret_cast<const float4*>(p);
+}
+__device__ __forceinline__ void store4(float* p, float4 v) {
+  *reinterpret_cast<float4*>(p) = v;
+}
+
 // kWarps warps take one group of one token. The sum of squares: each thread its elements
 // in rising order, then the warp, then the warps.
 template <int kWarps, bool kFour>
@@ -30,12 +37,13 @@ __global__ void __launch_bounds__(256) rms_norm(CudaRmsNormArgs a) {
   const bool live = item < a.tokens * a.attrs.groups;
   const int64_t t = live ? item / a.attrs.groups : 0, g = live ? item % a.attrs.groups : 0;
   const float* x = a.x + t * a.x_stride + g * part;
+  const float* residual = a.residual ? a.residual + t * a.residual_stride + g * part : nullptr;
   float* y = a.y + t * a.y_stride + g * part;
   constexpr int kStep = kFour ? 4 : 1;
   float squares = 0;
   for (int j = kStep * thread; j < part; j += kStep * 32 * kWarps) {
     if constexpr (kFour) {
-      const float4 v = *reinterpret_cast<const float4*>(x + j);
+      const float4 v = load4(x + j);
       squares = fmaf(v.x, v.x, fmaf(v.y, v.y, fmaf(v.z, v.z, fmaf(v.w, v.w, squares))));
     } else {
       squares = fmaf(x[j], x[j], squares);
@@ -52,12 +60,17 @@ __global__ void __launch_bounds__(256) rms_norm(CudaRmsNormArgs a) {
   const float scale = 1 / sqrtf(squares / static_cast<float>(part) + a.attrs.eps);
   for (int j = kStep * thread; j < part; j += kStep * 32 * kWarps) {
     if constexpr (kFour) {
-      const float4 v = *reinterpret_cast<const float4*>(x + j);
-      const float4 w = *reinterpret_cast<const float4*>(a.weight + j);
-      *reinterpret_cast<float4*>(y + j) = {v.x * scale * w.x, v.y * scale * w.y, v.z * scale * w.z,
-                                           v.w * scale * w.w};
+      const float4 v = load4(x + j);
+      const float4 w = load4(a.weight + j);
+      const float4 r = residual ? load4(residual + j) : float4{};
+      const float4 n = {v.x * scale * w.x, v.y * scale * w.y, v.z * scale * w.z, v.w * scale * w.w};
+      // Rounded before it is added, as by two steps.
+      store4(y + j, residual ? float4{__fadd_rn(r.x, n.x), __fadd_rn(r.y, n.y), __fadd_rn(r.z, n.z),
+                                      __fadd_rn(r.w, n.w)}
+                             : n);
     } else {
-      y[j] = x[j] * scale * a.weight[j];
+      const float n = x[j] * scale * a.weight[j];
+      y[j] = residual ? __fadd_rn(residual[j], n) : n;
     }
   }
 }
@@ -82,13 +95,6 @@ __global__ void __launch_bounds__(256) rope(CudaRopeArgs a) {
   const float x0 = x[0], x1 = x[other];
   y[0] = x0 * c - x1 * s;
   y[other] = x0 * s + x1 * c;
-}
-
-__device__ __forceinline__ float4 load4(const float* p) {
-  return *reinterpret_cast<const float4*>(p);
-}
-__device__ __forceinline__ void store4(float* p, float4 v) {
-  *reinterpret_cast<float4*>(p) = v;
 }
 
 // A row op, kEach elements a thread; with its own attributes, since device code opens no variant.
@@ -141,7 +147,8 @@ Status launch_rows(const RowsArgs& a, CudaStream stream) {
 
 Status launch_rms_norm(const CudaRmsNormArgs& a, CudaStream stream) {
   const int64_t part = a.width / a.attrs.groups, items = a.tokens * a.attrs.groups;
-  const bool four = by_four(part, {a.x_stride, a.y_stride}, {a.x, a.y, a.weight});
+  const bool four =
+      by_four(part, {a.x_stride, a.residual_stride, a.y_stride}, {a.x, a.residual, a.y, a.weight});
   if (part <= 512) {
     const dim3 grid(static_cast<unsigned>(ceil_div<int64_t>(items, 8)));
     return four ? launch("rms_norm", rms_norm<1, true>, grid, 256, 0, stream, a)

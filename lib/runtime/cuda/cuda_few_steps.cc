@@ -72,10 +72,14 @@ class GateUp final : public FewProduct<kernels::CudaFewGateUpArgs, kernels::laun
 
 }  // namespace
 
-Result<std::unique_ptr<GpuStep>> make_products_skinny_gemm(const FusedMembers& members) {
+template <>
+Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::ProductsSkinnyGemm>(
+    const FusedMembers& members) {
   return make_fused_step<Products>(members);
 }
-Result<std::unique_ptr<GpuStep>> make_gate_up_skinny_gemm(const FusedMembers& members) {
+template <>
+Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::GateUpSkinnyGemm>(
+    const FusedMembers& members) {
   return make_fused_step<GateUp>(members);
 }
 

@@ -9,9 +9,11 @@ struct Row {
   Result<std::unique_ptr<GpuStep>> (*make)(const FusedMembers&);
 };
 constexpr Row kRows[] = {
-#define KTX_CUDA_FUSED(kernel, make) {kernels::GpuKernel::kernel, make},
-#include "lib/runtime/cuda/cuda_fused.def"
-#undef KTX_CUDA_FUSED
+#define KTX_GPU_KERNEL(...)
+#define KTX_GPU_FUSED_KERNEL(id, ...) {kernels::GpuKernel::id, make_fused<kernels::GpuKernel::id>},
+#include "kernels/gpu/gpu_kernels.def"
+#undef KTX_GPU_FUSED_KERNEL
+#undef KTX_GPU_KERNEL
 };
 
 }  // namespace

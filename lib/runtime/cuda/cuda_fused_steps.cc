@@ -194,19 +194,29 @@ class Attention final : public GpuStep {
 
 }  // namespace
 
-Result<std::unique_ptr<GpuStep>> make_products_gemv(const FusedMembers& members) {
+template <>
+Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::ProductsGemv>(
+    const FusedMembers& members) {
   return make_fused_step<Products>(members);
 }
-Result<std::unique_ptr<GpuStep>> make_gate_up_gemv(const FusedMembers& members) {
+template <>
+Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::GateUpGemv>(
+    const FusedMembers& members) {
   return make_fused_step<GateUp>(members);
 }
-Result<std::unique_ptr<GpuStep>> make_router_gemv(const FusedMembers& members) {
+template <>
+Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::RouterGemv>(
+    const FusedMembers& members) {
   return make_fused_step<RouterProduct>(members);
 }
-Result<std::unique_ptr<GpuStep>> make_experts_gemv(const FusedMembers& members) {
+template <>
+Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::ExpertsGemv>(
+    const FusedMembers& members) {
   return make_fused_step<Experts>(members);
 }
-Result<std::unique_ptr<GpuStep>> make_rope_attention(const FusedMembers& members) {
+template <>
+Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::RopeAttention>(
+    const FusedMembers& members) {
   return make_fused_step<Attention>(members);
 }
 

@@ -193,7 +193,9 @@ class Latent final : public GpuStep {
 
 }  // namespace
 
-Result<std::unique_ptr<GpuStep>> make_latent_expanded(const FusedMembers& members) {
+template <>
+Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::LatentExpanded>(
+    const FusedMembers& members) {
   return make_fused_step<Latent>(members);
 }
 

@@ -2,6 +2,7 @@
 #include "kernels/cuda/experts/cuda_experts.h"
 #include "kernels/cuda/rows/cuda_rows.h"
 #include "lib/runtime/cuda/cuda_steps.h"
+#include "lib/runtime/cuda/fused_members.h"
 
 namespace ktx::runtime {
 namespace {
@@ -56,6 +57,27 @@ struct RmsNorm final : RowsStep<kernels::CudaRmsNormArgs, kernels::launch_rms_no
     args_.width = y.width;
     args_.attrs = context.attrs<RmsNormAttrs>();
     return {};
+  }
+  GpuMemory weight_;
+};
+
+// The fused op norm_add: the norm, and what it is added to.
+struct NormAdd final : RowsStep<kernels::CudaRmsNormArgs, kernels::launch_rms_norm> {
+  Result<bool> bind(const FusedMembers& members) {
+    const CudaBind norm = members.of(StepOp::RmsNorm), add = members.of(StepOp::Add);
+    const CudaView x = norm.input(0), n = norm.output(0), y = add.output(0);
+    const CudaView residual = add.input(add.input(0).data == n.data ? 1 : 0);
+    begin(norm, y.rows);
+    args_.x = x.f32();
+    args_.x_stride = x.stride;
+    args_.weight = KTX_TRY(norm.vector(0, weight_));
+    args_.residual = residual.f32();
+    args_.residual_stride = residual.stride;
+    args_.y = y.f32();
+    args_.y_stride = y.stride;
+    args_.width = y.width;
+    args_.attrs = norm.attrs<RmsNormAttrs>();
+    return true;
   }
   GpuMemory weight_;
 };
@@ -167,6 +189,12 @@ Result<std::unique_ptr<GpuStep>> make_cuda_group_experts(const CudaBind& context
 }
 Result<std::unique_ptr<GpuStep>> make_cuda_rows(const CudaBind& context) {
   return make_bound<RowOpStep>(context);
+}
+
+template <>
+Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::NormAdd>(
+    const FusedMembers& members) {
+  return make_fused_step<NormAdd>(members);
 }
 
 }  // namespace ktx::runtime

@@ -50,8 +50,17 @@ Result<std::unique_ptr<GpuStep>> make_fused_step(const FusedMembers& members) {
   return std::unique_ptr<GpuStep>(std::move(step));
 }
 
-#define KTX_CUDA_FUSED(kernel, make) Result<std::unique_ptr<GpuStep>> make(const FusedMembers&);
-#include "lib/runtime/cuda/cuda_fused.def"
-#undef KTX_CUDA_FUSED
+// The launch of a fused op by its kernel: one for each row KTX_GPU_FUSED_KERNEL of
+// kernels/gpu/gpu_kernels.def.
+template <kernels::GpuKernel kernel>
+Result<std::unique_ptr<GpuStep>> make_fused(const FusedMembers& members);
+
+#define KTX_GPU_KERNEL(...)
+#define KTX_GPU_FUSED_KERNEL(id, ...) \
+  template <>                         \
+  Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::id>(const FusedMembers&);
+#include "kernels/gpu/gpu_kernels.def"
+#undef KTX_GPU_FUSED_KERNEL
+#undef KTX_GPU_KERNEL
 
 }  // namespace ktx::runtime

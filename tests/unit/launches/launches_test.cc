@@ -207,6 +207,44 @@ TEST(Launches, AGroupWhoseBufferIsUsedInBetweenIsNone) {
   EXPECT_FALSE(is_fused(list, Uses(list), 0, 5, {FusedOp::GateUp, {0, 1, 3, 4}}));
 }
 
+// x = add(x, rms_norm(o)), where a step may stand between the two.
+StepList post_norm_list(std::optional<ListedStep> between = {}) {
+  StepList list = gate_up_list();
+  list.steps = {step(StepOp::RmsNorm, {1}, {2}, {{DType::F32, Layout::Rows, 1, kHidden, 1, 0}}),
+                step(StepOp::Add, {0, 2}, {0}, {})};
+  if (between) list.steps.insert(list.steps.begin() + 1, *between);
+  return list;
+}
+size_t groups_of(const StepList& list) {
+  return find_fused(list, Uses(list), 0, static_cast<int32_t>(list.steps.size())).size();
+}
+
+TEST(Launches, APostNormIsAddedToTheResidualAtOnce) {
+  const Chosen chosen(post_norm_list());
+  ASSERT_EQ(chosen.groups.size(), 1u);
+  EXPECT_EQ(chosen.groups[0].op, FusedOp::NormAdd);
+  EXPECT_THAT(on(chosen, {0, 1}, 75, 0), ElementsAre("gpu_norm_add 1-"));
+}
+
+TEST(Launches, APostNormThatOthersReadOrThatIsAddedLaterStaysAStep) {
+  const ListedStep other =
+      step(StepOp::RmsNorm, {3}, {0}, {{DType::F32, Layout::Rows, 1, kHidden, 1, 0}});
+  EXPECT_EQ(groups_of(post_norm_list(other)), 0u) << "writes the residual in between";
+  ListedStep reader = other;
+  reader.inputs[0].value = 2;
+  reader.outputs[0].value = 3;
+  EXPECT_EQ(groups_of(post_norm_list(reader)), 0u) << "reads the norm";
+  reader.inputs[0].value = 0;
+  reader.outputs[0].value = 1;
+  EXPECT_EQ(groups_of(post_norm_list(reader)), 0u) << "writes what the norm reads";
+  StepList twice = post_norm_list();
+  twice.steps[1].inputs[0].value = 2;
+  EXPECT_EQ(groups_of(twice), 0u) << "the norm is the residual";
+  StepList over = post_norm_list();
+  over.steps[1].outputs[0].value = 1;
+  EXPECT_EQ(groups_of(over), 0u) << "written over what other threads still read";
+}
+
 TEST(Parts, MustHoldAllStepsOnTheirDevices) {
   const StepList list = gate_up_list();
   std::vector<Part> parts = cut_parts(list);
