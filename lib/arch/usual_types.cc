@@ -16,7 +16,7 @@ DType wanted(std::string_view tensor, int32_t layer, const ModelShape& model) {
   if (tensor == "output.weight") return DType::Q6_K;
   if (tensor == "token_embd.weight") return model.tied ? DType::Q6_K : DType::Q4_K;
   if (contains(tensor, "attn_v.") || contains(tensor, "attn_k.")) {
-    if (model.experts >= 8) return DType::Q8_0;
+    if (model.experts == 8) return DType::Q8_0;
     if (contains(tensor, "attn_v.") && more_bits(layer, model.layers)) return DType::Q6_K;
   }
   if (contains(tensor, "attn_qkv.")) return DType::Q5_K;

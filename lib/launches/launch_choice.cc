@@ -102,7 +102,11 @@ constexpr Preference kPreferences[] = {
     {"mla=expanded", [](Preferences& p) { p.latent = Preferences::Latent::Expanded; }},
     {"cublas=no", [](Preferences& p) { p.cublas = false; }},
     {"fused=no", [](Preferences& p) { p.fused = false; }},
-    {"stream-experts=no", [](Preferences& p) { p.stream_tokens = 0; }},
+    {"stream-experts=no",
+     [](Preferences& p) {
+       p.stream_tokens = 0;
+       p.stream_chosen = true;
+     }},
 };
 
 constexpr std::string_view kStream = "stream-experts=";
@@ -114,6 +118,7 @@ bool set_stream(std::string_view word, Preferences& preferences) {
   const auto tokens = parse_count(word.substr(kStream.size()), 1, kMostStreamTokens);
   if (!tokens) return false;
   preferences.stream_tokens = *tokens;
+  preferences.stream_chosen = true;
   return true;
 }
 

@@ -30,6 +30,7 @@ struct Preferences {
   bool fused = true;   // false: every step by itself
   // Tokens of a pass from which on GPUs compute experts of the CPU (streams.h); 0: never.
   int64_t stream_tokens = 0;
+  bool stream_chosen = false;  // by the user; else place-devices decides
 };
 
 // "mla=absorbed,cublas=no"; an error names what there is.

@@ -68,7 +68,7 @@ class HandOverChecker {
   }
 
   std::string price(int count) const {
-    return fmt::format("{} hand-overs a token, {:.1f} ms", count, count * kCrossingSeconds * 1e3);
+    return fmt::format("{} hand-overs a token, {:.1f} ms", count, count * kHandOverSeconds * 1e3);
   }
 
   // Modules that a rule put where no matrix is: of their layer, or at all outside of layers.

@@ -8,6 +8,8 @@
 
 #include "lib/formats/dtype.h"
 #include "lib/passes/hand_overs.h"
+#include "lib/passes/launched_steps.h"
+#include "lib/passes/stream_experts.h"
 #include "lib/rules/device_name.h"
 #include "lib/support/byte_reader.h"
 #include "lib/support/strings.h"
@@ -46,17 +48,6 @@ uint64_t bytes_of(const ir::Module& module, bool dense) {
   return sum;
 }
 
-// The part of a module's weights that one token reads.
-double read_share(const ir::Module& module) {
-  if (const auto* experts = std::get_if<ir::ExpertsInfo>(&module.info)) {
-    return experts->experts > 0 ? static_cast<double>(experts->top_k) / experts->experts : 1;
-  }
-  if (const auto* embedding = std::get_if<ir::EmbeddingInfo>(&module.info)) {
-    return embedding->vocab > 0 ? 1.0 / static_cast<double>(embedding->vocab) : 1;
-  }
-  return 1;
-}
-
 int gpu_number(const std::string& device) {
   const auto place = rules::parse_device(device);
   return place && place->kind == rules::DeviceSpec::Kind::Cuda ? place->gpus[0] : -1;
@@ -69,11 +60,9 @@ void describe_device(DeviceUse& use, const CompileState& state) {
   if (gpu < 0) {
     use.capacity = state.target.cpu.memory_bytes;
     use.numa_nodes = std::max(1, static_cast<int>(state.target.cpu.numa.size()));
-    use.bandwidth_gbps = state.target.cpu.bandwidth_gbps;
   } else if (gpu < static_cast<int>(state.target.gpus.size())) {
     const target::GpuTarget& facts = state.target.gpus[static_cast<size_t>(gpu)];
     use.capacity = facts.memory_bytes;
-    use.bandwidth_gbps = facts.bandwidth_gbps;
   }
 }
 
@@ -107,10 +96,8 @@ void add_weights(const CompileState& state, Sums& sums) {
   for (const ir::Module& module : state.modules.modules) {
     if (module.params.empty()) continue;
     DeviceUse& use = sums.at(module.decision.device);
-    const double share = read_share(module);
     for (const ir::Param& param : module.params) {
       const uint64_t bytes = param_bytes(param, module.decision.op == "dense");
-      use.read_bytes += static_cast<uint64_t>(static_cast<double>(bytes) * share);
       const std::string tensor = param.sources.empty() ? "" : param.sources[0].tensor;
       const bool whole = param.sources.size() == 1 && param.sources[0].row_count < 0;
       if (whole && !kept.emplace(use.name, tensor).second) continue;
@@ -119,21 +106,30 @@ void add_weights(const CompileState& state, Sums& sums) {
   }
 }
 
-void predict_speed(Estimate& estimate) {
-  for (const DeviceUse& use : estimate.devices) {
-    if (use.read_bytes == 0 && use.kv_token.whole + use.kv_token.window == 0) continue;
-    if (use.bandwidth_gbps <= 0) return;
-    const double rate = use.bandwidth_gbps * 1e9 * kBandwidthShare;
-    const auto ctx = static_cast<double>(estimate.shape.ctx);
-    const double seen = std::min(ctx, static_cast<double>(estimate.window));
-    const double kv = static_cast<double>(use.kv_token.whole) * ctx +
-                      static_cast<double>(use.kv_token.window) * seen;
-    estimate.token_seconds += static_cast<double>(use.read_bytes) / rate;
-    estimate.token_seconds_full += (static_cast<double>(use.read_bytes) + kv) / rate;
+// Two slots for the panels of a layer's experts and one for its tiles (lib/plan/stream_memory.h).
+void add_streams(const CompileState& state, const std::map<int32_t, std::string>& attention_device,
+                 Sums& sums) {
+  for (const ir::Module& module : state.modules.modules) {
+    if (!can_be_streamed(module) || module.decision.device != "cpu") continue;
+    const auto device = attention_device.find(module.layer);
+    if (device == attention_device.end() || gpu_number(device->second) < 0) continue;
+    DeviceUse& use = sums.at(device->second);
+    use.stream_bytes = std::max(use.stream_bytes, times(3, placed_bytes(module)));
   }
-  estimate.token_seconds += estimate.crossings * kCrossingSeconds;
-  estimate.token_seconds_full += estimate.crossings * kCrossingSeconds;
-  estimate.has_speed = estimate.token_seconds > 0;
+}
+
+// Reading the cache of a full context, once a token.
+double cache_seconds(const Estimate& estimate, const target::Target& target) {
+  const auto ctx = static_cast<double>(estimate.shape.ctx);
+  const double seen = std::min(ctx, static_cast<double>(estimate.window));
+  double seconds = 0;
+  for (const DeviceUse& use : estimate.devices) {
+    const double bytes = static_cast<double>(use.kv_token.whole) * ctx +
+                         static_cast<double>(use.kv_token.window) * seen;
+    const double rate = rates_of(target, use.name).read;
+    if (rate > 0) seconds += bytes / rate;
+  }
+  return seconds;
 }
 
 void find_max_ctx(Estimate& estimate, int64_t model_ctx) {
@@ -148,7 +144,8 @@ void find_max_ctx(Estimate& estimate, int64_t model_ctx) {
     known = true;
     // Of a longest context: the windows of a shorter one may take less.
     const uint64_t windows = use.kv_token.times({0, window_blocks}).value_or(UINT64_MAX / 4);
-    const uint64_t taken = use.weight_bytes + use.scratch_bytes + use.reserve_bytes + windows;
+    const uint64_t taken =
+        use.weight_bytes + use.scratch_bytes + use.stream_bytes + use.reserve_bytes + windows;
     const uint64_t room = use.capacity > taken ? use.capacity - taken : 0;
     const uint64_t per_token =
         times(use.kv_token.whole, static_cast<uint64_t>(estimate.shape.max_batch));
@@ -239,8 +236,14 @@ Result<Estimate> Estimator::run(const CompileState& state) const {
     use.kv_token.window += token.window;
     use.kv_bytes += token.times(blocks).value_or(UINT64_MAX / 4);
   }
+  const bool streams =
+      state.prefer.stream_tokens > 0 && shape.step_tokens >= state.prefer.stream_tokens;
+  if (streams) add_streams(state, attention_device, sums);
   estimate.devices = sums.take();
-  for (DeviceUse& use : estimate.devices) use.scratch_bytes = arena.total_bytes;
+  for (DeviceUse& use : estimate.devices) {
+    use.scratch_bytes = arena.total_bytes;
+    if (use.stream_bytes > 0) use.stream_bytes += arena.total_bytes;
+  }
   find_max_ctx(estimate, state.modules.facts.context_length);
   return estimate;
 }
@@ -250,7 +253,11 @@ Result<Estimate> Estimator::predict(const CompileState& state) const {
   const HandOvers hand_overs = KTX_TRY(find_hand_overs(state));
   estimate.crossings = hand_overs.count();
   estimate.transferred_values = hand_overs.values;
-  predict_speed(estimate);
+  const Result<steps::StepGraph> launched = launched_steps(state);
+  if (!launched) return estimate;  // the findings say why
+  estimate.token = predict_pass(*launched, state.target, 1);
+  estimate.cache_seconds = cache_seconds(estimate, state.target);
+  estimate.chunk = predict_pass(*launched, state.target, estimate.shape.step_tokens);
   return estimate;
 }
 
@@ -264,6 +271,7 @@ std::string estimate_table(const Estimate& estimate) {
                    {"weights"},
                    {"kv"},
                    {"scratch"},
+                   {"streaming"},
                    {"reserve"},
                    {"total"},
                    {"memory"},
@@ -273,7 +281,8 @@ std::string estimate_table(const Estimate& estimate) {
                              : use.too_small() ? "-" + unit.text(use.total() - use.capacity)
                                                : unit.text(use.capacity - use.total());
     table.add({use.name, unit.text(use.weight_bytes), unit.text(use.kv_bytes),
-               unit.text(use.scratch_bytes), unit.text(use.reserve_bytes), unit.text(use.total()),
+               unit.text(use.scratch_bytes), unit.text(use.stream_bytes),
+               unit.text(use.reserve_bytes), unit.text(use.total()),
                use.capacity ? unit.text(use.capacity) : "unknown", left});
   }
   return table.plain();
@@ -285,19 +294,30 @@ std::string print_estimate(const Estimate& estimate) {
 
 namespace {
 
-// The terms of the time of a token, a line each.
-std::string speed_terms(const Estimate& estimate) {
+// The terms of the time of a pass, a line each.
+std::string speed_terms(const PassTime& time) {
   uint64_t largest = 0;
-  for (const DeviceUse& use : estimate.devices) largest = std::max(largest, use.read_bytes);
+  for (const DeviceTime& d : time.devices) {
+    largest = std::max({largest, d.read_bytes, d.copied_bytes});
+  }
   const ByteUnit unit(largest);
   TextTable table({{"", TextTable::Left}, {""}, {"", TextTable::Left}});
-  for (const DeviceUse& use : estimate.devices) {
-    if (use.read_bytes == 0) continue;
-    table.add({use.name, unit.text(use.read_bytes),
-               fmt::format("/ ({} x {:g} GB/s)", kBandwidthShare, use.bandwidth_gbps)});
+  const auto ms = [](double seconds) { return fmt::format("{:.2f} ms", seconds * 1e3); };
+  for (const DeviceTime& d : time.devices) {
+    std::string how = fmt::format("{} at {:.4g} GB/s ({})", unit.text(d.read_bytes),
+                                  d.rates.read / 1e9, d.rates.read_measured ? "measured" : "rated");
+    if (d.copied_bytes > 0) {
+      how += fmt::format(", {} of experts over PCIe at {:.3g} GB/s", unit.text(d.copied_bytes),
+                         d.rates.pcie / 1e9);
+    }
+    if (d.launches > 0) how += fmt::format(", {} kernels", d.launches);
+    table.add({d.device, ms(d.seconds), how});
   }
-  return table.plain("    + ") +
-         fmt::format("    + {} hand-overs x {:g} us\n", estimate.crossings, kCrossingSeconds * 1e6);
+  if (time.hand_overs > 0) {
+    table.add({"", ms(time.hand_over_seconds),
+               fmt::format("{} hand-over{}", time.hand_overs, time.hand_overs == 1 ? "" : "s")});
+  }
+  return table.plain("    ");
 }
 
 }  // namespace
@@ -343,13 +363,20 @@ std::string estimate_notes(const Estimate& estimate) {
         fmt::format("hand-overs between devices: {} a token, of {} value{}\n", estimate.crossings,
                     estimate.transferred_values, estimate.transferred_values == 1 ? "" : "s");
   }
-  if (!estimate.has_speed) {
+  if (!estimate.token.known) {
     out += "speed: unknown without the bandwidth of a --target\n";
     return out;
   }
+  const double token = estimate.token.seconds;
   out += fmt::format("decode, one sequence: {:.1f} tokens/s at first, {:.1f} with a full context\n",
-                     1 / estimate.token_seconds, 1 / estimate.token_seconds_full);
-  out += "  time of a token = weights read / bandwidth:\n" + speed_terms(estimate);
+                     1 / token, 1 / (token + estimate.cache_seconds));
+  out += speed_terms(estimate.token);
+  if (estimate.chunk.known) {
+    out += fmt::format("long prompts: {:.0f} tokens/s, a pass of {}\n",
+                       static_cast<double>(estimate.chunk.tokens) / estimate.chunk.seconds,
+                       estimate.chunk.tokens);
+    out += speed_terms(estimate.chunk);
+  }
   return out;
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lib/passes/pass.h"
+#include "lib/passes/pass_time.h"
 #include "lib/plan/memory.h"
 #include "lib/plan/plan_format.h"
 
@@ -27,11 +28,12 @@ struct DeviceUse {
   uint64_t reserve_bytes = 0;  // program, driver, graphs
   uint64_t capacity = 0;       // 0: not known
   int numa_nodes = 1;          // that share `capacity`, in equal parts
-  double bandwidth_gbps = 0;   // 0: not known
   plan::KvTokenBytes kv_token;
-  uint64_t read_bytes = 0;  // weights read for a token
+  uint64_t stream_bytes = 0;  // of a GPU: slots and values of streamed experts, at most
 
-  uint64_t total() const { return weight_bytes + kv_bytes + scratch_bytes + reserve_bytes; }
+  uint64_t total() const {
+    return weight_bytes + kv_bytes + scratch_bytes + stream_bytes + reserve_bytes;
+  }
   bool too_small() const { return capacity > 0 && total() > capacity; }
 };
 
@@ -45,22 +47,19 @@ struct Estimate {
   int crossings = 0;               // hand-overs of a token, see hand_overs.h
   int64_t transferred_values = 0;  // in these
   int64_t max_ctx = -1;            // largest that fits all devices; -1: no capacity is known
-  bool has_speed = false;
-  double token_seconds = 0;       // of decode, empty context
-  double token_seconds_full = 0;  // with shape.ctx tokens before
+  // Of predict() alone, and where the target states the rates of all devices (PassTime::known).
+  PassTime token;            // of decode, empty context
+  double cache_seconds = 0;  // more than that with shape.ctx tokens before
+  PassTime chunk;            // a pass of a long prompt
 };
 
-// The share of the rated bandwidth that decode reaches, and the price of handing a
-// token over: assumptions of the prediction, printed with it.
-inline constexpr double kBandwidthShare = 0.75;
-inline constexpr double kCrossingSeconds = 30e-6;
 inline constexpr double kDiskGbps = 3;  // of a usual NVMe drive; for the first start
 
 class Estimator {
  public:
   static Result<Estimator> make(const CompileState& state);
   Result<Estimate> run(const CompileState& state) const;
-  // The same with the speed, for which the steps are made once more to count hand-overs.
+  // The same with the speed, for which the steps are made once more (launched_steps.h).
   Result<Estimate> predict(const CompileState& state) const;
 
  private:

@@ -10,7 +10,9 @@
 //
 // Everything else, and modules with `auto`, are placed by bytes: layers are spread over the
 // GPUs of the target in equal shares, then the embedding and the experts of as many layers as
-// still fit; the rest stays on the CPU. `cuda:0-3` spreads layers over these GPUs.
+// still fit; the rest stays on the CPU. `cuda:0-3` spreads layers over these GPUs. Whether room is
+// kept to stream the experts of the CPU in long prompts (stream_experts.h) is decided by the time
+// that is predicted for a prompt of 4096 tokens and an answer of 512.
 //
 // A plan is for the CPU alone if the target has no GPU; the target is that of --target, else
 // the machine at hand.
@@ -22,8 +24,11 @@
 
 #include "kernels/matmul/marlin_layout.h"
 #include "lib/passes/estimate.h"
+#include "lib/passes/launched_steps.h"
 #include "lib/passes/pass.h"
+#include "lib/passes/stream_experts.h"
 #include "lib/rules/device_name.h"
+#include "lib/support/strings.h"
 #include "lib/target/gpu_generation.h"
 
 namespace ktx::passes {
@@ -136,8 +141,49 @@ class Placer {
                return device.name == "cpu" || device.total() <= device.capacity;
              });
     };
+    assume_streams(state_, false);
     if (!fits()) return drop_until_fits(open, fits);
     fill_with_experts(*estimator, open, gpus);
+    if (!experts_on_cpu()) return;
+    // Experts are left for the CPU. With room to stream them, prompts may be faster; as fewer of
+    // the others fit then, tokens are slower.
+    const double alone = conversation_seconds(false);
+    std::vector<std::string> filled;
+    for (ir::Module* module : open) filled.push_back(module->decision.device);
+    for (ir::Module* module : open) {
+      if (module->role == Role::Experts || module->role == Role::Embedding) {
+        module->decision.device = "cpu";
+      }
+    }
+    assume_streams(state_, true);
+    if (fits()) {
+      fill_with_experts(*estimator, open, gpus);
+      if (alone == 0 || conversation_seconds(true) <= alone) return;
+    }
+    assume_streams(state_, false);
+    for (size_t i = 0; i < open.size(); ++i) open[i]->decision.device = filled[i];
+  }
+
+  // What placements are compared by: predicted for a prompt and an answer. 0: not known.
+  double conversation_seconds(bool streams) const {
+    constexpr int64_t kPrompt = 4096, kAnswer = 512;
+    CompileState copy = state_;
+    copy.fact = Fact::Placed;
+    if (streams) choose_stream_tokens(copy);
+    const auto graph = launched_steps(copy);
+    if (!graph) return 0;
+    const int64_t tokens = std::min(kPrompt, copy.check.shape.step_tokens);
+    const PassTime token = predict_pass(*graph, copy.target, 1);
+    const PassTime chunk = predict_pass(*graph, copy.target, tokens);
+    if (!token.known || !chunk.known) return 0;
+    return kAnswer * token.seconds +
+           static_cast<double>(kPrompt) / static_cast<double>(tokens) * chunk.seconds;
+  }
+
+  bool experts_on_cpu() const {
+    return std::any_of(modules_.begin(), modules_.end(), [](const ir::Module& module) {
+      return can_be_streamed(module) && module.decision.device == "cpu";
+    });
   }
 
   // Whole layers go back to the CPU, from the last on.
@@ -273,14 +319,40 @@ void tell_of_old_gpus(const CompileState& state) {
   }
 }
 
+// Experts are streamed where the GPU has room for it.
+void settle_streams(CompileState& state) {
+  if (state.prefer.stream_chosen) return;
+  choose_stream_tokens(state);
+  if (state.prefer.stream_tokens == 0) return;
+  const Result<Estimator> estimator = Estimator::make(state);
+  const Result<Estimate> now =
+      estimator ? estimator->run(state) : Result<Estimate>(estimator.error());
+  if (!now) return;
+  for (const DeviceUse& device : now->devices) {
+    if (device.stream_bytes == 0 || !device.too_small()) continue;
+    if (state.check.dialect == rules::Dialect::Ktx) {
+      state.diags->note(
+          {}, "",
+          fmt::format("long prompts are computed by the CPU alone: {} has no room for the {} that "
+                      "its experts need to be streamed",
+                      device.name, human_bytes(device.stream_bytes)));
+    }
+    return assume_streams(state, false);
+  }
+}
+
 }  // namespace
 
 Status place_devices(CompileState& state) {
   if (state.check.only || !state.target.gpus.empty()) Placer(state).run();
-  if (state.check.only) return {};
+  if (state.check.only) {
+    settle_streams(state);
+    return {};
+  }
   move_to_cpu(state);
   tell_of_old_gpus(state);
   keep_unknown_formats(state);
+  settle_streams(state);
   return {};
 }
 

@@ -114,6 +114,10 @@ class TargetParser {
              [&](const YamlNode& n) {
                cpu.bandwidth_gbps = number_of(n, "bandwidth_gbps", 0.001, 1e6);
              }},
+            {"read_gbps",
+             [&](const YamlNode& n) { cpu.read_gbps = number_of(n, "read_gbps", 0.001, 1e6); }},
+            {"int8_tops",
+             [&](const YamlNode& n) { cpu.int8_tops = number_of(n, "int8_tops", 0.0001, 1e5); }},
             {"numa_nodes", [&](const YamlNode& n) {
                numa_nodes = static_cast<int>(number_of(n, "numa_nodes", 1, 64));
              }}});
@@ -145,23 +149,31 @@ class TargetParser {
     for (const YamlRef& item : node.items) {
       target::GpuTarget gpu;
       int count = 1;
-      fields(*item, "an entry of `gpus`",
-             {{"name", [&](const YamlNode& n) { gpu.name = text_of(n, "name"); }},
-              {"compute_capability", [&](const YamlNode& n) { parse_capability(n, gpu); }},
-              {"memory_gib", [&](const YamlNode& n) { gpu.memory_bytes = memory_of(n, 1e5); }},
-              {"bandwidth_gbps",
-               [&](const YamlNode& n) {
-                 gpu.bandwidth_gbps = number_of(n, "bandwidth_gbps", 0.001, 1e6);
-               }},
-              {"pcie_gbps",
-               [&](const YamlNode& n) { gpu.pcie_gbps = number_of(n, "pcie_gbps", 0.001, 1e5); }},
-              {"sms",
-               [&](const YamlNode& n) {
-                 gpu.multiprocessors = static_cast<int>(number_of(n, "sms", 1, 1e4));
-               }},
-              {"count", [&](const YamlNode& n) {
-                 count = static_cast<int>(number_of(n, "count", 1, kMaxGpus));
-               }}});
+      fields(
+          *item, "an entry of `gpus`",
+          {{"name", [&](const YamlNode& n) { gpu.name = text_of(n, "name"); }},
+           {"compute_capability", [&](const YamlNode& n) { parse_capability(n, gpu); }},
+           {"memory_gib", [&](const YamlNode& n) { gpu.memory_bytes = memory_of(n, 1e5); }},
+           {"bandwidth_gbps",
+            [&](const YamlNode& n) {
+              gpu.bandwidth_gbps = number_of(n, "bandwidth_gbps", 0.001, 1e6);
+            }},
+           {"pcie_gbps",
+            [&](const YamlNode& n) { gpu.pcie_gbps = number_of(n, "pcie_gbps", 0.001, 1e5); }},
+           {"read_gbps",
+            [&](const YamlNode& n) { gpu.read_gbps = number_of(n, "read_gbps", 0.001, 1e6); }},
+           {"tflops", [&](const YamlNode& n) { gpu.tflops = number_of(n, "tflops", 0.001, 1e6); }},
+           {"launch_us",
+            [&](const YamlNode& n) { gpu.launch_us = number_of(n, "launch_us", 0.01, 1e4); }},
+           {"hand_over_us",
+            [&](const YamlNode& n) { gpu.hand_over_us = number_of(n, "hand_over_us", 0.01, 1e5); }},
+           {"sms",
+            [&](const YamlNode& n) {
+              gpu.multiprocessors = static_cast<int>(number_of(n, "sms", 1, 1e4));
+            }},
+           {"count", [&](const YamlNode& n) {
+              count = static_cast<int>(number_of(n, "count", 1, kMaxGpus));
+            }}});
       if (gpu.name.empty()) gpu.name = "GPU";
       if (item->is_map() && gpu.compute_major == 0) {
         wrong(*item, "a GPU needs its compute_capability, such as 8.9");

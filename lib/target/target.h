@@ -32,7 +32,9 @@ struct CpuTarget {
   std::optional<double> cpu_quota;  // of the control group, in hardware threads
   uint64_t memory_bytes = 0;        // installed, or the control group's limit
   std::vector<NumaNode> numa;       // empty when unknown
-  double bandwidth_gbps = 0;        // of all memory channels; 0: not stated
+  double bandwidth_gbps = 0;        // of all memory channels, as rated; 0: not stated
+  double read_gbps = 0;             // measured, all cores; 0: not measured
+  double int8_tops = 0;             // measured in long products, all cores; 0: not measured
 
   // One per core: two threads of one core share its memory port and its vector
   // units. A quota is rounded up, since throttling costs all threads alike.
@@ -44,9 +46,14 @@ struct GpuTarget {
   int compute_major = 0;
   int compute_minor = 0;
   uint64_t memory_bytes = 0;
-  double bandwidth_gbps = 0;  // of its memory; 0: not stated
-  double pcie_gbps = 0;       // to the host, one direction; 0: not stated
+  double bandwidth_gbps = 0;  // of its memory, as rated; 0: not stated
+  double pcie_gbps = 0;       // from pinned host memory; 0: not stated
   int multiprocessors = 0;    // SMs; 0: not stated
+  // Measured; 0: not measured.
+  double read_gbps = 0;     // of its memory
+  double tflops = 0;        // of long products with activations in F16
+  double launch_us = 0;     // that a kernel of one token takes beside reading its weights
+  double hand_over_us = 0;  // of a token, from the GPU to the CPU or back
 };
 
 struct Target {

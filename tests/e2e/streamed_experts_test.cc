@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "lib/launches/verify_launches.h"
 #include "lib/plan/device_memory.h"
 #include "lib/plan/plan_reader.h"
@@ -35,11 +37,12 @@ rules:
 
 class Streamed {
  public:
-  Streamed(const std::string& model, const std::string& rules, const std::string& prefer) {
+  Streamed(const std::string& model, const std::string& rules, const std::string& prefer,
+           const std::string& target = "targets/h200.yaml") {
     const std::string path = rules.ends_with(".yaml") ? source_dir() + "/rules/" + rules
                                                       : dir_.write("rules.yaml", rules);
     const Finished run = run_program({ktx_compile(), "-q", model_gguf(model), path,
-                                      "--target=" + source_dir() + "/targets/h200.yaml",
+                                      "--target=" + source_dir() + "/" + target,
                                       "--prefer=" + prefer, "-o", plan()});
     EXPECT_EQ(run.status, 0) << run.err;
   }
@@ -85,12 +88,37 @@ TEST_P(StreamedModel, GivesTheReferencesTokensInChunksAndInBatches) {
 INSTANTIATE_TEST_SUITE_P(
     All, StreamedModel,
     ::testing::Combine(::testing::Values("qwen2moe", "qwen3moe", "deepseek2", "deepseek3",
-                                         "glm4_moe", "mixtral", "minimax_m2", "glm4_moe_lite"),
+                                         "glm4_moe", "mixtral", "minimax_m2", "glm4_moe_lite",
+                                         "gpt_oss"),
                        ::testing::Values("moe-experts-on-cpu.yaml", kHalfExperts)),
     [](const auto& info) {
       const bool all = std::string(std::get<1>(info.param)).ends_with(".yaml");
       return std::string(std::get<0>(info.param)) + (all ? "_all" : "_half");
     });
+
+TEST(StreamedExperts, AreStreamedByTheGpuOfTheirLayer) {
+  Streamed streamed("qwen3moe", "spread-gpus-experts-on-cpu.yaml", "stream-experts=4",
+                    "tests/gpu/two-h200.yaml");
+  const plan::PlanFile file = plan::PlanFile::open(streamed.plan()).take();
+  std::set<std::string> devices;
+  for (const launches::Stream& stream : plan::streams(file.view())) devices.insert(stream.device);
+  EXPECT_EQ(devices.size(), 2u);
+  const auto engine = streamed.open();
+  ASSERT_TRUE(engine) << streamed.error;
+  const nlohmann::json cases = reference_cases(model_dir("qwen3moe"));
+  Comparison result;
+  for (size_t i = 0; i < 3; ++i) compare_case(*engine, cases[i], 7, result);
+  EXPECT_EQ(result.equal, result.cases);
+  EXPECT_GT(streamed.log.retiles, 0);
+}
+
+// Without a preference: where the machine's rates say that it pays.
+TEST(StreamedExperts, AreStreamedByThemselvesFromWhereItPays) {
+  Streamed streamed("qwen3moe", "moe-experts-on-cpu.yaml", "cublas=no");
+  const plan::PlanFile file = plan::PlanFile::open(streamed.plan()).take();
+  const auto all = plan::memory_by_device(file.view(), {.ctx = 256, .step_tokens = 4096});
+  EXPECT_GT((*all)[1].stream_bytes, 0u);
+}
 
 int64_t layers_of(const plan::PlanView& plan) {
   return std::ssize(plan::streams(plan));

@@ -36,9 +36,11 @@ class WindowCache : public ::testing::TestWithParam<Case> {
   void SetUp() override {
     const std::string gguf = test_model_gguf(GetParam().model);
     if (gguf.empty()) GTEST_SKIP() << "no model " << GetParam().model;
-    const Finished run = run_program({ktx_compile(), "-q", gguf, "-o", dir_.path("m.ktxplan"),
-                                      source_dir() + "/rules/" + GetParam().rules,
-                                      "--target=" + source_dir() + "/targets/h200.yaml"});
+    // Streamed experts have another arithmetic in long passes than in short ones.
+    const Finished run =
+        run_program({ktx_compile(), "-q", gguf, "-o", dir_.path("m.ktxplan"),
+                     "--prefer=stream-experts=no", source_dir() + "/rules/" + GetParam().rules,
+                     "--target=" + source_dir() + "/targets/h200.yaml"});
     ASSERT_EQ(run.status, 0) << run.err;
   }
   std::unique_ptr<Engine> open(int64_t chunk, int64_t batch = 1, int64_t ctx = 4096) const {

@@ -290,7 +290,23 @@ DiagPolicy policy_of(const Options& options) {
   return policy;
 }
 
+namespace {
+
+void limit_gpu_memory(const Options& options, passes::CompileState& state) {
+  if (options.vram_bytes == 0) return;
+  for (target::GpuTarget& gpu : state.target.gpus) {
+    const auto limit = static_cast<uint64_t>(options.vram_bytes);
+    gpu.memory_bytes = gpu.memory_bytes == 0 ? limit : std::min(gpu.memory_bytes, limit);
+  }
+  if (!state.target.gpus.empty()) return;
+  state.diags->error({}, "", "--vram limits the memory of GPUs, and the target has none")
+      .help("name a machine with a GPU: --target=rtx-4090");
+}
+
+}  // namespace
+
 void set_run_shape(const Options& options, passes::CompileState& state) {
+  limit_gpu_memory(options, state);
   const int64_t model_ctx = state.modules.facts.context_length;
   const int64_t usual = model_ctx > 0 ? std::min<int64_t>(model_ctx, 4096) : 4096;
   plan::RunShape& shape = state.check.shape;

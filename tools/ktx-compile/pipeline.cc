@@ -98,6 +98,7 @@ std::vector<std::string> byte_options(const Options& options) {
   if (options.max_batch != 1) out.push_back(fmt::format("--max-batch={}", options.max_batch));
   if (options.kv_budget_bytes)
     out.push_back(fmt::format("--kv-budget={}", options.kv_budget_bytes));
+  if (options.vram_bytes) out.push_back(fmt::format("--vram={}", options.vram_bytes));
   if (options.drop_unused) out.push_back("--drop-unused");
   if (options.bf16_inputs) out.push_back("--inputs=bf16");
   if (!options.prefer_text.empty()) out.push_back("--prefer=" + options.prefer_text);
@@ -179,6 +180,7 @@ int run_compile(const Options& options) {
     state.check.target_given = !state.target.gpus.empty();
   }
   set_run_shape(options, state);
+  if (talk.failed()) return 1;
   state.config = &source->config;
 
   // 4. The passes: rules, places, steps, kernels, memory.

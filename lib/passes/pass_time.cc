@@ -1,0 +1,277 @@
+#include "lib/passes/pass_time.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "lib/formats/layout_size.h"
+#include "lib/launches/parts.h"
+#include "lib/launches/streams.h"
+#include "lib/rules/device_name.h"
+#include "lib/steps/graph_step_list.h"
+#include "lib/target/gpu_generation.h"
+
+namespace ktx::passes {
+namespace {
+
+using launches::ListedStep;
+using launches::Part;
+
+// Shares of rated bandwidth that decode reaches where nothing is measured.
+constexpr double kCpuReadShare = 0.75;
+constexpr double kGpuReadShare = 0.9;
+// Pinned memory over PCIe 4.0 x16, as it is reached.
+constexpr double kPcieRate = 20e9;
+// Measured on an H200 (bench/2026-11-gpu-decode.md), assumed elsewhere.
+constexpr double kLaunchSeconds = 4.4e-6;
+// Products of attention, beside those with weights.
+constexpr double kAttentionShare = 0.5;
+
+// int8 operations a second that a core reaches in long products (docs/performance.md).
+constexpr struct {
+  Isa isa;
+  double rate;
+} kCoreRates[] = {{Isa::Scalar, 4e9}, {Isa::Avx2, 1e11}, {Isa::Avx512, 2e11}, {Isa::Amx, 2.5e11}};
+
+// Operations a second of an SM in long products with activations in F16: half of the tensor
+// cores' rate; on Hopper what was measured.
+constexpr struct {
+  int sm;
+  double rate;
+} kSmRates[] = {{75, 0.8e12}, {80, 1.45e12}, {86, 0.45e12}, {89, 0.65e12},
+                {90, 2.6e12}, {100, 2.6e12}, {120, 0.6e12}};
+
+double sm_rate(int generation) {
+  double rate = kSmRates[0].rate;
+  for (const auto& row : kSmRates) {
+    if (row.sm <= generation) rate = row.rate;
+  }
+  return rate;
+}
+
+DeviceRates cpu_rates(const target::CpuTarget& cpu) {
+  DeviceRates rates;
+  rates.read_measured = cpu.read_gbps > 0;
+  rates.read = (rates.read_measured ? cpu.read_gbps : cpu.bandwidth_gbps * kCpuReadShare) * 1e9;
+  double core = kCoreRates[0].rate;
+  for (const auto& row : kCoreRates) {
+    if (row.isa <= cpu.isa) core = row.rate;
+  }
+  rates.arithmetic = cpu.int8_tops > 0 ? cpu.int8_tops * 1e12 : core * std::max(cpu.cores, 1);
+  return rates;
+}
+
+DeviceRates gpu_rates(const target::GpuTarget& gpu) {
+  const int generation = target::generation(gpu);
+  const int sms = gpu.multiprocessors > 0 ? gpu.multiprocessors
+                                          : kernels::gpu_machine(generation).multiprocessors;
+  DeviceRates rates;
+  rates.read_measured = gpu.read_gbps > 0;
+  rates.read = (rates.read_measured ? gpu.read_gbps : gpu.bandwidth_gbps * kGpuReadShare) * 1e9;
+  rates.arithmetic = gpu.tflops > 0 ? gpu.tflops * 1e12 : sm_rate(generation) * sms;
+  rates.launch = gpu.launch_us > 0 ? gpu.launch_us * 1e-6 : kLaunchSeconds;
+  rates.hand_over = gpu.hand_over_us > 0 ? gpu.hand_over_us * 1e-6 : kHandOverSeconds;
+  rates.pcie = gpu.pcie_gbps > 0 ? gpu.pcie_gbps * 1e9 : kPcieRate;
+  return rates;
+}
+
+int gpu_number(const std::string& device) {
+  const auto place = rules::parse_device(device);
+  return place && place->kind == rules::DeviceSpec::Kind::Cuda ? place->gpus[0] : -1;
+}
+
+// Of the matrices of a step: bytes that a pass of some tokens reads, and operations.
+struct Work {
+  double bytes = 0;
+  double operations = 0;
+};
+
+class Predictor {
+ public:
+  Predictor(const steps::StepGraph& graph, const target::Target& target, int64_t tokens,
+            int64_t before)
+      : target_(target),
+        tokens_(tokens),
+        before_(before),
+        list_(steps::step_list(graph)),
+        graph_(graph) {
+    time_.tokens = tokens;
+    const auto least = launches::stream_tokens(list_, graph.launches);
+    if (least && *least > 0 && tokens >= *least) {
+      for (const launches::Stream& s : launches::streams_of(list_, graph.parts, graph.launches)) {
+        streams_.emplace(s.part, s.device);
+      }
+    }
+  }
+
+  PassTime run() {
+    find_alone();
+    for (size_t p = 0; p < graph_.parts.size(); ++p) {
+      const Part& part = graph_.parts[p];
+      const auto stream = streams_.find(static_cast<int32_t>(p));
+      if (stream != streams_.end()) {
+        add_streamed(part, at(stream->second));
+      } else if (part.kind == Part::Kind::Cpu) {
+        for_steps(part, [&](const ListedStep& s, int32_t) { add_step(s, at("cpu")); });
+      } else if (part.kind == Part::Kind::Gpu) {
+        add_gpu(part, at(part.device));
+      }
+    }
+    add_hand_overs();
+    finish();
+    return std::move(time_);
+  }
+
+ private:
+  template <class F>
+  void for_steps(const Part& part, const F& f) const {
+    for (int32_t i = part.first_step; i < part.first_step + part.step_count; ++i) {
+      f(list_.steps[i], i);
+    }
+  }
+
+  DeviceTime& at(const std::string& device) {
+    auto [found, added] = devices_.try_emplace(gpu_number(device));
+    if (added) {
+      found->second.device = device;
+      found->second.rates = rates_of(target_, device);
+    }
+    return found->second;
+  }
+
+  Work work_of(const ListedStep& step, double expert_share) const {
+    Work work;
+    const bool output = !step.outputs.empty() && step.outputs[0].value != launches::kNone &&
+                        list_.values[step.outputs[0].value].rows == RowKind::Output;
+    const double rows = output ? 1 : static_cast<double>(tokens_);
+    if (const auto* a = std::get_if<AttentionAttrs>(&step.attrs)) {
+      double seen = static_cast<double>(before_) + rows / 2;
+      if (a->window > 0) seen = std::min(seen, static_cast<double>(a->window));
+      work.operations =
+          2.0 * a->heads * (a->key_dim + a->value_dim) * rows * seen / kAttentionShare;
+    }
+    const size_t products = product_weights(step.op);
+    for (size_t i = 0; i < std::min(products, step.weights.size()); ++i) {
+      const launches::ListedWeight& w = step.weights[i];
+      const auto matrix = matrix_bytes(w.layout, w.dtype, w.rows, w.cols);
+      double matrices = static_cast<double>(w.matrices), each = rows;
+      if (const auto* e = std::get_if<ExpertsAttrs>(&step.attrs)) {
+        const double share = static_cast<double>(e->top_k) / std::max(e->experts, 1);
+        matrices *= 1 - std::pow(1 - std::min(share, 1.0), rows);
+        each = rows * e->top_k / expert_share;
+      }
+      const double weights = static_cast<double>(w.rows) * static_cast<double>(w.cols);
+      work.bytes += static_cast<double>(matrix.value_or(0)) * matrices;
+      work.operations += 2 * weights * each;
+    }
+    return work;
+  }
+
+  void add_step(const ListedStep& step, DeviceTime& device) const {
+    const Work work = work_of(step, device.device == "cpu" ? kCpuExpertShare : kGpuExpertShare);
+    device.read_bytes += static_cast<uint64_t>(work.bytes);
+    device.seconds += std::max(over(work.bytes, device.rates.read),
+                               over(work.operations, device.rates.arithmetic));
+  }
+
+  // Steps whose own launches a GPU runs: those of groups without a kernel for these tokens.
+  void find_alone() {
+    for (const launches::Launch& launch : graph_.launches) {
+      if (!launch.op || tokens_ < launch.least_tokens || tokens_ > launch.most_tokens) continue;
+      const auto& device = list_.steps[launch.steps[0]].device;
+      const int gpu = gpu_number(device);
+      if (gpu < 0 || gpu >= static_cast<int>(target_.gpus.size())) continue;
+      const int sm = target::generation(target_.gpus[static_cast<size_t>(gpu)]);
+      if (sm < launch.least_sm || sm > launch.most_sm) continue;
+      for (int32_t i : launch.steps) fused_.insert(i);
+      fused_.erase(launch.steps.back());  // which stands for the group
+      // Their choice and gate and up are one kernel, down and the sum another.
+      if (*launch.op == FusedOp::Experts) fused_.erase(launch.steps.front());
+    }
+  }
+
+  void add_gpu(const Part& part, DeviceTime& device) const {
+    for_steps(part, [&](const ListedStep& step, int32_t i) {
+      add_step(step, device);
+      if (!fused_.contains(i) && step.op != StepOp::Transfer) ++device.launches;
+    });
+  }
+
+  // Weights come for a layer while the one before is computed: the longer of the two counts.
+  void add_streamed(const Part& part, DeviceTime& device) const {
+    double bytes = 0, operations = 0;
+    for_steps(part, [&](const ListedStep& step, int32_t) {
+      for (size_t i = 0; i < std::min(product_weights(step.op), step.weights.size()); ++i) {
+        const launches::ListedWeight& w = step.weights[i];
+        bytes += static_cast<double>(matrix_bytes(w.layout, w.dtype, w.rows, w.cols).value_or(0)) *
+                 static_cast<double>(w.matrices);
+      }
+      operations += work_of(step, kGpuExpertShare).operations;
+    });
+    device.copied_bytes += static_cast<uint64_t>(bytes);
+    device.seconds +=
+        std::max(over(bytes, device.rates.pcie), over(operations, device.rates.arithmetic));
+  }
+
+  // A part on another device than the one before it waits for it.
+  void add_hand_overs() {
+    const std::string* before = nullptr;
+    static const std::string kCpu = "cpu";
+    for (size_t p = 0; p < graph_.parts.size(); ++p) {
+      const Part& part = graph_.parts[p];
+      const auto stream = streams_.find(static_cast<int32_t>(p));
+      const std::string* device = stream != streams_.end()       ? &stream->second
+                                  : part.kind == Part::Kind::Cpu ? &kCpu
+                                                                 : &part.device;
+      if (before && *before != *device) {
+        ++time_.hand_overs;
+        const std::string& gpu = *device == kCpu ? *before : *device;
+        time_.hand_over_seconds += at(gpu).rates.hand_over;
+      }
+      before = device;
+    }
+  }
+
+  void finish() {
+    time_.known = true;
+    for (auto& [gpu, device] : devices_) {
+      device.seconds += static_cast<double>(device.launches) * device.rates.launch;
+      const bool idle = device.read_bytes == 0 && device.copied_bytes == 0 && device.seconds == 0;
+      if (idle && device.launches == 0) continue;
+      if (device.read_bytes > 0 && device.rates.read <= 0) time_.known = false;
+      if (device.copied_bytes > 0 && device.rates.pcie <= 0) time_.known = false;
+      time_.seconds += device.seconds;
+      time_.devices.push_back(device);
+    }
+    time_.seconds += time_.hand_over_seconds;
+    time_.known = time_.known && time_.seconds > 0;
+  }
+
+  static double over(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
+
+  const target::Target& target_;
+  const int64_t tokens_, before_;
+  const launches::StepList list_;
+  const steps::StepGraph& graph_;
+  std::map<int32_t, std::string> streams_;  // by part, their GPU
+  std::set<int32_t> fused_;                 // steps that another step's launch stands for
+  std::map<int, DeviceTime> devices_;       // -1: the CPU
+  PassTime time_;
+};
+
+}  // namespace
+
+DeviceRates rates_of(const target::Target& target, const std::string& device) {
+  const int gpu = gpu_number(device);
+  if (gpu < 0) return cpu_rates(target.cpu);
+  if (gpu >= static_cast<int>(target.gpus.size())) return {};
+  return gpu_rates(target.gpus[static_cast<size_t>(gpu)]);
+}
+
+PassTime predict_pass(const steps::StepGraph& graph, const target::Target& target, int64_t tokens,
+                      int64_t before) {
+  return Predictor(graph, target, tokens, before).run();
+}
+
+}  // namespace ktx::passes

@@ -1,0 +1,67 @@
+// Predicts the time of a pass: a token of decode, or a chunk of a prompt. All rates come from the
+// target: measured ones where its profile has them, else rated figures times the share that
+// kernels usually reach.
+//
+//   predict_pass(graph, target, 1)
+//     // cpu     1.10 GiB at 97 GB/s                    12.2 ms
+//     // cuda:0  0.66 GiB at 4300 GB/s, 243 kernels      1.1 ms
+//     // 96 hand-overs                                   1.5 ms
+//
+// The time of a step is that of reading its weights or of its arithmetic, whichever is longer; of
+// routed experts a pass reads those that its tokens choose, if all are alike likely. Devices take
+// turns: what they do side by side counts twice.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lib/steps/step_graph.h"
+#include "lib/target/target.h"
+
+namespace ktx::passes {
+
+// Routed experts of a chunk are short products: the share of the rate of long ones. Measured with
+// 128 experts of 768 on an H200 and 16 cores beside it.
+inline constexpr double kCpuExpertShare = 0.65;
+inline constexpr double kGpuExpertShare = 0.25;
+
+// Of a token, from a GPU to the CPU or back; measured on an H200, assumed of others.
+inline constexpr double kHandOverSeconds = 16e-6;
+
+// What a prediction computes with; 0: not known.
+struct DeviceRates {
+  double read = 0;        // bytes a second, of its memory
+  double arithmetic = 0;  // operations a second, in long products
+  double launch = 0;      // seconds a kernel, beside its weights
+  double hand_over = 0;   // seconds, from the device to the CPU or back
+  double pcie = 0;        // bytes a second, from host memory
+  bool read_measured = false;
+};
+// `device`: "cpu", "cuda:1"; a GPU that the target lacks has no rates.
+DeviceRates rates_of(const target::Target& target, const std::string& device);
+
+struct DeviceTime {
+  std::string device;
+  DeviceRates rates;
+  uint64_t read_bytes = 0;    // weights
+  int64_t launches = 0;       // kernels of a GPU
+  uint64_t copied_bytes = 0;  // weights of streamed experts, from host memory
+  double seconds = 0;
+};
+
+struct PassTime {
+  int64_t tokens = 0;
+  std::vector<DeviceTime> devices;  // cpu first, then GPUs by number; those that have work
+  int64_t hand_overs = 0;
+  double hand_over_seconds = 0;
+  bool known = false;  // all rates are
+  double seconds = 0;
+};
+
+// `graph` has its launches (launched_steps.h). `before`: positions in the cache; their keys and
+// values are not counted.
+PassTime predict_pass(const steps::StepGraph& graph, const target::Target& target, int64_t tokens,
+                      int64_t before = 0);
+
+}  // namespace ktx::passes

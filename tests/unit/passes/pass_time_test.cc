@@ -1,0 +1,107 @@
+#include "lib/passes/pass_time.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lib/passes/launched_steps.h"
+#include "lib/passes/stream_experts.h"
+#include "tests/unit/passes/placed_model.h"
+
+namespace ktx::passes {
+namespace {
+
+constexpr double kReadGbps = 100, kGpuGbps = 1000, kPcieGbps = 20;
+
+target::Target machine() {
+  target::Target target;
+  target.cpu.isa = Isa::Avx512;
+  target.cpu.cores = 8;
+  target.cpu.read_gbps = kReadGbps;
+  target.cpu.int8_tops = 1;
+  target.gpus.resize(1);
+  target::GpuTarget& gpu = target.gpus[0];
+  gpu.compute_major = 9;
+  gpu.memory_bytes = uint64_t{80} << 30;
+  gpu.read_gbps = kGpuGbps;
+  gpu.tflops = 100;
+  gpu.pcie_gbps = kPcieGbps;
+  gpu.launch_us = 4;
+  gpu.hand_over_us = 20;
+  return target;
+}
+
+PassTime predict(const testing::PlacedModel& model, int64_t tokens) {
+  const auto graph = launched_steps(model.state);
+  EXPECT_TRUE(graph) << graph.error().message;
+  return predict_pass(*graph, model.state.target, tokens);
+}
+
+TEST(PassTime, OfATokenOnTheCpuIsThatOfReadingWhatItUses) {
+  const testing::PlacedModel model(machine(), "cpu", "cpu");
+  const PassTime time = predict(model, 1);
+  ASSERT_TRUE(time.known);
+  ASSERT_EQ(time.devices.size(), 1u);
+  EXPECT_EQ(time.hand_overs, 0);
+  EXPECT_EQ(time.devices[0].launches, 0);
+  EXPECT_NEAR(time.seconds, static_cast<double>(time.devices[0].read_bytes) / (kReadGbps * 1e9),
+              0.01 * time.seconds);
+  // Of 8 experts 2 are read.
+  EXPECT_LT(time.devices[0].read_bytes, predict(model, 64).devices[0].read_bytes * 2 / 3);
+}
+
+TEST(PassTime, CountsKernelsAndHandOvers) {
+  const testing::PlacedModel whole(machine(), "cuda:0", "cuda:0");
+  const PassTime alone = predict(whole, 1);
+  ASSERT_TRUE(alone.known);
+  EXPECT_EQ(alone.hand_overs, 1) << "behind the embedding";
+  EXPECT_GT(alone.devices.back().launches, 0);
+  const testing::PlacedModel hybrid(machine(), "cuda:0", "cpu");
+  const PassTime both = predict(hybrid, 1);
+  EXPECT_EQ(both.hand_overs, 1 + 2 * hybrid.layers());
+  EXPECT_DOUBLE_EQ(both.hand_over_seconds, both.hand_overs * 20e-6);
+}
+
+TEST(PassTime, OfStreamedExpertsIsThatOfTheirCopy) {
+  testing::PlacedModel model(machine(), "cuda:0", "cpu");
+  model.state.prefer.stream_tokens = 64;
+  EXPECT_EQ(predict(model, 63).devices.back().copied_bytes, 0u);
+  const PassTime time = predict(model, 64);
+  const DeviceTime& gpu = time.devices.back();
+  ASSERT_GT(gpu.copied_bytes, 0u);
+  EXPECT_GE(gpu.seconds, static_cast<double>(gpu.copied_bytes) / (kPcieGbps * 1e9));
+  EXPECT_EQ(time.hand_overs, 1);
+}
+
+TEST(PassTime, IsUnknownWhereARateIs) {
+  target::Target target = machine();
+  target.cpu.read_gbps = 0;
+  EXPECT_FALSE(predict(testing::PlacedModel(target, "cuda:0", "cpu"), 1).known);
+}
+
+TEST(StreamTokens, FollowTheRatesOfTheMachine) {
+  const auto chosen = [](target::Target target, const std::string& experts = "cpu") {
+    testing::PlacedModel model(std::move(target), "cuda:0", experts);
+    choose_stream_tokens(model.state);
+    return model.state.prefer.stream_tokens;
+  };
+  const int64_t tokens = chosen(machine());
+  EXPECT_GT(tokens, 0);
+  EXPECT_EQ(tokens % 32, 0);
+  target::Target slow = machine(), fast = machine();
+  slow.cpu.int8_tops = 0.5;
+  fast.gpus[0].pcie_gbps *= 2;
+  EXPECT_NEAR(static_cast<double>(chosen(slow)), static_cast<double>(tokens) / 2, 32);
+  EXPECT_NEAR(static_cast<double>(chosen(fast)), static_cast<double>(tokens) / 2, 32);
+  EXPECT_EQ(chosen(machine(), "cuda:0"), 0) << "no experts on the CPU";
+}
+
+TEST(StreamTokens, OfTheUserStay) {
+  testing::PlacedModel model(machine(), "cuda:0", "cpu");
+  model.state.prefer.stream_chosen = true;
+  choose_stream_tokens(model.state);
+  EXPECT_EQ(model.state.prefer.stream_tokens, 0);
+}
+
+}  // namespace
+}  // namespace ktx::passes

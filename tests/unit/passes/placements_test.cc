@@ -1,0 +1,143 @@
+// Automatic placements of real shapes on the machines of targets/: goldens, and what is true of
+// every placement. Needs no GPU.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "lib/arch/build_graph.h"
+#include "lib/passes/chunk_tokens.h"
+#include "lib/passes/estimate.h"
+#include "lib/passes/pass.h"
+#include "lib/rules/rule.h"
+#include "lib/rules/target_yaml.h"
+#include "tests/support/golden.h"
+#include "tests/support/paths.h"
+
+namespace ktx::passes {
+namespace {
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+// A config placed on a machine by the compiler alone, or around rules.
+class Placed {
+ public:
+  Placed(const std::string& config, const target::Target& target, const std::string& rules = "") {
+    config_ = input::HfConfig::read(source_dir() + "/tests/configs/" + config + ".json").take();
+    state.modules = arch::build_graph(config_, diags_).take();
+    state.config = &config_;
+    state.diags = &diags_;
+    state.target = target;
+    state.check.only = state.check.target_given = true;
+    state.check.shape.ctx = 8192;
+    state.check.shape.step_tokens = chunk_tokens(state.modules, 0);
+    if (!rules.empty()) rules::add_rules_text(state.rules, rules, "rules.yaml", diags_);
+    PassOptions options;
+    options.stop_after = "place-devices";
+    const Status status = run_passes(state, options);
+    EXPECT_TRUE(status) << status.error().message;
+  }
+  Estimate predict() const {
+    const auto estimator = Estimator::make(state);
+    EXPECT_TRUE(estimator) << estimator.error().message;
+    auto estimate = estimator->predict(state);
+    EXPECT_TRUE(estimate) << estimate.error().message;
+    return estimate.take();
+  }
+  std::vector<std::string> devices() const {
+    std::vector<std::string> all;
+    for (const ir::Module& module : state.modules.modules) all.push_back(module.decision.device);
+    return all;
+  }
+  // Layers whose attention, or routed experts, are on GPUs.
+  int attention_on_gpus() const {
+    return on_gpus([](ir::Role role) { return ir::kind_of(role) == ir::Kind::Attention; });
+  }
+  int experts_on_gpus() const {
+    return on_gpus([](ir::Role role) { return role == ir::Role::Experts; });
+  }
+
+  CompileState state;
+
+ private:
+  template <class Has>
+  int on_gpus(const Has& has) const {
+    std::set<int32_t> layers;
+    for (const ir::Module& module : state.modules.modules) {
+      const bool weights = has(module.role) && module.decision.device != "cpu";
+      if (weights) layers.insert(module.layer);
+    }
+    return static_cast<int>(layers.size());
+  }
+
+  input::HfConfig config_;
+  DiagSink diags_;
+};
+
+target::Target profile(const std::string& name) {
+  DiagSink diags;
+  return rules::read_target(source_dir() + "/targets/" + name + ".yaml", diags).take();
+}
+
+target::Target with_memory(target::Target target, uint64_t bytes) {
+  for (target::GpuTarget& gpu : target.gpus) gpu.memory_bytes = bytes;
+  return target;
+}
+
+constexpr const char* kProfiles[] = {"a100", "h200",     "l4",       "rtx-3090",
+                                     "t4",   "rtx-4090", "rtx-5090", "zen4"};
+constexpr const char* kConfigs[] = {
+    "DeepSeek-V2-Lite", "DeepSeek-V3",           "GLM-4.5-Air", "gemma-3-27b",     "gpt-oss-120b",
+    "gpt-oss-20b",      "Llama-3.1-8B-Instruct", "MiniMax-M2",  "Qwen3-235B-A22B", "Qwen3-30B-A3B"};
+
+class Placements : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Placements, AreThoseOfTheGoldenAndFit) {
+  std::string text;
+  for (const char* machine : kProfiles) {
+    const Placed placed(GetParam(), profile(machine));
+    const Estimate estimate = placed.predict();
+    for (const DeviceUse& use : estimate.devices) {
+      EXPECT_FALSE(use.name != "cpu" && use.too_small()) << machine << " " << use.name;
+    }
+    EXPECT_EQ(placed.devices(), Placed(GetParam(), profile(machine)).devices()) << machine;
+    text += fmt::format("{:9} attention {:>2}, experts {:>2} on the GPU; ", machine,
+                        placed.attention_on_gpus(), placed.experts_on_gpus());
+    text += placed.state.prefer.stream_tokens > 0
+                ? fmt::format("streamed from {:>4} tokens; ", placed.state.prefer.stream_tokens)
+                : "not streamed;              ";
+    text += estimate.token.known
+                ? fmt::format("{:6.1f} and {:7.1f} tokens/s\n", 1 / estimate.token.seconds,
+                              static_cast<double>(estimate.chunk.tokens) / estimate.chunk.seconds)
+                : "speed unknown\n";
+  }
+  ktx::testing::expect_golden(fmt::format("placements/{}.golden", GetParam()), text);
+}
+
+// More memory of a GPU never makes a prompt of 4096 tokens and an answer of 512 slower.
+TEST_P(Placements, AreNotSlowerWithMoreMemory) {
+  double before = 1e9;
+  for (const uint64_t gib : {4, 8, 12, 16, 24, 48, 80, 140}) {
+    const Placed placed(GetParam(), with_memory(profile("rtx-4090"), gib * kGiB));
+    const Estimate estimate = placed.predict();
+    const double chunks = 4096 / static_cast<double>(estimate.chunk.tokens);
+    const double seconds = 512 * estimate.token.seconds + chunks * estimate.chunk.seconds;
+    EXPECT_LE(seconds, before * 1.01) << gib << " GiB";
+    before = seconds;
+  }
+}
+
+TEST_P(Placements, KeepWhatRulesSay) {
+  const Placed placed(GetParam(), profile("h200"),
+                      "- {match: {kind: attention}, replace: {device: cpu}}\n");
+  EXPECT_EQ(placed.attention_on_gpus(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Placements, ::testing::ValuesIn(kConfigs), [](const auto& info) {
+  std::string name = info.param;
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  return name;
+});
+
+}  // namespace
+}  // namespace ktx::passes
