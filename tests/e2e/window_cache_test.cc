@@ -1,6 +1,7 @@
 // Caches of layers with a window, over whole models with windows of 64 tokens: what a long text
 // takes, and that its tokens are those of a cache that keeps every position (one step of the whole
 // text does) in long runs, in saved sessions, when a text is taken back, and beside other requests.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,9 +14,11 @@
 #include "lib/runtime/scheduler/batch_scheduler.h"
 #include "lib/runtime/session/session.h"
 #include "tests/support/host_gpu.h"
+#include "tests/support/http_client.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_program.h"
 #include "tests/support/test_models.h"
+#include "tools/dev/synth/synth_model.h"
 
 namespace ktx::testing {
 namespace {
@@ -103,6 +106,49 @@ TEST_P(WindowCache, AContextTakesTheMemoryOfItsWindows) {
   EXPECT_EQ(memory.kv_blocks.window, (2u + 2) + 8 + (1 + 1));
   EXPECT_EQ(memory.kv_bytes, 64 * (64 * memory.kv_token.whole + 14 * memory.kv_token.window));
   EXPECT_GT(memory.kv_token.window, 0u);
+}
+
+// Of gpt-oss' layers, half of them with a window, but smaller: what --estimate says of a context is
+// what the process takes of the system.
+TEST(WindowMemory, AProcessTakesWhatTheEstimateSays) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers take memory of their own";
+#endif
+  const TempDir dir;
+  const auto config = input::HfConfig::parse(R"({
+    "model_type": "gpt_oss", "hidden_size": 256, "num_hidden_layers": 6, "head_dim": 64,
+    "num_attention_heads": 16, "num_key_value_heads": 8, "intermediate_size": 256,
+    "num_local_experts": 4, "num_experts_per_tok": 2, "vocab_size": 512, "sliding_window": 128,
+    "max_position_embeddings": 131072})",
+                                             "config.json");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  const auto writer = synth::synthesise(*config, {.types = "q8_0"});
+  ASSERT_TRUE(writer.ok()) << writer.error().message;
+  ASSERT_TRUE(writer->write(dir.path("m.gguf")));
+  ASSERT_EQ(
+      run_program({ktx_compile(), "-q", dir.path("m.gguf"), "-o", dir.path("m.ktxplan")}).status,
+      0);
+  const auto data_kib = [&](const char* ctx) {
+    const ServerProcess server({dir.path("m.ktxplan"), "--ctx", ctx, "--max-batch", "1"});
+    const std::string status = read_file(fmt::format("/proc/{}/status", server.pid()));
+    const size_t at = status.find("VmData:");
+    return at == status.npos ? 0 : std::strtoll(status.c_str() + at + 7, nullptr, 10);
+  };
+  const auto engine_kib = [&](int64_t ctx) {
+    EngineOptions options;
+    options.ctx = ctx;
+    options.max_batch = 1;
+    auto engine = Engine::open(dir.path("m.ktxplan"), options);
+    EXPECT_TRUE(engine.ok()) << engine.error().message;
+    return engine.ok() ? static_cast<int64_t>((*engine)->memory().kv_bytes >> 10) : 0;
+  };
+  const int64_t said = engine_kib(131072) - engine_kib(4096);
+  const int64_t position_kib = 2;  // keys and values of 8 heads of 64 in F16, in one layer
+  EXPECT_EQ(said, 3 * position_kib * (131072 - 4096)) << "of the three layers without a window";
+  EXPECT_LT(engine_kib(131072), 0.51 * 6 * position_kib * 131072) << "half of six full caches";
+  const int64_t taken = data_kib("131072") - data_kib("4096");
+  EXPECT_GT(taken, said);
+  EXPECT_LT(taken, said + said / 25) << "and block tables";
 }
 
 TEST_P(WindowCache, LongTextsGoOnAlike) {

@@ -115,11 +115,13 @@ HarmonyDelta HarmonyParser::text(std::string_view text) {
     case State::Body:
       show(text, delta);
       break;
-    case State::Between:  // no header: white space, or a model that has lost its form
-      if (text.find_first_not_of(kAsciiSpace) == std::string_view::npos) break;
+    case State::Between: {  // no header: white space, or a model that has lost its form
+      const size_t word = text.find_first_not_of(kAsciiSpace);
+      if (word == std::string_view::npos) break;
       begin_header(kRole);
       begin_body(delta);
-      show(text, delta);
+      show(text.substr(word), delta);
+    }
   }
   return delta;
 }

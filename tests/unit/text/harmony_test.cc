@@ -98,6 +98,8 @@ const std::pair<const char*, const char*> kCases[] = {
     {"<|channel|>final<|message|>a<|end|> <|end|>b", " / a\n\nb"},
     {"Plain words.", " / Plain words."},
     {"", " / "},
+    // Lost between two messages: what is said there is content, white space in front of it is not.
+    {"<|channel|>final<|message|>a<|end|>\n  b", " / a\n\nb"},
     // Cut off in a header.
     {"<|channel|>", " / "},
     {"<|channel|>ana", " / "},
