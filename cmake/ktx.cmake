@@ -1,10 +1,20 @@
 # The few rules that every folder's CMakeLists.txt uses.
+if(KTX_STATIC)
+  set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
+  set(OPENSSL_USE_STATIC_LIBS ON)
+  add_link_options(-static-libstdc++ -static-libgcc)
+endif()
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(yaml-cpp REQUIRED)
-if(NOT TARGET yaml-cpp::yaml-cpp)  # the name since 0.8
-  add_library(yaml-cpp::yaml-cpp ALIAS yaml-cpp)
+if(KTX_STATIC)  # its own target is the shared library
+  find_library(KTX_YAML yaml-cpp REQUIRED)
+  add_library(ktx_yaml STATIC IMPORTED)
+  set_target_properties(ktx_yaml PROPERTIES IMPORTED_LOCATION ${KTX_YAML})
+else()
+  add_library(ktx_yaml INTERFACE IMPORTED)
+  target_link_libraries(ktx_yaml INTERFACE yaml-cpp)
 endif()
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)

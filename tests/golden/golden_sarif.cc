@@ -313,7 +313,7 @@ TEST(GoldenSarifLimits, TheWorkflowUploadsOnlyWhatWasWritten) {
   const std::string text = read_file(source_dir() + "/docs/examples/check-rules.yml");
   const size_t begin = text.find("run: |\n", text.find("id: check")) + 7;
   ASSERT_GT(begin, 7u);
-  std::string script = text.substr(begin, text.find("      - name: annotate") - begin);
+  std::string script = text.substr(begin, text.find("      - name: summary") - begin);
   const auto set = [&](const std::string& name, const std::string& value) {
     for (size_t at = 0; (at = script.find(name, at)) != script.npos;) {
       script.replace(at, name.size(), value);
@@ -322,7 +322,7 @@ TEST(GoldenSarifLimits, TheWorkflowUploadsOnlyWhatWasWritten) {
   const auto step = [&](const std::string& rules, const std::string& config,
                         const std::string& programs = binary_dir()) {
     const Folder folder;
-    script = text.substr(begin, text.find("      - name: annotate") - begin);
+    script = text.substr(begin, text.find("      - name: summary") - begin);
     set("${{ matrix.rules }}", rules);
     set("${{ matrix.config }}", config);
     set("${{ matrix.target }}", "h200");
