@@ -74,8 +74,8 @@ std::string help_text(const Tool& tool, int command) {
   const CommandInfo* about = command < 0 ? nullptr : &tool.commands[static_cast<size_t>(command)];
   std::string out = fmt::format("EXAMPLES:\n{}\nUSAGE: ", whole ? tool.examples : about->examples);
   if (about) {
-    out +=
-        fmt::format("{}{}{} {} [OPTIONS]\n", tool.name, one ? "" : " ", about->name, about->words);
+    out += fmt::format("{}{}{}{}{} [OPTIONS]\n", tool.name, one ? "" : " ", about->name,
+                       about->words.empty() ? "" : " ", about->words);
     out += wrapped("", 2, one ? tool.summary : about->summary) + groups_of(tool, command);
   } else {
     out += fmt::format("{} COMMAND PLAN [OPTIONS]\n", tool.name) + wrapped("", 2, tool.summary) +

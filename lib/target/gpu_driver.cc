@@ -22,6 +22,7 @@ struct Calls {
 };
 
 // Numbers of CUdevice_attribute.
+constexpr int kMultiprocessors = 16;
 constexpr int kMemoryClockKhz = 36;
 constexpr int kBusWidthBits = 37;
 constexpr int kComputeMajor = 75;
@@ -42,6 +43,7 @@ GpuTarget describe(const Calls& calls, Device device) {
   if (calls.memory(&bytes, device) == 0) gpu.memory_bytes = bytes;
   calls.attribute(&gpu.compute_major, kComputeMajor, device);
   calls.attribute(&gpu.compute_minor, kComputeMinor, device);
+  calls.attribute(&gpu.multiprocessors, kMultiprocessors, device);
   calls.attribute(&clock_khz, kMemoryClockKhz, device);
   calls.attribute(&bus_bits, kBusWidthBits, device);
   gpu.bandwidth_gbps = 2.0 * clock_khz * 1e3 * bus_bits / 8 / 1e9;  // two transfers a clock

@@ -185,7 +185,7 @@ TEST_F(Examples, OfTheCompilersHelp) {
 TEST_F(Examples, OfTheRuntimesHelp) {
   std::vector<std::string> commands = examples_of_help("ktx-run");
   EXPECT_GE(commands.size(), 5u);
-  for (const char* name : {"chat", "generate", "serve", "inspect", "bench", "doctor"}) {
+  for (const char* name : {"chat", "generate", "serve", "inspect", "bench", "doctor", "probe"}) {
     for (const std::string& command : examples_of_help(std::string("ktx-run ") + name)) {
       if (std::ranges::find(commands, command) == commands.end()) commands.push_back(command);
     }

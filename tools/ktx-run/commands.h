@@ -12,5 +12,6 @@ int run_serve(const Options& options);
 int run_inspect(const Options& options);
 int run_bench(const Options& options);
 int run_doctor(const Options& options);
+int run_probe(const Options& options);
 
 }  // namespace ktx::tools

@@ -19,6 +19,8 @@ int run(const ktx::tools::Options& options) {
       return ktx::tools::run_bench(options);
     case Command::Doctor:
       return ktx::tools::run_doctor(options);
+    case Command::Probe:
+      return ktx::tools::run_probe(options);
   }
   return 2;
 }

@@ -9,7 +9,7 @@
 
 namespace ktx::tools {
 
-enum class Command { Generate, Chat, Serve, Inspect, Bench, Doctor };
+enum class Command { Generate, Chat, Serve, Inspect, Bench, Doctor, Probe };
 
 // How to open the engine; the same for every command that runs a plan.
 struct EngineFlags {
@@ -93,6 +93,8 @@ struct Options {
 
   // inspect
   std::string export_gguf;
+
+  std::string probe_file;  // probe; "": stdout
 
   // bench
   std::vector<int64_t> bench_prompt;

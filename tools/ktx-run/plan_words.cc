@@ -121,7 +121,11 @@ Mistakes wrong_words(const ParsedLine& line, std::span<const std::string> args) 
   if (!line.command_first) {
     return {fmt::format("the command comes first: {}", line_with(name, args, name))};
   }
-  if (line.words.empty() && command == Command::Doctor) return {};
+  if (command == Command::Probe && !line.words.empty()) {
+    return {fmt::format("probe measures the machine, without a plan: leave out '{}'",
+                        printable(line.words[0]))};
+  }
+  if (line.words.empty() && (command == Command::Doctor || command == Command::Probe)) return {};
   if (line.words.empty()) {
     return {fmt::format("no plan given; try: ktx-run {} {}", name, some_plan())};
   }

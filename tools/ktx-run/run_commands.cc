@@ -9,6 +9,7 @@ constexpr uint32_t kServe = 1u << static_cast<int>(Command::Serve);
 constexpr uint32_t kInspect = 1u << static_cast<int>(Command::Inspect);
 constexpr uint32_t kBench = 1u << static_cast<int>(Command::Bench);
 constexpr uint32_t kDoctor = 1u << static_cast<int>(Command::Doctor);
+constexpr uint32_t kProbe = 1u << static_cast<int>(Command::Probe);
 constexpr uint32_t kTalks = kGenerate | kChat;
 constexpr uint32_t kSamples = kTalks | kServe;
 constexpr uint32_t kRuns = kSamples | kBench;
@@ -58,6 +59,11 @@ constexpr CommandInfo kCommands[] = {
      "  ktx-run doctor model.ktxplan --json\n",
      "With a plan, also whether it opens here with its defaults.\n"
      "Exit status: 1 when something cannot run.\n"},
+    {"probe", "", "measure this machine, for ktx-compile --target",
+     "  ktx-run probe\n"
+     "  ktx-run probe -o machine.yaml\n",
+     "Placement and predictions of `ktx-compile --target machine.yaml` use the rates.\n"
+     "Takes a second or two; a busy machine gives low figures.\n"},
 };
 
 constexpr Tool kTool = {

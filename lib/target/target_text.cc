@@ -1,0 +1,53 @@
+#include "lib/target/target_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lib/support/strings.h"
+
+namespace ktx::target {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+// ", key: value", or nothing where it is not known.
+std::string rate(const char* key, double value) {
+  return value > 0 ? fmt::format(", {}: {:.4g}", key, value) : "";
+}
+
+// In double quotes: a name may hold anything that a driver or /proc says.
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : printable(text)) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
+}  // namespace
+
+std::string target_text(const Target& target) {
+  std::string out = target.name.empty() ? "" : "name: " + quoted(target.name) + "\n";
+  out += target.gpus.empty() ? "gpus: []\n" : "gpus:\n";
+  for (const GpuTarget& gpu : target.gpus) {
+    out += fmt::format("  - {{name: {}, compute_capability: {}.{}, memory_gib: {:.2f}",
+                       quoted(gpu.name), gpu.compute_major, gpu.compute_minor,
+                       static_cast<double>(gpu.memory_bytes) / kGiB);
+    if (gpu.multiprocessors > 0) out += fmt::format(", sms: {}", gpu.multiprocessors);
+    out += rate("bandwidth_gbps", gpu.bandwidth_gbps) + rate("pcie_gbps", gpu.pcie_gbps) +
+           rate("read_gbps", gpu.read_gbps) + rate("tflops", gpu.tflops) +
+           rate("launch_us", gpu.launch_us) + rate("hand_over_us", gpu.hand_over_us) + "}\n";
+  }
+  const CpuTarget& cpu = target.cpu;
+  out += "cpu: {";
+  if (!cpu.model.empty()) out += "name: " + quoted(cpu.model) + ", ";
+  out += fmt::format("isa: {}, cores: {}, memory_gib: {:.2f}, numa_nodes: {}", name(cpu.isa),
+                     cpu.cores, static_cast<double>(cpu.memory_bytes) / kGiB,
+                     std::max<size_t>(1, cpu.numa.size()));
+  return out + rate("bandwidth_gbps", cpu.bandwidth_gbps) + rate("read_gbps", cpu.read_gbps) +
+         rate("int8_tops", cpu.int8_tops) + "}\n";
+}
+
+}  // namespace ktx::target

@@ -1,0 +1,47 @@
+// ktx-run probe: measures this machine, as a file for `ktx-compile --target`.
+//
+//   gpus:
+//     - {name: "NVIDIA H200", compute_capability: 9.0, ..., pcie_gbps: 55.3, read_gbps: 4300}
+//   cpu: {name: "...", isa: amx, cores: 16, ..., read_gbps: 97.1, int8_tops: 3.2}
+#include <fmt/format.h>
+
+#include "lib/support/write_file.h"
+#include "lib/target/gpu_rates.h"
+#include "lib/target/target_text.h"
+#include "tools/ktx-run/commands.h"
+#include "tools/ktx-run/int8_rate.h"
+#include "tools/ktx-run/read_bandwidth.h"
+
+namespace ktx::tools {
+namespace {
+
+// Of the peak of the instructions, what products with weights reach (docs/performance.md).
+constexpr double kProductShare = 0.6;
+
+}  // namespace
+
+int run_probe(const Options& options) {
+  target::Target machine = target::detect_host();
+  machine.gpus = target::detect_gpus();
+  const int threads = machine.cpu.default_threads();
+  machine.cpu.read_gbps = measure_read_bandwidth(threads) / 1e9;
+  machine.cpu.int8_tops = kProductShare * measure_int8_rate(threads, machine.cpu.isa) / 1e12;
+  for (size_t i = 0; i < machine.gpus.size(); ++i) {
+    const Status measured = target::measure_gpu(static_cast<int>(i), machine.gpus[i]);
+    if (measured) continue;
+    fmt::print(stderr, "ktx-run: warning: cuda:{} is not measured, its rated figures stand: {}\n",
+               i, measured.error().message);
+  }
+  const std::string text =
+      fmt::format("# Measured by ktx-run probe, {} threads.\n{}", threads, target_text(machine));
+  if (options.probe_file.empty()) {
+    fmt::print("{}", text);
+    return 0;
+  }
+  const Status written = write_file(options.probe_file, "# Measured by ktx-run probe", text);
+  if (written) return 0;
+  fmt::print(stderr, "ktx-run: error: {}\n", written.error().message);
+  return 1;
+}
+
+}  // namespace ktx::tools
