@@ -259,6 +259,12 @@ class Builder {
       }
       module.params.push_back(bind(row, param, module));
     }
+    if (auto* linear = std::get_if<ir::LinearInfo>(&module.info)) {
+      const ir::Param* weight = module.param("weight");
+      if (weight && row.role != Role::KvBProj) {
+        linear->factor = binder_.bind_factor(weight->sources[0].tensor);
+      }
+    }
     if (row.role == Role::Head) check_tie(module);
   }
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <charconv>
+#include <cmath>
 
 #include "lib/formats/shape_text.h"
 #include "lib/support/strings.h"
@@ -202,6 +203,27 @@ ir::Param TensorBinder::bind_half(std::string_view param, const std::string& ten
   return out;
 }
 
+float TensorBinder::bind_factor(const std::string& weights) {
+  if (gguf_ == nullptr || !weights.ends_with(".weight")) return 1;
+  const std::string name = weights.substr(0, weights.rfind('.')) + ".scale";
+  const input::GgufTensor* tensor = gguf_->find(name);
+  if (tensor == nullptr) return 1;
+  factors_.insert(name);
+  if (tensor->dtype != DType::F32 || tensor->elems != 1) {
+    fail(fmt::format("tensor '{}' (factor of '{}') is {} {}, expected one F32", printable(name),
+                     printable(weights), ktx::name(tensor->dtype), print_shape(*tensor)));
+    return 1;
+  }
+  if (!gguf_->has_data()) return 1;
+  float factor = 1;
+  dequantize_row(DType::F32, tensor->bytes.data(), 1, &factor);
+  if (!std::isfinite(factor) || factor <= 0) {
+    fail(fmt::format("tensor '{}' holds {}, expected a positive number", printable(name), factor));
+    return 1;
+  }
+  return factor;
+}
+
 std::vector<ir::ModuleGraph::ExtraTensor> TensorBinder::leftovers(int32_t layers) {
   std::vector<ir::ModuleGraph::ExtraTensor> known;
   if (gguf_ == nullptr) return known;
@@ -215,10 +237,12 @@ std::vector<ir::ModuleGraph::ExtraTensor> TensorBinder::leftovers(int32_t layers
       known.push_back({name, std::string(reason)});
     } else if (name.ends_with(".input_scale") && used_.contains(weight)) {
       known.push_back({name, "a factor for activations in FP4, which ktx does not use"});
+    } else if (factors_.contains(name)) {
+      known.push_back({name, "a factor, applied behind the product"});
     } else if (name.ends_with(".scale") && used_.contains(weight)) {
       fail(
-          fmt::format("tensor '{}' is a factor of '{}', which ktx does not apply; use a file "
-                      "whose NVFP4 weights have none, or another format",
+          fmt::format("tensor '{}' is a factor of each of '{}', which ktx does not apply; use a "
+                      "file whose NVFP4 weights have none, or another format",
                       printable(name), printable(weight)));
     } else if (name.find("rope_factors_") != std::string::npos) {
       fail(

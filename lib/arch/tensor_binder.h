@@ -45,6 +45,10 @@ class TensorBinder {
   bool has(std::string_view tensor) const { return gguf_ != nullptr && gguf_->has(tensor); }
   void use(std::string_view tensor) { used_.emplace(tensor); }
 
+  // The factor of the product with `weights`, which NVFP4 files hold beside them ("X.scale" of
+  // "X.weight"); 1 where there is none, or where only the header is there.
+  float bind_factor(const std::string& weights);
+
   // Tensors that no parameter uses: those with a known reason are returned, others
   // are warned about (biases of modules and factors of weights are errors: leaving one out is a
   // wrong model).
@@ -62,7 +66,7 @@ class TensorBinder {
   const input::GgufFile* gguf_;
   ModelShape model_;
   DiagSink& diags_;
-  std::unordered_set<std::string> used_;
+  std::unordered_set<std::string> used_, factors_;
   int failures_ = 0;
 };
 

@@ -87,6 +87,7 @@ struct Param {
 struct LinearInfo {
   int64_t in = 0;
   int64_t out = 0;
+  float factor = 1;  // of the product; a bias is added behind it
 };
 struct EmbeddingInfo {
   int64_t vocab = 0;

@@ -27,7 +27,7 @@ template <class F>
 void fields(std::monostate&, F&&) {}
 template <class F>
 void fields(LinearInfo& x, F&& f) {
-  f("in", x.in), f("out", x.out);
+  f("in", x.in), f("out", x.out), f("factor", x.factor);
 }
 template <class F>
 void fields(EmbeddingInfo& x, F&& f) {

@@ -123,7 +123,7 @@ class Verifier {
     switch (kind_of(module_->role)) {
       case Kind::Linear:
         if (const auto* x = expect_info<LinearInfo>())
-          positive("in", x->in), positive("out", x->out);
+          positive("in", x->in), positive("out", x->out), finite("factor", x->factor);
         return;
       case Kind::Embedding:
         if (const auto* x = expect_info<EmbeddingInfo>()) {

@@ -177,6 +177,17 @@ class Lowering {
     const BlobId weight = KTX_TRY(blob(module, "weight"));
     const BlobId bias = KTX_TRY(optional_blob(module, "bias"));
     emit(module, StepOp::Matmul, {in, View{}}, {out}, {weight, bias}, MatmulAttrs{});
+    return apply_factor(module, out);
+  }
+  // Of a linear's product (NVFP4).
+  Status apply_factor(const Module& module, View out) {
+    const auto* linear_info = std::get_if<ir::LinearInfo>(&module.info);
+    if (linear_info == nullptr || linear_info->factor == 1) return {};
+    if (module.param("bias")) {
+      return Error{
+          fmt::format("module '{}' has a factor and a bias, which is not known", module.path)};
+    }
+    scale_by(module, out, linear_info->factor);
     return {};
   }
 
@@ -211,6 +222,7 @@ class Lowering {
     }
     const BlobId weight_blob = KTX_TRY(blob(*module, &part));
     emit(*module, StepOp::Matmul, {in, View{}}, {out}, {weight_blob, bias_blob}, MatmulAttrs{});
+    KTX_TRY(apply_factor(*module, out));
     return out;
   }
   // Some rows of a matrix, or elements of a vector, whose slices count in parts of equal size.

@@ -181,6 +181,9 @@ std::span<const float> Interpreter::weights(const ir::Module& module,
 
 Interpreter::Vector Interpreter::linear(const ir::Module& module, std::span<const float> x) const {
   Vector y = multiply(weights(module, "weight"), x);
+  if (const auto* info = std::get_if<ir::LinearInfo>(&module.info)) {
+    for (float& value : y) value *= info->factor;
+  }
   const auto bias = weights(module, "bias");
   if (!bias.empty()) add_to(y, bias);
   return y;

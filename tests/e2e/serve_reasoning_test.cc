@@ -216,7 +216,7 @@ TEST_F(HarmonyReasoning, ComesBeforeAConstrainedAnswerWhereItIsAskedFor) {
   }
 }
 
-TEST_F(HarmonyReasoning, AChatInAPipePrintsTheContent) {
+TEST_F(HarmonyReasoning, InAPipeTheContentIsPrinted) {
   const Finished run = run_program({ktx_run(), "chat", plan(), "--temp", "0"},
                                    std::string(kSum) + "\n" + kSum + "\n");
   ASSERT_EQ(run.status, 0) << run.err;
@@ -224,6 +224,9 @@ TEST_F(HarmonyReasoning, AChatInAPipePrintsTheContent) {
   EXPECT_TRUE(run.out.starts_with(said.content + "\n")) << run.out;
   EXPECT_EQ(run.out.find("analysis"), std::string::npos);
   EXPECT_EQ(run.out.find("<|"), std::string::npos);
+  const Finished once =
+      run_program({ktx_run(), "generate", plan(), "--temp", "0", "--chat", "--prompt", kSum});
+  EXPECT_EQ(once.out, said.content + "\n") << once.err;
 }
 
 }  // namespace

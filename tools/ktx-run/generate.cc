@@ -6,6 +6,7 @@
 #include "lib/support/piped_text.h"
 #include "lib/support/timer.h"
 #include "tools/ktx-run/answer.h"
+#include "tools/ktx-run/answer_view.h"
 #include "tools/ktx-run/chat_prompt.h"
 #include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/interrupt.h"
@@ -64,6 +65,11 @@ nlohmann::ordered_json to_json(const std::vector<int32_t>& prompt, const Answer&
   return json;
 }
 
+bool speaks_harmony(const LoadedModel& model) {
+  const std::string& source = model.engine->plan().chat_template.source;
+  return server::reasoning_form(model.tokenizer, source).harmony;
+}
+
 // True when Ctrl-C ended it.
 Result<bool> generate(const Options& options) {
   const std::string text = KTX_TRY(prompt_text(options));
@@ -86,11 +92,20 @@ Result<bool> generate(const Options& options) {
   answer_options.max_tokens = options.max_tokens;
   // finish.h says why nothing more can be printed.
   answer_options.cancelled = [] { return interrupted() || std::ferror(stdout) != 0; };
-  if (options.json)
+  // In the harmony form an answer is messages, of which a chat shows the content.
+  std::optional<AnswerView> view;
+  if (options.json) {
     answer_options.logprobs = options.logprobs;
-  else {
-    answer_options.on_text = [](const std::string& text) {
-      fmt::print("{}", text);
+  } else if (options.chat && speaks_harmony(model)) {
+    view.emplace(server::begin_harmony(model.tokenizer, prompt, {}));
+    answer_options.on_text = [&](const std::string& piece) { view->add(piece); };
+    answer_options.on_control = [&](std::string_view token) {
+      view->marker(token);
+      return false;
+    };
+  } else {
+    answer_options.on_text = [](const std::string& piece) {
+      fmt::print("{}", piece);
       std::fflush(stdout);
     };
   }
@@ -98,6 +113,8 @@ Result<bool> generate(const Options& options) {
   if (options.json) {
     fmt::print("{}\n", to_json(prompt, answer, model, session.stats())
                            .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else if (view) {
+    view->finish();
   } else {
     fmt::print("\n");
   }

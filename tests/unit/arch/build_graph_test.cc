@@ -381,18 +381,29 @@ TEST(BuildGraph, OneTensorPerExpertIsJoined) {
 }
 
 // NVFP4 files may hold a factor per tensor beside the weights; without it the model is a wrong one.
-TEST(BuildGraph, FactorsOfWeightsAreErrorsThoseOfActivationsAreNot) {
+TEST(BuildGraph, FactorsAreThoseOfLinears) {
   KTX_NEEDS_MODEL("qwen3moe");
   const TempDir dir;
-  const auto with = [&dir](const char* tensor) {
-    return rewrite("qwen3moe", dir, keep, [tensor](input::GgufWriter& writer) {
-      writer.add_tensor(tensor, DType::F32, {1}, std::vector<std::byte>(4));
+  const auto with = [&dir](const char* tensor, std::vector<float> values) {
+    return rewrite("qwen3moe", dir, keep, [&](input::GgufWriter& writer) {
+      const auto bytes = std::as_bytes(std::span(values));
+      writer.add_tensor(tensor, DType::F32, {static_cast<int64_t>(values.size())},
+                        {bytes.begin(), bytes.end()});
     });
   };
-  EXPECT_EQ(errors_of(with("blk.0.attn_q.input_scale"), "qwen3moe"), "");
-  EXPECT_THAT(errors_of(with("blk.0.attn_q.scale"), "qwen3moe"),
-              ::testing::HasSubstr("tensor 'blk.0.attn_q.scale' is a factor of "
-                                   "'blk.0.attn_q.weight', which ktx does not apply"));
+  EXPECT_EQ(errors_of(with("blk.0.attn_q.input_scale", {0}), "qwen3moe"), "");
+  EXPECT_EQ(errors_of(with("blk.0.attn_q.scale", {0.25f}), "qwen3moe"), "");
+  EXPECT_THAT(errors_of(with("blk.0.attn_q.scale", {0}), "qwen3moe"),
+              ::testing::HasSubstr("'blk.0.attn_q.scale' holds 0, expected a positive number"));
+  EXPECT_THAT(errors_of(with("blk.0.attn_q.scale", {NAN}), "qwen3moe"),
+              ::testing::HasSubstr("'blk.0.attn_q.scale' holds nan"));
+  EXPECT_THAT(
+      errors_of(with("blk.0.attn_q.scale", {1, 2}), "qwen3moe"),
+      ::testing::HasSubstr("(factor of 'blk.0.attn_q.weight') is F32 [2], expected one F32"));
+  // Each expert has one, and no step applies them.
+  EXPECT_THAT(errors_of(with("blk.0.ffn_up_exps.scale", std::vector<float>(8, 1.f)), "qwen3moe"),
+              ::testing::HasSubstr("tensor 'blk.0.ffn_up_exps.scale' is a factor of each of "
+                                   "'blk.0.ffn_up_exps.weight', which ktx does not apply"));
 }
 
 // Phi-3's and MiniCPM's models for long contexts.
