@@ -10,6 +10,7 @@
 
 #include "lib/passes/chunk_tokens.h"
 #include "lib/passes/launched_steps.h"
+#include "lib/passes/next_move.h"
 #include "lib/rules/checks.h"
 #include "lib/rules/rule_keys.h"
 #include "lib/rules/target_yaml.h"
@@ -222,7 +223,7 @@ class Checker {
           estimator ? estimator->predict(state_) : Result<passes::Estimate>(estimator.error());
       if (estimate) {
         fmt::print(out, "{}", passes::print_estimate(*estimate));
-        fmt::print(out, "{}", next_best_move(state_, *estimate));
+        fmt::print(out, "{}", passes::next_best_move(state_, *estimate));
       } else {
         sink_.error({}, "", estimate.error().message);
       }

@@ -92,25 +92,4 @@ std::string unruled_list(const passes::CompileState& state) {
   return out;
 }
 
-std::string next_best_move(const passes::CompileState& state, const passes::Estimate& estimate) {
-  for (const passes::DeviceUse& use : estimate.devices) {
-    if (use.name == "cpu" || use.capacity <= use.total()) continue;
-    uint64_t left = use.capacity - use.total();
-    const ir::Module* first = nullptr;
-    int count = 0;
-    for (const ir::Module& module : state.modules.modules) {
-      if (module.role != ir::Role::Experts || module.decision.device != "cpu") continue;
-      const uint64_t bytes = passes::placed_bytes(module);
-      if (bytes == 0 || bytes > left) continue;
-      left -= bytes;
-      if (count++ == 0) first = &module;
-    }
-    if (count == 0) continue;
-    return fmt::format("{} has {} left: {} more expert block{} would fit there, {} first\n",
-                       use.name, human_bytes(use.capacity - use.total()), count,
-                       count == 1 ? "" : "s", first->path);
-  }
-  return "";
-}
-
 }  // namespace ktx::tools

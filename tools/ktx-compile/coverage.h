@@ -12,8 +12,6 @@ std::string coverage_table(const passes::CompileState& state);
 std::string coverage_json(const passes::CompileState& state);
 // Modules without a rule, with where the compiler puts them; one line each.
 std::string unruled_list(const passes::CompileState& state);
-// What to move next where a GPU has memory left, as a line, or "".
-std::string next_best_move(const passes::CompileState& state, const passes::Estimate& estimate);
 
 // Bytes of all modules that a rule decides.
 uint64_t bytes_of_rule(const passes::CompileState& state, int rule);

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "lib/passes/estimate.h"
+#include "lib/passes/next_move.h"
 #include "lib/passes/rule_report.h"
 #include "lib/support/strings.h"
 #include "tools/ktx-compile/coverage.h"
@@ -259,7 +260,8 @@ std::string report_html(const passes::CompileState& state, const steps::StepGrap
       estimator ? estimator->predict(state) : Result<passes::Estimate>(estimator.error());
   std::string key = "<p class=key>";
   if (estimate) {
-    out += "<h2>Memory</h2>\n" + bars(*estimate);
+    out += "<h2>Memory</h2>\n" + bars(*estimate) +
+           preformatted("text", passes::next_best_move(state, *estimate));
     for (const passes::DeviceUse& use : estimate->devices) {
       key += fmt::format("<span><i style=\"background:{}\"></i>{}</span> ",
                          colors.of(use.name).back, escape(use.name));
