@@ -10,6 +10,16 @@
 
 namespace ktx::server {
 
+ReasoningLimit read_reasoning_limit(const ServedModel& model, FieldReader& in) {
+  ReasoningLimit limit = model.reasoning_limit;
+  for (const char* name :
+       {"reasoning_budget", "reasoning_budget_tokens", "thinking_budget_tokens"}) {
+    if (const auto most = in.maybe_whole(name, -1, int64_t{1} << 40)) limit.tokens = *most;
+  }
+  limit.message = in.text("reasoning_budget_message", limit.message);
+  return limit;
+}
+
 AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in) {
   AnswerFields fields;
   in.text("model");  // clients send the names of other vendors' models: any is this one
@@ -32,13 +42,7 @@ AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in) {
   fields.ignore_eos = in.flag("ignore_eos", false);
   fields.reuse_cache = in.flag("cache_prompt", true);
   fields.max_seconds = in.number("max_seconds", 0, 0, 1e6);
-  fields.reasoning = model.reasoning_limit;
-  for (const char* name :
-       {"reasoning_budget", "reasoning_budget_tokens", "thinking_budget_tokens"}) {
-    if (const auto most = in.maybe_whole(name, -1, int64_t{1} << 40))
-      fields.reasoning.tokens = *most;
-  }
-  fields.reasoning.message = in.text("reasoning_budget_message", fields.reasoning.message);
+  fields.reasoning = read_reasoning_limit(model, in);
   read_constraint(in, fields.constraint);
   return fields;
 }

@@ -35,6 +35,9 @@ struct AnswerFields {
 // noted in `in`.
 AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in);
 
+// reasoning_budget, under each of its names, and its message; else the server's.
+ReasoningLimit read_reasoning_limit(const ServedModel& model, FieldReader& in);
+
 // A spec for each of `fields.n` choices with this prompt; seeds differ. Owner and time limit are
 // the context's. Fails where the filter cannot be made.
 std::optional<ApiError> make_specs(const ServerContext& context, const AnswerFields& fields,

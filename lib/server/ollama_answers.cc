@@ -120,6 +120,7 @@ std::optional<ApiError> read_request(const ServedModel& model, const HttpRequest
     read_ollama_format(*format, in, out.fields.constraint);
   }
   read_constraint(in, out.fields.constraint);
+  out.fields.reasoning = read_reasoning_limit(model, in);
   if (const Json* think = in.get("think")) {
     // "low", "medium" and "high" are on.
     out.think = think->is_boolean() ? think->get<bool>() : think->is_string();

@@ -138,6 +138,21 @@ TEST_F(ReasoningBudgets, MayBeTheServersOwn) {
   EXPECT_EQ(said(Json::object()), (Said{"one two Well.", "The answer."}));
   EXPECT_EQ(said({{"reasoning_budget", 3}}), (Said{"one two three Well.", "The answer."}));
   EXPECT_EQ(said({{"reasoning_budget", -1}}).reasoning, "one two three four five six");
+  // In the other protocols, too.
+  const Json messages = {{{"role", "user"}, {"content", "Go."}}};
+  const Json ollama = {
+      {"messages", messages}, {"stream", false}, {"options", {{"temperature", 0}}}};
+  const Json message = server.post("/api/chat", ollama.dump()).json()["message"];
+  EXPECT_EQ(message["thinking"], "one two Well.");
+  EXPECT_EQ(message["content"], "The answer.");
+  const Json responses = {{"input", "Go."}, {"temperature", 0}};
+  const Json output = server.post("/v1/responses", responses.dump()).json()["output"];
+  ASSERT_EQ(output.size(), 2u) << output;
+  EXPECT_EQ(output[0]["content"][0]["text"], "one two Well.");
+  EXPECT_EQ(output[1]["content"][0]["text"], "The answer.");
+  const Json anthropic = {{"messages", messages}, {"temperature", 0}, {"max_tokens", 100}};
+  EXPECT_EQ(server.post("/v1/messages", anthropic.dump()).json()["content"][0]["thinking"],
+            "one two Well.");
 }
 
 TEST_F(ReasoningBudgets, HoldInAChat) {
