@@ -245,7 +245,7 @@ TEST(GoldenCli, ReportOpensInABrowser) {
   // formula of the speed, which would be cut off at the edge, wraps.
   std::ofstream(page, std::ios::app)
       << "<script>const formula = document.querySelector('pre.text');"
-         "document.title = 'width ' + document.documentElement.scrollWidth + (/hand-overs x/.test("
+         "document.title = 'width ' + document.documentElement.scrollWidth + (/hand-overs/.test("
          "formula.textContent) && formula.scrollWidth <= formula.clientWidth ? ' whole' : ' cut');"
          "</script>";
   const fs::path dom = page.string() + ".dom";
