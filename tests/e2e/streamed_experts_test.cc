@@ -22,6 +22,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Matches;
 
 constexpr const char* kHalfExperts = R"(version: 1
 rules:
@@ -168,6 +169,36 @@ TEST(StreamedExperts, ArePartOfTheMemoryThatAPlanAsksFor) {
   }
   EXPECT_GE(bytes(a, 64), 3 * most);
   EXPECT_EQ(layers_of(b.view()), 0);
+}
+
+TEST(StreamedExperts, AreLeftToTheCpuWhereTheGpuHasNoRoomForThem) {
+  Streamed streamed("qwen3moe", "moe-experts-on-cpu.yaml", "stream-experts=4");
+  const plan::PlanFile file = plan::PlanFile::open(streamed.plan()).take();
+  const plan::RunShape shape = {.ctx = 256, .step_tokens = 64, .kv_type = plan::KvType::F32};
+  const plan::DeviceMemory need = (*plan::memory_by_device(file.view(), shape))[1];
+  ASSERT_GT(need.stream_bytes, 0u);
+  runtime::EngineOptions options;
+  options.ctx = shape.ctx;
+  options.chunk_tokens = shape.step_tokens;
+  // With room for them, then less and less, until nothing fits.
+  const uint64_t reserve = uint64_t{512} << 20;  // of graphs and partial results
+  int with = 0, without = 0;
+  for (uint64_t bytes = need.total() + reserve; bytes > reserve; bytes -= need.stream_bytes / 3) {
+    const auto engine = streamed.open(options, {.memory_bytes = bytes});
+    if (!engine) break;
+    const bool warned = Matches(Contains(HasSubstr(
+        "warning: long prompts are computed by the CPU alone: cuda:0 has no room for the ")))(
+        engine->notes());
+    ++(warned ? without : with);
+    const int64_t before = streamed.log.retiles;
+    Comparison result;
+    compare_case(*engine, reference_cases(model_dir("qwen3moe"))[0], 7, result);
+    EXPECT_EQ(result.equal, result.cases);
+    EXPECT_EQ(streamed.log.retiles > before, !warned);
+  }
+  EXPECT_THAT(streamed.error, HasSubstr("does not hold what the plan puts there"));
+  EXPECT_GT(with, 0);
+  EXPECT_GE(without, 2);
 }
 
 TEST(StreamedExperts, WorkWithAWarningWhereMemoryCannotBePinned) {

@@ -28,6 +28,21 @@ int gpu_number(std::string_view device) {
   return number;
 }
 
+// Where experts could be streamed but for the memory that it takes, the CPU computes them always.
+Status check_fit_of(GpuState& s, const plan::DeviceMemory& need, const GpuFacts& facts) {
+  const Status fits = check_gpu_fit(need, facts, s.setup.shape, s.setup.kv_blocks);
+  if (fits || need.stream_bytes == 0) return fits;
+  plan::DeviceMemory less = need;
+  less.stream_bytes = 0;
+  if (!check_gpu_fit(less, facts, s.setup.shape, s.setup.kv_blocks)) return fits;
+  s.room_to_stream = false;
+  s.notes.push_back(fmt::format(
+      "warning: long prompts are computed by the CPU alone: {} has no room for the {} that experts "
+      "need to be streamed; a lower --ctx, --max-batch or --chunk makes room",
+      need.name, human_bytes(need.stream_bytes)));
+  return {};
+}
+
 Status open_devices(GpuState& s) {
   s.buckets = GpuBuckets(s.setup.shape.max_batch, s.setup.shape.ctx);
   s.batch_layout = GpuBatchLayout(s.setup.shape.step_tokens, s.setup.shape.step_outputs,
@@ -48,7 +63,7 @@ Status open_devices(GpuState& s) {
     KTX_TRY(check_gpu_generation(name, device.gpu->facts()));
     for (const plan::DeviceMemory& need : needs) {
       if (need.name != name) continue;
-      KTX_TRY(check_gpu_fit(need, device.gpu->facts(), s.setup.shape, s.setup.kv_blocks));
+      KTX_TRY(check_fit_of(s, need, device.gpu->facts()));
     }
   }
   return {};
@@ -189,7 +204,7 @@ Status pin_streamed(GpuState& s, std::span<const launches::Stream> streams) {
 Status start_streams(GpuState& s) {
   s.taken.resize(s.parts.parts.size());
   const std::vector<launches::Stream> streams = plan::streams(s.plan);
-  if (streams.empty()) return {};
+  if (streams.empty() || !s.room_to_stream) return {};
   for (size_t d = 0; d < s.devices.size(); ++d) {
     GpuDevice& device = s.devices[d];
     device.streams = KTX_TRY(device.named(
