@@ -36,8 +36,9 @@ std::vector<FamilyInfo> make_families() {
                    families::own_classes(*family), "", family});
   }
   for (const UncompiledRow& row : kUncompiled) {
-    FamilyInfo& info = all.emplace_back(row.architecture, row.k_module, row.t_module,
-                                        std::vector<std::string>(), row.config_keys);
+    all.push_back({row.architecture, row.k_module, row.t_module, std::vector<std::string>(),
+                   row.config_keys});
+    FamilyInfo& info = all.back();
     for (std::string_view word : split(row.classes, ' ')) {
       info.classes.push_back(fmt::format("{}{}", row.prefix, word));
     }
