@@ -4,8 +4,8 @@
 // order[offsets[e], offsets[e + 1]), rising. An expert's matrix is matrix e of its
 // blob, expert_bytes apart.
 //
-//   experts_gate_up: h[pair] = act(gate_e . x[pair / top_k] + gate_bias_e)
-//                              * (up_e . x[pair / top_k] + up_bias_e)      (GluAttrs)
+//   experts_gate_up: h[pair] = act(gate_e . x[pair / top_k] * gate_factor_e + gate_bias_e)
+//                              * (up_e . x[pair / top_k] * up_factor_e + up_bias_e)  (GluAttrs)
 //   experts_down:    y[pair / top_k] (+)= weights[pair] * (down_e . h[pair] + bias_e),
 //                    in rising e: a fixed order of the sum for every token
 //
@@ -38,6 +38,8 @@ struct ExpertsGateUpArgs {
   GluAttrs glu;
   const float* gate_bias = nullptr;  // [experts, rows of gate], or none
   const float* up_bias = nullptr;
+  const float* gate_factors = nullptr;  // [experts], or none
+  const float* up_factors = nullptr;
   const float* x = nullptr;  // one row per token (see MatmulArgs)
   int64_t x_stride = 0;
   const std::byte* xq = nullptr;

@@ -28,6 +28,11 @@ const float* bias_of(const float* bias, int32_t expert, int64_t rows) {
   return bias ? bias + expert * rows : nullptr;
 }
 
+// y = y * factor + bias over a row of a product that was computed without its bias.
+void apply_factor(float* y, int64_t rows, float factor, const float* bias) {
+  for (int64_t n = 0; n < rows; ++n) y[n] = y[n] * factor + (bias ? bias[n] : 0);
+}
+
 // The next expert with pairs, or `expert` when it is the last.
 int32_t next_active(const ExpertsArgs& experts, int32_t expert) {
   for (int32_t next = expert + 1; next < experts.experts; ++next) {
@@ -52,6 +57,8 @@ void experts_gate_up(const ExpertsGateUpArgs& a, int32_t expert, int64_t row_beg
   product.row_end = row_end;
   product.scratch = a.experts.scratch + kUpBytes;
   const int64_t end = a.experts.offsets[expert + 1];
+  const float* gate_bias = bias_of(a.gate_bias, expert, a.gate.rows);
+  const float* up_bias = bias_of(a.up_bias, expert, a.up.rows);
   const int64_t most = std::min(kPairs, kUpFloats / std::max<int64_t>(rows, 1));
   for (int64_t first = a.experts.offsets[expert]; first < end; first += most) {
     product.tokens = std::min(end - first, most);
@@ -60,13 +67,13 @@ void experts_gate_up(const ExpertsGateUpArgs& a, int32_t expert, int64_t row_beg
     prefetch_rows(expert_matrix(a.up, a.up_expert_bytes, expert), row_begin);
     product.next =
         a.up.dtype == a.gate.dtype ? rows_of(a.up, a.up_expert_bytes, expert, row_begin) : nullptr;
-    product.bias = bias_of(a.gate_bias, expert, a.gate.rows);
+    product.bias = a.gate_factors ? nullptr : gate_bias;
     product.y = a.h;
     product.y_stride = a.h_stride;
     (*a.gate_kernel)(product);
     product.w = expert_matrix(a.up, a.up_expert_bytes, expert);
     product.next = a.up.dtype == a.gate.dtype ? a.next : nullptr;
-    product.bias = bias_of(a.up_bias, expert, a.up.rows);
+    product.bias = a.up_factors ? nullptr : up_bias;
     product.compact_y = true;
     product.x_kept = a.up_kernel->of(product.tokens) == a.gate_kernel->of(product.tokens);
     product.y = up;
@@ -81,6 +88,13 @@ void experts_gate_up(const ExpertsGateUpArgs& a, int32_t expert, int64_t row_beg
       float* h = a.h + product.index[i] * a.h_stride + row_begin;
       glu.in[0].data = glu.y = h;
       glu.in[1].data = up + i * rows;
+      if (a.gate_factors) {
+        apply_factor(h, rows, a.gate_factors[expert], gate_bias ? gate_bias + row_begin : nullptr);
+      }
+      if (a.up_factors) {
+        apply_factor(up + i * rows, rows, a.up_factors[expert],
+                     up_bias ? up_bias + row_begin : nullptr);
+      }
       a.glu_fn(glu);
     }
   }

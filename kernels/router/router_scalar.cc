@@ -76,24 +76,25 @@ void best_choices(const float* choice, int64_t n, int64_t top_k, int32_t* ids) {
   }
 }
 
-void route(const RouterAttrs& attrs, const float* logits, const float* bias, int32_t* ids,
-           float* weights, float* scratch) {
+void route(const RouterArgs& a, const float* logits, int32_t* ids, float* weights) {
+  const RouterAttrs& attrs = a.attrs;
   const int64_t n = attrs.experts;
-  float* scores = scratch;
-  float* choice = scratch + n;
+  float* scores = a.scratch;
+  float* choice = a.scratch + n;
   if (static_cast<Scoring>(attrs.scoring) == Scoring::Softmax) {
     scores_softmax(logits, n, scores);
   } else {
     scores_sigmoid(logits, n, scores);
   }
-  for (int64_t e = 0; e < n; ++e) choice[e] = bias ? scores[e] + bias[e] : scores[e];
-  if (attrs.groups > 1) keep_best_groups(attrs, choice, scratch + 2 * n);
+  for (int64_t e = 0; e < n; ++e) choice[e] = a.bias ? scores[e] + a.bias[e] : scores[e];
+  if (attrs.groups > 1) keep_best_groups(attrs, choice, a.scratch + 2 * n);
   best_choices(choice, n, attrs.top_k, ids);
   double sum = 0;
   for (int64_t k = 0; k < attrs.top_k; ++k) sum += weights[k] = scores[ids[k]];
   const double divisor = attrs.normalize ? sum + 1e-20 : 1;
   for (int64_t k = 0; k < attrs.top_k; ++k) {
     weights[k] = static_cast<float>(weights[k] / divisor) * attrs.scale;
+    if (a.factors) weights[k] *= a.factors[ids[k]];
   }
 }
 
@@ -101,8 +102,8 @@ void route(const RouterAttrs& attrs, const float* logits, const float* bias, int
 
 void router_scalar(const RouterArgs& a) {
   for (int64_t t = a.token_begin; t < a.token_end; ++t) {
-    route(a.attrs, a.logits + t * a.logits_stride, a.bias, a.ids + t * a.attrs.top_k,
-          a.weights + t * a.attrs.top_k, a.scratch);
+    route(a, a.logits + t * a.logits_stride, a.ids + t * a.attrs.top_k,
+          a.weights + t * a.attrs.top_k);
   }
 }
 

@@ -265,7 +265,26 @@ class Builder {
         linear->factor = binder_.bind_factor(weight->sources[0].tensor);
       }
     }
+    add_expert_factors(row, module);
     if (row.role == Role::Head) check_tie(module);
+  }
+
+  // Of a product with each expert's matrix (NVFP4, Gemma 4), where the file has them. That of down
+  // is as good as one of the routing weight, and needs no kernel there.
+  void add_expert_factors(const ModuleRow& row, ir::Module& module) {
+    static constexpr struct {
+      Role role;
+      ParamRow param;
+    } kFactors[] = {
+        {Role::Router, {"factors", "B.ffn_down_exps.scale"}},
+        {Role::Experts, {"gate_factors", "B.ffn_gate_exps.scale"}},
+        {Role::Experts, {"up_factors", "B.ffn_up_exps.scale"}},
+    };
+    for (const auto& [role, param] : kFactors) {
+      if (role == row.role && binder_.has(expand_layer(param.tensors, module.layer))) {
+        module.params.push_back(bind(row, param, module));
+      }
+    }
   }
 
   // Split into k_b and v_b unless the GGUF has both in one.

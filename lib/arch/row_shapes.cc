@@ -131,10 +131,11 @@ ParamShape shape_of(std::string_view name, const ir::ModuleInfo& info, int32_t l
     if (name == "down") return {x->width, x->hidden, x->experts};
     if (name == "gate_bias" || name == "up_bias") return {x->width, x->experts};
     if (name == "down_bias") return {x->hidden, x->experts};
+    if (name == "gate_factors" || name == "up_factors") return {x->experts};
     return {x->hidden, x->width, x->experts};
   }
   if (name == "sinks") return {heads};
-  if (name == "bias" || name == "correction_bias") return {p.experts};
+  if (name == "bias" || name == "correction_bias" || name == "factors") return {p.experts};
   return {p.hidden, p.experts};  // of a router
 }
 

@@ -241,8 +241,8 @@ std::vector<ir::ModuleGraph::ExtraTensor> TensorBinder::leftovers(int32_t layers
       known.push_back({name, "a factor, applied behind the product"});
     } else if (name.ends_with(".scale") && used_.contains(weight)) {
       fail(
-          fmt::format("tensor '{}' is a factor of each of '{}', which ktx does not apply; use a "
-                      "file whose NVFP4 weights have none, or another format",
+          fmt::format("tensor '{}' holds factors of '{}', which ktx does not apply; use a file "
+                      "whose NVFP4 weights have none there, or another format",
                       printable(name), printable(weight)));
     } else if (name.find("rope_factors_") != std::string::npos) {
       fail(

@@ -213,6 +213,7 @@ void check_router(OpCheck& s) {
   s.shape("weights", s.out(1), ValueType::F32, a.top_k);
   s.require(s.out(0).whole(), "ids are a part of a value");
   if (s.weight(0).present()) s.vector("bias", s.weight(0), a.experts);
+  if (s.weight(1).present()) s.vector("factors", s.weight(1), a.experts);
 }
 
 void check_group_experts(OpCheck& s) {
@@ -263,6 +264,7 @@ void check_experts_gate_up(OpCheck& s) {
   check_activation(s, a.glu());
   for (size_t i = 2; i < 4; ++i) {
     if (s.weight(i).present()) check_expert_bias(s, s.weight(i), a.experts, gate.rows);
+    if (s.weight(i + 2).present()) s.vector("factors", s.weight(i + 2), a.experts);
   }
   s.matrices("gate", gate, a.experts, gate.rows, x.width);
   s.matrices("up", s.weight(1), a.experts, gate.rows, x.width);

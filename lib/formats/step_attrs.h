@@ -142,7 +142,7 @@ enum class GroupScore : int32_t { Best = 0, SumOfTwoBest = 1 };
 // 3. groups > 1: a group's score is its best choice, or the sum of its two best;
 //    only the best groups_used groups stay.
 // 4. The k best choices win (ties: lower expert number), in falling order.
-// 5. weight = score (without bias), / (sum + 1e-20) if normalize, * scale.
+// 5. weight = score (without bias), / (sum + 1e-20) if normalize, * scale, * factor.
 struct RouterAttrs {
   int32_t experts = 0;
   int32_t top_k = 0;

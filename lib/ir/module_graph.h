@@ -74,7 +74,8 @@ struct TensorSlice {
 // innermost. Vectors are one row. Several sources are joined by rows, in order.
 struct Param {
   // "weight", "bias", "gate", "up", "down", "gate_bias", "up_bias", "down_bias", "k_b", "v_b",
-  // "correction_bias", "sinks"
+  // "correction_bias", "sinks"; "factors" of a router, "gate_factors" and "up_factors" of experts:
+  // one for each expert, of its down, gate and up products
   std::string name;
   std::vector<TensorSlice> sources;
   DType dtype = DType::F32;

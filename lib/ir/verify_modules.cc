@@ -237,7 +237,9 @@ class Verifier {
       if (name == "weight") return Shape{x->width, 1, 1};
     } else if (const auto* x = std::get_if<RouterInfo>(&module_->info)) {
       if (name == "weight") return Shape{0, x->attrs.experts, 1};
-      if (name == "bias" || name == "correction_bias") return Shape{x->attrs.experts, 1, 1};
+      if (name == "bias" || name == "correction_bias" || name == "factors") {
+        return Shape{x->attrs.experts, 1, 1};
+      }
     } else if (const auto* x = std::get_if<AttentionInfo>(&module_->info)) {
       if (name == "sinks") return Shape{x->heads, 1, 1};
     } else if (const auto* x = std::get_if<ExpertsInfo>(&module_->info)) {
@@ -245,6 +247,7 @@ class Verifier {
       if (name == "down") return Shape{x->width, x->hidden, x->experts};
       if (name == "gate_bias" || name == "up_bias") return Shape{x->width, x->experts, 1};
       if (name == "down_bias") return Shape{x->hidden, x->experts, 1};
+      if (name == "gate_factors" || name == "up_factors") return Shape{x->experts, 1, 1};
     }
     return std::nullopt;
   }

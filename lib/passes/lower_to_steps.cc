@@ -154,6 +154,12 @@ class Lowering {
     return blob(module, param_name);
   }
 
+  // Without the absent ones at the end, but for the first `least`.
+  static std::vector<BlobId> present(std::vector<BlobId> blobs, size_t least) {
+    while (blobs.size() > least && blobs.back() == kAbsent) blobs.pop_back();
+    return blobs;
+  }
+
   // Where the attention is: layers on several devices may share one rotary module.
   BlobId inv_freq_blob(const Module& module, const ir::RotaryInfo& rotary,
                        const std::string& device) {
@@ -482,7 +488,12 @@ class Lowering {
     const View ids = value("expert_ids", r.top_k, ValueType::I32);
     const View weights = value("expert_weights", r.top_k);
     const BlobId bias = KTX_TRY(optional_blob(router, "correction_bias"));
-    emit(router, StepOp::Router, {scores}, {ids, weights}, {bias}, r);
+    const BlobId factors = KTX_TRY(optional_blob(router, "factors"));
+    if (factors != kAbsent && experts.param("down_bias")) {
+      return Error{fmt::format("module '{}' has factors and biases of down, which is not known",
+                               experts.path)};
+    }
+    emit(router, StepOp::Router, {scores}, {ids, weights}, present({bias, factors}, 1), r);
     const View order = value("expert_order", r.top_k, ValueType::I32);
     const View offsets =
         value("expert_offsets", int64_t{r.experts} + 1, ValueType::I32, RowKind::Single);
@@ -493,8 +504,10 @@ class Lowering {
     const BlobId up = KTX_TRY(blob(experts, "up"));
     const BlobId gate_bias = KTX_TRY(optional_blob(experts, "gate_bias"));
     const BlobId up_bias = KTX_TRY(optional_blob(experts, "up_bias"));
+    const BlobId gate_factors = KTX_TRY(optional_blob(experts, "gate_factors"));
+    const BlobId up_factors = KTX_TRY(optional_blob(experts, "up_factors"));
     emit(experts, StepOp::ExpertsGateUp, {in, View{}, order, offsets}, {hidden},
-         {gate, up, gate_bias, up_bias},
+         present({gate, up, gate_bias, up_bias, gate_factors, up_factors}, 4),
          ExpertsAttrs{r.experts, r.top_k, 0, e->glu.activation, e->glu.limit});
     const BlobId down = KTX_TRY(blob(experts, "down"));
     const BlobId down_bias = KTX_TRY(optional_blob(experts, "down_bias"));

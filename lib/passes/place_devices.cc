@@ -277,24 +277,32 @@ bool gpus_take(ir::Role role, DType dtype) {
   return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16;
 }
 
-// Modules with weights in formats that no GPU kernel reads stay on the CPU: what a rule
-// wanted otherwise is a warning.
+// Why no GPU kernel takes a parameter; "" when one does.
+std::string gpu_refusal(const ir::Module& module, const ir::Param& param) {
+  if (module.role == ir::Role::Experts && param.name.ends_with("_factors")) {
+    return "no GPU kernel applies a factor to each expert's gate and up";
+  }
+  const bool vectors = param.rows == 1 || param.name.ends_with("bias");
+  if (vectors || gpus_take(module.role, param.dtype)) return "";
+  return fmt::format("no GPU kernel takes {} weights", name(param.dtype));
+}
+
+// Modules with weights that no GPU kernel reads stay on the CPU: what a rule wanted otherwise is a
+// warning.
 void keep_unknown_formats(CompileState& state) {
   for (ir::Module& module : state.modules.modules) {
     if (module.decision.device == "cpu") continue;
     for (const ir::Param& param : module.params) {
-      const bool vectors = param.rows == 1 || param.name.ends_with("bias");
-      if (vectors || gpus_take(module.role, param.dtype)) continue;
+      const std::string why = gpu_refusal(module, param);
+      if (why.empty()) continue;
       const rules::Rule* rule = module.decision.rule < 0
                                     ? nullptr
                                     : &state.rules.rules[static_cast<size_t>(module.decision.rule)];
       const bool asked = rule && rule->replace.device && rule->replace.device->text != "auto";
-      const std::string text =
-          fmt::format("{}: no GPU kernel takes {} weights; it stays on the CPU", module.path,
-                      name(param.dtype));
+      const std::string text = fmt::format("{}: {}; it stays on the CPU", module.path, why);
       Diagnostic& diag = asked ? state.diags->warning(rule->replace.device->loc, "Q001", text)
                                : state.diags->note({}, "", text);
-      diag.in_group(fmt::format("gpu format {} of {}", name(param.dtype), module.decision.rule));
+      diag.in_group(fmt::format("{} of {}", why, module.decision.rule));
       if (asked) {
         diag.help("write device: cpu, or use a file with Q4_0, Q4_K, MXFP4 or larger types there");
       }

@@ -63,6 +63,7 @@ double break_even(const CompileState& state, const std::string& device,
 bool can_be_streamed(const ir::Module& module) {
   return module.role == ir::Role::Experts && std::holds_alternative<ir::ExpertsInfo>(module.info) &&
          std::ranges::all_of(module.params, [](const ir::Param& param) {
+           if (param.name.ends_with("_factors")) return false;  // which no GPU kernel applies
            return param.rows == 1 || param.name.ends_with("bias") ||
                   kernels::retile_takes(param.dtype, Layout::Panel16);
          });

@@ -390,6 +390,7 @@ Interpreter::Vector Interpreter::moe(const ir::Module& module, std::span<const f
   const Vector logits = linear(router, x);
   const size_t size = info.hidden * info.width;
   Vector y(x.size());
+  const auto factors = weights(router, "factors");
   for (const auto& [expert, weight] : route(std::get<ir::RouterInfo>(router.info).attrs, logits,
                                             weights(router, "correction_bias"))) {
     const auto matrix = [&, e = expert](const char* name) {
@@ -397,12 +398,14 @@ Interpreter::Vector Interpreter::moe(const ir::Module& module, std::span<const f
     };
     const auto product = [&, e = expert](const char* name, std::span<const float> in) {
       Vector out = multiply(matrix(name), in);
+      const auto factors = weights(experts, std::string(name) + "_factors");
+      for (float& value : out) value *= factors.empty() ? 1 : factors[e];
       const auto bias = weights(experts, std::string(name) + "_bias");
       if (!bias.empty()) add_to(out, bias.subspan(e * out.size(), out.size()));
       return out;
     };
     const Vector inner = glu(info.glu, product("gate", x), product("up", x));
-    add_to(y, product("down", inner), weight);
+    add_to(y, product("down", inner), factors.empty() ? weight : weight * factors[expert]);
   }
   const ir::Module* shared = graph_.child(module, Role::SharedMlp);
   if (shared == nullptr) shared = graph_.child(graph_.modules[module.parent], Role::SharedMlp);

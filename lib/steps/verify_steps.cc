@@ -122,7 +122,7 @@ class Verifier {
   bool check_operands(const Step& step, std::vector<bool>& defined) {
     const StepOpInfo& op = info(step.op);
     const auto count_ok = [&](size_t count, std::string_view names, const char* what) {
-      const bool ok = static_cast<int>(count) == operand_count(names);
+      const bool ok = operand_count_fits(names, static_cast<int64_t>(count));
       if (!ok)
         fail(fmt::format("{} {}s, expected {} ({})", count, what, operand_count(names), names));
       return ok;

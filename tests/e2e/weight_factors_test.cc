@@ -1,5 +1,5 @@
-// Linears with a factor beside their weights ("X.scale", as NVFP4 files have them): half the
-// weights and a factor of two are the model itself.
+// Linears with a factor beside their weights ("X.scale", as NVFP4 files have them), and experts
+// with one each: half the weights and a factor of two are the model itself.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,28 +29,41 @@ bool is_linear(std::string_view name) {
   return name == "output.weight";
 }
 
-// The F32 weights of linears halved, with a factor of two each. Returns how many.
-int halve(const input::GgufFile& gguf, const std::string& path) {
+bool is_experts(std::string_view name, bool gate_and_up) {
+  return name.ends_with(".ffn_down_exps.weight") ||
+         (gate_and_up &&
+          (name.ends_with(".ffn_gate_exps.weight") || name.ends_with(".ffn_up_exps.weight")));
+}
+
+// The F32 weights of linears halved, with a factor of two each, and those of experts divided by
+// their own factors. Returns how many tensors.
+int halve(const input::GgufFile& gguf, const std::string& path, bool gate_and_up = true) {
   input::GgufWriter writer;
   int count = 0;
   for (const input::GgufValue& value : gguf.metadata()) writer.copy(value);
   for (const input::GgufTensor& tensor : gguf.tensors()) {
     std::string name(tensor.name);
-    if (!is_linear(name) || tensor.dtype != DType::F32) {
+    const bool experts = is_experts(name, gate_and_up);
+    if ((!is_linear(name) && !experts) || tensor.dtype != DType::F32) {
       writer.copy(tensor);
       continue;
     }
     std::vector<float> values(static_cast<size_t>(tensor.elems));
     std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
-    for (float& x : values) x /= 2;
+    std::vector<float> factors(experts ? static_cast<size_t>(tensor.shape[2]) : 1);
+    for (size_t i = 0; i < factors.size(); ++i) {
+      factors[i] = 0.5f * static_cast<float>(1 << (2 - i % 3 + (name.find("up") != name.npos)));
+    }
+    const size_t each = values.size() / factors.size();
+    for (size_t i = 0; i < values.size(); ++i) values[i] /= factors[i / each];
     const auto bytes = std::as_bytes(std::span(values));
     writer.add_tensor(name, DType::F32,
                       {tensor.shape.begin(), tensor.shape.begin() + tensor.n_dims},
                       {bytes.begin(), bytes.end()});
-    const float two = 2;
-    const auto factor = std::as_bytes(std::span(&two, 1));
+    const auto factor = std::as_bytes(std::span(factors));
     name.replace(name.rfind(".weight"), 7, ".scale");
-    writer.add_tensor(name, DType::F32, {1}, {factor.begin(), factor.end()});
+    writer.add_tensor(name, DType::F32, {static_cast<int64_t>(factors.size())},
+                      {factor.begin(), factor.end()});
     ++count;
   }
   EXPECT_TRUE(writer.write(path));
@@ -130,20 +143,56 @@ TEST_P(WeightFactors, AreAppliedOnTheCpu) {
   EXPECT_EQ(read_file(dir_.path("out.gguf")), read_file(dir_.path("halved.gguf")));
 }
 
+// Experts with factors of gate and up are computed on the CPU, others on the GPU.
 TEST_P(WeightFactors, AreAppliedOnAGpu) {
   HostGpuLog log;
   runtime::EngineOptions options;
   options.open_gpu = HostGpu::opener({}, &log);
   compare("all-gpu.yaml", options);
+  const auto gguf =
+      input::GgufFile::open(dir_.path(GetParam().fused ? "fused.gguf" : "plain.gguf"));
+  ASSERT_TRUE(gguf.ok());
+  halve(*gguf, dir_.path("halved.gguf"), false);
+  compare("all-gpu.yaml", options);
+}
+
+TEST(ExpertFactors, OfGateAndUpKeepExpertsOnTheCpu) {
+  const TempDir dir;
+  const auto config =
+      input::HfConfig::parse(read_file(test_model_dir("qwen3moe") + "/config.json"), "config.json");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  const auto plain = synth::synthesise(*config, {.types = "q4_k_m"});
+  ASSERT_TRUE(plain.ok() && plain->write(dir.path("plain.gguf")));
+  const auto gguf = input::GgufFile::open(dir.path("plain.gguf"));
+  ASSERT_TRUE(gguf.ok());
+  for (const char* of : {"down", "gate", "up"}) {
+    input::GgufWriter writer;
+    for (const input::GgufValue& value : gguf->metadata()) writer.copy(value);
+    for (const input::GgufTensor& tensor : gguf->tensors()) writer.copy(tensor);
+    const std::vector<float> ones(8, 1.0f);
+    const auto bytes = std::as_bytes(std::span(ones));
+    writer.add_tensor("blk.1.ffn_" + std::string(of) + "_exps.scale", DType::F32, {8},
+                      {bytes.begin(), bytes.end()});
+    ASSERT_TRUE(writer.write(dir.path("m.gguf")));
+    const Finished run = run_program(
+        {ktx_compile(), "--emit=module-ir", "--stop-after=place-devices", dir.path("m.gguf"),
+         source_dir() + "/rules/all-gpu.yaml", "--target=" + source_dir() + "/targets/h200.yaml"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    const bool kept =
+        run.err.find(
+            "model.layers.1.mlp.experts: no GPU kernel applies a factor to "
+            "each expert's gate and up; it stays on the CPU [KTX-Q001]") != std::string::npos;
+    EXPECT_EQ(kept, std::string(of) != "down") << run.err;
+  }
 }
 
 // Seven linears a layer and the head; DeepSeek-V3: five of its attention, three of a dense layer or
-// of the shared expert; three layers.
+// of the shared expert; three layers. Experts: three tensors a layer.
 INSTANTIATE_TEST_SUITE_P(All, WeightFactors,
                          ::testing::Values(FactorModel{"llama", false, 22},
                                            FactorModel{"llama", true, 16},
-                                           FactorModel{"qwen3moe", false, 13},
-                                           FactorModel{"deepseek3", false, 22}),
+                                           FactorModel{"qwen3moe", false, 22},
+                                           FactorModel{"deepseek3", false, 28}),
                          [](const auto& info) {
                            return std::string(info.param.name) + (info.param.fused ? "_fused" : "");
                          });

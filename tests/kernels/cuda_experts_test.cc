@@ -116,6 +116,8 @@ TEST_F(CudaExperts, RouterChoosesAsTheScalarOne) {
       host.logits = logits.data();
       host.logits_stride = c.experts;
       host.bias = c.bias ? bias.data() : nullptr;
+      const std::vector<float> factors = random.normals(c.experts);
+      host.factors = c.normalize ? factors.data() : nullptr;
       std::vector<int32_t> ids(static_cast<size_t>(tokens * c.top_k));
       std::vector<float> weights(ids.size()),
           scratch(static_cast<size_t>(2 * c.experts + c.groups));
@@ -125,12 +127,14 @@ TEST_F(CudaExperts, RouterChoosesAsTheScalarOne) {
       host.scratch = scratch.data();
       (*find_router("router", Isa::Scalar))(host);
 
-      Gpu<float> gpu_logits(logits), gpu_bias(bias), gpu_weights(weights.size());
+      Gpu<float> gpu_logits(logits), gpu_bias(bias), gpu_factors(factors);
+      Gpu<float> gpu_weights(weights.size());
       Gpu<int32_t> gpu_ids(ids.size());
       CudaRouterArgs args;
       args.logits = gpu_logits.data();
       args.logits_stride = c.experts;
       args.bias = c.bias ? gpu_bias.data() : nullptr;
+      args.factors = c.normalize ? gpu_factors.data() : nullptr;
       args.attrs = host.attrs;
       args.tokens = tokens;
       args.ids = gpu_ids.data();

@@ -18,7 +18,7 @@ struct Routed {
 };
 
 Routed route(const RouterAttrs& attrs, std::vector<float> logits, const std::vector<float>& bias,
-             Isa isa = Isa::Scalar) {
+             Isa isa = Isa::Scalar, const std::vector<float>& factors = {}) {
   const int64_t tokens = static_cast<int64_t>(logits.size()) / attrs.experts;
   Routed out;
   out.ids.resize(static_cast<size_t>(tokens * attrs.top_k));
@@ -28,6 +28,7 @@ Routed route(const RouterAttrs& attrs, std::vector<float> logits, const std::vec
   a.logits = logits.data();
   a.logits_stride = attrs.experts;
   a.bias = bias.empty() ? nullptr : bias.data();
+  a.factors = factors.empty() ? nullptr : factors.data();
   a.attrs = attrs;
   a.ids = out.ids.data();
   a.weights = out.weights.data();
@@ -117,6 +118,15 @@ TEST(Router, AgreesWithTheNaiveOneInAllVariants) {
   }
 }
 
+TEST(Router, FactorsMultiplyTheWeightsOfTheChosen) {
+  const RouterAttrs attrs{4, 2, 0, 1, 2.5f, 1, 1, 0};
+  const std::vector<float> logits = {1, 3, 2, 0};
+  const Routed plain = route(attrs, logits, {});
+  const Routed scaled = route(attrs, logits, {}, Isa::Scalar, {7, 0.5f, -4, 7});
+  EXPECT_EQ(scaled.ids, plain.ids);
+  EXPECT_EQ(scaled.weights, (std::vector<float>{plain.weights[0] * 0.5f, plain.weights[1] * -4}));
+}
+
 TEST(Router, TiesGoToTheLowerExpertAndGroup) {
   const RouterAttrs plain{8, 3, 0, 1, 1, 1, 1, 0};
   EXPECT_EQ(route(plain, std::vector<float>(8, 1.5f), {}).ids, (std::vector<int32_t>{0, 1, 2}));
@@ -166,6 +176,7 @@ struct ExpertLayer {
   std::vector<float> x = random.normals(kTokens * kHidden);
   std::vector<int32_t> ids;
   std::vector<float> weights = random.normals(kTokens * kTopK);
+  std::vector<float> gate_bias, up_bias, gate_factors, up_factors;  // empty: none
 
   ExpertLayer() {
     for (int64_t t = 0; t < kTokens; ++t) {
@@ -194,6 +205,11 @@ struct ExpertLayer {
     const MatmulKernel up_kernel = *find_matmul("matmul_rows_f32", DType::Q5_K, isa);
     g.up_kernel = &up_kernel;
     g.glu_fn = *find_rows("glu", isa);
+    const auto or_null = [](const std::vector<float>& v) { return v.empty() ? nullptr : v.data(); };
+    g.gate_bias = or_null(gate_bias);
+    g.up_bias = or_null(up_bias);
+    g.gate_factors = or_null(gate_factors);
+    g.up_factors = or_null(up_factors);
     g.x = x.data() + begin * kHidden;
     g.x_stride = kHidden;
     g.h = h.data();
@@ -233,6 +249,11 @@ struct ExpertLayer {
           g += v * gate_row[j];
           u += v * up_row[j];
         }
+        const auto at = static_cast<size_t>(e * kWidth + f);
+        if (!gate_factors.empty()) g *= gate_factors[static_cast<size_t>(e)];
+        if (!up_factors.empty()) u *= up_factors[static_cast<size_t>(e)];
+        if (!gate_bias.empty()) g += gate_bias[at];
+        if (!up_bias.empty()) u += up_bias[at];
         h.push_back(g / (1 + std::exp(-g)) * u);
       }
       for (int64_t n = 0; n < kHidden; ++n) {
@@ -264,6 +285,28 @@ TEST(Experts, AgreeWithPlainProductsAndDoNotDependOnTheBatch) {
     }
     const std::vector<float> added = layer.run(isa, 0, 3, true);
     EXPECT_NEAR(added[5], 1 + whole[5], 1e-3);
+  }
+}
+
+TEST(Experts, FactorsStandBetweenProductsAndBiases) {
+  ExpertLayer layer;
+  const int64_t biases = ExpertLayer::kExperts * ExpertLayer::kWidth;
+  layer.gate_factors = {2, 0.5f, -1, 3, 0.25f, 1};
+  for (int variant = 0; variant < 2; ++variant) {  // one factor and bias, then both
+    (variant ? layer.up_bias : layer.gate_bias) = layer.random.normals(biases);
+    if (variant) layer.up_factors = {0.5f, 4, 1, -2, 3, 0.125f};
+    for (Isa isa : runnable_isas()) {
+      const std::vector<float> whole = layer.run(isa, 0, ExpertLayer::kTokens, false);
+      for (int64_t t : {0, 299}) {
+        const std::vector<double> plain = layer.plain(t);
+        double size = 0;
+        for (double v : plain) size = std::max(size, std::fabs(v));
+        for (size_t n = 0; n < plain.size(); ++n) {
+          ASSERT_NEAR(whole[static_cast<size_t>(t * ExpertLayer::kHidden) + n], plain[n],
+                      1e-5 * size);
+        }
+      }
+    }
   }
 }
 

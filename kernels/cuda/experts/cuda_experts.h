@@ -30,6 +30,7 @@ struct CudaRouterArgs {
   const float* logits = nullptr;  // [T, experts]
   int64_t logits_stride = 0;
   const float* bias = nullptr;        // [experts] or null
+  const float* factors = nullptr;     // [experts] or null
   const int32_t* position = nullptr;  // [T] or null: negative is padding
   RouterAttrs attrs;                  // experts <= kCudaMaxExperts, top_k <= kCudaMaxTopK
   int64_t tokens = 0;

@@ -258,7 +258,8 @@ __device__ __forceinline__ RouterChoice weigh(const CudaRouterArgs& a, const Rou
                                               int lane) {
   const float sum = warp_sum(lane < a.attrs.top_k ? pick.score : 0);
   const float part = a.attrs.normalize ? pick.score / (sum + 1e-20f) : pick.score;
-  return {pick.id, part * a.attrs.scale};
+  const float factor = a.factors && pick.id >= 0 ? a.factors[pick.id] : 1;
+  return {pick.id, part * a.attrs.scale * factor};
 }
 
 template <int kOwn>

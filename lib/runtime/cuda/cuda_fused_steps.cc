@@ -96,6 +96,8 @@ class Experts final : public GpuStep {
     choices_.router.logits = router.input(0).f32();
     choices_.router.logits_stride = router.input(0).stride;
     choices_.router.bias = KTX_TRY(router.vector(0, bias_));
+    choices_.router.factors = KTX_TRY(router.vector(1, factors_));
+    KTX_TRY(require_no_factors(gate_up));
     choices_.router.position = router.batch().position;
     choices_.router.attrs = router.attrs<RouterAttrs>();
     choices_.router.tokens = 1;
@@ -129,7 +131,7 @@ class Experts final : public GpuStep {
  private:
   kernels::CudaOneChoicesArgs choices_;
   kernels::CudaOneSumArgs sum_;
-  GpuMemory bias_, ids_, expert_bias_[3];
+  GpuMemory bias_, factors_, ids_, expert_bias_[3];
   CudaGpu* gpu_ = nullptr;
 };
 

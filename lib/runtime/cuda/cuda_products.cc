@@ -17,6 +17,17 @@ Result<kernels::CudaMatmulHeadsArgs> matmul_heads_args(const CudaBind& context) 
   return args;
 }
 
+// Of gate and up of each expert: the compiler leaves such experts on the CPU (place-devices).
+Status require_no_factors(const CudaBind& gate_up) {
+  GpuMemory keep;
+  for (int i : {4, 5}) {
+    if (KTX_TRY(gate_up.vector(i, keep))) {
+      return Error{"no GPU kernel applies factors of the gate and up products of each expert"};
+    }
+  }
+  return {};
+}
+
 namespace {
 
 class Matmul final : public GpuStep {
@@ -99,6 +110,7 @@ class ExpertsGateUp final
   Status bind(const CudaBind& context) {
     const CudaView x = context.input(0), h = context.output(0);
     KTX_TRY(require_whole(h, "h"));
+    KTX_TRY(require_no_factors(context));
     args_.gate = KTX_TRY(context.product_weight(0));
     args_.up = KTX_TRY(context.product_weight(1));
     args_.gate_bias = KTX_TRY(context.vector(2, bias_[0]));

@@ -146,12 +146,13 @@ struct Router final : RowsStep<kernels::CudaRouterArgs, kernels::launch_router> 
     args_.logits = logits.f32();
     args_.logits_stride = logits.stride;
     args_.bias = KTX_TRY(context.vector(0, bias_));
+    args_.factors = KTX_TRY(context.vector(1, factors_));
     args_.position = context.batch().position;
     args_.ids = ids.i32();
     args_.weights = weights.f32();
     return {};
   }
-  GpuMemory bias_;
+  GpuMemory bias_, factors_;
 };
 
 struct GroupExperts final : RowsStep<kernels::CudaGroupExpertsArgs, kernels::launch_group_experts> {

@@ -400,10 +400,13 @@ TEST(BuildGraph, FactorsAreThoseOfLinears) {
   EXPECT_THAT(
       errors_of(with("blk.0.attn_q.scale", {1, 2}), "qwen3moe"),
       ::testing::HasSubstr("(factor of 'blk.0.attn_q.weight') is F32 [2], expected one F32"));
-  // Each expert has one, and no step applies them.
-  EXPECT_THAT(errors_of(with("blk.0.ffn_up_exps.scale", std::vector<float>(8, 1.f)), "qwen3moe"),
-              ::testing::HasSubstr("tensor 'blk.0.ffn_up_exps.scale' is a factor of each of "
-                                   "'blk.0.ffn_up_exps.weight', which ktx does not apply"));
+  EXPECT_THAT(
+      errors_of(with("blk.0.ffn_up_exps.scale", {1, 2}), "qwen3moe"),
+      ::testing::HasSubstr("tensor 'blk.0.ffn_up_exps.scale' (all routed experts of a layer) is "
+                           "[2], the config says [8]"));
+  EXPECT_THAT(errors_of(with("blk.0.ffn_gate_inp.scale", {2}), "qwen3moe"),
+              ::testing::HasSubstr("tensor 'blk.0.ffn_gate_inp.scale' holds factors of "
+                                   "'blk.0.ffn_gate_inp.weight', which ktx does not apply"));
 }
 
 // Phi-3's and MiniCPM's models for long contexts.

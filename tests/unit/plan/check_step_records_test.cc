@@ -274,6 +274,8 @@ TEST_F(OpLies, AboutWeights) {
        },
        "inv_freq is not F32"},
       {StepOp::Router, 0, shape(0, 1, 1, 5), "bias has 5 elements, expected 4"},
+      {StepOp::Router, 0, shape(1, 1, 1, 3), "factors has 3 elements, expected 4"},
+      {StepOp::ExpertsGateUp, 0, shape(5, 1, 1, 6), "factors has 6 elements, expected 4"},
       {StepOp::ExpertsGateUp, 0, shape(0, 5, 96, 64), "gate is [64, 96, 5]"},
       {StepOp::ExpertsGateUp, 0, shape(0, 4, 96, 32), "gate is [32, 96, 4]"},
       {StepOp::ExpertsGateUp, 0, shape(1, 4, 95, 64), "up is [64, 95, 4]"},

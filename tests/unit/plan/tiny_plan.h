@@ -214,6 +214,8 @@ inline TinyPlan make_tiny_plan() {
   const uint32_t mla_o_w = t.weight("mla_output.weight", DType::F32, kHidden, kHeads * kValue);
   const uint32_t router_w = t.weight("ffn_gate_inp.weight", DType::F32, kExperts, kHidden);
   const uint32_t bias_w = t.weight("exp_probs_b", DType::F32, 1, kExperts);
+  const uint32_t factors_w = t.weight("ffn_down_exps.scale", DType::F32, 1, kExperts);
+  const uint32_t up_factors_w = t.weight("ffn_up_exps.scale", DType::F32, 1, kExperts);
   const uint32_t gate_e = t.weight("ffn_gate_exps.weight", DType::Q4_0, kWidth, kHidden, kExperts);
   const uint32_t up_e = t.weight("ffn_up_exps.weight", DType::Q4_0, kWidth, kHidden, kExperts);
   const uint32_t down_e = t.weight("ffn_down_exps.weight", DType::Q8_0, kHidden, kWidth, kExperts);
@@ -295,11 +297,11 @@ inline TinyPlan make_tiny_plan() {
   t.step(StepOp::Matmul, 1, {{x}}, {{scores}}, {router_w}, MatmulAttrs{});
   RouterAttrs router;
   router.experts = kExperts, router.top_k = kTopK, router.groups = 2, router.groups_used = 1;
-  t.step(StepOp::Router, 1, {{scores}}, {{ids}, {probs}}, {bias_w}, router);
+  t.step(StepOp::Router, 1, {{scores}}, {{ids}, {probs}}, {bias_w, factors_w}, router);
   t.step(StepOp::GroupExperts, 1, {{ids}}, {{order}, {offsets}}, {},
          GroupExpertsAttrs{kExperts, kTopK});
-  t.step(StepOp::ExpertsGateUp, 1, {{x}, {}, {order}, {offsets}}, {{eh}}, {gate_e, up_e},
-         ExpertsAttrs{kExperts, kTopK, 0});
+  t.step(StepOp::ExpertsGateUp, 1, {{x}, {}, {order}, {offsets}}, {{eh}},
+         {gate_e, up_e, kNone, kNone, kNone, up_factors_w}, ExpertsAttrs{kExperts, kTopK, 0});
   t.step(StepOp::Quantize, 1, {{eh}}, {{ehq}}, {}, QuantizeAttrs{kTopK, kWidth});
   t.step(StepOp::ExpertsDown, 1, {{eh}, {ehq}, {order}, {offsets}, {probs}}, {{x}}, {down_e},
          ExpertsAttrs{kExperts, kTopK, 1});

@@ -82,7 +82,7 @@ TEST(StepGraph, VerifyFindsEachBrokenPromise) {
       {"huge view offset", [](StepGraph& g) { g.steps[3].inputs[0].offset = INT64_MAX; }},
       {"no such value", [](StepGraph& g) { g.steps[3].inputs[0].value = 99; }},
       {"no such blob", [](StepGraph& g) { g.steps[3].weights[0] = 99; }},
-      {"missing operand", [](StepGraph& g) { g.steps[3].inputs.pop_back(); }},
+      {"missing operand", [](StepGraph& g) { g.steps[3].outputs.pop_back(); }},
       {"wrong weight shape", [](StepGraph& g) { g.blobs[1].cols = 32; }},
       {"row no multiple of the block", [](StepGraph& g) { g.blobs[1].cols = 63; }},
       {"attributes of another op", [](StepGraph& g) { g.steps[1].attrs = NoAttrs{}; }},

@@ -76,8 +76,12 @@ class GateUpStep final : public CpuStep {
     args_.glu = attrs.glu();
     gate_bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(2))));
     up_bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(3))));
+    gate_factors_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(4))));
+    up_factors_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(5))));
     args_.gate_bias = gate_bias_.data();
     args_.up_bias = up_bias_.data();
+    args_.gate_factors = gate_factors_.data();
+    args_.up_factors = up_factors_.data();
     args_.gate = gate.matrix;
     args_.up = up.matrix;
     args_.gate_expert_bytes = gate.matrix_bytes;
@@ -156,7 +160,7 @@ class GateUpStep final : public CpuStep {
 
   ExpertsGateUpArgs args_;
   std::array<MatmulKernel, kBatchClasses> gate_kernels_, up_kernels_;
-  SmallWeight gate_bias_, up_bias_;
+  SmallWeight gate_bias_, up_bias_, gate_factors_, up_factors_;
   Pairs pairs_;
   RowRuns runs_;
   int64_t threads_ = 1;

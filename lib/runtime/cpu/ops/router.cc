@@ -12,15 +12,17 @@ struct RouterStep final : RowStep<kernels::RouterArgs, kernels::RouterFn> {
   Status bind(const BindContext& context) {
     const BoundView logits = context.input(0);
     bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(0))));
+    factors_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(1))));
     args_.logits = logits.f32();
     args_.logits_stride = logits.stride();
     args_.bias = bias_.data();
+    args_.factors = factors_.data();
     args_.attrs = context.attrs<RouterAttrs>();
     KTX_TRY(require_whole(context.output(0), "ids"));
     KTX_TRY(require_whole(context.output(1), "weights"));
     args_.ids = context.output(0).i32();
     args_.weights = context.output(1).f32();
-    weight_bytes_ = bias_.bytes();
+    weight_bytes_ = bias_.bytes() + factors_.bytes();
     split_.grain = rows_per_item(16 * logits.width);  // several passes over the scores
     functions_ = KTX_TRY(context.functions<kernels::RouterFn>(
         [&](std::string_view family) { return kernels::find_router(family, context.isa); }));
@@ -33,7 +35,7 @@ struct RouterStep final : RowStep<kernels::RouterArgs, kernels::RouterFn> {
     return (2 * int64_t{args_.attrs.experts} + args_.attrs.groups) *
            static_cast<int64_t>(sizeof(float));
   }
-  SmallWeight bias_;
+  SmallWeight bias_, factors_;
 };
 
 class GroupExpertsStep final : public CpuStep {
