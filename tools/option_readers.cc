@@ -36,6 +36,18 @@ std::optional<int64_t> read_number(const NumberReader& reader, const std::string
   return std::nullopt;
 }
 
+std::optional<int64_t> read_context(const Given& given, Mistakes& mistakes) {
+  const std::string& text = given.values.back();
+  if (text == "max") return kLargestCtx;
+  const auto number = parse_count(text, 1, kMaxCtx);
+  if (!number) {
+    mistakes.push_back(
+        fmt::format("{} takes a whole number from 1 to {}, or max, not '{}'; 32k is 32768",
+                    given.shown, kMaxCtx, printable(text)));
+  }
+  return number;
+}
+
 std::optional<uint64_t> read_seed(const Given& given, Mistakes& mistakes) {
   const std::string& text = given.values.back();
   uint64_t seed = 0;

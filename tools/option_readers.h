@@ -24,6 +24,7 @@ using Mistakes = std::vector<std::string>;
 
 inline constexpr int64_t kMaxSizeBytes = int64_t{1} << 50;
 inline constexpr int64_t kMaxCtx = int64_t{1} << 24;  // what the engine takes
+inline constexpr int64_t kLargestCtx = -1;            // "max": the largest that fits
 
 struct SwitchReader {
   static constexpr Form kForm = Form::Switch;
@@ -48,6 +49,9 @@ struct NumberReader {
 struct NumbersReader {
   static constexpr Form kForm = Form::List;
   NumberReader each;
+};
+struct ContextReader {  // a count, or "max"
+  static constexpr Form kForm = Form::Value;
 };
 struct SeedReader {
   static constexpr Form kForm = Form::Value;
@@ -92,6 +96,9 @@ constexpr NumbersReader wholes(int64_t low, int64_t high) {
 constexpr NumbersReader counts(int64_t low, int64_t high) {
   return {{low, high, true}};
 }
+constexpr ContextReader context() {
+  return {};
+}
 constexpr SeedReader seed() {
   return {};
 }
@@ -109,6 +116,7 @@ constexpr ChoiceReader choice(std::string_view words) {
 std::optional<bool> read_switch(const Given& given, Mistakes& mistakes);
 std::optional<int64_t> read_number(const NumberReader& reader, const std::string& shown,
                                    const std::string& value, Mistakes& mistakes);
+std::optional<int64_t> read_context(const Given& given, Mistakes& mistakes);
 std::optional<uint64_t> read_seed(const Given& given, Mistakes& mistakes);
 std::optional<int64_t> read_size(const Given& given, Mistakes& mistakes);
 std::optional<double> read_real(const RealReader& reader, const Given& given, Mistakes& mistakes);
@@ -155,6 +163,9 @@ template <class T>
 void read(const NumbersReader& reader, const Given& given, std::optional<std::vector<T>>& out,
           Mistakes& mistakes) {
   read_all(reader, given, out.emplace(), mistakes);
+}
+inline void read(ContextReader, const Given& given, int64_t& out, Mistakes& mistakes) {
+  out = read_context(given, mistakes).value_or(out);
 }
 inline void read(SeedReader, const Given& given, std::optional<uint64_t>& out, Mistakes& mistakes) {
   out = read_seed(given, mistakes);

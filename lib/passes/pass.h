@@ -50,6 +50,7 @@ struct CheckOptions {
   bool has_gguf = true;  // false: tensor types are assumed
   rules::Dialect dialect = rules::Dialect::Ktx;
   plan::RunShape shape;         // context, batch and so on that memory is checked for
+  bool largest_ctx = false;     // choose-context sets shape.ctx
   int64_t kv_budget_bytes = 0;  // at most so much for keys and values; 0: as needed
 };
 

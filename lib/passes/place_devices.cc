@@ -144,7 +144,7 @@ class Placer {
     assume_streams(state_, false);
     if (!fits()) return drop_until_fits(open, fits);
     fill_with_experts(*estimator, open, gpus);
-    if (!experts_on_cpu()) return;
+    if (state_.prefer.stream_chosen || !experts_on_cpu()) return;
     // Experts are left for the CPU. With room to stream them, prompts may be faster; as fewer of
     // the others fit then, tokens are slower.
     const double alone = conversation_seconds(false);

@@ -67,7 +67,7 @@ TEST(Completion, OfBashOffersChoicesAndFiles) {
   EXPECT_THAT(run_offers("chat m.ktxplan --pin ''"), UnorderedElementsAre("auto", "on", "off"));
   EXPECT_THAT(run_offers("chat m.ktxplan --pin = of"), ElementsAre("off"));
   EXPECT_THAT(run_offers("chat ''"), ElementsAre("m.ktxplan"));
-  EXPECT_THAT(run_offers("chat m.ktxplan --ctx ''"), IsEmpty());
+  EXPECT_THAT(run_offers("chat m.ktxplan --seed ''"), IsEmpty());
   EXPECT_THAT(compile_offers("--inputs ''"), UnorderedElementsAre("int8", "bf16"));
   EXPECT_THAT(compile_offers("-o m"), ElementsAre("m.ktxplan"));
 }

@@ -32,6 +32,7 @@
 #include "lib/runtime/cpu/executor.h"
 #include "lib/runtime/gpu/gpu.h"
 #include "lib/support/thread_pool.h"
+#include "lib/support/timer.h"
 
 namespace ktx::testing {
 
@@ -262,6 +263,16 @@ class HostGpu final : public Gpu {
     return work_until(done_ + static_cast<int64_t>(work_.size()));
   }
 
+  Status stamp(int64_t number, runtime::GpuLane lane) override {
+    if (stamps_.size() <= static_cast<size_t>(number)) stamps_.resize(number + 1);
+    const auto note = [this, number] {
+      stamps_[number] = timer_.seconds();
+      return Status{};
+    };
+    return lane == runtime::GpuLane::Queue ? queue(note) : note();
+  }
+  Result<double> stamp_seconds(int64_t number) override { return stamps_[number] - stamps_[0]; }
+
   Status queue_after(GpuMark) override { return {}; }  // uploads beside the queue happen at once
   Status uploads_after(GpuMark mark) override {
     const std::lock_guard lock(mutex_);
@@ -461,6 +472,8 @@ class HostGpu final : public Gpu {
   std::deque<Work> work_;
   int64_t done_ = 0;  // pieces of work so far
   std::vector<int64_t> marks_;
+  std::vector<double> stamps_;
+  Timer timer_;
   std::unique_ptr<Graph> capture_;
   std::unique_ptr<HostPlan> plan_;
   ThreadPool pool_{1};

@@ -25,6 +25,7 @@
 #include "tools/ktx-compile/report_html.h"
 #include "tools/ktx-compile/sarif.h"
 #include "tools/ktx-compile/text_check.h"
+#include "tools/option_readers.h"
 
 namespace ktx::tools {
 namespace {
@@ -312,6 +313,7 @@ void set_run_shape(const Options& options, passes::CompileState& state) {
   const int64_t usual = model_ctx > 0 ? std::min<int64_t>(model_ctx, 4096) : 4096;
   plan::RunShape& shape = state.check.shape;
   shape.ctx = options.ctx > 0 ? options.ctx : usual;
+  state.check.largest_ctx = options.ctx == kLargestCtx;
   shape.max_batch = options.max_batch;
   shape.step_tokens = passes::chunk_tokens(state.modules, state.prefer.stream_tokens);
   shape.step_outputs = options.max_batch;

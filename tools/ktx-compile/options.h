@@ -20,7 +20,7 @@ struct Options {
   std::string tokenizer;
   std::string trust;  // "", "config" or "gguf"
   bool hf_config_details = false;
-  int64_t ctx = 0;
+  int64_t ctx = 0;  // 0: the usual one; kLargestCtx
   int64_t max_batch = 1;
   int64_t kv_budget_bytes = 0;
   int64_t vram_bytes = 0;  // 0: all that GPUs have

@@ -20,6 +20,7 @@
 #include "tools/ktx-compile/list_launches.h"
 #include "tools/ktx-compile/progress.h"
 #include "tools/ktx-compile/text_check.h"
+#include "tools/option_readers.h"
 
 namespace ktx::tools {
 namespace {
@@ -91,10 +92,10 @@ void add_end_tokens(input::ModelSource& source) {
 }
 
 // The options that change a plan's bytes, for its provenance.
-std::vector<std::string> byte_options(const Options& options) {
+std::vector<std::string> byte_options(const Options& options, int64_t ctx) {
   std::vector<std::string> out;
   if (!options.trust.empty()) out.push_back("--trust=" + options.trust);
-  if (options.ctx) out.push_back(fmt::format("--ctx={}", options.ctx));
+  if (ctx != 0) out.push_back(fmt::format("--ctx={}", ctx));
   if (options.max_batch != 1) out.push_back(fmt::format("--max-batch={}", options.max_batch));
   if (options.kv_budget_bytes)
     out.push_back(fmt::format("--kv-budget={}", options.kv_budget_bytes));
@@ -218,12 +219,12 @@ int run_compile(const Options& options) {
   if (talk.failed()) return 1;
 
   // 6. The plan: tables, then weights streamed on all cores, then the rename.
-  emit.default_ctx = options.ctx;
+  emit.default_ctx = options.ctx == kLargestCtx ? state.check.shape.ctx : options.ctx;
   emit.max_batch = options.max_batch;
   emit.kv_budget_bytes = options.kv_budget_bytes;
   emit.isa = std::string(name(state.target.cpu.isa));
   emit.carry_unused = !options.drop_unused;
-  emit.options = byte_options(options);
+  emit.options = byte_options(options, emit.default_ctx);
   Result<std::vector<plan::PlanProvenance::Input>> hashes = input_hashes(options, *source);
   if (!hashes) return talk.fail(hashes.error().message);
   emit.inputs = hashes.take();

@@ -9,6 +9,10 @@
 #include <algorithm>
 
 #include "lib/plan/quantization_name.h"
+#include "lib/runtime/engine/pass_trace.h"
+#include "lib/support/output_place.h"
+#include "lib/support/strings.h"
+#include "lib/support/write_file.h"
 #include "tools/ktx-run/bench_kernels.h"
 #include "tools/ktx-run/bench_rows.h"
 #include "tools/ktx-run/bench_runs.h"
@@ -20,6 +24,7 @@
 #include "tools/ktx-run/progress_line.h"
 #include "tools/ktx-run/read_bandwidth.h"
 #include "tools/ktx-run/talk.h"
+#include "tools/ktx-run/trace_file.h"
 
 namespace ktx::tools {
 namespace {
@@ -32,6 +37,8 @@ uint64_t weight_bytes(const plan::PlanView& plan) {
   }
   return sum;
 }
+
+constexpr int64_t kTracedTokens = 8;  // more of the same make only a larger file
 
 template <class T>
 std::vector<T> or_default(const std::vector<T>& given, T otherwise) {
@@ -88,6 +95,21 @@ void measure_floor(const runtime::Engine& engine, BenchRow& row) {
   row.int8_rate = measure_int8_rate(row.threads, engine.isa());
 }
 
+// A run more, which does not count, for the trace; says what it shows.
+template <class Run>
+Status trace_run(runtime::Engine& engine, const std::string& test, runtime::PassTrace& trace,
+                 const Run& run) {
+  const double begin = trace.now();
+  engine.enable_step_stats(false);
+  engine.set_trace(&trace);
+  Status ran;
+  if (auto done = run(); !done) ran = done.error();
+  engine.set_trace(nullptr);
+  KTX_TRY(ran);
+  note(fmt::format("trace of {}: {}", test, trace_shares(trace, begin)));
+  return {};
+}
+
 // One test: a row, and the requested tables.
 template <class Run>
 Result<BenchRow> measure(const Options& options, runtime::Engine& engine, BenchRow row,
@@ -126,6 +148,7 @@ Result<BenchRow> measure(const Options& options, runtime::Engine& engine, BenchR
 Status bench_threads(const Options& options, int threads, ProgressLine& line,
                      std::vector<BenchRow>& rows) {
   const Tests tests(options);
+  if (!options.trace.empty()) KTX_TRY(find_output(options.trace));
   EngineFlags flags = options.engine;
   flags.threads = threads;
   if (flags.ctx == 0) flags.ctx = tests.ctx();
@@ -140,30 +163,41 @@ Status bench_threads(const Options& options, int threads, ProgressLine& line,
   line.show_now("bench: first steps, which do not count");
   KTX_TRY(runs.prompt(std::min<int64_t>(engine.chunk_tokens(), engine.ctx())));
   KTX_TRY(runs.generation(1, 1));
-  const auto add = [&](std::string test, int64_t depth, const auto& run) -> Status {
+  runtime::PassTrace trace;
+  // `traced`: the run that it shows.
+  const auto add = [&](std::string test, int64_t depth, const auto& run,
+                       const auto& traced) -> Status {
     BenchRow row = row_of(engine);
     row.test = depth > 0 ? fmt::format("{} @ d{}", test, depth) : std::move(test);
     rows.push_back(KTX_TRY(measure(options, engine, std::move(row), line, run)));
-    return {};
+    if (options.trace.empty()) return {};
+    return trace_run(engine, rows.back().test, trace, traced);
   };
   if (tests.none()) {  // the machine's rates alone
-    return add("probe", 0, [] { return Result<BenchRun>(BenchRun{}); });
+    const auto nothing = [] { return Result<BenchRun>(BenchRun{}); };
+    return add("probe", 0, nothing, nothing);
   }
   for (int64_t depth : tests.depths) {
     if (depth > 0) line.show_now(fmt::format("bench: filling the cache with {} tokens", depth));
     KTX_TRY(runs.fill(depth));
     for (int64_t n : tests.prompts) {
-      if (n > 0) KTX_TRY(add(fmt::format("pp{}", n), depth, [&] { return runs.prompt(n); }));
+      const auto run = [&] { return runs.prompt(n); };
+      if (n > 0) KTX_TRY(add(fmt::format("pp{}", n), depth, run, run));
     }
     for (int64_t n : tests.generations) {
       if (n == 0) continue;
       for (int64_t batch : tests.batches) {
         const std::string test =
             batch == 1 ? fmt::format("tg{}", n) : fmt::format("tg{} x {}", n, batch);
-        KTX_TRY(add(test, depth, [&] { return runs.generation(n, batch); }));
+        KTX_TRY(add(
+            test, depth, [&] { return runs.generation(n, batch); },
+            [&] { return runs.generation(std::min(n, kTracedTokens), batch); }));
       }
     }
   }
+  if (options.trace.empty()) return {};
+  KTX_TRY(write_file(options.trace, kTraceMagic, trace_json(trace, engine.plan())));
+  note(fmt::format("trace: {}; https://ui.perfetto.dev shows it", printable(options.trace)));
   return {};
 }
 

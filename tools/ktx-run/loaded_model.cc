@@ -7,6 +7,7 @@
 #include "lib/support/timer.h"
 #include "lib/target/isa.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
+#include "tools/option_readers.h"
 
 namespace ktx::tools {
 
@@ -22,6 +23,7 @@ runtime::EngineOptions engine_options(const EngineFlags& flags) {
   if (flags.kv_type == "q8") options.kv_type = plan::KvType::Q8_0;
   options.isa = isa_from_name(flags.isa);
   if (flags.ctx > 0) options.ctx = flags.ctx;
+  options.largest_ctx = flags.ctx == kLargestCtx;
   if (flags.max_batch > 0) options.max_batch = flags.max_batch;
   if (flags.chunk_tokens > 0) options.chunk_tokens = flags.chunk_tokens;
   if (flags.kv_budget_bytes > 0) options.kv_budget_bytes = flags.kv_budget_bytes;

@@ -93,6 +93,9 @@ Options read_options(ParsedLine& line, Mistakes& mistakes) {
   options.plan = line.words.empty() ? "" : line.words[0];
   if (options.command == Command::Generate) check_generate(options, line, mistakes);
   if (options.command == Command::Serve) check_serve(options.serve, mistakes);
+  if (!options.trace.empty() && options.bench_threads.size() > 1) {
+    mistakes.emplace_back("--trace shows runs of one number of threads: give one with -t");
+  }
   read_template_vars(options, mistakes);
   return options;
 }

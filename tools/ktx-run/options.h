@@ -18,7 +18,7 @@ struct EngineFlags {
   std::string pin;           // "", "auto", "on" or "off"
   std::string kv_type;       // "", "f32", "f16" or "q8"
   std::string isa;           // "": the best
-  int64_t ctx = 0;           // 0: the plan's default
+  int64_t ctx = 0;           // 0: the plan's default; kLargestCtx
   int64_t max_batch = 0;     // 0: the plan's default
   int64_t chunk_tokens = 0;  // 0: the plan's choice
   int64_t kv_budget_bytes = 0;
@@ -104,6 +104,7 @@ struct Options {
   std::vector<int64_t> bench_batch;  // sequences that generate side by side
   bool bench_steps = false;          // where the time goes, too
   bool bench_kernels = false;        // and that of a GPU's kernels
+  std::string trace;                 // file of a trace; "": none
   int repetitions = 5;
   std::string format = "md";  // md, csv or json
 };

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "lib/runtime/cpu/bind.h"
@@ -16,6 +17,7 @@ class CpuBackend final : public Backend {
       : plan_(setup.plan),
         kv_(setup.kv),
         arena_(arena),
+        threads_(setup.pool.threads()),
         slots_(plan::slots_on(setup.plan, "cpu")) {}
 
   Status bind_parts(const BackendSetup& setup, const BoundParts& parts) {
@@ -70,6 +72,15 @@ class CpuBackend final : public Backend {
       if (executor) executor->enable_times(on);
     }
   }
+  void set_trace(PassTrace* trace) override {
+    std::vector<TraceLane*> lanes;
+    for (int i = 0; trace && i < threads_; ++i) {
+      lanes.push_back(trace->lane("cpu", "thread " + std::to_string(i)));
+    }
+    for (auto& executor : executors_) {
+      if (executor) executor->set_trace(trace, lanes);
+    }
+  }
   void add_times(std::vector<StepTotals>& out) const override {
     for (const auto& executor : executors_) {
       if (executor) out.insert(out.end(), executor->times().begin(), executor->times().end());
@@ -80,6 +91,7 @@ class CpuBackend final : public Backend {
   const plan::PlanView& plan_;
   const KvPools& kv_;
   const HostArena& arena_;
+  int threads_;
   std::vector<bool> slots_;  // whether it is the CPU's
   AttentionPartials partials_;
   std::vector<std::optional<Executor>> executors_;  // by part

@@ -162,10 +162,30 @@ void Executor::enable_times(bool on) {
 
 template <class Work>
 void Executor::timed(int32_t step, int thread, const Work& work) {
-  if (busy_.empty()) return work();
+  if (busy_.empty() && !trace_) return work();
+  const double begin = trace_ ? trace_->now() : 0;
   const Timer timer;
   work();
-  busy_[thread][step] += timer.seconds();
+  const double seconds = timer.seconds();
+  if (!busy_.empty()) busy_[thread][step] += seconds;
+  if (trace_) add_span(step, thread, begin, begin + seconds);
+}
+
+// Items of a step that follow one another on a thread are one span.
+void Executor::add_span(int32_t step, int thread, double begin, double end) {
+  constexpr double kGap = 20e-6;
+  std::vector<TraceSpan>& spans = lanes_[thread]->spans;
+  const uint32_t record = plan_.steps[step].record;
+  if (!spans.empty() && spans.back().step == record && begin - spans.back().end < kGap) {
+    spans.back().end = end;
+    return;
+  }
+  spans.push_back({.begin = begin, .end = end, .step = record, .steps = 1});
+}
+
+void Executor::set_trace(const PassTrace* trace, std::span<TraceLane* const> lanes) {
+  trace_ = trace;
+  lanes_.assign(lanes.begin(), lanes.end());
 }
 
 // Ends the time of the stage before and starts that of `stage`.

@@ -11,12 +11,14 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "lib/runtime/cpu/bind.h"
 #include "lib/runtime/engine/arena.h"
 #include "lib/runtime/engine/batch.h"
+#include "lib/runtime/engine/pass_trace.h"
 #include "lib/runtime/engine/pass_watch.h"
 #include "lib/runtime/engine/step_stats.h"
 #include "lib/support/result.h"
@@ -42,6 +44,8 @@ class Executor final : private ThreadPool::Job {
   int64_t weight_bytes() const { return weight_bytes_; }
 
   void enable_times(bool on);
+  // `lanes`: one for each thread; null: none, else both live until the next call.
+  void set_trace(const PassTrace* trace, std::span<TraceLane* const> lanes);
   // One of each step; empty when off. A stage's time is divided among its steps by the time
   // that all threads spent in each.
   const std::vector<StepTotals>& times() const { return times_; }
@@ -65,6 +69,7 @@ class Executor final : private ThreadPool::Job {
   Part begin_part(const std::vector<int32_t>& steps);
   template <class Work>
   void timed(int32_t step, int thread, const Work& work);
+  void add_span(int32_t step, int thread, double begin, double end);
   void note_time(int stage);
   bool stopping();
   std::byte* scratch(int thread) { return scratch_.data() + thread * scratch_stride_; }
@@ -86,6 +91,8 @@ class Executor final : private ThreadPool::Job {
   std::vector<std::vector<double>> busy_;  // seconds by thread and step
   Timer timer_;
   int timed_stage_ = -1;
+  const PassTrace* trace_ = nullptr;
+  std::vector<TraceLane*> lanes_;  // by thread
 };
 
 }  // namespace ktx::runtime

@@ -81,6 +81,7 @@ Result<std::unique_ptr<Gpu>> CudaGpu::open(int number) {
 CudaGpu::~CudaGpu() {
   use();
   for (cudaEvent_t event : marks_) cudaEventDestroy(event);
+  for (cudaEvent_t event : stamps_) cudaEventDestroy(event);
   if (peer_) cudaEventDestroy(peer_);
   if (uploads_) cudaStreamDestroy(uploads_);
   if (stream_) cudaStreamDestroy(stream_);
@@ -228,6 +229,25 @@ Status CudaGpu::retile(const GpuRetile& w) {
 Status CudaGpu::finish() {
   use();
   return cuda_status(cudaStreamSynchronize(stream_), "waiting for the GPU");
+}
+
+Status CudaGpu::stamp(int64_t number, GpuLane lane) {
+  use();
+  while (static_cast<int64_t>(stamps_.size()) <= number) {
+    cudaEvent_t event = nullptr;
+    KTX_TRY(cuda_status(cudaEventCreate(&event), "making an event"));
+    stamps_.push_back(event);
+  }
+  return cuda_status(cudaEventRecord(stamps_[number], lane == GpuLane::Queue ? stream_ : uploads_),
+                     "noting a time");
+}
+
+Result<double> CudaGpu::stamp_seconds(int64_t number) {
+  use();
+  float milliseconds = 0;
+  KTX_TRY(cuda_status(cudaEventElapsedTime(&milliseconds, stamps_[0], stamps_[number]),
+                      "reading a time"));
+  return milliseconds * 1e-3;
 }
 
 Status CudaGpu::start_cublas() {

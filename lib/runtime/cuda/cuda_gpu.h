@@ -37,6 +37,8 @@ class CudaGpu final : public Gpu {
   Status uploads_after(GpuMark mark) override;
   Status retile(const GpuRetile& weights) override;
   Status finish() override;
+  Status stamp(int64_t number, GpuLane lane) override;
+  Result<double> stamp_seconds(int64_t number) override;
   Status start_cublas() override;
   Status begin_capture() override;
   Result<std::unique_ptr<GpuGraph>> end_capture() override;
@@ -59,6 +61,7 @@ class CudaGpu final : public Gpu {
   cudaStream_t stream_ = nullptr;
   cudaStream_t uploads_ = nullptr;
   std::vector<cudaEvent_t> marks_;
+  std::vector<cudaEvent_t> stamps_;
   cudaEvent_t peer_ = nullptr;  // for copies between GPUs
 };
 

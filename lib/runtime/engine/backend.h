@@ -30,6 +30,7 @@
 #include "lib/runtime/cache/kv_pools.h"
 #include "lib/runtime/engine/batch.h"
 #include "lib/runtime/engine/engine.h"
+#include "lib/runtime/engine/pass_trace.h"
 #include "lib/runtime/engine/pass_watch.h"
 #include "lib/runtime/engine/step_stats.h"
 #include "lib/runtime/sampling/best_logits.h"
@@ -101,6 +102,9 @@ class Backend {
   virtual void enable_times(bool on) = 0;
   // Appends one for each step; none while times are off.
   virtual void add_times(std::vector<StepTotals>& out) const = 0;
+
+  // From the next pass on; null ends it. The lanes are added at once.
+  virtual void set_trace(PassTrace* trace) = 0;
 
   // Things that happened at the start: "cuda:0 NVIDIA H200: 16.9 GiB uploaded in 0.4 s ...".
   virtual std::vector<std::string> notes() const { return {}; }

@@ -252,6 +252,10 @@ void Engine::enable_step_stats(bool on) {
   state_->runner->enable_times(on);
 }
 
+void Engine::set_trace(PassTrace* trace) {
+  state_->runner->set_trace(trace);
+}
+
 std::vector<StepTime> Engine::step_times() const {
   std::vector<StepTime> rows;
   for (const StepTotals& totals : state_->runner->times()) {

@@ -36,6 +36,7 @@
 namespace ktx::runtime {
 
 class Gpu;
+class PassTrace;
 struct PassWatch;
 using Precision = kernels::Precision;
 
@@ -56,6 +57,7 @@ struct EngineOptions {
   Pin pin = Pin::Auto;
   std::optional<Precision> precision;
   std::optional<int64_t> ctx;              // tokens per sequence
+  bool largest_ctx = false;                // instead: as many as fit (largest_ctx.h)
   std::optional<int64_t> max_batch;        // sequences in one step
   std::optional<int64_t> kv_budget_bytes;  // at most so much for the cache; 0: as needed
   std::optional<plan::KvType> kv_type;     // exact precision always takes F32
@@ -221,6 +223,8 @@ class Engine {
   // Per-step times since they were switched on; off by default.
   void enable_step_stats(bool on);
   std::vector<StepTime> step_times() const;
+  // Notes what runs when in the passes that follow (pass_trace.h), until null; off by default.
+  void set_trace(PassTrace* trace);
   // The mean over `steps` (records of the plan, all on one GPU) in turn inside a graph, at
   // the shape of the last pass. Overwrites values: the next pass must not rely on them.
   Result<KernelTime> time_gpu_steps(std::span<const uint32_t> steps);

@@ -4,14 +4,14 @@
 
 #include <algorithm>
 
+#include "lib/plan/device_memory.h"
 #include "lib/runtime/cache/kv_cache.h"
+#include "lib/runtime/gpu/gpu_buckets.h"
 #include "lib/support/strings.h"
 
 namespace ktx::runtime {
 namespace {
 
-// Positions are exact as F32 up to here.
-constexpr int64_t kMaxCtx = int64_t{1} << 24;
 constexpr int64_t kMaxBatch = 4096;
 constexpr int64_t kMaxChunk = 65536;
 
@@ -93,6 +93,40 @@ Status size_cache(const plan::PlanView& plan, const EngineOptions& options, Size
   memory.kv_bytes = memory.kv_token.times(sizes.kv_blocks).value_or(0);
   memory.total_bytes = memory.weight_bytes + memory.arena_bytes + memory.kv_bytes;
   return {};
+}
+
+namespace {
+
+// The sizes of a plan with GPUs: chunks that keep them busy, room for the padding of
+// graphs, and of the memory the part that is the host's.
+Status size_for_gpus(const plan::PlanView& plan, const EngineOptions& options, Sizes& sizes) {
+  constexpr int64_t kGpuChunk = 1024;
+  if (!options.chunk_tokens) {
+    sizes.shape.step_tokens = std::max(
+        sizes.shape.step_tokens, std::min(kGpuChunk, sizes.shape.ctx * sizes.shape.max_batch));
+    if (options.all_logits) sizes.shape.step_outputs = sizes.shape.step_tokens;
+  }
+  sizes.shape = gpu_run_shape(sizes.shape);
+  // The budget is of all devices; the memory, of the host.
+  sizes.memory =
+      KTX_TRY(plan::estimate_memory(plan.segments, plan.buffers, plan.kv_slots, sizes.shape));
+  KTX_TRY(size_cache(plan, options, sizes));
+  const plan::DeviceMemory host = KTX_TRY(plan::memory_by_device(plan, sizes.shape)).front();
+  plan::MemoryEstimate& memory = sizes.memory;
+  memory.weight_bytes = host.weight_bytes;
+  memory.arena_bytes = host.arena_bytes;
+  memory.kv_token = host.kv_token;
+  memory.kv_bytes = host.kv_token.times(sizes.kv_blocks).value_or(0);
+  memory.total_bytes = host.weight_bytes + host.arena_bytes + memory.kv_bytes;
+  return {};
+}
+
+}  // namespace
+
+Result<Sizes> sizes_of_run(const plan::PlanView& plan, const EngineOptions& options) {
+  Sizes sizes = KTX_TRY(choose_sizes(plan, options));
+  if (plan::uses_gpus(plan)) KTX_TRY(size_for_gpus(plan, options, sizes));
+  return sizes;
 }
 
 Status check_fit(uint64_t available_bytes, uint64_t memory_bytes, Sizes& sizes) {

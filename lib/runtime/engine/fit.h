@@ -11,6 +11,8 @@
 
 namespace ktx::runtime {
 
+inline constexpr int64_t kMaxCtx = int64_t{1} << 24;  // positions are exact as F32 up to here
+
 struct Sizes {
   plan::RunShape shape;
   Precision precision = Precision::Fast;
@@ -22,6 +24,10 @@ struct Sizes {
 // The sizes that options and the plan's defaults ask for. Fails on numbers out of
 // range.
 Result<Sizes> choose_sizes(const plan::PlanView& plan, const EngineOptions& options);
+
+// The same of a plan that may have GPUs: chunks that keep them busy, room for the padding of
+// graphs, and of the memory the host's part.
+Result<Sizes> sizes_of_run(const plan::PlanView& plan, const EngineOptions& options);
 
 // The blocks of the cache and its memory, from the shape. Fails when the budget is too small.
 Status size_cache(const plan::PlanView& plan, const EngineOptions& options, Sizes& sizes);

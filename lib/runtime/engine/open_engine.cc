@@ -8,7 +8,7 @@
 #include "lib/plan/device_memory.h"
 #include "lib/plan/memory.h"
 #include "lib/runtime/engine/engine_state.h"
-#include "lib/runtime/gpu/gpu_buckets.h"
+#include "lib/runtime/engine/largest_ctx.h"
 #include "lib/support/memory_node.h"
 #include "lib/support/strings.h"
 #include "lib/target/target.h"
@@ -37,30 +37,6 @@ void reserve(Batch& batch, const plan::RunShape& shape) {
   batch.filter.resize(shape.step_outputs);
   batch.tables.resize(shape.max_batch);
   batch.window_tables.resize(shape.max_batch);
-}
-
-// The sizes of a plan with GPUs: chunks that keep them busy, room for the padding of
-// graphs, and of the memory the part that is the host's.
-Status size_for_gpus(const plan::PlanView& plan, const EngineOptions& options, Sizes& sizes) {
-  constexpr int64_t kGpuChunk = 1024;
-  if (!options.chunk_tokens) {
-    sizes.shape.step_tokens = std::max(
-        sizes.shape.step_tokens, std::min(kGpuChunk, sizes.shape.ctx * sizes.shape.max_batch));
-    if (options.all_logits) sizes.shape.step_outputs = sizes.shape.step_tokens;
-  }
-  sizes.shape = gpu_run_shape(sizes.shape);
-  // The budget is of all devices; the memory, of the host.
-  sizes.memory =
-      KTX_TRY(plan::estimate_memory(plan.segments, plan.buffers, plan.kv_slots, sizes.shape));
-  KTX_TRY(size_cache(plan, options, sizes));
-  const plan::DeviceMemory host = KTX_TRY(plan::memory_by_device(plan, sizes.shape)).front();
-  plan::MemoryEstimate& memory = sizes.memory;
-  memory.weight_bytes = host.weight_bytes;
-  memory.arena_bytes = host.arena_bytes;
-  memory.kv_token = host.kv_token;
-  memory.kv_bytes = host.kv_token.times(sizes.kv_blocks).value_or(0);
-  memory.total_bytes = host.weight_bytes + host.arena_bytes + memory.kv_bytes;
-  return {};
 }
 
 // The places of a run's threads; threads without a CPU are scheduled freely, as they are beside
@@ -105,24 +81,36 @@ std::unique_ptr<WarmUp> warm_up(const plan::PlanFile& plan, const target::Thread
   return std::make_unique<WarmUp>(plan, std::move(runs), places.nodes);
 }
 
+// Sets the context, and the GPUs that had to be opened for it; returns what to tell.
+Result<std::string> find_largest_ctx(const plan::PlanView& plan,
+                                     const std::optional<uint64_t>& available,
+                                     EngineOptions& options) {
+  const EarlyGpus gpus = KTX_TRY(EarlyGpus::open(plan, options.open_gpu));
+  const LargestCtx found = KTX_TRY(largest_ctx(plan, options, {available, gpus.facts()}));
+  options.ctx = found.ctx;
+  options.open_gpu = gpus.taker();
+  return found.note;
+}
+
 }  // namespace
 
-Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
-                                             const EngineOptions& options) {
+Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const EngineOptions& given) {
   const target::Target host = target::detect_host();
-  const int threads = options.threads > 0 ? options.threads : host.cpu.default_threads();
-  if (options.huge_pages) KTX_TRY(check_copy_fits(path));
+  const int threads = given.threads > 0 ? given.threads : host.cpu.default_threads();
+  if (given.huge_pages) KTX_TRY(check_copy_fits(path));
   auto state = std::make_unique<State>(KTX_TRY(plan::PlanFile::open(
-      path,
-      {.verify_weights = options.verify, .huge_pages = options.huge_pages, .threads = threads})));
+      path, {.verify_weights = given.verify, .huge_pages = given.huge_pages, .threads = threads})));
   State& s = *state;
   const auto build = [&]() -> Status {
     const plan::PlanView& plan = s.plan.view();
-    s.sizes = KTX_TRY(choose_sizes(plan, options));
     const bool gpus = plan::uses_gpus(plan);
     s.hidden = find_final_hidden(plan);
-    if (gpus) KTX_TRY(size_for_gpus(plan, options, s.sizes));
     const std::optional<uint64_t> available = target::available_memory();
+    EngineOptions options = given;
+    std::string note;
+    if (options.largest_ctx) note = KTX_TRY(find_largest_ctx(plan, available, options));
+    s.sizes = KTX_TRY(sizes_of_run(plan, options));
+    if (!note.empty()) s.sizes.notes.push_back(note);
     if (available) KTX_TRY(check_fit(*available, host.cpu.memory_bytes, s.sizes));
     s.isa = options.isa ? KTX_TRY(usable_isa(name(*options.isa))) : detect_isa();
     KTX_TRY(check_isa(plan, s.isa));

@@ -30,8 +30,23 @@ Backend& PlanRunner::backend_of(const Part& part) const {
   return part.kind == Part::Kind::Cpu ? *cpu_ : *gpus_;
 }
 
+template <class Work>
+auto PlanRunner::traced(TraceSpan span, const Work& work) -> decltype(work()) {
+  if (!trace_) return work();
+  span.begin = trace_->now();
+  auto result = work();
+  span.end = trace_->now();
+  host_lane_->spans.push_back(span);
+  return result;
+}
+
 Result<bool> PlanRunner::run(const Batch& batch, const PassWatch* watch) {
+  const double begin = trace_ ? trace_->now() : 0;
   auto done = run_parts(batch, watch);
+  if (trace_) {
+    passes_->spans.push_back(
+        {.begin = begin, .end = trace_->now(), .what = "pass", .tokens = batch.tokens});
+  }
   if (!done) {
     for (Backend* backend : backends_) backend->abandon();
   }
@@ -61,17 +76,35 @@ Result<bool> PlanRunner::run_parts(const Batch& batch, const PassWatch* watch) {
     // What a part waits for that a GPU takes, the CPU's next one waits for.
     waits.insert(waits.end(), part.waits_for.begin(), part.waits_for.end());
     if (!taken && part.kind == Part::Kind::Cpu) {
-      for (int wait : waits) KTX_TRY(backend_of(parts_.parts[wait]).wait(wait));
+      for (int wait : waits) {
+        KTX_TRY(
+            traced({.what = "wait"}, [&] { return backend_of(parts_.parts[wait]).wait(wait); }));
+      }
       waits.clear();
     }
-    goes_on =
-        KTX_TRY((taken ? *gpus_ : backend_of(part)).run(p, batch, watch ? &of_part : nullptr));
+    Backend& backend = taken ? *gpus_ : backend_of(part);
+    const bool computes = &backend == cpu_.get();
+    goes_on = KTX_TRY(traced(
+        {.step = part.first_step, .steps = part.step_count, .what = computes ? "compute" : "queue"},
+        [&] { return backend.run(p, batch, watch ? &of_part : nullptr); }));
   }
   for (Backend* backend : backends_) {
     if (goes_on) KTX_TRY(backend->send_logits(batch));
   }
-  for (Backend* backend : backends_) KTX_TRY(backend->finish());
+  KTX_TRY(traced({.what = "wait"}, [&] { return finish(); }));
   return goes_on;
+}
+
+Status PlanRunner::finish() {
+  for (Backend* backend : backends_) KTX_TRY(backend->finish());
+  return {};
+}
+
+void PlanRunner::set_trace(PassTrace* trace) {
+  trace_ = trace;
+  passes_ = trace ? trace->lane("cpu", "passes") : nullptr;
+  host_lane_ = trace ? trace->lane("cpu", "host") : nullptr;
+  for (Backend* backend : backends_) backend->set_trace(trace);
 }
 
 const float* PlanRunner::logits() const {

@@ -45,6 +45,7 @@ class PlanRunner {
   int64_t weight_bytes() const;  // read by run() so far
   void enable_times(bool on);
   std::vector<StepTotals> times() const;  // by step
+  void set_trace(PassTrace* trace);       // null: none
   std::vector<std::string> notes() const;
   std::vector<GpuUse> gpus() const;
   Result<KernelTime> time_steps(std::span<const uint32_t> steps);
@@ -54,6 +55,10 @@ class PlanRunner {
   explicit PlanRunner(const BackendSetup& setup)
       : plan_(setup.plan), kv_(setup.kv), parts_(bind_parts(setup.plan, setup.launches.parts)) {}
   Result<bool> run_parts(const Batch& batch, const PassWatch* watch);
+  Status finish();
+  // work(), with a span of the host's lane where there is a trace.
+  template <class Work>
+  auto traced(TraceSpan span, const Work& work) -> decltype(work());
   Backend& backend_of(const Part& part) const;
   Backend& logits_backend() const;
   // The part that has the step; the number of parts where none has (the logits' transfer).
@@ -66,6 +71,9 @@ class PlanRunner {
   std::unique_ptr<Backend> cpu_;
   std::unique_ptr<Backend> gpus_;   // null: none in this plan
   std::vector<Backend*> backends_;  // those
+  PassTrace* trace_ = nullptr;
+  TraceLane* passes_ = nullptr;  // of the trace
+  TraceLane* host_lane_ = nullptr;
 };
 
 }  // namespace ktx::runtime

@@ -87,15 +87,27 @@ uint64_t ExpertStreams::layer_bytes() const {
   return sum;
 }
 
+template <class Work>
+Status ExpertStreams::traced(GpuLane lane, const TraceSpan& span, const Work& work) {
+  if (!trace_) return work();
+  KTX_TRY(trace_->begin(lane));
+  KTX_TRY(work());
+  return trace_->end(lane, span);
+}
+
 Status ExpertStreams::send(size_t layer) {
   if (layer >= layers_.size()) return {};
   const Slot& slot = slots_[layer % 2];
   KTX_TRY(gpu_.uploads_after(slot.taken));
-  for (const Weights& weights : layers_[layer].weights) {
-    KTX_TRY(gpu_.upload_beside(slot.panels.data() + weights.offset, weights.host, weights.bytes,
-                               slot.copied));
-  }
-  return {};
+  TraceSpan span{.what = "experts"};
+  for (const Weights& weights : layers_[layer].weights) span.bytes += weights.bytes;
+  return traced(GpuLane::Copies, span, [&]() -> Status {
+    for (const Weights& weights : layers_[layer].weights) {
+      KTX_TRY(gpu_.upload_beside(slot.panels.data() + weights.offset, weights.host, weights.bytes,
+                                 slot.copied));
+    }
+    return {};
+  });
 }
 
 Status ExpertStreams::begin_pass() {
@@ -108,13 +120,19 @@ Status ExpertStreams::begin_part(uint32_t part) {
       static_cast<size_t>(std::find(parts_.begin(), parts_.end(), part) - parts_.begin());
   const Slot& slot = slots_[layer % 2];
   KTX_TRY(gpu_.queue_after(slot.copied));
-  for (const Weights& weights : layers_[layer].weights) {
+  KTX_TRY(traced(GpuLane::Queue, {.what = "experts to tiles"},
+                 [&] { return convert(layers_[layer], slot); }));
+  KTX_TRY(gpu_.set(slot.taken));
+  return send(layer + 2);
+}
+
+Status ExpertStreams::convert(const Layer& layer, const Slot& slot) {
+  for (const Weights& weights : layer.weights) {
     GpuRetile retile = weights.retile;
     retile.panels = slot.panels.data() + weights.offset;
     KTX_TRY(gpu_.retile(retile));
   }
-  KTX_TRY(gpu_.set(slot.taken));
-  return send(layer + 2);
+  return {};
 }
 
 std::byte* ExpertStreams::place(uint32_t value) const {

@@ -15,6 +15,7 @@
 
 #include "lib/plan/stream_memory.h"
 #include "lib/runtime/gpu/gpu.h"
+#include "lib/runtime/gpu/gpu_trace.h"
 #include "lib/support/result.h"
 
 namespace ktx::runtime {
@@ -33,6 +34,8 @@ class ExpertStreams {
   // A streaming pass: once at its begin, and then for each part in order, before its steps.
   Status begin_pass();
   Status begin_part(uint32_t part);
+
+  void set_trace(GpuTrace* trace) { trace_ = trace; }  // null: none
 
   // The place here of a value of the CPU; null where it has none.
   std::byte* place(uint32_t value) const;
@@ -62,8 +65,12 @@ class ExpertStreams {
                   std::string_view device);
   Status add_layer(const plan::PlanView& plan, const launches::Stream& stream, uint64_t& vectors);
   Status send(size_t layer);
+  Status convert(const Layer& layer, const Slot& slot);
+  template <class Work>
+  Status traced(GpuLane lane, const TraceSpan& span, const Work& work);
 
   Gpu& gpu_;
+  GpuTrace* trace_ = nullptr;
   plan::StreamMemory sizes_;
   plan::PlanView view_;
   std::vector<plan::BlobRecord> records_;

@@ -17,6 +17,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "lib/formats/dtype.h"
@@ -158,7 +159,8 @@ struct GpuCopy {
 };
 inline constexpr int kMostCopies = 8;
 
-using GpuMark = int64_t;  // a place in the queue
+using GpuMark = int64_t;               // a place in the queue
+enum class GpuLane { Queue, Copies };  // Copies: uploads beside the queue
 
 class GpuGraph {
  public:
@@ -207,6 +209,11 @@ class Gpu {
   virtual Status uploads_after(GpuMark mark) = 0;
   virtual Status finish() = 0;  // the host waits for all
 
+  // Notes the time behind what a lane has queued, as number `number` (0, 1, 2 ...; used again and
+  // again). After finish() its seconds since number 0 can be read.
+  virtual Status stamp(int64_t number, GpuLane lane) = 0;
+  virtual Result<double> stamp_seconds(int64_t number) = 0;
+
   virtual Status retile(const GpuRetile& weights) = 0;
 
   // Makes cuBLAS ready. It may run beside uploads and captures.
@@ -234,6 +241,9 @@ class Gpu {
 inline GpuMemory::~GpuMemory() {
   if (data_) gpu_->free(data_);
 }
+
+// "cuda:3" -> 3; -1 for anything else.
+int gpu_number(std::string_view device);
 
 // The GPU number `number` of this machine, ready to use. Fails with what is missing
 // (program built without CUDA, no driver, too old a driver or card) and what to do.

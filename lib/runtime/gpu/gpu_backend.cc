@@ -66,6 +66,7 @@ class GpuBackend final : public Backend {
     if (s_->parts.has_cpu() && s_->bucket >= 0) awake_.emplace(s_->pool);
     tokens_ = batch.tokens;
     for (GpuDevice& device : s_->devices) {
+      if (device.trace) KTX_TRY(device.named(device.trace->begin_pass()));
       if (s_->streaming && device.streams) KTX_TRY(device.named(device.streams->begin_pass()));
     }
     return send_inputs(*s_, batch);
@@ -81,7 +82,9 @@ class GpuBackend final : public Backend {
     if (s_->steps_are_watched()) {
       KTX_TRY(run_watched(*s_, part, batch, s_->shape));
     } else if (s_->bucket >= 0 && s_->graphs[s_->bucket].size() > p && s_->graphs[s_->bucket][p]) {
-      KTX_TRY(device.named(device.gpu->launch(*s_->graphs[s_->bucket][p])));
+      const TraceSpan span{.step = part.first_step, .steps = part.step_count, .what = "graph"};
+      KTX_TRY(device.named(
+          device.traced(span, [&] { return device.gpu->launch(*s_->graphs[s_->bucket][p]); })));
     } else {
       KTX_TRY(queue_part(*s_, part, s_->shape));
     }
@@ -103,6 +106,7 @@ class GpuBackend final : public Backend {
         weight_bytes_ += static_cast<int64_t>(device.streams->layer_bytes());
       }
       KTX_TRY(device.named(device.gpu->finish()));
+      if (device.trace) KTX_TRY(device.named(device.trace->end_pass()));
     }
     awake_.reset();
     return {};
@@ -178,6 +182,13 @@ class GpuBackend final : public Backend {
   void add_times(std::vector<StepTotals>& out) const override {
     if (s_->times.empty()) return;
     for (uint32_t step : s_->steps) out.push_back(s_->times[step]);
+  }
+
+  void set_trace(PassTrace* trace) override {
+    for (GpuDevice& device : s_->devices) {
+      device.trace = trace ? std::make_unique<GpuTrace>(*device.gpu, *trace, device.name) : nullptr;
+      if (device.streams) device.streams->set_trace(device.trace.get());
+    }
   }
 
   std::vector<std::string> notes() const override { return s_->notes; }

@@ -57,9 +57,16 @@ Status queue_step(GpuState& s, const Part& part, uint32_t index, const GpuShape&
   const bool transfers = is_transfer(record);
   GpuStep* step = transfers ? nullptr : device.launches.find(index, shape, s.fuses(shape));
   if (!transfers && !step) return {};
-  const Status queued = transfers ? transfer(s, part, record, shape)
-                                  : step->launch(shape, device.workspace.data(),
-                                                 static_cast<int64_t>(device.workspace.size()));
+  TraceSpan span{.step = index, .steps = 1};
+  if (device.trace && !transfers) {
+    span.steps =
+        static_cast<uint32_t>(device.launches.steps_of_launch(index, shape, s.fuses(shape)).size());
+  }
+  const Status queued = device.traced(span, [&] {
+    return transfers ? transfer(s, part, record, shape)
+                     : step->launch(shape, device.workspace.data(),
+                                    static_cast<int64_t>(device.workspace.size()));
+  });
   return queued ? Status{} : Status(s.in_step(index, device.name, queued.error()));
 }
 
@@ -69,7 +76,9 @@ Status queue_part(GpuState& s, const Part& part, const GpuShape& shape) {
   const auto flush = [&](uint32_t before) -> Status {
     if (count == 0) return {};
     GpuDevice& device = s.devices[part.device];
-    const Status copied = device.gpu->copy_small(std::span(small).first(count));
+    const TraceSpan span{.step = before - 1, .steps = 1, .what = "transfer"};
+    const Status copied =
+        device.traced(span, [&] { return device.gpu->copy_small(std::span(small).first(count)); });
     count = 0;
     return copied ? Status{} : Status(s.in_step(before - 1, device.name, copied.error()));
   };

@@ -17,17 +17,6 @@ namespace {
 
 using plan::StepRecord;
 
-// "cuda:3" -> 3; -1 for anything else.
-int gpu_number(std::string_view device) {
-  if (!device.starts_with("cuda:") || device.size() < 6 || device.size() > 7) return -1;
-  int number = 0;
-  for (char c : device.substr(5)) {
-    if (c < '0' || c > '9') return -1;
-    number = number * 10 + (c - '0');
-  }
-  return number;
-}
-
 // Where experts could be streamed but for the memory that it takes, the CPU computes them always.
 Status check_fit_of(GpuState& s, const plan::DeviceMemory& need, const GpuFacts& facts) {
   const Status fits = check_gpu_fit(need, facts, s.setup.shape, s.setup.kv_blocks);

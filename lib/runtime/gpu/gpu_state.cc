@@ -6,6 +6,16 @@
 
 namespace ktx::runtime {
 
+int gpu_number(std::string_view device) {
+  if (!device.starts_with("cuda:") || device.size() < 6 || device.size() > 7) return -1;
+  int number = 0;
+  for (char c : device.substr(5)) {
+    if (c < '0' || c > '9') return -1;
+    number = number * 10 + (c - '0');
+  }
+  return number;
+}
+
 Status PinnedMemory::pin(Gpu& gpu, std::byte* data, uint64_t bytes) {
   if (bytes == 0) return {};
   KTX_TRY(gpu.pin(data, bytes));

@@ -28,6 +28,7 @@
 #include "lib/runtime/gpu/gpu_batch.h"
 #include "lib/runtime/gpu/gpu_buckets.h"
 #include "lib/runtime/gpu/gpu_logits.h"
+#include "lib/runtime/gpu/gpu_trace.h"
 #include "lib/runtime/gpu/weight_upload.h"
 
 namespace ktx::runtime {
@@ -47,8 +48,18 @@ struct GpuDevice {
   std::unique_ptr<ExpertStreams> streams;  // null: none
   BoundLaunches launches;
   GpuBatch inputs;
+  std::unique_ptr<GpuTrace> trace;  // null: none
 
   GpuMemory& memory(KvPool pool) { return pool == KvPool::Whole ? kv : kv_window; }
+
+  // work(), with a span of the queue where there is a trace.
+  template <class Work>
+  Status traced(const TraceSpan& span, const Work& work) {
+    if (!trace) return work();
+    KTX_TRY(trace->begin(GpuLane::Queue));
+    KTX_TRY(work());
+    return trace->end(GpuLane::Queue, span);
+  }
 
   // `result`, with this device's name before the message of a failure.
   template <class T>

@@ -1,0 +1,123 @@
+#include "lib/runtime/engine/largest_ctx.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lib/plan/device_memory.h"
+#include "lib/runtime/engine/fit.h"
+#include "lib/runtime/gpu/gpu_fit.h"
+
+namespace ktx::runtime {
+namespace {
+
+constexpr int64_t kBlock = plan::kKvBlockTokens;
+
+// What is left alone of the host's memory: the cache is touched late, when others may have grown.
+uint64_t reserve_bytes(uint64_t available) {
+  return std::max(uint64_t{512} << 20, available / 16);
+}
+
+struct Fit {
+  bool fits = false;
+  bool streams = true;  // and there is room to stream experts, where the plan does
+};
+
+Result<Fit> fit_of(const plan::PlanView& plan, EngineOptions options, const RunRoom& room,
+                   int64_t ctx) {
+  options.ctx = ctx;
+  const Sizes sizes = KTX_TRY(sizes_of_run(plan, options));
+  const auto wanted = plan::kv_blocks(plan::widest_window(plan.kv_slots), sizes.shape);
+  Fit fit{wanted && sizes.kv_blocks.whole >= wanted->whole};
+  if (room.host_bytes) {
+    // Weights count: they are mapped, and would be read from the file again and again.
+    const uint64_t reserve = reserve_bytes(*room.host_bytes);
+    const uint64_t most = *room.host_bytes - std::min(*room.host_bytes, reserve);
+    fit.fits = fit.fits && sizes.memory.total_bytes <= most;
+  }
+  if (room.gpus.empty()) return fit;
+  for (plan::DeviceMemory& need : KTX_TRY(plan::memory_by_device(plan, sizes.shape))) {
+    const auto gpu = room.gpus.find(need.name);
+    if (gpu == room.gpus.end()) continue;
+    fit.streams = fit.streams && check_gpu_fit(need, gpu->second, sizes.shape, sizes.kv_blocks);
+    need.stream_bytes = 0;
+    fit.fits = fit.fits && check_gpu_fit(need, gpu->second, sizes.shape, sizes.kv_blocks);
+  }
+  return fit;
+}
+
+// The largest context up to `most` for which `good` is true; 0 where none is.
+template <class Good>
+Result<int64_t> largest(int64_t most, const Good& good) {
+  if (KTX_TRY(good(most))) return most;
+  int64_t low = 0, high = (most - 1) / kBlock;  // blocks: good, and none above is
+  while (low < high) {
+    const int64_t middle = (low + high + 1) / 2;
+    if (KTX_TRY(good(middle * kBlock))) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low * kBlock;
+}
+
+}  // namespace
+
+Result<EarlyGpus> EarlyGpus::open(const plan::PlanView& plan, const OpenGpu& open_gpu) {
+  EarlyGpus early;
+  early.gpus_ = std::make_shared<std::map<int, Opened>>();
+  for (const std::string& device : plan::plan_devices(plan)) {
+    const int number = gpu_number(device);
+    if (number < 0) continue;  // the CPU; another name is an error of the start
+    auto gpu = (open_gpu ? open_gpu : OpenGpu(runtime::open_gpu))(number);
+    if (!gpu) return Error{device + ": " + gpu.error().message};
+    const GpuFacts facts = (*gpu)->facts();
+    early.gpus_->emplace(number, Opened{device, gpu.take(), facts});
+  }
+  return early;
+}
+
+std::map<std::string, GpuFacts> EarlyGpus::facts() const {
+  std::map<std::string, GpuFacts> all;
+  for (const auto& [number, opened] : *gpus_) all[opened.device] = opened.facts;
+  return all;
+}
+
+OpenGpu EarlyGpus::taker() const {
+  return [gpus = gpus_](int number) -> Result<std::unique_ptr<Gpu>> {
+    const auto found = gpus->find(number);
+    KTX_ASSERT(found != gpus->end() && found->second.gpu);
+    return std::move(found->second.gpu);
+  };
+}
+
+Result<LargestCtx> largest_ctx(const plan::PlanView& plan, const EngineOptions& options,
+                               const RunRoom& room) {
+  const int64_t model_ctx = plan.facts.context_length;
+  const int64_t most = model_ctx > 0 ? std::min(model_ctx, kMaxCtx) : kMaxCtx;
+  const auto fits = [&](int64_t ctx) -> Result<bool> {
+    return KTX_TRY(fit_of(plan, options, room, ctx)).fits;
+  };
+  const int64_t ctx = KTX_TRY(largest(most, fits));
+  if (ctx == 0) {
+    return LargestCtx{plan.facts.default_ctx,
+                      fmt::format("--ctx max: no context fits beside the weights; {} tokens are "
+                                  "the plan's default",
+                                  plan.facts.default_ctx)};
+  }
+  std::string note = fmt::format("--ctx max: {} tokens{}", ctx,
+                                 ctx == most ? ", all that the model was made for" : " fit");
+  const auto streams = [&](int64_t tokens) -> Result<bool> {
+    const Fit fit = KTX_TRY(fit_of(plan, options, room, tokens));
+    return fit.fits && fit.streams;
+  };
+  const int64_t room_to_stream = KTX_TRY(largest(ctx, streams));
+  if (room_to_stream > 0 && room_to_stream < ctx) {
+    note += fmt::format("; --ctx {} would leave room to stream experts in long prompts",
+                        room_to_stream);
+  }
+  return LargestCtx{ctx, std::move(note)};
+}
+
+}  // namespace ktx::runtime
