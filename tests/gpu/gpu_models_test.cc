@@ -1,5 +1,6 @@
-// The eight test models on a real GPU, whole and with experts on the CPU, against their
-// references. Skipped where no GPU can be opened; tools/dev/check-gpu runs it.
+// The test models on a real GPU, whole and with experts on the CPU, against their references.
+// Skipped where no GPU can be opened; tools/dev/check-gpu runs it. Models of ../shared are left
+// out where they are missing.
 //
 // Plans are compiled by ktx-compile, or taken from $KTX_GPU_PLANS/MODEL-PLACEMENT.ktxplan
 // where only the test program can be carried to the machine with the GPU; the models'
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <sstream>
@@ -65,7 +67,14 @@ class GpuModels : public ::testing::Test {
     return engine ? engine.take() : nullptr;
   }
   static nlohmann::json cases(const std::string& model) {
-    return reference_cases(folder("KTX_GPU_MODELS", source_dir() + "/tests/models") + "/" + model);
+    return reference_cases(model_dir(model));
+  }
+  // "" where the model is missing.
+  static std::string model_dir(const std::string& model) {
+    const std::string carried = folder("KTX_GPU_MODELS", "");
+    if (carried.empty()) return test_model_dir(model);
+    const std::string dir = carried + "/" + model;
+    return std::filesystem::exists(dir) ? dir : "";
   }
 
   // All cases one by one, prompts in chunks of `chunk`.
@@ -138,7 +147,7 @@ class GpuModels : public ::testing::Test {
     std::vector<std::string> command = {
         ktx_compile(),
         "-q",
-        model_gguf(model),
+        test_model_gguf(model),
         path,
         std::string("--target=" + source_dir() + "/") + placement.target,
         "-o",
@@ -237,6 +246,44 @@ TEST_F(GpuWindowModels, KvCacheInQ8StaysNear) {
   EngineOptions options;
   options.kv_type = plan::KvType::Q8_0;
   EXPECT_LE(one_by_one(kAllGpu, options, 64).mean(), 0.03);
+}
+
+// Partial rotary, norms of whole q and k rows, biased sigmoid routing, MLA with a query latent.
+class GpuSharedModels : public GpuModels {
+ protected:
+  void SetUp() override {
+    GpuModels::SetUp();
+    if (IsSkipped()) return;
+    models_.clear();
+    for (const char* model : {"glm4_moe", "minimax_m2", "glm4_moe_lite"}) {
+      if (!model_dir(model).empty()) models_.push_back(model);
+    }
+    if (models_.empty()) GTEST_SKIP() << "no ../shared/models";
+  }
+  void expect_near(const Comparison& all, double mean) {
+    const int cases = 8 * static_cast<int>(models_.size());
+    EXPECT_EQ(all.cases, cases);
+    EXPECT_GE(all.equal, cases - 1);
+    EXPECT_LE(all.mean(), mean);
+  }
+};
+
+TEST_F(GpuSharedModels, WholeOnTheGpuGiveTheReferencesTokens) {
+  for (const Placement& placement : {kAllGpu, kAlone}) {
+    for (int64_t chunk : {1, 7, 64, 512}) expect_near(one_by_one(placement, {}, chunk), 0.01);
+  }
+}
+
+TEST_F(GpuSharedModels, InBatches) {
+  expect_near(together(kAllGpu), 0.01);
+}
+
+// The bound of int8 activations is llama.cpp's own figure (README of ../shared/models).
+TEST_F(GpuSharedModels, WithExpertsOnTheCpu) {
+  for (const Placement& placement : {kExpertsOnCpu, kHalf, kStreamed}) {
+    expect_near(exact(placement), 0.01);
+    EXPECT_LE(one_by_one(placement, {}, 64).mean(), 0.042) << placement.name;
+  }
 }
 
 class TwoGpus : public GpuModels {
