@@ -60,9 +60,9 @@ class Search {
     const auto any = [&](auto is) { return std::ranges::any_of(estimate.devices, is); };
     Trial trial;
     trial.memory_known = any([](const DeviceUse& use) { return use.capacity > 0; });
-    trial.fits = !any([](const DeviceUse& use) { return use.too_small(); }) &&
-                 (estimate.budget_tokens < 0 ||
-                  estimate.budget_tokens >= ctx * estimate.shape.max_batch);
+    trial.fits = !any([](const DeviceUse& use) {
+      return use.too_small();
+    }) && (estimate.budget_tokens < 0 || estimate.budget_tokens >= ctx * estimate.shape.max_batch);
     for (const ir::Module& module : tried.modules.modules) {
       const bool attention = ir::kind_of(module.role) == ir::Kind::Attention;
       trial.layers_on_gpus += attention && module.decision.device != "cpu" ? 1 : 0;
@@ -137,8 +137,7 @@ Status choose_context(CompileState& state) {
   state.check.shape.ctx = std::max(ctx, kBlock);
   if (ctx == 0) return {};
   const char* const why = ctx == search.most() ? ", all that the model was made for" : "";
-  Diagnostic& diag =
-      state.diags->note({}, "", fmt::format("--ctx max: {} tokens fit{}", ctx, why));
+  Diagnostic& diag = state.diags->note({}, "", fmt::format("--ctx max: {} tokens fit{}", ctx, why));
   return add_alternatives(search, usual, ctx, diag);
 }
 

@@ -106,15 +106,29 @@ void add_weights(const CompileState& state, Sums& sums) {
   }
 }
 
-// Two slots for the panels of a layer's experts and one for its tiles (lib/plan/stream_memory.h).
+// Two slots for panels of experts and a place for tiles (lib/plan/stream_memory.h).
+uint64_t slot_bytes(const ir::Module& experts, plan::StreamSlots slots) {
+  const uint64_t layer = placed_bytes(experts);
+  if (slots == plan::StreamSlots::Layer) return times(3, layer);
+  uint64_t largest = 0, down = 0;
+  for (const ir::Param& param : experts.params) {
+    const uint64_t bytes = param_bytes(param, false);
+    largest = std::max(largest, bytes);
+    if (param.name == "down") down = bytes;
+  }
+  const uint64_t tiles = std::max(down, layer - down);  // of gate and up, or of down
+  return tiles + (slots == plan::StreamSlots::Matrix ? 2 * largest : largest / 4);
+}
+
 void add_streams(const CompileState& state, const std::map<int32_t, std::string>& attention_device,
-                 Sums& sums) {
+                 plan::StreamSlots slots, Sums& sums) {
   for (const ir::Module& module : state.modules.modules) {
     if (!can_be_streamed(module) || module.decision.device != "cpu") continue;
     const auto device = attention_device.find(module.layer);
     if (device == attention_device.end() || gpu_number(device->second) < 0) continue;
     DeviceUse& use = sums.at(device->second);
-    use.stream_bytes = std::max(use.stream_bytes, times(3, placed_bytes(module)));
+    use.stream_bytes = std::max(use.stream_bytes, slot_bytes(module, slots));
+    use.stream_slots = slots;
   }
 }
 
@@ -216,6 +230,19 @@ Result<plan::KvBlocks> Estimator::count_blocks(const CompileState& state,
 
 Result<Estimate> Estimator::run(const CompileState& state) const {
   Estimate estimate;
+  for (const plan::StreamSlots slots : plan::kStreamSlots) {
+    estimate = KTX_TRY(run(state, slots));
+    // Smaller slots only where they make a GPU large enough.
+    const bool too_small = std::ranges::any_of(estimate.devices, [](const DeviceUse& use) {
+      return use.stream_bytes > 0 && use.too_small();
+    });
+    if (!too_small) break;
+  }
+  return estimate;
+}
+
+Result<Estimate> Estimator::run(const CompileState& state, plan::StreamSlots slots) const {
+  Estimate estimate;
   estimate.shape = state.check.shape;
   const plan::RunShape& shape = estimate.shape;
   const plan::ArenaLayout arena =
@@ -238,7 +265,7 @@ Result<Estimate> Estimator::run(const CompileState& state) const {
   }
   const bool streams =
       state.prefer.stream_tokens > 0 && shape.step_tokens >= state.prefer.stream_tokens;
-  if (streams) add_streams(state, attention_device, sums);
+  if (streams) add_streams(state, attention_device, slots, sums);
   estimate.devices = sums.take();
   for (DeviceUse& use : estimate.devices) {
     use.scratch_bytes = arena.total_bytes;
@@ -346,6 +373,11 @@ std::string estimate_notes(const Estimate& estimate) {
                                  : fmt::format("{} tokens in all", estimate.budget_tokens);
     out += fmt::format("the KV budget of {} holds {}\n",
                        human_bytes(static_cast<uint64_t>(estimate.kv_budget_bytes)), held);
+  }
+  for (const DeviceUse& use : estimate.devices) {
+    if (use.stream_bytes == 0 || use.stream_slots == plan::StreamSlots::Layer) continue;
+    out += fmt::format("{}: experts are streamed by {}, as two layers of them do not fit\n",
+                       use.name, plan::name(use.stream_slots));
   }
   if (estimate.max_ctx >= 0) {
     out += fmt::format("largest context that fits: {} tokens per sequence\n", estimate.max_ctx);

@@ -17,6 +17,7 @@
 #include "lib/passes/pass_time.h"
 #include "lib/plan/memory.h"
 #include "lib/plan/plan_format.h"
+#include "lib/plan/stream_memory.h"
 
 namespace ktx::passes {
 
@@ -30,6 +31,7 @@ struct DeviceUse {
   int numa_nodes = 1;          // that share `capacity`, in equal parts
   plan::KvTokenBytes kv_token;
   uint64_t stream_bytes = 0;  // of a GPU: slots and values of streamed experts, at most
+  plan::StreamSlots stream_slots = plan::StreamSlots::Layer;  // the largest that fit
 
   uint64_t total() const {
     return weight_bytes + kv_bytes + scratch_bytes + stream_bytes + reserve_bytes;
@@ -63,6 +65,7 @@ class Estimator {
   Result<Estimate> predict(const CompileState& state) const;
 
  private:
+  Result<Estimate> run(const CompileState& state, plan::StreamSlots slots) const;
   Result<plan::KvBlocks> count_blocks(const CompileState& state, Estimate& estimate) const;
 
   std::vector<plan::BufferRecord> buffers_;

@@ -74,7 +74,8 @@ Result<ArenaLayout> lay_out_device_arena(const PlanView& plan, const std::string
   return lay_out_arena(buffers_of(plan, device), tokens, outputs);
 }
 
-Result<std::vector<DeviceMemory>> memory_by_device(const PlanView& plan, const RunShape& shape) {
+Result<std::vector<DeviceMemory>> memory_by_device(const PlanView& plan, const RunShape& shape,
+                                                   StreamSlots slots_of_streams) {
   std::vector<DeviceMemory> all;
   const std::vector<launches::Stream> streamed = streams(plan);
   for (const std::string& name : plan_devices(plan)) {
@@ -86,7 +87,8 @@ Result<std::vector<DeviceMemory>> memory_by_device(const PlanView& plan, const R
         plan.kv_slots, [&](size_t i) { return plan.string(plan.kv_slots[i].device) == name; });
     const MemoryEstimate estimate = KTX_TRY(estimate_memory(segments, buffers_of(plan, name), slots,
                                                             widest_window(plan.kv_slots), shape));
-    const StreamMemory stream = KTX_TRY(stream_memory(plan, streamed, name, shape));
+    const StreamMemory stream =
+        KTX_TRY(stream_memory(plan, streamed, name, shape, slots_of_streams));
     all.push_back({name, estimate.weight_bytes, estimate.arena_bytes, stream.total(),
                    estimate.kv_token, estimate.kv_bytes});
   }

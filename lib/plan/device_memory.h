@@ -14,6 +14,7 @@
 
 #include "lib/plan/memory.h"
 #include "lib/plan/plan_reader.h"
+#include "lib/plan/stream_memory.h"
 #include "lib/support/result.h"
 
 namespace ktx::plan {
@@ -45,6 +46,7 @@ struct DeviceMemory {
   uint64_t total() const { return weight_bytes + arena_bytes + stream_bytes + kv_bytes; }
 };
 
-Result<std::vector<DeviceMemory>> memory_by_device(const PlanView& plan, const RunShape& shape);
+Result<std::vector<DeviceMemory>> memory_by_device(const PlanView& plan, const RunShape& shape,
+                                                   StreamSlots slots = StreamSlots::Layer);
 
 }  // namespace ktx::plan

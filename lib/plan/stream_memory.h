@@ -1,8 +1,19 @@
 // What streamed experts (lib/launches/streams.h) take of a GPU's memory.
 //
-//   two slots for the panels of a layer, one for its tiles    (fixed)
+//   two slots for panels on their way, a place for tiles      (fixed)
 //   vectors of the layers                                     (fixed)
 //   a place for each buffer of the CPU that they use          (by tokens, as on the CPU)
+//
+// A slot holds a piece: all experts of a layer, or less of them where the GPU has less room. The
+// tiles are then those of one step at a time, gate and up, or down:
+//
+//   of a slot           of tiles                DeepSeek-V3, Q4_K
+//   a layer             a layer                 3 x 6.3 GB
+//   a matrix            the most of a step      2 x 2.1 + 4.2 GB
+//   an eighth of it     the most of a step      2 x 0.3 + 4.2 GB
+//
+// Which one is decided when the plan is loaded, by the memory at hand: the first that fits. The
+// smaller a slot, the less is copied ahead while the GPU computes.
 #pragma once
 
 #include <span>
@@ -17,9 +28,31 @@ namespace ktx::plan {
 
 inline constexpr uint64_t kStreamAlignment = 256;  // of weights in a slot
 
+enum class StreamSlots : uint8_t { Layer, Matrix, Eighth };
+inline constexpr StreamSlots kStreamSlots[] = {StreamSlots::Layer, StreamSlots::Matrix,
+                                               StreamSlots::Eighth};
+std::string_view name(StreamSlots slots);  // "a layer", "a matrix", "an eighth of a matrix"
+
+// Strips of one blob: of all experts one after the other.
+struct StreamCopy {
+  uint32_t blob = 0;
+  int64_t first_strip = 0, strips = 0;
+  uint64_t begin = 0, bytes = 0;  // of the blob's panels
+  uint64_t offset = 0;            // in the slot
+  uint64_t tiles = 0;             // where they are tiles, behind the begin of all
+};
+// What is copied in one go, and becomes tiles before `step`.
+struct StreamPiece {
+  uint32_t step = 0;
+  std::vector<StreamCopy> copies;
+  uint64_t bytes() const;
+};
+
 struct StreamMemory {
-  int64_t least_tokens = 0;  // of a pass that streams; 0: none does
-  uint64_t panel_bytes = 0;  // of one of the two slots
+  int64_t least_tokens = 0;         // of a pass that streams; 0: none does
+  uint64_t panel_bytes = 0;         // of one of the two slots
+  std::vector<StreamPiece> pieces;  // of a pass, in the order of their use
+  std::vector<uint64_t> tiles;      // by blob: where its tiles begin
   uint64_t tile_bytes = 0;
   uint64_t vector_bytes = 0;
   ArenaLayout arena;  // by buffer of the plan; those that are not used take no bytes
@@ -34,6 +67,7 @@ std::vector<launches::Stream> streams(const PlanView& plan);
 
 // Nothing where no pass of `shape` has the tokens.
 Result<StreamMemory> stream_memory(const PlanView& plan, std::span<const launches::Stream> streams,
-                                   std::string_view device, const RunShape& shape);
+                                   std::string_view device, const RunShape& shape,
+                                   StreamSlots slots = StreamSlots::Layer);
 
 }  // namespace ktx::plan

@@ -23,9 +23,11 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 class Compiled {
  public:
   explicit Compiled(const std::vector<std::string>& more = {}) {
-    std::vector<std::string> command = {ktx_compile(), model_gguf("qwen3moe"),
+    std::vector<std::string> command = {ktx_compile(),
+                                        model_gguf("qwen3moe"),
                                         source_dir() + "/rules/moe-experts-on-cpu.yaml",
-                                        "--target=" + source_dir() + "/targets/h200.yaml", "-o",
+                                        "--target=" + source_dir() + "/targets/h200.yaml",
+                                        "-o",
                                         path()};
     command.insert(command.end(), more.begin(), more.end());
     run = run_program(command);
@@ -122,8 +124,8 @@ TEST(LargestCtx, IsAskedForOnBothCommandLines) {
                          source_dir() + "/rules/cpu-only.yaml", "-o", plan})
                 .status,
             0);
-  const Finished run = run_program(
-      {ktx_run(), "generate", plan, "--prompt-ids", "1,2", "-n", "1", "--ctx", "max"});
+  const Finished run =
+      run_program({ktx_run(), "generate", plan, "--prompt-ids", "1,2", "-n", "1", "--ctx", "max"});
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.err, HasSubstr("--ctx max: "));
   const Finished wrong = run_program({ktx_run(), "chat", plan, "--ctx", "most"});

@@ -1,8 +1,10 @@
 // Prompts whose experts a GPU streams from main memory, without a GPU: with the Gpu in host memory
 // (tests/support/host_gpu.h), forced on for passes of few tokens.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "lib/launches/verify_launches.h"
@@ -171,34 +173,89 @@ TEST(StreamedExperts, ArePartOfTheMemoryThatAPlanAsksFor) {
   EXPECT_EQ(layers_of(b.view()), 0);
 }
 
-TEST(StreamedExperts, AreLeftToTheCpuWhereTheGpuHasNoRoomForThem) {
-  Streamed streamed("qwen3moe", "moe-experts-on-cpu.yaml", "stream-experts=4");
+// With room for whole layers, for a matrix at a time, for parts of one, and for none: each time as
+// much as the formulas ask for, and a byte less.
+class StreamedSlots : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(StreamedSlots, AreTheLargestThatFitAndGiveTheReferencesTokens) {
+  const std::string model = GetParam();
+  if (test_model_dir(model).empty()) GTEST_SKIP() << "no test model " << model;
+  Streamed streamed(model, "moe-experts-on-cpu.yaml", "stream-experts=4");
   const plan::PlanFile file = plan::PlanFile::open(streamed.plan()).take();
   const plan::RunShape shape = {.ctx = 256, .step_tokens = 64, .kv_type = plan::KvType::F32};
-  const plan::DeviceMemory need = (*plan::memory_by_device(file.view(), shape))[1];
-  ASSERT_GT(need.stream_bytes, 0u);
+  const auto need = [&](plan::StreamSlots slots) {
+    return (*plan::memory_by_device(file.view(), shape, slots))[1];
+  };
   runtime::EngineOptions options;
   options.ctx = shape.ctx;
   options.chunk_tokens = shape.step_tokens;
-  // With room for them, then less and less, until nothing fits.
   const uint64_t reserve = uint64_t{512} << 20;  // of graphs and partial results
-  int with = 0, without = 0;
-  for (uint64_t bytes = need.total() + reserve; bytes > reserve; bytes -= need.stream_bytes / 3) {
+  // Which slots a GPU with so much memory has; "" where the CPU computes all.
+  const auto slots_with = [&](uint64_t bytes) -> std::string {
     const auto engine = streamed.open(options, {.memory_bytes = bytes});
-    if (!engine) break;
+    if (!engine) return "nothing";
+    const int64_t before = streamed.log.retiles;
+    Comparison result;
+    compare_case(*engine, reference_cases(model_dir(model))[0], 7, result);
+    EXPECT_EQ(result.equal, result.cases) << bytes;
     const bool warned = Matches(Contains(HasSubstr(
         "warning: long prompts are computed by the CPU alone: cuda:0 has no room for the ")))(
         engine->notes());
-    ++(warned ? without : with);
-    const int64_t before = streamed.log.retiles;
-    Comparison result;
-    compare_case(*engine, reference_cases(model_dir("qwen3moe"))[0], 7, result);
-    EXPECT_EQ(result.equal, result.cases);
     EXPECT_EQ(streamed.log.retiles > before, !warned);
+    if (warned) return "";
+    for (const plan::StreamSlots slots : plan::kStreamSlots) {
+      const std::string note = fmt::format("experts are streamed by {}:", plan::name(slots));
+      if (Matches(Contains(HasSubstr(note)))(engine->notes())) return std::string(name(slots));
+    }
+    return "a layer";
+  };
+  uint64_t last = UINT64_MAX;
+  for (const plan::StreamSlots slots : plan::kStreamSlots) {
+    const plan::DeviceMemory at = need(slots);
+    EXPECT_LT(at.stream_bytes, last);
+    last = at.stream_bytes;
+    EXPECT_EQ(slots_with(at.total() + reserve), plan::name(slots));
   }
+  EXPECT_EQ(slots_with(need(plan::StreamSlots::Layer).total() + reserve - 1), "a matrix");
+  EXPECT_EQ(slots_with(need(plan::StreamSlots::Eighth).total() + reserve - 1), "");
+  EXPECT_EQ(slots_with(need(plan::StreamSlots::Eighth).weight_bytes), "nothing");
   EXPECT_THAT(streamed.error, HasSubstr("does not hold what the plan puts there"));
-  EXPECT_GT(with, 0);
-  EXPECT_GE(without, 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StreamedSlots,
+                         ::testing::Values("qwen2moe", "qwen3moe", "deepseek2", "deepseek3",
+                                           "glm4_moe", "mixtral", "minimax_m2", "gpt_oss"));
+
+// Every strip of every product once, in the order of the steps, and no slot too small.
+TEST(StreamedExperts, ComeInPiecesThatMakeUpAllOfThem) {
+  Streamed streamed("qwen3moe", "moe-experts-on-cpu.yaml", "stream-experts=4");
+  const plan::PlanFile file = plan::PlanFile::open(streamed.plan()).take();
+  const plan::PlanView& plan = file.view();
+  const auto streams = plan::streams(plan);
+  for (const plan::StreamSlots slots : plan::kStreamSlots) {
+    const auto memory = plan::stream_memory(plan, streams, "cuda:0", {.step_tokens = 64}, slots);
+    ASSERT_TRUE(memory) << memory.error().message;
+    std::map<uint32_t, uint64_t> copied;  // bytes by blob
+    uint32_t step = 0;
+    for (const plan::StreamPiece& piece : memory->pieces) {
+      EXPECT_GE(piece.step, step);
+      step = piece.step;
+      EXPECT_LE(piece.bytes(), memory->panel_bytes);
+      for (const plan::StreamCopy& copy : piece.copies) {
+        EXPECT_EQ(copy.begin, copied[copy.blob]);
+        copied[copy.blob] += copy.bytes;
+        EXPECT_LT(copy.tiles, memory->tile_bytes);
+      }
+    }
+    size_t products = 0;
+    for (const launches::Stream& stream : streams) {
+      products += stream.products.size();
+      for (int32_t blob : stream.products) {
+        EXPECT_EQ(copied[static_cast<uint32_t>(blob)], plan.blobs[blob].size);
+      }
+    }
+    EXPECT_EQ(copied.size(), products);
+  }
 }
 
 TEST(StreamedExperts, WorkWithAWarningWhereMemoryCannotBePinned) {

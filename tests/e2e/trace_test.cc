@@ -20,10 +20,10 @@
 namespace ktx::testing {
 namespace {
 
-using ::testing::HasSubstr;
 using runtime::PassTrace;
 using runtime::TraceLane;
 using runtime::TraceSpan;
+using ::testing::HasSubstr;
 
 // A plan of qwen3moe with its experts on the CPU, on a GPU in host memory.
 class Traced {
@@ -93,9 +93,12 @@ void expect_in_order(const PassTrace& trace) {
       EXPECT_LE(span.begin, span.end) << lane.name;
       EXPECT_GE(span.begin, last) << lane.name;
       last = span.end;
-      EXPECT_TRUE(std::ranges::any_of(passes, [&](const TraceSpan& pass) {
-        return pass.begin <= span.begin + kNear && span.end <= pass.end + kNear;
-      })) << lane.device << " " << lane.name;
+      EXPECT_TRUE(std::ranges::any_of(passes,
+                                      [&](const TraceSpan& pass) {
+                                        return pass.begin <= span.begin + kNear &&
+                                               span.end <= pass.end + kNear;
+                                      }))
+          << lane.device << " " << lane.name;
     }
   }
 }
@@ -223,8 +226,8 @@ TEST(Traces, AreWrittenByBench) {
                          source_dir() + "/rules/cpu-only.yaml", "-o", plan})
                 .status,
             0);
-  const Finished run = run_program({ktx_run(), "bench", plan, "-p", "8", "-n", "20", "-r", "1",
-                                    "-t", "2", "--trace", file});
+  const Finished run = run_program(
+      {ktx_run(), "bench", plan, "-p", "8", "-n", "20", "-r", "1", "-t", "2", "--trace", file});
   ASSERT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.err, HasSubstr("trace of pp8: cpu "));
   EXPECT_THAT(run.err, HasSubstr("trace of tg20: cpu "));
@@ -237,9 +240,10 @@ TEST(Traces, AreWrittenByBench) {
   EXPECT_EQ(passes, 9) << "the prompt, and eight tokens of twenty";
 
   // It replaces a trace, and nothing else.
-  EXPECT_EQ(run_program({ktx_run(), "bench", plan, "-p", "8", "-n", "0", "-r", "1", "--trace", file})
-                .status,
-            0);
+  EXPECT_EQ(
+      run_program({ktx_run(), "bench", plan, "-p", "8", "-n", "0", "-r", "1", "--trace", file})
+          .status,
+      0);
   const Finished refused =
       run_program({ktx_run(), "bench", plan, "-p", "8", "-n", "0", "-r", "1", "--trace", plan});
   EXPECT_EQ(refused.status, 1);

@@ -36,7 +36,9 @@ Result<Fit> fit_of(const plan::PlanView& plan, EngineOptions options, const RunR
     fit.fits = fit.fits && sizes.memory.total_bytes <= most;
   }
   if (room.gpus.empty()) return fit;
-  for (plan::DeviceMemory& need : KTX_TRY(plan::memory_by_device(plan, sizes.shape))) {
+  // The smallest slots of streams: room for more is not worth a shorter context.
+  constexpr plan::StreamSlots kLeast = plan::StreamSlots::Eighth;
+  for (plan::DeviceMemory& need : KTX_TRY(plan::memory_by_device(plan, sizes.shape, kLeast))) {
     const auto gpu = room.gpus.find(need.name);
     if (gpu == room.gpus.end()) continue;
     fit.streams = fit.streams && check_gpu_fit(need, gpu->second, sizes.shape, sizes.kv_blocks);

@@ -38,7 +38,7 @@ class EarlyGpus {
 };
 
 struct RunRoom {
-  std::optional<uint64_t> host_bytes;     // available; absent: not known
+  std::optional<uint64_t> host_bytes;  // available; absent: not known
   std::map<std::string, GpuFacts> gpus;
 };
 

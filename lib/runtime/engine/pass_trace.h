@@ -11,8 +11,8 @@
 //   cuda:0 queue     | layer 3: attention ...  |shared experts|
 //   cuda:0 copies
 //
-// Without a trace nothing is measured. Each lane is written by one thread at a time; spans of a lane
-// follow one another.
+// Without a trace nothing is measured. Each lane is written by one thread at a time; spans of a
+// lane follow one another.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,12 @@
 namespace ktx::runtime {
 
 struct TraceSpan {
-  double begin = 0, end = 0;        // seconds since the trace was made
-  uint32_t step = plan::kNone;      // the first of the plan's steps that it does; kNone: none
-  uint32_t steps = 0;               // how many
-  const char* what = nullptr;       // "wait"; null: the step's op
-  int64_t tokens = 0;               // of a pass
-  uint64_t bytes = 0;               // of a copy
+  double begin = 0, end = 0;    // seconds since the trace was made
+  uint32_t step = plan::kNone;  // the first of the plan's steps that it does; kNone: none
+  uint32_t steps = 0;           // how many
+  const char* what = nullptr;   // "wait"; null: the step's op
+  int64_t tokens = 0;           // of a pass
+  uint64_t bytes = 0;           // of a copy
 };
 
 struct TraceLane {

@@ -1,9 +1,6 @@
 #include "lib/runtime/gpu/expert_streams.h"
 
 #include <algorithm>
-#include <numeric>
-
-#include "lib/formats/layout_size.h"
 
 namespace ktx::runtime {
 namespace {
@@ -16,9 +13,9 @@ uint64_t aligned(uint64_t bytes) {
 
 Result<std::unique_ptr<ExpertStreams>> ExpertStreams::create(
     const plan::PlanView& plan, std::span<const launches::Stream> streams, std::string_view device,
-    const plan::RunShape& shape, Gpu& gpu) {
+    const plan::RunShape& shape, plan::StreamSlots slots, Gpu& gpu) {
   std::unique_ptr<ExpertStreams> own(new ExpertStreams(gpu));
-  own->sizes_ = KTX_TRY(plan::stream_memory(plan, streams, device, shape));
+  own->sizes_ = KTX_TRY(plan::stream_memory(plan, streams, device, shape, slots));
   if (own->sizes_.least_tokens == 0) return std::unique_ptr<ExpertStreams>();
   KTX_TRY(own->allocate(plan, streams, device));
   return own;
@@ -43,6 +40,7 @@ Status ExpertStreams::allocate(const plan::PlanView& plan,
   for (const launches::Stream& stream : streams) {
     if (stream.device == device) KTX_TRY(add_layer(plan, stream, vectors));
   }
+  plan_ = &plan;
   view_ = plan;
   view_.blobs = records_;
   return {};
@@ -50,25 +48,13 @@ Status ExpertStreams::allocate(const plan::PlanView& plan,
 
 Status ExpertStreams::add_layer(const plan::PlanView& plan, const launches::Stream& stream,
                                 uint64_t& vectors) {
-  Layer& layer = layers_.emplace_back();
   parts_.push_back(static_cast<uint32_t>(stream.part));
   for (int32_t value : stream.values) values_[value] = true;
   for (int32_t step : stream.steps) steps_[step] = true;
-  uint64_t panels = 0, tiles = 0;
   for (int32_t blob : stream.products) {
-    const plan::BlobRecord& packed = plan.blobs[blob];
-    const auto layout = static_cast<Layout>(packed.layout);
-    const int64_t strips = stored_rows(layout, packed.rows) / kPanelRows * packed.matrices;
-    blobs_[blob] = tiles_.data() + tiles;
-    layer.weights.push_back({plan.blob_bytes(static_cast<uint32_t>(blob)).data(),
-                             packed.size,
-                             panels,
-                             {static_cast<DType>(packed.dtype), layout, packed.cols, strips,
-                              slots_[0].panels.data() + panels, blobs_[blob]}});
+    blobs_[blob] = tiles_.data() + sizes_.tiles[blob];
     records_[blob].layout = static_cast<uint16_t>(Layout::Marlin);
-    records_[blob].size = plan::tile_bytes(packed);
-    panels += aligned(packed.size);
-    tiles += aligned(records_[blob].size);
+    records_[blob].size = plan::tile_bytes(plan.blobs[blob]);
   }
   for (int32_t blob : stream.vectors) {
     const auto bytes = plan.blob_bytes(static_cast<uint32_t>(blob));
@@ -79,10 +65,10 @@ Status ExpertStreams::add_layer(const plan::PlanView& plan, const launches::Stre
   return {};
 }
 
-uint64_t ExpertStreams::layer_bytes() const {
+uint64_t ExpertStreams::pass_bytes() const {
   uint64_t sum = 0;
-  for (const Layer& layer : layers_) {
-    for (const Weights& weights : layer.weights) sum += weights.bytes;
+  for (const plan::StreamPiece& piece : sizes_.pieces) {
+    for (const plan::StreamCopy& copy : piece.copies) sum += copy.bytes;
   }
   return sum;
 }
@@ -95,15 +81,16 @@ Status ExpertStreams::traced(GpuLane lane, const TraceSpan& span, const Work& wo
   return trace_->end(lane, span);
 }
 
-Status ExpertStreams::send(size_t layer) {
-  if (layer >= layers_.size()) return {};
-  const Slot& slot = slots_[layer % 2];
+Status ExpertStreams::send(size_t number) {
+  if (number >= sizes_.pieces.size()) return {};
+  const plan::StreamPiece& piece = sizes_.pieces[number];
+  const Slot& slot = slots_[number % 2];
   KTX_TRY(gpu_.uploads_after(slot.taken));
-  TraceSpan span{.what = "experts"};
-  for (const Weights& weights : layers_[layer].weights) span.bytes += weights.bytes;
+  TraceSpan span{.step = piece.step, .steps = 1, .what = "experts", .bytes = piece.bytes()};
   return traced(GpuLane::Copies, span, [&]() -> Status {
-    for (const Weights& weights : layers_[layer].weights) {
-      KTX_TRY(gpu_.upload_beside(slot.panels.data() + weights.offset, weights.host, weights.bytes,
+    for (const plan::StreamCopy& copy : piece.copies) {
+      KTX_TRY(gpu_.upload_beside(slot.panels.data() + copy.offset,
+                                 plan_->blob_bytes(copy.blob).data() + copy.begin, copy.bytes,
                                  slot.copied));
     }
     return {};
@@ -111,26 +98,31 @@ Status ExpertStreams::send(size_t layer) {
 }
 
 Status ExpertStreams::begin_pass() {
+  next_ = 0;
   KTX_TRY(send(0));
   return send(1);
 }
 
-Status ExpertStreams::begin_part(uint32_t part) {
-  const auto layer =
-      static_cast<size_t>(std::find(parts_.begin(), parts_.end(), part) - parts_.begin());
-  const Slot& slot = slots_[layer % 2];
-  KTX_TRY(gpu_.queue_after(slot.copied));
-  KTX_TRY(traced(GpuLane::Queue, {.what = "experts to tiles"},
-                 [&] { return convert(layers_[layer], slot); }));
-  KTX_TRY(gpu_.set(slot.taken));
-  return send(layer + 2);
+Status ExpertStreams::begin_step(uint32_t step) {
+  while (next_ < sizes_.pieces.size() && sizes_.pieces[next_].step == step) {
+    const plan::StreamPiece& piece = sizes_.pieces[next_];
+    const Slot& slot = slots_[next_ % 2];
+    KTX_TRY(gpu_.queue_after(slot.copied));
+    KTX_TRY(traced(GpuLane::Queue, {.step = step, .steps = 1, .what = "experts to tiles"},
+                   [&] { return convert(piece, slot); }));
+    KTX_TRY(gpu_.set(slot.taken));
+    KTX_TRY(send(next_ + 2));
+    ++next_;
+  }
+  return {};
 }
 
-Status ExpertStreams::convert(const Layer& layer, const Slot& slot) {
-  for (const Weights& weights : layer.weights) {
-    GpuRetile retile = weights.retile;
-    retile.panels = slot.panels.data() + weights.offset;
-    KTX_TRY(gpu_.retile(retile));
+Status ExpertStreams::convert(const plan::StreamPiece& piece, const Slot& slot) {
+  for (const plan::StreamCopy& copy : piece.copies) {
+    const plan::BlobRecord& packed = plan_->blobs[copy.blob];
+    KTX_TRY(gpu_.retile({static_cast<DType>(packed.dtype), static_cast<Layout>(packed.layout),
+                         packed.cols, copy.strips, slot.panels.data() + copy.offset,
+                         tiles_.data() + copy.tiles}));
   }
   return {};
 }

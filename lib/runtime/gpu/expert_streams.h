@@ -1,11 +1,12 @@
 // Streamed experts of one GPU (lib/launches/streams.h): in passes of many tokens it computes
-// experts whose weights are in main memory. Panels of a layer are copied over PCIe into one of two
-// slots while the layer before is computed, and become tiles in a third place:
+// experts whose weights are in main memory. Panels are copied over PCIe into one of two slots, a
+// piece at a time (stream_memory.h: a layer, a matrix or a part of one), while what came before is
+// computed, and become tiles in a third place:
 //
-//   uploads   layer 0 | layer 1 |         layer 2          | layer 3 ...
+//   uploads   piece 0 | piece 1 |         piece 2          | piece 3 ...
 //   queue               ... retile 0, experts 0 ... retile 1, experts 1 ...
 //
-// A slot is free again once its panels are tiles, not when the layer is done.
+// A slot is free again once its panels are tiles, not when its step is done.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +27,15 @@ class ExpertStreams {
   static Result<std::unique_ptr<ExpertStreams>> create(const plan::PlanView& plan,
                                                        std::span<const launches::Stream> streams,
                                                        std::string_view device,
-                                                       const plan::RunShape& shape, Gpu& gpu);
+                                                       const plan::RunShape& shape,
+                                                       plan::StreamSlots slots, Gpu& gpu);
 
   int64_t least_tokens() const { return sizes_.least_tokens; }
-  uint64_t layer_bytes() const;  // of all layers, over PCIe in each pass
+  uint64_t pass_bytes() const;  // of all layers, over PCIe in each pass
 
-  // A streaming pass: once at its begin, and then for each part in order, before its steps.
+  // A streaming pass: once at its begin, and then before each step that computes() in order.
   Status begin_pass();
-  Status begin_part(uint32_t part);
+  Status begin_step(uint32_t step);
 
   void set_trace(GpuTrace* trace) { trace_ = trace; }  // null: none
 
@@ -48,14 +50,6 @@ class ExpertStreams {
   std::span<const uint32_t> parts() const { return parts_; }
 
  private:
-  struct Weights {
-    const std::byte* host = nullptr;
-    uint64_t bytes = 0, offset = 0;  // in a slot
-    GpuRetile retile;                // its panels are those of slot 0
-  };
-  struct Layer {
-    std::vector<Weights> weights;
-  };
   struct Slot {
     GpuMemory panels;
     GpuMark copied = 0, taken = 0;
@@ -64,20 +58,21 @@ class ExpertStreams {
   Status allocate(const plan::PlanView& plan, std::span<const launches::Stream> streams,
                   std::string_view device);
   Status add_layer(const plan::PlanView& plan, const launches::Stream& stream, uint64_t& vectors);
-  Status send(size_t layer);
-  Status convert(const Layer& layer, const Slot& slot);
+  Status send(size_t piece);
+  Status convert(const plan::StreamPiece& piece, const Slot& slot);
   template <class Work>
   Status traced(GpuLane lane, const TraceSpan& span, const Work& work);
 
   Gpu& gpu_;
   GpuTrace* trace_ = nullptr;
   plan::StreamMemory sizes_;
+  const plan::PlanView* plan_ = nullptr;
   plan::PlanView view_;
   std::vector<plan::BlobRecord> records_;
   std::vector<std::byte*> blobs_;  // by blob
   std::vector<bool> values_, steps_;
-  std::vector<Layer> layers_;
   std::vector<uint32_t> parts_;  // by layer
+  size_t next_ = 0;              // piece that is not tiles yet, in this pass
   Slot slots_[2];
   GpuMemory tiles_, vectors_, arena_;
 };

@@ -77,7 +77,6 @@ class GpuBackend final : public Backend {
   Result<bool> run(size_t p, const Batch& batch, const PassWatch* watch) override {
     const Part& part = takes(p) ? *s_->taken[p] : s_->parts.parts[p];
     GpuDevice& device = s_->devices[part.device];
-    if (takes(p)) KTX_TRY(device.named(device.streams->begin_part(static_cast<uint32_t>(p))));
     if (watch && watch->progress) watch->progress(0);
     if (s_->steps_are_watched()) {
       KTX_TRY(run_watched(*s_, part, batch, s_->shape));
@@ -103,7 +102,7 @@ class GpuBackend final : public Backend {
     }
     for (GpuDevice& device : s_->devices) {
       if (s_->streaming && device.streams) {
-        weight_bytes_ += static_cast<int64_t>(device.streams->layer_bytes());
+        weight_bytes_ += static_cast<int64_t>(device.streams->pass_bytes());
       }
       KTX_TRY(device.named(device.gpu->finish()));
       if (device.trace) KTX_TRY(device.named(device.trace->end_pass()));

@@ -57,6 +57,9 @@ Status queue_step(GpuState& s, const Part& part, uint32_t index, const GpuShape&
   const bool transfers = is_transfer(record);
   GpuStep* step = transfers ? nullptr : device.launches.find(index, shape, s.fuses(shape));
   if (!transfers && !step) return {};
+  if (s.streaming && device.streams && device.streams->computes(index)) {
+    KTX_TRY(device.named(device.streams->begin_step(index)));
+  }
   TraceSpan span{.step = index, .steps = 1};
   if (device.trace && !transfers) {
     span.steps =

@@ -17,18 +17,42 @@ namespace {
 
 using plan::StepRecord;
 
-// Where experts could be streamed but for the memory that it takes, the CPU computes them always.
-Status check_fit_of(GpuState& s, const plan::DeviceMemory& need, const GpuFacts& facts) {
-  const Status fits = check_gpu_fit(need, facts, s.setup.shape, s.setup.kv_blocks);
-  if (fits || need.stream_bytes == 0) return fits;
-  plan::DeviceMemory less = need;
-  less.stream_bytes = 0;
-  if (!check_gpu_fit(less, facts, s.setup.shape, s.setup.kv_blocks)) return fits;
+// Whether each GPU holds what is its; without room to stream experts where `streams` is false.
+Status check_all(const GpuState& s, const std::vector<plan::DeviceMemory>& needs, bool streams) {
+  for (const GpuDevice& device : s.devices) {
+    for (plan::DeviceMemory need : needs) {
+      if (need.name != device.name) continue;
+      if (!streams) need.stream_bytes = 0;
+      KTX_TRY(check_gpu_fit(need, device.gpu->facts(), s.setup.shape, s.setup.kv_blocks));
+    }
+  }
+  return {};
+}
+
+// Experts are streamed by the largest slots that fit; where none do, the CPU computes them always.
+Status check_fit_and_choose_slots(GpuState& s) {
+  std::vector<plan::DeviceMemory> needs = KTX_TRY(plan::memory_by_device(s.plan, s.setup.shape));
+  const Status fits = check_all(s, needs, true);
+  const auto most = std::ranges::max_element(needs, {}, &plan::DeviceMemory::stream_bytes);
+  if (fits || most->stream_bytes == 0) return fits;
+  const uint64_t by_layer = most->stream_bytes;
+  for (const plan::StreamSlots slots : plan::kStreamSlots) {
+    needs = KTX_TRY(plan::memory_by_device(s.plan, s.setup.shape, slots));
+    if (!check_all(s, needs, true)) continue;
+    s.stream_slots = slots;
+    s.notes.push_back(
+        fmt::format("experts are streamed by {}: two whole layers of them and the rest would take "
+                    "{} of a GPU",
+                    plan::name(slots), human_bytes(by_layer)));
+    return {};
+  }
+  if (!check_all(s, needs, false)) return fits;
   s.room_to_stream = false;
+  const auto least = std::ranges::max_element(needs, {}, &plan::DeviceMemory::stream_bytes);
   s.notes.push_back(fmt::format(
       "warning: long prompts are computed by the CPU alone: {} has no room for the {} that experts "
       "need to be streamed; a lower --ctx, --max-batch or --chunk makes room",
-      need.name, human_bytes(need.stream_bytes)));
+      least->name, human_bytes(least->stream_bytes)));
   return {};
 }
 
@@ -36,7 +60,6 @@ Status open_devices(GpuState& s) {
   s.buckets = GpuBuckets(s.setup.shape.max_batch, s.setup.shape.ctx);
   s.batch_layout = GpuBatchLayout(s.setup.shape.step_tokens, s.setup.shape.step_outputs,
                                   s.setup.shape.max_batch, s.setup.shape.ctx, s.kv.has_windows());
-  const auto needs = KTX_TRY(plan::memory_by_device(s.plan, s.setup.shape));
   for (const std::string& name : s.parts.gpus) {
     const int number = gpu_number(name);
     if (number < 0) {
@@ -50,12 +73,8 @@ Status open_devices(GpuState& s) {
     device.gpu =
         KTX_TRY(device.named((s.setup.open_gpu ? s.setup.open_gpu : OpenGpu(open_gpu))(number)));
     KTX_TRY(check_gpu_generation(name, device.gpu->facts()));
-    for (const plan::DeviceMemory& need : needs) {
-      if (need.name != name) continue;
-      KTX_TRY(check_fit_of(s, need, device.gpu->facts()));
-    }
   }
-  return {};
+  return check_fit_and_choose_slots(s);
 }
 
 Status allocate_host(GpuState& s) {
@@ -196,8 +215,8 @@ Status start_streams(GpuState& s) {
   if (streams.empty() || !s.room_to_stream) return {};
   for (size_t d = 0; d < s.devices.size(); ++d) {
     GpuDevice& device = s.devices[d];
-    device.streams = KTX_TRY(device.named(
-        ExpertStreams::create(s.plan, streams, device.name, s.setup.shape, *device.gpu)));
+    device.streams = KTX_TRY(device.named(ExpertStreams::create(
+        s.plan, streams, device.name, s.setup.shape, s.stream_slots, *device.gpu)));
     if (!device.streams) continue;
     s.stream_tokens = device.streams->least_tokens();
     for (uint32_t part : device.streams->parts()) {

@@ -128,8 +128,9 @@ struct GpuState {
   std::vector<GpuMark> marks;                                  // by part
   std::vector<std::vector<std::unique_ptr<GpuGraph>>> graphs;  // by bucket, part
   std::vector<std::string> notes;                              // of the start
-  int64_t stream_tokens = 0;               // of a pass that streams experts; 0: none does
-  bool room_to_stream = true;              // on all GPUs
+  int64_t stream_tokens = 0;   // of a pass that streams experts; 0: none does
+  bool room_to_stream = true;  // on all GPUs
+  plan::StreamSlots stream_slots = plan::StreamSlots::Layer;
   std::vector<std::optional<Part>> taken;  // by part of the CPU: as that of a GPU which streams it
   std::vector<StepTotals> times;           // by record; empty: off
   // The last pass: its sequences, its shape, and the bucket whose graphs it launched; else -1.

@@ -3,9 +3,7 @@
 namespace ktx::runtime {
 
 GpuTrace::GpuTrace(Gpu& gpu, PassTrace& trace, const std::string& device)
-    : gpu_(gpu),
-      trace_(trace),
-      lanes_{trace.lane(device, "queue"), trace.lane(device, "copies")} {}
+    : gpu_(gpu), trace_(trace), lanes_{trace.lane(device, "queue"), trace.lane(device, "copies")} {}
 
 Status GpuTrace::begin_pass() {
   spans_.clear();

@@ -1,8 +1,8 @@
 // The lanes of a GPU in a trace (engine/pass_trace.h), from time stamps in its queues:
 //
 //   KTX_TRY(trace.begin_pass());
-//   KTX_TRY(trace.begin(GpuLane::Queue));  ... launch ...  KTX_TRY(trace.end(GpuLane::Queue, {...}));
-//   KTX_TRY(trace.end_pass());             // after Gpu::finish()
+//   KTX_TRY(trace.begin(GpuLane::Queue));  ... launch ...  KTX_TRY(trace.end(GpuLane::Queue,
+//   {...})); KTX_TRY(trace.end_pass());             // after Gpu::finish()
 //
 // Times of the GPU and of the host are compared once a pass, while both are idle: they agree to
 // some 10 us.
@@ -36,7 +36,7 @@ class GpuTrace {
   };
   Gpu& gpu_;
   PassTrace& trace_;
-  TraceLane* lanes_[2];    // by GpuLane
+  TraceLane* lanes_[2];     // by GpuLane
   int64_t begins_[2] = {};  // stamps
   std::vector<Open> spans_;
   int64_t stamps_ = 0;

@@ -59,8 +59,7 @@ class Fitted {
 
 target::Target machine(uint64_t gpu_gib, uint64_t cpu_gib) {
   DiagSink diags;
-  target::Target target =
-      rules::read_target(source_dir() + "/targets/rtx-4090.yaml", diags).take();
+  target::Target target = rules::read_target(source_dir() + "/targets/rtx-4090.yaml", diags).take();
   target.gpus[0].memory_bytes = gpu_gib * kGiB;
   if (gpu_gib == 0) target.gpus.clear();
   target.cpu.memory_bytes = cpu_gib * kGiB;
