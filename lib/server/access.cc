@@ -40,11 +40,24 @@ bool own_host(const AccessOptions& options, std::string_view host) {
          std::any_of(options.hosts.begin(), options.hosts.end(), is);
 }
 
+// "localhost" among the allowed pages: those of this machine, on any port.
+bool is_local_page(std::string_view origin) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!origin.starts_with(scheme)) continue;
+    const std::string_view host = without_port(origin.substr(scheme.size()));
+    return same_name(host, "localhost") || host == "127.0.0.1" || host == "[::1]";
+  }
+  return false;
+}
+
+bool lists_origin(const AccessOptions& options, std::string_view origin) {
+  return contains(options.origins, "*") || contains(options.origins, origin) ||
+         (contains(options.origins, "localhost") && is_local_page(origin));
+}
+
 bool allowed_origin(const AccessOptions& options, const HttpRequest& request) {
   const std::string_view origin = request.header("origin");
-  if (origin.empty() || contains(options.origins, "*") || contains(options.origins, origin)) {
-    return true;
-  }
+  if (origin.empty() || lists_origin(options, origin)) return true;
   // Our own page: "http://" and what the request calls us.
   const size_t scheme = origin.find("://");
   return scheme != std::string_view::npos && origin.substr(scheme + 3) == request.header("host");
@@ -116,9 +129,7 @@ std::string owner_of(const AccessOptions& options, const HttpRequest& request) {
 
 HttpHeaders cors_headers(const AccessOptions& options, const HttpRequest& request) {
   const std::string origin(request.header("origin"));
-  if (origin.empty() || (!contains(options.origins, "*") && !contains(options.origins, origin))) {
-    return {};
-  }
+  if (origin.empty() || !lists_origin(options, origin)) return {};
   // The client chose it: nothing in it may end the header.
   if (origin.find_first_of("\r\n") != std::string::npos) return {};
   HttpHeaders headers = {{"Access-Control-Allow-Origin", origin}, {"Vary", "Origin"}};

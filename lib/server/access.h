@@ -15,10 +15,11 @@
 namespace ktx::server {
 
 struct AccessOptions {
-  std::vector<std::string> keys;     // none: no key required
-  std::vector<std::string> origins;  // of pages that may call (CORS); "*": all
-  std::vector<std::string> hosts;    // names of this server besides its address
-  bool loopback = true;              // it listens on a loopback address only
+  std::vector<std::string> keys;  // none: no key required
+  // Of pages that may call (CORS); "*": all, "localhost": those of this machine.
+  std::vector<std::string> origins;
+  std::vector<std::string> hosts;  // names of this server besides its address
+  bool loopback = true;            // it listens on a loopback address only
 };
 
 // Why not; nothing when the request may go on. `open`: needs no key.

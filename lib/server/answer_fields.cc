@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <random>
 
 #include "lib/server/constraint_fields.h"
 #include "lib/server/sampling_fields.h"
@@ -30,17 +29,20 @@ AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in) {
     fields.include_usage = inner.flag("include_usage", false);
     if (inner.error()) in.fail("stream_options", inner.error()->message);
   }
+  fields.max_tokens = model.max_tokens;
   // Zero is a request for the prompt's computation alone; -1 is "no limit".
   for (const char* name : {"max_tokens", "max_completion_tokens", "n_predict"}) {
     if (const auto limit = in.maybe_whole(name, -1, int64_t{1} << 40)) fields.max_tokens = *limit;
   }
   fields.sampling = model.sampling;
-  read_sampling(in, std::random_device{}() * uint64_t{0x9E3779B97F4A7C15}, model.tokenizer->size(),
-                fields.sampling);
+  read_sampling(in, model.new_seed(), *model.tokenizer, fields.sampling);
   fields.stop = in.texts("stop", text::kMaxStopStrings);
   std::erase(fields.stop, "");
   fields.ignore_eos = in.flag("ignore_eos", false);
   fields.reuse_cache = in.flag("cache_prompt", true);
+  fields.slot = static_cast<int>(in.whole("id_slot", -1, -1, model.engine->max_batch() - 1));
+  fields.tell_times = in.flag("timings_per_token", false);
+  fields.tell_progress = in.flag("return_progress", false);
   fields.max_seconds = in.number("max_seconds", 0, 0, 1e6);
   fields.reasoning = read_reasoning_limit(model, in);
   read_constraint(in, fields.constraint);
@@ -60,6 +62,10 @@ std::optional<ApiError> make_specs(const ServerContext& context, const AnswerFie
     spec.sampling.seed += static_cast<uint64_t>(i);
     spec.stop = fields.stop;
     spec.logprobs = fields.logprobs;
+    spec.sampled_logprobs = fields.sampled_logprobs;
+    spec.slot = fields.slot;
+    spec.tell_times = fields.tell_times;
+    spec.tell_progress = fields.tell_progress && fields.stream;
     spec.ignore_eos = fields.ignore_eos;
     spec.reuse_cache = fields.reuse_cache;
     spec.max_seconds = static_cast<double>(limit_seconds);

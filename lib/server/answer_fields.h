@@ -23,6 +23,9 @@ struct AnswerFields {
   runtime::SamplingOptions sampling;
   std::vector<std::string> stop;
   int logprobs = -1;
+  bool sampled_logprobs = false;
+  int slot = -1;  // -1: any
+  bool tell_times = false, tell_progress = false;
   bool ignore_eos = false;
   bool reuse_cache = true;
   double max_seconds = 0;  // the request's own deadline; 0: none
@@ -30,9 +33,9 @@ struct AnswerFields {
   Constraint constraint;
 };
 
-// Reads model, n, stream, max_seconds, stop, seed, sampling, max_tokens, cache_prompt,
-// ignore_eos, reasoning_budget and what constrains the answer (constraint_fields.h); mistakes are
-// noted in `in`.
+// Reads model, n, stream, max_seconds, stop, seed, sampling, max_tokens, cache_prompt, id_slot,
+// timings_per_token, return_progress, ignore_eos, reasoning_budget and what constrains the answer
+// (constraint_fields.h); mistakes are noted in `in`.
 AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in);
 
 // reasoning_budget, under each of its names, and its message; else the server's.

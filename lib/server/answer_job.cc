@@ -18,7 +18,9 @@ struct AnswerJob::Choice {
   runtime::RequestId id = 0;
   int64_t prompt_tokens = 0;
   AnswerReader reader;
+  std::vector<int32_t> tokens;
   std::vector<PieceLogprob> logprobs;
+  bool tell_times = false;
   Piece answered;  // to be sent first
   int64_t reasoning_tokens = 0;
 };
@@ -67,6 +69,7 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
       for (const int32_t id : answered) choice->reader.pass(id);
     }
     choice->prompt_tokens = static_cast<int64_t>(spec.prompt.size());
+    choice->tell_times = spec.tell_times;
     choices_.push_back(std::move(choice));
 
     runtime::GenerationRequest request;
@@ -80,12 +83,19 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
     request.max_tokens = spec.max_tokens;
     request.sampling = std::move(spec.sampling);
     request.logprobs = spec.logprobs;
+    request.sampled_logprobs = spec.sampled_logprobs;
+    request.slot = spec.slot;
     request.reuse_cache = spec.reuse_cache;
     request.sampler = spec.sampler;
     request.answered_tokens = spec.answered_tokens;
     if (spec.max_seconds > 0) {
       request.deadline = std::chrono::steady_clock::now() +
                          std::chrono::microseconds(static_cast<int64_t>(spec.max_seconds * 1e6));
+    }
+    if (spec.tell_progress) {
+      request.on_progress = [self, i](const runtime::PromptProgress& progress) {
+        self->tell_progress(i, progress);
+      };
     }
     request.on_token = [self, i](const runtime::TokenEvent& token) {
       return self->add_token(i, token);
@@ -120,10 +130,18 @@ bool AnswerJob::add_token(size_t index, const runtime::TokenEvent& token) {
   const std::lock_guard lock(mutex_);
   if (refused_) return false;
   Choice& choice = *choices_[index];
+  choice.tokens.push_back(token.id);
   if (token.logprobs != nullptr) choice.logprobs.push_back({token.id, *token.logprobs});
-  send(index, choice.reader.add({&token.id, 1}), false);
+  Piece piece = choice.reader.add({&token.id, 1});
+  if (choice.tell_times) piece.so_far = *token.so_far;
+  send(index, std::move(piece), false);
   if (choice.reader.in_reasoning()) ++choice.reasoning_tokens;
   return !choice.reader.stopped();
+}
+
+void AnswerJob::tell_progress(size_t index, const runtime::PromptProgress& progress) {
+  const std::lock_guard lock(mutex_);
+  if (!refused_) on_progress(index, progress);
 }
 
 void AnswerJob::send(size_t index, Piece piece, bool last) {
@@ -131,6 +149,7 @@ void AnswerJob::send(size_t index, Piece piece, bool last) {
   const bool something = !piece.text.empty() || !piece.reasoning.empty() || !piece.calls.empty() ||
                          !piece.call_pieces.empty();
   if (!something && !(last && !choice.logprobs.empty())) return;
+  piece.tokens = std::exchange(choice.tokens, {});
   piece.logprobs = std::exchange(choice.logprobs, {});
   on_piece(index, std::move(piece));
 }
@@ -201,6 +220,8 @@ ApiError to_api_error(const BatchScheduler::Refused& refused) {
       break;
     case BatchScheduler::Refusal::TooLong:
       error.code = "context_length_exceeded";
+      error.prompt_tokens = refused.prompt_tokens;
+      error.context_tokens = refused.context_tokens;
       break;
     case BatchScheduler::Refusal::QueueFull:
       error.status = 429;

@@ -31,7 +31,11 @@ struct AnswerSpec {
   runtime::SamplingOptions sampling;
   std::vector<std::string> stop;
   int logprobs = -1;
-  bool ignore_eos = false;  // without a filter; one has its own
+  bool sampled_logprobs = false;  // of what was drawn from (runtime::GenerationRequest)
+  int slot = -1;                  // the place in the batch; -1: any
+  bool tell_times = false;        // pieces have `so_far`
+  bool tell_progress = false;     // on_progress() is called
+  bool ignore_eos = false;        // without a filter; one has its own
   bool reuse_cache = true;
   bool split_reasoning = false;
   bool reasoning_open = false;
@@ -59,7 +63,9 @@ struct Piece {
   std::string text;
   std::vector<text::ToolCall> calls;
   std::vector<text::ToolCallPiece> call_pieces;  // instead of them with stream_calls
-  std::vector<PieceLogprob> logprobs;            // of the tokens since the last piece
+  std::vector<int32_t> tokens;                   // since the last piece, those that end it too
+  std::vector<PieceLogprob> logprobs;            // of these
+  std::optional<runtime::RequestEnd> so_far;     // with tell_times
 };
 
 struct ChoiceEnd {
@@ -81,6 +87,7 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
 
  protected:
   virtual void on_accepted() = 0;  // before the first piece
+  virtual void on_progress(size_t /*choice*/, const runtime::PromptProgress&) {}
   virtual void on_piece(size_t choice, Piece piece) = 0;
   virtual void on_choice_end(size_t choice, const ChoiceEnd& end) = 0;
   virtual void on_all_ended() = 0;
@@ -94,6 +101,7 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
  private:
   struct Choice;
   bool add_token(size_t index, const runtime::TokenEvent& token);
+  void tell_progress(size_t index, const runtime::PromptProgress& progress);
   void send(size_t index, Piece piece, bool last);
   void end_choice(size_t index, const runtime::RequestEnd& end);
   void tell_end(size_t index, const runtime::RequestEnd& end);

@@ -134,6 +134,7 @@ class MessageAnswer final : public AnswerJob {
     json["stop_reason"] = reason;
     json["stop_sequence"] = sequence;
     json["usage"] = usage;
+    json["id_slot"] = result.slot;
     reply().send(200, "application/json", dump(json));
   }
 

@@ -31,6 +31,12 @@ nlohmann::ordered_json to_json(const ApiError& error) {
   if (!error.param.empty()) inner["param"] = error.param;
   inner["code"] = nullptr;
   if (!error.code.empty()) inner["code"] = error.code;
+  if (error.prompt_tokens > 0) {
+    // llama.cpp's clients look at these, OpenAI's at the code.
+    inner["type"] = "exceed_context_size_error";
+    inner["n_prompt_tokens"] = error.prompt_tokens;
+    inner["n_ctx"] = error.context_tokens;
+  }
   nlohmann::ordered_json outer;
   outer["error"] = std::move(inner);
   return outer;

@@ -3,6 +3,7 @@
 //   {"error": {"message": "...", "type": "invalid_request_error", "param": "n", "code": null}}
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -16,6 +17,8 @@ struct ApiError {
   std::string code;   // "" for none
   int retry_after_seconds = 0;
   std::string allow = "";  // the methods of the path, with 405
+  // Of a prompt that does not fit; 0: another error.
+  int64_t prompt_tokens = 0, context_tokens = 0;
 };
 
 // "invalid_request_error" for 400, "authentication_error" for 401, ...

@@ -89,6 +89,26 @@ bool opens_reasoning(const ServedModel& model, const std::string& prompt) {
 
 }  // namespace
 
+void read_continuation(FieldReader& in, ChatInput& input) {
+  const bool continues = in.flag("continue_final_message", false);
+  const bool begins = in.flag("add_generation_prompt", false);
+  if (continues && begins) {
+    in.fail("continue_final_message",
+            "'continue_final_message' and 'add_generation_prompt' exclude each other");
+  }
+  input.continue_last = in.get("continue_final_message") == nullptr || continues;
+  // What is continued has its own begin of a message.
+  input.add_generation_prompt = in.get("add_generation_prompt") == nullptr || begins || continues;
+}
+
+void apply_reasoning_default(const ServedModel& model, ChatInput& input) {
+  if (!model.reasons_first) return;
+  if (!input.extra.contains("enable_thinking")) {
+    input.extra["enable_thinking"] = *model.reasons_first;
+  }
+  input.end_reasoning = !*model.reasons_first && input.extra["enable_thinking"] == false;
+}
+
 std::optional<ApiError> flatten_content(const Json& content, const std::string& where,
                                         std::string& text) {
   text.clear();
@@ -109,8 +129,8 @@ std::optional<ApiError> flatten_content(const Json& content, const std::string& 
                                    : "";
       return bad(where, type.empty()
                             ? fmt::format("'{}' has a part without text", where)
-                            : fmt::format("'{}' has a part of type '{}'; this model reads text "
-                                          "only",
+                            : fmt::format("'{}' has a part of type '{}'; image input is not "
+                                          "supported, this model reads text only",
                                           where, type));
     }
     text += part["text"].get<std::string>();
@@ -166,6 +186,14 @@ std::optional<ApiError> read_messages(const Json& list, Json& messages) {
         return error;
     }
     messages.push_back(std::move(to));
+  }
+  // Which of them would be continued is not to be known.
+  const auto is_answer = [](const Json& message) {
+    return message["role"] == "assistant" && !message.contains("tool_calls");
+  };
+  if (messages.size() >= 2 && is_answer(messages.back()) &&
+      is_answer(messages[messages.size() - 2])) {
+    return bad("messages", "'messages' ends with two messages of the assistant; join them");
   }
   return std::nullopt;
 }
@@ -305,6 +333,10 @@ std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& i
       prompt.text += std::string(model.reasoning->close) + "\n\n";
     }
     prompt.text += begun;
+  }
+  if (input.end_reasoning && input.add_generation_prompt && begun.empty() &&
+      opens_reasoning(model, prompt.text)) {
+    prompt.text += model.reasoning->close;
   }
   if (auto error = check_size(model, "messages", prompt.text)) return error;
   prompt.ids = model.tokenizer->encode_prompt(prompt.text);

@@ -25,6 +25,8 @@ struct ChatInput {
   bool add_generation_prompt = true;
   // A last message of the assistant is the begin of the answer.
   bool continue_last = true;
+  // The prompt ends the reasoning that the template opens (--reasoning off).
+  bool end_reasoning = false;
   // No reasoning first where it would come in a message of its own (harmony).
   bool answer_at_once = false;
   // Instead of messages: what they have become, as text and, with what of the answer is
@@ -44,6 +46,14 @@ struct ChatPrompt {
 // client's error (400), with the place in the template.
 std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& input,
                                     ChatPrompt& prompt);
+
+// continue_final_message and add_generation_prompt, which exclude each other. Without them a last
+// message of the assistant is continued.
+void read_continuation(FieldReader& in, ChatInput& input);
+
+// What the request leaves open of enable_thinking, --reasoning says. A template that opens the
+// reasoning anyway is overruled where it is off.
+void apply_reasoning_default(const ServedModel& model, ChatInput& input);
 
 // OpenAI's messages in our form: content parts become one text. Images and audio are refused.
 std::optional<ApiError> read_messages(const Json& list, Json& messages);

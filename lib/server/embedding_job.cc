@@ -10,8 +10,12 @@ namespace ktx::server {
 using runtime::BatchScheduler;
 using runtime::EndReason;
 
-EmbeddingJob::EmbeddingJob(std::shared_ptr<ServedModel> model, HttpReplyPtr reply, Done done)
-    : model_(std::move(model)), reply_(std::move(reply)), done_(std::move(done)) {}
+EmbeddingJob::EmbeddingJob(std::shared_ptr<ServedModel> model, HttpReplyPtr reply, Done done,
+                           bool normalized)
+    : model_(std::move(model)),
+      reply_(std::move(reply)),
+      done_(std::move(done)),
+      normalized_(normalized && model_->pooling != runtime::Pooling::None) {}
 
 void EmbeddingJob::start(std::vector<std::vector<int32_t>> texts, int64_t dimensions,
                          const ServerContext& context) {
@@ -47,7 +51,7 @@ void EmbeddingJob::submit_next() {
   request.on_embedding = [self, index](std::vector<float> vector) {
     const std::lock_guard lock(self->mutex_);
     if (self->dimensions_ > 0) vector.resize(static_cast<size_t>(self->dimensions_));
-    normalize(vector);
+    if (self->normalized_) normalize(vector);
     // JSON has no word for them, and clients would take what came instead for numbers.
     if (!std::all_of(vector.begin(), vector.end(), [](float v) { return std::isfinite(v); })) {
       return self->fail(

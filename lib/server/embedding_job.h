@@ -4,8 +4,8 @@
 //   job->start(texts, dimensions, seconds);
 //
 // A vector is the pooled hidden state of a text (ServedModel::pooling), cut to `dimensions` if
-// given, with length 1. Texts go to the scheduler one batch at a time, so a long list leaves
-// room in the queue for other requests.
+// given, with length 1; without pooling the states of all tokens, one behind the other. Texts go to
+// the scheduler one batch at a time, so a long list leaves room in the queue for other requests.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,9 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
   };
   using Done = std::function<void(Outcome)>;  // called once, mostly on the engine's thread
 
-  EmbeddingJob(std::shared_ptr<ServedModel> model, HttpReplyPtr reply, Done done);
+  // Without `normalized` vectors keep their length, as they do without pooling.
+  EmbeddingJob(std::shared_ptr<ServedModel> model, HttpReplyPtr reply, Done done,
+               bool normalized = true);
 
   // `dimensions`: of the answer, 0 for all. Owner and the time limit of each text are the
   // context's.
@@ -45,6 +47,7 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
   const std::shared_ptr<ServedModel> model_;
   const HttpReplyPtr reply_;
   const Done done_;
+  const bool normalized_;
   std::mutex mutex_;
   std::vector<std::vector<int32_t>> texts_;
   std::vector<runtime::RequestId> ids_;

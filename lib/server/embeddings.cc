@@ -1,4 +1,4 @@
-// POST /v1/embeddings (OpenAI), /api/embed and /api/embeddings (Ollama).
+// POST /v1/embeddings (OpenAI), /embeddings (llama.cpp), /api/embed and /api/embeddings (Ollama).
 #include <fmt/format.h>
 
 #include <chrono>
@@ -46,7 +46,8 @@ std::optional<ApiError> take_texts(const ServedModel& model, std::vector<TextInp
     if (text.ids.size() > most) {
       if (!truncate) {
         return ApiError{400,
-                        fmt::format("'input' has a text of {} tokens, at most {} are possible",
+                        fmt::format("'input' has a text that is too large: {} tokens, at most {} "
+                                    "are possible",
                                     text.ids.size(), most),
                         "input", "context_length_exceeded"};
       }
@@ -61,7 +62,51 @@ int64_t read_dimensions(const ServedModel& model, FieldReader& in) {
   return in.whole("dimensions", 0, 1, model.engine->hidden_size());
 }
 
+// There is no place for a vector of each token in the other protocols.
+void refuse_no_pooling(const ServedModel& model, FieldReader& in) {
+  if (model.pooling != runtime::Pooling::None) return;
+  in.fail("input", "with --pooling none there is a vector for each token; /embeddings has them");
+}
+
 }  // namespace
+
+// llama.cpp's own form: a list of vectors for each text.
+void post_native_embeddings(const ServerContext& context, const HttpRequest& request,
+                            const HttpReplyPtr& reply) {
+  const ServedModel& model = *context.model;
+  Json body;
+  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
+  FieldReader in(body);
+  const char* name = in.get("input") != nullptr ? "input" : "content";
+  // 2: length 1; -1: as they are. The others of llama.cpp are for its own tools.
+  const int64_t normalized = in.whole("embd_normalize", 2, -1, 2);
+  if (normalized == 0 || normalized == 1) {
+    in.fail("embd_normalize", "'embd_normalize' must be 2 (length 1) or -1 (as they are)");
+  }
+  if (in.error()) return send_error(*reply, *in.error());
+  std::vector<TextInput> texts;
+  std::vector<std::vector<int32_t>> ids;
+  if (const auto error = read_texts(in.get(name), name, kMaxTexts, model, texts)) {
+    return send_error(*reply, *error);
+  }
+  if (const auto error = take_texts(model, texts, false, ids)) return send_error(*reply, *error);
+  const auto answer = [reply, width = static_cast<size_t>(model.engine->hidden_size())](
+                          EmbeddingJob::Outcome outcome) {
+    if (outcome.error) return send_error(*reply, *outcome.error);
+    Json list = Json::array();
+    for (const std::vector<float>& vector : outcome.vectors) {
+      Json rows = Json::array();
+      for (size_t at = 0; at < vector.size(); at += width) {
+        rows.push_back(numbers({vector.begin() + static_cast<ptrdiff_t>(at),
+                                vector.begin() + static_cast<ptrdiff_t>(at + width)}));
+      }
+      list.push_back({{"index", list.size()}, {"embedding", std::move(rows)}});
+    }
+    reply->send(200, "application/json", dump(list));
+  };
+  std::make_shared<EmbeddingJob>(context.model, reply, answer, normalized == 2)
+      ->start(std::move(ids), 0, context);
+}
 
 void post_embeddings(const ServerContext& context, const HttpRequest& request,
                      const HttpReplyPtr& reply) {
@@ -70,6 +115,7 @@ void post_embeddings(const ServerContext& context, const HttpRequest& request,
   if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
   FieldReader in(body);
   in.text("model");  // any is this one
+  refuse_no_pooling(model, in);
   const std::string format = in.text("encoding_format", "float");
   if (format != "float" && format != "base64") {
     in.fail("encoding_format",
@@ -114,6 +160,7 @@ void post_ollama_embed(const ServerContext& context, const HttpRequest& request,
   // The older endpoint has one `prompt` and answers with one `embedding`.
   const bool old = request.path == "/api/embeddings";
   in.text("model");
+  refuse_no_pooling(model, in);
   const bool truncate = in.flag("truncate", true);
   const int64_t dimensions = read_dimensions(model, in);
   if (in.error()) return fail(*in.error());

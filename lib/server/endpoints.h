@@ -18,7 +18,7 @@ struct ServerContext {
   std::string owner;            // of the request (owner_of), "" where there are no keys
   int64_t request_seconds = 0;  // limit of one answer; 0: none
   bool draining = false;
-  bool models_public = false;
+  bool show_slots = true;
 };
 
 using Endpoint = void (*)(const ServerContext& context, const HttpRequest& request,

@@ -1,8 +1,6 @@
 // POST /api/chat and /api/generate: Ollama's protocol. Streams are lines of JSON.
 #include <fmt/format.h>
 
-#include <random>
-
 #include "lib/server/answer_fields.h"
 #include "lib/server/chat_prompt_input.h"
 #include "lib/server/constraint_fields.h"
@@ -110,9 +108,10 @@ std::optional<ApiError> read_request(const ServedModel& model, const HttpRequest
   const Json empty = Json::object();
   const Json* options = in.object("options");
   FieldReader inner(options != nullptr ? *options : empty, "options.");
-  read_sampling(inner, std::random_device{}(), model.tokenizer->size(), out.fields.sampling);
+  read_sampling(inner, model.new_seed(), *model.tokenizer, out.fields.sampling);
   // -1: no limit, -2: until the context is full.
-  out.fields.max_tokens = std::max<int64_t>(-1, inner.whole("num_predict", -1, -2, 1 << 30));
+  out.fields.max_tokens =
+      std::max<int64_t>(-1, inner.whole("num_predict", model.max_tokens, -2, 1 << 30));
   out.fields.stop = inner.texts("stop", text::kMaxStopStrings);
   std::erase(out.fields.stop, "");
   if (inner.error()) in.fail("options", inner.error()->message);

@@ -30,6 +30,7 @@ void add_ollama_end(Json& json, const ServedModel& model, const ChoiceEnd& end) 
   json["prompt_eval_duration"] = nanos(r.prompt_seconds);
   json["eval_count"] = r.completion_tokens;
   json["eval_duration"] = nanos(r.decode_seconds);
+  json["id_slot"] = r.slot;
 }
 
 Json ollama_details(const ServedModel& model) {

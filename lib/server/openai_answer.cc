@@ -14,7 +14,8 @@ OpenAiAnswer::OpenAiAnswer(std::shared_ptr<ServedModel> model, HttpReplyPtr repl
       id_(new_id(id_prefix)),
       created_(std::time(nullptr)),
       choices_of_prompt_(static_cast<size_t>(fields.n)),
-      finish_reasons_(choices) {}
+      finish_reasons_(choices),
+      slots_(choices, -1) {}
 
 Json OpenAiAnswer::envelope(const char* object) const {
   Json json;
@@ -32,9 +33,10 @@ void OpenAiAnswer::add_usage(Json& json) const {
   json["timings"] = usage_.timings();
 }
 
-void OpenAiAnswer::chunk(Json entry) {
+void OpenAiAnswer::chunk(Json entry, const std::optional<runtime::RequestEnd>& so_far) {
   Json json = envelope(objects_.chunk);
   json["choices"].push_back(std::move(entry));
+  if (so_far) json["timings"] = timings_json(*so_far);
   if (include_usage_) json["usage"] = nullptr;
   reply().write(sse(json));
 }
@@ -45,6 +47,17 @@ void OpenAiAnswer::on_accepted() {
   begin_stream();
 }
 
+void OpenAiAnswer::on_progress(size_t choice, const runtime::PromptProgress& progress) {
+  // In the form of a chunk, so that clients that do not know it meet nothing new.
+  Json json = envelope(objects_.chunk);
+  Json entry = {{"index", choice}, {"finish_reason", nullptr}};
+  entry[objects_.whole == objects_.chunk ? "text" : "delta"] =
+      objects_.whole == objects_.chunk ? Json("") : Json::object();
+  json["choices"].push_back(std::move(entry));
+  json["prompt_progress"] = progress_json(progress);
+  reply().write(sse(json));
+}
+
 void OpenAiAnswer::on_choice_end(size_t choice, const ChoiceEnd& end) {
   usage_.add(choice / choices_of_prompt_, end);
   if (end.failed) {
@@ -52,6 +65,8 @@ void OpenAiAnswer::on_choice_end(size_t choice, const ChoiceEnd& end) {
     return;
   }
   finish_reasons_[choice] = end.finish_reason;
+  slots_[choice] = end.result.slot;
+  if (verbose_.is_null()) verbose_ = native_answer(choice, end);
   if (stream_) end_stream(choice);
 }
 
@@ -62,6 +77,7 @@ void OpenAiAnswer::on_all_ended() {
     } else if (include_usage_) {
       Json json = envelope(objects_.chunk);
       add_usage(json);
+      if (!verbose_.is_null()) json["__verbose"] = std::move(verbose_);
       reply().write(sse(json));
     }
     reply().write("data: [DONE]\n\n");
@@ -71,6 +87,7 @@ void OpenAiAnswer::on_all_ended() {
   Json json = envelope(objects_.whole);
   for (size_t i = 0; i < finish_reasons_.size(); ++i) json["choices"].push_back(whole_choice(i));
   add_usage(json);
+  if (!verbose_.is_null()) json["__verbose"] = std::move(verbose_);
   reply().send(200, "application/json", dump(json));
 }
 

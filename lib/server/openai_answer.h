@@ -31,16 +31,22 @@ class OpenAiAnswer : public AnswerJob {
   virtual void end_stream(size_t choice) = 0;    // the chunk with the finish reason
   virtual Json whole_choice(size_t choice) = 0;  // its entry, when nothing is streamed
 
+  // What llama.cpp's server tells on `verbose`: its own form of the answer of a choice.
+  virtual Json native_answer(size_t /*choice*/, const ChoiceEnd&) { return nullptr; }
+
   bool stream() const { return stream_; }
   const std::string& finish_reason(size_t choice) const { return finish_reasons_[choice]; }
-  // Writes a chunk with one entry in `choices`.
-  void chunk(Json entry);
+  // Writes a chunk with one entry in `choices`, with `so_far` as its timings.
+  void chunk(Json entry, const std::optional<runtime::RequestEnd>& so_far = {});
+  // The place in the batch that the choice had, once it has ended.
+  int slot(size_t choice) const { return slots_[choice]; }
 
  private:
   Json envelope(const char* object) const;
   void add_usage(Json& json) const;
 
   void on_accepted() final;
+  void on_progress(size_t choice, const runtime::PromptProgress& progress) final;
   void on_choice_end(size_t choice, const ChoiceEnd& end) final;
   void on_all_ended() final;
   void on_refused(const ApiError& error) final { send_error(reply(), error); }
@@ -51,6 +57,8 @@ class OpenAiAnswer : public AnswerJob {
   const int64_t created_;
   const size_t choices_of_prompt_;
   std::vector<std::string> finish_reasons_;
+  std::vector<int> slots_;
+  Json verbose_;
   Usage usage_;
   std::optional<ApiError> failed_;
 };

@@ -1,6 +1,7 @@
 // POST /v1/chat/completions.
 #include "lib/server/chat_prompt_input.h"
 #include "lib/server/endpoints.h"
+#include "lib/server/native_answer.h"
 #include "lib/server/openai_answer.h"
 #include "lib/server/resumed_slot.h"
 #include "lib/server/tool_choice.h"
@@ -18,11 +19,13 @@ Json tool_call_json(const text::ToolCall& call) {
 
 class ChatCompletion final : public OpenAiAnswer {
  public:
+  // `verbose`: what it is to tell of the request, in llama.cpp's own form.
   ChatCompletion(std::shared_ptr<ServedModel> model, HttpReplyPtr reply, const AnswerFields& fields,
-                 bool logprobs)
+                 bool logprobs, std::optional<NativeRequest> verbose)
       : OpenAiAnswer(std::move(model), std::move(reply), fields, "chatcmpl-",
                      {"chat.completion", "chat.completion.chunk"}, static_cast<size_t>(fields.n)),
         logprobs_(logprobs),
+        verbose_(std::move(verbose)),
         parts_(static_cast<size_t>(fields.n)) {}
 
  private:
@@ -31,6 +34,8 @@ class ChatCompletion final : public OpenAiAnswer {
     Json calls = Json::array();
     size_t begun_calls = 0;  // when they are streamed
     std::vector<PieceLogprob> logprobs;
+    std::vector<int32_t> tokens;                // for `verbose`
+    std::optional<runtime::RequestEnd> so_far;  // of the last piece
   };
 
   void delta_chunk(size_t choice, Json delta, const char* finish, const Json& logprobs) {
@@ -39,7 +44,8 @@ class ChatCompletion final : public OpenAiAnswer {
     entry["delta"] = std::move(delta);
     entry["logprobs"] = logprobs;
     entry["finish_reason"] = finish == nullptr ? Json() : Json(finish);
-    chunk(std::move(entry));
+    if (finish != nullptr) entry["id_slot"] = slot(choice);
+    chunk(std::move(entry), parts_[choice].so_far);
   }
 
   void begin_stream() override {
@@ -50,6 +56,8 @@ class ChatCompletion final : public OpenAiAnswer {
 
   void on_piece(size_t choice, Piece piece) override {
     Part& part = parts_[choice];
+    part.so_far = std::move(piece.so_far);
+    if (verbose_) part.tokens.insert(part.tokens.end(), piece.tokens.begin(), piece.tokens.end());
     for (const text::ToolCall& call : piece.calls) part.calls.push_back(tool_call_json(call));
     if (!stream()) {
       part.text += piece.text;
@@ -98,10 +106,20 @@ class ChatCompletion final : public OpenAiAnswer {
     entry["message"] = std::move(message);
     entry["logprobs"] = logprobs_ ? chat_logprobs(model(), part.logprobs) : Json();
     entry["finish_reason"] = finish_reason(choice);
+    entry["id_slot"] = slot(choice);
     return entry;
   }
 
+  Json native_answer(size_t choice, const ChoiceEnd& end) override {
+    if (!verbose_) return nullptr;
+    const Part& part = parts_[choice];
+    const std::string said = model().tokenizer->decode(part.tokens, true);
+    return native_end(model(), choice, *verbose_, said, part.tokens, end,
+                      said.find('\n') != std::string::npos);
+  }
+
   const bool logprobs_;
+  const std::optional<NativeRequest> verbose_;
   std::vector<Part> parts_;
 };
 
@@ -117,18 +135,22 @@ void refuse_old_functions(FieldReader& in) {
   }
 }
 
-}  // namespace
+struct ChatRequest {
+  AnswerFields fields;
+  bool logprobs = false, verbose = false;
+  std::vector<AnswerSpec> specs;
+};
 
-void post_chat_completions(const ServerContext& context, const HttpRequest& request,
-                           const HttpReplyPtr& reply) {
+// The whole request: its fields and an answer to be given for each choice.
+std::optional<ApiError> read_chat(const ServerContext& context, const Json& body,
+                                  ChatRequest& request) {
   const ServedModel& model = *context.model;
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
   FieldReader in(body);
-  AnswerFields fields = read_answer_fields(model, in);
-  const bool logprobs = in.flag("logprobs", false);
+  AnswerFields& fields = request.fields = read_answer_fields(model, in);
+  request.logprobs = in.flag("logprobs", false);
+  request.verbose = in.flag("verbose", model.verbose);
   const int64_t top = in.whole("top_logprobs", 0, 0, 20);
-  if (logprobs) fields.logprobs = static_cast<int>(top);
+  if (request.logprobs) fields.logprobs = static_cast<int>(top);
   const std::optional<int64_t> slot = read_resume_slot(model, in);
   const Json* messages = in.list("messages");
   if (messages == nullptr && !slot) in.fail("messages", "'messages' is missing");
@@ -137,43 +159,64 @@ void post_chat_completions(const ServerContext& context, const HttpRequest& requ
   if (const std::string effort = in.text("reasoning_effort"); !effort.empty()) {
     set_reasoning_effort(effort, input.extra);
   }
-  input.continue_last = in.flag("continue_final_message", true);
+  read_continuation(in, input);
   const Json* tools = in.list("tools");
   const Json* choice = in.get("tool_choice");
   refuse_old_functions(in);
-  if (in.error()) return send_error(*reply, *in.error());
+  if (in.error()) return in.error();
   runtime::SlotText resumed;
   if (slot) {
-    if (const auto error = read_resumed(context, body, "messages", *slot, in, fields, resumed)) {
-      return send_error(*reply, *error);
+    if (auto error = read_resumed(context, body, "messages", *slot, in, fields, resumed)) {
+      return error;
     }
-    if (const auto error = check_unfinished(model, *slot, resumed, fields)) {
-      return send_error(*reply, *error);
-    }
+    if (auto error = check_unfinished(model, *slot, resumed, fields)) return error;
     input.rendered = prompt_text(model, resumed);
     input.rendered_ids = resumed.tokens;
-  } else if (const auto error = read_messages(*messages, input.messages)) {
-    return send_error(*reply, *error);
+  } else if (auto error = read_messages(*messages, input.messages)) {
+    return error;
   }
   if (tools != nullptr) {
-    if (const auto error = read_tools(*tools, ToolForm::Nested, input.tools)) {
-      return send_error(*reply, *error);
-    }
+    if (auto error = read_tools(*tools, ToolForm::Nested, input.tools)) return error;
   }
-  if (const auto error =
+  if (auto error =
           apply_tool_choice(model, choice, ToolForm::Nested, input.tools, fields.constraint)) {
-    return send_error(*reply, *error);
+    return error;
   }
-  std::vector<AnswerSpec> specs;
-  if (const auto error = make_chat_specs(context, fields, std::move(input), specs)) {
-    return send_error(*reply, *error);
-  }
-  for (AnswerSpec& spec : specs) spec.stream_calls = fields.stream;
+  if (auto error = make_chat_specs(context, fields, std::move(input), request.specs)) return error;
+  for (AnswerSpec& spec : request.specs) spec.stream_calls = fields.stream;
   if (slot) {
-    go_on(resumed, specs[0]);
-    specs[0].tell_answered = true;
+    go_on(resumed, request.specs[0]);
+    request.specs[0].tell_answered = true;
   }
-  std::make_shared<ChatCompletion>(context.model, reply, fields, logprobs)->start(std::move(specs));
+  return std::nullopt;
+}
+
+}  // namespace
+
+void post_chat_completions(const ServerContext& context, const HttpRequest& request,
+                           const HttpReplyPtr& reply) {
+  Json body;
+  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
+  ChatRequest chat;
+  if (const auto error = read_chat(context, body, chat)) return send_error(*reply, *error);
+  const ServedModel& model = *context.model;
+  std::optional<NativeRequest> verbose;
+  if (chat.verbose) {
+    verbose = {model.tokenizer->decode(chat.specs[0].prompt, true),
+               generation_settings(model, chat.fields), true};
+  }
+  std::make_shared<ChatCompletion>(context.model, reply, chat.fields, chat.logprobs,
+                                   std::move(verbose))
+      ->start(std::move(chat.specs));
+}
+
+void post_chat_input_tokens(const ServerContext& context, const HttpRequest& request,
+                            const HttpReplyPtr& reply) {
+  Json body;
+  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
+  ChatRequest chat;
+  if (const auto error = read_chat(context, body, chat)) return send_error(*reply, *error);
+  send_input_tokens(*reply, chat.specs[0].prompt.size());
 }
 
 }  // namespace ktx::server

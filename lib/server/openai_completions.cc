@@ -56,10 +56,10 @@ class Completion final : public OpenAiAnswer {
   }
 
   static Json entry(size_t choice, const std::string& text, Json logprobs, Json finish) {
-    return {{"text", text},
-            {"index", choice},
-            {"logprobs", std::move(logprobs)},
-            {"finish_reason", std::move(finish)}};
+    return Json{{"text", text},
+                {"index", choice},
+                {"logprobs", std::move(logprobs)},
+                {"finish_reason", std::move(finish)}};
   }
 
   void begin_stream() override {
@@ -71,20 +71,25 @@ class Completion final : public OpenAiAnswer {
   void on_piece(size_t choice, Piece piece) override {
     Part& part = parts_[choice];
     if (stream()) {
-      return chunk(entry(choice, piece.text, logprobs_json(part, piece.logprobs), nullptr));
+      return chunk(entry(choice, piece.text, logprobs_json(part, piece.logprobs), nullptr),
+                   piece.so_far);
     }
     part.text += piece.text;
     std::move(piece.logprobs.begin(), piece.logprobs.end(), std::back_inserter(part.logprobs));
   }
 
   void end_stream(size_t choice) override {
-    chunk(entry(choice, "", nullptr, finish_reason(choice)));
+    Json last = entry(choice, "", nullptr, finish_reason(choice));
+    last["id_slot"] = slot(choice);
+    chunk(std::move(last));
   }
 
   Json whole_choice(size_t choice) override {
     Part& part = parts_[choice];
-    return entry(choice, echoes_[choice] + part.text, logprobs_json(part, part.logprobs),
-                 finish_reason(choice));
+    Json whole = entry(choice, echoes_[choice] + part.text, logprobs_json(part, part.logprobs),
+                       finish_reason(choice));
+    whole["id_slot"] = slot(choice);
+    return whole;
   }
 
   const std::vector<std::string> echoes_;

@@ -20,6 +20,11 @@ std::string sse(std::string_view name, const Json& event) {
   return fmt::format("event: {}\ndata: {}\n\n", name, dump(event));
 }
 
+void send_input_tokens(HttpReply& reply, size_t tokens) {
+  reply.send(200, "application/json",
+             dump(Json{{"object", "response.input_tokens"}, {"input_tokens", tokens}}));
+}
+
 void Usage::add(size_t prompt, const ChoiceEnd& choice) {
   const runtime::RequestEnd& end = choice.result;
   reasoning_ += choice.reasoning_tokens;
@@ -28,51 +33,67 @@ void Usage::add(size_t prompt, const ChoiceEnd& choice) {
   Prompt& of = prompts_[prompt];
   of.cached = of.tokens == 0 ? end.cached_tokens : std::min(of.cached, end.cached_tokens);
   of.tokens = end.prompt_tokens;
-  completion_ += end.completion_tokens;
-  prompt_seconds_ = std::max(prompt_seconds_, end.prompt_seconds);
-  decode_seconds_ = std::max(decode_seconds_, end.decode_seconds);
-  queue_seconds_ = std::max(queue_seconds_, end.queue_seconds);
-  if (cache_miss_.empty()) cache_miss_ = end.cache_miss;
-}
-
-Usage::Prompt Usage::prompts() const {
-  Prompt all;
-  for (const Prompt& prompt : prompts_) {
-    all.tokens += prompt.tokens;
-    all.cached += prompt.cached;
+  sum_.completion_tokens += end.completion_tokens;
+  sum_.drafted_tokens += end.drafted_tokens;
+  sum_.accepted_tokens += end.accepted_tokens;
+  sum_.prompt_seconds = std::max(sum_.prompt_seconds, end.prompt_seconds);
+  sum_.decode_seconds = std::max(sum_.decode_seconds, end.decode_seconds);
+  sum_.queue_seconds = std::max(sum_.queue_seconds, end.queue_seconds);
+  if (sum_.cache_miss.empty()) sum_.cache_miss = end.cache_miss;
+  sum_.prompt_tokens = sum_.cached_tokens = 0;
+  for (const Prompt& each : prompts_) {
+    sum_.prompt_tokens += each.tokens;
+    sum_.cached_tokens += each.cached;
   }
-  return all;
 }
 
 Json Usage::json() const {
-  const Prompt prompt = prompts();
   Json json;
-  json["prompt_tokens"] = prompt.tokens;
-  json["completion_tokens"] = completion_;
-  json["total_tokens"] = prompt.tokens + completion_;
-  json["prompt_tokens_details"]["cached_tokens"] = prompt.cached;
+  json["prompt_tokens"] = sum_.prompt_tokens;
+  json["completion_tokens"] = sum_.completion_tokens;
+  json["total_tokens"] = sum_.prompt_tokens + sum_.completion_tokens;
+  json["prompt_tokens_details"]["cached_tokens"] = sum_.cached_tokens;
   json["completion_tokens_details"]["reasoning_tokens"] = reasoning_;
   return json;
 }
 
 Json Usage::timings() const {
+  return timings_json(sum_);
+}
+
+Json timings_json(const runtime::RequestEnd& end) {
   const auto rate = [](int64_t tokens, double seconds) {
     return seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0;
   };
-  const Prompt prompt = prompts();
-  const int64_t computed = prompt.tokens - prompt.cached;
-  const int64_t steps = std::max<int64_t>(0, completion_ - 1);
+  const auto each = [](int64_t tokens, double seconds) {
+    return tokens > 0 ? seconds * 1000 / static_cast<double>(tokens) : 0.0;
+  };
+  const int64_t computed = end.prompt_tokens - end.cached_tokens;
+  const int64_t steps = std::max<int64_t>(0, end.completion_tokens - 1);
   Json json;
-  json["queue_ms"] = queue_seconds_ * 1000;
+  json["queue_ms"] = end.queue_seconds * 1000;
   json["prompt_n"] = computed;
-  json["prompt_ms"] = prompt_seconds_ * 1000;
-  json["prompt_per_second"] = rate(computed, prompt_seconds_);
-  json["predicted_n"] = completion_;
-  json["predicted_ms"] = decode_seconds_ * 1000;
-  json["predicted_per_second"] = rate(steps, decode_seconds_);
-  json["cache_n"] = prompt.cached;
-  json["cache_miss"] = cache_miss_;
+  json["prompt_ms"] = end.prompt_seconds * 1000;
+  json["prompt_per_token_ms"] = each(computed, end.prompt_seconds);
+  json["prompt_per_second"] = rate(computed, end.prompt_seconds);
+  json["predicted_n"] = end.completion_tokens;
+  json["predicted_ms"] = end.decode_seconds * 1000;
+  json["predicted_per_token_ms"] = each(steps, end.decode_seconds);
+  json["predicted_per_second"] = rate(steps, end.decode_seconds);
+  json["cache_n"] = end.cached_tokens;
+  json["cache_miss"] = end.cache_miss;
+  if (end.drafted_tokens > 0) {
+    json["draft_n"] = end.drafted_tokens;
+    json["draft_n_accepted"] = end.accepted_tokens;
+  }
   return json;
+}
+
+Json progress_json(const runtime::PromptProgress& progress) {
+  return {{"total", progress.tokens},
+          {"cache", progress.cached},
+          {"processed", progress.computed},
+          {"time_ms", progress.seconds * 1000}};
 }
 
 Json chat_logprobs(const ServedModel& model, const std::vector<PieceLogprob>& list) {

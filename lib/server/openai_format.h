@@ -18,23 +18,28 @@ std::string sse(const Json& event);
 // "event: NAME\ndata: {...}\n\n".
 std::string sse(std::string_view name, const Json& event);
 
+// OpenAI's answer to `.../input_tokens`.
+void send_input_tokens(HttpReply& reply, size_t tokens);
+
+// llama.cpp's `timings` of one answer, and why the cache did not hit.
+Json timings_json(const runtime::RequestEnd& end);
+// llama.cpp's `prompt_progress`.
+Json progress_json(const runtime::PromptProgress& progress);
+
 // Sums over the choices of a request; a prompt counts once.
 class Usage {
  public:
   void add(size_t prompt, const ChoiceEnd& choice);
   Json json() const;     // OpenAI's
-  Json timings() const;  // llama.cpp's `timings`, and why the cache did not hit
+  Json timings() const;  // timings_json()
 
  private:
   struct Prompt {
     int64_t tokens = 0, cached = 0;
   };
-  Prompt prompts() const;
-
   std::vector<Prompt> prompts_;
-  int64_t completion_ = 0, reasoning_ = 0;
-  double prompt_seconds_ = 0, decode_seconds_ = 0, queue_seconds_ = 0;
-  std::string cache_miss_;
+  int64_t reasoning_ = 0;
+  runtime::RequestEnd sum_;  // of the answers; the longest times
 };
 
 // {"content": [{"token", "logprob", "bytes", "top_logprobs"}]}.

@@ -1,17 +1,30 @@
 // GET endpoints about the server: models, properties, tokens.
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "lib/server/answer_fields.h"
 #include "lib/server/chat_prompt_input.h"
 #include "lib/server/endpoints.h"
+#include "lib/server/native_answer.h"
 #include "lib/server/openai_format.h"
 #include "lib/server/text_input.h"
+#include "lib/text/utf8.h"
 
 namespace ktx::server {
 namespace {
 
 void send(const HttpReplyPtr& reply, const Json& json) {
   reply->send(200, "application/json", dump(json));
+}
+
+// A text, or its bytes where they are a part of a character.
+std::string piece_json(const text::Tokenizer& tokenizer, int32_t id) {
+  const std::string_view piece = tokenizer.piece(id);
+  if (text::valid_utf8_prefix(piece) == piece.size()) return dump(std::string(piece));
+  Json bytes = Json::array();
+  for (const char byte : piece) bytes.push_back(static_cast<uint8_t>(byte));
+  return dump(bytes);
 }
 
 Json model_json(const ServedModel& model) {
@@ -21,6 +34,8 @@ Json model_json(const ServedModel& model) {
   json["object"] = "model";
   json["created"] = model.created;
   json["owned_by"] = "ktx";
+  json["aliases"] = model.aliases;
+  json["tags"] = Json::array();
   json["meta"] = {{"n_ctx", model.engine->ctx()}, {"n_ctx_train", facts.context_length},
                   {"n_vocab", facts.vocab_size},  {"n_embd", facts.hidden_size},
                   {"n_params", facts.parameters}, {"size", model.engine->memory().weight_bytes}};
@@ -30,7 +45,15 @@ Json model_json(const ServedModel& model) {
 }  // namespace
 
 void get_models(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
-  send(reply, {{"object", "list"}, {"data", Json::array({model_json(*context.model)})}});
+  const ServedModel& model = *context.model;
+  // llama.cpp's list beside OpenAI's.
+  const Json listed = {{"name", model.id},
+                       {"model", model.id},
+                       {"type", "model"},
+                       {"capabilities", Json::array({"completion"})}};
+  send(reply, {{"object", "list"},
+               {"data", Json::array({model_json(model)})},
+               {"models", Json::array({listed})}});
 }
 
 void get_model(const ServerContext& context, const HttpRequest& request,
@@ -49,19 +72,26 @@ void get_model(const ServerContext& context, const HttpRequest& request,
 
 void get_props(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
   const ServedModel& model = *context.model;
-  const runtime::SamplingOptions& sampling = model.sampling;
+  const plan::PlanChatTemplate& strings = model.engine->plan().chat_template;
+  AnswerFields fields;
+  fields.sampling = model.sampling;
+  fields.max_tokens = model.max_tokens;
+  Json params = generation_settings(model, fields);
+  // Another number for each request, unless --seed says one.
+  params["seed"] = model.seed ? Json(*model.seed) : Json(-1);
   Json json;
-  json["default_generation_settings"] = {
-      {"n_ctx", model.scheduler->capacity()},
-      {"params",
-       {{"temperature", decimal(sampling.temperature)},
-        {"top_k", sampling.top_k},
-        {"top_p", decimal(sampling.top_p)},
-        {"min_p", decimal(sampling.min_p)},
-        {"repeat_penalty", decimal(sampling.repetition_penalty)}}}};
+  json["default_generation_settings"] = {{"n_ctx", model.scheduler->capacity()},
+                                         {"params", std::move(params)}};
   json["total_slots"] = model.engine->max_batch();
   json["model_alias"] = model.id;
+  json["model_path"] = std::filesystem::path(model.path).filename().string();
+  json["modalities"] = {{"vision", false}, {"audio", false}};
   json["chat_template"] = model.chat_template ? model.chat_template->source() : "";
+  json["bos_token"] = strings.bos;
+  json["eos_token"] = strings.eos;
+  json["endpoint_slots"] = context.show_slots;
+  json["endpoint_metrics"] = true;
+  json["is_sleeping"] = false;
   json["tool_format"] = text::format_name(model.tool_format);
   json["reasoning"] = model.reasoning.has_value();
   json["build_info"] = "ktx " KTX_VERSION;
@@ -88,8 +118,7 @@ void post_tokenize(const ServerContext& context, const HttpRequest& request,
   for (size_t i = 0; i < ids.size(); ++i) {
     if (i > 0) answer += ',';
     if (pieces) {
-      answer += fmt::format(R"({{"id":{},"piece":{}}})", ids[i],
-                            dump(std::string(tokenizer.piece(ids[i]))));
+      answer += fmt::format(R"({{"id":{},"piece":{}}})", ids[i], piece_json(tokenizer, ids[i]));
     } else {
       answer += std::to_string(ids[i]);
     }
@@ -130,7 +159,8 @@ void post_apply_template(const ServerContext& context, const HttpRequest& reques
   const Json* tools = in.list("tools");
   ChatInput input;
   if (const Json* extra = in.object("chat_template_kwargs")) input.extra = *extra;
-  input.add_generation_prompt = in.flag("add_generation_prompt", true);
+  read_continuation(in, input);
+  apply_reasoning_default(*context.model, input);
   if (in.error()) return send_error(*reply, *in.error());
   if (const auto error = read_messages(*messages, input.messages))
     return send_error(*reply, *error);

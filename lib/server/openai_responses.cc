@@ -36,6 +36,7 @@ class ResponseAnswer final : public AnswerJob {
   void event(const char* type, Json json) {
     Json whole = {{"type", type}, {"sequence_number", sequence_++}};
     whole.update(json);
+    if (so_far_) whole["timings"] = timings_json(*so_far_);
     reply().write(sse(type, whole));
   }
 
@@ -97,7 +98,13 @@ class ResponseAnswer final : public AnswerJob {
     event("response.in_progress", {{"response", response("in_progress")}});
   }
 
+  void on_progress(size_t, const runtime::PromptProgress& progress) override {
+    event("response.in_progress",
+          {{"response", response("in_progress")}, {"prompt_progress", progress_json(progress)}});
+  }
+
   void on_piece(size_t, Piece piece) override {
+    so_far_ = std::move(piece.so_far);
     if (!piece.reasoning.empty()) {
       if (open_ != "reasoning") {
         open_item("reasoning", {{"type", "reasoning"},
@@ -169,6 +176,8 @@ class ResponseAnswer final : public AnswerJob {
     Json json = response(cut ? "incomplete" : "completed");
     if (cut) json["incomplete_details"] = {{"reason", "max_output_tokens"}};
     const runtime::RequestEnd& result = end_.result;
+    json["id_slot"] = result.slot;
+    so_far_ = result;  // the last event has the timings of the whole
     json["usage"] = {{"input_tokens", result.prompt_tokens},
                      {"input_tokens_details", {{"cached_tokens", result.cached_tokens}}},
                      {"output_tokens", result.completion_tokens},
@@ -188,6 +197,7 @@ class ResponseAnswer final : public AnswerJob {
   int64_t sequence_ = 0;
   std::string open_, text_, reasoning_;
   Json output_ = Json::array();
+  std::optional<runtime::RequestEnd> so_far_;
   ChoiceEnd end_;
 };
 
@@ -228,15 +238,17 @@ std::optional<ApiError> convert_input(const Json& input, Json& messages) {
   return std::nullopt;
 }
 
-}  // namespace
+struct ResponseRequest {
+  AnswerFields fields;
+  Json echoed;  // fields of the answer
+  std::vector<AnswerSpec> specs;
+};
 
-void post_responses(const ServerContext& context, const HttpRequest& request,
-                    const HttpReplyPtr& reply) {
+std::optional<ApiError> read_response(const ServerContext& context, const Json& body,
+                                      ResponseRequest& request) {
   const ServedModel& model = *context.model;
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
   FieldReader in(body);
-  AnswerFields fields = read_answer_fields(model, in);
+  AnswerFields& fields = request.fields = read_answer_fields(model, in);
   if (const auto limit = in.maybe_whole("max_output_tokens", 1, int64_t{1} << 40)) {
     fields.max_tokens = *limit;
   }
@@ -257,36 +269,56 @@ void post_responses(const ServerContext& context, const HttpRequest& request,
   }
   std::string effort;
   if (const Json* reasoning = in.object("reasoning")) effort = string_or(*reasoning, "effort", "");
-  if (in.error()) return send_error(*reply, *in.error());
+  if (in.error()) return in.error();
   Json messages = Json::array();
   if (!instructions.empty()) messages.push_back({{"role", "system"}, {"content", instructions}});
-  if (const auto error = convert_input(*given, messages)) return send_error(*reply, *error);
+  if (auto error = convert_input(*given, messages)) return error;
   ChatInput input;
   if (!effort.empty()) set_reasoning_effort(effort, input.extra);
-  if (const auto error = read_messages(messages, input.messages)) return send_error(*reply, *error);
+  if (auto error = read_messages(messages, input.messages)) return error;
   if (tools != nullptr) {
-    if (const auto error = read_tools(*tools, ToolForm::Flat, input.tools)) {
-      return send_error(*reply, *error);
+    if (auto error = read_tools(*tools, ToolForm::Flat, input.tools)) {
+      return error;
     }
   }
-  if (const auto error =
+  if (auto error =
           apply_tool_choice(model, choice, ToolForm::Flat, input.tools, fields.constraint)) {
-    return send_error(*reply, *error);
+    return error;
   }
-  std::vector<AnswerSpec> specs;
-  if (const auto error = make_chat_specs(context, fields, std::move(input), specs)) {
-    return send_error(*reply, *error);
+  if (auto error = make_chat_specs(context, fields, std::move(input), request.specs)) {
+    return error;
   }
-  Json echoed = {{"instructions", nullptr},
-                 {"metadata", Json::object()},
-                 {"temperature", decimal(fields.sampling.temperature)},
-                 {"top_p", decimal(fields.sampling.top_p)},
-                 {"tool_choice", choice == nullptr ? Json("auto") : *choice},
-                 {"tools", tools == nullptr ? Json::array() : *tools}};
+  Json& echoed = request.echoed = {{"instructions", nullptr},
+                                   {"metadata", Json::object()},
+                                   {"temperature", decimal(fields.sampling.temperature)},
+                                   {"top_p", decimal(fields.sampling.top_p)},
+                                   {"tool_choice", choice == nullptr ? Json("auto") : *choice},
+                                   {"tools", tools == nullptr ? Json::array() : *tools}};
   if (!instructions.empty()) echoed["instructions"] = instructions;
-  for (AnswerSpec& spec : specs) spec.stream_calls = fields.stream;
-  std::make_shared<ResponseAnswer>(context.model, reply, fields.stream, std::move(echoed))
-      ->start(std::move(specs));
+  for (AnswerSpec& spec : request.specs) spec.stream_calls = fields.stream;
+  return std::nullopt;
+}
+
+}  // namespace
+
+void post_responses(const ServerContext& context, const HttpRequest& request,
+                    const HttpReplyPtr& reply) {
+  Json body;
+  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
+  ResponseRequest response;
+  if (const auto error = read_response(context, body, response)) return send_error(*reply, *error);
+  std::make_shared<ResponseAnswer>(context.model, reply, response.fields.stream,
+                                   std::move(response.echoed))
+      ->start(std::move(response.specs));
+}
+
+void post_responses_input_tokens(const ServerContext& context, const HttpRequest& request,
+                                 const HttpReplyPtr& reply) {
+  Json body;
+  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
+  ResponseRequest response;
+  if (const auto error = read_response(context, body, response)) return send_error(*reply, *error);
+  send_input_tokens(*reply, response.specs[0].prompt.size());
 }
 
 }  // namespace ktx::server

@@ -26,7 +26,7 @@ std::optional<ApiError> read_resumed(const ServerContext& context, const Json& b
                     "resume_slot", ""};
   }
   fields.sampling = text.sampling;
-  read_sampling(in, 0, model.tokenizer->size(), fields.sampling);
+  read_sampling(in, 0, *model.tokenizer, fields.sampling);
   return in.error();
 }
 

@@ -46,6 +46,15 @@ std::string near_route(const std::string& path) {
   std::vector<std::string> known;
   for (const Route& route : kRoutes) known.emplace_back(route.path);
   std::erase_if(known, [](const std::string& name) { return name == "/" || name.back() == '*'; });
+  const auto near = [&](const std::string& guess) {
+    // /api/pull does not mean /api/ps.
+    std::vector<std::string> as_long = known;
+    std::erase_if(as_long, [&](const std::string& name) {
+      return name.size() > guess.size() + 1 || guess.size() > name.size() + 1;
+    });
+    return did_you_mean(guess, as_long);
+  };
+  if (const std::string misspelt = near(asked); !misspelt.empty()) return misspelt;
   const std::string* longest = nullptr;   // that the path ends with: a base URL ends in /v1 twice
   const std::string* shortest = nullptr;  // that ends with the path: a base URL lacks /v1
   for (const std::string& name : known) {
@@ -58,16 +67,7 @@ std::string near_route(const std::string& path) {
     }
   }
   const std::string* found = longest != nullptr ? longest : shortest;
-  if (found != nullptr) return fmt::format("; did you mean '{}'?", *found);
-  for (const std::string& guess : {asked, "/v1" + asked}) {
-    // /api/pull does not mean /api/ps.
-    std::vector<std::string> as_long = known;
-    std::erase_if(as_long, [&](const std::string& name) {
-      return name.size() > guess.size() + 1 || guess.size() > name.size() + 1;
-    });
-    if (const std::string near = did_you_mean(guess, as_long); !near.empty()) return near;
-  }
-  return "";
+  return found != nullptr ? fmt::format("; did you mean '{}'?", *found) : near("/v1" + asked);
 }
 
 }  // namespace ktx::server

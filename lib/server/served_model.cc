@@ -2,14 +2,25 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <random>
+
 #include "lib/text/tokenizer/tokenizer_data.h"
 
 namespace ktx::server {
 bool ServedModel::is_called(const std::string& name) const {
-  return name.empty() || name == id || name == id + ":latest" || name + ":latest" == id;
+  const auto is = [&](const std::string& own) {
+    return name == own || name == own + ":latest" || name + ":latest" == own;
+  };
+  return name.empty() || is(id) || std::any_of(aliases.begin(), aliases.end(), is);
 }
 
-Status complete_model(ServedModel& model, const std::string& plan_path) {
+uint64_t ServedModel::new_seed() const {
+  return seed ? *seed : std::random_device{}() * uint64_t{0x9E3779B97F4A7C15};
+}
+
+Status complete_model(ServedModel& model, const std::string& plan_path,
+                      const std::optional<std::string>& chat_template) {
   const plan::PlanView& plan = model.engine->plan();
   Result<text::TokenizerData> data = text::parse_tokenizer_data(plan.tokenizer);
   if (!data) return Error{fmt::format("{}: {}", plan_path, data.error().message)};
@@ -22,9 +33,11 @@ Status complete_model(ServedModel& model, const std::string& plan_path) {
   }
   model.tokenizer.emplace(tokenizer.take());
   model.grammars = std::make_unique<GrammarCache>(*model.tokenizer);
-  const std::string& source = plan.chat_template.source;
+  model.path = plan_path;
+  const std::string& source = chat_template ? *chat_template : plan.chat_template.source;
   if (source.empty()) return {};
   Result<text::ChatTemplate> parsed = text::ChatTemplate::parse(source);
+  if (!parsed && chat_template) return Error{"the chat template: " + parsed.error().message};
   // One that does not parse was a warning when the plan was compiled.
   if (!parsed) return {};
   model.chat_template.emplace(parsed.take());

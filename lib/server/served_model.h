@@ -28,11 +28,17 @@ struct ServedModel {
   std::optional<ReasoningTokens> reasoning_tokens;  // none: the tags are no tokens
   std::unique_ptr<GrammarCache> grammars;
   runtime::SamplingOptions sampling;                  // for what a request leaves open
+  std::optional<uint64_t> seed;                       // likewise; none: another for each
+  int64_t max_tokens = -1;                            // likewise; -1: until the model ends
+  std::optional<bool> reasons_first;                  // likewise; none: the template decides
   ReasoningLimit reasoning_limit;                     // likewise
   runtime::Pooling pooling = runtime::Pooling::Last;  // of embeddings
   std::string id;                                     // "qwen3moe-q4_k_m"
+  std::vector<std::string> aliases;                   // other names
+  std::string path;                                   // of the plan
   int64_t created = 0;                                // seconds since 1970
   double load_seconds = 0;
+  bool verbose = false;  // answers have `__verbose`
   // Last: it uses the engine.
   std::unique_ptr<runtime::BatchScheduler> scheduler;
 
@@ -43,10 +49,13 @@ struct ServedModel {
   const plan::PlanFacts& facts() const { return engine->plan().facts; }
   // "model", "model:latest" and "" are all this one.
   bool is_called(const std::string& name) const;
+  // Of a request without a seed.
+  uint64_t new_seed() const;
 };
 
-// Fills what follows from the plan: tokenizer, template, formats. Messages begin with
-// the plan's path.
-Status complete_model(ServedModel& model, const std::string& plan_path);
+// Fills what follows from the plan: tokenizer, template, formats. `chat_template`: instead of the
+// plan's. Messages begin with the plan's path.
+Status complete_model(ServedModel& model, const std::string& plan_path,
+                      const std::optional<std::string>& chat_template = {});
 
 }  // namespace ktx::server

@@ -68,6 +68,7 @@ ServerContext Server::context() {
   context.http_counts = [this] { return http_.counts(); };
   context.slot_dir = options_.slot_dir;
   context.request_seconds = options_.request_seconds;
+  context.show_slots = options_.show_slots;
   return context;
 }
 
@@ -117,11 +118,12 @@ bool Server::admit(const HttpRequest& request, const HttpReplyPtr& reply) {
   const RouteMatch match = find_route(request);
   const bool open = match.route != nullptr && match.route->open;
   const bool preflight = request.method == "OPTIONS";
-  if (const auto error = check_access(options_.access, request, open || preflight)) {
-    return fail(*error);
-  }
+  const auto error = check_access(options_.access, request, open || preflight);
+  // A page that may not call learns so from the headers that its preflight lacks.
+  const bool refused = error && !(preflight && error->code == "wrong_origin");
+  if (refused) return fail(*error);
   if (preflight) {
-    reply->send(204, "", "");
+    reply->send(200, "", "");
     return false;
   }
   if (match.route == nullptr) {

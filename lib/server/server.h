@@ -29,6 +29,7 @@ struct ServerOptions {
   std::string slot_dir;
   int64_t request_seconds = 0;
   bool web_ui = true;
+  bool show_slots = true;  // GET /slots
   std::string access_log;  // a file, "-" for stderr, "" for none
 };
 

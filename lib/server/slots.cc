@@ -81,7 +81,7 @@ std::optional<ApiError> read_note(const ServedModel& model, const std::string& n
   text.answered = in.whole("answered", 0, 0, static_cast<int64_t>(text.tokens.size()));
   if (const Json* sampling = in.object("sampling")) {
     FieldReader fields(*sampling, "sampling.");
-    read_sampling(fields, 0, model.tokenizer->size(), text.sampling);
+    read_sampling(fields, 0, *model.tokenizer, text.sampling);
     if (fields.error()) return fields.error();
   }
   return in.error();
@@ -94,17 +94,27 @@ void send(const HttpReplyPtr& reply, const Json& json) {
 }  // namespace
 
 void get_slots(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
+  if (!context.show_slots) {
+    return send_error(*reply, {501, "this server does not show its slots (--slots off)", "", ""});
+  }
   Json list = Json::array();
   for (const runtime::SlotState& slot : context.model->scheduler->slots(context.owner)) {
-    list.push_back({{"id", slot.id},
-                    {"is_processing", slot.busy},
-                    {"state", !slot.busy       ? "idle"
-                              : slot.in_prompt ? "prompt"
-                                               : "generation"},
-                    {"id_task", slot.request},
-                    {"n_ctx", context.model->engine->ctx()},
-                    {"n_tokens", slot.tokens},
-                    {"n_computed", slot.computed}});
+    Json json = {{"id", slot.id},
+                 {"is_processing", slot.busy},
+                 {"state", !slot.busy       ? "idle"
+                           : slot.in_prompt ? "prompt"
+                                            : "generation"},
+                 {"id_task", slot.request},
+                 {"n_ctx", context.model->scheduler->capacity()},
+                 {"speculative", context.model->scheduler->lookup_tokens() > 0},
+                 {"n_tokens", slot.tokens},
+                 {"n_computed", slot.computed}};
+    const runtime::SlotText text = context.model->scheduler->slot_text(slot.id, context.owner);
+    if (!text.tokens.empty()) {
+      json["params"] = sampling_json(text.sampling);
+      json["next_token"] = {{"n_decoded", text.answered}};
+    }
+    list.push_back(std::move(json));
   }
   send(reply, list);
 }

@@ -8,9 +8,51 @@
 namespace ktx::server {
 namespace {
 
+ApiError wrong_form(const std::string& name) {
+  return {
+      400,
+      fmt::format("'{}' must be a string, a list of strings, a list of token ids and texts, or a "
+                  "list of such lists",
+                  name),
+      name, ""};
+}
+
+std::optional<ApiError> read_text(const std::string& given, const std::string& name,
+                                  const ServedModel& model, TextInput& text) {
+  if (auto error = check_size(model, name, given)) return error;
+  text = {model.tokenizer->encode_prompt(given), given};
+  return std::nullopt;
+}
+
+// llama.cpp's {"prompt_string": "...", "multimodal_data": [...]}.
+std::optional<ApiError> read_parts(const Json& object, const std::string& name,
+                                   const ServedModel& model, TextInput& text) {
+  const auto string = object.find("prompt_string");
+  if (string == object.end() || !string->is_string()) return wrong_form(name);
+  const auto data = object.find("multimodal_data");
+  if (data != object.end() && !data->is_null() && *data != Json::array()) {
+    return ApiError{400,
+                    fmt::format("'{}' has images or sound ('multimodal_data'); this model reads "
+                                "text only",
+                                name),
+                    name, ""};
+  }
+  return read_text(string->get_ref<const std::string&>(), name, model, text);
+}
+
+// One text of token ids and texts; the first of these begins as a prompt does.
 std::optional<ApiError> read_ids(const Json& list, const std::string& name,
                                  const ServedModel& model, TextInput& text) {
   for (const Json& item : list) {
+    if (item.is_string()) {
+      const std::string& part = item.get_ref<const std::string&>();
+      if (auto error = check_size(model, name, part)) return error;
+      const std::vector<int32_t> ids = text.ids.empty()
+                                           ? model.tokenizer->encode_prompt(part)
+                                           : model.tokenizer->encode(part, {.parse_special = true});
+      text.ids.insert(text.ids.end(), ids.begin(), ids.end());
+      continue;
+    }
     const bool whole = item.is_number_integer();
     const int64_t id = whole && !(item.is_number_unsigned() && item.get<uint64_t>() > INT32_MAX)
                            ? item.get<int64_t>()
@@ -43,23 +85,20 @@ std::optional<ApiError> check_size(const ServedModel& model, const std::string& 
 
 std::optional<ApiError> read_texts(const Json* value, const std::string& name, size_t most,
                                    const ServedModel& model, std::vector<TextInput>& texts) {
-  const ApiError wrong{400,
-                       fmt::format("'{}' must be a string, a list of strings, a list of token "
-                                   "ids, or a list of such lists",
-                                   name),
-                       name, ""};
   if (value == nullptr) return ApiError{400, fmt::format("'{}' is missing", name), name, ""};
-  const auto from_text = [&](const Json& item) -> std::optional<ApiError> {
-    const std::string& text = item.get_ref<const std::string&>();
-    if (auto error = check_size(model, name, text)) return error;
-    texts.push_back({model.tokenizer->encode_prompt(text), text});
-    return std::nullopt;
+  const auto read_one = [&](const Json& item) -> std::optional<ApiError> {
+    TextInput& text = texts.emplace_back();
+    if (item.is_string()) return read_text(item.get_ref<const std::string&>(), name, model, text);
+    if (item.is_object()) return read_parts(item, name, model, text);
+    if (item.is_array()) return read_ids(item, name, model, text);
+    return wrong_form(name);
   };
-  if (value->is_string()) return from_text(*value);
-  if (!value->is_array() || value->empty()) return wrong;
-  if ((*value)[0].is_number()) {
-    texts.emplace_back();
-    return read_ids(*value, name, model, texts.back());
+  if (value->is_string() || value->is_object()) return read_one(*value);
+  if (!value->is_array() || value->empty()) return wrong_form(name);
+  // Numbers are token ids: then the whole list is one text.
+  if (std::any_of(value->begin(), value->end(),
+                  [](const Json& item) { return item.is_number(); })) {
+    return read_one(*value);
   }
   if (value->size() > most) {
     return ApiError{
@@ -67,14 +106,7 @@ std::optional<ApiError> read_texts(const Json* value, const std::string& name, s
         name, ""};
   }
   for (const Json& item : *value) {
-    if (item.is_string()) {
-      if (auto error = from_text(item)) return error;
-    } else if (item.is_array()) {
-      texts.emplace_back();
-      if (auto error = read_ids(item, name, model, texts.back())) return error;
-    } else {
-      return wrong;
-    }
+    if (auto error = read_one(item)) return error;
   }
   return std::nullopt;
 }

@@ -1,5 +1,6 @@
 // OpenAI's `prompt` and `input`: a string, a list of strings, token ids, or a list of lists of
-// token ids.
+// token ids. With llama.cpp texts may stand between token ids, and an object with
+// `prompt_string` for a text.
 #pragma once
 
 #include <cstdint>

@@ -201,6 +201,7 @@ std::optional<ApiError> make_chat_specs(const ServerContext& context, const Answ
                                         ChatInput input, std::vector<AnswerSpec>& specs) {
   const ServedModel& model = *context.model;
   const Constraint& constraint = fields.constraint;
+  apply_reasoning_default(model, input);
   if (constraint.kind != Constraint::Kind::None && !input.extra.contains("enable_thinking")) {
     input.extra["enable_thinking"] = false;
   }

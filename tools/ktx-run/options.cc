@@ -47,10 +47,11 @@ void check_generate(Options& options, const ParsedLine& line, Mistakes& mistakes
   if (given("logprobs") && !options.json) mistakes.emplace_back("--logprobs goes with --json");
 }
 
-// "*", "null" (pages of files), or what a browser sends as a page's origin: no path, no end "/".
+// "*", "null" (pages of files), "localhost", or what a browser sends as a page's origin: no path,
+// no end "/".
 bool is_origin(std::string_view text) {
   const size_t scheme = text.find("://");
-  return text == "*" || text == "null" ||
+  return text == "*" || text == "null" || text == "localhost" ||
          (scheme != text.npos && scheme > 0 && scheme + 3 < text.size() &&
           text.find_first_of("/ ,", scheme + 3) == text.npos);
 }
@@ -58,14 +59,19 @@ bool is_origin(std::string_view text) {
 void check_serve(const ServeFlags& serve, Mistakes& mistakes) {
   for (const std::string& origin : serve.cors) {
     if (!is_origin(origin)) {
-      mistakes.push_back(fmt::format("--cors takes https://site, without a path, or *, not '{}'",
-                                     printable(origin)));
+      mistakes.push_back(
+          fmt::format("--cors takes https://site, without a path, localhost or *, "
+                      "not '{}'",
+                      printable(origin)));
     }
   }
   for (const std::string& key : serve.api_keys) {
     if (key.empty()) {
       mistakes.emplace_back("--api-key (KTX_API_KEY) is empty, and everyone could call the server");
     }
+  }
+  if (serve.chat_template && serve.chat_template_file) {
+    mistakes.emplace_back("give one of --chat-template and --chat-template-file");
   }
   if (serve.tls_cert.empty() != serve.tls_key.empty()) {
     mistakes.emplace_back("--tls-cert and --tls-key belong together");

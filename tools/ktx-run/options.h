@@ -48,9 +48,12 @@ struct ServeFlags {
   std::string host = "127.0.0.1";
   int64_t port = 8080;
   std::string name;  // "": the plan's file name
+  std::vector<std::string> aliases;
   int64_t max_queue = 256;
   int64_t lookup = 0;
-  bool mean_pooling = false;    // of embeddings; else the last token
+  std::string pooling = "last";                                  // of embeddings
+  std::optional<std::string> chat_template, chat_template_file;  // instead of the plan's
+  std::string reasoning = "auto";
   int64_t request_seconds = 0;  // 0: no limit
   int64_t drain_seconds = 30;
   std::vector<std::string> api_keys;
@@ -64,6 +67,8 @@ struct ServeFlags {
   std::string access_log;
   std::string profile;
   bool web_ui = true;
+  bool show_slots = true;
+  bool verbose = false;
 };
 
 struct Options {

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "lib/server/server.h"
+#include "lib/support/line_note.h"
 #include "lib/support/mapped_file.h"
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
@@ -59,6 +60,7 @@ Result<server::ServerOptions> server_options(const ServeFlags& flags) {
   options.request_seconds = flags.request_seconds;
   options.access_log = flags.access_log;
   options.web_ui = flags.web_ui;
+  options.show_slots = flags.show_slots;
   options.slot_dir = flags.slot_dir;
   std::error_code error;
   if (!flags.slot_dir.empty() && !std::filesystem::is_directory(flags.slot_dir, error)) {
@@ -76,7 +78,7 @@ Result<std::shared_ptr<server::ServedModel>> load(const Options& options,
   // The mean of a text needs a row of logits for each of its tokens: some at a time.
   constexpr int64_t kMeanRows = 16;
   engine.sequence_logits =
-      std::max(options.serve.lookup + 1, options.serve.mean_pooling ? kMeanRows : 1);
+      std::max(options.serve.lookup + 1, options.serve.pooling == "last" ? 1 : kMeanRows);
   if (engine.max_batch) {
     model->engine = KTX_TRY(runtime::Engine::open(options.plan, engine));
   } else {
@@ -92,9 +94,19 @@ Result<std::shared_ptr<server::ServedModel>> load(const Options& options,
     }
     if (!model->engine) return Error{why};
   }
-  KTX_TRY(server::complete_model(*model, options.plan));
-  if (options.serve.mean_pooling) model->pooling = runtime::Pooling::Mean;
+  std::optional<std::string> chat_template = options.serve.chat_template;
+  if (options.serve.chat_template_file) {
+    chat_template = KTX_TRY(read_text_file(*options.serve.chat_template_file));
+  }
+  KTX_TRY(server::complete_model(*model, options.plan, chat_template));
+  if (options.serve.pooling == "mean") model->pooling = runtime::Pooling::Mean;
+  if (options.serve.pooling == "none") model->pooling = runtime::Pooling::None;
+  if (options.serve.reasoning != "auto") model->reasons_first = options.serve.reasoning == "on";
   model->sampling = sampling_options(options.sampling);
+  model->seed = options.sampling.seed;
+  model->max_tokens = options.max_tokens;
+  model->verbose = options.serve.verbose;
+  model->aliases = options.serve.aliases;
   model->reasoning_limit = {options.reasoning.budget, options.reasoning.message};
   if (options.reasoning.budget >= 0 && model->reasons() && !model->speaks_harmony() &&
       !model->reasoning_tokens) {

@@ -8,8 +8,6 @@
 // the file.
 #pragma once
 
-#include <string_view>
-
 #include "lib/support/result.h"
 #include "tools/command_line.h"
 
@@ -18,9 +16,5 @@ namespace ktx::tools {
 // Adds what file and environment give and the command line does not. Fails on a file that
 // cannot be read and on names that are no option.
 Status add_serve_settings(ParsedLine& line);
-
-// A line without blanks around it and without its note, which begins with '#' at the start or
-// behind a blank, outside of double quotes.
-std::string_view without_note(std::string_view line);
 
 }  // namespace ktx::tools

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "lib/runtime/sampling/dry_penalty.h"
+
 namespace ktx::runtime {
 namespace {
 
@@ -102,22 +104,50 @@ Result<Sampler> Sampler::create(SamplingOptions options, int64_t vocab_size) {
     return Error{fmt::format("penalty window is {}, expected -1 (all tokens) or more",
                              options.penalty_window)};
   }
+  KTX_TRY(check("top-n-sigma", options.top_n_sigma, 0, kHuge));
+  KTX_TRY(check("typical-p", options.typical_p, 0, 1));
+  KTX_TRY(check("XTC probability", options.xtc_probability, 0, 1));
+  KTX_TRY(check("XTC threshold", options.xtc_threshold, 0, 1));
+  KTX_TRY(check("range of the dynamic temperature", options.dynamic_range, 0, kHuge));
+  KTX_TRY(check("exponent of the dynamic temperature", options.dynamic_exponent, 0, kHuge));
+  KTX_TRY(check("mirostat tau", options.mirostat_tau, 0, kHuge));
+  KTX_TRY(check("mirostat eta", options.mirostat_eta, 0, 1));
+  KTX_TRY(check("DRY multiplier", options.dry.multiplier, 0, kHuge));
+  KTX_TRY(check("DRY base", options.dry.base, 1, kHuge));
+  if (options.dry.allowed_length < 1) {
+    return Error{
+        fmt::format("DRY allowed length is {}, expected 1 or more", options.dry.allowed_length)};
+  }
   for (const auto& [id, bias] : options.logit_bias) {
     if (id < 0 || id >= vocab_size) {
       return Error{
           fmt::format("logit bias names token {}, but the vocabulary has {}", id, vocab_size)};
     }
+    if (bias == -std::numeric_limits<float>::infinity()) continue;
     KTX_TRY(check("logit bias", bias, -kHuge, kHuge));
   }
   return Sampler(std::move(options), vocab_size);
 }
 
 Sampler::Sampler(SamplingOptions options, int64_t vocab_size)
-    : options_(std::move(options)), random_(options_.seed), seen_(vocab_size, 0) {}
+    : options_(std::move(options)),
+      random_(options_.seed),
+      seen_(vocab_size, 0),
+      mirostat_bound_(2.0 * options_.mirostat_tau) {}
+
+void Sampler::set_state(const SamplerState& state) {
+  random_.set_state(state.random);
+  const bool sound = std::isfinite(state.mirostat_bound) && state.mirostat_bound != 0;
+  mirostat_bound_ = sound ? state.mirostat_bound : 2.0 * options_.mirostat_tau;
+}
 
 bool Sampler::penalties() const {
   return options_.repetition_penalty != 1 || options_.presence_penalty != 0 ||
          options_.frequency_penalty != 0;
+}
+
+bool Sampler::changes_logits() const {
+  return penalties() || options_.dry.multiplier != 0 || !options_.logit_bias.empty();
 }
 
 void Sampler::apply_penalties(std::span<const int32_t> history) {
@@ -141,23 +171,12 @@ void Sampler::apply_penalties(std::span<const int32_t> history) {
   }
 }
 
-bool Sampler::better(const Candidate& a, const Candidate& b) {
-  return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-}
-
-// Puts the `count` best candidates first, in order.
-void Sampler::keep_top(size_t count) {
-  if (count < candidates_.size()) {
-    std::nth_element(candidates_.begin(), candidates_.begin() + count, candidates_.end(), better);
-  }
-  std::sort(candidates_.begin(), candidates_.begin() + std::min(count, candidates_.size()), better);
-}
-
 // The allowed tokens, or the top_k best of them: one pass with a heap of k, because
 // a vocabulary has 150,000 entries and sorting them would take longer than a layer.
 void Sampler::collect() {
   candidates_.clear();
-  const size_t top_k = options_.top_k;
+  // Mirostat has a bound of its own.
+  const size_t top_k = options_.mirostat ? 0 : options_.top_k;
   const size_t limit = top_k > 0 && top_k < logits_.size() ? top_k : logits_.size() + 1;
   const float forbidden = -std::numeric_limits<float>::infinity();
   for (size_t id = 0; id < logits_.size(); ++id) {
@@ -181,55 +200,64 @@ void Sampler::collect() {
     }
   }
   // In order of number or of rank, so that a draw does not depend on the heap.
-  if (limit < logits_.size()) keep_top(candidates_.size());
+  if (limit < logits_.size()) put_best_first(candidates_, candidates_.size());
 }
 
 int32_t Sampler::draw() {
-  const double best = std::min_element(candidates_.begin(), candidates_.end(), better)->logit;
-  const auto share = [&](const Candidate& candidate, double temperature) {
-    return std::exp((candidate.logit - best) / temperature);
-  };
-
-  if (options_.top_p < 1) {
-    double total = 0;
-    for (const Candidate& candidate : candidates_) total += share(candidate, 1);
-    // Few tokens usually hold most of the probability: sort only as many as needed.
-    for (size_t sorted = std::min<size_t>(64, candidates_.size());;) {
-      keep_top(sorted);
-      double sum = 0;
-      size_t kept = 0;
-      while (kept < sorted && (kept == 0 || sum < options_.top_p * total)) {
-        sum += share(candidates_[kept++], 1);
-      }
-      if (kept < sorted || sorted == candidates_.size() || sum >= options_.top_p * total) {
-        candidates_.resize(kept);
-        break;
-      }
-      sorted = std::min(sorted * 8, candidates_.size());
+  float temperature = options_.temperature;
+  if (options_.mirostat) {
+    keep_unsurprising(candidates_, temperature, mirostat_bound_);
+  } else {
+    if (options_.typical_p < 1) keep_typical(candidates_, options_.typical_p);
+    if (options_.top_p < 1) keep_top_p(candidates_, options_.top_p);
+    if (options_.min_p > 0) keep_min_p(candidates_, options_.min_p);
+    if (options_.xtc_probability > 0 && random_.uniform() < options_.xtc_probability) {
+      exclude_top_choices(candidates_, options_.xtc_threshold);
+    }
+    if (options_.dynamic_range > 0) {
+      temperature = dynamic_temperature(candidates_, temperature, options_.dynamic_range,
+                                        options_.dynamic_exponent);
     }
   }
-  if (options_.min_p > 0) {
-    std::erase_if(candidates_,
-                  [&](const Candidate& candidate) { return share(candidate, 1) < options_.min_p; });
-  }
-
-  weights_.clear();
-  double total = 0;
-  for (const Candidate& candidate : candidates_) {
-    weights_.push_back(share(candidate, options_.temperature));
-    total += weights_.back();
-  }
+  const double total = weigh(candidates_, temperature, weights_);
   double left = random_.uniform() * total;
   size_t chosen = 0;
   while (chosen + 1 < weights_.size() && left >= weights_[chosen]) left -= weights_[chosen++];
+  if (options_.mirostat) {
+    const double surprise = -std::log2(weights_[chosen] / total);
+    mirostat_bound_ -= options_.mirostat_eta * (surprise - options_.mirostat_tau);
+  }
   return candidates_[chosen].id;
+}
+
+// Nothing was drawn: this one had all of the probability.
+void Sampler::decide(int32_t id) {
+  candidates_.assign(1, {id, 0});
+  weights_.assign(1, 1);
+}
+
+Logprobs Sampler::drawn_from(int32_t chosen, int count) const {
+  double total = 0;
+  for (const double weight : weights_) total += weight;
+  Logprobs result;
+  result.logprob = -std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    const double logprob = std::log(weights_[i] / total);
+    if (candidates_[i].id == chosen) result.logprob = logprob;
+    if (weights_[i] > 0) result.top.push_back({candidates_[i].id, logprob});
+  }
+  std::stable_sort(result.top.begin(), result.top.end(),
+                   [](const auto& a, const auto& b) { return a.logprob > b.logprob; });
+  result.top.resize(std::min<size_t>(result.top.size(), std::max(count, 0)));
+  return result;
 }
 
 Result<int32_t> Sampler::sample(std::span<const float> logits, std::span<const int32_t> history,
                                 const std::optional<TokenBits>& allowed) {
-  const bool as_they_are = options_.logit_bias.empty() && !penalties();
-  if (options_.temperature == 0 && as_they_are) {
-    return allowed ? best_token(logits, *allowed) : best_token(logits);
+  if (options_.temperature == 0 && !changes_logits()) {
+    const int32_t id = KTX_TRY(allowed ? best_token(logits, *allowed) : best_token(logits));
+    decide(id);
+    return id;
   }
   logits_.assign(logits.begin(), logits.end());
   for (const auto& [id, bias] : options_.logit_bias) {
@@ -240,15 +268,27 @@ Result<int32_t> Sampler::sample(std::span<const float> logits, std::span<const i
     forbid_others(*allowed, logits_);
   }
   apply_penalties(history);
-  if (options_.temperature == 0) return best_token(logits_);
+  apply_dry_penalty(options_.dry, history, logits_);
+  if (options_.temperature == 0) {
+    const int32_t id = KTX_TRY(best_token(logits_));
+    decide(id);
+    return id;
+  }
   KTX_TRY(checked_max(logits_));
+  if (options_.top_n_sigma > 0 && !options_.mirostat) {
+    const float bound = sigma_bound(logits_, options_.top_n_sigma);
+    for (float& logit : logits_) {
+      if (logit < bound) logit = -std::numeric_limits<float>::infinity();
+    }
+  }
   collect();
   return draw();
 }
 
 int32_t Sampler::best_needed() const {
-  if (penalties() || !options_.logit_bias.empty()) return -1;
+  if (changes_logits()) return -1;
   if (options_.temperature == 0) return 1;
+  if (options_.mirostat || options_.top_n_sigma > 0) return -1;
   const bool few = options_.top_k > 0 && options_.top_k <= kMostBestLogits &&
                    static_cast<size_t>(options_.top_k) < seen_.size();
   return few ? options_.top_k : -1;
@@ -256,7 +296,10 @@ int32_t Sampler::best_needed() const {
 
 Result<int32_t> Sampler::sample(const BestLogits& best) {
   const int32_t likeliest = KTX_TRY(best_token(best));
-  if (options_.temperature == 0) return likeliest;
+  if (options_.temperature == 0) {
+    decide(likeliest);
+    return likeliest;
+  }
   candidates_.clear();
   for (const TokenLogit& token : best.best) {
     if (candidates_.size() == static_cast<size_t>(options_.top_k)) break;

@@ -103,11 +103,27 @@ void BatchScheduler::end_where(
   std::erase_if(waiting_, [](const auto& waiting) { return waiting->ended; });
 }
 
+// The free place that the request asks for, or of the free ones that whose text was used longest
+// ago; null: it has to wait for it.
+SlotState* BatchScheduler::free_place(const Running& next) {
+  SlotState* place = nullptr;
+  for (SlotState& slot : slots_) {
+    if (slot.busy || (next.request.slot >= 0 && slot.id != next.request.slot)) continue;
+    if (place == nullptr || slot.request < place->request) place = &slot;
+  }
+  return place;
+}
+
 // Gives places to those that wait, in order, as long as all of a text fits beside
-// what the others are going to need for theirs.
+// what the others are going to need for theirs. Those that wait for one place hold up nobody.
 void BatchScheduler::admit() {
-  while (!waiting_.empty() && running_.size() < slots_.size()) {
-    Running& next = *waiting_.front();
+  for (size_t at = 0; at < waiting_.size() && running_.size() < slots_.size();) {
+    Running& next = *waiting_[at];
+    SlotState* place = free_place(next);
+    if (place == nullptr) {
+      ++at;
+      continue;
+    }
     int64_t promised = 0;
     for (const auto& running : running_) {
       promised += blocks_for(static_cast<int64_t>(running->tokens.size()) + 1) -
@@ -135,19 +151,22 @@ void BatchScheduler::admit() {
     next.pooled_rows = 0;
     if (next.request.reuse_cache) next.blocks = block_names(next.tokens, next.owner());
     next.kept_blocks = next.sequence->length() / kBlock;
-    // Of the free places the one whose text was used longest ago.
-    SlotState* place = nullptr;
-    for (SlotState& slot : slots_) {
-      if (!slot.busy && (place == nullptr || slot.request < place->request)) place = &slot;
-    }
     place->busy = true;
     place->request = next.id;
     next.result.slot = place->id;
-    running_.push_back(std::move(waiting_.front()));
-    waiting_.pop_front();
-    const std::lock_guard lock(mutex_);
-    --waiting_count_;
+    running_.push_back(std::move(waiting_[at]));
+    waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(at));
+    {
+      const std::lock_guard lock(mutex_);
+      --waiting_count_;
+    }
+    try {
+      if (next.in_prompt()) next.tell_progress();
+    } catch (...) {
+      end(next, EndReason::Failed, exception_text());
+    }
   }
+  std::erase_if(running_, [](const auto& running) { return running->ended; });
 }
 
 // The youngest request gives back its blocks and waits as the first in the queue.
@@ -180,10 +199,7 @@ void BatchScheduler::end(Running& running, EndReason reason, std::string error) 
   result.reason = reason;
   result.error = std::move(error);
   const bool had_place = running.sequence.has_value();
-  if (result.completion_tokens > 0) {
-    result.prompt_seconds = seconds(running.first_token - running.submitted) - result.queue_seconds;
-    result.decode_seconds = seconds(running.last_token - running.first_token);
-  }
+  running.take_times();
   if (had_place) {
     // The last token of an answer is never in the cache; a wrong guess may be in its place.
     const auto total = static_cast<int64_t>(running.tokens.size());

@@ -51,17 +51,18 @@ void BatchScheduler::stop() {
 }
 
 RequestId BatchScheduler::submit(GenerationRequest request, Refused* refused) {
-  const auto refuse = [&](Refusal why, std::string message) -> RequestId {
-    if (refused != nullptr) *refused = {why, std::move(message)};
+  const auto refuse = [&](Refusal why, std::string message, int64_t tokens = 0) -> RequestId {
+    if (refused != nullptr) *refused = {why, std::move(message), tokens, capacity_};
     return 0;
   };
   const auto count = static_cast<int64_t>(request.prompt.size());
   if (count == 0) return refuse(Refusal::Invalid, "the prompt has no tokens");
   if (count >= capacity_) {
     return refuse(Refusal::TooLong,
-                  fmt::format("the prompt has {} tokens; with an answer at most {} fit the "
-                              "context",
-                              count, capacity_));
+                  fmt::format("the prompt has {} tokens, which exceeds the available context size "
+                              "of {} with an answer",
+                              count, capacity_),
+                  count);
   }
   for (int32_t id : request.prompt) {
     if (id >= 0 && id < engine_.vocab_size()) continue;
@@ -70,7 +71,11 @@ RequestId BatchScheduler::submit(GenerationRequest request, Refused* refused) {
   }
   Result<Sampler> sampler = Sampler::create(request.sampling, engine_.vocab_size());
   if (!sampler) return refuse(Refusal::Invalid, sampler.error().message);
-  if (request.embed && *request.embed == Pooling::Mean) request.reuse_cache = false;
+  if (request.slot >= engine_.max_batch()) {
+    return refuse(Refusal::Invalid, fmt::format("slot {} does not exist; there are 0 to {}",
+                                                request.slot, engine_.max_batch() - 1));
+  }
+  if (request.embed && *request.embed != Pooling::Last) request.reuse_cache = false;
   if (request.sampler) sampler->set_state(*request.sampler);
   request.answered_tokens = std::clamp<int64_t>(request.answered_tokens, 0, count);
   for (int32_t id : std::span(request.prompt).last(request.answered_tokens)) {

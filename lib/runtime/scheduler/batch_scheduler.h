@@ -67,6 +67,7 @@ class BatchScheduler {
   struct Refused {
     Refusal why = Refusal::Invalid;
     std::string message;
+    int64_t prompt_tokens = 0, context_tokens = 0;  // of TooLong
   };
   // The id, or 0 and why not in `refused`.
   RequestId submit(GenerationRequest request, Refused* refused = nullptr);
@@ -100,6 +101,7 @@ class BatchScheduler {
 
   // Most tokens that a prompt and its answer can have together.
   int64_t capacity() const { return capacity_; }
+  int lookup_tokens() const { return options_.lookup_tokens; }
 
  private:
   struct Running;    // running_request.h
@@ -110,6 +112,7 @@ class BatchScheduler {
   void loop();
   bool take_in();
   void admit();
+  SlotState* free_place(const Running& next);
   void step();
   void fail_round(const std::string& why);
   void share_prefixes();

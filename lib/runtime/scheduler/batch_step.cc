@@ -24,6 +24,11 @@ int32_t best_needed(const GenerationRequest& request, const Sampler& sampler) {
   return chosen < 0 ? -1 : std::max(chosen, static_cast<int32_t>(request.logprobs));
 }
 
+// Each row of the text is needed, not only its last one.
+bool pools_all(const GenerationRequest& request) {
+  return request.embed == Pooling::Mean || request.embed == Pooling::None;
+}
+
 // The token that all logits of the row would give. Where only the best of them are here, they
 // are those that the filter allows.
 Result<int32_t> choose_token(Engine& engine, int64_t row, const GenerationRequest& request,
@@ -124,7 +129,7 @@ BatchScheduler::StepItems BatchScheduler::gather() {
       budget -= running.guesses;
     }
     const bool last = shares[i] == running.remaining();
-    const bool all = running.guesses > 0 || running.request.embed == Pooling::Mean;
+    const bool all = running.guesses > 0 || pools_all(running.request);
     BatchItem item;
     item.sequence = &*running.sequence;
     item.tokens = running.step_ids;
@@ -162,8 +167,9 @@ void BatchScheduler::take_results(const StepItems& step) {
   for (size_t i = 0; i < step.who.size(); row += step.rows(i), ++i) {
     Running& running = *step.who[i];
     stats_.computed_tokens += static_cast<int64_t>(running.step_ids.size());
-    if (step.rows(i) == 0) continue;
     try {
+      if (running.in_prompt()) running.tell_progress();
+      if (step.rows(i) == 0) continue;
       take_rows(running, row, step.rows(i), std::move(choices[i]));
     } catch (...) {
       end(running, EndReason::Failed, exception_text());
@@ -177,10 +183,12 @@ void BatchScheduler::take_rows(Running& running, int64_t row, int64_t rows,
   if (running.request.embed) return pool_rows(running, row, rows);
   const int64_t length = running.computed() - running.guesses;
   int64_t right = 0;
+  running.result.drafted_tokens += running.guesses;
   for (int64_t r = 0; r <= running.guesses; ++r) {
     if (!next_token(running, r == 0 ? std::move(*first) : choose(running, row + r))) break;
     if (r == running.guesses || running.tokens.back() != running.step_ids[r + 1]) break;
     ++right;
+    ++running.result.accepted_tokens;
   }
   stats_.drafted_tokens += running.guesses;
   stats_.accepted_tokens += right;
@@ -223,7 +231,9 @@ Result<BatchScheduler::Choice> BatchScheduler::choose_unguarded(Running& running
   const GenerationRequest& request = running.request;
   Choice choice;
   choice.id = KTX_TRY(choose_token(engine_, row, request, running.sampler, running.tokens));
-  if (request.logprobs >= 0) {
+  if (request.logprobs >= 0 && request.sampled_logprobs) {
+    choice.best = running.sampler.drawn_from(choice.id, request.logprobs);
+  } else if (request.logprobs >= 0) {
     choice.best = engine_.has_logits(row)
                       ? KTX_TRY(logprobs(engine_.logits(row), choice.id, request.logprobs))
                       : KTX_TRY(logprobs(engine_.best(row), choice.id, request.logprobs));
@@ -246,12 +256,12 @@ void BatchScheduler::keep_prefixes(const StepItems& step) {
 void BatchScheduler::limit_mean_pooling(std::vector<int64_t>& shares) const {
   int64_t rows = engine_.max_outputs(), pooling = 0;
   for (const auto& running : running_) {
-    const bool mean = running->request.embed == Pooling::Mean;
-    pooling += mean;
-    if (!mean) rows -= 1 + options_.lookup_tokens;
+    const bool every = pools_all(running->request);
+    pooling += every;
+    if (!every) rows -= 1 + options_.lookup_tokens;
   }
   for (size_t i = 0; i < running_.size(); ++i) {
-    if (running_[i]->request.embed != Pooling::Mean) continue;
+    if (!pools_all(running_[i]->request)) continue;
     shares[i] = std::min(shares[i], std::max<int64_t>(1, rows / pooling));
   }
 }
@@ -259,15 +269,22 @@ void BatchScheduler::limit_mean_pooling(std::vector<int64_t>& shares) const {
 // Adds rows of the step to a text's vector, and ends it behind its last token.
 void BatchScheduler::pool_rows(Running& running, int64_t row, int64_t rows) {
   std::vector<float> hidden(static_cast<size_t>(engine_.hidden_size()));
-  running.pooled.resize(hidden.size());
+  const bool keep = running.request.embed == Pooling::None;
+  if (!keep) running.pooled.resize(hidden.size());
   for (int64_t r = 0; r < rows; ++r) {
     const Status read = engine_.hidden(row + r, hidden);
     if (!read) return end(running, EndReason::Failed, read.error().message);
+    if (keep) {
+      running.pooled.insert(running.pooled.end(), hidden.begin(), hidden.end());
+      continue;
+    }
     for (size_t i = 0; i < hidden.size(); ++i) running.pooled[i] += hidden[i];
     ++running.pooled_rows;
   }
   if (running.remaining() > 0) return;
-  for (float& value : running.pooled) value /= static_cast<float>(running.pooled_rows);
+  if (!keep) {
+    for (float& value : running.pooled) value /= static_cast<float>(running.pooled_rows);
+  }
   if (running.request.on_embedding) running.request.on_embedding(std::move(running.pooled));
   end(running, EndReason::Stop);
 }
@@ -312,6 +329,7 @@ bool BatchScheduler::next_token(Running& running, Result<Choice> choice) {
   running.last_token = now;
   running.tokens.push_back(id);
   ++result.completion_tokens;
+  running.take_times();
   ++stats_.completion_tokens;
   if (request.is_end && request.is_end(id)) return ended(EndReason::Stop);
   if (request.filter) {
@@ -322,6 +340,7 @@ bool BatchScheduler::next_token(Running& running, Result<Choice> choice) {
   TokenEvent event;
   event.id = id;
   if (request.logprobs >= 0) event.logprobs = &choice->best;
+  event.so_far = &result;
   if (request.on_token && !request.on_token(event)) return ended(EndReason::Stop);
   if (request.max_tokens >= 0 && result.completion_tokens >= request.max_tokens) {
     return ended(EndReason::Length);

@@ -30,12 +30,15 @@
 namespace ktx::runtime {
 
 // How the hidden states of a text (the final norm's output) become one vector: that of
-// its last token, or the mean of all. Mean computes the whole text, also what is cached.
-enum class Pooling { Last, Mean };
+// its last token, or the mean of all; None leaves them as they are, one behind the other. Mean and
+// None compute the whole text, also what is cached.
+enum class Pooling { Last, Mean, None };
 
+struct RequestEnd;
 struct TokenEvent {
   int32_t id = -1;
   const Logprobs* logprobs = nullptr;  // if requested; valid during the call
+  const RequestEnd* so_far = nullptr;  // valid during the call
 };
 
 enum class EndReason {
@@ -58,8 +61,18 @@ struct RequestEnd {
   double queue_seconds = 0;       // waiting for a place
   double prompt_seconds = 0;      // from then to the first token
   double decode_seconds = 0;      // from the first token to the last
+  int64_t drafted_tokens = 0;     // guessed by look-up
+  int64_t accepted_tokens = 0;    // of these, right ones
   int preemptions = 0;            // how often it had to make room and began anew
   int slot = -1;
+};
+
+// How far the prompt is.
+struct PromptProgress {
+  int64_t tokens = 0;    // of the prompt
+  int64_t cached = 0;    // of these, not computed
+  int64_t computed = 0;  // of these, ready, with those that were cached
+  double seconds = 0;    // since the request got its place
 };
 
 struct GenerationRequest {
@@ -68,10 +81,13 @@ struct GenerationRequest {
   std::string owner;
   int64_t max_tokens = -1;  // -1: until the model ends or the context is full
   SamplingOptions sampling;
-  int logprobs = -1;                    // how many of the best tokens to tell; -1: none
+  int logprobs = -1;  // how many of the best tokens to tell; -1: none
+  // Tells these of what the token was drawn from, instead of the model's own distribution.
+  bool sampled_logprobs = false;
   std::function<bool(int32_t)> is_end;  // null: no token ends the answer
   std::unique_ptr<TokenFilter> filter;  // null: all tokens
   bool reuse_cache = true;              // false: compute all of the prompt
+  int slot = -1;                        // the place in the batch that it waits for; -1: any
   std::optional<std::chrono::steady_clock::time_point> deadline;
   // To go on with an answer that was interrupted (a slot that was saved): where its random
   // numbers were, and how many tokens at the end of the prompt are its own. The filter
@@ -81,6 +97,8 @@ struct GenerationRequest {
   // Instead of an answer; not normalised. max_tokens and on_token do not count then.
   std::optional<Pooling> embed;
   std::function<void(std::vector<float>)> on_embedding;
+  // When the request has its place, and after each step that computed a part of the prompt.
+  std::function<void(const PromptProgress&)> on_progress;
   std::function<bool(const TokenEvent&)> on_token;  // not for end tokens; false ends it
   std::function<void(const RequestEnd&)> on_end;    // exactly once, the last call
 };

@@ -8,6 +8,7 @@
 // Private to the batch scheduler; the engine's thread owns it once it has arrived.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -52,6 +53,21 @@ struct BatchScheduler::Running {
   // Tokens of the answer, with those that an interrupted one had before.
   int64_t answered() const { return request.answered_tokens + result.completion_tokens; }
   const std::string& owner() const { return request.owner; }
+  // Times of the result, up to its last token.
+  void take_times() {
+    if (result.completion_tokens == 0) return;
+    result.prompt_seconds = seconds(first_token - submitted) - result.queue_seconds;
+    result.decode_seconds = seconds(last_token - first_token);
+  }
+  void tell_progress() const {
+    if (!request.on_progress) return;
+    PromptProgress progress;
+    progress.tokens = result.prompt_tokens;
+    progress.cached = result.cached_tokens;
+    progress.computed = std::min(computed(), result.prompt_tokens);
+    progress.seconds = seconds(Clock::now() - admitted);
+    request.on_progress(progress);
+  }
   SlotText slot_text() const { return {tokens, answered(), sampler.state(), request.sampling}; }
 
   RequestId id;

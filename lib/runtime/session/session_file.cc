@@ -39,7 +39,9 @@ struct SessionHeader {
 };
 static_assert(sizeof(SessionHeader) == 128);
 static_assert(offsetof(SessionHeader, tokens) == 48);
-static_assert(sizeof(SamplerState) == 32);
+static_assert(sizeof(SamplerState) == 40);
+constexpr uint32_t kRandomBytes = 32;  // earlier files have no more of it
+static_assert(offsetof(SamplerState, mirostat_bound) == kRandomBytes);
 
 struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }
@@ -171,7 +173,8 @@ Result<SavedSession> load_session(const std::string& path, Engine& engine, Seque
       header.precision != static_cast<uint32_t>(engine.precision())) {
     return refuse("saved with another --kv-type or --precision; give the same ones");
   }
-  if (header.sampler_bytes != 0 && header.sampler_bytes != sizeof(SamplerState)) {
+  if (header.sampler_bytes != 0 && header.sampler_bytes != kRandomBytes &&
+      header.sampler_bytes != sizeof(SamplerState)) {
     return refuse("damaged: the sampler's state has a wrong size");
   }
   if (header.tokens > static_cast<uint64_t>(engine.ctx())) {
@@ -186,7 +189,7 @@ Result<SavedSession> load_session(const std::string& path, Engine& engine, Seque
   SavedSession session;
   if (header.sampler_bytes != 0) {
     session.sampler.emplace();
-    KTX_TRY(file.read(&*session.sampler, sizeof(SamplerState)));
+    KTX_TRY(file.read(&*session.sampler, header.sampler_bytes));
   }
   // In parts: a wrong size must not take memory that the file does not fill.
   for (uint64_t left = header.note_bytes; left > 0;) {

@@ -158,6 +158,10 @@ TEST(Sampler, WhatLooksAtAllLogitsNeedsThem) {
   EXPECT_EQ(needed([](SamplingOptions& o) { o.presence_penalty = 0.5f; }), -1);
   EXPECT_EQ(needed([](SamplingOptions& o) { o.frequency_penalty = 0.5f; }), -1);
   EXPECT_EQ(needed([](SamplingOptions& o) { o.logit_bias = {{3, 1.0f}}; }), -1);
+  EXPECT_EQ(needed([](SamplingOptions& o) { o.dry.multiplier = 0.8f; }), -1);
+  EXPECT_EQ(needed([](SamplingOptions& o) { o.top_n_sigma = 1; }), -1);
+  EXPECT_EQ(needed([](SamplingOptions& o) { o.mirostat = true; }), -1);
+  EXPECT_EQ(needed([](SamplingOptions& o) { o.typical_p = 0.9f; }), 40);
   SamplingOptions as_many;  // all that there are stay in order of their ids
   as_many.top_k = 20;
   EXPECT_EQ(Sampler::create(as_many, 20).take().best_needed(), -1);
@@ -279,6 +283,110 @@ TEST(Sampler, TheBestAllowedTokenIsTheFirstOfTheBestWhereTheOthersAreForbidden) 
   }
 }
 
+// Distributions of the further methods: expected probabilities computed by hand from their papers'
+// definitions (candidates_test.cc has the sets that stay).
+TEST(Sampler, TypicalDrawsFromWhatStays) {
+  SamplingOptions options = plain();
+  options.typical_p = 0.5f;
+  const auto counts = draw(options, logs({0.4, 0.3, 0.2, 0.1}), 10000);
+  EXPECT_LT(chi_square(counts, {{1, 0.6}, {2, 0.4}}, 10000), 10.8);
+}
+
+TEST(Sampler, XtcExcludesAsOftenAsItSays) {
+  SamplingOptions options = plain();
+  options.xtc_probability = 0.5f;
+  options.xtc_threshold = 0.25f;
+  // Half of the time 0.4 goes, and 0.3, 0.2 and 0.1 share the rest.
+  const auto counts = draw(options, logs({0.4, 0.3, 0.2, 0.1}), 20000);
+  const std::map<int32_t, double> expected = {
+      {0, 0.2}, {1, 0.15 + 0.25}, {2, 0.1 + 0.5 / 3}, {3, 0.05 + 0.5 / 6}};
+  EXPECT_LT(chi_square(counts, expected, 20000), 16.3);
+}
+
+TEST(Sampler, TopNSigmaDrawsFromWhatStays) {
+  SamplingOptions options = plain();
+  options.top_n_sigma = 1;
+  // Logits 3, 2, -1, -4: mean 0, deviation 2.74; from 0.26 on.
+  const auto counts = draw(options, {3, 2, -1, -4}, 10000);
+  const double e = std::exp(1.0);
+  EXPECT_LT(chi_square(counts, {{0, e / (1 + e)}, {1, 1 / (1 + e)}}, 10000), 10.8);
+}
+
+TEST(Sampler, TheDynamicTemperatureIsThatOfTheEntropy) {
+  SamplingOptions options = plain();
+  options.dynamic_range = 0.5f;
+  const std::vector<double> p = {0.7, 0.2, 0.1};
+  double entropy = 0;
+  for (const double each : p) entropy -= each * std::log(each);
+  const double temperature = 0.5 + entropy / std::log(3.0);
+  std::map<int32_t, double> expected;
+  double total = 0;
+  for (size_t i = 0; i < p.size(); ++i) total += expected[i] = std::pow(p[i], 1 / temperature);
+  for (auto& [id, share] : expected) share /= total;
+  EXPECT_LT(chi_square(draw(options, logs({0.7, 0.2, 0.1}), 20000), expected, 20000), 13.8);
+}
+
+TEST(Sampler, MirostatHoldsTheSurprise) {
+  // Zipf's law over 2000 tokens, 8.1 bits of entropy: the mean surprise comes to tau.
+  std::vector<float> logits(2000);
+  std::vector<double> bits(logits.size());
+  double total = 0;
+  for (size_t i = 0; i < logits.size(); ++i) total += 1.0 / static_cast<double>(i + 1);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    logits[i] = -std::log(static_cast<float>(i + 1));
+    bits[i] = std::log2(static_cast<double>(i + 1) * total);
+  }
+  for (const float tau : {2.0f, 4.0f}) {
+    SamplingOptions options = plain();
+    options.mirostat = true;
+    options.mirostat_tau = tau;
+    Sampler sampler = Sampler::create(options, logits.size()).take();
+    double sum = 0;
+    constexpr int kCount = 4000;
+    for (int i = 0; i < kCount + 200; ++i) {
+      const int32_t id = sampler.sample(logits, {}).take();
+      // Among those that were left; the bound follows it.
+      if (i >= 200) sum -= sampler.drawn_from(id, 0).logprob / std::log(2.0);
+    }
+    EXPECT_NEAR(sum / kCount, tau, 0.1);
+    // A saved sampler goes on with the same bound.
+    Sampler other = Sampler::create(options, logits.size()).take();
+    other.set_state(sampler.state());
+    for (int i = 0; i < 50; ++i) {
+      ASSERT_EQ(other.sample(logits, {}).take(), sampler.sample(logits, {}).take());
+    }
+  }
+}
+
+TEST(Sampler, DryLowersWhatWouldRepeat) {
+  SamplingOptions options = plain();
+  options.dry.multiplier = std::log(4.0f);
+  const std::vector<float> logits = logs({0.5, 0.25, 0.25});
+  const auto counts = draw(options, logits, 10000, {1, 2, 0, 1, 2});
+  // A quarter of 0.5 is left of token 0.
+  EXPECT_LT(chi_square(counts, {{0, 0.2}, {1, 0.4}, {2, 0.4}}, 10000), 13.8);
+}
+
+TEST(Sampler, TellsWhatItDrewFrom) {
+  SamplingOptions options = plain();
+  options.top_k = 2;
+  Sampler sampler = Sampler::create(options, 4).take();
+  const int32_t id = sampler.sample(logs({0.1, 0.3, 0.2, 0.4}), {}).take();
+  const Logprobs told = sampler.drawn_from(id, 10);
+  ASSERT_EQ(told.top.size(), 2u);
+  EXPECT_EQ(told.top[0].id, 3);
+  EXPECT_NEAR(std::exp(told.top[0].logprob), 4 / 7.0, 1e-6);
+  EXPECT_NEAR(std::exp(told.logprob), id == 3 ? 4 / 7.0 : 3 / 7.0, 1e-6);
+  Sampler greedy = Sampler::create(greedy_sampling(), 2).take();
+  EXPECT_EQ(greedy.drawn_from(greedy.sample(logs({0.2, 0.8}), {}).take(), 3).logprob, 0);
+}
+
+TEST(Sampler, ABiasOfMinusInfinityForbids) {
+  SamplingOptions options = plain();
+  options.logit_bias = {{0, -kInf}};
+  EXPECT_EQ(draw(options, logs({0.9, 0.1}), 100), (std::map<int32_t, int>{{1, 100}}));
+}
+
 TEST(Sampler, RefusesNonsense) {
   const auto error = [](auto change) {
     SamplingOptions options = plain();
@@ -295,6 +403,11 @@ TEST(Sampler, RefusesNonsense) {
   EXPECT_THAT(error([](auto& o) { o.repetition_penalty = 0; }), HasSubstr("repetition penalty"));
   EXPECT_THAT(error([](auto& o) { o.frequency_penalty = kInf; }), HasSubstr("frequency penalty"));
   EXPECT_THAT(error([](auto& o) { o.penalty_window = -2; }), HasSubstr("penalty window"));
+  EXPECT_THAT(error([](auto& o) { o.typical_p = 2; }), HasSubstr("typical-p is 2"));
+  EXPECT_THAT(error([](auto& o) { o.xtc_probability = -1; }), HasSubstr("XTC probability is -1"));
+  EXPECT_THAT(error([](auto& o) { o.dry.base = 0.5f; }), HasSubstr("DRY base is 0.5"));
+  EXPECT_THAT(error([](auto& o) { o.dry.allowed_length = 0; }), HasSubstr("DRY allowed length"));
+  EXPECT_THAT(error([](auto& o) { o.mirostat_tau = kNan; }), HasSubstr("mirostat tau is nan"));
   EXPECT_THAT(error([](auto& o) { o.logit_bias = {{10, 1.0f}}; }), HasSubstr("names token 10"));
   EXPECT_THAT(error([](auto& o) { o.logit_bias = {{1, kNan}}; }), HasSubstr("logit bias is nan"));
 }

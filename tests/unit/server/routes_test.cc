@@ -26,10 +26,8 @@ TEST(Routes, AnUnknownPathIsAnsweredWithTheNearest) {
   const auto meant = [](const char* path, const char* route) {
     EXPECT_EQ(near_route(path), "; did you mean '" + std::string(route) + "'?") << path;
   };
-  meant("/chat/completions", "/v1/chat/completions");
-  meant("/completions", "/v1/completions");
   meant("/messages", "/v1/messages");
-  meant("/models", "/v1/models");
+  meant("/messages/count_tokens", "/v1/messages/count_tokens");
   meant("/chat", "/api/chat");
   meant("/v1/v1/messages", "/v1/messages");
   meant("/v1/api/chat", "/api/chat");
@@ -37,7 +35,7 @@ TEST(Routes, AnUnknownPathIsAnsweredWithTheNearest) {
   meant("//v1/models", "/v1/models");
   meant("/v1/models//", "/v1/models");
   meant("/v1/chat/completion", "/v1/chat/completions");
-  meant("/completion", "/v1/completions");
+  meant("/complation", "/completion");
   for (const char* far : {"/v1/audio/speech", "/api/pull", "/api/push", "/favicon.ico", "/v2", "//",
                           "/../../etc/passwd", "x", ""}) {
     EXPECT_EQ(near_route(far), "") << far;

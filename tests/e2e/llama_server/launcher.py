@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Starts ktx-run serve in place of llama-server, with the options that the tests give it.
+
+Each row of OPTIONS is an option of llama-server: how many values it has, and what it becomes.
+An option without a counterpart ends the start with a message, so that its tests fail as
+"the server died" and not by chance.
+
+    KTX_LLAMA_RUN=.../ktx-run KTX_LLAMA_PLANS=.../plans launcher.py --hf-repo ... --port 8080 ...
+"""
+import json
+import os
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+CONFIG = json.loads((HERE / "models.json").read_text())
+
+
+def same(name):
+    return lambda value: [name, value]
+
+
+def nothing(*_):
+    return []
+
+
+def template(value):
+    return ["--chat-template", CONFIG["templates"].get(value, value)]
+
+
+def alias(value):
+    # Theirs are a set, whose first one names the model.
+    return ["--name", sorted(value.split(","))[0], "--alias", value]
+
+
+# The values of these are needed together.
+TOGETHER = {"--hf-repo", "--hf-file", "--model", "--ctx-size", "--parallel", "--kv-unified",
+            "--model-draft"}
+OPTIONS = {
+    "--host": (1, same("--host")),
+    "--port": (1, same("--port")),
+    "--temp": (1, same("--temp")),
+    "--seed": (1, same("--seed")),
+    "--alias": (1, alias),
+    "--n-predict": (1, lambda value: [] if value == "-1" else ["-n", value]),
+    "--threads": (1, same("-t")),
+    "--batch-size": (1, same("--chunk")),
+    "--pooling": (1, same("--pooling")),
+    "--api-key": (1, same("--api-key")),
+    "--cors-origins": (1, same("--cors")),
+    "--slot-save-path": (1, same("--slot-dir")),
+    "--chat-template": (1, template),
+    "--chat-template-file": (1, same("--chat-template-file")),
+    # Theirs sets enable_thinking unless it is off; here "auto" leaves it to the template.
+    "--reasoning": (1, lambda value: ["--reasoning", "off" if value == "off" else "on"]),
+    "--spec-draft-n-max": (1, same("--lookup")),
+    "--slots": (0, nothing),  # there without an option
+    "--no-slots": (0, lambda: ["--slots", "off"]),
+    "--no-ui": (0, lambda: ["--web-ui", "off"]),
+    # What this server does anyway, or what has no meaning for it.
+    "--metrics": (0, nothing),
+    "--embedding": (0, nothing),
+    "--cont-batching": (0, nothing),
+    "--jinja": (0, nothing),
+    "--no-jinja": (0, nothing),
+    "--offline": (0, nothing),
+    "--verbose": (0, lambda: ["--verbose"]),
+    "--ubatch-size": (1, nothing),
+    "--n-gpu-layers": (1, nothing),
+    "--spec-type": (1, nothing),
+    "--spec-draft-n-min": (1, nothing),
+    "--cache-ram": (1, nothing),
+    "--no-cache-idle-slots": (0, nothing),
+    "--backend_sampling": (0, nothing),
+    "-fa": (1, nothing),
+}
+
+
+def main():
+    together, given = {}, []
+    words = sys.argv[1:]
+    while words:
+        name = words.pop(0)
+        if name in TOGETHER:
+            together[name] = "" if name == "--kv-unified" else words.pop(0)
+            continue
+        if name not in OPTIONS:
+            sys.exit(f"launcher: no counterpart of {name}")
+        count, make = OPTIONS[name]
+        values, words = words[:count], words[count:]
+        given += make(*values)
+    asked = " ".join(together[key] for key in ("--model", "--hf-repo", "--hf-file")
+                     if key in together)
+    alias = given[given.index("--alias") + 1] if "--alias" in given else ""
+    model = CONFIG["by alias"].get(alias, CONFIG["models"].get(asked))
+    if model is None:
+        sys.exit(f"launcher: no model stands for {asked}")
+    sequences = int(together.get("--parallel", 4))
+    if "--cors" not in given:
+        given += ["--cors", "*"]  # their default
+    given += ["--max-batch", str(sequences)]
+    if "--ctx-size" in together:
+        # Theirs is shared by all sequences.
+        share = 1 if "--kv-unified" in together else sequences
+        given += ["--ctx", str(int(together["--ctx-size"]) // share)]
+    plan = pathlib.Path(os.environ["KTX_LLAMA_PLANS"]) / f"{model}.ktxplan"
+    run = os.environ["KTX_LLAMA_RUN"]
+    os.execv(run, [run, "serve", str(plan), *given])
+
+
+if __name__ == "__main__":
+    main()
