@@ -104,6 +104,23 @@ Status write_piece(const PlanFile& plan, const Part& piece, uint64_t file_offset
 
 }  // namespace
 
+Result<std::vector<std::string>> export_gguf_headers(const PlanFile& plan,
+                                                     const std::string& path) {
+  std::vector<std::string> paths;
+  const size_t shards = plan->gguf_shards.size();
+  for (size_t s = 0; s < shards; ++s) {
+    const GgufShardRecord& shard = plan->gguf_shards[s];
+    paths.push_back(shard_path(path, s, shards));
+    WorkFile file = KTX_TRY(WorkFile::open(paths.back(), "GGUF"));
+    KTX_TRY(file.truncate(0));
+    KTX_TRY(file.write(0, plan->gguf_section.subspan(shard.header_offset, shard.header_size)));
+    KTX_TRY(file.truncate(shard.file_size));
+    KTX_TRY(file.commit());
+  }
+  KTX_TRY(plan.check());
+  return paths;
+}
+
 Result<std::vector<std::string>> export_gguf(const PlanFile& plan, const std::string& path,
                                              const UnpackFunction& unpack, int threads) {
   if (plan->facts.lossy) {

@@ -629,8 +629,9 @@ TEST(GpuPlan, TooSmallAGpuIsToldBeforeAnythingIsUploaded) {
   Compiled compiled("llama", "all-gpu.yaml");
   EXPECT_FALSE(compiled.open({}, {.memory_bytes = 528 << 20}));
   EXPECT_EQ(compiled.log.uploaded_bytes, 0u);
-  for (const char* part : {"cuda:0 (host-gpu 0) does not hold", "weights", "KV cache", "free",
-                           "ways out", "--ctx", "moe-experts-on-cpu.yaml"}) {
+  for (const char* part :
+       {"cuda:0 (host-gpu 0) does not hold", "weights", "KV cache", "free", "missing", "ways out",
+        "--ctx", "ktx-compile model.ktxplan -o model.ktxplan", "moe-experts-on-cpu.yaml"}) {
     EXPECT_THAT(compiled.error, HasSubstr(part));
   }
 }

@@ -271,6 +271,19 @@ TEST(StreamedExperts, WorkWithAWarningWhereMemoryCannotBePinned) {
   EXPECT_GT(streamed.log.retiles, 0);
 }
 
+TEST(MemoryThatCannotBePinned, IsCopiedWithAWarning) {
+  Streamed streamed("qwen3moe", kHalfExperts, "stream-experts=no");
+  const auto engine = streamed.open({}, {.refuses_to_pin = true});
+  ASSERT_TRUE(engine) << streamed.error;
+  EXPECT_THAT(engine->notes(), Contains(HasSubstr("warning: main memory cannot be pinned, so that "
+                                                  "copies between it and cuda:0 are slower")));
+  Comparison result;
+  const nlohmann::json cases = reference_cases(model_dir("qwen3moe"));
+  for (size_t i = 0; i < 3; ++i) compare_case(*engine, cases[i], 7, result);
+  EXPECT_EQ(result.equal, result.cases);
+  EXPECT_EQ(streamed.log.graph_launches, 0) << "each part here has copies";
+}
+
 // What the reader refuses, besides damage that launches of GPUs can have as well.
 TEST(StreamedExperts, LaunchesThatDoNotBelongTogetherAreRefused) {
   Streamed streamed("qwen3moe", "moe-experts-on-cpu.yaml", "stream-experts=6");

@@ -153,7 +153,7 @@ struct HostGpuOptions {
   int64_t fail_at_launch = -1;
   // The step whose first output gets an infinity in its first element.
   int64_t overflow_at_launch = -1;
-  bool refuses_to_pin = false;  // memory that is only read
+  bool refuses_to_pin = false;  // any memory
   std::string refused = {};     // what an allocation is for that finds no memory
 };
 
@@ -187,10 +187,11 @@ class HostGpu final : public Gpu {
   }
   uint64_t free_bytes() override { return options_.memory_bytes - used_; }
   Result<std::byte*> allocate_host(uint64_t bytes) override {
+    if (options_.refuses_to_pin) return Error{"this memory cannot be pinned"};
     return static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096));
   }
   void free_host(std::byte* data) override { std::free(data); }
-  Status pin(std::byte*, uint64_t) override { return {}; }
+  Status pin(std::byte* data, uint64_t bytes) override { return pin_read_only(data, bytes); }
   Status pin_read_only(const std::byte*, uint64_t) override {
     if (options_.refuses_to_pin) return Error{"this memory cannot be pinned"};
     return {};
@@ -238,6 +239,7 @@ class HostGpu final : public Gpu {
 
   Status copy_small(std::span<const runtime::GpuCopy> copies) override {
     EXPECT_LE(copies.size(), static_cast<size_t>(runtime::kMostCopies));
+    EXPECT_FALSE(options_.refuses_to_pin) << "a kernel reaches pinned memory alone";
     for (const runtime::GpuCopy& copy : copies) {
       EXPECT_EQ(copy.bytes % 4, 0u);
       KTX_TRY(this->copy(copy.to, copy.from, copy.bytes));

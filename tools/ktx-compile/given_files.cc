@@ -102,9 +102,10 @@ void sort_files(std::span<const std::string> files, Options& options, Mistakes& 
     // Rule files may be empty, JSON (which is YAML) or missing: their reader says so.
     if (kind == input::FileKind::Text || (is_yaml(path) && kind != input::FileKind::Gguf)) {
       options.rules.push_back(path);
-    } else if (kind == input::FileKind::KtxPlan) {
-      mistakes.push_back(fmt::format("{} is a plan already; run it: ktx-run chat {}",
-                                     printable(path), shell_word(path)));
+    } else if (kind == input::FileKind::KtxPlan && !options.model.empty()) {
+      mistakes.push_back(
+          fmt::format("{} is a plan; the plan to write is named with -o: ktx-compile {} -o {}",
+                      printable(path), shell_word(options.model), shell_word(path)));
     } else if (kind == input::FileKind::Json) {
       mistakes.push_back(fmt::format("{} is a JSON file; give a config as --hf-config {}",
                                      printable(path), shell_word(path)));
@@ -116,6 +117,7 @@ void sort_files(std::span<const std::string> files, Options& options, Mistakes& 
     } else if (options.model.empty()) {
       options.model = path;  // whatever it is, the reader says what is wrong with it
       options.graph_text = kind == input::FileKind::GraphText;
+      options.model_is_plan = kind == input::FileKind::KtxPlan;
     } else {
       mistakes.push_back(fmt::format("two models given, '{}' and '{}' ({}); name one",
                                      printable(options.model), printable(path),

@@ -2,7 +2,7 @@
 //
 //   model.gguf rules.yaml   -> options.model, options.rules
 //   models/                 -> "models is a folder; name the GGUF in it: ktx-compile ..."
-//   model.ktxplan           -> "model.ktxplan is a plan already; run it: ktx-run chat ..."
+//   model.ktxplan           -> options.model, options.model_is_plan
 #pragma once
 
 #include <span>

@@ -9,15 +9,32 @@
 #include "tools/ktx-compile/graph_text.h"
 #include "tools/ktx-compile/options.h"
 #include "tools/ktx-compile/pipeline.h"
+#include "tools/ktx-compile/plan_input.h"
 #include "tools/ktx-compile/sarif.h"
 #include "tools/ktx-compile/text_commands.h"
 
 namespace {
 
+int run(const ktx::tools::Options& options);
+
+// A plan stands for its GGUF.
+int run_with_plan(const ktx::tools::Options& options) {
+  const auto input = ktx::tools::PlanInput::rebuild(options);
+  if (!input) {
+    fmt::print(stderr, "ktx-compile: error: {}\n", input.error().message);
+    return 1;
+  }
+  ktx::tools::Options with_gguf = options;
+  with_gguf.model = (*input)->gguf();
+  with_gguf.model_is_plan = false;
+  return run(with_gguf);
+}
+
 int run(const ktx::tools::Options& options) {
   if (options.print_schema || !options.explain_code.empty()) {
     return ktx::tools::run_explain_code(options);
   }
+  if (options.model_is_plan) return run_with_plan(options);
   if (options.check) return ktx::tools::run_check(options);
   if (options.tokenize_file) return ktx::tools::run_tokenize(options);
   if (options.render_chat_case) return ktx::tools::run_render_chat(options);

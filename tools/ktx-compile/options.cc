@@ -102,7 +102,12 @@ void check_compile(const Options& options, Mistakes& mistakes) {
   }
   const bool report_only = options.tokenize_file || options.render_chat_case ||
                            !options.emit.empty() || !options.stop_after.empty();
-  if (mistakes.empty() && options.output.empty() && !report_only) {
+  if (mistakes.empty() && options.output.empty() && !report_only && options.model_is_plan) {
+    mistakes.push_back(fmt::format(
+        "{0} is a plan already; run it: ktx-run chat {1}, or place it again for this machine: "
+        "ktx-compile {1} -o {1}",
+        printable(options.model), shell_word(options.model)));
+  } else if (mistakes.empty() && options.output.empty() && !report_only) {
     mistakes.push_back(fmt::format("no -o given; try: ktx-compile {} -o {}",
                                    shell_word(options.model), plan_for(options.model)));
   }

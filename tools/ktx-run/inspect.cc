@@ -8,39 +8,17 @@
 
 #include <cstdio>
 
-#include "kernels/matmul/marlin_blob.h"
-#include "kernels/matmul/panel16.h"
 #include "lib/plan/describe_plan.h"
 #include "lib/plan/export_gguf.h"
 #include "lib/plan/plan_reader.h"
+#include "lib/plan/unpack_layout.h"
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
 #include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/talk.h"
 
 namespace ktx::tools {
-namespace {
-
-// The GGUF bytes of a blob that is not in rows.
-Status unpack_layout(const plan::BlobRecord& blob, std::span<const std::byte> packed,
-                     uint64_t offset, std::span<std::byte> out) {
-  const auto dtype = static_cast<DType>(blob.dtype);
-  const auto layout = static_cast<Layout>(blob.layout);
-  bool clean = false;
-  if (in_panels(layout)) {
-    clean = kernels::unpack_panel16_range({dtype, blob.rows, blob.cols, blob.matrices, layout},
-                                          packed, offset, out);
-  } else if (layout == Layout::Marlin) {
-    clean = kernels::unpack_marlin_range({dtype, blob.rows, blob.cols, blob.matrices}, packed,
-                                         offset, out);
-  } else {
-    return Error{fmt::format("layout {} cannot be undone here", name(layout))};
-  }
-  if (clean) return {};
-  return Error{"a weight's padding is not zero; the plan is damaged"};
-}
-
-}  // namespace
+namespace {}  // namespace
 
 int run_inspect(const Options& options) {
   plan::PlanOpenOptions open_options;
@@ -64,7 +42,7 @@ int run_inspect(const Options& options) {
   if (!options.export_gguf.empty()) {
     const Timer export_timer;
     const auto paths =
-        plan::export_gguf(*plan, options.export_gguf, unpack_layout, options.engine.threads);
+        plan::export_gguf(*plan, options.export_gguf, plan::unpack_layout, options.engine.threads);
     if (!paths.ok()) return fail(paths.error().message);
     for (const std::string& path : *paths) {
       note(fmt::format("{}: written ({:.1f} s)", path, export_timer.seconds()));

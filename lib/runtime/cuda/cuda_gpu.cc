@@ -52,7 +52,8 @@ Result<std::unique_ptr<Gpu>> CudaGpu::open(int number) {
   if (number >= count) {
     return Error{fmt::format(
         "this machine shows {} GPU{} (cuda:0{}); see nvidia-smi and "
-        "CUDA_VISIBLE_DEVICES, or compile the plan for this machine",
+        "CUDA_VISIBLE_DEVICES, or place the plan again for this machine: ktx-compile "
+        "model.ktxplan -o model.ktxplan",
         count, count == 1 ? "" : "s", count > 1 ? fmt::format(" to cuda:{}", count - 1) : "")};
   }
   auto gpu = std::unique_ptr<CudaGpu>(new CudaGpu(number));
@@ -114,7 +115,9 @@ uint64_t CudaGpu::free_bytes() {
 Result<std::byte*> CudaGpu::allocate_host(uint64_t bytes) {
   use();
   void* data = nullptr;
-  KTX_TRY(cuda_status(cudaHostAlloc(&data, bytes, cudaHostAllocPortable), "taking host memory"));
+  const cudaError_t code = cudaHostAlloc(&data, bytes, cudaHostAllocPortable);
+  if (code != cudaSuccess) (void)cudaGetLastError();
+  KTX_TRY(cuda_status(code, "taking host memory"));
   return static_cast<std::byte*>(data);
 }
 
@@ -124,8 +127,9 @@ void CudaGpu::free_host(std::byte* data) {
 
 Status CudaGpu::pin(std::byte* data, uint64_t bytes) {
   use();
-  return cuda_status(cudaHostRegister(data, bytes, cudaHostRegisterPortable),
-                     "pinning host memory");
+  const cudaError_t code = cudaHostRegister(data, bytes, cudaHostRegisterPortable);
+  if (code != cudaSuccess) (void)cudaGetLastError();
+  return cuda_status(code, "pinning host memory");
 }
 
 Status CudaGpu::pin_read_only(const std::byte* data, uint64_t bytes) {

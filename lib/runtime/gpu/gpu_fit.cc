@@ -46,6 +46,7 @@ Status check_gpu_fit(const plan::DeviceMemory& needs, const GpuFacts& gpu,
   text += row("reserve", reserve, "graphs and partial results");
   text += row("together", fixed + kv, "");
   text += row("free", gpu.free_bytes, fmt::format("of {}", human_bytes(gpu.total_bytes)));
+  text += row("missing", fixed + kv - gpu.free_bytes, "");
   text += "ways out:\n";
   const uint64_t taken = fixed + windows;
   const uint64_t left = gpu.free_bytes > taken ? gpu.free_bytes - taken : 0;
@@ -63,8 +64,9 @@ Status check_gpu_fit(const plan::DeviceMemory& needs, const GpuFacts& gpu,
     text += "  no context fits beside the weights\n";
   }
   text +=
-      "  fewer weights there: compile with rules/moe-experts-on-cpu.yaml, rules/spread-gpus.yaml "
-      "for several GPUs, or without rules for what fits (--target names the machine)\n";
+      "  fewer weights there: `ktx-compile model.ktxplan -o model.ktxplan` places the plan again for "
+      "this machine, without its GGUF; with rules/moe-experts-on-cpu.yaml, rules/spread-gpus.yaml "
+      "for several GPUs, or without rules for what fits\n";
   text += "  other programs may hold memory of this GPU: nvidia-smi shows them";
   return Error{text};
 }

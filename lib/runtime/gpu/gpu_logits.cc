@@ -11,11 +11,6 @@ constexpr int64_t kRowsAtOnce = 64;
 
 }  // namespace
 
-GpuLogits::~GpuLogits() {
-  if (host_) gpu_->free_host(host_);
-  if (host_allowed_) gpu_->free_host(host_allowed_);
-}
-
 Status GpuLogits::allocate(Gpu& gpu, const Places& places) {
   gpu_ = &gpu;
   places_ = places;
@@ -23,10 +18,10 @@ Status GpuLogits::allocate(Gpu& gpu, const Places& places) {
   const auto bytes = static_cast<uint64_t>(tokens_at(places.most_rows)) +
                      static_cast<uint64_t>(tokens) * sizeof(TokenLogit);
   device_ = KTX_TRY(gpu.allocate(bytes, "best logits"));
-  host_ = KTX_TRY(gpu.allocate_host(bytes));
+  host_ = HostBuffer(gpu, bytes);
   const auto allowed = static_cast<uint64_t>(places.most_rows * words()) * sizeof(uint32_t);
   device_allowed_ = KTX_TRY(gpu.allocate(allowed, "allowed tokens"));
-  host_allowed_ = KTX_TRY(gpu.allocate_host(allowed));
+  host_allowed_ = HostBuffer(gpu, allowed);
   return {};
 }
 
@@ -71,7 +66,7 @@ Status GpuLogits::queue(const Batch& batch, std::byte* workspace) {
     }
     const auto bytes = static_cast<uint64_t>(tokens_at(rows_)) +
                        static_cast<uint64_t>(rows_ * count_) * sizeof(TokenLogit);
-    KTX_TRY(gpu_->download(host_, device_.data(), bytes));
+    KTX_TRY(gpu_->download(host_.data(), device_.data(), bytes));
   }
   for (int64_t row = 0; row < rows_;) {
     int64_t end = row;
@@ -97,7 +92,7 @@ Status GpuLogits::send_allowed(const Batch& batch) {
   if (batch.before_filters) batch.before_filters();
   const auto bytes = static_cast<size_t>(words()) * sizeof(uint32_t);
   for (int64_t row = 0; row < rows_; ++row) {
-    std::byte* const to = host_allowed_ + row * static_cast<int64_t>(bytes);
+    std::byte* const to = host_allowed_.data() + row * static_cast<int64_t>(bytes);
     if (filter(row) == nullptr) {
       std::memset(to, 0xFF, bytes);
       continue;
@@ -109,7 +104,8 @@ Status GpuLogits::send_allowed(const Batch& batch) {
     const size_t known = std::min(allowed->size_bytes(), bytes);
     if (known > 0) std::memcpy(to, allowed->data(), known);
   }
-  return gpu_->upload(device_allowed_.data(), host_allowed_, static_cast<uint64_t>(rows_) * bytes);
+  return gpu_->upload(device_allowed_.data(), host_allowed_.data(),
+                      static_cast<uint64_t>(rows_) * bytes);
 }
 
 Status GpuLogits::fetch(int64_t row) {
@@ -119,12 +115,12 @@ Status GpuLogits::fetch(int64_t row) {
 }
 
 BestLogits GpuLogits::best(int64_t row, int32_t count) const {
-  const auto* tokens = reinterpret_cast<const TokenLogit*>(host_ + tokens_at(rows_));
+  const auto* tokens = reinterpret_cast<const TokenLogit*>(host_.data() + tokens_at(rows_));
   const std::span all(tokens + row * count_, static_cast<size_t>(std::min(count, count_)));
   const auto end =
       std::find_if(all.begin(), all.end(), [](const TokenLogit& token) { return token.id < 0; });
   return {all.first(static_cast<size_t>(end - all.begin())),
-          reinterpret_cast<const double*>(host_)[row]};
+          reinterpret_cast<const double*>(host_.data())[row]};
 }
 
 }  // namespace ktx::runtime

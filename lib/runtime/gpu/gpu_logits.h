@@ -12,6 +12,7 @@
 
 #include "lib/runtime/engine/batch.h"
 #include "lib/runtime/gpu/gpu.h"
+#include "lib/runtime/gpu/host_buffer.h"
 #include "lib/runtime/sampling/best_logits.h"
 
 namespace ktx::runtime {
@@ -27,7 +28,6 @@ class GpuLogits {
     int64_t most_rows = 0;  // of a step
   };
   GpuLogits() = default;
-  ~GpuLogits();
   GpuLogits(const GpuLogits&) = delete;
   GpuLogits& operator=(const GpuLogits&) = delete;
   Status allocate(Gpu& gpu, const Places& places);
@@ -50,10 +50,10 @@ class GpuLogits {
   Gpu* gpu_ = nullptr;
   Places places_;
   GpuMemory device_;
-  std::byte* host_ = nullptr;  // pinned
+  HostBuffer host_;
   // A bit for each token and row, while the step has a filter.
   GpuMemory device_allowed_;
-  std::byte* host_allowed_ = nullptr;  // pinned
+  HostBuffer host_allowed_;
   bool filtered_ = false;
   int64_t rows_ = 0;
   int32_t count_ = 0;

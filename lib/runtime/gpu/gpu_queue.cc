@@ -87,7 +87,7 @@ Status queue_part(GpuState& s, const Part& part, const GpuShape& shape) {
   };
   for (uint32_t i = part.first_step; i < part.first_step + part.step_count; ++i) {
     const StepRecord& step = s.plan.steps[i];
-    if (is_transfer(step) && part.kind == Part::Kind::Gpu) {
+    if (s.pinned && is_transfer(step) && part.kind == Part::Kind::Gpu) {
       const GpuCopy copy = transfer_of(s, part, step, shape);
       if (copy.bytes <= kSmallTransfer && copy.bytes % 4 == 0) {
         small[count++] = copy;

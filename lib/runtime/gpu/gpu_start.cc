@@ -83,7 +83,14 @@ Status allocate_host(GpuState& s) {
   GpuDevice& first = s.devices[0];
   for (const Arena* arena : {&s.host.memory, static_cast<const Arena*>(&s.host_batch)}) {
     s.pins.push_back(std::make_unique<PinnedMemory>());
-    KTX_TRY(first.named(s.pins.back()->pin(*first.gpu, arena->data(), arena->size())));
+    const Status pinned = s.pins.back()->pin(*first.gpu, arena->data(), arena->size());
+    if (pinned) continue;
+    s.pinned = false;
+    s.notes.push_back(
+        fmt::format("warning: main memory cannot be pinned, so that copies between it and {} are "
+                    "slower: {}; a limit on locked memory (ulimit -l) may be the cause",
+                    first.name, pinned.error().message));
+    break;
   }
   return {};
 }

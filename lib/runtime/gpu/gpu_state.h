@@ -125,6 +125,8 @@ struct GpuState {
   std::vector<GpuDevice> devices;
   std::optional<GpuLogits> logits;
   std::vector<std::unique_ptr<PinnedMemory>> pins;
+  bool pinned =
+      true;  // the host's values; else kernels cannot reach them, and no graph copies them
   std::vector<GpuMark> marks;                                  // by part
   std::vector<std::vector<std::unique_ptr<GpuGraph>>> graphs;  // by bucket, part
   std::vector<std::string> notes;                              // of the start

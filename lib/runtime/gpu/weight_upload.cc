@@ -5,6 +5,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "lib/runtime/gpu/host_buffer.h"
+
 namespace ktx::runtime {
 namespace {
 
@@ -12,18 +14,15 @@ constexpr uint64_t kBlobAlignment = 256;  // what the kernels read with
 constexpr uint64_t kPieceBytes = 4 << 20;
 constexpr int kMostThreads = 8;  // as many copy at the speed of PCIe 5
 
-// Pinned buffers of all threads, two each.
+// Buffers of all threads, two each.
 class Staging {
  public:
   Staging(Gpu& gpu, int threads) : gpu_(gpu), slots_(2 * threads) {}
-  ~Staging() {
-    if (memory_) gpu_.free_host(memory_);
-  }
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
   Status allocate() {
-    memory_ = KTX_TRY(gpu_.allocate_host(slots_.size() * kPieceBytes));
+    memory_ = HostBuffer(gpu_, slots_.size() * kPieceBytes);
     for (Slot& slot : slots_) slot.mark = KTX_TRY(gpu_.new_mark());
     return {};
   }
@@ -39,7 +38,9 @@ class Staging {
     if (slots_[slot].used) KTX_TRY(gpu_.wait(slots_[slot].mark));
     return slot;
   }
-  std::byte* data(int slot) const { return memory_ + static_cast<uint64_t>(slot) * kPieceBytes; }
+  std::byte* data(int slot) const {
+    return memory_.data() + static_cast<uint64_t>(slot) * kPieceBytes;
+  }
   // Queues the upload of a buffer.
   Status send(int slot, std::byte* to, uint64_t bytes) {
     slots_[slot].used = true;
@@ -57,7 +58,7 @@ class Staging {
   Gpu& gpu_;
   std::vector<Slot> slots_;
   int turn_[kMostThreads] = {};
-  std::byte* memory_ = nullptr;
+  HostBuffer memory_;
 };
 
 // Bytes [begin, begin + size) of the image.
