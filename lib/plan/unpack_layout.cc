@@ -7,8 +7,8 @@
 
 namespace ktx::plan {
 
-Status unpack_layout(const BlobRecord& blob, std::span<const std::byte> packed,
-                     uint64_t offset, std::span<std::byte> out) {
+Status unpack_layout(const BlobRecord& blob, std::span<const std::byte> packed, uint64_t offset,
+                     std::span<std::byte> out) {
   const auto dtype = static_cast<DType>(blob.dtype);
   const auto layout = static_cast<Layout>(blob.layout);
   bool clean = false;

@@ -11,6 +11,7 @@
 #include "lib/launches/find_fused.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/plan/plan_step_list.h"
+#include "lib/runtime/cpu/node_weights.h"
 #include "lib/runtime/scheduler/batch_scheduler.h"
 #include "lib/runtime/session/session.h"
 #include "lib/runtime/session/session_file.h"
@@ -633,6 +634,38 @@ TEST(GpuPlan, TooSmallAGpuIsToldBeforeAnythingIsUploaded) {
        {"cuda:0 (host-gpu 0) does not hold", "weights", "KV cache", "free", "missing", "ways out",
         "--ctx", "ktx-compile model.ktxplan -o model.ktxplan", "moe-experts-on-cpu.yaml"}) {
     EXPECT_THAT(compiled.error, HasSubstr(part));
+  }
+}
+
+// Of the CPU's part alone: GPUs have their own memory. Each expert's matrices are cut, so that all
+// nodes have work whichever are chosen.
+TEST(GpuPlan, WeightsOfTheCpuAreSpreadOverMadeUpNodes) {
+  Compiled compiled("qwen3moe", "moe-experts-on-cpu.yaml");
+  const plan::PlanFile file = plan::PlanFile::open(compiled.plan()).take();
+  const plan::PlanView& plan = file.view();
+  uint64_t experts = 0;
+  std::set<uint32_t> counted;
+  for (const plan::StepRecord& step : plan.steps) {
+    const auto op = static_cast<StepOp>(step.op);
+    if (op != StepOp::ExpertsGateUp && op != StepOp::ExpertsDown) continue;
+    ASSERT_EQ(plan.string(step.device), "cpu");
+    for (const uint32_t blob : plan.weights(step)) {
+      if (blob != plan::kNone && counted.insert(blob).second) experts += plan.blobs[blob].size;
+    }
+  }
+  for (const int nodes : {2, 3, 4}) {
+    std::vector<uint64_t> bytes(static_cast<size_t>(nodes));
+    for (const runtime::NodeRun& run : runtime::split_weights(plan, nodes)) {
+      bytes[static_cast<size_t>(run.share)] += run.bytes.size();
+      EXPECT_TRUE(std::ranges::any_of(plan.segments, [&](const plan::SegmentRecord& segment) {
+        const std::byte* const begin = plan.file.data() + segment.offset;
+        return plan.string(segment.device) == "cpu" && run.bytes.data() >= begin &&
+               run.bytes.data() + run.bytes.size() <= begin + segment.size;
+      }));
+    }
+    const auto [least, most] = std::ranges::minmax_element(bytes);
+    EXPECT_LE(*most - *least, experts / 100) << nodes << " nodes";
+    EXPECT_GE(*least * static_cast<uint64_t>(nodes), experts * 99 / 100);
   }
 }
 

@@ -1,4 +1,5 @@
-// Plans that are placed again (tools/ktx-compile/plan_input.h): compiled from a plan, without the GGUF.
+// Plans that are placed again (tools/ktx-compile/plan_input.h): compiled from a plan, without the
+// GGUF.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -67,15 +68,15 @@ TEST_F(PlanAgain, IsThePlanOfTheGguf) {
       EXPECT_TRUE(read_file(again) == read_file(direct));
     }
   }
-  EXPECT_THAT(files(), ::testing::ElementsAre("again.ktxplan", "direct.ktxplan", "first.ktxplan",
-                                              "m.gguf"));
+  EXPECT_THAT(files(),
+              ::testing::ElementsAre("again.ktxplan", "direct.ktxplan", "first.ktxplan", "m.gguf"));
 }
 
 TEST_F(PlanAgain, MayTakeThePlaceOfTheOldOne) {
   const std::string plan = dir.path("m.ktxplan");
-  ASSERT_EQ(compile({"-q", model_gguf("llama"), rule("all-gpu.yaml"), target("h200"), "-o", plan})
-                .status,
-            0);
+  ASSERT_EQ(
+      compile({"-q", model_gguf("llama"), rule("all-gpu.yaml"), target("h200"), "-o", plan}).status,
+      0);
   EXPECT_TRUE(plan::uses_gpus(plan::PlanFile::open(plan)->view()));
   const Finished run = compile({plan, rule("cpu-only.yaml"), "-o", plan});
   EXPECT_EQ(run.status, 0) << run.err;
@@ -109,9 +110,9 @@ TEST_F(PlanAgain, SaysWhatIsMissing) {
   EXPECT_EQ(two.status, 2);
   EXPECT_THAT(two.err, HasSubstr("the plan to write is named with -o"));
 
-  const std::string rounded = dir.write(
-      "rounded.yaml",
-      "- {match: {name: \".\"}, replace: {device: cpu, layout: Q8_0, lossy: allow}}\n");
+  const std::string rounded =
+      dir.write("rounded.yaml",
+                "- {match: {name: \".\"}, replace: {device: cpu, layout: Q8_0, lossy: allow}}\n");
   ASSERT_EQ(compile({"-q", model_gguf("qwen3moe"), rounded, "-o", other}).status, 0);
   const Finished lossy = compile({other, "-o", plan});
   EXPECT_EQ(lossy.status, 1);

@@ -45,9 +45,8 @@ Result<std::unique_ptr<PlanInput>> PlanInput::rebuild(const Options& options) {
   input->folder_ = KTX_TRY(make_folder(options));
   const std::string path = input->folder_ + "/model.gguf";
   const bool weights = !options.output.empty();
-  const auto paths =
-      weights ? plan::export_gguf(plan, path, plan::unpack_layout, options.threads)
-              : plan::export_gguf_headers(plan, path);
+  const auto paths = weights ? plan::export_gguf(plan, path, plan::unpack_layout, options.threads)
+                             : plan::export_gguf_headers(plan, path);
   if (!paths) return paths.error();
   input->gguf_ = paths->front();
   if (weights && !options.quiet) {

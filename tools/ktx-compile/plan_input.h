@@ -1,12 +1,13 @@
-// A plan as the model that is compiled: packing is a bijection, so the plan holds its GGUF, and can be
-// placed again, for another machine or by other rules, where the GGUF is gone.
+// A plan as the model that is compiled: packing is a bijection, so the plan holds its GGUF, and can
+// be placed again, for another machine or by other rules, where the GGUF is gone.
 //
 //   ktx-compile old.ktxplan --target=rtx-4090 -o new.ktxplan
 //
-// The GGUF is rebuilt in the folder NEW.gguf.work for the time of the compilation (on the disk of the
-// new plan, which needs its size twice then), without weights where none are read (--check, --emit).
-// The plan stands for its GGUF alone: options, rules, config.json and tokenizer files are given again.
-// Plans whose weights were rounded, or that left tensors out, are refused: they do not hold it.
+// The GGUF is rebuilt in the folder NEW.gguf.work for the time of the compilation (on the disk of
+// the new plan, which needs its size twice then), without weights where none are read (--check,
+// --emit). The plan stands for its GGUF alone: options, rules, config.json and tokenizer files are
+// given again. Plans whose weights were rounded, or that left tensors out, are refused: they do not
+// hold it.
 #pragma once
 
 #include <memory>

@@ -20,6 +20,7 @@ std::vector<NodeRun> split_weights(const plan::PlanView& plan, int shares) {
   if (shares < 2) return runs;
   std::vector<bool> seen(plan.blobs.size(), false);
   for (const plan::StepRecord& step : plan.steps) {
+    if (plan.string(step.device) != "cpu") continue;
     for (uint32_t blob : plan.weights(step)) {
       if (blob == plan::kNone || seen[blob]) continue;
       const int64_t matrices = cut_matrices(static_cast<StepOp>(step.op), plan.blobs[blob]);

@@ -1,4 +1,5 @@
-// Chooses the NUMA node whose memory holds each weight of a CPU plan.
+// Chooses the NUMA node whose memory holds each weight of the CPU: of a plan for it alone, or of
+// its part beside GPUs, usually the routed experts.
 //
 // The matrix of a product is cut by rows into as many equal ranges as there are nodes; of
 // experts, each expert's matrix is, so that all nodes have work whichever experts are chosen.

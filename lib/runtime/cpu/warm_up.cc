@@ -14,6 +14,7 @@ WarmUp::WarmUp(const plan::PlanFile& plan, std::vector<NodeRun> runs, std::vecto
     constexpr uint64_t kPiece = 64 << 20;
     for (const plan::SegmentRecord& segment : plan->segments) {
       if (segment.kind != static_cast<uint32_t>(plan::SegmentKind::Weights)) continue;
+      if (plan->string(segment.device) != "cpu") continue;
       for (uint64_t at = 0; at < segment.size && !stop_.load(); at += kPiece) {
         plan.mapping().advise_will_need(segment.offset + at, std::min(kPiece, segment.size - at));
       }

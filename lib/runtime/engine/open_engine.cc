@@ -39,11 +39,10 @@ void reserve(Batch& batch, const plan::RunShape& shape) {
   batch.window_tables.resize(shape.max_batch);
 }
 
-// The places of a run's threads; threads without a CPU are scheduled freely, as they are beside
-// GPUs.
-target::ThreadPlaces choose_places(const EngineOptions& options, int threads, bool gpus) {
+// The places of a run's threads; threads without a CPU are scheduled freely.
+target::ThreadPlaces choose_places(const EngineOptions& options, int threads) {
   target::ThreadPlaces places;
-  if (options.pin != Pin::Off && !gpus) places = target::place_threads(threads);
+  if (options.pin != Pin::Off) places = target::place_threads(threads);
   const bool pin = options.pin == Pin::On || places.nodes.size() > 1;
   if (places.threads.empty() || !pin) {
     places.threads.assign(static_cast<size_t>(std::clamp(threads, 1, ThreadPool::kMaxThreads)), {});
@@ -120,7 +119,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
                                    plan::slots_on(plan, "cpu")));
     s.kv.of(KvPool::Whole).set_reclaim([&s] { return s.prefixes.reclaim(); });
     s.kv.of(KvPool::Window).set_reclaim([&s] { return s.prefixes.reclaim_window(); });
-    const target::ThreadPlaces places = choose_places(options, threads, gpus);
+    const target::ThreadPlaces places = choose_places(options, threads);
     s.pool = std::make_unique<ThreadPool>(places.threads);
     s.runner = KTX_TRY(PlanRunner::create({.plan = plan,
                                            .launches = s.plan.launches(),
@@ -136,8 +135,9 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
                                            .on_result = options.on_result}));
     for (const std::string& note : s.runner->notes()) s.sizes.notes.push_back(note);
     reserve(s.batch, shape);
-    // Weights of a GPU have been read by now.
-    if (!gpus && s.sizes.memory.total_bytes <= available.value_or(0)) {
+    // Beside GPUs, whose weights have been read by now, for the nodes alone.
+    const bool wanted = !gpus || places.nodes.size() > 1;
+    if (wanted && s.sizes.memory.total_bytes <= available.value_or(0)) {
       s.warm_up = warm_up(s.plan, places, s.sizes.notes);
     }
     return {};

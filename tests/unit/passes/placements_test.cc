@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "lib/arch/build_graph.h"
 #include "lib/passes/chunk_tokens.h"
 #include "lib/passes/estimate.h"
+#include "lib/passes/launched_steps.h"
 #include "lib/passes/pass.h"
 #include "lib/rules/rule.h"
 #include "lib/rules/target_yaml.h"
@@ -86,11 +89,24 @@ target::Target with_memory(target::Target target, uint64_t bytes) {
 
 constexpr const char* kProfiles[] = {"a100", "h200",     "l4",       "rtx-3090",
                                      "t4",   "rtx-4090", "rtx-5090", "zen4"};
-constexpr const char* kConfigs[] = {
-    "DeepSeek-V2-Lite", "DeepSeek-V3",           "GLM-4.5-Air", "gemma-3-27b",     "gpt-oss-120b",
-    "gpt-oss-20b",      "Llama-3.1-8B-Instruct", "MiniMax-M2",  "Qwen3-235B-A22B", "Qwen3-30B-A3B"};
+// All of tests/configs.
+std::vector<std::string> configs() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(source_dir() + "/tests/configs")) {
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
 
-class Placements : public ::testing::TestWithParam<const char*> {};
+// Of a prompt of 4096 tokens and an answer of 512.
+double conversation_seconds(const Placed& placed) {
+  const Estimate estimate = placed.predict();
+  const double chunks = 4096 / static_cast<double>(estimate.chunk.tokens);
+  return 512 * estimate.token.seconds + chunks * estimate.chunk.seconds;
+}
+
+class Placements : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Placements, AreThoseOfTheGoldenAndFit) {
   std::string text;
@@ -113,22 +129,39 @@ TEST_P(Placements, AreThoseOfTheGoldenAndFit) {
   ktx::testing::expect_golden(fmt::format("placements/{}.golden", GetParam()), text);
 }
 
-TEST(PlacementsOfOneModel, AreTheSameEveryTime) {
-  const target::Target machine = profile("rtx-4090");
-  EXPECT_EQ(Placed("Qwen3-30B-A3B", with_memory(machine, 12 * kGiB)).devices(),
-            Placed("Qwen3-30B-A3B", with_memory(machine, 12 * kGiB)).devices());
+TEST_P(Placements, AreTheSameEveryTime) {
+  const target::Target machine = with_memory(profile("rtx-4090"), 12 * kGiB);
+  EXPECT_EQ(Placed(GetParam(), machine).devices(), Placed(GetParam(), machine).devices());
 }
 
 // More memory of a GPU never makes a prompt of 4096 tokens and an answer of 512 slower.
 TEST_P(Placements, AreNotSlowerWithMoreMemory) {
   double before = 1e9;
   for (const uint64_t gib : {6, 12, 24, 80}) {
-    const Placed placed(GetParam(), with_memory(profile("rtx-4090"), gib * kGiB));
-    const Estimate estimate = placed.predict();
-    const double chunks = 4096 / static_cast<double>(estimate.chunk.tokens);
-    const double seconds = 512 * estimate.token.seconds + chunks * estimate.chunk.seconds;
+    const double seconds =
+        conversation_seconds(Placed(GetParam(), with_memory(profile("rtx-4090"), gib * kGiB)));
     EXPECT_LE(seconds, before * 1.01) << gib << " GiB";
     before = seconds;
+  }
+}
+
+// Nor does a faster memory of the GPU or of the processor, or a faster PCIe.
+TEST_P(Placements, AreNotSlowerWithMoreBandwidth) {
+  using Faster = void (*)(target::Target&, double);
+  constexpr Faster kFaster[] = {
+      [](target::Target& t, double factor) { t.gpus[0].bandwidth_gbps *= factor; },
+      [](target::Target& t, double factor) { t.gpus[0].pcie_gbps *= factor; },
+      [](target::Target& t, double factor) { t.cpu.bandwidth_gbps *= factor; },
+  };
+  for (size_t i = 0; i < std::size(kFaster); ++i) {
+    double before = 1e9;
+    for (const double factor : {0.5, 1.0, 2.0}) {
+      target::Target machine = with_memory(profile("rtx-4090"), 16 * kGiB);
+      kFaster[i](machine, factor);
+      const double seconds = conversation_seconds(Placed(GetParam(), machine));
+      EXPECT_LE(seconds, before * 1.01) << "rate " << i << " times " << factor;
+      before = seconds;
+    }
   }
 }
 
@@ -160,7 +193,43 @@ TEST(PlacementsOfDeepSeekV3, StreamOnTwentyFourGigabytes) {
             3 * static_cast<double>(without.tokens) / without.seconds);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Placements, ::testing::ValuesIn(kConfigs), [](const auto& info) {
+// KTransformers' experts on the GPU in prompts and on the CPU in decode: streamed experts.
+TEST(PlacementsOfKTransformers, ExpertsOfTwoDevicesAreStreamed) {
+  const std::string rules = R"(
+- match: {name: "^model\\.layers\\..*\\.mlp\\.experts$"}
+  replace:
+    class: ktransformers.operators.experts.KTransformersExperts
+    kwargs:
+      prefill_device: "cuda"
+      prefill_op: "KExpertsTorch"
+      generate_device: "cpu"
+      generate_op: "KExpertsCPU"
+      out_device: "cuda"
+  recursive: False
+- match: {name: "^model"}
+  replace: {class: default, kwargs: {generate_device: "cuda", prefill_device: "cuda"}}
+)";
+  const Placed placed("DeepSeek-V3", profile("h200"), rules);
+  EXPECT_EQ(placed.experts_on_gpus(), 0);
+  EXPECT_EQ(placed.attention_on_gpus(), 61);
+  const int64_t threshold = placed.state.prefer.stream_tokens;
+  EXPECT_GT(threshold, 0);
+  const auto graph = launched_steps(placed.state);
+  ASSERT_TRUE(graph) << graph.error().message;
+  // What runs in a token and in a long pass.
+  for (const int64_t tokens : {int64_t{1}, int64_t{4096}}) {
+    const PassTime time = predict_pass(*graph, placed.state.target, tokens);
+    uint64_t copied = 0, cpu = 0;
+    for (const DeviceTime& device : time.devices) {
+      copied += device.copied_bytes;
+      if (device.device == "cpu") cpu += device.read_bytes;
+    }
+    EXPECT_EQ(copied > 0, tokens >= threshold);
+    EXPECT_EQ(cpu > kGiB, tokens < threshold) << "experts of the CPU are read";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Placements, ::testing::ValuesIn(configs()), [](const auto& info) {
   std::string name = info.param;
   for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
   return name;
