@@ -42,7 +42,7 @@ std::string option_item(const OptionInfo& option) {
 }
 
 // The options of a command, a subsection a group; `.SH` of a tool without commands.
-std::string options_of(const Tool& tool, size_t command) {
+std::string options_text(const Tool& tool, size_t command) {
   std::vector<std::string_view> groups;
   for (const OptionInfo& option : tool.options) {
     const bool known = std::ranges::find(groups, option.group) != groups.end();
@@ -89,7 +89,7 @@ std::string man_page(const Tool& tool) {
                          roff(command.summary), block(command.examples));
       if (!command.notes.empty()) out += fmt::format(".PP\n{}", block(command.notes));
     }
-    out += options_of(tool, c);
+    out += options_text(tool, c);
   }
   return out + fmt::format(".SH NOTES\n{}", block(tool.notes));
 }

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "lib/families/family.h"
@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 constexpr size_t kMaxDepth = 32;
-constexpr size_t kMaxKeys = 100000;
+constexpr size_t kMaxConfigKeys = 100000;
 
 // Receives JSON piece by piece and fills the flat map, so that depth and size
 // are bounded while reading and no tree is ever built.
@@ -110,7 +110,7 @@ class Flattener : public nlohmann::json_sax<nlohmann::json> {
     if (frame.nested && !store(child_path(), value)) return false;
     if (!frame.nested) frame.elements.push_back(std::move(value));
     ++frame.size;
-    return ++count_ <= kMaxKeys * 10 || fail("too many values");
+    return ++count_ <= kMaxConfigKeys * 10 || fail("too many values");
   }
 
   // An array that turns out to hold more than scalars: what it held so far goes
@@ -145,8 +145,8 @@ class Flattener : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool store(std::string path, ConfigScalar value) {
-    if (config_.values().size() >= kMaxKeys)
-      return fail(fmt::format("more than {} keys", kMaxKeys));
+    if (config_.values().size() >= kMaxConfigKeys)
+      return fail(fmt::format("more than {} keys", kMaxConfigKeys));
     config_.set(std::move(path), std::move(value));
     return true;
   }
@@ -165,11 +165,6 @@ std::string place_of(std::string_view text, size_t byte) {
   return fmt::format("{}:{}", line, column);
 }
 
-bool is_folder(const std::string& path) {
-  struct stat info = {};
-  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-}
-
 std::optional<int64_t> to_i64(double value) {
   // 2^63 itself does not fit, and -2^63 does.
   if (!(value >= -9223372036854775808.0 && value < 9223372036854775808.0)) return std::nullopt;
@@ -185,7 +180,9 @@ const T* get(const ConfigValue* value) {
 }  // namespace
 
 Result<HfConfig> HfConfig::read(const std::string& path) {
-  const std::string file = is_folder(path) ? path + "/config.json" : path;
+  std::error_code unknown;
+  const bool folder = std::filesystem::is_directory(path, unknown);
+  const std::string file = folder ? path + "/config.json" : path;
   const std::string text = KTX_TRY(read_text_file(file, kMaxConfigBytes));
   return parse(text, file);
 }

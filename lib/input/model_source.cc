@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <system_error>
 
 #include "lib/input/other_ggufs.h"
 #include "lib/input/tokenizer_source.h"
@@ -20,11 +22,6 @@ constexpr size_t kMaxTemplateBytes = size_t{4} << 20;
 bool exists(const std::string& path) {
   struct stat info = {};
   return ::stat(path.c_str(), &info) == 0;
-}
-
-bool is_folder(const std::string& path) {
-  struct stat info = {};
-  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 std::string folder_of(const std::string& path) {
@@ -131,7 +128,9 @@ Result<ModelSource> open_model(const ModelInputs& inputs, DiagSink& diags) {
   std::string config_path = folder + "/config.json";
   if (inputs.hf_config_path) {
     config_path = *inputs.hf_config_path;
-    folder = is_folder(config_path) ? config_path : folder_of(config_path);
+    std::error_code unknown;
+    const bool is_folder = std::filesystem::is_directory(config_path, unknown);
+    folder = is_folder ? config_path : folder_of(config_path);
   }
   HfConfig config;
   if (inputs.hf_config_path || exists(config_path)) {

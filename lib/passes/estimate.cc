@@ -48,11 +48,6 @@ uint64_t bytes_of(const ir::Module& module, bool dense) {
   return sum;
 }
 
-int gpu_number(const std::string& device) {
-  const auto place = rules::parse_device(device);
-  return place && place->kind == rules::DeviceSpec::Kind::Cuda ? place->gpus[0] : -1;
-}
-
 void describe_device(DeviceUse& use, const CompileState& state) {
   const int gpu = gpu_number(use.name);
   use.reserve_bytes = gpu < 0 ? kCpuReserve : kGpuReserve;

@@ -13,6 +13,11 @@
 #include "lib/target/gpu_generation.h"
 
 namespace ktx::passes {
+int gpu_number(const std::string& device) {
+  const auto place = rules::parse_device(device);
+  return place && place->kind == rules::DeviceSpec::Kind::Cuda ? place->gpus[0] : -1;
+}
+
 namespace {
 
 using launches::ListedStep;
@@ -74,11 +79,6 @@ DeviceRates gpu_rates(const target::GpuTarget& gpu) {
   rates.hand_over = gpu.hand_over_us > 0 ? gpu.hand_over_us * 1e-6 : kHandOverSeconds;
   rates.pcie = gpu.pcie_gbps > 0 ? gpu.pcie_gbps * 1e9 : kPcieRate;
   return rates;
-}
-
-int gpu_number(const std::string& device) {
-  const auto place = rules::parse_device(device);
-  return place && place->kind == rules::DeviceSpec::Kind::Cuda ? place->gpus[0] : -1;
 }
 
 // Of the matrices of a step: bytes that a pass of some tokens reads, and operations.

@@ -38,6 +38,8 @@ struct DeviceRates {
   double pcie = 0;        // bytes a second, from host memory
   bool read_measured = false;
 };
+// 1 of "cuda:1"; -1: no GPU.
+int gpu_number(const std::string& device);
 // `device`: "cpu", "cuda:1"; a GPU that the target lacks has no rates.
 DeviceRates rates_of(const target::Target& target, const std::string& device);
 

@@ -17,7 +17,7 @@ using launches::Preferences;
 // Of few tokens an expert the CPU reaches less than of many: fewer tokens are enough.
 constexpr double kFewTokens = 0.75;
 constexpr int64_t kStep = 32;
-constexpr int64_t kMost = 4096;
+constexpr int64_t kMostTokens = 4096;
 
 void set(CompileState& state, int64_t tokens) {
   state.prefer.stream_tokens = tokens;
@@ -71,7 +71,7 @@ bool can_be_streamed(const ir::Module& module) {
 
 void assume_streams(CompileState& state, bool streams) {
   if (state.prefer.stream_chosen) return;
-  set(state, streams ? kMost : 0);
+  set(state, streams ? kMostTokens : 0);
 }
 
 void choose_stream_tokens(CompileState& state) {
@@ -80,7 +80,7 @@ void choose_stream_tokens(CompileState& state) {
   for (const auto& [device, experts] : streamed_by(state)) {
     tokens = std::max(tokens, break_even(state, device, experts));
   }
-  if (tokens <= 0 || tokens * kFewTokens > kMost) return set(state, 0);
+  if (tokens <= 0 || tokens * kFewTokens > kMostTokens) return set(state, 0);
   const auto steps = static_cast<int64_t>(std::ceil(tokens * kFewTokens / kStep));
   set(state, std::max<int64_t>(1, steps) * kStep);
 }

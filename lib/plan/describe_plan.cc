@@ -21,7 +21,7 @@
 namespace ktx::plan {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 std::string section_name(uint32_t id) {
 #define KTX_SECTION(enum_name, number, text, element, sentence) \
@@ -263,13 +263,13 @@ std::string plan_tables(const PlanView& plan) {
 }
 
 std::string plan_json(const PlanView& plan) {
-  Json out;
+  OrderedJson out;
   out["format"] = fmt::format("{}.{}", kMajor, plan.minor);
   out["file_bytes"] = plan.file_bytes;
   out["hash"] = to_hex(plan.header_hash);
-  out["facts"] = Json::parse(to_json(plan.facts));
-  out["target"] = Json::parse(to_json(plan.target));
-  out["provenance"] = Json::parse(to_json(plan.provenance));
+  out["facts"] = OrderedJson::parse(to_json(plan.facts));
+  out["target"] = OrderedJson::parse(to_json(plan.target));
+  out["provenance"] = OrderedJson::parse(to_json(plan.provenance));
   out["has_chat_template"] = !plan.chat_template.source.empty();
   for (const SectionEntry& section : plan.sections) {
     out["sections"].push_back({{"name", section_name(section.id)},
@@ -330,7 +330,7 @@ std::string plan_json(const PlanView& plan) {
                             {"kernels_fast", row.kernels[1]}});
   }
   // Names come from files: what is no UTF-8 is replaced.
-  return out.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return out.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace ktx::plan

@@ -13,7 +13,7 @@ namespace {
 using Lines = std::span<const std::string_view>;
 constexpr size_t kNone = std::string_view::npos;
 
-bool is_word(char c) {
+bool is_name_char(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
@@ -83,7 +83,7 @@ class LineReader {
 
   std::optional<YamlMistake> dash() const {
     const std::string_view rest = line_.substr(begin_);
-    if (rest.size() < 2 || rest[0] != '-' || !is_word(rest[1]) || rest.find(':') == kNone) {
+    if (rest.size() < 2 || rest[0] != '-' || !is_name_char(rest[1]) || rest.find(':') == kNone) {
       return std::nullopt;
     }
     return YamlMistake{at(begin_, 1),
@@ -95,7 +95,7 @@ class LineReader {
   // Where the value of "key: value" or "- key: value" begins, or kNone.
   size_t value_at() const {
     size_t i = entry_column(line_);
-    while (i < line_.size() && is_word(line_[i])) ++i;
+    while (i < line_.size() && is_name_char(line_[i])) ++i;
     if (i + 1 >= line_.size() || line_[i] != ':' || line_[i + 1] != ' ') return kNone;
     const size_t value = line_.find_first_not_of(' ', i + 1);
     return value != kNone && line_[value] != '#' ? value : kNone;
@@ -106,7 +106,7 @@ class LineReader {
     const size_t value = value_at();
     if (value == kNone) return std::nullopt;
     size_t end = value;
-    while (end < line_.size() && is_word(line_[end])) ++end;
+    while (end < line_.size() && is_name_char(line_[end])) ++end;
     const bool second = end > value && line_.substr(end).starts_with(": ");
     if (!second) return std::nullopt;
     const std::string_view key = line_.substr(value, end - value);
@@ -242,7 +242,7 @@ std::string indentation_hint(Lines lines, int line) {
     const auto add = [&](size_t at) {
       while (!open.empty() && open.back().column >= at) open.pop_back();
       size_t end = at;
-      while (end < text.size() && is_word(text[end])) ++end;
+      while (end < text.size() && is_name_char(text[end])) ++end;
       open.push_back({at, end > at ? text.substr(at, end - at) : "-"});
     };
     while (text.substr(column).starts_with("- ")) {
@@ -265,7 +265,7 @@ std::string indentation_hint(Lines lines, int line) {
 
 size_t key_without_space(std::string_view text) {
   size_t end = 0;
-  while (end < text.size() && is_word(text[end])) ++end;
+  while (end < text.size() && is_name_char(text[end])) ++end;
   return end > 0 && end + 1 < text.size() && text[end] == ':' && text[end + 1] != ' ' ? end : 0;
 }
 

@@ -17,7 +17,7 @@ namespace ktx::rules {
 namespace {
 
 constexpr size_t kMaxNodes = 200'000;
-constexpr size_t kMaxDepth = 64;
+constexpr size_t kMaxYamlDepth = 64;
 
 // Thrown out of yaml-cpp's callbacks and caught below.
 struct TooMuch {
@@ -112,7 +112,7 @@ class TreeBuilder : public YAML::EventHandler {
     return node;
   }
   void open(YamlNode::Kind kind, const YAML::Mark& mark, YAML::anchor_t anchor) {
-    if (stack_.size() >= kMaxDepth) throw TooMuch{mark, "nested more than 64 deep"};
+    if (stack_.size() >= kMaxYamlDepth) throw TooMuch{mark, "nested more than 64 deep"};
     stack_.push_back({make(kind, mark), anchor, nullptr, {}});
   }
   void close() {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "lib/server/http_server.h"
@@ -43,5 +44,8 @@ struct RouteMatch {
 RouteMatch find_route(const HttpRequest& request);
 // "; did you mean '/v1/messages'?" for a path that is unknown, such as /v1/v1/messages, or "".
 std::string near_route(const std::string& path);
+
+// With status 200.
+void send_json(const HttpReplyPtr& reply, const nlohmann::ordered_json& json);
 
 }  // namespace ktx::server

@@ -50,7 +50,7 @@ std::string_view without_blanks(std::string_view text) {
   return text;
 }
 
-HttpFault bad(std::string message) {
+HttpFault bad_head(std::string message) {
   return {400, std::move(message)};
 }
 
@@ -59,7 +59,7 @@ std::optional<HttpFault> read_version(std::string_view text, HttpHead& head) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
   const bool form = text.size() == 8 && text.substr(0, 5) == "HTTP/" && digit(text[5]) &&
                     text[6] == '.' && digit(text[7]);
-  if (!form) return bad("the request line does not end in 'HTTP/1.1'");
+  if (!form) return bad_head("the request line does not end in 'HTTP/1.1'");
   if (text[5] != '1') {
     return HttpFault{505, fmt::format("this server speaks HTTP/1.1, not {}", text)};
   }
@@ -71,18 +71,18 @@ std::optional<HttpFault> read_version(std::string_view text, HttpHead& head) {
 std::optional<HttpFault> read_target(std::string_view target, HttpRequest& request,
                                      std::string& host) {
   if (target.empty() || !all(target, is_target_char)) {
-    return bad("the request line has no valid target");
+    return bad_head("the request line has no valid target");
   }
   if (target.front() != '/' && target != "*") {
     const size_t mark = target.find("://");
     const std::string scheme = lower(target.substr(0, mark));
     if (mark == std::string_view::npos || (scheme != "http" && scheme != "https")) {
-      return bad("the target of the request is no path");
+      return bad_head("the target of the request is no path");
     }
     target.remove_prefix(mark + 3);
     const std::string_view authority = target.substr(0, target.find_first_of("/?"));
     if (authority.empty() || !all(authority, is_host_char)) {
-      return bad("the target of the request names no valid host");
+      return bad_head("the target of the request names no valid host");
     }
     host = authority;
     target.remove_prefix(authority.size());
@@ -101,7 +101,7 @@ std::optional<HttpFault> read_request_line(std::string_view line, HttpHead& head
   const std::string_view method = line.substr(0, first);
   if (first == std::string_view::npos || first == last || !is_token(method) ||
       method.size() > kMostMethod) {
-    return bad(
+    return bad_head(
         "this is no HTTP/1.1 request (a server without --tls-cert takes http://, not https://)");
   }
   head.request.method = method;
@@ -112,14 +112,14 @@ std::optional<HttpFault> read_request_line(std::string_view line, HttpHead& head
 std::optional<HttpFault> read_length(const std::string& value, HttpHead& head) {
   const bool digits = !value.empty() && value.size() <= 18 &&
                       all(value, [](char c) { return c >= '0' && c <= '9'; });
-  if (!digits) return bad("'Content-Length' is no number");
+  if (!digits) return bad_head("'Content-Length' is no number");
   head.length = std::stoull(value);
   return std::nullopt;
 }
 
 // `codings`: the values of all Transfer-Encoding fields, joined by commas.
 std::optional<HttpFault> read_codings(const std::string& codings, HttpHead& head) {
-  if (head.minor == 0) return bad("HTTP/1.0 has no 'Transfer-Encoding'");
+  if (head.minor == 0) return bad_head("HTTP/1.0 has no 'Transfer-Encoding'");
   if (codings == "chunked") {
     head.chunked = true;
     return std::nullopt;
@@ -133,7 +133,7 @@ std::optional<HttpFault> read_codings(const std::string& codings, HttpHead& head
       !without_blanks(before).empty()) {
     return HttpFault{501, "'Transfer-Encoding' other than 'chunked' is not supported"};
   }
-  return bad("'Transfer-Encoding' must be 'chunked', once; the body has no end else");
+  return bad_head("'Transfer-Encoding' must be 'chunked', once; the body has no end else");
 }
 
 std::optional<HttpFault> read_fields(std::string_view text, HttpHead& head) {
@@ -143,9 +143,9 @@ std::optional<HttpFault> read_fields(std::string_view text, HttpHead& head) {
     text.remove_prefix(end + 2);
     if (line.empty()) break;
     if (line.front() == ' ' || line.front() == '\t') {
-      return bad("a header field goes on in a second line, which HTTP/1.1 does not allow");
+      return bad_head("a header field goes on in a second line, which HTTP/1.1 does not allow");
     }
-    if (!is_field_line(line)) return bad("a line of the header is no 'name: value'");
+    if (!is_field_line(line)) return bad_head("a line of the header is no 'name: value'");
     if (head.request.headers.size() == kMostFields) {
       return HttpFault{431, fmt::format("the header has more than {} fields", kMostFields)};
     }
@@ -205,7 +205,7 @@ bool is_field_line(std::string_view line) {
 std::optional<HttpFault> read_head(std::string_view text, HttpHead& head) {
   while (text.substr(0, 2) == "\r\n") text.remove_prefix(2);
   const size_t end = text.find("\r\n");
-  if (end == std::string_view::npos) return bad("the request has no whole first line");
+  if (end == std::string_view::npos) return bad_head("the request has no whole first line");
   std::string target_host;
   if (auto fault = read_request_line(text.substr(0, end), head, target_host)) return fault;
   if (auto fault = read_fields(text.substr(end + 2), head)) return fault;
@@ -230,9 +230,10 @@ std::optional<HttpFault> read_head(std::string_view text, HttpHead& head) {
     }
   }
   if (hosts > 1 || (hosts == 0 && head.minor >= 1)) {
-    return bad(hosts == 0 ? "the request has no 'Host'" : "the request has more than one 'Host'");
+    return bad_head(hosts == 0 ? "the request has no 'Host'"
+                               : "the request has more than one 'Host'");
   }
-  if (host != nullptr && !all(*host, is_host_char)) return bad("'Host' is no name of a host");
+  if (host != nullptr && !all(*host, is_host_char)) return bad_head("'Host' is no name of a host");
   // The target's counts more (RFC 9112, 3.2.2).
   if (!target_host.empty()) {
     if (host == nullptr) {
@@ -241,9 +242,9 @@ std::optional<HttpFault> read_head(std::string_view text, HttpHead& head) {
       *host = target_host;
     }
   }
-  if (lengths > 1) return bad("the request has more than one 'Content-Length'");
+  if (lengths > 1) return bad_head("the request has more than one 'Content-Length'");
   if (lengths > 0 && codings > 0) {
-    return bad("the request has both 'Content-Length' and 'Transfer-Encoding'");
+    return bad_head("the request has both 'Content-Length' and 'Transfer-Encoding'");
   }
   if (lengths > 0) {
     if (auto fault = read_length(length, head)) return fault;

@@ -14,7 +14,7 @@
 namespace ktx::server {
 namespace {
 
-constexpr size_t kMaxPrompts = 16;
+constexpr size_t kMaxNativePrompts = 16;
 constexpr size_t kMaxExtra = 256;
 
 struct FimRow {
@@ -103,7 +103,7 @@ void post_completion(const ServerContext& context, const HttpRequest& request,
   NativeFields fields = read_native_fields(model, in);
   if (in.error()) return send_error(*reply, *in.error());
   std::vector<TextInput> texts;
-  if (const auto error = read_texts(in.get("prompt"), "prompt", kMaxPrompts, model, texts)) {
+  if (const auto error = read_texts(in.get("prompt"), "prompt", kMaxNativePrompts, model, texts)) {
     return send_error(*reply, *error);
   }
   fields.list = texts.size() > 1;

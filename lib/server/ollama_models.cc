@@ -29,18 +29,14 @@ Json capabilities(const ServedModel& model) {
   return list;
 }
 
-void send(const HttpReplyPtr& reply, const Json& json) {
-  reply->send(200, "application/json", dump(json));
-}
-
 }  // namespace
 
 void get_ollama_version(const ServerContext&, const HttpRequest&, const HttpReplyPtr& reply) {
-  send(reply, {{"version", kOllamaVersion}});
+  send_json(reply, {{"version", kOllamaVersion}});
 }
 
 void get_ollama_tags(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
-  send(reply, {{"models", Json::array({listed(*context.model)})}});
+  send_json(reply, {{"models", Json::array({listed(*context.model)})}});
 }
 
 void get_ollama_ps(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
@@ -48,7 +44,7 @@ void get_ollama_ps(const ServerContext& context, const HttpRequest&, const HttpR
   json["expires_at"] = "9999-12-31T23:59:59Z";
   json["size_vram"] = 0;
   json["context_length"] = context.model->engine->ctx();
-  send(reply, {{"models", Json::array({json})}});
+  send_json(reply, {{"models", Json::array({json})}});
 }
 
 void post_ollama_show(const ServerContext& context, const HttpRequest& request,
@@ -76,7 +72,7 @@ void post_ollama_show(const ServerContext& context, const HttpRequest& request,
                         {arch + ".vocab_size", facts.vocab_size}};
   json["capabilities"] = capabilities(model);
   json["modified_at"] = listed(model)["modified_at"];
-  send(reply, json);
+  send_json(reply, json);
 }
 
 }  // namespace ktx::server

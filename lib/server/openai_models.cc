@@ -14,10 +14,6 @@
 namespace ktx::server {
 namespace {
 
-void send(const HttpReplyPtr& reply, const Json& json) {
-  reply->send(200, "application/json", dump(json));
-}
-
 // A text, or its bytes where they are a part of a character.
 std::string piece_json(const text::Tokenizer& tokenizer, int32_t id) {
   const std::string_view piece = tokenizer.piece(id);
@@ -51,9 +47,9 @@ void get_models(const ServerContext& context, const HttpRequest&, const HttpRepl
                        {"model", model.id},
                        {"type", "model"},
                        {"capabilities", Json::array({"completion"})}};
-  send(reply, {{"object", "list"},
-               {"data", Json::array({model_json(model)})},
-               {"models", Json::array({listed})}});
+  send_json(reply, {{"object", "list"},
+                    {"data", Json::array({model_json(model)})},
+                    {"models", Json::array({listed})}});
 }
 
 void get_model(const ServerContext& context, const HttpRequest& request,
@@ -67,7 +63,7 @@ void get_model(const ServerContext& context, const HttpRequest& request,
         {404, fmt::format("the model '{}' does not exist; this server has '{}'", name, model.id),
          "model", "model_not_found"});
   }
-  send(reply, model_json(model));
+  send_json(reply, model_json(model));
 }
 
 void get_props(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
@@ -95,7 +91,7 @@ void get_props(const ServerContext& context, const HttpRequest&, const HttpReply
   json["tool_format"] = text::format_name(model.tool_format);
   json["reasoning"] = model.reasoning.has_value();
   json["build_info"] = "ktx " KTX_VERSION;
-  send(reply, json);
+  send_json(reply, json);
 }
 
 void post_tokenize(const ServerContext& context, const HttpRequest& request,
@@ -146,7 +142,7 @@ void post_detokenize(const ServerContext& context, const HttpRequest& request,
     }
     ids.push_back(static_cast<int32_t>(id));
   }
-  send(reply, {{"content", tokenizer.decode(ids, true)}});
+  send_json(reply, {{"content", tokenizer.decode(ids, true)}});
 }
 
 void post_apply_template(const ServerContext& context, const HttpRequest& request,
@@ -173,7 +169,7 @@ void post_apply_template(const ServerContext& context, const HttpRequest& reques
   if (const auto error = make_prompt(*context.model, input, prompt)) {
     return send_error(*reply, *error);
   }
-  send(reply, {{"prompt", prompt.text}, {"tokens", prompt.ids.size()}});
+  send_json(reply, {{"prompt", prompt.text}, {"tokens", prompt.ids.size()}});
 }
 
 }  // namespace ktx::server

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "lib/server/api_error.h"
 #include "lib/support/strings.h"
 
 namespace ktx::server {
@@ -68,6 +69,10 @@ std::string near_route(const std::string& path) {
   }
   const std::string* found = longest != nullptr ? longest : shortest;
   return found != nullptr ? fmt::format("; did you mean '{}'?", *found) : near("/v1" + asked);
+}
+
+void send_json(const HttpReplyPtr& reply, const nlohmann::ordered_json& json) {
+  reply->send(200, "application/json", dump(json));
 }
 
 }  // namespace ktx::server

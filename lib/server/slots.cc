@@ -87,10 +87,6 @@ std::optional<ApiError> read_note(const ServedModel& model, const std::string& n
   return in.error();
 }
 
-void send(const HttpReplyPtr& reply, const Json& json) {
-  reply->send(200, "application/json", dump(json));
-}
-
 }  // namespace
 
 void get_slots(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
@@ -116,7 +112,7 @@ void get_slots(const ServerContext& context, const HttpRequest&, const HttpReply
     }
     list.push_back(std::move(json));
   }
-  send(reply, list);
+  send_json(reply, list);
 }
 
 void post_slot(const ServerContext& context, const HttpRequest& request,
@@ -138,7 +134,7 @@ void post_slot(const ServerContext& context, const HttpRequest& request,
     if (!scheduler.set_slot_text(slot, {}, owner)) {
       return send_error(*reply, {409, fmt::format("slot {} is busy", slot), "id", "busy"});
     }
-    return send(reply, {{"id_slot", slot}, {"n_erased", tokens.size()}});
+    return send_json(reply, {{"id_slot", slot}, {"n_erased", tokens.size()}});
   }
   if (action != "save" && action != "restore") {
     return send_error(
@@ -193,12 +189,12 @@ void post_slot(const ServerContext& context, const HttpRequest& request,
       return send_error(*reply, {500, without_folder(context, saved.error().message), "", ""});
     }
     std::error_code ignored;
-    return send(reply, {{"id_slot", slot},
-                        {"filename", name},
-                        {"n_saved", tokens},
-                        {"n_answered", answered},
-                        {"n_computed", kept},
-                        {"n_written", std::filesystem::file_size(path, ignored)}});
+    return send_json(reply, {{"id_slot", slot},
+                             {"filename", name},
+                             {"n_saved", tokens},
+                             {"n_answered", answered},
+                             {"n_computed", kept},
+                             {"n_written", std::filesystem::file_size(path, ignored)}});
   }
   Result<runtime::SavedSession> loaded = Error{"not read"};
   scheduler.call([&](Engine& engine) {
@@ -224,12 +220,12 @@ void post_slot(const ServerContext& context, const HttpRequest& request,
   if (!scheduler.set_slot_text(slot, restored, owner)) {
     return send_error(*reply, {409, fmt::format("slot {} is busy", slot), "id", "busy"});
   }
-  send(reply, {{"id_slot", slot},
-               {"filename", name},
-               {"n_restored", loaded->tokens.size()},
-               {"n_answered", restored.answered},
-               {"n_computed", loaded->computed},
-               {"tokens", loaded->tokens}});
+  send_json(reply, {{"id_slot", slot},
+                    {"filename", name},
+                    {"n_restored", loaded->tokens.size()},
+                    {"n_answered", restored.answered},
+                    {"n_computed", loaded->computed},
+                    {"tokens", loaded->tokens}});
 }
 
 }  // namespace ktx::server

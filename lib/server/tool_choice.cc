@@ -9,7 +9,7 @@
 namespace ktx::server {
 namespace {
 
-ApiError bad(const std::string& message) {
+ApiError bad_choice(const std::string& message) {
   return {400, message, "tool_choice", ""};
 }
 
@@ -45,16 +45,17 @@ std::optional<ApiError> read_allowed_tools(const Json& given, ToolChoice& choice
   const Json& allowed = inner != given.end() && inner->is_object() ? *inner : given;
   const ModeRow* mode = find_mode(string_or(allowed, "mode", ""));
   if (mode == nullptr || mode->mode == ToolChoice::Mode::None) {
-    return bad("'tool_choice.mode' of allowed_tools must be auto or required");
+    return bad_choice("'tool_choice.mode' of allowed_tools must be auto or required");
   }
   const auto list = allowed.find("tools");
   if (list == allowed.end() || !list->is_array() || list->empty()) {
-    return bad("'tool_choice.tools' of allowed_tools must be a list of tools");
+    return bad_choice("'tool_choice.tools' of allowed_tools must be a list of tools");
   }
   choice.mode = mode->mode;
   for (const Json& tool : *list) {
     choice.names.push_back(chosen_name(tool));
-    if (choice.names.back().empty()) return bad("'tool_choice.tools' has a tool without a name");
+    if (choice.names.back().empty())
+      return bad_choice("'tool_choice.tools' has a tool without a name");
   }
   return std::nullopt;
 }
@@ -74,11 +75,12 @@ std::optional<ApiError> read_choice(const Json& given, ToolChoice& choice) {
       (type == "function" || type == "tool" || (type.empty() && !given.contains("type")))) {
     choice.mode = ToolChoice::Mode::Required;
     choice.names.push_back(chosen_name(given));
-    if (choice.names[0].empty()) return bad("'tool_choice' names no function");
+    if (choice.names[0].empty()) return bad_choice("'tool_choice' names no function");
     return std::nullopt;
   }
-  return bad(fmt::format("'tool_choice' is {}, expected none, auto, required, any or a function",
-                         object && given.contains("type") ? show(given["type"]) : show(given)));
+  return bad_choice(
+      fmt::format("'tool_choice' is {}, expected none, auto, required, any or a function",
+                  object && given.contains("type") ? show(given["type"]) : show(given)));
 }
 
 // Does a schema speak of strings (also where null may stand for one)?
@@ -158,7 +160,7 @@ std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* 
   const bool forced = choice.mode == ToolChoice::Mode::Required;
   if (tools.is_null()) {
     if (!forced && choice.names.empty()) return std::nullopt;
-    return bad("'tool_choice' is given without 'tools'");
+    return bad_choice("'tool_choice' is given without 'tools'");
   }
   if (model.tool_format == text::ToolCallFormat::None) {
     return ApiError{400, "the chat template of this model knows no tools", "tools",
@@ -169,7 +171,7 @@ std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* 
       return tool["function"]["name"] == name;
     });
     if (!offered) {
-      return bad(fmt::format("'tool_choice' names '{}', which is no tool", printable(name)));
+      return bad_choice(fmt::format("'tool_choice' names '{}', which is no tool", printable(name)));
     }
   }
   Json kept = Json::array();
@@ -188,8 +190,8 @@ std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* 
   tools = std::move(kept);
   if (!forced) return std::nullopt;
   if (constraint.kind != Constraint::Kind::None) {
-    return bad(fmt::format("a forced tool call and '{}' exclude each other; send one of them",
-                           constraint.field));
+    return bad_choice(fmt::format(
+        "a forced tool call and '{}' exclude each other; send one of them", constraint.field));
   }
   constraint.kind = Constraint::Kind::ToolCall;
   constraint.tools = std::move(callable);

@@ -15,7 +15,7 @@ using Code = int;
 using Device = int;
 using Context = void*;
 using Pointer = unsigned long long;  // of the GPU
-struct Calls {
+struct RateCalls {
   Code (*init)(unsigned flags) = nullptr;
   Code (*get)(Device* device, int number) = nullptr;
   Code (*retain)(Context* context, Device device) = nullptr;
@@ -40,7 +40,7 @@ Status check(Code code, const char* what) {
 // The primary context of a device, current on this thread, and the buffers of the measurement.
 class Buffers {
  public:
-  explicit Buffers(const Calls& calls) : calls_(calls) {}
+  explicit Buffers(const RateCalls& calls) : calls_(calls) {}
   ~Buffers() {
     if (host_) calls_.unpin(host_);
     for (const Pointer memory : gpu_) {
@@ -66,7 +66,7 @@ class Buffers {
   Status wait() const { return check(calls_.synchronize(), "cuCtxSynchronize"); }
 
  private:
-  const Calls& calls_;
+  const RateCalls& calls_;
   Device device_ = 0;
   Context context_ = nullptr;
   void* host_ = nullptr;
@@ -88,7 +88,7 @@ Result<double> best_rate(const Buffers& buffers, double bytes, const Work& work)
 }
 
 template <class Fn>
-bool find(void* library, const char* symbol, Fn& out) {
+bool find_call(void* library, const char* symbol, Fn& out) {
   out = reinterpret_cast<Fn>(dlsym(library, symbol));
   return out != nullptr;
 }
@@ -97,17 +97,19 @@ bool find(void* library, const char* symbol, Fn& out) {
 
 Status measure_gpu(int number, GpuTarget& gpu) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);  // never closed: gpu_driver.cc
-  Calls calls;
-  const bool found =
-      library && find(library, "cuInit", calls.init) && find(library, "cuDeviceGet", calls.get) &&
-      find(library, "cuDevicePrimaryCtxRetain", calls.retain) &&
-      find(library, "cuDevicePrimaryCtxRelease", calls.release) &&
-      find(library, "cuCtxSetCurrent", calls.enter) &&
-      find(library, "cuCtxSynchronize", calls.synchronize) &&
-      find(library, "cuMemAlloc_v2", calls.allocate) && find(library, "cuMemFree_v2", calls.free) &&
-      find(library, "cuMemHostAlloc", calls.pin) && find(library, "cuMemFreeHost", calls.unpin) &&
-      find(library, "cuMemcpyHtoD_v2", calls.upload) &&
-      find(library, "cuMemcpyDtoD_v2", calls.copy);
+  RateCalls calls;
+  const bool found = library && find_call(library, "cuInit", calls.init) &&
+                     find_call(library, "cuDeviceGet", calls.get) &&
+                     find_call(library, "cuDevicePrimaryCtxRetain", calls.retain) &&
+                     find_call(library, "cuDevicePrimaryCtxRelease", calls.release) &&
+                     find_call(library, "cuCtxSetCurrent", calls.enter) &&
+                     find_call(library, "cuCtxSynchronize", calls.synchronize) &&
+                     find_call(library, "cuMemAlloc_v2", calls.allocate) &&
+                     find_call(library, "cuMemFree_v2", calls.free) &&
+                     find_call(library, "cuMemHostAlloc", calls.pin) &&
+                     find_call(library, "cuMemFreeHost", calls.unpin) &&
+                     find_call(library, "cuMemcpyHtoD_v2", calls.upload) &&
+                     find_call(library, "cuMemcpyDtoD_v2", calls.copy);
   if (!found) return Error{"libcuda.so.1 is missing, or too old"};
   Buffers buffers(calls);
   KTX_TRY(buffers.open(number));

@@ -14,19 +14,19 @@ namespace ktx::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr const char* kLevels[] = {"note", "warning", "error"};
+constexpr const char* kSarifLevels[] = {"note", "warning", "error"};
 // Code scanning refuses a run of more than 25,000 results and shows 5,000 of them.
 constexpr size_t kMaxResults = 5000;
 constexpr size_t kMaxRelated = 100;
 constexpr size_t kMaxDescription = 1024;  // bytes
 
 std::string level_of(const Diagnostic& diag) {
-  return kLevels[static_cast<int>(diag.severity)];
+  return kSarifLevels[static_cast<int>(diag.severity)];
 }
 
 // "error; warning when some of the layers exist" -> "error"
 std::string usual_level(std::string_view severity) {
-  for (const char* level : kLevels) {
+  for (const char* level : kSarifLevels) {
     if (severity.starts_with(level)) return level;
   }
   return "warning";

@@ -3,11 +3,7 @@
 #include <algorithm>
 
 namespace ktx::runtime {
-namespace {
-
-constexpr int64_t kBlock = KvCache::kBlockTokens;
-
-}  // namespace
+namespace {}  // namespace
 
 Result<KvPools> KvPools::create(std::span<const plan::KvSlotRecord> slots, plan::KvType type,
                                 const plan::KvBlocks& blocks, const std::vector<bool>& here) {
@@ -29,7 +25,7 @@ Result<KvPools> KvPools::create(std::span<const plan::KvSlotRecord> slots, plan:
 }
 
 int64_t KvPools::first_read_block(int64_t length) const {
-  return std::max<int64_t>(0, length - window_tokens_ + 1) / kBlock;
+  return std::max<int64_t>(0, length - window_tokens_ + 1) / KvCache::kBlockTokens;
 }
 
 int64_t KvPools::first_kept_block(int64_t length) const {
@@ -41,7 +37,7 @@ bool KvPools::grow(KvTables& tables, int64_t tokens) {
 }
 
 bool KvPools::grow_from(KvTables& tables, int64_t tokens, int64_t first_window) {
-  const auto before = static_cast<int64_t>(tables.whole.size()) * kBlock;
+  const auto before = static_cast<int64_t>(tables.whole.size()) * KvCache::kBlockTokens;
   if (!whole_.grow(tables.whole, tokens)) return false;
   if (!has_windows()) return true;
   while (tables.window.size() < tables.whole.size()) {

@@ -10,15 +10,16 @@ namespace ktx::runtime {
 namespace {
 
 constexpr float kForbidden = -std::numeric_limits<float>::infinity();
-constexpr size_t kLanes = 4;
-using Lanes = std::array<uint32_t, kLanes>;
+constexpr size_t kFilterLanes = 4;
+using Lanes = std::array<uint32_t, kFilterLanes>;
 
 // All ones for a bit that is set: four bits at once, so that the compiler makes vectors of
 // them. Visiting the zeros one by one takes up to three times as long.
 constexpr auto kKeep = [] {
   std::array<Lanes, 16> keep = {};
   for (uint32_t bits = 0; bits < 16; ++bits) {
-    for (uint32_t lane = 0; lane < kLanes; ++lane) keep[bits][lane] = bits >> lane & 1 ? ~0u : 0u;
+    for (uint32_t lane = 0; lane < kFilterLanes; ++lane)
+      keep[bits][lane] = bits >> lane & 1 ? ~0u : 0u;
   }
   return keep;
 }();
@@ -28,11 +29,11 @@ void forbid_32(uint32_t allowed, std::span<float, 32> logits) {
   if (allowed == ~0u) return;
   if (allowed == 0) return std::fill(logits.begin(), logits.end(), kForbidden);
   constexpr auto kNone = std::bit_cast<uint32_t>(kForbidden);
-  for (size_t first = 0; first < 32; first += kLanes, allowed >>= kLanes) {
+  for (size_t first = 0; first < 32; first += kFilterLanes, allowed >>= kFilterLanes) {
     const Lanes& keep = kKeep[allowed & 15];
     Lanes lanes;
     std::memcpy(lanes.data(), &logits[first], sizeof lanes);
-    for (size_t lane = 0; lane < kLanes; ++lane) {
+    for (size_t lane = 0; lane < kFilterLanes; ++lane) {
       lanes[lane] = (lanes[lane] & keep[lane]) | (kNone & ~keep[lane]);
     }
     std::memcpy(&logits[first], lanes.data(), sizeof lanes);

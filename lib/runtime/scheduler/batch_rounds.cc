@@ -11,14 +11,12 @@
 namespace ktx::runtime {
 namespace {
 
-constexpr int64_t kBlock = KvCache::kBlockTokens;
-
 // The names of a text's whole blocks: each covers all tokens up to its end, and the owner.
 std::vector<uint64_t> block_names(std::span<const int32_t> tokens, const std::string& owner) {
   std::vector<uint64_t> names;
   uint64_t name = hash_text(owner);
-  for (size_t at = 0; at + kBlock <= tokens.size(); at += kBlock) {
-    name = hash_after(name, std::as_bytes(tokens.subspan(at, kBlock)));
+  for (size_t at = 0; at + KvCache::kBlockTokens <= tokens.size(); at += KvCache::kBlockTokens) {
+    name = hash_after(name, std::as_bytes(tokens.subspan(at, KvCache::kBlockTokens)));
     names.push_back(name);
   }
   return names;
@@ -150,7 +148,7 @@ void BatchScheduler::admit() {
     next.pooled.clear();
     next.pooled_rows = 0;
     if (next.request.reuse_cache) next.blocks = block_names(next.tokens, next.owner());
-    next.kept_blocks = next.sequence->length() / kBlock;
+    next.kept_blocks = next.sequence->length() / KvCache::kBlockTokens;
     place->busy = true;
     place->request = next.id;
     next.result.slot = place->id;

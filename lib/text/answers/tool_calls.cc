@@ -13,7 +13,7 @@ struct FormatRow {
   std::string_view name;
   std::string_view marker;  // a template that writes it has this format
 };
-constexpr FormatRow kFormats[] = {
+constexpr FormatRow kNamedFormats[] = {
 #define KTX_TOOL_CALL_FORMAT(format, name, marker) {ToolCallFormat::format, name, marker},
 #include "lib/text/answers/tool_call_formats.def"
 };
@@ -24,7 +24,7 @@ bool contains(std::string_view text, std::string_view part) {
 }  // namespace
 
 std::string_view format_name(ToolCallFormat format) {
-  for (const FormatRow& row : kFormats) {
+  for (const FormatRow& row : kNamedFormats) {
     if (row.format == format) return row.name;
   }
   return "none";
@@ -32,14 +32,14 @@ std::string_view format_name(ToolCallFormat format) {
 
 std::vector<std::string> tool_call_format_names() {
   std::vector<std::string> names;
-  for (const FormatRow& row : kFormats) {
+  for (const FormatRow& row : kNamedFormats) {
     if (names.empty() || names.back() != row.name) names.emplace_back(row.name);
   }
   return names;
 }
 
 ToolCallFormat detect_tool_call_format(std::string_view chat_template) {
-  for (const FormatRow& row : kFormats) {
+  for (const FormatRow& row : kNamedFormats) {
     if (contains(chat_template, row.marker)) return row.format;
   }
   return ToolCallFormat::None;

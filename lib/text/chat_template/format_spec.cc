@@ -13,7 +13,7 @@
 namespace ktx::text::jinja {
 namespace {
 
-bool is_digit_char(char c) {
+bool is_decimal(char c) {
   return c >= '0' && c <= '9';
 }
 
@@ -50,7 +50,7 @@ std::string integer_digits(uint64_t value, char type) {
 
 Result<int64_t> take_number(std::string_view& text, int64_t limit) {
   int64_t number = 0;
-  while (!text.empty() && is_digit_char(text[0])) {
+  while (!text.empty() && is_decimal(text[0])) {
     number = number * 10 + (text[0] - '0');
     if (number > limit) return Error{fmt::format("a format's number is above {}", limit)};
     text.remove_prefix(1);
@@ -67,7 +67,7 @@ std::string pad(std::string body, const FormatSpec& spec, char default_align) {
   if (align == '=') {  // between the sign (or 0x) and the digits
     size_t start = !body.empty() && (body[0] == '-' || body[0] == '+' || body[0] == ' ') ? 1 : 0;
     if (spec.alternate && start + 1 < body.size() && body[start] == '0' &&
-        !is_digit_char(body[start + 1]) && body[start + 1] != '.') {
+        !is_decimal(body[start + 1]) && body[start + 1] != '.') {
       start += 2;
     }
     out = body.substr(0, start);
@@ -162,7 +162,7 @@ Result<FormatSpec> parse_spec(std::string_view text) {
   spec.width = KTX_TRY(take_number(text, kMaxFormatWidth));
   spec.grouping = take(",_");
   if (take(".") != 0) {
-    if (text.empty() || !is_digit_char(text[0])) return Error{"Format specifier missing precision"};
+    if (text.empty() || !is_decimal(text[0])) return Error{"Format specifier missing precision"};
     spec.precision = KTX_TRY(take_number(text, kMaxFormatPrecision));
   }
   spec.type = take("bcdeEfFgGnosxX%");

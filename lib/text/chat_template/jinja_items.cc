@@ -16,10 +16,6 @@ namespace {
 constexpr int64_t kValueBytes = sizeof(Value);
 constexpr int64_t kCharacterBytes = sizeof(Value) + sizeof(StringObject) + 32;
 
-bool is_list_or_tuple(const Value& v) {
-  return v.is(Kind::List) || v.is(Kind::Tuple);
-}
-
 Result<int64_t> slice_bound(const Value& value) {
   if (value.is_undefined()) return undefined_error(value);
   if (!value.is_integral()) {

@@ -11,7 +11,7 @@ namespace ktx::text::jinja {
 namespace {
 
 // Two characters first: the longest match wins.
-constexpr std::array<std::string_view, 27> kOperators = {
+constexpr std::array<std::string_view, 27> kOperatorTexts = {
     "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]",
     "(",  ")",  "{",  "}",  ">",  "<",  "=", ".", ":", "|", ",", ";", "!"};
 
@@ -189,7 +189,7 @@ class Lexer {
       advance_to(at_ + length);
       return {};
     }
-    for (const std::string_view op : kOperators) {
+    for (const std::string_view op : kOperatorTexts) {
       if (rest.substr(0, op.size()) != op) continue;
       if (op == "(" || op == "[" || op == "{") {
         open += op == "(" ? ')' : op == "[" ? ']' : '}';

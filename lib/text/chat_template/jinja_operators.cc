@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kSymbols[] = {"+", "-", "*", "/", "//", "%", "** or pow()", "and", "or"};
 // Bytes that a Value in a vector takes.
-constexpr int64_t kValueBytes = sizeof(Value);
+constexpr int64_t kItemBytes = sizeof(Value);
 
 Error overflow() {
   return Error{"the integer result does not fit in 64 bits"};
@@ -123,7 +123,7 @@ Result<Value> repeat(Meter& meter, const Value& value, int64_t times) {
   times = std::max<int64_t>(times, 0);
   const int64_t unit = value.is_string()
                            ? static_cast<int64_t>(value.text().size())
-                           : static_cast<int64_t>(value.list().items.size()) * kValueBytes;
+                           : static_cast<int64_t>(value.list().items.size()) * kItemBytes;
   int64_t bytes = 0;
   if (__builtin_mul_overflow(unit, times, &bytes)) {
     bytes = std::numeric_limits<int64_t>::max();
@@ -138,16 +138,12 @@ Result<Value> repeat(Meter& meter, const Value& value, int64_t times) {
     return make_string(meter, std::move(out), value.string().markup);
   }
   std::vector<Value> items;
-  items.reserve(static_cast<size_t>(bytes / kValueBytes));
+  items.reserve(static_cast<size_t>(bytes / kItemBytes));
   for (int64_t i = 0; i < times; ++i) {
     items.insert(items.end(), value.list().items.begin(), value.list().items.end());
   }
   return value.is(Kind::List) ? make_list(meter, std::move(items))
                               : make_tuple(meter, std::move(items));
-}
-
-bool is_list_or_tuple(const Value& v) {
-  return v.is(Kind::List) || v.is(Kind::Tuple);
 }
 
 Result<Value> add_lists(Meter& meter, const Value& a, const Value& b) {
@@ -158,6 +154,10 @@ Result<Value> add_lists(Meter& meter, const Value& a, const Value& b) {
 }
 
 }  // namespace
+
+bool is_list_or_tuple(const Value& value) {
+  return value.is(Kind::List) || value.is(Kind::Tuple);
+}
 
 Result<Value> apply_binary(Meter& meter, BinaryOp op, const Value& a, const Value& b) {
   KTX_TRY(meter.step(a.weight() + b.weight()));

@@ -15,6 +15,7 @@
 
 namespace ktx::text::jinja {
 
+bool is_list_or_tuple(const Value& value);
 bool truthy(const Value& value);
 Result<bool> equals(Meter& meter, const Value& a, const Value& b);
 Result<bool> compare(Meter& meter, CompareOp op, const Value& a, const Value& b);

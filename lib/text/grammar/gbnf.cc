@@ -16,21 +16,22 @@ namespace {
 constexpr std::string_view kNameBytes =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
 
-struct EscapeRow {
+struct GbnfEscape {
   char name;
   uint32_t code;
 };
-constexpr EscapeRow kEscapes[] = {{'n', '\n'}, {'r', '\r'}, {'t', '\t'}, {'\\', '\\'}, {'"', '"'},
-                                  {'[', '['},  {']', ']'},  {'-', '-'},  {'^', '^'}};
+constexpr GbnfEscape kGbnfEscapes[] = {{'n', '\n'},  {'r', '\r'}, {'t', '\t'},
+                                       {'\\', '\\'}, {'"', '"'},  {'[', '['},
+                                       {']', ']'},   {'-', '-'},  {'^', '^'}};
 struct HexRow {
   char name;
   int digits;
 };
 constexpr HexRow kHexEscapes[] = {{'x', 2}, {'u', 4}, {'U', 8}};
 
-class Parser {
+class GbnfParser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  explicit GbnfParser(std::string_view text) : text_(text) {}
 
   Result<GrammarRules> parse() {
     if (text_.size() > kMaxGbnfBytes) {
@@ -104,7 +105,7 @@ class Parser {
   }
   // `name ::=` stands here: the rule before it is over.
   bool at_rule() const {
-    Parser ahead(text_);
+    GbnfParser ahead(text_);
     ahead.at_ = at_;
     if (ahead.read_name().empty()) return false;
     ahead.space();
@@ -225,7 +226,7 @@ class Parser {
     }
     const size_t begin = at_++;
     const char name = peek();
-    for (const EscapeRow& row : kEscapes) {
+    for (const GbnfEscape& row : kGbnfEscapes) {
       if (row.name == name) {
         ++at_;
         return row.code;
@@ -260,7 +261,7 @@ class Parser {
 }  // namespace
 
 Result<GrammarRules> parse_gbnf(std::string_view text) {
-  return Parser(text).parse();
+  return GbnfParser(text).parse();
 }
 
 }  // namespace ktx::text::grammar

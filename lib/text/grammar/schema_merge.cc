@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-enum class Rule {
+enum class MergeRule {
   Larger,
   Smaller,
   Union,     // of lists
@@ -27,40 +27,40 @@ enum class Rule {
 };
 struct Row {
   std::string_view keyword;
-  Rule rule;
+  MergeRule rule;
 };
 constexpr uint64_t kWorkOfCopy = 10;  // a value copied takes as long as so many comparisons
 
 constexpr Row kRows[] = {
-    {"type", Rule::Types},
-    {"minimum", Rule::Larger},
-    {"exclusiveMinimum", Rule::Larger},
-    {"minLength", Rule::Larger},
-    {"minItems", Rule::Larger},
-    {"minProperties", Rule::Larger},
-    {"maximum", Rule::Smaller},
-    {"exclusiveMaximum", Rule::Smaller},
-    {"maxLength", Rule::Smaller},
-    {"maxItems", Rule::Smaller},
-    {"maxProperties", Rule::Smaller},
-    {"required", Rule::Union},
-    {"allOf", Rule::Union},
-    {"enum", Rule::Common},
-    {"properties", Rule::BothEach},
-    {"items", Rule::Tuple},
-    {"prefixItems", Rule::Tuple},
-    {"propertyNames", Rule::Both},
-    {"nullable", Rule::BothTrue},
-    {"uniqueItems", Rule::EitherTrue},
-    {"additionalProperties", Rule::Others},
-    {"pattern", Rule::Equal},
-    {"const", Rule::Equal},
-    {"anyOf", Rule::Equal},
-    {"oneOf", Rule::Equal},
-    {"format", Rule::Equal},
-    {"multipleOf", Rule::Equal},
-    {"unevaluatedProperties", Rule::Equal},
-    {"unevaluatedItems", Rule::Equal},
+    {"type", MergeRule::Types},
+    {"minimum", MergeRule::Larger},
+    {"exclusiveMinimum", MergeRule::Larger},
+    {"minLength", MergeRule::Larger},
+    {"minItems", MergeRule::Larger},
+    {"minProperties", MergeRule::Larger},
+    {"maximum", MergeRule::Smaller},
+    {"exclusiveMaximum", MergeRule::Smaller},
+    {"maxLength", MergeRule::Smaller},
+    {"maxItems", MergeRule::Smaller},
+    {"maxProperties", MergeRule::Smaller},
+    {"required", MergeRule::Union},
+    {"allOf", MergeRule::Union},
+    {"enum", MergeRule::Common},
+    {"properties", MergeRule::BothEach},
+    {"items", MergeRule::Tuple},
+    {"prefixItems", MergeRule::Tuple},
+    {"propertyNames", MergeRule::Both},
+    {"nullable", MergeRule::BothTrue},
+    {"uniqueItems", MergeRule::EitherTrue},
+    {"additionalProperties", MergeRule::Others},
+    {"pattern", MergeRule::Equal},
+    {"const", MergeRule::Equal},
+    {"anyOf", MergeRule::Equal},
+    {"oneOf", MergeRule::Equal},
+    {"format", MergeRule::Equal},
+    {"multipleOf", MergeRule::Equal},
+    {"unevaluatedProperties", MergeRule::Equal},
+    {"unevaluatedItems", MergeRule::Equal},
 };
 
 Json both(const Json& a, const Json& b) {
@@ -70,7 +70,7 @@ Json both(const Json& a, const Json& b) {
   return Json{{"allOf", Json::array({a, b})}};
 }
 
-std::vector<std::string> type_names(const Json& type) {
+std::vector<std::string> listed_types(const Json& type) {
   std::vector<std::string> out;
   if (type.is_string()) out.push_back(type.get<std::string>());
   if (type.is_array()) {
@@ -84,11 +84,11 @@ std::vector<std::string> type_names(const Json& type) {
 // An integer is a number.
 Json common_types(const Json& a, const Json& b) {
   Json out = Json::array();
-  const std::vector<std::string> names_b = type_names(b);
+  const std::vector<std::string> names_b = listed_types(b);
   const auto in_b = [&](std::string_view name) {
     return std::find(names_b.begin(), names_b.end(), name) != names_b.end();
   };
-  for (const std::string& name : type_names(a)) {
+  for (const std::string& name : listed_types(a)) {
     if (in_b(name) || (name == "integer" && in_b("number"))) {
       out.push_back(name);
     } else if (name == "number" && in_b("integer")) {
@@ -224,18 +224,18 @@ Result<Json> merge_schemas(const Json& a, const Json& b, const std::string& path
       continue;
     }
     switch (row->rule) {
-      case Rule::Larger:
-      case Rule::Smaller:
+      case MergeRule::Larger:
+      case MergeRule::Smaller:
         if (!value.is_number() || !mine->is_number()) return clash();
-        if (row->rule == Rule::Larger ? value > *mine : value < *mine) *mine = value;
+        if (row->rule == MergeRule::Larger ? value > *mine : value < *mine) *mine = value;
         break;
-      case Rule::Union:
+      case MergeRule::Union:
         if (!value.is_array() || !mine->is_array()) return clash();
         for (const Json& name : value) {
           if (std::find(mine->begin(), mine->end(), name) == mine->end()) mine->push_back(name);
         }
         break;
-      case Rule::Common: {
+      case MergeRule::Common: {
         if (!value.is_array() || !mine->is_array()) return clash();
         Json common = Json::array();
         for (const Json& item : *mine) {
@@ -244,28 +244,28 @@ Result<Json> merge_schemas(const Json& a, const Json& b, const std::string& path
         *mine = common;
         break;
       }
-      case Rule::BothEach:
+      case MergeRule::BothEach:
         if (!value.is_object() || !mine->is_object()) return clash();
         for (const auto& [name, schema] : value.items()) {
           (*mine)[name] = mine->contains(name) ? both((*mine)[name], schema) : schema;
         }
         break;
-      case Rule::Tuple:
+      case MergeRule::Tuple:
         break;
-      case Rule::BothTrue:
+      case MergeRule::BothTrue:
         *mine = *mine == Json(true) && value == Json(true);
         break;
-      case Rule::EitherTrue:
+      case MergeRule::EitherTrue:
         *mine = *mine == Json(true) || value == Json(true);
         break;
-      case Rule::Both:
-      case Rule::Others:
+      case MergeRule::Both:
+      case MergeRule::Others:
         *mine = both(*mine, value);
         break;
-      case Rule::Types:
+      case MergeRule::Types:
         *mine = common_types(*mine, value);
         break;
-      case Rule::Equal:
+      case MergeRule::Equal:
         if (*mine != value) return clash();
         break;
     }

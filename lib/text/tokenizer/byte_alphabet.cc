@@ -8,7 +8,7 @@ namespace ktx::text {
 namespace {
 
 constexpr uint32_t kCodes = 0x144;  // 256 + the 68 bytes that are not printable
-constexpr int16_t kNone = -1;
+constexpr int16_t kNoByte = -1;
 
 struct Alphabet {
   std::array<uint16_t, 256> code{};
@@ -17,7 +17,7 @@ struct Alphabet {
 
 constexpr Alphabet make_alphabet() {
   Alphabet table;
-  for (auto& byte : table.byte) byte = kNone;
+  for (auto& byte : table.byte) byte = kNoByte;
   uint16_t next = 0x100;
   for (int byte = 0; byte < 256; ++byte) {
     const bool printable = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD);
@@ -41,7 +41,7 @@ void append_in_alphabet(std::string_view bytes, std::string& out) {
 }
 
 std::optional<uint8_t> byte_of_code(uint32_t code) {
-  if (code >= kCodes || kAlphabet.byte[code] == kNone) return std::nullopt;
+  if (code >= kCodes || kAlphabet.byte[code] == kNoByte) return std::nullopt;
   return static_cast<uint8_t>(kAlphabet.byte[code]);
 }
 

@@ -9,6 +9,7 @@
 
 #include "lib/support/mapped_file.h"
 #include "lib/support/strings.h"
+#include "lib/text/tokenizer/json_member.h"
 
 namespace ktx::text {
 namespace {
@@ -36,16 +37,10 @@ Result<Json> read_config(const fs::path& path) {
   return json;
 }
 
-const Json* member(const Json& object, const char* key) {
-  if (!object.is_object()) return nullptr;
-  const auto it = object.find(key);
-  return it == object.end() || it->is_null() ? nullptr : &*it;
-}
-
 // A token that a config names: "</s>" or {"content": "</s>", ...}.
 std::string token_text(const Json& config, const char* key) {
-  const Json* value = member(config, key);
-  if (value && value->is_object()) value = member(*value, "content");
+  const Json* value = json_member(config, key);
+  if (value && value->is_object()) value = json_member(*value, "content");
   return value && value->is_string() ? value->get<std::string>() : std::string();
 }
 
@@ -76,14 +71,14 @@ using AddedTokens = std::map<uint64_t, AddedToken>;  // by id
 
 AddedTokens added_tokens(const Json& config, const Json& added) {
   AddedTokens tokens;
-  const Json* decoder = member(config, "added_tokens_decoder");
+  const Json* decoder = json_member(config, "added_tokens_decoder");
   if (decoder && decoder->is_object()) {
     for (const auto& [key, value] : decoder->items()) {
       const bool digits = !key.empty() && key.size() < 9 &&
                           key.find_first_not_of("0123456789") == std::string::npos;
       const std::string text = token_text(*decoder, key.c_str());
       if (!digits || text.empty()) continue;
-      const Json* special = member(value, "special");
+      const Json* special = json_member(value, "special");
       tokens[std::stoull(key)] = {text, special && special->is_boolean() && special->get<bool>()};
     }
   }
@@ -136,7 +131,7 @@ void apply_roles(const Json& config, TokenizerData& data) {
   const int64_t ends[] = {data.ids.eos};
   add_end_tokens(data, ends);
   const auto flag = [&](const char* key, bool& value) {
-    const Json* found = member(config, key);
+    const Json* found = json_member(config, key);
     if (found && found->is_boolean()) value = found->get<bool>();
   };
   flag("add_bos_token", data.add_bos);
@@ -146,7 +141,7 @@ void apply_roles(const Json& config, TokenizerData& data) {
 }
 
 void apply_generation_config(const Json& config, TokenizerData& data) {
-  const Json* eos = member(config, "eos_token_id");
+  const Json* eos = json_member(config, "eos_token_id");
   if (!eos) return;
   std::vector<int64_t> ids;
   for (const Json& id : eos->is_array() ? *eos : Json::array({*eos})) {
@@ -156,14 +151,14 @@ void apply_generation_config(const Json& config, TokenizerData& data) {
 }
 
 std::optional<std::string> chat_template_of(const Json& config) {
-  const Json* value = member(config, "chat_template");
+  const Json* value = json_member(config, "chat_template");
   if (value && value->is_string()) return value->get<std::string>();
   if (!value || !value->is_array()) return std::nullopt;
   std::optional<std::string> first;
   for (const Json& item : *value) {
-    const Json* text = member(item, "template");
+    const Json* text = json_member(item, "template");
     if (!text || !text->is_string()) continue;
-    const Json* name = member(item, "name");
+    const Json* name = json_member(item, "name");
     if (name && *name == "default") return text->get<std::string>();
     if (!first) first = text->get<std::string>();
   }

@@ -9,7 +9,7 @@
 namespace ktx::text {
 namespace {
 
-constexpr uint32_t kNone = UINT32_MAX;
+constexpr uint32_t kNoSymbol = UINT32_MAX;
 
 }  // namespace
 
@@ -35,7 +35,7 @@ bool Spm::later(const Candidate& a, const Candidate& b) {
 void Spm::push_pair(std::string_view text, const std::vector<Symbol>& symbols, uint32_t left,
                     std::vector<Candidate>& heap) const {
   const uint32_t right = symbols[left].next;
-  if (right == kNone) return;
+  if (right == kNoSymbol) return;
   const uint32_t size = symbols[left].size + symbols[right].size;
   if (size > longest_) return;
   const auto id = tokens_.find(data_.tokens, text.substr(symbols[left].begin, size));
@@ -53,10 +53,10 @@ void Spm::encode(std::string_view text, std::vector<int32_t>& ids) const {
     const size_t size = next.valid ? next.length : 1;
     const auto index = static_cast<uint32_t>(symbols.size());
     symbols.push_back({static_cast<uint32_t>(at), static_cast<uint32_t>(size),
-                       index == 0 ? kNone : index - 1, index + 1});
+                       index == 0 ? kNoSymbol : index - 1, index + 1});
     at += size;
   }
-  symbols.back().next = kNone;
+  symbols.back().next = kNoSymbol;
 
   std::vector<Candidate> heap;
   for (uint32_t i = 0; i < symbols.size(); ++i) push_pair(text, symbols, i, heap);
@@ -65,18 +65,18 @@ void Spm::encode(std::string_view text, std::vector<int32_t>& ids) const {
     const Candidate best = heap.back();
     heap.pop_back();
     Symbol& left = symbols[best.left];
-    if (left.size == 0 || left.next == kNone) continue;
+    if (left.size == 0 || left.next == kNoSymbol) continue;
     Symbol& right = symbols[left.next];
     if (left.size + right.size != best.size) continue;  // a half was merged elsewhere
     left.size = best.size;
     right.size = 0;
     left.next = right.next;
-    if (left.next != kNone) symbols[left.next].previous = best.left;
-    if (left.previous != kNone) push_pair(text, symbols, left.previous, heap);
+    if (left.next != kNoSymbol) symbols[left.next].previous = best.left;
+    if (left.previous != kNoSymbol) push_pair(text, symbols, left.previous, heap);
     push_pair(text, symbols, best.left, heap);
   }
 
-  for (uint32_t i = 0; i != kNone; i = symbols[i].next) {
+  for (uint32_t i = 0; i != kNoSymbol; i = symbols[i].next) {
     const std::string_view piece = text.substr(symbols[i].begin, symbols[i].size);
     if (const auto id = tokens_.find(data_.tokens, piece)) {
       ids.push_back(static_cast<int32_t>(*id));

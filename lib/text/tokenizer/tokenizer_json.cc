@@ -14,6 +14,7 @@
 #include "lib/support/strings.h"
 #include "lib/text/tokenizer/byte_token.h"
 #include "lib/text/tokenizer/hf_tokenizer.h"
+#include "lib/text/tokenizer/json_member.h"
 #include "lib/text/tokenizer/pretokenize.h"
 #include "lib/text/tokenizer/split_dialect.h"
 #include "lib/text/utf8.h"
@@ -26,19 +27,13 @@ using Json = nlohmann::json;
 constexpr uint64_t kMaxId = 1u << 22;  // ids may have holes, which we fill
 constexpr int kMaxDepth = 8;
 
-const Json* member(const Json& object, const char* key) {
-  if (!object.is_object()) return nullptr;
-  const auto it = object.find(key);
-  return it == object.end() || it->is_null() ? nullptr : &*it;
-}
-
 std::string string_of(const Json& object, const char* key) {
-  const Json* value = member(object, key);
+  const Json* value = json_member(object, key);
   return value && value->is_string() ? value->get<std::string>() : std::string();
 }
 
 bool bool_of(const Json& object, const char* key, bool otherwise) {
-  const Json* value = member(object, key);
+  const Json* value = json_member(object, key);
   return value && value->is_boolean() ? value->get<bool>() : otherwise;
 }
 
@@ -96,7 +91,7 @@ Status read_pre_tokenizer(const Json& stage, Stages& stages, int depth) {
     return {};
   };
   if (type == "Sequence") {
-    const Json* list = member(stage, "pretokenizers");
+    const Json* list = json_member(stage, "pretokenizers");
     if (!list || !list->is_array())
       return Error{"pre_tokenizer: a Sequence without 'pretokenizers'"};
     for (const Json& item : *list) KTX_TRY(read_pre_tokenizer(item, stages, depth + 1));
@@ -117,13 +112,13 @@ Status read_pre_tokenizer(const Json& stage, Stages& stages, int depth) {
     return {};
   }
   if (type == "Split") {
-    const Json* pattern = member(stage, "pattern");
+    const Json* pattern = json_member(stage, "pattern");
     const SplitBehavior behavior = KTX_TRY(read_behavior(stage, SplitBehavior::Isolated));
     const bool invert = bool_of(stage, "invert", false);
-    if (pattern && member(*pattern, "Regex") && (*pattern)["Regex"].is_string()) {
+    if (pattern && json_member(*pattern, "Regex") && (*pattern)["Regex"].is_string()) {
       return add(string_of(*pattern, "Regex"), behavior, invert);
     }
-    if (pattern && member(*pattern, "String") && (*pattern)["String"].is_string()) {
+    if (pattern && json_member(*pattern, "String") && (*pattern)["String"].is_string()) {
       stages.splits.push_back(
           {literal_pattern(string_of(*pattern, "String")), behavior, invert, stages.byte_level});
       return {};
@@ -148,7 +143,7 @@ Status read_normalizer(const Json& stage, Stages& stages, int depth) {
   if (depth > kMaxDepth) return Error{"normalizer: nested too deep"};
   const std::string type = string_of(stage, "type");
   if (type == "Sequence") {
-    const Json* list = member(stage, "normalizers");
+    const Json* list = json_member(stage, "normalizers");
     if (!list || !list->is_array()) return Error{"normalizer: a Sequence without 'normalizers'"};
     for (const Json& item : *list) KTX_TRY(read_normalizer(item, stages, depth + 1));
     return {};
@@ -158,7 +153,7 @@ Status read_normalizer(const Json& stage, Stages& stages, int depth) {
     return {};
   }
   if (type == "Replace") {
-    const Json* pattern = member(stage, "pattern");
+    const Json* pattern = json_member(stage, "pattern");
     if (pattern && string_of(*pattern, "String") == " " &&
         string_of(stage, "content") == kEscapedSpace) {
       stages.escape_spaces = true;
@@ -197,7 +192,7 @@ struct Vocabulary {
 };
 
 Status read_vocab(const Json& model, Vocabulary& vocabulary) {
-  const Json* vocab = member(model, "vocab");
+  const Json* vocab = json_member(model, "vocab");
   if (!vocab || !vocab->is_object() || vocab->empty())
     return Error{"model: 'vocab' is missing or empty"};
   const bool byte_fallback = bool_of(model, "byte_fallback", false);
@@ -209,19 +204,19 @@ Status read_vocab(const Json& model, Vocabulary& vocabulary) {
     vocabulary.put(static_cast<size_t>(id), text, byte ? TokenType::Byte : TokenType::Normal);
   }
   const std::string unknown = string_of(model, "unk_token");
-  if (const Json* id = unknown.empty() ? nullptr : member(*vocab, unknown.c_str())) {
+  if (const Json* id = unknown.empty() ? nullptr : json_member(*vocab, unknown.c_str())) {
     vocabulary.types[id->get<uint64_t>()] = static_cast<int32_t>(TokenType::Unknown);
   }
   return {};
 }
 
 Status read_added_tokens(const Json& root, Vocabulary& vocabulary) {
-  const Json* added = member(root, "added_tokens");
+  const Json* added = json_member(root, "added_tokens");
   if (!added) return {};
   if (!added->is_array()) return Error{"'added_tokens' is no list"};
   for (const Json& token : *added) {
-    const int64_t id = id_of(member(token, "id"));
-    const Json* content = member(token, "content");
+    const int64_t id = id_of(json_member(token, "id"));
+    const Json* content = json_member(token, "content");
     if (id < 0 || !content || !content->is_string()) {
       return Error{
           fmt::format("added_tokens: an item without 'content' or without an id below {}", kMaxId)};
@@ -236,7 +231,7 @@ Status read_added_tokens(const Json& root, Vocabulary& vocabulary) {
 }
 
 Status read_merges(const Json& model, Vocabulary& vocabulary) {
-  const Json* merges = member(model, "merges");
+  const Json* merges = json_member(model, "merges");
   if (!merges || !merges->is_array()) return Error{"model: 'merges' is missing"};
   vocabulary.merges.reserve(merges->size());
   for (const Json& merge : *merges) {
@@ -262,16 +257,16 @@ struct Surround {
 void read_post_processor(const Json& stage, Surround& surround, int depth) {
   const std::string type = string_of(stage, "type");
   if (type == "Sequence" && depth < kMaxDepth) {
-    if (const Json* list = member(stage, "processors"); list && list->is_array()) {
+    if (const Json* list = json_member(stage, "processors"); list && list->is_array()) {
       for (const Json& item : *list) read_post_processor(item, surround, depth + 1);
     }
   }
-  const Json* single = type == "TemplateProcessing" ? member(stage, "single") : nullptr;
+  const Json* single = type == "TemplateProcessing" ? json_member(stage, "single") : nullptr;
   if (!single || !single->is_array()) return;
   bool seen_text = false;
   for (const Json& item : *single) {
-    if (member(item, "Sequence")) seen_text = true;
-    const Json* token = member(item, "SpecialToken");
+    if (json_member(item, "Sequence")) seen_text = true;
+    const Json* token = json_member(item, "SpecialToken");
     if (!token) continue;
     std::string& place = seen_text ? surround.after : surround.before;
     if (place.empty()) place = string_of(*token, "id");
@@ -287,7 +282,7 @@ std::optional<uint64_t> find_token(const Vocabulary& vocabulary, std::string_vie
 bool mentions_byte_level(const Json& stage, int depth) {
   if (depth > kMaxDepth) return false;
   if (string_of(stage, "type") == "ByteLevel") return true;
-  const Json* list = member(stage, "decoders");
+  const Json* list = json_member(stage, "decoders");
   return list && list->is_array() && std::any_of(list->begin(), list->end(), [&](const Json& item) {
            return mentions_byte_level(item, depth + 1);
          });
@@ -298,10 +293,10 @@ bool mentions_byte_level(const Json& stage, int depth) {
 Result<TokenizerData> parse_tokenizer_json(std::string_view text) {
   const Json root = Json::parse(text, nullptr, false);
   if (!root.is_object()) return Error{"no valid JSON object"};
-  const Json* model = member(root, "model");
+  const Json* model = json_member(root, "model");
   if (!model) return Error{"'model' is missing; not a tokenizer.json"};
   const std::string type = string_of(*model, "type");
-  if (type != "BPE" && !(type.empty() && member(*model, "merges"))) {
+  if (type != "BPE" && !(type.empty() && json_member(*model, "merges"))) {
     return Error{
         fmt::format("a model of type '{}' is not supported, only BPE is", printable(type))};
   }
@@ -311,10 +306,12 @@ Result<TokenizerData> parse_tokenizer_json(std::string_view text) {
   }
 
   Stages stages;
-  if (const Json* normalizer = member(root, "normalizer"))
+  if (const Json* normalizer = json_member(root, "normalizer"))
     KTX_TRY(read_normalizer(*normalizer, stages, 0));
-  if (const Json* pre = member(root, "pre_tokenizer")) KTX_TRY(read_pre_tokenizer(*pre, stages, 0));
-  if (const Json* decoder = member(root, "decoder"); decoder && mentions_byte_level(*decoder, 0)) {
+  if (const Json* pre = json_member(root, "pre_tokenizer"))
+    KTX_TRY(read_pre_tokenizer(*pre, stages, 0));
+  if (const Json* decoder = json_member(root, "decoder");
+      decoder && mentions_byte_level(*decoder, 0)) {
     stages.byte_level = true;
   }
   Vocabulary vocabulary;
@@ -327,7 +324,8 @@ Result<TokenizerData> parse_tokenizer_json(std::string_view text) {
     vocabulary.put(id, vocabulary.holes.back(), TokenType::Unused);
   }
   Surround surround;
-  if (const Json* post = member(root, "post_processor")) read_post_processor(*post, surround, 0);
+  if (const Json* post = json_member(root, "post_processor"))
+    read_post_processor(*post, surround, 0);
 
   TokenizerSource source;
   source.model = "gpt2";
