@@ -44,6 +44,9 @@ std::string_view purpose_of(Role role) {
   return kSentences[static_cast<size_t>(role)];
 }
 
+// The share of the pairs that turn.
+constexpr std::string_view kProportion = "partial_rotary_factor";
+
 class Builder {
  public:
   Builder(const Family& family, HyperParams params, const input::HfConfig& config,
@@ -57,7 +60,7 @@ class Builder {
 
   ir::ModuleGraph run() {
     rope_ = rope_table(params_.rope, params_.rotary_dim, family_.attention == AttentionKind::Mla);
-    local_rope_ = rope_table(params_.local_rope, params_.rotary_dim, false);
+    local_rope_ = rope_table(params_.local_rope, params_.local_rotary_dim, false);
     use_rope_factors();
     set_facts();
     std::vector<const ModuleRow*> layer_rows;
@@ -68,7 +71,7 @@ class Builder {
           layer_rows.push_back(&row);
         } else {
           add_layers(layer_rows);
-          add(row, -1);
+          if (holds(row.when, -1)) add(row, -1);
         }
       }
     }
@@ -107,7 +110,8 @@ class Builder {
       }
       return;
     }
-    if (!is_llama3 && params_.rope.type != RopeType::Plain) {
+    const bool proportional = params_.rope.type == RopeType::Proportional;
+    if (!is_llama3 && !proportional && params_.rope.type != RopeType::Plain) {
       return warn(
           fmt::format("tensor '{}' is not used: the config has another rope scaling", kName));
     }
@@ -118,7 +122,7 @@ class Builder {
           fmt::format("tensor '{}' has {} elements, expected {}", kName, tensor->elems, count));
     }
     if (!gguf_->has_data()) {
-      if (!params_.rope.low_freq_factor) {
+      if (!params_.rope.low_freq_factor && !proportional) {
         // Of a check, which needs no rotary frequencies.
         diags_.note({.file = gguf_->path()}, "",
                     fmt::format("tensor '{}' is not in the file, which ends after its header; its "
@@ -138,10 +142,13 @@ class Builder {
   }
 
   void compare_and_take(std::vector<float> scaled) {
-    if (params_.rope.low_freq_factor || params_.rope.type == RopeType::Plain) {
+    // Files divide the frequencies of pairs that do not turn by 1e30.
+    constexpr float kStill = 1e-20F;
+    if (params_.rope.low_freq_factor || params_.rope.type == RopeType::Plain ||
+        config_says(kProportion)) {
       for (size_t i = 0; i < scaled.size(); ++i) {
         const float by_config = rope_.inv_freq[i];
-        if (std::abs(scaled[i] - by_config) <= 1e-3F * by_config) continue;
+        if (std::abs(scaled[i] - by_config) <= 1e-3F * by_config + kStill) continue;
         warn(
             fmt::format("rotary frequency {} is {} by tensor 'rope_freqs.weight' and {} by the "
                         "config; the tensor is used",
@@ -150,6 +157,11 @@ class Builder {
       }
     }
     rope_.inv_freq = std::move(scaled);
+  }
+
+  bool config_says(std::string_view key) const {
+    const input::ConfigValue* value = config_.find(key);
+    return value != nullptr && value->origin == input::ConfigOrigin::Config;
   }
 
   bool holds(When when, int32_t layer) const {
@@ -163,6 +175,12 @@ class Builder {
         return p.shape(layer).experts;
       case When::MoeWithShared:
         return p.shape(layer).experts && p.shared_width > 0;
+      case When::OwnKeys:
+        return p.shape(layer).keys_of_layer < 0;
+      case When::OwnValues:
+        return p.shape(layer).keys_of_layer < 0 && !p.shape(layer).keys_as_values;
+      case When::LayerInputs:
+        return p.layer_input_width > 0;
       case When::QueryLatent:
         return p.q_lora_rank > 0;
       case When::NoQueryLatent:
@@ -253,6 +271,12 @@ class Builder {
   void add_params(const ModuleRow& row, ir::Module& module) {
     for (const ParamRow& param : row.params) {
       if (param.name == nullptr || !holds(param.when, module.layer)) continue;
+      if (row.role == Role::Layer) {
+        const float scale =
+            binder_.bind_number(expand_layer(param.tensors, module.layer), purpose_of(row.role));
+        if (scale != 1) module.info = ir::LayerInfo{scale};
+        continue;
+      }
       if (row.role == Role::KvBProj &&
           (std::strcmp(param.name, "weight") == 0) != whole_kv_b(module)) {
         continue;
@@ -262,7 +286,7 @@ class Builder {
     if (auto* linear = std::get_if<ir::LinearInfo>(&module.info)) {
       const ir::Param* weight = module.param("weight");
       if (weight && row.role != Role::KvBProj) {
-        linear->factor = binder_.bind_factor(weight->sources[0].tensor);
+        linear->factor *= binder_.bind_factor(weight->sources[0].tensor);
       }
     }
     add_expert_factors(row, module);

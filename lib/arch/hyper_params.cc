@@ -138,6 +138,57 @@ class Reader {
     read_head_dim();
     read_window();
     read_rotated_layers();
+    read_kinds_of_layers();
+    read_layer_inputs();
+  }
+
+  // Layers without a window may have heads of another size and number than the others. The last
+  // layers may read the keys and values of the last layer of their kind that has its own.
+  void read_kinds_of_layers() {
+    if (!family_.has_config_key("global_head_dim")) return;
+    const auto head_dim = small("global_head_dim", 2, kMaxHeadDim);
+    const auto kv_heads = in_.integer_or_null("num_global_key_value_heads", 1, kMaxHeads);
+    const bool keys_as_values = in_.flag("attention_k_eq_v").value_or(false);
+    const auto own = p_.layers - in_.integer_or_null("num_kv_shared_layers", 0, kMaxLayers).value_or(0);
+    if (in_.text("use_bidirectional_attention") == "all") {
+      in_.fail("'use_bidirectional_attention' is 'all': attention to later tokens is not known");
+    }
+    if (head_dim % 2 != 0) {
+      in_.fail(fmt::format("'global_head_dim' is {}, expected an even number", head_dim));
+    }
+    int32_t latest[2] = {-1, -1};  // with keys of its own: without a window, with one
+    for (int32_t i = 0; i < p_.layers; ++i) {
+      LayerShape& shape = p_.shapes[i];
+      if (shape.window == 0) {
+        shape.head_dim = head_dim;
+        shape.kv_heads = static_cast<int32_t>(kv_heads.value_or(shape.kv_heads));
+        shape.keys_as_values = keys_as_values;
+      }
+      if (shape.kv_heads > 0 && shape.heads % shape.kv_heads != 0) {
+        return in_.fail(fmt::format(
+            "'num_global_key_value_heads' {} does not divide 'num_attention_heads' {}",
+            shape.kv_heads, shape.heads));
+      }
+      int32_t& last = latest[shape.window > 0 ? 1 : 0];
+      if (i < own) {
+        last = i;
+      } else if (last < 0) {
+        return in_.fail(fmt::format(
+            "'num_kv_shared_layers' leaves layer {} no earlier layer of its kind to read the keys of",
+            i));
+      } else {
+        shape.keys_of_layer = last;
+      }
+    }
+  }
+
+  void read_layer_inputs() {
+    p_.layer_input_width = static_cast<int32_t>(
+        in_.integer_or_null("hidden_size_per_layer_input", 0, kMaxWidth).value_or(0));
+    const auto rows = in_.integer_or_null("vocab_size_per_layer_input", 1, kMaxVocab);
+    if (p_.layer_input_width == 0 || rows.value_or(p_.vocab) == p_.vocab) return;
+    in_.fail(fmt::format("'vocab_size_per_layer_input' is {}, expected 'vocab_size' {}", *rows,
+                         p_.vocab));
   }
 
   // A list with 0 for the layers that are not rotated, or every n-th is not.
@@ -199,7 +250,9 @@ class Reader {
 
   void read_window() {
     const auto window = in_.integer_or_null("sliding_window", 0, kMaxContext);
-    if (!window || *window == 0 || *window >= p_.context) return;
+    if (!window || *window == 0) return;
+    // Layers with a window may differ in more than that.
+    if (*window >= p_.context && !family_.has_role(ir::Role::LocalRotary)) return;
     if (!in_.flag("use_sliding_window").value_or(true)) return;
     if (family_.windows == WindowPattern::None) {
       unknown_window_ = true;
@@ -296,6 +349,11 @@ class Reader {
       rope.type = RopeType::Yarn;
     } else if (type == "llama3" && family_.attention == AttentionKind::Gqa) {
       rope.type = RopeType::Llama3;
+    } else if (type == "proportional" && family_.attention == AttentionKind::Gqa) {
+      rope.type = RopeType::Proportional;
+      rope.rotated = in_.number_or_null("partial_rotary_factor", 0, 1).value_or(1);
+      rope.factor = in_.number_or_null("rope_scaling.factor", 1e-3, 1e6).value_or(1);
+      return;
     } else {
       const std::string known[] = {"default", "linear", "dynamic", "yarn", "llama3"};
       in_.fail(fmt::format(
@@ -320,8 +378,15 @@ class Reader {
       p_.rotary_dim = p_.rope_dim;
       return;
     }
-    const int32_t head_dim = p_.shapes[0].head_dim;
+    const auto full = std::ranges::find(p_.shapes, 0, &LayerShape::window);
+    const auto local = std::ranges::find_if(p_.shapes, [](const auto& s) { return s.window > 0; });
+    const int32_t head_dim = (full == p_.shapes.end() ? p_.shapes[0] : *full).head_dim;
     p_.rotary_dim = head_dim;
+    p_.local_rotary_dim = local == p_.shapes.end() ? head_dim : local->head_dim;
+    if (const auto dim = in_.integer_or_null("local_rotary_dim", 2, std::max(p_.local_rotary_dim, 2))) {
+      p_.local_rotary_dim = static_cast<int32_t>(*dim / 2 * 2);
+    }
+    if (in_.text("rope_scaling.rope_type") == "proportional") return;
     const auto part = in_.number_or_null("partial_rotary_factor", 0, 1);
     if (!family_.partial_rotary) {
       if (!part || *part == 1) return;
@@ -336,6 +401,7 @@ class Reader {
       // A share that a GGUF's counts gave may be a little too small.
       p_.rotary_dim = static_cast<int32_t>(*part * head_dim + 1e-6);
     }
+    if (p_.local_rotary_dim == head_dim) p_.local_rotary_dim = p_.rotary_dim;
     if (head_dim > 0 && (p_.rotary_dim < 2 || p_.rotary_dim % 2 != 0)) {
       in_.fail(fmt::format("{} of the {} elements of a head are rotated, expected an even number",
                            p_.rotary_dim, head_dim));
@@ -384,6 +450,7 @@ class Reader {
   void read_experts() {
     const std::string_view key = family_.experts_key;
     p_.experts = static_cast<int32_t>(in_.integer_or_null(key, 0, kMaxExperts).value_or(0));
+    if (!in_.flag("enable_moe_block").value_or(true)) p_.experts = 0;
     if (p_.experts == 0) {
       if (family_.layers == LayerPattern::AllMoe) in_.fail(fmt::format("'{}' is 0", key));
       return;
@@ -523,9 +590,14 @@ class Reader {
   }
 
   void read_dense_width() {
-    if (std::ranges::all_of(p_.shapes, &LayerShape::experts)) return;
+    const bool beside = family_.layers == LayerPattern::BesideDense;
+    if (!beside && std::ranges::all_of(p_.shapes, &LayerShape::experts)) return;
     const std::vector<int64_t> widths = by_layer("intermediate_size", 1, kMaxWidth);
-    for (size_t i = 0; i < widths.size(); ++i) p_.shapes[i].mlp_width = widths[i];
+    const bool doubled = in_.flag("use_double_wide_mlp").value_or(false);
+    for (size_t i = 0; i < widths.size(); ++i) {
+      LayerShape& shape = p_.shapes[i];
+      shape.mlp_width = widths[i] * (doubled && shape.keys_of_layer >= 0 ? 2 : 1);
+    }
   }
 
   const families::Family& family_;

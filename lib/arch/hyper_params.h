@@ -21,13 +21,14 @@
 
 namespace ktx::arch {
 
-enum class RopeType { Plain, Linear, Dynamic, Yarn, Llama3 };
+enum class RopeType { Plain, Linear, Dynamic, Yarn, Llama3, Proportional };
 
 struct RopeParams {
   RopeType type = RopeType::Plain;
   double theta = 10000;
   double factor = 1;
   double original_context = 0;
+  double rotated = 1;  // proportional: the share of the pairs that turn, the first ones
   // llama3; without them the factors come from a tensor
   std::optional<double> low_freq_factor, high_freq_factor;
   // yarn
@@ -46,6 +47,8 @@ struct LayerShape {
   bool experts = false;   // routed experts instead of that
   int32_t window = 0;     // of attention; 0: none
   bool rotated = true;    // queries and keys
+  int32_t keys_of_layer = -1;   // whose keys and values it reads; -1: its own
+  bool keys_as_values = false;  // values are made of the key projection
 };
 
 struct HyperParams {
@@ -61,6 +64,7 @@ struct HyperParams {
   int32_t rotary_dim = 0;  // elements of the rotated part of a head
   bool qk_norm = true;
   RopeParams local_rope;       // of layers with a window, where the family has that
+  int32_t local_rotary_dim = 0;
   double attention_scale = 0;  // 0: 1 / sqrt(head_dim)
   float attention_softcap = 0, logit_softcap = 0;
   float embedding_scale = 1, residual_scale = 1, logit_scale = 1;
@@ -77,6 +81,8 @@ struct HyperParams {
   int32_t nope_dim = 0;
   int32_t rope_dim = 0;
   int32_t value_dim = 0;
+
+  int32_t layer_input_width = 0;  // of each layer's part of the token embedding; 0: none
 
   int32_t experts = 0;  // 0: none
   int64_t expert_width = 0;

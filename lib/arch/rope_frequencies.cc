@@ -3,6 +3,7 @@
 //   plain   f_i = theta^(-2i / dim)
 //   linear  f_i / factor
 //   llama3  low frequencies / factor, high ones unchanged, a blend in between
+//   proportional   f_i / factor, 0 for the pairs that do not turn
 //   yarn    the same with a ramp over i; cos and sin are scaled by an attention factor
 #include "lib/arch/rope_frequencies.h"
 
@@ -90,6 +91,11 @@ RopeTable rope_table(const RopeParams& rope, int32_t rotary_dim, bool is_mla) {
     case RopeType::Llama3:
       if (rope.low_freq_factor) scale_llama3(rope, freq);
       break;
+    case RopeType::Proportional: {
+      const auto turning = static_cast<size_t>(rope.rotated * rotary_dim / 2);
+      for (size_t i = 0; i < freq.size(); ++i) freq[i] = i < turning ? freq[i] / rope.factor : 0;
+      break;
+    }
     case RopeType::Yarn:
       scale_yarn(rope, rotary_dim, freq);
       table.mscale = yarn_attention_factor(rope);

@@ -7,6 +7,10 @@ namespace {
 
 using ir::Role;
 
+float inverse_root(int64_t x) {
+  return static_cast<float>(1 / std::sqrt(static_cast<double>(x)));
+}
+
 ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const HyperParams& p) {
   const bool mla = p.kv_lora_rank > 0;
   const int64_t heads = layer.heads;
@@ -40,6 +44,12 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
       return {mlp_width, p.hidden};
     case Role::SharedGate:
       return {p.hidden, 1};
+    case Role::LayerInputsProj:  // its norm is of each layer's part, whose size the factor changes
+      return {p.hidden, int64_t{p.layers} * p.layer_input_width, inverse_root(p.hidden)};
+    case Role::LayerInputGate:
+      return {p.hidden, p.layer_input_width};
+    case Role::LayerInputProj:
+      return {p.layer_input_width, p.hidden};
     case Role::Head:
       return {p.hidden, p.vocab};
     default:
@@ -54,11 +64,23 @@ ir::NormInfo norm(Role role, const LayerShape& layer, const HyperParams& p) {
   if (role == Role::QRotatedNorm || role == Role::KRotatedNorm) width = layer.head_dim;
   if (role == Role::QANorm) width = p.q_lora_rank;
   if (role == Role::KvANorm) width = p.kv_lora_rank;
+  if (role == Role::VNorm) width = layer.head_dim;
+  if (role == Role::RouterNorm) return {width, p.norm_eps, inverse_root(p.hidden)};
+  // The sum of this and the layer's embedding is divided by the root of two.
+  if (role == Role::LayerInputsNorm) return {p.layer_input_width, p.norm_eps, inverse_root(2)};
   return {width, p.norm_eps};
 }
 
-ir::RotaryInfo rotary(const RopeTable& rope, const HyperParams& p) {
-  return {p.rotary_dim, p.interleaved_rope, static_cast<float>(rope.mscale), rope.inv_freq};
+// The second embedding is scaled by the root of its width, and halved in the sum with
+// LayerInputsNorm's output.
+ir::EmbeddingInfo embedding(Role role, const HyperParams& p) {
+  if (role == Role::Embedding) return {p.vocab, p.hidden, p.embedding_scale};
+  const double half = p.layer_input_width / 2.0;
+  return {p.vocab, int64_t{p.layers} * p.layer_input_width, static_cast<float>(std::sqrt(half))};
+}
+
+ir::RotaryInfo rotary(const RopeTable& rope, int32_t rotary_dim, const HyperParams& p) {
+  return {rotary_dim, p.interleaved_rope, static_cast<float>(rope.mscale), rope.inv_freq};
 }
 
 ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& p,
@@ -73,6 +95,8 @@ ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& 
     info.window = layer.window;
     info.softcap = p.attention_softcap;
     info.rotated = layer.rotated;
+    info.keys_of_layer = layer.keys_of_layer;
+    info.keys_as_values = layer.keys_as_values;
     info.grown = p.grown_queries;
     return info;
   }
@@ -96,11 +120,12 @@ ir::ModuleInfo info_of(Role role, Role parent, int32_t layer, const HyperParams&
     case ir::Kind::Linear:
       return linear(role, parent, shape, p);
     case ir::Kind::Embedding:
-      return ir::EmbeddingInfo{p.vocab, p.hidden, p.embedding_scale};
+      return embedding(role, p);
     case ir::Kind::Norm:
       return norm(role, shape, p);
     case ir::Kind::Rotary:
-      return rotary(role == Role::LocalRotary ? local_rope : rope, p);
+      return role == Role::LocalRotary ? rotary(local_rope, p.local_rotary_dim, p)
+                                       : rotary(rope, p.rotary_dim, p);
     case ir::Kind::Attention:
       return attention(role, shape, p, rope);
     case ir::Kind::Mlp:

@@ -205,23 +205,27 @@ ir::Param TensorBinder::bind_half(std::string_view param, const std::string& ten
 
 float TensorBinder::bind_factor(const std::string& weights) {
   if (gguf_ == nullptr || !weights.ends_with(".weight")) return 1;
-  const std::string name = weights.substr(0, weights.rfind('.')) + ".scale";
-  const input::GgufTensor* tensor = gguf_->find(name);
+  return bind_number(weights.substr(0, weights.rfind('.')) + ".scale",
+                     fmt::format("factor of '{}'", printable(weights)));
+}
+
+float TensorBinder::bind_number(const std::string& name, std::string_view purpose) {
+  const input::GgufTensor* tensor = gguf_ == nullptr ? nullptr : gguf_->find(name);
   if (tensor == nullptr) return 1;
   factors_.insert(name);
   if (tensor->dtype != DType::F32 || tensor->elems != 1) {
-    fail(fmt::format("tensor '{}' (factor of '{}') is {} {}, expected one F32", printable(name),
-                     printable(weights), ktx::name(tensor->dtype), print_shape(*tensor)));
+    fail(fmt::format("tensor '{}' ({}) is {} {}, expected one F32", printable(name), purpose,
+                     ktx::name(tensor->dtype), print_shape(*tensor)));
     return 1;
   }
   if (!gguf_->has_data()) return 1;
-  float factor = 1;
-  dequantize_row(DType::F32, tensor->bytes.data(), 1, &factor);
-  if (!std::isfinite(factor) || factor <= 0) {
-    fail(fmt::format("tensor '{}' holds {}, expected a positive number", printable(name), factor));
+  float number = 1;
+  dequantize_row(DType::F32, tensor->bytes.data(), 1, &number);
+  if (!std::isfinite(number) || number <= 0) {
+    fail(fmt::format("tensor '{}' holds {}, expected a positive number", printable(name), number));
     return 1;
   }
-  return factor;
+  return number;
 }
 
 std::vector<ir::ModuleGraph::ExtraTensor> TensorBinder::leftovers(int32_t layers) {
@@ -238,7 +242,8 @@ std::vector<ir::ModuleGraph::ExtraTensor> TensorBinder::leftovers(int32_t layers
     } else if (name.ends_with(".input_scale") && used_.contains(weight)) {
       known.push_back({name, "a factor for activations in FP4, which ktx does not use"});
     } else if (factors_.contains(name)) {
-      known.push_back({name, "a factor, applied behind the product"});
+      known.push_back({name, name.ends_with(".scale") ? "a factor, applied behind the product"
+                                                      : "a factor, applied behind the layer"});
     } else if (name.ends_with(".scale") && used_.contains(weight)) {
       fail(
           fmt::format("tensor '{}' holds factors of '{}', which ktx does not apply; use a file "

@@ -48,6 +48,8 @@ class TensorBinder {
   // The factor of the product with `weights`, which NVFP4 files hold beside them ("X.scale" of
   // "X.weight"); 1 where there is none, or where only the header is there.
   float bind_factor(const std::string& weights);
+  // A tensor of one number that is worked into the graph; 1 as above.
+  float bind_number(const std::string& tensor, std::string_view purpose);
 
   // Tensors that no parameter uses: those with a known reason are returned, others
   // are warned about (biases of modules and factors of weights are errors: leaving one out is a

@@ -33,7 +33,7 @@ enum class KeyWeight {
 };
 
 // What absence means: "" unknown, else a value, "=key" (the value of another, earlier
-// key), "=head_dim" (hidden_size / num_attention_heads) or "=windows" (the layers that have a
+// key), "=head_dim" (of that key itself: hidden_size / num_attention_heads) or "=windows" (the layers that have a
 // window by the family). Where one side lacks the key
 // and the other has just that value, nothing is reported.
 struct ConfigKey {

@@ -33,6 +33,9 @@ enum class When {
   Dense,          // layers with a dense feed-forward part
   Moe,            // layers with routed experts
   MoeWithShared,  // those, when the model has shared experts
+  OwnKeys,        // layers that do not read the keys and values of another one
+  OwnValues,      // those whose values are not made of the key projection
+  LayerInputs,    // the token embedding has a part for each layer
   QueryLatent,    // MLA with q_lora_rank
   NoQueryLatent,
   RopePlain,  // by rope scaling type
@@ -90,6 +93,7 @@ enum class LayerPattern {
   FirstDense,          // first_k_dense_replace, moe_layer_freq
   SparseStep,          // decoder_sparse_step, mlp_only_layers
   FirstDenseThenStep,  // first_k_dense_replace, decoder_sparse_step, moe_layer_end_index
+  BesideDense,  // every layer, beside its dense part, where the model has experts (enable_moe_block)
 };
 // Which layers have a sliding window, where the config has one (sliding_window) and no layer_types.
 enum class WindowPattern {

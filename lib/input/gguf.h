@@ -71,6 +71,7 @@ struct GgufValue {
   std::optional<std::string_view> string() const;
   // Arrays; nothing when an element is of another kind. Copies (numbers) or
   // makes views (strings), at most 16 bytes an element.
+  std::optional<std::vector<bool>> booleans() const;
   std::optional<std::vector<int64_t>> ints() const;
   std::optional<std::vector<float>> floats() const;
   std::optional<std::vector<std::string_view>> strings() const;

@@ -173,7 +173,7 @@ std::optional<ConfigScalar> meaning(std::string_view absent, const ConfigKey& ro
                                     const Family& family, const HfConfig& values) {
   if (absent.empty()) return std::nullopt;
   if (absent == "null") return nullptr;
-  if (absent == "=head_dim") {
+  if (absent == "=head_dim" && row.key == std::string_view("head_dim")) {
     const auto hidden = values.i64("hidden_size");
     const auto heads = values.i64("num_attention_heads");
     if (!hidden || !heads || *heads <= 0) return std::nullopt;

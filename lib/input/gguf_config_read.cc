@@ -300,18 +300,90 @@ std::optional<ConfigScalar> read_layer_types(GgufKeys& keys, std::string_view ke
     types.emplace_back(window ? "sliding_attention" : "full_attention");
   };
   if (value->is_array()) {
-    const auto each = value->ints();
+    auto each = value->booleans();
+    if (const auto numbers = value->ints()) each.emplace(numbers->begin(), numbers->end());
     if (!each || std::ssize(*each) < *count) {
       keys.wrong(keys.full(key), "a period, or true or false for each layer");
       return std::nullopt;
     }
-    for (int64_t i = 0; i < *count; ++i) add((*each)[static_cast<size_t>(i)] != 0);
+    for (int64_t i = 0; i < *count; ++i) add((*each)[static_cast<size_t>(i)]);
     return types;
   }
   const auto period = keys.integer(key);
   if (!period) return std::nullopt;
   for (int64_t i = 0; i < *count; ++i) add(*period > 0 && i % *period < *period - 1);
   return types;
+}
+
+// The number that all layers of one kind have: those with a window, or the others. Nothing where
+// one number holds for both and the others are asked for.
+std::optional<ConfigScalar> read_kind_count(GgufKeys& keys, std::string_view key, bool windows) {
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  const auto counts = value ? value->ints() : std::nullopt;
+  if (!counts || counts->empty()) return windows ? read_int(keys, key) : std::nullopt;
+  const auto types = read_layer_types(keys, "attention.sliding_window_pattern");
+  const auto* kinds = types ? std::get_if<std::vector<std::string>>(&*types) : nullptr;
+  std::optional<int64_t> found;
+  for (size_t i = 0; kinds && i < std::min(kinds->size(), counts->size()); ++i) {
+    if (((*kinds)[i] == "sliding_attention") != windows) continue;
+    if (found.value_or((*counts)[i]) != (*counts)[i]) {
+      keys.wrong(keys.full(key), "one number for layers with a window, and one for the others");
+      return std::nullopt;
+    }
+    found = (*counts)[i];
+  }
+  return as_scalar(found);
+}
+std::optional<ConfigScalar> read_local_counts(GgufKeys& keys, std::string_view key) {
+  return read_kind_count(keys, key, true);
+}
+std::optional<ConfigScalar> read_global_counts(GgufKeys& keys, std::string_view key) {
+  return read_kind_count(keys, key, false);
+}
+
+// Of a number for each layer, the first.
+std::optional<ConfigScalar> read_first_count(GgufKeys& keys, std::string_view key) {
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  const auto counts = value ? value->ints() : std::nullopt;
+  if (!counts || counts->empty()) return read_int(keys, key);
+  return counts->front();
+}
+
+// Whether the layers that read the keys of others are twice as wide as the first.
+std::optional<ConfigScalar> read_double_shared(GgufKeys& keys, std::string_view key) {
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  const auto widths = value ? value->ints() : std::nullopt;
+  if (!widths || widths->empty()) return std::nullopt;
+  const int64_t width = widths->front();
+  const int64_t own =
+      std::ssize(*widths) - keys.integer("attention.shared_kv_layers").value_or(0);
+  const bool doubled = widths->back() != width;
+  for (int64_t i = 0; i < std::ssize(*widths); ++i) {
+    const int64_t wanted = doubled && i >= own ? 2 * width : width;
+    if ((*widths)[static_cast<size_t>(i)] == wanted) continue;
+    keys.wrong(keys.full(key), "one width, doubled in the last shared_kv_layers or nowhere");
+    return std::nullopt;
+  }
+  return doubled;
+}
+
+// Whether a layer without a window has keys and no values.
+std::optional<ConfigScalar> read_keys_as_values(GgufKeys& keys, std::string_view) {
+  const auto types = read_layer_types(keys, "attention.sliding_window_pattern");
+  const auto* kinds = types ? std::get_if<std::vector<std::string>>(&*types) : nullptr;
+  if (!kinds || !keys.any_layer("attn_k.weight")) return std::nullopt;
+  for (size_t i = 0; i < kinds->size(); ++i) {
+    const std::string blk = fmt::format("blk.{}.attn_", i);
+    if ((*kinds)[i] == "full_attention" && keys.gguf.has(blk + "k.weight")) {
+      return !keys.gguf.has(blk + "v.weight");
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<ConfigScalar> read_proportional_rope(GgufKeys& keys, std::string_view) {
+  if (!keys.gguf.has("rope_freqs.weight")) return std::nullopt;
+  return std::string("proportional");
 }
 
 std::optional<ConfigScalar> read_scale(GgufKeys& keys, std::string_view key) {

@@ -155,6 +155,13 @@ std::optional<std::vector<int64_t>> GgufValue::ints() const {
   return values;
 }
 
+std::optional<std::vector<bool>> GgufValue::booleans() const {
+  if (!is_array() || element_type != GgufType::Bool) return std::nullopt;
+  std::vector<bool> values;
+  for (uint64_t i = 0; i < count; ++i) values.push_back(payload[i] != std::byte{0});
+  return values;
+}
+
 std::optional<std::vector<float>> GgufValue::floats() const {
   if (!is_array()) return std::nullopt;
   std::vector<float> values;

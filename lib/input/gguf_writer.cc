@@ -92,6 +92,11 @@ void GgufWriter::add_f32s(std::string key, std::span<const float> values) {
   add_raw(key, GgufType::Array, encode_array(GgufType::F32, values));
 }
 
+void GgufWriter::add_bools(std::string key, const std::vector<bool>& values) {
+  const std::vector<uint8_t> bytes(values.begin(), values.end());
+  add_raw(key, GgufType::Array, encode_array(GgufType::Bool, std::span<const uint8_t>(bytes)));
+}
+
 void GgufWriter::copy(const GgufValue& value) {
   std::string payload;
   if (value.is_array()) {

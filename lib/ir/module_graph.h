@@ -98,6 +98,7 @@ struct EmbeddingInfo {
 struct NormInfo {
   int64_t width = 0;
   float eps = 0;
+  float factor = 1;  // of the normed elements
 };
 // inv_freq: rotary_dim / 2 frequencies in F32, all scaling (llama3, yarn, linear)
 // worked in; mscale multiplies cos and sin.
@@ -115,7 +116,9 @@ struct AttentionInfo {
   int32_t window = 0;  // as in AttentionAttrs
   int32_t chunked = 0;
   float softcap = 0;
-  bool rotated = true;       // queries and keys by their position
+  bool rotated = true;        // queries and keys by their position
+  int32_t keys_of_layer = -1;  // a layer before this one whose keys and values it reads; -1: its own
+  bool keys_as_values = false;  // values are made of the key projection
   PositionScaleAttrs grown;  // of queries; growth 0: not
 };
 // q heads are [nope | rope] wide; the cache holds [latent | rope] per token.
@@ -144,8 +147,13 @@ struct ExpertsInfo {
   int64_t width = 0;  // of one expert
   GluAttrs glu;
 };
-using ModuleInfo = std::variant<std::monostate, LinearInfo, EmbeddingInfo, NormInfo, RotaryInfo,
-                                AttentionInfo, MlaInfo, MlpInfo, RouterInfo, ExpertsInfo>;
+// Of a decoder layer that has such a factor; others have no attributes.
+struct LayerInfo {
+  float output_scale = 1;  // of the residual stream behind the layer
+};
+using ModuleInfo =
+    std::variant<std::monostate, LinearInfo, EmbeddingInfo, NormInfo, RotaryInfo, AttentionInfo,
+                 MlaInfo, MlpInfo, RouterInfo, ExpertsInfo, LayerInfo>;
 
 // What rules and passes have decided. Empty strings: not decided yet.
 struct Decision {

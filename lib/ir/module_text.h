@@ -19,8 +19,9 @@ namespace ktx::ir {
 constexpr std::string_view kTextHeader = "module-ir 1";
 
 // In the order of ModuleInfo's alternatives.
-constexpr std::string_view kInfoNames[] = {"none",      "linear", "embedding", "norm",   "rotary",
-                                           "attention", "mla",    "mlp",       "router", "experts"};
+constexpr std::string_view kInfoNames[] = {"none",   "linear",    "embedding", "norm",
+                                           "rotary", "attention", "mla",       "mlp",
+                                           "router", "experts",   "layer"};
 static_assert(std::size(kInfoNames) == std::variant_size_v<ModuleInfo>);
 
 template <class F>
@@ -35,7 +36,7 @@ void fields(EmbeddingInfo& x, F&& f) {
 }
 template <class F>
 void fields(NormInfo& x, F&& f) {
-  f("width", x.width), f("eps", x.eps);
+  f("width", x.width), f("eps", x.eps), f("factor", x.factor);
 }
 template <class F>
 void fields(RotaryInfo& x, F&& f) {
@@ -46,7 +47,8 @@ template <class F>
 void fields(AttentionInfo& x, F&& f) {
   f("heads", x.heads), f("kv_heads", x.kv_heads), f("head_dim", x.head_dim), f("scale", x.scale);
   f("window", x.window), f("chunked", x.chunked), f("softcap", x.softcap);
-  f("rotated", x.rotated);
+  f("rotated", x.rotated), f("keys_of_layer", x.keys_of_layer);
+  f("keys_as_values", x.keys_as_values);
   x.grown.fields(f);
 }
 template <class F>
@@ -69,6 +71,11 @@ template <class F>
 void fields(ExpertsInfo& x, F&& f) {
   f("experts", x.experts), f("top_k", x.top_k), f("hidden", x.hidden), f("width", x.width);
   x.glu.fields(f);
+}
+
+template <class F>
+void fields(LayerInfo& x, F&& f) {
+  f("output_scale", x.output_scale);
 }
 
 // The facts that are left out at their defaults, in their order.

@@ -132,7 +132,7 @@ class Verifier {
         return;
       case Kind::Norm:
         if (const auto* x = expect_info<NormInfo>())
-          positive("width", x->width), finite("eps", x->eps);
+          positive("width", x->width), finite("eps", x->eps), finite("factor", x->factor);
         return;
       case Kind::Rotary:
         if (const auto* x = expect_info<RotaryInfo>()) check(*x);
@@ -155,6 +155,13 @@ class Verifier {
         }
         return;
       case Kind::Container:
+        if (const auto* x = std::get_if<LayerInfo>(&module_->info);
+            x != nullptr && module_->role == Role::Layer) {
+          if (!std::isfinite(x->output_scale)) fail("output_scale is not finite");
+          return;
+        }
+        expect_info<std::monostate>();
+        return;
       case Kind::Activation:
       case Kind::Moe:
       case Kind::Expert:
@@ -180,6 +187,9 @@ class Verifier {
     positive("head_dim", x->head_dim), finite("scale", x->scale);
     if (x->kv_heads > 0 && x->heads % x->kv_heads != 0) {
       fail(fmt::format("{} heads share {} kv heads", x->heads, x->kv_heads));
+    }
+    if (x->keys_of_layer < -1 || (x->keys_of_layer >= 0 && x->keys_of_layer >= module_->layer)) {
+      fail(fmt::format("layer {} reads the keys of layer {}", module_->layer, x->keys_of_layer));
     }
     if (x->window < 0) fail(fmt::format("window is {}", x->window));
     if (x->chunked != 0 && (x->chunked != 1 || x->window == 0)) fail("chunks of no size");

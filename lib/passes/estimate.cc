@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <set>
+#include <span>
 
 #include "lib/formats/dtype.h"
 #include "lib/passes/hand_overs.h"
@@ -113,6 +114,33 @@ uint64_t slot_bytes(const ir::Module& experts, plan::StreamSlots slots) {
   }
   const uint64_t tiles = std::max(down, layer - down);  // of gate and up, or of down
   return tiles + (slots == plan::StreamSlots::Matrix ? 2 * largest : largest / 4);
+}
+
+void add_slot(const plan::KvSlotRecord& slot, const plan::RunShape& shape,
+              const plan::KvBlocks& blocks, DeviceUse& use) {
+  const plan::KvTokenBytes token = plan::kv_token_bytes({&slot, 1}, shape.kv_type);
+  use.kv_token.whole += token.whole;
+  use.kv_token.window += token.window;
+  use.kv_bytes += token.times(blocks).value_or(UINT64_MAX / 4);
+}
+
+// Keys and values of a layer are stored on each device where another layer reads them.
+void add_copied_slots(const CompileState& state, std::span<const plan::KvSlotRecord> slots,
+                      const std::map<int32_t, std::string>& attention_device,
+                      const plan::KvBlocks& blocks, Sums& sums) {
+  std::set<std::pair<int32_t, std::string>> copied;
+  for (const ir::Module& module : state.modules.modules) {
+    const auto* a = std::get_if<ir::AttentionInfo>(&module.info);
+    const auto owner = a ? attention_device.find(a->keys_of_layer) : attention_device.end();
+    const std::string& device = module.decision.device;
+    if (owner == attention_device.end() || owner->second == device) continue;
+    if (!copied.emplace(a->keys_of_layer, device).second) continue;
+    for (const plan::KvSlotRecord& slot : slots) {
+      if (slot.layer == a->keys_of_layer) {
+        add_slot(slot, state.check.shape, blocks, sums.at(device));
+      }
+    }
+  }
 }
 
 void add_streams(const CompileState& state, const std::map<int32_t, std::string>& attention_device,
@@ -252,12 +280,9 @@ Result<Estimate> Estimator::run(const CompileState& state, plan::StreamSlots slo
   }
   const plan::KvBlocks blocks = KTX_TRY(count_blocks(state, estimate));
   for (const plan::KvSlotRecord& slot : kv_slots_) {
-    DeviceUse& use = sums.at(attention_device[slot.layer]);
-    const plan::KvTokenBytes token = plan::kv_token_bytes({&slot, 1}, shape.kv_type);
-    use.kv_token.whole += token.whole;
-    use.kv_token.window += token.window;
-    use.kv_bytes += token.times(blocks).value_or(UINT64_MAX / 4);
+    add_slot(slot, shape, blocks, sums.at(attention_device[slot.layer]));
   }
+  add_copied_slots(state, kv_slots_, attention_device, blocks, sums);
   const bool streams =
       state.prefer.stream_tokens > 0 && shape.step_tokens >= state.prefer.stream_tokens;
   if (streams) add_streams(state, attention_device, slots, sums);

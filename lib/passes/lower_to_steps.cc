@@ -8,6 +8,8 @@
 //   s = matmul(n)  (router)    ids, weights = router(s) order = group_experts
 //   h = experts_gate_up(n)     e = experts_down(h)      x = add(x, e)
 //
+// Layers that read the keys and values of another layer have no k, v and kv_store.
+//
 // Where a family has norms behind attention or the feed-forward part (post-norms), they come
 // between the product and the addition.
 //
@@ -53,6 +55,7 @@ class Lowering {
     emit(*embedding, StepOp::Embed, {}, {x_}, {table}, NoAttrs{});
     const float scale = KTX_TRY(info_of<ir::EmbeddingInfo>(*embedding))->scale;
     if (scale != 1) scale_by(*embedding, x_, scale);
+    KTX_TRY(lower_layer_inputs(*model));
     for (ir::ModuleId id : layers->children) KTX_TRY(lower_layer(modules_.modules[id]));
 
     const View last = value("last", modules_.facts.hidden, ValueType::F32, RowKind::Output);
@@ -179,6 +182,24 @@ class Lowering {
     return it->second;
   }
 
+  // The weights of norms that have none.
+  BlobId ones_blob(int64_t width, const Module& module) {
+    const std::string blob_name = fmt::format("ones.{}@{}", width, module.decision.device);
+    const auto [it, added] = blob_ids_.try_emplace(blob_name, graph_.blobs.size());
+    if (added) {
+      graph_.blobs.push_back({blob_name,
+                              DType::F32,
+                              Layout::Rows,
+                              1,
+                              width,
+                              1,
+                              {},
+                              std::vector<float>(static_cast<size_t>(width), 1.0f),
+                              module.decision.device});
+    }
+    return it->second;
+  }
+
   Status matmul(const Module& module, View in, View out) {
     const BlobId weight = KTX_TRY(blob(module, "weight"));
     const BlobId bias = KTX_TRY(optional_blob(module, "bias"));
@@ -254,9 +275,11 @@ class Lowering {
   // Each group of the norm's width by itself: whole rows, or heads.
   Status norm(const Module& module, View in, View out) {
     const ir::NormInfo* norm_info = KTX_TRY(info_of<ir::NormInfo>(module));
-    const BlobId weight = KTX_TRY(blob(module, "weight"));
+    const BlobId weight = module.param("weight") ? KTX_TRY(blob(module, "weight"))
+                                                 : ones_blob(norm_info->width, module);
     const auto groups = static_cast<int32_t>(in.width / std::max<int64_t>(norm_info->width, 1));
     emit(module, StepOp::RmsNorm, {in}, {out}, {weight}, RmsNormAttrs{norm_info->eps, groups});
+    if (norm_info->factor != 1) scale_by(module, out, norm_info->factor);
     return {};
   }
 
@@ -320,12 +343,56 @@ class Lowering {
     const Term attended = KTX_TRY(attention ? lower_attention(*attention, in)
                                             : lower_mla(*KTX_TRY(child(layer, Role::Mla)), in));
     KTX_TRY(add_to_stream(layer, Role::AttentionPostNorm, {attended}));
-    const View mlp_in = KTX_TRY(part_input(layer, Role::MlpNorm, Role::MlpPostNorm, "mlp_norm"));
     const Module* moe = modules_.child(layer, Role::Moe);
-    const Terms terms = KTX_TRY(moe ? lower_moe(layer, *moe, mlp_in) : lower_mlp(layer, mlp_in));
+    Terms terms;
+    if (const Module* router = modules_.child(layer, Role::RouterBlock)) {
+      terms.push_back(KTX_TRY(lower_experts_beside(layer, *router)));
+    }
+    const View mlp_in = KTX_TRY(part_input(layer, Role::MlpNorm, Role::MlpPostNorm, "mlp_norm"));
+    for (const Term& t :
+         KTX_TRY(moe ? lower_moe(layer, *moe, mlp_in) : lower_mlp(layer, mlp_in))) {
+      terms.push_back(t);
+    }
     KTX_TRY(add_to_stream(layer, Role::MlpPostNorm, terms));
+    KTX_TRY(add_layer_input(layer));
+    const auto* info = std::get_if<ir::LayerInfo>(&layer.info);
+    if (info && info->output_scale != 1) scale_by(layer, x_, info->output_scale);
     layer_ = -1;
     return {};
+  }
+
+  // A part of the token embedding for each layer: what the embedding gives and a projection of the
+  // stream, one row for all layers.
+  Status lower_layer_inputs(const Module& model) {
+    const Module* embedding = modules_.child(model, Role::LayerEmbedding);
+    if (!embedding) return {};
+    const ir::EmbeddingInfo* e = KTX_TRY(info_of<ir::EmbeddingInfo>(*embedding));
+    const Module* norm_module = KTX_TRY(child(model, Role::LayerInputsNorm));
+    layer_inputs_ = KTX_TRY(linear(model, Role::LayerInputsProj, x_, "layer_inputs"));
+    KTX_TRY(norm(*norm_module, layer_inputs_, layer_inputs_));
+    const View looked_up = value("layer_embedding", e->hidden);
+    const BlobId table = KTX_TRY(blob(*embedding, "weight"));
+    emit(*embedding, StepOp::Embed, {}, {looked_up}, {table}, NoAttrs{});
+    if (e->scale != 1) scale_by(*embedding, looked_up, e->scale);
+    add(*norm_module, layer_inputs_, looked_up);
+    return {};
+  }
+
+  // What the layer's own part of that adds to the stream.
+  Status add_layer_input(const Module& layer) {
+    const Module* gate = modules_.child(layer, Role::LayerInputGate);
+    if (!gate) return {};
+    const int64_t width = KTX_TRY(info_of<ir::LinearInfo>(*gate))->out;
+    const View own{layer_inputs_.value, layer.layer * width, width};
+    if (own.offset + width > layer_inputs_.width) {
+      return Error{fmt::format("module '{}' has no part of the layers' inputs", gate->path)};
+    }
+    const View gated = KTX_TRY(linear(layer, Role::LayerInputGate, x_, "input_gate"));
+    const Module& mlp = *KTX_TRY(child(layer, Role::Mlp));  // whose activation it is
+    const ir::MlpInfo* m = KTX_TRY(info_of<ir::MlpInfo>(mlp));
+    emit(*gate, StepOp::Glu, {gated, own}, {gated}, {}, m->glu);
+    const Term out = KTX_TRY(term(layer, Role::LayerInputProj, gated, "input_out"));
+    return add_to_stream(layer, Role::LayerInputPostNorm, {out});
   }
 
   // The rotary module: the attention's own, or the model's, which may have one for windows.
@@ -368,30 +435,70 @@ class Lowering {
     const ir::AttentionInfo* a = KTX_TRY(info_of<ir::AttentionInfo>(attention));
     const int64_t q_rows = int64_t{a->heads} * a->head_dim;
     const int64_t kv_rows = int64_t{a->kv_heads} * a->head_dim;
+    const bool own_keys = a->keys_of_layer < 0;
     View q = KTX_TRY(part_linear(attention, Role::QProj, Role::QkvProj, 0, q_rows, in, "q"));
-    const View k =
-        KTX_TRY(part_linear(attention, Role::KProj, Role::QkvProj, q_rows, kv_rows, in, "k"));
-    const View v = KTX_TRY(
-        part_linear(attention, Role::VProj, Role::QkvProj, q_rows + kv_rows, kv_rows, in, "v"));
+    View k, v;
+    if (own_keys) {
+      k = KTX_TRY(part_linear(attention, Role::KProj, Role::QkvProj, q_rows, kv_rows, in, "k"));
+    }
+    if (own_keys && !a->keys_as_values) {
+      v = KTX_TRY(
+          part_linear(attention, Role::VProj, Role::QkvProj, q_rows + kv_rows, kv_rows, in, "v"));
+    }
     KTX_TRY(optional_norm(attention, Role::QNorm, q));
-    KTX_TRY(optional_norm(attention, Role::KNorm, k));
+    if (own_keys) KTX_TRY(norm_keys(attention, *a, k, v));
     q = grown(attention, q, a->grown);
     if (a->rotated) {
       KTX_TRY(rope(attention, q, q,
                    {.heads = a->heads, .head_dim = a->head_dim, .y_head_dim = a->head_dim}));
+    }
+    if (a->rotated && own_keys) {
       KTX_TRY(rope(attention, k, k,
                    {.heads = a->kv_heads, .head_dim = a->head_dim, .y_head_dim = a->head_dim}));
     }
     KTX_TRY(optional_norm(attention, Role::QRotatedNorm, q));
-    KTX_TRY(optional_norm(attention, Role::KRotatedNorm, k));
-    const int32_t slot = add_kv_slot(attention, a->kv_heads, a->head_dim, a->head_dim, a->window);
-    emit(attention, StepOp::KvStore, {k, v}, {}, {}, KvStoreAttrs{slot});
+    if (own_keys) {
+      KTX_TRY(optional_norm(attention, Role::KRotatedNorm, k));
+      kept_[attention.layer] = {k, v, {}};
+    }
+    const int32_t slot = KTX_TRY(slot_of(attention, *a));
     const View out = value("attn", int64_t{a->heads} * a->head_dim);
     const BlobId sinks = KTX_TRY(optional_blob(attention, "sinks"));
     emit(attention, StepOp::Attention, {q}, {out}, {sinks},
          AttentionAttrs{slot, a->heads, a->kv_heads, a->head_dim, a->head_dim, 0, a->scale,
                         a->window, a->chunked, a->softcap});
     return term(attention, Role::OProj, out, "attn_out");
+  }
+
+  // Of a layer with keys of its own. Values that are made of the key projection, too, come before
+  // it is normed.
+  Status norm_keys(const Module& attention, const ir::AttentionInfo& a, View& k, View& v) {
+    if (!a.keys_as_values) {
+      KTX_TRY(optional_norm(attention, Role::KNorm, k));
+      return optional_norm(attention, Role::VNorm, v);
+    }
+    const View projected = k;
+    k = value("k_normed", projected.width);
+    v = value("v", projected.width);
+    KTX_TRY(norm(*KTX_TRY(child(attention, Role::VNorm)), projected, v));
+    return norm(*KTX_TRY(child(attention, Role::KNorm)), projected, k);
+  }
+
+  // The KV slot that an attention reads: its own, or that of an earlier layer. Where that layer is
+  // on another device its keys and values are stored here as well.
+  Result<int32_t> slot_of(const Module& attention, const ir::AttentionInfo& a) {
+    const auto found = kept_.find(a.keys_of_layer < 0 ? attention.layer : a.keys_of_layer);
+    if (found == kept_.end()) {
+      return Error{fmt::format("module '{}' reads the keys of layer {}, which has none",
+                               attention.path, a.keys_of_layer)};
+    }
+    Keys& keys = found->second;
+    const auto [slot, added] = keys.slots.try_emplace(attention.decision.device);
+    if (added) {
+      slot->second = add_kv_slot(attention, a.kv_heads, a.head_dim, a.head_dim, a.window);
+      emit(attention, StepOp::KvStore, {keys.k, keys.v}, {}, {}, KvStoreAttrs{slot->second});
+    }
+    return slot->second;
   }
 
   // Where a head's key and value parts of the latent projection are: in their own
@@ -471,19 +578,46 @@ class Lowering {
   Result<Terms> lower_mlp(const Module& layer, View in) {
     const Module& mlp = *KTX_TRY(child(layer, Role::Mlp));
     const View up = KTX_TRY(mlp_hidden(mlp, in));
-    return Terms{KTX_TRY(term(mlp, Role::DownProj, up, "mlp_out"))};
+    const Term out = KTX_TRY(term(mlp, Role::DownProj, up, "mlp_out"));
+    KTX_TRY(optional_norm(layer, Role::DensePostNorm, out.view));
+    return Terms{out};
+  }
+
+  // Experts beside the dense part, with norms of their own.
+  Result<Term> lower_experts_beside(const Module& layer, const Module& block) {
+    const View scored = value("router_norm", modules_.facts.hidden);
+    KTX_TRY(norm(*KTX_TRY(child(block, Role::RouterNorm)), x_, scored));
+    const View in = value("experts_norm", modules_.facts.hidden);
+    KTX_TRY(norm(*KTX_TRY(child(layer, Role::ExpertsNorm)), x_, in));
+    const Module& router = *KTX_TRY(child(block, Role::Router));
+    const Module& experts = *KTX_TRY(child(layer, Role::Experts));
+    const View out = KTX_TRY(lower_experts(router, experts, scored, in)).view;
+    const Module* post = KTX_TRY(child(layer, Role::ExpertsPostNorm));
+    KTX_TRY(norm(*post, out, out));
+    return Term{post, out};
   }
 
   Result<Terms> lower_moe(const Module& layer, const Module& moe, View in) {
     const Module& router = *KTX_TRY(child(moe, Role::Router));
     const Module& experts = *KTX_TRY(child(moe, Role::Experts));
+    Terms terms{KTX_TRY(lower_experts(router, experts, in, in))};
+    const Module* shared = modules_.child(moe, Role::SharedMlp);
+    if (!shared) shared = modules_.child(layer, Role::SharedMlp);  // Granite
+    if (shared) {
+      terms.push_back(KTX_TRY(lower_shared_experts(moe, *shared, in)));
+    }
+    return terms;
+  }
+
+  // `scored`: what the router reads.
+  Result<Term> lower_experts(const Module& router, const Module& experts, View scored, View in) {
     const RouterAttrs& r = KTX_TRY(info_of<ir::RouterInfo>(router))->attrs;
     const ir::ExpertsInfo* e = KTX_TRY(info_of<ir::ExpertsInfo>(experts));
 
     const View scores = value("router", r.experts);
     const BlobId router_weight = KTX_TRY(blob(router, "weight"));
     const BlobId router_bias = KTX_TRY(optional_blob(router, "bias"));
-    emit(router, StepOp::Matmul, {in, View{}}, {scores}, {router_weight, router_bias},
+    emit(router, StepOp::Matmul, {scored, View{}}, {scores}, {router_weight, router_bias},
          MatmulAttrs{});
     const View ids = value("expert_ids", r.top_k, ValueType::I32);
     const View weights = value("expert_weights", r.top_k);
@@ -514,13 +648,7 @@ class Lowering {
     const View out = value("experts_out", modules_.facts.hidden);
     emit(experts, StepOp::ExpertsDown, {hidden, View{}, order, offsets, weights}, {out},
          {down, down_bias}, ExpertsAttrs{r.experts, r.top_k, 0});
-    Terms terms{{&experts, out}};
-    const Module* shared = modules_.child(moe, Role::SharedMlp);
-    if (!shared) shared = modules_.child(layer, Role::SharedMlp);  // Granite
-    if (shared) {
-      terms.push_back(KTX_TRY(lower_shared_experts(moe, *shared, in)));
-    }
-    return terms;
+    return Term{&experts, out};
   }
 
   // A term of its own, so that the products need not wait for the routed experts.
@@ -538,7 +666,14 @@ class Lowering {
   steps::StepGraph& graph_;
   const Module* rotary_ = nullptr;
   const Module* local_rotary_ = nullptr;
-  View x_;  // the residual stream
+  // Keys and values of a layer as they are stored, and its KV slots by device.
+  struct Keys {
+    View k, v;
+    std::map<std::string, int32_t> slots;
+  };
+  std::map<int32_t, Keys> kept_;  // by layer
+  View x_;                        // the residual stream
+  View layer_inputs_;             // of all layers, where the embedding has parts for them
   int32_t layer_ = -1;
   std::map<std::string, BlobId> blob_ids_;
 };

@@ -37,6 +37,10 @@ namespace {
 using ir::Role;
 using rules::DeviceSpec;
 
+bool is_embedding(const ir::Module& module) {
+  return ir::kind_of(module.role) == ir::Kind::Embedding;
+}
+
 class Placer {
  public:
   explicit Placer(CompileState& state) : state_(state), modules_(state.modules.modules) {}
@@ -63,7 +67,7 @@ class Placer {
   // shares by memory where the target says how much each has.
   size_t share_of(const ir::Module& module, const std::vector<int>& gpus) const {
     const int32_t layers = std::max(state_.modules.facts.layers, 1);
-    const bool before = module.role == Role::Embedding;
+    const bool before = is_embedding(module);
     const double at = module.layer >= 0 ? (module.layer + 0.5) / layers : before ? 0.0 : 1.0;
     std::vector<double> weights;
     double total = 0;
@@ -130,7 +134,7 @@ class Placer {
     if (gpus.empty()) return;
     // All but experts and the embedding first: they are read for every token.
     for (ir::Module* module : open) {
-      if (module->role == Role::Experts || module->role == Role::Embedding) continue;
+      if (module->role == Role::Experts || is_embedding(*module)) continue;
       module->decision.device = gpu_name(gpus[share_of(*module, gpus)]);
     }
     const Result<Estimator> estimator = Estimator::make(state_);
@@ -151,7 +155,7 @@ class Placer {
     std::vector<std::string> filled;
     for (ir::Module* module : open) filled.push_back(module->decision.device);
     for (ir::Module* module : open) {
-      if (module->role == Role::Experts || module->role == Role::Embedding) {
+      if (module->role == Role::Experts || is_embedding(*module)) {
         module->decision.device = "cpu";
       }
     }
@@ -219,7 +223,7 @@ class Placer {
       if (device.capacity > device.total()) room[device.name] = device.capacity - device.total();
     }
     for (ir::Module* module : open) {
-      if (module->role != Role::Experts && module->role != Role::Embedding) continue;
+      if (module->role != Role::Experts && !is_embedding(*module)) continue;
       const std::string device = gpu_name(gpus[share_of(*module, gpus)]);
       const uint64_t bytes = placed_bytes(*module);
       if (room[device] < bytes) continue;

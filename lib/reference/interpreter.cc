@@ -218,7 +218,8 @@ Interpreter::Vector Interpreter::norm(const ir::Module& module, std::span<const 
     const double mean = dot(&x[at], &x[at], info.width) / static_cast<double>(info.width);
     const double factor = 1 / std::sqrt(mean + info.eps);
     for (int64_t i = 0; i < info.width; ++i) {
-      y[at + i] = static_cast<float>(x[at + i] * factor) * weight[i];
+      const float own = weight.empty() ? 1 : weight[i];
+      y[at + i] = static_cast<float>(x[at + i] * factor) * own * info.factor;
     }
   }
   return y;
@@ -284,28 +285,36 @@ Interpreter::Vector Interpreter::attend(const LayerCache& cache, std::span<const
   return out;
 }
 
-Interpreter::Vector Interpreter::attention(const ir::Module& module, std::span<const float> x) {
+void Interpreter::store_keys(const ir::Module& module, std::span<const float> x) {
   const auto& info = std::get<ir::AttentionInfo>(module.info);
   const size_t q_width = static_cast<size_t>(info.heads) * info.head_dim;
   const size_t kv_width = static_cast<size_t>(info.kv_heads) * info.head_dim;
-  Vector q = part_linear(module, Role::QProj, Role::QkvProj, 0, q_width, x);
   Vector k = part_linear(module, Role::KProj, Role::QkvProj, q_width, kv_width, x);
-  Vector v = part_linear(module, Role::VProj, Role::QkvProj, q_width + kv_width, kv_width, x);
-  q = optional_norm(module, Role::QNorm, std::move(q));
+  Vector v = info.keys_as_values ? k
+                                 : part_linear(module, Role::VProj, Role::QkvProj,
+                                               q_width + kv_width, kv_width, x);
   k = optional_norm(module, Role::KNorm, std::move(k));
-  const ir::Module& rotary = rotary_of(module);
-  for (Vector* heads : {&q, &k}) {
-    if (!info.rotated) break;
-    for (size_t at = 0; at < heads->size(); at += info.head_dim) {
-      rotate(rotary, std::span(*heads).subspan(at, info.head_dim));
-    }
+  v = optional_norm(module, Role::VNorm, std::move(v));
+  for (size_t at = 0; info.rotated && at < k.size(); at += info.head_dim) {
+    rotate(rotary_of(module), std::span(k).subspan(at, info.head_dim));
+  }
+  LayerCache& cache = caches_[module.layer];
+  cache.keys.push_back(optional_norm(module, Role::KRotatedNorm, std::move(k)));
+  cache.values.push_back(std::move(v));
+}
+
+Interpreter::Vector Interpreter::attention(const ir::Module& module, std::span<const float> x) {
+  const auto& info = std::get<ir::AttentionInfo>(module.info);
+  const size_t q_width = static_cast<size_t>(info.heads) * info.head_dim;
+  Vector q = part_linear(module, Role::QProj, Role::QkvProj, 0, q_width, x);
+  q = optional_norm(module, Role::QNorm, std::move(q));
+  for (size_t at = 0; info.rotated && at < q.size(); at += info.head_dim) {
+    rotate(rotary_of(module), std::span(q).subspan(at, info.head_dim));
   }
   q = optional_norm(module, Role::QRotatedNorm, std::move(q));
-  k = optional_norm(module, Role::KRotatedNorm, std::move(k));
   grow(info.grown, q);
-  LayerCache& cache = caches_[module.layer];
-  cache.keys.push_back(std::move(k));
-  cache.values.push_back(std::move(v));
+  if (info.keys_of_layer < 0) store_keys(module, x);
+  const LayerCache& cache = caches_[info.keys_of_layer < 0 ? module.layer : info.keys_of_layer];
   const AttentionAttrs attrs{0, info.heads, info.kv_heads, info.head_dim, info.head_dim,
                              0, info.scale, info.window,   info.chunked,  info.softcap};
   return linear(need(module, Role::OProj), attend(cache, q, attrs, weights(module, "sinks")));
@@ -383,11 +392,12 @@ Interpreter::Vector Interpreter::mlp(const ir::Module& module, std::span<const f
   return linear(need(module, Role::DownProj), glu(attrs, gate, up));
 }
 
-Interpreter::Vector Interpreter::moe(const ir::Module& module, std::span<const float> x) const {
-  const ir::Module& router = need(module, Role::Router);
-  const ir::Module& experts = need(module, Role::Experts);
+// `scored`: what the router reads.
+Interpreter::Vector Interpreter::routed(const ir::Module& router, const ir::Module& experts,
+                                        std::span<const float> scored,
+                                        std::span<const float> x) const {
   const auto& info = std::get<ir::ExpertsInfo>(experts.info);
-  const Vector logits = linear(router, x);
+  const Vector logits = linear(router, scored);
   const size_t size = info.hidden * info.width;
   Vector y(x.size());
   const auto factors = weights(router, "factors");
@@ -407,6 +417,11 @@ Interpreter::Vector Interpreter::moe(const ir::Module& module, std::span<const f
     const Vector inner = glu(info.glu, product("gate", x), product("up", x));
     add_to(y, product("down", inner), factors.empty() ? weight : weight * factors[expert]);
   }
+  return y;
+}
+
+Interpreter::Vector Interpreter::moe(const ir::Module& module, std::span<const float> x) const {
+  Vector y = routed(need(module, Role::Router), need(module, Role::Experts), x, x);
   const ir::Module* shared = graph_.child(module, Role::SharedMlp);
   if (shared == nullptr) shared = graph_.child(graph_.modules[module.parent], Role::SharedMlp);
   if (shared != nullptr) {
@@ -419,6 +434,43 @@ Interpreter::Vector Interpreter::moe(const ir::Module& module, std::span<const f
   return y;
 }
 
+// Dense, with experts, or both side by side with norms of their own.
+Interpreter::Vector Interpreter::feed_forward(const ir::Module& layer,
+                                              std::span<const float> x) const {
+  const Vector in = optional_norm(layer, Role::MlpNorm, Vector(x.begin(), x.end()));
+  if (const ir::Module* moe_module = graph_.child(layer, Role::Moe)) return moe(*moe_module, in);
+  Vector y = optional_norm(layer, Role::DensePostNorm, mlp(need(layer, Role::Mlp), in));
+  if (const ir::Module* block = graph_.child(layer, Role::RouterBlock)) {
+    const Vector given =
+        routed(need(*block, Role::Router), need(layer, Role::Experts),
+               norm(need(*block, Role::RouterNorm), x), norm(need(layer, Role::ExpertsNorm), x));
+    add_to(y, norm(need(layer, Role::ExpertsPostNorm), given));
+  }
+  return y;
+}
+
+// The layers' parts of the token embedding, one behind the other; empty where there are none.
+Interpreter::Vector Interpreter::layer_inputs(const ir::Module& model, int32_t token,
+                                              std::span<const float> x) const {
+  const ir::Module* embedding = graph_.child(model, Role::LayerEmbedding);
+  if (embedding == nullptr) return {};
+  const auto& info = std::get<ir::EmbeddingInfo>(embedding->info);
+  Vector all = norm(need(model, Role::LayerInputsNorm),
+                    linear(need(model, Role::LayerInputsProj), x));
+  add_to(all, weights(*embedding, "weight").subspan(token * info.hidden, info.hidden), info.scale);
+  return all;
+}
+
+// What the layer's own part of them adds to the stream.
+Interpreter::Vector Interpreter::layer_input(const ir::Module& layer, std::span<const float> all,
+                                             std::span<const float> x) const {
+  const Vector gate = linear(need(layer, Role::LayerInputGate), x);
+  const GluAttrs& attrs = std::get<ir::MlpInfo>(need(layer, Role::Mlp).info).glu;
+  const Vector gated = glu(attrs, gate, all.subspan(layer.layer * gate.size(), gate.size()));
+  return norm(need(layer, Role::LayerInputPostNorm),
+              linear(need(layer, Role::LayerInputProj), gated));
+}
+
 std::vector<float> Interpreter::next(int32_t token) {
   const ir::Module& model = need(graph_.root(), Role::Model);
   const int64_t hidden = graph_.facts.hidden;
@@ -426,6 +478,7 @@ std::vector<float> Interpreter::next(int32_t token) {
   Vector x(row.begin(), row.end());
   const float scale = std::get<ir::EmbeddingInfo>(need(model, Role::Embedding).info).scale;
   for (float& value : x) value *= scale;
+  const Vector inputs = layer_inputs(model, token, x);
   for (ir::ModuleId id : need(model, Role::LayerList).children) {
     const ir::Module& layer = graph_.modules[id];
     const Vector a = optional_norm(layer, Role::AttentionNorm, x);
@@ -434,10 +487,10 @@ std::vector<float> Interpreter::next(int32_t token) {
         mla != nullptr ? latent_attention(*mla, a) : attention(need(layer, Role::Attention), a);
     const float residual = graph_.facts.residual_scale;
     add_to(x, optional_norm(layer, Role::AttentionPostNorm, attended), residual);
-    const Vector b = optional_norm(layer, Role::MlpNorm, x);
-    const ir::Module* dense = graph_.child(layer, Role::Mlp);
-    const Vector fed = dense != nullptr ? mlp(*dense, b) : moe(need(layer, Role::Moe), b);
-    add_to(x, optional_norm(layer, Role::MlpPostNorm, fed), residual);
+    add_to(x, optional_norm(layer, Role::MlpPostNorm, feed_forward(layer, x)), residual);
+    if (!inputs.empty()) add_to(x, layer_input(layer, inputs, x));
+    const auto* info = std::get_if<ir::LayerInfo>(&layer.info);
+    for (float& value : x) value *= info != nullptr ? info->output_scale : 1;
   }
   ++position_;
   Vector logits = linear(need(graph_.root(), Role::Head), norm(need(model, Role::FinalNorm), x));

@@ -66,8 +66,15 @@ class Interpreter {
                                           std::span<const float> latent) const;
   Vector attend(const LayerCache& cache, std::span<const float> q, const AttentionAttrs& attrs,
                 std::span<const float> sinks) const;
+  void store_keys(const ir::Module& module, std::span<const float> x);
   Vector mlp(const ir::Module& module, std::span<const float> x) const;
   Vector moe(const ir::Module& module, std::span<const float> x) const;
+  Vector routed(const ir::Module& router, const ir::Module& experts, std::span<const float> scored,
+                std::span<const float> x) const;
+  Vector feed_forward(const ir::Module& layer, std::span<const float> x) const;
+  Vector layer_inputs(const ir::Module& model, int32_t token, std::span<const float> x) const;
+  Vector layer_input(const ir::Module& layer, std::span<const float> all,
+                     std::span<const float> x) const;
 
   const ir::ModuleGraph& graph_;
   std::map<std::pair<const ir::Module*, std::string>, Vector, std::less<>> weights_;

@@ -79,10 +79,11 @@ class SyntheticModels : public ::testing::TestWithParam<SyntheticModel> {
 
   // All tokens in one step, then one by one.
   void compare(const std::string& rules, runtime::EngineOptions options,
-               const std::string& gguf = "m.gguf") {
-    const Finished run = run_program({ktx_compile(), "-q", dir_.path(gguf), "-o",
-                                      dir_.path("m.ktxplan"), source_dir() + "/rules/" + rules,
-                                      "--target=" + source_dir() + "/targets/h200.yaml"});
+               const std::string& gguf = "m.gguf",
+               const std::string& target = source_dir() + "/targets/h200.yaml") {
+    const Finished run =
+        run_program({ktx_compile(), "-q", dir_.path(gguf), "-o", dir_.path("m.ktxplan"),
+                     source_dir() + "/rules/" + rules, "--target=" + target});
     ASSERT_EQ(run.status, 0) << run.err;
     options.precision = runtime::Precision::Exact;
     options.threads = 2;
@@ -141,6 +142,20 @@ TEST_P(SyntheticModels, GiveTheInterpretersLogitsOnAGpu) {
   compare("all-gpu.yaml", options);
 }
 
+TEST_P(SyntheticModels, GiveTheInterpretersLogitsOverDevices) {
+  const std::string two = dir_.write("two.yaml", R"(name: two
+gpus:
+  - {name: A, compute_capability: 9.0, memory_gib: 80, bandwidth_gbps: 3000, pcie_gbps: 50, count: 2}
+cpu: {isa: avx512, cores: 8, memory_gib: 64, bandwidth_gbps: 100, numa_nodes: 1}
+)");
+  for (const char* rules : {"moe-experts-on-cpu.yaml", "spread-gpus.yaml"}) {
+    HostGpuLog log;
+    runtime::EngineOptions options;
+    options.open_gpu = HostGpu::opener({}, &log);
+    compare(rules, options, "m.gguf", two);
+  }
+}
+
 TEST_P(SyntheticModels, GiveTheSameLogitsFromFusedTensors) {
   const auto gguf = input::GgufFile::open(dir_.path("m.gguf"));
   ASSERT_TRUE(gguf.ok()) << gguf.error().message;
@@ -165,7 +180,8 @@ INSTANTIATE_TEST_SUITE_P(
                       folder("smollm3"), folder("granite"), folder("granitemoe"),
                       folder("granitemoeshared"), folder("olmo3"), folder("glm4"),
                       folder("bailing_moe_v2"), folder("exaone4"), folder("exaone_moe"),
-                      folder("phi3"), folder("gemma"), folder("glm")),
+                      folder("phi3"), folder("gemma"), folder("glm"), folder("gemma4"),
+                      folder("gemma4_moe"), folder("gemma4_e")),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -37,7 +37,8 @@ struct Case {
 class WindowCache : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    const std::string gguf = test_model_gguf(GetParam().model);
+    std::string gguf = test_model_gguf(GetParam().model);
+    if (gguf.empty()) gguf = synthetic(GetParam().model);
     if (gguf.empty()) GTEST_SKIP() << "no model " << GetParam().model;
     // Streamed experts have another arithmetic in long passes than in short ones.
     const Finished run =
@@ -45,6 +46,16 @@ class WindowCache : public ::testing::TestWithParam<Case> {
                      "--prefer=stream-experts=no", source_dir() + "/rules/" + GetParam().rules,
                      "--target=" + source_dir() + "/targets/h200.yaml"});
     ASSERT_EQ(run.status, 0) << run.err;
+  }
+  // Of a folder of tests/models/synthetic, with the windows of the others; "" without one.
+  std::string synthetic(const std::string& name) const {
+    const std::string folder = source_dir() + "/tests/models/synthetic/" + name;
+    auto config = input::HfConfig::read(folder);
+    if (!config.ok()) return "";
+    config->set("sliding_window", int64_t{64});
+    const auto writer = synth::synthesise(*config, {.types = "q8_0", .strong = true});
+    if (!writer.ok() || !writer->write(dir_.path("m.gguf"))) return "";
+    return dir_.path("m.gguf");
   }
   std::unique_ptr<Engine> open(int64_t chunk, int64_t batch = 1, int64_t ctx = 4096) const {
     EngineOptions options;
@@ -273,7 +284,11 @@ INSTANTIATE_TEST_SUITE_P(Models, WindowCache,
                          ::testing::Values(Case{"gpt_oss", "cpu-only.yaml", false},
                                            Case{"gemma3", "cpu-only.yaml", false},
                                            Case{"gpt_oss", "moe-experts-on-cpu.yaml", true},
-                                           Case{"gemma3", "all-gpu.yaml", true}),
+                                           Case{"gemma3", "all-gpu.yaml", true},
+                                           Case{"gemma4_e", "cpu-only.yaml", false},
+                                           Case{"gemma4_moe", "cpu-only.yaml", false},
+                                           Case{"gemma4_e", "all-gpu.yaml", true},
+                                           Case{"gemma4_moe", "moe-experts-on-cpu.yaml", true}),
                          [](const auto& info) {
                            return std::string(info.param.model) + (info.param.gpu ? "_gpu" : "");
                          });

@@ -274,14 +274,17 @@ Result<TextList> TextList::from_parts(std::string bytes, std::vector<uint32_t> e
 
 Result<TokenizerData> make_tokenizer_data(const TokenizerSource& source) {
   TokenizerData data;
-  if (source.model == "gpt2") {
+  // Gemma 4's BPE is over characters, of the whole text at once, with "▁" for a space and tokens of
+  // bytes for what is left.
+  const bool over_characters = source.model == "gemma4";
+  if (source.model == "gpt2" || over_characters) {
     data.kind = TokenizerKind::Bpe;
   } else if (source.model == "llama") {
     data.kind = TokenizerKind::Spm;
   } else {
     return Error{
         fmt::format("tokenizer.ggml.model '{}' is not supported; known are 'gpt2' "
-                    "(byte-level BPE) and 'llama' (SentencePiece)",
+                    "(byte-level BPE), 'gemma4' (BPE over characters) and 'llama' (SentencePiece)",
                     printable(source.model))};
   }
   const bool bpe = data.kind == TokenizerKind::Bpe;
@@ -298,9 +301,13 @@ Result<TokenizerData> make_tokenizer_data(const TokenizerSource& source) {
   bool default_bos = !bpe;
   if (bpe) {
     data.pre = source.pre.empty() ? "default" : source.pre;
-    data.escape_whitespaces = false;
-    data.byte_fallback = false;
-    if (source.splits) {
+    data.escape_whitespaces = over_characters;
+    data.byte_fallback = over_characters;
+    data.byte_level = !over_characters;
+    if (over_characters) {
+      data.pre = source.model;
+      default_bos = true;
+    } else if (source.splits) {
       data.splits = *source.splits;
     } else {
       Result<Pretokenizer> pre = find_pretokenizer(data.pre);

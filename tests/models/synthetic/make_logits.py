@@ -34,6 +34,9 @@ if config_json["model_type"] == "bailing_moe_v2":
                        n_shared_experts=config_json["num_shared_experts"], pad_token_id=None)
     OTHER_NAMES = {"word_embeddings": "embed_tokens", ".attention.": ".self_attn.",
                    "query_layernorm": "q_norm", "key_layernorm": "k_norm", ".dense.": ".o_proj."}
+if config_json["model_type"] == "gemma4_text":  # what files have elsewhere
+    OTHER_NAMES = {".router.norm.weight": ".router.scale",
+                   ".router.proj.factors": ".router.per_expert_scale"}
 config = transformers.AutoConfig.for_model(**config_json)
 config._attn_implementation = "eager"
 text = config.get_text_config()
@@ -65,6 +68,11 @@ def put(name, value):
     with torch.no_grad():
         state[name].copy_(value.reshape(state[name].shape))
     left.discard(name)
+
+
+for name, tensor in tensors.items():  # numbers that the graph has worked in
+    if match := re.match(r"blk.(\d+).layer_output_scale.weight", name):
+        put(f"model.layers.{match[1]}.layer_scalar", tensor)
 
 
 def halves(rows, heads):

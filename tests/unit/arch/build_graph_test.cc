@@ -94,7 +94,10 @@ TEST(BuildGraph, GraphsOfAConfigAloneEqualTheirGoldens) {
                                    "synthetic/exaone_moe",
                                    "synthetic/phi3",
                                    "synthetic/gemma",
-                                   "synthetic/glm"}) {
+                                   "synthetic/glm",
+                                   "synthetic/gemma4",
+                                   "synthetic/gemma4_moe",
+                                   "synthetic/gemma4_e"}) {
     const std::string name = folder.substr(folder.rfind('/') + 1);
     SCOPED_TRACE(name);
     DiagSink diags;
@@ -316,7 +319,7 @@ TEST(BuildGraph, UnknownArchitectureNamesTheNearest) {
   derived.set("model_type", std::string("qwen3mo"), input::ConfigOrigin::Gguf);
   EXPECT_EQ(
       build_graph(derived, diags).error().message,
-      "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are bailingmoe2, chatglm, deepseek2, dots1, ernie4_5, ernie4_5-moe, exaone-moe, exaone4, gemma, gemma2, gemma3, glm4, glm4moe, gpt-oss, granite, granitemoe, hunyuan-dense, hunyuan-moe, hy_v3, llama, minimax-m2, mistral3, mistral4, olmo2, olmoe, phi3, qwen2, qwen2moe, qwen2vl, qwen3, qwen3moe, qwen3vl, qwen3vlmoe, seed_oss, smollm3 [KTX-C002]");
+      "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are bailingmoe2, chatglm, deepseek2, dots1, ernie4_5, ernie4_5-moe, exaone-moe, exaone4, gemma, gemma2, gemma3, gemma4, glm4, glm4moe, gpt-oss, granite, granitemoe, hunyuan-dense, hunyuan-moe, hy_v3, llama, minimax-m2, mistral3, mistral4, olmo2, olmoe, phi3, qwen2, qwen2moe, qwen2vl, qwen3, qwen3moe, qwen3vl, qwen3vlmoe, seed_oss, smollm3 [KTX-C002]");
 }
 
 TEST(BuildGraph, OldRouterBiasNameAndStackedHeadsAreRead) {

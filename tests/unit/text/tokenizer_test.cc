@@ -1,5 +1,6 @@
 #include "lib/text/tokenizer/tokenizer.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -113,6 +114,40 @@ TEST(Bpe, BytesWithoutTokensBecomeUnknownOrNothing) {
   EXPECT_THAT(make(make_tokenizer_data(source)).encode("aba"), ElementsAre(0, 0));
   source.unk = 1;
   EXPECT_THAT(make(make_tokenizer_data(source)).encode("aba"), ElementsAre(0, 1, 0));
+}
+
+// Gemma 4: ids as Hugging Face's tokenizers library has them, with the space replaced by "▁".
+TEST(Bpe, OverCharactersTakesTheWholeTextAtOnceAndBytesForTheRest) {
+  std::vector<std::string> tokens = {"<pad>", "<eos>", "<bos>", "<unk>"};
+  std::vector<int32_t> types = {3, 3, 3, 2};
+  for (int byte = 0; byte < 256; ++byte) {  // ids 4 to 259
+    tokens.push_back(fmt::format("<0x{:02X}>", byte));
+    types.push_back(6);
+  }
+  for (const char* text : {"▁", "h", "e", "l", "o", "\n", "he", "ll", "hell", "hello", "▁hello",
+                           "\n\n"}) {  // ids 260 to 271
+    tokens.emplace_back(text);
+    types.push_back(1);
+  }
+  const std::vector<std::string_view> views(tokens.begin(), tokens.end());
+  const std::vector<std::string_view> merges = {"h e",    "l l",     "he ll",
+                                                "hell o", "▁ hello", "\n \n"};
+  TokenizerSource source;
+  source.model = "gemma4";
+  source.tokens = views;
+  source.token_types = types;
+  source.merges = merges;
+  source.bos = 2;
+  source.unk = 3;
+  const Tokenizer tokenizer = make(make_tokenizer_data(source));
+  EXPECT_THAT(tokenizer.encode("hello hello"), ElementsAre(269, 270));
+  EXPECT_THAT(tokenizer.encode("  hello"), ElementsAre(260, 270));
+  EXPECT_THAT(tokenizer.encode("h\u00e9llo"), ElementsAre(261, 199, 173, 267, 264));
+  EXPECT_THAT(tokenizer.encode("\n\n\nhello\n"), ElementsAre(271, 265, 269, 265));
+  EXPECT_THAT(tokenizer.encode("\u00e9\u20ac"), ElementsAre(199, 173, 230, 134, 176));
+  EXPECT_THAT(tokenizer.encode_prompt("hello"), ElementsAre(2, 269));
+  const std::string text = "hello  h\u00e9llo\n";
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
 }
 
 TEST(Spm, MergesByScore) {

@@ -77,6 +77,21 @@ class Synthesiser {
  private:
   bool is_mla() const { return family_->attention == families::AttentionKind::Mla; }
   bool has_groups() const { return by_two_best() || routes_by(RouterKind::GroupsByBest); }
+  bool beside_dense() const { return family_->layers == LayerPattern::BesideDense; }
+  // By the period of the family's windows, where the config does not say.
+  bool has_window(int64_t layer) const {
+    const auto types = config_.strings("layer_types");
+    if (types && layer < std::ssize(*types)) {
+      return (*types)[static_cast<size_t>(layer)] == "sliding_attention";
+    }
+    return family_->window_period > 0 && layer % family_->window_period < family_->window_period - 1;
+  }
+  bool is_global(int64_t layer) const { return global_head_dim_ > 0 && !has_window(layer); }
+  int64_t head_dim_of(int64_t layer) const { return is_global(layer) ? global_head_dim_ : head_dim_; }
+  bool has_own_keys(int64_t layer) const { return layer < layers_ - shared_layers_; }
+  bool has_own_values(int64_t layer) const {
+    return has_own_keys(layer) && !(is_global(layer) && flag("attention_k_eq_v").value_or(false));
+  }
   // Behind the dense ones, every n-th.
   bool is_moe(int64_t layer) const {
     return has_experts() && layer >= dense_ && (layer + 1) % moe_step_ == 0;
@@ -146,7 +161,10 @@ class Synthesiser {
     head_dim_ = config_.i64("head_dim").value_or(hidden_ / heads_[0]);
     ffn_ = KTX_TRY(by_layer("intermediate_size"));
     vocab_ = KTX_TRY(need("vocab_size"));
-    if (family_->layers != LayerPattern::AllDense) {
+    const bool wants_experts =
+        beside_dense() ? flag("enable_moe_block").value_or(false)
+                       : family_->layers != LayerPattern::AllDense;
+    if (wants_experts) {
       experts_ = KTX_TRY(need(family_->experts_key));
       used_ = KTX_TRY(need("num_experts_per_tok"));
       expert_ffn_ = KTX_TRY(need(family_->expert_width_key));
@@ -175,11 +193,30 @@ class Synthesiser {
     } else if (family_->shared == SharedKind::Width) {
       shared_ffn_ = KTX_TRY(need("shared_expert_intermediate_size"));
     }
+    read_kinds_of_layers();
     has_qk_norm_ = flag("use_qk_norm").value_or(true);
     tied_ = flag("tie_word_embeddings").value_or(false);
     scoring_ = config_.string("scoring_func").value_or(default_of("scoring_func"));
     facts_ = {layers_, experts_, heads_[0] / kv_heads_[0], tied_};
     return {};
+  }
+
+  // Of families whose layers without a window differ in more than that.
+  void read_kinds_of_layers() {
+    if (!family_->has_config_key("global_head_dim")) return;
+    const auto number = [&](const char* key, int64_t otherwise) {
+      return config_.i64(key).value_or(otherwise);
+    };
+    global_head_dim_ = number("global_head_dim", 512);
+    shared_layers_ = number("num_kv_shared_layers", 0);
+    layer_input_ = number("hidden_size_per_layer_input", 0);
+    const bool doubled = flag("use_double_wide_mlp").value_or(false);
+    for (int64_t i = 0; i < layers_; ++i) {
+      if (doubled && !has_own_keys(i)) ffn_[static_cast<size_t>(i)] *= 2;
+      if (!is_global(i)) continue;
+      auto& kv_heads = kv_heads_[static_cast<size_t>(i)];
+      kv_heads = number("num_global_key_value_heads", kv_heads);
+    }
   }
 
   void u32(std::string_view key, int64_t value) {
@@ -222,6 +259,8 @@ class Synthesiser {
     }
     if (is_mla()) {
       add_mla_metadata();
+    } else if (global_head_dim_ > 0) {
+      add_kinds_metadata();
     } else {
       u32("rope.dimension_count", rotary_);
       if (config_.i64("head_dim")) {
@@ -233,6 +272,20 @@ class Synthesiser {
     add_rope_metadata();
     add_window_metadata();
     return {};
+  }
+
+  void add_kinds_metadata() {
+    u32("rope.dimension_count", global_head_dim_);
+    u32("rope.dimension_count_swa", head_dim_);
+    u32("attention.key_length", global_head_dim_);
+    u32("attention.value_length", global_head_dim_);
+    u32("attention.key_length_swa", head_dim_);
+    u32("attention.value_length_swa", head_dim_);
+    u32("attention.shared_kv_layers", shared_layers_);
+    u32("embedding_length_per_layer_input", layer_input_);
+    std::vector<bool> windows;
+    for (int64_t i = 0; i < layers_; ++i) windows.push_back(has_window(i));
+    writer_.add_bools(arch_ + ".attention.sliding_window_pattern", windows);
   }
 
   void add_mla_metadata() {
@@ -371,9 +424,10 @@ class Synthesiser {
     leaf.remove_prefix(std::string_view("B.").size());
     leaf = leaf.substr(0, leaf.find(" | "));
     const std::string name = fmt::format("blk.{}.{}", layer, leaf);
-    const bool post = role == ir::Role::AttentionPostNorm || role == ir::Role::MlpPostNorm;
+    const bool post = role == ir::Role::AttentionPostNorm || role == ir::Role::MlpPostNorm ||
+                      role == ir::Role::DensePostNorm || role == ir::Role::ExpertsPostNorm;
     const bool whole_row =
-        size != head_dim_ && (role == ir::Role::QNorm || role == ir::Role::KNorm);
+        size != head_dim_of(layer) && (role == ir::Role::QNorm || role == ir::Role::KNorm);
     // Elements that differ, where a norm of the wrong elements would not be noticed otherwise.
     if (!options_.strong && (post || whole_row)) return noise(name, size, 0.1f, 1);
     ones(name, size);
@@ -399,7 +453,13 @@ class Synthesiser {
     if (!tied_) matrix("output.weight", -1, {hidden_, vocab_});
     ones("output_norm.weight", hidden_);
     if (config_.string("rope_scaling.rope_type") == "llama3") add_rope_freqs();
+    if (global_head_dim_ > 0) add_proportions();
     matrix("token_embd.weight", -1, {hidden_, vocab_}, kEmbeddingSigma);
+    if (layer_input_ > 0) {
+      matrix("per_layer_token_embd.weight", -1, {layers_ * layer_input_, vocab_}, kEmbeddingSigma);
+      matrix("per_layer_model_proj.weight", -1, {hidden_, layers_ * layer_input_});
+      ones("per_layer_proj_norm.weight", layer_input_);
+    }
     for (int64_t layer = 0; layer < layers_; ++layer) add_layer(layer);
     if (options_.mtp) add_mtp(layers_);
   }
@@ -414,9 +474,8 @@ class Synthesiser {
     }
     norm(ir::Role::AttentionPostNorm, layer, hidden_);
     norm(ir::Role::MlpNorm, layer, hidden_);
-    if (is_moe(layer)) {
-      add_experts(layer, blk);
-    } else {
+    if (is_moe(layer)) add_experts(layer, blk);
+    if (!is_moe(layer) || beside_dense()) {
       const int64_t width = of_layer(ffn_, layer);
       const bool fused = family_->has_role(ir::Role::GateUpProj);
       if (!fused) matrix(blk + "ffn_gate.weight", layer, {hidden_, width});
@@ -424,18 +483,28 @@ class Synthesiser {
       matrix(blk + "ffn_down.weight", layer, {width, hidden_}, kResidualSigma);
     }
     norm(ir::Role::MlpPostNorm, layer, hidden_);
+    if (layer_input_ > 0) {
+      matrix(blk + "inp_gate.weight", layer, {hidden_, layer_input_});
+      matrix(blk + "proj.weight", layer, {layer_input_, hidden_}, kResidualSigma);
+      norm(ir::Role::LayerInputPostNorm, layer, hidden_);
+    }
+    if (has_param(ir::Role::Layer, "output_scale")) {
+      const float scale = options_.strong ? 0.5f + 0.25f * static_cast<float>(layer % 3) : 1;
+      values(blk + "layer_output_scale.weight", {1}, [scale](uint64_t) { return scale; });
+    }
   }
 
   void add_attention(int64_t layer, const std::string& blk) {
-    const int64_t q = of_layer(heads_, layer) * head_dim_;
-    const int64_t kv = of_layer(kv_heads_, layer) * head_dim_;
+    const int64_t head_dim = head_dim_of(layer);
+    const int64_t q = of_layer(heads_, layer) * head_dim;
+    const int64_t kv = of_layer(kv_heads_, layer) * head_dim;
     const bool fused = family_->has_role(ir::Role::QkvProj);
     if (fused) {
       matrix(blk + "attn_qkv.weight", layer, {hidden_, q + 2 * kv});
     } else {
       matrix(blk + "attn_q.weight", layer, {hidden_, q});
-      matrix(blk + "attn_k.weight", layer, {hidden_, kv});
-      matrix(blk + "attn_v.weight", layer, {hidden_, kv});
+      if (has_own_keys(layer)) matrix(blk + "attn_k.weight", layer, {hidden_, kv});
+      if (has_own_values(layer)) matrix(blk + "attn_v.weight", layer, {hidden_, kv});
     }
     matrix(blk + "attn_output.weight", layer, {q, hidden_}, kResidualSigma);
     if (has_qkv_bias() && fused) {
@@ -455,8 +524,8 @@ class Synthesiser {
     if (!has_qk_norm_) return;
     norm(ir::Role::QRotatedNorm, layer, head_dim_);
     norm(ir::Role::KRotatedNorm, layer, head_dim_);
-    norm(ir::Role::QNorm, layer, rows ? q : head_dim_);
-    norm(ir::Role::KNorm, layer, rows ? kv : head_dim_);
+    norm(ir::Role::QNorm, layer, rows ? q : head_dim);
+    if (has_own_keys(layer)) norm(ir::Role::KNorm, layer, rows ? kv : head_dim);
   }
 
   void add_mla(int64_t layer, const std::string& blk) {
@@ -481,6 +550,15 @@ class Synthesiser {
 
   void add_experts(int64_t layer, const std::string& blk) {
     router(blk + "ffn_gate_inp.weight");
+    if (family_->has_role(ir::Role::RouterNorm)) {
+      // The router's input is divided by the root of its width.
+      const float root = std::sqrt(static_cast<float>(hidden_));
+      noise(blk + "ffn_gate_inp.scale", hidden_, 0.02f * root, root);
+      norm(ir::Role::ExpertsNorm, layer, hidden_);
+      norm(ir::Role::DensePostNorm, layer, hidden_);
+      norm(ir::Role::ExpertsPostNorm, layer, hidden_);
+      noise(blk + "ffn_down_exps.scale", experts_, 0.02f, 1);
+    }
     const auto add = [&](const char* part, int64_t rows_of, int64_t rows, float sigma) {
       if (!options_.split_experts) {
         return matrix(fmt::format("{}{}_exps.weight", blk, part), layer, {rows_of, rows, experts_},
@@ -538,6 +616,14 @@ class Synthesiser {
     });
   }
 
+  // 1 for the pairs that turn, the first ones; the others' frequencies become nothing.
+  void add_proportions() {
+    const double part = config_.f64("partial_rotary_factor").value_or(0.25);
+    const auto turning = static_cast<uint64_t>(part * static_cast<double>(global_head_dim_) / 2);
+    values("rope_freqs.weight", {global_head_dim_ / 2},
+           [turning](uint64_t i) { return i < turning ? 1.f : 1e30f; });
+  }
+
   const input::HfConfig& config_;
   const SynthOptions& options_;
   TypeMix mix_;
@@ -548,6 +634,8 @@ class Synthesiser {
   std::vector<int64_t> heads_, kv_heads_, ffn_;  // by layer
   int64_t experts_ = 0, used_ = 0, expert_ffn_ = 0, shared_ffn_ = 0, dense_ = 0;
   int64_t moe_step_ = 1, rotary_ = 0;
+  int64_t global_head_dim_ = 0;                      // of layers without a window; 0: as all
+  int64_t shared_layers_ = 0, layer_input_ = 0;
   bool has_qk_norm_ = true;
   std::string scoring_;
   int64_t q_rank_ = 0, kv_rank_ = 0, rope_ = 0, nope_ = 0, v_dim_ = 0;
