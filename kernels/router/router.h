@@ -37,7 +37,9 @@ struct GroupExpertsArgs {
   int64_t tokens = 0;
   GroupExpertsAttrs attrs;
   int32_t* order = nullptr;    // [T * top_k] pair numbers token * top_k + choice
-  int32_t* offsets = nullptr;  // [experts + 1]
+  int32_t* offsets = nullptr;  // [experts + 1]; pairs from the last on are of no expert here
+  // [experts of the router] which of them are here (expert_places.h); null: all are.
+  const float* places = nullptr;
 };
 using GroupExpertsFn = void (*)(const GroupExpertsArgs&);
 

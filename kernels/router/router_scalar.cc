@@ -2,6 +2,7 @@
 // nothing beside the products, and double makes the scores plain.
 #include <cmath>
 
+#include "kernels/router/expert_places.h"
 #include "kernels/router/router.h"
 
 namespace ktx::kernels {
@@ -109,14 +110,23 @@ void router_scalar(const RouterArgs& a) {
 
 void group_experts_scalar(const GroupExpertsArgs& a) {
   const int64_t pairs = a.tokens * a.attrs.top_k;
+  const auto matrix_of = [&](int64_t p) {
+    return a.places ? place_of_expert(a.places[a.ids[p]], a.attrs.experts) : a.ids[p];
+  };
   int32_t* next = a.offsets + 1;  // where the next pair of expert e - 1 goes, then its end
   for (int64_t e = 0; e <= a.attrs.experts; ++e) a.offsets[e] = 0;
+  int32_t here = 0;  // pairs of experts that are
   for (int64_t p = 0; p < pairs; ++p) {
-    if (a.ids[p] + 1 < a.attrs.experts) ++next[a.ids[p] + 1];
+    const int32_t expert = matrix_of(p);
+    here += expert >= 0;
+    if (expert >= 0 && expert + 1 < a.attrs.experts) ++next[expert + 1];
   }
   for (int64_t e = 1; e < a.attrs.experts; ++e) next[e] += next[e - 1];
   // Here next[e] is the first place of expert e; filling moves it to its end.
-  for (int64_t p = 0; p < pairs; ++p) a.order[next[a.ids[p]]++] = static_cast<int32_t>(p);
+  for (int64_t p = 0; p < pairs; ++p) {
+    const int32_t expert = matrix_of(p);
+    a.order[expert >= 0 ? next[expert]++ : here++] = static_cast<int32_t>(p);
+  }
 }
 
 }  // namespace ktx::kernels

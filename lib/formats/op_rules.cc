@@ -221,9 +221,15 @@ void check_group_experts(OpCheck& s) {
   const Producer* writer = s.written_by("ids", s.in(0), StepOp::Router, 0);
   if (!writer) return;
   const auto& router = std::get<RouterAttrs>(writer->attrs);
-  s.require(router.experts == a.experts && router.top_k == a.top_k,
+  const bool some = s.weight(0).present();  // not all of the router's experts
+  s.require((some ? router.experts >= a.experts : router.experts == a.experts) &&
+                router.top_k == a.top_k && a.experts > 0,
             "{} of {} experts, but the router gives {} of {}", a.top_k, a.experts, router.top_k,
             router.experts);
+  if (some) {
+    s.vector("places", s.weight(0), router.experts);
+    s.require(s.weight(0).dtype == DType::F32, "places is not F32");
+  }
   s.shape("ids", s.in(0), ValueType::I32, a.top_k);
   s.shape("order", s.out(0), ValueType::I32, a.top_k);
   s.shape("offsets", s.out(1), ValueType::I32, int64_t{a.experts} + 1, RowKind::Single);

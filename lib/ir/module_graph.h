@@ -155,6 +155,14 @@ using ModuleInfo =
     std::variant<std::monostate, LinearInfo, EmbeddingInfo, NormInfo, RotaryInfo, AttentionInfo,
                  MlaInfo, MlpInfo, RouterInfo, ExpertsInfo, LayerInfo>;
 
+// Routed experts of a stack that are on another device than the rest of it.
+struct ExpertSet {
+  std::string device;            // "cuda:0"; from a rule also "auto", the device of the attention
+  std::vector<int32_t> experts;  // rising; empty: `count` of them, which place-devices chooses
+  int32_t count = 0;             // of experts
+  float use = 0;                 // share of the layer's activations that they are expected to get
+};
+
 // What rules and passes have decided. Empty strings: not decided yet.
 struct Decision {
   std::string device;  // "cpu", "cuda:0"
@@ -162,6 +170,7 @@ struct Decision {
   std::string layout;  // layout name that a rule requests, or ""
   int32_t rule = -1;   // index in the rule list, -1: the compiler's own choice
   bool lossy_allowed = false;
+  std::vector<ExpertSet> expert_sets = {};  // of routed experts; the others are on `device`
 };
 
 using ModuleId = int32_t;

@@ -10,6 +10,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "lib/ir/expert_numbers.h"
 #include "lib/ir/module_text.h"
 #include "lib/support/strings.h"
 
@@ -383,10 +384,28 @@ class Parser {
         KTX_TRY(take_value("rule", decision.rule));
       } else if (take_mark("lossy")) {
         decision.lossy_allowed = true;
+      } else if (take_mark("experts")) {
+        KTX_TRY(read_expert_set(decision.expert_sets.emplace_back()));
       } else {
-        return unexpected("device, op, layout, rule or lossy");
+        return unexpected("device, op, layout, rule, lossy or experts");
       }
     }
+    return {};
+  }
+
+  // Of `experts cuda:0 "0..31,40" use 0.3`, or `experts cuda:0 any 33`, what follows the first
+  // word.
+  Status read_expert_set(ExpertSet& set) {
+    set.device = KTX_TRY(take_word("a device"));
+    if (take_mark("any")) {
+      KTX_TRY(take_value("number of experts", set.count));
+    } else {
+      const auto experts = parse_expert_numbers(KTX_TRY(take_word("numbers of experts")));
+      if (!experts) return unexpected("numbers of experts, such as 0..31,40");
+      set.experts = *experts;
+      set.count = static_cast<int32_t>(experts->size());
+    }
+    if (take_mark("use")) KTX_TRY(take_value("use", set.use));
     return {};
   }
 

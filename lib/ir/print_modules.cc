@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "lib/formats/shape_text.h"
+#include "lib/ir/expert_numbers.h"
 #include "lib/ir/module_text.h"
 
 namespace ktx::ir {
@@ -97,6 +98,12 @@ std::string print_decision(const Decision& decision) {
   if (!decision.layout.empty()) out += fmt::format(" layout {}", quote_word(decision.layout));
   if (decision.rule != -1) out += fmt::format(" rule {}", decision.rule);
   if (decision.lossy_allowed) out += " lossy";
+  for (const ExpertSet& set : decision.expert_sets) {
+    out += fmt::format(" experts {} {}", quote_word(set.device),
+                       set.experts.empty() ? fmt::format("any {}", set.count)
+                                           : quote_word(expert_numbers_text(set.experts)));
+    if (set.use != 0) out += fmt::format(" use {}", set.use);
+  }
   return out.empty() ? "" : fmt::format("  decision{}\n", out);
 }
 

@@ -35,6 +35,7 @@ class Verifier {
         continue;
       }
       for (const Param& param : module_->params) check_param(param);
+      check_expert_sets();
     }
     module_ = nullptr;
     check_order();
@@ -302,6 +303,31 @@ class Verifier {
     if (!whole && rows != static_cast<__int128>(param.rows) * param.matrices) {
       fail(fmt::format("parameter {}: its sources do not have {} x {} rows", param.name,
                        param.matrices, param.rows));
+    }
+  }
+
+  // Each expert of a stack is in one set at most, and some are in none.
+  void check_expert_sets() {
+    const std::vector<ExpertSet>& sets = module_->decision.expert_sets;
+    if (sets.empty()) return;
+    const auto* info = std::get_if<ExpertsInfo>(&module_->info);
+    if (info == nullptr) return fail("a set of experts, but no experts");
+    std::unordered_set<int32_t> seen;
+    int64_t count = 0;
+    for (const ExpertSet& set : sets) {
+      if (set.device.empty()) fail("a set of experts on no device");
+      const bool listed = set.experts.empty() || std::ssize(set.experts) == set.count;
+      if (set.count <= 0 || !listed) fail(fmt::format("a set of {} experts", set.count));
+      if (!(set.use >= 0 && set.use <= 1)) fail(fmt::format("a set's use is {}", set.use));
+      for (int32_t expert : set.experts) {
+        if (expert < 0 || expert >= info->experts || !seen.insert(expert).second) {
+          fail(fmt::format("a set has expert {} of {}, or has it twice", expert, info->experts));
+        }
+      }
+      count += set.count;
+    }
+    if (count >= info->experts) {
+      fail(fmt::format("{} of {} experts are in sets", count, info->experts));
     }
   }
 

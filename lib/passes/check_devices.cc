@@ -59,8 +59,13 @@ class DeviceChecker {
 
  private:
   std::vector<int> gpus_of(const Rule& rule) const {
-    if (!rule.replace.place) return {};
-    return rule.replace.place->gpus;
+    std::vector<int> gpus;
+    if (rule.replace.place) gpus = rule.replace.place->gpus;
+    for (const rules::ExpertsOn& set : rule.replace.experts) {
+      const auto place = rules::parse_device(set.device.text);
+      if (place) gpus.insert(gpus.end(), place->gpus.begin(), place->gpus.end());
+    }
+    return gpus;
   }
 
   void check_count(const Rule& rule) {
@@ -68,12 +73,14 @@ class DeviceChecker {
     for (int gpu : gpus_of(rule)) {
       if (gpu < has) continue;
       diags_
-          .error(rule.replace.device->loc, "D004",
-                 fmt::format("device cuda:{} does not exist: the target has {}", gpu,
-                             has == 0
-                                 ? "no GPU"
-                                 : fmt::format("{} (cuda:0{})", count_of(has, "GPU"),
-                                               has > 1 ? fmt::format(" to cuda:{}", has - 1) : "")))
+          .error(
+              rule.replace.device ? rule.replace.device->loc : rule.replace.experts[0].device.loc,
+              "D004",
+              fmt::format("device cuda:{} does not exist: the target has {}", gpu,
+                          has == 0
+                              ? "no GPU"
+                              : fmt::format("{} (cuda:0{})", count_of(has, "GPU"),
+                                            has > 1 ? fmt::format(" to cuda:{}", has - 1) : "")))
           .help(has == 0 ? "write cpu, or auto for wherever it fits"
                          : "write cuda:* to spread the layers over the GPUs there are")
           .in_group("missing gpus");

@@ -13,6 +13,7 @@
 #include "lib/formats/shape_text.h"
 #include "lib/passes/ktransformers_checks.h"
 #include "lib/passes/pass.h"
+#include "lib/passes/rule_expert_sets.h"
 #include "lib/passes/rule_report.h"
 #include "lib/rules/families.h"
 #include "lib/rules/rule_keys.h"
@@ -78,6 +79,7 @@ class OpChecker {
       if (refused(rule)) continue;
       check_device(rule);
       check_fit(rule);
+      check_expert_sets(rule);
       check_config(rule);
       check_rope(rule);
       check_routing(rule);
@@ -209,6 +211,20 @@ class OpChecker {
     }
     if (replaces == Replaces::Linear && !rule.match.class_name) {
       diag.help("or add `class: torch.nn.Linear` to the match");
+    }
+  }
+
+  void check_expert_sets(const Rule& rule) {
+    if (rule.replace.experts.empty()) return;
+    const rules::ExpertsOn& first = rule.replace.experts[0];
+    for (const ir::Module* module : won_) {
+      const std::string obstacle = expert_sets_obstacle(rule.replace, *module);
+      if (obstacle.empty()) continue;
+      Diagnostic& diag = diags_.error(
+          first.loc, "R021",
+          fmt::format("{} {}", module->path.empty() ? "the root" : module->path, obstacle));
+      if (module->role != Role::Experts) diag.help("write `match: {kind: experts}`");
+      return;
     }
   }
 

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "lib/formats/dtype.h"
+#include "lib/passes/expert_groups.h"
 #include "lib/passes/hand_overs.h"
 #include "lib/passes/launched_steps.h"
 #include "lib/passes/stream_experts.h"
@@ -91,24 +92,26 @@ void add_weights(const CompileState& state, Sums& sums) {
   std::set<std::pair<std::string, std::string>> kept;
   for (const ir::Module& module : state.modules.modules) {
     if (module.params.empty()) continue;
-    DeviceUse& use = sums.at(module.decision.device);
-    for (const ir::Param& param : module.params) {
-      const uint64_t bytes = param_bytes(param, module.decision.op == "dense");
-      const std::string tensor = param.sources.empty() ? "" : param.sources[0].tensor;
-      const bool whole = param.sources.size() == 1 && param.sources[0].row_count < 0;
-      if (whole && !kept.emplace(use.name, tensor).second) continue;
-      use.weight_bytes += bytes;
+    for (const std::string& device : devices_of(module)) {
+      DeviceUse& use = sums.at(device);
+      for (const ir::Param& param : module.params) {
+        const uint64_t bytes = param_bytes(param, module.decision.op == "dense");
+        const std::string tensor = param.sources.empty() ? "" : param.sources[0].tensor;
+        const bool whole = param.sources.size() == 1 && param.sources[0].row_count < 0;
+        if (whole && !kept.emplace(use.name, tensor).second) continue;
+        use.weight_bytes += bytes_on(module, device, bytes);
+      }
     }
   }
 }
 
 // Two slots for panels of experts and a place for tiles (lib/plan/stream_memory.h).
 uint64_t slot_bytes(const ir::Module& experts, plan::StreamSlots slots) {
-  const uint64_t layer = placed_bytes(experts);
+  const uint64_t layer = bytes_on(experts, "cpu", placed_bytes(experts));
   if (slots == plan::StreamSlots::Layer) return times(3, layer);
   uint64_t largest = 0, down = 0;
   for (const ir::Param& param : experts.params) {
-    const uint64_t bytes = param_bytes(param, false);
+    const uint64_t bytes = bytes_on(experts, "cpu", param_bytes(param, false));
     largest = std::max(largest, bytes);
     if (param.name == "down") down = bytes;
   }
@@ -363,6 +366,9 @@ std::string speed_terms(const PassTime& time) {
   if (time.hand_overs > 0) {
     table.add({"", ms(time.hand_over_seconds),
                fmt::format("{} hand-over{}", time.hand_overs, time.hand_overs == 1 ? "" : "s")});
+  }
+  if (time.beside_seconds > 0) {
+    table.add({"", "-" + ms(time.beside_seconds), "both at once"});
   }
   return table.plain("    ");
 }

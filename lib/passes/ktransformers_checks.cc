@@ -109,6 +109,10 @@ void check_own_words(CompileState& state, const Rule& rule) {
                "write the numbers in `name`, such as \"^model\\\\.layers\\\\.([0-9])\\\\.\"");
   }
   if (replace.layout) not_theirs(diags, replace.layout->loc, "`layout`", "remove it");
+  if (!replace.experts.empty()) {
+    not_theirs(diags, replace.experts.front().device.loc, "`experts`",
+               "place whole stacks of experts, by layers");
+  }
   if (replace.lossy) not_theirs(diags, replace.lossy->loc, "`lossy`", "remove it");
   if (replace.op && !replace.kwarg("generate_op")) {
     not_theirs(diags, replace.op->loc, "`op`", "write `generate_op` in `kwargs`");

@@ -22,6 +22,7 @@
 #include <algorithm>
 #include <map>
 
+#include "lib/passes/expert_groups.h"
 #include "lib/passes/pass.h"
 
 namespace ktx::passes {
@@ -96,11 +97,16 @@ class Lowering {
 
   void emit(const Module& module, StepOp op, std::vector<View> inputs, std::vector<View> outputs,
             std::vector<BlobId> weights, StepAttrs attrs) {
+    emit_on(module.decision.device, module, op, std::move(inputs), std::move(outputs),
+            std::move(weights), std::move(attrs));
+  }
+  void emit_on(const std::string& device, const Module& module, StepOp op, std::vector<View> inputs,
+               std::vector<View> outputs, std::vector<BlobId> weights, StepAttrs attrs) {
     steps::Step step;
     step.op = op;
     step.module = module.path;
     step.layer = module.layer;
-    step.device = module.decision.device;
+    step.device = device;
     step.inputs = std::move(inputs);
     step.outputs = std::move(outputs);
     step.weights = std::move(weights);
@@ -119,6 +125,10 @@ class Lowering {
     return blob(module, param, matrices);
   }
   Result<BlobId> blob(const Module& module, const Param* param, int64_t matrices = 0) {
+    return blob_on(module.decision.device, module, param, matrices);
+  }
+  Result<BlobId> blob_on(const std::string& device, const Module& module, const Param* param,
+                         int64_t matrices = 0) {
     const int64_t all_rows = param->rows * param->matrices;
     if (matrices == 0) matrices = param->matrices;
     if (all_rows % matrices != 0) {
@@ -136,7 +146,7 @@ class Lowering {
         break;
       }
     }
-    blob_name += "@" + module.decision.device;
+    blob_name += "@" + device;
     const auto [it, added] = blob_ids_.try_emplace(blob_name, graph_.blobs.size());
     if (added) {
       graph_.blobs.push_back({blob_name,
@@ -147,7 +157,7 @@ class Lowering {
                               matrices,
                               param->sources,
                               {},
-                              module.decision.device});
+                              device});
     }
     return it->second;
   }
@@ -166,17 +176,20 @@ class Lowering {
   // Where the attention is: layers on several devices may share one rotary module.
   BlobId inv_freq_blob(const Module& module, const ir::RotaryInfo& rotary,
                        const std::string& device) {
-    const std::string blob_name = fmt::format("{}.inv_freq@{}", module.path, device);
+    return constant(fmt::format("{}.inv_freq@{}", module.path, device), rotary.inv_freq, device);
+  }
+  BlobId constant(const std::string& blob_name, const std::vector<float>& values,
+                  const std::string& device) {
     const auto [it, added] = blob_ids_.try_emplace(blob_name, graph_.blobs.size());
     if (added) {
       graph_.blobs.push_back({blob_name,
                               DType::F32,
                               Layout::Rows,
                               1,
-                              static_cast<int64_t>(rotary.inv_freq.size()),
+                              static_cast<int64_t>(values.size()),
                               1,
                               {},
-                              rotary.inv_freq,
+                              values,
                               device});
     }
     return it->second;
@@ -291,10 +304,14 @@ class Lowering {
 
   // --- layers ----------------------------------------------------------------
 
-  // What the last product of a module gives to the residual stream.
+  // What the last product of a module gives to the residual stream, on the module's device or
+  // another one.
   struct Term {
+    Term(const Module* m, View v) : Term(m, v, m->decision.device) {}
+    Term(const Module* m, View v, std::string d) : module(m), view(v), device(std::move(d)) {}
     const Module* module;
     View view;
+    std::string device;
   };
   using Terms = std::vector<Term>;
 
@@ -321,18 +338,18 @@ class Lowering {
     const float scale = modules_.facts.residual_scale;
     if (post || scale != 1) {
       const View sum = terms[0].view;
-      for (size_t i = 1; i < terms.size(); ++i) add(*terms[i].module, sum, terms[i].view);
+      for (size_t i = 1; i < terms.size(); ++i) add(terms[i], sum);
       if (post) KTX_TRY(norm(*post, sum, sum));
       if (scale != 1) scale_by(post ? *post : layer, sum, scale);
-      add(post ? *post : layer, x_, sum);
+      add({post ? post : &layer, sum}, x_);
       return {};
     }
-    for (const Term& t : terms) add(*t.module, x_, t.view);
+    for (const Term& t : terms) add(t, x_);
     return {};
   }
 
-  void add(const Module& module, View sum, View term) {
-    emit(module, StepOp::Add, {sum, term}, {sum}, {}, NoAttrs{});
+  void add(const Term& t, View sum) {
+    emit_on(t.device, *t.module, StepOp::Add, {sum, t.view}, {sum}, {}, NoAttrs{});
   }
 
   Status lower_layer(const Module& layer) {
@@ -374,7 +391,7 @@ class Lowering {
     const BlobId table = KTX_TRY(blob(*embedding, "weight"));
     emit(*embedding, StepOp::Embed, {}, {looked_up}, {table}, NoAttrs{});
     if (e->scale != 1) scale_by(*embedding, looked_up, e->scale);
-    add(*norm_module, layer_inputs_, looked_up);
+    add({norm_module, looked_up}, layer_inputs_);
     return {};
   }
 
@@ -591,7 +608,9 @@ class Lowering {
     KTX_TRY(norm(*KTX_TRY(child(layer, Role::ExpertsNorm)), x_, in));
     const Module& router = *KTX_TRY(child(block, Role::Router));
     const Module& experts = *KTX_TRY(child(layer, Role::Experts));
-    const View out = KTX_TRY(lower_experts(router, experts, scored, in)).view;
+    const Terms terms = KTX_TRY(lower_routed(router, experts, scored, in));
+    const View out = terms[0].view;
+    for (size_t i = 1; i < terms.size(); ++i) add(terms[i], out);
     const Module* post = KTX_TRY(child(layer, Role::ExpertsPostNorm));
     KTX_TRY(norm(*post, out, out));
     return Term{post, out};
@@ -600,7 +619,7 @@ class Lowering {
   Result<Terms> lower_moe(const Module& layer, const Module& moe, View in) {
     const Module& router = *KTX_TRY(child(moe, Role::Router));
     const Module& experts = *KTX_TRY(child(moe, Role::Experts));
-    Terms terms{KTX_TRY(lower_experts(router, experts, in, in))};
+    Terms terms = KTX_TRY(lower_routed(router, experts, in, in));
     const Module* shared = modules_.child(moe, Role::SharedMlp);
     if (!shared) shared = modules_.child(layer, Role::SharedMlp);  // Granite
     if (shared) {
@@ -610,9 +629,8 @@ class Lowering {
   }
 
   // `scored`: what the router reads.
-  Result<Term> lower_experts(const Module& router, const Module& experts, View scored, View in) {
+  Result<Terms> lower_routed(const Module& router, const Module& experts, View scored, View in) {
     const RouterAttrs& r = KTX_TRY(info_of<ir::RouterInfo>(router))->attrs;
-    const ir::ExpertsInfo* e = KTX_TRY(info_of<ir::ExpertsInfo>(experts));
 
     const View scores = value("router", r.experts);
     const BlobId router_weight = KTX_TRY(blob(router, "weight"));
@@ -628,27 +646,89 @@ class Lowering {
                                experts.path)};
     }
     emit(router, StepOp::Router, {scores}, {ids, weights}, present({bias, factors}, 1), r);
-    const View order = value("expert_order", r.top_k, ValueType::I32);
+    return lower_experts(experts, {r, in, ids, weights});
+  }
+
+  // The router's output, and what the experts take.
+  struct Routed {
+    const RouterAttrs& router;
+    View in, ids, weights;
+  };
+
+  // Experts of a layer on one device: all of them, or some (ir::ExpertSet) with numbers of their
+  // own, which group_experts finds in `places`.
+  Result<Term> lower_experts_on(const Module& experts, const ExpertGroup& group,
+                                const Routed& routed) {
+    const ir::ExpertsInfo* e = KTX_TRY(info_of<ir::ExpertsInfo>(experts));
+    const int32_t top_k = routed.router.top_k, all = routed.router.experts;
+    const bool some = !group.experts.empty();
+    const int32_t count = some ? static_cast<int32_t>(group.experts.size()) : all;
+    const std::string& device = group.device;
+    const auto named = [&](const char* base) { return base + group.suffix; };
+    const View order = value(named("expert_order"), top_k, ValueType::I32);
     const View offsets =
-        value("expert_offsets", int64_t{r.experts} + 1, ValueType::I32, RowKind::Single);
-    emit(experts, StepOp::GroupExperts, {ids}, {order, offsets}, {},
-         GroupExpertsAttrs{r.experts, r.top_k});
-    const View hidden = value("expert_hidden", e->width, ValueType::F32, RowKind::Token, r.top_k);
-    const BlobId gate = KTX_TRY(blob(experts, "gate"));
-    const BlobId up = KTX_TRY(blob(experts, "up"));
-    const BlobId gate_bias = KTX_TRY(optional_blob(experts, "gate_bias"));
-    const BlobId up_bias = KTX_TRY(optional_blob(experts, "up_bias"));
-    const BlobId gate_factors = KTX_TRY(optional_blob(experts, "gate_factors"));
-    const BlobId up_factors = KTX_TRY(optional_blob(experts, "up_factors"));
-    emit(experts, StepOp::ExpertsGateUp, {in, View{}, order, offsets}, {hidden},
-         present({gate, up, gate_bias, up_bias, gate_factors, up_factors}, 4),
-         ExpertsAttrs{r.experts, r.top_k, 0, e->glu.activation, e->glu.limit});
-    const BlobId down = KTX_TRY(blob(experts, "down"));
-    const BlobId down_bias = KTX_TRY(optional_blob(experts, "down_bias"));
-    const View out = value("experts_out", modules_.facts.hidden);
-    emit(experts, StepOp::ExpertsDown, {hidden, View{}, order, offsets, weights}, {out},
-         {down, down_bias}, ExpertsAttrs{r.experts, r.top_k, 0});
-    return Term{&experts, out};
+        value(named("expert_offsets"), int64_t{count} + 1, ValueType::I32, RowKind::Single);
+    BlobId places = kAbsent;
+    if (some) {
+      places = constant(fmt::format("{}.places@{}", experts.path, device),
+                        places_of(group.experts, all), device);
+    }
+    emit_on(device, experts, StepOp::GroupExperts, {routed.ids}, {order, offsets}, {places},
+            GroupExpertsAttrs{count, top_k});
+    const View hidden =
+        value(named("expert_hidden"), e->width, ValueType::F32, RowKind::Token, top_k);
+    const auto weight = [&](const char* name) -> Result<BlobId> {
+      const Param* param = experts.param(name);
+      if (!param || !some) return blob(experts, name);
+      const Param part = KTX_TRY(experts_of(experts, *param, group.experts));
+      return blob_on(device, experts, &part);
+    };
+    const BlobId gate = KTX_TRY(weight("gate"));
+    const BlobId up = KTX_TRY(weight("up"));
+    const auto optional = [&](const char* name) -> Result<BlobId> {
+      return experts.param(name) ? weight(name) : BlobId{kAbsent};
+    };
+    const BlobId gate_bias = KTX_TRY(optional("gate_bias"));
+    const BlobId up_bias = KTX_TRY(optional("up_bias"));
+    const BlobId gate_factors = KTX_TRY(optional("gate_factors"));
+    const BlobId up_factors = KTX_TRY(optional("up_factors"));
+    emit_on(device, experts, StepOp::ExpertsGateUp, {routed.in, View{}, order, offsets}, {hidden},
+            present({gate, up, gate_bias, up_bias, gate_factors, up_factors}, 4),
+            ExpertsAttrs{count, top_k, 0, e->glu.activation, e->glu.limit});
+    graph_.steps.back().use = group.use;
+    const BlobId down = KTX_TRY(weight("down"));
+    const BlobId down_bias = KTX_TRY(optional("down_bias"));
+    const View out = value(named("experts_out"), modules_.facts.hidden);
+    emit_on(device, experts, StepOp::ExpertsDown, {hidden, View{}, order, offsets, routed.weights},
+            {out}, {down, down_bias}, ExpertsAttrs{count, top_k, 0});
+    graph_.steps.back().use = group.use;
+    return Term{&experts, out, device};
+  }
+
+  static std::vector<float> places_of(const std::vector<int32_t>& experts, int32_t all) {
+    std::vector<float> places(static_cast<size_t>(all), -1.0f);
+    for (size_t i = 0; i < experts.size(); ++i) places[experts[i]] = static_cast<float>(i);
+    return places;
+  }
+
+  // A term for each device, those of GPUs first, so that sums begin there. The CPU's steps come
+  // first: insert-transfers hands over what they read before the GPU goes on with its own experts.
+  Result<Terms> lower_experts(const Module& experts, const Routed& routed) {
+    for (const ir::ExpertSet& set : experts.decision.expert_sets) {
+      if (set.experts.empty() || set.device == "auto") {
+        return Error{fmt::format("'{}': place-devices has not chosen which experts go to {}",
+                                 experts.path, set.device)};
+      }
+    }
+    std::vector<ExpertGroup> groups = expert_groups(experts, routed.router.experts);
+    const auto of_cpu = [](const ExpertGroup& group) { return group.device == "cpu"; };
+    std::stable_partition(groups.begin(), groups.end(), of_cpu);
+    Terms cpu, others;
+    for (const ExpertGroup& group : groups) {
+      (of_cpu(group) ? cpu : others).push_back(KTX_TRY(lower_experts_on(experts, group, routed)));
+    }
+    others.insert(others.end(), cpu.begin(), cpu.end());
+    return others;
   }
 
   // A term of its own, so that the products need not wait for the routed experts.

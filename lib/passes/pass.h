@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include "lib/input/hf_config.h"
 #include "lib/ir/module_graph.h"
 #include "lib/launches/launch_choice.h"
+#include "lib/plan/expert_profile.h"
 #include "lib/plan/memory.h"
 #include "lib/rules/match.h"
 #include "lib/rules/rule.h"
@@ -65,7 +67,9 @@ struct CompileState {
   // In fast precision quantised products take BF16 activations instead of int8 ones where
   // their weights allow it.
   bool bf16_inputs = false;
-  launches::Preferences prefer;             // among launches of GPUs
+  launches::Preferences prefer;  // among launches of GPUs
+  // How often experts are chosen; null: all alike. Its layers fit the model's.
+  std::shared_ptr<const plan::ExpertProfile> expert_profile;
   const input::HfConfig* config = nullptr;  // may be null: its keys are then not checked
   DiagSink* diags = nullptr;                // not null
   Fact fact = Fact::Built;

@@ -113,10 +113,13 @@ class Predictor {
       if (stream != streams_.end()) {
         add_streamed(part, at(stream->second));
       } else if (part.kind == Part::Kind::Cpu) {
-        for_steps(part, [&](const ListedStep& s, int32_t) { add_step(s, at("cpu")); });
+        const double before = at("cpu").seconds;
+        for_steps(part, [&](const ListedStep& s, int32_t i) { add_step(s, i, at("cpu")); });
+        time_.beside_seconds += std::min(beside_, at("cpu").seconds - before);
       } else if (part.kind == Part::Kind::Gpu) {
         add_gpu(part, at(part.device));
       }
+      if (part.kind != Part::Kind::Gpu || stream != streams_.end()) beside_ = 0;
     }
     add_hand_overs();
     finish();
@@ -140,7 +143,7 @@ class Predictor {
     return found->second;
   }
 
-  Work work_of(const ListedStep& step, double expert_share) const {
+  Work work_of(const ListedStep& step, int32_t index, double expert_share) const {
     Work work;
     const bool output = !step.outputs.empty() && step.outputs[0].value != launches::kNone &&
                         list_.values[step.outputs[0].value].rows == RowKind::Output;
@@ -157,9 +160,9 @@ class Predictor {
       const auto matrix = matrix_bytes(w.layout, w.dtype, w.rows, w.cols);
       double matrices = static_cast<double>(w.matrices), each = rows;
       if (const auto* e = std::get_if<ExpertsAttrs>(&step.attrs)) {
-        const double share = static_cast<double>(e->top_k) / std::max(e->experts, 1);
-        matrices *= 1 - std::pow(1 - std::min(share, 1.0), rows);
-        each = rows * e->top_k / expert_share;
+        const double pairs = e->top_k * graph_.steps[index].use;  // of a token
+        matrices *= 1 - std::pow(1 - std::min(pairs / std::max(e->experts, 1), 1.0), rows);
+        each = rows * pairs / expert_share;
       }
       const double weights = static_cast<double>(w.rows) * static_cast<double>(w.cols);
       work.bytes += static_cast<double>(matrix.value_or(0)) * matrices;
@@ -168,8 +171,9 @@ class Predictor {
     return work;
   }
 
-  void add_step(const ListedStep& step, DeviceTime& device) const {
-    const Work work = work_of(step, device.device == "cpu" ? kCpuExpertShare : kGpuExpertShare);
+  void add_step(const ListedStep& step, int32_t index, DeviceTime& device) const {
+    const bool cpu = device.device == "cpu";
+    const Work work = work_of(step, index, cpu ? kCpuExpertShare : kGpuExpertShare);
     device.read_bytes += static_cast<uint64_t>(work.bytes);
     device.seconds += std::max(over(work.bytes, device.rates.read),
                                over(work.operations, device.rates.arithmetic));
@@ -191,23 +195,31 @@ class Predictor {
     }
   }
 
-  void add_gpu(const Part& part, DeviceTime& device) const {
+  // A part without values for the CPU, or behind them, is computed beside the CPU's part that
+  // follows.
+  void add_gpu(const Part& part, DeviceTime& device) {
+    bool hands_over = false;
+    const double before = device.seconds;
+    const int64_t launches_before = device.launches;
     for_steps(part, [&](const ListedStep& step, int32_t i) {
-      add_step(step, device);
+      add_step(step, i, device);
+      hands_over |= step.op == StepOp::Transfer && step.device == "cpu";
       if (!fused_.contains(i) && step.op != StepOp::Transfer) ++device.launches;
     });
+    const auto launches = static_cast<double>(device.launches - launches_before);
+    beside_ = hands_over ? 0 : device.seconds - before + launches * device.rates.launch;
   }
 
   // Weights come for a layer while the one before is computed: the longer of the two counts.
   void add_streamed(const Part& part, DeviceTime& device) const {
     double bytes = 0, operations = 0;
-    for_steps(part, [&](const ListedStep& step, int32_t) {
+    for_steps(part, [&](const ListedStep& step, int32_t index) {
       for (size_t i = 0; i < std::min(product_weights(step.op), step.weights.size()); ++i) {
         const launches::ListedWeight& w = step.weights[i];
         bytes += static_cast<double>(matrix_bytes(w.layout, w.dtype, w.rows, w.cols).value_or(0)) *
                  static_cast<double>(w.matrices);
       }
-      operations += work_of(step, kGpuExpertShare).operations;
+      operations += work_of(step, index, kGpuExpertShare).operations;
     });
     device.copied_bytes += static_cast<uint64_t>(bytes);
     device.seconds +=
@@ -244,7 +256,7 @@ class Predictor {
       time_.seconds += device.seconds;
       time_.devices.push_back(device);
     }
-    time_.seconds += time_.hand_over_seconds;
+    time_.seconds += time_.hand_over_seconds - time_.beside_seconds;
     time_.known = time_.known && time_.seconds > 0;
   }
 
@@ -257,6 +269,7 @@ class Predictor {
   std::map<int32_t, std::string> streams_;  // by part, their GPU
   std::set<int32_t> fused_;                 // steps that another step's launch stands for
   std::map<int, DeviceTime> devices_;       // -1: the CPU
+  double beside_ = 0;  // of a GPU's part that the next one of the CPU runs beside
   PassTime time_;
 };
 

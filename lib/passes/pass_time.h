@@ -8,8 +8,9 @@
 //     // 96 hand-overs                                   1.5 ms
 //
 // The time of a step is that of reading its weights or of its arithmetic, whichever is longer; of
-// routed experts a pass reads those that its tokens choose, if all are alike likely. Devices take
-// turns: what they do side by side counts twice.
+// routed experts a pass reads those that its tokens choose, if all of a step are alike likely.
+// Devices take turns, but where a GPU is queued work beside a part of the CPU (its own experts of
+// the layer, shared experts): there the longer of the two counts.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +58,8 @@ struct PassTime {
   std::vector<DeviceTime> devices;  // cpu first, then GPUs by number; those that have work
   int64_t hand_overs = 0;
   double hand_over_seconds = 0;
-  bool known = false;  // all rates are
+  double beside_seconds = 0;  // of the devices, saved by their work beside each other
+  bool known = false;         // all rates are
   double seconds = 0;
 };
 

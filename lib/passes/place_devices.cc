@@ -10,20 +10,25 @@
 //
 // Everything else, and modules with `auto`, are placed by bytes: layers are spread over the
 // GPUs of the target in equal shares, then the embedding and the experts of as many layers as
-// still fit; the rest stays on the CPU. `cuda:0-3` spreads layers over these GPUs. Whether room is
-// kept to stream the experts of the CPU in long prompts (stream_experts.h) is decided by the time
-// that is predicted for a prompt of 4096 tokens and an answer of 512.
+// still fit, of one more layer as many experts as fit; the rest stays on the CPU. With a profile of
+// experts the most used ones of all layers go to the GPUs instead, where that is faster. `cuda:0-3`
+// spreads layers over these GPUs. Whether room is kept to stream the experts of the CPU in long
+// prompts (stream_experts.h), and which of the two it is, is decided by the time that is predicted
+// for a prompt of 4096 tokens and an answer of 512.
 //
 // A plan is for the CPU alone if the target has no GPU; the target is that of --target, else
 // the machine at hand.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 
 #include "kernels/matmul/marlin_layout.h"
+#include "lib/passes/choose_experts.h"
 #include "lib/passes/estimate.h"
+#include "lib/passes/expert_groups.h"
 #include "lib/passes/launched_steps.h"
 #include "lib/passes/pass.h"
 #include "lib/passes/stream_experts.h"
@@ -41,6 +46,23 @@ bool is_embedding(const ir::Module& module) {
   return ir::kind_of(module.role) == ir::Kind::Embedding;
 }
 
+// Routed experts are computed from tiles alone.
+bool gpus_take(Role role, DType dtype) {
+  if (kernels::marlin_takes(dtype)) return true;
+  if (role == Role::Experts) return false;
+  return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16;
+}
+
+// Why no GPU kernel takes a parameter; "" when one does.
+std::string gpu_refusal(Role role, const ir::Param& param) {
+  if (role == Role::Experts && param.name.ends_with("_factors")) {
+    return "no GPU kernel applies a factor to each expert's gate and up";
+  }
+  const bool vectors = param.rows == 1 || param.name.ends_with("bias");
+  if (vectors || gpus_take(role, param.dtype)) return "";
+  return fmt::format("no GPU kernel takes {} weights", name(param.dtype));
+}
+
 class Placer {
  public:
   explicit Placer(CompileState& state) : state_(state), modules_(state.modules.modules) {}
@@ -56,6 +78,7 @@ class Placer {
       module.decision.device = gpus.empty() ? no_gpu() : gpu_name(gpus[share_of(module, gpus)]);
     }
     place_auto();
+    choose_experts(state_);
   }
 
  private:
@@ -145,27 +168,56 @@ class Placer {
                return device.name == "cpu" || device.total() <= device.capacity;
              });
     };
+    choose_experts(state_);
     assume_streams(state_, false);
     if (!fits()) return drop_until_fits(open, fits);
-    fill_with_experts(*estimator, open, gpus);
-    if (state_.prefer.stream_chosen || !experts_on_cpu()) return;
-    // Experts are left for the CPU. With room to stream them, prompts may be faster; as fewer of
-    // the others fit then, tokens are slower.
-    const double alone = conversation_seconds(false);
-    std::vector<std::string> filled;
-    for (ir::Module* module : open) filled.push_back(module->decision.device);
-    for (ir::Module* module : open) {
-      if (module->role == Role::Experts || is_embedding(*module)) {
-        module->decision.device = "cpu";
+    // With room to stream the experts that are left for the CPU prompts may be faster, but tokens
+    // are slower, as fewer others fit.
+    std::optional<Found> best;
+    for (bool streams : {false, true}) {
+      if (streams && state_.prefer.stream_chosen) continue;
+      for (bool by_use : {false, true}) {
+        if (by_use && !state_.expert_profile) continue;
+        take_back_experts(open);
+        assume_streams(state_, streams);
+        if (!fits()) continue;
+        fill_with_experts(*estimator, open, gpus, by_use);
+        if (!experts_on_cpu()) {
+          if (streams) continue;
+          return;
+        }
+        const double seconds = conversation_seconds(streams);
+        // Where the rates are not known, the later ones of these.
+        if (!best || seconds == 0 || seconds <= best->seconds) {
+          best = Found{seconds, streams, decisions_of(open)};
+        }
       }
     }
-    assume_streams(state_, true);
-    if (fits()) {
-      fill_with_experts(*estimator, open, gpus);
-      if (alone == 0 || conversation_seconds(true) <= alone) return;
+    KTX_ASSERT(best.has_value());
+    assume_streams(state_, best->streams);
+    for (size_t i = 0; i < open.size(); ++i) open[i]->decision = best->decisions[i];
+  }
+
+  // A placement of the open modules.
+  struct Found {
+    double seconds = 0;
+    bool streams = false;
+    std::vector<ir::Decision> decisions;
+  };
+  static std::vector<ir::Decision> decisions_of(const std::vector<ir::Module*>& open) {
+    std::vector<ir::Decision> all;
+    for (const ir::Module* module : open) all.push_back(module->decision);
+    return all;
+  }
+  static bool is_late(const ir::Module& module) {
+    return module.role == Role::Experts || is_embedding(module);
+  }
+  static void take_back_experts(const std::vector<ir::Module*>& open) {
+    for (ir::Module* module : open) {
+      if (!is_late(*module)) continue;
+      module->decision.device = "cpu";
+      module->decision.expert_sets.clear();
     }
-    assume_streams(state_, false);
-    for (size_t i = 0; i < open.size(); ++i) open[i]->decision.device = filled[i];
   }
 
   // What placements are compared by: predicted for a prompt and an answer. 0: not known.
@@ -214,22 +266,99 @@ class Placer {
     keep(low);
   }
 
+  using Room = std::map<std::string, uint64_t>;  // by device
+
   void fill_with_experts(const Estimator& estimator, const std::vector<ir::Module*>& open,
-                         const std::vector<int>& gpus) {
+                         const std::vector<int>& gpus, bool by_use) {
     const Result<Estimate> now = estimator.run(state_);
     if (!now) return;
-    std::map<std::string, uint64_t> room;
+    Room room;
     for (const DeviceUse& device : now->devices) {
       if (device.capacity > device.total()) room[device.name] = device.capacity - device.total();
     }
+    const auto device_of = [&](const ir::Module& module) {
+      return gpu_name(gpus[share_of(module, gpus)]);
+    };
+    std::vector<ir::Module*> experts;  // that are still on the CPU
     for (ir::Module* module : open) {
-      if (module->role != Role::Experts && !is_embedding(*module)) continue;
-      const std::string device = gpu_name(gpus[share_of(*module, gpus)]);
+      if (!is_late(*module)) continue;
+      const bool may_split = can_be_split(*module);
+      const std::string device = device_of(*module);
       const uint64_t bytes = placed_bytes(*module);
-      if (room[device] < bytes) continue;
+      if (room[device] < bytes || (by_use && may_split)) {
+        if (may_split) experts.push_back(module);
+        continue;
+      }
       room[device] -= bytes;
       module->decision.device = device;
     }
+    if (by_use) return take_most_used(experts, room, device_of);
+    for (ir::Module* module : experts) {
+      const std::string device = device_of(*module);
+      const int32_t count = experts_that_fit(*module, room[device]);
+      if (count < kLeastSplit * experts_of_layer(*module)) continue;
+      split_experts(state_, *module, device, count);
+      room[device] = 0;
+    }
+  }
+
+  // Of all layers the experts that get the most activations for their bytes.
+  template <class DeviceOf>
+  void take_most_used(const std::vector<ir::Module*>& experts, Room& room,
+                      const DeviceOf& device_of) {
+    struct Candidate {
+      double use_per_byte;
+      size_t module;
+    };
+    std::vector<Candidate> candidates;
+    std::vector<int32_t> counts(experts.size());
+    for (size_t i = 0; i < experts.size(); ++i) {
+      const int32_t all = experts_of_layer(*experts[i]);
+      const double bytes = static_cast<double>(expert_bytes(*experts[i]));
+      const auto* profile = state_.expert_profile.get();
+      for (int32_t expert : plan::experts_by_use(profile, experts[i]->layer, all)) {
+        const double use = plan::expert_use(profile, experts[i]->layer, {&expert, 1}, all);
+        candidates.push_back({use / std::max(bytes, 1.0), i});
+      }
+    }
+    // Within a layer they come in the order in which split_experts() takes them.
+    std::ranges::stable_sort(candidates, std::greater(), &Candidate::use_per_byte);
+    for (const Candidate& candidate : candidates) {
+      ir::Module& module = *experts[candidate.module];
+      uint64_t& left = room[device_of(module)];
+      const uint64_t bytes = expert_bytes(module);
+      if (left < bytes) continue;
+      left -= bytes;
+      ++counts[candidate.module];
+    }
+    for (size_t i = 0; i < experts.size(); ++i) {
+      split_experts(state_, *experts[i], device_of(*experts[i]), counts[i]);
+    }
+  }
+
+  // Fewer of a layer's experts than this share do not pay for the kernels that they take.
+  static constexpr double kLeastSplit = 1.0 / 32;
+
+  static int32_t experts_of_layer(const ir::Module& experts) {
+    return std::get<ir::ExpertsInfo>(experts.info).experts;
+  }
+  // Rounded up.
+  static uint64_t expert_bytes(const ir::Module& experts) {
+    return placed_bytes(experts) / static_cast<uint64_t>(experts_of_layer(experts)) + 1;
+  }
+  static int32_t experts_that_fit(const ir::Module& experts, uint64_t room) {
+    const uint64_t count = room / expert_bytes(experts);
+    return static_cast<int32_t>(
+        std::min<uint64_t>(count, static_cast<uint64_t>(experts_of_layer(experts)) - 1));
+  }
+  // Whether GPUs can compute some of its experts.
+  static bool can_be_split(const ir::Module& module) {
+    if (module.role != Role::Experts) return false;
+    return experts_of_layer(module) > 1 &&
+           std::ranges::all_of(module.params, [&](const ir::Param& param) {
+             return gpu_refusal(Role::Experts, param).empty() &&
+                    experts_of(module, param, {0}).ok();
+           });
   }
 
   CompileState& state_;
@@ -252,21 +381,33 @@ void move_to_cpu(CompileState& state) {
     int32_t rule = -1;
   };
   std::map<std::string, Asked> asked;
-  for (ir::Module& module : state.modules.modules) {
-    std::string& device = module.decision.device;
-    if (can_run(state, device)) continue;
+  const auto refuse = [&](const ir::Module& module, const std::string& device) {
     const bool named = !device.empty() && device != "cpu" && device != "auto";
-    if (named && module.decision.rule >= 0) {
-      Asked& entry = asked[device];
-      if (entry.modules++ == 0) entry.rule = module.decision.rule;
-    }
-    device = "cpu";
+    if (!named || module.decision.rule < 0) return;
+    Asked& entry = asked[device];
+    if (entry.modules++ == 0) entry.rule = module.decision.rule;
+  };
+  for (ir::Module& module : state.modules.modules) {
+    ir::Decision& decision = module.decision;
+    std::erase_if(decision.expert_sets, [&](const ir::ExpertSet& set) {
+      if (can_run(state, set.device)) return false;
+      refuse(module, set.device);
+      return true;
+    });
+    if (can_run(state, decision.device)) continue;
+    refuse(module, decision.device);
+    decision.device = "cpu";
+    std::erase_if(decision.expert_sets,
+                  [](const ir::ExpertSet& set) { return set.device == "cpu"; });
   }
   for (const auto& [device, entry] : asked) {
     const rules::Rule& rule = state.rules.rules[static_cast<size_t>(entry.rule)];
     const bool has_gpus = !state.target.gpus.empty();
     Diagnostic& diag =
-        state.diags->warning(rule.replace.device ? rule.replace.device->loc : rule.loc, "D004",
+        state.diags->warning(rule.replace.device             ? rule.replace.device->loc
+                             : !rule.replace.experts.empty() ? rule.replace.experts[0].device.loc
+                                                             : rule.loc,
+                             "D004",
                              fmt::format("the target has no device '{}': {} modules go to the CPU",
                                          device, entry.modules));
     diag.in_group("no gpu");
@@ -274,43 +415,31 @@ void move_to_cpu(CompileState& state) {
   }
 }
 
-// Routed experts are computed from tiles alone.
-bool gpus_take(ir::Role role, DType dtype) {
-  if (kernels::marlin_takes(dtype)) return true;
-  if (role == Role::Experts) return false;
-  return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16;
-}
-
-// Why no GPU kernel takes a parameter; "" when one does.
-std::string gpu_refusal(const ir::Module& module, const ir::Param& param) {
-  if (module.role == ir::Role::Experts && param.name.ends_with("_factors")) {
-    return "no GPU kernel applies a factor to each expert's gate and up";
-  }
-  const bool vectors = param.rows == 1 || param.name.ends_with("bias");
-  if (vectors || gpus_take(module.role, param.dtype)) return "";
-  return fmt::format("no GPU kernel takes {} weights", name(param.dtype));
-}
-
 // Modules with weights that no GPU kernel reads stay on the CPU: what a rule wanted otherwise is a
 // warning.
 void keep_unknown_formats(CompileState& state) {
   for (ir::Module& module : state.modules.modules) {
-    if (module.decision.device == "cpu") continue;
+    if (devices_of(module) == std::vector<std::string>{"cpu"}) continue;
     for (const ir::Param& param : module.params) {
-      const std::string why = gpu_refusal(module, param);
+      const std::string why = gpu_refusal(module.role, param);
       if (why.empty()) continue;
       const rules::Rule* rule = module.decision.rule < 0
                                     ? nullptr
                                     : &state.rules.rules[static_cast<size_t>(module.decision.rule)];
-      const bool asked = rule && rule->replace.device && rule->replace.device->text != "auto";
+      const auto& device = rule ? rule->replace.device : std::nullopt;
+      const bool sets = rule && !rule->replace.experts.empty();
+      const bool asked = sets || (device && device->text != "auto");
       const std::string text = fmt::format("{}: {}; it stays on the CPU", module.path, why);
-      Diagnostic& diag = asked ? state.diags->warning(rule->replace.device->loc, "Q001", text)
-                               : state.diags->note({}, "", text);
+      Diagnostic& diag =
+          asked ? state.diags->warning(sets ? rule->replace.experts[0].device.loc : device->loc,
+                                       "Q001", text)
+                : state.diags->note({}, "", text);
       diag.in_group(fmt::format("{} of {}", why, module.decision.rule));
       if (asked) {
         diag.help("write device: cpu, or use a file with Q4_0, Q4_K, MXFP4 or larger types there");
       }
       module.decision.device = "cpu";
+      module.decision.expert_sets.clear();
       break;
     }
   }

@@ -7,6 +7,7 @@
 #include "kernels/matmul/retile.h"
 #include "lib/passes/chunk_tokens.h"
 #include "lib/passes/estimate.h"
+#include "lib/passes/expert_groups.h"
 #include "lib/passes/pass_time.h"
 
 namespace ktx::passes {
@@ -48,10 +49,12 @@ double break_even(const CompileState& state, const std::string& device,
   double bytes = 0, operations = 0;  // of a token
   for (const ir::Module* module : experts) {
     const auto& info = std::get<ir::ExpertsInfo>(module->info);
-    bytes += static_cast<double>(placed_bytes(*module));
+    bytes += static_cast<double>(bytes_on(*module, "cpu", placed_bytes(*module)));
+    double use = 1;  // of the CPU
+    for (const ir::ExpertSet& set : module->decision.expert_sets) use -= set.use;
     for (const ir::Param& param : module->params) {
       operations += 2.0 * static_cast<double>(param.rows) * static_cast<double>(param.cols) *
-                    info.top_k / kCpuExpertShare;
+                    info.top_k * use / kCpuExpertShare;
     }
   }
   if (operations <= 0 || gpu.pcie <= 0) return 0;

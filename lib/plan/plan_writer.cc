@@ -109,6 +109,15 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
   return {};
 }
 
+// The least minor version whose reader knows what the steps say. 1: group_experts with places.
+uint32_t reader_minor(const PlanContents& contents) {
+  for (const StepRecord& step : contents.steps) {
+    if (step.op != static_cast<uint32_t>(StepOp::GroupExperts) || step.weight_count == 0) continue;
+    if (contents.weight_uses[step.first_weight] != kNone) return 1;
+  }
+  return 0;
+}
+
 }  // namespace
 
 struct PlanWriter::State {
@@ -186,6 +195,7 @@ std::string PlanWriter::State::head() {
   std::memcpy(prefix.magic, kMagic, sizeof(prefix.magic));
   prefix.major = kMajor;
   prefix.minor = kMinor;
+  prefix.min_reader_minor = reader_minor(contents);
   prefix.header_bytes =
       static_cast<uint32_t>(sizeof(Prefix) + sections.size() * sizeof(SectionEntry));
   prefix.file_bytes = layout.file_bytes;

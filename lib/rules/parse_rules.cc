@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 
+#include "lib/rules/expert_values.h"
 #include "lib/rules/kwarg_values.h"
 #include "lib/rules/match_values.h"
 #include "lib/rules/rule.h"
@@ -222,6 +223,8 @@ class RuleParser {
             }
             values_.take_device(n, "device", replace.device, replace.place);
           }},
+         {"experts",
+          [&](const auto&, const auto& n) { take_experts(values_, n, replace.experts); }},
          {"op", [&](const auto&,
                     const auto& n) { values_.take_op(n, "op", replace.op, replace.op_info); }},
          {"layout", [&](const auto&, const auto& n) { values_.take_layout(n, replace.layout); }},
@@ -255,7 +258,8 @@ class RuleParser {
     bool match_is_whole = true;
     match_is_empty_ = is_empty_beside(node, "match", {"name", "class", "layers", "kind"});
     replace_line_ = node.is_map() && node.find("replace") ? node.find("replace")->loc.line : 0;
-    replace_is_empty_ = is_empty_beside(node, "replace", {"class", "kwargs", "device", "op"});
+    replace_is_empty_ =
+        is_empty_beside(node, "replace", {"class", "kwargs", "device", "experts", "op"});
     Rule rule;
     rule.file = static_cast<int>(set_.files.size());
     rule.number = number;

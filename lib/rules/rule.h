@@ -68,6 +68,14 @@ struct Kwarg {
   std::vector<std::pair<int32_t, Located>> devices;  // of DeviceMap
 };
 
+// Some experts of a stack, on another device than the others: `experts: {cuda:0: 32}`.
+struct ExpertsOn {
+  Located device;  // cpu, cuda:N, or auto: that of the layer's attention
+  SourceLoc loc;   // of what follows
+  int32_t count = 0;
+  std::vector<int32_t> experts;  // rising; empty: any `count` of them
+};
+
 struct Replace {
   SourceLoc loc;
   std::optional<Located> class_name;  // as written
@@ -85,6 +93,7 @@ struct Replace {
   bool layout_of_defaults = false;  // wanted where it can be had
   std::optional<Located> lossy;
   bool lossy_allowed = false;
+  std::vector<ExpertsOn> experts;
 
   const Kwarg* kwarg(std::string_view name) const;  // null when absent
 };

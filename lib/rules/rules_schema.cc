@@ -97,6 +97,13 @@ Json value_type(const KeyInfo& key) {
   if (type == "layout") return {{"enum", layout_names()}};
   if (type == "lossy") return {{"enum", {"allow", "deny"}}};
   if (type == "pattern") return {{"type", "string"}, {"format", "regex"}};
+  if (type == "experts") {
+    const Json which = {{"anyOf", {range, {{"type", "array"}, {"items", range}}}}};
+    return {{"type", "object"},
+            {"minProperties", 1},
+            {"additionalProperties", false},
+            {"patternProperties", {{"^(cpu|auto|cuda(:[0-9]+)?)$", which}}}};
+  }
   if (type == "layers") return {{"anyOf", {range, {{"type", "array"}, {"items", range}}}}};
   return {{"type", "string"}};
 }

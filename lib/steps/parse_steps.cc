@@ -446,6 +446,8 @@ class Parser {
         KTX_TRY(parse_views(word, step.outputs));
       else if (word.key == "attrs")
         KTX_TRY(parse_attrs(word, step.attrs));
+      else if (word.key == "use")
+        KTX_TRY(number(word, step.use));
       else if (word.key == "exact")
         KTX_TRY(parse_kernel(word, step.kernels[0]));
       else if (word.key == "fast")

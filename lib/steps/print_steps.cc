@@ -83,6 +83,7 @@ std::string print_step(const StepGraph& graph, const Step& step) {
   }
   const std::string attrs = print_attrs(step.attrs);
   if (!attrs.empty()) out += " attrs=" + attrs;
+  if (step.use != 1) out += fmt::format(" use={}", step.use);
   return out +
          fmt::format(" exact={} fast={}\n", or_dash(step.kernels[0]), or_dash(step.kernels[1]));
 }

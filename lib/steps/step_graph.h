@@ -78,6 +78,8 @@ struct Step {
   std::vector<BlobId> weights;
   StepAttrs attrs;
   Kernels kernels;  // set by choose_kernels; empty: nothing to do
+  // Of routed experts: the share of the layer's activations that these are expected to get.
+  float use = 1;
 };
 
 struct KvSlot {

@@ -69,6 +69,44 @@ TEST_F(CudaExperts, GroupingIsTheStableSort) {
   }
 }
 
+// Pairs of experts on other devices come last, in their order, like padding.
+TEST_F(CudaExperts, GroupingKeepsToTheExpertsThatAreHere) {
+  Random random(75);
+  for (int32_t experts : {8, 128, 256}) {
+    for (int32_t here : {1, experts / 3, experts - 1}) {
+      for (int64_t tokens : {1, 3, 64, 600}) {
+        std::vector<float> places(static_cast<size_t>(experts), -1.0f);
+        int32_t next = 0;
+        for (int32_t e = 0; e < experts; ++e) {
+          const bool last = experts - e <= here - next;
+          if (next < here && (last || random.below(2))) places[e] = static_cast<float>(next++);
+        }
+        if (experts == 8) places[7] = places[7] < 0 ? NAN : places[7];
+        const std::vector<int32_t> ids = random_ids(random, tokens, experts, 6, 4);
+        std::vector<int32_t> local, order, offsets;
+        for (int32_t id : ids) {
+          local.push_back(id < 0 || !(places[id] >= 0) ? -1 : static_cast<int32_t>(places[id]));
+        }
+        group_on_host(local, here, order, offsets);
+        Gpu<int32_t> gpu_ids(ids), gpu_order(ids.size()),
+            gpu_offsets(static_cast<size_t>(here + 1));
+        Gpu<float> gpu_places(places);
+        CudaGroupExpertsArgs args;
+        args.ids = gpu_ids.data();
+        args.tokens = tokens;
+        args.attrs = {here, 6};
+        args.places = gpu_places.data();
+        args.routed = experts;
+        args.order = gpu_order.data();
+        args.offsets = gpu_offsets.data();
+        ASSERT_TRUE(ran(launch_group_experts(args, nullptr)));
+        EXPECT_EQ(gpu_offsets.read(), offsets) << here << " of " << experts << ", " << tokens;
+        EXPECT_EQ(gpu_order.read(), order) << here << " of " << experts << ", " << tokens;
+      }
+    }
+  }
+}
+
 struct RouterCase {
   int32_t experts, top_k;
   Scoring scoring;

@@ -165,6 +165,23 @@ TEST(GroupExperts, SortsPairsByExpertAndKeepsTheirOrder) {
   EXPECT_EQ(offsets, (std::vector<int32_t>(6, 0)));
 }
 
+TEST(GroupExperts, SortsOnlyPairsOfItsOwnExperts) {
+  const std::vector<int32_t> ids = {3, 0, 1, 3, 0, 3, 4, 2};
+  std::vector<int32_t> order(8), offsets(4);
+  // Experts 3, 1 and 4 are here, as matrices 0, 1 and 2.
+  std::vector<float> places = {-1, 1, -1, 0, 2};
+  GroupExpertsArgs a{ids.data(), 4, {3, 2}, order.data(), offsets.data(), places.data()};
+  const auto group = *find_group_experts("group_experts", Isa::Scalar);
+  group(a);
+  EXPECT_EQ(offsets, (std::vector<int32_t>{0, 3, 4, 5}));
+  EXPECT_EQ(order, (std::vector<int32_t>{0, 3, 5, 2, 6, 1, 4, 7}));
+  // Whatever a plan says, matrices stay in range.
+  places = {3, NAN, INFINITY, -1e30f, 2.5f};
+  group(a);
+  EXPECT_EQ(offsets, (std::vector<int32_t>{0, 0, 0, 1}));
+  EXPECT_EQ(order, (std::vector<int32_t>{6, 0, 1, 2, 3, 4, 5, 7}));
+}
+
 // One layer of experts, run whole and token by token.
 struct ExpertLayer {
   static constexpr int32_t kExperts = 6, kTopK = 2;

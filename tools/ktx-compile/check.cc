@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <optional>
 
 #include "lib/passes/chunk_tokens.h"
 #include "lib/passes/launched_steps.h"
 #include "lib/passes/next_move.h"
+#include "lib/plan/expert_profile.h"
 #include "lib/rules/checks.h"
 #include "lib/rules/rule_keys.h"
 #include "lib/rules/target_yaml.h"
@@ -128,6 +130,7 @@ class Checker {
     state_.config = &config_;
     built_ = true;
     set_run_shape(options_, state_);
+    read_expert_profiles(options_, state_);
     return true;
   }
 
@@ -318,6 +321,41 @@ void set_run_shape(const Options& options, passes::CompileState& state) {
   shape.step_tokens = passes::chunk_tokens(state.modules, state.prefer.stream_tokens);
   shape.step_outputs = options.max_batch;
   state.check.kv_budget_bytes = options.kv_budget_bytes;
+}
+
+void read_expert_profiles(const Options& options, passes::CompileState& state) {
+  if (options.expert_profiles.empty()) return;
+  auto profile = std::make_shared<plan::ExpertProfile>();
+  for (const std::string& path : options.expert_profiles) {
+    const auto wrong = [&](const std::string& what) {
+      state.diags->error({}, "", fmt::format("{}: {}", printable(path), what))
+          .help("record one of this model: ktx-run generate ... --record-experts FILE");
+    };
+    const Result<plan::ExpertProfile> more = plan::read_expert_profile(path);
+    if (!more) {
+      state.diags->error({}, "", more.error().message);
+      continue;
+    }
+    const std::string& family = state.modules.facts.architecture;
+    if (!family.empty() && more->architecture != family) {
+      wrong(fmt::format("a profile of a {} model, but this is {}", printable(more->architecture),
+                        family));
+      continue;
+    }
+    bool fits = true;
+    for (const ir::Module& module : state.modules.modules) {
+      const auto* info = std::get_if<ir::ExpertsInfo>(&module.info);
+      const auto layer = more->layers.find(module.layer);
+      if (!fits || info == nullptr || layer == more->layers.end()) continue;
+      fits = std::ssize(layer->second) == info->experts;
+      if (fits) continue;
+      wrong(fmt::format("layer {} has {} experts there, and {} in the model", module.layer,
+                        layer->second.size(), info->experts));
+    }
+    const Status added = fits ? plan::add_expert_profile(*profile, *more) : Status();
+    if (!added) wrong(added.error().message);
+  }
+  state.expert_profile = std::move(profile);
 }
 
 void read_rule_files(const Options& options, passes::CompileState& state) {

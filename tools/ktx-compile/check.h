@@ -27,6 +27,8 @@ void read_rule_files(const Options& options, passes::CompileState& state);
 // What a run is taken to be by placement and checks: --ctx, --max-batch, --kv-budget. The
 // run itself may ask for something else.
 void set_run_shape(const Options& options, passes::CompileState& state);
+// --expert-profile: all files added up, checked against the model's layers.
+void read_expert_profiles(const Options& options, passes::CompileState& state);
 
 // Reads the file or profile of --target, if there is one, into the state.
 void read_target_file(const Options& options, passes::CompileState& state);

@@ -65,6 +65,7 @@ Status run(const Options& options, passes::CompileState& state) {
   state.bf16_inputs = options.bf16_inputs;
   state.prefer = options.prefer;
   set_run_shape(options, state);
+  read_expert_profiles(options, state);
   if (state.diags->errors() > 0) return {};
   passes::PassOptions pass_options;
   pass_options.only = options.passes;

@@ -25,6 +25,7 @@ struct Options {
   int64_t max_batch = 1;
   int64_t kv_budget_bytes = 0;
   int64_t vram_bytes = 0;  // 0: all that GPUs have
+  std::vector<std::string> expert_profiles;
   bool drop_unused = false;
   bool bf16_inputs = false;
   std::string prefer_text;  // as given

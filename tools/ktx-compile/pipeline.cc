@@ -121,6 +121,11 @@ Result<std::vector<plan::PlanProvenance::Input>> input_hashes(const Options& opt
     inputs.push_back(
         {"rules", static_cast<int64_t>(text.size()), hash_bytes(std::as_bytes(std::span(text)))});
   }
+  for (const std::string& path : options.expert_profiles) {
+    const std::string text = KTX_TRY(read_text_file(path));
+    inputs.push_back({"expert-profile", static_cast<int64_t>(text.size()),
+                      hash_bytes(std::as_bytes(std::span(text)))});
+  }
   return inputs;
 }
 
@@ -181,6 +186,7 @@ int run_compile(const Options& options) {
     state.check.target_given = !state.target.gpus.empty();
   }
   set_run_shape(options, state);
+  read_expert_profiles(options, state);
   if (talk.failed()) return 1;
   state.config = &source->config;
 

@@ -3,7 +3,8 @@
 //
 //   router         the five steps of RouterAttrs, one warp a token; padding gets ids -1
 //   group_experts  order[T * k], offsets[E + 1]: the pairs of expert e are
-//                  order[offsets[e], offsets[e + 1]), rising; pairs with id -1 in none
+//                  order[offsets[e], offsets[e + 1]), rising; pairs with id -1 in none,
+//                  nor pairs of experts that are on another device (expert_places.h)
 //   experts_gate_up  h[pair] = glu(gate_e . x[pair / k] + gate_bias_e,
 //                                  up_e . x[pair / k] + up_bias_e)
 //   experts_down     y[t] (+)= sum over its experts in rising number of
@@ -40,11 +41,13 @@ struct CudaRouterArgs {
 Status launch_router(const CudaRouterArgs& args, CudaStream stream);
 
 struct CudaGroupExpertsArgs {
-  const int32_t* ids = nullptr;  // [T, top_k], dense; in [-1, experts)
+  const int32_t* ids = nullptr;  // [T, top_k], dense; in [-1, routed)
   int64_t tokens = 0;
   GroupExpertsAttrs attrs;
-  int32_t* order = nullptr;    // [T * top_k] pair numbers
-  int32_t* offsets = nullptr;  // [experts + 1]
+  const float* places = nullptr;  // [routed] (expert_places.h), or null: all are here
+  int32_t routed = 0;             // of places
+  int32_t* order = nullptr;       // [T * top_k] pair numbers
+  int32_t* offsets = nullptr;     // [experts + 1]
 };
 Status launch_group_experts(const CudaGroupExpertsArgs& args, CudaStream stream);
 

@@ -8,6 +8,7 @@
 #include "kernels/cuda/common/mma.cuh"
 #include "kernels/cuda/experts/cuda_experts.h"
 #include "kernels/cuda/experts/router_choice.cuh"
+#include "kernels/router/expert_places.h"
 
 namespace ktx::kernels {
 namespace {
@@ -33,16 +34,19 @@ constexpr int kGroupThreads = 1024;
 constexpr int kGroupWarps = kGroupThreads / 32;
 
 // `experts` itself is the number of pairs without an expert; they come last.
-__global__ void __launch_bounds__(kGroupThreads)
-    group_experts(const int32_t* ids, int pairs, int experts, int32_t* order, int32_t* offsets) {
+__global__ void __launch_bounds__(kGroupThreads) group_experts(CudaGroupExpertsArgs a) {
   begin_kernel();
+  const int pairs = static_cast<int>(a.tokens) * a.attrs.top_k, experts = a.attrs.experts;
+  int32_t* const order = a.order;
+  int32_t* const offsets = a.offsets;
   extern __shared__ uint16_t of_warp[];      // [warp][expert] pairs of this round
   __shared__ int next[kCudaMaxExperts + 1];  // place of the next pair of an expert
   __shared__ int warp_total[kGroupWarps];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int kinds = experts + 1;
   const auto kind_of = [&](int pair) {
-    const int id = ids[pair];
+    int id = a.ids[pair];
+    if (a.places) id = id < 0 || id >= a.routed ? -1 : place_of_expert(a.places[id], experts);
     return id < 0 || id >= experts ? experts : id;
   };
   for (int e = thread; e < kinds; e += kGroupThreads) next[e] = 0;
@@ -112,9 +116,7 @@ Status launch_group_experts(const CudaGroupExpertsArgs& a, CudaStream stream) {
                  std::to_string(kCudaMaxExperts)};
   }
   return launch("group_experts", group_experts, dim3(1), kGroupThreads,
-                kGroupWarps * (a.attrs.experts + 1) * 2, stream, a.ids,
-                static_cast<int>(a.tokens * a.attrs.top_k), static_cast<int>(a.attrs.experts),
-                a.order, a.offsets);
+                kGroupWarps * (a.attrs.experts + 1) * 2, stream, a);
 }
 
 }  // namespace ktx::kernels

@@ -4,13 +4,22 @@
 #include "lib/launches/fused/fused_rules.h"
 
 namespace ktx::launches {
+namespace {
+
+// Whether some of the router's experts are on another device.
+bool sorts_some(const GroupSearch& search, int32_t group) {
+  const auto& weights = search.step(group).weights;
+  return !weights.empty() && weights[0].present();
+}
+
+}  // namespace
 
 void find_experts(GroupSearch& search, int32_t router) {
   const int32_t ids = search.out(router, 0), weights = search.out(router, 1);
   GroupSearch::Steps steps = {router};
   int32_t gate_up = 0, down = 0;
   for (int32_t i = router + 1; i < std::min(search.end(), router + kMostSpan); ++i) {
-    if (search.is(i, StepOp::GroupExperts) && search.in(i, 0) == ids) {
+    if (search.is(i, StepOp::GroupExperts) && search.in(i, 0) == ids && !sorts_some(search, i)) {
       steps.push_back(i);
     } else if (steps.size() == 2 && search.is(i, StepOp::ExpertsGateUp) &&
                search.in(i, 2) == search.out(steps[1], 0)) {

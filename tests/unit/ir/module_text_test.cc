@@ -51,6 +51,7 @@ ModuleGraph sample() {
       {"weight", {{"blk.0.qkv.weight", 128, 128}}, DType::Q4_K, 128, 256, 1});
   g.modules[4].params.push_back({"bias", {{"odd name,[=]"}}, DType::F32, 1, 128, 1});
   g.modules[4].decision = {"cuda:0", "marlin", "rows", 3, true};
+  g.modules[6].decision = {"cpu", "", "", -1, false, {{"cuda:0", {1}, 1, 0.75F}}};
   g.modules[5].params.push_back({"weight", {{"r"}}, DType::F32, 2, 256, 1});
   g.modules[6].params.push_back({"gate", {{"e.0"}, {"e.1"}}, DType::F16, 64, 256, 2});
   g.modules[6].params.push_back({"up", {{"u"}}, DType::F16, 64, 256, 2});
@@ -73,6 +74,22 @@ std::string verify_messages(const ModuleGraph& graph) {
 std::string parse_error(std::string_view text) {
   const auto graph = parse(text, "t.ktxir");
   return graph.ok() ? "" : graph.error().message;
+}
+
+TEST(ModuleText, SetsOfExpertsAreOnesThatTheStackHas) {
+  const auto refusal = [](std::vector<ExpertSet> sets) {
+    ModuleGraph graph = sample();
+    graph.modules[6].decision.expert_sets = std::move(sets);
+    return verify_messages(graph);
+  };
+  EXPECT_EQ(refusal({{"cuda:0", {}, 1, 0}}), "");
+  EXPECT_NE(refusal({{"cuda:0", {}, 2, 0}}).find("2 of 2 experts are in sets"), std::string::npos);
+  EXPECT_NE(refusal({{"cuda:0", {2}, 1, 0}}).find("expert 2 of 2"), std::string::npos);
+  EXPECT_NE(refusal({{"cuda:0", {0}, 1, 2}}).find("use is 2"), std::string::npos);
+  EXPECT_NE(refusal({{"", {0}, 1, 0}}).find("on no device"), std::string::npos);
+  ModuleGraph graph = sample();
+  graph.modules[4].decision.expert_sets = {{"cuda:0", {0}, 1, 0}};
+  EXPECT_NE(verify_messages(graph).find("a set of experts, but no experts"), std::string::npos);
 }
 
 TEST(ModuleText, RoundTripsExactly) {
@@ -140,7 +157,7 @@ TEST(ModuleText, ErrorsNameTheLine) {
   EXPECT_EQ(parse_error(head + "  rotary rotary_dim 2 interleaved maybe\n"),
             "t.ktxir:4: found 'maybe', expected 'false'");
   EXPECT_EQ(parse_error(head + "  decision colour red\n"),
-            "t.ktxir:4: found 'colour', expected device, op, layout, rule or lossy");
+            "t.ktxir:4: found 'colour', expected device, op, layout, rule, lossy or experts");
 }
 
 // Cut and changed at every byte: an error or a graph, never a crash.

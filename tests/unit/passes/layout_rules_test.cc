@@ -30,7 +30,7 @@ struct Compiled {
   // The layout of a module's weight i, and the kernel that reads it in fast precision.
   std::string layout(const std::string& module, size_t i = 0) {
     for (const steps::Step& step : file.state.steps.steps) {
-      if (step.module != module || step.weights.size() <= i) continue;
+      if (step.module != module || step.weights.size() <= i || step.weights[i] < 0) continue;
       return std::string(name(file.state.steps.blobs[step.weights[i]].layout)) + " " +
              step.kernels[1];
     }

@@ -5,11 +5,15 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <set>
 
 #include "lib/arch/build_graph.h"
+#include "lib/ir/expert_numbers.h"
 #include "lib/passes/chunk_tokens.h"
 #include "lib/passes/estimate.h"
+#include "lib/passes/expert_groups.h"
 #include "lib/passes/launched_steps.h"
 #include "lib/passes/pass.h"
 #include "lib/rules/rule.h"
@@ -25,13 +29,15 @@ constexpr uint64_t kGiB = uint64_t{1} << 30;
 // A config placed on a machine by the compiler alone, or around rules.
 class Placed {
  public:
-  Placed(const std::string& config, const target::Target& target, const std::string& rules = "") {
+  Placed(const std::string& config, const target::Target& target, const std::string& rules = "",
+         std::optional<plan::ExpertProfile> profile = std::nullopt) {
     config_ = input::HfConfig::read(source_dir() + "/tests/configs/" + config + ".json").take();
     state.modules = arch::build_graph(config_, diags_).take();
     state.config = &config_;
     state.diags = &diags_;
     state.target = target;
     state.check.only = state.check.target_given = true;
+    if (profile) state.expert_profile = std::make_shared<plan::ExpertProfile>(*profile);
     state.check.shape.ctx = 8192;
     state.check.shape.step_tokens = chunk_tokens(state.modules, 0);
     if (!rules.empty()) rules::add_rules_text(state.rules, rules, "rules.yaml", diags_);
@@ -49,15 +55,26 @@ class Placed {
   }
   std::vector<std::string> devices() const {
     std::vector<std::string> all;
-    for (const ir::Module& module : state.modules.modules) all.push_back(module.decision.device);
+    for (const ir::Module& module : state.modules.modules) {
+      all.push_back(module.decision.device);
+      for (const ir::ExpertSet& set : module.decision.expert_sets) {
+        all.push_back(ir::expert_numbers_text(set.experts) + " on " + set.device);
+      }
+    }
     return all;
   }
   // Layers whose attention, or routed experts, are on GPUs.
   int attention_on_gpus() const {
     return on_gpus([](ir::Role role) { return ir::kind_of(role) == ir::Kind::Attention; });
   }
-  int experts_on_gpus() const {
-    return on_gpus([](ir::Role role) { return role == ir::Role::Experts; });
+  double experts_on_gpus() const {
+    double layers = 0;
+    for (const ir::Module& module : state.modules.modules) {
+      if (module.role != ir::Role::Experts) continue;
+      const int32_t all = std::get<ir::ExpertsInfo>(module.info).experts;
+      layers += 1 - static_cast<double>(passes::experts_on(module, "cpu")) / all;
+    }
+    return layers;
   }
 
   CompileState state;
@@ -116,7 +133,7 @@ TEST_P(Placements, AreThoseOfTheGoldenAndFit) {
     for (const DeviceUse& use : estimate.devices) {
       EXPECT_FALSE(use.name != "cpu" && use.too_small()) << machine << " " << use.name;
     }
-    text += fmt::format("{:9} attention {:>2}, experts {:>2} on the GPU; ", machine,
+    text += fmt::format("{:9} attention {:>2}, experts {:>5.2f} on the GPU; ", machine,
                         placed.attention_on_gpus(), placed.experts_on_gpus());
     text += placed.state.prefer.stream_tokens > 0
                 ? fmt::format("streamed from {:>4} tokens; ", placed.state.prefer.stream_tokens)
@@ -132,6 +149,47 @@ TEST_P(Placements, AreThoseOfTheGoldenAndFit) {
 TEST_P(Placements, AreTheSameEveryTime) {
   const target::Target machine = with_memory(profile("rtx-4090"), 12 * kGiB);
   EXPECT_EQ(Placed(GetParam(), machine).devices(), Placed(GetParam(), machine).devices());
+}
+
+// What whole layers leave of a GPU's memory holds experts of one more.
+TEST(PlacementsOfOneModel, SplitTheLayerThatDoesNotFitWhole) {
+  const Placed placed("Qwen3-30B-A3B", with_memory(profile("rtx-4090"), 12 * kGiB));
+  int split = 0;
+  for (const ir::Module& module : placed.state.modules.modules) {
+    split += !module.decision.expert_sets.empty();
+  }
+  EXPECT_EQ(split, 1);
+  const Estimate estimate = placed.predict();
+  for (const DeviceUse& use : estimate.devices) {
+    if (use.name == "cpu") continue;
+    EXPECT_FALSE(use.too_small());
+    const uint64_t expert = (uint64_t{1} << 20) * 11 / 2;  // of 2.6 to 3.0 MiB
+    EXPECT_LT(use.capacity - use.total(), expert);
+  }
+}
+
+// Where few experts get most activations, the most used ones of all layers go to the GPU: the share
+// that they serve is theirs, and tokens are faster.
+TEST(PlacementsOfOneModel, TakeTheMostUsedExpertsOfAProfile) {
+  const target::Target machine = with_memory(profile("rtx-4090"), 12 * kGiB);
+  plan::ExpertProfile profile{"qwen3moe", {}};
+  for (int32_t layer = 0; layer < 48; ++layer) {
+    std::vector<uint64_t>& counts = profile.layers[layer];
+    for (int32_t e = 0; e < 128; ++e) counts.push_back((e * 37 + layer) % 128 < 32 ? 970 : 10);
+  }
+  const Placed even("Qwen3-30B-A3B", machine);
+  const Placed skewed("Qwen3-30B-A3B", machine, "", profile);
+  double use = 0;
+  for (const ir::Module& module : skewed.state.modules.modules) {
+    if (module.role != ir::Role::Experts) continue;
+    const auto& sets = module.decision.expert_sets;
+    const double here = sets.empty() ? module.decision.device != "cpu" : sets[0].use;
+    EXPECT_GT(here, 0.9) << module.path;
+    use += here / 48;
+  }
+  EXPECT_GT(use, 0.9);
+  for (const DeviceUse& device : skewed.predict().devices) EXPECT_FALSE(device.too_small());
+  EXPECT_LT(skewed.predict().token.seconds, 0.75 * even.predict().token.seconds);
 }
 
 // More memory of a GPU never makes a prompt of 4096 tokens and an answer of 512 slower.

@@ -18,6 +18,7 @@ namespace ktx::plan {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StrEq;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -328,6 +329,29 @@ TEST_F(OpLies, AboutValues) {
        [](Records& r, StepRecord& s) { r.in(s, 3).value = r.id("order"); },
        "offsets does not come from a group_experts step"},
   });
+}
+
+// Places of a group_experts step, where its experts are not all of the router's.
+TEST_F(OpLies, AboutWhichExpertsAreHere) {
+  const auto error = [this](StepOp vector_of, int32_t experts, uint16_t dtype) {
+    Records r = records();
+    StepRecord& group = r.step(StepOp::GroupExperts);
+    const uint32_t blob = r.weights[r.step(vector_of).first_weight];
+    r.blobs[blob].dtype = dtype;
+    group.first_weight = static_cast<uint32_t>(r.weights.size());
+    group.weight_count = 1;
+    r.weights.push_back(blob);
+    r.attrs<GroupExpertsAttrs>(group).experts = experts;
+    return r.error();
+  };
+  const auto f32 = static_cast<uint16_t>(DType::F32), f16 = static_cast<uint16_t>(DType::F16);
+  // The router's bias has as many elements as places have.
+  EXPECT_THAT(error(StepOp::Router, 4, f32), StrEq(""));
+  EXPECT_THAT(error(StepOp::Router, 3, f32), HasSubstr("offsets is 5 wide, expected 4"));
+  EXPECT_THAT(error(StepOp::Router, 5, f32), HasSubstr("2 of 5 experts, but the router gives 2"));
+  EXPECT_THAT(error(StepOp::Router, 0, f32), HasSubstr("2 of 0 experts, but the router gives 2"));
+  EXPECT_THAT(error(StepOp::Router, 4, f16), HasSubstr("places is not F32"));
+  EXPECT_THAT(error(StepOp::RmsNorm, 4, f32), HasSubstr("places has "));
 }
 
 // A second grouping between the two products of the experts, whose order has other offsets.

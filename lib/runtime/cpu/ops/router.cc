@@ -45,6 +45,10 @@ class GroupExpertsStep final : public CpuStep {
     KTX_TRY(require_whole(context.output(0), "order"));
     args_.ids = context.input(0).i32();
     args_.attrs = context.attrs<GroupExpertsAttrs>();
+    const BoundWeight places = KTX_TRY(context.optional_weight(0));
+    places_ = KTX_TRY(SmallWeight::make(places));
+    args_.places = places_.data();
+    routed_ = places_.data() ? places.matrix.rows * places.matrix.cols : args_.attrs.experts;
     args_.order = context.output(0).i32();
     args_.offsets = context.output(1).i32();
     functions_ = KTX_TRY(context.functions<kernels::GroupExpertsFn>(
@@ -58,7 +62,7 @@ class GroupExpertsStep final : public CpuStep {
     // damaged plan another step may have written over it.
     const int64_t pairs = batch.tokens * args_.attrs.top_k;
     for (int64_t i = 0; i < pairs; ++i) {
-      if (args_.ids[i] < 0 || args_.ids[i] >= args_.attrs.experts) {
+      if (args_.ids[i] < 0 || args_.ids[i] >= routed_) {
         return {0, 0, "an expert number is out of range"};
       }
     }
@@ -68,6 +72,8 @@ class GroupExpertsStep final : public CpuStep {
 
  private:
   kernels::GroupExpertsArgs args_;
+  SmallWeight places_;
+  int64_t routed_ = 0;  // experts that the router chooses from
   std::array<kernels::GroupExpertsFn, kBatchClasses> functions_{};
   kernels::GroupExpertsFn run_ = nullptr;
 };

@@ -1,0 +1,24 @@
+// Which experts of a layer go where its stack is split (ir::ExpertSet).
+//
+//   experts: {cuda:0: 32}       the 32 most used ones of --expert-profile; without one the first 32
+//   experts: {cuda:0: 0..31}    these
+//
+// and what share of the layer's activations each set is expected to get.
+#pragma once
+
+#include <string>
+
+#include "lib/passes/pass.h"
+
+namespace ktx::passes {
+
+// Fills in what is open: devices that are `auto`, experts of which only the number is given, uses.
+// Where the attention of a layer has no device yet, `auto` stays.
+void choose_experts(CompileState& state);
+
+// Puts the `count` most used experts of the module on `device`, and the others on the CPU; all of
+// them or none where count says so.
+void split_experts(const CompileState& state, ir::Module& experts, const std::string& device,
+                   int32_t count);
+
+}  // namespace ktx::passes

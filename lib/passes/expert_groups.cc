@@ -1,0 +1,81 @@
+#include "lib/passes/expert_groups.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ktx::passes {
+
+std::vector<ExpertGroup> expert_groups(const ir::Module& experts, int32_t all) {
+  const std::vector<ir::ExpertSet>& sets = experts.decision.expert_sets;
+  std::vector<ExpertGroup> groups{{experts.decision.device, {}, "", 1}};
+  if (sets.empty()) return groups;
+  std::vector<bool> elsewhere(static_cast<size_t>(all));
+  for (const ir::ExpertSet& set : sets) {
+    for (int32_t expert : set.experts) elsewhere[static_cast<size_t>(expert)] = true;
+    groups.push_back({set.device, set.experts, "_" + set.device, set.use});
+    groups[0].use = std::max(0.0f, groups[0].use - set.use);
+  }
+  for (int32_t e = 0; e < all; ++e) {
+    if (!elsewhere[static_cast<size_t>(e)]) groups[0].experts.push_back(e);
+  }
+  return groups;
+}
+
+Result<ir::Param> experts_of(const ir::Module& module, const ir::Param& param,
+                             const std::vector<int32_t>& experts) {
+  const int64_t all = param.matrices > 1 ? param.matrices : param.rows;  // of a bias
+  const int64_t rows = param.matrices > 1 ? param.rows : 1;
+  ir::Param part = param;
+  part.sources.clear();
+  if (param.matrices == 1 && param.rows == 1) {
+    return Error{fmt::format("'{}' of '{}' cannot be split", param.name, module.path)};
+  }
+  const bool stacked = param.sources.size() == 1;
+  if (!stacked && std::ssize(param.sources) != all) {
+    return Error{fmt::format("'{}' of '{}' has {} slices for {} experts, which cannot be split",
+                             param.name, module.path, param.sources.size(), all)};
+  }
+  for (int32_t expert : experts) {
+    if (!stacked) {
+      part.sources.push_back(param.sources[static_cast<size_t>(expert)]);
+      continue;
+    }
+    const ir::TensorSlice& whole = param.sources[0];
+    const int64_t first = whole.first_row + expert * rows;
+    ir::TensorSlice* last = part.sources.empty() ? nullptr : &part.sources.back();
+    if (last && last->first_row + last->row_count == first) {
+      last->row_count += rows;
+    } else {
+      part.sources.push_back({whole.tensor, first, rows});
+    }
+  }
+  (param.matrices > 1 ? part.matrices : part.rows) = std::ssize(experts);
+  return part;
+}
+
+int32_t experts_on(const ir::Module& experts, const std::string& device) {
+  int32_t here = std::get<ir::ExpertsInfo>(experts.info).experts, found = 0;
+  for (const ir::ExpertSet& set : experts.decision.expert_sets) {
+    here -= set.count;
+    if (set.device == device) found += set.count;
+  }
+  return found + (experts.decision.device == device ? here : 0);
+}
+
+uint64_t bytes_on(const ir::Module& module, const std::string& device, uint64_t bytes) {
+  if (module.decision.expert_sets.empty()) return module.decision.device == device ? bytes : 0;
+  const int64_t all = std::get<ir::ExpertsInfo>(module.info).experts;
+  const double share = static_cast<double>(experts_on(module, device)) / static_cast<double>(all);
+  return static_cast<uint64_t>(static_cast<double>(bytes) * share);
+}
+
+std::vector<std::string> devices_of(const ir::Module& module) {
+  std::vector<std::string> devices{module.decision.device};
+  for (const ir::ExpertSet& set : module.decision.expert_sets) {
+    if (std::ranges::find(devices, set.device) == devices.end()) devices.push_back(set.device);
+  }
+  return devices;
+}
+
+}  // namespace ktx::passes

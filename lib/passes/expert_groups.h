@@ -1,0 +1,39 @@
+// The experts of a layer by device, where they are split: one group for each, which has steps,
+// weights and numbers of its own.
+//
+//   decision device cpu experts cuda:0 "0..31,40"
+//     cpu      32..39, 41..127      places -1 ... -1 0 1 ... 7 -1 8 ...
+//     cuda:0   0..31, 40            places 0 1 ... 31 -1 ... -1 32 -1 ...
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lib/ir/module_graph.h"
+#include "lib/support/result.h"
+
+namespace ktx::passes {
+
+struct ExpertGroup {
+  std::string device;
+  std::vector<int32_t> experts;  // rising; empty: all of the layer
+  std::string suffix;            // of the names of its values: "", "_cuda:0"
+  float use = 1;                 // share of the layer's activations that are expected here
+};
+
+// Of an experts module whose sets are chosen; the group of its own device first. One group where
+// nothing is split.
+std::vector<ExpertGroup> expert_groups(const ir::Module& experts, int32_t all);
+
+// The matrices (of a bias the rows) of these experts. An error where they are no slices of tensors.
+Result<ir::Param> experts_of(const ir::Module& module, const ir::Param& param,
+                             const std::vector<int32_t>& experts);
+
+// How many experts of the module are on `device`; also before its sets are chosen.
+int32_t experts_on(const ir::Module& experts, const std::string& device);
+// Bytes of the module's weights on `device`, of `bytes` in all; of any module.
+uint64_t bytes_on(const ir::Module& module, const std::string& device, uint64_t bytes);
+// The devices of a module's weights, its own first.
+std::vector<std::string> devices_of(const ir::Module& module);
+
+}  // namespace ktx::passes

@@ -1,0 +1,13 @@
+// Reads `experts` of `replace`: which experts of a stack are on another device than the rest.
+//
+//   experts: {cuda:0: 32}                  # any 32 of each layer: the most used ones of a profile
+//   experts: {cuda:0: "0..15, 40", cuda:1: [16, 17]}     # these
+#pragma once
+
+#include "lib/rules/rule_values.h"
+
+namespace ktx::rules {
+
+void take_experts(RuleValues& values, const YamlNode& node, std::vector<ExpertsOn>& out);
+
+}  // namespace ktx::rules
