@@ -50,17 +50,19 @@ constexpr std::string_view kProportion = "partial_rotary_factor";
 class Builder {
  public:
   Builder(const Family& family, HyperParams params, const input::HfConfig& config,
-          const input::GgufFile* gguf, DiagSink& diags)
+          const input::GgufFile* gguf, DiagSink& diags, int64_t ctx)
       : family_(family),
         params_(std::move(params)),
         config_(config),
         gguf_(gguf),
         diags_(diags),
+        ctx_(ctx),
         binder_(gguf, {params_.layers, params_.experts, params_.tied.value_or(false)}, diags) {}
 
   ir::ModuleGraph run() {
-    rope_ = rope_table(params_.rope, params_.rotary_dim, family_.attention == AttentionKind::Mla);
-    local_rope_ = rope_table(params_.local_rope, params_.local_rotary_dim, false);
+    rope_ = rope_table(params_.rope, params_.rotary_dim, family_.attention == AttentionKind::Mla,
+                       ctx_ > 0 ? ctx_ : std::min(kDefaultCtx, params_.context));
+    local_rope_ = rope_table(params_.local_rope, params_.local_rotary_dim, false, 0);
     use_rope_factors();
     set_facts();
     std::vector<const ModuleRow*> layer_rows;
@@ -75,7 +77,8 @@ class Builder {
         }
       }
     }
-    graph_.extra_tensors = binder_.leftovers(params_.layers);
+    graph_.extra_tensors =
+        binder_.leftovers(params_.layers, params_.rope.type == RopeType::LongRope);
     return std::move(graph_);
   }
 
@@ -97,37 +100,53 @@ class Builder {
   void warn(std::string what) { diags_.warning({.file = gguf_->path()}, "", std::move(what)); }
   void fail(std::string what) { diags_.error({.file = gguf_->path()}, "", std::move(what)); }
 
-  // llama3 scaling in a GGUF is a tensor of divisors; it wins over the config.
+  // llama3 scaling in a GGUF is a tensor of divisors, longrope two of them; they win over the
+  // config.
   void use_rope_factors() {
-    constexpr std::string_view kName = "rope_freqs.weight";
     const bool is_llama3 = params_.rope.type == RopeType::Llama3;
-    const input::GgufTensor* tensor = gguf_ == nullptr ? nullptr : gguf_->find(kName);
+    const bool is_longrope = params_.rope.type == RopeType::LongRope;
+    const bool is_short = rope_.context > 0;
+    const std::string_view name = !is_longrope ? "rope_freqs.weight"
+                                  : is_short   ? "rope_factors_short.weight"
+                                               : "rope_factors_long.weight";
+    const std::string_view key = !is_longrope ? "rope_scaling.low_freq_factor"
+                                 : is_short   ? "rope_scaling.short_factor"
+                                              : "rope_scaling.long_factor";
+    if (is_longrope && !is_short && ctx_ > 0) {
+      diags_.note({.file = config_.file()}, "",
+                  fmt::format("--ctx {} takes longrope's factors of contexts above {} tokens, for "
+                              "short texts, too",
+                              ctx_, params_.rope.original_context));
+    }
+    const auto& lists = is_short ? params_.rope.short_factors : params_.rope.long_factors;
+    const bool by_config = is_longrope ? !lists.empty() : params_.rope.low_freq_factor.has_value();
+    const input::GgufTensor* tensor = gguf_ == nullptr ? nullptr : gguf_->find(name);
     if (tensor == nullptr) {
-      if (is_llama3 && !params_.rope.low_freq_factor) {
+      if ((is_llama3 || is_longrope) && !by_config) {
         diags_.error({.file = config_.file()}, "",
-                     "llama3 rope scaling has neither 'rope_scaling.low_freq_factor' nor a tensor "
-                     "'rope_freqs.weight'");
+                     fmt::format("{} rope scaling has neither '{}' nor a tensor '{}'",
+                                 is_llama3 ? "llama3" : "longrope", key, name));
       }
       return;
     }
     const bool proportional = params_.rope.type == RopeType::Proportional;
-    if (!is_llama3 && !proportional && params_.rope.type != RopeType::Plain) {
+    if (!is_llama3 && !is_longrope && !proportional && params_.rope.type != RopeType::Plain) {
       return warn(
-          fmt::format("tensor '{}' is not used: the config has another rope scaling", kName));
+          fmt::format("tensor '{}' is not used: the config has another rope scaling", name));
     }
     const size_t count = rope_.inv_freq.size();
     if (tensor->elems != static_cast<int64_t>(count) || tensor->dtype == DType::I32 ||
         !row_bytes(tensor->dtype, tensor->elems)) {
       return fail(
-          fmt::format("tensor '{}' has {} elements, expected {}", kName, tensor->elems, count));
+          fmt::format("tensor '{}' has {} elements, expected {}", name, tensor->elems, count));
     }
     if (!gguf_->has_data()) {
-      if (!params_.rope.low_freq_factor && !proportional) {
+      if (!by_config && !proportional) {
         // Of a check, which needs no rotary frequencies.
         diags_.note({.file = gguf_->path()}, "",
                     fmt::format("tensor '{}' is not in the file, which ends after its header; its "
                                 "values are not checked",
-                                kName));
+                                name));
       }
       return;
     }
@@ -135,26 +154,25 @@ class Builder {
     dequantize_row(tensor->dtype, tensor->bytes.data(), tensor->elems, factors.data());
     for (float factor : factors) {
       if (!std::isfinite(factor) || factor <= 0) {
-        return fail(fmt::format("tensor '{}' holds {}, expected positive numbers", kName, factor));
+        return fail(fmt::format("tensor '{}' holds {}, expected positive numbers", name, factor));
       }
     }
-    compare_and_take(rope_from_factors(params_.rope, factors));
+    const bool compared =
+        by_config || params_.rope.type == RopeType::Plain || config_says(kProportion);
+    compare_and_take(rope_from_factors(params_.rope, factors), name, compared);
   }
 
-  void compare_and_take(std::vector<float> scaled) {
+  void compare_and_take(std::vector<float> scaled, std::string_view name, bool compared) {
     // Files divide the frequencies of pairs that do not turn by 1e30.
     constexpr float kStill = 1e-20F;
-    if (params_.rope.low_freq_factor || params_.rope.type == RopeType::Plain ||
-        config_says(kProportion)) {
-      for (size_t i = 0; i < scaled.size(); ++i) {
-        const float by_config = rope_.inv_freq[i];
-        if (std::abs(scaled[i] - by_config) <= 1e-3F * by_config + kStill) continue;
-        warn(
-            fmt::format("rotary frequency {} is {} by tensor 'rope_freqs.weight' and {} by the "
-                        "config; the tensor is used",
-                        i, scaled[i], by_config));
-        break;
-      }
+    for (size_t i = 0; compared && i < scaled.size(); ++i) {
+      const float by_config = rope_.inv_freq[i];
+      if (std::abs(scaled[i] - by_config) <= 1e-3F * by_config + kStill) continue;
+      warn(
+          fmt::format("rotary frequency {} is {} by tensor '{}' and {} by the config; the tensor "
+                      "is used",
+                      i, scaled[i], name, by_config));
+      break;
     }
     rope_.inv_freq = std::move(scaled);
   }
@@ -363,6 +381,7 @@ class Builder {
   const input::HfConfig& config_;
   const input::GgufFile* gguf_;
   DiagSink& diags_;
+  const int64_t ctx_;
   TensorBinder binder_;
   RopeTable rope_, local_rope_;
   ir::ModuleGraph graph_;
@@ -403,7 +422,7 @@ Status accept_architecture(const input::HfConfig& config) {
 }
 
 Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, const input::GgufFile* gguf,
-                                    DiagSink& diags) {
+                                    DiagSink& diags, int64_t ctx) {
   const Family* family = KTX_TRY(pick_architecture(config));
   if (gguf != nullptr && !gguf->architecture().empty() &&
       gguf->architecture() != family->gguf_arch) {
@@ -418,15 +437,16 @@ Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, const input::
     return Error{
         fmt::format("{}: no {} can be made of this config", config.file(), family->architecture)};
   }
-  return Builder(*family, std::move(*params), config, gguf, diags).run();
+  return Builder(*family, std::move(*params), config, gguf, diags, ctx).run();
 }
 
-Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, DiagSink& diags) {
-  return build_graph(config, nullptr, diags);
+Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, DiagSink& diags, int64_t ctx) {
+  return build_graph(config, nullptr, diags, ctx);
 }
 
-Result<ir::ModuleGraph> build_graph(const input::ModelSource& source, DiagSink& diags) {
-  return build_graph(source.config, &source.gguf, diags);
+Result<ir::ModuleGraph> build_graph(const input::ModelSource& source, DiagSink& diags,
+                                    int64_t ctx) {
+  return build_graph(source.config, &source.gguf, diags, ctx);
 }
 
 }  // namespace ktx::arch

@@ -6,7 +6,7 @@
 // The Result is an error for an unknown architecture and for an unusable config (`diags` then has
 // each such key as well). Missing tensors, and tensors that contradict the config, are errors in
 // `diags` only: the graph is complete but must not be compiled. Safe for untrusted models. Reads no
-// weights except the few floats of rope_freqs.weight.
+// weights except the few floats of rope_freqs.weight and of rope_factors_*.weight.
 #pragma once
 
 #include "lib/families/family.h"
@@ -18,15 +18,21 @@
 
 namespace ktx::arch {
 
-Result<ir::ModuleGraph> build_graph(const input::ModelSource& source, DiagSink& diags);
+// The context of a plan where --ctx does not say; less where the model's is.
+inline constexpr int64_t kDefaultCtx = 4096;
+
+// `ctx`: of the plan, by which longrope's factors are chosen; 0: kDefaultCtx.
+Result<ir::ModuleGraph> build_graph(const input::ModelSource& source, DiagSink& diags,
+                                    int64_t ctx = 0);
 
 // From a config alone: tensors have the shapes it asks for and the types that a
 // Q4_K_M file usually has.
-Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, DiagSink& diags);
+Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, DiagSink& diags,
+                                    int64_t ctx = 0);
 
 // The same for either; `gguf` may be null.
 Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, const input::GgufFile* gguf,
-                                    DiagSink& diags);
+                                    DiagSink& diags, int64_t ctx = 0);
 
 // The family that a config means, by model_type, then by its architectures; an
 // unknown one is an error with the nearest names and the list.

@@ -354,13 +354,16 @@ class Reader {
       rope.rotated = in_.number_or_null("partial_rotary_factor", 0, 1).value_or(1);
       rope.factor = in_.number_or_null("rope_scaling.factor", 1e-3, 1e6).value_or(1);
       return;
+    } else if (type == "longrope" && family_.attention == AttentionKind::Gqa) {
+      rope.type = RopeType::LongRope;
     } else {
-      const std::string known[] = {"default", "linear", "dynamic", "yarn", "llama3"};
-      in_.fail(fmt::format(
-          "'rope_scaling.rope_type' is '{}', known for {} are default, linear, "
-          "dynamic, yarn{}{}",
-          printable(type), family_.architecture,
-          family_.attention == AttentionKind::Gqa ? ", llama3" : "", did_you_mean(type, known)));
+      const std::string known[] = {"default", "linear", "dynamic", "yarn", "llama3", "longrope"};
+      in_.fail(
+          fmt::format("'rope_scaling.rope_type' is '{}', known for {} are default, linear, "
+                      "dynamic, yarn{}{}",
+                      printable(type), family_.architecture,
+                      family_.attention == AttentionKind::Gqa ? ", llama3, longrope" : "",
+                      did_you_mean(type, known)));
       return;
     }
     if (unknown_window_) {
@@ -417,7 +420,8 @@ class Reader {
         in_.number_or_null("rope_scaling.original_max_position_embeddings", 1, 1e12)
             .value_or(static_cast<double>(p_.context));
     // Without parameters llama3's factors come from the tensor rope_freqs.weight.
-    const bool needs_factor = rope.type != RopeType::Llama3 || rope.low_freq_factor;
+    const bool needs_factor = rope.type == RopeType::Llama3 ? rope.low_freq_factor.has_value()
+                                                            : rope.type != RopeType::LongRope;
     if (!factor && needs_factor) in_.fail("'rope_scaling.factor' is missing");
     rope.factor = factor.value_or(1);
     if (rope.type == RopeType::Llama3) {
@@ -434,10 +438,32 @@ class Reader {
       rope.mscale_all_dim = in_.number_or_null("rope_scaling.mscale_all_dim", 0, 1e3);
       if (rope.theta <= 1) in_.fail("'rope_theta' must be above 1 for yarn");
       read_growth();
+    } else if (rope.type == RopeType::LongRope) {
+      if (!factor) rope.factor = static_cast<double>(p_.context) / rope.original_context;
+      rope.attention_factor = in_.number_or_null("rope_scaling.attention_factor", 1e-6, 1e6);
+      rope.short_factors = read_divisors("rope_scaling.short_factor");
+      rope.long_factors = read_divisors("rope_scaling.long_factor");
+      if (rope.original_context <= 1) {
+        in_.fail("'rope_scaling.original_max_position_embeddings' must be above 1 for longrope");
+      }
     } else if (rope.type == RopeType::Dynamic) {
       in_.warn(fmt::format(
           "dynamic rope scaling is not applied: answers may differ beyond {} tokens", p_.context));
     }
+  }
+
+  // One for each frequency; empty where the config has none.
+  std::vector<double> read_divisors(std::string_view key) {
+    const auto divisors = in_.config().floats(key);
+    if (!divisors) return {};
+    const auto count = static_cast<size_t>(p_.rotary_dim / 2);
+    if (divisors->size() != count) {
+      in_.fail(fmt::format("'{}' has {} entries, expected {}", key, divisors->size(), count));
+    } else if (!std::ranges::all_of(*divisors,
+                                    [](double x) { return std::isfinite(x) && x > 0; })) {
+      in_.fail(fmt::format("'{}' has entries that are not above 0", key));
+    }
+    return *divisors;
   }
 
   void read_growth() {
@@ -521,7 +547,7 @@ class Reader {
   }
 
   // V2's code scales the weights only when it does not normalise them; V3's does
-  // both. Normalising a single weight would make it 1 and is left out by both.
+  // both. Normalising a single weight would make it 1 and is left out by V2's.
   void read_grouped_router() {
     RouterAttrs& router = p_.router;
     const bool corrected = family_.router == RouterKind::GroupsByTwoBest;
@@ -532,7 +558,8 @@ class Reader {
     }
     router.scoring =
         static_cast<int32_t>(scoring == "sigmoid" ? Scoring::Sigmoid : Scoring::Softmax);
-    router.normalize = in_.flag("norm_topk_prob").value_or(false) && router.top_k > 1;
+    router.normalize =
+        in_.flag("norm_topk_prob").value_or(false) && (corrected || router.top_k > 1);
     const double scale = in_.number("routed_scaling_factor", 1e-6, 1e6);
     router.scale = corrected || !router.normalize ? static_cast<float>(scale) : 1.0F;
 

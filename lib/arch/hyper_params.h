@@ -21,7 +21,7 @@
 
 namespace ktx::arch {
 
-enum class RopeType { Plain, Linear, Dynamic, Yarn, Llama3, Proportional };
+enum class RopeType { Plain, Linear, Dynamic, Yarn, Llama3, Proportional, LongRope };
 
 struct RopeParams {
   RopeType type = RopeType::Plain;
@@ -36,6 +36,9 @@ struct RopeParams {
   double beta_slow = 1;
   bool truncate = true;
   std::optional<double> attention_factor, mscale, mscale_all_dim;
+  // longrope: divisors of the frequencies in contexts up to the original one, and above; empty
+  // where tensors hold them
+  std::vector<double> short_factors, long_factors;
 };
 
 // What may differ from layer to layer.

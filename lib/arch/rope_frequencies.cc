@@ -5,6 +5,7 @@
 //   llama3  low frequencies / factor, high ones unchanged, a blend in between
 //   proportional   f_i / factor, 0 for the pairs that do not turn
 //   yarn    the same with a ramp over i; cos and sin are scaled by an attention factor
+//   longrope  f_i / divisor_i, of one list in contexts up to the first one, of another above
 #include "lib/arch/rope_frequencies.h"
 
 #include <algorithm>
@@ -72,13 +73,19 @@ double yarn_attention_factor(const RopeParams& rope) {
   return yarn_mscale(rope.factor, 1);
 }
 
+double longrope_attention_factor(const RopeParams& rope) {
+  if (rope.attention_factor) return *rope.attention_factor;
+  if (rope.factor <= 1) return 1;
+  return std::sqrt(1 + std::log(rope.factor) / std::log(rope.original_context));
+}
+
 std::vector<float> rounded(const std::vector<double>& values) {
   return std::vector<float>(values.begin(), values.end());
 }
 
 }  // namespace
 
-RopeTable rope_table(const RopeParams& rope, int32_t rotary_dim, bool is_mla) {
+RopeTable rope_table(const RopeParams& rope, int32_t rotary_dim, bool is_mla, int64_t ctx) {
   RopeTable table;
   std::vector<double> freq = plain(rope.theta, rotary_dim);
   switch (rope.type) {
@@ -94,6 +101,14 @@ RopeTable rope_table(const RopeParams& rope, int32_t rotary_dim, bool is_mla) {
     case RopeType::Proportional: {
       const auto turning = static_cast<size_t>(rope.rotated * rotary_dim / 2);
       for (size_t i = 0; i < freq.size(); ++i) freq[i] = i < turning ? freq[i] / rope.factor : 0;
+      break;
+    }
+    case RopeType::LongRope: {
+      const bool is_long = static_cast<double>(ctx) > rope.original_context;
+      const std::vector<double>& divisors = is_long ? rope.long_factors : rope.short_factors;
+      if (!is_long) table.context = static_cast<int64_t>(rope.original_context);
+      for (size_t i = 0; i < divisors.size(); ++i) freq[i] /= divisors[i];
+      table.mscale = longrope_attention_factor(rope);
       break;
     }
     case RopeType::Yarn:

@@ -14,12 +14,14 @@ struct RopeTable {
   std::vector<float> inv_freq;  // rotary_dim / 2
   double mscale = 1;            // multiplies cos and sin
   double softmax_mscale = 1;    // multiplies the softmax scale (latent attention)
+  int64_t context = 0;          // that the frequencies are for; 0: any
 };
 
-// `is_mla`: DeepSeek's reading of yarn's mscale.
-RopeTable rope_table(const RopeParams& rope, int32_t rotary_dim, bool is_mla);
+// `is_mla`: DeepSeek's reading of yarn's mscale. Where longrope's factors are in tensors,
+// frequencies are plain.
+RopeTable rope_table(const RopeParams& rope, int32_t rotary_dim, bool is_mla, int64_t ctx);
 
-// Plain frequencies divided by what a GGUF's rope_freqs.weight holds (llama3).
+// Plain frequencies divided by what a GGUF's rope_freqs.weight or rope_factors_*.weight holds.
 std::vector<float> rope_from_factors(const RopeParams& rope, std::span<const float> factors);
 
 }  // namespace ktx::arch

@@ -80,7 +80,8 @@ ir::EmbeddingInfo embedding(Role role, const HyperParams& p) {
 }
 
 ir::RotaryInfo rotary(const RopeTable& rope, int32_t rotary_dim, const HyperParams& p) {
-  return {rotary_dim, p.interleaved_rope, static_cast<float>(rope.mscale), rope.inv_freq};
+  return {rotary_dim, p.interleaved_rope, static_cast<float>(rope.mscale), rope.inv_freq,
+          rope.context};
 }
 
 ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& p,

@@ -61,8 +61,11 @@ int64_t layer_of(std::string_view tensor) {
 }
 
 // Why a tensor may belong to no module; "" when nothing is known about it.
-std::string_view known_reason(std::string_view tensor, int32_t layers) {
+std::string_view known_reason(std::string_view tensor, int32_t layers, bool longrope) {
   if (tensor == "rope_freqs.weight") return "rotary factors, worked into inv_freq";
+  if (longrope && (tensor == "rope_factors_long.weight" || tensor == "rope_factors_short.weight")) {
+    return "rotary factors of one range of contexts, worked into inv_freq where the plan's is that";
+  }
   if (tensor.ends_with(".attn_rot_embd") || tensor.ends_with(".attn_rot_embd.weight") ||
       tensor.ends_with(".rope_freqs.weight")) {
     return "rotary frequencies, computed instead";
@@ -228,14 +231,14 @@ float TensorBinder::bind_number(const std::string& name, std::string_view purpos
   return number;
 }
 
-std::vector<ir::ModuleGraph::ExtraTensor> TensorBinder::leftovers(int32_t layers) {
+std::vector<ir::ModuleGraph::ExtraTensor> TensorBinder::leftovers(int32_t layers, bool longrope) {
   std::vector<ir::ModuleGraph::ExtraTensor> known;
   if (gguf_ == nullptr) return known;
   std::vector<std::string> unknown;
   for (const input::GgufTensor& tensor : gguf_->tensors()) {
     const std::string name(tensor.name);
     if (used_.contains(name)) continue;
-    const std::string_view reason = known_reason(name, layers);
+    const std::string_view reason = known_reason(name, layers, longrope);
     const std::string weight = name.substr(0, name.rfind('.')) + ".weight";
     if (!reason.empty()) {
       known.push_back({name, std::string(reason)});
@@ -251,8 +254,8 @@ std::vector<ir::ModuleGraph::ExtraTensor> TensorBinder::leftovers(int32_t layers
                       printable(name), printable(weight)));
     } else if (name.find("rope_factors_") != std::string::npos) {
       fail(
-          fmt::format("tensor '{}' holds rotary factors of longrope, which is not known; the "
-                      "model would be wrong without them",
+          fmt::format("tensor '{}' holds rotary factors of longrope, but the config has another "
+                      "rope scaling; the model would be wrong without them",
                       printable(name)));
     } else if (name.ends_with(".bias") && used_.contains(weight)) {
       fail(fmt::format("tensor '{}' is a bias, but the config says that '{}' has none",

@@ -54,7 +54,7 @@ class TensorBinder {
   // Tensors that no parameter uses: those with a known reason are returned, others
   // are warned about (biases of modules and factors of weights are errors: leaving one out is a
   // wrong model).
-  std::vector<ir::ModuleGraph::ExtraTensor> leftovers(int32_t layers);
+  std::vector<ir::ModuleGraph::ExtraTensor> leftovers(int32_t layers, bool longrope);
 
  private:
   void fail(std::string what, std::string code = "T004");

@@ -1,6 +1,7 @@
 // EXAONE 4: norms behind attention and feed-forward part, queries and keys normed by head. Models
 // with windows have them in all but every fourth layer, and rotate those layers alone. K-EXAONE:
-// the same attention with norms before the parts, and experts as DeepSeek V3's.
+// the same attention with norms before the parts, and experts as DeepSeek V3's. EXAONE 3 and 3.5
+// (and Deep) are Llama under other config keys, in transformers, too.
 #include "lib/families/key_rows.h"
 #include "lib/families/tree_rows.h"
 
@@ -27,6 +28,21 @@ constexpr std::span<const ModuleRow> kTree[] = {
     kRoot,     kStem,      kSelfAttention, kGqaProjections, kQkNorms,
     kDenseMlp, kPostNorms, kFinalNorm,     kModelRotary,    kHead,
 };
+constexpr std::span<const ModuleRow> kTree3[] = {
+    kRoot,       kStem,      kSelfAttention, kGqaProjections, kDenseMlp,
+    kLayerNorms, kFinalNorm, kModelRotary,   kHead,
+};
+constexpr const char* kModelTypes3[] = {"exaone"};
+constexpr std::span<const ConfigKey> kKeys3[] = {
+    kSizeKeys, kKvHeadKeys, kMlpKeys, kModelKeys, kHeadKeys, kTiedKeys, kRopeScalingKeys,
+};
+constexpr ConfigAlias kAliases3[] = {
+    {"num_layers", "num_hidden_layers"},
+    {"layer_norm_epsilon", "rms_norm_eps"},
+    {"activation_function", "hidden_act"},
+};
+constexpr ConfigDefault kDefaults3[] = {{"rms_norm_eps", "1e-5"}, {"rope_theta", "500000"}};
+
 constexpr ModuleRow kExperts[] = {
     {Role::Moe, "L.mlp", &kMoeBlock, When::Moe},
     {Role::Experts,
@@ -97,6 +113,20 @@ const Family kExaone4 = {
     .defaults = kDefaults,
     .aliases = kAliases,
     .tree = kTree,
+};
+
+extern const Family kExaone3;
+const Family kExaone3 = {
+    .architecture = "ExaoneForCausalLM",
+    .model_types = kModelTypes3,
+    .gguf_arch = "exaone",
+    .prefix = "Llama",
+    .module_k = "transformers.models.llama.modeling_llama",
+    .module_t = "",
+    .keys = kKeys3,
+    .defaults = kDefaults3,
+    .aliases = kAliases3,
+    .tree = kTree3,
 };
 
 extern const Family kExaoneMoe;

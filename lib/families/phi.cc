@@ -1,6 +1,5 @@
 // Phi-3 and Phi-4: Llama with queries, keys and values in one linear and gate and up in another.
-// Their models for long contexts have rotary factors of two lengths (longrope), which are not
-// known.
+// Their models for long contexts have rotary factors of two lengths (longrope).
 #include "lib/families/key_rows.h"
 #include "lib/families/tree_rows.h"
 

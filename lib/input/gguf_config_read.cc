@@ -190,6 +190,7 @@ std::optional<ConfigScalar> read_rope_type(GgufKeys& keys, std::string_view key)
   }
   if (value && *value->string() != "none") return std::string(*value->string());
   if (keys.gguf.has("rope_freqs.weight")) return std::string("llama3");
+  if (keys.gguf.has("rope_factors_long.weight")) return std::string("longrope");
   if (value) return std::string("default");
   // The key of 2023, from before there were types.
   const auto linear = keys.number("rope.scale_linear");

@@ -328,6 +328,14 @@ void normalise_rope(HfConfig& config) {
   for (const std::string& key : keys_below(config, "rope_scaling.")) {
     if (config.is_null(key)) config.erase(key);
   }
+  if (config.string("rope_scaling.rope_type") == "su") {  // longrope's first name
+    config.set("rope_scaling.rope_type", std::string("longrope"));
+  }
+  if (config.string("rope_scaling.rope_type") == "longrope" &&
+      !config.has("rope_scaling.original_max_position_embeddings")) {
+    rename(config, "original_max_position_embeddings",
+           "rope_scaling.original_max_position_embeddings");
+  }
   fold_rope_alpha(config);
   const auto type = config.string("rope_scaling.rope_type");
   // Of text alone, all position components of mrope are equal.

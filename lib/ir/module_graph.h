@@ -107,6 +107,7 @@ struct RotaryInfo {
   bool interleaved = false;
   float mscale = 1;
   std::vector<float> inv_freq;
+  int64_t context = 0;  // that the frequencies are for (longrope); 0: any
 };
 struct AttentionInfo {
   int32_t heads = 0;

@@ -41,7 +41,7 @@ void fields(NormInfo& x, F&& f) {
 template <class F>
 void fields(RotaryInfo& x, F&& f) {
   f("rotary_dim", x.rotary_dim), f("interleaved", x.interleaved), f("mscale", x.mscale);
-  f("inv_freq", x.inv_freq);
+  f("inv_freq", x.inv_freq), f("context", x.context);
 }
 template <class F>
 void fields(AttentionInfo& x, F&& f) {

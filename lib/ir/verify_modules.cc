@@ -174,6 +174,7 @@ class Verifier {
   void check(const RotaryInfo& x) {
     positive("rotary_dim", x.rotary_dim);
     finite("mscale", x.mscale);
+    if (x.context < 0) fail(fmt::format("context is {}", x.context));
     if (x.rotary_dim % 2 != 0 || x.inv_freq.size() * 2 != static_cast<size_t>(x.rotary_dim)) {
       fail(fmt::format("{} frequencies for {} rotary dimensions", x.inv_freq.size(), x.rotary_dim));
     }

@@ -4,6 +4,7 @@
 // step reads (heads for speculation, rotary factors) go into a carried segment,
 // so that the GGUF can be rebuilt bit for bit.
 #include "lib/passes/emit_plan.h"
+#include "lib/arch/build_graph.h"
 
 #include <fmt/format.h>
 
@@ -24,8 +25,6 @@
 
 namespace ktx::passes {
 namespace {
-
-constexpr int64_t kDefaultCtx = 4096;
 
 class ContentsBuilder {
  public:
@@ -260,13 +259,18 @@ class ContentsBuilder {
     facts.hidden_size = model.hidden;
     facts.layers = model.layers;
     facts.context_length = model.context_length;
+    for (const ir::Module& module : state_.modules.modules) {
+      const auto* rotary = std::get_if<ir::RotaryInfo>(&module.info);
+      if (rotary && rotary->context > 0) facts.rotary_ctx = rotary->context;
+    }
     for (const input::GgufTensor& tensor : source_.gguf.tensors()) facts.parameters += tensor.elems;
     // The last step is the head: its output is the logits.
     facts.logits_value = static_cast<uint32_t>(graph_.steps.back().outputs[0].value);
     facts.bos_id = options_.bos_id;
     facts.eos_id = options_.eos_id;
-    facts.default_ctx = options_.default_ctx > 0 ? options_.default_ctx
-                                                 : std::min(kDefaultCtx, model.context_length);
+    facts.default_ctx = options_.default_ctx > 0
+                            ? options_.default_ctx
+                            : std::min(arch::kDefaultCtx, model.context_length);
     facts.max_batch = options_.max_batch;
     facts.chunk_tokens = chunk_tokens(state_.modules, state_.prefer.stream_tokens);
     facts.kv_budget_bytes = options_.kv_budget_bytes;

@@ -166,24 +166,26 @@ class Fields {
 }  // namespace
 
 std::string to_json(const PlanFacts& facts) {
-  return dump(Json{{"architecture", facts.architecture},
-                   {"family", facts.family},
-                   {"name", facts.name},
-                   {"vocab_size", facts.vocab_size},
-                   {"hidden_size", facts.hidden_size},
-                   {"layers", facts.layers},
-                   {"context_length", facts.context_length},
-                   {"parameters", facts.parameters},
-                   {"logits_value", facts.logits_value},
-                   {"bos_id", facts.bos_id},
-                   {"eos_id", facts.eos_id},
-                   {"lossy", facts.lossy},
-                   {"default_ctx", facts.default_ctx},
-                   {"max_batch", facts.max_batch},
-                   {"chunk_tokens", facts.chunk_tokens},
-                   {"kv_budget_bytes", facts.kv_budget_bytes},
-                   {"kv_type", facts.kv_type},
-                   {"precision", facts.precision}});
+  Json json{{"architecture", facts.architecture},
+            {"family", facts.family},
+            {"name", facts.name},
+            {"vocab_size", facts.vocab_size},
+            {"hidden_size", facts.hidden_size},
+            {"layers", facts.layers},
+            {"context_length", facts.context_length},
+            {"parameters", facts.parameters},
+            {"logits_value", facts.logits_value},
+            {"bos_id", facts.bos_id},
+            {"eos_id", facts.eos_id},
+            {"lossy", facts.lossy},
+            {"default_ctx", facts.default_ctx},
+            {"max_batch", facts.max_batch},
+            {"chunk_tokens", facts.chunk_tokens},
+            {"kv_budget_bytes", facts.kv_budget_bytes},
+            {"kv_type", facts.kv_type},
+            {"precision", facts.precision}};
+  if (facts.rotary_ctx > 0) json["rotary_ctx"] = facts.rotary_ctx;
+  return dump(json);
 }
 
 Result<PlanFacts> facts_from_json(std::string_view text) {
@@ -197,6 +199,7 @@ Result<PlanFacts> facts_from_json(std::string_view text) {
   in.integer("hidden_size", facts.hidden_size, 1, int64_t{1} << 20);
   in.integer("layers", facts.layers, 1, 1 << 16);
   in.integer("context_length", facts.context_length, 1, int64_t{1} << 32);
+  in.integer("rotary_ctx", facts.rotary_ctx, 0, int64_t{1} << 40);
   in.integer("parameters", facts.parameters, 0, kMaxCount);
   in.integer("logits_value", facts.logits_value, 0, UINT32_MAX - 1);
   in.integer("bos_id", facts.bos_id, -1, int64_t{1} << 24);

@@ -34,6 +34,7 @@ struct PlanFacts {
   int64_t hidden_size = 0;
   int64_t layers = 0;
   int64_t context_length = 0;  // what the model was made for
+  int64_t rotary_ctx = 0;      // the longest context that its rotary frequencies are for; 0: any
   int64_t parameters = 0;      // weights of the source, for the columns of bench
   uint32_t logits_value = 0;   // index in Values: F32, one row per output, vocab_size wide
   int64_t bos_id = -1;         // -1: none

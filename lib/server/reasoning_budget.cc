@@ -20,7 +20,7 @@ ReasoningBudget::ReasoningBudget(const text::Tokenizer& tokenizer, ReasoningWatc
 
 // Whether the reasoning is to end here.
 void ReasoningBudget::check() {
-  if (watch_.inside() && tokens_ >= budget_ && watch_.at_character()) at_ = 0;
+  if (watch_.inside() && tokens_ >= budget_ && watch_.at_boundary()) at_ = 0;
 }
 
 std::optional<int32_t> ReasoningBudget::decided() const {

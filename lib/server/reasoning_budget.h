@@ -3,8 +3,8 @@
 //
 //   <think> so many tokens at most, then: message </think> the answer
 //
-// Tokens of the reasoning count over the whole answer, markers do not. A character that is begun
-// when the budget is used up is still ended.
+// Tokens of the reasoning count over the whole answer, markers do not. A character or tag that is
+// begun when the budget is used up is still ended.
 #pragma once
 
 #include <cstdint>

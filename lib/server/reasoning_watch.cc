@@ -47,7 +47,7 @@ text::HarmonyParser begin_harmony(const text::Tokenizer& tokenizer, std::span<co
 std::optional<ReasoningWatch> ReasoningWatch::create(const text::Tokenizer& tokenizer,
                                                      const ReasoningForm& form,
                                                      std::span<const int32_t> prompt, bool open) {
-  ReasoningWatch watch(tokenizer);
+  ReasoningWatch watch(tokenizer, false);
   if (form.harmony) {
     watch.harmony_ = begin_harmony(tokenizer, prompt, {});
     const std::string behind = std::string(text::kHarmonyEnd) + std::string(text::kHarmonyStart) +
@@ -58,7 +58,12 @@ std::optional<ReasoningWatch> ReasoningWatch::create(const text::Tokenizer& toke
   if (!form.tags) return std::nullopt;
   const auto first = tokenizer.find(form.tags->open_token);
   const auto close = tokenizer.find(form.tags->close);
-  if (!first || !close) return std::nullopt;
+  if (!first || !close) {
+    ReasoningWatch in_text(tokenizer, true);
+    in_text.splitter_.emplace(*form.tags, open);
+    in_text.end_ = tokenizer.encode(form.tags->close, {.parse_special = true});
+    return in_text;
+  }
   watch.open_ = *first;
   watch.close_ = *close;
   watch.inside_ = open;
@@ -66,7 +71,16 @@ std::optional<ReasoningWatch> ReasoningWatch::create(const text::Tokenizer& toke
   return watch;
 }
 
+bool ReasoningWatch::inside() const {
+  if (harmony_) return !answers() && harmony_->in_body();
+  return splitter_ ? splitter_->in_reasoning() : inside_;
+}
+
 void ReasoningWatch::accept(int32_t id) {
+  if (splitter_) {
+    (void)splitter_->add(text_.add(id));
+    return;
+  }
   if (!harmony_) {
     if (id == open_) inside_ = true;
     if (id == close_) inside_ = false;

@@ -33,29 +33,33 @@ text::HarmonyParser begin_harmony(const text::Tokenizer& tokenizer, std::span<co
 // One answer; copyable, not thread-safe. Keeps a reference to the tokenizer.
 class ReasoningWatch {
  public:
-  // Nothing where the reasoning is not marked by tokens of its own. `open`: the prompt ends within
-  // tags (harmony tells by itself).
+  // Nothing where the model does not reason. Tags that are no tokens of their own are found in the
+  // text, where an answer begins with them. `open`: the prompt ends within tags (harmony tells by
+  // itself).
   static std::optional<ReasoningWatch> create(const text::Tokenizer& tokenizer,
                                               const ReasoningForm& form,
                                               std::span<const int32_t> prompt, bool open);
   void accept(int32_t id);
 
-  bool inside() const { return harmony_ ? !answers() && harmony_->in_body() : inside_; }
+  bool inside() const;
   // Harmony: the content, or a call, has begun.
   bool answers() const { return harmony_ && harmony_->in_answer(); }
-  // No character is begun and not ended.
-  bool at_character() const { return text_.at_character(); }
+  // No character is begun and not ended, and no tag.
+  bool at_boundary() const {
+    return text_.at_character() && !(splitter_ && splitter_->may_close());
+  }
   // What ends the reasoning; harmony: and opens the content.
   const std::vector<int32_t>& end() const { return end_; }
 
  private:
-  explicit ReasoningWatch(const text::Tokenizer& tokenizer)
-      : tokenizer_(&tokenizer), text_(tokenizer, {.special = false, .at_start = false}) {}
+  ReasoningWatch(const text::Tokenizer& tokenizer, bool special)
+      : tokenizer_(&tokenizer), text_(tokenizer, {.special = special, .at_start = false}) {}
 
   const text::Tokenizer* tokenizer_;
   text::Detokenizer text_;
   std::optional<text::HarmonyParser> harmony_;
-  int32_t open_ = -1, close_ = -1;  // of tags
+  std::optional<text::ReasoningSplitter> splitter_;  // of tags that are no tokens
+  int32_t open_ = -1, close_ = -1;                   // of tags
   bool inside_ = false;
   std::vector<int32_t> end_;
 };

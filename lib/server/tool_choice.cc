@@ -218,13 +218,6 @@ std::optional<ApiError> make_chat_specs(const ServerContext& context, const Answ
     const Json value = *asked;
     input.extra["thinking"] = value;
   }
-  const bool is_marked = model.speaks_harmony() || model.reasoning_tokens;
-  if (fields.reasoning.tokens >= 0 && model.reasons() && !is_marked) {
-    return ApiError{400,
-                    "the reasoning of this model is not marked by tokens of its own, so that it "
-                    "cannot be limited; leave 'reasoning_budget' out",
-                    "reasoning_budget", ""};
-  }
   ChatPrompt prompt;
   if (auto error = make_prompt(model, input, prompt)) return error;
   if (auto error = make_specs(context, fields, prompt.ids, specs)) return error;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "lib/arch/build_graph.h"
 #include "lib/input/gguf_config.h"
@@ -55,6 +56,16 @@ struct SyntheticModel {
 SyntheticModel folder(const char* name, const char* below = "synthetic/", bool strong = true) {
   const std::string folder = source_dir() + "/tests/models/" + below + name;
   return {name, read_file(folder + "/config.json"), read_logits(folder + "/logits.txt"), strong};
+}
+
+// Shapes of a family that its own folder does not have: a config of tests/models with other values.
+// make_logits.py made synthetic/odd/<name>.txt of the result.
+SyntheticModel odd(const char* name, const char* folder, const char* changes) {
+  auto config =
+      nlohmann::json::parse(read_file(source_dir() + "/tests/models/" + folder + "/config.json"));
+  config.merge_patch(nlohmann::json::parse(changes));
+  const std::string logits = source_dir() + "/tests/models/synthetic/odd/" + name + ".txt";
+  return {name, config.dump(), read_logits(logits), true};
 }
 
 class SyntheticModels : public ::testing::TestWithParam<SyntheticModel> {
@@ -180,8 +191,54 @@ INSTANTIATE_TEST_SUITE_P(
                       folder("smollm3"), folder("granite"), folder("granitemoe"),
                       folder("granitemoeshared"), folder("olmo3"), folder("glm4"),
                       folder("bailing_moe_v2"), folder("exaone4"), folder("exaone_moe"),
-                      folder("phi3"), folder("gemma"), folder("glm"), folder("gemma4"),
-                      folder("gemma4_moe"), folder("gemma4_e")),
+                      folder("exaone"), folder("mellum"), folder("phi3"), folder("phi3_longrope"),
+                      folder("gemma"), folder("glm"), folder("gemma4"), folder("gemma4_moe"),
+                      folder("gemma4_e")),
+    [](const auto& info) { return info.param.name; });
+
+// One key head for all, as many as heads, windows of one token and of more than the context, lists
+// of layers in no order, fewer layers than a pattern is long, one expert of each token and all of
+// them, tied and untied heads.
+INSTANTIATE_TEST_SUITE_P(
+    Odd, SyntheticModels,
+    ::testing::Values(
+        odd("gpt_oss_window_of_one", "gpt_oss", R"({"sliding_window": 1, "vocab_size": 512,
+             "num_attention_heads": 6, "num_key_value_heads": 1, "head_dim": 32})"),
+        odd("gpt_oss_wide_window", "gpt_oss", R"({"sliding_window": 9999, "vocab_size": 512,
+             "num_attention_heads": 5, "num_key_value_heads": 5, "num_experts_per_tok": 6,
+             "hidden_size": 192, "intermediate_size": 96, "tie_word_embeddings": true})"),
+        odd("gpt_oss_list", "gpt_oss", R"({"sliding_window": 3, "vocab_size": 512,
+             "num_hidden_layers": 3, "num_experts_per_tok": 1, "hidden_size": 192, "head_dim": 80,
+             "layer_types": ["full_attention", "sliding_attention", "sliding_attention"]})"),
+        odd("gemma3_two_layers", "gemma3", R"({"sliding_window": 2, "vocab_size": 512,
+             "num_hidden_layers": 2, "layer_types": ["sliding_attention", "sliding_attention"],
+             "num_key_value_heads": 1})"),
+        odd("gemma3_list", "gemma3",
+            R"({"sliding_window": 5, "vocab_size": 512, "head_dim": 96, "query_pre_attn_scalar": 96,
+             "num_hidden_layers": 4, "hidden_size": 192, "final_logit_softcapping": 20.0,
+             "layer_types": ["full_attention", "sliding_attention", "full_attention",
+                             "sliding_attention"],
+             "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8}}})"),
+        odd("glm4_moe_all_sparse", "synthetic/glm4_moe_air", R"({"first_k_dense_replace": 0,
+             "num_key_value_heads": 6, "use_qk_norm": true, "attention_bias": false,
+             "n_shared_experts": 1, "num_experts_per_tok": 12, "head_dim": 64,
+             "partial_rotary_factor": 0.25, "tie_word_embeddings": true})"),
+        odd("glm4_moe_dense_but_one", "synthetic/glm4_moe_air", R"({"first_k_dense_replace": 3,
+             "num_key_value_heads": 1, "num_experts_per_tok": 1, "routed_scaling_factor": 2.5,
+             "num_nextn_predict_layers": 0, "n_group": 4, "topk_group": 2})"),
+        odd("minimax_m2_whole_rotary", "synthetic/minimax_m2", R"({"rotary_dim": 64,
+             "num_attention_heads": 5, "num_key_value_heads": 5, "num_hidden_layers": 1,
+             "num_experts_per_tok": 1, "tie_word_embeddings": true})"),
+        odd("glm4_moe_lite_all_sparse", "synthetic/glm4_moe_lite", R"({
+             "num_attention_heads": 5, "num_key_value_heads": 5, "v_head_dim": 32,
+             "qk_nope_head_dim": 32, "first_k_dense_replace": 0,
+             "mlp_layer_types": ["sparse", "sparse", "sparse"], "num_experts_per_tok": 12})"),
+        odd("seed_oss_plain", "synthetic/seed_oss", R"({"attention_bias": false,
+             "num_key_value_heads": 8, "head_dim": 64, "tie_word_embeddings": true})"),
+        odd("ernie4_5_moe_each", "synthetic/ernie4_5_moe", R"({"moe_layer_start_index": 0,
+             "moe_layer_interval": 1, "num_hidden_layers": 5,
+             "moe_num_shared_experts": 1, "num_key_value_heads": 6, "moe_k": 8,
+             "tie_word_embeddings": false})")),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

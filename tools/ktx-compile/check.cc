@@ -123,8 +123,8 @@ class Checker {
     }
     const auto arch = arch::pick_architecture(config_);
     if (!arch) return fail("C002", arch.error().message);
-    Result<ir::ModuleGraph> graph =
-        source_ ? arch::build_graph(*source_, sink_) : arch::build_graph(config_, sink_);
+    Result<ir::ModuleGraph> graph = source_ ? arch::build_graph(*source_, sink_, options_.ctx)
+                                            : arch::build_graph(config_, sink_, options_.ctx);
     if (!graph) return sink_.errors() > 0 ? false : fail("C002", graph.error().message);
     state_.modules = graph.take();
     state_.config = &config_;
@@ -313,7 +313,7 @@ void limit_gpu_memory(const Options& options, passes::CompileState& state) {
 void set_run_shape(const Options& options, passes::CompileState& state) {
   limit_gpu_memory(options, state);
   const int64_t model_ctx = state.modules.facts.context_length;
-  const int64_t usual = model_ctx > 0 ? std::min<int64_t>(model_ctx, 4096) : 4096;
+  const int64_t usual = model_ctx > 0 ? std::min(model_ctx, arch::kDefaultCtx) : arch::kDefaultCtx;
   plan::RunShape& shape = state.check.shape;
   shape.ctx = options.ctx > 0 ? options.ctx : usual;
   state.check.largest_ctx = options.ctx == kLargestCtx;

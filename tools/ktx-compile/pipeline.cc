@@ -175,7 +175,7 @@ int run_compile(const Options& options) {
   if (talk.failed()) return 1;
 
   // 3. The module graph, bound to the tensors.
-  Result<ir::ModuleGraph> graph = arch::build_graph(*source, talk.sink());
+  Result<ir::ModuleGraph> graph = arch::build_graph(*source, talk.sink(), options.ctx);
   if (!graph) return talk.fail(graph.error().message);
   report_extra_tensors(*graph, talk.sink());
   if (talk.failed()) return 1;

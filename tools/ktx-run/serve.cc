@@ -108,13 +108,6 @@ Result<std::shared_ptr<server::ServedModel>> load(const Options& options,
   model->verbose = options.serve.verbose;
   model->aliases = options.serve.aliases;
   model->reasoning_limit = {options.reasoning.budget, options.reasoning.message};
-  if (options.reasoning.budget >= 0 && model->reasons() && !model->speaks_harmony() &&
-      !model->reasoning_tokens) {
-    return Error{
-        fmt::format("{}: the reasoning of this model is not marked by tokens of its own; "
-                    "leave --reasoning-budget out",
-                    options.plan)};
-  }
   model->id = !options.serve.name.empty() ? options.serve.name
                                           : std::filesystem::path(options.plan).stem().string();
   model->created = std::chrono::duration_cast<std::chrono::seconds>(

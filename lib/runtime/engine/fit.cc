@@ -47,6 +47,12 @@ Result<Sizes> choose_sizes(const plan::PlanView& plan, const EngineOptions& opti
   KTX_TRY(check_range("the batch (--max-batch)", sizes.shape.max_batch, 1, kMaxBatch));
   const int64_t chunk = options.chunk_tokens.value_or(facts.chunk_tokens);
   KTX_TRY(check_range("the chunk (--chunk)", chunk, 1, kMaxChunk));
+  if (facts.rotary_ctx > 0 && sizes.shape.ctx > facts.rotary_ctx) {
+    return Error{
+        fmt::format("--ctx {} is more than the {} tokens that the plan's rotary factors (longrope) "
+                    "are for; compile the model again with --ctx {}",
+                    sizes.shape.ctx, facts.rotary_ctx, sizes.shape.ctx)};
+  }
   if (facts.context_length > 0 && sizes.shape.ctx > facts.context_length) {
     sizes.notes.push_back(fmt::format("--ctx {} is more than the {} tokens the model was made for",
                                       sizes.shape.ctx, facts.context_length));

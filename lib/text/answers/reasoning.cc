@@ -88,6 +88,10 @@ bool ReasoningSplitter::advance(ReasoningDelta& delta) {
   return false;
 }
 
+bool ReasoningSplitter::may_close() const {
+  return state_ == State::Reasoning && partial_match(held_, tags_.close) > 0;
+}
+
 ReasoningDelta ReasoningSplitter::add(std::string_view text) {
   ReasoningDelta delta;
   held_ += text;

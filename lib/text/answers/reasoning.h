@@ -44,6 +44,12 @@ class ReasoningSplitter {
   // What is held back, when no more text comes.
   ReasoningDelta finish();
 
+  // The opening tag has come, the closing one has not.
+  bool in_reasoning() const {
+    return state_ == State::ReasoningBegins || state_ == State::Reasoning;
+  }
+  // What came last may be the beginning of the closing tag.
+  bool may_close() const;
   // No more reasoning can come.
   bool in_answer() const { return state_ == State::AnswerBegins || state_ == State::Answer; }
 

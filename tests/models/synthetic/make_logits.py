@@ -40,7 +40,9 @@ if config_json["model_type"] == "gemma4_text":  # what files have elsewhere
 config = transformers.AutoConfig.for_model(**config_json)
 config._attn_implementation = "eager"
 text = config.get_text_config()
-model = getattr(transformers, config_json["architectures"][0])(config).float().eval()
+name = config_json["architectures"][0]  # EXAONE 3 is a Llama there
+make = getattr(transformers, name, None) or transformers.AutoModelForCausalLM.from_config
+model = make(config).float().eval()
 state = dict(model.state_dict())
 state.update(model.named_buffers())
 left = {n for n in state if not n.endswith(("inv_freq", "embed_scale"))
@@ -92,6 +94,14 @@ for path, params in modules.items():
         put(path + ".weight", torch.cat([params["gate"], params["up"]]))
         continue
     if "gate" in params and "up" in params:
+        if "gate_bias" in params:  # gpt-oss: gate and up by turns, transposed
+            both = torch.stack([params["gate"], params["up"]], dim=2).flatten(1, 2)
+            put(path + ".gate_up_proj", both.transpose(1, 2))
+            put(path + ".down_proj", params["down"].transpose(1, 2))
+            both = torch.stack([params["gate_bias"], params["up_bias"]], dim=2).flatten(1, 2)
+            put(path + ".gate_up_proj_bias", both)
+            put(path + ".down_proj_bias", params["down_bias"])
+            continue
         put(path + ".gate_up_proj", torch.cat([params["gate"], params["up"]], dim=1))
         put(path + ".down_proj", params["down"])
         continue
@@ -109,7 +119,7 @@ for path, params in modules.items():
         if config.model_type in PAIRED_ROWS and path.endswith(("q_proj", "k_proj")):
             q = path.endswith("q_proj")
             value = halves(value, text.num_attention_heads if q else text.num_key_value_heads)
-        if config.model_type == "gemma" and "norm" in path:  # files hold 1 + w
+        if config.model_type in ("gemma", "gemma3_text") and "norm" in path:  # files hold 1 + w
             value = value - 1
         put(key, value)
 if config.tie_word_embeddings:

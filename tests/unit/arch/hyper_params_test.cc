@@ -221,7 +221,7 @@ TEST(HyperParams, RefusesWhatCannotBeComputedWith) {
       {llama(),
        {{"rope_scaling", {{"rope_type", "llama4"}, {"factor", 2}}}},
        "'rope_scaling.rope_type' is 'llama4', known for LlamaForCausalLM are default, linear, "
-       "dynamic, yarn, llama3; did you mean 'llama3'?"},
+       "dynamic, yarn, llama3, longrope; did you mean 'llama3'?"},
       {llama(), {{"rope_scaling", {{"rope_type", "linear"}}}}, "'rope_scaling.factor' is missing"},
       {llama(),
        {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 0}}}},

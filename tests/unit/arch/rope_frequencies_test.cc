@@ -11,7 +11,7 @@ namespace {
 TEST(RopeTable, PlainAndLinear) {
   RopeParams rope;
   rope.theta = 10000;
-  const RopeTable plain = rope_table(rope, 8, false);
+  const RopeTable plain = rope_table(rope, 8, false, 0);
   ASSERT_EQ(plain.inv_freq.size(), 4u);
   EXPECT_FLOAT_EQ(plain.inv_freq[0], 1);
   EXPECT_FLOAT_EQ(plain.inv_freq[1], 0.1F);
@@ -19,7 +19,7 @@ TEST(RopeTable, PlainAndLinear) {
   EXPECT_EQ(plain.mscale, 1);
   rope.type = RopeType::Linear;
   rope.factor = 4;
-  EXPECT_FLOAT_EQ(rope_table(rope, 8, false).inv_freq[1], 0.025F);
+  EXPECT_FLOAT_EQ(rope_table(rope, 8, false, 0).inv_freq[1], 0.025F);
 }
 
 // Llama 3.1: wavelengths below 2048 stay, above 8192 grow by 8.
@@ -31,10 +31,10 @@ TEST(RopeTable, Llama3KeepsFastAndSlowsSlow) {
   rope.low_freq_factor = 1;
   rope.high_freq_factor = 4;
   rope.original_context = 8192;
-  const RopeTable table = rope_table(rope, 128, false);
+  const RopeTable table = rope_table(rope, 128, false, 0);
   RopeParams unscaled;
   unscaled.theta = 500000;
-  const RopeTable plain = rope_table(unscaled, 128, false);
+  const RopeTable plain = rope_table(unscaled, 128, false, 0);
   EXPECT_EQ(table.inv_freq[0], plain.inv_freq[0]);
   EXPECT_EQ(table.inv_freq[28], plain.inv_freq[28]);  // wavelength 1956
   EXPECT_FLOAT_EQ(table.inv_freq[63], plain.inv_freq[63] / 8);
@@ -51,11 +51,11 @@ TEST(RopeTable, YarnMscaleOfDeepseek) {
   rope.original_context = 4096;
   rope.mscale = 0.707;
   rope.mscale_all_dim = 0.707;
-  const RopeTable table = rope_table(rope, 64, true);
+  const RopeTable table = rope_table(rope, 64, true, 0);
   EXPECT_DOUBLE_EQ(table.mscale, 1);
   // (0.1 * 0.707 * ln 40 + 1)^2
   EXPECT_NEAR(table.softmax_mscale, 1.589626, 1e-6);
-  EXPECT_EQ(rope_table(rope, 64, false).softmax_mscale, 1);
+  EXPECT_EQ(rope_table(rope, 64, false, 0).softmax_mscale, 1);
   // The ramp runs from index 10 to 23.
   EXPECT_FLOAT_EQ(table.inv_freq[10], std::pow(10000.0F, -20.0F / 64));
   EXPECT_FLOAT_EQ(table.inv_freq[23], std::pow(10000.0F, -46.0F / 64) / 40);
@@ -67,9 +67,29 @@ TEST(RopeTable, YarnWithoutMscaleGrowsByTheFactor) {
   rope.type = RopeType::Yarn;
   rope.factor = 4;
   rope.original_context = 32768;
-  EXPECT_NEAR(rope_table(rope, 128, false).mscale, 1 + 0.1 * std::log(4.0), 1e-12);
+  EXPECT_NEAR(rope_table(rope, 128, false, 0).mscale, 1 + 0.1 * std::log(4.0), 1e-12);
   rope.attention_factor = 1.5;
-  EXPECT_EQ(rope_table(rope, 128, false).mscale, 1.5);
+  EXPECT_EQ(rope_table(rope, 128, false, 0).mscale, 1.5);
+}
+
+TEST(RopeTable, LongRopeDividesByTheListOfTheContext) {
+  RopeParams rope;
+  rope.type = RopeType::LongRope;
+  rope.factor = 32;
+  rope.original_context = 4096;
+  rope.short_factors = {1, 2};
+  rope.long_factors = {4, 16};
+  const RopeTable up_to = rope_table(rope, 4, false, 4096),
+                  above = rope_table(rope, 4, false, 4097);
+  EXPECT_EQ(up_to.context, 4096);
+  EXPECT_EQ(above.context, 0) << "any";
+  EXPECT_FLOAT_EQ(up_to.inv_freq[1], 0.01F / 2);
+  EXPECT_FLOAT_EQ(above.inv_freq[0], 0.25F);
+  EXPECT_FLOAT_EQ(above.inv_freq[1], 0.01F / 16);
+  EXPECT_NEAR(up_to.mscale, std::sqrt(1 + std::log(32.0) / std::log(4096.0)), 1e-12);
+  EXPECT_EQ(above.mscale, up_to.mscale);
+  rope.attention_factor = 1.25;
+  EXPECT_EQ(rope_table(rope, 4, false, 1).mscale, 1.25);
 }
 
 TEST(RopeTable, FactorsDivide) {

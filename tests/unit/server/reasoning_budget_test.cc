@@ -128,9 +128,43 @@ TEST_F(Budget, AGrammarBehindItReceivesEveryToken) {
   EXPECT_EQ(accepted, 1);
 }
 
-TEST_F(Budget, TagsThatAreNoTokensCannotBeWatched) {
+// Magistral's tags in a vocabulary without them.
+TEST_F(Budget, TagsThatAreNoTokensAreFoundInTheText) {
   const ReasoningForm form = {false, text::ReasoningTags{"[THINK]", "[/THINK]"}};
-  EXPECT_FALSE(ReasoningWatch::create(*tokenizer_, form, {}, false));
+  const auto budget = [&](int64_t tokens, bool open) {
+    auto watch = ReasoningWatch::create(*tokenizer_, form, {}, open);
+    EXPECT_TRUE(watch.has_value());
+    return ReasoningBudget(*tokenizer_, std::move(*watch), {tokens, "so"}, nullptr);
+  };
+  const auto say = [](ReasoningBudget& limited, std::string_view text) {
+    for (const char c : text) {
+      EXPECT_EQ(limited.decided(), std::nullopt) << c;
+      EXPECT_TRUE(limited.accept(c).ok());
+    }
+  };
+  const auto hear = [](ReasoningBudget& limited, std::string_view text) {
+    for (const char c : text) {
+      EXPECT_EQ(limited.decided(), static_cast<int32_t>(c));
+      EXPECT_TRUE(limited.accept(c).ok());
+    }
+  };
+  ReasoningBudget limited = budget(2, false);
+  say(limited, "[THINK]xy");
+  hear(limited, "so[/THINK]");
+  say(limited, "answer [THINK] of any length");  // tags count where an answer begins
+  // By the prompt; a closing tag that has begun may end.
+  ReasoningBudget open = budget(3, true);
+  say(open, "abc"), hear(open, "so[/THINK]"), say(open, "answer");
+  ReasoningBudget ended = budget(3, true);
+  say(ended, "ab[/THINK] and more");
+  ReasoningBudget nearly = budget(3, true);
+  say(nearly, "ab[/x");
+  hear(nearly, "so[/THINK]");
+  EXPECT_EQ(budget(0, true).decided(), 's');
+  EXPECT_EQ(budget(0, false).decided(), std::nullopt);
+}
+
+TEST_F(Budget, WithoutTagsThereIsNothingToWatch) {
   EXPECT_FALSE(ReasoningWatch::create(*tokenizer_, {}, {}, false)) << "it does not reason";
 }
 

@@ -326,8 +326,36 @@ class Synthesiser {
     }
   }
 
+  void add_window_list() {
+    constexpr std::string_view kKey = "attention.sliding_window_pattern";
+    const auto types = config_.strings("layer_types");
+    if (!types || family_->windows != families::WindowPattern::Period) return;
+    if (!family_->has_gguf_key(kKey)) return;
+    std::vector<int32_t> list, usual;
+    for (const std::string& type : *types) {
+      const auto layer = static_cast<int32_t>(list.size());
+      usual.push_back(layer % family_->window_period < family_->window_period - 1);
+      list.push_back(type == "sliding_attention");
+    }
+    if (list != usual) writer_.add_i32s(fmt::format("{}.{}", arch_, kKey), list);
+  }
+
+  // As converters do: no type and no factor, but what follows of it.
+  void add_longrope_metadata() {
+    const int64_t first =
+        config_.i64("rope_scaling.original_max_position_embeddings").value_or(4096);
+    const double all = config_.f64("max_position_embeddings").value_or(4096);
+    const double factor =
+        config_.f64("rope_scaling.factor").value_or(all / static_cast<double>(first));
+    const double usual =
+        factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(first)));
+    u32("rope.scaling.original_context_length", first);
+    f32("rope.scaling.attn_factor", config_.f64("rope_scaling.attention_factor").value_or(usual));
+  }
+
   void add_rope_metadata() {
     const std::string type = config_.string("rope_scaling.rope_type").value_or("default");
+    if (type == "longrope") return add_longrope_metadata();
     if (type != "yarn" && type != "linear") return;  // llama3 is a tensor
     writer_.add_string(arch_ + ".rope.scaling.type", type);
     f32("rope.scaling.factor", config_.f64("rope_scaling.factor").value_or(1));
@@ -351,11 +379,12 @@ class Synthesiser {
     }
   }
 
-  // Layers with windows as a converter leaves them out: by the family.
+  // Layers with windows as a converter leaves them out, by the family; others as a list.
   void add_window_metadata() {
     const auto window = config_.i64("sliding_window");
     if (window && *window > 0 && family_->has_gguf_key("attention.sliding_window")) {
       u32("attention.sliding_window", *window);
+      add_window_list();
     }
     const auto number = [&](std::string_view config_key, std::string_view key) {
       const auto value = config_.f64(config_key);
@@ -454,6 +483,10 @@ class Synthesiser {
     ones("output_norm.weight", hidden_);
     if (config_.string("rope_scaling.rope_type") == "llama3") add_rope_freqs();
     if (global_head_dim_ > 0) add_proportions();
+    if (config_.string("rope_scaling.rope_type") == "longrope") {
+      add_longrope("short");
+      add_longrope("long");
+    }
     matrix("token_embd.weight", -1, {hidden_, vocab_}, kEmbeddingSigma);
     if (layer_input_ > 0) {
       matrix("per_layer_token_embd.weight", -1, {layers_ * layer_input_, vocab_}, kEmbeddingSigma);
@@ -622,6 +655,13 @@ class Synthesiser {
     const auto turning = static_cast<uint64_t>(part * static_cast<double>(global_head_dim_) / 2);
     values("rope_freqs.weight", {global_head_dim_ / 2},
            [turning](uint64_t i) { return i < turning ? 1.f : 1e30f; });
+  }
+
+  void add_longrope(const std::string& which) {
+    const auto divisors = config_.floats("rope_scaling." + which + "_factor");
+    if (!divisors) return;
+    values("rope_factors_" + which + ".weight", {static_cast<int64_t>(divisors->size())},
+           [=](uint64_t i) { return static_cast<float>((*divisors)[i]); });
   }
 
   const input::HfConfig& config_;
