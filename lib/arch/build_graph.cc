@@ -61,7 +61,7 @@ class Builder {
 
   ir::ModuleGraph run() {
     rope_ = rope_table(params_.rope, params_.rotary_dim, family_.attention == AttentionKind::Mla,
-                       ctx_ > 0 ? ctx_ : std::min(kDefaultCtx, params_.context));
+                       asked_ctx());
     local_rope_ = rope_table(params_.local_rope, params_.local_rotary_dim, false, 0);
     use_rope_factors();
     set_facts();
@@ -95,6 +95,12 @@ class Builder {
     facts.logit_softcap = params_.logit_softcap;
     facts.residual_scale = params_.residual_scale;
     facts.logit_scale = params_.logit_scale;
+  }
+
+  // The context of the plan; below 0: the largest that fits, which may be the model's.
+  int64_t asked_ctx() const {
+    if (ctx_ < 0) return params_.context;
+    return ctx_ > 0 ? ctx_ : std::min(kDefaultCtx, params_.context);
   }
 
   void warn(std::string what) { diags_.warning({.file = gguf_->path()}, "", std::move(what)); }

@@ -21,7 +21,8 @@ namespace ktx::arch {
 // The context of a plan where --ctx does not say; less where the model's is.
 inline constexpr int64_t kDefaultCtx = 4096;
 
-// `ctx`: of the plan, by which longrope's factors are chosen; 0: kDefaultCtx.
+// `ctx`: of the plan, by which longrope's factors are chosen; 0: kDefaultCtx, below 0: all that the
+// model was made for.
 Result<ir::ModuleGraph> build_graph(const input::ModelSource& source, DiagSink& diags,
                                     int64_t ctx = 0);
 

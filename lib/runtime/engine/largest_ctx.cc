@@ -96,7 +96,8 @@ OpenGpu EarlyGpus::taker() const {
 
 Result<LargestCtx> largest_ctx(const plan::PlanView& plan, const EngineOptions& options,
                                const RunRoom& room) {
-  const int64_t model_ctx = plan.facts.context_length;
+  const int64_t rotary_ctx = plan.facts.rotary_ctx;
+  const int64_t model_ctx = rotary_ctx > 0 ? rotary_ctx : plan.facts.context_length;
   const int64_t most = model_ctx > 0 ? std::min(model_ctx, kMaxCtx) : kMaxCtx;
   const auto fits = [&](int64_t ctx) -> Result<bool> {
     return KTX_TRY(fit_of(plan, options, room, ctx)).fits;
