@@ -73,17 +73,21 @@ std::string_view given_key(const HttpRequest& request) {
   return trim(given.substr(space));
 }
 
+}  // namespace
+
 // Looks at all keys, so that the time does not tell which one it was.
-const std::string* find_key(const AccessOptions& options, const HttpRequest& request) {
+const ApiKey* key_of(const AccessOptions& options, const HttpRequest& request) {
   const std::string_view given = given_key(request);
-  const std::string* found = nullptr;
-  for (const std::string& key : options.keys) {
-    if (equal_in_constant_time(key, given)) found = &key;
+  const ApiKey* found = nullptr;
+  for (const ApiKey& key : options.keys) {
+    if (equal_in_constant_time(key.key, given)) found = &key;
   }
   return found;
 }
 
-}  // namespace
+std::string name_of(const AccessOptions& options, const ApiKey& key) {
+  return key.name.empty() ? fmt::format("key {}", &key - options.keys.data() + 1) : key.name;
+}
 
 bool equal_in_constant_time(std::string_view expected, std::string_view given) {
   // Volatile, so that no compiler ends the loop early.
@@ -107,7 +111,7 @@ std::optional<ApiError> check_access(const AccessOptions& options, const HttpReq
     return ApiError{403, "pages of other sites may not call this server; --cors allows them", "",
                     "wrong_origin"};
   }
-  if (!open && !options.keys.empty() && find_key(options, request) == nullptr) {
+  if (!open && !options.keys.empty() && key_of(options, request) == nullptr) {
     return ApiError{401, "the API key is missing or wrong", "", "invalid_api_key"};
   }
   return std::nullopt;
@@ -115,12 +119,12 @@ std::optional<ApiError> check_access(const AccessOptions& options, const HttpReq
 
 std::string owner_of(const AccessOptions& options, const HttpRequest& request) {
   if (options.keys.empty()) return "";
-  const std::string* key = find_key(options, request);
+  const ApiKey* key = key_of(options, request);
   if (key == nullptr) return "";
   constexpr std::string_view kPurpose = "ktx: owner of slots";
   unsigned char hash[EVP_MAX_MD_SIZE];
   unsigned size = 0;
-  HMAC(EVP_sha256(), key->data(), static_cast<int>(key->size()),
+  HMAC(EVP_sha256(), key->key.data(), static_cast<int>(key->key.size()),
        reinterpret_cast<const unsigned char*>(kPurpose.data()), kPurpose.size(), hash, &size);
   std::string owner;
   for (unsigned i = 0; i < 16; ++i) owner += fmt::format("{:02x}", hash[i]);

@@ -10,12 +10,13 @@
 #include <vector>
 
 #include "lib/server/api_error.h"
+#include "lib/server/api_keys.h"
 #include "lib/server/http_server.h"
 
 namespace ktx::server {
 
 struct AccessOptions {
-  std::vector<std::string> keys;  // none: no key required
+  std::vector<ApiKey> keys;  // none: no key required
   // Of pages that may call (CORS); "*": all, "localhost": those of this machine.
   std::vector<std::string> origins;
   std::vector<std::string> hosts;  // names of this server besides its address
@@ -25,6 +26,11 @@ struct AccessOptions {
 // Why not; nothing when the request may go on. `open`: needs no key.
 std::optional<ApiError> check_access(const AccessOptions& options, const HttpRequest& request,
                                      bool open);
+
+// The key that the request has; null: none, or a wrong one.
+const ApiKey* key_of(const AccessOptions& options, const HttpRequest& request);
+// Its name in the log: the one in its file, or its place among the keys.
+std::string name_of(const AccessOptions& options, const ApiKey& key);
 
 // Stands for the key that the request has, wherever what it leaves behind is kept: 32 hexadecimal
 // digits that do not tell the key. "" if the server has no keys: texts are shared then.

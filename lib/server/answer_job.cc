@@ -208,6 +208,7 @@ void AnswerJob::tell_end(size_t index, const runtime::RequestEnd& end) {
     if (reader.reasoned()) result.reasoning_tokens = choice.reasoning_tokens;
     if (reader.stopped()) result.stop_string = reader.stopped_by();
   }
+  reply_->add_tokens(end.prompt_tokens, end.cached_tokens, end.completion_tokens);
   on_choice_end(index, result);
   if (--open_ == 0) on_all_ended();
 }

@@ -96,6 +96,7 @@ void EmbeddingJob::end_text(const runtime::RequestEnd& end) {
 void EmbeddingJob::tell_end(const runtime::RequestEnd& end) {
   ++ended_;
   outcome_.tokens += end.prompt_tokens;
+  reply_->add_tokens(end.prompt_tokens, end.cached_tokens, 0);
   if (outcome_.error) return;
   if (end.reason != EndReason::Stop) return fail(end_error(end));
   if (submitted_ < texts_.size() && !gone_) submit_next();

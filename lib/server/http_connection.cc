@@ -17,6 +17,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <random>
 
 #include "lib/server/http_body.h"
 #include "lib/server/http_core.h"
@@ -84,6 +85,18 @@ class ReadLimit {
   std::shared_ptr<State> state_;
 };
 
+// The client's, where it may stand in a header and a log, or a new one.
+std::string request_id(std::string_view given) {
+  const bool fit =
+      !given.empty() && given.size() <= 128 && std::all_of(given.begin(), given.end(), [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               c == '-' || c == '_' || c == '.' || c == ':';
+      });
+  if (fit) return std::string(given);
+  thread_local std::mt19937_64 random{std::random_device{}()};
+  return fmt::format("req_{:016x}", random());
+}
+
 tcp::socket& socket_of(PlainStream& stream) {
   return stream.socket();
 }
@@ -129,8 +142,15 @@ asio::awaitable<bool> HttpServer::Core::answer(Stream& stream, QueuedReply& repl
     }
     if (last) co_return reply.keep_alive();
     lowest.expires_never();
-    beast::error_code woken;  // "cancelled"
+    // A long prompt says nothing for a while: proxies and clients must not take the stream for
+    // dead.
+    const bool comments = reply.takes_comments() && options.comment_seconds > 0;
+    reply.wake_timer().expires_at(comments
+                                      ? Clock::now() + std::chrono::seconds(options.comment_seconds)
+                                      : Clock::time_point::max());
+    beast::error_code woken;  // "cancelled"; none: nothing came
     co_await reply.wake_timer().async_wait(await_into(woken));
+    if (!woken && comments) reply.write(": waiting\n\n");
   }
 }
 
@@ -286,6 +306,7 @@ asio::awaitable<bool> HttpServer::Core::one_request(Stream& stream, Arrival& arr
   const Clock::time_point head_came = Clock::now();
   const auto request = std::make_shared<HttpRequest>(std::move(head.request));
   request->client = client;
+  request->id = request_id(request->header("x-request-id"));
   const auto make_reply = [&](bool keep_alive) {
     return std::make_shared<QueuedReply>(
         io, options.unsent_bytes,
@@ -297,8 +318,9 @@ asio::awaitable<bool> HttpServer::Core::one_request(Stream& stream, Arrival& arr
   const auto log = [&](const QueuedReply& reply, int64_t received, int64_t sent,
                        Clock::time_point begin) {
     if (!options.log) return;
-    options.log({client, request->method, request->path, reply.error(), reply.status(), received,
-                 sent, std::chrono::duration<double>(Clock::now() - begin).count(), reply.gone()});
+    options.log({request->id, reply.figures(), client, request->method, request->path,
+                 reply.error(), reply.status(), received, sent,
+                 std::chrono::duration<double>(Clock::now() - begin).count(), reply.gone()});
   };
 
   BodyReader body(head, options.body_bytes);

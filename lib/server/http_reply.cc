@@ -28,6 +28,10 @@ void QueuedReply::begin(int status, std::string_view content_type, const HttpHea
   if (!form_.chunked) form_.keep_alive = false;
   std::string text = head_of(status, content_type, headers);
   text += form_.chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n";
+  {
+    const std::lock_guard lock(mutex_);
+    events_ = content_type.starts_with("text/event-stream");
+  }
   push(std::move(text), form_.head, status);
 }
 
@@ -80,6 +84,29 @@ std::string QueuedReply::take(bool& last, bool& gone) {
 int QueuedReply::status() const {
   const std::lock_guard lock(mutex_);
   return status_;
+}
+
+void QueuedReply::set_user(const std::string& owner, const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  figures_.owner = owner;
+  figures_.key = key;
+}
+
+void QueuedReply::add_tokens(int64_t prompt, int64_t cached, int64_t completion) {
+  const std::lock_guard lock(mutex_);
+  figures_.prompt_tokens += prompt;
+  figures_.cached_tokens += cached;
+  figures_.completion_tokens += completion;
+}
+
+HttpFigures QueuedReply::figures() const {
+  const std::lock_guard lock(mutex_);
+  return figures_;
+}
+
+bool QueuedReply::takes_comments() const {
+  const std::lock_guard lock(mutex_);
+  return events_ && !done_ && !gone_;
 }
 
 void QueuedReply::set_error(std::string what) {

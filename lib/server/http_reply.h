@@ -40,6 +40,8 @@ class QueuedReply final : public HttpReply, public std::enable_shared_from_this<
   void break_off() override { set_gone(); }
   void on_gone(std::function<void()> call) override;
   bool begun() const override;
+  void set_user(const std::string& owner, const std::string& key) override;
+  void add_tokens(int64_t prompt, int64_t cached, int64_t completion) override;
 
   // For the connection.
   void set_gone();
@@ -48,6 +50,9 @@ class QueuedReply final : public HttpReply, public std::enable_shared_from_this<
   boost::asio::steady_timer& wake_timer() { return wake_; }
   bool keep_alive() const { return form_.keep_alive; }
   int status() const;
+  HttpFigures figures() const;
+  // Has begun a stream of events, in which comments may stand.
+  bool takes_comments() const;
   bool gone() const;
   // Why it is no answer, for the log.
   void set_error(std::string what);
@@ -69,6 +74,8 @@ class QueuedReply final : public HttpReply, public std::enable_shared_from_this<
   bool done_ = false;
   bool gone_ = false;
   int status_ = 0;
+  bool events_ = false;
+  HttpFigures figures_;
   std::string error_;
   std::function<void()> on_gone_;
 };

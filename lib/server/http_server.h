@@ -39,11 +39,20 @@ struct HttpRequest {
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
   std::string body;
   std::string client;  // address
+  std::string id;      // X-Request-Id: the client's, or one of ours
 
   // "" when absent; `name` in lower case.
   std::string_view header(std::string_view name) const;
   // The value of `name` in the query, decoded; "" when absent.
   std::string query_value(std::string_view name) const;
+};
+
+// Whose answer it is and what it took, for the log.
+struct HttpFigures {
+  std::string owner, key;  // "": there are no keys
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;  // of these
+  int64_t completion_tokens = 0;
 };
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
@@ -66,10 +75,15 @@ class HttpReply {
   // Called once, soon, if the client goes away before the end; at once if it has.
   virtual void on_gone(std::function<void()> call) = 0;
   virtual bool begun() const = 0;
+  // For the log: who asked, and tokens that were answered.
+  virtual void set_user(const std::string& /*owner*/, const std::string& /*key*/) {}
+  virtual void add_tokens(int64_t /*prompt*/, int64_t /*cached*/, int64_t /*completion*/) {}
 };
 using HttpReplyPtr = std::shared_ptr<HttpReply>;
 
 struct HttpLogEntry {
+  std::string id;  // HttpRequest::id
+  HttpFigures figures;
   std::string client, method, path;
   std::string error;  // of ours, "" for none
   int status = 0;
@@ -91,12 +105,13 @@ struct HttpOptions {
   uint64_t bodies_bytes = 512u << 20;  // of all requests being read or handled
   uint64_t unsent_bytes = 16u << 20;   // of one answer whose client does not read
   int64_t connections = 10000;
-  int idle_seconds = 75;    // between requests
-  int header_seconds = 30;  // for a header to arrive, from its first byte or the connection on
-  int body_seconds = 120;   // for a body to arrive,
-  int stall_seconds = 10;   // of which in so many
-  int body_rate = 1024;     // so many bytes a second come at least
-  int write_seconds = 60;   // for a client to take a piece
+  int idle_seconds = 75;     // between requests
+  int header_seconds = 30;   // for a header to arrive, from its first byte or the connection on
+  int body_seconds = 120;    // for a body to arrive,
+  int stall_seconds = 10;    // of which in so many
+  int body_rate = 1024;      // so many bytes a second come at least
+  int write_seconds = 60;    // for a client to take a piece
+  int comment_seconds = 15;  // a stream of events that is silent for so long gets a comment
 
   // Sees a request that has a body before the body is read. False: the reply is the answer, and
   // the connection ends with it. Null: all may go on.

@@ -19,7 +19,9 @@ HttpOptions with_hooks(HttpOptions http, const AccessOptions& access,
     return match.route == nullptr || match.route->quick;
   };
   http.more_headers = [access](const HttpRequest& request) {
-    return cors_headers(access, request);
+    HttpHeaders headers = cors_headers(access, request);
+    headers.emplace_back("X-Request-Id", request.id);
+    return headers;
   };
   http.log = std::move(log);
   return http;
@@ -29,13 +31,13 @@ HttpOptions with_hooks(HttpOptions http, const AccessOptions& access,
 
 Server::Server(ServerOptions options)
     : options_(std::move(options)),
+      access_(std::make_shared<const AccessOptions>(options_.access)),
       http_(with_hooks(
                 options_.http, options_.access,
                 [this](const HttpRequest& request, const HttpReplyPtr& reply) {
                   return admit(request, reply);
                 },
-                options_.access_log.empty() ? std::function<void(const HttpLogEntry&)>()
-                                            : [this](const HttpLogEntry& entry) { log(entry); }),
+                [this](const HttpLogEntry& entry) { log(entry); }),
             [this](const HttpRequest& request, const HttpReplyPtr& reply) {
               handle(request, reply);
             }) {}
@@ -58,6 +60,18 @@ Status Server::start() {
 void Server::set_model(std::shared_ptr<ServedModel> model) {
   const std::lock_guard lock(mutex_);
   model_ = std::move(model);
+}
+
+void Server::set_keys(std::vector<ApiKey> keys) {
+  AccessOptions changed = *access();
+  changed.keys = std::move(keys);
+  const std::lock_guard lock(mutex_);
+  access_ = std::make_shared<const AccessOptions>(std::move(changed));
+}
+
+std::shared_ptr<const AccessOptions> Server::access() const {
+  const std::lock_guard lock(mutex_);
+  return access_;
 }
 
 ServerContext Server::context() {
@@ -118,7 +132,7 @@ bool Server::admit(const HttpRequest& request, const HttpReplyPtr& reply) {
   const RouteMatch match = find_route(request);
   const bool open = match.route != nullptr && match.route->open;
   const bool preflight = request.method == "OPTIONS";
-  const auto error = check_access(options_.access, request, open || preflight);
+  const auto error = check_access(*access(), request, open || preflight);
   // A page that may not call learns so from the headers that its preflight lacks.
   const bool refused = error && !(preflight && error->code == "wrong_origin");
   if (refused) return fail(*error);
@@ -147,7 +161,19 @@ void Server::handle(const HttpRequest& request, const HttpReplyPtr& reply) {
   if (!admit(request, reply)) return;
   const Route& route = *find_route(request).route;
   ServerContext now = context();
-  now.owner = owner_of(options_.access, request);
+  const std::shared_ptr<const AccessOptions> access = this->access();
+  now.owner = owner_of(*access, request);
+  if (const ApiKey* key = now.owner.empty() ? nullptr : key_of(*access, request)) {
+    reply->set_user(now.owner, name_of(*access, *key));
+    const int wait =
+        route.quick ? 0 : limits_.take_request(now.owner, *key, KeyLimits::Clock::now());
+    if (wait > 0) {
+      ApiError error{429, fmt::format("the limit of this key is reached; try again in {} s", wait),
+                     "", "rate_limit_exceeded"};
+      error.retry_after_seconds = wait;
+      return send_in_shape(request, *reply, error);
+    }
+  }
   if (route.endpoint == get_page && !options_.web_ui) {
     return reply->send(200, "text/plain", "ktx is running\n");
   }
@@ -163,8 +189,14 @@ void Server::handle(const HttpRequest& request, const HttpReplyPtr& reply) {
 }
 
 void Server::log(const HttpLogEntry& entry) {
+  const HttpFigures& figures = entry.figures;
+  if (!figures.owner.empty()) {
+    limits_.add_tokens(figures.owner, figures.prompt_tokens + figures.completion_tokens);
+  }
+  if (options_.access_log.empty()) return;
   Json json;
   json["time"] = rfc3339(std::chrono::system_clock::now());
+  json["request_id"] = entry.id;
   json["client"] = entry.client;
   json["method"] = entry.method;
   json["path"] = entry.path;
@@ -173,6 +205,13 @@ void Server::log(const HttpLogEntry& entry) {
   json["bytes_out"] = entry.bytes_out;
   json["seconds"] = entry.seconds;
   json["gone"] = entry.gone;
+  if (!figures.key.empty()) json["key"] = figures.key;
+  if (figures.prompt_tokens > 0) {
+    json["model"] = context().model->id;
+    json["prompt_tokens"] = figures.prompt_tokens;
+    json["cached_tokens"] = figures.cached_tokens;
+    json["completion_tokens"] = figures.completion_tokens;
+  }
   if (!entry.error.empty()) json["error"] = entry.error;
   const std::lock_guard lock(log_mutex_);
   log_->add(dump(json) + "\n");

@@ -17,6 +17,7 @@
 #include "lib/server/access.h"
 #include "lib/server/endpoints.h"
 #include "lib/server/http_server.h"
+#include "lib/server/key_limits.h"
 #include "lib/server/served_model.h"
 #include "lib/support/line_file.h"
 #include "lib/support/result.h"
@@ -40,6 +41,8 @@ class Server {
 
   Status start();
   void set_model(std::shared_ptr<ServedModel> model);
+  // Other keys from now on; requests that run end as they would have.
+  void set_keys(std::vector<ApiKey> keys);
   uint16_t port() const { return http_.port(); }
 
   // Takes no more requests, waits for those that run, cancels them after `limit`.
@@ -57,12 +60,15 @@ class Server {
   // answered.
   bool admit(const HttpRequest& request, const HttpReplyPtr& reply);
   ServerContext context();
+  std::shared_ptr<const AccessOptions> access() const;
   void log(const HttpLogEntry& entry);
 
   const ServerOptions options_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const AccessOptions> access_;  // with the keys of now
   std::shared_ptr<ServedModel> model_;
   bool draining_ = false;
+  KeyLimits limits_;
   std::mutex log_mutex_;
   std::optional<LineFile> log_;
   HttpServer http_;  // last: its threads call the rest

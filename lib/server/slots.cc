@@ -130,7 +130,8 @@ void post_slot(const ServerContext& context, const HttpRequest& request,
   const std::string action = request.query_value("action");
   if (action == "erase") {
     const std::vector<int32_t> tokens = scheduler.slot_text(slot, owner).tokens;
-    scheduler.call([&](Engine& engine) { engine.forget_prefix(tokens, owner); });
+    scheduler.call(
+        [&](Engine& engine) { engine.forget_prefix(tokens, scheduler.cache_owner(owner)); });
     if (!scheduler.set_slot_text(slot, {}, owner)) {
       return send_error(*reply, {409, fmt::format("slot {} is busy", slot), "id", "busy"});
     }
@@ -177,7 +178,7 @@ void post_slot(const ServerContext& context, const HttpRequest& request,
             return;
           }
           // What of an ended text is still in the cache.
-          runtime::Sequence sequence = engine.new_sequence(owner);
+          runtime::Sequence sequence = engine.new_sequence(scheduler.cache_owner(owner));
           std::vector<int32_t> longer = text.tokens;
           longer.push_back(0);
           engine.reuse_prefix(sequence, longer);
@@ -198,7 +199,7 @@ void post_slot(const ServerContext& context, const HttpRequest& request,
   }
   Result<runtime::SavedSession> loaded = Error{"not read"};
   scheduler.call([&](Engine& engine) {
-    runtime::Sequence sequence = engine.new_sequence(owner);
+    runtime::Sequence sequence = engine.new_sequence(scheduler.cache_owner(owner));
     loaded = load_session(path, engine, sequence);
     if (!loaded) return;
     if (!is_own(context, loaded->note)) {

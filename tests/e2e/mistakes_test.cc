@@ -81,7 +81,7 @@ TEST(Mistakes, AServerThatWouldBeOpenOrDeafDoesNotStart) {
     return std::vector<std::string>{ktx_run(), "serve", "x", option, value};
   };
   expect_answers({
-      {serve("--api-key", ""), 2, {"--api-key (KTX_API_KEY) is empty"}},
+      {serve("--api-key", ""), 2, {"--api-key (KTX_SERVE_API_KEY) is empty"}},
       {serve("--cors", "site.example"), 2, {"--cors takes https://site"}},
       {serve("--cors", "https://site.example/"), 2, {"without a path"}},
       {serve("--config", twice), 2, {"twice:2: 'port' is there twice"}},

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "tests/support/http_client.h"
 
@@ -201,6 +202,90 @@ TEST_F(ServeKeys, FilesOfTheSameNameAreApartAndTellNoKey) {
   const ServerProcess server(two_keys(folder.path()));
   EXPECT_EQ(restored(server, kAlpha), 400);
   EXPECT_EQ(restored(server, kBeta), 400);
+}
+
+TEST_F(ServeKeys, KeysHaveLimitsAndTheirFileIsReadAgain) {
+  const TempDir folder;
+  const std::string file = folder.path("keys"), log = folder.path("log");
+  std::ofstream(file) << "alpha-key name=alpha requests=2\nbeta-key tokens=50\n";
+  ServerProcess server({plan(), "--api-key-file", file, "--access-log", log, "-t", "1"});
+  const std::string body = secret_request().dump();
+  const auto ask = [&](const char* key) { return server.post("/v1/completions", body, key); };
+  EXPECT_EQ(ask(kAlpha).status, 200);
+  EXPECT_EQ(server.post("/tokenize", R"({"content": "a"})", kAlpha).status, 200);
+  const HttpAnswer refused = ask(kAlpha);
+  EXPECT_EQ(refused.status, 429) << refused.body;
+  EXPECT_THAT(refused.body, HasSubstr("rate_limit_exceeded"));
+  EXPECT_GT(std::stoi(refused.headers.at("retry-after")), 20);
+  EXPECT_EQ(server.get("/v1/models", kAlpha).status, 200) << "what computes nothing is free";
+
+  // The prompt has 30 tokens and more: two answers are beyond 50.
+  EXPECT_EQ(ask(kBeta).status, 200);
+  EXPECT_EQ(ask(kBeta).status, 200);
+  for (int i = 0; i < 500 && ask(kBeta).status != 429; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));  // counted when the answer is out
+  }
+  EXPECT_EQ(ask(kBeta).status, 429);
+
+  std::ofstream(file) << "alpha-key\ngamma-key\n";
+  kill(server.pid(), SIGHUP);
+  for (int i = 0; i < 500 && server.log().find("read again, 2 keys") == std::string::npos; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(ask(kBeta).status, 401);
+  EXPECT_EQ(ask("Authorization: Bearer gamma-key\r\n").status, 200);
+  EXPECT_EQ(ask(kAlpha).status, 200);
+  // A broken file changes nothing.
+  std::ofstream(file) << "alpha-key what\n";
+  kill(server.pid(), SIGHUP);
+  for (int i = 0; i < 500 && server.log().find("stay as they were") == std::string::npos; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_THAT(server.log(), HasSubstr("keys:1: 'what' behind a key"));
+  EXPECT_EQ(ask(kAlpha).status, 200);
+
+  const json line = json::parse(read_file(log).substr(0, read_file(log).find('\n')));
+  EXPECT_EQ(line["key"], "alpha");
+  EXPECT_EQ(line["model"], "m");
+  EXPECT_GT(line["completion_tokens"], 0);
+  EXPECT_GT(line["prompt_tokens"], 10);
+  EXPECT_THAT(line["request_id"].get<std::string>(), ::testing::StartsWith("req_"));
+  EXPECT_THAT(read_file(log), Not(HasSubstr("alpha-key"))) << "keys are never written";
+  EXPECT_THAT(read_file(log), HasSubstr("\"key 2\""));
+}
+
+TEST_F(ServeKeys, ARequestKeepsItsId) {
+  const ServerProcess server({plan(), "-t", "1"});
+  EXPECT_EQ(server.get("/health", "X-Request-Id: my-1:a\r\n").headers.at("x-request-id"), "my-1:a");
+  EXPECT_THAT(server.get("/health", "X-Request-Id: a b\r\n").headers.at("x-request-id"),
+              ::testing::StartsWith("req_"));
+}
+
+TEST_F(ServeKeys, PrefixesAreSharedOnlyByAnOption) {
+  const auto cached = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> args = {plan(), "--api-key", "alpha-key", "--api-key", "beta-key"};
+    args.insert(args.end(), more.begin(), more.end());
+    const ServerProcess server(args);
+    server.post("/v1/completions", secret_request().dump(), kAlpha);
+    const json answer = server.post("/v1/completions", secret_request().dump(), kBeta).json();
+    return answer["usage"]["prompt_tokens_details"]["cached_tokens"].get<int>();
+  };
+  EXPECT_EQ(cached({}), 0);
+  EXPECT_GT(cached({"--share-prefixes", "on"}), 0);
+}
+
+TEST_F(ServeKeys, SettingsHaveAPrefixAndTheirOlderNames) {
+  const auto name = [&](const char* value, const char* older) {
+    if (value != nullptr) setenv("KTX_SERVE_NAME", value, 1);
+    if (older != nullptr) setenv("KTX_NAME", older, 1);
+    const ServerProcess server({plan(), "-t", "1"});
+    unsetenv("KTX_SERVE_NAME");
+    unsetenv("KTX_NAME");
+    return server.get("/v1/models").json()["data"][0]["id"].get<std::string>();
+  };
+  EXPECT_EQ(name("new", nullptr), "new");
+  EXPECT_EQ(name(nullptr, "older"), "older");
+  EXPECT_EQ(name("new", "older"), "new");
 }
 
 }  // namespace

@@ -67,7 +67,8 @@ void check_serve(const ServeFlags& serve, Mistakes& mistakes) {
   }
   for (const std::string& key : serve.api_keys) {
     if (key.empty()) {
-      mistakes.emplace_back("--api-key (KTX_API_KEY) is empty, and everyone could call the server");
+      mistakes.emplace_back(
+          "--api-key (KTX_SERVE_API_KEY) is empty, and everyone could call the server");
     }
   }
   if (serve.chat_template && serve.chat_template_file) {

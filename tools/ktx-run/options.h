@@ -58,6 +58,7 @@ struct ServeFlags {
   int64_t drain_seconds = 30;
   std::vector<std::string> api_keys;
   std::string api_key_file;
+  bool share_prefixes = false;
   std::vector<std::string> cors;
   std::vector<std::string> hosts;
   std::string tls_cert, tls_key;

@@ -8,7 +8,6 @@
 #include <filesystem>
 
 #include "lib/server/server.h"
-#include "lib/support/line_note.h"
 #include "lib/support/mapped_file.h"
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
@@ -28,17 +27,31 @@ bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
 }
 
-// Lines of a file, without notes.
-Status read_keys(const std::string& path, std::vector<std::string>& keys) {
-  const std::string text = KTX_TRY(read_text_file(path));
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view line = without_note(std::string_view(text).substr(at, end - at));
-    if (!line.empty()) keys.emplace_back(line);
-    at = end + 1;
+// Of the command line and of the file, as it is now.
+Result<std::vector<server::ApiKey>> read_keys(const ServeFlags& flags) {
+  std::vector<server::ApiKey> keys(flags.api_keys.begin(), flags.api_keys.end());
+  if (!flags.api_key_file.empty()) {
+    const std::string text = KTX_TRY(read_text_file(flags.api_key_file));
+    KTX_TRY(server::read_api_keys(flags.api_key_file, text, keys));
   }
-  if (keys.empty()) return Error{fmt::format("{}: no key in it", path)};
-  return {};
+  std::erase_if(keys, [](const server::ApiKey& key) { return key.key.empty(); });
+  return keys;
+}
+
+// Waits for the signal to end; until then SIGHUP means other keys.
+void wait_for_end(const sigset_t& signals, const ServeFlags& flags, server::Server& server) {
+  for (;;) {
+    int signal = 0;
+    sigwait(&signals, &signal);
+    if (signal != SIGHUP) return;
+    auto keys = read_keys(flags);
+    if (keys) {
+      note(fmt::format("{}: read again, {} keys", flags.api_key_file, keys->size()));
+      server.set_keys(keys.take());
+    } else {
+      note(fmt::format("{}; the keys stay as they were", keys.error().message));
+    }
+  }
 }
 
 Result<server::ServerOptions> server_options(const ServeFlags& flags) {
@@ -49,11 +62,7 @@ Result<server::ServerOptions> server_options(const ServeFlags& flags) {
   options.http.tls_key = flags.tls_key;
   options.http.body_bytes = static_cast<uint64_t>(flags.max_body_bytes);
   options.http.connections = flags.max_connections;
-  options.access.keys = flags.api_keys;
-  if (!flags.api_key_file.empty()) {
-    KTX_TRY(read_keys(flags.api_key_file, options.access.keys));
-  }
-  std::erase(options.access.keys, "");
+  options.access.keys = KTX_TRY(read_keys(flags));
   options.access.origins = flags.cors;
   options.access.hosts = flags.hosts;
   options.access.loopback = is_loopback(flags.host);
@@ -115,6 +124,7 @@ Result<std::shared_ptr<server::ServedModel>> load(const Options& options,
                        .count();
   runtime::SchedulerOptions scheduler;
   scheduler.max_queue = options.serve.max_queue;
+  scheduler.share_prefixes = options.serve.share_prefixes;
   scheduler.lookup_tokens = static_cast<int>(options.serve.lookup);
   if (!options.serve.profile.empty()) {
     profile = KTX_TRY(StepProfile::create(options.serve.profile, *model->engine));
@@ -134,6 +144,7 @@ Status serve(const Options& options) {
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
+  if (!options.serve.api_key_file.empty()) sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
   std::unique_ptr<StepProfile> profile;
@@ -157,8 +168,7 @@ Status serve(const Options& options) {
                   model->engine->threads(), model->load_seconds, url));
   server.set_model(model);
 
-  int signal = 0;
-  sigwait(&signals, &signal);
+  wait_for_end(signals, options.serve, server);
   note(fmt::format("ending: waiting up to {} s for running answers; a second signal ends at once",
                    options.serve.drain_seconds));
   // A second signal kills as usual.

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <sstream>
 
 #include "lib/support/line_note.h"
@@ -49,9 +50,9 @@ std::string near_setting(std::string_view name) {
   return near.empty() ? "; `ktx-run serve --help` lists them" : near;
 }
 
-// "max-batch" -> "KTX_MAX_BATCH"; "t" -> "KTX_THREADS".
-std::string variable(std::string_view name) {
-  std::string out = "KTX_";
+// "max-batch" -> "KTX_SERVE_MAX_BATCH"; "t" -> "KTX_SERVE_THREADS".
+std::string variable(std::string_view name, std::string_view prefix = "KTX_SERVE_") {
+  std::string out(prefix);
   for (char c : name == "t" ? std::string_view("threads") : name) {
     out += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   }
@@ -92,16 +93,31 @@ Result<std::map<std::string, Setting>> read_config(const std::string& path) {
 
 }  // namespace
 
+namespace {
+
+// The value, and the variable that has it: KTX_SERVE_..., or KTX_... as it was called before.
+std::optional<Setting> from_environment(std::string_view name) {
+  for (const std::string_view prefix : {"KTX_SERVE_", "KTX_"}) {
+    const std::string from = variable(name, prefix);
+    const char* value = std::getenv(from.c_str());
+    if (value == nullptr) continue;
+    // Kubernetes sets KTX_PORT=tcp://ADDRESS:PORT beside a service that is called ktx.
+    if (name == "port" && std::string_view(value).starts_with("tcp://")) continue;
+    return Setting{from, value};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 Status add_serve_settings(ParsedLine& line) {
-  const char* configured = std::getenv("KTX_CONFIG");
-  std::string config = configured == nullptr ? "" : configured;
+  std::string config = from_environment("config").value_or(Setting()).value;
   if (const Given* given = line.find(ktx_run_tool(), "config")) config = given->values.back();
   std::map<std::string, Setting> values;
   if (!config.empty()) values = KTX_TRY(read_config(config));
   for (const size_t option : settings()) {
     const std::string name(ktx_run_tool().options[option].name);
-    const std::string from = variable(name);
-    if (const char* value = std::getenv(from.c_str())) values[name] = {from, value};
+    if (auto found = from_environment(name)) values[name] = std::move(*found);
     const auto setting = values.find(name);
     if (setting == values.end() || line.find(ktx_run_tool(), name)) continue;
     line.given.push_back(

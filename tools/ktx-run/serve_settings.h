@@ -1,11 +1,11 @@
 // Options of `serve` from a file and from the environment.
 //
 //   ktx-run serve m.ktxplan --config serve.conf       serve.conf:  port = 8081  # a note
-//   KTX_PORT=8082 ktx-run serve m.ktxplan
+//   KTX_SERVE_PORT=8082 ktx-run serve m.ktxplan
 //
 // Every option of `serve` except --config: max-batch is `max-batch = 8` in the file and
-// KTX_MAX_BATCH in the environment. The command line overrides the environment, which overrides
-// the file.
+// KTX_SERVE_MAX_BATCH in the environment (KTX_MAX_BATCH, the older name, is read too). The command
+// line overrides the environment, which overrides the file.
 #pragma once
 
 #include "lib/support/result.h"

@@ -128,11 +128,12 @@ void BatchScheduler::admit() {
                   blocks_for(running->computed());
     }
     PrefixBlocks kept;
-    if (next.request.reuse_cache) kept = engine_.find_prefix(next.tokens, next.owner());
+    if (next.request.reuse_cache)
+      kept = engine_.find_prefix(next.tokens, cache_owner(next.owner()));
     const CacheState cache = engine_.cache_state();
     const int64_t needed = blocks_for(static_cast<int64_t>(next.tokens.size()) + 1) - kept.found;
     if (!running_.empty() && needed + promised > cache.free + cache.idle - kept.idle) break;
-    next.sequence.emplace(engine_.new_sequence(next.owner()));
+    next.sequence.emplace(engine_.new_sequence(cache_owner(next.owner())));
     PrefixHit hit;
     if (next.request.reuse_cache) hit = engine_.reuse_prefix(*next.sequence, next.tokens);
     next.admitted = Clock::now();
@@ -147,7 +148,7 @@ void BatchScheduler::admit() {
     }
     next.pooled.clear();
     next.pooled_rows = 0;
-    if (next.request.reuse_cache) next.blocks = block_names(next.tokens, next.owner());
+    if (next.request.reuse_cache) next.blocks = block_names(next.tokens, cache_owner(next.owner()));
     next.kept_blocks = next.sequence->length() / KvCache::kBlockTokens;
     place->busy = true;
     place->request = next.id;

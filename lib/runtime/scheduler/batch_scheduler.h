@@ -43,6 +43,7 @@ using RequestId = uint64_t;  // 0: none
 struct SchedulerOptions {
   int64_t max_queue = 256;  // requests that may wait for a place
   bool keep_prefixes = true;
+  bool share_prefixes = false;  // owners use each other's: faster, and its time tells of them
   // Speculative decoding: draft up to so many tokens per request and step from its own text
   // before (n-gram look-up); answers stay the same. 0: off.
   int lookup_tokens = 0;
@@ -102,6 +103,10 @@ class BatchScheduler {
   // Most tokens that a prompt and its answer can have together.
   int64_t capacity() const { return capacity_; }
   int lookup_tokens() const { return options_.lookup_tokens; }
+  // Under which name the cache keeps what an owner's requests compute.
+  std::string cache_owner(const std::string& owner) const {
+    return options_.share_prefixes ? std::string() : owner;
+  }
 
  private:
   struct Running;    // running_request.h

@@ -69,6 +69,27 @@ TEST_F(HttpServerLimits, HalfAHeaderOrBodyEndsInTime) {
   expect_well();
 }
 
+TEST_F(HttpServerLimits, ASilentStreamOfEventsGetsComments) {
+  options_.comment_seconds = 1;
+  std::thread writer;
+  start([&](const HttpRequest& request, const HttpReplyPtr& reply) {
+    reply->begin(200, request.path == "/events" ? "text/event-stream" : "application/x-ndjson");
+    if (writer.joinable()) writer.join();
+    writer = std::thread([reply] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+      reply->write("data: 1\n\n");
+      reply->end();
+    });
+  });
+  Connection events(port());
+  events.send(http_request("GET", "/events"));
+  EXPECT_THAT(events.answer().body, ::testing::HasSubstr(": waiting\n\n: waiting\n\ndata: 1\n\n"));
+  Connection lines(port());
+  lines.send(http_request("GET", "/lines"));
+  EXPECT_EQ(lines.answer().body, "data: 1\n\n") << "lines of JSON have no comments";
+  writer.join();
+}
+
 TEST_F(HttpServerLimits, AStreamThatNobodyReadsIsGivenUp) {
   options_.unsent_bytes = 1 << 20;
   std::atomic<bool> gone = false;

@@ -1,0 +1,31 @@
+// The keys of clients, as a file has them: one a line, with what its client may do.
+//
+//   sk-first                                    # a note
+//   sk-second  name=anna requests=60 tokens=20k
+//
+// `requests` and `tokens` are limits per minute; tokens are those of prompts and answers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/support/result.h"
+
+namespace ktx::server {
+
+struct ApiKey {
+  ApiKey(std::string key) : key(std::move(key)) {}  // NOLINT: a key alone is most of them
+  ApiKey(const char* key) : key(key) {}             // NOLINT
+
+  std::string key;
+  std::string name;                 // in the log; "": its place in the list is
+  int64_t requests_per_minute = 0;  // 0: no limit
+  int64_t tokens_per_minute = 0;
+};
+
+// Adds the keys of a file's text. Messages begin with its path and line.
+Status read_api_keys(std::string_view path, std::string_view text, std::vector<ApiKey>& keys);
+
+}  // namespace ktx::server
