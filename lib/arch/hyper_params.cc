@@ -149,7 +149,8 @@ class Reader {
     const auto head_dim = small("global_head_dim", 2, kMaxHeadDim);
     const auto kv_heads = in_.integer_or_null("num_global_key_value_heads", 1, kMaxHeads);
     const bool keys_as_values = in_.flag("attention_k_eq_v").value_or(false);
-    const auto own = p_.layers - in_.integer_or_null("num_kv_shared_layers", 0, kMaxLayers).value_or(0);
+    const auto own =
+        p_.layers - in_.integer_or_null("num_kv_shared_layers", 0, kMaxLayers).value_or(0);
     if (in_.text("use_bidirectional_attention") == "all") {
       in_.fail("'use_bidirectional_attention' is 'all': attention to later tokens is not known");
     }
@@ -165,9 +166,9 @@ class Reader {
         shape.keys_as_values = keys_as_values;
       }
       if (shape.kv_heads > 0 && shape.heads % shape.kv_heads != 0) {
-        return in_.fail(fmt::format(
-            "'num_global_key_value_heads' {} does not divide 'num_attention_heads' {}",
-            shape.kv_heads, shape.heads));
+        return in_.fail(
+            fmt::format("'num_global_key_value_heads' {} does not divide 'num_attention_heads' {}",
+                        shape.kv_heads, shape.heads));
       }
       int32_t& last = latest[shape.window > 0 ? 1 : 0];
       if (i < own) {
@@ -386,7 +387,8 @@ class Reader {
     const int32_t head_dim = (full == p_.shapes.end() ? p_.shapes[0] : *full).head_dim;
     p_.rotary_dim = head_dim;
     p_.local_rotary_dim = local == p_.shapes.end() ? head_dim : local->head_dim;
-    if (const auto dim = in_.integer_or_null("local_rotary_dim", 2, std::max(p_.local_rotary_dim, 2))) {
+    if (const auto dim =
+            in_.integer_or_null("local_rotary_dim", 2, std::max(p_.local_rotary_dim, 2))) {
       p_.local_rotary_dim = static_cast<int32_t>(*dim / 2 * 2);
     }
     if (in_.text("rope_scaling.rope_type") == "proportional") return;

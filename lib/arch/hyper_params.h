@@ -46,10 +46,10 @@ struct LayerShape {
   int32_t heads = 0;
   int32_t kv_heads = 0;  // grouped-query attention
   int32_t head_dim = 0;
-  int64_t mlp_width = 0;  // of a dense feed-forward part
-  bool experts = false;   // routed experts instead of that
-  int32_t window = 0;     // of attention; 0: none
-  bool rotated = true;    // queries and keys
+  int64_t mlp_width = 0;        // of a dense feed-forward part
+  bool experts = false;         // routed experts instead of that
+  int32_t window = 0;           // of attention; 0: none
+  bool rotated = true;          // queries and keys
   int32_t keys_of_layer = -1;   // whose keys and values it reads; -1: its own
   bool keys_as_values = false;  // values are made of the key projection
 };
@@ -66,7 +66,7 @@ struct HyperParams {
   RopeParams rope;
   int32_t rotary_dim = 0;  // elements of the rotated part of a head
   bool qk_norm = true;
-  RopeParams local_rope;       // of layers with a window, where the family has that
+  RopeParams local_rope;  // of layers with a window, where the family has that
   int32_t local_rotary_dim = 0;
   double attention_scale = 0;  // 0: 1 / sqrt(head_dim)
   float attention_softcap = 0, logit_softcap = 0;

@@ -356,8 +356,7 @@ std::optional<ConfigScalar> read_double_shared(GgufKeys& keys, std::string_view 
   const auto widths = value ? value->ints() : std::nullopt;
   if (!widths || widths->empty()) return std::nullopt;
   const int64_t width = widths->front();
-  const int64_t own =
-      std::ssize(*widths) - keys.integer("attention.shared_kv_layers").value_or(0);
+  const int64_t own = std::ssize(*widths) - keys.integer("attention.shared_kv_layers").value_or(0);
   const bool doubled = widths->back() != width;
   for (int64_t i = 0; i < std::ssize(*widths); ++i) {
     const int64_t wanted = doubled && i >= own ? 2 * width : width;

@@ -117,10 +117,11 @@ struct AttentionInfo {
   int32_t window = 0;  // as in AttentionAttrs
   int32_t chunked = 0;
   float softcap = 0;
-  bool rotated = true;        // queries and keys by their position
-  int32_t keys_of_layer = -1;  // a layer before this one whose keys and values it reads; -1: its own
+  bool rotated = true;  // queries and keys by their position
+  int32_t keys_of_layer =
+      -1;  // a layer before this one whose keys and values it reads; -1: its own
   bool keys_as_values = false;  // values are made of the key projection
-  PositionScaleAttrs grown;  // of queries; growth 0: not
+  PositionScaleAttrs grown;     // of queries; growth 0: not
 };
 // q heads are [nope | rope] wide; the cache holds [latent | rope] per token.
 struct MlaInfo {

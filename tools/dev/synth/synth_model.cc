@@ -84,10 +84,13 @@ class Synthesiser {
     if (types && layer < std::ssize(*types)) {
       return (*types)[static_cast<size_t>(layer)] == "sliding_attention";
     }
-    return family_->window_period > 0 && layer % family_->window_period < family_->window_period - 1;
+    return family_->window_period > 0 &&
+           layer % family_->window_period < family_->window_period - 1;
   }
   bool is_global(int64_t layer) const { return global_head_dim_ > 0 && !has_window(layer); }
-  int64_t head_dim_of(int64_t layer) const { return is_global(layer) ? global_head_dim_ : head_dim_; }
+  int64_t head_dim_of(int64_t layer) const {
+    return is_global(layer) ? global_head_dim_ : head_dim_;
+  }
   bool has_own_keys(int64_t layer) const { return layer < layers_ - shared_layers_; }
   bool has_own_values(int64_t layer) const {
     return has_own_keys(layer) && !(is_global(layer) && flag("attention_k_eq_v").value_or(false));
@@ -161,9 +164,8 @@ class Synthesiser {
     head_dim_ = config_.i64("head_dim").value_or(hidden_ / heads_[0]);
     ffn_ = KTX_TRY(by_layer("intermediate_size"));
     vocab_ = KTX_TRY(need("vocab_size"));
-    const bool wants_experts =
-        beside_dense() ? flag("enable_moe_block").value_or(false)
-                       : family_->layers != LayerPattern::AllDense;
+    const bool wants_experts = beside_dense() ? flag("enable_moe_block").value_or(false)
+                                              : family_->layers != LayerPattern::AllDense;
     if (wants_experts) {
       experts_ = KTX_TRY(need(family_->experts_key));
       used_ = KTX_TRY(need("num_experts_per_tok"));
@@ -330,6 +332,7 @@ class Synthesiser {
     constexpr std::string_view kKey = "attention.sliding_window_pattern";
     const auto types = config_.strings("layer_types");
     if (!types || family_->windows != families::WindowPattern::Period) return;
+    if (global_head_dim_ > 0) return;  // add_kinds_metadata() writes it
     if (!family_->has_gguf_key(kKey)) return;
     std::vector<int32_t> list, usual;
     for (const std::string& type : *types) {
@@ -674,7 +677,7 @@ class Synthesiser {
   std::vector<int64_t> heads_, kv_heads_, ffn_;  // by layer
   int64_t experts_ = 0, used_ = 0, expert_ffn_ = 0, shared_ffn_ = 0, dense_ = 0;
   int64_t moe_step_ = 1, rotary_ = 0;
-  int64_t global_head_dim_ = 0;                      // of layers without a window; 0: as all
+  int64_t global_head_dim_ = 0;  // of layers without a window; 0: as all
   int64_t shared_layers_ = 0, layer_input_ = 0;
   bool has_qk_norm_ = true;
   std::string scoring_;
