@@ -93,7 +93,8 @@ enum class LayerPattern {
   FirstDense,          // first_k_dense_replace, moe_layer_freq
   SparseStep,          // decoder_sparse_step, mlp_only_layers
   FirstDenseThenStep,  // first_k_dense_replace, decoder_sparse_step, moe_layer_end_index
-  BesideDense,  // every layer, beside its dense part, where the model has experts (enable_moe_block)
+  BesideDense,         // every layer, beside its dense part, where the model has experts
+                       // (enable_moe_block)
 };
 // Which layers have a sliding window, where the config has one (sliding_window) and no layer_types.
 enum class WindowPattern {

@@ -115,16 +115,8 @@ constexpr ModuleRow kLayerInput[] = {
 };
 constexpr ModuleRow kExpertsBeside[] = {
     {Role::RouterBlock, "L.router", &kTextRouter, When::Moe},
-    {Role::RouterNorm,
-     "L.router.norm",
-     &kNorm,
-     When::Moe,
-     {{"weight", "B.ffn_gate_inp.scale"}}},
-    {Role::Router,
-     "L.router.proj",
-     &kLinear,
-     When::Moe,
-     {{"weight", "B.ffn_gate_inp.weight"}}},
+    {Role::RouterNorm, "L.router.norm", &kNorm, When::Moe, {{"weight", "B.ffn_gate_inp.scale"}}},
+    {Role::Router, "L.router.proj", &kLinear, When::Moe, {{"weight", "B.ffn_gate_inp.weight"}}},
     {Role::Experts,
      "L.experts",
      &kTextExperts,

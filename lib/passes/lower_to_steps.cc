@@ -366,8 +366,7 @@ class Lowering {
       terms.push_back(KTX_TRY(lower_experts_beside(layer, *router)));
     }
     const View mlp_in = KTX_TRY(part_input(layer, Role::MlpNorm, Role::MlpPostNorm, "mlp_norm"));
-    for (const Term& t :
-         KTX_TRY(moe ? lower_moe(layer, *moe, mlp_in) : lower_mlp(layer, mlp_in))) {
+    for (const Term& t : KTX_TRY(moe ? lower_moe(layer, *moe, mlp_in) : lower_mlp(layer, mlp_in))) {
       terms.push_back(t);
     }
     KTX_TRY(add_to_stream(layer, Role::MlpPostNorm, terms));

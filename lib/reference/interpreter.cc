@@ -290,9 +290,9 @@ void Interpreter::store_keys(const ir::Module& module, std::span<const float> x)
   const size_t q_width = static_cast<size_t>(info.heads) * info.head_dim;
   const size_t kv_width = static_cast<size_t>(info.kv_heads) * info.head_dim;
   Vector k = part_linear(module, Role::KProj, Role::QkvProj, q_width, kv_width, x);
-  Vector v = info.keys_as_values ? k
-                                 : part_linear(module, Role::VProj, Role::QkvProj,
-                                               q_width + kv_width, kv_width, x);
+  Vector v = info.keys_as_values
+                 ? k
+                 : part_linear(module, Role::VProj, Role::QkvProj, q_width + kv_width, kv_width, x);
   k = optional_norm(module, Role::KNorm, std::move(k));
   v = optional_norm(module, Role::VNorm, std::move(v));
   for (size_t at = 0; info.rotated && at < k.size(); at += info.head_dim) {
@@ -455,8 +455,8 @@ Interpreter::Vector Interpreter::layer_inputs(const ir::Module& model, int32_t t
   const ir::Module* embedding = graph_.child(model, Role::LayerEmbedding);
   if (embedding == nullptr) return {};
   const auto& info = std::get<ir::EmbeddingInfo>(embedding->info);
-  Vector all = norm(need(model, Role::LayerInputsNorm),
-                    linear(need(model, Role::LayerInputsProj), x));
+  Vector all =
+      norm(need(model, Role::LayerInputsNorm), linear(need(model, Role::LayerInputsProj), x));
   add_to(all, weights(*embedding, "weight").subspan(token * info.hidden, info.hidden), info.scale);
   return all;
 }
