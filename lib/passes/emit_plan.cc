@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <unordered_map>
 
@@ -17,6 +18,7 @@
 #include "kernels/matmul/panel16.h"
 #include "lib/ir/module_graph.h"
 #include "lib/passes/chunk_tokens.h"
+#include "lib/passes/expert_groups.h"
 #include "lib/passes/pack_requantized.h"
 #include "lib/plan/pack_blobs.h"
 #include "lib/plan/plan_step_list.h"
@@ -266,6 +268,8 @@ class ContentsBuilder {
     for (const input::GgufTensor& tensor : source_.gguf.tensors()) facts.parameters += tensor.elems;
     // The last step is the head: its output is the logits.
     facts.logits_value = static_cast<uint32_t>(graph_.steps.back().outputs[0].value);
+    const double use = gpu_expert_use(state_.modules);
+    if (use > 0 && use < 1) facts.gpu_expert_ppm = std::llround(use * 1e6);
     facts.bos_id = options_.bos_id;
     facts.eos_id = options_.eos_id;
     facts.default_ctx = options_.default_ctx > 0

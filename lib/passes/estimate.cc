@@ -302,6 +302,7 @@ Result<Estimate> Estimator::predict(const CompileState& state) const {
   Estimate estimate = KTX_TRY(run(state));
   const HandOvers hand_overs = KTX_TRY(find_hand_overs(state));
   estimate.crossings = hand_overs.count();
+  estimate.gpu_expert_use = gpu_expert_use(state.modules);
   estimate.transferred_values = hand_overs.values;
   const Result<steps::StepGraph> launched = launched_steps(state);
   if (!launched) return estimate;  // the findings say why
@@ -420,6 +421,10 @@ std::string estimate_notes(const Estimate& estimate) {
     out +=
         fmt::format("hand-overs between devices: {} a token, of {} value{}\n", estimate.crossings,
                     estimate.transferred_values, estimate.transferred_values == 1 ? "" : "s");
+  }
+  if (estimate.gpu_expert_use > 0 && estimate.gpu_expert_use < 1) {
+    out += fmt::format("routed experts: {:.1f} % of the activations by GPUs, {:.1f} % by the CPU\n",
+                       100 * estimate.gpu_expert_use, 100 * (1 - estimate.gpu_expert_use));
   }
   if (!estimate.token.known) {
     out += "speed: unknown without the bandwidth of a --target\n";

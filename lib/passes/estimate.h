@@ -46,6 +46,7 @@ struct Estimate {
   int64_t window = 0;              // the widest of the model's windows; 0: none
   uint64_t window_blocks = 0;      // that layers with one keep, of all sequences
   int64_t budget_tokens = -1;      // that it holds, of all sequences; -1: as many as are wanted
+  double gpu_expert_use = -1;      // expert_groups.h
   int crossings = 0;               // hand-overs of a token, see hand_overs.h
   int64_t transferred_values = 0;  // in these
   int64_t max_ctx = -1;            // largest that fits all devices; -1: no capacity is known

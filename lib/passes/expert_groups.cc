@@ -54,6 +54,20 @@ Result<ir::Param> experts_of(const ir::Module& module, const ir::Param& param,
   return part;
 }
 
+double gpu_expert_use(const ir::ModuleGraph& modules) {
+  double use = 0;
+  int64_t layers = 0;
+  for (const ir::Module& module : modules.modules) {
+    const auto* info = std::get_if<ir::ExpertsInfo>(&module.info);
+    if (info == nullptr) continue;
+    ++layers;
+    for (const ExpertGroup& group : expert_groups(module, info->experts)) {
+      if (group.device != "cpu") use += group.use;
+    }
+  }
+  return layers > 0 ? use / static_cast<double>(layers) : -1;
+}
+
 int32_t experts_on(const ir::Module& experts, const std::string& device) {
   int32_t here = std::get<ir::ExpertsInfo>(experts.info).experts, found = 0;
   for (const ir::ExpertSet& set : experts.decision.expert_sets) {

@@ -29,6 +29,10 @@ std::vector<ExpertGroup> expert_groups(const ir::Module& experts, int32_t all);
 Result<ir::Param> experts_of(const ir::Module& module, const ir::Param& param,
                              const std::vector<int32_t>& experts);
 
+// The share of all activations of routed experts that GPUs are expected to serve; -1: the model has
+// no routed experts.
+double gpu_expert_use(const ir::ModuleGraph& modules);
+
 // How many experts of the module are on `device`; also before its sets are chosen.
 int32_t experts_on(const ir::Module& experts, const std::string& device);
 // Bytes of the module's weights on `device`, of `bytes` in all; of any module.

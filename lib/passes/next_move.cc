@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "lib/passes/expert_groups.h"
 #include "lib/passes/launched_steps.h"
 #include "lib/passes/pass_time.h"
 #include "lib/support/strings.h"
@@ -39,7 +40,10 @@ std::string gain(const CompileState& state, const Estimate& estimate, const std:
                  const std::vector<size_t>& moved) {
   if (!estimate.token.known) return "";
   CompileState copy = state;
-  for (const size_t i : moved) copy.modules.modules[i].decision.device = device;
+  for (const size_t i : moved) {
+    copy.modules.modules[i].decision.device = device;
+    copy.modules.modules[i].decision.expert_sets.clear();
+  }
   const auto graph = launched_steps(copy);
   if (!graph) return "";
   const PassTime token = predict_pass(*graph, copy.target, 1);
@@ -56,7 +60,8 @@ std::string next_best_move(const CompileState& state, const Estimate& estimate) 
     uint64_t bytes = 0;
     bool fits = true;
     for (const size_t i : experts_beside(state, use.name)) {
-      const uint64_t more = placed_bytes(state.modules.modules[i]);
+      const ir::Module& experts = state.modules.modules[i];
+      const uint64_t more = bytes_on(experts, "cpu", placed_bytes(experts));
       const bool room = bytes + more <= left;
       if (!moved.empty() && !room && (fits || moved.size() >= kMostLayers)) break;
       fits = room;

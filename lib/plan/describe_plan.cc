@@ -155,6 +155,10 @@ std::string model_lines(const PlanView& plan, const std::vector<FormatRow>& form
                          to_hex(input.hash)));
   }
   for (const std::string& option : plan.provenance.options) line("", "with " + printable(option));
+  if (f.gpu_expert_ppm >= 0) {
+    line("experts", fmt::format("{:.1f} % of the activations are expected on GPUs",
+                                static_cast<double>(f.gpu_expert_ppm) / 1e4));
+  }
   const std::string budget =
       f.kv_budget_bytes > 0 ? fmt::format(" --kv-budget {}", f.kv_budget_bytes) : "";
   line("defaults", fmt::format("--ctx {} --max-batch {} --chunk {}{} --precision {} --kv-type {}",

@@ -184,6 +184,7 @@ std::string to_json(const PlanFacts& facts) {
             {"kv_budget_bytes", facts.kv_budget_bytes},
             {"kv_type", facts.kv_type},
             {"precision", facts.precision}};
+  if (facts.gpu_expert_ppm >= 0) json["gpu_expert_ppm"] = facts.gpu_expert_ppm;
   if (facts.rotary_ctx > 0) json["rotary_ctx"] = facts.rotary_ctx;
   return dump(json);
 }
@@ -204,6 +205,7 @@ Result<PlanFacts> facts_from_json(std::string_view text) {
   in.integer("logits_value", facts.logits_value, 0, UINT32_MAX - 1);
   in.integer("bos_id", facts.bos_id, -1, int64_t{1} << 24);
   in.integer("eos_id", facts.eos_id, -1, int64_t{1} << 24);
+  in.integer("gpu_expert_ppm", facts.gpu_expert_ppm, -1, 1000000);
   in.boolean("lossy", facts.lossy);
   in.integer("default_ctx", facts.default_ctx, 1, int64_t{1} << 32);
   in.integer("max_batch", facts.max_batch, 1, 1 << 20);

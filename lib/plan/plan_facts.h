@@ -39,6 +39,9 @@ struct PlanFacts {
   uint32_t logits_value = 0;   // index in Values: F32, one row per output, vocab_size wide
   int64_t bos_id = -1;         // -1: none
   int64_t eos_id = -1;
+  // Millionths of the activations of routed experts that GPUs were expected to serve when the plan
+  // was made; -1: the CPU all, or GPUs all.
+  int64_t gpu_expert_ppm = -1;
   bool lossy = false;  // true: re-quantised weights, no --export-gguf
 
   // Defaults, which ktx-run may override.

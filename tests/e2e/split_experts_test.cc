@@ -281,6 +281,121 @@ TEST(SplitExperts, AskForAReaderThatKnowsThem) {
   EXPECT_EQ(minor(rules_of("{device: cpu}")), 0u);
 }
 
+// Of passes of some tokens: who served how many activations, and by expert.
+TEST(SplitExperts, AreCountedByWhoServesThemAndByNumber) {
+  Split split(model_gguf("qwen3moe"), kAnyThree, {"--prefer=stream-experts=8"});
+  Split whole(model_gguf("qwen3moe"), read_file(source_dir() + "/rules/cpu-only.yaml"));
+  runtime::EngineOptions options;
+  options.count_experts = true;
+  const auto engine = split.open(options), on_cpu = whole.open(options);
+  ASSERT_TRUE(engine && on_cpu);
+  const auto pass = [](runtime::Engine& on, runtime::Sequence& sequence, int64_t tokens) {
+    const std::vector<int32_t> ids = {3, 40, 5, 60, 7, 80, 9, 10, 11};
+    const runtime::BatchItem item{&sequence, std::span(ids).first(static_cast<size_t>(tokens)),
+                                  runtime::Want::Last};
+    ASSERT_TRUE(on.forward({&item, 1}).ok());
+  };
+  runtime::Sequence a = engine->new_sequence(), b = on_cpu->new_sequence();
+  for (int64_t tokens : {7, 1, 1}) pass(*engine, a, tokens), pass(*on_cpu, b, tokens);
+  // 9 tokens, 3 layers, 3 experts each.
+  const runtime::ExpertUse use = engine->stats().expert_use;
+  EXPECT_EQ(use.total(), 81);
+  EXPECT_EQ(use.streamed, 0);
+  const plan::ExpertProfile profile = engine->expert_profile().take();
+  EXPECT_EQ(profile.architecture, "qwen3moe");
+  EXPECT_EQ(profile.layers, on_cpu->expert_profile()->layers);
+  int64_t of_three = 0;
+  for (const auto& [layer, counts] : profile.layers) {
+    for (size_t e = 0; e < 3; ++e) of_three += static_cast<int64_t>(counts[e]);
+  }
+  EXPECT_EQ(use.gpu, of_three);
+  EXPECT_GT(use.gpu, 0);
+  EXPECT_EQ(use.cpu, 81 - of_three);
+  EXPECT_EQ(on_cpu->stats().expert_use.cpu, 81);
+  // Streamed: the CPU's experts on the GPU.
+  pass(*engine, a, 9), pass(*on_cpu, b, 9);
+  EXPECT_EQ(engine->stats().expert_use.streamed, 81);
+  EXPECT_EQ(engine->stats().expert_use.cpu, use.cpu);
+  EXPECT_EQ(engine->expert_profile()->activations(), 162u);
+  EXPECT_EQ(engine->expert_profile()->layers, on_cpu->expert_profile()->layers);
+}
+
+TEST(SplitExperts, AreNotCountedByNumberUnasked) {
+  Split split(model_gguf("qwen3moe"), kAnyThree);
+  const auto engine = split.open();
+  ASSERT_TRUE(engine);
+  EXPECT_THAT(engine->expert_profile().error().message, HasSubstr("not counted by expert"));
+}
+
+// Whole layers on the GPU, where one kernel chooses and computes.
+TEST(SplitExperts, OfWholeLayersAreCountedToo) {
+  Split split(model_gguf("qwen3moe"), read_file(source_dir() + "/rules/all-gpu.yaml"));
+  runtime::EngineOptions options;
+  options.count_experts = true;
+  options.precision = runtime::Precision::Fast;
+  options.max_batch = 3;
+  const auto engine = split.open(options);
+  ASSERT_TRUE(engine);
+  const std::vector<int32_t> ids = {3, 4};
+  runtime::Sequence a = engine->new_sequence(), b = engine->new_sequence();
+  for (int i = 0; i < 2; ++i) {
+    const runtime::BatchItem one[] = {{&a, std::span(ids).first(1), runtime::Want::Last},
+                                      {&b, std::span(ids).last(1), runtime::Want::Last}};
+    ASSERT_TRUE(engine->forward(one).ok());
+    ASSERT_TRUE(engine->forward({one, 1}).ok());
+  }
+  // 6 tokens, padding not among them.
+  EXPECT_EQ(engine->expert_profile()->activations(), 54u);
+  EXPECT_EQ(engine->stats().expert_use.gpu, 54);
+}
+
+// From a run to a plan: the file, added up by runs and by the compiler.
+TEST(SplitExperts, AreRecordedAddedUpAndPlaced) {
+  TempDir dir;
+  const std::string plan = dir.path("m.ktxplan"), file = dir.path("use.json");
+  ASSERT_EQ(run_program({ktx_compile(), "-q", model_gguf("qwen3moe"), "-o", plan,
+                         source_dir() + "/rules/cpu-only.yaml"})
+                .status,
+            0);
+  const auto record = [&](const std::string& to) {
+    return run_program({ktx_run(), "generate", plan, "--prompt-ids", "3,4,5,6", "-n", "4", "--temp",
+                        "0", "--record-experts", to});
+  };
+  ASSERT_EQ(record(file).status, 0);
+  const uint64_t once = plan::read_expert_profile(file)->activations();
+  EXPECT_GE(once, 4u * 9);
+  ASSERT_EQ(record(file).status, 0);
+  EXPECT_EQ(plan::read_expert_profile(file)->activations(), 2 * once);
+
+  const auto compile = [&](const std::vector<std::string>& profiles) {
+    std::vector<std::string> command = {ktx_compile(), "-q", model_gguf("qwen3moe"),
+                                        dir.write("rules.yaml", kAnyThree),
+                                        "--target=" + source_dir() + "/targets/h200.yaml"};
+    for (const std::string& profile : profiles) command.push_back("--expert-profile=" + profile);
+    command.insert(command.end(), {"-o", dir.path("split.ktxplan")});
+    return run_program(command);
+  };
+  ASSERT_EQ(compile({file, file}).status, 0);
+  const Finished said =
+      run_program({ktx_compile(), "--estimate", model_gguf("qwen3moe"), dir.path("rules.yaml"),
+                   "--expert-profile=" + file, "--target=" + source_dir() + "/targets/h200.yaml"});
+  EXPECT_THAT(said.out, HasSubstr("% of the activations by GPUs"));
+  const Finished inspected = run_program({ktx_run(), "inspect", dir.path("split.ktxplan")});
+  EXPECT_THAT(inspected.out, HasSubstr("% of the activations are expected on GPUs"));
+  EXPECT_THAT(inspected.out, HasSubstr("from expert-profile of "));
+
+  // Mistakes.
+  const Finished other = record(dir.write("notes.txt", "not a profile"));
+  EXPECT_EQ(other.status, 1);
+  EXPECT_THAT(other.err, HasSubstr("no profile of experts"));
+  const std::string foreign = dir.write("other.json", skewed_profile("mixtral"));
+  EXPECT_THAT(record(foreign).err, HasSubstr("record into another file"));
+  const Finished refused = compile({foreign});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, HasSubstr("but this is qwen3moe"));
+  EXPECT_EQ(read_file(foreign), skewed_profile("mixtral"));
+}
+
 TEST(SplitExperts, OfAProfileAreTheMostUsed) {
   TempDir dir;
   const std::string profile = dir.write("use.json", skewed_profile("qwen3moe"));

@@ -44,6 +44,10 @@ constexpr Placement kStreamed = {"streamed", "moe-experts-on-cpu.yaml", "targets
                                  "--prefer=stream-experts=4"};
 constexpr Placement kExpertsOnCpu = {"experts-on-cpu", "moe-experts-on-cpu.yaml"};
 constexpr Placement kHalf = {"half", "../tests/gpu/half-of-the-experts.yaml"};
+constexpr Placement kSplit = {"split", "../tests/gpu/split-experts.yaml", "targets/h200.yaml",
+                              "--prefer=stream-experts=no"};
+constexpr Placement kSplitStreamed = {"split-streamed", "../tests/gpu/split-experts.yaml",
+                                      "targets/h200.yaml", "--prefer=stream-experts=4"};
 constexpr const char* kTwoH200 = "tests/gpu/two-h200.yaml";
 constexpr Placement kTwoGpus = {"two-gpus", "spread-gpus.yaml", kTwoH200};
 constexpr Placement kTwoGpusExpertsOnCpu = {"two-gpus-experts-on-cpu",
@@ -204,6 +208,50 @@ TEST_F(GpuModels, StreamedExpertsGiveTheReferencesTokens) {
 TEST_F(GpuModels, WithHalfOfTheLayersExpertsOnTheCpu) {
   expect_near(exact(kHalf));
   EXPECT_LE(one_by_one(kHalf, {}, 64).mean(), 0.03);
+}
+
+// Four experts of each layer on the GPU, beside those of the CPU.
+TEST_F(GpuModels, WithExpertsOfEachLayerSplit) {
+  expect_near(exact(kSplit));
+  EXPECT_LE(one_by_one(kSplit, {}, 64).mean(), 0.03);
+  expect_near(exact(kSplitStreamed));
+  const Comparison all = together(kSplit);
+  EXPECT_EQ(all.cases, 51);
+  EXPECT_LE(all.mean(), 0.03);
+}
+
+// What a GPU counts is what the CPU counts, but for choices between experts whose scores are alike.
+TEST_F(GpuModels, ActivationsAreCountedByExpert) {
+  EngineOptions options;
+  options.precision = Precision::Exact;
+  options.count_experts = true;
+  for (const Placement& placement : {kAllGpu, kSplit, kSplitStreamed}) {
+    std::vector<uint64_t> counts;
+    for (const Placement& one : {kExpertsOnCpu, placement}) {
+      const auto engine = open("qwen3moe", one, options);
+      ASSERT_TRUE(engine);
+      Comparison result;
+      compare_case(*engine, cases("qwen3moe")[0], 64, result);
+      const auto profile = engine->expert_profile();
+      ASSERT_TRUE(profile) << profile.error().message;
+      EXPECT_EQ(static_cast<int64_t>(profile->activations()), engine->stats().expert_use.total());
+      std::vector<uint64_t> found;
+      for (const auto& [layer, of] : profile->layers) {
+        found.insert(found.end(), of.begin(), of.end());
+      }
+      if (counts.empty()) {
+        counts = found;
+        continue;
+      }
+      ASSERT_EQ(found.size(), counts.size());
+      uint64_t others = 0, all = 0;
+      for (size_t i = 0; i < counts.size(); ++i) {
+        others += counts[i] > found[i] ? counts[i] - found[i] : found[i] - counts[i];
+        all += counts[i];
+      }
+      EXPECT_LE(50 * others, all) << placement.name;
+    }
+  }
 }
 
 TEST_F(GpuModels, KvCacheInQ8StaysNear) {

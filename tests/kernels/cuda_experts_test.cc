@@ -99,7 +99,13 @@ TEST_F(CudaExperts, GroupingKeepsToTheExpertsThatAreHere) {
         args.routed = experts;
         args.order = gpu_order.data();
         args.offsets = gpu_offsets.data();
+        Gpu<uint64_t> counts(std::vector<uint64_t>(static_cast<size_t>(here), 7));
+        args.counts = counts.data();
         ASSERT_TRUE(ran(launch_group_experts(args, nullptr)));
+        const std::vector<uint64_t> counted = counts.read();
+        for (int32_t e = 0; e < here; ++e) {
+          ASSERT_EQ(counted[e], static_cast<uint64_t>(7 + offsets[e + 1] - offsets[e]));
+        }
         EXPECT_EQ(gpu_offsets.read(), offsets) << here << " of " << experts << ", " << tokens;
         EXPECT_EQ(gpu_order.read(), order) << here << " of " << experts << ", " << tokens;
       }

@@ -399,7 +399,20 @@ class HostGpu final : public Gpu {
         batch.tables.push_back(table.whole.data());
         batch.window_tables.push_back(table.window.data());
       }
-      return executor_->run(batch);
+      KTX_TRY(executor_->run(batch));
+      count_experts();
+      return {};
+    }
+    void count_experts() {
+      if (!context_.expert_counts) return;
+      const plan::PlanView& plan = context_.plan;
+      const uint32_t value = plan.outputs(context_.step)[1].value;
+      const auto* const offsets = reinterpret_cast<const int32_t*>(
+          context_.arena + context_.buffer_offsets[plan.values[value].buffer]);
+      const int32_t experts = plan.attrs_of<GroupExpertsAttrs>(context_.step).experts;
+      for (int32_t e = 0; e < experts; ++e) {
+        context_.expert_counts[e] += static_cast<uint64_t>(offsets[e + 1] - offsets[e]);
+      }
     }
     void overflow() {
       const plan::OperandRecord& y = context_.plan.outputs(context_.step)[0];

@@ -6,6 +6,7 @@
 
 #include "lib/formats/dtype.h"
 #include "lib/formats/shape_text.h"
+#include "lib/ir/expert_numbers.h"
 #include "lib/passes/asked_layout.h"
 #include "lib/passes/estimate.h"
 #include "lib/rules/device_name.h"
@@ -157,6 +158,10 @@ Result<std::string> explain_module(const passes::CompileState& state, const step
   }
   if (shown > 8) out += fmt::format("  lost    and {} more rules\n", shown - 8);
   out += fmt::format("  device  {}\n", module->decision.device);
+  for (const ir::ExpertSet& set : module->decision.expert_sets) {
+    out += fmt::format("          {} of its experts on {}, with {:.1f} % of the activations: {}\n",
+                       set.count, set.device, 100 * set.use, ir::expert_numbers_text(set.experts));
+  }
   out += fmt::format("  op      {}\n", module->decision.op.empty() ? "auto" : module->decision.op);
   for (const ir::Param& param : module->params) {
     out += fmt::format("  param   {}: {} {}\n", param.name, name(param.dtype),

@@ -99,8 +99,13 @@ std::string cell(const passes::CompileState& state, const ir::Module& module, Co
   const std::string by =
       rule >= 0 ? state.rules.label(state.rules.rules[static_cast<size_t>(rule)]) : "no rule";
   const Color& color = colors.of(module.decision.device);
+  std::string device = module.decision.device;
+  for (const ir::ExpertSet& set : module.decision.expert_sets) {
+    device += fmt::format(", {} experts on {} ({:.0f} % of the activations)", set.count, set.device,
+                          100 * set.use);
+  }
   return fmt::format("<td style=\"background:{};color:{}\" title=\"{}: {}, {}, {}\">{}</td>",
-                     color.back, color.text, escape(module.path), escape(module.decision.device),
+                     color.back, color.text, escape(module.path), escape(device),
                      human_bytes(passes::placed_bytes(module)), escape(by), form_letter(module));
 }
 

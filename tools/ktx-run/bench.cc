@@ -18,6 +18,7 @@
 #include "tools/ktx-run/bench_runs.h"
 #include "tools/ktx-run/bench_steps.h"
 #include "tools/ktx-run/commands.h"
+#include "tools/ktx-run/expert_record.h"
 #include "tools/ktx-run/int8_rate.h"
 #include "tools/ktx-run/interrupt.h"
 #include "tools/ktx-run/loaded_model.h"
@@ -120,6 +121,7 @@ Result<BenchRow> measure(const Options& options, runtime::Engine& engine, BenchR
   show("what the machine could do");
   measure_floor(engine, row);
   double bytes = 0;
+  const runtime::ExpertUse before = engine.stats().expert_use;
   if (!engine.gpus().empty()) {
     show("a run that does not count");
     KTX_TRY(run());
@@ -133,6 +135,8 @@ Result<BenchRow> measure(const Options& options, runtime::Engine& engine, BenchR
   }
   line.erase();
   row.bytes_per_second = bytes / options.repetitions;
+  const runtime::ExpertUse& now = engine.stats().expert_use;
+  row.expert_use = {now.cpu - before.cpu, now.gpu - before.gpu, now.streamed - before.streamed};
   if (options.bench_steps) {
     note(fmt::format("{}, {} threads: {:.1f} GB/s, {:.2f} TOP/s int8\n{}\n{}", row.test,
                      row.threads, row.bandwidth / 1e9, row.int8_rate / 1e12,
@@ -154,6 +158,7 @@ Status bench_threads(const Options& options, int threads, ProgressLine& line,
   if (flags.ctx == 0) flags.ctx = tests.ctx();
   if (flags.max_batch == 0) flags.max_batch = tests.most_sequences();
   line.show_now("bench: loading the plan");
+  ExpertRecord record = KTX_TRY(ExpertRecord::open(flags.record_experts));
   LoadedModel model = KTX_TRY(load_model(options.plan, flags));
   line.erase();
   catch_interrupts(SecondInterrupt::Ends);
@@ -195,6 +200,7 @@ Status bench_threads(const Options& options, int threads, ProgressLine& line,
       }
     }
   }
+  KTX_TRY(record.save(engine));
   if (options.trace.empty()) return {};
   KTX_TRY(write_file(options.trace, kTraceMagic, trace_json(trace, engine.plan())));
   note(fmt::format("trace: {}; https://ui.perfetto.dev shows it", printable(options.trace)));

@@ -28,6 +28,16 @@ double int8_share(const BenchRow& row) {
   return row.int8_rate > 0 ? mean(row.rates) * row.token_ops / row.int8_rate : 0;
 }
 
+// Of the activations of routed experts, those that GPUs served with experts of their own.
+double gpu_share(const BenchRow& row) {
+  const auto all = static_cast<double>(row.expert_use.total());
+  return all > 0 ? static_cast<double>(row.expert_use.gpu) / all : 0;
+}
+// Whether the CPU, or a GPU over main memory, serves some.
+bool divides_experts(const BenchRow& row) {
+  return row.backend.starts_with("CUDA") && row.expert_use.cpu + row.expert_use.streamed > 0;
+}
+
 nlohmann::ordered_json to_json(const BenchRow& row) {
   return {{"model", row.model},
           {"size_bytes", row.weight_bytes},
@@ -45,7 +55,11 @@ nlohmann::ordered_json to_json(const BenchRow& row) {
           {"share", row.bandwidth > 0 ? row.bytes_per_second / row.bandwidth : 0},
           {"token_ops", row.token_ops},
           {"int8_rate", row.int8_rate},
-          {"int8_share", int8_share(row)}};
+          {"int8_share", int8_share(row)},
+          {"expert_activations",
+           {{"cpu", row.expert_use.cpu},
+            {"gpu", row.expert_use.gpu},
+            {"streamed", row.expert_use.streamed}}}};
 }
 
 // "8.03 B", "3.41 M"; all rows are of one plan.
@@ -59,23 +73,34 @@ void print_markdown(const std::vector<BenchRow>& rows) {
   uint64_t largest = 0;
   for (const BenchRow& row : rows) largest = std::max(largest, row.weight_bytes);
   const ByteUnit unit(largest);
-  TextTable table({{"model", TextTable::Left},
-                   {"size"},
-                   {"params"},
-                   {"backend", TextTable::Left},
-                   {"threads"},
-                   {"test"},
-                   {"t/s"},
-                   {"GB/s"},
-                   {"% of bw"},
-                   {"% of i8"}});
+  const bool divided = std::ranges::any_of(rows, divides_experts);
+  std::vector<TextTable::Column> columns = {{"model", TextTable::Left},
+                                            {"size"},
+                                            {"params"},
+                                            {"backend", TextTable::Left},
+                                            {"threads"},
+                                            {"test"},
+                                            {"t/s"},
+                                            {"GB/s"},
+                                            {"% of bw"},
+                                            {"% of i8"}};
+  if (divided) columns.push_back({"% of experts on GPU"});
+  TextTable table(columns);
   for (const BenchRow& row : rows) {
     const double share = row.bandwidth > 0 ? 100 * row.bytes_per_second / row.bandwidth : 0;
-    table.add({row.model, unit.text(row.weight_bytes), parameters(row), row.backend,
-               fmt::format("{}", row.threads), row.test,
-               fmt::format("{:.2f} ± {:.2f}", mean(row.rates), deviation(row.rates)),
-               fmt::format("{:.2f}", row.bytes_per_second / 1e9), fmt::format("{:.1f}", share),
-               fmt::format("{:.1f}", 100 * int8_share(row))});
+    std::vector<std::string> cells = {
+        row.model,
+        unit.text(row.weight_bytes),
+        parameters(row),
+        row.backend,
+        fmt::format("{}", row.threads),
+        row.test,
+        fmt::format("{:.2f} ± {:.2f}", mean(row.rates), deviation(row.rates)),
+        fmt::format("{:.2f}", row.bytes_per_second / 1e9),
+        fmt::format("{:.1f}", share),
+        fmt::format("{:.1f}", 100 * int8_share(row))};
+    if (divided) cells.push_back(fmt::format("{:.1f}", 100 * gpu_share(row)));
+    table.add(std::move(cells));
   }
   fmt::print("{}", table.markdown());
 }

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "lib/runtime/engine/expert_use.h"
+
 namespace ktx::tools {
 
 struct BenchRow {
@@ -20,9 +22,10 @@ struct BenchRow {
   std::string test;           // "pp512", "tg128"
   std::vector<double> rates;  // tokens per second
   double bytes_per_second = 0;
-  double bandwidth = 0;  // measured, bytes per second
-  double int8_rate = 0;  // measured, operations per second
-  double token_ops = 0;  // operations of a token's products
+  double bandwidth = 0;           // measured, bytes per second
+  double int8_rate = 0;           // measured, operations per second
+  double token_ops = 0;           // operations of a token's products
+  runtime::ExpertUse expert_use;  // activations in the test; none: no experts
 };
 
 // In the columns of llama-bench, with the bytes of weights read per second and their

@@ -14,6 +14,7 @@
 #include "tools/ktx-run/chat_prompt.h"
 #include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/conversation.h"
+#include "tools/ktx-run/expert_record.h"
 #include "tools/ktx-run/interrupt.h"
 #include "tools/ktx-run/line_editor.h"
 #include "tools/ktx-run/loaded_model.h"
@@ -337,6 +338,8 @@ class Chat {
 }  // namespace
 
 int run_chat(const Options& options) {
+  Result<ExpertRecord> record = ExpertRecord::open(options.engine.record_experts);
+  if (!record) return fail(record.error().message);
   Result<LoadedModel> model = load_model(options.plan, options.engine);
   if (!model) return fail(model.error().message);
   for (const std::string& line : model->engine->notes()) note(line);
@@ -349,7 +352,9 @@ int run_chat(const Options& options) {
                     "--prompt` takes plain text",
                     options.plan));
   }
-  return Chat(options, *model, runtime::Session(*model->engine, sampler.take())).run();
+  const int status = Chat(options, *model, runtime::Session(*model->engine, sampler.take())).run();
+  const Status saved = record->save(*model->engine);
+  return saved ? status : fail(saved.error().message);
 }
 
 }  // namespace ktx::tools

@@ -9,6 +9,7 @@
 #include "tools/ktx-run/answer_view.h"
 #include "tools/ktx-run/chat_prompt.h"
 #include "tools/ktx-run/commands.h"
+#include "tools/ktx-run/expert_record.h"
 #include "tools/ktx-run/interrupt.h"
 #include "tools/ktx-run/loaded_model.h"
 #include "tools/ktx-run/talk.h"
@@ -73,6 +74,7 @@ bool speaks_harmony(const LoadedModel& model) {
 // True when Ctrl-C ended it.
 Result<bool> generate(const Options& options) {
   const std::string text = KTX_TRY(prompt_text(options));
+  ExpertRecord record = KTX_TRY(ExpertRecord::open(options.engine.record_experts));
   LoadedModel model = KTX_TRY(load_model(options.plan, options.engine));
   for (const std::string& line : model.engine->notes()) note(line);
   const std::vector<int32_t> prompt = KTX_TRY(prompt_ids(options, text, model));
@@ -110,6 +112,7 @@ Result<bool> generate(const Options& options) {
     };
   }
   const Answer answer = KTX_TRY(run_answer(session, model.tokenizer, answer_options));
+  KTX_TRY(record.save(*model.engine));
   if (options.json) {
     fmt::print("{}\n", to_json(prompt, answer, model, session.stats())
                            .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));

@@ -25,6 +25,7 @@ struct EngineFlags {
   bool verify = false;
   bool huge_pages = false;
   bool check_finite = false;
+  std::string record_experts;  // file; "": none
 };
 
 struct SamplingFlags {

@@ -12,6 +12,7 @@
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
 #include "tools/ktx-run/commands.h"
+#include "tools/ktx-run/expert_record.h"
 #include "tools/ktx-run/loaded_model.h"
 #include "tools/ktx-run/serve_settings.h"
 #include "tools/ktx-run/step_profile.h"
@@ -159,6 +160,7 @@ Status serve(const Options& options) {
   if (!server_settings.access.loopback && server_settings.access.keys.empty()) {
     note("everybody who reaches this address may use the model; --api-key asks for a key");
   }
+  ExpertRecord record = KTX_TRY(ExpertRecord::open(options.engine.record_experts));
   const std::shared_ptr<server::ServedModel> model = KTX_TRY(load(options, profile));
   for (const std::string& line : model->engine->notes()) note(line);
   note(
@@ -176,6 +178,9 @@ Status serve(const Options& options) {
   if (!server.drain(std::chrono::seconds(options.serve.drain_seconds))) {
     note("some answers took longer and were cut off");
   }
+  Status recorded;
+  model->scheduler->call([&](runtime::Engine& engine) { recorded = record.save(engine); });
+  KTX_TRY(recorded);
   KTX_TRY(server.log_state());
   return profile ? profile->finish() : Status();
 }

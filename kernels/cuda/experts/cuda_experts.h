@@ -46,6 +46,7 @@ struct CudaGroupExpertsArgs {
   GroupExpertsAttrs attrs;
   const float* places = nullptr;  // [routed] (expert_places.h), or null: all are here
   int32_t routed = 0;             // of places
+  uint64_t* counts = nullptr;     // [experts] to which the pairs of each are added, or null
   int32_t* order = nullptr;       // [T * top_k] pair numbers
   int32_t* offsets = nullptr;     // [experts + 1]
 };

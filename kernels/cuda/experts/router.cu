@@ -55,6 +55,7 @@ __global__ void __launch_bounds__(kGroupThreads) group_experts(CudaGroupExpertsA
   for (int i = thread; i < pairs; i += kGroupThreads) atomicAdd(&next[kind_of(i)], 1);  // a count
   __syncthreads();
   const int count = thread < experts ? next[thread] : 0;  // an expert a thread
+  if (a.counts && count > 0) a.counts[thread] += static_cast<uint64_t>(count);
   int sum = count;
   for (int o = 1; o < 32; o *= 2) {
     const int below = __shfl_up_sync(~0u, sum, o);

@@ -103,9 +103,17 @@ Result<BoundPlan> bind(const plan::PlanView& plan, const KvPools& kv, const Bind
   for (uint32_t i = options.first_step; i < end; ++i) {
     const plan::StepRecord& record = plan.steps[i];
     if (record.kernel[precision] == plan::kNone) continue;  // quantize in exact precision
-    const BindContext context{
-        plan,        record,    options.arena,   options.buffer_offsets, kv,
-        options.isa, precision, options.threads, options.shares,         options.partials};
+    const BindContext context{plan,
+                              record,
+                              options.arena,
+                              options.buffer_offsets,
+                              kv,
+                              options.isa,
+                              precision,
+                              options.threads,
+                              options.shares,
+                              options.partials,
+                              options.expert_counts};
     auto step = bind_step(context);
     if (!step) {
       return Error{fmt::format("step {} ({} of {}): {} (the plan was made by ktx {}, this is {})",

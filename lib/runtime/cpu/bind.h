@@ -21,6 +21,8 @@
 
 namespace ktx::runtime {
 
+class ExpertCounts;
+
 struct BoundStep {
   std::unique_ptr<CpuStep> run;
   uint32_t record = 0;  // index in PlanView::steps
@@ -46,6 +48,7 @@ struct BindOptions {
   int shares = 1;  // of the thread pool
   // Lets threads share a long row of attention; null: they do not. Must outlive the result.
   AttentionPartials* partials = nullptr;
+  ExpertCounts* expert_counts = nullptr;  // of activations; must outlive the result; null: none
   // Steps [first_step, first_step + step_count) of the plan.
   uint32_t first_step = 0;
   uint32_t step_count = UINT32_MAX;

@@ -34,6 +34,7 @@ class CpuBackend final : public Backend {
                                       .threads = setup.pool.threads(),
                                       .shares = setup.pool.shares(),
                                       .partials = &partials_,
+                                      .expert_counts = setup.expert_counts,
                                       .first_step = part.first_step,
                                       .step_count = part.step_count}));
       executors_[p] = KTX_TRY(Executor::create(std::move(bound), setup.pool));

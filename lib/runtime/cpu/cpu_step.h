@@ -131,6 +131,8 @@ struct AttentionPartials {
   int64_t float_count() const { return static_cast<int64_t>(memory.size() / sizeof(float)); }
 };
 
+class ExpertCounts;
+
 // What binding one step may look at.
 struct BindContext {
   const plan::PlanView& plan;
@@ -143,6 +145,7 @@ struct BindContext {
   int threads = 1;
   int shares = 1;                         // of the thread pool: NUMA nodes
   AttentionPartials* partials = nullptr;  // null: threads do not share rows
+  ExpertCounts* expert_counts = nullptr;  // null: nobody counts activations
 
   BoundView input(int i) const;
   BoundView output(int i) const;

@@ -165,6 +165,7 @@ struct GroupExperts final : RowsStep<kernels::CudaGroupExpertsArgs, kernels::lau
     if (args_.attrs.experts > kernels::kCudaMaxExperts) {
       return Error{"more experts than a GPU sorts; put the experts on the CPU by a rule"};
     }
+    args_.counts = context.expert_counts();
     args_.places = KTX_TRY(context.vector(0, places_));
     if (args_.places) args_.routed = static_cast<int32_t>(KTX_TRY(context.weight(0)).cols);
     args_.order = context.output(0).i32();

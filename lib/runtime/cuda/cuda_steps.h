@@ -48,6 +48,7 @@ class CudaBind {
     return attrs_from_bytes(op(), context_.plan.attrs.data() + context_.step.attrs_offset);
   }
   const GpuBatch& batch() const { return context_.batch; }
+  uint64_t* expert_counts() const { return context_.expert_counts; }
   CudaGpu& gpu() const { return gpu_; }
   const launches::Launch& launch() const { return context_.launch; }
   kernels::GpuKernel kernel() const;  // of the launch

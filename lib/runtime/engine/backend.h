@@ -30,6 +30,7 @@
 #include "lib/runtime/cache/kv_pools.h"
 #include "lib/runtime/engine/batch.h"
 #include "lib/runtime/engine/engine.h"
+#include "lib/runtime/engine/expert_counts.h"
 #include "lib/runtime/engine/pass_trace.h"
 #include "lib/runtime/engine/pass_watch.h"
 #include "lib/runtime/engine/step_stats.h"
@@ -55,6 +56,8 @@ struct BackendSetup {
   bool gpu_graphs = true;  // false: every step is launched by itself
   // Inspect every result of every step on a GPU: slow.
   bool check_finite = false;
+  bool count_experts = false;  // by expert
+  ExpertCounts* expert_counts = nullptr;
   std::function<void(const StepResult&)> on_result;
 };
 
@@ -99,6 +102,8 @@ class Backend {
   virtual Status unmap_block(const KvBlock& /*block*/, bool /*write*/) { return {}; }
 
   virtual int64_t weight_bytes() const = 0;  // read by run() so far
+  // Adds what it has counted by expert in its own memory, between two passes.
+  virtual Status add_expert_counts(std::span<uint64_t> /*counts*/) { return {}; }
   virtual void enable_times(bool on) = 0;
   // Appends one for each step; none while times are off.
   virtual void add_times(std::vector<StepTotals>& out) const = 0;

@@ -166,7 +166,12 @@ Result<Forward> Engine::run(std::span<const BatchItem> items, const PassWatch* w
   s.stats.steps += 1;
   s.stats.tokens += batch.tokens;
   s.stats.weight_bytes += s.runner->weight_bytes() - bytes_before;
+  s.stats.expert_use = s.runner->expert_use();
   return Forward::Done;
+}
+
+Result<plan::ExpertProfile> Engine::expert_profile() {
+  return state_->runner->expert_profile();
 }
 
 PrefixHit Engine::reuse_prefix(Sequence& sequence, std::span<const int32_t> tokens) {

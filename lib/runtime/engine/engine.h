@@ -24,9 +24,11 @@
 #include <vector>
 
 #include "kernels/kernel_id.h"
+#include "lib/plan/expert_profile.h"
 #include "lib/plan/memory.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/runtime/cache/prefix_cache.h"
+#include "lib/runtime/engine/expert_use.h"
 #include "lib/runtime/engine/step_stats.h"
 #include "lib/runtime/sampling/best_logits.h"
 #include "lib/runtime/sampling/token_filter.h"
@@ -71,6 +73,7 @@ struct EngineOptions {
   // every result is looked at for infinity and NaN (slow; names the module).
   bool gpu_graphs = true;
   bool check_finite = false;
+  bool count_experts = false;                                 // by layer and expert
   std::function<void(const StepResult&)> on_result;           // receives each F32 result; slow
   std::function<Result<std::unique_ptr<Gpu>>(int)> open_gpu;  // for tests; empty: this machine's
 };
@@ -124,6 +127,7 @@ struct EngineStats {
   int64_t steps = 0;         // calls of forward
   int64_t tokens = 0;        // tokens computed
   int64_t weight_bytes = 0;  // weights read for them
+  ExpertUse expert_use;      // activations of routed experts in them
 };
 
 // Blocks of the KV cache (64 tokens each).
@@ -220,6 +224,8 @@ class Engine {
   int64_t max_outputs() const;
 
   const EngineStats& stats() const;
+  // With EngineOptions::count_experts: the activations of all steps so far.
+  Result<plan::ExpertProfile> expert_profile();
   // Per-step times since they were switched on; off by default.
   void enable_step_stats(bool on);
   std::vector<StepTime> step_times() const;

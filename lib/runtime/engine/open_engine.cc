@@ -132,6 +132,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
                                            .open_gpu = options.open_gpu,
                                            .gpu_graphs = options.gpu_graphs,
                                            .check_finite = options.check_finite,
+                                           .count_experts = options.count_experts,
                                            .on_result = options.on_result}));
     for (const std::string& note : s.runner->notes()) s.sizes.notes.push_back(note);
     reserve(s.batch, shape);

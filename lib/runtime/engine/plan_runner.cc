@@ -13,9 +13,11 @@ Result<KernelTime> Backend::time_steps(size_t, std::span<const uint32_t> steps) 
   return Error{fmt::format("step {} is on no GPU", steps[0])};
 }
 
-Result<std::unique_ptr<PlanRunner>> PlanRunner::create(const BackendSetup& setup) {
-  std::unique_ptr<PlanRunner> runner(new PlanRunner(setup));
+Result<std::unique_ptr<PlanRunner>> PlanRunner::create(const BackendSetup& given) {
+  std::unique_ptr<PlanRunner> runner(new PlanRunner(given));
   PlanRunner& r = *runner;
+  BackendSetup setup = given;
+  setup.expert_counts = &r.counts_;
   r.host_ = KTX_TRY(HostArena::create(setup.plan, setup.shape));
   r.cpu_ = KTX_TRY(create_cpu_backend(setup, r.parts_, r.host_));
   r.backends_.push_back(r.cpu_.get());
@@ -57,6 +59,8 @@ Result<bool> PlanRunner::run_parts(const Batch& batch, const PassWatch* watch) {
   const size_t count = parts_.parts.size();
   size_t p = 0;
   std::vector<int> waits;
+  taken_.assign(count, false);
+  counts_.begin_pass();
   PassWatch of_part;
   if (watch) of_part.stop = watch->stop;
   if (watch && watch->progress) {
@@ -73,6 +77,7 @@ Result<bool> PlanRunner::run_parts(const Batch& batch, const PassWatch* watch) {
       break;
     }
     const bool taken = gpus_ && part.kind == Part::Kind::Cpu && gpus_->takes(p);
+    taken_[p] = taken;
     // What a part waits for that a GPU takes, the CPU's next one waits for.
     waits.insert(waits.end(), part.waits_for.begin(), part.waits_for.end());
     if (!taken && part.kind == Part::Kind::Cpu) {
@@ -92,7 +97,15 @@ Result<bool> PlanRunner::run_parts(const Batch& batch, const PassWatch* watch) {
     if (goes_on) KTX_TRY(backend->send_logits(batch));
   }
   KTX_TRY(traced({.what = "wait"}, [&] { return finish(); }));
+  if (goes_on) counts_.add_pass(batch.tokens, taken_);
   return goes_on;
+}
+
+Result<plan::ExpertProfile> PlanRunner::expert_profile() {
+  if (!counts_.by_expert()) return Error{"activations are not counted by expert in this run"};
+  std::vector<uint64_t> of_gpus(counts_.size());
+  for (Backend* backend : backends_) KTX_TRY(backend->add_expert_counts(of_gpus));
+  return counts_.profile(of_gpus);
 }
 
 Status PlanRunner::finish() {

@@ -43,6 +43,8 @@ class PlanRunner {
   Status visit_kv(const KvTables& tables, int64_t tokens, bool write, const VisitRows& call);
 
   int64_t weight_bytes() const;  // read by run() so far
+  const ExpertUse& expert_use() const { return counts_.use(); }
+  Result<plan::ExpertProfile> expert_profile();
   void enable_times(bool on);
   std::vector<StepTotals> times() const;  // by step
   void set_trace(PassTrace* trace);       // null: none
@@ -53,7 +55,10 @@ class PlanRunner {
 
  private:
   explicit PlanRunner(const BackendSetup& setup)
-      : plan_(setup.plan), kv_(setup.kv), parts_(bind_parts(setup.plan, setup.launches.parts)) {}
+      : plan_(setup.plan),
+        kv_(setup.kv),
+        parts_(bind_parts(setup.plan, setup.launches.parts)),
+        counts_(setup.plan, parts_, setup.count_experts) {}
   Result<bool> run_parts(const Batch& batch, const PassWatch* watch);
   Status finish();
   // work(), with a span of the host's lane where there is a trace.
@@ -67,10 +72,12 @@ class PlanRunner {
   const plan::PlanView& plan_;
   const KvPools& kv_;
   BoundParts parts_;
+  ExpertCounts counts_;
   HostArena host_;
   std::unique_ptr<Backend> cpu_;
   std::unique_ptr<Backend> gpus_;   // null: none in this plan
   std::vector<Backend*> backends_;  // those
+  std::vector<bool> taken_;         // by part of the CPU: a GPU computes it in this pass
   PassTrace* trace_ = nullptr;
   TraceLane* passes_ = nullptr;  // of the trace
   TraceLane* host_lane_ = nullptr;

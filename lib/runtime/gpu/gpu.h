@@ -125,6 +125,8 @@ struct GpuBindContext {
   // A step of the CPU that streams: `plan`'s blobs say how its weights lie here, and they are
   // others at each launch.
   bool streamed = false;
+  // Of a group_experts step: the counters of its experts, to which each launch adds; null: none.
+  uint64_t* expert_counts = nullptr;
 };
 
 // The best logits of some rows, in device memory.

@@ -174,6 +174,18 @@ class GpuBackend final : public Backend {
   }
 
   int64_t weight_bytes() const override { return weight_bytes_; }
+  Status add_expert_counts(std::span<uint64_t> counts) override {
+    for (GpuDevice& device : s_->devices) {
+      if (device.expert_counts.size() == 0) continue;
+      std::vector<uint64_t> own(counts.size());
+      KTX_TRY(device.named(device.gpu->download(reinterpret_cast<std::byte*>(own.data()),
+                                                device.expert_counts.data(),
+                                                own.size() * sizeof(uint64_t))));
+      KTX_TRY(device.named(device.gpu->finish()));
+      for (size_t i = 0; i < own.size(); ++i) counts[i] += own[i];
+    }
+    return {};
+  }
   void enable_times(bool on) override {
     s_->times.assign(on ? s_->plan.steps.size() : 0, {});
     for (size_t i = 0; i < s_->times.size(); ++i) s_->times[i].step = static_cast<uint32_t>(i);

@@ -122,6 +122,11 @@ Status allocate_device(const GpuState& s, GpuDevice& device) {
     device.blobs[blob.blob] = device.weights.data() + blob.offset;
   }
   device.inputs = s.batch_layout.at(device.batch.data());
+  if (s.setup.count_experts && s.setup.expert_counts->size() > 0) {
+    const uint64_t bytes = s.setup.expert_counts->size() * sizeof(uint64_t);
+    device.expert_counts = KTX_TRY(gpu.allocate(bytes, "counts of experts"));
+    KTX_TRY(gpu.clear(device.expert_counts.data(), bytes));
+  }
   return {};
 }
 
@@ -129,6 +134,14 @@ Status allocate_device(const GpuState& s, GpuDevice& device) {
 uint32_t needs_met(const GpuState& s, const GpuDevice& device) {
   const bool half = s.setup.shape.kv_type != plan::KvType::F32;
   return device.gpu->facts().has | (half ? kernels::kNeedsHalfCache : kernels::kNeedsNothing);
+}
+
+// The device's counters of the last step of a launch; null: it has none.
+uint64_t* counts_of(const GpuState& s, const GpuDevice& device, const launches::Launch& launch) {
+  if (device.expert_counts.size() == 0) return nullptr;
+  const int64_t first = s.setup.expert_counts->first(static_cast<uint32_t>(launch.steps.back()));
+  auto* const counts = reinterpret_cast<uint64_t*>(device.expert_counts.data());
+  return first < 0 ? nullptr : counts + first;
 }
 
 GpuBindContext bind_context(const GpuState& s, const GpuDevice& device,
@@ -141,7 +154,9 @@ GpuBindContext bind_context(const GpuState& s, const GpuDevice& device,
           device.slots,
           {device.kv.data(), device.kv_window.data()},
           device.inputs,
-          launch};
+          launch,
+          false,
+          counts_of(s, device, launch)};
 }
 
 // Of a step of the CPU.
@@ -157,7 +172,8 @@ GpuBindContext streamed_context(const GpuState& s, const GpuDevice& device,
           {device.kv.data(), device.kv_window.data()},
           device.inputs,
           launch,
-          true};
+          true,
+          counts_of(s, device, launch)};
 }
 
 Status bind_launches(GpuState& s, GpuDevice& device, std::span<const launches::Launch> all) {
@@ -172,6 +188,8 @@ Status bind_launches(GpuState& s, GpuDevice& device, std::span<const launches::L
     if (!here || sm < launch.least_sm || sm > launch.most_sm) {
       return false;
     }
+    // One kernel chooses and computes: it counts nothing.
+    if (launch.op == FusedOp::Experts && device.expert_counts.size() > 0) return false;
     missed |= launch.needs & ~has;
     return (launch.needs & ~has) == 0;
   };

@@ -38,6 +38,7 @@ struct GpuDevice {
   std::string name;  // "cuda:0"
   std::unique_ptr<Gpu> gpu;
   GpuMemory weights, arena, kv, kv_window, batch, workspace;
+  GpuMemory expert_counts;     // as ExpertCounts; empty: nothing is counted by expert
   KvPools slots;               // the arrangement only
   std::vector<bool> has_slot;  // by slot of the plan
   // A block of each pool of the cache, while the host looks at it.

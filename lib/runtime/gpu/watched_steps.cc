@@ -13,6 +13,17 @@
 namespace ktx::runtime {
 namespace {
 
+// Rows of pairs whose experts are on another device stay as they are: zero, where they are looked
+// at.
+Status clear_hidden(GpuState& s, const Part& part, const plan::StepRecord& step,
+                    const GpuShape& shape) {
+  if (step.op != static_cast<uint32_t>(StepOp::ExpertsGateUp)) return {};
+  const uint32_t value = s.plan.outputs(step)[0].value;
+  const uint64_t bytes =
+      plan::value_row_bytes(s.plan.values[value]) * static_cast<uint64_t>(shape.tokens);
+  return s.devices[part.device].gpu->clear(s.place(part.device, value), bytes);
+}
+
 // What the step wrote in the device's memory, row by row.
 Status check_outputs(GpuState& s, const Part& part, uint32_t index, const GpuShape& shape) {
   const plan::StepRecord& step = s.plan.steps[index];
@@ -49,6 +60,7 @@ Status check_outputs(GpuState& s, const Part& part, uint32_t index, const GpuSha
 Status run_watched(GpuState& s, const Part& part, const Batch& batch, const GpuShape& shape) {
   GpuDevice& device = s.devices[part.device];
   for (uint32_t i = part.first_step; i < part.first_step + part.step_count; ++i) {
+    if (s.looks_at_results()) KTX_TRY(clear_hidden(s, part, s.plan.steps[i], shape));
     KTX_TRY(device.gpu->finish());
     const Timer timer;
     KTX_TRY(queue_step(s, part, i, shape));

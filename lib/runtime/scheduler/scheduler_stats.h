@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/runtime/engine/expert_use.h"
 #include "lib/runtime/sampling/sampler.h"
 
 namespace ktx::runtime {
@@ -57,6 +58,7 @@ struct SchedulerStats {
   int64_t drafted_tokens = 0;     // guessed by look-up (speculation)
   int64_t accepted_tokens = 0;    // of these, right
   double busy_seconds = 0;        // in steps
+  ExpertUse expert_use;           // activations of routed experts
   SecondsHistogram queue_time;
   SecondsHistogram first_token;  // from submit to the first token
   SecondsHistogram between_tokens;

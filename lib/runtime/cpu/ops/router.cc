@@ -4,6 +4,7 @@
 #include "lib/runtime/cpu/ops/cpu_ops.h"
 #include "lib/runtime/cpu/ops/row_step.h"
 #include "lib/runtime/cpu/ops/small_weight.h"
+#include "lib/runtime/engine/expert_counts.h"
 
 namespace ktx::runtime {
 namespace {
@@ -51,6 +52,11 @@ class GroupExpertsStep final : public CpuStep {
     routed_ = places_.data() ? places.matrix.rows * places.matrix.cols : args_.attrs.experts;
     args_.order = context.output(0).i32();
     args_.offsets = context.output(1).i32();
+    if (context.expert_counts) {
+      pairs_ = context.expert_counts->cpu_pairs();
+      counts_ = context.expert_counts->of_step(
+          static_cast<uint32_t>(&context.step - context.plan.steps.data()));
+    }
     functions_ = KTX_TRY(context.functions<kernels::GroupExpertsFn>(
         [&](std::string_view family) { return kernels::find_group_experts(family, context.isa); }));
     return {};
@@ -68,10 +74,18 @@ class GroupExpertsStep final : public CpuStep {
     }
     return {1, 0, nullptr};
   }
-  void run(int64_t, std::byte*) override { run_(args_); }
+  void run(int64_t, std::byte*) override {
+    run_(args_);
+    if (pairs_) *pairs_ += args_.offsets[args_.attrs.experts];
+    for (int32_t e = 0; counts_ && e < args_.attrs.experts; ++e) {
+      counts_[e] += static_cast<uint64_t>(args_.offsets[e + 1] - args_.offsets[e]);
+    }
+  }
 
  private:
   kernels::GroupExpertsArgs args_;
+  int64_t* pairs_ = nullptr;    // what is counted (ExpertCounts), or null
+  uint64_t* counts_ = nullptr;  // [experts]
   SmallWeight places_;
   int64_t routed_ = 0;  // experts that the router chooses from
   std::array<kernels::GroupExpertsFn, kBatchClasses> functions_{};
