@@ -62,7 +62,9 @@ TEST(Mistakes, OptionsThatGoWithoutEffectOrTwiceAreRefused) {
       {{ktx_compile(), "x", "-o", "y", "--print-after=all,nil"}, 2, {"no pass 'nil'; passes are"}},
       {{ktx_compile(), "x", "--passes="}, 2, {"no pass ''; passes are"}},
       {{ktx_compile(), "x", "--passes=match-rules,"}, 2, {"no pass ''; passes are"}},
-      {{ktx_compile(), "x", "-o", "y", "--ctx", "16777217"}, 2, {"from 1 to 16777216, or max, not"}},
+      {{ktx_compile(), "x", "-o", "y", "--ctx", "16777217"},
+       2,
+       {"from 1 to 16777216, or max, not"}},
       {{ktx_run(), "generate", "x", "Tell me a story."},
        2,
        {"one plan is taken, and 'Tell me a story.' comes behind it; a prompt is given as "
