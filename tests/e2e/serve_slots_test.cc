@@ -88,7 +88,10 @@ TEST_P(Slots, AnAnswerGoesOnBehindAKill) {
 TEST_P(Slots, APromptGoesOnBehindAKill) {
   std::string whole, prompt;
   {
-    ServerProcess server(serve());
+    // In many steps, so that a save meets it between two; the others compute it in the usual ones.
+    std::vector<std::string> in_small_steps = serve();
+    in_small_steps.insert(in_small_steps.end(), {"--chunk", "32"});
+    ServerProcess server(in_small_steps);
     json saved;
     for (int attempt = 0; attempt < 50; ++attempt) {
       // Prompts that differ from their first token on, long enough to be caught in.
