@@ -39,6 +39,7 @@ class Slots : public ::testing::TestWithParam<const char*> {
     const ServerProcess server(serve());
     const HttpAnswer restored = server.post("/slots/0?action=restore", R"({"filename": "x.slot"})");
     EXPECT_EQ(restored.status, 200) << restored.body;
+    if (restored.status != 200) return "";
     const json state = restored.json();
     const int answered = state["n_answered"];
     tokens = state["tokens"];

@@ -163,12 +163,12 @@ Status serve(const Options& options) {
   ExpertRecord record = KTX_TRY(ExpertRecord::open(options.engine.record_experts));
   const std::shared_ptr<server::ServedModel> model = KTX_TRY(load(options, profile));
   for (const std::string& line : model->engine->notes()) note(line);
+  server.set_model(model);  // before the line that says so: scripts wait for it
   note(
       fmt::format("{} is ready: {} sequences of {} tokens, {} threads, loaded in {:.1f} s; the "
                   "page is at {}/",
                   model->id, model->engine->max_batch(), model->engine->ctx(),
                   model->engine->threads(), model->load_seconds, url));
-  server.set_model(model);
 
   wait_for_end(signals, options.serve, server);
   note(fmt::format("ending: waiting up to {} s for running answers; a second signal ends at once",
