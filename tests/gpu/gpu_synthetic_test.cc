@@ -55,9 +55,9 @@ class GpuSynthetic : public ::testing::Test {
   }
 
   Rows logits(const std::string& rules, size_t chunk, EngineOptions options) {
-    const Finished run = run_program({compiler_, "-q", dir_.path("m.gguf"), "-o",
-                                      dir_.path("m.ktxplan"), root_ + "/rules/" + rules,
-                                      "--target=" + root_ + "/targets/h200.yaml"});
+    const Finished run =
+        run_program({compiler_, "-q", dir_.path("m.gguf"), "-o", dir_.path("m.ktxplan"),
+                     root_ + "/rules/" + rules, "--target=" + root_ + "/targets/h200.yaml"});
     EXPECT_EQ(run.status, 0) << run.err;
     options.all_logits = true;
     auto engine = Engine::open(dir_.path("m.ktxplan"), options);
