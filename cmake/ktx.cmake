@@ -1,4 +1,14 @@
 # The few rules that every folder's CMakeLists.txt uses.
+# A folder that was configured for shared libraries has their paths in its cache, and the other way round.
+if(DEFINED KTX_FOUND_STATIC AND NOT KTX_FOUND_STATIC STREQUAL KTX_STATIC)
+  get_cmake_property(cached CACHE_VARIABLES)
+  foreach(name ${cached})
+    if(name MATCHES "^(pkgcfg_lib_|__pkg_config_checked_|KTX_YAML$|OPENSSL_.*LIBRARY)")
+      unset(${name} CACHE)
+    endif()
+  endforeach()
+endif()
+set(KTX_FOUND_STATIC ${KTX_STATIC} CACHE INTERNAL "")
 if(KTX_STATIC)
   set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
   set(OPENSSL_USE_STATIC_LIBS ON)
