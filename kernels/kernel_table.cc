@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "kernels/attention/attention.h"
+#include "kernels/delta_net/delta_net.h"
 #include "kernels/embed/embed.h"
 #include "kernels/norm/norm.h"
 #include "kernels/quantize/quantize.h"
@@ -74,6 +75,12 @@ Result<RowsFn> find_rows(std::string_view family, Isa isa) {
 }
 Result<RouterFn> find_router(std::string_view family, Isa isa) {
   return find<RouterArgs>(family, isa);
+}
+Result<CausalConvFn> find_causal_conv(std::string_view family, Isa isa) {
+  return find<CausalConvArgs>(family, isa);
+}
+Result<DeltaRuleFn> find_delta_rule(std::string_view family, Isa isa) {
+  return find<DeltaRuleArgs>(family, isa);
 }
 Result<GroupExpertsFn> find_group_experts(std::string_view family, Isa isa) {
   return find<GroupExpertsArgs>(family, isa);

@@ -35,6 +35,8 @@ KTX_INLINE typename V::F glu16(typename V::F gate, typename V::F up) {
     const typename V::F cube = V::mul(V::mul(V::mul(V::set1(0.044715f), gate), gate), gate);
     const typename V::F bent = V::mul(V::set1(1.5957691216f), V::add(gate, cube));
     return V::mul(V::mul(gate, sigmoid16<V>(bent)), up);
+  } else if constexpr (activation == Activation::Sigmoid) {
+    return V::mul(sigmoid16<V>(gate), up);
   } else {
     const typename V::F bent = V::mul(V::set1(1.702f), gate);
     return V::mul(V::mul(gate, sigmoid16<V>(bent)), V::add(up, V::set1(1.0f)));
@@ -66,6 +68,8 @@ void glu(const RowsArgs& a) {
       return glu_rows<V, Activation::GeluTanh>(a, attrs.limit);
     case Activation::GptOss:
       return glu_rows<V, Activation::GptOss>(a, attrs.limit);
+    case Activation::Sigmoid:
+      return glu_rows<V, Activation::Sigmoid>(a, attrs.limit);
   }
 }
 

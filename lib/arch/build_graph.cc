@@ -227,6 +227,10 @@ class Builder {
         return p.qk_norm;
       case When::CorrectionBias:
         return p.correction_bias;
+      case When::FullAttention:
+        return !p.shape(layer).delta_net;
+      case When::DeltaNet:
+        return p.shape(layer).delta_net;
     }
     return false;
   }
@@ -362,7 +366,7 @@ class Builder {
   // Some converters write q, k and v, or the experts' gate and up, as one tensor.
   std::string fused_tensor(Role role, std::string_view param, int32_t layer) const {
     const bool is_qkv = role == Role::QProj || role == Role::KProj || role == Role::VProj;
-    if (is_qkv && family_.attention == AttentionKind::Gqa) {
+    if (is_qkv && !family_.gated_attention && family_.attention == AttentionKind::Gqa) {
       return expand_layer(fmt::format("B.attn_qkv.{}", param), layer);
     }
     if (role == Role::Experts && (param == "gate" || param == "up")) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "lib/arch/config_reader.h"
+#include "lib/formats/shape_limits.h"
 #include "lib/support/strings.h"
 
 namespace ktx::arch {
@@ -25,7 +26,6 @@ constexpr int64_t kMaxLayers = 10000;
 constexpr int64_t kMaxHidden = 1 << 20;
 constexpr int64_t kMaxWidth = 1 << 24;
 constexpr int64_t kMaxVocab = 1 << 24;
-constexpr int64_t kMaxHeads = 1 << 16;
 constexpr int64_t kMaxHeadDim = 4096;
 constexpr int64_t kMaxRank = 1 << 16;
 constexpr int64_t kMaxExperts = 1 << 16;
@@ -136,6 +136,8 @@ class Reader {
       break;
     }
     read_head_dim();
+    p_.gated_attention = family_.gated_attention;
+    if (family_.has_role(ir::Role::DeltaNet)) read_delta_nets();
     read_window();
     read_rotated_layers();
     read_kinds_of_layers();
@@ -246,6 +248,43 @@ class Reader {
     }
     if (p_.shapes[0].head_dim % 2 != 0) {
       in_.fail(fmt::format("'head_dim' is {}, expected an even number", p_.shapes[0].head_dim));
+    }
+  }
+
+  // Their sizes, and the layers that have one: all but every n-th.
+  void read_delta_nets() {
+    ir::DeltaNetInfo& net = p_.delta_net;
+    net.key_heads = small("linear_num_key_heads", 1, kMaxHeads);
+    net.value_heads = small("linear_num_value_heads", 1, kMaxHeads);
+    net.head_dim = small("linear_key_head_dim", 1, kMaxDeltaHead);
+    net.taps = small("linear_conv_kernel_dim", 2, 64);
+    net.tiled = family_.tiled_value_heads;
+    if (net.key_heads > 0 && net.value_heads % net.key_heads != 0) {
+      in_.fail(fmt::format("'linear_num_key_heads' {} does not divide 'linear_num_value_heads' {}",
+                           net.key_heads, net.value_heads));
+    }
+    const int64_t value_dim = in_.integer_or_null("linear_value_head_dim", 1, kMaxDeltaHead)
+                                  .value_or(net.head_dim);
+    if (value_dim != net.head_dim) {
+      in_.fail(fmt::format("'linear_value_head_dim' is {} and 'linear_key_head_dim' {}: different "
+                           "ones are not known",
+                           value_dim, net.head_dim));
+    }
+    const auto types = in_.config().strings("layer_types");
+    if (types && types->size() != p_.shapes.size()) {
+      in_.fail(fmt::format("'layer_types' has {} entries for {} layers", types->size(),
+                           p_.shapes.size()));
+      return;
+    }
+    const auto period = in_.integer_or_null("full_attention_interval", 1, kMaxLayers).value_or(4);
+    for (size_t i = 0; i < p_.shapes.size(); ++i) {
+      p_.shapes[i].delta_net = types ? (*types)[i] == "linear_attention"
+                                     : (static_cast<int64_t>(i) + 1) % period != 0;
+      if (!types || p_.shapes[i].delta_net || (*types)[i] == "full_attention") continue;
+      in_.fail(fmt::format(
+          "'layer_types' has '{}' for layer {}, expected full_attention or linear_attention",
+          printable((*types)[i]), i));
+      return;
     }
   }
 

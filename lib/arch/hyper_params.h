@@ -17,6 +17,7 @@
 #include "lib/families/family.h"
 #include "lib/formats/step_attrs.h"
 #include "lib/input/hf_config.h"
+#include "lib/ir/module_graph.h"
 #include "lib/support/diag.h"
 
 namespace ktx::arch {
@@ -52,6 +53,7 @@ struct LayerShape {
   bool rotated = true;          // queries and keys
   int32_t keys_of_layer = -1;   // whose keys and values it reads; -1: its own
   bool keys_as_values = false;  // values are made of the key projection
+  bool delta_net = false;       // in the place of attention
 };
 
 struct HyperParams {
@@ -86,6 +88,8 @@ struct HyperParams {
   int32_t value_dim = 0;
 
   int32_t layer_input_width = 0;  // of each layer's part of the token embedding; 0: none
+  bool gated_attention = false;
+  ir::DeltaNetInfo delta_net;  // of layers that have one
 
   int32_t experts = 0;  // 0: none
   int64_t expert_width = 0;

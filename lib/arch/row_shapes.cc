@@ -19,7 +19,16 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
   const int64_t mlp_width = parent == Role::SharedMlp ? p.shared_width : layer.mlp_width;
   switch (role) {
     case Role::QProj:
-      return {p.hidden, q_width};
+      return {p.hidden, q_width * (p.gated_attention ? 2 : 1)};
+    case Role::DeltaQkvProj:
+      return {p.hidden, p.delta_net.channels()};
+    case Role::DeltaGateProj:
+      return {p.hidden, p.delta_net.width()};
+    case Role::DeltaBaProj:
+      return {p.hidden, 2 * int64_t{p.delta_net.value_heads}};
+    case Role::DeltaBProj:
+    case Role::DeltaAProj:
+      return {p.hidden, p.delta_net.value_heads};
     case Role::KProj:
     case Role::VProj:
       return {p.hidden, kv_width};
@@ -36,6 +45,7 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
     case Role::KvBProj:
       return {p.kv_lora_rank, heads * (p.nope_dim + p.value_dim)};
     case Role::OProj:
+      if (parent == Role::DeltaNet) return {p.delta_net.width(), p.hidden};
       return {heads * (mla ? p.value_dim : layer.head_dim), p.hidden};
     case Role::GateProj:
     case Role::UpProj:
@@ -63,6 +73,7 @@ ir::NormInfo norm(Role role, const LayerShape& layer, const HyperParams& p) {
   if (role == Role::KNorm) width = layer.head_dim * (p.row_qk_norm ? int64_t{layer.kv_heads} : 1);
   if (role == Role::QRotatedNorm || role == Role::KRotatedNorm) width = layer.head_dim;
   if (role == Role::QANorm) width = p.q_lora_rank;
+  if (role == Role::DeltaNorm) width = p.delta_net.head_dim;
   if (role == Role::KvANorm) width = p.kv_lora_rank;
   if (role == Role::VNorm) width = layer.head_dim;
   if (role == Role::RouterNorm) return {width, p.norm_eps, inverse_root(p.hidden)};
@@ -99,8 +110,10 @@ ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& 
     info.keys_of_layer = layer.keys_of_layer;
     info.keys_as_values = layer.keys_as_values;
     info.grown = p.grown_queries;
+    info.gated = p.gated_attention;
     return info;
   }
+  if (role == Role::DeltaNet) return p.delta_net;
   const double scale = rope.softmax_mscale / std::sqrt(double(p.nope_dim + p.rope_dim));
   return ir::MlaInfo{layer.heads,
                      p.q_lora_rank,
@@ -159,6 +172,10 @@ ParamShape shape_of(std::string_view name, const ir::ModuleInfo& info, int32_t l
     if (name == "down_bias") return {x->hidden, x->experts};
     if (name == "gate_factors" || name == "up_factors") return {x->experts};
     return {x->hidden, x->width, x->experts};
+  }
+  if (const auto* x = std::get_if<ir::DeltaNetInfo>(&info)) {
+    if (name == "conv") return {x->taps, x->channels()};
+    return {x->value_heads};
   }
   if (name == "sinks") return {heads};
   if (name == "bias" || name == "correction_bias" || name == "factors") return {p.experts};

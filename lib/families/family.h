@@ -47,6 +47,8 @@ enum class When {
   MlpBias,
   QkNorm,          // config: use_qk_norm, true when absent
   CorrectionBias,  // routing with a correction bias
+  FullAttention,   // layers with attention over all positions, where others have a delta net
+  DeltaNet,        // those others
 };
 
 // A class, as torch registers it. `name` with a dot is a full dotted name, and
@@ -150,6 +152,8 @@ struct Family {
   bool partial_rotary = false;
   WindowPattern windows = WindowPattern::None;
   int32_t window_period = 0;
+  bool gated_attention = false;    // q_proj has a gate behind each query head
+  bool tiled_value_heads = false;  // of delta nets: value head h goes with key head h % key heads
   // Yarn's range of frequencies is rounded to whole indices where the config does not say
   // (rope_scaling.truncate).
   bool yarn_truncate = true;

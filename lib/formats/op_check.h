@@ -79,6 +79,7 @@ struct OpFlow {
   int64_t vocab_size = 0;  // 0: not known
   std::vector<KvShape> kv_slots;
   std::vector<bool> slot_stored;   // per KV slot
+  std::vector<bool> state_used;    // per state of a sequence, as far as any is
   std::vector<Producer> producer;  // per value
 };
 

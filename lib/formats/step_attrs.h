@@ -174,8 +174,9 @@ enum class Activation : int32_t {
   Silu = 0,      // g * sigmoid(g)                       SwiGLU
   GeluTanh = 1,  // g * sigmoid(2 sqrt(2 / pi) (g + 0.044715 g^3)), gelu by tanh        GeGLU
   GptOss = 2,    // g * sigmoid(1.702 g), and up + 1 in the place of up
+  Sigmoid = 3,   // sigmoid(g)                           gates of attention
 };
-inline constexpr int32_t kActivations = 3;
+inline constexpr int32_t kActivations = 4;
 
 struct GluAttrs {
   int32_t activation = 0;  // enum Activation
@@ -221,6 +222,43 @@ struct PositionScaleAttrs {
   }
 };
 
+// A causal convolution of each channel by itself, over its last `taps` inputs, zeros before the
+// first token; then silu. State number `state` keeps taps - 1 inputs of each channel.
+struct CausalConvAttrs {
+  int32_t state = 0;
+  int32_t channels = 1;
+  int32_t taps = 2;
+  int64_t state_floats() const { return (int64_t{taps} - 1) * channels; }
+  template <class F>
+  void fields(F&& f) {
+    f("state", state), f("channels", channels), f("taps", taps);
+  }
+};
+
+// Gated delta rule. A row of x is [key_heads queries | key_heads keys | value_heads values] of
+// head_dim. State number `state` keeps a head_dim x head_dim matrix M for each value head, zero
+// before the first token. A token does, for each value head h with key head
+// h / (value_heads / key_heads), or h % key_heads where tiled = 1:
+//
+//   q, k = x / sqrt(sum of squares + 1e-6)      q *= 1 / sqrt(head_dim)
+//   M *= exp(decay[h] * softplus(a[h] + dt_bias[h]))       (decay < 0)
+//   M += k (sigmoid(b[h]) * (v - k^T M))^T                 y = q^T M
+//
+// Without an operand a, b holds both: for each key head the bs of its value heads, then their as.
+struct DeltaRuleAttrs {
+  int32_t state = 0;
+  int32_t key_heads = 1;
+  int32_t value_heads = 1;
+  int32_t head_dim = 1;
+  int32_t tiled = 0;
+  int64_t state_floats() const { return int64_t{value_heads} * head_dim * head_dim; }
+  template <class F>
+  void fields(F&& f) {
+    f("state", state), f("key_heads", key_heads), f("value_heads", value_heads),
+        f("head_dim", head_dim), f("tiled", tiled);
+  }
+};
+
 // For logits (Gemma 2): y = cap * tanh(x / cap).
 struct SoftcapAttrs {
   float cap = 1;
@@ -233,7 +271,8 @@ struct SoftcapAttrs {
 using StepAttrs =
     std::variant<NoAttrs, RmsNormAttrs, QuantizeAttrs, MatmulAttrs, MatmulHeadsAttrs, RopeAttrs,
                  KvStoreAttrs, AttentionAttrs, RouterAttrs, GroupExpertsAttrs, GluAttrs,
-                 ExpertsAttrs, ScaleAttrs, SoftcapAttrs, PositionScaleAttrs>;
+                 ExpertsAttrs, ScaleAttrs, SoftcapAttrs, PositionScaleAttrs, CausalConvAttrs,
+                 DeltaRuleAttrs>;
 
 // What a row of step_ops.def says, for code that is compiled for one op: AttrsOf<StepOp::Rope> is
 // RopeAttrs, has_trait<StepOp::Rope>(kInPlace) is true.
@@ -263,5 +302,8 @@ StepAttrs attrs_from_bytes(StepOp op, const std::byte* bytes);
 bool accumulates(const StepAttrs& attrs);
 // The KV slot that the step stores or reads; -1: none.
 int32_t kv_slot_of(const StepAttrs& attrs);
+// The fixed-size state of a sequence that the step reads and writes; -1: none. Its floats.
+int32_t state_of(const StepAttrs& attrs);
+int64_t state_floats_of(const StepAttrs& attrs);
 
 }  // namespace ktx

@@ -107,6 +107,24 @@ int32_t kv_slot_of(const StepAttrs& attrs) {
       attrs);
 }
 
+int32_t state_of(const StepAttrs& attrs) {
+  return std::visit(
+      [](const auto& a) {
+        if constexpr (requires { a.state_floats(); }) return a.state;
+        return int32_t{-1};
+      },
+      attrs);
+}
+
+int64_t state_floats_of(const StepAttrs& attrs) {
+  return std::visit(
+      [](const auto& a) {
+        if constexpr (requires { a.state_floats(); }) return a.state_floats();
+        return int64_t{0};
+      },
+      attrs);
+}
+
 std::span<const LayoutInfo> all_layouts() {
   return kLayouts;
 }

@@ -74,7 +74,7 @@ struct TensorSlice {
 // innermost. Vectors are one row. Several sources are joined by rows, in order.
 struct Param {
   // "weight", "bias", "gate", "up", "down", "gate_bias", "up_bias", "down_bias", "k_b", "v_b",
-  // "correction_bias", "sinks"; "factors" of a router, "gate_factors" and "up_factors" of experts:
+  // "correction_bias", "sinks"; "conv", "decay", "dt_bias" of a delta net; "factors" of a router, "gate_factors" and "up_factors" of experts:
   // one for each expert, of its down, gate and up products
   std::string name;
   std::vector<TensorSlice> sources;
@@ -121,7 +121,19 @@ struct AttentionInfo {
   int32_t keys_of_layer =
       -1;  // a layer before this one whose keys and values it reads; -1: its own
   bool keys_as_values = false;  // values are made of the key projection
-  PositionScaleAttrs grown;     // of queries; growth 0: not
+  PositionScaleAttrs grown;  // of queries; growth 0: not
+  // Of each head q_proj has a gate behind the query; the output times its sigmoid goes to o_proj.
+  bool gated = false;
+};
+// As in DeltaRuleAttrs and CausalConvAttrs.
+struct DeltaNetInfo {
+  int32_t key_heads = 0;
+  int32_t value_heads = 0;
+  int32_t head_dim = 0;
+  int32_t taps = 0;
+  bool tiled = false;
+  int64_t channels() const { return (2 * int64_t{key_heads} + value_heads) * head_dim; }
+  int64_t width() const { return int64_t{value_heads} * head_dim; }  // of the output
 };
 // q heads are [nope | rope] wide; the cache holds [latent | rope] per token.
 struct MlaInfo {
@@ -155,7 +167,7 @@ struct LayerInfo {
 };
 using ModuleInfo =
     std::variant<std::monostate, LinearInfo, EmbeddingInfo, NormInfo, RotaryInfo, AttentionInfo,
-                 MlaInfo, MlpInfo, RouterInfo, ExpertsInfo, LayerInfo>;
+                 MlaInfo, MlpInfo, RouterInfo, ExpertsInfo, LayerInfo, DeltaNetInfo>;
 
 // Routed experts of a stack that are on another device than the rest of it.
 struct ExpertSet {

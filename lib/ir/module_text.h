@@ -21,7 +21,7 @@ constexpr std::string_view kTextHeader = "module-ir 1";
 // In the order of ModuleInfo's alternatives.
 constexpr std::string_view kInfoNames[] = {"none",   "linear",    "embedding", "norm",
                                            "rotary", "attention", "mla",       "mlp",
-                                           "router", "experts",   "layer"};
+                                           "router", "experts",   "layer",     "delta_net"};
 static_assert(std::size(kInfoNames) == std::variant_size_v<ModuleInfo>);
 
 template <class F>
@@ -50,6 +50,12 @@ void fields(AttentionInfo& x, F&& f) {
   f("rotated", x.rotated), f("keys_of_layer", x.keys_of_layer);
   f("keys_as_values", x.keys_as_values);
   x.grown.fields(f);
+  f("gated", x.gated);
+}
+template <class F>
+void fields(DeltaNetInfo& x, F&& f) {
+  f("key_heads", x.key_heads), f("value_heads", x.value_heads), f("head_dim", x.head_dim);
+  f("taps", x.taps), f("tiled", x.tiled);
 }
 template <class F>
 void fields(MlaInfo& x, F&& f) {

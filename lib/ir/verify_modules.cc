@@ -139,6 +139,7 @@ class Verifier {
         if (const auto* x = expect_info<RotaryInfo>()) check(*x);
         return;
       case Kind::Attention:
+        if (module_->role == Role::DeltaNet) return check_delta_net();
         return module_->role == Role::Mla ? check_mla() : check_attention();
       case Kind::Mlp:
         if (const auto* x = expect_info<MlpInfo>()) {
@@ -200,6 +201,16 @@ class Verifier {
     }
     check(x->grown);
   }
+  void check_delta_net() {
+    const auto* x = expect_info<DeltaNetInfo>();
+    if (x == nullptr) return;
+    positive("key_heads", x->key_heads), positive("value_heads", x->value_heads);
+    positive("head_dim", x->head_dim);
+    if (x->taps < 2) fail(fmt::format("a convolution of {} taps", x->taps));
+    if (x->key_heads > 0 && x->value_heads % x->key_heads != 0) {
+      fail(fmt::format("{} value heads share {} key heads", x->value_heads, x->key_heads));
+    }
+  }
   void check(const PositionScaleAttrs& x) {
     positive("context", x.context);
     if (!std::isfinite(x.growth) || x.growth < 0) fail(fmt::format("growth is {}", x.growth));
@@ -254,6 +265,9 @@ class Verifier {
       }
     } else if (const auto* x = std::get_if<AttentionInfo>(&module_->info)) {
       if (name == "sinks") return Shape{x->heads, 1, 1};
+    } else if (const auto* x = std::get_if<DeltaNetInfo>(&module_->info)) {
+      if (name == "conv") return Shape{x->taps, x->channels(), 1};
+      if (name == "decay" || name == "dt_bias") return Shape{x->value_heads, 1, 1};
     } else if (const auto* x = std::get_if<ExpertsInfo>(&module_->info)) {
       if (name == "gate" || name == "up") return Shape{x->hidden, x->width, x->experts};
       if (name == "down") return Shape{x->width, x->hidden, x->experts};

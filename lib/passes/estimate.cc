@@ -184,8 +184,7 @@ void find_max_ctx(Estimate& estimate, int64_t model_ctx) {
     known = true;
     // Of a longest context: the windows of a shorter one may take less.
     const uint64_t windows = use.kv_token.times({0, window_blocks}).value_or(UINT64_MAX / 4);
-    const uint64_t taken =
-        use.weight_bytes + use.scratch_bytes + use.stream_bytes + use.reserve_bytes + windows;
+    const uint64_t taken = use.total() - use.kv_bytes + windows;
     const uint64_t room = use.capacity > taken ? use.capacity - taken : 0;
     const uint64_t per_token =
         times(use.kv_token.whole, static_cast<uint64_t>(estimate.shape.max_batch));
@@ -234,6 +233,9 @@ Result<Estimator> Estimator::make(const CompileState& state) {
   for (const steps::KvSlot& slot : lowered.steps.kv_slots) {
     estimator.kv_slots_.push_back(
         {slot.layer, slot.kv_heads, slot.key_dim, slot.value_dim, 0, slot.window});
+  }
+  for (const steps::Step& step : lowered.steps.steps) {
+    estimator.states_.add(state_of(step.attrs), state_floats_of(step.attrs));
   }
   return estimator;
 }
@@ -286,6 +288,9 @@ Result<Estimate> Estimator::run(const CompileState& state, plan::StreamSlots slo
     add_slot(slot, shape, blocks, sums.at(attention_device[slot.layer]));
   }
   add_copied_slots(state, kv_slots_, attention_device, blocks, sums);
+  if (states_.floats() > 0) {
+    sums.at("cpu").state_bytes = times(states_.bytes(), static_cast<uint64_t>(shape.max_batch));
+  }
   const bool streams =
       state.prefer.stream_tokens > 0 && shape.step_tokens >= state.prefer.stream_tokens;
   if (streams) add_streams(state, attention_device, slots, sums);
@@ -331,7 +336,7 @@ std::string estimate_table(const Estimate& estimate) {
     const std::string left = use.capacity == 0 ? "unknown"
                              : use.too_small() ? "-" + unit.text(use.total() - use.capacity)
                                                : unit.text(use.capacity - use.total());
-    table.add({use.name, unit.text(use.weight_bytes), unit.text(use.kv_bytes),
+    table.add({use.name, unit.text(use.weight_bytes), unit.text(use.kv_bytes + use.state_bytes),
                unit.text(use.scratch_bytes), unit.text(use.stream_bytes),
                unit.text(use.reserve_bytes), unit.text(use.total()),
                use.capacity ? unit.text(use.capacity) : "unknown", left});
@@ -393,6 +398,12 @@ std::string estimate_notes(const Estimate& estimate) {
     out +=
         fmt::format("layers with a window of {} tokens or fewer keep {} in all, of any context\n",
                     estimate.window, estimate.window_blocks * plan::kKvBlockTokens);
+  }
+  for (const DeviceUse& use : estimate.devices) {
+    if (use.state_bytes == 0) continue;
+    const auto sequences = static_cast<uint64_t>(estimate.shape.max_batch);
+    out += fmt::format("delta nets keep {} for each sequence, whatever its context (in kv)\n",
+                       human_bytes(use.state_bytes / sequences));
   }
   if (estimate.kv_budget_bytes > 0) {
     const std::string held = estimate.budget_tokens < 0

@@ -17,6 +17,7 @@
 #include "lib/passes/pass_time.h"
 #include "lib/plan/memory.h"
 #include "lib/plan/plan_format.h"
+#include "lib/plan/state_layout.h"
 #include "lib/plan/stream_memory.h"
 
 namespace ktx::passes {
@@ -25,6 +26,7 @@ struct DeviceUse {
   std::string name;  // "cpu", "cuda:0"
   uint64_t weight_bytes = 0;
   uint64_t kv_bytes = 0;
+  uint64_t state_bytes = 0;  // of a fixed size for each sequence
   uint64_t scratch_bytes = 0;
   uint64_t reserve_bytes = 0;  // program, driver, graphs
   uint64_t capacity = 0;       // 0: not known
@@ -34,7 +36,7 @@ struct DeviceUse {
   plan::StreamSlots stream_slots = plan::StreamSlots::Layer;  // the largest that fit
 
   uint64_t total() const {
-    return weight_bytes + kv_bytes + scratch_bytes + stream_bytes + reserve_bytes;
+    return weight_bytes + kv_bytes + state_bytes + scratch_bytes + stream_bytes + reserve_bytes;
   }
   bool too_small() const { return capacity > 0 && total() > capacity; }
 };
@@ -71,6 +73,7 @@ class Estimator {
 
   std::vector<plan::BufferRecord> buffers_;
   std::vector<plan::KvSlotRecord> kv_slots_;
+  plan::StateLayout states_;
 };
 
 // Bytes of a module's own weights in the form that its decision asks for.

@@ -356,9 +356,7 @@ class Lowering {
     layer_ = layer.layer;
     const View in =
         KTX_TRY(part_input(layer, Role::AttentionNorm, Role::AttentionPostNorm, "attn_norm"));
-    const Module* attention = modules_.child(layer, Role::Attention);
-    const Term attended = KTX_TRY(attention ? lower_attention(*attention, in)
-                                            : lower_mla(*KTX_TRY(child(layer, Role::Mla)), in));
+    const Term attended = KTX_TRY(lower_mixer(layer, in));
     KTX_TRY(add_to_stream(layer, Role::AttentionPostNorm, {attended}));
     const Module* moe = modules_.child(layer, Role::Moe);
     Terms terms;
@@ -411,6 +409,15 @@ class Lowering {
     return add_to_stream(layer, Role::LayerInputPostNorm, {out});
   }
 
+  // What mixes tokens: attention of one kind or the other.
+  Result<Term> lower_mixer(const Module& layer, View in) {
+    if (const Module* attention = modules_.child(layer, Role::Attention)) {
+      return lower_attention(*attention, in);
+    }
+    if (const Module* net = modules_.child(layer, Role::DeltaNet)) return lower_delta_net(*net, in);
+    return lower_mla(*KTX_TRY(child(layer, Role::Mla)), in);
+  }
+
   // The rotary module: the attention's own, or the model's, which may have one for windows.
   Result<const Module*> rotary_of(const Module& attention) const {
     if (const Module* own = modules_.child(attention, Role::Rotary)) return own;
@@ -452,7 +459,10 @@ class Lowering {
     const int64_t q_rows = int64_t{a->heads} * a->head_dim;
     const int64_t kv_rows = int64_t{a->kv_heads} * a->head_dim;
     const bool own_keys = a->keys_of_layer < 0;
-    View q = KTX_TRY(part_linear(attention, Role::QProj, Role::QkvProj, 0, q_rows, in, "q"));
+    View q = a->gated
+                 ? KTX_TRY(head_halves(attention, *a, 0, in, "q"))
+                 : KTX_TRY(part_linear(attention, Role::QProj, Role::QkvProj, 0, q_rows, in, "q"));
+    const View gate = a->gated ? KTX_TRY(head_halves(attention, *a, 1, in, "q_gate")) : View{};
     View k, v;
     if (own_keys) {
       k = KTX_TRY(part_linear(attention, Role::KProj, Role::QkvProj, q_rows, kv_rows, in, "k"));
@@ -483,6 +493,10 @@ class Lowering {
     emit(attention, StepOp::Attention, {q}, {out}, {sinks},
          AttentionAttrs{slot, a->heads, a->kv_heads, a->head_dim, a->head_dim, 0, a->scale,
                         a->window, a->chunked, a->softcap});
+    if (a->gated) {
+      emit(attention, StepOp::Glu, {gate, out}, {out}, {},
+           GluAttrs{static_cast<int32_t>(Activation::Sigmoid)});
+    }
     return term(attention, Role::OProj, out, "attn_out");
   }
 
@@ -515,6 +529,56 @@ class Lowering {
       emit(attention, StepOp::KvStore, {keys.k, keys.v}, {}, {}, KvStoreAttrs{slot->second});
     }
     return slot->second;
+  }
+
+  // q_proj of gated attention has for each head the rows of its query, then those of its gate: the
+  // product with one half or the other of all heads.
+  Result<View> head_halves(const Module& attention, const ir::AttentionInfo& a, int32_t half,
+                           View in, const char* value_name) {
+    const Module* module = KTX_TRY(child(attention, Role::QProj));
+    const Param* weight = module->param("weight");
+    if (!weight || weight->sources.size() != 1 || weight->sources[0].row_count != -1) {
+      return Error{fmt::format("the weight of '{}' cannot be cut by heads", module->path)};
+    }
+    Param part = *weight;
+    part.name = half == 0 ? "weight.query" : "weight.gate";
+    part.rows = int64_t{a.heads} * a.head_dim;
+    part.sources.clear();
+    for (int64_t head = 0; head < a.heads; ++head) {
+      part.sources.push_back(
+          {weight->sources[0].tensor, (2 * head + half) * a.head_dim, a.head_dim});
+    }
+    const View out = value(value_name, part.rows);
+    const BlobId weights = KTX_TRY(blob(*module, &part));
+    emit(*module, StepOp::Matmul, {in, View{}}, {out}, {weights, kAbsent}, MatmulAttrs{});
+    KTX_TRY(apply_factor(*module, out));
+    return out;
+  }
+
+  // The states of a sequence are numbered in the order of the steps that have one.
+  Result<Term> lower_delta_net(const Module& net, View in) {
+    const ir::DeltaNetInfo* d = KTX_TRY(info_of<ir::DeltaNetInfo>(net));
+    const View mixed = KTX_TRY(linear(net, Role::DeltaQkvProj, in, "delta_in"));
+    const View gate = KTX_TRY(linear(net, Role::DeltaGateProj, in, "delta_gate"));
+    View b, a;
+    if (modules_.child(net, Role::DeltaBaProj)) {
+      b = KTX_TRY(linear(net, Role::DeltaBaProj, in, "delta_ba"));
+    } else {
+      b = KTX_TRY(linear(net, Role::DeltaBProj, in, "delta_b"));
+      a = KTX_TRY(linear(net, Role::DeltaAProj, in, "delta_a"));
+    }
+    const View qkv = value("delta_qkv", d->channels());
+    const BlobId conv = KTX_TRY(blob(net, "conv"));
+    emit(net, StepOp::CausalConv, {mixed}, {qkv}, {conv},
+         CausalConvAttrs{states_++, static_cast<int32_t>(d->channels()), d->taps});
+    const View out = value("delta", d->width());
+    const BlobId decay = KTX_TRY(blob(net, "decay"));
+    const BlobId dt_bias = KTX_TRY(blob(net, "dt_bias"));
+    emit(net, StepOp::DeltaRule, {qkv, b, a}, {out}, {decay, dt_bias},
+         DeltaRuleAttrs{states_++, d->key_heads, d->value_heads, d->head_dim, d->tiled});
+    KTX_TRY(norm(*KTX_TRY(child(net, Role::DeltaNorm)), out, out));
+    emit(net, StepOp::Glu, {gate, out}, {out}, {}, GluAttrs{});
+    return term(net, Role::OProj, out, "attn_out");
   }
 
   // Where a head's key and value parts of the latent projection are: in their own
@@ -754,6 +818,7 @@ class Lowering {
   View x_;                        // the residual stream
   View layer_inputs_;             // of all layers, where the embedding has parts for them
   int32_t layer_ = -1;
+  int32_t states_ = 0;
   std::map<std::string, BlobId> blob_ids_;
 };
 

@@ -445,6 +445,33 @@ void keep_unknown_formats(CompileState& state) {
   }
 }
 
+// The two steps of a delta net that have a state run on the CPU, where the states are; its products
+// stay where they were placed.
+void keep_states(CompileState& state) {
+  const ir::Module* first = nullptr;
+  const rules::Rule* asked = nullptr;  // for one of them
+  int64_t count = 0;
+  for (ir::Module& module : state.modules.modules) {
+    if (module.role != Role::DeltaNet || module.decision.device == "cpu") continue;
+    module.decision.device = "cpu";
+    ++count;
+    if (first == nullptr) first = &module;
+    if (asked != nullptr || module.decision.rule < 0) continue;
+    const rules::Rule& rule = state.rules.rules[static_cast<size_t>(module.decision.rule)];
+    if (rule.replace.device && rule.replace.device->text != "auto") asked = &rule;
+  }
+  if (first == nullptr) return;
+  const std::string text = fmt::format(
+      "{} and {} more: no GPU kernel computes a gated delta rule; it stays on the CPU, the products "
+      "around it do not",
+      first->path, count - 1);
+  if (asked != nullptr) {
+    state.diags->warning(asked->replace.device->loc, "Q001", text);
+  } else {
+    state.diags->note({}, "", text);
+  }
+}
+
 // What is placed by bytes leaves out GPUs that no kernel is built for.
 void tell_of_old_gpus(const CompileState& state) {
   for (size_t i = 0; i < state.target.gpus.size(); ++i) {
@@ -493,6 +520,7 @@ Status place_devices(CompileState& state) {
   move_to_cpu(state);
   tell_of_old_gpus(state);
   keep_unknown_formats(state);
+  keep_states(state);
   settle_streams(state);
   return {};
 }

@@ -14,6 +14,7 @@
 #include "lib/formats/step_ops.h"
 #include "lib/plan/memory.h"
 #include "lib/plan/quantization_name.h"
+#include "lib/plan/state_layout.h"
 #include "lib/support/strings.h"
 #include "lib/support/text_table.h"
 #include "lib/target/gpu_generation.h"
@@ -92,6 +93,7 @@ RunShape default_shape(const PlanView& plan) {
   shape.step_tokens = plan.facts.chunk_tokens;
   shape.step_outputs = plan.facts.max_batch;
   shape.kv_type = kv_type_from_name(plan.facts.kv_type).value_or(KvType::F16);
+  shape.state_bytes = state_layout(plan).bytes();
   return shape;
 }
 
@@ -195,8 +197,14 @@ std::string memory_lines(const PlanView& plan) {
                unit.text(needs[i]->arena_bytes), unit.text(needs[i]->weight_bytes),
                unit.text(needs[i]->total_bytes)});
   }
-  return fmt::format("\nmemory for {} tokens, {} at once, steps of at most {} tokens\n{}{}",
-                     shape.ctx, shape.max_batch, shape.step_tokens, table.plain("  "), failures);
+  const std::string states =
+      shape.state_bytes == 0
+          ? ""
+          : fmt::format("  states of a fixed size, in the total: {} for each sequence\n",
+                        human_bytes(shape.state_bytes));
+  return fmt::format("\nmemory for {} tokens, {} at once, steps of at most {} tokens\n{}{}{}",
+                     shape.ctx, shape.max_batch, shape.step_tokens, table.plain("  "), states,
+                     failures);
 }
 
 std::string section_lines(const PlanView& plan) {
@@ -322,6 +330,7 @@ std::string plan_json(const PlanView& plan) {
         {"kv_window", widest_window(plan.kv_slots)},
         {"kv_window_bytes", need->kv_token.times({0, need->kv_blocks.window}).value_or(0)},
         {"kv_bytes", need->kv_bytes},
+        {"state_bytes", need->state_bytes},
         {"arena_bytes", need->arena_bytes},
         {"weight_bytes", need->weight_bytes},
         {"carried_bytes", need->carried_bytes},

@@ -188,7 +188,11 @@ Result<MemoryEstimate> estimate_memory(std::span<const SegmentRecord> segments,
   estimate.kv_blocks = KTX_TRY(kv_blocks(window, shape, estimate.kv_token, 0));
   estimate.kv_bytes = *estimate.kv_token.times(estimate.kv_blocks);
 
-  const auto working = checked_add(estimate.arena_bytes, estimate.kv_bytes);
+  const auto states = checked_mul(shape.state_bytes, static_cast<uint64_t>(shape.max_batch));
+  if (!states) return too_much("states");
+  estimate.state_bytes = *states;
+  const auto kept = checked_add(estimate.kv_bytes, estimate.state_bytes);
+  const auto working = kept ? checked_add(estimate.arena_bytes, *kept) : std::nullopt;
   const auto total = working ? checked_add(*working, estimate.weight_bytes) : std::nullopt;
   if (!total) return too_much("weights, activations, keys and values");
   estimate.total_bytes = *total;

@@ -53,6 +53,7 @@ struct RunShape {
   int64_t step_tokens = 512;  // most tokens of a step (prefill chunk)
   int64_t step_outputs = 1;   // most logits rows of a step
   KvType kv_type = KvType::F16;
+  uint64_t state_bytes = 0;  // of a sequence's states (state_layout.h), where they are
 };
 
 // The cache has two pools of blocks (lib/runtime/cache/kv_pools.h): slots that keep every position,
@@ -93,7 +94,8 @@ struct MemoryEstimate {
   KvTokenBytes kv_token;
   KvBlocks kv_blocks;  // for max_batch sequences of ctx tokens
   uint64_t kv_bytes = 0;
-  uint64_t total_bytes = 0;  // weights + arena + kv
+  uint64_t state_bytes = 0;  // of max_batch sequences, of any length
+  uint64_t total_bytes = 0;  // weights + arena + kv + states
 };
 
 Result<MemoryEstimate> estimate_memory(std::span<const SegmentRecord> segments,

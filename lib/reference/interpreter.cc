@@ -49,6 +49,9 @@ std::vector<float> glu(const GluAttrs& attrs, std::span<const float> gate,
         g /= 1 + std::exp(-1.702 * g);
         u += 1;
         break;
+      case Activation::Sigmoid:
+        g = 1 / (1 + std::exp(-g));
+        break;
     }
     out[i] = static_cast<float>(g * u);
   }
@@ -306,7 +309,15 @@ void Interpreter::store_keys(const ir::Module& module, std::span<const float> x)
 Interpreter::Vector Interpreter::attention(const ir::Module& module, std::span<const float> x) {
   const auto& info = std::get<ir::AttentionInfo>(module.info);
   const size_t q_width = static_cast<size_t>(info.heads) * info.head_dim;
-  Vector q = part_linear(module, Role::QProj, Role::QkvProj, 0, q_width, x);
+  Vector q, gate;
+  if (info.gated) {  // of each head the query, then the gate
+    const Vector both = linear(need(module, Role::QProj), x);
+    for (size_t at = 0; at < both.size(); ++at) {
+      (at / info.head_dim % 2 == 0 ? q : gate).push_back(both[at]);
+    }
+  } else {
+    q = part_linear(module, Role::QProj, Role::QkvProj, 0, q_width, x);
+  }
   q = optional_norm(module, Role::QNorm, std::move(q));
   for (size_t at = 0; info.rotated && at < q.size(); at += info.head_dim) {
     rotate(rotary_of(module), std::span(q).subspan(at, info.head_dim));
@@ -317,7 +328,78 @@ Interpreter::Vector Interpreter::attention(const ir::Module& module, std::span<c
   const LayerCache& cache = caches_[info.keys_of_layer < 0 ? module.layer : info.keys_of_layer];
   const AttentionAttrs attrs{0, info.heads, info.kv_heads, info.head_dim, info.head_dim,
                              0, info.scale, info.window,   info.chunked,  info.softcap};
-  return linear(need(module, Role::OProj), attend(cache, q, attrs, weights(module, "sinks")));
+  Vector out = attend(cache, q, attrs, weights(module, "sinks"));
+  for (size_t i = 0; i < gate.size(); ++i) out[i] /= 1 + std::exp(-gate[i]);
+  return linear(need(module, Role::OProj), out);
+}
+
+// silu of the weighted sum of each channel's last inputs.
+Interpreter::Vector Interpreter::convolve(const ir::Module& module, const ir::DeltaNetInfo& info,
+                                          Vector input) {
+  std::vector<Vector>& inputs = caches_[module.layer].inputs;
+  inputs.push_back(std::move(input));
+  const auto weight = weights(module, "conv");
+  Vector out(static_cast<size_t>(info.channels()));
+  for (size_t channel = 0; channel < out.size(); ++channel) {
+    double sum = 0;
+    for (int32_t back = 0; back < info.taps && back < std::ssize(inputs); ++back) {
+      sum += static_cast<double>(weight[channel * info.taps + info.taps - 1 - back]) *
+             inputs[inputs.size() - 1 - back][channel];
+    }
+    out[channel] = static_cast<float>(sum / (1 + std::exp(-sum)));
+  }
+  return out;
+}
+
+// The gated delta rule, as DeltaRuleAttrs says it.
+Interpreter::Vector Interpreter::delta_net(const ir::Module& module, std::span<const float> x) {
+  const auto& info = std::get<ir::DeltaNetInfo>(module.info);
+  const int32_t dim = info.head_dim, repeats = info.value_heads / info.key_heads;
+  const Vector mixed = convolve(module, info, linear(need(module, Role::DeltaQkvProj), x));
+  const Vector gate = linear(need(module, Role::DeltaGateProj), x);
+  Vector b, a;
+  if (const ir::Module* both = graph_.child(module, Role::DeltaBaProj)) {
+    const Vector ba = linear(*both, x);
+    for (size_t i = 0; i < ba.size(); ++i) (i / repeats % 2 == 0 ? b : a).push_back(ba[i]);
+  } else {
+    b = linear(need(module, Role::DeltaBProj), x);
+    a = linear(need(module, Role::DeltaAProj), x);
+  }
+  const auto decay = weights(module, "decay"), dt_bias = weights(module, "dt_bias");
+  std::vector<double>& matrices = caches_[module.layer].matrices;
+  matrices.resize(static_cast<size_t>(info.value_heads) * dim * dim);
+  const auto normalised = [&](const float* from) {
+    std::vector<double> out(from, from + dim);
+    const double length = std::sqrt(dot(from, from, static_cast<size_t>(dim)) + 1e-6);
+    for (double& value : out) value /= length;
+    return out;
+  };
+  Vector out(static_cast<size_t>(info.width()));
+  for (int32_t head = 0; head < info.value_heads; ++head) {
+    const int32_t key_head = info.tiled ? head % info.key_heads : head / repeats;
+    const std::vector<double> q = normalised(&mixed[key_head * dim]);
+    const std::vector<double> k = normalised(&mixed[(info.key_heads + key_head) * dim]);
+    const float* v = &mixed[(2 * info.key_heads + head) * dim];
+    double* matrix = &matrices[static_cast<size_t>(head) * dim * dim];
+    const double kept =
+        std::exp(decay[head] * std::log1p(std::exp(double{a[head]} + dt_bias[head])));
+    const double strength = 1 / (1 + std::exp(-double{b[head]}));
+    for (int32_t i = 0; i < dim * dim; ++i) matrix[i] *= kept;
+    for (int32_t column = 0; column < dim; ++column) {
+      double known = 0;
+      for (int32_t row = 0; row < dim; ++row) known += k[row] * matrix[row * dim + column];
+      const double change = strength * (v[column] - known);
+      double read = 0;
+      for (int32_t row = 0; row < dim; ++row) {
+        matrix[row * dim + column] += k[row] * change;
+        read += q[row] * matrix[row * dim + column];
+      }
+      out[head * dim + column] = static_cast<float>(read / std::sqrt(dim));
+    }
+  }
+  out = norm(need(module, Role::DeltaNorm), out);
+  for (size_t i = 0; i < out.size(); ++i) out[i] *= gate[i] / (1 + std::exp(-gate[i]));
+  return linear(need(module, Role::OProj), out);
 }
 
 // Keys (without their rotary part) and values of all heads out of the latent.
@@ -483,8 +565,10 @@ std::vector<float> Interpreter::next(int32_t token) {
     const ir::Module& layer = graph_.modules[id];
     const Vector a = optional_norm(layer, Role::AttentionNorm, x);
     const ir::Module* mla = graph_.child(layer, Role::Mla);
-    const Vector attended =
-        mla != nullptr ? latent_attention(*mla, a) : attention(need(layer, Role::Attention), a);
+    const ir::Module* net = graph_.child(layer, Role::DeltaNet);
+    const Vector attended = mla != nullptr   ? latent_attention(*mla, a)
+                            : net != nullptr ? delta_net(*net, a)
+                                             : attention(need(layer, Role::Attention), a);
     const float residual = graph_.facts.residual_scale;
     add_to(x, optional_norm(layer, Role::AttentionPostNorm, attended), residual);
     add_to(x, optional_norm(layer, Role::MlpPostNorm, feed_forward(layer, x)), residual);

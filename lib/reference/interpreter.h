@@ -44,6 +44,8 @@ class Interpreter {
   using Vector = std::vector<float>;
   struct LayerCache {
     std::vector<Vector> keys, values;  // [position][heads * dim]
+    std::vector<Vector> inputs;        // of a delta net's convolution, [position][channels]
+    std::vector<double> matrices;      // of a delta net, [value heads][dim of k][dim of v]
   };
 
   explicit Interpreter(const ir::ModuleGraph& graph) : graph_(graph) {}
@@ -61,6 +63,8 @@ class Interpreter {
   void rotate(const ir::Module& rotary, std::span<float> x) const;
   const ir::Module& rotary_of(const ir::Module& attention) const;
   Vector attention(const ir::Module& module, std::span<const float> x);
+  Vector delta_net(const ir::Module& module, std::span<const float> x);
+  Vector convolve(const ir::Module& module, const ir::DeltaNetInfo& info, Vector input);
   Vector latent_attention(const ir::Module& module, std::span<const float> x);
   std::pair<Vector, Vector> expand_latent(const ir::Module& kv_b, const ir::MlaInfo& info,
                                           std::span<const float> latent) const;

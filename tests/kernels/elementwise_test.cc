@@ -45,6 +45,8 @@ double glu_in_double(const GluAttrs& attrs, double g, double u) {
       return 0.5 * g * (1 + std::tanh(0.7978845608028654 * (g + 0.044715 * g * g * g))) * u;
     case Activation::GptOss:
       return g / (1 + std::exp(-1.702 * g)) * (u + 1);
+    case Activation::Sigmoid:
+      return u / (1 + std::exp(-g));
   }
   return NAN;
 }

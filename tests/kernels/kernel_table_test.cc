@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "kernels/attention/attention.h"
+#include "kernels/delta_net/delta_net.h"
 #include "kernels/embed/embed.h"
 #include "kernels/kernel_id.h"
 #include "kernels/matmul/matmul.h"
@@ -24,15 +25,18 @@ bool found_by_an_op(std::string_view family) {
          find_quantize(family, isa).ok() || find_rope(family, isa).ok() ||
          find_kv_store(family, isa).ok() || find_attention(family, isa).ok() ||
          find_rows(family, isa).ok() || find_router(family, isa).ok() ||
-         find_group_experts(family, isa).ok() || find_matmul(family, DType::Q6_K, isa).ok() ||
+         find_group_experts(family, isa).ok() || find_causal_conv(family, isa).ok() ||
+         find_delta_rule(family, isa).ok() || find_matmul(family, DType::Q6_K, isa).ok() ||
          find_matmul(family, DType::BF16, isa).ok() ||
          find_matmul_transposed(family, DType::Q4_K, isa).ok();
 }
 
-TEST(KernelTable, EveryStepOpButQuantizeHasAFamilyOnAGpu) {
+// Steps with a state run on the CPU alone.
+TEST(KernelTable, EveryStepOpButQuantizeAndThoseWithAStateHasAFamilyOnAGpu) {
   for (const StepOpInfo& op : all_step_ops()) {
     const std::string_view family = gpu_kernel_family(op.op);
-    EXPECT_EQ(family.empty(), op.op == StepOp::Quantize) << op.name;
+    const bool none = op.op == StepOp::Quantize || state_of(default_attrs(op.op)) >= 0;
+    EXPECT_EQ(family.empty(), none) << op.name;
     EXPECT_TRUE(family.empty() || find_kernel_family(family)) << op.name << " " << family;
   }
 }

@@ -18,6 +18,10 @@ inline constexpr const char* kTestModels[] = {"llama",    "mixtral",   "qwen2", 
 inline constexpr const char* kSharedModels[] = {"glm4_moe", "minimax_m2", "glm4_moe_lite", "gemma3",
                                                 "gpt_oss"};
 
+// With delta nets, in ../shared/models and tests/models. Not of the lists above: the synthetic
+// generator does not know their tensors, and a server's slots hold no states.
+inline constexpr const char* kDeltaNetModels[] = {"qwen3_next", "qwen35moe"};
+
 // The folder of all models of the first list.
 inline std::string test_models_dir() {
   const std::string copied = source_dir() + "/tests/models";
@@ -41,11 +45,14 @@ inline std::string test_model_gguf(const std::string& name) {
   return dir.empty() ? "" : dir + "/" + name + "-q4_k_m.gguf";
 }
 
-// kTestModels, and those of kSharedModels that are there.
-inline std::vector<const char*> present_models() {
+// kTestModels, those of kSharedModels that are there, and with `delta_nets` of kDeltaNetModels.
+inline std::vector<const char*> present_models(bool delta_nets = false) {
   std::vector<const char*> models(std::begin(kTestModels), std::end(kTestModels));
   for (const char* name : kSharedModels) {
     if (!test_model_dir(name).empty()) models.push_back(name);
+  }
+  for (const char* name : kDeltaNetModels) {
+    if (delta_nets && !test_model_dir(name).empty()) models.push_back(name);
   }
   return models;
 }

@@ -168,7 +168,7 @@ std::string bars(const passes::Estimate& estimate) {
     out += fmt::format(
         "<div><b>{}</b>: {}{}, {}</div><div class=bar>{}{}{}{}</div>\n", escape(use.name),
         human_bytes(use.total()), use.capacity ? " of " + human_bytes(use.capacity) : "", room,
-        part("w", "weights", use.weight_bytes), part("k", "keys and values", use.kv_bytes),
+        part("w", "weights", use.weight_bytes), part("k", "keys and values", use.kv_bytes + use.state_bytes),
         part("s", "scratch", use.scratch_bytes + use.stream_bytes),
         part("r", "reserve", use.reserve_bytes));
   }

@@ -21,6 +21,13 @@
 
 namespace ktx::runtime {
 
+// The fixed-size states of a sequence (cache/state_pool.h): before the pass, null when it has no
+// tokens yet, and where they go.
+struct SequenceState {
+  const float* in = nullptr;
+  float* out = nullptr;
+};
+
 struct Batch {
   int64_t tokens = 0;   // T
   int64_t outputs = 0;  // R
@@ -34,6 +41,7 @@ struct Batch {
   std::function<void()> before_filters;
   std::vector<std::byte* const*> tables;
   std::vector<std::byte* const*> window_tables;
+  std::vector<SequenceState> states;  // per sequence
 
   int64_t rows(RowKind kind) const {
     return kind == RowKind::Token ? tokens : kind == RowKind::Output ? outputs : 1;

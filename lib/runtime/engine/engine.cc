@@ -154,6 +154,13 @@ Result<Forward> Engine::run(std::span<const BatchItem> items, const PassWatch* w
     }
     batch.tables[i] = sequence.tables_.whole.data();
     batch.window_tables[i] = sequence.tables_.window.data();
+    if (!s.states.has_states() || items[i].tokens.empty()) continue;
+    if (!s.states.prepare(sequence.states_)) {
+      give_back();
+      return Forward::CacheFull;
+    }
+    batch.states[i] = {sequence.length_ > 0 ? sequence.states_.now.get() : nullptr,
+                       sequence.states_.next.get()};
   }
   const int64_t bytes_before = s.runner->weight_bytes();
   const bool done = KTX_TRY(s.runner->run(batch, watch));
@@ -162,7 +169,11 @@ Result<Forward> Engine::run(std::span<const BatchItem> items, const PassWatch* w
     give_back();
     return Forward::Stopped;
   }
-  for (const BatchItem& item : items) item.sequence->length_ += item.tokens.size();
+  for (const BatchItem& item : items) {
+    if (item.tokens.empty()) continue;
+    if (s.states.has_states()) s.states.advance(item.sequence->states_, item.sequence->length_);
+    item.sequence->length_ += item.tokens.size();
+  }
   s.stats.steps += 1;
   s.stats.tokens += batch.tokens;
   s.stats.weight_bytes += s.runner->weight_bytes() - bytes_before;
@@ -175,6 +186,12 @@ Result<plan::ExpertProfile> Engine::expert_profile() {
 }
 
 PrefixHit Engine::reuse_prefix(Sequence& sequence, std::span<const int32_t> tokens) {
+  if (has_states()) {
+    PrefixHit none;
+    none.tokens = sequence.length_;
+    none.miss = PrefixHit::Miss::New;
+    return none;
+  }
   const PrefixHit hit =
       state_->prefixes.reuse(sequence.tables_, sequence.length_, tokens, sequence.owner_);
   sequence.length_ = std::max(sequence.length_, hit.tokens);
@@ -182,17 +199,20 @@ PrefixHit Engine::reuse_prefix(Sequence& sequence, std::span<const int32_t> toke
 }
 
 PrefixBlocks Engine::find_prefix(std::span<const int32_t> tokens, const std::string& owner) const {
+  if (has_states()) return {};
   return state_->prefixes.find(tokens, owner);
 }
 
 void Engine::keep_prefix(Sequence& sequence, std::span<const int32_t> tokens) {
   KTX_ASSERT(static_cast<int64_t>(tokens.size()) == sequence.length_);
+  if (has_states()) return;
   state_->prefixes.keep(sequence.tables_, tokens, false, sequence.owner_);
   state_->kv.trim(sequence.tables_, sequence.length_);
 }
 
 void Engine::retire(Sequence sequence, std::span<const int32_t> tokens) {
   KTX_ASSERT(static_cast<int64_t>(tokens.size()) == sequence.length_);
+  if (has_states()) return;
   state_->prefixes.keep(sequence.tables_, tokens, true, sequence.owner_);
 }
 
@@ -235,12 +255,22 @@ bool Engine::has_windows() const {
   return state_->kv.has_windows();
 }
 
+bool Engine::has_states() const {
+  return state_->states.has_states();
+}
+
+std::span<std::byte> Engine::states(const Sequence& sequence) const {
+  if (!has_states() || sequence.length_ == 0) return {};
+  return state_->states.bytes(sequence.states_.now);
+}
+
 bool Engine::extend_uncomputed(Sequence& sequence, int64_t tokens, int64_t window_begin) {
   KvPools& kv = state_->kv;
   const int64_t length = sequence.length_ + tokens;
   if (!kv.own(sequence.tables_, sequence.length_)) return false;
   if (!kv.grow_from(sequence.tables_, length, window_begin / KvCache::kBlockTokens)) return false;
-  if (!kv.can_continue(sequence.tables_, length)) {
+  if (has_states() && !sequence.states_.now) sequence.states_.now = state_->states.take();
+  if (!kv.can_continue(sequence.tables_, length) || (has_states() && !sequence.states_.now)) {
     kv.shrink(sequence.tables_, sequence.length_);
     return false;
   }
@@ -292,7 +322,8 @@ void Sequence::set_engine(Engine* engine) {
 Sequence::Sequence(Sequence&& other) noexcept
     : owner_(std::move(other.owner_)),
       length_(std::exchange(other.length_, 0)),
-      tables_(std::exchange(other.tables_, {})) {
+      tables_(std::exchange(other.tables_, {})),
+      states_(std::exchange(other.states_, {})) {
   set_engine(other.engine_);
   other.set_engine(nullptr);
 }
@@ -304,6 +335,7 @@ Sequence& Sequence::operator=(Sequence&& other) noexcept {
   std::swap(owner_, other.owner_);
   std::swap(length_, other.length_);
   std::swap(tables_, other.tables_);
+  std::swap(states_, other.states_);
   return *this;
 }
 
@@ -314,7 +346,11 @@ Sequence::~Sequence() {
 
 void Sequence::truncate(int64_t length) {
   KvPools& kv = engine_->state_->kv;
+  StatePool& states = engine_->state_->states;
+  const int64_t before = length_;
   length_ = std::max<int64_t>(0, std::min(length_, length));
+  if (states.has_states() && !states.truncate(states_, before, length_)) length_ = 0;
+  if (length_ == 0 && states.has_states()) states.release(states_);
   if (!kv.can_continue(tables_, length_)) length_ = 0;
   kv.shrink(tables_, length_);
 }

@@ -28,6 +28,7 @@
 #include "lib/plan/memory.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/runtime/cache/prefix_cache.h"
+#include "lib/runtime/cache/state_pool.h"
 #include "lib/runtime/engine/expert_use.h"
 #include "lib/runtime/engine/step_stats.h"
 #include "lib/runtime/sampling/best_logits.h"
@@ -90,7 +91,8 @@ class Sequence {
   int64_t length() const { return length_; }  // tokens in the cache
   // Forgets all tokens from `length` on; larger than length() does nothing. Where layers have
   // windows, blocks that the text needs to go on from there may have gone: it is empty then.
-  // Some 64 tokens (plan::kKvWindowSlack) can always be taken back.
+  // Some 64 tokens (plan::kKvWindowSlack) can always be taken back. Where layers have states of a
+  // fixed size, only the last step's tokens can be, all of them: else it is empty.
   void truncate(int64_t length);
 
  private:
@@ -101,6 +103,7 @@ class Sequence {
   std::string owner_;
   int64_t length_ = 0;
   KvTables tables_;
+  SequenceStates states_;
 };
 
 enum class Want { None, Last, All };  // whose logits
@@ -197,6 +200,10 @@ class Engine {
   int64_t kv_row_bytes(const Sequence& sequence) const;
   int64_t window_begin(const Sequence& sequence) const;
   bool has_windows() const;  // whether truncate() may empty a sequence
+  // States of a fixed size: they cannot be cut, and texts with them are not kept for reuse.
+  bool has_states() const;
+  // Those of a sequence with tokens, as one piece; empty where the model has none.
+  std::span<std::byte> states(const Sequence& sequence) const;
   bool extend_uncomputed(Sequence& sequence, int64_t tokens, int64_t window_begin);
   // Drops a kept text except blocks with other users.
   void forget_prefix(std::span<const int32_t> tokens, const std::string& owner = {});

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lib/plan/device_memory.h"
+#include "lib/plan/state_layout.h"
 #include "lib/runtime/cache/kv_cache.h"
 #include "lib/runtime/gpu/gpu_buckets.h"
 #include "lib/support/strings.h"
@@ -76,6 +77,7 @@ Result<Sizes> choose_sizes(const plan::PlanView& plan, const EngineOptions& opti
     sizes.shape.kv_type = plan::KvType::F32;
   }
 
+  sizes.shape.state_bytes = plan::state_layout(plan).bytes();
   sizes.memory =
       KTX_TRY(plan::estimate_memory(plan.segments, plan.buffers, plan.kv_slots, sizes.shape));
   KTX_TRY(size_cache(plan, options, sizes));
@@ -97,7 +99,8 @@ Status size_cache(const plan::PlanView& plan, const EngineOptions& options, Size
   }
   memory.kv_blocks = sizes.kv_blocks;
   memory.kv_bytes = memory.kv_token.times(sizes.kv_blocks).value_or(0);
-  memory.total_bytes = memory.weight_bytes + memory.arena_bytes + memory.kv_bytes;
+  memory.total_bytes =
+      memory.weight_bytes + memory.arena_bytes + memory.kv_bytes + memory.state_bytes;
   return {};
 }
 
@@ -123,7 +126,8 @@ Status size_for_gpus(const plan::PlanView& plan, const EngineOptions& options, S
   memory.arena_bytes = host.arena_bytes;
   memory.kv_token = host.kv_token;
   memory.kv_bytes = host.kv_token.times(sizes.kv_blocks).value_or(0);
-  memory.total_bytes = host.weight_bytes + host.arena_bytes + memory.kv_bytes;
+  memory.total_bytes =
+      host.weight_bytes + host.arena_bytes + memory.kv_bytes + memory.state_bytes;
   return {};
 }
 
@@ -137,7 +141,7 @@ Result<Sizes> sizes_of_run(const plan::PlanView& plan, const EngineOptions& opti
 
 Status check_fit(uint64_t available_bytes, uint64_t memory_bytes, Sizes& sizes) {
   const plan::MemoryEstimate& memory = sizes.memory;
-  const uint64_t needed = memory.arena_bytes + memory.kv_bytes;
+  const uint64_t needed = memory.arena_bytes + memory.kv_bytes + memory.state_bytes;
   if (needed <= available_bytes) {
     if (memory.total_bytes > memory_bytes) {
       sizes.notes.push_back(fmt::format(
@@ -153,10 +157,14 @@ Status check_fit(uint64_t available_bytes, uint64_t memory_bytes, Sizes& sizes) 
       row("activations", memory.arena_bytes, fmt::format("chunks of {} tokens", shape.step_tokens));
   text += row("KV cache", memory.kv_bytes,
               fmt::format("{} x {} tokens in {}", shape.max_batch, shape.ctx, name(shape.kv_type)));
+  if (memory.state_bytes > 0) {
+    text += row("states", memory.state_bytes, fmt::format("{} sequences", shape.max_batch));
+  }
   text += row("together", needed, "");
   text += row("available", available_bytes, fmt::format("of {}", human_bytes(memory_bytes)));
   text += row("(weights)", memory.weight_bytes, "mapped, not counted");
-  const uint64_t left = available_bytes - std::min(available_bytes, memory.arena_bytes);
+  const uint64_t fixed = memory.arena_bytes + memory.state_bytes;
+  const uint64_t left = available_bytes - std::min(available_bytes, fixed);
   const int64_t ctx = ctx_for(sizes, left / 10 * 9);
   text += "ways out:\n";
   text += ctx > 0 ? fmt::format("  a shorter context: --ctx {}\n", ctx)

@@ -7,6 +7,7 @@
 
 #include "lib/plan/device_memory.h"
 #include "lib/plan/memory.h"
+#include "lib/plan/state_layout.h"
 #include "lib/runtime/engine/engine_state.h"
 #include "lib/runtime/engine/largest_ctx.h"
 #include "lib/support/memory_node.h"
@@ -37,6 +38,7 @@ void reserve(Batch& batch, const plan::RunShape& shape) {
   batch.filter.resize(shape.step_outputs);
   batch.tables.resize(shape.max_batch);
   batch.window_tables.resize(shape.max_batch);
+  batch.states.resize(shape.max_batch);
 }
 
 // The places of a run's threads; threads without a CPU are scheduled freely.
@@ -119,6 +121,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
                                    plan::slots_on(plan, "cpu")));
     s.kv.of(KvPool::Whole).set_reclaim([&s] { return s.prefixes.reclaim(); });
     s.kv.of(KvPool::Window).set_reclaim([&s] { return s.prefixes.reclaim_window(); });
+    s.states = StatePool(plan::state_layout(plan).floats(), 2 * shape.max_batch);
     const target::ThreadPlaces places = choose_places(options, threads);
     s.pool = std::make_unique<ThreadPool>(places.threads);
     s.runner = KTX_TRY(PlanRunner::create({.plan = plan,

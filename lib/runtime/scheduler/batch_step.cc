@@ -292,6 +292,7 @@ void BatchScheduler::pool_rows(Running& running, int64_t row, int64_t rows) {
 
 // Adds what the text itself suggests to this step's tokens.
 void BatchScheduler::guess(Running& running, int64_t limit) {
+  if (engine_.has_states()) return;  // wrong guesses could not be taken back
   const auto total = static_cast<int64_t>(running.tokens.size());
   int64_t most = std::min<int64_t>({options_.lookup_tokens, limit, capacity_ - total - 1});
   if (running.request.max_tokens >= 0) {

@@ -100,9 +100,14 @@ Result<Next> Session::next() {
   if (sequence_.length() < total) {
     const int64_t bytes_before = engine_->stats().weight_bytes;
     const Timer timer;
-    const Outcome outcome = KTX_TRY(
-        compute(std::span(tokens_).subspan(sequence_.length()), true, PassWatch{stop_, {}}));
-    if (outcome != Outcome::Ok) return Next{outcome, -1};
+    // One token, or a text that is computed again because it could not be cut (truncate).
+    while (sequence_.length() < total) {
+      const int64_t count = std::min(total - sequence_.length(), engine_->chunk_tokens());
+      const Outcome outcome =
+          KTX_TRY(compute(std::span(tokens_).subspan(sequence_.length(), count),
+                          sequence_.length() + count == total, PassWatch{stop_, {}}));
+      if (outcome != Outcome::Ok) return Next{outcome, -1};
+    }
     stats_.decode_tokens += 1;
     stats_.decode_seconds += timer.seconds();
     stats_.decode_weight_bytes += engine_->stats().weight_bytes - bytes_before;

@@ -35,7 +35,8 @@ struct SessionHeader {
   uint64_t note_bytes;
   uint64_t kv_bytes;
   uint64_t window_begin;  // the first position that is here of layers with a window
-  uint8_t reserved[40];
+  uint64_t state_bytes;   // of states of a fixed size, behind keys and values
+  uint8_t reserved[32];
 };
 static_assert(sizeof(SessionHeader) == 128);
 static_assert(offsetof(SessionHeader, tokens) == 48);
@@ -128,6 +129,8 @@ Status save_session(const std::string& path, Engine& engine, const SavedSession&
   header.note_bytes = session.note.size();
   header.kv_bytes = static_cast<uint64_t>(engine.kv_row_bytes(sequence));
   header.window_begin = static_cast<uint64_t>(engine.window_begin(sequence));
+  const std::span<std::byte> states = engine.states(sequence);
+  header.state_bytes = states.size();
   file.write(&header, sizeof header);
   if (session.sampler) file.write(&*session.sampler, sizeof(SamplerState));
   file.write(session.note.data(), session.note.size());
@@ -136,6 +139,7 @@ Status save_session(const std::string& path, Engine& engine, const SavedSession&
     file.write(bytes.data(), bytes.size());
     return Status();
   }));
+  file.write(states.data(), states.size());
   const Hash128 hash = file.digest();
   file.write(&hash, sizeof hash);
   KTX_TRY(file.finish());
@@ -218,6 +222,11 @@ Result<SavedSession> load_session(const std::string& path, Engine& engine, Seque
       bytes += rows.size();
       return file.read(rows.data(), rows.size());
     }));
+    const std::span<std::byte> states = engine.states(sequence);
+    if (states.size() != header.state_bytes) {
+      return refuse("damaged: its states have another size than this plan's");
+    }
+    KTX_TRY(file.read(states.data(), states.size()));
     const Hash128 expected = file.digest();
     Hash128 stored;
     KTX_TRY(file.read(&stored, sizeof stored));

@@ -35,7 +35,7 @@ class OpRules : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     dir_ = new ktx::testing::TempDir;
-    const Status written = write_plan(make_tiny_plan(), dir_->path("p"));
+    const Status written = write_plan(make_tiny_plan(true), dir_->path("p"));
     ASSERT_TRUE(written.ok()) << written.error().message;
     plan_ = new PlanFile(PlanFile::open(dir_->path("p")).take());
   }
@@ -110,6 +110,11 @@ TEST_F(OpRules, KnowTypeRowsAndWidthOfEveryOperand) {
       {StepOp::Scale, 0, 'o', 0, "y", "trw"},
       {StepOp::PositionScale, 0, 'i', 0, "x", "tr"},
       {StepOp::PositionScale, 0, 'o', 0, "y", "trw"},
+      {StepOp::CausalConv, 0, 'i', 0, "x", "tr"},
+      {StepOp::CausalConv, 0, 'o', 0, "y", "tr"},
+      {StepOp::DeltaRule, 0, 'i', 0, "x", "tr"},
+      {StepOp::DeltaRule, 0, 'i', 1, "b", "trw"},
+      {StepOp::DeltaRule, 0, 'o', 0, "y", "tr"},
   };
   for (const Row& row : kRows) {
     for (const char* lie = row.lies; *lie; ++lie) {
@@ -226,6 +231,17 @@ TEST_F(OpLies, AboutAttributes) {
       attribute(StepOp::PositionScale, 0, &PositionScaleAttrs::growth, -0.1f, "growth is -0.1"),
       attribute(StepOp::PositionScale, 0, &PositionScaleAttrs::growth, kInfinity, "growth is inf"),
       attribute(StepOp::PositionScale, 0, &PositionScaleAttrs::context, 0, "context is 0"),
+      attribute(StepOp::CausalConv, 0, &CausalConvAttrs::state, -1, "state is -1"),
+      attribute(StepOp::CausalConv, 0, &CausalConvAttrs::channels, 0, "channels is 0"),
+      attribute(StepOp::CausalConv, 0, &CausalConvAttrs::channels, 63, "x is 64 wide, expected 63"),
+      attribute(StepOp::CausalConv, 0, &CausalConvAttrs::taps, 1, "taps is 1"),
+      attribute(StepOp::CausalConv, 0, &CausalConvAttrs::taps, 5, "w is [4, 64], expected [5, 64]"),
+      attribute(StepOp::DeltaRule, 0, &DeltaRuleAttrs::state, 0, "state 0 is used twice"),
+      attribute(StepOp::DeltaRule, 0, &DeltaRuleAttrs::key_heads, 0, "key_heads is 0"),
+      attribute(StepOp::DeltaRule, 0, &DeltaRuleAttrs::key_heads, 3, "2 value heads share 3"),
+      attribute(StepOp::DeltaRule, 0, &DeltaRuleAttrs::value_heads, 0, "value_heads is 0"),
+      attribute(StepOp::DeltaRule, 0, &DeltaRuleAttrs::head_dim, 1025, "head_dim is 1025"),
+      attribute(StepOp::DeltaRule, 0, &DeltaRuleAttrs::tiled, 2, "tiled is 2"),
       attribute(StepOp::GroupExperts, 0, &GroupExpertsAttrs::top_k, 1, "1 of 4 experts, but the"),
       attribute(StepOp::ExpertsGateUp, 0, &ExpertsAttrs::accumulate, 1, "accumulate is 1"),
       attribute(StepOp::ExpertsGateUp, 0, &ExpertsAttrs::top_k, 1, "grouped as 2 of 4"),

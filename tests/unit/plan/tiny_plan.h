@@ -166,8 +166,8 @@ class TinyPlan {
 };
 
 // Two layers of hidden width 64: plain attention and a dense MLP, then absorbed
-// MLA and experts.
-inline TinyPlan make_tiny_plan() {
+// MLA and experts; behind them, where wanted, the steps of a delta net.
+inline TinyPlan make_tiny_plan(bool delta_net = false) {
   constexpr int kVocab = 48, kHidden = 64, kHeads = 4, kHeadDim = 32, kWidth = 96;
   constexpr int kLatent = 32, kRope = 16, kNope = 32, kValue = 32, kExperts = 4, kTopK = 2;
   TinyPlan t;
@@ -220,6 +220,12 @@ inline TinyPlan make_tiny_plan() {
   const uint32_t up_e = t.weight("ffn_up_exps.weight", DType::Q4_0, kWidth, kHidden, kExperts);
   const uint32_t down_e = t.weight("ffn_down_exps.weight", DType::Q8_0, kHidden, kWidth, kExperts);
   const uint32_t shared_w = t.weight("ffn_gate_inp_shexp.weight", DType::F32, 1, kHidden);
+  uint32_t conv_w = kNone, decay_w = kNone, dt_w = kNone;
+  if (delta_net) {
+    conv_w = t.weight("ssm_conv1d.weight", DType::F32, kHidden, 4);
+    decay_w = t.weight("ssm_a", DType::F32, 1, 2);
+    dt_w = t.weight("ssm_dt.bias", DType::F32, 1, 2);
+  }
   c.close_segment("cpu", SegmentKind::Weights);
   t.weight("rope_freqs.weight", DType::F32, 1, 16);
   c.close_segment("none", SegmentKind::Carried);
@@ -308,6 +314,14 @@ inline TinyPlan make_tiny_plan() {
   t.step(StepOp::Matmul, 1, {{x}}, {{shared_gate}}, {shared_w}, MatmulAttrs{});
   t.step(StepOp::SigmoidScale, 1, {{x}, {shared_gate}}, {{x}}, {}, NoAttrs{});
   t.step(StepOp::PositionScale, 1, {{x}}, {{x}}, {}, PositionScaleAttrs{0.1f, 64});
+
+  if (delta_net) {  // one key head and two value heads of 16
+    const uint32_t mixed = t.f32("mixed", kHidden);
+    const uint32_t read = t.f32("read", 32);
+    t.step(StepOp::CausalConv, 1, {{x}}, {{mixed}}, {conv_w}, CausalConvAttrs{0, kHidden, 4});
+    t.step(StepOp::DeltaRule, 1, {{mixed}, {x, 0, 4}}, {{read}}, {decay_w, dt_w},
+           DeltaRuleAttrs{1, 1, 2, 16, 0});
+  }
 
   const uint32_t last = t.f32("last", kHidden, RowKind::Output);
   const uint32_t logits = t.f32("logits", kVocab, RowKind::Output);

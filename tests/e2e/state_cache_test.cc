@@ -1,0 +1,214 @@
+// States of a fixed size, over whole models with delta nets: a text answers alike however it was
+// cut, saved, taken back, preempted or run beside others.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+
+#include "lib/plan/state_layout.h"
+#include "lib/runtime/engine/engine.h"
+#include "lib/runtime/sampling/random.h"
+#include "lib/runtime/scheduler/batch_scheduler.h"
+#include "lib/runtime/session/session.h"
+#include "tests/support/paths.h"
+#include "tests/support/run_program.h"
+#include "tests/support/test_models.h"
+
+namespace ktx::testing {
+namespace {
+
+using runtime::Engine;
+using runtime::EngineOptions;
+using runtime::Outcome;
+using runtime::Session;
+
+class StateCache : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const std::string gguf = test_model_gguf(GetParam());
+    if (gguf.empty()) GTEST_SKIP() << "no model " << GetParam();
+    const Finished run = run_program({ktx_compile(), "-q", gguf, "-o", dir_.path("m.ktxplan")});
+    ASSERT_EQ(run.status, 0) << run.err;
+  }
+  std::unique_ptr<Engine> open(int64_t chunk, int64_t batch = 1, int64_t kv_budget = 0) const {
+    EngineOptions options;
+    options.threads = 2;
+    options.ctx = 1024;
+    options.chunk_tokens = chunk;
+    options.max_batch = batch;
+    if (kv_budget > 0) options.kv_budget_bytes = kv_budget;
+    auto engine = Engine::open(dir_.path("m.ktxplan"), options);
+    EXPECT_TRUE(engine.ok()) << engine.error().message;
+    return engine.ok() ? engine.take() : nullptr;
+  }
+  static std::vector<int32_t> text(int64_t tokens, uint64_t seed) {
+    runtime::Random random(seed);
+    std::vector<int32_t> ids;
+    for (int64_t i = 0; i < tokens; ++i) ids.push_back(static_cast<int32_t>(random.next() % 256));
+    return ids;
+  }
+  // Greedy, and no word again and again, as answers to random text would be.
+  static runtime::SamplingOptions sampling() {
+    runtime::SamplingOptions options = runtime::greedy_sampling();
+    options.frequency_penalty = 1;
+    options.penalty_window = -1;
+    return options;
+  }
+  static Session session(Engine& engine) {
+    return Session(engine, runtime::Sampler::create(sampling(), engine.vocab_size()).take());
+  }
+  static std::vector<int32_t> next(Session& session, int count) {
+    std::vector<int32_t> ids;
+    for (int i = 0; i < count; ++i) {
+      const auto token = session.next();
+      EXPECT_TRUE(token.ok()) << token.error().message;
+      if (!token.ok() || token->outcome != Outcome::Ok) break;
+      ids.push_back(token->id);
+    }
+    return ids;
+  }
+  // The answer to a text that is computed in one step.
+  std::vector<int32_t> expected(std::span<const int32_t> prompt, int count) const {
+    const auto engine = open(1024);
+    Session all = session(*engine);
+    EXPECT_TRUE(all.set_prompt(prompt).ok());
+    return next(all, count);
+  }
+
+  const TempDir dir_;
+};
+
+TEST_P(StateCache, EverySequenceTakesTheMemoryOfItsStates) {
+  const auto one = open(64), four = open(64, 4);
+  ASSERT_TRUE(one && four);
+  // Three delta nets: 3 inputs of 512 channels, and 4 matrices of 64 x 64; two of each.
+  const uint64_t states = 2 * 3 * (3 * 512 + 4 * 64 * 64) * sizeof(float);
+  EXPECT_EQ(one->memory().state_bytes, states);
+  EXPECT_EQ(four->memory().state_bytes, 4 * states);
+  EXPECT_EQ(plan::state_layout(one->plan()).bytes(), states);
+  EXPECT_EQ(one->plan().kv_slots.size(), 1u) << "of the layer with attention";
+}
+
+TEST_P(StateCache, TextsGoOnAlikeHoweverTheyWereCut) {
+  const std::vector<int32_t> prompt = text(300, 1);
+  const std::vector<int32_t> answer = expected(prompt, 60);
+  for (int64_t chunk : {1, 7, 64}) {
+    const auto engine = open(chunk);
+    Session s = session(*engine);
+    ASSERT_TRUE(s.set_prompt(prompt).ok());
+    EXPECT_EQ(next(s, 60), answer) << "chunks of " << chunk;
+  }
+}
+
+TEST_P(StateCache, ATextThatIsTakenBackGoesOnAlike) {
+  const auto engine = open(64);
+  Session s = session(*engine);
+  std::vector<int32_t> prompt = text(200, 2);
+  ASSERT_TRUE(s.set_prompt(prompt).ok());
+  const std::vector<int32_t> answer = next(s, 40);
+  for (int64_t kept : {199, 150, 5}) {
+    std::vector<int32_t> other(prompt.begin(), prompt.begin() + kept);
+    const std::vector<int32_t> more = text(20, 3 + static_cast<uint64_t>(kept));
+    other.insert(other.end(), more.begin(), more.end());
+    ASSERT_TRUE(s.set_prompt(other).ok());
+    EXPECT_EQ(next(s, 20), expected(other, 20)) << kept;
+  }
+  ASSERT_TRUE(s.set_prompt(prompt).ok());
+  EXPECT_EQ(next(s, 40), answer);
+  s.truncate(220);
+  EXPECT_EQ(next(s, 20), std::vector<int32_t>(answer.begin() + 20, answer.end()));
+}
+
+TEST_P(StateCache, AConversationGoesOnWhereItEnded) {
+  const auto engine = open(64);
+  Session s = session(*engine);
+  std::vector<int32_t> all = text(100, 4);
+  ASSERT_TRUE(s.set_prompt(all).ok());
+  for (uint64_t turn = 0; turn < 4; ++turn) {
+    const std::vector<int32_t> answer = next(s, 10);
+    all.insert(all.end(), answer.begin(), answer.end());
+    const std::vector<int32_t> more = text(15, 50 + turn);
+    all.insert(all.end(), more.begin(), more.end());
+    const int64_t computed = engine->stats().tokens;
+    ASSERT_TRUE(s.set_prompt(all).ok());
+    EXPECT_LE(engine->stats().tokens - computed, 16) << "what is new, and the answer's last token";
+  }
+  EXPECT_EQ(next(s, 10), expected(all, 10));
+}
+
+TEST_P(StateCache, SavedSessionsGoOnAlike) {
+  const std::vector<int32_t> prompt = text(150, 5);
+  const std::vector<int32_t> answer = expected(prompt, 40);
+  const std::string path = dir_.path("s.session");
+  {
+    const auto engine = open(64);
+    Session s = session(*engine);
+    ASSERT_TRUE(s.set_prompt(prompt).ok());
+    EXPECT_EQ(next(s, 10), std::vector<int32_t>(answer.begin(), answer.begin() + 10));
+    const Status saved = s.save(path, "note");
+    ASSERT_TRUE(saved.ok()) << saved.error().message;
+    EXPECT_EQ(next(s, 5), std::vector<int32_t>(answer.begin() + 10, answer.begin() + 15));
+  }
+  const auto engine = open(512);
+  Session s = session(*engine);
+  const auto note = s.load(path);
+  ASSERT_TRUE(note.ok()) << note.error().message;
+  EXPECT_EQ(next(s, 30), std::vector<int32_t>(answer.begin() + 10, answer.end()));
+  EXPECT_LE(engine->stats().tokens, 31) << "the states were in the file";
+}
+
+TEST_P(StateCache, ASessionSavedInThePromptGoesOnAlike) {
+  const std::vector<int32_t> prompt = text(200, 6);
+  const std::vector<int32_t> answer = expected(prompt, 20);
+  const std::string path = dir_.path("s.session");
+  {
+    const auto engine = open(64);
+    Session s = session(*engine);
+    const auto stopped = s.set_prompt(prompt, [](int64_t done, int64_t) { return done < 128; });
+    ASSERT_TRUE(stopped.ok());
+    EXPECT_EQ(*stopped, Outcome::Stopped);
+    ASSERT_TRUE(s.save(path, "").ok());
+  }
+  const auto engine = open(64);
+  Session s = session(*engine);
+  ASSERT_TRUE(s.load(path).ok());
+  ASSERT_TRUE(s.set_prompt(prompt).ok());
+  EXPECT_EQ(next(s, 20), answer);
+}
+
+// More requests than places, and a cache that holds two of them at a time: some are preempted.
+TEST_P(StateCache, RequestsAnswerAsIfAlone) {
+  std::vector<std::vector<int32_t>> prompts;
+  std::vector<std::vector<int32_t>> answers;
+  for (uint64_t i = 0; i < 6; ++i) {
+    prompts.push_back(text(60 + 25 * static_cast<int64_t>(i), 70 + i));
+    answers.push_back(expected(prompts.back(), 40));
+  }
+  const int64_t block = static_cast<int64_t>(open(64)->memory().kv_token.whole) * 64;
+  const auto engine = open(64, 4, 9 * block);
+  ASSERT_TRUE(engine);
+  runtime::BatchScheduler scheduler(*engine, runtime::SchedulerOptions{});
+  std::vector<std::promise<void>> done(prompts.size());
+  std::vector<std::vector<int32_t>> found(prompts.size());
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    runtime::GenerationRequest request;
+    request.prompt = prompts[i];
+    request.sampling = sampling();
+    request.max_tokens = 40;
+    request.on_token = [&found, i](const runtime::TokenEvent& token) {
+      found[i].push_back(token.id);
+      return true;
+    };
+    request.on_end = [&done, i](const runtime::RequestEnd&) { done[i].set_value(); };
+    ASSERT_NE(scheduler.submit(std::move(request)), 0);
+  }
+  for (auto& one : done) one.get_future().wait();
+  for (size_t i = 0; i < prompts.size(); ++i) EXPECT_EQ(found[i], answers[i]) << "request " << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, StateCache, ::testing::ValuesIn(kDeltaNetModels),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace ktx::testing
