@@ -263,12 +263,13 @@ class Reader {
       in_.fail(fmt::format("'linear_num_key_heads' {} does not divide 'linear_num_value_heads' {}",
                            net.key_heads, net.value_heads));
     }
-    const int64_t value_dim = in_.integer_or_null("linear_value_head_dim", 1, kMaxDeltaHead)
-                                  .value_or(net.head_dim);
+    const int64_t value_dim =
+        in_.integer_or_null("linear_value_head_dim", 1, kMaxDeltaHead).value_or(net.head_dim);
     if (value_dim != net.head_dim) {
-      in_.fail(fmt::format("'linear_value_head_dim' is {} and 'linear_key_head_dim' {}: different "
-                           "ones are not known",
-                           value_dim, net.head_dim));
+      in_.fail(
+          fmt::format("'linear_value_head_dim' is {} and 'linear_key_head_dim' {}: different "
+                      "ones are not known",
+                      value_dim, net.head_dim));
     }
     const auto types = in_.config().strings("layer_types");
     if (types && types->size() != p_.shapes.size()) {
@@ -278,8 +279,8 @@ class Reader {
     }
     const auto period = in_.integer_or_null("full_attention_interval", 1, kMaxLayers).value_or(4);
     for (size_t i = 0; i < p_.shapes.size(); ++i) {
-      p_.shapes[i].delta_net = types ? (*types)[i] == "linear_attention"
-                                     : (static_cast<int64_t>(i) + 1) % period != 0;
+      p_.shapes[i].delta_net =
+          types ? (*types)[i] == "linear_attention" : (static_cast<int64_t>(i) + 1) % period != 0;
       if (!types || p_.shapes[i].delta_net || (*types)[i] == "full_attention") continue;
       in_.fail(fmt::format(
           "'layer_types' has '{}' for layer {}, expected full_attention or linear_attention",

@@ -268,11 +268,10 @@ struct SoftcapAttrs {
   }
 };
 
-using StepAttrs =
-    std::variant<NoAttrs, RmsNormAttrs, QuantizeAttrs, MatmulAttrs, MatmulHeadsAttrs, RopeAttrs,
-                 KvStoreAttrs, AttentionAttrs, RouterAttrs, GroupExpertsAttrs, GluAttrs,
-                 ExpertsAttrs, ScaleAttrs, SoftcapAttrs, PositionScaleAttrs, CausalConvAttrs,
-                 DeltaRuleAttrs>;
+using StepAttrs = std::variant<NoAttrs, RmsNormAttrs, QuantizeAttrs, MatmulAttrs, MatmulHeadsAttrs,
+                               RopeAttrs, KvStoreAttrs, AttentionAttrs, RouterAttrs,
+                               GroupExpertsAttrs, GluAttrs, ExpertsAttrs, ScaleAttrs, SoftcapAttrs,
+                               PositionScaleAttrs, CausalConvAttrs, DeltaRuleAttrs>;
 
 // What a row of step_ops.def says, for code that is compiled for one op: AttrsOf<StepOp::Rope> is
 // RopeAttrs, has_trait<StepOp::Rope>(kInPlace) is true.

@@ -74,8 +74,9 @@ struct TensorSlice {
 // innermost. Vectors are one row. Several sources are joined by rows, in order.
 struct Param {
   // "weight", "bias", "gate", "up", "down", "gate_bias", "up_bias", "down_bias", "k_b", "v_b",
-  // "correction_bias", "sinks"; "conv", "decay", "dt_bias" of a delta net; "factors" of a router, "gate_factors" and "up_factors" of experts:
-  // one for each expert, of its down, gate and up products
+  // "correction_bias", "sinks"; "conv", "decay", "dt_bias" of a delta net; "factors" of a router,
+  // "gate_factors" and "up_factors" of experts: one for each expert, of its down, gate and up
+  // products
   std::string name;
   std::vector<TensorSlice> sources;
   DType dtype = DType::F32;
@@ -121,7 +122,7 @@ struct AttentionInfo {
   int32_t keys_of_layer =
       -1;  // a layer before this one whose keys and values it reads; -1: its own
   bool keys_as_values = false;  // values are made of the key projection
-  PositionScaleAttrs grown;  // of queries; growth 0: not
+  PositionScaleAttrs grown;     // of queries; growth 0: not
   // Of each head q_proj has a gate behind the query; the output times its sigmoid goes to o_proj.
   bool gated = false;
 };

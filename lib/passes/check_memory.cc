@@ -38,9 +38,8 @@ void report(CompileState& state, const Estimate& estimate, const DeviceUse& use)
       fmt::format(
           "{} needs {} and has {}{}: weights {}, keys and values {}, scratch {}, reserve {}",
           use.name, human_bytes(use.total()), human_bytes(use.capacity), numa,
-          human_bytes(use.weight_bytes),
-          human_bytes(use.kv_bytes + use.state_bytes), human_bytes(use.scratch_bytes),
-          human_bytes(use.reserve_bytes)));
+          human_bytes(use.weight_bytes), human_bytes(use.kv_bytes + use.state_bytes),
+          human_bytes(use.scratch_bytes), human_bytes(use.reserve_bytes)));
   if (rule >= 0) diag.note({}, "this rule puts most of it there");
   if (estimate.max_ctx > 0) {
     diag.help(fmt::format("the largest context that fits is {} tokens (--ctx {})", estimate.max_ctx,

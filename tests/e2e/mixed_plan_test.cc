@@ -125,7 +125,7 @@ TEST_P(MixedPlan, GivesTheReferencesTokensInDecodeInChunksAndInBatches) {
 INSTANTIATE_TEST_SUITE_P(All, MixedPlan,
                          ::testing::Combine(::testing::Values("llama", "qwen2moe", "qwen3moe",
                                                               "deepseek2", "glm4_moe", "minimax_m2",
-                                                              "glm4_moe_lite"),
+                                                              "glm4_moe_lite", "qwen3_next"),
                                             ::testing::ValuesIn(kPlacements)),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param)) + "_" +

@@ -122,13 +122,9 @@ struct SharedModel {
   const char* name;
   double int8_mean;  // llama.cpp's with int8 activations
 };
-const SharedModel kSecondSet[] = {{"glm4_moe", 0.048},
-                                  {"minimax_m2", 0.042},
-                                  {"glm4_moe_lite", 0.053},
-                                  {"gemma3", 0.024},
-                                  {"gpt_oss", 0.033},
-                                  {"qwen3_next", 0.043},
-                                  {"qwen35moe", 0.043}};
+const SharedModel kSecondSet[] = {
+    {"glm4_moe", 0.048}, {"minimax_m2", 0.042}, {"glm4_moe_lite", 0.053}, {"gemma3", 0.024},
+    {"gpt_oss", 0.033},  {"qwen3_next", 0.043}, {"qwen35moe", 0.043}};
 
 class EverySharedModel : public ::testing::TestWithParam<SharedModel> {
  protected:

@@ -165,12 +165,13 @@ std::string bars(const passes::Estimate& estimate) {
         : use.too_small()
             ? fmt::format("<b class=error>{} too much</b>", human_bytes(use.total() - use.capacity))
             : fmt::format("{} left", human_bytes(use.capacity - use.total()));
-    out += fmt::format(
-        "<div><b>{}</b>: {}{}, {}</div><div class=bar>{}{}{}{}</div>\n", escape(use.name),
-        human_bytes(use.total()), use.capacity ? " of " + human_bytes(use.capacity) : "", room,
-        part("w", "weights", use.weight_bytes), part("k", "keys and values", use.kv_bytes + use.state_bytes),
-        part("s", "scratch", use.scratch_bytes + use.stream_bytes),
-        part("r", "reserve", use.reserve_bytes));
+    out += fmt::format("<div><b>{}</b>: {}{}, {}</div><div class=bar>{}{}{}{}</div>\n",
+                       escape(use.name), human_bytes(use.total()),
+                       use.capacity ? " of " + human_bytes(use.capacity) : "", room,
+                       part("w", "weights", use.weight_bytes),
+                       part("k", "keys and values", use.kv_bytes + use.state_bytes),
+                       part("s", "scratch", use.scratch_bytes + use.stream_bytes),
+                       part("r", "reserve", use.reserve_bytes));
   }
   out +=
       "<p class=key><span><i class=w></i>weights</span> <span><i class=k></i>keys and "

@@ -2,6 +2,7 @@
 // bundled test models, from their configs alone.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "lib/arch/build_graph.h"
@@ -53,7 +54,11 @@ TEST_P(EveryConfig, LowersToASoundStepGraphThatPrintsAndParses) {
   Result<steps::StepGraph> parsed = steps::parse(text, "printed");
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(steps::print(*parsed), text);
-  EXPECT_EQ(state_.steps.kv_slots.size(), static_cast<size_t>(state_.modules.facts.layers));
+  // Each layer keeps keys and values, or has a delta net.
+  const auto nets =
+      std::ranges::count(state_.modules.modules, ir::Role::DeltaNet, &ir::Module::role);
+  EXPECT_EQ(state_.steps.kv_slots.size() + static_cast<size_t>(nets),
+            static_cast<size_t>(state_.modules.facts.layers));
   EXPECT_EQ(state_.steps.values[state_.steps.steps.back().outputs[0].value].width,
             state_.modules.facts.vocab);
 }
