@@ -8,6 +8,7 @@ namespace ktx::server {
 namespace {
 
 constexpr size_t kMaxGrammars = 64;
+constexpr size_t kMaxRefusedBytes = size_t{4} << 20;
 
 class GrammarFilter final : public runtime::TokenFilter {
  public:
@@ -123,10 +124,22 @@ Result<text::Grammar> GrammarCache::get(const Constraint& constraint) {
       shrink();  // their masks may have grown
       return kept_.front().second;
     }
+    for (const auto& [refused, error] : refused_) {
+      if (refused == key) return error;
+    }
+    ++compiled_;
   }
   Result<text::Grammar> grammar = compile(constraint, vocabulary_);
-  if (!grammar) return grammar;
   const std::lock_guard lock(mutex_);
+  if (!grammar) {
+    refused_bytes_ += key.size();
+    refused_.emplace_front(std::move(key), grammar.error());
+    while (refused_.size() > kMaxGrammars || refused_bytes_ > kMaxRefusedBytes) {
+      refused_bytes_ -= refused_.back().first.size();
+      refused_.pop_back();
+    }
+    return grammar;
+  }
   kept_.insert(kept_.begin(), {std::move(key), *grammar});
   shrink();
   return grammar;
@@ -142,6 +155,10 @@ void GrammarCache::shrink() {
   kept_.resize(fitting, kept_.front());
 }
 
+size_t GrammarCache::compiled() const {
+  const std::lock_guard lock(mutex_);
+  return compiled_;
+}
 size_t GrammarCache::size() const {
   const std::lock_guard lock(mutex_);
   return kept_.size();

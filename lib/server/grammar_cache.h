@@ -1,8 +1,9 @@
-// Cache of compiled grammars, so that a schema sent with every request is compiled once. Keeps
-// the latest 64 within a limit of bytes (a large grammar with all its masks has 190 MB). A
-// grammar in use stays alive. Thread-safe.
+// Cache of compiled grammars, so that a schema sent with every request is compiled once, or refused
+// once. Keeps the latest 64 within a limit of bytes (a large grammar with all its masks has 190
+// MB), and the latest 64 refusals of at most 4 MiB. A grammar in use stays alive. Thread-safe.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -34,6 +35,7 @@ class GrammarCache {
   // An error is the client's: a schema or grammar that is wrong.
   Result<text::Grammar> get(const Constraint& constraint);
   size_t size() const;
+  size_t compiled() const;  // how many were compiled or refused, not found here
 
  private:
   // Forgets the oldest above the limits, but for the latest. With mutex_ held.
@@ -43,6 +45,9 @@ class GrammarCache {
   const size_t most_bytes_;
   mutable std::mutex mutex_;
   std::vector<std::pair<std::string, text::Grammar>> kept_;  // the latest first
+  std::deque<std::pair<std::string, Error>> refused_;        // the latest first
+  size_t refused_bytes_ = 0;
+  size_t compiled_ = 0;
 };
 
 }  // namespace ktx::server

@@ -136,14 +136,14 @@ TEST_F(ServeConstraints, ChoicesPatternsAndGrammarsAreHonoured) {
 }
 
 TEST_F(ServeConstraints, WhatCannotBeKeptIsRefusedInEveryProtocol) {
-  const Json bad = Json::parse(R"({"properties": {"a": {"if": true}}})");
+  const Json bad = Json::parse(R"({"properties": {"a": {"$dynamicRef": "#a"}}})");
   const Json format = {{"type", "json_schema"}, {"name", "n"}, {"schema", bad}};
   const Json tool = {{"type", "function"},
                      {"name", "f"},
                      {"input_schema", bad},
                      {"parameters", bad},
                      {"function", {{"name", "f"}, {"parameters", bad}}}};
-  const char* const kAt = "schema at #/properties/a: keyword 'if' is not supported";
+  const char* const kAt = "schema at #/properties/a: keyword '$dynamicRef' is not supported";
   const std::tuple<const char*, Json, std::string> kCases[] = {
       {"/v1/chat/completions", {{"response_format", format}}, "'response_format.schema': "},
       {"/v1/chat/completions",

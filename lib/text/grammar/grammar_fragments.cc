@@ -169,6 +169,11 @@ class Builder {
       case ExprKind::List:
         facts.size *= copies(expr);
         break;
+      case ExprKind::Set:
+        for (const RegularSet::State& state : rules_.sets[expr.set].states) {
+          facts.size += 1 + static_cast<int64_t>(3 * state.edges.size());
+        }
+        break;
       case ExprKind::Rule: {
         const ExprFacts& target = facts_[rules_.rules[expr.rule].expr];
         if (!called(expr)) facts.size = target.size, facts.depth = target.depth + 1;
@@ -213,7 +218,9 @@ class Builder {
       case ExprKind::Text:
         return build_text(expr.text, from, to);
       case ExprKind::Class:
-        return build_class(expr, from, to);
+        return build_class(expr.ranges, from, to);
+      case ExprKind::Set:
+        return build_set(rules_.sets[expr.set], from, to);
       case ExprKind::Sequence: {
         for (size_t i = 0; i < expr.parts.size(); ++i) {
           const uint32_t next = i + 1 == expr.parts.size() ? to : state();
@@ -246,9 +253,21 @@ class Builder {
       from = next;
     }
   }
-  void build_class(const Expr& expr, uint32_t from, uint32_t to) {
+  void build_set(const RegularSet& set, uint32_t from, uint32_t to) {
+    std::vector<uint32_t> states;
+    for (size_t s = 0; s < set.states.size() && !full_; ++s) states.push_back(state());
+    if (full_ || states.empty()) return;
+    empty(from, states[0]);
+    for (size_t s = 0; s < states.size() && !full_; ++s) {
+      for (const RegularSet::Edge& edge : set.states[s].edges) {
+        build_class({{edge.first, edge.last}}, states[s], states[edge.target]);
+      }
+      if (set.states[s].accepts) empty(states[s], to);
+    }
+  }
+  void build_class(const std::vector<CodeRange>& ranges, uint32_t from, uint32_t to) {
     std::vector<ByteRangeSequence> sequences;
-    for (const CodeRange& range : expr.ranges) {
+    for (const CodeRange& range : ranges) {
       append_utf8_ranges(range.first, range.last, sequences);
     }
     for (const ByteRangeSequence& sequence : sequences) {

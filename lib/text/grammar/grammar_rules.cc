@@ -88,6 +88,14 @@ int GrammarRules::joined(int separator, std::vector<int> items, std::vector<bool
   return add(std::move(expr));
 }
 
+int GrammarRules::set(RegularSet texts) {
+  Expr expr;
+  expr.kind = ExprKind::Set;
+  expr.set = static_cast<int>(sets.size());
+  sets.push_back(std::move(texts));
+  return add(std::move(expr));
+}
+
 int GrammarRules::rule(int index) {
   Expr expr;
   expr.kind = ExprKind::Rule;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lib/support/result.h"
+#include "lib/text/grammar/regular_set.h"
 
 namespace ktx::text::grammar {
 
@@ -40,6 +41,7 @@ enum class ExprKind : uint8_t {
   Repeat,        // parts[0], min to max times
   List,          // parts[0], min to max times, with parts[1] between
   Joined,        // parts[1…] in order, those not required may be absent; parts[0] between
+  Set,           // a set of texts, sets[set]
   Rule,          // another rule
 };
 
@@ -52,6 +54,7 @@ struct Expr {
   int min = 0;
   int max = kNoLimit;
   int rule = -1;
+  int set = -1;
 };
 
 struct Rule {
@@ -62,6 +65,7 @@ struct Rule {
 struct GrammarRules {
   std::vector<Expr> exprs;
   std::vector<Rule> rules;
+  std::vector<RegularSet> sets;
   int root = -1;
 
   int text(std::string_view bytes);
@@ -72,6 +76,7 @@ struct GrammarRules {
   int optional(int part) { return repeat(part, 0, 1); }
   int list(int item, int separator, int min, int max);
   int joined(int separator, std::vector<int> items, std::vector<bool> required);
+  int set(RegularSet texts);
   int rule(int index);
   int nothing() { return alternatives({}); }
 

@@ -5,13 +5,14 @@
 //     not name come behind them
 //   * an object whose schema has `properties`, empty ones too, and says nothing of others
 //     has no others
-//   * oneOf counts as anyOf; a branch together with keywords beside it is merged
+//   * a branch of anyOf or oneOf together with keywords beside it is merged; branches of a oneOf
+//     that are not seen to be disjoint are each merged with the negation of the others
 //   * `format` is kept for those of string_formats.cc, and passed over else
 //   * enum and const are written without spaces; numbers have up to 16 digits on each
 //     side of the point
 //
 // schema_keywords.def lists the keywords. A refused or unknown keyword is an error with its
-// name and place: "schema at #/properties/a: keyword 'if' is not supported".
+// name and place: "schema at #/properties/a: keyword '$dynamicRef' is not supported".
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -20,20 +21,13 @@
 #include "lib/support/result.h"
 #include "lib/text/grammar/grammar_rules.h"
 #include "lib/text/grammar/json_parts.h"
-#include "lib/text/grammar/schema_merge.h"
+#include "lib/text/grammar/schema_work.h"
 
 namespace ktx::text::grammar {
 
 Result<GrammarRules> parse_json_schema(std::string_view schema);
 Result<GrammarRules> schema_rules(const nlohmann::ordered_json& schema);
 
-// What was done so far, for the limits; shared by all schemas of a grammar.
-struct SchemaWork {
-  MergeWork merging;
-  int merge_count = 0;
-  int conversions = 0;
-  size_t optional_work = 0;
-};
 // The expression of a schema's values, for grammars that have more around them. `$ref`s are
 // relative to this schema, so that several may have definitions of the same name.
 Result<int> add_schema(const nlohmann::ordered_json& schema, GrammarRules& rules, JsonParts& parts,

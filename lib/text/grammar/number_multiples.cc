@@ -41,10 +41,8 @@ class Multiples {
     int64_t power = 10;
     while (power % step_ != 0 && digits < kMaxLastDigits) power *= 10, ++digits;
     if (power % step_ != 0) {
-      return Error{fmt::format(
-          "'multipleOf' of {} within these bounds is not supported; give bounds with at most {} "
-          "multiples between them",
-          step_, kMaxListedMultiples)};
+      return Error{fmt::format("'multipleOf' of {} within these bounds has more than {} values",
+                               step_, kMaxListedMultiples)};
     }
     // Whole tens (hundreds, …), and what stands before and behind them.
     const int64_t first_ten = std::max<int64_t>(1, (low + power - 1) / power);
@@ -92,6 +90,64 @@ Result<int> whole_multiples(GrammarRules& g, const NumberBounds& bounds, int64_t
     ways.push_back(g.sequence({g.text("-"), below}));
   }
   return g.alternatives(std::move(ways));
+}
+
+Result<RegularSet> multiples(const Decimal& step) {
+  // In units of its last digit: a number is a multiple if its digits up to there are one of
+  // `digits`, and only zeros stand behind them.
+  const int64_t places = static_cast<int64_t>(step.fraction.size());
+  const std::string text = step.whole + step.fraction;
+  const size_t first = text.find_first_not_of('0');
+  if (first == std::string::npos || text.size() - first > 4 ||
+      std::stoll(text.substr(first)) > kMaxStepDigits) {
+    return Error{
+        fmt::format("'multipleOf' of {}{}{} is not supported; it has more than {} units of "
+                    "its last digit",
+                    step.whole, step.fraction.empty() ? "" : ".", step.fraction, kMaxStepDigits)};
+  }
+  const auto digits = static_cast<uint32_t>(std::stoll(text.substr(first)));
+  // State 0: the begin; 1: behind the sign; then a row of remainders for each place of a digit: 0
+  // is the whole part, `places` the last one of the fraction; the last two: zeros behind it.
+  const auto row = [&](int64_t place, uint32_t rest) {
+    return static_cast<uint32_t>(2 + place * digits + rest);
+  };
+  RegularSet out;
+  const uint32_t point = row(places + 1, 0), zeros = point + 1;
+  // A point needs a digit behind it: one state for each remainder at which it may stand.
+  const uint32_t points = zeros + 1;
+  out.states.resize(points + digits);
+  const auto add_digits = [&](uint32_t from, int64_t place, uint32_t rest) {
+    for (uint32_t d = 0; d < 10; ++d) {
+      const uint32_t code = '0' + d;
+      out.states[from].edges.push_back({code, code, row(place, (rest * 10 + d) % digits)});
+    }
+  };
+  out.states[0].edges.push_back({'-', '-', 1});
+  add_digits(0, 0, 0);
+  add_digits(1, 0, 0);
+  for (uint32_t rest = 0; rest < digits; ++rest) {
+    uint64_t whole = rest;
+    for (int64_t place = places; place >= 0; --place) {
+      // `whole`: the remainder once all places behind are zeros.
+      RegularSet::State& state = out.states[row(place, rest)];
+      state.accepts = whole % digits == 0;
+      whole = whole * 10 % digits;
+      if (place > 0 && place < places) add_digits(row(place, rest), place + 1, rest);
+    }
+    const uint32_t whole_state = row(0, rest);
+    if (places > 0) {
+      out.states[whole_state].edges.push_back({'.', '.', points + rest});
+      add_digits(points + rest, 1, rest);
+    } else if (rest == 0) {
+      out.states[whole_state].edges.push_back({'.', '.', point});
+    }
+    add_digits(whole_state, 0, rest);
+  }
+  if (places > 0) out.states[row(places, 0)].edges.push_back({'0', '0', zeros});
+  out.states[point].edges.push_back({'0', '0', zeros});
+  out.states[zeros].edges.push_back({'0', '0', zeros});
+  out.states[zeros].accepts = true;
+  return out;
 }
 
 }  // namespace ktx::text::grammar

@@ -20,4 +20,9 @@ inline constexpr int64_t kMaxListedMultiples = 1000;
 // last two digits do not tell them (of 5, 4 and 100 they do, of 3 and 8 not).
 Result<int> whole_multiples(GrammarRules& rules, const NumberBounds& bounds, int64_t step);
 
+// The numbers without exponent, of any sign, that are multiples of `step`, which is above 0: 0.25
+// has 0, 1.5 and -2.750. An error where the digits of the step are more than 1000 (12.5 has 125).
+inline constexpr int64_t kMaxStepDigits = 1000;
+Result<RegularSet> multiples(const Decimal& step);
+
 }  // namespace ktx::text::grammar

@@ -19,6 +19,7 @@ struct Decimal {
   bool negative = false;
   std::string whole = "0";
   std::string fraction;
+  bool operator==(const Decimal&) const = default;
 };
 
 // From the text of a JSON number ("-1.5e3"); nothing when it has too many digits.

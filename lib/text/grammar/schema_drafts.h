@@ -1,12 +1,9 @@
-// Rewrites keywords of older drafts of JSON Schema, and `not`, into keywords that the converter
-// supports:
+// Rewrites keywords of older drafts of JSON Schema into keywords that the converter supports:
 //
 //   {"items": [a, b], "additionalItems": false}  ->  {"prefixItems": [a, b], "items": false}
 //   {"minimum": 1, "exclusiveMinimum": true}     ->  {"exclusiveMinimum": 1}
-//   {"type": ["string", "null"], "not": {"type": "null"}}  ->  {"type": ["string"]}
-//   {"enum": [1, 2], "not": {"const": 2}}        ->  {"enum": [1]}
 //
-// Does not look into subschemas. Any other `not` is an error.
+// Does not look into subschemas.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -51,7 +51,7 @@ Status check_keywords(const Json& json, const std::string& path) {
   for (const auto& [name, value] : json.items()) {
     const Keyword* row = find_keyword(name);
     if (row == nullptr) {
-      if (name.starts_with("x-")) continue;
+      if (name.starts_with("x-") || is_own_keyword(name)) continue;
       std::vector<std::string> known;
       for (const Keyword& k : kKeywords) known.emplace_back(k.name);
       const std::string meant = did_you_mean(name, known);
@@ -67,7 +67,7 @@ Status check_keywords(const Json& json, const std::string& path) {
 
 bool is_note(std::string_view keyword) {
   const Keyword* row = find_keyword(keyword);
-  return row == nullptr || row->use == Use::Note;
+  return row == nullptr ? !is_own_keyword(keyword) : row->use == Use::Note;
 }
 
 bool says_nothing(const Json& json, std::string_view but) {

@@ -11,6 +11,18 @@
 
 namespace ktx::text::grammar {
 
+// Keywords of our own, in schemas that were merged or rewritten; no user can write them.
+inline constexpr const char* kAlso = "\1also";  // schemas with anyOf or oneOf that must hold, too
+// None of these: [{"enum": …}, {"pattern": …}, {"multipleOf": …}].
+inline constexpr const char* kUnlike = "\1unlike";
+inline constexpr const char* kPatterns = "\1patterns";  // more patterns that must match
+inline constexpr const char* kSteps = "\1steps";        // more values of multipleOf
+// Properties or items stand under a negation, which evaluates nothing.
+inline constexpr const char* kNegated = "\1negated";
+inline bool is_own_keyword(std::string_view name) {
+  return name.starts_with('\1');
+}
+
 // "schema at #/properties/a: ..."
 Error schema_error(const std::string& path, std::string_view what);
 Error wrong_type(const std::string& path, std::string_view keyword,

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lib/text/grammar/schema_keywords.h"
+#include "lib/text/grammar/string_formats.h"
 
 namespace ktx::text::grammar {
 namespace {
@@ -19,6 +20,11 @@ enum class MergeRule {
   Both,      // each schema must hold
   BothEach,  // of each property
   Equal,     // or an error
+  Same,      // or nothing can be valid
+  Patterns,  // all of them must match
+  Steps,     // a multiple of all of them
+  Format,
+  Choices,  // both must hold: kAlso
   Types,
   BothTrue,
   EitherTrue,
@@ -47,18 +53,26 @@ constexpr Row kRows[] = {
     {"allOf", MergeRule::Union},
     {"enum", MergeRule::Common},
     {"properties", MergeRule::BothEach},
+    {"patternProperties", MergeRule::BothEach},
+    {"contains", MergeRule::Equal},
+    {"minContains", MergeRule::Equal},
+    {"maxContains", MergeRule::Equal},
+    {kAlso, MergeRule::Union},
+    {kUnlike, MergeRule::Union},
+    {kPatterns, MergeRule::Union},
+    {kSteps, MergeRule::Union},
     {"items", MergeRule::Tuple},
     {"prefixItems", MergeRule::Tuple},
     {"propertyNames", MergeRule::Both},
     {"nullable", MergeRule::BothTrue},
     {"uniqueItems", MergeRule::EitherTrue},
     {"additionalProperties", MergeRule::Others},
-    {"pattern", MergeRule::Equal},
-    {"const", MergeRule::Equal},
-    {"anyOf", MergeRule::Equal},
-    {"oneOf", MergeRule::Equal},
-    {"format", MergeRule::Equal},
-    {"multipleOf", MergeRule::Equal},
+    {"pattern", MergeRule::Patterns},
+    {"const", MergeRule::Same},
+    {"anyOf", MergeRule::Choices},
+    {"oneOf", MergeRule::Choices},
+    {"format", MergeRule::Format},
+    {"multipleOf", MergeRule::Steps},
     {"unevaluatedProperties", MergeRule::Equal},
     {"unevaluatedItems", MergeRule::Equal},
 };
@@ -134,6 +148,26 @@ void limit_others(const Json& a, const Json& b, Json& out) {
   }
 }
 
+// Keys that only one's patterns match are others to the partner.
+Status check_patterns(const Json& a, const Json& b, const std::string& path) {
+  const auto others = a.find("additionalProperties");
+  if (others == a.end() || *others == Json(true) || !b.contains("patternProperties")) return {};
+  const Json none = Json::object();
+  if (a.value("patternProperties", none) == b["patternProperties"]) return {};
+  return schema_error(path,
+                      "'additionalProperties' of one part with 'patternProperties' of another is "
+                      "not supported; write both in one part");
+}
+// How often an item is contained belongs to what is contained.
+Status check_contained(const Json& a, const Json& b, const std::string& path) {
+  if (!a.contains("contains") || !b.contains("contains")) return {};
+  for (const char* keyword : {"contains", "minContains", "maxContains"}) {
+    if (a.value(keyword, Json()) == b.value(keyword, Json())) continue;
+    return schema_error(path, "two different 'contains' that both must hold are not supported");
+  }
+  return {};
+}
+
 // What a schema says of the items behind its first ones.
 const Json& rest_items(const Json& schema) {
   static const Json any = true;
@@ -202,7 +236,11 @@ Result<Json> merge_schemas(const Json& a, const Json& b, const std::string& path
   }
   KTX_TRY(check_others(a, b, path));
   KTX_TRY(check_others(b, a, path));
+  KTX_TRY(check_patterns(a, b, path));
+  KTX_TRY(check_patterns(b, a, path));
+  KTX_TRY(check_contained(a, b, path));
   Json out = a;
+  std::vector<std::pair<const char*, Json>> more;  // for lists of what both say
   for (const auto& [keyword, value] : b.items()) {
     const auto mine = out.find(keyword);
     if (mine == out.end()) {
@@ -268,7 +306,31 @@ Result<Json> merge_schemas(const Json& a, const Json& b, const std::string& path
       case MergeRule::Equal:
         if (*mine != value) return clash();
         break;
+      case MergeRule::Same:
+        if (*mine != value) return Json(false);
+        break;
+      case MergeRule::Patterns:
+        if (!mine->is_string() || !value.is_string()) return clash();
+        if (*mine != value) more.push_back({kPatterns, value});
+        break;
+      case MergeRule::Steps:
+        if (!mine->is_number() || !value.is_number()) return clash();
+        if (*mine != value) more.push_back({kSteps, value});
+        break;
+      case MergeRule::Choices:
+        if (*mine != value) more.push_back({kAlso, Json{{keyword, value}}});
+        break;
+      case MergeRule::Format: {
+        if (*mine == value || !value.is_string()) break;
+        const std::string_view pattern = pattern_of_format(value.get_ref<const std::string&>());
+        if (!pattern.empty()) more.push_back({kPatterns, Json(pattern)});
+        break;
+      }
     }
+  }
+  for (auto& [keyword, value] : more) {
+    Json& list = out[keyword];
+    if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(std::move(value));
   }
   // Null is a value of the whole where it is one of both.
   for (const auto* schema : {&a, &b}) {
@@ -286,10 +348,12 @@ Status close_unevaluated(Json& schema, const std::string& path) {
                                        {"unevaluatedItems", "items"}};
   for (const auto& [unevaluated, others] : kPairs) {
     if (!schema.contains(unevaluated)) continue;
-    if (schema.contains("anyOf") || schema.contains("oneOf")) {
-      return schema_error(path, fmt::format("'{}' with anyOf or oneOf, both within another schema, "
-                                            "is not supported; leave it out",
-                                            unevaluated));
+    if (schema.contains("anyOf") || schema.contains("oneOf") || schema.contains(kAlso) ||
+        schema.contains(kNegated)) {
+      return schema_error(path,
+                          fmt::format("'{}' with anyOf, oneOf, not or if, both within another "
+                                      "schema, is not supported; leave it out",
+                                      unevaluated));
     }
     if (!schema.contains(others)) schema[others] = schema[unevaluated];
     schema.erase(unevaluated);

@@ -2,8 +2,9 @@
 //
 //   {"minimum": 1} and {"type": "integer", "minimum": 0}  ->  {"type": "integer", "minimum": 1}
 //
-// Fails if no single schema can express both (two patterns, say), or if all merges of a schema
-// together take too much work: lists are compared pairwise. `path` is for messages.
+// What one schema cannot say twice (two patterns, two anyOf) goes into lists of our own
+// (schema_keywords.h). Fails if both cannot be expressed, or if all merges of a schema together
+// take too much work: lists are compared pairwise. `path` is for messages.
 #pragma once
 
 #include <cstdint>

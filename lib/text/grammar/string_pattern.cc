@@ -329,6 +329,10 @@ Result<int> pattern_string(GrammarRules& rules, std::string_view pattern,
                            const LengthBounds& length) {
   return Parser(rules, pattern, Parser::Form::JsonString, length).parse();
 }
+int any_characters(GrammarRules& g, const LengthBounds& length) {
+  const int any = g.repeat(json_characters(g, complement({})), length.min, length.max);
+  return g.sequence({g.text("\""), any, g.text("\"")});
+}
 Result<int> pattern_text(GrammarRules& rules, std::string_view pattern) {
   return Parser(rules, pattern, Parser::Form::WholeText, {}).parse();
 }

@@ -34,6 +34,9 @@ struct LengthBounds {
 Result<int> pattern_string(GrammarRules& rules, std::string_view pattern,
                            const LengthBounds& length = {});
 
+// A JSON string of any characters, each written in one way.
+int any_characters(GrammarRules& rules, const LengthBounds& length);
+
 // A text without quotes and escapes that the pattern matches from begin to end.
 Result<int> pattern_text(GrammarRules& rules, std::string_view pattern);
 

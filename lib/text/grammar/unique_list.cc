@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace ktx::text::grammar {
 
 Result<int> unique_list(GrammarRules& g, int separator, const std::vector<int>& items, int min,
@@ -32,6 +34,48 @@ Result<int> unique_list(GrammarRules& g, int separator, const std::vector<int>& 
       }
       // A rule each: many ways lead to it.
       const int rule = g.add_rule("items");
+      g.set_rule(rule, g.alternatives(std::move(ways)));
+      before[at] = g.rule(rule);
+    }
+    rest = std::move(before);
+  }
+  return rest[0];
+}
+
+Result<int> counted_members(GrammarRules& g, int separator, const CountedMembers& all, int min,
+                            int max) {
+  const int size = static_cast<int>(all.members.size());
+  if (size > kMaxCountedItems) {
+    return Error{fmt::format(
+        "'minProperties' or 'maxProperties' with {} properties; at most {} are supported", size,
+        kMaxCountedItems)};
+  }
+  const int most = max == kNoLimit ? size : std::min(max, size);
+  // From the back: rest[n] is what may follow the members before i, of which n are there.
+  std::vector<int> rest(static_cast<size_t>(most) + 1);
+  for (int n = 0; n <= most; ++n) {
+    std::vector<int> ways;
+    if (n >= min) ways.push_back(g.text(""));
+    if (all.other >= 0 && n + 1 >= min && (max == kNoLimit || n < max)) {
+      const int more = max == kNoLimit ? kNoLimit : max - n;
+      const int others = g.list(all.other, separator, 1, more);
+      ways.push_back(n > 0 ? g.sequence({separator, others}) : others);
+    }
+    rest[static_cast<size_t>(n)] = g.alternatives(std::move(ways));
+  }
+  for (int i = size - 1; i >= 0; --i) {
+    const auto member = static_cast<size_t>(i);
+    std::vector<int> before(rest.size());
+    for (int n = 0; n <= most; ++n) {
+      const auto at = static_cast<size_t>(n);
+      std::vector<int> ways;
+      if (!all.is_required[member]) ways.push_back(rest[at]);
+      if (n < most) {
+        std::vector<int> parts = {all.members[member], rest[at + 1]};
+        if (n > 0) parts.insert(parts.begin(), separator);
+        ways.push_back(g.sequence(std::move(parts)));
+      }
+      const int rule = g.add_rule("members");
       g.set_rule(rule, g.alternatives(std::move(ways)));
       before[at] = g.rule(rule);
     }

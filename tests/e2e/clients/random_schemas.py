@@ -32,13 +32,15 @@ KEYWORDS = {
         "maximum": lambda r, d: r.choice([0, 5, 99]),
         "exclusiveMinimum": lambda r, d: r.choice([0, 3]),
         "exclusiveMaximum": lambda r, d: r.choice([7, 0.5]),
-        "multipleOf": lambda r, d: r.choice([1, 2, 5, 7, 16]),
+        "multipleOf": lambda r, d: r.choice([1, 2, 5, 7, 16, 0.5, 0.25]),
     },
     "array": {
         "items": _part,
         "prefixItems": lambda r, d: _schemas(r, d, 2),
         "unevaluatedItems": _part,
         "contains": _part,
+        "minContains": lambda r, d: r.choice(COUNTS),
+        "maxContains": lambda r, d: r.choice(COUNTS) + 1,
         "minItems": lambda r, d: r.choice(COUNTS),
         "maxItems": lambda r, d: r.choice(COUNTS) + 1,
         "uniqueItems": lambda r, d: r.choice([True, False]),
@@ -51,19 +53,24 @@ KEYWORDS = {
         "propertyNames": lambda r, d: r.choice([True, False, {"maxLength": 3}, {"enum": NAMES}]),
         "minProperties": lambda r, d: r.choice(COUNTS),
         "maxProperties": lambda r, d: r.choice(COUNTS) + 1,
-        "patternProperties": lambda r, d: r.choice([{}, {"^a": False}]),
-        "dependentRequired": lambda r, d: r.choice([{}, {"a": ["b"]}]),
+        "patternProperties": lambda r, d: r.choice([{}, {"^a": False}, {"^[ab]": _part(r, d)},
+                                                    {"^a": _part(r, d), "c|d": _part(r, d)}]),
+        "dependentRequired": lambda r, d: r.choice([{}, {"a": ["b"]}, {"a": ["b"], "c": ["a"]}]),
+        "dependentSchemas": lambda r, d: {r.choice(NAMES): _part(r, d)},
+        "dependencies": lambda r, d: {r.choice(NAMES): r.choice([["b"], ["c", "a"]])},
     },
 }
 KEYWORDS["integer"] = KEYWORDS["number"]
-# Branches of oneOf are disjoint: it counts as anyOf.
 ANY_TYPE = {
     "anyOf": lambda r, d: _schemas(r, d, 3),
     "allOf": lambda r, d: _schemas(r, d, 3),
-    "oneOf": lambda r, d: [{"type": "string", "maxLength": 3}, {"type": "integer"},
-                           {"type": "object", "properties": {"a": _part(r, d)}}],
+    "oneOf": lambda r, d: _schemas(r, d, 3),
     "not": lambda r, d: r.choice([False, True, {"type": "null"}, {"type": ["string", "array"]},
-                                  {"enum": [1, "a"]}, {"required": ["a"]}]),
+                                  {"type": "integer"}, {"enum": [1, "a"]}, {"required": ["a"]},
+                                  _schema(r, d + 1)]),
+    "if": _part,
+    "then": _part,
+    "else": _part,
     "enum": lambda r, d: r.sample(LITERALS, 3),
     "const": lambda r, d: r.choice(LITERALS),
     "$ref": lambda r, d: r.choice(["#/$defs/A", "#/$defs/B", "#"]),
@@ -83,9 +90,13 @@ def _schema(r, depth):
         keywords = {name: make for row in KEYWORDS.values() for name, make in row.items()}
     for name in r.sample(sorted(keywords), min(len(keywords), r.randint(0, 3))):
         schema[name] = keywords[name](r, depth)
-    if r.random() < 0.25:
+    if r.random() < 0.3:
         name = r.choice(sorted(ANY_TYPE))
         schema[name] = ANY_TYPE[name](r, depth)
+        if name == "if":
+            for more in ("then", "else"):
+                if r.random() < 0.7:
+                    schema[more] = ANY_TYPE[more](r, depth)
     return schema
 
 

@@ -72,19 +72,19 @@ TEST(Constraint, AnErrorNamesTheFieldThatWasSent) {
   model.grammars = std::make_unique<GrammarCache>(*model.tokenizer);
   Constraint constraint;
   constraint.kind = Constraint::Kind::JsonSchema;
-  constraint.schema = {{"if", true}};
+  constraint.schema = {{"$dynamicRef", "#a"}};
   constraint.field = "guided_json";
   std::unique_ptr<runtime::TokenFilter> filter;
   const auto error = make_filter(model, constraint, false, filter);
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->param, "guided_json");
-  EXPECT_EQ(error->message, "'guided_json': schema at #: keyword 'if' is not supported");
+  EXPECT_EQ(error->message, "'guided_json': schema at #: keyword '$dynamicRef' is not supported");
   Constraint call;
   call.kind = Constraint::Kind::ToolCall;
   call.field = "tools";
-  call.tools = {{"f", {{"if", true}}, "'tools[0].input_schema'"}};
+  call.tools = {{"f", {{"$dynamicRef", "#a"}}, "'tools[0].input_schema'"}};
   EXPECT_EQ(make_filter(model, call, false, filter)->message,
-            "'tools[0].input_schema': schema at #: keyword 'if' is not supported");
+            "'tools[0].input_schema': schema at #: keyword '$dynamicRef' is not supported");
 }
 
 }  // namespace

@@ -36,6 +36,32 @@ TEST(GrammarCache, KeepsTheLatestWithinItsMemory) {
   EXPECT_EQ(narrow.size(), 1u) << "the latest stays";
 }
 
+TEST(GrammarCache, KeepsRefusals) {
+  const text::Tokenizer tokenizer = bytes_tokenizer();
+  GrammarCache cache(tokenizer);
+  Constraint wrong = numbered(0);
+  wrong.text = "root ::= (";
+  const std::string error = cache.get(wrong).error().message;
+  EXPECT_EQ(cache.compiled(), 1u);
+  EXPECT_EQ(cache.get(wrong).error().message, error);
+  EXPECT_EQ(cache.compiled(), 1u);
+  // Many others make it forgotten, large ones as well.
+  for (int i = 0; i < 64; ++i) {
+    Constraint other = wrong;
+    other.text += std::to_string(i);
+    ASSERT_FALSE(cache.get(other).ok());
+  }
+  EXPECT_EQ(cache.get(wrong).error().message, error);
+  EXPECT_EQ(cache.compiled(), 66u);
+  for (int i = 0; i < 5; ++i) {
+    Constraint other = wrong;
+    other.text += std::string(1'000'000, static_cast<char>('a' + i));
+    ASSERT_FALSE(cache.get(other).ok());
+  }
+  EXPECT_FALSE(cache.get(wrong).ok());
+  EXPECT_EQ(cache.compiled(), 72u);
+}
+
 // Masks are found while a grammar is used: it grows, and others make room.
 TEST(GrammarCache, CountsTheMasksThatWereFound) {
   const text::Tokenizer tokenizer = bytes_tokenizer();

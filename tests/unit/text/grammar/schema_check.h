@@ -37,13 +37,18 @@ inline std::string schema_violation(const nlohmann::ordered_json& root,
     const std::string error = schema_violation(root, part, value);
     if (!error.empty()) return "allOf: " + error;
   }
-  for (const char* key : {"anyOf", "oneOf"}) {
-    if (!has(key)) continue;
-    if (std::none_of(schema[key].begin(), schema[key].end(), [&](const Json& part) {
-          return schema_violation(root, part, value).empty();
-        })) {
-      return key;
-    }
+  for (const std::string key : {"anyOf", "oneOf"}) {
+    if (!schema.contains(key)) continue;
+    const auto fitting = std::count_if(
+        schema[key].begin(), schema[key].end(),
+        [&](const Json& part) { return schema_violation(root, part, value).empty(); });
+    if (fitting == 0 || (key == "oneOf" && fitting > 1)) return key;
+  }
+  if (has("if")) {
+    const bool met = schema_violation(root, schema["if"], value).empty();
+    const std::string error =
+        schema_violation(root, schema.value(met ? "then" : "else", Json(true)), value);
+    if (!error.empty()) return "if: " + error;
   }
   if (has("not") && schema_violation(root, schema["not"], value).empty()) return "not";
   if (has("const") && schema["const"] != value) return "const";
@@ -77,8 +82,9 @@ inline std::string schema_violation(const nlohmann::ordered_json& root,
   }
   if (value.is_number()) {
     const double number = value.get<double>();
-    if (has("multipleOf") && std::fmod(number, schema["multipleOf"].get<double>()) != 0) {
-      return "multipleOf";
+    if (has("multipleOf")) {
+      const double times = number / schema["multipleOf"].get<double>();
+      if (std::abs(times - std::round(times)) > 1e-6) return "multipleOf";
     }
     if (has("minimum") && number < schema["minimum"].get<double>()) return "minimum";
     if (has("maximum") && number > schema["maximum"].get<double>()) return "maximum";
@@ -102,6 +108,13 @@ inline std::string schema_violation(const nlohmann::ordered_json& root,
     for (size_t i = 0; schema.value("uniqueItems", false) && i < value.size(); ++i) {
       if (std::count(value.begin(), value.end(), value[i]) > 1) return "uniqueItems";
     }
+    if (has("contains")) {
+      const auto found = std::count_if(value.begin(), value.end(), [&](const Json& item) {
+        return schema_violation(root, schema["contains"], item).empty();
+      });
+      if (found < schema.value("minContains", 1)) return "contains";
+      if (found > schema.value("maxContains", found)) return "maxContains";
+    }
     const bool tuple = has("items") && schema["items"].is_array();
     const Json prefix = tuple ? schema["items"] : schema.value("prefixItems", Json::array());
     const char* more = tuple ? "additionalItems" : has("items") ? "items" : "unevaluatedItems";
@@ -118,6 +131,14 @@ inline std::string schema_violation(const nlohmann::ordered_json& root,
       if (!value.contains(name.get<std::string>())) return "required";
     }
     const Json properties = schema.value("properties", Json::object());
+    for (const char* key : {"dependentRequired", "dependentSchemas", "dependencies"}) {
+      const Json dependents = schema.value(key, Json::object());
+      for (const auto& [name, wanted] : dependents.items()) {
+        if (!value.contains(name)) continue;
+        const Json part = wanted.is_array() ? Json{{"required", wanted}} : wanted;
+        if (!schema_violation(root, part, value).empty()) return key;
+      }
+    }
     // What branches and parts name is evaluated, too.
     Json evaluated = properties;
     for (const char* key : {"allOf", "anyOf", "oneOf"}) {
@@ -134,6 +155,16 @@ inline std::string schema_violation(const nlohmann::ordered_json& root,
         const std::string error = schema_violation(root, schema["unevaluatedProperties"], item);
         if (!error.empty()) return "unevaluatedProperties: " + error;
       }
+      bool matched = false;
+      const Json patterns = schema.value("patternProperties", Json::object());
+      for (const auto& [pattern, part] : patterns.items()) {
+        const auto regex = Regex::compile(pattern);
+        if (!regex.ok() || !regex->matches(name)) continue;
+        matched = true;
+        const std::string error = schema_violation(root, part, item);
+        if (!error.empty()) return pattern + ": " + error;
+      }
+      if (matched && !properties.contains(name)) continue;
       const Json other = has("additionalProperties") ? schema["additionalProperties"] : Json(true);
       const std::string error =
           schema_violation(root, properties.contains(name) ? properties[name] : other, item);

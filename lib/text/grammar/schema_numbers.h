@@ -7,14 +7,13 @@
 #include "lib/support/result.h"
 #include "lib/text/grammar/grammar_rules.h"
 #include "lib/text/grammar/json_parts.h"
+#include "lib/text/grammar/schema_work.h"
 
 namespace ktx::text::grammar {
 
 // `path`: the place of the schema, for messages.
-Result<int> string_schema(const nlohmann::ordered_json& json, const std::string& path,
-                          GrammarRules& g, JsonParts& parts);
 Result<int> number_schema(const nlohmann::ordered_json& json, const std::string& path, bool integer,
-                          GrammarRules& g, JsonParts& parts);
+                          GrammarRules& g, JsonParts& parts, SchemaWork& work);
 // A count of at most 20,000; `missing` where the schema has none.
 Result<int> schema_count(const nlohmann::ordered_json& json, const char* keyword,
                          const std::string& path, int missing);
