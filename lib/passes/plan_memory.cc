@@ -5,8 +5,13 @@
 // logits row, or fixed), so values of one row kind and device share: stages are walked
 // in order, a dying value's buffer returns to its kind's free list, and a new value
 // takes the free buffer that grows least. Every layer then runs in the same few buffers.
+//
+// The queues of several GPUs do not wait for each other where no value goes from one to the
+// other. So a value that one of them fetches from the CPU lives on until the CPU, which waits
+// for all of them, computes again: another GPU could write its memory before it is fetched.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "lib/passes/pass.h"
 #include "lib/steps/graph_stages.h"
@@ -41,6 +46,35 @@ std::vector<Lifetime> lifetimes(const steps::StepGraph& graph, const std::vector
   return lives;
 }
 
+bool has_several_gpus(const steps::StepGraph& graph) {
+  std::set<std::string_view> gpus;
+  for (const steps::Step& step : graph.steps) {
+    if (step.device != "cpu") gpus.insert(step.device);
+  }
+  return gpus.size() > 1;
+}
+
+// Values that GPUs fetch from the CPU live until the next stage in which the CPU computes.
+void extend_fetched(const steps::StepGraph& graph, const std::vector<Stage>& stages,
+                    const std::vector<std::string>& devices, std::vector<Lifetime>& lives) {
+  std::vector<steps::ValueId> fetched;
+  for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
+    const auto look_at = [&](int32_t index) {
+      const steps::Step& step = graph.steps[index];
+      if (step.op != StepOp::Transfer && step.device == "cpu") {
+        for (steps::ValueId id : fetched) lives[id].last = std::max(lives[id].last, stage);
+        fetched.clear();
+      } else if (step.op == StepOp::Transfer && step.device != "cpu" &&
+                 devices[step.inputs[0].value] == "cpu") {
+        fetched.push_back(step.inputs[0].value);
+      }
+    };
+    for (int32_t index : stages[stage].prelude) look_at(index);
+    for (const auto& part : stages[stage].parts) std::for_each(part.begin(), part.end(), look_at);
+  }
+  for (steps::ValueId id : fetched) lives[id].last = static_cast<int>(stages.size()) - 1;
+}
+
 // The field of the formula that a row kind fills.
 int64_t& bytes_of(steps::Buffer& buffer, RowKind rows) {
   return rows == RowKind::Token    ? buffer.bytes_per_token
@@ -54,14 +88,15 @@ Status plan_memory(CompileState& state) {
   steps::StepGraph& graph = state.steps;
   graph.buffers.clear();
   const std::vector<Stage> stages = steps::stages_of(graph);
-  const std::vector<Lifetime> lives = lifetimes(graph, stages);
+  const std::vector<std::string> devices = steps::value_devices(graph);
+  std::vector<Lifetime> lives = lifetimes(graph, stages);
+  if (has_several_gpus(graph)) extend_fetched(graph, stages, devices, lives);
   std::vector<std::vector<steps::ValueId>> born(stages.size()), dead(stages.size());
   for (steps::ValueId id = 0; id < static_cast<steps::ValueId>(lives.size()); ++id) {
     if (lives[id].first < 0) continue;
     born[lives[id].first].push_back(id);
     dead[lives[id].last].push_back(id);
   }
-  const std::vector<std::string> devices = steps::value_devices(graph);
   std::map<std::pair<std::string, RowKind>, std::vector<int32_t>> free_buffers;
   for (size_t i = 0; i < stages.size(); ++i) {
     for (steps::ValueId id : born[i]) {

@@ -10,9 +10,9 @@
 #include <sstream>
 
 #include "lib/input/gguf.h"
-#include "lib/input/gguf_writer.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_program.h"
+#include "tests/support/split_gguf.h"
 
 namespace ktx::testing {
 namespace {
@@ -51,23 +51,8 @@ std::vector<std::string> examples_in(const std::string& text, bool fenced_only) 
 void write_shards(const std::string& gguf, const TempDir& dir) {
   const auto file = input::GgufFile::open(gguf);
   ASSERT_TRUE(file) << file.error().message;
-  constexpr uint16_t kShards = 3;
-  const size_t n = file->tensors().size();
-  for (uint16_t shard = 0; shard < kShards; ++shard) {
-    input::GgufWriter writer;
-    if (shard == 0) {
-      for (const input::GgufValue& value : file->metadata()) writer.copy(value);
-    }
-    writer.add_u16("split.no", shard);
-    writer.add_u16("split.count", kShards);
-    writer.add_i32("split.tensors.count", static_cast<int32_t>(n));
-    for (size_t i = n * shard / kShards; i < n * (shard + 1) / kShards; ++i) {
-      writer.copy(file->tensors()[i]);
-    }
-    const std::string name = "model-0000" + std::to_string(shard + 1) + "-of-00003.gguf";
-    const Status written = writer.write(dir.path(name), 1, false);
-    ASSERT_TRUE(written) << written.error().message;
-  }
+  const Status written = split_gguf(*file, dir.path("model"), 3);
+  ASSERT_TRUE(written) << written.error().message;
 }
 
 // Runs a command line in `dir` with the programs on the PATH, as a shell does.

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 #include "lib/input/gguf_config.h"
 #include "lib/input/tokenizer_source.h"
@@ -194,6 +195,25 @@ TEST(TypeMix, FollowsTheQuantisersRules) {
   EXPECT_EQ(mixed_type(mix, eight, "blk.4.attn_k.weight", 4, 4096), DType::Q8_0);
   EXPECT_EQ(mixed_type(mix, eight, "blk.4.attn_output.weight", 4, 4096), DType::Q5_K);
   EXPECT_EQ(mixed_type(mix, eight, "token_embd.weight", -1, 4096), DType::Q6_K);
+}
+
+TEST(TypeMix, EachHasAllTypesThatARowCanHave) {
+  const auto mix = *find_type_mix("each");
+  const auto types = [&](int64_t row, uint64_t seed) {
+    const MixFacts facts{.layers = 4, .seed = seed};
+    std::vector<DType> found;
+    for (int i = 0; i < 400; ++i) {
+      found.push_back(mixed_type(mix, facts, "blk." + std::to_string(i) + ".x", i, row));
+    }
+    return found;
+  };
+  const auto kinds = [](const std::vector<DType>& found) {
+    return std::set<DType>(found.begin(), found.end()).size();
+  };
+  EXPECT_EQ(kinds(types(256, 1)), all_dtypes().size() - 1);  // but I32
+  EXPECT_EQ(kinds(types(33, 1)), 3u);                        // F32, F16, BF16
+  EXPECT_EQ(types(256, 1), types(256, 1));
+  EXPECT_NE(types(256, 1), types(256, 2));
 }
 
 }  // namespace

@@ -199,7 +199,7 @@ class Synthesiser {
     has_qk_norm_ = flag("use_qk_norm").value_or(true);
     tied_ = flag("tie_word_embeddings").value_or(false);
     scoring_ = config_.string("scoring_func").value_or(default_of("scoring_func"));
-    facts_ = {layers_, experts_, heads_[0] / kv_heads_[0], tied_};
+    facts_ = {layers_, experts_, heads_[0] / kv_heads_[0], tied_, options_.seed};
     return {};
   }
 

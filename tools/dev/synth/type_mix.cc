@@ -1,5 +1,7 @@
 #include "tools/dev/synth/type_mix.h"
 
+#include "tools/dev/synth/random_blocks.h"
+
 namespace ktx::synth {
 namespace {
 
@@ -65,6 +67,17 @@ DType wanted_type(const TypeMix& mix, const MixFacts& facts, std::string_view na
   return mix.base;
 }
 
+// One of all types that the row can have.
+DType type_by_name(std::string_view name, uint64_t seed, int64_t row_elems) {
+  std::vector<DType> types;
+  for (const DTypeInfo& row : all_dtypes()) {
+    if (row.dtype != DType::I32 && row_elems % row.block_elems == 0) types.push_back(row.dtype);
+  }
+  uint64_t bits = mix_bits(seed);
+  for (const char c : name) bits = mix_bits(bits ^ static_cast<uint8_t>(c));
+  return types[bits % types.size()];
+}
+
 }  // namespace
 
 std::optional<TypeMix> find_type_mix(std::string_view name) {
@@ -82,6 +95,7 @@ std::vector<std::string> type_mix_names() {
 
 DType mixed_type(const TypeMix& mix, const MixFacts& facts, std::string_view name, int64_t layer,
                  int64_t row_elems) {
+  if (mix.name == "each") return type_by_name(name, facts.seed, row_elems);
   const DType type = wanted_type(mix, facts, name, layer);
   if (row_elems % info(type).block_elems == 0) return type;
   const DType smaller = fallback(type);
