@@ -138,7 +138,7 @@ HttpHeaders cors_headers(const AccessOptions& options, const HttpRequest& reques
   if (origin.find_first_of("\r\n") != std::string::npos) return {};
   HttpHeaders headers = {{"Access-Control-Allow-Origin", origin}, {"Vary", "Origin"}};
   if (request.method == "OPTIONS") {
-    headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+    headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
     headers.emplace_back("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key");
     headers.emplace_back("Access-Control-Max-Age", "86400");
   }

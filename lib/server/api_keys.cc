@@ -23,6 +23,10 @@ Status read_word(std::string_view word, ApiKey& key) {
     key.name = value;
     return {};
   }
+  if (name == "models" && value == "edit") {
+    key.edits_models = true;
+    return {};
+  }
   for (const auto& [limit, out] : {std::pair("requests", &key.requests_per_minute),
                                    std::pair("tokens", &key.tokens_per_minute)}) {
     if (name != limit || value.empty()) continue;
@@ -33,7 +37,7 @@ Status read_word(std::string_view word, ApiKey& key) {
   }
   return Error{
       fmt::format("'{}' behind a key; expected name=NAME, requests=N or tokens=N (per "
-                  "minute)",
+                  "minute), or models=edit",
                   printable(word))};
 }
 

@@ -2,8 +2,10 @@
 //
 //   sk-first                                    # a note
 //   sk-second  name=anna requests=60 tokens=20k
+//   sk-third   models=edit
 //
 // `requests` and `tokens` are limits per minute; tokens are those of prompts and answers.
+// `models=edit`: may copy and delete plans, where the server allows that at all.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +25,7 @@ struct ApiKey {
   std::string name;                 // in the log; "": its place in the list is
   int64_t requests_per_minute = 0;  // 0: no limit
   int64_t tokens_per_minute = 0;
+  bool edits_models = false;
 };
 
 // Adds the keys of a file's text. Messages begin with its path and line.

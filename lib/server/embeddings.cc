@@ -182,7 +182,7 @@ void post_ollama_embed(const ServerContext& context, const HttpRequest& request,
       json["embedding"] = outcome.vectors.empty() ? Json::array() : numbers(outcome.vectors[0]);
     } else {
       const auto spent = std::chrono::steady_clock::now() - begin;
-      json["model"] = ollama_name(*served);
+      json["model"] = ollama_name(served->id);
       json["embeddings"] = Json::array();
       for (const auto& vector : outcome.vectors) json["embeddings"].push_back(numbers(vector));
       json["total_duration"] = std::chrono::nanoseconds(spent).count();

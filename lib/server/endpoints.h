@@ -4,28 +4,34 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
+#include "lib/server/api_error.h"
 #include "lib/server/http_server.h"
+#include "lib/server/model_store.h"
 #include "lib/server/served_model.h"
 
 namespace ktx::server {
 
 // What an endpoint may use besides the request.
 struct ServerContext {
-  std::shared_ptr<ServedModel> model;  // null while it is loading
+  ModelLease model;                    // of routes that need one; null for others
+  std::shared_ptr<ModelStore> models;  // null while the only one is loading
   std::function<HttpCounts()> http_counts;
   std::string slot_dir;         // where /slots saves; "": nowhere
   std::string owner;            // of the request (owner_of), "" where there are no keys
   int64_t request_seconds = 0;  // limit of one answer; 0: none
   bool draining = false;
   bool show_slots = true;
+  // Why the request may not copy and delete plans; none: it may.
+  std::optional<ApiError> no_edits;
 };
 
 using Endpoint = void (*)(const ServerContext& context, const HttpRequest& request,
                           const HttpReplyPtr& reply);
 
-#define KTX_ROUTE(method, path, function, access, speed) \
+#define KTX_ROUTE(method, path, function, access, speed, model) \
   void function(const ServerContext&, const HttpRequest&, const HttpReplyPtr&);
 #include "lib/server/routes.def"
 
@@ -36,6 +42,7 @@ struct Route {
   Endpoint endpoint;
   bool open;   // no key needed
   bool quick;  // runs on the I/O thread
+  bool model;  // works on the model that the request names, which is loaded for it
 };
 struct RouteMatch {
   const Route* route = nullptr;

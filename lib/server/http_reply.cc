@@ -92,6 +92,11 @@ void QueuedReply::set_user(const std::string& owner, const std::string& key) {
   figures_.key = key;
 }
 
+void QueuedReply::set_model(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  figures_.model = id;
+}
+
 void QueuedReply::add_tokens(int64_t prompt, int64_t cached, int64_t completion) {
   const std::lock_guard lock(mutex_);
   figures_.prompt_tokens += prompt;

@@ -192,6 +192,15 @@ HttpCounts HttpServer::counts() const {
   return {core_->connections, core_->requests};
 }
 
+void HttpServer::run_later(const HttpReplyPtr& reply, std::function<void()> call) {
+  if (!core_->workers) return;
+  asio::post(*core_->workers, [core = core_, reply, call = std::move(call)] {
+    const auto queued = std::dynamic_pointer_cast<QueuedReply>(reply);
+    if (!queued) return call();
+    core->guard(*queued, [&] { return call(), true; });
+  });
+}
+
 void HttpServer::drain() {
   core_->draining = true;
   asio::post(core_->io, [core = core_] {

@@ -50,6 +50,7 @@ struct HttpRequest {
 // Whose answer it is and what it took, for the log.
 struct HttpFigures {
   std::string owner, key;  // "": there are no keys
+  std::string model;       // that answered
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // of these
   int64_t completion_tokens = 0;
@@ -75,8 +76,9 @@ class HttpReply {
   // Called once, soon, if the client goes away before the end; at once if it has.
   virtual void on_gone(std::function<void()> call) = 0;
   virtual bool begun() const = 0;
-  // For the log: who asked, and tokens that were answered.
+  // For the log: who asked, which model answered, and with how many tokens.
   virtual void set_user(const std::string& /*owner*/, const std::string& /*key*/) {}
+  virtual void set_model(const std::string& /*id*/) {}
   virtual void add_tokens(int64_t /*prompt*/, int64_t /*cached*/, int64_t /*completion*/) {}
 };
 using HttpReplyPtr = std::shared_ptr<HttpReply>;
@@ -141,6 +143,9 @@ class HttpServer {
   Status start();
   uint16_t port() const;
   HttpCounts counts() const;
+
+  // Calls on a worker; an exception is an error of the reply.
+  void run_later(const HttpReplyPtr& reply, std::function<void()> call);
 
   // Takes no more connections, and closes each when its answer is out.
   void drain();

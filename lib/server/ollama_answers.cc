@@ -26,7 +26,7 @@ class OllamaAnswer final : public AnswerJob {
  private:
   Json line(const std::string& text, const std::string& reasoning, const Json& calls) {
     Json json;
-    json["model"] = ollama_name(model());
+    json["model"] = ollama_name(model().id);
     json["created_at"] = rfc3339(std::chrono::system_clock::now());
     if (chat_) {
       json["message"] = {{"role", "assistant"}, {"content", text}};
@@ -135,7 +135,7 @@ std::optional<ApiError> read_request(const ServedModel& model, const HttpRequest
 // once.
 void send_loaded(const ServedModel& model, HttpReply& reply, bool chat, bool unload) {
   Json json;
-  json["model"] = ollama_name(model);
+  json["model"] = ollama_name(model.id);
   json["created_at"] = rfc3339(std::chrono::system_clock::now());
   if (chat) {
     json["message"] = {{"role", "assistant"}, {"content", ""}};

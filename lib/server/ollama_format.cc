@@ -3,9 +3,6 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include "lib/plan/quantization_name.h"
-#include "lib/support/hash.h"
-
 namespace ktx::server {
 
 std::string rfc3339(std::chrono::system_clock::time_point time) {
@@ -33,8 +30,8 @@ void add_ollama_end(Json& json, const ServedModel& model, const ChoiceEnd& end) 
   json["id_slot"] = r.slot;
 }
 
-Json ollama_details(const ServedModel& model) {
-  const plan::PlanFacts& facts = model.facts();
+Json ollama_details(const PlanSummary& summary, const ServedModel* model) {
+  const plan::PlanFacts& facts = summary.facts;
   Json json;
   json["parent_model"] = "";
   json["format"] = "gguf";
@@ -43,19 +40,14 @@ Json ollama_details(const ServedModel& model) {
   const double billions = static_cast<double>(facts.parameters) / 1e9;
   json["parameter_size"] =
       billions >= 1 ? fmt::format("{:.1f}B", billions) : fmt::format("{:.1f}M", billions * 1000);
-  json["quantization_level"] = plan::quantization_name(model.engine->plan());
-  json["context_length"] = model.engine->ctx();
+  json["quantization_level"] = summary.quantization;
+  json["context_length"] = model != nullptr ? model->engine->ctx() : facts.default_ctx;
   json["embedding_length"] = facts.hidden_size;
   return json;
 }
 
-std::string ollama_digest(const ServedModel& model) {
-  const std::string hash = to_hex(model.engine->plan().header_hash);
-  return hash + hash;
-}
-
-std::string ollama_name(const ServedModel& model) {
-  return model.id.find(':') == std::string::npos ? model.id + ":latest" : model.id;
+std::string ollama_name(const std::string& name) {
+  return name.find(':') == std::string::npos ? name + ":latest" : name;
 }
 
 }  // namespace ktx::server

@@ -18,11 +18,9 @@ void send_ollama_error(HttpReply& reply, const ApiError& error);
 // done_reason, the durations in nanoseconds, and the counts of an answer that ended.
 void add_ollama_end(Json& json, const ServedModel& model, const ChoiceEnd& end);
 
-// "details" of a model: family, sizes, format.
-Json ollama_details(const ServedModel& model);
-// Stands for the weights: from the plan's hash.
-std::string ollama_digest(const ServedModel& model);
+// "details" of a model: family, sizes, format. `model` (may be null): where it is loaded.
+Json ollama_details(const PlanSummary& summary, const ServedModel* model);
 // "NAME:latest".
-std::string ollama_name(const ServedModel& model);
+std::string ollama_name(const std::string& name);
 
 }  // namespace ktx::server

@@ -1,12 +1,8 @@
-// GET endpoints about the server: models, properties, tokens.
+// Endpoints about the models and their texts: list, properties, tokens, templates.
 #include <fmt/format.h>
 
-#include <filesystem>
-
-#include "lib/server/answer_fields.h"
 #include "lib/server/chat_prompt_input.h"
 #include "lib/server/endpoints.h"
-#include "lib/server/native_answer.h"
 #include "lib/server/openai_format.h"
 #include "lib/server/text_input.h"
 #include "lib/text/utf8.h"
@@ -23,73 +19,93 @@ std::string piece_json(const text::Tokenizer& tokenizer, int32_t id) {
   return dump(bytes);
 }
 
-Json model_json(const ServedModel& model) {
-  const plan::PlanFacts& facts = model.facts();
+// Of a plan that cannot be read, what its file tells.
+Json model_json(ModelStore& models, const ModelStatus& status) {
   Json json;
-  json["id"] = model.id;
+  json["id"] = status.plan.name;
   json["object"] = "model";
-  json["created"] = model.created;
+  json["created"] = status.model ? status.model->created : status.plan.modified;
   json["owned_by"] = "ktx";
-  json["aliases"] = model.aliases;
+  json["aliases"] = status.aliases;
   json["tags"] = Json::array();
-  json["meta"] = {{"n_ctx", model.engine->ctx()}, {"n_ctx_train", facts.context_length},
-                  {"n_vocab", facts.vocab_size},  {"n_embd", facts.hidden_size},
-                  {"n_params", facts.parameters}, {"size", model.engine->memory().weight_bytes}};
+  json["status"] = {{"value", name(status.state)}};
+  std::string error = status.error;
+  if (const auto summary = summary_of(models, status)) {
+    const plan::PlanFacts& facts = summary.value()->facts;
+    const int64_t ctx = status.model ? status.model->engine->ctx() : facts.default_ctx;
+    json["meta"] = {{"n_ctx", ctx},
+                    {"n_ctx_train", facts.context_length},
+                    {"n_vocab", facts.vocab_size},
+                    {"n_embd", facts.hidden_size},
+                    {"n_params", facts.parameters},
+                    {"size", summary.value()->weight_bytes}};
+  } else {
+    error = summary.error().message;
+  }
+  if (!error.empty()) {
+    json["status"]["failed"] = true;
+    json["status"]["error"] = error;
+  }
   return json;
 }
 
 }  // namespace
 
-void get_models(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
-  const ServedModel& model = *context.model;
-  // llama.cpp's list beside OpenAI's.
-  const Json listed = {{"name", model.id},
-                       {"model", model.id},
-                       {"type", "model"},
-                       {"capabilities", Json::array({"completion"})}};
-  send_json(reply, {{"object", "list"},
-                    {"data", Json::array({model_json(model)})},
-                    {"models", Json::array({listed})}});
+void get_models(const ServerContext& context, const HttpRequest& request,
+                const HttpReplyPtr& reply) {
+  Json data = Json::array(), listed = Json::array();
+  for (const ModelStatus& status : context.models->list(request.query_value("reload") == "1")) {
+    data.push_back(model_json(*context.models, status));
+    // llama.cpp's list beside OpenAI's.
+    listed.push_back({{"name", status.plan.name},
+                      {"model", status.plan.name},
+                      {"type", "model"},
+                      {"capabilities", Json::array({"completion"})}});
+  }
+  send_json(reply, {{"object", "list"}, {"data", data}, {"models", listed}});
 }
 
 void get_model(const ServerContext& context, const HttpRequest& request,
                const HttpReplyPtr& reply) {
   const std::string name = request.path.substr(std::string("/v1/models/").size());
-  // Requests may name any model, but only this one can be queried.
-  const ServedModel& model = *context.model;
-  if (!model.is_called(name)) {
+  // Requests may name any model where there is one, but only this one can be queried.
+  const auto status =
+      context.models->knows(name) ? context.models->status(name) : std::optional<ModelStatus>();
+  if (!status) {
     return send_error(
         *reply,
-        {404, fmt::format("the model '{}' does not exist; this server has '{}'", name, model.id),
+        {404,
+         fmt::format("the model '{}' does not exist; GET /v1/models lists those of this server",
+                     name.substr(0, 200)),
          "model", "model_not_found"});
   }
-  send_json(reply, model_json(model));
+  send_json(reply, model_json(*context.models, *status));
 }
 
-void get_props(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
-  const ServedModel& model = *context.model;
-  const plan::PlanChatTemplate& strings = model.engine->plan().chat_template;
-  AnswerFields fields;
-  fields.sampling = model.sampling;
-  fields.max_tokens = model.max_tokens;
-  Json params = generation_settings(model, fields);
-  // Another number for each request, unless --seed says one.
-  params["seed"] = model.seed ? Json(*model.seed) : Json(-1);
-  Json json;
-  json["default_generation_settings"] = {{"n_ctx", model.scheduler->capacity()},
-                                         {"params", std::move(params)}};
-  json["total_slots"] = model.engine->max_batch();
-  json["model_alias"] = model.id;
-  json["model_path"] = std::filesystem::path(model.path).filename().string();
-  json["modalities"] = {{"vision", false}, {"audio", false}};
-  json["chat_template"] = model.chat_template ? model.chat_template->source() : "";
-  json["bos_token"] = strings.bos;
-  json["eos_token"] = strings.eos;
+void get_props(const ServerContext& context, const HttpRequest& request,
+               const HttpReplyPtr& reply) {
+  const std::string asked = request.query_value("model");
+  const ModelStoreOptions& options = context.models->options();
+  Json json = Json::object();
+  if (asked.empty() && context.models->several()) {
+    json["role"] = "router";
+    json["max_instances"] = options.most_loaded;
+    json["models_autoload"] = options.load_on_demand;
+    json["model_alias"] = "ktx";
+  } else {
+    const auto status = context.models->status(asked);
+    if (!status) {
+      return send_error(*reply, {404, fmt::format("the model '{}' does not exist", asked), "model",
+                                 "model_not_found"});
+    }
+    // Of one that was never loaded: its name and its state.
+    if (!status->props.empty()) json = Json::parse(status->props);
+    json["model_alias"] = status->plan.name;
+    json["is_sleeping"] = status->state == ModelState::Sleeping;
+    json["status"] = {{"value", name(status->state)}};
+  }
   json["endpoint_slots"] = context.show_slots;
   json["endpoint_metrics"] = true;
-  json["is_sleeping"] = false;
-  json["tool_format"] = text::format_name(model.tool_format);
-  json["reasoning"] = model.reasoning.has_value();
   json["build_info"] = "ktx " KTX_VERSION;
   send_json(reply, json);
 }

@@ -12,9 +12,15 @@ namespace {
 
 enum class Access { Keyed, Open };
 enum class Speed { Slow, Quick };
+enum class Model { None, Named };
 
-#define KTX_ROUTE(method, path, function, access, speed) \
-  {method, path, function, Access::access == Access::Open, Speed::speed == Speed::Quick},
+#define KTX_ROUTE(method, path, function, access, speed, model) \
+  {method,                                                      \
+   path,                                                        \
+   function,                                                    \
+   Access::access == Access::Open,                              \
+   Speed::speed == Speed::Quick,                                \
+   Model::model == Model::Named},
 constexpr Route kRoutes[] = {
 #include "lib/server/routes.def"
 };

@@ -2,18 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <random>
 
 #include "lib/text/tokenizer/tokenizer_data.h"
 
 namespace ktx::server {
-bool ServedModel::is_called(const std::string& name) const {
-  const auto is = [&](const std::string& own) {
-    return name == own || name == own + ":latest" || name + ":latest" == own;
-  };
-  return name.empty() || is(id) || std::any_of(aliases.begin(), aliases.end(), is);
-}
 
 uint64_t ServedModel::new_seed() const {
   return seed ? *seed : std::random_device{}() * uint64_t{0x9E3779B97F4A7C15};
@@ -34,6 +27,7 @@ Status complete_model(ServedModel& model, const std::string& plan_path,
   model.tokenizer.emplace(tokenizer.take());
   model.grammars = std::make_unique<GrammarCache>(*model.tokenizer);
   model.path = plan_path;
+  model.summary = std::make_shared<const PlanSummary>(summarize(plan));
   const std::string& source = chat_template ? *chat_template : plan.chat_template.source;
   if (source.empty()) return {};
   Result<text::ChatTemplate> parsed = text::ChatTemplate::parse(source);

@@ -10,6 +10,7 @@
 #include "lib/runtime/engine/engine.h"
 #include "lib/runtime/scheduler/batch_scheduler.h"
 #include "lib/server/grammar_cache.h"
+#include "lib/server/offered_plans.h"
 #include "lib/server/reasoning_budget.h"
 #include "lib/server/reasoning_filter.h"
 #include "lib/text/answers/reasoning.h"
@@ -36,7 +37,8 @@ struct ServedModel {
   std::string id;                                     // "qwen3moe-q4_k_m"
   std::vector<std::string> aliases;                   // other names
   std::string path;                                   // of the plan
-  int64_t created = 0;                                // seconds since 1970
+  std::shared_ptr<const PlanSummary> summary;
+  int64_t created = 0;  // seconds since 1970
   double load_seconds = 0;
   bool verbose = false;  // answers have `__verbose`
   // Last: it uses the engine.
@@ -47,8 +49,6 @@ struct ServedModel {
   bool reasons() const { return reasoning.has_value() || speaks_harmony(); }
   ReasoningForm reasoning_form() const { return {speaks_harmony(), reasoning}; }
   const plan::PlanFacts& facts() const { return engine->plan().facts; }
-  // "model", "model:latest" and "" are all this one.
-  bool is_called(const std::string& name) const;
   // Of a request without a seed.
   uint64_t new_seed() const;
 };

@@ -6,6 +6,7 @@
 
 #include "lib/server/answer_job.h"
 #include "lib/server/ollama_format.h"
+#include "lib/server/requested_model.h"
 
 namespace ktx::server {
 namespace {
@@ -44,8 +45,8 @@ Server::Server(ServerOptions options)
 
 Server::~Server() {
   http_.stop();
-  // Answers that still run hold the model, too.
-  if (model_ && model_->scheduler) model_->scheduler->stop();
+  // Answers that still run hold the models, too.
+  if (models_) models_->stop();
 }
 
 Status Server::start() {
@@ -57,9 +58,13 @@ Status Server::start() {
   return http_.start();
 }
 
-void Server::set_model(std::shared_ptr<ServedModel> model) {
+void Server::set_models(std::shared_ptr<ModelStore> models) {
   const std::lock_guard lock(mutex_);
-  model_ = std::move(model);
+  models_ = std::move(models);
+}
+
+void Server::set_model(std::shared_ptr<ServedModel> model) {
+  set_models(std::make_shared<ModelStore>(std::move(model)));
 }
 
 void Server::set_keys(std::vector<ApiKey> keys) {
@@ -77,7 +82,7 @@ std::shared_ptr<const AccessOptions> Server::access() const {
 ServerContext Server::context() {
   ServerContext context;
   const std::lock_guard lock(mutex_);
-  context.model = model_;
+  context.models = models_;
   context.draining = draining_;
   context.http_counts = [this] { return http_.counts(); };
   context.slot_dir = options_.slot_dir;
@@ -87,19 +92,19 @@ ServerContext Server::context() {
 }
 
 bool Server::drain(std::chrono::milliseconds limit) {
-  std::shared_ptr<ServedModel> model;
+  std::shared_ptr<ModelStore> models;
   {
     const std::lock_guard lock(mutex_);
     draining_ = true;
-    model = model_;
+    models = models_;
   }
   bool all = true;
-  if (model) {
-    model->scheduler->drain();
-    all = model->scheduler->wait_idle(limit);
+  if (models) {
+    models->drain();
+    all = models->wait_idle(limit);
     if (!all) {
-      model->scheduler->cancel_all();
-      model->scheduler->wait_idle(std::chrono::seconds(5));
+      models->cancel_all();
+      models->wait_idle(std::chrono::seconds(5));
     }
   }
   // What was answered last is still on its way.
@@ -124,13 +129,33 @@ void send_in_shape(const HttpRequest& request, HttpReply& reply, const ApiError&
 
 }  // namespace
 
+namespace {
+
+std::optional<ApiError> no_edits(const ServerOptions& options, const ApiKey* key) {
+  if (!options.edit_models) {
+    return ApiError{403,
+                    "plans are not copied and deleted over HTTP, unless the server is started with "
+                    "--edit-models",
+                    "", "no_edits"};
+  }
+  if (key != nullptr && !key->edits_models) {
+    return ApiError{403, "this key may not copy and delete plans; its line needs models=edit", "",
+                    "no_edits"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 bool Server::admit(const HttpRequest& request, const HttpReplyPtr& reply) {
   const auto fail = [&](const ApiError& error) {
     send_in_shape(request, *reply, error);
     return false;
   };
   const RouteMatch match = find_route(request);
-  const bool open = match.route != nullptr && match.route->open;
+  const bool open =
+      match.route != nullptr &&
+      (match.route->open || (options_.public_models && match.route->endpoint == get_models));
   const bool preflight = request.method == "OPTIONS";
   const auto error = check_access(*access(), request, open || preflight);
   // A page that may not call learns so from the headers that its preflight lacks.
@@ -152,7 +177,7 @@ bool Server::admit(const HttpRequest& request, const HttpReplyPtr& reply) {
   }
   if (match.route->endpoint != get_health && match.route->endpoint != get_page) {
     const std::lock_guard lock(mutex_);
-    if (!model_) return fail({503, "the model is loading", "", "loading", 1});
+    if (!models_) return fail({503, "the model is loading", "", "loading", 1});
   }
   return true;
 }
@@ -165,8 +190,8 @@ void Server::handle(const HttpRequest& request, const HttpReplyPtr& reply) {
   now.owner = owner_of(*access, request);
   if (const ApiKey* key = now.owner.empty() ? nullptr : key_of(*access, request)) {
     reply->set_user(now.owner, name_of(*access, *key));
-    const int wait =
-        route.quick ? 0 : limits_.take_request(now.owner, *key, KeyLimits::Clock::now());
+    const bool computes = route.model && !route.quick;
+    const int wait = computes ? limits_.take_request(now.owner, *key, KeyLimits::Clock::now()) : 0;
     if (wait > 0) {
       ApiError error{429, fmt::format("the limit of this key is reached; try again in {} s", wait),
                      "", "rate_limit_exceeded"};
@@ -177,15 +202,58 @@ void Server::handle(const HttpRequest& request, const HttpReplyPtr& reply) {
   if (route.endpoint == get_page && !options_.web_ui) {
     return reply->send(200, "text/plain", "ktx is running\n");
   }
+  now.no_edits = no_edits(options_, key_of(*access, request));
+  if (!route.model) return answer(route, std::move(now), request, reply);
+  const std::string model = now.models->needs_names() ? requested_model(request) : "";
+  ModelStore::Found found = now.models->use(model);
+  if (found.error) return send_in_shape(request, *reply, *found.error);
+  if (found.must_wait) return answer_when_loaded(route, now, model, request, reply);
+  now.model = std::move(found.model);
+  answer(route, std::move(now), request, reply);
+}
+
+void Server::answer(const Route& route, ServerContext context, const HttpRequest& request,
+                    const HttpReplyPtr& reply) {
+  if (context.model) reply->set_model(context.model->id);
   // The JSON library throws on fields of a type that was not checked before use; that
   // is the request's mistake, and must not be the end of the server.
   try {
-    route.endpoint(now, request, reply);
+    route.endpoint(context, request, reply);
   } catch (const Json::exception& error) {
     send_in_shape(
         request, *reply,
         {400, fmt::format("a field of the request has a wrong type: {}", error.what()), "", ""});
   }
+}
+
+// Keeps the request until its model is loaded; the worker goes on with others.
+void Server::answer_when_loaded(const Route& route, const ServerContext& context,
+                                const std::string& model, const HttpRequest& request,
+                                const HttpReplyPtr& reply) {
+  const uint64_t bytes = request.body.size();
+  if (kept_bytes_.fetch_add(bytes) + bytes > options_.http.bodies_bytes) {
+    kept_bytes_ -= bytes;
+    return send_in_shape(request, *reply,
+                         {503, "too many large requests wait for a model; try again", "", "", 2});
+  }
+  const std::shared_ptr<const HttpRequest> kept(new HttpRequest(request),
+                                                [this, bytes](const HttpRequest* old) {
+                                                  delete old;
+                                                  kept_bytes_ -= bytes;
+                                                });
+  const auto gone = std::make_shared<std::atomic<bool>>(false);
+  reply->on_gone([gone] { *gone = true; });
+  context.models->wait_for(
+      model,
+      [this, &route, context, kept, reply](const ModelStore::Found& found) {
+        ServerContext now = context;
+        now.model = found.model;
+        http_.run_later(reply, [this, &route, now, kept, reply, error = found.error] {
+          if (error) return send_in_shape(*kept, *reply, *error);
+          answer(route, now, *kept, reply);
+        });
+      },
+      gone);
 }
 
 void Server::log(const HttpLogEntry& entry) {
@@ -207,7 +275,7 @@ void Server::log(const HttpLogEntry& entry) {
   json["gone"] = entry.gone;
   if (!figures.key.empty()) json["key"] = figures.key;
   if (figures.prompt_tokens > 0) {
-    json["model"] = context().model->id;
+    json["model"] = figures.model;
     json["prompt_tokens"] = figures.prompt_tokens;
     json["cached_tokens"] = figures.cached_tokens;
     json["completion_tokens"] = figures.completion_tokens;

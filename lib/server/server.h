@@ -1,12 +1,13 @@
-// The server: HTTP, the table of routes, and one model.
+// The server: HTTP, the table of routes, and the models.
 //
 //   Server server(options);
 //   KTX_TRY(server.start());              // /health says 503, all else too
-//   server.set_model(model);              // from here on it answers
+//   server.set_models(models);            // from here on it answers
 //   ...
 //   server.drain(std::chrono::seconds(30));
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -18,7 +19,7 @@
 #include "lib/server/endpoints.h"
 #include "lib/server/http_server.h"
 #include "lib/server/key_limits.h"
-#include "lib/server/served_model.h"
+#include "lib/server/model_store.h"
 #include "lib/support/line_file.h"
 #include "lib/support/result.h"
 
@@ -30,8 +31,10 @@ struct ServerOptions {
   std::string slot_dir;
   int64_t request_seconds = 0;
   bool web_ui = true;
-  bool show_slots = true;  // GET /slots
-  std::string access_log;  // a file, "-" for stderr, "" for none
+  bool show_slots = true;      // GET /slots
+  bool public_models = false;  // GET /models needs no key
+  bool edit_models = false;    // plans of folders may be copied and deleted
+  std::string access_log;      // a file, "-" for stderr, "" for none
 };
 
 class Server {
@@ -40,7 +43,8 @@ class Server {
   ~Server();  // ends what still runs, also the model's scheduler
 
   Status start();
-  void set_model(std::shared_ptr<ServedModel> model);
+  void set_models(std::shared_ptr<ModelStore> models);
+  void set_model(std::shared_ptr<ServedModel> model);  // one that stays
   // Other keys from now on; requests that run end as they would have.
   void set_keys(std::vector<ApiKey> keys);
   uint16_t port() const { return http_.port(); }
@@ -60,13 +64,19 @@ class Server {
   // answered.
   bool admit(const HttpRequest& request, const HttpReplyPtr& reply);
   ServerContext context();
+  void answer(const Route& route, ServerContext context, const HttpRequest& request,
+              const HttpReplyPtr& reply);
+  void answer_when_loaded(const Route& route, const ServerContext& context,
+                          const std::string& model, const HttpRequest& request,
+                          const HttpReplyPtr& reply);
   std::shared_ptr<const AccessOptions> access() const;
   void log(const HttpLogEntry& entry);
 
   const ServerOptions options_;
   mutable std::mutex mutex_;
   std::shared_ptr<const AccessOptions> access_;  // with the keys of now
-  std::shared_ptr<ServedModel> model_;
+  std::shared_ptr<ModelStore> models_;
+  std::atomic<uint64_t> kept_bytes_ = 0;  // of requests that wait for a model
   bool draining_ = false;
   KeyLimits limits_;
   std::mutex log_mutex_;

@@ -110,6 +110,10 @@ class Examples : public ::testing::Test {
     const Finished made =
         type("ktx-compile -q model.gguf -o model.ktxplan --target=zen4", dir_, "");
     ASSERT_EQ(made.status, 0) << made.err;
+    for (const char* folder : {"models", "extra"}) fs::create_directory(dir_.path(folder));
+    for (const char* copy : {"models/qwen3.ktxplan", "extra/llama.ktxplan"}) {
+      fs::create_hard_link(dir_.path("model.ktxplan"), dir_.path(copy));
+    }
     for (const std::string& command : commands) {
       SCOPED_TRACE(command);
       const bool serves = command.find("ktx-run serve ") != std::string::npos;

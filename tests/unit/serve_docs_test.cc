@@ -62,7 +62,7 @@ TEST(CliDocs, NameEveryEnvironmentVariable) {
 TEST(ServeDocs, NameEveryPath) {
   const std::string docs = text_of("docs/serve.md");
   const std::string_view paths[] = {
-#define KTX_ROUTE(method, path, endpoint, access, speed) path,
+#define KTX_ROUTE(method, path, endpoint, access, speed, model) path,
 #include "lib/server/routes.def"
   };
   for (const std::string_view path : paths) {

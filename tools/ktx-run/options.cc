@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "lib/support/strings.h"
 #include "lib/text/chat_template/template_var.h"
 #include "tools/about.h"
@@ -56,6 +58,31 @@ bool is_origin(std::string_view text) {
           text.find_first_of("/ ,", scheme + 3) == text.npos);
 }
 
+// What names one plan, or is about one.
+void check_several(const Options& options, Mistakes& mistakes) {
+  const ServeFlags& serve = options.serve;
+  std::error_code error;
+  const bool several =
+      serve.sources.size() > 1 ||
+      (serve.sources.size() == 1 && std::filesystem::is_directory(serve.sources[0], error));
+  const auto refuse = [&](const char* option, bool given, const char* why) {
+    if (given) mistakes.push_back(fmt::format("{} {}", option, why));
+  };
+  if (several) {
+    constexpr const char* kOne = "is for one plan, and several are served: leave it out";
+    refuse("--name", !serve.name.empty(), kOne);
+    refuse("--alias", !serve.aliases.empty(), kOne);
+    refuse("--profile", !serve.profile.empty(), kOne);
+    refuse("--record-experts", !options.engine.record_experts.empty(), kOne);
+  }
+  if (serve.sleep_idle_seconds > 0) {
+    constexpr const char* kStays =
+        "needs the model all the time: leave it or --sleep-idle-seconds out";
+    refuse("--profile", !several && !serve.profile.empty(), kStays);
+    refuse("--record-experts", !several && !options.engine.record_experts.empty(), kStays);
+  }
+}
+
 void check_serve(const ServeFlags& serve, Mistakes& mistakes) {
   for (const std::string& origin : serve.cors) {
     if (!is_origin(origin)) {
@@ -99,7 +126,11 @@ Options read_options(ParsedLine& line, Mistakes& mistakes) {
   for (const Given& given : line.given) set_option(options, given, mistakes);
   options.plan = line.words.empty() ? "" : line.words[0];
   if (options.command == Command::Generate) check_generate(options, line, mistakes);
-  if (options.command == Command::Serve) check_serve(options.serve, mistakes);
+  if (options.command == Command::Serve) {
+    options.serve.sources = line.words;
+    check_serve(options.serve, mistakes);
+    check_several(options, mistakes);
+  }
   if (!options.trace.empty() && options.bench_threads.size() > 1) {
     mistakes.emplace_back("--trace shows runs of one number of threads: give one with -t");
   }

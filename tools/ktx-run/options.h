@@ -50,6 +50,14 @@ struct ServeFlags {
   int64_t port = 8080;
   std::string name;  // "": the plan's file name
   std::vector<std::string> aliases;
+  std::vector<std::string> sources;  // plans and folders of plans
+  bool strict_model = false;
+  int64_t models_max = 0;           // 0: as many as fit
+  int64_t models_memory_bytes = 0;  // 0: what is free at the start
+  bool models_autoload = true;
+  int64_t sleep_idle_seconds = 0;  // 0: never
+  bool public_models = false;
+  bool edit_models = false;
   int64_t max_queue = 256;
   int64_t lookup = 0;
   std::string pooling = "last";                                  // of embeddings

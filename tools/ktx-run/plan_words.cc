@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "lib/support/near_files.h"
 #include "lib/support/strings.h"
@@ -60,6 +61,16 @@ std::string about_folder(const std::string& folder, std::string_view command) {
       printable(folder));
 }
 
+// In folders of the folder, as `serve` looks for them.
+bool has_plan_below(const std::string& folder) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (entry.is_directory(error) && !files_of_folder(entry.path(), ".ktxplan").empty())
+      return true;
+  }
+  return false;
+}
+
 std::string foreign_command_advice(std::string_view word) {
   struct Row {
     std::string_view word, advice;
@@ -107,6 +118,32 @@ std::string without_command(const ParsedLine& line, std::span<const std::string>
   return "no command given; try: " + line_with("chat", args);
 }
 
+// What `serve` is to offer: plans and folders that have some.
+Mistakes wrong_sources(std::span<const std::string> words) {
+  Mistakes mistakes;
+  std::map<std::string, std::string> names;  // of plans, each with its path
+  for (const std::string& word : words) {
+    std::error_code error;
+    if (fs::is_directory(word, error)) {
+      if (files_of_folder(word, ".ktxplan").empty() && !has_plan_below(word)) {
+        mistakes.push_back(about_folder(word, "serve"));
+      }
+      continue;
+    }
+    const auto [at, added] = names.emplace(fs::path(word).stem().string(), word);
+    if (!added) {
+      mistakes.push_back(fmt::format("{} and {} would have the same name; rename one of them",
+                                     printable(at->second), printable(word)));
+    }
+    if (words.size() > 1 && !fs::exists(word, error)) {
+      const std::string near = nearest_file(word);
+      mistakes.push_back(fmt::format("{}: no such file{}", printable(word),
+                                     near.empty() ? "" : "; did you mean " + shell_word(near)));
+    }
+  }
+  return mistakes;
+}
+
 }  // namespace
 
 bool wants_help(const ParsedLine& line) {
@@ -129,6 +166,7 @@ Mistakes wrong_words(const ParsedLine& line, std::span<const std::string> args) 
   if (line.words.empty()) {
     return {fmt::format("no plan given; try: ktx-run {} {}", name, some_plan())};
   }
+  if (command == Command::Serve) return wrong_sources(line.words);
   if (line.words.size() > 1) {
     const char* prompt = command == Command::Generate ? "; a prompt is given as --prompt TEXT" : "";
     return {fmt::format("one plan is taken, and '{}' comes behind it{}", printable(line.words[1]),

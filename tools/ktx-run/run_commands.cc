@@ -41,8 +41,9 @@ constexpr CommandInfo kCommands[] = {
      "  ktx-run chat model.ktxplan --system \"You are brief.\" --temp 0.7\n"
      "  ktx-run chat model.ktxplan --template-var enable_thinking=false\n",
      "/help in a conversation lists its commands.\n"},
-    {"serve", "PLAN", "answer over HTTP: OpenAI, Ollama and Anthropic clients, a page",
+    {"serve", "PLAN|FOLDER...", "answer over HTTP: OpenAI, Ollama and Anthropic clients, a page",
      "  ktx-run serve model.ktxplan --port 8080 --max-batch 8\n"
+     "  ktx-run serve models/ --sleep-idle-seconds 600\n"
      "  ktx-run serve model.ktxplan --host 0.0.0.0 --api-key-file keys.txt\n",
      "Every option may also stand in the file of --config (ctx = 32k) or in the\n"
      "environment (KTX_CTX=32k; KTX_THREADS for -t); the command line wins.\n"},

@@ -1,4 +1,4 @@
-// ktx-run serve: a plan behind HTTP, until a signal ends it.
+// ktx-run serve: plans behind HTTP, until a signal ends it.
 #include <fmt/format.h>
 #include <malloc.h>
 #include <signal.h>
@@ -11,6 +11,7 @@
 #include "lib/support/mapped_file.h"
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
+#include "lib/target/target.h"
 #include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/expert_record.h"
 #include "tools/ktx-run/loaded_model.h"
@@ -31,6 +32,7 @@ bool is_loopback(const std::string& host) {
 // Of the command line and of the file, as it is now.
 Result<std::vector<server::ApiKey>> read_keys(const ServeFlags& flags) {
   std::vector<server::ApiKey> keys(flags.api_keys.begin(), flags.api_keys.end());
+  for (server::ApiKey& key : keys) key.edits_models = true;  // whoever starts the server
   if (!flags.api_key_file.empty()) {
     const std::string text = KTX_TRY(read_text_file(flags.api_key_file));
     KTX_TRY(server::read_api_keys(flags.api_key_file, text, keys));
@@ -71,6 +73,8 @@ Result<server::ServerOptions> server_options(const ServeFlags& flags) {
   options.access_log = flags.access_log;
   options.web_ui = flags.web_ui;
   options.show_slots = flags.show_slots;
+  options.public_models = flags.public_models;
+  options.edit_models = flags.edit_models;
   options.slot_dir = flags.slot_dir;
   std::error_code error;
   if (!flags.slot_dir.empty() && !std::filesystem::is_directory(flags.slot_dir, error)) {
@@ -79,10 +83,19 @@ Result<server::ServerOptions> server_options(const ServeFlags& flags) {
   return options;
 }
 
-// `profile`, when there is one, must outlive the model.
-Result<std::shared_ptr<server::ServedModel>> load(const Options& options,
-                                                  std::unique_ptr<StepProfile>& profile) {
+// What all models have in common; outlives them.
+struct Common {
+  explicit Common(const Options& given) : options(given) {}
+
+  const Options& options;
+  bool several = false;
+  runtime::StepTurns turns;
+  std::unique_ptr<StepProfile> profile;  // of the only one
+};
+
+Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& plan, Common& common) {
   const Timer timer;
+  const Options& options = common.options;
   auto model = std::make_shared<server::ServedModel>();
   runtime::EngineOptions engine = engine_options(options.engine);
   // The mean of a text needs a row of logits for each of its tokens: some at a time.
@@ -90,12 +103,12 @@ Result<std::shared_ptr<server::ServedModel>> load(const Options& options,
   engine.sequence_logits =
       std::max(options.serve.lookup + 1, options.serve.pooling == "last" ? 1 : kMeanRows);
   if (engine.max_batch) {
-    model->engine = KTX_TRY(runtime::Engine::open(options.plan, engine));
+    model->engine = KTX_TRY(runtime::Engine::open(plan.path, engine));
   } else {
     std::string why;
     for (const int64_t batch : kBatches) {
       engine.max_batch = batch;
-      auto opened = runtime::Engine::open(options.plan, engine);
+      auto opened = runtime::Engine::open(plan.path, engine);
       if (opened) {
         model->engine = opened.take();
         break;
@@ -108,7 +121,7 @@ Result<std::shared_ptr<server::ServedModel>> load(const Options& options,
   if (options.serve.chat_template_file) {
     chat_template = KTX_TRY(read_text_file(*options.serve.chat_template_file));
   }
-  KTX_TRY(server::complete_model(*model, options.plan, chat_template));
+  KTX_TRY(server::complete_model(*model, plan.path, chat_template));
   if (options.serve.pooling == "mean") model->pooling = runtime::Pooling::Mean;
   if (options.serve.pooling == "none") model->pooling = runtime::Pooling::None;
   if (options.serve.reasoning != "auto") model->reasons_first = options.serve.reasoning == "on";
@@ -118,8 +131,7 @@ Result<std::shared_ptr<server::ServedModel>> load(const Options& options,
   model->verbose = options.serve.verbose;
   model->aliases = options.serve.aliases;
   model->reasoning_limit = {options.reasoning.budget, options.reasoning.message};
-  model->id = !options.serve.name.empty() ? options.serve.name
-                                          : std::filesystem::path(options.plan).stem().string();
+  model->id = plan.name;
   model->created = std::chrono::duration_cast<std::chrono::seconds>(
                        std::chrono::system_clock::now().time_since_epoch())
                        .count();
@@ -127,13 +139,54 @@ Result<std::shared_ptr<server::ServedModel>> load(const Options& options,
   scheduler.max_queue = options.serve.max_queue;
   scheduler.share_prefixes = options.serve.share_prefixes;
   scheduler.lookup_tokens = static_cast<int>(options.serve.lookup);
+  if (common.several) scheduler.turns = &common.turns;
   if (!options.serve.profile.empty()) {
-    profile = KTX_TRY(StepProfile::create(options.serve.profile, *model->engine));
-    scheduler.after_step = [&profile](runtime::Engine& engine) { profile->add(engine); };
+    common.profile = KTX_TRY(StepProfile::create(options.serve.profile, *model->engine));
+    scheduler.after_step = [&common](runtime::Engine& used) { common.profile->add(used); };
   }
   model->load_seconds = timer.seconds();
   model->scheduler = std::make_unique<runtime::BatchScheduler>(*model->engine, scheduler);
+  for (const std::string& line : model->engine->notes()) {
+    note(common.several ? fmt::format("{}: {}", plan.name, line) : line);
+  }
   return model;
+}
+
+server::ModelStoreOptions store_options(const ServeFlags& flags) {
+  server::ModelStoreOptions options;
+  options.sources = flags.sources;
+  options.name = flags.name;
+  options.aliases = flags.aliases;
+  options.strict = flags.strict_model;
+  options.load_on_demand = flags.models_autoload;
+  options.most_loaded = flags.models_max;
+  options.memory_bytes = flags.models_memory_bytes > 0
+                             ? static_cast<uint64_t>(flags.models_memory_bytes)
+                             : target::available_memory().value_or(0);
+  options.idle_limit = std::chrono::seconds(flags.sleep_idle_seconds);
+  options.most_waiting = flags.max_queue;
+  return options;
+}
+
+// The only plan is loaded now; of several, those that were named are looked at.
+Result<std::string> prepare(server::ModelStore& models, const std::string& url) {
+  const std::vector<server::ModelStatus> all = models.list();
+  if (models.several()) {
+    for (const server::ModelStatus& one : all) {
+      if (one.plan.folder.empty()) KTX_TRY(models.summary(one.plan));
+    }
+    return fmt::format(
+        "the server is ready: {} models, each loaded when a request names it; the "
+        "page is at {}/",
+        all.size(), url);
+  }
+  KTX_TRY(models.load_now(""));
+  const server::ModelLease model = models.peek("").model;
+  return fmt::format(
+      "{} is ready: {} sequences of {} tokens, {} threads, loaded in {:.1f} s; the "
+      "page is at {}/",
+      model->id, model->engine->max_batch(), model->engine->ctx(), model->engine->threads(),
+      model->load_seconds, url);
 }
 
 Status serve(const Options& options) {
@@ -148,7 +201,10 @@ Status serve(const Options& options) {
   if (!options.serve.api_key_file.empty()) sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
-  std::unique_ptr<StepProfile> profile;
+  std::error_code ignored;
+  Common common(options);
+  common.several = options.serve.sources.size() > 1 ||
+                   std::filesystem::is_directory(options.serve.sources[0], ignored);
   const server::ServerOptions server_settings = KTX_TRY(server_options(options.serve));
   server::Server server(server_settings);
   KTX_TRY(server.start());
@@ -161,14 +217,12 @@ Status serve(const Options& options) {
     note("everybody who reaches this address may use the model; --api-key asks for a key");
   }
   ExpertRecord record = KTX_TRY(ExpertRecord::open(options.engine.record_experts));
-  const std::shared_ptr<server::ServedModel> model = KTX_TRY(load(options, profile));
-  for (const std::string& line : model->engine->notes()) note(line);
-  server.set_model(model);  // before the line that says so: scripts wait for it
-  note(
-      fmt::format("{} is ready: {} sequences of {} tokens, {} threads, loaded in {:.1f} s; the "
-                  "page is at {}/",
-                  model->id, model->engine->max_batch(), model->engine->ctx(),
-                  model->engine->threads(), model->load_seconds, url));
+  auto models = std::make_shared<server::ModelStore>(
+      store_options(options.serve),
+      [&common](const server::OfferedPlan& plan) { return load(plan, common); });
+  const std::string ready = KTX_TRY(prepare(*models, url));
+  server.set_models(models);  // before the line that says so: scripts wait for it
+  note(ready);
 
   wait_for_end(signals, options.serve, server);
   note(fmt::format("ending: waiting up to {} s for running answers; a second signal ends at once",
@@ -178,11 +232,14 @@ Status serve(const Options& options) {
   if (!server.drain(std::chrono::seconds(options.serve.drain_seconds))) {
     note("some answers took longer and were cut off");
   }
-  Status recorded;
-  model->scheduler->call([&](runtime::Engine& engine) { recorded = record.save(engine); });
-  KTX_TRY(recorded);
+  if (!options.engine.record_experts.empty()) {
+    Status recorded;
+    models->peek("").model->scheduler->call(
+        [&](runtime::Engine& engine) { recorded = record.save(engine); });
+    KTX_TRY(recorded);
+  }
   KTX_TRY(server.log_state());
-  return profile ? profile->finish() : Status();
+  return common.profile ? common.profile->finish() : Status();
 }
 
 }  // namespace

@@ -34,6 +34,7 @@
 #include "lib/runtime/scheduler/generation_request.h"
 #include "lib/runtime/scheduler/scheduler_stats.h"
 #include "lib/runtime/scheduler/slot_texts.h"
+#include "lib/runtime/scheduler/step_turns.h"
 #include "lib/support/result.h"
 
 namespace ktx::runtime {
@@ -50,6 +51,7 @@ struct SchedulerOptions {
   // Prepare filters while a step is computed. Empty: where a GPU computes it, so that it
   // takes nothing from the step.
   std::optional<bool> filters_beside_steps;
+  StepTurns* turns = nullptr;  // of several models; outlives them
   // Called after each step, on the engine's thread (profiles).
   std::function<void(Engine&)> after_step;
 };

@@ -66,6 +66,7 @@ void BatchScheduler::step() {
   const StepItems step = gather();
   const std::vector<Running*>& who = step.who;
   if (who.empty()) return;
+  const StepTurns::Turn turn(options_.turns);
   start_filters(step);
   const Clock::time_point begin = Clock::now();
   const auto prepared = [this] {

@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import sys
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 CONFIG = json.loads((HERE / "models.json").read_text())
@@ -54,6 +55,9 @@ OPTIONS = {
     # Theirs sets enable_thinking unless it is off; here "auto" leaves it to the template.
     "--reasoning": (1, lambda value: ["--reasoning", "off" if value == "off" else "on"]),
     "--spec-draft-n-max": (1, same("--lookup")),
+    "--models-max": (1, same("--models-max")),
+    "--no-models-autoload": (0, lambda: ["--models-autoload", "off"]),
+    "--sleep-idle-seconds": (1, same("--sleep-idle-seconds")),
     "--slots": (0, nothing),  # there without an option
     "--no-slots": (0, lambda: ["--slots", "off"]),
     "--no-ui": (0, lambda: ["--web-ui", "off"]),
@@ -76,6 +80,16 @@ OPTIONS = {
 }
 
 
+def router_folder(plans):
+    """A folder with the models of a router; each server has its own, as tests delete from it."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="router-", dir=plans))
+    for name, plan in CONFIG["router"].items():
+        path = folder / f"{name}.ktxplan"
+        path.parent.mkdir(exist_ok=True)
+        path.symlink_to(plans / f"{plan}.ktxplan")
+    return folder
+
+
 def main():
     together, given = {}, []
     words = sys.argv[1:]
@@ -92,9 +106,17 @@ def main():
     asked = " ".join(together[key] for key in ("--model", "--hf-repo", "--hf-file")
                      if key in together)
     alias = given[given.index("--alias") + 1] if "--alias" in given else ""
+    plans = pathlib.Path(os.environ["KTX_LLAMA_PLANS"])
     model = CONFIG["by alias"].get(alias, CONFIG["models"].get(asked))
-    if model is None:
+    if not asked:
+        source = router_folder(plans)
+        given.append("--edit-models")
+    elif model is None:
         sys.exit(f"launcher: no model stands for {asked}")
+    else:
+        source = plans / f"{model}.ktxplan"
+    if "--api-key" in given:
+        given.append("--public-models")  # as theirs
     sequences = int(together.get("--parallel", 4))
     if "--cors" not in given:
         given += ["--cors", "*"]  # their default
@@ -103,9 +125,8 @@ def main():
         # Theirs is shared by all sequences.
         share = 1 if "--kv-unified" in together else sequences
         given += ["--ctx", str(int(together["--ctx-size"]) // share)]
-    plan = pathlib.Path(os.environ["KTX_LLAMA_PLANS"]) / f"{model}.ktxplan"
     run = os.environ["KTX_LLAMA_RUN"]
-    os.execv(run, [run, "serve", str(plan), *given])
+    os.execv(run, [run, "serve", str(source), *given])
 
 
 if __name__ == "__main__":

@@ -126,7 +126,9 @@ def main():
         arguments = sys.argv[2:]
         log = build / "llama_server.log"
         with open(log, "w") as out:
-            subprocess.run([python, "-m", "pytest", "-p", "ported", "-q", "unit", *arguments],
+            named = any(word.startswith("unit/") for word in arguments)
+            where = [] if named else ["unit"]
+            subprocess.run([python, "-m", "pytest", "-p", "ported", "-q", *where, *arguments],
                            cwd=tests, env=environment, stdout=out, stderr=subprocess.STDOUT)
         print(f"all that was printed: {log}")
         shutil.copy(results, build / "llama_server.json")

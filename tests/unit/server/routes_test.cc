@@ -36,7 +36,7 @@ TEST(Routes, AnUnknownPathIsAnsweredWithTheNearest) {
   meant("/v1/models//", "/v1/models");
   meant("/v1/chat/completion", "/v1/chat/completions");
   meant("/complation", "/completion");
-  for (const char* far : {"/v1/audio/speech", "/api/pull", "/api/push", "/favicon.ico", "/v2", "//",
+  for (const char* far : {"/v1/audio/speech", "/api/blobs", "/favicon.ico", "/v2", "//",
                           "/../../etc/passwd", "x", ""}) {
     EXPECT_EQ(near_route(far), "") << far;
   }
