@@ -124,6 +124,13 @@ class Builder {
                               "short texts, too",
                               ctx_, params_.rope.original_context));
     }
+    if (is_longrope && !is_short && ctx_ < 0) {
+      diags_.note(
+          {.file = config_.file()}, "",
+          fmt::format("--ctx max takes longrope's factors of contexts above {0} tokens, for "
+                      "short texts, too; where no more fit, compile with --ctx {0}",
+                      params_.rope.original_context));
+    }
     const auto& lists = is_short ? params_.rope.short_factors : params_.rope.long_factors;
     const bool by_config = is_longrope ? !lists.empty() : params_.rope.low_freq_factor.has_value();
     const input::GgufTensor* tensor = gguf_ == nullptr ? nullptr : gguf_->find(name);

@@ -436,8 +436,11 @@ class GgufReader {
       if (!metadata.ok()) {
         std::error_code error;
         const bool missing = !std::filesystem::exists(other, error);
-        return Error{fmt::format("{} (shard {} of {}){}", metadata.error().message, i + 1, count,
-                                 missing ? "; all shards must lie beside the first" : "")};
+        return Error{
+            missing ? fmt::format("{}: no such file (shard {} of {}); all shards must lie "
+                                  "beside the first",
+                                  other, i + 1, count)
+                    : fmt::format("{} (shard {} of {})", metadata.error().message, i + 1, count)};
       }
       const auto its_number = KTX_TRY(shard_count(other, *metadata, "split.no"));
       const auto its_count = KTX_TRY(shard_count(other, *metadata, "split.count"));
@@ -447,7 +450,7 @@ class GgufReader {
         };
         return Error{
             fmt::format("{}: keys 'split.no' and 'split.count' are {} and {}, expected {} and {} "
-                        "after '{}'",
+                        "after '{}'; take the files of one download under the names that they had",
                         other, text(its_number), text(its_count), i, count, path)};
       }
     }

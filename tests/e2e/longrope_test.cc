@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "lib/runtime/engine/engine.h"
+#include "lib/runtime/engine/largest_ctx.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_program.h"
 #include "tools/dev/synth/synth_model.h"
@@ -27,7 +28,8 @@ class LongRope : public ::testing::Test {
 
   Finished compile(const std::string& ctx) {
     return run_program({ktx_compile(), dir_.path("m.gguf"), "-o", dir_.path("m.ktxplan"),
-                        source_dir() + "/rules/cpu-only.yaml", "--ctx", ctx});
+                        source_dir() + "/rules/cpu-only.yaml", "--ctx", ctx,
+                        "--target=" + source_dir() + "/targets/h200.yaml"});
   }
 
   Result<std::unique_ptr<runtime::Engine>> open(std::optional<int64_t> ctx) {
@@ -83,6 +85,29 @@ TEST_F(LongRope, LongContextsHaveTheirs) {
     ASSERT_TRUE(engine.ok()) << engine.error().message;
     compare(**engine, kTokens.size(), "logits.txt");
   }
+}
+
+TEST_F(LongRope, TheLargestContextHasTheLongOnes) {
+  const Finished run = compile("max");
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.err, ::testing::HasSubstr("--ctx max takes longrope's factors of contexts above "
+                                            "5 tokens, for short texts, too; where no more fit, "
+                                            "compile with --ctx 5"));
+  const auto engine = open({});
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  EXPECT_EQ((*engine)->ctx(), 64);  // the model's
+  compare(**engine, kTokens.size(), "logits.txt");
+}
+
+TEST_F(LongRope, TheLargestContextOfShortFactorsIsTheirs) {
+  ASSERT_EQ(compile("5").status, 0);
+  const auto plan = plan::PlanFile::open(dir_.path("m.ktxplan"));
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  const auto found = runtime::largest_ctx(plan->view(), {}, {});
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  EXPECT_EQ(found->ctx, 5);
+  EXPECT_EQ(found->note,
+            "--ctx max: 5 tokens, all that the plan's rotary factors (longrope) are for");
 }
 
 }  // namespace

@@ -109,8 +109,9 @@ Result<LargestCtx> largest_ctx(const plan::PlanView& plan, const EngineOptions& 
                                   "the plan's default",
                                   plan.facts.default_ctx)};
   }
-  std::string note = fmt::format("--ctx max: {} tokens{}", ctx,
-                                 ctx == most ? ", all that the model was made for" : " fit");
+  const char* const all = rotary_ctx > 0 ? ", all that the plan's rotary factors (longrope) are for"
+                                         : ", all that the model was made for";
+  std::string note = fmt::format("--ctx max: {} tokens{}", ctx, ctx == most ? all : " fit");
   const auto streams = [&](int64_t tokens) -> Result<bool> {
     const Fit fit = KTX_TRY(fit_of(plan, options, room, tokens));
     return fit.fits && fit.streams;
