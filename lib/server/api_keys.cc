@@ -27,6 +27,10 @@ Status read_word(std::string_view word, ApiKey& key) {
     key.edits_models = true;
     return {};
   }
+  if (name == "figures" && value == "all") {
+    key.sees_figures = true;
+    return {};
+  }
   for (const auto& [limit, out] : {std::pair("requests", &key.requests_per_minute),
                                    std::pair("tokens", &key.tokens_per_minute)}) {
     if (name != limit || value.empty()) continue;
@@ -37,7 +41,7 @@ Status read_word(std::string_view word, ApiKey& key) {
   }
   return Error{
       fmt::format("'{}' behind a key; expected name=NAME, requests=N or tokens=N (per "
-                  "minute), or models=edit",
+                  "minute), models=edit or figures=all",
                   printable(word))};
 }
 

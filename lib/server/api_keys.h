@@ -3,9 +3,11 @@
 //   sk-first                                    # a note
 //   sk-second  name=anna requests=60 tokens=20k
 //   sk-third   models=edit
+//   sk-fourth  figures=all
 //
 // `requests` and `tokens` are limits per minute; tokens are those of prompts and answers.
-// `models=edit`: may copy and delete plans, where the server allows that at all.
+// `models=edit`: may copy and delete plans, where the server allows that at all. `figures=all`: may
+// read /metrics and /stats, which count all keys together, where there are several.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +28,7 @@ struct ApiKey {
   int64_t requests_per_minute = 0;  // 0: no limit
   int64_t tokens_per_minute = 0;
   bool edits_models = false;
+  bool sees_figures = false;
 };
 
 // Adds the keys of a file's text. Messages begin with its path and line.

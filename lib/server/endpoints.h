@@ -9,6 +9,7 @@
 
 #include "lib/server/api_error.h"
 #include "lib/server/http_server.h"
+#include "lib/server/kept_streams.h"
 #include "lib/server/model_store.h"
 #include "lib/server/served_model.h"
 
@@ -18,6 +19,7 @@ namespace ktx::server {
 struct ServerContext {
   ModelLease model;                    // of routes that need one; null for others
   std::shared_ptr<ModelStore> models;  // null while the only one is loading
+  KeptStreams* streams = nullptr;
   std::function<HttpCounts()> http_counts;
   std::string slot_dir;         // where /slots saves; "": nowhere
   std::string owner;            // of the request (owner_of), "" where there are no keys

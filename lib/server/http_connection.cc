@@ -369,7 +369,7 @@ asio::awaitable<bool> HttpServer::Core::one_request(Stream& stream, Arrival& arr
 
 // Calls what others wrote: whatever it throws is an error of this request alone. False: it
 // said so, or it threw.
-bool HttpServer::Core::guard(QueuedReply& reply, const std::function<bool()>& call) {
+bool HttpServer::Core::guard(HttpReply& reply, const std::function<bool()>& call) {
   std::string what = "unknown exception";
   try {
     return call();
@@ -381,7 +381,7 @@ bool HttpServer::Core::guard(QueuedReply& reply, const std::function<bool()>& ca
   }
   reply.set_error(what);
   if (reply.begun()) {
-    reply.set_gone();  // half an answer must not look like a whole one
+    reply.break_off();  // half an answer must not look like a whole one
   } else {
     reply.send(
         500, "application/json",

@@ -65,7 +65,7 @@ struct HttpServer::Core : std::enable_shared_from_this<Core> {
   asio::awaitable<void> refuse(Stream& stream, const HttpFault& fault);
   template <class Stream>
   asio::awaitable<void> linger(Stream& stream);
-  bool guard(QueuedReply& reply, const std::function<bool()>& call);
+  bool guard(HttpReply& reply, const std::function<bool()>& call);
   template <class Stream>
   void watch(Stream& stream, const std::shared_ptr<QueuedReply>& reply);
 

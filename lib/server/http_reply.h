@@ -56,7 +56,7 @@ class QueuedReply final : public HttpReply, public std::enable_shared_from_this<
   bool takes_comments() const;
   bool gone() const;
   // Why it is no answer, for the log.
-  void set_error(std::string what);
+  void set_error(std::string what) override;
   std::string error() const;
 
  private:

@@ -195,9 +195,7 @@ HttpCounts HttpServer::counts() const {
 void HttpServer::run_later(const HttpReplyPtr& reply, std::function<void()> call) {
   if (!core_->workers) return;
   asio::post(*core_->workers, [core = core_, reply, call = std::move(call)] {
-    const auto queued = std::dynamic_pointer_cast<QueuedReply>(reply);
-    if (!queued) return call();
-    core->guard(*queued, [&] { return call(), true; });
+    core->guard(*reply, [&] { return call(), true; });
   });
 }
 

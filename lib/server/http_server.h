@@ -79,6 +79,7 @@ class HttpReply {
   // For the log: who asked, which model answered, and with how many tokens.
   virtual void set_user(const std::string& /*owner*/, const std::string& /*key*/) {}
   virtual void set_model(const std::string& /*id*/) {}
+  virtual void set_error(std::string /*what*/) {}
   virtual void add_tokens(int64_t /*prompt*/, int64_t /*cached*/, int64_t /*completion*/) {}
 };
 using HttpReplyPtr = std::shared_ptr<HttpReply>;

@@ -7,25 +7,31 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Ends with the value of "model" of the outermost object.
-class ModelField final : public nlohmann::json_sax<Json> {
+// Ends with the value of one field of the outermost object, where it is a text or a truth value.
+class TopField final : public nlohmann::json_sax<Json> {
  public:
-  std::string found;
+  explicit TopField(const char* name) : name_(name) {}
+  std::string text;
+  bool flag = false;
 
   bool null() override { return value(); }
-  bool boolean(bool) override { return value(); }
+  bool boolean(bool value_of_it) override {
+    if (!is_it_) return true;
+    flag = value_of_it;
+    return false;
+  }
   bool number_integer(number_integer_t) override { return value(); }
   bool number_unsigned(number_unsigned_t) override { return value(); }
   bool number_float(number_float_t, const string_t&) override { return value(); }
   bool binary(binary_t&) override { return value(); }
-  bool string(string_t& text) override {
-    if (!is_model_) return true;
-    found = std::move(text);
+  bool string(string_t& value_of_it) override {
+    if (!is_it_) return true;
+    text = std::move(value_of_it);
     return false;
   }
   bool start_object(size_t) override { return enter(); }
   bool key(string_t& name) override {
-    is_model_ = depth_ == 1 && name == "model";
+    is_it_ = depth_ == 1 && name == name_;
     return true;
   }
   bool end_object() override { return leave(); }
@@ -35,7 +41,7 @@ class ModelField final : public nlohmann::json_sax<Json> {
 
  private:
   bool value() {
-    is_model_ = false;
+    is_it_ = false;
     return true;
   }
   bool enter() {
@@ -46,8 +52,9 @@ class ModelField final : public nlohmann::json_sax<Json> {
     --depth_;
     return true;
   }
+  const std::string_view name_;
   int depth_ = 0;
-  bool is_model_ = false;
+  bool is_it_ = false;
 };
 
 }  // namespace
@@ -55,9 +62,15 @@ class ModelField final : public nlohmann::json_sax<Json> {
 std::string requested_model(const HttpRequest& request) {
   std::string name = request.query_value("model");
   if (!name.empty() || request.body.empty()) return name;
-  ModelField field;
+  TopField field("model");
   Json::sax_parse(request.body, &field);
-  return std::move(field.found);
+  return std::move(field.text);
+}
+
+bool wants_stream(const HttpRequest& request) {
+  TopField field("stream");
+  Json::sax_parse(request.body, &field);
+  return field.flag;
 }
 
 }  // namespace ktx::server

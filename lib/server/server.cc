@@ -11,6 +11,8 @@
 namespace ktx::server {
 namespace {
 
+constexpr size_t kLongestStreamName = 512;
+
 HttpOptions with_hooks(HttpOptions http, const AccessOptions& access,
                        std::function<bool(const HttpRequest&, const HttpReplyPtr&)> admit,
                        std::function<void(const HttpLogEntry&)> log) {
@@ -83,6 +85,7 @@ ServerContext Server::context() {
   ServerContext context;
   const std::lock_guard lock(mutex_);
   context.models = models_;
+  context.streams = &streams_;
   context.draining = draining_;
   context.http_counts = [this] { return http_.counts(); };
   context.slot_dir = options_.slot_dir;
@@ -130,6 +133,17 @@ void send_in_shape(const HttpRequest& request, HttpReply& reply, const ApiError&
 }  // namespace
 
 namespace {
+
+// Where there are several keys, figures of all would tell one client what others do.
+std::optional<ApiError> no_figures(const Route& route, const std::vector<ApiKey>& keys,
+                                   const ApiKey* key) {
+  const bool asked = route.endpoint == get_metrics || route.endpoint == get_stats;
+  if (!asked || keys.size() < 2 || (key != nullptr && key->sees_figures)) return std::nullopt;
+  return ApiError{403,
+                  "these figures count all keys together: the line of this key in the key file "
+                  "needs figures=all",
+                  "", "no_figures"};
+}
 
 std::optional<ApiError> no_edits(const ServerOptions& options, const ApiKey* key) {
   if (!options.edit_models) {
@@ -182,12 +196,13 @@ bool Server::admit(const HttpRequest& request, const HttpReplyPtr& reply) {
   return true;
 }
 
-void Server::handle(const HttpRequest& request, const HttpReplyPtr& reply) {
-  if (!admit(request, reply)) return;
+void Server::handle(const HttpRequest& request, const HttpReplyPtr& client) {
+  if (!admit(request, client)) return;
   const Route& route = *find_route(request).route;
   ServerContext now = context();
   const std::shared_ptr<const AccessOptions> access = this->access();
   now.owner = owner_of(*access, request);
+  HttpReplyPtr reply = client;
   if (const ApiKey* key = now.owner.empty() ? nullptr : key_of(*access, request)) {
     reply->set_user(now.owner, name_of(*access, *key));
     const bool computes = route.model && !route.quick;
@@ -199,8 +214,17 @@ void Server::handle(const HttpRequest& request, const HttpReplyPtr& reply) {
       return send_in_shape(request, *reply, error);
     }
   }
+  if (const auto error = no_figures(route, access->keys, key_of(*access, request))) {
+    return send_error(*reply, *error);
+  }
   if (route.endpoint == get_page && !options_.web_ui) {
-    return reply->send(200, "text/plain", "ktx is running\n");
+    return send_error(*reply, {404, "this server has no page (--web-ui off)", "", "no_page"});
+  }
+  const std::string kept(request.header("x-conversation-id"));
+  if (route.model && !kept.empty() && kept.size() <= kLongestStreamName && wants_stream(request)) {
+    reply = streams_.keep(now.owner, kept, client, [this, owner = now.owner](int64_t tokens) {
+      if (!owner.empty()) limits_.add_tokens(owner, tokens);
+    });
   }
   now.no_edits = no_edits(options_, key_of(*access, request));
   if (!route.model) return answer(route, std::move(now), request, reply);

@@ -18,6 +18,7 @@
 #include "lib/server/access.h"
 #include "lib/server/endpoints.h"
 #include "lib/server/http_server.h"
+#include "lib/server/kept_streams.h"
 #include "lib/server/key_limits.h"
 #include "lib/server/model_store.h"
 #include "lib/support/line_file.h"
@@ -57,7 +58,7 @@ class Server {
   Status log_state();
 
   // For tests without a socket.
-  void handle(const HttpRequest& request, const HttpReplyPtr& reply);
+  void handle(const HttpRequest& request, const HttpReplyPtr& client);
 
  private:
   // What needs no body: key, host, path, method, and whether there is a model. False: it has
@@ -76,6 +77,7 @@ class Server {
   mutable std::mutex mutex_;
   std::shared_ptr<const AccessOptions> access_;  // with the keys of now
   std::shared_ptr<ModelStore> models_;
+  KeptStreams streams_;
   std::atomic<uint64_t> kept_bytes_ = 0;  // of requests that wait for a model
   bool draining_ = false;
   KeyLimits limits_;

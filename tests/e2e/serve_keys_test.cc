@@ -274,6 +274,20 @@ TEST_F(ServeKeys, PrefixesAreSharedOnlyByAnOption) {
   EXPECT_GT(cached({"--share-prefixes", "on"}), 0);
 }
 
+TEST_F(ServeKeys, FiguresOfAllKeysNeedAKeyThatMayReadThem) {
+  const TempDir folder;
+  folder.write("keys", "one\ntwo figures=all\n");
+  const ServerProcess server({plan(), "-t", "1", "--api-key-file", folder.path("keys")});
+  for (const char* path : {"/metrics", "/stats"}) {
+    EXPECT_EQ(server.get(path, "Authorization: Bearer one\r\n").status, 403) << path;
+    EXPECT_EQ(server.get(path, "Authorization: Bearer two\r\n").status, 200) << path;
+  }
+  // Who is alone learns of nobody else.
+  const ServerProcess alone({plan(), "-t", "1", "--api-key", "one", "--web-ui", "off"});
+  EXPECT_EQ(alone.get("/metrics", "Authorization: Bearer one\r\n").status, 200);
+  EXPECT_EQ(alone.get("/").status, 404);
+}
+
 TEST_F(ServeKeys, SettingsHaveAPrefixAndTheirOlderNames) {
   const auto name = [&](const char* value, const char* older) {
     if (value != nullptr) setenv("KTX_SERVE_NAME", value, 1);

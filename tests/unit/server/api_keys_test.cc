@@ -15,7 +15,7 @@ TEST(ApiKeys, HaveNamesLimitsAndNotes) {
                             "sk-1\n"
                             "\n"
                             "  sk-2\tname=anna  requests=60 tokens=20k  # a note\r\n"
-                            "sk#3",
+                            "sk#3 models=edit figures=all",
                             keys)
                   .ok());
   ASSERT_EQ(keys.size(), 3u);
@@ -26,6 +26,8 @@ TEST(ApiKeys, HaveNamesLimitsAndNotes) {
   EXPECT_EQ(keys[1].requests_per_minute, 60);
   EXPECT_EQ(keys[1].tokens_per_minute, 20 << 10);
   EXPECT_EQ(keys[2].key, "sk#3");
+  EXPECT_TRUE(keys[2].edits_models && keys[2].sees_figures);
+  EXPECT_FALSE(keys[1].edits_models || keys[1].sees_figures);
 }
 
 TEST(ApiKeys, MistakesHaveTheirLine) {
