@@ -1,7 +1,9 @@
-# cmake -DIN=web_ui/index.html -DOUT=web_page_data.cc -P embed_page.cmake
+# cmake -DIN=web_ui/index.html -DLIBRARIES="marked=/usr/…/marked.min.js;…" -DOUT=web_page.html
+#       -P embed_page.cmake
 #
-# The page as a C++ array, with its styles and scripts in place: <script src="a.js"></script> becomes
-# <script>...</script>. One file is one reply, and a browser can open the folder as it stands.
+# The page as one file, with its styles, scripts and libraries in place: <script src="a.js"></script>
+# becomes <script>...</script>. One file is one reply, and a browser can open the folder as it
+# stands, without libraries.
 get_filename_component(folder ${IN} DIRECTORY)
 file(READ ${IN} page)
 string(REGEX MATCHALL "(src|href)=\"[a-z_]+\\.(js|css)\"" links "${page}")
@@ -18,8 +20,16 @@ foreach(link ${links})
     string(REPLACE "<link rel=\"stylesheet\" href=\"${name}\">" "<style>\n${part}</style>" page "${page}")
   endif()
 endforeach()
-string(HEX "${page}" hex)
-string(REGEX REPLACE "([0-9a-f][0-9a-f])" "'\\\\x\\1'," bytes "${hex}")
-file(WRITE ${OUT} "#include \"lib/server/web_page.h\"\n\nnamespace ktx::server {\n\n\
-static const char kPage[] = {${bytes}'\\0'};\n\n\
-std::string_view web_page() {\n  return {kPage, sizeof kPage - 1};\n}\n\n}  // namespace ktx::server\n")
+foreach(library ${LIBRARIES})
+  string(REGEX REPLACE "^([a-z]+)=.*" "\\1" name "${library}")
+  string(REGEX REPLACE "^[a-z]+=" "" file "${library}")
+  file(READ ${file} part)
+  # What HTML would read as the end of the script, or as a comment in it; in strings and regular
+  # expressions, where it stands, the same by another name.
+  foreach(mark "/script" "script" "!--")
+    string(REPLACE "<${mark}" "\\x3c${mark}" part "${part}")
+  endforeach()
+  string(REPLACE "<script data-library=\"${name}\"></script>" "<script>\n${part}\n</script>" page "${page}")
+endforeach()
+string(REGEX REPLACE "<script data-library=\"[a-z]+\"></script>\n" "" page "${page}")
+file(WRITE ${OUT} "${page}")

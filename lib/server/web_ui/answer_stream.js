@@ -39,6 +39,9 @@ function takeEvent(message, event) {
     call.function.arguments += piece.function?.arguments ?? '';
   }
   if (choice?.finish_reason) message.state = choice.finish_reason === 'length' ? 'length' : 'done';
+  if (event.usage) {
+    message.context = event.usage.prompt_tokens + event.usage.completion_tokens || undefined;
+  }
   if (event.timings) {
     const t = event.timings;
     message.speed =
@@ -128,6 +131,7 @@ async function answer(parent, begin = null) {
   if (open === chat) $('said').textContent = spoken(message);
   showList();
   busy();
+  if (open === chat) showGauge();
 }
 // What a screen reader says once, at the end: not each token.
 function spoken(message) {

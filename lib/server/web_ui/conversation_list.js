@@ -31,6 +31,15 @@ function rowOf(chat) {
     }, {className: 'quiet'}));
     row.lastChild.setAttribute('aria-label', `Restore: ${title}`);
   }
+  if (!inTrash) {
+    row.append(button('✎', () => rename(row, chat),
+      {className: 'quiet', title: 'Rename (F2)', ariaLabel: 'Rename: ' + title}));
+    go.onkeydown = event => {
+      if (event.key !== 'F2') return;
+      event.preventDefault();
+      rename(row, chat);
+    };
+  }
   row.append(button('×', () => {
     const place = [...$('list').children].indexOf(row);
     if (!inTrash) trashWithUndo([chat.id], `Deleted: ${title}`);
@@ -39,7 +48,33 @@ function rowOf(chat) {
   }, {className: 'quiet', ariaLabel: (inTrash ? 'Delete for good: ' : 'Delete: ') + title}));
   return row;
 }
+// A box in place of the title. Enter or leaving it keeps the new name, Escape the old one.
+function rename(row, chat) {
+  const box = element('input', {value: chat.title, maxLength: 200, dir: 'auto',
+                                ariaLabel: 'New name'});
+  let ended = false;
+  const end = taken => {
+    if (ended) return;
+    ended = true;
+    const title = box.value.trim().replace(/\s+/g, ' ');
+    if (taken && title && title !== chat.title) changeChat(chat.id, {title});
+    box.remove();
+    showList();
+    if (chat.id === open) document.title = `${chat.title} · ktx`;
+    [...$('list').children].find(other => other.dataset.id === chat.id)?.firstChild.focus();
+  };
+  box.onblur = () => end(true);
+  box.onkeydown = event => {
+    if (composing(event)) return;
+    if (event.key === 'Enter') { event.preventDefault(); end(true); }
+    if (event.key === 'Escape') { event.stopPropagation(); end(false); }
+  };
+  row.replaceChildren(box);
+  box.select();
+}
 function showList() {
+  // What is being typed in the list stays.
+  if ($('list').querySelector('input')?.matches(':focus')) return;
   const trash = trashed();
   if (trash.length === 0) inTrash = false;
   const all = inTrash ? trash : hits ? kept().filter(chat => hits.has(chat.id)) : kept();

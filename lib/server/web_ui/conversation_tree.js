@@ -23,6 +23,7 @@ function tidyMessage(record) {
   for (const name of ['reasoning', 'error', 'speed']) {
     if (typeof record[name] === 'string') message[name] = record[name];
   }
+  if (isCount(record.context)) message.context = record.context;
   if (Array.isArray(record.tool_calls)) {
     message.tool_calls = record.tool_calls.filter(call => isObject(call?.function)).map(call => (
       {id: String(call.id ?? ''), function: {name: String(call.function.name ?? ''),

@@ -1,127 +1,183 @@
-// Markdown as HTML, block by block. The text is escaped first: nothing a model says becomes HTML.
+// Markdown as elements, block by block: marked reads it, DOMPurify keeps what is allowed, highlight.js
+// colours code, KaTeX sets formulas (as MathML, which needs no fonts). HTML that a model writes is
+// text. The build puts these libraries in place where it finds them (page_libraries.cmake); without
+// marked and DOMPurify everything is plain text.
 //
-//   blocks('# A <b>\ntext')  ->  ['<h3>A &#60;b&#62;</h3>', '<p>text</p>']
+//   blocks('# A <b>\ntext')  ->  ['<h1>A &lt;b&gt;</h1>\n', '<p>text</p>\n']
 //
-// Each string is one element; message_view.js replaces only those that changed.
+// Each string is one block; message_view.js replaces only those that changed, by blockNode().
 'use strict';
-const escape = s => s.replace(/[&<>"']/g, c => '&#' + c.charCodeAt(0) + ';');
+const kHasMarkdown = typeof marked !== 'undefined' && typeof DOMPurify !== 'undefined';
+const kLongestColoured = 20000;  // characters of code
 
-function inline(text) {
-  // What must stay as it is waits in `held`: code, links, and marks behind a backslash.
-  const held = [];
-  const hold = html => '\u0000' + (held.push(html) - 1) + '\u0000';
-  let s = escape(text.replaceAll('\u0000', ''));
-  s = s.replace(/(`+)(?!`)([^\n]*?[^`])\1(?!`)/g, (_, marks, code) =>
-    hold('<code>' + (marks.length > 1 ? code.trim() : code) + '</code>'));
-  s = s.replace(/\\([\\*_~`[\]()#+\-.!|])/g, (_, mark) => hold(mark));
-  s = s.replace(/\[([^\]\n]+)\]\((https?:[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)\)/g, (_, label, url) =>
-    hold(`<a href="${url}" target="_blank" rel="noopener noreferrer">`) + label + hold('</a>'));
-  s = s.replace(/\*\*([^*\n]+)\*\*/g, '<b>$1</b>')
-       .replace(/(^|[^\w*])\*([^*\s](?:[^*\n]*[^*\s])?)\*/g, '$1<i>$2</i>')
-       .replace(/~~([^~\n]+)~~/g, '<s>$1</s>');
-  // Held text may hold other held text: code in the label of a link.
-  for (let round = 0; round < 3; round++) {
-    s = s.replace(/\u0000(\d+)\u0000/g, (_, i) => held[i] ?? '');
+const escapeHtml = s => s.replace(/[&<>"']/g, c => '&#' + c.charCodeAt(0) + ';');
+
+// $…$, $$…$$, \(…\) and \[…\]. A single $ with a space within, or a digit behind, is money.
+const kFormulas = [
+  {rule: /^\$\$((?:\\[^]|[^\\$])+?)\$\$/, display: true},
+  {rule: /^\\\[((?:\\[^\]]|[^\\])+?)\\\]/, display: true},
+  {rule: /^\\\(((?:\\[^)]|[^\\])+?)\\\)/, display: false},
+  {rule: /^\$(?![\s$])((?:\\[^\n]|[^\\$\n]){1,400}?)(?<!\s)\$(?![\d$])/, display: false},
+];
+const kLongestFormula = 4000;
+function formulaToken(type, src, onlyDisplay) {
+  const head = src.slice(0, kLongestFormula);
+  for (const {rule, display} of kFormulas) {
+    const match = (display || !onlyDisplay) && head.match(rule);
+    if (!match) continue;
+    const behind = src.slice(match[0].length);
+    if (onlyDisplay && !/^[ \t]*(?:\n|$)/.test(behind)) continue;
+    return {type, raw: match[0], tex: match[1], display};
   }
-  return s;
 }
-
-const kItem = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
-const kFence = /^\s*(`{3,}|~{3,})\s*([^`]*)$/;
-const kTableRow = /^\s*\|.*\|\s*$/;
-// |---|:-:|
-function isTableRule(line) {
-  const rule = line.trim();
-  return rule.length > 1 && rule[0] === '|' && rule.endsWith('|') && rule.includes('-') &&
-    /^[\s:|-]+$/.test(rule);
-}
-
-function tableBlock(rows) {
-  const row = (line, tag) => '<tr>' + line.trim().slice(1, -1).split(/(?<!\\)\|/)
-    .map(cell => `<${tag}>${inline(cell.trim())}</${tag}>`).join('') + '</tr>';
-  return '<div class="table"><table>' + row(rows[0], 'th') +
-    rows.slice(2).map(line => row(line, 'td')).join('') + '</table></div>';
-}
-
-// Items of one list; what is indented under an item is blocks of its own, up to a depth.
-function listBlock(lines, at, depth) {
-  const [, indent, mark] = lines[at].match(kItem);
-  const ordered = /\d/.test(mark), items = [];
-  let i = at;
-  while (i < lines.length) {
-    const item = lines[i].match(kItem);
-    if (!item || item[1].length > indent.length + 1 || /\d/.test(item[2]) !== ordered ||
-        item[1].length < indent.length) break;
-    const under = [];
-    for (i++; i < lines.length; i++) {
-      const blank = lines[i].trim() === '';
-      const deeper = lines[i].search(/\S/) > item[1].length + 1;
-      if (blank) {
-        // A blank line goes with the item only where the item goes on behind it.
-        const next = lines.slice(i, i + 3).find(line => line.trim() !== '');
-        if (next === undefined || next.search(/\S/) <= item[1].length + 1) break;
-      } else if (!deeper) {
-        break;
-      }
-      under.push(lines[i].slice(Math.min(item[1].length + 2, Math.max(0, lines[i].search(/\S/)))));
-    }
-    const more = under.length === 0 ? ''
-      : depth < 6 ? linesToBlocks(under, depth + 1).join('') : inline(under.join(' '));
-    items.push('<li>' + inline(item[3]) + more + '</li>');
-    // Blank lines between items of one list.
-    let next = i;
-    while (next < lines.length && lines[next].trim() === '') next++;
-    if (next > i && next < lines.length && kItem.test(lines[next])) i = next;
+const formulaHtml = ({tex, display, raw}) =>
+  `<code class="formula${display ? ' display' : ''}" title="${escapeHtml(tex)}">` +
+  `${escapeHtml(raw)}</code>`;
+const kFormulaExtensions = [
+  {
+    name: 'formulaBlock',
+    level: 'block',
+    start: src => src.match(/\n(?:\$\$|\\\[)/)?.index,
+    tokenizer: src => formulaToken('formulaBlock', src, true),
+    renderer: token => `<p>${formulaHtml(token)}</p>\n`
+  },
+  {
+    name: 'formula',
+    level: 'inline',
+    start: src => src.match(/\$|\\[([]/)?.index,
+    tokenizer: src => formulaToken('formula', src, false),
+    renderer: formulaHtml
   }
-  const start = ordered && parseInt(mark) !== 1 ? ` start="${parseInt(mark)}"` : '';
-  return [ordered ? `<ol${start}>${items.join('')}</ol>` : `<ul>${items.join('')}</ul>`, i];
+];
+if (kHasMarkdown) {
+  marked.use({
+    gfm: true,
+    breaks: true,
+    mangle: false,
+    headerIds: false,
+    extensions: kFormulaExtensions,
+    tokenizer: {html: () => undefined, tag: () => undefined}
+  });
 }
 
-function linesToBlocks(lines, depth) {
-  const out = [];
-  const startsBlock = line => kFence.test(line) || kItem.test(line) || /^(#{1,6} |>)/.test(line);
-  for (let i = 0; i < lines.length;) {
-    const line = lines[i], fence = line.match(kFence);
-    if (fence) {
-      const code = [], close = new RegExp(`^\\s*${fence[1][0]}{${fence[1].length},}\\s*$`);
-      const indent = line.search(/\S/);
-      for (i++; i < lines.length && !close.test(lines[i]); i++) {
-        code.push(lines[i].slice(Math.min(indent, Math.max(0, lines[i].search(/\S|$/)))));
-      }
-      i++;
-      out.push(`<div class="code"><pre data-lang="${escape(fence[2].trim())}"><code>` +
-        escape(code.join('\n')) + '</code></pre></div>');
-    } else if (/^#{1,6} /.test(line)) {
-      const level = Math.min(6, line.match(/^#+/)[0].length + 2);
-      out.push(
-        `<h${level}>${inline(line.replace(/^#+ /, '').replace(/\s#+\s*$/, ''))}</h${level}>`);
-      i++;
-    } else if (/^\s*([-*_])(\s*\1){2,}\s*$/.test(line)) {
-      out.push('<hr>');
-      i++;
-    } else if (kItem.test(line)) {
-      const [list, end] = listBlock(lines, i, depth);
-      out.push(list);
-      i = end;
-    } else if (/^>/.test(line)) {
-      const quoted = [];
-      for (; i < lines.length && /^>/.test(lines[i]); i++)
-        quoted.push(inline(lines[i].replace(/^> ?/, '')));
-      out.push('<blockquote>' + quoted.join('<br>') + '</blockquote>');
-    } else if (kTableRow.test(line) && isTableRule(lines[i + 1] ?? '')) {
-      const from = i;
-      while (i < lines.length && kTableRow.test(lines[i])) i++;
-      out.push(tableBlock(lines.slice(from, i)));
-    } else if (line.trim() === '') {
-      i++;
-    } else {
-      const paragraph = [];
-      do paragraph.push(inline(lines[i++]));
-      while (i < lines.length && lines[i].trim() && !startsBlock(lines[i]));
-      out.push('<p>' + paragraph.join('<br>') + '</p>');
-    }
+// DOMPurify 2.4.1 of Debian 12 reads a variable that its patch for CVE-2024-47875 does not declare, and
+// throws. It limits the depth, which is limited here (kDeepest), and nothing is written out again.
+globalThis.shadowNode ??= {__depth: 0};
+const kAllowed = {
+  ALLOWED_TAGS: [
+    'p', 'br', 'hr', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'ul', 'ol', 'li', 'blockquote', 'pre',
+    'code', 'em', 'strong', 'del', 'table', 'thead', 'tbody', 'tr', 'th', 'td', 'a', 'img', 'input'
+  ],
+  ALLOWED_ATTR: ['href', 'src', 'alt', 'title', 'class', 'align', 'start', 'type', 'checked'],
+  RETURN_DOM_FRAGMENT: true
+};
+
+// The deepest lists and quotes that are read: deeper ones take a time of their square.
+const kDeepest = 60;
+const kTooDeep = new RegExp(`^(?:[ \\t]*(?:[-*+>]|\\d{1,9}[.)])[ \\t]?){${kDeepest}}`, 'm');
+const kTooIndented = new RegExp(`^[ \\t]{${4 * kDeepest}}[ \\t]*[-*+]`, 'm');
+// Marks of one paragraph are looked at in pairs: these many in one, or as much work in many.
+const kMostMarks = 4000;
+const marksOf = text => text.match(/[*_~[]/g)?.length ?? 0;
+const isTooMuch = text => kTooDeep.test(text) || kTooIndented.test(text) ||
+  marksOf(text) > kMostMarks &&
+    text.split(/\n[ \t]*\n/).reduce((sum, part) => sum + marksOf(part) ** 2, 0) > kMostMarks ** 2;
+function blocks(text) {
+  const clean = text.replace(/\u0000/g, '');
+  if (!kHasMarkdown || isTooMuch(clean)) return plainBlocks(clean);
+  try {
+    // A line end behind it: a code block that is still being written needs one (marked 4).
+    return marked.lexer(clean + '\n').map(token => marked.parser([token])).filter(html => html.trim());
+  } catch {
+    return plainBlocks(clean);
   }
-  return out;
 }
-const blocks = text => linesToBlocks(text.replace(/\r\n?/g, '\n').split('\n'), 0);
-const markdown = text => blocks(text).join('');
+// Fenced code is code, all else is shown as it was written.
+function plainBlocks(text) {
+  return text.split(/^(```[^\n]*\n[^]*?(?:\n```[ \t]*$|(?![^])))/m).filter(part => part.trim())
+    .map(part => {
+      const code = part.match(/^```[^\n]*\n([^]*?)(?:\n```[ \t]*)?$/);
+      return code ? `<pre><code>${escapeHtml(code[1])}</code></pre>`
+                  : `<p class="plain">${escapeHtml(part.trim())}</p>`;
+    });
+}
+
+// The element of a block.
+function blockNode(html) {
+  let parts;
+  if (kHasMarkdown) {
+    parts = DOMPurify.sanitize(html, kAllowed);
+  } else {
+    const template = element('template');
+    template.innerHTML = html;  // of plainBlocks, which has escaped all of the text
+    parts = template.content;
+  }
+  parts.querySelectorAll('pre').forEach(finishCode);
+  parts.querySelectorAll('code.formula').forEach(finishFormula);
+  parts.querySelectorAll('a').forEach(finishLink);
+  parts.querySelectorAll('img').forEach(finishImage);
+  parts.querySelectorAll('input').forEach(box => {
+    if (box.type === 'checkbox') box.disabled = true;
+    else box.remove();
+  });
+  for (const table of parts.querySelectorAll('table')) {
+    const frame = element('div', {className: 'table'});
+    table.replaceWith(frame);
+    frame.append(table);
+  }
+  // The page has headings of its own: those of an answer stand below them.
+  for (const heading of parts.querySelectorAll('h1, h2, h3, h4, h5, h6')) {
+    const level = Math.min(6, Number(heading.tagName[1]) + 2);
+    heading.replaceWith(element('h' + level, {}, ...heading.childNodes));
+  }
+  const nodes = [...parts.childNodes].filter(
+    node => node.nodeType === Node.ELEMENT_NODE || node.textContent.trim());
+  return nodes.length === 1 && nodes[0].nodeType === Node.ELEMENT_NODE ? nodes[0]
+    : element('div', {}, ...nodes);
+}
+
+function finishCode(pre) {
+  const code = pre.querySelector('code') ?? pre;
+  const lang = code.className.match(/language-(\S+)/)?.[1] ?? '';
+  code.textContent = code.textContent.replace(/\n$/, '');
+  if (typeof hljs !== 'undefined' && hljs.getLanguage(lang) &&
+      code.textContent.length <= kLongestColoured) {
+    try {
+      (hljs.highlightElement ?? hljs.highlightBlock)(code);
+    } catch { /* it stays without colours */ }
+  }
+  pre.dataset.lang = lang;
+  const frame = element('div', {className: 'code'});
+  pre.replaceWith(frame);
+  frame.append(pre);
+}
+function finishFormula(code) {
+  if (typeof katex === 'undefined') return;
+  const display = code.classList.contains('display');
+  const box = element('span', {className: display ? 'formula display' : 'formula'});
+  try {
+    katex.render(code.title, box, {
+      displayMode: display, output: 'mathml', throwOnError: true, strict: 'ignore', trust: false,
+      maxExpand: 200, maxSize: 50
+    });
+  } catch {
+    code.removeAttribute('title');
+    return;
+  }
+  code.replaceWith(box);
+}
+function finishLink(link) {
+  if (!/^https?:$/.test(link.protocol)) return link.replaceWith(...link.childNodes);
+  link.target = '_blank';
+  link.rel = 'noopener noreferrer';
+}
+// Nothing is fetched from elsewhere: an image is a link to it.
+function finishImage(image) {
+  const link = element('a', {href: image.src, textContent: image.alt || image.src});
+  image.replaceWith(link);
+  finishLink(link);
+}
+const markdown = text => {
+  const box = element('div', {}, ...blocks(text).map(blockNode));
+  return box.innerHTML;
+};

@@ -69,9 +69,7 @@ function updateBody(node, body, html) {
   const old = node.html;
   for (let i = 0; i < html.length; i++) {
     if (html[i] === old[i]) continue;
-    const block = element('template');
-    block.innerHTML = html[i];  // markdown.js has escaped all of the text
-    const fresh = block.content.firstChild;
+    const fresh = blockNode(html[i]);
     for (const code of fresh.matches('.code') ? [fresh] : fresh.querySelectorAll('.code')) {
       code.append(button('Copy', event => copyText(code.firstChild.textContent, event.target)));
     }
@@ -149,6 +147,7 @@ function show({stay = false} = {}) {
   while (pane.children.length > messages.length) pane.lastChild.remove();
   if (messages.length === 0) pane.append(greeting());
   busy();
+  showGauge();
   if (!stay) $('chat').scrollTop = $('chat').scrollHeight;
 }
 

@@ -16,6 +16,7 @@ async function name() {
     const reply = await fetch('v1/models', {headers: headers()});
     const body = await reply.json();
     $('model').textContent = reply.ok ? body.data[0].id : body.error.message;
+    if (reply.ok) readDefaults();
     if (reply.status === 503) setTimeout(name, 500);
   } catch {
     $('model').textContent = 'the server does not answer';
@@ -132,16 +133,45 @@ document.ondrop = event => {
   $('ask').classList.remove('drop');
   attachFiles(event.dataTransfer.files);
 };
+const isTyping = node => node.matches?.('input, textarea, select');
+const withLast = (role, act) => {
+  const message = path().findLast(each => each.role === role);
+  if (message && !answers.has(open)) act(message);
+};
+const walkLast = step => {
+  const message = path().findLast(each => tree.versions(each).length > 1);
+  if (message && !answers.has(open)) showVersion(message, step);
+};
+// Those without Ctrl hold outside of text boxes; Escape leaves a box.
+const kShortcuts = [
+  {key: 'k', ctrl: true, run: fresh},
+  {key: '/', run: () => { drawer(true); $('search').focus(); }},
+  {key: 'i', run: () => $('input').focus()},
+  {key: 'e', run: () => withLast('user', edit)},
+  {key: 'r', run: () => withLast('assistant', retry)},
+  {key: 'c', run: () => withLast('assistant', m => copyText(m.content, document.activeElement))},
+  {key: 'arrowleft', run: () => walkLast(-1)},
+  {key: 'arrowright', run: () => walkLast(1)},
+];
 document.onkeydown = event => {
   if (event.key === 'Escape' && !composing(event) && !$('dialog').open) {
     if ($('side').classList.contains('shown')) {
       drawer(false);
       $('menu').focus();
-    } else {
+    } else if (answers.has(open)) {
       stop();
+    } else if (isTyping(event.target)) {
+      event.target.blur();
     }
   }
-  if ((event.ctrlKey || event.metaKey) && event.key === 'k') { event.preventDefault(); fresh(); }
+  if ($('dialog').open || $('ask').hidden || composing(event)) return;
+  const held = event.ctrlKey || event.metaKey;
+  const shortcut = kShortcuts.find(
+    each => each.key === event.key.toLowerCase() &&
+      (each.ctrl ? held : !held && !event.altKey && !isTyping(event.target)));
+  if (!shortcut) return;
+  event.preventDefault();
+  shortcut.run();
 };
 
 $('settings').onclick = () => {

@@ -5,7 +5,7 @@ files, screen readers, long answers. Run by run.py.
 import json
 import unittest
 
-from page_case import NOTICES, SHOWN, PageCase
+from page_case import NOTICES, SHOWN, TITLES, PageCase
 
 
 class Input(PageCase):
@@ -147,30 +147,103 @@ class Input(PageCase):
         self.assertEqual(page.js("copied"), ["copy", "let a = 1;"])
         self.assertEqual(page.js("document.querySelector('.code button').textContent"), "Copied")
 
+    def needs(self, library):
+        if not self.page.js(f"typeof {library} !== 'undefined'"):
+            self.skipTest(f"built without {library}")
+
+    def html(self, text):
+        return self.page.js(f"markdown({json.dumps(text)})").replace("\n", "")
+
     def test_markdown_of_real_answers(self):
+        self.needs("marked")
         for text, html in (
             (
-                "1. a\n   - b\n   - c\n2. d",
-                "<ol><li>a<ul><li>b</li><li>c</li></ul></li><li>d</li></ol>",
+                "1. a\n   - b\n     - c\n2. d",
+                "<ol><li>a<ul><li>b<ul><li>c</li></ul></li></ul></li><li>d</li></ol>",
             ),
             ("3. c\n4. d", '<ol start="3"><li>c</li><li>d</li></ol>'),
-            ("1. a\n\n2. b", "<ol><li>a</li><li>b</li></ol>"),
+            ("1. a\n\n2. b", "<ol><li><p>a</p></li><li><p>b</p></li></ol>"),
+            (
+                "1. a\n   ```\n   x\n   ```\n2. b",
+                '<ol><li>a<div class="code"><pre data-lang=""><code>x</code></pre></div></li>'
+                "<li>b</li></ol>",
+            ),
+            # Numbering goes on behind a code block that ends the list.
+            (
+                "1. a\n```\nx\n```\n2. b",
+                '<ol><li>a</li></ol><div class="code"><pre data-lang=""><code>x</code></pre></div>'
+                '<ol start="2"><li>b</li></ol>',
+            ),
             ("````\n```\n````", '<div class="code"><pre data-lang=""><code>```</code></pre></div>'),
-            ("a\n---\nb", None),
-            ("`a*b*c` **x**", "<p><code>a*b*c</code> <b>x</b></p>"),
+            ("a\n\n---\n\n***\nb", "<p>a</p><hr><hr><p>b</p>"),
+            (
+                "| a | b |\n|:--|--:|\n| `x|y` | **2** |",
+                None,
+            ),
+            ("`a*b*c` **x**", "<p><code>a*b*c</code> <strong>x</strong></p>"),
             ("2 * 3 * 4", "<p>2 * 3 * 4</p>"),
             (
                 "[a](https://b.c/d_(e)*f*)",
                 '<p><a href="https://b.c/d_(e)*f*" target="_blank" '
                 'rel="noopener noreferrer">a</a></p>',
             ),
-            ("\u4e2d\u6587**\u5f3a\u8c03**", "<p>\u4e2d\u6587<b>\u5f3a\u8c03</b></p>"),
+            ("\u4e2d\u6587**\u5f3a\u8c03**", "<p>\u4e2d\u6587<strong>\u5f3a\u8c03</strong></p>"),
             ("a \u00000\u0000 b", "<p>a 0 b</p>"),
             ("\\*not\\*", "<p>*not*</p>"),
+            ("one\ntwo", "<p>one<br>two</p>"),
+            ("List<String> & x", "<p>List&lt;String&gt; &amp; x</p>"),
+            (
+                "![p](https://x.y/z.png)",
+                '<p><a href="https://x.y/z.png" target="_blank" rel="noopener noreferrer">p</a></p>',
+            ),
         ):
             if html is not None:
-                self.assertEqual("".join(self.blocks(text)), html, text)
-        # Nothing hostile becomes an element or a script's address.
+                self.assertEqual(self.html(text), html, text)
+        table = self.html("| a | b |\n|:--|--:|\n| 1 | **2** |\n\nbehind")
+        self.assertIn('<td align="right"><strong>2</strong></td>', table)
+        self.assertTrue(table.startswith('<div class="table"><table>'), table)
+        self.assertTrue(table.endswith("</table></div><p>behind</p>"), table)
+
+    def test_formulas_are_set_and_money_is_not(self):
+        self.needs("marked")
+        self.needs("katex")
+        for text, count in (
+            ("$a^2$ and \\(b_1\\)", 2),
+            ("$$\\int_0^1 x\\,dx$$", 1),
+            ("\\[ y = 2 \\]", 1),
+            ("text\n$$\na = b\n$$\nmore", 1),
+            ("It costs $5 and $10.", 0),
+            ("`$x$` and \\$5", 0),
+            ("```\n$x$\n```", 0),
+        ):
+            self.assertEqual(self.html(text).count("<math"), count, text)
+        # What is no formula stays as it was written, and asks for nothing.
+        self.assertIn("$\\frac{$", self.html("a $\\frac{$ b"))
+        html = self.html("$\\href{javascript:alert(1)}{x} \\includegraphics{https://x.y/z}$")
+        self.assertNotIn("<a ", html)
+        self.assertNotIn("<img", html)
+
+    def test_code_has_colours(self):
+        self.needs("marked")
+        self.needs("hljs")
+        html = self.html("```python\nx = 1 # <b>\n```")
+        self.assertIn("hljs-number", html)
+        self.assertNotIn("<b>", html)
+        self.assertNotIn("hljs-", self.html("```nonsense\nx = 1\n```"))
+
+    def test_without_libraries_answers_are_plain(self):
+        html = self.page.js("plainBlocks('a **b** <i>\\n\\n```js\\nx < y\\n```\\nend')")
+        self.assertEqual(
+            html,
+            ['<p class="plain">a **b** &#60;i&#62;</p>', "<pre><code>x &#60; y</code></pre>",
+             '<p class="plain">end</p>'],
+        )
+        self.assertEqual(
+            self.page.js("plainBlocks('```\\nnot closed <b>').map(h => blockNode(h).innerText)"),
+            ["not closed <b>"],
+        )
+
+    def test_nothing_hostile_becomes_an_element(self):
         page = self.page
         for text in (
             '[x](https://a"onmouseover=alert(1))',
@@ -178,6 +251,10 @@ class Input(PageCase):
             "| <b> | [x](javascript:1) |\n|-|-|\n| <img src=x> | y |",
             "- <svg/onload=alert(1)>\n  > <b>",
             '[`<img>`](https://x" y)',
+            "<img src=x onerror=alert(1)> <script>alert(1)</script> <style>*{}</style>",
+            "[x](data:text/html,<script>alert(1)</script>) ![x](javascript:alert(1))",
+            "<https://x.y/><svg><math><mtext><b>",
+            "$<img src=x onerror=alert(1)>$ $$\\text{<b>}$$",
         ):
             page.js(
                 "window.box = document.createElement('div');"
@@ -185,7 +262,7 @@ class Input(PageCase):
             )
             self.assertEqual(
                 page.js(
-                    "box.querySelectorAll('img, script, svg, [onmouseover], b').length"
+                    "box.querySelectorAll('img, script, style, svg, [onmouseover], b').length"
                     " + [...box.querySelectorAll('a')].filter(a => !/^https?:$/"
                     ".test(a.protocol)).length"
                 ),
@@ -204,6 +281,15 @@ class Input(PageCase):
             "'- - '.repeat(3e4) + 'x'",
             "' '.repeat(1e5) + 'x'",
             "'~~a '.repeat(2e4)",
+            "'_a '.repeat(2e4)",
+            "('_a '.repeat(1200) + '\\n\\n').repeat(20)",
+            "'$a '.repeat(2e4)",
+            "'\\\\('.repeat(2e4)",
+            "'$$'.repeat(2e4)",
+            "'> '.repeat(2e4) + 'x'",
+            "'a<b '.repeat(2e4)",
+            "'https://a.b '.repeat(5e3)",
+            "'![a]('.repeat(5e3)",
             "'# a' + ' #'.repeat(3e4) + 'x'",
             "'- a\\n\\n'.repeat(2e4)",
             "Array.from({length: 300}, (_, i) => ' '.repeat(2 * i) + '- a').join('\\n')",
@@ -213,6 +299,92 @@ class Input(PageCase):
                 "return performance.now() - begin; })()"
             )
             self.assertLess(took, 5000, text)
+
+    def test_the_servers_values_stand_in_empty_settings(self):
+        self.server.props = {"default_generation_settings": {"n_ctx": 4096, "params": {
+            "temperature": 0.7, "top_p": 0.95, "top_k": 20, "max_tokens": -1, "seed": -1}}}
+        page = self.tab()
+        page.wait("$('s-temperature').placeholder === '0.7'")
+        self.assertEqual(page.js("$('s-top_k').placeholder"), "20")
+        self.assertEqual(page.js("$('s-max_tokens').placeholder"), "as many as fit")
+        self.assertEqual(page.js("$('s-seed').placeholder"), "another each time")
+        self.assertEqual(page.js("$('s-min_p').placeholder"), "")
+        # They are shown, not sent.
+        self.ask(page, "Hi")
+        self.assertNotIn("temperature", self.server.asked[-1])
+        page.js("$('settings').click()")
+        page.picture("settings")
+
+    def test_a_gauge_shows_how_full_the_context_is(self):
+        self.server.props = {"default_generation_settings": {"n_ctx": 1000, "params": {}}}
+        page = self.tab()
+        page.wait("contextTokens === 1000")
+        self.assertTrue(page.js("$('gauge').hidden"))
+        self.server.usage = 290
+        self.ask(page, "Hi")
+        self.assertEqual(page.js("$('gauge').innerText.trim()"), "300 of 1,000 tokens")
+        self.assertEqual(page.js("$('gauge').querySelector('meter').value"), 300)
+        self.server.usage = 950
+        self.ask(page, "More")
+        self.assertIn("960 of 1,000 tokens: nearly full", page.js("$('gauge').innerText"))
+        page.picture("gauge")
+        # It belongs to the conversation, and comes back with it.
+        self.settle(page)
+        self.load(page)
+        page.wait("!$('gauge').hidden")
+        self.assertIn("960 of", page.js("$('gauge').innerText"))
+        page.js("fresh()")
+        self.assertTrue(page.js("$('gauge').hidden"))
+
+    def test_conversations_are_renamed(self):
+        page = self.page
+        self.ask(page, "First name")
+        self.click(page, ".item button[aria-label^=Rename]")
+        self.assertEqual(page.js("document.activeElement.value"), "First name")
+        page.js("document.activeElement.value = '  Another\\n name '")
+        page.key("Enter", 13)
+        self.assertEqual(page.js(TITLES), ["Another name"])
+        self.assertEqual(page.js("document.title"), "Another name \u00b7 ktx")
+        # F2 on the title; Escape keeps it, and does not stop anything else.
+        page.js("document.querySelector('.item .title').focus()")
+        page.key("F2", 113)
+        page.js("document.activeElement.value = 'Lost'")
+        page.key("Escape", 27)
+        self.assertEqual(page.js(TITLES), ["Another name"])
+        # Another tab shows it, and a reload keeps it.
+        self.settle(page)
+        other = self.tab()
+        self.assertEqual(other.js(TITLES), ["Another name"])
+        self.click(other, ".item button[aria-label^=Rename]")
+        other.js("document.activeElement.value = 'From the other tab'")
+        other.key("Enter", 13)
+        page.wait(f"{TITLES}[0] === 'From the other tab'", 10)
+
+    def test_keys_do_what_the_mouse_does(self):
+        page = self.page
+        self.ask(page, "Hi")
+        page.key("Escape", 27)  # out of the box
+        self.assertEqual(page.js("document.activeElement.tagName"), "BODY")
+        page.key("r", 82)
+        page.wait("answers.size === 0 && document.querySelector('.versions') !== null")
+        self.assertEqual(self.versions(page), ["2/2"])
+        page.key("ArrowLeft", 37)
+        self.assertEqual(self.versions(page), ["1/2"])
+        page.key("ArrowRight", 39)
+        self.assertEqual(self.versions(page), ["2/2"])
+        page.key("e", 69)
+        self.assertEqual(page.js("document.activeElement.value"), "Hi")
+        page.call("Input.insertText", text="r / c")  # letters in a box are letters
+        self.assertEqual(page.js("document.activeElement.value"), "Hir / c")
+        page.key("Escape", 27)
+        page.js("document.activeElement.blur()")
+        page.key("/", 191)
+        self.assertEqual(page.js("document.activeElement.id"), "search")
+        page.key("Escape", 27)
+        page.js("document.activeElement.blur()")
+        page.key("i", 73)
+        self.assertEqual(page.js("document.activeElement.id"), "input")
+        self.assertEqual(len(self.server.asked), 2)
 
     def test_long_lines_fit_a_phone(self):
         page = self.tab(width=390, height=800)

@@ -30,6 +30,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path.split("?")[0] == "/":
             return self.reply(self.server.page, self.server.page_headers)
+        if self.path == "/props":
+            return self.reply(json.dumps(self.server.props).encode(),
+                              {"Content-Type": "application/json"})
         self.reply(json.dumps({"data": [{"id": "scripted"}]}).encode(),
                    {"Content-Type": "application/json"})
 
@@ -68,6 +71,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.connection.close()
         elif kind != "end":
             self.event(reason="length" if kind == "length" else "stop")
+            if self.server.usage:
+                usage = {"prompt_tokens": self.server.usage, "completion_tokens": 10}
+                self.wfile.write(b"data: " + json.dumps({"choices": [], "usage": usage}).encode()
+                                 + b"\n\n")
             self.wfile.write(b"data: [DONE]\n\n")
 
 
@@ -81,6 +88,7 @@ class ScriptedServer(http.server.ThreadingHTTPServer):
             self.page = reply.read()
             self.page_headers = {name: reply.headers[name] for name in (
                 "Content-Type", "Content-Security-Policy", "X-Content-Type-Options")}
+        self.props, self.usage = {}, 0
         self.asked, self.released = [], threading.Event()
         self.url = f"http://127.0.0.1:{self.server_port}"
         threading.Thread(target=self.serve_forever, daemon=True).start()
