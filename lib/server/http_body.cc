@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "lib/server/http_gzip.h"
+
 namespace ktx::server {
 namespace {
 
@@ -32,11 +34,19 @@ std::string too_large() {
 }  // namespace
 
 BodyReader::BodyReader(const HttpHead& head, uint64_t most_bytes) : most_bytes_(most_bytes) {
-  if (head.chunked) return;
-  left_ = head.length;
-  state_ = left_ == 0 ? State::Done : State::Data;
-  if (left_ > most_bytes_) fail(413, too_large());
+  if (!head.chunked) {
+    left_ = head.length;
+    state_ = left_ == 0 ? State::Done : State::Data;
+    if (left_ > most_bytes_) fail(413, too_large());
+  }
+  if (state_ == State::Done) return;
+  if (head.coding == "gzip" || head.coding == "x-gzip") {
+    gzip_ = std::make_unique<GzipReader>();
+  } else if (!head.coding.empty() && head.coding != "identity") {
+    fail(415, "'Content-Encoding' other than 'gzip' is not supported");
+  }
 }
+BodyReader::~BodyReader() = default;
 
 void BodyReader::fail(int status, std::string message) {
   if (!fault_) fault_ = HttpFault{status, std::move(message)};
@@ -47,8 +57,7 @@ size_t BodyReader::take(std::string_view bytes) {
   while (at < bytes.size() && state_ != State::Done && !fault_) {
     if (state_ == State::Data || state_ == State::ChunkData) {
       const auto part = static_cast<size_t>(std::min<uint64_t>(left_, bytes.size() - at));
-      make_room(part);
-      text_.append(bytes.substr(at, part));
+      add(bytes.substr(at, part));
       at += part;
       left_ -= part;
       if (left_ == 0) state_ = state_ == State::Data ? State::Done : State::ChunkEnd;
@@ -57,7 +66,19 @@ size_t BodyReader::take(std::string_view bytes) {
       line_.clear();
     }
   }
+  if (state_ == State::Done && gzip_ != nullptr && !gzip_->done()) {
+    fail(400, "the body is no whole gzip, which 'Content-Encoding' says it is");
+  }
   return at;
+}
+
+void BodyReader::add(std::string_view bytes) {
+  if (gzip_ == nullptr) {
+    make_room(bytes.size());
+    text_.append(bytes);
+    return;
+  }
+  if (auto fault = gzip_->take(bytes, most_bytes_, text_)) fail(fault->status, fault->message);
 }
 
 // Twice the memory where it is short, but never more than the body may become. (A string's own

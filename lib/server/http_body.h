@@ -4,12 +4,15 @@
 //   const size_t used = body.take(bytes);       // what it left belongs to the next request
 //   body.done(), body.fault(), body.text()
 //
-// A chunked body is read strictly: lines end in CRLF, sizes are hexadecimal digits and nothing
-// else, extensions and trailers are checked, bounded and dropped. Safe for any bytes.
+// A body with `Content-Encoding: gzip` is unpacked as it comes, within the same limit; other
+// codings are a 415. A chunked body is read strictly: lines end in CRLF, sizes are hexadecimal
+// digits and nothing else, extensions and trailers are checked, bounded and dropped. Safe for any
+// bytes.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,9 +21,12 @@
 
 namespace ktx::server {
 
+class GzipReader;
+
 class BodyReader {
  public:
   BodyReader(const HttpHead& head, uint64_t most_bytes);
+  ~BodyReader();
 
   // Takes what is the body's of these bytes, and says how many that were.
   size_t take(std::string_view bytes);
@@ -37,6 +43,7 @@ class BodyReader {
   void end_line();
   void read_size();
   void make_room(size_t more);
+  void add(std::string_view bytes);
   void fail(int status, std::string message);
 
   const uint64_t most_bytes_;
@@ -45,6 +52,7 @@ class BodyReader {
   uint64_t extra_bytes_ = 0;  // of extensions and trailers
   std::string line_;
   std::string text_;
+  std::unique_ptr<GzipReader> gzip_;  // null: the body is as it is
   std::optional<HttpFault> fault_;
 };
 

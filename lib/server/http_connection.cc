@@ -44,7 +44,10 @@ std::string plain_error(const HttpFault& fault) {
   return fmt::format(
       "HTTP/1.1 {} {}\r\nContent-Type: application/json\r\nConnection: close\r\n{}"
       "Content-Length: {}\r\n\r\n{}",
-      fault.status, status_text(fault.status), fault.status == 503 ? "Retry-After: 2\r\n" : "",
+      fault.status, status_text(fault.status),
+      fault.status == 503   ? "Retry-After: 2\r\n"
+      : fault.status == 415 ? "Accept-Encoding: gzip\r\n"
+                            : "",
       body.size(), body);
 }
 
@@ -106,18 +109,25 @@ tcp::socket& socket_of(TlsStream& stream) {
 
 }  // namespace
 
-// Waits until the client closes; a pipelined request ends the watch.
+// Waits until the client closes; a pipelined request ends the watch. One that only says that it
+// will send no more looks the same: what is ready soon still reaches it.
 template <class Stream>
 void HttpServer::Core::watch(Stream& stream, const std::shared_ptr<QueuedReply>& reply) {
   tcp::socket& socket = socket_of(stream);
-  socket.async_wait(tcp::socket::wait_read,
-                    [reply, fd = socket.native_handle()](const beast::error_code& error) {
-                      if (error) return;
-                      char byte = 0;
-                      const ssize_t got = ::recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-                      if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
-                        reply->set_gone();
-                    });
+  socket.async_wait(tcp::socket::wait_read, [this, reply, fd = socket.native_handle()](
+                                                const beast::error_code& error) {
+    if (error) return;
+    char byte = 0;
+    const ssize_t got = ::recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (got < 0 && errno != EAGAIN && errno != EINTR) return reply->set_gone();
+    if (got != 0) return;
+    const auto timer = std::make_shared<asio::steady_timer>(io);
+    timer->expires_after(std::chrono::seconds(options.half_closed_seconds));
+    timer->async_wait([timer, weak = std::weak_ptr(reply)](const beast::error_code& ended) {
+      const std::shared_ptr<QueuedReply> left = ended ? nullptr : weak.lock();
+      if (left != nullptr) left->set_gone();
+    });
+  });
 }
 
 // False: the connection is of no more use.
@@ -403,6 +413,8 @@ asio::awaitable<void> HttpServer::Core::serve(Stream& stream, Arrival& arrival) 
   socket_of(stream).shutdown(tcp::socket::shutdown_send, ignored);
 }
 
+template asio::awaitable<void> HttpServer::Core::refuse(PlainStream& stream,
+                                                        const HttpFault& fault);
 template asio::awaitable<void> HttpServer::Core::serve(PlainStream& stream, Arrival& arrival);
 template asio::awaitable<void> HttpServer::Core::serve(TlsStream& stream, Arrival& arrival);
 

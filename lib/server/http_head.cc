@@ -223,6 +223,8 @@ std::optional<HttpFault> read_head(std::string_view text, HttpHead& head) {
       length = value;
     } else if (name == "transfer-encoding") {
       coding += (codings++ > 0 ? "," : "") + lower(value);
+    } else if (name == "content-encoding") {
+      head.coding += (head.coding.empty() ? "" : ",") + lower(value);
     } else if (name == "expect") {
       expect += lower(value);
     } else if (name == "connection") {

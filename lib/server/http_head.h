@@ -32,6 +32,7 @@ struct HttpHead {
   bool keep_alive = true;
   bool expects_continue = false;
   bool chunked = false;
+  std::string coding;   // Content-Encoding, in lower case; several are joined by commas
   uint64_t length = 0;  // of the body, when not chunked
 };
 

@@ -28,6 +28,7 @@ constexpr StatusName kStatusNames[] = {
     {408, "Request Timeout"},
     {409, "Conflict"},
     {413, "Payload Too Large"},
+    {415, "Unsupported Media Type"},
     {417, "Expectation Failed"},
     {422, "Unprocessable Content"},
     {429, "Too Many Requests"},

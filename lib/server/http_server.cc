@@ -1,8 +1,10 @@
 // Listens, starts and stops; connections are in http_connection.cc. Only these two files,
-// http_core.h and http_reply include Boost.
+// http_core.h, http_gzip and http_reply include Boost.
 #include "lib/server/http_server.h"
 
 #include <fmt/format.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -82,6 +84,14 @@ asio::awaitable<void> HttpServer::Core::start(tcp::socket socket) {
   beast::get_lowest_layer(*encrypted).expires_after(std::chrono::seconds(15));
   beast::error_code error;
   co_await encrypted->async_handshake(asio::ssl::stream_base::server, await_into(error));
+  if (error.category() == asio::error::get_ssl_category() &&
+      ERR_GET_REASON(static_cast<unsigned long>(error.value())) == SSL_R_HTTP_REQUEST) {
+    // OpenSSL has read the beginning of the request, and sent nothing.
+    // A name of its own: g++ 12 destroys a temporary in a co_await twice.
+    const HttpFault fault = {400, "this port takes https://, not http://"};
+    co_await refuse(beast::get_lowest_layer(*encrypted), fault);
+    co_return;
+  }
   if (!error && !arrival.dropped()) co_await serve(*encrypted, arrival);
 }
 

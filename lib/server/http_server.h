@@ -108,13 +108,14 @@ struct HttpOptions {
   uint64_t bodies_bytes = 512u << 20;  // of all requests being read or handled
   uint64_t unsent_bytes = 16u << 20;   // of one answer whose client does not read
   int64_t connections = 10000;
-  int idle_seconds = 75;     // between requests
-  int header_seconds = 30;   // for a header to arrive, from its first byte or the connection on
-  int body_seconds = 120;    // for a body to arrive,
-  int stall_seconds = 10;    // of which in so many
-  int body_rate = 1024;      // so many bytes a second come at least
-  int write_seconds = 60;    // for a client to take a piece
-  int comment_seconds = 15;  // a stream of events that is silent for so long gets a comment
+  int idle_seconds = 75;        // between requests
+  int header_seconds = 30;      // for a header to arrive, from its first byte or the connection on
+  int body_seconds = 120;       // for a body to arrive,
+  int stall_seconds = 10;       // of which in so many
+  int body_rate = 1024;         // so many bytes a second come at least
+  int write_seconds = 60;       // for a client to take a piece
+  int half_closed_seconds = 2;  // for an answer to a client that has closed its side
+  int comment_seconds = 15;     // a stream of events that is silent for so long gets a comment
 
   // Sees a request that has a body before the body is read. False: the reply is the answer, and
   // the connection ends with it. Null: all may go on.

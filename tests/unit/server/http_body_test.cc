@@ -96,5 +96,59 @@ TEST(HttpBody, AnAnnouncedBodyTakesMemoryAsItArrives) {
   EXPECT_TRUE(BodyReader(head, kMost).done());
 }
 
+std::string from_hex(std::string_view hex) {
+  std::string out;
+  for (size_t i = 0; i + 1 < hex.size(); i += 2) {
+    out += static_cast<char>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16));
+  }
+  return out;
+}
+// As gzip makes them: "hello"; the same with all fields that a head may have; 100,000 zeros.
+const std::string kHello = from_hex("1f8b0800000000000203cb48cdc9c9070086a6103605000000");
+const std::string kWhole = from_hex(
+    "1f8b081e000000000003020061626e616d6500636f6d6d656e74001234cb48cdc9c9070086a6103605000000");
+const std::string kZeros = from_hex(
+    "1f8b0800000000000203edc13101000000c2a0f54f6d0d0fa000000000000000000000000000000000000000000000"
+    "0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
+    "000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
+    "0008057037d9511d4a0860100");
+
+TEST(HttpBody, AGzipBodyIsUnpackedWithinTheLimit) {
+  const auto coded = [](std::string bytes, std::string coding, size_t piece) {
+    HttpHead head;
+    head.length = bytes.size();
+    head.coding = std::move(coding);
+    return read(head, std::move(bytes), piece);
+  };
+  const auto changed = [](std::string bytes, size_t at) {
+    bytes[at] = static_cast<char>(bytes[at] ^ 1);
+    return bytes;
+  };
+  for (const size_t piece : {1, 2, 7, 1000}) {
+    EXPECT_EQ(coded(kHello, "gzip", piece), "200 hello+");
+    EXPECT_EQ(coded(kHello, "x-gzip", piece), "200 hello+");
+    EXPECT_EQ(coded(kWhole, "gzip", piece), "200 hello+");
+    EXPECT_EQ(coded(kHello, "identity", piece), "200 " + kHello + "+");
+    EXPECT_EQ(coded(kZeros, "gzip", piece), "413") << "1000 at most, of 100,000";
+    EXPECT_EQ(coded("hello", "gzip", piece), "400");
+    EXPECT_EQ(coded(kHello + "x", "gzip", piece), "400");
+    EXPECT_EQ(coded(kHello + kHello, "gzip", piece), "400");
+    for (size_t size = 1; size < kHello.size(); ++size) {
+      EXPECT_EQ(coded(kHello.substr(0, size), "gzip", piece), "400") << size;
+    }
+    for (const size_t at : {0, 1, 2, 17, 18, 21, 24}) {
+      EXPECT_EQ(coded(changed(kHello, at), "gzip", piece), "400") << at;
+    }
+    for (const char* coding : {"br", "deflate", "gzip, gzip", "gzip,br", "zip"}) {
+      EXPECT_EQ(coded(kHello, coding, piece), "415") << coding;
+    }
+    EXPECT_EQ(coded("", "br", piece), "200 +") << "no body, no coding";
+  }
+  HttpHead head = chunked();
+  head.coding = "gzip";
+  EXPECT_EQ(read(head, "19\r\n" + kHello + "\r\n0\r\n\r\nGET", 3), "200 hello+GET");
+  EXPECT_EQ(read(head, "0\r\n\r\n", 3), "400");
+}
+
 }  // namespace
 }  // namespace ktx::server

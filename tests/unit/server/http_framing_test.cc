@@ -61,6 +61,8 @@ TEST_F(HttpFraming, WhatIsDoubtfulEndsTheConnection) {
       {"GET / HTTP/1.1\nHost: a\n\n", 400},
       {"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
       {"GET / HTTP/3.0\r\nHost: a\r\n\r\n", 505},
+      {post + "Content-Encoding: br\r\nContent-Length: 1\r\n\r\nx", 415},
+      {post + "Content-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx", 400},
       {post + "Expect: something\r\nContent-Length: 0\r\n\r\n", 417},
       {chunked + "0x0\r\n\r\n", 400},
       {chunked + "\r\n\r\n", 400},
@@ -94,6 +96,10 @@ TEST_F(HttpFraming, WhatIsRightIsReadAndTheNextRequestToo) {
   const std::string kRequests[] = {
       post + "Content-Length: 5\r\n\r\nhello",
       post + "Transfer-Encoding: chunked\r\n\r\n2;x=\"y\"\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
+      post + "Content-Encoding: GZip\r\nContent-Length: 25\r\n\r\n" +
+          std::string("\x1f\x8b\x08\0\0\0\0\0\x02\x03\xcb\x48\xcd\xc9\xc9\x07\0\x86\xa6\x10\x36\x05"
+                      "\0\0\0",
+                      25),
       post + "Transfer-Encoding: CHUNKED\r\n\r\n5\r\nhello\r\n0\r\nT: v\r\n\r\n",
       "\r\nPOST http://a/p HTTP/1.1\r\nHost: b\r\nContent-Length: 5\r\n\r\nhello",
       "POST /p HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 5\r\n\r\nhello",

@@ -140,6 +140,52 @@ TEST_F(HttpServerLimits, AClientThatLeavesIsNoticedWhileItsAnswerIsMade) {
   expect_well();
 }
 
+// It says that it will send no more, and still reads.
+TEST_F(HttpServerLimits, AClientThatClosesItsSideGetsItsAnswer) {
+  std::atomic<bool> gone = false;
+  start([&](const HttpRequest& request, const HttpReplyPtr& reply) {
+    if (request.path == "/never") return reply->on_gone([&] { gone = true; });
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    reply->send(200, "text/plain", "after a while");
+  });
+  Connection client(port());
+  client.send(http_request("GET", "/slow"));
+  ::shutdown(client.fd(), SHUT_WR);
+  EXPECT_EQ(client.answer().body, "after a while");
+  // Whoever has left for good looks the same at first: an answer is not made for ever.
+  Connection left(port());
+  left.send(http_request("GET", "/never"));
+  ::shutdown(left.fd(), SHUT_WR);
+  EXPECT_TRUE(comes([&] { return gone.load(); }));
+  EXPECT_EQ(left.receive(), "");
+  expect_well();
+}
+
+TEST_F(HttpServerLimits, PlainHttpAtAnEncryptedPortIsToldSo) {
+  const testing::TempDir dir;
+  options_.tls_key = dir.path("key.pem");
+  options_.tls_certificate = dir.path("cert.pem");
+  const testing::Finished made = testing::run_program(
+      {"/usr/bin/env", "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+       "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout",
+       options_.tls_key, "-out", options_.tls_certificate});
+  if (made.status != 0) GTEST_SKIP() << "no openssl here: " << made.err;
+  start();
+  for (const char* method : {"GET", "POST", "HEAD"}) {
+    Connection client(port());
+    client.send(http_request(method, "/well"));
+    const testing::HttpAnswer answer = client.answer();
+    EXPECT_EQ(answer.status, 400);
+    EXPECT_THAT(answer.body, ::testing::HasSubstr("this port takes https://, not http://"));
+    EXPECT_EQ(client.receive(), "");
+  }
+  // What is neither is only closed.
+  Connection other(port());
+  other.send("SSH-2.0-OpenSSH_9.2\r\n");
+  while (!other.receive().empty()) {
+  }
+}
+
 std::string announce(size_t bytes) {
   return "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(bytes) +
          "\r\n\r\n";
