@@ -3,10 +3,10 @@
 
     tests/e2e/clients/run.py BUILD_FOLDER SUITE
 
-Suites: openai, ollama, anthropic, structured, page, page_input, page_storage, page_trouble.
+Suites: openai, ollama, anthropic, structured, frameworks, page, page_input, page_storage, page_trouble.
 
-The packages are installed into BUILD_FOLDER/clients-venv (those of `structured` into
-clients-venv-structured) once. Exit status: 0 all passed,
+The packages are installed into BUILD_FOLDER/clients-venv (those of `structured` and
+`frameworks` into folders of their own) once. Exit status: 0 all passed,
 1 something failed, 77 skipped (no network, no venv, no browser): the reason is printed.
 """
 import os
@@ -23,7 +23,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 PACKAGES = ["openai", "ollama", "anthropic"]
 # In a folder of their own: what they need must not choose the versions of the others.
-MORE_PACKAGES = {"structured": ["instructor", "jsonschema"]}
+MORE_PACKAGES = {"structured": ["instructor", "jsonschema"],
+                 "frameworks": ["litellm", "langchain-openai", "langchain-ollama", "outlines",
+                                "llama-index-llms-openai-like"]}
 
 
 def skip(why):
@@ -45,7 +47,7 @@ def prepare_venv(build, suite):
         subprocess.run([sys.executable, "-m", "venv", folder], check=True, capture_output=True)
         subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check",
                         "--retries", "1", "--timeout", "10", *packages],
-                       check=True, capture_output=True, timeout=240)
+                       check=True, capture_output=True, timeout=480)
     except (subprocess.SubprocessError, OSError) as error:
         if folder.exists():
             (folder / "failed").touch()
