@@ -425,8 +425,17 @@ class OpChecker {
       diags_.note(prefill->key.loc, "R009",
                   for_ktransformers()
                       ? "prefill_op and prefill_device count in layer-wise prefill only"
-                      : "prefill_op and prefill_device are not reached: layer-wise prefill is off, "
-                        "and ktx chooses kernels by the number of tokens");
+                      : "prefill_op has no effect: ktx chooses kernels by the number of tokens");
+    }
+    const rules::Kwarg* device = rule.replace.kwarg("prefill_device");
+    const auto& place = rule.replace.place;
+    if (device && device->value.text == "cpu" && place &&
+        place->kind == rules::DeviceSpec::Kind::Cuda && !for_ktransformers() &&
+        first_time(rule, "prefill_device")) {
+      diags_.note(
+          device->key.loc, "O005",
+          "`prefill_device: cpu` has no effect: weights on a GPU are used there in prompts, "
+          "too");
     }
     if (info && info->replaces == Replaces::Model && for_ktransformers() &&
         !rule.replace.kwarg("per_layer_prefill_intput_threshold")) {

@@ -12,9 +12,9 @@
 
 #include <algorithm>
 
-#include "lib/passes/chunk_tokens.h"
 #include "lib/passes/estimate.h"
 #include "lib/passes/pass.h"
+#include "lib/passes/stream_experts.h"
 
 namespace ktx::passes {
 
@@ -52,7 +52,7 @@ class Search {
     if (!tried.prefer.stream_chosen) {
       tried.prefer.stream_chosen = true;
       tried.prefer.stream_tokens = streams ? 1 : 0;
-      tried.check.shape.step_tokens = chunk_tokens(tried.modules, tried.prefer.stream_tokens);
+      assume_streams(tried, stream_ways(tried).front());  // which takes the least memory
     }
     KTX_TRY(place_devices(tried));
     const Estimator estimator = KTX_TRY(Estimator::make(tried));

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "lib/passes/pass.h"
+#include "lib/passes/stream_experts.h"
 #include "lib/steps/graph_step_list.h"
 #include "lib/target/gpu_generation.h"
 
@@ -34,6 +35,13 @@ Status choose_launches(CompileState& state) {
   const launches::StepList list = steps::step_list(state.steps);
   state.steps.launches = launches::choose_launches(list, state.steps.parts, state.steps.groups,
                                                    machines_of(state.target), state.prefer);
+  // A rule keeps the experts of a layer on the CPU in prompts, too.
+  std::erase_if(state.steps.launches, [&](const launches::Launch& launch) {
+    const steps::Step& step = state.steps.steps[static_cast<size_t>(launch.steps[0])];
+    if (step.device != "cpu") return false;
+    const ir::Module* module = state.modules.find(step.module);
+    return module && prefill_device(state, *module) == PrefillDevice::Cpu;
+  });
   return {};
 }
 

@@ -276,7 +276,9 @@ class ContentsBuilder {
                             ? options_.default_ctx
                             : std::min(arch::kDefaultCtx, model.context_length);
     facts.max_batch = options_.max_batch;
-    facts.chunk_tokens = chunk_tokens(state_.modules, state_.prefer.stream_tokens);
+    facts.chunk_tokens = state_.prefer.stream_tokens > 0 ? state_.check.shape.step_tokens
+                                                         : chunk_tokens(state_.modules, 0);
+    if (state_.stream_slots) facts.stream_slots = word(*state_.stream_slots);
     facts.kv_budget_bytes = options_.kv_budget_bytes;
 
     // Facts of a described machine; none of this machine, so that plans are alike.

@@ -21,6 +21,7 @@ namespace ktx::passes {
 
 // Of lower_to_steps.cc and so on: a pass has no header.
 Status lower_to_steps(CompileState& state);
+Status insert_transfers(CompileState& state);
 Status fold_residuals(CompileState& state);
 Status quantize_activations(CompileState& state);
 Status plan_memory(CompileState& state);
@@ -149,7 +150,7 @@ void add_copied_slots(const CompileState& state, std::span<const plan::KvSlotRec
 void add_streams(const CompileState& state, const std::map<int32_t, std::string>& attention_device,
                  plan::StreamSlots slots, Sums& sums) {
   for (const ir::Module& module : state.modules.modules) {
-    if (!can_be_streamed(module) || module.decision.device != "cpu") continue;
+    if (!can_be_streamed(state, module) || module.decision.device != "cpu") continue;
     const auto device = attention_device.find(module.layer);
     if (device == attention_device.end() || gpu_number(device->second) < 0) continue;
     DeviceUse& use = sums.at(device->second);
@@ -209,35 +210,81 @@ uint64_t source_bytes(const ir::Module& module) {
   return bytes_of(module, false);
 }
 
-Result<Estimator> Estimator::make(const CompileState& state) {
-  // The formulas do not depend on the placement: take them from the steps of the
-  // same model on one device.
+namespace {
+
+// The steps of the model with routed experts on one device and all else on another.
+Result<steps::StepGraph> planned_steps(const CompileState& state, const std::string& experts,
+                                       const std::string& others) {
   DiagSink unheard;
   CompileState lowered;
   lowered.modules = state.modules;
   lowered.target = state.target;
   lowered.diags = &unheard;
   lowered.fact = Fact::Placed;
-  for (ir::Module& module : lowered.modules.modules) module.decision = {};
-  for (ir::Module& module : lowered.modules.modules) module.decision.device = "cpu";
+  for (ir::Module& module : lowered.modules.modules) {
+    module.decision = {};
+    module.decision.device = module.role == ir::Role::Experts ? experts : others;
+  }
   KTX_TRY(lower_to_steps(lowered));
+  KTX_TRY(insert_transfers(lowered));
   KTX_TRY(fold_residuals(lowered));
   KTX_TRY(quantize_activations(lowered));
   KTX_TRY(plan_memory(lowered));
-  Estimator estimator;
-  for (const steps::Buffer& buffer : lowered.steps.buffers) {
-    estimator.buffers_.push_back({static_cast<uint64_t>(buffer.fixed_bytes),
-                                  static_cast<uint64_t>(buffer.bytes_per_token),
-                                  static_cast<uint64_t>(buffer.bytes_per_output)});
+  return std::move(lowered.steps);
+}
+
+// The formulas of the buffers on a device.
+std::vector<plan::BufferRecord> buffers_on(const steps::StepGraph& graph, std::string_view device) {
+  const std::vector<std::string> devices = steps::value_devices(graph);
+  std::vector<bool> here(graph.buffers.size());
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    const int32_t buffer = graph.values[i].buffer;
+    if (buffer >= 0 && devices[i] == device) here[static_cast<size_t>(buffer)] = true;
   }
-  for (const steps::KvSlot& slot : lowered.steps.kv_slots) {
+  std::vector<plan::BufferRecord> buffers;
+  for (size_t i = 0; i < graph.buffers.size(); ++i) {
+    const steps::Buffer& buffer = graph.buffers[i];
+    if (!here[i]) continue;
+    buffers.push_back({static_cast<uint64_t>(buffer.fixed_bytes),
+                       static_cast<uint64_t>(buffer.bytes_per_token),
+                       static_cast<uint64_t>(buffer.bytes_per_output)});
+  }
+  return buffers;
+}
+
+}  // namespace
+
+Result<Estimator> Estimator::make(const CompileState& state) {
+  // The formulas hardly depend on the placement: take them from the steps of the same model on one
+  // device, and with its experts on the CPU beside a GPU.
+  const steps::StepGraph alone = KTX_TRY(planned_steps(state, "cpu", "cpu"));
+  Estimator estimator;
+  estimator.all_ = buffers_on(alone, "cpu");
+  for (const steps::KvSlot& slot : alone.kv_slots) {
     estimator.kv_slots_.push_back(
         {slot.layer, slot.kv_heads, slot.key_dim, slot.value_dim, 0, slot.window});
   }
-  for (const steps::Step& step : lowered.steps.steps) {
+  for (const steps::Step& step : alone.steps) {
     estimator.states_.add(state_of(step.attrs), state_floats_of(step.attrs));
   }
+  const bool has_experts = std::ranges::any_of(
+      state.modules.modules, [](const auto& module) { return module.role == ir::Role::Experts; });
+  if (!has_experts) return estimator;
+  const steps::StepGraph apart = KTX_TRY(planned_steps(state, "cpu", "cuda:0"));
+  estimator.without_experts_ = buffers_on(apart, "cuda:0");
+  estimator.of_experts_ = buffers_on(apart, "cpu");
   return estimator;
+}
+
+Result<uint64_t> Estimator::scratch(const std::vector<plan::BufferRecord>& buffers,
+                                    const plan::RunShape& shape) {
+  return KTX_TRY(plan::lay_out_arena(buffers, shape.step_tokens, shape.step_outputs)).total_bytes;
+}
+
+Result<uint64_t> Estimator::scratch_of_experts(const plan::RunShape& shape) const {
+  if (without_experts_.empty()) return uint64_t{0};
+  const uint64_t with = KTX_TRY(scratch(all_, shape));
+  return with - std::min(with, KTX_TRY(scratch(without_experts_, shape)));
 }
 
 // For all contexts, or as many as the budget allows.
@@ -257,6 +304,7 @@ Result<plan::KvBlocks> Estimator::count_blocks(const CompileState& state,
 }
 
 Result<Estimate> Estimator::run(const CompileState& state) const {
+  if (state.stream_slots) return run(state, *state.stream_slots);
   Estimate estimate;
   for (const plan::StreamSlots slots : plan::kStreamSlots) {
     estimate = KTX_TRY(run(state, slots));
@@ -273,8 +321,6 @@ Result<Estimate> Estimator::run(const CompileState& state, plan::StreamSlots slo
   Estimate estimate;
   estimate.shape = state.check.shape;
   const plan::RunShape& shape = estimate.shape;
-  const plan::ArenaLayout arena =
-      KTX_TRY(plan::lay_out_arena(buffers_, shape.step_tokens, shape.step_outputs));
   Sums sums(state);
   add_weights(state, sums);
   std::map<int32_t, std::string> attention_device;
@@ -295,9 +341,16 @@ Result<Estimate> Estimator::run(const CompileState& state, plan::StreamSlots slo
       state.prefer.stream_tokens > 0 && shape.step_tokens >= state.prefer.stream_tokens;
   if (streams) add_streams(state, attention_device, slots, sums);
   estimate.devices = sums.take();
+  std::set<std::string> with_experts;
+  for (const ir::Module& module : state.modules.modules) {
+    if (module.role != ir::Role::Experts) continue;
+    for (const std::string& device : devices_of(module)) with_experts.insert(device);
+  }
   for (DeviceUse& use : estimate.devices) {
-    use.scratch_bytes = arena.total_bytes;
-    if (use.stream_bytes > 0) use.stream_bytes += arena.total_bytes;
+    const bool all = use.name == "cpu" || with_experts.contains(use.name);
+    use.scratch_bytes =
+        KTX_TRY(scratch(all || without_experts_.empty() ? all_ : without_experts_, shape));
+    if (use.stream_bytes > 0) use.stream_bytes += KTX_TRY(scratch(of_experts_, shape));
   }
   find_max_ctx(estimate, state.modules.facts.context_length);
   return estimate;
@@ -311,9 +364,15 @@ Result<Estimate> Estimator::predict(const CompileState& state) const {
   estimate.transferred_values = hand_overs.values;
   const Result<steps::StepGraph> launched = launched_steps(state);
   if (!launched) return estimate;  // the findings say why
-  estimate.token = predict_pass(*launched, state.target, 1);
+  auto slots = plan::StreamSlots::Layer;
+  for (const DeviceUse& use : estimate.devices) slots = std::max(slots, use.stream_slots);
+  const int64_t chunk = estimate.shape.step_tokens;
+  estimate.token = predict_pass(*launched, state.target, {});
   estimate.cache_seconds = cache_seconds(estimate, state.target);
-  estimate.chunk = predict_pass(*launched, state.target, estimate.shape.step_tokens);
+  estimate.chunk = predict_pass(*launched, state.target, {.tokens = chunk, .slots = slots});
+  estimate.short_chunk = predict_pass(*launched, state.target,
+                                      {.tokens = std::min(kShortPrompt, chunk), .slots = slots});
+  estimate.stream_trials = state.stream_trials;
   return estimate;
 }
 
@@ -349,6 +408,32 @@ std::string print_estimate(const Estimate& estimate) {
 }
 
 namespace {
+
+// What the placement was chosen among.
+std::string trials_table(const std::vector<StreamTrial>& trials) {
+  TextTable table({{"", TextTable::Left},
+                   {"experts copied at a time", TextTable::Left},
+                   {"a pass"},
+                   {"on GPUs"},
+                   {"decode"},
+                   {"prompts of 512"},
+                   {"of 4096"}});
+  const auto rate = [](int64_t tokens, double seconds) {
+    return fmt::format("{:.{}f}", static_cast<double>(tokens) / seconds, tokens > 1 ? 0 : 1);
+  };
+  for (const StreamTrial& trial : trials) {
+    if (trial.time.token == 0) return "";
+    table.add({trial.chosen ? "*" : "",
+               std::string(trial.way.slots ? plan::name(*trial.way.slots) : "none"),
+               fmt::format("{}", trial.way.chunk),
+               fmt::format("{:.1f} %", 100 * trial.gpu_expert_use), rate(1, trial.time.token),
+               rate(kShortPrompt, trial.time.short_prompt),
+               rate(kLongPrompt, trial.time.long_prompt)});
+  }
+  return "tried, in tokens/s; * takes the least for an answer of 512 tokens, a prompt of 4096 and one "
+         "of 512:\n" +
+         table.plain("  ");
+}
 
 // The terms of the time of a pass, a line each.
 std::string speed_terms(const PassTime& time) {
@@ -413,9 +498,9 @@ std::string estimate_notes(const Estimate& estimate) {
                        human_bytes(static_cast<uint64_t>(estimate.kv_budget_bytes)), held);
   }
   for (const DeviceUse& use : estimate.devices) {
-    if (use.stream_bytes == 0 || use.stream_slots == plan::StreamSlots::Layer) continue;
-    out += fmt::format("{}: experts are streamed by {}, as two layers of them do not fit\n",
-                       use.name, plan::name(use.stream_slots));
+    if (use.stream_bytes == 0) continue;
+    out += fmt::format("{}: experts of the CPU are streamed, {} at a time\n", use.name,
+                       plan::name(use.stream_slots));
   }
   if (estimate.max_ctx >= 0) {
     out += fmt::format("largest context that fits: {} tokens per sequence\n", estimate.max_ctx);
@@ -451,6 +536,12 @@ std::string estimate_notes(const Estimate& estimate) {
                        estimate.chunk.tokens);
     out += speed_terms(estimate.chunk);
   }
+  if (estimate.short_chunk.known && estimate.short_chunk.tokens < estimate.chunk.tokens) {
+    out += fmt::format(
+        "prompts of {}: {:.0f} tokens/s\n", estimate.short_chunk.tokens,
+        static_cast<double>(estimate.short_chunk.tokens) / estimate.short_chunk.seconds);
+  }
+  if (estimate.stream_trials.size() > 1) out += trials_table(estimate.stream_trials);
   return out;
 }
 

@@ -33,7 +33,7 @@ struct DeviceUse {
   int numa_nodes = 1;          // that share `capacity`, in equal parts
   plan::KvTokenBytes kv_token;
   uint64_t stream_bytes = 0;  // of a GPU: slots and values of streamed experts, at most
-  plan::StreamSlots stream_slots = plan::StreamSlots::Layer;  // the largest that fit
+  plan::StreamSlots stream_slots = plan::StreamSlots::Layer;  // chosen, or the largest that fit
 
   uint64_t total() const {
     return weight_bytes + kv_bytes + state_bytes + scratch_bytes + stream_bytes + reserve_bytes;
@@ -53,9 +53,11 @@ struct Estimate {
   int64_t transferred_values = 0;  // in these
   int64_t max_ctx = -1;            // largest that fits all devices; -1: no capacity is known
   // Of predict() alone, and where the target states the rates of all devices (PassTime::known).
-  PassTime token;            // of decode, empty context
-  double cache_seconds = 0;  // more than that with shape.ctx tokens before
-  PassTime chunk;            // a pass of a long prompt
+  PassTime token;                          // of decode, empty context
+  double cache_seconds = 0;                // more than that with shape.ctx tokens before
+  PassTime chunk;                          // a pass of a long prompt
+  PassTime short_chunk;                    // of 512 tokens, or a chunk where that is less
+  std::vector<StreamTrial> stream_trials;  // of the state
 };
 
 inline constexpr double kDiskGbps = 3;  // of a usual NVMe drive; for the first start
@@ -66,12 +68,18 @@ class Estimator {
   Result<Estimate> run(const CompileState& state) const;
   // The same with the speed, for which the steps are made once more (launched_steps.h).
   Result<Estimate> predict(const CompileState& state) const;
+  // What a device with routed experts needs more than one with all else.
+  Result<uint64_t> scratch_of_experts(const plan::RunShape& shape) const;
 
  private:
+  static Result<uint64_t> scratch(const std::vector<plan::BufferRecord>& buffers,
+                                  const plan::RunShape& shape);
   Result<Estimate> run(const CompileState& state, plan::StreamSlots slots) const;
   Result<plan::KvBlocks> count_blocks(const CompileState& state, Estimate& estimate) const;
 
-  std::vector<plan::BufferRecord> buffers_;
+  // Of a device that has all modules, all but routed experts, and these alone; the last two are
+  // empty where the model has none.
+  std::vector<plan::BufferRecord> all_, without_experts_, of_experts_;
   std::vector<plan::KvSlotRecord> kv_slots_;
   plan::StateLayout states_;
 };

@@ -46,7 +46,7 @@ std::string gain(const CompileState& state, const Estimate& estimate, const std:
   }
   const auto graph = launched_steps(copy);
   if (!graph) return "";
-  const PassTime token = predict_pass(*graph, copy.target, 1);
+  const PassTime token = predict_pass(*graph, copy.target, {});
   return fmt::format(": decode {:+.0f} %", 100 * (estimate.token.seconds / token.seconds - 1));
 }
 

@@ -13,6 +13,7 @@
 #include "lib/input/hf_config.h"
 #include "lib/ir/module_graph.h"
 #include "lib/launches/launch_choice.h"
+#include "lib/passes/stream_trial.h"
 #include "lib/plan/expert_profile.h"
 #include "lib/plan/memory.h"
 #include "lib/rules/match.h"
@@ -68,6 +69,9 @@ struct CompileState {
   // their weights allow it.
   bool bf16_inputs = false;
   launches::Preferences prefer;  // among launches of GPUs
+  // Of streamed experts; none: the largest that fit.
+  std::optional<plan::StreamSlots> stream_slots;
+  std::vector<StreamTrial> stream_trials;  // the best for each slots; empty: there was no choice
   // How often experts are chosen; null: all alike. Its layers fit the model's.
   std::shared_ptr<const plan::ExpertProfile> expert_profile;
   const input::HfConfig* config = nullptr;  // may be null: its keys are then not checked

@@ -89,16 +89,16 @@ struct Work {
 
 class Predictor {
  public:
-  Predictor(const steps::StepGraph& graph, const target::Target& target, int64_t tokens,
-            int64_t before)
+  Predictor(const steps::StepGraph& graph, const target::Target& target, const PassShape& shape)
       : target_(target),
-        tokens_(tokens),
-        before_(before),
+        tokens_(shape.tokens),
+        before_(shape.before),
+        slots_(shape.slots),
         list_(steps::step_list(graph)),
         graph_(graph) {
-    time_.tokens = tokens;
+    time_.tokens = tokens_;
     const auto least = launches::stream_tokens(list_, graph.launches);
-    if (least && *least > 0 && tokens >= *least) {
+    if (least && *least > 0 && tokens_ >= *least) {
       for (const launches::Stream& s : launches::streams_of(list_, graph.parts, graph.launches)) {
         streams_.emplace(s.part, s.device);
       }
@@ -107,26 +107,47 @@ class Predictor {
 
   PassTime run() {
     find_alone();
+    const std::string* before = nullptr;  // the device of the part before
     for (size_t p = 0; p < graph_.parts.size(); ++p) {
       const Part& part = graph_.parts[p];
       const auto stream = streams_.find(static_cast<int32_t>(p));
+      const std::string& device = device_of(part, stream);
+      if (before && *before != device) hand_over(device == "cpu" ? *before : device);
+      before = &device;
       if (stream != streams_.end()) {
-        add_streamed(part, at(stream->second));
+        add_streamed(part, at(device));
       } else if (part.kind == Part::Kind::Cpu) {
-        const double before = at("cpu").seconds;
+        const double busy = at("cpu").seconds;
         for_steps(part, [&](const ListedStep& s, int32_t i) { add_step(s, i, at("cpu")); });
-        time_.beside_seconds += std::min(beside_, at("cpu").seconds - before);
+        const double seconds = at("cpu").seconds - busy, saved = std::min(beside_, seconds);
+        time_.beside_seconds += saved;
+        now_ += seconds - saved;
       } else if (part.kind == Part::Kind::Gpu) {
-        add_gpu(part, at(part.device));
+        add_gpu(part, at(device));
       }
       if (part.kind != Part::Kind::Gpu || stream != streams_.end()) beside_ = 0;
     }
-    add_hand_overs();
     finish();
     return std::move(time_);
   }
 
  private:
+  using Streams = std::map<int32_t, std::string>;  // by part, their GPU
+
+  const std::string& device_of(const Part& part, const Streams::const_iterator& stream) const {
+    static const std::string kCpu = "cpu";
+    if (stream != streams_.end()) return stream->second;
+    return part.kind == Part::Kind::Cpu ? kCpu : part.device;
+  }
+
+  // A part on another device than the one before it waits for it.
+  void hand_over(const std::string& gpu) {
+    const double seconds = at(gpu).rates.hand_over;
+    ++time_.hand_overs;
+    time_.hand_over_seconds += seconds;
+    now_ += seconds;
+  }
+
   template <class F>
   void for_steps(const Part& part, const F& f) const {
     for (int32_t i = part.first_step; i < part.first_step + part.step_count; ++i) {
@@ -207,42 +228,62 @@ class Predictor {
       if (!fused_.contains(i) && step.op != StepOp::Transfer) ++device.launches;
     });
     const auto launches = static_cast<double>(device.launches - launches_before);
-    beside_ = hands_over ? 0 : device.seconds - before + launches * device.rates.launch;
+    const double seconds = device.seconds - before + launches * device.rates.launch;
+    beside_ = hands_over ? 0 : seconds;
+    now_ += seconds;
   }
 
-  // Weights come for a layer while the one before is computed: the longer of the two counts.
-  void add_streamed(const Part& part, DeviceTime& device) const {
-    double bytes = 0, operations = 0;
-    for_steps(part, [&](const ListedStep& step, int32_t index) {
-      for (size_t i = 0; i < std::min(product_weights(step.op), step.weights.size()); ++i) {
-        const launches::ListedWeight& w = step.weights[i];
-        bytes += static_cast<double>(matrix_bytes(w.layout, w.dtype, w.rows, w.cols).value_or(0)) *
-                 static_cast<double>(w.matrices);
-      }
-      operations += work_of(step, index, kGpuExpertShare).operations;
-    });
-    device.copied_bytes += static_cast<uint64_t>(bytes);
-    device.seconds +=
-        std::max(over(bytes, device.rates.pcie), over(operations, device.rates.arithmetic));
-  }
-
-  // A part on another device than the one before it waits for it.
-  void add_hand_overs() {
-    const std::string* before = nullptr;
-    static const std::string kCpu = "cpu";
-    for (size_t p = 0; p < graph_.parts.size(); ++p) {
-      const Part& part = graph_.parts[p];
-      const auto stream = streams_.find(static_cast<int32_t>(p));
-      const std::string* device = stream != streams_.end()       ? &stream->second
-                                  : part.kind == Part::Kind::Cpu ? &kCpu
-                                                                 : &part.device;
-      if (before && *before != *device) {
-        ++time_.hand_overs;
-        const std::string& gpu = *device == kCpu ? *before : *device;
-        time_.hand_over_seconds += at(gpu).rates.hand_over;
-      }
-      before = device;
+  // Pieces of weights on their way to a GPU, in the order of their use (stream_memory.h). There are
+  // two slots: a copy begins behind the one before it, and when the piece before that is tiles.
+  class Copies {
+   public:
+    // When a piece of `bytes` is there, at this rate.
+    double arrival(double bytes, double rate) {
+      end_ = std::max(end_, taken_[0]) + over(bytes, rate);
+      return end_;
     }
+    void take(double at) {
+      taken_[0] = taken_[1];
+      taken_[1] = at;
+    }
+
+   private:
+    double end_ = 0;
+    double taken_[2] = {0, 0};  // of the last two pieces
+  };
+
+  static double panel_bytes(const launches::ListedWeight& w) {
+    return static_cast<double>(matrix_bytes(w.layout, w.dtype, w.rows, w.cols).value_or(0)) *
+           static_cast<double>(w.matrices);
+  }
+
+  void add_streamed(const Part& part, DeviceTime& device) {
+    const double begin = now_;
+    Copies& copies = copies_[gpu_number(device.device)];
+    const auto fetch = [&](double bytes) {
+      now_ = std::max(now_, copies.arrival(bytes, device.rates.pcie));
+      now_ += over(2 * bytes, device.rates.read) + device.rates.launch;  // panels become tiles
+      copies.take(now_);
+      device.copied_bytes += static_cast<uint64_t>(bytes);
+    };
+    double layer = 0;
+    for_steps(part, [&](const ListedStep& step, int32_t) {
+      for (size_t i = 0; i < std::min(product_weights(step.op), step.weights.size()); ++i) {
+        layer += panel_bytes(step.weights[i]);
+      }
+    });
+    if (slots_ == plan::StreamSlots::Layer) fetch(layer);
+    for_steps(part, [&](const ListedStep& step, int32_t index) {
+      const size_t products = std::min(product_weights(step.op), step.weights.size());
+      for (size_t i = 0; i < products && slots_ != plan::StreamSlots::Layer; ++i) {
+        const int pieces = slots_ == plan::StreamSlots::Matrix ? 1 : plan::kStreamParts;
+        for (int piece = 0; piece < pieces; ++piece) fetch(panel_bytes(step.weights[i]) / pieces);
+      }
+      const Work work = work_of(step, index, kGpuExpertShare);
+      now_ += std::max(over(work.bytes, device.rates.read),
+                       over(work.operations, device.rates.arithmetic));
+    });
+    device.seconds += now_ - begin;
   }
 
   void finish() {
@@ -264,12 +305,15 @@ class Predictor {
 
   const target::Target& target_;
   const int64_t tokens_, before_;
+  const plan::StreamSlots slots_;
   const launches::StepList list_;
   const steps::StepGraph& graph_;
-  std::map<int32_t, std::string> streams_;  // by part, their GPU
-  std::set<int32_t> fused_;                 // steps that another step's launch stands for
-  std::map<int, DeviceTime> devices_;       // -1: the CPU
-  double beside_ = 0;  // of a GPU's part that the next one of the CPU runs beside
+  Streams streams_;
+  std::set<int32_t> fused_;            // steps that another step's launch stands for
+  std::map<int, DeviceTime> devices_;  // -1: the CPU
+  std::map<int, Copies> copies_;       // by GPU
+  double now_ = 0;                     // since the begin of the pass
+  double beside_ = 0;                  // of a GPU's part that the next one of the CPU runs beside
   PassTime time_;
 };
 
@@ -282,9 +326,9 @@ DeviceRates rates_of(const target::Target& target, const std::string& device) {
   return gpu_rates(target.gpus[static_cast<size_t>(gpu)]);
 }
 
-PassTime predict_pass(const steps::StepGraph& graph, const target::Target& target, int64_t tokens,
-                      int64_t before) {
-  return Predictor(graph, target, tokens, before).run();
+PassTime predict_pass(const steps::StepGraph& graph, const target::Target& target,
+                      const PassShape& shape) {
+  return Predictor(graph, target, shape).run();
 }
 
 }  // namespace ktx::passes

@@ -2,7 +2,7 @@
 // target: measured ones where its profile has them, else rated figures times the share that
 // kernels usually reach.
 //
-//   predict_pass(graph, target, 1)
+//   predict_pass(graph, target, {.tokens = 1})
 //     // cpu     1.10 GiB at 97 GB/s                    12.2 ms
 //     // cuda:0  0.66 GiB at 4300 GB/s, 243 kernels      1.1 ms
 //     // 96 hand-overs                                   1.5 ms
@@ -10,13 +10,15 @@
 // The time of a step is that of reading its weights or of its arithmetic, whichever is longer; of
 // routed experts a pass reads those that its tokens choose, if all of a step are alike likely.
 // Devices take turns, but where a GPU is queued work beside a part of the CPU (its own experts of
-// the layer, shared experts): there the longer of the two counts.
+// the layer, shared experts): there the longer of the two counts. Streamed experts come piece by
+// piece over PCIe while the GPU computes what came before, as far ahead as two slots allow.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "lib/plan/stream_slots.h"
 #include "lib/steps/step_graph.h"
 #include "lib/target/target.h"
 
@@ -63,9 +65,14 @@ struct PassTime {
   double seconds = 0;
 };
 
-// `graph` has its launches (launched_steps.h). `before`: positions in the cache; their keys and
-// values are not counted.
-PassTime predict_pass(const steps::StepGraph& graph, const target::Target& target, int64_t tokens,
-                      int64_t before = 0);
+struct PassShape {
+  int64_t tokens = 1;
+  int64_t before = 0;  // positions in the cache; reading their keys and values is not counted
+  plan::StreamSlots slots = plan::StreamSlots::Layer;  // of streamed experts
+};
+
+// `graph` has its launches (launched_steps.h).
+PassTime predict_pass(const steps::StepGraph& graph, const target::Target& target,
+                      const PassShape& shape);
 
 }  // namespace ktx::passes

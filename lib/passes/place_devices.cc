@@ -8,13 +8,14 @@
 //   layers.3.input_layernorm             -> cuda:1, as the layer's attention
 //   model.norm                           -> as the last layer
 //
-// Everything else, and modules with `auto`, are placed by bytes: layers are spread over the
-// GPUs of the target in equal shares, then the embedding and the experts of as many layers as
-// still fit, of one more layer as many experts as fit; the rest stays on the CPU. With a profile of
-// experts the most used ones of all layers go to the GPUs instead, where that is faster. `cuda:0-3`
-// spreads layers over these GPUs. Whether room is kept to stream the experts of the CPU in long
-// prompts (stream_experts.h), and which of the two it is, is decided by the time that is predicted
-// for a prompt of 4096 tokens and an answer of 512.
+// Everything else, and modules with `auto`, are placed by bytes: on as few GPUs of the target as
+// hold all of it. Where all are too few, layers are spread over them in equal shares, then the
+// embedding and the experts of as many layers as still fit, of one more layer as many experts as
+// fit; the rest stays on the CPU. With a profile of experts the most used ones of all layers go to
+// the GPUs instead, where that is faster. `cuda:0-3` spreads layers over these GPUs. Whether room
+// is kept to stream the experts of the CPU in long prompts, how much of it (stream_experts.h), and
+// which of the two it is, is decided by the time that is predicted for a prompt of 4096 tokens, one
+// of 512 and an answer of 512.
 //
 // A plan is for the CPU alone if the target has no GPU; the target is that of --target, else
 // the machine at hand.
@@ -29,11 +30,10 @@
 #include "lib/passes/choose_experts.h"
 #include "lib/passes/estimate.h"
 #include "lib/passes/expert_groups.h"
-#include "lib/passes/launched_steps.h"
 #include "lib/passes/pass.h"
+#include "lib/passes/pass_time.h"
 #include "lib/passes/stream_experts.h"
 #include "lib/rules/device_name.h"
-#include "lib/support/strings.h"
 #include "lib/target/gpu_generation.h"
 
 namespace ktx::passes {
@@ -155,11 +155,6 @@ class Placer {
       gpus.push_back(static_cast<int>(i));
     }
     if (gpus.empty()) return;
-    // All but experts and the embedding first: they are read for every token.
-    for (ir::Module* module : open) {
-      if (module->role == Role::Experts || is_embedding(*module)) continue;
-      module->decision.device = gpu_name(gpus[share_of(*module, gpus)]);
-    }
     const Result<Estimator> estimator = Estimator::make(state_);
     if (!estimator) return;
     const auto fits = [&] {
@@ -168,40 +163,74 @@ class Placer {
                return device.name == "cpu" || device.total() <= device.capacity;
              });
     };
+    const std::vector<StreamWay> ways = stream_ways(state_);
+    assume_streams(state_, ways.front());
+    if (fits_on_fewer(open, gpus, fits)) return;
+    // All but experts and the embedding first: they are read for every token.
+    for (ir::Module* module : open) {
+      if (module->role == Role::Experts || is_embedding(*module)) continue;
+      module->decision.device = gpu_name(gpus[share_of(*module, gpus)]);
+    }
     choose_experts(state_);
-    assume_streams(state_, false);
     if (!fits()) return drop_until_fits(open, fits);
     // With room to stream the experts that are left for the CPU prompts may be faster, but tokens
     // are slower, as fewer others fit.
     std::optional<Found> best;
-    for (bool streams : {false, true}) {
-      if (streams && state_.prefer.stream_chosen) continue;
+    for (const StreamWay& way : ways) {
       for (bool by_use : {false, true}) {
         if (by_use && !state_.expert_profile) continue;
         take_back_experts(open);
-        assume_streams(state_, streams);
+        assume_streams(state_, way);
         if (!fits()) continue;
         fill_with_experts(*estimator, open, gpus, by_use);
         if (!experts_on_cpu()) {
-          if (streams) continue;
+          if (way.slots) continue;
           return;
         }
-        const double seconds = conversation_seconds(streams);
-        // Where the rates are not known, the later ones of these.
-        if (!best || seconds == 0 || seconds <= best->seconds) {
-          best = Found{seconds, streams, decisions_of(open)};
+        const std::optional<StreamTrial> trial = predict_trial(state_, way);
+        if (!trial) continue;
+        keep_trial(state_.stream_trials, *trial);
+        // A rule may want streams whatever they take.
+        const bool wanted = best && !best->trial.way.slots && wants_streams(state_);
+        if (!best || wanted || trial->is_better_than(best->trial)) {
+          best = Found{*trial, decisions_of(open)};
         }
       }
     }
-    KTX_ASSERT(best.has_value());
-    assume_streams(state_, best->streams);
+    if (!best) return assume_streams(state_, ways.front());
+    for (StreamTrial& trial : state_.stream_trials) {
+      trial.chosen = trial.way.slots == best->trial.way.slots;
+    }
+    take_way(state_, best->trial.way);
     for (size_t i = 0; i < open.size(); ++i) open[i]->decision = best->decisions[i];
+  }
+
+  // Devices take turns, so that more GPUs than hold the model make nothing faster: each one is a
+  // hand-over. Puts all open modules on the fewest of the fastest ones, where no rule has used a
+  // GPU.
+  template <class Fits>
+  bool fits_on_fewer(const std::vector<ir::Module*>& open, std::vector<int> gpus,
+                     const Fits& fits) {
+    const bool used = std::ranges::any_of(modules_, [](const ir::Module& module) {
+      return module.decision.device.starts_with("cuda") || !module.decision.expert_sets.empty();
+    });
+    if (used) return false;
+    std::ranges::stable_sort(gpus, std::greater(),
+                             [&](int gpu) { return rates_of(state_.target, gpu_name(gpu)).read; });
+    for (size_t n = 1; n < gpus.size(); ++n) {
+      const std::vector<int> fewer(gpus.begin(), gpus.begin() + static_cast<ptrdiff_t>(n));
+      for (ir::Module* module : open) {
+        module->decision.device = gpu_name(fewer[share_of(*module, fewer)]);
+      }
+      if (fits()) return true;
+    }
+    for (ir::Module* module : open) module->decision.device = "cpu";
+    return false;
   }
 
   // A placement of the open modules.
   struct Found {
-    double seconds = 0;
-    bool streams = false;
+    StreamTrial trial;
     std::vector<ir::Decision> decisions;
   };
   static std::vector<ir::Decision> decisions_of(const std::vector<ir::Module*>& open) {
@@ -220,25 +249,9 @@ class Placer {
     }
   }
 
-  // What placements are compared by: predicted for a prompt and an answer. 0: not known.
-  double conversation_seconds(bool streams) const {
-    constexpr int64_t kPrompt = 4096, kAnswer = 512;
-    CompileState copy = state_;
-    copy.fact = Fact::Placed;
-    if (streams) choose_stream_tokens(copy);
-    const auto graph = launched_steps(copy);
-    if (!graph) return 0;
-    const int64_t tokens = std::min(kPrompt, copy.check.shape.step_tokens);
-    const PassTime token = predict_pass(*graph, copy.target, 1);
-    const PassTime chunk = predict_pass(*graph, copy.target, tokens);
-    if (!token.known || !chunk.known) return 0;
-    return kAnswer * token.seconds +
-           static_cast<double>(kPrompt) / static_cast<double>(tokens) * chunk.seconds;
-  }
-
   bool experts_on_cpu() const {
-    return std::any_of(modules_.begin(), modules_.end(), [](const ir::Module& module) {
-      return can_be_streamed(module) && module.decision.device == "cpu";
+    return std::any_of(modules_.begin(), modules_.end(), [this](const ir::Module& module) {
+      return can_be_streamed(state_, module) && module.decision.device == "cpu";
     });
   }
 
@@ -266,6 +279,12 @@ class Placer {
     keep(low);
   }
 
+  bool has_experts(const std::string& device) const {
+    return std::ranges::any_of(modules_, [&](const ir::Module& module) {
+      return module.role == Role::Experts && experts_on(module, device) > 0;
+    });
+  }
+
   using Room = std::map<std::string, uint64_t>;  // by device
 
   void fill_with_experts(const Estimator& estimator, const std::vector<ir::Module*>& open,
@@ -274,7 +293,12 @@ class Placer {
     if (!now) return;
     Room room;
     for (const DeviceUse& device : now->devices) {
-      if (device.capacity > device.total()) room[device.name] = device.capacity - device.total();
+      uint64_t taken = device.total();
+      if (!has_experts(device.name)) {
+        const auto scratch = estimator.scratch_of_experts(state_.check.shape);
+        taken += scratch ? *scratch : 0;
+      }
+      if (device.capacity > taken) room[device.name] = device.capacity - taken;
     }
     const auto device_of = [&](const ir::Module& module) {
       return gpu_name(gpus[share_of(module, gpus)]);
@@ -484,28 +508,6 @@ void tell_of_old_gpus(const CompileState& state) {
                         "for {} and newer, and nothing is placed there by itself",
                         i, gpu.name, gpu.compute_major, gpu.compute_minor, target::oldest_gpu()))
         .in_group("old gpu");
-  }
-}
-
-// Experts are streamed where the GPU has room for it.
-void settle_streams(CompileState& state) {
-  if (state.prefer.stream_chosen) return;
-  choose_stream_tokens(state);
-  if (state.prefer.stream_tokens == 0) return;
-  const Result<Estimator> estimator = Estimator::make(state);
-  const Result<Estimate> now =
-      estimator ? estimator->run(state) : Result<Estimate>(estimator.error());
-  if (!now) return;
-  for (const DeviceUse& device : now->devices) {
-    if (device.stream_bytes == 0 || !device.too_small()) continue;
-    if (state.check.dialect == rules::Dialect::Ktx) {
-      state.diags->note(
-          {}, "",
-          fmt::format("long prompts are computed by the CPU alone: {} has no room for the {} that "
-                      "its experts need to be streamed",
-                      device.name, human_bytes(device.stream_bytes)));
-    }
-    return assume_streams(state, false);
   }
 }
 

@@ -15,6 +15,7 @@
 #include "lib/plan/memory.h"
 #include "lib/plan/quantization_name.h"
 #include "lib/plan/state_layout.h"
+#include "lib/plan/stream_slots.h"
 #include "lib/support/strings.h"
 #include "lib/support/text_table.h"
 #include "lib/target/gpu_generation.h"
@@ -160,6 +161,10 @@ std::string model_lines(const PlanView& plan, const std::vector<FormatRow>& form
   if (f.gpu_expert_ppm >= 0) {
     line("experts", fmt::format("{:.1f} % of the activations are expected on GPUs",
                                 static_cast<double>(f.gpu_expert_ppm) / 1e4));
+  }
+  if (f.stream_slots != "layer") {
+    line("streams", fmt::format("experts of the CPU in long prompts, {} at a time",
+                                name(stream_slots(f.stream_slots).value_or(StreamSlots::Layer))));
   }
   const std::string budget =
       f.kv_budget_bytes > 0 ? fmt::format(" --kv-budget {}", f.kv_budget_bytes) : "";

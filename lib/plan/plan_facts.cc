@@ -185,6 +185,7 @@ std::string to_json(const PlanFacts& facts) {
             {"kv_type", facts.kv_type},
             {"precision", facts.precision}};
   if (facts.gpu_expert_ppm >= 0) json["gpu_expert_ppm"] = facts.gpu_expert_ppm;
+  if (facts.stream_slots != "layer") json["stream_slots"] = facts.stream_slots;
   if (facts.rotary_ctx > 0) json["rotary_ctx"] = facts.rotary_ctx;
   return dump(json);
 }
@@ -206,6 +207,7 @@ Result<PlanFacts> facts_from_json(std::string_view text) {
   in.integer("bos_id", facts.bos_id, -1, int64_t{1} << 24);
   in.integer("eos_id", facts.eos_id, -1, int64_t{1} << 24);
   in.integer("gpu_expert_ppm", facts.gpu_expert_ppm, -1, 1000000);
+  in.one_of("stream_slots", facts.stream_slots, {"layer", "matrix", "eighth"});
   in.boolean("lossy", facts.lossy);
   in.integer("default_ctx", facts.default_ctx, 1, int64_t{1} << 32);
   in.integer("max_batch", facts.max_batch, 1, 1 << 20);

@@ -42,6 +42,8 @@ struct PlanFacts {
   // Millionths of the activations of routed experts that GPUs were expected to serve when the plan
   // was made; -1: the CPU all, or GPUs all.
   int64_t gpu_expert_ppm = -1;
+  // What of a layer's experts comes to a GPU at a time in long prompts, at most (stream_slots.h).
+  std::string stream_slots = "layer";
   bool lossy = false;  // true: re-quantised weights, no --export-gguf
 
   // Defaults, which ktx-run may override.

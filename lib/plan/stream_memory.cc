@@ -52,7 +52,6 @@ std::vector<uint32_t> products_of(const PlanView& plan, const launches::Stream& 
 
 void add_pieces(const PlanView& plan, const launches::Stream& stream, StreamSlots slots,
                 StreamMemory& memory) {
-  constexpr int64_t kParts = 8;
   StreamPiece whole;
   uint64_t offset = 0, tiles = 0;
   for (const int32_t step : stream.steps) {
@@ -68,7 +67,8 @@ void add_pieces(const PlanView& plan, const launches::Stream& stream, StreamSlot
         whole.copies.push_back(copy_of(plan, blob, 0, strips, offset, tiles));
         offset += aligned(whole.copies.back().bytes);
       } else {
-        const int64_t parts = slots == StreamSlots::Matrix ? 1 : std::min(kParts, strips);
+        const int64_t parts =
+            slots == StreamSlots::Matrix ? 1 : std::min<int64_t>(kStreamParts, strips);
         for (int64_t i = 0; i < parts; ++i) {
           const int64_t begin = strips * i / parts, end = strips * (i + 1) / parts;
           memory.pieces.push_back(
@@ -83,11 +83,6 @@ void add_pieces(const PlanView& plan, const launches::Stream& stream, StreamSlot
 }
 
 }  // namespace
-
-std::string_view name(StreamSlots slots) {
-  constexpr std::string_view kNames[] = {"a layer", "a matrix", "an eighth of a matrix"};
-  return kNames[static_cast<int>(slots)];
-}
 
 uint64_t StreamPiece::bytes() const {
   uint64_t end = 0;

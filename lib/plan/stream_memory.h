@@ -12,8 +12,9 @@
 //   a matrix            the most of a step      2 x 2.1 + 4.2 GB
 //   an eighth of it     the most of a step      2 x 0.3 + 4.2 GB
 //
-// Which one is decided when the plan is loaded, by the memory at hand: the first that fits. The
-// smaller a slot, the less is copied ahead while the GPU computes.
+// The compiler chooses one (lib/passes/stream_experts.h), and the plan says it (PlanFacts); when
+// the plan is loaded with less memory than that takes, the next one that fits. The smaller a slot,
+// the less is copied ahead while the GPU computes.
 #pragma once
 
 #include <span>
@@ -23,15 +24,11 @@
 #include "lib/launches/streams.h"
 #include "lib/plan/memory.h"
 #include "lib/plan/plan_reader.h"
+#include "lib/plan/stream_slots.h"
 
 namespace ktx::plan {
 
 inline constexpr uint64_t kStreamAlignment = 256;  // of weights in a slot
-
-enum class StreamSlots : uint8_t { Layer, Matrix, Eighth };
-inline constexpr StreamSlots kStreamSlots[] = {StreamSlots::Layer, StreamSlots::Matrix,
-                                               StreamSlots::Eighth};
-std::string_view name(StreamSlots slots);  // "a layer", "a matrix", "an eighth of a matrix"
 
 // Strips of one blob: of all experts one after the other.
 struct StreamCopy {

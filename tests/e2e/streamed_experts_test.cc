@@ -41,12 +41,19 @@ rules:
 class Streamed {
  public:
   Streamed(const std::string& model, const std::string& rules, const std::string& prefer,
-           const std::string& target = "targets/h200.yaml") {
+           const std::string& target = "targets/h200.yaml", const std::string& vram = "") {
     const std::string path = rules.ends_with(".yaml") ? source_dir() + "/rules/" + rules
                                                       : dir_.write("rules.yaml", rules);
-    const Finished run = run_program({ktx_compile(), "-q", model_gguf(model), path,
-                                      "--target=" + source_dir() + "/" + target,
-                                      "--prefer=" + prefer, "-o", plan()});
+    std::vector<std::string> call{ktx_compile(),
+                                  "-q",
+                                  model_gguf(model),
+                                  path,
+                                  "--target=" + source_dir() + "/" + target,
+                                  "--prefer=" + prefer,
+                                  "-o",
+                                  plan()};
+    if (!vram.empty()) call.insert(call.end(), {"--vram", vram, "--ctx", "256"});
+    const Finished run = run_program(call);
     EXPECT_EQ(run.status, 0) << run.err;
   }
   std::string plan() const { return dir_.path("model.ktxplan"); }
@@ -225,6 +232,35 @@ TEST_P(StreamedSlots, AreTheLargestThatFitAndGiveTheReferencesTokens) {
 INSTANTIATE_TEST_SUITE_P(All, StreamedSlots,
                          ::testing::Values("qwen2moe", "qwen3moe", "deepseek2", "deepseek3",
                                            "glm4_moe", "mixtral", "minimax_m2", "gpt_oss"));
+
+// The compiler's choice for the memory that --vram leaves: a GPU with more of it uses no more.
+TEST(StreamedExperts, ComeByTheSlotsOfThePlan) {
+  std::set<std::string> seen;
+  for (int mib = 782; mib <= 786 && seen.size() < 2; ++mib) {
+    Streamed streamed("qwen3moe", "moe-experts-on-cpu.yaml", "stream-experts=4",
+                      "targets/h200.yaml", fmt::format("{}MiB", mib));
+    const plan::PlanFile file = plan::PlanFile::open(streamed.plan()).take();
+    const auto slots = plan::stream_slots(file.view().facts.stream_slots);
+    ASSERT_TRUE(slots);
+    if (!seen.insert(std::string(name(*slots))).second) continue;
+    runtime::EngineOptions options;
+    options.chunk_tokens = 64;
+    const auto engine = streamed.open(options);
+    ASSERT_TRUE(engine) << streamed.error;
+    for (const std::string& note : engine->notes()) {
+      EXPECT_FALSE(note.starts_with("experts are streamed by")) << note;
+    }
+    const plan::RunShape shape = {.ctx = 256, .step_tokens = 64, .kv_type = plan::KvType::F32};
+    const auto need = (*plan::memory_by_device(file.view(), shape, *slots))[1];
+    const auto least = (*plan::memory_by_device(file.view(), shape, plan::StreamSlots::Eighth))[1];
+    EXPECT_GE(need.stream_bytes, least.stream_bytes);
+    Comparison result;
+    compare_case(*engine, reference_cases(model_dir("qwen3moe"))[0], 7, result);
+    EXPECT_EQ(result.equal, result.cases);
+    EXPECT_GT(streamed.log.retiles, 0);
+  }
+  EXPECT_GT(seen.size(), 1u) << "another --vram gives other slots";
+}
 
 // Every strip of every product once, in the order of the steps, and no slot too small.
 TEST(StreamedExperts, ComeInPiecesThatMakeUpAllOfThem) {

@@ -29,21 +29,24 @@ Status check_all(const GpuState& s, const std::vector<plan::DeviceMemory>& needs
   return {};
 }
 
-// Experts are streamed by the largest slots that fit; where none do, the CPU computes them always.
+// Experts are streamed by the slots of the plan, or the largest below them that fit; where none do,
+// the CPU computes them always.
 Status check_fit_and_choose_slots(GpuState& s) {
-  std::vector<plan::DeviceMemory> needs = KTX_TRY(plan::memory_by_device(s.plan, s.setup.shape));
+  s.stream_slots = plan::stream_slots(s.plan.facts.stream_slots).value_or(s.stream_slots);
+  std::vector<plan::DeviceMemory> needs =
+      KTX_TRY(plan::memory_by_device(s.plan, s.setup.shape, s.stream_slots));
   const Status fits = check_all(s, needs, true);
   const auto most = std::ranges::max_element(needs, {}, &plan::DeviceMemory::stream_bytes);
   if (fits || most->stream_bytes == 0) return fits;
-  const uint64_t by_layer = most->stream_bytes;
+  const uint64_t planned = most->stream_bytes;
+  const plan::StreamSlots plans = s.stream_slots;
   for (const plan::StreamSlots slots : plan::kStreamSlots) {
+    if (slots <= plans) continue;
     needs = KTX_TRY(plan::memory_by_device(s.plan, s.setup.shape, slots));
     if (!check_all(s, needs, true)) continue;
     s.stream_slots = slots;
-    s.notes.push_back(
-        fmt::format("experts are streamed by {}: two whole layers of them and the rest would take "
-                    "{} of a GPU",
-                    plan::name(slots), human_bytes(by_layer)));
+    s.notes.push_back(fmt::format("experts are streamed by {}: by {} that would take {} of a GPU",
+                                  plan::name(slots), plan::name(plans), human_bytes(planned)));
     return {};
   }
   if (!check_all(s, needs, false)) return fits;

@@ -34,7 +34,7 @@ target::Target machine() {
 PassTime predict(const testing::PlacedModel& model, int64_t tokens) {
   const auto graph = launched_steps(model.state);
   EXPECT_TRUE(graph) << graph.error().message;
-  return predict_pass(*graph, model.state.target, tokens);
+  return predict_pass(*graph, model.state.target, {.tokens = tokens});
 }
 
 TEST(PassTime, OfATokenOnTheCpuIsThatOfReadingWhatItUses) {
@@ -73,6 +73,36 @@ TEST(PassTime, OfStreamedExpertsIsThatOfTheirCopy) {
   EXPECT_EQ(time.hand_overs, 1);
 }
 
+// With room for whole layers the copy of all but the first hides behind the arithmetic, or that
+// behind the copy; smaller pieces hide less, as less is copied ahead.
+TEST(PassTime, OfStreamedExpertsOverlapsWithTheirCopyAsFarAsSlotsAllow) {
+  testing::PlacedModel model(machine(), "cuda:0", "cpu");
+  model.state.prefer.stream_tokens = 64;
+  for (const int64_t tokens : {int64_t{64}, int64_t{512}, int64_t{4096}}) {
+    const auto of = [&](double pcie, plan::StreamSlots slots) {
+      model.state.target.gpus[0].pcie_gbps = pcie;
+      const auto graph = launched_steps(model.state);
+      return predict_pass(*graph, model.state.target, {.tokens = tokens, .slots = slots});
+    };
+    const PassTime free = of(1e6, plan::StreamSlots::Layer);  // a copy takes no time
+    double last = 0;
+    for (const plan::StreamSlots slots : plan::kStreamSlots) {
+      const PassTime time = of(kPcieGbps, slots);
+      const double copy = static_cast<double>(time.devices.back().copied_bytes) / (kPcieGbps * 1e9);
+      EXPECT_GE(time.seconds, std::max(copy, free.seconds)) << tokens;
+      const double pieces = 3.0 * plan::kStreamParts * model.layers();  // at most, of 4 us each
+      EXPECT_LE(time.seconds, copy + free.seconds + pieces * 4e-6) << tokens;
+      if (slots == plan::StreamSlots::Layer) {
+        const double layer = copy / model.layers();
+        EXPECT_LE(time.seconds,
+                  std::max(copy, free.seconds) + 2 * layer + 2 * free.seconds / model.layers());
+      }
+      EXPECT_GE(time.seconds, 0.9 * last) << tokens;
+      last = time.seconds;
+    }
+  }
+}
+
 TEST(PassTime, IsUnknownWhereARateIs) {
   target::Target target = machine();
   target.cpu.read_gbps = 0;
@@ -82,6 +112,7 @@ TEST(PassTime, IsUnknownWhereARateIs) {
 TEST(StreamTokens, FollowTheRatesOfTheMachine) {
   const auto chosen = [](target::Target target, const std::string& experts = "cpu") {
     testing::PlacedModel model(std::move(target), "cuda:0", experts);
+    model.state.check.shape.step_tokens = 4096;
     choose_stream_tokens(model.state);
     return model.state.prefer.stream_tokens;
   };
@@ -99,6 +130,7 @@ TEST(StreamTokens, FollowTheRatesOfTheMachine) {
 TEST(StreamTokens, OfTheUserStay) {
   testing::PlacedModel model(machine(), "cuda:0", "cpu");
   model.state.prefer.stream_chosen = true;
+  model.state.check.shape.step_tokens = 4096;
   choose_stream_tokens(model.state);
   EXPECT_EQ(model.state.prefer.stream_tokens, 0);
 }

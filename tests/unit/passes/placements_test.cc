@@ -12,6 +12,7 @@
 #include "lib/arch/build_graph.h"
 #include "lib/ir/expert_numbers.h"
 #include "lib/passes/chunk_tokens.h"
+#include "lib/passes/conversation_time.h"
 #include "lib/passes/estimate.h"
 #include "lib/passes/expert_groups.h"
 #include "lib/passes/launched_steps.h"
@@ -116,11 +117,8 @@ std::vector<std::string> configs() {
   return names;
 }
 
-// Of a prompt of 4096 tokens and an answer of 512.
 double conversation_seconds(const Placed& placed) {
-  const Estimate estimate = placed.predict();
-  const double chunks = 4096 / static_cast<double>(estimate.chunk.tokens);
-  return 512 * estimate.token.seconds + chunks * estimate.chunk.seconds;
+  return conversation_time(placed.state).seconds();
 }
 
 class Placements : public ::testing::TestWithParam<std::string> {};
@@ -136,11 +134,16 @@ TEST_P(Placements, AreThoseOfTheGoldenAndFit) {
     text += fmt::format("{:9} attention {:>2}, experts {:>5.2f} on the GPU; ", machine,
                         placed.attention_on_gpus(), placed.experts_on_gpus());
     text += placed.state.prefer.stream_tokens > 0
-                ? fmt::format("streamed from {:>4} tokens; ", placed.state.prefer.stream_tokens)
-                : "not streamed;              ";
+                ? fmt::format("by {:6} from {:>4} of {} tokens; ",
+                              word(estimate.devices.back().stream_slots),
+                              placed.state.prefer.stream_tokens, estimate.shape.step_tokens)
+                : "not streamed;                      ";
+    const auto rate = [](const PassTime& pass) {
+      return static_cast<double>(pass.tokens) / pass.seconds;
+    };
     text += estimate.token.known
-                ? fmt::format("{:6.1f} and {:7.1f} tokens/s\n", 1 / estimate.token.seconds,
-                              static_cast<double>(estimate.chunk.tokens) / estimate.chunk.seconds)
+                ? fmt::format("{:6.1f}, {:7.1f} and {:7.1f} tokens/s\n", rate(estimate.token),
+                              rate(estimate.short_chunk), rate(estimate.chunk))
                 : "speed unknown\n";
   }
   ktx::testing::expect_golden(fmt::format("placements/{}.golden", GetParam()), text);
@@ -192,7 +195,52 @@ TEST(PlacementsOfOneModel, TakeTheMostUsedExpertsOfAProfile) {
   EXPECT_LT(skewed.predict().token.seconds, 0.75 * even.predict().token.seconds);
 }
 
-// More memory of a GPU never makes a prompt of 4096 tokens and an answer of 512 slower.
+// Where slots of whole layers would take the room of experts that are used for every token, smaller
+// ones are taken: everything that is counted is faster, and a prompt of 512 tokens is not slower
+// than by the CPU.
+TEST(PlacementsOfOneModel, TakeSmallSlotsWhereTheyLeaveRoomForExperts) {
+  for (const uint64_t gib : {12, 16, 20, 24}) {
+    const target::Target machine = with_memory(profile("h200"), gib * kGiB);
+    const Placed placed("GLM-4.5-Air", machine);
+    ASSERT_GT(placed.state.prefer.stream_tokens, 0) << gib;
+    ASSERT_TRUE(placed.state.stream_slots);
+    EXPECT_NE(*placed.state.stream_slots, plan::StreamSlots::Layer) << gib;
+    const StreamTrial* chosen = nullptr;
+    const StreamTrial *none = nullptr, *layer = nullptr;
+    for (const StreamTrial& trial : placed.state.stream_trials) {
+      if (trial.chosen) chosen = &trial;
+      if (!trial.way.slots) none = &trial;
+      if (trial.way.slots == plan::StreamSlots::Layer) layer = &trial;
+    }
+    ASSERT_TRUE(chosen && none);
+    EXPECT_EQ(chosen->way.slots, placed.state.stream_slots);
+    EXPECT_LE(chosen->time.short_prompt, none->time.short_prompt) << gib;
+    if (!layer) continue;  // no room for it
+    EXPECT_GT(chosen->gpu_expert_use, layer->gpu_expert_use) << gib;
+    EXPECT_LT(chosen->time.token, layer->time.token) << gib;
+    EXPECT_LT(chosen->time.short_prompt, layer->time.short_prompt) << gib;
+  }
+}
+
+// Beside experts that rules hold smaller slots are taken where larger ones do not fit, and none
+// where there is no room.
+TEST(PlacementsOfOneModel, TakeSlotsThatFitBesideExpertsThatRulesHold) {
+  const std::string rules =
+      "- {match: {kind: experts}, replace: {device: cpu}, recursive: false}\n"
+      "- {match: {name: .}, replace: {device: 'cuda:0'}}\n";
+  const auto slots = [&](uint64_t gib) {
+    const Placed placed("GLM-4.5-Air", with_memory(profile("h200"), gib * kGiB), rules);
+    EXPECT_EQ(placed.experts_on_gpus(), 0);
+    for (const DeviceUse& use : placed.predict().devices) EXPECT_FALSE(use.too_small()) << gib;
+    return placed.state.prefer.stream_tokens > 0 ? placed.state.stream_slots : std::nullopt;
+  };
+  ASSERT_TRUE(slots(24));
+  EXPECT_NE(*slots(24), plan::StreamSlots::Eighth);
+  EXPECT_EQ(slots(9), plan::StreamSlots::Eighth);
+  EXPECT_EQ(slots(7), std::nullopt);
+}
+
+// More memory of a GPU never makes prompts of 4096 and 512 tokens and an answer of 512 slower.
 TEST_P(Placements, AreNotSlowerWithMoreMemory) {
   double before = 1e9;
   for (const uint64_t gib : {6, 12, 24, 80}) {
@@ -251,6 +299,80 @@ TEST(PlacementsOfDeepSeekV3, StreamOnTwentyFourGigabytes) {
             3 * static_cast<double>(without.tokens) / without.seconds);
 }
 
+// Layers that are spread over GPUs take turns: what one of them holds stays there, and more are
+// used only where they must be.
+TEST(PlacementsOnSeveralGpus, UseAsFewAsHoldTheModel) {
+  std::string text;
+  for (const char* config : {"Llama-3.1-8B-Instruct", "Qwen3-30B-A3B", "EXAONE-4.0-32B",
+                             "GLM-4.5-Air", "gpt-oss-120b"}) {
+    for (const char* machine : {"h100", "rtx-3090", "t4"}) {
+      target::Target two = profile(machine);
+      two.gpus.push_back(two.gpus[0]);
+      const Placed one_gpu(config, profile(machine)), two_gpus(config, two);
+      std::set<std::string> used;
+      for (const ir::Module& module : two_gpus.state.modules.modules) {
+        if (!module.params.empty()) used.insert(module.decision.device);
+      }
+      const Estimate one = one_gpu.predict(), both = two_gpus.predict();
+      for (const DeviceUse& use : both.devices) EXPECT_FALSE(use.name != "cpu" && use.too_small());
+      if (one.devices.front().weight_bytes == 0) {
+        EXPECT_EQ(used, std::set<std::string>{"cuda:0"}) << config << " " << machine;
+      }
+      EXPECT_LE(conversation_seconds(two_gpus), 1.01 * conversation_seconds(one_gpu))
+          << config << " " << machine;
+      text += fmt::format("{:21} {:8} on {}: decode {:5.1f} tokens/s, with one {:5.1f}\n", config,
+                          machine, fmt::join(used, ", "), 1 / both.token.seconds,
+                          1 / one.token.seconds);
+    }
+  }
+  ktx::testing::expect_golden("placements/two-gpus.golden", text);
+}
+
+// What rules say of the device of prompts, beside the CPU for tokens: never a GPU, or a GPU even
+// where that is not predicted to pay.
+TEST(PlacementsByRules, ExpertsHaveTheDeviceOfPromptsThatTheRuleSays) {
+  target::Target slow = profile("t4");
+  slow.gpus[0].pcie_gbps = 1;
+  const auto tokens = [&](const target::Target& machine, const std::string& prefill) {
+    const Placed placed("Qwen3-30B-A3B", machine,
+                        fmt::format("- match: {{kind: experts}}\n"
+                                    "  recursive: false\n"
+                                    "  replace:\n"
+                                    "    class: KTransformersExperts\n"
+                                    "    kwargs: {{generate_device: cpu, prefill_device: {}}}\n",
+                                    prefill));
+    EXPECT_EQ(placed.experts_on_gpus(), 0);
+    for (const DeviceUse& use : placed.predict().devices) EXPECT_FALSE(use.too_small());
+    return placed.state.prefer.stream_tokens;
+  };
+  EXPECT_GT(tokens(profile("t4"), "auto"), 0);
+  EXPECT_EQ(tokens(profile("t4"), "cpu"), 0);
+  EXPECT_EQ(tokens(slow, "auto"), 0);
+  EXPECT_GT(tokens(slow, "cuda"), 0);
+}
+
+// Of single layers: those that a rule keeps on the CPU are computed there in any pass.
+TEST(PlacementsByRules, SomeLayersAreNeverStreamed) {
+  const std::string rules =
+      "- {match: {kind: experts, layers: 0..9}, recursive: false, replace: {class: "
+      "KTransformersExperts, kwargs: {generate_device: cpu, prefill_device: cpu}}}\n"
+      "- {match: {kind: experts}, recursive: false, replace: {device: cpu}}\n";
+  const Placed placed("Qwen3-30B-A3B", profile("h200"), rules);
+  EXPECT_GT(placed.state.prefer.stream_tokens, 0);
+  const auto graph = launched_steps(placed.state);
+  ASSERT_TRUE(graph) << graph.error().message;
+  std::set<int32_t> streamed;
+  for (const launches::Launch& launch : graph->launches) {
+    const steps::Step& step = graph->steps[static_cast<size_t>(launch.steps[0])];
+    if (step.device == "cpu") streamed.insert(step.layer);
+  }
+  EXPECT_EQ(streamed.size(), 38u);
+  EXPECT_EQ(*streamed.begin(), 10);
+  const PassTime pass = predict_pass(*graph, placed.state.target, {.tokens = 4096});
+  EXPECT_GT(pass.devices.front().read_bytes, kGiB) << "of the CPU";
+  EXPECT_GT(pass.devices.back().copied_bytes, 10 * kGiB);
+}
+
 // KTransformers' experts on the GPU in prompts and on the CPU in decode: streamed experts.
 TEST(PlacementsOfKTransformers, ExpertsOfTwoDevicesAreStreamed) {
   const std::string rules = R"(
@@ -276,7 +398,7 @@ TEST(PlacementsOfKTransformers, ExpertsOfTwoDevicesAreStreamed) {
   ASSERT_TRUE(graph) << graph.error().message;
   // What runs in a token and in a long pass.
   for (const int64_t tokens : {int64_t{1}, int64_t{4096}}) {
-    const PassTime time = predict_pass(*graph, placed.state.target, tokens);
+    const PassTime time = predict_pass(*graph, placed.state.target, {.tokens = tokens});
     uint64_t copied = 0, cpu = 0;
     for (const DeviceTime& device : time.devices) {
       copied += device.copied_bytes;
