@@ -12,7 +12,7 @@ void causal_conv_avx2(const CausalConvArgs& a) {
   causal_conv<Avx2>(a);
 }
 void delta_rule_avx2(const DeltaRuleArgs& a) {
-  delta_rule<Avx2>(a);
+  delta_rule<Avx2, 2>(a);
 }
 
 }  // namespace ktx::kernels

@@ -12,7 +12,7 @@ void causal_conv_avx512(const CausalConvArgs& a) {
   causal_conv<Avx512>(a);
 }
 void delta_rule_avx512(const DeltaRuleArgs& a) {
-  delta_rule<Avx512>(a);
+  delta_rule<Avx512, 4>(a);
 }
 
 }  // namespace ktx::kernels

@@ -1,7 +1,7 @@
 // The ops of delta nets over a vector policy (simd/README.md). Included by delta_net_<isa>.cc only.
 //
-// A token reads and writes its part of the matrix once: rows of columns that stay in registers as
-// sums, four vectors of them at a time, so that the sums do not wait for each other.
+// Sums over rows stay in registers, several vectors of columns at a time, so that they do not wait
+// for each other. The bits are those of one token at a time.
 #pragma once
 
 #include "kernels/delta_net/delta_gates.h"
@@ -59,65 +59,129 @@ KTX_INLINE void normalise(const float* from, int64_t dim, float scale, float* to
   }
 }
 
-// One token and kVectors vectors of columns, the last of them with `n` of 16 lanes. (Whole vectors:
-// n >= 16.)
+// A token needs what the matrix knows of its key before it can change it, so each token takes a
+// pass over its columns for either. The second pass of one is the first of the next: a row that has
+// been changed and read is decayed by the next token's gate, and added to what it knows. (1.3 times
+// as fast as two passes with either instruction set, on one core of an EPYC. Chunks of tokens by
+// products of matrices would take 3.4 operations an element in the place of these 4.)
+//
+// kVectors vectors of columns, the last of them with `n` of 16 lanes. (Whole vectors: n >= 16.)
 template <class V, int kVectors>
-KTX_INLINE void change_columns(float* matrix, int64_t dim, const float* q, const float* k,
-                               const float* v, DeltaGates gates, int64_t n, float* y) {
-  typename V::F known[kVectors], change[kVectors], read[kVectors];
-  const typename V::F kept = V::set1(gates.kept), strength = V::set1(gates.strength);
+KTX_INLINE void begin_columns(const float* from, float* matrix, int64_t dim, const float* k,
+                              float kept, int64_t n, float* known) {
+  typename V::F sum[kVectors];
+  const typename V::F decay = V::set1(kept);
   KTX_UNROLL
-  for (int i = 0; i < kVectors; ++i) known[i] = read[i] = V::zero();
+  for (int i = 0; i < kVectors; ++i) sum[i] = V::zero();
   for (int64_t row = 0; row < dim; ++row) {
     KTX_UNROLL
     for (int i = 0; i < kVectors; ++i) {
-      const typename V::F m = V::mul(load16<V>(matrix + row * dim + 16 * i, n), kept);
-      known[i] = V::fma(V::set1(k[row]), m, known[i]);
+      const int64_t at = row * dim + 16 * i;
+      const typename V::F before = from != nullptr ? load16<V>(from + at, n) : V::zero();
+      const typename V::F m = V::mul(before, decay);
+      store16<V>(matrix + at, n, m);
+      sum[i] = V::fma(V::set1(k[row]), m, sum[i]);
     }
   }
   KTX_UNROLL
+  for (int i = 0; i < kVectors; ++i) store16<V>(known + 16 * i, n, sum[i]);
+}
+
+// `known`: of this token's key; then, where there is one, of the next one's.
+template <class V, int kVectors, bool kNext>
+KTX_INLINE void change_columns(float* matrix, int64_t dim, const float* q, const float* k,
+                               const float* v, float strength, const float* next_k, float next_kept,
+                               int64_t n, float* known, float* y) {
+  typename V::F change[kVectors], read[kVectors], next[kVectors];
+  const typename V::F decay = V::set1(next_kept);
+  KTX_UNROLL
   for (int i = 0; i < kVectors; ++i) {
-    change[i] = V::mul(strength, V::sub(load16<V>(v + 16 * i, n), known[i]));
+    read[i] = next[i] = V::zero();
+    change[i] =
+        V::mul(V::set1(strength), V::sub(load16<V>(v + 16 * i, n), load16<V>(known + 16 * i, n)));
   }
   for (int64_t row = 0; row < dim; ++row) {
     KTX_UNROLL
     for (int i = 0; i < kVectors; ++i) {
       float* const at = matrix + row * dim + 16 * i;
-      const typename V::F m = V::fma(V::set1(k[row]), change[i], V::mul(load16<V>(at, n), kept));
-      store16<V>(at, n, m);
+      typename V::F m = V::fma(V::set1(k[row]), change[i], load16<V>(at, n));
       read[i] = V::fma(V::set1(q[row]), m, read[i]);
+      if constexpr (kNext) {
+        m = V::mul(m, decay);
+        next[i] = V::fma(V::set1(next_k[row]), m, next[i]);
+      }
+      store16<V>(at, n, m);
     }
   }
   KTX_UNROLL
-  for (int i = 0; i < kVectors; ++i) store16<V>(y + 16 * i, n, read[i]);
+  for (int i = 0; i < kVectors; ++i) {
+    store16<V>(y + 16 * i, n, read[i]);
+    if constexpr (kNext) store16<V>(known + 16 * i, n, next[i]);
+  }
 }
 
-template <class V>
+template <int kCount>
+struct VectorCount {
+  static constexpr int value = kCount;
+};
+
+// A token's query and key, of length 1 and scaled, and its gates.
+struct DeltaToken {
+  float q[kMaxDeltaHead], k[kMaxDeltaHead];
+  DeltaGates gates;
+};
+
+// kVectors: of a token's two passes in one, as many as the registers hold sums of.
+template <class V, int kVectors>
 void delta_rule(const DeltaRuleArgs& a) {
   const int64_t dim = a.attrs.head_dim;
   const int64_t key_head = key_head_of(a.attrs, a.head);
-  float* const matrix = a.state_out + a.head * dim * dim;
-  for (int64_t row = 0; row < dim; ++row) {
-    float* const to = matrix + row * dim;
-    const float* const from =
-        a.state_in != nullptr ? a.state_in + (a.head * dim + row) * dim : nullptr;
-    for (int64_t c = a.column_begin; c < a.column_end; ++c) to[c] = from != nullptr ? from[c] : 0;
-  }
-  float q[kMaxDeltaHead], k[kMaxDeltaHead];
+  const int64_t first = a.head * dim * dim;  // of the head's matrix
+  float* const matrix = a.state_out + first;
+  const float* const from = a.state_in != nullptr ? a.state_in + first : nullptr;
   const float scale = 1 / __builtin_sqrtf(static_cast<float>(dim));
-  for (int64_t t = 0; t < a.tokens; ++t) {
+  DeltaToken tokens[2];
+  float known[kMaxDeltaHead];
+  const auto read_token = [&](int64_t t) __attribute__((always_inline)) {
+    DeltaToken& token = tokens[t % 2];
     const float* const x = a.x + t * a.x_stride;
-    normalise<V>(x + key_head * dim, dim, scale, q);
-    normalise<V>(x + (a.attrs.key_heads + key_head) * dim, dim, 1, k);
-    const float* const v = x + (int64_t{2} * a.attrs.key_heads + a.head) * dim;
-    float* const y = a.y + t * a.y_stride + a.head * dim;
-    const DeltaGates gates = delta_gates(a, t);
+    normalise<V>(x + key_head * dim, dim, scale, token.q);
+    normalise<V>(x + (a.attrs.key_heads + key_head) * dim, dim, 1, token.k);
+    token.gates = delta_gates(a, t);
+  };
+  // work(VectorCount, first column, lanes of its last vector)
+  const auto by_columns = [&](auto most, auto&& work) __attribute__((always_inline)) {
+    constexpr int64_t kColumns = 16 * most.value;
     int64_t c = a.column_begin;
-    for (; c + 64 <= a.column_end; c += 64) {
-      change_columns<V, 4>(matrix + c, dim, q, k, v + c, gates, 16, y + c);
-    }
-    for (; c < a.column_end; c += 16) {
-      change_columns<V, 1>(matrix + c, dim, q, k, v + c, gates, a.column_end - c, y + c);
+    for (; c + kColumns <= a.column_end; c += kColumns) work(most, c, int64_t{16});
+    for (; c < a.column_end; c += 16) work(VectorCount<1>(), c, a.column_end - c);
+  };
+  read_token(0);
+  by_columns(
+      VectorCount<4>(), [&](auto count, int64_t c, int64_t n) __attribute__((always_inline)) {
+        begin_columns<V, count.value>(from != nullptr ? from + c : nullptr, matrix + c, dim,
+                                      tokens[0].k, tokens[0].gates.kept, n, known + c);
+      });
+  for (int64_t t = 0; t < a.tokens; ++t) {
+    const DeltaToken &token = tokens[t % 2], &next = tokens[(t + 1) % 2];
+    const float* const v = a.x + t * a.x_stride + (int64_t{2} * a.attrs.key_heads + a.head) * dim;
+    float* const y = a.y + t * a.y_stride + a.head * dim;
+    if (t + 1 < a.tokens) {
+      read_token(t + 1);
+      by_columns(
+          VectorCount<kVectors>(), [&](auto count, int64_t c,
+                                       int64_t n) __attribute__((always_inline)) {
+            change_columns<V, count.value, true>(matrix + c, dim, token.q, token.k, v + c,
+                                                 token.gates.strength, next.k, next.gates.kept, n,
+                                                 known + c, y + c);
+          });
+    } else {
+      by_columns(
+          VectorCount<4>(), [&](auto count, int64_t c, int64_t n) __attribute__((always_inline)) {
+            change_columns<V, count.value, false>(matrix + c, dim, token.q, token.k, v + c,
+                                                  token.gates.strength, nullptr, 0, n, known + c,
+                                                  y + c);
+          });
     }
   }
 }
