@@ -91,6 +91,12 @@ class Synthesiser {
   int64_t head_dim_of(int64_t layer) const {
     return is_global(layer) ? global_head_dim_ : head_dim_;
   }
+  // All layers but every n-th.
+  bool has_delta_net(int64_t layer) const {
+    return delta_value_heads_ > 0 && (layer + 1) % full_attention_interval_ != 0;
+  }
+  int64_t delta_width() const { return delta_value_heads_ * delta_dim_; }
+  int64_t delta_channels() const { return 2 * delta_key_heads_ * delta_dim_ + delta_width(); }
   bool has_own_keys(int64_t layer) const { return layer < layers_ - shared_layers_; }
   bool has_own_values(int64_t layer) const {
     return has_own_keys(layer) && !(is_global(layer) && flag("attention_k_eq_v").value_or(false));
@@ -162,7 +168,10 @@ class Synthesiser {
     kv_heads_ = heads_;
     if (config_.has("num_key_value_heads")) kv_heads_ = KTX_TRY(by_layer("num_key_value_heads"));
     head_dim_ = config_.i64("head_dim").value_or(hidden_ / heads_[0]);
-    ffn_ = KTX_TRY(by_layer("intermediate_size"));
+    const bool no_dense = family_->layers == LayerPattern::AllMoe;
+    ffn_ =
+        KTX_TRY(by_layer(no_dense && !config_.has("intermediate_size") ? family_->expert_width_key
+                                                                       : "intermediate_size"));
     vocab_ = KTX_TRY(need("vocab_size"));
     const bool wants_experts = beside_dense() ? flag("enable_moe_block").value_or(false)
                                               : family_->layers != LayerPattern::AllDense;
@@ -196,10 +205,19 @@ class Synthesiser {
       shared_ffn_ = KTX_TRY(need("shared_expert_intermediate_size"));
     }
     read_kinds_of_layers();
+    if (family_->has_role(ir::Role::DeltaNet)) {
+      delta_key_heads_ = KTX_TRY(need("linear_num_key_heads"));
+      delta_value_heads_ = KTX_TRY(need("linear_num_value_heads"));
+      delta_dim_ = KTX_TRY(need("linear_key_head_dim"));
+      delta_taps_ = config_.i64("linear_conv_kernel_dim").value_or(4);
+      full_attention_interval_ =
+          std::max<int64_t>(config_.i64("full_attention_interval").value_or(4), 1);
+    }
     has_qk_norm_ = flag("use_qk_norm").value_or(true);
     tied_ = flag("tie_word_embeddings").value_or(false);
     scoring_ = config_.string("scoring_func").value_or(default_of("scoring_func"));
-    facts_ = {layers_, experts_, heads_[0] / kv_heads_[0], tied_, options_.seed};
+    facts_ = {layers_, experts_,      heads_[0] / kv_heads_[0],
+              tied_,   options_.seed, family_->has_role(ir::Role::DeltaNet)};
     return {};
   }
 
@@ -270,6 +288,7 @@ class Synthesiser {
         u32("attention.value_length", head_dim_);
       }
     }
+    if (delta_value_heads_ > 0) add_delta_metadata();
     if (has_groups()) add_group_metadata();
     add_rope_metadata();
     add_window_metadata();
@@ -288,6 +307,20 @@ class Synthesiser {
     std::vector<bool> windows;
     for (int64_t i = 0; i < layers_; ++i) windows.push_back(has_window(i));
     writer_.add_bools(arch_ + ".attention.sliding_window_pattern", windows);
+  }
+
+  void add_delta_metadata() {
+    u32("ssm.conv_kernel", delta_taps_);
+    u32("ssm.state_size", delta_dim_);
+    u32("ssm.group_count", delta_key_heads_);
+    u32("ssm.time_step_rank", delta_value_heads_);
+    u32("ssm.inner_size", delta_width());
+    u32("full_attention_interval", full_attention_interval_);
+    if (family_->has_role(ir::Role::DeltaBaProj)) return;
+    // Qwen3.5: pairs that turn by the position in time, height and width, which are equal in text.
+    const auto pairs = static_cast<int32_t>(rotary_ / 2);
+    writer_.add_i32s(arch_ + ".rope.dimension_sections",
+                     std::vector<int32_t>{(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0});
   }
 
   void add_mla_metadata() {
@@ -505,6 +538,8 @@ class Synthesiser {
     norm(ir::Role::AttentionNorm, layer, hidden_);
     if (is_mla()) {
       add_mla(layer, blk);
+    } else if (has_delta_net(layer)) {
+      add_delta_net(layer, blk);
     } else {
       add_attention(layer, blk);
     }
@@ -538,7 +573,7 @@ class Synthesiser {
     if (fused) {
       matrix(blk + "attn_qkv.weight", layer, {hidden_, q + 2 * kv});
     } else {
-      matrix(blk + "attn_q.weight", layer, {hidden_, q});
+      matrix(blk + "attn_q.weight", layer, {hidden_, family_->gated_attention ? 2 * q : q});
       if (has_own_keys(layer)) matrix(blk + "attn_k.weight", layer, {hidden_, kv});
       if (has_own_values(layer)) matrix(blk + "attn_v.weight", layer, {hidden_, kv});
     }
@@ -562,6 +597,29 @@ class Synthesiser {
     norm(ir::Role::KRotatedNorm, layer, head_dim_);
     norm(ir::Role::QNorm, layer, rows ? q : head_dim);
     if (has_own_keys(layer)) norm(ir::Role::KNorm, layer, rows ? kv : head_dim);
+  }
+
+  void add_delta_net(int64_t layer, const std::string& blk) {
+    matrix(blk + "attn_qkv.weight", layer, {hidden_, delta_channels()});
+    matrix(blk + "attn_gate.weight", layer, {hidden_, delta_width()});
+    if (family_->has_role(ir::Role::DeltaBaProj)) {
+      matrix(blk + "ssm_ba.weight", layer, {hidden_, 2 * delta_value_heads_});
+    } else {
+      matrix(blk + "ssm_beta.weight", layer, {hidden_, delta_value_heads_});
+      matrix(blk + "ssm_alpha.weight", layer, {hidden_, delta_value_heads_});
+    }
+    noise(blk + "ssm_conv1d.weight", {delta_taps_, delta_channels()},
+          1 / std::sqrt(static_cast<float>(delta_taps_)));
+    // Heads forget at rates from 1 to 16, in steps of 0.001 to 0.1, as they are before training.
+    const auto part = [last = std::max<int64_t>(delta_value_heads_ - 1, 1)](uint64_t head) {
+      return static_cast<float>(head) / static_cast<float>(last);
+    };
+    values(blk + "ssm_a", {delta_value_heads_}, [part](uint64_t h) { return -1 - 15 * part(h); });
+    values(blk + "ssm_dt.bias", {delta_value_heads_}, [part](uint64_t h) {
+      return std::log(std::expm1(0.001f * std::pow(100.f, part(h))));  // softplus the other way
+    });
+    ones(blk + "ssm_norm.weight", delta_dim_);
+    matrix(blk + "ssm_out.weight", layer, {delta_width(), hidden_}, kResidualSigma);
   }
 
   void add_mla(int64_t layer, const std::string& blk) {
@@ -679,6 +737,9 @@ class Synthesiser {
   int64_t moe_step_ = 1, rotary_ = 0;
   int64_t global_head_dim_ = 0;  // of layers without a window; 0: as all
   int64_t shared_layers_ = 0, layer_input_ = 0;
+  // Of delta nets; no value heads: the model has none.
+  int64_t delta_key_heads_ = 0, delta_value_heads_ = 0, delta_dim_ = 0, delta_taps_ = 0;
+  int64_t full_attention_interval_ = 4;
   bool has_qk_norm_ = true;
   std::string scoring_;
   int64_t q_rank_ = 0, kv_rank_ = 0, rope_ = 0, nope_ = 0, v_dim_ = 0;

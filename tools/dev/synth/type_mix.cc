@@ -50,7 +50,8 @@ DType wanted_type(const TypeMix& mix, const MixFacts& facts, std::string_view na
   const bool q4_k_m = mix.name == "q4_k_m", iq4_xs = mix.name == "iq4_xs";
   if (!q4_k_m && !iq4_xs) return mix.base;
   const bool eight = facts.experts == 8;  // Mixtral's shape: attention is small beside the experts
-  if (contains(name, "attn_v.weight")) {
+  // (Where some layers have one and others values of their own, llama-quantize counts both alike.)
+  if (contains(name, "attn_v.weight") || (facts.delta_nets && contains(name, "attn_qkv.weight"))) {
     if (eight) return DType::Q8_0;
     if (q4_k_m && gets_more_bits(layer, facts.layers)) return DType::Q6_K;
     if (iq4_xs && facts.heads_per_kv_head >= 4) return DType::Q5_K;

@@ -26,6 +26,7 @@ struct MixFacts {
   int64_t heads_per_kv_head = 1;
   bool tied = false;  // no output.weight
   uint64_t seed = 1;  // of `each`
+  bool delta_nets = false;
 };
 
 // The type of a matrix called `name` ("blk.3.ffn_down.weight") in layer `layer`
