@@ -320,6 +320,7 @@ Result<Estimate> Estimator::run(const CompileState& state) const {
 Result<Estimate> Estimator::run(const CompileState& state, plan::StreamSlots slots) const {
   Estimate estimate;
   estimate.shape = state.check.shape;
+  estimate.shape.state_bytes = states_.bytes();
   const plan::RunShape& shape = estimate.shape;
   Sums sums(state);
   add_weights(state, sums);
@@ -334,9 +335,8 @@ Result<Estimate> Estimator::run(const CompileState& state, plan::StreamSlots slo
     add_slot(slot, shape, blocks, sums.at(attention_device[slot.layer]));
   }
   add_copied_slots(state, kv_slots_, attention_device, blocks, sums);
-  if (states_.floats() > 0) {
-    sums.at("cpu").state_bytes = times(states_.bytes(), static_cast<uint64_t>(shape.max_batch));
-  }
+  estimate.state_slots = blocks.states;
+  if (blocks.states > 0) sums.at("cpu").state_bytes = times(shape.state_bytes, blocks.states);
   const bool streams =
       state.prefer.stream_tokens > 0 && shape.step_tokens >= state.prefer.stream_tokens;
   if (streams) add_streams(state, attention_device, slots, sums);
@@ -484,11 +484,13 @@ std::string estimate_notes(const Estimate& estimate) {
         fmt::format("layers with a window of {} tokens or fewer keep {} in all, of any context\n",
                     estimate.window, estimate.window_blocks * plan::kKvBlockTokens);
   }
-  for (const DeviceUse& use : estimate.devices) {
-    if (use.state_bytes == 0) continue;
+  if (estimate.state_slots > 0) {
     const auto sequences = static_cast<uint64_t>(estimate.shape.max_batch);
-    out += fmt::format("delta nets keep {} for each sequence, whatever its context (in kv)\n",
-                       human_bytes(use.state_bytes / sequences));
+    out += fmt::format(
+        "the states of a text in delta nets take {}, whatever its length: {} for each sequence and {} "
+        "snapshots are in kv\n",
+        human_bytes(estimate.shape.state_bytes), plan::kRunningStates,
+        estimate.state_slots - plan::kRunningStates * sequences);
   }
   if (estimate.kv_budget_bytes > 0) {
     const std::string held = estimate.budget_tokens < 0

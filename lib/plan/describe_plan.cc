@@ -205,8 +205,12 @@ std::string memory_lines(const PlanView& plan) {
   const std::string states =
       shape.state_bytes == 0
           ? ""
-          : fmt::format("  states of a fixed size, in the total: {} for each sequence\n",
-                        human_bytes(shape.state_bytes));
+          : fmt::format(
+                "  states of a fixed size, in the total: {} x {} for each sequence, {} x "
+                "{} for snapshots\n",
+                kRunningStates, human_bytes(shape.state_bytes),
+                kSnapshots * static_cast<uint64_t>(shape.max_batch),
+                human_bytes(shape.state_bytes));
   return fmt::format("\nmemory for {} tokens, {} at once, steps of at most {} tokens\n{}{}{}",
                      shape.ctx, shape.max_batch, shape.step_tokens, table.plain("  "), states,
                      failures);

@@ -126,23 +126,57 @@ uint64_t most_window_blocks(int64_t window, const RunShape& shape) {
 std::optional<KvBlocks> kv_blocks(int64_t window, const RunShape& shape) {
   const auto whole = checked_mul(blocks_of(shape.ctx), static_cast<uint64_t>(shape.max_batch));
   if (!whole) return std::nullopt;
-  return KvBlocks{*whole, window > 0 ? std::min(*whole, most_window_blocks(window, shape)) : 0};
+  const auto sequences = static_cast<uint64_t>(shape.max_batch);
+  return KvBlocks{*whole, window > 0 ? std::min(*whole, most_window_blocks(window, shape)) : 0,
+                  shape.state_bytes > 0 ? sequences * (kRunningStates + kSnapshots) : 0};
 }
+
+namespace {
+
+// What a budget leaves for blocks, once running sequences have their states. Snapshots get their
+// share of the rest, as with all the memory that they could use.
+Result<uint64_t> take_states(const RunShape& shape, uint64_t budget, uint64_t block_bytes,
+                             KvBlocks& wanted) {
+  if (shape.state_bytes == 0) return budget;
+  const auto sequences = static_cast<uint64_t>(shape.max_batch);
+  const uint64_t running = sequences * kRunningStates * shape.state_bytes;
+  if (running >= budget) {
+    return Error{fmt::format(
+        "the KV budget of {} is less than the states of {} sequences take ({}); write --kv-budget "
+        "{}M, or a lower --max-batch",
+        human_bytes(budget), sequences, human_bytes(running),
+        ((running + wanted.whole * block_bytes) >> 20) + 1)};
+  }
+  const uint64_t rest = budget - running;
+  const double snapshots = static_cast<double>(sequences * kSnapshots * shape.state_bytes);
+  const double blocks = static_cast<double>(wanted.whole * block_bytes);
+  const auto share =
+      static_cast<uint64_t>(static_cast<double>(rest) * snapshots / (snapshots + blocks));
+  wanted.states =
+      sequences * kRunningStates + std::min(sequences * kSnapshots, share / shape.state_bytes);
+  return budget - wanted.states * shape.state_bytes;
+}
+
+}  // namespace
 
 Result<KvBlocks> kv_blocks(int64_t window, const RunShape& shape, const KvTokenBytes& token,
                            uint64_t budget) {
   const auto wanted = kv_blocks(window, shape);
-  const auto bytes = wanted ? token.times(*wanted) : std::nullopt;
-  if (!bytes) return too_much("keys and values");
+  const auto kv = wanted ? token.times(*wanted) : std::nullopt;
+  const auto states = wanted ? checked_mul(wanted->states, shape.state_bytes) : std::nullopt;
+  const auto bytes = kv && states ? checked_add(*kv, *states) : std::nullopt;
+  if (!bytes) return too_much("keys, values and states");
   if (budget == 0 || *bytes <= budget) return *wanted;
-  // The windows come first: without them a context of any length is of no use.
-  KvBlocks blocks;
-  const uint64_t windows = *token.times({0, wanted->window});
   const uint64_t block = token.whole * kKvBlockTokens;
-  if (windows < budget && block > 0) blocks = {(budget - windows) / block, wanted->window};
+  KvBlocks blocks = *wanted;
+  const uint64_t left = KTX_TRY(take_states(shape, budget, block, blocks));
+  // The windows come first: without them a context of any length is of no use.
+  const uint64_t windows = *token.times({0, wanted->window});
+  blocks.whole =
+      windows < left && block > 0 ? std::min(wanted->whole, (left - windows) / block) : 0;
   if (blocks.whole < wanted->window) {
     const uint64_t both = block + (window > 0 ? token.window * kKvBlockTokens : 0);
-    blocks.whole = budget / both;
+    blocks.whole = left / both;
     blocks.window = window > 0 ? blocks.whole : 0;
   }
   if (blocks.whole > 0) return blocks;
@@ -188,9 +222,7 @@ Result<MemoryEstimate> estimate_memory(std::span<const SegmentRecord> segments,
   estimate.kv_blocks = KTX_TRY(kv_blocks(window, shape, estimate.kv_token, 0));
   estimate.kv_bytes = *estimate.kv_token.times(estimate.kv_blocks);
 
-  const auto states = checked_mul(shape.state_bytes, static_cast<uint64_t>(shape.max_batch));
-  if (!states) return too_much("states");
-  estimate.state_bytes = *states;
+  estimate.state_bytes = estimate.kv_blocks.states * shape.state_bytes;
   const auto kept = checked_add(estimate.kv_bytes, estimate.state_bytes);
   const auto working = kept ? checked_add(estimate.arena_bytes, *kept) : std::nullopt;
   const auto total = working ? checked_add(*working, estimate.weight_bytes) : std::nullopt;

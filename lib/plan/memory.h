@@ -53,14 +53,16 @@ struct RunShape {
   int64_t step_tokens = 512;  // most tokens of a step (prefill chunk)
   int64_t step_outputs = 1;   // most logits rows of a step
   KvType kv_type = KvType::F16;
-  uint64_t state_bytes = 0;  // of a sequence's states (state_layout.h), where they are
+  uint64_t state_bytes = 0;  // of a slot of states (state_layout.h), where they are
 };
 
 // The cache has two pools of blocks (lib/runtime/cache/kv_pools.h): slots that keep every position,
 // and slots of layers with a window, whose blocks go when no token can read them any more.
+// Beside them are slots of states of a fixed size (lib/runtime/cache/state_pool.h).
 struct KvBlocks {
   uint64_t whole = 0;
   uint64_t window = 0;
+  uint64_t states = 0;
 };
 
 // Bytes of one token in each pool.
@@ -76,12 +78,17 @@ KvTokenBytes kv_token_bytes(std::span<const KvSlotRecord> slots, KvType type);
 // wrong guesses can be taken back.
 inline constexpr int64_t kKvWindowSlack = 64;
 
+// Slots of states of a running sequence: before a pass, and behind it; and such as stay as
+// snapshots of texts.
+inline constexpr uint64_t kRunningStates = 2;
+inline constexpr uint64_t kSnapshots = 4;
+
 // The widest window of the slots, 0 where none has one. All slots with a window keep as much.
 int64_t widest_window(std::span<const KvSlotRecord> slots);
 
-// Blocks for max_batch sequences of ctx tokens: in the window pool what the sequences and the chunk
-// of one step can hold at once, and the end of one more text for each sequence (prefix cache);
-// never more than for whole contexts. Nothing when that is too many.
+// Blocks and slots for max_batch sequences of ctx tokens: in the window pool what the sequences and
+// the chunk of one step can hold at once, and the end of one more text for each sequence (prefix
+// cache); never more than for whole contexts. Nothing when that is too many.
 std::optional<KvBlocks> kv_blocks(int64_t window, const RunShape& shape);
 // The same within `budget` bytes; 0: as many as needed. An error says which budget would do.
 Result<KvBlocks> kv_blocks(int64_t window, const RunShape& shape, const KvTokenBytes& token,
@@ -94,7 +101,7 @@ struct MemoryEstimate {
   KvTokenBytes kv_token;
   KvBlocks kv_blocks;  // for max_batch sequences of ctx tokens
   uint64_t kv_bytes = 0;
-  uint64_t state_bytes = 0;  // of max_batch sequences, of any length
+  uint64_t state_bytes = 0;  // of all slots
   uint64_t total_bytes = 0;  // weights + arena + kv + states
 };
 

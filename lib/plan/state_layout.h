@@ -4,7 +4,7 @@
 //
 //   const StateLayout states = state_layout(plan);
 //   states.offset(3)    // floats, where state 3 begins
-//   states.floats()     // of a sequence; 0: the model has none
+//   states.floats()     // of a text at one place; 0: the model has none
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,7 @@ class StateLayout {
   void add(int32_t state, int64_t floats);  // of a verified plan or graph, in any order
   int64_t offset(int32_t state) const;
   int64_t floats() const { return offset(static_cast<int32_t>(sizes_.size())); }
-  // Of a sequence: the states before a pass are kept until it has ended well.
-  uint64_t bytes() const { return static_cast<uint64_t>(floats()) * sizeof(float) * 2; }
+  uint64_t bytes() const { return static_cast<uint64_t>(floats()) * sizeof(float); }
 
  private:
   std::vector<int64_t> sizes_;  // by state, whole cache lines

@@ -139,7 +139,8 @@ HttpHeaders cors_headers(const AccessOptions& options, const HttpRequest& reques
   HttpHeaders headers = {{"Access-Control-Allow-Origin", origin}, {"Vary", "Origin"}};
   if (request.method == "OPTIONS") {
     headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
-    headers.emplace_back("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key, X-Conversation-Id");
+    headers.emplace_back("Access-Control-Allow-Headers",
+                         "Authorization, Content-Type, X-Api-Key, X-Conversation-Id");
     headers.emplace_back("Access-Control-Max-Age", "86400");
   }
   return headers;

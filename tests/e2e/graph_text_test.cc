@@ -40,7 +40,7 @@ class GraphText : public ::testing::Test {
 };
 
 TEST_F(GraphText, OfEveryModelGivesTheStepsThatTheModelGives) {
-  for (const std::string model : present_models(true)) {
+  for (const std::string model : present_models()) {
     const std::string modules = emit(model, "module-ir", "match-rules");
     EXPECT_EQ(compile({modules}).out, read_file(modules)) << model;
     const Finished lowered = compile({modules, kToSteps});

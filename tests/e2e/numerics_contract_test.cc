@@ -181,7 +181,7 @@ TEST_P(NumericsContract, VectorInstructionSetsAgree) {
 
 std::vector<Subject> subjects() {
   std::vector<Subject> all;
-  for (const char* model : present_models(true)) {
+  for (const char* model : present_models()) {
     all.push_back({model, "int8"});
     all.push_back({model, "bf16"});
   }

@@ -82,11 +82,12 @@ class StateCache : public ::testing::TestWithParam<const char*> {
 TEST_P(StateCache, EverySequenceTakesTheMemoryOfItsStates) {
   const auto one = open(64), four = open(64, 4);
   ASSERT_TRUE(one && four);
-  // Three delta nets: 3 inputs of 512 channels, and 4 matrices of 64 x 64; two of each.
-  const uint64_t states = 2 * 3 * (3 * 512 + 4 * 64 * 64) * sizeof(float);
-  EXPECT_EQ(one->memory().state_bytes, states);
-  EXPECT_EQ(four->memory().state_bytes, 4 * states);
+  // Three delta nets: 3 inputs of 512 channels, and 4 matrices of 64 x 64.
+  const uint64_t states = 3 * (3 * 512 + 4 * 64 * 64) * sizeof(float);
   EXPECT_EQ(plan::state_layout(one->plan()).bytes(), states);
+  EXPECT_EQ(one->memory().state_bytes, (2 + 4) * states) << "before and behind a pass; snapshots";
+  EXPECT_EQ(four->memory().state_bytes, 4 * (2 + 4) * states);
+  EXPECT_EQ(four->cache_state().states_total, 24);
   EXPECT_EQ(one->plan().kv_slots.size(), 1u) << "of the layer with attention";
 }
 
@@ -118,6 +119,28 @@ TEST_P(StateCache, ATextThatIsTakenBackGoesOnAlike) {
   EXPECT_EQ(next(s, 40), answer);
   s.truncate(220);
   EXPECT_EQ(next(s, 20), std::vector<int32_t>(answer.begin() + 20, answer.end()));
+}
+
+// Its states go back to the end of the prompt, and to multiples of 512 tokens before.
+TEST_P(StateCache, AnAnswerIsGivenAgainWithoutThePrompt) {
+  const auto engine = open(64);
+  Session s = session(*engine);
+  const std::vector<int32_t> prompt = text(700, 9);
+  for (int count : {10, 100}) {  // within the block of the prompt's end, and beyond
+    ASSERT_TRUE(s.set_prompt(prompt).ok());
+    const std::vector<int32_t> answer = next(s, count);
+    const int64_t computed = engine->stats().tokens;
+    ASSERT_TRUE(s.set_prompt(prompt).ok());
+    EXPECT_EQ(engine->stats().tokens - computed, 1);
+    EXPECT_EQ(next(s, count), answer);
+  }
+  std::vector<int32_t> other(prompt.begin(), prompt.begin() + 520);
+  const std::vector<int32_t> more = text(30, 10);
+  other.insert(other.end(), more.begin(), more.end());
+  const int64_t computed = engine->stats().tokens;
+  ASSERT_TRUE(s.set_prompt(other).ok());
+  EXPECT_EQ(engine->stats().tokens - computed, 550 - 512);
+  EXPECT_EQ(next(s, 20), expected(other, 20));
 }
 
 TEST_P(StateCache, AConversationGoesOnWhereItEnded) {
@@ -158,6 +181,25 @@ TEST_P(StateCache, SavedSessionsGoOnAlike) {
   EXPECT_LE(engine->stats().tokens, 31) << "the states were in the file";
 }
 
+TEST_P(StateCache, ASessionSavedBehindThePromptGoesOnAlike) {
+  const std::vector<int32_t> prompt = text(200, 11);
+  const std::vector<int32_t> answer = expected(prompt, 20);
+  const std::string path = dir_.path("s.session");
+  {
+    const auto engine = open(64);
+    Session s = session(*engine);
+    ASSERT_TRUE(s.set_prompt(prompt).ok());
+    ASSERT_TRUE(s.save(path).ok());
+    EXPECT_EQ(next(s, 20), answer) << "and it goes on itself";
+  }
+  const auto engine = open(64);
+  Session s = session(*engine);
+  ASSERT_TRUE(s.load(path).ok());
+  EXPECT_EQ(next(s, 20), answer);
+  EXPECT_EQ(engine->stats().tokens, 20)
+      << "the prompt's last token, and the answer but for its last";
+}
+
 TEST_P(StateCache, ASessionSavedInThePromptGoesOnAlike) {
   const std::vector<int32_t> prompt = text(200, 6);
   const std::vector<int32_t> answer = expected(prompt, 20);
@@ -174,6 +216,7 @@ TEST_P(StateCache, ASessionSavedInThePromptGoesOnAlike) {
   Session s = session(*engine);
   ASSERT_TRUE(s.load(path).ok());
   ASSERT_TRUE(s.set_prompt(prompt).ok());
+  EXPECT_EQ(engine->stats().tokens, 200 - 128);
   EXPECT_EQ(next(s, 20), answer);
 }
 
@@ -185,8 +228,10 @@ TEST_P(StateCache, RequestsAnswerAsIfAlone) {
     prompts.push_back(text(60 + 25 * static_cast<int64_t>(i), 70 + i));
     answers.push_back(expected(prompts.back(), 40));
   }
-  const int64_t block = static_cast<int64_t>(open(64)->memory().kv_token.whole) * 64;
-  const auto engine = open(64, 4, 9 * block);
+  const auto all = open(64, 4);
+  const int64_t block = static_cast<int64_t>(all->memory().kv_token.whole) * 64;
+  const auto states = static_cast<int64_t>(all->memory().state_bytes) / 24;
+  const auto engine = open(64, 4, 4 * 2 * states + 9 * block);
   ASSERT_TRUE(engine);
   runtime::BatchScheduler scheduler(*engine, runtime::SchedulerOptions{});
   std::vector<std::promise<void>> done(prompts.size());

@@ -16,10 +16,9 @@ inline constexpr const char* kTestModels[] = {"llama",    "mixtral",   "qwen2", 
 // Of newer families, in ../shared/models only. With an F32 cache everywhere their references are
 // exact.
 inline constexpr const char* kSharedModels[] = {"glm4_moe", "minimax_m2", "glm4_moe_lite", "gemma3",
-                                                "gpt_oss"};
+                                                "gpt_oss",  "qwen3_next", "qwen35moe"};
 
-// With delta nets, in ../shared/models and tests/models. Not of the lists above: the synthetic
-// generator does not know their tensors, and a server's slots hold no states.
+// Of these, those with states of a fixed size.
 inline constexpr const char* kDeltaNetModels[] = {"qwen3_next", "qwen35moe"};
 
 // The folder of all models of the first list.
@@ -45,14 +44,11 @@ inline std::string test_model_gguf(const std::string& name) {
   return dir.empty() ? "" : dir + "/" + name + "-q4_k_m.gguf";
 }
 
-// kTestModels, those of kSharedModels that are there, and with `delta_nets` of kDeltaNetModels.
-inline std::vector<const char*> present_models(bool delta_nets = false) {
+// kTestModels, and those of kSharedModels that are there.
+inline std::vector<const char*> present_models() {
   std::vector<const char*> models(std::begin(kTestModels), std::end(kTestModels));
   for (const char* name : kSharedModels) {
     if (!test_model_dir(name).empty()) models.push_back(name);
-  }
-  for (const char* name : kDeltaNetModels) {
-    if (delta_nets && !test_model_dir(name).empty()) models.push_back(name);
   }
   return models;
 }

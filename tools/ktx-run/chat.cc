@@ -31,6 +31,7 @@ class Chat {
   Chat(const Options& options, LoadedModel& model, runtime::Session session)
       : options_(options), model_(model), session_(std::move(session)) {
     session_.keep_logits(false);
+    session_.end_messages_at([&model](int32_t id) { return model.tokenizer.is_eog(id); });
     form_ = server::reasoning_form(model.tokenizer, model.engine->plan().chat_template.source);
     reset();
   }

@@ -3,8 +3,6 @@
 #include <algorithm>
 
 namespace ktx::runtime {
-namespace {}  // namespace
-
 Result<KvPools> KvPools::create(std::span<const plan::KvSlotRecord> slots, plan::KvType type,
                                 const plan::KvBlocks& blocks, const std::vector<bool>& here) {
   KvPools pools;
@@ -58,6 +56,10 @@ void KvPools::shrink(KvTables& tables, int64_t tokens) {
     if (tables.window.back() != nullptr) window_.release(tables.window.back());
     tables.window.pop_back();
   }
+  while (!tables.states.empty() && tables.states.back().position > tokens) {
+    states_.release(tables.states.back().slot);
+    tables.states.pop_back();
+  }
 }
 
 bool KvPools::own(KvTables& tables, int64_t position) {
@@ -79,6 +81,15 @@ bool KvPools::can_continue(const KvTables& tables, int64_t length) const {
   // The first block that the next token reads is the first that may be gone.
   const auto first = static_cast<size_t>(first_read_block(length));
   return first >= tables.window.size() || tables.window[first] != nullptr;
+}
+
+int64_t KvPools::last_place(const KvTables& tables, int64_t length) const {
+  if (has_states()) {
+    const auto after = std::find_if(tables.states.begin(), tables.states.end(),
+                                    [&](const StateMark& m) { return m.position > length; });
+    length = after == tables.states.begin() ? 0 : std::prev(after)->position;
+  }
+  return can_continue(tables, length) ? length : 0;
 }
 
 int64_t KvPools::token_row_bytes(KvPool pool) const {

@@ -1,8 +1,9 @@
-// The two pools of a paged KV cache, and the block tables of a sequence in them.
+// The pools of what sequences keep, and the tables of a sequence in them.
 //
 //   whole    slots of layers that attend to every position: a sequence keeps all its blocks
 //   window   slots of layers with a sliding or chunked window: blocks behind the window go back to
 //            the pool (null in the table), so that a long context costs no more than the window
+//   states   slots with the fixed-size states of a text at some of its places (state_pool.h)
 //
 // A model without windows has no blocks in `window`. Where all layers have one, the blocks of
 // `whole` are a few bytes that only number positions. Token p is in block p / 64 of both tables.
@@ -18,6 +19,7 @@
 
 #include "lib/plan/memory.h"
 #include "lib/runtime/cache/kv_cache.h"
+#include "lib/runtime/cache/state_pool.h"
 #include "lib/support/result.h"
 
 namespace ktx::runtime {
@@ -25,10 +27,13 @@ namespace ktx::runtime {
 enum class KvPool : uint8_t { Whole, Window };
 inline constexpr KvPool kKvPools[] = {KvPool::Whole, KvPool::Window};
 
-// The blocks of a sequence; `window` is empty, or as long as `whole` with nulls at its beginning.
+// What a sequence keeps; `window` is empty, or as long as `whole` with nulls at its beginning.
+// `states` are those of the text so far, by rising position, the last one at its end; empty where
+// the model has none.
 struct KvTables {
   std::vector<std::byte*> whole;
   std::vector<std::byte*> window;
+  std::vector<StateMark> states;
 };
 
 // One block of a sequence; `window` is null where windows have left it behind.
@@ -52,6 +57,11 @@ class KvPools {
   int64_t slot_offset(int32_t slot) const { return of(pool_of(slot)).slot_offset(slot); }
   int32_t slots() const { return static_cast<int32_t>(slot_pools_.size()); }
   bool has_windows() const { return window_tokens_ > 0; }
+  // Of no states until they are set, which is before any sequence.
+  void set_states(StatePool states) { states_ = std::move(states); }
+  StatePool& states() { return states_; }
+  const StatePool& states() const { return states_; }
+  bool has_states() const { return states_.has_states(); }
 
   // The first block that the token at position `length` reads in a window, and the first one that a
   // sequence of so many tokens keeps (trim).
@@ -69,8 +79,10 @@ class KvPools {
   void trim(KvTables& tables, int64_t length) {
     release_windows_before(tables, first_kept_block(length));
   }
-  // Whether the token at position `length` finds all that it reads.
+  // Whether the token at position `length` finds all that it reads of windows.
   bool can_continue(const KvTables& tables, int64_t length) const;
+  // The last place up to `length` from where the text can go on; 0: it is to be computed again.
+  int64_t last_place(const KvTables& tables, int64_t length) const;
   // grow() for tokens whose rows the caller writes; windows have their blocks from `first_window`
   // on.
   bool grow_from(KvTables& tables, int64_t tokens, int64_t first_window);
@@ -79,6 +91,7 @@ class KvPools {
 
  private:
   KvCache whole_, window_;
+  StatePool states_;
   std::vector<KvPool> slot_pools_;
   int64_t window_tokens_ = 0;
 };

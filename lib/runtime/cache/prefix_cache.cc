@@ -5,22 +5,19 @@
 #include <algorithm>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
+#include "lib/runtime/cache/prefix_node.h"
 #include "lib/support/hash.h"
 
 namespace ktx::runtime {
 namespace {
 
-constexpr int64_t kBlock = KvCache::kBlockTokens;
 constexpr size_t kEvictedNoted = 8192;
 
 // Names a path: the path up to the parent, and the node's tokens.
 uint64_t path_hash(uint64_t parent, std::span<const int32_t> tokens) {
   return hash_after(parent, std::as_bytes(tokens));
-}
-
-size_t common_length(std::span<const int32_t> a, std::span<const int32_t> b) {
-  return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
 }
 
 }  // namespace
@@ -36,26 +33,20 @@ std::string describe(const PrefixHit& hit, std::span<const int32_t> asked) {
                          hit.tokens < static_cast<int64_t>(asked.size()) ? asked[hit.tokens] : -1);
     case PrefixHit::Miss::Evicted:
       return fmt::format("evicted from token {} on: the cache was full", hit.tokens);
+    case PrefixHit::Miss::NoState:
+      return fmt::format("no states behind token {}, though {} tokens are cached", hit.tokens,
+                         hit.same);
   }
   return "";
 }
 
-struct PrefixCache::Node {
-  std::vector<int32_t> tokens;  // 64, or fewer at the end of a text
-  std::byte* block = nullptr;   // the tree is one of its users
-  std::byte* window = nullptr;  // the same of the window pool; null when it went
-  Node* parent = nullptr;
-  int64_t index = -1;  // of the block in its text; -1: a root
-  uint64_t path = 0;
-  uint64_t used = 0;         // clock
-  uint64_t window_used = 0;  // clock
-  bool checkpoint = false;   // its window is at a place from where texts go on
-  // By the hash of the tokens; equal hashes are distinguished by the tokens.
-  std::unordered_multimap<uint64_t, std::unique_ptr<Node>> children;
-};
-
 bool PrefixCache::Older::operator()(const Node* a, const Node* b) const {
-  return a->used != b->used ? a->used < b->used : a < b;
+  return std::tuple(!a->snapshots.empty(), a->used, a) <
+         std::tuple(!b->snapshots.empty(), b->used, b);
+}
+
+bool PrefixCache::Numbered::operator()(const Node* a, const Node* b) const {
+  return a->number < b->number;
 }
 
 bool PrefixCache::WindowOlder::operator()(const Node* a, const Node* b) const {
@@ -170,8 +161,8 @@ bool PrefixCache::copy_block(const Node& node, KvTables& tables) {
 PrefixHit PrefixCache::reuse(KvTables& tables, int64_t length, std::span<const int32_t> tokens,
                              const std::string& owner) {
   PrefixHit hit;
-  hit.tokens = length;
-  if (length % kBlock != 0 || tokens.empty()) return hit;
+  hit.tokens = hit.same = length;
+  if (tokens.empty() || (length % kBlock != 0 && !kv_->has_states())) return hit;
   const auto limit = static_cast<int64_t>(tokens.size()) - 1;
   Node& first = root(owner);
   const std::vector<Node*> path = find_path(first, tokens);
@@ -181,7 +172,7 @@ PrefixHit PrefixCache::reuse(KvTables& tables, int64_t length, std::span<const i
   if (at < length) return hit;
 
   // The child that goes on like the text for longest.
-  const Node& last = path.empty() ? first : *path.back();
+  Node& last = path.empty() ? first : *path.back();
   const auto rest = tokens.subspan(at, std::min(kBlock, limit - at));
   Node* best = nullptr;
   size_t same = 0;
@@ -192,15 +183,25 @@ PrefixHit PrefixCache::reuse(KvTables& tables, int64_t length, std::span<const i
       same = common;
     }
   }
-  const bool with_best = same > 0 && (!kv_->has_windows() || best->window != nullptr) &&
+  hit.same = at + static_cast<int64_t>(same);
+  if (kv_->has_states()) {
+    const Place place = find_place(path, last, rest);
+    if (place.position() > length) go_on_from(place, path, tables, hit);
+  }
+  const bool with_best = !kv_->has_states() && same > 0 &&
+                         (!kv_->has_windows() || best->window != nullptr) &&
                          windows_reach(path, tables, at / kBlock, at);
-  const int64_t blocks = with_best ? at / kBlock : usable(path, tables);
+  const int64_t blocks = kv_->has_states() ? 0 : with_best ? at / kBlock : usable(path, tables);
   if (blocks * kBlock > length) {
     hit.tokens = blocks * kBlock;
     share(std::span(path).first(static_cast<size_t>(blocks)), tables);
   }
-  if (hit.tokens >= limit) return hit;
-  if (hit.tokens < at || (same > 0 && !with_best)) {
+  if (hit.tokens >= limit || hit.miss != PrefixHit::Miss::None) return hit;
+  if (kv_->has_states() && hit.tokens < hit.same) {
+    hit.miss = PrefixHit::Miss::NoState;
+    return hit;
+  }
+  if (hit.tokens < at || (same > 0 && !with_best && !kv_->has_states())) {
     hit.miss = PrefixHit::Miss::Evicted;
     return hit;
   }
@@ -235,7 +236,15 @@ PrefixBlocks PrefixCache::find(std::span<const int32_t> tokens, const std::strin
   const auto own = roots_.find(owner);
   if (own == roots_.end()) return blocks;
   const std::vector<Node*> path = find_path(*own->second, tokens);
-  blocks.found = usable(path, {});
+  if (kv_->has_states()) {
+    const auto limit = static_cast<int64_t>(tokens.size()) - 1;
+    const auto at = static_cast<int64_t>(path.size()) * kBlock;
+    const Node& last = path.empty() ? *own->second : *path.back();
+    const auto rest = tokens.subspan(at, std::min(kBlock, limit - at));
+    blocks.found = find_place(path, last, rest).position() / kBlock;
+  } else {
+    blocks.found = usable(path, {});
+  }
   for (int64_t b = 0; b < blocks.found; ++b) blocks.idle += whole_.users(path[b]->block) == 1;
   return blocks;
 }
@@ -258,12 +267,14 @@ void PrefixCache::keep(KvTables& tables, std::span<const int32_t> tokens, bool w
     return kv_->has_windows() ? tables.window[block] : nullptr;
   };
   Node* node = &root(owner);
+  std::vector<Node*> path;
   size_t block = 0;
   for (; (block + 1) * kBlock <= tokens.size(); ++block) {
     const auto part = tokens.subspan(block * kBlock, kBlock);
     Node* next = child(*node, part);
     if (next == nullptr) {
       next = &add(*node, tables.whole[block], window_of(block), part);
+      if (kv_->has_states()) absorb_shorter(*node, *next);
     } else {
       if (next->block != tables.whole[block]) {
         whole_.share(next->block);
@@ -273,12 +284,18 @@ void PrefixCache::keep(KvTables& tables, std::span<const int32_t> tokens, bool w
       if (kv_->has_windows()) share_window(*next, tables.window[block]);
     }
     touch(*next);
+    path.push_back(next);
     node = next;
   }
-  if (!with_tail) return;
-  const auto tail = tokens.subspan(block * kBlock);
-  if (!tail.empty()) node = &keep_tail(*node, tables.whole[block], window_of(block), tail);
-  make_checkpoint(*node, static_cast<int64_t>(tokens.size()));
+  if (with_tail) {
+    const auto tail = tokens.subspan(block * kBlock);
+    if (!tail.empty()) {
+      node = &keep_tail(*node, tables.whole[block], window_of(block), tail);
+      path.push_back(node);
+    }
+    make_checkpoint(*node, static_cast<int64_t>(tokens.size()));
+  }
+  if (kv_->has_states()) keep_snapshots(path, tables, with_tail);
 }
 
 PrefixCache::Node& PrefixCache::keep_tail(Node& parent, std::byte* block, std::byte* window,
@@ -295,8 +312,12 @@ PrefixCache::Node& PrefixCache::keep_tail(Node& parent, std::byte* block, std::b
     }
     if (common == next->tokens.size()) shorter.push_back(next.get());
   }
-  for (Node* old : shorter) remove(*old);
-  return add(parent, block, window, tail);
+  Node& added = add(parent, block, window, tail);
+  for (Node* old : shorter) {
+    move_snapshots(*old, added);
+    remove(*old);
+  }
+  return added;
 }
 
 // The tree as one more user of a window's block.
@@ -355,6 +376,7 @@ PrefixCache::Node& PrefixCache::add(Node& parent, std::byte* block, std::byte* w
   added.index = parent.index + 1;
   added.path = path_hash(parent.path, tokens);
   added.used = ++clock_;
+  added.number = ++last_number_;
   whole_.keep(block);
   if (window != nullptr) set_window(added, window);
   leaves_.erase(&parent);
@@ -369,6 +391,7 @@ void PrefixCache::remove(Node& leaf) {
   KTX_ASSERT(leaf.children.empty());
   whole_.drop(leaf.block);
   drop_window(leaf);
+  drop_snapshots(leaf);
   leaves_.erase(&leaf);
   --nodes_;
   Node& parent = *leaf.parent;
@@ -398,8 +421,7 @@ bool PrefixCache::reclaim_window() {
 }
 
 bool PrefixCache::reclaim() {
-  for (Node* leaf : leaves_) {
-    if (whole_.users(leaf->block) > 1) continue;
+  if (Node* const leaf = Snapshot::find_idle_leaf(*this)) {
     if (evicted_.insert(leaf->path).second) evicted_order_.push_back(leaf->path);
     if (evicted_order_.size() > kEvictedNoted) {
       evicted_.erase(evicted_order_.front());

@@ -20,6 +20,12 @@
 // only where the blocks are there that its next token reads. Those at checkpoints (the end of a
 // text, where texts part, where a hit was) stay for longest; of the others the oldest goes first.
 //
+// States of a fixed size: a text can go on only from a place that has a snapshot of them
+// (state_pool.h), which may be within a block. keep() takes over the marks that a sequence made for
+// it, reuse() goes back to the last one. Where slots run out the snapshot goes that saves least:
+// the tokens to the snapshot before it, more where no other follows, and less the longer it was not
+// used (reclaim_state). Blocks that no snapshot follows are of no use, and go first.
+//
 // Each owner of texts has its own tree. A hit, and the time that it saves, reveals what was
 // computed before, and must not reveal another owner's texts.
 //
@@ -48,8 +54,10 @@ struct PrefixHit {
     New,      // nothing that goes on from here was ever kept
     Differs,  // what was kept goes on with another token
     Evicted,  // it was there, but its memory was needed
+    NoState,  // it is there, but no states from which it could go on later
   };
   int64_t tokens = 0;      // found, counted from the beginning
+  int64_t same = 0;        // of the text that is there; more than `tokens` where states are missing
   Miss miss = Miss::None;  // at token number `tokens`
   int32_t cached_id = -1;  // Differs: the token that was kept there
 };
@@ -68,7 +76,8 @@ class PrefixCache {
 
   // Extends `tables`, which hold `length` tokens of `tokens`, by what the tree has of
   // the rest, up to the last token but one. Does nothing when `length` is no multiple
-  // of a block.
+  // of a block. With states: replaces them by what the tree has of a longer beginning; where
+  // there is no room for it, they are empty and the hit has 0 tokens.
   PrefixHit reuse(KvTables& tables, int64_t length, std::span<const int32_t> tokens,
                   const std::string& owner = {});
 
@@ -86,14 +95,21 @@ class PrefixCache {
   // Gives one idle block back to its pool; false when none is idle.
   bool reclaim();
   bool reclaim_window();
+  bool reclaim_state();  // the slot of the snapshot that saves least
   int64_t nodes() const { return nodes_; }
+  int64_t snapshots() const;
 
  private:
   struct Node;
+  struct Snapshot;
+  struct Place;
   struct Older {
     bool operator()(const Node* a, const Node* b) const;
   };
   struct WindowOlder {
+    bool operator()(const Node* a, const Node* b) const;
+  };
+  struct Numbered {
     bool operator()(const Node* a, const Node* b) const;
   };
   Node* child(const Node& node, std::span<const int32_t> tokens) const;
@@ -113,15 +129,28 @@ class PrefixCache {
   void make_checkpoint(Node& last, int64_t end);
   void remove(Node& leaf);
 
+  Place find_place(std::span<Node* const> path, const Node& last,
+                   std::span<const int32_t> rest) const;
+  void go_on_from(const Place& place, std::span<Node* const> path, KvTables& tables,
+                  PrefixHit& hit);
+  void keep_snapshots(std::span<Node* const> path, KvTables& tables, bool with_end);
+  void add_snapshot(Node& node, const StateMark& mark);
+  void move_snapshots(Node& from, Node& to);
+  void absorb_shorter(Node& parent, Node& longer);
+  void drop_snapshots(Node& node);
+
   KvPools* kv_;
   KvCache& whole_;
   KvCache& window_;
   Node& root(const std::string& owner);
   std::map<std::string, std::unique_ptr<Node>> roots_;  // by owner
   std::set<Node*, Older> leaves_;                       // the longest unused first
-  std::set<Node*, WindowOlder> windows_;  // nodes with a window, the first to go first
+  std::set<Node*, WindowOlder> windows_;      // nodes with a window, the first to go first
+  std::set<Node*, Numbered> with_snapshots_;  // nodes
+  int64_t snapshot_uses_ = 0;                 // how many times one was made or used
   int64_t nodes_ = 0;
   uint64_t clock_ = 0;
+  uint64_t last_number_ = 0;
   // Paths of blocks that were given back, the latest few thousand.
   std::unordered_set<uint64_t> evicted_;
   std::deque<uint64_t> evicted_order_;

@@ -1,55 +1,42 @@
 #include "lib/runtime/cache/state_pool.h"
 
 #include <cstdlib>
-#include <utility>
+
+#include "lib/support/result.h"
 
 namespace ktx::runtime {
 
-void FreeStates::operator()(float* floats) const {
+void StatePool::Free::operator()(float* floats) const {
   std::free(floats);
 }
 
-StateBuffer StatePool::take() {
-  if (!free_.empty()) {
-    StateBuffer buffer = std::move(free_.back());
-    free_.pop_back();
-    return buffer;
-  }
+StatePool::StatePool(int64_t floats, int64_t slots) : floats_(floats) {
+  if (floats == 0) return;
+  memory_.resize(static_cast<size_t>(slots));
+  users_.resize(static_cast<size_t>(slots));
+  for (int64_t slot = slots - 1; slot >= 0; --slot) free_.push_back(static_cast<StateSlot>(slot));
+}
+
+StateSlot StatePool::take() {
+  if (free_.empty() && !(reclaim_ && reclaim_())) return kNoState;
+  KTX_ASSERT(!free_.empty());
+  const StateSlot slot = free_.back();
+  auto& memory = memory_[static_cast<size_t>(slot)];
   // (Sizes are whole cache lines.)
-  return StateBuffer(
-      static_cast<float*>(std::aligned_alloc(64, static_cast<size_t>(floats_) * sizeof(float))));
-}
-
-void StatePool::give_back(StateBuffer buffer) {
-  if (buffer && static_cast<int64_t>(free_.size()) < kept_) free_.push_back(std::move(buffer));
-}
-
-void StatePool::release(SequenceStates& states) {
-  give_back(std::move(states.now));
-  give_back(std::move(states.next));
-  states.before = -1;
-}
-
-bool StatePool::prepare(SequenceStates& states) {
-  states.before = -1;
-  if (!states.next) states.next = take();
-  return states.next != nullptr;
-}
-
-void StatePool::advance(SequenceStates& states, int64_t length) const {
-  std::swap(states.now, states.next);
-  states.before = states.next ? length : -1;
-}
-
-bool StatePool::truncate(SequenceStates& states, int64_t now, int64_t length) {
-  if (length == now) return true;
-  if (length > 0 && states.next && length == states.before) {
-    std::swap(states.now, states.next);
-    states.before = -1;
-    return true;
+  if (!memory) {
+    memory.reset(
+        static_cast<float*>(std::aligned_alloc(64, static_cast<size_t>(floats_) * sizeof(float))));
   }
-  release(states);
-  return length == 0;
+  if (!memory) return kNoState;
+  free_.pop_back();
+  users_[static_cast<size_t>(slot)] = 1;
+  return slot;
+}
+
+void StatePool::release(StateSlot slot) {
+  int32_t& users = users_[static_cast<size_t>(slot)];
+  KTX_ASSERT(users > 0);
+  if (--users == 0) free_.push_back(slot);
 }
 
 }  // namespace ktx::runtime

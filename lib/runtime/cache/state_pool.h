@@ -1,64 +1,71 @@
-// The fixed-size states of sequences (plan/state_layout.h): the third kind of what a sequence
-// keeps, beside blocks of keys and values and windows.
+// The fixed-size states of texts (plan/state_layout.h): the third kind of what a sequence keeps,
+// beside blocks of keys and values and of windows.
 //
-// A sequence has two buffers: the states behind its last token, and where a pass writes the next
-// ones. A pass that fails or is stopped leaves the first as it was, and the two are exchanged when
-// it has ended well. States cannot be cut: a text goes on from where it ends, or, one pass back,
-// from where it ended before; from any other place it is computed again.
+// A slot holds all states of a text at one place. A pass reads the slot of the place where it
+// begins and writes others, so that one that fails changes nothing; a slot that was written is
+// never written again, and may be in several sequences and in the prefix cache (a snapshot). It is
+// free when its last user is gone, like a block (kv_cache.h). States cannot be cut: a text goes on
+// only from a place that has a slot.
+//
+//   marks of a sequence of 700 tokens:   [512, slot 3]  [699, slot 9]  [700, slot 4]
 //
 // Not thread-safe: belongs to the thread that runs the engine.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
 namespace ktx::runtime {
 
-struct FreeStates {
-  void operator()(float* floats) const;
-};
-using StateBuffer = std::unique_ptr<float[], FreeStates>;
+using StateSlot = int32_t;
+inline constexpr StateSlot kNoState = -1;
 
-// Those of one sequence. Empty buffers: of a text of no tokens.
-struct SequenceStates {
-  StateBuffer now;      // behind the last token
-  StateBuffer next;     // of the pass at hand, or what `now` was before the last one
-  int64_t before = -1;  // the length of the text when `next` was its state; -1: not known
+// The states of a text of `position` tokens.
+struct StateMark {
+  int64_t position = 0;
+  StateSlot slot = kNoState;
+  bool snapshot = false;  // for the prefix cache
 };
 
 class StatePool {
  public:
   StatePool() = default;
-  // `floats` of a sequence, 0: the model has no states. `kept`: how many free buffers stay.
-  StatePool(int64_t floats, int64_t kept) : floats_(floats), kept_(kept) {}
+  // `floats` of a slot, 0: the model has no states. Memory is taken when a slot is first used.
+  StatePool(int64_t floats, int64_t slots);
 
   bool has_states() const { return floats_ > 0; }
   int64_t floats() const { return floats_; }
+  int64_t slots() const { return static_cast<int64_t>(users_.size()); }
+  int64_t free_slots() const { return static_cast<int64_t>(free_.size()); }
 
-  // A buffer of the pool or of the system; null: there is no memory. Not zeroed.
-  StateBuffer take();
-  void give_back(StateBuffer buffer);
-  void release(SequenceStates& states);
+  // Asked when slots run out: gives a snapshot back, or says false.
+  void set_reclaim(std::function<bool()> reclaim) { reclaim_ = std::move(reclaim); }
 
-  // Where a pass writes; false: there is no memory.
-  bool prepare(SequenceStates& states);
-  // After a pass that ended well, over a text of `length` tokens before.
-  void advance(SequenceStates& states, int64_t length) const;
-  // Goes back to `length` tokens of `now`; false: these states are not there, and none are now.
-  bool truncate(SequenceStates& states, int64_t now, int64_t length);
+  // A slot of the caller's own, not zeroed; kNoState when there is none, or no memory for it.
+  StateSlot take();
+  // One more user of a slot, and one less.
+  void share(StateSlot slot) { ++users_[static_cast<size_t>(slot)]; }
+  void release(StateSlot slot);
+  int32_t users(StateSlot slot) const { return users_[static_cast<size_t>(slot)]; }
 
-  std::span<std::byte> bytes(const StateBuffer& buffer) const {
-    return {reinterpret_cast<std::byte*>(buffer.get()),
-            static_cast<size_t>(floats_) * sizeof(float)};
+  float* data(StateSlot slot) const { return memory_[static_cast<size_t>(slot)].get(); }
+  std::span<std::byte> bytes(StateSlot slot) const {
+    return {reinterpret_cast<std::byte*>(data(slot)), static_cast<size_t>(floats_) * sizeof(float)};
   }
 
  private:
+  struct Free {
+    void operator()(float* floats) const;
+  };
   int64_t floats_ = 0;
-  int64_t kept_ = 0;
-  std::vector<StateBuffer> free_;
+  std::vector<std::unique_ptr<float[], Free>> memory_;  // by slot; null: never used
+  std::vector<int32_t> users_;
+  std::vector<StateSlot> free_;  // taken from the back
+  std::function<bool()> reclaim_;
 };
 
 }  // namespace ktx::runtime

@@ -21,11 +21,18 @@
 
 namespace ktx::runtime {
 
-// The fixed-size states of a sequence (cache/state_pool.h): before the pass, null when it has no
-// tokens yet, and where they go.
+// Where the fixed-size states of a text go behind so many of the pass's tokens.
+struct StateOut {
+  int64_t tokens = 0;
+  int32_t slot = -1;  // in the pool (cache/state_pool.h), and its memory
+  float* data = nullptr;
+  bool snapshot = false;
+};
+// The states of a sequence before the pass, null when it has no tokens yet, and those behind some
+// of its tokens, by rising number; the last ones are behind all of them.
 struct SequenceState {
   const float* in = nullptr;
-  float* out = nullptr;
+  std::vector<StateOut> outs;
 };
 
 struct Batch {
@@ -41,7 +48,7 @@ struct Batch {
   std::function<void()> before_filters;
   std::vector<std::byte* const*> tables;
   std::vector<std::byte* const*> window_tables;
-  std::vector<SequenceState> states;  // per sequence
+  std::vector<SequenceState> states;  // per sequence; of no meaning where a model has none
 
   int64_t rows(RowKind kind) const {
     return kind == RowKind::Token ? tokens : kind == RowKind::Output ? outputs : 1;

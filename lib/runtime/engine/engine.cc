@@ -154,26 +154,23 @@ Result<Forward> Engine::run(std::span<const BatchItem> items, const PassWatch* w
     }
     batch.tables[i] = sequence.tables_.whole.data();
     batch.window_tables[i] = sequence.tables_.window.data();
-    if (!s.states.has_states() || items[i].tokens.empty()) continue;
-    if (!s.states.prepare(sequence.states_)) {
-      give_back();
-      return Forward::CacheFull;
-    }
-    batch.states[i] = {sequence.length_ > 0 ? sequence.states_.now.get() : nullptr,
-                       sequence.states_.next.get()};
+  }
+  if (!take_states(items)) {
+    give_back();
+    return Forward::CacheFull;
   }
   const int64_t bytes_before = s.runner->weight_bytes();
-  const bool done = KTX_TRY(s.runner->run(batch, watch));
-  KTX_TRY(s.plan.check());
-  if (!done) {
+  const Result<bool> done = s.runner->run(batch, watch);
+  const Status intact = s.plan.check();
+  if (!done || !intact || !*done) give_back_states(items);
+  KTX_TRY(done);
+  KTX_TRY(intact);
+  if (!*done) {
     give_back();
     return Forward::Stopped;
   }
-  for (const BatchItem& item : items) {
-    if (item.tokens.empty()) continue;
-    if (s.states.has_states()) s.states.advance(item.sequence->states_, item.sequence->length_);
-    item.sequence->length_ += item.tokens.size();
-  }
+  keep_states(items);
+  for (const BatchItem& item : items) item.sequence->length_ += item.tokens.size();
   s.stats.steps += 1;
   s.stats.tokens += batch.tokens;
   s.stats.weight_bytes += s.runner->weight_bytes() - bytes_before;
@@ -186,33 +183,24 @@ Result<plan::ExpertProfile> Engine::expert_profile() {
 }
 
 PrefixHit Engine::reuse_prefix(Sequence& sequence, std::span<const int32_t> tokens) {
-  if (has_states()) {
-    PrefixHit none;
-    none.tokens = sequence.length_;
-    none.miss = PrefixHit::Miss::New;
-    return none;
-  }
   const PrefixHit hit =
       state_->prefixes.reuse(sequence.tables_, sequence.length_, tokens, sequence.owner_);
-  sequence.length_ = std::max(sequence.length_, hit.tokens);
+  sequence.length_ = hit.tokens;
   return hit;
 }
 
 PrefixBlocks Engine::find_prefix(std::span<const int32_t> tokens, const std::string& owner) const {
-  if (has_states()) return {};
   return state_->prefixes.find(tokens, owner);
 }
 
 void Engine::keep_prefix(Sequence& sequence, std::span<const int32_t> tokens) {
   KTX_ASSERT(static_cast<int64_t>(tokens.size()) == sequence.length_);
-  if (has_states()) return;
   state_->prefixes.keep(sequence.tables_, tokens, false, sequence.owner_);
   state_->kv.trim(sequence.tables_, sequence.length_);
 }
 
 void Engine::retire(Sequence sequence, std::span<const int32_t> tokens) {
   KTX_ASSERT(static_cast<int64_t>(tokens.size()) == sequence.length_);
-  if (has_states()) return;
   state_->prefixes.keep(sequence.tables_, tokens, true, sequence.owner_);
 }
 
@@ -256,12 +244,12 @@ bool Engine::has_windows() const {
 }
 
 bool Engine::has_states() const {
-  return state_->states.has_states();
+  return state_->kv.has_states();
 }
 
 std::span<std::byte> Engine::states(const Sequence& sequence) const {
   if (!has_states() || sequence.length_ == 0) return {};
-  return state_->states.bytes(sequence.states_.now);
+  return state_->kv.states().bytes(sequence.tables_.states.back().slot);
 }
 
 bool Engine::extend_uncomputed(Sequence& sequence, int64_t tokens, int64_t window_begin) {
@@ -269,8 +257,10 @@ bool Engine::extend_uncomputed(Sequence& sequence, int64_t tokens, int64_t windo
   const int64_t length = sequence.length_ + tokens;
   if (!kv.own(sequence.tables_, sequence.length_)) return false;
   if (!kv.grow_from(sequence.tables_, length, window_begin / KvCache::kBlockTokens)) return false;
-  if (has_states() && !sequence.states_.now) sequence.states_.now = state_->states.take();
-  if (!kv.can_continue(sequence.tables_, length) || (has_states() && !sequence.states_.now)) {
+  const bool states = has_states() && tokens > 0;
+  const StateSlot slot = states ? kv.states().take() : kNoState;
+  if (slot != kNoState) sequence.tables_.states.push_back({length, slot, false});
+  if (!kv.can_continue(sequence.tables_, length) || (states && slot == kNoState)) {
     kv.shrink(sequence.tables_, sequence.length_);
     return false;
   }
@@ -280,7 +270,9 @@ bool Engine::extend_uncomputed(Sequence& sequence, int64_t tokens, int64_t windo
 
 CacheState Engine::cache_state() const {
   const KvCache& kv = state_->kv.of(KvPool::Whole);
-  return {kv.total_blocks(), kv.free_blocks(), kv.idle_blocks()};
+  const StatePool& states = state_->kv.states();
+  return {kv.total_blocks(), kv.free_blocks(),    kv.idle_blocks(),
+          states.slots(),    states.free_slots(), state_->prefixes.snapshots()};
 }
 
 void Engine::enable_step_stats(bool on) {
@@ -322,8 +314,7 @@ void Sequence::set_engine(Engine* engine) {
 Sequence::Sequence(Sequence&& other) noexcept
     : owner_(std::move(other.owner_)),
       length_(std::exchange(other.length_, 0)),
-      tables_(std::exchange(other.tables_, {})),
-      states_(std::exchange(other.states_, {})) {
+      tables_(std::exchange(other.tables_, {})) {
   set_engine(other.engine_);
   other.set_engine(nullptr);
 }
@@ -335,7 +326,6 @@ Sequence& Sequence::operator=(Sequence&& other) noexcept {
   std::swap(owner_, other.owner_);
   std::swap(length_, other.length_);
   std::swap(tables_, other.tables_);
-  std::swap(states_, other.states_);
   return *this;
 }
 
@@ -344,14 +334,13 @@ Sequence::~Sequence() {
   set_engine(nullptr);
 }
 
+bool Sequence::can_truncate(int64_t length) const {
+  return length > 0 && engine_->state_->kv.last_place(tables_, length) == length;
+}
+
 void Sequence::truncate(int64_t length) {
   KvPools& kv = engine_->state_->kv;
-  StatePool& states = engine_->state_->states;
-  const int64_t before = length_;
-  length_ = std::max<int64_t>(0, std::min(length_, length));
-  if (states.has_states() && !states.truncate(states_, before, length_)) length_ = 0;
-  if (length_ == 0 && states.has_states()) states.release(states_);
-  if (!kv.can_continue(tables_, length_)) length_ = 0;
+  length_ = kv.last_place(tables_, std::max<int64_t>(0, std::min(length_, length)));
   kv.shrink(tables_, length_);
 }
 

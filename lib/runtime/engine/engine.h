@@ -28,7 +28,6 @@
 #include "lib/plan/memory.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/runtime/cache/prefix_cache.h"
-#include "lib/runtime/cache/state_pool.h"
 #include "lib/runtime/engine/expert_use.h"
 #include "lib/runtime/engine/step_stats.h"
 #include "lib/runtime/sampling/best_logits.h"
@@ -40,6 +39,7 @@ namespace ktx::runtime {
 
 class Gpu;
 class PassTrace;
+struct SequenceState;
 struct PassWatch;
 using Precision = kernels::Precision;
 
@@ -92,8 +92,10 @@ class Sequence {
   // Forgets all tokens from `length` on; larger than length() does nothing. Where layers have
   // windows, blocks that the text needs to go on from there may have gone: it is empty then.
   // Some 64 tokens (plan::kKvWindowSlack) can always be taken back. Where layers have states of a
-  // fixed size, only the last step's tokens can be, all of them: else it is empty.
+  // fixed size, it is as long as at the last place up to there that has states: the beginning of
+  // the last step, or a snapshot that the prefix cache does not have yet.
   void truncate(int64_t length);
+  bool can_truncate(int64_t length) const;  // to so many, and no fewer
 
  private:
   friend class Engine;
@@ -103,7 +105,6 @@ class Sequence {
   std::string owner_;
   int64_t length_ = 0;
   KvTables tables_;
-  SequenceStates states_;
 };
 
 enum class Want { None, Last, All };  // whose logits
@@ -117,6 +118,9 @@ struct BatchItem {
   int32_t best = -1;
   // Where only the best come: the best of those that this allows.
   TokenFilter* filter = nullptr;
+  // Places of the text, as rising numbers of tokens, whose states are worth a snapshot; those in
+  // this pass are made, as far as there is room (snapshot_places.h).
+  std::span<const int64_t> snapshots = {};
 };
 
 enum class Forward {
@@ -138,6 +142,10 @@ struct CacheState {
   int64_t total = 0;
   int64_t free = 0;
   int64_t idle = 0;  // kept for reuse, given back when needed
+  // Slots of states of a fixed size; none where a model has none.
+  int64_t states_total = 0;
+  int64_t states_free = 0;
+  int64_t snapshots = 0;  // kept for reuse
 };
 
 // A GPU by name and the rated GB/s of its memory.
@@ -199,9 +207,8 @@ class Engine {
   Status visit_kv(const Sequence& sequence, Visit visit, const VisitRows& call);
   int64_t kv_row_bytes(const Sequence& sequence) const;
   int64_t window_begin(const Sequence& sequence) const;
-  bool has_windows() const;  // whether truncate() may empty a sequence
-  // States of a fixed size: they cannot be cut, and texts with them are not kept for reuse.
-  bool has_states() const;
+  bool has_windows() const;  // whether truncate() may take back more than it should
+  bool has_states() const;   // likewise, of a fixed size
   // Those of a sequence with tokens, as one piece; empty where the model has none.
   std::span<std::byte> states(const Sequence& sequence) const;
   bool extend_uncomputed(Sequence& sequence, int64_t tokens, int64_t window_begin);
@@ -250,6 +257,10 @@ class Engine {
   struct State;
   explicit Engine(std::unique_ptr<State> state);
   Result<Forward> run(std::span<const BatchItem> items, const PassWatch* watch);
+  bool take_states(std::span<const BatchItem> items);  // pass_states.cc
+  void take_snapshots(const BatchItem& item, SequenceState& state);
+  void keep_states(std::span<const BatchItem> items);
+  void give_back_states(std::span<const BatchItem> items);
   std::unique_ptr<State> state_;
 };
 

@@ -8,7 +8,6 @@
 
 #include "lib/runtime/cache/kv_pools.h"
 #include "lib/runtime/cache/prefix_cache.h"
-#include "lib/runtime/cache/state_pool.h"
 #include "lib/runtime/cpu/warm_up.h"
 #include "lib/runtime/engine/engine.h"
 #include "lib/runtime/engine/final_hidden.h"
@@ -27,7 +26,6 @@ struct Engine::State {
   Isa isa = Isa::Scalar;
   KvPools kv;
   PrefixCache prefixes{kv};
-  StatePool states;
   std::set<Sequence*> sequences;  // all that live
   std::unique_ptr<ThreadPool> pool;
   std::unique_ptr<PlanRunner> runner;

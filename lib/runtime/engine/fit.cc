@@ -99,6 +99,7 @@ Status size_cache(const plan::PlanView& plan, const EngineOptions& options, Size
   }
   memory.kv_blocks = sizes.kv_blocks;
   memory.kv_bytes = memory.kv_token.times(sizes.kv_blocks).value_or(0);
+  memory.state_bytes = sizes.kv_blocks.states * sizes.shape.state_bytes;
   memory.total_bytes =
       memory.weight_bytes + memory.arena_bytes + memory.kv_bytes + memory.state_bytes;
   return {};
@@ -157,7 +158,10 @@ Status check_fit(uint64_t available_bytes, uint64_t memory_bytes, Sizes& sizes) 
   text += row("KV cache", memory.kv_bytes,
               fmt::format("{} x {} tokens in {}", shape.max_batch, shape.ctx, name(shape.kv_type)));
   if (memory.state_bytes > 0) {
-    text += row("states", memory.state_bytes, fmt::format("{} sequences", shape.max_batch));
+    text += row("states", memory.state_bytes,
+                fmt::format("{} sequences and {} snapshots", shape.max_batch,
+                            sizes.kv_blocks.states -
+                                plan::kRunningStates * static_cast<uint64_t>(shape.max_batch)));
   }
   text += row("together", needed, "");
   text += row("available", available_bytes, fmt::format("of {}", human_bytes(memory_bytes)));

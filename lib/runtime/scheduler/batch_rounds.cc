@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/runtime/cache/snapshot_places.h"
 #include "lib/runtime/scheduler/running_request.h"
 #include "lib/support/hash.h"
 
@@ -136,6 +137,8 @@ void BatchScheduler::admit() {
     next.sequence.emplace(engine_.new_sequence(cache_owner(next.owner())));
     PrefixHit hit;
     if (next.request.reuse_cache) hit = engine_.reuse_prefix(*next.sequence, next.tokens);
+    next.parting = -1;
+    choose_snapshots(next, hit);
     next.admitted = Clock::now();
     if (!next.asked_cache) {
       next.asked_cache = true;
@@ -168,6 +171,17 @@ void BatchScheduler::admit() {
   std::erase_if(running_, [](const auto& running) { return running->ended; });
 }
 
+// Texts that begin alike, and go on differently, may do so again.
+void BatchScheduler::choose_snapshots(Running& running, const PrefixHit& hit) {
+  if (!options_.keep_prefixes || !engine_.has_states()) return;
+  const int64_t parting = hit.same - hit.tokens >= KvCache::kBlockTokens ? hit.same : 0;
+  if (parting == running.parting) return;
+  running.parting = parting;
+  running.snapshots =
+      snapshot_places(std::span(running.tokens).first(running.request.prompt.size()), parting,
+                      running.request.is_end);
+}
+
 // The youngest request gives back its blocks and waits as the first in the queue.
 // False: there is no other request to preempt.
 bool BatchScheduler::make_room() {
@@ -175,9 +189,10 @@ bool BatchScheduler::make_room() {
   const auto youngest = std::max_element(
       running_.begin(), running_.end(), [](const auto& a, const auto& b) { return a->id < b->id; });
   Running& victim = **youngest;
-  // Whole blocks stay until another request needs them: resuming may be cheap.
+  // Its blocks stay until another request needs them: resuming may be cheap.
   if (options_.keep_prefixes) {
-    engine_.keep_prefix(*victim.sequence, std::span(victim.tokens).first(victim.computed()));
+    const auto computed = std::span(victim.tokens).first(victim.computed());
+    engine_.retire(std::move(*victim.sequence), computed);
   }
   victim.sequence.reset();
   ++victim.result.preemptions;
@@ -240,6 +255,9 @@ void BatchScheduler::publish_stats() {
   stats_.kv_blocks_total = cache.total;
   stats_.kv_blocks_idle = cache.idle;
   stats_.kv_blocks_used = cache.total - cache.free - cache.idle;
+  stats_.state_slots_total = cache.states_total;
+  stats_.state_slots_used = cache.states_total - cache.states_free - cache.snapshots;
+  stats_.snapshots = cache.snapshots;
   for (const auto& running : running_) {
     SlotState& slot = slots_[running->result.slot];
     slot.in_prompt = running->in_prompt();

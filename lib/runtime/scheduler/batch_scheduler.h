@@ -122,6 +122,7 @@ class BatchScheduler {
   SlotState* free_place(const Running& next);
   void step();
   void fail_round(const std::string& why);
+  void choose_snapshots(Running& running, const PrefixHit& hit);
   void share_prefixes();
   StepItems gather();
   void start_filters(const StepItems& step);

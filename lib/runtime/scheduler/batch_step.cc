@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/runtime/cache/snapshot_places.h"
 #include "lib/runtime/scheduler/batch_plan.h"
 #include "lib/runtime/scheduler/ngram_guess.h"
 #include "lib/runtime/scheduler/running_request.h"
@@ -99,7 +100,9 @@ void BatchScheduler::share_prefixes() {
   for (auto& running : running_) {
     if (running->remaining() <= 1 || !running->request.reuse_cache) continue;
     const int64_t before = running->computed();
-    const int64_t found = engine_.reuse_prefix(*running->sequence, running->tokens).tokens - before;
+    const PrefixHit hit = engine_.reuse_prefix(*running->sequence, running->tokens);
+    choose_snapshots(*running, hit);
+    const int64_t found = hit.tokens - before;
     if (found <= 0 || !running->in_prompt()) continue;
     running->result.cached_tokens += found;
     stats_.cached_tokens += found;
@@ -136,6 +139,7 @@ BatchScheduler::StepItems BatchScheduler::gather() {
     item.tokens = running.step_ids;
     item.want = all ? Want::All : last ? Want::Last : Want::None;
     item.best = best_needed(running.request, running.sampler);
+    item.snapshots = running.snapshots;
     if (TokenFilter* filter = running.request.filter.get(); filter != nullptr && item.best > 0) {
       // A filter knows what comes next and not what comes behind a guess; and the best
       // log-probabilities refer to all tokens.
@@ -293,7 +297,7 @@ void BatchScheduler::pool_rows(Running& running, int64_t row, int64_t rows) {
 
 // Adds what the text itself suggests to this step's tokens.
 void BatchScheduler::guess(Running& running, int64_t limit) {
-  if (engine_.has_states()) return;  // wrong guesses could not be taken back
+  if (engine_.has_states()) return;  // a wrong guess would take the pass before it along
   const auto total = static_cast<int64_t>(running.tokens.size());
   int64_t most = std::min<int64_t>({options_.lookup_tokens, limit, capacity_ - total - 1});
   if (running.request.max_tokens >= 0) {
@@ -331,6 +335,8 @@ bool BatchScheduler::next_token(Running& running, Result<Choice> choice) {
   }
   running.last_token = now;
   running.tokens.push_back(id);
+  const auto total = static_cast<int64_t>(running.tokens.size());
+  if (!running.snapshots.empty() && total % kSnapshotEvery == 0) running.snapshots.push_back(total);
   ++result.completion_tokens;
   running.take_times();
   ++stats_.completion_tokens;

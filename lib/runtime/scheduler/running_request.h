@@ -77,6 +77,8 @@ struct BatchScheduler::Running {
   std::optional<Sequence> sequence;  // while it has a place
   std::vector<uint64_t> blocks;      // their names, when it got its place
   int64_t kept_blocks = 0;           // that the prefix cache has
+  std::vector<int64_t> snapshots;    // places of its text that are worth one (snapshot_places.h)
+  int64_t parting = -1;              // of its text and others, as known when they were chosen
   std::vector<int32_t> step_ids;     // what this step computes
   int64_t guesses = 0;               // of these, the last ones
   std::vector<float> pooled;         // embeddings: the sum of `pooled_rows` hidden rows

@@ -42,6 +42,9 @@ struct SchedulerStats {
   int64_t kv_blocks_total = 0;
   int64_t kv_blocks_used = 0;  // by requests that run
   int64_t kv_blocks_idle = 0;  // kept for reuse
+  int64_t state_slots_total = 0;
+  int64_t state_slots_used = 0;  // by requests that run
+  int64_t snapshots = 0;         // of states, kept for reuse
   // Since the start.
   int64_t requests = 0;  // accepted
   int64_t refused = 0;   // the queue was full

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lib/runtime/cache/snapshot_places.h"
 #include "lib/runtime/session/session_file.h"
 #include "lib/support/timer.h"
 
@@ -13,8 +14,9 @@ Session::Session(Engine& engine, Sampler sampler)
 // Computes `ids`, the tokens after those in the cache, in one step.
 Result<Outcome> Session::compute(std::span<const int32_t> ids, bool want_logits,
                                  const PassWatch& watch) {
-  fresh_ = false;
-  const BatchItem item{&sequence_, ids, want_logits ? Want::Last : Want::None, best_needed()};
+  fresh_ = loaded_ = false;
+  BatchItem item{&sequence_, ids, want_logits ? Want::Last : Want::None, best_needed()};
+  item.snapshots = snapshots_;
   const Forward forward = KTX_TRY(engine_->forward({&item, 1}, {}, &watch));
   if (forward == Forward::ContextFull) return Outcome::ContextFull;
   if (forward == Forward::CacheFull) return Outcome::CacheFull;
@@ -47,6 +49,7 @@ Result<Outcome> Session::prefill(std::span<const int32_t> ids, const Progress& p
   tokens_.insert(tokens_.end(), ids.begin(), ids.end());
   const auto total = static_cast<int64_t>(tokens_.size());
   const int64_t start = sequence_.length();
+  if (engine_->has_states()) snapshots_ = snapshot_places(tokens_, 0, ends_message_);
   const Timer timer;
   const auto go = [&]() -> Result<Outcome> {
     while (sequence_.length() < total) {
@@ -63,6 +66,7 @@ Result<Outcome> Session::prefill(std::span<const int32_t> ids, const Progress& p
           KTX_TRY(compute(std::span(tokens_).subspan(done, count), done + count == total, watch));
       if (outcome != Outcome::Ok) return outcome;
       const bool last = sequence_.length() == total;
+      if (!last) keep_places();
       if (progress && !progress(sequence_.length() - start, total - start) && !last) {
         return Outcome::Stopped;
       }
@@ -73,9 +77,14 @@ Result<Outcome> Session::prefill(std::span<const int32_t> ids, const Progress& p
   stats_.prompt_tokens += sequence_.length() - start;
   stats_.prompt_seconds += timer.seconds();
   tokens_.resize(sequence_.length());
-  // So that the text can go on from here after windows have left it behind.
-  if (engine_->has_windows()) engine_->keep_prefix(sequence_, tokens_);
+  keep_places();
   return result;
+}
+
+// So that the text can go on from here when its windows and states are further on.
+void Session::keep_places() {
+  if (!engine_->has_windows() && !engine_->has_states()) return;
+  engine_->keep_prefix(sequence_, std::span(tokens_).first(sequence_.length()));
 }
 
 Result<Outcome> Session::set_prompt(std::span<const int32_t> ids, const Progress& progress) {
@@ -84,8 +93,9 @@ Result<Outcome> Session::set_prompt(std::span<const int32_t> ids, const Progress
   const auto same = std::mismatch(tokens_.begin(), tokens_.end(), ids.begin(), ids.end()).first;
   const auto kept = std::min<int64_t>(
       {same - tokens_.begin(), sequence_.length(), static_cast<int64_t>(ids.size()) - 1});
+  if (kept < sequence_.length()) keep_places();
   truncate(kept);
-  // Windows may have left the place behind; the tree may still know it.
+  // Windows may have left the place behind, states may be further on; the tree may still know it.
   if (sequence_.length() < kept) engine_->reuse_prefix(sequence_, ids);
   stats_.reused_tokens += std::min(kept, sequence_.length());
   return prefill(ids.subspan(kept), progress);
@@ -97,6 +107,8 @@ Result<Next> Session::next() {
     // More is needed than was requested: once more.
     sequence_.truncate(sequence_.length() - 1);
   }
+  // Logits are not in a session's file: the last token is computed again, to the same bits.
+  if (loaded_) sequence_.truncate(total - 1);
   if (sequence_.length() < total) {
     const int64_t bytes_before = engine_->stats().weight_bytes;
     const Timer timer;
@@ -121,6 +133,9 @@ Result<Next> Session::next() {
 }
 
 Status Session::save(const std::string& path, const std::string& note) {
+  // The last token is going to be computed again: better from the states before it, where they are.
+  const int64_t before = sequence_.length() - 1;
+  if (fresh_ && engine_->has_states() && sequence_.can_truncate(before)) sequence_.truncate(before);
   SavedSession saved;
   saved.tokens = tokens_;
   saved.sampler = sampler_.state();
@@ -135,15 +150,14 @@ Result<std::string> Session::load(const std::string& path) {
   SavedSession saved = KTX_TRY(load_session(path, *engine_, sequence_));
   tokens_ = std::move(saved.tokens);
   if (saved.sampler) sampler_.set_state(*saved.sampler);
-  // Logits are not in the file: the last token is computed again, to the same bits.
-  sequence_.truncate(std::max<int64_t>(0, static_cast<int64_t>(tokens_.size()) - 1));
+  loaded_ = true;
   return std::move(saved.note);
 }
 
 void Session::truncate(int64_t length) {
   if (length >= static_cast<int64_t>(tokens_.size())) return;
   // Logits stay good when only a token that was not computed yet goes.
-  if (length < sequence_.length()) fresh_ = false;
+  if (length < sequence_.length()) fresh_ = loaded_ = false;
   sequence_.truncate(length);
   tokens_.resize(std::max<int64_t>(0, length));
 }

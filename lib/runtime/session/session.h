@@ -72,6 +72,9 @@ class Session {
   // At least the last token is computed. `ids` must not be empty.
   Result<Outcome> set_prompt(std::span<const int32_t> ids, const Progress& progress = {});
 
+  // The tokens that end messages: behind them texts go on otherwise (snapshot_places.h).
+  void end_messages_at(std::function<bool(int32_t)> ends) { ends_message_ = std::move(ends); }
+
   // From now on `stop` (null: nothing) ends what is being computed once it is true: prefill()
   // and next() give Stopped, and the session is as after the last whole chunk or token.
   // `progress` (may be empty) sees tokens done, a share of a chunk as well, and tokens to do
@@ -109,6 +112,7 @@ class Session {
 
  private:
   Result<Outcome> compute(std::span<const int32_t> ids, bool want_logits, const PassWatch& watch);
+  void keep_places();
   int32_t best_needed() const { return keep_logits_ ? -1 : sampler_.best_needed(); }
 
   Engine* engine_;
@@ -117,12 +121,15 @@ class Session {
   Tick tick_;
   Sequence sequence_;
   std::vector<int32_t> tokens_;  // the first sequence_.length() are in the cache
+  std::function<bool(int32_t)> ends_message_;
+  std::vector<int64_t> snapshots_;  // places of tokens_ that are worth one (snapshot_places.h)
   std::vector<float> logits_;
   std::vector<TokenLogit> best_;  // in place of logits_, as many as were requested
   int32_t asked_ = -1;
   double log_sum_ = 0;
   bool keep_logits_ = true;
-  bool fresh_ = false;  // logits_ or best_ follow the last cached token
+  bool loaded_ = false;  // from a file, and nothing was computed since
+  bool fresh_ = false;   // logits_ or best_ follow the last cached token
   SessionStats stats_;
 };
 

@@ -104,6 +104,33 @@ TEST(Memory, ABudgetGoesToTheWindowsFirst) {
             std::string::npos);
 }
 
+TEST(Memory, ABudgetGoesToTheStatesOfRunningSequencesFirst) {
+  constexpr uint64_t kMib = 1 << 20;
+  const KvTokenBytes token{256, 0};  // a block: 16 KiB
+  RunShape shape;
+  shape.ctx = 4096;
+  shape.max_batch = 2;
+  shape.state_bytes = kMib;
+  const KvBlocks all = *kv_blocks(0, shape);
+  EXPECT_EQ(all.whole, 128u);
+  EXPECT_EQ(all.states, 2 * (2 + 4));
+  EXPECT_EQ(kv_blocks(0, shape, token, 14 * kMib)->whole, 128u);
+  EXPECT_EQ(kv_blocks(0, shape, token, 14 * kMib)->states, 12u);
+  // 4 MiB for what runs; of the other 4 snapshots get 8 / (8 + 2).
+  const auto some = kv_blocks(0, shape, token, 8 * kMib);
+  EXPECT_EQ(some->states, 4u + 3);
+  EXPECT_EQ(some->whole, 64u);
+  const auto least = kv_blocks(0, shape, token, 4 * kMib + 16384);
+  EXPECT_EQ(least->states, 4u);
+  EXPECT_EQ(least->whole, 1u);
+  const auto nothing = kv_blocks(0, shape, token, 4 * kMib);
+  ASSERT_FALSE(nothing.ok());
+  EXPECT_EQ(
+      nothing.error().message,
+      "the KV budget of 4.00 MiB is less than the states of 2 sequences take (4.00 MiB); write "
+      "--kv-budget 7M, or a lower --max-batch");
+}
+
 TEST(Memory, TypesHaveNames) {
   EXPECT_EQ(kv_type_from_name("Q8_0"), KvType::Q8_0);
   EXPECT_EQ(name(KvType::F16), "F16");

@@ -94,8 +94,7 @@ TEST_P(References, GreedyIdsAndLogprobsAgree) {
   EXPECT_LT(differences.worst, 0.08);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, References,
-                         ::testing::ValuesIn(ktx::testing::present_models(true)),
+INSTANTIATE_TEST_SUITE_P(Models, References, ::testing::ValuesIn(ktx::testing::present_models()),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(Route, LimitsToTheBestGroups) {

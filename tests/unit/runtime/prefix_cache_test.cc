@@ -343,5 +343,222 @@ TEST_F(PrefixWindowTest, KeepsItsBooksInOrder) {
   }
 }
 
+// Texts with states: a slot holds the number of tokens that are behind it, and their sum.
+class PrefixStateTest : public ::testing::Test {
+ protected:
+  explicit PrefixStateTest(int64_t slots = 8, uint64_t blocks = 256)
+      : blocks_(static_cast<int64_t>(blocks)),
+        slots_(slots),
+        kv_(KvPools::create(kSlots, plan::KvType::F32, {blocks, 0}).take()) {
+    kv_.set_states(StatePool(16, slots));
+    kv_.of(KvPool::Whole).set_reclaim([this] { return cache_.reclaim(); });
+    kv_.states().set_reclaim([this] { return cache_.reclaim_state(); });
+  }
+  ~PrefixStateTest() override {
+    EXPECT_EQ(kv_.of(KvPool::Whole).free_blocks() + kv_.of(KvPool::Whole).idle_blocks(), blocks_);
+    EXPECT_EQ(kv_.states().free_slots() + cache_.snapshots(), slots_);
+  }
+  static std::vector<int32_t> text(int32_t first, int count) {
+    std::vector<int32_t> ids(count);
+    std::iota(ids.begin(), ids.end(), first);
+    return ids;
+  }
+  static float sum(std::span<const int32_t> ids) {
+    return static_cast<float>(std::accumulate(ids.begin(), ids.end(), int64_t{0}) % 65536);
+  }
+  // As a pass would: the tables go on to `to` tokens.
+  void pass(KvTables& tables, const std::vector<int32_t>& ids, int64_t to, bool snapshot) {
+    const auto taken = [&] {
+      const StateSlot slot = kv_.states().take();
+      EXPECT_NE(slot, kNoState);
+      kv_.states().data(slot)[0] = static_cast<float>(to);
+      kv_.states().data(slot)[1] = sum(std::span(ids).first(static_cast<size_t>(to)));
+      return slot;
+    };
+    const int64_t from = tables.states.empty() ? 0 : tables.states.back().position;
+    ASSERT_TRUE(kv_.own(tables, from));
+    ASSERT_TRUE(kv_.grow(tables, to));
+    for (int64_t b = from / 64; b < static_cast<int64_t>(tables.whole.size()); ++b) {
+      std::memcpy(tables.whole[b], &ids[b * 64], 4);
+    }
+    tables.states.push_back({to, taken(), snapshot});
+  }
+  // Runs a text with snapshots at `places`, and keeps it; how much of it was there.
+  PrefixHit run(const std::vector<int32_t>& ids, std::vector<int64_t> places = {}) {
+    KvTables tables;
+    const PrefixHit hit = cache_.reuse(tables, 0, ids);
+    check(tables, hit.tokens, ids);
+    for (const int64_t place : places) {
+      if (place > hit.tokens) pass(tables, ids, place, true);
+    }
+    pass(tables, ids, static_cast<int64_t>(ids.size()), false);
+    cache_.keep(tables, ids, true);
+    kv_.shrink(tables, 0);
+    return hit;
+  }
+  // What a text goes on from is its own.
+  void check(const KvTables& tables, int64_t length, const std::vector<int32_t>& ids) {
+    ASSERT_EQ(static_cast<int64_t>(tables.whole.size()), blocks_for(length));
+    for (int64_t b = 0; b < blocks_for(length); ++b) {
+      EXPECT_EQ(std::memcmp(tables.whole[b], &ids[b * 64], 4), 0);
+    }
+    ASSERT_EQ(tables.states.size(), length > 0 ? 1u : 0u);
+    if (length == 0) return;
+    EXPECT_EQ(tables.states[0].position, length);
+    const float* const state = kv_.states().data(tables.states[0].slot);
+    EXPECT_EQ(state[0], static_cast<float>(length));
+    EXPECT_EQ(state[1], sum(std::span(ids).first(static_cast<size_t>(length))));
+  }
+
+  const int64_t blocks_, slots_;
+  KvPools kv_;
+  PrefixCache cache_{kv_};
+};
+
+std::vector<int32_t> longer(std::vector<int32_t> ids, int32_t first, int count) {
+  for (int32_t id = 0; id < count; ++id) ids.push_back(first + id);
+  return ids;
+}
+
+TEST_F(PrefixStateTest, ATextGoesOnFromItsEnd) {
+  const std::vector<int32_t> ids = text(0, 150);
+  EXPECT_EQ(run(ids).tokens, 0);
+  EXPECT_EQ(run(longer(ids, 5000, 60)).tokens, 150);
+  EXPECT_EQ(run(longer(longer(ids, 5000, 60), 6000, 300)).tokens, 210);
+}
+
+TEST_F(PrefixStateTest, AndOtherwiseFromTheLastSnapshotBefore) {
+  const std::vector<int32_t> ids = text(0, 300);
+  run(ids, {100, 128, 230});
+  EXPECT_EQ(cache_.snapshots(), 4);
+  const auto fork = [&](int at) { return longer(text(0, at), 9000, 100); };
+  EXPECT_EQ(run(fork(250)).tokens, 230);
+  EXPECT_EQ(run(fork(229)).tokens, 128);
+  EXPECT_EQ(run(fork(128)).tokens, 128);
+  EXPECT_EQ(run(fork(127)).tokens, 100);
+  const PrefixHit none = run(fork(99));
+  EXPECT_EQ(none.tokens, 0);
+  EXPECT_EQ(none.same, 99);
+  EXPECT_EQ(none.miss, Miss::NoState);
+  EXPECT_EQ(describe(none, {}), "no states behind token 0, though 99 tokens are cached");
+}
+
+TEST_F(PrefixStateTest, TheSameTextIsComputedFromItsLastSnapshot) {
+  const std::vector<int32_t> ids = text(0, 128);
+  run(ids, {125});
+  EXPECT_EQ(run(ids).tokens, 125) << "its last token is wanted";
+}
+
+TEST_F(PrefixStateTest, ASequenceTakesWhatIsFurtherThanItself) {
+  const std::vector<int32_t> ids = text(0, 300);
+  KvTables tables;
+  pass(tables, ids, 70, false);
+  run(ids, {200});
+  const PrefixHit hit = cache_.reuse(tables, 70, ids);
+  EXPECT_EQ(hit.tokens, 200);
+  check(tables, 200, ids);
+  EXPECT_EQ(cache_.reuse(tables, 200, ids).tokens, 200);
+  kv_.shrink(tables, 0);
+}
+
+TEST_F(PrefixStateTest, MarksInABlockThatIsNotFullWaitForIt) {
+  const std::vector<int32_t> ids = text(0, 200);
+  KvTables tables;
+  pass(tables, ids, 90, true);
+  pass(tables, ids, 100, false);
+  cache_.keep(tables, std::span(ids).first(100), false);
+  EXPECT_EQ(cache_.snapshots(), 0);
+  pass(tables, ids, 130, false);
+  cache_.keep(tables, std::span(ids).first(130), false);
+  EXPECT_EQ(cache_.snapshots(), 1);
+  EXPECT_EQ(tables.states.back().position, 130) << "and the sequence goes on";
+  kv_.shrink(tables, 0);
+  EXPECT_EQ(run(longer(text(0, 95), 7000, 50)).tokens, 90);
+}
+
+TEST_F(PrefixStateTest, ASequenceIsTakenBackToItsPlaces) {
+  const std::vector<int32_t> ids = text(0, 200);
+  KvTables tables;
+  pass(tables, ids, 90, true);
+  pass(tables, ids, 150, false);
+  EXPECT_EQ(kv_.last_place(tables, 150), 150);
+  EXPECT_EQ(kv_.last_place(tables, 149), 90);
+  EXPECT_EQ(kv_.last_place(tables, 89), 0);
+  kv_.shrink(tables, 90);
+  EXPECT_EQ(tables.states.size(), 1u);
+  kv_.shrink(tables, 0);
+  EXPECT_EQ(kv_.states().free_slots(), slots_);
+}
+
+TEST_F(PrefixStateTest, BlocksWithoutStatesBehindThemGoFirst) {
+  run(text(0, 128 * 64));
+  run(text(20000, 64 * 64), {61 * 64});
+  EXPECT_EQ(cache_.snapshots(), 3);
+  ASSERT_TRUE(cache_.reclaim_state()) << "the second text's end, which saves little";
+  KvTables tables;
+  ASSERT_TRUE(kv_.grow(tables, (256 - 128 - 61) * 64));
+  EXPECT_EQ(cache_.find(longer(text(0, 128 * 64), 1, 1)).found, 128) << "though it is older";
+  EXPECT_EQ(cache_.find(text(20000, 64 * 64)).found, 61);
+  kv_.shrink(tables, 0);
+}
+
+// Conversations in turn, more snapshots than slots: what goes saves little, a few short turns.
+TEST_F(PrefixStateTest, EndsOfConversationsOutlastWhatIsBeforeThem) {
+  std::vector<std::vector<int32_t>> texts;
+  for (int32_t c = 0; c < 5; ++c) texts.push_back(text(10000 * c, 100));
+  for (int32_t turn = 0; turn < 12; ++turn) {
+    for (size_t c = 0; c < texts.size(); ++c) {
+      const auto before = static_cast<int64_t>(texts[c].size());
+      texts[c] = longer(texts[c], 1000 + 20 * turn, 20);
+      const int64_t prompt = before + 8;
+      const PrefixHit hit = run(texts[c], {prompt});
+      EXPECT_GE(hit.tokens, turn > 0 ? before - 80 : 0) << "turn " << turn << " of " << c;
+    }
+  }
+}
+
+TEST_F(PrefixStateTest, SnapshotsOfALongTextAreSpreadOverIt) {
+  const std::vector<int32_t> ids = text(0, 100 * 64);
+  KvTables tables;
+  for (int64_t at = 64; at <= 100 * 64; at += 64) {
+    pass(tables, ids, at, true);
+    cache_.keep(tables, std::span(ids).first(static_cast<size_t>(at)), false);
+    while (tables.states.size() > 1) {
+      kv_.states().release(tables.states.front().slot);
+      tables.states.erase(tables.states.begin());
+    }
+  }
+  kv_.shrink(tables, 0);
+  int64_t worst = 0, before = 0;
+  for (int at = 10 * 64; at < 100 * 64; at += 10 * 64) {
+    KvTables probe;
+    const int64_t found = cache_.reuse(probe, 0, longer(text(0, at), 90000, 10)).tokens;
+    kv_.shrink(probe, 0);
+    worst = std::max(worst, at - found);
+    before = std::max(before, found);
+  }
+  EXPECT_GT(before, 50 * 64);
+  EXPECT_LT(worst, 60 * 64);
+}
+
+TEST_F(PrefixStateTest, KeepsItsBooksInOrder) {
+  const uint64_t seed = 22;
+  Random random(seed);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<int32_t> ids(2 + random.next() % 600);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      ids[i] = i % 50 == 0 ? static_cast<int32_t>(random.next() % 2) : 7;
+    }
+    std::vector<int64_t> places;
+    for (int i = 0; i < 2; ++i) {
+      const int64_t place = 1 + static_cast<int64_t>(random.next() % (ids.size() - 1));
+      if (places.empty() || place > places.back()) places.push_back(place);
+    }
+    run(ids, places);
+    if (random.next() % 16 == 0) cache_.forget(ids);
+    if (::testing::Test::HasFailure()) FAIL() << "seed " << seed << " round " << round;
+  }
+}
+
 }  // namespace
 }  // namespace ktx::runtime

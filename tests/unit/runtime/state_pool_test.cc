@@ -5,59 +5,52 @@
 namespace ktx::runtime {
 namespace {
 
-// A pass over a text of `length` tokens that leaves `mark` in the states.
-void pass(StatePool& pool, SequenceStates& states, int64_t length, float mark) {
-  ASSERT_TRUE(pool.prepare(states));
-  states.next[0] = mark;
-  pool.advance(states, length);
-}
-
 TEST(StatePool, AModelWithoutStatesHasNone) {
   EXPECT_FALSE(StatePool().has_states());
+  EXPECT_FALSE(StatePool(0, 4).has_states());
+  EXPECT_EQ(StatePool(0, 4).take(), kNoState);
   EXPECT_TRUE(StatePool(16, 2).has_states());
 }
 
-TEST(StatePool, OnePassCanBeTakenBack) {
-  StatePool pool(16, 4);
-  SequenceStates states;
-  pass(pool, states, 0, 1);
-  pass(pool, states, 5, 2);
-  EXPECT_EQ(states.now[0], 2);
-  EXPECT_TRUE(pool.truncate(states, 6, 6)) << "nothing goes";
-  EXPECT_TRUE(pool.truncate(states, 6, 5));
-  EXPECT_EQ(states.now[0], 1);
-  EXPECT_FALSE(pool.truncate(states, 5, 4)) << "only one";
-  EXPECT_EQ(states.now, nullptr);
+TEST(StatePool, ASlotIsFreeWhenItsLastUserIsGone) {
+  StatePool pool(16, 2);
+  const StateSlot a = pool.take(), b = pool.take();
+  EXPECT_NE(a, b);
+  EXPECT_EQ(pool.take(), kNoState);
+  pool.share(a);
+  EXPECT_EQ(pool.users(a), 2);
+  pool.release(a);
+  EXPECT_EQ(pool.take(), kNoState);
+  pool.release(a);
+  EXPECT_EQ(pool.free_slots(), 1);
+  EXPECT_EQ(pool.take(), a);
 }
 
-TEST(StatePool, APassThatFailedLeavesTheStates) {
-  StatePool pool(16, 4);
-  SequenceStates states;
-  pass(pool, states, 0, 1);
-  pass(pool, states, 5, 2);
-  ASSERT_TRUE(pool.prepare(states));
-  states.next[0] = 3;  // and it fails
-  EXPECT_EQ(states.now[0], 2);
-  EXPECT_TRUE(pool.truncate(states, 6, 6));
-  EXPECT_FALSE(pool.truncate(states, 6, 5)) << "what was before has been written over";
+TEST(StatePool, SlotsDoNotOverlap) {
+  StatePool pool(32, 3);
+  for (int i = 0; i < 3; ++i) {
+    const StateSlot slot = pool.take();
+    EXPECT_EQ(pool.bytes(slot).size(), 128u);
+    for (int j = 0; j < 32; ++j) pool.data(slot)[j] = static_cast<float>(slot);
+  }
+  for (StateSlot slot = 0; slot < 3; ++slot) {
+    for (int j = 0; j < 32; ++j) EXPECT_EQ(pool.data(slot)[j], static_cast<float>(slot));
+  }
 }
 
-TEST(StatePool, ATextOfNoTokensHasNoStatesToGoBackTo) {
-  StatePool pool(16, 4);
-  SequenceStates states;
-  pass(pool, states, 0, 1);
-  EXPECT_TRUE(pool.truncate(states, 5, 0));
-  EXPECT_EQ(states.now, nullptr);
-  EXPECT_EQ(states.next, nullptr);
-}
-
-TEST(StatePool, BuffersAreUsedAgain) {
+TEST(StatePool, AsksForASlotBack) {
   StatePool pool(16, 1);
-  SequenceStates states;
-  pass(pool, states, 0, 1);
-  const float* const first = states.now.get();
-  pool.release(states);
-  EXPECT_EQ(pool.take().get(), first);
+  const StateSlot slot = pool.take();
+  int asked = 0;
+  pool.set_reclaim([&] {
+    ++asked;
+    if (asked == 1) return false;
+    pool.release(slot);
+    return true;
+  });
+  EXPECT_EQ(pool.take(), kNoState);
+  EXPECT_EQ(pool.take(), slot);
+  EXPECT_EQ(asked, 2);
 }
 
 }  // namespace

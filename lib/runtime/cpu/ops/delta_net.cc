@@ -9,8 +9,8 @@
 namespace ktx::runtime {
 namespace {
 
-// The tokens of one sequence in a pass, and its state in this step.
-struct SequenceRun {
+// Tokens of one sequence in a pass, and its state in this step before and behind them.
+struct StateRun {
   int64_t first = 0;  // row
   int64_t tokens = 0;
   const float* state_in = nullptr;  // null: zeros
@@ -18,36 +18,45 @@ struct SequenceRun {
 };
 
 // Items are (sequence, part of what the op computes independently). Of one token a part is worth
-// a thread; of many, too.
+// a thread; of many, too. Where states are kept within a text, its tokens are computed up to there,
+// and on from there: to the same bits.
 class StateStep : public CpuStep {
  public:
   StepWork begin(const Batch& batch) override {
-    runs_.clear();
+    texts_.clear();
     for (int64_t row = 0; row < batch.tokens;) {
       const int32_t sequence = batch.sequence[row];
-      SequenceRun run{row, 0, nullptr, nullptr};
-      while (row < batch.tokens && batch.sequence[row] == sequence) ++row, ++run.tokens;
-      const SequenceState& state = batch.states[sequence];
-      if (state.in != nullptr) run.state_in = state.in + offset_;
-      run.state_out = state.out + offset_;
-      runs_.push_back(run);
+      texts_.push_back({row, &batch.states[sequence]});
+      while (row < batch.tokens && batch.sequence[row] == sequence) ++row;
     }
-    const int kernel_class = batch_class(batch.tokens);
-    use_class(kernel_class);
-    return {static_cast<int64_t>(runs_.size()) * parts_, weight_bytes_, nullptr};
+    use_class(batch_class(batch.tokens));
+    return {static_cast<int64_t>(texts_.size()) * parts_, weight_bytes_, nullptr};
   }
-  void run(int64_t item, std::byte*) override { run_part(runs_[item / parts_], item % parts_); }
+  void run(int64_t item, std::byte*) override {
+    const Text& text = texts_[item / parts_];
+    const float* in = text.states->in != nullptr ? text.states->in + offset_ : nullptr;
+    int64_t done = 0;
+    for (const StateOut& out : text.states->outs) {
+      run_part({text.first + done, out.tokens - done, in, out.data + offset_}, item % parts_);
+      in = out.data + offset_;
+      done = out.tokens;
+    }
+  }
 
  protected:
   virtual void use_class(int kernel_class) = 0;
-  virtual void run_part(const SequenceRun& run, int64_t part) = 0;
+  virtual void run_part(const StateRun& run, int64_t part) = 0;
 
   int64_t offset_ = 0;  // floats, in a sequence's states
   int64_t parts_ = 1;
   int64_t weight_bytes_ = 0;
 
  private:
-  std::vector<SequenceRun> runs_;
+  struct Text {
+    int64_t first = 0;  // row
+    const SequenceState* states = nullptr;
+  };
+  std::vector<Text> texts_;
 };
 
 class CausalConvStep final : public StateStep {
@@ -76,7 +85,7 @@ class CausalConvStep final : public StateStep {
   static constexpr int64_t kChannels = 1024;  // of an item
 
   void use_class(int kernel_class) override { run_ = functions_[kernel_class]; }
-  void run_part(const SequenceRun& run, int64_t part) override {
+  void run_part(const StateRun& run, int64_t part) override {
     kernels::CausalConvArgs args = args_;
     args.x += run.first * args.x_stride;
     args.y += run.first * args.y_stride;
@@ -121,7 +130,7 @@ class DeltaRuleStep final : public StateStep {
   static constexpr int64_t kColumns = 64;  // of an item: four vectors
 
   void use_class(int kernel_class) override { run_ = functions_[kernel_class]; }
-  void run_part(const SequenceRun& run, int64_t part) override {
+  void run_part(const StateRun& run, int64_t part) override {
     kernels::DeltaRuleArgs args = args_;
     args.x += run.first * args.x_stride;
     args.b += run.first * args.b_stride;

@@ -1,0 +1,89 @@
+// The slots of states that a pass writes (cache/state_pool.h): one for the end of each text, and
+// one for each of its places that are worth a snapshot. Ends come first; snapshots get what is
+// left, and what snapshots of less worth have.
+#include <algorithm>
+#include <utility>
+
+#include "lib/runtime/engine/engine_state.h"
+
+namespace ktx::runtime {
+namespace {
+
+// Gives back the places before the end; not those that wait for the prefix cache, but for `all`.
+void drop_places(StatePool& pool, std::vector<StateMark>& marks, bool all) {
+  for (size_t m = 0; m + 1 < marks.size(); ++m) {
+    if (!marks[m].snapshot || all) pool.release(std::exchange(marks[m].slot, kNoState));
+  }
+  std::erase_if(marks, [](const StateMark& mark) { return mark.slot == kNoState; });
+}
+
+}  // namespace
+
+// False: there are too few, and none is taken.
+bool Engine::take_states(std::span<const BatchItem> items) {
+  State& s = *state_;
+  StatePool& pool = s.kv.states();
+  if (!pool.has_states()) return true;
+  for (size_t i = 0; i < items.size(); ++i) {
+    s.batch.states[i].outs.clear();
+    if (!items[i].tokens.empty()) drop_places(pool, items[i].sequence->tables_.states, false);
+  }
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (items[i].tokens.empty()) continue;
+    const std::vector<StateMark>& marks = items[i].sequence->tables_.states;
+    KTX_ASSERT((marks.empty() ? 0 : marks.back().position) == items[i].sequence->length_);
+    SequenceState& state = s.batch.states[i];
+    state.in = marks.empty() ? nullptr : pool.data(marks.back().slot);
+    StateSlot slot = pool.take();
+    if (slot == kNoState) {
+      for (Sequence* sequence : s.sequences) drop_places(pool, sequence->tables_.states, true);
+      slot = pool.take();
+    }
+    if (slot == kNoState) {
+      give_back_states(items);
+      return false;
+    }
+    state.outs.push_back(
+        {static_cast<int64_t>(items[i].tokens.size()), slot, pool.data(slot), false});
+  }
+  for (size_t i = 0; i < items.size(); ++i) take_snapshots(items[i], s.batch.states[i]);
+  return true;
+}
+
+void Engine::take_snapshots(const BatchItem& item, SequenceState& state) {
+  StatePool& pool = state_->kv.states();
+  const int64_t start = item.sequence->length_;
+  const auto count = static_cast<int64_t>(item.tokens.size());
+  // From the last one: it is where texts go on for most times.
+  for (size_t p = item.snapshots.size(); p > 0 && count > 0; --p) {
+    const int64_t place = item.snapshots[p - 1];
+    if (place <= start) break;
+    if (place == start + count) state.outs.back().snapshot = true;
+    if (place >= start + count) continue;
+    const StateSlot slot = pool.take();
+    if (slot == kNoState) break;
+    state.outs.insert(state.outs.begin(), {place - start, slot, pool.data(slot), true});
+  }
+}
+
+// After a pass that ended well, before the sequences have their new lengths.
+void Engine::keep_states(std::span<const BatchItem> items) {
+  if (!has_states()) return;
+  for (size_t i = 0; i < items.size(); ++i) {
+    Sequence& sequence = *items[i].sequence;
+    for (const StateOut& out : state_->batch.states[i].outs) {
+      sequence.tables_.states.push_back({sequence.length_ + out.tokens, out.slot, out.snapshot});
+    }
+  }
+}
+
+// After another one.
+void Engine::give_back_states(std::span<const BatchItem> items) {
+  if (!has_states()) return;
+  for (size_t i = 0; i < items.size(); ++i) {
+    for (const StateOut& out : state_->batch.states[i].outs) state_->kv.states().release(out.slot);
+    state_->batch.states[i].outs.clear();
+  }
+}
+
+}  // namespace ktx::runtime
