@@ -101,6 +101,9 @@ void check_serve(const ServeFlags& serve, Mistakes& mistakes) {
   if (serve.chat_template && serve.chat_template_file) {
     mistakes.emplace_back("give one of --chat-template and --chat-template-file");
   }
+  if (serve.profile.empty() && (serve.profile_every > 1 || serve.profile_size_bytes > 0)) {
+    mistakes.emplace_back("--profile-every and --profile-size go with --profile FILE");
+  }
   if (serve.tls_cert.empty() != serve.tls_key.empty()) {
     mistakes.emplace_back("--tls-cert and --tls-key belong together");
   }

@@ -76,6 +76,8 @@ struct ServeFlags {
   std::string slot_dir;
   std::string access_log;
   std::string profile;
+  int64_t profile_every = 1;
+  int64_t profile_size_bytes = 0;  // 0: no limit
   bool web_ui = true;
   bool show_slots = true;
   bool verbose = false;

@@ -141,7 +141,9 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
   scheduler.lookup_tokens = static_cast<int>(options.serve.lookup);
   if (common.several) scheduler.turns = &common.turns;
   if (!options.serve.profile.empty()) {
-    common.profile = KTX_TRY(StepProfile::create(options.serve.profile, *model->engine));
+    common.profile = KTX_TRY(
+        StepProfile::create(options.serve.profile, *model->engine,
+                            {options.serve.profile_every, options.serve.profile_size_bytes}));
     scheduler.after_step = [&common](runtime::Engine& used) { common.profile->add(used); };
   }
   model->load_seconds = timer.seconds();
