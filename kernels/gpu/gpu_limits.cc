@@ -14,6 +14,10 @@ bool marlin_gemm_fits(DType dtype, int64_t shared_memory) {
   return shared_memory >= (dtype == DType::Q8_0 ? 172 : 140) * 1024;
 }
 
+bool gpu_delta_rule_takes(int64_t head_dim) {
+  return head_dim % 4 == 0 && head_dim >= 4 && head_dim <= 256;
+}
+
 bool marlin_pair(DType a, DType b) {
   if (a == b) return marlin_takes(a);
 #define KTX_MARLIN_PAIR(first, second)                                                          \

@@ -20,6 +20,9 @@ bool marlin_gemv_fits(DType dtype, int64_t cols, int64_t x_rows, int64_t shared_
 // Whether they hold what a GEMM of marlin weights stages.
 bool marlin_gemm_fits(DType dtype, int64_t shared_memory);
 
+// Whether a GPU computes the gated delta rule of heads of `head_dim`, whose matrix is in registers.
+bool gpu_delta_rule_takes(int64_t head_dim);
+
 // Whether one launch takes products of these formats (marlin_pairs.def).
 bool marlin_pair(DType a, DType b);
 

@@ -265,7 +265,8 @@ Result<Estimator> Estimator::make(const CompileState& state) {
         {slot.layer, slot.kv_heads, slot.key_dim, slot.value_dim, 0, slot.window});
   }
   for (const steps::Step& step : alone.steps) {
-    estimator.states_.add(state_of(step.attrs), state_floats_of(step.attrs));
+    if (state_of(step.attrs) < 0) continue;
+    estimator.states_.push_back({state_of(step.attrs), step.layer, state_floats_of(step.attrs)});
   }
   const bool has_experts = std::ranges::any_of(
       state.modules.modules, [](const auto& module) { return module.role == ir::Role::Experts; });
@@ -320,7 +321,9 @@ Result<Estimate> Estimator::run(const CompileState& state) const {
 Result<Estimate> Estimator::run(const CompileState& state, plan::StreamSlots slots) const {
   Estimate estimate;
   estimate.shape = state.check.shape;
-  estimate.shape.state_bytes = states_.bytes();
+  plan::StateLayout all_states;
+  for (const State& state : states_) all_states.add(state.number, state.floats);
+  estimate.shape.state_bytes = all_states.bytes();
   const plan::RunShape& shape = estimate.shape;
   Sums sums(state);
   add_weights(state, sums);
@@ -336,7 +339,13 @@ Result<Estimate> Estimator::run(const CompileState& state, plan::StreamSlots slo
   }
   add_copied_slots(state, kv_slots_, attention_device, blocks, sums);
   estimate.state_slots = blocks.states;
-  if (blocks.states > 0) sums.at("cpu").state_bytes = times(shape.state_bytes, blocks.states);
+  std::map<std::string, plan::StateLayout> states;
+  for (const State& state : states_) {
+    states[attention_device[state.layer]].add(state.number, state.floats);
+  }
+  for (const auto& [device, layout] : states) {
+    sums.at(device).state_bytes += times(layout.bytes(), blocks.states);
+  }
   const bool streams =
       state.prefer.stream_tokens > 0 && shape.step_tokens >= state.prefer.stream_tokens;
   if (streams) add_streams(state, attention_device, slots, sums);

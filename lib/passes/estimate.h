@@ -82,7 +82,11 @@ class Estimator {
   // empty where the model has none.
   std::vector<plan::BufferRecord> all_, without_experts_, of_experts_;
   std::vector<plan::KvSlotRecord> kv_slots_;
-  plan::StateLayout states_;
+  struct State {
+    int32_t number = 0, layer = 0;
+    int64_t floats = 0;
+  };
+  std::vector<State> states_;
 };
 
 // Bytes of a module's own weights in the form that its decision asks for.

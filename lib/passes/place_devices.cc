@@ -26,6 +26,7 @@
 #include <map>
 #include <optional>
 
+#include "kernels/gpu/gpu_limits.h"
 #include "kernels/matmul/marlin_layout.h"
 #include "lib/passes/choose_experts.h"
 #include "lib/passes/estimate.h"
@@ -469,14 +470,16 @@ void keep_unknown_formats(CompileState& state) {
   }
 }
 
-// The two steps of a delta net that have a state run on the CPU, where the states are; its products
-// stay where they were placed.
+// A delta net whose heads no GPU kernel takes has its two steps with a state on the CPU; its
+// products stay where they were placed.
 void keep_states(CompileState& state) {
   const ir::Module* first = nullptr;
   const rules::Rule* asked = nullptr;  // for one of them
   int64_t count = 0;
   for (ir::Module& module : state.modules.modules) {
-    if (module.role != Role::DeltaNet || module.decision.device == "cpu") continue;
+    const auto* net = std::get_if<ir::DeltaNetInfo>(&module.info);
+    if (net == nullptr || module.decision.device == "cpu") continue;
+    if (kernels::gpu_delta_rule_takes(net->head_dim)) continue;
     module.decision.device = "cpu";
     ++count;
     if (first == nullptr) first = &module;
@@ -486,9 +489,9 @@ void keep_states(CompileState& state) {
   }
   if (first == nullptr) return;
   const std::string text = fmt::format(
-      "{} and {} more: no GPU kernel computes a gated delta rule; it stays on the CPU, the products "
-      "around it do not",
-      first->path, count - 1);
+      "{} and {} more: no GPU kernel computes a gated delta rule of heads of {}; it stays on the CPU, "
+      "the products around it do not",
+      first->path, count - 1, std::get<ir::DeltaNetInfo>(first->info).head_dim);
   if (asked != nullptr) {
     state.diags->warning(asked->replace.device->loc, "Q001", text);
   } else {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "lib/plan/state_layout.h"
 #include "lib/plan/stream_memory.h"
 
 namespace ktx::plan {
@@ -86,13 +87,13 @@ Result<std::vector<DeviceMemory>> memory_by_device(const PlanView& plan, const R
     const auto slots = of_device(
         plan.kv_slots, [&](size_t i) { return plan.string(plan.kv_slots[i].device) == name; });
     RunShape own = shape;
-    if (name != "cpu") own.state_bytes = 0;
+    own.state_bytes = state_layout(plan, name).bytes();
     const MemoryEstimate estimate = KTX_TRY(estimate_memory(segments, buffers_of(plan, name), slots,
                                                             widest_window(plan.kv_slots), own));
     const StreamMemory stream =
         KTX_TRY(stream_memory(plan, streamed, name, shape, slots_of_streams));
     all.push_back({name, estimate.weight_bytes, estimate.arena_bytes, stream.total(),
-                   estimate.kv_token, estimate.kv_bytes, estimate.state_bytes});
+                   estimate.kv_token, estimate.kv_bytes, own.state_bytes, estimate.state_bytes});
   }
   return all;
 }

@@ -41,8 +41,9 @@ struct DeviceMemory {
   uint64_t arena_bytes = 0;
   uint64_t stream_bytes = 0;  // slots and values of streamed experts (stream_memory.h)
   KvTokenBytes kv_token;
-  uint64_t kv_bytes = 0;     // for max_batch sequences of ctx tokens
-  uint64_t state_bytes = 0;  // of max_batch sequences, all on the CPU
+  uint64_t kv_bytes = 0;          // for max_batch sequences of ctx tokens
+  uint64_t state_slot_bytes = 0;  // of its states, in a slot
+  uint64_t state_bytes = 0;       // of all slots
 
   uint64_t total() const {
     return weight_bytes + arena_bytes + stream_bytes + kv_bytes + state_bytes;

@@ -16,14 +16,39 @@ int64_t StateLayout::offset(int32_t state) const {
   return std::accumulate(sizes_.begin(), sizes_.begin() + state, int64_t{0});
 }
 
-StateLayout state_layout(const PlanView& plan) {
-  StateLayout layout;
+namespace {
+
+// Calls visit(state, floats) for the states of a device's steps; "": of all.
+template <class Visit>
+void for_each_state(const PlanView& plan, std::string_view device, const Visit& visit) {
   for (const StepRecord& step : plan.steps) {
+    if (!device.empty() && plan.string(step.device) != device) continue;
     const StepAttrs attrs =
         attrs_from_bytes(static_cast<StepOp>(step.op), plan.attrs.data() + step.attrs_offset);
-    layout.add(state_of(attrs), state_floats_of(attrs));
+    if (state_of(attrs) >= 0) visit(state_of(attrs), state_floats_of(attrs));
   }
+}
+
+}  // namespace
+
+StateLayout state_layout(const PlanView& plan) {
+  return state_layout(plan, "");
+}
+
+StateLayout state_layout(const PlanView& plan, std::string_view device) {
+  StateLayout layout;
+  for_each_state(plan, device, [&](int32_t state, int64_t floats) { layout.add(state, floats); });
   return layout;
+}
+
+std::vector<StatePart> state_parts(const PlanView& plan, std::string_view device) {
+  const StateLayout here = state_layout(plan, device), all = state_layout(plan);
+  const auto bytes = [](int64_t floats) { return static_cast<uint64_t>(floats) * sizeof(float); };
+  std::vector<StatePart> parts;
+  for_each_state(plan, device, [&](int32_t state, int64_t floats) {
+    parts.push_back({bytes(here.offset(state)), bytes(all.offset(state)), bytes(floats)});
+  });
+  return parts;
 }
 
 }  // namespace ktx::plan

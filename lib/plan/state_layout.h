@@ -2,12 +2,16 @@
 // number, in F32. Like keys and values they are the runtime's, but a sequence of any length has as
 // many.
 //
-//   const StateLayout states = state_layout(plan);
+// Each device keeps those of its own steps; a slot (runtime/cache/state_pool.h) has its part on
+// each.
+//
+//   const StateLayout states = state_layout(plan, "cuda:0");
 //   states.offset(3)    // floats, where state 3 begins
 //   states.floats()     // of a text at one place; 0: the model has none
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "lib/plan/plan_reader.h"
@@ -25,6 +29,14 @@ class StateLayout {
   std::vector<int64_t> sizes_;  // by state, whole cache lines
 };
 
+// Of all devices, as a saved session has them, or of one.
 StateLayout state_layout(const PlanView& plan);
+StateLayout state_layout(const PlanView& plan, std::string_view device);
+
+// A state of a device: where it begins there and among all, in bytes.
+struct StatePart {
+  uint64_t here = 0, among_all = 0, bytes = 0;
+};
+std::vector<StatePart> state_parts(const PlanView& plan, std::string_view device);
 
 }  // namespace ktx::plan

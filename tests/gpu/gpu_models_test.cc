@@ -301,9 +301,12 @@ class GpuSharedModels : public GpuModels {
  protected:
   void SetUp() override {
     GpuModels::SetUp();
-    if (IsSkipped()) return;
+    if (!IsSkipped()) take({"glm4_moe", "minimax_m2", "glm4_moe_lite"});
+  }
+  // Those that are there.
+  void take(std::initializer_list<const char*> models) {
     models_.clear();
-    for (const char* model : {"glm4_moe", "minimax_m2", "glm4_moe_lite"}) {
+    for (const char* model : models) {
       if (!model_dir(model).empty()) models_.push_back(model);
     }
     if (models_.empty()) GTEST_SKIP() << "no ../shared/models";
@@ -331,6 +334,76 @@ TEST_F(GpuSharedModels, WithExpertsOnTheCpu) {
   for (const Placement& placement : {kExpertsOnCpu, kHalf, kStreamed}) {
     expect_near(exact(placement), 0.01);
     EXPECT_LE(one_by_one(placement, {}, 64).mean(), 0.042) << placement.name;
+  }
+}
+
+// Delta nets, whose states are in slots, and gated attention.
+class GpuDeltaNetModels : public GpuSharedModels {
+ protected:
+  void SetUp() override {
+    GpuModels::SetUp();
+    if (!IsSkipped()) take({"qwen3_next", "qwen35moe"});
+  }
+  static std::vector<int32_t> text(int32_t tokens) {
+    std::vector<int32_t> ids;
+    for (int32_t i = 0; i < tokens; ++i) ids.push_back(i * 7 % 250 + 3);
+    return ids;
+  }
+  // Of the sequence's next tokens.
+  static std::vector<float> logits(Engine& engine, runtime::Sequence& sequence,
+                                   std::span<const int32_t> ids) {
+    const runtime::BatchItem item{&sequence, ids, runtime::Want::Last};
+    const auto done = engine.forward({&item, 1});
+    EXPECT_TRUE(done.ok()) << done.error().message;
+    const auto row = engine.logits(0);
+    return {row.begin(), row.end()};
+  }
+};
+
+TEST_F(GpuDeltaNetModels, WholeOnTheGpuGiveTheReferencesTokens) {
+  for (const Placement& placement : {kAllGpu, kAlone}) {
+    for (int64_t chunk : {1, 7, 64, 512}) expect_near(one_by_one(placement, {}, chunk), 0.01);
+  }
+}
+
+TEST_F(GpuDeltaNetModels, InBatches) {
+  expect_near(together(kAllGpu), 0.01);
+}
+
+TEST_F(GpuDeltaNetModels, WithoutGraphsToo) {
+  EngineOptions options;
+  options.gpu_graphs = false;
+  expect_near(one_by_one(kAllGpu, options, 64), 0.01);
+}
+
+TEST_F(GpuDeltaNetModels, WithExpertsOnTheCpu) {
+  for (const Placement& placement : {kExpertsOnCpu, kHalf, kStreamed}) {
+    expect_near(exact(placement), 0.01);
+    EXPECT_LE(one_by_one(placement, {}, 64).mean(), 0.042) << placement.name;
+  }
+}
+
+// What is read from the slots is what another sequence continues from, on the same GPU.
+TEST_F(GpuDeltaNetModels, StatesThatAreSavedGoOnToTheSameBits) {
+  for (const char* model : models_) {
+    const auto engine = open(model, kAllGpu);
+    ASSERT_TRUE(engine);
+    const std::vector<int32_t> ids = text(100);
+    runtime::Sequence first = engine->new_sequence();
+    logits(*engine, first, ids);
+    std::vector<std::byte> states(engine->state_bytes(first)), again(states.size());
+    ASSERT_GT(states.size(), 0u);
+    ASSERT_TRUE(engine->copy_states(first, Engine::Visit::Read, states).ok());
+    const std::vector<int32_t> one = {42};
+    const std::vector<float> want = logits(*engine, first, one);
+    first.truncate(100);  // where the last step began
+    ASSERT_EQ(first.length(), 100);
+    std::vector<std::byte> zeros(states.size());
+    ASSERT_TRUE(engine->copy_states(first, Engine::Visit::Write, zeros).ok());
+    ASSERT_TRUE(engine->copy_states(first, Engine::Visit::Write, states).ok());
+    ASSERT_TRUE(engine->copy_states(first, Engine::Visit::Read, again).ok());
+    EXPECT_EQ(again, states);
+    EXPECT_EQ(logits(*engine, first, one), want) << model;
   }
 }
 

@@ -31,12 +31,10 @@ bool found_by_an_op(std::string_view family) {
          find_matmul_transposed(family, DType::Q4_K, isa).ok();
 }
 
-// Steps with a state run on the CPU alone.
-TEST(KernelTable, EveryStepOpButQuantizeAndThoseWithAStateHasAFamilyOnAGpu) {
+TEST(KernelTable, EveryStepOpButQuantizeHasAFamilyOnAGpu) {
   for (const StepOpInfo& op : all_step_ops()) {
     const std::string_view family = gpu_kernel_family(op.op);
-    const bool none = op.op == StepOp::Quantize || state_of(default_attrs(op.op)) >= 0;
-    EXPECT_EQ(family.empty(), none) << op.name;
+    EXPECT_EQ(family.empty(), op.op == StepOp::Quantize) << op.name;
     EXPECT_TRUE(family.empty() || find_kernel_family(family)) << op.name << " " << family;
   }
 }

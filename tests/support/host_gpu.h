@@ -62,7 +62,7 @@ class HostPlan {
       bytes += (blob.size + 63) / 64 * 64;
     }
     file_.resize(bytes);
-    const uint32_t cpu = intern("cpu");
+    const uint32_t cpu = intern("cpu"), other = intern("other");
     for (plan::StepRecord& step : steps_) {
       DType dtype = DType::F32;
       const auto weights = view_.weights(step);
@@ -72,7 +72,11 @@ class HostPlan {
       const auto op = static_cast<StepOp>(step.op);
       const bool transposed =
           op == StepOp::MatmulHeads && view_.attrs_of<MatmulHeadsAttrs>(step).transposed != 0;
-      step.device = cpu;
+      // The states of other devices are not among this one's.
+      const bool elsewhere =
+          state_of(attrs_from_bytes(op, view_.attrs.data() + step.attrs_offset)) >= 0 &&
+          step.device != context.step.device;
+      step.device = elsewhere ? other : cpu;
       step.kernel[0] =
           intern(kernels::kernel_family(op, kernels::Precision::Exact, dtype, transposed));
     }
@@ -401,9 +405,30 @@ class HostGpu final : public Gpu {
         batch.tables.push_back(table.whole.data());
         batch.window_tables.push_back(table.window.data());
       }
+      add_states(batch);
       KTX_TRY(executor_->run(batch));
       count_experts();
       return {};
+    }
+    void add_states(runtime::Batch& batch) const {
+      const runtime::GpuBatch& in = context_.batch;
+      if (in.texts == nullptr) return;
+      const auto slot = [&](int32_t number) {
+        return context_.states.slots + number * context_.states.layout.floats();
+      };
+      batch.states.resize(batch.tables.size());
+      int64_t text = 0;
+      for (int64_t t = 0; t < batch.tokens; ++t) {
+        if (t > 0 && batch.sequence[t] == batch.sequence[t - 1]) continue;
+        runtime::SequenceState& state = batch.states[batch.sequence[t]];
+        for (int32_t s = in.texts[text]; s < in.texts[text + 1]; ++s) {
+          const kernels::StateSegment& segment = in.segments[s];
+          if (s == in.texts[text] && segment.in >= 0) state.in = slot(segment.in);
+          const int64_t behind = segment.first + segment.tokens - t;
+          state.outs.push_back({behind, segment.out, slot(segment.out), false});
+        }
+        ++text;
+      }
     }
     void count_experts() {
       if (!context_.expert_counts) return;

@@ -11,7 +11,6 @@ void StatePool::Free::operator()(float* floats) const {
 }
 
 StatePool::StatePool(int64_t floats, int64_t slots) : floats_(floats) {
-  if (floats == 0) return;
   memory_.resize(static_cast<size_t>(slots));
   users_.resize(static_cast<size_t>(slots));
   for (int64_t slot = slots - 1; slot >= 0; --slot) free_.push_back(static_cast<StateSlot>(slot));
@@ -23,11 +22,11 @@ StateSlot StatePool::take() {
   const StateSlot slot = free_.back();
   auto& memory = memory_[static_cast<size_t>(slot)];
   // (Sizes are whole cache lines.)
-  if (!memory) {
+  if (!memory && floats_ > 0) {
     memory.reset(
         static_cast<float*>(std::aligned_alloc(64, static_cast<size_t>(floats_) * sizeof(float))));
   }
-  if (!memory) return kNoState;
+  if (!memory && floats_ > 0) return kNoState;
   free_.pop_back();
   users_[static_cast<size_t>(slot)] = 1;
   return slot;

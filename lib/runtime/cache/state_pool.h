@@ -34,10 +34,11 @@ struct StateMark {
 class StatePool {
  public:
   StatePool() = default;
-  // `floats` of a slot, 0: the model has no states. Memory is taken when a slot is first used.
+  // No slots: the model has no states. `floats` of a slot in main memory, 0: all states are on
+  // GPUs, which keep them under the same numbers. Memory is taken when a slot is first used.
   StatePool(int64_t floats, int64_t slots);
 
-  bool has_states() const { return floats_ > 0; }
+  bool has_states() const { return !users_.empty(); }
   int64_t floats() const { return floats_; }
   int64_t slots() const { return static_cast<int64_t>(users_.size()); }
   int64_t free_slots() const { return static_cast<int64_t>(free_.size()); }
@@ -52,6 +53,7 @@ class StatePool {
   void release(StateSlot slot);
   int32_t users(StateSlot slot) const { return users_[static_cast<size_t>(slot)]; }
 
+  // Null where all states are on GPUs.
   float* data(StateSlot slot) const { return memory_[static_cast<size_t>(slot)].get(); }
   std::span<std::byte> bytes(StateSlot slot) const {
     return {reinterpret_cast<std::byte*>(data(slot)), static_cast<size_t>(floats_) * sizeof(float)};

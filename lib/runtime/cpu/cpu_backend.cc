@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "lib/plan/state_layout.h"
 #include "lib/runtime/cpu/bind.h"
 #include "lib/runtime/cpu/executor.h"
 
@@ -18,7 +19,8 @@ class CpuBackend final : public Backend {
         kv_(setup.kv),
         arena_(arena),
         threads_(setup.pool.threads()),
-        slots_(plan::slots_on(setup.plan, "cpu")) {}
+        slots_(plan::slots_on(setup.plan, "cpu")),
+        state_parts_(plan::state_parts(setup.plan, "cpu")) {}
 
   Status bind_parts(const BackendSetup& setup, const BoundParts& parts) {
     partials_ = KTX_TRY(make_partials(setup.plan, setup.shape.ctx));
@@ -52,6 +54,16 @@ class CpuBackend final : public Backend {
     const std::byte* const from =
         arena_.place(record) + static_cast<uint64_t>(row) * plan::value_row_bytes(record);
     std::memcpy(out.data(), from, out.size_bytes());
+    return {};
+  }
+
+  Status copy_states(StateSlot slot, bool write, std::span<std::byte> all) override {
+    std::byte* const own = kv_.states().bytes(slot).data();
+    for (const plan::StatePart& part : state_parts_) {
+      std::byte* const here = own + part.here;
+      std::byte* const there = all.data() + part.among_all;
+      std::memcpy(write ? here : there, write ? there : here, part.bytes);
+    }
     return {};
   }
 
@@ -94,6 +106,7 @@ class CpuBackend final : public Backend {
   const HostArena& arena_;
   int threads_;
   std::vector<bool> slots_;  // whether it is the CPU's
+  std::vector<plan::StatePart> state_parts_;
   AttentionPartials partials_;
   std::vector<std::optional<Executor>> executors_;  // by part
 };

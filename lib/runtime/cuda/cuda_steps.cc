@@ -122,6 +122,11 @@ Result<const float*> CudaBind::vector(int i, GpuMemory& keep) const {
   return reinterpret_cast<const float*>(keep.data());
 }
 
+kernels::CudaStates CudaBind::states(int32_t state) const {
+  const plan::StateLayout& layout = context_.states.layout;
+  return {context_.states.slots + layout.offset(state), layout.floats()};
+}
+
 kernels::CudaKvView CudaBind::kv_view(int32_t slot) const {
   kernels::CudaKvView view;
   const KvPool pool = context_.kv.pool_of(slot);

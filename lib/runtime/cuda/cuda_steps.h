@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "kernels/cuda/attention/cuda_attention.h"
+#include "kernels/cuda/delta_net/cuda_delta_net.h"
 #include "kernels/cuda/marlin/cuda_weight.h"
 #include "kernels/cuda/matmul/cuda_matmul.h"
 #include "lib/runtime/cuda/cuda_gpu.h"
@@ -39,6 +40,7 @@ class CudaBind {
   // vectors in other formats are decoded into memory that `keep` holds.
   Result<const float*> vector(int i, GpuMemory& keep) const;
   kernels::CudaKvView kv_view(int32_t slot) const;
+  kernels::CudaStates states(int32_t state) const;
   template <class Attrs>
   const Attrs& attrs() const {
     return context_.plan.attrs_of<Attrs>(context_.step);

@@ -8,8 +8,8 @@ FusedMembers::FusedMembers(CudaGpu& gpu, const GpuBindContext& context)
     const GpuBindContext own{context.plan,      context.plan.steps[static_cast<size_t>(i)],
                              context.arena,     context.buffer_offsets,
                              context.blobs,     context.kv,
-                             context.kv_memory, context.batch,
-                             context.launch};
+                             context.kv_memory, context.states,
+                             context.batch,     context.launch};
     contexts_.push_back(own);
   }
 }

@@ -28,6 +28,7 @@
 #include "lib/plan/plan_reader.h"
 #include "lib/plan/plan_step_list.h"
 #include "lib/runtime/cache/kv_pools.h"
+#include "lib/runtime/cache/state_pool.h"
 #include "lib/runtime/engine/batch.h"
 #include "lib/runtime/engine/engine.h"
 #include "lib/runtime/engine/expert_counts.h"
@@ -100,6 +101,10 @@ class Backend {
   // what is there now.
   virtual Status map_block(const KvBlock& block, bool write, std::span<std::byte*> slots) = 0;
   virtual Status unmap_block(const KvBlock& /*block*/, bool /*write*/) { return {}; }
+
+  // Copies this backend's states of a slot (cache/state_pool.h) to their places among those of all
+  // devices, or from there.
+  virtual Status copy_states(StateSlot slot, bool write, std::span<std::byte> all) = 0;
 
   virtual int64_t weight_bytes() const = 0;  // read by run() so far
   // Adds what it has counted by expert in its own memory, between two passes.

@@ -28,9 +28,10 @@ struct StateOut {
   float* data = nullptr;
   bool snapshot = false;
 };
-// The states of a sequence before the pass, null when it has no tokens yet, and those behind some
+// The states of a sequence before the pass, none when it has no tokens yet, and those behind some
 // of its tokens, by rising number; the last ones are behind all of them.
 struct SequenceState {
+  int32_t in_slot = -1;
   const float* in = nullptr;
   std::vector<StateOut> outs;
 };

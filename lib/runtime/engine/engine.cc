@@ -247,9 +247,15 @@ bool Engine::has_states() const {
   return state_->kv.has_states();
 }
 
-std::span<std::byte> Engine::states(const Sequence& sequence) const {
-  if (!has_states() || sequence.length_ == 0) return {};
-  return state_->kv.states().bytes(sequence.tables_.states.back().slot);
+uint64_t Engine::state_bytes(const Sequence& sequence) const {
+  return sequence.length_ == 0 ? 0 : state_->sizes.shape.state_bytes;
+}
+
+Status Engine::copy_states(const Sequence& sequence, Visit visit, std::span<std::byte> bytes) {
+  KTX_ASSERT(bytes.size() == state_bytes(sequence));
+  if (bytes.empty()) return {};
+  return state_->runner->copy_states(sequence.tables_.states.back().slot, visit == Visit::Write,
+                                     bytes);
 }
 
 bool Engine::extend_uncomputed(Sequence& sequence, int64_t tokens, int64_t window_begin) {

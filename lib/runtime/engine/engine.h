@@ -209,8 +209,10 @@ class Engine {
   int64_t window_begin(const Sequence& sequence) const;
   bool has_windows() const;  // whether truncate() may take back more than it should
   bool has_states() const;   // likewise, of a fixed size
-  // Those of a sequence with tokens, as one piece; empty where the model has none.
-  std::span<std::byte> states(const Sequence& sequence) const;
+  // Those of a sequence with tokens, on all devices, as one piece of state_bytes(): 0 where there
+  // are none. With Write they become `bytes`.
+  uint64_t state_bytes(const Sequence& sequence) const;
+  Status copy_states(const Sequence& sequence, Visit visit, std::span<std::byte> bytes);
   bool extend_uncomputed(Sequence& sequence, int64_t tokens, int64_t window_begin);
   // Drops a kept text except blocks with other users.
   void forget_prefix(std::span<const int32_t> tokens, const std::string& owner = {});

@@ -127,6 +127,7 @@ Status size_for_gpus(const plan::PlanView& plan, const EngineOptions& options, S
   memory.arena_bytes = host.arena_bytes;
   memory.kv_token = host.kv_token;
   memory.kv_bytes = host.kv_token.times(sizes.kv_blocks).value_or(0);
+  memory.state_bytes = host.state_slot_bytes * sizes.kv_blocks.states;
   memory.total_bytes = host.weight_bytes + host.arena_bytes + memory.kv_bytes + memory.state_bytes;
   return {};
 }

@@ -121,7 +121,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
                                    plan::slots_on(plan, "cpu")));
     s.kv.of(KvPool::Whole).set_reclaim([&s] { return s.prefixes.reclaim(); });
     s.kv.of(KvPool::Window).set_reclaim([&s] { return s.prefixes.reclaim_window(); });
-    s.kv.set_states(StatePool(plan::state_layout(plan).floats(),
+    s.kv.set_states(StatePool(plan::state_layout(plan, "cpu").floats(),
                               static_cast<int64_t>(s.sizes.kv_blocks.states)));
     s.kv.states().set_reclaim([&s] { return s.prefixes.reclaim_state(); });
     const target::ThreadPlaces places = choose_places(options, threads);

@@ -33,6 +33,7 @@ bool Engine::take_states(std::span<const BatchItem> items) {
     const std::vector<StateMark>& marks = items[i].sequence->tables_.states;
     KTX_ASSERT((marks.empty() ? 0 : marks.back().position) == items[i].sequence->length_);
     SequenceState& state = s.batch.states[i];
+    state.in_slot = marks.empty() ? kNoState : marks.back().slot;
     state.in = marks.empty() ? nullptr : pool.data(marks.back().slot);
     StateSlot slot = pool.take();
     if (slot == kNoState) {

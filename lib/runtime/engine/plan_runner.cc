@@ -167,6 +167,11 @@ Status PlanRunner::visit_kv(const KvTables& tables, int64_t tokens, bool write,
   return {};
 }
 
+Status PlanRunner::copy_states(StateSlot slot, bool write, std::span<std::byte> all) {
+  for (Backend* backend : backends_) KTX_TRY(backend->copy_states(slot, write, all));
+  return {};
+}
+
 int64_t PlanRunner::weight_bytes() const {
   int64_t sum = 0;
   for (const Backend* backend : backends_) sum += backend->weight_bytes();

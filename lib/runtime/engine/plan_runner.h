@@ -41,6 +41,8 @@ class PlanRunner {
   // head; keys, then values; not those of blocks that windows have left behind. With `write` the
   // devices get what `call` leaves in the rows. Stops at the first failure.
   Status visit_kv(const KvTables& tables, int64_t tokens, bool write, const VisitRows& call);
+  // The states of a slot, of all devices, in the order of their numbers.
+  Status copy_states(StateSlot slot, bool write, std::span<std::byte> all);
 
   int64_t weight_bytes() const;  // read by run() so far
   const ExpertUse& expert_use() const { return counts_.use(); }

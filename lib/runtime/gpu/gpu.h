@@ -20,10 +20,12 @@
 #include <string_view>
 #include <utility>
 
+#include "kernels/delta_net/state_segment.h"
 #include "lib/formats/dtype.h"
 #include "lib/formats/step_ops.h"
 #include "lib/launches/launch.h"
 #include "lib/plan/plan_reader.h"
+#include "lib/plan/state_layout.h"
 #include "lib/runtime/cache/kv_pools.h"
 #include "lib/runtime/engine/batch.h"
 #include "lib/runtime/sampling/best_logits.h"
@@ -79,6 +81,17 @@ struct GpuBatch {
   const int32_t* tables = nullptr;         // [sequences, table_stride] block numbers
   const int32_t* window_tables = nullptr;  // the same of the window pool (kv_pools.h)
   int64_t table_stride = 0;
+  // Of models with states of a fixed size: segments [texts[i], texts[i + 1]) are those of the
+  // pass's text i, of its texts in the order of their rows; none of those behind the last.
+  const int32_t* texts = nullptr;  // [most_texts + 1]
+  const kernels::StateSegment* segments = nullptr;
+  int64_t most_texts = 0;
+};
+
+// The states of texts in a device's memory: slots of them, of equal size (cache/state_pool.h).
+struct GpuStates {
+  float* slots = nullptr;    // that of slot 0
+  plan::StateLayout layout;  // of a slot
 };
 
 // Tokens of one sequence, side by side and in rising positions.
@@ -120,6 +133,7 @@ struct GpuBindContext {
   std::span<std::byte* const> blobs;  // by blob; null where it is elsewhere
   const KvPools& kv;                  // the arrangement of this GPU's slots
   KvBlock kv_memory;                  // block 0 of each pool
+  GpuStates states;
   GpuBatch batch;
   const launches::Launch& launch;  // what the step is bound for; its last step is `step`
   // A step of the CPU that streams: `plan`'s blobs say how its weights lie here, and they are

@@ -173,6 +173,19 @@ class GpuBackend final : public Backend {
     return {};
   }
 
+  Status copy_states(StateSlot slot, bool write, std::span<std::byte> all) override {
+    for (GpuDevice& device : s_->devices) {
+      std::byte* const own = device.states.data() + slot * device.state_layout.bytes();
+      for (const plan::StatePart& part : device.state_parts) {
+        std::byte* const there = all.data() + part.among_all;
+        KTX_TRY(device.named(write ? device.gpu->upload(own + part.here, there, part.bytes)
+                                   : device.gpu->download(there, own + part.here, part.bytes)));
+      }
+      KTX_TRY(device.named(device.gpu->finish()));
+    }
+    return {};
+  }
+
   int64_t weight_bytes() const override { return weight_bytes_; }
   Status add_expert_counts(std::span<uint64_t> counts) override {
     for (GpuDevice& device : s_->devices) {

@@ -20,14 +20,18 @@ void put(std::byte* out, const int32_t* numbers, int64_t count, int64_t rows, in
 }  // namespace
 
 GpuBatchLayout::GpuBatchLayout(int64_t tokens, int64_t outputs, int64_t sequences, int64_t ctx,
-                               bool windows)
-    : table_stride_(blocks_for(ctx) * (windows ? 2 : 1)),
+                               bool windows, GpuBatchStates states)
+    : states_(states),
+      table_stride_(blocks_for(ctx) * (windows ? 2 : 1)),
       window_table_(windows ? blocks_for(ctx) : 0) {
   const int64_t row = padded(tokens * 4);
   position_ = row;
   sequence_ = 2 * row;
   output_rows_ = 3 * row;
-  tables_ = output_rows_ + padded(outputs * 4);
+  texts_ = output_rows_ + padded(outputs * 4);
+  segments_ = texts_ + (states.slots > 0 ? padded((states.texts + 1) * 4) : 0);
+  // Each writes a slot of its own.
+  tables_ = segments_ + padded(states.slots * static_cast<int64_t>(sizeof(kernels::StateSegment)));
   bytes_ = tables_ + padded(sequences * table_stride_ * 4);
 }
 
@@ -35,10 +39,38 @@ GpuBatch GpuBatchLayout::at(const std::byte* base) const {
   const auto field = [&](int64_t offset) {
     return reinterpret_cast<const int32_t*>(base + offset);
   };
-  return {field(0),         field(position_),
-          field(sequence_), field(output_rows_),
-          field(tables_),   field(tables_) + window_table_,
-          table_stride_};
+  GpuBatch batch{field(0),         field(position_),
+                 field(sequence_), field(output_rows_),
+                 field(tables_),   field(tables_) + window_table_,
+                 table_stride_};
+  if (states_.slots == 0) return batch;
+  batch.texts = field(texts_);
+  batch.segments = reinterpret_cast<const kernels::StateSegment*>(base + segments_);
+  batch.most_texts = states_.texts;
+  return batch;
+}
+
+void GpuBatchLayout::fill_states(std::byte* out, const Batch& batch) const {
+  auto* const texts = reinterpret_cast<int32_t*>(out + texts_);
+  auto* const segments = reinterpret_cast<kernels::StateSegment*>(out + segments_);
+  int64_t text = 0;
+  int32_t count = 0;
+  for (int64_t row = 0; row < batch.tokens; ++row) {
+    if (row > 0 && batch.sequence[row] == batch.sequence[row - 1]) continue;
+    KTX_ASSERT(text < states_.texts);
+    texts[text++] = count;
+    const SequenceState& state = batch.states[batch.sequence[row]];
+    int32_t in = state.in_slot;
+    int64_t done = 0;
+    for (const StateOut& to : state.outs) {
+      KTX_ASSERT(count < states_.slots && to.tokens > done);
+      segments[count++] = {static_cast<int32_t>(row + done), static_cast<int32_t>(to.tokens - done),
+                           in, to.slot};
+      in = to.slot;
+      done = to.tokens;
+    }
+  }
+  std::fill(texts + text, texts + states_.texts + 1, count);
 }
 
 int64_t GpuBatchLayout::fill(std::byte* out, const Batch& batch, int64_t sequences,
@@ -47,6 +79,7 @@ int64_t GpuBatchLayout::fill(std::byte* out, const Batch& batch, int64_t sequenc
   put(out + position_, batch.position.data(), batch.tokens, shape.tokens, -1);
   put(out + sequence_, batch.sequence.data(), batch.tokens, shape.tokens, 0);
   put(out + output_rows_, batch.output_rows.data(), batch.outputs, shape.outputs, -1);
+  if (states_.slots > 0) fill_states(out, batch);
   // Of each table as many blocks as its last token needs.
   const auto number = [](const KvCache& pool, const std::byte* block) {
     return static_cast<int32_t>(pool.block_number(block));

@@ -1,6 +1,7 @@
 // The inputs of a step for a GPU, as one block of memory that is uploaded by one copy:
 //
-//   ids[T] | position[T] | sequence[T] | output_rows[R] | sequences x (table | window table)
+//   ids[T] | position[T] | sequence[T] | output_rows[R] | texts, segments of states |
+//   sequences x (table | window table)
 //
 // Filled in pinned memory and copied to the same addresses on each GPU. Offsets are fixed by
 // the largest step, so that captured graphs find their inputs.
@@ -15,10 +16,17 @@
 
 namespace ktx::runtime {
 
+// Of models with states of a fixed size: the most texts of a pass, padding included, and slots.
+struct GpuBatchStates {
+  int64_t texts = 0;
+  int64_t slots = 0;
+};
+
 class GpuBatchLayout {
  public:
   GpuBatchLayout() = default;
-  GpuBatchLayout(int64_t tokens, int64_t outputs, int64_t sequences, int64_t ctx, bool windows);
+  GpuBatchLayout(int64_t tokens, int64_t outputs, int64_t sequences, int64_t ctx, bool windows,
+                 GpuBatchStates states = {});
 
   int64_t bytes() const { return bytes_; }
   // The fields of a block that begins at `base`.
@@ -30,6 +38,10 @@ class GpuBatchLayout {
                const KvPools& kv) const;
 
  private:
+  void fill_states(std::byte* out, const Batch& batch) const;
+
+  GpuBatchStates states_;
+  int64_t texts_ = 0, segments_ = 0;
   int64_t table_stride_ = 0;  // of both tables of a sequence
   int64_t window_table_ = 0;  // where the second begins
   int64_t position_ = 0, sequence_ = 0, output_rows_ = 0, tables_ = 0, bytes_ = 0;

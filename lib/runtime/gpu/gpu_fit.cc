@@ -31,7 +31,9 @@ Status check_gpu_fit(const plan::DeviceMemory& needs, const GpuFacts& gpu,
   const uint64_t kv = needs.kv_token.times(kv_blocks).value_or(UINT64_MAX / 2);
   const uint64_t windows = needs.kv_token.times({0, kv_blocks.window}).value_or(UINT64_MAX / 2);
   const uint64_t reserve = reserve_bytes(shape.step_tokens);
-  const uint64_t fixed = needs.weight_bytes + needs.arena_bytes + needs.stream_bytes + reserve;
+  const uint64_t states = needs.state_slot_bytes * kv_blocks.states;
+  const uint64_t fixed =
+      needs.weight_bytes + needs.arena_bytes + needs.stream_bytes + states + reserve;
   if (gpu.free_bytes == 0 || fixed + kv <= gpu.free_bytes) return {};
   std::string text = fmt::format("{} ({}) does not hold what the plan puts there:\n", needs.name,
                                  printable(gpu.name));
@@ -43,6 +45,7 @@ Status check_gpu_fit(const plan::DeviceMemory& needs, const GpuFacts& gpu,
   }
   text += row("KV cache", kv,
               fmt::format("{} x {} tokens in {}", shape.max_batch, shape.ctx, name(shape.kv_type)));
+  if (states > 0) text += row("states", states, fmt::format("{} slots", kv_blocks.states));
   text += row("reserve", reserve, "graphs and partial results");
   text += row("together", fixed + kv, "");
   text += row("free", gpu.free_bytes, fmt::format("of {}", human_bytes(gpu.total_bytes)));

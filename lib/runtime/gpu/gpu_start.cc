@@ -61,8 +61,11 @@ Status check_fit_and_choose_slots(GpuState& s) {
 
 Status open_devices(GpuState& s) {
   s.buckets = GpuBuckets(s.setup.shape.max_batch, s.setup.shape.ctx);
-  s.batch_layout = GpuBatchLayout(s.setup.shape.step_tokens, s.setup.shape.step_outputs,
-                                  s.setup.shape.max_batch, s.setup.shape.ctx, s.kv.has_windows());
+  const GpuBatchStates states{std::max(s.setup.shape.max_batch, s.buckets.largest_batch()),
+                              static_cast<int64_t>(s.setup.kv_blocks.states)};
+  s.batch_layout =
+      GpuBatchLayout(s.setup.shape.step_tokens, s.setup.shape.step_outputs, s.setup.shape.max_batch,
+                     s.setup.shape.ctx, s.kv.has_windows(), states);
   for (const std::string& name : s.parts.gpus) {
     const int number = gpu_number(name);
     if (number < 0) {
@@ -114,6 +117,10 @@ Status allocate_device(const GpuState& s, GpuDevice& device) {
   device.kv = KTX_TRY(gpu.allocate(bytes_of(KvPool::Whole, s.setup.kv_blocks.whole), "KV cache"));
   device.kv_window =
       KTX_TRY(gpu.allocate(bytes_of(KvPool::Window, s.setup.kv_blocks.window), "KV cache"));
+  device.state_layout = plan::state_layout(s.plan, device.name);
+  device.state_parts = plan::state_parts(s.plan, device.name);
+  device.states =
+      KTX_TRY(gpu.allocate(device.state_layout.bytes() * s.setup.kv_blocks.states, "states"));
   device.batch =
       KTX_TRY(gpu.allocate(static_cast<uint64_t>(s.batch_layout.bytes()), "inputs of a step"));
   KTX_TRY(gpu.clear(device.arena.data(), device.arena.size()));
@@ -156,6 +163,7 @@ GpuBindContext bind_context(const GpuState& s, const GpuDevice& device,
           device.blobs,
           device.slots,
           {device.kv.data(), device.kv_window.data()},
+          device.states_of_texts(),
           device.inputs,
           launch,
           false,
@@ -173,6 +181,7 @@ GpuBindContext streamed_context(const GpuState& s, const GpuDevice& device,
           streams.blobs(),
           device.slots,
           {device.kv.data(), device.kv_window.data()},
+          device.states_of_texts(),
           device.inputs,
           launch,
           true,

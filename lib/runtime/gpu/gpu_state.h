@@ -38,7 +38,10 @@ struct GpuDevice {
   std::string name;  // "cuda:0"
   std::unique_ptr<Gpu> gpu;
   GpuMemory weights, arena, kv, kv_window, batch, workspace;
-  GpuMemory expert_counts;     // as ExpertCounts; empty: nothing is counted by expert
+  GpuMemory expert_counts;  // as ExpertCounts; empty: nothing is counted by expert
+  GpuMemory states;         // as many slots as the pool has (cache/state_pool.h)
+  plan::StateLayout state_layout;
+  std::vector<plan::StatePart> state_parts;
   KvPools slots;               // the arrangement only
   std::vector<bool> has_slot;  // by slot of the plan
   // A block of each pool of the cache, while the host looks at it.
@@ -60,6 +63,10 @@ struct GpuDevice {
     KTX_TRY(trace->begin(GpuLane::Queue));
     KTX_TRY(work());
     return trace->end(GpuLane::Queue, span);
+  }
+
+  GpuStates states_of_texts() const {
+    return {reinterpret_cast<float*>(states.data()), state_layout};
   }
 
   // `result`, with this device's name before the message of a failure.

@@ -129,7 +129,8 @@ Status save_session(const std::string& path, Engine& engine, const SavedSession&
   header.note_bytes = session.note.size();
   header.kv_bytes = static_cast<uint64_t>(engine.kv_row_bytes(sequence));
   header.window_begin = static_cast<uint64_t>(engine.window_begin(sequence));
-  const std::span<std::byte> states = engine.states(sequence);
+  std::vector<std::byte> states(engine.state_bytes(sequence));
+  KTX_TRY(engine.copy_states(sequence, Engine::Visit::Read, states));
   header.state_bytes = states.size();
   file.write(&header, sizeof header);
   if (session.sampler) file.write(&*session.sampler, sizeof(SamplerState));
@@ -222,11 +223,12 @@ Result<SavedSession> load_session(const std::string& path, Engine& engine, Seque
       bytes += rows.size();
       return file.read(rows.data(), rows.size());
     }));
-    const std::span<std::byte> states = engine.states(sequence);
-    if (states.size() != header.state_bytes) {
+    if (engine.state_bytes(sequence) != header.state_bytes) {
       return refuse("damaged: its states have another size than this plan's");
     }
+    std::vector<std::byte> states(header.state_bytes);
     KTX_TRY(file.read(states.data(), states.size()));
+    KTX_TRY(engine.copy_states(sequence, Engine::Visit::Write, states));
     const Hash128 expected = file.digest();
     Hash128 stored;
     KTX_TRY(file.read(&stored, sizeof stored));

@@ -38,6 +38,44 @@ TEST(GpuBatch, HoldsTokensTablesAndPaddingWhereItSays) {
   EXPECT_EQ(ints(out.tables + out.table_stride, 1), (std::vector<int32_t>{3}));
 }
 
+// A prompt with a snapshot behind its second token, a text whose item had no tokens, and one that
+// goes on; texts behind the last have no segments.
+TEST(GpuBatch, HoldsTheSegmentsOfStates) {
+  const plan::KvSlotRecord slot = {0, 1, 64, 64, 0, 0};
+  KvPools kv = KvPools::create({&slot, 1}, plan::KvType::F16, {10, 0}, {false}).take();
+  KvTables first, second;
+  ASSERT_TRUE(kv.grow(first, 3));
+  ASSERT_TRUE(kv.grow(second, 6));
+  Batch batch;
+  batch.tokens = 4;
+  batch.ids = {7, 1, 2, 3};
+  batch.position = {0, 1, 2, 5};
+  batch.sequence = {0, 0, 0, 2};
+  batch.tables = {first.whole.data(), nullptr, second.whole.data()};
+  batch.states.resize(3);
+  batch.states[0].outs = {{2, 4, nullptr, true}, {3, 1, nullptr, false}};
+  batch.states[1].outs = {{1, 5, nullptr, false}};  // of an earlier pass
+  batch.states[2].in_slot = 3;
+  batch.states[2].outs = {{1, 0, nullptr, false}};
+  const GpuBatchLayout layout(8, 4, 3, 200, false, {8, 6});
+  std::vector<std::byte> memory(static_cast<size_t>(layout.bytes()), std::byte{0x55});
+  EXPECT_LE(layout.fill(memory.data(), batch, 3, {4, 4, 256, false}, kv), layout.bytes());
+  const GpuBatch out = layout.at(memory.data());
+  EXPECT_EQ(out.most_texts, 8);
+  EXPECT_EQ(std::vector<int32_t>(out.texts, out.texts + 9),
+            (std::vector<int32_t>{0, 2, 3, 3, 3, 3, 3, 3, 3}));
+  const int32_t want[3][4] = {{0, 2, -1, 4}, {2, 1, 4, 1}, {3, 1, 3, 0}};
+  for (size_t i = 0; i < 3; ++i) {
+    const kernels::StateSegment& segment = out.segments[i];
+    EXPECT_EQ(segment.first, want[i][0]);
+    EXPECT_EQ(segment.tokens, want[i][1]);
+    EXPECT_EQ(segment.in, want[i][2]);
+    EXPECT_EQ(segment.out, want[i][3]);
+  }
+  EXPECT_EQ(out.tables[0], 0) << "behind them";
+  EXPECT_EQ(GpuBatchLayout(8, 4, 3, 200, false).at(memory.data()).texts, nullptr);
+}
+
 // Tables of the window pool stand behind the others'; blocks that are gone are number 0.
 TEST(GpuBatch, HoldsTheTablesOfWindows) {
   const plan::KvSlotRecord slots[] = {{0, 1, 64, 64, 0, 0}, {1, 1, 64, 64, 0, 64}};

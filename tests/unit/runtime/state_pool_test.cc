@@ -7,9 +7,19 @@ namespace {
 
 TEST(StatePool, AModelWithoutStatesHasNone) {
   EXPECT_FALSE(StatePool().has_states());
-  EXPECT_FALSE(StatePool(0, 4).has_states());
-  EXPECT_EQ(StatePool(0, 4).take(), kNoState);
+  EXPECT_FALSE(StatePool(0, 0).has_states());
+  EXPECT_EQ(StatePool(0, 0).take(), kNoState);
   EXPECT_TRUE(StatePool(16, 2).has_states());
+}
+
+TEST(StatePool, SlotsOfGpusAreNumbersAlone) {
+  StatePool pool(0, 2);
+  EXPECT_TRUE(pool.has_states());
+  const StateSlot a = pool.take(), b = pool.take();
+  EXPECT_NE(a, b);
+  EXPECT_EQ(pool.take(), kNoState);
+  EXPECT_EQ(pool.data(a), nullptr);
+  EXPECT_TRUE(pool.bytes(a).empty());
 }
 
 TEST(StatePool, ASlotIsFreeWhenItsLastUserIsGone) {

@@ -65,7 +65,7 @@ class CausalConvStep final : public StateStep {
     point_to(context.input(0), args_.x, args_.x_stride);
     point_to(context.output(0), args_.y, args_.y_stride);
     args_.attrs = context.attrs<CausalConvAttrs>();
-    offset_ = plan::state_layout(context.plan).offset(args_.attrs.state);
+    offset_ = plan::state_layout(context.plan, "cpu").offset(args_.attrs.state);
     const SmallWeight weight = KTX_TRY(SmallWeight::make(KTX_TRY(context.weight(0))));
     weight_bytes_ = weight.bytes();
     // Channels side by side.
@@ -113,7 +113,7 @@ class DeltaRuleStep final : public StateStep {
     }
     point_to(context.output(0), args_.y, args_.y_stride);
     args_.attrs = context.attrs<DeltaRuleAttrs>();
-    offset_ = plan::state_layout(context.plan).offset(args_.attrs.state);
+    offset_ = plan::state_layout(context.plan, "cpu").offset(args_.attrs.state);
     decay_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.weight(0))));
     dt_bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.weight(1))));
     args_.decay = decay_.data();

@@ -1,0 +1,237 @@
+// delta_rule on a GPU (Gated Delta Networks, arXiv 2412.06464): token by token, with the matrix in
+// registers, so that a pass reads and writes it once for each segment of a text.
+//
+// A warp has 8 columns of a head's matrix and no need of any other warp: lane l has columns
+// 4 * (l % 2) .. + 3 of rows 64 * j + 4 * (l / 2) .. + 3 (j < kGroups). So a load of a warp takes
+// whole sectors of 32 bytes, the warps of a block whole lines, and one round of shuffles gives all
+// sums of a token. These are taken over the matrix M as it was before the token:
+//
+//   known = k^T M, read = q^T M, k^T k, q^T q, q^T k            one round
+//   change = strength * (v - kept * known)                      of lengths see below
+//   y = kept * read + (q^T k) * change                          = q^T (M as it is now)
+//   M = kept * M + k change^T
+//
+// 4 warps a block, blocks (columns, heads, texts): 128 blocks for 32 heads of 128. Decode moves
+// the matrix at the rate of memory. A token of a prompt takes about 130 multiply-adds and 46
+// shuffles a warp, one behind the other; the inputs of the next token are on their way meanwhile.
+// The chunked form on tensor cores would be the next step.
+#include "kernels/cuda/common/cuda_launch.cuh"
+#include "kernels/cuda/common/mma.cuh"
+#include "kernels/cuda/delta_net/cuda_delta_net.h"
+#include "kernels/gpu/gpu_limits.h"
+
+namespace ktx::kernels {
+namespace {
+
+constexpr int kWarps = 4;
+constexpr int kWarpColumns = 8;
+constexpr unsigned kAllLanes = 0xFFFFFFFF;
+
+__device__ __forceinline__ float4 load4(const float* p) {
+  return *reinterpret_cast<const float4*>(p);
+}
+__device__ __forceinline__ void store4(float* p, float4 v) {
+  *reinterpret_cast<float4*>(p) = v;
+}
+__device__ __forceinline__ float part(const float4& v, int i) {
+  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+
+// As delta_gates.h: what a token does to a value head's matrix.
+struct Gates {
+  float kept = 0, strength = 0;
+};
+__device__ __forceinline__ Gates gates_of(const CudaDeltaRuleArgs& args, int head, int64_t row) {
+  const int repeats = args.attrs.value_heads / args.attrs.key_heads;
+  const float* const b_row = args.b + row * args.b_stride;
+  // By key head: the bs of its value heads, then their as.
+  const int joined = head / repeats * 2 * repeats + head % repeats;
+  const float b = args.a ? b_row[head] : b_row[joined];
+  const float a = args.a ? args.a[row * args.a_stride + head] : b_row[joined + repeats];
+  const float rate = a + args.dt_bias[head];
+  const float softplus = rate > 20 ? rate : log1pf(expf(rate));
+  return {expf(args.decay[head] * softplus), 1 / (1 + expf(-b))};
+}
+
+// What a lane needs of a token: its rows of q and k, its columns of v.
+template <int kGroups>
+struct TokenPart {
+  float4 q[kGroups], k[kGroups], v;
+};
+
+// A lane's part of the matrix: rows 64 * j + 4 * (lane / 2) + e.
+template <int kGroups>
+struct MatrixPart {
+  float4 rows[kGroups][4];
+};
+
+// The sums of a token over all rows; a lane's own columns.
+struct TokenSums {
+  float known[4] = {}, read[4] = {}, kk = 0, qq = 0, qk = 0;
+};
+
+// Over the lanes with the same columns; all get the same bits.
+__device__ __forceinline__ void add_lanes(TokenSums& s) {
+#pragma unroll
+  for (int mask = 2; mask < 32; mask *= 2) {
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      s.known[c] += __shfl_xor_sync(kAllLanes, s.known[c], mask);
+      s.read[c] += __shfl_xor_sync(kAllLanes, s.read[c], mask);
+    }
+    s.kk += __shfl_xor_sync(kAllLanes, s.kk, mask);
+    s.qq += __shfl_xor_sync(kAllLanes, s.qq, mask);
+    s.qk += __shfl_xor_sync(kAllLanes, s.qk, mask);
+  }
+}
+
+// Changes the matrix by a token; returns its y in the lane's columns.
+template <int kGroups>
+__device__ __forceinline__ float4 take_token(MatrixPart<kGroups>& m, const TokenPart<kGroups>& x,
+                                             Gates gates, float head_scale) {
+  TokenSums sums;
+#pragma unroll
+  for (int j = 0; j < kGroups; ++j) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float k = part(x.k[j], e), q = part(x.q[j], e);
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        sums.known[c] = fmaf(k, part(m.rows[j][e], c), sums.known[c]);
+        sums.read[c] = fmaf(q, part(m.rows[j][e], c), sums.read[c]);
+      }
+      sums.kk = fmaf(k, k, sums.kk);
+      sums.qq = fmaf(q, q, sums.qq);
+      sums.qk = fmaf(q, k, sums.qk);
+    }
+  }
+  add_lanes(sums);
+  // q and k as they came: their lengths are divided out of the sums.
+  const float k_scale = 1 / sqrtf(sums.kk + 1e-6f);
+  const float q_scale = head_scale / sqrtf(sums.qq + 1e-6f);
+  float change[4], y[4];
+#pragma unroll
+  for (int c = 0; c < 4; ++c) {
+    const float known = gates.kept * k_scale * sums.known[c];
+    change[c] = k_scale * gates.strength * (part(x.v, c) - known);
+    y[c] = q_scale * fmaf(sums.qk, change[c], gates.kept * sums.read[c]);
+  }
+#pragma unroll
+  for (int j = 0; j < kGroups; ++j) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float k = part(x.k[j], e);
+      float4& row = m.rows[j][e];
+      row = {fmaf(k, change[0], gates.kept * row.x), fmaf(k, change[1], gates.kept * row.y),
+             fmaf(k, change[2], gates.kept * row.z), fmaf(k, change[3], gates.kept * row.w)};
+    }
+  }
+  return {y[0], y[1], y[2], y[3]};
+}
+
+template <int kGroups>
+__global__ void __launch_bounds__(32 * kWarps) delta_rule(CudaDeltaRuleArgs a) {
+  begin_kernel();
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int dim = a.attrs.head_dim;
+  const int warp_column = (static_cast<int>(blockIdx.x) * kWarps + warp) * kWarpColumns;
+  const int head = static_cast<int>(blockIdx.y), text = static_cast<int>(blockIdx.z);
+  if (warp_column >= dim) return;  // the whole warp
+  const int column = warp_column + lane % 2 * 4, own_row = lane / 2 * 4;
+  const bool has_column = column < dim;  // dim is a multiple of 4
+  const bool writes = own_row == 0 && has_column;
+  float* const y = a.y + head * dim + column;
+  const int begin = a.texts.begin[text], end = a.texts.begin[text + 1];
+  if (begin == end) {  // the whole block
+    if (a.texts.one_token_each && writes) store4(y + text * a.y_stride, float4{});
+    return;
+  }
+  const StateSegment* const segments = a.texts.segments;
+  const int64_t first = segments[begin].first;
+  const int tokens = static_cast<int>(segments[end - 1].first + segments[end - 1].tokens - first);
+
+  const int64_t matrix = int64_t{head} * dim * dim + column;  // in a slot's state
+  MatrixPart<kGroups> m;
+  const int in = segments[begin].in;
+  const float* const before = a.states.slots + in * a.states.slot_floats + matrix;
+#pragma unroll
+  for (int j = 0; j < kGroups; ++j) {
+    const int row = 64 * j + own_row;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const bool there = in >= 0 && has_column && row < dim;
+      m.rows[j][e] = there ? load4(before + int64_t{row + e} * dim) : float4{};
+    }
+  }
+
+  const int key_head = a.attrs.tiled != 0 ? head % a.attrs.key_heads
+                                          : head / (a.attrs.value_heads / a.attrs.key_heads);
+  const auto fetch = [&](int t) {
+    TokenPart<kGroups> token;
+    const float* const x = a.x + (first + t) * a.x_stride;
+    const float* const q = x + key_head * dim;
+    const float* const k = q + a.attrs.key_heads * dim;
+#pragma unroll
+    for (int j = 0; j < kGroups; ++j) {
+      const int row = 64 * j + own_row;
+      token.q[j] = row < dim ? load4(q + row) : float4{};
+      token.k[j] = row < dim ? load4(k + row) : float4{};
+    }
+    const float* const v = x + (2 * a.attrs.key_heads + head) * dim;
+    token.v = has_column ? load4(v + column) : float4{};
+    return token;
+  };
+  const float head_scale = 1 / sqrtf(static_cast<float>(dim));
+  TokenPart<kGroups> token = fetch(0);
+  Gates lane_gates;  // of the token with the lane's number among 32
+  int t = 0;
+  for (int s = begin; s < end; ++s) {
+    for (const int stop = t + segments[s].tokens; t < stop; ++t) {
+      if (t % 32 == 0) {
+        lane_gates = t + lane < tokens ? gates_of(a, head, first + t + lane) : Gates{};
+      }
+      const Gates gates = {__shfl_sync(kAllLanes, lane_gates.kept, t % 32),
+                           __shfl_sync(kAllLanes, lane_gates.strength, t % 32)};
+      const TokenPart<kGroups> next = t + 1 < tokens ? fetch(t + 1) : token;
+      const float4 read = take_token(m, token, gates, head_scale);
+      if (writes) store4(y + (first + t) * a.y_stride, read);
+      token = next;
+    }
+    float* const behind = a.states.slots + segments[s].out * a.states.slot_floats + matrix;
+#pragma unroll
+    for (int j = 0; j < kGroups; ++j) {
+      const int row = 64 * j + own_row;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if (has_column && row < dim) store4(behind + int64_t{row + e} * dim, m.rows[j][e]);
+      }
+    }
+  }
+}
+
+using Kernel = void (*)(CudaDeltaRuleArgs);
+constexpr Kernel kByGroups[] = {delta_rule<1>, delta_rule<2>, delta_rule<3>, delta_rule<4>};
+
+bool by_four(std::initializer_list<const void*> pointers, std::initializer_list<int64_t> strides) {
+  bool yes = true;
+  for (const void* p : pointers) yes = yes && reinterpret_cast<uintptr_t>(p) % 16 == 0;
+  for (int64_t stride : strides) yes = yes && stride % 4 == 0;
+  return yes;
+}
+
+}  // namespace
+
+Status launch_delta_rule(const CudaDeltaRuleArgs& a, CudaStream stream) {
+  const int dim = a.attrs.head_dim;
+  if (!gpu_delta_rule_takes(dim)) {
+    return Error{"delta_rule: no GPU kernel takes heads of " + std::to_string(dim)};
+  }
+  if (!by_four({a.x, a.y, a.states.slots}, {a.x_stride, a.y_stride, a.states.slot_floats})) {
+    return Error{"delta_rule: rows or states that do not begin at multiples of 16 bytes"};
+  }
+  const dim3 grid(static_cast<unsigned>(ceil_div(dim, kWarps * kWarpColumns)),
+                  static_cast<unsigned>(a.attrs.value_heads), static_cast<unsigned>(a.texts.texts));
+  return launch("delta_rule", kByGroups[(dim - 1) / 64], grid, 32 * kWarps, 0, stream, a);
+}
+
+}  // namespace ktx::kernels

@@ -1,0 +1,244 @@
+// causal_conv and delta_rule of the GPU against the scalar CPU ops: texts of any length beside each
+// other, cut into segments with a slot of states behind each, and decode with padding rows.
+#include "kernels/cuda/delta_net/cuda_delta_net.h"
+
+#include <algorithm>
+
+#include "kernels/delta_net/delta_net.h"
+#include "tests/kernels/cuda_cases.h"
+
+namespace ktx::kernels {
+namespace {
+
+using CudaDeltaNet = CudaTest;
+
+// The tokens of each text, by segments; one_token_each: in a bucket of `rows`.
+struct Pass {
+  std::vector<std::vector<int32_t>> texts;
+  bool has_states = true;  // before the pass
+  int32_t rows = 0;        // 0: no padding, texts of any length
+};
+const Pass kPasses[] = {{{{1}, {1}, {1}}, true, 8},
+                        {{{1}}, false, 1},
+                        {{{70}}, false},
+                        {{{3, 30, 4}, {1}, {33, 2}}, true},
+                        {{{1}, {64, 1}, {5}, {100}}, false}};
+
+// A pass in slots of GPU memory: segment by segment, in a random order of slots.
+class Slots {
+ public:
+  Slots(Random& random, const Pass& pass, int64_t state_floats)
+      : pass_(pass), floats_((state_floats + 15) / 16 * 16 + 32) {
+    int32_t slots = 0;
+    for (const auto& text : pass.texts) slots += static_cast<int32_t>(text.size() + 1);
+    int32_t next = slots;
+    for (const auto& text : pass.texts) {
+      int32_t in = pass.has_states ? --next : -1;
+      for (int32_t tokens : text) {
+        segments_.push_back({rows_, tokens, in, --next});
+        in = next;
+        rows_ += tokens;
+      }
+      begin_.push_back(static_cast<int32_t>(segments_.size()));
+    }
+    const size_t texts = pass.rows > 0 ? static_cast<size_t>(pass.rows) : pass.texts.size();
+    begin_.resize(texts + 1, begin_.back());
+    host_ = random.normals(slots * floats_);
+    device_ = std::make_unique<Gpu<float>>(host_);
+    gpu_begin_ = std::make_unique<Gpu<int32_t>>(begin_);
+    gpu_segments_ = std::make_unique<Gpu<StateSegment>>(segments_);
+  }
+
+  int64_t rows() const { return std::max(rows_, pass_.rows); }
+  int64_t live_rows() const { return rows_; }
+  const std::vector<StateSegment>& segments() const { return segments_; }
+  CudaTexts texts() const {
+    const auto count = static_cast<int64_t>(begin_.size()) - 1;
+    const bool each = pass_.rows > 0;
+    return {gpu_begin_->data(), gpu_segments_->data(), count, each ? 1 : rows_, each};
+  }
+  // The state begins 16 floats into a slot.
+  CudaStates states() { return {device_->data() + 16, floats_}; }
+  // Of the host, where the scalar op computes the same.
+  const float* in(const StateSegment& segment) const {
+    return segment.in < 0 ? nullptr : host_.data() + segment.in * floats_ + 16;
+  }
+  float* out(const StateSegment& segment) { return host_.data() + segment.out * floats_ + 16; }
+  // All slots, those that are not written too.
+  void expect_alike(float epsilon) const {
+    const std::vector<float> found = device_->read();
+    for (size_t i = 0; i < found.size(); ++i) {
+      ASSERT_NEAR(found[i], host_[i], epsilon * (1 + std::fabs(host_[i]))) << "float " << i;
+    }
+  }
+
+ private:
+  Pass pass_;
+  int64_t floats_;
+  int32_t rows_ = 0;
+  std::vector<int32_t> begin_{0};
+  std::vector<StateSegment> segments_;
+  std::vector<float> host_;
+  std::unique_ptr<Gpu<float>> device_;
+  std::unique_ptr<Gpu<int32_t>> gpu_begin_;
+  std::unique_ptr<Gpu<StateSegment>> gpu_segments_;
+};
+
+// Rows that pad the launch are zeros.
+void expect_rows(const std::vector<float>& found, const std::vector<float>& want, float epsilon) {
+  ASSERT_EQ(found.size(), want.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    ASSERT_NEAR(found[i], want[i], epsilon * (1 + std::fabs(want[i]))) << "element " << i;
+  }
+}
+
+TEST_F(CudaDeltaNet, CausalConvIsTheScalarOne) {
+  Random random(91);
+  for (const Pass& pass : kPasses) {
+    for (const int32_t channels : {83, 512, 1030}) {
+      for (const int32_t taps : {2, 4, 5}) {
+        const CausalConvAttrs attrs{0, channels, taps};
+        Slots slots(random, pass, attrs.state_floats());
+        const std::vector<float> x = random.normals(slots.rows() * channels);
+        const std::vector<float> by_tap = random.normals(int64_t{taps} * channels);
+        std::vector<float> by_channel(by_tap.size());
+        for (int32_t c = 0; c < channels; ++c) {
+          for (int32_t j = 0; j < taps; ++j) by_channel[c * taps + j] = by_tap[j * channels + c];
+        }
+        Gpu<float> gpu_x(x), y(x.size()), weight(by_channel);
+        CudaCausalConvArgs args;
+        args.x = gpu_x.data();
+        args.y = y.data();
+        args.x_stride = args.y_stride = channels;
+        args.weight = weight.data();
+        args.texts = slots.texts();
+        args.states = slots.states();
+        args.attrs = attrs;
+        ASSERT_TRUE(ran(launch_causal_conv(args, nullptr)));
+        std::vector<float> want(x.size());
+        for (const StateSegment& segment : slots.segments()) {
+          CausalConvArgs host;
+          host.x = x.data() + int64_t{segment.first} * channels;
+          host.y = want.data() + int64_t{segment.first} * channels;
+          host.x_stride = host.y_stride = host.channel_end = channels;
+          host.weight = by_tap.data();
+          host.attrs = attrs;
+          host.state_in = slots.in(segment);
+          host.state_out = slots.out(segment);
+          host.tokens = segment.tokens;
+          (*find_causal_conv("causal_conv", Isa::Scalar))(host);
+        }
+        expect_rows(y.read(), want, 4e-6f);
+        slots.expect_alike(0);
+      }
+    }
+  }
+}
+
+TEST_F(CudaDeltaNet, DeltaRuleIsTheScalarOne) {
+  Random random(92);
+  struct Shape {
+    int32_t key_heads, value_heads, dim, tiled;
+    bool joined;
+  };
+  for (const Shape& s :
+       {Shape{2, 4, 64, 0, true}, Shape{2, 4, 64, 1, false}, Shape{1, 3, 20, 0, false},
+        Shape{2, 4, 128, 0, true}, Shape{3, 3, 128, 1, false}, Shape{1, 2, 192, 0, false},
+        Shape{1, 1, 256, 0, true}, Shape{2, 2, 4, 0, false}}) {
+    for (const Pass& pass : kPasses) {
+      const DeltaRuleAttrs attrs{0, s.key_heads, s.value_heads, s.dim, s.tiled};
+      Slots slots(random, pass, attrs.state_floats());
+      const int64_t heads = s.value_heads, width = (2 * s.key_heads + heads) * s.dim;
+      const int64_t y_width = heads * s.dim, b_width = s.joined ? 2 * heads : heads;
+      const std::vector<float> x = random.normals(slots.rows() * width);
+      const std::vector<float> b = random.normals(slots.rows() * b_width);
+      const std::vector<float> a = random.normals(slots.rows() * heads, 2);
+      const std::vector<float> dt_bias = random.normals(heads);
+      std::vector<float> decay;
+      for (int64_t h = 0; h < heads; ++h) decay.push_back(-0.1f - 0.3f * static_cast<float>(h));
+      Gpu<float> gpu_x(x), gpu_b(b), gpu_a(a), gpu_decay(decay), gpu_dt(dt_bias);
+      Gpu<float> y(static_cast<size_t>(slots.rows() * y_width));
+      CudaDeltaRuleArgs args;
+      args.x = gpu_x.data();
+      args.x_stride = width;
+      args.b = gpu_b.data();
+      args.b_stride = b_width;
+      args.a = s.joined ? nullptr : gpu_a.data();
+      args.a_stride = heads;
+      args.y = y.data();
+      args.y_stride = y_width;
+      args.decay = gpu_decay.data();
+      args.dt_bias = gpu_dt.data();
+      args.texts = slots.texts();
+      args.states = slots.states();
+      args.attrs = attrs;
+      ASSERT_TRUE(ran(launch_delta_rule(args, nullptr)));
+      std::vector<float> want(static_cast<size_t>(slots.rows() * y_width));
+      for (const StateSegment& segment : slots.segments()) {
+        DeltaRuleArgs host;
+        host.x = x.data() + segment.first * width;
+        host.x_stride = width;
+        host.b = b.data() + segment.first * b_width;
+        host.b_stride = b_width;
+        host.a = s.joined ? nullptr : a.data() + segment.first * heads;
+        host.a_stride = heads;
+        host.y = want.data() + segment.first * y_width;
+        host.y_stride = y_width;
+        host.decay = decay.data();
+        host.dt_bias = dt_bias.data();
+        host.attrs = attrs;
+        host.state_in = slots.in(segment);
+        host.state_out = slots.out(segment);
+        host.tokens = segment.tokens;
+        host.column_end = s.dim;
+        for (host.head = 0; host.head < heads; ++host.head) {
+          (*find_delta_rule("delta_rule", Isa::Scalar))(host);
+        }
+      }
+      SCOPED_TRACE(s.dim);
+      expect_rows(y.read(), want, 3e-5f);
+      slots.expect_alike(3e-5f);
+    }
+  }
+}
+
+// However a text is cut: the same bits.
+TEST_F(CudaDeltaNet, DeltaRuleDoesNotDependOnPasses) {
+  Random random(93);
+  constexpr int32_t kHeads = 2, kDim = 128, kTokens = 75;
+  constexpr int64_t kWidth = 4 * kDim, kYWidth = kHeads * kDim;
+  const DeltaRuleAttrs attrs{0, 1, kHeads, kDim, 0};
+  const std::vector<float> x = random.normals(kTokens * kWidth);
+  const std::vector<float> b = random.normals(kTokens * 2 * kHeads);
+  const std::vector<float> decay = {-0.1f, -1}, dt_bias = {0.5f, -0.5f};
+  Gpu<float> gpu_x(x), gpu_b(b), gpu_decay(decay), gpu_dt(dt_bias);
+  std::vector<float> whole;
+  for (const int32_t chunk : {75, 1, 7, 64}) {
+    Gpu<float> y(static_cast<size_t>(kTokens * kYWidth));
+    Gpu<float> states(static_cast<size_t>(2 * attrs.state_floats()));
+    for (int32_t at = 0; at < kTokens; at += chunk) {
+      const int32_t tokens = std::min(chunk, kTokens - at), pass = at / chunk;
+      Gpu<int32_t> begin(std::vector<int32_t>{0, 1});
+      Gpu<StateSegment> segment(
+          std::vector<StateSegment>{{0, tokens, at == 0 ? -1 : pass % 2, (pass + 1) % 2}});
+      CudaDeltaRuleArgs args;
+      args.x = gpu_x.data() + at * kWidth;
+      args.x_stride = kWidth;
+      args.b = gpu_b.data() + at * 2 * kHeads;
+      args.b_stride = 2 * kHeads;
+      args.y = y.data() + at * kYWidth;
+      args.y_stride = kYWidth;
+      args.decay = gpu_decay.data();
+      args.dt_bias = gpu_dt.data();
+      args.texts = {begin.data(), segment.data(), 1, tokens, tokens == 1};
+      args.states = {states.data(), attrs.state_floats()};
+      args.attrs = attrs;
+      ASSERT_TRUE(ran(launch_delta_rule(args, nullptr)));
+    }
+    if (whole.empty()) whole = y.read();
+    EXPECT_TRUE(same_bits(y.read(), whole)) << "passes of " << chunk;
+  }
+}
+
+}  // namespace
+}  // namespace ktx::kernels
