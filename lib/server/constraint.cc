@@ -87,7 +87,8 @@ std::string key_of(const Constraint& constraint) {
   if (constraint.kind == Kind::JsonSchema) key += dump(constraint.schema);
   if (constraint.kind == Kind::Choice) key += dump(Json(constraint.choice));
   for (const text::CallableTool& tool : constraint.tools) {
-    key += dump(Json::array({tool.name, tool.parameters}));
+    // A refusal names the place, and each protocol has its own.
+    key += dump(Json::array({tool.name, tool.parameters, tool.place}));
   }
   return key + constraint.text;
 }

@@ -109,16 +109,24 @@ tcp::socket& socket_of(TlsStream& stream) {
 
 }  // namespace
 
-// Waits until the client closes; a pipelined request ends the watch.
+// Waits until the client closes; a pipelined request ends the watch. One that only says that it
+// will send no more looks the same: what is ready soon still reaches it.
 template <class Stream>
 void HttpServer::Core::watch(Stream& stream, const std::shared_ptr<QueuedReply>& reply) {
   tcp::socket& socket = socket_of(stream);
-  socket.async_wait(tcp::socket::wait_read, [reply, fd = socket.native_handle()](
+  socket.async_wait(tcp::socket::wait_read, [this, reply, fd = socket.native_handle()](
                                                 const beast::error_code& error) {
     if (error) return;
     char byte = 0;
     const ssize_t got = ::recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) reply->set_gone();
+    if (got < 0 && errno != EAGAIN && errno != EINTR) return reply->set_gone();
+    if (got != 0) return;
+    const auto timer = std::make_shared<asio::steady_timer>(io);
+    timer->expires_after(std::chrono::seconds(options.half_closed_seconds));
+    timer->async_wait([timer, weak = std::weak_ptr(reply)](const beast::error_code& ended) {
+      const std::shared_ptr<QueuedReply> left = ended ? nullptr : weak.lock();
+      if (left != nullptr) left->set_gone();
+    });
   });
 }
 

@@ -671,8 +671,10 @@ TEST_F(Serve, ToldToEndItFinishesWhatRuns) {
 
 TEST_F(Serve, AFullQueueSaysWhenToComeBack) {
   ServerProcess server({plan(), "--max-batch", "1", "--max-queue", "1"});
+  // Streams: their clients are missed at the next write.
   const std::string endless =
-      http_request("POST", "/v1/chat/completions", chat(kFox, 4000, {{"ignore_eos", true}}).dump());
+      http_request("POST", "/v1/chat/completions",
+                   chat(kFox, 4000, {{"ignore_eos", true}, {"stream", true}}).dump());
   Connection running(server.port()), waiting(server.port());
   running.send(endless);
   server.await_metric("requests_running", 1);

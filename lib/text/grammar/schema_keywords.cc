@@ -79,11 +79,6 @@ bool says_nothing(const Json& json, std::string_view but) {
   return true;
 }
 
-std::string_view type_of_keyword(std::string_view keyword) {
-  const Keyword* row = find_keyword(keyword);
-  return row == nullptr ? "" : row->type;
-}
-
 std::vector<std::string> types_of_keywords(const Json& schema) {
   std::vector<std::string> types;
   for (const Keyword& row : kKeywords) {

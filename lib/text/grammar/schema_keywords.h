@@ -35,8 +35,6 @@ bool is_note(std::string_view keyword);
 // Whether all its keywords but `but` are notes.
 bool says_nothing(const nlohmann::ordered_json& schema, std::string_view but);
 
-// The type that a keyword speaks of, for schemas that do not say; "" for none.
-std::string_view type_of_keyword(std::string_view keyword);
 // The types that a schema without `type` speaks of.
 std::vector<std::string> types_of_keywords(const nlohmann::ordered_json& schema);
 // Those that `type` names, which must be there.

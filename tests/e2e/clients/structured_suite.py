@@ -263,7 +263,7 @@ class OpenAi(unittest.TestCase):
             self.assertIn(ask(extra_body=body).choices[0].message.content, ("yes", "no", "näh"))
 
     def test_what_cannot_be_kept_is_refused(self):
-        bad = {"type": "object", "properties": {"a": {"contains": {"const": 1}}}}
+        bad = {"type": "object", "properties": {"a": {"$dynamicRef": "#a"}}}
         bodies = [{"guided_json": bad}, {"structured_outputs": {"json": bad}},
                   {"structured_outputs": {"jsn": {}}}, {"guided_json": 3}, {"guided_choice": []},
                   {"guided_regex": "(?=a)"}, {"guided_whitespace_pattern": " *"},
@@ -351,7 +351,7 @@ class Anthropic(unittest.TestCase):
         self.assertIsInstance(parsed.parsed_output, Sighting)
 
     def test_what_cannot_be_kept_is_refused(self):
-        bad = {"type": "json_schema", "schema": {"type": "object", "if": {}}}
+        bad = {"type": "json_schema", "schema": {"type": "object", "$dynamicRef": "#a"}}
         for body in ({"output_config": {"format": bad}}, {"output_config": {"format": "json"}},
                      {"output_config": {"format": {"type": "json_schema"}}}, {"output_format": bad},
                      {"tool_choice": {"type": "tool", "name": "gone"},
