@@ -45,33 +45,9 @@ constexpr ModuleRow kMoe[] = {
       {"up", "B.ffn_up_exps.weight"},
       {"down", "B.ffn_down_exps.weight"}}},
 };
-constexpr ModuleRow kShared[] = {
-    {Role::SharedMlp, "L.mlp.shared_expert", &kMlp, When::Moe},
-    {Role::GateProj,
-     "L.mlp.shared_expert.gate_proj",
-     &kLinear,
-     When::Moe,
-     {{"weight", "B.ffn_gate_shexp.weight"}}},
-    {Role::UpProj,
-     "L.mlp.shared_expert.up_proj",
-     &kLinear,
-     When::Moe,
-     {{"weight", "B.ffn_up_shexp.weight"}}},
-    {Role::DownProj,
-     "L.mlp.shared_expert.down_proj",
-     &kLinear,
-     When::Moe,
-     {{"weight", "B.ffn_down_shexp.weight"}}},
-    {Role::Activation, "L.mlp.shared_expert.act_fn", &kSilu, When::Moe},
-    {Role::SharedGate,
-     "L.mlp.shared_expert_gate",
-     &kLinear,
-     When::Moe,
-     {{"weight", "B.ffn_gate_inp_shexp.weight"}}},
-};
 constexpr std::span<const ModuleRow> kTree2[] = {
-    kRoot2, kStem,        kSelfAttention2, kGqaProjections, kLayerRotary, kDenseMlp,
-    kMoe,   kExpertParts, kShared,         kLayerNorms,     kFinalNorm,   kHead,
+    kRoot2, kStem,        kSelfAttention2,    kGqaProjections, kLayerRotary, kDenseMlp,
+    kMoe,   kExpertParts, kGatedSharedExpert, kLayerNorms,     kFinalNorm,   kHead,
 };
 constexpr std::span<const ModuleRow> kTree3[] = {
     kRoot3, kStem,        kSelfAttention3, kGqaProjections, kQkNorms,     kLayerRotary3, kDenseMlp,

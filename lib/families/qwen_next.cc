@@ -114,38 +114,14 @@ constexpr ModuleRow kMoeRows[] = {
      When::Moe,
      {kStackedGate, kStackedUp, kStackedDown}},
 };
-constexpr ModuleRow kShared[] = {
-    {Role::SharedMlp, "L.mlp.shared_expert", &kMlp, When::Moe},
-    {Role::GateProj,
-     "L.mlp.shared_expert.gate_proj",
-     &kLinear,
-     When::Moe,
-     {{"weight", "B.ffn_gate_shexp.weight"}}},
-    {Role::UpProj,
-     "L.mlp.shared_expert.up_proj",
-     &kLinear,
-     When::Moe,
-     {{"weight", "B.ffn_up_shexp.weight"}}},
-    {Role::DownProj,
-     "L.mlp.shared_expert.down_proj",
-     &kLinear,
-     When::Moe,
-     {{"weight", "B.ffn_down_shexp.weight"}}},
-    {Role::Activation, "L.mlp.shared_expert.act_fn", &kSilu, When::Moe},
-    {Role::SharedGate,
-     "L.mlp.shared_expert_gate",
-     &kLinear,
-     When::Moe,
-     {{"weight", "B.ffn_gate_inp_shexp.weight"}}},
-};
 constexpr std::span<const ModuleRow> kTreeNext[] = {
-    kRoot,        kStem,    kDeltaNetRows, kJoinedGates, kDeltaNetOutput,     kFullAttention,
-    kDenseMlp,    kMoeRows, kExpertParts,  kShared,      kPostAttentionNorms, kFinalNorm,
+    kRoot,        kStem,    kDeltaNetRows, kJoinedGates,       kDeltaNetOutput,     kFullAttention,
+    kDenseMlp,    kMoeRows, kExpertParts,  kGatedSharedExpert, kPostAttentionNorms, kFinalNorm,
     kModelRotary, kHead,
 };
 constexpr std::span<const ModuleRow> kTree35Moe[] = {
-    kRoot,          kStem,        kDeltaNetRows, kSplitGates, kDeltaNetOutput,
-    kFullAttention, kMoeRows,     kExpertParts,  kShared,     kPostAttentionNorms,
+    kRoot,          kStem,        kDeltaNetRows, kSplitGates,        kDeltaNetOutput,
+    kFullAttention, kMoeRows,     kExpertParts,  kGatedSharedExpert, kPostAttentionNorms,
     kFinalNorm,     kModelRotary, kHead,
 };
 constexpr std::span<const ModuleRow> kTree35[] = {

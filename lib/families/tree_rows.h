@@ -156,6 +156,31 @@ inline constexpr ModuleRow kDenseMlp[] = {
      {{"weight", "B.ffn_down.weight"}, {"bias", "B.ffn_down.bias", When::MlpBias}}},
     {Role::Activation, "L.mlp.act_fn", &kSilu, When::Dense},
 };
+// A shared expert beside the routed ones, with a sigmoid gate (Qwen2-MoE, Qwen3-Next).
+inline constexpr ModuleRow kGatedSharedExpert[] = {
+    {Role::SharedMlp, "L.mlp.shared_expert", &kMlp, When::Moe},
+    {Role::GateProj,
+     "L.mlp.shared_expert.gate_proj",
+     &kLinear,
+     When::Moe,
+     {{"weight", "B.ffn_gate_shexp.weight"}}},
+    {Role::UpProj,
+     "L.mlp.shared_expert.up_proj",
+     &kLinear,
+     When::Moe,
+     {{"weight", "B.ffn_up_shexp.weight"}}},
+    {Role::DownProj,
+     "L.mlp.shared_expert.down_proj",
+     &kLinear,
+     When::Moe,
+     {{"weight", "B.ffn_down_shexp.weight"}}},
+    {Role::Activation, "L.mlp.shared_expert.act_fn", &kSilu, When::Moe},
+    {Role::SharedGate,
+     "L.mlp.shared_expert_gate",
+     &kLinear,
+     When::Moe,
+     {{"weight", "B.ffn_gate_inp_shexp.weight"}}},
+};
 // The modules below "L.mlp.experts" of Qwen and DeepSeek.
 inline constexpr ModuleRow kExpertParts[] = {
     {Role::Expert, "L.mlp.experts.{expert}", &kMlp, When::Moe},

@@ -85,7 +85,7 @@ class KeptStream {
     return std::nullopt;
   }
 
-  // What ends the computation when nobody wants the answer any more.
+  // Ends the computation when no client wants the answer any more.
   void set_cancel(std::function<void()> cancel) {
     {
       const std::lock_guard lock(mutex_);
@@ -242,7 +242,8 @@ HttpReplyPtr KeptStreams::keep(const std::string& owner, const std::string& name
   return kept;
 }
 
-// Those that nobody asks for any more, of all owners, and of the owner's the oldest ended ones.
+// Streams that no client asks for any more, of all owners, and of the owner's the oldest ended
+// ones.
 void KeptStreams::forget_old(const std::string& owner) {
   std::erase_if(streams_, [](const auto& entry) {
     const KeptStream& stream = *entry.second;

@@ -74,7 +74,7 @@ struct ModelStore::Core : std::enable_shared_from_this<Core> {
     Clock::time_point used{};
     bool makes_room = false;  // Unloading for another one, which nothing takes back
     bool queued = false;      // among `loads`
-    bool wanted = false;      // by load(): also when nobody waits
+    bool wanted = false;      // by load(): also without a waiting request
     bool removed = false;     // not offered any more
     uint64_t bytes = 0;       // that it took when it was loaded last
     std::string error, full_error;
@@ -189,7 +189,7 @@ struct ModelStore::Core : std::enable_shared_from_this<Core> {
     lock.lock();
   }
 
-  // Ends a model that nobody uses.
+  // Ends a model that no request uses.
   void take_down(const EntryPtr& entry, ModelState state, std::unique_lock<std::mutex>& lock) {
     std::shared_ptr<ServedModel> model = std::move(entry->model);
     entry->state = ModelState::Unloading;
@@ -251,9 +251,9 @@ struct ModelStore::Core : std::enable_shared_from_this<Core> {
     if (entry->removed) return answer(entry, no_such_model(entry->plan.name), lock);
     if (entry->state == ModelState::Unloading && entry->model) entry->state = ModelState::Loaded;
     if (entry->state == ModelState::Loaded) return answer(entry, std::nullopt, lock);
-    const bool nobody = std::all_of(entry->waiters.begin(), entry->waiters.end(),
-                                    [](const Waiter& waiter) { return waiter.left(); });
-    if (nobody && !wanted) return answer(entry, ending(), lock);
+    const bool unwaited = std::all_of(entry->waiters.begin(), entry->waiters.end(),
+                                      [](const Waiter& waiter) { return waiter.left(); });
+    if (unwaited && !wanted) return answer(entry, ending(), lock);
     const ModelState before = entry->state;
     entry->state = ModelState::Loading;
     const OfferedPlan plan = entry->plan;

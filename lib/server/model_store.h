@@ -37,7 +37,7 @@ struct ModelStoreOptions {
   bool load_on_demand = true;         // else only load() loads
   int64_t most_loaded = 0;            // at once; 0: as many as fit
   uint64_t memory_bytes = 0;          // of all that are loaded; 0: no limit
-  std::chrono::seconds idle_limit{};  // unload what nobody used for so long; 0: never
+  std::chrono::seconds idle_limit{};  // unload what has had no request for so long; 0: never
   int64_t most_waiting = 256;         // requests that wait for a model
 };
 
@@ -53,7 +53,7 @@ struct ModelStatus {
   std::string error;  // why the last load failed
   ModelLease model;   // where it is loaded; held as long as this
   std::string props;  // JSON of GET /props, of one that is or was loaded
-  std::optional<std::chrono::system_clock::time_point> sleeps_at;  // if nobody uses it
+  std::optional<std::chrono::system_clock::time_point> sleeps_at;  // without another request
 };
 
 class ModelStore {
@@ -83,7 +83,7 @@ class ModelStore {
   Found peek(const std::string& name);
 
   using Then = std::function<void(Found found)>;
-  // `gone` (may be null) says that nobody waits any more.
+  // `gone` (may be null) says that no request waits any more.
   void wait_for(const std::string& name, Then then, std::shared_ptr<std::atomic<bool>> gone = {});
 
   // Starts to load it, or to unload it.

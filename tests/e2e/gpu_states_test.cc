@@ -9,7 +9,6 @@
 #include "lib/plan/device_memory.h"
 #include "lib/plan/state_layout.h"
 #include "lib/runtime/engine/engine.h"
-#include "lib/runtime/sampling/random.h"
 #include "lib/runtime/scheduler/batch_scheduler.h"
 #include "lib/runtime/session/session.h"
 #include "tests/support/host_gpu.h"
@@ -18,6 +17,7 @@
 #include "tests/support/run_program.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_models.h"
+#include "tests/support/text_session.h"
 
 namespace ktx::testing {
 namespace {
@@ -78,32 +78,16 @@ class GpuStates : public ::testing::TestWithParam<std::tuple<const char*, Placem
     EXPECT_TRUE(engine.ok()) << engine.error().message;
     return engine.ok() ? engine.take() : nullptr;
   }
-  static std::vector<int32_t> text(int64_t tokens, uint64_t seed) {
-    runtime::Random random(seed);
-    std::vector<int32_t> ids;
-    for (int64_t i = 0; i < tokens; ++i) ids.push_back(static_cast<int32_t>(random.next() % 256));
-    return ids;
-  }
   static Session session(Engine& engine) {
     return Session(
         engine, runtime::Sampler::create(runtime::greedy_sampling(), engine.vocab_size()).take());
-  }
-  static std::vector<int32_t> next(Session& session, int count) {
-    std::vector<int32_t> ids;
-    for (int i = 0; i < count; ++i) {
-      const auto token = session.next();
-      EXPECT_TRUE(token.ok()) << token.error().message;
-      if (!token.ok() || token->outcome != Outcome::Ok) break;
-      ids.push_back(token->id);
-    }
-    return ids;
   }
   // The answer to a text that is computed in one step.
   std::vector<int32_t> expected(std::span<const int32_t> prompt, int count) {
     const auto engine = open(1024);
     Session all = session(*engine);
     EXPECT_TRUE(all.set_prompt(prompt).ok());
-    return next(all, count);
+    return next_tokens(all, count);
   }
 
   const TempDir dir_;
@@ -151,27 +135,27 @@ TEST_P(GpuStates, TakeMemoryOnTheDevicesOfTheirLayers) {
 }
 
 TEST_P(GpuStates, TextsGoOnAlikeHoweverTheyWereCutAndTakenBack) {
-  const std::vector<int32_t> prompt = text(600, 1);
+  const std::vector<int32_t> prompt = random_text(600, 1);
   const std::vector<int32_t> answer = expected(prompt, 20);
   for (int64_t chunk : {7, 64}) {
     const auto engine = open(chunk);
     Session s = session(*engine);
     ASSERT_TRUE(s.set_prompt(prompt).ok());
-    EXPECT_EQ(next(s, 20), answer) << "chunks of " << chunk;
+    EXPECT_EQ(next_tokens(s, 20), answer) << "chunks of " << chunk;
     const int64_t computed = engine->stats().tokens;
     ASSERT_TRUE(s.set_prompt(prompt).ok());
     EXPECT_LE(engine->stats().tokens - computed, 1) << "from the states behind the prompt";
-    EXPECT_EQ(next(s, 20), answer);
+    EXPECT_EQ(next_tokens(s, 20), answer);
     std::vector<int32_t> other(prompt.begin(), prompt.begin() + 530);
     const int64_t before = engine->stats().tokens;
     ASSERT_TRUE(s.set_prompt(other).ok());
     EXPECT_LE(engine->stats().tokens - before, 530 - 512) << "from the snapshot of 512 tokens";
-    EXPECT_EQ(next(s, 10), expected(other, 10));
+    EXPECT_EQ(next_tokens(s, 10), expected(other, 10));
   }
 }
 
 TEST_P(GpuStates, SessionsSavedWithinThePromptAndBehindItGoOnAlike) {
-  const std::vector<int32_t> prompt = text(200, 6);
+  const std::vector<int32_t> prompt = random_text(200, 6);
   const std::vector<int32_t> answer = expected(prompt, 20);
   const std::string path = dir_.path("s.session");
   for (const bool within : {true, false}) {
@@ -181,7 +165,7 @@ TEST_P(GpuStates, SessionsSavedWithinThePromptAndBehindItGoOnAlike) {
       ASSERT_TRUE(
           s.set_prompt(prompt, [&](int64_t done, int64_t) { return !within || done < 128; }).ok());
       if (!within) {
-        EXPECT_EQ(next(s, 5), std::vector<int32_t>(answer.begin(), answer.begin() + 5));
+        EXPECT_EQ(next_tokens(s, 5), std::vector<int32_t>(answer.begin(), answer.begin() + 5));
       }
       ASSERT_TRUE(s.save(path, "").ok());
     }
@@ -192,7 +176,8 @@ TEST_P(GpuStates, SessionsSavedWithinThePromptAndBehindItGoOnAlike) {
       ASSERT_TRUE(s.set_prompt(prompt).ok());
     }
     const int first = within ? 0 : 5;
-    EXPECT_EQ(next(s, 20 - first), std::vector<int32_t>(answer.begin() + first, answer.end()));
+    EXPECT_EQ(next_tokens(s, 20 - first),
+              std::vector<int32_t>(answer.begin() + first, answer.end()));
     EXPECT_LE(engine->stats().tokens, within ? 200 - 128 + 20 : 16) << "the file has the states";
   }
 }
@@ -201,7 +186,7 @@ TEST_P(GpuStates, SessionsSavedWithinThePromptAndBehindItGoOnAlike) {
 TEST_P(GpuStates, RequestsAnswerAsIfAlone) {
   std::vector<std::vector<int32_t>> prompts, answers;
   for (uint64_t i = 0; i < 4; ++i) {
-    prompts.push_back(text(60 + 25 * static_cast<int64_t>(i), 70 + i));
+    prompts.push_back(random_text(60 + 25 * static_cast<int64_t>(i), 70 + i));
     answers.push_back(expected(prompts.back(), 20));
   }
   const auto whole = static_cast<int64_t>(plan::state_layout(open(64)->plan()).bytes());

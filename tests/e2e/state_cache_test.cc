@@ -8,12 +8,12 @@
 
 #include "lib/plan/state_layout.h"
 #include "lib/runtime/engine/engine.h"
-#include "lib/runtime/sampling/random.h"
 #include "lib/runtime/scheduler/batch_scheduler.h"
 #include "lib/runtime/session/session.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_program.h"
 #include "tests/support/test_models.h"
+#include "tests/support/text_session.h"
 
 namespace ktx::testing {
 namespace {
@@ -42,38 +42,15 @@ class StateCache : public ::testing::TestWithParam<const char*> {
     EXPECT_TRUE(engine.ok()) << engine.error().message;
     return engine.ok() ? engine.take() : nullptr;
   }
-  static std::vector<int32_t> text(int64_t tokens, uint64_t seed) {
-    runtime::Random random(seed);
-    std::vector<int32_t> ids;
-    for (int64_t i = 0; i < tokens; ++i) ids.push_back(static_cast<int32_t>(random.next() % 256));
-    return ids;
-  }
-  // Greedy, and no word again and again, as answers to random text would be.
-  static runtime::SamplingOptions sampling() {
-    runtime::SamplingOptions options = runtime::greedy_sampling();
-    options.frequency_penalty = 1;
-    options.penalty_window = -1;
-    return options;
-  }
   static Session session(Engine& engine) {
-    return Session(engine, runtime::Sampler::create(sampling(), engine.vocab_size()).take());
-  }
-  static std::vector<int32_t> next(Session& session, int count) {
-    std::vector<int32_t> ids;
-    for (int i = 0; i < count; ++i) {
-      const auto token = session.next();
-      EXPECT_TRUE(token.ok()) << token.error().message;
-      if (!token.ok() || token->outcome != Outcome::Ok) break;
-      ids.push_back(token->id);
-    }
-    return ids;
+    return Session(engine, runtime::Sampler::create(varied_greedy(), engine.vocab_size()).take());
   }
   // The answer to a text that is computed in one step.
   std::vector<int32_t> expected(std::span<const int32_t> prompt, int count) const {
     const auto engine = open(1024);
     Session all = session(*engine);
     EXPECT_TRUE(all.set_prompt(prompt).ok());
-    return next(all, count);
+    return next_tokens(all, count);
   }
 
   const TempDir dir_;
@@ -92,97 +69,97 @@ TEST_P(StateCache, EverySequenceTakesTheMemoryOfItsStates) {
 }
 
 TEST_P(StateCache, TextsGoOnAlikeHoweverTheyWereCut) {
-  const std::vector<int32_t> prompt = text(300, 1);
+  const std::vector<int32_t> prompt = random_text(300, 1);
   const std::vector<int32_t> answer = expected(prompt, 60);
   for (int64_t chunk : {1, 7, 64}) {
     const auto engine = open(chunk);
     Session s = session(*engine);
     ASSERT_TRUE(s.set_prompt(prompt).ok());
-    EXPECT_EQ(next(s, 60), answer) << "chunks of " << chunk;
+    EXPECT_EQ(next_tokens(s, 60), answer) << "chunks of " << chunk;
   }
 }
 
 TEST_P(StateCache, ATextThatIsTakenBackGoesOnAlike) {
   const auto engine = open(64);
   Session s = session(*engine);
-  std::vector<int32_t> prompt = text(200, 2);
+  std::vector<int32_t> prompt = random_text(200, 2);
   ASSERT_TRUE(s.set_prompt(prompt).ok());
-  const std::vector<int32_t> answer = next(s, 40);
+  const std::vector<int32_t> answer = next_tokens(s, 40);
   for (int64_t kept : {199, 150, 5}) {
     std::vector<int32_t> other(prompt.begin(), prompt.begin() + kept);
-    const std::vector<int32_t> more = text(20, 3 + static_cast<uint64_t>(kept));
+    const std::vector<int32_t> more = random_text(20, 3 + static_cast<uint64_t>(kept));
     other.insert(other.end(), more.begin(), more.end());
     ASSERT_TRUE(s.set_prompt(other).ok());
-    EXPECT_EQ(next(s, 20), expected(other, 20)) << kept;
+    EXPECT_EQ(next_tokens(s, 20), expected(other, 20)) << kept;
   }
   ASSERT_TRUE(s.set_prompt(prompt).ok());
-  EXPECT_EQ(next(s, 40), answer);
+  EXPECT_EQ(next_tokens(s, 40), answer);
   s.truncate(220);
-  EXPECT_EQ(next(s, 20), std::vector<int32_t>(answer.begin() + 20, answer.end()));
+  EXPECT_EQ(next_tokens(s, 20), std::vector<int32_t>(answer.begin() + 20, answer.end()));
 }
 
 // Its states go back to the end of the prompt, and to multiples of 512 tokens before.
 TEST_P(StateCache, AnAnswerIsGivenAgainWithoutThePrompt) {
   const auto engine = open(64);
   Session s = session(*engine);
-  const std::vector<int32_t> prompt = text(700, 9);
+  const std::vector<int32_t> prompt = random_text(700, 9);
   for (int count : {10, 100}) {  // within the block of the prompt's end, and beyond
     ASSERT_TRUE(s.set_prompt(prompt).ok());
-    const std::vector<int32_t> answer = next(s, count);
+    const std::vector<int32_t> answer = next_tokens(s, count);
     const int64_t computed = engine->stats().tokens;
     ASSERT_TRUE(s.set_prompt(prompt).ok());
     EXPECT_EQ(engine->stats().tokens - computed, 1);
-    EXPECT_EQ(next(s, count), answer);
+    EXPECT_EQ(next_tokens(s, count), answer);
   }
   std::vector<int32_t> other(prompt.begin(), prompt.begin() + 520);
-  const std::vector<int32_t> more = text(30, 10);
+  const std::vector<int32_t> more = random_text(30, 10);
   other.insert(other.end(), more.begin(), more.end());
   const int64_t computed = engine->stats().tokens;
   ASSERT_TRUE(s.set_prompt(other).ok());
   EXPECT_EQ(engine->stats().tokens - computed, 550 - 512);
-  EXPECT_EQ(next(s, 20), expected(other, 20));
+  EXPECT_EQ(next_tokens(s, 20), expected(other, 20));
 }
 
 TEST_P(StateCache, AConversationGoesOnWhereItEnded) {
   const auto engine = open(64);
   Session s = session(*engine);
-  std::vector<int32_t> all = text(100, 4);
+  std::vector<int32_t> all = random_text(100, 4);
   ASSERT_TRUE(s.set_prompt(all).ok());
   for (uint64_t turn = 0; turn < 4; ++turn) {
-    const std::vector<int32_t> answer = next(s, 10);
+    const std::vector<int32_t> answer = next_tokens(s, 10);
     all.insert(all.end(), answer.begin(), answer.end());
-    const std::vector<int32_t> more = text(15, 50 + turn);
+    const std::vector<int32_t> more = random_text(15, 50 + turn);
     all.insert(all.end(), more.begin(), more.end());
     const int64_t computed = engine->stats().tokens;
     ASSERT_TRUE(s.set_prompt(all).ok());
     EXPECT_LE(engine->stats().tokens - computed, 16) << "what is new, and the answer's last token";
   }
-  EXPECT_EQ(next(s, 10), expected(all, 10));
+  EXPECT_EQ(next_tokens(s, 10), expected(all, 10));
 }
 
 TEST_P(StateCache, SavedSessionsGoOnAlike) {
-  const std::vector<int32_t> prompt = text(150, 5);
+  const std::vector<int32_t> prompt = random_text(150, 5);
   const std::vector<int32_t> answer = expected(prompt, 40);
   const std::string path = dir_.path("s.session");
   {
     const auto engine = open(64);
     Session s = session(*engine);
     ASSERT_TRUE(s.set_prompt(prompt).ok());
-    EXPECT_EQ(next(s, 10), std::vector<int32_t>(answer.begin(), answer.begin() + 10));
+    EXPECT_EQ(next_tokens(s, 10), std::vector<int32_t>(answer.begin(), answer.begin() + 10));
     const Status saved = s.save(path, "note");
     ASSERT_TRUE(saved.ok()) << saved.error().message;
-    EXPECT_EQ(next(s, 5), std::vector<int32_t>(answer.begin() + 10, answer.begin() + 15));
+    EXPECT_EQ(next_tokens(s, 5), std::vector<int32_t>(answer.begin() + 10, answer.begin() + 15));
   }
   const auto engine = open(512);
   Session s = session(*engine);
   const auto note = s.load(path);
   ASSERT_TRUE(note.ok()) << note.error().message;
-  EXPECT_EQ(next(s, 30), std::vector<int32_t>(answer.begin() + 10, answer.end()));
+  EXPECT_EQ(next_tokens(s, 30), std::vector<int32_t>(answer.begin() + 10, answer.end()));
   EXPECT_LE(engine->stats().tokens, 31) << "the states were in the file";
 }
 
 TEST_P(StateCache, ASessionSavedBehindThePromptGoesOnAlike) {
-  const std::vector<int32_t> prompt = text(200, 11);
+  const std::vector<int32_t> prompt = random_text(200, 11);
   const std::vector<int32_t> answer = expected(prompt, 20);
   const std::string path = dir_.path("s.session");
   {
@@ -190,18 +167,18 @@ TEST_P(StateCache, ASessionSavedBehindThePromptGoesOnAlike) {
     Session s = session(*engine);
     ASSERT_TRUE(s.set_prompt(prompt).ok());
     ASSERT_TRUE(s.save(path).ok());
-    EXPECT_EQ(next(s, 20), answer) << "and it goes on itself";
+    EXPECT_EQ(next_tokens(s, 20), answer) << "and it goes on itself";
   }
   const auto engine = open(64);
   Session s = session(*engine);
   ASSERT_TRUE(s.load(path).ok());
-  EXPECT_EQ(next(s, 20), answer);
+  EXPECT_EQ(next_tokens(s, 20), answer);
   EXPECT_EQ(engine->stats().tokens, 20)
       << "the prompt's last token, and the answer but for its last";
 }
 
 TEST_P(StateCache, ASessionSavedInThePromptGoesOnAlike) {
-  const std::vector<int32_t> prompt = text(200, 6);
+  const std::vector<int32_t> prompt = random_text(200, 6);
   const std::vector<int32_t> answer = expected(prompt, 20);
   const std::string path = dir_.path("s.session");
   {
@@ -217,7 +194,7 @@ TEST_P(StateCache, ASessionSavedInThePromptGoesOnAlike) {
   ASSERT_TRUE(s.load(path).ok());
   ASSERT_TRUE(s.set_prompt(prompt).ok());
   EXPECT_EQ(engine->stats().tokens, 200 - 128);
-  EXPECT_EQ(next(s, 20), answer);
+  EXPECT_EQ(next_tokens(s, 20), answer);
 }
 
 // More requests than places, and a cache that holds two of them at a time: some are preempted.
@@ -225,7 +202,7 @@ TEST_P(StateCache, RequestsAnswerAsIfAlone) {
   std::vector<std::vector<int32_t>> prompts;
   std::vector<std::vector<int32_t>> answers;
   for (uint64_t i = 0; i < 6; ++i) {
-    prompts.push_back(text(60 + 25 * static_cast<int64_t>(i), 70 + i));
+    prompts.push_back(random_text(60 + 25 * static_cast<int64_t>(i), 70 + i));
     answers.push_back(expected(prompts.back(), 40));
   }
   const auto all = open(64, 4);
@@ -239,7 +216,7 @@ TEST_P(StateCache, RequestsAnswerAsIfAlone) {
   for (size_t i = 0; i < prompts.size(); ++i) {
     runtime::GenerationRequest request;
     request.prompt = prompts[i];
-    request.sampling = sampling();
+    request.sampling = varied_greedy();
     request.max_tokens = 40;
     request.on_token = [&found, i](const runtime::TokenEvent& token) {
       found[i].push_back(token.id);

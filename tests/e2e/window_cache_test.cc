@@ -10,7 +10,6 @@
 #include <memory>
 
 #include "lib/runtime/engine/engine.h"
-#include "lib/runtime/sampling/random.h"
 #include "lib/runtime/scheduler/batch_scheduler.h"
 #include "lib/runtime/session/session.h"
 #include "tests/support/host_gpu.h"
@@ -18,6 +17,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_program.h"
 #include "tests/support/test_models.h"
+#include "tests/support/text_session.h"
 #include "tools/dev/synth/synth_model.h"
 
 namespace ktx::testing {
@@ -69,38 +69,15 @@ class WindowCache : public ::testing::TestWithParam<Case> {
     EXPECT_TRUE(engine.ok()) << engine.error().message;
     return engine.ok() ? engine.take() : nullptr;
   }
-  static std::vector<int32_t> text(int64_t tokens, uint64_t seed) {
-    runtime::Random random(seed);
-    std::vector<int32_t> ids;
-    for (int64_t i = 0; i < tokens; ++i) ids.push_back(static_cast<int32_t>(random.next() % 256));
-    return ids;
-  }
-  // Greedy, and no word again and again, as answers to random text would be.
-  static runtime::SamplingOptions sampling() {
-    runtime::SamplingOptions options = runtime::greedy_sampling();
-    options.frequency_penalty = 1;
-    options.penalty_window = -1;
-    return options;
-  }
   static Session session(Engine& engine) {
-    return Session(engine, runtime::Sampler::create(sampling(), engine.vocab_size()).take());
-  }
-  static std::vector<int32_t> next(Session& session, int count) {
-    std::vector<int32_t> ids;
-    for (int i = 0; i < count; ++i) {
-      const auto token = session.next();
-      EXPECT_TRUE(token.ok());
-      if (!token.ok() || token->outcome != Outcome::Ok) break;
-      ids.push_back(token->id);
-    }
-    return ids;
+    return Session(engine, runtime::Sampler::create(varied_greedy(), engine.vocab_size()).take());
   }
   // The answer where every position is there: the text is computed in one step.
   std::vector<int32_t> expected(std::span<const int32_t> prompt, int count) const {
     const auto engine = open(4096);
     Session all = session(*engine);
     EXPECT_TRUE(all.set_prompt(prompt).ok());
-    return next(all, count);
+    return next_tokens(all, count);
   }
 
   const TempDir dir_;
@@ -163,65 +140,65 @@ TEST(WindowMemory, AProcessTakesWhatTheEstimateSays) {
 }
 
 TEST_P(WindowCache, LongTextsGoOnAlike) {
-  const std::vector<int32_t> prompt = text(1500, 1);
+  const std::vector<int32_t> prompt = random_text(1500, 1);
   const std::vector<int32_t> answer = expected(prompt, 150);
   for (int64_t chunk : {7, 64, 512}) {
     const auto engine = open(chunk);
     Session s = session(*engine);
     ASSERT_TRUE(s.set_prompt(prompt).ok());
-    EXPECT_EQ(next(s, 150), answer) << "chunks of " << chunk;
+    EXPECT_EQ(next_tokens(s, 150), answer) << "chunks of " << chunk;
   }
 }
 
 TEST_P(WindowCache, ATextThatIsTakenBackGoesOnAlike) {
   const auto engine = open(64);
   Session s = session(*engine);
-  std::vector<int32_t> prompt = text(700, 2);
+  std::vector<int32_t> prompt = random_text(700, 2);
   ASSERT_TRUE(s.set_prompt(prompt).ok());
-  const std::vector<int32_t> answer = next(s, 300);
+  const std::vector<int32_t> answer = next_tokens(s, 300);
   for (int64_t kept : {690, 650, 200, 5}) {
     std::vector<int32_t> other(prompt.begin(), prompt.begin() + kept);
-    const std::vector<int32_t> more = text(40, 3 + static_cast<uint64_t>(kept));
+    const std::vector<int32_t> more = random_text(40, 3 + static_cast<uint64_t>(kept));
     other.insert(other.end(), more.begin(), more.end());
     ASSERT_TRUE(s.set_prompt(other).ok());
-    EXPECT_EQ(next(s, 20), expected(other, 20)) << kept;
+    EXPECT_EQ(next_tokens(s, 20), expected(other, 20)) << kept;
   }
   // Again what was there before: from the prefix cache, or computed once more.
   ASSERT_TRUE(s.set_prompt(prompt).ok());
-  EXPECT_EQ(next(s, 300), answer);
+  EXPECT_EQ(next_tokens(s, 300), answer);
 }
 
 TEST_P(WindowCache, AnAnswerCanBeMadeAgainWithoutItsPrompt) {
   const auto engine = open(512);
   Session s = session(*engine);
-  const std::vector<int32_t> prompt = text(2000, 4);
+  const std::vector<int32_t> prompt = random_text(2000, 4);
   ASSERT_TRUE(s.set_prompt(prompt).ok());
-  const std::vector<int32_t> answer = next(s, 200);
+  const std::vector<int32_t> answer = next_tokens(s, 200);
   const int64_t before = s.stats().prompt_tokens;
   ASSERT_TRUE(s.set_prompt(prompt).ok());
-  EXPECT_EQ(next(s, 200), answer);
+  EXPECT_EQ(next_tokens(s, 200), answer);
   EXPECT_LE(s.stats().prompt_tokens - before, 64) << "the tree still had the end of the prompt";
 }
 
 TEST_P(WindowCache, SavedSessionsGoOnAlike) {
-  const std::vector<int32_t> prompt = text(900, 5);
+  const std::vector<int32_t> prompt = random_text(900, 5);
   const std::vector<int32_t> answer = expected(prompt, 40);
   const std::string path = dir_.path("s.session");
   {
     const auto engine = open(64);
     Session s = session(*engine);
     ASSERT_TRUE(s.set_prompt(prompt).ok());
-    EXPECT_EQ(next(s, 10), std::vector<int32_t>(answer.begin(), answer.begin() + 10));
+    EXPECT_EQ(next_tokens(s, 10), std::vector<int32_t>(answer.begin(), answer.begin() + 10));
     const Status saved = s.save(path, "note");
     ASSERT_TRUE(saved.ok()) << saved.error().message;
-    EXPECT_EQ(next(s, 5), std::vector<int32_t>(answer.begin() + 10, answer.begin() + 15));
+    EXPECT_EQ(next_tokens(s, 5), std::vector<int32_t>(answer.begin() + 10, answer.begin() + 15));
   }
   const auto engine = open(512);
   Session s = session(*engine);
   const auto note = s.load(path);
   ASSERT_TRUE(note.ok()) << note.error().message;
   const int64_t computed = engine->stats().tokens;
-  EXPECT_EQ(next(s, 30), std::vector<int32_t>(answer.begin() + 10, answer.end()));
+  EXPECT_EQ(next_tokens(s, 30), std::vector<int32_t>(answer.begin() + 10, answer.end()));
   EXPECT_LE(engine->stats().tokens - computed, 32) << "the text was in the file";
 
   // A file that says it begins behind the window is refused, and nothing is lost.
@@ -233,18 +210,18 @@ TEST_P(WindowCache, SavedSessionsGoOnAlike) {
   std::fclose(file);
   EXPECT_FALSE(s.load(path).ok());
   ASSERT_TRUE(s.set_prompt(prompt).ok());
-  EXPECT_EQ(next(s, 5), std::vector<int32_t>(answer.begin(), answer.begin() + 5));
+  EXPECT_EQ(next_tokens(s, 5), std::vector<int32_t>(answer.begin(), answer.begin() + 5));
 }
 
 // More texts than the window pool has room for, with a common beginning, n-gram drafts, and one
 // that is far longer than the others.
 TEST_P(WindowCache, RequestsAnswerAsIfAlone) {
-  const std::vector<int32_t> system = text(300, 6);
+  const std::vector<int32_t> system = random_text(300, 6);
   std::vector<std::vector<int32_t>> prompts;
   for (uint64_t i = 0; i < 6; ++i) {
     prompts.push_back(system);
     const std::vector<int32_t> rest =
-        text(i == 2 ? 1800 : 50 + 90 * static_cast<int64_t>(i), 10 + i);
+        random_text(i == 2 ? 1800 : 50 + 90 * static_cast<int64_t>(i), 10 + i);
     prompts.back().insert(prompts.back().end(), rest.begin(), rest.end());
   }
   const auto engine = open(64, 3, 2400);
@@ -258,7 +235,7 @@ TEST_P(WindowCache, RequestsAnswerAsIfAlone) {
       runtime::GenerationRequest request;
       request.prompt = prompts[i % prompts.size()];
       request.max_tokens = 60;
-      request.sampling = sampling();
+      request.sampling = varied_greedy();
       auto end = std::make_shared<std::promise<void>>();
       ends.push_back(end->get_future());
       request.on_token = [&answers, i](const runtime::TokenEvent& event) {
