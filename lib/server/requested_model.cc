@@ -1,11 +1,9 @@
 #include "lib/server/requested_model.h"
 
-#include <nlohmann/json.hpp>
+#include "lib/server/json_fields.h"
 
 namespace ktx::server {
 namespace {
-
-using Json = nlohmann::json;
 
 // Ends with the value of one field of the outermost object, where it is a text or a truth value.
 class TopField final : public nlohmann::json_sax<Json> {

@@ -14,7 +14,7 @@ constexpr uint32_t kNowhere = UINT32_MAX;
 constexpr size_t kMaxSetStates = 20'000;
 constexpr size_t kMaxPartStates = 400'000;
 
-Error too_large() {
+Error too_many_states() {
   return Error{"too many states are needed to check this; use shorter lengths or simpler patterns"};
 }
 
@@ -72,7 +72,7 @@ class Parts {
     state();
     state();
     KTX_TRY(add(expr, 0, 1));
-    if (states_.size() >= kMaxPartStates) return too_large();
+    if (states_.size() >= kMaxPartStates) return too_many_states();
     return std::move(states_);
   }
 
@@ -82,7 +82,7 @@ class Parts {
     return static_cast<uint32_t>(states_.size()) - 1;
   }
   Status add(int index, uint32_t from, uint32_t to) {
-    if (states_.size() >= kMaxPartStates) return too_large();
+    if (states_.size() >= kMaxPartStates) return too_many_states();
     const Expr& expr = rules_.exprs[static_cast<size_t>(index)];
     switch (expr.kind) {
       case ExprKind::Text:
@@ -150,7 +150,7 @@ class Parts {
   Status add_set(const RegularSet& set, uint32_t from, uint32_t to) {
     const auto begin = static_cast<uint32_t>(states_.size());
     for (size_t s = 0; s < set.states.size(); ++s) state();
-    if (states_.size() >= kMaxPartStates) return too_large();
+    if (states_.size() >= kMaxPartStates) return too_many_states();
     for (size_t s = 0; s < set.states.size(); ++s) {
       State& state = states_[begin + s];
       if (set.states[s].accepts) state.empty.push_back(to);
@@ -185,7 +185,7 @@ Result<RegularSet> product(const RegularSet& a, const RegularSet& b, bool in_b, 
     const std::vector<RegularSet::Edge>& mine = a.states[s].edges;
     const std::vector<RegularSet::Edge>& theirs = t == kNowhere ? none : b.states[t].edges;
     if (!work.spend(1 + mine.size() + theirs.size()) || pairs.size() > kMaxSetStates) {
-      return too_large();
+      return too_many_states();
     }
     RegularSet::State state;
     const bool accepted = t != kNowhere && b.states[t].accepts;
@@ -237,7 +237,7 @@ bool RegularSet::contains(std::string_view text) const {
 
 Result<RegularSet> regular_set(const GrammarRules& rules, int expr, RegularWork& work) {
   const std::vector<Parts::State> parts = KTX_TRY(Parts(rules).build(expr));
-  if (!work.spend(parts.size())) return too_large();
+  if (!work.spend(parts.size())) return too_many_states();
   RegularSet out;
   std::map<std::vector<uint32_t>, uint32_t> ids;
   std::vector<const std::vector<uint32_t>*> sets;
@@ -277,7 +277,7 @@ Result<RegularSet> regular_set(const GrammarRules& rules, int expr, RegularWork&
     std::sort(cuts.begin(), cuts.end());
     cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
     if (full || sets.size() > kMaxSetStates || !work.spend(1 + cuts.size() * edges.size() / 8)) {
-      return too_large();
+      return too_many_states();
     }
     for (size_t c = 0; c + 1 < cuts.size(); ++c) {
       std::vector<uint32_t> targets;

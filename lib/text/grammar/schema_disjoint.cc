@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kMaxDepth = 12;
 constexpr uint64_t kWorkOfPair = 50;
 
-bool forbids_others(const Json& schema) {
+bool admits_no_others(const Json& schema) {
   return schema.value("additionalProperties", Json()) == Json(false) ||
          schema.value("unevaluatedProperties", Json()) == Json(false);
 }
@@ -141,7 +141,7 @@ class Disjoint {
     // Without a word about others an object that names properties has no others.
     const bool is_closed =
         !made.contains("patternProperties") &&
-        (forbids_others(made) || (whole && is_plain(made) && !says_others && !mine.empty()));
+        (admits_no_others(made) || (whole && is_plain(made) && !says_others && !mine.empty()));
     const bool other_is_closed = !other.contains("patternProperties") &&
                                  other.value("additionalProperties", Json()) == Json(false);
     const auto all_false = std::all_of(mine.begin(), mine.end(),

@@ -19,13 +19,13 @@ constexpr int kMaxNegations = 2'000;
 constexpr int kMaxNegationDepth = 16;
 
 // A bound, and the one that forbids all that it allows.
-struct BoundRow {
+struct NegatedBound {
   const char* keyword;
   const char* type;
   const char* other;
   int more;  // added to a count
 };
-constexpr BoundRow kBounds[] = {
+constexpr NegatedBound kNegatedBounds[] = {
     {"minimum", "number", "exclusiveMaximum", 0},
     {"maximum", "number", "exclusiveMinimum", 0},
     {"exclusiveMinimum", "number", "maximum", 0},
@@ -130,7 +130,7 @@ class Negation {
       return Json{
           {"type", "array"}, {"items", KTX_TRY(of(value, path, depth + 1))}, {kNegated, true}};
     }
-    for (const BoundRow& row : kBounds) {
+    for (const NegatedBound& row : kNegatedBounds) {
       if (keyword != row.keyword || !value.is_number()) continue;
       if (row.more == 0) return Json{{"type", row.type}, {row.other, value}};
       const double count = value.get<double>() + row.more;
