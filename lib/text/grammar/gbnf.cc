@@ -31,7 +31,7 @@ constexpr HexRow kHexEscapes[] = {{'x', 2}, {'u', 4}, {'U', 8}};
 
 class GbnfParser {
  public:
-  explicit GbnfParser(std::string_view text) : text_(text) {}
+  GbnfParser(std::string_view text, const GbnfTokens& tokens) : text_(text), tokens_(tokens) {}
 
   Result<GrammarRules> parse() {
     if (text_.size() > kMaxGbnfBytes) {
@@ -105,7 +105,7 @@ class GbnfParser {
   }
   // `name ::=` stands here: the rule before it is over.
   bool at_rule() const {
-    GbnfParser ahead(text_);
+    GbnfParser ahead(text_, tokens_);
     ahead.at_ = at_;
     if (ahead.read_name().empty()) return false;
     ahead.space();
@@ -148,6 +148,7 @@ class GbnfParser {
     if (take("\"")) return literal();
     if (take("[")) return char_class();
     if (take(".")) return rules_.one_of(complement({}));
+    if (peek() == '<' || text_.substr(at_).starts_with("!<")) return token();
     if (take("(")) {
       space();
       const int inner = KTX_TRY(alternatives(depth + 1));
@@ -156,7 +157,7 @@ class GbnfParser {
     }
     const size_t begin = at_;
     const std::string_view name = read_name();
-    if (name.empty()) return error("expected a literal, a class, a group or a rule name");
+    if (name.empty()) return error("expected a literal, a class, a token, a group or a rule name");
     used_.try_emplace(std::string(name), begin);
     return rules_.rule(rule_of(name));
   }
@@ -189,6 +190,38 @@ class GbnfParser {
     }
     at_ = static_cast<size_t>(end - text_.data());
     return value;
+  }
+
+  Result<int> token() {
+    const size_t begin = at_;
+    const bool others = take("!");
+    const size_t end = text_.find('>', at_);
+    const auto fail = [&](std::string_view what) {
+      at_ = begin;
+      return error(what);
+    };
+    if (end == std::string_view::npos) return fail("the token has no closing '>'");
+    const std::string_view name = text_.substr(at_, end + 1 - at_);
+    int64_t id = -1;
+    if (name.starts_with("<[") && name.ends_with("]>")) {
+      const std::string_view number = name.substr(2, name.size() - 4);
+      const auto [stop, status] = std::from_chars(number.data(), number.data() + number.size(), id);
+      if (status != std::errc() || stop != number.data() + number.size() || id < 0 ||
+          id >= tokens_.count) {
+        return fail(fmt::format("expected the number of a token, 0 to {}", tokens_.count - 1));
+      }
+    } else {
+      const std::optional<int32_t> found = tokens_.find(name);
+      if (!found) {
+        return fail("no token has exactly this text; <[NUMBER]> names one by its number");
+      }
+      id = *found;
+    }
+    if (!others && tokens_.is_end(static_cast<int32_t>(id))) {
+      return fail("this token ends the answer and cannot be a part of it");
+    }
+    at_ = end + 1;
+    return rules_.token(static_cast<int32_t>(id), others);
   }
 
   Result<int> literal() {
@@ -252,6 +285,7 @@ class GbnfParser {
   }
 
   std::string_view text_;
+  const GbnfTokens& tokens_;
   size_t at_ = 0;
   GrammarRules rules_;
   std::unordered_map<std::string, int> index_;
@@ -260,8 +294,8 @@ class GbnfParser {
 
 }  // namespace
 
-Result<GrammarRules> parse_gbnf(std::string_view text) {
-  return GbnfParser(text).parse();
+Result<GrammarRules> parse_gbnf(std::string_view text, const GbnfTokens& tokens) {
+  return GbnfParser(text, tokens).parse();
 }
 
 }  // namespace ktx::text::grammar

@@ -28,6 +28,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "lib/support/result.h"
@@ -36,18 +37,24 @@ namespace ktx::text {
 
 class Tokenizer;
 namespace grammar {
+struct Config;
+struct GbnfTokens;
 struct GrammarRules;
-}
+}  // namespace grammar
 
 // The tokens as a grammar sees them; made once for a model, shared, immutable.
 class GrammarVocabulary {
  public:
-  // All tokens of the tokenizer but control tokens; its end tokens may follow where the
-  // grammar may end.
+  // All tokens of the tokenizer, control tokens without a text; its end tokens may follow
+  // where the grammar may end.
   static std::shared_ptr<const GrammarVocabulary> create(const Tokenizer& tokenizer);
-  // Token i has the bytes tokens[i]; one without bytes is never allowed.
+  // Those without a text, by the name that a GBNF calls them: "<think>".
+  using ControlTokens = std::unordered_map<std::string, int32_t>;
+  // Token i has the bytes tokens[i]; one without bytes is allowed only where a grammar names
+  // tokens.
   static std::shared_ptr<const GrammarVocabulary> create(std::vector<std::string> tokens,
-                                                         std::vector<int32_t> end_tokens);
+                                                         std::vector<int32_t> end_tokens,
+                                                         ControlTokens controls = {});
 
   size_t size() const;
   std::string_view token_text(int32_t token) const;  // of a token within size()
@@ -59,6 +66,7 @@ class GrammarVocabulary {
   friend class Grammar;
   friend class GrammarState;
   struct Tables;
+  grammar::GbnfTokens gbnf_tokens() const;
   explicit GrammarVocabulary(std::unique_ptr<const Tables> tables);
   std::unique_ptr<const Tables> tables_;
 };
@@ -100,8 +108,11 @@ class Grammar {
  private:
   friend class GrammarState;
   struct Compiled;
+  // `schemas`: of the texts, where the rules need them beside (unique_items.h).
   static Result<Grammar> from_rules(const grammar::GrammarRules& rules,
-                                    std::shared_ptr<const GrammarVocabulary> vocabulary);
+                                    std::shared_ptr<const GrammarVocabulary> vocabulary,
+                                    std::vector<nlohmann::ordered_json> schemas = {},
+                                    bool of_calls = false);
   explicit Grammar(std::shared_ptr<Compiled> compiled) : compiled_(std::move(compiled)) {}
   std::shared_ptr<Compiled> compiled_;
 };
@@ -133,6 +144,10 @@ class GrammarState {
 
  private:
   struct Place;
+  // Adds where the text leads from here, and whether it may end there; false: nowhere.
+  bool follow(std::string_view text, std::vector<grammar::Config>& next, bool& bottom);
+  void move_to(std::vector<grammar::Config> configs, bool may_end);
+  void drop_repeated(std::span<uint32_t> mask) const;
   std::shared_ptr<const Grammar::Compiled> compiled_;
   std::unique_ptr<Place> place_;
 };

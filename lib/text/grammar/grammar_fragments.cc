@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <span>
 #include <unordered_map>
 
 #include "lib/support/strings.h"
 #include "lib/text/grammar/grammar_automaton.h"
+#include "lib/text/grammar/token_terminals.h"
 #include "lib/text/grammar/utf8_ranges.h"
 
 namespace ktx::text::grammar {
@@ -165,6 +167,9 @@ class Builder {
       case ExprKind::Class:
         facts.size = static_cast<int64_t>(3 * expr.ranges.size());
         break;
+      case ExprKind::Token:
+        facts.size = 2 * (kTokenNumberBytes + 1);
+        break;
       case ExprKind::Repeat:
       case ExprKind::List:
         facts.size *= copies(expr);
@@ -221,6 +226,8 @@ class Builder {
         return build_class(expr.ranges, from, to);
       case ExprKind::Set:
         return build_set(rules_.sets[expr.set], from, to);
+      case ExprKind::Token:
+        return build_token(expr.token, expr.others, from, to);
       case ExprKind::Sequence: {
         for (size_t i = 0; i < expr.parts.size(); ++i) {
           const uint32_t next = i + 1 == expr.parts.size() ? to : state();
@@ -251,6 +258,31 @@ class Builder {
       const auto byte = static_cast<uint8_t>(text[i]);
       out_.states[from].bytes.push_back({byte, byte, next});
       from = next;
+    }
+  }
+  // Any but one: as far as the number is the same, and then another byte and any more.
+  void build_token(int32_t token, bool others, uint32_t from, uint32_t to) {
+    uint32_t same = state();
+    std::array<uint32_t, kTokenNumberBytes + 1> other = {};  // so many bytes of another number
+    for (size_t i = 1; others && i < kTokenNumberBytes; ++i) other[i] = state();
+    other[kTokenNumberBytes] = to;
+    for (size_t i = 1; others && i < kTokenNumberBytes; ++i) {
+      out_.states[other[i]].bytes.push_back({0, 0xFF, other[i + 1]});
+    }
+    out_.states[from].bytes.push_back({kTokenMark, kTokenMark, same});
+    const auto number = token_number(token);
+    for (size_t i = 0; i < kTokenNumberBytes; ++i) {
+      const bool last = i + 1 == kTokenNumberBytes;
+      std::vector<ByteEdge>& edges = out_.states[same].bytes;
+      const uint8_t byte = number[i];
+      if (others && byte > 0) edges.push_back({0, static_cast<uint8_t>(byte - 1), other[i + 1]});
+      if (others && byte < 0xFF) {
+        edges.push_back({static_cast<uint8_t>(byte + 1), 0xFF, other[i + 1]});
+      }
+      if (last && others) return;
+      const uint32_t next = last ? to : state();
+      out_.states[same].bytes.push_back({byte, byte, next});
+      same = next;
     }
   }
   void build_set(const RegularSet& set, uint32_t from, uint32_t to) {

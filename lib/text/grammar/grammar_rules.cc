@@ -96,6 +96,14 @@ int GrammarRules::set(RegularSet texts) {
   return add(std::move(expr));
 }
 
+int GrammarRules::token(int32_t id, bool others) {
+  Expr expr;
+  expr.kind = ExprKind::Token;
+  expr.token = id;
+  expr.others = others;
+  return add(std::move(expr));
+}
+
 int GrammarRules::rule(int index) {
   Expr expr;
   expr.kind = ExprKind::Rule;

@@ -42,6 +42,7 @@ enum class ExprKind : uint8_t {
   List,          // parts[0], min to max times, with parts[1] between
   Joined,        // parts[1…] in order, those not required may be absent; parts[0] between
   Set,           // a set of texts, sets[set]
+  Token,         // one token of the vocabulary, whatever its text (token_terminals.h)
   Rule,          // another rule
 };
 
@@ -55,6 +56,8 @@ struct Expr {
   int max = kNoLimit;
   int rule = -1;
   int set = -1;
+  int32_t token = -1;
+  bool others = false;  // Token: any but this one
 };
 
 struct Rule {
@@ -67,6 +70,7 @@ struct GrammarRules {
   std::vector<Rule> rules;
   std::vector<RegularSet> sets;
   int root = -1;
+  bool distinct_items = false;  // some arrays need unique_items.h beside the automaton
 
   int text(std::string_view bytes);
   int one_of(std::vector<CodeRange> ranges);
@@ -77,6 +81,7 @@ struct GrammarRules {
   int list(int item, int separator, int min, int max);
   int joined(int separator, std::vector<int> items, std::vector<bool> required);
   int set(RegularSet texts);
+  int token(int32_t id, bool others);
   int rule(int index);
   int nothing() { return alternatives({}); }
 

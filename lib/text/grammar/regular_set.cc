@@ -107,6 +107,7 @@ class Parts {
         return add_repeat(expr, from, to);
       case ExprKind::Set:
         return add_set(rules_.sets[static_cast<size_t>(expr.set)], from, to);
+      case ExprKind::Token:
       case ExprKind::List:
       case ExprKind::Joined:
       case ExprKind::Rule:

@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 
 #include "lib/text/grammar/schema_converter.h"
 #include "lib/text/grammar/schema_keywords.h"
 #include "lib/text/grammar/schema_negation.h"
 #include "lib/text/grammar/schema_numbers.h"
+#include "lib/text/grammar/unique_items.h"
 #include "lib/text/grammar/unique_list.h"
 
 namespace ktx::text::grammar {
@@ -33,7 +35,15 @@ Result<int> SchemaConverter::array(const Json& json, const std::string& path, in
     if (json.contains("contains")) {
       return schema_error(path, "'uniqueItems' beside 'contains' is not supported");
     }
-    return unique_array(json, path, min, max);
+    if (const std::optional<int> listed = KTX_TRY(unique_array(json, path, min, max))) {
+      return *listed;
+    }
+    if (min > static_cast<int>(kMaxDistinctItems)) {
+      return schema_error(
+          path,
+          fmt::format("'uniqueItems' with more than {} items is not supported", kMaxDistinctItems));
+    }
+    g_.distinct_items = true;
   }
   if (json.contains("contains")) return containing_array(json, path, min, max, depth);
   int item = json_.any_value();
@@ -127,9 +137,10 @@ Result<int> SchemaConverter::containing_array(const Json& json, const std::strin
   return json_.array(slots(all, 0, false));
 }
 
-// No value twice: values that are listed, in their order.
-Result<int> SchemaConverter::unique_array(const Json& json, const std::string& path, int min,
-                                          int max) {
+// No value twice: values that are listed, in their order. Nothing for others, and where there are
+// too many ways.
+Result<std::optional<int>> SchemaConverter::unique_array(const Json& json, const std::string& path,
+                                                         int min, int max) {
   const auto listed = [](const Json& s) { return s.contains("enum") || s.contains("const"); };
   Json item = json.value("items", Json(true));
   if (item.is_object()) item = KTX_TRY(flatten(item, at(path, "items"), 0));
@@ -138,9 +149,7 @@ Result<int> SchemaConverter::unique_array(const Json& json, const std::string& p
   }
   const bool plain = item.is_object() && listed(item) && !item.contains("anyOf") &&
                      !item.contains("oneOf") && !json.contains("prefixItems");
-  if (!plain) {
-    return schema_error(path, "keyword 'uniqueItems' is supported where 'items' has an 'enum'");
-  }
+  if (!plain) return std::optional<int>();
   std::vector<int> texts;
   std::unordered_set<std::string> known;
   size_t bytes = 0;
@@ -152,14 +161,12 @@ Result<int> SchemaConverter::unique_array(const Json& json, const std::string& p
     texts.push_back(g_.text(json_text(value)));
     bytes += key.size();
   }
-  work_.optional_work += texts.size() * bytes / 2;
-  if (work_.optional_work > kMaxOptionalWork) {
-    return schema_error(
-        path, fmt::format("'uniqueItems' of {} values; leave it out or list fewer", texts.size()));
-  }
+  const size_t work = texts.size() * bytes / 2;
+  if (work_.optional_work + work > kMaxOptionalWork) return std::optional<int>();
+  work_.optional_work += work;
   const auto items = unique_list(g_, json_.separator(), texts, min, max);
-  if (!items) return schema_error(path, items.error().message);
-  return json_.array(*items);
+  if (!items) return std::optional<int>();
+  return std::optional<int>(json_.array(*items));
 }
 
 }  // namespace ktx::text::grammar

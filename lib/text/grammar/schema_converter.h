@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -60,7 +61,8 @@ class SchemaConverter {
   Result<int> array(const Json& json, const std::string& path, int depth);
   Result<int> containing_array(const Json& json, const std::string& path, int min, int max,
                                int depth);
-  Result<int> unique_array(const Json& json, const std::string& path, int min, int max);
+  Result<std::optional<int>> unique_array(const Json& json, const std::string& path, int min,
+                                          int max);
 
   // schema_objects.cc
   struct Members;

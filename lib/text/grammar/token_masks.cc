@@ -4,6 +4,8 @@
 #include <bit>
 #include <string>
 
+#include "lib/text/grammar/token_terminals.h"
+
 namespace ktx::text::grammar {
 namespace {
 
@@ -122,6 +124,7 @@ TokenTexts make_token_texts(std::span<const std::string> texts,
   for (size_t i = 0; i < texts.size(); ++i) {
     const auto token = static_cast<int32_t>(i);
     if (texts[i].empty() || texts[i].size() > kMaxTokenBytes || without(token)) continue;
+    if (has_token_mark(texts[i])) continue;
     all.push_back({texts[i], token});
     const std::optional<size_t> length = plain_characters(texts[i]);
     if (!length) continue;
@@ -139,7 +142,8 @@ TokenTexts make_token_texts(std::span<const std::string> texts,
   return made;
 }
 
-TokenMask find_token_mask(const Automaton& automaton, uint32_t state, const TokenTexts& tokens) {
+TokenMask find_token_mask(const Automaton& automaton, uint32_t state, const TokenTexts& tokens,
+                          const TokenTrie* terminals) {
   const TokenTrie& trie = tokens.trie;
   const std::span<const std::string> texts = tokens.texts;
   Matcher matcher(automaton);
@@ -177,6 +181,14 @@ TokenMask find_token_mask(const Automaton& automaton, uint32_t state, const Toke
     follow_all_but([&](uint32_t node) { return runs->inside[node]; });
   } else {
     follow_all_but([](uint32_t) { return false; });
+  }
+  if (terminals != nullptr && automaton.next(state, kTokenMark) != kDead) {
+    walk(
+        automaton, matcher, configs, *terminals, {}, [](uint32_t) { return false; },
+        [&](uint32_t node, bool) { mark(mask.bits, tokens_of(*terminals, node, node + 1)); },
+        [&](uint32_t node) {
+          mark(mask.bits, tokens_of(*terminals, node, terminals->nodes[node].end));
+        });
   }
   if (matcher.exhausted()) {
     TokenMask none;
@@ -219,12 +231,14 @@ void mark_tokens(const Automaton& automaton, Matcher& matcher, std::span<const C
 }
 
 std::shared_ptr<const TokenMask> TokenMaskCache::get(const Automaton& automaton, uint32_t state,
-                                                     const TokenTexts& tokens) {
+                                                     const TokenTexts& tokens,
+                                                     const TokenTrie* terminals) {
   {
     const std::lock_guard lock(mutex_);
     if (masks_[state]) return masks_[state];
   }
-  auto mask = std::make_shared<const TokenMask>(find_token_mask(automaton, state, tokens));
+  auto mask =
+      std::make_shared<const TokenMask>(find_token_mask(automaton, state, tokens, terminals));
   const std::lock_guard lock(mutex_);
   if (masks_[state]) return masks_[state];
   bytes_ += mask->bytes();

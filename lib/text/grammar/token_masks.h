@@ -51,12 +51,15 @@ struct TokenTexts {
     return upto[std::min(characters, upto.size() - 1)];
   }
 };
-// `without` are left out. `texts` must outlive the result.
+// `without` are left out, and what could be read as a terminal (token_terminals.h). `texts` must
+// outlive the result.
 TokenTexts make_token_texts(std::span<const std::string> texts,
                             const std::function<bool(int32_t)>& without);
 
-// The tokens that may follow a state of `automaton`.
-TokenMask find_token_mask(const Automaton& automaton, uint32_t state, const TokenTexts& tokens);
+// The tokens that may follow a state of `automaton`; `terminals` are their other readings
+// (token_terminals.h), null where the grammar has none.
+TokenMask find_token_mask(const Automaton& automaton, uint32_t state, const TokenTexts& tokens,
+                          const TokenTrie* terminals);
 
 // Sets the bits of the tokens of `rests` that may follow `start` on the stacks of
 // `matcher`, which is left as it was but for its work.
@@ -70,7 +73,7 @@ class TokenMaskCache {
   explicit TokenMaskCache(size_t states) : masks_(states) {}
 
   std::shared_ptr<const TokenMask> get(const Automaton& automaton, uint32_t state,
-                                       const TokenTexts& tokens);
+                                       const TokenTexts& tokens, const TokenTrie* terminals);
   size_t memory_bytes() const;
 
  private:
