@@ -1,5 +1,6 @@
-// Which of a router's experts a group_experts step sorts, where it does not sort all of them: the
-// experts of a layer may be split between devices, and each device has matrices of its own,
+// Which pairs a group_experts step sorts, where it does not sort all of them.
+//
+// The experts of a layer may be split between devices, and each device has matrices of its own,
 // numbered from 0.
 //
 //   places of 6 experts, where 1, 4 and 5 are here:   -1 0 -1 -1 1 2
@@ -11,12 +12,18 @@
 #include <cstdint>
 
 #include "kernels/cpu_and_gpu.h"
+#include "lib/formats/step_attrs.h"
 
 namespace ktx::kernels {
 
 // The number of an expert's matrix, of `experts` that are here; -1: the expert is elsewhere.
 KTX_CPU_AND_GPU constexpr int32_t place_of_expert(float place, int32_t experts) {
   return place >= 0 && place < static_cast<float>(experts) ? static_cast<int32_t>(place) : -1;
+}
+
+// Whether a step sorts choice `rank` of a token (GroupExpertsAttrs).
+KTX_CPU_AND_GPU constexpr bool has_rank(const GroupExpertsAttrs& attrs, int32_t rank) {
+  return attrs.ranks == 0 || (rank >= attrs.first_rank && rank - attrs.first_rank < attrs.ranks);
 }
 
 }  // namespace ktx::kernels

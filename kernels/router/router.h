@@ -6,7 +6,8 @@
 // the groups that stay, the others follow in rising number with their own scores.
 //
 // group_experts: a stable counting sort; serial, one call per step. ids must be in
-// [0, experts).
+// [0, experts). Pairs of experts that are elsewhere, and of ranks that the step leaves out, come
+// last.
 #pragma once
 
 #include <cstdint>

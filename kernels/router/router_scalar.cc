@@ -111,6 +111,7 @@ void router_scalar(const RouterArgs& a) {
 void group_experts_scalar(const GroupExpertsArgs& a) {
   const int64_t pairs = a.tokens * a.attrs.top_k;
   const auto matrix_of = [&](int64_t p) {
+    if (!has_rank(a.attrs, static_cast<int32_t>(p % a.attrs.top_k))) return -1;
     return a.places ? place_of_expert(a.places[a.ids[p]], a.attrs.experts) : a.ids[p];
   };
   int32_t* next = a.offsets + 1;  // where the next pair of expert e - 1 goes, then its end

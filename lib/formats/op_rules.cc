@@ -268,6 +268,11 @@ void check_group_experts(OpCheck& s) {
                 router.top_k == a.top_k && a.experts > 0,
             "{} of {} experts, but the router gives {} of {}", a.top_k, a.experts, router.top_k,
             router.experts);
+  if (a.ranks == 0) {
+    s.require(a.first_rank == 0, "choices from {} on, but none of them", a.first_rank);
+  } else if (s.in_range("first_rank", a.first_rank, 0, a.top_k - 1)) {
+    s.in_range("ranks", a.ranks, 1, a.top_k - a.first_rank);
+  }
   if (some) {
     s.vector("places", s.weight(0), router.experts);
     s.require(s.weight(0).dtype == DType::F32, "places is not F32");

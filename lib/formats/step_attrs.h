@@ -5,8 +5,11 @@
 //   AttentionAttrs a; a.fields([](const char* name, auto& field) { ... });
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <variant>
 
 #include "lib/formats/step_ops.h"
@@ -141,7 +144,8 @@ enum class GroupScore : int32_t { Best = 0, SumOfTwoBest = 1 };
 // 2. choice = score + bias (when there is a bias).
 // 3. groups > 1: a group's score is its best choice, or the sum of its two best;
 //    only the best groups_used groups stay.
-// 4. The k best choices win (ties: lower expert number), in falling order.
+// 4. The k best choices win (ties: lower expert number), in falling order, on every device: a
+//    token's rank r is its choice r (GroupExpertsAttrs).
 // 5. weight = score (without bias), / (sum + 1e-20) if normalize, * scale, * factor.
 struct RouterAttrs {
   int32_t experts = 0;
@@ -160,12 +164,18 @@ struct RouterAttrs {
   }
 };
 
+// The pairs of a token's choices [first_rank, first_rank + ranks) alone, in the router's order, of
+// which the first is the best; ranks = 0: of all choices.
 struct GroupExpertsAttrs {
   int32_t experts = 0;
   int32_t top_k = 0;
+  int32_t first_rank = 0;
+  int32_t ranks = 0;
+  static constexpr uint32_t kFirstBytes = 8;  // experts and top_k, which the first format had
+  int32_t pairs_of_token() const { return ranks == 0 ? top_k : ranks; }
   template <class F>
   void fields(F&& f) {
-    f("experts", experts), f("top_k", top_k);
+    f("experts", experts), f("top_k", top_k), f("first_rank", first_rank), f("ranks", ranks);
   }
 };
 
@@ -294,8 +304,19 @@ constexpr bool has_trait(OpTrait trait) {
 
 // The attribute struct of an op, with its defaults.
 StepAttrs default_attrs(StepOp op);
-// The same with what stands in a plan: info(op).attrs_size bytes.
-StepAttrs attrs_from_bytes(StepOp op, const std::byte* bytes);
+// The same with what stands in a plan. Fields that came later (behind kFirstBytes of the struct)
+// may be missing there, and then have their defaults.
+StepAttrs attrs_from_bytes(StepOp op, std::span<const std::byte> bytes);
+template <class Attrs>
+Attrs attrs_from_bytes(std::span<const std::byte> bytes) {
+  Attrs attrs;
+  std::memcpy(&attrs, bytes.data(), std::min(bytes.size(), sizeof(attrs)));
+  return attrs;
+}
+// How many bytes of them a plan has: without such fields where they have their defaults.
+uint32_t stored_bytes(const StepAttrs& attrs);
+// Whether a plan may have so many of an op.
+bool attrs_size_fits(StepOp op, uint64_t bytes);
 
 // Whether the step adds to what y holds already.
 bool accumulates(const StepAttrs& attrs);

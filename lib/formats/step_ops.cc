@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "lib/formats/step_attrs.h"
 
@@ -20,6 +21,13 @@ constexpr LayoutInfo kLayouts[] = {
 #include "lib/formats/layout.def"
 #undef KTX_LAYOUT
 };
+
+// Of the attributes that the first format had.
+template <class Attrs>
+constexpr uint32_t first_bytes() {
+  if constexpr (requires { Attrs::kFirstBytes; }) return Attrs::kFirstBytes;
+  return sizeof(Attrs);
+}
 
 constexpr std::string_view kTypeNames[] = {"f32", "i32", "q8", "bf16"};
 constexpr std::string_view kRowKindNames[] = {"token", "output", "single"};
@@ -83,10 +91,36 @@ StepAttrs default_attrs(StepOp op) {
   return kDefaults[static_cast<uint32_t>(op)];
 }
 
-StepAttrs attrs_from_bytes(StepOp op, const std::byte* bytes) {
+StepAttrs attrs_from_bytes(StepOp op, std::span<const std::byte> bytes) {
   StepAttrs attrs = default_attrs(op);
-  std::visit([&](auto& a) { std::memcpy(&a, bytes, sizeof(a)); }, attrs);
+  std::visit([&](auto& a) { a = attrs_from_bytes<std::remove_reference_t<decltype(a)>>(bytes); },
+             attrs);
   return attrs;
+}
+
+uint32_t stored_bytes(const StepAttrs& attrs) {
+  return std::visit(
+      [](const auto& a) {
+        const std::remove_cvref_t<decltype(a)> defaults;
+        const auto* own = reinterpret_cast<const std::byte*>(&a);
+        const auto* usual = reinterpret_cast<const std::byte*>(&defaults);
+        uint32_t size = sizeof(a);
+        while (size > first_bytes<std::remove_cvref_t<decltype(a)>>() &&
+               std::memcmp(own + size - 4, usual + size - 4, 4) == 0) {
+          size -= 4;
+        }
+        return size;
+      },
+      attrs);
+}
+
+bool attrs_size_fits(StepOp op, uint64_t bytes) {
+  return std::visit(
+      [&](const auto& a) {
+        return bytes % 4 == 0 && bytes <= sizeof(a) &&
+               bytes >= first_bytes<std::remove_cvref_t<decltype(a)>>();
+      },
+      default_attrs(op));
 }
 
 bool accumulates(const StepAttrs& attrs) {

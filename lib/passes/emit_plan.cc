@@ -242,7 +242,7 @@ class ContentsBuilder {
       record.first_weight = out_.add_weight_uses(weights);
       record.weight_count = static_cast<uint32_t>(weights.size());
       record.attrs_offset = out_.add_attrs(step.attrs);
-      record.attrs_size = info(step.op).attrs_size;
+      record.attrs_size = stored_bytes(step.attrs);
       for (int p = 0; p < steps::kPrecisions; ++p) {
         const std::string& kernel = step.kernels[p];
         record.kernel[p] = kernel.empty() ? plan::kNone : out_.strings.intern(kernel);

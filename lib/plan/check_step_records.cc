@@ -88,7 +88,7 @@ void check_fields(StepCheck& s) {
       !in_table("attributes", step.attrs_offset, step.attrs_size, plan.attrs.size())) {
     return;
   }
-  s.require(step.attrs_size == op.attrs_size && step.attrs_offset % 4 == 0,
+  s.require(attrs_size_fits(op.op, step.attrs_size) && step.attrs_offset % 4 == 0,
             "{} bytes of attributes at {}, expected {}", step.attrs_size, step.attrs_offset,
             op.attrs_size);
   const auto count = [&](const char* what, uint32_t have, std::string_view list) {
@@ -100,7 +100,7 @@ void check_fields(StepCheck& s) {
   count("weights", step.weight_count, op.weights);
   if (!s.ok()) return;
 
-  s.step_attrs = attrs_from_bytes(op.op, plan.attrs.data() + step.attrs_offset);
+  s.step_attrs = attrs_from_bytes(op.op, plan.attrs_bytes(step));
   for (const OperandRecord& in : plan.inputs(step)) s.inputs.push_back(operand_of(plan, in));
   for (const OperandRecord& out : plan.outputs(step)) s.outputs.push_back(operand_of(plan, out));
   for (uint32_t i = 0; i < step.weight_count; ++i) {

@@ -146,8 +146,8 @@ uint32_t PlanContents::add_attrs(const StepAttrs& value) {
   const auto offset = static_cast<uint32_t>(attrs.size());
   std::visit(
       [&](const auto& fields) {
-        attrs.resize(offset + sizeof(fields));
-        std::memcpy(attrs.data() + offset, &fields, sizeof(fields));
+        attrs.resize(offset + stored_bytes(value));
+        std::memcpy(attrs.data() + offset, &fields, attrs.size() - offset);
       },
       value);
   return offset;

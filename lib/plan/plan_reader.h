@@ -3,7 +3,7 @@
 //   PlanFile plan = KTX_TRY(PlanFile::open("m.ktxplan"));
 //   for (const StepRecord& step : plan->steps) {
 //     for (const OperandRecord& in : plan->inputs(step)) ...
-//     const auto& attrs = plan->attrs_of<AttentionAttrs>(step);
+//     const auto attrs = plan->attrs_of<AttentionAttrs>(step);
 //   }
 //
 // Safe for untrusted files. open() checks the prefix, the version, every section's
@@ -26,6 +26,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lib/formats/step_attrs.h"
 #include "lib/plan/plan_facts.h"
 #include "lib/plan/plan_format.h"
 #include "lib/support/mapped_file.h"
@@ -91,8 +92,11 @@ struct PlanView {
   }
   // The attribute struct that step_ops.def names for step.op.
   template <class Attrs>
-  const Attrs& attrs_of(const StepRecord& step) const {
-    return *reinterpret_cast<const Attrs*>(attrs.data() + step.attrs_offset);
+  Attrs attrs_of(const StepRecord& step) const {
+    return attrs_from_bytes<Attrs>(attrs_bytes(step));
+  }
+  std::span<const std::byte> attrs_bytes(const StepRecord& step) const {
+    return attrs.subspan(step.attrs_offset, step.attrs_size);
   }
 };
 

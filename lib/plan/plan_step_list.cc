@@ -91,7 +91,7 @@ launches::StepList step_list(const PlanView& plan) {
     listed.device = std::string(plan.string(step.device));
     listed.inputs = operands(plan.inputs(step));
     listed.outputs = operands(plan.outputs(step));
-    listed.attrs = attrs_from_bytes(listed.op, plan.attrs.data() + step.attrs_offset);
+    listed.attrs = attrs_from_bytes(listed.op, plan.attrs_bytes(step));
     for (uint32_t number : plan.weights(step)) {
       launches::ListedWeight& weight = listed.weights.emplace_back();
       if (number == kNone) continue;

@@ -110,12 +110,15 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
 }
 
 // The least minor version whose reader knows what the steps say. 1: group_experts with places.
+// 2: with some of a token's choices.
 uint32_t reader_minor(const PlanContents& contents) {
+  uint32_t minor = 0;
   for (const StepRecord& step : contents.steps) {
-    if (step.op != static_cast<uint32_t>(StepOp::GroupExperts) || step.weight_count == 0) continue;
-    if (contents.weight_uses[step.first_weight] != kNone) return 1;
+    if (step.op != static_cast<uint32_t>(StepOp::GroupExperts)) continue;
+    if (step.attrs_size > GroupExpertsAttrs::kFirstBytes) return 2;
+    if (step.weight_count > 0 && contents.weight_uses[step.first_weight] != kNone) minor = 1;
   }
-  return 0;
+  return minor;
 }
 
 }  // namespace

@@ -23,8 +23,7 @@ template <class Visit>
 void for_each_state(const PlanView& plan, std::string_view device, const Visit& visit) {
   for (const StepRecord& step : plan.steps) {
     if (!device.empty() && plan.string(step.device) != device) continue;
-    const StepAttrs attrs =
-        attrs_from_bytes(static_cast<StepOp>(step.op), plan.attrs.data() + step.attrs_offset);
+    const StepAttrs attrs = attrs_from_bytes(static_cast<StepOp>(step.op), plan.attrs_bytes(step));
     if (state_of(attrs) >= 0) visit(state_of(attrs), state_floats_of(attrs));
   }
 }

@@ -113,6 +113,33 @@ TEST_F(CudaExperts, GroupingKeepsToTheExpertsThatAreHere) {
   }
 }
 
+// Choices of other ranks come last, too, whether their experts are here or not.
+TEST_F(CudaExperts, GroupingKeepsToTheRanksAsked) {
+  Random random(76);
+  constexpr int32_t kExperts = 128, kTopK = 8;
+  for (int64_t tokens : {1, 3, 64, 600}) {
+    for (const auto& [first, ranks] : {std::pair{0, 5}, std::pair{5, 3}, std::pair{7, 1}}) {
+      const std::vector<int32_t> ids = random_ids(random, tokens, kExperts, kTopK, 4);
+      std::vector<int32_t> local = ids, order, offsets;
+      for (size_t p = 0; p < ids.size(); ++p) {
+        const auto rank = static_cast<int32_t>(p % kTopK);
+        if (rank < first || rank >= first + ranks) local[p] = -1;
+      }
+      group_on_host(local, kExperts, order, offsets);
+      Gpu<int32_t> gpu_ids(ids), gpu_order(ids.size()), gpu_offsets(size_t{kExperts} + 1);
+      CudaGroupExpertsArgs args;
+      args.ids = gpu_ids.data();
+      args.tokens = tokens;
+      args.attrs = {kExperts, kTopK, first, ranks};
+      args.order = gpu_order.data();
+      args.offsets = gpu_offsets.data();
+      ASSERT_TRUE(ran(launch_group_experts(args, nullptr)));
+      EXPECT_EQ(gpu_offsets.read(), offsets) << tokens << " " << first;
+      EXPECT_EQ(gpu_order.read(), order) << tokens << " " << first;
+    }
+  }
+}
+
 struct RouterCase {
   int32_t experts, top_k;
   Scoring scoring;

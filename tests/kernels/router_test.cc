@@ -182,6 +182,28 @@ TEST(GroupExperts, SortsOnlyPairsOfItsOwnExperts) {
   EXPECT_EQ(order, (std::vector<int32_t>{6, 0, 1, 2, 3, 4, 5, 7}));
 }
 
+// Immediate and deferred experts: of choices best first, the first two and the last of three.
+TEST(GroupExperts, SortsOnlyPairsOfItsOwnRanks) {
+  const std::vector<int32_t> ids = {3, 0, 1, 1, 3, 0, 0, 1, 3};
+  std::vector<int32_t> order(9), offsets(5);
+  GroupExpertsArgs a{ids.data(), 3, {4, 3, 0, 2}, order.data(), offsets.data()};
+  const auto group = *find_group_experts("group_experts", Isa::Scalar);
+  group(a);
+  EXPECT_EQ(offsets, (std::vector<int32_t>{0, 2, 4, 4, 6}));
+  EXPECT_EQ(order, (std::vector<int32_t>{1, 6, 3, 7, 0, 4, 2, 5, 8}));
+  a.attrs = {4, 3, 2, 1};
+  group(a);
+  EXPECT_EQ(offsets, (std::vector<int32_t>{0, 1, 2, 2, 3}));
+  EXPECT_EQ(order, (std::vector<int32_t>{5, 2, 8, 0, 1, 3, 4, 6, 7}));
+  // Experts 0 and 3 are here, as matrices 0 and 1.
+  const std::vector<float> places = {0, -1, -1, 1};
+  offsets.resize(3);
+  a = {ids.data(), 3, {2, 3, 2, 1}, order.data(), offsets.data(), places.data()};
+  group(a);
+  EXPECT_EQ(offsets, (std::vector<int32_t>{0, 1, 2}));
+  EXPECT_EQ(order, (std::vector<int32_t>{5, 8, 0, 1, 2, 3, 4, 6, 7}));
+}
+
 // One layer of experts, run whole and token by token.
 struct ExpertLayer {
   static constexpr int32_t kExperts = 6, kTopK = 2;

@@ -73,9 +73,8 @@ class HostPlan {
       const bool transposed =
           op == StepOp::MatmulHeads && view_.attrs_of<MatmulHeadsAttrs>(step).transposed != 0;
       // The states of other devices are not among this one's.
-      const bool elsewhere =
-          state_of(attrs_from_bytes(op, view_.attrs.data() + step.attrs_offset)) >= 0 &&
-          step.device != context.step.device;
+      const bool elsewhere = state_of(attrs_from_bytes(op, view_.attrs_bytes(step))) >= 0 &&
+                             step.device != context.step.device;
       step.device = elsewhere ? other : cpu;
       step.kernel[0] =
           intern(kernels::kernel_family(op, kernels::Precision::Exact, dtype, transposed));

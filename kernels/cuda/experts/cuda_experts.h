@@ -4,7 +4,8 @@
 //   router         the five steps of RouterAttrs, one warp a token; padding gets ids -1
 //   group_experts  order[T * k], offsets[E + 1]: the pairs of expert e are
 //                  order[offsets[e], offsets[e + 1]), rising; pairs with id -1 in none,
-//                  nor pairs of experts that are on another device (expert_places.h)
+//                  nor pairs of experts that are on another device or of ranks that the step
+//                  leaves out (expert_places.h)
 //   experts_gate_up  h[pair] = glu(gate_e . x[pair / k] + gate_bias_e,
 //                                  up_e . x[pair / k] + up_bias_e)
 //   experts_down     y[t] (+)= sum over its experts in rising number of

@@ -45,6 +45,7 @@ __global__ void __launch_bounds__(kGroupThreads) group_experts(CudaGroupExpertsA
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int kinds = experts + 1;
   const auto kind_of = [&](int pair) {
+    if (!has_rank(a.attrs, pair % a.attrs.top_k)) return experts;
     int id = a.ids[pair];
     if (a.places) id = id < 0 || id >= a.routed ? -1 : place_of_expert(a.places[id], experts);
     return id < 0 || id >= experts ? experts : id;

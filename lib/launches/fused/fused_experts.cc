@@ -6,10 +6,11 @@
 namespace ktx::launches {
 namespace {
 
-// Whether some of the router's experts are on another device.
+// Whether some of the router's experts are on another device, or some choices in another group.
 bool sorts_some(const GroupSearch& search, int32_t group) {
-  const auto& weights = search.step(group).weights;
-  return !weights.empty() && weights[0].present();
+  const ListedStep& step = search.step(group);
+  return (!step.weights.empty() && step.weights[0].present()) ||
+         std::get<GroupExpertsAttrs>(step.attrs).ranks != 0;
 }
 
 }  // namespace

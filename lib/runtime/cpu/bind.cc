@@ -36,7 +36,7 @@ StepFacts facts_of(const plan::PlanView& plan, const plan::StepRecord& record) {
   };
   for (const auto& in : plan.inputs(record)) add(in, false, reads_by_row(facts.op));
   for (const auto& out : plan.outputs(record)) add(out, true, is_row_wise(facts.op));
-  const StepAttrs attrs = attrs_from_bytes(facts.op, plan.attrs.data() + record.attrs_offset);
+  const StepAttrs attrs = attrs_from_bytes(facts.op, plan.attrs_bytes(record));
   const auto width = [](auto operands) { return operands.empty() ? 0 : operands[0].width; };
   facts.inner_rows =
       inner_rows(facts.op, attrs, width(plan.inputs(record)), width(plan.outputs(record)));
@@ -82,7 +82,7 @@ Result<AttentionPartials> make_partials(const plan::PlanView& plan, int64_t ctx)
   for (const plan::StepRecord& record : plan.steps) {
     const bool here = plan.string(record.device) == "cpu";
     if (!here || static_cast<StepOp>(record.op) != StepOp::Attention) continue;
-    const AttentionAttrs& attrs = plan.attrs_of<AttentionAttrs>(record);
+    const auto attrs = plan.attrs_of<AttentionAttrs>(record);
     floats = std::max(floats, attrs.heads * ceil_div(ctx, kernels::kAttentionSpan) *
                                   kernels::attention_partial_floats(attrs));
     rows = std::max<int64_t>(rows, attrs.heads);

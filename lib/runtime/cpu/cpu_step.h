@@ -154,7 +154,7 @@ struct BindContext {
   kernels::KvView kv_view(int32_t slot) const;
   std::string_view family() const;
   template <class Attrs>
-  const Attrs& attrs() const {
+  Attrs attrs() const {
     return plan.attrs_of<Attrs>(step);
   }
 

@@ -42,12 +42,12 @@ class CudaBind {
   kernels::CudaKvView kv_view(int32_t slot) const;
   kernels::CudaStates states(int32_t state) const;
   template <class Attrs>
-  const Attrs& attrs() const {
+  Attrs attrs() const {
     return context_.plan.attrs_of<Attrs>(context_.step);
   }
   StepOp op() const { return static_cast<StepOp>(context_.step.op); }
   StepAttrs any_attrs() const {
-    return attrs_from_bytes(op(), context_.plan.attrs.data() + context_.step.attrs_offset);
+    return attrs_from_bytes(op(), context_.plan.attrs_bytes(context_.step));
   }
   const GpuBatch& batch() const { return context_.batch; }
   uint64_t* expert_counts() const { return context_.expert_counts; }

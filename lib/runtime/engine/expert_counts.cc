@@ -32,7 +32,8 @@ ExpertCounts::ExpertCounts(const plan::PlanView& plan, const BoundParts& parts, 
     for (const Step& own : steps_) {
       const bool here = own.step >= part.first_step && own.step - part.first_step < part.step_count;
       if (!here) continue;
-      streamed_of_token_[p] += plan.attrs_of<GroupExpertsAttrs>(plan.steps[own.step]).top_k;
+      streamed_of_token_[p] +=
+          plan.attrs_of<GroupExpertsAttrs>(plan.steps[own.step]).pairs_of_token();
     }
   }
 }

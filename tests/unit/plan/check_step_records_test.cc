@@ -370,6 +370,28 @@ TEST_F(OpLies, AboutWhichExpertsAreHere) {
   EXPECT_THAT(error(StepOp::RmsNorm, 4, f32), HasSubstr("places has "));
 }
 
+// Which of a token's choices a group_experts step takes, where these are not all.
+TEST_F(OpLies, AboutWhichChoicesAreGrouped) {
+  const auto error = [this](const GroupExpertsAttrs& attrs, size_t bytes = 16) {
+    Records r = records();
+    r.give_attrs(r.step(StepOp::GroupExperts), attrs, bytes);
+    return r.error();
+  };
+  EXPECT_THAT(error({4, 2, 0, 1}), StrEq(""));
+  EXPECT_THAT(error({4, 2, 1, 1}), StrEq(""));
+  EXPECT_THAT(error({4, 2, 0, 0}), StrEq(""));
+  EXPECT_THAT(error({4, 2, 0, 5}, 12), StrEq("")) << "the last field has its default";
+  EXPECT_THAT(error({4, 2, 1, 0}), HasSubstr("choices from 1 on, but none of them"));
+  EXPECT_THAT(error({4, 2, 1, 1}, 8), StrEq(""));
+  EXPECT_THAT(error({4, 2, -1, 1}), HasSubstr("first_rank is -1"));
+  EXPECT_THAT(error({4, 2, 2, 1}), HasSubstr("first_rank is 2"));
+  EXPECT_THAT(error({4, 2, 0, -1}), HasSubstr("ranks is -1"));
+  EXPECT_THAT(error({4, 2, 1, 2}), HasSubstr("ranks is 2"));
+  EXPECT_THAT(error({4, 2, 0, 1}, 4), HasSubstr("4 bytes of attributes"));
+  EXPECT_THAT(error({4, 2, 0, 1}, 10), HasSubstr("10 bytes of attributes"));
+  EXPECT_THAT(error({4, 2, 0, 1}, 20), HasSubstr("20 bytes of attributes"));
+}
+
 // A second grouping between the two products of the experts, whose order has other offsets.
 TEST_F(OpLies, AboutWhichStepGroupedTheExperts) {
   Records r = records();

@@ -63,6 +63,15 @@ class PlanRecords {
   Attrs& attrs(const StepRecord& record) {
     return *reinterpret_cast<Attrs*>(attrs_.data() + record.attrs_offset);
   }
+  // Attributes of another length, at a place of their own.
+  template <class Attrs>
+  void give_attrs(StepRecord& record, const Attrs& attrs, size_t bytes = sizeof(Attrs)) {
+    record.attrs_offset = static_cast<uint32_t>(attrs_.size());
+    record.attrs_size = static_cast<uint32_t>(bytes);
+    const auto* own = reinterpret_cast<const std::byte*>(&attrs);
+    attrs_.insert(attrs_.end(), own, own + std::min(bytes, sizeof(attrs)));
+    attrs_.resize(record.attrs_offset + bytes);
+  }
   OperandRecord& in(const StepRecord& record, uint32_t i) {
     return operands[record.first_input + i];
   }

@@ -103,7 +103,7 @@ class TinyPlan {
     record.output_count = static_cast<uint32_t>(outputs.size());
     record.first_weight = contents.add_weight_uses(weights);
     record.weight_count = static_cast<uint32_t>(weights.size());
-    record.attrs_size = info(op).attrs_size;
+    record.attrs_size = stored_bytes(attrs);
     record.attrs_offset = contents.add_attrs(attrs);
     for (uint32_t& kernel : record.kernel) kernel = contents.strings.intern("scalar");
     contents.steps.push_back(record);

@@ -121,7 +121,7 @@ class PlanBuilder {
     record.first_weight = contents.add_weight_uses(weights);
     record.weight_count = static_cast<uint32_t>(weights.size());
     record.attrs_offset = contents.add_attrs(attrs);
-    record.attrs_size = info(op).attrs_size;
+    record.attrs_size = stored_bytes(attrs);
     const DType dtype = weights.empty() || weights[0] == plan::kNone
                             ? DType::F32
                             : static_cast<DType>(contents.blobs[weights[0]].dtype);

@@ -68,7 +68,7 @@ class GateUpStep final : public CpuStep {
   Status bind(const BindContext& context) {
     const BoundView x = context.input(0), xq = context.input(1), h = context.output(0);
     const BoundWeight gate = KTX_TRY(context.weight(0)), up = KTX_TRY(context.weight(1));
-    const ExpertsAttrs& attrs = context.attrs<ExpertsAttrs>();
+    const auto attrs = context.attrs<ExpertsAttrs>();
     KTX_TRY(require_whole(h, "h"));
     KTX_TRY(pairs_.bind(context.input(2), context.input(3), attrs, args_.experts));
     gate_kernels_ = KTX_TRY(matmul_kernels(context, gate, xq));
@@ -176,7 +176,7 @@ class DownStep final : public CpuStep {
   Status bind(const BindContext& context) {
     const BoundView h = context.input(0), hq = context.input(1), y = context.output(0);
     const BoundWeight down = KTX_TRY(context.weight(0));
-    const ExpertsAttrs& attrs = context.attrs<ExpertsAttrs>();
+    const auto attrs = context.attrs<ExpertsAttrs>();
     KTX_TRY(require_whole(h, "h"));
     KTX_TRY(require_whole(context.input(4), "weights"));
     KTX_TRY(pairs_.bind(context.input(2), context.input(3), attrs, args_.experts));

@@ -17,7 +17,7 @@ class RowsStep final : public RowStep<RowsArgs, RowsFn> {
       point_to(context.input(i), args_.in[i].data, args_.in[i].stride);
     }
     const auto op = static_cast<StepOp>(context.step.op);
-    args_.attrs = attrs_from_bytes(op, context.plan.attrs.data() + context.step.attrs_offset);
+    args_.attrs = attrs_from_bytes(op, context.plan.attrs_bytes(context.step));
     reads_any_row_ = info(op).has(kReadsAnyRow);
     reads_position_ = info(op).has(kReadsPosition);
     return bind_output(context, find_rows);
