@@ -56,8 +56,42 @@ bool ends_with_logits(const StepList& list) {
          list.output(list.steps.size() - 1) == list.logits;
 }
 
+CpuWaits find_cpu_waits(const StepList& list) {
+  CpuWaits waits{std::vector<int32_t>(list.steps.size()), std::vector<int32_t>(list.steps.size())};
+  std::vector<int32_t> made_of(list.values.size());  // by value: the last run
+  int32_t runs = 0, of_part = 0;
+  bool after_download = false;
+  for (size_t i = 0; i < list.steps.size(); ++i) {
+    const ListedStep& step = list.steps[i];
+    waits.before[i] = runs;
+    const bool transfer = step.op == StepOp::Transfer;
+    const bool download = transfer && step.device == "cpu";
+    if (download) {
+      runs += after_download ? 0 : 1;
+      made_of[step.outputs[0].value] = runs;
+    }
+    after_download = download;
+    if (transfer || step.device != "cpu") {
+      of_part = 0;
+      continue;
+    }
+    int32_t own = 0;
+    for (const auto* operands : {&step.inputs, &step.outputs}) {
+      for (const ListedOperand& operand : *operands) {
+        if (operand.value != kNone) own = std::max(own, made_of[operand.value]);
+      }
+    }
+    for (const ListedOperand& out : step.outputs) {
+      if (out.value != kNone) made_of[out.value] = own;
+    }
+    waits.run[i] = of_part = std::max(of_part, own);
+  }
+  return waits;
+}
+
 std::vector<Part> cut_parts(const StepList& list) {
   const std::vector<std::string> devices = value_devices(list);
+  const CpuWaits waits = find_cpu_waits(list);
   const size_t count = list.steps.size() - (ends_with_logits(list) ? 1 : 0);
   std::vector<Part> parts;
   bool after_download = false;  // the step before hands a value to the CPU
@@ -67,7 +101,8 @@ std::vector<Part> cut_parts(const StepList& list) {
     Part next = part_of(list, devices, static_cast<int32_t>(i));
     const bool goes_on = !parts.empty() && parts.back().kind == next.kind &&
                          parts.back().device == next.device && parts.back().from == next.from &&
-                         (download || !after_download);
+                         (download || !after_download) &&
+                         (next.kind != Part::Kind::Cpu || !waits.later(i));
     if (goes_on) {
       parts.back().step_count += 1;
     } else {

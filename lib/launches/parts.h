@@ -6,6 +6,14 @@
 //   part 3  cpu      routed experts            waits for part 1, not for part 2
 //   part 4  cuda:0   their sum from the CPU, the next layer ...
 //
+// Of two experts groups of the CPU that follow each other the first may need no more than an
+// earlier part gave (deferred experts). So a part of the CPU ends where a step waits for later
+// values of a GPU than the steps before it:
+//
+//   part 3  cuda:0   attention, router of layer 8
+//   part 4  cpu      deferred experts of layer 7   waits for nothing new: runs beside part 3
+//   part 5  cpu      experts of layer 8            waits for part 3
+//
 // A GPU's part is queued and can be captured as a graph. It ends after values for the CPU, so that
 // the CPU waits for these alone. Transfers from GPU to GPU are parts of their own. The last
 // transfer, of a GPU's logits, is in no part, because the wanted rows differ from run to run
@@ -21,6 +29,20 @@
 namespace ktx::launches {
 
 std::vector<Part> cut_parts(const StepList& list);
+
+// What steps of the CPU wait for, in runs of transfers to the CPU that follow each other, counted
+// from 1.
+struct CpuWaits {
+  std::vector<int32_t> before;  // by step: how many runs have begun before it
+  // By step of the CPU: the last run that it, or a step of the CPU's part before it, is made of; 0:
+  // none. 0 of other steps.
+  std::vector<int32_t> run;
+  // Whether the CPU's part ends before this step.
+  bool later(size_t step) const {
+    return step > 0 && run[step - 1] > 0 && run[step] > run[step - 1];
+  }
+};
+CpuWaits find_cpu_waits(const StepList& list);
 
 // Whose work a step is, as a part of that step alone.
 Part part_of(const StepList& list, const std::vector<std::string>& value_devices, int32_t step);

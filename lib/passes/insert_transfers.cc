@@ -105,14 +105,15 @@ class Inserter {
     return {copy_on(view.value, device), view.offset, view.width};
   }
 
-  // Adds what others have computed for `value`, where it is.
+  // Adds what others have computed for `value`, where it is; all of it is sent before, in one go.
   void flush(ValueId value) {
     if (value == steps::kAbsent) return;
     std::vector<Place::Term> terms = std::move(places_[value].terms);
     places_[value].terms.clear();
     streams_.erase(value);
+    const std::string home = places_[value].latest;
+    for (const Place::Term& term : terms) read(term.view, home, term.adder);
     for (const Place::Term& term : terms) {
-      const std::string home = places_[value].latest;
       const View here = read(term.into, home, term.adder);
       const View other = read(term.view, home, term.adder);
       emit(StepOp::Add, term.adder, home, {here, other}, here);

@@ -6,6 +6,9 @@
 // in order, a dying value's buffer returns to its kind's free list, and a new value
 // takes the free buffer that grows least. Every layer then runs in the same few buffers.
 //
+// A part of the CPU that runs beside a GPU's (deferred experts) gets no buffer that this GPU may
+// still fetch: a value that a GPU fetches lives on until the CPU waits for later values of a GPU.
+//
 // The queues of several GPUs do not wait for each other where no value goes from one to the
 // other. So a value that one of them fetches from the CPU lives on until the CPU, which waits
 // for all of them, computes again: another GPU could write its memory before it is fetched.
@@ -13,8 +16,10 @@
 #include <map>
 #include <set>
 
+#include "lib/launches/parts.h"
 #include "lib/passes/pass.h"
 #include "lib/steps/graph_stages.h"
+#include "lib/steps/graph_step_list.h"
 
 namespace ktx::passes {
 namespace {
@@ -54,25 +59,36 @@ bool has_several_gpus(const steps::StepGraph& graph) {
   return gpus.size() > 1;
 }
 
-// Values that GPUs fetch from the CPU live until the next stage in which the CPU computes.
+// Values that GPUs fetch from the CPU live on in stages of the CPU that do not wait for what a GPU
+// gives later, and of several GPUs in the next one that does.
 void extend_fetched(const steps::StepGraph& graph, const std::vector<Stage>& stages,
                     const std::vector<std::string>& devices, std::vector<Lifetime>& lives) {
-  std::vector<steps::ValueId> fetched;
+  struct Fetched {
+    steps::ValueId value;
+    int32_t runs;  // of transfers to the CPU that have begun before
+  };
+  const launches::CpuWaits waits = launches::find_cpu_waits(steps::step_list(graph));
+  const bool several = has_several_gpus(graph);
+  std::vector<Fetched> fetched;
   for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
     const auto look_at = [&](int32_t index) {
       const steps::Step& step = graph.steps[index];
       if (step.op != StepOp::Transfer && step.device == "cpu") {
-        for (steps::ValueId id : fetched) lives[id].last = std::max(lives[id].last, stage);
-        fetched.clear();
+        std::erase_if(fetched, [&](const Fetched& f) {
+          const bool over = waits.run[index] > f.runs;
+          if (several || !over) lives[f.value].last = std::max(lives[f.value].last, stage);
+          return over;
+        });
       } else if (step.op == StepOp::Transfer && step.device != "cpu" &&
                  devices[step.inputs[0].value] == "cpu") {
-        fetched.push_back(step.inputs[0].value);
+        fetched.push_back({step.inputs[0].value, waits.before[index]});
       }
     };
     for (int32_t index : stages[stage].prelude) look_at(index);
     for (const auto& part : stages[stage].parts) std::for_each(part.begin(), part.end(), look_at);
   }
-  for (steps::ValueId id : fetched) lives[id].last = static_cast<int>(stages.size()) - 1;
+  if (!several) return;
+  for (const Fetched& f : fetched) lives[f.value].last = static_cast<int>(stages.size()) - 1;
 }
 
 // The field of the formula that a row kind fills.
@@ -90,7 +106,7 @@ Status plan_memory(CompileState& state) {
   const std::vector<Stage> stages = steps::stages_of(graph);
   const std::vector<std::string> devices = steps::value_devices(graph);
   std::vector<Lifetime> lives = lifetimes(graph, stages);
-  if (has_several_gpus(graph)) extend_fetched(graph, stages, devices, lives);
+  extend_fetched(graph, stages, devices, lives);
   std::vector<std::vector<steps::ValueId>> born(stages.size()), dead(stages.size());
   for (steps::ValueId id = 0; id < static_cast<steps::ValueId>(lives.size()); ++id) {
     if (lives[id].first < 0) continue;

@@ -3,6 +3,9 @@
 #include <map>
 #include <string>
 
+#include "lib/launches/parts.h"
+#include "lib/steps/graph_step_list.h"
+
 namespace ktx::steps {
 namespace {
 
@@ -35,14 +38,26 @@ void add_shifted(const std::vector<Stage>& stages, size_t first, std::vector<Sta
   }
 }
 
-// Threads share out what stands between two GPU steps or transfers; those keep their
-// order, in which a GPU's work is queued (insert_transfers.cc).
+// Deferred experts need nothing of the layer that they stand in. They stay there: steps that move
+// further than find_stages looks back would be in other stages when these are found again.
+bool begins_deferred(const Step& step) {
+  const auto* group = std::get_if<GroupExpertsAttrs>(&step.attrs);
+  return group && group->first_rank > 0;
+}
+
+// Threads share out what stands between two GPU steps or transfers, in a part of the CPU
+// (launches/parts.h); those keep their order, in which a GPU's work is queued
+// (insert_transfers.cc).
 std::vector<Stage> stages_by_run(const StepGraph& graph, const std::vector<StepFacts>& all) {
   std::vector<Stage> out;
+  const launches::CpuWaits waits = launches::find_cpu_waits(step_list(graph));
   for (size_t begin = 0; begin < all.size();) {
     size_t end = begin + 1;
     if (on_cpu(graph.steps[begin])) {
-      while (end < all.size() && on_cpu(graph.steps[end])) ++end;
+      while (end < all.size() && on_cpu(graph.steps[end]) && !waits.later(end) &&
+             !begins_deferred(graph.steps[end])) {
+        ++end;
+      }
     }
     add_shifted(find_stages(std::span(all).subspan(begin, end - begin)), begin, out);
     begin = end;

@@ -19,23 +19,93 @@ bool has_transfer(const plan::PlanView& plan, const Part& part) {
   });
 }
 
-// A CPU part must not begin before the copies queued so far are over: those into its inputs, and
-// those out of memory that it may write again.
-void find_waits(BoundParts& bound) {
-  std::vector<int> last(bound.gpus.size(), -1);
-  for (size_t i = 0; i < bound.parts.size(); ++i) {
-    Part& part = bound.parts[i];
-    if (part.kind == Part::Kind::Gpu && part.crosses) last[part.device] = static_cast<int>(i);
-    if (part.kind != Part::Kind::Cpu) continue;
-    for (int& wait : last) {
-      if (wait >= 0) {
-        part.waits_for.push_back(wait);
-        bound.parts[wait].awaited = true;
-      }
-      wait = -1;  // a later part waits for later copies only
+// Finds what each part of the CPU waits for. It must not begin before those copies queued so far
+// are over that write what it reads or writes, or read what it writes. A GPU's copies are done in
+// their order, so of each GPU the last such part counts; a part of the CPU that waited for a later
+// one has waited for that, too.
+//
+// The queues of two GPUs do not wait for each other. So the CPU's last part before one of them
+// writes to a buffer waits for what the others have queued on it.
+class WaitFinder {
+ public:
+  WaitFinder(const plan::PlanView& plan, BoundParts& bound)
+      : plan_(plan), bound_(bound), gpus_(bound.gpus.size()), waited_(gpus_, -1) {
+    const std::vector<std::string> devices = plan::buffer_devices(plan);
+    for (const std::string& device : devices) of_cpu_.push_back(device == "cpu");
+    for (auto* last : {&written_, &read_}) last->assign(devices.size() * gpus_, -1);
+  }
+
+  void run() {
+    for (size_t p = 0; p < bound_.parts.size(); ++p) {
+      const auto number = static_cast<int>(p);
+      const Part& part = bound_.parts[p];
+      if (part.kind == Part::Kind::Gpu && part.crosses) add_copies(part, number);
+      if (part.kind == Part::Kind::Cpu) add_waits(part, cpu_ = number);
     }
   }
-}
+
+ private:
+  template <class F>
+  void for_steps(const Part& part, const F& f) const {
+    for (const auto& step : plan_.steps.subspan(part.first_step, part.step_count)) f(step);
+  }
+  template <class F>
+  void for_buffers(std::span<const plan::OperandRecord> operands, const F& f) const {
+    for (const plan::OperandRecord& operand : operands) {
+      if (operand.value != plan::kNone) f(plan_.values[operand.value].buffer);
+    }
+  }
+  size_t at(uint32_t buffer, size_t gpu) const { return buffer * gpus_ + gpu; }
+
+  void add_copies(const Part& part, int number) {
+    const auto own = static_cast<size_t>(part.device);
+    for_steps(part, [&](const plan::StepRecord& step) {
+      if (step.op != static_cast<uint32_t>(StepOp::Transfer)) return;
+      for_buffers(plan_.inputs(step), [&](uint32_t buffer) {
+        if (of_cpu_[buffer]) read_[at(buffer, own)] = number;
+      });
+      for_buffers(plan_.outputs(step), [&](uint32_t buffer) {
+        if (!of_cpu_[buffer]) return;
+        for (size_t gpu = 0; gpu < gpus_; ++gpu) {
+          if (gpu == own || cpu_ < 0) continue;
+          wait(cpu_, gpu, std::max(read_[at(buffer, gpu)], written_[at(buffer, gpu)]));
+        }
+        written_[at(buffer, own)] = number;
+      });
+    });
+  }
+
+  void add_waits(const Part& part, int number) {
+    for_steps(part, [&](const plan::StepRecord& step) {
+      for (size_t gpu = 0; gpu < gpus_; ++gpu) {
+        for_buffers(plan_.inputs(step),
+                    [&](uint32_t buffer) { wait(number, gpu, written_[at(buffer, gpu)]); });
+        for_buffers(plan_.outputs(step), [&](uint32_t buffer) {
+          wait(number, gpu, std::max(read_[at(buffer, gpu)], written_[at(buffer, gpu)]));
+        });
+      }
+    });
+  }
+
+  // The CPU's part `number`, for a part of a GPU that comes before it.
+  void wait(int number, size_t gpu, int part) {
+    if (part <= waited_[gpu] || part > number) return;
+    waited_[gpu] = part;
+    std::vector<int>& all = bound_.parts[static_cast<size_t>(number)].waits_for;
+    std::erase_if(all, [&](int other) {
+      return bound_.parts[static_cast<size_t>(other)].device == static_cast<int>(gpu);
+    });
+    all.push_back(part);
+  }
+
+  const plan::PlanView& plan_;
+  BoundParts& bound_;
+  const size_t gpus_;
+  std::vector<bool> of_cpu_;         // by buffer
+  std::vector<int> written_, read_;  // by buffer and GPU: the last part that copies there, or away
+  std::vector<int> waited_;          // by GPU: the last part that the CPU has waited for
+  int cpu_ = -1;                     // its last part
+};
 
 // The steps that are in a part: all but the transfer of a GPU's logits.
 size_t steps_in_parts(std::span<const launches::Part> parts) {
@@ -63,7 +133,10 @@ BoundParts bind_parts(const plan::PlanView& plan, std::span<const launches::Part
     bound.logits_device =
         index_of(bound.gpus, plan::buffer_devices(plan)[plan.values[value].buffer]);
   }
-  find_waits(bound);
+  WaitFinder(plan, bound).run();
+  for (const Part& part : bound.parts) {
+    for (int wait : part.waits_for) bound.parts[static_cast<size_t>(wait)].awaited = true;
+  }
   return bound;
 }
 

@@ -260,5 +260,40 @@ TEST(Parts, MustHoldAllStepsOnTheirDevices) {
   EXPECT_FALSE(verify_parts(list, parts).ok());
 }
 
+// Steps with one input and one output each.
+StepList chain(const std::vector<std::tuple<StepOp, const char*, int32_t, int32_t>>& steps) {
+  StepList list;
+  for (const auto& [op, device, in, out] : steps) {
+    list.steps.push_back(step(op, {in}, {out}));
+    list.steps.back().device = device;
+    list.values.resize(std::max<size_t>(list.values.size(), static_cast<size_t>(out) + 1),
+                       {kNone, RowKind::Token, kHidden, 1});
+  }
+  return list;
+}
+
+// 2 of a layer, then 4 of the next: what is left of the first layer (value 3) waits for nothing
+// that the second has made.
+TEST(Parts, OfTheCpuEndWhereAStepWaitsForLaterValues) {
+  const StepList list = chain({{StepOp::Softcap, "cuda:0", 0, 1},
+                               {StepOp::Transfer, "cpu", 1, 2},
+                               {StepOp::Softcap, "cpu", 2, 3},
+                               {StepOp::Softcap, "cuda:0", 1, 4},
+                               {StepOp::Transfer, "cpu", 4, 5},
+                               {StepOp::Softcap, "cpu", 3, 6},
+                               {StepOp::Softcap, "cpu", 6, 7},
+                               {StepOp::Softcap, "cpu", 5, 8},
+                               {StepOp::Softcap, "cpu", 3, 9},
+                               {StepOp::Transfer, "cuda:0", 7, 10}});
+  const CpuWaits waits = find_cpu_waits(list);
+  EXPECT_THAT(waits.before, ElementsAre(0, 0, 1, 1, 1, 2, 2, 2, 2, 2));
+  EXPECT_THAT(waits.run, ElementsAre(0, 0, 1, 0, 0, 1, 1, 2, 2, 0));
+  std::vector<std::pair<std::string, int32_t>> found;
+  for (const Part& part : cut_parts(list)) found.emplace_back(part.device, part.step_count);
+  EXPECT_THAT(found,
+              ElementsAre(std::pair("cuda:0", 2), std::pair("cpu", 1), std::pair("cuda:0", 2),
+                          std::pair("cpu", 2), std::pair("cpu", 2), std::pair("cuda:0", 1)));
+}
+
 }  // namespace
 }  // namespace ktx::launches
