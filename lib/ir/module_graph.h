@@ -186,6 +186,7 @@ struct Decision {
   int32_t rule = -1;   // index in the rule list, -1: the compiler's own choice
   bool lossy_allowed = false;
   std::vector<ExpertSet> expert_sets = {};  // of routed experts; the others are on `device`
+  int32_t deferred = 0;  // of a token's routed experts on the CPU, those added a layer later
 };
 
 using ModuleId = int32_t;

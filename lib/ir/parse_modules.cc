@@ -386,8 +386,10 @@ class Parser {
         decision.lossy_allowed = true;
       } else if (take_mark("experts")) {
         KTX_TRY(read_expert_set(decision.expert_sets.emplace_back()));
+      } else if (take_mark("deferred")) {
+        KTX_TRY(take_value("deferred", decision.deferred));
       } else {
-        return unexpected("device, op, layout, rule, lossy or experts");
+        return unexpected("device, op, layout, rule, lossy, experts or deferred");
       }
     }
     return {};

@@ -104,6 +104,7 @@ std::string print_decision(const Decision& decision) {
                                            : quote_word(expert_numbers_text(set.experts)));
     if (set.use != 0) out += fmt::format(" use {}", set.use);
   }
+  if (decision.deferred != 0) out += fmt::format(" deferred {}", decision.deferred);
   return out.empty() ? "" : fmt::format("  decision{}\n", out);
 }
 

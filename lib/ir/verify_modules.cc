@@ -36,6 +36,7 @@ class Verifier {
       }
       for (const Param& param : module_->params) check_param(param);
       check_expert_sets();
+      check_deferred();
     }
     module_ = nullptr;
     check_order();
@@ -343,6 +344,17 @@ class Verifier {
     }
     if (count >= info->experts) {
       fail(fmt::format("{} of {} experts are in sets", count, info->experts));
+    }
+  }
+
+  // Of a token's experts at least one is not.
+  void check_deferred() {
+    const int32_t deferred = module_->decision.deferred;
+    if (deferred == 0) return;
+    const auto* info = std::get_if<ExpertsInfo>(&module_->info);
+    if (info == nullptr) return fail("deferred experts, but no experts");
+    if (deferred < 0 || deferred >= info->top_k) {
+      fail(fmt::format("{} of {} experts of a token are deferred", deferred, info->top_k));
     }
   }
 

@@ -79,7 +79,7 @@ class Finder {
     return device == found && found != "cpu";
   }
 
-  // Written by one transfer of a GPU before the part, and read by the part alone.
+  // Written by one transfer of a GPU before the part, and read by steps of the CPU alone.
   bool comes_from_gpu(int32_t value, const Part& part, std::string& device) const {
     if (uses_.writers[value].size() != 1 || value == list_.logits) return false;
     const int32_t writer = uses_.writers[value][0];
@@ -87,7 +87,8 @@ class Finder {
     if (step.op != StepOp::Transfer || writer >= part.first_step || step.device != "cpu") {
       return false;
     }
-    return std::ranges::all_of(uses_.readers[value], [&](int32_t i) { return in(part, i); }) &&
+    const auto is_transfer = [&](int32_t i) { return list_.steps[i].op == StepOp::Transfer; };
+    return std::ranges::none_of(uses_.readers[value], is_transfer) &&
            is_that(devices_[list_.input(writer, 0)], device);
   }
 
@@ -107,6 +108,48 @@ class Finder {
   const std::vector<std::string> devices_;  // by value
 };
 
+// What a streamed part gets from its GPU stays there. So of two parts that read one value (experts
+// of a layer of which some are deferred) both are streamed to that GPU or none.
+void keep_those_that_go_together(const StepList& list, std::span<const Part> parts,
+                                 std::vector<Stream>& streams) {
+  std::vector<int32_t> stream_of(list.steps.size(), kNone);  // by step of their parts
+  std::vector<std::vector<int32_t>> users(list.values.size());
+  const auto count = static_cast<int32_t>(streams.size());
+  for (int32_t s = 0; s < count; ++s) {
+    const Part& part = parts[static_cast<size_t>(streams[s].part)];
+    std::fill_n(stream_of.begin() + part.first_step, part.step_count, s);
+    for (int32_t value : streams[s].values) users[value].push_back(s);
+  }
+  std::vector<bool> alone(streams.size());  // reads what a step that is not streamed reads
+  std::vector<std::vector<int32_t>> beside(streams.size());
+  std::vector<int32_t> gone;
+  const auto leave = [&](int32_t s) {
+    if (!alone[s]) gone.push_back(s);
+    alone[s] = true;
+  };
+  const Uses uses(list);
+  for (size_t value = 0; value < users.size(); ++value) {
+    const std::vector<int32_t>& own = users[value];
+    if (own.empty()) continue;
+    const auto stays = [&](int32_t reader) {
+      if (list.steps[reader].op == StepOp::Transfer) return true;
+      const int32_t s = stream_of[reader];
+      return s != kNone && streams[s].device == streams[own[0]].device;
+    };
+    if (!std::ranges::all_of(uses.readers[value], stays)) std::ranges::for_each(own, leave);
+    for (size_t i = 1; i < own.size(); ++i) {
+      beside[own[i]].push_back(own[i - 1]);
+      beside[own[i - 1]].push_back(own[i]);
+    }
+  }
+  for (size_t i = 0; i < gone.size(); ++i) std::ranges::for_each(beside[gone[i]], leave);
+  std::vector<Stream> kept;
+  for (int32_t s = 0; s < count; ++s) {
+    if (!alone[s]) kept.push_back(std::move(streams[s]));
+  }
+  streams = std::move(kept);
+}
+
 // Of any launch, also one whose steps are not checked yet.
 bool is_streamed(const StepList& list, const Launch& launch) {
   if (launch.op || launch.steps.size() != 1) return false;
@@ -122,6 +165,7 @@ std::vector<Stream> find_streams(const StepList& list, std::span<const Part> par
   for (size_t p = 0; p < parts.size(); ++p) {
     if (auto stream = finder.stream(static_cast<int32_t>(p))) streams.push_back(*stream);
   }
+  keep_those_that_go_together(list, parts, streams);
   return streams;
 }
 
@@ -158,6 +202,7 @@ std::vector<Stream> streams_of(const StepList& list, std::span<const Part> parts
   if (steps.empty()) return {};
   std::vector<Stream> streams = find_streams(list, parts);
   std::erase_if(streams, [&](const Stream& s) { return !steps.contains(s.steps[0]); });
+  keep_those_that_go_together(list, parts, streams);
   return streams;
 }
 

@@ -4,6 +4,8 @@
 //   part 3  cpu   group_experts, quantize, experts_gate_up, quantize, experts_down
 //   its inputs are transfers from cuda:0, its result is transferred to cuda:0
 //
+// Deferred experts are a part of their own, over the same weights (stream_memory.h).
+//
 // The values of the part then have places on that GPU, one for each buffer of the CPU that they
 // are in: what is true of the CPU's buffers is true there. The transfers become copies within the
 // GPU, and steps that make product inputs for the CPU (quantize) are left out.

@@ -11,6 +11,7 @@
 
 #include "lib/formats/requantized_form.h"
 #include "lib/formats/shape_text.h"
+#include "lib/passes/deferred_experts.h"
 #include "lib/passes/ktransformers_checks.h"
 #include "lib/passes/pass.h"
 #include "lib/passes/rule_expert_sets.h"
@@ -80,6 +81,7 @@ class OpChecker {
       check_device(rule);
       check_fit(rule);
       check_expert_sets(rule);
+      check_deferred(rule);
       check_config(rule);
       check_rope(rule);
       check_routing(rule);
@@ -225,6 +227,34 @@ class OpChecker {
           fmt::format("{} {}", module->path.empty() ? "the root" : module->path, obstacle));
       if (module->role != Role::Experts) diag.help("write `match: {kind: experts}`");
       return;
+    }
+  }
+
+  void check_deferred(const Rule& rule) {
+    const auto& deferred = rule.replace.deferred;
+    if (!deferred) return;
+    for (const ir::Module* module : won_) {
+      const std::string obstacle =
+          deferral_obstacle(state_.modules, *module, rule.replace.deferred_experts);
+      if (obstacle.empty()) continue;
+      Diagnostic& diag = diags_.error(
+          deferred->loc, "R022",
+          fmt::format("{} {}", module->path.empty() ? "the root" : module->path, obstacle));
+      if (module->role != Role::Experts) diag.help("write `match: {kind: experts}`");
+      return;
+    }
+    if (is_on_gpu(rule.replace)) {
+      diags_
+          .error(deferred->loc, "R022",
+                 fmt::format("experts on {} are not deferred: a GPU does not wait for them",
+                             rule.replace.device->text))
+          .help("write `device: cpu`, or remove `deferred`");
+    } else if (!rule.replace.lossy_allowed) {
+      diags_
+          .error(deferred->loc, "Q007",
+                 "experts that are added a layer later change what the model says, and the rule "
+                 "does not allow that")
+          .help("write `lossy: allow` beside it if that is meant (docs/rules.md has measurements)");
     }
   }
 

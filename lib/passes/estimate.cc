@@ -8,6 +8,7 @@
 #include <span>
 
 #include "lib/formats/dtype.h"
+#include "lib/passes/deferred_experts.h"
 #include "lib/passes/expert_groups.h"
 #include "lib/passes/hand_overs.h"
 #include "lib/passes/launched_steps.h"
@@ -370,6 +371,7 @@ Result<Estimate> Estimator::predict(const CompileState& state) const {
   const HandOvers hand_overs = KTX_TRY(find_hand_overs(state));
   estimate.crossings = hand_overs.count();
   estimate.gpu_expert_use = gpu_expert_use(state.modules);
+  estimate.deferral = deferral_text(state.modules);
   estimate.transferred_values = hand_overs.values;
   const Result<steps::StepGraph> launched = launched_steps(state);
   if (!launched) return estimate;  // the findings say why
@@ -416,9 +418,6 @@ std::string print_estimate(const Estimate& estimate) {
   return estimate_table(estimate) + estimate_notes(estimate);
 }
 
-namespace {
-
-// What the placement was chosen among.
 std::string trials_table(const std::vector<StreamTrial>& trials) {
   TextTable table({{"", TextTable::Left},
                    {"experts copied at a time", TextTable::Left},
@@ -430,6 +429,7 @@ std::string trials_table(const std::vector<StreamTrial>& trials) {
   const auto rate = [](int64_t tokens, double seconds) {
     return fmt::format("{:.{}f}", static_cast<double>(tokens) / seconds, tokens > 1 ? 0 : 1);
   };
+  if (trials.size() < 2) return "";
   for (const StreamTrial& trial : trials) {
     if (trial.time.token == 0) return "";
     table.add({trial.chosen ? "*" : "",
@@ -443,6 +443,8 @@ std::string trials_table(const std::vector<StreamTrial>& trials) {
          "of 512:\n" +
          table.plain("  ");
 }
+
+namespace {
 
 // The terms of the time of a pass, a line each.
 std::string speed_terms(const PassTime& time) {
@@ -533,6 +535,7 @@ std::string estimate_notes(const Estimate& estimate) {
     out += fmt::format("routed experts: {:.1f} % of the activations by GPUs, {:.1f} % by the CPU\n",
                        100 * estimate.gpu_expert_use, 100 * (1 - estimate.gpu_expert_use));
   }
+  if (!estimate.deferral.empty()) out += fmt::format("deferred: {}\n", estimate.deferral);
   if (!estimate.token.known) {
     out += "speed: unknown without the bandwidth of a --target\n";
     return out;
@@ -552,7 +555,7 @@ std::string estimate_notes(const Estimate& estimate) {
         "prompts of {}: {:.0f} tokens/s\n", estimate.short_chunk.tokens,
         static_cast<double>(estimate.short_chunk.tokens) / estimate.short_chunk.seconds);
   }
-  if (estimate.stream_trials.size() > 1) out += trials_table(estimate.stream_trials);
+  out += trials_table(estimate.stream_trials);
   return out;
 }
 

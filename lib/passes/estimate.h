@@ -50,6 +50,7 @@ struct Estimate {
   uint64_t state_slots = 0;        // of states of a fixed size (cache/state_pool.h)
   int64_t budget_tokens = -1;      // that it holds, of all sequences; -1: as many as are wanted
   double gpu_expert_use = -1;      // expert_groups.h
+  std::string deferral;            // deferred_experts.h; "": none
   int crossings = 0;               // hand-overs of a token, see hand_overs.h
   int64_t transferred_values = 0;  // in these
   int64_t max_ctx = -1;            // largest that fits all devices; -1: no capacity is known
@@ -99,5 +100,7 @@ uint64_t source_bytes(const ir::Module& module);
 std::string print_estimate(const Estimate& estimate);
 std::string estimate_table(const Estimate& estimate);
 std::string estimate_notes(const Estimate& estimate);
+// What the placement was chosen among: a table of ways to stream experts; "": there was no choice.
+std::string trials_table(const std::vector<StreamTrial>& trials);
 
 }  // namespace ktx::passes

@@ -22,6 +22,17 @@ std::vector<ExpertGroup> expert_groups(const ir::Module& experts, int32_t all) {
   return groups;
 }
 
+ExpertGroup take_deferred(ExpertGroup& group, int32_t top_k, int32_t deferred) {
+  ExpertGroup later = group;
+  later.suffix += "_deferred";
+  later.first_rank = top_k - deferred;
+  later.ranks = deferred;
+  later.use = group.use * static_cast<float>(deferred) / static_cast<float>(top_k);
+  group.ranks = top_k - deferred;
+  group.use -= later.use;
+  return later;
+}
+
 Result<ir::Param> experts_of(const ir::Module& module, const ir::Param& param,
                              const std::vector<int32_t>& experts) {
   const int64_t all = param.matrices > 1 ? param.matrices : param.rows;  // of a bias

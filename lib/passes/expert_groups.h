@@ -19,7 +19,12 @@ struct ExpertGroup {
   std::vector<int32_t> experts;  // rising; empty: all of the layer
   std::string suffix;            // of the names of its values: "", "_cuda:0"
   float use = 1;                 // share of the layer's activations that are expected here
+  // Of a token's choices, best first: from this one on so many (GroupExpertsAttrs); 0: all.
+  int32_t first_rank = 0, ranks = 0;
 };
+
+// Takes the last `deferred` of `top_k` choices out of a group, into a group of their own.
+ExpertGroup take_deferred(ExpertGroup& group, int32_t top_k, int32_t deferred);
 
 // Of an experts module whose sets are chosen; the group of its own device first. One group where
 // nothing is split.

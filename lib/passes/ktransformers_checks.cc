@@ -113,6 +113,10 @@ void check_own_words(CompileState& state, const Rule& rule) {
     not_theirs(diags, replace.experts.front().device.loc, "`experts`",
                "place whole stacks of experts, by layers");
   }
+  if (replace.deferred) {
+    not_theirs(diags, replace.deferred->loc, "`deferred`",
+               "remove it; KTransformers has an option for it");
+  }
   if (replace.lossy) not_theirs(diags, replace.lossy->loc, "`lossy`", "remove it");
   if (replace.op && !replace.kwarg("generate_op")) {
     not_theirs(diags, replace.op->loc, "`op`", "write `generate_op` in `kwargs`");

@@ -21,7 +21,9 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
+#include "lib/passes/deferred_experts.h"
 #include "lib/passes/expert_groups.h"
 #include "lib/passes/pass.h"
 
@@ -737,7 +739,7 @@ class Lowering {
                         places_of(group.experts, all), device);
     }
     emit_on(device, experts, StepOp::GroupExperts, {routed.ids}, {order, offsets}, {places},
-            GroupExpertsAttrs{count, top_k});
+            GroupExpertsAttrs{count, top_k, group.first_rank, group.ranks});
     const View hidden =
         value(named("expert_hidden"), e->width, ValueType::F32, RowKind::Token, top_k);
     const auto weight = [&](const char* name) -> Result<BlobId> {
@@ -786,12 +788,36 @@ class Lowering {
     std::vector<ExpertGroup> groups = expert_groups(experts, routed.router.experts);
     const auto of_cpu = [](const ExpertGroup& group) { return group.device == "cpu"; };
     std::stable_partition(groups.begin(), groups.end(), of_cpu);
+    const Terms late = KTX_TRY(lower_deferred());
     Terms cpu, others;
-    for (const ExpertGroup& group : groups) {
+    for (ExpertGroup& group : groups) {
+      if (of_cpu(group)) KTX_TRY(defer(experts, group, routed));
       (of_cpu(group) ? cpu : others).push_back(KTX_TRY(lower_experts_on(experts, group, routed)));
     }
-    others.insert(others.end(), cpu.begin(), cpu.end());
+    for (const Terms& more : {cpu, late}) others.insert(others.end(), more.begin(), more.end());
     return others;
+  }
+
+  // Leaves the rule's share of a group to the next layer with experts (deferred_experts.h).
+  Status defer(const Module& experts, ExpertGroup& group, const Routed& routed) {
+    const int32_t deferred = deferred_steps(modules_, experts);
+    if (deferred == 0) return {};
+    const std::string obstacle = deferral_obstacle(modules_, experts, deferred);
+    if (!obstacle.empty()) return Error{fmt::format("'{}' {}", experts.path, obstacle)};
+    deferred_.push_back({&experts, take_deferred(group, routed.router.top_k, deferred), routed});
+    return {};
+  }
+
+  // What the layer before has left. It reads that layer's values, which stay where they are, and is
+  // a sum of its own: with those of this layer in one, a GPU could stream all layers or none.
+  Result<Terms> lower_deferred() {
+    Terms terms;
+    for (const Deferred& left : std::exchange(deferred_, {})) {
+      const int32_t here = std::exchange(layer_, left.experts->layer);
+      terms.push_back(KTX_TRY(lower_experts_on(*left.experts, left.group, left.routed)));
+      layer_ = here;
+    }
+    return terms;
   }
 
   // A term of its own, so that the products need not wait for the routed experts.
@@ -818,6 +844,12 @@ class Lowering {
   View x_;                        // the residual stream
   View layer_inputs_;             // of all layers, where the embedding has parts for them
   int32_t layer_ = -1;
+  struct Deferred {
+    const Module* experts;
+    ExpertGroup group;
+    Routed routed;
+  };
+  std::vector<Deferred> deferred_;  // of the last layer with experts
   int32_t states_ = 0;
   std::map<std::string, BlobId> blob_ids_;
 };

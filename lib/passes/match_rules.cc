@@ -2,20 +2,22 @@
 // values into the module's decision. A module without a rule inherits the layout of its parent;
 // place_devices.cc finds its device. check_rules.cc and check_ops.cc check whether the rules
 // make sense.
+#include "lib/passes/deferred_experts.h"
 #include "lib/passes/pass.h"
 #include "lib/passes/rule_expert_sets.h"
 
 namespace ktx::passes {
 namespace {
 
-void apply(const rules::RuleSet& rules, int number, ir::Module& module) {
-  const rules::Replace& replace = rules.rules[static_cast<size_t>(number)].replace;
+void apply(CompileState& state, int number, ir::Module& module) {
+  const rules::Replace& replace = state.rules.rules[static_cast<size_t>(number)].replace;
   ir::Decision& decision = module.decision;
   decision.rule = number;
   if (replace.place) decision.device = rules::to_string(*replace.place);
   if (replace.op_info) decision.op = replace.op_info->becomes;
   if (replace.layout) decision.layout = replace.layout->text;
   decision.lossy_allowed = replace.lossy_allowed;
+  decision.deferred = deferred_experts(state.modules, replace, module);
   // Sets that the module cannot have are reported by check-ops.
   if (replace.experts.empty() || !expert_sets_obstacle(replace, module).empty()) return;
   decision.expert_sets = expert_sets_of(replace);
@@ -27,7 +29,7 @@ void apply(const rules::RuleSet& rules, int number, ir::Module& module) {
 bool leaves_open(const rules::Rule& rule) {
   const rules::Replace& replace = rule.replace;
   if (replace.class_name) return replace.class_name->text == "default";
-  return !replace.place && !replace.op_info && replace.experts.empty();
+  return !replace.place && !replace.op_info && replace.experts.empty() && !replace.deferred;
 }
 
 // Of the last file that has some: what holds for modules without a rule.
@@ -51,15 +53,16 @@ Status match_rules(CompileState& state) {
     ir::Module& module = state.modules.modules[id];
     const int rule = matched.rule_of_module[id];
     const int experts_rule = matched.rule_of_experts[id];
-    if (rule >= 0) apply(state.rules, rule, module);
+    if (rule >= 0) apply(state, rule, module);
     const bool open = rule < 0 || leaves_open(state.rules.rules[static_cast<size_t>(rule)]);
     if (experts_rule >= 0 && open) {
       // Experts are stacked: what holds for their linear layers holds for the stack.
-      apply(state.rules, experts_rule, module);
+      apply(state, experts_rule, module);
     } else if (rule == rules::kNotVisited) {
       // Below `recursive: false` the rule's operator loads everything itself.
       module.decision = state.modules.modules[static_cast<size_t>(module.parent)].decision;
       module.decision.expert_sets.clear();
+      module.decision.deferred = 0;
     } else if (rule == rules::kNoRule) {
       apply_defaults(state.rules, module.decision);
     }

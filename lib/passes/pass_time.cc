@@ -95,6 +95,7 @@ class Predictor {
         before_(shape.before),
         slots_(shape.slots),
         list_(steps::step_list(graph)),
+        waits_(launches::find_cpu_waits(list_)),
         graph_(graph) {
     time_.tokens = tokens_;
     const auto least = launches::stream_tokens(list_, graph.launches);
@@ -119,13 +120,13 @@ class Predictor {
       } else if (part.kind == Part::Kind::Cpu) {
         const double busy = at("cpu").seconds;
         for_steps(part, [&](const ListedStep& s, int32_t i) { add_step(s, i, at("cpu")); });
-        const double seconds = at("cpu").seconds - busy, saved = std::min(beside_, seconds);
+        const double seconds = at("cpu").seconds - busy, saved = beside(part, seconds);
         time_.beside_seconds += saved;
         now_ += seconds - saved;
       } else if (part.kind == Part::Kind::Gpu) {
         add_gpu(part, at(device));
       }
-      if (part.kind != Part::Kind::Gpu || stream != streams_.end()) beside_ = 0;
+      if (part.kind == Part::Kind::Peer || stream != streams_.end()) queued_ = beside_ = 0;
     }
     finish();
     return std::move(time_);
@@ -146,6 +147,7 @@ class Predictor {
     ++time_.hand_overs;
     time_.hand_over_seconds += seconds;
     now_ += seconds;
+    arriving_ = seconds;
   }
 
   template <class F>
@@ -216,6 +218,24 @@ class Predictor {
     }
   }
 
+  // How much of a part of the CPU runs beside a GPU. One that waits for the latest values of a GPU
+  // has what is queued behind them beside it, another one (deferred experts) also what makes them
+  // and their way.
+  double beside(const Part& part, double seconds) {
+    const auto last = static_cast<size_t>(part.first_step + part.step_count - 1);
+    const bool waits = waits_.run[last] == waits_.before[last];
+    queued_ = waits ? 0 : queued_ + arriving_;
+    arriving_ = 0;
+    double left = seconds;
+    for (double* work : {&queued_, &beside_}) {
+      const double both = std::min(*work, left);
+      *work -= both;
+      left -= both;
+    }
+    if (waits) beside_ = 0;
+    return seconds - left;
+  }
+
   // A part without values for the CPU, or behind them, is computed beside the CPU's part that
   // follows.
   void add_gpu(const Part& part, DeviceTime& device) {
@@ -229,6 +249,7 @@ class Predictor {
     });
     const auto launches = static_cast<double>(device.launches - launches_before);
     const double seconds = device.seconds - before + launches * device.rates.launch;
+    if (hands_over) queued_ += beside_ + seconds;
     beside_ = hands_over ? 0 : seconds;
     now_ += seconds;
   }
@@ -272,7 +293,10 @@ class Predictor {
         layer += panel_bytes(step.weights[i]);
       }
     });
-    if (slots_ == plan::StreamSlots::Layer) fetch(layer);
+    // Deferred experts find the tiles of their layer there.
+    const std::string& module = graph_.steps[part.first_step].module;
+    if (slots_ == plan::StreamSlots::Layer && module != layer_there_) fetch(layer);
+    layer_there_ = module;
     for_steps(part, [&](const ListedStep& step, int32_t index) {
       const size_t products = std::min(product_weights(step.op), step.weights.size());
       for (size_t i = 0; i < products && slots_ != plan::StreamSlots::Layer; ++i) {
@@ -307,13 +331,18 @@ class Predictor {
   const int64_t tokens_, before_;
   const plan::StreamSlots slots_;
   const launches::StepList list_;
+  const launches::CpuWaits waits_;
   const steps::StepGraph& graph_;
   Streams streams_;
   std::set<int32_t> fused_;            // steps that another step's launch stands for
   std::map<int, DeviceTime> devices_;  // -1: the CPU
   std::map<int, Copies> copies_;       // by GPU
+  std::string layer_there_;            // the module whose tiles a GPU has
   double now_ = 0;                     // since the begin of the pass
-  double beside_ = 0;                  // of a GPU's part that the next one of the CPU runs beside
+  // Of a GPU's parts since the CPU waited: those up to the latest values for the CPU, and what is
+  // queued behind.
+  double queued_ = 0, beside_ = 0;
+  double arriving_ = 0;  // of the last hand-over
   PassTime time_;
 };
 

@@ -10,8 +10,9 @@
 // The time of a step is that of reading its weights or of its arithmetic, whichever is longer; of
 // routed experts a pass reads those that its tokens choose, if all of a step are alike likely.
 // Devices take turns, but where a GPU is queued work beside a part of the CPU (its own experts of
-// the layer, shared experts): there the longer of the two counts. Streamed experts come piece by
-// piece over PCIe while the GPU computes what came before, as far ahead as two slots allow.
+// the layer, shared experts; the next layer's attention beside deferred experts): there the longer
+// of the two counts. Streamed experts come piece by piece over PCIe while the GPU computes what
+// came before, as far ahead as two slots allow.
 #pragma once
 
 #include <cstdint>

@@ -31,6 +31,7 @@ std::string decision_of(const Rule& rule) {
   if (rule.replace.place) words.push_back(rules::to_string(*rule.replace.place));
   if (rule.replace.op) words.push_back(rule.replace.op->text);
   if (rule.replace.layout) words.push_back(rule.replace.layout->text);
+  if (rule.replace.deferred) words.push_back(rule.replace.deferred->text + " deferred");
   return words.empty() ? "the compiler's choice" : join(words, ", ");
 }
 

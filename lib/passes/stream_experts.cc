@@ -10,6 +10,7 @@
 #include "kernels/matmul/retile.h"
 #include "lib/passes/chunk_tokens.h"
 #include "lib/passes/conversation_time.h"
+#include "lib/passes/deferred_experts.h"
 #include "lib/passes/estimate.h"
 #include "lib/passes/expert_groups.h"
 #include "lib/passes/pass_time.h"
@@ -48,7 +49,12 @@ double break_even(const CompileState& state, const std::string& device,
   double bytes = 0, operations = 0;  // of a token
   for (const ir::Module* module : experts) {
     const auto& info = std::get<ir::ExpertsInfo>(module->info);
-    bytes += static_cast<double>(bytes_on(*module, "cpu", placed_bytes(*module)));
+    // Where a layer does not come whole, one that defers experts is fetched for both of its sums.
+    const bool twice =
+        deferred_steps(state.modules, *module) > 0 &&
+        state.stream_slots.value_or(plan::StreamSlots::Layer) != plan::StreamSlots::Layer;
+    const int times = twice ? 2 : 1;
+    bytes += times * static_cast<double>(bytes_on(*module, "cpu", placed_bytes(*module)));
     double use = 1;  // of the CPU
     for (const ir::ExpertSet& set : module->decision.expert_sets) use -= set.use;
     for (const ir::Param& param : module->params) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lib/formats/dtype.h"
-#include "lib/formats/step_ops.h"
+#include "lib/formats/step_attrs.h"
 #include "lib/plan/memory.h"
 #include "lib/plan/quantization_name.h"
 #include "lib/plan/state_layout.h"
@@ -133,6 +133,25 @@ std::string_view option_of_kv_type(std::string_view type) {
   return type == "F32" ? "f32" : type == "F16" ? "f16" : "q8";
 }
 
+// "3 of a token's 8 experts are added a layer later, in 47 layers (lossy)".
+std::string deferral_text(const PlanView& plan) {
+  int32_t layers = 0, least = 0, most = 0, top_k = 0;
+  for (const StepRecord& step : plan.steps) {
+    if (step.op != static_cast<uint32_t>(StepOp::GroupExperts)) continue;
+    const auto attrs = plan.attrs_of<GroupExpertsAttrs>(step);
+    if (attrs.first_rank == 0) continue;
+    least = layers == 0 ? attrs.ranks : std::min(least, attrs.ranks);
+    most = std::max(most, attrs.ranks);
+    top_k = attrs.top_k;
+    ++layers;
+  }
+  if (layers == 0) return "";
+  const std::string some =
+      least == most ? std::to_string(most) : fmt::format("{} to {}", least, most);
+  return fmt::format("{} of a token's {} experts are added a layer later, in {} layer{} (lossy)",
+                     some, top_k, layers, layers == 1 ? "" : "s");
+}
+
 std::string model_lines(const PlanView& plan, const std::vector<FormatRow>& formats) {
   const PlanFacts& f = plan.facts;
   std::string out;
@@ -161,6 +180,9 @@ std::string model_lines(const PlanView& plan, const std::vector<FormatRow>& form
   if (f.gpu_expert_ppm >= 0) {
     line("experts", fmt::format("{:.1f} % of the activations are expected on GPUs",
                                 static_cast<double>(f.gpu_expert_ppm) / 1e4));
+  }
+  if (const std::string deferral = deferral_text(plan); !deferral.empty()) {
+    line("deferred", deferral);
   }
   if (f.stream_slots != "layer") {
     line("streams", fmt::format("experts of the CPU in long prompts, {} at a time",

@@ -114,6 +114,7 @@ Result<StreamMemory> stream_memory(const PlanView& plan, std::span<const launche
   StreamMemory memory;
   memory.tiles.assign(plan.blobs.size(), 0);
   std::vector<BufferRecord> buffers(plan.buffers.size());
+  const launches::Stream* before = nullptr;  // on the device
   for (const launches::Stream& stream : streams) {
     if (stream.device != device) continue;
     for (const LaunchRecord& launch : plan.launches) {
@@ -122,7 +123,10 @@ Result<StreamMemory> stream_memory(const PlanView& plan, std::span<const launche
       const int64_t least = launch.least_tokens;
       memory.least_tokens = memory.least_tokens == 0 ? least : std::min(memory.least_tokens, least);
     }
-    add_pieces(plan, stream, slots, memory);
+    // Deferred experts find the tiles of their layer where they are whole.
+    const bool there = slots == StreamSlots::Layer && before && before->products == stream.products;
+    if (!there) add_pieces(plan, stream, slots, memory);
+    before = &stream;
     for (int32_t blob : stream.vectors) memory.vector_bytes += aligned(plan.blobs[blob].size);
     for (int32_t value : stream.values) {
       const uint32_t buffer = plan.values[value].buffer;

@@ -72,4 +72,16 @@ void take_experts(RuleValues& values, const YamlNode& node, std::vector<ExpertsO
   }
 }
 
+void take_deferred(RuleValues& values, const YamlNode& node, std::optional<Located>& text,
+                   int32_t& count) {
+  const auto number = node.is_scalar() && !node.quoted ? parse_int(node.text) : std::nullopt;
+  if (!number || *number < 1 || *number > ir::kMostExperts) {
+    values.wrong(node, "`deferred` is a number of a token's experts, from 1 on")
+        .help("without the key none is deferred");
+    return;
+  }
+  text = Located{node.text, node.loc};
+  count = static_cast<int32_t>(*number);
+}
+
 }  // namespace ktx::rules

@@ -1,4 +1,5 @@
-// Reads `experts` of `replace`: which experts of a stack are on another device than the rest.
+// Reads `experts` of `replace`: which experts of a stack are on another device than the rest; and
+// `deferred`: how many of a token's experts are added a layer later.
 //
 //   experts: {cuda:0: 32}                  # any 32 of each layer: the most used ones of a profile
 //   experts: {cuda:0: "0..15, 40", cuda:1: [16, 17]}     # these
@@ -9,5 +10,7 @@
 namespace ktx::rules {
 
 void take_experts(RuleValues& values, const YamlNode& node, std::vector<ExpertsOn>& out);
+void take_deferred(RuleValues& values, const YamlNode& node, std::optional<Located>& text,
+                   int32_t& count);
 
 }  // namespace ktx::rules

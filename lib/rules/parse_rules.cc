@@ -225,6 +225,10 @@ class RuleParser {
           }},
          {"experts",
           [&](const auto&, const auto& n) { take_experts(values_, n, replace.experts); }},
+         {"deferred",
+          [&](const auto&, const auto& n) {
+            take_deferred(values_, n, replace.deferred, replace.deferred_experts);
+          }},
          {"op", [&](const auto&,
                     const auto& n) { values_.take_op(n, "op", replace.op, replace.op_info); }},
          {"layout", [&](const auto&, const auto& n) { values_.take_layout(n, replace.layout); }},
@@ -258,8 +262,8 @@ class RuleParser {
     bool match_is_whole = true;
     match_is_empty_ = is_empty_beside(node, "match", {"name", "class", "layers", "kind"});
     replace_line_ = node.is_map() && node.find("replace") ? node.find("replace")->loc.line : 0;
-    replace_is_empty_ =
-        is_empty_beside(node, "replace", {"class", "kwargs", "device", "experts", "op"});
+    replace_is_empty_ = is_empty_beside(node, "replace",
+                                        {"class", "kwargs", "device", "experts", "deferred", "op"});
     Rule rule;
     rule.file = static_cast<int>(set_.files.size());
     rule.number = number;

@@ -94,6 +94,9 @@ struct Replace {
   std::optional<Located> lossy;
   bool lossy_allowed = false;
   std::vector<ExpertsOn> experts;
+  // Of a token's experts on the CPU so many are added a layer later.
+  std::optional<Located> deferred;
+  int32_t deferred_experts = 0;
 
   const Kwarg* kwarg(std::string_view name) const;  // null when absent
 };

@@ -97,6 +97,7 @@ Json value_type(const KeyInfo& key) {
   if (type == "layout") return {{"enum", layout_names()}};
   if (type == "lossy") return {{"enum", {"allow", "deny"}}};
   if (type == "pattern") return {{"type", "string"}, {"format", "regex"}};
+  if (type == "count") return {{"type", "integer"}, {"minimum", 1}};
   if (type == "experts") {
     const Json which = {{"anyOf", {range, {{"type", "array"}, {"items", range}}}}};
     return {{"type", "object"},

@@ -8,7 +8,10 @@
 #include "lib/formats/shape_text.h"
 #include "lib/ir/expert_numbers.h"
 #include "lib/passes/asked_layout.h"
+#include "lib/passes/deferred_experts.h"
 #include "lib/passes/estimate.h"
+#include "lib/passes/expert_groups.h"
+#include "lib/passes/stream_experts.h"
 #include "lib/rules/device_name.h"
 #include "lib/support/strings.h"
 #include "lib/target/gpu_generation.h"
@@ -44,6 +47,7 @@ std::string what_it_says(const Rule& rule) {
   }
   if (rule.replace.place) words.push_back(rules::to_string(*rule.replace.place));
   if (rule.replace.op) words.push_back(rule.replace.op->text);
+  if (rule.replace.deferred) words.push_back(rule.replace.deferred->text + " deferred");
   return words.empty() ? "default" : printable(join(words, ", "), 120);
 }
 
@@ -118,6 +122,19 @@ std::string kernels_of(const passes::CompileState& state, const steps::StepGraph
   return out;
 }
 
+// How a GPU gets the module's experts in long prompts, and what else was tried.
+std::string streams_of_module(const passes::CompileState& state, const ir::Module& module) {
+  const int64_t least = state.prefer.stream_tokens;
+  if (least == 0 || module.role != ir::Role::Experts || passes::experts_on(module, "cpu") == 0)
+    return "";
+  if (!passes::can_be_streamed(state, module)) return "";
+  const std::string_view slots = plan::name(state.stream_slots.value_or(plan::StreamSlots::Layer));
+  return fmt::format(
+             "  streams {} at a time to the GPU of its layer, in passes of {} tokens and more\n",
+             slots, least) +
+         passes::trials_table(state.stream_trials);
+}
+
 }  // namespace
 
 Result<std::string> explain_module(const passes::CompileState& state, const steps::StepGraph* steps,
@@ -162,6 +179,10 @@ Result<std::string> explain_module(const passes::CompileState& state, const step
     out += fmt::format("          {} of its experts on {}, with {:.1f} % of the activations: {}\n",
                        set.count, set.device, 100 * set.use, ir::expert_numbers_text(set.experts));
   }
+  if (const int32_t deferred = passes::deferred_steps(state.modules, *module)) {
+    out += fmt::format("          {} of a token's {} experts are added a layer later (deferred)\n",
+                       deferred, std::get<ir::ExpertsInfo>(module->info).top_k);
+  }
   out += fmt::format("  op      {}\n", module->decision.op.empty() ? "auto" : module->decision.op);
   for (const ir::Param& param : module->params) {
     out += fmt::format("  param   {}: {} {}\n", param.name, name(param.dtype),
@@ -173,6 +194,7 @@ Result<std::string> explain_module(const passes::CompileState& state, const step
                        human_bytes(passes::source_bytes(*module)),
                        human_bytes(passes::placed_bytes(*module)));
   }
+  out += streams_of_module(state, *module);
   if (steps) out += kernels_of(state, *steps, module->path);
   return out;
 }

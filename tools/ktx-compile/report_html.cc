@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 
+#include "lib/passes/deferred_experts.h"
 #include "lib/passes/estimate.h"
 #include "lib/passes/next_move.h"
 #include "lib/passes/rule_report.h"
@@ -103,6 +104,9 @@ std::string cell(const passes::CompileState& state, const ir::Module& module, Co
   for (const ir::ExpertSet& set : module.decision.expert_sets) {
     device += fmt::format(", {} experts on {} ({:.0f} % of the activations)", set.count, set.device,
                           100 * set.use);
+  }
+  if (const int32_t deferred = passes::deferred_steps(state.modules, module)) {
+    device += fmt::format(", {} of a token's experts deferred", deferred);
   }
   return fmt::format("<td style=\"background:{};color:{}\" title=\"{}: {}, {}, {}\">{}</td>",
                      color.back, color.text, escape(module.path), escape(device),

@@ -135,5 +135,28 @@ TEST(StreamTokens, OfTheUserStay) {
   EXPECT_EQ(model.state.prefer.stream_tokens, 0);
 }
 
+// A layer's deferred experts run beside the next layer's attention.
+TEST(PassTime, OfDeferredExpertsHidesTheGpu) {
+  testing::PlacedModel model(machine(), "cuda:0", "cpu");
+  const PassTime plain = predict(model, 1);
+  EXPECT_EQ(plain.beside_seconds, 0);
+  for (ir::Module& module : model.state.modules.modules) {
+    if (module.role == ir::Role::Experts) module.decision.deferred = 1;
+  }
+  const PassTime deferred = predict(model, 1);
+  EXPECT_EQ(deferred.hand_overs, plain.hand_overs);
+  EXPECT_NEAR(static_cast<double>(deferred.devices[0].read_bytes),
+              static_cast<double>(plain.devices[0].read_bytes), 16);
+  EXPECT_GT(deferred.beside_seconds, 0);
+  // One of three experts in two of three layers.
+  EXPECT_NEAR(deferred.beside_seconds, plain.devices[0].seconds * 2 / 9,
+              0.1 * deferred.beside_seconds);
+  // Of a slow CPU they hide all that the GPU does between.
+  model.state.target.cpu.read_gbps = 0.1;
+  const double gpu = predict(model, 1).devices.back().seconds;
+  EXPECT_LT(predict(model, 1).beside_seconds, gpu);
+  EXPECT_GT(predict(model, 1).beside_seconds, gpu / 3);
+}
+
 }  // namespace
 }  // namespace ktx::passes
