@@ -32,6 +32,7 @@ namespace ktx::server {
 struct ModelStoreOptions {
   std::vector<std::string> sources;   // plans and folders
   std::vector<std::string> aliases;   // more names of the only plan
+  std::vector<std::string> tags;      // words about it, for lists
   std::string name;                   // its name; "": the plan's
   bool strict = false;                // its name must be right, too
   bool load_on_demand = true;         // else only load() loads
@@ -48,7 +49,7 @@ using ModelLease = std::shared_ptr<ServedModel>;
 
 struct ModelStatus {
   OfferedPlan plan;
-  std::vector<std::string> aliases;
+  std::vector<std::string> aliases, tags;
   ModelState state = ModelState::Unloaded;
   std::string error;  // why the last load failed
   ModelLease model;   // where it is loaded; held as long as this

@@ -1,6 +1,8 @@
 // Ollama's endpoints about models: version, tags, ps, show, embed.
 #include <fmt/format.h>
 
+#include <functional>
+
 #include "lib/server/endpoints.h"
 #include "lib/server/no_download.h"
 #include "lib/server/ollama_format.h"
@@ -41,9 +43,26 @@ ApiError no_model(const std::string& name) {
           "model_not_found"};
 }
 
-// `name` as older clients call it.
-std::string model_field(FieldReader& in) {
-  return in.text("model", in.text("name"));
+// The fields of a request that `read` reads; false: a mistake was the answer.
+bool read_fields(const HttpRequest& request, HttpReply& reply,
+                 const std::function<void(FieldReader&)>& read) {
+  Json body;
+  std::optional<ApiError> error = parse_body(request.body, body);
+  if (!error) {
+    FieldReader in(body);
+    read(in);
+    error = in.error();
+  }
+  if (error) send_ollama_error(reply, *error);
+  return !error;
+}
+
+// The model that a request names; older clients say `name`.
+std::optional<std::string> named_model(const HttpRequest& request, HttpReply& reply) {
+  std::string name;
+  const auto read = [&](FieldReader& in) { name = in.text("model", in.text("name")); };
+  if (!read_fields(request, reply, read)) return std::nullopt;
+  return name;
 }
 
 }  // namespace
@@ -76,13 +95,10 @@ void get_ollama_ps(const ServerContext& context, const HttpRequest&, const HttpR
 
 void post_ollama_show(const ServerContext& context, const HttpRequest& request,
                       const HttpReplyPtr& reply) {
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return send_ollama_error(*reply, *error);
-  FieldReader in(body);
-  const std::string name = model_field(in);
-  if (in.error()) return send_ollama_error(*reply, *in.error());
-  const auto status = context.models->status(name);
-  if (!status) return send_ollama_error(*reply, no_model(name));
+  const auto name = named_model(request, *reply);
+  if (!name) return;
+  const auto status = context.models->status(*name);
+  if (!status) return send_ollama_error(*reply, no_model(*name));
   const auto summary = summary_of(*context.models, *status);
   if (!summary) {
     return send_ollama_error(*reply, {500, summary.error().message, "model", "model_not_loadable"});
@@ -116,11 +132,12 @@ void post_ollama_show(const ServerContext& context, const HttpRequest& request,
 
 void post_ollama_copy(const ServerContext& context, const HttpRequest& request,
                       const HttpReplyPtr& reply) {
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return send_ollama_error(*reply, *error);
-  FieldReader in(body);
-  const std::string from = in.text("source"), to = in.text("destination");
-  if (in.error()) return send_ollama_error(*reply, *in.error());
+  std::string from, to;
+  const auto read = [&](FieldReader& in) {
+    from = in.text("source");
+    to = in.text("destination");
+  };
+  if (!read_fields(request, *reply, read)) return;
   if (context.no_edits) return send_ollama_error(*reply, *context.no_edits);
   if (const auto error = context.models->copy(from, to)) return send_ollama_error(*reply, *error);
   reply->send(200, "", "");
@@ -128,26 +145,19 @@ void post_ollama_copy(const ServerContext& context, const HttpRequest& request,
 
 void delete_ollama_model(const ServerContext& context, const HttpRequest& request,
                          const HttpReplyPtr& reply) {
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return send_ollama_error(*reply, *error);
-  FieldReader in(body);
-  const std::string name = model_field(in);
-  if (in.error()) return send_ollama_error(*reply, *in.error());
+  const auto name = named_model(request, *reply);
+  if (!name) return;
   if (context.no_edits) return send_ollama_error(*reply, *context.no_edits);
-  if (const auto error = context.models->remove(name)) return send_ollama_error(*reply, *error);
+  if (const auto error = context.models->remove(*name)) return send_ollama_error(*reply, *error);
   reply->send(200, "", "");
 }
 
 // There is nothing to download: a model that is here is up to date, as with Ollama.
 void post_ollama_pull(const ServerContext& context, const HttpRequest& request,
                       const HttpReplyPtr& reply) {
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return send_ollama_error(*reply, *error);
-  FieldReader in(body);
-  const std::string name = model_field(in);
-  in.flag("stream", true);
-  if (in.error()) return send_ollama_error(*reply, *in.error());
-  if (!context.models->knows(name)) return send_ollama_error(*reply, no_download(name));
+  const auto name = named_model(request, *reply);
+  if (!name) return;
+  if (!context.models->knows(*name)) return send_ollama_error(*reply, no_download(*name));
   reply->send(200, "application/x-ndjson", dump(Json{{"status", "success"}}) + "\n");
 }
 
