@@ -134,11 +134,7 @@ void BatchScheduler::admit() {
     const CacheState cache = engine_.cache_state();
     const int64_t needed = blocks_for(static_cast<int64_t>(next.tokens.size()) + 1) - kept.found;
     if (!running_.empty() && needed + promised > cache.free + cache.idle - kept.idle) break;
-    next.sequence.emplace(engine_.new_sequence(cache_owner(next.owner())));
-    PrefixHit hit;
-    if (next.request.reuse_cache) hit = engine_.reuse_prefix(*next.sequence, next.tokens);
-    next.parting = -1;
-    choose_snapshots(next, hit);
+    const PrefixHit hit = place_anew(next);
     next.admitted = Clock::now();
     if (!next.asked_cache) {
       next.asked_cache = true;
@@ -151,8 +147,6 @@ void BatchScheduler::admit() {
     }
     next.pooled.clear();
     next.pooled_rows = 0;
-    if (next.request.reuse_cache) next.blocks = block_names(next.tokens, cache_owner(next.owner()));
-    next.kept_blocks = next.sequence->length() / KvCache::kBlockTokens;
     place->busy = true;
     place->request = next.id;
     next.result.slot = place->id;
@@ -171,6 +165,22 @@ void BatchScheduler::admit() {
   std::erase_if(running_, [](const auto& running) { return running->ended; });
 }
 
+// A sequence of its own for the text as it is now, with what the cache has of it.
+PrefixHit BatchScheduler::place_anew(Running& running) {
+  running.sequence.emplace(engine_.new_sequence(cache_owner(running.owner())));
+  PrefixHit hit;
+  running.blocks.clear();
+  if (running.request.reuse_cache) {
+    hit = engine_.reuse_prefix(*running.sequence, running.tokens);
+    running.blocks = block_names(running.tokens, cache_owner(running.owner()));
+  }
+  running.kept_blocks = running.sequence->length() / KvCache::kBlockTokens;
+  running.parting = -1;
+  running.snapshots.clear();
+  choose_snapshots(running, hit);
+  return hit;
+}
+
 // Texts that begin alike, and go on differently, may do so again.
 void BatchScheduler::choose_snapshots(Running& running, const PrefixHit& hit) {
   if (!options_.keep_prefixes || !engine_.has_states()) return;
@@ -178,8 +188,9 @@ void BatchScheduler::choose_snapshots(Running& running, const PrefixHit& hit) {
   if (parting == running.parting) return;
   running.parting = parting;
   running.snapshots =
-      snapshot_places(std::span(running.tokens).first(running.request.prompt.size()), parting,
-                      running.request.is_end);
+      snapshot_places(std::span(running.tokens)
+                          .first(std::min(running.request.prompt.size(), running.tokens.size())),
+                      parting, running.request.is_end);
 }
 
 // The youngest request gives back its blocks and waits as the first in the queue.

@@ -122,6 +122,9 @@ class BatchScheduler {
   SlotState* free_place(const Running& next);
   void step();
   void fail_round(const std::string& why);
+  bool may_shift(const Running& running) const;
+  void shift_contexts();
+  PrefixHit place_anew(Running& running);
   void choose_snapshots(Running& running, const PrefixHit& hit);
   void share_prefixes();
   StepItems gather();

@@ -1,5 +1,6 @@
 // One iteration of the batch: its inputs from each request, the forward pass, and its results.
 //
+//   shift_contexts   texts that have filled their context
 //   share_prefixes   blocks that other requests have computed meanwhile
 //   gather           the tokens of each request (batch_plan.h), with guesses
 //   forward          filters prepare beside it
@@ -63,6 +64,7 @@ struct BatchScheduler::Choice {
 };
 
 void BatchScheduler::step() {
+  shift_contexts();
   share_prefixes();
   const StepItems step = gather();
   const std::vector<Running*>& who = step.who;
@@ -320,7 +322,7 @@ bool BatchScheduler::next_token(Running& running, Result<Choice> choice) {
   if (request.max_tokens >= 0 && result.completion_tokens >= request.max_tokens) {
     return ended(EndReason::Length);
   }
-  if (static_cast<int64_t>(running.tokens.size()) >= capacity_) {
+  if (static_cast<int64_t>(running.tokens.size()) >= capacity_ && !may_shift(running)) {
     return ended(EndReason::ContextFull);
   }
   if (!choice) return ended(EndReason::Failed, choice.error().message);

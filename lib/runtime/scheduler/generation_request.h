@@ -58,6 +58,7 @@ struct RequestEnd {
   int64_t cached_tokens = 0;      // of the prompt, not computed
   std::string cache_miss;         // why not more of them
   int64_t completion_tokens = 0;  // the end token included
+  int64_t dropped_tokens = 0;     // of the text, to make room for more (ContextShift)
   double queue_seconds = 0;       // waiting for a place
   double prompt_seconds = 0;      // from then to the first token
   double decode_seconds = 0;      // from the first token to the last
@@ -75,6 +76,13 @@ struct PromptProgress {
   double seconds = 0;    // since the request got its place
 };
 
+// What becomes of a text that fills its context before its answer has ended: tokens behind the
+// first `keep` are dropped, and what stays is computed again.
+struct ContextShift {
+  int64_t keep = 0;  // -1: the whole prompt
+  int64_t drop = 0;  // at a time; 0: half of what is behind `keep`
+};
+
 struct GenerationRequest {
   std::vector<int32_t> prompt;
   // Whose text it is: slots and kept prefixes are found by the same owner alone.
@@ -88,6 +96,7 @@ struct GenerationRequest {
   std::unique_ptr<TokenFilter> filter;  // null: all tokens
   bool reuse_cache = true;              // false: compute all of the prompt
   int slot = -1;                        // the place in the batch that it waits for; -1: any
+  std::optional<ContextShift> shift;    // none: the answer ends. Needs a limit of tokens.
   std::optional<std::chrono::steady_clock::time_point> deadline;
   // To go on with an answer that was interrupted (a slot that was saved): where its random
   // numbers were, and how many tokens at the end of the prompt are its own. The filter

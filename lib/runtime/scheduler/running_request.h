@@ -50,8 +50,12 @@ struct BatchScheduler::Running {
   int64_t computed() const { return sequence ? sequence->length() : 0; }
   int64_t remaining() const { return static_cast<int64_t>(tokens.size()) - computed(); }
   bool in_prompt() const { return result.completion_tokens == 0; }
-  // Tokens of the answer, with those that an interrupted one had before.
-  int64_t answered() const { return request.answered_tokens + result.completion_tokens; }
+  // Tokens of the answer, with those that an interrupted one had before; of a text that was
+  // shifted, as many as it still has.
+  int64_t answered() const {
+    return std::min(request.answered_tokens + result.completion_tokens,
+                    static_cast<int64_t>(tokens.size()));
+  }
   const std::string& owner() const { return request.owner; }
   // Times of the result, up to its last token.
   void take_times() {

@@ -55,12 +55,13 @@ class BatchSchedulerTest : public ::testing::Test {
   }
 
   std::future<Answer> ask(std::vector<int32_t> prompt, int64_t max_tokens, uint64_t seed = 0,
-                          RequestId* id = nullptr) {
+                          RequestId* id = nullptr, std::optional<ContextShift> shift = {}) {
     auto promise = std::make_shared<std::promise<Answer>>();
     auto ids = std::make_shared<std::vector<int32_t>>();
     GenerationRequest request;
     request.prompt = std::move(prompt);
     request.max_tokens = max_tokens;
+    request.shift = shift;
     request.sampling = sampling(seed);
     request.on_token = [ids](const TokenEvent& token) {
       ids->push_back(token.id);
@@ -129,6 +130,45 @@ TEST_F(BatchSchedulerTest, AnAnswerAmongOthersIsTheAnswerAlone) {
   const SchedulerStats stats = scheduler_->stats();
   EXPECT_EQ(stats.ended, 14);
   EXPECT_GT(stats.step_requests, stats.steps) << "nothing was computed together";
+}
+
+// What comes behind a drop is what the shorter text would have been answered with.
+TEST_F(BatchSchedulerTest, AFullContextDropsTheMiddleOfItsText) {
+  constexpr int64_t kCtx = 64, kTokens = 100;
+  open(batch_of(2, kCtx));
+  const std::vector<int32_t> prompt = random_ids(40, 3);
+  for (const ContextShift shift : {ContextShift{}, ContextShift{5, 0}, ContextShift{7, 20},
+                                   ContextShift{-1, 0}, ContextShift{0, 1}}) {
+    auto first = ask(prompt, kTokens, 0, nullptr, shift);
+    auto beside = ask(random_ids(9, 4), kTokens, 2, nullptr, shift);
+    const Answer answer = first.get();
+    EXPECT_EQ(answer.end.reason, EndReason::Length);
+    EXPECT_EQ(beside.get().end.completion_tokens, kTokens);
+    std::vector<int32_t> text = prompt, expected;
+    int64_t dropped = 0;
+    while (static_cast<int64_t>(expected.size()) < kTokens) {
+      const auto total = static_cast<int64_t>(text.size());
+      if (total > kCtx) {
+        const int64_t keep = shift.keep < 0 ? 40 : shift.keep;
+        const int64_t behind = total - keep;
+        int64_t drop = shift.drop == 0 ? behind / 2 : std::max(shift.drop, behind / 8);
+        text.erase(text.begin() + keep, text.begin() + keep + drop);
+        dropped += drop;
+        continue;
+      }
+      for (const int32_t id : alone(text, static_cast<int>(kCtx + 1 - total), 0)) {
+        text.push_back(id);
+        expected.push_back(id);
+      }
+    }
+    expected.resize(kTokens);
+    EXPECT_EQ(answer.ids, expected) << shift.keep << ' ' << shift.drop;
+    EXPECT_EQ(answer.end.dropped_tokens, dropped);
+  }
+  // Without a limit the answer ends where the context is full.
+  const Answer unlimited = ask(prompt, -1, 0, nullptr, ContextShift{}).get();
+  EXPECT_EQ(unlimited.end.reason, EndReason::ContextFull);
+  EXPECT_EQ(unlimited.end.dropped_tokens, 0);
 }
 
 TEST_F(BatchSchedulerTest, ASharedPrefixIsComputedOnce) {
