@@ -28,6 +28,10 @@ namespace {
 
 using runtime::Engine;
 
+// Keys and values up to this size are copied on the engine's thread, which takes a moment, and
+// written and read beside it.
+constexpr uint64_t kMostCopied = uint64_t{1} << 30;
+
 // File names only, so that a client reaches nothing outside of the folder.
 bool is_file_name(const std::string& name) {
   if (name.empty() || name.size() > 128 || name[0] == '.') return false;
@@ -159,8 +163,24 @@ void post_slot(const ServerContext& context, const HttpRequest& request,
   if (action == "save") {
     make_folder(context);
     Status saved;
+    int64_t kept = 0;
+    std::optional<runtime::SessionImage> image;  // written here: the engine waits for no disk
+    const auto keep = [&](Engine& engine, const runtime::SavedSession& session,
+                          const runtime::Sequence& sequence) {
+      kept = sequence.length();
+      if (static_cast<uint64_t>(engine.kv_row_bytes(sequence)) > kMostCopied) {
+        saved = save_session(path, engine, session, sequence);
+        return;
+      }
+      Result<runtime::SessionImage> copied = session_image(engine, session, sequence);
+      if (copied) {
+        image = copied.take();
+      } else {
+        saved = copied.error();
+      }
+    };
     size_t tokens = 0;
-    int64_t kept = 0, answered = 0;
+    int64_t answered = 0;
     scheduler.call_with_slot(
         slot,
         [&](Engine& engine, const runtime::SlotText& text, const runtime::Sequence* running) {
@@ -172,20 +192,16 @@ void post_slot(const ServerContext& context, const HttpRequest& request,
           session.note = dump(note);
           tokens = text.tokens.size();
           answered = text.answered;
-          if (running != nullptr) {
-            kept = running->length();
-            saved = save_session(path, engine, session, *running);
-            return;
-          }
+          if (running != nullptr) return keep(engine, session, *running);
           // What of an ended text is still in the cache.
           runtime::Sequence sequence = engine.new_sequence(scheduler.cache_owner(owner));
           std::vector<int32_t> longer = text.tokens;
           longer.push_back(0);
           engine.reuse_prefix(sequence, longer);
-          kept = sequence.length();
-          saved = save_session(path, engine, session, sequence);
+          keep(engine, session, sequence);
         },
         owner);
+    if (image) saved = runtime::write_image(path, *image);
     if (!saved) {
       return send_error(*reply, {500, without_folder(context, saved.error().message), "", ""});
     }
@@ -198,9 +214,21 @@ void post_slot(const ServerContext& context, const HttpRequest& request,
                              {"n_written", std::filesystem::file_size(path, ignored)}});
   }
   Result<runtime::SavedSession> loaded = Error{"not read"};
+  Result<runtime::SessionImage> image = Error{"not read"};
+  std::error_code unknown;
+  const uint64_t bytes = std::filesystem::file_size(path, unknown);
+  const bool copies = unknown || bytes <= kMostCopied;
+  if (copies) {
+    image = runtime::read_image(path, kMostCopied);
+    if (!image) {
+      return send_error(*reply,
+                        {400, without_folder(context, image.error().message), "filename", ""});
+    }
+  }
   scheduler.call([&](Engine& engine) {
     runtime::Sequence sequence = engine.new_sequence(scheduler.cache_owner(owner));
-    loaded = load_session(path, engine, sequence);
+    loaded =
+        copies ? load_image(path, *image, engine, sequence) : load_session(path, engine, sequence);
     if (!loaded) return;
     if (!is_own(context, loaded->note)) {
       loaded = Error{fmt::format("{}: cannot read the session: {}", path, std::strerror(ENOENT))};

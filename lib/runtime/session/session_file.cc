@@ -1,7 +1,10 @@
 #include "lib/runtime/session/session_file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstdio>
@@ -107,12 +110,13 @@ class HashedReader {
 
 }  // namespace
 
-Status save_session(const std::string& path, Engine& engine, const SavedSession& session,
-                    const Sequence& sequence) {
+namespace {
+
+// All but the hash, to `file`, which has write(data, size).
+template <class Target>
+Status write_session(Target& file, Engine& engine, const SavedSession& session,
+                     const Sequence& sequence) {
   KTX_ASSERT(sequence.length() <= static_cast<int64_t>(session.tokens.size()));
-  WorkFile target = KTX_TRY(WorkFile::open(path, {kMagic, 7}));
-  KTX_TRY(target.truncate(0));  // what a killed program left
-  HashedWriter file(target);
   const Hash128 plan = engine.plan().header_hash;
   SessionHeader header = {};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
@@ -141,18 +145,108 @@ Status save_session(const std::string& path, Engine& engine, const SavedSession&
     return Status();
   }));
   file.write(states.data(), states.size());
+  return {};
+}
+
+// Into memory.
+struct ImageWriter {
+  SessionImage image;
+  void write(const void* data, size_t size) {
+    const auto* bytes = static_cast<const std::byte*>(data);
+    image.insert(image.end(), bytes, bytes + size);
+  }
+};
+
+Status finish_file(HashedWriter& file, WorkFile& target) {
   const Hash128 hash = file.digest();
   file.write(&hash, sizeof hash);
   KTX_TRY(file.finish());
   return target.commit();
 }
 
+Result<WorkFile> open_target(const std::string& path) {
+  WorkFile target = KTX_TRY(WorkFile::open(path, {kMagic, 7}));
+  KTX_TRY(target.truncate(0));  // what a killed program left
+  return target;
+}
+
+Error cannot_read(const std::string& path) {
+  return Error{fmt::format("{}: cannot read the session: {}", path, std::strerror(errno))};
+}
+
+Result<SavedSession> load_from(File opened, const std::string& path, Engine& engine,
+                               Sequence& sequence);
+
+}  // namespace
+
+Status save_session(const std::string& path, Engine& engine, const SavedSession& session,
+                    const Sequence& sequence) {
+  WorkFile target = KTX_TRY(open_target(path));
+  HashedWriter file(target);
+  KTX_TRY(write_session(file, engine, session, sequence));
+  return finish_file(file, target);
+}
+
+Result<SessionImage> session_image(Engine& engine, const SavedSession& session,
+                                   const Sequence& sequence) {
+  ImageWriter writer;
+  writer.image.reserve(sizeof(SessionHeader) + sizeof(SamplerState) + session.note.size() +
+                       session.tokens.size() * sizeof(int32_t) + engine.state_bytes(sequence) +
+                       static_cast<size_t>(engine.kv_row_bytes(sequence)));
+  KTX_TRY(write_session(writer, engine, session, sequence));
+  return std::move(writer.image);
+}
+
+Status write_image(const std::string& path, const SessionImage& image) {
+  WorkFile target = KTX_TRY(open_target(path));
+  HashedWriter file(target);
+  constexpr size_t kPiece = 4 << 20;
+  for (size_t at = 0; at < image.size(); at += kPiece) {
+    file.write(image.data() + at, std::min(kPiece, image.size() - at));
+  }
+  return finish_file(file, target);
+}
+
+Result<SessionImage> read_image(const std::string& path, uint64_t most_bytes) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  File file(fd < 0 ? nullptr : ::fdopen(fd, "rb"));
+  if (!file) return cannot_read(path);
+  struct stat info = {};
+  if (::fstat(fd, &info) != 0) return cannot_read(path);
+  if (!S_ISREG(info.st_mode)) return Error{fmt::format("{}: not a file", path)};
+  const auto bytes = static_cast<uint64_t>(info.st_size);
+  if (bytes > most_bytes) {
+    return Error{fmt::format("{}: the file has {} bytes, a session of this server at most {}", path,
+                             bytes, most_bytes)};
+  }
+  SessionImage image(bytes);
+  if (std::fread(image.data(), 1, image.size(), file.get()) != image.size()) {
+    return Error{fmt::format("{}: the file ends too early; it was cut off", path)};
+  }
+  return image;
+}
+
+Result<SavedSession> load_image(const std::string& path, const SessionImage& file, Engine& engine,
+                                Sequence& sequence) {
+  sequence.truncate(0);
+  if (file.empty()) return Error{fmt::format("{}: the file ends too early; it was cut off", path)};
+  // Only read: of mode "rb".
+  File opened(::fmemopen(const_cast<std::byte*>(file.data()), file.size(), "rb"));
+  if (!opened) return cannot_read(path);
+  return load_from(std::move(opened), path, engine, sequence);
+}
+
 Result<SavedSession> load_session(const std::string& path, Engine& engine, Sequence& sequence) {
   sequence.truncate(0);
   File opened(std::fopen(path.c_str(), "rb"));
-  if (!opened) {
-    return Error{fmt::format("{}: cannot read the session: {}", path, std::strerror(errno))};
-  }
+  if (!opened) return cannot_read(path);
+  return load_from(std::move(opened), path, engine, sequence);
+}
+
+namespace {
+
+Result<SavedSession> load_from(File opened, const std::string& path, Engine& engine,
+                               Sequence& sequence) {
   HashedReader file(std::move(opened), path);
   const auto refuse = [&](const std::string& why) -> Error {
     return Error{fmt::format("{}: {}", path, why)};
@@ -245,5 +339,7 @@ Result<SavedSession> load_session(const std::string& path, Engine& engine, Seque
   }
   return session;
 }
+
+}  // namespace
 
 }  // namespace ktx::runtime

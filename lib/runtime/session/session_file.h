@@ -19,6 +19,7 @@
 // is changed. A file that does not fit is refused with the reason.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -45,5 +46,17 @@ Status save_session(const std::string& path, Engine& engine, const SavedSession&
 
 // Fills `sequence`, whatever it held before; on failure it is empty.
 Result<SavedSession> load_session(const std::string& path, Engine& engine, Sequence& sequence);
+
+// The same in two parts, for those who must not wait for a disk on the engine's thread: only what
+// has an engine is called there. An image is the file without its hash, in memory.
+using SessionImage = std::vector<std::byte>;
+Result<SessionImage> session_image(Engine& engine, const SavedSession& session,
+                                   const Sequence& sequence);
+Status write_image(const std::string& path, const SessionImage& image);
+// The whole file, of at most so many bytes; pipes and devices are refused.
+Result<SessionImage> read_image(const std::string& path, uint64_t most_bytes);
+// `path` is for messages.
+Result<SavedSession> load_image(const std::string& path, const SessionImage& file, Engine& engine,
+                                Sequence& sequence);
 
 }  // namespace ktx::runtime

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "lib/runtime/session/session.h"
 #include "tests/support/temp_dir.h"
@@ -95,6 +96,36 @@ TEST_F(SessionFileTest, EmptySessionsAndLongNotesReturn) {
   Session back = session(*e);
   EXPECT_EQ(back.load(file()).take().size(), 3u << 20);
   EXPECT_TRUE(back.tokens().empty());
+}
+
+// In two parts: nothing of a file is touched where the engine is.
+TEST_F(SessionFileTest, AnImageIsTheFileInMemory) {
+  const auto one = engine();
+  Sequence sequence = one->new_sequence();
+  SavedSession text;
+  text.tokens = random_ids(70);
+  text.note = "a note";
+  const BatchItem item{&sequence, text.tokens, Want::Last};
+  ASSERT_EQ(one->forward({&item, 1}).take(), Forward::Done);
+  ASSERT_TRUE(save_session(file(), *one, text, sequence).ok());
+  const SessionImage image = session_image(*one, text, sequence).take();
+  ASSERT_TRUE(write_image(dir_.path("other"), image).ok());
+  EXPECT_EQ(testing::read_file(dir_.path("other")), testing::read_file(file()));
+
+  const SessionImage read = read_image(file(), 1 << 20).take();
+  EXPECT_EQ(read.size(), image.size() + 16) << "the hash stands behind it";
+  Sequence again = one->new_sequence();
+  EXPECT_EQ(load_image(file(), read, *one, again).take().note, "a note");
+  EXPECT_EQ(again.length(), 70);
+  SessionImage damaged = read;
+  damaged[read.size() / 2] ^= std::byte{1};
+  EXPECT_FALSE(load_image(file(), damaged, *one, again).ok());
+  EXPECT_EQ(again.length(), 0);
+  EXPECT_THAT(load_image(file(), {}, *one, again).error().message, HasSubstr("ends too early"));
+  EXPECT_THAT(read_image(file(), 100).error().message, HasSubstr("at most 100"));
+  EXPECT_THAT(read_image(dir_.path(), 100).error().message, HasSubstr("not a file"));
+  ASSERT_EQ(::mkfifo(dir_.path("pipe").c_str(), 0600), 0);
+  EXPECT_THAT(read_image(dir_.path("pipe"), 100).error().message, HasSubstr("not a file"));
 }
 
 TEST_F(SessionFileTest, RefusesEveryCutAndEveryFlippedByte) {
