@@ -16,7 +16,7 @@ function requestBody(list) {
       messages.at(-1).content += '\n\n' + content;
     else messages.push({role, content});
   }
-  const body = {messages, stream: true, stream_options: {include_usage: true}};
+  const body = {...modelField(), messages, stream: true, stream_options: {include_usage: true}};
   for (const name of kSampling) {
     const value = settings[name] ?? '';
     if (value !== '') body[name] = Number(value);
@@ -39,6 +39,7 @@ function takeEvent(message, event) {
     call.function.arguments += piece.function?.arguments ?? '';
   }
   if (choice?.finish_reason) message.state = choice.finish_reason === 'length' ? 'length' : 'done';
+  if (event.model && models.length > 1) message.model = event.model;
   if (event.usage) {
     message.context = event.usage.prompt_tokens + event.usage.completion_tokens || undefined;
   }
@@ -131,6 +132,7 @@ async function answer(parent, begin = null) {
   if (open === chat) $('said').textContent = spoken(message);
   showList();
   busy();
+  if (models.length > 1) readModels();
   if (open === chat) showGauge();
 }
 // What a screen reader says once, at the end: not each token.

@@ -20,7 +20,7 @@ function tidyMessage(record) {
                    parent: isId(record.parent) ? record.parent : null,
                    seq: isCount(record.seq) ? record.seq : 0,
                    state: kStates.includes(record.state) ? record.state : 'done'};
-  for (const name of ['reasoning', 'error', 'speed']) {
+  for (const name of ['reasoning', 'error', 'speed', 'model']) {
     if (typeof record[name] === 'string') message[name] = record[name];
   }
   if (isCount(record.context)) message.context = record.context;

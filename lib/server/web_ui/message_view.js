@@ -34,7 +34,7 @@ function update(node, message) {
   const versions = tree.versions(message), live = isLive(message);
   const stamp = JSON.stringify([
     message.content.length, message.reasoning?.length, message.tool_calls, message.error,
-    message.state, message.speed, live, versions.length, versions.indexOf(message)
+    message.state, message.speed, message.model, live, versions.length, versions.indexOf(message)
   ]);
   if (node.stamp === stamp) return;
   node.stamp = stamp;
@@ -113,7 +113,8 @@ function footOf(message, versions) {
       parts.push(act('Continue', 'continue', () => goOn(message)));
     }
   }
-  if (message.speed) parts.push(element('span', {textContent: message.speed}));
+  const about = [message.model, message.speed].filter(Boolean).join(' · ');
+  if (about) parts.push(element('span', {textContent: about}));
   return parts;
 }
 // Focus on a button of a message; where it is disabled, on the other direction.

@@ -12,7 +12,7 @@ const kDefaultNames = {
 async function readDefaults() {
   let props;
   try {
-    const reply = await fetch('props', {headers: headers()});
+    const reply = await fetch('props' + modelQuery(), {headers: headers()});
     if (!reply.ok) return;
     props = (await reply.json()).default_generation_settings ?? {};
   } catch {

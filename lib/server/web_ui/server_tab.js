@@ -14,8 +14,12 @@ let history = {}, last = null;
 async function figures() {
   if ($('server').hidden) return;
   try {
-    const reply = await fetch('stats', {headers: headers()});
-    if (!reply.ok) return;
+    const reply = await fetch('stats' + modelQuery(), {headers: headers()});
+    if (!reply.ok) {
+      const {error} = await reply.json();
+      $('figures').replaceChildren(element('p', {textContent: error.message}));
+      return;
+    }
     const stats = await reply.json(), now = performance.now();
     $('figures').replaceChildren(...gauges.map(([name, text, rate, scale = 1]) => {
       const value = scale *
@@ -40,7 +44,13 @@ async function figures() {
   } catch { /* the next second may do */ }
 }
 async function showPlan() {
-  const reply = await fetch('plan', {headers: headers()});
+  // Asking for the plan of a model would load it.
+  if (models.length > 1 && modelState(chosenModel()) !== 'loaded') {
+    $('plan').replaceChildren(element('p', {
+      textContent: `${chosenModel().id} is not loaded; a question to it loads it.`}));
+    return;
+  }
+  const reply = await fetch('plan' + modelQuery(), {headers: headers()});
   if (!reply.ok) return;
   const plan = await reply.json();
   const colors = ['#3867d6', '#20a37c', '#c2571a', '#8e44ad', '#b3392f', '#607d8b'];

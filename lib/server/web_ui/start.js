@@ -11,18 +11,6 @@ function shade() {
   const dark = settings.dark ?? matchMedia('(prefers-color-scheme: dark)').matches;
   document.documentElement.classList.toggle('dark', dark);
 }
-async function name() {
-  try {
-    const reply = await fetch('v1/models', {headers: headers()});
-    const body = await reply.json();
-    $('model').textContent = reply.ok ? body.data[0].id : body.error.message;
-    if (reply.ok) readDefaults();
-    if (reply.status === 503) setTimeout(name, 500);
-  } catch {
-    $('model').textContent = 'the server does not answer';
-    setTimeout(name, 2000);
-  }
-}
 function tab(name) {
   for (const other of ['chat', 'server']) {
     $(other).hidden = other !== name;
@@ -83,6 +71,8 @@ addEventListener('pagehide', () => saveNow([
 
 // ---- events ----
 $('new').onclick = fresh;
+$('models').onchange = () => chooseModel($('models').value);
+$('models').onpointerdown = readModels;  // what is loaded may have changed
 $('menu').onclick = event => {
   event.stopPropagation();
   drawer(!$('side').classList.contains('shown'));
@@ -183,7 +173,7 @@ $('settings').onclick = () => {
 document.querySelector('dialog form').onsubmit = () => {
   for (const field of kFields) settings[field] = $('s-' + field).value;
   store('settings', settings);
-  name();
+  readModels();
 };
 $('export').onclick = exportAll;
 $('import').onclick = () => $('import-file').click();
@@ -200,7 +190,7 @@ $('forget').onclick = () => {
 matchMedia('(prefers-color-scheme: dark)').onchange = shade;
 // Another tab changed the settings.
 addEventListener('storage', event => {
-  if (event.key === 'ktx.settings') { readSettings(); shade(); }
+  if (event.key === 'ktx.settings') { readSettings(); shade(); showModels(); }
 });
 document.addEventListener('visibilitychange', () => { if (!document.hidden) refresh(); });
 
@@ -208,7 +198,7 @@ async function start() {
   readSettings();
   shade();
   tab('chat');
-  name();
+  readModels();
   takeDraft();
   conversations = await readChats();
   for (const id of await orphanedChats(conversations)) {

@@ -336,6 +336,44 @@ class Input(PageCase):
         page.js("fresh()")
         self.assertTrue(page.js("$('gauge').hidden"))
 
+    def test_one_of_several_models_is_chosen(self):
+        loaded, unloaded = {"value": "loaded"}, {"value": "unloaded"}
+        self.server.models = [{"id": "big", "status": {"value": "unloaded", "failed": True,
+                                                       "error": "too large"}},
+                              {"id": "org/small", "status": loaded}, {"id": "new", "status": unloaded}]
+        page = self.tab()
+        page.wait("!$('models').hidden")
+        self.assertTrue(page.js("$('model').hidden"))
+        self.assertEqual(page.js("[...$('models').options].map(o => o.textContent)"),
+                         ["big (cannot be loaded)", "org/small", "new (not loaded)"])
+        self.assertEqual(page.js("$('models').value"), "org/small", "the one in memory")
+        self.ask(page, "Hi")
+        self.assertEqual(self.server.asked[-1]["model"], "org/small")
+        page.js("$('models').value = 'new'; $('models').dispatchEvent(new Event('change'))")
+        self.ask(page, "Hi")
+        self.assertEqual(self.server.asked[-1]["model"], "new")
+        self.assertIn("new", page.js("[...document.querySelectorAll('.message.assistant .foot')]"
+                                     ".at(-1).innerText"))
+        self.assertIn("/props?model=new", self.server.paths)
+        # The plan of a model that is not loaded is not asked for: that would load it.
+        page.js("tab('server')")
+        page.wait("$('plan').innerText.includes('new is not loaded')")
+        self.assertFalse([path for path in self.server.paths if path.startswith("/plan")])
+        page.picture("models")
+        # It is remembered, and falls back where the model is gone.
+        self.settle(page)
+        self.load(page)
+        page.wait("$('models').value === 'new'")
+        self.server.models = self.server.models[:2]
+        self.load(page)
+        page.wait("!$('models').hidden")
+        self.assertEqual(page.js("$('models').value"), "org/small")
+
+    def test_figures_that_are_refused_say_why(self):
+        self.server.stats_error = "these figures count all keys together"
+        self.page.js("tab('server')")
+        self.page.wait("$('figures').innerText.includes('count all keys together')")
+
     def test_conversations_are_renamed(self):
         page = self.page
         self.ask(page, "First name")

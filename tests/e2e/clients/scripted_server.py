@@ -30,10 +30,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path.split("?")[0] == "/":
             return self.reply(self.server.page, self.server.page_headers)
-        if self.path == "/props":
+        if self.path.split("?")[0] == "/stats" and self.server.stats_error:
+            self.send_response(403)
+            body = json.dumps({"error": {"message": self.server.stats_error}}).encode()
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            return self.wfile.write(body)
+        self.server.paths.append(self.path)
+        if self.path.split("?")[0] == "/props":
             return self.reply(json.dumps(self.server.props).encode(),
                               {"Content-Type": "application/json"})
-        self.reply(json.dumps({"data": [{"id": "scripted"}]}).encode(),
+        self.reply(json.dumps({"data": self.server.models}).encode(),
                    {"Content-Type": "application/json"})
 
     def do_POST(self):
@@ -51,7 +58,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def event(self, delta=None, reason=None, **more):
         choice = {"index": 0, "delta": delta or {}, "finish_reason": reason}
-        self.wfile.write(b"data: " + json.dumps({"choices": [choice], **more}).encode() + b"\n\n")
+        event = {"choices": [choice], "model": self.server.asked[-1].get("model", "scripted")}
+        self.wfile.write(b"data: " + json.dumps({**event, **more}).encode() + b"\n\n")
         self.wfile.flush()
 
     def answer(self, messages):
@@ -88,7 +96,8 @@ class ScriptedServer(http.server.ThreadingHTTPServer):
             self.page = reply.read()
             self.page_headers = {name: reply.headers[name] for name in (
                 "Content-Type", "Content-Security-Policy", "X-Content-Type-Options")}
-        self.props, self.usage = {}, 0
+        self.props, self.usage, self.stats_error = {}, 0, ""
+        self.models, self.paths = [{"id": "scripted"}], []
         self.asked, self.released = [], threading.Event()
         self.url = f"http://127.0.0.1:{self.server_port}"
         threading.Thread(target=self.serve_forever, daemon=True).start()
