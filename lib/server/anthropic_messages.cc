@@ -52,6 +52,7 @@ class MessageAnswer final : public AnswerJob {
     content_.push_back(std::move(block));
   }
   void close_block() {
+    if (open_ == "thinking") delta("signature_delta", "signature", "");  // as clients expect
     if (!open_.empty() && stream_) {
       event("content_block_stop", {{"index", content_.size() - 1}});
     }

@@ -295,6 +295,21 @@ std::string take_begun_answer(const ChatInput& input, Json& messages) {
   return begun;
 }
 
+namespace {
+
+// For templates that refuse a system message: it begins the first question. False: there is none.
+bool join_system(Json& messages) {
+  if (messages.size() < 2 || messages[0]["role"] != "system" || messages[1]["role"] != "user") {
+    return false;
+  }
+  messages[1]["content"] =
+      string_or(messages[0], "content", "") + "\n\n" + string_or(messages[1], "content", "");
+  messages.erase(0);
+  return true;
+}
+
+}  // namespace
+
 std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& input,
                                     ChatPrompt& prompt) {
   if (!input.rendered_ids.empty()) {
@@ -321,6 +336,10 @@ std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& i
   render.bos_token = strings.bos;
   render.eos_token = strings.eos;
   Result<std::string> text = model.chat_template->render(render);
+  if (!text && join_system(render.messages)) {
+    Result<std::string> joined = model.chat_template->render(render);
+    if (joined) text = std::move(joined);
+  }
   if (!text) return ApiError{400, text.error().message, "messages", "template_error"};
   prompt.text = text.take();
   if (model.speaks_harmony() && input.add_generation_prompt &&

@@ -112,6 +112,22 @@ std::vector<text::OfferedTool> offered_tools(const Json& tools) {
   return out;
 }
 
+// For a template that knows no tools: a forced call is JSON by its grammar, and the system message
+// says what can be called.
+void tell_tools(ChatInput& input) {
+  std::string text = "You can call these functions:\n\n";
+  for (const Json& tool : input.tools) text += dump(tool["function"]) + "\n";
+  text +=
+      "\nAnswer with a call of one of them, as JSON: {\"name\": its name, \"arguments\": an object}";
+  input.tools = nullptr;
+  if (!input.messages.empty() && input.messages[0]["role"] == "system") {
+    Json& content = input.messages[0]["content"];
+    content = content.get<std::string>() + "\n\n" + text;
+    return;
+  }
+  input.messages.insert(input.messages.begin(), Json{{"role", "system"}, {"content", text}});
+}
+
 bool asks_for_reasoning(const ChatInput& input) {
   const auto asked = input.extra.find("enable_thinking");
   return asked != input.extra.end() && *asked == Json(true);
@@ -162,9 +178,11 @@ std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* 
     if (!forced && choice.names.empty()) return std::nullopt;
     return bad_choice("'tool_choice' is given without 'tools'");
   }
-  if (model.tool_format == text::ToolCallFormat::None) {
-    return ApiError{400, "the chat template of this model knows no tools", "tools",
-                    "tools_not_supported"};
+  if (model.tool_format == text::ToolCallFormat::None && !forced) {
+    return ApiError{400,
+                    "the chat template of this model knows no tools; 'tool_choice' can force a "
+                    "call all the same",
+                    "tools", "tools_not_supported"};
   }
   for (const std::string& name : choice.names) {
     const bool offered = std::any_of(tools.begin(), tools.end(), [&](const Json& tool) {
@@ -217,6 +235,10 @@ std::optional<ApiError> make_chat_specs(const ServerContext& context, const Answ
       asked != input.extra.end() && !input.extra.contains("thinking")) {
     const Json value = *asked;
     input.extra["thinking"] = value;
+  }
+  if (constraint.kind == Constraint::Kind::ToolCall && input.rendered_ids.empty() &&
+      model.tool_format == text::ToolCallFormat::None) {
+    tell_tools(input);
   }
   ChatPrompt prompt;
   if (auto error = make_prompt(model, input, prompt)) return error;
