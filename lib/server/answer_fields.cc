@@ -41,6 +41,8 @@ AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in) {
   fields.ignore_eos = in.flag("ignore_eos", false);
   fields.reuse_cache = in.flag("cache_prompt", true);
   fields.slot = static_cast<int>(in.whole("id_slot", -1, -1, model.engine->max_batch() - 1));
+  fields.shift.keep = in.whole("n_keep", 0, -1, int64_t{1} << 40);
+  fields.shift.drop = in.whole("n_discard", 0, 0, int64_t{1} << 40);
   fields.tell_times = in.flag("timings_per_token", false);
   fields.tell_progress = in.flag("return_progress", false);
   fields.max_seconds = in.number("max_seconds", 0, 0, 1e6);
@@ -64,6 +66,11 @@ std::optional<ApiError> make_specs(const ServerContext& context, const AnswerFie
     spec.logprobs = fields.logprobs;
     spec.sampled_logprobs = fields.sampled_logprobs;
     spec.slot = fields.slot;
+    if (context.model->context_shift) {
+      spec.shift = fields.shift;
+      const bool has_bos = !prompt.empty() && prompt[0] == context.model->tokenizer->bos();
+      if (has_bos && spec.shift->keep >= 0) ++spec.shift->keep;
+    }
     spec.tell_times = fields.tell_times;
     spec.tell_progress = fields.tell_progress && fields.stream;
     spec.ignore_eos = fields.ignore_eos;

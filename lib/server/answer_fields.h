@@ -24,7 +24,8 @@ struct AnswerFields {
   std::vector<std::string> stop;
   int logprobs = -1;
   bool sampled_logprobs = false;
-  int slot = -1;  // -1: any
+  int slot = -1;                // -1: any
+  runtime::ContextShift shift;  // where the server has --context-shift
   bool tell_times = false, tell_progress = false;
   bool ignore_eos = false;
   bool reuse_cache = true;
@@ -34,8 +35,8 @@ struct AnswerFields {
 };
 
 // Reads model, n, stream, max_seconds, stop, seed, sampling, max_tokens, cache_prompt, id_slot,
-// timings_per_token, return_progress, ignore_eos, reasoning_budget and what constrains the answer
-// (constraint_fields.h); mistakes are noted in `in`.
+// n_keep, n_discard, timings_per_token, return_progress, ignore_eos, reasoning_budget and what
+// constrains the answer (constraint_fields.h); mistakes are noted in `in`.
 AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in);
 
 // reasoning_budget, under each of its names, and its message; else the server's.

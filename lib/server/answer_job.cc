@@ -85,6 +85,7 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
     request.logprobs = spec.logprobs;
     request.sampled_logprobs = spec.sampled_logprobs;
     request.slot = spec.slot;
+    request.shift = spec.shift;
     request.reuse_cache = spec.reuse_cache;
     request.sampler = spec.sampler;
     request.answered_tokens = spec.answered_tokens;

@@ -33,9 +33,10 @@ struct AnswerSpec {
   int logprobs = -1;
   bool sampled_logprobs = false;  // of what was drawn from (runtime::GenerationRequest)
   int slot = -1;                  // the place in the batch; -1: any
-  bool tell_times = false;        // pieces have `so_far`
-  bool tell_progress = false;     // on_progress() is called
-  bool ignore_eos = false;        // without a filter; one has its own
+  std::optional<runtime::ContextShift> shift;
+  bool tell_times = false;     // pieces have `so_far`
+  bool tell_progress = false;  // on_progress() is called
+  bool ignore_eos = false;     // without a filter; one has its own
   bool reuse_cache = true;
   bool split_reasoning = false;
   bool reasoning_open = false;

@@ -191,8 +191,8 @@ Json generation_settings(const ServedModel& model, const AnswerFields& fields) {
   json["stop"] = fields.stop;
   json["max_tokens"] = fields.max_tokens;
   json["n_predict"] = fields.max_tokens;
-  json["n_keep"] = 0;
-  json["n_discard"] = 0;
+  json["n_keep"] = fields.shift.keep;
+  json["n_discard"] = fields.shift.drop;
   json["min_keep"] = 0;
   json["ignore_eos"] = fields.ignore_eos;
   json["stream"] = fields.stream;
@@ -221,7 +221,7 @@ Json native_end(const ServedModel& model, size_t index, const NativeRequest& req
   json["generation_settings"] = request.settings;
   json["prompt"] = request.prompt;
   json["has_new_line"] = has_new_line;
-  json["truncated"] = result.reason == runtime::EndReason::ContextFull;
+  json["truncated"] = result.reason == runtime::EndReason::ContextFull || result.dropped_tokens > 0;
   json["stop_type"] = stop_type(end);
   json["stopping_word"] = end.stop_string;
   json["tokens_cached"] = result.prompt_tokens + result.completion_tokens;

@@ -27,7 +27,7 @@ Json model_json(ModelStore& models, const ModelStatus& status) {
   json["created"] = status.model ? status.model->created : status.plan.modified;
   json["owned_by"] = "ktx";
   json["aliases"] = status.aliases;
-  json["tags"] = Json::array();
+  json["tags"] = status.tags;
   json["status"] = {{"value", name(status.state)}};
   std::string error = status.error;
   if (const auto summary = summary_of(models, status)) {

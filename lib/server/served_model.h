@@ -40,7 +40,8 @@ struct ServedModel {
   std::shared_ptr<const PlanSummary> summary;
   int64_t created = 0;  // seconds since 1970
   double load_seconds = 0;
-  bool verbose = false;  // answers have `__verbose`
+  bool verbose = false;        // answers have `__verbose`
+  bool context_shift = false;  // answers go on when the context is full
   // Last: it uses the engine.
   std::unique_ptr<runtime::BatchScheduler> scheduler;
 

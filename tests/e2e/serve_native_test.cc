@@ -53,7 +53,7 @@ class Native : public ::testing::Test {
     ASSERT_EQ(run.status, 0) << run.err;
     server_ = new ServerProcess({dir_->path("fim.ktxplan"), "--max-batch", "2", "--ctx", "256",
                                  "--chunk", "32", "--seed", "7", "-n", "20", "--alias", "one,two",
-                                 "--pooling", "none"});
+                                 "--pooling", "none", "--tags", "small,chat", "--context-shift"});
   }
   static void TearDownTestSuite() {
     delete server_;
@@ -207,6 +207,54 @@ TEST_F(Native, InfillPutsTheGapBehindItsSurroundings) {
   EXPECT_THAT(cut["prompt"].get<std::string>(), HasSubstr(" near<|fim_suffix|> fox"));
 }
 
+TEST_F(Native, AFullContextGoesOnBehindADrop) {
+  const json answer = ask("/completion", {{"prompt", kBegin},
+                                          {"n_predict", 300},
+                                          {"temperature", 0},
+                                          {"n_keep", 3},
+                                          {"ignore_eos", true}});
+  EXPECT_EQ(answer["tokens_predicted"], 300) << "of a context of 256";
+  EXPECT_EQ(answer["truncated"], true);
+  EXPECT_EQ(answer["stop_type"], "limit");
+  EXPECT_EQ(answer["generation_settings"]["n_keep"], 3);
+}
+
+TEST_F(Native, PredictionsAreAnswersToTheirInstances) {
+  const json chat = {{"@requestFormat", "chatCompletions"},
+                     {"messages", {{{"role", "user"}, {"content", "Hi"}}}},
+                     {"max_tokens", 4},
+                     {"stream", true}};
+  const json completion = {{"@requestFormat", "/completion"}, {"prompt", kBegin}, {"n_predict", 3}};
+  const json tokens = {{"@requestFormat", "tokenize"}, {"content", kBegin}};
+  const json nothing = {{"@requestFormat", "modelsLoad"}};
+  const json wrong = {{"@requestFormat", "completions"}, {"max_tokens", "many"}};
+  const json answer =
+      ask("/predict", {{"instances", json::array({chat, completion, tokens, nothing, wrong, 5})}});
+  const json& predictions = answer["predictions"];
+  ASSERT_EQ(predictions.size(), 6u);
+  EXPECT_EQ(predictions[0]["choices"][0]["message"]["role"], "assistant");
+  EXPECT_EQ(predictions[1]["tokens_predicted"], 3);
+  EXPECT_EQ(predictions[2]["tokens"].size(), 4u);
+  for (size_t i = 3; i < 6; ++i) EXPECT_TRUE(predictions[i].contains("error")) << predictions[i];
+  EXPECT_EQ(ask("/predict", {{"instances", json::array()}})["predictions"], json::array());
+  ask("/predict", json::object(), 400);
+  ask("/predict", {{"instances", json(std::vector<int>(129))}}, 400);
+}
+
+TEST_F(Native, GrammarsNameTokens) {
+  const json answer = ask("/completion", {{"prompt", kBegin},
+                                          {"n_predict", 5},
+                                          {"return_tokens", true},
+                                          {"grammar", "root ::= <|fim_prefix|> !<[33]> <[34]>"}});
+  ASSERT_GE(answer["tokens"].size(), 3u);
+  EXPECT_EQ(answer["tokens"][0], 2040);
+  EXPECT_NE(answer["tokens"][1], 33);
+  EXPECT_EQ(answer["tokens"][2], 34);
+  const json refused =
+      ask("/completion", {{"prompt", kBegin}, {"grammar", "root ::= <nope>"}}, 400);
+  EXPECT_THAT(refused["error"]["message"], HasSubstr("no token has exactly this text"));
+}
+
 TEST_F(Native, BiasesAreTextsTokensAndLists) {
   const auto content = [&](const json& bias) {
     return ask("/completion", {{"prompt", kBegin},
@@ -316,7 +364,44 @@ TEST_F(Native, TheServerTellsItsDefaults) {
   EXPECT_EQ(props["model_path"], "fim.ktxplan") << "not the folder, which is nobody's business";
   const json model = server_->get("/models").json()["data"][0];
   EXPECT_EQ(model["aliases"], json::array({"one", "two"}));
+  EXPECT_EQ(model["tags"], json::array({"small", "chat"}));
   EXPECT_EQ(server_->get("/v1/models/two").status, 200);
+}
+
+// A template that knows neither tools nor a system message, as Gemma 2's.
+TEST(NativeOptions, AForcedCallNeedsNoTemplateOfTools) {
+  TempDir dir;
+  const Finished run =
+      run_program({ktx_compile(), "-q", model_gguf("qwen2"), "-o", dir.path("q.ktxplan")});
+  ASSERT_EQ(run.status, 0) << run.err;
+  std::ofstream(dir.path("t.jinja"))
+      << "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
+         "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>";
+  const ServerProcess server({dir.path("q.ktxplan"), "--chat-template-file", dir.path("t.jinja")});
+  const json tool = {
+      {"type", "function"},
+      {"function",
+       {{"name", "add"},
+        {"parameters",
+         {{"type", "object"},
+          {"properties", {{"a", {{"type", "integer"}, {"maximum", 99}, {"minimum", 0}}}}},
+          {"required", {"a"}}}}}}};
+  json body = {{"messages",
+                {{{"role", "system"}, {"content", "Be brief."}},
+                 {{"role", "user"}, {"content", "Add one."}}}},
+               {"tools", {tool}},
+               {"tool_choice", "required"},
+               {"verbose", true}};
+  const json answer = server.post("/v1/chat/completions", body.dump()).json();
+  const json& call = answer["choices"][0]["message"]["tool_calls"][0]["function"];
+  EXPECT_EQ(call["name"], "add") << answer;
+  EXPECT_TRUE(json::parse(call["arguments"].get<std::string>()).contains("a"));
+  const std::string prompt = answer["__verbose"]["prompt"];
+  EXPECT_THAT(prompt, HasSubstr("<user>Be brief."));
+  EXPECT_THAT(prompt, HasSubstr("{\"name\":\"add\""));
+  EXPECT_THAT(prompt, HasSubstr("Add one.<assistant>"));
+  body["tool_choice"] = "auto";
+  EXPECT_EQ(server.post("/v1/chat/completions", body.dump()).status, 400);
 }
 
 TEST(NativeOptions, TemplatesReasoningSlotsAndLocalPages) {

@@ -72,6 +72,7 @@ void check_several(const Options& options, Mistakes& mistakes) {
     constexpr const char* kOne = "is for one plan, and several are served: leave it out";
     refuse("--name", !serve.name.empty(), kOne);
     refuse("--alias", !serve.aliases.empty(), kOne);
+    refuse("--tags", !serve.tags.empty(), kOne);
     refuse("--profile", !serve.profile.empty(), kOne);
     refuse("--record-experts", !options.engine.record_experts.empty(), kOne);
   }

@@ -49,7 +49,7 @@ struct ServeFlags {
   std::string host = "127.0.0.1";
   int64_t port = 8080;
   std::string name;  // "": the plan's file name
-  std::vector<std::string> aliases;
+  std::vector<std::string> aliases, tags;
   std::vector<std::string> sources;  // plans and folders of plans
   bool strict_model = false;
   int64_t models_max = 0;           // 0: as many as fit
@@ -81,6 +81,7 @@ struct ServeFlags {
   bool web_ui = true;
   bool show_slots = true;
   bool verbose = false;
+  bool context_shift = false;
 };
 
 struct Options {

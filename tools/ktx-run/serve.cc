@@ -129,6 +129,7 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
   model->seed = options.sampling.seed;
   model->max_tokens = options.max_tokens;
   model->verbose = options.serve.verbose;
+  model->context_shift = options.serve.context_shift;
   model->aliases = options.serve.aliases;
   model->reasoning_limit = {options.reasoning.budget, options.reasoning.message};
   model->id = plan.name;
@@ -159,6 +160,7 @@ server::ModelStoreOptions store_options(const ServeFlags& flags) {
   options.sources = flags.sources;
   options.name = flags.name;
   options.aliases = flags.aliases;
+  options.tags = flags.tags;
   options.strict = flags.strict_model;
   options.load_on_demand = flags.models_autoload;
   options.most_loaded = flags.models_max;
