@@ -44,8 +44,8 @@ ApiError no_model(const std::string& name) {
 }
 
 // The fields of a request that `read` reads; false: a mistake was the answer.
-bool read_fields(const HttpRequest& request, HttpReply& reply,
-                 const std::function<void(FieldReader&)>& read) {
+bool read_ollama_fields(const HttpRequest& request, HttpReply& reply,
+                        const std::function<void(FieldReader&)>& read) {
   Json body;
   std::optional<ApiError> error = parse_body(request.body, body);
   if (!error) {
@@ -61,7 +61,7 @@ bool read_fields(const HttpRequest& request, HttpReply& reply,
 std::optional<std::string> named_model(const HttpRequest& request, HttpReply& reply) {
   std::string name;
   const auto read = [&](FieldReader& in) { name = in.text("model", in.text("name")); };
-  if (!read_fields(request, reply, read)) return std::nullopt;
+  if (!read_ollama_fields(request, reply, read)) return std::nullopt;
   return name;
 }
 
@@ -137,7 +137,7 @@ void post_ollama_copy(const ServerContext& context, const HttpRequest& request,
     from = in.text("source");
     to = in.text("destination");
   };
-  if (!read_fields(request, *reply, read)) return;
+  if (!read_ollama_fields(request, *reply, read)) return;
   if (context.no_edits) return send_ollama_error(*reply, *context.no_edits);
   if (const auto error = context.models->copy(from, to)) return send_ollama_error(*reply, *error);
   reply->send(200, "", "");
