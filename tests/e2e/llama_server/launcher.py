@@ -29,6 +29,12 @@ def template(value):
     return ["--chat-template", CONFIG["templates"].get(value, value)]
 
 
+def reasoning_format(value):
+    if value == "none":
+        sys.exit("launcher: reasoning is never left in the content")
+    return []
+
+
 def alias(value):
     # Theirs are a set, whose first one names the model.
     return ["--name", sorted(value.split(","))[0], "--alias", value]
@@ -43,6 +49,8 @@ OPTIONS = {
     "--temp": (1, same("--temp")),
     "--seed": (1, same("--seed")),
     "--alias": (1, alias),
+    "--tags": (1, same("--tags")),
+    "--context-shift": (0, lambda: ["--context-shift"]),
     "--n-predict": (1, lambda value: [] if value == "-1" else ["-n", value]),
     "--threads": (1, same("-t")),
     "--batch-size": (1, same("--chunk")),
@@ -54,6 +62,7 @@ OPTIONS = {
     "--chat-template-file": (1, same("--chat-template-file")),
     # Theirs sets enable_thinking unless it is off; here "auto" leaves it to the template.
     "--reasoning": (1, lambda value: ["--reasoning", "off" if value == "off" else "on"]),
+    "--reasoning-format": (1, reasoning_format),
     "--spec-draft-n-max": (1, same("--lookup")),
     "--models-max": (1, same("--models-max")),
     "--no-models-autoload": (0, lambda: ["--models-autoload", "off"]),
@@ -86,7 +95,9 @@ def router_folder(plans):
     for name, plan in CONFIG["router"].items():
         path = folder / f"{name}.ktxplan"
         path.parent.mkdir(exist_ok=True)
-        path.symlink_to(plans / f"{plan}.ktxplan")
+        # Where a test wants to see its model loading, a large one that is read first.
+        large = plan == "gemma3" and "during_model_load" in os.environ.get("PYTEST_CURRENT_TEST", "")
+        path.symlink_to(plans / ("large.ktxplan" if large else f"{plan}.ktxplan"))
     return folder
 
 
@@ -110,11 +121,14 @@ def main():
     model = CONFIG["by alias"].get(alias, CONFIG["models"].get(asked))
     if not asked:
         source = router_folder(plans)
-        given.append("--edit-models")
+        given += ["--edit-models", "--verify"]
     elif model is None:
         sys.exit(f"launcher: no model stands for {asked}")
     else:
         source = plans / f"{model}.ktxplan"
+    own = CONFIG["own templates"].get(asked)
+    if own and not any(word.startswith("--chat-template") for word in given):
+        given += ["--chat-template-file", f"../../../models/templates/{own}.jinja"]
     if "--api-key" in given:
         given.append("--public-models")  # as theirs
     sequences = int(together.get("--parallel", 4))

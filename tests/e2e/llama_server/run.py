@@ -9,6 +9,9 @@ and where they have constants of their model (a text, a number of tokens) these 
 those of ours (facts.json). launcher.py starts our server in place of theirs with the model that
 models.json names.
 
+Where a test wants some model of a kind (a reasoner, one that calls tools), ours has the chat
+template of theirs; a model whose loading is to be seen has random weights (synth-gguf).
+
 Functions that do not pass stand in the table of docs/serve.md, each with its reason. Exit status:
 0 as in the table, 1 another function failed, or one of the table passed; 77 skipped (no tests, no
 network, no venv): the reason is printed. With arguments of pytest (-k completion) the table is
@@ -56,6 +59,26 @@ def replace_facts(folder):
                 sys.exit(f"facts.json: {name} has no {theirs!r}")
             part = part.replace(theirs, ours)
         path.write_text(text[:begin] + part + text[end:])
+
+
+def make_split(build, folder, plans):
+    """The stand-in of a base model in three shards."""
+    stand_in.split(folder / "base.gguf", folder, "split", 3)
+    subprocess.run([build / "ktx-compile", "-q", folder / "split-00001-of-00003.gguf", "-o",
+                    plans / "split.ktxplan"], check=True)
+
+
+def make_large(build, folder, plans):
+    """A model whose loading can be seen: random weights, 300 MB; none where synth-gguf is not built."""
+    synth = build / "tools/dev/synth-gguf"
+    if not synth.exists():
+        print(f"{synth} is not built: the tests that watch a model load are skipped")
+        (plans / "large.ktxplan").symlink_to(plans / "gemma3.ktxplan")
+        return
+    subprocess.run([synth, ROOT / "tests/configs/SmolLM3-3B.json", "--layers", "2",
+                    "-o", folder / "large.gguf"], check=True)
+    subprocess.run([build / "ktx-compile", "-q", folder / "large.gguf", "-o", plans / "large.ktxplan"],
+                   check=True)
 
 
 def known_failures():
@@ -118,8 +141,10 @@ def main():
                 gguf = folder / f"{name}.gguf"
             subprocess.run([build / "ktx-compile", "-q", gguf, "-o", plans / f"{name}.ktxplan"],
                            check=True)
+        make_split(build, folder, plans)
+        make_large(build, folder, plans)
         results = folder / "results.json"
-        environment = dict(os.environ, PYTHONPATH=f"{HERE}:{tests}", KTX_LLAMA_PLANS=str(plans),
+        environment = dict(os.environ, SLOW_TESTS="1", PYTHONPATH=f"{HERE}:{tests}", KTX_LLAMA_PLANS=str(plans),
                            KTX_LLAMA_RUN=str(build / "ktx-run"), KTX_LLAMA_RESULTS=str(results),
                            LLAMA_SERVER_BIN_PATH=str(HERE / "launcher.py"),
                            NO_PROXY="*", no_proxy="*", PYTHONDONTWRITEBYTECODE="1")

@@ -5,6 +5,7 @@ texts of the tokens that end an answer are changed, and the file names another t
 For /infill three unused tokens get the names of those that fill in the middle.
 
     change(source, target, fim=True)
+    split(source, folder, "name", 3)       # name-00001-of-00003.gguf, as gguf-split does
 """
 import struct
 
@@ -54,6 +55,48 @@ def packed(kind, value):
         parts = map(packed_text, items) if inner == STRING else items
         return struct.pack("<IQ", inner, len(items)) + b"".join(parts)
     return value
+
+
+def read_head(read):
+    """The values of a GGUF by their keys, and its tensors: name, shape, type, place."""
+    read.take(8)
+    count_tensors, count = read.number("Q"), read.number("Q")
+    values, tensors = {}, []
+    for _ in range(count):
+        key = read.text()
+        kind = read.number("I")
+        values[key] = (kind, read.value(kind))
+    for _ in range(count_tensors):
+        name = read.text()
+        shape = [read.number("Q") for _ in range(read.number("I"))]
+        tensors.append((name, shape, read.number("I"), read.number("Q")))
+    return values, tensors
+
+
+def split(source, folder, prefix, shards):
+    read = Reader(source.read_bytes())
+    values, tensors = read_head(read)
+    data = read.data[-(-read.at // 32) * 32:]
+    ends = sorted(place for *_, place in tensors)[1:] + [len(data)]
+    end_of = dict(zip(sorted(place for *_, place in tensors), ends))
+    for shard in range(shards):
+        own = tensors[len(tensors) * shard // shards:len(tensors) * (shard + 1) // shards]
+        head = dict(values) if shard == 0 else {}
+        head |= {"split.no": (2, struct.pack("<H", shard)),
+                 "split.count": (2, struct.pack("<H", shards)),
+                 "split.tensors.count": (I32, struct.pack("<i", len(tensors)))}
+        out = bytearray(struct.pack("<4sIQQ", b"GGUF", 3, len(own), len(head)))
+        for key, (kind, value) in head.items():
+            out += packed_text(key) + struct.pack("<I", kind) + packed(kind, value)
+        weights = bytearray()
+        for name, shape, kind, place in own:
+            weights += bytes(-len(weights) % 32)
+            out += packed_text(name) + struct.pack("<I", len(shape))
+            out += b"".join(struct.pack("<Q", size) for size in shape)
+            out += struct.pack("<IQ", kind, len(weights))
+            weights += data[place:end_of[place]]
+        out += bytes(-len(out) % 32)
+        (folder / f"{prefix}-{shard + 1:05}-of-{shards:05}.gguf").write_bytes(out + weights)
 
 
 def change(source, target, fim=False):
