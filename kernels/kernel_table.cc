@@ -58,6 +58,9 @@ Result<EmbedFn> find_embed(std::string_view family, Isa isa) {
 Result<RmsNormFn> find_rms_norm(std::string_view family, Isa isa) {
   return find<RmsNormArgs>(family, isa);
 }
+Result<LayerNormFn> find_layer_norm(std::string_view family, Isa isa) {
+  return find<LayerNormArgs>(family, isa);
+}
 Result<QuantizeFn> find_quantize(std::string_view family, Isa isa) {
   return find<QuantizeArgs>(family, isa);
 }

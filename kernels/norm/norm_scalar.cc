@@ -1,4 +1,4 @@
-// RMS norm with the sum of squares in double.
+// Norms with their sums in double.
 #include <cmath>
 
 #include "kernels/norm/norm.h"
@@ -6,6 +6,7 @@
 namespace ktx::kernels {
 
 void rms_norm_scalar(const RmsNormArgs& a);
+void layer_norm_scalar(const LayerNormArgs& a);
 
 void rms_norm_scalar(const RmsNormArgs& a) {
   const int64_t part = a.width / a.attrs.groups;
@@ -18,6 +19,25 @@ void rms_norm_scalar(const RmsNormArgs& a) {
       const float scale =
           static_cast<float>(1 / std::sqrt(squares / static_cast<double>(part) + a.attrs.eps));
       for (int64_t j = 0; j < part; ++j) y[j] = x[j] * scale * a.weight[j];
+    }
+  }
+}
+
+void layer_norm_scalar(const LayerNormArgs& a) {
+  const int64_t part = a.width / a.attrs.groups;
+  for (int64_t t = a.token_begin; t < a.token_end; ++t) {
+    for (int64_t g = 0; g < a.attrs.groups; ++g) {
+      const float* x = a.x + t * a.x_stride + g * part;
+      float* y = a.y + t * a.y_stride + g * part;
+      double mean = 0, squares = 0;
+      for (int64_t j = 0; j < part; ++j) mean += x[j];
+      mean /= static_cast<double>(part);
+      for (int64_t j = 0; j < part; ++j) squares += (x[j] - mean) * (x[j] - mean);
+      const double scale = 1 / std::sqrt(squares / static_cast<double>(part) + a.attrs.eps);
+      for (int64_t j = 0; j < part; ++j) {
+        const double bias = a.bias != nullptr ? a.bias[j] : 0;
+        y[j] = static_cast<float>((x[j] - mean) * scale * a.weight[j] + bias);
+      }
     }
   }
 }

@@ -1,5 +1,6 @@
-// The arithmetic of gated linear units, once for CPU and GPU: of the op `glu`, and of kernels that
-// compute gate and up together. Included by row_ops.h and by cuda/ only.
+// The arithmetic of units, once for CPU and GPU: of gated ones (the op `glu`, and kernels that
+// compute gate and up together) and of those without a gate (`activate`). Included by row_ops.h and
+// by cuda/ only.
 #pragma once
 
 #include <cmath>
@@ -37,6 +38,21 @@ KTX_CPU_AND_GPU inline float row_glu(const GluAttrs& a, float gate, float up) {
   }
   if (a.activation == static_cast<int32_t>(Activation::Sigmoid)) return row_sigmoid(gate) * up;
   return gate * row_sigmoid(1.702f * gate) * (up + 1);
+}
+
+// The activation of a unit without a gate (ActivateAttrs).
+KTX_CPU_AND_GPU inline float row_unit(const ActivateAttrs& a, float x) {
+  const float positive = x < 0 ? 0 : x;
+  if (a.function == static_cast<int32_t>(UnitFunction::Silu)) return row_silu(x);
+  if (a.function == static_cast<int32_t>(UnitFunction::GeluTanh)) {
+    return x * row_sigmoid(1.5957691216f * (x + 0.044715f * x * x * x));
+  }
+  if (a.function == static_cast<int32_t>(UnitFunction::GeluErf)) {
+    return 0.5f * x * (1 + erff(0.70710678f * x));
+  }
+  if (a.function == static_cast<int32_t>(UnitFunction::Relu)) return positive;
+  if (a.function == static_cast<int32_t>(UnitFunction::ReluSquared)) return positive * positive;
+  return tanhf(x);
 }
 
 }  // namespace ktx::kernels

@@ -78,6 +78,33 @@ struct RowOp<StepOp::PositionScale> {
   KTX_CPU_AND_GPU float operator()(float x) const { return x * factor; }
 };
 
+template <>
+struct RowOp<StepOp::Activate> {
+  ActivateAttrs attrs;
+  KTX_CPU_AND_GPU RowOp(const RowInputs&, const ActivateAttrs& a) : attrs(a) {}
+  KTX_CPU_AND_GPU float operator()(float x) const { return row_unit(attrs, x); }
+};
+
+template <>
+struct RowOp<StepOp::RowScale> {
+  float scale;
+  KTX_CPU_AND_GPU RowOp(const RowInputs& row, const NoAttrs&) : scale(*row.in[1]) {}
+  KTX_CPU_AND_GPU float operator()(float x) const { return x * scale; }
+};
+
+template <>
+struct RowOp<StepOp::CountScale> {
+  float factor;
+  KTX_CPU_AND_GPU RowOp(const RowInputs& row, const PositionScaleAttrs& attrs)
+      : factor(1 + attrs.growth * logf(1 + static_cast<float>(contexts(row, attrs)))) {}
+  // Rows that pad a launch have negative positions.
+  KTX_CPU_AND_GPU static int32_t contexts(const RowInputs& row, const PositionScaleAttrs& attrs) {
+    if (row.position < 0) return 0;
+    return static_cast<int32_t>((int64_t{row.position} + 1) / attrs.context);
+  }
+  KTX_CPU_AND_GPU float operator()(float x) const { return x * factor; }
+};
+
 // What the loops over rows of both devices ask of an op.
 template <StepOp op>
 inline constexpr int kElementInputs = std::is_invocable_v<const RowOp<op>&, float, float> ? 2 : 1;

@@ -7,12 +7,16 @@ namespace ktx::kernels {
 
 void glu_avx2(const RowsArgs& a);
 void add_avx2(const RowsArgs& a);
+void activate_avx2(const RowsArgs& a);
 
 void glu_avx2(const RowsArgs& a) {
   glu<Avx2>(a);
 }
 void add_avx2(const RowsArgs& a) {
   add<Avx2>(a);
+}
+void activate_avx2(const RowsArgs& a) {
+  activate<Avx2>(a);
 }
 
 }  // namespace ktx::kernels

@@ -7,12 +7,16 @@ namespace ktx::kernels {
 
 void glu_avx512(const RowsArgs& a);
 void add_avx512(const RowsArgs& a);
+void activate_avx512(const RowsArgs& a);
 
 void glu_avx512(const RowsArgs& a) {
   glu<Avx512>(a);
 }
 void add_avx512(const RowsArgs& a) {
   add<Avx512>(a);
+}
+void activate_avx512(const RowsArgs& a) {
+  activate<Avx512>(a);
 }
 
 }  // namespace ktx::kernels

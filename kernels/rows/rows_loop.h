@@ -73,6 +73,74 @@ void glu(const RowsArgs& a) {
   }
 }
 
+// gelu by erf: max(x, 0) - |x| q, where q is what the normal distribution has beyond |x|:
+// exp(-x^2 / 2) times a polynomial of 1 / (1 + p |x|), right to 1e-7 (Abramowitz and
+// Stegun, 7.1.26). Beyond 14 it is 0 in F32.
+template <class V>
+KTX_INLINE typename V::F gelu_erf16(typename V::F x) {
+  using F = typename V::F;
+  const F zero = V::zero(), one = V::set1(1.0f);
+  const F size = V::min(V::set1(14.0f), V::max(V::sub(zero, x), x));
+  const F t = V::div(one, V::fma(V::set1(0.3275911f * 0.70710678f), size, one));
+  F p = V::set1(0.5f * 1.061405429f);
+  p = V::fma(p, t, V::set1(0.5f * -1.453152027f));
+  p = V::fma(p, t, V::set1(0.5f * 1.421413741f));
+  p = V::fma(p, t, V::set1(0.5f * -0.284496736f));
+  p = V::fma(p, t, V::set1(0.5f * 0.254829592f));
+  const F beyond = V::mul(V::mul(p, t), exp16<V>(V::mul(V::mul(V::set1(-0.5f), size), size)));
+  return V::sub(V::max(zero, x), V::mul(size, beyond));
+}
+
+template <class V, UnitFunction function>
+KTX_INLINE typename V::F unit16(typename V::F x) {
+  using F = typename V::F;
+  if constexpr (function == UnitFunction::Silu) {
+    return V::mul(x, sigmoid16<V>(x));
+  } else if constexpr (function == UnitFunction::GeluTanh) {
+    const F cube = V::mul(V::mul(V::mul(V::set1(0.044715f), x), x), x);
+    return V::mul(x, sigmoid16<V>(V::mul(V::set1(1.5957691216f), V::add(x, cube))));
+  } else if constexpr (function == UnitFunction::GeluErf) {
+    return gelu_erf16<V>(x);
+  } else if constexpr (function == UnitFunction::Relu) {
+    return V::max(V::zero(), x);
+  } else if constexpr (function == UnitFunction::ReluSquared) {
+    const F positive = V::max(V::zero(), x);
+    return V::mul(positive, positive);
+  } else {
+    return tanh16<V>(x);
+  }
+}
+
+template <class V, UnitFunction function>
+KTX_INLINE void unit_rows(const RowsArgs& a) {
+  for (int64_t t = a.token_begin; t < a.token_end; ++t) {
+    const float* x = a.in[0].data + t * a.in[0].stride;
+    float* y = a.y + t * a.y_stride;
+    int64_t i = 0;
+    for (; i + 16 <= a.width; i += 16) V::store(y + i, unit16<V, function>(V::load(x + i)));
+    const int64_t n = a.width - i;
+    if (n > 0) V::store_part(y + i, n, unit16<V, function>(V::load_part(x + i, n)));
+  }
+}
+
+template <class V>
+void activate(const RowsArgs& a) {
+  switch (static_cast<UnitFunction>(std::get_if<ActivateAttrs>(&a.attrs)->function)) {
+    case UnitFunction::Silu:
+      return unit_rows<V, UnitFunction::Silu>(a);
+    case UnitFunction::GeluTanh:
+      return unit_rows<V, UnitFunction::GeluTanh>(a);
+    case UnitFunction::GeluErf:
+      return unit_rows<V, UnitFunction::GeluErf>(a);
+    case UnitFunction::Relu:
+      return unit_rows<V, UnitFunction::Relu>(a);
+    case UnitFunction::ReluSquared:
+      return unit_rows<V, UnitFunction::ReluSquared>(a);
+    case UnitFunction::Tanh:
+      return unit_rows<V, UnitFunction::Tanh>(a);
+  }
+}
+
 template <class V>
 void add(const RowsArgs& a) {
   each_row<V>(

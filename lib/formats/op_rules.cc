@@ -26,6 +26,14 @@ void check_embed(OpCheck& s) {
             "table has {} rows for {} tokens", table.rows * table.matrices, s.flow.vocab_size);
 }
 
+// That positions stay inside of the table is the runtime's to see to.
+void check_embed_row(OpCheck& s) {
+  const OpWeight& table = s.weight(0);
+  s.shape("y", s.out(0), ValueType::F32, table.cols);
+  s.require(table.matrices == 1, "table is {} matrices, expected 1", table.matrices);
+  s.in_range("row", s.attrs<EmbedRowAttrs>().row, -1, table.rows - 1);
+}
+
 void check_rms_norm(OpCheck& s) {
   const auto& a = s.attrs<RmsNormAttrs>();
   const OpOperand& x = s.in(0);
@@ -35,6 +43,18 @@ void check_rms_norm(OpCheck& s) {
   s.shape("y", s.out(0), ValueType::F32, x.width, x.rows);
   if (!s.require(x.width % a.groups == 0, "{} groups in {} elements", a.groups, x.width)) return;
   s.vector("weight", s.weight(0), x.width / a.groups);
+}
+
+void check_layer_norm(OpCheck& s) {
+  const auto& a = s.attrs<LayerNormAttrs>();
+  const OpOperand& x = s.in(0);
+  if (!s.in_range("groups", a.groups, 1, kMaxHeads)) return;
+  s.require(a.eps >= 0, "eps is {}", a.eps);
+  s.require(x.type == ValueType::F32, "x is not F32");
+  s.shape("y", s.out(0), ValueType::F32, x.width, x.rows);
+  if (!s.require(x.width % a.groups == 0, "{} groups in {} elements", a.groups, x.width)) return;
+  s.vector("weight", s.weight(0), x.width / a.groups);
+  if (s.weight(1).present()) s.vector("bias", s.weight(1), x.width / a.groups);
 }
 
 void check_quantize(OpCheck& s) {
@@ -152,10 +172,18 @@ void check_attention(OpCheck& s) {
   s.require(slot.window == 0 || (a.window > 0 && a.window <= slot.window),
             "a window of {} over a slot that keeps {} positions", a.window, slot.window);
   s.require(a.softcap >= 0, "softcap is {}", a.softcap);
-  if (s.weight(0).present()) s.vector("sinks", s.weight(0), a.heads);
+  if (!s.op.weights.empty() && s.weight(0).present()) s.vector("sinks", s.weight(0), a.heads);
   s.shape("q", s.in(0), ValueType::F32, int64_t{a.heads} * a.key_dim);
   s.shape("y", s.out(0), ValueType::F32, int64_t{a.heads} * a.value_dim);
   s.require(s.flow.slot_stored[a.slot], "slot {} is read before it is stored", a.slot);
+}
+
+// Without windows: all positions are seen.
+void check_text_attention(OpCheck& s) {
+  const auto& a = s.attrs<AttentionAttrs>();
+  s.require(a.window == 0 && a.chunked == 0 && a.value_in_key == 0,
+            "a window of {} in attention over the whole text", a.window);
+  check_attention(s);
 }
 
 // Each state belongs to one step.
@@ -219,6 +247,11 @@ void check_activation(OpCheck& s, const GluAttrs& a) {
 
 void check_glu(OpCheck& s) {
   check_activation(s, s.attrs<GluAttrs>());
+  check_same_rows(s);
+}
+
+void check_activate(OpCheck& s) {
+  s.in_range("function", s.attrs<ActivateAttrs>().function, 0, kUnitFunctions - 1);
   check_same_rows(s);
 }
 

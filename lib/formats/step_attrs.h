@@ -31,6 +31,25 @@ struct RmsNormAttrs {
   }
 };
 
+// Deviation: the square root of the mean of (x - mean)^2, and eps.
+struct LayerNormAttrs {
+  float eps = 0;
+  int32_t groups = 1;  // per row: heads, or 1
+  template <class F>
+  void fields(F&& f) {
+    f("eps", eps), f("groups", groups);
+  }
+};
+
+// Of learned positions, and of what all tokens of a text share (token type 0).
+struct EmbedRowAttrs {
+  int32_t row = -1;  // of all tokens; -1: that of the token's position
+  template <class F>
+  void fields(F&& f) {
+    f("row", row);
+  }
+};
+
 // Row r of a token is xq.width elements from x[offset + r * stride].
 struct QuantizeAttrs {
   int32_t rows_per_token = 1;  // heads or experts per token; each row is quantised alone
@@ -197,6 +216,25 @@ struct GluAttrs {
   }
 };
 
+// Of units without a gate, and of heads that score texts.
+enum class UnitFunction : int32_t {
+  Silu = 0,         // x * sigmoid(x)
+  GeluTanh = 1,     // gelu by tanh, as in Activation
+  GeluErf = 2,      // x * (1 + erf(x / sqrt(2))) / 2
+  Relu = 3,         // max(x, 0)
+  ReluSquared = 4,  // max(x, 0)^2
+  Tanh = 5,
+};
+inline constexpr int32_t kUnitFunctions = 6;
+
+struct ActivateAttrs {
+  int32_t function = 0;  // enum UnitFunction
+  template <class F>
+  void fields(F&& f) {
+    f("function", function);
+  }
+};
+
 struct ExpertsAttrs {
   int32_t experts = 0;
   int32_t top_k = 0;
@@ -278,10 +316,11 @@ struct SoftcapAttrs {
   }
 };
 
-using StepAttrs = std::variant<NoAttrs, RmsNormAttrs, QuantizeAttrs, MatmulAttrs, MatmulHeadsAttrs,
-                               RopeAttrs, KvStoreAttrs, AttentionAttrs, RouterAttrs,
-                               GroupExpertsAttrs, GluAttrs, ExpertsAttrs, ScaleAttrs, SoftcapAttrs,
-                               PositionScaleAttrs, CausalConvAttrs, DeltaRuleAttrs>;
+using StepAttrs =
+    std::variant<NoAttrs, RmsNormAttrs, QuantizeAttrs, MatmulAttrs, MatmulHeadsAttrs, RopeAttrs,
+                 KvStoreAttrs, AttentionAttrs, RouterAttrs, GroupExpertsAttrs, GluAttrs,
+                 ExpertsAttrs, ScaleAttrs, SoftcapAttrs, PositionScaleAttrs, CausalConvAttrs,
+                 DeltaRuleAttrs, LayerNormAttrs, ActivateAttrs, EmbedRowAttrs>;
 
 // What a row of step_ops.def says, for code that is compiled for one op: AttrsOf<StepOp::Rope> is
 // RopeAttrs, has_trait<StepOp::Rope>(kInPlace) is true.

@@ -94,6 +94,43 @@ TEST_F(CudaRows, RmsNormOfRowsAndHeads) {
   }
 }
 
+TEST_F(CudaRows, LayerNormOfRowsAndHeads) {
+  Random random(84);
+  struct Case {
+    int64_t width;
+    int32_t groups;
+    int64_t tokens;
+  };
+  for (const Case c : {Case{4096, 1, 3}, Case{128, 1, 1}, Case{512, 8, 5}, Case{100, 4, 7}}) {
+    std::vector<float> x = random.normals(c.tokens * c.width);
+    for (float& v : x) v += 2;
+    const std::vector<float> weight = random.normals(c.width / c.groups);
+    const std::vector<float> bias = random.normals(c.width / c.groups);
+    for (bool biased : {false, true}) {
+      std::vector<float> want(x.size());
+      LayerNormArgs host;
+      host.x = x.data();
+      host.x_stride = host.y_stride = host.width = c.width;
+      host.weight = weight.data();
+      host.bias = biased ? bias.data() : nullptr;
+      host.y = want.data();
+      host.attrs = {1e-6f, c.groups};
+      host.token_end = c.tokens;
+      (*find_layer_norm("layer_norm", Isa::Scalar))(host);
+      Gpu<float> y(x), gpu_weight(weight), gpu_bias(bias);  // in place
+      CudaLayerNormArgs args;
+      args.x = args.y = y.data();
+      args.x_stride = args.y_stride = args.width = c.width;
+      args.weight = gpu_weight.data();
+      args.bias = biased ? gpu_bias.data() : nullptr;
+      args.tokens = c.tokens;
+      args.attrs = host.attrs;
+      ASSERT_TRUE(ran(launch_layer_norm(args, nullptr)));
+      expect_close(y.read(), want, 1e-5f);
+    }
+  }
+}
+
 TEST_F(CudaRows, RopeTurnsThePartThatItIsAskedTo) {
   Random random(83);
   for (bool interleaved : {false, true}) {

@@ -82,6 +82,46 @@ TEST_P(ElementwiseTest, EveryGatedUnitIsRight) {
   }
 }
 
+double unit_in_double(UnitFunction function, double x) {
+  switch (function) {
+    case UnitFunction::Silu:
+      return x / (1 + std::exp(-x));
+    case UnitFunction::GeluTanh:
+      return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    case UnitFunction::GeluErf:
+      return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+    case UnitFunction::Relu:
+      return std::max(x, 0.0);
+    case UnitFunction::ReluSquared:
+      return std::max(x, 0.0) * std::max(x, 0.0);
+    case UnitFunction::Tanh:
+      return std::tanh(x);
+  }
+  return NAN;
+}
+
+TEST_P(ElementwiseTest, EveryUnitWithoutAGateIsRight) {
+  std::vector<float> x = {-1e30f, -300, -50, 0, 50, 300, 1e15f};
+  for (float v = -12; v < 12; v += 0.0131f) x.push_back(v);
+  x.push_back(NAN);
+  for (int32_t function = 0; function < kUnitFunctions; ++function) {
+    std::vector<float> y(x.size());
+    RowsArgs a;
+    a.attrs = ActivateAttrs{function};
+    a.in[0].data = x.data();
+    a.y = y.data();
+    a.width = static_cast<int64_t>(x.size());
+    a.token_end = 1;
+    (*find_rows("activate", isa))(a);
+    for (size_t i = 0; i + 1 < x.size(); ++i) {
+      const double want = unit_in_double(static_cast<UnitFunction>(function), x[i]);
+      ASSERT_NEAR(y[i], want, 3e-6 * std::fabs(want) + 2e-7 * std::min(std::fabs(x[i]), 12.0f))
+          << function << " of " << x[i];
+    }
+    EXPECT_TRUE(std::isnan(y.back())) << function;
+  }
+}
+
 TEST_P(ElementwiseTest, SoftcapBendsByTanh) {
   std::vector<float> x;
   for (float v = -90; v < 90; v += 0.31f) x.push_back(v);
@@ -265,6 +305,47 @@ TEST_P(ElementwiseTest, RmsNormAgreesWithDoubleForAllGroups) {
       std::vector<float> in_place(x);
       a.x = a.y = in_place.data();
       (*find_rms_norm("rms_norm", isa))(a);
+      EXPECT_TRUE(same_bits(in_place, y));
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, LayerNormAgreesWithDoubleForAllGroups) {
+  Random random(27);
+  for (int64_t part : kWidths) {
+    for (int32_t groups : {1, 3}) {
+      const int64_t width = part * groups, tokens = 2;
+      std::vector<float> x = random.normals(tokens * width, 3);
+      for (float& v : x) v += 5;  // a mean that is not zero
+      const std::vector<float> w = random.normals(part), b = random.normals(part);
+      std::vector<float> y(x.size());
+      LayerNormArgs a;
+      a.x = x.data();
+      a.weight = w.data();
+      a.y = y.data();
+      a.x_stride = a.y_stride = a.width = width;
+      a.attrs = {1e-6f, groups};
+      a.token_end = tokens;
+      for (const float* bias : {b.data(), static_cast<const float*>(nullptr)}) {
+        a.bias = bias;
+        (*find_layer_norm("layer_norm", isa))(a);
+        for (int64_t g = 0; g < tokens * groups; ++g) {
+          const float* in = &x[static_cast<size_t>(g * part)];
+          double mean = 0, squares = 0;
+          for (int64_t j = 0; j < part; ++j) mean += in[j];
+          mean /= static_cast<double>(part);
+          for (int64_t j = 0; j < part; ++j) squares += (in[j] - mean) * (in[j] - mean);
+          const double scale = 1 / std::sqrt(squares / static_cast<double>(part) + double{1e-6f});
+          for (int64_t j = 0; j < part; ++j) {
+            const double want =
+                (in[j] - mean) * scale * w[static_cast<size_t>(j)] + (bias ? double{bias[j]} : 0);
+            ASSERT_NEAR(y[static_cast<size_t>(g * part + j)], want, 2e-5) << part << " " << j;
+          }
+        }
+      }
+      std::vector<float> in_place(x);
+      a.x = a.y = in_place.data();
+      (*find_layer_norm("layer_norm", isa))(a);
       EXPECT_TRUE(same_bits(in_place, y));
     }
   }

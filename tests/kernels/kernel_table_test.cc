@@ -22,12 +22,12 @@ namespace {
 bool found_by_an_op(std::string_view family) {
   const Isa isa = Isa::Scalar;
   return find_embed(family, isa).ok() || find_rms_norm(family, isa).ok() ||
-         find_quantize(family, isa).ok() || find_rope(family, isa).ok() ||
-         find_kv_store(family, isa).ok() || find_attention(family, isa).ok() ||
-         find_rows(family, isa).ok() || find_router(family, isa).ok() ||
-         find_group_experts(family, isa).ok() || find_causal_conv(family, isa).ok() ||
-         find_delta_rule(family, isa).ok() || find_matmul(family, DType::Q6_K, isa).ok() ||
-         find_matmul(family, DType::BF16, isa).ok() ||
+         find_layer_norm(family, isa).ok() || find_quantize(family, isa).ok() ||
+         find_rope(family, isa).ok() || find_kv_store(family, isa).ok() ||
+         find_attention(family, isa).ok() || find_rows(family, isa).ok() ||
+         find_router(family, isa).ok() || find_group_experts(family, isa).ok() ||
+         find_causal_conv(family, isa).ok() || find_delta_rule(family, isa).ok() ||
+         find_matmul(family, DType::Q6_K, isa).ok() || find_matmul(family, DType::BF16, isa).ok() ||
          find_matmul_transposed(family, DType::Q4_K, isa).ok();
 }
 

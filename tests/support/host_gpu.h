@@ -382,6 +382,7 @@ class HostGpu final : public Gpu {
       while (batch.outputs < shape.outputs && in.output_rows[batch.outputs] >= 0) ++batch.outputs;
       batch.ids.assign(in.ids, in.ids + batch.tokens);
       batch.position.assign(in.position, in.position + batch.tokens);
+      batch.text_end.assign(in.text_end, in.text_end + batch.tokens);
       batch.sequence.assign(in.sequence, in.sequence + batch.tokens);
       batch.output_rows.assign(in.output_rows, in.output_rows + batch.outputs);
       std::vector<runtime::KvTables> tables;

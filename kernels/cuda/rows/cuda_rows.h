@@ -34,6 +34,19 @@ struct CudaRmsNormArgs {
 };
 Status launch_rms_norm(const CudaRmsNormArgs& args, CudaStream stream);
 
+struct CudaLayerNormArgs {
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  const float* weight = nullptr;  // [width / groups]
+  const float* bias = nullptr;    // the same, or none
+  float* y = nullptr;             // may be x
+  int64_t y_stride = 0;
+  int64_t width = 0;  // all groups together
+  int64_t tokens = 0;
+  LayerNormAttrs attrs;
+};
+Status launch_layer_norm(const CudaLayerNormArgs& args, CudaStream stream);
+
 struct CudaRopeArgs {
   const float* x = nullptr;  // [T, heads * head_dim]
   int64_t x_stride = 0;

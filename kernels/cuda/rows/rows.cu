@@ -75,6 +75,26 @@ __global__ void __launch_bounds__(256) rms_norm(CudaRmsNormArgs a) {
   }
 }
 
+// A warp takes one group of one token: twice over its elements, then out.
+__global__ void __launch_bounds__(256) layer_norm(CudaLayerNormArgs a) {
+  begin_kernel();
+  const int part = static_cast<int>(a.width) / a.attrs.groups;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t item = int64_t{blockIdx.x} * 8 + threadIdx.x / 32;
+  if (item >= a.tokens * a.attrs.groups) return;
+  const int64_t t = item / a.attrs.groups, g = item % a.attrs.groups;
+  const float* x = a.x + t * a.x_stride + g * part;
+  float* y = a.y + t * a.y_stride + g * part;
+  float sum = 0, squares = 0;
+  for (int j = lane; j < part; j += 32) sum += x[j];
+  const float mean = warp_sum(sum) / static_cast<float>(part);
+  for (int j = lane; j < part; j += 32) squares = fmaf(x[j] - mean, x[j] - mean, squares);
+  const float scale = 1 / sqrtf(warp_sum(squares) / static_cast<float>(part) + a.attrs.eps);
+  for (int j = lane; j < part; j += 32) {
+    y[j] = fmaf((x[j] - mean) * scale, a.weight[j], a.bias ? a.bias[j] : 0.0f);
+  }
+}
+
 // One thread a pair of one head.
 __global__ void __launch_bounds__(256) rope(CudaRopeArgs a) {
   begin_kernel();
@@ -157,6 +177,11 @@ Status launch_rms_norm(const CudaRmsNormArgs& a, CudaStream stream) {
   const dim3 grid(static_cast<unsigned>(items));
   return four ? launch("rms_norm", rms_norm<8, true>, grid, 256, 0, stream, a)
               : launch("rms_norm", rms_norm<8, false>, grid, 256, 0, stream, a);
+}
+
+Status launch_layer_norm(const CudaLayerNormArgs& a, CudaStream stream) {
+  const dim3 grid(static_cast<unsigned>(ceil_div<int64_t>(a.tokens * a.attrs.groups, 8)));
+  return launch("layer_norm", layer_norm, grid, 256, 0, stream, a);
 }
 
 Status launch_rope(const CudaRopeArgs& a, CudaStream stream) {

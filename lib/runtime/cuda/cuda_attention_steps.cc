@@ -1,4 +1,4 @@
-// kv_store and attention on a GPU.
+// kv_store, attention and text_attention on a GPU.
 #include "kernels/cuda/attention/cuda_attention.h"
 #include "lib/runtime/cuda/cuda_steps.h"
 
@@ -56,7 +56,7 @@ class KvStore final : public GpuStep {
   CudaGpu* gpu_ = nullptr;
 };
 
-class Attention final : public GpuStep {
+class Attention : public GpuStep {
  public:
   Status bind(const CudaBind& context) {
     args_ = attention_args(context);
@@ -64,6 +64,8 @@ class Attention final : public GpuStep {
     gpu_ = &context.gpu();
     return {};
   }
+  // Each token sees what its sequence's last one of the pass does.
+  void see_whole_text(const CudaBind& context) { args_.kv.position = context.batch().text_end; }
   int64_t workspace_bytes(const GpuShape& shape) const override {
     return attention_workspace(args_of(shape));
   }
@@ -88,6 +90,15 @@ class Attention final : public GpuStep {
   CudaGpu* gpu_ = nullptr;
 };
 
+class TextAttention final : public Attention {
+ public:
+  Status bind(const CudaBind& context) {
+    KTX_TRY(Attention::bind(context));
+    see_whole_text(context);
+    return {};
+  }
+};
+
 }  // namespace
 
 Result<std::unique_ptr<GpuStep>> make_cuda_kv_store(const CudaBind& context) {
@@ -95,6 +106,9 @@ Result<std::unique_ptr<GpuStep>> make_cuda_kv_store(const CudaBind& context) {
 }
 Result<std::unique_ptr<GpuStep>> make_cuda_attention(const CudaBind& context) {
   return make_bound<Attention>(context);
+}
+Result<std::unique_ptr<GpuStep>> make_cuda_text_attention(const CudaBind& context) {
+  return make_bound<TextAttention>(context);
 }
 
 }  // namespace ktx::runtime

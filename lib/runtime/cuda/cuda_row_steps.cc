@@ -28,7 +28,7 @@ class RowsStep : public GpuStep {
   CudaGpu* gpu_ = nullptr;
 };
 
-struct Embed final : RowsStep<kernels::CudaEmbedArgs, kernels::launch_embed> {
+struct Embed : RowsStep<kernels::CudaEmbedArgs, kernels::launch_embed> {
   Status bind(const CudaBind& context) {
     const CudaView y = context.output(0);
     begin(context, y.rows);
@@ -45,6 +45,26 @@ struct Embed final : RowsStep<kernels::CudaEmbedArgs, kernels::launch_embed> {
   }
 };
 
+// The positions of a pass are the numbers of rows; or all numbers are one, for the tokens of the
+// largest pass.
+struct EmbedRow final : Embed {
+  static constexpr size_t kMostTokens = 65536;
+  Status bind(const CudaBind& context) {
+    KTX_TRY(Embed::bind(context));
+    const int32_t row = context.attrs<EmbedRowAttrs>().row;
+    args_.ids = context.batch().position;
+    if (row < 0) return {};
+    const std::vector<int32_t> rows(kMostTokens, row);
+    rows_ids_ = KTX_TRY(gpu_->allocate(kMostTokens * sizeof(int32_t), "rows"));
+    KTX_TRY(gpu_->upload(rows_ids_.data(), reinterpret_cast<const std::byte*>(rows.data()),
+                         kMostTokens * sizeof(int32_t)));
+    KTX_TRY(gpu_->finish());
+    args_.ids = reinterpret_cast<const int32_t*>(rows_ids_.data());
+    return {};
+  }
+  GpuMemory rows_ids_;
+};
+
 struct RmsNorm final : RowsStep<kernels::CudaRmsNormArgs, kernels::launch_rms_norm> {
   Status bind(const CudaBind& context) {
     const CudaView x = context.input(0), y = context.output(0);
@@ -59,6 +79,23 @@ struct RmsNorm final : RowsStep<kernels::CudaRmsNormArgs, kernels::launch_rms_no
     return {};
   }
   GpuMemory weight_;
+};
+
+struct LayerNorm final : RowsStep<kernels::CudaLayerNormArgs, kernels::launch_layer_norm> {
+  Status bind(const CudaBind& context) {
+    const CudaView x = context.input(0), y = context.output(0);
+    begin(context, y.rows);
+    args_.x = x.f32();
+    args_.x_stride = x.stride;
+    args_.weight = KTX_TRY(context.vector(0, weight_));
+    args_.bias = KTX_TRY(context.vector(1, bias_));
+    args_.y = y.f32();
+    args_.y_stride = y.stride;
+    args_.width = y.width;
+    args_.attrs = context.attrs<LayerNormAttrs>();
+    return {};
+  }
+  GpuMemory weight_, bias_;
 };
 
 // The fused op norm_add: the norm, and what it is added to.
@@ -180,8 +217,14 @@ struct GroupExperts final : RowsStep<kernels::CudaGroupExpertsArgs, kernels::lau
 Result<std::unique_ptr<GpuStep>> make_cuda_embed(const CudaBind& context) {
   return make_bound<Embed>(context);
 }
+Result<std::unique_ptr<GpuStep>> make_cuda_embed_row(const CudaBind& context) {
+  return make_bound<EmbedRow>(context);
+}
 Result<std::unique_ptr<GpuStep>> make_cuda_rms_norm(const CudaBind& context) {
   return make_bound<RmsNorm>(context);
+}
+Result<std::unique_ptr<GpuStep>> make_cuda_layer_norm(const CudaBind& context) {
+  return make_bound<LayerNorm>(context);
 }
 Result<std::unique_ptr<GpuStep>> make_cuda_rope(const CudaBind& context) {
   return make_bound<Rope>(context);

@@ -4,6 +4,7 @@
 //   ids       [T]  token ids                 position [T]  place in its sequence
 //   sequence  [T]  index in tables           tables        block table per sequence, and one of
 //                                                          the window pool (kv_pools.h)
+//   text_end  [T]  the last position of its sequence in the pass
 //   output_rows [R]  which of the T rows need logits, rising
 //   best        [R]  how many of the best logits are enough; -1, or no array: all of them
 //   filter      [R]  not null: the best of those that it allows
@@ -42,6 +43,7 @@ struct Batch {
   std::vector<int32_t> ids;
   std::vector<int32_t> position;
   std::vector<int32_t> sequence;
+  std::vector<int32_t> text_end;
   std::vector<int32_t> output_rows;
   std::vector<int32_t> best;
   std::vector<TokenFilter*> filter;

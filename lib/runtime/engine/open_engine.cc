@@ -32,6 +32,7 @@ Status check_isa(const plan::PlanView& plan, Isa isa) {
 void reserve(Batch& batch, const plan::RunShape& shape) {
   batch.ids.resize(shape.step_tokens);
   batch.position.resize(shape.step_tokens);
+  batch.text_end.resize(shape.step_tokens);
   batch.sequence.resize(shape.step_tokens);
   batch.output_rows.resize(shape.step_outputs);
   batch.best.resize(shape.step_outputs);

@@ -77,6 +77,7 @@ struct GpuBatch {
   const int32_t* ids = nullptr;            // [T]
   const int32_t* position = nullptr;       // [T], -1: padding
   const int32_t* sequence = nullptr;       // [T]
+  const int32_t* text_end = nullptr;       // [T] the last position of its sequence in the pass
   const int32_t* output_rows = nullptr;    // [R], -1: padding
   const int32_t* tables = nullptr;         // [sequences, table_stride] block numbers
   const int32_t* window_tables = nullptr;  // the same of the window pool (kv_pools.h)

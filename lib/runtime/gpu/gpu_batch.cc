@@ -27,7 +27,8 @@ GpuBatchLayout::GpuBatchLayout(int64_t tokens, int64_t outputs, int64_t sequence
   const int64_t row = padded(tokens * 4);
   position_ = row;
   sequence_ = 2 * row;
-  output_rows_ = 3 * row;
+  text_end_ = 3 * row;
+  output_rows_ = 4 * row;
   texts_ = output_rows_ + padded(outputs * 4);
   segments_ = texts_ + (states.slots > 0 ? padded((states.texts + 1) * 4) : 0);
   // Each writes a slot of its own.
@@ -39,9 +40,13 @@ GpuBatch GpuBatchLayout::at(const std::byte* base) const {
   const auto field = [&](int64_t offset) {
     return reinterpret_cast<const int32_t*>(base + offset);
   };
-  GpuBatch batch{field(0),         field(position_),
-                 field(sequence_), field(output_rows_),
-                 field(tables_),   field(tables_) + window_table_,
+  GpuBatch batch{field(0),
+                 field(position_),
+                 field(sequence_),
+                 field(text_end_),
+                 field(output_rows_),
+                 field(tables_),
+                 field(tables_) + window_table_,
                  table_stride_};
   if (states_.slots == 0) return batch;
   batch.texts = field(texts_);
@@ -78,6 +83,7 @@ int64_t GpuBatchLayout::fill(std::byte* out, const Batch& batch, int64_t sequenc
   put(out, batch.ids.data(), batch.tokens, shape.tokens, 0);
   put(out + position_, batch.position.data(), batch.tokens, shape.tokens, -1);
   put(out + sequence_, batch.sequence.data(), batch.tokens, shape.tokens, 0);
+  put(out + text_end_, batch.text_end.data(), batch.tokens, shape.tokens, -1);
   put(out + output_rows_, batch.output_rows.data(), batch.outputs, shape.outputs, -1);
   if (states_.slots > 0) fill_states(out, batch);
   // Of each table as many blocks as its last token needs.

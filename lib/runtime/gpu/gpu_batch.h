@@ -1,6 +1,6 @@
 // The inputs of a step for a GPU, as one block of memory that is uploaded by one copy:
 //
-//   ids[T] | position[T] | sequence[T] | output_rows[R] | texts, segments of states |
+//   ids[T] | position[T] | sequence[T] | text_end[T] | output_rows[R] | texts, segments of states |
 //   sequences x (table | window table)
 //
 // Filled in pinned memory and copied to the same addresses on each GPU. Offsets are fixed by
@@ -44,7 +44,7 @@ class GpuBatchLayout {
   int64_t texts_ = 0, segments_ = 0;
   int64_t table_stride_ = 0;  // of both tables of a sequence
   int64_t window_table_ = 0;  // where the second begins
-  int64_t position_ = 0, sequence_ = 0, output_rows_ = 0, tables_ = 0, bytes_ = 0;
+  int64_t position_ = 0, sequence_ = 0, text_end_ = 0, output_rows_ = 0, tables_ = 0, bytes_ = 0;
 };
 
 }  // namespace ktx::runtime

@@ -14,7 +14,7 @@ int64_t step_weight_bytes(const plan::PlanView& plan, const plan::StepRecord& st
     if (blob == plan::kNone) continue;
     const plan::BlobRecord& record = plan.blobs[blob];
     const auto bytes = static_cast<int64_t>(record.size);
-    if (op == StepOp::Embed) {
+    if (op == StepOp::Embed || op == StepOp::EmbedRow) {
       sum += bytes / std::max<int64_t>(record.rows, 1) * tokens;
     } else if (op == StepOp::ExpertsGateUp || op == StepOp::ExpertsDown) {
       const int64_t top_k = plan.attrs_of<ExpertsAttrs>(step).top_k;

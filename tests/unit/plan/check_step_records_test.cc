@@ -115,6 +115,9 @@ TEST_F(OpRules, KnowTypeRowsAndWidthOfEveryOperand) {
       {StepOp::DeltaRule, 0, 'i', 0, "x", "tr"},
       {StepOp::DeltaRule, 0, 'i', 1, "b", "trw"},
       {StepOp::DeltaRule, 0, 'o', 0, "y", "tr"},
+      {StepOp::LayerNorm, 0, 'o', 0, "y", "trw"},
+      {StepOp::Activate, 0, 'i', 0, "x", "t"},
+      {StepOp::Activate, 0, 'o', 0, "y", "trw"},
   };
   for (const Row& row : kRows) {
     for (const char* lie = row.lies; *lie; ++lie) {
@@ -242,6 +245,11 @@ TEST_F(OpLies, AboutAttributes) {
       attribute(StepOp::DeltaRule, 0, &DeltaRuleAttrs::value_heads, 0, "value_heads is 0"),
       attribute(StepOp::DeltaRule, 0, &DeltaRuleAttrs::head_dim, 1025, "head_dim is 1025"),
       attribute(StepOp::DeltaRule, 0, &DeltaRuleAttrs::tiled, 2, "tiled is 2"),
+      attribute(StepOp::LayerNorm, 0, &LayerNormAttrs::groups, 65537, "groups is 65537"),
+      attribute(StepOp::LayerNorm, 0, &LayerNormAttrs::groups, 3, "3 groups in 64 elements"),
+      attribute(StepOp::LayerNorm, 0, &LayerNormAttrs::eps, kInfinity, "eps is inf"),
+      attribute(StepOp::LayerNorm, 0, &LayerNormAttrs::eps, -1, "eps is -1"),
+      attribute(StepOp::Activate, 0, &ActivateAttrs::function, 6, "function is 6"),
       attribute(StepOp::GroupExperts, 0, &GroupExpertsAttrs::top_k, 1, "1 of 4 experts, but the"),
       attribute(StepOp::ExpertsGateUp, 0, &ExpertsAttrs::accumulate, 1, "accumulate is 1"),
       attribute(StepOp::ExpertsGateUp, 0, &ExpertsAttrs::top_k, 1, "grouped as 2 of 4"),
@@ -282,6 +290,8 @@ TEST_F(OpLies, AboutWeights) {
       {StepOp::Embed, 0, shape(0, 1, 47, 64), "table has 47 rows for 48 tokens"},
       {StepOp::Embed, 0, shape(0, 2, 48, 64), "table has 96 rows for 48 tokens"},
       {StepOp::RmsNorm, 0, shape(0, 1, 1, 65), "weight has 65 elements, expected 64"},
+      {StepOp::LayerNorm, 0, shape(0, 1, 1, 65), "weight has 65 elements, expected 64"},
+      {StepOp::LayerNorm, 0, shape(1, 1, 1, 65), "bias has 65 elements, expected 64"},
       {StepOp::Matmul, 1, shape(1, 1, 1, 65), "bias has 65 elements, expected 64"},
       {StepOp::MatmulHeads, 1, shape(0, 5, 64, 32), "w is [32, 64, 5]"},
       {StepOp::Rope, 0, shape(0, 1, 1, 15), "inv_freq has 15 elements, expected 16"},
@@ -307,6 +317,8 @@ TEST_F(OpLies, AboutValues) {
   };
   expect({
       {StepOp::RmsNorm, 0, [](Records& r, StepRecord& s) { r.in(s, 0).value = r.id("ids"); },
+       "x is not F32"},
+      {StepOp::LayerNorm, 0, [](Records& r, StepRecord& s) { r.in(s, 0).value = r.id("ids"); },
        "x is not F32"},
       {StepOp::Quantize, 0, [](Records& r, StepRecord& s) { r.in(s, 0).value = r.id("ids"); },
        "x is not F32"},

@@ -1,4 +1,4 @@
-// kv_store and attention.
+// kv_store, attention and text_attention.
 #include "kernels/attention/attention.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ int64_t span_of(int64_t position) {
 // Items are (run of tokens, range of q heads); few tokens with a long past are cut
 // into spans as well: (token, range of q heads, span), of which the last to be done
 // merges the others.
-class AttentionStep final : public CpuStep {
+class AttentionStep : public CpuStep {
  public:
   Status bind(const BindContext& context) {
     point_to(context.input(0), args_.q, args_.q_stride);
@@ -60,6 +60,7 @@ class AttentionStep final : public CpuStep {
 
   StepWork begin(const Batch& batch) override {
     use_batch(args_.kv, batch, pool_);
+    if (whole_text_) args_.kv.position = batch.text_end.data();
     run_ = functions_[batch_class(batch.tokens)];
     // All heads of a KV head read its cache once: the widest range that is worth
     // making. When that leaves threads without work (few KV heads, one token),
@@ -73,9 +74,7 @@ class AttentionStep final : public CpuStep {
     heads_ = {args_.attrs.heads, group};
     spans_ = 1;
     const bool few = tokens_.items() * heads_.items() < 4 * threads_;
-    if (partials_ && few && batch.tokens <= kDecodeTokens) {
-      split_spans(batch);
-    }
+    if (partials_ && few && batch.tokens <= kDecodeTokens) split_spans(batch);
     const auto items = [&] { return tokens_.items() * heads_.items() * spans_; };
     while (items() < 2 * threads_ && heads_.grain % 2 == 0) heads_.grain /= 2;
     if (items() < threads_) heads_.grain = 1;
@@ -116,6 +115,13 @@ class AttentionStep final : public CpuStep {
 
   int64_t scratch_bytes() const override { return kernels::attention_scratch_bytes(args_.attrs); }
 
+ protected:
+  // Each token sees what its sequence's last one of the pass does.
+  void see_whole_text() {
+    whole_text_ = true;
+    partials_ = nullptr;  // texts are whole: there are few with so few tokens
+  }
+
  private:
   // Cuts rows into spans, where the memory for partial results allows it.
   void split_spans(const Batch& batch) {
@@ -137,6 +143,7 @@ class AttentionStep final : public CpuStep {
   }
 
   kernels::AttentionArgs args_;
+  bool whole_text_ = false;
   KvPool pool_ = KvPool::Whole;
   std::array<kernels::AttentionFn, kBatchClasses> functions_{};
   kernels::AttentionFn run_ = nullptr;
@@ -148,6 +155,14 @@ class AttentionStep final : public CpuStep {
   AttentionPartials* partials_ = nullptr;
 };
 
+struct TextAttentionStep final : AttentionStep {
+  Status bind(const BindContext& context) {
+    KTX_TRY(AttentionStep::bind(context));
+    see_whole_text();
+    return {};
+  }
+};
+
 }  // namespace
 
 Result<std::unique_ptr<CpuStep>> make_kv_store(const BindContext& context) {
@@ -156,6 +171,10 @@ Result<std::unique_ptr<CpuStep>> make_kv_store(const BindContext& context) {
 
 Result<std::unique_ptr<CpuStep>> make_attention(const BindContext& context) {
   return make_step<AttentionStep>(context);
+}
+
+Result<std::unique_ptr<CpuStep>> make_text_attention(const BindContext& context) {
+  return make_step<TextAttentionStep>(context);
 }
 
 }  // namespace ktx::runtime

@@ -1,7 +1,10 @@
-// embed: rows of the token table.
+// embed and embed_row: rows of a table, by token or by position.
 #include "kernels/embed/embed.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
 
 #include "kernels/kernel_id.h"
 #include "lib/runtime/cpu/ops/cpu_ops.h"
@@ -10,7 +13,7 @@
 namespace ktx::runtime {
 namespace {
 
-struct EmbedStep final : RowStep<kernels::EmbedArgs, kernels::EmbedFn> {
+struct EmbedStep : RowStep<kernels::EmbedArgs, kernels::EmbedFn> {
   Status bind(const BindContext& context) {
     const BoundWeight table = KTX_TRY(context.weight(0));
     const BoundView y = context.output(0);
@@ -41,10 +44,37 @@ struct EmbedStep final : RowStep<kernels::EmbedArgs, kernels::EmbedFn> {
   }
 };
 
+// The positions of a pass are the numbers of rows; or all numbers are one.
+struct EmbedRowStep final : EmbedStep {
+  Status bind(const BindContext& context) {
+    row_ = context.attrs<EmbedRowAttrs>().row;
+    return EmbedStep::bind(context);
+  }
+  StepWork begin(const Batch& batch) override {
+    rows_.resize(std::max(rows_.size(), static_cast<size_t>(batch.tokens)), row_);
+    for (int64_t i = 0; row_ < 0 && i < batch.tokens; ++i) {
+      if (batch.position[i] >= args_.table.rows) {
+        return {0, 0, "the text is longer than the model's table of positions"};
+      }
+    }
+    return RowStep::begin(batch);
+  }
+  void prepare(const Batch& batch) override {
+    args_.ids = row_ < 0 ? batch.position.data() : rows_.data();
+    weight_bytes_ = batch.tokens * args_.table.row_bytes;
+  }
+  int32_t row_ = -1;
+  std::vector<int32_t> rows_;  // that number, for each token of the largest pass so far
+};
+
 }  // namespace
 
 Result<std::unique_ptr<CpuStep>> make_embed(const BindContext& context) {
   return make_step<EmbedStep>(context);
+}
+
+Result<std::unique_ptr<CpuStep>> make_embed_row(const BindContext& context) {
+  return make_step<EmbedRowStep>(context);
 }
 
 }  // namespace ktx::runtime

@@ -1,4 +1,4 @@
-// rms_norm.
+// rms_norm and layer_norm.
 #include "kernels/norm/norm.h"
 
 #include "lib/runtime/cpu/ops/cpu_ops.h"
@@ -20,10 +20,28 @@ struct RmsNormStep final : RowStep<kernels::RmsNormArgs, kernels::RmsNormFn> {
   SmallWeight weight_;
 };
 
+struct LayerNormStep final : RowStep<kernels::LayerNormArgs, kernels::LayerNormFn> {
+  Status bind(const BindContext& context) {
+    weight_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.weight(0))));
+    bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(1))));
+    point_to(context.input(0), args_.x, args_.x_stride);
+    args_.weight = weight_.data();
+    args_.bias = bias_.data();
+    args_.attrs = context.attrs<LayerNormAttrs>();
+    weight_bytes_ = weight_.bytes() + bias_.bytes();
+    return bind_output(context, kernels::find_layer_norm);
+  }
+  SmallWeight weight_, bias_;
+};
+
 }  // namespace
 
 Result<std::unique_ptr<CpuStep>> make_rms_norm(const BindContext& context) {
   return make_step<RmsNormStep>(context);
+}
+
+Result<std::unique_ptr<CpuStep>> make_layer_norm(const BindContext& context) {
+  return make_step<LayerNormStep>(context);
 }
 
 }  // namespace ktx::runtime
