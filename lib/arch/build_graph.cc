@@ -95,6 +95,9 @@ class Builder {
     facts.logit_softcap = params_.logit_softcap;
     facts.residual_scale = params_.residual_scale;
     facts.logit_scale = params_.logit_scale;
+    facts.pooling = params_.pooling;
+    facts.scores = params_.scores;
+    facts.encoder = params_.encoder;
   }
 
   // The context of the plan; below 0: the largest that fits, which may be the model's.
@@ -238,6 +241,16 @@ class Builder {
         return !p.shape(layer).delta_net;
       case When::DeltaNet:
         return p.shape(layer).delta_net;
+      case When::Logits:
+        return p.scores == 0;
+      case When::Scores:
+        return p.scores > 0;
+      case When::RotatedQkNorm:
+        return p.qk_norm && p.shape(layer).rotated;
+      case When::ScoreDense:
+        return p.scores > 0 && p.score_dense;
+      case When::TextTypes:
+        return p.text_types > 0;
     }
     return false;
   }

@@ -42,16 +42,29 @@ class Reader {
     p_.hidden = in_.integer("hidden_size", 1, kMaxHidden);
     p_.vocab = in_.integer("vocab_size", 1, kMaxVocab);
     p_.context = in_.integer("max_position_embeddings", 1, kMaxContext);
-    p_.norm_eps = static_cast<float>(in_.number("rms_norm_eps", 1e-20, 1));
+    p_.layer_norms = family_.layer_norms;
+    const char* eps = p_.layer_norms ? "layer_norm_eps" : "rms_norm_eps";
+    p_.norm_eps = static_cast<float>(in_.number(eps, 1e-20, 1));
     p_.tied = in_.flag("tie_word_embeddings");
     p_.mtp_layers =
         static_cast<int32_t>(in_.integer_or_null("num_nextn_predict_layers", 0, 64).value_or(0));
     p_.qk_norm = in_.flag("use_qk_norm").value_or(true);
+    if (in_.flag("qk_layernorm").value_or(false)) {
+      in_.fail(
+          "'qk_layernorm' is set: norms of queries and keys with weights of each head's own are "
+          "not known");
+    }
+    if (in_.flag("use_parallel_residual").value_or(false)) {
+      in_.fail(
+          "'use_parallel_residual' is set: attention and feed-forward part beside each other "
+          "are not known for this family");
+    }
     p_.row_qk_norm = family_.qk_norm == families::QkNormKind::Row;
     read_activation();
     if (in_.number_or_null("clip_qkv", 0, 1e6).value_or(0) != 0) {
       in_.fail("'clip_qkv' is set: clamped queries, keys and values are not known");
     }
+    read_scores();
     read_scales();
     if (family_.attention == AttentionKind::Mla) {
       read_mla();
@@ -59,7 +72,11 @@ class Reader {
       read_gqa();
     }
     read_biases();
-    read_rope();
+    if (family_.has_role(ir::Role::Rotary)) {
+      read_rope();
+    } else {
+      for (LayerShape& shape : p_.shapes) shape.rotated = false;
+    }
     if (family_.layers != LayerPattern::AllDense) read_experts();
     read_dense_width();
     return std::move(p_);
@@ -77,6 +94,7 @@ class Reader {
       return;
     }
     const std::string act = in_.text("hidden_act");
+    if (family_.gateless) return read_unit(act);
     if (act.empty()) return;
     if (act == "silu" || act == "swish") {
       p_.glu.activation = static_cast<int32_t>(Activation::Silu);
@@ -89,6 +107,54 @@ class Reader {
     }
   }
 
+  // Of feed-forward parts without a gate.
+  void read_unit(const std::string& act) {
+    static constexpr struct {
+      std::string_view name;
+      UnitFunction function;
+    } kKnown[] = {
+        {"gelu", UnitFunction::GeluErf},
+        {"gelu_python", UnitFunction::GeluErf},
+        {"gelu_new", UnitFunction::GeluTanh},
+        {"gelu_fast", UnitFunction::GeluTanh},
+        {"gelu_pytorch_tanh", UnitFunction::GeluTanh},
+        {"silu", UnitFunction::Silu},
+        {"relu", UnitFunction::Relu},
+        {"relu2", UnitFunction::ReluSquared},
+    };
+    p_.unit = static_cast<int32_t>(family_.unit);
+    if (act.empty()) return;
+    const auto found = std::ranges::find(kKnown, act, [](const auto& row) { return row.name; });
+    if (found != std::end(kKnown)) {
+      p_.unit = static_cast<int32_t>(found->function);
+      return;
+    }
+    in_.fail(
+        fmt::format("'hidden_act' is '{}', expected gelu, gelu_pytorch_tanh, silu, relu or "
+                    "relu2: other activations are not known",
+                    printable(act)));
+  }
+
+  // What a text gives instead of logits, and of which of its tokens.
+  void read_scores() {
+    p_.encoder = family_.encoder;
+    p_.scores = static_cast<int32_t>(in_.integer_or_null("score_count", 0, 1 << 16).value_or(0));
+    p_.score_dense = in_.flag("score_dense").value_or(false);
+    p_.text_types = in_.integer_or_null("type_vocab_size", 0, kMaxVocab).value_or(0);
+    p_.pooling = p_.scores > 0 ? "rank" : in_.text("pooling_type");
+    if (p_.pooling == "rank" && p_.scores == 0) {
+      in_.fail(
+          "the file says that texts are ranked (pooling type 4) and has no tensor "
+          "'cls.output.weight' to do it with");
+    }
+    if (p_.scores > 2) {
+      in_.fail(
+          fmt::format("the tensor 'cls.output.weight' has {} rows: a classifier of so many "
+                      "classes does not rank texts, which takes one score, or yes and no",
+                      p_.scores));
+    }
+  }
+
   void read_scales() {
     if (family_.scaled_embedding) {
       p_.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(p_.hidden)));
@@ -98,7 +164,7 @@ class Reader {
     };
     if (in_.has("embedding_multiplier")) p_.embedding_scale = factor("embedding_multiplier");
     p_.residual_scale = factor("residual_multiplier");
-    p_.logit_scale = 1 / factor("logits_scaling");
+    p_.logit_scale = in_.has("logit_scale") ? factor("logit_scale") : 1 / factor("logits_scaling");
     const auto cap = [&](std::string_view key) {
       return static_cast<float>(in_.number_or_null(key, 0, 1e6).value_or(0));
     };
@@ -141,7 +207,16 @@ class Reader {
     read_window();
     read_rotated_layers();
     read_kinds_of_layers();
+    read_temperature();
     read_layer_inputs();
+  }
+
+  // Queries of layers that are not rotated grow with the context (Llama 4).
+  void read_temperature() {
+    p_.chunked_windows = family_.chunked_windows;
+    if (!in_.flag("attn_temperature_tuning").value_or(false)) return;
+    p_.grown_unrotated = {static_cast<float>(in_.number("attn_scale", 0, 1e3)),
+                          small("floor_scale", 1, INT32_MAX)};
   }
 
   // Layers without a window may have heads of another size and number than the others. The last
@@ -321,7 +396,8 @@ class Reader {
         return {};
       }
       for (size_t i = 0; i < windowed.size(); ++i) {
-        windowed[i] = (*types)[i] == "sliding_attention";
+        windowed[i] =
+            (*types)[i] == (family_.chunked_windows ? "chunked_attention" : "sliding_attention");
         if (windowed[i] || (*types)[i] == "full_attention") continue;
         in_.fail(fmt::format(
             "'layer_types' has '{}' for layer {}, expected full_attention or sliding_attention",
@@ -365,7 +441,8 @@ class Reader {
       p_.qkv_bias = p_.attention_bias;
     }
     if (family_.bias == BiasKind::QkvByConfig) {
-      p_.qkv_bias = in_.flag("attention_bias").value_or(false);
+      const bool own = in_.has("use_qkv_bias");
+      p_.qkv_bias = in_.flag(own ? "use_qkv_bias" : "attention_bias").value_or(false);
       p_.attention_bias = in_.flag("attention_out_bias").value_or(false);
     }
     if (family_.mlp_bias) p_.mlp_bias = in_.flag("mlp_bias").value_or(false);
@@ -581,6 +658,16 @@ class Reader {
     RouterAttrs& router = p_.router;
     if (family_.router == RouterKind::SoftmaxNormalised) {
       router.normalize = 1;
+    } else if (family_.router == RouterKind::SigmoidOfInput) {
+      router.scoring = static_cast<int32_t>(Scoring::Sigmoid);
+      router.normalize = 1;
+      p_.router_scales_input = true;
+      if (router.top_k != 1) {
+        in_.fail(
+            fmt::format("'num_experts_per_tok' is {}, expected 1: the input of one expert is "
+                        "scaled",
+                        router.top_k));
+      }
     } else if (family_.router == RouterKind::SoftmaxByConfig) {
       router.normalize = in_.flag("norm_topk_prob").value_or(false);
     } else {

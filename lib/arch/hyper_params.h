@@ -74,7 +74,17 @@ struct HyperParams {
   float attention_softcap = 0, logit_softcap = 0;
   float embedding_scale = 1, residual_scale = 1, logit_scale = 1;
   PositionScaleAttrs grown_queries;
+  PositionScaleAttrs grown_unrotated;  // of layers that are not rotated, by count_scale
+  bool chunked_windows = false;
+  bool router_scales_input = false;
   GluAttrs glu;
+  int32_t unit = -1;  // enum UnitFunction, of feed-forward parts without a gate; -1: they have one
+  bool layer_norms = false;
+  int32_t scores = 0;  // of a text, instead of logits
+  bool score_dense = false;
+  std::string pooling;
+  int64_t text_types = 0;  // rows of the embedding of parts of a text
+  bool encoder = false;
   bool qkv_bias = false;
   bool attention_bias = false;
   bool mlp_bias = false;

@@ -62,6 +62,10 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
       return {p.layer_input_width, p.hidden};
     case Role::Head:
       return {p.hidden, p.vocab};
+    case Role::ScoreDense:
+      return {p.hidden, p.hidden};
+    case Role::ScoreHead:
+      return {p.hidden, p.scores};
     default:
       return {};
   }
@@ -82,10 +86,18 @@ ir::NormInfo norm(Role role, const LayerShape& layer, const HyperParams& p) {
   return {width, p.norm_eps};
 }
 
+ir::NormInfo norm_of(Role role, const LayerShape& layer, const HyperParams& p) {
+  ir::NormInfo info = norm(role, layer, p);
+  info.layer_norm = p.layer_norms;
+  return info;
+}
+
 // The second embedding is scaled by the root of its width, and halved in the sum with
 // LayerInputsNorm's output.
 ir::EmbeddingInfo embedding(Role role, const HyperParams& p) {
   if (role == Role::Embedding) return {p.vocab, p.hidden, p.embedding_scale};
+  if (role == Role::PositionEmbedding) return {p.context, p.hidden};
+  if (role == Role::TypeEmbedding) return {p.text_types, p.hidden};
   const double half = p.layer_input_width / 2.0;
   return {p.vocab, int64_t{p.layers} * p.layer_input_width, static_cast<float>(std::sqrt(half))};
 }
@@ -110,7 +122,13 @@ ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& 
     info.keys_of_layer = layer.keys_of_layer;
     info.keys_as_values = layer.keys_as_values;
     info.grown = p.grown_queries;
+    if (!layer.rotated && p.grown_unrotated.growth > 0) {
+      info.grown = p.grown_unrotated;
+      info.grown_by_count = true;
+    }
+    info.chunked = layer.window > 0 && p.chunked_windows;
     info.gated = p.gated_attention;
+    info.whole_text = p.encoder;
     return info;
   }
   if (role == Role::DeltaNet) return p.delta_net;
@@ -136,7 +154,7 @@ ir::ModuleInfo info_of(Role role, Role parent, int32_t layer, const HyperParams&
     case ir::Kind::Embedding:
       return embedding(role, p);
     case ir::Kind::Norm:
-      return norm(role, shape, p);
+      return norm_of(role, shape, p);
     case ir::Kind::Rotary:
       return role == Role::LocalRotary ? rotary(local_rope, p.local_rotary_dim, p)
                                        : rotary(rope, p.rotary_dim, p);
@@ -144,9 +162,9 @@ ir::ModuleInfo info_of(Role role, Role parent, int32_t layer, const HyperParams&
       return attention(role, shape, p, rope);
     case ir::Kind::Mlp:
       return ir::MlpInfo{p.hidden, role == Role::SharedMlp ? p.shared_width : shape.mlp_width,
-                         p.glu};
+                         p.glu, p.unit};
     case ir::Kind::Router:
-      return ir::RouterInfo{p.router};
+      return ir::RouterInfo{p.router, p.router_scales_input};
     case ir::Kind::Experts:
       return ir::ExpertsInfo{p.experts, p.router.top_k, p.hidden, p.expert_width, p.glu};
     default:

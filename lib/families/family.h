@@ -49,6 +49,11 @@ enum class When {
   CorrectionBias,  // routing with a correction bias
   FullAttention,   // layers with attention over all positions, where others have a delta net
   DeltaNet,        // those others
+  Logits,          // models that do not score texts
+  Scores,          // those that do
+  RotatedQkNorm,   // as QkNorm, in layers that are rotated
+  ScoreDense,      // and have a linear before their scores
+  TextTypes,       // the model has an embedding of parts of a text
 };
 
 // A class, as torch registers it. `name` with a dot is a full dotted name, and
@@ -114,6 +119,7 @@ enum class RouterKind {
   None,
   SoftmaxNormalised,  // Mixtral
   SoftmaxByConfig,    // norm_topk_prob
+  SigmoidOfInput,     // of one expert, whose input is scaled (Llama 4)
   // By scoring_func, topk_method and groups of experts:
   GroupsByBest,     // weights are scaled or normalised; the best expert speaks for its group
   GroupsByTwoBest,  // correction bias, weights are normalised and scaled; the two best speak
@@ -161,9 +167,15 @@ struct Family {
   // hidden_size / num_attention_heads, others of head_dim.
   int32_t wide_scale_layers = 0;
   int32_t unrotated_period = 0;              // every n-th layer is not rotated
+  bool chunked_windows = false;              // a window is a chunk of the context (Llama 4)
   bool rotates_windows = false;              // in models with windows no other layer is rotated
   bool scaled_embedding = false;             // by the square root of its width
   Activation activation = Activation::Silu;  // hidden_act may say another one than Silu
+  bool layer_norms = false;  // norms are layer norms (layer_norm_eps), else by rms (rms_norm_eps)
+  // Feed-forward parts are act(up(x)); hidden_act may say another one than `unit`.
+  bool gateless = false;
+  UnitFunction unit = UnitFunction::GeluErf;
+  bool encoder = false;  // tokens see those behind them, and there are no logits
   LayerPattern layers = LayerPattern::AllDense;
   const char* experts_key = "";       // config key of the number of experts
   const char* expert_width_key = "";  // and of the width of one

@@ -153,4 +153,10 @@ inline constexpr ConfigKey kSigmoidKeys[] = {
      "sigmoid", "sigmoid"},
 };
 
+// Models that score texts, and how the states of tokens become one. Neither is in a config.json.
+inline constexpr ConfigKey kScoreKeys[] = {
+    {"score_count", "", KeyRead::ScoreCount, KeyKind::Natural, KeyWeight::Plain, "0", "0"},
+    {"pooling_type", "pooling_type", KeyRead::Pooling, KeyKind::Text, KeyWeight::Plain, "", ""},
+};
+
 }  // namespace ktx::families

@@ -16,8 +16,8 @@ constexpr std::span<const ModuleRow> kTree2[] = {
     kLayerNorms, kFinalNorm, kModelRotary,   kHead,
 };
 constexpr std::span<const ModuleRow> kTree3[] = {
-    kRoot,     kStem,       kSelfAttention, kGqaProjections, kQkNorms,
-    kDenseMlp, kLayerNorms, kFinalNorm,     kModelRotary,    kHead,
+    kRoot,       kStem,      kSelfAttention, kGqaProjections, kQkNorms, kDenseMlp,
+    kLayerNorms, kFinalNorm, kModelRotary,   kHead,           kScores,
 };
 
 constexpr ClassRow kRootClass2Vl{"Qwen2VLForConditionalGeneration",
@@ -33,8 +33,8 @@ constexpr std::span<const ModuleRow> kTree2Vl[] = {
     kLayerNorms, kFinalNorm, kModelRotary,   kHead,
 };
 constexpr std::span<const ModuleRow> kTree3Vl[] = {
-    kRoot3Vl,  kStem,       kSelfAttention, kGqaProjections, kQkNorms,
-    kDenseMlp, kLayerNorms, kFinalNorm,     kModelRotary,    kHead,
+    kRoot3Vl,    kStem,      kSelfAttention, kGqaProjections, kQkNorms, kDenseMlp,
+    kLayerNorms, kFinalNorm, kModelRotary,   kHead,           kScores,
 };
 
 constexpr const char* kModelTypes2Vl[] = {"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl",
@@ -46,8 +46,8 @@ constexpr std::span<const ConfigKey> kKeys2[] = {
     kSizeKeys, kKvHeadKeys, kMlpKeys, kModelKeys, kHeadKeys, kTiedKeys, kRopeScalingKeys,
 };
 constexpr std::span<const ConfigKey> kKeys3[] = {
-    kSizeKeys, kKvHeadKeys, kMlpKeys,           kModelKeys,
-    kHeadKeys, kTiedKeys,   kAttentionBiasKeys, kRopeScalingKeys,
+    kSizeKeys, kKvHeadKeys,        kMlpKeys,         kModelKeys, kHeadKeys,
+    kTiedKeys, kAttentionBiasKeys, kRopeScalingKeys, kScoreKeys,
 };
 constexpr ConfigDefault kDefaults2[] = {
     {"use_sliding_window", "false"},

@@ -269,8 +269,14 @@ inline constexpr ModuleRow kHead[] = {
     {Role::Head,
      "lm_head",
      &kLinear,
-     When::Always,
+     When::Logits,
      {{"weight", "output.weight | token_embd.weight"}}},
+};
+
+// Scores of a text, where a model was made for that (rerankers). Their tree is that of
+// transformers' ForSequenceClassification.
+inline constexpr ModuleRow kScores[] = {
+    {Role::ScoreHead, "score", &kLinear, When::Scores, {{"weight", "cls.output.weight"}}},
 };
 
 }  // namespace ktx::families

@@ -400,6 +400,43 @@ std::optional<ConfigScalar> read_no_sections(GgufKeys& keys, std::string_view ke
   return std::ranges::all_of(*sections, [](int64_t pairs) { return pairs == 0; });
 }
 
+// No file says it: of the published models those with 128 experts have none.
+std::optional<ConfigScalar> read_qk_norm_by_experts(GgufKeys& keys, std::string_view key) {
+  const auto experts = keys.integer(key);
+  if (!experts) return std::nullopt;
+  return *experts != 128;
+}
+
+// How many scores a text gets; 0: the model gives logits.
+std::optional<ConfigScalar> read_score_count(GgufKeys& keys, std::string_view) {
+  const GgufTensor* head = keys.gguf.find("cls.output.weight");
+  if (head == nullptr) return std::nullopt;
+  return head->n_dims == 2 ? head->shape[1] : int64_t{1};
+}
+
+std::optional<ConfigScalar> read_score_dense(GgufKeys& keys, std::string_view) {
+  if (keys.gguf.tensors().empty()) return std::nullopt;
+  return keys.gguf.has("cls.weight");
+}
+
+// The numbers of llama_pooling_type; -1 is "not said".
+std::optional<ConfigScalar> read_pooling(GgufKeys& keys, std::string_view key) {
+  static constexpr const char* kNames[] = {"none", "mean", "cls", "last", "rank"};
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  const auto number = value ? value->i64() : std::nullopt;
+  if (!value || number == -1) return std::nullopt;
+  if (number && *number >= 0 && *number < std::ssize(kNames)) return std::string(kNames[*number]);
+  keys.wrong(keys.full(key), "0 (none), 1 (mean), 2 (cls), 3 (last) or 4 (rank)");
+  return std::nullopt;
+}
+
+std::optional<ConfigScalar> read_type_count(GgufKeys& keys, std::string_view) {
+  if (keys.gguf.tensors().empty()) return std::nullopt;
+  const GgufTensor* types = keys.gguf.find("token_types.weight");
+  if (types == nullptr) return int64_t{0};
+  return types->n_dims == 2 ? types->shape[1] : int64_t{1};
+}
+
 std::optional<ConfigScalar> read_gating(GgufKeys& keys, std::string_view key) {
   const auto function = keys.integer(key);
   if (!function || *function == 0) return std::nullopt;

@@ -79,6 +79,7 @@ Result<text::TokenizerData> read_gguf_tokenizer(const GgufFile& gguf) {
       {"tokenizer.ggml.seperator_token_id", &text::TokenizerSource::sep},  // their spelling
       {"tokenizer.ggml.padding_token_id", &text::TokenizerSource::pad},
       {"tokenizer.ggml.mask_token_id", &text::TokenizerSource::mask},
+      {"tokenizer.ggml.cls_token_id", &text::TokenizerSource::cls},
   };
   for (const IdKey& id : kIds) {
     source.*id.field = KTX_TRY(optional_key<uint64_t>(gguf, id.key, &GgufValue::u64, "a token id"));
@@ -86,6 +87,10 @@ Result<text::TokenizerData> read_gguf_tokenizer(const GgufFile& gguf) {
   source.add_bos = KTX_TRY(flag("tokenizer.ggml.add_bos_token"));
   source.add_eos = KTX_TRY(flag("tokenizer.ggml.add_eos_token"));
   source.add_space_prefix = KTX_TRY(flag("tokenizer.ggml.add_space_prefix"));
+  source.lowercase = KTX_TRY(flag("tokenizer.ggml.normalizer.lowercase"));
+  source.strip_accents = KTX_TRY(flag("tokenizer.ggml.normalizer.strip_accents"));
+  // What the table of characters of these vocabularies does, but for a few rare ones.
+  if (gguf.value("tokenizer.ggml.precompiled_charsmap")) source.normalizer = text::Normalizer::Nfkc;
   source.remove_extra_whitespaces = KTX_TRY(flag("tokenizer.ggml.remove_extra_whitespaces"));
 
   auto data = text::make_tokenizer_data(source);

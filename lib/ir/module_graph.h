@@ -99,7 +99,8 @@ struct EmbeddingInfo {
 struct NormInfo {
   int64_t width = 0;
   float eps = 0;
-  float factor = 1;  // of the normed elements
+  float factor = 1;         // of the normed elements
+  bool layer_norm = false;  // else by the root mean square
 };
 // inv_freq: rotary_dim / 2 frequencies in F32, all scaling (llama3, yarn, linear)
 // worked in; mscale multiplies cos and sin.
@@ -123,8 +124,10 @@ struct AttentionInfo {
       -1;  // a layer before this one whose keys and values it reads; -1: its own
   bool keys_as_values = false;  // values are made of the key projection
   PositionScaleAttrs grown;     // of queries; growth 0: not
+  bool grown_by_count = false;  // by the tokens up to it (count_scale), else by the position
   // Of each head q_proj has a gate behind the query; the output times its sigmoid goes to o_proj.
   bool gated = false;
+  bool whole_text = false;  // a token sees those behind it, too (encoders)
 };
 // As in DeltaRuleAttrs and CausalConvAttrs.
 struct DeltaNetInfo {
@@ -151,9 +154,11 @@ struct MlpInfo {
   int64_t hidden = 0;
   int64_t width = 0;
   GluAttrs glu;
+  int32_t unit = -1;  // enum UnitFunction, of a part without a gate; -1: it has one
 };
 struct RouterInfo {
   RouterAttrs attrs;
+  bool scales_input = false;  // of the one chosen expert, instead of its output
 };
 struct ExpertsInfo {
   int32_t experts = 0;
@@ -232,6 +237,10 @@ struct ModelFacts {
   float logit_softcap = 0;   // 0: none
   float residual_scale = 1;  // of what attention and the feed-forward part add to the stream
   float logit_scale = 1;
+  // How the states of a text's tokens become one (PlanFacts::pooling); empty: not said.
+  std::string pooling;
+  int32_t scores = 0;    // of a text, instead of logits; 0: none
+  bool encoder = false;  // a text is one pass, and has no logits
 };
 
 struct ModuleGraph {

@@ -37,6 +37,7 @@ void fields(EmbeddingInfo& x, F&& f) {
 template <class F>
 void fields(NormInfo& x, F&& f) {
   f("width", x.width), f("eps", x.eps), f("factor", x.factor);
+  f("layer_norm", x.layer_norm);
 }
 template <class F>
 void fields(RotaryInfo& x, F&& f) {
@@ -50,7 +51,7 @@ void fields(AttentionInfo& x, F&& f) {
   f("rotated", x.rotated), f("keys_of_layer", x.keys_of_layer);
   f("keys_as_values", x.keys_as_values);
   x.grown.fields(f);
-  f("gated", x.gated);
+  f("grown_by_count", x.grown_by_count), f("gated", x.gated), f("whole_text", x.whole_text);
 }
 template <class F>
 void fields(DeltaNetInfo& x, F&& f) {
@@ -68,10 +69,12 @@ template <class F>
 void fields(MlpInfo& x, F&& f) {
   f("hidden", x.hidden), f("width", x.width);
   x.glu.fields(f);
+  f("unit", x.unit);
 }
 template <class F>
 void fields(RouterInfo& x, F&& f) {
   x.attrs.fields(f);
+  f("scales_input", x.scales_input);
 }
 template <class F>
 void fields(ExpertsInfo& x, F&& f) {
@@ -90,6 +93,9 @@ void rare_facts(F&& f) {
   f("logit_softcap", &ModelFacts::logit_softcap);
   f("residual_scale", &ModelFacts::residual_scale);
   f("logit_scale", &ModelFacts::logit_scale);
+  f("pooling", &ModelFacts::pooling);
+  f("scores", &ModelFacts::scores);
+  f("encoder", &ModelFacts::encoder);
 }
 
 // The word itself, or "..." with \" \\ and \xNN escapes when it is empty or holds

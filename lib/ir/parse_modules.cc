@@ -134,6 +134,10 @@ class Parser {
     (void)what;
     return {};
   }
+  Status take_value(std::string_view what, std::string& out) {
+    out = KTX_TRY(take_word(what));
+    return {};
+  }
   Status take_value(std::string_view what, std::vector<float>& out) {
     out.clear();
     KTX_TRY(expect_mark("["));
@@ -211,7 +215,7 @@ class Parser {
     KTX_TRY(expect_mark("context"));
     KTX_TRY(take_value("context", facts.context_length));
     Status status;
-    rare_facts([&](const char* name, float ModelFacts::*field) {
+    rare_facts([&](const char* name, auto field) {
       if (status.ok() && take_mark(name)) status = take_value(name, facts.*field);
     });
     return status;

@@ -114,7 +114,7 @@ std::string print_facts(const ModelFacts& facts) {
                   quote_word(facts.family), quote_word(facts.architecture), quote_word(facts.name),
                   facts.vocab, facts.hidden, facts.layers, facts.context_length);
   const ModelFacts usual;
-  rare_facts([&](const char* name, float ModelFacts::*field) {
+  rare_facts([&](const char* name, auto field) {
     if (facts.*field != usual.*field) out += fmt::format(" {} {}", name, facts.*field);
   });
   return out + "\n";

@@ -145,10 +145,15 @@ class Verifier {
       case Kind::Mlp:
         if (const auto* x = expect_info<MlpInfo>()) {
           positive("hidden", x->hidden), positive("width", x->width), check(x->glu);
+          if (x->unit < -1 || x->unit >= kUnitFunctions) fail(fmt::format("unit is {}", x->unit));
         }
         return;
       case Kind::Router:
-        if (const auto* x = expect_info<RouterInfo>()) check(x->attrs);
+        if (const auto* x = expect_info<RouterInfo>()) {
+          check(x->attrs);
+          if (x->scales_input && x->attrs.top_k != 1)
+            fail("the inputs of several experts are scaled");
+        }
         return;
       case Kind::Experts:
         if (const auto* x = expect_info<ExpertsInfo>()) {
@@ -194,6 +199,9 @@ class Verifier {
     }
     if (x->keys_of_layer < -1 || (x->keys_of_layer >= 0 && x->keys_of_layer >= module_->layer)) {
       fail(fmt::format("layer {} reads the keys of layer {}", module_->layer, x->keys_of_layer));
+    }
+    if (x->whole_text && (x->window != 0 || x->keys_of_layer >= 0)) {
+      fail("attention over the whole text has a window or another layer's keys");
     }
     if (x->window < 0) fail(fmt::format("window is {}", x->window));
     if (x->chunked != 0 && (x->chunked != 1 || x->window == 0)) fail("chunks of no size");
@@ -259,6 +267,7 @@ class Verifier {
       if (name == "weight") return Shape{x->hidden, x->vocab, 1};
     } else if (const auto* x = std::get_if<NormInfo>(&module_->info)) {
       if (name == "weight") return Shape{x->width, 1, 1};
+      if (name == "bias" && x->layer_norm) return Shape{x->width, 1, 1};
     } else if (const auto* x = std::get_if<RouterInfo>(&module_->info)) {
       if (name == "weight") return Shape{0, x->attrs.experts, 1};
       if (name == "bias" || name == "correction_bias" || name == "factors") {

@@ -266,6 +266,9 @@ class ContentsBuilder {
       if (rotary && rotary->context > 0) facts.rotary_ctx = rotary->context;
     }
     for (const input::GgufTensor& tensor : source_.gguf.tensors()) facts.parameters += tensor.elems;
+    facts.pooling = model.pooling;
+    facts.scores = model.scores;
+    facts.encoder = model.encoder;
     // The last step is the head: its output is the logits.
     facts.logits_value = static_cast<uint32_t>(graph_.steps.back().outputs[0].value);
     const double use = gpu_expert_use(state_.modules);

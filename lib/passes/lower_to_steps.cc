@@ -48,8 +48,6 @@ class Lowering {
     const Module* model = KTX_TRY(child(root, Role::Model));
     const Module* embedding = KTX_TRY(child(*model, Role::Embedding));
     const Module* layers = KTX_TRY(child(*model, Role::LayerList));
-    const Module* final_norm = KTX_TRY(child(*model, Role::FinalNorm));
-    const Module* head = KTX_TRY(child(root, Role::Head));
     rotary_ = modules_.child(*model, Role::Rotary);
     local_rotary_ = modules_.child(*model, Role::LocalRotary);
 
@@ -58,12 +56,27 @@ class Lowering {
     emit(*embedding, StepOp::Embed, {}, {x_}, {table}, NoAttrs{});
     const float scale = KTX_TRY(info_of<ir::EmbeddingInfo>(*embedding))->scale;
     if (scale != 1) scale_by(*embedding, x_, scale);
+    KTX_TRY(add_embedding_row(*model, Role::PositionEmbedding, -1, "positions"));
+    KTX_TRY(add_embedding_row(*model, Role::TypeEmbedding, 0, "type"));
+    KTX_TRY(optional_norm(*model, Role::EmbeddingNorm, x_));
     KTX_TRY(lower_layer_inputs(*model));
     for (ir::ModuleId id : layers->children) KTX_TRY(lower_layer(modules_.modules[id]));
+    if (layers->children.empty()) return Error{"the model has no layers"};
+    return lower_outputs(root, *model, modules_.modules[layers->children.back()]);
+  }
 
+ private:
+  // --- the end ---------------------------------------------------------------
+
+  // The wanted rows become logits, scores of texts, or stay what they are.
+  Status lower_outputs(const Module& root, const Module& model, const Module& last_layer) {
+    const Module* final_norm = modules_.child(model, Role::FinalNorm);
     const View last = value("last", modules_.facts.hidden, ValueType::F32, RowKind::Output);
-    emit(*final_norm, StepOp::GatherRows, {x_}, {last}, {}, NoAttrs{});
-    KTX_TRY(norm(*final_norm, last, last));
+    emit(final_norm ? *final_norm : last_layer, StepOp::GatherRows, {x_}, {last}, {}, NoAttrs{});
+    if (final_norm) KTX_TRY(norm(*final_norm, last, last));
+    if (modules_.child(root, Role::ScoreHead)) return lower_scores(root, last);
+    if (modules_.facts.encoder) return {};
+    const Module* head = KTX_TRY(child(root, Role::Head));
     const View logits = value("logits", modules_.facts.vocab, ValueType::F32, RowKind::Output);
     KTX_TRY(matmul(*head, last, logits));
     const float cap = modules_.facts.logit_softcap;
@@ -72,7 +85,30 @@ class Lowering {
     return {};
   }
 
- private:
+  Status lower_scores(const Module& root, View last) {
+    View read = last;
+    if (const Module* dense = modules_.child(root, Role::ScoreDense)) {
+      read = value("score_dense", modules_.facts.hidden, ValueType::F32, RowKind::Output);
+      KTX_TRY(matmul(*dense, last, read));
+      emit(*dense, StepOp::Activate, {read}, {read}, {},
+           ActivateAttrs{static_cast<int32_t>(UnitFunction::Tanh)});
+    }
+    const Module* head = KTX_TRY(child(root, Role::ScoreHead));
+    const View scores = value("scores", modules_.facts.scores, ValueType::F32, RowKind::Output);
+    return matmul(*head, read, scores);
+  }
+
+  // The row of each token's position, or one for all tokens, where the model has such a table.
+  Status add_embedding_row(const Module& model, Role role, int32_t row, const char* value_name) {
+    const Module* table = modules_.child(model, role);
+    if (!table) return {};
+    const View looked_up = value(value_name, modules_.facts.hidden);
+    const BlobId weight = KTX_TRY(blob(*table, "weight"));
+    emit(*table, StepOp::EmbedRow, {}, {looked_up}, {weight}, EmbedRowAttrs{row});
+    add({table, looked_up}, x_);
+    return {};
+  }
+
   // --- building blocks -----------------------------------------------------
 
   Result<const Module*> child(const Module& parent, Role role) const {
@@ -293,6 +329,13 @@ class Lowering {
     const BlobId weight = module.param("weight") ? KTX_TRY(blob(module, "weight"))
                                                  : ones_blob(norm_info->width, module);
     const auto groups = static_cast<int32_t>(in.width / std::max<int64_t>(norm_info->width, 1));
+    if (norm_info->layer_norm) {
+      const BlobId bias = KTX_TRY(optional_blob(module, "bias"));
+      emit(module, StepOp::LayerNorm, {in}, {out}, {weight, bias},
+           LayerNormAttrs{norm_info->eps, groups});
+      if (norm_info->factor != 1) scale_by(module, out, norm_info->factor);
+      return {};
+    }
     emit(module, StepOp::RmsNorm, {in}, {out}, {weight}, RmsNormAttrs{norm_info->eps, groups});
     if (norm_info->factor != 1) scale_by(module, out, norm_info->factor);
     return {};
@@ -325,10 +368,11 @@ class Lowering {
   }
 
   // What a part of the layer reads: what its norm makes of the stream, or the stream itself where
-  // the norm stands behind the part.
-  Result<View> part_input(const Module& layer, Role pre_norm, Role post_norm,
+  // the norm stands behind the part, or behind its sum with the stream.
+  Result<View> part_input(const Module& layer, Role pre_norm, Role post_norm, Role sum_norm,
                           const char* value_name) {
-    if (!modules_.child(layer, pre_norm) && modules_.child(layer, post_norm)) return x_;
+    const bool behind = modules_.child(layer, post_norm) || modules_.child(layer, sum_norm);
+    if (!modules_.child(layer, pre_norm) && behind) return x_;
     const View normed = value(value_name, modules_.facts.hidden);
     KTX_TRY(norm(*KTX_TRY(child(layer, pre_norm)), x_, normed));
     return normed;
@@ -356,20 +400,30 @@ class Lowering {
 
   Status lower_layer(const Module& layer) {
     layer_ = layer.layer;
-    const View in =
-        KTX_TRY(part_input(layer, Role::AttentionNorm, Role::AttentionPostNorm, "attn_norm"));
+    const View in = KTX_TRY(part_input(layer, Role::AttentionNorm, Role::AttentionPostNorm,
+                                       Role::AttentionSumNorm, "attn_norm"));
     const Term attended = KTX_TRY(lower_mixer(layer, in));
     KTX_TRY(add_to_stream(layer, Role::AttentionPostNorm, {attended}));
+    KTX_TRY(optional_norm(layer, Role::AttentionSumNorm, x_));
     const Module* moe = modules_.child(layer, Role::Moe);
     Terms terms;
     if (const Module* router = modules_.child(layer, Role::RouterBlock)) {
       terms.push_back(KTX_TRY(lower_experts_beside(layer, *router)));
     }
-    const View mlp_in = KTX_TRY(part_input(layer, Role::MlpNorm, Role::MlpPostNorm, "mlp_norm"));
+    // Where one norm stands before both parts, the feed-forward part reads what attention does.
+    const bool beside = !modules_.child(layer, Role::MlpNorm) &&
+                        !modules_.child(layer, Role::MlpPostNorm) &&
+                        !modules_.child(layer, Role::MlpSumNorm);
+    View mlp_in = in;
+    if (!beside) {
+      mlp_in = KTX_TRY(
+          part_input(layer, Role::MlpNorm, Role::MlpPostNorm, Role::MlpSumNorm, "mlp_norm"));
+    }
     for (const Term& t : KTX_TRY(moe ? lower_moe(layer, *moe, mlp_in) : lower_mlp(layer, mlp_in))) {
       terms.push_back(t);
     }
     KTX_TRY(add_to_stream(layer, Role::MlpPostNorm, terms));
+    KTX_TRY(optional_norm(layer, Role::MlpSumNorm, x_));
     KTX_TRY(add_layer_input(layer));
     const auto* info = std::get_if<ir::LayerInfo>(&layer.info);
     if (info && info->output_scale != 1) scale_by(layer, x_, info->output_scale);
@@ -442,10 +496,11 @@ class Lowering {
 
   // Queries that grow with the position, which commutes with their rotation. In a value of its own:
   // a GPU's attention takes the rotation along where nothing else reads what it rotates.
-  View grown(const Module& attention, View q, const PositionScaleAttrs& attrs) {
+  View grown(const Module& attention, View q, const PositionScaleAttrs& attrs,
+             bool by_count = false) {
     if (attrs.growth == 0) return q;
     const View out = value("q_grown", q.width);
-    emit(attention, StepOp::PositionScale, {q}, {out}, {}, attrs);
+    emit(attention, by_count ? StepOp::CountScale : StepOp::PositionScale, {q}, {out}, {}, attrs);
     return out;
   }
 
@@ -475,7 +530,7 @@ class Lowering {
     }
     KTX_TRY(optional_norm(attention, Role::QNorm, q));
     if (own_keys) KTX_TRY(norm_keys(attention, *a, k, v));
-    q = grown(attention, q, a->grown);
+    q = grown(attention, q, a->grown, a->grown_by_count);
     if (a->rotated) {
       KTX_TRY(rope(attention, q, q,
                    {.heads = a->heads, .head_dim = a->head_dim, .y_head_dim = a->head_dim}));
@@ -492,9 +547,13 @@ class Lowering {
     const int32_t slot = KTX_TRY(slot_of(attention, *a));
     const View out = value("attn", int64_t{a->heads} * a->head_dim);
     const BlobId sinks = KTX_TRY(optional_blob(attention, "sinks"));
-    emit(attention, StepOp::Attention, {q}, {out}, {sinks},
-         AttentionAttrs{slot, a->heads, a->kv_heads, a->head_dim, a->head_dim, 0, a->scale,
-                        a->window, a->chunked, a->softcap});
+    const AttentionAttrs attrs{slot, a->heads, a->kv_heads, a->head_dim, a->head_dim,
+                               0,    a->scale, a->window,   a->chunked,  a->softcap};
+    if (a->whole_text) {
+      emit(attention, StepOp::TextAttention, {q}, {out}, {}, attrs);
+    } else {
+      emit(attention, StepOp::Attention, {q}, {out}, {sinks}, attrs);
+    }
     if (a->gated) {
       emit(attention, StepOp::Glu, {gate, out}, {out}, {},
            GluAttrs{static_cast<int32_t>(Activation::Sigmoid)});
@@ -645,10 +704,15 @@ class Lowering {
     return term(attention, Role::OProj, out, "attn_out");
   }
 
-  // act(gate(in)) * up(in) of a dense feed-forward part.
+  // act(gate(in)) * up(in) of a dense feed-forward part, or act(up(in)) of one without a gate.
   Result<View> mlp_hidden(const Module& mlp, View in) {
     const ir::MlpInfo* m = KTX_TRY(info_of<ir::MlpInfo>(mlp));
     const std::string prefix = mlp.role == Role::SharedMlp ? "shared_" : "";
+    if (m->unit >= 0) {
+      const View inner = KTX_TRY(linear(mlp, Role::UpProj, in, (prefix + "up").c_str()));
+      emit(mlp, StepOp::Activate, {inner}, {inner}, {}, ActivateAttrs{m->unit});
+      return inner;
+    }
     const View gate = KTX_TRY(part_linear(mlp, Role::GateProj, Role::GateUpProj, 0, m->width, in,
                                           (prefix + "gate").c_str()));
     const View up = KTX_TRY(part_linear(mlp, Role::UpProj, Role::GateUpProj, m->width, m->width, in,
@@ -695,8 +759,8 @@ class Lowering {
 
   // `scored`: what the router reads.
   Result<Terms> lower_routed(const Module& router, const Module& experts, View scored, View in) {
-    const RouterAttrs& r = KTX_TRY(info_of<ir::RouterInfo>(router))->attrs;
-
+    const ir::RouterInfo* info = KTX_TRY(info_of<ir::RouterInfo>(router));
+    const RouterAttrs& r = info->attrs;
     const View scores = value("router", r.experts);
     const BlobId router_weight = KTX_TRY(blob(router, "weight"));
     const BlobId router_bias = KTX_TRY(optional_blob(router, "bias"));
@@ -711,7 +775,28 @@ class Lowering {
                                experts.path)};
     }
     emit(router, StepOp::Router, {scores}, {ids, weights}, present({bias, factors}, 1), r);
+    if (info->scales_input) {
+      if (bias != kAbsent || factors != kAbsent) {
+        return Error{
+            fmt::format("module '{}' scales its input and has a bias or factors, which is "
+                        "not known",
+                        router.path)};
+      }
+      in = KTX_TRY(scaled_input(router, r, scores, in));
+    }
     return lower_experts(experts, {r, in, ids, weights});
+  }
+
+  // What the one expert of a token reads: its score, not normalised, times the input. (The weight
+  // of its output, normalised, is 1.)
+  Result<View> scaled_input(const Module& router, RouterAttrs attrs, View scores, View in) {
+    attrs.normalize = 0;
+    const View ids = value("scored_ids", attrs.top_k, ValueType::I32);
+    const View score = value("expert_score", attrs.top_k);
+    emit(router, StepOp::Router, {scores}, {ids, score}, {kAbsent}, attrs);
+    const View scaled = value("experts_in", in.width);
+    emit(router, StepOp::RowScale, {in, score}, {scaled}, {}, NoAttrs{});
+    return scaled;
   }
 
   // The router's output, and what the experts take.

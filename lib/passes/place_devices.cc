@@ -133,7 +133,8 @@ class Placer {
       if (module.layer >= 0 && module.layer < static_cast<int>(of_layer.size()) &&
           module.role != Role::Experts) {
         device = of_layer[static_cast<size_t>(module.layer)];
-      } else if (module.role == Role::FinalNorm || module.role == Role::Head) {
+      } else if (module.role == Role::FinalNorm || module.role == Role::Head ||
+                 module.role == Role::ScoreDense || module.role == Role::ScoreHead) {
         device = of_layer.back();
       }
     }

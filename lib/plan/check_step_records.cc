@@ -226,9 +226,12 @@ Status verify_steps(const PlanView& plan) {
   const ValueRecord& logits = plan.values[facts.logits_value];
   if (logits.type != static_cast<uint8_t>(ValueType::F32) ||
       logits.rows != static_cast<uint8_t>(RowKind::Output) || logits.rows_per_row != 1 ||
-      logits.width != facts.vocab_size || flow.owner[logits.buffer] != facts.logits_value) {
-    return Error{fmt::format("value '{}' is not the logits of {} tokens that the last step leaves",
-                             printable(plan.string(logits.name)), facts.vocab_size)};
+      logits.width != facts.output_width() || flow.owner[logits.buffer] != facts.logits_value) {
+    return Error{fmt::format("value '{}' is not the {} {} that the last step leaves",
+                             printable(plan.string(logits.name)),
+                             facts.gives_logits() ? "logits of" : "outputs in a row:",
+                             facts.gives_logits() ? fmt::format("{} tokens", facts.vocab_size)
+                                                  : std::to_string(facts.output_width()))};
   }
   return {};
 }

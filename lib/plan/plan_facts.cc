@@ -165,6 +165,17 @@ class Fields {
 
 }  // namespace
 
+std::string no_text_reason(const PlanFacts& facts) {
+  if (facts.scores > 0) {
+    return "this model scores texts (a reranker) and generates none; serve it, and POST to /rerank";
+  }
+  if (facts.encoder) {
+    return "this model embeds texts (an encoder) and generates none; serve it, and POST to "
+           "/v1/embeddings";
+  }
+  return "";
+}
+
 std::string to_json(const PlanFacts& facts) {
   Json json{{"architecture", facts.architecture},
             {"family", facts.family},
@@ -186,6 +197,9 @@ std::string to_json(const PlanFacts& facts) {
             {"precision", facts.precision}};
   if (facts.gpu_expert_ppm >= 0) json["gpu_expert_ppm"] = facts.gpu_expert_ppm;
   if (facts.stream_slots != "layer") json["stream_slots"] = facts.stream_slots;
+  if (!facts.pooling.empty()) json["pooling"] = facts.pooling;
+  if (facts.scores > 0) json["scores"] = facts.scores;
+  if (facts.encoder) json["encoder"] = true;
   if (facts.rotary_ctx > 0) json["rotary_ctx"] = facts.rotary_ctx;
   return dump(json);
 }
@@ -204,6 +218,9 @@ Result<PlanFacts> facts_from_json(std::string_view text) {
   in.integer("rotary_ctx", facts.rotary_ctx, 0, int64_t{1} << 40);
   in.integer("parameters", facts.parameters, 0, kMaxCount);
   in.integer("logits_value", facts.logits_value, 0, UINT32_MAX - 1);
+  in.one_of("pooling", facts.pooling, {"", "none", "mean", "cls", "last", "rank"});
+  in.integer("scores", facts.scores, 0, 1 << 16);
+  in.boolean("encoder", facts.encoder);
   in.integer("bos_id", facts.bos_id, -1, int64_t{1} << 24);
   in.integer("eos_id", facts.eos_id, -1, int64_t{1} << 24);
   in.integer("gpu_expert_ppm", facts.gpu_expert_ppm, -1, 1000000);

@@ -30,14 +30,20 @@ struct PlanFacts {
   std::string architecture;  // of the GGUF: "qwen3moe"
   std::string family;        // "Qwen3MoeForCausalLM"
   std::string name;          // general.name, may be empty
-  int64_t vocab_size = 0;    // width of the logits; token ids are below it
+  int64_t vocab_size = 0;    // token ids are below it
   int64_t hidden_size = 0;
   int64_t layers = 0;
   int64_t context_length = 0;  // what the model was made for
   int64_t rotary_ctx = 0;      // the longest context that its rotary frequencies are for; 0: any
   int64_t parameters = 0;      // weights of the source, for the columns of bench
-  uint32_t logits_value = 0;   // index in Values: F32, one row per output, vocab_size wide
-  int64_t bos_id = -1;         // -1: none
+  // index in Values: F32, one row per output, output_width() wide
+  uint32_t logits_value = 0;
+  // How the hidden states of a text's tokens become one, as the model's makers did it: "mean",
+  // "cls" (the first), "last"; "rank": its scores; empty: not said.
+  std::string pooling;
+  int64_t scores = 0;    // of a text, which stand in the place of logits; 0: none
+  bool encoder = false;  // a text is one pass, each token sees all of it, and there are no logits
+  int64_t bos_id = -1;   // -1: none
   int64_t eos_id = -1;
   // Millionths of the activations of routed experts that GPUs were expected to serve when the plan
   // was made; -1: the CPU all, or GPUs all.
@@ -54,6 +60,10 @@ struct PlanFacts {
   std::string kv_type = "F16";     // "F32", "F16" or "Q8_0"
   std::string precision = "fast";  // "exact" or "fast"
   bool operator==(const PlanFacts&) const = default;
+
+  // Of the last step's rows: logits, scores, or what an encoder without scores gives.
+  int64_t output_width() const { return scores > 0 ? scores : encoder ? hidden_size : vocab_size; }
+  bool gives_logits() const { return scores == 0 && !encoder; }
 };
 
 // Facts about the machine, nothing measured.
@@ -91,6 +101,9 @@ struct PlanChatTemplate {
   std::map<std::string, std::string> named;  // others by name: "tool_use"
   bool operator==(const PlanChatTemplate&) const = default;
 };
+
+// Why the plan generates no text, and what to do instead; empty: it does.
+std::string no_text_reason(const PlanFacts& facts);
 
 std::string to_json(const PlanFacts& facts);
 std::string to_json(const PlanTarget& target);

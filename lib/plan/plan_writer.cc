@@ -110,8 +110,9 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
 }
 
 // The least minor version whose reader knows what the steps say. 1: group_experts with places.
-// 2: with some of a token's choices.
+// 2: with some of a token's choices, and what older readers would take for logits.
 uint32_t reader_minor(const PlanContents& contents) {
+  if (!contents.facts.gives_logits()) return 2;
   uint32_t minor = 0;
   for (const StepRecord& step : contents.steps) {
     if (step.op != static_cast<uint32_t>(StepOp::GroupExperts)) continue;

@@ -58,6 +58,26 @@ std::vector<float> glu(const GluAttrs& attrs, std::span<const float> gate,
   return out;
 }
 
+// The activation of a unit without a gate.
+float unit(UnitFunction function, double x) {
+  switch (function) {
+    case UnitFunction::Silu:
+      return static_cast<float>(x / (1 + std::exp(-x)));
+    case UnitFunction::GeluTanh:
+      x *= 0.5 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+      return static_cast<float>(x);
+    case UnitFunction::GeluErf:
+      return static_cast<float>(0.5 * x * std::erfc(-x / std::numbers::sqrt2));
+    case UnitFunction::Relu:
+      return static_cast<float>(std::max(x, 0.0));
+    case UnitFunction::ReluSquared:
+      return static_cast<float>(std::max(x, 0.0) * std::max(x, 0.0));
+    case UnitFunction::Tanh:
+      return static_cast<float>(std::tanh(x));
+  }
+  return NAN;
+}
+
 float softcap(float x, float cap) {
   return cap > 0 ? static_cast<float>(cap * std::tanh(double{x} / cap)) : x;
 }
@@ -206,8 +226,8 @@ Interpreter::Vector Interpreter::part_linear(const ir::Module& parent, Role role
   return {begin, begin + static_cast<int64_t>(count)};
 }
 
-void Interpreter::grow(const PositionScaleAttrs& attrs, std::span<float> q) const {
-  const auto contexts = static_cast<double>(position_ / attrs.context);
+void Interpreter::grow(const PositionScaleAttrs& attrs, std::span<float> q, int64_t more) const {
+  const auto contexts = static_cast<double>((position_ + more) / attrs.context);
   const double factor = 1 + attrs.growth * std::log(1 + contexts);
   for (float& value : q) value = static_cast<float>(value * factor);
 }
@@ -217,12 +237,17 @@ Interpreter::Vector Interpreter::norm(const ir::Module& module, std::span<const 
   const auto& info = std::get<ir::NormInfo>(module.info);
   const auto weight = weights(module, "weight");
   Vector y(x.size());
+  const auto bias = weights(module, "bias");
+  const auto width = static_cast<double>(info.width);
   for (size_t at = 0; at < x.size(); at += info.width) {
-    const double mean = dot(&x[at], &x[at], info.width) / static_cast<double>(info.width);
-    const double factor = 1 / std::sqrt(mean + info.eps);
+    double middle = 0, squares = 0;
+    for (int64_t i = 0; info.layer_norm && i < info.width; ++i) middle += x[at + i] / width;
+    for (int64_t i = 0; i < info.width; ++i) squares += (x[at + i] - middle) * (x[at + i] - middle);
+    const double factor = 1 / std::sqrt(squares / width + info.eps);
     for (int64_t i = 0; i < info.width; ++i) {
       const float own = weight.empty() ? 1 : weight[i];
-      y[at + i] = static_cast<float>(x[at + i] * factor) * own * info.factor;
+      y[at + i] = static_cast<float>((x[at + i] - middle) * factor) * own * info.factor +
+                  (bias.empty() ? 0 : bias[i]);
     }
   }
   return y;
@@ -323,7 +348,7 @@ Interpreter::Vector Interpreter::attention(const ir::Module& module, std::span<c
     rotate(rotary_of(module), std::span(q).subspan(at, info.head_dim));
   }
   q = optional_norm(module, Role::QRotatedNorm, std::move(q));
-  grow(info.grown, q);
+  grow(info.grown, q, info.grown_by_count ? 1 : 0);
   if (info.keys_of_layer < 0) store_keys(module, x);
   const LayerCache& cache = caches_[info.keys_of_layer < 0 ? module.layer : info.keys_of_layer];
   const AttentionAttrs attrs{0, info.heads, info.kv_heads, info.head_dim, info.head_dim,
@@ -467,8 +492,14 @@ Interpreter::Vector Interpreter::latent_attention(const ir::Module& module,
 }
 
 Interpreter::Vector Interpreter::mlp(const ir::Module& module, std::span<const float> x) const {
-  const GluAttrs& attrs = std::get<ir::MlpInfo>(module.info).glu;
-  const size_t width = std::get<ir::MlpInfo>(module.info).width;
+  const auto& info = std::get<ir::MlpInfo>(module.info);
+  const GluAttrs& attrs = info.glu;
+  const size_t width = info.width;
+  if (info.unit >= 0) {
+    Vector inner = linear(need(module, Role::UpProj), x);
+    for (float& value : inner) value = unit(static_cast<UnitFunction>(info.unit), value);
+    return linear(need(module, Role::DownProj), inner);
+  }
   const Vector gate = part_linear(module, Role::GateProj, Role::GateUpProj, 0, width, x);
   const Vector up = part_linear(module, Role::UpProj, Role::GateUpProj, width, width, x);
   return linear(need(module, Role::DownProj), glu(attrs, gate, up));
@@ -481,10 +512,16 @@ Interpreter::Vector Interpreter::routed(const ir::Module& router, const ir::Modu
   const auto& info = std::get<ir::ExpertsInfo>(experts.info);
   const Vector logits = linear(router, scored);
   const size_t size = info.hidden * info.width;
-  Vector y(x.size());
+  Vector y(x.size()), scaled;
   const auto factors = weights(router, "factors");
-  for (const auto& [expert, weight] : route(std::get<ir::RouterInfo>(router.info).attrs, logits,
-                                            weights(router, "correction_bias"))) {
+  const auto& how = std::get<ir::RouterInfo>(router.info);
+  if (how.scales_input) {  // of the one expert
+    const double score = 1 / (1 + std::exp(-double{*std::ranges::max_element(logits)}));
+    for (const float value : x) scaled.push_back(static_cast<float>(value * score));
+    x = scaled;
+  }
+  for (const auto& [expert, weight] :
+       route(how.attrs, logits, weights(router, "correction_bias"))) {
     const auto matrix = [&, e = expert](const char* name) {
       return weights(experts, name).subspan(e * size, size);
     };
@@ -571,13 +608,19 @@ std::vector<float> Interpreter::next(int32_t token) {
                                              : attention(need(layer, Role::Attention), a);
     const float residual = graph_.facts.residual_scale;
     add_to(x, optional_norm(layer, Role::AttentionPostNorm, attended), residual);
-    add_to(x, optional_norm(layer, Role::MlpPostNorm, feed_forward(layer, x)), residual);
+    // Where one norm stands before both parts, the feed-forward part reads what attention does.
+    const bool beside = graph_.child(layer, Role::MlpNorm) == nullptr &&
+                        graph_.child(layer, Role::MlpPostNorm) == nullptr;
+    add_to(x, optional_norm(layer, Role::MlpPostNorm, feed_forward(layer, beside ? a : x)),
+           residual);
     if (!inputs.empty()) add_to(x, layer_input(layer, inputs, x));
     const auto* info = std::get_if<ir::LayerInfo>(&layer.info);
     for (float& value : x) value *= info != nullptr ? info->output_scale : 1;
   }
   ++position_;
-  Vector logits = linear(need(graph_.root(), Role::Head), norm(need(model, Role::FinalNorm), x));
+  const ir::Module* scores = graph_.child(graph_.root(), Role::ScoreHead);
+  const ir::Module& head = scores != nullptr ? *scores : need(graph_.root(), Role::Head);
+  Vector logits = linear(head, norm(need(model, Role::FinalNorm), x));
   for (float& logit : logits) {
     logit = softcap(logit * graph_.facts.logit_scale, graph_.facts.logit_softcap);
   }

@@ -56,7 +56,8 @@ class Interpreter {
   Vector linear(const ir::Module& module, std::span<const float> x) const;
   Vector part_linear(const ir::Module& parent, ir::Role role, ir::Role fused, size_t first,
                      size_t count, std::span<const float> x) const;
-  void grow(const PositionScaleAttrs& attrs, std::span<float> q) const;
+  // `more`: positions ahead of the token's.
+  void grow(const PositionScaleAttrs& attrs, std::span<float> q, int64_t more = 0) const;
   Vector norm(const ir::Module& module, std::span<const float> x) const;
   // x itself where the parent has no such norm.
   Vector optional_norm(const ir::Module& parent, ir::Role role, Vector x) const;

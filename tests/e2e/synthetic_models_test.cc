@@ -262,7 +262,9 @@ INSTANTIATE_TEST_SUITE_P(
                       folder("bailing_moe_v2"), folder("exaone4"), folder("exaone_moe"),
                       folder("exaone"), folder("mellum"), folder("phi3"), folder("phi3_longrope"),
                       folder("gemma"), folder("glm"), folder("gemma4"), folder("gemma4_moe"),
-                      folder("gemma4_e")),
+                      folder("gemma4_e"), folder("starcoder2"), folder("nemotron"), folder("arcee"),
+                      folder("stablelm"), folder("phi"), folder("cohere"), folder("cohere2"),
+                      folder("qwen3_reranker")),
     [](const auto& info) { return info.param.name; });
 
 // Every tensor of another type, as files made by importance matrices have them.

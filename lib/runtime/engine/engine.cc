@@ -79,7 +79,8 @@ Status Engine::fetch_logits(int64_t row) {
 std::span<const float> Engine::logits(int64_t row) const {
   KTX_ASSERT(has_logits(row));
   const PlanRunner& runner = *state_->runner;
-  return {runner.logits() + row * runner.logits_stride(), static_cast<size_t>(vocab_size())};
+  return {runner.logits() + row * runner.logits_stride(),
+          static_cast<size_t>(plan().facts.output_width())};
 }
 
 void Engine::share_out(int64_t items, const std::function<void(int64_t)>& work) {
@@ -131,6 +132,7 @@ Result<Forward> Engine::run(std::span<const BatchItem> items, const PassWatch* w
       batch.ids[row] = id;
       batch.position[row] = static_cast<int32_t>(start + t);
       batch.sequence[row] = static_cast<int32_t>(i);
+      batch.text_end[row] = static_cast<int32_t>(start + count - 1);
       if (count - t <= outputs) {
         batch.best[batch.outputs] = s.runner->keeps_logits() ? item.best : -1;
         batch.filter[batch.outputs] = item.filter;
@@ -235,6 +237,11 @@ Status Engine::hidden(int64_t row, std::span<float> out) {
   State& s = *state_;
   KTX_ASSERT(row >= 0 && row < logits_rows());
   KTX_ASSERT(static_cast<int64_t>(out.size()) == hidden_size());
+  if (plan().facts.encoder && plan().facts.scores == 0) {  // its outputs are these
+    KTX_TRY(fetch_logits(row));
+    std::ranges::copy(logits(row), out.begin());
+    return {};
+  }
   const FinalHidden found = KTX_TRY(s.hidden);
   return s.runner->read(found.device, found.value, row, out);
 }

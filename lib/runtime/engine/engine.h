@@ -219,7 +219,8 @@ class Engine {
   CacheState cache_state() const;
 
   // Logits of the last forward(): one row per wanted token, in order of the items.
-  // Valid until the next forward(). If only the best were requested they may be all
+  // Of models without logits, their outputs (PlanFacts::output_width()): a text's scores, or hidden
+  // states. Valid until the next forward(). If only the best were requested they may be all
   // that is here: has_logits() says.
   int64_t logits_rows() const;
   bool has_logits(int64_t row) const;

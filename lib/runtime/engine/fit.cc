@@ -61,9 +61,19 @@ Result<Sizes> choose_sizes(const plan::PlanView& plan, const EngineOptions& opti
   // A step has at least one token of every sequence, and no more than all contexts.
   sizes.shape.step_tokens =
       std::max(sizes.shape.max_batch, std::min(chunk, sizes.shape.ctx * sizes.shape.max_batch));
+  if (facts.encoder) {  // a text is one step
+    KTX_TRY(check_range("the context (--ctx) of a model that reads a text as a whole",
+                        sizes.shape.ctx, 1, kMaxChunk));
+    sizes.shape.step_tokens = std::max(sizes.shape.step_tokens, sizes.shape.ctx);
+    if (facts.context_length > 0 && sizes.shape.ctx > facts.context_length) {
+      return Error{
+          fmt::format("--ctx {} is more than the {} tokens that the model has positions for",
+                      sizes.shape.ctx, facts.context_length)};
+    }
+  }
   KTX_TRY(check_range("the number of logits rows of a sequence", options.sequence_logits, 1, 64));
   sizes.shape.step_outputs =
-      options.all_logits
+      options.all_logits || facts.encoder
           ? sizes.shape.step_tokens
           : std::min(sizes.shape.step_tokens, sizes.shape.max_batch * options.sequence_logits);
 
@@ -114,7 +124,8 @@ Status size_for_gpus(const plan::PlanView& plan, const EngineOptions& options, S
   if (!options.chunk_tokens) {
     sizes.shape.step_tokens = std::max(
         sizes.shape.step_tokens, std::min(kGpuChunk, sizes.shape.ctx * sizes.shape.max_batch));
-    if (options.all_logits) sizes.shape.step_outputs = sizes.shape.step_tokens;
+    if (options.all_logits || plan.facts.encoder)
+      sizes.shape.step_outputs = sizes.shape.step_tokens;
   }
   sizes.shape = gpu_run_shape(sizes.shape);
   // The budget is of all devices; the memory, of the host.

@@ -273,7 +273,7 @@ Status place_logits(GpuState& s) {
       *device.gpu, {.device = s.place(s.parts.logits_device, value),
                     .host = s.place(-1, s.plan.facts.logits_value),
                     .row_bytes = static_cast<int64_t>(plan::value_row_bytes(s.plan.values[value])),
-                    .vocabulary = s.plan.facts.vocab_size,
+                    .vocabulary = s.plan.facts.output_width(),
                     .most_rows = s.setup.shape.step_outputs}));
 }
 

@@ -12,6 +12,8 @@
 #include "lib/text/tokenizer/pretokenize.h"
 #include "lib/text/tokenizer/special_tokens.h"
 #include "lib/text/tokenizer/spm.h"
+#include "lib/text/tokenizer/unigram.h"
+#include "lib/text/tokenizer/word_piece.h"
 #include "lib/text/utf8.h"
 
 namespace ktx::text {
@@ -94,7 +96,7 @@ void append_piece(const TokenizerData& data, size_t id, std::string& out) {
     case TokenType::Normal:
       if (data.kind == TokenizerKind::Bpe && data.byte_level) {
         append_from_alphabet(token, out);
-      } else if (data.escape_whitespaces) {
+      } else if (data.escape_whitespaces || data.kind == TokenizerKind::WordPiece) {
         append_unescaped(token, out);
       } else {
         out.append(token);
@@ -125,6 +127,8 @@ struct Tokenizer::State {
   std::optional<Splitter> splitter;  // BPE
   std::optional<Bpe> bpe;
   std::optional<Spm> spm;
+  std::optional<WordPiece> word_piece;
+  std::optional<Unigram> unigram;
 
   void encode_text(std::string_view text, bool first, bool after_special,
                    std::vector<int32_t>& ids) const;
@@ -145,6 +149,10 @@ Result<Tokenizer> Tokenizer::create(TokenizerData data) {
   if (kept.kind == TokenizerKind::Bpe) {
     state->splitter = KTX_TRY(Splitter::create(kept.splits));
     state->bpe.emplace(kept);
+  } else if (kept.kind == TokenizerKind::WordPiece) {
+    state->word_piece.emplace(kept);
+  } else if (kept.kind == TokenizerKind::Unigram) {
+    state->unigram.emplace(kept);
   } else {
     state->spm.emplace(kept);
   }
@@ -168,6 +176,8 @@ void Tokenizer::State::encode_run(std::string_view text, std::vector<int32_t>& i
     spm->encode(text, ids);
     return;
   }
+  if (word_piece) return word_piece->encode(text, ids);
+  if (unigram) return unigram->encode(text, ids);
   Bpe::Scratch scratch;
   for (const Splitter::Piece& piece : splitter->split(text)) {
     bpe->encode(text.substr(piece.begin, piece.end - piece.begin), scratch, ids);
@@ -223,6 +233,35 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
     first = false;
   }
   if (options.add_eos && eos() >= 0) ids.push_back(eos());
+  return ids;
+}
+
+std::vector<int32_t> Tokenizer::encode_parts(std::span<const Part> parts) const {
+  const State& state = *state_;
+  std::vector<int32_t> ids;
+  std::string run;  // since the last special token
+  bool first = true, after_special = true;
+  const auto end_run = [&] {
+    if (!run.empty()) {
+      state.encode_text(run, first, after_special, ids);
+      first = after_special = false;
+    }
+    run.clear();
+  };
+  for (const Part& part : parts) {
+    for (const SpecialTokens::Fragment& fragment :
+         state.special.partition(part.text, part.parse_special)) {
+      if (fragment.id < 0) {
+        run += fragment.text;
+        continue;
+      }
+      end_run();
+      ids.push_back(fragment.id);
+      first = false;
+      after_special = true;
+    }
+  }
+  end_run();
   return ids;
 }
 

@@ -38,6 +38,14 @@ class Tokenizer {
   // tokens for them; else the unknown token, else nothing). Near-linear in time.
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
+  // Parts that stand side by side as one text, of which only some may hold control tokens: a
+  // template's own text, and what others put into it.
+  struct Part {
+    std::string_view text;
+    bool parse_special = false;
+  };
+  std::vector<int32_t> encode_parts(std::span<const Part> parts) const;
+
   // A prompt as its author wrote it: special tokens are parsed, and BOS is added if
   // the model asks for it and the text does not begin with it.
   std::vector<int32_t> encode_prompt(std::string_view text) const;

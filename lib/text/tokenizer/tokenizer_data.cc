@@ -159,6 +159,10 @@ Status set_ids(const TokenizerSource& source, TokenizerData& data) {
   data.ids.sep = lenient_id(source.sep, count);
   data.ids.pad = lenient_id(source.pad, count);
   data.ids.mask = lenient_id(source.mask, count);
+  if (data.kind == TokenizerKind::WordPiece) {  // [CLS] text [SEP]
+    if (!source.bos) data.ids.bos = lenient_id(source.cls, count);
+    if (!source.eos) data.ids.eos = data.ids.sep;
+  }
   if (data.kind == TokenizerKind::Spm && count > 2) {  // where SentencePiece puts them
     if (!source.unk) data.ids.unk = 0;
     if (!source.bos) data.ids.bos = 1;
@@ -272,6 +276,21 @@ Result<TextList> TextList::from_parts(std::string bytes, std::vector<uint32_t> e
   return list;
 }
 
+namespace {
+
+// Of words, not of names such as "[CLS]".
+bool has_capitals(const TokenizerData& data) {
+  for (size_t i = 0; i < data.tokens.size(); ++i) {
+    const std::string_view token = data.tokens[i];
+    if (data.types[i] != TokenType::Normal || token.starts_with('[')) continue;
+    if (token.find('[') != token.npos) continue;
+    if (std::ranges::any_of(token, [](char c) { return c >= 'A' && c <= 'Z'; })) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 Result<TokenizerData> make_tokenizer_data(const TokenizerSource& source) {
   TokenizerData data;
   // Gemma 4's BPE is over characters, of the whole text at once, with "▁" for a space and tokens of
@@ -281,11 +300,16 @@ Result<TokenizerData> make_tokenizer_data(const TokenizerSource& source) {
     data.kind = TokenizerKind::Bpe;
   } else if (source.model == "llama") {
     data.kind = TokenizerKind::Spm;
+  } else if (source.model == "bert") {
+    data.kind = TokenizerKind::WordPiece;
+  } else if (source.model == "t5") {
+    data.kind = TokenizerKind::Unigram;
   } else {
-    return Error{
-        fmt::format("tokenizer.ggml.model '{}' is not supported; known are 'gpt2' "
-                    "(byte-level BPE), 'gemma4' (BPE over characters) and 'llama' (SentencePiece)",
-                    printable(source.model))};
+    return Error{fmt::format(
+        "tokenizer.ggml.model '{}' is not supported; known are 'gpt2' (byte-level BPE), 'gemma4' "
+        "(BPE over characters), 'llama' (SentencePiece), 't5' (its unigram model) and 'bert' "
+        "(WordPiece)",
+        printable(source.model))};
   }
   const bool bpe = data.kind == TokenizerKind::Bpe;
   const size_t count = source.tokens.size();
@@ -325,6 +349,11 @@ Result<TokenizerData> make_tokenizer_data(const TokenizerSource& source) {
       return Error{"tokenizer.ggml.merges is missing or empty"};
     }
     data.extra_symbols = symbols.take_extra();
+  } else if (data.kind == TokenizerKind::WordPiece) {
+    data.escape_whitespaces = data.byte_fallback = data.byte_level = false;
+    // A vocabulary without capitals is of a model that knows none.
+    data.lowercase = source.lowercase.value_or(!has_capitals(data));
+    data.strip_accents = source.strip_accents.value_or(data.lowercase);
   } else {
     if (source.scores.size() != count) {
       return Error{fmt::format("tokenizer.ggml.scores has {} items, tokenizer.ggml.tokens {}",
@@ -332,6 +361,7 @@ Result<TokenizerData> make_tokenizer_data(const TokenizerSource& source) {
     }
     data.scores.assign(source.scores.begin(), source.scores.end());
     data.add_space_prefix = true;
+    if (data.kind == TokenizerKind::Unigram) data.byte_fallback = false;
   }
   data.normalizer = source.normalizer;
   // GGUF files of BPE models may carry the flag, but their families do not use it.
@@ -344,7 +374,7 @@ Result<TokenizerData> make_tokenizer_data(const TokenizerSource& source) {
   KTX_TRY(set_ids(source, data));
   find_end_tokens(data, symbols);
   data.add_bos = source.add_bos.value_or(default_bos && data.ids.bos >= 0);
-  data.add_eos = source.add_eos.value_or(false);
+  data.add_eos = source.add_eos.value_or(data.of_encoder() && data.ids.eos >= 0);
   KTX_TRY(validate(data));
   KTX_TRY(Splitter::create(data.splits));
   return data;
@@ -353,7 +383,8 @@ Result<TokenizerData> make_tokenizer_data(const TokenizerSource& source) {
 Status validate(const TokenizerData& data) {
   const size_t count = data.tokens.size();
   const bool bpe = data.kind == TokenizerKind::Bpe;
-  if (!bpe && data.kind != TokenizerKind::Spm) {
+  const bool scored = data.kind == TokenizerKind::Spm || data.kind == TokenizerKind::Unigram;
+  if (!bpe && !scored && data.kind != TokenizerKind::WordPiece) {
     return Error{fmt::format("tokenizer: unknown kind {}", static_cast<int>(data.kind))};
   }
   if (count == 0 || count > kMaxTokens) {
@@ -362,7 +393,7 @@ Status validate(const TokenizerData& data) {
   if (data.types.size() != count) {
     return Error{fmt::format("tokenizer: {} token types for {} tokens", data.types.size(), count)};
   }
-  if (data.scores.size() != (bpe ? 0 : count)) {
+  if (data.scores.size() != (scored ? count : 0)) {
     return Error{fmt::format("tokenizer: {} scores for {} tokens", data.scores.size(), count)};
   }
   for (size_t i = 0; i < data.scores.size(); ++i) {

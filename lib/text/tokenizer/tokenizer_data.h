@@ -25,7 +25,7 @@
 
 namespace ktx::text {
 
-enum class TokenizerKind : uint8_t { Bpe = 1, Spm = 2 };
+enum class TokenizerKind : uint8_t { Bpe = 1, Spm = 2, WordPiece = 3, Unigram = 4 };
 
 // The numbers of tokenizer.ggml.token_type.
 enum class TokenType : uint8_t {
@@ -103,7 +103,7 @@ struct TokenizerData {
   Normalizer normalizer = Normalizer::None;
 
   TextList tokens;
-  std::vector<float> scores;             // SPM: one per token; BPE: empty
+  std::vector<float> scores;             // SPM and unigram: one per token; others: empty
   std::vector<TokenType> types;          // one per token
   std::vector<Merge> merges;             // BPE
   TextList extra_symbols;                // BPE: halves and results of merges that are no tokens
@@ -122,6 +122,13 @@ struct TokenizerData {
   bool byte_fallback = true;       // SPM: unknown text becomes byte tokens
   bool ignore_merges = false;      // BPE: a piece that is a token is taken whole
   bool byte_level = true;          // BPE over bytes in the GPT-2 alphabet; else over characters
+  bool lowercase = false;          // WordPiece
+  bool strip_accents = false;      // WordPiece
+
+  // Of encoders: a text stands between BOS and EOS, whose places special tokens of BERT take.
+  bool of_encoder() const {
+    return kind == TokenizerKind::WordPiece || kind == TokenizerKind::Unigram;
+  }
 
   bool operator==(const TokenizerData&) const = default;
 };
@@ -129,8 +136,8 @@ struct TokenizerData {
 // What a reader of some file hands over: views into that file, which need to
 // live only during the call. Absent things stay empty.
 struct TokenizerSource {
-  std::string_view model;                    // tokenizer.ggml.model: "gpt2" or "llama"
-  std::string_view pre;                      // tokenizer.ggml.pre; "" when absent
+  std::string_view model;  // tokenizer.ggml.model: "gpt2", "llama", "bert", "t5", "gemma4"
+  std::string_view pre;    // tokenizer.ggml.pre; "" when absent
   std::span<const std::string_view> tokens;  // tokenizer.ggml.tokens
   std::span<const float> scores;             // tokenizer.ggml.scores
   std::span<const int32_t> token_types;      // tokenizer.ggml.token_type
@@ -138,7 +145,9 @@ struct TokenizerSource {
   // tokenizer.ggml.{bos,eos,eot,eom,unknown,seperator,padding,mask}_token_id; the
   // number as stored (an id outside of the vocabulary is reported, not cut short)
   std::optional<uint64_t> bos, eos, eot, eom, unk, sep, pad, mask;
+  std::optional<uint64_t> cls;  // tokenizer.ggml.cls_token_id
   std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
+  std::optional<bool> lowercase, strip_accents;
   std::string_view architecture;                 // general.architecture; may be empty
   std::optional<std::vector<SplitStep>> splits;  // explicit patterns instead of those of `pre`
   std::optional<bool> ignore_merges;

@@ -37,6 +37,8 @@ constexpr Flag kFlags[] = {
     &TokenizerData::byte_fallback,
     &TokenizerData::ignore_merges,
     &TokenizerData::byte_level,
+    &TokenizerData::lowercase,
+    &TokenizerData::strip_accents,
 };
 constexpr size_t kFlagCount = sizeof(kFlags) / sizeof(kFlags[0]);
 
@@ -168,8 +170,8 @@ Result<TokenizerData> parse_tokenizer_data(std::span<const std::byte> bytes) {
         fmt::format("tokenizer section: version {}, this program reads {}", version, kVersion)};
   }
   TokenizerData data;
-  data.kind =
-      KTX_TRY(checked_enum(KTX_TRY(in.number<uint8_t>("the kind")), TokenizerKind::Spm, "kind"));
+  data.kind = KTX_TRY(
+      checked_enum(KTX_TRY(in.number<uint8_t>("the kind")), TokenizerKind::Unigram, "kind"));
   data.normalizer = KTX_TRY(
       checked_enum(KTX_TRY(in.number<uint8_t>("the normalizer")), Normalizer::Nfkd, "normalizer"));
   const uint16_t flags = KTX_TRY(in.number<uint16_t>("the flags"));

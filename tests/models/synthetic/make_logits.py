@@ -24,7 +24,7 @@ from gguf.quants import dequantize
 config_file, gguf_file, graph_file, tokens = sys.argv[1:5]
 # Files of these have rows of q and k in the order of pairs; transformers has halves.
 PAIRED_ROWS = {"granite", "granitemoe", "granitemoeshared", "llama", "ministral3", "mistral",
-               "mixtral", "smollm3"}
+               "mixtral", "smollm3", "arcee"}
 
 config_json = json.load(open(config_file))
 OTHER_NAMES = {}
@@ -119,7 +119,8 @@ for path, params in modules.items():
         if config.model_type in PAIRED_ROWS and path.endswith(("q_proj", "k_proj")):
             q = path.endswith("q_proj")
             value = halves(value, text.num_attention_heads if q else text.num_key_value_heads)
-        if config.model_type in ("gemma", "gemma3_text") and "norm" in path:  # files hold 1 + w
+        one_more = ("gemma", "gemma3_text", "nemotron")  # files hold 1 + w
+        if config.model_type in one_more and "norm" in path and name == "weight":
             value = value - 1
         put(key, value)
 if config.tie_word_embeddings:
@@ -127,7 +128,12 @@ if config.tie_word_embeddings:
 assert not left, f"no tensors for {sorted(left)}"
 
 with torch.no_grad():
-    logits = model(torch.tensor([[int(t) for t in tokens.split(",")]])).logits[0]
+    ids = torch.tensor([[int(t) for t in tokens.split(",")]])
+    # Scores of texts are those of each token here.
+    if hasattr(model, "score"):
+        logits = model.score(model.model(ids).last_hidden_state)[0]
+    else:
+        logits = model(ids).logits[0]
 for row in logits:
     best = int(row.argmax())
     print(f"{best} {row[best]:.6f} {row[0]:.6f}")

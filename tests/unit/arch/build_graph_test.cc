@@ -103,7 +103,18 @@ TEST(BuildGraph, GraphsOfAConfigAloneEqualTheirGoldens) {
                                    "synthetic/glm",
                                    "synthetic/gemma4",
                                    "synthetic/gemma4_moe",
-                                   "synthetic/gemma4_e"}) {
+                                   "synthetic/gemma4_e",
+                                   "synthetic/starcoder2",
+                                   "synthetic/nemotron",
+                                   "synthetic/arcee",
+                                   "synthetic/stablelm",
+                                   "synthetic/phi",
+                                   "synthetic/cohere",
+                                   "synthetic/cohere2",
+                                   "synthetic/qwen3_reranker",
+                                   "synthetic/bert",
+                                   "synthetic/bert_scores",
+                                   "synthetic/nomic_bert"}) {
     const std::string name = folder.substr(folder.rfind('/') + 1);
     SCOPED_TRACE(name);
     DiagSink diags;

@@ -84,8 +84,8 @@ TEST_F(GgufTokenizer, OpensTheGoodControl) {
 }
 
 TEST_F(GgufTokenizer, RefusesMissingAndUnknownKinds) {
-  tiny_.pairs[1] = gguf_str("tokenizer.ggml.model", "bert");
-  EXPECT_THAT(error(), HasSubstr("m.gguf: tokenizer.ggml.model 'bert' is not supported"));
+  tiny_.pairs[1] = gguf_str("tokenizer.ggml.model", "rwkv");
+  EXPECT_THAT(error(), HasSubstr("m.gguf: tokenizer.ggml.model 'rwkv' is not supported"));
   tiny_.pairs[1] = gguf_u32("tokenizer.ggml.model", 1);
   EXPECT_THAT(error(), HasSubstr("key 'tokenizer.ggml.model' is u32 1, expected a string"));
   tiny_.pairs.erase(tiny_.pairs.begin() + 1);

@@ -19,9 +19,24 @@ TEST(PlanFacts, JsonGivesBackEveryField) {
   facts.default_ctx = 8192, facts.max_batch = 4, facts.kv_budget_bytes = 1 << 30;
   facts.chunk_tokens = 1024;
   facts.kv_type = "Q8_0", facts.precision = "exact";
+  facts.pooling = "rank", facts.scores = 2, facts.encoder = true;
   const auto back = facts_from_json(to_json(facts));
   ASSERT_TRUE(back.ok()) << back.error().message;
   EXPECT_EQ(*back, facts);
+}
+
+TEST(PlanFacts, TheLastStepGivesLogitsScoresOrHiddenStates) {
+  PlanFacts facts;
+  facts.vocab_size = 100, facts.hidden_size = 32;
+  EXPECT_TRUE(facts.gives_logits());
+  EXPECT_EQ(facts.output_width(), 100);
+  EXPECT_EQ(no_text_reason(facts), "");
+  facts.encoder = true;
+  EXPECT_EQ(facts.output_width(), 32);
+  EXPECT_THAT(no_text_reason(facts), HasSubstr("POST to /v1/embeddings"));
+  facts.scores = 2;
+  EXPECT_EQ(facts.output_width(), 2);
+  EXPECT_THAT(no_text_reason(facts), HasSubstr("POST to /rerank"));
 }
 
 TEST(PlanFacts, OtherSectionsGiveBackEveryField) {

@@ -114,9 +114,21 @@ class Synthesiser {
              return param.name != nullptr && param.name == name;
            });
   }
+  // A parameter that every model of the family has, or every one with biases of that kind.
+  bool always_has(ir::Role role, std::string_view name) const {
+    const families::ModuleRow* row = family_->find_row(role);
+    return row && std::ranges::any_of(row->params, [&](const families::ParamRow& param) {
+             return param.name != nullptr && param.name == name &&
+                    (param.when == families::When::Always ||
+                     (param.when == families::When::MlpBias && family_->mlp_bias &&
+                      flag("mlp_bias").value_or(false)));
+           });
+  }
   bool has_experts() const { return experts_ > 0; }
   bool has_qkv_bias() const {
-    return family_->bias == families::BiasKind::Qkv || flag("attention_bias").value_or(false);
+    if (family_->bias == families::BiasKind::Qkv || always_has(ir::Role::QProj, "bias"))
+      return true;
+    return flag(config_.has("use_qkv_bias") ? "use_qkv_bias" : "attention_bias").value_or(false);
   }
 
   // As JSON text, without the quotes of a text; "" when the family has none.
@@ -190,7 +202,8 @@ class Synthesiser {
     if (family_->has_config_key("first_k_dense_replace")) {
       dense_ = config_.i64("first_k_dense_replace").value_or(0);
     }
-    if (family_->layers == LayerPattern::FirstDenseThenStep) {
+    if (family_->layers == LayerPattern::FirstDenseThenStep ||
+        family_->layers == LayerPattern::SparseStep) {
       moe_step_ = std::max<int64_t>(config_.i64("decoder_sparse_step").value_or(1), 1);
     }
     rotary_ = head_dim_;
@@ -264,8 +277,17 @@ class Synthesiser {
     u32s("attention.head_count", heads_);
     const bool one_kv_head = is_mla() && !options_.unsplit_kv;
     u32s("attention.head_count_kv", one_kv_head ? std::vector<int64_t>{1} : kv_heads_);
-    f32("rope.freq_base", config_.f64("rope_theta").value_or(10000));
-    f32("attention.layer_norm_rms_epsilon", config_.f64("rms_norm_eps").value_or(1e-6));
+    if (family_->has_role(ir::Role::Rotary)) {
+      f32("rope.freq_base", config_.f64("rope_theta").value_or(10000));
+    }
+    if (family_->layer_norms) {
+      f32("attention.layer_norm_epsilon", config_.f64(epsilon_key()).value_or(1e-5));
+    } else {
+      f32("attention.layer_norm_rms_epsilon", config_.f64("rms_norm_eps").value_or(1e-6));
+    }
+    if (family_->encoder) writer_.add_bool(arch_ + ".attention.causal", false);
+    if (scores() > 0) u32("pooling_type", 4);
+    if (scores() == 0 && family_->encoder) u32("pooling_type", 1);
     u32("vocab_size", vocab_);
     if (has_experts()) {
       u32("expert_count", experts_);
@@ -281,7 +303,7 @@ class Synthesiser {
       add_mla_metadata();
     } else if (global_head_dim_ > 0) {
       add_kinds_metadata();
-    } else {
+    } else if (family_->has_role(ir::Role::Rotary)) {
       u32("rope.dimension_count", rotary_);
       if (config_.i64("head_dim")) {
         u32("attention.key_length", head_dim_);
@@ -290,10 +312,26 @@ class Synthesiser {
     }
     if (delta_value_heads_ > 0) add_delta_metadata();
     if (has_groups()) add_group_metadata();
+    if (!has_groups() && family_->has_gguf_key("interleave_moe_layer_step")) {
+      u32("interleave_moe_layer_step", moe_step_);
+    }
     add_rope_metadata();
     add_window_metadata();
     return {};
   }
+
+  // By the name that the family's config.json has.
+  std::string epsilon_key() const {
+    for (const families::ConfigAlias& alias : family_->aliases) {
+      if (std::string_view(alias.key) == "layer_norm_eps" && config_.has(alias.alias)) {
+        return alias.alias;
+      }
+    }
+    return "layer_norm_eps";
+  }
+
+  // Of a text, in the place of logits: where the config asks for them.
+  int64_t scores() const { return config_.i64("score_count").value_or(0); }
 
   void add_kinds_metadata() {
     u32("rope.dimension_count", global_head_dim_);
@@ -432,6 +470,7 @@ class Synthesiser {
     number("embedding_multiplier", "embedding_scale");
     number("residual_multiplier", "residual_scale");
     number("logits_scaling", "logit_scale");
+    number("logit_scale", "logit_scale");
     number("attention_multiplier", "attention.scale");
   }
 
@@ -484,8 +523,8 @@ class Synthesiser {
   // A norm of a layer, where the family has it, under the name that the family's tree gives it.
   void norm(ir::Role role, int64_t layer, int64_t size) {
     const families::ModuleRow* row = family_->find_row(role);
-    if (!row) return;
-    std::string_view leaf = row->params[0].tensors;  // "B.attn_norm.weight"
+    if (!row || row->params[0].name == nullptr) return;  // none, or one without weights
+    std::string_view leaf = row->params[0].tensors;      // "B.attn_norm.weight"
     leaf.remove_prefix(std::string_view("B.").size());
     leaf = leaf.substr(0, leaf.find(" | "));
     const std::string name = fmt::format("blk.{}.{}", layer, leaf);
@@ -494,8 +533,17 @@ class Synthesiser {
     const bool whole_row =
         size != head_dim_of(layer) && (role == ir::Role::QNorm || role == ir::Role::KNorm);
     // Elements that differ, where a norm of the wrong elements would not be noticed otherwise.
-    if (!options_.strong && (post || whole_row)) return noise(name, size, 0.1f, 1);
-    ones(name, size);
+    const bool differ = !options_.strong && (post || whole_row);
+    if (differ) {
+      noise(name, size, 0.1f, 1);
+    } else {
+      ones(name, size);
+    }
+    if (always_has(role, "bias")) norm_bias(name, size);
+  }
+  // Of the norm whose weights have that name.
+  void norm_bias(const std::string& weight, int64_t size) {
+    noise(weight.substr(0, weight.rfind('.')) + ".bias", size, 0.02f);
   }
   float router_sigma() const {
     return options_.strong ? kStrongProduct / std::sqrt(static_cast<float>(hidden_)) : kSigma;
@@ -515,8 +563,15 @@ class Synthesiser {
   uint64_t next_seed() { return mix_bits(options_.seed * 0x10001 + ++tensor_count_); }
 
   void add_tensors() {
-    if (!tied_) matrix("output.weight", -1, {hidden_, vocab_});
-    ones("output_norm.weight", hidden_);
+    if (family_->encoder) {
+      add_encoder_tensors();
+    } else {
+      if (!tied_ && scores() == 0) matrix("output.weight", -1, {hidden_, vocab_});
+      if (always_has(ir::Role::Head, "bias")) noise("output.bias", vocab_, kSigma);
+      ones("output_norm.weight", hidden_);
+      if (always_has(ir::Role::FinalNorm, "bias")) norm_bias("output_norm.weight", hidden_);
+      if (scores() > 0) matrix("cls.output.weight", -1, {hidden_, scores()});
+    }
     if (config_.string("rope_scaling.rope_type") == "llama3") add_rope_freqs();
     if (global_head_dim_ > 0) add_proportions();
     if (config_.string("rope_scaling.rope_type") == "longrope") {
@@ -533,6 +588,26 @@ class Synthesiser {
     if (options_.mtp) add_mtp(layers_);
   }
 
+  // What an encoder has in the place of a head.
+  void add_encoder_tensors() {
+    if (family_->has_role(ir::Role::PositionEmbedding)) {
+      const int64_t positions = config_.i64("max_position_embeddings").value_or(1);
+      matrix("position_embd.weight", -1, {hidden_, positions}, kEmbeddingSigma);
+    }
+    if (const auto types = config_.i64("type_vocab_size").value_or(0); types > 0) {
+      matrix("token_types.weight", -1, {hidden_, types}, kEmbeddingSigma);
+    }
+    ones("token_embd_norm.weight", hidden_);
+    norm_bias("token_embd_norm.weight", hidden_);
+    if (scores() == 0) return;
+    if (flag("score_dense").value_or(false)) {
+      matrix("cls.weight", -1, {hidden_, hidden_});
+      noise("cls.bias", hidden_, kSigma);
+    }
+    matrix("cls.output.weight", -1, {hidden_, scores()});
+    noise("cls.output.bias", scores(), kSigma);
+  }
+
   void add_layer(int64_t layer) {
     const std::string blk = fmt::format("blk.{}.", layer);
     norm(ir::Role::AttentionNorm, layer, hidden_);
@@ -544,16 +619,22 @@ class Synthesiser {
       add_attention(layer, blk);
     }
     norm(ir::Role::AttentionPostNorm, layer, hidden_);
+    norm(ir::Role::AttentionSumNorm, layer, hidden_);
     norm(ir::Role::MlpNorm, layer, hidden_);
     if (is_moe(layer)) add_experts(layer, blk);
     if (!is_moe(layer) || beside_dense()) {
       const int64_t width = of_layer(ffn_, layer);
       const bool fused = family_->has_role(ir::Role::GateUpProj);
-      if (!fused) matrix(blk + "ffn_gate.weight", layer, {hidden_, width});
+      if (!fused && !family_->gateless) matrix(blk + "ffn_gate.weight", layer, {hidden_, width});
       matrix(blk + "ffn_up.weight", layer, {hidden_, fused ? 2 * width : width});
       matrix(blk + "ffn_down.weight", layer, {width, hidden_}, kResidualSigma);
+      if (always_has(ir::Role::UpProj, "bias")) {
+        noise(blk + "ffn_up.bias", width, kSigma);
+        noise(blk + "ffn_down.bias", hidden_, kSigma);
+      }
     }
     norm(ir::Role::MlpPostNorm, layer, hidden_);
+    norm(ir::Role::MlpSumNorm, layer, hidden_);
     if (layer_input_ > 0) {
       matrix(blk + "inp_gate.weight", layer, {hidden_, layer_input_});
       matrix(blk + "proj.weight", layer, {layer_input_, hidden_}, kResidualSigma);
@@ -584,7 +665,7 @@ class Synthesiser {
       noise(blk + "attn_q.bias", q, kSigma);
       noise(blk + "attn_k.bias", kv, kSigma);
       noise(blk + "attn_v.bias", kv, kSigma);
-      if (family_->bias == families::BiasKind::Config) {
+      if (family_->bias == families::BiasKind::Config || always_has(ir::Role::OProj, "bias")) {
         noise(blk + "attn_output.bias", hidden_, kSigma);
       }
     }

@@ -1,0 +1,95 @@
+"""What a synthetic encoder gives, computed apart from ktx by transformers in F32.
+
+    pip install torch transformers gguf
+    synth-gguf bert/config.json --types f32 --strong -o m.gguf
+    python3 make_vectors.py bert/config.json m.gguf 7,300,12,12,255,1,64,33,290,8,15,15 \
+        > bert/vectors.txt
+
+Prints a line for each token with its hidden state, or with its scores, where the model has a head
+for them and the token was the first.
+"""
+import json
+import re
+import sys
+
+import numpy as np
+import torch
+import transformers
+from gguf import GGUFReader
+from gguf.quants import dequantize
+
+config_file, gguf_file, tokens = sys.argv[1:4]
+config_json = json.load(open(config_file))
+kind = config_json["model_type"]
+scores = config_json.get("score_count", 0)
+if kind == "xlm-roberta":  # its positions begin behind that of padding
+    config_json.update(pad_token_id=1, num_labels=scores,
+                       max_position_embeddings=config_json["max_position_embeddings"] + 2)
+config = transformers.AutoConfig.for_model(**config_json)
+config._attn_implementation = "eager"
+make = getattr(transformers, config_json["architectures"][0])
+model = (make(config, add_pooling_layer=False) if kind in ("bert", "nomic_bert") else make(config))
+model = model.float().eval()
+state = model.state_dict()
+left = {name for name in state if not name.endswith("position_ids")}
+base = "roberta." if kind == "xlm-roberta" else ""
+
+BERT = {
+    "token_embd": "embeddings.word_embeddings",
+    "position_embd": "embeddings.position_embeddings",
+    "token_types": "embeddings.token_type_embeddings",
+    "token_embd_norm": "embeddings.LayerNorm",
+    "attn_q": "attention.self.query",
+    "attn_k": "attention.self.key",
+    "attn_v": "attention.self.value",
+    "attn_output": "attention.output.dense",
+    "attn_output_norm": "attention.output.LayerNorm",
+    "ffn_up": "intermediate.dense",
+    "ffn_down": "output.dense",
+    "layer_output_norm": "output.LayerNorm",
+}
+NOMIC = {
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_output_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+    "layer_output_norm": "post_mlp_layernorm",
+}
+HEAD = {"cls": "classifier.dense", "cls.output": "classifier.out_proj"}
+
+
+def theirs(name):
+    leaf, end = name.rsplit(".", 1)
+    if match := re.match(r"blk\.(\d+)\.(.*)", leaf):
+        if kind == "nomic_bert":
+            return f"layers.{match[1]}.{NOMIC[match[2]]}.{end}"
+        return f"{base}encoder.layer.{match[1]}.{BERT[match[2]]}.{end}"
+    if leaf in HEAD:
+        return f"{HEAD[leaf]}.{end}"
+    return f"{base}{BERT[leaf]}.{end}"
+
+
+with torch.no_grad():
+    for tensor in GGUFReader(gguf_file).tensors:
+        rows = dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+        rows = torch.from_numpy(rows.reshape([int(n) for n in reversed(tensor.shape)]).copy())
+        name = theirs(tensor.name)
+        to = state[name]
+        if tensor.name == "position_embd.weight" and kind == "xlm-roberta":
+            to = to[2:]
+        to.copy_(rows.reshape(to.shape))
+        left.discard(name)
+    assert not left, f"no tensors for {sorted(left)}"
+    ids = torch.tensor([[int(t) for t in tokens.split(",")]])
+    places = torch.arange(ids.shape[1])[None]
+    if kind == "xlm-roberta":
+        hidden = model.roberta(ids, position_ids=places + 2).last_hidden_state[0]
+        rows = [model.classifier(row[None, None])[0] for row in hidden]
+    else:
+        rows = model(ids, position_ids=places).last_hidden_state[0]
+for row in rows:
+    print(" ".join(f"{x:.6f}" for x in row))
