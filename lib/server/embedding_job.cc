@@ -11,11 +11,12 @@ using runtime::BatchScheduler;
 using runtime::EndReason;
 
 EmbeddingJob::EmbeddingJob(std::shared_ptr<ServedModel> model, HttpReplyPtr reply, Done done,
-                           bool normalized)
+                           runtime::Pooling pooling, bool normalized)
     : model_(std::move(model)),
       reply_(std::move(reply)),
       done_(std::move(done)),
-      normalized_(normalized && model_->pooling != runtime::Pooling::None) {}
+      pooling_(pooling),
+      normalized_(normalized && pooling != runtime::Pooling::None) {}
 
 void EmbeddingJob::start(std::vector<std::vector<int32_t>> texts, int64_t dimensions,
                          const ServerContext& context) {
@@ -43,7 +44,7 @@ void EmbeddingJob::submit_next() {
   runtime::GenerationRequest request;
   request.prompt = texts_[index];
   request.owner = owner_;
-  request.embed = model_->pooling;
+  request.embed = pooling_;
   if (limit_seconds_ > 0) {
     request.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(limit_seconds_);
   }

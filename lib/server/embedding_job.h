@@ -1,9 +1,10 @@
-// Computes embeddings for every protocol.
+// Computes embeddings, or scores of texts, for every protocol.
 //
-//   auto job = std::make_shared<EmbeddingJob>(model, reply, [](EmbeddingJob::Result r) {...});
+//   auto job = std::make_shared<EmbeddingJob>(model, reply, [](EmbeddingJob::Outcome o) {...},
+//                                             model->pooling);
 //   job->start(texts, dimensions, seconds);
 //
-// A vector is the pooled hidden state of a text (ServedModel::pooling), cut to `dimensions` if
+// A vector is the pooled hidden state of a text (`pooling`), cut to `dimensions` if
 // given, with length 1; without pooling the states of all tokens, one behind the other. Texts go to
 // the scheduler one batch at a time, so a long list leaves room in the queue for other requests.
 #pragma once
@@ -31,7 +32,7 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
 
   // Without `normalized` vectors keep their length, as they do without pooling.
   EmbeddingJob(std::shared_ptr<ServedModel> model, HttpReplyPtr reply, Done done,
-               bool normalized = true);
+               runtime::Pooling pooling, bool normalized = true);
 
   // `dimensions`: of the answer, 0 for all. Owner and the time limit of each text are the
   // context's.
@@ -47,6 +48,7 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
   const std::shared_ptr<ServedModel> model_;
   const HttpReplyPtr reply_;
   const Done done_;
+  const runtime::Pooling pooling_;
   const bool normalized_;
   std::mutex mutex_;
   std::vector<std::vector<int32_t>> texts_;

@@ -40,8 +40,15 @@ Json numbers(const std::vector<float>& vector) {
 // Checks what every protocol wants of its texts, and takes their tokens.
 std::optional<ApiError> take_texts(const ServedModel& model, std::vector<TextInput>& texts,
                                    bool truncate, std::vector<std::vector<int32_t>>& out) {
-  const auto most = static_cast<size_t>(model.scheduler->capacity() - 1);
+  const bool all = model.facts().encoder;  // others keep room for a token of an answer
+  const auto most = static_cast<size_t>(model.scheduler->capacity() - (all ? 0 : 1));
   for (TextInput& text : texts) {
+    // Models of embeddings were trained with an end behind the text.
+    const text::TokenizerData& tokens = model.tokenizer->data();
+    const bool open = !text.text.empty() && tokens.add_eos && tokens.ids.eos >= 0;
+    if (open && (text.ids.empty() || text.ids.back() != tokens.ids.eos)) {
+      text.ids.push_back(tokens.ids.eos);
+    }
     if (text.ids.empty()) return ApiError{400, "'input' has an empty text", "input", ""};
     if (text.ids.size() > most) {
       if (!truncate) {
@@ -52,6 +59,7 @@ std::optional<ApiError> take_texts(const ServedModel& model, std::vector<TextInp
                         "input", "context_length_exceeded"};
       }
       text.ids.resize(most);
+      if (open) text.ids.back() = tokens.ids.eos;
     }
     out.push_back(std::move(text.ids));
   }
@@ -104,7 +112,7 @@ void post_native_embeddings(const ServerContext& context, const HttpRequest& req
     }
     reply->send(200, "application/json", dump(list));
   };
-  std::make_shared<EmbeddingJob>(context.model, reply, answer, normalized == 2)
+  std::make_shared<EmbeddingJob>(context.model, reply, answer, model.pooling, normalized == 2)
       ->start(std::move(ids), 0, context);
 }
 
@@ -145,7 +153,7 @@ void post_embeddings(const ServerContext& context, const HttpRequest& request,
         {"usage", {{"prompt_tokens", outcome.tokens}, {"total_tokens", outcome.tokens}}}};
     reply->send(200, "application/json", dump(json));
   };
-  std::make_shared<EmbeddingJob>(context.model, reply, answer)
+  std::make_shared<EmbeddingJob>(context.model, reply, answer, model.pooling)
       ->start(std::move(ids), dimensions, context);
 }
 
@@ -192,7 +200,7 @@ void post_ollama_embed(const ServerContext& context, const HttpRequest& request,
     reply->send(200, "application/json", dump(json));
   };
   if (ids.empty()) return answer({});
-  std::make_shared<EmbeddingJob>(context.model, reply, answer)
+  std::make_shared<EmbeddingJob>(context.model, reply, answer, model.pooling)
       ->start(std::move(ids), dimensions, context);
 }
 

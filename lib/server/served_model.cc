@@ -12,6 +12,15 @@ uint64_t ServedModel::new_seed() const {
   return seed ? *seed : std::random_device{}() * uint64_t{0x9E3779B97F4A7C15};
 }
 
+runtime::Pooling pooling_of(const plan::PlanFacts& facts) {
+  if (facts.pooling == "mean") return runtime::Pooling::Mean;
+  if (facts.pooling == "cls") return runtime::Pooling::First;
+  if (facts.pooling == "none") return runtime::Pooling::None;
+  // Encoders of which nothing is said were mostly trained so.
+  if (facts.encoder && facts.pooling.empty()) return runtime::Pooling::Mean;
+  return runtime::Pooling::Last;
+}
+
 Status complete_model(ServedModel& model, const std::string& plan_path,
                       const std::optional<std::string>& chat_template) {
   const plan::PlanView& plan = model.engine->plan();

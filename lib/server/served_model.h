@@ -54,6 +54,9 @@ struct ServedModel {
   uint64_t new_seed() const;
 };
 
+// How the model's makers made vectors of texts; the last token's where nothing is said.
+runtime::Pooling pooling_of(const plan::PlanFacts& facts);
+
 // Fills what follows from the plan: tokenizer, template, formats. `chat_template`: instead of the
 // plan's. Messages begin with the plan's path.
 Status complete_model(ServedModel& model, const std::string& plan_path,

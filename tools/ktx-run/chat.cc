@@ -343,6 +343,9 @@ int run_chat(const Options& options) {
   if (!record) return fail(record.error().message);
   Result<LoadedModel> model = load_model(options.plan, options.engine);
   if (!model) return fail(model.error().message);
+  if (const Status yes = check_generates(options.plan, *model); !yes) {
+    return fail(yes.error().message);
+  }
   for (const std::string& line : model->engine->notes()) note(line);
   Result<runtime::Sampler> sampler =
       runtime::Sampler::create(sampling_options(options.sampling), model->engine->vocab_size());

@@ -76,6 +76,7 @@ Result<bool> generate(const Options& options) {
   const std::string text = KTX_TRY(prompt_text(options));
   ExpertRecord record = KTX_TRY(ExpertRecord::open(options.engine.record_experts));
   LoadedModel model = KTX_TRY(load_model(options.plan, options.engine));
+  KTX_TRY(check_generates(options.plan, model));
   for (const std::string& line : model.engine->notes()) note(line);
   const std::vector<int32_t> prompt = KTX_TRY(prompt_ids(options, text, model));
   if (prompt.empty()) return Error{"the prompt is empty; the model needs at least one token"};

@@ -34,6 +34,12 @@ runtime::EngineOptions engine_options(const EngineFlags& flags) {
   return options;
 }
 
+Status check_generates(const std::string& plan, const LoadedModel& model) {
+  const std::string why = plan::no_text_reason(model.engine->plan().facts);
+  if (why.empty()) return {};
+  return Error{fmt::format("{}: {}", plan, why)};
+}
+
 Result<LoadedModel> load_model(const std::string& plan, const EngineFlags& flags) {
   const Timer timer;
   std::unique_ptr<runtime::Engine> engine =

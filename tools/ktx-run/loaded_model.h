@@ -21,6 +21,8 @@ struct LoadedModel {
   double load_seconds = 0;
 };
 
+// Fails where the model generates no text: an encoder, a reranker.
+Status check_generates(const std::string& plan, const LoadedModel& model);
 Result<LoadedModel> load_model(const std::string& plan, const EngineFlags& flags);
 
 runtime::EngineOptions engine_options(const EngineFlags& flags);

@@ -60,7 +60,7 @@ struct ServeFlags {
   bool edit_models = false;
   int64_t max_queue = 256;
   int64_t lookup = 0;
-  std::string pooling = "last";                                  // of embeddings
+  std::string pooling = "auto";                                  // of embeddings
   std::optional<std::string> chat_template, chat_template_file;  // instead of the plan's
   std::string reasoning = "auto";
   int64_t request_seconds = 0;  // 0: no limit

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "lib/plan/plan_reader.h"
+#include "lib/server/served_model.h"
 #include "lib/server/server.h"
 #include "lib/support/mapped_file.h"
 #include "lib/support/strings.h"
@@ -93,6 +95,16 @@ struct Common {
   std::unique_ptr<StepProfile> profile;  // of the only one
 };
 
+// As the option says, else the plan.
+Result<runtime::Pooling> pooling_for(const std::string& option, const std::string& path) {
+  if (option == "last") return runtime::Pooling::Last;
+  if (option == "cls") return runtime::Pooling::First;
+  if (option == "mean") return runtime::Pooling::Mean;
+  if (option == "none") return runtime::Pooling::None;
+  const plan::PlanFile file = KTX_TRY(plan::PlanFile::open(path));
+  return server::pooling_of(file.view().facts);
+}
+
 Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& plan, Common& common) {
   const Timer timer;
   const Options& options = common.options;
@@ -100,8 +112,9 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
   runtime::EngineOptions engine = engine_options(options.engine);
   // The mean of a text needs a row of logits for each of its tokens: some at a time.
   constexpr int64_t kMeanRows = 16;
+  const runtime::Pooling pooling = KTX_TRY(pooling_for(options.serve.pooling, plan.path));
   engine.sequence_logits =
-      std::max(options.serve.lookup + 1, options.serve.pooling == "last" ? 1 : kMeanRows);
+      std::max(options.serve.lookup + 1, pooling == runtime::Pooling::Last ? 1 : kMeanRows);
   if (engine.max_batch) {
     model->engine = KTX_TRY(runtime::Engine::open(plan.path, engine));
   } else {
@@ -122,8 +135,7 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
     chat_template = KTX_TRY(read_text_file(*options.serve.chat_template_file));
   }
   KTX_TRY(server::complete_model(*model, plan.path, chat_template));
-  if (options.serve.pooling == "mean") model->pooling = runtime::Pooling::Mean;
-  if (options.serve.pooling == "none") model->pooling = runtime::Pooling::None;
+  model->pooling = pooling;
   if (options.serve.reasoning != "auto") model->reasons_first = options.serve.reasoning == "on";
   model->sampling = sampling_options(options.sampling);
   model->seed = options.sampling.seed;

@@ -1,6 +1,7 @@
 #include "lib/runtime/scheduler/batch_plan.h"
 
 #include <algorithm>
+#include <numeric>
 #include <unordered_set>
 
 namespace ktx::runtime {
@@ -92,6 +93,19 @@ std::vector<int64_t> plan_step(std::span<const StepCandidate> candidates, int64_
     plan.give(i, to_its_end || !ends ? plan.left() : plan.left() - (budget - beside));
   }
   return plan.take();
+}
+
+std::vector<int64_t> plan_whole_texts(std::span<const StepCandidate> candidates, int64_t budget) {
+  std::vector<size_t> order(candidates.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(order, {}, [&](size_t i) { return candidates[i].arrival; });
+  std::vector<int64_t> shares(candidates.size());
+  for (size_t i : order) {
+    if (candidates[i].remaining > budget) continue;
+    shares[i] = candidates[i].remaining;
+    budget -= shares[i];
+  }
+  return shares;
 }
 
 }  // namespace ktx::runtime

@@ -36,4 +36,7 @@ struct StepCandidate {
 std::vector<int64_t> plan_step(std::span<const StepCandidate> candidates, int64_t budget,
                                int64_t block_tokens);
 
+// The same for encoders: each text as a whole or not at all, the oldest first.
+std::vector<int64_t> plan_whole_texts(std::span<const StepCandidate> candidates, int64_t budget);
+
 }  // namespace ktx::runtime

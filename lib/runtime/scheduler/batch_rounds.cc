@@ -201,7 +201,7 @@ bool BatchScheduler::make_room() {
       running_.begin(), running_.end(), [](const auto& a, const auto& b) { return a->id < b->id; });
   Running& victim = **youngest;
   // Its blocks stay until another request needs them: resuming may be cheap.
-  if (options_.keep_prefixes) {
+  if (options_.keep_prefixes && !engine_.plan().facts.encoder) {
     const auto computed = std::span(victim.tokens).first(victim.computed());
     engine_.retire(std::move(*victim.sequence), computed);
   }
@@ -241,7 +241,9 @@ void BatchScheduler::end(Running& running, EndReason reason, std::string error) 
       entry.state = slot;
       slot_texts_.shrink();
     }
-    if (options_.keep_prefixes && reason != EndReason::Failed) {
+    // (What an encoder makes of a text's beginning depends on its end.)
+    const bool kept = options_.keep_prefixes && !engine_.plan().facts.encoder;
+    if (kept && reason != EndReason::Failed) {
       engine_.retire(std::move(*running.sequence), computed);
     }
     running.sequence.reset();

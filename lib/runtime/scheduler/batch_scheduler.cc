@@ -15,6 +15,18 @@ namespace {
 // The texts of slots that several owners leave behind take at most so many contexts a slot.
 constexpr int64_t kSlotContexts = 4;
 
+// Why the model does not do what a request wants; empty: it does.
+std::string not_for(const plan::PlanFacts& facts, std::optional<Pooling> wanted) {
+  if (!wanted) return plan::no_text_reason(facts);
+  if (facts.scores > 0 && wanted != Pooling::Scores) {
+    return "this model scores texts (a reranker) and embeds none; POST to /rerank";
+  }
+  if (facts.scores == 0 && wanted == Pooling::Scores) {
+    return "this model has no head that scores texts";
+  }
+  return "";
+}
+
 }  // namespace
 
 BatchScheduler::BatchScheduler(Engine& engine, const SchedulerOptions& options)
@@ -57,7 +69,15 @@ RequestId BatchScheduler::submit(GenerationRequest request, Refused* refused) {
   };
   const auto count = static_cast<int64_t>(request.prompt.size());
   if (count == 0) return refuse(Refusal::Invalid, "the prompt has no tokens");
-  if (count >= capacity_) {
+  const plan::PlanFacts& facts = engine_.plan().facts;
+  if (facts.encoder && count > capacity_) {
+    return refuse(Refusal::TooLong,
+                  fmt::format("the text has {} tokens, at most {} fit: the model reads a text as a "
+                              "whole",
+                              count, capacity_),
+                  count);
+  }
+  if (!facts.encoder && count >= capacity_) {
     return refuse(Refusal::TooLong,
                   fmt::format("the prompt has {} tokens, which exceeds the available context size "
                               "of {} with an answer",
@@ -69,13 +89,19 @@ RequestId BatchScheduler::submit(GenerationRequest request, Refused* refused) {
     return refuse(Refusal::Invalid,
                   fmt::format("token {} is not in the vocabulary of {}", id, engine_.vocab_size()));
   }
+  if (const std::string why = not_for(facts, request.embed); !why.empty()) {
+    return refuse(Refusal::Invalid, why);
+  }
   Result<Sampler> sampler = Sampler::create(request.sampling, engine_.vocab_size());
   if (!sampler) return refuse(Refusal::Invalid, sampler.error().message);
   if (request.slot >= engine_.max_batch()) {
     return refuse(Refusal::Invalid, fmt::format("slot {} does not exist; there are 0 to {}",
                                                 request.slot, engine_.max_batch() - 1));
   }
-  if (request.embed && *request.embed != Pooling::Last) request.reuse_cache = false;
+  if (request.embed && *request.embed != Pooling::Last) {
+    request.reuse_cache = request.embed == Pooling::Scores;
+  }
+  if (facts.encoder) request.reuse_cache = false;
   if (request.sampler) sampler->set_state(*request.sampler);
   request.answered_tokens = std::clamp<int64_t>(request.answered_tokens, 0, count);
   for (int32_t id : std::span(request.prompt).last(request.answered_tokens)) {

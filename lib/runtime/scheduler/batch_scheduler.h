@@ -137,6 +137,7 @@ class BatchScheduler {
   Result<Choice> choose_unguarded(Running& running, int64_t row);
   bool next_token(Running& running, Result<Choice> choice);
   void limit_mean_pooling(std::vector<int64_t>& shares) const;
+  void take_scores(Running& running, int64_t row);
   void pool_rows(Running& running, int64_t row, int64_t rows);
   void guess(Running& running, int64_t limit);
   bool make_room();

@@ -19,7 +19,9 @@ namespace {
 constexpr int64_t kBlock = KvCache::kBlockTokens;
 
 // How many of the best logits a request can do with; -1: it needs all.
-int32_t best_needed(const GenerationRequest& request, const Sampler& sampler) {
+int32_t best_needed(const Engine& engine, const GenerationRequest& request,
+                    const Sampler& sampler) {
+  if (!engine.plan().facts.gives_logits()) return -1;
   if (request.embed) return 1;  // wants none
   if (request.logprobs > kMostBestLogits) return -1;
   const int32_t chosen = sampler.best_needed();
@@ -27,8 +29,9 @@ int32_t best_needed(const GenerationRequest& request, const Sampler& sampler) {
 }
 
 // Each row of the text is needed, not only its last one.
-bool pools_all(const GenerationRequest& request) {
-  return request.embed == Pooling::Mean || request.embed == Pooling::None;
+bool pools_all(const Engine& engine, const GenerationRequest& request) {
+  if (!request.embed || *request.embed == Pooling::Last) return false;
+  return *request.embed != Pooling::Scores || engine.plan().facts.encoder;
 }
 
 // The token that all logits of the row would give. Where only the best of them are here, they
@@ -117,8 +120,10 @@ BatchScheduler::StepItems BatchScheduler::gather() {
     candidates.push_back({running->remaining(), running->id, running->computed(), running->blocks,
                           running->in_prompt()});
   }
-  std::vector<int64_t> shares = plan_step(candidates, engine_.chunk_tokens(), kBlock);
-  limit_mean_pooling(shares);
+  std::vector<int64_t> shares = engine_.plan().facts.encoder
+                                    ? plan_whole_texts(candidates, engine_.chunk_tokens())
+                                    : plan_step(candidates, engine_.chunk_tokens(), kBlock);
+  if (!engine_.plan().facts.encoder) limit_mean_pooling(shares);
   int64_t budget = engine_.chunk_tokens();
   for (int64_t share : shares) budget -= share;
 
@@ -135,12 +140,12 @@ BatchScheduler::StepItems BatchScheduler::gather() {
       budget -= running.guesses;
     }
     const bool last = shares[i] == running.remaining();
-    const bool all = running.guesses > 0 || pools_all(running.request);
+    const bool all = running.guesses > 0 || pools_all(engine_, running.request);
     BatchItem item;
     item.sequence = &*running.sequence;
     item.tokens = running.step_ids;
     item.want = all ? Want::All : last ? Want::Last : Want::None;
-    item.best = best_needed(running.request, running.sampler);
+    item.best = best_needed(engine_, running.request, running.sampler);
     item.snapshots = running.snapshots;
     if (TokenFilter* filter = running.request.filter.get(); filter != nullptr && item.best > 0) {
       // A filter knows what comes next and not what comes behind a guess; and the best
@@ -251,7 +256,7 @@ Result<BatchScheduler::Choice> BatchScheduler::choose_unguarded(Running& running
 
 // Whole blocks that are new may be used by others from now on.
 void BatchScheduler::keep_prefixes(const StepItems& step) {
-  if (!options_.keep_prefixes) return;
+  if (!options_.keep_prefixes || engine_.plan().facts.encoder) return;
   for (Running* running : step.who) {
     if (running->ended || running->computed() / kBlock == running->kept_blocks) continue;
     running->kept_blocks = running->computed() / kBlock;
@@ -264,19 +269,21 @@ void BatchScheduler::keep_prefixes(const StepItems& step) {
 void BatchScheduler::limit_mean_pooling(std::vector<int64_t>& shares) const {
   int64_t rows = engine_.max_outputs(), pooling = 0;
   for (const auto& running : running_) {
-    const bool every = pools_all(running->request);
+    const bool every = pools_all(engine_, running->request);
     pooling += every;
     if (!every) rows -= 1 + options_.lookup_tokens;
   }
   for (size_t i = 0; i < running_.size(); ++i) {
-    if (!pools_all(running_[i]->request)) continue;
+    if (!pools_all(engine_, running_[i]->request)) continue;
     shares[i] = std::min(shares[i], std::max<int64_t>(1, rows / pooling));
   }
 }
 
 // Adds rows of the step to a text's vector, and ends it behind its last token.
 void BatchScheduler::pool_rows(Running& running, int64_t row, int64_t rows) {
+  if (running.request.embed == Pooling::Scores) return take_scores(running, row);
   std::vector<float> hidden(static_cast<size_t>(engine_.hidden_size()));
+  if (running.request.embed == Pooling::First) rows = 1;
   const bool keep = running.request.embed == Pooling::None;
   if (!keep) running.pooled.resize(hidden.size());
   for (int64_t r = 0; r < rows; ++r) {
@@ -294,6 +301,18 @@ void BatchScheduler::pool_rows(Running& running, int64_t row, int64_t rows) {
     for (float& value : running.pooled) value /= static_cast<float>(running.pooled_rows);
   }
   if (running.request.on_embedding) running.request.on_embedding(std::move(running.pooled));
+  end(running, EndReason::Stop);
+}
+
+// The scores of a text: an encoder's are those of its first token, a decoder's of its last.
+void BatchScheduler::take_scores(Running& running, int64_t row) {
+  if (running.remaining() > 0) return;
+  const Status fetched = engine_.fetch_logits(row);
+  if (!fetched) return end(running, EndReason::Failed, fetched.error().message);
+  const std::span<const float> scores = engine_.logits(row);
+  if (running.request.on_embedding) {
+    running.request.on_embedding({scores.begin(), scores.end()});
+  }
   end(running, EndReason::Stop);
 }
 

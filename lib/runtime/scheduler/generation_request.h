@@ -29,10 +29,11 @@
 
 namespace ktx::runtime {
 
-// How the hidden states of a text (the final norm's output) become one vector: that of
-// its last token, or the mean of all; None leaves them as they are, one behind the other. Mean and
-// None compute the whole text, also what is cached.
-enum class Pooling { Last, Mean, None };
+// How the hidden states of a text (the final norm's output) become one vector: that of its last
+// token or its first, or the mean of all; None leaves them as they are, one behind the other.
+// Scores are those of a model that scores texts, in their place. All but Last, and Scores of a
+// decoder, compute the whole text, also what is cached.
+enum class Pooling { Last, Mean, None, First, Scores };
 
 struct RequestEnd;
 struct TokenEvent {

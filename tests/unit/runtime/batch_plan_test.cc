@@ -13,6 +13,14 @@ TEST(BatchPlan, GivesEverybodyWhoGeneratesItsToken) {
   EXPECT_THAT(plan_step(list, 256, 64), ElementsAre(1, 254, 1));
 }
 
+TEST(BatchPlan, WholeTextsGoTheOldestFirstAsTheyFit) {
+  const StepCandidate list[] = {{90, 3, 0, {}}, {60, 1, 0, {}}, {30, 2, 0, {}}};
+  EXPECT_THAT(plan_whole_texts(list, 100), ElementsAre(0, 60, 30));
+  EXPECT_THAT(plan_whole_texts(list, 60), ElementsAre(0, 60, 0));
+  EXPECT_THAT(plan_whole_texts(list, 200), ElementsAre(90, 60, 30));
+  EXPECT_THAT(plan_whole_texts({}, 100), ElementsAre());
+}
+
 TEST(BatchPlan, ShortPromptsGoFirstButTheOldestIsServed) {
   const StepCandidate list[] = {{8000, 1, 0, {}}, {300, 2, 0, {}}};
   EXPECT_THAT(plan_step(list, 256, 64), ElementsAre(64, 192)) << "nobody ends";
