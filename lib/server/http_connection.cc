@@ -362,11 +362,13 @@ asio::awaitable<bool> HttpServer::Core::one_request(Stream& stream, Arrival& arr
     request->body = std::string();
     arrivals.give_back(held);
   } else {
-    asio::post(*workers, [self = shared_from_this(), request, reply, held] {
-      self->guard(*reply, [&] { return self->handler(*request, reply), true; });
-      request->body = std::string();
-      asio::post(self->io, [self, held] { self->arrivals.give_back(held); });
-    });
+    const bool large = request->body.size() > kLargeBody;
+    asio::post(*(large ? large_workers : workers),
+               [self = shared_from_this(), request, reply, held] {
+                 self->guard(*reply, [&] { return self->handler(*request, reply), true; });
+                 request->body = std::string();
+                 asio::post(self->io, [self, held] { self->arrivals.give_back(held); });
+               });
   }
   watch(stream, reply);
   int64_t sent = 0;

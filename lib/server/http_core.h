@@ -37,6 +37,10 @@ inline auto await_into(beast::error_code& error) {
   return asio::redirect_error(asio::use_awaitable, error);
 }
 
+// Requests with larger bodies have workers of their own: what takes long to read, such as a schema
+// of 100 KB, holds up no short one.
+inline constexpr size_t kLargeBody = size_t{16} << 10;
+
 struct HttpServer::Core : std::enable_shared_from_this<Core> {
   Core(HttpOptions options, Handler handler)
       : options(std::move(options)),
@@ -75,7 +79,7 @@ struct HttpServer::Core : std::enable_shared_from_this<Core> {
   tcp::acceptor acceptor;
   asio::steady_timer again;
   std::optional<asio::ssl::context> tls;
-  std::optional<asio::thread_pool> workers;
+  std::optional<asio::thread_pool> workers, large_workers;  // by the size of the body
   std::thread thread;
   std::atomic<uint16_t> bound_port{0};
   std::atomic<int64_t> connections{0};
