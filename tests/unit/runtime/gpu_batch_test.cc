@@ -18,6 +18,7 @@ TEST(GpuBatch, HoldsTokensTablesAndPaddingWhereItSays) {
   batch.ids = {7, 1, 2, 3};
   batch.position = {129, 0, 1, 2};
   batch.sequence = {0, 1, 1, 1};
+  batch.text_end = {129, 2, 2, 2};
   batch.output_rows = {0, 3};
   batch.tables = {first.whole.data(), second.whole.data()};
 
@@ -32,6 +33,7 @@ TEST(GpuBatch, HoldsTokensTablesAndPaddingWhereItSays) {
   EXPECT_EQ(ints(out.ids, 4), (std::vector<int32_t>{7, 1, 2, 3}));
   EXPECT_EQ(ints(out.position, 8), (std::vector<int32_t>{129, 0, 1, 2, -1, -1, -1, -1}));
   EXPECT_EQ(ints(out.sequence, 8), (std::vector<int32_t>{0, 1, 1, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(ints(out.text_end, 8), (std::vector<int32_t>{129, 2, 2, 2, -1, -1, -1, -1}));
   EXPECT_EQ(ints(out.output_rows, 4), (std::vector<int32_t>{0, 3, -1, -1}));
   EXPECT_EQ(out.table_stride, 4);
   EXPECT_EQ(ints(out.tables, 3), (std::vector<int32_t>{0, 1, 2}));
@@ -51,6 +53,7 @@ TEST(GpuBatch, HoldsTheSegmentsOfStates) {
   batch.ids = {7, 1, 2, 3};
   batch.position = {0, 1, 2, 5};
   batch.sequence = {0, 0, 0, 2};
+  batch.text_end = {2, 2, 2, 5};
   batch.tables = {first.whole.data(), nullptr, second.whole.data()};
   batch.states.resize(3);
   batch.states[0].outs = {{2, 4, nullptr, true}, {3, 1, nullptr, false}};
@@ -89,6 +92,7 @@ TEST(GpuBatch, HoldsTheTablesOfWindows) {
   batch.ids = {7, 1};
   batch.position = {329, 64};
   batch.sequence = {0, 1};
+  batch.text_end = {329, 64};
   batch.tables = {first.whole.data(), second.whole.data()};
   batch.window_tables = {first.window.data(), second.window.data()};
   const GpuBatchLayout layout(8, 4, 3, 400, true);
