@@ -219,6 +219,35 @@ TEST(Traces, AreFilesForPerfettoWithTheNamesOfModules) {
   EXPECT_EQ(tools::trace_shares(trace, trace.now()), "nothing ran");
 }
 
+// The lanes that a reader sees: the CPU's threads and its hand-overs, the GPU's queue, the copies.
+TEST(Traces, OfAPlanWithAGpuHaveALaneForEach) {
+  Traced model("stream-experts=4");
+  ASSERT_TRUE(model.engine);
+  PassTrace trace;
+  model.engine->set_trace(&trace);
+  model.run(5, 1);
+  model.engine->set_trace(nullptr);
+  const auto file = nlohmann::json::parse(tools::trace_json(trace, model.engine->plan()));
+  std::map<int, std::string> devices;
+  std::map<std::pair<int, int>, std::string> lanes;
+  std::map<std::string, int> used;
+  for (const nlohmann::json& event : file["traceEvents"]) {
+    const int pid = event["pid"];
+    if (event["name"] == "process_name") devices[pid] = event["args"]["name"];
+    if (event["name"] == "thread_name") lanes[{pid, event["tid"]}] = event["args"]["name"];
+  }
+  for (const nlohmann::json& event : file["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    const int pid = event["pid"];
+    ++used[devices[pid] + " " + lanes[{pid, event["tid"]}]];
+  }
+  for (const char* lane : {"cpu passes", "cpu host", "cpu thread 0", "cpu thread 1", "cuda:0 queue",
+                           "cuda:0 copies"}) {
+    EXPECT_GT(used[lane], 0) << lane;
+  }
+  EXPECT_EQ(used["cuda:0 copies"], model.engine->plan().facts.layers);
+}
+
 TEST(Traces, AreWrittenByBench) {
   TempDir dir;
   const std::string plan = dir.path("m.ktxplan"), file = dir.path("trace.json");
