@@ -128,7 +128,7 @@ std::optional<KvBlocks> kv_blocks(int64_t window, const RunShape& shape) {
   if (!whole) return std::nullopt;
   const auto sequences = static_cast<uint64_t>(shape.max_batch);
   return KvBlocks{*whole, window > 0 ? std::min(*whole, most_window_blocks(window, shape)) : 0,
-                  shape.state_bytes > 0 ? sequences * (kRunningStates + kSnapshots) : 0};
+                  shape.state_bytes > 0 ? sequences * (shape.running_states() + kSnapshots) : 0};
 }
 
 namespace {
@@ -139,7 +139,7 @@ Result<uint64_t> take_states(const RunShape& shape, uint64_t budget, uint64_t bl
                              KvBlocks& wanted) {
   if (shape.state_bytes == 0) return budget;
   const auto sequences = static_cast<uint64_t>(shape.max_batch);
-  const uint64_t running = sequences * kRunningStates * shape.state_bytes;
+  const uint64_t running = sequences * shape.running_states() * shape.state_bytes;
   if (running >= budget) {
     return Error{fmt::format(
         "the KV budget of {} is less than the states of {} sequences take ({}); write --kv-budget "
@@ -152,8 +152,8 @@ Result<uint64_t> take_states(const RunShape& shape, uint64_t budget, uint64_t bl
   const double blocks = static_cast<double>(wanted.whole * block_bytes);
   const auto share =
       static_cast<uint64_t>(static_cast<double>(rest) * snapshots / (snapshots + blocks));
-  wanted.states =
-      sequences * kRunningStates + std::min(sequences * kSnapshots, share / shape.state_bytes);
+  wanted.states = sequences * shape.running_states() +
+                  std::min(sequences * kSnapshots, share / shape.state_bytes);
   return budget - wanted.states * shape.state_bytes;
 }
 

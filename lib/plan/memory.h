@@ -54,6 +54,11 @@ struct RunShape {
   int64_t step_outputs = 1;   // most logits rows of a step
   KvType kv_type = KvType::F16;
   uint64_t state_bytes = 0;  // of a slot of states (state_layout.h), where they are
+  // Last tokens of a sequence that can be taken back one by one where there are states: guesses.
+  int64_t rollback_tokens = 0;
+
+  // Slots of states that a running sequence needs.
+  uint64_t running_states() const;
 };
 
 // The cache has two pools of blocks (lib/runtime/cache/kv_pools.h): slots that keep every position,
@@ -78,10 +83,14 @@ KvTokenBytes kv_token_bytes(std::span<const KvSlotRecord> slots, KvType type);
 // wrong guesses can be taken back.
 inline constexpr int64_t kKvWindowSlack = 64;
 
-// Slots of states of a running sequence: before a pass, and behind it; and such as stay as
-// snapshots of texts.
+// Slots of states of a running sequence: before a pass, and behind it (and one for each token that
+// can be taken back); and such as stay as snapshots of texts.
 inline constexpr uint64_t kRunningStates = 2;
 inline constexpr uint64_t kSnapshots = 4;
+
+inline uint64_t RunShape::running_states() const {
+  return kRunningStates + static_cast<uint64_t>(rollback_tokens);
+}
 
 // The widest window of the slots, 0 where none has one. All slots with a window keep as much.
 int64_t widest_window(std::span<const KvSlotRecord> slots);

@@ -9,6 +9,7 @@
 #include <future>
 #include <memory>
 
+#include "lib/runtime/draft/lookup_drafter.h"
 #include "lib/runtime/engine/engine.h"
 #include "lib/runtime/scheduler/batch_scheduler.h"
 #include "lib/runtime/session/session.h"
@@ -226,7 +227,8 @@ TEST_P(WindowCache, RequestsAnswerAsIfAlone) {
   }
   const auto engine = open(64, 3, 2400);
   runtime::SchedulerOptions options;
-  options.lookup_tokens = 4;
+  options.drafter = runtime::make_lookup_drafter();
+  options.speculation = {4, false};
   std::vector<std::vector<int32_t>> answers(12);
   {
     runtime::BatchScheduler scheduler(*engine, options);

@@ -86,10 +86,14 @@ Result<Answer> run_answer(runtime::Session& session, const text::Tokenizer& toke
 }
 
 std::string speed_line(const runtime::SessionStats& stats) {
-  return fmt::format(
+  std::string line = fmt::format(
       "prompt: {} tokens, {:.1f} t/s ({} from the cache) | answer: {} tokens, {:.1f} t/s",
       stats.prompt_tokens, stats.prompt_rate(), stats.reused_tokens, stats.decode_tokens,
       stats.decode_rate());
+  if (stats.drafted_tokens > 0) {
+    line += fmt::format(" | {} of {} guesses right", stats.accepted_tokens, stats.drafted_tokens);
+  }
+  return line;
 }
 
 }  // namespace ktx::tools

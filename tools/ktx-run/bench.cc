@@ -13,11 +13,13 @@
 #include "lib/support/output_place.h"
 #include "lib/support/strings.h"
 #include "lib/support/write_file.h"
+#include "tools/ktx-run/bench_drafts.h"
 #include "tools/ktx-run/bench_kernels.h"
 #include "tools/ktx-run/bench_rows.h"
 #include "tools/ktx-run/bench_runs.h"
 #include "tools/ktx-run/bench_steps.h"
 #include "tools/ktx-run/commands.h"
+#include "tools/ktx-run/drafting.h"
 #include "tools/ktx-run/expert_record.h"
 #include "tools/ktx-run/int8_rate.h"
 #include "tools/ktx-run/interrupt.h"
@@ -149,6 +151,38 @@ Result<BenchRow> measure(const Options& options, runtime::Engine& engine, BenchR
   return row;
 }
 
+// The same generation with guesses: a row beside the one before it.
+Result<BenchRow> measure_drafts(const Options& options, const LoadedModel& model, int64_t count,
+                                int64_t sequences, int64_t depth, ProgressLine& line) {
+  std::optional<double> acceptance;
+  if (options.draft.accept >= 0) acceptance = options.draft.accept;
+  BenchDrafts drafts(*model.engine, model.drafter.get(), speculation_options(options.draft),
+                     acceptance);
+  line.show_now("bench: the answer without guesses");
+  KTX_TRY(drafts.record(count, sequences, depth));
+  BenchRow row = row_of(*model.engine);
+  row.test =
+      fmt::format("tg{}{} guesses{}", count, sequences == 1 ? "" : fmt::format(" x {}", sequences),
+                  depth > 0 ? fmt::format(" @ d{}", depth) : "");
+  GuessUse use;
+  bool same = true;
+  BenchRow measured =
+      KTX_TRY(measure(options, *model.engine, std::move(row), line, [&]() -> Result<BenchRun> {
+        const DraftRun run = KTX_TRY(drafts.run(count, sequences, depth));
+        use = {run.drafted, run.accepted, run.passes, run.predicted_rate};
+        same &= run.same;
+        return run.speed;
+      }));
+  measured.guesses = use;
+  if (!same) {
+    note(fmt::format("{}: the answers differ from those without guesses{}", measured.test,
+                     model.engine->gpus().empty()
+                         ? "; this is a bug"
+                         : ": on a GPU sums depend on the size of a pass"));
+  }
+  return measured;
+}
+
 Status bench_threads(const Options& options, int threads, ProgressLine& line,
                      std::vector<BenchRow>& rows) {
   const Tests tests(options);
@@ -159,11 +193,11 @@ Status bench_threads(const Options& options, int threads, ProgressLine& line,
   if (flags.max_batch == 0) flags.max_batch = tests.most_sequences();
   line.show_now("bench: loading the plan");
   ExpertRecord record = KTX_TRY(ExpertRecord::open(flags.record_experts));
-  LoadedModel model = KTX_TRY(load_model(options.plan, flags));
+  LoadedModel model = KTX_TRY(load_model(options.plan, flags, options.draft));
   line.erase();
   catch_interrupts(SecondInterrupt::Ends);
   runtime::Engine& engine = *model.engine;
-  for (const std::string& line : engine.notes()) note(line);
+  for (const std::string& line : model.notes) note(line);
   BenchRuns runs(engine, tests.most_sequences());
   line.show_now("bench: first steps, which do not count");
   KTX_TRY(runs.prompt(std::min<int64_t>(engine.chunk_tokens(), engine.ctx())));
@@ -197,6 +231,10 @@ Status bench_threads(const Options& options, int threads, ProgressLine& line,
         KTX_TRY(add(
             test, depth, [&] { return runs.generation(n, batch); },
             [&] { return runs.generation(std::min(n, kTracedTokens), batch); }));
+        if (!options.draft.on() && options.draft.accept < 0) continue;
+        runs.empty();
+        rows.push_back(KTX_TRY(measure_drafts(options, model, n, batch, depth, line)));
+        KTX_TRY(runs.fill(depth));
       }
     }
   }

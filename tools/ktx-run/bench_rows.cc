@@ -39,27 +39,35 @@ bool divides_experts(const BenchRow& row) {
 }
 
 nlohmann::ordered_json to_json(const BenchRow& row) {
-  return {{"model", row.model},
-          {"size_bytes", row.weight_bytes},
-          {"parameters", row.parameters},
-          {"quantization", row.quantization},
-          {"backend", row.backend},
-          {"precision", row.precision},
-          {"threads", row.threads},
-          {"test", row.test},
-          {"tokens_per_second", mean(row.rates)},
-          {"deviation", deviation(row.rates)},
-          {"samples", row.rates},
-          {"bytes_per_second", row.bytes_per_second},
-          {"read_bandwidth", row.bandwidth},
-          {"share", row.bandwidth > 0 ? row.bytes_per_second / row.bandwidth : 0},
-          {"token_ops", row.token_ops},
-          {"int8_rate", row.int8_rate},
-          {"int8_share", int8_share(row)},
-          {"expert_activations",
-           {{"cpu", row.expert_use.cpu},
-            {"gpu", row.expert_use.gpu},
-            {"streamed", row.expert_use.streamed}}}};
+  nlohmann::ordered_json json = {
+      {"model", row.model},
+      {"size_bytes", row.weight_bytes},
+      {"parameters", row.parameters},
+      {"quantization", row.quantization},
+      {"backend", row.backend},
+      {"precision", row.precision},
+      {"threads", row.threads},
+      {"test", row.test},
+      {"tokens_per_second", mean(row.rates)},
+      {"deviation", deviation(row.rates)},
+      {"samples", row.rates},
+      {"bytes_per_second", row.bytes_per_second},
+      {"read_bandwidth", row.bandwidth},
+      {"share", row.bandwidth > 0 ? row.bytes_per_second / row.bandwidth : 0},
+      {"token_ops", row.token_ops},
+      {"int8_rate", row.int8_rate},
+      {"int8_share", int8_share(row)},
+      {"expert_activations",
+       {{"cpu", row.expert_use.cpu},
+        {"gpu", row.expert_use.gpu},
+        {"streamed", row.expert_use.streamed}}}};
+  if (row.guesses) {
+    json["guesses"] = {{"drafted", row.guesses->drafted},
+                       {"accepted", row.guesses->accepted},
+                       {"passes", row.guesses->passes},
+                       {"predicted_tokens_per_second", row.guesses->predicted_rate}};
+  }
+  return json;
 }
 
 // "8.03 B", "3.41 M"; all rows are of one plan.
@@ -67,6 +75,16 @@ std::string parameters(const BenchRow& row) {
   const double millions = static_cast<double>(row.parameters) / 1e6;
   return millions < 1000 ? fmt::format("{:.2f} M", millions)
                          : fmt::format("{:.2f} B", millions / 1000);
+}
+
+void add_guesses(const std::optional<GuessUse>& use, std::vector<std::string>& cells) {
+  const GuessUse guesses = use.value_or(GuessUse());
+  const double right = guesses.drafted > 0 ? 100.0 * static_cast<double>(guesses.accepted) /
+                                                 static_cast<double>(guesses.drafted)
+                                           : 0;
+  cells.push_back(use ? fmt::format("{}", guesses.drafted) : "");
+  cells.push_back(use ? fmt::format("{:.1f}", right) : "");
+  cells.push_back(use ? fmt::format("{:.2f}", guesses.predicted_rate) : "");
 }
 
 void print_markdown(const std::vector<BenchRow>& rows) {
@@ -85,6 +103,8 @@ void print_markdown(const std::vector<BenchRow>& rows) {
                                             {"% of bw"},
                                             {"% of i8"}};
   if (divided) columns.push_back({"% of experts on GPU"});
+  const bool guessed = std::ranges::any_of(rows, [](const BenchRow& row) { return !!row.guesses; });
+  if (guessed) columns.insert(columns.end(), {{"guesses"}, {"% right"}, {"predicted t/s"}});
   TextTable table(columns);
   for (const BenchRow& row : rows) {
     const double share = row.bandwidth > 0 ? 100 * row.bytes_per_second / row.bandwidth : 0;
@@ -100,6 +120,7 @@ void print_markdown(const std::vector<BenchRow>& rows) {
         fmt::format("{:.1f}", share),
         fmt::format("{:.1f}", 100 * int8_share(row))};
     if (divided) cells.push_back(fmt::format("{:.1f}", 100 * gpu_share(row)));
+    if (guessed) add_guesses(row.guesses, cells);
     table.add(std::move(cells));
   }
   fmt::print("{}", table.markdown());

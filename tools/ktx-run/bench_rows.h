@@ -4,12 +4,19 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lib/runtime/engine/expert_use.h"
 
 namespace ktx::tools {
+
+// Of one run with guesses (bench_drafts.h).
+struct GuessUse {
+  int64_t drafted = 0, accepted = 0, passes = 0;
+  double predicted_rate = 0;  // tokens a second
+};
 
 struct BenchRow {
   std::string model;         // "Llama 3.1 8B Q4_K_M"
@@ -26,6 +33,7 @@ struct BenchRow {
   double int8_rate = 0;           // measured, operations per second
   double token_ops = 0;           // operations of a token's products
   runtime::ExpertUse expert_use;  // activations in the test; none: no experts
+  std::optional<GuessUse> guesses;
 };
 
 // In the columns of llama-bench, with the bytes of weights read per second and their

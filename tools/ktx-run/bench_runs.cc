@@ -12,18 +12,6 @@
 namespace ktx::tools {
 namespace {
 
-// Token ids that a real prompt might have: spread over the vocabulary, the same on
-// every run, others for every seed.
-std::vector<int32_t> bench_tokens(int64_t count, int64_t vocab, uint64_t seed) {
-  std::vector<int32_t> ids;
-  uint64_t state = 88172645463325252u + seed * 0x9E3779B97F4A7C15u;
-  for (int64_t i = 0; i < count; ++i) {
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    ids.push_back(static_cast<int32_t>(state % static_cast<uint64_t>(vocab)));
-  }
-  return ids;
-}
-
 template <class Work>
 Result<BenchRun> measure(runtime::Engine& engine, int64_t tokens, const Work& work) {
   const int64_t bytes = engine.stats().weight_bytes;
@@ -36,6 +24,16 @@ Result<BenchRun> measure(runtime::Engine& engine, int64_t tokens, const Work& wo
 
 }  // namespace
 
+std::vector<int32_t> bench_tokens(int64_t count, int64_t vocab, uint64_t seed) {
+  std::vector<int32_t> ids;
+  uint64_t state = 88172645463325252u + seed * 0x9E3779B97F4A7C15u;
+  for (int64_t i = 0; i < count; ++i) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    ids.push_back(static_cast<int32_t>(state % static_cast<uint64_t>(vocab)));
+  }
+  return ids;
+}
+
 BenchRuns::BenchRuns(runtime::Engine& engine, int64_t most_sequences) : engine_(engine) {
   for (int64_t i = 0; i < most_sequences; ++i) sequences_.push_back(engine.new_sequence());
 }
@@ -47,6 +45,10 @@ Status BenchRuns::fill(int64_t depth) {
     KTX_TRY(rewind(i));
   }
   return {};
+}
+
+void BenchRuns::empty() {
+  for (runtime::Sequence& sequence : sequences_) sequence.truncate(0);
 }
 
 Status BenchRuns::rewind(size_t i) {

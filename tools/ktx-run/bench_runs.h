@@ -18,12 +18,18 @@ struct BenchRun {
   double bytes_per_second = 0;  // of weights
 };
 
+// Token ids that a real prompt might have: spread over the vocabulary, the same on every run,
+// others for every seed.
+std::vector<int32_t> bench_tokens(int64_t count, int64_t vocab, uint64_t seed);
+
 // Ctrl-C (interrupt.h) ends any of it with an error.
 class BenchRuns {
  public:
   BenchRuns(runtime::Engine& engine, int64_t most_sequences);
 
   Status fill(int64_t depth);
+  // The cache is empty until the next fill().
+  void empty();
   // The first sequence alone.
   Result<BenchRun> prompt(int64_t count);
   // The next token of each is the best one's id, so that routing is that of real decoding.

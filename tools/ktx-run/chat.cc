@@ -30,6 +30,7 @@ class Chat {
  public:
   Chat(const Options& options, LoadedModel& model, runtime::Session session)
       : options_(options), model_(model), session_(std::move(session)) {
+    session_.speculate(model.speculation.get());
     session_.keep_logits(false);
     session_.end_messages_at([&model](int32_t id) { return model.tokenizer.is_eog(id); });
     form_ = server::reasoning_form(model.tokenizer, model.engine->plan().chat_template.source);
@@ -341,12 +342,12 @@ class Chat {
 int run_chat(const Options& options) {
   Result<ExpertRecord> record = ExpertRecord::open(options.engine.record_experts);
   if (!record) return fail(record.error().message);
-  Result<LoadedModel> model = load_model(options.plan, options.engine);
+  Result<LoadedModel> model = load_model(options.plan, options.engine, options.draft);
   if (!model) return fail(model.error().message);
   if (const Status yes = check_generates(options.plan, *model); !yes) {
     return fail(yes.error().message);
   }
-  for (const std::string& line : model->engine->notes()) note(line);
+  for (const std::string& line : model->notes) note(line);
   Result<runtime::Sampler> sampler =
       runtime::Sampler::create(sampling_options(options.sampling), model->engine->vocab_size());
   if (!sampler) return fail(sampler.error().message);

@@ -29,16 +29,17 @@ target::GpuFacts gpu_facts() {
           cuda_version()};
 }
 
-// Whether the plan opens here as `ktx-run chat` would open it.
-Finding open_plan(const std::string& path, const EngineFlags& flags) {
-  const Result<LoadedModel> model = load_model(path, flags);
+// Whether the plan opens here as `ktx-run chat` would open it,
+// with a draft plan where one is given.
+Finding open_plan(const std::string& path, const EngineFlags& flags, const DraftFlags& draft) {
+  const Result<LoadedModel> model = load_model(path, flags, draft);
   if (!model) return {"plan", Health::Problem, path + " does not open", model.error().message};
   const plan::MemoryEstimate& memory = model->engine->memory();
   const std::string text =
       fmt::format("{} opens: {} of weights, {} of cache for a context of {}, {} of activations",
                   path, human_bytes(memory.weight_bytes), human_bytes(memory.kv_bytes),
                   model->engine->ctx(), human_bytes(memory.arena_bytes));
-  const std::vector<std::string>& notes = model->engine->notes();
+  const std::vector<std::string>& notes = model->notes;
   return {"plan", notes.empty() ? Health::Ok : Health::Note, text, join(notes, "\n")};
 }
 
@@ -79,7 +80,7 @@ void print_json(const Diagnosis& diagnosis) {
 int run_doctor(const Options& options) {
   Diagnosis diagnosis = target::diagnose(gpu_facts(), detect_isa());
   if (!options.plan.empty()) {
-    diagnosis.findings.push_back(open_plan(options.plan, options.engine));
+    diagnosis.findings.push_back(open_plan(options.plan, options.engine, options.draft));
   }
   options.json ? print_json(diagnosis) : print_text(diagnosis);
   for (const Finding& finding : diagnosis.findings) {

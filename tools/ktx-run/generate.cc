@@ -63,6 +63,10 @@ nlohmann::ordered_json to_json(const std::vector<int32_t>& prompt, const Answer&
                      {"decode_tokens", stats.decode_tokens},
                      {"decode_seconds", stats.decode_seconds},
                      {"decode_tokens_per_second", stats.decode_rate()}};
+  if (model.speculation) {
+    json["timings"]["draft_tokens"] = stats.drafted_tokens;
+    json["timings"]["accepted_tokens"] = stats.accepted_tokens;
+  }
   return json;
 }
 
@@ -75,14 +79,15 @@ bool speaks_harmony(const LoadedModel& model) {
 Result<bool> generate(const Options& options) {
   const std::string text = KTX_TRY(prompt_text(options));
   ExpertRecord record = KTX_TRY(ExpertRecord::open(options.engine.record_experts));
-  LoadedModel model = KTX_TRY(load_model(options.plan, options.engine));
+  LoadedModel model = KTX_TRY(load_model(options.plan, options.engine, options.draft));
   KTX_TRY(check_generates(options.plan, model));
-  for (const std::string& line : model.engine->notes()) note(line);
+  for (const std::string& line : model.notes) note(line);
   const std::vector<int32_t> prompt = KTX_TRY(prompt_ids(options, text, model));
   if (prompt.empty()) return Error{"the prompt is empty; the model needs at least one token"};
   runtime::Session session(*model.engine,
                            KTX_TRY(runtime::Sampler::create(sampling_options(options.sampling),
                                                             model.engine->vocab_size())));
+  session.speculate(model.speculation.get());
   session.keep_logits(options.json && options.logprobs >= 0);
   catch_interrupts(SecondInterrupt::Ends);
   const runtime::Outcome outcome = KTX_TRY(set_prompt_with_progress(session, prompt));
@@ -126,6 +131,9 @@ Result<bool> generate(const Options& options) {
   if (answer.finish == Finish::ContextFull) {
     note(fmt::format("the context of {} tokens is full; a larger one: --ctx {}",
                      model.engine->ctx(), model.engine->ctx() * 2));
+  }
+  if (model.speculation && !model.speculation->failure().empty()) {
+    note(fmt::format("nothing was guessed any more: {}", model.speculation->failure()));
   }
   if (options.stats) note(speed_line(session.stats()));
   return false;

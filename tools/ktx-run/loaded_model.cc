@@ -7,6 +7,7 @@
 #include "lib/support/timer.h"
 #include "lib/target/isa.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
+#include "tools/ktx-run/drafting.h"
 #include "tools/option_readers.h"
 
 namespace ktx::tools {
@@ -40,10 +41,12 @@ Status check_generates(const std::string& plan, const LoadedModel& model) {
   return Error{fmt::format("{}: {}", plan, why)};
 }
 
-Result<LoadedModel> load_model(const std::string& plan, const EngineFlags& flags) {
+Result<LoadedModel> load_model(const std::string& plan, const EngineFlags& flags,
+                               const DraftFlags& draft) {
   const Timer timer;
-  std::unique_ptr<runtime::Engine> engine =
-      KTX_TRY(runtime::Engine::open(plan, engine_options(flags)));
+  runtime::EngineOptions options = engine_options(flags);
+  KTX_TRY(make_room_for_drafts(draft, options));
+  std::unique_ptr<runtime::Engine> engine = KTX_TRY(runtime::Engine::open(plan, options));
   Result<text::TokenizerData> data = text::parse_tokenizer_data(engine->plan().tokenizer);
   if (!data) return Error{fmt::format("{}: {}", plan, data.error().message)};
   Result<text::Tokenizer> tokenizer = text::Tokenizer::create(data.take());
@@ -60,8 +63,15 @@ Result<LoadedModel> load_model(const std::string& plan, const EngineFlags& flags
     // One that does not parse was a warning when the plan was compiled.
     if (parsed) chat_template = parsed.take();
   }
-  return LoadedModel{std::move(engine), tokenizer.take(), std::move(chat_template),
-                     timer.seconds()};
+  LoadedModel model{std::move(engine), tokenizer.take(), std::move(chat_template), 0, {}, {}, {}};
+  model.notes = model.engine->notes();
+  model.drafter = KTX_TRY(open_drafter(draft, flags, *model.engine, model.tokenizer, model.notes));
+  if (model.drafter) {
+    model.speculation =
+        std::make_unique<runtime::Speculation>(*model.drafter, speculation_options(draft));
+  }
+  model.load_seconds = timer.seconds();
+  return model;
 }
 
 runtime::SamplingOptions sampling_options(const SamplingFlags& flags) {

@@ -4,7 +4,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "lib/runtime/draft/speculation.h"
 #include "lib/runtime/engine/engine.h"
 #include "lib/runtime/sampling/sampler.h"
 #include "lib/support/result.h"
@@ -19,11 +21,15 @@ struct LoadedModel {
   text::Tokenizer tokenizer;
   std::optional<text::ChatTemplate> chat_template;  // none: the model has none
   double load_seconds = 0;
+  std::vector<std::string> notes;                     // the engine's, and the drafter's
+  std::shared_ptr<runtime::Drafter> drafter;          // null: nothing guesses
+  std::unique_ptr<runtime::Speculation> speculation;  // with it; for Session::speculate()
 };
 
 // Fails where the model generates no text: an encoder, a reranker.
 Status check_generates(const std::string& plan, const LoadedModel& model);
-Result<LoadedModel> load_model(const std::string& plan, const EngineFlags& flags);
+Result<LoadedModel> load_model(const std::string& plan, const EngineFlags& flags,
+                               const DraftFlags& draft = {});
 
 runtime::EngineOptions engine_options(const EngineFlags& flags);
 runtime::SamplingOptions sampling_options(const SamplingFlags& flags);

@@ -74,6 +74,7 @@ void check_several(const Options& options, Mistakes& mistakes) {
     refuse("--alias", !serve.aliases.empty(), kOne);
     refuse("--tags", !serve.tags.empty(), kOne);
     refuse("--profile", !serve.profile.empty(), kOne);
+    refuse("--draft", !options.draft.plan.empty(), kOne);
     refuse("--record-experts", !options.engine.record_experts.empty(), kOne);
   }
   if (serve.sleep_idle_seconds > 0) {
@@ -134,6 +135,12 @@ Options read_options(ParsedLine& line, Mistakes& mistakes) {
     options.serve.sources = line.words;
     check_serve(options.serve, mistakes);
     check_several(options, mistakes);
+  }
+  if (!options.draft.plan.empty() && options.draft.lookup > 0) {
+    mistakes.emplace_back("give one of --draft and --lookup");
+  }
+  if (!options.draft.plan.empty() && options.command == Command::Doctor && options.plan.empty()) {
+    mistakes.emplace_back("--draft goes with the plan of the model");
   }
   if (!options.trace.empty() && options.bench_threads.size() > 1) {
     mistakes.emplace_back("--trace shows runs of one number of threads: give one with -t");

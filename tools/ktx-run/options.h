@@ -28,6 +28,16 @@ struct EngineFlags {
   std::string record_experts;  // file; "": none
 };
 
+// What guesses tokens for the model (drafting.h).
+struct DraftFlags {
+  std::string plan;    // "": none
+  int64_t lookup = 0;  // guesses from the text itself; 0: none
+  int64_t most = 8;    // guesses of a plan in a pass
+  bool adaptive = true;
+  double accept = -1;  // bench: this share of guesses is made right; -1: what the drafter says
+  bool on() const { return !plan.empty() || lookup > 0; }
+};
+
 struct SamplingFlags {
   double temperature = 0.8;
   int64_t top_k = 40;
@@ -59,7 +69,6 @@ struct ServeFlags {
   bool public_models = false;
   bool edit_models = false;
   int64_t max_queue = 256;
-  int64_t lookup = 0;
   std::string pooling = "auto";                                  // of embeddings
   std::optional<std::string> chat_template, chat_template_file;  // instead of the plan's
   std::string reasoning = "auto";
@@ -88,6 +97,7 @@ struct Options {
   Command command = Command::Chat;
   std::string plan;
   EngineFlags engine;
+  DraftFlags draft;
   SamplingFlags sampling;
   ReasoningFlags reasoning;  // chat and serve
 

@@ -15,6 +15,7 @@
 #include "lib/support/timer.h"
 #include "lib/target/target.h"
 #include "tools/ktx-run/commands.h"
+#include "tools/ktx-run/drafting.h"
 #include "tools/ktx-run/expert_record.h"
 #include "tools/ktx-run/loaded_model.h"
 #include "tools/ktx-run/serve_settings.h"
@@ -113,8 +114,8 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
   // The mean of a text needs a row of logits for each of its tokens: some at a time.
   constexpr int64_t kMeanRows = 16;
   const runtime::Pooling pooling = KTX_TRY(pooling_for(options.serve.pooling, plan.path));
-  engine.sequence_logits =
-      std::max(options.serve.lookup + 1, pooling == runtime::Pooling::Last ? 1 : kMeanRows);
+  engine.sequence_logits = pooling == runtime::Pooling::Last ? 1 : kMeanRows;
+  KTX_TRY(make_room_for_drafts(options.draft, engine));
   if (engine.max_batch) {
     model->engine = KTX_TRY(runtime::Engine::open(plan.path, engine));
   } else {
@@ -151,7 +152,10 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
   runtime::SchedulerOptions scheduler;
   scheduler.max_queue = options.serve.max_queue;
   scheduler.share_prefixes = options.serve.share_prefixes;
-  scheduler.lookup_tokens = static_cast<int>(options.serve.lookup);
+  std::vector<std::string> notes = model->engine->notes();
+  scheduler.drafter = KTX_TRY(
+      open_drafter(options.draft, options.engine, *model->engine, *model->tokenizer, notes));
+  scheduler.speculation = speculation_options(options.draft);
   if (common.several) scheduler.turns = &common.turns;
   if (!options.serve.profile.empty()) {
     common.profile = KTX_TRY(
@@ -161,7 +165,7 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
   }
   model->load_seconds = timer.seconds();
   model->scheduler = std::make_unique<runtime::BatchScheduler>(*model->engine, scheduler);
-  for (const std::string& line : model->engine->notes()) {
+  for (const std::string& line : notes) {
     note(common.several ? fmt::format("{}: {}", plan.name, line) : line);
   }
   return model;

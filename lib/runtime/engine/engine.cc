@@ -24,6 +24,9 @@ const std::vector<std::string>& Engine::notes() const {
 int Engine::threads() const {
   return state_->pool->threads();
 }
+std::shared_ptr<ThreadPool> Engine::pool() const {
+  return state_->pool;
+}
 std::vector<GpuUse> Engine::gpus() const {
   return state_->runner->gpus();
 }
@@ -44,6 +47,9 @@ int64_t Engine::max_batch() const {
 }
 int64_t Engine::chunk_tokens() const {
   return state_->sizes.shape.step_tokens;
+}
+int64_t Engine::rollback_tokens() const {
+  return has_states() ? state_->sizes.shape.rollback_tokens : chunk_tokens();
 }
 int64_t Engine::vocab_size() const {
   return plan().facts.vocab_size;

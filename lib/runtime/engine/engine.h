@@ -35,6 +35,10 @@
 #include "lib/support/result.h"
 #include "lib/target/isa.h"
 
+namespace ktx {
+class ThreadPool;
+}
+
 namespace ktx::runtime {
 
 class Gpu;
@@ -58,15 +62,22 @@ enum class Pin { Auto, On, Off };
 struct EngineOptions {
   int threads = 0;  // 0: one per core that this process may use
   Pin pin = Pin::Auto;
+  // Those of another engine that the same thread runs, in place of threads of its own.
+  std::shared_ptr<ThreadPool> pool;
   std::optional<Precision> precision;
-  std::optional<int64_t> ctx;              // tokens per sequence
-  bool largest_ctx = false;                // instead: as many as fit (largest_ctx.h)
+  std::optional<int64_t> ctx;  // tokens per sequence
+  bool largest_ctx = false;    // instead: as many as fit (largest_ctx.h)
+  // A plan that is going to run beside this one, with the same context and batch (a draft plan):
+  // the largest context leaves room for it.
+  std::shared_ptr<const plan::PlanFile> beside;
+  uint64_t reserved_bytes = 0;             // of the host's memory, that others are going to take
   std::optional<int64_t> max_batch;        // sequences in one step
   std::optional<int64_t> kv_budget_bytes;  // at most so much for the cache; 0: as needed
   std::optional<plan::KvType> kv_type;     // exact precision always takes F32
   std::optional<int64_t> chunk_tokens;     // most tokens in a step
   bool all_logits = false;                 // room for the logits of every token of a step
   int64_t sequence_logits = 1;             // else for so many of each sequence
+  int64_t rollback_tokens = 0;             // BatchItem::rollback, where a model has states
   std::optional<Isa> isa;                  // else the best of the machine
   bool verify = false;                     // check the hashes of all weights first
   bool huge_pages = false;                 // copy the plan into huge pages instead of mapping it
@@ -93,7 +104,8 @@ class Sequence {
   // windows, blocks that the text needs to go on from there may have gone: it is empty then.
   // Some 64 tokens (plan::kKvWindowSlack) can always be taken back. Where layers have states of a
   // fixed size, it is as long as at the last place up to there that has states: the beginning of
-  // the last step, or a snapshot that the prefix cache does not have yet.
+  // the last step, a token of BatchItem::rollback, or a snapshot that the prefix cache does not
+  // have yet.
   void truncate(int64_t length);
   bool can_truncate(int64_t length) const;  // to so many, and no fewer
 
@@ -121,6 +133,9 @@ struct BatchItem {
   // Places of the text, as rising numbers of tokens, whose states are worth a snapshot; those in
   // this pass are made, as far as there is room (snapshot_places.h).
   std::span<const int64_t> snapshots = {};
+  // So many of the last tokens can be taken back one by one, also where layers have states of a
+  // fixed size (as far as there are slots: EngineOptions::rollback_tokens of a sequence).
+  int64_t rollback = 0;
 };
 
 enum class Forward {
@@ -167,6 +182,7 @@ class Engine {
   // Things worth telling the user: "the weights do not fit the memory ...".
   const std::vector<std::string>& notes() const;
   int threads() const;
+  std::shared_ptr<ThreadPool> pool() const;
   Isa isa() const;
   std::vector<GpuUse> gpus() const;  // those in use; none for a CPU plan
   Precision precision() const;
@@ -174,6 +190,8 @@ class Engine {
   int64_t ctx() const;
   int64_t max_batch() const;
   int64_t chunk_tokens() const;
+  // Tokens that BatchItem::rollback can ask for; more than a pass has where there are no states.
+  int64_t rollback_tokens() const;
   int64_t vocab_size() const;
 
   // `owner`: whose text it is. What is kept for reuse is found by the same owner alone.
@@ -261,6 +279,7 @@ class Engine {
   explicit Engine(std::unique_ptr<State> state);
   Result<Forward> run(std::span<const BatchItem> items, const PassWatch* watch);
   bool take_states(std::span<const BatchItem> items);  // pass_states.cc
+  void take_rollback(const BatchItem& item, SequenceState& state);
   void take_snapshots(const BatchItem& item, SequenceState& state);
   void keep_states(std::span<const BatchItem> items);
   void give_back_states(std::span<const BatchItem> items);

@@ -27,7 +27,7 @@ struct Engine::State {
   KvPools kv;
   PrefixCache prefixes{kv};
   std::set<Sequence*> sequences;  // all that live
-  std::unique_ptr<ThreadPool> pool;
+  std::shared_ptr<ThreadPool> pool;
   std::unique_ptr<PlanRunner> runner;
   std::unique_ptr<WarmUp> warm_up;
   Batch batch;

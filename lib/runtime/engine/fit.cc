@@ -88,6 +88,8 @@ Result<Sizes> choose_sizes(const plan::PlanView& plan, const EngineOptions& opti
   }
 
   sizes.shape.state_bytes = plan::state_layout(plan).bytes();
+  KTX_TRY(check_range("the number of tokens to take back", options.rollback_tokens, 0, 64));
+  if (sizes.shape.state_bytes > 0) sizes.shape.rollback_tokens = options.rollback_tokens;
   sizes.memory =
       KTX_TRY(plan::estimate_memory(plan.segments, plan.buffers, plan.kv_slots, sizes.shape));
   KTX_TRY(size_cache(plan, options, sizes));
@@ -173,7 +175,7 @@ Status check_fit(uint64_t available_bytes, uint64_t memory_bytes, Sizes& sizes) 
     text += row("states", memory.state_bytes,
                 fmt::format("{} sequences and {} snapshots", shape.max_batch,
                             sizes.kv_blocks.states -
-                                plan::kRunningStates * static_cast<uint64_t>(shape.max_batch)));
+                                shape.running_states() * static_cast<uint64_t>(shape.max_batch)));
   }
   text += row("together", needed, "");
   text += row("available", available_bytes, fmt::format("of {}", human_bytes(memory_bytes)));

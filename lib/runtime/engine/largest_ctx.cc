@@ -23,9 +23,29 @@ struct Fit {
   bool streams = true;  // and there is room to stream experts, where the plan does
 };
 
-Result<Fit> fit_of(const plan::PlanView& plan, EngineOptions options, const RunRoom& room,
-                   int64_t ctx) {
+// What a plan that runs beside it leaves of the room.
+Status leave_room(const plan::PlanView& beside, const EngineOptions& options, RunRoom& room) {
+  EngineOptions small = options;
+  small.sequence_logits = 1;
+  const int64_t rotary_ctx = beside.facts.rotary_ctx;
+  if (rotary_ctx > 0) small.ctx = std::min(*small.ctx, rotary_ctx);
+  const Sizes sizes = KTX_TRY(sizes_of_run(beside, small));
+  if (room.host_bytes) {
+    *room.host_bytes -= std::min(*room.host_bytes, sizes.memory.total_bytes);
+  }
+  for (const plan::DeviceMemory& need : KTX_TRY(plan::memory_by_device(beside, sizes.shape))) {
+    const auto gpu = room.gpus.find(need.name);
+    if (gpu == room.gpus.end()) continue;
+    uint64_t& free = gpu->second.free_bytes;
+    // 0 would mean that it is not known.
+    if (free > 0) free = std::max<uint64_t>(1, free - std::min(free, need.total()));
+  }
+  return {};
+}
+
+Result<Fit> fit_of(const plan::PlanView& plan, EngineOptions options, RunRoom room, int64_t ctx) {
   options.ctx = ctx;
+  if (options.beside) KTX_TRY(leave_room(options.beside->view(), options, room));
   const Sizes sizes = KTX_TRY(sizes_of_run(plan, options));
   const auto wanted = plan::kv_blocks(plan::widest_window(plan.kv_slots), sizes.shape);
   Fit fit{wanted && sizes.kv_blocks.whole >= wanted->whole};

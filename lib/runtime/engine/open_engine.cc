@@ -107,7 +107,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
     const plan::PlanView& plan = s.plan.view();
     const bool gpus = plan::uses_gpus(plan);
     s.hidden = find_final_hidden(plan);
-    const std::optional<uint64_t> available = target::available_memory();
+    std::optional<uint64_t> available = target::available_memory();
+    if (available) *available -= std::min(*available, given.reserved_bytes);
     EngineOptions options = given;
     std::string note;
     if (options.largest_ctx) note = KTX_TRY(find_largest_ctx(plan, available, options));
@@ -126,7 +127,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
                               static_cast<int64_t>(s.sizes.kv_blocks.states)));
     s.kv.states().set_reclaim([&s] { return s.prefixes.reclaim_state(); });
     const target::ThreadPlaces places = choose_places(options, threads);
-    s.pool = std::make_unique<ThreadPool>(places.threads);
+    s.pool = options.pool ? options.pool : std::make_shared<ThreadPool>(places.threads);
     s.runner = KTX_TRY(PlanRunner::create({.plan = plan,
                                            .launches = s.plan.launches(),
                                            .kv = s.kv,

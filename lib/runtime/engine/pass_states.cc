@@ -1,7 +1,8 @@
-// The slots of states that a pass writes (cache/state_pool.h): one for the end of each text, and
-// one for each of its places that are worth a snapshot. Ends come first; snapshots get what is
-// left, and what snapshots of less worth have.
+// The slots of states that a pass writes (cache/state_pool.h): one for the end of each text, one
+// for each of its last tokens that may be taken back, and one for each of its places that are worth
+// a snapshot. Ends come first; snapshots get what is left, and what snapshots of less worth have.
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "lib/runtime/engine/engine_state.h"
@@ -9,10 +10,13 @@
 namespace ktx::runtime {
 namespace {
 
-// Gives back the places before the end; not those that wait for the prefix cache, but for `all`.
-void drop_places(StatePool& pool, std::vector<StateMark>& marks, bool all) {
+// Gives back the places before the end; not those that wait for the prefix cache, but for `all`,
+// and those from `kept` on.
+void drop_places(StatePool& pool, std::vector<StateMark>& marks, bool all,
+                 int64_t kept = std::numeric_limits<int64_t>::max()) {
   for (size_t m = 0; m + 1 < marks.size(); ++m) {
-    if (!marks[m].snapshot || all) pool.release(std::exchange(marks[m].slot, kNoState));
+    if (marks[m].position >= kept || (marks[m].snapshot && !all)) continue;
+    pool.release(std::exchange(marks[m].slot, kNoState));
   }
   std::erase_if(marks, [](const StateMark& mark) { return mark.slot == kNoState; });
 }
@@ -26,7 +30,10 @@ bool Engine::take_states(std::span<const BatchItem> items) {
   if (!pool.has_states()) return true;
   for (size_t i = 0; i < items.size(); ++i) {
     s.batch.states[i].outs.clear();
-    if (!items[i].tokens.empty()) drop_places(pool, items[i].sequence->tables_.states, false);
+    if (items[i].tokens.empty()) continue;
+    Sequence& sequence = *items[i].sequence;
+    const int64_t end = sequence.length_ + static_cast<int64_t>(items[i].tokens.size());
+    drop_places(pool, sequence.tables_.states, false, end - items[i].rollback);
   }
   for (size_t i = 0; i < items.size(); ++i) {
     if (items[i].tokens.empty()) continue;
@@ -47,8 +54,19 @@ bool Engine::take_states(std::span<const BatchItem> items) {
     state.outs.push_back(
         {static_cast<int64_t>(items[i].tokens.size()), slot, pool.data(slot), false});
   }
+  for (size_t i = 0; i < items.size(); ++i) take_rollback(items[i], s.batch.states[i]);
   for (size_t i = 0; i < items.size(); ++i) take_snapshots(items[i], s.batch.states[i]);
   return true;
+}
+
+// Within the pass; the places before it stayed.
+void Engine::take_rollback(const BatchItem& item, SequenceState& state) {
+  const auto count = static_cast<int64_t>(item.tokens.size());
+  for (int64_t tokens = std::max<int64_t>(1, count - item.rollback); tokens < count; ++tokens) {
+    const StateSlot slot = state_->kv.states().take();
+    if (slot == kNoState) return;
+    state.outs.insert(state.outs.end() - 1, {tokens, slot, state_->kv.states().data(slot), false});
+  }
 }
 
 void Engine::take_snapshots(const BatchItem& item, SequenceState& state) {
@@ -61,9 +79,15 @@ void Engine::take_snapshots(const BatchItem& item, SequenceState& state) {
     if (place <= start) break;
     if (place == start + count) state.outs.back().snapshot = true;
     if (place >= start + count) continue;
+    const auto at = std::find_if(state.outs.begin(), state.outs.end(),
+                                 [&](const StateOut& out) { return out.tokens >= place - start; });
+    if (at->tokens == place - start) {
+      at->snapshot = true;
+      continue;
+    }
     const StateSlot slot = pool.take();
     if (slot == kNoState) break;
-    state.outs.insert(state.outs.begin(), {place - start, slot, pool.data(slot), true});
+    state.outs.insert(at, {place - start, slot, pool.data(slot), true});
   }
 }
 

@@ -206,6 +206,7 @@ bool BatchScheduler::make_room() {
     engine_.retire(std::move(*victim.sequence), computed);
   }
   victim.sequence.reset();
+  victim.draft = {};
   ++victim.result.preemptions;
   ++stats_.preemptions;
   slots_[victim.result.slot].busy = false;
@@ -247,6 +248,7 @@ void BatchScheduler::end(Running& running, EndReason reason, std::string error) 
       engine_.retire(std::move(*running.sequence), computed);
     }
     running.sequence.reset();
+    running.draft = {};
   }
   ++stats_.ended;
   if (reason == EndReason::Cancelled) ++stats_.cancelled;

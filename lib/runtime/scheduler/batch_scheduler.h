@@ -11,7 +11,7 @@
 // (batch_plan.h); computes; samples; calls back. When the cache is full in the middle of an
 // answer, the youngest request is preempted: it gives back its blocks and waits. It is
 // recomputed later, and because the bits of an answer depend on its own tokens alone (CPU), it
-// continues unchanged. So an answer in a batch equals the answer alone.
+// continues unchanged. So an answer in a batch equals the answer alone, with guesses or without.
 //
 // An exception from a callback or a filter ends its own request as Failed; an exception from a
 // step (out of memory) ends the running requests. The thread continues.
@@ -26,9 +26,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
+#include "lib/runtime/draft/speculation.h"
 #include "lib/runtime/engine/engine.h"
 #include "lib/runtime/scheduler/filter_worker.h"
 #include "lib/runtime/scheduler/generation_request.h"
@@ -45,9 +47,11 @@ struct SchedulerOptions {
   int64_t max_queue = 256;  // requests that may wait for a place
   bool keep_prefixes = true;
   bool share_prefixes = false;  // owners use each other's: faster, and its time tells of them
-  // Speculative decoding: draft up to so many tokens per request and step from its own text
-  // before (n-gram look-up); answers stay the same. 0: off.
-  int lookup_tokens = 0;
+  // Speculative decoding (draft/speculation.h): what guesses tokens for the model to verify;
+  // answers stay the same. Null: nothing. The engine has room for the rows of logits
+  // (sequence_logits).
+  std::shared_ptr<Drafter> drafter;
+  SpeculationOptions speculation;
   // Prepare filters while a step is computed. Empty: where a GPU computes it, so that it
   // takes nothing from the step.
   std::optional<bool> filters_beside_steps;
@@ -104,7 +108,8 @@ class BatchScheduler {
 
   // Most tokens that a prompt and its answer can have together.
   int64_t capacity() const { return capacity_; }
-  int lookup_tokens() const { return options_.lookup_tokens; }
+  // Guesses of a request in a pass; 0: there are none.
+  int64_t most_guesses() const { return speculation_ ? speculation_->options().most : 0; }
   // Under which name the cache keeps what an owner's requests compute.
   std::string cache_owner(const std::string& owner) const {
     return options_.share_prefixes ? std::string() : owner;
@@ -128,6 +133,7 @@ class BatchScheduler {
   void choose_snapshots(Running& running, const PrefixHit& hit);
   void share_prefixes();
   StepItems gather();
+  BatchItem item_of(Running& running);
   void start_filters(const StepItems& step);
   void take_results(const StepItems& step);
   void take_rows(Running& running, int64_t row, int64_t rows, std::optional<Result<Choice>> first);
@@ -139,7 +145,8 @@ class BatchScheduler {
   void limit_mean_pooling(std::vector<int64_t>& shares) const;
   void take_scores(Running& running, int64_t row);
   void pool_rows(Running& running, int64_t row, int64_t rows);
-  void guess(Running& running, int64_t limit);
+  void guess(std::span<Running* const> who, int64_t budget);
+  int64_t guess_limit(const Running& running) const;
   bool make_room();
   void end(Running& running, EndReason reason, std::string error = {});
   void end_where(const std::function<std::pair<bool, EndReason>(const Running&)>& test);
@@ -172,6 +179,8 @@ class BatchScheduler {
   std::vector<SlotState> slots_;
   SchedulerStats stats_;
 
+  std::unique_ptr<Speculation> speculation_;     // null: nothing is guessed
+  bool guesses_ = true;                          // in the next step
   std::unique_ptr<FilterWorker> filter_worker_;  // null: filters do all in allowed()
   std::thread thread_;                           // last: starts when all else is there
 };

@@ -2,7 +2,8 @@
 //
 //   shift_contexts   texts that have filled their context
 //   share_prefixes   blocks that other requests have computed meanwhile
-//   gather           the tokens of each request (batch_plan.h), with guesses
+//   gather           the tokens of each request (batch_plan.h)
+//   guess            and what may follow them (draft/speculation.h)
 //   forward          filters prepare beside it
 //   take_results     rows of logits become tokens, hidden rows become vectors
 #include <algorithm>
@@ -10,7 +11,6 @@
 
 #include "lib/runtime/cache/snapshot_places.h"
 #include "lib/runtime/scheduler/batch_plan.h"
-#include "lib/runtime/scheduler/ngram_guess.h"
 #include "lib/runtime/scheduler/running_request.h"
 
 namespace ktx::runtime {
@@ -59,6 +59,11 @@ struct BatchScheduler::StepItems {
     const auto count = static_cast<int64_t>(who[i]->step_ids.size());
     return items[i].want == Want::None ? 0 : items[i].want == Want::All ? count : 1;
   }
+  int64_t tokens() const {
+    int64_t sum = 0;
+    for (const BatchItem& item : items) sum += static_cast<int64_t>(item.tokens.size());
+    return sum;
+  }
 };
 
 struct BatchScheduler::Choice {
@@ -79,14 +84,22 @@ void BatchScheduler::step() {
     if (filter_worker_) filter_worker_->wait();
   };
   const Result<Forward> done = engine_.forward(step.items, prepared);
-  stats_.busy_seconds += seconds(Clock::now() - begin);
+  const double taken = seconds(Clock::now() - begin);
+  stats_.busy_seconds += taken;
   prepared();
+  const bool guessed =
+      std::any_of(who.begin(), who.end(), [](const Running* running) { return running->guesses; });
+  const bool computed = done && *done == Forward::Done;
+  if (speculation_ && computed) speculation_->passed(step.tokens(), taken);
+  if (speculation_ && !computed) speculation_->forget_pass();
+  guesses_ = computed || !guessed;
   if (!done) {
     for (Running* running : who) end(*running, EndReason::Failed, done.error().message);
+  } else if (!guesses_) {
+    // Without guesses it may have room.
   } else if (*done == Forward::CacheFull) {
     if (!make_room()) end(*running_.front(), EndReason::ContextFull);
   } else if (*done == Forward::ContextFull) {
-    // A guess that reaches over the end of the context; capacity() stops the rest.
     for (Running* running : who) {
       if (running->computed() + static_cast<int64_t>(running->step_ids.size()) > engine_.ctx()) {
         end(*running, EndReason::ContextFull);
@@ -134,30 +147,33 @@ BatchScheduler::StepItems BatchScheduler::gather() {
     const auto from = running.tokens.begin() + running.computed();
     running.step_ids.assign(from, from + shares[i]);
     running.guesses = 0;
-    if (options_.lookup_tokens > 0 && shares[i] == 1 && running.remaining() == 1 &&
-        !running.request.embed) {
-      guess(running, budget);
-      budget -= running.guesses;
-    }
-    const bool last = shares[i] == running.remaining();
-    const bool all = running.guesses > 0 || pools_all(engine_, running.request);
-    BatchItem item;
-    item.sequence = &*running.sequence;
-    item.tokens = running.step_ids;
-    item.want = all ? Want::All : last ? Want::Last : Want::None;
-    item.best = best_needed(engine_, running.request, running.sampler);
-    item.snapshots = running.snapshots;
-    if (TokenFilter* filter = running.request.filter.get(); filter != nullptr && item.best > 0) {
-      // A filter knows what comes next and not what comes behind a guess; and the best
-      // log-probabilities refer to all tokens.
-      const bool one_row = item.want == Want::Last && running.request.logprobs <= 0;
-      item.best = one_row ? item.best : -1;
-      item.filter = one_row ? filter : nullptr;
-    }
-    step.items.push_back(item);
     step.who.push_back(&running);
   }
+  if (speculation_) guess(step.who, budget);
+  for (Running* running : step.who) step.items.push_back(item_of(*running));
   return step;
+}
+
+// What the step computes of a request.
+BatchItem BatchScheduler::item_of(Running& running) {
+  const auto count = static_cast<int64_t>(running.step_ids.size()) - running.guesses;
+  const bool last = count == running.remaining();
+  const bool all = running.guesses > 0 || pools_all(engine_, running.request);
+  BatchItem item;
+  item.sequence = &*running.sequence;
+  item.tokens = running.step_ids;
+  item.want = all ? Want::All : last ? Want::Last : Want::None;
+  item.best = best_needed(engine_, running.request, running.sampler);
+  item.snapshots = running.snapshots;
+  item.rollback = running.guesses;
+  if (TokenFilter* filter = running.request.filter.get(); filter != nullptr && item.best > 0) {
+    // A filter knows what comes next and not what comes behind a guess; and the best
+    // log-probabilities refer to all tokens.
+    const bool one_row = item.want == Want::Last && running.request.logprobs <= 0;
+    item.best = one_row ? item.best : -1;
+    item.filter = one_row ? filter : nullptr;
+  }
+  return item;
 }
 
 // Filters of those who get logits prepare while the step is computed.
@@ -205,6 +221,7 @@ void BatchScheduler::take_rows(Running& running, int64_t row, int64_t rows,
   }
   stats_.drafted_tokens += running.guesses;
   stats_.accepted_tokens += right;
+  if (speculation_) speculation_->verified(running.draft, running.guesses, right);
   if (running.sequence) running.sequence->truncate(length + right);
 }
 
@@ -271,7 +288,7 @@ void BatchScheduler::limit_mean_pooling(std::vector<int64_t>& shares) const {
   for (const auto& running : running_) {
     const bool every = pools_all(engine_, running->request);
     pooling += every;
-    if (!every) rows -= 1 + options_.lookup_tokens;
+    if (!every) rows -= 1 + most_guesses();
   }
   for (size_t i = 0; i < running_.size(); ++i) {
     if (!pools_all(engine_, running_[i]->request)) continue;
@@ -316,18 +333,46 @@ void BatchScheduler::take_scores(Running& running, int64_t row) {
   end(running, EndReason::Stop);
 }
 
-// Adds what the text itself suggests to this step's tokens.
-void BatchScheduler::guess(Running& running, int64_t limit) {
-  if (engine_.has_states()) return;  // a wrong guess would take the pass before it along
+// How many tokens may be guessed: within the answer, the context and the cache.
+int64_t BatchScheduler::guess_limit(const Running& running) const {
   const auto total = static_cast<int64_t>(running.tokens.size());
-  int64_t most = std::min<int64_t>({options_.lookup_tokens, limit, capacity_ - total - 1});
-  if (running.request.max_tokens >= 0) {
-    most = std::min(most, running.request.max_tokens - running.result.completion_tokens - 1);
+  const GenerationRequest& request = running.request;
+  int64_t most = std::min({request.most_guesses, most_guesses(), capacity_ - total - 1});
+  if (request.max_tokens >= 0) {
+    most = std::min(most, request.max_tokens - running.result.completion_tokens - 1);
   }
-  if (most <= 0) return;
-  const std::vector<int32_t> next = ngram_guess(running.tokens, most);
-  running.step_ids.insert(running.step_ids.end(), next.begin(), next.end());
-  running.guesses = static_cast<int64_t>(next.size());
+  return guesses_ ? std::max<int64_t>(0, most) : 0;
+}
+
+// Adds to the tokens of those that generate what may follow them.
+void BatchScheduler::guess(std::span<Running* const> who, int64_t budget) {
+  std::vector<Speculation::Item> items;
+  std::vector<Running*> whose;
+  for (Running* running : who) {
+    if (running->remaining() != 1 || running->in_prompt() || running->request.embed) continue;
+    Speculation::Item item;
+    item.text = &running->draft;
+    item.tokens = running->tokens;
+    item.sampler = &running->sampler;
+    item.owner = running->owner();
+    item.limit = guess_limit(*running);
+    items.push_back(item);
+    whose.push_back(running);
+  }
+  const auto others = static_cast<int64_t>(who.size() - whose.size());
+  const Clock::time_point begin = Clock::now();
+  speculation_->guess(items, others, budget);
+  const double taken = seconds(Clock::now() - begin);
+  stats_.draft_seconds += taken;
+  stats_.draft_failed = speculation_->failure().empty() ? 0 : 1;
+  stats_.busy_seconds += taken;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const std::vector<int32_t>& guesses = items[i].guesses;
+    whose[i]->step_ids.insert(whose[i]->step_ids.end(), guesses.begin(), guesses.end());
+    whose[i]->guesses = static_cast<int64_t>(guesses.size());
+    const auto end = static_cast<int64_t>(whose[i]->tokens.size()) + whose[i]->guesses;
+    whose[i]->add_snapshot(end / kSnapshotEvery * kSnapshotEvery);
+  }
 }
 
 // One more token of an answer. False: it ended.
@@ -357,7 +402,7 @@ bool BatchScheduler::next_token(Running& running, Result<Choice> choice) {
   running.last_token = now;
   running.tokens.push_back(id);
   const auto total = static_cast<int64_t>(running.tokens.size());
-  if (!running.snapshots.empty() && total % kSnapshotEvery == 0) running.snapshots.push_back(total);
+  if (total % kSnapshotEvery == 0) running.add_snapshot(total);
   ++result.completion_tokens;
   running.take_times();
   ++stats_.completion_tokens;

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "lib/runtime/cache/prefix_cache.h"
+#include "lib/runtime/draft/speculation.h"
 #include "lib/runtime/sampling/sampler.h"
 #include "lib/runtime/sampling/token_filter.h"
 #include "lib/support/result.h"
@@ -63,7 +64,7 @@ struct RequestEnd {
   double queue_seconds = 0;       // waiting for a place
   double prompt_seconds = 0;      // from then to the first token
   double decode_seconds = 0;      // from the first token to the last
-  int64_t drafted_tokens = 0;     // guessed by look-up
+  int64_t drafted_tokens = 0;     // guessed (speculation)
   int64_t accepted_tokens = 0;    // of these, right ones
   int preemptions = 0;            // how often it had to make room and began anew
   int slot = -1;
@@ -96,6 +97,7 @@ struct GenerationRequest {
   std::function<bool(int32_t)> is_end;  // null: no token ends the answer
   std::unique_ptr<TokenFilter> filter;  // null: all tokens
   bool reuse_cache = true;              // false: compute all of the prompt
+  int64_t most_guesses = kMostGuesses;  // in a pass, where the scheduler guesses; 0: none
   int slot = -1;                        // the place in the batch that it waits for; -1: any
   std::optional<ContextShift> shift;    // none: the answer ends. Needs a limit of tokens.
   std::optional<std::chrono::steady_clock::time_point> deadline;

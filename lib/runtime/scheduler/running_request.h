@@ -63,6 +63,10 @@ struct BatchScheduler::Running {
     result.prompt_seconds = seconds(first_token - submitted) - result.queue_seconds;
     result.decode_seconds = seconds(last_token - first_token);
   }
+  // Another place behind the prompt, where such are wanted.
+  void add_snapshot(int64_t place) {
+    if (!snapshots.empty() && place > snapshots.back()) snapshots.push_back(place);
+  }
   void tell_progress() const {
     if (!request.on_progress) return;
     PromptProgress progress;
@@ -85,7 +89,8 @@ struct BatchScheduler::Running {
   int64_t parting = -1;              // of its text and others, as known when they were chosen
   std::vector<int32_t> step_ids;     // what this step computes
   int64_t guesses = 0;               // of these, the last ones
-  std::vector<float> pooled;         // embeddings: the sum of `pooled_rows` hidden rows
+  Speculation::Text draft;
+  std::vector<float> pooled;  // embeddings: the sum of `pooled_rows` hidden rows
   int64_t pooled_rows = 0;
   bool asked_cache = false;
   bool ended = false;

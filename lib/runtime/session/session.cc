@@ -12,30 +12,81 @@ Session::Session(Engine& engine, Sampler sampler)
     : engine_(&engine), sampler_(std::move(sampler)), sequence_(engine.new_sequence()) {}
 
 // Computes `ids`, the tokens after those in the cache, in one step.
-Result<Outcome> Session::compute(std::span<const int32_t> ids, bool want_logits,
-                                 const PassWatch& watch) {
+Result<Outcome> Session::compute(std::span<const int32_t> ids, Want want, const PassWatch& watch) {
   fresh_ = loaded_ = false;
-  BatchItem item{&sequence_, ids, want_logits ? Want::Last : Want::None, best_needed()};
+  BatchItem item{&sequence_, ids, want, best_needed()};
   item.snapshots = snapshots_;
+  if (want == Want::All) item.rollback = static_cast<int64_t>(ids.size()) - 1;
   const Forward forward = KTX_TRY(engine_->forward({&item, 1}, {}, &watch));
   if (forward == Forward::ContextFull) return Outcome::ContextFull;
   if (forward == Forward::CacheFull) return Outcome::CacheFull;
   if (forward == Forward::Stopped) return Outcome::Stopped;
-  if (want_logits) {
+  if (want != Want::None) {
     asked_ = item.best;
-    best_.clear();
-    logits_.clear();
-    if (engine_->has_logits(0)) {
-      const std::span<const float> row = engine_->logits(0);
-      logits_.assign(row.begin(), row.end());
-    } else {
-      const BestLogits found = engine_->best(0);
-      best_.assign(found.best.begin(), found.best.end());
-      log_sum_ = found.log_sum;
-    }
-    fresh_ = true;
+    take_row(0);
   }
   return Outcome::Ok;
+}
+
+// The logits of the next token, from the rows of the last pass.
+void Session::take_row(int64_t row) {
+  best_.clear();
+  logits_.clear();
+  if (engine_->has_logits(row)) {
+    const std::span<const float> logits = engine_->logits(row);
+    logits_.assign(logits.begin(), logits.end());
+  } else {
+    const BestLogits found = engine_->best(row);
+    best_.assign(found.best.begin(), found.best.end());
+    log_sum_ = found.log_sum;
+  }
+  fresh_ = true;
+}
+
+void Session::speculate(Speculation* speculation) {
+  take_back_guesses();
+  draft_ = {};
+  speculation_ = speculation;
+}
+
+// What may follow the last token, which is all that is to be computed. False: nothing guesses.
+bool Session::guess() {
+  if (!speculation_) return false;
+  const int64_t rows = std::min(engine_->max_outputs(), engine_->chunk_tokens());
+  Speculation::Item item;
+  item.text = &draft_;
+  item.tokens = tokens_;
+  item.sampler = &sampler_;
+  item.limit = std::max<int64_t>(0, std::min({rows - 1, room() - 1, engine_->rollback_tokens()}));
+  speculation_->guess({&item, 1}, 0, item.limit);
+  guesses_ = std::move(item.guesses);
+  right_guesses_ = 0;
+  return true;
+}
+
+// The last token is computed again then; its row of logits is not kept.
+void Session::take_back_guesses() {
+  if (guesses_.empty()) return;
+  guesses_.clear();
+  fresh_ = false;
+  sequence_.truncate(static_cast<int64_t>(tokens_.size()) - 1);
+}
+
+// `id` is the last token: the one that was guessed at its place, or the end of the guesses.
+void Session::check_guess(int32_t id) {
+  if (!speculation_) return;
+  if (right_guesses_ < guesses_.size() && guesses_[right_guesses_] == id) {
+    ++right_guesses_;
+    return;
+  }
+  const auto guessed = static_cast<int64_t>(guesses_.size());
+  const auto right = static_cast<int64_t>(right_guesses_);
+  speculation_->verified(draft_, guessed, right);
+  stats_.drafted_tokens += guessed;
+  stats_.accepted_tokens += right;
+  guesses_.clear();
+  right_guesses_ = 0;
+  if (right < guessed) sequence_.truncate(static_cast<int64_t>(tokens_.size()) - 1);
 }
 
 void Session::watch(const std::atomic<bool>* stop, Tick progress) {
@@ -46,6 +97,7 @@ void Session::watch(const std::atomic<bool>* stop, Tick progress) {
 Result<Outcome> Session::prefill(std::span<const int32_t> ids, const Progress& progress) {
   if (static_cast<int64_t>(ids.size()) > room()) return Outcome::ContextFull;
   if (ids.empty()) return Outcome::Ok;
+  take_back_guesses();
   tokens_.insert(tokens_.end(), ids.begin(), ids.end());
   const auto total = static_cast<int64_t>(tokens_.size());
   const int64_t start = sequence_.length();
@@ -63,7 +115,8 @@ Result<Outcome> Session::prefill(std::span<const int32_t> ids, const Progress& p
         };
       }
       const Outcome outcome =
-          KTX_TRY(compute(std::span(tokens_).subspan(done, count), done + count == total, watch));
+          KTX_TRY(compute(std::span(tokens_).subspan(done, count),
+                          done + count == total ? Want::Last : Want::None, watch));
       if (outcome != Outcome::Ok) return outcome;
       const bool last = sequence_.length() == total;
       if (!last) keep_places();
@@ -90,6 +143,7 @@ void Session::keep_places() {
 Result<Outcome> Session::set_prompt(std::span<const int32_t> ids, const Progress& progress) {
   if (ids.empty()) return Error{"the prompt has no tokens"};
   if (static_cast<int64_t>(ids.size()) > engine_->ctx()) return Outcome::ContextFull;
+  take_back_guesses();
   const auto same = std::mismatch(tokens_.begin(), tokens_.end(), ids.begin(), ids.end()).first;
   const auto kept = std::min<int64_t>(
       {same - tokens_.begin(), sequence_.length(), static_cast<int64_t>(ids.size()) - 1});
@@ -103,36 +157,65 @@ Result<Outcome> Session::set_prompt(std::span<const int32_t> ids, const Progress
 
 Result<Next> Session::next() {
   const auto total = static_cast<int64_t>(tokens_.size());
-  if (fresh_ && logits_.empty() && (best_needed() < 0 || best_needed() > asked_)) {
-    // More is needed than was requested: once more.
-    sequence_.truncate(sequence_.length() - 1);
-  }
-  // Logits are not in a session's file: the last token is computed again, to the same bits.
-  if (loaded_) sequence_.truncate(total - 1);
-  if (sequence_.length() < total) {
-    const int64_t bytes_before = engine_->stats().weight_bytes;
-    const Timer timer;
-    // One token, or a text that is computed again because it could not be cut (truncate).
-    while (sequence_.length() < total) {
-      const int64_t count = std::min(total - sequence_.length(), engine_->chunk_tokens());
-      const Outcome outcome =
-          KTX_TRY(compute(std::span(tokens_).subspan(sequence_.length(), count),
-                          sequence_.length() + count == total, PassWatch{stop_, {}}));
-      if (outcome != Outcome::Ok) return Next{outcome, -1};
-    }
+  // More may be needed than was requested, and rows of logits go with the engine's next pass.
+  const bool too_few = logits_.empty() && (best_needed() < 0 || best_needed() > asked_);
+  if (!guesses_.empty() && (too_few || engine_->stats().steps != guess_pass_)) take_back_guesses();
+  if (!guesses_.empty()) {
+    take_row(static_cast<int64_t>(right_guesses_));
     stats_.decode_tokens += 1;
-    stats_.decode_seconds += timer.seconds();
-    stats_.decode_weight_bytes += engine_->stats().weight_bytes - bytes_before;
+  } else {
+    if (fresh_ && too_few) sequence_.truncate(sequence_.length() - 1);
+    // Logits are not in a session's file: the last token is computed again, to the same bits.
+    if (loaded_) sequence_.truncate(total - 1);
+    const Outcome outcome = KTX_TRY(compute_next());
+    if (outcome != Outcome::Ok) return Next{outcome, -1};
   }
   if (!fresh_) return Error{"there are no tokens to continue from"};
   if (room() <= 0) return Next{Outcome::ContextFull, -1};
   const int32_t id = KTX_TRY(logits_.empty() ? sampler_.sample(BestLogits{best_, log_sum_})
                                              : sampler_.sample(logits_, tokens_));
   tokens_.push_back(id);
+  check_guess(id);
   return Next{Outcome::Ok, id};
 }
 
+// The tokens that are not in the cache: one, with what may follow it, or a text that is computed
+// again because it could not be cut (truncate).
+Result<Outcome> Session::compute_next() {
+  const auto total = static_cast<int64_t>(tokens_.size());
+  if (sequence_.length() == total) return Outcome::Ok;
+  const int64_t bytes_before = engine_->stats().weight_bytes;
+  const Timer timer;
+  const bool asked = sequence_.length() == total - 1 && guess();
+  if (!guesses_.empty()) {
+    std::vector<int32_t> ids = {tokens_.back()};
+    ids.insert(ids.end(), guesses_.begin(), guesses_.end());
+    const Timer pass;
+    auto outcome = compute(ids, Want::All, PassWatch{stop_, {}});
+    const bool computed = outcome && *outcome == Outcome::Ok;
+    if (!computed) guesses_.clear();
+    if (!outcome || *outcome == Outcome::Stopped) return outcome;
+    // Where there is no room for the guesses there may be for the token.
+    if (computed) speculation_->passed(static_cast<int64_t>(ids.size()), pass.seconds());
+    guess_pass_ = engine_->stats().steps;
+  }
+  while (sequence_.length() < total) {
+    const int64_t count = std::min(total - sequence_.length(), engine_->chunk_tokens());
+    const Timer pass;
+    const Outcome outcome = KTX_TRY(compute(
+        std::span(tokens_).subspan(sequence_.length(), count),
+        sequence_.length() + count == total ? Want::Last : Want::None, PassWatch{stop_, {}}));
+    if (outcome != Outcome::Ok) return outcome;
+    if (asked) speculation_->passed(count, pass.seconds());
+  }
+  stats_.decode_tokens += 1;
+  stats_.decode_seconds += timer.seconds();
+  stats_.decode_weight_bytes += engine_->stats().weight_bytes - bytes_before;
+  return Outcome::Ok;
+}
+
 Status Session::save(const std::string& path, const std::string& note) {
+  take_back_guesses();
   // The last token is going to be computed again: better from the states before it, where they are.
   const int64_t before = sequence_.length() - 1;
   if (fresh_ && engine_->has_states() && sequence_.can_truncate(before)) sequence_.truncate(before);
@@ -144,6 +227,7 @@ Status Session::save(const std::string& path, const std::string& note) {
 }
 
 Result<std::string> Session::load(const std::string& path) {
+  guesses_.clear();
   tokens_.clear();
   logits_.clear();
   fresh_ = false;
@@ -155,6 +239,7 @@ Result<std::string> Session::load(const std::string& path) {
 }
 
 void Session::truncate(int64_t length) {
+  take_back_guesses();
   if (length >= static_cast<int64_t>(tokens_.size())) return;
   // Logits stay good when only a token that was not computed yet goes.
   if (length < sequence_.length()) fresh_ = loaded_ = false;

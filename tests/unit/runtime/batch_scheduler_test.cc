@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "lib/runtime/draft/lookup_drafter.h"
 #include "lib/runtime/session/session.h"
 #include "lib/runtime/session/session_file.h"
 #include "tests/support/temp_dir.h"
@@ -238,7 +239,8 @@ TEST_F(BatchSchedulerTest, ARequestThatMadeRoomGoesOnAsIfNothingHadHappened) {
 
 TEST_F(BatchSchedulerTest, LookUpGuessesChangeNoAnswer) {
   SchedulerOptions scheduler;
-  scheduler.lookup_tokens = 4;
+  scheduler.drafter = make_lookup_drafter();
+  scheduler.speculation = {4, false};
   EngineOptions options = batch_of(3);
   options.sequence_logits = 5;
   open(options, scheduler);

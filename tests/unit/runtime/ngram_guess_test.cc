@@ -1,4 +1,4 @@
-#include "lib/runtime/scheduler/ngram_guess.h"
+#include "lib/runtime/draft/ngram_guess.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

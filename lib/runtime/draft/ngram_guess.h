@@ -1,5 +1,5 @@
 // Speculative decoding by prompt lookup: drafts the continuation of a text from its own earlier
-// tokens. The model verifies the draft in one pass (batch_step.cc).
+// tokens. The model verifies it in one pass (speculation.h).
 //
 //   a b c d e a b c   ->   d e a b ...     (the last three tokens stood there before)
 //

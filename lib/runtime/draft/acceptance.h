@@ -1,0 +1,36 @@
+// How often guesses are right: of each guess behind right ones, the share that was right. What was
+// long ago counts less.
+#pragma once
+
+#include <cstdint>
+
+namespace ktx::runtime {
+
+class Acceptance {
+ public:
+  // Of `guessed` tokens the first `right` were; what is behind a wrong one tells nothing.
+  void add(int64_t guessed, int64_t right) {
+    if (guessed == 0) return;
+    right_ = kKept * right_ + static_cast<double>(right);
+    tried_ = kKept * tried_ + static_cast<double>(right + (right < guessed ? 1 : 0));
+  }
+  // With `prior` as if it had been seen `weight` times.
+  double rate(double prior, double weight) const {
+    return (right_ + weight * prior) / (tried_ + weight);
+  }
+
+ private:
+  static constexpr double kKept = 0.95;  // of all passes before, by each
+
+  double right_ = 0, tried_ = 0;
+};
+
+// Tokens of a pass with `guesses`, each right with probability `rate` behind right ones: those that
+// are right, and the one behind them.
+inline double expected_tokens(double rate, int64_t guesses) {
+  double sum = 1, power = 1;
+  for (int64_t i = 0; i < guesses; ++i) sum += power *= rate;
+  return sum;
+}
+
+}  // namespace ktx::runtime

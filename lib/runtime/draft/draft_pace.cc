@@ -1,0 +1,122 @@
+#include "lib/runtime/draft/draft_pace.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace ktx::runtime {
+namespace {
+
+constexpr int64_t kLengths[] = {1, 2, 3, 4, 5, 7, 10, 15};
+constexpr double kWorthIt = 1.02;     // times the tokens a second of plain passes
+constexpr int64_t kPlainEvery = 256;  // passes, then what a plain one takes is measured again
+constexpr int64_t kRetryEvery = 64;
+constexpr int64_t kTry = 2;  // guesses of a trial
+// Larger passes than these, and than twice the largest that was measured, are not begun with: what
+// they take may be far from what is expected.
+constexpr int64_t kSmall = 8;
+
+}  // namespace
+
+struct DraftPace::Plan {
+  int64_t texts = 0;  // of the order's first ones
+  int64_t guesses = 0;
+  double seconds = 0;
+  double tokens = 0;
+  int64_t size = 0;  // tokens of the pass
+  double rate() const { return tokens / seconds; }
+};
+
+DraftPace::Plan DraftPace::fixed(std::span<const Text> texts, std::span<const size_t> order,
+                                 int64_t texts_drafted, int64_t guesses) const {
+  const auto all = static_cast<int64_t>(texts.size());
+  Plan plan = {texts_drafted, guesses, 0, static_cast<double>(all - texts_drafted), 0};
+  int64_t extra = 0;
+  for (int64_t i = 0; i < texts_drafted; ++i) {
+    const Text& text = texts[order[static_cast<size_t>(i)]];
+    const int64_t of_text = std::min(guesses, text.limit);
+    extra += of_text;
+    plan.tokens += expected_tokens(text.rate, of_text);
+  }
+  plan.size = all + extra;
+  plan.seconds = passes_.of(plan.size);
+  if (texts_drafted > 0) {
+    plan.seconds += drafts_.of(texts_drafted) * static_cast<double>(guesses);
+  }
+  return plan;
+}
+
+DraftPace::Plan DraftPace::best(std::span<const Text> texts, std::span<const size_t> order) const {
+  Plan best = fixed(texts, order, 0, 0);
+  for (const int64_t guesses : kLengths) {
+    if (guesses > most_) break;
+    // All, the better half of them, the better quarter ...
+    for (auto count = static_cast<int64_t>(order.size()); count > 0; count /= 2) {
+      const Plan plan = fixed(texts, order, count, guesses);
+      if (plan.size > std::max(kSmall, 2 * passes_.largest())) continue;
+      if (plan.rate() > best.rate()) best = plan;
+    }
+  }
+  return best;
+}
+
+std::vector<int64_t> DraftPace::choose(std::span<const Text> texts) {
+  trying_ = false;
+  std::vector<int64_t> chosen(texts.size(), 0);
+  const auto all = static_cast<int64_t>(texts.size());
+  if (all == 0 || most_ <= 0) return chosen;
+  // Without it nothing is known, and contexts grow.
+  if (!passes_.measured(all) || passes_.age(all) >= kPlainEvery) return chosen;
+  std::vector<size_t> order;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (texts[i].limit > 0) order.push_back(i);
+  }
+  if (order.empty()) return chosen;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return texts[a].rate > texts[b].rate; });
+  const Plan plain = fixed(texts, order, 0, 0);
+  if (!opened_) account_ = kAccountPasses * plain.seconds;
+  opened_ = true;
+  Plan plan = best(texts, order);
+  if (plan.guesses == 0 || plan.rate() < kWorthIt * plain.rate()) {
+    // Off; now and then the text that promises most tries.
+    plan = fixed(texts, order, 1, std::min(kTry, most_));
+    const double loss = plan.seconds - plan.tokens / plain.rate();
+    if (off_ < kRetryEvery || account_ < loss) plan.guesses = 0;
+    trying_ = plan.guesses > 0;
+  } else if (account_ <= 0) {
+    plan.guesses = 0;  // it lost more than was expected
+  }
+  for (int64_t i = 0; i < plan.texts && plan.guesses > 0; ++i) {
+    const size_t text = order[static_cast<size_t>(i)];
+    chosen[text] = std::min(plan.guesses, texts[text].limit);
+  }
+  return chosen;
+}
+
+void DraftPace::add(const Pass& pass) {
+  if (pass.texts <= 0 || pass.tokens <= 0) return;
+  const double plain = passes_.of(pass.texts);
+  passes_.add(pass.tokens, pass.seconds);
+  if (pass.drafted > 0 && pass.depth > 0) {
+    drafts_.add(pass.drafted, pass.draft_seconds / static_cast<double>(pass.depth));
+  }
+  if (!opened_) return;
+  if (pass.drafted == 0) {
+    ++off_;
+    account_ += kAllowed * pass.seconds;
+  } else {
+    off_ = 0;
+    account_ += plain * static_cast<double>(pass.produced) / static_cast<double>(pass.texts) -
+                pass.seconds - pass.draft_seconds;
+  }
+  // A machine that stood still for a while is no reason to give up for long.
+  const double most = kAccountPasses * passes_.of(pass.texts);
+  account_ = std::clamp(account_, -most, most);
+}
+
+double DraftPace::predicted(int64_t texts, int64_t guesses) const {
+  const double drafting = guesses > 0 ? drafts_.of(texts) * static_cast<double>(guesses) : 0;
+  return passes_.of(texts * (1 + guesses)) + drafting;
+}
+
+}  // namespace ktx::runtime

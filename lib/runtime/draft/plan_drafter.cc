@@ -1,0 +1,238 @@
+#include "lib/runtime/draft/plan_drafter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ktx::runtime {
+namespace {
+
+// Tokens that guess() adds to a text by itself: more are read before.
+constexpr int64_t kNear = 16;
+
+// A text as the drafter has it.
+struct PlanText : DraftText {
+  PlanText(Engine& engine, const std::string& owner, Sampler sampler)
+      : engine(engine), sequence(engine.new_sequence(owner)), sampler(std::move(sampler)) {}
+  // A text that goes on later finds what was computed.
+  ~PlanText() override { engine.retire(std::move(sequence), held); }
+
+  void truncate(int64_t length) {
+    sequence.truncate(length);
+    held.resize(static_cast<size_t>(sequence.length()));
+  }
+  int64_t missing() const { return static_cast<int64_t>(ids.size() - held.size()); }
+
+  Engine& engine;
+  Sequence sequence;
+  Sampler sampler;
+  std::vector<int32_t> held;  // what the sequence holds, guesses too
+  std::vector<int32_t> seen;  // the text, in the model's tokens
+  std::vector<int32_t> ids;   // and in the drafter's
+  std::vector<size_t> ends;   // of ids, behind each of `seen`; empty: the ids are the same
+};
+
+class PlanDrafter : public Drafter {
+ public:
+  PlanDrafter(std::unique_ptr<Engine> engine, DraftVocabulary vocabulary, int64_t model_vocab)
+      : engine_(std::move(engine)), vocabulary_(std::move(vocabulary)), model_vocab_(model_vocab) {}
+
+  std::string_view name() const override { return "draft plan"; }
+  std::unique_ptr<DraftText> begin(const std::string& owner,
+                                   const SamplingOptions& sampling) override;
+  int64_t behind(DraftText& text, std::span<const int32_t> tokens) override;
+  Status read(std::span<DraftItem> items, int64_t tokens) override;
+  Status guess(std::span<DraftItem> items) override;
+
+ private:
+  // A text in the pass at hand, and what it computes next.
+  struct Open {
+    DraftItem* item = nullptr;
+    PlanText* text = nullptr;
+    std::vector<int32_t> next;
+  };
+  void follow(PlanText& text, std::span<const int32_t> tokens) const;
+  std::vector<Open> open(std::span<DraftItem> items);
+  Result<bool> forward(std::vector<Open>& texts, Want want);
+  Status take_guesses(std::vector<Open>& texts);
+
+  std::unique_ptr<Engine> engine_;
+  const DraftVocabulary vocabulary_;
+  const int64_t model_vocab_;
+};
+
+std::unique_ptr<DraftText> PlanDrafter::begin(const std::string& owner,
+                                              const SamplingOptions& sampling) {
+  SamplingOptions options = sampling;
+  const int64_t vocab = engine_->vocab_size();
+  // Token ids of the model: where they are the same, those that the drafter has.
+  std::erase_if(options.logit_bias,
+                [&](const auto& bias) { return !vocabulary_.same() || bias.first >= vocab; });
+  if (!vocabulary_.same()) options.dry.breakers.clear();
+  auto sampler = Sampler::create(options, vocab);
+  if (!sampler) sampler = Sampler::create(greedy_sampling(), vocab);
+  return std::make_unique<PlanText>(*engine_, owner, sampler.take());
+}
+
+// Makes `ids` the text `tokens`, and what is held the beginning that the two have in common.
+void PlanDrafter::follow(PlanText& text, std::span<const int32_t> tokens) const {
+  const auto differ =
+      std::mismatch(text.seen.begin(), text.seen.end(), tokens.begin(), tokens.end());
+  const auto same = static_cast<size_t>(differ.first - text.seen.begin());
+  text.seen.resize(same);
+  text.seen.insert(text.seen.end(), tokens.begin() + static_cast<ptrdiff_t>(same), tokens.end());
+  if (vocabulary_.same()) {
+    text.ids.resize(same);
+    // A token that the drafter does not have only makes its guesses worse.
+    const auto vocab = static_cast<int32_t>(engine_->vocab_size());
+    for (const int32_t id : tokens.subspan(same)) text.ids.push_back(id < vocab ? id : 0);
+  } else {
+    text.ends.resize(same);
+    text.ids.resize(same == 0 ? 0 : text.ends.back());
+    for (const int32_t id : tokens.subspan(same)) {
+      const std::vector<int32_t>& ids = vocabulary_.to_draft[static_cast<size_t>(id)];
+      text.ids.insert(text.ids.end(), ids.begin(), ids.end());
+      text.ends.push_back(text.ids.size());
+    }
+  }
+  const auto held =
+      std::mismatch(text.held.begin(), text.held.end(), text.ids.begin(), text.ids.end());
+  // The last token is computed in any case: what follows it is wanted.
+  const auto kept =
+      std::min<int64_t>(held.first - text.held.begin(), static_cast<int64_t>(text.ids.size()) - 1);
+  text.truncate(std::max<int64_t>(0, kept));
+}
+
+int64_t PlanDrafter::behind(DraftText& given, std::span<const int32_t> tokens) {
+  auto& text = static_cast<PlanText&>(given);
+  follow(text, tokens);
+  if (text.held.empty() && !text.ids.empty()) {
+    const PrefixHit hit = engine_->reuse_prefix(text.sequence, text.ids);
+    text.held.assign(text.ids.begin(), text.ids.begin() + hit.tokens);
+  }
+  return text.missing() <= kNear ? 0 : text.missing();
+}
+
+// The texts that can get guesses: within the context, and with a token that says what comes next.
+std::vector<PlanDrafter::Open> PlanDrafter::open(std::span<DraftItem> items) {
+  std::vector<Open> texts;
+  for (DraftItem& item : items) {
+    item.guesses.clear();
+    auto& text = static_cast<PlanText&>(*item.text);
+    const bool near = behind(text, item.tokens) == 0;
+    const int64_t room = engine_->ctx() - static_cast<int64_t>(text.ids.size());
+    item.most = std::min({item.most, room, engine_->rollback_tokens()});
+    if (!near || item.most <= 0 || text.missing() == 0) continue;
+    if (static_cast<int64_t>(texts.size()) == engine_->max_batch()) break;
+    texts.push_back({&item, &text, {text.ids.begin() + text.held.size(), text.ids.end()}});
+    text.sampler.set_state(item.sampler->state());
+  }
+  return texts;
+}
+
+// Computes `next` of each. False: there is no room for one of them, which lost what it held.
+Result<bool> PlanDrafter::forward(std::vector<Open>& texts, Want want) {
+  std::vector<BatchItem> items;
+  for (const Open& open : texts) {
+    BatchItem item;
+    item.sequence = &open.text->sequence;
+    item.tokens = open.next;
+    item.want = want;
+    item.best = open.text->sampler.best_needed();
+    item.rollback = want == Want::None ? 0 : open.item->most;
+    items.push_back(item);
+  }
+  const Forward done = KTX_TRY(engine_->forward(items));
+  if (done == Forward::Done) {
+    for (const Open& open : texts) {
+      open.text->held.insert(open.text->held.end(), open.next.begin(), open.next.end());
+    }
+    return true;
+  }
+  texts.back().text->truncate(0);
+  texts.pop_back();
+  return false;
+}
+
+Status PlanDrafter::read(std::span<DraftItem> items, int64_t tokens) {
+  for (DraftItem& item : items) {
+    auto& text = static_cast<PlanText&>(*item.text);
+    while (tokens > 0 && behind(text, item.tokens) > 0) {
+      if (static_cast<int64_t>(text.ids.size()) > engine_->ctx()) break;
+      const int64_t count = std::min({text.missing() - 1, tokens, engine_->chunk_tokens()});
+      const auto from = text.ids.begin() + static_cast<ptrdiff_t>(text.held.size());
+      std::vector<Open> open;
+      open.push_back({&item, &text, {from, from + count}});
+      if (!KTX_TRY(forward(open, Want::None))) break;
+      tokens -= count;
+      engine_->keep_prefix(text.sequence, text.held);
+    }
+  }
+  return {};
+}
+
+// A guess for each from its row of logits; those that are done go.
+Status PlanDrafter::take_guesses(std::vector<Open>& texts) {
+  int64_t row = 0;
+  std::vector<Open> left;
+  for (Open& open : texts) {
+    PlanText& text = *open.text;
+    const auto sampled = engine_->has_logits(row)
+                             ? text.sampler.sample(engine_->logits(row), text.held)
+                             : text.sampler.sample(engine_->best(row));
+    ++row;
+    if (!sampled) continue;  // NaN, or nothing is allowed: no guess
+    const int32_t id = *sampled;
+    const int32_t guess = vocabulary_.same() ? id : vocabulary_.from_draft[static_cast<size_t>(id)];
+    if (guess < 0 || guess >= model_vocab_) continue;
+    open.item->guesses.push_back(guess);
+    if (static_cast<int64_t>(open.item->guesses.size()) >= open.item->most) continue;
+    open.next.assign(1, id);
+    left.push_back(std::move(open));
+  }
+  texts = std::move(left);
+  return {};
+}
+
+Status PlanDrafter::guess(std::span<DraftItem> items) {
+  std::vector<Open> texts = open(items);
+  // A few tokens of each: those that do not fit a step wait for the next pass.
+  int64_t left = engine_->chunk_tokens();
+  std::erase_if(texts, [&](const Open& open) {
+    const auto count = static_cast<int64_t>(open.next.size());
+    if (count > left) return true;
+    left -= count;
+    return false;
+  });
+  while (!texts.empty()) {
+    if (!KTX_TRY(forward(texts, Want::Last))) continue;
+    KTX_TRY(take_guesses(texts));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Drafter>> make_plan_drafter(std::unique_ptr<Engine> engine,
+                                                   DraftVocabulary vocabulary,
+                                                   int64_t model_vocab) {
+  if (engine->rollback_tokens() == 0) {
+    return Error{fmt::format(
+        "{} has layers with states of a fixed size (delta nets), and there is no room to take "
+        "guesses back",
+        engine->plan().facts.family)};
+  }
+  if (!vocabulary.same()) {
+    if (static_cast<int64_t>(vocabulary.from_draft.size()) < engine->vocab_size()) {
+      vocabulary.from_draft.resize(static_cast<size_t>(engine->vocab_size()), -1);
+    }
+    if (static_cast<int64_t>(vocabulary.to_draft.size()) < model_vocab) {
+      vocabulary.to_draft.resize(static_cast<size_t>(model_vocab));
+    }
+  }
+  return std::unique_ptr<Drafter>(
+      std::make_unique<PlanDrafter>(std::move(engine), std::move(vocabulary), model_vocab));
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,87 @@
+#include "lib/runtime/draft/speculation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lib/support/timer.h"
+
+namespace ktx::runtime {
+namespace {
+
+// What is expected of a drafter before anything was seen, and how often that counts as seen.
+constexpr double kRate = 0.7, kRateWeight = 8;
+// Tokens of prompts that a drafter reads before a pass, while answers wait. What is read for a try
+// counts as its cost; else it pays later, and is counted with the prompt.
+constexpr int64_t kReadTokens = 512, kReadForTry = 32;
+
+}  // namespace
+
+void Speculation::settle() {
+  if (pass_.seconds > 0) pace_.add(pass_);
+  pass_ = {};
+}
+
+void Speculation::guess(std::span<Item> items, int64_t others, int64_t budget) {
+  settle();
+  if (others == 0) pass_.texts = static_cast<int64_t>(items.size());
+  if (!failure_.empty() || items.empty() || (options_.adaptive && others > 0)) return;
+  const double rate = acceptance_.rate(kRate, kRateWeight);
+  std::vector<DraftPace::Text> texts;
+  for (Item& item : items) {
+    texts.push_back(
+        {item.text->acceptance_.rate(rate, kRateWeight), std::min(item.limit, options_.most)});
+  }
+  std::vector<int64_t> lengths;
+  if (options_.adaptive) {
+    lengths = pace_.choose(texts);
+  } else {
+    for (const DraftPace::Text& text : texts) lengths.push_back(text.limit);
+  }
+  std::vector<DraftItem> drafts;
+  std::vector<size_t> whose;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const int64_t most = std::min(lengths[i], budget);
+    if (most <= 0) continue;
+    budget -= most;
+    Item& item = items[i];
+    if (!item.text->draft_) {
+      item.text->draft_ = drafter_.begin(std::string(item.owner), item.sampler->options());
+    }
+    drafts.push_back({item.text->draft_.get(), item.tokens, item.sampler, most, {}});
+    whose.push_back(i);
+  }
+  if (drafts.empty()) return;
+  const Timer reading;
+  const bool trying = options_.adaptive && pace_.trying();
+  const auto work = [&]() -> Status {
+    KTX_TRY(drafter_.read(drafts, trying ? kReadForTry : kReadTokens));
+    const double read = reading.seconds();
+    const Timer guessing;
+    KTX_TRY(drafter_.guess(drafts));
+    pass_.draft_seconds = guessing.seconds() + (trying ? read : 0);
+    return {};
+  };
+  if (const Status done = work(); !done) {
+    failure_ = done.error().message;
+    return;
+  }
+  for (size_t i = 0; i < drafts.size(); ++i) {
+    const auto count = static_cast<int64_t>(drafts[i].guesses.size());
+    pass_.drafted += count > 0;
+    pass_.depth = std::max(pass_.depth, count);
+    items[whose[i]].guesses = std::move(drafts[i].guesses);
+  }
+}
+
+void Speculation::passed(int64_t tokens, double seconds) {
+  pass_.tokens = tokens;
+  pass_.seconds = seconds;
+}
+
+void Speculation::verified(Text& text, int64_t guessed, int64_t right) {
+  pass_.produced += right + 1;
+  text.acceptance_.add(guessed, right);
+  acceptance_.add(guessed, right);
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,85 @@
+// Speculative decoding: a drafter guesses the next tokens of texts, the model computes them in one
+// pass, and those stay that it would have chosen itself.
+//
+//   speculation.guess(items, 0, budget);       // how many: draft_pace.h
+//   engine.forward(...)                        // each text's token and its guesses, all rows
+//   wanted speculation.passed(tokens, seconds); speculation.verified(text, guessed, right);
+//
+// The caller samples from row to row with the text's own sampler, and stops at the first token that
+// was not guessed. So every token is drawn from the model's own logits with the text's own random
+// numbers: an answer is the same with and without guesses, greedy and sampled (numerics contract).
+//
+// Used by the thread of the engine. Outlives the texts.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/runtime/draft/acceptance.h"
+#include "lib/runtime/draft/draft_pace.h"
+#include "lib/runtime/draft/drafter.h"
+
+namespace ktx::runtime {
+
+// Of a text in a pass, which has 16 tokens of it then (kDecodeTokens).
+inline constexpr int64_t kMostGuesses = 15;
+
+struct SpeculationOptions {
+  int64_t most = 8;      // guesses of a text in a pass, up to kMostGuesses
+  bool adaptive = true;  // fewer, or none, where they do not pay; else always so many
+};
+
+class Speculation {
+ public:
+  // What is kept of one text. Made with the first guesses for it.
+  class Text {
+   private:
+    friend class Speculation;
+    std::unique_ptr<DraftText> draft_;
+    Acceptance acceptance_;
+  };
+
+  // `drafter` outlives it.
+  Speculation(Drafter& drafter, const SpeculationOptions& options)
+      : drafter_(drafter), options_(options), pace_(options.most) {}
+
+  struct Item {
+    Text* text = nullptr;
+    std::span<const int32_t> tokens;
+    const Sampler* sampler = nullptr;
+    std::string_view owner;
+    int64_t limit = 0;             // guesses that are possible
+    std::vector<int32_t> guesses;  // the result
+  };
+  // Guesses for the texts of a pass that computes one token of each, and `others` of other texts:
+  // beside those nothing is guessed when it is adaptive. At most `budget` guesses in all.
+  void guess(std::span<Item> items, int64_t others, int64_t budget);
+
+  // After that pass, which computed so many tokens in all; and for each of its items.
+  void passed(int64_t tokens, double seconds);
+  void verified(Text& text, int64_t guessed, int64_t right);
+  // The pass was not computed.
+  void forget_pass() { pass_ = {}; }
+
+  const Drafter& drafter() const { return drafter_; }
+  const SpeculationOptions& options() const { return options_; }
+  const DraftPace& pace() const { return pace_; }
+  // Why nothing is guessed any more; "": it goes on.
+  const std::string& failure() const { return failure_; }
+
+ private:
+  void settle();
+
+  Drafter& drafter_;
+  const SpeculationOptions options_;
+  DraftPace pace_;
+  Acceptance acceptance_;  // of all texts
+  DraftPace::Pass pass_;   // the last one, which is not in the pace yet
+  std::string failure_;
+};
+
+}  // namespace ktx::runtime

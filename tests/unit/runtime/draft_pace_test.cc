@@ -1,0 +1,166 @@
+#include "lib/runtime/draft/draft_pace.h"
+
+#include <gtest/gtest.h>
+
+#include "lib/runtime/sampling/random.h"
+
+namespace ktx::runtime {
+namespace {
+
+TEST(PassCosts, TellsWhatLiesBetweenAndBeyond) {
+  PassCosts costs;
+  EXPECT_EQ(costs.of(3), 0);
+  costs.add(1, 1.0);
+  EXPECT_DOUBLE_EQ(costs.of(1), 1.0);
+  EXPECT_DOUBLE_EQ(costs.of(4), 1 + 3 * PassCosts::kExtra) << "nothing else is known";
+  costs.add(5, 2.0);
+  EXPECT_DOUBLE_EQ(costs.of(3), 1.5);
+  EXPECT_DOUBLE_EQ(costs.of(9), 3.0) << "on along the line";
+  PassCosts large;
+  large.add(8, 1.0);
+  EXPECT_LT(large.of(1), 1.0);
+}
+
+TEST(PassCosts, AFirstSlowPassAndAnInterruptedOneCountLittle) {
+  PassCosts costs;
+  costs.add(1, 1.0);
+  costs.add(2, 50.0);  // loads a library
+  EXPECT_LE(costs.of(2), 2 * (1 + PassCosts::kExtra));
+  costs.add(2, 1.1);
+  EXPECT_DOUBLE_EQ(costs.of(2), 1.1);
+  costs.add(2, 100.0);  // the machine was busy
+  EXPECT_LE(costs.of(2), 1.4);
+}
+
+TEST(PassCosts, KnowsHowOldAMeasurementIs) {
+  PassCosts costs;
+  costs.add(1, 1.0);
+  for (int i = 0; i < 10; ++i) costs.add(4, 1.4);
+  EXPECT_EQ(costs.age(1), 10);
+  EXPECT_EQ(costs.age(4), 0);
+}
+
+TEST(Acceptance, ForgetsAndHasAPrior) {
+  Acceptance acceptance;
+  EXPECT_DOUBLE_EQ(acceptance.rate(0.7, 8), 0.7);
+  for (int i = 0; i < 100; ++i) acceptance.add(4, 4);
+  EXPECT_GT(acceptance.rate(0.7, 8), 0.95);
+  for (int i = 0; i < 100; ++i) acceptance.add(4, 0);
+  EXPECT_LT(acceptance.rate(0.7, 8), 0.25);
+}
+
+TEST(Acceptance, ExpectsTheTokenBehindTheGuessesToo) {
+  EXPECT_DOUBLE_EQ(expected_tokens(0.5, 0), 1);
+  EXPECT_DOUBLE_EQ(expected_tokens(0.5, 2), 1.75);
+  EXPECT_DOUBLE_EQ(expected_tokens(1, 4), 5);
+}
+
+// A machine: what passes and guesses take, and how often these are right.
+struct Machine {
+  double token = 0.12;  // of each token of a pass more, of a pass of one
+  double guess = 0.1;   // one guess of all texts
+  double right = 0.7;   // of each guess behind right ones
+  double noise = 0.1;   // of every time, up or down
+  int64_t texts = 1;
+  double later_right = -1;  // in the second half
+};
+
+struct Outcome {
+  double seconds = 0, plain_seconds = 0;
+  int64_t tokens = 0, guesses = 0;
+  double speedup() const { return plain_seconds / seconds; }
+};
+
+Outcome simulate(const Machine& machine, int64_t tokens, uint64_t seed) {
+  DraftPace pace(8);
+  Random random(seed);
+  const auto noisy = [&](double seconds) {
+    return seconds * (1 + machine.noise * (2 * random.uniform() - 1));
+  };
+  const auto pass_of = [&](int64_t size) {
+    return 1 + machine.token * static_cast<double>(size - 1);
+  };
+  std::vector<Acceptance> seen(static_cast<size_t>(machine.texts));
+  Outcome result;
+  while (result.tokens < tokens) {
+    const bool later = result.tokens > tokens / 2 && machine.later_right >= 0;
+    const double right_rate = later ? machine.later_right : machine.right;
+    std::vector<DraftPace::Text> texts;
+    for (const Acceptance& one : seen) texts.push_back({one.rate(0.7, 8), 8});
+    const std::vector<int64_t> chosen = pace.choose(texts);
+    DraftPace::Pass pass;
+    pass.texts = pass.tokens = machine.texts;
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      int64_t right = 0;
+      while (right < chosen[i] && random.uniform() < right_rate) ++right;
+      seen[i].add(chosen[i], right);
+      pass.tokens += chosen[i];
+      pass.produced += right + 1;
+      pass.drafted += chosen[i] > 0;
+      pass.depth = std::max(pass.depth, chosen[i]);
+      result.guesses += chosen[i];
+    }
+    pass.seconds = noisy(pass_of(pass.tokens));
+    pass.draft_seconds = noisy(machine.guess * static_cast<double>(pass.depth));
+    pace.add(pass);
+    result.seconds += pass.seconds + pass.draft_seconds;
+    result.tokens += pass.produced;
+    result.plain_seconds += pass_of(machine.texts) * static_cast<double>(pass.produced) /
+                            static_cast<double>(machine.texts);
+  }
+  return result;
+}
+
+TEST(DraftPace, LosesAtMostThreePercentWhateverTheMachine) {
+  for (const double token : {0.0, 0.05, 0.12, 0.5, 1.0}) {
+    for (const double guess : {0.0, 0.05, 0.3, 1.0}) {
+      for (const double right : {0.0, 0.3, 0.6, 0.9}) {
+        for (const int64_t texts : {1, 4, 32}) {
+          for (const double later : {-1.0, 0.0}) {
+            const Machine machine{token, guess, right, 0.1, texts, later};
+            const Outcome outcome = simulate(machine, 1000 * texts, 7);
+            EXPECT_GT(outcome.speedup(), 0.97)
+                << "a token " << token << ", a guess " << guess << ", right " << right << ", then "
+                << later << ", texts " << texts << ": " << outcome.guesses << " guesses for "
+                << outcome.tokens << " tokens";
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(DraftPace, TakesWhatThereIsToGain) {
+  // Five tokens in a pass, 0.8 of them right: 3.36 tokens in 1.48 + 0.2.
+  EXPECT_GT(simulate({0.12, 0.05, 0.8}, 2000, 1).speedup(), 1.8);
+  EXPECT_GT(simulate({0.12, 0.10, 0.6}, 2000, 2).speedup(), 1.25);
+  EXPECT_GT(simulate({0.05, 0.0, 0.9}, 2000, 3).speedup(), 4.0);
+}
+
+TEST(DraftPace, GuessesNothingWhereItLosesAndComesBackWhereItWins) {
+  const Outcome lost = simulate({0.12, 1.0, 0.5}, 2000, 1);
+  EXPECT_LT(lost.guesses, 100);
+  Machine better{0.12, 0.05, 0.0};
+  better.later_right = 0.9;
+  EXPECT_GT(simulate(better, 8000, 1).guesses, 2000);
+}
+
+TEST(DraftPace, AFullBatchWhoseTokensCostInFullIsLeftAlone) {
+  const Outcome full = simulate({1.0, 0.02, 0.7, 0.05, 64}, 64 * 500, 1);
+  EXPECT_LT(full.guesses, full.tokens / 10) << "what it took to find out";
+  EXPECT_GT(full.speedup(), 0.97);
+}
+
+TEST(DraftPace, MeasuresAPlainPassFirst) {
+  DraftPace pace(4);
+  const DraftPace::Text text{0.9, 4};
+  EXPECT_EQ(pace.choose({&text, 1}), std::vector<int64_t>{0});
+  pace.add({1, 1, 1, 0.01, 0, 0, 0});
+  EXPECT_GT(pace.choose({&text, 1})[0], 0);
+  const DraftPace::Text full{0.9, 0};
+  EXPECT_EQ(pace.choose({&full, 1}), std::vector<int64_t>{0}) << "no room for guesses";
+  EXPECT_TRUE(pace.choose({}).empty());
+}
+
+}  // namespace
+}  // namespace ktx::runtime
