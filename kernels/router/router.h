@@ -41,6 +41,8 @@ struct GroupExpertsArgs {
   int32_t* offsets = nullptr;  // [experts + 1]; pairs from the last on are of no expert here
   // [experts of the router] which of them are here (expert_places.h); null: all are.
   const float* places = nullptr;
+  // Pairs of matrices outside of [first, end) are of no expert here either.
+  int32_t first = 0, end = INT32_MAX;
 };
 using GroupExpertsFn = void (*)(const GroupExpertsArgs&);
 

@@ -112,7 +112,9 @@ void group_experts_scalar(const GroupExpertsArgs& a) {
   const int64_t pairs = a.tokens * a.attrs.top_k;
   const auto matrix_of = [&](int64_t p) {
     if (!has_rank(a.attrs, static_cast<int32_t>(p % a.attrs.top_k))) return -1;
-    return a.places ? place_of_expert(a.places[a.ids[p]], a.attrs.experts) : a.ids[p];
+    const int32_t matrix =
+        a.places ? place_of_expert(a.places[a.ids[p]], a.attrs.experts) : a.ids[p];
+    return matrix >= a.first && matrix < a.end ? matrix : -1;
   };
   int32_t* next = a.offsets + 1;  // where the next pair of expert e - 1 goes, then its end
   for (int64_t e = 0; e <= a.attrs.experts; ++e) a.offsets[e] = 0;

@@ -107,19 +107,41 @@ constexpr Preference kPreferences[] = {
        p.stream_tokens = 0;
        p.stream_chosen = true;
      }},
+    {"joint-experts=no",
+     [](Preferences& p) {
+       p.joint_tokens = 0;
+       p.joint_chosen = true;
+     }},
 };
 
-constexpr std::string_view kStream = "stream-experts=";
-constexpr int64_t kMostStreamTokens = 1 << 20;
+constexpr int64_t kMostTokens = 1 << 20;
 
-// "stream-experts=256"
-bool set_stream(std::string_view word, Preferences& preferences) {
-  if (!word.starts_with(kStream)) return false;
-  const auto tokens = parse_count(word.substr(kStream.size()), 1, kMostStreamTokens);
-  if (!tokens) return false;
-  preferences.stream_tokens = *tokens;
-  preferences.stream_chosen = true;
-  return true;
+// Those with a number of tokens: "stream-experts=256".
+struct TokenPreference {
+  std::string_view name;
+  void (*set)(Preferences&, int64_t tokens);
+};
+constexpr TokenPreference kTokenPreferences[] = {
+    {"stream-experts=",
+     [](Preferences& p, int64_t tokens) {
+       p.stream_tokens = tokens;
+       p.stream_chosen = true;
+     }},
+    {"joint-experts=",
+     [](Preferences& p, int64_t tokens) {
+       p.joint_tokens = tokens;
+       p.joint_chosen = true;
+     }},
+};
+
+bool set_tokens(std::string_view word, Preferences& preferences) {
+  for (const TokenPreference& row : kTokenPreferences) {
+    if (!word.starts_with(row.name)) continue;
+    const auto tokens = parse_count(word.substr(row.name.size()), 1, kMostTokens);
+    if (tokens) row.set(preferences, *tokens);
+    return tokens.has_value();
+  }
+  return false;
 }
 
 }  // namespace
@@ -128,9 +150,9 @@ Result<Preferences> parse_preferences(std::string_view text) {
   Preferences preferences;
   std::vector<std::string> names;
   for (const Preference& row : kPreferences) names.emplace_back(row.name);
-  names.emplace_back("stream-experts=N");
+  for (const TokenPreference& row : kTokenPreferences) names.push_back(std::string(row.name) + "N");
   for (std::string_view word : split(text, ',')) {
-    if (set_stream(word, preferences)) continue;
+    if (set_tokens(word, preferences)) continue;
     const auto* const row = std::ranges::find(kPreferences, word, &Preference::name);
     if (row == std::end(kPreferences)) {
       return Error{fmt::format("unknown preference '{}'{}; there are {}", printable(word),

@@ -31,6 +31,10 @@ struct Preferences {
   // Tokens of a pass from which on GPUs compute experts of the CPU (streams.h); 0: never.
   int64_t stream_tokens = 0;
   bool stream_chosen = false;  // by the user; else place-devices decides
+  // Tokens of a pass that take the CPU as long as the copy of the experts (joint_experts.h); 0:
+  // GPUs compute all of them.
+  int64_t joint_tokens = 0;
+  bool joint_chosen = false;
 };
 
 // "mla=absorbed,cublas=no"; an error names what there is.

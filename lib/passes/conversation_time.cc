@@ -14,7 +14,8 @@ double prompt_seconds(const steps::StepGraph& graph, const CompileState& state, 
       predict_pass(graph, state.target,
                    {.tokens = chunk,
                     .before = (tokens - chunk) / 2,
-                    .slots = state.stream_slots.value_or(plan::StreamSlots::Layer)});
+                    .slots = state.stream_slots.value_or(plan::StreamSlots::Layer),
+                    .joint = state.prefer.joint_tokens});
   if (!pass.known) return 0;
   return pass.seconds * static_cast<double>(tokens) / static_cast<double>(chunk);
 }

@@ -282,6 +282,7 @@ class ContentsBuilder {
     facts.chunk_tokens = state_.prefer.stream_tokens > 0 ? state_.check.shape.step_tokens
                                                          : chunk_tokens(state_.modules, 0);
     if (state_.stream_slots) facts.stream_slots = word(*state_.stream_slots);
+    if (state_.prefer.stream_tokens > 0) facts.joint_tokens = state_.prefer.joint_tokens;
     facts.kv_budget_bytes = options_.kv_budget_bytes;
 
     // Facts of a described machine; none of this machine, so that plans are alike.

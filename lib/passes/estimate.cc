@@ -380,9 +380,13 @@ Result<Estimate> Estimator::predict(const CompileState& state) const {
   const int64_t chunk = estimate.shape.step_tokens;
   estimate.token = predict_pass(*launched, state.target, {});
   estimate.cache_seconds = cache_seconds(estimate, state.target);
-  estimate.chunk = predict_pass(*launched, state.target, {.tokens = chunk, .slots = slots});
+  estimate.chunk =
+      predict_pass(*launched, state.target,
+                   {.tokens = chunk, .slots = slots, .joint = state.prefer.joint_tokens});
   estimate.short_chunk = predict_pass(*launched, state.target,
-                                      {.tokens = std::min(kShortPrompt, chunk), .slots = slots});
+                                      {.tokens = std::min(kShortPrompt, chunk),
+                                       .slots = slots,
+                                       .joint = state.prefer.joint_tokens});
   estimate.stream_trials = state.stream_trials;
   return estimate;
 }

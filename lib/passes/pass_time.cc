@@ -6,6 +6,7 @@
 #include <set>
 
 #include "lib/formats/layout_size.h"
+#include "lib/launches/joint_experts.h"
 #include "lib/launches/parts.h"
 #include "lib/launches/streams.h"
 #include "lib/rules/device_name.h"
@@ -94,6 +95,7 @@ class Predictor {
         tokens_(shape.tokens),
         before_(shape.before),
         slots_(shape.slots),
+        joint_(shape.joint),
         list_(steps::step_list(graph)),
         waits_(launches::find_cpu_waits(list_)),
         graph_(graph) {
@@ -278,8 +280,32 @@ class Predictor {
            static_cast<double>(w.matrices);
   }
 
+  // Of the experts of a streamed part, what comes to the GPU.
+  double share_of_gpu(const Part& part) const {
+    for (int32_t i = part.first_step; i < part.first_step + part.step_count; ++i) {
+      const auto* experts = std::get_if<ExpertsAttrs>(&list_.steps[i].attrs);
+      if (experts == nullptr || experts->experts <= 0) continue;
+      const int32_t here = launches::experts_of_gpu(experts->experts, tokens_, joint_);
+      return static_cast<double>(here) / experts->experts;
+    }
+    return 1;
+  }
+
+  // The CPU computes the others meanwhile.
+  double rest_seconds(const Part& part, double share) {
+    const DeviceRates& cpu = at("cpu").rates;
+    double seconds = 0;
+    for_steps(part, [&](const ListedStep& step, int32_t index) {
+      const Work work = work_of(step, index, kCpuExpertShare);
+      seconds +=
+          (1 - share) * std::max(over(work.bytes, cpu.read), over(work.operations, cpu.arithmetic));
+    });
+    return seconds;
+  }
+
   void add_streamed(const Part& part, DeviceTime& device) {
     const double begin = now_;
+    const double share = share_of_gpu(part), rest = share < 1 ? rest_seconds(part, share) : 0;
     Copies& copies = copies_[gpu_number(device.device)];
     const auto fetch = [&](double bytes) {
       now_ = std::max(now_, copies.arrival(bytes, device.rates.pcie));
@@ -290,7 +316,7 @@ class Predictor {
     double layer = 0;
     for_steps(part, [&](const ListedStep& step, int32_t) {
       for (size_t i = 0; i < std::min(product_weights(step.op), step.weights.size()); ++i) {
-        layer += panel_bytes(step.weights[i]);
+        layer += share * panel_bytes(step.weights[i]);
       }
     });
     // Deferred experts find the tiles of their layer there.
@@ -301,12 +327,15 @@ class Predictor {
       const size_t products = std::min(product_weights(step.op), step.weights.size());
       for (size_t i = 0; i < products && slots_ != plan::StreamSlots::Layer; ++i) {
         const int pieces = slots_ == plan::StreamSlots::Matrix ? 1 : plan::kStreamParts;
-        for (int piece = 0; piece < pieces; ++piece) fetch(panel_bytes(step.weights[i]) / pieces);
+        for (int piece = 0; piece < pieces; ++piece) {
+          fetch(share * panel_bytes(step.weights[i]) / pieces);
+        }
       }
       const Work work = work_of(step, index, kGpuExpertShare);
-      now_ += std::max(over(work.bytes, device.rates.read),
-                       over(work.operations, device.rates.arithmetic));
+      now_ += share * std::max(over(work.bytes, device.rates.read),
+                               over(work.operations, device.rates.arithmetic));
     });
+    now_ = std::max(now_, begin + rest);
     device.seconds += now_ - begin;
   }
 
@@ -330,6 +359,7 @@ class Predictor {
   const target::Target& target_;
   const int64_t tokens_, before_;
   const plan::StreamSlots slots_;
+  const int64_t joint_;
   const launches::StepList list_;
   const launches::CpuWaits waits_;
   const steps::StepGraph& graph_;

@@ -70,6 +70,7 @@ struct PassShape {
   int64_t tokens = 1;
   int64_t before = 0;  // positions in the cache; reading their keys and values is not counted
   plan::StreamSlots slots = plan::StreamSlots::Layer;  // of streamed experts
+  int64_t joint = 0;                                   // of them too (lib/launches/joint_experts.h)
 };
 
 // `graph` has its launches (launched_steps.h).

@@ -134,7 +134,12 @@ void choose_stream_tokens(CompileState& state) {
   const auto most = static_cast<double>(state.check.shape.step_tokens / kStep);
   if (wants_streams(state)) steps = std::min(steps, most);
   const bool pays = tokens > 0 && steps <= most;
-  state.prefer.stream_tokens = pays ? std::max<int64_t>(1, static_cast<int64_t>(steps)) * kStep : 0;
+  const int64_t least = std::max<int64_t>(1, static_cast<int64_t>(steps)) * kStep;
+  state.prefer.stream_tokens = pays ? least : 0;
+  // A rule that wants experts on the GPU in prompts means all of them.
+  if (state.prefer.joint_chosen) return;
+  const auto even = static_cast<int64_t>(tokens * kFewTokens);
+  state.prefer.joint_tokens = pays && !wants_streams(state) ? std::max<int64_t>(1, even) : 0;
 }
 
 void take_way(CompileState& state, const StreamWay& way) {

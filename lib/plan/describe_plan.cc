@@ -12,6 +12,7 @@
 
 #include "lib/formats/dtype.h"
 #include "lib/formats/step_attrs.h"
+#include "lib/launches/joint_experts.h"
 #include "lib/plan/memory.h"
 #include "lib/plan/quantization_name.h"
 #include "lib/plan/state_layout.h"
@@ -187,6 +188,11 @@ std::string model_lines(const PlanView& plan, const std::vector<FormatRow>& form
   if (f.stream_slots != "layer") {
     line("streams", fmt::format("experts of the CPU in long prompts, {} at a time",
                                 name(stream_slots(f.stream_slots).value_or(StreamSlots::Layer))));
+  }
+  if (f.joint_tokens > 0) {
+    line("joint", fmt::format("in prompts of up to {} tokens the CPU computes some of the streamed "
+                              "experts",
+                              launches::kMostJoint * f.joint_tokens));
   }
   const std::string budget =
       f.kv_budget_bytes > 0 ? fmt::format(" --kv-budget {}", f.kv_budget_bytes) : "";

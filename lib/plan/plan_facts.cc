@@ -200,6 +200,7 @@ std::string to_json(const PlanFacts& facts) {
   if (!facts.pooling.empty()) json["pooling"] = facts.pooling;
   if (facts.scores > 0) json["scores"] = facts.scores;
   if (facts.encoder) json["encoder"] = true;
+  if (facts.joint_tokens > 0) json["joint_tokens"] = facts.joint_tokens;
   if (facts.rotary_ctx > 0) json["rotary_ctx"] = facts.rotary_ctx;
   return dump(json);
 }
@@ -225,6 +226,7 @@ Result<PlanFacts> facts_from_json(std::string_view text) {
   in.integer("eos_id", facts.eos_id, -1, int64_t{1} << 24);
   in.integer("gpu_expert_ppm", facts.gpu_expert_ppm, -1, 1000000);
   in.one_of("stream_slots", facts.stream_slots, {"layer", "matrix", "eighth"});
+  in.integer("joint_tokens", facts.joint_tokens, 0, 1 << 20);
   in.boolean("lossy", facts.lossy);
   in.integer("default_ctx", facts.default_ctx, 1, int64_t{1} << 32);
   in.integer("max_batch", facts.max_batch, 1, 1 << 20);

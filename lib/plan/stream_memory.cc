@@ -19,10 +19,6 @@ uint64_t strip_bytes(const BlobRecord& blob, Layout layout) {
   return static_cast<uint64_t>(strip.value_or(0));
 }
 
-int64_t strips_of(const BlobRecord& blob) {
-  return stored_rows(static_cast<Layout>(blob.layout), blob.rows) / kPanelRows * blob.matrices;
-}
-
 // The strips from `first` on as a copy at `offset` of a slot.
 StreamCopy copy_of(const PlanView& plan, uint32_t blob, int64_t first, int64_t strips,
                    uint64_t offset, uint64_t tiles) {
@@ -83,6 +79,10 @@ void add_pieces(const PlanView& plan, const launches::Stream& stream, StreamSlot
 }
 
 }  // namespace
+
+int64_t strips_of(const BlobRecord& blob) {
+  return stored_rows(static_cast<Layout>(blob.layout), blob.rows) / kPanelRows * blob.matrices;
+}
 
 uint64_t StreamPiece::bytes() const {
   uint64_t end = 0;

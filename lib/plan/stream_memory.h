@@ -56,6 +56,8 @@ struct StreamMemory {
   uint64_t total() const { return 2 * panel_bytes + tile_bytes + vector_bytes + arena.total_bytes; }
 };
 
+// Strips of 16 rows of a blob of products, of all its matrices.
+int64_t strips_of(const BlobRecord& blob);
 // Bytes of a blob of products as tiles.
 uint64_t tile_bytes(const BlobRecord& blob);
 

@@ -118,8 +118,11 @@ TEST_P(EncoderModels, GiveWhatTransformersGivesOnAGpu) {
 
 TEST_P(EncoderModels, SayWhatTheyAreForWhereTextIsToBeGenerated) {
   (void)open("cpu-only.yaml", {});
-  for (const char* command : {"generate", "chat"}) {
-    const Finished run = run_program({ktx_run(), command, dir_.path("m.ktxplan"), "-p", "hello"});
+  const std::string plan = dir_.path("m.ktxplan");
+  for (const std::vector<std::string>& call :
+       {std::vector<std::string>{ktx_run(), "generate", plan, "--prompt", "hello"},
+        {ktx_run(), "chat", plan}}) {
+    const Finished run = run_program(call);
     EXPECT_NE(run.status, 0);
     EXPECT_THAT(run.err, ::testing::AnyOf(::testing::HasSubstr("POST to /v1/embeddings"),
                                           ::testing::HasSubstr("POST to /rerank")));

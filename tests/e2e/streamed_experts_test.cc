@@ -75,12 +75,13 @@ class Streamed {
   TempDir dir_;
 };
 
-class StreamedModel : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {};
+class StreamedModel
+    : public ::testing::TestWithParam<std::tuple<const char*, const char*, const char*>> {};
 
 TEST_P(StreamedModel, GivesTheReferencesTokensInChunksAndInBatches) {
-  const auto& [model, rules] = GetParam();
+  const auto& [model, rules, joint] = GetParam();
   if (test_model_dir(model).empty()) GTEST_SKIP() << "no test model " << model;
-  Streamed streamed(model, rules, "stream-experts=4");
+  Streamed streamed(model, rules, std::string("stream-experts=4") + joint);
   const nlohmann::json cases = reference_cases(model_dir(model));
   const nlohmann::json few(cases.begin(), cases.begin() + 2);
   runtime::EngineOptions options;
@@ -100,11 +101,46 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values("qwen2moe", "qwen3moe", "deepseek2", "deepseek3",
                                          "glm4_moe", "mixtral", "minimax_m2", "glm4_moe_lite",
                                          "gpt_oss"),
-                       ::testing::Values("moe-experts-on-cpu.yaml", kHalfExperts)),
+                       ::testing::Values("moe-experts-on-cpu.yaml", kHalfExperts),
+                       ::testing::Values("", ",joint-experts=8")),
     [](const auto& info) {
       const bool all = std::string(std::get<1>(info.param)).ends_with(".yaml");
-      return std::string(std::get<0>(info.param)) + (all ? "_all" : "_half");
+      const bool joint = *std::get<2>(info.param) != 0;
+      return std::string(std::get<0>(info.param)) + (all ? "_all" : "_half") +
+             (joint ? "_joint" : "");
     });
+
+// Of 8 experts; a pass of 7 tokens takes the CPU as long as the copy of all of them.
+TEST(StreamedExperts, AreDividedWithTheCpuInShortPasses) {
+  Streamed streamed("qwen3moe", "moe-experts-on-cpu.yaml", "stream-experts=4,joint-experts=7");
+  const auto engine = streamed.open();
+  ASSERT_TRUE(engine) << streamed.error;
+  const std::vector<int32_t> ids = {3, 40, 5, 60, 7, 80, 9, 100, 11, 120, 13};
+  const auto pass = [&](size_t tokens) {
+    const runtime::ExpertUse before = engine->stats().expert_use;
+    const uint64_t bytes = streamed.log.uploaded_bytes;
+    runtime::Sequence sequence = engine->new_sequence();
+    std::vector<int32_t> text;
+    while (text.size() < tokens) text.push_back(ids[text.size() % ids.size()]);
+    const runtime::BatchItem item{&sequence, text, runtime::Want::Last};
+    EXPECT_TRUE(engine->forward({&item, 1}).ok());
+    const runtime::ExpertUse& now = engine->stats().expert_use;
+    EXPECT_EQ(now.total() - before.total(), static_cast<int64_t>(tokens) * 9);
+    return std::tuple(now.cpu - before.cpu, now.streamed - before.streamed,
+                      streamed.log.uploaded_bytes - bytes);
+  };
+  const auto [cpu, gpu, half] = pass(7);
+  EXPECT_GT(cpu, 0);
+  EXPECT_GT(gpu, 0);
+  const auto [few_cpu, most_gpu, most] = pass(40);
+  EXPECT_GT(few_cpu, 0);
+  EXPECT_GT(most_gpu, few_cpu);
+  EXPECT_GT(most, half);
+  const auto [none, all, whole] = pass(50);  // more than 7 times 7
+  EXPECT_EQ(none, 0);
+  EXPECT_GT(all, 0);
+  EXPECT_GT(whole, most);
+}
 
 TEST(StreamedExperts, AreStreamedByTheGpuOfTheirLayer) {
   Streamed streamed("qwen3moe", "spread-gpus-experts-on-cpu.yaml", "stream-experts=4",

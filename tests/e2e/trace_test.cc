@@ -241,10 +241,11 @@ TEST(Traces, OfAPlanWithAGpuHaveALaneForEach) {
     const int pid = event["pid"];
     ++used[devices[pid] + " " + lanes[{pid, event["tid"]}]];
   }
-  for (const char* lane : {"cpu passes", "cpu host", "cpu thread 0", "cpu thread 1", "cuda:0 queue",
-                           "cuda:0 copies"}) {
+  for (const char* lane : {"cpu passes", "cpu host", "cuda:0 queue", "cuda:0 copies"}) {
     EXPECT_GT(used[lane], 0) << lane;
   }
+  // On a busy machine one thread may take all items of so small steps.
+  EXPECT_GT(used["cpu thread 0"] + used["cpu thread 1"], 0);
   EXPECT_EQ(used["cuda:0 copies"], model.engine->plan().facts.layers);
 }
 

@@ -42,6 +42,8 @@ constexpr Placement kAlone = {"alone", "all-gpu.yaml", "targets/h200.yaml",
 constexpr Placement kAllGpu = {"all-gpu", "all-gpu.yaml"};
 constexpr Placement kStreamed = {"streamed", "moe-experts-on-cpu.yaml", "targets/h200.yaml",
                                  "--prefer=stream-experts=4"};
+constexpr Placement kJoint = {"joint", "moe-experts-on-cpu.yaml", "targets/h200.yaml",
+                              "--prefer=stream-experts=4,joint-experts=64"};
 constexpr Placement kExpertsOnCpu = {"experts-on-cpu", "moe-experts-on-cpu.yaml"};
 constexpr Placement kHalf = {"half", "../tests/gpu/half-of-the-experts.yaml"};
 constexpr Placement kSplit = {"split", "../tests/gpu/split-experts.yaml", "targets/h200.yaml",
@@ -203,6 +205,12 @@ TEST_F(GpuModels, WithAllRoutedExpertsOnTheCpu) {
 TEST_F(GpuModels, StreamedExpertsGiveTheReferencesTokens) {
   expect_near(exact(kStreamed));
   EXPECT_LE(one_by_one(kStreamed, {}, 64).mean(), 0.03);
+}
+
+// The CPU computes half of the experts of a chunk of 64, and more of shorter ones.
+TEST_F(GpuModels, StreamedExpertsSharedWithTheCpuGiveTheReferencesTokens) {
+  expect_near(exact(kJoint));
+  EXPECT_LE(one_by_one(kJoint, {}, 64).mean(), 0.03);
 }
 
 TEST_F(GpuModels, WithHalfOfTheLayersExpertsOnTheCpu) {

@@ -1,5 +1,5 @@
 // Routing and expert products on the GPU against the scalar CPU ops and sums in double.
-#include "kernels/cuda/experts/cuda_experts.h"
+#include "kernels/cuda/experts/cuda_first_experts.h"
 
 #include <algorithm>
 
@@ -136,6 +136,30 @@ TEST_F(CudaExperts, GroupingKeepsToTheRanksAsked) {
       ASSERT_TRUE(ran(launch_group_experts(args, nullptr)));
       EXPECT_EQ(gpu_offsets.read(), offsets) << tokens << " " << first;
       EXPECT_EQ(gpu_order.read(), order) << tokens << " " << first;
+    }
+  }
+}
+
+TEST_F(CudaExperts, GroupingOfTheFirstExpertsLeavesOutTheRest) {
+  Random random(76);
+  for (int32_t experts : {8, 128}) {
+    for (int32_t end : {0, 1, experts / 2, experts, experts + 9}) {
+      const int64_t tokens = 64;
+      const std::vector<int32_t> ids = random_ids(random, tokens, experts, 6, 4);
+      std::vector<int32_t> local = ids, order, offsets;
+      for (int32_t& id : local) id = id < end ? id : -1;
+      group_on_host(local, experts, order, offsets);
+      Gpu<int32_t> gpu_ids(ids), gpu_order(ids.size()),
+          gpu_offsets(static_cast<size_t>(experts + 1));
+      CudaGroupExpertsArgs args;
+      args.ids = gpu_ids.data();
+      args.tokens = tokens;
+      args.attrs = {experts, 6};
+      args.order = gpu_order.data();
+      args.offsets = gpu_offsets.data();
+      ASSERT_TRUE(ran(launch_group_first_experts(args, end, nullptr)));
+      EXPECT_EQ(gpu_offsets.read(), offsets) << end << " of " << experts;
+      EXPECT_EQ(gpu_order.read(), order) << end << " of " << experts;
     }
   }
 }

@@ -204,6 +204,20 @@ TEST(GroupExperts, SortsOnlyPairsOfItsOwnRanks) {
   EXPECT_EQ(order, (std::vector<int32_t>{5, 8, 0, 1, 2, 3, 4, 6, 7}));
 }
 
+TEST(GroupExperts, SortsOnlyPairsOfItsRange) {
+  const std::vector<int32_t> ids = {3, 0, 1, 3, 0, 3, 4, 2};
+  std::vector<int32_t> order(8), offsets(6);
+  GroupExpertsArgs a{ids.data(), 4, {5, 2}, order.data(), offsets.data()};
+  a.first = 2, a.end = 4;
+  const auto group = *find_group_experts("group_experts", Isa::Scalar);
+  group(a);
+  EXPECT_EQ(offsets, (std::vector<int32_t>{0, 0, 0, 1, 4, 4}));
+  EXPECT_EQ(order, (std::vector<int32_t>{7, 0, 3, 5, 1, 2, 4, 6}));
+  a.first = 0, a.end = 0;
+  group(a);
+  EXPECT_EQ(offsets, (std::vector<int32_t>(6, 0)));
+}
+
 // One layer of experts, run whole and token by token.
 struct ExpertLayer {
   static constexpr int32_t kExperts = 6, kTopK = 2;

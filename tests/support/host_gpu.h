@@ -229,6 +229,12 @@ class HostGpu final : public Gpu {
       return Status{};
     });
   }
+  Status add(float* to, const float* from, int64_t rows, int64_t width) override {
+    return queue([=] {
+      for (int64_t i = 0; i < rows * width; ++i) to[i] += from[i];
+      return Status{};
+    });
+  }
   Status copy_from(Gpu& other, std::byte* to, const std::byte* from, uint64_t bytes) override {
     KTX_TRY(static_cast<HostGpu&>(other).finish());
     KTX_TRY(finish());  // the sender may write its value again as soon as this returns
@@ -406,6 +412,8 @@ class HostGpu final : public Gpu {
         batch.window_tables.push_back(table.window.data());
       }
       add_states(batch);
+      if (context_.streamed) batch.experts = runtime::Batch::Experts::OfGpu;
+      batch.joint_tokens = shape.joint_tokens;
       KTX_TRY(executor_->run(batch));
       count_experts();
       return {};

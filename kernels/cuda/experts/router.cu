@@ -7,6 +7,7 @@
 #include "kernels/cuda/common/cuda_launch.cuh"
 #include "kernels/cuda/common/mma.cuh"
 #include "kernels/cuda/experts/cuda_experts.h"
+#include "kernels/cuda/experts/cuda_first_experts.h"
 #include "kernels/cuda/experts/router_choice.cuh"
 #include "kernels/router/expert_places.h"
 
@@ -33,8 +34,9 @@ __global__ void __launch_bounds__(32 * kRouterWarps) router(CudaRouterArgs a) {
 constexpr int kGroupThreads = 1024;
 constexpr int kGroupWarps = kGroupThreads / 32;
 
-// `experts` itself is the number of pairs without an expert; they come last.
-__global__ void __launch_bounds__(kGroupThreads) group_experts(CudaGroupExpertsArgs a) {
+// `experts` itself is the number of pairs without an expert; they come last. So do pairs of experts
+// from `end` on.
+__global__ void __launch_bounds__(kGroupThreads) group_experts(CudaGroupExpertsArgs a, int end) {
   begin_kernel();
   const int pairs = static_cast<int>(a.tokens) * a.attrs.top_k, experts = a.attrs.experts;
   int32_t* const order = a.order;
@@ -48,7 +50,7 @@ __global__ void __launch_bounds__(kGroupThreads) group_experts(CudaGroupExpertsA
     if (!has_rank(a.attrs, pair % a.attrs.top_k)) return experts;
     int id = a.ids[pair];
     if (a.places) id = id < 0 || id >= a.routed ? -1 : place_of_expert(a.places[id], experts);
-    return id < 0 || id >= experts ? experts : id;
+    return id < 0 || id >= end ? experts : id;
   };
   for (int e = thread; e < kinds; e += kGroupThreads) next[e] = 0;
   for (int i = thread; i < kGroupWarps * kinds; i += kGroupThreads) of_warp[i] = 0;
@@ -113,12 +115,17 @@ Status launch_router(const CudaRouterArgs& a, CudaStream stream) {
 }
 
 Status launch_group_experts(const CudaGroupExpertsArgs& a, CudaStream stream) {
+  return launch_group_first_experts(a, a.attrs.experts, stream);
+}
+
+Status launch_group_first_experts(const CudaGroupExpertsArgs& a, int32_t end, CudaStream stream) {
   if (a.attrs.experts > kCudaMaxExperts) {
     return Error{"group_experts: " + std::to_string(a.attrs.experts) + " experts, at most " +
                  std::to_string(kCudaMaxExperts)};
   }
   return launch("group_experts", group_experts, dim3(1), kGroupThreads,
-                kGroupWarps * (a.attrs.experts + 1) * 2, stream, a);
+                kGroupWarps * (a.attrs.experts + 1) * 2, stream, a,
+                end < a.attrs.experts ? end : a.attrs.experts);
 }
 
 }  // namespace ktx::kernels

@@ -6,6 +6,7 @@
 #include "kernels/cuda/common/this_gpu.h"
 #include "kernels/cuda/marlin/cuda_retile.h"
 #include "kernels/cuda/matmul/cublas.h"
+#include "kernels/cuda/rows/cuda_rows.h"
 #include "kernels/cuda/rows/cuda_sampling.h"
 #include "lib/runtime/cuda/cuda_check.h"
 #include "lib/runtime/cuda/cuda_steps.h"
@@ -187,6 +188,18 @@ Status CudaGpu::clear(std::byte* data, uint64_t bytes) {
   if (bytes == 0) return {};
   use();
   return cuda_status(cudaMemsetAsync(data, 0, bytes, stream_), "clearing GPU memory");
+}
+
+Status CudaGpu::add(float* to, const float* from, int64_t rows, int64_t width) {
+  use();
+  kernels::RowsArgs args;
+  args.in[0] = {to, width};
+  args.in[1] = {from, width};
+  args.y = to;
+  args.y_stride = args.width = width;
+  args.token_end = rows;
+  args.attrs = NoAttrs{};
+  return kernels::find_cuda_rows(StepOp::Add)(args, stream_);
 }
 
 Status CudaGpu::copy_small(std::span<const GpuCopy> copies) {

@@ -29,6 +29,7 @@ class CudaGpu final : public Gpu {
   Status copy(std::byte* to, const std::byte* from, uint64_t bytes) override;
   Status copy_from(Gpu& other, std::byte* to, const std::byte* from, uint64_t bytes) override;
   Status clear(std::byte* data, uint64_t bytes) override;
+  Status add(float* to, const float* from, int64_t rows, int64_t width) override;
   Status copy_small(std::span<const GpuCopy> copies) override;
   Result<GpuMark> new_mark() override;
   Status set(GpuMark mark) override;

@@ -1,6 +1,7 @@
 // embed, norm, rope, router and the row ops on a GPU: one launch over the rows.
-#include "kernels/cuda/experts/cuda_experts.h"
+#include "kernels/cuda/experts/cuda_first_experts.h"
 #include "kernels/cuda/rows/cuda_rows.h"
+#include "lib/launches/joint_experts.h"
 #include "lib/runtime/cuda/cuda_steps.h"
 #include "lib/runtime/cuda/fused_members.h"
 
@@ -199,6 +200,7 @@ struct GroupExperts final : RowsStep<kernels::CudaGroupExpertsArgs, kernels::lau
     KTX_TRY(require_whole(context.output(0), "order"));
     args_.ids = context.input(0).i32();
     args_.attrs = context.attrs<GroupExpertsAttrs>();
+    streamed_ = context.streamed();
     if (args_.attrs.experts > kernels::kCudaMaxExperts) {
       return Error{"more experts than a GPU sorts; put the experts on the CPU by a rule"};
     }
@@ -209,7 +211,17 @@ struct GroupExperts final : RowsStep<kernels::CudaGroupExpertsArgs, kernels::lau
     args_.offsets = context.output(1).i32();
     return {};
   }
+  Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
+    if (!streamed_) return RowsStep::launch(shape, workspace, bytes);
+    kernels::CudaGroupExpertsArgs args = args_;
+    args.tokens = shape.tokens;
+    gpu_->use();
+    const int32_t end =
+        launches::experts_of_gpu(args.attrs.experts, shape.tokens, shape.joint_tokens);
+    return kernels::launch_group_first_experts(args, end, gpu_->stream());
+  }
   GpuMemory places_;
+  bool streamed_ = false;
 };
 
 }  // namespace

@@ -75,6 +75,8 @@ class Backend {
   virtual Result<bool> run(size_t part, const Batch& batch, const PassWatch* watch) = 0;
   // Whether this backend computes a part of the CPU in this pass (lib/launches/streams.h).
   virtual bool takes(size_t /*part*/) const { return false; }
+  // Of parts that it takes: the CPU computes some experts beside it (joint_experts.h); 0: none.
+  virtual int64_t joint_tokens() const { return 0; }
   // Waits until part `part`, named in a Part::waits_for, is computed.
   virtual Status wait(size_t /*part*/) { return {}; }
   // Waits until everything is computed that was queued.

@@ -34,7 +34,7 @@ class ExpertCounts {
   void begin_pass() { counted_cpu_pairs_ = cpu_pairs_; }
   // After a pass of so many tokens, if it was not ended early; `taken[part]`: a GPU streamed that
   // part of the CPU.
-  void add_pass(int64_t tokens, const std::vector<bool>& taken);
+  void add_pass(int64_t tokens, const std::vector<bool>& taken, int64_t joint);
   const ExpertUse& use() const { return use_; }
 
   // What was counted by expert: the CPU's counters and those of GPUs, `counts` of size() each.

@@ -61,6 +61,7 @@ Result<bool> PlanRunner::run_parts(const Batch& batch, const PassWatch* watch) {
   std::vector<int> waits;
   taken_.assign(count, false);
   counts_.begin_pass();
+  int64_t joint_pairs = 0;  // of the CPU, in parts that it shares
   PassWatch of_part;
   if (watch) of_part.stop = watch->stop;
   if (watch && watch->progress) {
@@ -69,6 +70,11 @@ Result<bool> PlanRunner::run_parts(const Batch& batch, const PassWatch* watch) {
     };
   }
   for (Backend* backend : backends_) KTX_TRY(backend->begin(batch));
+  if (gpus_ && gpus_->joint_tokens() > 0) {
+    joint_ = batch;
+    joint_.experts = Batch::Experts::Rest;
+    joint_.joint_tokens = gpus_->joint_tokens();
+  }
   bool goes_on = true;
   for (; p < count && goes_on; ++p) {
     const Part& part = parts_.parts[p];
@@ -78,26 +84,33 @@ Result<bool> PlanRunner::run_parts(const Batch& batch, const PassWatch* watch) {
     }
     const bool taken = gpus_ && part.kind == Part::Kind::Cpu && gpus_->takes(p);
     taken_[p] = taken;
+    const bool joint = taken && gpus_->joint_tokens() > 0;
     // What a part waits for that a GPU takes, the CPU's next one waits for.
     waits.insert(waits.end(), part.waits_for.begin(), part.waits_for.end());
-    if (!taken && part.kind == Part::Kind::Cpu) {
+    if (joint) {  // the GPU begins with its experts
+      goes_on = KTX_TRY(traced({.step = part.first_step, .steps = part.step_count, .what = "queue"},
+                               [&] { return gpus_->run(p, batch, nullptr); }));
+    }
+    if ((!taken || joint) && part.kind == Part::Kind::Cpu) {
       for (int wait : waits) {
         KTX_TRY(
             traced({.what = "wait"}, [&] { return backend_of(parts_.parts[wait]).wait(wait); }));
       }
       waits.clear();
     }
-    Backend& backend = taken ? *gpus_ : backend_of(part);
+    Backend& backend = taken && !joint ? *gpus_ : backend_of(part);
     const bool computes = &backend == cpu_.get();
+    const int64_t pairs = *counts_.cpu_pairs();
     goes_on = KTX_TRY(traced(
         {.step = part.first_step, .steps = part.step_count, .what = computes ? "compute" : "queue"},
-        [&] { return backend.run(p, batch, watch ? &of_part : nullptr); }));
+        [&] { return backend.run(p, joint ? joint_ : batch, watch ? &of_part : nullptr); }));
+    if (joint) joint_pairs += *counts_.cpu_pairs() - pairs;
   }
   for (Backend* backend : backends_) {
     if (goes_on) KTX_TRY(backend->send_logits(batch));
   }
   KTX_TRY(traced({.what = "wait"}, [&] { return finish(); }));
-  if (goes_on) counts_.add_pass(batch.tokens, taken_);
+  if (goes_on) counts_.add_pass(batch.tokens, taken_, joint_pairs);
   return goes_on;
 }
 

@@ -80,6 +80,7 @@ class PlanRunner {
   std::unique_ptr<Backend> gpus_;   // null: none in this plan
   std::vector<Backend*> backends_;  // those
   std::vector<bool> taken_;         // by part of the CPU: a GPU computes it in this pass
+  Batch joint_;                     // the pass as the CPU has it in parts that it shares with a GPU
   PassTrace* trace_ = nullptr;
   TraceLane* passes_ = nullptr;  // of the trace
   TraceLane* host_lane_ = nullptr;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lib/launches/joint_experts.h"
+
 namespace ktx::runtime {
 namespace {
 
@@ -67,9 +69,7 @@ Status ExpertStreams::add_layer(const plan::PlanView& plan, const launches::Stre
 
 uint64_t ExpertStreams::pass_bytes() const {
   uint64_t sum = 0;
-  for (const plan::StreamPiece& piece : sizes_.pieces) {
-    for (const plan::StreamCopy& copy : piece.copies) sum += copy.bytes;
-  }
+  for (const plan::StreamPiece& piece : pieces_) sum += piece.bytes();
   return sum;
 }
 
@@ -82,8 +82,8 @@ Status ExpertStreams::traced(GpuLane lane, const TraceSpan& span, const Work& wo
 }
 
 Status ExpertStreams::send(size_t number) {
-  if (number >= sizes_.pieces.size()) return {};
-  const plan::StreamPiece& piece = sizes_.pieces[number];
+  if (number >= pieces_.size()) return {};
+  const plan::StreamPiece& piece = pieces_[number];
   const Slot& slot = slots_[number % 2];
   KTX_TRY(gpu_.uploads_after(slot.taken));
   TraceSpan span{.step = piece.step, .steps = 1, .what = "experts", .bytes = piece.bytes()};
@@ -97,15 +97,32 @@ Status ExpertStreams::send(size_t number) {
   });
 }
 
-Status ExpertStreams::begin_pass() {
+void ExpertStreams::find_pieces(int64_t tokens, int64_t joint) {
+  pieces_ = sizes_.pieces;
+  for (plan::StreamPiece& piece : pieces_) {
+    for (plan::StreamCopy& copy : piece.copies) {
+      const auto experts = static_cast<int32_t>(plan_->blobs[copy.blob].matrices);
+      const int64_t all = plan::strips_of(plan_->blobs[copy.blob]);
+      const int64_t end = all / experts * launches::experts_of_gpu(experts, tokens, joint);
+      const int64_t kept = std::clamp<int64_t>(end - copy.first_strip, 0, copy.strips);
+      copy.bytes = copy.bytes / static_cast<uint64_t>(copy.strips) * static_cast<uint64_t>(kept);
+      copy.strips = kept;
+    }
+    std::erase_if(piece.copies, [](const plan::StreamCopy& copy) { return copy.strips == 0; });
+  }
+  std::erase_if(pieces_, [](const plan::StreamPiece& piece) { return piece.copies.empty(); });
+}
+
+Status ExpertStreams::begin_pass(int64_t tokens, int64_t joint) {
   next_ = 0;
+  find_pieces(tokens, joint);
   KTX_TRY(send(0));
   return send(1);
 }
 
 Status ExpertStreams::begin_step(uint32_t step) {
-  while (next_ < sizes_.pieces.size() && sizes_.pieces[next_].step == step) {
-    const plan::StreamPiece& piece = sizes_.pieces[next_];
+  while (next_ < pieces_.size() && pieces_[next_].step == step) {
+    const plan::StreamPiece& piece = pieces_[next_];
     const Slot& slot = slots_[next_ % 2];
     KTX_TRY(gpu_.queue_after(slot.copied));
     KTX_TRY(traced(GpuLane::Queue, {.step = step, .steps = 1, .what = "experts to tiles"},

@@ -31,10 +31,11 @@ class ExpertStreams {
                                                        plan::StreamSlots slots, Gpu& gpu);
 
   int64_t least_tokens() const { return sizes_.least_tokens; }
-  uint64_t pass_bytes() const;  // of all layers, over PCIe in each pass
+  uint64_t pass_bytes() const;  // of all layers, over PCIe in the pass at hand
 
   // A streaming pass: once at its begin, and then before each step that computes() in order.
-  Status begin_pass();
+  // `joint`: of its shape (lib/launches/joint_experts.h); the other experts do not come.
+  Status begin_pass(int64_t tokens, int64_t joint);
   Status begin_step(uint32_t step);
 
   void set_trace(GpuTrace* trace) { trace_ = trace; }  // null: none
@@ -58,6 +59,7 @@ class ExpertStreams {
   Status allocate(const plan::PlanView& plan, std::span<const launches::Stream> streams,
                   std::string_view device);
   Status add_layer(const plan::PlanView& plan, const launches::Stream& stream, uint64_t& vectors);
+  void find_pieces(int64_t tokens, int64_t joint);
   Status send(size_t piece);
   Status convert(const plan::StreamPiece& piece, const Slot& slot);
   template <class Work>
@@ -66,6 +68,7 @@ class ExpertStreams {
   Gpu& gpu_;
   GpuTrace* trace_ = nullptr;
   plan::StreamMemory sizes_;
+  std::vector<plan::StreamPiece> pieces_;  // of the pass
   const plan::PlanView* plan_ = nullptr;
   plan::PlanView view_;
   std::vector<plan::BlobRecord> records_;

@@ -107,6 +107,7 @@ struct GpuShape {
   int64_t outputs = 0;          // rows of values with one per wanted logits row
   int64_t max_positions = 0;    // no position of the pass is as large
   bool one_token_each = false;  // no two tokens are of one sequence
+  int64_t joint_tokens = 0;     // of streamed experts (lib/launches/joint_experts.h)
   // All tokens, where they are known: not for graphs, nor when a step says what it needs.
   std::span<const SequenceRun> runs = {};
 
@@ -212,6 +213,8 @@ class Gpu {
   // From another GPU, after what that one has queued and before what it queues next.
   virtual Status copy_from(Gpu& other, std::byte* to, const std::byte* from, uint64_t bytes) = 0;
   virtual Status clear(std::byte* data, uint64_t bytes) = 0;  // to zero
+  // to += from, rows of floats one behind the other; both aligned to 16 bytes.
+  virtual Status add(float* to, const float* from, int64_t rows, int64_t width) = 0;
   // Between its memory and pinned memory of the host, by a kernel, in one launch: a third of
   // the time of as many copies where the values are small. Addresses and sizes are multiples
   // of 4, at most kMostCopies.

@@ -26,6 +26,7 @@ void choose_shape(GpuState& s, const Batch& batch) {
   }
   s.bucket = -1;
   s.streaming = s.streams(batch.tokens);
+  if (s.streaming) shape.joint_tokens = s.joint_tokens;
   const auto found = s.buckets.find(batch.tokens, shape.max_positions);
   if (shape.one_token_each && s.setup.gpu_graphs && found && !s.streaming) {
     s.bucket = *found;
@@ -67,12 +68,15 @@ class GpuBackend final : public Backend {
     tokens_ = batch.tokens;
     for (GpuDevice& device : s_->devices) {
       if (device.trace) KTX_TRY(device.named(device.trace->begin_pass()));
-      if (s_->streaming && device.streams) KTX_TRY(device.named(device.streams->begin_pass()));
+      if (s_->streaming && device.streams) {
+        KTX_TRY(device.named(device.streams->begin_pass(tokens_, s_->shape.joint_tokens)));
+      }
     }
     return send_inputs(*s_, batch);
   }
 
   bool takes(size_t part) const override { return s_->streaming && s_->taken[part]; }
+  int64_t joint_tokens() const override { return s_->joins() ? s_->joint_tokens : 0; }
 
   Result<bool> run(size_t p, const Batch& batch, const PassWatch* watch) override {
     const Part& part = takes(p) ? *s_->taken[p] : s_->parts.parts[p];

@@ -256,6 +256,7 @@ Status start_streams(GpuState& s) {
         s.plan, streams, device.name, s.setup.shape, s.stream_slots, *device.gpu)));
     if (!device.streams) continue;
     s.stream_tokens = device.streams->least_tokens();
+    s.joint_tokens = s.plan.facts.joint_tokens;
     for (uint32_t part : device.streams->parts()) {
       Part& own = s.taken[part].emplace(s.parts.parts[part]);
       own.kind = Part::Kind::Gpu;

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/launches/joint_experts.h"
 #include "lib/plan/device_memory.h"
 #include "lib/runtime/engine/arena.h"
 #include "lib/runtime/engine/backend.h"
@@ -117,6 +118,9 @@ struct GpuState {
     return stream_tokens > 0 && tokens >= stream_tokens && !looks_at_results();
   }
 
+  // Whether the CPU computes some of the streamed experts in the pass at hand.
+  bool joins() const { return streaming && launches::is_joint(shape.tokens, shape.joint_tokens); }
+
   // Where a value lies on a GPU (device >= 0) or on the CPU.
   std::byte* place(int device, uint32_t value) const;
 
@@ -139,6 +143,7 @@ struct GpuState {
   std::vector<std::vector<std::unique_ptr<GpuGraph>>> graphs;  // by bucket, part
   std::vector<std::string> notes;                              // of the start
   int64_t stream_tokens = 0;   // of a pass that streams experts; 0: none does
+  int64_t joint_tokens = 0;    // of a streaming pass; 0: GPUs compute all streamed experts of it
   bool room_to_stream = true;  // on all GPUs
   plan::StreamSlots stream_slots = plan::StreamSlots::Layer;
   std::vector<std::optional<Part>> taken;  // by part of the CPU: as that of a GPU which streams it

@@ -26,7 +26,7 @@ Module module(std::string path, std::string class_name, Role role, ModuleId pare
 // One of everything that the text form can say.
 ModuleGraph sample() {
   ModuleGraph g;
-  g.facts = {"SomeForCausalLM", "some arch", "a \"name\"\\\n\x01 ü", 32, 256, 1, 4096};
+  g.facts = {"SomeForCausalLM", "some arch", "a \"name\"\\\n\x01 ü", 32, 256, 1, 4096, 0, 1, 1, ""};
   g.modules.push_back(module("", "x.Some", Role::Root, -1, -1));
   g.modules.push_back(module("layers", "x.List", Role::LayerList, 0, -1));
   g.modules.push_back(module("layers.0", "x.Layer", Role::Layer, 1, 0));
@@ -156,8 +156,9 @@ TEST(ModuleText, ErrorsNameTheLine) {
   EXPECT_EQ(parse_error(head + "module a : C\nmodule a : C\n"), "t.ktxir:5: second module 'a'");
   EXPECT_EQ(parse_error(head + "  rotary rotary_dim 2 interleaved maybe\n"),
             "t.ktxir:4: found 'maybe', expected 'false'");
-  EXPECT_EQ(parse_error(head + "  decision colour red\n"),
-            "t.ktxir:4: found 'colour', expected device, op, layout, rule, lossy or experts");
+  EXPECT_EQ(
+      parse_error(head + "  decision colour red\n"),
+      "t.ktxir:4: found 'colour', expected device, op, layout, rule, lossy, experts or deferred");
 }
 
 // Cut and changed at every byte: an error or a graph, never a crash.

@@ -117,7 +117,8 @@ TEST(Launches, WordsThatAreNoPreferenceAreRefused) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().message,
             "unknown preference 'mla=absorb'; did you mean 'mla=absorbed'?; there are "
-            "mla=absorbed, mla=expanded, cublas=no, fused=no, stream-experts=no, stream-experts=N");
+            "mla=absorbed, mla=expanded, cublas=no, fused=no, stream-experts=no, joint-experts=no, "
+            "stream-experts=N, joint-experts=N");
 }
 
 TEST(Launches, WhatIsChosenPassesTheCheck) {

@@ -103,6 +103,27 @@ TEST(PassTime, OfStreamedExpertsOverlapsWithTheirCopyAsFarAsSlotsAllow) {
   }
 }
 
+// The CPU computes some of the experts while the others are copied.
+TEST(PassTime, OfStreamedExpertsCopiesLessWhereTheCpuComputesSome) {
+  target::Target target = machine();
+  target.cpu.read_gbps = 1e6;  // arithmetic is what counts
+  testing::PlacedModel model(target, "cuda:0", "cpu");
+  model.state.check.shape.step_tokens = 4096;
+  choose_stream_tokens(model.state);
+  const int64_t joint = model.state.prefer.joint_tokens;
+  ASSERT_GT(joint, 0);
+  model.state.prefer.stream_tokens = 1;
+  const auto graph = launched_steps(model.state);
+  const auto of = [&](int64_t tokens, int64_t with) {
+    return predict_pass(*graph, model.state.target, {.tokens = tokens, .joint = with});
+  };
+  const PassTime alone = of(joint, 0), both = of(joint, joint);
+  EXPECT_NEAR(static_cast<double>(both.devices.back().copied_bytes),
+              static_cast<double>(alone.devices.back().copied_bytes) / 2,
+              static_cast<double>(alone.devices.back().copied_bytes) * 0.1);
+  EXPECT_EQ(of(10 * joint, joint).seconds, of(10 * joint, 0).seconds);
+}
+
 TEST(PassTime, IsUnknownWhereARateIs) {
   target::Target target = machine();
   target.cpu.read_gbps = 0;

@@ -1,6 +1,7 @@
 // router and group_experts.
 #include "kernels/router/router.h"
 
+#include "lib/launches/joint_experts.h"
 #include "lib/runtime/cpu/ops/cpu_ops.h"
 #include "lib/runtime/cpu/ops/row_step.h"
 #include "lib/runtime/cpu/ops/small_weight.h"
@@ -63,6 +64,10 @@ class GroupExpertsStep final : public CpuStep {
   }
   StepWork begin(const Batch& batch) override {
     args_.tokens = batch.tokens;
+    const int32_t of_gpu =
+        launches::experts_of_gpu(args_.attrs.experts, batch.tokens, batch.joint_tokens);
+    args_.first = batch.experts == Batch::Experts::Rest ? of_gpu : 0;
+    args_.end = batch.experts == Batch::Experts::OfGpu ? of_gpu : args_.attrs.experts;
     run_ = functions_[batch_class(batch.tokens)];
     // The kernel counts into an array by id. What the router wrote is in range; in a
     // damaged plan another step may have written over it.
