@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 
 #include "lib/formats/shape_limits.h"
 #include "lib/support/strings.h"
@@ -34,27 +35,30 @@ void check_embed_row(OpCheck& s) {
   s.in_range("row", s.attrs<EmbedRowAttrs>().row, -1, table.rows - 1);
 }
 
-void check_rms_norm(OpCheck& s) {
-  const auto& a = s.attrs<RmsNormAttrs>();
+// Of a norm over equal groups of a row: the elements of its vectors; none where a rule is broken
+// that they hang on.
+template <class Attrs>
+std::optional<int64_t> check_norm(OpCheck& s) {
+  const auto& a = s.attrs<Attrs>();
   const OpOperand& x = s.in(0);
-  if (!s.in_range("groups", a.groups, 1, kMaxHeads)) return;
+  if (!s.in_range("groups", a.groups, 1, kMaxHeads)) return std::nullopt;
   s.require(a.eps >= 0, "eps is {}", a.eps);
   s.require(x.type == ValueType::F32, "x is not F32");
   s.shape("y", s.out(0), ValueType::F32, x.width, x.rows);
-  if (!s.require(x.width % a.groups == 0, "{} groups in {} elements", a.groups, x.width)) return;
+  if (!s.require(x.width % a.groups == 0, "{} groups in {} elements", a.groups, x.width)) {
+    return std::nullopt;
+  }
   s.vector("weight", s.weight(0), x.width / a.groups);
+  return x.width / a.groups;
+}
+
+void check_rms_norm(OpCheck& s) {
+  check_norm<RmsNormAttrs>(s);
 }
 
 void check_layer_norm(OpCheck& s) {
-  const auto& a = s.attrs<LayerNormAttrs>();
-  const OpOperand& x = s.in(0);
-  if (!s.in_range("groups", a.groups, 1, kMaxHeads)) return;
-  s.require(a.eps >= 0, "eps is {}", a.eps);
-  s.require(x.type == ValueType::F32, "x is not F32");
-  s.shape("y", s.out(0), ValueType::F32, x.width, x.rows);
-  if (!s.require(x.width % a.groups == 0, "{} groups in {} elements", a.groups, x.width)) return;
-  s.vector("weight", s.weight(0), x.width / a.groups);
-  if (s.weight(1).present()) s.vector("bias", s.weight(1), x.width / a.groups);
+  const auto part = check_norm<LayerNormAttrs>(s);
+  if (part && s.weight(1).present()) s.vector("bias", s.weight(1), *part);
 }
 
 void check_quantize(OpCheck& s) {

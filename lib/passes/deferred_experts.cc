@@ -27,8 +27,7 @@ std::string deferral_obstacle(const ir::ModuleGraph& modules, const ir::Module& 
   if (info == nullptr) return "is no stack of experts";
   if (deferred >= info->top_k) {
     return fmt::format(
-        "computes {} experts for a token, of which the rule defers {}; one at least "
-        "stays",
+        "computes {} experts for a token, and the rule defers {} of them; at least one must stay",
         info->top_k, deferred);
   }
   const ir::Module* layer = layer_of(modules, module);

@@ -1,5 +1,5 @@
 // Routing and expert products on the GPU against the scalar CPU ops and sums in double.
-#include "kernels/cuda/experts/cuda_first_experts.h"
+#include "kernels/cuda/experts/cuda_experts.h"
 
 #include <algorithm>
 
@@ -157,7 +157,8 @@ TEST_F(CudaExperts, GroupingOfTheFirstExpertsLeavesOutTheRest) {
       args.attrs = {experts, 6};
       args.order = gpu_order.data();
       args.offsets = gpu_offsets.data();
-      ASSERT_TRUE(ran(launch_group_first_experts(args, end, nullptr)));
+      args.end = end;
+      ASSERT_TRUE(ran(launch_group_experts(args, nullptr)));
       EXPECT_EQ(gpu_offsets.read(), offsets) << end << " of " << experts;
       EXPECT_EQ(gpu_order.read(), order) << end << " of " << experts;
     }

@@ -47,6 +47,7 @@ struct CudaGroupExpertsArgs {
   GroupExpertsAttrs attrs;
   const float* places = nullptr;  // [routed] (expert_places.h), or null: all are here
   int32_t routed = 0;             // of places
+  int32_t end = INT32_MAX;        // pairs of matrices from here on are of no expert here either
   uint64_t* counts = nullptr;     // [experts] to which the pairs of each are added, or null
   int32_t* order = nullptr;       // [T * top_k] pair numbers
   int32_t* offsets = nullptr;     // [experts + 1]

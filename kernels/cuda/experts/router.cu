@@ -7,7 +7,6 @@
 #include "kernels/cuda/common/cuda_launch.cuh"
 #include "kernels/cuda/common/mma.cuh"
 #include "kernels/cuda/experts/cuda_experts.h"
-#include "kernels/cuda/experts/cuda_first_experts.h"
 #include "kernels/cuda/experts/router_choice.cuh"
 #include "kernels/router/expert_places.h"
 
@@ -36,7 +35,7 @@ constexpr int kGroupWarps = kGroupThreads / 32;
 
 // `experts` itself is the number of pairs without an expert; they come last. So do pairs of experts
 // from `end` on.
-__global__ void __launch_bounds__(kGroupThreads) group_experts(CudaGroupExpertsArgs a, int end) {
+__global__ void __launch_bounds__(kGroupThreads) group_experts(CudaGroupExpertsArgs a) {
   begin_kernel();
   const int pairs = static_cast<int>(a.tokens) * a.attrs.top_k, experts = a.attrs.experts;
   int32_t* const order = a.order;
@@ -50,7 +49,7 @@ __global__ void __launch_bounds__(kGroupThreads) group_experts(CudaGroupExpertsA
     if (!has_rank(a.attrs, pair % a.attrs.top_k)) return experts;
     int id = a.ids[pair];
     if (a.places) id = id < 0 || id >= a.routed ? -1 : place_of_expert(a.places[id], experts);
-    return id < 0 || id >= end ? experts : id;
+    return id < 0 || id >= min(experts, a.end) ? experts : id;
   };
   for (int e = thread; e < kinds; e += kGroupThreads) next[e] = 0;
   for (int i = thread; i < kGroupWarps * kinds; i += kGroupThreads) of_warp[i] = 0;
@@ -115,17 +114,12 @@ Status launch_router(const CudaRouterArgs& a, CudaStream stream) {
 }
 
 Status launch_group_experts(const CudaGroupExpertsArgs& a, CudaStream stream) {
-  return launch_group_first_experts(a, a.attrs.experts, stream);
-}
-
-Status launch_group_first_experts(const CudaGroupExpertsArgs& a, int32_t end, CudaStream stream) {
   if (a.attrs.experts > kCudaMaxExperts) {
     return Error{"group_experts: " + std::to_string(a.attrs.experts) + " experts, at most " +
                  std::to_string(kCudaMaxExperts)};
   }
   return launch("group_experts", group_experts, dim3(1), kGroupThreads,
-                kGroupWarps * (a.attrs.experts + 1) * 2, stream, a,
-                end < a.attrs.experts ? end : a.attrs.experts);
+                kGroupWarps * (a.attrs.experts + 1) * 2, stream, a);
 }
 
 }  // namespace ktx::kernels

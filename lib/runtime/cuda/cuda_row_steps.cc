@@ -1,5 +1,5 @@
 // embed, norm, rope, router and the row ops on a GPU: one launch over the rows.
-#include "kernels/cuda/experts/cuda_first_experts.h"
+#include "kernels/cuda/experts/cuda_experts.h"
 #include "kernels/cuda/rows/cuda_rows.h"
 #include "lib/launches/joint_experts.h"
 #include "lib/runtime/cuda/cuda_steps.h"
@@ -66,37 +66,34 @@ struct EmbedRow final : Embed {
   GpuMemory rows_ids_;
 };
 
-struct RmsNorm final : RowsStep<kernels::CudaRmsNormArgs, kernels::launch_rms_norm> {
+// A norm but for its bias.
+template <class Args, Status (*Launch)(const Args&, kernels::CudaStream)>
+struct NormStep : RowsStep<Args, Launch> {
   Status bind(const CudaBind& context) {
     const CudaView x = context.input(0), y = context.output(0);
-    begin(context, y.rows);
-    args_.x = x.f32();
-    args_.x_stride = x.stride;
-    args_.weight = KTX_TRY(context.vector(0, weight_));
-    args_.y = y.f32();
-    args_.y_stride = y.stride;
-    args_.width = y.width;
-    args_.attrs = context.attrs<RmsNormAttrs>();
+    this->begin(context, y.rows);
+    Args& args = this->args_;
+    args.x = x.f32();
+    args.x_stride = x.stride;
+    args.weight = KTX_TRY(context.vector(0, weight_));
+    args.y = y.f32();
+    args.y_stride = y.stride;
+    args.width = y.width;
+    args.attrs = context.attrs<decltype(args.attrs)>();
     return {};
   }
   GpuMemory weight_;
 };
 
-struct LayerNorm final : RowsStep<kernels::CudaLayerNormArgs, kernels::launch_layer_norm> {
+using RmsNorm = NormStep<kernels::CudaRmsNormArgs, kernels::launch_rms_norm>;
+
+struct LayerNorm final : NormStep<kernels::CudaLayerNormArgs, kernels::launch_layer_norm> {
   Status bind(const CudaBind& context) {
-    const CudaView x = context.input(0), y = context.output(0);
-    begin(context, y.rows);
-    args_.x = x.f32();
-    args_.x_stride = x.stride;
-    args_.weight = KTX_TRY(context.vector(0, weight_));
+    KTX_TRY(NormStep::bind(context));
     args_.bias = KTX_TRY(context.vector(1, bias_));
-    args_.y = y.f32();
-    args_.y_stride = y.stride;
-    args_.width = y.width;
-    args_.attrs = context.attrs<LayerNormAttrs>();
     return {};
   }
-  GpuMemory weight_, bias_;
+  GpuMemory bias_;
 };
 
 // The fused op norm_add: the norm, and what it is added to.
@@ -212,13 +209,10 @@ struct GroupExperts final : RowsStep<kernels::CudaGroupExpertsArgs, kernels::lau
     return {};
   }
   Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
-    if (!streamed_) return RowsStep::launch(shape, workspace, bytes);
-    kernels::CudaGroupExpertsArgs args = args_;
-    args.tokens = shape.tokens;
-    gpu_->use();
-    const int32_t end =
-        launches::experts_of_gpu(args.attrs.experts, shape.tokens, shape.joint_tokens);
-    return kernels::launch_group_first_experts(args, end, gpu_->stream());
+    if (streamed_) {
+      args_.end = launches::experts_of_gpu(args_.attrs.experts, shape.tokens, shape.joint_tokens);
+    }
+    return RowsStep::launch(shape, workspace, bytes);
   }
   GpuMemory places_;
   bool streamed_ = false;

@@ -87,23 +87,19 @@ Result<bool> PlanRunner::run_parts(const Batch& batch, const PassWatch* watch) {
     const bool joint = taken && gpus_->joint_tokens() > 0;
     // What a part waits for that a GPU takes, the CPU's next one waits for.
     waits.insert(waits.end(), part.waits_for.begin(), part.waits_for.end());
-    if (joint) {  // the GPU begins with its experts
-      goes_on = KTX_TRY(traced({.step = part.first_step, .steps = part.step_count, .what = "queue"},
-                               [&] { return gpus_->run(p, batch, nullptr); }));
+    const bool computes = part.kind == Part::Kind::Cpu && (!taken || joint);
+    const auto run_on = [&](Backend& backend, const Batch& own, const char* what) {
+      return traced({.step = part.first_step, .steps = part.step_count, .what = what},
+                    [&] { return backend.run(p, own, watch ? &of_part : nullptr); });
+    };
+    if (!computes || joint) goes_on = KTX_TRY(run_on(*gpus_, batch, "queue"));
+    if (!computes) continue;
+    for (int wait : waits) {
+      KTX_TRY(traced({.what = "wait"}, [&] { return backend_of(parts_.parts[wait]).wait(wait); }));
     }
-    if ((!taken || joint) && part.kind == Part::Kind::Cpu) {
-      for (int wait : waits) {
-        KTX_TRY(
-            traced({.what = "wait"}, [&] { return backend_of(parts_.parts[wait]).wait(wait); }));
-      }
-      waits.clear();
-    }
-    Backend& backend = taken && !joint ? *gpus_ : backend_of(part);
-    const bool computes = &backend == cpu_.get();
+    waits.clear();
     const int64_t pairs = *counts_.cpu_pairs();
-    goes_on = KTX_TRY(traced(
-        {.step = part.first_step, .steps = part.step_count, .what = computes ? "compute" : "queue"},
-        [&] { return backend.run(p, joint ? joint_ : batch, watch ? &of_part : nullptr); }));
+    goes_on = KTX_TRY(run_on(*cpu_, joint ? joint_ : batch, "compute"));
     if (joint) joint_pairs += *counts_.cpu_pairs() - pairs;
   }
   for (Backend* backend : backends_) {

@@ -69,7 +69,9 @@ Status ExpertStreams::add_layer(const plan::PlanView& plan, const launches::Stre
 
 uint64_t ExpertStreams::pass_bytes() const {
   uint64_t sum = 0;
-  for (const plan::StreamPiece& piece : pieces_) sum += piece.bytes();
+  for (const plan::StreamPiece& piece : pieces_) {
+    for (const plan::StreamCopy& copy : piece.copies) sum += copy.bytes;
+  }
   return sum;
 }
 
