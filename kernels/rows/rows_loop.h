@@ -103,11 +103,10 @@ KTX_INLINE typename V::F unit16(typename V::F x) {
     return gelu_erf16<V>(x);
   } else if constexpr (function == UnitFunction::Relu) {
     return V::max(V::zero(), x);
-  } else if constexpr (function == UnitFunction::ReluSquared) {
+  } else {
+    static_assert(function == UnitFunction::ReluSquared);
     const F positive = V::max(V::zero(), x);
     return V::mul(positive, positive);
-  } else {
-    return tanh16<V>(x);
   }
 }
 
@@ -120,6 +119,15 @@ KTX_INLINE void unit_rows(const RowsArgs& a) {
     for (; i + 16 <= a.width; i += 16) V::store(y + i, unit16<V, function>(V::load(x + i)));
     const int64_t n = a.width - i;
     if (n > 0) V::store_part(y + i, n, unit16<V, function>(V::load_part(x + i, n)));
+  }
+}
+
+// One by one: tanh16 is not right to a share of small results, and only rows of whole texts have
+// it.
+KTX_INLINE void tanh_rows(const RowsArgs& a) {
+  for (int64_t t = a.token_begin; t < a.token_end; ++t) {
+    const float* x = a.in[0].data + t * a.in[0].stride;
+    for (int64_t i = 0; i < a.width; ++i) a.y[t * a.y_stride + i] = __builtin_tanhf(x[i]);
   }
 }
 
@@ -137,7 +145,7 @@ void activate(const RowsArgs& a) {
     case UnitFunction::ReluSquared:
       return unit_rows<V, UnitFunction::ReluSquared>(a);
     case UnitFunction::Tanh:
-      return unit_rows<V, UnitFunction::Tanh>(a);
+      return tanh_rows(a);
   }
 }
 

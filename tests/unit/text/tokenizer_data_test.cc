@@ -89,8 +89,8 @@ TEST(TokenizerData, RefusesWhatCannotBe) {
   const std::vector<float> few_scores = {1, 2};
   const std::vector<float> nan_scores = {0, 0, std::numeric_limits<float>::quiet_NaN(), 0};
   const std::vector<std::string_view> bad_merges[] = {{"ab"}, {"a "}, {""}, {" "}};
-  EXPECT_THAT(with([](auto& s) { s.model = "bert"; }),
-              HasSubstr("tokenizer.ggml.model 'bert' is not supported"));
+  EXPECT_THAT(with([](auto& s) { s.model = "rwkv"; }),
+              HasSubstr("tokenizer.ggml.model 'rwkv' is not supported"));
   EXPECT_THAT(with([](auto& s) { s.pre = "qwen3"; }),
               HasSubstr("tokenizer.ggml.pre: unknown pre-tokenizer 'qwen3'; did you mean"));
   EXPECT_THAT(with([](auto& s) { s.tokens = {}; }), HasSubstr("tokens is missing or empty"));
