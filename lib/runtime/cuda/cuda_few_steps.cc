@@ -31,7 +31,7 @@ class FewProduct : public GpuStep {
   GpuMemory norm_, bias_[3];
 };
 
-class Products final
+class FewProducts final
     : public FewProduct<kernels::CudaFewProductsArgs, kernels::launch_few_products> {
  public:
   Result<bool> bind(const FusedMembers& members) {
@@ -51,7 +51,7 @@ class Products final
   }
 };
 
-class GateUp final : public FewProduct<kernels::CudaFewGateUpArgs, kernels::launch_few_gate_up> {
+class FewGateUp final : public FewProduct<kernels::CudaFewGateUpArgs, kernels::launch_few_gate_up> {
  public:
   Result<bool> bind(const FusedMembers& members) {
     gpu_ = &members.gpu();
@@ -75,12 +75,12 @@ class GateUp final : public FewProduct<kernels::CudaFewGateUpArgs, kernels::laun
 template <>
 Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::ProductsSkinnyGemm>(
     const FusedMembers& members) {
-  return make_fused_step<Products>(members);
+  return make_fused_step<FewProducts>(members);
 }
 template <>
 Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::GateUpSkinnyGemm>(
     const FusedMembers& members) {
-  return make_fused_step<GateUp>(members);
+  return make_fused_step<FewGateUp>(members);
 }
 
 }  // namespace ktx::runtime

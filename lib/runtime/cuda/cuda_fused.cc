@@ -4,11 +4,11 @@
 namespace ktx::runtime {
 namespace {
 
-struct Row {
+struct FusedRow {
   kernels::GpuKernel kernel;
   Result<std::unique_ptr<GpuStep>> (*make)(const FusedMembers&);
 };
-constexpr Row kRows[] = {
+constexpr FusedRow kRows[] = {
 #define KTX_GPU_KERNEL(...)
 #define KTX_GPU_FUSED_KERNEL(id, ...) {kernels::GpuKernel::id, make_fused<kernels::GpuKernel::id>},
 #include "kernels/gpu/gpu_kernels.def"
@@ -20,7 +20,7 @@ constexpr Row kRows[] = {
 
 Result<std::unique_ptr<GpuStep>> make_cuda_fused(CudaGpu& gpu, const GpuBindContext& context) {
   const kernels::GpuKernel kernel = CudaBind(gpu, context).kernel();
-  for (const Row& row : kRows) {
+  for (const FusedRow& row : kRows) {
     if (row.kernel == kernel) return row.make(FusedMembers(gpu, context));
   }
   return Error{"no launcher for kernel " + context.launch.kernel};

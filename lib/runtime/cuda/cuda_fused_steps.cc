@@ -135,7 +135,7 @@ class Experts final : public GpuStep {
   CudaGpu* gpu_ = nullptr;
 };
 
-class Attention final : public GpuStep {
+class RopeAttention final : public GpuStep {
  public:
   Result<bool> bind(const Members& members) {
     gpu_ = &members.gpu();
@@ -219,7 +219,7 @@ Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::ExpertsGemv>(
 template <>
 Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::RopeAttention>(
     const FusedMembers& members) {
-  return make_fused_step<Attention>(members);
+  return make_fused_step<RopeAttention>(members);
 }
 
 }  // namespace ktx::runtime
