@@ -59,9 +59,10 @@ struct StepWork {
   RowSplit rows = {};           // of row-wise steps: what their items are
 };
 
-// What an item of a product wrote: columns [col_begin, col_end) of rows[i], or of row i
-// itself, for i in [begin, end). Rows are inner ones (StepFacts::inner_rows); columns
-// begin and end at groups that lead_part names, or at the end of the row.
+// What the steps behind a product may read after an item of it: columns [col_begin, col_end) of
+// rows[i], or of row i itself, for i in [begin, end). Rows are inner ones (StepFacts::inner_rows);
+// columns begin and end at groups that lead_part names, or at the end of the row. None are left
+// to an item whose groups other items have yet to complete.
 struct OutputRegion {
   const int32_t* rows = nullptr;
   int64_t begin = 0;
@@ -81,10 +82,10 @@ class CpuStep {
   virtual void run(int64_t item, std::byte* scratch) = 0;
   // Row-wise steps (is_row_wise): any run of rows instead of an item.
   virtual void run_rows(int64_t /*begin*/, int64_t /*end*/, std::byte* /*scratch*/) {}
-  // Products (is_product): what run(item) wrote, for the steps behind it in its part; and
-  // how many products such a part has and in what groups of columns its steps work, told
-  // once, before the first step.
-  virtual OutputRegion region(int64_t /*item*/) const { return {}; }
+  // Products (is_product): what the steps behind it in its part may read after run(item), taken
+  // once for each item; and how many products such a part has and in what groups of columns
+  // its steps work, given once, before the first step.
+  virtual OutputRegion done(int64_t /*item*/) { return {}; }
   virtual void lead_part(int64_t /*products*/, int64_t /*column_group*/) {}
   // Products: the weight, and whose rows this thread reads after this step's; given once.
   // `later`: those of a later item, not of the same region.

@@ -139,7 +139,8 @@ void Executor::run_item(int, int64_t place, int thread) {
   if (part->by_column) {
     timed(steps[0], thread,
           [&, item = item] { plan_.steps[steps[0]].run->run(item, scratch(thread)); });
-    const OutputRegion region = plan_.steps[steps[0]].run->region(item);
+    const OutputRegion region = plan_.steps[steps[0]].run->done(item);
+    if (region.col_begin == region.col_end) return;
     for (size_t i = 1; i < steps.size(); ++i) {
       timed(steps[i], thread,
             [&] { plan_.steps[steps[i]].run->run_region(region, scratch(thread)); });

@@ -48,11 +48,7 @@ class MatmulStep final : public CpuStep {
 
   void run(int64_t item, std::byte* scratch) override { run_region(region(item), scratch); }
 
-  OutputRegion region(int64_t item) const override {
-    const int64_t tokens = item / runs_.count(), rows = item % runs_.count();
-    return {nullptr, tokens_.begin(tokens), tokens_.end(tokens), runs_.begin(rows),
-            runs_.end(rows)};
-  }
+  OutputRegion done(int64_t item) override { return region(item); }
   void lead_part(int64_t products, int64_t column_group) override {
     products_ = products;
     columns_ = column_group;
@@ -85,6 +81,11 @@ class MatmulStep final : public CpuStep {
   int64_t scratch_bytes() const override { return kernels::matmul_scratch_bytes(args_.w.cols); }
 
  private:
+  OutputRegion region(int64_t item) const {
+    const int64_t tokens = item / runs_.count(), rows = item % runs_.count();
+    return {nullptr, tokens_.begin(tokens), tokens_.end(tokens), runs_.begin(rows),
+            runs_.end(rows)};
+  }
   RowRuns cut() const {
     const int64_t rows = args_.w.rows;
     // Of few tokens an item reads as many bytes whether it has one product or more; with
