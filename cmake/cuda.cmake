@@ -4,11 +4,14 @@
 #   -DKTX_CUDA=on     an error when it is not
 #   -DKTX_CUDA_ARCHITECTURES="80;90"   which generations get machine code; the newest of
 #                     them also as PTX, for GPUs to come. Every one costs compile time.
+#   -DKTX_CUDA_PTX=ON no machine code, only the newest one's PTX: half the compile time, for
+#                     machines that have no GPU to run it on
 #
 # cudart is linked statically and opens the driver itself when it is first called, so
 # that a program with GPU support starts where there is no driver.
 set(KTX_CUDA auto CACHE STRING "GPU support: auto, on or off")
 set(KTX_CUDA_ARCHITECTURES "75;80;86;89;90" CACHE STRING "GPU generations that get machine code")
+option(KTX_CUDA_PTX "GPU kernels as PTX alone" OFF)
 set(KTX_HAS_CUDA OFF)
 
 string(TOLOWER "${KTX_CUDA}" asked)
@@ -41,6 +44,11 @@ if(KTX_HAS_CUDA)
     list(APPEND CMAKE_CUDA_ARCHITECTURES ${arch}-real)
   endforeach()
   list(APPEND CMAKE_CUDA_ARCHITECTURES ${last})
+  set(KTX_CUDA_HOPPER 90a-real)
+  if(KTX_CUDA_PTX)
+    set(CMAKE_CUDA_ARCHITECTURES ${last}-virtual)
+    set(KTX_CUDA_HOPPER 90a-virtual)
+  endif()
   set(CMAKE_CUDA_COMPILER ${KTX_NVCC})
   set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)

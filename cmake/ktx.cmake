@@ -49,8 +49,11 @@ if(KTX_WERROR)
                          "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings>")
 endif()
 if(KTX_SANITIZE)
-  target_compile_options(ktx_options INTERFACE -fsanitize=${KTX_SANITIZE}
-                         -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  # Tests are compiled without (tests/CMakeLists.txt); what they test has the checks.
+  set(not_of_tests $<NOT:$<BOOL:$<TARGET_PROPERTY:KTX_TEST>>>)
+  target_compile_options(ktx_options INTERFACE "$<${not_of_tests}:-fsanitize=${KTX_SANITIZE}>"
+                         $<${not_of_tests}:-fno-sanitize-recover=all>
+                         $<${not_of_tests}:-fno-omit-frame-pointer>)
   target_link_options(ktx_options INTERFACE -fsanitize=${KTX_SANITIZE})
 endif()
 target_link_libraries(ktx_options INTERFACE Threads::Threads)
@@ -99,9 +102,10 @@ endfunction()
 function(ktx_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
   add_executable(test_${name} ${ARG_SOURCES} ${CMAKE_SOURCE_DIR}/tests/support/paths.cc)
+  set_target_properties(test_${name} PROPERTIES KTX_TEST ON)
   # Of paths.cc alone: see paths.h.
   set_source_files_properties(${CMAKE_SOURCE_DIR}/tests/support/paths.cc PROPERTIES
-    COMPILE_DEFINITIONS "KTX_SOURCE_DIR=\"${CMAKE_SOURCE_DIR}\";KTX_BINARY_DIR=\"${CMAKE_BINARY_DIR}\"")
+    COMPILE_DEFINITIONS "KTX_SOURCE_DIR=\"${CMAKE_SOURCE_DIR}\";KTX_BINARY_DIR=\"${CMAKE_BINARY_DIR}\";KTX_SANITIZED=\"${KTX_SANITIZE}\"")
   list(TRANSFORM ARG_DEPS PREPEND ktx_)
   target_link_libraries(test_${name} PRIVATE ktx_options ${ARG_DEPS} ${ARG_LIBS}
                         GTest::gtest GTest::gmock GTest::gtest_main)

@@ -48,9 +48,7 @@ TEST(Doctor, APlanThatDoesNotOpenIsAProblem) {
 
 // The address space is limited, as `ulimit -v` does it.
 TEST(Doctor, ALimitOfTheAddressSpaceIsAProblem) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the sanitizer itself needs the address space";
-#endif
+  if (sanitized()) GTEST_SKIP() << "the sanitizer itself needs the address space";
   const Finished run =
       run_program({"/bin/bash", "-c", "ulimit -v 8000000; exec " + ktx_run() + " doctor"});
   EXPECT_EQ(run.status, 1);

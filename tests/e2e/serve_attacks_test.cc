@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "tests/support/http_client.h"
+#include "tests/support/paths.h"
 
 namespace ktx::testing {
 namespace {
@@ -166,13 +167,9 @@ TEST_P(ServeAttacks, LeaveOthersTheirSecond) {
   RecordProperty("chat_ms", static_cast<int>(slowest_chat * 1000));
   std::printf("%s: %d requests, health %.0f ms, chat %.0f ms (before %.0f)\n", attack.name,
               sent.load(), slowest_health * 1000, slowest_chat * 1000, usual * 1000);
-#ifdef __SANITIZE_ADDRESS__
-  constexpr double kMost = 10;
-#else
-  constexpr double kMost = 1;
-#endif
-  EXPECT_LT(slowest_health, std::max(kMost, 20 * usual)) << attack.name;
-  EXPECT_LT(slowest_chat, std::max(kMost, 20 * usual)) << attack.name;
+  const double most = sanitized() ? 10 : 1;
+  EXPECT_LT(slowest_health, std::max(most, 20 * usual)) << attack.name;
+  EXPECT_LT(slowest_chat, std::max(most, 20 * usual)) << attack.name;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ServeAttacks, ::testing::Range(size_t{0}, kAttacks.size()));

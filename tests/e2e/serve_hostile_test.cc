@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "tests/support/http_client.h"
+#include "tests/support/paths.h"
 
 namespace ktx::testing {
 namespace {
@@ -15,11 +16,7 @@ using nlohmann::json;
 constexpr const char* kKey = "Authorization: Bearer k\r\n";
 constexpr int64_t kMebibyte = 1 << 20;
 // AddressSanitizer keeps 256 MiB of what was freed, and room around what was not.
-#ifdef __SANITIZE_ADDRESS__
-constexpr int64_t kSanitizerBytes = int64_t{512} << 20;
-#else
-constexpr int64_t kSanitizerBytes = 0;
-#endif
+const int64_t kSanitizerBytes = sanitized() ? int64_t{512} << 20 : 0;
 
 class ServeHostile : public ::testing::Test {
  protected:

@@ -14,5 +14,8 @@ const std::string& shared_dir() {
   static const std::string dir = source_dir() + "/../shared";
   return dir;
 }
+bool sanitized() {
+  return std::string(KTX_SANITIZED) != "";
+}
 
 }  // namespace ktx

@@ -5,6 +5,7 @@
 
 #include "lib/text/grammar/schema_extent.h"
 #include "tests/support/cpu_time.h"
+#include "tests/support/paths.h"
 #include "tests/unit/text/grammar/grammar_tools.h"
 #include "tests/unit/text/grammar/schema_check.h"
 
@@ -13,11 +14,7 @@ namespace {
 
 // Processor time that a hostile schema may take. It is 0.2 s at most, most of it in the allocator,
 // of which the sanitizer's is some ten times as slow.
-#ifdef __SANITIZE_ADDRESS__
-constexpr double kSchemaSeconds = 20;
-#else
-constexpr double kSchemaSeconds = 2;
-#endif
+const double kSchemaSeconds = sanitized() ? 20 : 2;
 
 using nlohmann::ordered_json;
 using ::testing::HasSubstr;
