@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/position_scores.h"
 #include "kernels/delta_net/delta_net.h"
 #include "kernels/embed/embed.h"
 #include "kernels/norm/norm.h"
@@ -72,6 +73,9 @@ Result<KvStoreFn> find_kv_store(std::string_view family, Isa isa) {
 }
 Result<AttentionFn> find_attention(std::string_view family, Isa isa) {
   return find<AttentionArgs>(family, isa);
+}
+Result<PositionScoresFn> find_position_scores(std::string_view family, Isa isa) {
+  return find<PositionScoresArgs>(family, isa);
 }
 Result<RowsFn> find_rows(std::string_view family, Isa isa) {
   return find<RowsArgs>(family, isa);

@@ -7,6 +7,10 @@
 //              score = scale * q[t, h] . key[p, g], bent by softcap
 //              with g = h / (heads / kv_heads), first = first_position(attrs, position[t])
 //
+// Sparse attention: the positions are those that `chosen` lists for the token, and kv.position
+// holds the number of the last one. "Positions" below are then numbers in that list; where it has
+// all positions, the bits are those of attention over all.
+//
 // A sink of a head is one more score of its softmax, without a value (gpt-oss).
 // value_in_key: the value is the first value_dim elements of the key (absorbed MLA).
 // Keys and values from `first` to each token's position must have been stored; what stands before
@@ -62,6 +66,8 @@ struct AttentionArgs {
   AttentionAttrs attrs;          // key_dim and kv_heads agree with kv.layout
   const float* sinks = nullptr;  // [heads], or none
   KvView kv;
+  const int32_t* chosen = nullptr;  // [T, chosen_stride], rising; null: all positions
+  int64_t chosen_stride = 0;
   int64_t token_begin = 0;
   int64_t token_end = 0;
   int64_t head_begin = 0;  // q heads
@@ -83,7 +89,7 @@ inline constexpr int64_t attention_partial_floats(const AttentionAttrs& attrs) {
   return int64_t{attrs.value_dim} + 2;  // and maximum and sum of the weights
 }
 
-// Families: "kv_store", "attention".
+// Families: "kv_store", "attention", "sparse_attention".
 Result<KvStoreFn> find_kv_store(std::string_view family, Isa isa);
 Result<AttentionFn> find_attention(std::string_view family, Isa isa);
 

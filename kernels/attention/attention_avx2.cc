@@ -2,14 +2,20 @@
 #include "kernels/simd/vec_avx2.h"
 // (the policy first: the loops use its macros)
 #include "kernels/attention/attention_loop.h"
+#include "kernels/attention/position_scores_loop.h"
 
 namespace ktx::kernels {
 
 void attention_avx2(const AttentionArgs& a);
+void position_scores_avx2(const PositionScoresArgs& a);
 
 void attention_avx2(const AttentionArgs& a) {
   if (a.kv.layout.type == KvType::F32) return attention<FloatDots<Avx2>>(a);
   attention<RoundedDots<Avx2>>(a);
+}
+
+void position_scores_avx2(const PositionScoresArgs& a) {
+  position_scores<Avx2>(a);
 }
 
 }  // namespace ktx::kernels

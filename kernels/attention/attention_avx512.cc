@@ -3,10 +3,12 @@
 // (the policy first: the loops use its macros)
 #include "kernels/attention/attention_bf16.h"
 #include "kernels/attention/attention_loop.h"
+#include "kernels/attention/position_scores_loop.h"
 
 namespace ktx::kernels {
 
 void attention_avx512(const AttentionArgs& a);
+void position_scores_avx512(const PositionScoresArgs& a);
 
 void attention_bf16_floats(const AttentionArgs& a) {
   attention<RoundedDots<Avx512>>(a);
@@ -17,6 +19,10 @@ void attention_avx512(const AttentionArgs& a) {
   if (a.kv.layout.type == KvType::F32) return attention<FloatDots<Avx512>>(a);
   if (dots) return attention_bf16_dots(a);
   attention_bf16_floats(a);
+}
+
+void position_scores_avx512(const PositionScoresArgs& a) {
+  position_scores<Avx512>(a);
 }
 
 }  // namespace ktx::kernels

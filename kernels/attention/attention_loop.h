@@ -116,11 +116,16 @@ struct Tile {
 };
 
 // Rows of positions from `first` on, in the cache. Those of a block are neighbours, which spares
-// two divisions a row.
+// two divisions a row; chosen positions are not.
 class CacheRows {
  public:
-  CacheRows(const AttentionArgs& a, int32_t sequence, int64_t kv_head, int64_t first, bool of_keys)
-      : args_(a), sequence_(sequence), kv_head_(kv_head), first_(first), of_keys_(of_keys) {
+  CacheRows(const AttentionArgs& a, int64_t token, int64_t kv_head, int64_t first, bool of_keys)
+      : args_(a),
+        chosen_(a.chosen ? a.chosen + token * a.chosen_stride : nullptr),
+        sequence_(a.kv.sequence[token]),
+        kv_head_(kv_head),
+        first_(first),
+        of_keys_(of_keys) {
     row_bytes_ = of_keys ? a.kv.layout.key_row_bytes() : a.kv.layout.value_row_bytes();
   }
   const std::byte* operator[](int64_t j) {
@@ -130,14 +135,16 @@ class CacheRows {
 
  private:
   void find_block(int64_t j) {
-    const int64_t block_tokens = args_.kv.layout.block_tokens, position = first_ + j;
+    const int64_t block_tokens = args_.kv.layout.block_tokens;
+    const int64_t position = chosen_ ? chosen_[first_ + j] : first_ + j;
     begin_ = j;
-    end_ = j + block_tokens - position % block_tokens;
+    end_ = j + (chosen_ ? 1 : block_tokens - position % block_tokens);
     rows_ = of_keys_ ? key_row(args_.kv, sequence_, kv_head_, position)
                      : value_row(args_.kv, sequence_, kv_head_, position);
   }
 
   const AttentionArgs& args_;
+  const int32_t* chosen_;
   int32_t sequence_;
   int64_t kv_head_, first_;
   bool of_keys_;
@@ -154,14 +161,13 @@ KTX_INLINE float* as_floats(uint32_t* p) {
   return reinterpret_cast<float*>(p);
 }
 
-// Positions [first + skip, first + count) as elements; skip is a multiple of 16. What stands before
-// and behind them is left from before: its scores are dropped.
+// The keys of positions [first + skip, first + count) as elements; skip is a multiple of 16. What
+// stands before and behind them is left from before: its scores are dropped.
 template <class D, KvType type>
-void load_positions(const Tile<D>& tile, int64_t first, int64_t skip, int64_t count) {
+KTX_INLINE void load_keys(const Tile<D>& tile, int64_t first, int64_t skip, int64_t count) {
   const AttentionArgs& a = tile.args;
   const Scratch<D>& s = tile.scratch;
-  const int32_t sequence = a.kv.sequence[tile.token_begin];
-  CacheRows keys(a, sequence, tile.kv_head, first, true);
+  CacheRows keys(a, tile.token_begin, tile.kv_head, first, true);
   for (int64_t j = skip; j < count; j += 8) {
     for (int64_t i = 0; i < 8 && j + i < count; ++i) {
       row_to_elements<D, type>(keys[j + i], a.attrs.key_dim, s.turned + i * s.key_pad);
@@ -171,7 +177,15 @@ void load_positions(const Tile<D>& tile, int64_t first, int64_t skip, int64_t co
       transpose8(as_floats(s.turned + d), s.key_pad, as_floats(out + d * kStripe));
     }
   }
-  CacheRows values(a, sequence, tile.kv_head, first, a.attrs.value_in_key != 0);
+}
+
+// The same positions' keys and values.
+template <class D, KvType type>
+void load_positions(const Tile<D>& tile, int64_t first, int64_t skip, int64_t count) {
+  const AttentionArgs& a = tile.args;
+  const Scratch<D>& s = tile.scratch;
+  load_keys<D, type>(tile, first, skip, count);
+  CacheRows values(a, tile.token_begin, tile.kv_head, first, a.attrs.value_in_key != 0);
   for (int64_t j = skip; j < count; j += 2) {
     const std::byte* row = values[j];
     const std::byte* next = j + 1 < count ? values[j + 1] : nullptr;
@@ -367,9 +381,11 @@ void attend_tile(const Tile<D>& tile) {
   merge_spans<D>(tile);
 }
 
-// Tokens from `begin` on that are of the same sequence, at most `limit`.
+// Tokens from `begin` on that are of the same sequence, at most `limit`; one that reads chosen
+// positions is alone.
 KTX_INLINE int64_t run_of_sequence(const AttentionArgs& a, int64_t begin, int64_t limit) {
   int64_t end = begin + 1;
+  if (a.chosen) return end;
   while (end < a.token_end && end - begin < limit && a.kv.sequence[end] == a.kv.sequence[begin]) {
     ++end;
   }

@@ -5,11 +5,13 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/attention/kv_row.h"
+#include "kernels/attention/position_scores.h"
 #include "lib/formats/dtype.h"
 
 namespace ktx::kernels {
 
 void attention_scalar(const AttentionArgs& a);
+void position_scores_scalar(const PositionScoresArgs& a);
 
 namespace {
 
@@ -26,18 +28,22 @@ float element(KvType type, const std::byte* row, int64_t i) {
   return half_to_float(half) * static_cast<float>(static_cast<int8_t>(block[2 + i % 32]));
 }
 
-// The part of the cache that one head reads.
+// The part of the cache that one head of a token reads.
 struct Cache {
   const AttentionArgs& args;
-  int32_t sequence;
+  int64_t token;
   int64_t kv_head;
 
+  int64_t place(int64_t position) const {
+    return args.chosen ? args.chosen[token * args.chosen_stride + position] : position;
+  }
   const std::byte* key(int64_t position) const {
-    return key_row(args.kv, sequence, kv_head, position);
+    return key_row(args.kv, args.kv.sequence[token], kv_head, place(position));
   }
   const std::byte* value(int64_t position) const {
-    return args.attrs.value_in_key ? key(position)
-                                   : value_row(args.kv, sequence, kv_head, position);
+    return args.attrs.value_in_key
+               ? key(position)
+               : value_row(args.kv, args.kv.sequence[token], kv_head, place(position));
   }
 };
 
@@ -92,9 +98,27 @@ void attention_scalar(const AttentionArgs& a) {
   const int64_t heads_per_kv = a.attrs.heads / a.attrs.kv_heads;
   for (int64_t t = a.token_begin; t < a.token_end; ++t) {
     for (int64_t h = a.head_begin; h < a.head_end; ++h) {
-      attend({a, a.kv.sequence[t], h / heads_per_kv}, a.kv.position[t], h,
+      attend({a, t, h / heads_per_kv}, a.kv.position[t], h,
              a.q + t * a.q_stride + h * a.attrs.key_dim, reinterpret_cast<double*>(a.scratch),
              a.y + t * a.y_stride + h * a.attrs.value_dim);
+    }
+  }
+}
+
+void position_scores_scalar(const PositionScoresArgs& a) {
+  const int64_t dim = a.attrs.key_dim;
+  for (int64_t t = a.token_begin; t < a.token_end; ++t) {
+    float* scores = a.scores + (t - a.token_begin) * kAttentionSpan;
+    for (int64_t p = a.position_begin; p < a.position_end; ++p) {
+      const std::byte* key = key_row(a.kv, a.kv.sequence[t], 0, p);
+      double total = 0;
+      for (int64_t h = 0; h < a.attrs.heads; ++h) {
+        const float* q = a.q + t * a.q_stride + h * dim;
+        double score = 0;
+        for (int64_t d = 0; d < dim; ++d) score += double{q[d]} * element(a.kv.layout.type, key, d);
+        total += std::max(0.0, score * a.attrs.scale) * a.weights[t * a.weights_stride + h];
+      }
+      scores[p - a.position_begin] = static_cast<float>(total);
     }
   }
 }

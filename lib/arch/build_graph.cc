@@ -251,6 +251,8 @@ class Builder {
         return p.scores > 0 && p.score_dense;
       case When::TextTypes:
         return p.text_types > 0;
+      case When::Indexer:
+        return p.shape(layer).positions_of_layer < 0;
     }
     return false;
   }

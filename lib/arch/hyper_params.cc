@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "lib/arch/config_reader.h"
+#include "lib/arch/indexer_layers.h"
 #include "lib/formats/shape_limits.h"
 #include "lib/support/strings.h"
 
@@ -431,6 +432,27 @@ class Reader {
     p_.value_dim = small("v_head_dim", 1, kMaxHeadDim);
     if (p_.rope_dim % 2 != 0) {
       in_.fail(fmt::format("'qk_rope_head_dim' is {}, expected an even number", p_.rope_dim));
+    }
+    if (family_.has_role(ir::Role::Indexer)) read_indexers();
+  }
+
+  void read_indexers() {
+    p_.index_heads = small("index_n_heads", 1, kMaxHeads);
+    p_.index_dim = small("index_head_dim", 2, kMaxHeadDim);
+    p_.index_top_k = small("index_topk", 1, kMaxChosenPositions);
+    p_.interleaved_index = family_.interleaved_index;
+    if (p_.index_dim < p_.rope_dim) {
+      in_.fail(fmt::format("'index_head_dim' {} is below 'qk_rope_head_dim' {}", p_.index_dim,
+                           p_.rope_dim));
+    }
+    if (p_.q_lora_rank == 0) {
+      in_.fail("'q_lora_rank' is null: an indexer without a query latent is not known");
+    }
+    const std::vector<bool> full = layers_with_indexers(in_, p_.shapes.size());
+    int32_t last = 0;
+    for (size_t i = 0; i < full.size(); ++i) {
+      if (full[i]) last = static_cast<int32_t>(i);
+      p_.shapes[i].positions_of_layer = full[i] ? -1 : last;
     }
   }
 

@@ -47,13 +47,14 @@ struct LayerShape {
   int32_t heads = 0;
   int32_t kv_heads = 0;  // grouped-query attention
   int32_t head_dim = 0;
-  int64_t mlp_width = 0;        // of a dense feed-forward part
-  bool experts = false;         // routed experts instead of that
-  int32_t window = 0;           // of attention; 0: none
-  bool rotated = true;          // queries and keys
-  int32_t keys_of_layer = -1;   // whose keys and values it reads; -1: its own
-  bool keys_as_values = false;  // values are made of the key projection
-  bool delta_net = false;       // in the place of attention
+  int64_t mlp_width = 0;            // of a dense feed-forward part
+  bool experts = false;             // routed experts instead of that
+  int32_t window = 0;               // of attention; 0: none
+  bool rotated = true;              // queries and keys
+  int32_t keys_of_layer = -1;       // whose keys and values it reads; -1: its own
+  bool keys_as_values = false;      // values are made of the key projection
+  bool delta_net = false;           // in the place of attention
+  int32_t positions_of_layer = -1;  // of sparse attention, that this layer takes; -1: its own
 };
 
 struct HyperParams {
@@ -96,6 +97,11 @@ struct HyperParams {
   int32_t nope_dim = 0;
   int32_t rope_dim = 0;
   int32_t value_dim = 0;
+
+  int32_t index_heads = 0;  // of sparse attention's indexers; 0: attention reads all positions
+  int32_t index_dim = 0;
+  int32_t index_top_k = 0;
+  bool interleaved_index = false;
 
   int32_t layer_input_width = 0;  // of each layer's part of the token embedding; 0: none
   bool gated_attention = false;

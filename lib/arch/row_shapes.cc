@@ -7,6 +7,9 @@ namespace {
 
 using ir::Role;
 
+// torch.nn.LayerNorm's in the models' code; no config says it.
+constexpr float kIndexNormEps = 1e-6F;
+
 float inverse_root(int64_t x) {
   return static_cast<float>(1 / std::sqrt(static_cast<double>(x)));
 }
@@ -38,6 +41,12 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
       return {p.hidden, 2 * mlp_width};
     case Role::QAProj:
       return {p.hidden, p.q_lora_rank};
+    case Role::IndexQProj:
+      return {p.q_lora_rank, int64_t{p.index_heads} * p.index_dim};
+    case Role::IndexKProj:
+      return {p.hidden, p.index_dim};
+    case Role::IndexWeightsProj:
+      return {p.hidden, p.index_heads};
     case Role::QBProj:
       return {p.q_lora_rank, q_width};
     case Role::KvAProj:
@@ -81,6 +90,7 @@ ir::NormInfo norm(Role role, const LayerShape& layer, const HyperParams& p) {
   if (role == Role::KvANorm) width = p.kv_lora_rank;
   if (role == Role::VNorm) width = layer.head_dim;
   if (role == Role::RouterNorm) return {width, p.norm_eps, inverse_root(p.hidden)};
+  if (role == Role::IndexKNorm) return {p.index_dim, kIndexNormEps, 1, true};
   // The sum of this and the layer's embedding is divided by the root of two.
   if (role == Role::LayerInputsNorm) return {p.layer_input_width, p.norm_eps, inverse_root(2)};
   return {width, p.norm_eps};
@@ -88,7 +98,7 @@ ir::NormInfo norm(Role role, const LayerShape& layer, const HyperParams& p) {
 
 ir::NormInfo norm_of(Role role, const LayerShape& layer, const HyperParams& p) {
   ir::NormInfo info = norm(role, layer, p);
-  info.layer_norm = p.layer_norms;
+  info.layer_norm = info.layer_norm || p.layer_norms;
   return info;
 }
 
@@ -140,7 +150,12 @@ ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& 
                      p.rope_dim,
                      p.value_dim,
                      static_cast<float>(scale),
-                     p.grown_queries};
+                     p.grown_queries,
+                     p.index_top_k,
+                     p.index_heads,
+                     p.index_dim,
+                     p.interleaved_index,
+                     layer.positions_of_layer};
 }
 
 }  // namespace

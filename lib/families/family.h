@@ -54,6 +54,7 @@ enum class When {
   RotatedQkNorm,   // as QkNorm, in layers that are rotated
   ScoreDense,      // and have a linear before their scores
   TextTypes,       // the model has an embedding of parts of a text
+  Indexer,         // layers of sparse attention that choose positions themselves
 };
 
 // A class, as torch registers it. `name` with a dot is a full dotted name, and
@@ -159,6 +160,7 @@ struct Family {
   WindowPattern windows = WindowPattern::None;
   int32_t window_period = 0;
   bool gated_attention = false;    // q_proj has a gate behind each query head
+  bool interleaved_index = false;  // pairs that an indexer of sparse attention rotates
   bool tiled_value_heads = false;  // of delta nets: value head h goes with key head h % key heads
   // Yarn's range of frequencies is rounded to whole indices where the config does not say
   // (rope_scaling.truncate).

@@ -190,6 +190,38 @@ void check_text_attention(OpCheck& s) {
   check_attention(s);
 }
 
+void check_choose_positions(OpCheck& s) {
+  const auto& a = s.attrs<ChoosePositionsAttrs>();
+  if (!s.in_range("slot", a.slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1) ||
+      !s.in_range("heads", a.heads, 1, kMaxHeads) ||
+      !s.in_range("top_k", a.top_k, 1, kMaxChosenPositions)) {
+    return;
+  }
+  const KvShape& slot = s.flow.kv_slots[a.slot];
+  s.require(slot.kv_heads == 1 && slot.value_dim == 0 && slot.key_dim == a.key_dim,
+            "one head of {} without values over a slot with {} of {} and values of {}", a.key_dim,
+            slot.kv_heads, slot.key_dim, slot.value_dim);
+  s.require(slot.window == 0, "a slot that keeps {} positions", slot.window);
+  s.shape("q", s.in(0), ValueType::F32, int64_t{a.heads} * a.key_dim);
+  s.shape("weights", s.in(1), ValueType::F32, a.heads);
+  s.shape("positions", s.out(0), ValueType::I32, a.top_k);
+  s.require(s.out(0).whole(), "positions are a part of a value");
+  s.require(s.flow.slot_stored[a.slot], "slot {} is read before it is stored", a.slot);
+}
+
+void check_sparse_attention(OpCheck& s) {
+  const auto& a = s.attrs<AttentionAttrs>();
+  check_attention(s);
+  const Producer* writer = s.written_by("positions", s.in(1), StepOp::ChoosePositions, 0);
+  if (!s.ok() || !writer) return;
+  s.require(a.window == 0 && s.flow.kv_slots[a.slot].window == 0,
+            "a window of {} over a slot that keeps {} positions, of chosen positions", a.window,
+            s.flow.kv_slots[a.slot].window);
+  s.shape("positions", s.in(1), ValueType::I32,
+          std::get<ChoosePositionsAttrs>(writer->attrs).top_k);
+  s.require(s.in(1).whole(), "positions are a part of a value");
+}
+
 // Each state belongs to one step.
 void check_state(OpCheck& s, int32_t state, int64_t floats) {
   constexpr int64_t kMaxStates = 1 << 16, kMaxStateFloats = int64_t{1} << 32;

@@ -156,6 +156,29 @@ constexpr int64_t first_position(const AttentionAttrs& a, int64_t position) {
   return position < a.window ? 0 : position - a.window + 1;
 }
 
+// The positions that sparse attention reads (DeepSeek-V3.2's indexer). A token at position p scores
+// each position s up to p over the keys of a KV slot of one head,
+//
+//   score[s] = scale * sum over heads of weights[h] * max(0, q[h] . key[s])
+//
+// and takes the top_k best, the lower one of two equals; all p + 1 of them where they are no more.
+struct ChoosePositionsAttrs {
+  int32_t slot = 0;
+  int32_t heads = 1;
+  int32_t key_dim = 0;
+  int32_t top_k = 0;
+  float scale = 1;
+  template <class F>
+  void fields(F&& f) {
+    f("slot", slot), f("heads", heads), f("key_dim", key_dim), f("top_k", top_k), f("scale", scale);
+  }
+};
+
+// Of the positions that a token at `position` chooses, the number of the last one.
+constexpr int64_t last_chosen(int64_t top_k, int64_t position) {
+  return position < top_k ? position : top_k - 1;
+}
+
 enum class Scoring : int32_t { Softmax = 0, Sigmoid = 1 };
 enum class GroupScore : int32_t { Best = 0, SumOfTwoBest = 1 };
 
@@ -316,11 +339,11 @@ struct SoftcapAttrs {
   }
 };
 
-using StepAttrs =
-    std::variant<NoAttrs, RmsNormAttrs, QuantizeAttrs, MatmulAttrs, MatmulHeadsAttrs, RopeAttrs,
-                 KvStoreAttrs, AttentionAttrs, RouterAttrs, GroupExpertsAttrs, GluAttrs,
-                 ExpertsAttrs, ScaleAttrs, SoftcapAttrs, PositionScaleAttrs, CausalConvAttrs,
-                 DeltaRuleAttrs, LayerNormAttrs, ActivateAttrs, EmbedRowAttrs>;
+using StepAttrs = std::variant<NoAttrs, RmsNormAttrs, QuantizeAttrs, MatmulAttrs, MatmulHeadsAttrs,
+                               RopeAttrs, KvStoreAttrs, AttentionAttrs, RouterAttrs,
+                               GroupExpertsAttrs, GluAttrs, ExpertsAttrs, ScaleAttrs, SoftcapAttrs,
+                               PositionScaleAttrs, CausalConvAttrs, DeltaRuleAttrs, LayerNormAttrs,
+                               ActivateAttrs, EmbedRowAttrs, ChoosePositionsAttrs>;
 
 // What a row of step_ops.def says, for code that is compiled for one op: AttrsOf<StepOp::Rope> is
 // RopeAttrs, has_trait<StepOp::Rope>(kInPlace) is true.

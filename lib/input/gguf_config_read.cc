@@ -381,6 +381,33 @@ std::optional<ConfigScalar> read_keys_as_values(GgufKeys& keys, std::string_view
   return std::nullopt;
 }
 
+// Which layers have an indexer, by a list or by its tensors; nothing where all have one.
+std::optional<ConfigScalar> read_indexer_types(GgufKeys& keys, std::string_view key) {
+  constexpr int64_t kMostLayers = 4096;
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  const auto layers = read_layers(keys, "block_count");
+  const auto* count = layers ? std::get_if<int64_t>(&*layers) : nullptr;
+  if (!count || *count > kMostLayers) return std::nullopt;
+  if (!value && !keys.any_layer("indexer.attn_k.weight")) return std::nullopt;
+  std::optional<std::vector<bool>> each = std::vector<bool>();
+  if (value) {
+    each = value->booleans();
+    if (const auto numbers = value->ints()) each.emplace(numbers->begin(), numbers->end());
+    if (!each || std::ssize(*each) < *count) {
+      keys.wrong(keys.full(key), "1 or 0 for each layer");
+      return std::nullopt;
+    }
+  }
+  std::vector<std::string> types;
+  for (int64_t i = 0; i < *count; ++i) {
+    const bool full = value ? (*each)[static_cast<size_t>(i)]
+                            : keys.gguf.has(fmt::format("blk.{}.indexer.attn_k.weight", i));
+    types.emplace_back(full ? "full" : "shared");
+  }
+  if (std::ranges::count(types, "full") == *count) return std::nullopt;
+  return types;
+}
+
 std::optional<ConfigScalar> read_proportional_rope(GgufKeys& keys, std::string_view) {
   if (!keys.gguf.has("rope_freqs.weight")) return std::nullopt;
   return std::string("proportional");

@@ -149,6 +149,12 @@ struct MlaInfo {
   int32_t value_dim = 0;
   float scale = 0;           // softmax scale with yarn's mscale worked in
   PositionScaleAttrs grown;  // of queries; growth 0: not
+  // Sparse attention: so many positions, which an indexer with heads of index_dim chooses.
+  int32_t top_k = 0;  // 0: all positions
+  int32_t index_heads = 0;
+  int32_t index_dim = 0;  // the first rope_dim of them are rotated
+  bool index_interleaved = false;
+  int32_t positions_of_layer = -1;  // a layer before this one whose choice it takes; -1: its own
 };
 struct MlpInfo {
   int64_t hidden = 0;

@@ -64,6 +64,8 @@ void fields(MlaInfo& x, F&& f) {
   f("nope_dim", x.nope_dim), f("rope_dim", x.rope_dim), f("value_dim", x.value_dim);
   f("scale", x.scale);
   x.grown.fields(f);
+  f("top_k", x.top_k), f("index_heads", x.index_heads), f("index_dim", x.index_dim);
+  f("index_interleaved", x.index_interleaved), f("positions_of_layer", x.positions_of_layer);
 }
 template <class F>
 void fields(MlpInfo& x, F&& f) {

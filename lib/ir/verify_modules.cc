@@ -238,6 +238,19 @@ class Verifier {
     positive("value_dim", x->value_dim), finite("scale", x->scale);
     if (x->q_lora_rank < 0) fail(fmt::format("q_lora_rank is {}", x->q_lora_rank));
     check(x->grown);
+    if (x->top_k != 0) check_indexer(*x);
+  }
+  void check_indexer(const MlaInfo& x) {
+    positive("top_k", x.top_k), positive("index_heads", x.index_heads);
+    positive("index_dim", x.index_dim), positive("q_lora_rank", x.q_lora_rank);
+    if (x.index_dim < x.rope_dim) {
+      fail(fmt::format("{} rotated elements of index_dim {}", x.rope_dim, x.index_dim));
+    }
+    if (x.positions_of_layer < -1 ||
+        (x.positions_of_layer >= 0 && x.positions_of_layer >= module_->layer)) {
+      fail(fmt::format("layer {} takes the positions of layer {}", module_->layer,
+                       x.positions_of_layer));
+    }
   }
   void check(const RouterAttrs& x) {
     positive("experts", x.experts), positive("top_k", x.top_k), finite("scale", x.scale);

@@ -20,7 +20,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "lib/passes/deferred_experts.h"
@@ -483,11 +485,13 @@ class Lowering {
     return Error{fmt::format("module '{}' has no rotary embedding", attention.path)};
   }
 
-  Status rope(const Module& attention, View in, View out, RopeAttrs attrs) {
+  // Rotates pairs of the rotary module's kind, unless `interleaved` names another.
+  Status rope(const Module& attention, View in, View out, RopeAttrs attrs,
+              std::optional<bool> interleaved = {}) {
     const Module* module = KTX_TRY(rotary_of(attention));
     const ir::RotaryInfo* rotary = KTX_TRY(info_of<ir::RotaryInfo>(*module));
     attrs.rotary_dim = rotary->rotary_dim;
-    attrs.interleaved = rotary->interleaved;
+    attrs.interleaved = interleaved.value_or(rotary->interleaved);
     attrs.mscale = rotary->mscale;
     const BlobId inv_freq = inv_freq_blob(*module, *rotary, attention.decision.device);
     emit(attention, StepOp::Rope, {in}, {out}, {inv_freq}, attrs);
@@ -663,9 +667,9 @@ class Lowering {
     const ir::MlaInfo* a = KTX_TRY(info_of<ir::MlaInfo>(attention));
     const int32_t q_dim = a->nope_dim + a->rope_dim;
     const int32_t key_dim = a->kv_lora_rank + a->rope_dim;
-    View q;
+    View q, latent;
     if (a->q_lora_rank > 0) {
-      const View latent = KTX_TRY(linear(attention, Role::QAProj, in, "q_a"));
+      latent = KTX_TRY(linear(attention, Role::QAProj, in, "q_a"));
       KTX_TRY(norm(*KTX_TRY(child(attention, Role::QANorm)), latent, latent));
       q = KTX_TRY(linear(attention, Role::QBProj, latent, "q"));
     } else {
@@ -695,13 +699,48 @@ class Lowering {
          MatmulHeadsAttrs{a->heads, !b.split, 0, b.split ? a->kv_lora_rank : a->nope_dim, q_dim,
                           key_dim});
     const View latent_out = value("attn_latent", int64_t{a->heads} * a->kv_lora_rank);
-    emit(attention, StepOp::Attention, {absorbed}, {latent_out}, {kAbsent},
-         AttentionAttrs{slot, a->heads, 1, key_dim, a->kv_lora_rank, 1, a->scale});
+    const AttentionAttrs attrs{slot, a->heads, 1, key_dim, a->kv_lora_rank, 1, a->scale};
+    if (a->top_k > 0) {
+      const View positions = KTX_TRY(chosen_positions(attention, *a, in, latent));
+      emit(attention, StepOp::SparseAttention, {absorbed, positions}, {latent_out}, {}, attrs);
+    } else {
+      emit(attention, StepOp::Attention, {absorbed}, {latent_out}, {kAbsent}, attrs);
+    }
     const View out = value("attn", int64_t{a->heads} * a->value_dim);
     emit(kv_b, StepOp::MatmulHeads, {latent_out, View{}}, {out}, {b.value},
          MatmulHeadsAttrs{a->heads, 0, b.split ? 0 : a->nope_dim, a->value_dim, a->kv_lora_rank,
                           a->value_dim});
     return term(attention, Role::OProj, out, "attn_out");
+  }
+
+  // The positions that sparse attention reads: its indexer's choice, or that of an earlier layer.
+  // The indexer's keys have a KV slot of their own.
+  Result<View> chosen_positions(const Module& attention, const ir::MlaInfo& a, View in,
+                                View q_latent) {
+    const Module* indexer = modules_.child(attention, Role::Indexer);
+    if (!indexer) {
+      const auto found = chosen_.find(a.positions_of_layer);
+      if (found != chosen_.end()) return found->second;
+      return Error{fmt::format("module '{}' takes the positions of layer {}, which has none",
+                               attention.path, a.positions_of_layer)};
+    }
+    const View q = KTX_TRY(linear(*indexer, Role::IndexQProj, q_latent, "index_q"));
+    const View k = KTX_TRY(linear(*indexer, Role::IndexKProj, in, "index_k"));
+    KTX_TRY(norm(*KTX_TRY(child(*indexer, Role::IndexKNorm)), k, k));
+    RopeAttrs rotated{.head_dim = a.index_dim, .y_head_dim = a.index_dim};
+    KTX_TRY(rope(attention, k, k, rotated, a.index_interleaved));
+    rotated.heads = a.index_heads;
+    KTX_TRY(rope(attention, q, q, rotated, a.index_interleaved));
+    const int32_t slot = add_kv_slot(attention, 1, a.index_dim, 0);
+    emit(attention, StepOp::KvStore, {k, View{}}, {}, {}, KvStoreAttrs{slot});
+    const View weights = KTX_TRY(linear(*indexer, Role::IndexWeightsProj, in, "index_weights"));
+    const View positions = value("positions", a.top_k, ValueType::I32);
+    const double scale = 1 / std::sqrt(static_cast<double>(a.index_heads) * a.index_dim);
+    emit(
+        attention, StepOp::ChoosePositions, {q, weights}, {positions}, {},
+        ChoosePositionsAttrs{slot, a.index_heads, a.index_dim, a.top_k, static_cast<float>(scale)});
+    chosen_[attention.layer] = positions;
+    return positions;
   }
 
   // act(gate(in)) * up(in) of a dense feed-forward part, or act(up(in)) of one without a gate.
@@ -925,9 +964,10 @@ class Lowering {
     View k, v;
     std::map<std::string, int32_t> slots;
   };
-  std::map<int32_t, Keys> kept_;  // by layer
-  View x_;                        // the residual stream
-  View layer_inputs_;             // of all layers, where the embedding has parts for them
+  std::map<int32_t, Keys> kept_;    // by layer
+  std::map<int32_t, View> chosen_;  // positions, by layer
+  View x_;                          // the residual stream
+  View layer_inputs_;               // of all layers, where the embedding has parts for them
   int32_t layer_ = -1;
   struct Deferred {
     const Module* experts;

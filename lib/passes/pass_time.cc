@@ -176,8 +176,15 @@ class Predictor {
     if (const auto* a = std::get_if<AttentionAttrs>(&step.attrs)) {
       double seen = static_cast<double>(before_) + rows / 2;
       if (a->window > 0) seen = std::min(seen, static_cast<double>(a->window));
+      if (step.op == StepOp::SparseAttention) {
+        seen = std::min(seen, static_cast<double>(list_.values[step.inputs[1].value].row_elements));
+      }
       work.operations =
           2.0 * a->heads * (a->key_dim + a->value_dim) * rows * seen / kAttentionShare;
+    }
+    if (const auto* a = std::get_if<ChoosePositionsAttrs>(&step.attrs)) {
+      const double seen = static_cast<double>(before_) + rows / 2;
+      work.operations = 2.0 * a->heads * a->key_dim * rows * seen / kAttentionShare;
     }
     const size_t products = product_weights(step.op);
     for (size_t i = 0; i < std::min(products, step.weights.size()); ++i) {

@@ -261,13 +261,17 @@ Interpreter::Vector Interpreter::optional_norm(const ir::Module& parent, Role ro
 
 void Interpreter::rotate(const ir::Module& rotary, std::span<float> x) const {
   const auto& info = std::get<ir::RotaryInfo>(rotary.info);
+  rotate(info, info.interleaved, x);
+}
+
+void Interpreter::rotate(const ir::RotaryInfo& info, bool interleaved, std::span<float> x) const {
   const size_t half = info.inv_freq.size();
   for (size_t i = 0; i < half; ++i) {
     const float angle = static_cast<float>(position_) * info.inv_freq[i];
     const double c = std::cos(static_cast<double>(angle)) * info.mscale;
     const double s = std::sin(static_cast<double>(angle)) * info.mscale;
-    float& a = info.interleaved ? x[2 * i] : x[i];
-    float& b = info.interleaved ? x[2 * i + 1] : x[i + half];
+    float& a = interleaved ? x[2 * i] : x[i];
+    float& b = interleaved ? x[2 * i + 1] : x[i + half];
     const double turned_a = a * c - b * s;
     const double turned_b = b * c + a * s;
     a = static_cast<float>(turned_a);
@@ -457,14 +461,46 @@ std::pair<Interpreter::Vector, Interpreter::Vector> Interpreter::expand_latent(
   return {keys, multiply(weights(kv_b, "v_b"), latent)};
 }
 
+// The best positions by ChoosePositionsAttrs' score, rising, in the layer's cache.
+void Interpreter::choose_positions(const ir::Module& attention, const ir::Module& indexer,
+                                   std::span<const float> x, std::span<const float> q_latent) {
+  const auto& info = std::get<ir::MlaInfo>(attention.info);
+  const auto& rotary = std::get<ir::RotaryInfo>(rotary_of(attention).info);
+  const auto dim = static_cast<size_t>(info.index_dim);
+  Vector q = linear(need(indexer, Role::IndexQProj), q_latent);
+  Vector key = norm(need(indexer, Role::IndexKNorm), linear(need(indexer, Role::IndexKProj), x));
+  for (size_t at = 0; at < q.size(); at += dim) {
+    rotate(rotary, info.index_interleaved, std::span(q).subspan(at, info.rope_dim));
+  }
+  rotate(rotary, info.index_interleaved, std::span(key).first(info.rope_dim));
+  const Vector head_weights = linear(need(indexer, Role::IndexWeightsProj), x);
+  LayerCache& cache = caches_[attention.layer];
+  cache.index_keys.push_back(std::move(key));
+  std::vector<std::pair<double, size_t>> scores;
+  for (size_t t = 0; t < cache.index_keys.size(); ++t) {
+    double score = 0;
+    for (int32_t head = 0; head < info.index_heads; ++head) {
+      const double match = dot(&q[head * dim], cache.index_keys[t].data(), dim);
+      score += head_weights[head] * std::max(0.0, match);
+    }
+    scores.emplace_back(-score, t);  // all scores have the same factor
+  }
+  std::sort(scores.begin(), scores.end());
+  scores.resize(std::min<size_t>(scores.size(), info.top_k));
+  cache.chosen.clear();
+  for (const auto& [score, t] : scores) cache.chosen.push_back(t);
+  std::sort(cache.chosen.begin(), cache.chosen.end());
+}
+
 Interpreter::Vector Interpreter::latent_attention(const ir::Module& module,
                                                   std::span<const float> x) {
   const auto& info = std::get<ir::MlaInfo>(module.info);
   const ir::Module& rotary = rotary_of(module);
   const int32_t key_dim = info.nope_dim + info.rope_dim;
-  Vector q;
+  Vector q, q_latent;
   if (const ir::Module* q_a = graph_.child(module, Role::QAProj)) {
-    q = linear(need(module, Role::QBProj), norm(need(module, Role::QANorm), linear(*q_a, x)));
+    q_latent = norm(need(module, Role::QANorm), linear(*q_a, x));
+    q = linear(need(module, Role::QBProj), q_latent);
   } else {
     q = linear(need(module, Role::QProj), x);
   }
@@ -488,7 +524,17 @@ Interpreter::Vector Interpreter::latent_attention(const ir::Module& module,
   cache.keys.push_back(std::move(keys));
   cache.values.push_back(std::move(values));
   const AttentionAttrs attrs{0, info.heads, info.heads, key_dim, info.value_dim, 0, info.scale};
-  return linear(need(module, Role::OProj), attend(cache, q, attrs, {}));
+  if (info.top_k == 0) return linear(need(module, Role::OProj), attend(cache, q, attrs, {}));
+  if (const ir::Module* indexer = graph_.child(module, Role::Indexer)) {
+    choose_positions(module, *indexer, x, q_latent);
+  }
+  LayerCache chosen;
+  for (size_t t :
+       caches_[info.positions_of_layer < 0 ? module.layer : info.positions_of_layer].chosen) {
+    chosen.keys.push_back(cache.keys[t]);
+    chosen.values.push_back(cache.values[t]);
+  }
+  return linear(need(module, Role::OProj), attend(chosen, q, attrs, {}));
 }
 
 Interpreter::Vector Interpreter::mlp(const ir::Module& module, std::span<const float> x) const {

@@ -46,6 +46,8 @@ class Interpreter {
     std::vector<Vector> keys, values;  // [position][heads * dim]
     std::vector<Vector> inputs;        // of a delta net's convolution, [position][channels]
     std::vector<double> matrices;      // of a delta net, [value heads][dim of k][dim of v]
+    std::vector<Vector> index_keys;    // of an indexer, [position][dim]
+    std::vector<size_t> chosen;        // by it for the token at hand
   };
 
   explicit Interpreter(const ir::ModuleGraph& graph) : graph_(graph) {}
@@ -62,11 +64,14 @@ class Interpreter {
   // x itself where the parent has no such norm.
   Vector optional_norm(const ir::Module& parent, ir::Role role, Vector x) const;
   void rotate(const ir::Module& rotary, std::span<float> x) const;
+  void rotate(const ir::RotaryInfo& rotary, bool interleaved, std::span<float> x) const;
   const ir::Module& rotary_of(const ir::Module& attention) const;
   Vector attention(const ir::Module& module, std::span<const float> x);
   Vector delta_net(const ir::Module& module, std::span<const float> x);
   Vector convolve(const ir::Module& module, const ir::DeltaNetInfo& info, Vector input);
   Vector latent_attention(const ir::Module& module, std::span<const float> x);
+  void choose_positions(const ir::Module& attention, const ir::Module& indexer,
+                        std::span<const float> x, std::span<const float> q_latent);
   std::pair<Vector, Vector> expand_latent(const ir::Module& kv_b, const ir::MlaInfo& info,
                                           std::span<const float> latent) const;
   Vector attend(const LayerCache& cache, std::span<const float> q, const AttentionAttrs& attrs,

@@ -122,14 +122,16 @@ TEST_P(MixedPlan, GivesTheReferencesTokensInDecodeInChunksAndInBatches) {
   EXPECT_EQ(compiled.log.fused_few > 0, !none);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, MixedPlan,
-    ::testing::Combine(::testing::Values("llama", "qwen2moe", "qwen3moe", "deepseek2", "glm4_moe",
-                                         "minimax_m2", "glm4_moe_lite", "qwen3_next", "qwen35moe"),
-                       ::testing::ValuesIn(kPlacements)),
-    [](const auto& info) {
-      return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param).name;
-    });
+INSTANTIATE_TEST_SUITE_P(All, MixedPlan,
+                         ::testing::Combine(::testing::Values("llama", "qwen2moe", "qwen3moe",
+                                                              "deepseek2", "glm4_moe", "minimax_m2",
+                                                              "glm4_moe_lite", "qwen3_next",
+                                                              "qwen35moe", "deepseek_v32"),
+                                            ::testing::ValuesIn(kPlacements)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) + "_" +
+                                  std::get<1>(info.param).name;
+                         });
 
 // Of the steps [0, count).
 std::vector<launches::FusedGroup> groups_of(const plan::PlanView& plan, size_t count) {

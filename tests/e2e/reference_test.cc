@@ -124,7 +124,7 @@ struct SharedModel {
 };
 const SharedModel kSecondSet[] = {
     {"glm4_moe", 0.048}, {"minimax_m2", 0.042}, {"glm4_moe_lite", 0.053}, {"gemma3", 0.024},
-    {"gpt_oss", 0.033},  {"qwen3_next", 0.043}, {"qwen35moe", 0.043}};
+    {"gpt_oss", 0.033},  {"qwen3_next", 0.043}, {"qwen35moe", 0.043},     {"deepseek_v32", 0.057}};
 
 class EverySharedModel : public ::testing::TestWithParam<SharedModel> {
  protected:

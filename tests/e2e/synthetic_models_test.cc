@@ -264,7 +264,7 @@ INSTANTIATE_TEST_SUITE_P(
                       folder("gemma"), folder("glm"), folder("gemma4"), folder("gemma4_moe"),
                       folder("gemma4_e"), folder("starcoder2"), folder("nemotron"), folder("arcee"),
                       folder("stablelm"), folder("phi"), folder("cohere"), folder("cohere2"),
-                      folder("qwen3_reranker")),
+                      folder("qwen3_reranker"), folder("deepseek_v32"), folder("glm_moe_dsa")),
     [](const auto& info) { return info.param.name; });
 
 // Every tensor of another type, as files made by importance matrices have them.

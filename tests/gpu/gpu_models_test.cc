@@ -345,6 +345,36 @@ TEST_F(GpuSharedModels, WithExpertsOnTheCpu) {
   }
 }
 
+// Sparse attention of 32 positions over cases of up to 220 tokens.
+class GpuSparseModels : public GpuSharedModels {
+ protected:
+  void SetUp() override {
+    GpuModels::SetUp();
+    if (!IsSkipped()) take({"deepseek_v32"});
+  }
+  static void expect_near(const Comparison& all, double mean) {
+    EXPECT_EQ(all.cases, 7);
+    EXPECT_GE(all.equal, 6);
+    EXPECT_LE(all.mean(), mean);
+  }
+};
+
+TEST_F(GpuSparseModels, WholeOnTheGpuGivesTheReferencesTokens) {
+  for (const Placement& placement : {kAllGpu, kAlone}) {
+    for (int64_t chunk : {1, 7, 64, 512}) expect_near(one_by_one(placement, {}, chunk), 0.01);
+  }
+}
+
+TEST_F(GpuSparseModels, InBatches) {
+  expect_near(together(kAllGpu), 0.01);
+}
+
+TEST_F(GpuSparseModels, WithExpertsOnTheCpu) {
+  for (const Placement& placement : {kExpertsOnCpu, kHalf}) {
+    expect_near(exact(placement), 0.01);
+  }
+}
+
 // Delta nets, whose states are in slots, and gated attention.
 class GpuDeltaNetModels : public GpuSharedModels {
  protected:

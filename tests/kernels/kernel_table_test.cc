@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/position_scores.h"
 #include "kernels/delta_net/delta_net.h"
 #include "kernels/embed/embed.h"
 #include "kernels/kernel_id.h"
@@ -27,7 +28,8 @@ bool found_by_an_op(std::string_view family) {
          find_attention(family, isa).ok() || find_rows(family, isa).ok() ||
          find_router(family, isa).ok() || find_group_experts(family, isa).ok() ||
          find_causal_conv(family, isa).ok() || find_delta_rule(family, isa).ok() ||
-         find_matmul(family, DType::Q6_K, isa).ok() || find_matmul(family, DType::BF16, isa).ok() ||
+         find_position_scores(family, isa).ok() || find_matmul(family, DType::Q6_K, isa).ok() ||
+         find_matmul(family, DType::BF16, isa).ok() ||
          find_matmul_transposed(family, DType::Q4_K, isa).ok();
 }
 

@@ -15,8 +15,9 @@ inline constexpr const char* kTestModels[] = {"llama",    "mixtral",   "qwen2", 
 
 // Of newer families, in ../shared/models only. With an F32 cache everywhere their references are
 // exact.
-inline constexpr const char* kSharedModels[] = {"glm4_moe", "minimax_m2", "glm4_moe_lite", "gemma3",
-                                                "gpt_oss",  "qwen3_next", "qwen35moe"};
+inline constexpr const char* kSharedModels[] = {"glm4_moe",  "minimax_m2",  "glm4_moe_lite",
+                                                "gemma3",    "gpt_oss",     "qwen3_next",
+                                                "qwen35moe", "deepseek_v32"};
 
 // Of these, those with states of a fixed size.
 inline constexpr const char* kDeltaNetModels[] = {"qwen3_next", "qwen35moe"};

@@ -8,7 +8,8 @@
 // prefill: token t sees positions [first_position(attrs, position[t]), position[t]] of its
 // sequence. Score, softcap and sinks are those of kernels/attention/attention.h. What a token sees
 // is cut into equal parts of whole pieces of 64 positions, as many as fill the GPU (fixed by the
-// launch), merged in rising order.
+// launch), merged in rising order. Sparse attention is the same over the positions that a list
+// names, taken by their numbers in it.
 #pragma once
 
 #include "kernels/attention/kv_layout.h"
@@ -60,7 +61,9 @@ struct CudaAttentionArgs {
   int64_t y_stride = 0;
   int64_t tokens = 0;
   AttentionAttrs attrs;
-  const float* sinks = nullptr;  // [heads], or none
+  const float* sinks = nullptr;     // [heads], or none
+  const int32_t* chosen = nullptr;  // [T, top_k] positions, rising; null: all
+  int64_t top_k = 0;
   CudaKvView kv;
   // Upper bound of position[t] + 1 for every launch of this graph; decides the split.
   int64_t max_positions = 0;
@@ -72,6 +75,25 @@ struct CudaAttentionArgs {
 };
 int64_t cuda_attention_workspace(const CudaAttentionArgs& args);
 Status launch_attention(const CudaAttentionArgs& args, CudaStream stream);
+
+// choose_positions: scores of all positions that a token sees, then the best top_k of them
+// (ChoosePositionsAttrs). Tokens are taken in slices whose scores fit in a part of the workspace.
+struct CudaChoosePositionsArgs {
+  const float* q = nullptr;  // [T, heads * key_dim]
+  int64_t q_stride = 0;
+  const float* weights = nullptr;  // [T, heads]
+  int64_t weights_stride = 0;
+  int32_t* chosen = nullptr;  // [T, top_k], rising; -1 behind the last one
+  int64_t tokens = 0;
+  ChoosePositionsAttrs attrs;
+  CudaKvView kv;              // of the indexer's keys
+  int64_t max_positions = 0;  // as above
+  std::byte* workspace = nullptr;
+  int64_t workspace_bytes = 0;
+};
+int64_t cuda_choose_positions_workspace(const CudaChoosePositionsArgs& args);
+Status launch_choose_positions(const CudaChoosePositionsArgs& args, CudaStream stream);
+
 // Whether launch_attention takes `prepare` for such heads and such a cache.
 bool attention_prepares(const CudaAttentionArgs& args);
 

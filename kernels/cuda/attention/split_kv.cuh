@@ -27,6 +27,20 @@ __device__ __forceinline__ PieceRange piece_range(int first, int end, int splits
   const int share = (pieces - before + splits - 1) / splits;
   return {min(pieces, before + split * share), min(pieces, before + (split + 1) * share)};
 }
+// How many positions a token takes: those up to its own, or the chosen ones. None of padding.
+__device__ __forceinline__ int taken_positions(const CudaAttentionArgs& a, int64_t token) {
+  const int positions = a.kv.position[token] + 1;
+  return a.chosen ? min(positions, static_cast<int>(a.top_k)) : positions;
+}
+// The position that has this number among them.
+__device__ __forceinline__ int taken_position(const CudaAttentionArgs& a, int64_t token,
+                                              int number) {
+  return a.chosen ? a.chosen[token * a.top_k + number] : number;
+}
+// Whether a block takes one token: those beside it have other positions.
+__host__ __device__ inline bool one_token(const CudaAttentionArgs& a) {
+  return a.one_token_per_sequence || a.chosen != nullptr;
+}
 __device__ __forceinline__ int first_seen(const AttentionAttrs& attrs, int position) {
   return static_cast<int>(first_position(attrs, position));
 }
@@ -48,6 +62,7 @@ __device__ __forceinline__ float finished(const CudaAttentionArgs& a, int head, 
 
 // Most positions that one of `tokens` side by side may see, of a launch's bound.
 inline int64_t seen_positions(const CudaAttentionArgs& a, int64_t tokens) {
+  if (a.chosen) return a.top_k < a.max_positions ? a.top_k : a.max_positions;
   if (a.attrs.window == 0) return a.max_positions;
   const int64_t window = a.attrs.window + tokens;
   return window < a.max_positions ? window : a.max_positions;

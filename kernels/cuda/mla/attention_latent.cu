@@ -14,7 +14,7 @@ LatentForm form_of(const CudaAttentionArgs& a) {
     return LatentMemory(16 * tiles, a.attrs.key_dim, stages).bytes <= limit;
   };
   const int64_t group = a.attrs.heads / a.attrs.kv_heads;
-  const bool few = group <= 16 && (a.one_token_per_sequence || a.tokens == 1);
+  const bool few = group <= 16 && (one_token(a) || a.tokens == 1);
   const int tiles = few || !fits(2, 1) ? 1 : 2;
   return {tiles, fits(tiles, 2) ? 2 : fits(tiles, 1) ? 1 : 0};
 }
@@ -22,12 +22,13 @@ LatentForm form_of(const CudaAttentionArgs& a) {
 template <KvType kType, int kTiles, int kOwn>
 Status launch_form(const CudaAttentionArgs& a, const AttentionParts& parts, int stages,
                    cudaStream_t stream) {
-  const RowShape shape =
-      row_shape(a.attrs.heads / a.attrs.kv_heads, 16 * kTiles, a.one_token_per_sequence);
+  const RowShape shape = row_shape(a.attrs.heads / a.attrs.kv_heads, 16 * kTiles, one_token(a));
   const dim3 grid(parts.splits, static_cast<unsigned>(shape.blocks(a.tokens)), a.attrs.kv_heads);
   const int shared = LatentMemory(16 * kTiles, a.attrs.key_dim, stages).bytes;
-  return launch("attention", attention_latent<kType, kTiles, kOwn>, grid, kLatentThreads, shared,
-                stream, a, parts, stages);
+  return launch("attention",
+                a.chosen ? attention_latent<kType, kTiles, kOwn, true>
+                         : attention_latent<kType, kTiles, kOwn, false>,
+                grid, kLatentThreads, shared, stream, a, parts, stages);
 }
 template <KvType kType>
 Status launch_type(const CudaAttentionArgs& a, const AttentionParts& parts, cudaStream_t stream) {
@@ -52,8 +53,7 @@ bool attention_latent_takes(const CudaAttentionArgs& a) {
 
 int64_t attention_latent_blocks(const CudaAttentionArgs& a) {
   const int64_t group = a.attrs.heads / a.attrs.kv_heads;
-  const RowShape shape =
-      row_shape(static_cast<int>(group), 16 * form_of(a).tiles, a.one_token_per_sequence);
+  const RowShape shape = row_shape(static_cast<int>(group), 16 * form_of(a).tiles, one_token(a));
   return shape.blocks(a.tokens) * a.attrs.kv_heads;
 }
 

@@ -8,6 +8,8 @@
 //   softmax  8 or 16 threads a row: new largest, weights in F16, what earlier sums shrink by
 //   values   warp w: weights of all rows x its eighth of the value's columns
 //
+// Sparse attention (kChosen) takes the positions that are chosen for a token, each token by itself.
+//
 // The next piece is on its way meanwhile where shared memory has room for two. Rows are 16 bytes
 // longer than a key, so that the eight of an ldmatrix lie in different banks.
 //
@@ -53,7 +55,7 @@ struct LatentMemory {
 };
 
 // kTiles: rows in sixteens, 1 or 2. kOwn: products of eight value columns of a warp.
-template <KvType kType, int kTiles, int kOwn>
+template <KvType kType, int kTiles, int kOwn, bool kChosen>
 __global__ void __launch_bounds__(kLatentThreads, 1)
     attention_latent(CudaAttentionArgs a, AttentionParts parts, int stages) {
   begin_kernel();
@@ -72,18 +74,24 @@ __global__ void __launch_bounds__(kLatentThreads, 1)
   float* const totals = reinterpret_cast<float*>(memory + at.totals);
   const int split = static_cast<int>(blockIdx.x), kv_head = static_cast<int>(blockIdx.z);
   const int group = a.attrs.heads / a.attrs.kv_heads;
-  const RowShape shape = row_shape(group, kRows, a.one_token_per_sequence);
+  const RowShape shape = row_shape(group, kRows, one_token(a));
   const BlockRows rows(shape, static_cast<int>(blockIdx.y), kRows, group,
                        static_cast<int>(a.tokens));
 
-  const auto bring = [&](int sequence, int piece, int longest, int stage) {
-    const std::byte* from = kv_key(a.kv, sequence, kv_head, piece * kPiece);
+  const auto bring = [&](int sequence, int token, int piece, int longest, int stage) {
+    const std::byte* from = kChosen ? nullptr : kv_key(a.kv, sequence, kv_head, piece * kPiece);
     const int64_t row_bytes = a.kv.layout.key_row_bytes();
     const int last = min(kPiece, longest - piece * kPiece) - 1;  // those behind were never written
     uint8_t* to = memory + at.keys + stage * kPiece * at.pitch;
 #pragma unroll 2
     for (int r = warp; r < kPiece; r += kLatentWarps) {
-      const std::byte* row = from + min(r, last) * row_bytes;
+      const std::byte* row;
+      if constexpr (kChosen) {
+        const int position = taken_position(a, token, piece * kPiece + min(r, last));
+        row = kv_key(a.kv, sequence, kv_head, position);
+      } else {
+        row = from + min(r, last) * row_bytes;
+      }
       for (int c = lane; c < chunks; c += 32) {
         if constexpr (kType == KvType::F16) {
           copy_async16(to + r * at.pitch + 16 * c, row + 16 * c, true);
@@ -131,7 +139,7 @@ __global__ void __launch_bounds__(kLatentThreads, 1)
   // This thread's row in the softmax, and what that has seen.
   const int own_row = thread / kOfRow, part = thread % kOfRow;
   const int own_token = rows.head(own_row) >= 0 ? rows.token(own_row) : -1;
-  const int own_positions = own_token >= 0 ? a.kv.position[own_token] + 1 : 0;
+  const int own_positions = own_token >= 0 ? taken_positions(a, own_token) : 0;
   float largest = -INFINITY, total = 0;
   float values[kTiles][kOwn][4] = {};
 
@@ -140,13 +148,14 @@ __global__ void __launch_bounds__(kLatentThreads, 1)
     const int sequence = a.kv.sequence[rows.first_token + begin];
     int end = begin, longest = 0;
     for (; end < rows.tokens && a.kv.sequence[rows.first_token + end] == sequence; ++end) {
-      longest = max(longest, a.kv.position[rows.first_token + end] + 1);
+      longest = max(longest, taken_positions(a, rows.first_token + end));
     }
     const int number = own_token - rows.first_token;
     const int seen = own_token >= 0 && number >= begin && number < end ? own_positions : 0;
     const PieceRange range = piece_range(0, longest, parts.splits, split);
     for (int i = 0; i < stages; ++i) {
-      if (range.begin + i < range.end) bring(sequence, range.begin + i, longest, i);
+      if (range.begin + i < range.end)
+        bring(sequence, rows.first_token, range.begin + i, longest, i);
       commit_async();
     }
     if (begin == 0) put_queries();
@@ -256,7 +265,8 @@ __global__ void __launch_bounds__(kLatentThreads, 1)
         }
       }
       __syncthreads();  // all are done with this stage
-      if (piece + stages < range.end) bring(sequence, piece + stages, longest, stage);
+      if (piece + stages < range.end)
+        bring(sequence, rows.first_token, piece + stages, longest, stage);
       commit_async();
       if (++stage == stages) stage = 0;
     }

@@ -22,6 +22,10 @@ Result<std::unique_ptr<CpuStep>> bind_step(const BindContext& context) {
   return make(context);
 }
 
+bool shares_partials(StepOp op) {
+  return op == StepOp::Attention || op == StepOp::SparseAttention || op == StepOp::ChoosePositions;
+}
+
 // What a step touches, for its stage: memory is the arena's buffers, then KV slots.
 StepFacts facts_of(const plan::PlanView& plan, const plan::StepRecord& record) {
   StepFacts facts;
@@ -47,7 +51,7 @@ StepFacts facts_of(const plan::PlanView& plan, const plan::StepRecord& record) {
   };
   const int32_t slot = kv_slot_of(attrs);
   if (slot >= 0) add_slot(slot, facts.op == StepOp::KvStore);
-  if (facts.op == StepOp::Attention) {
+  if (shares_partials(facts.op)) {
     add_slot(static_cast<int32_t>(plan.kv_slots.size()), true);  // the partial results
   }
   const auto rows = record.output_count > 0 ? plan.outputs(record) : plan.inputs(record);
@@ -81,7 +85,14 @@ Result<AttentionPartials> make_partials(const plan::PlanView& plan, int64_t ctx)
   int64_t floats = 0, rows = 0;
   for (const plan::StepRecord& record : plan.steps) {
     const bool here = plan.string(record.device) == "cpu";
-    if (!here || static_cast<StepOp>(record.op) != StepOp::Attention) continue;
+    const auto op = static_cast<StepOp>(record.op);
+    if (!here || !shares_partials(op)) continue;
+    if (op == StepOp::ChoosePositions) {
+      const auto attrs = plan.attrs_of<ChoosePositionsAttrs>(record);
+      floats = std::max(floats, choice_partial_floats(attrs.top_k, ctx));
+      rows = std::max<int64_t>(rows, 1);
+      continue;
+    }
     const auto attrs = plan.attrs_of<AttentionAttrs>(record);
     floats = std::max(floats, attrs.heads * ceil_div(ctx, kernels::kAttentionSpan) *
                                   kernels::attention_partial_floats(attrs));

@@ -123,14 +123,23 @@ struct BoundWeight {
   int64_t bytes() const { return matrices * matrix_bytes; }
 };
 
-// Where attention puts the parts of long rows that threads share: one for all steps,
-// since attention steps are never in one stage.
+// Where attention puts the parts of long rows that threads share, and the choice of positions the
+// best of each part: one for all such steps, of which never two are in one stage.
 struct AttentionPartials {
   Arena memory;                            // floats
   std::vector<std::atomic<int64_t>> left;  // parts that a row still waits for
   float* floats() const { return reinterpret_cast<float*>(memory.data()); }
   int64_t float_count() const { return static_cast<int64_t>(memory.size() / sizeof(float)); }
 };
+
+// Of a choice of positions: parts of a token's context that threads score at once, and what they
+// need of that memory for one token.
+constexpr int64_t kChoicePart = 512;  // positions, at least
+constexpr int64_t kMaxChoiceParts = 64;
+constexpr int64_t choice_partial_floats(int64_t top_k, int64_t ctx) {
+  const int64_t parts = std::min(kMaxChoiceParts, ceil_div(ctx, kChoicePart));
+  return parts * (top_k + 1) * 2;  // candidates and their number, of 8 bytes each
+}
 
 class ExpertCounts;
 

@@ -1,4 +1,4 @@
-// kv_store, attention and text_attention on a GPU.
+// kv_store, attention, text_attention, sparse attention and its choice of positions on a GPU.
 #include "kernels/cuda/attention/cuda_attention.h"
 #include "lib/runtime/cuda/cuda_steps.h"
 
@@ -60,7 +60,14 @@ class Attention : public GpuStep {
  public:
   Status bind(const CudaBind& context) {
     args_ = attention_args(context);
-    args_.sinks = KTX_TRY(context.vector(0, sinks_));
+    if (context.op() == StepOp::SparseAttention) {
+      const CudaView chosen = context.input(1);
+      KTX_TRY(require_whole(chosen, "positions"));
+      args_.chosen = chosen.i32();
+      args_.top_k = chosen.width;
+    } else {
+      args_.sinks = KTX_TRY(context.vector(0, sinks_));
+    }
     gpu_ = &context.gpu();
     return {};
   }
@@ -99,6 +106,43 @@ class TextAttention final : public Attention {
   }
 };
 
+class ChoosePositions final : public GpuStep {
+ public:
+  Status bind(const CudaBind& context) {
+    const CudaView q = context.input(0), weights = context.input(1), chosen = context.output(0);
+    KTX_TRY(require_whole(chosen, "positions"));
+    args_.q = q.f32();
+    args_.q_stride = q.stride;
+    args_.weights = weights.f32();
+    args_.weights_stride = weights.stride;
+    args_.chosen = chosen.i32();
+    args_.attrs = context.attrs<ChoosePositionsAttrs>();
+    args_.kv = context.kv_view(args_.attrs.slot);
+    gpu_ = &context.gpu();
+    return {};
+  }
+  int64_t workspace_bytes(const GpuShape& shape) const override {
+    return kernels::cuda_choose_positions_workspace(args_of(shape));
+  }
+  Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
+    kernels::CudaChoosePositionsArgs args = args_of(shape);
+    args.workspace = workspace;
+    args.workspace_bytes = bytes;
+    gpu_->use();
+    return kernels::launch_choose_positions(args, gpu_->stream());
+  }
+
+ private:
+  kernels::CudaChoosePositionsArgs args_of(const GpuShape& shape) const {
+    kernels::CudaChoosePositionsArgs args = args_;
+    args.tokens = shape.tokens;
+    args.max_positions = shape.max_positions;
+    return args;
+  }
+  kernels::CudaChoosePositionsArgs args_;
+  CudaGpu* gpu_ = nullptr;
+};
+
 }  // namespace
 
 Result<std::unique_ptr<GpuStep>> make_cuda_kv_store(const CudaBind& context) {
@@ -109,6 +153,13 @@ Result<std::unique_ptr<GpuStep>> make_cuda_attention(const CudaBind& context) {
 }
 Result<std::unique_ptr<GpuStep>> make_cuda_text_attention(const CudaBind& context) {
   return make_bound<TextAttention>(context);
+}
+
+Result<std::unique_ptr<GpuStep>> make_cuda_choose_positions(const CudaBind& context) {
+  return make_bound<ChoosePositions>(context);
+}
+Result<std::unique_ptr<GpuStep>> make_cuda_sparse_attention(const CudaBind& context) {
+  return make_bound<Attention>(context);
 }
 
 }  // namespace ktx::runtime

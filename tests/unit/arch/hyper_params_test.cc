@@ -254,6 +254,12 @@ TEST(HyperParams, RefusesWhatCannotBeComputedWith) {
       {deepseek("deepseek_v3"),
        {{"scoring_func", "relu"}},
        "'scoring_func' is 'relu', expected softmax or sigmoid"},
+      {deepseek("deepseek_v32"), json::object(),
+       "'q_lora_rank' is null: an indexer without a query latent"},
+      {deepseek("deepseek_v32"),
+       {{"index_head_dim", 8}},
+       "'index_head_dim' 8 is below 'qk_rope_head_dim' 16"},
+      {deepseek("glm_moe_dsa"), {{"index_topk", 0}}, "'index_topk' is 0, expected 1 to 65536"},
   };
   for (const auto& one : kCases) {
     const Read found = read(one.config, one.changes);

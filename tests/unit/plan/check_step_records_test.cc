@@ -118,6 +118,11 @@ TEST_F(OpRules, KnowTypeRowsAndWidthOfEveryOperand) {
       {StepOp::LayerNorm, 0, 'o', 0, "y", "trw"},
       {StepOp::Activate, 0, 'i', 0, "x", "t"},
       {StepOp::Activate, 0, 'o', 0, "y", "trw"},
+      {StepOp::ChoosePositions, 0, 'i', 0, "q", "trw"},
+      {StepOp::ChoosePositions, 0, 'i', 1, "weights", "trw"},
+      {StepOp::ChoosePositions, 0, 'o', 0, "positions", "trw"},
+      {StepOp::SparseAttention, 0, 'i', 0, "q", "tr"},
+      {StepOp::SparseAttention, 0, 'o', 0, "y", "tr"},
   };
   for (const Row& row : kRows) {
     for (const char* lie = row.lies; *lie; ++lie) {
@@ -208,7 +213,7 @@ TEST_F(OpLies, AboutAttributes) {
       attribute(StepOp::Rope, 1, &RopeAttrs::interleaved, 2, "interleaved is 2"),
       attribute(StepOp::Rope, 1, &RopeAttrs::mscale, kInfinity, "mscale is inf"),
       attribute(StepOp::KvStore, 0, &KvStoreAttrs::slot, -1, "slot is -1"),
-      attribute(StepOp::KvStore, 0, &KvStoreAttrs::slot, 2, "slot is 2"),
+      attribute(StepOp::KvStore, 0, &KvStoreAttrs::slot, 3, "slot is 3"),
       attribute(StepOp::Attention, 0, &AttentionAttrs::slot, -1, "slot is -1"),
       attribute(StepOp::Attention, 0, &AttentionAttrs::heads, 0, "heads is 0"),
       attribute(StepOp::Attention, 0, &AttentionAttrs::heads, 3, "3 heads share 2"),
@@ -250,6 +255,20 @@ TEST_F(OpLies, AboutAttributes) {
       attribute(StepOp::LayerNorm, 0, &LayerNormAttrs::eps, kInfinity, "eps is inf"),
       attribute(StepOp::LayerNorm, 0, &LayerNormAttrs::eps, -1, "eps is -1"),
       attribute(StepOp::Activate, 0, &ActivateAttrs::function, 6, "function is 6"),
+      attribute(StepOp::ChoosePositions, 0, &ChoosePositionsAttrs::slot, 3, "slot is 3"),
+      attribute(StepOp::ChoosePositions, 0, &ChoosePositionsAttrs::slot, 1,
+                "one head of 16 without values over a slot with 1 of 48"),
+      attribute(StepOp::ChoosePositions, 0, &ChoosePositionsAttrs::slot, 0,
+                "one head of 16 without values over a slot with 2 of 32"),
+      attribute(StepOp::ChoosePositions, 0, &ChoosePositionsAttrs::heads, 0, "heads is 0"),
+      attribute(StepOp::ChoosePositions, 0, &ChoosePositionsAttrs::key_dim, 15, "one head of 15"),
+      attribute(StepOp::ChoosePositions, 0, &ChoosePositionsAttrs::top_k, 0, "top_k is 0"),
+      attribute(StepOp::ChoosePositions, 0, &ChoosePositionsAttrs::top_k, 65537, "top_k is 65537"),
+      attribute(StepOp::ChoosePositions, 0, &ChoosePositionsAttrs::top_k, 7,
+                "positions is 8 wide, expected 7"),
+      attribute(StepOp::SparseAttention, 0, &AttentionAttrs::slot, 3, "slot is 3"),
+      attribute(StepOp::SparseAttention, 0, &AttentionAttrs::heads, 3, "q is 192 wide"),
+      attribute(StepOp::SparseAttention, 0, &AttentionAttrs::window, 4, "a window of 4"),
       attribute(StepOp::GroupExperts, 0, &GroupExpertsAttrs::top_k, 1, "1 of 4 experts, but the"),
       attribute(StepOp::ExpertsGateUp, 0, &ExpertsAttrs::accumulate, 1, "accumulate is 1"),
       attribute(StepOp::ExpertsGateUp, 0, &ExpertsAttrs::top_k, 1, "grouped as 2 of 4"),
@@ -356,6 +375,16 @@ TEST_F(OpLies, AboutValues) {
       {StepOp::ExpertsGateUp, 0,
        [](Records& r, StepRecord& s) { r.in(s, 3).value = r.id("order"); },
        "offsets does not come from a group_experts step"},
+      {StepOp::ChoosePositions, 0, wider("positions"), "positions are a part of a value"},
+      {StepOp::ChoosePositions, 0, [](Records& r, StepRecord&) { r.slots[2].window = 64; },
+       "a slot that keeps 64 positions"},
+      {StepOp::KvStore, 2, [](Records& r, StepRecord& step) { step = r.step(StepOp::Embed); },
+       "slot 2 is read before it is stored"},
+      {StepOp::SparseAttention, 0,
+       [](Records& r, StepRecord& s) {
+         r.in(s, 1) = {r.id("ids"), 0, 2};
+       },
+       "positions does not come from a choose_positions step"},
   });
 }
 

@@ -166,9 +166,9 @@ class TinyPlan {
 };
 
 // Two layers of hidden width 64: plain attention and a dense MLP, then absorbed
-// MLA and experts; behind them, where wanted, the steps of a delta net and those of models with
-// layer norm.
-inline TinyPlan make_tiny_plan(bool delta_net = false) {
+// MLA and experts; behind them, where every op is wanted, the steps of a delta net, of models with
+// layer norm and of sparse attention.
+inline TinyPlan make_tiny_plan(bool every_op = false) {
   constexpr int kVocab = 48, kHidden = 64, kHeads = 4, kHeadDim = 32, kWidth = 96;
   constexpr int kLatent = 32, kRope = 16, kNope = 32, kValue = 32, kExperts = 4, kTopK = 2;
   TinyPlan t;
@@ -222,7 +222,7 @@ inline TinyPlan make_tiny_plan(bool delta_net = false) {
   const uint32_t down_e = t.weight("ffn_down_exps.weight", DType::Q8_0, kHidden, kWidth, kExperts);
   const uint32_t shared_w = t.weight("ffn_gate_inp_shexp.weight", DType::F32, 1, kHidden);
   uint32_t conv_w = kNone, decay_w = kNone, dt_w = kNone, layer_w = kNone, layer_b = kNone;
-  if (delta_net) {
+  if (every_op) {
     conv_w = t.weight("ssm_conv1d.weight", DType::F32, kHidden, 4);
     decay_w = t.weight("ssm_a", DType::F32, 1, 2);
     dt_w = t.weight("ssm_dt.bias", DType::F32, 1, 2);
@@ -235,6 +235,7 @@ inline TinyPlan make_tiny_plan(bool delta_net = false) {
 
   c.kv_slots.push_back({0, 2, kHeadDim, kHeadDim, c.strings.intern("cpu"), 0});
   c.kv_slots.push_back({1, 1, kLatent + kRope, 0, c.strings.intern("cpu"), 0});
+  if (every_op) c.kv_slots.push_back({1, 1, 16, 0, c.strings.intern("cpu"), 0});
 
   const uint32_t x = t.f32("x", kHidden);
   const uint32_t n = t.f32("n", kHidden);
@@ -318,7 +319,7 @@ inline TinyPlan make_tiny_plan(bool delta_net = false) {
   t.step(StepOp::SigmoidScale, 1, {{x}, {shared_gate}}, {{x}}, {}, NoAttrs{});
   t.step(StepOp::PositionScale, 1, {{x}}, {{x}}, {}, PositionScaleAttrs{0.1f, 64});
 
-  if (delta_net) {  // one key head and two value heads of 16
+  if (every_op) {  // one key head and two value heads of 16
     const uint32_t mixed = t.f32("mixed", kHidden);
     const uint32_t read = t.f32("read", 32);
     t.step(StepOp::CausalConv, 1, {{x}}, {{mixed}}, {conv_w}, CausalConvAttrs{0, kHidden, 4});
@@ -326,6 +327,13 @@ inline TinyPlan make_tiny_plan(bool delta_net = false) {
            DeltaRuleAttrs{1, 1, 2, 16, 0});
     t.step(StepOp::LayerNorm, 1, {{x}}, {{x}}, {layer_w, layer_b}, LayerNormAttrs{1e-5f, 1});
     t.step(StepOp::Activate, 1, {{x}}, {{x}}, {}, ActivateAttrs{});
+    // Two heads of 16 choose 8 positions for the latent attention.
+    const uint32_t positions = t.value("positions", ValueType::I32, RowKind::Token, 8);
+    t.step(StepOp::KvStore, 1, {{x, 32, 16}}, {}, {}, KvStoreAttrs{2});
+    t.step(StepOp::ChoosePositions, 1, {{x, 0, 32}, {x, 48, 2}}, {{positions}}, {},
+           ChoosePositionsAttrs{2, 2, 16, 8, 0.1f});
+    t.step(StepOp::SparseAttention, 1, {{absorbed}, {positions}}, {{latent}}, {},
+           AttentionAttrs{1, kHeads, 1, kLatent + kRope, kLatent, 1, 0.1f});
   }
 
   const uint32_t last = t.f32("last", kHidden, RowKind::Output);

@@ -95,6 +95,13 @@ class Synthesiser {
   bool has_delta_net(int64_t layer) const {
     return delta_value_heads_ > 0 && (layer + 1) % full_attention_interval_ != 0;
   }
+  // All layers, or those that the config lists as full.
+  bool has_indexer(int64_t layer) const {
+    const auto types = config_.strings("indexer_types");
+    const bool full =
+        !types || layer >= std::ssize(*types) || (*types)[static_cast<size_t>(layer)] == "full";
+    return index_heads_ > 0 && full;
+  }
   int64_t delta_width() const { return delta_value_heads_ * delta_dim_; }
   int64_t delta_channels() const { return 2 * delta_key_heads_ * delta_dim_ + delta_width(); }
   bool has_own_keys(int64_t layer) const { return layer < layers_ - shared_layers_; }
@@ -198,6 +205,10 @@ class Synthesiser {
       rope_ = KTX_TRY(need("qk_rope_head_dim"));
       nope_ = KTX_TRY(need("qk_nope_head_dim"));
       v_dim_ = KTX_TRY(need("v_head_dim"));
+      if (family_->has_role(ir::Role::Indexer)) {
+        index_heads_ = KTX_TRY(need("index_n_heads"));
+        index_dim_ = KTX_TRY(need("index_head_dim"));
+      }
     }
     if (family_->has_config_key("first_k_dense_replace")) {
       dense_ = config_.i64("first_k_dense_replace").value_or(0);
@@ -377,6 +388,14 @@ class Synthesiser {
       u32("attention.key_length_mla", nope_ + rope_);
       u32("attention.value_length_mla", v_dim_);
     }
+    if (index_heads_ == 0) return;
+    u32("attention.indexer.head_count", index_heads_);
+    u32("attention.indexer.key_length", index_dim_);
+    u32("attention.indexer.top_k", config_.i64("index_topk").value_or(2048));
+    if (!family_->has_gguf_key("attention.indexer.types")) return;
+    std::vector<uint32_t> types;
+    for (int64_t i = 0; i < layers_; ++i) types.push_back(has_indexer(i));
+    writer_.add_u32s(arch_ + ".attention.indexer.types", types);
   }
 
   // Those that the family has.
@@ -721,6 +740,15 @@ class Synthesiser {
       matrix(blk + "attn_v_b.weight", layer, {kv_rank_, v_dim_, heads});
     }
     matrix(blk + "attn_output.weight", layer, {heads * v_dim_, hidden_}, kResidualSigma);
+    if (has_indexer(layer)) add_indexer(layer, blk + "indexer.");
+  }
+
+  void add_indexer(int64_t layer, const std::string& indexer) {
+    matrix(indexer + "attn_q_b.weight", layer, {q_rank_, index_heads_ * index_dim_});
+    matrix(indexer + "attn_k.weight", layer, {hidden_, index_dim_});
+    ones(indexer + "k_norm.weight", index_dim_);
+    noise(indexer + "k_norm.bias", index_dim_, 0.02f);
+    matrix(indexer + "proj.weight", layer, {hidden_, index_heads_});
   }
 
   void add_experts(int64_t layer, const std::string& blk) {
@@ -824,6 +852,7 @@ class Synthesiser {
   bool has_qk_norm_ = true;
   std::string scoring_;
   int64_t q_rank_ = 0, kv_rank_ = 0, rope_ = 0, nope_ = 0, v_dim_ = 0;
+  int64_t index_heads_ = 0, index_dim_ = 0;  // of indexers; no heads: the model has none
   bool tied_ = false;
   uint64_t tensor_count_ = 0;
   input::GgufWriter writer_;

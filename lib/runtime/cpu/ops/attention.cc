@@ -1,4 +1,4 @@
-// kv_store, attention and text_attention.
+// kv_store, attention, text_attention and sparse_attention.
 #include "kernels/attention/attention.h"
 
 #include <algorithm>
@@ -51,6 +51,12 @@ class AttentionStep : public CpuStep {
     pool_ = context.kv.pool_of(args_.attrs.slot);
     sinks_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(0))));
     args_.sinks = sinks_.data();
+    if (static_cast<StepOp>(context.step.op) == StepOp::SparseAttention) {
+      const BoundView chosen = context.input(1);
+      args_.chosen = chosen.i32();
+      args_.chosen_stride = chosen.stride();
+      top_k_ = chosen.width;
+    }
     threads_ = context.threads;
     partials_ = context.partials;
     functions_ = KTX_TRY(context.functions<kernels::AttentionFn>(
@@ -61,6 +67,7 @@ class AttentionStep : public CpuStep {
   StepWork begin(const Batch& batch) override {
     use_batch(args_.kv, batch, pool_);
     if (whole_text_) args_.kv.position = batch.text_end.data();
+    if (top_k_ > 0) number_chosen(batch);
     run_ = functions_[batch_class(batch.tokens)];
     // All heads of a KV head read its cache once: the widest range that is worth
     // making. When that leaves threads without work (few KV heads, one token),
@@ -123,12 +130,22 @@ class AttentionStep : public CpuStep {
   }
 
  private:
+  // Chosen positions are taken by their numbers.
+  void number_chosen(const Batch& batch) {
+    last_chosen_.resize(static_cast<size_t>(batch.tokens));
+    for (int64_t t = 0; t < batch.tokens; ++t) {
+      last_chosen_[t] = static_cast<int32_t>(last_chosen(top_k_, batch.position[t]));
+    }
+    args_.kv.position = last_chosen_.data();
+  }
+
   // Cuts rows into spans, where the memory for partial results allows it.
   void split_spans(const Batch& batch) {
-    int64_t first = batch.position[0], last = 0;
+    const int32_t* position = args_.kv.position;
+    int64_t first = position[0], last = 0;
     for (int64_t t = 0; t < batch.tokens; ++t) {
-      first = std::min(first, first_position(args_.attrs, batch.position[t]));
-      last = std::max<int64_t>(last, batch.position[t]);
+      first = std::min(first, first_position(args_.attrs, position[t]));
+      last = std::max<int64_t>(last, position[t]);
     }
     first_span_ = span_of(first);
     const int64_t spans = span_of(last) - first_span_ + 1;
@@ -144,6 +161,8 @@ class AttentionStep : public CpuStep {
 
   kernels::AttentionArgs args_;
   bool whole_text_ = false;
+  int64_t top_k_ = 0;  // of chosen positions; 0: all positions
+  std::vector<int32_t> last_chosen_;
   KvPool pool_ = KvPool::Whole;
   std::array<kernels::AttentionFn, kBatchClasses> functions_{};
   kernels::AttentionFn run_ = nullptr;
@@ -175,6 +194,10 @@ Result<std::unique_ptr<CpuStep>> make_attention(const BindContext& context) {
 
 Result<std::unique_ptr<CpuStep>> make_text_attention(const BindContext& context) {
   return make_step<TextAttentionStep>(context);
+}
+
+Result<std::unique_ptr<CpuStep>> make_sparse_attention(const BindContext& context) {
+  return make_step<AttentionStep>(context);
 }
 
 }  // namespace ktx::runtime

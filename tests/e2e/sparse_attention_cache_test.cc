@@ -1,0 +1,224 @@
+// The key cache of indexers, over the whole model with sparse attention: a text answers alike
+// however it was cut, saved, taken back, shared or run beside others, and up to index_topk
+// positions as with attention over all of them.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+
+#include "lib/runtime/engine/engine.h"
+#include "lib/runtime/scheduler/batch_scheduler.h"
+#include "lib/runtime/session/session.h"
+#include "tests/support/host_gpu.h"
+#include "tests/support/paths.h"
+#include "tests/support/run_program.h"
+#include "tests/support/test_models.h"
+#include "tests/support/text_session.h"
+
+namespace ktx::testing {
+namespace {
+
+using runtime::Engine;
+using runtime::EngineOptions;
+using runtime::Outcome;
+using runtime::Session;
+
+constexpr const char* kModel = "deepseek_v32";
+constexpr int64_t kTopK = 32;  // positions of a token
+
+class SparseAttentionCache : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (test_model_gguf(kModel).empty()) GTEST_SKIP() << "no model " << kModel;
+    compile({source_dir() + "/rules/cpu-only.yaml"});
+  }
+  void compile(const std::vector<std::string>& more) const {
+    std::vector<std::string> command = {ktx_compile(), "-q", test_model_gguf(kModel), "-o",
+                                        dir_.path("m.ktxplan")};
+    command.insert(command.end(), more.begin(), more.end());
+    const Finished run = run_program(command);
+    ASSERT_EQ(run.status, 0) << run.err;
+  }
+  std::unique_ptr<Engine> open(int64_t chunk, EngineOptions options = {}) const {
+    options.threads = 2;
+    options.ctx = 1024;
+    options.chunk_tokens = chunk;
+    auto engine = Engine::open(dir_.path("m.ktxplan"), options);
+    EXPECT_TRUE(engine.ok()) << engine.error().message;
+    return engine.ok() ? engine.take() : nullptr;
+  }
+  static Session session(Engine& engine) {
+    return Session(engine, runtime::Sampler::create(varied_greedy(), engine.vocab_size()).take());
+  }
+  // The answer to a text that is computed in one step.
+  std::vector<int32_t> expected(std::span<const int32_t> prompt, int count) const {
+    const auto engine = open(1024);
+    Session all = session(*engine);
+    EXPECT_TRUE(all.set_prompt(prompt).ok());
+    return next_tokens(all, count);
+  }
+
+  const TempDir dir_;
+};
+
+TEST_F(SparseAttentionCache, EachIndexerHasASlotOfItsOwnKeys) {
+  const auto engine = open(64);
+  ASSERT_EQ(engine->plan().kv_slots.size(), 6u)
+      << "keys of attention and of indexers, three layers";
+  int64_t elements = 0;
+  for (const plan::KvSlotRecord& slot : engine->plan().kv_slots) {
+    EXPECT_EQ(slot.kv_heads, 1);
+    EXPECT_EQ(slot.value_dim, 0);
+    EXPECT_TRUE(slot.key_dim == 288 || slot.key_dim == 64) << slot.key_dim;
+    elements += slot.key_dim;
+  }
+  EXPECT_EQ(engine->memory().kv_token.whole, static_cast<uint64_t>(2 * elements)) << "F16";
+}
+
+TEST_F(SparseAttentionCache, TextsGoOnAlikeHoweverTheyWereCut) {
+  const std::vector<int32_t> prompt = random_text(300, 1);
+  const std::vector<int32_t> answer = expected(prompt, 60);
+  for (int64_t chunk : {1, 7, 64, 512}) {
+    const auto engine = open(chunk);
+    Session s = session(*engine);
+    ASSERT_TRUE(s.set_prompt(prompt).ok());
+    EXPECT_EQ(next_tokens(s, 60), answer) << "chunks of " << chunk;
+  }
+}
+
+TEST_F(SparseAttentionCache, ATextThatIsTakenBackGoesOnAlike) {
+  const auto engine = open(64);
+  Session s = session(*engine);
+  std::vector<int32_t> prompt = random_text(200, 2);
+  ASSERT_TRUE(s.set_prompt(prompt).ok());
+  next_tokens(s, 40);
+  for (int64_t kept : {199, 150, 31, 5}) {
+    std::vector<int32_t> other(prompt.begin(), prompt.begin() + kept);
+    const std::vector<int32_t> more = random_text(50, 3 + static_cast<uint64_t>(kept));
+    other.insert(other.end(), more.begin(), more.end());
+    const int64_t computed = engine->stats().tokens;
+    ASSERT_TRUE(s.set_prompt(other).ok());
+    EXPECT_EQ(engine->stats().tokens - computed, 50) << "what is new";
+    EXPECT_EQ(next_tokens(s, 20), expected(other, 20)) << kept;
+  }
+}
+
+TEST_F(SparseAttentionCache, ASessionSavedInThePromptGoesOnAlike) {
+  const std::vector<int32_t> prompt = random_text(200, 6);
+  const std::vector<int32_t> answer = expected(prompt, 20);
+  const std::string path = dir_.path("s.session");
+  {
+    const auto engine = open(64);
+    Session s = session(*engine);
+    const auto stopped = s.set_prompt(prompt, [](int64_t done, int64_t) { return done < 128; });
+    ASSERT_TRUE(stopped.ok());
+    EXPECT_EQ(*stopped, Outcome::Stopped);
+    ASSERT_TRUE(s.save(path, "").ok());
+  }
+  const auto engine = open(64);
+  Session s = session(*engine);
+  ASSERT_TRUE(s.load(path).ok());
+  ASSERT_TRUE(s.set_prompt(prompt).ok());
+  EXPECT_EQ(engine->stats().tokens, 200 - 128);
+  EXPECT_EQ(next_tokens(s, 20), answer);
+}
+
+// Texts with one beginning share its blocks, those of the indexers' keys among them.
+TEST_F(SparseAttentionCache, RequestsWithOneBeginningAnswerAsIfAlone) {
+  std::vector<std::vector<int32_t>> prompts, answers;
+  for (uint64_t i = 0; i < 4; ++i) {
+    prompts.push_back(random_text(192, 70));
+    const std::vector<int32_t> more = random_text(20 + 15 * static_cast<int64_t>(i), 80 + i);
+    prompts.back().insert(prompts.back().end(), more.begin(), more.end());
+    answers.push_back(expected(prompts.back(), 30));
+  }
+  EngineOptions options;
+  options.max_batch = 3;
+  const auto engine = open(64, options);
+  runtime::BatchScheduler scheduler(*engine, runtime::SchedulerOptions{});
+  std::vector<std::promise<void>> done(prompts.size());
+  std::vector<std::vector<int32_t>> found(prompts.size());
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    runtime::GenerationRequest request;
+    request.prompt = prompts[i];
+    request.sampling = varied_greedy();
+    request.max_tokens = 30;
+    request.on_token = [&found, i](const runtime::TokenEvent& token) {
+      found[i].push_back(token.id);
+      return true;
+    };
+    request.on_end = [&done, i](const runtime::RequestEnd&) { done[i].set_value(); };
+    ASSERT_NE(scheduler.submit(std::move(request)), 0);
+    if (i == 0) done[0].get_future().wait();  // its blocks are there for the others
+  }
+  for (size_t i = 1; i < done.size(); ++i) done[i].get_future().wait();
+  for (size_t i = 0; i < prompts.size(); ++i) EXPECT_EQ(found[i], answers[i]) << "request " << i;
+  int64_t all = 0;
+  for (const auto& prompt : prompts) all += static_cast<int64_t>(prompt.size()) + 30;
+  EXPECT_LE(engine->stats().tokens, all - 3 * 192) << "the beginning was computed once";
+}
+
+// The logits of a text's tokens.
+std::vector<std::vector<float>> logits_of(Engine& engine, std::span<const int32_t> text) {
+  runtime::Sequence sequence = engine.new_sequence();
+  const runtime::BatchItem item{&sequence, text, runtime::Want::All};
+  const auto done = engine.forward({&item, 1});
+  EXPECT_TRUE(done.ok()) << done.error().message;
+  std::vector<std::vector<float>> rows;
+  for (size_t t = 0; done.ok() && t < text.size(); ++t) {
+    const auto row = engine.logits(static_cast<int64_t>(t));
+    rows.emplace_back(row.begin(), row.end());
+  }
+  return rows;
+}
+
+TEST_F(SparseAttentionCache, UpToTopKPositionsTheBitsAreThoseOfDenseAttention) {
+  EngineOptions options;
+  options.all_logits = true;
+  const std::vector<int32_t> text = random_text(120, 9);
+  const auto sparse = logits_of(*open(512, options), text);
+  // More positions than the text has.
+  const std::string config = read_file(test_model_dir(kModel) + "/config.json");
+  std::string wide = config;
+  const size_t at = wide.find("\"index_topk\": 32");
+  ASSERT_NE(at, std::string::npos);
+  wide.replace(at, 16, "\"index_topk\": 512");
+  compile({"--hf-config", dir_.write("config.json", wide), "--trust=config",
+           source_dir() + "/rules/cpu-only.yaml"});
+  const auto dense = logits_of(*open(512, options), text);
+  ASSERT_EQ(sparse.size(), dense.size());
+  for (size_t t = 0; t < text.size(); ++t) {
+    if (t < kTopK) {
+      EXPECT_EQ(sparse[t], dense[t]) << t;
+    } else if (t > 2 * kTopK) {
+      EXPECT_NE(sparse[t], dense[t]) << t;
+    }
+  }
+}
+
+TEST_F(SparseAttentionCache, AGpuAnswersAsTheCpuDoes) {
+  const std::vector<int32_t> prompt = random_text(150, 10);
+  EngineOptions options;
+  options.precision = runtime::Precision::Exact;
+  const auto cpu = open(64, options);
+  Session on_cpu = session(*cpu);
+  ASSERT_TRUE(on_cpu.set_prompt(prompt).ok());
+  const std::vector<int32_t> answer = next_tokens(on_cpu, 30);
+  for (const char* rules : {"all-gpu.yaml", "moe-experts-on-cpu.yaml"}) {
+    compile({source_dir() + "/rules/" + rules, "--target=" + source_dir() + "/targets/h200.yaml"});
+    HostGpuLog log;
+    options.open_gpu = HostGpu::opener({}, &log);
+    for (int64_t chunk : {7, 64}) {
+      const auto engine = open(chunk, options);
+      ASSERT_TRUE(engine);
+      Session s = session(*engine);
+      ASSERT_TRUE(s.set_prompt(prompt).ok());
+      EXPECT_EQ(next_tokens(s, 30), answer) << rules << " " << chunk;
+    }
+    EXPECT_GT(log.launches, 0);
+  }
+}
+
+}  // namespace
+}  // namespace ktx::testing

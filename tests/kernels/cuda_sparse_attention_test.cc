@@ -1,0 +1,221 @@
+// The choice of positions and sparse attention of the GPU against the scalar CPU ops on the same
+// cache.
+#include <algorithm>
+
+#include "kernels/attention/best_positions.h"
+#include "kernels/attention/position_scores.h"
+#include "tests/kernels/cuda_caches.h"
+
+namespace ktx::kernels {
+namespace {
+
+using CudaSparseAttention = CudaTest;
+
+// The scores of all positions that a token sees.
+std::vector<float> scores_of(PositionScoresArgs a, int64_t token) {
+  AlignedBytes scratch(position_scores_scratch_bytes(a.attrs));
+  a.scratch = scratch.data();
+  a.token_begin = token, a.token_end = token + 1;
+  std::vector<float> all, span(static_cast<size_t>(kAttentionSpan));
+  a.scores = span.data();
+  const int64_t positions = a.kv.position[token] + 1;
+  for (int64_t first = 0; first < positions; first += kAttentionSpan) {
+    a.position_begin = first;
+    a.position_end = std::min(positions, first + kAttentionSpan);
+    (*find_position_scores("choose_positions", Isa::Scalar))(a);
+    all.insert(all.end(), span.begin(), span.begin() + (a.position_end - first));
+  }
+  return all;
+}
+
+// A row that fills a batch up to the size of its graph.
+void add_padding(CacheStep& step) {
+  step.sequence.push_back(0);
+  step.position.push_back(-1);
+}
+
+// Queries and weights of a step for choose_positions, and what the GPU chooses by them.
+class Choice {
+ public:
+  Choice(Random& random, const CacheStep& step, const ChoosePositionsAttrs& attrs,
+         std::vector<float> weights)
+      : step_(step),
+        q_(random.normals(step.tokens() * attrs.heads * attrs.key_dim)),
+        weights_(std::move(weights)) {
+    host_.q = q_.data();
+    host_.q_stride = int64_t{attrs.heads} * attrs.key_dim;
+    host_.weights = weights_.data();
+    host_.weights_stride = attrs.heads;
+    host_.attrs = attrs;
+    host_.kv = step.view();
+  }
+  // Of all tokens; `bound` is the most positions that the launch allows for.
+  std::vector<int32_t> on_gpu(int64_t bound) const {
+    GpuCache cache(step_);
+    Gpu<float> q(q_), weights(weights_);
+    Gpu<int32_t> chosen(static_cast<size_t>(step_.tokens() * host_.attrs.top_k));
+    CudaChoosePositionsArgs args;
+    args.q = q.data();
+    args.q_stride = host_.q_stride;
+    args.weights = weights.data();
+    args.weights_stride = host_.weights_stride;
+    args.chosen = chosen.data();
+    args.tokens = step_.tokens();
+    args.attrs = host_.attrs;
+    args.kv = cache.view;
+    args.max_positions = bound;
+    GpuWorkspace workspace(args, cuda_choose_positions_workspace(args));
+    EXPECT_TRUE(ran(launch_choose_positions(args, nullptr)));
+    return chosen.read();
+  }
+  const PositionScoresArgs& host() const { return host_; }
+
+ private:
+  const CacheStep& step_;
+  std::vector<float> q_, weights_;
+  PositionScoresArgs host_;
+};
+
+// Rising positions, as many as may be; of those that are left out none scores higher by more than
+// rounding explains.
+void expect_best(std::span<const int32_t> chosen, const std::vector<float>& scores,
+                 float tolerance) {
+  const auto top_k = static_cast<int64_t>(chosen.size());
+  const int64_t count = std::min<int64_t>(top_k, std::ssize(scores));
+  std::vector<bool> taken(scores.size());
+  float least = INFINITY, size = 0, left = -INFINITY;
+  for (int64_t i = 0; i < top_k; ++i) {
+    if (i >= count) {
+      ASSERT_EQ(chosen[i], -1);
+      continue;
+    }
+    ASSERT_GE(chosen[i], i == 0 ? 0 : chosen[i - 1] + 1);
+    ASSERT_LT(chosen[i], std::ssize(scores));
+    taken[static_cast<size_t>(chosen[i])] = true;
+    least = std::min(least, scores[static_cast<size_t>(chosen[i])]);
+  }
+  for (size_t p = 0; p < scores.size(); ++p) {
+    size = std::max(size, std::abs(scores[p]));
+    if (!taken[p]) left = std::max(left, scores[p]);
+  }
+  EXPECT_GE(least, left - tolerance * size);
+}
+
+TEST_F(CudaSparseAttention, ChoosesTheBestPositions) {
+  Random random(94);
+  struct Shape {
+    int32_t heads, dim, top_k;
+    std::vector<int32_t> lengths;
+    int32_t news;
+    int64_t bound = 0;  // 0: the longest length
+  };
+  for (const Shape& s : {Shape{4, 64, 32, {200, 31, 32, 33}, 1}, Shape{64, 128, 128, {1500}, 20},
+                         Shape{32, 128, 2048, {3000, 100}, 1}, Shape{5, 64, 7, {70}, 70},
+                         Shape{3, 40, 16, {300, 90}, 5}, Shape{20, 64, 1, {130}, 2},
+                         // (Scores of 16 tokens are a slice.)
+                         Shape{4, 64, 32, {200}, 40, int64_t{1} << 20}}) {
+    for (const KvType type : kKvTypes) {
+      SCOPED_TRACE(::testing::Message() << s.heads << "x" << s.dim << " " << type_name(type));
+      CacheStep step(random, {type, 64, 1, s.dim, 0}, s.lengths, s.news);
+      add_padding(step);
+      std::vector<float> weights = random.normals(step.tokens() * s.heads);
+      for (float& w : weights) w = std::abs(w) + 0.1f;  // few equal scores
+      const Choice choice(random, step, {0, s.heads, s.dim, s.top_k, 0.05f}, weights);
+      const int64_t longest = *std::max_element(s.lengths.begin(), s.lengths.end());
+      const std::vector<int32_t> found = choice.on_gpu(s.bound > 0 ? s.bound : longest);
+      for (int64_t t = 0; t < step.tokens(); ++t) {
+        SCOPED_TRACE(t);
+        expect_best(std::span(found).subspan(static_cast<size_t>(t * s.top_k), s.top_k),
+                    scores_of(choice.host(), t), type == KvType::F32 ? 1e-5f : 2e-3f);
+      }
+    }
+  }
+}
+
+TEST_F(CudaSparseAttention, OfEqualScoresTheEarlierPositionsAreChosen) {
+  Random random(96);
+  constexpr int32_t kHeads = 4, kDim = 64;
+  for (const int32_t top_k : {1, 100, 2000}) {
+    for (const KvType type : kKvTypes) {
+      SCOPED_TRACE(::testing::Message() << top_k << " " << type_name(type));
+      const CacheStep step(random, {type, 64, 1, kDim, 0}, {2500}, 3);
+      const std::vector<float> zeros(static_cast<size_t>(step.tokens() * kHeads));
+      const Choice choice(random, step, {0, kHeads, kDim, top_k, 0.05f}, zeros);
+      const std::vector<int32_t> found = choice.on_gpu(2500);
+      for (size_t i = 0; i < found.size(); ++i) {
+        ASSERT_EQ(found[i], static_cast<int32_t>(i % static_cast<size_t>(top_k)));
+      }
+    }
+  }
+}
+
+TEST_F(CudaSparseAttention, AgreesWithTheScalarOp) {
+  Random random(95);
+  struct Shape {
+    int32_t heads, key_dim, value_dim, top_k;
+    std::vector<int32_t> lengths;
+    int32_t news;
+  };
+  for (const Shape& s : {Shape{4, 288, 256, 32, {200, 31, 40}, 1},
+                         Shape{128, 576, 512, 300, {900}, 6}, Shape{16, 576, 512, 64, {70, 500}, 3},
+                         Shape{6, 40, 24, 20, {90}, 4}, Shape{64, 576, 512, 2048, {2500}, 1}}) {
+    for (const KvType type : kKvTypes) {
+      SCOPED_TRACE(::testing::Message() << s.heads << "x" << s.key_dim << " " << type_name(type));
+      CacheStep step(random, {type, 64, 1, s.key_dim, 0}, s.lengths, s.news);
+      const int64_t tokens = step.tokens();
+      add_padding(step);
+      std::vector<int32_t> lists, last;
+      for (const int32_t position : step.position) {
+        std::vector<int32_t> all(static_cast<size_t>(position + 1));
+        for (int32_t p = 0; p <= position; ++p) all[static_cast<size_t>(p)] = p;
+        std::shuffle(all.begin(), all.end(), std::mt19937(static_cast<unsigned>(position)));
+        all.resize(std::min<size_t>(all.size(), s.top_k));
+        std::sort(all.begin(), all.end());
+        last.push_back(static_cast<int32_t>(all.size()) - 1);
+        all.resize(static_cast<size_t>(s.top_k), -1);
+        lists.insert(lists.end(), all.begin(), all.end());
+      }
+      const std::vector<float> q = random.normals(step.tokens() * s.heads * s.key_dim);
+      std::vector<float> want(static_cast<size_t>(tokens * s.heads * s.value_dim));
+      AttentionArgs host;
+      host.q = q.data();
+      host.q_stride = s.heads * s.key_dim;
+      host.y = want.data();
+      host.y_stride = s.heads * s.value_dim;
+      host.attrs = {
+          0, s.heads, 1, s.key_dim, s.value_dim, 1, 1 / std::sqrt(static_cast<float>(s.key_dim))};
+      host.kv = step.view();
+      host.kv.position = last.data();
+      host.chosen = lists.data();
+      host.chosen_stride = s.top_k;
+      host.token_end = tokens;
+      host.head_end = s.heads;
+      AlignedBytes scratch(attention_scratch_bytes(host.attrs));
+      host.scratch = scratch.data();
+      (*find_attention("sparse_attention", Isa::Scalar))(host);
+
+      GpuCache gpu(step);
+      Gpu<float> gpu_q(q), y(static_cast<size_t>(step.tokens() * s.heads * s.value_dim));
+      Gpu<int32_t> chosen(lists);
+      CudaAttentionArgs args;
+      args.q = gpu_q.data();
+      args.q_stride = host.q_stride;
+      args.y = y.data();
+      args.y_stride = host.y_stride;
+      args.tokens = step.tokens();
+      args.attrs = host.attrs;
+      args.chosen = chosen.data();
+      args.top_k = s.top_k;
+      args.kv = gpu.view;
+      args.max_positions = *std::max_element(s.lengths.begin(), s.lengths.end());
+      GpuWorkspace workspace(args, cuda_attention_workspace(args));
+      ASSERT_TRUE(ran(launch_attention(args, nullptr)));
+      std::vector<float> found = y.read();
+      found.resize(want.size());
+      EXPECT_LT(relative_error(found, want), type == KvType::F32 ? 3e-6 : 1e-3);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ktx::kernels
