@@ -141,12 +141,21 @@ TEST_P(EverySharedModel, ExactPrecisionGivesTheReferencesTokensAndLogprobs) {
   EXPECT_EQ(result.equal, result.cases);
   EXPECT_LE(result.mean(), 0.001);
   EXPECT_LE(result.worst, 0.02);
+  RecordProperty("mean", std::to_string(result.mean()));
 }
 
 TEST_P(EverySharedModel, DefaultPrecisionIsAsNearAsLlamaCppsWithInt8Activations) {
   const Comparison result = Reference(model_gguf(name()), reference()).compare("fast");
   EXPECT_GE(result.equal, 0.85 * result.cases);
   EXPECT_LE(result.mean(), GetParam().int8_mean);
+  RecordProperty("mean", std::to_string(result.mean()));
+}
+
+TEST_P(EverySharedModel, Bf16ActivationsComeNearer) {
+  const Comparison result = Reference(model_gguf(name()), reference(), "bf16").compare("fast");
+  EXPECT_GE(result.equal, 0.85 * result.cases);
+  EXPECT_LE(result.mean(), 0.022);
+  RecordProperty("mean", std::to_string(result.mean()));
 }
 
 TEST_P(EverySharedModel, ChunksAndBatchesGiveTheReferences) {
