@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <optional>
 
 #include "lib/text/tokenizer/byte_alphabet.h"
 #include "lib/text/tokenizer/byte_token.h"
@@ -17,10 +18,6 @@ size_t hash_pair(uint64_t pair) {  // the finalizer of splitmix64
   pair = (pair ^ pair >> 30) * 0xBF58476D1CE4E5B9u;
   pair = (pair ^ pair >> 27) * 0x94D049BB133111EBu;
   return pair ^ pair >> 31;
-}
-
-bool later(const Bpe::Candidate& a, const Bpe::Candidate& b) {
-  return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
 }
 
 }  // namespace
@@ -90,12 +87,11 @@ const Bpe::Slot* Bpe::find_merge(uint32_t left, uint32_t right) const {
 }
 
 void Bpe::push_pair(uint32_t left, Scratch& s) const {
-  const uint32_t right = s.next[left];
+  const uint32_t right = s.symbols[left].next;
   if (right == kNone) return;
-  const Slot* merge = find_merge(s.symbol[left], s.symbol[right]);
-  if (!merge) return;
-  s.heap.push_back({merge->rank, left, s.symbol[left], s.symbol[right]});
-  std::push_heap(s.heap.begin(), s.heap.end(), later);
+  if (const Slot* merge = find_merge(s.symbols[left].id, s.symbols[right].id)) {
+    s.queue.push({merge->rank, left, 0});
+  }
 }
 
 // `bytes`: what the symbol covers, for one that is no token.
@@ -114,20 +110,24 @@ void Bpe::emit(uint32_t symbol, std::string_view bytes, std::vector<int32_t>& id
 }
 
 void Bpe::first_symbols(std::string_view piece, Scratch& s) const {
-  s.symbol.clear();
-  s.begin.clear();
+  s.symbols.clear();
+  const auto add = [&](uint32_t id, size_t begin) {
+    const auto count = static_cast<uint32_t>(s.symbols.size());
+    s.symbols.push_back({id, static_cast<uint32_t>(begin), count - 1, count + 1});
+  };
+  static_assert(uint32_t{0} - 1 == kNone);
   for (size_t at = 0; at < piece.size();) {
-    s.begin.push_back(static_cast<uint32_t>(at));
     if (data_.byte_level) {
-      s.symbol.push_back(byte_symbols_[static_cast<uint8_t>(piece[at])]);
+      add(byte_symbols_[static_cast<uint8_t>(piece[at])], at);
       ++at;
       continue;
     }
     const Utf8Char next = decode_utf8(piece.substr(at));
     const size_t size = next.valid ? next.length : 1;
-    s.symbol.push_back(tokens_.find(data_.tokens, piece.substr(at, size)).value_or(kNone));
+    add(tokens_.find(data_.tokens, piece.substr(at, size)).value_or(kNone), at);
     at += size;
   }
+  s.symbols.back().next = kNone;
 }
 
 void Bpe::encode(std::string_view piece, Scratch& s, std::vector<int32_t>& ids) const {
@@ -144,39 +144,34 @@ void Bpe::encode(std::string_view piece, Scratch& s, std::vector<int32_t>& ids) 
       return;
     }
   }
-  first_symbols(piece, s);
-  const auto count = static_cast<uint32_t>(s.symbol.size());
-  s.next.resize(count);
-  s.previous.resize(count);
-  s.heap.clear();
-  for (uint32_t i = 0; i < count; ++i) {
-    s.next[i] = i + 1 == count ? kNone : i + 1;
-    s.previous[i] = i == 0 ? kNone : i - 1;
+  if (data_.byte_level && piece.size() == 1) {
+    return emit(byte_symbols_[static_cast<uint8_t>(piece[0])], piece, ids);
   }
-  for (uint32_t i = 0; i < count; ++i) push_pair(i, s);
-
-  while (!s.heap.empty()) {
-    std::pop_heap(s.heap.begin(), s.heap.end(), later);
-    const Candidate best = s.heap.back();
-    s.heap.pop_back();
-    // The pair may be gone: a half was merged with its other neighbour. (A half that
-    // was merged into its left is cut out of the chain and marked.)
-    const uint32_t left = best.left, right = s.next[left];
-    if (right == kNone || s.symbol[left] != best.left_symbol ||
-        s.symbol[right] != best.right_symbol || s.previous[right] != left) {
+  first_symbols(piece, s);
+  s.queue.begin(s.symbols.size(), data_.merges.size());
+  for (uint32_t i = 0; i < s.symbols.size(); ++i) push_pair(i, s);
+  while (const std::optional<MergePair> best = s.queue.pop()) {
+    __builtin_prefetch(&s.symbols[s.queue.soon()]);
+    // The pair may be gone: a half was merged with its other neighbour.
+    const Merge& merge = data_.merges[best->rank];
+    Symbol& left = s.symbols[best->left];
+    if (left.next == kNone || left.id != merge.left || s.symbols[left.next].id != merge.right) {
       continue;
     }
-    s.symbol[left] = find_merge(best.left_symbol, best.right_symbol)->result;
-    s.next[left] = s.next[right];
-    if (s.next[left] != kNone) s.previous[s.next[left]] = left;
-    s.symbol[right] = kNone;
-    s.next[right] = kNone;
-    if (s.previous[left] != kNone) push_pair(s.previous[left], s);
-    push_pair(left, s);
+    Symbol& right = s.symbols[left.next];
+    left.id = merge.result;
+    left.next = right.next;
+    if (left.next != kNone) s.symbols[left.next].previous = best->left;
+    // Cut out of the chain: no pair begins there any more.
+    right.id = kNone;
+    right.next = kNone;
+    if (left.previous != kNone) push_pair(left.previous, s);
+    push_pair(best->left, s);
   }
-  for (uint32_t i = 0; i != kNone; i = s.next[i]) {
-    const size_t end = s.next[i] == kNone ? piece.size() : s.begin[s.next[i]];
-    emit(s.symbol[i], piece.substr(s.begin[i], end - s.begin[i]), ids);
+  for (uint32_t i = 0; i != kNone; i = s.symbols[i].next) {
+    const Symbol& symbol = s.symbols[i];
+    const size_t end = symbol.next == kNone ? piece.size() : s.symbols[symbol.next].begin;
+    emit(symbol.id, piece.substr(symbol.begin, end - symbol.begin), ids);
   }
 }
 

@@ -6,7 +6,8 @@
 // Some vocabularies use characters instead of bytes ("▁hello", with byte tokens for characters
 // that they lack); then the initial symbols are characters.
 //
-// The pairs are in a heap, so n bytes take n log n steps, however long the pre-token is.
+// The pairs are in a queue by rank (merge_queue.h), so n bytes take n log n steps, however long the
+// pre-token is.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lib/text/tokenizer/merge_queue.h"
 #include "lib/text/tokenizer/text_map.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
 
@@ -23,14 +25,15 @@ namespace ktx::text {
 // its own Scratch.
 class Bpe {
  public:
-  struct Candidate {
-    uint32_t rank, left;  // the order of merging
-    uint32_t left_symbol, right_symbol;
+  struct Symbol {
+    uint32_t id;              // of a token, or one that only merges know
+    uint32_t begin;           // in the piece
+    uint32_t previous, next;  // that are left
   };
   // Buffers that calls reuse.
   struct Scratch {
-    std::vector<uint32_t> symbol, next, previous, begin;
-    std::vector<Candidate> heap;
+    std::vector<Symbol> symbols;
+    MergeQueue queue;
     std::string alphabet;
   };
 

@@ -193,9 +193,17 @@ std::vector<Piece> Splitter::split(std::string_view text) const {
   std::vector<size_t> origin;  // of each byte of `mapped`, in the piece
   for (const Step& step : steps_) {
     RegexScanner scanner(step.regex);
+    const bool keeps_all = step.rule.behavior != SplitBehavior::Removed;
     next.clear();
     for (const Piece& piece : pieces) {
       const std::string_view bytes = subject.substr(piece.begin, piece.end - piece.begin);
+      // One character is one piece, whatever matches: a text of nothing else would take a search
+      // for each and each step.
+      if (keeps_all && next_char(bytes, 0) == bytes.size() &&
+          (!step.rule.on_bytes || bytes.size() == 1)) {
+        next.push_back(piece);
+        continue;
+      }
       if (step.rule.on_bytes) {
         mapped.clear();
         origin.clear();

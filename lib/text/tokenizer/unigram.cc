@@ -20,7 +20,8 @@ struct Way {
 
 }  // namespace
 
-Unigram::Unigram(const TokenizerData& data) : data_(data), tokens_(data.tokens.size()) {
+Unigram::Unigram(const TokenizerData& data)
+    : data_(data), tokens_(data.tokens.size()), prefixes_(data.tokens.bytes().size()) {
   float worst = 0;
   for (uint32_t id = 0; id < data.tokens.size(); ++id) {
     const TokenType type = data.types[id];
@@ -29,6 +30,7 @@ Unigram::Unigram(const TokenizerData& data) : data_(data), tokens_(data.tokens.s
     const size_t size = data.tokens[id].size();
     if (!text || size == 0 || size > kLongestToken) continue;
     tokens_.add(data.tokens, id);
+    prefixes_.add(data.tokens[id]);
     longest_ = std::max(longest_, size);
   }
   unknown_ = worst - kUnknownPenalty;
@@ -53,7 +55,8 @@ void Unigram::encode(std::string_view text, std::vector<int32_t>& ids) const {
       ways[end] = {before + score, static_cast<uint32_t>(begin), id};
     };
     bool has_character = false;
-    for (size_t end = begin + 1; end <= count && starts[end] - starts[begin] <= longest_; ++end) {
+    const size_t reach = prefixes_.reach(text.substr(starts[begin]), longest_);
+    for (size_t end = begin + 1; end <= count && starts[end] - starts[begin] <= reach; ++end) {
       const auto id =
           tokens_.find(data_.tokens, text.substr(starts[begin], starts[end] - starts[begin]));
       if (!id) continue;

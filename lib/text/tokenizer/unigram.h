@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lib/text/tokenizer/prefix_filter.h"
 #include "lib/text/tokenizer/text_map.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
 
@@ -26,9 +27,10 @@ class Unigram {
 
  private:
   const TokenizerData& data_;
-  TextMap tokens_;      // those that text can become
-  size_t longest_ = 0;  // of them, in bytes
-  float unknown_ = 0;   // the score of a character that no token has
+  TextMap tokens_;         // those that text can become
+  PrefixFilter prefixes_;  // of these
+  size_t longest_ = 0;     // of them, in bytes
+  float unknown_ = 0;      // the score of a character that no token has
 };
 
 }  // namespace ktx::text

@@ -40,12 +40,14 @@ bool is_punctuation(uint32_t c, utf8proc_category_t category) {
 
 }  // namespace
 
-WordPiece::WordPiece(const TokenizerData& data) : data_(data), tokens_(data.tokens.size()) {
+WordPiece::WordPiece(const TokenizerData& data)
+    : data_(data), tokens_(data.tokens.size()), prefixes_(data.tokens.bytes().size()) {
   for (uint32_t id = 0; id < data.tokens.size(); ++id) {
     const TokenType type = data.types[id];
     if (type != TokenType::Normal && type != TokenType::UserDefined) continue;
     if (data.tokens[id].empty()) continue;
     tokens_.add(data.tokens, id);
+    prefixes_.add(data.tokens[id]);
     longest_ = std::max(longest_, data.tokens[id].size());
   }
 }
@@ -97,7 +99,7 @@ void WordPiece::end_word(std::string& word, std::vector<int32_t>& ids) const {
   word.clear();
   size_t at = 0;
   while (characters <= kMostCharacters && at < whole.size()) {
-    size_t end = std::min(whole.size(), at + longest_);
+    size_t end = at + prefixes_.reach(std::string_view(whole).substr(at), longest_);
     std::optional<uint32_t> found;
     for (; end > at && !found; --end) {
       // Within a character no token ends.

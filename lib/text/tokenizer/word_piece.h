@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lib/text/tokenizer/prefix_filter.h"
 #include "lib/text/tokenizer/text_map.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
 
@@ -29,8 +30,9 @@ class WordPiece {
   void end_word(std::string& word, std::vector<int32_t>& ids) const;
 
   const TokenizerData& data_;
-  TextMap tokens_;      // those that text can become
-  size_t longest_ = 0;  // of them, in bytes
+  TextMap tokens_;         // those that text can become
+  PrefixFilter prefixes_;  // of these
+  size_t longest_ = 0;     // of them, in bytes
 };
 
 }  // namespace ktx::text

@@ -12,6 +12,7 @@
 #include "lib/support/timer.h"
 #include "lib/text/tokenizer/detokenizer.h"
 #include "lib/text/tokenizer/hf_tokenizer.h"
+#include "tests/support/cpu_time.h"
 #include "tests/support/gguf_tokenizer.h"
 #include "tests/support/paths.h"
 #include "tests/support/tiny_tokenizer.h"
@@ -278,6 +279,83 @@ TEST_P(Vocabulary, SectionRoundTripsAndLoadsFast) {
   EXPECT_EQ(*parsed, tokenizer.data());
   ASSERT_TRUE(Tokenizer::create(parsed.take()));
   EXPECT_LT(timer.seconds(), 5);  // 0.02 s for 100,000 tokens on an idle core
+}
+
+// The merges of a text of one word, one by one from the best on: what queues must not change.
+std::vector<std::string> merged_slowly(const Tokenizer& tokenizer, std::vector<std::string> parts) {
+  const TokenizerData& data = tokenizer.data();
+  while (true) {
+    size_t best = parts.size();
+    float best_score = 0;
+    for (size_t i = 0; i + 1 < parts.size(); ++i) {
+      const auto id = tokenizer.find(parts[i] + parts[i + 1]);
+      if (!id) continue;
+      const float score = data.scores[static_cast<size_t>(*id)];
+      if (best < parts.size() && score <= best_score) continue;
+      best = i;
+      best_score = score;
+    }
+    if (best == parts.size()) return parts;
+    parts[best] += parts[best + 1];
+    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+  }
+}
+
+TEST(Spm, LongTextsMergeAsShortOnes) {
+  const Tokenizer tokenizer = make(testing::tiny_spm({{"▁"},
+                                                      {"a"},
+                                                      {"b"},
+                                                      {"c"},
+                                                      {"bc"},
+                                                      {"ab"},
+                                                      {"aa"},
+                                                      {"▁a"},
+                                                      {"aab"},
+                                                      {"cc"},
+                                                      {"bca"},
+                                                      {"aaaa"},
+                                                      {"▁ab"},
+                                                      {"cab"},
+                                                      {"abcc"}}));
+  uint32_t state = 7;
+  for (const size_t size : {3, 50, 2100, 3000}) {
+    for (const std::string from : {"abcab c", "abcabca"}) {
+      std::vector<std::string> parts = {"▁"};
+      std::string text;
+      for (size_t i = 0; i < size; ++i) {
+        state = state * 1664525 + 1013904223;
+        text += from[(state >> 24) % 7];
+        parts.emplace_back(text.back() == ' ' ? "▁" : text.substr(text.size() - 1));
+      }
+      EXPECT_EQ(pieces(tokenizer, text), merged_slowly(tokenizer, parts)) << size;
+    }
+  }
+}
+
+// 4 MB, what a request may have, take half a second. The bounds leave room for slow machines; in
+// one heap letters took 8 s.
+#ifdef __SANITIZE_ADDRESS__
+constexpr double kTextSeconds = 60;
+#else
+constexpr double kTextSeconds = 4;
+#endif
+TEST_P(Vocabulary, TextsOfTheLargestSizeEndInTime) {
+  if (!have_shared()) GTEST_SKIP() << kShared << "/tokenizers is missing";
+  const Tokenizer tokenizer = load_gguf(kShared + "/tokenizers/" + GetParam() + ".gguf");
+  constexpr size_t kSize = 4'000'000;
+  uint32_t state = 1;
+  for (const std::string from :
+       {"abcdefghijklmnopqrstuvwxyz", "abcdefghijklmnopqrstuvwxyz ", "=", "-=*#_.~/"}) {
+    std::string text(kSize, ' ');
+    for (char& c : text) {
+      state = state * 1664525 + 1013904223;
+      c = from[(state >> 24) % from.size()];
+    }
+    const double begin = testing::cpu_seconds();
+    const std::vector<int32_t> ids = tokenizer.encode(text);
+    EXPECT_LT(testing::cpu_seconds() - begin, kTextSeconds) << from;
+    EXPECT_EQ(tokenizer.decode(ids), text) << from;
+  }
 }
 
 // A mebibyte of anything takes about a second; quadratic would take hours.
