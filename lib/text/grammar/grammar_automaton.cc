@@ -150,7 +150,8 @@ class AutomatonBuilder {
   Status expand(uint32_t id) {
     if (out_.states.size() > kMaxStates) {
       return Error{
-          fmt::format("the grammar is too large: it needs more than {} states; use smaller counts",
+          fmt::format("the grammar is too large: it needs more than {} states; use smaller counts, "
+                      "or fewer rules or properties",
                       kMaxStates)};
     }
     if (work_ > kMaxCompileWork) {
@@ -160,7 +161,8 @@ class AutomatonBuilder {
     }
     const std::vector<uint32_t>& set = *sets_[id];
     State state;
-    std::vector<std::vector<uint32_t>> targets(out_.class_count);
+    targets_.resize(out_.class_count);
+    std::vector<uint32_t> classes;  // that lead somewhere
     std::map<uint32_t, std::vector<uint32_t>> calls;
     for (const uint32_t s : set) {
       const FragmentState& fragment = fragments_.states[s];
@@ -168,7 +170,8 @@ class AutomatonBuilder {
       for (const ByteEdge& edge : fragment.bytes) {
         if (!live_.state(edge.target)) continue;
         for (uint32_t c = out_.byte_class[edge.low]; c <= out_.byte_class[edge.high]; ++c) {
-          targets[c].push_back(edge.target);
+          if (targets_[c].empty()) classes.push_back(c);
+          targets_[c].push_back(edge.target);
           ++work_;
         }
       }
@@ -180,15 +183,14 @@ class AutomatonBuilder {
     }
     out_.edges.resize(out_.edges.size() + out_.class_count, kDead);
     const size_t row = out_.edges.size() - out_.class_count;
-    for (uint32_t c = 0; c < out_.class_count; ++c) {
-      if (targets[c].empty()) continue;
-      if (c > 0 && targets[c] == targets[c - 1]) {
-        out_.edges[row + c] = out_.edges[row + c - 1];
-      } else {
-        out_.edges[row + c] = subset(targets[c]);
-      }
+    std::sort(classes.begin(), classes.end());
+    for (const uint32_t c : classes) {
+      // Neighbours often lead to the same place.
+      const bool same = c > 0 && targets_[c] == targets_[c - 1];
+      out_.edges[row + c] = same ? out_.edges[row + c - 1] : subset(targets_[c]);
       state.has_bytes |= out_.edges[row + c] != kDead;
     }
+    for (const uint32_t c : classes) targets_[c].clear();
     state.first_call = static_cast<uint32_t>(out_.calls.size());
     for (const auto& [unit, call_targets] : calls) {
       out_.calls.push_back({start_of_unit_[unit], subset(call_targets)});
@@ -272,6 +274,7 @@ class AutomatonBuilder {
   std::vector<uint64_t> state_mark_;
   uint64_t round_ = 0;
   std::vector<uint32_t> todo_;
+  std::vector<std::vector<uint32_t>> targets_;  // by class of bytes, of one state
   std::unordered_map<std::vector<uint32_t>, size_t, SetHash> ids_;
   std::vector<const std::vector<uint32_t>*> sets_;  // of each state; the map's keys stay put
   std::unordered_map<uint32_t, uint32_t> of_one_;

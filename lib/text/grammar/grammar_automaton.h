@@ -82,7 +82,7 @@ struct Automaton {
 // Limits against hostile grammars; each has its own error.
 inline constexpr size_t kMaxFragmentStates = 400'000;
 inline constexpr size_t kMaxStates = 60'000;
-inline constexpr size_t kMaxCompileWork = 60'000'000;
+inline constexpr size_t kMaxCompileWork = 25'000'000;  // some 20 ns each
 
 // Fails on a rule without a definition, left recursion, a grammar that matches no text
 // at all, and one that is too large.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 
 #include "lib/support/strings.h"
@@ -21,9 +22,10 @@ constexpr int64_t kOutlineSize = 250;    // a repeated part above this …
 constexpr int64_t kOutlineTotal = 4000;  // … that would take this much is called instead
 
 Error too_large() {
-  return Error{fmt::format(
-      "the grammar is too large: more than {} states; use smaller counts or fewer rules",
-      kMaxFragmentStates)};
+  return Error{
+      fmt::format("the grammar is too large: more than {} states; use smaller counts, or fewer "
+                  "rules or properties",
+                  kMaxFragmentStates)};
 }
 
 // What is known of each expression before any state is made.
@@ -228,15 +230,8 @@ class Builder {
         return build_set(rules_.sets[expr.set], from, to);
       case ExprKind::Token:
         return build_token(expr.token, expr.others, from, to);
-      case ExprKind::Sequence: {
-        for (size_t i = 0; i < expr.parts.size(); ++i) {
-          const uint32_t next = i + 1 == expr.parts.size() ? to : state();
-          build(expr.parts[i], from, next);
-          from = next;
-        }
-        if (expr.parts.empty()) empty(from, to);
-        return;
-      }
+      case ExprKind::Sequence:
+        return build_sequence(expr.parts, from, to);
       case ExprKind::Alternatives:
         for (const int part : expr.parts) build(part, from, to);
         return;
@@ -250,6 +245,14 @@ class Builder {
         if (called(expr)) return call(rules_.rules[expr.rule].expr, from, to);
         return build(rules_.rules[expr.rule].expr, from, to);
     }
+  }
+  void build_sequence(std::span<const int> parts, uint32_t from, uint32_t to) {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const uint32_t next = i + 1 == parts.size() ? to : state();
+      build(parts[i], from, next);
+      from = next;
+    }
+    if (parts.empty()) empty(from, to);
   }
   void build_text(const std::string& text, uint32_t from, uint32_t to) {
     if (text.empty()) return empty(from, to);
@@ -352,26 +355,63 @@ class Builder {
       if (i + 1 >= expr.min) empty(at, to);
     }
   }
-  // Two rows of states, "no item yet" and "some item"; an item is built once, its
-  // separator is what differs.
-  void build_joined(const Expr& expr, uint32_t from, uint32_t to) {
-    uint32_t none = state();
-    uint32_t some = state();
-    empty(from, none);
-    for (size_t i = 1; i < expr.parts.size() && !full_; ++i) {
-      const uint32_t begin = state(), next_none = state(), next_some = state();
-      empty(none, begin);
-      build(expr.parts[0], some, begin);
-      build(expr.parts[i], begin, next_some);
-      if (!expr.required[i - 1]) {
-        empty(none, next_none);
-        empty(some, next_some);
-      }
-      none = next_none;
-      some = next_some;
+  // An item is most often a text, its key, and what follows it.
+  struct Head {
+    std::string_view text;
+    std::span<const int> rest;
+  };
+  Head head_of(const int& item) const {
+    const Expr& expr = rules_.exprs[item];
+    if (expr.kind == ExprKind::Text) return {expr.text, {}};
+    if (expr.kind == ExprKind::Sequence && !expr.parts.empty() &&
+        rules_.exprs[expr.parts[0]].kind == ExprKind::Text) {
+      return {rules_.exprs[expr.parts[0]].text, std::span(expr.parts).subspan(1)};
     }
-    empty(none, to);
-    empty(some, to);
+    return {"", {&item, 1}};
+  }
+  // One more text from a state on, in which texts that begin alike share their way. What the
+  // states lead to is copied along it, so that others may go on from their old forms.
+  void add_text(uint32_t at, std::string_view text, uint32_t to) {
+    for (const char c : text) {
+      const auto byte = static_cast<uint8_t>(c);
+      const uint32_t next = state();
+      if (full_) return;
+      std::vector<ByteEdge>& edges = out_.states[at].bytes;
+      const auto known = std::find_if(edges.begin(), edges.end(),
+                                      [&](const ByteEdge& edge) { return edge.low == byte; });
+      if (known == edges.end()) {
+        edges.push_back({byte, byte, next});
+      } else {
+        out_.states[next] = out_.states[known->target];
+        known->target = next;
+      }
+      at = next;
+    }
+    empty(at, to);
+  }
+  // From the back: `open` is where one of the items that are left begins, which is the same
+  // before the first of them and behind each separator. It differs from that of one item less
+  // along the text of one key only, so all items together take as many states as their keys have
+  // bytes, and no state of the automaton stands for several of them.
+  void build_joined(const Expr& expr, uint32_t from, uint32_t to) {
+    const std::span<const int> items = std::span(expr.parts).subspan(1);
+    uint32_t open = state();
+    bool may_end = true;
+    for (size_t i = items.size(); i-- > 0 && !full_;) {
+      const Head head = head_of(items[i]);
+      const uint32_t begin = state(), done = state();
+      build_sequence(head.rest, begin, done);
+      if (i + 1 < items.size()) build(expr.parts[0], done, open);
+      if (may_end) empty(done, to);
+      const uint32_t with = state();
+      if (full_) return;
+      if (!expr.required[i]) out_.states[with] = out_.states[open];
+      add_text(with, head.text, begin);
+      open = with;
+      may_end = may_end && !expr.required[i];
+    }
+    empty(from, open);
+    if (may_end) empty(from, to);
   }
 
   const GrammarRules& rules_;

@@ -17,6 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr size_t kMaxListedWork = 2'500'000;
 constexpr int kMaxScattered = 20;  // items that are contained anywhere
 
 }  // namespace
@@ -162,8 +163,8 @@ Result<std::optional<int>> SchemaConverter::unique_array(const Json& json, const
     bytes += key.size();
   }
   const size_t work = texts.size() * bytes / 2;
-  if (work_.optional_work + work > kMaxOptionalWork) return std::optional<int>();
-  work_.optional_work += work;
+  if (work_.listed_work + work > kMaxListedWork) return std::optional<int>();
+  work_.listed_work += work;
   const auto items = unique_list(g_, json_.separator(), texts, min, max);
   if (!items) return std::optional<int>();
   return std::optional<int>(json_.array(*items));

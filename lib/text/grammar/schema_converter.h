@@ -17,9 +17,6 @@
 
 namespace ktx::text::grammar {
 
-// Work of all objects' optional properties: each may come behind any before it.
-inline constexpr size_t kMaxOptionalWork = 2'500'000;
-
 // A value as JSON in one line.
 std::string json_text(const nlohmann::ordered_json& value);
 
@@ -73,7 +70,6 @@ class SchemaConverter {
   Result<Json> value_of_name(const Json& json, const std::string& name, const std::string& path);
   Result<RegularSet> property_names(const Json& names, const std::string& path);
   Result<int> property_name(const Json& names, const std::string& path, int depth);
-  Status count_optional(const Members& members, const std::string& path);
 
   const Json& root_;
   GrammarRules& g_;

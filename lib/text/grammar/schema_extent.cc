@@ -56,7 +56,9 @@ Status check_extent(const Json& schema) {
 Result<Json> parse_schema_text(std::string_view text) {
   if (text.size() > kMaxSchemaBytes) return too_long(text.size());
   if (json_member_pairs(text) > kMaxMemberPairs) {
-    return Error{"the schema has too many members in one object; at most 10000 are possible"};
+    return Error{
+        "the schema has too many members in one object; at most 10000 are possible, "
+        "fewer of long names"};
   }
   // The only exceptions here are nlohmann's; they say where the text is no JSON.
   try {

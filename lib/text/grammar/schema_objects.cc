@@ -117,7 +117,7 @@ Status SchemaConverter::named_members(const Json& json, const std::string& path,
     if (value.is_null()) value = others;
     KTX_TRY(add(text, value, at(path, m.others_from)));
   }
-  return count_optional(m, path);
+  return {};
 }
 
 // Members of other names: by which patterns match them.
@@ -243,20 +243,6 @@ Result<int> SchemaConverter::property_name(const Json& names, const std::string&
   const std::string here = at(path, "propertyNames");
   const Json key = KTX_TRY(flatten_part(names, here, 0));
   return schema(KTX_TRY(merge({{"type", "string"}}, key, here)), here, depth + 1);
-}
-
-Status SchemaConverter::count_optional(const Members& m, const std::string& path) {
-  size_t bytes = 0, optional = 0;
-  for (size_t i = 0; i < m.names.size(); ++i) {
-    if (m.is_required[i]) continue;
-    bytes += m.names[i].size();
-    ++optional;
-  }
-  work_.optional_work += optional * bytes / 2;
-  if (work_.optional_work <= kMaxOptionalWork) return {};
-  return schema_error(path, fmt::format("too many properties that are not required, {} here; "
-                                        "require some of them or leave them out",
-                                        optional));
 }
 
 }  // namespace ktx::text::grammar
