@@ -145,6 +145,7 @@ std::optional<ApiError> read_messages(const Json& list, Json& messages) {
     return bad("messages", fmt::format("'messages' has {} items, at most {} are possible",
                                        list.size(), kMaxMessages));
   }
+  size_t calls = 0;
   for (size_t i = 0; i < list.size(); ++i) {
     const Json& from = list[i];
     const std::string where = fmt::format("messages[{}]", i);
@@ -182,6 +183,11 @@ std::optional<ApiError> read_messages(const Json& list, Json& messages) {
       to["reasoning_content"] = from["reasoning"];
     }
     if (has_calls && !from["tool_calls"].empty()) {
+      calls += from["tool_calls"].size();
+      if (calls > kMaxToolCalls) {
+        return bad("messages", fmt::format("'messages' have more than {} tool calls; send fewer",
+                                           kMaxToolCalls));
+      }
       if (auto error = read_tool_calls(from["tool_calls"], where + ".tool_calls", to["tool_calls"]))
         return error;
     }
@@ -357,7 +363,7 @@ std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& i
       opens_reasoning(model, prompt.text)) {
     prompt.text += model.reasoning->close;
   }
-  if (auto error = check_size(model, "messages", prompt.text)) return error;
+  if (auto error = check_size(model, "messages", prompt.text.size())) return error;
   prompt.ids = model.tokenizer->encode_prompt(prompt.text);
   prompt.reasoning_open = opens_reasoning(model, prompt.text);
   return std::nullopt;

@@ -16,6 +16,7 @@
 namespace ktx::server {
 
 inline constexpr size_t kMaxMessages = 4096;
+inline constexpr size_t kMaxToolCalls = 16384;  // of all messages: a template takes some 10 us each
 inline constexpr size_t kMaxTools = 256;
 
 struct ChatInput {

@@ -71,8 +71,11 @@ std::optional<ApiError> parse_body(const std::string& text, Json& body) {
                     ""};
   }
   if (json_member_pairs(text) > kMaxMemberPairs) {
-    return ApiError{400, "the JSON has too many members in one object, at most 10000 are possible",
-                    "", ""};
+    return ApiError{
+        400,
+        "the JSON has too many members in one object, at most 10000 are possible, fewer "
+        "of long names",
+        "", ""};
   }
   if (const uint64_t bytes = json_tree_bytes(text); bytes > kMaxTreeBytes) {
     return ApiError{400,

@@ -139,7 +139,7 @@ void post_infill(const ServerContext& context, const HttpRequest& request,
     }
   }
   for (const auto& [name, text] : sizes) {
-    if (const auto error = check_size(model, name, *text)) return send_error(*reply, *error);
+    if (const auto error = check_size(model, name, text->size())) return send_error(*reply, *error);
   }
   std::vector<int32_t> prefix = tokenizer.encode(before + begun);
   std::vector<int32_t> suffix = tokenizer.encode(behind);

@@ -163,7 +163,7 @@ void run_chat(const ServerContext& context, const HttpReplyPtr& reply, OllamaReq
 void run_raw(const ServerContext& context, const HttpReplyPtr& reply, const OllamaRequest& request,
              const std::string& text) {
   const ServedModel& model = *context.model;
-  if (const auto error = check_size(model, "prompt", text)) {
+  if (const auto error = check_size(model, "prompt", text.size())) {
     return send_ollama_error(*reply, *error);
   }
   std::vector<AnswerSpec> specs;

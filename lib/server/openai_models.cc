@@ -119,7 +119,7 @@ void post_tokenize(const ServerContext& context, const HttpRequest& request,
   const bool special = in.flag("add_special", false);
   const bool pieces = in.flag("with_pieces", false);
   if (in.error()) return send_error(*reply, *in.error());
-  if (const auto error = check_size(*context.model, "content", content)) {
+  if (const auto error = check_size(*context.model, "content", content.size())) {
     return send_error(*reply, *error);
   }
   const text::Tokenizer& tokenizer = *context.model->tokenizer;
@@ -127,12 +127,16 @@ void post_tokenize(const ServerContext& context, const HttpRequest& request,
                                            : tokenizer.encode(content, {.parse_special = true});
   // Written as it is found: a million values of the JSON library take 100 bytes and more each.
   std::string answer = R"({"tokens":[)";
+  const auto end = std::back_inserter(answer);
+  std::vector<std::string> known(pieces ? static_cast<size_t>(tokenizer.size()) : 0);  // as JSON
   for (size_t i = 0; i < ids.size(); ++i) {
     if (i > 0) answer += ',';
     if (pieces) {
-      answer += fmt::format(R"({{"id":{},"piece":{}}})", ids[i], piece_json(tokenizer, ids[i]));
+      std::string& piece = known[static_cast<size_t>(ids[i])];
+      if (piece.empty()) piece = piece_json(tokenizer, ids[i]);
+      fmt::format_to(end, R"({{"id":{},"piece":{}}})", ids[i], piece);
     } else {
-      answer += std::to_string(ids[i]);
+      fmt::format_to(end, "{}", ids[i]);
     }
   }
   answer += "]}";

@@ -146,14 +146,15 @@ void post_rerank(const ServerContext& context, const HttpRequest& request,
   asked.top_n = static_cast<size_t>(in.whole("top_n", std::max<int64_t>(count, 1), 1, 1 << 20));
   asked.with_texts = in.flag(asked.plain ? "return_text" : "return_documents", false);
   if (in.error()) return send_error(*reply, *in.error());
-  if (const auto error = check_size(model, "query", query)) return send_error(*reply, *error);
+  if (const auto error = check_size(model, "query", query.size()))
+    return send_error(*reply, *error);
 
   std::vector<std::vector<int32_t>> texts;
   const bool all = model.facts().encoder;  // others keep room for a token of an answer
   const auto most = static_cast<size_t>(model.scheduler->capacity() - (all ? 0 : 1));
   for (size_t i = 0; i < asked.documents.size(); ++i) {
     const std::string field = fmt::format("{}[{}]", name, i);
-    if (const auto error = check_size(model, field, asked.documents[i])) {
+    if (const auto error = check_size(model, field, asked.documents[i].size())) {
       return send_error(*reply, *error);
     }
     texts.push_back(pair_tokens(model, query, asked.documents[i]));

@@ -13,10 +13,11 @@ namespace ktx::server {
 namespace {
 
 constexpr size_t kMaxBiases = 1024;
+constexpr size_t kMaxBiasBytes = 4096;  // of a text
 constexpr size_t kMaxBreakers = 64;
 constexpr size_t kMaxBreakerBytes = 64;
 
-// The tokens that a name stands for: an id, also as text, or the tokens of a text.
+// The tokens that a name stands for: an id, also as text, or the tokens of a text, which is short.
 std::optional<std::vector<int32_t>> named_tokens(const Json& name,
                                                  const text::Tokenizer& tokenizer) {
   int64_t id = -1;
@@ -24,6 +25,7 @@ std::optional<std::vector<int32_t>> named_tokens(const Json& name,
     const std::string& text = name.get_ref<const std::string&>();
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
     if (error != std::errc() || end != text.data() + text.size()) {
+      if (text.size() > kMaxBiasBytes) return std::nullopt;
       std::vector<int32_t> tokens = tokenizer.encode(text);
       if (tokens.empty()) return std::nullopt;
       return tokens;
@@ -40,8 +42,8 @@ void add_bias(FieldReader& in, const Json& name, const Json& value,
   const auto tokens = named_tokens(name, tokenizer);
   if (!tokens) {
     return in.fail("logit_bias", fmt::format("'logit_bias' names token {}, expected 0 to {}, or a "
-                                             "text",
-                                             show(name), tokenizer.size() - 1));
+                                             "text of at most {} bytes",
+                                             show(name), tokenizer.size() - 1, kMaxBiasBytes));
   }
   // llama.cpp's word for "never".
   const bool never = value.is_boolean() && !value.get<bool>();

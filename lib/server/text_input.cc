@@ -19,7 +19,7 @@ ApiError wrong_form(const std::string& name) {
 
 std::optional<ApiError> read_text(const std::string& given, const std::string& name,
                                   const ServedModel& model, TextInput& text) {
-  if (auto error = check_size(model, name, given)) return error;
+  if (auto error = check_size(model, name, given.size())) return error;
   text = {model.tokenizer->encode_prompt(given), given};
   return std::nullopt;
 }
@@ -43,10 +43,12 @@ std::optional<ApiError> read_parts(const Json& object, const std::string& name,
 // One text of token ids and texts; the first of these begins as a prompt does.
 std::optional<ApiError> read_ids(const Json& list, const std::string& name,
                                  const ServedModel& model, TextInput& text) {
+  size_t bytes = 0;
   for (const Json& item : list) {
     if (item.is_string()) {
       const std::string& part = item.get_ref<const std::string&>();
-      if (auto error = check_size(model, name, part)) return error;
+      bytes += part.size();
+      if (auto error = check_size(model, name, bytes)) return error;
       const std::vector<int32_t> ids = text.ids.empty()
                                            ? model.tokenizer->encode_prompt(part)
                                            : model.tokenizer->encode(part, {.parse_special = true});
@@ -72,14 +74,14 @@ std::optional<ApiError> read_ids(const Json& list, const std::string& name,
 }  // namespace
 
 std::optional<ApiError> check_size(const ServedModel& model, const std::string& name,
-                                   std::string_view text) {
+                                   size_t bytes) {
   constexpr int64_t kLeast = int64_t{4} << 20, kBytesPerToken = 16;
   const int64_t most = std::max(kLeast, kBytesPerToken * model.engine->ctx());
-  if (static_cast<int64_t>(text.size()) <= most) return std::nullopt;
+  if (static_cast<int64_t>(bytes) <= most) return std::nullopt;
   return ApiError{400,
                   fmt::format("'{}' is a text of {} bytes, at most {} are read at once; send it "
                               "in parts",
-                              name, text.size(), most),
+                              name, bytes, most),
                   name, "context_length_exceeded"};
 }
 

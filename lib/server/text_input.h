@@ -19,10 +19,9 @@ struct TextInput {
   std::string text;
 };
 
-// Refuses a text that no context of this server holds, before it takes tens of times its size
-// in memory as tokens: more than 4 MiB and 16 bytes for each token of the context.
-std::optional<ApiError> check_size(const ServedModel& model, const std::string& name,
-                                   std::string_view text);
+// Refuses a text (of so many bytes) that no context of this server holds, before it takes tens of
+// times its size in memory as tokens: more than 4 MiB and 16 bytes for each token of the context.
+std::optional<ApiError> check_size(const ServedModel& model, const std::string& name, size_t bytes);
 
 // The field `name`; texts get the tokens that a prompt begins with. 400 for anything else, for ids
 // outside of the vocabulary, and for more than `most` texts.

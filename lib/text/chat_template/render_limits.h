@@ -3,7 +3,8 @@
 // `'a' * 10**9` would exhaust the memory.
 //
 // The limits exceed the needs of the heaviest real template, on a conversation of 128 k tokens,
-// by a factor of 50 or more, and end a hostile template within a few seconds.
+// by a factor of 20 or more, and end a hostile template, or a conversation that is hostile to an
+// honest one, within a second.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 namespace ktx::text {
 
 struct RenderLimits {
-  int64_t steps = 20'000'000;               // about 50 ns each
+  int64_t steps = 8'000'000;                // 50 to 100 ns each
   int64_t live_bytes = int64_t{256} << 20;  // of values alive at one time
   int64_t output_bytes = int64_t{64} << 20;
   int call_depth = 60;    // macros and recursive loops within each other

@@ -33,6 +33,12 @@ TEST(JsonMemberPairs, CountsThePairsOfKeysOfEachObject) {
             3u + 1u + 1u);
 }
 
+TEST(JsonMemberPairs, LongKeysCountMoreThanOnce) {
+  const std::string a(3200, 'a');
+  EXPECT_GE(json_member_pairs("{\"x\": 1, \"" + a + "\": 2, \"" + a + "b\": 3}"), 3u * 100);
+  EXPECT_LT(json_member_pairs("{\"x\": \"" + a + "\", \"y\": \"" + a + "\", \"z\": 3}"), 9u);
+}
+
 TEST(JsonTreeBytes, CountsWhatEachValueTakes) {
   EXPECT_EQ(json_tree_bytes(""), 0u);
   const uint64_t number = json_tree_bytes("[0,0]") - json_tree_bytes("[0]");
