@@ -52,8 +52,8 @@ TEST(SchemaProperties, OthersComeBehindThem) {
                           R"({"abc":3,"b":3})", R"({"a":1,"x":3})"}) {
     EXPECT_TRUE(matches(g, yes)) << yes;
   }
-  for (const char* no : {R"({"a":3})", R"({"ab":3})", R"({"x":3,"a":1})", R"({"a":1,})", R"({,"x":3})",
-                         R"({"ab":2,"a":1})", R"({"x":3,"ab":3})"}) {
+  for (const char* no : {R"({"a":3})", R"({"ab":3})", R"({"x":3,"a":1})", R"({"a":1,})",
+                         R"({,"x":3})", R"({"ab":2,"a":1})", R"({"x":3,"ab":3})"}) {
     EXPECT_FALSE(matches(g, no)) << no;
   }
 }
