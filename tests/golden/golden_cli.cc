@@ -189,7 +189,9 @@ TEST(GoldenCli, TheLargestRealFileIsCheckedWithinItsLimits) {
   RecordProperty("milliseconds", static_cast<int>(cost.seconds * 1000));
   RecordProperty("kib", static_cast<int>(cost.kib));
   EXPECT_LT(cost.seconds, sanitized() ? 10 : 0.3);
-  if (!sanitized()) EXPECT_LT(cost.kib, 200 << 10);
+  if (!sanitized()) {
+    EXPECT_LT(cost.kib, 200 << 10);
+  }
 }
 
 TEST(GoldenCli, SarifIsValid) {
