@@ -374,7 +374,8 @@ class Ollama(unittest.TestCase):
             check(schema, json.loads(said.response))
 
     def test_what_cannot_be_kept_is_refused(self):
-        for bad in ({"$dynamicRef": "#a"}, {"type": "object", "properties": {"a": {"uniqueItems": True}}}):
+        both = {"type": "array", "uniqueItems": True, "contains": {"const": 1}}
+        for bad in ({"$dynamicRef": "#a"}, {"type": "object", "properties": {"a": both}}):
             with self.assertRaises(ollama.ResponseError) as caught:
                 ollama_client.chat(MODEL, messages=fox(), format=bad)
             self.assertEqual(caught.exception.status_code, 400)
