@@ -125,20 +125,20 @@ void post_tokenize(const ServerContext& context, const HttpRequest& request,
   const text::Tokenizer& tokenizer = *context.model->tokenizer;
   const std::vector<int32_t> ids = special ? tokenizer.encode_prompt(content)
                                            : tokenizer.encode(content, {.parse_special = true});
-  // Written as it is found: a million values of the JSON library take 100 bytes and more each.
+  // Written as it is found: a million values of the JSON library take 100 bytes and more each. A
+  // token is written as JSON once, however often it comes.
+  std::vector<std::string> written(static_cast<size_t>(tokenizer.size()));
   std::string answer = R"({"tokens":[)";
-  const auto end = std::back_inserter(answer);
-  std::vector<std::string> known(pieces ? static_cast<size_t>(tokenizer.size()) : 0);  // as JSON
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (i > 0) answer += ',';
-    if (pieces) {
-      std::string& piece = known[static_cast<size_t>(ids[i])];
-      if (piece.empty()) piece = piece_json(tokenizer, ids[i]);
-      fmt::format_to(end, R"({{"id":{},"piece":{}}})", ids[i], piece);
-    } else {
-      fmt::format_to(end, "{}", ids[i]);
+    std::string& token = written[static_cast<size_t>(ids[i])];
+    if (token.empty()) {
+      token = pieces
+                  ? fmt::format(R"({{"id":{},"piece":{}}},)", ids[i], piece_json(tokenizer, ids[i]))
+                  : fmt::format("{},", ids[i]);
     }
+    answer += token;
   }
+  if (!ids.empty()) answer.pop_back();  // the last comma
   answer += "]}";
   reply->send(200, "application/json", std::move(answer));
 }
