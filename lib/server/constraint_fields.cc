@@ -25,6 +25,8 @@ constexpr FieldRow kFields[] = {
 constexpr std::string_view kPassedOver[] = {"disable_fallback", "_backend", "_backend_was_auto"};
 constexpr std::string_view kFormatFields[] = {"type",   "json_schema", "schema",  "value",  "name",
                                               "strict", "description", "grammar", "pattern"};
+// Fields of protocols that have a schema within them.
+constexpr std::string_view kOthers[] = {"response_format", "format", "tools"};
 constexpr std::string_view kWrapperFields[] = {"name", "description", "schema", "strict"};
 
 bool is_nothing(const Json& value) {
@@ -217,6 +219,21 @@ void read_ollama_format(const Json& format, FieldReader& in, Constraint& constra
   if (format == "json") return set_object(true, "format", in, constraint);
   if (format.is_object()) return set_schema(format, "format", in, constraint);
   in.fail("format", fmt::format("'format' is {}, expected \"json\" or a schema", show(format)));
+}
+
+bool may_constrain(std::string_view body) {
+  const auto has = [&](std::string_view name) {
+    for (size_t at = body.find(name); at != body.npos; at = body.find(name, at + 1)) {
+      const size_t end = at + name.size();
+      if (at > 0 && body[at - 1] == '"' && end < body.size() && body[end] == '"') return true;
+    }
+    return false;
+  };
+  // Names can be written with escapes, too.
+  return body.find("\\u00") != body.npos ||
+         std::any_of(std::begin(kFields), std::end(kFields),
+                     [&](const FieldRow& row) { return has(row.name); }) ||
+         std::any_of(std::begin(kOthers), std::end(kOthers), has);
 }
 
 void read_constraint(FieldReader& in, Constraint& constraint) {

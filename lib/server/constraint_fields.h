@@ -3,11 +3,16 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "lib/server/grammar_cache.h"
 #include "lib/server/json_fields.h"
 
 namespace ktx::server {
+
+// Whether a request could constrain its answer, by its text as it came. A grammar of 40 bytes can
+// take as long to compile as a schema of 100 KB. True also where a message has such a word.
+bool may_constrain(std::string_view body);
 
 // The fields of constraint_fields.def, and `response_format`. Mistakes are noted in `in`.
 void read_constraint(FieldReader& in, Constraint& constraint);

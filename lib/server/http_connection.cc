@@ -362,8 +362,9 @@ asio::awaitable<bool> HttpServer::Core::one_request(Stream& stream, Arrival& arr
     request->body = std::string();
     arrivals.give_back(held);
   } else {
-    const bool large = request->body.size() > kLargeBody;
-    asio::post(*(large ? large_workers : workers),
+    const bool lengthy =
+        request->body.size() > kLargeBody || (options.lengthy && options.lengthy(*request));
+    asio::post(*(lengthy ? lengthy_workers : workers),
                [self = shared_from_this(), request, reply, held] {
                  self->guard(*reply, [&] { return self->handler(*request, reply), true; });
                  request->body = std::string();

@@ -37,8 +37,8 @@ inline auto await_into(beast::error_code& error) {
   return asio::redirect_error(asio::use_awaitable, error);
 }
 
-// Requests with larger bodies have workers of their own: what takes long to read, such as a schema
-// of 100 KB, holds up no short one.
+// Requests with larger bodies, and those of HttpOptions::lengthy, have workers of their own: what
+// takes long to read, such as a schema of 100 KB, holds up no short one.
 inline constexpr size_t kLargeBody = size_t{16} << 10;
 
 struct HttpServer::Core : std::enable_shared_from_this<Core> {
@@ -79,7 +79,7 @@ struct HttpServer::Core : std::enable_shared_from_this<Core> {
   tcp::acceptor acceptor;
   asio::steady_timer again;
   std::optional<asio::ssl::context> tls;
-  std::optional<asio::thread_pool> workers, large_workers;  // by the size of the body
+  std::optional<asio::thread_pool> workers, lengthy_workers;
   std::thread thread;
   std::atomic<uint16_t> bound_port{0};
   std::atomic<int64_t> connections{0};

@@ -178,7 +178,7 @@ Status HttpServer::start() {
   if (error) return failed("cannot listen", error);
   core.bound_port = core.acceptor.local_endpoint(error).port();
   core.workers.emplace(static_cast<size_t>(std::max(1, options.workers)));
-  core.large_workers.emplace(static_cast<size_t>(std::max(1, options.workers)));
+  core.lengthy_workers.emplace(static_cast<size_t>(std::max(1, options.workers)));
   asio::co_spawn(core.io, core.accept(), asio::detached);
   core.thread = std::thread([core = core_] {
     // Until the last coroutine has ended; accept() is one. What a posted call throws, at most
@@ -221,7 +221,7 @@ void HttpServer::drain() {
 
 void HttpServer::stop() {
   if (!core_->thread.joinable()) return;
-  for (auto* workers : {&core_->workers, &core_->large_workers}) {
+  for (auto* workers : {&core_->workers, &core_->lengthy_workers}) {
     (*workers)->stop();
     (*workers)->join();
   }

@@ -121,7 +121,9 @@ struct HttpOptions {
   // the connection ends with it. Null: all may go on.
   std::function<bool(const HttpRequest&, const HttpReplyPtr&)> admit;
   std::function<bool(const HttpRequest&)> quick;  // null: none
-  std::function<void(const HttpLogEntry&)> log;   // called on the I/O thread
+  // May take as long to read as one with a large body; null: none.
+  std::function<bool(const HttpRequest&)> lengthy;
+  std::function<void(const HttpLogEntry&)> log;  // called on the I/O thread
   // More headers for an answer (CORS).
   std::function<HttpHeaders(const HttpRequest&)> more_headers;
 };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lib/server/answer_job.h"
+#include "lib/server/constraint_fields.h"
 #include "lib/server/ollama_format.h"
 #include "lib/server/requested_model.h"
 
@@ -21,6 +22,7 @@ HttpOptions with_hooks(HttpOptions http, const AccessOptions& access,
     const RouteMatch match = find_route(request);
     return match.route == nullptr || match.route->quick;
   };
+  http.lengthy = [](const HttpRequest& request) { return may_constrain(request.body); };
   http.more_headers = [access](const HttpRequest& request) {
     HttpHeaders headers = cors_headers(access, request);
     headers.emplace_back("X-Request-Id", request.id);

@@ -69,10 +69,22 @@ TEST(ConstraintFields, EachFormIsRead) {
     EXPECT_FALSE(error) << c.body << error->message;
     EXPECT_EQ(constraint.kind, c.kind) << c.body;
     EXPECT_EQ(constraint.field, c.field) << c.body;
+    EXPECT_TRUE(may_constrain(dump(c.body)) || c.kind == Kind::None) << c.body;
     if (c.kind == Kind::JsonSchema) {
       EXPECT_EQ(constraint.schema, kSchema) << c.body;
     }
   }
+}
+
+TEST(ConstraintFields, WhatMayConstrainIsSeenBeforeTheBodyIsParsed) {
+  EXPECT_TRUE(may_constrain(R"({"grammar" : "root ::= .{1000}"})"));
+  EXPECT_TRUE(may_constrain(R"({"\u0067rammar": ""})"));
+  EXPECT_TRUE(may_constrain(R"({"tools": []})"));
+  EXPECT_TRUE(may_constrain(R"({"format": {"type": "object"}})"));
+  EXPECT_TRUE(may_constrain(R"({"a": "a grammar", "ebnf": ""})"));
+  EXPECT_FALSE(
+      may_constrain(R"({"messages": [{"role": "user", "content": "a grammar of tools"}]})"));
+  EXPECT_FALSE(may_constrain(""));
 }
 
 TEST(ConstraintFields, WhatIsNotUnderstoodIsAnErrorThatNamesItsField) {

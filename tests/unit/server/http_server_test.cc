@@ -7,6 +7,7 @@
 #include <poll.h>
 
 #include <atomic>
+#include <future>
 #include <mutex>
 #include <new>
 #include <stdexcept>
@@ -318,6 +319,26 @@ TEST_F(HttpServerLimits, WhereAllAreAnsweredOthersAreToldToComeBack) {
   expect_well();
   const std::lock_guard lock(mutex);
   for (const HttpReplyPtr& reply : held) reply->send(200, "text/plain", "done");
+}
+
+TEST_F(HttpServerLimits, LengthyRequestsHoldUpNoOthers) {
+  options_.workers = 1;
+  options_.lengthy = [](const HttpRequest& request) { return request.body == "lengthy"; };
+  std::promise<void> over;
+  const std::shared_future<void> wait = over.get_future().share();
+  start([&](const HttpRequest& request, const HttpReplyPtr& reply) {
+    if (request.body == "lengthy" || request.body.size() > 100'000) wait.wait();
+    reply->send(200, "text/plain", "done");
+  });
+  Connection lengthy(port()), large(port()), small(port());
+  lengthy.send(http_request("POST", "/x", "lengthy"));
+  large.send(http_request("POST", "/x", std::string(100'001, 'a')));
+  EXPECT_TRUE(comes([&] { return server_->counts().requests == 2; }));
+  small.send(http_request("POST", "/x", "short"));
+  EXPECT_EQ(small.answer().status, 200);
+  over.set_value();
+  EXPECT_EQ(lengthy.answer().status, 200);
+  EXPECT_EQ(large.answer().status, 200);
 }
 
 TEST_F(HttpServerLimits, WhatAHandlerThrowsIsAnErrorOfItsRequest) {
