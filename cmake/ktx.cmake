@@ -68,25 +68,42 @@ target_link_libraries(ktx_options INTERFACE Threads::Threads)
 # ktx_quick(target): with KTX_QUICK up to 16 files of a folder are compiled as one, so that the headers
 # which they have in common are read once: 453 s of processor time for both programs (g++ 12); 670 a
 # file at a time, with precompiled headers and -O1 where nothing is computed. So names in unnamed
-# namespaces are unique within a folder; tools/dev/check builds `user`, which shows it. Not of kernels,
-# whose files have flags of their own, and of families, whose tables have the same names on purpose.
+# namespaces are unique within a folder; tools/dev/check builds `user`, which shows it. Not of files with
+# definitions of their own, of kernels, whose files have flags of their own, and of families, whose tables
+# have the same names on purpose.
+# Not CMake's UNITY_BUILD, which names files by where the clone lies: ccache would find none in another.
 function(ktx_quick target)
   if(NOT KTX_QUICK OR target MATCHES "^ktx_(kernels|families)$")
     return()
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   # g++ warns of types in unnamed namespaces wherever the file is not the one that it was given.
   target_compile_options(${target} PRIVATE
                          $<$<AND:${host_language},$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>)
   get_target_property(sources ${target} SOURCES)
+  list(TRANSFORM sources REPLACE "^([^/])" "${CMAKE_CURRENT_SOURCE_DIR}/\\1")
+  set(groups)
+  set(together)
   foreach(source ${sources})
-    file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${source})
-    get_filename_component(folder ${folder} DIRECTORY)
+    get_source_file_property(definitions ${source} COMPILE_DEFINITIONS)
+    if(definitions)
+      list(APPEND together ${source})
+      continue()
+    endif()
+    file(RELATIVE_PATH path ${CMAKE_SOURCE_DIR} ${source})
+    get_filename_component(folder ${path} DIRECTORY)
     string(MAKE_C_IDENTIFIER "${folder}" folder)
     math(EXPR files_${folder} "0${files_${folder}} + 1")
     math(EXPR part "(${files_${folder}} - 1) / 16")
-    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder}_${part})
+    set(group ${folder}_${part})
+    list(APPEND groups ${group})
+    string(APPEND includes_${group} "#include \"${path}\"\n")
   endforeach()
+  list(REMOVE_DUPLICATES groups)
+  foreach(group ${groups})
+    list(APPEND together ${CMAKE_CURRENT_BINARY_DIR}/${group}.cc)
+    file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${group}.cc CONTENT "${includes_${group}}" @ONLY)
+  endforeach()
+  set_target_properties(${target} PROPERTIES SOURCES "${together}")
 endfunction()
 
 # ktx_library(plan DEPS formats target LIBS PkgConfig::X): every .cc of this
