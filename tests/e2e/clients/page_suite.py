@@ -83,7 +83,7 @@ class Page(unittest.TestCase):
         b.js("settings.max_tokens = 4000; settings.temperature = 2")
         self.ask("Tell me a very long story.")
         b.wait("!document.getElementById('stop').hidden")
-        b.js("document.onkeydown({key: 'Escape'})")
+        b.js("document.body.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape', bubbles: true}))")
         self.done()
         b.wait("fetch('stats').then(r => r.json()).then(s => s.requests_running === 0)")
         self.assertEqual(b.js("document.querySelectorAll('.error').length"), 0)
