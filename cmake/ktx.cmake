@@ -107,11 +107,14 @@ function(ktx_quick target)
 endfunction()
 
 # ktx_library(plan DEPS formats target LIBS PkgConfig::X): every .cc of this
-# folder (and its sub-folders) as static library ktx_plan. Sources are globbed so
-# that adding a file is adding a file.
+# folder (and its sub-folders) as static library ktx_plan, but those that EXCLUDE, a
+# regular expression, matches. Sources are globbed so that adding a file is adding a file.
 function(ktx_library name)
-  cmake_parse_arguments(ARG "" "" "DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "" "EXCLUDE" "DEPS;LIBS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cc)
+  if(ARG_EXCLUDE)
+    list(FILTER sources EXCLUDE REGEX "${ARG_EXCLUDE}")
+  endif()
   if(NOT sources)
     file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/empty.cc "")
     set(sources ${CMAKE_CURRENT_BINARY_DIR}/empty.cc)

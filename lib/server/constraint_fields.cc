@@ -223,11 +223,7 @@ void read_ollama_format(const Json& format, FieldReader& in, Constraint& constra
 
 bool may_constrain(std::string_view body) {
   const auto has = [&](std::string_view name) {
-    for (size_t at = body.find(name); at != body.npos; at = body.find(name, at + 1)) {
-      const size_t end = at + name.size();
-      if (at > 0 && body[at - 1] == '"' && end < body.size() && body[end] == '"') return true;
-    }
-    return false;
+    return body.find(fmt::format("\"{}\"", name)) != body.npos;
   };
   // Names can be written with escapes, too.
   return body.find("\\u00") != body.npos ||

@@ -126,15 +126,17 @@ void post_tokenize(const ServerContext& context, const HttpRequest& request,
   const std::vector<int32_t> ids = special ? tokenizer.encode_prompt(content)
                                            : tokenizer.encode(content, {.parse_special = true});
   // Written as it is found: a million values of the JSON library take 100 bytes and more each. A
-  // token is written as JSON once, however often it comes.
-  std::vector<std::string> written(static_cast<size_t>(tokenizer.size()));
+  // token with its piece is written once, however often it comes.
+  std::vector<std::string> written(pieces ? static_cast<size_t>(tokenizer.size()) : 0);
   std::string answer = R"({"tokens":[)";
-  for (size_t i = 0; i < ids.size(); ++i) {
-    std::string& token = written[static_cast<size_t>(ids[i])];
+  for (const int32_t id : ids) {
+    if (!pieces) {
+      fmt::format_to(std::back_inserter(answer), "{},", id);
+      continue;
+    }
+    std::string& token = written[static_cast<size_t>(id)];
     if (token.empty()) {
-      token = pieces
-                  ? fmt::format(R"({{"id":{},"piece":{}}},)", ids[i], piece_json(tokenizer, ids[i]))
-                  : fmt::format("{},", ids[i]);
+      token = fmt::format(R"({{"id":{},"piece":{}}},)", id, piece_json(tokenizer, id));
     }
     answer += token;
   }
