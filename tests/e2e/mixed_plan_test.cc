@@ -328,6 +328,35 @@ TEST(GpuPlan, StepsWithAndWithoutGraphsGiveTheSameBits) {
   EXPECT_EQ(logits[0], logits[1]);
 }
 
+// Of one text: from the third time on as a graph (few_graphs.h).
+TEST(GpuPlan, PassesOfAFewTokensGiveTheSameBitsWithAndWithoutGraphs) {
+  for (const char* model : {"qwen3moe", "deepseek2", "qwen3_next"}) {
+    Compiled compiled(model, "moe-experts-on-cpu.yaml");
+    std::vector<std::vector<float>> logits[2];
+    for (bool graphs : {false, true}) {
+      runtime::EngineOptions options;
+      options.gpu_graphs = graphs;
+      options.sequence_logits = 16;
+      const auto engine = compiled.open(options);
+      ASSERT_TRUE(engine) << compiled.error;
+      runtime::Sequence sequence = engine->new_sequence();
+      int32_t next = 0;
+      for (int round = 0; round < 6; ++round) {
+        for (const int32_t count : {4, 2, 16, 4, 5}) {
+          std::vector<int32_t> ids;
+          for (int32_t i = 0; i < count; ++i) ids.push_back(next++ * 7 % 250 + 3);
+          const auto want = count == 5 ? runtime::Want::Last : runtime::Want::All;
+          const runtime::BatchItem item{&sequence, ids, want};
+          ASSERT_TRUE(engine->forward({&item, 1}).ok());
+          const auto row = engine->logits(want == runtime::Want::All ? count - 1 : 0);
+          logits[graphs].emplace_back(row.begin(), row.end());
+        }
+      }
+    }
+    EXPECT_EQ(logits[0], logits[1]) << model;
+  }
+}
+
 TEST(GpuPlan, APassThatIsEndedLeavesNoBitBehind) {
   for (const Placement& placement : kPlacements) {
     Compiled compiled("qwen3moe", placement.rules, placement.gpus);
