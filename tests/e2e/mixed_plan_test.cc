@@ -12,6 +12,7 @@
 #include "lib/plan/plan_reader.h"
 #include "lib/plan/plan_step_list.h"
 #include "lib/runtime/cpu/node_weights.h"
+#include "lib/runtime/gpu/few_graphs.h"
 #include "lib/runtime/scheduler/batch_scheduler.h"
 #include "lib/runtime/session/session.h"
 #include "lib/runtime/session/session_file.h"
@@ -328,7 +329,7 @@ TEST(GpuPlan, StepsWithAndWithoutGraphsGiveTheSameBits) {
   EXPECT_EQ(logits[0], logits[1]);
 }
 
-// Of one text: from the third time on as a graph (few_graphs.h).
+// Of one text: as a graph once their shape was met often (few_graphs.h).
 TEST(GpuPlan, PassesOfAFewTokensGiveTheSameBitsWithAndWithoutGraphs) {
   for (const char* model : {"qwen3moe", "deepseek2", "qwen3_next"}) {
     Compiled compiled(model, "moe-experts-on-cpu.yaml");
@@ -340,8 +341,9 @@ TEST(GpuPlan, PassesOfAFewTokensGiveTheSameBitsWithAndWithoutGraphs) {
       const auto engine = compiled.open(options);
       ASSERT_TRUE(engine) << compiled.error;
       runtime::Sequence sequence = engine->new_sequence();
-      int32_t next = 0;
-      for (int round = 0; round < 6; ++round) {
+      for (int round = 0; round < runtime::FewGraphs::kCaptureAt + 3; ++round) {
+        int32_t next = round;
+        sequence.truncate(0);
         for (const int32_t count : {4, 2, 16, 4, 5}) {
           std::vector<int32_t> ids;
           for (int32_t i = 0; i < count; ++i) ids.push_back(next++ * 7 % 250 + 3);

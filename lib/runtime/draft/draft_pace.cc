@@ -106,10 +106,12 @@ void DraftPace::add(const Pass& pass) {
     account_ += kAllowed * pass.seconds;
   } else {
     off_ = 0;
+    // What takes several times as long was interrupted, or loaded a library or made a graph.
+    const double seconds = std::min(pass.seconds, 2 * passes_.of(pass.tokens));
+    const double guessing = std::min(pass.guess_seconds, 2 * drafting(pass.drafted, pass.depth));
     account_ += plain * static_cast<double>(pass.produced) / static_cast<double>(pass.texts) -
-                pass.seconds - pass.draft_seconds;
+                seconds - guessing - (pass.draft_seconds - pass.guess_seconds);
   }
-  // A machine that stood still for a while is no reason to give up for long.
   const double most = kAccountPasses * passes_.of(pass.texts);
   account_ = std::clamp(account_, -most, most);
 }

@@ -2,9 +2,9 @@
 // reads of them (draft/speculation.h). On an H200 a pass of four tokens takes 2.67 ms as a graph
 // and 2.93 ms launch by launch (8B), 0.85 and 1.06 ms (1B).
 //
-// Their shapes depend on what is guessed, so a graph is captured when its shape is met for the
-// third time, and the one that was not used for longest is forgotten. A pass whose graph cannot be
-// made runs launch by launch.
+// Their shapes depend on what is guessed, and to capture one takes as long as a hundred passes gain
+// by it (30 ms): so a graph is captured when its shape was met often, and the one that was not used
+// for longest is forgotten. A pass whose graph cannot be made runs launch by launch.
 #pragma once
 
 #include <array>
@@ -19,8 +19,8 @@ namespace ktx::runtime {
 class FewGraphs {
  public:
   static constexpr int64_t kMostTokens = 16;
-  static constexpr int kCaptureAt = 3;  // times that a shape is met
-  static constexpr size_t kMost = 16;   // shapes, of 2 to 4 MiB of a GPU's memory each
+  static constexpr int kCaptureAt = 64;  // times that a shape is met
+  static constexpr size_t kMost = 16;    // shapes, of 2 to 4 MiB of a GPU's memory each
 
   struct Shape {
     int64_t tokens = 0, outputs = 0, max_positions = 0;
