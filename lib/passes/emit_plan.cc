@@ -129,7 +129,9 @@ class ContentsBuilder {
         return Error{fmt::format("blob '{}' needs tensor '{}', which the model lacks", blob.name,
                                  slice.tensor)};
       }
-      const int64_t rows = out_.gguf.tensors[tensor->second].rows;
+      // A vector may stand upright in its file.
+      const plan::GgufTensorRecord& record = out_.gguf.tensors[tensor->second];
+      const int64_t rows = record.rows * record.row_elems / blob.cols;
       slices.push_back({.tensor = tensor->second,
                         .blob = 0,
                         .first_row = slice.first_row,
