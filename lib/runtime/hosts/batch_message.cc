@@ -95,6 +95,9 @@ Status FollowedBatch::read(MessageReader& in, const plan::RunShape& shape, int64
       !all_in(batch_.output_rows, 0, batch_.tokens)) {
     return kDamaged;
   }
+  for (int64_t t = 0; t < batch_.tokens; ++t) {
+    if (batch_.position[t] > batch_.text_end[t]) return kDamaged;
+  }
   return read_tables(in, shape, kv);
 }
 
