@@ -28,6 +28,7 @@
 #include "lib/passes/deferred_experts.h"
 #include "lib/passes/expert_groups.h"
 #include "lib/passes/pass.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 namespace {
@@ -74,7 +75,11 @@ class Lowering {
   Status lower_outputs(const Module& root, const Module& model, const Module& last_layer) {
     const Module* final_norm = modules_.child(model, Role::FinalNorm);
     const View last = value("last", modules_.facts.hidden, ValueType::F32, RowKind::Output);
-    emit(final_norm ? *final_norm : last_layer, StepOp::GatherRows, {x_}, {last}, {}, NoAttrs{});
+    const Module& reader = final_norm ? *final_norm : last_layer;
+    // The wanted rows alone cross to another host.
+    const bool near = target::on_same_host(reader.decision.device, last_layer.decision.device);
+    emit_on(near ? reader.decision.device : last_layer.decision.device, reader, StepOp::GatherRows,
+            {x_}, {last}, {}, NoAttrs{});
     if (final_norm) KTX_TRY(norm(*final_norm, last, last));
     if (modules_.child(root, Role::ScoreHead)) return lower_scores(root, last);
     if (modules_.facts.encoder) return {};
@@ -954,7 +959,7 @@ class Lowering {
       }
     }
     std::vector<ExpertGroup> groups = expert_groups(experts, routed.router.experts);
-    const auto of_cpu = [](const ExpertGroup& group) { return group.device == "cpu"; };
+    const auto of_cpu = [](const ExpertGroup& group) { return target::is_cpu(group.device); };
     std::stable_partition(groups.begin(), groups.end(), of_cpu);
     const Terms late = KTX_TRY(lower_deferred());
     Terms cpu, others;

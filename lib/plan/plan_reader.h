@@ -40,6 +40,8 @@ struct PlanView {
   Hash128 header_hash;  // identifies the plan: it covers every section's hash
   std::span<const SectionEntry> sections;
 
+  size_t host = 0;  // of target.hosts, as which it is read (plan_hosts.h)
+
   PlanFacts facts;
   PlanTarget target;
   PlanProvenance provenance;
@@ -104,6 +106,7 @@ struct PlanOpenOptions {
   bool verify_weights = false;  // read and check every weight too
   bool huge_pages = false;      // a copy of the file in huge pages instead of its mapping
   int threads = 0;              // for these; 0: all cores
+  size_t host = 0;              // as which it is read; fails where there are fewer
 };
 
 struct PlanLaunches;

@@ -74,12 +74,12 @@ class GpuBackend final : public Backend {
  public:
   explicit GpuBackend(std::unique_ptr<GpuState> state) : s_(std::move(state)) {
     for (KvPool pool : kKvPools) {
-      s_->kv.of(pool).set_copy(
+      s_->kv.of(pool).add_copy(
           [this, pool](int64_t to, int64_t from) { copy_block(pool, to, from); });
     }
   }
   ~GpuBackend() override {
-    for (KvPool pool : kKvPools) s_->kv.of(pool).set_copy({});
+    for (KvPool pool : kKvPools) s_->kv.of(pool).drop_copies();
   }
 
   Status begin(const Batch& batch) override {
