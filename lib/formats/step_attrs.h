@@ -316,8 +316,8 @@ struct CausalConvAttrs {
 //   M += k (sigmoid(b[h]) * (v - k^T M))^T                 y = q^T M
 //
 // Without an operand a, b holds both: for each key head the bs of its value heads, then their as.
-// by_channel = 1 (Kimi delta attention): a and dt_bias have head_dim numbers for each head, and row i
-// of M is kept by a[h, i] and dt_bias[h, i].
+// by_channel = 1 (Kimi delta attention): a and dt_bias have head_dim numbers for each head, and row
+// i of M is kept by a[h, i] and dt_bias[h, i].
 struct DeltaRuleAttrs {
   int32_t state = 0;
   int32_t key_heads = 1;
