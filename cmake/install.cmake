@@ -38,6 +38,9 @@ foreach(program ktx-compile ktx-run)
   install(FILES ${about}/${program}.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endforeach()
 
+if(TARGET ktx_mpi)  # found from bin/ by ../lib/ktx
+  install(TARGETS ktx_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/ktx)
+endif()
 if(KTX_STATIC AND KTX_LIBRARY)
   target_sources(ktx_shared PRIVATE ${CMAKE_SOURCE_DIR}/cmake/arc4random.cc)
 endif()

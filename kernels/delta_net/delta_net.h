@@ -39,12 +39,12 @@ struct DeltaRuleArgs {
   int64_t x_stride = 0;
   const float* b = nullptr;  // [T, value_heads], or [T, 2 * value_heads] without a
   int64_t b_stride = 0;
-  const float* a = nullptr;  // [T, value_heads] or null
+  const float* a = nullptr;  // [T, attrs.decays()] or null
   int64_t a_stride = 0;
   float* y = nullptr;  // [T, value_heads * head_dim]
   int64_t y_stride = 0;
   const float* decay = nullptr;    // [value_heads]
-  const float* dt_bias = nullptr;  // [value_heads]
+  const float* dt_bias = nullptr;  // [attrs.decays()]
   DeltaRuleAttrs attrs;
   const float* state_in = nullptr;  // [value_heads, head_dim of k, head_dim of v]
   float* state_out = nullptr;

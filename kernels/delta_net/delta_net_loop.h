@@ -66,14 +66,16 @@ KTX_INLINE void normalise(const float* from, int64_t dim, float scale, float* to
 // products of matrices would take 3.4 operations an element in the place of these 4.)
 //
 // kVectors vectors of columns, the last of them with `n` of 16 lanes. (Whole vectors: n >= 16.)
-template <class V, int kVectors>
+// kept: of all rows, or with kByChannel of each.
+template <class V, int kVectors, bool kByChannel>
 KTX_INLINE void begin_columns(const float* from, float* matrix, int64_t dim, const float* k,
-                              float kept, int64_t n, float* known) {
+                              const float* kept, int64_t n, float* known) {
   typename V::F sum[kVectors];
-  const typename V::F decay = V::set1(kept);
+  typename V::F decay = V::set1(*kept);
   KTX_UNROLL
   for (int i = 0; i < kVectors; ++i) sum[i] = V::zero();
   for (int64_t row = 0; row < dim; ++row) {
+    if constexpr (kByChannel) decay = V::set1(kept[row]);
     KTX_UNROLL
     for (int i = 0; i < kVectors; ++i) {
       const int64_t at = row * dim + 16 * i;
@@ -88,12 +90,13 @@ KTX_INLINE void begin_columns(const float* from, float* matrix, int64_t dim, con
 }
 
 // `known`: of this token's key; then, where there is one, of the next one's.
-template <class V, int kVectors, bool kNext>
+template <class V, int kVectors, bool kNext, bool kByChannel>
 KTX_INLINE void change_columns(float* matrix, int64_t dim, const float* q, const float* k,
-                               const float* v, float strength, const float* next_k, float next_kept,
-                               int64_t n, float* known, float* y) {
+                               const float* v, float strength, const float* next_k,
+                               const float* next_kept, int64_t n, float* known, float* y) {
   typename V::F change[kVectors], read[kVectors], next[kVectors];
-  const typename V::F decay = V::set1(next_kept);
+  typename V::F decay = V::zero();
+  if constexpr (kNext) decay = V::set1(*next_kept);
   KTX_UNROLL
   for (int i = 0; i < kVectors; ++i) {
     read[i] = next[i] = V::zero();
@@ -101,6 +104,7 @@ KTX_INLINE void change_columns(float* matrix, int64_t dim, const float* q, const
         V::mul(V::set1(strength), V::sub(load16<V>(v + 16 * i, n), load16<V>(known + 16 * i, n)));
   }
   for (int64_t row = 0; row < dim; ++row) {
+    if constexpr (kNext && kByChannel) decay = V::set1(next_kept[row]);
     KTX_UNROLL
     for (int i = 0; i < kVectors; ++i) {
       float* const at = matrix + row * dim + 16 * i;
@@ -128,12 +132,26 @@ struct VectorCount {
 // A token's query and key, of length 1 and scaled, and its gates.
 struct DeltaToken {
   float q[kMaxDeltaHead], k[kMaxDeltaHead];
-  DeltaGates gates;
+  float kept[kMaxDeltaHead];  // of all rows the first one, or of each
+  float strength = 0;
 };
 
+// kept[i] = exp(decay * softplus(a[i] + dt_bias[i])) of a head's channels.
+template <class V>
+KTX_INLINE void kept_channels(const DeltaRuleArgs& args, int64_t token, float* kept) {
+  const int64_t dim = args.attrs.head_dim, first = args.head * dim;
+  const float* const a = args.a + token * args.a_stride + first;
+  const typename V::F decay = V::set1(args.decay[args.head]);
+  for (int64_t i = 0; i < dim; i += 16) {
+    const int64_t n = dim - i;
+    const typename V::F rate = V::add(load16<V>(a + i, n), load16<V>(args.dt_bias + first + i, n));
+    store16<V>(kept + i, n, exp16<V>(V::mul(decay, softplus16<V>(rate))));
+  }
+}
+
 // kVectors: of a token's two passes in one, as many as the registers hold sums of.
-template <class V, int kVectors>
-void delta_rule(const DeltaRuleArgs& a) {
+template <class V, int kVectors, bool kByChannel>
+void delta_rule_of(const DeltaRuleArgs& a) {
   const int64_t dim = a.attrs.head_dim;
   const int64_t key_head = key_head_of(a.attrs, a.head);
   const int64_t first = a.head * dim * dim;  // of the head's matrix
@@ -147,7 +165,10 @@ void delta_rule(const DeltaRuleArgs& a) {
     const float* const x = a.x + t * a.x_stride;
     normalise<V>(x + key_head * dim, dim, scale, token.q);
     normalise<V>(x + (a.attrs.key_heads + key_head) * dim, dim, 1, token.k);
-    token.gates = delta_gates(a, t);
+    const DeltaGates gates = delta_gates(a, t);
+    token.strength = gates.strength;
+    token.kept[0] = gates.kept;
+    if constexpr (kByChannel) kept_channels<V>(a, t, token.kept);
   };
   // work(VectorCount, first column, lanes of its last vector)
   const auto by_columns = [&](auto most, auto&& work) __attribute__((always_inline)) {
@@ -159,8 +180,8 @@ void delta_rule(const DeltaRuleArgs& a) {
   read_token(0);
   by_columns(
       VectorCount<4>(), [&](auto count, int64_t c, int64_t n) __attribute__((always_inline)) {
-        begin_columns<V, count.value>(from != nullptr ? from + c : nullptr, matrix + c, dim,
-                                      tokens[0].k, tokens[0].gates.kept, n, known + c);
+        begin_columns<V, count.value, kByChannel>(from != nullptr ? from + c : nullptr, matrix + c,
+                                                  dim, tokens[0].k, tokens[0].kept, n, known + c);
       });
   for (int64_t t = 0; t < a.tokens; ++t) {
     const DeltaToken &token = tokens[t % 2], &next = tokens[(t + 1) % 2];
@@ -171,19 +192,25 @@ void delta_rule(const DeltaRuleArgs& a) {
       by_columns(
           VectorCount<kVectors>(), [&](auto count, int64_t c,
                                        int64_t n) __attribute__((always_inline)) {
-            change_columns<V, count.value, true>(matrix + c, dim, token.q, token.k, v + c,
-                                                 token.gates.strength, next.k, next.gates.kept, n,
-                                                 known + c, y + c);
+            change_columns<V, count.value, true, kByChannel>(matrix + c, dim, token.q, token.k,
+                                                             v + c, token.strength, next.k,
+                                                             next.kept, n, known + c, y + c);
           });
     } else {
       by_columns(
           VectorCount<4>(), [&](auto count, int64_t c, int64_t n) __attribute__((always_inline)) {
-            change_columns<V, count.value, false>(matrix + c, dim, token.q, token.k, v + c,
-                                                  token.gates.strength, nullptr, 0, n, known + c,
-                                                  y + c);
+            change_columns<V, count.value, false, kByChannel>(matrix + c, dim, token.q, token.k,
+                                                              v + c, token.strength, nullptr,
+                                                              nullptr, n, known + c, y + c);
           });
     }
   }
+}
+
+template <class V, int kVectors>
+void delta_rule(const DeltaRuleArgs& a) {
+  if (a.attrs.by_channel != 0) return delta_rule_of<V, kVectors, true>(a);
+  delta_rule_of<V, kVectors, false>(a);
 }
 
 }  // namespace

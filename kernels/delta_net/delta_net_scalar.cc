@@ -52,10 +52,19 @@ void delta_rule_scalar(const DeltaRuleArgs& a) {
     normalise(x + (a.attrs.key_heads + key_head) * dim, 1, k);
     const float* const v = x + (int64_t{2} * a.attrs.key_heads + a.head) * dim;
     const DeltaGates gates = delta_gates(a, t);
+    float kept[kMaxDeltaHead];  // of each row
+    for (int64_t row = 0; row < dim; ++row) {
+      if (a.attrs.by_channel == 0) {
+        kept[row] = gates.kept;
+        continue;
+      }
+      const int64_t at = a.head * dim + row;
+      kept[row] = std::exp(a.decay[a.head] * softplus(a.a[t * a.a_stride + at] + a.dt_bias[at]));
+    }
     for (int64_t column = a.column_begin; column < a.column_end; ++column) {
       float known = 0;
       for (int64_t row = 0; row < dim; ++row) {
-        matrix[row * dim + column] *= gates.kept;
+        matrix[row * dim + column] *= kept[row];
         known += k[row] * matrix[row * dim + column];
       }
       const float change = gates.strength * (v[column] - known);

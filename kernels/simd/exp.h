@@ -50,6 +50,24 @@ __attribute__((always_inline)) inline typename V::F sigmoid16(typename V::F x) {
   return V::div(one, V::add(one, exp16<V>(V::sub(V::zero(), x))));
 }
 
+// log(1 + exp(x)), to about one unit in the last place of the larger of it and 1.
+// max(x, 0) + log(1 + u), u = exp(-|x|); with s = u / (2 + u) that is 2 artanh(s), s at most 1 / 3.
+template <class V>
+__attribute__((always_inline)) inline typename V::F softplus16(typename V::F x) {
+  using F = typename V::F;
+  const F negative = V::sub(V::zero(), x);
+  const F u = exp16<V>(V::min(x, negative));
+  const F s = V::div(u, V::add(V::set1(2.0f), u)), ss = V::mul(s, s);
+  F p = V::set1(1.0f / 13);
+  p = V::fma(p, ss, V::set1(1.0f / 11));
+  p = V::fma(p, ss, V::set1(1.0f / 9));
+  p = V::fma(p, ss, V::set1(1.0f / 7));
+  p = V::fma(p, ss, V::set1(1.0f / 5));
+  p = V::fma(p, ss, V::set1(1.0f / 3));
+  p = V::fma(p, ss, V::set1(1.0f));
+  return V::fma(V::add(s, s), p, V::max(V::zero(), x));
+}
+
 // tanh, to about 1e-7: not of x where that is small.
 template <class V>
 __attribute__((always_inline)) inline typename V::F tanh16(typename V::F x) {

@@ -434,6 +434,44 @@ class Reader {
       in_.fail(fmt::format("'qk_rope_head_dim' is {}, expected an even number", p_.rope_dim));
     }
     if (family_.has_role(ir::Role::Indexer)) read_indexers();
+    if (family_.has_role(ir::Role::DeltaForget)) read_channel_delta_nets();
+  }
+
+  // Kimi delta attention, in the layers that the config lists by kind; the others' latent attention
+  // has no positions.
+  void read_channel_delta_nets() {
+    ir::DeltaNetInfo& net = p_.delta_net;
+    net.key_heads = net.value_heads = small("linear_num_heads", 1, kMaxHeads);
+    net.head_dim = small("linear_head_dim", 1, kMaxDeltaHead);
+    net.taps = small("linear_conv_kernel_dim", 2, 64);
+    net.by_channel = true;
+    for (LayerShape& shape : p_.shapes) shape.rotated = false;
+    if (p_.q_lora_rank > 0) in_.fail("'q_lora_rank' is set: a query latent is not known here");
+    if (const auto types = in_.config().strings("layer_types"); types && !types->empty()) {
+      if (types->size() != p_.shapes.size()) {
+        return in_.fail(fmt::format("'layer_types' has {} entries for {} layers", types->size(),
+                                    p_.shapes.size()));
+      }
+      for (size_t i = 0; i < p_.shapes.size(); ++i) {
+        p_.shapes[i].delta_net = (*types)[i] == "linear_attention";
+        if (p_.shapes[i].delta_net || (*types)[i] == "full_attention") continue;
+        return in_.fail(fmt::format(
+            "'layer_types' has '{}' for layer {}, expected full_attention or linear_attention",
+            printable((*types)[i]), i));
+      }
+      return;
+    }
+    // Counted from 1.
+    const auto layers = in_.config().ints("linear_attn_config.kda_layers");
+    if (!layers)
+      return in_.fail("neither 'layer_types' nor 'linear_attn_config.kda_layers' is there");
+    for (const int64_t layer : *layers) {
+      if (layer < 1 || layer > std::ssize(p_.shapes)) {
+        return in_.fail(fmt::format("'linear_attn_config.kda_layers' has {} of {} layers", layer,
+                                    p_.shapes.size()));
+      }
+      p_.shapes[static_cast<size_t>(layer) - 1].delta_net = true;
+    }
   }
 
   void read_indexers() {

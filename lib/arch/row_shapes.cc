@@ -20,7 +20,17 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
   const int64_t q_width = heads * (mla ? p.nope_dim + p.rope_dim : layer.head_dim);
   const int64_t kv_width = int64_t{layer.kv_heads} * layer.head_dim;
   const int64_t mlp_width = parent == Role::SharedMlp ? p.shared_width : layer.mlp_width;
+  if (parent == Role::DeltaNet && p.delta_net.by_channel) {
+    const bool projects = role == Role::QProj || role == Role::KProj || role == Role::VProj;
+    if (projects) return {p.hidden, p.delta_net.width()};
+  }
   switch (role) {
+    case Role::DeltaForgetAProj:
+    case Role::DeltaGateAProj:
+      return {p.hidden, p.delta_net.head_dim};
+    case Role::DeltaForgetBProj:
+    case Role::DeltaGateBProj:
+      return {p.delta_net.head_dim, p.delta_net.width()};
     case Role::QProj:
       return {p.hidden, q_width * (p.gated_attention ? 2 : 1)};
     case Role::DeltaQkvProj:
@@ -157,7 +167,8 @@ ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& 
                      p.index_heads,
                      p.index_dim,
                      p.interleaved_index,
-                     layer.positions_of_layer};
+                     layer.positions_of_layer,
+                     layer.rotated};
 }
 
 }  // namespace
@@ -210,7 +221,8 @@ ParamShape shape_of(std::string_view name, const ir::ModuleInfo& info, int32_t l
   }
   if (const auto* x = std::get_if<ir::DeltaNetInfo>(&info)) {
     if (name == "conv") return {x->taps, x->channels()};
-    return {x->value_heads};
+    if (name.starts_with("conv_")) return {x->taps, x->width()};
+    return {name == "dt_bias" && x->by_channel ? x->width() : x->value_heads};
   }
   if (name == "sinks") return {heads};
   if (name == "bias" || name == "correction_bias" || name == "factors") return {p.experts};

@@ -93,7 +93,12 @@ bool TensorBinder::check_shape(const input::GgufTensor& tensor, const ParamShape
   // Old files store a head's matrices below each other.
   const bool stacked = ne[0] == shape.cols && ne[2] == 1 && ne[3] == 1 &&
                        ne[1] / shape.matrices == shape.rows && ne[1] % shape.matrices == 0;
-  if (exact || stacked) return true;
+  // Convolutions, and vectors that stand upright.
+  const bool apart =
+      ne[0] == shape.cols && ne[1] == 1 && ne[2] == shape.rows && shape.matrices == 1 && ne[3] == 1;
+  const bool upright = ne[0] == 1 && ne[1] == shape.cols && shape.rows == 1 &&
+                       shape.matrices == 1 && ne[2] == 1 && ne[3] == 1;
+  if (exact || stacked || apart || upright) return true;
   fail(fmt::format("tensor '{}' ({}) is {}, the config says {}", printable(tensor.name), purpose,
                    print_shape(tensor), print_shape(shape)));
   return false;

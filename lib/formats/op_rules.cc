@@ -258,15 +258,17 @@ void check_delta_rule(OpCheck& s) {
     return;
   }
   s.in_range("tiled", a.tiled, 0, 1);
+  if (!s.in_range("by_channel", a.by_channel, 0, 1)) return;
   s.require(a.value_heads % a.key_heads == 0, "{} value heads share {} key heads", a.value_heads,
             a.key_heads);
   const int64_t heads = int64_t{a.key_heads} * 2 + a.value_heads;
   s.shape("x", s.in(0), ValueType::F32, heads * a.head_dim);
   const bool apart = s.in(2).present();
   s.shape("b", s.in(1), ValueType::F32, int64_t{a.value_heads} * (apart ? 1 : 2));
-  if (apart) s.shape("a", s.in(2), ValueType::F32, a.value_heads);
+  s.require(apart || a.by_channel == 0, "a is missing");
+  if (apart) s.shape("a", s.in(2), ValueType::F32, a.decays());
   s.vector("decay", s.weight(0), a.value_heads);
-  s.vector("dt_bias", s.weight(1), a.value_heads);
+  s.vector("dt_bias", s.weight(1), a.decays());
   s.shape("y", s.out(0), ValueType::F32, int64_t{a.value_heads} * a.head_dim);
   check_state(s, a.state, a.state_floats());
 }

@@ -316,17 +316,21 @@ struct CausalConvAttrs {
 //   M += k (sigmoid(b[h]) * (v - k^T M))^T                 y = q^T M
 //
 // Without an operand a, b holds both: for each key head the bs of its value heads, then their as.
+// by_channel = 1 (Kimi delta attention): a and dt_bias have head_dim numbers for each head, and row
+// i of M is kept by a[h, i] and dt_bias[h, i].
 struct DeltaRuleAttrs {
   int32_t state = 0;
   int32_t key_heads = 1;
   int32_t value_heads = 1;
   int32_t head_dim = 1;
   int32_t tiled = 0;
+  int32_t by_channel = 0;
   int64_t state_floats() const { return int64_t{value_heads} * head_dim * head_dim; }
+  int64_t decays() const { return int64_t{value_heads} * (by_channel != 0 ? head_dim : 1); }
   template <class F>
   void fields(F&& f) {
     f("state", state), f("key_heads", key_heads), f("value_heads", value_heads),
-        f("head_dim", head_dim), f("tiled", tiled);
+        f("head_dim", head_dim), f("tiled", tiled), f("by_channel", by_channel);
   }
 };
 

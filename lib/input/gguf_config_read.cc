@@ -381,6 +381,18 @@ std::optional<ConfigScalar> read_keys_as_values(GgufKeys& keys, std::string_view
   return std::nullopt;
 }
 
+// Layers without key heads have a delta net.
+std::optional<ConfigScalar> read_keyless_layers(GgufKeys& keys, std::string_view key) {
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  const auto counts = value ? value->ints() : std::nullopt;
+  if (!counts || counts->empty()) return std::nullopt;
+  std::vector<std::string> types;
+  for (const int64_t heads : *counts) {
+    types.emplace_back(heads == 0 ? "linear_attention" : "full_attention");
+  }
+  return types;
+}
+
 // Which layers have an indexer, by a list or by its tensors; nothing where all have one.
 std::optional<ConfigScalar> read_indexer_types(GgufKeys& keys, std::string_view key) {
   constexpr int64_t kMostLayers = 4096;

@@ -136,6 +136,9 @@ struct DeltaNetInfo {
   int32_t head_dim = 0;
   int32_t taps = 0;
   bool tiled = false;
+  // Kimi delta attention: queries, keys and values have projections and convolutions of their own,
+  // each channel decays by itself, and the output's gate is a sigmoid.
+  bool by_channel = false;
   int64_t channels() const { return (2 * int64_t{key_heads} + value_heads) * head_dim; }
   int64_t width() const { return int64_t{value_heads} * head_dim; }  // of the output
 };
@@ -155,6 +158,7 @@ struct MlaInfo {
   int32_t index_dim = 0;  // the first rope_dim of them are rotated
   bool index_interleaved = false;
   int32_t positions_of_layer = -1;  // a layer before this one whose choice it takes; -1: its own
+  bool rotated = true;              // the rotary parts, by their position
 };
 struct MlpInfo {
   int64_t hidden = 0;

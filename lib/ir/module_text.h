@@ -56,7 +56,7 @@ void fields(AttentionInfo& x, F&& f) {
 template <class F>
 void fields(DeltaNetInfo& x, F&& f) {
   f("key_heads", x.key_heads), f("value_heads", x.value_heads), f("head_dim", x.head_dim);
-  f("taps", x.taps), f("tiled", x.tiled);
+  f("taps", x.taps), f("tiled", x.tiled), f("by_channel", x.by_channel);
 }
 template <class F>
 void fields(MlaInfo& x, F&& f) {
@@ -66,6 +66,7 @@ void fields(MlaInfo& x, F&& f) {
   x.grown.fields(f);
   f("top_k", x.top_k), f("index_heads", x.index_heads), f("index_dim", x.index_dim);
   f("index_interleaved", x.index_interleaved), f("positions_of_layer", x.positions_of_layer);
+  f("rotated", x.rotated);
 }
 template <class F>
 void fields(MlpInfo& x, F&& f) {

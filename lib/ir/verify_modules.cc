@@ -290,7 +290,10 @@ class Verifier {
       if (name == "sinks") return Shape{x->heads, 1, 1};
     } else if (const auto* x = std::get_if<DeltaNetInfo>(&module_->info)) {
       if (name == "conv") return Shape{x->taps, x->channels(), 1};
-      if (name == "decay" || name == "dt_bias") return Shape{x->value_heads, 1, 1};
+      if (name == "decay") return Shape{x->value_heads, 1, 1};
+      if (name == "dt_bias") return Shape{x->by_channel ? x->width() : x->value_heads, 1, 1};
+      const bool part = name == "conv_q" || name == "conv_k" || name == "conv_v";
+      if (part && x->by_channel) return Shape{x->taps, x->width(), 1};
     } else if (const auto* x = std::get_if<ExpertsInfo>(&module_->info)) {
       if (name == "gate" || name == "up") return Shape{x->hidden, x->width, x->experts};
       if (name == "down") return Shape{x->width, x->hidden, x->experts};

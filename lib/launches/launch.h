@@ -23,16 +23,16 @@ namespace ktx::launches {
 
 // A stretch of steps for one device.
 struct Part {
-  enum class Kind : uint32_t { Cpu, Gpu, Peer };
+  enum class Kind : uint32_t { Cpu, Gpu, Peer, Network };
   Kind kind = Kind::Cpu;
-  std::string device;  // "cuda:0"; of the receiver for Peer
-  std::string from;    // Peer: the sender
+  std::string device;  // "cuda:0", "b/cpu"; of the receiver for Peer and Network
+  std::string from;    // Peer, Network: the sender
   int32_t first_step = 0;
   int32_t step_count = 0;
   bool operator==(const Part&) const = default;
 };
 
-std::string_view part_kind_name(Part::Kind kind);  // "cpu", "gpu", "peer"
+std::string_view part_kind_name(Part::Kind kind);  // "cpu", "gpu", "peer", "network"
 std::optional<Part::Kind> part_kind_from_name(std::string_view name);
 
 struct FusedGroup {

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "lib/target/host_device.h"
+
 namespace ktx::launches {
 namespace {
 
-constexpr std::string_view kKindNames[] = {"cpu", "gpu", "peer"};
+constexpr std::string_view kKindNames[] = {"cpu", "gpu", "peer", "network"};
 
 }  // namespace
 
@@ -32,17 +34,20 @@ std::vector<std::string> value_devices(const StepList& list) {
 
 Part part_of(const StepList& list, const std::vector<std::string>& devices, int32_t number) {
   const ListedStep& step = list.steps[number];
-  Part part{.kind = step.device == "cpu" ? Part::Kind::Cpu : Part::Kind::Gpu,
+  Part part{.kind = target::is_cpu(step.device) ? Part::Kind::Cpu : Part::Kind::Gpu,
             .device = step.device,
             .from = "",
             .first_step = number,
             .step_count = 1};
   if (step.op != StepOp::Transfer) return part;
   const std::string& from = devices[list.input(number, 0)];
-  if (step.device == "cpu") {  // the sender's work
+  if (!target::on_same_host(step.device, from)) {
+    part.kind = Part::Kind::Network;
+    part.from = from;
+  } else if (target::is_cpu(step.device)) {  // the sender's work
     part.kind = Part::Kind::Gpu;
     part.device = from;
-  } else if (from != "cpu") {
+  } else if (!target::is_cpu(from)) {
     part.kind = Part::Kind::Peer;
     part.from = from;
   }
@@ -52,8 +57,10 @@ Part part_of(const StepList& list, const std::vector<std::string>& devices, int3
 bool ends_with_logits(const StepList& list) {
   if (list.steps.empty()) return false;
   const ListedStep& last = list.steps.back();
-  return last.op == StepOp::Transfer && last.device == "cpu" &&
-         list.output(list.steps.size() - 1) == list.logits;
+  if (last.op != StepOp::Transfer || last.device != "cpu") return false;
+  const size_t number = list.steps.size() - 1;
+  return list.output(number) == list.logits &&
+         target::is_first_host(value_devices(list)[list.input(number, 0)]);
 }
 
 CpuWaits find_cpu_waits(const StepList& list) {
@@ -61,11 +68,13 @@ CpuWaits find_cpu_waits(const StepList& list) {
   std::vector<int32_t> made_of(list.values.size());  // by value: the last run
   int32_t runs = 0, of_part = 0;
   bool after_download = false;
+  const std::vector<std::string> devices = value_devices(list);
   for (size_t i = 0; i < list.steps.size(); ++i) {
     const ListedStep& step = list.steps[i];
     waits.before[i] = runs;
     const bool transfer = step.op == StepOp::Transfer;
-    const bool download = transfer && step.device == "cpu";
+    const bool download =
+        transfer && step.device == "cpu" && target::is_first_host(devices[list.input(i, 0)]);
     if (download) {
       runs += after_download ? 0 : 1;
       made_of[step.outputs[0].value] = runs;
@@ -97,8 +106,9 @@ std::vector<Part> cut_parts(const StepList& list) {
   bool after_download = false;  // the step before hands a value to the CPU
   for (size_t i = 0; i < count; ++i) {
     const ListedStep& step = list.steps[i];
-    const bool download = step.op == StepOp::Transfer && step.device == "cpu";
     Part next = part_of(list, devices, static_cast<int32_t>(i));
+    const bool download =
+        step.op == StepOp::Transfer && step.device == "cpu" && next.kind != Part::Kind::Network;
     const bool goes_on = !parts.empty() && parts.back().kind == next.kind &&
                          parts.back().device == next.device && parts.back().from == next.from &&
                          (download || !after_download) &&

@@ -18,6 +18,15 @@
 // the CPU waits for these alone. Transfers from GPU to GPU are parts of their own. The last
 // transfer, of a GPU's logits, is in no part, because the wanted rows differ from run to run
 // (lib/runtime/gpu/gpu_logits.h).
+//
+// Where a model runs on several hosts, values go from the CPU of one to that of another. Such
+// transfers are parts as well, of the network; those of one border follow each other:
+//
+//   part 0  cpu      embed, layers 0 to 15
+//   part 1  network  x from cpu to b/cpu
+//   part 2  b/cpu    layers 16 to 31
+//   part 3  network  x from b/cpu to cpu
+//   part 4  cpu      head
 #pragma once
 
 #include <string>

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "lib/formats/layout_size.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 
@@ -12,7 +13,7 @@ std::optional<Layout> asked_layout(const ir::Decision& decision) {
 
 std::string layout_obstacle(Layout layout, const std::string& device, DType dtype, int64_t rows,
                             int64_t cols, int64_t matrices) {
-  const bool for_gpus = layout == Layout::Marlin, on_gpu = device != "cpu";
+  const bool for_gpus = layout == Layout::Marlin, on_gpu = !target::is_cpu(device);
   if (layout == Layout::Rows) {
     return on_gpu && matrix_bytes(Layout::Marlin, dtype, rows, cols)
                ? fmt::format("GPUs read {} weights in tiles (marlin)", name(dtype))

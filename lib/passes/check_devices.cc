@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 
+#include "lib/passes/host_links.h"
 #include "lib/passes/pass.h"
 #include "lib/passes/rule_report.h"
 #include "lib/rules/device_name.h"
@@ -36,6 +37,7 @@ class DeviceChecker {
       const Rule& rule = state_.rules.rules[i];
       if (state_.matched.outcomes[i].won == 0) continue;
       if (state_.check.target_given) {
+        check_host(rule);
         check_count(rule);
         check_generation(rule, static_cast<int>(i));
       }
@@ -60,12 +62,40 @@ class DeviceChecker {
  private:
   std::vector<int> gpus_of(const Rule& rule) const {
     std::vector<int> gpus;
-    if (rule.replace.place) gpus = rule.replace.place->gpus;
+    if (rule.replace.place && rule.replace.place->host.empty()) gpus = rule.replace.place->gpus;
     for (const rules::ExpertsOn& set : rule.replace.experts) {
       const auto place = rules::parse_device(set.device.text);
-      if (place) gpus.insert(gpus.end(), place->gpus.begin(), place->gpus.end());
+      if (place && place->host.empty())
+        gpus.insert(gpus.end(), place->gpus.begin(), place->gpus.end());
     }
     return gpus;
+  }
+
+  // The hosts of "b/cpu" and "b/cuda:0".
+  void check_host(const Rule& rule) {
+    std::vector<rules::Located> devices;
+    if (rule.replace.device) devices.push_back(*rule.replace.device);
+    for (const rules::ExpertsOn& set : rule.replace.experts) devices.push_back(set.device);
+    for (const rules::Located& device : devices) {
+      const auto place = rules::parse_device(device.text);
+      if (!place || place->host.empty()) continue;
+      const std::string name = placed_name(state_.target, *place);
+      if (has_device(state_.target, name)) continue;
+      std::vector<std::string> hosts;
+      for (const target::HostTarget& host : state_.target.hosts) hosts.push_back(host.name);
+      const bool known = std::ranges::find(hosts, place->host) != hosts.end();
+      const std::string has = hosts.empty() ? "the target has no `hosts`"
+                                            : "the hosts of the target are " + join(hosts, ", ");
+      diags_
+          .error(
+              device.loc, "D004",
+              fmt::format("device {} does not exist: {}", device.text,
+                          known ? fmt::format("models use the CPU alone of {}", place->host) : has))
+          .help(known ? fmt::format("write {}/cpu", place->host)
+                      : "name the host as the target file does, or write auto")
+          .in_group("missing hosts");
+      return;
+    }
   }
 
   void check_count(const Rule& rule) {
@@ -95,7 +125,8 @@ class DeviceChecker {
     std::map<int, const ir::Module*> used;
     for (const ir::Module* module : modules_of(state_, index)) {
       const auto place = rules::parse_device(module->decision.device);
-      if (place && place->kind == DeviceSpec::Kind::Cuda) used.emplace(place->gpus[0], module);
+      const bool gpu = place && place->kind == DeviceSpec::Kind::Cuda && place->host.empty();
+      if (gpu) used.emplace(place->gpus[0], module);
     }
     for (const auto& [gpu, module] : used) {
       if (gpu >= static_cast<int>(state_.target.gpus.size())) continue;

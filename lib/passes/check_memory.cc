@@ -7,6 +7,7 @@
 #include "lib/passes/estimate.h"
 #include "lib/passes/pass.h"
 #include "lib/support/strings.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 namespace {
@@ -25,7 +26,7 @@ int heaviest_rule(const CompileState& state, const std::string& device) {
 }
 
 void report(CompileState& state, const Estimate& estimate, const DeviceUse& use) {
-  const bool gpu = use.name != "cpu";
+  const bool gpu = !target::is_cpu(use.name);
   const int rule = heaviest_rule(state, use.name);
   const SourceLoc loc = rule < 0 ? SourceLoc{} : state.rules.rules[static_cast<size_t>(rule)].loc;
   const auto nodes = static_cast<uint64_t>(use.numa_nodes);

@@ -27,6 +27,7 @@
 #include "lib/formats/layout_size.h"
 #include "lib/passes/asked_layout.h"
 #include "lib/passes/pass.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 namespace {
@@ -70,7 +71,7 @@ Status refuse_unheard(const steps::StepGraph& graph, const Decisions& decisions,
                       const std::vector<bool>& able) {
   for (const steps::Step& step : graph.steps) {
     const std::optional<Layout> asked = asked_by(decisions, step);
-    if (!asks_for_panels(asked) || step.device != "cpu") continue;
+    if (!asks_for_panels(asked) || !target::is_cpu(step.device)) continue;
     if (decisions.at(step.module)->rule < 0) continue;
     const size_t matrices = std::max<size_t>(product_weights(step.op), 1);
     for (size_t i = 0; i < std::min(matrices, step.weights.size()); ++i) {
@@ -183,7 +184,8 @@ ValueType product_input(const steps::StepGraph& graph, const steps::Step& step) 
 // that only the embedding reads stays in rows.
 void choose_gpu_layouts(steps::StepGraph& graph) {
   for (const steps::Step& step : graph.steps) {
-    if (step.device == "cpu" || kernels::gpu_kernel_family(step.op) != "gpu_matmul") continue;
+    if (target::is_cpu(step.device) || kernels::gpu_kernel_family(step.op) != "gpu_matmul")
+      continue;
     for (size_t i = 0; i < product_weights(step.op); ++i) {
       steps::Blob& blob = graph.blobs[step.weights[i]];
       if (matrix_bytes(Layout::Marlin, blob.dtype, blob.rows, blob.cols)) {
@@ -206,7 +208,7 @@ Status choose_kernels(CompileState& state) {
     const DType dtype = deciding_dtype(state.steps, step);
     const Layout layout = deciding_layout(state.steps, step);
     for (int p = 0; p < steps::kPrecisions; ++p) {
-      const bool gpu = step.device != "cpu";
+      const bool gpu = !target::is_cpu(step.device);
       const std::string_view family =
           gpu ? kernels::gpu_kernel_family(step.op)
               : kernels::kernel_family(step.op, kPrecision[p], dtype, is_transposed(step), layout,

@@ -19,11 +19,13 @@
 #include "lib/ir/module_graph.h"
 #include "lib/passes/chunk_tokens.h"
 #include "lib/passes/expert_groups.h"
+#include "lib/passes/host_links.h"
 #include "lib/passes/pack_requantized.h"
 #include "lib/plan/pack_blobs.h"
 #include "lib/plan/plan_step_list.h"
 #include "lib/plan/plan_writer.h"
 #include "lib/rules/device_name.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 namespace {
@@ -130,7 +132,9 @@ class ContentsBuilder {
         return Error{fmt::format("blob '{}' needs tensor '{}', which the model lacks", blob.name,
                                  slice.tensor)};
       }
-      const int64_t rows = out_.gguf.tensors[tensor->second].rows;
+      // A vector may stand upright in its file.
+      const plan::GgufTensorRecord& record = out_.gguf.tensors[tensor->second];
+      const int64_t rows = record.rows * record.row_elems / blob.cols;
       slices.push_back({.tensor = tensor->second,
                         .blob = 0,
                         .first_row = slice.first_row,
@@ -297,11 +301,20 @@ class ContentsBuilder {
     out_.target.isa = options_.isa;
     for (const std::string& device : devices()) {
       const auto place = rules::parse_device(device);
-      const bool gpu = place && place->kind == rules::DeviceSpec::Kind::Cuda;
+      const bool gpu = place && place->kind == rules::DeviceSpec::Kind::Cuda && place->host.empty();
       const bool known = !target.name.empty() && gpu && place->gpus[0] < std::ssize(target.gpus);
-      const uint64_t memory =
-          known ? target.gpus[static_cast<size_t>(place->gpus[0])].memory_bytes : 0;
+      const bool of_host = has_hosts(target) && target::is_cpu(device);
+      const uint64_t memory = of_host ? cpu_of(target, device).memory_bytes
+                              : known
+                                  ? target.gpus[static_cast<size_t>(place->gpus[0])].memory_bytes
+                                  : 0;
       out_.target.devices.push_back({device, static_cast<int64_t>(memory)});
+    }
+    for (const target::HostTarget& host : target.hosts) {
+      if (!has_hosts(target)) break;
+      out_.target.hosts.push_back({host.name, static_cast<int64_t>(host.cpu.memory_bytes)});
+      const bool first = out_.target.hosts.size() == 1;
+      out_.strings.intern(target::device_on(first ? "" : host.name, "cpu"));
     }
     out_.provenance.ktx_version = KTX_VERSION;
     out_.provenance.inputs = options_.inputs;

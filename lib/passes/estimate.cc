@@ -11,12 +11,14 @@
 #include "lib/passes/deferred_experts.h"
 #include "lib/passes/expert_groups.h"
 #include "lib/passes/hand_overs.h"
+#include "lib/passes/host_links.h"
 #include "lib/passes/launched_steps.h"
 #include "lib/passes/stream_experts.h"
 #include "lib/rules/device_name.h"
 #include "lib/support/byte_reader.h"
 #include "lib/support/strings.h"
 #include "lib/support/text_table.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 
@@ -57,36 +59,39 @@ void describe_device(DeviceUse& use, const CompileState& state) {
   use.reserve_bytes = gpu < 0 ? kCpuReserve : kGpuReserve;
   if (!state.check.target_given) return;
   if (gpu < 0) {
-    use.capacity = state.target.cpu.memory_bytes;
-    use.numa_nodes = std::max(1, static_cast<int>(state.target.cpu.numa.size()));
+    const target::CpuTarget& cpu = cpu_of(state.target, use.name);
+    use.capacity = cpu.memory_bytes;
+    use.numa_nodes = std::max(1, static_cast<int>(cpu.numa.size()));
   } else if (gpu < static_cast<int>(state.target.gpus.size())) {
     const target::GpuTarget& facts = state.target.gpus[static_cast<size_t>(gpu)];
     use.capacity = facts.memory_bytes;
   }
 }
 
-// Sums kept by device name; "cpu" sorts before "cuda:...".
+// Sums by device, in the order of hosts, on each the CPU first.
 class Sums {
  public:
   explicit Sums(const CompileState& state) : state_(state) {}
   DeviceUse& at(const std::string& device) {
-    const int gpu = std::max(gpu_number(device), -1);
-    auto [found, added] = uses_.try_emplace(gpu);
+    const auto order = device_order(state_.target, device);
+    auto [found, added] = uses_.try_emplace(order);
     if (added) {
-      found->second.name = gpu < 0 ? "cpu" : fmt::format("cuda:{}", gpu);
+      const int gpu = order.second;
+      found->second.name =
+          target::device_on(target::host_of(device), gpu < 0 ? "cpu" : fmt::format("cuda:{}", gpu));
       describe_device(found->second, state_);
     }
     return found->second;
   }
   std::vector<DeviceUse> take() {
     std::vector<DeviceUse> all;
-    for (auto& [gpu, use] : uses_) all.push_back(std::move(use));
+    for (auto& [order, use] : uses_) all.push_back(std::move(use));
     return all;
   }
 
  private:
   const CompileState& state_;
-  std::map<int, DeviceUse> uses_;
+  std::map<std::pair<size_t, int>, DeviceUse> uses_;  // by device_order()
 };
 
 void add_weights(const CompileState& state, Sums& sums) {
@@ -357,7 +362,7 @@ Result<Estimate> Estimator::run(const CompileState& state, plan::StreamSlots slo
     for (const std::string& device : devices_of(module)) with_experts.insert(device);
   }
   for (DeviceUse& use : estimate.devices) {
-    const bool all = use.name == "cpu" || with_experts.contains(use.name);
+    const bool all = target::is_cpu(use.name) || with_experts.contains(use.name);
     use.scratch_bytes =
         KTX_TRY(scratch(all || without_experts_.empty() ? all_ : without_experts_, shape));
     if (use.stream_bytes > 0) use.stream_bytes += KTX_TRY(scratch(of_experts_, shape));
@@ -472,6 +477,12 @@ std::string speed_terms(const PassTime& time) {
   if (time.hand_overs > 0) {
     table.add({"", ms(time.hand_over_seconds),
                fmt::format("{} hand-over{}", time.hand_overs, time.hand_overs == 1 ? "" : "s")});
+  }
+  if (time.messages > 0) {
+    table.add({"", ms(time.network_seconds),
+               fmt::format("{} message{} between hosts, {}{}", time.messages,
+                           time.messages == 1 ? "" : "s", human_bytes(time.network_bytes),
+                           time.network_assumed ? " (10 Gbit/s and 30 us where not stated)" : "")});
   }
   if (time.beside_seconds > 0) {
     table.add({"", "-" + ms(time.beside_seconds), "both at once"});

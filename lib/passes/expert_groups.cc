@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "lib/target/host_device.h"
+
 namespace ktx::passes {
 
 std::vector<ExpertGroup> expert_groups(const ir::Module& experts, int32_t all) {
@@ -73,7 +75,7 @@ double gpu_expert_use(const ir::ModuleGraph& modules) {
     if (info == nullptr) continue;
     ++layers;
     for (const ExpertGroup& group : expert_groups(module, info->experts)) {
-      if (group.device != "cpu") use += group.use;
+      if (!target::is_cpu(group.device)) use += group.use;
     }
   }
   return layers > 0 ? use / static_cast<double>(layers) : -1;

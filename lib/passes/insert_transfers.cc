@@ -15,11 +15,14 @@
 // before them are moved in front of these: GPU steps are queued, so both devices work at once.
 //
 // The logits end on the CPU, where tokens are sampled.
+//
+// Between two hosts values go from CPU to CPU: one of a GPU goes to the CPU beside it first.
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "lib/passes/pass.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 namespace {
@@ -91,12 +94,24 @@ class Inserter {
     graph_.steps.push_back(std::move(step));
   }
 
+  // The device whose copy a transfer to `device` reads: next to it on the way from where the value
+  // is.
+  static std::string source_for(const Place& place, const std::string& device) {
+    if (target::on_same_host(place.latest, device)) return place.latest;
+    for (const std::string& other : place.valid) {
+      if (target::on_same_host(other, device)) return other;
+    }
+    return target::is_cpu(device) ? target::cpu_beside(place.latest) : target::cpu_beside(device);
+  }
+
   // The view on the device's own copy, which a transfer fills when need be.
   View read(View view, const std::string& device, const Step& reader) {
     if (view.value == steps::kAbsent) return view;
     Place& place = places_[view.value];
     if (!place.valid.count(device)) {
-      const ValueId from = place.copies.at(place.latest);
+      const std::string source = source_for(place, device);
+      if (!place.valid.count(source)) read(view, source, reader);
+      const ValueId from = place.copies.at(source);
       const ValueId to = copy_on(view.value, device);
       const Step like = reader;  // graph_.steps may move
       emit(StepOp::Transfer, like, device, {graph_.whole(from)}, graph_.whole(to));
@@ -169,7 +184,7 @@ class Inserter {
 };
 
 bool on_cpu(const Step& step) {
-  return step.device == "cpu" && step.op != StepOp::Transfer;
+  return target::is_cpu(step.device) && step.op != StepOp::Transfer;
 }
 
 // What steps read and write.
@@ -195,7 +210,7 @@ struct Touched {
 // so that these wait for the GPU once.
 void submit_early(std::vector<Step>& steps) {
   for (size_t i = 1; i < steps.size(); ++i) {
-    if (steps[i].op != StepOp::Transfer || steps[i].device != "cpu") continue;
+    if (steps[i].op != StepOp::Transfer || !target::is_cpu(steps[i].device)) continue;
     for (size_t at = i; at > 0 && on_cpu(steps[at - 1]); --at) {
       Touched before;
       before.add(steps[at - 1]);

@@ -28,6 +28,7 @@
 #include "lib/passes/deferred_experts.h"
 #include "lib/passes/expert_groups.h"
 #include "lib/passes/pass.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 namespace {
@@ -80,8 +81,11 @@ class Lowering {
       KTX_TRY(norm(*final_norm, x_, states));
     }
     const View last = value("last", modules_.facts.hidden, ValueType::F32, RowKind::Output);
-    emit(final_norm ? *final_norm : last_layer, StepOp::GatherRows, {states}, {last}, {},
-         NoAttrs{});
+    const Module& reader = final_norm ? *final_norm : last_layer;
+    // The wanted rows alone cross to another host.
+    const bool near = target::on_same_host(reader.decision.device, last_layer.decision.device);
+    emit_on(near ? reader.decision.device : last_layer.decision.device, reader, StepOp::GatherRows,
+            {states}, {last}, {}, NoAttrs{});
     if (final_norm && !keep_hidden_) KTX_TRY(norm(*final_norm, last, last));
     if (modules_.child(root, Role::ScoreHead)) return lower_scores(root, last);
     if (modules_.facts.encoder) return {};
@@ -649,6 +653,7 @@ class Lowering {
   // The states of a sequence are numbered in the order of the steps that have one.
   Result<Term> lower_delta_net(const Module& net, View in) {
     const ir::DeltaNetInfo* d = KTX_TRY(info_of<ir::DeltaNetInfo>(net));
+    if (d->by_channel) return lower_channel_delta_net(net, *d, in);
     const View mixed = KTX_TRY(linear(net, Role::DeltaQkvProj, in, "delta_in"));
     const View gate = KTX_TRY(linear(net, Role::DeltaGateProj, in, "delta_gate"));
     View b, a;
@@ -669,6 +674,38 @@ class Lowering {
          DeltaRuleAttrs{states_++, d->key_heads, d->value_heads, d->head_dim, d->tiled});
     KTX_TRY(norm(*KTX_TRY(child(net, Role::DeltaNorm)), out, out));
     emit(net, StepOp::Glu, {gate, out}, {out}, {}, GluAttrs{});
+    return term(net, Role::OProj, out, "attn_out");
+  }
+
+  // Kimi delta attention.
+  Result<Term> lower_channel_delta_net(const Module& net, const ir::DeltaNetInfo& d, View in) {
+    static constexpr struct {
+      Role role;
+      const char *value, *conv;
+    } kParts[] = {{Role::QProj, "delta_q", "conv_q"},
+                  {Role::KProj, "delta_k", "conv_k"},
+                  {Role::VProj, "delta_v", "conv_v"}};
+    const View qkv = value("delta_qkv", d.channels());
+    for (int64_t i = 0; const auto& part : kParts) {
+      const View mixed = KTX_TRY(linear(net, part.role, in, part.value));
+      const BlobId conv = KTX_TRY(blob(net, part.conv));
+      emit(net, StepOp::CausalConv, {mixed}, {{qkv.value, i++ * d.width(), d.width()}}, {conv},
+           CausalConvAttrs{states_++, static_cast<int32_t>(d.width()), d.taps});
+    }
+    const Module& forget = *KTX_TRY(child(net, Role::DeltaForget));
+    const View rates = KTX_TRY(linear(forget, Role::DeltaForgetAProj, in, "delta_forget"));
+    const View a = KTX_TRY(linear(forget, Role::DeltaForgetBProj, rates, "delta_a"));
+    const View b = KTX_TRY(linear(net, Role::DeltaBProj, in, "delta_b"));
+    const View open = KTX_TRY(linear(net, Role::DeltaGateAProj, in, "delta_open"));
+    const View gate = KTX_TRY(linear(net, Role::DeltaGateBProj, open, "delta_gate"));
+    const View out = value("delta", d.width());
+    const BlobId decay = KTX_TRY(blob(net, "decay"));
+    const BlobId dt_bias = KTX_TRY(blob(net, "dt_bias"));
+    emit(net, StepOp::DeltaRule, {qkv, b, a}, {out}, {decay, dt_bias},
+         DeltaRuleAttrs{states_++, d.key_heads, d.value_heads, d.head_dim, d.tiled, 1});
+    KTX_TRY(norm(*KTX_TRY(child(net, Role::DeltaNorm)), out, out));
+    emit(net, StepOp::Glu, {gate, out}, {out}, {},
+         GluAttrs{static_cast<int32_t>(Activation::Sigmoid)});
     return term(net, Role::OProj, out, "attn_out");
   }
 
@@ -706,20 +743,31 @@ class Lowering {
     const View kv_latent{kv.value, 0, a->kv_lora_rank};
     const View kv_rope{kv.value, a->kv_lora_rank, a->rope_dim};
     KTX_TRY(norm(*KTX_TRY(child(attention, Role::KvANorm)), kv_latent, kv_latent));
-    KTX_TRY(rope(attention, kv_rope, kv_rope,
-                 {.heads = 1, .head_dim = a->rope_dim, .y_head_dim = a->rope_dim}));
+    if (a->rotated) {
+      KTX_TRY(rope(attention, kv_rope, kv_rope,
+                   {.heads = 1, .head_dim = a->rope_dim, .y_head_dim = a->rope_dim}));
+    }
     const int32_t slot = add_kv_slot(attention, 1, key_dim, 0);
     emit(attention, StepOp::KvStore, {kv, View{}}, {}, {}, KvStoreAttrs{slot});
 
     const Module& kv_b = *KTX_TRY(child(attention, Role::KvBProj));
     const LatentProjection b = KTX_TRY(latent_projection(kv_b, *a));
     const View absorbed = value("q_latent", int64_t{a->heads} * key_dim);
-    KTX_TRY(rope(attention, q, absorbed,
-                 {.heads = a->heads,
-                  .head_dim = q_dim,
-                  .rotary_begin = a->nope_dim,
-                  .y_head_dim = key_dim,
-                  .y_begin = a->kv_lora_rank}));
+    RopeAttrs rotated{.heads = a->heads,
+                      .head_dim = q_dim,
+                      .rotary_begin = a->nope_dim,
+                      .y_head_dim = key_dim,
+                      .y_begin = a->kv_lora_rank};
+    if (a->rotated) {
+      KTX_TRY(rope(attention, q, absorbed, rotated));
+    } else {  // by no angle: a copy
+      rotated.rotary_dim = a->rope_dim;
+      const std::string& device = attention.decision.device;
+      const std::vector<float> still(static_cast<size_t>(a->rope_dim / 2));
+      const BlobId inv_freq =
+          constant(fmt::format("still.{}@{}", a->rope_dim, device), still, device);
+      emit(attention, StepOp::Rope, {q}, {absorbed}, {inv_freq}, rotated);
+    }
     // After the rotary parts of the same rows, which need no product.
     emit(kv_b, StepOp::MatmulHeads, {q, View{}}, {absorbed}, {b.key},
          MatmulHeadsAttrs{a->heads, !b.split, 0, b.split ? a->kv_lora_rank : a->nope_dim, q_dim,
@@ -936,7 +984,7 @@ class Lowering {
       }
     }
     std::vector<ExpertGroup> groups = expert_groups(experts, routed.router.experts);
-    const auto of_cpu = [](const ExpertGroup& group) { return group.device == "cpu"; };
+    const auto of_cpu = [](const ExpertGroup& group) { return target::is_cpu(group.device); };
     std::stable_partition(groups.begin(), groups.end(), of_cpu);
     const Terms late = KTX_TRY(lower_deferred());
     Terms cpu, others;

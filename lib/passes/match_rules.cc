@@ -3,6 +3,7 @@
 // place_devices.cc finds its device. check_rules.cc and check_ops.cc check whether the rules
 // make sense.
 #include "lib/passes/deferred_experts.h"
+#include "lib/passes/host_links.h"
 #include "lib/passes/pass.h"
 #include "lib/passes/rule_expert_sets.h"
 
@@ -13,7 +14,7 @@ void apply(CompileState& state, int number, ir::Module& module) {
   const rules::Replace& replace = state.rules.rules[static_cast<size_t>(number)].replace;
   ir::Decision& decision = module.decision;
   decision.rule = number;
-  if (replace.place) decision.device = rules::to_string(*replace.place);
+  if (replace.place) decision.device = placed_name(state.target, *replace.place);
   if (replace.op_info) decision.op = replace.op_info->becomes;
   if (replace.layout) decision.layout = replace.layout->text;
   decision.lossy_allowed = replace.lossy_allowed;
@@ -21,6 +22,10 @@ void apply(CompileState& state, int number, ir::Module& module) {
   // Sets that the module cannot have are reported by check-ops.
   if (replace.experts.empty() || !expert_sets_obstacle(replace, module).empty()) return;
   decision.expert_sets = expert_sets_of(replace);
+  for (ir::ExpertSet& set : decision.expert_sets) {
+    const auto place = rules::parse_device(set.device);
+    if (place) set.device = placed_name(state.target, *place);
+  }
   if (decision.device.empty()) decision.device = "cpu";
 }
 
@@ -33,11 +38,12 @@ bool leaves_open(const rules::Rule& rule) {
 }
 
 // Of the last file that has some: what holds for modules without a rule.
-void apply_defaults(const rules::RuleSet& rules, ir::Decision& decision) {
-  for (auto file = rules.files.rbegin(); file != rules.files.rend(); ++file) {
+void apply_defaults(const CompileState& state, ir::Decision& decision) {
+  const auto& files = state.rules.files;
+  for (auto file = files.rbegin(); file != files.rend(); ++file) {
     const rules::Defaults& defaults = file->defaults;
     if (defaults.place && decision.device.empty()) {
-      decision.device = rules::to_string(*defaults.place);
+      decision.device = placed_name(state.target, *defaults.place);
     }
     if (defaults.layout && decision.layout.empty()) decision.layout = defaults.layout->text;
     decision.lossy_allowed = decision.lossy_allowed || defaults.lossy_allowed;
@@ -64,7 +70,7 @@ Status match_rules(CompileState& state) {
       module.decision.expert_sets.clear();
       module.decision.deferred = 0;
     } else if (rule == rules::kNoRule) {
-      apply_defaults(state.rules, module.decision);
+      apply_defaults(state, module.decision);
     }
     if (module.decision.rule < 0 && module.decision.layout.empty() && module.parent >= 0) {
       const auto parent = static_cast<size_t>(module.parent);

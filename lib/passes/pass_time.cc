@@ -9,14 +9,17 @@
 #include "lib/launches/joint_experts.h"
 #include "lib/launches/parts.h"
 #include "lib/launches/streams.h"
+#include "lib/passes/host_links.h"
 #include "lib/rules/device_name.h"
 #include "lib/steps/graph_step_list.h"
 #include "lib/target/gpu_generation.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 int gpu_number(const std::string& device) {
   const auto place = rules::parse_device(device);
-  return place && place->kind == rules::DeviceSpec::Kind::Cuda ? place->gpus[0] : -1;
+  const bool gpu = place && place->kind == rules::DeviceSpec::Kind::Cuda && place->host.empty();
+  return gpu ? place->gpus[0] : -1;
 }
 
 namespace {
@@ -115,14 +118,26 @@ class Predictor {
       const Part& part = graph_.parts[p];
       const auto stream = streams_.find(static_cast<int32_t>(p));
       const std::string& device = device_of(part, stream);
-      if (before && *before != device) hand_over(device == "cpu" ? *before : device);
+      const bool network = part.kind == Part::Kind::Network;
+      const bool changes = before && *before != device && !network;
+      const bool from_gpu = before && gpu_number(*before) >= 0;
+      if (changes && (from_gpu || gpu_number(device) >= 0)) {
+        hand_over(target::is_cpu(device) ? *before : device);
+      } else if (network && from_gpu) {
+        hand_over(*before);
+      }
       before = &device;
+      if (network) {
+        add_network(part);
+        continue;
+      }
       if (stream != streams_.end()) {
         add_streamed(part, at(device));
       } else if (part.kind == Part::Kind::Cpu) {
-        const double busy = at("cpu").seconds;
-        for_steps(part, [&](const ListedStep& s, int32_t i) { add_step(s, i, at("cpu")); });
-        const double seconds = at("cpu").seconds - busy, saved = beside(part, seconds);
+        DeviceTime& cpu = at(device);
+        const double busy = cpu.seconds;
+        for_steps(part, [&](const ListedStep& s, int32_t i) { add_step(s, i, cpu); });
+        const double seconds = cpu.seconds - busy, saved = beside(part, seconds);
         time_.beside_seconds += saved;
         now_ += seconds - saved;
       } else if (part.kind == Part::Kind::Gpu) {
@@ -138,9 +153,7 @@ class Predictor {
   using Streams = std::map<int32_t, std::string>;  // by part, their GPU
 
   const std::string& device_of(const Part& part, const Streams::const_iterator& stream) const {
-    static const std::string kCpu = "cpu";
-    if (stream != streams_.end()) return stream->second;
-    return part.kind == Part::Kind::Cpu ? kCpu : part.device;
+    return stream != streams_.end() ? stream->second : part.device;
   }
 
   // A part on another device than the one before it waits for it.
@@ -152,6 +165,24 @@ class Predictor {
     arriving_ = seconds;
   }
 
+  // The values of a border are one message.
+  void add_network(const Part& part) {
+    const HostLink link = link_between(target_, part.from, part.device);
+    uint64_t bytes = 0;
+    for_steps(part, [&](const ListedStep& step, int32_t) {
+      const launches::ListedValue& value = list_.values[static_cast<size_t>(step.inputs[0].value)];
+      const int64_t rows = value.rows == RowKind::Token ? tokens_ : 1;
+      bytes += static_cast<uint64_t>(rows * value.row_elements * 4);
+    });
+    const double seconds = link.seconds(bytes);
+    ++time_.messages;
+    time_.network_bytes += bytes;
+    time_.network_seconds += seconds;
+    time_.network_assumed = time_.network_assumed || link.assumed;
+    now_ += seconds;
+    queued_ = beside_ = 0;
+  }
+
   template <class F>
   void for_steps(const Part& part, const F& f) const {
     for (int32_t i = part.first_step; i < part.first_step + part.step_count; ++i) {
@@ -160,7 +191,7 @@ class Predictor {
   }
 
   DeviceTime& at(const std::string& device) {
-    auto [found, added] = devices_.try_emplace(gpu_number(device));
+    auto [found, added] = devices_.try_emplace(device_order(target_, device));
     if (added) {
       found->second.device = device;
       found->second.rates = rates_of(target_, device);
@@ -204,7 +235,7 @@ class Predictor {
   }
 
   void add_step(const ListedStep& step, int32_t index, DeviceTime& device) const {
-    const bool cpu = device.device == "cpu";
+    const bool cpu = target::is_cpu(device.device);
     const Work work = work_of(step, index, cpu ? kCpuExpertShare : kGpuExpertShare);
     device.read_bytes += static_cast<uint64_t>(work.bytes);
     device.seconds += std::max(over(work.bytes, device.rates.read),
@@ -348,7 +379,7 @@ class Predictor {
 
   void finish() {
     time_.known = true;
-    for (auto& [gpu, device] : devices_) {
+    for (auto& [order, device] : devices_) {
       device.seconds += static_cast<double>(device.launches) * device.rates.launch;
       const bool idle = device.read_bytes == 0 && device.copied_bytes == 0 && device.seconds == 0;
       if (idle && device.launches == 0) continue;
@@ -357,7 +388,7 @@ class Predictor {
       time_.seconds += device.seconds;
       time_.devices.push_back(device);
     }
-    time_.seconds += time_.hand_over_seconds - time_.beside_seconds;
+    time_.seconds += time_.hand_over_seconds + time_.network_seconds - time_.beside_seconds;
     time_.known = time_.known && time_.seconds > 0;
   }
 
@@ -371,11 +402,11 @@ class Predictor {
   const launches::CpuWaits waits_;
   const steps::StepGraph& graph_;
   Streams streams_;
-  std::set<int32_t> fused_;            // steps that another step's launch stands for
-  std::map<int, DeviceTime> devices_;  // -1: the CPU
-  std::map<int, Copies> copies_;       // by GPU
-  std::string layer_there_;            // the module whose tiles a GPU has
-  double now_ = 0;                     // since the begin of the pass
+  std::set<int32_t> fused_;  // steps that another step's launch stands for
+  std::map<std::pair<size_t, int>, DeviceTime> devices_;  // by device_order()
+  std::map<int, Copies> copies_;                          // by GPU
+  std::string layer_there_;                               // the module whose tiles a GPU has
+  double now_ = 0;                                        // since the begin of the pass
   // Of a GPU's parts since the CPU waited: those up to the latest values for the CPU, and what is
   // queued behind.
   double queued_ = 0, beside_ = 0;
@@ -387,7 +418,7 @@ class Predictor {
 
 DeviceRates rates_of(const target::Target& target, const std::string& device) {
   const int gpu = gpu_number(device);
-  if (gpu < 0) return cpu_rates(target.cpu);
+  if (gpu < 0) return cpu_rates(cpu_of(target, device));
   if (gpu >= static_cast<int>(target.gpus.size())) return {};
   return gpu_rates(target.gpus[static_cast<size_t>(gpu)]);
 }

@@ -12,7 +12,8 @@
 // Devices take turns, but where a GPU is queued work beside a part of the CPU (its own experts of
 // the layer, shared experts; the next layer's attention beside deferred experts): there the longer
 // of the two counts. Streamed experts come piece by piece over PCIe while the GPU computes what
-// came before, as far ahead as two slots allow.
+// came before, as far ahead as two slots allow. Hosts take turns as well: what
+// crosses the network between two of them is a message for each border.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +45,7 @@ struct DeviceRates {
 };
 // 1 of "cuda:1"; -1: no GPU.
 int gpu_number(const std::string& device);
-// `device`: "cpu", "cuda:1"; a GPU that the target lacks has no rates.
+// `device`: "cpu", "cuda:1", "b/cpu"; a GPU that the target lacks has no rates.
 DeviceRates rates_of(const target::Target& target, const std::string& device);
 
 struct DeviceTime {
@@ -58,11 +59,16 @@ struct DeviceTime {
 
 struct PassTime {
   int64_t tokens = 0;
-  std::vector<DeviceTime> devices;  // cpu first, then GPUs by number; those that have work
+  // In the order of hosts, on each the CPU first, then GPUs by number; those that have work.
+  std::vector<DeviceTime> devices;
   int64_t hand_overs = 0;
   double hand_over_seconds = 0;
-  double beside_seconds = 0;  // of the devices, saved by their work beside each other
-  bool known = false;         // all rates are
+  int64_t messages = 0;  // between hosts
+  uint64_t network_bytes = 0;
+  double network_seconds = 0;
+  bool network_assumed = false;  // the target does not say all of its network
+  double beside_seconds = 0;     // of the devices, saved by their work beside each other
+  bool known = false;            // all rates are
   double seconds = 0;
 };
 

@@ -17,6 +17,9 @@
 // which of the two it is, is decided by the time that is predicted for a prompt of 4096 tokens, one
 // of 512 and an answer of 512.
 //
+// Where the target has several hosts, layers are spread over these (spread_over_hosts.h), and GPUs
+// have what rules put there; the head is on the first host.
+//
 // A plan is for the CPU alone if the target has no GPU; the target is that of --target, else
 // the machine at hand.
 #include <fmt/format.h>
@@ -31,11 +34,14 @@
 #include "lib/passes/choose_experts.h"
 #include "lib/passes/estimate.h"
 #include "lib/passes/expert_groups.h"
+#include "lib/passes/host_links.h"
 #include "lib/passes/pass.h"
 #include "lib/passes/pass_time.h"
+#include "lib/passes/spread_over_hosts.h"
 #include "lib/passes/stream_experts.h"
 #include "lib/rules/device_name.h"
 #include "lib/target/gpu_generation.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 namespace {
@@ -135,7 +141,8 @@ class Placer {
         device = of_layer[static_cast<size_t>(module.layer)];
       } else if (module.role == Role::FinalNorm || module.role == Role::Head ||
                  module.role == Role::ScoreDense || module.role == Role::ScoreHead) {
-        device = of_layer.back();
+        // Logits are wanted on the first host, and may share the embedding's table.
+        if (target::is_first_host(of_layer.back())) device = of_layer.back();
       }
     }
   }
@@ -149,6 +156,7 @@ class Placer {
     }
     if (open.empty()) return;
     for (ir::Module* module : open) module->decision.device = "cpu";
+    if (has_hosts(state_.target)) return spread_over_hosts(state_, open);
     if (state_.target.gpus.empty() || !state_.check.target_given) return;
     std::vector<int> gpus;
     for (size_t i = 0; i < state_.target.gpus.size(); ++i) {
@@ -391,14 +399,6 @@ class Placer {
   std::vector<ir::Module>& modules_;
 };
 
-bool can_run(const CompileState& state, const std::string& device) {
-  const auto place = rules::parse_device(device);
-  if (!place) return false;
-  if (place->kind == DeviceSpec::Kind::Cpu) return true;
-  return place->kind == DeviceSpec::Kind::Cuda &&
-         place->gpus[0] < static_cast<int>(state.target.gpus.size());
-}
-
 // For execution: what cannot run where it is goes to the CPU, with one warning for each
 // device that was requested.
 void move_to_cpu(CompileState& state) {
@@ -416,11 +416,11 @@ void move_to_cpu(CompileState& state) {
   for (ir::Module& module : state.modules.modules) {
     ir::Decision& decision = module.decision;
     std::erase_if(decision.expert_sets, [&](const ir::ExpertSet& set) {
-      if (can_run(state, set.device)) return false;
+      if (has_device(state.target, set.device)) return false;
       refuse(module, set.device);
       return true;
     });
-    if (can_run(state, decision.device)) continue;
+    if (has_device(state.target, decision.device)) continue;
     refuse(module, decision.device);
     decision.device = "cpu";
     std::erase_if(decision.expert_sets,
@@ -445,7 +445,7 @@ void move_to_cpu(CompileState& state) {
 // warning.
 void keep_unknown_formats(CompileState& state) {
   for (ir::Module& module : state.modules.modules) {
-    if (devices_of(module) == std::vector<std::string>{"cpu"}) continue;
+    if (std::ranges::all_of(devices_of(module), target::is_cpu)) continue;
     for (const ir::Param& param : module.params) {
       const std::string why = gpu_refusal(module.role, param);
       if (why.empty()) continue;
@@ -479,7 +479,7 @@ void keep_states(CompileState& state) {
   int64_t count = 0;
   for (ir::Module& module : state.modules.modules) {
     const auto* net = std::get_if<ir::DeltaNetInfo>(&module.info);
-    if (net == nullptr || module.decision.device == "cpu") continue;
+    if (net == nullptr || target::is_cpu(module.decision.device)) continue;
     if (kernels::gpu_delta_rule_takes(net->head_dim)) continue;
     module.decision.device = "cpu";
     ++count;
@@ -518,7 +518,8 @@ void tell_of_old_gpus(const CompileState& state) {
 }  // namespace
 
 Status place_devices(CompileState& state) {
-  if (state.check.only || !state.target.gpus.empty()) Placer(state).run();
+  const bool several = !state.target.gpus.empty() || has_hosts(state.target);
+  if (state.check.only || several) Placer(state).run();
   if (state.check.only) {
     settle_streams(state);
     return {};

@@ -20,6 +20,7 @@
 #include "lib/passes/pass.h"
 #include "lib/steps/graph_stages.h"
 #include "lib/steps/graph_step_list.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 namespace {
@@ -54,7 +55,7 @@ std::vector<Lifetime> lifetimes(const steps::StepGraph& graph, const std::vector
 bool has_several_gpus(const steps::StepGraph& graph) {
   std::set<std::string_view> gpus;
   for (const steps::Step& step : graph.steps) {
-    if (step.device != "cpu") gpus.insert(step.device);
+    if (!target::is_cpu(step.device)) gpus.insert(step.device);
   }
   return gpus.size() > 1;
 }
@@ -79,7 +80,7 @@ void extend_fetched(const steps::StepGraph& graph, const std::vector<Stage>& sta
           if (several || !over) lives[f.value].last = std::max(lives[f.value].last, stage);
           return over;
         });
-      } else if (step.op == StepOp::Transfer && step.device != "cpu" &&
+      } else if (step.op == StepOp::Transfer && !target::is_cpu(step.device) &&
                  devices[step.inputs[0].value] == "cpu") {
         fetched.push_back({step.inputs[0].value, waits.before[index]});
       }

@@ -11,6 +11,7 @@
 
 #include "kernels/matmul/matmul.h"
 #include "lib/passes/pass.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 namespace {
@@ -33,7 +34,7 @@ RowShape int8_rows(const steps::StepGraph& graph, const Step& step) {
     return graph.blobs[step.weights[i]];
   };
   RowShape shape;
-  if (step.device != "cpu") return shape;
+  if (!target::is_cpu(step.device)) return shape;
   bool quantized = false;
   if (step.op == StepOp::Matmul) {
     quantized = kernels::matmul_q8_takes(weight_of(0).dtype);

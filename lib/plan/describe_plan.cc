@@ -13,6 +13,7 @@
 #include "lib/formats/dtype.h"
 #include "lib/formats/step_attrs.h"
 #include "lib/launches/joint_experts.h"
+#include "lib/plan/describe_hosts.h"
 #include "lib/plan/memory.h"
 #include "lib/plan/quantization_name.h"
 #include "lib/plan/state_layout.h"
@@ -312,7 +313,8 @@ std::string step_lines(const PlanView& plan) {
 std::string plan_tables(const PlanView& plan) {
   const std::vector<FormatRow> formats = format_rows(plan);
   return model_lines(plan, formats) + section_lines(plan) + segment_lines(plan) +
-         weight_lines(formats) + memory_lines(plan) + step_lines(plan);
+         weight_lines(formats) + memory_lines(plan) + host_lines(plan, default_shape(plan)) +
+         step_lines(plan);
 }
 
 std::string plan_json(const PlanView& plan) {
@@ -376,6 +378,18 @@ std::string plan_json(const PlanView& plan) {
         {"weight_bytes", need->weight_bytes},
         {"carried_bytes", need->carried_bytes},
         {"total_bytes", need->total_bytes}};
+  }
+  if (const auto hosts = host_uses(plan, shape); hosts.ok()) {
+    for (const HostUse& host : *hosts) {
+      out["hosts"].push_back({{"name", host.name},
+                              {"memory_bytes", host.capacity},
+                              {"layers", host.layers},
+                              {"first_layer", host.first_layer},
+                              {"weight_bytes", host.cpu.weight_bytes},
+                              {"kv_bytes", host.cpu.kv_bytes},
+                              {"state_bytes", host.cpu.state_bytes},
+                              {"arena_bytes", host.cpu.arena_bytes}});
+    }
   }
   for (const OpRow& row : op_rows(plan)) {
     out["steps"].push_back({{"op", row.op},

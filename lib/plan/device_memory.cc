@@ -5,6 +5,7 @@
 
 #include "lib/plan/state_layout.h"
 #include "lib/plan/stream_memory.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::plan {
 namespace {
@@ -47,8 +48,16 @@ std::vector<std::string> plan_devices(const PlanView& plan) {
   return devices;
 }
 
+std::vector<std::string> plan_gpus(const PlanView& plan) {
+  std::vector<std::string> gpus = plan_devices(plan);
+  std::erase_if(gpus, [](const std::string& device) {
+    return target::is_cpu(device) || !target::is_first_host(device);
+  });
+  return gpus;
+}
+
 bool uses_gpus(const PlanView& plan) {
-  return plan_devices(plan).size() > 1;
+  return !plan_gpus(plan).empty();
 }
 
 std::vector<bool> slots_on(const PlanView& plan, std::string_view device) {

@@ -19,10 +19,12 @@
 
 namespace ktx::plan {
 
-// "cpu" first, then the other devices of steps, segments and caches in order of name.
+// "cpu" first, then the other devices of steps, segments and caches in order of name, those of
+// other hosts too.
 std::vector<std::string> plan_devices(const PlanView& plan);
 
-// Whether any step, weight or cache is on a GPU.
+// The GPUs among them, of this host; whether there are any.
+std::vector<std::string> plan_gpus(const PlanView& plan);
 bool uses_gpus(const PlanView& plan);
 
 // Which KV slots are on `device`, for KvCache::create.

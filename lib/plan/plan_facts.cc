@@ -247,10 +247,14 @@ std::string to_json(const PlanTarget& target) {
   for (const PlanTarget::Device& device : target.devices) {
     devices.push_back({{"name", device.name}, {"memory_bytes", device.memory_bytes}});
   }
-  return dump(Json{{"name", target.name},
-                   {"isa", target.isa},
-                   {"required_isa", target.required_isa},
-                   {"devices", devices}});
+  Json json{{"name", target.name},
+            {"isa", target.isa},
+            {"required_isa", target.required_isa},
+            {"devices", devices}};
+  for (const PlanTarget::Host& host : target.hosts) {
+    json["hosts"].push_back({{"name", host.name}, {"memory_bytes", host.memory_bytes}});
+  }
+  return dump(json);
 }
 
 Result<PlanTarget> target_from_json(std::string_view text) {
@@ -263,6 +267,10 @@ Result<PlanTarget> target_from_json(std::string_view text) {
   in.objects("devices", target.devices, [](Fields& item, PlanTarget::Device& device) {
     item.text("name", device.name);
     item.integer("memory_bytes", device.memory_bytes, 0, kMaxCount);
+  });
+  in.objects("hosts", target.hosts, [](Fields& item, PlanTarget::Host& host) {
+    item.text("name", host.name);
+    item.integer("memory_bytes", host.memory_bytes, 0, kMaxCount);
   });
   KTX_TRY(in.status());
   return target;

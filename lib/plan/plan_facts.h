@@ -79,11 +79,18 @@ struct PlanTarget {
   std::string isa = "scalar";             // best ISA of the CPU it was packed for
   std::vector<std::string> required_isa;  // what the layouts cannot do without; empty: nothing
   struct Device {
-    std::string name;          // "cpu", "cuda:0"
+    std::string name;          // "cpu", "cuda:0", "b/cpu"
     int64_t memory_bytes = 0;  // 0: not stated
     bool operator==(const Device&) const = default;
   };
   std::vector<Device> devices;
+  // The machines that run the plan together, in the order of their ranks (plan_hosts.h).
+  struct Host {
+    std::string name;
+    int64_t memory_bytes = 0;  // 0: not stated
+    bool operator==(const Host&) const = default;
+  };
+  std::vector<Host> hosts;  // empty: one machine
   bool operator==(const PlanTarget&) const = default;
 };
 

@@ -78,7 +78,7 @@ static_assert(sizeof(StringEntry) == 8);
 // in order of first use.
 enum class SegmentKind : uint32_t { Weights = 0, Carried = 1 };
 struct SegmentRecord {
-  uint32_t device;  // string: "cpu", "cuda:0"; "none" for carried tensors
+  uint32_t device;  // string: "cpu", "cuda:0", "b/cpu"; "none" for carried tensors
   uint32_t kind;    // enum SegmentKind; carried: kept for --export-gguf, never read by a step
   uint64_t offset;  // in the file
   uint64_t size;
@@ -176,9 +176,10 @@ static_assert(sizeof(StepRecord) == 56);
 // A stretch of steps that the host hands to one device (lib/launches/launch.h). The last step
 // may be in none: the transfer of a GPU's logits.
 struct PartRecord {
-  uint32_t kind;    // enum launches::Part::Kind: 0 on the CPU, 1 on a GPU, 2 from GPU to GPU
+  // enum launches::Part::Kind: 0 on a CPU, 1 on a GPU, 2 from GPU to GPU, 3 between hosts
+  uint32_t kind;
   uint32_t device;  // string
-  uint32_t from;    // string: the sender of kind 2, else kNone
+  uint32_t from;    // string: the sender of kinds 2 and 3, else kNone
   uint32_t first_step;
   uint32_t step_count;
 };

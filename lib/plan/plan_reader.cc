@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lib/plan/check_step_records.h"
+#include "lib/plan/plan_hosts.h"
 #include "lib/plan/plan_step_list.h"
 #include "lib/plan/verify_records.h"
 #include "lib/plan/verify_weights.h"
@@ -94,6 +95,10 @@ class AlignedBytes {
   std::span<const std::byte> bytes() const {
     return {reinterpret_cast<const std::byte*>(lines_.data()), size_};
   }
+  template <class T>
+  std::span<T> records() {
+    return {reinterpret_cast<T*>(lines_.data()), size_ / sizeof(T)};
+  }
 
  private:
   struct alignas(64) Line {
@@ -124,7 +129,7 @@ struct PlanFile::State {
   PlanView view;
   PlanLaunches launches;
 
-  Status open();
+  Status open(size_t host);
   // Leaves of the file the plan that it has as its drafter.
   Status narrow_to_drafter();
 
@@ -136,6 +141,7 @@ struct PlanFile::State {
   Status set_views();
   Status set_string_view();
   Status set_gguf_view();
+  Status read_as(size_t host);
 
   std::span<const std::byte> table(SectionId id) const { return tables.at(id).bytes(); }
   std::string text(SectionId id) const {
@@ -351,15 +357,45 @@ Status PlanFile::State::set_views() {
   return set_gguf_view();
 }
 
-Status PlanFile::State::open() {
+// Exchanges the names of the first host's CPU and of this one's.
+Status PlanFile::State::read_as(size_t host) {
+  if (host == 0) return {};
+  if (host >= host_count(view)) {
+    return Error{
+        fmt::format("the plan is for {} host{}, and this is number {} of a run; start as many "
+                    "processes as it has hosts",
+                    host_count(view), host_count(view) == 1 ? "" : "s", host + 1)};
+  }
+  const uint32_t first = cpu_string(view, 0), own = cpu_string(view, host);
+  const auto exchange = [&](uint32_t& device) {
+    device = device == first ? own : device == own ? first : device;
+  };
+  for (auto& record : tables.at(SectionId::Segments).records<SegmentRecord>()) {
+    exchange(record.device);
+  }
+  for (auto& record : tables.at(SectionId::Steps).records<StepRecord>()) exchange(record.device);
+  for (auto& record : tables.at(SectionId::KvSlots).records<KvSlotRecord>()) {
+    exchange(record.device);
+  }
+  for (auto& record : tables.at(SectionId::Parts).records<PartRecord>()) {
+    exchange(record.device);
+    exchange(record.from);
+  }
+  view.host = host;
+  launches.parts = parts_of(view);
+  return {};
+}
+
+Status PlanFile::State::open(size_t host) {
   KTX_TRY(read_header());
   KTX_TRY(check_places());
   KTX_TRY(read_sections());
   KTX_TRY(set_views());
   KTX_TRY(verify_records(view));
+  KTX_TRY(verify_hosts(view));
   KTX_TRY(verify_steps(view));
   launches = KTX_TRY(read_launches(view));
-  return {};
+  return read_as(host);
 }
 
 Status PlanFile::State::narrow_to_drafter() {
@@ -400,7 +436,7 @@ Result<PlanFile> PlanFile::open(const std::string& path, const PlanOpenOptions& 
   }
   state->file.advise_huge_pages();
 
-  Status status = state->open();
+  Status status = state->open(options.host);
   if (status.ok() && options.verify_weights) {
     status = verify_weights(state->view, options.threads);
   }

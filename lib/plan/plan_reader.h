@@ -41,6 +41,8 @@ struct PlanView {
   Hash128 header_hash;       // identifies the plan: it covers every section's hash
   std::span<const SectionEntry> sections;
 
+  size_t host = 0;  // of target.hosts, as which it is read (plan_hosts.h)
+
   PlanFacts facts;
   PlanTarget target;
   PlanProvenance provenance;
@@ -106,6 +108,7 @@ struct PlanOpenOptions {
   bool huge_pages = false;      // a copy of the file in huge pages instead of its mapping
   int threads = 0;              // for these; 0: all cores
   bool drafter = false;         // the plan that this one has as its drafter
+  size_t host = 0;              // as which it is read; fails where there are fewer
 };
 
 struct PlanLaunches;

@@ -23,9 +23,9 @@ Status check_indices(const PlanView& plan) {
   const auto is_string = [&](uint32_t i) { return i < plan.string_entries.size(); };
   for (size_t i = 0; i < plan.parts.size(); ++i) {
     const PartRecord& part = plan.parts[i];
-    const bool peer = part.kind == static_cast<uint32_t>(launches::Part::Kind::Peer);
-    if (part.kind <= static_cast<uint32_t>(launches::Part::Kind::Peer) && is_string(part.device) &&
-        (peer ? is_string(part.from) : part.from == kNone)) {
+    const bool copies = part.kind >= static_cast<uint32_t>(launches::Part::Kind::Peer);
+    if (part.kind <= static_cast<uint32_t>(launches::Part::Kind::Network) &&
+        is_string(part.device) && (copies ? is_string(part.from) : part.from == kNone)) {
       continue;
     }
     return Error{
@@ -46,6 +46,8 @@ Status check_indices(const PlanView& plan) {
   return {};
 }
 
+}  // namespace
+
 std::vector<launches::Part> parts_of(const PlanView& plan) {
   std::vector<launches::Part> parts;
   for (const PartRecord& part : plan.parts) {
@@ -57,6 +59,8 @@ std::vector<launches::Part> parts_of(const PlanView& plan) {
   }
   return parts;
 }
+
+namespace {
 
 std::vector<launches::Launch> launches_of(const PlanView& plan) {
   std::vector<launches::Launch> all;

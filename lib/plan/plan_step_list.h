@@ -18,6 +18,9 @@ launches::StepList step_list(const PlanView& plan);
 void add_launches(PlanContents& contents, std::span<const launches::Part> parts,
                   std::span<const launches::Launch> launches);
 
+// Of a plan that has been checked; anew after the names of its devices were exchanged.
+std::vector<launches::Part> parts_of(const PlanView& plan);
+
 struct PlanLaunches {
   std::vector<launches::Part> parts;
   std::vector<launches::Launch> launches;

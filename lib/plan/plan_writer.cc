@@ -112,9 +112,10 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
 }
 
 // The least minor version whose reader knows what the steps say. 1: group_experts with places.
-// 2: with some of a token's choices, and what older readers would take for logits. 3: a drafter.
+// 2: with some of a token's choices, and what older readers would take for logits. 3: a drafter;
+// hosts.
 uint32_t reader_minor(const PlanContents& contents) {
-  if (!contents.drafter.empty()) return 3;
+  if (!contents.drafter.empty() || !contents.target.hosts.empty()) return 3;
   if (!contents.facts.gives_logits()) return 2;
   uint32_t minor = 0;
   for (const StepRecord& step : contents.steps) {

@@ -362,12 +362,30 @@ Interpreter::Vector Interpreter::attention(const ir::Module& module, std::span<c
   return linear(need(module, Role::OProj), out);
 }
 
+// Queries, keys and values in front of their convolution.
+Interpreter::Vector Interpreter::delta_inputs(const ir::Module& module,
+                                              const ir::DeltaNetInfo& info,
+                                              std::span<const float> x) const {
+  if (!info.by_channel) return linear(need(module, Role::DeltaQkvProj), x);
+  Vector all;
+  for (const Role role : {Role::QProj, Role::KProj, Role::VProj}) {
+    const Vector part = linear(need(module, role), x);
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
 // silu of the weighted sum of each channel's last inputs.
 Interpreter::Vector Interpreter::convolve(const ir::Module& module, const ir::DeltaNetInfo& info,
                                           Vector input) {
   std::vector<Vector>& inputs = caches_[module.layer].inputs;
   inputs.push_back(std::move(input));
-  const auto weight = weights(module, "conv");
+  const auto joined = weights(module, "conv");
+  Vector weight(joined.begin(), joined.end());
+  for (const char* part : {"conv_q", "conv_k", "conv_v"}) {
+    const auto own = weights(module, part);
+    weight.insert(weight.end(), own.begin(), own.end());
+  }
   Vector out(static_cast<size_t>(info.channels()));
   for (size_t channel = 0; channel < out.size(); ++channel) {
     double sum = 0;
@@ -384,10 +402,17 @@ Interpreter::Vector Interpreter::convolve(const ir::Module& module, const ir::De
 Interpreter::Vector Interpreter::delta_net(const ir::Module& module, std::span<const float> x) {
   const auto& info = std::get<ir::DeltaNetInfo>(module.info);
   const int32_t dim = info.head_dim, repeats = info.value_heads / info.key_heads;
-  const Vector mixed = convolve(module, info, linear(need(module, Role::DeltaQkvProj), x));
-  const Vector gate = linear(need(module, Role::DeltaGateProj), x);
+  const Vector mixed = convolve(module, info, delta_inputs(module, info, x));
+  const Vector gate = info.by_channel ? linear(need(module, Role::DeltaGateBProj),
+                                               linear(need(module, Role::DeltaGateAProj), x))
+                                      : linear(need(module, Role::DeltaGateProj), x);
   Vector b, a;
-  if (const ir::Module* both = graph_.child(module, Role::DeltaBaProj)) {
+  if (info.by_channel) {
+    const ir::Module& forget = need(module, Role::DeltaForget);
+    b = linear(need(module, Role::DeltaBProj), x);
+    a = linear(need(forget, Role::DeltaForgetBProj),
+               linear(need(forget, Role::DeltaForgetAProj), x));
+  } else if (const ir::Module* both = graph_.child(module, Role::DeltaBaProj)) {
     const Vector ba = linear(*both, x);
     for (size_t i = 0; i < ba.size(); ++i) (i / repeats % 2 == 0 ? b : a).push_back(ba[i]);
   } else {
@@ -410,10 +435,13 @@ Interpreter::Vector Interpreter::delta_net(const ir::Module& module, std::span<c
     const std::vector<double> k = normalised(&mixed[(info.key_heads + key_head) * dim]);
     const float* v = &mixed[(2 * info.key_heads + head) * dim];
     double* matrix = &matrices[static_cast<size_t>(head) * dim * dim];
-    const double kept =
-        std::exp(decay[head] * std::log1p(std::exp(double{a[head]} + dt_bias[head])));
     const double strength = 1 / (1 + std::exp(-double{b[head]}));
-    for (int32_t i = 0; i < dim * dim; ++i) matrix[i] *= kept;
+    for (int32_t row = 0; row < dim; ++row) {
+      const size_t at = info.by_channel ? head * dim + row : head;
+      const double rate = std::log1p(std::exp(double{a[at]} + dt_bias[at]));
+      const double kept = std::exp(decay[head] * rate);
+      for (int32_t column = 0; column < dim; ++column) matrix[row * dim + column] *= kept;
+    }
     for (int32_t column = 0; column < dim; ++column) {
       double known = 0;
       for (int32_t row = 0; row < dim; ++row) known += k[row] * matrix[row * dim + column];
@@ -427,7 +455,9 @@ Interpreter::Vector Interpreter::delta_net(const ir::Module& module, std::span<c
     }
   }
   out = norm(need(module, Role::DeltaNorm), out);
-  for (size_t i = 0; i < out.size(); ++i) out[i] *= gate[i] / (1 + std::exp(-gate[i]));
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] *= (info.by_channel ? 1 : gate[i]) / (1 + std::exp(-gate[i]));
+  }
   return linear(need(module, Role::OProj), out);
 }
 
@@ -495,7 +525,9 @@ void Interpreter::choose_positions(const ir::Module& attention, const ir::Module
 Interpreter::Vector Interpreter::latent_attention(const ir::Module& module,
                                                   std::span<const float> x) {
   const auto& info = std::get<ir::MlaInfo>(module.info);
-  const ir::Module& rotary = rotary_of(module);
+  const auto turn = [&](std::span<float> part) {
+    if (info.rotated) rotate(rotary_of(module), part);
+  };
   const int32_t key_dim = info.nope_dim + info.rope_dim;
   Vector q, q_latent;
   if (const ir::Module* q_a = graph_.child(module, Role::QAProj)) {
@@ -505,12 +537,12 @@ Interpreter::Vector Interpreter::latent_attention(const ir::Module& module,
     q = linear(need(module, Role::QProj), x);
   }
   for (int32_t head = 0; head < info.heads; ++head) {
-    rotate(rotary, std::span(q).subspan(head * key_dim + info.nope_dim, info.rope_dim));
+    turn(std::span(q).subspan(head * key_dim + info.nope_dim, info.rope_dim));
   }
   grow(info.grown, q);
   Vector joint = linear(need(module, Role::KvAProj), x);  // [latent | rotary key]
   const std::span<float> rope_key = std::span(joint).subspan(info.kv_lora_rank);
-  rotate(rotary, rope_key);
+  turn(rope_key);
   const Vector latent =
       norm(need(module, Role::KvANorm), std::span(joint).first(info.kv_lora_rank));
   auto [nope_keys, values] = expand_latent(need(module, Role::KvBProj), info, latent);

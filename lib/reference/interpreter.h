@@ -71,6 +71,8 @@ class Interpreter {
   const ir::Module& rotary_of(const ir::Module& attention) const;
   Vector attention(const ir::Module& module, std::span<const float> x);
   Vector delta_net(const ir::Module& module, std::span<const float> x);
+  Vector delta_inputs(const ir::Module& module, const ir::DeltaNetInfo& info,
+                      std::span<const float> x) const;
   Vector convolve(const ir::Module& module, const ir::DeltaNetInfo& info, Vector input);
   Vector latent_attention(const ir::Module& module, std::span<const float> x);
   void choose_positions(const ir::Module& attention, const ir::Module& indexer,

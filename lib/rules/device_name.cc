@@ -8,6 +8,7 @@
 #include <charconv>
 
 #include "lib/support/strings.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::rules {
 namespace {
@@ -38,38 +39,50 @@ std::optional<std::vector<int>> parse_indices(std::string_view text) {
   return gpus;
 }
 
+// "b/cpu": a device of one host; not of several, or of one to be chosen.
+std::optional<DeviceSpec> parse_host_device(std::string_view text) {
+  using Kind = DeviceSpec::Kind;
+  const std::string_view host = target::host_of(text);
+  if (!target::is_host_name(host)) return std::nullopt;
+  auto device = parse_device(target::name_on_host(text));
+  if (!device || (device->kind != Kind::Cpu && device->kind != Kind::Cuda)) return std::nullopt;
+  device->host = host;
+  return device;
+}
+
 }  // namespace
 
 std::optional<DeviceSpec> parse_device(std::string_view text) {
   using Kind = DeviceSpec::Kind;
-  if (text == "cpu") return DeviceSpec{Kind::Cpu, {}, Vendor::None};
-  if (text == "auto") return DeviceSpec{Kind::Auto, {}, Vendor::None};
-  if (text == "spread") return DeviceSpec{Kind::Spread, {}, Vendor::None};
+  if (text.find('/') != std::string_view::npos) return parse_host_device(text);
+  if (text == "cpu") return DeviceSpec{Kind::Cpu, {}, Vendor::None, {}};
+  if (text == "auto") return DeviceSpec{Kind::Auto, {}, Vendor::None, {}};
+  if (text == "spread") return DeviceSpec{Kind::Spread, {}, Vendor::None, {}};
   const size_t colon = text.find(':');
   const std::string_view type = text.substr(0, colon);
   const bool has_index = colon != std::string_view::npos;
   const std::string_view index = has_index ? text.substr(colon + 1) : std::string_view();
   if (type == "cuda") {
-    if (!has_index) return DeviceSpec{Kind::Cuda, {0}, Vendor::None};
+    if (!has_index) return DeviceSpec{Kind::Cuda, {0}, Vendor::None, {}};
     auto gpus = parse_indices(index);
     if (!gpus) return std::nullopt;
     const Kind kind = gpus->size() == 1 ? Kind::Cuda : Kind::Spread;
-    return DeviceSpec{kind, std::move(*gpus), Vendor::None};
+    return DeviceSpec{kind, std::move(*gpus), Vendor::None, {}};
   }
   if (type == "xpu" || type == "npu") {
     if (has_index && !parse_index(index)) return std::nullopt;
-    return DeviceSpec{Kind::Foreign, {}, type == "xpu" ? Vendor::Intel : Vendor::Ascend};
+    return DeviceSpec{Kind::Foreign, {}, type == "xpu" ? Vendor::Intel : Vendor::Ascend, {}};
   }
   return std::nullopt;
 }
 
 std::string to_string(const DeviceSpec& device) {
   using Kind = DeviceSpec::Kind;
-  if (device.kind == Kind::Cpu) return "cpu";
+  if (device.kind == Kind::Cpu) return target::device_on(device.host, "cpu");
   if (device.kind == Kind::Auto) return "auto";
   if (device.kind == Kind::Foreign) return device.vendor == Vendor::Intel ? "xpu" : "npu";
   if (device.gpus.empty()) return "cuda:*";
-  return fmt::format("cuda:{}", fmt::join(device.gpus, ","));
+  return target::device_on(device.host, fmt::format("cuda:{}", fmt::join(device.gpus, ",")));
 }
 
 std::string nearest_device(std::string_view text) {
@@ -77,6 +90,11 @@ std::string nearest_device(std::string_view text) {
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   if (lower != text && parse_device(lower)) return lower;
+  if (const size_t slash = text.find('/'); slash != std::string_view::npos) {
+    const std::string near = nearest_device(text.substr(slash + 1));
+    const std::string whole = std::string(text.substr(0, slash + 1)) + near;
+    return parse_device(whole) ? whole : "";
+  }
   const size_t digits = lower.find_first_of("0123456789");
   const bool has_index = digits != std::string::npos;
   std::string type = lower.substr(0, digits);

@@ -3,6 +3,7 @@
 //   cpu, cuda, cuda:N         as KTransformers has them; cuda is cuda:0
 //   auto                      wherever it runs fastest within the memory
 //   cuda:0-3, cuda:*          layers spread over these GPUs, in order
+//   b/cpu, b/cuda:N           of the host `b` of a target file with several machines
 //   xpu, xpu:N, npu, npu:N    known, but of vendors that are not compiled for
 #pragma once
 
@@ -20,6 +21,7 @@ struct DeviceSpec {
   Kind kind = Kind::Cpu;
   std::vector<int> gpus;  // Cuda: one; Spread: in order, empty = all of the target
   Vendor vendor = Vendor::None;
+  std::string host = {};  // Cpu, Cuda: as it is written; "": the first host
 
   bool operator==(const DeviceSpec&) const = default;
 };
@@ -27,7 +29,7 @@ struct DeviceSpec {
 inline constexpr int kMaxGpu = 63;
 
 std::optional<DeviceSpec> parse_device(std::string_view text);
-// "cpu", "cuda:1", "auto", "cuda:0,1,2", "cuda:*", "npu": parse_device reads it back.
+// "cpu", "cuda:1", "auto", "cuda:0,1,2", "cuda:*", "b/cpu", "npu": parse_device reads it back.
 std::string to_string(const DeviceSpec& device);
 // What was meant by a name that parse_device refuses ("gpu" -> "cuda"), or "".
 std::string nearest_device(std::string_view text);

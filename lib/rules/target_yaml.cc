@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cmath>
@@ -12,6 +13,7 @@
 #include "lib/support/mapped_file.h"
 #include "lib/support/quantity.h"
 #include "lib/support/strings.h"
+#include "lib/target/host_device.h"
 #include "lib/target/isa.h"
 
 namespace ktx::rules {
@@ -30,10 +32,24 @@ class TargetParser {
     target.cpu.isa = Isa::Avx2;
     const YamlRef root = parse_yaml(text, path_, diags_);
     if (!root) return target;
+    const YamlNode* hosts = nullptr;
+    const YamlNode* cpu = nullptr;
+    target::HostTarget usual;  // what entries of `hosts` do not say
     fields(*root, "the target",
            {{"name", [&](const YamlNode& n) { target.name = text_of(n, "name"); }},
-            {"cpu", [&](const YamlNode& n) { parse_cpu(n, target.cpu); }},
-            {"gpus", [&](const YamlNode& n) { parse_gpus(n, target); }}});
+            {"cpu",
+             [&](const YamlNode& n) {
+               cpu = &n;
+               parse_cpu(n, target.cpu);
+             }},
+            {"gpus", [&](const YamlNode& n) { parse_gpus(n, target); }},
+            {"network", [&](const YamlNode& n) { parse_network(n, usual); }},
+            {"hosts", [&](const YamlNode& n) { hosts = &n; }}});
+    if (hosts == nullptr) return target;
+    if (cpu != nullptr) {
+      wrong(*cpu, "a target with `hosts` has the `cpu` of each in its entry, and none beside them");
+    }
+    parse_hosts(*hosts, usual, target);
     return target;
   }
 
@@ -124,6 +140,61 @@ class TargetParser {
     for (int id = 0; id < numa_nodes; ++id) {
       cpu.numa.push_back(
           {id, cpu.cores / numa_nodes, cpu.memory_bytes / static_cast<uint64_t>(numa_nodes)});
+    }
+  }
+
+  void parse_network(const YamlNode& node, target::HostTarget& host) {
+    fields(
+        node, "`network`",
+        {{"gbit", [&](const YamlNode& n) { host.network_gbit = number_of(n, "gbit", 0.001, 1e5); }},
+         {"latency_us", [&](const YamlNode& n) {
+            host.network_latency_us = number_of(n, "latency_us", 0.01, 1e7);
+          }}});
+  }
+
+  void parse_hosts(const YamlNode& node, const target::HostTarget& usual, target::Target& target) {
+    if (!node.is_list() || node.items.empty()) {
+      return wrong(node, "`hosts` must be a list of machines, each with its name and its cpu");
+    }
+    for (const YamlRef& item : node.items) parse_host(*item, usual, target);
+    if (!target.hosts.empty()) target.cpu = target.hosts.front().cpu;
+  }
+
+  void parse_host(const YamlNode& node, const target::HostTarget& usual, target::Target& target) {
+    target::HostTarget host = usual;
+    host.cpu.isa = Isa::Avx2;
+    int count = 1;
+    fields(node, "an entry of `hosts`",
+           {{"name", [&](const YamlNode& n) { host.name = text_of(n, "name"); }},
+            {"cpu", [&](const YamlNode& n) { parse_cpu(n, host.cpu); }},
+            {"network", [&](const YamlNode& n) { parse_network(n, host); }},
+            {"gpus",
+             [&](const YamlNode& n) {
+               wrong(n,
+                     "GPUs of several hosts are not supported; write `gpus` outside of `hosts` for "
+                     "those of the first one");
+             }},
+            {"count", [&](const YamlNode& n) {
+               count = static_cast<int>(number_of(n, "count", 1, target::kMaxHosts));
+             }}});
+    if (!node.is_map()) return;
+    if (!target::is_host_name(host.name) || host.name.size() > 60) {
+      return wrong(node,
+                   fmt::format("a host needs a name of letters, digits, '-', '_' and '.', not "
+                               "'{}'",
+                               printable(host.name)));
+    }
+    const std::string name = host.name;
+    for (int i = 1; i <= count; ++i) {
+      if (count > 1) host.name = fmt::format("{}{}", name, i);
+      const auto same = [&](const target::HostTarget& other) { return other.name == host.name; };
+      if (std::ranges::any_of(target.hosts, same)) {
+        return wrong(node, fmt::format("two hosts have the name '{}'", host.name));
+      }
+      if (target.hosts.size() >= target::kMaxHosts) {
+        return wrong(node, fmt::format("more than {} hosts", target::kMaxHosts));
+      }
+      target.hosts.push_back(host);
     }
   }
 

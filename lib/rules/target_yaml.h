@@ -6,8 +6,16 @@
 //     25}
 //   cpu: {isa: avx512, cores: 16, memory_gib: 128, bandwidth_gbps: 80, numa_nodes: 1}
 //
-// `count: 4` in an entry of gpus means four of them. Ready-made files are in targets/. Safe for
-// untrusted files.
+// Several machines that compute one model together are `hosts` in the place of `cpu`:
+//
+//   network: {gbit: 25, latency_us: 20}
+//   hosts:
+//     - {name: a, cpu: {isa: avx512, cores: 32, memory_gib: 256, bandwidth_gbps: 300}}
+//     - {name: b, cpu: {isa: avx512, cores: 32, memory_gib: 128, bandwidth_gbps: 200}}
+//
+// `count: 4` in an entry of gpus or hosts means four of them; hosts of an entry are then numbered
+// (node1 to node4). An entry may have a `network` of its own. Ready-made files are in targets/.
+// Safe for untrusted files.
 #pragma once
 
 #include <string>

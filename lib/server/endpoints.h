@@ -25,6 +25,7 @@ struct ServerContext {
   std::string owner;            // of the request (owner_of), "" where there are no keys
   int64_t request_seconds = 0;  // limit of one answer; 0: none
   bool draining = false;
+  std::string failure;  // why nothing can be answered any more; "": nothing has failed
   bool show_slots = true;
   // Why the request may not copy and delete plans; none: it may.
   std::optional<ApiError> no_edits;

@@ -159,8 +159,8 @@ class KeptReply final : public HttpReply, public std::enable_shared_from_this<Ke
   void send(int status, std::string_view content_type, std::string body,
             const HttpHeaders& headers) override {
     begun_ = true;
+    stream_->end(KeptStream::Phase::Forgotten);  // before its client can ask for it
     client_->send(status, content_type, std::move(body), headers);
-    stream_->end(KeptStream::Phase::Forgotten);
   }
   void begin(int status, std::string_view content_type, const HttpHeaders& headers) override {
     begun_ = true;

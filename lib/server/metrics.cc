@@ -58,6 +58,7 @@ std::vector<Metric> metrics_of(const ServerContext& context, const runtime::Sche
 }  // namespace
 
 void get_health(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
+  if (!context.failure.empty()) return send_error(*reply, {503, context.failure, "", "failed", 0});
   if (context.models && !context.draining) {
     return reply->send(200, "application/json", R"({"status":"ok"})");
   }

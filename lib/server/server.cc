@@ -85,6 +85,7 @@ std::shared_ptr<const AccessOptions> Server::access() const {
 
 ServerContext Server::context() {
   ServerContext context;
+  if (options_.failure) context.failure = options_.failure();
   const std::lock_guard lock(mutex_);
   context.models = models_;
   context.streams = &streams_;

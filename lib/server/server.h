@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -36,6 +37,9 @@ struct ServerOptions {
   bool public_models = false;  // GET /models needs no key
   bool edit_models = false;    // plans of folders may be copied and deleted
   std::string access_log;      // a file, "-" for stderr, "" for none
+  // Why no request can be answered any more, "": nothing has failed; may be empty. Any thread calls
+  // it.
+  std::function<std::string()> failure;
 };
 
 class Server {

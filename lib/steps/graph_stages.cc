@@ -5,6 +5,7 @@
 
 #include "lib/launches/parts.h"
 #include "lib/steps/graph_step_list.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::steps {
 namespace {
@@ -24,7 +25,7 @@ int64_t width(const std::vector<View>& views) {
 }
 
 bool on_cpu(const Step& step) {
-  return step.device == "cpu" && step.op != StepOp::Transfer;
+  return target::is_cpu(step.device) && step.op != StepOp::Transfer;
 }
 
 void add_shifted(const std::vector<Stage>& stages, size_t first, std::vector<Stage>& out) {
@@ -54,7 +55,8 @@ std::vector<Stage> stages_by_run(const StepGraph& graph, const std::vector<StepF
   for (size_t begin = 0; begin < all.size();) {
     size_t end = begin + 1;
     if (on_cpu(graph.steps[begin])) {
-      while (end < all.size() && on_cpu(graph.steps[end]) && !waits.later(end) &&
+      while (end < all.size() && on_cpu(graph.steps[end]) &&
+             graph.steps[end].device == graph.steps[begin].device && !waits.later(end) &&
              !begins_deferred(graph.steps[end])) {
         ++end;
       }

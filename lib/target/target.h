@@ -56,9 +56,20 @@ struct GpuTarget {
   double hand_over_us = 0;  // of a token, from the GPU to the CPU or back
 };
 
-struct Target {
+// A machine of several that compute one model together, and its link to the network that
+// connects all of them.
+struct HostTarget {
+  std::string name;  // of its devices: "b/cpu" (host_device.h)
   CpuTarget cpu;
-  std::vector<GpuTarget> gpus;
+  double network_gbit = 0;        // 10^9 bits a second, each way; 0: not stated
+  double network_latency_us = 0;  // of a message of a few bytes; 0: not stated
+};
+
+struct Target {
+  CpuTarget cpu;                // of the first host where there are several
+  std::vector<GpuTarget> gpus;  // likewise
+  // In the order in which they have their parts of a model; empty: one machine, without a name.
+  std::vector<HostTarget> hosts;
   std::string name;  // of the file that describes it; "" for the host
 };
 

@@ -12,6 +12,7 @@
 #include "lib/plan/plan_reader.h"
 #include "lib/plan/plan_step_list.h"
 #include "lib/runtime/cpu/node_weights.h"
+#include "lib/runtime/gpu/few_graphs.h"
 #include "lib/runtime/scheduler/batch_scheduler.h"
 #include "lib/runtime/session/session.h"
 #include "lib/runtime/session/session_file.h"
@@ -326,6 +327,36 @@ TEST(GpuPlan, StepsWithAndWithoutGraphsGiveTheSameBits) {
     logits[graphs].assign(engine->logits(0).begin(), engine->logits(0).end());
   }
   EXPECT_EQ(logits[0], logits[1]);
+}
+
+// Of one text: as a graph once their shape was met often (few_graphs.h).
+TEST(GpuPlan, PassesOfAFewTokensGiveTheSameBitsWithAndWithoutGraphs) {
+  for (const char* model : {"qwen3moe", "deepseek2", "qwen3_next"}) {
+    Compiled compiled(model, "moe-experts-on-cpu.yaml");
+    std::vector<std::vector<float>> logits[2];
+    for (bool graphs : {false, true}) {
+      runtime::EngineOptions options;
+      options.gpu_graphs = graphs;
+      options.sequence_logits = 16;
+      const auto engine = compiled.open(options);
+      ASSERT_TRUE(engine) << compiled.error;
+      runtime::Sequence sequence = engine->new_sequence();
+      for (int round = 0; round < runtime::FewGraphs::kCaptureAt + 3; ++round) {
+        int32_t next = round;
+        sequence.truncate(0);
+        for (const int32_t count : {4, 2, 16, 4, 5}) {
+          std::vector<int32_t> ids;
+          for (int32_t i = 0; i < count; ++i) ids.push_back(next++ * 7 % 250 + 3);
+          const auto want = count == 5 ? runtime::Want::Last : runtime::Want::All;
+          const runtime::BatchItem item{&sequence, ids, want};
+          ASSERT_TRUE(engine->forward({&item, 1}).ok());
+          const auto row = engine->logits(want == runtime::Want::All ? count - 1 : 0);
+          logits[graphs].emplace_back(row.begin(), row.end());
+        }
+      }
+    }
+    EXPECT_EQ(logits[0], logits[1]) << model;
+  }
 }
 
 TEST(GpuPlan, APassThatIsEndedLeavesNoBitBehind) {

@@ -199,6 +199,27 @@ class Changer {
   std::mt19937_64 random_;
 };
 
+// As when a host of a plan for several is lost: probes and proxies see it.
+TEST(ServeBodies, AServerThatHasFailedIsNotHealthy) {
+  std::string failure;
+  server::ServerOptions settings;
+  settings.failure = [&] { return failure; };
+  server::Server server(settings);
+  const auto health = [&] {
+    server::HttpRequest request;
+    request.method = "GET";
+    request.path = "/health";
+    const auto client = std::make_shared<Client>(false);
+    server.handle(request, client);
+    return client->wait();
+  };
+  EXPECT_EQ(json::parse(health().body)["error"]["code"], "loading");
+  failure = "host b (rank 1) has given no sign of life for 4 s";
+  const auto failed = health();
+  EXPECT_EQ(failed.status, 503);
+  EXPECT_EQ(json::parse(failed.body)["error"]["message"], failure);
+}
+
 TEST(ServeBodies, EveryChangedRequestIsAnswered) {
   const TempDir dir;
   const std::string plan = dir.path("m.ktxplan");

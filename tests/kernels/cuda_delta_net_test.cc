@@ -140,20 +140,23 @@ TEST_F(CudaDeltaNet, DeltaRuleIsTheScalarOne) {
   struct Shape {
     int32_t key_heads, value_heads, dim, tiled;
     bool joined;
+    int32_t by_channel = 0;
   };
   for (const Shape& s :
        {Shape{2, 4, 64, 0, true}, Shape{2, 4, 64, 1, false}, Shape{1, 3, 20, 0, false},
         Shape{2, 4, 128, 0, true}, Shape{3, 3, 128, 1, false}, Shape{1, 2, 192, 0, false},
-        Shape{1, 1, 256, 0, true}, Shape{2, 2, 4, 0, false}}) {
+        Shape{1, 1, 256, 0, true}, Shape{2, 2, 4, 0, false}, Shape{2, 2, 64, 0, false, 1},
+        Shape{3, 3, 128, 0, false, 1}, Shape{1, 1, 20, 0, false, 1},
+        Shape{2, 2, 256, 0, false, 1}}) {
     for (const Pass& pass : kPasses) {
-      const DeltaRuleAttrs attrs{0, s.key_heads, s.value_heads, s.dim, s.tiled};
+      const DeltaRuleAttrs attrs{0, s.key_heads, s.value_heads, s.dim, s.tiled, s.by_channel};
       Slots slots(random, pass, attrs.state_floats());
       const int64_t heads = s.value_heads, width = (2 * s.key_heads + heads) * s.dim;
       const int64_t y_width = heads * s.dim, b_width = s.joined ? 2 * heads : heads;
       const std::vector<float> x = random.normals(slots.rows() * width);
       const std::vector<float> b = random.normals(slots.rows() * b_width);
-      const std::vector<float> a = random.normals(slots.rows() * heads, 2);
-      const std::vector<float> dt_bias = random.normals(heads);
+      const std::vector<float> a = random.normals(slots.rows() * attrs.decays(), 2);
+      const std::vector<float> dt_bias = random.normals(attrs.decays());
       std::vector<float> decay;
       for (int64_t h = 0; h < heads; ++h) decay.push_back(-0.1f - 0.3f * static_cast<float>(h));
       Gpu<float> gpu_x(x), gpu_b(b), gpu_a(a), gpu_decay(decay), gpu_dt(dt_bias);
@@ -164,7 +167,7 @@ TEST_F(CudaDeltaNet, DeltaRuleIsTheScalarOne) {
       args.b = gpu_b.data();
       args.b_stride = b_width;
       args.a = s.joined ? nullptr : gpu_a.data();
-      args.a_stride = heads;
+      args.a_stride = attrs.decays();
       args.y = y.data();
       args.y_stride = y_width;
       args.decay = gpu_decay.data();
@@ -180,8 +183,8 @@ TEST_F(CudaDeltaNet, DeltaRuleIsTheScalarOne) {
         host.x_stride = width;
         host.b = b.data() + segment.first * b_width;
         host.b_stride = b_width;
-        host.a = s.joined ? nullptr : a.data() + segment.first * heads;
-        host.a_stride = heads;
+        host.a = s.joined ? nullptr : a.data() + segment.first * attrs.decays();
+        host.a_stride = attrs.decays();
         host.y = want.data() + segment.first * y_width;
         host.y_stride = y_width;
         host.decay = decay.data();

@@ -12,12 +12,12 @@ namespace {
 struct Shape {
   int32_t key_heads, value_heads, dim, tiled;
   bool joined;  // b and a in one operand
+  int32_t by_channel = 0;
+  int64_t decays() const { return int64_t{value_heads} * (by_channel ? dim : 1); }
 };
-constexpr Shape kShapes[] = {{2, 4, 64, 0, true},
-                             {2, 4, 64, 1, false},
-                             {1, 3, 20, 0, false},
-                             {3, 3, 128, 1, true},
-                             {2, 2, 1, 0, true}};
+constexpr Shape kShapes[] = {{2, 4, 64, 0, true},     {2, 4, 64, 1, false}, {1, 3, 20, 0, false},
+                             {3, 3, 128, 1, true},    {2, 2, 1, 0, true},   {2, 2, 40, 0, false, 1},
+                             {3, 3, 128, 0, false, 1}};
 
 // A text of delta-rule inputs, and what the formulas in double make of it.
 struct DeltaText {
@@ -26,9 +26,9 @@ struct DeltaText {
     width = (2 * s.key_heads + s.value_heads) * s.dim;
     x = random.normals(tokens * width);
     b = random.normals(tokens * s.value_heads);
-    a = random.normals(tokens * s.value_heads, 2);
+    a = random.normals(tokens * s.decays(), 2);
     const int64_t repeats = s.value_heads / s.key_heads;
-    for (int64_t t = 0; t < tokens; ++t) {
+    for (int64_t t = 0; s.joined && t < tokens; ++t) {
       for (int64_t g = 0; g < s.key_heads; ++g) {
         for (const std::vector<float>* from : {&b, &a}) {
           for (int64_t r = 0; r < repeats; ++r) {
@@ -38,7 +38,7 @@ struct DeltaText {
       }
     }
     for (int32_t h = 0; h < s.value_heads; ++h) decay.push_back(-0.1f - 0.3f * h);
-    dt_bias = random.normals(s.value_heads);
+    dt_bias = random.normals(s.decays());
   }
 
   std::vector<double> expected() const {
@@ -57,12 +57,16 @@ struct DeltaText {
         const float *q = head(key), *k = head(shape.key_heads + key);
         const float* v = head(2 * shape.key_heads + h);
         const double q_scale = 1 / length(q) / std::sqrt(double(dim)), k_scale = 1 / length(k);
-        const double rate = double{a[t * heads + h]} + dt_bias[h];
-        const double kept = std::exp(decay[h] * std::log1p(std::exp(rate)));
+        std::vector<double> kept(static_cast<size_t>(dim));  // of each row
+        for (int64_t r = 0; r < dim; ++r) {
+          const int64_t at = shape.by_channel ? h * dim + r : h;
+          const double rate = double{a[t * shape.decays() + at]} + dt_bias[at];
+          kept[r] = std::exp(decay[h] * std::log1p(std::exp(rate)));
+        }
         const double strength = 1 / (1 + std::exp(-double{b[t * heads + h]}));
         for (int64_t c = 0; c < dim; ++c) {
           double known = 0, read = 0;
-          for (int64_t r = 0; r < dim; ++r) known += k_scale * k[r] * (m[r * dim + c] *= kept);
+          for (int64_t r = 0; r < dim; ++r) known += k_scale * k[r] * (m[r * dim + c] *= kept[r]);
           const double change = strength * (v[c] - known);
           for (int64_t r = 0; r < dim; ++r) {
             read += q_scale * q[r] * (m[r * dim + c] += k_scale * k[r] * change);
@@ -84,13 +88,14 @@ struct DeltaText {
     for (int64_t at = 0; at < tokens; at += pass) {
       next.assign(floats, NAN);  // what a failed pass left
       DeltaRuleArgs args;
-      args.attrs = {0, shape.key_heads, shape.value_heads, shape.dim, shape.tiled};
+      args.attrs = {0,         shape.key_heads, shape.value_heads,
+                    shape.dim, shape.tiled,     shape.by_channel};
       args.x = &x[at * width], args.x_stride = width;
       args.y = &y[at * y_width], args.y_stride = y_width;
       args.b = shape.joined ? &ba[at * 2 * shape.value_heads] : &b[at * shape.value_heads];
       args.b_stride = shape.value_heads * (shape.joined ? 2 : 1);
-      if (!shape.joined) args.a = &a[at * shape.value_heads];
-      args.a_stride = shape.value_heads;
+      if (!shape.joined) args.a = &a[at * shape.decays()];
+      args.a_stride = shape.decays();
       args.decay = decay.data(), args.dt_bias = dt_bias.data();
       args.state_in = now.empty() ? nullptr : now.data();
       args.state_out = next.data();

@@ -44,8 +44,9 @@ const std::map<std::string, Names> kMayInclude = {
 
 // Third-party header prefix -> the only places that may include it.
 const std::map<std::string, Names> kKnownOnlyIn = {
-    {"yaml-cpp/", {"lib/rules/"}}, {"pcre2.h", {"lib/support/"}},    {"xxhash.h", {"lib/support/"}},
-    {"utf8proc.h", {"lib/text/"}}, {"boost/", {"lib/server/http_"}},
+    {"yaml-cpp/", {"lib/rules/"}},    {"pcre2.h", {"lib/support/"}},
+    {"xxhash.h", {"lib/support/"}},   {"utf8proc.h", {"lib/text/"}},
+    {"boost/", {"lib/server/http_"}}, {"mpi.h", {"lib/runtime/hosts/mpi_network"}},
 };
 
 void add_reachable(const std::string& folder, Names& reached) {

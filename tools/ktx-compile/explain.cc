@@ -15,6 +15,7 @@
 #include "lib/rules/device_name.h"
 #include "lib/support/strings.h"
 #include "lib/target/gpu_generation.h"
+#include "lib/target/host_device.h"
 #include "tools/ktx-compile/list_launches.h"
 
 namespace ktx::tools {
@@ -87,7 +88,7 @@ std::string layout_of(const ir::Module& module) {
 // The generation of a GPU of the target; 0: not known, or no GPU.
 int generation_of(const passes::CompileState& state, const std::string& device) {
   const auto place = rules::parse_device(device);
-  if (!place || place->kind != rules::DeviceSpec::Kind::Cuda) return 0;
+  if (!place || place->kind != rules::DeviceSpec::Kind::Cuda || !place->host.empty()) return 0;
   const auto number = static_cast<size_t>(place->gpus[0]);
   return number < state.target.gpus.size() ? target::generation(state.target.gpus[number]) : 0;
 }
@@ -101,7 +102,7 @@ std::string kernels_of(const passes::CompileState& state, const steps::StepGraph
     const steps::Step& step = graph.steps[i];
     if (step.module != path || step.op == StepOp::Transfer) continue;
     const std::string_view op = info(step.op).name;
-    if (step.device == "cpu") {
+    if (target::is_cpu(step.device)) {
       const auto or_none = [](const std::string& name) { return name.empty() ? "-" : name; };
       out += fmt::format("  kernel  {}: {} (exact: {})\n", op, or_none(step.kernels[1]),
                          or_none(step.kernels[0]));

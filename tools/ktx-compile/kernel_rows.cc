@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lib/target/host_device.h"
 #include "tools/ktx-compile/list_launches.h"
 
 namespace ktx::tools {
@@ -42,7 +43,8 @@ class Rows {
 std::vector<KernelRow> kernel_rows(const steps::StepGraph& graph, const target::Target& target) {
   Rows rows;
   for (const steps::Step& step : graph.steps) {
-    if (step.device != "cpu" || step.op == StepOp::Transfer || step.kernels[1].empty()) continue;
+    if (!target::is_cpu(step.device) || step.op == StepOp::Transfer || step.kernels[1].empty())
+      continue;
     rows.add({step.device, std::string(info(step.op).name), "any", step.kernels[1], "", 0});
   }
   for (const launches::Launch& launch : graph.launches) {

@@ -20,6 +20,9 @@ struct DraftedText {
   runtime::Speculation::Text draft;
   std::vector<int32_t> step;  // the last token and guesses
   int64_t begin = 0;
+  // What the text goes on with, whatever the model says; null: with what it says. Guesses are made
+  // of it then, and on a GPU a model of random weights soon says something else.
+  const std::vector<int32_t>* answer = nullptr;
   int64_t produced() const { return static_cast<int64_t>(tokens.size()) - begin; }
 };
 
@@ -98,6 +101,7 @@ Result<DraftRun> BenchDrafts::generate(int64_t count, int64_t sequences, int64_t
     DraftedText& text = texts.emplace_back(engine_.new_sequence());
     text.tokens = bench_tokens(depth + 1, engine_.vocab_size(), static_cast<uint64_t>(i));
     text.begin = depth + 1;
+    if (most > 0 && script_) text.answer = &answers_[static_cast<size_t>(i)];
     KTX_TRY(feed_prompt(engine_, greedy, most > 0 ? &speculation_ : nullptr, text));
   }
   DraftRun result;
@@ -141,7 +145,10 @@ Result<DraftRun> BenchDrafts::generate(int64_t count, int64_t sequences, int64_t
       const auto guessed = static_cast<int64_t>(text->step.size()) - 1;
       int64_t right = 0;
       for (int64_t r = 0; r <= guessed; ++r) {
-        text->tokens.push_back(KTX_TRY(draft_best_token(engine_, row + r)));
+        const int32_t best = KTX_TRY(draft_best_token(engine_, row + r));
+        const std::vector<int32_t>* const answer = text->answer;
+        text->tokens.push_back(answer != nullptr ? (*answer)[text->tokens.size()] : best);
+        result.same &= text->tokens.back() == best;
         if (r == guessed || text->tokens.back() != text->step[static_cast<size_t>(r) + 1]) break;
         ++right;
       }

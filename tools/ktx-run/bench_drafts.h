@@ -5,9 +5,9 @@
 //   const DraftRun run = KTX_TRY(drafts.run(128, 4));     // the same with guesses
 //
 // Greedy, from a prompt of one token behind `depth` tokens. With an acceptance the guesses are made
-// of the recorded answer, right with that probability; the drafter (may be null then) computes its
-// own, which takes its time, and they are thrown away. So a speed can be measured at any acceptance
-// with any pair of models, also of random weights.
+// of the recorded answer, right with that probability, and the text goes on with that answer; the
+// drafter (may be null then) computes its own, which takes its time, and they are thrown away. So a
+// speed can be measured at any acceptance with any pair of models, also of random weights.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct DraftRun {
   // Tokens a second that the measured times of passes and guesses predict for the acceptance, with
   // as many guesses as were made on average.
   double predicted_rate = 0;
-  bool same = true;  // the answers are those that were recorded
+  bool same = true;  // the model says what was recorded
 };
 
 class BenchDrafts {

@@ -30,7 +30,8 @@ double token_ops(const plan::PlanView& plan);
 //   | matmul q_proj |    0.21 |  3.1 % |  97.8 % |   41.2 |     88.0 |     81 |       3.9 |
 //
 // busy: what part of that time the threads had work in its stage. A step's bytes are those
-// of its weights, its operations those of its products.
+// of its weights and, of delta nets, of the states that it reads and writes; its operations those
+// of its products.
 std::string steps_table(const runtime::Engine& engine, const Floor& floor);
 
 // The kernels of the products on the CPU, a line for each family and weight format (of gate, where

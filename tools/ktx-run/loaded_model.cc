@@ -32,6 +32,7 @@ runtime::EngineOptions engine_options(const EngineFlags& flags) {
   options.huge_pages = flags.huge_pages;
   options.check_finite = flags.check_finite;
   options.count_experts = !flags.record_experts.empty();
+  options.hosts = flags.hosts;
   return options;
 }
 

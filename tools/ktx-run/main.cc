@@ -1,6 +1,7 @@
 // ktx-run: maps a plan and runs it.
 #include "tools/finish.h"
 #include "tools/ktx-run/commands.h"
+#include "tools/ktx-run/host_run.h"
 
 namespace {
 
@@ -30,7 +31,12 @@ int run(const ktx::tools::Options& options) {
 int main(int argc, char** argv) {
   return ktx::tools::run_tool("ktx-run", [&] {
     int status = 2;
-    const auto options = ktx::tools::parse_options(argc, argv, status);
-    return options ? run(*options) : status;
+    auto options = ktx::tools::parse_options(argc, argv, status);
+    if (!options) return status;
+    const std::optional<int> followed = ktx::tools::join_hosts(*options);
+    if (followed) return *followed;
+    status = run(*options);
+    ktx::tools::leave_hosts(*options);
+    return status;
   });
 }

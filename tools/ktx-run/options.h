@@ -2,10 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
+
+namespace ktx::runtime {
+class HostGroup;
+}
 
 namespace ktx::tools {
 
@@ -26,6 +31,8 @@ struct EngineFlags {
   bool huge_pages = false;
   bool check_finite = false;
   std::string record_experts;  // file; "": none
+  // No flag: the hosts of a run on several (host_run.h); null: this machine alone.
+  std::shared_ptr<runtime::HostGroup> hosts;
 };
 
 // What guesses tokens for the model (drafting.h).

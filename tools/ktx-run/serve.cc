@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "lib/plan/plan_reader.h"
+#include "lib/runtime/hosts/host_group.h"
 #include "lib/server/served_model.h"
 #include "lib/server/server.h"
 #include "lib/support/mapped_file.h"
@@ -225,7 +226,10 @@ Status serve(const Options& options) {
   Common common(options);
   common.several = options.serve.sources.size() > 1 ||
                    std::filesystem::is_directory(options.serve.sources[0], ignored);
-  const server::ServerOptions server_settings = KTX_TRY(server_options(options.serve));
+  server::ServerOptions server_settings = KTX_TRY(server_options(options.serve));
+  if (const auto& hosts = options.engine.hosts) {
+    server_settings.failure = [hosts] { return hosts->failure(); };
+  }
   server::Server server(server_settings);
   KTX_TRY(server.start());
   const std::string scheme = options.serve.tls_cert.empty() ? "http" : "https";

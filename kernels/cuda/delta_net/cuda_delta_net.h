@@ -42,18 +42,18 @@ struct CudaCausalConvArgs {
 Status launch_causal_conv(const CudaCausalConvArgs& args, CudaStream stream);
 
 // gpu_delta_rule_takes(head_dim) (kernels/gpu/gpu_limits.h); rows of x and y begin at multiples of
-// 16 bytes, and so does the state of every slot.
+// 16 bytes, and so do the state of every slot and, by channel, dt_bias and rows of a.
 struct CudaDeltaRuleArgs {
   const float* x = nullptr;  // [T, q | k | v]
   int64_t x_stride = 0;
   const float* b = nullptr;  // [T, value_heads], or [T, 2 * value_heads] without a
   int64_t b_stride = 0;
-  const float* a = nullptr;  // [T, value_heads] or null
+  const float* a = nullptr;  // [T, attrs.decays()] or null
   int64_t a_stride = 0;
   float* y = nullptr;  // [T, value_heads * head_dim]
   int64_t y_stride = 0;
   const float* decay = nullptr;    // [value_heads]
-  const float* dt_bias = nullptr;  // [value_heads]
+  const float* dt_bias = nullptr;  // [attrs.decays()]
   CudaTexts texts;
   CudaStates states;
   DeltaRuleAttrs attrs;

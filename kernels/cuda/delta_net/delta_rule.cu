@@ -11,6 +11,9 @@
 //   y = kept * read + (q^T k) * change                          = q^T (M as it is now)
 //   M = kept * M + k change^T
 //
+// Where each row of a matrix decays by itself (by_channel), a lane multiplies its rows by what is
+// kept of them first, and kept is 1 above.
+//
 // 4 warps a block, blocks (columns, heads, texts): 128 blocks for 32 heads of 128. Decode moves
 // the matrix at the rate of memory. A token of a prompt takes about 130 multiply-adds and 46
 // shuffles a warp, one behind the other; the inputs of the next token are on their way meanwhile.
@@ -41,22 +44,26 @@ __device__ __forceinline__ float part(const float4& v, int i) {
 struct Gates {
   float kept = 0, strength = 0;
 };
+__device__ __forceinline__ float softplus(float x) {
+  return x > 20 ? x : log1pf(expf(x));
+}
+template <bool kByChannel>
 __device__ __forceinline__ Gates gates_of(const CudaDeltaRuleArgs& args, int head, int64_t row) {
+  if constexpr (kByChannel) return {1, 1 / (1 + expf(-args.b[row * args.b_stride + head]))};
   const int repeats = args.attrs.value_heads / args.attrs.key_heads;
   const float* const b_row = args.b + row * args.b_stride;
   // By key head: the bs of its value heads, then their as.
   const int joined = head / repeats * 2 * repeats + head % repeats;
   const float b = args.a ? b_row[head] : b_row[joined];
   const float a = args.a ? args.a[row * args.a_stride + head] : b_row[joined + repeats];
-  const float rate = a + args.dt_bias[head];
-  const float softplus = rate > 20 ? rate : log1pf(expf(rate));
-  return {expf(args.decay[head] * softplus), 1 / (1 + expf(-b))};
+  return {expf(args.decay[head] * softplus(a + args.dt_bias[head])), 1 / (1 + expf(-b))};
 }
 
-// What a lane needs of a token: its rows of q and k, its columns of v.
-template <int kGroups>
+// What a lane needs of a token: its rows of q, k and, by channel, of a; its columns of v.
+template <int kGroups, bool kByChannel>
 struct TokenPart {
   float4 q[kGroups], k[kGroups], v;
+  float4 a[kByChannel ? kGroups : 1];
 };
 
 // A lane's part of the matrix: rows 64 * j + 4 * (lane / 2) + e.
@@ -85,10 +92,26 @@ __device__ __forceinline__ void add_lanes(TokenSums& s) {
   }
 }
 
-// Changes the matrix by a token; returns its y in the lane's columns.
+// What is kept of a lane's rows; dt_bias: of them.
 template <int kGroups>
-__device__ __forceinline__ float4 take_token(MatrixPart<kGroups>& m, const TokenPart<kGroups>& x,
-                                             Gates gates, float head_scale) {
+__device__ __forceinline__ void keep_rows(MatrixPart<kGroups>& m, const TokenPart<kGroups, true>& x,
+                                          const float4 (&dt_bias)[kGroups], float decay) {
+#pragma unroll
+  for (int j = 0; j < kGroups; ++j) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float kept = expf(decay * softplus(part(x.a[j], e) + part(dt_bias[j], e)));
+      float4& row = m.rows[j][e];
+      row = {kept * row.x, kept * row.y, kept * row.z, kept * row.w};
+    }
+  }
+}
+
+// Changes the matrix by a token; returns its y in the lane's columns.
+template <int kGroups, bool kByChannel>
+__device__ __forceinline__ float4 take_token(MatrixPart<kGroups>& m,
+                                             const TokenPart<kGroups, kByChannel>& x, Gates gates,
+                                             float head_scale) {
   TokenSums sums;
 #pragma unroll
   for (int j = 0; j < kGroups; ++j) {
@@ -129,7 +152,7 @@ __device__ __forceinline__ float4 take_token(MatrixPart<kGroups>& m, const Token
   return {y[0], y[1], y[2], y[3]};
 }
 
-template <int kGroups>
+template <int kGroups, bool kByChannel>
 __global__ void __launch_bounds__(32 * kWarps) delta_rule(CudaDeltaRuleArgs a) {
   begin_kernel();
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
@@ -167,7 +190,7 @@ __global__ void __launch_bounds__(32 * kWarps) delta_rule(CudaDeltaRuleArgs a) {
   const int key_head = a.attrs.tiled != 0 ? head % a.attrs.key_heads
                                           : head / (a.attrs.value_heads / a.attrs.key_heads);
   const auto fetch = [&](int t) {
-    TokenPart<kGroups> token;
+    TokenPart<kGroups, kByChannel> token;
     const float* const x = a.x + (first + t) * a.x_stride;
     const float* const q = x + key_head * dim;
     const float* const k = q + a.attrs.key_heads * dim;
@@ -176,23 +199,38 @@ __global__ void __launch_bounds__(32 * kWarps) delta_rule(CudaDeltaRuleArgs a) {
       const int row = 64 * j + own_row;
       token.q[j] = row < dim ? load4(q + row) : float4{};
       token.k[j] = row < dim ? load4(k + row) : float4{};
+      if constexpr (kByChannel) {
+        const float* const rates = a.a + (first + t) * a.a_stride + head * dim;
+        token.a[j] = row < dim ? load4(rates + row) : float4{};
+      }
     }
     const float* const v = x + (2 * a.attrs.key_heads + head) * dim;
     token.v = has_column ? load4(v + column) : float4{};
     return token;
   };
   const float head_scale = 1 / sqrtf(static_cast<float>(dim));
-  TokenPart<kGroups> token = fetch(0);
+  float4 dt_bias[kGroups];
+  float decay = 0;
+  if constexpr (kByChannel) {
+    decay = a.decay[head];
+#pragma unroll
+    for (int j = 0; j < kGroups; ++j) {
+      const int row = 64 * j + own_row;
+      dt_bias[j] = row < dim ? load4(a.dt_bias + head * dim + row) : float4{};
+    }
+  }
+  TokenPart<kGroups, kByChannel> token = fetch(0);
   Gates lane_gates;  // of the token with the lane's number among 32
   int t = 0;
   for (int s = begin; s < end; ++s) {
     for (const int stop = t + segments[s].tokens; t < stop; ++t) {
       if (t % 32 == 0) {
-        lane_gates = t + lane < tokens ? gates_of(a, head, first + t + lane) : Gates{};
+        lane_gates = t + lane < tokens ? gates_of<kByChannel>(a, head, first + t + lane) : Gates{};
       }
       const Gates gates = {__shfl_sync(kAllLanes, lane_gates.kept, t % 32),
                            __shfl_sync(kAllLanes, lane_gates.strength, t % 32)};
-      const TokenPart<kGroups> next = t + 1 < tokens ? fetch(t + 1) : token;
+      const TokenPart<kGroups, kByChannel> next = t + 1 < tokens ? fetch(t + 1) : token;
+      if constexpr (kByChannel) keep_rows(m, token, dt_bias, decay);
       const float4 read = take_token(m, token, gates, head_scale);
       if (writes) store4(y + (first + t) * a.y_stride, read);
       token = next;
@@ -210,7 +248,10 @@ __global__ void __launch_bounds__(32 * kWarps) delta_rule(CudaDeltaRuleArgs a) {
 }
 
 using Kernel = void (*)(CudaDeltaRuleArgs);
-constexpr Kernel kByGroups[] = {delta_rule<1>, delta_rule<2>, delta_rule<3>, delta_rule<4>};
+constexpr Kernel kByGroups[] = {delta_rule<1, false>, delta_rule<2, false>, delta_rule<3, false>,
+                                delta_rule<4, false>};
+constexpr Kernel kChannelsByGroups[] = {delta_rule<1, true>, delta_rule<2, true>,
+                                        delta_rule<3, true>, delta_rule<4, true>};
 
 bool by_four(std::initializer_list<const void*> pointers, std::initializer_list<int64_t> strides) {
   bool yes = true;
@@ -229,9 +270,14 @@ Status launch_delta_rule(const CudaDeltaRuleArgs& a, CudaStream stream) {
   if (!by_four({a.x, a.y, a.states.slots}, {a.x_stride, a.y_stride, a.states.slot_floats})) {
     return Error{"delta_rule: rows or states that do not begin at multiples of 16 bytes"};
   }
+  const bool by_channel = a.attrs.by_channel != 0;
+  if (by_channel && !by_four({a.a, a.dt_bias}, {a.a_stride})) {
+    return Error{"delta_rule: rates of channels that do not begin at multiples of 16 bytes"};
+  }
   const dim3 grid(static_cast<unsigned>(ceil_div(dim, kWarps * kWarpColumns)),
                   static_cast<unsigned>(a.attrs.value_heads), static_cast<unsigned>(a.texts.texts));
-  return launch("delta_rule", kByGroups[(dim - 1) / 64], grid, 32 * kWarps, 0, stream, a);
+  const Kernel kernel = (by_channel ? kChannelsByGroups : kByGroups)[(dim - 1) / 64];
+  return launch("delta_rule", kernel, grid, 32 * kWarps, 0, stream, a);
 }
 
 }  // namespace ktx::kernels

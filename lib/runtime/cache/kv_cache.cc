@@ -83,7 +83,7 @@ void KvCache::drop(std::byte* block) {
 
 void KvCache::copy(std::byte* to, const std::byte* from) const {
   std::memcpy(to, from, static_cast<size_t>(block_bytes_));
-  if (copy_elsewhere_) copy_elsewhere_(block_number(to), block_number(from));
+  for (const CopyBlock& copy : copies_elsewhere_) copy(block_number(to), block_number(from));
 }
 
 bool KvCache::grow(std::vector<std::byte*>& table, int64_t tokens) {

@@ -51,6 +51,7 @@ class KvCache {
   int64_t block_bytes() const { return block_bytes_; }
   // 0 to total_blocks() - 1.
   int64_t block_number(const std::byte* block) const { return static_cast<int64_t>(index(block)); }
+  std::byte* block(int64_t number) const { return memory_.data() + number * block_bytes_; }
 
   // The arrangement of a slot's part, and where in a block it begins.
   int32_t slots() const { return static_cast<int32_t>(layouts_.size()); }
@@ -60,10 +61,10 @@ class KvCache {
   // Asked when blocks run out: gives a block back to the pool, or says false.
   void set_reclaim(std::function<bool()> reclaim) { reclaim_ = std::move(reclaim); }
 
-  // Called whenever a block is copied, with its numbers: for parts on other devices.
-  void set_copy(std::function<void(int64_t to, int64_t from)> copy) {
-    copy_elsewhere_ = std::move(copy);
-  }
+  // Called whenever a block is copied, with its numbers: for parts on other devices and hosts.
+  using CopyBlock = std::function<void(int64_t to, int64_t from)>;
+  void add_copy(CopyBlock copy) { copies_elsewhere_.push_back(std::move(copy)); }
+  void drop_copies() { copies_elsewhere_.clear(); }
 
   // Makes `table` long enough for `tokens` tokens. False, and the table as before, when
   // the pool has too few blocks left.
@@ -103,7 +104,7 @@ class KvCache {
   std::vector<uint8_t> kept_;     // by block: whether the prefix cache is one of them
   int64_t idle_ = 0;
   std::function<bool()> reclaim_;
-  std::function<void(int64_t to, int64_t from)> copy_elsewhere_;
+  std::vector<CopyBlock> copies_elsewhere_;
 };
 
 constexpr int64_t blocks_for(int64_t tokens) {

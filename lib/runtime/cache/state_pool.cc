@@ -20,16 +20,20 @@ StateSlot StatePool::take() {
   if (free_.empty() && !(reclaim_ && reclaim_())) return kNoState;
   KTX_ASSERT(!free_.empty());
   const StateSlot slot = free_.back();
+  if (!give_memory(slot)) return kNoState;
+  free_.pop_back();
+  users_[static_cast<size_t>(slot)] = 1;
+  return slot;
+}
+
+bool StatePool::give_memory(StateSlot slot) {
   auto& memory = memory_[static_cast<size_t>(slot)];
   // (Sizes are whole cache lines.)
   if (!memory && floats_ > 0) {
     memory.reset(
         static_cast<float*>(std::aligned_alloc(64, static_cast<size_t>(floats_) * sizeof(float))));
   }
-  if (!memory && floats_ > 0) return kNoState;
-  free_.pop_back();
-  users_[static_cast<size_t>(slot)] = 1;
-  return slot;
+  return memory || floats_ == 0;
 }
 
 void StatePool::release(StateSlot slot) {

@@ -53,6 +53,9 @@ class StatePool {
   void release(StateSlot slot);
   int32_t users(StateSlot slot) const { return users_[static_cast<size_t>(slot)]; }
 
+  // Memory for a slot that another host has taken; false when there is none.
+  bool give_memory(StateSlot slot);
+
   // Null where all states are on GPUs.
   float* data(StateSlot slot) const { return memory_[static_cast<size_t>(slot)].get(); }
   std::span<std::byte> bytes(StateSlot slot) const {

@@ -54,7 +54,7 @@ struct RowSplit {
 
 struct StepWork {
   int64_t items = 0;
-  int64_t weight_bytes = 0;     // of weights that this step reads, for GB/s
+  int64_t weight_bytes = 0;     // of weights and states that this step reads or writes, for GB/s
   const char* fault = nullptr;  // the step cannot run: a damaged plan
   RowSplit rows = {};           // of row-wise steps: what their items are
 };

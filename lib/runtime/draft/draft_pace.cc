@@ -38,10 +38,7 @@ DraftPace::Plan DraftPace::fixed(std::span<const Text> texts, std::span<const si
     plan.tokens += expected_tokens(text.rate, of_text);
   }
   plan.size = all + extra;
-  plan.seconds = passes_.of(plan.size);
-  if (texts_drafted > 0) {
-    plan.seconds += drafts_.of(texts_drafted) * static_cast<double>(guesses);
-  }
+  plan.seconds = passes_.of(plan.size) + drafting(texts_drafted, guesses);
   return plan;
 }
 
@@ -98,7 +95,10 @@ void DraftPace::add(const Pass& pass) {
   const double plain = passes_.of(pass.texts);
   passes_.add(pass.tokens, pass.seconds);
   if (pass.drafted > 0 && pass.depth > 0) {
-    drafts_.add(pass.drafted, pass.draft_seconds / static_cast<double>(pass.depth));
+    const auto depth = static_cast<double>(pass.depth);
+    const double first = pass.first_seconds > 0 ? pass.first_seconds : pass.guess_seconds / depth;
+    first_guesses_.add(pass.drafted, first);
+    if (depth > 1) next_guesses_.add(pass.drafted, (pass.guess_seconds - first) / (depth - 1));
   }
   if (!opened_) return;
   if (pass.drafted == 0) {
@@ -106,17 +106,24 @@ void DraftPace::add(const Pass& pass) {
     account_ += kAllowed * pass.seconds;
   } else {
     off_ = 0;
+    // What takes several times as long was interrupted, or loaded a library or made a graph.
+    const double seconds = std::min(pass.seconds, 2 * passes_.of(pass.tokens));
+    const double guessing = std::min(pass.guess_seconds, 2 * drafting(pass.drafted, pass.depth));
     account_ += plain * static_cast<double>(pass.produced) / static_cast<double>(pass.texts) -
-                pass.seconds - pass.draft_seconds;
+                seconds - guessing - (pass.draft_seconds - pass.guess_seconds);
   }
-  // A machine that stood still for a while is no reason to give up for long.
   const double most = kAccountPasses * passes_.of(pass.texts);
   account_ = std::clamp(account_, -most, most);
 }
 
+double DraftPace::drafting(int64_t texts, int64_t guesses) const {
+  if (texts <= 0 || guesses <= 0) return 0;
+  const PassCosts& next = next_guesses_.empty() ? first_guesses_ : next_guesses_;
+  return first_guesses_.of(texts) + next.of(texts) * static_cast<double>(guesses - 1);
+}
+
 double DraftPace::predicted(int64_t texts, int64_t guesses) const {
-  const double drafting = guesses > 0 ? drafts_.of(texts) * static_cast<double>(guesses) : 0;
-  return passes_.of(texts * (1 + guesses)) + drafting;
+  return passes_.of(texts * (1 + guesses)) + drafting(texts, guesses);
 }
 
 }  // namespace ktx::runtime

@@ -36,20 +36,20 @@ class DraftPace {
   // What was chosen last is a try: a loss is expected of it.
   bool trying() const { return trying_; }
 
-  // A pass without prompts: its tokens with guesses, `guessed` of them, in which `texts` got
-  // `produced` tokens; what guessing took, for `drafted` texts and at most `depth` tokens of each.
+  // A pass without prompts: its tokens with guesses, in which `texts` got `produced` tokens; what
+  // guessing took, for `drafted` texts and at most `depth` tokens of each: in all, without what was
+  // read for it alone, and until there was a first guess (0: each takes alike).
   struct Pass {
     int64_t texts = 0, tokens = 0, produced = 0;
     double seconds = 0;
     int64_t drafted = 0, depth = 0;
-    double draft_seconds = 0;
+    double draft_seconds = 0, guess_seconds = 0, first_seconds = 0;
   };
   void add(const Pass& pass);
 
   // Seconds for `guesses` of `texts` and the pass that verifies them, as far as it is known.
   double predicted(int64_t texts, int64_t guesses) const;
   const PassCosts& passes() const { return passes_; }
-  const PassCosts& drafts() const { return drafts_; }  // of one guess, by texts
 
  private:
   struct Plan;
@@ -58,10 +58,14 @@ class DraftPace {
              int64_t guesses) const;
 
   int64_t most_;
-  PassCosts passes_, drafts_;
-  double account_ = 0;   // seconds
-  bool opened_ = false;  // the account has its first sum
-  int64_t off_ = 0;      // passes since something was guessed
+  // Seconds of `guesses` for each of `texts`; 0: nothing was measured.
+  double drafting(int64_t texts, int64_t guesses) const;
+
+  PassCosts passes_;
+  PassCosts first_guesses_, next_guesses_;  // of one for each text, by texts
+  double account_ = 0;                      // seconds
+  bool opened_ = false;                     // the account has its first sum
+  int64_t off_ = 0;                         // passes since something was guessed
   bool trying_ = false;
 };
 

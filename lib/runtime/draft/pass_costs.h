@@ -23,6 +23,7 @@ class PassCosts {
   void add(int64_t size, double seconds);
   // 0: nothing was measured.
   double of(int64_t size) const;
+  bool empty() const { return costs_.empty(); }
   bool measured(int64_t size) const { return costs_.count(bucket(size)) > 0; }
   int64_t largest() const { return costs_.empty() ? 0 : costs_.rbegin()->first; }  // measured
   // Measurements of any size since the last one of this size.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/support/timer.h"
+
 namespace ktx::runtime {
 namespace {
 
@@ -44,6 +46,7 @@ class PlanDrafter : public Drafter {
   int64_t behind(DraftText& text, std::span<const int32_t> tokens) override;
   Status read(std::span<DraftItem> items, int64_t tokens) override;
   Status guess(std::span<DraftItem> items) override;
+  double first_seconds() const override { return first_seconds_; }
 
  private:
   // A text in the pass at hand, and what it computes next.
@@ -60,6 +63,7 @@ class PlanDrafter : public Drafter {
   std::unique_ptr<Engine> engine_;
   const DraftVocabulary vocabulary_;
   const int64_t model_vocab_;
+  double first_seconds_ = 0;
 };
 
 std::unique_ptr<DraftText> PlanDrafter::begin(const std::string& owner,
@@ -196,6 +200,8 @@ Status PlanDrafter::take_guesses(std::vector<Open>& texts) {
 }
 
 Status PlanDrafter::guess(std::span<DraftItem> items) {
+  const Timer timer;
+  first_seconds_ = 0;
   std::vector<Open> texts = open(items);
   // A few tokens of each: those that do not fit a step wait for the next pass.
   int64_t left = engine_->chunk_tokens();
@@ -208,6 +214,7 @@ Status PlanDrafter::guess(std::span<DraftItem> items) {
   while (!texts.empty()) {
     if (!KTX_TRY(forward(texts, Want::Last))) continue;
     KTX_TRY(take_guesses(texts));
+    if (first_seconds_ == 0) first_seconds_ = timer.seconds();
   }
   return {};
 }

@@ -40,6 +40,9 @@ class ScriptedDrafter : public Drafter {
   int64_t behind(DraftText& text, std::span<const int32_t> tokens) override;
   Status read(std::span<DraftItem> items, int64_t tokens) override;
   Status guess(std::span<DraftItem> items) override;
+  double first_seconds() const override {
+    return options_.cost_of ? options_.cost_of->first_seconds() : 0;
+  }
 
  private:
   std::vector<int32_t> script(std::span<const int32_t> tokens, int64_t most);

@@ -56,7 +56,9 @@ void Speculation::guess(std::span<Item> items, int64_t others, int64_t budget) {
     const double read = reading.seconds();
     const Timer guessing;
     KTX_TRY(drafter_.guess(drafts));
-    pass_.draft_seconds = guessing.seconds() + (trying ? read : 0);
+    pass_.guess_seconds = guessing.seconds();
+    pass_.first_seconds = drafter_.first_seconds();
+    pass_.draft_seconds = pass_.guess_seconds + (trying ? read : 0);
     return {};
   };
   if (const Status done = work(); !done) {

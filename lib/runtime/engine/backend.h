@@ -1,5 +1,6 @@
-// What runs parts of a plan: the CPU (cpu/cpu_backend.h), or the GPUs of this machine
-// (gpu/gpu_backend.h). PlanRunner walks the parts and calls them, for example for
+// What runs parts of a plan: the CPU (cpu/cpu_backend.h), the GPUs of this machine
+// (gpu/gpu_backend.h), or the other hosts of a run (hosts/host_backend.h). PlanRunner walks the
+// parts and calls them, for example for
 //
 //   part 0  cuda:0  attention, router        gpus.begin(batch)   the inputs are on their way
 //   part 1  cpu     routed experts           gpus.run(0)         queued
@@ -42,6 +43,8 @@
 
 namespace ktx::runtime {
 
+class HostGroup;
+
 // What backends are created from. The references must outlive them.
 struct BackendSetup {
   const plan::PlanView& plan;
@@ -60,6 +63,7 @@ struct BackendSetup {
   bool count_experts = false;  // by expert
   ExpertCounts* expert_counts = nullptr;
   std::function<void(const StepResult&)> on_result;
+  HostGroup* hosts = nullptr;  // of a plan with several; this one's rank is PlanView::host
 };
 
 class Backend {
@@ -81,6 +85,8 @@ class Backend {
   virtual Status wait(size_t /*part*/) { return {}; }
   // Waits until everything is computed that was queued.
   virtual Status finish() { return {}; }
+  // Before finish(): `watch` has ended the pass, and parts are left out from here on.
+  virtual void stop() {}
   // Instead of finish(), after a failure of this pass, here or elsewhere.
   virtual void abandon() {}
 

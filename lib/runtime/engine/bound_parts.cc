@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "lib/plan/device_memory.h"
+#include "lib/plan/plan_hosts.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::runtime {
 namespace {
@@ -40,7 +42,8 @@ class WaitFinder {
       const auto number = static_cast<int>(p);
       const Part& part = bound_.parts[p];
       if (part.kind == Part::Kind::Gpu && part.crosses) add_copies(part, number);
-      if (part.kind == Part::Kind::Cpu) add_waits(part, cpu_ = number);
+      const bool computes = part.kind == Part::Kind::Cpu || part.kind == Part::Kind::Network;
+      if (computes) add_waits(part, cpu_ = number);
     }
   }
 
@@ -107,6 +110,18 @@ class WaitFinder {
   int cpu_ = -1;                     // its last part
 };
 
+// Makes a part of the plan that of this host.
+void take_place(const plan::PlanView& plan, const launches::Part& part, Part& own) {
+  const auto here = static_cast<int>(plan.host);
+  if (part.kind == launches::Part::Kind::Network) {
+    own.device = static_cast<int>(plan::host_of(plan, part.device));
+    own.from = static_cast<int>(plan::host_of(plan, part.from));
+    if (own.device != here && own.from != here) own.kind = Part::Kind::Elsewhere;
+  } else if (!target::is_first_host(part.device)) {  // "cpu" is the own one
+    own.kind = Part::Kind::Elsewhere;
+  }
+}
+
 // The steps that are in a part: all but the transfer of a GPU's logits.
 size_t steps_in_parts(std::span<const launches::Part> parts) {
   return parts.empty() ? 0 : parts.back().first_step + parts.back().step_count;
@@ -116,8 +131,7 @@ size_t steps_in_parts(std::span<const launches::Part> parts) {
 
 BoundParts bind_parts(const plan::PlanView& plan, std::span<const launches::Part> parts) {
   BoundParts bound;
-  const std::vector<std::string> devices = plan::plan_devices(plan);
-  bound.gpus.assign(devices.begin() + 1, devices.end());
+  bound.gpus = plan::plan_gpus(plan);
   for (const launches::Part& part : parts) {
     Part& own = bound.parts.emplace_back();
     own.kind = static_cast<Part::Kind>(part.kind);
@@ -125,6 +139,7 @@ BoundParts bind_parts(const plan::PlanView& plan, std::span<const launches::Part
     own.from = index_of(bound.gpus, part.from);
     own.first_step = static_cast<uint32_t>(part.first_step);
     own.step_count = static_cast<uint32_t>(part.step_count);
+    take_place(plan, part, own);
     own.crosses = own.kind == Part::Kind::Gpu && has_transfer(plan, own);
   }
   if (steps_in_parts(parts) < plan.steps.size()) {

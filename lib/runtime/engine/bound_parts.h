@@ -13,13 +13,15 @@
 namespace ktx::runtime {
 
 struct Part {
-  enum class Kind { Cpu, Gpu, Peer } kind = Kind::Cpu;
-  int device = -1;  // Gpu, Peer: index in BoundParts::gpus, of the receiver for Peer
-  int from = -1;    // Peer: the sender
+  // Elsewhere: all work of other hosts, and what they send each other.
+  enum class Kind { Cpu, Gpu, Peer, Network, Elsewhere } kind = Kind::Cpu;
+  // Gpu, Peer: index in BoundParts::gpus; Network: number of a host. Of the receiver.
+  int device = -1;
+  int from = -1;  // Peer, Network: the sender
   uint32_t first_step = 0;
   uint32_t step_count = 0;
   bool crosses = false;  // Gpu: holds copies to or from the CPU
-  // Cpu: the parts whose copies must be over before it begins, at most one per GPU.
+  // Cpu, Network: the parts whose copies must be over before it begins, at most one per GPU.
   std::vector<int> waits_for;
   bool awaited = false;  // named in a waits_for
 };

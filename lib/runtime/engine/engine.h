@@ -42,6 +42,7 @@ class ThreadPool;
 namespace ktx::runtime {
 
 class Gpu;
+class HostGroup;
 class PassTrace;
 struct SequenceState;
 struct PassWatch;
@@ -89,6 +90,8 @@ struct EngineOptions {
   bool count_experts = false;                                 // by layer and expert
   std::function<void(const StepResult&)> on_result;           // receives each F32 result; slow
   std::function<Result<std::unique_ptr<Gpu>>(int)> open_gpu;  // for tests; empty: this machine's
+  // Of a plan for several hosts: all of them, of which this one is the first (hosts/host_group.h).
+  std::shared_ptr<HostGroup> hosts;
 };
 
 class Engine;

@@ -22,6 +22,7 @@ struct Engine::State {
   explicit State(plan::PlanFile file) : plan(std::move(file)) {}
 
   plan::PlanFile plan;
+  std::shared_ptr<HostGroup> hosts;  // of a plan for several
   Sizes sizes;
   Isa isa = Isa::Scalar;
   KvPools kv;

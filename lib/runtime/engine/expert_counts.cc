@@ -61,6 +61,10 @@ void ExpertCounts::add_pass(int64_t tokens, const std::vector<bool>& taken, int6
   use_.gpu += tokens * pairs_of_token_ - streamed - cpu;
 }
 
+void ExpertCounts::add_to(std::span<uint64_t> counts) const {
+  for (size_t i = 0; i < counts_.size() && i < counts.size(); ++i) counts[i] += counts_[i];
+}
+
 plan::ExpertProfile ExpertCounts::profile(std::span<const uint64_t> of_gpus) const {
   plan::ExpertProfile profile;
   profile.architecture = plan_.facts.architecture;

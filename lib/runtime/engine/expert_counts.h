@@ -28,7 +28,7 @@ class ExpertCounts {
   size_t size() const { return counts_.size(); }  // of all counters
   // The CPU's counters of the step; null where nothing is counted by expert.
   uint64_t* of_step(uint32_t step);
-  // Where the CPU's steps add the activations that they serve.
+  // Where the CPU's steps add the activations that they serve, and other hosts theirs.
   int64_t* cpu_pairs() { return &cpu_pairs_; }
 
   void begin_pass() { counted_cpu_pairs_ = cpu_pairs_; }
@@ -39,6 +39,8 @@ class ExpertCounts {
 
   // What was counted by expert: the CPU's counters and those of GPUs, `counts` of size() each.
   plan::ExpertProfile profile(std::span<const uint64_t> of_gpus) const;
+  // Adds the CPU's counters.
+  void add_to(std::span<uint64_t> counts) const;
 
  private:
   struct Step {

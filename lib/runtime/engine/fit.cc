@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lib/plan/device_memory.h"
+#include "lib/plan/plan_hosts.h"
 #include "lib/plan/state_layout.h"
 #include "lib/runtime/cache/kv_cache.h"
 #include "lib/runtime/gpu/gpu_buckets.h"
@@ -119,6 +120,19 @@ Status size_cache(const plan::PlanView& plan, const EngineOptions& options, Size
 
 namespace {
 
+// Of the memory of all devices leaves the part of this host's CPU.
+Status take_own_memory(const plan::PlanView& plan, Sizes& sizes) {
+  const plan::DeviceMemory own = KTX_TRY(plan::memory_by_device(plan, sizes.shape)).front();
+  plan::MemoryEstimate& memory = sizes.memory;
+  memory.weight_bytes = own.weight_bytes;
+  memory.arena_bytes = own.arena_bytes;
+  memory.kv_token = own.kv_token;
+  memory.kv_bytes = own.kv_token.times(sizes.kv_blocks).value_or(0);
+  memory.state_bytes = own.state_slot_bytes * sizes.kv_blocks.states;
+  memory.total_bytes = own.weight_bytes + own.arena_bytes + memory.kv_bytes + memory.state_bytes;
+  return {};
+}
+
 // The sizes of a plan with GPUs: chunks that keep them busy, room for the padding of
 // graphs, and of the memory the part that is the host's.
 Status size_for_gpus(const plan::PlanView& plan, const EngineOptions& options, Sizes& sizes) {
@@ -134,22 +148,18 @@ Status size_for_gpus(const plan::PlanView& plan, const EngineOptions& options, S
   sizes.memory =
       KTX_TRY(plan::estimate_memory(plan.segments, plan.buffers, plan.kv_slots, sizes.shape));
   KTX_TRY(size_cache(plan, options, sizes));
-  const plan::DeviceMemory host = KTX_TRY(plan::memory_by_device(plan, sizes.shape)).front();
-  plan::MemoryEstimate& memory = sizes.memory;
-  memory.weight_bytes = host.weight_bytes;
-  memory.arena_bytes = host.arena_bytes;
-  memory.kv_token = host.kv_token;
-  memory.kv_bytes = host.kv_token.times(sizes.kv_blocks).value_or(0);
-  memory.state_bytes = host.state_slot_bytes * sizes.kv_blocks.states;
-  memory.total_bytes = host.weight_bytes + host.arena_bytes + memory.kv_bytes + memory.state_bytes;
-  return {};
+  return take_own_memory(plan, sizes);
 }
 
 }  // namespace
 
 Result<Sizes> sizes_of_run(const plan::PlanView& plan, const EngineOptions& options) {
   Sizes sizes = KTX_TRY(choose_sizes(plan, options));
-  if (plan::uses_gpus(plan)) KTX_TRY(size_for_gpus(plan, options, sizes));
+  if (plan::uses_gpus(plan)) {
+    KTX_TRY(size_for_gpus(plan, options, sizes));
+  } else if (plan::has_hosts(plan)) {
+    KTX_TRY(take_own_memory(plan, sizes));
+  }
   return sizes;
 }
 

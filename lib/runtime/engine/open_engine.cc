@@ -6,28 +6,16 @@
 #include <filesystem>
 
 #include "lib/plan/device_memory.h"
-#include "lib/plan/memory.h"
-#include "lib/plan/state_layout.h"
+#include "lib/plan/plan_hosts.h"
 #include "lib/runtime/engine/engine_state.h"
 #include "lib/runtime/engine/largest_ctx.h"
-#include "lib/support/memory_node.h"
+#include "lib/runtime/engine/open_parts.h"
+#include "lib/runtime/hosts/host_group.h"
 #include "lib/support/strings.h"
 #include "lib/target/target.h"
-#include "lib/target/thread_places.h"
 
 namespace ktx::runtime {
 namespace {
-
-// The requirements that a plan's layouts have.
-Status check_isa(const plan::PlanView& plan, Isa isa) {
-  for (const std::string& needed : plan.target.required_isa) {
-    const auto known = isa_from_name(needed);
-    if (known && *known <= isa) continue;
-    return Error{fmt::format("the plan needs {}, and this run has {}; compile it for this machine",
-                             needed, name(isa))};
-  }
-  return {};
-}
 
 void reserve(const plan::PlanView& plan, const plan::RunShape& shape, Batch& batch) {
   batch.ids.resize(shape.step_tokens);
@@ -43,18 +31,6 @@ void reserve(const plan::PlanView& plan, const plan::RunShape& shape, Batch& bat
   batch.states.resize(shape.max_batch);
 }
 
-// The places of a run's threads; threads without a CPU are scheduled freely.
-target::ThreadPlaces choose_places(const EngineOptions& options, int threads) {
-  target::ThreadPlaces places;
-  if (options.pin != Pin::Off) places = target::place_threads(threads);
-  const bool pin = options.pin == Pin::On || places.nodes.size() > 1;
-  if (places.threads.empty() || !pin) {
-    places.threads.assign(static_cast<size_t>(std::clamp(threads, 1, ThreadPool::kMaxThreads)), {});
-    places.nodes.clear();
-  }
-  return places;
-}
-
 // A copy of the plan is memory that the system cannot take back.
 Status check_copy_fits(const std::string& path) {
   std::error_code none;
@@ -67,21 +43,23 @@ Status check_copy_fits(const std::string& path) {
                   path, human_bytes(bytes), human_bytes(*available))};
 }
 
-// Weights go to the nodes whose threads read them, where the system allows it.
-std::unique_ptr<WarmUp> warm_up(const plan::PlanFile& plan, const target::ThreadPlaces& places,
-                                std::vector<std::string>& notes) {
-  std::vector<NodeRun> runs = split_weights(plan.view(), static_cast<int>(places.nodes.size()));
-  if (!runs.empty()) {
-    const Status moved = move_to_node(runs[0].bytes.first(1), places.nodes[0]);
-    if (!moved) {
-      notes.push_back(fmt::format(
-          "weights stay on the NUMA nodes where they are ({}); to spread them, start the first "
-          "run with an empty page cache under numactl --interleave=all",
-          moved.error().message));
-      runs.clear();
-    }
+// A plan for several hosts needs all of them; one for this machine has nothing to do with others.
+Status take_hosts(const plan::PlanView& plan, EngineOptions& options) {
+  if (!plan::has_hosts(plan)) {
+    options.hosts.reset();
+    return {};
   }
-  return std::make_unique<WarmUp>(plan, std::move(runs), places.nodes);
+  std::vector<std::string> names;
+  for (const plan::PlanTarget::Host& host : plan.target.hosts) names.push_back(host.name);
+  const size_t ranks = options.hosts ? static_cast<size_t>(options.hosts->ranks()) : 1;
+  if (ranks != names.size()) {
+    return Error{fmt::format(
+        "the plan is for {} hosts ({}), and {} process{} started; write mpirun -n {} --bind-to none "
+        "ktx-run ..., with the hosts in this order",
+        names.size(), join(names, ", "), ranks, ranks == 1 ? " was" : "es were", names.size())};
+  }
+  options.hosts->set_names(std::move(names));
+  return {};
 }
 
 // Sets the context, and the GPUs that had to be opened for it; returns what to tell.
@@ -115,24 +93,22 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
     std::optional<uint64_t> available = target::available_memory();
     if (available) *available -= std::min(*available, given.reserved_bytes);
     EngineOptions options = given;
+    KTX_TRY(take_hosts(plan, options));
+    s.hosts = options.hosts;
     std::string note;
     if (options.largest_ctx) note = KTX_TRY(find_largest_ctx(plan, available, options));
     s.sizes = KTX_TRY(sizes_of_run(plan, options));
     if (!note.empty()) s.sizes.notes.push_back(note);
     if (available) KTX_TRY(check_fit(*available, host.cpu.memory_bytes, s.sizes));
-    s.isa = options.isa ? KTX_TRY(usable_isa(name(*options.isa))) : detect_isa();
-    KTX_TRY(check_isa(plan, s.isa));
+    s.isa = KTX_TRY(isa_of_run(plan, options));
 
     const plan::RunShape& shape = s.sizes.shape;
-    s.kv = KTX_TRY(KvPools::create(plan.kv_slots, shape.kv_type, s.sizes.kv_blocks,
-                                   plan::slots_on(plan, "cpu")));
+    s.kv = KTX_TRY(open_pools(plan, s.sizes));
     s.kv.of(KvPool::Whole).set_reclaim([&s] { return s.prefixes.reclaim(); });
     s.kv.of(KvPool::Window).set_reclaim([&s] { return s.prefixes.reclaim_window(); });
-    s.kv.set_states(StatePool(plan::state_layout(plan, "cpu").floats(),
-                              static_cast<int64_t>(s.sizes.kv_blocks.states)));
     s.kv.states().set_reclaim([&s] { return s.prefixes.reclaim_state(); });
-    const target::ThreadPlaces places = choose_places(options, threads);
-    s.pool = options.pool ? options.pool : std::make_shared<ThreadPool>(places.threads);
+    const OpenedThreads opened = open_threads(options, host);
+    s.pool = opened.pool;
     s.runner = KTX_TRY(PlanRunner::create({.plan = plan,
                                            .launches = s.plan.launches(),
                                            .kv = s.kv,
@@ -145,13 +121,14 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
                                            .gpu_graphs = options.gpu_graphs,
                                            .check_finite = options.check_finite,
                                            .count_experts = options.count_experts,
-                                           .on_result = options.on_result}));
+                                           .on_result = options.on_result,
+                                           .hosts = options.hosts.get()}));
     for (const std::string& note : s.runner->notes()) s.sizes.notes.push_back(note);
     reserve(plan, shape, s.batch);
     // Beside GPUs, whose weights have been read by now, for the nodes alone.
-    const bool wanted = !gpus || places.nodes.size() > 1;
+    const bool wanted = !gpus || opened.places.nodes.size() > 1;
     if (wanted && s.sizes.memory.total_bytes <= available.value_or(0)) {
-      s.warm_up = warm_up(s.plan, places, s.sizes.notes);
+      s.warm_up = open_warm_up(s.plan, opened.places, s.sizes.notes);
     }
     return {};
   };

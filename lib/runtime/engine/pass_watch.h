@@ -16,7 +16,12 @@ struct PassWatch {
   // time, some hundred times a pass. May be empty.
   std::function<void(double share)> progress;
 
-  bool stopped() const { return stop && stop->load(std::memory_order_relaxed); }
+  const std::atomic<bool>* failed = nullptr;  // likewise: a host of the run is lost
+
+  bool stopped() const {
+    return (stop && stop->load(std::memory_order_relaxed)) ||
+           (failed && failed->load(std::memory_order_relaxed));
+  }
 };
 
 }  // namespace ktx::runtime

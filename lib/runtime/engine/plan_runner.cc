@@ -6,6 +6,9 @@
 
 #include "lib/runtime/cpu/cpu_backend.h"
 #include "lib/runtime/gpu/gpu_backend.h"
+#include "lib/runtime/hosts/host_backend.h"
+#include "lib/runtime/hosts/host_group.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::runtime {
 
@@ -25,10 +28,15 @@ Result<std::unique_ptr<PlanRunner>> PlanRunner::create(const BackendSetup& given
     r.gpus_ = KTX_TRY(create_gpu_backend(setup, r.parts_, r.host_));
     r.backends_.push_back(r.gpus_.get());
   }
+  if (setup.hosts != nullptr) {
+    r.hosts_ = KTX_TRY(create_host_backend(setup, r.parts_, r.host_));
+    r.backends_.push_back(r.hosts_.get());
+  }
   return runner;
 }
 
 Backend& PlanRunner::backend_of(const Part& part) const {
+  if (part.kind == Part::Kind::Network || part.kind == Part::Kind::Elsewhere) return *hosts_;
   return part.kind == Part::Kind::Cpu ? *cpu_ : *gpus_;
 }
 
@@ -44,7 +52,14 @@ auto PlanRunner::traced(TraceSpan span, const Work& work) -> decltype(work()) {
 
 Result<bool> PlanRunner::run(const Batch& batch, const PassWatch* watch) {
   const double begin = trace_ ? trace_->now() : 0;
+  PassWatch with_hosts;
+  if (group_) {
+    if (watch) with_hosts = *watch;
+    with_hosts.failed = &group_->failed();
+    watch = &with_hosts;
+  }
   auto done = run_parts(batch, watch);
+  if (group_ && done && !*done && group_->failed().load()) done = Error{group_->failure()};
   if (trace_) {
     passes_->spans.push_back(
         {.begin = begin, .end = trace_->now(), .what = "pass", .tokens = batch.tokens});
@@ -85,9 +100,11 @@ Result<bool> PlanRunner::run_parts(const Batch& batch, const PassWatch* watch) {
     const bool taken = gpus_ && part.kind == Part::Kind::Cpu && gpus_->takes(p);
     taken_[p] = taken;
     const bool joint = taken && gpus_->joint_tokens() > 0;
+    if (part.kind == Part::Kind::Elsewhere) continue;
+    const bool network = part.kind == Part::Kind::Network;
     // What a part waits for that a GPU takes, the CPU's next one waits for.
     waits.insert(waits.end(), part.waits_for.begin(), part.waits_for.end());
-    const bool computes = part.kind == Part::Kind::Cpu && (!taken || joint);
+    const bool computes = network || (part.kind == Part::Kind::Cpu && (!taken || joint));
     const auto run_on = [&](Backend& backend, const Batch& own, const char* what) {
       return traced({.step = part.first_step, .steps = part.step_count, .what = what},
                     [&] { return backend.run(p, own, watch ? &of_part : nullptr); });
@@ -98,11 +115,16 @@ Result<bool> PlanRunner::run_parts(const Batch& batch, const PassWatch* watch) {
       KTX_TRY(traced({.what = "wait"}, [&] { return backend_of(parts_.parts[wait]).wait(wait); }));
     }
     waits.clear();
+    if (network) {
+      goes_on = KTX_TRY(run_on(*hosts_, batch, "network"));
+      continue;
+    }
     const int64_t pairs = *counts_.cpu_pairs();
     goes_on = KTX_TRY(run_on(*cpu_, joint ? joint_ : batch, "compute"));
     if (joint) joint_pairs += *counts_.cpu_pairs() - pairs;
   }
   for (Backend* backend : backends_) {
+    if (!goes_on) backend->stop();
     if (goes_on) KTX_TRY(backend->send_logits(batch));
   }
   KTX_TRY(traced({.what = "wait"}, [&] { return finish(); }));
@@ -112,9 +134,15 @@ Result<bool> PlanRunner::run_parts(const Batch& batch, const PassWatch* watch) {
 
 Result<plan::ExpertProfile> PlanRunner::expert_profile() {
   if (!counts_.by_expert()) return Error{"activations are not counted by expert in this run"};
-  std::vector<uint64_t> of_gpus(counts_.size());
-  for (Backend* backend : backends_) KTX_TRY(backend->add_expert_counts(of_gpus));
-  return counts_.profile(of_gpus);
+  std::vector<uint64_t> of_others(counts_.size());
+  for (Backend* backend : backends_) KTX_TRY(backend->add_expert_counts(of_others));
+  return counts_.profile(of_others);
+}
+
+Status PlanRunner::add_expert_counts(std::span<uint64_t> counts) {
+  counts_.add_to(counts);
+  for (Backend* backend : backends_) KTX_TRY(backend->add_expert_counts(counts));
+  return {};
 }
 
 Status PlanRunner::finish() {
@@ -156,6 +184,7 @@ Status PlanRunner::fetch_logits(int64_t row) {
 
 Status PlanRunner::read(std::string_view device, uint32_t value, int64_t row,
                         std::span<float> out) {
+  if (!target::is_first_host(device)) return hosts_->read(device, value, row, out);
   return (device == "cpu" ? *cpu_ : *gpus_).read(device, value, row, out);
 }
 

@@ -47,6 +47,9 @@ class PlanRunner {
   int64_t weight_bytes() const;  // read by run() so far
   const ExpertUse& expert_use() const { return counts_.use(); }
   Result<plan::ExpertProfile> expert_profile();
+  // Adds what was counted by expert, here and on all devices.
+  Status add_expert_counts(std::span<uint64_t> counts);
+  size_t expert_counters() const { return counts_.size(); }
   void enable_times(bool on);
   std::vector<StepTotals> times() const;  // by step
   void set_trace(PassTrace* trace);       // null: none
@@ -58,6 +61,7 @@ class PlanRunner {
  private:
   explicit PlanRunner(const BackendSetup& setup)
       : plan_(setup.plan),
+        group_(setup.hosts),
         kv_(setup.kv),
         parts_(bind_parts(setup.plan, setup.launches.parts)),
         counts_(setup.plan, parts_, setup.count_experts) {}
@@ -72,12 +76,14 @@ class PlanRunner {
   size_t part_of(uint32_t step) const;
 
   const plan::PlanView& plan_;
+  HostGroup* const group_;  // null: the plan is for one machine
   const KvPools& kv_;
   BoundParts parts_;
   ExpertCounts counts_;
   HostArena host_;
   std::unique_ptr<Backend> cpu_;
   std::unique_ptr<Backend> gpus_;   // null: none in this plan
+  std::unique_ptr<Backend> hosts_;  // null: the plan is for one machine
   std::vector<Backend*> backends_;  // those
   std::vector<bool> taken_;         // by part of the CPU: a GPU computes it in this pass
   Batch joint_;                     // the pass as the CPU has it in parts that it shares with a GPU

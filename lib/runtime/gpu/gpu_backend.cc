@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "lib/runtime/gpu/gpu_graphs.h"
 #include "lib/runtime/gpu/gpu_queue.h"
 #include "lib/runtime/gpu/gpu_start.h"
 #include "lib/runtime/gpu/gpu_state.h"
@@ -25,6 +26,7 @@ void choose_shape(GpuState& s, const Batch& batch) {
     if (++s.runs.back().tokens > 1) shape.one_token_each = false;
   }
   s.bucket = -1;
+  s.few = nullptr;
   s.streaming = s.streams(batch.tokens);
   if (s.streaming) shape.joint_tokens = s.joint_tokens;
   const auto found = s.buckets.find(batch.tokens, shape.max_positions);
@@ -33,9 +35,29 @@ void choose_shape(GpuState& s, const Batch& batch) {
     shape = s.buckets.shape(s.bucket);
   } else {
     shape.max_positions = s.buckets.position_bound(shape.max_positions);
+    if (s.setup.gpu_graphs && !s.streaming && !s.steps_are_watched() && s.runs.size() == 1 &&
+        batch.tokens <= FewGraphs::kMostTokens) {
+      s.few = &s.few_graphs.meet({shape.tokens, shape.outputs, shape.max_positions},
+                                 s.parts.parts.size());
+      s.runs[0].positions = shape.max_positions;  // of any pass that the graph serves
+    }
     shape.runs = s.runs;
   }
   s.shape = shape;
+}
+
+// The graph of a part in the pass at hand; null: it is queued launch by launch.
+GpuGraph* graph_of(GpuState& s, size_t p, const Part& part) {
+  if (s.bucket >= 0) return s.graphs[s.bucket].size() > p ? s.graphs[s.bucket][p].get() : nullptr;
+  if (s.few == nullptr) return nullptr;
+  std::unique_ptr<GpuGraph>& graph = s.few->parts[p];
+  GpuDevice& device = s.devices[part.device];
+  if (!graph && s.few->wanted() && can_be_graph(s, part) && !device.trace) {
+    auto made = capture(device, [&] { return queue_part(s, part, s.shape); });
+    s.few->failed = !made;
+    if (made) graph = made.take();
+  }
+  return graph.get();
 }
 
 Status send_inputs(GpuState& s, const Batch& batch) {
@@ -52,12 +74,12 @@ class GpuBackend final : public Backend {
  public:
   explicit GpuBackend(std::unique_ptr<GpuState> state) : s_(std::move(state)) {
     for (KvPool pool : kKvPools) {
-      s_->kv.of(pool).set_copy(
+      s_->kv.of(pool).add_copy(
           [this, pool](int64_t to, int64_t from) { copy_block(pool, to, from); });
     }
   }
   ~GpuBackend() override {
-    for (KvPool pool : kKvPools) s_->kv.of(pool).set_copy({});
+    for (KvPool pool : kKvPools) s_->kv.of(pool).drop_copies();
   }
 
   Status begin(const Batch& batch) override {
@@ -84,10 +106,9 @@ class GpuBackend final : public Backend {
     if (watch && watch->progress) watch->progress(0);
     if (s_->steps_are_watched()) {
       KTX_TRY(run_watched(*s_, part, batch, s_->shape));
-    } else if (s_->bucket >= 0 && s_->graphs[s_->bucket].size() > p && s_->graphs[s_->bucket][p]) {
+    } else if (GpuGraph* graph = graph_of(*s_, p, part)) {
       const TraceSpan span{.step = part.first_step, .steps = part.step_count, .what = "graph"};
-      KTX_TRY(device.named(
-          device.traced(span, [&] { return device.gpu->launch(*s_->graphs[s_->bucket][p]); })));
+      KTX_TRY(device.named(device.traced(span, [&] { return device.gpu->launch(*graph); })));
     } else {
       KTX_TRY(queue_part(*s_, part, s_->shape));
     }

@@ -14,7 +14,7 @@ Status capture_bucket(GpuState& s, int bucket) {
   s.graphs[bucket].resize(s.parts.parts.size());
   for (size_t p = 0; p < s.parts.parts.size(); ++p) {
     const Part& part = s.parts.parts[p];
-    if (part.kind != Part::Kind::Gpu || (part.crosses && !s.pinned)) continue;
+    if (!can_be_graph(s, part)) continue;
     s.graphs[bucket][p] =
         KTX_TRY(capture(s.devices[part.device], [&] { return queue_part(s, part, shape); }));
   }

@@ -10,6 +10,12 @@ namespace ktx::runtime {
 // that weights can go up beside it.
 Status capture_graphs(GpuState& state);
 
+// Whether a part can be one graph: not one of a CPU, nor one with copies that the host takes part
+// in.
+inline bool can_be_graph(const GpuState& s, const Part& part) {
+  return part.kind == Part::Kind::Gpu && (!part.crosses || s.pinned);
+}
+
 // What `queue_all` queues on `device`, as one graph.
 template <class QueueAll>
 Result<std::unique_ptr<GpuGraph>> capture(GpuDevice& device, QueueAll&& queue_all) {

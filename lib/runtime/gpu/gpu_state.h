@@ -4,6 +4,7 @@
 //   gpu_start.h      fills it: opens, allocates, binds, uploads
 //   bound_launches.h the launches of the plan, and which one a pass takes
 //   gpu_graphs.h     captures the steps of one token per sequence
+//   few_graphs.h     those of a few tokens of one sequence, as they are met
 //   gpu_queue.h      queues a part: its steps, and copies between devices
 //   watched_steps.h  runs a part step by step, for times and results
 //   kernel_times.h   times some steps as they run inside a graph
@@ -26,6 +27,7 @@
 #include "lib/runtime/engine/host_arena.h"
 #include "lib/runtime/gpu/bound_launches.h"
 #include "lib/runtime/gpu/expert_streams.h"
+#include "lib/runtime/gpu/few_graphs.h"
 #include "lib/runtime/gpu/gpu_batch.h"
 #include "lib/runtime/gpu/gpu_buckets.h"
 #include "lib/runtime/gpu/gpu_logits.h"
@@ -152,6 +154,8 @@ struct GpuState {
   std::vector<SequenceRun> runs;
   GpuShape shape;
   int bucket = -1;
+  FewGraphs few_graphs;
+  FewGraphs::Graphs* few = nullptr;  // of the last pass; null: it is none of a few tokens
   bool streaming = false;
 };
 

@@ -10,6 +10,9 @@ int64_t step_weight_bytes(const plan::PlanView& plan, const plan::StepRecord& st
                           int64_t tokens) {
   const auto op = static_cast<StepOp>(step.op);
   int64_t sum = 0;
+  // One sequence's states are read and written.
+  if (op == StepOp::CausalConv) sum += 8 * plan.attrs_of<CausalConvAttrs>(step).state_floats();
+  if (op == StepOp::DeltaRule) sum += 8 * plan.attrs_of<DeltaRuleAttrs>(step).state_floats();
   for (uint32_t blob : plan.weights(step)) {
     if (blob == plan::kNone) continue;
     const plan::BlobRecord& record = plan.blobs[blob];

@@ -1,4 +1,5 @@
-// Bytes of weights that a step reads, for GB/s.
+// Bytes of weights that a step reads, and of the states of one sequence (of delta nets) that it
+// reads and writes, for GB/s.
 #pragma once
 
 #include <cstdint>

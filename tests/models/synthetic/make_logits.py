@@ -82,6 +82,12 @@ def halves(rows, heads):
     return pairs.swapaxes(1, 2).reshape(rows.shape)
 
 
+def put_delta(path, params):  # of Kimi delta attention: parts of other modules there
+    put(path + ".forget_gate.A_log", torch.log(-params["decay"]))
+    put(path + ".forget_gate.dt_bias", params["dt_bias"])
+    put(path + ".conv1d.weight", torch.cat([params["conv_" + p].flatten(0, 2) for p in "qkv"]))
+
+
 modules, path = {}, None
 for line in open(graph_file):
     if match := re.match(r'module (\S+) :', line):
@@ -104,6 +110,9 @@ for path, params in modules.items():
             continue
         put(path + ".gate_up_proj", torch.cat([params["gate"], params["up"]], dim=1))
         put(path + ".down_proj", params["down"])
+        continue
+    if "conv_q" in params:
+        put_delta(path, params)
         continue
     if "k_b" in params:
         both = [torch.cat([k.T, v]) for k, v in zip(params["k_b"], params["v_b"])]

@@ -255,6 +255,8 @@ TEST_F(OpLies, AboutAttributes) {
       attribute(StepOp::LayerNorm, 0, &LayerNormAttrs::eps, kInfinity, "eps is inf"),
       attribute(StepOp::LayerNorm, 0, &LayerNormAttrs::eps, -1, "eps is -1"),
       attribute(StepOp::Activate, 0, &ActivateAttrs::function, 6, "function is 6"),
+      attribute(StepOp::DeltaRule, 0, &DeltaRuleAttrs::by_channel, 2, "by_channel is 2"),
+      attribute(StepOp::DeltaRule, 0, &DeltaRuleAttrs::by_channel, 1, "a is missing"),
       attribute(StepOp::ChoosePositions, 0, &ChoosePositionsAttrs::slot, 3, "slot is 3"),
       attribute(StepOp::ChoosePositions, 0, &ChoosePositionsAttrs::slot, 1,
                 "one head of 16 without values over a slot with 1 of 48"),

@@ -63,6 +63,7 @@ struct Machine {
   double noise = 0.1;   // of every time, up or down
   int64_t texts = 1;
   double later_right = -1;  // in the second half
+  double first = 0;         // the first guess of a pass takes so much more
 };
 
 struct Outcome {
@@ -101,7 +102,12 @@ Outcome simulate(const Machine& machine, int64_t tokens, uint64_t seed) {
       result.guesses += chosen[i];
     }
     pass.seconds = noisy(pass_of(pass.tokens));
-    pass.draft_seconds = noisy(machine.guess * static_cast<double>(pass.depth));
+    if (pass.depth > 0) {
+      pass.first_seconds = noisy(machine.guess + machine.first);
+      pass.guess_seconds =
+          pass.first_seconds + noisy(machine.guess * static_cast<double>(pass.depth - 1));
+    }
+    pass.draft_seconds = pass.guess_seconds;
     pace.add(pass);
     result.seconds += pass.seconds + pass.draft_seconds;
     result.tokens += pass.produced;
@@ -135,6 +141,14 @@ TEST(DraftPace, TakesWhatThereIsToGain) {
   EXPECT_GT(simulate({0.12, 0.05, 0.8}, 2000, 1).speedup(), 1.8);
   EXPECT_GT(simulate({0.12, 0.10, 0.6}, 2000, 2).speedup(), 1.25);
   EXPECT_GT(simulate({0.05, 0.0, 0.9}, 2000, 3).speedup(), 4.0);
+}
+
+TEST(DraftPace, AFirstGuessThatTakesMoreIsSharedByThoseBehindIt) {
+  // As an 8B with a 1B on a GPU: 3.36 tokens of five in 1.52 + 0.55 + 3 * 0.27, so 1.17. With
+  // all guesses as dear as the mean of two that were tried it would look like 1.06.
+  Machine machine{0.13, 0.27, 0.8};
+  machine.first = 0.28;
+  EXPECT_GT(simulate(machine, 4000, 4).speedup(), 1.05);
 }
 
 TEST(DraftPace, GuessesNothingWhereItLosesAndComesBackWhereItWins) {

@@ -117,7 +117,7 @@ TEST(GpuBatch, BlocksOfOtherDevicesHaveNumbers) {
   ASSERT_TRUE(kv.grow(table, 5 * 64));
   for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(kv.block_number(table[i]), i);
   std::pair<int64_t, int64_t> copied{-1, -1};
-  kv.set_copy([&](int64_t to, int64_t from) { copied = {to, from}; });
+  kv.add_copy([&](int64_t to, int64_t from) { copied = {to, from}; });
   kv.copy(table[3], table[1]);
   EXPECT_EQ(copied, (std::pair<int64_t, int64_t>{3, 1}));
 }

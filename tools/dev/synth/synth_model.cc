@@ -93,6 +93,11 @@ class Synthesiser {
   }
   // All layers but every n-th.
   bool has_delta_net(int64_t layer) const {
+    if (by_channel_) {
+      const auto types = config_.strings("layer_types");
+      return types && (*types)[static_cast<size_t>(std::min(layer, std::ssize(*types) - 1))] ==
+                          "linear_attention";
+    }
     return delta_value_heads_ > 0 && layer < layers_ && (layer + 1) % full_attention_interval_ != 0;
   }
   // All layers, or those that the config lists as full.
@@ -229,7 +234,12 @@ class Synthesiser {
       shared_ffn_ = KTX_TRY(need("shared_expert_intermediate_size"));
     }
     read_kinds_of_layers();
-    if (family_->has_role(ir::Role::DeltaNet)) {
+    by_channel_ = family_->has_role(ir::Role::DeltaForget);
+    if (by_channel_) {
+      delta_key_heads_ = delta_value_heads_ = KTX_TRY(need("linear_num_heads"));
+      delta_dim_ = KTX_TRY(need("linear_head_dim"));
+      delta_taps_ = config_.i64("linear_conv_kernel_dim").value_or(4);
+    } else if (family_->has_role(ir::Role::DeltaNet)) {
       delta_key_heads_ = KTX_TRY(need("linear_num_key_heads"));
       delta_value_heads_ = KTX_TRY(need("linear_num_value_heads"));
       delta_dim_ = KTX_TRY(need("linear_key_head_dim"));
@@ -287,7 +297,13 @@ class Synthesiser {
     u32s("feed_forward_length", ffn_);
     u32s("attention.head_count", heads_);
     const bool one_kv_head = is_mla() && !options_.unsplit_kv;
-    u32s("attention.head_count_kv", one_kv_head ? std::vector<int64_t>{1} : kv_heads_);
+    if (by_channel_) {
+      std::vector<uint32_t> counts;
+      for (int64_t i = 0; i < layers_; ++i) counts.push_back(has_delta_net(i) ? 0 : 1);
+      writer_.add_u32s(arch_ + ".attention.head_count_kv", counts);
+    } else {
+      u32s("attention.head_count_kv", one_kv_head ? std::vector<int64_t>{1} : kv_heads_);
+    }
     if (family_->has_role(ir::Role::Rotary)) {
       f32("rope.freq_base", config_.f64("rope_theta").value_or(10000));
     }
@@ -359,6 +375,11 @@ class Synthesiser {
   }
 
   void add_delta_metadata() {
+    if (by_channel_) {
+      u32("ssm.conv_kernel", delta_taps_);
+      u32("kda.head_dim", delta_dim_);
+      return;
+    }
     u32("ssm.conv_kernel", delta_taps_);
     u32("ssm.state_size", delta_dim_);
     u32("ssm.group_count", delta_key_heads_);
@@ -630,7 +651,9 @@ class Synthesiser {
   void add_layer(int64_t layer) {
     const std::string blk = fmt::format("blk.{}.", layer);
     norm(ir::Role::AttentionNorm, layer, hidden_);
-    if (is_mla()) {
+    if (by_channel_ && has_delta_net(layer)) {
+      add_channel_delta_net(layer, blk);
+    } else if (is_mla()) {
       add_mla(layer, blk);
     } else if (has_delta_net(layer)) {
       add_delta_net(layer, blk);
@@ -720,6 +743,25 @@ class Synthesiser {
     });
     ones(blk + "ssm_norm.weight", delta_dim_);
     matrix(blk + "ssm_out.weight", layer, {delta_width(), hidden_}, kResidualSigma);
+  }
+
+  void add_channel_delta_net(int64_t layer, const std::string& blk) {
+    const int64_t width = delta_width(), heads = delta_value_heads_;
+    for (const char* part : {"q", "k", "v"}) {
+      matrix(fmt::format("{}attn_{}.weight", blk, part), layer, {hidden_, width});
+      noise(fmt::format("{}ssm_conv1d_{}.weight", blk, part), {delta_taps_, 1, width, 1},
+            1 / std::sqrt(static_cast<float>(delta_taps_)));
+    }
+    matrix(blk + "ssm_f_a.weight", layer, {hidden_, delta_dim_});
+    matrix(blk + "ssm_f_b.weight", layer, {delta_dim_, width});
+    matrix(blk + "ssm_beta.weight", layer, {hidden_, heads});
+    matrix(blk + "ssm_g_a.weight", layer, {hidden_, delta_dim_});
+    matrix(blk + "ssm_g_b.weight", layer, {delta_dim_, width});
+    values(blk + "ssm_a", {1, heads, 1, 1},
+           [](uint64_t head) { return -1 - static_cast<float>(head % 16); });
+    noise(blk + "ssm_dt.bias", width, 1, -3);
+    ones(blk + "ssm_norm.weight", delta_dim_);
+    matrix(blk + "attn_output.weight", layer, {width, hidden_}, kResidualSigma);
   }
 
   void add_mla(int64_t layer, const std::string& blk) {
@@ -855,6 +897,7 @@ class Synthesiser {
   // Of delta nets; no value heads: the model has none.
   int64_t delta_key_heads_ = 0, delta_value_heads_ = 0, delta_dim_ = 0, delta_taps_ = 0;
   int64_t full_attention_interval_ = 4;
+  bool by_channel_ = false;  // Kimi delta attention
   bool has_qk_norm_ = true;
   std::string scoring_;
   int64_t q_rank_ = 0, kv_rank_ = 0, rope_ = 0, nope_ = 0, v_dim_ = 0;

@@ -30,7 +30,12 @@ class StateStep : public CpuStep {
       while (row < batch.tokens && batch.sequence[row] == sequence) ++row;
     }
     use_class(batch_class(batch.tokens));
-    return {static_cast<int64_t>(texts_.size()) * parts_, weight_bytes_, nullptr};
+    int64_t states = 0;  // read or written
+    for (const Text& text : texts_) {
+      states += std::ssize(text.states->outs) + (text.states->in != nullptr ? 1 : 0);
+    }
+    return {static_cast<int64_t>(texts_.size()) * parts_, weight_bytes_ + states * state_bytes_,
+            nullptr};
   }
   void run(int64_t item, std::byte*) override {
     const Text& text = texts_[item / parts_];
@@ -50,6 +55,7 @@ class StateStep : public CpuStep {
   int64_t offset_ = 0;  // floats, in a sequence's states
   int64_t parts_ = 1;
   int64_t weight_bytes_ = 0;
+  int64_t state_bytes_ = 0;  // of a sequence in this step
 
  private:
   struct Text {
@@ -68,6 +74,7 @@ class CausalConvStep final : public StateStep {
     offset_ = plan::state_layout(context.plan, "cpu").offset(args_.attrs.state);
     const SmallWeight weight = KTX_TRY(SmallWeight::make(KTX_TRY(context.weight(0))));
     weight_bytes_ = weight.bytes();
+    state_bytes_ = 4 * args_.attrs.state_floats();
     // Channels side by side.
     const int64_t channels = args_.attrs.channels, taps = args_.attrs.taps;
     weight_.resize(static_cast<size_t>(channels * taps));
@@ -119,6 +126,7 @@ class DeltaRuleStep final : public StateStep {
     args_.decay = decay_.data();
     args_.dt_bias = dt_bias_.data();
     weight_bytes_ = decay_.bytes() + dt_bias_.bytes();
+    state_bytes_ = 4 * args_.attrs.state_floats();
     ranges_ = ceil_div(args_.attrs.head_dim, kColumns);
     parts_ = args_.attrs.value_heads * ranges_;
     functions_ = KTX_TRY(context.functions<kernels::DeltaRuleFn>(

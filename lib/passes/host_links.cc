@@ -1,0 +1,67 @@
+#include "lib/passes/host_links.h"
+
+#include <algorithm>
+
+#include "lib/passes/pass_time.h"
+#include "lib/target/host_device.h"
+
+namespace ktx::passes {
+namespace {
+
+// Of a target that does not say more: Ethernet as usual machines have it, and a message over TCP.
+constexpr double kUsualGbit = 10;
+constexpr double kUsualLatencySeconds = 30e-6;
+// Of the rated bits, what is left for values once packets have their headers.
+constexpr double kPayloadShare = 0.94;
+
+}  // namespace
+
+std::string placed_name(const target::Target& target, rules::DeviceSpec device) {
+  if (!target.hosts.empty() && device.host == target.hosts.front().name) device.host.clear();
+  return rules::to_string(device);
+}
+
+bool has_device(const target::Target& target, const std::string& device) {
+  const auto place = rules::parse_device(device);
+  if (!place) return false;
+  if (!place->host.empty() && host_number(target, device) >= target.hosts.size()) return false;
+  if (place->kind == rules::DeviceSpec::Kind::Cpu) return true;
+  return place->kind == rules::DeviceSpec::Kind::Cuda && place->host.empty() &&
+         place->gpus[0] < static_cast<int>(target.gpus.size());
+}
+
+size_t host_number(const target::Target& target, std::string_view device) {
+  const std::string_view host = target::host_of(device);
+  if (host.empty()) return 0;
+  const auto found = std::ranges::find_if(
+      target.hosts, [&](const target::HostTarget& other) { return other.name == host; });
+  return static_cast<size_t>(found - target.hosts.begin());
+}
+
+const target::CpuTarget& cpu_of(const target::Target& target, std::string_view device) {
+  const size_t host = host_number(target, device);
+  return host == 0 || host >= target.hosts.size() ? target.cpu : target.hosts[host].cpu;
+}
+
+std::pair<size_t, int> device_order(const target::Target& target, const std::string& device) {
+  return {host_number(target, device), gpu_number(std::string(target::name_on_host(device)))};
+}
+
+HostLink link_between(const target::Target& target, std::string_view from, std::string_view to) {
+  HostLink link{0, 0, false};
+  double gbit = 0, latency = 0;
+  for (const std::string_view device : {from, to}) {
+    const size_t number = host_number(target, device);
+    if (number >= target.hosts.size()) continue;
+    const target::HostTarget& host = target.hosts[number];
+    if (host.network_gbit > 0)
+      gbit = gbit > 0 ? std::min(gbit, host.network_gbit) : host.network_gbit;
+    latency = std::max(latency, host.network_latency_us * 1e-6);
+  }
+  link.assumed = gbit <= 0 || latency <= 0;
+  link.latency_seconds = latency > 0 ? latency : kUsualLatencySeconds;
+  link.bytes_per_second = (gbit > 0 ? gbit : kUsualGbit) * 1e9 / 8 * kPayloadShare;
+  return link;
+}
+
+}  // namespace ktx::passes

@@ -1,0 +1,45 @@
+// The hosts of a target (target::HostTarget) as placements and predictions need them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lib/rules/device_name.h"
+#include "lib/target/target.h"
+
+namespace ktx::passes {
+
+inline bool has_hosts(const target::Target& target) {
+  return target.hosts.size() > 1;
+}
+
+// The name that modules have for a device of a rule: the first host's devices lose their prefix
+// (lib/target/host_device.h).
+std::string placed_name(const target::Target& target, rules::DeviceSpec device);
+
+// Whether the target has this one device ("cpu", "cuda:1", "b/cpu").
+bool has_device(const target::Target& target, const std::string& device);
+
+// Its place among the target's hosts; the number of these where it has no such host.
+size_t host_number(const target::Target& target, std::string_view device);
+// Of a device's host, which the target has.
+const target::CpuTarget& cpu_of(const target::Target& target, std::string_view device);
+
+// Devices in the order of hosts, on each the CPU (-1) first, then GPUs by number.
+std::pair<size_t, int> device_order(const target::Target& target, const std::string& device);
+
+// What a message between two hosts takes: a latency, and its bytes at the slower one's rate.
+struct HostLink {
+  double latency_seconds = 0;
+  double bytes_per_second = 0;
+  bool assumed = false;  // the target does not say all of it
+
+  double seconds(uint64_t bytes) const {
+    return latency_seconds + static_cast<double>(bytes) / bytes_per_second;
+  }
+};
+HostLink link_between(const target::Target& target, std::string_view from, std::string_view to);
+
+}  // namespace ktx::passes

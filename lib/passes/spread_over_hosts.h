@@ -1,0 +1,37 @@
+// Spreads the layers of a model over the hosts of a target: contiguous runs, in the hosts' order.
+//
+//   a (300 GB/s)  embedding, layers 0..18, head
+//   b (200 GB/s)  layers 19..31
+//
+// Hosts work one after the other on a token, and at the same time on several requests, or on chunks
+// of a prompt. So that none waits for another, the one that takes longest should take as little as
+// possible: each has layers in proportion to its rate of reading, as far as its memory holds them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lib/ir/module_graph.h"
+#include "lib/passes/pass.h"
+
+namespace ktx::passes {
+
+struct HostRoom {
+  double rate = 1;        // bytes a second
+  double room_bytes = 0;  // 0: not known, any number fits
+};
+struct LayerLoad {
+  double read_bytes = 0;  // for a token
+  double kept_bytes = 0;  // weights, keys and values
+};
+
+// The host of each layer, rising. `first`: what the first host has besides. Where the memory of all
+// is too small it does not count (check-memory reports it).
+std::vector<int> spread_layers(std::span<const LayerLoad> layers, const LayerLoad& first,
+                               std::span<const HostRoom> hosts);
+
+// Puts these modules, which no rule has placed, on hosts; all that is in no layer on the first one.
+void spread_over_hosts(CompileState& state, const std::vector<ir::Module*>& open);
+
+}  // namespace ktx::passes

@@ -1,0 +1,70 @@
+#include "lib/plan/describe_hosts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "lib/plan/plan_hosts.h"
+#include "lib/support/strings.h"
+#include "lib/support/text_table.h"
+
+namespace ktx::plan {
+
+Result<std::vector<HostUse>> host_uses(const PlanView& plan, const RunShape& shape) {
+  std::vector<HostUse> hosts;
+  for (const PlanTarget::Host& host : plan.target.hosts) {
+    HostUse& use = hosts.emplace_back();
+    use.name = host.name;
+    use.capacity = static_cast<uint64_t>(host.memory_bytes);
+  }
+  if (hosts.empty()) return hosts;
+  std::vector<std::set<int32_t>> layers(hosts.size());
+  for (const StepRecord& step : plan.steps) {
+    if (step.layer < 0 || step.op == static_cast<uint32_t>(StepOp::Transfer)) continue;
+    layers[host_of(plan, plan.string(step.device))].insert(step.layer);
+  }
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    if (layers[i].empty()) continue;
+    hosts[i].first_layer = *layers[i].begin();
+    hosts[i].last_layer = *layers[i].rbegin();
+    hosts[i].layers = static_cast<int32_t>(layers[i].size());
+  }
+  for (DeviceMemory& device : KTX_TRY(memory_by_device(plan, shape))) {
+    const size_t host = host_of(plan, device.name);
+    if (device.name == plan.string(cpu_string(plan, host))) hosts[host].cpu = std::move(device);
+  }
+  return hosts;
+}
+
+std::string host_lines(const PlanView& plan, const RunShape& shape) {
+  const auto hosts = host_uses(plan, shape);
+  if (!hosts) return "\nhosts\n  " + hosts.error().message + "\n";
+  if (hosts->empty()) return "";
+  uint64_t largest = 0;
+  for (const HostUse& host : *hosts) largest = std::max({largest, host.cpu.total(), host.capacity});
+  const ByteUnit unit(largest);
+  TextTable table({{"rank"},
+                   {"host", TextTable::Left},
+                   {"layers", TextTable::Left},
+                   {"weights"},
+                   {"kv cache"},
+                   {"activations"},
+                   {"memory"}});
+  for (size_t rank = 0; rank < hosts->size(); ++rank) {
+    const HostUse& host = (*hosts)[rank];
+    const bool run = host.last_layer - host.first_layer + 1 == host.layers;
+    const std::string layers =
+        host.layers == 0 ? "none"
+                         : fmt::format("{}..{}{}", host.first_layer, host.last_layer,
+                                       run ? "" : fmt::format(" ({} of them)", host.layers));
+    table.add({fmt::format("{}", rank), printable(host.name), layers,
+               unit.text(host.cpu.weight_bytes),
+               unit.text(host.cpu.kv_bytes + host.cpu.state_bytes), unit.text(host.cpu.arena_bytes),
+               host.capacity > 0 ? unit.text(host.capacity) : "unknown"});
+  }
+  return fmt::format("\nhosts, for {} tokens, {} at once\n{}", shape.ctx, shape.max_batch,
+                     table.plain("  "));
+}
+
+}  // namespace ktx::plan

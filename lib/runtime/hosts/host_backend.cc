@@ -1,0 +1,295 @@
+#include "lib/runtime/hosts/host_backend.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <utility>
+
+#include "lib/plan/plan_hosts.h"
+#include "lib/plan/state_layout.h"
+#include "lib/runtime/hosts/batch_message.h"
+#include "lib/runtime/hosts/host_borders.h"
+#include "lib/runtime/hosts/host_start.h"
+
+namespace ktx::runtime {
+namespace {
+
+// The first host's.
+class HostLeader final : public HostBorders {
+ public:
+  HostLeader(const BackendSetup& setup, const BoundParts& parts, const HostArena& arena)
+      : HostBorders(setup, parts, arena),
+        kv_(setup.kv),
+        counts_(setup.expert_counts),
+        over_(static_cast<size_t>(group_.ranks())),
+        states_(static_cast<size_t>(group_.ranks())) {
+    for (const plan::KvSlotRecord& slot : plan_.kv_slots) {
+      slot_hosts_.push_back(static_cast<int>(plan::host_of(plan_, plan_.string(slot.device))));
+    }
+    slot_copies_.resize(slot_hosts_.size());
+    for (const KvPool pool : kKvPools) {
+      kv_.of(pool).add_copy([this, pool](int64_t to, int64_t from) {
+        MessageWriter out({MessageKind::CopyBlock, 0, 0});
+        const MessageBytes message = out.put(pool).put(to).put(from).take();
+        // A failure is one of the run, which the next pass reports.
+        (void)group_.send_to_others(message);
+      });
+    }
+  }
+
+  ~HostLeader() override {
+    for (const KvPool pool : kKvPools) kv_.of(pool).drop_copies();
+    (void)group_.send_to_others(MessageWriter({MessageKind::Close, 0, 0}).take());
+  }
+
+  Status start(const BackendSetup& setup) {
+    const HostStart start{KTX_VERSION,
+                          plan_.header_hash,
+                          setup.shape,
+                          setup.kv_blocks,
+                          static_cast<int32_t>(setup.precision),
+                          setup.count_experts};
+    KTX_TRY(group_.send_to_others(start.message()));
+    Status all;
+    for (int other = 1; other < group_.ranks(); ++other) {
+      const MessageBytes message = KTX_TRY(group_.wait_for(other, MessageKind::Ready));
+      const Result<HostReady> ready = HostReady::read(message);
+      const std::string& error = ready ? ready->error : ready.error().message;
+      if (!error.empty() && all) all = Error{fmt::format("{}: {}", group_.name(other), error)};
+      const std::string cpu =
+          plan::has_hosts(plan_) ? std::string(plan_.string(plan::cpu_string(plan_, other))) : "";
+      states_[static_cast<size_t>(other)] = plan::state_parts(plan_, cpu);
+      if (ready && !ready->note.empty()) {
+        notes_.push_back(fmt::format("{}: {}", group_.name(other), ready->note));
+      }
+    }
+    return all;
+  }
+
+  Status begin(const Batch& batch) override {
+    group_.begin_pass(group_.pass() + 1);
+    for (Over& over : over_) over.there = false;
+    passing_ = true;
+    MessageWriter out({MessageKind::Pass, 0, group_.pass()});
+    put_batch(batch, kv_, out);
+    return group_.send_to_others(out.take());
+  }
+
+  Status finish() override {
+    if (!passing_) return {};
+    passing_ = false;
+    Status all;
+    for (int other = 1; other < group_.ranks(); ++other) {
+      while (!over_[static_cast<size_t>(other)].there) KTX_TRY(note_over(other, true));
+      const std::string& error = over_[static_cast<size_t>(other)].last.error;
+      if (!error.empty() && all) all = Error{fmt::format("{}: {}", group_.name(other), error)};
+    }
+    return all;
+  }
+
+  void stop() override { group_.stop_pass(group_.pass()); }
+
+  void abandon() override {
+    if (!passing_) return;
+    stop();
+    (void)finish();  // the failure at hand is the one to report
+  }
+
+  Status read(std::string_view device, uint32_t value, int64_t row, std::span<float> out) override {
+    const auto host = static_cast<int>(plan::host_of(plan_, device));
+    MessageWriter question({MessageKind::ReadValue, 0, 0});
+    question.put(value).put(row).put(static_cast<uint64_t>(out.size()));
+    KTX_TRY(group_.send(host, question.take()));
+    const MessageBytes answer = KTX_TRY(group_.wait_for(host, MessageKind::Value));
+    return copy_answer(host, answer, std::as_writable_bytes(out));
+  }
+
+  Status map_block(const KvBlock& block, bool, std::span<std::byte*> slots) override {
+    for (int other = 1; other < group_.ranks(); ++other) {
+      const std::vector<int32_t> theirs = slots_of(other, block);
+      if (theirs.empty()) continue;
+      KTX_TRY(group_.send(other, block_message(MessageKind::MapBlock, block).take()));
+      const MessageBytes answer = KTX_TRY(group_.wait_for(other, MessageKind::Block));
+      MessageReader in(answer);
+      for (const int32_t slot : theirs) {
+        const auto bytes = in.get_bytes(static_cast<uint64_t>(kv_.layout(slot).slot_bytes()));
+        std::vector<std::byte>& copy = slot_copies_[static_cast<size_t>(slot)];
+        copy.assign(bytes.begin(), bytes.end());
+        if (in.ok()) slots[static_cast<size_t>(slot)] = copy.data();
+      }
+      if (!in.at_end()) return damaged(other);
+    }
+    return {};
+  }
+
+  Status unmap_block(const KvBlock& block, bool write) override {
+    for (int other = 1; write && other < group_.ranks(); ++other) {
+      const std::vector<int32_t> theirs = slots_of(other, block);
+      if (theirs.empty()) continue;
+      MessageWriter out = block_message(MessageKind::UnmapBlock, block);
+      for (const int32_t slot : theirs) out.put_bytes(slot_copies_[static_cast<size_t>(slot)]);
+      KTX_TRY(group_.send(other, out.take()));
+    }
+    return {};
+  }
+
+  Status copy_states(StateSlot slot, bool write, std::span<std::byte> all) override {
+    for (int other = 1; other < group_.ranks(); ++other) {
+      const std::vector<plan::StatePart>& parts = states_[static_cast<size_t>(other)];
+      if (parts.empty()) continue;
+      MessageWriter out({write ? MessageKind::WriteStates : MessageKind::ReadStates, 0, 0});
+      out.put(slot);
+      for (const plan::StatePart& part : parts) {
+        if (write) out.put_bytes(all.subspan(part.among_all, part.bytes));
+      }
+      KTX_TRY(group_.send(other, out.take()));
+      if (write) continue;
+      const MessageBytes answer = KTX_TRY(group_.wait_for(other, MessageKind::States));
+      MessageReader in(answer);
+      for (const plan::StatePart& part : parts) {
+        const auto bytes = in.get_bytes(part.bytes);
+        if (in.ok()) std::memcpy(all.data() + part.among_all, bytes.data(), bytes.size());
+      }
+      if (!in.at_end()) return damaged(other);
+    }
+    return {};
+  }
+
+  int64_t weight_bytes() const override {
+    int64_t sum = 0;
+    for (const Over& over : over_) sum += over.last.weight_bytes;
+    return sum;
+  }
+
+  Status add_expert_counts(std::span<uint64_t> counts) override {
+    for (int other = 1; other < group_.ranks(); ++other) {
+      KTX_TRY(group_.send(other, MessageWriter({MessageKind::CountExperts, 0, 0}).take()));
+      const MessageBytes answer = KTX_TRY(group_.wait_for(other, MessageKind::Counts));
+      MessageReader in(answer);
+      const std::vector<uint64_t> theirs = in.get_list<uint64_t>(counts.size());
+      if (!in.at_end()) return damaged(other);
+      for (size_t i = 0; i < theirs.size(); ++i) counts[i] += theirs[i];
+    }
+    return {};
+  }
+
+  void enable_times(bool on) override {
+    (void)group_.send_to_others(MessageWriter({MessageKind::EnableTimes, 0, 0}).put(on).take());
+  }
+
+  void add_times(std::vector<StepTotals>& out) const override {
+    for (int other = 1; other < group_.ranks(); ++other) {
+      if (!group_.send(other, MessageWriter({MessageKind::GiveTimes, 0, 0}).take())) return;
+      const Result<MessageBytes> answer = group_.wait_for(other, MessageKind::Times);
+      if (!answer) return;  // the next pass says why
+      MessageReader in(*answer);
+      for (const StepTotals& times : in.get_list<StepTotals>(plan_.steps.size())) {
+        if (times.step < plan_.steps.size()) out.push_back(times);
+      }
+    }
+  }
+
+  std::vector<std::string> notes() const override { return notes_; }
+
+ protected:
+  bool gives_up(const PassWatch* watch) override {
+    for (int other = 1; other < group_.ranks(); ++other) {
+      const Over& over = over_[static_cast<size_t>(other)];
+      if (!note_over(other, false)) return true;
+      if (over.there && !over.last.error.empty()) return true;
+    }
+    return watch && watch->stopped();
+  }
+
+  Result<bool> given_up() override {
+    for (int other = 1; other < group_.ranks(); ++other) {
+      const Over& over = over_[static_cast<size_t>(other)];
+      if (over.there && !over.last.error.empty()) {
+        return Error{fmt::format("{}: {}", group_.name(other), over.last.error)};
+      }
+    }
+    const std::string failure = group_.failure();
+    if (!failure.empty()) return Error{failure};
+    return false;
+  }
+
+ private:
+  struct Over {
+    bool there = false;  // of the pass at hand
+    HostPassOver last;
+  };
+
+  // Takes the end of the pass on a host, if it has come or is waited for.
+  Status note_over(int other, bool wait) {
+    Over& over = over_[static_cast<size_t>(other)];
+    if (over.there) return {};
+    const auto pick = [this](const MessageHead& head) {
+      const bool own = head.kind == MessageKind::PassOver && head.pass == group_.pass();
+      return own ? HostGroup::Pick::Take : HostGroup::Pick::Leave;
+    };
+    const MessageBytes message =
+        wait ? KTX_TRY(group_.wait(other, {}, pick)) : KTX_TRY(group_.take(other, pick));
+    if (message.empty()) return {};
+    HostPassOver now = KTX_TRY(HostPassOver::read(message));
+    if (counts_ != nullptr) *counts_->cpu_pairs() += now.expert_pairs - over.last.expert_pairs;
+    over = {true, std::move(now)};
+    return {};
+  }
+
+  Error damaged(int other) const {
+    return Error{fmt::format("{}: its answer is damaged", group_.name(other))};
+  }
+
+  Status copy_answer(int other, const MessageBytes& answer, std::span<std::byte> out) const {
+    MessageReader in(answer);
+    const std::string error = in.get_text();
+    if (in.ok() && !error.empty()) return Error{fmt::format("{}: {}", group_.name(other), error)};
+    const auto bytes = in.get_bytes(out.size());
+    if (!in.at_end()) return damaged(other);
+    if (!out.empty()) std::memcpy(out.data(), bytes.data(), out.size());
+    return {};
+  }
+
+  // Of a host, in pools where the block is.
+  std::vector<int32_t> slots_of(int other, const KvBlock& block) const {
+    std::vector<int32_t> theirs;
+    for (int32_t slot = 0; slot < kv_.slots(); ++slot) {
+      const bool here = slot_hosts_[static_cast<size_t>(slot)] == other;
+      if (here && block.in(kv_.pool_of(slot))) theirs.push_back(slot);
+    }
+    return theirs;
+  }
+
+  MessageWriter block_message(MessageKind kind, const KvBlock& block) const {
+    MessageWriter out({kind, 0, 0});
+    for (const KvPool pool : kKvPools) {
+      const std::byte* const place = block.in(pool);
+      out.put(place ? kv_.of(pool).block_number(place) : int64_t{-1});
+    }
+    return out;
+  }
+
+  KvPools& kv_;
+  ExpertCounts* const counts_;
+  bool passing_ = false;
+  std::vector<Over> over_;                            // by host
+  std::vector<std::vector<plan::StatePart>> states_;  // by host
+  std::vector<int> slot_hosts_;                       // by slot
+  std::vector<std::vector<std::byte>> slot_copies_;   // by slot, of the block at hand
+  std::vector<std::string> notes_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> create_host_backend(const BackendSetup& setup,
+                                                     const BoundParts& parts,
+                                                     const HostArena& arena) {
+  if (setup.plan.host > 0) {
+    return std::unique_ptr<Backend>(std::make_unique<HostBorders>(setup, parts, arena));
+  }
+  auto leader = std::make_unique<HostLeader>(setup, parts, arena);
+  KTX_TRY(leader->start(setup));
+  return std::unique_ptr<Backend>(std::move(leader));
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,51 @@
+// What crosses from one host to another: the values of a part of the network, one message in a
+// pass.
+#pragma once
+
+#include <functional>
+
+#include "lib/runtime/engine/backend.h"
+#include "lib/runtime/engine/bound_parts.h"
+#include "lib/runtime/engine/host_arena.h"
+#include "lib/runtime/hosts/host_group.h"
+
+namespace ktx::runtime {
+
+// A backend of a host that follows; the first host's leads besides.
+class HostBorders : public Backend {
+ public:
+  HostBorders(const BackendSetup& setup, const BoundParts& parts, const HostArena& arena)
+      : plan_(setup.plan), group_(*setup.hosts), parts_(parts), arena_(arena) {}
+
+  // Of the pass that HostGroup::begin_pass() has begun.
+  Result<bool> run(size_t part, const Batch& batch, const PassWatch* watch) override;
+
+  Status read(std::string_view, uint32_t, int64_t, std::span<float>) override {
+    return Error{"values of other hosts are read on the first one"};
+  }
+  Status map_block(const KvBlock&, bool, std::span<std::byte*>) override { return {}; }
+  Status copy_states(StateSlot, bool, std::span<std::byte>) override { return {}; }
+  int64_t weight_bytes() const override { return 0; }
+  void enable_times(bool) override {}
+  void add_times(std::vector<StepTotals>&) const override {}
+  void set_trace(PassTrace*) override {}
+
+ protected:
+  // Whether a wait within the pass should end: `watch` may be null.
+  virtual bool gives_up(const PassWatch* watch);
+  // After it did: an error, or false for a pass that was stopped.
+  virtual Result<bool> given_up() { return false; }
+
+  const plan::PlanView& plan_;
+  HostGroup& group_;
+  const BoundParts& parts_;
+  const HostArena& arena_;
+
+ private:
+  // The rows of a transfer's values in host memory: of its input here, or of its output.
+  std::span<std::byte> rows_of(const plan::OperandRecord& operand, const Batch& batch) const;
+  Status send_values(size_t part, const Batch& batch);
+  Result<bool> receive_values(size_t part, const Batch& batch, const PassWatch* watch);
+};
+
+}  // namespace ktx::runtime

@@ -1,0 +1,23 @@
+// Opens the library with MPI (ktx-mpi.so), which is built where an MPI is installed and lies beside
+// the program or in ../lib/ktx. Programs that run plans for one machine never do.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "lib/runtime/hosts/network.h"
+
+namespace ktx::runtime {
+
+// The network of all processes that mpirun, or what stands in its place, has started with this one;
+// of one rank where none has. Fails with what to install.
+Result<std::unique_ptr<Network>> open_mpi();
+
+}  // namespace ktx::runtime
+
+// Of the library.
+extern "C" {
+const char* ktx_mpi_build();  // must be KTX_VERSION of the program
+// Null: `error` says why.
+ktx::runtime::Network* ktx_mpi_open(std::string* error);
+}

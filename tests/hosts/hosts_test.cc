@@ -1,0 +1,430 @@
+// Models over several hosts, as threads of this process: every logit is that of one machine, bit by
+// bit, in chunks, decode and batches, with texts that share a beginning, saved sessions and passes
+// that are stopped; and what a run says when a host is not what it should be.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "lib/plan/plan_hosts.h"
+#include "lib/plan/plan_reader.h"
+#include "lib/runtime/engine/pass_watch.h"
+#include "lib/runtime/session/session_file.h"
+#include "lib/support/timer.h"
+#include "tests/support/host_threads.h"
+#include "tests/support/paths.h"
+#include "tests/support/run_program.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/test_models.h"
+#include "tests/support/text_session.h"
+
+namespace ktx::testing {
+namespace {
+
+using runtime::BatchItem;
+using runtime::Engine;
+using runtime::EngineOptions;
+using runtime::Forward;
+using runtime::Sequence;
+using runtime::Want;
+using ::testing::HasSubstr;
+
+std::string target_of(int hosts) {
+  return fmt::format(
+      "network: {{gbit: 10, latency_us: 50}}\nhosts:\n  - {{name: a, cpu: {{isa: avx2, cores: 4}}}}\n"
+      "  - {{name: b, cpu: {{isa: avx2, cores: 4}}, count: {}}}\n",
+      hosts - 1);
+}
+
+// The plan of a model for one machine, or for hosts a, b (or b1, b2, ...).
+class Plan {
+ public:
+  Plan(const std::string& gguf, int hosts, const std::string& rules = "") {
+    std::vector<std::string> command = {ktx_compile(), "-q", gguf, "-o", path()};
+    if (hosts > 1) command.push_back("--target=" + dir_.write("hosts.yaml", target_of(hosts)));
+    if (!rules.empty()) command.push_back(dir_.write("rules.yaml", "version: 1\nrules:\n" + rules));
+    const Finished run = run_program(command);
+    EXPECT_EQ(run.status, 0) << run.err;
+  }
+  std::string path() const { return dir_.path("m.ktxplan"); }
+
+  // Hosts that compute something.
+  std::set<size_t> used() const {
+    const plan::PlanFile file = plan::PlanFile::open(path()).take();
+    std::set<size_t> hosts;
+    for (const plan::StepRecord& step : file->steps) {
+      hosts.insert(plan::host_of(file.view(), file->string(step.device)));
+    }
+    return hosts;
+  }
+
+ private:
+  TempDir dir_;
+};
+
+EngineOptions small(std::shared_ptr<runtime::HostGroup> hosts = nullptr) {
+  EngineOptions options;
+  options.threads = 1;
+  options.ctx = 512;
+  options.max_batch = 3;
+  options.chunk_tokens = 80;
+  options.hosts = std::move(hosts);
+  return options;
+}
+
+std::unique_ptr<Engine> open(const std::string& plan, const EngineOptions& options) {
+  auto engine = Engine::open(plan, options);
+  EXPECT_TRUE(engine.ok()) << engine.error().message;
+  return engine.ok() ? engine.take() : nullptr;
+}
+
+using Bits = std::vector<std::byte>;
+
+void add_bits(Engine& engine, Bits& bits) {
+  for (int64_t row = 0; row < engine.logits_rows(); ++row) {
+    const auto own = std::as_bytes(engine.logits(row));
+    bits.insert(bits.end(), own.begin(), own.end());
+  }
+}
+
+int32_t best_id(Engine& engine, int64_t row) {
+  const auto logits = engine.logits(row);
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+bool compute(Engine& engine, std::vector<BatchItem> items, Bits& bits) {
+  const auto done = engine.forward(items);
+  EXPECT_TRUE(done.ok()) << done.error().message;
+  if (!done || *done != Forward::Done) return false;
+  add_bits(engine, bits);
+  return true;
+}
+
+// Two prompts, the longer one in chunks beside the other's tokens; then a third text that shares a
+// beginning with the first one, whose blocks it must not write.
+Bits talk(Engine& engine) {
+  Bits bits;
+  const std::vector<int32_t> first = random_text(130, 1), second = random_text(9, 2);
+  Sequence a = engine.new_sequence(), b = engine.new_sequence();
+  const auto prompt = std::span(first);
+  if (!compute(engine, {{&a, prompt.first(70), Want::None}, {&b, second, Want::Last}}, bits)) {
+    return bits;
+  }
+  int32_t of_b = best_id(engine, 0);
+  if (!compute(engine, {{&a, prompt.subspan(70), Want::Last}, {&b, {&of_b, 1}, Want::Last}},
+               bits)) {
+    return bits;
+  }
+  std::vector<int32_t> text = first;
+  for (int i = 0; i < 4; ++i) {
+    const int32_t of_a = best_id(engine, 0);
+    of_b = best_id(engine, 1);
+    text.push_back(of_a);
+    if (!compute(engine, {{&a, {&of_a, 1}, Want::Last}, {&b, {&of_b, 1}, Want::Last}}, bits)) break;
+  }
+  engine.retire(std::move(a), text);
+  std::vector<int32_t> third(text.begin(), text.begin() + 131);
+  third.push_back(text[0]);
+  Sequence c = engine.new_sequence();
+  engine.reuse_prefix(c, third);
+  for (size_t at = static_cast<size_t>(c.length()); at < third.size(); at += 70) {
+    const auto rest = std::span(third).subspan(at);
+    if (!compute(engine, {{&c, rest.first(std::min<size_t>(rest.size(), 70)), Want::All}}, bits))
+      break;
+  }
+  return bits;
+}
+
+class Hosts : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    gguf_ = test_model_gguf(GetParam());
+    if (gguf_.empty()) GTEST_SKIP() << "no model " << GetParam();
+  }
+  EngineOptions all_logits(std::shared_ptr<runtime::HostGroup> hosts = nullptr) const {
+    EngineOptions options = small(std::move(hosts));
+    options.all_logits = true;
+    return options;
+  }
+  std::string gguf_;
+};
+
+TEST_P(Hosts, GiveTheBitsOfOneMachine) {
+  const Plan alone(gguf_, 1);
+  const Bits expected = talk(*open(alone.path(), all_logits()));
+  for (const int count : {2, 4}) {
+    SCOPED_TRACE(count);
+    const Plan plan(gguf_, count);
+    EXPECT_GE(plan.used().size(), 2u);
+    HostThreads hosts(plan.path(), count);
+    {
+      const auto engine = open(plan.path(), all_logits(hosts.first()));
+      ASSERT_TRUE(engine);
+      EXPECT_EQ(talk(*engine), expected);
+    }
+    hosts.end();
+    for (int rank = 1; rank < count; ++rank) EXPECT_EQ(hosts.end_of(rank), "");
+  }
+}
+
+// To and fro, and all that is in no layer far away.
+TEST_P(Hosts, GiveThemWhereverRulesPutLayers) {
+  const Plan alone(gguf_, 1);
+  const Bits expected = talk(*open(alone.path(), all_logits()));
+  const Plan plan(gguf_, 2,
+                  "  - match: {layers: [0, 2]}\n    replace: {device: b/cpu}\n"
+                  "  - match: {kind: head}\n    replace: {device: b/cpu}\n"
+                  "  - match: {kind: embedding}\n    replace: {device: b/cpu}\n"
+                  "  - match: {name: \".\"}\n    replace: {device: a/cpu}\n");
+  HostThreads hosts(plan.path(), 2);
+  const auto engine = open(plan.path(), all_logits(hosts.first()));
+  ASSERT_TRUE(engine);
+  EXPECT_EQ(talk(*engine), expected);
+}
+
+// A layer on two hosts: routed experts elsewhere are a sum of their own, which is added to the
+// stream as a whole, and so in another order.
+TEST_P(Hosts, AgreeWithOneMachineWhereLayersAreCut) {
+  EngineOptions options = all_logits();
+  options.precision = runtime::Precision::Exact;
+  const Plan alone(gguf_, 1);
+  const Bits expected = talk(*open(alone.path(), options));
+  const Plan plan(gguf_, 2,
+                  "  - match: {kind: mlp}\n    replace: {device: b/cpu}\n    recursive: false\n"
+                  "    optional: true\n"
+                  "  - match: {kind: experts}\n    replace: {device: b/cpu}\n    recursive: false\n"
+                  "    optional: true\n"
+                  "  - match: {name: \".\"}\n    replace: {device: cpu}\n");
+  HostThreads hosts(plan.path(), 2);
+  options.hosts = hosts.first();
+  const auto engine = open(plan.path(), options);
+  options.hosts.reset();
+  ASSERT_TRUE(engine);
+  const Bits found = talk(*engine);
+  ASSERT_EQ(found.size(), expected.size());
+  double worst = 0;
+  for (size_t at = 0; at < found.size(); at += sizeof(float)) {
+    float a = 0, b = 0;
+    std::memcpy(&a, found.data() + at, sizeof a);
+    std::memcpy(&b, expected.data() + at, sizeof b);
+    worst = std::max(worst, static_cast<double>(std::abs(a - b)));
+  }
+  EXPECT_LT(worst, 1e-3);
+}
+
+TEST_P(Hosts, SaveAndRestoreATextOfAllHosts) {
+  const Plan plan(gguf_, 2);
+  TempDir dir;
+  const std::vector<int32_t> prompt = random_text(150, 3);
+  const auto go_on = [](Engine& engine, Sequence& sequence, int32_t id) {
+    Bits bits;
+    for (int i = 0; i < 4; ++i) {
+      if (!compute(engine, {{&sequence, {&id, 1}, Want::Last}}, bits)) break;
+      id = best_id(engine, 0);
+    }
+    return bits;
+  };
+  Bits expected;
+  int32_t next = 0;
+  {
+    HostThreads hosts(plan.path(), 2);
+    const auto engine = open(plan.path(), small(hosts.first()));
+    ASSERT_TRUE(engine);
+    Sequence sequence = engine->new_sequence();
+    Bits bits;
+    const auto all = std::span<const int32_t>(prompt);
+    ASSERT_TRUE(compute(*engine, {{&sequence, all.first(80), Want::None}}, bits));
+    ASSERT_TRUE(compute(*engine, {{&sequence, all.subspan(80), Want::Last}}, bits));
+    next = best_id(*engine, 0);
+    runtime::SavedSession session;
+    session.tokens = prompt;
+    const Status saved = runtime::save_session(dir.path("s"), *engine, session, sequence);
+    ASSERT_TRUE(saved.ok()) << saved.error().message;
+    expected = go_on(*engine, sequence, next);
+  }
+  HostThreads hosts(plan.path(), 2);
+  const auto engine = open(plan.path(), small(hosts.first()));
+  ASSERT_TRUE(engine);
+  Sequence sequence = engine->new_sequence();
+  const auto loaded = runtime::load_session(dir.path("s"), *engine, sequence);
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  EXPECT_EQ(sequence.length(), 150);
+  EXPECT_EQ(go_on(*engine, sequence, next), expected);
+}
+
+TEST_P(Hosts, GoOnAfterAPassThatWasStopped) {
+  const Plan plan(gguf_, 2);
+  HostThreads hosts(plan.path(), 2);
+  const auto engine = open(plan.path(), all_logits(hosts.first()));
+  ASSERT_TRUE(engine);
+  const Bits expected = talk(*engine);
+  const std::vector<int32_t> prompt = random_text(80, 4);
+  for (int i = 0; i < 3; ++i) {
+    Sequence sequence = engine->new_sequence();
+    const BatchItem item{&sequence, prompt, Want::Last};
+    std::atomic<bool> stop = i == 0;
+    const double at = 0.2 * i;
+    const runtime::PassWatch watch{.stop = &stop, .progress = [&](double share) {
+                                     if (share >= at) stop.store(true);
+                                   }};
+    const auto done = engine->forward({&item, 1}, {}, &watch);
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    EXPECT_EQ(sequence.length(), *done == Forward::Stopped ? 0 : 80);
+  }
+  EXPECT_EQ(talk(*engine), expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Hosts, ::testing::ValuesIn(present_models()),
+                         [](const auto& info) { return std::string(info.param); });
+
+std::string llama() {
+  return test_model_gguf("llama");
+}
+
+TEST(HostRuns, EachHostReadsItsOwnWeightsAlone) {
+  const Plan plan(llama(), 2);
+  uint64_t all = 0, sum = 0;
+  for (const size_t host : {0, 1}) {
+    const auto file = plan::PlanFile::open(plan.path(), {.host = host});
+    ASSERT_TRUE(file.ok()) << file.error().message;
+    for (const plan::SegmentRecord& segment : (*file)->segments) {
+      if (segment.kind != static_cast<uint32_t>(plan::SegmentKind::Weights)) continue;
+      if ((*file)->string(segment.device) == "cpu") sum += segment.size;
+      if (host == 0) all += segment.size;
+    }
+  }
+  EXPECT_EQ(sum, all);
+  const auto none = plan::PlanFile::open(plan.path(), {.host = 2});
+  ASSERT_FALSE(none.ok());
+  EXPECT_THAT(none.error().message, HasSubstr("the plan is for 2 hosts, and this is number 3"));
+}
+
+TEST(HostRuns, ActivationsOfExpertsAreThoseOfAllHosts) {
+  const std::string gguf = test_model_gguf("qwen3moe");
+  const Plan alone(gguf, 1), plan(gguf, 2);
+  const auto count = [](const std::string& path, std::shared_ptr<runtime::HostGroup> group) {
+    EngineOptions options = small(std::move(group));
+    options.all_logits = options.count_experts = true;
+    const auto engine = open(path, options);
+    talk(*engine);
+    EXPECT_EQ(engine->stats().expert_use.gpu, 0);
+    EXPECT_GT(engine->stats().weight_bytes, 0);
+    engine->enable_step_stats(true);
+    talk(*engine);
+    EXPECT_GT(engine->step_times().size(), 10u);
+    return std::pair(engine->stats().expert_use.cpu, plan::to_json(*engine->expert_profile()));
+  };
+  HostThreads hosts(plan.path(), 2);
+  EXPECT_EQ(count(plan.path(), hosts.first()), count(alone.path(), nullptr));
+}
+
+TEST(HostRules, ADeviceThatNoHostHasIsAMistake) {
+  TempDir dir;
+  const std::string target = "--target=" + dir.write("hosts.yaml", target_of(2));
+  const auto check = [&](const std::string& device) {
+    const std::string rules =
+        "version: 1\nrules:\n  - match: {layers: 0}\n    replace: {device: " + device + "}\n";
+    return run_program({ktx_compile(), "--check", dir.write("r.yaml", rules), llama(), target});
+  };
+  EXPECT_EQ(check("a/cpu").status, 0);
+  EXPECT_EQ(check("b/cpu").status, 0);
+  const Finished unknown = check("c/cpu");
+  EXPECT_EQ(unknown.status, 1);
+  EXPECT_THAT(unknown.err + unknown.out,
+              HasSubstr("device c/cpu does not exist: the hosts of the target are a, b"));
+  const Finished gpu = check("b/cuda:0");
+  EXPECT_EQ(gpu.status, 1);
+  EXPECT_THAT(gpu.err + gpu.out, HasSubstr("models use the CPU alone of b"));
+  const Finished spelling = check("b/gpu");
+  EXPECT_THAT(spelling.err + spelling.out, HasSubstr("did you mean 'b/cuda"));
+}
+
+TEST(HostRules, ReportsShowHostsAndTheNetwork) {
+  TempDir dir;
+  const std::string target = "--target=" + dir.write("hosts.yaml", target_of(2));
+  const Finished estimate = run_program({ktx_compile(), "--check", "--estimate", llama(), target});
+  EXPECT_EQ(estimate.status, 0) << estimate.err;
+  EXPECT_THAT(estimate.out, HasSubstr("\nb/cpu "));
+  const Finished explained = run_program(
+      {ktx_compile(), "--check", "--explain", "model.layers.2.self_attn", llama(), target});
+  EXPECT_THAT(explained.out, HasSubstr("b/cpu"));
+  const Plan plan(llama(), 2);
+  const Finished tables = run_program({ktx_run(), "inspect", plan.path()});
+  EXPECT_THAT(tables.out, HasSubstr("\nhosts, for "));
+  const Finished json = run_program({ktx_run(), "inspect", plan.path(), "--json"});
+  EXPECT_THAT(json.out, HasSubstr("\"first_layer\""));
+}
+
+TEST(HostRuns, ThePlanSaysHowToStartIt) {
+  const Plan plan(llama(), 2);
+  const auto engine = Engine::open(plan.path(), small());
+  ASSERT_FALSE(engine.ok());
+  EXPECT_THAT(
+      engine.error().message,
+      HasSubstr("the plan is for 2 hosts (a, b), and 1 process was started; write mpirun -n 2"));
+  HostThreads hosts(plan.path(), 3);
+  EXPECT_THAT(Engine::open(plan.path(), small(hosts.first())).error().message,
+              HasSubstr("3 processes were started"));
+}
+
+TEST(HostRuns, AnotherPlanOnOneHostIsNamed) {
+  const Plan plan(llama(), 2);
+  const Plan other(llama(), 2, "  - match: {name: \".\"}\n    replace: {device: b/cpu}\n");
+  HostThreads hosts({plan.path(), other.path()}, 2);
+  const auto engine = Engine::open(plan.path(), small(hosts.first()));
+  ASSERT_FALSE(engine.ok());
+  EXPECT_THAT(engine.error().message, HasSubstr("host b (rank 1): "));
+  EXPECT_THAT(engine.error().message, HasSubstr("copy the same file to all hosts"));
+  // The run is in order: the next engine may be opened.
+  hosts.end();
+  EXPECT_EQ(hosts.end_of(1), "");
+}
+
+TEST(HostRuns, APlanThatIsNotThereIsNamed) {
+  const Plan plan(llama(), 2);
+  HostThreads hosts({plan.path(), "/nowhere.ktxplan"}, 2);
+  const auto engine = Engine::open(plan.path(), small(hosts.first()));
+  ASSERT_FALSE(engine.ok());
+  EXPECT_THAT(engine.error().message, HasSubstr("host b (rank 1): /nowhere.ktxplan"));
+}
+
+TEST(HostRuns, AHostThatIsGoneIsNamedAndEndsTheRun) {
+  const Plan plan(llama(), 4);
+  for (const int lost : {1, 2, 3}) {
+    SCOPED_TRACE(lost);
+    runtime::HostTimes times;
+    times.sign_of_life = 0.05;
+    times.silence = 1.5;
+    HostThreads hosts({plan.path()}, 4, times);
+    auto engine = open(plan.path(), small(hosts.first()));
+    ASSERT_TRUE(engine);
+    Bits bits;
+    Sequence sequence = engine->new_sequence();
+    const std::vector<int32_t> prompt = random_text(20, 5);
+    ASSERT_TRUE(compute(*engine, {{&sequence, prompt, Want::Last}}, bits));
+    hosts.cut(lost);
+    const Timer timer;
+    std::string error;
+    for (int i = 0; i < 1000 && error.empty(); ++i) {
+      const int32_t id = 7;
+      const BatchItem item{&sequence, {&id, 1}, Want::Last};
+      const auto done = engine->forward({&item, 1});
+      if (!done) error = done.error().message;
+    }
+    EXPECT_LT(timer.seconds(), 10);
+    EXPECT_THAT(error,
+                HasSubstr(fmt::format("host b{} (rank {}) has given no sign of life", lost, lost)));
+    { Sequence gone = std::move(sequence); }
+    engine.reset();
+    hosts.end();
+    for (int rank = 1; rank < 4; ++rank) EXPECT_NE(hosts.end_of(rank), "") << rank;
+  }
+}
+
+}  // namespace
+}  // namespace ktx::testing

@@ -1,0 +1,159 @@
+// Plans for several hosts under mpirun, all of them processes of this machine: the answers are
+// those of one process, and a process that is ended or stands still is named, and ends the run
+// soon.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <future>
+#include <random>
+#include <thread>
+
+#include "lib/support/timer.h"
+#include "tests/support/paths.h"
+#include "tests/support/run_program.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/test_models.h"
+
+namespace ktx::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+// More processes than cores, by root, not bound to a core each; as Open MPI 4 and 5 name it.
+const std::vector<std::string> kHere = {"OMPI_ALLOW_RUN_AS_ROOT=1",
+                                        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                                        "OMPI_MCA_rmaps_base_oversubscribe=1",
+                                        "OMPI_MCA_hwloc_base_binding_policy=none",
+                                        "OMPI_MCA_btl_vader_single_copy_mechanism=none",
+                                        "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe",
+                                        "PRTE_MCA_hwloc_default_binding_policy=none"};
+
+Finished mpirun(int ranks, std::vector<std::string> arguments) {
+  std::vector<std::string> command = {"/usr/bin/mpirun", "-n", fmt::format("{}", ranks), ktx_run()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return run_program(command, "", kHere);
+}
+
+class Mpirun : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!fs::exists(binary_dir() + "/ktx-mpi.so") || !fs::exists("/usr/bin/mpirun")) {
+      GTEST_SKIP() << "no MPI (libopenmpi-dev, openmpi-bin)";
+    }
+  }
+  std::string compile(const std::string& gguf, int hosts) {
+    const std::string plan = dir_.path(fmt::format("{}.ktxplan", hosts));
+    std::vector<std::string> command = {ktx_compile(), "-q", gguf, "-o", plan};
+    if (hosts > 1) {
+      command.push_back("--target=" +
+                        dir_.write("hosts.yaml",
+                                   "hosts: [{name: a, cpu: {cores: 2}}, {name: b, cpu: "
+                                   "{cores: 2}, count: " +
+                                       fmt::format("{}", hosts - 1) + "}]\n"));
+    }
+    const Finished run = run_program(command);
+    EXPECT_EQ(run.status, 0) << run.err;
+    return plan;
+  }
+  TempDir dir_;
+};
+
+TEST_F(Mpirun, GivesTheAnswersOfOneProcess) {
+  for (const char* model : {"llama", "qwen3moe", "deepseek3"}) {
+    SCOPED_TRACE(model);
+    const std::string gguf = test_model_gguf(model);
+    const auto arguments = [](const std::string& plan) {
+      return std::vector<std::string>{
+          "generate", plan, "--prompt", "Once upon a time", "-n", "24", "--temp", "0", "-t", "1"};
+    };
+    std::vector<std::string> alone = arguments(compile(gguf, 1));
+    alone.insert(alone.begin(), ktx_run());
+    const Finished expected = run_program(alone);
+    ASSERT_EQ(expected.status, 0) << expected.err;
+    for (const int hosts : {2, 4}) {
+      const Finished run = mpirun(hosts, arguments(compile(gguf, hosts)));
+      EXPECT_EQ(run.status, 0) << run.err;
+      EXPECT_EQ(run.out, expected.out);
+    }
+  }
+}
+
+TEST_F(Mpirun, RunsBench) {
+  const Finished run = mpirun(2, {"bench", compile(test_model_gguf("llama"), 2), "-p", "32", "-n",
+                                  "4", "-r", "1", "-t", "1"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("pp32"));
+}
+
+TEST_F(Mpirun, AnotherNumberOfProcessesIsAMistake) {
+  const std::string plan = compile(test_model_gguf("llama"), 2);
+  const Finished alone = run_program({ktx_run(), "generate", plan, "--prompt", "x"}, "", kHere);
+  EXPECT_EQ(alone.status, 1);
+  EXPECT_THAT(alone.err, HasSubstr("write mpirun -n 2 --bind-to none ktx-run"));
+  const Finished three = mpirun(3, {"generate", plan, "--prompt", "x"});
+  EXPECT_NE(three.status, 0);
+  EXPECT_THAT(three.err, HasSubstr("3 processes were started"));
+}
+
+// The process of a rank that has this plan; 0: none yet.
+pid_t process_of(const std::string& plan, int rank) {
+  const std::string wanted = fmt::format("OMPI_COMM_WORLD_RANK={}", rank);
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator("/proc", none)) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != name.npos) continue;
+    const std::string command = read_file(entry.path().string() + "/cmdline");
+    const std::string environment = read_file(entry.path().string() + "/environ");
+    const bool runs =
+        command.find("ktx-run") != command.npos && command.find("mpirun") == command.npos;
+    if (!runs || command.find(plan) == command.npos) continue;
+    for (size_t at = 0; at < environment.size(); at = environment.find('\0', at) + 1) {
+      if (environment.compare(at, wanted.size() + 1, wanted + '\0') == 0) return std::stoi(name);
+      if (environment.find('\0', at) == environment.npos) break;
+    }
+  }
+  return 0;
+}
+
+class MpirunLosesARank : public Mpirun, public ::testing::WithParamInterface<int> {};
+
+TEST_P(MpirunLosesARank, AtARandomMoment) {
+  const std::string plan = compile(test_model_gguf("llama"), 2);
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  for (int i = 0; i < 3; ++i) {
+    auto run = std::async(std::launch::async, [&] {
+      return mpirun(2, {"bench", plan, "-p", "16", "-n", "2000", "-r", "1000", "-t", "1"});
+    });
+    const Timer start;
+    pid_t process = 0;
+    while (process == 0 && start.seconds() < 60) process = process_of(plan, 1);
+    ASSERT_NE(process, 0);
+    // One that stands still before MPI has started is one that mpirun waits for.
+    const int earliest = GetParam() == SIGSTOP ? 4000 : 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(earliest + random() % 1500));
+    const Timer lost;
+    kill(process, GetParam());
+    const Finished finished = run.get();
+    EXPECT_LT(lost.seconds(), 10);
+    EXPECT_NE(finished.status, 0);
+    EXPECT_THAT(finished.err, HasSubstr("rank 1"));
+    if (GetParam() == SIGSTOP) {
+      EXPECT_THAT(finished.err, HasSubstr("host b (rank 1) has given no sign of life"));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, MpirunLosesARank, ::testing::Values(SIGKILL, SIGSTOP),
+                         [](const auto& info) {
+                           return info.param == SIGKILL ? "Killed" : "Stopped";
+                         });
+
+}  // namespace
+}  // namespace ktx::testing

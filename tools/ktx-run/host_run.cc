@@ -1,0 +1,119 @@
+#include "tools/ktx-run/host_run.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "lib/plan/plan_hosts.h"
+#include "lib/plan/plan_reader.h"
+#include "lib/runtime/hosts/follow_host.h"
+#include "lib/runtime/hosts/host_group.h"
+#include "lib/runtime/hosts/open_mpi.h"
+#include "tools/finish.h"
+#include "tools/ktx-run/loaded_model.h"
+
+namespace ktx::tools {
+namespace {
+
+// MPI's own start and end wait for all processes, without end where one stands still. Ends this one
+// with a message when that takes too long.
+class WaitLimit {
+ public:
+  WaitLimit(int seconds, std::string what)
+      : thread_([this, seconds, what = std::move(what)] {
+          std::unique_lock lock(mutex_);
+          if (over_.wait_for(lock, std::chrono::seconds(seconds), [this] { return done_; })) return;
+          say_error("ktx-run",
+                    fmt::format("{} for {} s; a process was ended or stands still", what, seconds));
+          std::fflush(stdout);
+          _exit(1);
+        }) {}
+  ~WaitLimit() {
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    over_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+constexpr int kStartSeconds = 60, kEndSeconds = 15;
+
+Result<std::unique_ptr<runtime::Network>> start_mpi() {
+  const WaitLimit limit(kStartSeconds, "MPI has not connected all processes");
+  return runtime::open_mpi();
+}
+
+bool runs_plan(Command command) {
+  return command == Command::Generate || command == Command::Chat || command == Command::Serve ||
+         command == Command::Bench;
+}
+
+// The one plan of the command, if it has one.
+std::string plan_of(const Options& options) {
+  const bool of_serve = options.plan.empty() && options.serve.sources.size() == 1;
+  return of_serve ? options.serve.sources.front() : options.plan;
+}
+
+// What follows leaves by its exit status alone: the first host talks, unless it is gone itself.
+int follow(runtime::HostGroup& group, const std::string& plan, const EngineFlags& flags) {
+  // What ends the run is the first host's to answer: it may still have requests to finish.
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGTERM, SIG_IGN);
+  const Status followed = runtime::follow_host(group, plan, engine_options(flags));
+  std::signal(SIGTERM, SIG_DFL);
+  if (followed) return 0;
+  if (group.first_host_lost() && group.rank() == 1) {
+    say_error("ktx-run", followed.error().message);
+  }
+  return 1;
+}
+
+}  // namespace
+
+std::optional<int> join_hosts(Options& options) {
+  const std::string path = plan_of(options);
+  if (!runs_plan(options.command) || path.empty()) return std::nullopt;
+  {
+    // A file that is no plan, or a folder of plans, is the command's to report.
+    const auto plan = plan::PlanFile::open(path);
+    if (!plan || !plan::has_hosts(plan->view())) return std::nullopt;
+  }
+  auto network = start_mpi();
+  if (!network) {
+    say_error("ktx-run",
+              fmt::format("{}: the plan is for several hosts: {}", path, network.error().message));
+    return 1;
+  }
+  options.engine.hosts = runtime::HostGroup::start(network.take());
+  if (options.engine.hosts->rank() == 0) return std::nullopt;
+  if (!options.bench_threads.empty()) {
+    options.engine.threads = static_cast<int>(options.bench_threads.front());
+  }
+  const int status = follow(*options.engine.hosts, path, options.engine);
+  leave_hosts(options);
+  return status;
+}
+
+void leave_hosts(Options& options) {
+  if (!options.engine.hosts) return;
+  const WaitLimit limit(kEndSeconds, "MPI has not ended");
+  options.engine.hosts.reset();
+}
+
+}  // namespace ktx::tools
