@@ -133,9 +133,12 @@ void summarize(Talk& talk, const std::string& path, const plan::PlanContents& co
                double seconds) {
   uint64_t weights = 0;
   for (const plan::GgufTensorRecord& tensor : contents.gguf.tensors) weights += tensor.size;
+  const size_t hosts = contents.target.hosts.size();
+  const std::string launcher =
+      hosts > 1 ? fmt::format("mpirun -n {} --bind-to none ", hosts) : std::string();
   talk.say(fmt::format(
-      "{}: {} in {} tensors, {} steps, packed in {:.1f} s; run it with: ktx-run chat {}", path,
-      human_bytes(weights), contents.gguf.tensors.size(), contents.steps.size(), seconds,
+      "{}: {} in {} tensors, {} steps, packed in {:.1f} s; run it with: {}ktx-run chat {}", path,
+      human_bytes(weights), contents.gguf.tensors.size(), contents.steps.size(), seconds, launcher,
       shell_word(path)));
 }
 
