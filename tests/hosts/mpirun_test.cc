@@ -48,7 +48,7 @@ class Mpirun : public ::testing::Test {
   }
   std::string compile(const std::string& gguf, int hosts) {
     const std::string plan = dir_.path(fmt::format("{}.ktxplan", hosts));
-    std::vector<std::string> command = {ktx_compile(), "-q", gguf, "-o", plan};
+    std::vector<std::string> command = {ktx_compile(), gguf, "-o", plan};
     if (hosts > 1) {
       command.push_back("--target=" +
                         dir_.write("hosts.yaml",
@@ -58,6 +58,9 @@ class Mpirun : public ::testing::Test {
     }
     const Finished run = run_program(command);
     EXPECT_EQ(run.status, 0) << run.err;
+    const std::string launcher =
+        hosts > 1 ? fmt::format("mpirun -n {} --bind-to none ", hosts) : "";
+    EXPECT_THAT(run.out + run.err, HasSubstr("run it with: " + launcher + "ktx-run chat"));
     return plan;
   }
   TempDir dir_;

@@ -58,11 +58,12 @@ Result<std::unique_ptr<FollowedPlan>> FollowedPlan::open(HostGroup& group, const
                     KTX_VERSION, printable(start.version))};
   }
   const auto host = static_cast<size_t>(group.rank());
-  std::unique_ptr<FollowedPlan> plan(
-      new FollowedPlan(group, KTX_TRY(plan::PlanFile::open(path, {.verify_weights = options.verify,
-                                                                  .huge_pages = options.huge_pages,
-                                                                  .threads = options.threads,
-                                                                  .host = host}))));
+  // Opened first: an error within the arguments of `new` would leave its memory behind.
+  plan::PlanFile file = KTX_TRY(plan::PlanFile::open(path, {.verify_weights = options.verify,
+                                                            .huge_pages = options.huge_pages,
+                                                            .threads = options.threads,
+                                                            .host = host}));
+  std::unique_ptr<FollowedPlan> plan(new FollowedPlan(group, std::move(file)));
   if (!(plan->plan_->header_hash == start.plan_hash)) {
     return Error{
         fmt::format("{} has the hash {}, the first host's plan {}; copy the same file to all "

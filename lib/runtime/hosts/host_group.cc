@@ -141,7 +141,8 @@ void HostGroup::hear(int from, const MessageBytes& message) {
   note_failure(in.get_text());
 }
 
-// A host that stood still itself (a machine that was suspended) heard nobody meanwhile.
+// The time that this host stood still itself (its machine was suspended) is not silence of the
+// others.
 void HostGroup::note_stand(double seconds) {
   const std::lock_guard lock(mutex_);
   for (double& heard : heard_) heard += seconds;

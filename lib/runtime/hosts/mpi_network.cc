@@ -32,7 +32,7 @@ class MpiNetwork final : public Network {
           "this MPI was built without threads (MPI_THREAD_SERIALIZED); install another one"};
     }
     std::unique_ptr<MpiNetwork> network(new MpiNetwork);
-    // Of our own, so that nobody else's messages are taken for ours.
+    // A communicator of its own keeps other libraries' messages apart.
     if (MPI_Comm_dup(MPI_COMM_WORLD, &network->ranks_comm_) != MPI_SUCCESS) {
       return Error{"MPI gives no communicator"};
     }
