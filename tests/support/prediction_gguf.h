@@ -31,11 +31,12 @@ inline Status add_prediction_layer(const input::GgufFile& gguf, const std::strin
   const int64_t layers = count == nullptr ? 0 : count->i64().value_or(0);
   if (layers < 1) return Error{"no layers"};
   input::GgufWriter writer;
+  const std::string counts[] = {arch + ".block_count", arch + ".nextn_predict_layers"};
   for (const input::GgufValue& value : gguf.metadata()) {
-    if (value.key != arch + ".block_count") writer.copy(value);
+    if (value.key != counts[0] && value.key != counts[1]) writer.copy(value);
   }
-  writer.add_u32(arch + ".block_count", static_cast<uint32_t>(layers + 1));
-  writer.add_u32(arch + ".nextn_predict_layers", 1);
+  writer.add_u32(counts[0], static_cast<uint32_t>(layers + 1));
+  writer.add_u32(counts[1], 1);
   for (const input::GgufTensor& tensor : gguf.tensors()) writer.copy(tensor);
   const auto copy = [&](const input::GgufTensor& tensor, const std::string& name) {
     writer.add_tensor(name, tensor.dtype,

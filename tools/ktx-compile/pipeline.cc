@@ -144,11 +144,11 @@ void summarize(Talk& talk, const std::string& path, const plan::PlanContents& co
   const size_t hosts = contents.target.hosts.size();
   const std::string launcher =
       hosts > 1 ? fmt::format("mpirun -n {} --bind-to none ", hosts) : std::string();
-  talk.say(fmt::format("{}: {} in {} tensors, {} steps{}, packed in {:.1f} s; run it with: "
-                       "{}ktx-run chat {}{}",
-                       path, human_bytes(weights), contents.gguf.tensors.size(),
-                       contents.steps.size(), drafter, seconds, launcher, shell_word(path),
-                       contents.drafter.empty() ? "" : " --draft on"));
+  talk.say(fmt::format(
+      "{}: {} in {} tensors, {} steps{}, packed in {:.1f} s; run it with: "
+      "{}ktx-run chat {}{}",
+      path, human_bytes(weights), contents.gguf.tensors.size(), contents.steps.size(), drafter,
+      seconds, launcher, shell_word(path), contents.drafter.empty() ? "" : " --draft on"));
 }
 
 // What was lost, tensor by tensor.

@@ -36,9 +36,8 @@ bool GroupSearch::is_product(int32_t i) const {
 // Of whole rows, too: who reads its value reads what it wrote and nothing else (not so before a
 // prediction layer, which reads two norms side by side).
 bool GroupSearch::is_row_norm(int32_t i) const {
-  const ListedStep& step = list_.steps[static_cast<size_t>(i)];
-  if (step.op != StepOp::RmsNorm || attrs<RmsNormAttrs>(i).groups != 1) return false;
-  const ListedOperand& y = step.outputs[0];
+  if (!is(i, StepOp::RmsNorm) || attrs<RmsNormAttrs>(i).groups != 1) return false;
+  const ListedOperand& y = step(i).outputs[0];
   return y.width == list_.values[static_cast<size_t>(y.value)].row_elements;
 }
 

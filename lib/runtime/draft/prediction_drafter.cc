@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/runtime/draft/engine_text.h"
+#include "lib/support/timer.h"
+
 namespace ktx::runtime {
 namespace {
 
-// Tokens that guess() reads of a text by itself: more are read before.
-constexpr int64_t kNear = 16;
 // Rows of hidden states of a text that wait to be read.
 constexpr int64_t kMostHeld = 256;
 // Missing rows in front of those of a text that are taken as zeros; behind more the layer's text
@@ -17,9 +18,8 @@ constexpr int64_t kMostHeld = 256;
 constexpr int64_t kMostMissing = 16;
 
 // A text as the layer has it. Token number p is read with the hidden state of p - 1.
-struct PredictionText : DraftText {
-  PredictionText(Engine& engine, const std::string& owner, Sampler sampler)
-      : engine(engine), sequence(engine.new_sequence(owner)), sampler(std::move(sampler)) {}
+struct PredictionText : EngineText {
+  using EngineText::EngineText;
   // A text that goes on later finds what was computed, where it was read from its beginning.
   ~PredictionText() override {
     if (begin == 0) engine.retire(std::move(sequence), held);
@@ -27,22 +27,14 @@ struct PredictionText : DraftText {
 
   int64_t next() const { return begin + std::ssize(held); }  // the token that is read next
   int64_t rows_end() const { return rows_begin + std::ssize(rows) / engine.hidden_size(); }
-  void truncate(int64_t length) {
-    sequence.truncate(length);
-    held.resize(static_cast<size_t>(sequence.length()));
-  }
   // Where nothing can be read: from the first token that there is a hidden state for.
   void begin_anew() {
     truncate(0);
     begin = rows_begin + 1;
   }
 
-  Engine& engine;
-  Sequence sequence;
-  Sampler sampler;
-  int64_t begin = 0;          // the token of the text that `held` begins with
-  std::vector<int32_t> held;  // what the sequence holds
-  int64_t rows_begin = 0;     // the token that the first row is the model's hidden state of
+  int64_t begin = 0;       // the token of the text that `held` begins with
+  int64_t rows_begin = 0;  // the token that the first row is the model's hidden state of
   std::vector<float> rows;
 };
 
@@ -60,6 +52,7 @@ class PredictionDrafter : public Drafter {
   int64_t behind(DraftText& text, std::span<const int32_t> tokens) override;
   Status read(std::span<DraftItem> items, int64_t tokens) override;
   Status guess(std::span<DraftItem> items) override;
+  double first_seconds() const override { return first_seconds_; }
 
  private:
   // A text in the pass at hand, and what it reads next.
@@ -80,6 +73,7 @@ class PredictionDrafter : public Drafter {
   std::unique_ptr<Engine> engine_;
   const int64_t model_vocab_;
   const int64_t width_;  // of a hidden state, in floats
+  double first_seconds_ = 0;
 };
 
 std::unique_ptr<DraftText> PredictionDrafter::begin(const std::string& owner,
@@ -131,7 +125,7 @@ int64_t PredictionDrafter::behind(DraftText& given, std::span<const int32_t> tok
   auto& text = static_cast<PredictionText&>(given);
   follow(text, tokens);
   const int64_t count = readable(text, tokens);
-  return count < kNear ? 0 : count;
+  return count < kNearTokens ? 0 : count;
 }
 
 PredictionDrafter::Open PredictionDrafter::next_tokens(PredictionText& text,
@@ -212,12 +206,9 @@ Status PredictionDrafter::take_guesses(std::vector<Open>& texts) {
   int64_t row = 0;
   std::vector<Open> left;
   for (Open& open : texts) {
-    PredictionText& text = *open.text;
-    const auto sampled = engine_->has_logits(row)
-                             ? text.sampler.sample(engine_->logits(row), text.held)
-                             : text.sampler.sample(engine_->best(row));
     const int64_t own = row++;
-    if (!sampled || *sampled >= model_vocab_) continue;  // NaN, or nothing is allowed: no guess
+    const std::optional<int32_t> sampled = open.text->sample(own);
+    if (!sampled || *sampled >= model_vocab_) continue;
     open.item->guesses.push_back(*sampled);
     if (std::ssize(open.item->guesses) >= open.item->most) continue;
     open.next.assign(1, *sampled);
@@ -230,6 +221,8 @@ Status PredictionDrafter::take_guesses(std::vector<Open>& texts) {
 }
 
 Status PredictionDrafter::guess(std::span<DraftItem> items) {
+  const Timer timer;
+  first_seconds_ = 0;
   std::vector<Open> texts;
   int64_t left = engine_->chunk_tokens();
   for (DraftItem& item : items) {
@@ -260,6 +253,7 @@ Status PredictionDrafter::guess(std::span<DraftItem> items) {
       }
     }
     KTX_TRY(take_guesses(texts));
+    if (first_seconds_ == 0) first_seconds_ = timer.seconds();
   }
   for (const auto& [text, length] : read) text->truncate(std::min(length, std::ssize(text->held)));
   return {};

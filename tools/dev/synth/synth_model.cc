@@ -109,7 +109,10 @@ class Synthesiser {
   }
   int64_t delta_width() const { return delta_value_heads_ * delta_dim_; }
   int64_t delta_channels() const { return 2 * delta_key_heads_ * delta_dim_ + delta_width(); }
-  bool has_own_keys(int64_t layer) const { return layer < layers_ - shared_layers_; }
+  // The layers at the end have none; one for multi-token prediction behind them has.
+  bool has_own_keys(int64_t layer) const {
+    return layer < layers_ - shared_layers_ || layer >= layers_;
+  }
   bool has_own_values(int64_t layer) const {
     return has_own_keys(layer) && !(is_global(layer) && flag("attention_k_eq_v").value_or(false));
   }
