@@ -1,5 +1,6 @@
-// A GGUF with a layer for multi-token prediction behind a model's own: a copy of its last layer,
-// which reads the embedding of a token, and a little of the model's hidden state.
+// A GGUF with a layer for multi-token prediction behind a model's own: a copy of its first layer
+// with attention over all positions, which reads the embedding of a token, and a little of the
+// model's hidden state.
 //
 //   KTX_TRY(add_prediction_layer(gguf, dir.path("mtp.gguf")));
 //
@@ -43,10 +44,15 @@ inline Status add_prediction_layer(const input::GgufFile& gguf, const std::strin
                       {tensor.shape.begin(), tensor.shape.begin() + tensor.n_dims},
                       std::vector<std::byte>(tensor.bytes.begin(), tensor.bytes.end()));
   };
-  const std::string last = fmt::format("blk.{}.", layers - 1), own = fmt::format("blk.{}.", layers);
+  const auto has_attention = [&](int64_t layer) {
+    return gguf.has(fmt::format("blk.{}.attn_output.weight", layer));
+  };
+  int64_t first = 0;
+  while (first < layers && !has_attention(first)) ++first;
+  const std::string from = fmt::format("blk.{}.", first), own = fmt::format("blk.{}.", layers);
   for (const input::GgufTensor& tensor : gguf.tensors()) {
     const std::string name(tensor.name);
-    if (name.starts_with(last)) copy(tensor, own + name.substr(last.size()));
+    if (name.starts_with(from)) copy(tensor, own + name.substr(from.size()));
   }
   const input::GgufTensor* table = gguf.find("token_embd.weight");
   const input::GgufTensor* head = gguf.find("output.weight");
