@@ -14,6 +14,7 @@
 #include "lib/arch/row_shapes.h"
 #include "lib/arch/tensor_binder.h"
 #include "lib/families/class_names.h"
+#include "lib/families/prediction_rows.h"
 #include "lib/support/strings.h"
 
 namespace ktx::arch {
@@ -49,14 +50,17 @@ constexpr std::string_view kProportion = "partial_rotary_factor";
 
 class Builder {
  public:
+  // `first_layer` and those behind it; of prediction layers the first alone.
   Builder(const Family& family, HyperParams params, const input::HfConfig& config,
-          const input::GgufFile* gguf, DiagSink& diags, int64_t ctx)
+          const input::GgufFile* gguf, DiagSink& diags, int64_t ctx, int32_t first_layer)
       : family_(family),
         params_(std::move(params)),
         config_(config),
         gguf_(gguf),
         diags_(diags),
         ctx_(ctx),
+        first_layer_(first_layer),
+        predicts_(first_layer == params_.layers),
         binder_(gguf, {params_.layers, params_.experts, params_.tied.value_or(false)}, diags) {}
 
   ir::ModuleGraph run() {
@@ -77,6 +81,7 @@ class Builder {
         }
       }
     }
+    if (predicts_) return std::move(graph_);
     graph_.extra_tensors =
         binder_.leftovers(params_.layers, params_.rope.type == RopeType::LongRope);
     return std::move(graph_);
@@ -90,7 +95,7 @@ class Builder {
     if (gguf_ != nullptr) facts.name = gguf_->string("general.name").value_or("");
     facts.vocab = params_.vocab;
     facts.hidden = params_.hidden;
-    facts.layers = params_.layers;
+    facts.layers = params_.layers + (predicts_ ? 1 : 0);
     facts.context_length = params_.context;
     facts.logit_softcap = params_.logit_softcap;
     facts.residual_scale = params_.residual_scale;
@@ -265,9 +270,11 @@ class Builder {
 
   void add_layers(std::vector<const ModuleRow*>& rows) {
     if (rows.empty()) return;
-    for (int32_t layer = 0; layer < params_.layers; ++layer) {
+    for (int32_t layer = first_layer_; layer < graph_.facts.layers; ++layer) {
       for (const ModuleRow* row : rows) {
         if (holds(row->when, layer)) add(*row, layer);
+        if (!predicts_ || row->role != Role::Layer) continue;
+        for (const ModuleRow& own : families::kPrediction) add(own, layer);
       }
     }
     rows.clear();
@@ -368,7 +375,7 @@ class Builder {
 
   ir::Param bind(const ModuleRow& row, const ParamRow& param, const ir::Module& module) {
     const ParamShape shape = shape_of(param.name, module.info, module.layer, params_);
-    const std::string tensors = expand_layer(param.tensors, module.layer);
+    const std::string tensors = own_tensor(row.role) + expand_layer(param.tensors, module.layer);
     const std::string_view purpose = purpose_of(row.role);
     const std::string fused = fused_tensor(row.role, param.name, module.layer);
     if (!fused.empty() && !binder_.has(tensors) && binder_.has(fused)) {
@@ -383,6 +390,14 @@ class Builder {
       return binder_.bind_rows(param.name, fused, shape, first, q + 2 * kv, purpose);
     }
     return binder_.bind(param.name, tensors, shape, module.layer, purpose);
+  }
+
+  // "TENSOR | " where a prediction layer may have one that stands for the model's.
+  std::string own_tensor(Role role) const {
+    for (const families::PredictionTensor& own : families::kPredictionTensors) {
+      if (predicts_ && own.role == role) return expand_layer(own.tensor, first_layer_) + " | ";
+    }
+    return "";
   }
 
   // Some converters write q, k and v, or the experts' gate and up, as one tensor.
@@ -414,6 +429,8 @@ class Builder {
   const input::GgufFile* gguf_;
   DiagSink& diags_;
   const int64_t ctx_;
+  const int32_t first_layer_;
+  const bool predicts_;  // a prediction layer, not the model
   TensorBinder binder_;
   RopeTable rope_, local_rope_;
   ir::ModuleGraph graph_;
@@ -469,7 +486,49 @@ Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, const input::
     return Error{
         fmt::format("{}: no {} can be made of this config", config.file(), family->architecture)};
   }
-  return Builder(*family, std::move(*params), config, gguf, diags, ctx).run();
+  return Builder(*family, std::move(*params), config, gguf, diags, ctx, 0).run();
+}
+
+namespace {
+
+// As the last layer with attention over all positions has it.
+LayerShape prediction_shape(const HyperParams& params, const input::GgufFile& gguf) {
+  LayerShape shape = params.shapes.back();
+  for (const LayerShape& one : params.shapes) {
+    if (!one.delta_net && one.window == 0 && one.keys_of_layer < 0) shape = one;
+  }
+  shape.delta_net = false;
+  shape.positions_of_layer = -1;
+  shape.experts = gguf.has(fmt::format("blk.{}.ffn_gate_inp.weight", params.layers));
+  return shape;
+}
+
+}  // namespace
+
+Result<ir::ModuleGraph> build_prediction_graph(const input::ModelSource& source, DiagSink& diags,
+                                               int64_t ctx) {
+  const input::GgufFile& gguf = source.gguf;
+  const Family* family = KTX_TRY(pick_architecture(source.config));
+  std::optional<HyperParams> params = read_hyper_params(*family, source.config, diags);
+  if (!params) {
+    return Error{fmt::format("{}: no {} can be made of this config", source.config.file(),
+                             family->architecture)};
+  }
+  if (!gguf.has(fmt::format("blk.{}.nextn.eh_proj.weight", params->layers))) {
+    return Error{
+        fmt::format("{}: the file has no layers for multi-token prediction (tensors "
+                    "'blk.{}.nextn.*'); draft with a small model instead: --draft SMALL.gguf",
+                    gguf.path(), params->layers)};
+  }
+  if (!family->predicts) {
+    return Error{
+        fmt::format("{}: multi-token prediction of {} is not known; draft with a small model "
+                    "instead: --draft SMALL.gguf",
+                    gguf.path(), family->architecture)};
+  }
+  params->shapes.push_back(prediction_shape(*params, gguf));
+  const int32_t layer = params->layers;
+  return Builder(*family, std::move(*params), source.config, &gguf, diags, ctx, layer).run();
 }
 
 Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, DiagSink& diags, int64_t ctx) {

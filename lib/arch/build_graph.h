@@ -35,6 +35,13 @@ Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, DiagSink& dia
 Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, const input::GgufFile* gguf,
                                     DiagSink& diags, int64_t ctx = 0);
 
+// The first of the layers for multi-token prediction that the file has behind the model's, with the
+// embedding and the head that it needs (lib/families/prediction_rows.h): a graph that is lowered
+// like a model's, and runs beside it. An error where the file has none, or where those of the
+// family are not known.
+Result<ir::ModuleGraph> build_prediction_graph(const input::ModelSource& source, DiagSink& diags,
+                                               int64_t ctx = 0);
+
 // The family that a config means, by model_type, then by its architectures; an
 // unknown one is an error with the nearest names and the list.
 Result<const families::Family*> pick_architecture(const input::HfConfig& config);

@@ -59,7 +59,7 @@ struct LayerShape {
 
 struct HyperParams {
   int32_t layers = 0;
-  int32_t mtp_layers = 0;  // prediction layers after those, skipped
+  int32_t mtp_layers = 0;  // prediction layers after those
   int64_t hidden = 0;
   int64_t vocab = 0;
   int64_t context = 0;
@@ -91,7 +91,7 @@ struct HyperParams {
   bool mlp_bias = false;
   std::optional<bool> tied;  // embedding and head are one tensor
 
-  std::vector<LayerShape> shapes;  // one for each layer
+  std::vector<LayerShape> shapes;  // one for each layer, and one more of a prediction layer
   int32_t q_lora_rank = 0;         // latent attention; 0: no query latent
   int32_t kv_lora_rank = 0;
   int32_t nope_dim = 0;

@@ -79,6 +79,8 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
       return {p.hidden, p.layer_input_width};
     case Role::LayerInputProj:
       return {p.layer_input_width, p.hidden};
+    case Role::PredictionProj:
+      return {2 * p.hidden, p.hidden};
     case Role::Head:
       return {p.hidden, p.vocab};
     case Role::ScoreDense:

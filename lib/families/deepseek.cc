@@ -193,6 +193,7 @@ const Family kDeepseekV3 = {
     .defaults = kDefaults3,
     .aliases = kAliases,
     .tree = kTree3,
+    .predicts = true,
 };
 
 }  // namespace ktx::families

@@ -148,6 +148,7 @@ const Family kDeepseekV32 = {
     .defaults = kDefaultsV32,
     .aliases = kAliases,
     .tree = kTree,
+    .predicts = true,
 };
 
 extern const Family kGlmMoeDsa;
@@ -171,6 +172,7 @@ const Family kGlmMoeDsa = {
     .defaults = kDefaultsGlm,
     .aliases = kAliases,
     .tree = kTree,
+    .predicts = true,
 };
 
 }  // namespace ktx::families

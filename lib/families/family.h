@@ -189,6 +189,8 @@ struct Family {
   std::span<const std::span<const ModuleRow>> tree;
   // Classes that rule files name and no row of the tree has, separated by spaces.
   const char* more_classes = "";
+  // Layers for multi-token prediction at the end of its GGUFs are as prediction_rows.h has them.
+  bool predicts = false;
 
   const ModuleRow* find_row(ir::Role role) const;  // the first of the tree; null: none
   bool has_role(ir::Role role) const { return find_row(role) != nullptr; }

@@ -137,6 +137,7 @@ const Family kGlm4Moe = {
     .defaults = kDefaults,
     .aliases = kAliases,
     .tree = kTree,
+    .predicts = true,
 };
 
 extern const Family kSolarOpen;
@@ -182,6 +183,7 @@ const Family kGlm4MoeLite = {
     .defaults = kDefaultsLite,
     .aliases = kAliasesLite,
     .tree = kTreeLite,
+    .predicts = true,
 };
 
 }  // namespace ktx::families

@@ -222,6 +222,7 @@ const Family kQwen3Next = {
     .defaults = kDefaultsNext,
     .aliases = kAliases,
     .tree = kTreeNext,
+    .predicts = true,
 };
 
 extern const Family kQwen35Moe;
@@ -244,6 +245,7 @@ const Family kQwen35Moe = {
     .defaults = kDefaults35Moe,
     .aliases = kAliases,
     .tree = kTree35Moe,
+    .predicts = true,
 };
 
 extern const Family kQwen35;
@@ -260,6 +262,7 @@ const Family kQwen35 = {
     .keys = kKeys35,
     .defaults = kDefaults35,
     .tree = kTree35,
+    .predicts = true,
 };
 
 }  // namespace ktx::families

@@ -27,6 +27,13 @@ void check_embed(OpCheck& s) {
             "table has {} rows for {} tokens", table.rows * table.matrices, s.flow.vocab_size);
 }
 
+void check_given_hidden(OpCheck& s) {
+  const OpOperand& y = s.out(0);
+  s.shape("y", y, ValueType::F32, y.width);
+  s.require(y.offset == 0 && y.width == y.value_width && y.rows_per_row == 1,
+            "y is not a whole row");
+}
+
 // That positions stay inside of the table is the runtime's to see to.
 void check_embed_row(OpCheck& s) {
   const OpWeight& table = s.weight(0);

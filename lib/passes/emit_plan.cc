@@ -48,6 +48,7 @@ class ContentsBuilder {
     out_.tokenizer = options_.tokenizer;
     out_.chat_template = options_.chat_template;
     out_.module_graph = ir::print(state_.modules);
+    out_.drafter = options_.drafter;
     return std::move(out_);
   }
 
@@ -275,6 +276,11 @@ class ContentsBuilder {
     facts.encoder = model.encoder;
     // The last step is the head: its output is the logits.
     facts.logits_value = static_cast<uint32_t>(graph_.steps.back().outputs[0].value);
+    for (size_t i = 0; state_.keep_hidden && i < graph_.values.size(); ++i) {
+      if (graph_.values[i].name == kHiddenValue) facts.hidden_value = static_cast<int64_t>(i);
+    }
+    facts.reads_hidden = std::ranges::any_of(
+        graph_.steps, [](const auto& step) { return step.op == StepOp::GivenHidden; });
     const double use = gpu_expert_use(state_.modules);
     if (use > 0 && use < 1) facts.gpu_expert_ppm = std::llround(use * 1e6);
     facts.bos_id = options_.bos_id;

@@ -17,10 +17,11 @@ namespace ktx::passes {
 struct EmitOptions {
   int64_t default_ctx = 0;  // 0: the smaller of 4096 and the model's context
   int64_t max_batch = 1;
-  int64_t kv_budget_bytes = 0;       // 0: no limit but memory
-  std::string isa;                   // of the machine packed for
-  bool carry_unused = true;          // keep tensors that no step reads, for --export-gguf
-  std::vector<std::string> options;  // those that change bytes, for provenance
+  int64_t kv_budget_bytes = 0;         // 0: no limit but memory
+  std::string isa;                     // of the machine packed for
+  bool carry_unused = true;            // keep tensors that no step reads, for --export-gguf
+  std::span<const std::byte> drafter;  // a whole plan that guesses tokens for this one; not copied
+  std::vector<std::string> options;    // those that change bytes, for provenance
   std::vector<plan::PlanProvenance::Input> inputs;
   std::string tokenizer;  // serialised
   plan::PlanChatTemplate chat_template;

@@ -43,8 +43,8 @@ using steps::View;
 
 class Lowering {
  public:
-  Lowering(const ir::ModuleGraph& modules, steps::StepGraph& graph)
-      : modules_(modules), graph_(graph) {}
+  Lowering(const ir::ModuleGraph& modules, bool keep_hidden, steps::StepGraph& graph)
+      : modules_(modules), keep_hidden_(keep_hidden), graph_(graph) {}
 
   Status run() {
     const Module& root = modules_.root();
@@ -63,6 +63,7 @@ class Lowering {
     KTX_TRY(add_embedding_row(*model, Role::TypeEmbedding, 0, "type"));
     KTX_TRY(optional_norm(*model, Role::EmbeddingNorm, x_));
     KTX_TRY(lower_layer_inputs(*model));
+    KTX_TRY(lower_prediction_input(*layers));
     for (ir::ModuleId id : layers->children) KTX_TRY(lower_layer(modules_.modules[id]));
     if (layers->children.empty()) return Error{"the model has no layers"};
     return lower_outputs(root, *model, modules_.modules[layers->children.back()]);
@@ -74,13 +75,18 @@ class Lowering {
   // The wanted rows become logits, scores of texts, or stay what they are.
   Status lower_outputs(const Module& root, const Module& model, const Module& last_layer) {
     const Module* final_norm = modules_.child(model, Role::FinalNorm);
+    View states = x_;
+    if (keep_hidden_ && final_norm) {
+      states = value(kHiddenValue, modules_.facts.hidden);
+      KTX_TRY(norm(*final_norm, x_, states));
+    }
     const View last = value("last", modules_.facts.hidden, ValueType::F32, RowKind::Output);
     const Module& reader = final_norm ? *final_norm : last_layer;
     // The wanted rows alone cross to another host.
     const bool near = target::on_same_host(reader.decision.device, last_layer.decision.device);
     emit_on(near ? reader.decision.device : last_layer.decision.device, reader, StepOp::GatherRows,
-            {x_}, {last}, {}, NoAttrs{});
-    if (final_norm) KTX_TRY(norm(*final_norm, last, last));
+            {states}, {last}, {}, NoAttrs{});
+    if (final_norm && !keep_hidden_) KTX_TRY(norm(*final_norm, last, last));
     if (modules_.child(root, Role::ScoreHead)) return lower_scores(root, last);
     if (modules_.facts.encoder) return {};
     const Module* head = KTX_TRY(child(root, Role::Head));
@@ -114,6 +120,25 @@ class Lowering {
     emit(*table, StepOp::EmbedRow, {}, {looked_up}, {weight}, EmbedRowAttrs{row});
     add({table, looked_up}, x_);
     return {};
+  }
+
+  // Of a prediction layer: the stream is made of the embedding and of the hidden states that come
+  // with the tokens, from the host (lib/families/prediction_rows.h).
+  Status lower_prediction_input(const Module& layers) {
+    if (layers.children.empty()) return {};
+    const Module& layer = modules_.modules[layers.children.front()];
+    const Module* projection = modules_.child(layer, Role::PredictionProj);
+    if (!projection) return {};
+    const Module& states = *KTX_TRY(child(layer, Role::PredictionHiddenNorm));
+    const int64_t width = modules_.facts.hidden;
+    const View given = value("given", width);
+    emit_on("cpu", states, StepOp::GivenHidden, {}, {given}, {}, NoAttrs{});
+    const View both = value("prediction_in", 2 * width);
+    KTX_TRY(
+        norm(*KTX_TRY(child(layer, Role::PredictionEmbeddingNorm)), x_, {both.value, 0, width}));
+    KTX_TRY(norm(states, given, {both.value, width, width}));
+    x_ = value("prediction", width);
+    return matmul(*projection, both, x_);
   }
 
   // --- building blocks -----------------------------------------------------
@@ -1005,6 +1030,7 @@ class Lowering {
   }
 
   const ir::ModuleGraph& modules_;
+  const bool keep_hidden_;
   steps::StepGraph& graph_;
   const Module* rotary_ = nullptr;
   const Module* local_rotary_ = nullptr;
@@ -1032,7 +1058,7 @@ class Lowering {
 
 Status lower_to_steps(CompileState& state) {
   state.steps = {};
-  return Lowering(state.modules, state.steps).run();
+  return Lowering(state.modules, state.keep_hidden, state.steps).run();
 }
 
 }  // namespace ktx::passes

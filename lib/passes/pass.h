@@ -57,6 +57,8 @@ struct CheckOptions {
   int64_t kv_budget_bytes = 0;  // at most so much for keys and values; 0: as needed
 };
 
+inline constexpr const char* kHiddenValue = "hidden";
+
 struct CompileState {
   ir::ModuleGraph modules;
   steps::StepGraph steps;
@@ -69,6 +71,9 @@ struct CompileState {
   // their weights allow it.
   bool bf16_inputs = false;
   launches::Preferences prefer;  // among launches of GPUs
+  // What the final norm gives is kept for each token of a pass (value kHiddenValue): prediction
+  // layers read it.
+  bool keep_hidden = false;
   // Of streamed experts; none: the largest that fit.
   std::optional<plan::StreamSlots> stream_slots;
   std::vector<StreamTrial> stream_trials;  // the best for each slots; empty: there was no choice

@@ -198,6 +198,37 @@ void check_flow(StepCheck& s) {
 
 }  // namespace
 
+namespace {
+
+// What the final norm gives for each token is there behind the last step.
+Status verify_hidden(const PlanView& plan, const Flow& flow) {
+  const PlanFacts& facts = plan.facts;
+  bool reads = false;
+  for (const StepRecord& step : plan.steps) {
+    reads = reads || step.op == static_cast<uint32_t>(StepOp::GivenHidden);
+  }
+  if (reads != facts.reads_hidden) {
+    return Error{"the facts and the steps differ on whether hidden states come with the tokens"};
+  }
+  if (facts.hidden_value < 0) return {};
+  if (facts.hidden_value >= std::ssize(plan.values)) {
+    return Error{
+        fmt::format("hidden states are value {} of {}", facts.hidden_value, plan.values.size())};
+  }
+  const ValueRecord& hidden = plan.values[static_cast<size_t>(facts.hidden_value)];
+  if (hidden.type != static_cast<uint8_t>(ValueType::F32) ||
+      hidden.rows != static_cast<uint8_t>(RowKind::Token) || hidden.rows_per_row != 1 ||
+      hidden.width != facts.hidden_size || flow.owner[hidden.buffer] != facts.hidden_value) {
+    return Error{
+        fmt::format("value '{}' is not the hidden states of {} elements of each token, or "
+                    "does not stay until the end",
+                    printable(plan.string(hidden.name)), facts.hidden_size)};
+  }
+  return {};
+}
+
+}  // namespace
+
 Status verify_steps(const PlanView& plan) {
   Flow flow = flow_of(plan);
   if (plan.steps.empty()) return Error{"the plan has no steps"};
@@ -233,7 +264,7 @@ Status verify_steps(const PlanView& plan) {
                              facts.gives_logits() ? fmt::format("{} tokens", facts.vocab_size)
                                                   : std::to_string(facts.output_width()))};
   }
-  return {};
+  return verify_hidden(plan, flow);
 }
 
 }  // namespace ktx::plan

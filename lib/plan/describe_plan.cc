@@ -249,8 +249,12 @@ std::string section_lines(const PlanView& plan) {
   TextTable table({{"section", TextTable::Left}, {"offset"}, {"bytes"}, {"hash", TextTable::Left}});
   for (const SectionEntry& section : plan.sections) {
     const bool weights = section.id == static_cast<uint32_t>(SectionId::WeightData);
+    const bool large = is_large(static_cast<SectionId>(section.id));
     table.add({section_name(section.id), fmt::format("{:#x}", section.offset),
-               fmt::format("{}", section.size), weights ? "in chunks" : to_hex(section.hash)});
+               fmt::format("{}", section.size),
+               weights ? "in chunks"
+               : large ? "of its own"
+                       : to_hex(section.hash)});
   }
   return "\nsections\n" + table.plain("  ");
 }

@@ -199,6 +199,7 @@ std::string section_bytes(const PlanContents& contents, SectionId id) {
       return to_json(contents.provenance);
     case SectionId::Chunks:
     case SectionId::WeightData:
+    case SectionId::Drafter:
       break;
   }
   return {};
@@ -228,10 +229,11 @@ Result<PlanLayout> lay_out(PlanContents& contents) {
 #include "lib/plan/sections.def"
 #undef KTX_SECTION
   };
-  const size_t count = std::size(kSmall) - 1 + contents.segments.size();
+  const bool drafter = !contents.drafter.empty();
+  const size_t count = std::size(kSmall) - 2 + contents.segments.size() + (drafter ? 1 : 0);
   uint64_t at = sizeof(Prefix) + count * sizeof(SectionEntry);
   for (SectionId id : kSmall) {
-    if (id == SectionId::WeightData) continue;
+    if (is_large(id)) continue;
     const uint64_t size = id == SectionId::Chunks ? layout.chunks.size() * sizeof(ChunkRecord)
                                                   : section_bytes(contents, id).size();
     at = align_up(at, kSectionAlignment);
@@ -248,6 +250,14 @@ Result<PlanLayout> lay_out(PlanContents& contents) {
     layout.sections.push_back(
         {static_cast<uint32_t>(SectionId::WeightData), kRequired, at, segment.size, {}, 0});
     at += segment.size;
+  }
+  if (drafter) {  // it is mapped by itself
+    at = align_up(at, contents.drafter.size() > kLargeSegmentBytes ? kLargeSegmentAlignment
+                                                                   : kSegmentAlignment);
+    layout.drafter_offset = at;
+    layout.sections.push_back(
+        {static_cast<uint32_t>(SectionId::Drafter), kRequired, at, contents.drafter.size(), {}, 0});
+    at += contents.drafter.size();
   }
   for (ChunkRange& chunk : layout.chunks) chunk.offset += contents.segments[chunk.segment].offset;
   layout.file_bytes = at;

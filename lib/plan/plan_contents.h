@@ -80,6 +80,9 @@ struct PlanContents {
   std::map<uint32_t, std::vector<std::byte>> constants;  // by blob: bytes of those without slices
   // By blob: to what its rows are rounded (lib/formats/requantized_form.h). Not in the file.
   std::map<uint32_t, std::string> requantized;
+  // A whole plan that guesses tokens for this one; empty: none. Its memory is the caller's, until
+  // the writer has finished.
+  std::span<const std::byte> drafter = {};
 
   // Appends a blob with its slices, in order of blob rows (SliceRecord::blob and
   // blob_row are filled in); returns its index. `size` may stay zero for Layout::Rows.
@@ -105,9 +108,10 @@ struct PlanLayout {
   uint64_t file_bytes = 0;
   std::vector<SectionEntry> sections;  // in file order; hashes still zero
   std::vector<ChunkRange> chunks;      // segment by segment
+  uint64_t drafter_offset = 0;         // in the file; 0: there is none
 };
 
-// The text of the section as it is stored; nothing but bytes for WeightData.
+// The text of the section as it is stored; nothing of WeightData and Drafter.
 std::string section_bytes(const PlanContents& contents, SectionId id);
 
 // Fills in sizes and offsets of blobs and segments and gives the file's layout.

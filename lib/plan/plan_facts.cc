@@ -195,6 +195,8 @@ std::string to_json(const PlanFacts& facts) {
             {"kv_budget_bytes", facts.kv_budget_bytes},
             {"kv_type", facts.kv_type},
             {"precision", facts.precision}};
+  if (facts.hidden_value >= 0) json["hidden_value"] = facts.hidden_value;
+  if (facts.reads_hidden) json["reads_hidden"] = true;
   if (facts.gpu_expert_ppm >= 0) json["gpu_expert_ppm"] = facts.gpu_expert_ppm;
   if (facts.stream_slots != "layer") json["stream_slots"] = facts.stream_slots;
   if (!facts.pooling.empty()) json["pooling"] = facts.pooling;
@@ -219,6 +221,8 @@ Result<PlanFacts> facts_from_json(std::string_view text) {
   in.integer("rotary_ctx", facts.rotary_ctx, 0, int64_t{1} << 40);
   in.integer("parameters", facts.parameters, 0, kMaxCount);
   in.integer("logits_value", facts.logits_value, 0, UINT32_MAX - 1);
+  in.integer("hidden_value", facts.hidden_value, -1, UINT32_MAX - 1);
+  in.boolean("reads_hidden", facts.reads_hidden);
   in.one_of("pooling", facts.pooling, {"", "none", "mean", "cls", "last", "rank"});
   in.integer("scores", facts.scores, 0, 1 << 16);
   in.boolean("encoder", facts.encoder);

@@ -38,6 +38,11 @@ struct PlanFacts {
   int64_t parameters = 0;      // weights of the source, for the columns of bench
   // index in Values: F32, one row per output, output_width() wide
   uint32_t logits_value = 0;
+  // Likewise: F32, one row per token, hidden_size wide: what the final norm gives, for layers that
+  // predict further tokens; -1: not kept.
+  int64_t hidden_value = -1;
+  // It is such layers: with each token comes what another model's final norm gave before it.
+  bool reads_hidden = false;
   // How the hidden states of a text's tokens become one, as the model's makers did it: "mean",
   // "cls" (the first), "last"; "rank": its scores; empty: not said.
   std::string pooling;

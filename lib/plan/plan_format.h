@@ -61,6 +61,11 @@ enum class SectionId : uint32_t {
 #undef KTX_SECTION
 };
 
+// Sections that are not read into memory, and that have hashes of their own inside.
+constexpr bool is_large(SectionId id) {
+  return id == SectionId::WeightData || id == SectionId::Drafter;
+}
+
 // The bytes of string i are Strings[offset, offset + size) of the text part. The
 // section is: uint32 count, uint32 0, StringEntry[count], text.
 struct StringEntry {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "lib/plan/check_step_records.h"
 #include "lib/plan/plan_hosts.h"
@@ -129,6 +130,8 @@ struct PlanFile::State {
   PlanLaunches launches;
 
   Status open(size_t host);
+  // Leaves of the file the plan that it has as its drafter.
+  Status narrow_to_drafter();
 
  private:
   Status read_header();
@@ -244,7 +247,10 @@ Status PlanFile::State::read_sections() {
                       "use a newer ktx-run",
                       label)};
     }
-    if (info && info->id == SectionId::WeightData) continue;
+    if (info && info->id == SectionId::Drafter && std::exchange(view.has_drafter, true)) {
+      return Error{fmt::format("{} is there twice", label)};
+    }
+    if (info && is_large(info->id)) continue;
     if (section.size > kMaxSectionBytes) {
       return Error{
           fmt::format("{} has {} bytes, more than {}", label, section.size, kMaxSectionBytes)};
@@ -280,7 +286,7 @@ Status PlanFile::State::read_sections() {
     }
   }
   for (const SectionInfo& info : kSections) {
-    if (info.id == SectionId::WeightData) continue;
+    if (is_large(info.id)) continue;
     if (!tables.contains(info.id) && !mapped.contains(info.id)) {
       return Error{fmt::format("section '{}' is missing; compile again", info.name)};
     }
@@ -392,6 +398,24 @@ Status PlanFile::State::open(size_t host) {
   return read_as(host);
 }
 
+Status PlanFile::State::narrow_to_drafter() {
+  KTX_TRY(read_header());
+  KTX_TRY(check_places());
+  for (const SectionEntry& section : view.sections) {
+    if (section.id != static_cast<uint32_t>(SectionId::Drafter)) continue;
+    if (section.offset % kSegmentAlignment != 0 || section.size < sizeof(kMagic) ||
+        std::memcmp(file.bytes().data() + section.offset, kMagic, sizeof(kMagic)) != 0) {
+      return Error{"section 'drafter' is no plan; compile again"};
+    }
+    file.narrow(section.offset, section.size);
+    view = {};
+    return {};
+  }
+  return Error{
+      "the plan has no drafter; compile it with one: ktx-compile MODEL.gguf --draft SMALL.gguf, or "
+      "--draft mtp where the model has layers for multi-token prediction"};
+}
+
 PlanFile::PlanFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
 PlanFile::PlanFile(PlanFile&&) noexcept = default;
 PlanFile& PlanFile::operator=(PlanFile&&) noexcept = default;
@@ -399,14 +423,18 @@ PlanFile::~PlanFile() = default;
 
 Result<PlanFile> PlanFile::open(const std::string& path, const PlanOpenOptions& options) {
   auto state = std::make_unique<State>(KTX_TRY(MappedFile::open(path)));
+  const auto bytes = state->file.bytes();
+  const size_t magic_bytes = std::min(bytes.size(), sizeof(kMagic));
+  if (std::memcmp(bytes.data(), kMagic, magic_bytes) != 0) return Error{not_a_plan(path, bytes)};
+  if (options.drafter) {
+    const Status narrowed = state->narrow_to_drafter();
+    if (!narrowed) return Error{fmt::format("{}: {}", path, narrowed.error().message)};
+  }
   if (options.huge_pages) {
     const int all = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     KTX_TRY(state->file.copy_to_huge_pages(options.threads > 0 ? options.threads : all));
   }
   state->file.advise_huge_pages();
-  const auto bytes = state->file.bytes();
-  const size_t magic_bytes = std::min(bytes.size(), sizeof(kMagic));
-  if (std::memcmp(bytes.data(), kMagic, magic_bytes) != 0) return Error{not_a_plan(path, bytes)};
 
   Status status = state->open(options.host);
   if (status.ok() && options.verify_weights) {

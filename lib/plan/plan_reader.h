@@ -37,7 +37,8 @@ namespace ktx::plan {
 struct PlanView {
   uint16_t minor = 0;  // format version of the file
   uint64_t file_bytes = 0;
-  Hash128 header_hash;  // identifies the plan: it covers every section's hash
+  bool has_drafter = false;  // a plan within, for PlanOpenOptions::drafter
+  Hash128 header_hash;       // identifies the plan: it covers every section's hash
   std::span<const SectionEntry> sections;
 
   size_t host = 0;  // of target.hosts, as which it is read (plan_hosts.h)
@@ -106,6 +107,7 @@ struct PlanOpenOptions {
   bool verify_weights = false;  // read and check every weight too
   bool huge_pages = false;      // a copy of the file in huge pages instead of its mapping
   int threads = 0;              // for these; 0: all cores
+  bool drafter = false;         // the plan that this one has as its drafter
   size_t host = 0;              // as which it is read; fails where there are fewer
 };
 

@@ -54,6 +54,8 @@ Hash128 identity_of(const PlanContents& contents, const PlanLayout& layout,
     const std::string bytes = section_bytes(contents, static_cast<SectionId>(section.id));
     hasher.add(bytes_of(hash_bytes(std::as_bytes(std::span(bytes)))));
   }
+  // Its prefix has a hash that covers all of it.
+  hasher.add(contents.drafter.first(std::min(contents.drafter.size(), sizeof(Prefix))));
   for (const auto& [blob, bytes] : contents.constants) {
     hasher.add(bytes_of(blob));
     hasher.add(bytes);
@@ -110,9 +112,10 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
 }
 
 // The least minor version whose reader knows what the steps say. 1: group_experts with places.
-// 2: with some of a token's choices, and what older readers would take for logits. 3: hosts.
+// 2: with some of a token's choices, and what older readers would take for logits. 3: a drafter;
+// hosts.
 uint32_t reader_minor(const PlanContents& contents) {
-  if (!contents.target.hosts.empty()) return 3;
+  if (!contents.drafter.empty() || !contents.target.hosts.empty()) return 3;
   if (!contents.facts.gives_logits()) return 2;
   uint32_t minor = 0;
   for (const StepRecord& step : contents.steps) {
@@ -186,7 +189,7 @@ std::string PlanWriter::State::head() {
   std::string out;
   for (SectionEntry& section : sections) {
     const auto id = static_cast<SectionId>(section.id);
-    if (id == SectionId::WeightData) continue;
+    if (is_large(id)) continue;
     const std::string bytes = id == SectionId::Chunks
                                   ? std::string(reinterpret_cast<const char*>(chunks.data()),
                                                 chunks.size() * sizeof(ChunkRecord))
@@ -286,6 +289,9 @@ Status PlanWriter::finish() {
   State& state = *state_;
   KTX_ASSERT(std::all_of(state.chunk_hashes.begin(), state.chunk_hashes.end(),
                          [](const auto& hash) { return hash.has_value(); }));
+  if (state.layout.drafter_offset > 0) {
+    KTX_TRY(state.file.write(state.layout.drafter_offset, state.contents.drafter));
+  }
   const std::string head = state.head();
   const auto bytes = std::as_bytes(std::span(head));
   // The mark goes last: until then a killed run can still be taken over.

@@ -668,13 +668,20 @@ Interpreter::Vector Interpreter::layer_input(const ir::Module& layer, std::span<
               linear(need(layer, Role::LayerInputProj), gated));
 }
 
-std::vector<float> Interpreter::next(int32_t token) {
+std::vector<float> Interpreter::next(int32_t token, std::span<const float> given) {
   const ir::Module& model = need(graph_.root(), Role::Model);
   const int64_t hidden = graph_.facts.hidden;
   const auto row = weights(need(model, Role::Embedding), "weight").subspan(token * hidden, hidden);
   Vector x(row.begin(), row.end());
   const float scale = std::get<ir::EmbeddingInfo>(need(model, Role::Embedding).info).scale;
   for (float& value : x) value *= scale;
+  const ir::Module& first = graph_.modules[need(model, Role::LayerList).children.front()];
+  if (const ir::Module* projection = graph_.child(first, Role::PredictionProj)) {
+    Vector both = norm(need(first, Role::PredictionEmbeddingNorm), x);
+    const Vector state = norm(need(first, Role::PredictionHiddenNorm), given);
+    both.insert(both.end(), state.begin(), state.end());
+    x = linear(*projection, both);
+  }
   const Vector inputs = layer_inputs(model, token, x);
   for (ir::ModuleId id : need(model, Role::LayerList).children) {
     const ir::Module& layer = graph_.modules[id];
@@ -698,7 +705,8 @@ std::vector<float> Interpreter::next(int32_t token) {
   ++position_;
   const ir::Module* scores = graph_.child(graph_.root(), Role::ScoreHead);
   const ir::Module& head = scores != nullptr ? *scores : need(graph_.root(), Role::Head);
-  Vector logits = linear(head, norm(need(model, Role::FinalNorm), x));
+  hidden_ = norm(need(model, Role::FinalNorm), x);
+  Vector logits = linear(head, hidden_);
   for (float& logit : logits) {
     logit = softcap(logit * graph_.facts.logit_scale, graph_.facts.logit_softcap);
   }

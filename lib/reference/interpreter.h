@@ -32,8 +32,11 @@ class Interpreter {
   static Result<Interpreter> make(const ir::ModuleGraph& graph, const input::GgufFile& gguf);
 
   // Takes one more token of the sequence; the logits of what follows it.
-  // `token` must be inside the vocabulary.
-  std::vector<float> next(int32_t token);
+  // `token` must be inside the vocabulary. `hidden`: of a graph of prediction layers, what
+  // hidden() of the model gave behind the token before.
+  std::vector<float> next(int32_t token, std::span<const float> hidden = {});
+  // What the final norm gave for the last token.
+  const std::vector<float>& hidden() const { return hidden_; }
   // Forgets the sequence.
   void reset();
   int64_t position() const { return position_; }
@@ -92,6 +95,7 @@ class Interpreter {
   std::map<std::pair<const ir::Module*, std::string>, Vector, std::less<>> weights_;
   std::vector<LayerCache> caches_;
   int64_t position_ = 0;
+  Vector hidden_;
 };
 
 // Which experts a token goes to and with what weight, as RouterAttrs says.

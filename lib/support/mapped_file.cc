@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "lib/support/near_files.h"
+#include "lib/support/result.h"
 #include "lib/support/sigbus_guard.h"
 #include "lib/support/thread_pool.h"
 
@@ -135,6 +136,12 @@ Status MappedFile::copy_to_huge_pages(int threads) {
   m.data = to;
   m.copied = true;
   return {};
+}
+
+void MappedFile::narrow(size_t offset, size_t size) {
+  KTX_ASSERT(offset % 4096 == 0 && offset <= mapping_->size && size <= mapping_->size - offset);
+  mapping_->data = static_cast<char*>(mapping_->data) + offset;
+  mapping_->size = size;
 }
 
 std::span<const std::byte> MappedFile::bytes() const {

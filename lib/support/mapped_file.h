@@ -1,4 +1,4 @@
-// A whole file mapped read-only.
+// A file mapped read-only, whole or a part of it.
 //
 // A file that shrinks while it is mapped would end the program with SIGBUS. Here a missing page
 // reads as zeros and shrunk() becomes true: check it after reading weights, and do not use what
@@ -29,6 +29,10 @@ class MappedFile {
   // bytes() are elsewhere then. Fails when the system has no huge pages for programs,
   // or no memory; the mapping stays.
   Status copy_to_huge_pages(int threads);
+
+  // From now on bytes() are this part of them, which must lie inside; `offset` is a multiple of
+  // the 4096 bytes of a page.
+  void narrow(size_t offset, size_t size);
 
   std::span<const std::byte> bytes() const;
   const std::string& path() const;

@@ -32,7 +32,7 @@ usage: synth-gguf CONFIG.json -o OUT.gguf [options]
   --strong           weights by which every part of the model shows in the logits
   --unsplit-kv       MLA: attn_kv_b instead of attn_k_b and attn_v_b
   --split-experts    one tensor an expert, as in files of before April 2024
-  --mtp              add a multi-token prediction layer (deepseek)
+  --mtp              add a layer for multi-token prediction
 The same arguments give the same bytes, whatever the number of threads.
 )";
 

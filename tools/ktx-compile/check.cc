@@ -23,6 +23,7 @@
 #include "lib/support/write_file.h"
 #include "tools/ktx-compile/coverage.h"
 #include "tools/ktx-compile/diag_formats.h"
+#include "tools/ktx-compile/drafter_plan.h"
 #include "tools/ktx-compile/explain.h"
 #include "tools/ktx-compile/report_html.h"
 #include "tools/ktx-compile/sarif.h"
@@ -131,6 +132,15 @@ class Checker {
     built_ = true;
     set_run_shape(options_, state_);
     read_expert_profiles(options_, state_);
+    return options_.draft.empty() || place_drafter();
+  }
+
+  // Of --draft, which is placed before the model.
+  bool place_drafter() {
+    if (!source_) return fail("", "--draft needs the GGUF of the model");
+    Result<std::string> text = estimate_drafter(options_, *source_, state_);
+    if (!text) return fail("", text.error().message);
+    drafter_ = text.take();
     return true;
   }
 
@@ -228,6 +238,7 @@ class Checker {
       if (estimate) {
         fmt::print(out, "{}", passes::print_estimate(*estimate));
         fmt::print(out, "{}", passes::next_best_move(state_, *estimate));
+        fmt::print(out, "{}", drafter_);
       } else {
         sink_.error({}, "", estimate.error().message);
       }
@@ -280,6 +291,7 @@ class Checker {
   std::optional<Result<steps::StepGraph>> launched_;
   std::optional<input::ModelSource> source_;
   input::HfConfig config_;
+  std::string drafter_;  // its estimate
   bool built_ = false;
   bool walked_ = false;
 };

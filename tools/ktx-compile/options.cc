@@ -97,6 +97,9 @@ void check_compile(const Options& options, Mistakes& mistakes) {
   }
   const bool text_without_model = (options.tokenize_file && !options.tokenizer.empty()) ||
                                   (options.render_chat_case && !options.chat_template_file.empty());
+  if (!options.draft.empty() && options.output.empty()) {
+    mistakes.emplace_back("--draft puts a drafter into the plan that -o names");
+  }
   if (options.model.empty() && mistakes.empty() && !text_without_model) {
     mistakes.push_back(no_model(options));
   }

@@ -26,6 +26,7 @@ struct Options {
   int64_t kv_budget_bytes = 0;
   int64_t vram_bytes = 0;  // 0: all that GPUs have
   std::vector<std::string> expert_profiles;
+  std::string draft;  // "": none; "mtp", or a file
   bool drop_unused = false;
   bool bf16_inputs = false;
   std::string prefer_text;  // as given

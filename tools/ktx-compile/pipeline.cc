@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "lib/arch/build_graph.h"
@@ -17,6 +18,7 @@
 #include "lib/target/target.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
 #include "tools/ktx-compile/check.h"
+#include "tools/ktx-compile/drafter_plan.h"
 #include "tools/ktx-compile/list_launches.h"
 #include "tools/ktx-compile/progress.h"
 #include "tools/ktx-compile/text_check.h"
@@ -100,6 +102,8 @@ std::vector<std::string> byte_options(const Options& options, int64_t ctx) {
   if (options.kv_budget_bytes)
     out.push_back(fmt::format("--kv-budget={}", options.kv_budget_bytes));
   if (options.vram_bytes) out.push_back(fmt::format("--vram={}", options.vram_bytes));
+  if (!options.draft.empty())
+    out.push_back(drafts_by_prediction(options) ? "--draft=mtp" : "--draft");
   if (options.drop_unused) out.push_back("--drop-unused");
   if (options.bf16_inputs) out.push_back("--inputs=bf16");
   if (!options.prefer_text.empty()) out.push_back("--prefer=" + options.prefer_text);
@@ -133,13 +137,18 @@ void summarize(Talk& talk, const std::string& path, const plan::PlanContents& co
                double seconds) {
   uint64_t weights = 0;
   for (const plan::GgufTensorRecord& tensor : contents.gguf.tensors) weights += tensor.size;
+  const std::string drafter =
+      contents.drafter.empty()
+          ? ""
+          : fmt::format(", a drafter of {}", human_bytes(contents.drafter.size()));
   const size_t hosts = contents.target.hosts.size();
   const std::string launcher =
       hosts > 1 ? fmt::format("mpirun -n {} --bind-to none ", hosts) : std::string();
   talk.say(fmt::format(
-      "{}: {} in {} tensors, {} steps, packed in {:.1f} s; run it with: {}ktx-run chat {}", path,
-      human_bytes(weights), contents.gguf.tensors.size(), contents.steps.size(), seconds, launcher,
-      shell_word(path)));
+      "{}: {} in {} tensors, {} steps{}, packed in {:.1f} s; run it with: "
+      "{}ktx-run chat {}{}",
+      path, human_bytes(weights), contents.gguf.tensors.size(), contents.steps.size(), drafter,
+      seconds, launcher, shell_word(path), contents.drafter.empty() ? "" : " --draft on"));
 }
 
 // What was lost, tensor by tensor.
@@ -193,7 +202,19 @@ int run_compile(const Options& options) {
   if (talk.failed()) return 1;
   state.config = &source->config;
 
-  // 4. The passes: rules, places, steps, kernels, memory.
+  // 4. The drafter of --draft, a plan of its own, before the model's devices are full.
+  std::optional<DrafterPlan> drafter;
+  if (!options.draft.empty()) {
+    Result<DrafterPlan> made = DrafterPlan::make(options, *source, state);
+    if (!made) return talk.fail(made.error().message);
+    drafter.emplace(made.take());
+    if (const Status left = drafter->leave_room(state); !left) {
+      return talk.fail(left.error().message);
+    }
+    state.keep_hidden = drafter->plan().facts.reads_hidden;
+  }
+
+  // 5. The passes: rules, places, steps, kernels, memory.
   passes::PassOptions pass_options;
   pass_options.stop_after = options.stop_after;
   pass_options.print_after = options.print_after;
@@ -215,7 +236,7 @@ int run_compile(const Options& options) {
   if (options.emit == "launches") fmt::print("{}", list_launches(state.steps, state.target));
   if (!options.emit.empty() || !options.stop_after.empty()) return 0;
 
-  // 5. Tokenizer and chat template, checked now rather than at the first prompt.
+  // 6. Tokenizer and chat template, checked now rather than at the first prompt.
   add_end_tokens(*source);
   const std::string text_file = options.tokenizer.empty() ? options.model : options.tokenizer;
   check_tokenizer(source->tokenizer, text_file, talk.sink());
@@ -227,7 +248,7 @@ int run_compile(const Options& options) {
       check_chat_template(source->chat_templates, source->tokenizer, options.model, talk.sink());
   if (talk.failed()) return 1;
 
-  // 6. The plan: tables, then weights streamed on all cores, then the rename.
+  // 7. The plan: tables, then weights streamed on all cores, then the rename.
   emit.default_ctx = options.ctx == kLargestCtx ? state.check.shape.ctx : options.ctx;
   emit.max_batch = options.max_batch;
   emit.kv_budget_bytes = options.kv_budget_bytes;
@@ -237,6 +258,10 @@ int run_compile(const Options& options) {
   Result<std::vector<plan::PlanProvenance::Input>> hashes = input_hashes(options, *source);
   if (!hashes) return talk.fail(hashes.error().message);
   emit.inputs = hashes.take();
+  if (drafter) {
+    emit.drafter = drafter->bytes();
+    emit.inputs.push_back({"drafter", std::ssize(emit.drafter), drafter->plan().header_hash});
+  }
   Result<plan::PlanContents> contents = passes::make_contents(state, *source, emit);
   if (!contents) return talk.fail(contents.error().message);
   const plan::PlanContents summary = *contents;

@@ -39,6 +39,14 @@ Result<int32_t> draft_best_token(const runtime::Engine& engine, int64_t row) {
                                 : runtime::best_token(engine.best(row));
 }
 
+runtime::Speculation::Item draft_item(DraftedText& text, const runtime::Sampler& sampler) {
+  runtime::Speculation::Item item;
+  item.text = &text.draft;
+  item.tokens = text.tokens;
+  item.sampler = &sampler;
+  return item;
+}
+
 Status forward_all(runtime::Engine& engine, std::span<const runtime::BatchItem> items) {
   const runtime::PassWatch watch{&interrupt_flag(), {}};
   const runtime::Forward done = KTX_TRY(engine.forward(items, {}, &watch));
@@ -47,13 +55,18 @@ Status forward_all(runtime::Engine& engine, std::span<const runtime::BatchItem> 
   return Error{fmt::format("the test needs a larger context than {}; give --ctx", engine.ctx())};
 }
 
-// All tokens but the last one.
-Status feed_prompt(runtime::Engine& engine, DraftedText& text) {
+// All tokens but the last one. `speculation` sees them; null: none does.
+Status feed_prompt(runtime::Engine& engine, const runtime::Sampler& sampler,
+                   runtime::Speculation* speculation, DraftedText& text) {
   const std::span<const int32_t> ids(text.tokens.data(), text.tokens.size() - 1);
   for (size_t at = 0; at < ids.size();) {
     const auto count = std::min<size_t>(ids.size() - at, engine.chunk_tokens());
     const runtime::BatchItem item{&text.sequence, ids.subspan(at, count), runtime::Want::Last, 1};
     KTX_TRY(forward_all(engine, {&item, 1}));
+    if (speculation != nullptr) {
+      speculation->computed(draft_item(text, sampler), engine,
+                            {0, static_cast<int64_t>(at), static_cast<int64_t>(count)});
+    }
     at += count;
   }
   return {};
@@ -89,7 +102,7 @@ Result<DraftRun> BenchDrafts::generate(int64_t count, int64_t sequences, int64_t
     text.tokens = bench_tokens(depth + 1, engine_.vocab_size(), static_cast<uint64_t>(i));
     text.begin = depth + 1;
     if (most > 0 && script_) text.answer = &answers_[static_cast<size_t>(i)];
-    KTX_TRY(feed_prompt(engine_, text));
+    KTX_TRY(feed_prompt(engine_, greedy, most > 0 ? &speculation_ : nullptr, text));
   }
   DraftRun result;
   const int64_t bytes = engine_.stats().weight_bytes;
@@ -99,10 +112,7 @@ Result<DraftRun> BenchDrafts::generate(int64_t count, int64_t sequences, int64_t
     std::vector<DraftedText*> whose;
     for (DraftedText& text : texts) {
       if (text.produced() >= count) continue;
-      runtime::Speculation::Item item;
-      item.text = &text.draft;
-      item.tokens = text.tokens;
-      item.sampler = &greedy;
+      runtime::Speculation::Item item = draft_item(text, greedy);
       item.limit = std::min(most, count - text.produced() - 1);
       items.push_back(item);
       whose.push_back(&text);
@@ -120,7 +130,15 @@ Result<DraftRun> BenchDrafts::generate(int64_t count, int64_t sequences, int64_t
     }
     const Timer pass;
     KTX_TRY(forward_all(engine_, batch));
-    speculation_.passed(tokens, pass.seconds());
+    const double taken = pass.seconds();
+    int64_t first = 0;
+    for (size_t i = 0; most > 0 && i < items.size(); ++i) {
+      const auto count_of = static_cast<int64_t>(whose[i]->step.size());
+      const int64_t begin = whose[i]->sequence.length() - count_of;
+      speculation_.computed(items[i], engine_, {first, begin, count_of});
+      first += count_of;
+    }
+    speculation_.passed(tokens, taken);
     ++result.passes;
     int64_t row = 0;
     for (DraftedText* text : whose) {

@@ -7,6 +7,7 @@
 
 #include "lib/runtime/draft/lookup_drafter.h"
 #include "lib/runtime/draft/plan_drafter.h"
+#include "lib/runtime/draft/prediction_drafter.h"
 #include "lib/support/strings.h"
 #include "lib/text/tokenizer/token_map.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
@@ -40,7 +41,8 @@ runtime::DraftVocabulary vocabulary_of(const text::Tokenizer& model, const text:
   return vocabulary;
 }
 
-Result<std::unique_ptr<runtime::Drafter>> open_plan(const std::string& path,
+// `within`: that of the model's own plan, which `path` is then.
+Result<std::unique_ptr<runtime::Drafter>> open_plan(const std::string& path, bool within,
                                                     const EngineFlags& engine_flags,
                                                     const runtime::Engine& model,
                                                     const text::Tokenizer& tokenizer,
@@ -49,7 +51,7 @@ Result<std::unique_ptr<runtime::Drafter>> open_plan(const std::string& path,
   options.pool = model.pool();
   options.largest_ctx = false;
   // Where its rotary factors end, longer texts get no guesses.
-  const plan::PlanFile plan = KTX_TRY(plan::PlanFile::open(path));
+  const plan::PlanFile plan = KTX_TRY(plan::PlanFile::open(path, {.drafter = within}));
   const int64_t rotary_ctx = plan->facts.rotary_ctx;
   options.ctx = rotary_ctx > 0 ? std::min(model.ctx(), rotary_ctx) : model.ctx();
   options.max_batch = model.max_batch();
@@ -57,10 +59,12 @@ Result<std::unique_ptr<runtime::Drafter>> open_plan(const std::string& path,
   const plan::MemoryEstimate& taken = model.memory();
   options.reserved_bytes = taken.arena_bytes + taken.kv_bytes + taken.state_bytes;
   options.count_experts = false;
+  options.drafter = within;
   options.rollback_tokens = std::min(model.rollback_tokens(), kMostWithStates);
   auto engine = KTX_TRY(runtime::Engine::open(path, options));
   const plan::MemoryEstimate& memory = engine->memory();
-  notes.push_back(fmt::format("{} guesses: {} of weights, {} of cache, {} of activations", path,
+  const std::string name = within ? "the plan's drafter" : path;
+  notes.push_back(fmt::format("{} guesses: {} of weights, {} of cache, {} of activations", name,
                               human_bytes(memory.weight_bytes), human_bytes(memory.kv_bytes),
                               human_bytes(memory.arena_bytes)));
   const auto blame = [&](const std::string& why) -> Error {
@@ -68,11 +72,15 @@ Result<std::unique_ptr<runtime::Drafter>> open_plan(const std::string& path,
   };
   const std::string no_text = plan::no_text_reason(engine->plan().facts);
   if (!no_text.empty()) return blame(no_text);
+  if (engine->plan().facts.reads_hidden) {
+    if (within) return runtime::make_prediction_drafter(std::move(engine), model.vocab_size());
+    return blame("layers for multi-token prediction guess for the model of their own plan alone");
+  }
   const Result<text::Tokenizer> draft = draft_tokenizer(*engine);
   if (!draft) return blame(draft.error().message);
   std::string differs;
   runtime::DraftVocabulary vocabulary = vocabulary_of(tokenizer, *draft, differs);
-  if (!differs.empty()) notes.push_back(fmt::format("{}: {}", path, differs));
+  if (!differs.empty()) notes.push_back(fmt::format("{}: {}", name, differs));
   auto drafter =
       runtime::make_plan_drafter(std::move(engine), std::move(vocabulary), model.vocab_size());
   if (!drafter) return blame(drafter.error().message);
@@ -97,17 +105,19 @@ int64_t rows_for_drafts(const DraftFlags& flags) {
 
 }  // namespace
 
-Status make_room_for_drafts(const DraftFlags& flags, runtime::EngineOptions& options) {
+Status make_room_for_drafts(const DraftFlags& flags, const std::string& model_plan,
+                            runtime::EngineOptions& options) {
   const int64_t rows = rows_for_drafts(flags);
   options.sequence_logits = std::max(options.sequence_logits, rows);
   options.rollback_tokens = std::min(rows - 1, kMostWithStates);
   if (flags.plan.empty() || !options.largest_ctx) return {};
-  options.beside =
-      std::make_shared<const plan::PlanFile>(KTX_TRY(plan::PlanFile::open(flags.plan)));
+  options.beside = std::make_shared<const plan::PlanFile>(KTX_TRY(
+      plan::PlanFile::open(flags.within() ? model_plan : flags.plan, {.drafter = flags.within()})));
   return {};
 }
 
 Result<std::shared_ptr<runtime::Drafter>> open_drafter(const DraftFlags& flags,
+                                                       const std::string& model_plan,
                                                        const EngineFlags& engine_flags,
                                                        const runtime::Engine& engine,
                                                        const text::Tokenizer& tokenizer,
@@ -117,7 +127,8 @@ Result<std::shared_ptr<runtime::Drafter>> open_drafter(const DraftFlags& flags,
   if (flags.plan.empty()) {
     drafter = runtime::make_lookup_drafter();
   } else {
-    drafter = KTX_TRY(open_plan(flags.plan, engine_flags, engine, tokenizer, notes));
+    drafter = KTX_TRY(open_plan(flags.within() ? model_plan : flags.plan, flags.within(),
+                                engine_flags, engine, tokenizer, notes));
   }
   return drafter;
 }

@@ -2,6 +2,7 @@
 //
 //   --lookup 8                     from the text itself
 //   --draft small.ktxplan          a small model
+//   --draft on                     the drafter within the model's plan
 //
 // Opened behind the model: the small one has the model's context, batch and threads, and what is
 // left of the memory.
@@ -23,10 +24,12 @@ namespace ktx::tools {
 runtime::SpeculationOptions speculation_options(const DraftFlags& flags);
 
 // Of the model's engine: rows of logits for guesses, and what `--ctx max` leaves to the draft plan.
-Status make_room_for_drafts(const DraftFlags& flags, runtime::EngineOptions& options);
+Status make_room_for_drafts(const DraftFlags& flags, const std::string& model_plan,
+                            runtime::EngineOptions& options);
 
 // Null: nothing was asked for. `notes` gets what is worth telling. Messages name the file.
 Result<std::shared_ptr<runtime::Drafter>> open_drafter(const DraftFlags& flags,
+                                                       const std::string& model_plan,
                                                        const EngineFlags& engine_flags,
                                                        const runtime::Engine& engine,
                                                        const text::Tokenizer& tokenizer,

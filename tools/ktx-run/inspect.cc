@@ -27,6 +27,11 @@ int run_inspect(const Options& options) {
   const Timer open_timer;
   const auto plan = plan::PlanFile::open(options.plan, open_options);
   if (!plan.ok()) return fail(plan.error().message);
+  if (options.engine.verify && plan->view().has_drafter) {
+    open_options.drafter = true;
+    const auto drafter = plan::PlanFile::open(options.plan, open_options);
+    if (!drafter.ok()) return fail(drafter.error().message);
+  }
   const double seconds = open_timer.seconds();
 
   const std::string text =

@@ -46,7 +46,7 @@ Result<LoadedModel> load_model(const std::string& plan, const EngineFlags& flags
                                const DraftFlags& draft) {
   const Timer timer;
   runtime::EngineOptions options = engine_options(flags);
-  KTX_TRY(make_room_for_drafts(draft, options));
+  KTX_TRY(make_room_for_drafts(draft, plan, options));
   std::unique_ptr<runtime::Engine> engine = KTX_TRY(runtime::Engine::open(plan, options));
   Result<text::TokenizerData> data = text::parse_tokenizer_data(engine->plan().tokenizer);
   if (!data) return Error{fmt::format("{}: {}", plan, data.error().message)};
@@ -66,7 +66,8 @@ Result<LoadedModel> load_model(const std::string& plan, const EngineFlags& flags
   }
   LoadedModel model{std::move(engine), tokenizer.take(), std::move(chat_template), 0, {}, {}, {}};
   model.notes = model.engine->notes();
-  model.drafter = KTX_TRY(open_drafter(draft, flags, *model.engine, model.tokenizer, model.notes));
+  model.drafter =
+      KTX_TRY(open_drafter(draft, plan, flags, *model.engine, model.tokenizer, model.notes));
   if (model.drafter) {
     model.speculation =
         std::make_unique<runtime::Speculation>(*model.drafter, speculation_options(draft));

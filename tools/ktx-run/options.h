@@ -37,12 +37,13 @@ struct EngineFlags {
 
 // What guesses tokens for the model (drafting.h).
 struct DraftFlags {
-  std::string plan;    // "": none
+  std::string plan;    // "": none; "on": within the model's plan
   int64_t lookup = 0;  // guesses from the text itself; 0: none
   int64_t most = 8;    // guesses of a plan in a pass
   bool adaptive = true;
   double accept = -1;  // bench: this share of guesses is made right; -1: what the drafter says
   bool on() const { return !plan.empty() || lookup > 0; }
+  bool within() const { return plan == "on"; }
 };
 
 struct SamplingFlags {

@@ -116,7 +116,7 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
   constexpr int64_t kMeanRows = 16;
   const runtime::Pooling pooling = KTX_TRY(pooling_for(options.serve.pooling, plan.path));
   engine.sequence_logits = pooling == runtime::Pooling::Last ? 1 : kMeanRows;
-  KTX_TRY(make_room_for_drafts(options.draft, engine));
+  KTX_TRY(make_room_for_drafts(options.draft, plan.path, engine));
   if (engine.max_batch) {
     model->engine = KTX_TRY(runtime::Engine::open(plan.path, engine));
   } else {
@@ -154,8 +154,8 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
   scheduler.max_queue = options.serve.max_queue;
   scheduler.share_prefixes = options.serve.share_prefixes;
   std::vector<std::string> notes = model->engine->notes();
-  scheduler.drafter = KTX_TRY(
-      open_drafter(options.draft, options.engine, *model->engine, *model->tokenizer, notes));
+  scheduler.drafter = KTX_TRY(open_drafter(options.draft, plan.path, options.engine, *model->engine,
+                                           *model->tokenizer, notes));
   scheduler.speculation = speculation_options(options.draft);
   if (common.several) scheduler.turns = &common.turns;
   if (!options.serve.profile.empty()) {

@@ -33,8 +33,12 @@ bool GroupSearch::is_product(int32_t i) const {
   return is(i, StepOp::Matmul) && attrs<MatmulAttrs>(i).accumulate == 0;
 }
 
+// Of whole rows, too: who reads its value reads what it wrote and nothing else (not so before a
+// prediction layer, which reads two norms side by side).
 bool GroupSearch::is_row_norm(int32_t i) const {
-  return is(i, StepOp::RmsNorm) && attrs<RmsNormAttrs>(i).groups == 1;
+  if (!is(i, StepOp::RmsNorm) || attrs<RmsNormAttrs>(i).groups != 1) return false;
+  const ListedOperand& y = step(i).outputs[0];
+  return y.width == list_.values[static_cast<size_t>(y.value)].row_elements;
 }
 
 std::optional<int32_t> GroupSearch::writer(int32_t value, int32_t i) const {

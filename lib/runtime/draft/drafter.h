@@ -1,8 +1,9 @@
 // What guesses the next tokens of texts, for the model to verify in one pass (speculation.h).
 //
-//   lookup_drafter.h     from the text itself (n-grams)
-//   plan_drafter.h       a small model in a plan of its own
-//   scripted_drafter.h   from an answer that is known before: benchmarks and tests
+//   lookup_drafter.h      from the text itself (n-grams)
+//   plan_drafter.h        a small model in a plan of its own
+//   prediction_drafter.h  the model's layers for multi-token prediction
+//   scripted_drafter.h    from an answer that is known before: benchmarks and tests
 //
 // A guess is never trusted: a wrong one costs time and changes no answer. So a drafter may be
 // wrong, and may give nothing. One thread uses it, that of the model's engine.
@@ -41,6 +42,14 @@ class Drafter {
   // `owner`: whose text it is; what a drafter keeps for later is found by the same owner alone.
   virtual std::unique_ptr<DraftText> begin(const std::string& owner,
                                            const SamplingOptions& sampling) = 0;
+  // Whether it reads the model's hidden states, and so has to see every pass.
+  virtual bool reads_hidden() const { return false; }
+  // Behind a pass of the model that computed some of a text's `tokens` and perhaps guesses behind
+  // them, from token `begin` on: a row of hidden states for each. After a failure it gives no more.
+  virtual Status take_hidden(DraftText& /*text*/, std::span<const int32_t> /*tokens*/,
+                             int64_t /*begin*/, std::span<const float> /*rows*/) {
+    return {};
+  }
   // Tokens that it has to read before it can guess, beyond the few that every pass adds.
   virtual int64_t behind(DraftText& /*text*/, std::span<const int32_t> /*tokens*/) { return 0; }
   // Reads at most `tokens` of what it is behind of, in all.

@@ -5,31 +5,20 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/runtime/draft/engine_text.h"
 #include "lib/support/timer.h"
 
 namespace ktx::runtime {
 namespace {
 
-// Tokens that guess() adds to a text by itself: more are read before.
-constexpr int64_t kNear = 16;
-
 // A text as the drafter has it.
-struct PlanText : DraftText {
-  PlanText(Engine& engine, const std::string& owner, Sampler sampler)
-      : engine(engine), sequence(engine.new_sequence(owner)), sampler(std::move(sampler)) {}
+struct PlanText : EngineText {
+  using EngineText::EngineText;
   // A text that goes on later finds what was computed.
   ~PlanText() override { engine.retire(std::move(sequence), held); }
 
-  void truncate(int64_t length) {
-    sequence.truncate(length);
-    held.resize(static_cast<size_t>(sequence.length()));
-  }
   int64_t missing() const { return static_cast<int64_t>(ids.size() - held.size()); }
 
-  Engine& engine;
-  Sequence sequence;
-  Sampler sampler;
-  std::vector<int32_t> held;  // what the sequence holds, guesses too
   std::vector<int32_t> seen;  // the text, in the model's tokens
   std::vector<int32_t> ids;   // and in the drafter's
   std::vector<size_t> ends;   // of ids, behind each of `seen`; empty: the ids are the same
@@ -115,7 +104,7 @@ int64_t PlanDrafter::behind(DraftText& given, std::span<const int32_t> tokens) {
     const PrefixHit hit = engine_->reuse_prefix(text.sequence, text.ids);
     text.held.assign(text.ids.begin(), text.ids.begin() + hit.tokens);
   }
-  return text.missing() <= kNear ? 0 : text.missing();
+  return text.missing() <= kNearTokens ? 0 : text.missing();
 }
 
 // The texts that can get guesses: within the context, and with a token that says what comes next.
@@ -181,12 +170,8 @@ Status PlanDrafter::take_guesses(std::vector<Open>& texts) {
   int64_t row = 0;
   std::vector<Open> left;
   for (Open& open : texts) {
-    PlanText& text = *open.text;
-    const auto sampled = engine_->has_logits(row)
-                             ? text.sampler.sample(engine_->logits(row), text.held)
-                             : text.sampler.sample(engine_->best(row));
-    ++row;
-    if (!sampled) continue;  // NaN, or nothing is allowed: no guess
+    const std::optional<int32_t> sampled = open.text->sample(row++);
+    if (!sampled) continue;
     const int32_t id = *sampled;
     const int32_t guess = vocabulary_.same() ? id : vocabulary_.from_draft[static_cast<size_t>(id)];
     if (guess < 0 || guess >= model_vocab_) continue;

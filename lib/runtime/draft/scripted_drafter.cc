@@ -11,6 +11,11 @@ std::unique_ptr<DraftText> ScriptedDrafter::begin(const std::string& owner,
                           : std::make_unique<DraftText>();
 }
 
+Status ScriptedDrafter::take_hidden(DraftText& text, std::span<const int32_t> tokens, int64_t begin,
+                                    std::span<const float> rows) {
+  return options_.cost_of ? options_.cost_of->take_hidden(text, tokens, begin, rows) : Status();
+}
+
 int64_t ScriptedDrafter::behind(DraftText& text, std::span<const int32_t> tokens) {
   return options_.cost_of ? options_.cost_of->behind(text, tokens) : 0;
 }

@@ -32,6 +32,11 @@ class ScriptedDrafter : public Drafter {
   std::string_view name() const override { return "script"; }
   std::unique_ptr<DraftText> begin(const std::string& owner,
                                    const SamplingOptions& sampling) override;
+  bool reads_hidden() const override {
+    return options_.cost_of && options_.cost_of->reads_hidden();
+  }
+  Status take_hidden(DraftText& text, std::span<const int32_t> tokens, int64_t begin,
+                     std::span<const float> rows) override;
   int64_t behind(DraftText& text, std::span<const int32_t> tokens) override;
   Status read(std::span<DraftItem> items, int64_t tokens) override;
   Status guess(std::span<DraftItem> items) override;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/runtime/engine/engine.h"
 #include "lib/support/timer.h"
 
 namespace ktx::runtime {
@@ -44,10 +45,7 @@ void Speculation::guess(std::span<Item> items, int64_t others, int64_t budget) {
     if (most <= 0) continue;
     budget -= most;
     Item& item = items[i];
-    if (!item.text->draft_) {
-      item.text->draft_ = drafter_.begin(std::string(item.owner), item.sampler->options());
-    }
-    drafts.push_back({item.text->draft_.get(), item.tokens, item.sampler, most, {}});
+    drafts.push_back({&draft_of(item), item.tokens, item.sampler, most, {}});
     whose.push_back(i);
   }
   if (drafts.empty()) return;
@@ -73,6 +71,22 @@ void Speculation::guess(std::span<Item> items, int64_t others, int64_t budget) {
     pass_.depth = std::max(pass_.depth, count);
     items[whose[i]].guesses = std::move(drafts[i].guesses);
   }
+}
+
+DraftText& Speculation::draft_of(const Item& item) {
+  std::unique_ptr<DraftText>& draft = item.text->draft_;
+  if (!draft) draft = drafter_.begin(std::string(item.owner), item.sampler->options());
+  return *draft;
+}
+
+void Speculation::computed(const Item& item, Engine& engine, const Computed& what) {
+  if (!reads_hidden() || what.count == 0) return;
+  std::vector<float> rows(static_cast<size_t>(what.count * engine.hidden_size()));
+  const auto work = [&]() -> Status {
+    KTX_TRY(engine.hidden_of_tokens(what.row, rows));
+    return drafter_.take_hidden(draft_of(item), item.tokens, what.begin, rows);
+  };
+  if (const Status done = work(); !done) failure_ = done.error().message;
 }
 
 void Speculation::passed(int64_t tokens, double seconds) {

@@ -2,8 +2,10 @@
 // pass, and those stay that it would have chosen itself.
 //
 //   speculation.guess(items, 0, budget);       // how many: draft_pace.h
-//   engine.forward(...)                        // each text's token and its guesses, all rows
-//   wanted speculation.passed(tokens, seconds); speculation.verified(text, guessed, right);
+//   engine.forward(...)             // each text's token and its guesses, all rows wanted
+//   speculation.computed(item, engine, what);   // where reads_hidden()
+//   speculation.passed(tokens, seconds);
+//   speculation.verified(text, guessed, right);
 //
 // The caller samples from row to row with the text's own sampler, and stops at the first token that
 // was not guessed. So every token is drawn from the model's own logits with the text's own random
@@ -24,6 +26,8 @@
 #include "lib/runtime/draft/drafter.h"
 
 namespace ktx::runtime {
+
+class Engine;
 
 // Of a text in a pass, which has 16 tokens of it then (kDecodeTokens).
 inline constexpr int64_t kMostGuesses = 15;
@@ -59,6 +63,15 @@ class Speculation {
   // beside those nothing is guessed when it is adaptive. At most `budget` guesses in all.
   void guess(std::span<Item> items, int64_t others, int64_t budget);
 
+  // After each pass of the model, of prompts too, before the next one: it computed `count` tokens
+  // of a text from token `begin` on, guesses among them, the first of them as token `row` of the
+  // pass.
+  struct Computed {
+    int64_t row = 0, begin = 0, count = 0;
+  };
+  bool reads_hidden() const { return failure_.empty() && drafter_.reads_hidden(); }
+  void computed(const Item& item, Engine& engine, const Computed& what);
+
   // After that pass, which computed so many tokens in all; and for each of its items.
   void passed(int64_t tokens, double seconds);
   void verified(Text& text, int64_t guessed, int64_t right);
@@ -72,6 +85,7 @@ class Speculation {
   const std::string& failure() const { return failure_; }
 
  private:
+  DraftText& draft_of(const Item& item);
   void settle();
 
   Drafter& drafter_;

@@ -6,6 +6,7 @@
 //                                                          the window pool (kv_pools.h)
 //   text_end  [T]  the last position of its sequence in the pass
 //   output_rows [R]  which of the T rows need logits, rising
+//   hidden  [T, width]  of plans that read them: the hidden states that come with the tokens
 //   best        [R]  how many of the best logits are enough; -1, or no array: all of them
 //   filter      [R]  not null: the best of those that it allows
 //
@@ -45,6 +46,7 @@ struct Batch {
   std::vector<int32_t> sequence;
   std::vector<int32_t> text_end;
   std::vector<int32_t> output_rows;
+  std::vector<float> hidden;
   std::vector<int32_t> best;
   std::vector<TokenFilter*> filter;
   // Called before filters are queried, once the step has been started.

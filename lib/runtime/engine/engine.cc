@@ -145,6 +145,12 @@ Result<Forward> Engine::run(std::span<const BatchItem> items, const PassWatch* w
         batch.output_rows[batch.outputs++] = static_cast<int32_t>(row);
       }
     }
+    if (!batch.hidden.empty()) {
+      if (std::ssize(item.hidden) != count * hidden_size()) {
+        return Error{"the plan is one of prediction layers, which another model's tokens run with"};
+      }
+      std::ranges::copy(item.hidden, batch.hidden.begin() + batch.tokens * hidden_size());
+    }
     batch.tokens += count;
   }
   if (batch.tokens == 0) return Forward::Done;
@@ -250,6 +256,14 @@ Status Engine::hidden(int64_t row, std::span<float> out) {
   }
   const FinalHidden found = KTX_TRY(s.hidden);
   return s.runner->read(found.device, found.value, row, out);
+}
+
+Status Engine::hidden_of_tokens(int64_t token, std::span<float> out) {
+  State& s = *state_;
+  KTX_ASSERT(token >= 0 && std::ssize(out) % hidden_size() == 0 &&
+             std::ssize(out) / hidden_size() <= s.batch.tokens - token);
+  const FinalHidden found = KTX_TRY(s.token_hidden);
+  return s.runner->read(found.device, found.value, token, out);
 }
 
 bool Engine::has_windows() const {

@@ -80,6 +80,7 @@ struct EngineOptions {
   int64_t sequence_logits = 1;             // else for so many of each sequence
   int64_t rollback_tokens = 0;             // BatchItem::rollback, where a model has states
   std::optional<Isa> isa;                  // else the best of the machine
+  bool drafter = false;                    // open the plan that this one has as its drafter
   bool verify = false;                     // check the hashes of all weights first
   bool huge_pages = false;                 // copy the plan into huge pages instead of mapping it
   // Of plans with GPUs: whether steps of few tokens are captured as graphs, and whether
@@ -139,6 +140,9 @@ struct BatchItem {
   // So many of the last tokens can be taken back one by one, also where layers have states of a
   // fixed size (as far as there are slots: EngineOptions::rollback_tokens of a sequence).
   int64_t rollback = 0;
+  // Of plans of prediction layers (PlanFacts::reads_hidden): for each token hidden_size() floats,
+  // what the final norm of the model that they predict for gave for the token before.
+  std::span<const float> hidden = {};
 };
 
 enum class Forward {
@@ -257,6 +261,9 @@ class Engine {
   // The final norm's output for that row of logits: hidden_size() floats, for
   // embeddings. Fails where the plan does not keep it.
   Status hidden(int64_t row, std::span<float> out);
+  // The same for tokens of the pass, from `token` on, as many as `out` has room for. Fails where
+  // the plan does not keep it for all tokens (PlanFacts::hidden_value).
+  Status hidden_of_tokens(int64_t token, std::span<float> out);
   int64_t hidden_size() const;
   // Most rows of logits that one forward() can give.
   int64_t max_outputs() const;

@@ -33,6 +33,7 @@ struct Engine::State {
   std::unique_ptr<WarmUp> warm_up;
   Batch batch;
   Result<FinalHidden> hidden = Error{"not looked for"};
+  Result<FinalHidden> token_hidden = Error{"not looked for"};
   EngineStats stats;
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace ktx::runtime {
 namespace {
 
@@ -48,6 +50,16 @@ Result<FinalHidden> find_final_hidden(const PlanView& plan) {
     }
   }
   return FinalHidden{input.value, device};
+}
+
+Result<FinalHidden> find_token_hidden(const PlanView& plan) {
+  const auto value = static_cast<uint32_t>(std::max<int64_t>(plan.facts.hidden_value, 0));
+  const size_t norm = plan.facts.hidden_value < 0 ? plan.steps.size() : last_writer(plan, value);
+  if (norm == plan.steps.size()) {
+    return Error{
+        "the plan keeps no hidden states for prediction layers; compile it with --draft mtp"};
+  }
+  return FinalHidden{value, plan.string(plan.steps[norm].device)};
 }
 
 }  // namespace ktx::runtime

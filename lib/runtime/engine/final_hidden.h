@@ -14,11 +14,13 @@
 namespace ktx::runtime {
 
 struct FinalHidden {
-  uint32_t value = 0;       // F32, one row of `hidden_size` per wanted logits row
+  uint32_t value = 0;       // F32, one row of `hidden_size` per wanted logits row, or per token
   std::string_view device;  // "cpu", "cuda:0": where the head reads it
 };
 
 // Fails where the plan has no such value, or writes over it before its end.
 Result<FinalHidden> find_final_hidden(const plan::PlanView& plan);
+// The same with a row per token of the pass, where the plan was made to keep it.
+Result<FinalHidden> find_token_hidden(const plan::PlanView& plan);
 
 }  // namespace ktx::runtime

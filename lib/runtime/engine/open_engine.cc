@@ -17,11 +17,12 @@
 namespace ktx::runtime {
 namespace {
 
-void reserve(Batch& batch, const plan::RunShape& shape) {
+void reserve(const plan::PlanView& plan, const plan::RunShape& shape, Batch& batch) {
   batch.ids.resize(shape.step_tokens);
   batch.position.resize(shape.step_tokens);
   batch.text_end.resize(shape.step_tokens);
   batch.sequence.resize(shape.step_tokens);
+  if (plan.facts.reads_hidden) batch.hidden.resize(shape.step_tokens * plan.facts.hidden_size);
   batch.output_rows.resize(shape.step_outputs);
   batch.best.resize(shape.step_outputs);
   batch.filter.resize(shape.step_outputs);
@@ -78,13 +79,17 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
   const target::Target host = target::detect_host();
   const int threads = given.threads > 0 ? given.threads : host.cpu.default_threads();
   if (given.huge_pages) KTX_TRY(check_copy_fits(path));
-  auto state = std::make_unique<State>(KTX_TRY(plan::PlanFile::open(
-      path, {.verify_weights = given.verify, .huge_pages = given.huge_pages, .threads = threads})));
+  auto state =
+      std::make_unique<State>(KTX_TRY(plan::PlanFile::open(path, {.verify_weights = given.verify,
+                                                                  .huge_pages = given.huge_pages,
+                                                                  .threads = threads,
+                                                                  .drafter = given.drafter})));
   State& s = *state;
   const auto build = [&]() -> Status {
     const plan::PlanView& plan = s.plan.view();
     const bool gpus = plan::uses_gpus(plan);
     s.hidden = find_final_hidden(plan);
+    s.token_hidden = find_token_hidden(plan);
     std::optional<uint64_t> available = target::available_memory();
     if (available) *available -= std::min(*available, given.reserved_bytes);
     EngineOptions options = given;
@@ -119,7 +124,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
                                            .on_result = options.on_result,
                                            .hosts = options.hosts.get()}));
     for (const std::string& note : s.runner->notes()) s.sizes.notes.push_back(note);
-    reserve(s.batch, shape);
+    reserve(plan, shape, s.batch);
     // Beside GPUs, whose weights have been read by now, for the nodes alone.
     const bool wanted = !gpus || opened.places.nodes.size() > 1;
     if (wanted && s.sizes.memory.total_bytes <= available.value_or(0)) {

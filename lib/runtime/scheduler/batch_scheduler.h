@@ -145,6 +145,7 @@ class BatchScheduler {
   void limit_mean_pooling(std::vector<int64_t>& shares) const;
   void take_scores(Running& running, int64_t row);
   void pool_rows(Running& running, int64_t row, int64_t rows);
+  void show_hidden(const StepItems& step);
   void guess(std::span<Running* const> who, int64_t budget);
   int64_t guess_limit(const Running& running) const;
   bool make_room();

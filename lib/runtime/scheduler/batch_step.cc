@@ -107,6 +107,7 @@ void BatchScheduler::step() {
     }
   } else {
     if (options_.after_step) options_.after_step(engine_);
+    show_hidden(step);
     take_results(step);
     keep_prefixes(step);
   }
@@ -342,6 +343,27 @@ int64_t BatchScheduler::guess_limit(const Running& running) const {
     most = std::min(most, request.max_tokens - running.result.completion_tokens - 1);
   }
   return guesses_ ? std::max<int64_t>(0, most) : 0;
+}
+
+// To a drafter that reads hidden states, those of every text that may get guesses.
+void BatchScheduler::show_hidden(const StepItems& step) {
+  if (!speculation_ || !speculation_->reads_hidden()) return;
+  const Clock::time_point begin = Clock::now();
+  int64_t row = 0;
+  for (Running* running : step.who) {
+    const auto count = static_cast<int64_t>(running->step_ids.size());
+    const int64_t first = std::exchange(row, row + count);
+    if (running->request.embed || running->request.most_guesses == 0) continue;
+    Speculation::Item item;
+    item.text = &running->draft;
+    item.tokens = running->tokens;
+    item.sampler = &running->sampler;
+    item.owner = running->owner();
+    speculation_->computed(item, engine_, {first, running->computed() - count, count});
+  }
+  const double taken = seconds(Clock::now() - begin);
+  stats_.draft_seconds += taken;
+  stats_.busy_seconds += taken;
 }
 
 // Adds to the tokens of those that generate what may follow them.

@@ -21,6 +21,14 @@ Result<Outcome> Session::compute(std::span<const int32_t> ids, Want want, const 
   if (forward == Forward::ContextFull) return Outcome::ContextFull;
   if (forward == Forward::CacheFull) return Outcome::CacheFull;
   if (forward == Forward::Stopped) return Outcome::Stopped;
+  if (speculation_ && speculation_->reads_hidden()) {
+    const int64_t count = std::ssize(ids);
+    Speculation::Item text;
+    text.text = &draft_;
+    text.tokens = tokens_;
+    text.sampler = &sampler_;
+    speculation_->computed(text, *engine_, {0, sequence_.length() - count, count});
+  }
   if (want != Want::None) {
     asked_ = item.best;
     take_row(0);

@@ -246,6 +246,16 @@ TEST(Launches, APostNormThatOthersReadOrThatIsAddedLaterStaysAStep) {
   EXPECT_EQ(groups_of(over), 0u) << "written over what other threads still read";
 }
 
+// Two norms side by side in one value, which a product reads (before a prediction layer).
+TEST(Launches, ANormOfAPartOfItsValueStaysAStep) {
+  StepList list = gate_up_list();
+  list.steps.resize(2);
+  EXPECT_EQ(groups_of(list), 1u);
+  list.values[1].row_elements = 2 * kHidden;
+  list.steps[1].inputs[0].width = 2 * kHidden;
+  EXPECT_EQ(groups_of(list), 0u);
+}
+
 TEST(Parts, MustHoldAllStepsOnTheirDevices) {
   const StepList list = gate_up_list();
   std::vector<Part> parts = cut_parts(list);

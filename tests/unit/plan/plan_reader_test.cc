@@ -55,6 +55,50 @@ class PlanReader : public ::testing::Test {
   MemoryFile file_;
 };
 
+TEST_F(PlanReader, OpensThePlanWithin) {
+  EXPECT_THAT(PlanFile::open(path_, {.drafter = true}).error().message,
+              HasSubstr("the plan has no drafter; compile it with one"));
+  TinyPlan outer = make_tiny_plan();
+  outer.contents.facts.name = "outer";
+  outer.contents.drafter = bytes_;
+  const std::string path = dir_.path() + "/outer.ktxplan";
+  ASSERT_TRUE(write_plan(outer, path).ok());
+  const std::vector<std::byte> written = read_bytes(path);
+  const auto plan = PlanFile::open(path, {.verify_weights = true});
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  EXPECT_EQ((*plan)->facts.name, "outer");
+  EXPECT_TRUE((*plan)->has_drafter);
+  const auto within = PlanFile::open(path, {.verify_weights = true, .drafter = true});
+  ASSERT_TRUE(within.ok()) << within.error().message;
+  EXPECT_EQ((*within)->facts.name, "tiny");
+  EXPECT_FALSE((*within)->has_drafter);
+  EXPECT_EQ((*within)->file.size(), bytes_.size());
+  EXPECT_TRUE(std::ranges::equal((*within)->file, bytes_));
+
+  // Older readers do not know it, and are not left to find out.
+  Prefix head;
+  std::memcpy(&head, written.data(), sizeof head);
+  EXPECT_EQ(head.min_reader_minor, 3u);
+  // Damage within is found within.
+  const SectionEntry* section = find_section(written, SectionId::Drafter);
+  ASSERT_NE(section, nullptr);
+  const auto error_of = [&](std::vector<std::byte> damaged) {
+    file_.set(damaged);
+    const auto opened = PlanFile::open(file_.path(), {.drafter = true});
+    return opened.ok() ? "" : opened.error().message;
+  };
+  for (const uint64_t at : {uint64_t{0}, uint64_t{20}, uint64_t{70}}) {
+    std::vector<std::byte> damaged = written;
+    damaged[section->offset + at] ^= std::byte{1};
+    EXPECT_NE(error_of(damaged), "") << at;
+    file_.set(damaged);
+    EXPECT_TRUE(PlanFile::open(file_.path(), {}).ok()) << "the model runs without it";
+  }
+  std::vector<std::byte> cut = written;
+  cut.resize(cut.size() - 64);
+  EXPECT_THAT(error_of(cut), HasSubstr("cut off"));
+}
+
 TEST_F(PlanReader, GivesBackWhatWasWritten) {
   auto plan = PlanFile::open(path_, {.verify_weights = true});
   ASSERT_TRUE(plan.ok()) << plan.error().message;

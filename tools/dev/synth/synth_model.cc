@@ -98,7 +98,7 @@ class Synthesiser {
       return types && (*types)[static_cast<size_t>(std::min(layer, std::ssize(*types) - 1))] ==
                           "linear_attention";
     }
-    return delta_value_heads_ > 0 && (layer + 1) % full_attention_interval_ != 0;
+    return delta_value_heads_ > 0 && layer < layers_ && (layer + 1) % full_attention_interval_ != 0;
   }
   // All layers, or those that the config lists as full.
   bool has_indexer(int64_t layer) const {
@@ -109,7 +109,10 @@ class Synthesiser {
   }
   int64_t delta_width() const { return delta_value_heads_ * delta_dim_; }
   int64_t delta_channels() const { return 2 * delta_key_heads_ * delta_dim_ + delta_width(); }
-  bool has_own_keys(int64_t layer) const { return layer < layers_ - shared_layers_; }
+  // The layers at the end have none; one for multi-token prediction behind them has.
+  bool has_own_keys(int64_t layer) const {
+    return layer < layers_ - shared_layers_ || layer >= layers_;
+  }
   bool has_own_values(int64_t layer) const {
     return has_own_keys(layer) && !(is_global(layer) && flag("attention_k_eq_v").value_or(false));
   }
@@ -831,14 +834,20 @@ class Synthesiser {
     matrix(blk + "ffn_down_shexp.weight", layer, {shared_ffn_, hidden_}, kResidualSigma);
   }
 
+  // What it reads is the token's own embedding for the most part, and its head is the model's: its
+  // guesses are often those of the model, where an embedding decides (not with strong weights).
   void add_mtp(int64_t layer) {
     add_layer(layer);
     const std::string blk = fmt::format("blk.{}.nextn.", layer);
-    matrix(blk + "eh_proj.weight", layer, {2 * hidden_, hidden_});
-    matrix(blk + "embed_tokens.weight", layer, {hidden_, vocab_});
+    const uint64_t seed = next_seed();
+    const float sigma = options_.strong ? kStrongProduct / std::sqrt(2.f * hidden_) : kSigma;
+    values(blk + "eh_proj.weight", {2 * hidden_, hidden_},
+           [seed, sigma, width = static_cast<uint64_t>(2 * hidden_)](uint64_t i) {
+             const float noise = sigma * normal_from_bits(mix_bits(seed ^ mix_bits(i)));
+             return i % width == i / width ? 1 + noise : noise;
+           });
     ones(blk + "enorm.weight", hidden_);
     ones(blk + "hnorm.weight", hidden_);
-    matrix(blk + "shared_head_head.weight", layer, {hidden_, vocab_});
     ones(blk + "shared_head_norm.weight", hidden_);
   }
 

@@ -29,7 +29,7 @@ struct SynthOptions {
   bool skew = false;           // some experts are chosen far more often than others
   bool unsplit_kv = false;     // MLA: attn_kv_b as in files of before April 2025
   bool split_experts = false;  // one tensor an expert (blk.0.ffn_up.7.weight), as before April 2024
-  bool mtp = false;            // deepseek: one layer of multi-token prediction at the end
+  bool mtp = false;            // one layer for multi-token prediction at the end
   size_t pool_bytes = size_t{16} << 20;         // of random blocks for each type and deviation
   const input::GgufFile* vocabulary = nullptr;  // tokenizer.* from there; must outlive the writer
 };

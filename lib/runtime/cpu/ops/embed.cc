@@ -1,4 +1,5 @@
-// embed and embed_row: rows of a table, by token or by position.
+// embed and embed_row: rows of a table, by token or by position. given_hidden: the rows of the
+// pass.
 #include "kernels/embed/embed.h"
 
 #include <fmt/format.h>
@@ -67,7 +68,46 @@ struct EmbedRowStep final : EmbedStep {
   std::vector<int32_t> rows_;  // that number, for each token of the largest pass so far
 };
 
+// The table is what came with the pass, token by token.
+struct GivenHiddenStep final : RowStep<kernels::EmbedArgs, kernels::EmbedFn> {
+  Status bind(const BindContext& context) {
+    const BoundView y = context.output(0);
+    if (y.width != context.plan.facts.hidden_size) {
+      return Error{fmt::format("rows of {} elements, hidden states have {}", y.width,
+                               context.plan.facts.hidden_size)};
+    }
+    args_.y = y.f32();
+    args_.y_stride = y.stride();
+    args_.table.dtype = DType::F32;
+    args_.table.cols = y.width;
+    args_.table.row_bytes = y.width * static_cast<int64_t>(sizeof(float));
+    split_.grain = rows_per_item(y.width);
+    functions_ = KTX_TRY(context.functions<kernels::EmbedFn>(
+        [&](std::string_view family) { return kernels::find_embed(family, context.isa); }));
+    return {};
+  }
+  StepWork begin(const Batch& batch) override {
+    if (std::ssize(batch.hidden) < batch.tokens * args_.table.cols) {
+      return {0, 0, "no hidden states came with the tokens"};
+    }
+    return RowStep::begin(batch);
+  }
+  void prepare(const Batch& batch) override {
+    for (auto next = std::ssize(rows_); next < batch.tokens; ++next) {
+      rows_.push_back(static_cast<int32_t>(next));
+    }
+    args_.table.data = reinterpret_cast<const std::byte*>(batch.hidden.data());
+    args_.table.rows = batch.tokens;
+    args_.ids = rows_.data();
+  }
+  std::vector<int32_t> rows_;  // 0, 1, 2 ..., as many as the largest pass had tokens
+};
+
 }  // namespace
+
+Result<std::unique_ptr<CpuStep>> make_given_hidden(const BindContext& context) {
+  return make_step<GivenHiddenStep>(context);
+}
 
 Result<std::unique_ptr<CpuStep>> make_embed(const BindContext& context) {
   return make_step<EmbedStep>(context);

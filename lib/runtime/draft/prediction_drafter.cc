@@ -1,0 +1,274 @@
+#include "lib/runtime/draft/prediction_drafter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lib/runtime/draft/engine_text.h"
+#include "lib/support/timer.h"
+
+namespace ktx::runtime {
+namespace {
+
+// Rows of hidden states of a text that wait to be read.
+constexpr int64_t kMostHeld = 256;
+// Missing rows in front of those of a text that are taken as zeros; behind more the layer's text
+// begins anew. The prefix caches of the model and of the layer leave one.
+constexpr int64_t kMostMissing = 16;
+
+// A text as the layer has it. Token number p is read with the hidden state of p - 1.
+struct PredictionText : EngineText {
+  using EngineText::EngineText;
+  // A text that goes on later finds what was computed, where it was read from its beginning.
+  ~PredictionText() override {
+    if (begin == 0) engine.retire(std::move(sequence), held);
+  }
+
+  int64_t next() const { return begin + std::ssize(held); }  // the token that is read next
+  int64_t rows_end() const { return rows_begin + std::ssize(rows) / engine.hidden_size(); }
+  // Where nothing can be read: from the first token that there is a hidden state for.
+  void begin_anew() {
+    truncate(0);
+    begin = rows_begin + 1;
+  }
+
+  int64_t begin = 0;       // the token of the text that `held` begins with
+  int64_t rows_begin = 0;  // the token that the first row is the model's hidden state of
+  std::vector<float> rows;
+};
+
+class PredictionDrafter : public Drafter {
+ public:
+  PredictionDrafter(std::unique_ptr<Engine> engine, int64_t model_vocab)
+      : engine_(std::move(engine)), model_vocab_(model_vocab), width_(engine_->hidden_size()) {}
+
+  std::string_view name() const override { return "multi-token prediction"; }
+  std::unique_ptr<DraftText> begin(const std::string& owner,
+                                   const SamplingOptions& sampling) override;
+  bool reads_hidden() const override { return true; }
+  Status take_hidden(DraftText& text, std::span<const int32_t> tokens, int64_t begin,
+                     std::span<const float> rows) override;
+  int64_t behind(DraftText& text, std::span<const int32_t> tokens) override;
+  Status read(std::span<DraftItem> items, int64_t tokens) override;
+  Status guess(std::span<DraftItem> items) override;
+  double first_seconds() const override { return first_seconds_; }
+
+ private:
+  // A text in the pass at hand, and what it reads next.
+  struct Open {
+    DraftItem* item = nullptr;  // null: nothing is guessed
+    PredictionText* text = nullptr;
+    std::vector<int32_t> next;
+    std::vector<float> hidden;  // a row for each
+  };
+  void follow(PredictionText& text, std::span<const int32_t> tokens);
+  int64_t readable(const PredictionText& text, std::span<const int32_t> tokens) const;
+  Open next_tokens(PredictionText& text, std::span<const int32_t> tokens, int64_t count) const;
+  Status read_text(PredictionText& text, std::span<const int32_t> tokens, int64_t& budget);
+  Result<bool> forward(std::vector<Open>& texts, Want want);
+  void drop_read_rows(PredictionText& text) const;
+  Status take_guesses(std::vector<Open>& texts);
+
+  std::unique_ptr<Engine> engine_;
+  const int64_t model_vocab_;
+  const int64_t width_;  // of a hidden state, in floats
+  double first_seconds_ = 0;
+};
+
+std::unique_ptr<DraftText> PredictionDrafter::begin(const std::string& owner,
+                                                    const SamplingOptions& sampling) {
+  auto sampler = Sampler::create(sampling, engine_->vocab_size());
+  if (!sampler) sampler = Sampler::create(greedy_sampling(), engine_->vocab_size());
+  return std::make_unique<PredictionText>(*engine_, owner, sampler.take());
+}
+
+// Those from `begin` on stand for what was there before: the text may have gone on otherwise.
+Status PredictionDrafter::take_hidden(DraftText& given, std::span<const int32_t> tokens,
+                                      int64_t begin, std::span<const float> rows) {
+  auto& text = static_cast<PredictionText&>(given);
+  if (begin < text.rows_begin || begin > text.rows_end()) text.rows.clear();
+  if (text.rows.empty()) text.rows_begin = begin;
+  text.rows.resize(static_cast<size_t>((begin - text.rows_begin) * width_));
+  text.rows.insert(text.rows.end(), rows.begin(), rows.end());
+  if (text.rows_end() - text.rows_begin < kMostHeld) return {};
+  int64_t all = std::ssize(tokens);
+  return read_text(text, tokens, all);
+}
+
+// Makes what is held a beginning of `tokens` that can go on: hidden states for the next token are
+// there, unless they are still to come. The last token is read in any case.
+void PredictionDrafter::follow(PredictionText& text, std::span<const int32_t> tokens) {
+  const int64_t count = std::ssize(tokens);
+  const auto from = tokens.subspan(static_cast<size_t>(std::min(text.begin, count)));
+  const auto same =
+      std::mismatch(text.held.begin(), text.held.end(), from.begin(), from.end()).first;
+  text.truncate(
+      std::max<int64_t>(0, std::min<int64_t>(same - text.held.begin(), std::ssize(from) - 1)));
+  if (text.held.empty()) text.begin = 0;
+  if (text.held.empty() && text.rows_begin > 0) {
+    const PrefixHit hit = engine_->reuse_prefix(text.sequence, tokens);
+    text.held.assign(tokens.begin(), tokens.begin() + hit.tokens);
+  }
+  const int64_t missing = text.rows_begin - std::max<int64_t>(text.next() - 1, 0);
+  if (missing > (text.next() > 0 ? kMostMissing : 0)) text.begin_anew();
+}
+
+// How many tokens can be read, the last one left out.
+int64_t PredictionDrafter::readable(const PredictionText& text,
+                                    std::span<const int32_t> tokens) const {
+  const int64_t end = std::min(text.rows_end() + 1, std::ssize(tokens) - 1);
+  return std::max<int64_t>(0, std::min(end, engine_->ctx()) - text.next());
+}
+
+int64_t PredictionDrafter::behind(DraftText& given, std::span<const int32_t> tokens) {
+  auto& text = static_cast<PredictionText&>(given);
+  follow(text, tokens);
+  const int64_t count = readable(text, tokens);
+  return count < kNearTokens ? 0 : count;
+}
+
+PredictionDrafter::Open PredictionDrafter::next_tokens(PredictionText& text,
+                                                       std::span<const int32_t> tokens,
+                                                       int64_t count) const {
+  Open open;
+  open.text = &text;
+  open.hidden.assign(static_cast<size_t>(count * width_), 0.0f);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t token = text.next() + i;
+    open.next.push_back(tokens[static_cast<size_t>(token)]);
+    const int64_t row = token - 1 - text.rows_begin;
+    if (row < 0) continue;  // nothing is known of it
+    const auto from = text.rows.begin() + row * width_;
+    std::copy(from, from + width_, open.hidden.begin() + i * width_);
+  }
+  return open;
+}
+
+// Reads of one text what can be read, at most `budget` tokens, of which it takes them.
+Status PredictionDrafter::read_text(PredictionText& text, std::span<const int32_t> tokens,
+                                    int64_t& budget) {
+  follow(text, tokens);
+  while (budget > 0) {
+    const int64_t count = std::min({readable(text, tokens), budget, engine_->chunk_tokens()});
+    if (count <= 0) break;
+    std::vector<Open> open;
+    open.push_back(next_tokens(text, tokens, count));
+    if (!KTX_TRY(forward(open, Want::None))) break;
+    drop_read_rows(text);
+    budget -= count;
+    if (text.begin == 0) engine_->keep_prefix(text.sequence, text.held);
+  }
+  return {};
+}
+
+Status PredictionDrafter::read(std::span<DraftItem> items, int64_t tokens) {
+  for (DraftItem& item : items) {
+    auto& text = static_cast<PredictionText&>(*item.text);
+    if (tokens > 0 && behind(text, item.tokens) > 0) KTX_TRY(read_text(text, item.tokens, tokens));
+  }
+  return {};
+}
+
+// Reads `next` of each. False: there is no room for one of them, which lost what it held.
+Result<bool> PredictionDrafter::forward(std::vector<Open>& texts, Want want) {
+  std::vector<BatchItem> items;
+  for (const Open& open : texts) {
+    BatchItem item;
+    item.sequence = &open.text->sequence;
+    item.tokens = open.next;
+    item.hidden = open.hidden;
+    item.want = want;
+    item.best = open.text->sampler.best_needed();
+    items.push_back(item);
+  }
+  const Forward done = KTX_TRY(engine_->forward(items));
+  if (done == Forward::Done) {
+    for (const Open& open : texts) {
+      open.text->held.insert(open.text->held.end(), open.next.begin(), open.next.end());
+    }
+    return true;
+  }
+  texts.back().text->begin_anew();
+  texts.pop_back();
+  return false;
+}
+
+void PredictionDrafter::drop_read_rows(PredictionText& text) const {
+  const int64_t read = std::min(text.next() - 1, text.rows_end()) - text.rows_begin;
+  if (read <= 0) return;
+  text.rows.erase(text.rows.begin(), text.rows.begin() + read * width_);
+  text.rows_begin += read;
+}
+
+// A guess for each from its row of logits, and what it reads next; those that are done go.
+Status PredictionDrafter::take_guesses(std::vector<Open>& texts) {
+  int64_t row = 0;
+  std::vector<Open> left;
+  for (Open& open : texts) {
+    const int64_t own = row++;
+    const std::optional<int32_t> sampled = open.text->sample(own);
+    if (!sampled || *sampled >= model_vocab_) continue;
+    open.item->guesses.push_back(*sampled);
+    if (std::ssize(open.item->guesses) >= open.item->most) continue;
+    open.next.assign(1, *sampled);
+    open.hidden.resize(static_cast<size_t>(width_));
+    KTX_TRY(engine_->hidden(own, open.hidden));
+    left.push_back(std::move(open));
+  }
+  texts = std::move(left);
+  return {};
+}
+
+Status PredictionDrafter::guess(std::span<DraftItem> items) {
+  const Timer timer;
+  first_seconds_ = 0;
+  std::vector<Open> texts;
+  int64_t left = engine_->chunk_tokens();
+  for (DraftItem& item : items) {
+    item.guesses.clear();
+    auto& text = static_cast<PredictionText&>(*item.text);
+    const bool near = behind(text, item.tokens) == 0;
+    const int64_t total = std::ssize(item.tokens);
+    const int64_t count = total - text.next();
+    item.most = std::min(item.most, engine_->ctx() - total);
+    // The hidden state of the last token but one must be there; and those that do not fit a step
+    // wait for the next pass.
+    if (!near || item.most <= 0 || count <= 0 || text.rows_end() < total - 1 || count > left) {
+      continue;
+    }
+    if (std::ssize(texts) == engine_->max_batch()) break;
+    left -= count;
+    texts.push_back(next_tokens(text, item.tokens, count));
+    texts.back().item = &item;
+    text.sampler.set_state(item.sampler->state());
+  }
+  std::vector<std::pair<PredictionText*, int64_t>> read;  // what comes from the model's states
+  while (!texts.empty()) {
+    if (!KTX_TRY(forward(texts, Want::Last))) continue;
+    if (read.empty()) {
+      for (const Open& open : texts) {
+        read.push_back({open.text, std::ssize(open.text->held)});
+        drop_read_rows(*open.text);
+      }
+    }
+    KTX_TRY(take_guesses(texts));
+    if (first_seconds_ == 0) first_seconds_ = timer.seconds();
+  }
+  for (const auto& [text, length] : read) text->truncate(std::min(length, std::ssize(text->held)));
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Drafter>> make_prediction_drafter(std::unique_ptr<Engine> engine,
+                                                         int64_t model_vocab) {
+  if (!engine->plan().facts.reads_hidden) {
+    return Error{fmt::format("{} is a model, not a layer for multi-token prediction",
+                             engine->plan().facts.family)};
+  }
+  return std::unique_ptr<Drafter>(
+      std::make_unique<PredictionDrafter>(std::move(engine), model_vocab));
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,212 @@
+#include "tools/ktx-compile/drafter_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "lib/arch/build_graph.h"
+#include "lib/formats/dtype.h"
+#include "lib/input/file_kind.h"
+#include "lib/passes/emit_plan.h"
+#include "lib/passes/estimate.h"
+#include "lib/plan/device_memory.h"
+#include "lib/rules/device_name.h"
+#include "lib/support/mapped_file.h"
+#include "lib/target/target.h"
+#include "lib/text/tokenizer/tokenizer_data.h"
+#include "tools/ktx-compile/check.h"
+#include "tools/ktx-compile/progress.h"
+#include "tools/option_readers.h"
+
+namespace ktx::tools {
+namespace {
+
+// The first error of those that a stage found.
+Error first_error(const DiagSink& sink, const std::string& otherwise) {
+  for (const Diagnostic& diag : sink.all()) {
+    if (diag.severity == Severity::Error) return Error{"the drafter: " + diag.message};
+  }
+  return Error{"the drafter: " + otherwise};
+}
+
+uint64_t weight_bytes(const ir::ModuleGraph& graph) {
+  uint64_t bytes = 0;
+  for (const ir::Module& module : graph.modules) {
+    for (const ir::Param& param : module.params) {
+      bytes += static_cast<uint64_t>(row_bytes(param.dtype, param.cols).value_or(0)) *
+               static_cast<uint64_t>(param.rows * param.matrices);
+    }
+  }
+  return bytes;
+}
+
+// What the drafter may use of each GPU.
+void limit_to_share(const ir::ModuleGraph& drafter, const ir::ModuleGraph& model,
+                    target::Target& target) {
+  constexpr double kBesideWeights = 1.2;  // caches and activations
+  const auto own = static_cast<double>(weight_bytes(drafter));
+  const auto others = static_cast<double>(weight_bytes(model));
+  const auto gpus = static_cast<double>(target.gpus.size());
+  for (target::GpuTarget& gpu : target.gpus) {
+    const auto memory = static_cast<double>(gpu.memory_bytes);
+    const double left = memory - kBesideWeights * others / gpus;
+    gpu.memory_bytes = static_cast<uint64_t>(std::max(left, memory * own / (own + others)));
+  }
+}
+
+// The drafter before its passes.
+struct DraftModel {
+  DiagSink sink;
+  std::optional<input::ModelSource> own;  // of a small model
+  passes::CompileState state;
+};
+
+// With what is the same for the model and its drafter, and its share of GPUs.
+Result<std::unique_ptr<DraftModel>> build_drafter(const Options& options,
+                                                  const input::ModelSource& model,
+                                                  const passes::CompileState& model_state) {
+  auto made = std::make_unique<DraftModel>();
+  passes::CompileState& state = made->state;
+  state.diags = &made->sink;
+  state.target = model_state.target;
+  state.check = model_state.check;
+  state.bf16_inputs = model_state.bf16_inputs;
+  state.prefer = model_state.prefer;
+  if (drafts_by_prediction(options)) {
+    read_rule_files(options, state);  // its modules are the model's, as far as rules go
+    state.modules = KTX_TRY(arch::build_prediction_graph(model, made->sink, options.ctx));
+  } else {
+    input::ModelInputs inputs;
+    inputs.gguf_path = options.draft;
+    inputs.header_only_ok = options.check;
+    inputs.accept = arch::accept_architecture;
+    made->own = KTX_TRY(input::open_model(inputs, made->sink));
+    state.modules = KTX_TRY(arch::build_graph(*made->own, made->sink, options.ctx));
+    state.config = &made->own->config;
+  }
+  if (made->sink.errors() > 0) return first_error(made->sink, "");
+  limit_to_share(state.modules, model_state.modules, state.target);
+  Options own = options;
+  own.vram_bytes = 0;  // the model's state has been limited
+  if (own.ctx == kLargestCtx) own.ctx = 0;
+  own.kv_budget_bytes = 0;
+  set_run_shape(own, state);
+  return made;
+}
+
+Status write_drafter(const Options& options, const input::ModelSource& model,
+                     const passes::CompileState& model_state, const std::string& path) {
+  const std::unique_ptr<DraftModel> made = KTX_TRY(build_drafter(options, model, model_state));
+  passes::CompileState& state = made->state;
+  const Status passed = passes::run_passes(state, {});
+  if (!passed) return first_error(made->sink, passed.error().message);
+  passes::EmitOptions emit;
+  if (made->own) {
+    emit.tokenizer = text::serialize(made->own->tokenizer);
+    emit.bos_id = made->own->tokenizer.ids.bos;
+    emit.eos_id = made->own->tokenizer.ids.eos;
+  }
+  emit.default_ctx = options.ctx == kLargestCtx ? 0 : options.ctx;
+  emit.max_batch = options.max_batch;
+  emit.isa = std::string(name(state.target.cpu.isa));
+  emit.carry_unused = false;
+  const input::ModelSource& source = made->own ? *made->own : model;
+  Result<plan::PlanContents> contents = passes::make_contents(state, source, emit);
+  if (!contents) return first_error(made->sink, contents.error().message);
+  Progress progress("packing the drafter", options.quiet);
+  std::vector<passes::RoundedWeights> rounded;
+  const Status written = passes::emit_plan(
+      path, contents.take(), source, options.threads,
+      [&](uint64_t done, uint64_t total) { progress.update(done, total); }, rounded);
+  progress.finish();
+  return written;
+}
+
+// The memory of a GPU of the target by its device's name; null: not one of them.
+uint64_t* memory_of(passes::CompileState& state, const std::string& device) {
+  const auto place = rules::parse_device(device);
+  if (!place || place->kind != rules::DeviceSpec::Kind::Cuda) return nullptr;
+  if (place->gpus[0] >= std::ssize(state.target.gpus)) return nullptr;
+  return &state.target.gpus[static_cast<size_t>(place->gpus[0])].memory_bytes;
+}
+
+void take_from(passes::CompileState& state, const std::string& device, uint64_t bytes) {
+  if (uint64_t* const memory = memory_of(state, device)) *memory -= std::min(*memory, bytes);
+}
+
+bool is_plan(const std::string& path) {
+  const Result<MappedFile> file = MappedFile::open(path);
+  return file && input::file_kind(file->bytes()) == input::FileKind::KtxPlan;
+}
+
+}  // namespace
+
+bool drafts_by_prediction(const Options& options) {
+  return options.draft == "mtp";
+}
+
+void DrafterPlan::Remove::operator()(std::string* path) const {
+  std::error_code none;
+  std::filesystem::remove(*path, none);
+  delete path;
+}
+
+Result<DrafterPlan> DrafterPlan::make(const Options& options, const input::ModelSource& model,
+                                      const passes::CompileState& state) {
+  std::unique_ptr<std::string, Remove> own;
+  std::string path = options.draft;
+  if (drafts_by_prediction(options) || !is_plan(path)) {
+    path = options.output + ".drafter";
+    own.reset(new std::string(path));
+    KTX_TRY(write_drafter(options, model, state, path));
+  }
+  plan::PlanFile plan = KTX_TRY(plan::PlanFile::open(path));
+  const std::string no_text = plan::no_text_reason(plan->facts);
+  if (!no_text.empty()) return Error{fmt::format("{}: {}", options.draft, no_text)};
+  return DrafterPlan(std::move(own), std::move(plan));
+}
+
+std::span<const std::byte> DrafterPlan::bytes() const {
+  return plan_->file;
+}
+
+const plan::PlanView& DrafterPlan::plan() const {
+  return plan_.view();
+}
+
+Status DrafterPlan::leave_room(passes::CompileState& model) const {
+  for (const plan::DeviceMemory& device :
+       KTX_TRY(plan::memory_by_device(plan_.view(), model.check.shape))) {
+    take_from(model, device.name, device.total());
+  }
+  return {};
+}
+
+Result<std::string> estimate_drafter(const Options& options, const input::ModelSource& model,
+                                     passes::CompileState& model_state) {
+  if (!drafts_by_prediction(options) && is_plan(options.draft)) {
+    return Error{
+        fmt::format("{}: of a plan `ktx-run inspect` says what it takes; --estimate takes a "
+                    "GGUF, or --draft mtp",
+                    options.draft)};
+  }
+  const std::unique_ptr<DraftModel> made = KTX_TRY(build_drafter(options, model, model_state));
+  passes::PassOptions passes;
+  passes.stop_after = "check-memory";
+  const Status passed = passes::run_passes(made->state, passes);
+  if (!passed) return first_error(made->sink, passed.error().message);
+  const auto estimator = KTX_TRY(passes::Estimator::make(made->state));
+  const passes::Estimate estimate = KTX_TRY(estimator.predict(made->state));
+  for (const passes::DeviceUse& device : estimate.devices) {
+    take_from(model_state, device.name, device.total() - device.reserve_bytes);
+  }
+  return fmt::format("\ndrafter ({}), a guess of which takes one token\n{}",
+                     drafts_by_prediction(options) ? "multi-token prediction" : options.draft,
+                     passes::print_estimate(estimate));
+}
+
+}  // namespace ktx::tools

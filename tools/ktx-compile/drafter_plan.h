@@ -1,0 +1,56 @@
+// The drafter of --draft: a plan that guesses tokens for the model's plan, and stands within it.
+//
+//   --draft mtp           the model's own layers for multi-token prediction
+//   --draft small.gguf    a small model, compiled with the same target, context and batch
+//   --draft small.ktxplan a plan as it is: placed by rules of its own
+//
+// It is placed first. Of each GPU it gets what the model leaves, or where the model leaves nothing
+// the share that it has of all weights; the model then gets the rest (leave_room).
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "lib/input/model_source.h"
+#include "lib/passes/pass.h"
+#include "lib/plan/plan_reader.h"
+#include "lib/support/result.h"
+#include "tools/ktx-compile/options.h"
+
+namespace ktx::tools {
+
+// --draft mtp.
+bool drafts_by_prediction(const Options& options);
+
+class DrafterPlan {
+ public:
+  // `model` and `state` are the model's, before its passes. What is compiled is in a file beside
+  // the output as long as this lives.
+  static Result<DrafterPlan> make(const Options& options, const input::ModelSource& model,
+                                  const passes::CompileState& state);
+
+  std::span<const std::byte> bytes() const;  // of the whole plan
+  const plan::PlanView& plan() const;
+  // Takes what it needs of the target's GPUs from them.
+  Status leave_room(passes::CompileState& model) const;
+
+ private:
+  // Removes a file at its end.
+  struct Remove {
+    void operator()(std::string* path) const;
+  };
+  DrafterPlan(std::unique_ptr<std::string, Remove> own, plan::PlanFile plan)
+      : own_(std::move(own)), plan_(std::move(plan)) {}
+
+  std::unique_ptr<std::string, Remove> own_;  // null: the file is the user's
+  plan::PlanFile plan_;
+};
+
+// What --estimate says of the drafter. Takes what it needs of the GPUs of the model's target from
+// them. Needs no weights.
+Result<std::string> estimate_drafter(const Options& options, const input::ModelSource& model,
+                                     passes::CompileState& model_state);
+
+}  // namespace ktx::tools
