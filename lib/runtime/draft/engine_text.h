@@ -1,0 +1,38 @@
+// A text of a drafter that has an engine (plan_drafter.cc, prediction_drafter.cc).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "lib/runtime/draft/drafter.h"
+#include "lib/runtime/engine/engine.h"
+
+namespace ktx::runtime {
+
+// Tokens that guess() reads of a text by itself: more are read before.
+inline constexpr int64_t kNearTokens = 16;
+
+struct EngineText : DraftText {
+  EngineText(Engine& engine, const std::string& owner, Sampler sampler)
+      : engine(engine), sequence(engine.new_sequence(owner)), sampler(std::move(sampler)) {}
+
+  void truncate(int64_t length) {
+    sequence.truncate(length);
+    held.resize(static_cast<size_t>(sequence.length()));
+  }
+  // Of the engine's last pass; none: NaN, or nothing is allowed.
+  std::optional<int32_t> sample(int64_t row) {
+    const auto sampled = engine.has_logits(row) ? sampler.sample(engine.logits(row), held)
+                                                : sampler.sample(engine.best(row));
+    return sampled ? std::optional<int32_t>(*sampled) : std::nullopt;
+  }
+
+  Engine& engine;
+  Sequence sequence;
+  Sampler sampler;
+  std::vector<int32_t> held;  // what the sequence holds, guesses too
+};
+
+}  // namespace ktx::runtime
