@@ -75,6 +75,8 @@ void bench_delta() {
       for (const bool chunks : {false, true}) pass(tokens, texts, 0, chunks);
     }
   }
+  // Within one slab the time of a chunk from the matrix to the matrix, and what is left.
+  for (const int32_t tokens : {64, 256, 1024}) pass(tokens, 1, 0, true);
   pass(512, 1, 33, true);  // 31 tokens before chunks, 33 behind them
 }
 
