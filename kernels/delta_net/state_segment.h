@@ -14,4 +14,8 @@ struct StateSegment {
   int32_t out = -1;    // another slot
 };
 
+// GPUs may take the delta rule of prompts by chunks of so many tokens, at positions that it divides
+// (kernels/cuda/delta_net/delta_chunks.cuh): passes had better end there.
+inline constexpr int kDeltaChunk = 64;
+
 }  // namespace ktx::kernels

@@ -15,14 +15,22 @@ using CudaDeltaNet = CudaTest;
 // The tokens of each text, by segments; one_token_each: in a bucket of `rows`.
 struct Pass {
   std::vector<std::vector<int32_t>> texts;
-  bool has_states = true;  // before the pass
-  int32_t rows = 0;        // 0: no padding, texts of any length
+  bool has_states = true;         // before the pass
+  int32_t rows = 0;               // 0: no padding, texts of any length
+  std::vector<int32_t> starts{};  // by text, its first position; empty: not known
 };
 const Pass kPasses[] = {{{{1}, {1}, {1}}, true, 8},
                         {{{1}}, false, 1},
                         {{{70}}, false},
                         {{{3, 30, 4}, {1}, {33, 2}}, true},
                         {{{1}, {64, 1}, {5}, {100}}, false}};
+// More chunks than one slab has; from positions inside chunks; with segments that end between and
+// inside chunks.
+const Pass kChunkPasses[] = {
+    {{{1}, {63}, {64}, {65}, {200}, {1000}}, false, 0, {0, 0, 0, 0, 0, 0}},
+    {{{1}, {63}, {64}, {65}, {200}, {700}}, true, 0, {63, 1, 5, 127, 30, 500}},
+    {{{512, 511, 1}, {1, 62, 1, 64, 5}, {100, 60, 9}, {40, 90}}, true, 0, {0, 64, 28, 1000}},
+};
 
 // A pass in slots of GPU memory: segment by segment, in a random order of slots.
 class Slots {
@@ -34,10 +42,16 @@ class Slots {
     int32_t next = slots;
     for (const auto& text : pass.texts) {
       int32_t in = pass.has_states ? --next : -1;
+      const int32_t first = rows_;
       for (int32_t tokens : text) {
         segments_.push_back({rows_, tokens, in, --next});
         in = next;
         rows_ += tokens;
+      }
+      const size_t i = begin_.size() - 1;
+      if (!pass.starts.empty()) texts_.push_back({first, rows_ - first, pass.starts[i]});
+      for (int32_t row = first; row < rows_; ++row) {
+        positions_.push_back(pass.starts.empty() ? -1 : pass.starts[i] + row - first);
       }
       begin_.push_back(static_cast<int32_t>(segments_.size()));
     }
@@ -47,6 +61,7 @@ class Slots {
     device_ = std::make_unique<Gpu<float>>(host_);
     gpu_begin_ = std::make_unique<Gpu<int32_t>>(begin_);
     gpu_segments_ = std::make_unique<Gpu<StateSegment>>(segments_);
+    gpu_positions_ = std::make_unique<Gpu<int32_t>>(positions_);
   }
 
   int64_t rows() const { return std::max(rows_, pass_.rows); }
@@ -57,6 +72,8 @@ class Slots {
     const bool each = pass_.rows > 0;
     return {gpu_begin_->data(), gpu_segments_->data(), count, each ? 1 : rows_, each};
   }
+  std::span<const TextRows> text_rows() const { return texts_; }
+  const int32_t* positions() const { return gpu_positions_->data(); }
   // The state begins 16 floats into a slot.
   CudaStates states() { return {device_->data() + 16, floats_}; }
   // Of the host, where the scalar op computes the same.
@@ -78,10 +95,13 @@ class Slots {
   int32_t rows_ = 0;
   std::vector<int32_t> begin_{0};
   std::vector<StateSegment> segments_;
+  std::vector<TextRows> texts_;
+  std::vector<int32_t> positions_;
   std::vector<float> host_;
   std::unique_ptr<Gpu<float>> device_;
   std::unique_ptr<Gpu<int32_t>> gpu_begin_;
   std::unique_ptr<Gpu<StateSegment>> gpu_segments_;
+  std::unique_ptr<Gpu<int32_t>> gpu_positions_;
 };
 
 // Rows that pad the launch are zeros.
@@ -135,72 +155,96 @@ TEST_F(CudaDeltaNet, CausalConvIsTheScalarOne) {
   }
 }
 
+struct RuleShape {
+  int32_t key_heads, value_heads, dim, tiled;
+  bool joined;
+  int32_t by_channel = 0;
+};
+
+// A pass by the GPU and by the scalar op. decay: of each head.
+void compare_rules(Random& random, const RuleShape& s, const Pass& pass,
+                   const std::vector<float>& decay) {
+  const DeltaRuleAttrs attrs{0, s.key_heads, s.value_heads, s.dim, s.tiled, s.by_channel};
+  Slots slots(random, pass, attrs.state_floats());
+  const int64_t heads = s.value_heads, width = (2 * s.key_heads + heads) * s.dim;
+  const int64_t y_width = heads * s.dim, b_width = s.joined ? 2 * heads : heads;
+  const std::vector<float> x = random.normals(slots.rows() * width);
+  const std::vector<float> b = random.normals(slots.rows() * b_width);
+  const std::vector<float> a = random.normals(slots.rows() * attrs.decays(), 2);
+  const std::vector<float> dt_bias = random.normals(attrs.decays());
+  Gpu<float> gpu_x(x), gpu_b(b), gpu_a(a), gpu_decay(decay), gpu_dt(dt_bias);
+  Gpu<float> y(static_cast<size_t>(slots.rows() * y_width));
+  CudaDeltaRuleArgs args;
+  args.x = gpu_x.data();
+  args.x_stride = width;
+  args.b = gpu_b.data();
+  args.b_stride = b_width;
+  args.a = s.joined ? nullptr : gpu_a.data();
+  args.a_stride = attrs.decays();
+  args.y = y.data();
+  args.y_stride = y_width;
+  args.decay = gpu_decay.data();
+  args.dt_bias = gpu_dt.data();
+  args.texts = slots.texts();
+  args.states = slots.states();
+  args.attrs = attrs;
+  args.rows = slots.text_rows();
+  args.position = slots.positions();
+  const GpuWorkspace workspace(args, cuda_delta_rule_workspace(attrs, slots.rows()));
+  ASSERT_TRUE(ran(launch_delta_rule(args, nullptr)));
+  std::vector<float> want(static_cast<size_t>(slots.rows() * y_width));
+  for (const StateSegment& segment : slots.segments()) {
+    DeltaRuleArgs host;
+    host.x = x.data() + segment.first * width;
+    host.x_stride = width;
+    host.b = b.data() + segment.first * b_width;
+    host.b_stride = b_width;
+    host.a = s.joined ? nullptr : a.data() + segment.first * attrs.decays();
+    host.a_stride = attrs.decays();
+    host.y = want.data() + segment.first * y_width;
+    host.y_stride = y_width;
+    host.decay = decay.data();
+    host.dt_bias = dt_bias.data();
+    host.attrs = attrs;
+    host.state_in = slots.in(segment);
+    host.state_out = slots.out(segment);
+    host.tokens = segment.tokens;
+    host.column_end = s.dim;
+    for (host.head = 0; host.head < heads; ++host.head) {
+      (*find_delta_rule("delta_rule", Isa::Scalar))(host);
+    }
+  }
+  expect_rows(y.read(), want, 3e-5f);
+  slots.expect_alike(3e-5f);
+}
+
 TEST_F(CudaDeltaNet, DeltaRuleIsTheScalarOne) {
   Random random(92);
-  struct Shape {
-    int32_t key_heads, value_heads, dim, tiled;
-    bool joined;
-    int32_t by_channel = 0;
-  };
-  for (const Shape& s :
-       {Shape{2, 4, 64, 0, true}, Shape{2, 4, 64, 1, false}, Shape{1, 3, 20, 0, false},
-        Shape{2, 4, 128, 0, true}, Shape{3, 3, 128, 1, false}, Shape{1, 2, 192, 0, false},
-        Shape{1, 1, 256, 0, true}, Shape{2, 2, 4, 0, false}, Shape{2, 2, 64, 0, false, 1},
-        Shape{3, 3, 128, 0, false, 1}, Shape{1, 1, 20, 0, false, 1},
-        Shape{2, 2, 256, 0, false, 1}}) {
-    for (const Pass& pass : kPasses) {
-      const DeltaRuleAttrs attrs{0, s.key_heads, s.value_heads, s.dim, s.tiled, s.by_channel};
-      Slots slots(random, pass, attrs.state_floats());
-      const int64_t heads = s.value_heads, width = (2 * s.key_heads + heads) * s.dim;
-      const int64_t y_width = heads * s.dim, b_width = s.joined ? 2 * heads : heads;
-      const std::vector<float> x = random.normals(slots.rows() * width);
-      const std::vector<float> b = random.normals(slots.rows() * b_width);
-      const std::vector<float> a = random.normals(slots.rows() * attrs.decays(), 2);
-      const std::vector<float> dt_bias = random.normals(attrs.decays());
-      std::vector<float> decay;
-      for (int64_t h = 0; h < heads; ++h) decay.push_back(-0.1f - 0.3f * static_cast<float>(h));
-      Gpu<float> gpu_x(x), gpu_b(b), gpu_a(a), gpu_decay(decay), gpu_dt(dt_bias);
-      Gpu<float> y(static_cast<size_t>(slots.rows() * y_width));
-      CudaDeltaRuleArgs args;
-      args.x = gpu_x.data();
-      args.x_stride = width;
-      args.b = gpu_b.data();
-      args.b_stride = b_width;
-      args.a = s.joined ? nullptr : gpu_a.data();
-      args.a_stride = attrs.decays();
-      args.y = y.data();
-      args.y_stride = y_width;
-      args.decay = gpu_decay.data();
-      args.dt_bias = gpu_dt.data();
-      args.texts = slots.texts();
-      args.states = slots.states();
-      args.attrs = attrs;
-      ASSERT_TRUE(ran(launch_delta_rule(args, nullptr)));
-      std::vector<float> want(static_cast<size_t>(slots.rows() * y_width));
-      for (const StateSegment& segment : slots.segments()) {
-        DeltaRuleArgs host;
-        host.x = x.data() + segment.first * width;
-        host.x_stride = width;
-        host.b = b.data() + segment.first * b_width;
-        host.b_stride = b_width;
-        host.a = s.joined ? nullptr : a.data() + segment.first * attrs.decays();
-        host.a_stride = attrs.decays();
-        host.y = want.data() + segment.first * y_width;
-        host.y_stride = y_width;
-        host.decay = decay.data();
-        host.dt_bias = dt_bias.data();
-        host.attrs = attrs;
-        host.state_in = slots.in(segment);
-        host.state_out = slots.out(segment);
-        host.tokens = segment.tokens;
-        host.column_end = s.dim;
-        for (host.head = 0; host.head < heads; ++host.head) {
-          (*find_delta_rule("delta_rule", Isa::Scalar))(host);
-        }
-      }
-      SCOPED_TRACE(s.dim);
-      expect_rows(y.read(), want, 3e-5f);
-      slots.expect_alike(3e-5f);
+  for (const RuleShape& s :
+       {RuleShape{2, 4, 64, 0, true}, RuleShape{2, 4, 64, 1, false}, RuleShape{1, 3, 20, 0, false},
+        RuleShape{2, 4, 128, 0, true}, RuleShape{3, 3, 128, 1, false},
+        RuleShape{1, 2, 192, 0, false}, RuleShape{1, 1, 256, 0, true}, RuleShape{2, 2, 4, 0, false},
+        RuleShape{2, 2, 64, 0, false, 1}, RuleShape{3, 3, 128, 0, false, 1},
+        RuleShape{1, 1, 20, 0, false, 1}, RuleShape{2, 2, 256, 0, false, 1}}) {
+    SCOPED_TRACE(s.dim);
+    std::vector<float> decay;
+    for (int32_t h = 0; h < s.value_heads; ++h) decay.push_back(-0.1f - 0.3f * h);
+    for (const Pass& pass : kPasses) compare_rules(random, s, pass, decay);
+  }
+}
+
+// Where this GPU has no chunks, the same passes token by token. The decays keep nearly all, and
+// nothing at all.
+TEST_F(CudaDeltaNet, DeltaRuleByChunksIsTheScalarOne) {
+  Random random(94);
+  const std::vector<float> decay = {-0.001f, -40, -0.3f, -1e6f, -3, -1e-6f};
+  for (const RuleShape& s : {RuleShape{2, 4, 128, 0, true}, RuleShape{2, 6, 128, 1, false},
+                             RuleShape{3, 3, 128, 0, false}, RuleShape{1, 2, 64, 0, false},
+                             RuleShape{2, 2, 128, 0, false, 1}}) {
+    for (size_t p = 0; p < std::size(kChunkPasses); ++p) {
+      SCOPED_TRACE(testing::Message() << s.value_heads << " heads of " << s.dim << ", pass " << p);
+      const std::vector<float> own(decay.begin(), decay.begin() + s.value_heads);
+      compare_rules(random, s, kChunkPasses[p], own);
     }
   }
 }
@@ -240,6 +284,68 @@ TEST_F(CudaDeltaNet, DeltaRuleDoesNotDependOnPasses) {
     }
     if (whole.empty()) whole = y.read();
     EXPECT_TRUE(same_bits(y.read(), whole)) << "passes of " << chunk;
+  }
+}
+
+// Of passes that end at multiples of 64, and of segments that end anywhere: the same bits.
+TEST_F(CudaDeltaNet, ChunksDoNotDependOnPasses) {
+  Random random(95);
+  constexpr int32_t kHeads = 2, kDim = 128, kTokens = 300;
+  constexpr int64_t kWidth = 4 * kDim, kYWidth = kHeads * kDim;
+  const DeltaRuleAttrs attrs{0, 1, kHeads, kDim, 0};
+  const std::vector<float> x = random.normals(kTokens * kWidth);
+  const std::vector<float> b = random.normals(kTokens * 2 * kHeads);
+  const std::vector<float> decay = {-0.1f, -1}, dt_bias = {0.5f, -0.5f};
+  std::vector<int32_t> positions(kTokens);
+  for (int32_t t = 0; t < kTokens; ++t) positions[t] = t;
+  Gpu<float> gpu_x(x), gpu_b(b), gpu_decay(decay), gpu_dt(dt_bias);
+  Gpu<int32_t> gpu_positions(positions);
+  // Segments by pass.
+  const std::vector<std::vector<int32_t>> kCuts[] = {
+      {{300}}, {{64}, {64}, {128}, {44}}, {{256}, {44}}, {{100, 28}, {63, 65}, {1, 43}}};
+  std::vector<float> whole, whole_state;
+  for (const auto& passes : kCuts) {
+    Gpu<float> y(static_cast<size_t>(kTokens * kYWidth));
+    Gpu<float> states(static_cast<size_t>(10 * attrs.state_floats()));
+    int32_t at = 0, slot = -1;
+    for (const std::vector<int32_t>& tokens : passes) {
+      std::vector<StateSegment> segments;
+      int32_t count = 0;
+      for (const int32_t part : tokens) {
+        segments.push_back({count, part, slot, slot + 1});
+        ++slot;
+        count += part;
+      }
+      const std::vector<TextRows> rows = {{0, count, at}};
+      Gpu<int32_t> begin(std::vector<int32_t>{0, static_cast<int32_t>(segments.size())});
+      Gpu<StateSegment> gpu_segments(segments);
+      CudaDeltaRuleArgs args;
+      args.x = gpu_x.data() + at * kWidth;
+      args.x_stride = kWidth;
+      args.b = gpu_b.data() + at * 2 * kHeads;
+      args.b_stride = 2 * kHeads;
+      args.y = y.data() + at * kYWidth;
+      args.y_stride = kYWidth;
+      args.decay = gpu_decay.data();
+      args.dt_bias = gpu_dt.data();
+      args.texts = {begin.data(), gpu_segments.data(), 1, count, false};
+      args.states = {states.data(), attrs.state_floats()};
+      args.attrs = attrs;
+      args.rows = rows;
+      args.position = gpu_positions.data() + at;
+      const GpuWorkspace workspace(args, cuda_delta_rule_workspace(attrs, count));
+      ASSERT_TRUE(ran(launch_delta_rule(args, nullptr)));
+      at += count;
+    }
+    const std::vector<float> all = states.read();
+    const std::vector<float> state(all.begin() + slot * attrs.state_floats(),
+                                   all.begin() + (slot + 1) * attrs.state_floats());
+    if (whole.empty()) {
+      whole = y.read();
+      whole_state = state;
+    }
+    EXPECT_TRUE(same_bits(y.read(), whole)) << passes.size() << " passes";
+    EXPECT_TRUE(same_bits(state, whole_state)) << passes.size() << " passes";
   }
 }
 

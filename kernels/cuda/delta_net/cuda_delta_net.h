@@ -5,7 +5,9 @@
 // text (state_segment.h). A slot that is written is read by no text of the same launch.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kernels/cuda/common/cuda_stream.h"
 #include "kernels/delta_net/state_segment.h"
@@ -41,8 +43,19 @@ struct CudaCausalConvArgs {
 };
 Status launch_causal_conv(const CudaCausalConvArgs& args, CudaStream stream);
 
+// The rows of a text in a pass, and the position of the first of them.
+struct TextRows {
+  int32_t first = 0, tokens = 0, position = 0;
+};
+
 // gpu_delta_rule_takes(head_dim) (kernels/gpu/gpu_limits.h); rows of x and y begin at multiples of
 // 16 bytes, and so do the state of every slot and, by channel, dt_bias and rows of a.
+//
+// With `rows`, `position` and a workspace, a launch takes chunks of 64 tokens that begin at
+// multiples of 64 positions on tensor cores where it can (heads of 128 with one decay each, on
+// Hopper), and the tokens before the first whole chunk and behind the last one by one. Results then
+// depend, by rounding, on whether a pass begins or ends inside a chunk; neither on how many chunks
+// it has, nor on other texts, nor on segments. Token by token they depend on nothing of this.
 struct CudaDeltaRuleArgs {
   const float* x = nullptr;  // [T, q | k | v]
   int64_t x_stride = 0;
@@ -57,7 +70,13 @@ struct CudaDeltaRuleArgs {
   CudaTexts texts;
   CudaStates states;
   DeltaRuleAttrs attrs;
+  std::span<const TextRows> rows;     // of the host, of each text; empty: token by token
+  const int32_t* position = nullptr;  // [T], of each row
+  std::byte* workspace = nullptr;
+  int64_t workspace_bytes = 0;
 };
+// For a launch with `rows` of so many tokens together; bounded.
+int64_t cuda_delta_rule_workspace(const DeltaRuleAttrs& attrs, int64_t tokens);
 Status launch_delta_rule(const CudaDeltaRuleArgs& args, CudaStream stream);
 
 }  // namespace ktx::kernels

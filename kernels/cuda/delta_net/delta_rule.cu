@@ -17,10 +17,12 @@
 // 4 warps a block, blocks (columns, heads, texts): 128 blocks for 32 heads of 128. Decode moves
 // the matrix at the rate of memory. A token of a prompt takes about 130 multiply-adds and 46
 // shuffles a warp, one behind the other; the inputs of the next token are on their way meanwhile.
-// The chunked form on tensor cores would be the next step.
+// Prompts of heads of 128 take whole chunks on tensor cores where they can (delta_chunks.cuh), and
+// here what is before and behind those.
 #include "kernels/cuda/common/cuda_launch.cuh"
 #include "kernels/cuda/common/mma.cuh"
-#include "kernels/cuda/delta_net/cuda_delta_net.h"
+#include "kernels/cuda/delta_net/delta_chunks.cuh"
+#include "kernels/cuda/delta_net/delta_gates.cuh"
 #include "kernels/gpu/gpu_limits.h"
 
 namespace ktx::kernels {
@@ -38,25 +40,6 @@ __device__ __forceinline__ void store4(float* p, float4 v) {
 }
 __device__ __forceinline__ float part(const float4& v, int i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
-}
-
-// As delta_gates.h: what a token does to a value head's matrix.
-struct Gates {
-  float kept = 0, strength = 0;
-};
-__device__ __forceinline__ float softplus(float x) {
-  return x > 20 ? x : log1pf(expf(x));
-}
-template <bool kByChannel>
-__device__ __forceinline__ Gates gates_of(const CudaDeltaRuleArgs& args, int head, int64_t row) {
-  if constexpr (kByChannel) return {1, 1 / (1 + expf(-args.b[row * args.b_stride + head]))};
-  const int repeats = args.attrs.value_heads / args.attrs.key_heads;
-  const float* const b_row = args.b + row * args.b_stride;
-  // By key head: the bs of its value heads, then their as.
-  const int joined = head / repeats * 2 * repeats + head % repeats;
-  const float b = args.a ? b_row[head] : b_row[joined];
-  const float a = args.a ? args.a[row * args.a_stride + head] : b_row[joined + repeats];
-  return {expf(args.decay[head] * softplus(a + args.dt_bias[head])), 1 / (1 + expf(-b))};
 }
 
 // What a lane needs of a token: its rows of q, k and, by channel, of a; its columns of v.
@@ -110,8 +93,8 @@ __device__ __forceinline__ void keep_rows(MatrixPart<kGroups>& m, const TokenPar
 // Changes the matrix by a token; returns its y in the lane's columns.
 template <int kGroups, bool kByChannel>
 __device__ __forceinline__ float4 take_token(MatrixPart<kGroups>& m,
-                                             const TokenPart<kGroups, kByChannel>& x, Gates gates,
-                                             float head_scale) {
+                                             const TokenPart<kGroups, kByChannel>& x, float kept,
+                                             float strength, float head_scale) {
   TokenSums sums;
 #pragma unroll
   for (int j = 0; j < kGroups; ++j) {
@@ -135,9 +118,9 @@ __device__ __forceinline__ float4 take_token(MatrixPart<kGroups>& m,
   float change[4], y[4];
 #pragma unroll
   for (int c = 0; c < 4; ++c) {
-    const float known = gates.kept * k_scale * sums.known[c];
-    change[c] = k_scale * gates.strength * (part(x.v, c) - known);
-    y[c] = q_scale * fmaf(sums.qk, change[c], gates.kept * sums.read[c]);
+    const float known = kept * k_scale * sums.known[c];
+    change[c] = k_scale * strength * (part(x.v, c) - known);
+    y[c] = q_scale * fmaf(sums.qk, change[c], kept * sums.read[c]);
   }
 #pragma unroll
   for (int j = 0; j < kGroups; ++j) {
@@ -145,15 +128,16 @@ __device__ __forceinline__ float4 take_token(MatrixPart<kGroups>& m,
     for (int e = 0; e < 4; ++e) {
       const float k = part(x.k[j], e);
       float4& row = m.rows[j][e];
-      row = {fmaf(k, change[0], gates.kept * row.x), fmaf(k, change[1], gates.kept * row.y),
-             fmaf(k, change[2], gates.kept * row.z), fmaf(k, change[3], gates.kept * row.w)};
+      row = {fmaf(k, change[0], kept * row.x), fmaf(k, change[1], kept * row.y),
+             fmaf(k, change[2], kept * row.z), fmaf(k, change[3], kept * row.w)};
     }
   }
   return {y[0], y[1], y[2], y[3]};
 }
 
 template <int kGroups, bool kByChannel>
-__global__ void __launch_bounds__(32 * kWarps) delta_rule(CudaDeltaRuleArgs a) {
+__global__ void __launch_bounds__(32 * kWarps, kGroups <= 2 ? 4 : 1)
+    delta_rule(CudaDeltaRuleArgs a, DeltaPart part) {
   begin_kernel();
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int dim = a.attrs.head_dim;
@@ -173,9 +157,16 @@ __global__ void __launch_bounds__(32 * kWarps) delta_rule(CudaDeltaRuleArgs a) {
   const int64_t first = segments[begin].first;
   const int tokens = static_cast<int>(segments[end - 1].first + segments[end - 1].tokens - first);
 
+  const ChunkTokens chunks = part == DeltaPart::All ? ChunkTokens{tokens, tokens}
+                                                    : whole_chunks(a.position[first], tokens);
+  const int from = part == DeltaPart::Tail ? chunks.end : 0;
+  const int to = part == DeltaPart::Tail ? tokens : chunks.begin;
+  if (from == to) return;  // the whole block
+
   const int64_t matrix = int64_t{head} * dim * dim + column;  // in a slot's state
   MatrixPart<kGroups> m;
-  const int in = segments[begin].in;
+  // Between two launches the text's last state lies where it will be behind the pass.
+  const int in = from == 0 ? segments[begin].in : segments[end - 1].out;
   const float* const before = a.states.slots + in * a.states.slot_floats + matrix;
 #pragma unroll
   for (int j = 0; j < kGroups; ++j) {
@@ -219,23 +210,8 @@ __global__ void __launch_bounds__(32 * kWarps) delta_rule(CudaDeltaRuleArgs a) {
       dt_bias[j] = row < dim ? load4(a.dt_bias + head * dim + row) : float4{};
     }
   }
-  TokenPart<kGroups, kByChannel> token = fetch(0);
-  Gates lane_gates;  // of the token with the lane's number among 32
-  int t = 0;
-  for (int s = begin; s < end; ++s) {
-    for (const int stop = t + segments[s].tokens; t < stop; ++t) {
-      if (t % 32 == 0) {
-        lane_gates = t + lane < tokens ? gates_of<kByChannel>(a, head, first + t + lane) : Gates{};
-      }
-      const Gates gates = {__shfl_sync(kAllLanes, lane_gates.kept, t % 32),
-                           __shfl_sync(kAllLanes, lane_gates.strength, t % 32)};
-      const TokenPart<kGroups, kByChannel> next = t + 1 < tokens ? fetch(t + 1) : token;
-      if constexpr (kByChannel) keep_rows(m, token, dt_bias, decay);
-      const float4 read = take_token(m, token, gates, head_scale);
-      if (writes) store4(y + (first + t) * a.y_stride, read);
-      token = next;
-    }
-    float* const behind = a.states.slots + segments[s].out * a.states.slot_floats + matrix;
+  const auto store_matrix = [&](int slot) {
+    float* const behind = a.states.slots + slot * a.states.slot_floats + matrix;
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
       const int row = 64 * j + own_row;
@@ -244,10 +220,36 @@ __global__ void __launch_bounds__(32 * kWarps) delta_rule(CudaDeltaRuleArgs a) {
         if (has_column && row < dim) store4(behind + int64_t{row + e} * dim, m.rows[j][e]);
       }
     }
+  };
+  TokenPart<kGroups, kByChannel> token = fetch(from);
+  float lane_kept, lane_strength;  // of the token with the lane's number among 32
+  const auto read_gates = [&](int t) {
+    const int own = t - t % 32 + lane;
+    const Gates gates = own < tokens ? gates_of<kByChannel>(a, head, first + own) : Gates{};
+    lane_kept = expf(gates.log_kept);
+    lane_strength = gates.strength;
+  };
+  read_gates(from);
+  int t = from, segment_end = 0;
+  for (int s = begin; s < end && t < to; ++s) {
+    segment_end += segments[s].tokens;
+    if (segment_end <= from) continue;
+    for (const int stop = min(segment_end, to); t < stop; ++t) {
+      if (t % 32 == 0 && t > from) read_gates(t);
+      const float kept = kByChannel ? 1 : __shfl_sync(kAllLanes, lane_kept, t % 32);
+      const float strength = __shfl_sync(kAllLanes, lane_strength, t % 32);
+      const TokenPart<kGroups, kByChannel> next = t + 1 < to ? fetch(t + 1) : token;
+      if constexpr (kByChannel) keep_rows(m, token, dt_bias, decay);
+      const float4 read = take_token(m, token, kept, strength, head_scale);
+      if (writes) store4(y + (first + t) * a.y_stride, read);
+      token = next;
+    }
+    if (t == segment_end) store_matrix(segments[s].out);
   }
+  if (to < tokens) store_matrix(segments[end - 1].out);
 }
 
-using Kernel = void (*)(CudaDeltaRuleArgs);
+using Kernel = void (*)(CudaDeltaRuleArgs, DeltaPart);
 constexpr Kernel kByGroups[] = {delta_rule<1, false>, delta_rule<2, false>, delta_rule<3, false>,
                                 delta_rule<4, false>};
 constexpr Kernel kChannelsByGroups[] = {delta_rule<1, true>, delta_rule<2, true>,
@@ -262,6 +264,15 @@ bool by_four(std::initializer_list<const void*> pointers, std::initializer_list<
 
 }  // namespace
 
+Status launch_delta_tokens(const CudaDeltaRuleArgs& a, DeltaPart part, CudaStream stream) {
+  const int dim = a.attrs.head_dim;
+  const dim3 grid(static_cast<unsigned>(ceil_div(dim, kWarps * kWarpColumns)),
+                  static_cast<unsigned>(a.attrs.value_heads), static_cast<unsigned>(a.texts.texts));
+  const bool by_channel = a.attrs.by_channel != 0;
+  const Kernel kernel = (by_channel ? kChannelsByGroups : kByGroups)[(dim - 1) / 64];
+  return launch("delta_rule", kernel, grid, 32 * kWarps, 0, stream, a, part);
+}
+
 Status launch_delta_rule(const CudaDeltaRuleArgs& a, CudaStream stream) {
   const int dim = a.attrs.head_dim;
   if (!gpu_delta_rule_takes(dim)) {
@@ -274,10 +285,10 @@ Status launch_delta_rule(const CudaDeltaRuleArgs& a, CudaStream stream) {
   if (by_channel && !by_four({a.a, a.dt_bias}, {a.a_stride})) {
     return Error{"delta_rule: rates of channels that do not begin at multiples of 16 bytes"};
   }
-  const dim3 grid(static_cast<unsigned>(ceil_div(dim, kWarps * kWarpColumns)),
-                  static_cast<unsigned>(a.attrs.value_heads), static_cast<unsigned>(a.texts.texts));
-  const Kernel kernel = (by_channel ? kChannelsByGroups : kByGroups)[(dim - 1) / 64];
-  return launch("delta_rule", kernel, grid, 32 * kWarps, 0, stream, a);
+  if (a.rows.empty() || !delta_chunks_run(a.attrs)) {
+    return launch_delta_tokens(a, DeltaPart::All, stream);
+  }
+  return launch_delta_chunks(a, stream);
 }
 
 }  // namespace ktx::kernels

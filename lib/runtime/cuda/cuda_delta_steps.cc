@@ -1,5 +1,6 @@
 // causal_conv and delta_rule on a GPU: steps with a state of each text (cache/state_pool.h).
 #include <algorithm>
+#include <vector>
 
 #include "kernels/gpu/gpu_limits.h"
 #include "lib/runtime/cuda/cuda_steps.h"
@@ -24,10 +25,7 @@ template <class Args, Status (*Launch)(const Args&, kernels::CudaStream)>
 class StateStep : public GpuStep {
  public:
   Status launch(const GpuShape& shape, std::byte*, int64_t) override {
-    Args args = args_;
-    args.texts = texts_of(batch_, shape);
-    gpu_->use();
-    return Launch(args, gpu_->stream());
+    return launch_args(args_, shape);
   }
 
  protected:
@@ -40,6 +38,11 @@ class StateStep : public GpuStep {
     args_.states = context.states(args_.attrs.state);
     batch_ = context.batch();
     gpu_ = &context.gpu();
+  }
+  Status launch_args(Args args, const GpuShape& shape) {
+    args.texts = texts_of(batch_, shape);
+    gpu_->use();
+    return Launch(args, gpu_->stream());
   }
   Args args_;
 
@@ -70,11 +73,31 @@ struct DeltaRule final : StateStep<kernels::CudaDeltaRuleArgs, kernels::launch_d
     args_.b_stride = b.stride;
     args_.a = a.f32();
     args_.a_stride = a.stride;
+    args_.position = context.batch().position;
     args_.decay = KTX_TRY(context.vector(0, decay_));
     args_.dt_bias = KTX_TRY(context.vector(1, dt_bias_));
     begin(context);
     return {};
   }
+  int64_t workspace_bytes(const GpuShape& shape) const override {
+    if (shape.one_token_each) return 0;
+    return kernels::cuda_delta_rule_workspace(args_.attrs, shape.tokens);
+  }
+  Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
+    rows_.clear();
+    for (const SequenceRun& run : shape.runs) {
+      rows_.push_back({static_cast<int32_t>(run.first), static_cast<int32_t>(run.tokens),
+                       static_cast<int32_t>(run.positions - run.tokens)});
+    }
+    kernels::CudaDeltaRuleArgs args = args_;
+    if (!shape.one_token_each) args.rows = rows_;
+    args.workspace = workspace;
+    args.workspace_bytes = bytes;
+    return launch_args(args, shape);
+  }
+
+ private:
+  std::vector<kernels::TextRows> rows_;  // of the pass
   GpuMemory decay_, dt_bias_;
 };
 

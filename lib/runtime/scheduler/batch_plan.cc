@@ -48,6 +48,13 @@ class StepPlan {
       in_work_.insert(candidate.blocks[b]);
     }
   }
+  // The share ends at a multiple of `tokens`, where it is large enough.
+  void end_at(size_t i, int64_t tokens) {
+    if (remaining(i) == 0 || shares_[i] < 8 * tokens) return;
+    const int64_t over = (candidates_[i].position + shares_[i]) % tokens;
+    shares_[i] -= over;
+    left_ += over;
+  }
 
  private:
   const std::span<const StepCandidate> candidates_;
@@ -60,7 +67,7 @@ class StepPlan {
 }  // namespace
 
 std::vector<int64_t> plan_step(std::span<const StepCandidate> candidates, int64_t budget,
-                               int64_t block_tokens) {
+                               int64_t block_tokens, int64_t end_at) {
   StepPlan plan(candidates, budget, block_tokens);
   std::vector<size_t> prompts;
   bool ends = false;  // this step produces some request's first token
@@ -92,6 +99,7 @@ std::vector<int64_t> plan_step(std::span<const StepCandidate> candidates, int64_
     const bool to_its_end = plan.remaining(i) <= plan.left();
     plan.give(i, to_its_end || !ends ? plan.left() : plan.left() - (budget - beside));
   }
+  for (size_t i : prompts) plan.end_at(i, end_at);
   return plan.take();
 }
 

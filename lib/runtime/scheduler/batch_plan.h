@@ -13,6 +13,9 @@
 //     -> 1, 1, 1, 63, 190
 //   ... and 10 left
 //     -> 1, 1, 1, 19, 0, 10
+//
+// Where passes had better end at multiples of some number of tokens (chunks of delta nets), a
+// prompt's share ends there if it does not end the prompt and loses less than an eighth.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +37,7 @@ struct StepCandidate {
 // Tokens for each candidate, in their order; the sum is at most `budget`, which must
 // be at least the number of candidates.
 std::vector<int64_t> plan_step(std::span<const StepCandidate> candidates, int64_t budget,
-                               int64_t block_tokens);
+                               int64_t block_tokens, int64_t end_at = 1);
 
 // The same for encoders: each text as a whole or not at all, the oldest first.
 std::vector<int64_t> plan_whole_texts(std::span<const StepCandidate> candidates, int64_t budget);

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/delta_net/state_segment.h"
 #include "lib/runtime/cache/snapshot_places.h"
 #include "lib/runtime/scheduler/batch_plan.h"
 #include "lib/runtime/scheduler/running_request.h"
@@ -136,7 +137,8 @@ BatchScheduler::StepItems BatchScheduler::gather() {
   }
   std::vector<int64_t> shares = engine_.plan().facts.encoder
                                     ? plan_whole_texts(candidates, engine_.chunk_tokens())
-                                    : plan_step(candidates, engine_.chunk_tokens(), kBlock);
+                                    : plan_step(candidates, engine_.chunk_tokens(), kBlock,
+                                                engine_.has_states() ? kernels::kDeltaChunk : 1);
   if (!engine_.plan().facts.encoder) limit_mean_pooling(shares);
   int64_t budget = engine_.chunk_tokens();
   for (int64_t share : shares) budget -= share;

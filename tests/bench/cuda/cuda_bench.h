@@ -58,6 +58,7 @@ void bench_experts();
 void bench_deepseek();
 void bench_attention();
 void bench_latent();
+void bench_delta();
 void bench_rows();
 void bench_product(DType dtype, int64_t rows, int64_t cols, int64_t tokens);
 

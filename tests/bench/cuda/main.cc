@@ -31,6 +31,7 @@ constexpr Group kGroups[] = {
     {"deepseek", "experts of DeepSeek-V3's shape, one token", bench_deepseek},
     {"attention", "attention and MLA", bench_attention},
     {"latent", "MLA of prompts, absorbed beside expanded", bench_latent},
+    {"delta", "the delta rule of prompts, token by token beside chunks", bench_delta},
     {"rows", "norms, rope, router", bench_rows},
     {"library", "products with and without cuBLAS, for cublas_products.def", bench_library, true},
 };

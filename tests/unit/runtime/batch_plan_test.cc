@@ -74,6 +74,14 @@ TEST(BatchPlan, ASharedBeginningIsComputedOnce) {
   EXPECT_THAT(plan_step(apart, 128, 64), ElementsAre(64, 62));
 }
 
+TEST(BatchPlan, LargeSharesEndWhereTheyHadBetter) {
+  const StepCandidate list[] = {{1, 5, 10, {}}, {8000, 1, 100, {}}};
+  EXPECT_THAT(plan_step(list, 1024, 64, 64), ElementsAre(1, 988)) << "at 1088";
+  const StepCandidate last[] = {{1, 5, 10, {}}, {1000, 1, 100, {}}};
+  EXPECT_THAT(plan_step(last, 1024, 64, 64), ElementsAre(1, 1000)) << "to its end";
+  EXPECT_THAT(plan_step(list, 512, 64, 64), ElementsAre(1, 511)) << "too small";
+}
+
 TEST(BatchPlan, NeverGivesMoreThanThereIs) {
   const StepCandidate list[] = {{3, 1, 0, {}}, {1, 2, 7, {}}, {2, 3, 0, {}}};
   EXPECT_THAT(plan_step(list, 3, 64), ElementsAre(1, 1, 1));
