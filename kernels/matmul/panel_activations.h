@@ -79,6 +79,18 @@ typedef int32_t Int8 __attribute__((vector_size(32)));
 typedef float Float8 __attribute__((vector_size(32)));
 typedef int16_t Short8 __attribute__((vector_size(16)));
 
+// Lane i is lane i ^ kBit of x. (g++ 11 has no __builtin_shufflevector, clang no
+// __builtin_shuffle.)
+template <int kBit>
+KTX_ALWAYS_INLINE inline Int8 swap_lanes(Int8 x) {
+#ifdef __clang__
+  return __builtin_shufflevector(x, x, 0 ^ kBit, 1 ^ kBit, 2 ^ kBit, 3 ^ kBit, 4 ^ kBit, 5 ^ kBit,
+                                 6 ^ kBit, 7 ^ kBit);
+#else
+  return __builtin_shuffle(x, Int8{0, 1, 2, 3, 4, 5, 6, 7} ^ kBit);
+#endif
+}
+
 template <class Eight>
 KTX_ALWAYS_INLINE inline void put(void* out, Eight eight) {
   __builtin_memcpy(out, &eight, sizeof eight);
@@ -95,9 +107,9 @@ KTX_ALWAYS_INLINE inline void act_parts(const PanelActRow& x, int64_t first, int
     __builtin_memcpy(&scale, x.scale + first + b, sizeof scale);
     __builtin_memcpy(&sums, x.sum + 2 * (first + b), sizeof sums);
     // Of numbers that are at least 0, or all NaN, the largest has the largest bits.
-    const Int8 beside = __builtin_shufflevector(scale, scale, 1, 0, 3, 2, 5, 4, 7, 6);
+    const Int8 beside = swap_lanes<1>(scale);
     const Int8 twos = scale > beside ? scale : beside;
-    const Int8 others = __builtin_shufflevector(twos, twos, 2, 3, 0, 1, 6, 7, 4, 5);
+    const Int8 others = swap_lanes<2>(twos);
     const Int8 shared = twos > others ? twos : others;
     const Int8 down = shared - scale;  // n, in the exponent's place
     const Int8 center = 0x4B400000 - down;
