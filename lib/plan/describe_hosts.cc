@@ -63,8 +63,13 @@ std::string host_lines(const PlanView& plan, const RunShape& shape) {
                unit.text(host.cpu.kv_bytes + host.cpu.state_bytes), unit.text(host.cpu.arena_bytes),
                host.capacity > 0 ? unit.text(host.capacity) : "unknown"});
   }
-  return fmt::format("\nhosts, for {} tokens, {} at once\n{}", shape.ctx, shape.max_batch,
-                     table.plain("  "));
+  std::string part;
+  if (plan.part_of && *plan.part_of < hosts->size()) {
+    part = fmt::format("  this file has the weights of {} alone\n",
+                       printable((*hosts)[*plan.part_of].name));
+  }
+  return fmt::format("\nhosts, for {} tokens, {} at once\n{}{}", shape.ctx, shape.max_batch,
+                     table.plain("  "), part);
 }
 
 }  // namespace ktx::plan

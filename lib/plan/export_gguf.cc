@@ -31,6 +31,9 @@ struct Part {
 
 // All parts in order of tensor and place. Fails unless they cover every tensor.
 Result<std::vector<Part>> collect_parts(const PlanView& plan) {
+  if (plan.part_of) {
+    return Error{"the file has the weights of one host alone; export from the whole plan"};
+  }
   std::vector<Part> parts;
   for (const SliceRecord& slice : plan.slices) {
     const BlobRecord& blob = plan.blobs[slice.blob];

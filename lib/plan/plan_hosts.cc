@@ -57,6 +57,11 @@ size_t host_of(const PlanView& plan, std::string_view device) {
   return number == plan.host ? 0 : number;
 }
 
+size_t host_of(const PlanView& plan, const SegmentRecord& segment) {
+  if (segment.kind != static_cast<uint32_t>(SegmentKind::Weights)) return 0;
+  return host_of(plan, plan.string(segment.device));
+}
+
 Status verify_hosts(const PlanView& plan) {
   if (has_hosts(plan)) KTX_TRY(verify_list(plan));
   std::set<uint32_t> devices;
@@ -73,6 +78,23 @@ Status verify_hosts(const PlanView& plan) {
                              plan.target.hosts.size())};
   }
   return {};
+}
+
+Status check_part(const PlanView& plan) {
+  if (!plan.part_of || *plan.part_of == plan.host) return {};
+  const auto named = [&](size_t host) {
+    const bool known = host < plan.target.hosts.size();
+    return known ? fmt::format("host {} (rank {})", plan.target.hosts[host].name, host)
+                 : fmt::format("rank {}", host);
+  };
+  return Error{
+      fmt::format("the file has the weights of {} alone, and is read on {}; each host reads "
+                  "its own part",
+                  named(*plan.part_of), named(plan.host))};
+}
+
+bool has_weights(const PlanView& plan, const SegmentRecord& segment) {
+  return !plan.part_of || *plan.part_of == host_of(plan, segment);
 }
 
 }  // namespace ktx::plan

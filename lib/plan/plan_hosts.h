@@ -25,6 +25,8 @@ inline size_t host_count(const PlanView& plan) {
 
 // The number of a device's host, which verify_hosts() has checked; as PlanView::host is.
 size_t host_of(const PlanView& plan, std::string_view device);
+// Of a segment; carried tensors are the first host's.
+size_t host_of(const PlanView& plan, const SegmentRecord& segment);
 
 // Whether the list of hosts is sound, and each device of steps, weights and caches is of one of
 // them. The records' strings have been checked.
@@ -32,5 +34,10 @@ Status verify_hosts(const PlanView& plan);
 
 // The number of the string that is the CPU's name on a host of the plan; kNone where there is none.
 uint32_t cpu_string(const PlanView& plan, size_t host);
+
+// Whether the file has the weights of the host as which it is read.
+Status check_part(const PlanView& plan);
+// Whether it has those of a segment.
+bool has_weights(const PlanView& plan, const SegmentRecord& segment);
 
 }  // namespace ktx::plan

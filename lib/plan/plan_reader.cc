@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lib/plan/check_step_records.h"
+#include "lib/plan/host_part.h"
 #include "lib/plan/plan_hosts.h"
 #include "lib/plan/plan_step_list.h"
 #include "lib/plan/verify_records.h"
@@ -426,6 +427,9 @@ Result<PlanFile> PlanFile::open(const std::string& path, const PlanOpenOptions& 
   const auto bytes = state->file.bytes();
   const size_t magic_bytes = std::min(bytes.size(), sizeof(kMagic));
   if (std::memcmp(bytes.data(), kMagic, magic_bytes) != 0) return Error{not_a_plan(path, bytes)};
+  Result<std::optional<HostPart>> part = read_host_part(bytes);
+  if (!part) return Error{fmt::format("{}: {}", path, part.error().message)};
+  if (*part) KTX_TRY(state->file.spread((*part)->whole_bytes, (*part)->pieces));
   if (options.drafter) {
     const Status narrowed = state->narrow_to_drafter();
     if (!narrowed) return Error{fmt::format("{}: {}", path, narrowed.error().message)};
@@ -437,6 +441,9 @@ Result<PlanFile> PlanFile::open(const std::string& path, const PlanOpenOptions& 
   state->file.advise_huge_pages();
 
   Status status = state->open(options.host);
+  if (status.ok() && *part) status = check_host_part(state->view, **part);
+  if (*part) state->view.part_of = (*part)->host;
+  if (status.ok() && options.own_weights) status = check_part(state->view);
   if (status.ok() && options.verify_weights) {
     status = verify_weights(state->view, options.threads);
   }

@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,6 +43,8 @@ struct PlanView {
   std::span<const SectionEntry> sections;
 
   size_t host = 0;  // of target.hosts, as which it is read (plan_hosts.h)
+  // The host that the file has the weights of, where it has not all (host_part.h).
+  std::optional<size_t> part_of;
 
   PlanFacts facts;
   PlanTarget target;
@@ -109,6 +112,7 @@ struct PlanOpenOptions {
   int threads = 0;              // for these; 0: all cores
   bool drafter = false;         // the plan that this one has as its drafter
   size_t host = 0;              // as which it is read; fails where there are fewer
+  bool own_weights = false;     // that host's weights are needed: fails on another one's part
 };
 
 struct PlanLaunches;

@@ -7,7 +7,8 @@
 
 namespace ktx::plan {
 
-// After verify_records(). threads 0: all cores. Names the first weight that differs.
+// After verify_records(). Of a host's part (host_part.h) those that it has. threads 0: all cores.
+// Names the first weight that differs.
 Status verify_weights(const PlanView& plan, int threads);
 
 }  // namespace ktx::plan

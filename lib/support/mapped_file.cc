@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <vector>
 
 #include "lib/support/near_files.h"
 #include "lib/support/result.h"
@@ -34,6 +35,7 @@ struct MappedFile::Mapping {
   // What is mapped: data may stand inside of it.
   void* mapped = nullptr;
   size_t mapped_size = 0;
+  std::vector<Piece> pieces;  // of a spread file: all else is zeros
 
   ~Mapping() { release(); }
   void release() {
@@ -114,20 +116,26 @@ Status MappedFile::copy_to_huge_pages(int threads) {
   Mapping& m = *mapping_;
   const size_t room = (m.size + kHugePage - 1) / kHugePage * kHugePage;
   const size_t all = room + kHugePage;
-  void* mapped = mmap(nullptr, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const int reserve = m.pieces.empty() ? 0 : MAP_NORESERVE;  // most of it stays zeros
+  void* mapped =
+      mmap(nullptr, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | reserve, -1, 0);
   if (mapped == MAP_FAILED) return file_error(m.path, "no memory for a copy in huge pages");
   const auto begin = (reinterpret_cast<uintptr_t>(mapped) + kHugePage - 1) / kHugePage * kHugePage;
   char* to = reinterpret_cast<char*>(begin);
   (void)madvise(to, room, MADV_HUGEPAGE);
   const char* from = static_cast<const char*>(m.data);
   ThreadPool pool(threads);
-  pool.for_each(static_cast<int64_t>((m.size + kPiece - 1) / kPiece), [&](int64_t i, int) {
-    const size_t at = static_cast<size_t>(i) * kPiece;
-    std::memcpy(to + at, from + at, std::min(kPiece, m.size - at));
-  });
-  if (const Status whole = check(); !whole) {
+  const Piece whole{0, 0, m.size};
+  for (const Piece& piece : m.pieces.empty() ? std::span(&whole, 1) : std::span(m.pieces)) {
+    pool.for_each(static_cast<int64_t>((piece.size + kPiece - 1) / kPiece), [&](int64_t i, int) {
+      const size_t at = static_cast<size_t>(i) * kPiece;
+      std::memcpy(to + piece.offset + at, from + piece.offset + at,
+                  std::min<size_t>(kPiece, piece.size - at));
+    });
+  }
+  if (const Status complete = check(); !complete) {
     munmap(mapped, all);
-    return whole;
+    return complete;
   }
   (void)mprotect(mapped, all, PROT_READ);
   m.release();
@@ -142,6 +150,42 @@ void MappedFile::narrow(size_t offset, size_t size) {
   KTX_ASSERT(offset % 4096 == 0 && offset <= mapping_->size && size <= mapping_->size - offset);
   mapping_->data = static_cast<char*>(mapping_->data) + offset;
   mapping_->size = size;
+  mapping_->pieces.clear();
+}
+
+Status MappedFile::spread(uint64_t size, std::span<const Piece> pieces) {
+  constexpr uint64_t kPage = 4096;
+  const auto pages = [](uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; };
+  Mapping& m = *mapping_;
+  uint64_t at = 0, offset = 0;
+  for (const Piece& piece : pieces) {
+    KTX_ASSERT(piece.at % kPage == 0 && piece.offset % kPage == 0);
+    KTX_ASSERT(piece.at >= at && piece.at <= m.size && piece.size <= m.size - piece.at);
+    KTX_ASSERT(piece.offset >= offset && piece.offset <= size && piece.size <= size - piece.offset);
+    at = piece.at + pages(piece.size);
+    offset = piece.offset + pages(piece.size);
+  }
+  void* const room =
+      mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) return file_error(m.path, "cannot map");
+  m.guard.reset();
+  for (const Piece& piece : pieces) {
+    if (piece.size == 0) continue;
+    const size_t length = pages(piece.size);
+    void* const moved =
+        mremap(static_cast<char*>(m.data) + piece.at, length, length, MREMAP_MAYMOVE | MREMAP_FIXED,
+               static_cast<char*>(room) + piece.offset);
+    if (moved != MAP_FAILED) continue;
+    const Error error = file_error(m.path, "cannot map");
+    munmap(room, size);
+    return error;
+  }
+  m.release();
+  m.data = m.mapped = room;
+  m.size = m.mapped_size = size;
+  m.pieces.assign(pieces.begin(), pieces.end());
+  m.guard.emplace(room, size, /*writable=*/false);
+  return {};
 }
 
 std::span<const std::byte> MappedFile::bytes() const {

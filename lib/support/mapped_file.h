@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -33,6 +34,14 @@ class MappedFile {
   // From now on bytes() are this part of them, which must lie inside; `offset` is a multiple of
   // the 4096 bytes of a page.
   void narrow(size_t offset, size_t size);
+
+  // From now on bytes() are `size` bytes: pieces of the file at other places, zeros between them.
+  // Of a piece, what the page of its last byte has behind it comes along.
+  struct Piece {
+    uint64_t at = 0, offset = 0, size = 0;  // in the file; in bytes(). The first two: of pages
+  };
+  // Pieces rise in both, without a common page, and lie inside. Fails where addresses run out.
+  Status spread(uint64_t size, std::span<const Piece> pieces);
 
   std::span<const std::byte> bytes() const;
   const std::string& path() const;

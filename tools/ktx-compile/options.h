@@ -28,6 +28,7 @@ struct Options {
   std::vector<std::string> expert_profiles;
   std::string draft;  // "": none; "mtp", or a file
   bool drop_unused = false;
+  bool split_by_host = false;
   bool bf16_inputs = false;
   std::string prefer_text;  // as given
   launches::Preferences prefer;

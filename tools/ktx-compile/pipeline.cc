@@ -12,6 +12,7 @@
 #include "lib/input/model_source.h"
 #include "lib/passes/emit_plan.h"
 #include "lib/passes/pass.h"
+#include "lib/plan/host_part.h"
 #include "lib/support/env.h"
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
@@ -151,6 +152,17 @@ void summarize(Talk& talk, const std::string& path, const plan::PlanContents& co
       seconds, launcher, shell_word(path), contents.drafter.empty() ? "" : " --draft on"));
 }
 
+// --split-by-host
+Status write_parts(Talk& talk, const std::string& path) {
+  const plan::PlanFile plan = KTX_TRY(plan::PlanFile::open(path));
+  const std::vector<std::string> parts = KTX_TRY(plan::write_host_parts(plan));
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    talk.say(fmt::format("{}: the part of host {}, which reads it in the place of {}", parts[rank],
+                         plan->target.hosts[rank].name, path));
+  }
+  return {};
+}
+
 // What was lost, tensor by tensor.
 void report_rounding(Talk& talk, const std::vector<passes::RoundedWeights>& rounded) {
   for (const passes::RoundedWeights& weights : rounded) {
@@ -181,6 +193,9 @@ int run_compile(const Options& options) {
   state.diags = &talk.sink();
   read_rule_files(options, state);
   read_target_file(options, state);
+  if (options.split_by_host && state.target.hosts.empty()) {
+    return talk.fail("--split-by-host takes a target with hosts (--target; docs/hosts.md)");
+  }
   state.check.for_target = state.check.target_given;
   state.bf16_inputs = options.bf16_inputs;
   state.prefer = options.prefer;
@@ -274,6 +289,10 @@ int run_compile(const Options& options) {
   if (!written) return talk.fail(written.error().message);
   report_rounding(talk, rounded);
   summarize(talk, options.output, summary, timer.seconds());
+  if (!options.split_by_host) return 0;
+  if (const Status parts = write_parts(talk, options.output); !parts) {
+    return talk.fail(parts.error().message);
+  }
   return 0;
 }
 

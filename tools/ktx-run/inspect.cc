@@ -18,7 +18,6 @@
 #include "tools/ktx-run/talk.h"
 
 namespace ktx::tools {
-namespace {}  // namespace
 
 int run_inspect(const Options& options) {
   plan::PlanOpenOptions open_options;

@@ -83,7 +83,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
       std::make_unique<State>(KTX_TRY(plan::PlanFile::open(path, {.verify_weights = given.verify,
                                                                   .huge_pages = given.huge_pages,
                                                                   .threads = threads,
-                                                                  .drafter = given.drafter})));
+                                                                  .drafter = given.drafter,
+                                                                  .own_weights = true})));
   State& s = *state;
   const auto build = [&]() -> Status {
     const plan::PlanView& plan = s.plan.view();

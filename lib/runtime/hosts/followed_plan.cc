@@ -62,7 +62,8 @@ Result<std::unique_ptr<FollowedPlan>> FollowedPlan::open(HostGroup& group, const
   plan::PlanFile file = KTX_TRY(plan::PlanFile::open(path, {.verify_weights = options.verify,
                                                             .huge_pages = options.huge_pages,
                                                             .threads = options.threads,
-                                                            .host = host}));
+                                                            .host = host,
+                                                            .own_weights = true}));
   std::unique_ptr<FollowedPlan> plan(new FollowedPlan(group, std::move(file)));
   if (!(plan->plan_->header_hash == start.plan_hash)) {
     return Error{
