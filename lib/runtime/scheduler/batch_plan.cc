@@ -14,7 +14,11 @@ class StepPlan {
       : candidates_(candidates),
         block_tokens_(block_tokens),
         shares_(candidates.size(), 0),
-        left_(budget) {}
+        left_(budget) {
+    for (const StepCandidate& candidate : candidates) {
+      claim(candidate, candidate.position - candidate.ahead, candidate.position);
+    }
+  }
 
   int64_t left() const { return left_; }
   int64_t remaining(size_t i) const { return candidates_[i].remaining - shares_[i]; }
@@ -42,14 +46,19 @@ class StepPlan {
     const int64_t from = candidate.position + shares_[i];
     shares_[i] += tokens;
     left_ -= tokens;
+    claim(candidate, from, from + tokens);
+  }
+
+ private:
+  void claim(const StepCandidate& candidate, int64_t from, int64_t to) {
+    if (from == to) return;
     const auto first = static_cast<size_t>(from / block_tokens_);
-    const auto end = static_cast<size_t>((from + tokens + block_tokens_ - 1) / block_tokens_);
+    const auto end = static_cast<size_t>((to + block_tokens_ - 1) / block_tokens_);
     for (size_t b = first; b < std::min(end, candidate.blocks.size()); ++b) {
       in_work_.insert(candidate.blocks[b]);
     }
   }
 
- private:
   const std::span<const StepCandidate> candidates_;
   const int64_t block_tokens_;
   std::vector<int64_t> shares_;
