@@ -44,7 +44,8 @@ uint64_t head_bytes(const PlanView& plan) {
   uint64_t end = plan.file_bytes;
   for (const SegmentRecord& segment : plan.segments) end = std::min(end, segment.offset);
   for (const SectionEntry& section : plan.sections) {
-    if (section.id == static_cast<uint32_t>(SectionId::Drafter)) end = std::min(end, section.offset);
+    if (section.id == static_cast<uint32_t>(SectionId::Drafter))
+      end = std::min(end, section.offset);
   }
   return end;
 }
@@ -105,12 +106,14 @@ Result<std::optional<HostPart>> read_host_part(std::span<const std::byte> file) 
     return std::optional<HostPart>();
   }
   if (mark.version != kPartVersion) {
-    return Error{fmt::format("a host's part of form {}, known is {}; use the ktx-run of its compiler",
-                             mark.version, kPartVersion)};
+    return Error{
+        fmt::format("a host's part of form {}, known is {}; use the ktx-run of its compiler",
+                    mark.version, kPartVersion)};
   }
   const Error damaged{"the end of this host's part of a plan is damaged; copy it again"};
   uint64_t limit = file.size() - sizeof(mark);
-  if (mark.ranges == 0 || mark.ranges > limit / sizeof(PartRange) || mark.whole_bytes > kMostWholeBytes) {
+  if (mark.ranges == 0 || mark.ranges > limit / sizeof(PartRange) ||
+      mark.whole_bytes > kMostWholeBytes) {
     return damaged;
   }
   limit -= mark.ranges * sizeof(PartRange);

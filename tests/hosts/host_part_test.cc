@@ -1,6 +1,6 @@
-// A plan for two hosts in parts (ktx-compile --split-by-host): a part has the header, the hashes and
-// one host's weights of the whole plan, runs beside another part or the whole plan with the bits of
-// it, and is refused where another host reads it, or where its end is damaged.
+// A plan for two hosts in parts (ktx-compile --split-by-host): a part has the header, the hashes
+// and one host's weights of the whole plan, runs beside another part or the whole plan with the
+// bits of it, and is refused where another host reads it, or where its end is damaged.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -106,11 +106,12 @@ TEST_F(HostParts, GiveTheBitsOfTheWholePlan) {
 }
 
 TEST_F(HostParts, AreReadByTheirHostsAlone) {
-  EXPECT_THAT(error_of(part("b"), {.own_weights = true}),
-              HasSubstr("has the weights of host b (rank 1) alone, and is read on host a (rank 0)"));
+  EXPECT_THAT(
+      error_of(part("b"), {.own_weights = true}),
+      HasSubstr("has the weights of host b (rank 1) alone, and is read on host a (rank 0)"));
   EXPECT_EQ(error_of(part("b"), {}), "");  // to look at
-  const Finished exported = run_program(
-      {ktx_run(), "inspect", part("a"), "--export-gguf", dir_.path("x.gguf")});
+  const Finished exported =
+      run_program({ktx_run(), "inspect", part("a"), "--export-gguf", dir_.path("x.gguf")});
   EXPECT_EQ(exported.status, 1);
   EXPECT_THAT(exported.err, HasSubstr("export from the whole plan"));
   const Finished inspected = run_program({ktx_run(), "inspect", part("b"), "--verify"});
@@ -122,7 +123,8 @@ TEST_F(HostParts, DamageIsFound) {
   const std::string good = read_file(part("b"));
   const size_t end = good.size();
   const auto with = [&](std::string bytes) {
-    return error_of(dir_.write("damaged.ktxplan", bytes), {.verify_weights = true, .host = 1, .own_weights = true});
+    return error_of(dir_.write("damaged.ktxplan", bytes),
+                    {.verify_weights = true, .host = 1, .own_weights = true});
   };
   EXPECT_EQ(with(good), "");
   std::string weights = good;

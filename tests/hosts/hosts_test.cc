@@ -9,13 +9,12 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
-#include <set>
 
-#include "lib/plan/plan_hosts.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/runtime/engine/pass_watch.h"
 #include "lib/runtime/session/session_file.h"
 #include "lib/support/timer.h"
+#include "tests/hosts/host_plans.h"
 #include "tests/support/host_threads.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_program.h"
@@ -33,69 +32,6 @@ using runtime::Forward;
 using runtime::Sequence;
 using runtime::Want;
 using ::testing::HasSubstr;
-
-std::string target_of(int hosts) {
-  return fmt::format(
-      "network: {{gbit: 10, latency_us: 50}}\nhosts:\n  - {{name: a, cpu: {{isa: avx2, cores: 4}}}}\n"
-      "  - {{name: b, cpu: {{isa: avx2, cores: 4}}, count: {}}}\n",
-      hosts - 1);
-}
-
-// The plan of a model for one machine, or for hosts a, b (or b1, b2, ...).
-class Plan {
- public:
-  Plan(const std::string& gguf, int hosts, const std::string& rules = "") {
-    std::vector<std::string> command = {ktx_compile(), "-q", gguf, "-o", path()};
-    if (hosts > 1) command.push_back("--target=" + dir_.write("hosts.yaml", target_of(hosts)));
-    if (!rules.empty()) command.push_back(dir_.write("rules.yaml", "version: 1\nrules:\n" + rules));
-    const Finished run = run_program(command);
-    EXPECT_EQ(run.status, 0) << run.err;
-  }
-  std::string path() const { return dir_.path("m.ktxplan"); }
-
-  // Hosts that compute something.
-  std::set<size_t> used() const {
-    const plan::PlanFile file = plan::PlanFile::open(path()).take();
-    std::set<size_t> hosts;
-    for (const plan::StepRecord& step : file->steps) {
-      hosts.insert(plan::host_of(file.view(), file->string(step.device)));
-    }
-    return hosts;
-  }
-
- private:
-  TempDir dir_;
-};
-
-EngineOptions small(std::shared_ptr<runtime::HostGroup> hosts = nullptr) {
-  EngineOptions options;
-  options.threads = 1;
-  options.ctx = 512;
-  options.max_batch = 3;
-  options.chunk_tokens = 80;
-  options.hosts = std::move(hosts);
-  return options;
-}
-
-std::unique_ptr<Engine> open(const std::string& plan, const EngineOptions& options) {
-  auto engine = Engine::open(plan, options);
-  EXPECT_TRUE(engine.ok()) << engine.error().message;
-  return engine.ok() ? engine.take() : nullptr;
-}
-
-using Bits = std::vector<std::byte>;
-
-void add_bits(Engine& engine, Bits& bits) {
-  for (int64_t row = 0; row < engine.logits_rows(); ++row) {
-    const auto own = std::as_bytes(engine.logits(row));
-    bits.insert(bits.end(), own.begin(), own.end());
-  }
-}
-
-int32_t best_id(Engine& engine, int64_t row) {
-  const auto logits = engine.logits(row);
-  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-}
 
 bool compute(Engine& engine, std::vector<BatchItem> items, Bits& bits) {
   const auto done = engine.forward(items);

@@ -10,7 +10,23 @@
 namespace ktx::runtime {
 
 Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Engine::~Engine() = default;
+Engine::~Engine() {
+  finish_all();
+}
+
+void Engine::finish_all() {
+  while (state_ && passes() > 0) (void)finish();
+}
+
+int64_t Engine::most_passes() const {
+  return static_cast<int64_t>(state_->passes.size());
+}
+int64_t Engine::passes() const {
+  return static_cast<int64_t>(state_->in_flight);
+}
+bool Engine::goes_ahead() const {
+  return most_passes() > 1 && !has_states();
+}
 
 const plan::PlanView& Engine::plan() const {
   return state_->plan.view();
@@ -58,27 +74,27 @@ const EngineStats& Engine::stats() const {
   return state_->stats;
 }
 int64_t Engine::logits_rows() const {
-  return state_->batch.outputs;
+  return state_->batch().outputs;
 }
 
 bool Engine::has_logits(int64_t row) const {
   KTX_ASSERT(row >= 0 && row < logits_rows());
-  return state_->batch.best[row] < 0;
+  return state_->batch().best[row] < 0;
 }
 
 bool Engine::is_filtered(int64_t row) const {
-  return !has_logits(row) && state_->batch.filter[row] != nullptr;
+  return !has_logits(row) && state_->batch().filter[row] != nullptr;
 }
 
 BestLogits Engine::best(int64_t row) const {
   KTX_ASSERT(!has_logits(row));
-  return state_->runner->best(row, state_->batch.best[row]);
+  return state_->runner->best(row, state_->batch().best[row]);
 }
 
 Status Engine::fetch_logits(int64_t row) {
   if (has_logits(row)) return {};
   KTX_TRY(state_->runner->fetch_logits(row));
-  state_->batch.best[row] = -1;
+  state_->passes[state_->shown].batch.best[row] = -1;
   return {};
 }
 
@@ -100,17 +116,48 @@ Sequence Engine::new_sequence(std::string owner) {
 Result<Forward> Engine::forward(std::span<const BatchItem> items,
                                 const std::function<void()>& before_filters,
                                 const PassWatch* watch) {
-  state_->batch.before_filters = before_filters;
-  auto result = run(items, watch);
-  if (result) return result;
-  return Error{fmt::format("{}: {}", state_->plan.path(), result.error().message)};
+  KTX_ASSERT(passes() == 0);
+  const Forward begun = KTX_TRY(begin(items, before_filters, watch));
+  return begun == Forward::Done ? finish() : begun;
 }
 
-Result<Forward> Engine::run(std::span<const BatchItem> items, const PassWatch* watch) {
+Result<Forward> Engine::begin(std::span<const BatchItem> items,
+                              const std::function<void()>& before_filters, const PassWatch* watch) {
   State& s = *state_;
-  Batch& batch = s.batch;
+  KTX_ASSERT(passes() < most_passes());
+  s.shown = (s.oldest + s.in_flight) % s.passes.size();
+  Pass& pass = s.passes[s.shown];
+  pass.batch.before_filters = before_filters;
+  pass.watch = watch;
+  const auto begun = begin_pass(pass, items);
+  if (!begun) return named(begun.error());
+  if (*begun == Forward::Done) ++s.in_flight;
+  return begun;
+}
+
+Result<Forward> Engine::finish() {
+  State& s = *state_;
+  KTX_ASSERT(s.in_flight > 0);
+  s.shown = s.oldest;
+  s.oldest = (s.oldest + 1) % s.passes.size();
+  --s.in_flight;
+  const auto finished = finish_pass(s.passes[s.shown]);
+  if (!finished) return named(finished.error());
+  return finished;
+}
+
+Error Engine::named(const Error& error) const {
+  return Error{fmt::format("{}: {}", state_->plan.path(), error.message)};
+}
+
+Result<Forward> Engine::begin_pass(Pass& pass, std::span<const BatchItem> items) {
+  State& s = *state_;
+  Batch& batch = pass.batch;
   batch.tokens = 0;
   batch.outputs = 0;
+  pass.items.assign(items.begin(), items.end());
+  pass.weight_bytes = 0;
+  pass.follows_lost = false;
   const auto max_outputs = static_cast<int64_t>(batch.output_rows.size());
   if (static_cast<int64_t>(items.size()) > max_batch()) {
     return Error{fmt::format("a step of {} sequences, at most {} are possible (--max-batch)",
@@ -119,6 +166,7 @@ Result<Forward> Engine::run(std::span<const BatchItem> items, const PassWatch* w
   for (size_t i = 0; i < items.size(); ++i) {
     const BatchItem& item = items[i];
     KTX_ASSERT(item.best <= kMostBestLogits && item.best != 0);
+    KTX_ASSERT(item.sequence->ahead_ == 0 || goes_ahead());
     const auto count = static_cast<int64_t>(item.tokens.size());
     if (count > chunk_tokens() - batch.tokens) {
       return Error{fmt::format("a step of more than {} tokens", chunk_tokens())};
@@ -127,7 +175,7 @@ Result<Forward> Engine::run(std::span<const BatchItem> items, const PassWatch* w
     if (outputs > max_outputs - batch.outputs) {
       return Error{fmt::format("a step with more than {} logits rows", max_outputs)};
     }
-    const int64_t start = item.sequence->length_;
+    const int64_t start = item.sequence->begun();
     if (start + count > ctx()) return Forward::ContextFull;
     for (int64_t t = 0; t < count; ++t) {
       const int32_t id = item.tokens[t];
@@ -154,40 +202,69 @@ Result<Forward> Engine::run(std::span<const BatchItem> items, const PassWatch* w
     batch.tokens += count;
   }
   if (batch.tokens == 0) return Forward::Done;
-  const auto give_back = [&] {
-    for (const BatchItem& item : items) s.kv.shrink(item.sequence->tables_, item.sequence->length_);
+  const auto cache_is_full = [&] {
+    for (const BatchItem& item : items) s.kv.shrink(item.sequence->tables_, item.sequence->begun());
     batch.outputs = 0;
+    return Forward::CacheFull;
   };
   for (Sequence* sequence : s.sequences) s.kv.trim(sequence->tables_, sequence->length_);
   for (size_t i = 0; i < items.size(); ++i) {
     Sequence& sequence = *items[i].sequence;
-    if (!s.kv.own(sequence.tables_, sequence.length_) ||
-        !s.kv.grow(sequence.tables_, sequence.length_ + items[i].tokens.size())) {
-      give_back();
-      return Forward::CacheFull;
+    const int64_t start = sequence.begun();
+    if (!s.kv.own(sequence.tables_, start) ||
+        !s.kv.grow(sequence.tables_, start + items[i].tokens.size())) {
+      return cache_is_full();
     }
     batch.tables[i] = sequence.tables_.whole.data();
     batch.window_tables[i] = sequence.tables_.window.data();
   }
-  if (!take_states(items)) {
-    give_back();
-    return Forward::CacheFull;
+  if (!take_states(pass)) return cache_is_full();
+  for (const BatchItem& item : items) {
+    item.sequence->ahead_ += static_cast<int64_t>(item.tokens.size());
   }
+  if (most_passes() > 1) {
+    const int64_t bytes_before = s.runner->weight_bytes();
+    s.runner->begin(pass.walk, batch, pass.watch);
+    pass.weight_bytes = s.runner->weight_bytes() - bytes_before;
+  }
+  return Forward::Done;
+}
+
+Result<bool> Engine::compute(Pass& pass) {
+  State& s = *state_;
   const int64_t bytes_before = s.runner->weight_bytes();
-  const Result<bool> done = s.runner->run(batch, watch);
-  const Status intact = s.plan.check();
-  if (!done || !intact || !*done) give_back_states(items);
+  const Result<bool> done =
+      most_passes() > 1 ? s.runner->finish(pass.walk) : s.runner->run(pass.batch, pass.watch);
+  pass.weight_bytes += s.runner->weight_bytes() - bytes_before;
   KTX_TRY(done);
-  KTX_TRY(intact);
-  if (!*done) {
-    give_back();
-    return Forward::Stopped;
+  KTX_TRY(s.plan.check());
+  return *done && !pass.follows_lost;
+}
+
+Result<Forward> Engine::finish_pass(Pass& pass) {
+  State& s = *state_;
+  if (pass.batch.tokens == 0) return Forward::Done;
+  const Result<bool> done = compute(pass);
+  const bool computed = done && *done;
+  computed ? keep_states(pass) : give_back_states(pass);
+  for (const BatchItem& item : pass.items) {
+    Sequence& sequence = *item.sequence;
+    const auto count = static_cast<int64_t>(item.tokens.size());
+    sequence.ahead_ -= count;
+    if (computed) sequence.length_ += count;
+    if (computed) continue;
+    if (sequence.ahead_ == 0) s.kv.shrink(sequence.tables_, sequence.length_);
+    for (size_t i = 0; i < s.in_flight; ++i) {
+      Pass& later = s.passes[(s.oldest + i) % s.passes.size()];
+      later.follows_lost |=
+          std::ranges::find(later.items, &sequence, &BatchItem::sequence) != later.items.end();
+    }
   }
-  keep_states(items);
-  for (const BatchItem& item : items) item.sequence->length_ += item.tokens.size();
+  if (!computed) pass.batch.outputs = 0;
+  if (!KTX_TRY(done)) return Forward::Stopped;
   s.stats.steps += 1;
-  s.stats.tokens += batch.tokens;
-  s.stats.weight_bytes += s.runner->weight_bytes() - bytes_before;
+  s.stats.tokens += pass.batch.tokens;
+  s.stats.weight_bytes += pass.weight_bytes;
   s.stats.expert_use = s.runner->expert_use();
   return Forward::Done;
 }
@@ -242,7 +319,7 @@ int64_t Engine::hidden_size() const {
   return plan().facts.hidden_size;
 }
 int64_t Engine::max_outputs() const {
-  return static_cast<int64_t>(state_->batch.output_rows.size());
+  return static_cast<int64_t>(state_->batch().output_rows.size());
 }
 
 Status Engine::hidden(int64_t row, std::span<float> out) {
@@ -261,7 +338,7 @@ Status Engine::hidden(int64_t row, std::span<float> out) {
 Status Engine::hidden_of_tokens(int64_t token, std::span<float> out) {
   State& s = *state_;
   KTX_ASSERT(token >= 0 && std::ssize(out) % hidden_size() == 0 &&
-             std::ssize(out) / hidden_size() <= s.batch.tokens - token);
+             std::ssize(out) / hidden_size() <= s.batch().tokens - token);
   const FinalHidden found = KTX_TRY(s.token_hidden);
   return s.runner->read(found.device, found.value, token, out);
 }
@@ -348,11 +425,13 @@ Sequence::Sequence(Sequence&& other) noexcept
     : owner_(std::move(other.owner_)),
       length_(std::exchange(other.length_, 0)),
       tables_(std::exchange(other.tables_, {})) {
+  KTX_ASSERT(other.ahead_ == 0);
   set_engine(other.engine_);
   other.set_engine(nullptr);
 }
 
 Sequence& Sequence::operator=(Sequence&& other) noexcept {
+  KTX_ASSERT(ahead_ == 0 && other.ahead_ == 0);
   Engine* const engine = engine_;
   set_engine(other.engine_);
   other.set_engine(engine);
@@ -363,6 +442,7 @@ Sequence& Sequence::operator=(Sequence&& other) noexcept {
 }
 
 Sequence::~Sequence() {
+  if (engine_ && ahead_ > 0) engine_->finish_all();
   if (engine_) truncate(0);
   set_engine(nullptr);
 }
@@ -372,6 +452,7 @@ bool Sequence::can_truncate(int64_t length) const {
 }
 
 void Sequence::truncate(int64_t length) {
+  KTX_ASSERT(ahead_ == 0);
   KvPools& kv = engine_->state_->kv;
   length_ = kv.last_place(tables_, std::max<int64_t>(0, std::min(length_, length)));
   kv.shrink(tables_, length_);

@@ -104,6 +104,8 @@ class Sequence {
   ~Sequence();
 
   int64_t length() const { return length_; }  // tokens in the cache
+  // With those of passes in flight (Engine::begin).
+  int64_t begun() const { return length_ + ahead_; }
   // Forgets all tokens from `length` on; larger than length() does nothing. Where layers have
   // windows, blocks that the text needs to go on from there may have gone: it is empty then.
   // Some 64 tokens (plan::kKvWindowSlack) can always be taken back. Where layers have states of a
@@ -119,7 +121,7 @@ class Sequence {
   void set_engine(Engine* engine);  // which knows its sequences
   Engine* engine_ = nullptr;
   std::string owner_;
-  int64_t length_ = 0;
+  int64_t length_ = 0, ahead_ = 0;
   KvTables tables_;
 };
 
@@ -213,6 +215,26 @@ class Engine {
                           const std::function<void()>& before_filters = {},
                           const PassWatch* watch = nullptr);
 
+  // The same in two calls, for plans over several hosts: while others compute a pass, this one
+  // begins the next, so that up to most_passes() are in flight.
+  //
+  //   engine.begin(a);  engine.begin(b);  engine.finish();   // of a
+  //
+  // begin() gives Done where the pass is in flight, else nothing was begun. finish() is of the
+  // oldest, and has its logits, until the next call of either. What a pass has of a sequence counts
+  // at once for the next begin(): chunks of a text may follow each other, where goes_ahead(); when
+  // one fails or is stopped, so do those behind it. A sequence in flight is not to be cut, kept or
+  // moved; one that ends waits for all passes. All else of an engine but visit_kv(), copy_states()
+  // and hidden() may be called between; forward() may not.
+  int64_t most_passes() const;
+  int64_t passes() const;  // in flight
+  bool goes_ahead() const;
+  Result<Forward> begin(std::span<const BatchItem> items,
+                        const std::function<void()>& before_filters = {},
+                        const PassWatch* watch = nullptr);
+  Result<Forward> finish();
+  void finish_all();  // what they give is lost
+
   // Fills a sequence that holds the first length() tokens of `tokens` with what the
   // cache still has of the rest, the last token left out (its logits are wanted).
   // Works at whole blocks: length() must be a multiple of 64, else nothing happens.
@@ -287,12 +309,16 @@ class Engine {
   friend class Sequence;
   struct State;
   explicit Engine(std::unique_ptr<State> state);
-  Result<Forward> run(std::span<const BatchItem> items, const PassWatch* watch);
-  bool take_states(std::span<const BatchItem> items);  // pass_states.cc
+  struct Pass;
+  Result<Forward> begin_pass(Pass& pass, std::span<const BatchItem> items);
+  Result<Forward> finish_pass(Pass& pass);
+  Result<bool> compute(Pass& pass);
+  Error named(const Error& error) const;
+  bool take_states(Pass& pass);  // pass_states.cc
   void take_rollback(const BatchItem& item, SequenceState& state);
   void take_snapshots(const BatchItem& item, SequenceState& state);
-  void keep_states(std::span<const BatchItem> items);
-  void give_back_states(std::span<const BatchItem> items);
+  void keep_states(Pass& pass);
+  void give_back_states(Pass& pass);
   std::unique_ptr<State> state_;
 };
 

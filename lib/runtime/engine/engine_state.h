@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "lib/runtime/cache/kv_pools.h"
 #include "lib/runtime/cache/prefix_cache.h"
@@ -16,6 +17,16 @@
 #include "lib/support/thread_pool.h"
 
 namespace ktx::runtime {
+
+// A pass, from begin() to finish(), and its logits until the next one.
+struct Engine::Pass {
+  Batch batch;
+  std::vector<BatchItem> items;  // of which the tokens are only counted once it has begun
+  const PassWatch* watch = nullptr;
+  PassWalk walk;
+  int64_t weight_bytes = 0;   // read for it so far
+  bool follows_lost = false;  // a pass before it has failed that computed the text before it
+};
 
 // In the order of construction: what comes later points into what is before.
 struct Engine::State {
@@ -31,7 +42,11 @@ struct Engine::State {
   std::shared_ptr<ThreadPool> pool;
   std::unique_ptr<PlanRunner> runner;
   std::unique_ptr<WarmUp> warm_up;
-  Batch batch;
+  std::vector<Pass> passes;  // as many as may be in flight, in turn
+  size_t oldest = 0;         // of those in flight
+  size_t in_flight = 0;
+  size_t shown = 0;  // the pass whose logits are asked for
+  const Batch& batch() const { return passes[shown].batch; }
   Result<FinalHidden> hidden = Error{"not looked for"};
   Result<FinalHidden> token_hidden = Error{"not looked for"};
   EngineStats stats;

@@ -31,10 +31,9 @@ class ExpertCounts {
   // Where the CPU's steps add the activations that they serve, and other hosts theirs.
   int64_t* cpu_pairs() { return &cpu_pairs_; }
 
-  void begin_pass() { counted_cpu_pairs_ = cpu_pairs_; }
-  // After a pass of so many tokens, if it was not ended early; `taken[part]`: a GPU streamed that
-  // part of the CPU.
-  void add_pass(int64_t tokens, const std::vector<bool>& taken, int64_t joint);
+  // After a pass of so many tokens, if it was not ended early: `cpu` was added to cpu_pairs() for
+  // it; `taken[part]`: a GPU streamed that part of the CPU.
+  void add_pass(int64_t tokens, int64_t cpu, const std::vector<bool>& taken, int64_t joint);
   const ExpertUse& use() const { return use_; }
 
   // What was counted by expert: the CPU's counters and those of GPUs, `counts` of size() each.
@@ -57,7 +56,7 @@ class ExpertCounts {
   std::vector<uint64_t> counts_;
   int64_t pairs_of_token_ = 0;
   std::vector<int64_t> streamed_of_token_;  // by part: of layers that it has experts of
-  int64_t cpu_pairs_ = 0, counted_cpu_pairs_ = 0;
+  int64_t cpu_pairs_ = 0;
   ExpertUse use_;
 };
 

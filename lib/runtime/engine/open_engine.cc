@@ -125,7 +125,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
                                            .on_result = options.on_result,
                                            .hosts = options.hosts.get()}));
     for (const std::string& note : s.runner->notes()) s.sizes.notes.push_back(note);
-    reserve(plan, shape, s.batch);
+    s.passes.resize(static_cast<size_t>(s.runner->most_passes()));
+    for (Pass& pass : s.passes) reserve(plan, shape, pass.batch);
     // Beside GPUs, whose weights have been read by now, for the nodes alone.
     const bool wanted = !gpus || opened.places.nodes.size() > 1;
     if (wanted && s.sizes.memory.total_bytes <= available.value_or(0)) {

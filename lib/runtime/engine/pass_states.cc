@@ -24,12 +24,13 @@ void drop_places(StatePool& pool, std::vector<StateMark>& marks, bool all,
 }  // namespace
 
 // False: there are too few, and none is taken.
-bool Engine::take_states(std::span<const BatchItem> items) {
+bool Engine::take_states(Pass& pass) {
   State& s = *state_;
+  const std::vector<BatchItem>& items = pass.items;
   StatePool& pool = s.kv.states();
   if (!pool.has_states()) return true;
   for (size_t i = 0; i < items.size(); ++i) {
-    s.batch.states[i].outs.clear();
+    pass.batch.states[i].outs.clear();
     if (items[i].tokens.empty()) continue;
     Sequence& sequence = *items[i].sequence;
     const int64_t end = sequence.length_ + static_cast<int64_t>(items[i].tokens.size());
@@ -39,7 +40,7 @@ bool Engine::take_states(std::span<const BatchItem> items) {
     if (items[i].tokens.empty()) continue;
     const std::vector<StateMark>& marks = items[i].sequence->tables_.states;
     KTX_ASSERT((marks.empty() ? 0 : marks.back().position) == items[i].sequence->length_);
-    SequenceState& state = s.batch.states[i];
+    SequenceState& state = pass.batch.states[i];
     state.in_slot = marks.empty() ? kNoState : marks.back().slot;
     state.in = marks.empty() ? nullptr : pool.data(marks.back().slot);
     StateSlot slot = pool.take();
@@ -48,14 +49,14 @@ bool Engine::take_states(std::span<const BatchItem> items) {
       slot = pool.take();
     }
     if (slot == kNoState) {
-      give_back_states(items);
+      give_back_states(pass);
       return false;
     }
     state.outs.push_back(
         {static_cast<int64_t>(items[i].tokens.size()), slot, pool.data(slot), false});
   }
-  for (size_t i = 0; i < items.size(); ++i) take_rollback(items[i], s.batch.states[i]);
-  for (size_t i = 0; i < items.size(); ++i) take_snapshots(items[i], s.batch.states[i]);
+  for (size_t i = 0; i < items.size(); ++i) take_rollback(items[i], pass.batch.states[i]);
+  for (size_t i = 0; i < items.size(); ++i) take_snapshots(items[i], pass.batch.states[i]);
   return true;
 }
 
@@ -92,22 +93,22 @@ void Engine::take_snapshots(const BatchItem& item, SequenceState& state) {
 }
 
 // After a pass that ended well, before the sequences have their new lengths.
-void Engine::keep_states(std::span<const BatchItem> items) {
+void Engine::keep_states(Pass& pass) {
   if (!has_states()) return;
-  for (size_t i = 0; i < items.size(); ++i) {
-    Sequence& sequence = *items[i].sequence;
-    for (const StateOut& out : state_->batch.states[i].outs) {
+  for (size_t i = 0; i < pass.items.size(); ++i) {
+    Sequence& sequence = *pass.items[i].sequence;
+    for (const StateOut& out : pass.batch.states[i].outs) {
       sequence.tables_.states.push_back({sequence.length_ + out.tokens, out.slot, out.snapshot});
     }
   }
 }
 
 // After another one.
-void Engine::give_back_states(std::span<const BatchItem> items) {
+void Engine::give_back_states(Pass& pass) {
   if (!has_states()) return;
-  for (size_t i = 0; i < items.size(); ++i) {
-    for (const StateOut& out : state_->batch.states[i].outs) state_->kv.states().release(out.slot);
-    state_->batch.states[i].outs.clear();
+  for (size_t i = 0; i < pass.items.size(); ++i) {
+    for (const StateOut& out : pass.batch.states[i].outs) state_->kv.states().release(out.slot);
+    pass.batch.states[i].outs.clear();
   }
 }
 

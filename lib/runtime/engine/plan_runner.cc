@@ -8,6 +8,7 @@
 #include "lib/runtime/gpu/gpu_backend.h"
 #include "lib/runtime/hosts/host_backend.h"
 #include "lib/runtime/hosts/host_group.h"
+#include "lib/runtime/hosts/passes_in_flight.h"
 #include "lib/target/host_device.h"
 
 namespace ktx::runtime {
@@ -31,6 +32,7 @@ Result<std::unique_ptr<PlanRunner>> PlanRunner::create(const BackendSetup& given
   if (setup.hosts != nullptr) {
     r.hosts_ = KTX_TRY(create_host_backend(setup, r.parts_, r.host_));
     r.backends_.push_back(r.hosts_.get());
+    r.most_passes_ = passes_in_flight(setup.plan, r.parts_);
   }
   return runner;
 }
@@ -51,32 +53,81 @@ auto PlanRunner::traced(TraceSpan span, const Work& work) -> decltype(work()) {
 }
 
 Result<bool> PlanRunner::run(const Batch& batch, const PassWatch* watch) {
-  const double begin = trace_ ? trace_->now() : 0;
+  const double begun = trace_ ? trace_->now() : 0;
+  PassWalk pass{.batch = &batch, .watch = watch};
+  pass.goes_on = walk(pass, false);
+  const auto done = end(pass);
+  trace_pass(begun, "pass", batch.tokens);
+  return done;
+}
+
+void PlanRunner::begin(PassWalk& pass, const Batch& batch, const PassWatch* watch) {
+  KTX_ASSERT(most_passes_ > 1);
+  const double begun = trace_ ? trace_->now() : 0;
+  pass = {.batch = &batch, .watch = watch};
+  pass.goes_on = walk(pass, true);
+  trace_pass(begun, "begin", batch.tokens);
+  if (pass.goes_on && *pass.goes_on) return;
+  for (Backend* backend : backends_) backend->stop();
+}
+
+Result<bool> PlanRunner::finish(PassWalk& pass) {
+  const double begun = trace_ ? trace_->now() : 0;
+  group_->begin_pass(pass.number);
+  if (pass.goes_on && *pass.goes_on) pass.goes_on = walk(pass, false);
+  const auto done = end(pass);
+  trace_pass(begun, "pass", pass.batch->tokens);
+  return done;
+}
+
+void PlanRunner::trace_pass(double begun, const char* what, int64_t tokens) {
+  if (!trace_) return;
+  passes_->spans.push_back({.begin = begun, .end = trace_->now(), .what = what, .tokens = tokens});
+}
+
+// Goes on with a pass to its end, or to where another host's results are waited for.
+Result<bool> PlanRunner::walk(PassWalk& pass, bool until_wait) {
+  const int64_t pairs = *counts_.cpu_pairs();
   PassWatch with_hosts;
+  const PassWatch* watch = pass.watch;
   if (group_) {
     if (watch) with_hosts = *watch;
     with_hosts.failed = &group_->failed();
     watch = &with_hosts;
   }
-  auto done = run_parts(batch, watch);
+  const auto done = run_parts(pass, watch, until_wait);
+  pass.cpu_pairs += *counts_.cpu_pairs() - pairs;
+  return done;
+}
+
+Result<bool> PlanRunner::end(PassWalk& pass) {
+  const int64_t pairs = *counts_.cpu_pairs();
+  auto done = [&]() -> Result<bool> {
+    const bool goes_on = KTX_TRY(pass.goes_on);
+    for (Backend* backend : backends_) {
+      if (!goes_on) backend->stop();
+      if (goes_on) KTX_TRY(backend->send_logits(*pass.batch));
+    }
+    KTX_TRY(traced({.what = "wait"}, [&] { return finish(); }));
+    return goes_on;
+  }();
   if (group_ && done && !*done && group_->failed().load()) done = Error{group_->failure()};
-  if (trace_) {
-    passes_->spans.push_back(
-        {.begin = begin, .end = trace_->now(), .what = "pass", .tokens = batch.tokens});
-  }
   if (!done) {
     for (Backend* backend : backends_) backend->abandon();
+  }
+  pass.cpu_pairs += *counts_.cpu_pairs() - pairs;
+  if (done && *done) {
+    counts_.add_pass(pass.batch->tokens, pass.cpu_pairs, taken_, pass.joint_pairs);
   }
   return done;
 }
 
-Result<bool> PlanRunner::run_parts(const Batch& batch, const PassWatch* watch) {
+Result<bool> PlanRunner::run_parts(PassWalk& pass, const PassWatch* watch, bool until_wait) {
+  const Batch& batch = *pass.batch;
   const size_t count = parts_.parts.size();
-  size_t p = 0;
+  size_t& p = pass.part;
   std::vector<int> waits;
   taken_.assign(count, false);
-  counts_.begin_pass();
-  int64_t joint_pairs = 0;  // of the CPU, in parts that it shares
   PassWatch of_part;
   if (watch) of_part.stop = watch->stop;
   if (watch && watch->progress) {
@@ -84,24 +135,24 @@ Result<bool> PlanRunner::run_parts(const Batch& batch, const PassWatch* watch) {
       watch->progress((static_cast<double>(p) + share) / static_cast<double>(count));
     };
   }
-  for (Backend* backend : backends_) KTX_TRY(backend->begin(batch));
+  if (p == 0) {
+    for (Backend* backend : backends_) KTX_TRY(backend->begin(batch));
+    if (group_) pass.number = group_->pass();
+  }
   if (gpus_ && gpus_->joint_tokens() > 0) {
     joint_ = batch;
     joint_.experts = Batch::Experts::Rest;
     joint_.joint_tokens = gpus_->joint_tokens();
   }
-  bool goes_on = true;
-  for (; p < count && goes_on; ++p) {
+  for (; p < count; ++p) {
     const Part& part = parts_.parts[p];
-    if (watch && watch->stopped()) {
-      goes_on = false;
-      break;
-    }
+    if (watch && watch->stopped()) return false;
     const bool taken = gpus_ && part.kind == Part::Kind::Cpu && gpus_->takes(p);
     taken_[p] = taken;
     const bool joint = taken && gpus_->joint_tokens() > 0;
     if (part.kind == Part::Kind::Elsewhere) continue;
     const bool network = part.kind == Part::Kind::Network;
+    if (until_wait && network && part.device == group_->rank()) return true;
     // What a part waits for that a GPU takes, the CPU's next one waits for.
     waits.insert(waits.end(), part.waits_for.begin(), part.waits_for.end());
     const bool computes = network || (part.kind == Part::Kind::Cpu && (!taken || joint));
@@ -109,27 +160,21 @@ Result<bool> PlanRunner::run_parts(const Batch& batch, const PassWatch* watch) {
       return traced({.step = part.first_step, .steps = part.step_count, .what = what},
                     [&] { return backend.run(p, own, watch ? &of_part : nullptr); });
     };
-    if (!computes || joint) goes_on = KTX_TRY(run_on(*gpus_, batch, "queue"));
+    if ((!computes || joint) && !KTX_TRY(run_on(*gpus_, batch, "queue"))) return false;
     if (!computes) continue;
     for (int wait : waits) {
       KTX_TRY(traced({.what = "wait"}, [&] { return backend_of(parts_.parts[wait]).wait(wait); }));
     }
     waits.clear();
     if (network) {
-      goes_on = KTX_TRY(run_on(*hosts_, batch, "network"));
+      if (!KTX_TRY(run_on(*hosts_, batch, "network"))) return false;
       continue;
     }
     const int64_t pairs = *counts_.cpu_pairs();
-    goes_on = KTX_TRY(run_on(*cpu_, joint ? joint_ : batch, "compute"));
-    if (joint) joint_pairs += *counts_.cpu_pairs() - pairs;
+    if (!KTX_TRY(run_on(*cpu_, joint ? joint_ : batch, "compute"))) return false;
+    if (joint) pass.joint_pairs += *counts_.cpu_pairs() - pairs;
   }
-  for (Backend* backend : backends_) {
-    if (!goes_on) backend->stop();
-    if (goes_on) KTX_TRY(backend->send_logits(batch));
-  }
-  KTX_TRY(traced({.what = "wait"}, [&] { return finish(); }));
-  if (goes_on) counts_.add_pass(batch.tokens, taken_, joint_pairs);
-  return goes_on;
+  return true;
 }
 
 Result<plan::ExpertProfile> PlanRunner::expert_profile() {

@@ -21,6 +21,17 @@
 
 namespace ktx::runtime {
 
+// A pass on its way through the parts.
+struct PassWalk {
+  const Batch* batch = nullptr;
+  const PassWatch* watch = nullptr;  // may be null
+  int64_t number = 0;                // among the passes of the hosts
+  size_t part = 0;                   // the next one
+  Result<bool> goes_on = true;       // false: it was stopped
+  int64_t cpu_pairs = 0;             // ExpertCounts::cpu_pairs() so far
+  int64_t joint_pairs = 0;           // of these, in parts that the CPU shares with a GPU
+};
+
 class PlanRunner {
  public:
   static Result<std::unique_ptr<PlanRunner>> create(const BackendSetup& setup);
@@ -28,6 +39,13 @@ class PlanRunner {
   // As Backend::begin to finish. False: `watch` (may be null) ended the pass, between two parts or
   // within one of the CPU; what was queued on a GPU has been awaited.
   Result<bool> run(const Batch& batch, const PassWatch* watch = nullptr);
+
+  // The same in two calls, where most_passes() is more than one: so many may have begun. begin()
+  // computes what needs no other host's results, and finish(), of the oldest, the rest; it has the
+  // failures of both. Batch and watch stay until then.
+  int64_t most_passes() const { return most_passes_; }
+  void begin(PassWalk& pass, const Batch& batch, const PassWatch* watch);
+  Result<bool> finish(PassWalk& pass);
 
   // In host memory. Rows of which only the best are wanted may be absent: keeps_logits().
   const float* logits() const;
@@ -65,8 +83,11 @@ class PlanRunner {
         kv_(setup.kv),
         parts_(bind_parts(setup.plan, setup.launches.parts)),
         counts_(setup.plan, parts_, setup.count_experts) {}
-  Result<bool> run_parts(const Batch& batch, const PassWatch* watch);
+  Result<bool> walk(PassWalk& pass, bool until_wait);
+  Result<bool> run_parts(PassWalk& pass, const PassWatch* watch, bool until_wait);
+  Result<bool> end(PassWalk& pass);
   Status finish();
+  void trace_pass(double begun, const char* what, int64_t tokens);
   // work(), with a span of the host's lane where there is a trace.
   template <class Work>
   auto traced(TraceSpan span, const Work& work) -> decltype(work());
@@ -87,6 +108,7 @@ class PlanRunner {
   std::vector<Backend*> backends_;  // those
   std::vector<bool> taken_;         // by part of the CPU: a GPU computes it in this pass
   Batch joint_;                     // the pass as the CPU has it in parts that it shares with a GPU
+  int64_t most_passes_ = 1;
   PassTrace* trace_ = nullptr;
   TraceLane* passes_ = nullptr;  // of the trace
   TraceLane* host_lane_ = nullptr;

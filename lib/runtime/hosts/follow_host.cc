@@ -7,10 +7,15 @@
 namespace ktx::runtime {
 namespace {
 
+// Between two passes there are none but those of a pass that was stopped before it took them.
+HostGroup::Pick drop_values(const MessageHead& head) {
+  return head.kind == MessageKind::Values ? HostGroup::Pick::Drop : HostGroup::Pick::Take;
+}
+
 Status follow(HostGroup& group, const std::string& path, const EngineOptions& options) {
   std::unique_ptr<FollowedPlan> plan;
   for (;;) {
-    const MessageBytes message = KTX_TRY(group.wait(0, {.idle = true}));
+    const MessageBytes message = KTX_TRY(group.wait(0, {.idle = true}, drop_values));
     if (message.empty()) return {};  // the first host has left
     const MessageKind kind = head_of(message).kind;
     if (kind == MessageKind::Start) {

@@ -21,6 +21,8 @@ class HostLeader final : public HostBorders {
       : HostBorders(setup, parts, arena),
         kv_(setup.kv),
         counts_(setup.expert_counts),
+        begun_(group_.pass()),
+        finished_(begun_),
         over_(static_cast<size_t>(group_.ranks())),
         states_(static_cast<size_t>(group_.ranks())) {
     for (const plan::KvSlotRecord& slot : plan_.kv_slots) {
@@ -67,20 +69,18 @@ class HostLeader final : public HostBorders {
   }
 
   Status begin(const Batch& batch) override {
-    group_.begin_pass(group_.pass() + 1);
-    for (Over& over : over_) over.there = false;
-    passing_ = true;
+    group_.begin_pass(++begun_);
     MessageWriter out({MessageKind::Pass, 0, group_.pass()});
     put_batch(batch, kv_, out);
     return group_.send_to_others(out.take());
   }
 
   Status finish() override {
-    if (!passing_) return {};
-    passing_ = false;
+    if (!passing()) return {};
+    finished_ = group_.pass();
     Status all;
     for (int other = 1; other < group_.ranks(); ++other) {
-      while (!over_[static_cast<size_t>(other)].there) KTX_TRY(note_over(other, true));
+      while (!is_over(other)) KTX_TRY(note_over(other, true));
       const std::string& error = over_[static_cast<size_t>(other)].last.error;
       if (!error.empty() && all) all = Error{fmt::format("{}: {}", group_.name(other), error)};
     }
@@ -90,7 +90,7 @@ class HostLeader final : public HostBorders {
   void stop() override { group_.stop_pass(group_.pass()); }
 
   void abandon() override {
-    if (!passing_) return;
+    if (!passing()) return;
     stop();
     (void)finish();  // the failure at hand is the one to report
   }
@@ -196,7 +196,7 @@ class HostLeader final : public HostBorders {
     for (int other = 1; other < group_.ranks(); ++other) {
       const Over& over = over_[static_cast<size_t>(other)];
       if (!note_over(other, false)) return true;
-      if (over.there && !over.last.error.empty()) return true;
+      if (is_over(other) && !over.last.error.empty()) return true;
     }
     return watch && watch->stopped();
   }
@@ -204,7 +204,7 @@ class HostLeader final : public HostBorders {
   Result<bool> given_up() override {
     for (int other = 1; other < group_.ranks(); ++other) {
       const Over& over = over_[static_cast<size_t>(other)];
-      if (over.there && !over.last.error.empty()) {
+      if (is_over(other) && !over.last.error.empty()) {
         return Error{fmt::format("{}: {}", group_.name(other), over.last.error)};
       }
     }
@@ -215,14 +215,18 @@ class HostLeader final : public HostBorders {
 
  private:
   struct Over {
-    bool there = false;  // of the pass at hand
+    int64_t pass = 0;  // whose end `last` is
     HostPassOver last;
   };
+
+  // Whether the pass at hand has begun and not finished; of those in flight it is the oldest.
+  bool passing() const { return group_.pass() > finished_ && group_.pass() <= begun_; }
+  bool is_over(int other) const { return over_[static_cast<size_t>(other)].pass == group_.pass(); }
 
   // Takes the end of the pass on a host, if it has come or is waited for.
   Status note_over(int other, bool wait) {
     Over& over = over_[static_cast<size_t>(other)];
-    if (over.there) return {};
+    if (is_over(other)) return {};
     const auto pick = [this](const MessageHead& head) {
       const bool own = head.kind == MessageKind::PassOver && head.pass == group_.pass();
       return own ? HostGroup::Pick::Take : HostGroup::Pick::Leave;
@@ -232,7 +236,7 @@ class HostLeader final : public HostBorders {
     if (message.empty()) return {};
     HostPassOver now = KTX_TRY(HostPassOver::read(message));
     if (counts_ != nullptr) *counts_->cpu_pairs() += now.expert_pairs - over.last.expert_pairs;
-    over = {true, std::move(now)};
+    over = {group_.pass(), std::move(now)};
     return {};
   }
 
@@ -271,7 +275,7 @@ class HostLeader final : public HostBorders {
 
   KvPools& kv_;
   ExpertCounts* const counts_;
-  bool passing_ = false;
+  int64_t begun_, finished_;                          // the last passes that have
   std::vector<Over> over_;                            // by host
   std::vector<std::vector<plan::StatePart>> states_;  // by host
   std::vector<int> slot_hosts_;                       // by slot

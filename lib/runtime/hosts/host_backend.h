@@ -10,6 +10,9 @@
 //   run(3)  from b        Values                the last layer's stream, or logits
 //   finish()              PassOver of each
 //
+// Several passes may be in flight (passes_in_flight.h): what is called is of the one that
+// HostGroup::begin_pass() has named last, and finish() is of the oldest.
+//
 // A pass that a host cannot compute ends on all of them; one that this host stops as well. Then the
 // run goes on. Where a host is lost it does not (host_group.h).
 #pragma once

@@ -119,7 +119,9 @@ void HostGroup::watch() {
     if (!there) note_failure(there.error().message);
     if (!busy) note_failure(busy.error().message);
     look_for_silence();
-    std::this_thread::sleep_for(busy && *busy ? kBusyNap : kQuietNap);
+    std::unique_lock lock(mutex_);
+    const microseconds nap = busy && *busy ? kBusyNap : kQuietNap;
+    wake_.wait_for(lock, nap, [&] { return std::exchange(sent_, false); });
   }
 }
 
@@ -133,8 +135,9 @@ void HostGroup::hear(int from, const MessageBytes& message) {
     if (head.kind == MessageKind::Left) left_[static_cast<size_t>(from)] = true;
   }
   if (head.kind == MessageKind::Stop) {
-    stopped_pass_.store(std::max(stopped_pass_.load(), head.pass));
-    if (pass_.load() <= head.pass) stopped_.store(true);
+    const std::lock_guard lock(mutex_);
+    if (pass_.load() == head.pass) stopped_.store(true);
+    if (pass_.load() < head.pass) stops_.insert(head.pass);
   }
   if (head.kind != MessageKind::Failed) return;
   if (head.part != 0) first_lost_.store(true);
@@ -187,9 +190,10 @@ std::string HostGroup::failure() const {
 }
 
 void HostGroup::begin_pass(int64_t pass) {
+  const std::lock_guard lock(mutex_);
   pass_.store(pass);
-  stopped_.store(stopped_pass_.load() >= pass);
-  if (stopped_pass_.load() >= pass) stopped_.store(true);  // that came in between
+  stopped_.store(stops_.contains(pass));
+  stops_.erase(stops_.begin(), stops_.upper_bound(pass));
 }
 
 void HostGroup::stop_pass(int64_t pass) {
@@ -203,6 +207,12 @@ Status HostGroup::send(int to, MessageBytes message) {
   if (failed_.load()) return Error{failure()};
   const Status sent = network_->send(to, Channel::Work, std::move(message));
   if (!sent) fail(fmt::format("{}: {}", name(to), sent.error().message));
+  // The sender may compute from now on: the watch sees to it that the message leaves.
+  {
+    const std::lock_guard lock(mutex_);
+    sent_ = true;
+  }
+  wake_.notify_one();
   return sent;
 }
 
@@ -265,7 +275,11 @@ Result<MessageBytes> HostGroup::wait(int from, const Wait& how, const Picker& pi
 }
 
 Result<MessageBytes> HostGroup::wait_for(int from, MessageKind kind) {
-  MessageBytes message = KTX_TRY(wait(from, {}));
+  const auto pick = [kind](const MessageHead& head) {
+    const bool of_pass = head.kind == MessageKind::Values || head.kind == MessageKind::PassOver;
+    return of_pass && head.kind != kind ? Pick::Leave : Pick::Take;
+  };
+  MessageBytes message = KTX_TRY(wait(from, {}, pick));
   if (head_of(message).kind == kind) return message;
   const std::string why = fmt::format(
       "{} has answered something else than was wanted (message {} in "

@@ -20,6 +20,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -62,7 +63,8 @@ class HostGroup {
   // The next message of `from`. Fails when a host is lost, the run has failed, or it takes too
   // long.
   Result<MessageBytes> wait(int from, const Wait& how);
-  // The same, of a message of this kind; another one is an error.
+  // The same, of a message of this kind; another one is an error, but for those of passes on their
+  // way, which wait on.
   Result<MessageBytes> wait_for(int from, MessageKind kind);
   // The first one that `pick` takes; those that it leaves wait on, those that it drops are gone.
   enum class Pick { Take, Leave, Drop };
@@ -71,7 +73,7 @@ class HostGroup {
   // Of those that have arrived; empty: none.
   Result<MessageBytes> take(int from, const Picker& pick);
 
-  // A pass begins on this host: stop() of earlier ones no longer counts.
+  // A pass begins on this host, or goes on: what it does is of this pass, and stopped() too.
   void begin_pass(int64_t pass);
   int64_t pass() const { return pass_.load(); }
   // Ends a pass on all other hosts, which notice it while they compute and while they wait.
@@ -104,10 +106,13 @@ class HostGroup {
   std::vector<double> heard_;  // by rank: when, by the clock
   std::vector<bool> left_;     // by rank: it has ended in order
   std::string failure_;
+  bool sent_ = false;  // something, since the watch looked
+  std::condition_variable wake_;
+  std::set<int64_t> stops_;  // passes that have been stopped and not begun here
 
   std::atomic<bool> failed_ = false, first_lost_ = false, ending_ = false;
   std::atomic<bool> stopped_ = false;
-  std::atomic<int64_t> pass_ = 0, stopped_pass_ = 0;
+  std::atomic<int64_t> pass_ = 0;
   std::vector<std::deque<MessageBytes>> arrived_;  // by sender; of the engine's thread
   std::thread watch_;
 };

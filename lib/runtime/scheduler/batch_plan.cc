@@ -14,7 +14,11 @@ class StepPlan {
       : candidates_(candidates),
         block_tokens_(block_tokens),
         shares_(candidates.size(), 0),
-        left_(budget) {}
+        left_(budget) {
+    for (const StepCandidate& candidate : candidates) {
+      claim(candidate, candidate.position - candidate.ahead, candidate.position);
+    }
+  }
 
   int64_t left() const { return left_; }
   int64_t remaining(size_t i) const { return candidates_[i].remaining - shares_[i]; }
@@ -42,11 +46,7 @@ class StepPlan {
     const int64_t from = candidate.position + shares_[i];
     shares_[i] += tokens;
     left_ -= tokens;
-    const auto first = static_cast<size_t>(from / block_tokens_);
-    const auto end = static_cast<size_t>((from + tokens + block_tokens_ - 1) / block_tokens_);
-    for (size_t b = first; b < std::min(end, candidate.blocks.size()); ++b) {
-      in_work_.insert(candidate.blocks[b]);
-    }
+    claim(candidate, from, from + tokens);
   }
   // The share ends at a multiple of `tokens`, where it is large enough.
   void end_at(size_t i, int64_t tokens) {
@@ -57,6 +57,15 @@ class StepPlan {
   }
 
  private:
+  void claim(const StepCandidate& candidate, int64_t from, int64_t to) {
+    if (from == to) return;
+    const auto first = static_cast<size_t>(from / block_tokens_);
+    const auto end = static_cast<size_t>((to + block_tokens_ - 1) / block_tokens_);
+    for (size_t b = first; b < std::min(end, candidate.blocks.size()); ++b) {
+      in_work_.insert(candidate.blocks[b]);
+    }
+  }
+
   const std::span<const StepCandidate> candidates_;
   const int64_t block_tokens_;
   std::vector<int64_t> shares_;

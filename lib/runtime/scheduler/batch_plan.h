@@ -25,13 +25,15 @@
 namespace ktx::runtime {
 
 struct StepCandidate {
-  int64_t remaining = 1;  // tokens to compute; 1: generating, or the end of a prompt
-  uint64_t arrival = 0;   // lower: earlier
-  int64_t position = 0;   // tokens in the cache
+  // Tokens to compute; 1: generating, or the end of a prompt; 0: it is not its turn.
+  int64_t remaining = 1;
+  uint64_t arrival = 0;  // lower: earlier
+  int64_t position = 0;  // tokens in the cache
   // Names of the whole blocks of its text, the first at position 0; equal names mean
   // equal text from the beginning.
   std::span<const uint64_t> blocks;
   bool silent = false;  // no token yet: its first token comes when 1 remains
+  int64_t ahead = 0;    // tokens before `position` that steps in flight compute
 };
 
 // Tokens for each candidate, in their order; the sum is at most `budget`, which must

@@ -37,6 +37,7 @@ void BatchScheduler::loop() {
       fail_round(exception_text());
     }
   }
+  drop_steps();
   end_where([](const Running&) { return std::pair(true, EndReason::ShutDown); });
   // Callers of call() wait for an answer.
   for (const auto& work : work_) work();
@@ -44,6 +45,7 @@ void BatchScheduler::loop() {
 
 // Ends those that ran, or where none did the next one: else it would be met again and again.
 void BatchScheduler::fail_round(const std::string& why) {
+  drop_steps();
   if (running_.empty() && !waiting_.empty()) {
     waiting_.front()->sequence.reset();
     end(*waiting_.front(), EndReason::Failed, why);
@@ -78,6 +80,8 @@ bool BatchScheduler::take_in() {
     }
   }
   for (auto& item : arrived) waiting_.push_back(std::move(item));
+  // It may use all that an engine does, of any request.
+  if (!work.empty()) finish_steps();
   for (const auto& item : work) item();
   const Clock::time_point now = Clock::now();
   end_where([&](const Running& running) {
@@ -126,7 +130,7 @@ void BatchScheduler::admit() {
     int64_t promised = 0;
     for (const auto& running : running_) {
       promised += blocks_for(static_cast<int64_t>(running->tokens.size()) + 1) -
-                  blocks_for(running->computed());
+                  blocks_for(running->begun());
     }
     PrefixBlocks kept;
     if (next.request.reuse_cache)
@@ -220,6 +224,10 @@ bool BatchScheduler::make_room() {
 
 void BatchScheduler::end(Running& running, EndReason reason, std::string error) {
   if (running.ended) return;
+  if (running.in_flight > 0) {
+    if (!running.ends_as) running.ends_as = {reason, std::move(error)};
+    return;
+  }
   running.ended = true;
   RequestEnd& result = running.result;
   result.reason = reason;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lib/runtime/scheduler/running_request.h"
+#include "lib/runtime/scheduler/step_items.h"
 
 namespace ktx::runtime {
 namespace {
@@ -55,6 +56,7 @@ BatchScheduler::BatchScheduler(Engine& engine, const SchedulerOptions& options)
   if (options.filters_beside_steps.value_or(!engine.gpus().empty())) {
     filter_worker_ = std::make_unique<FilterWorker>();
   }
+  most_passes_ = speculation_ ? 1 : engine.most_passes();
   publish_stats();
   thread_ = std::thread([this] { loop(); });
 }

@@ -13,6 +13,9 @@
 // recomputed later, and because the bits of an answer depend on its own tokens alone (CPU), it
 // continues unchanged. So an answer in a batch equals the answer alone, with guesses or without.
 //
+// Where layers are on several hosts, steps of other requests begin before the first one has its
+// results (engine.most_passes()), so that all hosts compute. With guesses, steps take turns.
+//
 // An exception from a callback or a filter ends its own request as Failed; an exception from a
 // step (out of memory) ends the running requests. The thread continues.
 //
@@ -117,7 +120,7 @@ class BatchScheduler {
 
  private:
   struct Running;    // running_request.h
-  struct StepItems;  // batch_step.cc
+  struct StepItems;  // step_items.h
   struct Choice;
   using Clock = std::chrono::steady_clock;
 
@@ -126,6 +129,12 @@ class BatchScheduler {
   void admit();
   SlotState* free_place(const Running& next);
   void step();
+  bool begin_step();
+  void finish_step();
+  void not_computed(const StepItems& step, const Result<Forward>& why);
+  void finish_steps();
+  void drop_steps();
+  std::vector<bool> choose_turn() const;
   void fail_round(const std::string& why);
   bool may_shift(const Running& running) const;
   void shift_contexts();
@@ -179,6 +188,10 @@ class BatchScheduler {
   std::vector<std::unique_ptr<Running>> running_;
   std::vector<SlotState> slots_;
   SchedulerStats stats_;
+  int64_t most_passes_ = 1;           // steps in flight
+  std::vector<StepItems> in_flight_;  // those that have begun, the oldest first
+  bool drains_ = false;               // nothing begins before they have ended
+  int64_t begun_steps_ = 0;
 
   std::unique_ptr<Speculation> speculation_;     // null: nothing is guessed
   bool guesses_ = true;                          // in the next step

@@ -4,8 +4,13 @@
 //   share_prefixes   blocks that other requests have computed meanwhile
 //   gather           the tokens of each request (batch_plan.h)
 //   guess            and what may follow them (draft/speculation.h)
-//   forward          filters prepare beside it
+//   begin, finish    filters prepare beside it
 //   take_results     rows of logits become tokens, hidden rows become vectors
+//
+// Over several hosts (hosts/passes_in_flight.h) some begin before the first one is finished, each
+// of other requests:
+//
+//   begin 1-4 | begin 5-8 | finish 1-4, their tokens, begin 1-4 | finish 5-8 ...
 #include <algorithm>
 #include <utility>
 
@@ -13,6 +18,7 @@
 #include "lib/runtime/cache/snapshot_places.h"
 #include "lib/runtime/scheduler/batch_plan.h"
 #include "lib/runtime/scheduler/running_request.h"
+#include "lib/runtime/scheduler/step_items.h"
 
 namespace ktx::runtime {
 namespace {
@@ -51,74 +57,119 @@ Result<int32_t> choose_token(Engine& engine, int64_t row, const GenerationReques
 
 }  // namespace
 
-// What a step computes, and for whom: item i is who[i]'s.
-struct BatchScheduler::StepItems {
-  std::vector<BatchItem> items;
-  std::vector<Running*> who;
-  // Rows of logits that item i has.
-  int64_t rows(size_t i) const {
-    const auto count = static_cast<int64_t>(who[i]->step_ids.size());
-    return items[i].want == Want::None ? 0 : items[i].want == Want::All ? count : 1;
-  }
-  int64_t tokens() const {
-    int64_t sum = 0;
-    for (const BatchItem& item : items) sum += static_cast<int64_t>(item.tokens.size());
-    return sum;
-  }
-};
-
 struct BatchScheduler::Choice {
   int32_t id = -1;
   Logprobs best;  // if requested
 };
 
 void BatchScheduler::step() {
+  while (std::ssize(in_flight_) < most_passes_ && begin_step()) {
+  }
+  if (!in_flight_.empty()) finish_step();
+}
+
+// False: there is nothing to begin, or not before those in flight have ended.
+bool BatchScheduler::begin_step() {
+  if (drains_ && !in_flight_.empty()) return false;
+  drains_ = false;
   shift_contexts();
   share_prefixes();
-  const StepItems step = gather();
-  const std::vector<Running*>& who = step.who;
-  if (who.empty()) return;
+  StepItems step = gather();
+  if (step.who.empty()) return false;
+  const StepTurns::Turn turn(most_passes_ > 1 ? options_.turns : nullptr);
+  const Clock::time_point begin = Clock::now();
+  const Result<Forward> begun = engine_.begin(step.items, [this] {
+    if (filter_worker_) filter_worker_->wait();
+  });
+  step.seconds = seconds(Clock::now() - begin);
+  stats_.busy_seconds += step.seconds;
+  const bool begins = begun && *begun == Forward::Done;
+  // What others hold may be free after their passes; none is preempted before.
+  drains_ = begun && *begun == Forward::CacheFull && !in_flight_.empty();
+  if (drains_) return false;
+  if (!begins) {
+    not_computed(step, begun);
+    std::erase_if(running_, [](const auto& running) { return running->ended; });
+    return false;
+  }
+  ++begun_steps_;
+  for (Running* running : step.who) {
+    ++running->in_flight;
+    running->last_step = begun_steps_;
+  }
+  in_flight_.push_back(std::move(step));
+  return true;
+}
+
+void BatchScheduler::finish_step() {
+  const StepItems step = std::move(in_flight_.front());
+  in_flight_.erase(in_flight_.begin());
   const StepTurns::Turn turn(options_.turns);
   start_filters(step);
   const Clock::time_point begin = Clock::now();
-  const auto prepared = [this] {
-    if (filter_worker_) filter_worker_->wait();
-  };
-  const Result<Forward> done = engine_.forward(step.items, prepared);
+  const Result<Forward> done = engine_.finish();
   const double taken = seconds(Clock::now() - begin);
   stats_.busy_seconds += taken;
-  prepared();
-  const bool guessed =
-      std::any_of(who.begin(), who.end(), [](const Running* running) { return running->guesses; });
-  const bool computed = done && *done == Forward::Done;
-  if (speculation_ && computed) speculation_->passed(step.tokens(), taken);
-  if (speculation_ && !computed) speculation_->forget_pass();
-  guesses_ = computed || !guessed;
-  if (!done) {
-    for (Running* running : who) end(*running, EndReason::Failed, done.error().message);
-  } else if (!guesses_) {
-    // Without guesses it may have room.
-  } else if (*done == Forward::CacheFull) {
-    if (!make_room()) end(*running_.front(), EndReason::ContextFull);
-  } else if (*done == Forward::ContextFull) {
-    for (Running* running : who) {
-      if (running->computed() + static_cast<int64_t>(running->step_ids.size()) > engine_.ctx()) {
-        end(*running, EndReason::ContextFull);
-      }
-    }
-  } else {
+  if (filter_worker_) filter_worker_->wait();
+  for (Running* running : step.who) --running->in_flight;
+  if (done && *done == Forward::Done) {
+    guesses_ = true;
+    if (speculation_) speculation_->passed(step.tokens(), step.seconds + taken);
     if (options_.after_step) options_.after_step(engine_);
     show_hidden(step);
     take_results(step);
     keep_prefixes(step);
+  } else {
+    not_computed(step, done);
+  }
+  for (Running* running : step.who) {
+    if (!running->ends_as || running->in_flight > 0) continue;
+    end(*running, running->ends_as->reason, std::move(running->ends_as->error));
   }
   std::erase_if(running_, [](const auto& running) { return running->ended; });
+}
+
+// Ends those who cannot have it, or makes room for them.
+void BatchScheduler::not_computed(const StepItems& step, const Result<Forward>& why) {
+  const std::vector<Running*>& who = step.who;
+  const bool guessed =
+      std::any_of(who.begin(), who.end(), [](const Running* running) { return running->guesses; });
+  if (speculation_) speculation_->forget_pass();
+  guesses_ = !guessed;
+  if (!why) {
+    for (Running* running : who) end(*running, EndReason::Failed, why.error().message);
+  } else if (!guesses_) {
+    // Without guesses it may have room.
+  } else if (*why == Forward::CacheFull) {
+    if (!make_room()) end(*running_.front(), EndReason::ContextFull);
+  } else if (*why == Forward::ContextFull) {
+    for (size_t i = 0; i < who.size(); ++i) {
+      if (who[i]->begun() + step.count(i) > engine_.ctx()) end(*who[i], EndReason::ContextFull);
+    }
+  }
+}
+
+// Also where one throws: callers of call() wait for an answer.
+void BatchScheduler::finish_steps() {
+  try {
+    while (!in_flight_.empty()) finish_step();
+  } catch (...) {
+    fail_round(exception_text());
+  }
+}
+
+// Results are lost; who was to have them is as before the step.
+void BatchScheduler::drop_steps() {
+  engine_.finish_all();
+  in_flight_.clear();
+  for (auto& running : running_) running->in_flight = 0;
 }
 
 // Another request may have computed the next blocks of a prompt.
 void BatchScheduler::share_prefixes() {
   for (auto& running : running_) {
-    if (running->remaining() <= 1 || !running->request.reuse_cache) continue;
+    if (running->remaining() <= 1 || running->in_flight > 0 || !running->request.reuse_cache)
+      continue;
     const int64_t before = running->computed();
     const PrefixHit hit = engine_.reuse_prefix(*running->sequence, running->tokens);
     choose_snapshots(*running, hit);
@@ -129,11 +180,35 @@ void BatchScheduler::share_prefixes() {
   }
 }
 
+// Whose turn it is in the next step. With several in flight each has its share of the requests,
+// those first that have waited for longest; a request is in one of them, but for chunks of a
+// prompt, which may follow each other.
+std::vector<bool> BatchScheduler::choose_turn() const {
+  std::vector<bool> turn(running_.size());
+  std::vector<size_t> able;
+  for (size_t i = 0; i < running_.size(); ++i) {
+    const Running& running = *running_[i];
+    const bool free = running.in_flight == 0 || engine_.goes_ahead();
+    if (free && !running.ends_as && running.to_begin() > 0) able.push_back(i);
+  }
+  const size_t share =
+      (running_.size() + static_cast<size_t>(most_passes_) - 1) / static_cast<size_t>(most_passes_);
+  if (able.size() > share) {
+    std::ranges::stable_sort(able, {}, [&](size_t i) { return running_[i]->last_step; });
+    able.resize(share);
+  }
+  for (const size_t i : able) turn[i] = true;
+  return turn;
+}
+
 BatchScheduler::StepItems BatchScheduler::gather() {
   std::vector<StepCandidate> candidates;
-  for (const auto& running : running_) {
-    candidates.push_back({running->remaining(), running->id, running->computed(), running->blocks,
-                          running->in_prompt()});
+  const std::vector<bool> turn = choose_turn();
+  for (size_t i = 0; i < running_.size(); ++i) {
+    const Running& running = *running_[i];
+    candidates.push_back({turn[i] ? running.to_begin() : 0, running.id, running.begun(),
+                          running.blocks, turn[i] && running.in_prompt(),
+                          running.begun() - running.computed()});
   }
   std::vector<int64_t> shares = engine_.plan().facts.encoder
                                     ? plan_whole_texts(candidates, engine_.chunk_tokens())
@@ -147,7 +222,7 @@ BatchScheduler::StepItems BatchScheduler::gather() {
   for (size_t i = 0; i < running_.size(); ++i) {
     Running& running = *running_[i];
     if (shares[i] == 0) continue;
-    const auto from = running.tokens.begin() + running.computed();
+    const auto from = running.tokens.begin() + running.begun();
     running.step_ids.assign(from, from + shares[i]);
     running.guesses = 0;
     step.who.push_back(&running);
@@ -160,7 +235,7 @@ BatchScheduler::StepItems BatchScheduler::gather() {
 // What the step computes of a request.
 BatchItem BatchScheduler::item_of(Running& running) {
   const auto count = static_cast<int64_t>(running.step_ids.size()) - running.guesses;
-  const bool last = count == running.remaining();
+  const bool last = count == running.to_begin();
   const bool all = running.guesses > 0 || pools_all(engine_, running.request);
   BatchItem item;
   item.sequence = &*running.sequence;
@@ -198,8 +273,9 @@ void BatchScheduler::take_results(const StepItems& step) {
   int64_t row = 0;
   for (size_t i = 0; i < step.who.size(); row += step.rows(i), ++i) {
     Running& running = *step.who[i];
-    stats_.computed_tokens += static_cast<int64_t>(running.step_ids.size());
+    stats_.computed_tokens += step.count(i);
     try {
+      if (running.ends_as) continue;
       if (running.in_prompt()) running.tell_progress();
       if (step.rows(i) == 0) continue;
       take_rows(running, row, step.rows(i), std::move(choices[i]));
@@ -236,7 +312,8 @@ std::vector<std::optional<Result<BatchScheduler::Choice>>> BatchScheduler::choos
   std::vector<std::pair<size_t, int64_t>> todo;  // item, its first row
   int64_t row = 0;
   for (size_t i = 0; i < step.who.size(); row += step.rows(i), ++i) {
-    if (step.rows(i) > 0 && !step.who[i]->request.embed) todo.push_back({i, row});
+    const Running& running = *step.who[i];
+    if (step.rows(i) > 0 && !running.request.embed && !running.ends_as) todo.push_back({i, row});
   }
   const auto one = [&](int64_t t) {
     const auto [item, first] = todo[static_cast<size_t>(t)];

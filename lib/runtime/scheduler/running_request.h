@@ -48,6 +48,9 @@ struct BatchScheduler::Running {
   }
 
   int64_t computed() const { return sequence ? sequence->length() : 0; }
+  // With steps in flight.
+  int64_t begun() const { return sequence ? sequence->begun() : 0; }
+  int64_t to_begin() const { return static_cast<int64_t>(tokens.size()) - begun(); }
   int64_t remaining() const { return static_cast<int64_t>(tokens.size()) - computed(); }
   bool in_prompt() const { return result.completion_tokens == 0; }
   // Tokens of the answer, with those that an interrupted one had before; of a text that was
@@ -93,7 +96,15 @@ struct BatchScheduler::Running {
   std::vector<float> pooled;  // embeddings: the sum of `pooled_rows` hidden rows
   int64_t pooled_rows = 0;
   bool asked_cache = false;
+  int64_t in_flight = 0;  // steps that have begun and have no results yet
+  int64_t last_step = 0;  // by number
   bool ended = false;
+  // As soon as none is in flight.
+  struct Ending {
+    EndReason reason;
+    std::string error;
+  };
+  std::optional<Ending> ends_as;
   RequestEnd result;
   Clock::time_point submitted, admitted, first_token, last_token;
 };

@@ -82,6 +82,16 @@ TEST(BatchPlan, LargeSharesEndWhereTheyHadBetter) {
   EXPECT_THAT(plan_step(list, 512, 64, 64), ElementsAre(1, 511)) << "too small";
 }
 
+TEST(BatchPlan, StepsInFlightComputeTheirBlocksAlone) {
+  const uint64_t a[] = {1, 2, 3}, b[] = {1, 2, 9};
+  // The first prompt has its first block in flight and goes on; the second waits for that block.
+  const StepCandidate ahead[] = {{128, 1, 64, a, true, 64}, {190, 2, 0, b, true}};
+  EXPECT_THAT(plan_step(ahead, 256, 64), ElementsAre(128, 0));
+  // Nor is it a step of its own for one that has no turn.
+  const StepCandidate other[] = {{0, 1, 64, a, false, 64}, {190, 2, 0, b, true}};
+  EXPECT_THAT(plan_step(other, 256, 64), ElementsAre(0, 0));
+}
+
 TEST(BatchPlan, NeverGivesMoreThanThereIs) {
   const StepCandidate list[] = {{3, 1, 0, {}}, {1, 2, 7, {}}, {2, 3, 0, {}}};
   EXPECT_THAT(plan_step(list, 3, 64), ElementsAre(1, 1, 1));

@@ -58,6 +58,11 @@ TEST(HostGroup, MessagesComeInOrderAndArePicked) {
     ASSERT_TRUE(over.ok());
     EXPECT_EQ(head_of(*over).pass, i);
   }
+  // Those of passes in flight are in nobody's way.
+  ASSERT_TRUE(run.at(1).send(0, message(MessageKind::PassOver, 4)).ok());
+  ASSERT_TRUE(run.at(1).send(0, message(MessageKind::Times, 0)).ok());
+  EXPECT_TRUE(run.at(0).wait_for(1, MessageKind::Times).ok());
+  EXPECT_EQ(head_of(run.at(0).wait(1, {}).take()).pass, 4);
 }
 
 TEST(HostGroup, AnIdleWaitEndsWhenTheFirstHostLeaves) {
@@ -118,10 +123,13 @@ TEST(HostGroup, APassIsStoppedOnAllHosts) {
   EXPECT_TRUE(run.at(1).stopped().load());
   run.at(1).begin_pass(5);
   EXPECT_FALSE(run.at(1).stopped().load());
-  // One that comes before its pass counts when that begins.
-  run.at(0).stop_pass(6);
+  // One that comes before its pass counts when that begins, and not for the one at hand.
+  run.at(0).stop_pass(7);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_FALSE(run.at(1).stopped().load());
   run.at(1).begin_pass(6);
+  EXPECT_FALSE(run.at(1).stopped().load());
+  run.at(1).begin_pass(7);
   EXPECT_TRUE(run.at(1).stopped().load());
 }
 
