@@ -154,26 +154,33 @@ class Layers {
   GpuWorkspace workspace_;
 };
 
-void check_graphs(Layers& layers, Experts one_by_one, Experts in_graph) {
-  layers.run(3, nullptr, one_by_one, [] { ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess); });
-  const std::vector<float> want = layers.result();
-  for (float v : want) ASSERT_TRUE(std::isfinite(v));
+// Captures launch(stream) and replays it; the results are right after each replay.
+template <class Launch, class Right>
+void expect_bits_of_graph(Launch launch, Right right) {
   cudaStream_t stream;
   ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
   cudaGraph_t graph;
   cudaGraphExec_t exec;
   ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-  layers.run(3, stream, in_graph, [] {});
+  launch(stream);
   ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
   ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
   for (int round = 0; round < 20; ++round) {
     ASSERT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
     ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-    ASSERT_TRUE(same_bits(layers.result(), want)) << "round " << round;
+    ASSERT_TRUE(right()) << "round " << round;
   }
   cudaGraphExecDestroy(exec);
   cudaGraphDestroy(graph);
   cudaStreamDestroy(stream);
+}
+
+void check_graphs(Layers& layers, Experts one_by_one, Experts in_graph) {
+  layers.run(3, nullptr, one_by_one, [] { ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess); });
+  const std::vector<float> want = layers.result();
+  for (float v : want) ASSERT_TRUE(std::isfinite(v));
+  expect_bits_of_graph([&](cudaStream_t stream) { layers.run(3, stream, in_graph, [] {}); },
+                       [&] { return same_bits(layers.result(), want); });
 }
 
 TEST_F(CudaChain, GraphsGiveTheBitsOfLaunchesOneByOne) {
@@ -189,6 +196,53 @@ TEST_F(CudaChain, ASumThatReadsTheChoiceAheadGivesTheBitsOfOneThatWaits) {
   Random random(102);
   Layers layers(random, 1);
   check_graphs(layers, Experts::Apart, Experts::Together);
+}
+
+// Layers of one token: blocks of a strip each (q, k, v; o), and of several (gate and up; down).
+TEST_F(CudaChain, DenseLayersOfOneTokenGiveTheBitsOfLaunchesOneByOne) {
+  constexpr int64_t kHidden = 4096, kHeads = 1024, kFew = 256, kWidth = 13056;
+  Random random(103);
+  const GpuWeights query(random, DType::Q4_K, kHeads, kHidden),
+      key(random, DType::Q4_K, kFew, kHidden), value(random, DType::Q6_K, kFew, kHidden),
+      out(random, DType::Q4_K, kHidden, kHeads), gate(random, DType::Q4_K, kWidth, kHidden),
+      down(random, DType::Q6_K, kHidden, kWidth);
+  const std::vector<float> start = random.normals(kHidden);
+  Gpu<float> start_device(start), norm(random.normals(kHidden, 0.02f)), x(start);
+  Gpu<float> q(size_t{kHeads}), k(size_t{kFew}), v(size_t{kFew}), h(size_t{kWidth});
+  const auto run = [&](cudaStream_t stream, bool one_by_one) {
+    const auto go = [&](const Status& status) {
+      ASSERT_TRUE(status.ok()) << status.error().message;
+      if (one_by_one) {
+        ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+      }
+    };
+    cudaMemcpyAsync(x.data(), start_device.data(), x.bytes(), cudaMemcpyDeviceToDevice, stream);
+    for (int i = 0; i < 3; ++i) {
+      CudaOneProductsArgs qkv;
+      qkv.x = {x.data(), norm.data(), 1e-6f};
+      qkv.count = 3;
+      qkv.outputs[0] = {query.gpu(), q.data(), nullptr, false};
+      qkv.outputs[1] = {key.gpu(), k.data(), nullptr, false};
+      qkv.outputs[2] = {value.gpu(), v.data(), nullptr, false};
+      go(launch_one_products(qkv, stream));
+      const auto add = [&](const GpuWeights& w, const float* from) {
+        CudaOneProductsArgs args;
+        args.x.x = from;
+        args.count = 1;
+        args.outputs[0] = {w.gpu(), x.data(), nullptr, true};
+        go(launch_one_products(args, stream));
+      };
+      add(out, q.data());
+      go(launch_one_gate_up({{x.data(), norm.data(), 1e-6f}, gate.gpu(), gate.gpu(), h.data(), {}},
+                            stream));
+      add(down, h.data());
+    }
+  };
+  run(nullptr, true);
+  const std::vector<float> want = x.read(), want_v = v.read();
+  for (float f : want) ASSERT_TRUE(std::isfinite(f));
+  expect_bits_of_graph([&](cudaStream_t stream) { run(stream, false); },
+                       [&] { return same_bits(x.read(), want) && same_bits(v.read(), want_v); });
 }
 
 }  // namespace

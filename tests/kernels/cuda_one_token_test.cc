@@ -79,6 +79,31 @@ TEST_F(CudaOneToken, TwoFormatsGoTogether) {
   }
 }
 
+// Launches of more strips than blocks have one of each.
+TEST_F(CudaOneToken, ProductsOfManyStripsAgreeWithTheSums) {
+  Random random(147);
+  for (DType dtype : kMarlinTypes) {
+    const bool wide = info(dtype).block_elems == 256;
+    check_products(random, {dtype, dtype, dtype}, {9000, 16, 40}, wide ? 256 : 288, true);
+    check_products(random, {dtype}, {7777}, wide ? 512 : 416, false);
+  }
+  for (DType dtype : {DType::Q4_K, DType::Q6_K, DType::Q8_0, DType::MXFP4}) {
+    const bool wide = info(dtype).block_elems == 256;
+    check_products(random, {dtype, dtype, dtype}, {6500, 100, 40}, wide ? 4352 : 4256, true);
+    check_products(random, {dtype}, {6700}, wide ? 4096 : 4192, false);
+  }
+  check_products(random, {DType::Q4_K, DType::Q4_K, DType::Q6_K}, {6500, 100, 333}, 4352, true);
+}
+
+// Few strips, from one warp a block to the most, and of more columns than that.
+TEST_F(CudaOneToken, StripsOfAllWidthsAgreeWithTheSums) {
+  Random random(148);
+  for (int64_t cols : {256, 1792, 2048, 2304, 4096, 5120, 8192, 14336, 16640}) {
+    check_products(random, {DType::Q4_K, DType::Q4_K, DType::Q6_K}, {40, 16, 21}, cols, true);
+    check_products(random, {DType::Q5_0}, {37}, cols + 32, false);
+  }
+}
+
 TEST_F(CudaOneToken, FormatsWithoutAKernelAreRefused) {
   Random random(143);
   const GpuWeights a(random, DType::Q4_0, 16, 256), b(random, DType::Q8_0, 16, 256);
@@ -100,7 +125,7 @@ TEST_F(CudaOneToken, GateAndUpOfANormedRowAgreeWithTheSums) {
   Random random(144);
   for (DType dtype : kMarlinTypes) {
     for (const auto& [rows, cols] :
-         {std::pair<int64_t, int64_t>{48, 256}, {3000, 512}, {72, 2048}}) {
+         {std::pair<int64_t, int64_t>{48, 256}, {3000, 512}, {72, 2048}, {300, 4352}}) {
       const GpuWeights gate(random, dtype, rows, cols), up(random, dtype, rows, cols);
       const std::vector<float> x = random.normals(cols), weight = random.normals(cols, 0.1f);
       const std::vector<float> n = normed(x, weight);
@@ -245,11 +270,10 @@ void check_experts(Random& random, const ExpertsCase& c, bool padding, bool gpt_
 
 TEST_F(CudaOneToken, ExpertsAgreeWithTheirStepsOneByOne) {
   Random random(146);
-  const ExpertsCase cases[] = {{8, 2, 256, 512, DType::Q4_K, DType::Q6_K},
-                               {128, 8, 2048, 768, DType::Q4_K, DType::Q6_K},
-                               {16, 6, 96, 160, DType::Q8_0, DType::Q5_0},
-                               {256, 8, 512, 256, DType::IQ4_XS, DType::Q4_K},
-                               {4, 4, 64, 32, DType::MXFP4, DType::Q4_1}};
+  const ExpertsCase cases[] = {
+      {8, 2, 256, 512, DType::Q4_K, DType::Q6_K},     {128, 8, 2048, 768, DType::Q4_K, DType::Q6_K},
+      {32, 8, 1024, 1024, DType::Q4_K, DType::Q8_0},  {16, 6, 96, 160, DType::Q8_0, DType::Q5_0},
+      {256, 8, 512, 256, DType::IQ4_XS, DType::Q4_K}, {4, 4, 64, 32, DType::MXFP4, DType::Q4_1}};
   for (const ExpertsCase& c : cases) {
     check_experts(random, c, false);
     check_experts(random, c, true);

@@ -1,4 +1,4 @@
-// Products of one token with marlin weights: what the kernel (marlin_gemv.cuh) is asked.
+// Products of one token with marlin weights: what marlin_gemv_*.cuh are asked.
 //
 //   OneProduct p;                              // q, k and v of the normalised x
 //   p.cols = 4096, p.x = x, p.norm = weight, p.eps = 1e-5f;

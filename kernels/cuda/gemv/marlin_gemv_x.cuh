@@ -34,10 +34,10 @@ struct OneX {
 
   // Tiles warp, warp + warps ... of x, times the weight of the norm if there is one. Gives this
   // lane's sum of squares of x itself then. Of several rows: row r begins at tile r * tiles.
-  template <bool kNorm>
+  // kBatch: tiles on their way at once.
+  template <bool kNorm, int kBatch = kNorm ? 2 : 4>
   __device__ __forceinline__ float load(const float* x, const float* norm, int cols, int tiles,
                                         int first_tile, int warp, int warps, int lane) const {
-    constexpr int kBatch = kNorm ? 2 : 4;  // tiles on their way at once
     float squares = 0;
 #pragma unroll 1
     for (int first = warp; first < tiles; first += kBatch * warps) {
@@ -68,7 +68,7 @@ struct OneX {
     return squares;
   }
 
- private:
+  // Tile `tile` from a lane's eight columns 8 * lane on of it.
   __device__ __forceinline__ void put(int tile, const float4& low, const float4& high,
                                       int lane) const {
     const float largest = warp_largest(fmaxf(largest_of(low), largest_of(high)));

@@ -1,7 +1,8 @@
 // A warp's tiles on their way to it through shared memory: a run of tiles that may go over
 // several strips, one after the other.
 //
-//   MarlinStream<kType> stream(..., barriers, lane);
+//   const auto strips = [&](int strip) { ... };  // where each begins
+//   MarlinStream<kType, decltype(strips)> stream(..., barriers, lane);
 //   stream.start(lane);                          // asks for the first `stages` tiles
 //   for (int i = 0; i < count; ++i) {
 //     const uint8_t* tile = stream.wait();       // the next one, there for all lanes
@@ -45,23 +46,26 @@ __device__ __forceinline__ void wait_async_but(int pending) {
 #endif
 
 template <DType kType>
+constexpr int kMarlinTileBytes = 4 * MarlinTile<kType>::kSpanBytes;
+
+// Strips: const uint8_t* of the number of a strip.
+template <DType kType, class Strips>
 struct MarlinStream {
   using Tile = MarlinTile<kType>;
-  static constexpr int kTileBytes = 4 * Tile::kSpanBytes;
+  static constexpr int kTileBytes = kMarlinTileBytes<kType>;
 
   MarlinTiles<Tile> tiles;
-  const uint8_t* const* strips;  // where each begins
-  int strip, tile, left;         // to be asked for next
-  const uint8_t* from;           // of that tile
+  Strips strips;
+  int strip, tile, left;  // to be asked for next
+  const uint8_t* from;    // of that tile
   uint8_t* memory;
   int stages, fill = 0, current = 0;  // stages to be filled and read next
   uint32_t phase = 0;
   uint64_t* barriers;  // [stages], sm_90
 
   // `count` tiles from tile `tile` of strip `strip` on.
-  __device__ __forceinline__ MarlinStream(int cols, const uint8_t* const* strips, int strip,
-                                          int tile, int count, uint8_t* memory, int stages,
-                                          uint64_t* barriers, int lane)
+  __device__ __forceinline__ MarlinStream(int cols, Strips strips, int strip, int tile, int count,
+                                          uint8_t* memory, int stages, uint64_t* barriers, int lane)
       : tiles(cols),
         strips(strips),
         strip(strip),
@@ -71,7 +75,7 @@ struct MarlinStream {
         memory(memory),
         stages(stages),
         barriers(barriers) {
-    if (count > 0) from = strips[strip] + tiles.offset(tile);
+    if (count > 0) from = strips(strip) + tiles.offset(tile);
 #if __CUDA_ARCH__ >= 900
     if (lane == 0) {
 #pragma unroll 1
@@ -132,7 +136,7 @@ struct MarlinStream {
     from += kTileBytes;
     if (tile == tiles.count && left > 0) {
       tile = 0;
-      from = strips[++strip];
+      from = strips(++strip);
     }
   }
 };

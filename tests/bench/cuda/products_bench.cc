@@ -58,9 +58,8 @@ void product(DType dtype, int64_t rows, int64_t cols, int64_t tokens) {
 // One product by our kernels and by cuBLAS.
 void both_ways(DType dtype, int64_t rows, int64_t cols, int64_t tokens) {
   Product product(dtype, rows, cols, tokens);
-  const GpuWeight w{dtype, Layout::Marlin, rows, cols};
   GpuForm form;
-  form.weights = {w};
+  form.weights = {{dtype, Layout::Marlin, rows, cols}};
   product.args().kernel = first_choice(choose_gpu_kernels(form, this_gpu()), tokens, kNeedsWgmma);
   const double ours = product.seconds(cuda_matmul_workspace(product.args()), launch_matmul);
   const double library =

@@ -1,23 +1,15 @@
-// GEMV: products of one token with marlin weights, at the speed of the memory.
+// GEMV of experts: the work of Pairs, Choices and Sum (marlin_gemv.h), whose weights are not known
+// before the kernel ahead has ended, or was about to.
 //
-// A block of 8 warps has some strips of 16 rows (of gate and up: pairs of strips; of the sum
-// of experts: a strip of each expert). All their tiles stand in a row, and a warp takes an
-// eighth of them, whatever strips they belong to; per strip the warps' sums are added in
-// rising order at the end. Each warp streams its tiles through its own stages of shared
-// memory (marlin_stream.cuh), and asks for the first ones before it waits for the kernel
-// ahead: so the memory works while that one drains.
-//
-// The arithmetic: gemv_tile.cuh. Only x is rounded, to whole numbers of 16 bits; all else is exact
-// or F32.
-//
-// Roofline: bytes of the weights / memory bandwidth. About 1.2 instructions a weight and lane
-// for Q4_K, half of them for the integer units, which take two cycles. SM occupancy: two blocks
-// (marlin_gemv_shape.cuh).
+// Blocks, rings, arithmetic and roofline as in marlin_gemv_dense.cuh. A block has some strips of 16
+// rows (pairs of strips of gate and up; of the sum a strip of each expert), which stand in a table:
+// where a strip begins, the choice says.
 #pragma once
 
 #include "kernels/cuda/common/cuda_launch.cuh"
 #include "kernels/cuda/experts/router_choice.cuh"
 #include "kernels/cuda/gemv/gemv_tile.cuh"
+#include "kernels/cuda/gemv/marlin_gemv_output.cuh"
 #include "kernels/cuda/gemv/marlin_gemv_shape.cuh"
 #include "kernels/cuda/marlin/marlin_stream.cuh"
 #include "kernels/rows/glu.h"
@@ -25,19 +17,18 @@
 namespace ktx::kernels {
 
 template <DType kType, OneWork kWork>
-__device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& shape,
-                                          const OneBlock& block, int stages) {
+__device__ __forceinline__ void experts_block(const OneProduct& p, const OneShape& shape,
+                                              const OneBlock& block, int stages) {
   extern __shared__ uint4 one_shared[];
   __shared__ uint64_t barriers[kOneWarps][kMostStages];
-  __shared__ float warp_squares[kOneWarps];
   // Of Sum: `rising` has the choices in the order of their experts.
   __shared__ int found, chosen[kCudaMaxTopK], rising[kCudaMaxTopK];
   __shared__ float chosen_weight[kCudaMaxTopK];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const OneRows& rows = p.rows[block.part];
   const int top_k = p.router.attrs.top_k, strip0 = rows.strip_begin();
-  // Whose weights are known before the kernel ahead has ended.
-  const bool ahead = kWork == OneWork::Heads || (kWork == OneWork::Sum && p.ids_ahead);
+  // Whether the weights are known before the kernel ahead has ended.
+  const bool ahead = kWork == OneWork::Sum && p.ids_ahead;
   const int x_rows = kWork == OneWork::Sum ? block.sources : 1;
   // Shared memory: the stages of the warps, x, sums of the warps, the strips' places.
   uint8_t* memory = reinterpret_cast<uint8_t*>(one_shared);
@@ -50,9 +41,6 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
       reinterpret_cast<const uint8_t**>(sums + shape.most_strips * kOneWarps * 16);
 
   if constexpr (kWork != OneWork::Choices) let_next_kernel_start();
-  if (kWork == OneWork::Heads && p.norm) {
-    for (int k = 32 * thread; k < p.cols; k += 32 * kOneThreads) prefetch_l2(p.norm + k);
-  }
   // Who is served.
   int matrix = static_cast<int>(blockIdx.y), x_warps = kOneWarps;
   RouterPick pick = {};  // Choices: of the last warp
@@ -115,8 +103,9 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
   const int items = block.strips * block.tiles;
   const int begin = items * warp / kOneWarps, end = items * (warp + 1) / kOneWarps;
   int current = begin / block.tiles, tile = begin - current * block.tiles;  // strip and tile in it
-  MarlinStream<kType> stream(p.cols, places, current, tile, end - begin, ring, stages,
-                             barriers[warp], lane);
+  const auto place_of = [&](int strip) { return places[strip]; };
+  MarlinStream<kType, decltype(place_of)> stream(p.cols, place_of, current, tile, end - begin, ring,
+                                                 stages, barriers[warp], lane);
   stream.start(lane);
   if (kWork == OneWork::Choices && blockIdx.x == 0 && warp == x_warps) {
     // While the first tiles come. The next kernel may read the choice as soon as it starts: the
@@ -153,11 +142,7 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
     if (rows.bias[1]) bias[1] = rows.bias[1][at];
     if (!rows.w[1]) before += bias[0];
   }
-  if (kWork == OneWork::Heads && p.norm) {
-    const float squares =
-        warp_sum(x.load<true>(from, p.norm, p.cols, block.tiles, 0, warp, kOneWarps, lane));
-    if (lane == 0) warp_squares[warp] = squares;
-  } else if constexpr (kWork == OneWork::Sum) {  // some warps a row
+  if constexpr (kWork == OneWork::Sum) {  // some warps a row
     const int of_row = x_rows < kOneWarps ? kOneWarps / x_rows : 1;
     for (int k = warp / of_row; k < x_rows; k += kOneWarps / of_row) {
       const float* row = from + rising[block.first_source + k] * p.x_stride;
@@ -178,14 +163,7 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
     stream.done(lane);
     own.add(lane, total);
     if (++tile < block.tiles && item + 1 < end) continue;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      float v = total[r];
-      v += __shfl_xor_sync(~0u, v, 1);
-      v += __shfl_xor_sync(~0u, v, 2);
-      if (lane % 4 == 0) sums[(current * kOneWarps + warp) * 16 + lane / 4 + 8 * r] = v;
-      total[r] = 0;
-    }
+    put_sums(total, sums + (current * kOneWarps + warp) * 16, lane);
     ++current;
     tile = 0;
     if (++x_row == x_rows) x_row = 0;
@@ -201,8 +179,7 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
     }
     __syncthreads();
     if (shape.cluster > 1) meet_cluster();
-    const int cluster_rank = block.first_source / block.sources;
-    if (writes && unit % shape.cluster == cluster_rank) {
+    if (writes && block.first_source == unit % shape.cluster * block.sources) {
       float v = 0;
       for (int i = 0; i < top_k; ++i) {
         const int strip_of = unit * block.sources + i % block.sources;
@@ -216,16 +193,10 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
     return;
   }
   if (!writes) return;
-  float factor = 1;
-  if (kWork == OneWork::Heads && p.norm) {
-    float all = 0;
-    for (int w = 0; w < kOneWarps; ++w) all += warp_squares[w];
-    factor = 1 / sqrtf(all / static_cast<float>(p.cols) + p.eps);
-  }
   const auto strip_sum = [&](int j) {  // warps that had no tile of it have 0
     float v = 0;
     for (int w = 0; w < kOneWarps; ++w) v += sums[(j * kOneWarps + w) * 16 + row];
-    return v * factor;
+    return v;
   };
   const float v = rows.w[1] ? row_glu(rows.glu, strip_sum(2 * unit) + bias[0],
                                       strip_sum(2 * unit + 1) + bias[1])
@@ -234,26 +205,11 @@ __device__ __forceinline__ void one_block(const OneProduct& p, const OneShape& s
 }
 
 // A kernel for each kind of work, so that none has to run past the code of the others.
-template <DType kFirst, DType kSecond, OneWork kWork>
+template <DType kType, OneWork kWork>
 __global__ void __launch_bounds__(kOneThreads, kOneBlocks)
-    marlin_gemv(const __grid_constant__ OneProduct p, const __grid_constant__ OneShape shape) {
-  const OneBlock block = OneBlock::of<kWork>(p, shape);
-  if constexpr (kFirst == kSecond) {
-    one_block<kFirst, kWork>(p, shape, block, shape.stages[0]);
-  } else if (p.rows[block.part].dtype == kFirst) {
-    one_block<kFirst, kWork>(p, shape, block, shape.stages[0]);
-  } else {
-    one_block<kSecond, kWork>(p, shape, block, shape.stages[1]);
-  }
-}
-template <DType kFirst, DType kSecond>
-auto one_kernel(OneWork work) {
-  if constexpr (kFirst == kSecond) {  // parts of two formats are Heads
-    if (work == OneWork::Pairs) return marlin_gemv<kFirst, kSecond, OneWork::Pairs>;
-    if (work == OneWork::Choices) return marlin_gemv<kFirst, kSecond, OneWork::Choices>;
-    if (work == OneWork::Sum) return marlin_gemv<kFirst, kSecond, OneWork::Sum>;
-  }
-  return marlin_gemv<kFirst, kSecond, OneWork::Heads>;
+    marlin_gemv_experts(const __grid_constant__ OneProduct p,
+                        const __grid_constant__ OneShape shape) {
+  experts_block<kType, kWork>(p, shape, OneBlock::of<kWork>(p, shape), shape.stages[0]);
 }
 
 }  // namespace ktx::kernels
