@@ -19,6 +19,7 @@
 #pragma once
 
 #include "kernels/cuda/attention/split_kv.cuh"
+#include "kernels/cuda/common/matrix_loads.cuh"
 #include "kernels/cuda/rows/row_shape.cuh"
 
 namespace ktx::kernels {
@@ -26,19 +27,6 @@ namespace ktx::kernels {
 constexpr int kLatentWarps = 8;
 constexpr int kLatentThreads = 32 * kLatentWarps;
 constexpr int kWeightPitch = kPiece + 8;  // halves
-
-__device__ __forceinline__ void load_matrices(uint32_t (&m)[4], const void* shared) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
-               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared)))
-               : "memory");
-}
-__device__ __forceinline__ void load_transposed(uint32_t (&m)[4], const void* shared) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
-               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared)))
-               : "memory");
-}
 
 // Shared memory of a block, by bytes.
 struct LatentMemory {
