@@ -21,6 +21,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test_models.h"
 
 namespace ktx::testing {
 
@@ -87,5 +88,15 @@ inline int32_t best_id(runtime::Engine& engine, int64_t row) {
   const auto logits = engine.logits(row);
   return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
+
+// A test of each model, by name.
+class ModelOfHosts : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    gguf_ = test_model_gguf(GetParam());
+    if (gguf_.empty()) GTEST_SKIP() << "no model " << GetParam();
+  }
+  std::string gguf_;
+};
 
 }  // namespace ktx::testing

@@ -76,18 +76,13 @@ Bits talk(Engine& engine) {
   return bits;
 }
 
-class Hosts : public ::testing::TestWithParam<const char*> {
+class Hosts : public ModelOfHosts {
  protected:
-  void SetUp() override {
-    gguf_ = test_model_gguf(GetParam());
-    if (gguf_.empty()) GTEST_SKIP() << "no model " << GetParam();
-  }
   EngineOptions all_logits(std::shared_ptr<runtime::HostGroup> hosts = nullptr) const {
     EngineOptions options = small(std::move(hosts));
     options.all_logits = true;
     return options;
   }
-  std::string gguf_;
 };
 
 TEST_P(Hosts, GiveTheBitsOfOneMachine) {

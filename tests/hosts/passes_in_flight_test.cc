@@ -1,6 +1,6 @@
 // Several passes on their way over the hosts of a plan: every answer is that of one machine, bit by
 // bit, with texts in other passes, chunks of a prompt behind each other, passes that are stopped
-// and requests that are cancelled; and all are told when a host is lost.
+// and requests that are cancelled; when a host is lost, every request ends with its name.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -93,14 +93,7 @@ std::vector<Bits> talk_in_turn(Engine& engine, int texts, int answer) {
   return bits;
 }
 
-class Pipeline : public ::testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override {
-    gguf_ = test_model_gguf(GetParam());
-    if (gguf_.empty()) GTEST_SKIP() << "no model " << GetParam();
-  }
-  std::string gguf_;
-};
+class Pipeline : public ModelOfHosts {};
 
 TEST_P(Pipeline, PassesInFlightGiveTheBitsOfOneMachine) {
   const Plan alone(gguf_, 1);

@@ -14,6 +14,13 @@ namespace ktx::runtime {
 // Tokens that guess() reads of a text by itself: more are read before.
 inline constexpr int64_t kNearTokens = 16;
 
+// That of the text; greedy where it does not fit the drafter's vocabulary.
+inline Sampler guess_sampler(const SamplingOptions& options, int64_t vocab) {
+  auto sampler = Sampler::create(options, vocab);
+  if (!sampler) sampler = Sampler::create(greedy_sampling(), vocab);
+  return sampler.take();
+}
+
 struct EngineText : DraftText {
   EngineText(Engine& engine, const std::string& owner, Sampler sampler)
       : engine(engine), sequence(engine.new_sequence(owner)), sampler(std::move(sampler)) {}

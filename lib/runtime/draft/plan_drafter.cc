@@ -63,9 +63,7 @@ std::unique_ptr<DraftText> PlanDrafter::begin(const std::string& owner,
   std::erase_if(options.logit_bias,
                 [&](const auto& bias) { return !vocabulary_.same() || bias.first >= vocab; });
   if (!vocabulary_.same()) options.dry.breakers.clear();
-  auto sampler = Sampler::create(options, vocab);
-  if (!sampler) sampler = Sampler::create(greedy_sampling(), vocab);
-  return std::make_unique<PlanText>(*engine_, owner, sampler.take());
+  return std::make_unique<PlanText>(*engine_, owner, guess_sampler(options, vocab));
 }
 
 // Makes `ids` the text `tokens`, and what is held the beginning that the two have in common.

@@ -78,9 +78,8 @@ class PredictionDrafter : public Drafter {
 
 std::unique_ptr<DraftText> PredictionDrafter::begin(const std::string& owner,
                                                     const SamplingOptions& sampling) {
-  auto sampler = Sampler::create(sampling, engine_->vocab_size());
-  if (!sampler) sampler = Sampler::create(greedy_sampling(), engine_->vocab_size());
-  return std::make_unique<PredictionText>(*engine_, owner, sampler.take());
+  return std::make_unique<PredictionText>(*engine_, owner,
+                                          guess_sampler(sampling, engine_->vocab_size()));
 }
 
 // Those from `begin` on stand for what was there before: the text may have gone on otherwise.

@@ -21,7 +21,7 @@ namespace ktx::runtime {
 // A pass, from begin() to finish(), and its logits until the next one.
 struct Engine::Pass {
   Batch batch;
-  std::vector<BatchItem> items;  // of which the tokens are only counted once it has begun
+  std::vector<BatchItem> items;  // once it has begun, their tokens are counted, not read
   const PassWatch* watch = nullptr;
   PassWalk walk;
   int64_t weight_bytes = 0;   // read for it so far

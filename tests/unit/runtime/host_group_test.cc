@@ -58,7 +58,7 @@ TEST(HostGroup, MessagesComeInOrderAndArePicked) {
     ASSERT_TRUE(over.ok());
     EXPECT_EQ(head_of(*over).pass, i);
   }
-  // Those of passes in flight are in nobody's way.
+  // Messages of passes in flight wait, and no other message waits for them.
   ASSERT_TRUE(run.at(1).send(0, message(MessageKind::PassOver, 4)).ok());
   ASSERT_TRUE(run.at(1).send(0, message(MessageKind::Times, 0)).ok());
   EXPECT_TRUE(run.at(0).wait_for(1, MessageKind::Times).ok());
