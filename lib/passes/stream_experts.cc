@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
-#include <ranges>
 
 #include "kernels/matmul/retile.h"
 #include "lib/passes/chunk_tokens.h"
@@ -110,9 +110,10 @@ std::vector<StreamWay> stream_ways(const CompileState& state) {
   }
   const int64_t most = chunk_tokens(state.modules, 1);
   const int64_t least = prefer.stream_chosen ? std::min(prefer.stream_tokens, most) : 1;
-  for (const plan::StreamSlots slots : std::views::reverse(plan::kStreamSlots)) {
+  for (auto slots = std::rbegin(plan::kStreamSlots); slots != std::rend(plan::kStreamSlots);
+       ++slots) {
     for (int64_t chunk = kLeastChunk; chunk <= most; chunk *= 2) {
-      if (chunk >= least) ways.push_back({slots, chunk});
+      if (chunk >= least) ways.push_back({*slots, chunk});
     }
   }
   return ways;
@@ -186,9 +187,9 @@ void settle_streams(CompileState& state) {
   const bool chosen = std::ranges::any_of(
       state.stream_trials, [](const StreamTrial& trial) { return trial.way.slots.has_value(); });
   if (chosen && (!state.stream_slots || streams_and_fits())) return;
-  for (const StreamWay& way : std::views::reverse(ways)) {
-    assume_streams(state, way);
-    if (way.slots && streams_and_fits()) return;
+  for (auto way = ways.rbegin(); way != ways.rend(); ++way) {
+    assume_streams(state, *way);
+    if (way->slots && streams_and_fits()) return;
   }
   if (full.empty() || state.check.dialect != rules::Dialect::Ktx) return;
   state.diags->note({}, "",
