@@ -50,6 +50,12 @@ uint32_t cpu_string(const PlanView& plan, size_t host) {
   return kNone;
 }
 
+std::vector<std::string> host_names(const PlanView& plan) {
+  std::vector<std::string> names;
+  for (const PlanTarget::Host& host : plan.target.hosts) names.push_back(host.name);
+  return names;
+}
+
 size_t host_of(const PlanView& plan, std::string_view device) {
   const std::string_view name = target::host_of(device);
   if (name.empty()) return plan.host;

@@ -8,7 +8,9 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "lib/plan/plan_reader.h"
 #include "lib/support/result.h"
@@ -22,6 +24,9 @@ inline bool has_hosts(const PlanView& plan) {
 inline size_t host_count(const PlanView& plan) {
   return has_hosts(plan) ? plan.target.hosts.size() : 1;
 }
+
+// By rank.
+std::vector<std::string> host_names(const PlanView& plan);
 
 // The number of a device's host, which verify_hosts() has checked; as PlanView::host is.
 size_t host_of(const PlanView& plan, std::string_view device);

@@ -150,17 +150,21 @@ inline std::string http_request(const std::string& method, const std::string& pa
   return text + "\r\n" + body;
 }
 
-// ktx-run serve on a free port, ready to answer.
+// ktx-run serve on a free port, ready to answer. `launcher` is a command in front of it (mpirun).
 class ServerProcess {
  public:
-  explicit ServerProcess(const std::vector<std::string>& args) {
+  explicit ServerProcess(const std::vector<std::string>& args,
+                         std::vector<std::string> launcher = {}) {
     const std::string log = dir_.path("log");
+    std::vector<std::string> command = std::move(launcher);
+    command.insert(command.end(), {ktx_run(), "serve", "--port=0"});
+    command.insert(command.end(), args.begin(), args.end());
     pid_ = fork();
     if (pid_ == 0) {
       const int fd = open(log.c_str(), O_WRONLY | O_CREAT, 0600);
       dup2(fd, STDERR_FILENO);
-      std::vector<char*> argv = {strdup(ktx_run().c_str()), strdup("serve"), strdup("--port=0")};
-      for (const std::string& arg : args) argv.push_back(strdup(arg.c_str()));
+      std::vector<char*> argv;
+      for (const std::string& arg : command) argv.push_back(strdup(arg.c_str()));
       argv.push_back(nullptr);
       execv(argv[0], argv.data());
       _exit(127);

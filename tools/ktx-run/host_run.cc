@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "lib/plan/plan_hosts.h"
 #include "lib/plan/plan_reader.h"
@@ -54,9 +55,16 @@ class WaitLimit {
 
 constexpr int kStartSeconds = 60, kEndSeconds = 15;
 
-Result<std::unique_ptr<runtime::Network>> start_mpi() {
+Result<std::unique_ptr<runtime::Network>> start_mpi(const std::vector<std::string>& names) {
   const WaitLimit limit(kStartSeconds, "MPI has not connected all processes");
-  return runtime::open_mpi();
+  return runtime::open_mpi([&](const std::vector<int>& ranks) {
+    std::vector<std::string> missing;
+    for (const int rank : ranks) missing.push_back(runtime::host_text(names, rank));
+    say_error("ktx-run",
+              fmt::format("{} did not start with the others, or {} ended or stopped meanwhile",
+                          fmt::join(missing, ", "), ranks.size() > 1 ? "were" : "was"));
+    std::fflush(stdout);
+  });
 }
 
 bool runs_plan(Command command) {
@@ -89,12 +97,14 @@ int follow(runtime::HostGroup& group, const std::string& plan, const EngineFlags
 std::optional<int> join_hosts(Options& options) {
   const std::string path = plan_of(options);
   if (!runs_plan(options.command) || path.empty()) return std::nullopt;
+  std::vector<std::string> names;
   {
     // A file that is no plan, or a folder of plans, is the command's to report.
     const auto plan = plan::PlanFile::open(path);
     if (!plan || !plan::has_hosts(plan->view())) return std::nullopt;
+    names = plan::host_names(plan->view());
   }
-  auto network = start_mpi();
+  auto network = start_mpi(names);
   if (!network) {
     say_error("ktx-run",
               fmt::format("{}: the plan is for several hosts: {}", path, network.error().message));

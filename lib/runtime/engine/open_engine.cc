@@ -49,8 +49,7 @@ Status take_hosts(const plan::PlanView& plan, EngineOptions& options) {
     options.hosts.reset();
     return {};
   }
-  std::vector<std::string> names;
-  for (const plan::PlanTarget::Host& host : plan.target.hosts) names.push_back(host.name);
+  std::vector<std::string> names = plan::host_names(plan);
   const size_t ranks = options.hosts ? static_cast<size_t>(options.hosts->ranks()) : 1;
   if (ranks != names.size()) {
     return Error{fmt::format(

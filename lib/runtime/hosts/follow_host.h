@@ -1,7 +1,7 @@
 // A host that is not the first of its run: opens the plan when the first one does, computes its own
 // parts of each pass, and keeps the keys, values and states of its own layers.
 //
-//   auto group = HostGroup::start(KTX_TRY(open_mpi()));
+//   auto group = HostGroup::start(KTX_TRY(open_mpi(say_missing)));
 //   if (group->rank() > 0) return follow_host(*group, "m.ktxplan", {.threads = 8});
 #pragma once
 

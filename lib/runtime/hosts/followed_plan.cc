@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "lib/plan/device_memory.h"
+#include "lib/plan/plan_hosts.h"
 #include "lib/plan/state_layout.h"
 #include "lib/runtime/engine/fit.h"
 #include "lib/runtime/engine/open_parts.h"
@@ -78,9 +79,7 @@ Result<std::unique_ptr<FollowedPlan>> FollowedPlan::open(HostGroup& group, const
 
 Status FollowedPlan::build(const EngineOptions& options, const HostStart& start) {
   const plan::PlanView& plan = plan_.view();
-  std::vector<std::string> names;
-  for (const plan::PlanTarget::Host& host : plan.target.hosts) names.push_back(host.name);
-  group_.set_names(std::move(names));
+  group_.set_names(plan::host_names(plan));
   Sizes sizes = KTX_TRY(own_sizes(plan, start));
   const std::optional<uint64_t> available = target::available_memory();
   const target::Target host = target::detect_host();

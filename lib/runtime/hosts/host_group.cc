@@ -31,6 +31,12 @@ MessageHead head_of(const MessageBytes& message) {
   return in.ok() ? in.head() : MessageHead{};
 }
 
+std::string host_text(const std::vector<std::string>& names, int rank) {
+  const auto number = static_cast<size_t>(rank);
+  return number < names.size() ? fmt::format("host {} (rank {})", names[number], rank)
+                               : fmt::format("rank {}", rank);
+}
+
 std::shared_ptr<HostGroup> HostGroup::start(std::unique_ptr<Network> network,
                                             const HostTimes& times) {
   return std::shared_ptr<HostGroup>(new HostGroup(std::move(network), times));
@@ -83,9 +89,7 @@ void HostGroup::set_names(std::vector<std::string> names) {
 
 std::string HostGroup::name(int rank) const {
   const std::lock_guard lock(mutex_);
-  const auto number = static_cast<size_t>(rank);
-  return number < names_.size() ? fmt::format("host {} (rank {})", names_[number], rank)
-                                : fmt::format("rank {}", rank);
+  return host_text(names_, rank);
 }
 
 // The first host watches all others, and they watch it.

@@ -1,7 +1,7 @@
 // The hosts of a run, seen from one of them: messages in order, waits that end, and a watch that
 // notices who is gone.
 //
-//   auto group = HostGroup::start(KTX_TRY(open_mpi()));
+//   auto group = HostGroup::start(KTX_TRY(open_mpi(say_missing)));
 //   group->set_names({"a", "b"});
 //   KTX_TRY(group->send(1, message));
 //   const MessageBytes answer = KTX_TRY(group->wait(1, {}));
@@ -38,6 +38,9 @@ struct HostTimes {
   double longest_wait = 900;  // for one message of a host that lives: a pass of a slow machine
 };
 
+// "host b (rank 1)"; "rank 1" where no name is known.
+std::string host_text(const std::vector<std::string>& names, int rank);
+
 class HostGroup {
  public:
   static std::shared_ptr<HostGroup> start(std::unique_ptr<Network> network,
@@ -49,7 +52,7 @@ class HostGroup {
   int ranks() const { return ranks_; }
   // By rank; until then hosts are named by rank alone.
   void set_names(std::vector<std::string> names);
-  std::string name(int rank) const;  // "host b (rank 1)"
+  std::string name(int rank) const;  // host_text()
 
   Status send(int to, MessageBytes message);
   Status send_to_others(const MessageBytes& message);

@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "lib/runtime/hosts/mpi_start_watch.h"
 #include "lib/runtime/hosts/network.h"
 #include "lib/runtime/hosts/open_mpi.h"
 
@@ -21,9 +22,10 @@ namespace {
 
 class MpiNetwork final : public Network {
  public:
-  static Result<std::unique_ptr<MpiNetwork>> open() {
+  static Result<std::unique_ptr<MpiNetwork>> open(const RanksMissing& missing) {
     int given = MPI_THREAD_SINGLE, started = 0;
     MPI_Initialized(&started);
+    const MpiStartWatch watch(missing);
     if (started == 0 && MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &given) != 0) {
       return Error{"MPI does not start"};
     }
@@ -170,8 +172,8 @@ const char* ktx_mpi_build() {
   return KTX_VERSION;
 }
 
-ktx::runtime::Network* ktx_mpi_open(std::string* error) {
-  auto network = ktx::runtime::MpiNetwork::open();
+ktx::runtime::Network* ktx_mpi_open(const ktx::runtime::RanksMissing* missing, std::string* error) {
+  auto network = ktx::runtime::MpiNetwork::open(*missing);
   if (network) return network.take().release();
   *error = network.error().message;
   return nullptr;

@@ -22,7 +22,7 @@ std::vector<fs::path> library_places() {
 
 }  // namespace
 
-Result<std::unique_ptr<Network>> open_mpi() {
+Result<std::unique_ptr<Network>> open_mpi(const RanksMissing& missing) {
   std::error_code none;
   for (const fs::path& place : library_places()) {
     if (!fs::exists(place, none)) continue;
@@ -41,7 +41,7 @@ Result<std::unique_ptr<Network>> open_mpi() {
                                place.string())};
     }
     std::string error;
-    std::unique_ptr<Network> network(open(&error));
+    std::unique_ptr<Network> network(open(&missing, &error));
     if (network == nullptr) return Error{fmt::format("{}: {}", place.string(), error)};
     return network;
   }
