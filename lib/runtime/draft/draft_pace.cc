@@ -90,6 +90,13 @@ std::vector<int64_t> DraftPace::choose(std::span<const Text> texts) {
   return chosen;
 }
 
+// Libraries load and graphs are made with the first guess of all; a guess takes hardly more than a
+// plain pass of the model itself.
+void DraftPace::add_guess(PassCosts& costs, const Pass& pass, double seconds, double plain) {
+  const bool first = costs.empty() && plain > 0;
+  costs.add(pass.drafted, first ? std::min(seconds, plain) : seconds);
+}
+
 void DraftPace::add(const Pass& pass) {
   if (pass.texts <= 0 || pass.tokens <= 0) return;
   const double plain = passes_.of(pass.texts);
@@ -97,8 +104,9 @@ void DraftPace::add(const Pass& pass) {
   if (pass.drafted > 0 && pass.depth > 0) {
     const auto depth = static_cast<double>(pass.depth);
     const double first = pass.first_seconds > 0 ? pass.first_seconds : pass.guess_seconds / depth;
-    first_guesses_.add(pass.drafted, first);
-    if (depth > 1) next_guesses_.add(pass.drafted, (pass.guess_seconds - first) / (depth - 1));
+    add_guess(first_guesses_, pass, first, plain);
+    if (depth > 1)
+      add_guess(next_guesses_, pass, (pass.guess_seconds - first) / (depth - 1), plain);
   }
   if (!opened_) return;
   if (pass.drafted == 0) {

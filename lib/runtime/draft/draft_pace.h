@@ -53,6 +53,7 @@ class DraftPace {
 
  private:
   struct Plan;
+  static void add_guess(PassCosts& costs, const Pass& pass, double seconds, double plain);
   Plan best(std::span<const Text> texts, std::span<const size_t> order) const;
   Plan fixed(std::span<const Text> texts, std::span<const size_t> order, int64_t texts_drafted,
              int64_t guesses) const;
