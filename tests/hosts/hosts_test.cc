@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "lib/plan/plan_reader.h"
+#include "lib/runtime/engine/largest_ctx.h"
 #include "lib/runtime/engine/pass_watch.h"
 #include "lib/runtime/session/session_file.h"
 #include "lib/support/timer.h"
@@ -301,6 +302,36 @@ TEST(HostRuns, ThePlanSaysHowToStartIt) {
   HostThreads hosts(plan.path(), 3);
   EXPECT_THAT(Engine::open(plan.path(), small(hosts.first())).error().message,
               HasSubstr("3 processes were started"));
+}
+
+// Of 64 sequences, whose caches take most of it: with less memory on the second host the context
+// falls, and with next to none of it nothing fits.
+TEST(HostRuns, TheLargestContextFitsAllHosts) {
+  const Plan plan(llama(), 2);
+  const plan::PlanFile file = plan::PlanFile::open(plan.path()).take();
+  EngineOptions options = small();
+  options.ctx.reset();
+  options.max_batch = 64;
+  runtime::RunRoom room{uint64_t{1} << 40, {}};
+  int64_t before = file->facts.context_length;
+  for (const uint64_t mib : {100000, 560, 530}) {
+    room.others["b/cpu"] = mib << 20;
+    const int64_t found = runtime::largest_ctx(file.view(), options, room)->ctx;
+    EXPECT_LE(found, before);
+    EXPECT_EQ(found == before, mib == 100000) << found << " tokens with " << mib << " MiB";
+    before = found;
+  }
+
+  options.largest_ctx = true;
+  for (const uint64_t reserved : {uint64_t{0}, UINT64_MAX}) {
+    HostThreads hosts({plan.path()}, 2, {}, reserved);
+    options.hosts = hosts.first();
+    const auto engine = Engine::open(plan.path(), options);
+    ASSERT_TRUE(engine) << engine.error().message;
+    EXPECT_THAT((*engine)->notes(),
+                ::testing::Contains(HasSubstr(reserved > 0 ? "no context fits" : "made for")));
+    options.hosts.reset();
+  }
 }
 
 TEST(HostRuns, AnotherPlanOnOneHostIsNamed) {

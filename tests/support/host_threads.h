@@ -22,10 +22,12 @@ namespace ktx::testing {
 
 class HostThreads {
  public:
-  // `plans`: of each rank, the last one of all others.
-  HostThreads(std::vector<std::string> plans, int ranks, const runtime::HostTimes& times = {}) {
+  // `plans`: of each rank, the last one of all others. `reserved`: bytes that the others keep.
+  HostThreads(std::vector<std::string> plans, int ranks, const runtime::HostTimes& times = {},
+              uint64_t reserved = 0) {
     runtime::EngineOptions options;
     options.threads = 1;
+    options.reserved_bytes = reserved;
     for (auto& end : runtime::make_thread_network(ranks)) {
       ends_.push_back(end.get());
       groups_.push_back(runtime::HostGroup::start(std::move(end), times));

@@ -13,9 +13,10 @@ namespace {
 
 constexpr int64_t kBlock = plan::kKvBlockTokens;
 
-// What is left alone of the host's memory: the cache is touched late, when others may have grown.
-uint64_t reserve_bytes(uint64_t available) {
-  return std::max(uint64_t{512} << 20, available / 16);
+// What a run may take of a machine's memory: the cache is touched late, when others may have grown.
+uint64_t most_of(uint64_t available) {
+  const uint64_t left_alone = std::max(uint64_t{512} << 20, available / 16);
+  return available - std::min(available, left_alone);
 }
 
 struct Fit {
@@ -49,16 +50,15 @@ Result<Fit> fit_of(const plan::PlanView& plan, EngineOptions options, RunRoom ro
   const Sizes sizes = KTX_TRY(sizes_of_run(plan, options));
   const auto wanted = plan::kv_blocks(plan::widest_window(plan.kv_slots), sizes.shape);
   Fit fit{wanted && sizes.kv_blocks.whole >= wanted->whole};
-  if (room.host_bytes) {
-    // Weights count: they are mapped, and would be read from the file again and again.
-    const uint64_t reserve = reserve_bytes(*room.host_bytes);
-    const uint64_t most = *room.host_bytes - std::min(*room.host_bytes, reserve);
-    fit.fits = fit.fits && sizes.memory.total_bytes <= most;
-  }
-  if (room.gpus.empty()) return fit;
+  // Weights count: they are mapped, and would be read from the file again and again.
+  fit.fits =
+      fit.fits && (!room.host_bytes || sizes.memory.total_bytes <= most_of(*room.host_bytes));
+  if (room.gpus.empty() && room.others.empty()) return fit;
   // The smallest slots of streams: room for more is not worth a shorter context.
   constexpr plan::StreamSlots kLeast = plan::StreamSlots::Eighth;
   for (plan::DeviceMemory& need : KTX_TRY(plan::memory_by_device(plan, sizes.shape, kLeast))) {
+    const auto other = room.others.find(need.name);
+    if (other != room.others.end() && need.total() > most_of(other->second)) fit.fits = false;
     const auto gpu = room.gpus.find(need.name);
     if (gpu == room.gpus.end()) continue;
     fit.streams = fit.streams && check_gpu_fit(need, gpu->second, sizes.shape, sizes.kv_blocks);

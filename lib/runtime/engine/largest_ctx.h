@@ -1,4 +1,4 @@
-// `--ctx max`: the largest context for which a run fits this machine, in whole blocks of the cache.
+// `--ctx max`: the largest context for which a run fits its machines, in whole blocks of the cache.
 //
 //   EarlyGpus gpus = KTX_TRY(EarlyGpus::open(plan, options.open_gpu));
 //   options.ctx = KTX_TRY(largest_ctx(plan, options, {available, gpus.facts()})).ctx;
@@ -40,6 +40,7 @@ class EarlyGpus {
 struct RunRoom {
   std::optional<uint64_t> host_bytes;  // available; absent: not known
   std::map<std::string, GpuFacts> gpus;
+  std::map<std::string, uint64_t> others = {};  // available on other hosts, by device
 };
 
 struct LargestCtx {

@@ -11,6 +11,7 @@
 #include "lib/runtime/engine/largest_ctx.h"
 #include "lib/runtime/engine/open_parts.h"
 #include "lib/runtime/hosts/host_group.h"
+#include "lib/runtime/hosts/host_memory.h"
 #include "lib/support/strings.h"
 #include "lib/target/target.h"
 
@@ -66,7 +67,9 @@ Result<std::string> find_largest_ctx(const plan::PlanView& plan,
                                      const std::optional<uint64_t>& available,
                                      EngineOptions& options) {
   const EarlyGpus gpus = KTX_TRY(EarlyGpus::open(plan, options.open_gpu));
-  const LargestCtx found = KTX_TRY(largest_ctx(plan, options, {available, gpus.facts()}));
+  RunRoom room{available, gpus.facts()};
+  if (options.hosts) room.others = KTX_TRY(memory_of_hosts(plan, *options.hosts));
+  const LargestCtx found = KTX_TRY(largest_ctx(plan, options, room));
   options.ctx = found.ctx;
   options.open_gpu = gpus.taker();
   return found.note;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "lib/runtime/hosts/followed_plan.h"
+#include "lib/runtime/hosts/host_memory.h"
 
 namespace ktx::runtime {
 namespace {
@@ -30,6 +31,8 @@ Status follow(HostGroup& group, const std::string& path, const EngineOptions& op
         ready.error = opened.error().message;
       }
       KTX_TRY(group.send(0, ready.message()));
+    } else if (kind == MessageKind::ReadMemory) {
+      KTX_TRY(group.send(0, own_memory(options.reserved_bytes)));
     } else if (kind == MessageKind::Close) {
       plan.reset();
     } else if (plan) {

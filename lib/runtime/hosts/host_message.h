@@ -39,6 +39,8 @@ namespace ktx::runtime {
 enum class MessageKind : uint32_t {
   Start,
   Ready,
+  ReadMemory,
+  Memory,
   Pass,
   PassOver,
   CopyBlock,
