@@ -54,6 +54,7 @@ class WaitLimit {
 };
 
 constexpr int kStartSeconds = 60, kEndSeconds = 15;
+constexpr std::chrono::milliseconds kTurnToSpeak{500};
 
 Result<std::unique_ptr<runtime::Network>> start_mpi(const std::vector<std::string>& names) {
   const WaitLimit limit(kStartSeconds, "MPI has not connected all processes");
@@ -86,7 +87,9 @@ int follow(runtime::HostGroup& group, const std::string& plan, const EngineFlags
   const Status followed = runtime::follow_host(group, plan, engine_options(flags));
   std::signal(SIGTERM, SIG_DFL);
   if (followed) return 0;
-  if (group.first_host_lost() && group.rank() == 1) {
+  if (group.first_host_lost()) {
+    // The second host speaks, and ends all; the next one where it is gone as well.
+    std::this_thread::sleep_for(kTurnToSpeak * (group.rank() - 1));
     say_error("ktx-run", followed.error().message);
   }
   return 1;
