@@ -4,6 +4,7 @@
 #include "kernels/attention/attention_bf16.h"
 #include "kernels/attention/attention_loop.h"
 #include "kernels/attention/position_scores_loop.h"
+#include "lib/target/fast_bf16_dots.h"
 
 namespace ktx::kernels {
 
@@ -15,10 +16,11 @@ void attention_bf16_floats(const AttentionArgs& a) {
 }
 
 void attention_avx512(const AttentionArgs& a) {
-  static const bool dots = has_bf16_dots();
+  static const AttentionFn rounded = has_fast_bf16_dots() ? attention_bf16_dots
+                                     : has_bf16_dots()    ? attention_bf16_rounded
+                                                          : attention_bf16_floats;
   if (a.kv.layout.type == KvType::F32) return attention<FloatDots<Avx512>>(a);
-  if (dots) return attention_bf16_dots(a);
-  attention_bf16_floats(a);
+  rounded(a);
 }
 
 void position_scores_avx512(const PositionScoresArgs& a) {

@@ -8,6 +8,7 @@
 #include "kernels/matmul/matmul_selectors.h"
 #include "kernels/matmul/matmul_transposed_loop.h"
 #include "kernels/matmul/panel_as_rows.h"
+#include "lib/target/fast_bf16_dots.h"
 
 namespace ktx::kernels {
 
@@ -26,11 +27,11 @@ MatmulFn matmul_decoded_gemm_avx512(DType dtype) {
 
 MatmulFn matmul_bf16_skinny_avx512(DType dtype) {
   if (dtype != DType::BF16) return nullptr;
-  return has_bf16_dots() ? matmul_bf16_dots_skinny : matmul_bf16_floats_skinny;
+  return has_fast_bf16_dots() ? matmul_bf16_dots_skinny : matmul_bf16_floats_skinny;
 }
 MatmulFn matmul_bf16_gemm_avx512(DType dtype) {
   if (dtype != DType::BF16) return nullptr;
-  return has_bf16_dots() ? matmul_bf16_dots_gemm : matmul_bf16_floats_gemm;
+  return has_fast_bf16_dots() ? matmul_bf16_dots_gemm : matmul_bf16_floats_gemm;
 }
 void matmul_bf16_floats_skinny(const MatmulArgs& args) {
   float_skinny<FloatAvx512, RoundedForm<FloatAvx512>>(args);

@@ -1,6 +1,6 @@
 // matmul_rows_bf16 and matmul_panel16_bf16 with AVX-512: with vdpbf16ps, for processors that have
-// it (has_bf16_dots) beyond what Isa::Avx512 asks for, and without, of the same bits. Both take
-// BF16 weights. Private to kernels/matmul and its test.
+// it (has_fast_bf16_dots) beyond what Isa::Avx512 asks for, and without, of the same bits. Both
+// take BF16 weights. Private to kernels/matmul and its test.
 #pragma once
 
 #include "kernels/matmul/matmul.h"

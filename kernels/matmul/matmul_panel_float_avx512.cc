@@ -4,6 +4,7 @@
 #include "kernels/matmul/matmul_bf16_dots.h"
 #include "kernels/matmul/matmul_panel_float_loop.h"
 #include "kernels/matmul/matmul_selectors.h"
+#include "lib/target/fast_bf16_dots.h"
 
 namespace ktx::kernels {
 
@@ -15,11 +16,11 @@ MatmulFn matmul_panel16_float_gemm_avx512(DType dtype) {
 }
 MatmulFn matmul_panel16_bf16_gemv_avx512(DType dtype) {
   if (dtype != DType::BF16) return nullptr;
-  return has_bf16_dots() ? matmul_panel16_bf16_dots_gemv : matmul_panel16_bf16_floats_gemv;
+  return has_fast_bf16_dots() ? matmul_panel16_bf16_dots_gemv : matmul_panel16_bf16_floats_gemv;
 }
 MatmulFn matmul_panel16_bf16_gemm_avx512(DType dtype) {
   if (dtype != DType::BF16) return nullptr;
-  return has_bf16_dots() ? matmul_panel16_bf16_dots_gemm : matmul_panel16_bf16_floats_gemm;
+  return has_fast_bf16_dots() ? matmul_panel16_bf16_dots_gemm : matmul_panel16_bf16_floats_gemm;
 }
 void matmul_panel16_bf16_floats_gemv(const MatmulArgs& args) {
   float_panel_gemv<FloatAvx512, RoundedPanelForm<FloatAvx512>>(args);

@@ -388,6 +388,8 @@ TEST(Attention, VectorVariantsGiveTheSameBits) {
   }
   if (variants.size() < 2) GTEST_SKIP() << "this machine has one vector variant at most";
   if (detect_isa() >= Isa::Avx512) variants.emplace_back("bf16 floats", attention_bf16_floats);
+  if (has_bf16_dots()) variants.emplace_back("bf16 dots", attention_bf16_dots);
+  if (has_bf16_dots()) variants.emplace_back("bf16 rounded", attention_bf16_rounded);
   for (const Shape& shape : kShapes) {
     Random random(18);
     const int64_t tokens = shape.heads > 100 ? 40 : kAttentionSpan + 75;
@@ -404,7 +406,7 @@ TEST(Attention, VectorVariantsGiveTheSameBits) {
       std::vector<float> y(first);
       variants.front().second(attention_args(shape, steps, cache, first, scratch));
       for (const auto& [variant, run] : variants) {
-        if (run == attention_bf16_floats && type == KvType::F32) continue;
+        if (variant.starts_with("bf16") && type == KvType::F32) continue;
         run(attention_args(shape, steps, cache, y, scratch));
         ASSERT_TRUE(same_bits(first, y)) << variant << " " << shape.name;
       }

@@ -44,6 +44,13 @@ TEST(RowRuns, EachRoundOfTheThreadsTakesHalfOfWhatIsLeft) {
             (std::vector<int64_t>{128, 128, 128, 128, 128, 128, 64, 64, 64, 64}));
 }
 
+TEST(RowRuns, CountsTheRunsOfTheFirstLength) {
+  EXPECT_EQ(RowRuns::falling(1024, {64, 128, 64, 2}).of_first_length(), 6);
+  EXPECT_EQ(RowRuns::falling(1024, {32, 4096, 16, 2}).of_first_length(), 2);
+  EXPECT_EQ(RowRuns::even(100, 32).of_first_length(), 4);
+  EXPECT_EQ(RowRuns().of_first_length(), 0);
+}
+
 TEST(RowRuns, StreamsCoverAllRowsWithinTheirLimits) {
   for (const int64_t rows : {1, 16, 500, 512, 768, 2048, 8192, 128256}) {
     for (const int64_t cols : {256, 2048, 8192}) {

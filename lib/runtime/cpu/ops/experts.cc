@@ -222,7 +222,7 @@ class DownStep final : public CpuStep {
     // An item reads its rows of all chosen experts, so that it needs fewer of them; with
     // many tokens as many as a kernel unpacks at once, if every thread gets two items. One
     // token's runs are as long as they may be: after each, memory has to be found anew.
-    constexpr int64_t kMostRows = 128;
+    constexpr int64_t kMostRows = 128, kShortestRows = 32;
     const int64_t rows = args_.down.rows;
     if (is_stream(args_.down, batch.tokens)) {
       runs_ = stream_runs({args_.down, active, active, kPanelRows, threads_, shares_});
@@ -234,7 +234,11 @@ class DownStep final : public CpuStep {
       const int64_t by_threads = batch.tokens > kDecodeTokens ? wish : 0;
       const int64_t each =
           std::clamp<int64_t>(std::max(by_bytes, by_threads), kPanelRows, kMostRows);
-      runs_ = RowRuns::even(rows, ceil_div(each, kPanelRows) * kPanelRows);
+      const int64_t longest = ceil_div(each, kPanelRows) * kPanelRows;
+      runs_ = batch.tokens > kDecodeTokens && !bf16_ && shares_ == 1
+                  ? RowRuns::falling(
+                        rows, {std::min(longest, kShortestRows), longest, kPanelRows, threads_})
+                  : RowRuns::even(rows, longest);
     }
     return {runs_.count(), active * args_.down_expert_bytes, nullptr};
   }

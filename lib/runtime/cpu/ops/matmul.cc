@@ -71,8 +71,8 @@ class MatmulStep final : public CpuStep {
     args.scratch = scratch;
     if (next_) {
       // Threads take items in turn: this one's next is likely so many further.
-      const int64_t row =
-          region.col_begin + (next_later_ ? threads_ * (region.col_end - region.col_begin) : 0);
+      const int64_t further = threads_ * (region.col_end - region.col_begin);
+      const int64_t row = region.col_begin + (next_later_ ? further : 0);
       if (row < next_->rows) args.next = next_->data + row * next_->row_bytes;
     }
     (*kernel_)(args);
@@ -81,8 +81,19 @@ class MatmulStep final : public CpuStep {
   int64_t scratch_bytes() const override { return kernels::matmul_scratch_bytes(args_.w.cols); }
 
  private:
+  // Rows of the last items of a prompt, for which threads wait. (Each item copies its tokens'
+  // activations.)
+  static constexpr int64_t kShortestRun = 32;
+
   OutputRegion region(int64_t item) const {
-    const int64_t tokens = item / runs_.count(), rows = item % runs_.count();
+    // The long runs of all tokens, then the short ones, which are the last items. Of either, a
+    // chunk of tokens meets all runs before the next one does: its activations stay in the second
+    // cache (one run after the other, prompts of 2,048 on four threads took 1.04 of the time).
+    const int64_t longs = runs_.of_first_length(), first = tokens_.items() * longs;
+    const bool is_long = item < first;
+    const int64_t each = is_long ? longs : runs_.count() - longs;
+    const int64_t place = is_long ? item : item - first;
+    const int64_t tokens = place / each, rows = place % each + (is_long ? 0 : longs);
     return {nullptr, tokens_.begin(tokens), tokens_.end(tokens), runs_.begin(rows),
             runs_.end(rows)};
   }
@@ -102,7 +113,10 @@ class MatmulStep final : public CpuStep {
     if (products_ > 1 && args_.tokens <= kDecodeTokens) {
       grain = std::max<int64_t>(1, grain / products_);
     }
-    return RowRuns::even(rows, ceil_div(grain, columns_) * columns_);
+    const int64_t each = ceil_div(grain, columns_) * columns_;
+    if (args_.tokens <= kDecodeTokens || shares_ > 1) return RowRuns::even(rows, each);
+    return RowRuns::falling(
+        rows, {std::min(each, kShortestRun), each, columns_, ceil_div(threads_, tokens_.items())});
   }
 
   kernels::MatmulArgs args_;

@@ -36,6 +36,13 @@ class RowRuns {
   static RowRuns falling(int64_t rows, const Limits& limits);
 
   int64_t count() const { return count_; }
+  // How many runs, from the first on, are cut to the length of the first.
+  int64_t of_first_length() const {
+    for (size_t i = 1; i < used_; ++i) {
+      if (rounds_[i].each != rounds_[0].each) return rounds_[i].run;
+    }
+    return count_;
+  }
   int64_t begin(int64_t run) const {
     const Round& round = round_of(run);
     return round.row + (run - round.run) * round.each;
