@@ -218,11 +218,40 @@ void check(Random& random, const Case& c, const std::vector<int32_t>& lengths,
 TEST_F(CudaAttentionOne, AgreesWithTheScalarOps) {
   Random random(96);
   for (const Case& c : kCases) {
-    for (int32_t length : {1, 2, 15, 16, 17, 64, 65, 127, 128, 129, 250, 300, 900, 1024}) {
+    for (int32_t length : {1, 2, 15, 16, 17, 64, 65, 128, 255, 256, 257, 300, 513, 900, 1024}) {
       check(random, c, {length}, 1024);
     }
     for (int32_t length : {1, 400, 1025, 1153, 2500}) check(random, c, {length}, 4096);
   }
+}
+
+// The last position alone in its piece, block or round, and the last but one of these.
+TEST_F(CudaAttentionOne, DeepPastsAgreeWithTheScalarOps) {
+  Random random(95);
+  const Case cases[] = {
+      {"groups of four", 4, 1, 128, KvType::F16, false, true},
+      {"groups of eight with norms", 8, 1, 128, KvType::F16, true, false},
+      {"groups of ten", 10, 1, 64, KvType::F16, false, false},
+      {"Q8_0", 4, 1, 128, KvType::Q8_0, true, false},
+  };
+  for (const Case& c : cases) {
+    for (int32_t length : {2048, 2049, 3840, 3841, 4080, 4095, 4096}) {
+      check(random, c, {length}, 4096);
+    }
+    if (c.type == KvType::Q8_0) continue;
+    for (int32_t length : {4096, 4097, 4112, 4113, 8191, 8192}) check(random, c, {length}, 8192);
+    for (int32_t length : {8193, 12288, 12289, 16384}) check(random, c, {length}, 16384);
+  }
+  check(random, cases[1], {5000, 1, 16384, 257}, 16384);
+}
+
+// Blocks that have a text for themselves look up their pieces anew, 32 rounds at a time.
+TEST_F(CudaAttentionOne, ManySequencesWalkFar) {
+  Random random(94);
+  const Case c = {"many KV heads", 16, 8, 64, KvType::F16, false, false};
+  std::vector<int32_t> lengths(17, 1);
+  lengths[0] = 8700, lengths[9] = 8192;
+  check(random, c, lengths, 16384);
 }
 
 TEST_F(CudaAttentionOne, SequencesSeeTheirOwnPositions) {

@@ -9,7 +9,6 @@ constexpr int kMostSplits = 128;  // threads of the merge
 // Enough splits for four blocks an SM (of the latent kernel, whose shared memory takes all
 // of it, one), and none without a piece of its own.
 int split_count(const CudaAttentionArgs& a) {
-  if (attention_decode_takes(a)) return 1;
   int64_t wanted;
   if (attention_latent_takes(a)) {
     wanted = sm_count() / attention_latent_blocks(a);
@@ -93,6 +92,7 @@ __global__ void __launch_bounds__(128) merge_parts(AttentionParts parts, int hea
 }  // namespace
 
 int64_t cuda_attention_workspace(const CudaAttentionArgs& a) {
+  if (attention_decode_takes(a)) return attention_decode_workspace(a);
   const int splits = split_count(a);
   if (splits == 1) return 0;
   const int64_t count = a.tokens * a.attrs.heads * splits;

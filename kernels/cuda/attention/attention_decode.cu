@@ -1,177 +1,348 @@
 // Attention of tokens that are generated, one of a sequence, with all that stands before it (head
-// norms, rope, store) and the merge behind it in one launch (sm_90).
+// norms, rope, store) in the launch (sm_90).
 //
-// A cluster of blocks has a KV head and up to eight query heads. Warp w of block r takes positions
-// 16 * (8 * r + w) and on, and those a round of the cluster later; blocks that have none end at
-// once. Cosines, norms and what the cache holds of the first round are on their way, or there,
-// before the kernel ahead has ended: it writes q, k and v alone. (Positions, tables and the cache's
-// old rows are written by other steps' copies and kernels, which a copy divides from this one's.)
-// Then
+// A block has a KV head and up to eight query heads, and of what is seen pieces of 16 positions: a
+// warp a piece, and the next one 16 pieces on. Norms, frequencies and what the cache holds of the
+// first round are on their way, or there, before the kernel ahead has ended: it writes q, k and v
+// alone. (Positions, tables and the cache's old rows are written by other steps' copies and
+// kernels, which a copy divides from this one's.) Then
 //
 //   heads    a warp a query head; in the block that has the new position also its key and value
 //   walk     attention_decode.cuh, every warp for itself
-//   merge    of the warps in shared memory; of the blocks in that of the block which writes a head
+//   merge    of the warps in shared memory
 //
-// Roofline: at short pasts the latency of this chain (q from L2, two barriers of the block, one of
-// the cluster); behind some thousand positions the bytes of the cache.
+// Where up to eight blocks have a piece for every warp they are a cluster, of which those without a
+// piece end at once; each head is merged in the shared memory of the block that writes it. Behind
+// more positions the blocks fill the GPU instead (clusters of them do not: processors that share a
+// cluster are no multiple of it), and merge_decode puts their parts together.
+//
+// Roofline: at short pasts the latency of this chain (q from L2, two barriers of the block, one
+// trip through the cluster) and of its instructions, which are met cold; behind some thousand
+// positions the bytes of the cache. SM occupancy: a block of 16 warps, beside one of a product.
 #include "kernels/cuda/attention/attention_decode.cuh"
 #include "kernels/cuda/attention/attention_decode_heads.cuh"
 #include "kernels/cuda/attention/split_kv.cuh"
+#include "kernels/cuda/common/bulk_copy.cuh"
+#include "kernels/cuda/common/cluster_stores.cuh"
 
 namespace ktx::kernels {
 namespace {
 
-constexpr int kWarps = 8, kThreads = 32 * kWarps;
-constexpr int kMostBlocks = 8;  // of a cluster; twice as many behind more than 1024 positions
-constexpr int kMostParts = 16;  // blocks of a cluster times the heads that one of them writes
-// Longer ones go in splits over the whole GPU (attention_tiles.cu). H200, 32/8 heads, us here and
-// there: F16 2048 7.1, 15.3; 8192 17.2, 24.1; 16384 31.3, 39.5. Q8_0 2048 9.4, 15.2;
-// 4096 17.4, 16.7.
+constexpr int kWarps = 16, kThreads = 32 * kWarps;
+constexpr int kMostBlocks = 8, kShare = 8;  // of a cluster, and the pieces of one of them
+constexpr int kMostParts = 16;  // blocks of a cluster times the units that one of them writes
+// Longer ones go to attention_tiles.cu. (H200, 32/8 heads, F16, us here and there: 8,100
+// positions 11.7 and 26, 16,000 20.0 and 43. Beyond, and Q8_0 beyond 4,096, was not measured.)
 constexpr int64_t kMostPositions = 16384, kMostPositionsQ8 = 4096;
+constexpr int kMostSplits = 64, kMergeWarps = 8;
 
-template <KvType kType, int kDim>
+// The pieces that a token sees, from number `before` on.
+struct Pieces {
+  int from, before, count;
+  __device__ __forceinline__ Pieces(const DecodeArgs& a, int position) : from(0) {
+    if (__builtin_expect(a.window > 0 && position > 0, 0)) {
+      from = a.chunked ? position / a.window * a.window : max(0, position - a.window + 1);
+    }
+    before = from >> kLogPiece;
+    count = ((position + kOnePiece) >> kLogPiece) - before;
+  }
+  // Of deep pasts: the splits that have some, which come first, and the first one of a split. None
+  // has two more than another.
+  __device__ __forceinline__ int splits(const DecodeArgs& a) const { return min(a.splits, count); }
+  __device__ __forceinline__ int first_of(int split, const DecodeArgs& a) const {
+    if (count <= a.splits) return min(split, count);
+    return static_cast<int>(uint64_t{static_cast<uint32_t>(split * count)} * a.inverse_splits >>
+                            31);
+  }
+};
+
+template <KvType kType, int kDim, bool kInterleaved, bool kDeep>
 __global__ void __launch_bounds__(kThreads, 2)
-    attention_decode(const __grid_constant__ CudaAttentionArgs a, int cluster) {
-  extern __shared__ float4 warp_values[];
-  __shared__ float2 warp_sums[kWarps * kOneHeads];
-  __shared__ OneHeads<kDim, kWarps> heads;
-  // Of the blocks of the cluster, for the heads that this one writes: [block][head].
-  __shared__ float block_values[kMostParts][kDim];
-  __shared__ float block_sums[kMostParts][2];
+    attention_decode(const __grid_constant__ DecodeArgs a) {
+#if __CUDA_ARCH__ >= 900
+  using Piece = KvPiece<kType, kDim>;
+  using Parts = OneParts<kDim>;
+  // Units of a merge: two heads, 64 elements.
+  constexpr int kHalves = kDim / 64;
+  extern __shared__ __align__(128) uint4 memory[];  // of each warp a piece, then its sums
+  __shared__ float4 warp_sums[kWarps][kOneHeads / 2];
+  __shared__ OneHeads<kDim> heads;
+  // Of the blocks of the cluster, for the units that this one writes: [block][unit].
+  __shared__ float4 block_values[kDeep ? 1 : kMostParts][32];
+  __shared__ float4 block_sums[kDeep ? 1 : kMostParts];
+  __shared__ uint64_t blocks_there;
   let_next_kernel_start();
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
-  const int rank = static_cast<int>(blockIdx.x) % cluster, token = static_cast<int>(blockIdx.y);
-  const int all = a.attrs.heads / a.attrs.kv_heads, head_part = static_cast<int>(blockIdx.z);
-  const int kv_head = static_cast<int>(blockIdx.x) / cluster;
-  const int head0 = kv_head * all + head_part * kOneHeads;
-  const int group = min(kOneHeads, all - head_part * kOneHeads);
-  const CudaKvView& kv = a.kv;
+  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
+  const int token = static_cast<int>(blockIdx.z), rank = static_cast<int>(blockIdx.x);
 
   // What no kernel of this step writes.
-  const int position = kv.position[token], sequence = kv.sequence[token];
-  const int count = position + 1;  // the end of what is seen
-  const int from = first_seen(a.attrs, max(position, 0)), before = from / kOnePiece;
-  const int pieces = (count + kOnePiece - 1) / kOnePiece - before;  // those that are seen
-  const int used = max(1, min(cluster, (pieces + kWarps - 1) / kWarps));
-  if (rank >= used) return;  // the next kernel waits for those that wait
-  if (used > 1) begin_in_cluster();
-  int piece = rank * kWarps + warp;
-  const int live = min(kWarps, pieces - rank * kWarps);  // warps that have a piece
-  // Lane i looks up where the piece of round i is.
-  const int step = cluster * kWarps, own_piece = piece + lane * step;
-  int block = 0;
-  if (own_piece < pieces) block = cache_block(kv, sequence, (before + own_piece) * kOnePiece);
-  const auto rows_of = [&](int round) {
-    const int at = (before + rank * kWarps + warp + round * step) * kOnePiece;
-    return kv_rows_at(kv, __shfl_sync(~0u, block, round), kv_head, at);
-  };
-  KvPiece<kType, kDim> own;
-  if (warp < live) own.load(rows_of(0), position - (before + piece) * kOnePiece, lane);
-  const bool fresh = position >= 0 && rank == (pieces - 1) / kWarps % cluster;
-  std::byte *key_row = nullptr, *value_row = nullptr;
-  if (fresh && head_part == 0) {
-    const KvRows rows = kv_rows_at(kv, cache_block(kv, sequence, position), kv_head, position);
-    key_row = const_cast<std::byte*>(rows.keys), value_row = const_cast<std::byte*>(rows.values);
+  const int position = a.position[token], sequence = a.sequence[token];
+  // Most often that of the first sequence: where the first round's piece is, before it is known.
+  const auto entry_of = [&](int piece) { return piece * kOnePiece >> a.log_block_tokens; };
+  int early = 0;
+  if (!kDeep) early = a.table[min(entry_of(rank * kShare + warp), a.table_stride - 1)];
+  int kv_head = static_cast<int>(blockIdx.y), head_part = 0;
+  if (__builtin_expect(a.group > kOneHeads, 0)) {
+    const int parts = (a.group + kOneHeads - 1) / kOneHeads;
+    head_part = kv_head % parts, kv_head /= parts;
   }
-  constexpr int kJobs = (kOneHeads + 2 + kWarps - 1) / kWarps;
-  HeadJobs<kType, kDim, kWarps, kJobs> jobs(a, heads, token, max(position, 0), kv_head, head0,
-                                            group, fresh, warp, lane);
+  const int head0 = kv_head * a.group + head_part * kOneHeads;
+  const int group = min(kOneHeads, a.group - head_part * kOneHeads);
+  HeadJob<kType, kDim, kInterleaved> job(a, heads, group, warp, lane);
+  const int* table = a.table + sequence * a.table_stride;
+  const Pieces seen(a, position);
+  const int blocks = max(1, kDeep ? seen.splits(a) : (seen.count + kShare - 1) / kShare);
+  if (rank >= blocks) return;  // the next kernel waits for those that wait
+  const int first_piece = kDeep ? seen.first_of(rank, a) : rank * kShare;
+  const int live = kDeep ? seen.first_of(rank + 1, a) - first_piece  // pieces of this block
+                         : min(kShare, seen.count - first_piece);
+  // Lane i looks up where the piece of round i is.
+  const auto look_up = [&](int round) {
+    const int piece = warp + (round + lane) * kWarps;
+    return piece < live && (kDeep || lane == 0) ? table[entry_of(seen.before + first_piece + piece)]
+                                                : 0;
+  };
+  int block = early;
+  if (kDeep || sequence > 0 || seen.before > 0) block = look_up(0);
+  const auto keys_of = [&](int round) {
+    const int at = (seen.before + first_piece + warp + round * kWarps) * kOnePiece;
+    return a.pool + __shfl_sync(~0u, block, round % 32) * a.block_bytes + kv_head * a.head_bytes +
+           (at & ((1 << a.log_block_tokens) - 1)) * Piece::kCacheRow;
+  };
+  constexpr int kPieceBytes = Piece::kBytes > Parts::kBytes ? Piece::kBytes : Parts::kBytes;
+  const uint32_t own = address_of(memory) + warp * kPieceBytes;
+  const Piece piece(own);
+  int newest = position - (seen.before + first_piece + warp) * kOnePiece;  // its row in the piece
+  const std::byte* keys = nullptr;
+  if (warp < live) {
+    keys = keys_of(0);
+    piece.ask_keys(keys, lane);
+    commit_async();
+    // Values of deep pasts later: the kernel ahead still needs the memory.
+    if (!kDeep) piece.ask_values(keys + a.value_bytes, newest, lane);
+    if (!kDeep) commit_async();
+  }
+  const bool fresh = position >= 0 && rank == blocks - 1;
+  // Unit u is written by block u % writers.
+  const int units = (group + 1) / 2 * kHalves;
+  const int log_writers = min(31 - __clz(blocks), 3), writers = 1 << log_writers;
+  const int slots = (units + writers - 1) >> log_writers;  // most units of a writer
+  const int own_units = rank < writers ? (units - rank + writers - 1) >> log_writers : 0;
+  const bool of_cluster = !kDeep && blocks > 1;
+  if (of_cluster) {
+    if (threadIdx.x == 0) {
+      barrier_init(&blocks_there, 1);
+      barrier_init_done();
+      expect_bytes(&blocks_there, blocks * own_units * (32 * 16 + 16));
+    }
+    begin_in_cluster();
+  }
+  job.turn_to(max(position, 0), fresh);
+  if (of_cluster) await_cluster();  // all its blocks have begun
   wait_for_inputs();
 
-  jobs.load();
-  jobs.finish(key_row, value_row);
+  job.load(token, kv_head, head0);
+  if (kDeep && warp < live) {
+    piece.ask_values(keys + a.value_bytes, newest, lane);
+    commit_async();
+  }
+  job.finish();
   __syncthreads();
 
-  OneSums<kDim> sums;
-  const OneParts<kDim> parts{reinterpret_cast<float*>(warp_values), warp_sums};
   if (warp < live) {
-    for (int i = 1;; ++i) {
-      const int first = (before + piece) * kOnePiece;
-      if (position - first < kOnePiece) {
-        own.put(position - first, heads.row(0), heads.row(1), lane);
+    OneSums<kDim> sums;
+    int from = seen.from - (seen.before + first_piece + warp) * kOnePiece;
+#pragma unroll 1
+    for (int round = 1;; ++round) {
+      const bool more = kDeep && warp + round * kWarps < live;
+      const bool has_newest = newest < kOnePiece;
+      std::byte* row = nullptr;  // of the cache
+      wait_async<1>();
+      __syncwarp();
+      if (has_newest) {
+        if (head_part == 0) row = const_cast<std::byte*>(keys) + newest * Piece::kCacheRow;
+        piece.put_key(newest, address_of(heads.fresh[0]), row, lane);
+        __syncwarp();
       }
-      sums.add(own, heads.query, from - first, count - first, a.attrs.softcap, lane);
-      piece += step;
-      if (piece >= pieces) break;
-      own.load(rows_of(i), position - (before + piece) * kOnePiece, lane);
+      piece.open_keys(lane);
+      sums.add_keys(piece, address_of(heads.query), from, newest + 1, a.softcap, round == 1, lane);
+      if (more) {
+        __syncwarp();
+        if (round % 32 == 0) block = look_up(round);
+        keys = keys_of(round);
+        piece.ask_keys(keys, lane);
+      }
+      if (kDeep) commit_async();
+      kDeep ? wait_async<1>() : wait_async<0>();
+      __syncwarp();
+      if (has_newest) {
+        if (row) row += a.value_bytes;
+        piece.put_value(newest, address_of(heads.fresh[1]), row, lane);
+        __syncwarp();
+      }
+      piece.open_values(lane);
+      sums.add_values(piece, lane);
+      __syncwarp();
+      if (!more) break;
+      newest -= kWarps * kOnePiece, from -= kWarps * kOnePiece;
+      piece.ask_values(keys + a.value_bytes, newest, lane);
+      commit_async();
     }
-    parts.put(sums, warp, group, lane);
+    Parts::put(sums, own, address_of(warp_sums[warp]), group, lane);
   }
   __syncthreads();
-  if (used > 1) await_cluster();  // all its blocks have begun
-  float* y = a.y + token * a.y_stride + head0 * kDim;
-  for (int i = thread; i < group * kDim; i += kThreads) {
-    const int head = i / kDim, element = i % kDim;
-    float2 sum;
-    const float v = merge_ones(
-        live, [&](int w) { return warp_sums[w * group + head]; },
-        [&](int w) {
-          return parts.values[(w * group + head) * OneParts<kDim>::kHeadPitch +
-                              OneParts<kDim>::index(element)];
-        },
-        sum);
-    if (used == 1) {
-      y[i] = finished(a, head0 + head, v, sum.x, sum.y);
-      continue;
+  // A warp has a unit: first of the block's warps, then of the cluster's blocks.
+  const auto write = [&](int unit, const TwoHeads& sum) {
+    const int head = head0 + unit / kHalves * 2, element = unit % kHalves * 64 + 2 * lane;
+    const bool second = head + 1 < head0 + group;
+    if (kDeep && a.splits > 1) {
+      const int part = (token * a.heads + head) * a.splits + rank;
+      auto* values = reinterpret_cast<float2*>(a.part_values + int64_t{part} * kDim + element);
+      values[0] = {sum.v.x, sum.v.z};
+      if (second) values[a.splits * kDim / 2] = {sum.v.y, sum.v.w};
+      if (unit % kHalves == 0 && lane % 16 == 0 && (lane == 0 || second)) {
+        a.part_sums[part + lane / 16 * a.splits] = {sum.largest, sum.total};
+      }
+      return;
     }
-    // Block head % used writes this head.
-    const int slots = (group + used - 1) / used, at = rank * slots + head / used;
-    store_of_rank(&block_values[at][element], head % used, v);
-    if (element < 2) store_of_rank(&block_sums[at][element], head % used, element ? sum.y : sum.x);
+    float total = sum.total;
+    if (a.sinks && (lane < 16 || second)) {
+      total += exp2_short(a.sinks[head + lane / 16] * 1.44269504f - sum.largest);
+    }
+    const float own_factor = total > 0 ? __fdividef(1, total) : 0;
+    const float factor[2] = {__shfl_sync(~0u, own_factor, 0), __shfl_sync(~0u, own_factor, 16)};
+    auto* y = reinterpret_cast<float2*>(a.y + token * a.y_stride + head * kDim + element);
+    y[0] = {sum.v.x * factor[0], sum.v.z * factor[0]};
+    if (second) y[kDim / 2] = {sum.v.y * factor[1], sum.v.w * factor[1]};
+  };
+  if (warp >= units) return;
+  TwoHeads sum;
+  sum.merge<(kDeep ? kWarps : kShare)>(
+      min(live, kWarps), address_of(&warp_sums[0][warp / kHalves]), kOneHeads / 2 * 16,
+      address_of(memory) + warp / kHalves * Parts::kPitch + warp % kHalves * 512, kPieceBytes,
+      lane);
+  if (!of_cluster) return write(warp, sum);
+  const int to = warp & (writers - 1), at = rank * slots + (warp >> log_writers);
+  store_of_rank(&block_values[at][lane], sum.v, to, &blocks_there);
+  if (lane % 16 == 0) {
+    store_of_rank(reinterpret_cast<float2*>(&block_sums[at]) + lane / 16,
+                  float2{sum.largest, sum.total}, to, &blocks_there);
   }
-  if (used == 1) return;
-  arrive_at_cluster();
-  await_cluster();
-  const int slots = (group + used - 1) / used;
-  for (int i = thread; i < slots * kDim; i += kThreads) {
-    const int slot = i / kDim, head = slot * used + rank, element = i % kDim;
-    if (head >= group) continue;
-    float2 sum;
-    const float v = merge_ones(
-        used,
-        [&](int r) {
-          return float2{block_sums[r * slots + slot][0], block_sums[r * slots + slot][1]};
-        },
-        [&](int r) { return block_values[r * slots + slot][element]; }, sum);
-    y[head * kDim + element] = finished(a, head0 + head, v, sum.x, sum.y);
-  }
+  if (warp >= own_units) return;
+  barrier_wait(&blocks_there, 0);
+  TwoHeads all;
+  all.merge<kMostBlocks>(blocks, address_of(&block_sums[warp]), slots * 16,
+                         address_of(&block_values[warp]), slots * 512, lane);
+  write((warp << log_writers) + rank, all);
+#endif
 }
 
-// The answer must not depend on what was launched before (the sums' order depends on it), and the
-// question must not forbid what is launched later: `shared` is that of most heads.
-template <class... Params>
-bool takes_clusters(void (*kernel)(Params...), int cluster, int shared) {
-  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-  cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-  cudaLaunchAttribute clusters = {};
-  clusters.id = cudaLaunchAttributeClusterDimension;
-  clusters.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(cluster));
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = static_cast<size_t>(shared);
-  config.attrs = &clusters;
-  config.numAttrs = 1;
-  int count = 0;
-  if (cudaOccupancyMaxActiveClusters(&count, kernel, &config) == cudaSuccess) return count > 0;
-  cudaGetLastError();  // of the question
-  return false;
+// The parts of a head, by one block: a warp has every kMergeWarps-th split, a lane some elements.
+template <int kDim>
+__global__ void __launch_bounds__(32 * kMergeWarps)
+    merge_decode(const __grid_constant__ DecodeArgs a) {
+#if __CUDA_ARCH__ >= 900
+  constexpr int kMost = kMostSplits / kMergeWarps;
+  __shared__ float4 sums[kMergeWarps][32];
+  let_next_kernel_start();
+  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
+  const int head = static_cast<int>(blockIdx.x), token = static_cast<int>(blockIdx.y);
+  const int splits = Pieces(a, a.position[token]).splits(a);
+  const float sink = a.sinks ? a.sinks[head] * 1.44269504f : -INFINITY;
+  wait_for_inputs();
+  const int part = (token * a.heads + head) * a.splits;
+  float2 own[2] = {{-1e30f, 0}, {-1e30f, 0}};
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    if (lane + 32 * i < splits) own[i] = __ldcg(a.part_sums + part + lane + 32 * i);
+  }
+  float4 x[kMost] = {};
+  const auto* values = reinterpret_cast<const float4*>(a.part_values + int64_t{part} * kDim) + lane;
+#pragma unroll
+  for (int i = 0; i < kMost; ++i) {
+    const int split = warp + i * kMergeWarps;
+    if (split < splits && lane < kDim / 4) x[i] = __ldcg(values + split * (kDim / 4));
+  }
+  const float largest = warp_max(fmaxf(own[0].x, own[1].x));
+  const float weight[2] = {exp2_short(own[0].x - largest), exp2_short(own[1].x - largest)};
+  const float total =
+      warp_sum(weight[0] * own[0].y + weight[1] * own[1].y) + exp2_short(sink - largest);
+  float4 v = {0, 0, 0, 0};
+#pragma unroll
+  for (int i = 0; i < kMost; ++i) {
+    const int split = warp + i * kMergeWarps;
+    const float w = __shfl_sync(~0u, weight[i * kMergeWarps / 32], split % 32);
+    v.x = fmaf(w, x[i].x, v.x), v.y = fmaf(w, x[i].y, v.y);
+    v.z = fmaf(w, x[i].z, v.z), v.w = fmaf(w, x[i].w, v.w);
+  }
+  sums[warp][lane] = v;
+  __syncthreads();
+  const int element = static_cast<int>(threadIdx.x);
+  if (element >= kDim) return;
+  float all = 0;
+#pragma unroll
+  for (int w = 0; w < kMergeWarps; ++w) all += reinterpret_cast<const float*>(sums[w])[element];
+  a.y[token * a.y_stride + head * kDim + element] = total > 0 ? __fdividef(all, total) : 0;
+#endif
+}
+
+bool power_of_two(int64_t n) {
+  return n > 0 && (n & (n - 1)) == 0;
+}
+int log_of(int64_t n) {
+  int log = 0;
+  while ((int64_t{1} << log) < n) ++log;
+  return log;
+}
+
+bool is_deep(const CudaAttentionArgs& a) {
+  return seen_positions(a, kOnePiece) > kMostBlocks * kShare * kOnePiece;
+}
+// Of deep pasts: a block for each SM.
+int deep_splits(const CudaAttentionArgs& a) {
+  const int64_t blocks = a.tokens * a.attrs.kv_heads * head_parts(a.attrs);
+  const int64_t splits = sm_count() / (blocks > 0 ? blocks : 1);
+  return static_cast<int>(splits < 1 ? 1 : splits < kMostSplits ? splits : kMostSplits);
+}
+int64_t sums_bytes(const CudaAttentionArgs& a) {
+  return ceil_div<int64_t>(a.tokens * a.attrs.heads * deep_splits(a) * 8, 256) * 256;
+}
+
+template <KvType kType, int kDim, bool kInterleaved, bool kDeep>
+Status launch_one(const CudaAttentionArgs& a, DecodeArgs& args, cudaStream_t stream) {
+  using Piece = KvPiece<kType, kDim>;
+  using Parts = OneParts<kDim>;
+  constexpr int kPieceBytes = Piece::kBytes > Parts::kBytes ? Piece::kBytes : Parts::kBytes;
+  constexpr int kShared = (kDeep ? kWarps : kShare) * kPieceBytes;
+  int blocks, cluster = 1;
+  if (kDeep) {
+    args.splits = blocks = deep_splits(a);
+    args.inverse_splits = ((1u << 31) + args.splits - 1) / static_cast<uint32_t>(args.splits);
+    args.part_sums = reinterpret_cast<float2*>(a.workspace);
+    args.part_values = reinterpret_cast<float*>(a.workspace + sums_bytes(a));
+  } else {
+    const int64_t spans = ceil_div<int64_t>(seen_positions(a, kOnePiece), kShare * kOnePiece);
+    blocks = cluster = static_cast<int>(spans < 1 ? 1 : spans);
+  }
+  const dim3 grid(static_cast<unsigned>(blocks),
+                  static_cast<unsigned>(a.attrs.kv_heads * head_parts(a.attrs)),
+                  static_cast<unsigned>(a.tokens));
+  return launch_clusters("attention", attention_decode<kType, kDim, kInterleaved, kDeep>, grid,
+                         cluster, kThreads, kShared, stream, args);
 }
 
 template <KvType kType, int kDim>
-Status launch_one(const CudaAttentionArgs& a, cudaStream_t stream) {
-  const int all = a.attrs.heads / a.attrs.kv_heads, group = all < kOneHeads ? all : kOneHeads;
-  constexpr int kHeadBytes = kWarps * OneParts<kDim>::kHeadPitch * 4;
-  const int64_t spans = ceil_div<int64_t>(seen_positions(a, kOnePiece), kWarps * kOnePiece);
-  // Sixteen blocks are more than every GPU promises, so it is asked.
-  const auto kernel = attention_decode<kType, kDim>;
-  int most = kMostBlocks;
-  if (spans > most && takes_clusters(kernel, 2 * most, kOneHeads * kHeadBytes)) most *= 2;
-  const int cluster = static_cast<int>(spans < 1 ? 1 : spans < most ? spans : most);
-  const dim3 grid(static_cast<unsigned>(a.attrs.kv_heads * cluster),
-                  static_cast<unsigned>(a.tokens), static_cast<unsigned>(head_parts(a.attrs)));
-  return launch_clusters("attention", kernel, grid, cluster, kThreads, group * kHeadBytes, stream,
-                         a, cluster);
+Status launch_kind(const CudaAttentionArgs& a, DecodeArgs& args, cudaStream_t stream) {
+  const bool interleaved = a.prepare.rope.interleaved != 0;
+  if (!is_deep(a)) {
+    return interleaved ? launch_one<kType, kDim, true, false>(a, args, stream)
+                       : launch_one<kType, kDim, false, false>(a, args, stream);
+  }
+  KTX_TRY((interleaved ? launch_one<kType, kDim, true, true>(a, args, stream)
+                       : launch_one<kType, kDim, false, true>(a, args, stream)));
+  if (args.splits == 1) return {};
+  const dim3 grid(static_cast<unsigned>(a.attrs.heads), static_cast<unsigned>(a.tokens));
+  return launch("attention: merge", merge_decode<kDim>, grid, 32 * kMergeWarps, 0, stream, args);
 }
 
 bool even(const float* p, int64_t stride) {
@@ -187,20 +358,46 @@ bool attention_decode_takes(const CudaAttentionArgs& a) {
   return seen_positions(a, kOnePiece) <= (halves ? kMostPositions : kMostPositionsQ8) && p.key &&
          a.one_token_per_sequence && !a.attrs.value_in_key && (dim == 64 || dim == 128) &&
          a.attrs.value_dim == dim && a.kv.layout.type != KvType::F32 &&
-         a.kv.layout.block_tokens % kOnePiece == 0 &&
+         a.kv.layout.block_tokens >= kOnePiece && power_of_two(a.kv.layout.block_tokens) &&
          p.rope.rotary_begin + p.rope.rotary_dim <= dim && even(a.q, a.q_stride) &&
          even(p.key, p.key_stride) && even(p.value, p.value_stride) && even(p.q_norm, 0) &&
-         even(p.k_norm, 0) && compute_capability() >= 90;
+         even(p.k_norm, 0) && even(a.y, a.y_stride) && compute_capability() >= 90;
+}
+
+int64_t attention_decode_workspace(const CudaAttentionArgs& a) {
+  if (!is_deep(a) || deep_splits(a) == 1) return 0;
+  return sums_bytes(a) + a.tokens * a.attrs.heads * deep_splits(a) * a.attrs.value_dim * 4;
 }
 
 Status launch_attention_one(const CudaAttentionArgs& a, cudaStream_t stream) {
-  const bool halves = a.kv.layout.type == KvType::F16;
+  const CudaAttentionPrepare& p = a.prepare;
+  const KvLayout& layout = a.kv.layout;
+  constexpr float kLog2E = 1.44269504f;
+  DecodeArgs args = {};
+  args.position = a.kv.position, args.sequence = a.kv.sequence, args.table = a.kv.table;
+  args.table_stride = static_cast<int>(a.kv.table_stride);
+  args.log_block_tokens = log_of(layout.block_tokens);
+  args.pool = a.kv.pool + a.kv.slot_offset;
+  args.block_bytes = a.kv.block_bytes;
+  args.head_bytes = static_cast<int>(layout.key_offset(1, 0));
+  args.value_bytes = static_cast<int>(layout.value_offset(0, 0));
+  args.group = a.attrs.heads / a.attrs.kv_heads, args.heads = a.attrs.heads;
+  args.window = a.attrs.window, args.chunked = a.attrs.chunked;
+  args.scale = a.attrs.scale * kLog2E, args.softcap = a.attrs.softcap * kLog2E;
+  args.q = a.q, args.key = p.key, args.value = p.value, args.y = a.y;
+  args.q_stride = static_cast<int>(a.q_stride), args.y_stride = static_cast<int>(a.y_stride);
+  args.key_stride = static_cast<int>(p.key_stride);
+  args.value_stride = static_cast<int>(p.value_stride);
+  args.q_norm = p.q_norm, args.k_norm = p.k_norm, args.q_eps = p.q_eps, args.k_eps = p.k_eps;
+  args.inv_freq = p.inv_freq, args.mscale = p.rope.mscale, args.sinks = a.sinks;
+  args.rotary_begin = p.rope.rotary_begin, args.rotary_dim = p.rope.rotary_dim;
+  const bool halves = layout.type == KvType::F16;
   if (a.attrs.key_dim == 64) {
-    return halves ? launch_one<KvType::F16, 64>(a, stream)
-                  : launch_one<KvType::Q8_0, 64>(a, stream);
+    return halves ? launch_kind<KvType::F16, 64>(a, args, stream)
+                  : launch_kind<KvType::Q8_0, 64>(a, args, stream);
   }
-  return halves ? launch_one<KvType::F16, 128>(a, stream)
-                : launch_one<KvType::Q8_0, 128>(a, stream);
+  return halves ? launch_kind<KvType::F16, 128>(a, args, stream)
+                : launch_kind<KvType::Q8_0, 128>(a, args, stream);
 }
 
 }  // namespace ktx::kernels

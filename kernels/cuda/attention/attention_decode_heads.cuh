@@ -1,10 +1,9 @@
-// The heads of one token on their way into attention_decode.cuh, by the warps of a block: RMS norm
-// and rope in registers, queries to shared memory in F16, the new key and value as the cache has
-// them.
+// The heads of one token on their way into attention_decode.cuh, a warp a head: RMS norm and rope
+// in registers, queries to shared memory in F16, the new key and value as the cache has them.
 //
-//   HeadJobs<KvType::F16, 128, 8, 2> jobs(args, shared, token, ...);   // norms, cosines
+//   HeadJob<KvType::F16, 128> job(args, shared, position, ...);   // norm, cosines
 //   wait_for_inputs();
-//   jobs.load(), jobs.finish(key_row, value_row);
+//   job.load(), job.finish(row);
 //   __syncthreads();
 #pragma once
 
@@ -13,35 +12,75 @@
 
 namespace ktx::kernels {
 
-// A head on its way into attention, by one warp, in registers: lane l has the pairs of rope
-// kPairs * l and on, of pair j elements x[j] and x[kPairs + j].
-template <int kDim>
+constexpr int kKeyJob = kOneHeads, kValueJob = kKeyJob + 1, kOneJobs = kValueJob + 1;
+
+// What a launch of one token is told, in few words: constants are met cold, too.
+struct DecodeArgs {
+  const int32_t *position, *sequence, *table;
+  int table_stride, log_block_tokens;
+  int group;  // heads of a KV head
+  int window, chunked;
+  const std::byte* pool;  // with the slot's offset
+  int64_t block_bytes;
+  int head_bytes, value_bytes;  // from a head to the next, from its keys to its values
+  const float *inv_freq, *q_norm, *k_norm;
+  float mscale, q_eps, k_eps;
+  int rotary_begin, rotary_dim;
+  const float *q, *key, *value;
+  int q_stride, key_stride, value_stride, y_stride;
+  float scale, softcap;  // times log2(e)
+  const float* sinks;
+  float* y;
+  // Deep pasts: parts of splits, [token][head][split], and the inverse of their number.
+  int splits, heads;
+  uint32_t inverse_splits;
+  float* part_values;
+  float2* part_sums;
+};
+
+// Cosine and sine of an angle, times mscale, in short code: a quarter turn is taken off in double,
+// so no angle is too large (attention_head.cuh has CUDA's).
+__device__ __forceinline__ float2 short_turn(float angle, float mscale) {
+  const int quadrant = __double2int_rn(double{angle} * 0.63661977236758134);
+  const auto x = static_cast<float>(fma(double(quadrant), -1.5707963267948966, double{angle}));
+  const float x2 = x * x;
+  float s = fmaf(fmaf(fmaf(-1.9515296e-4f, x2, 8.3321609e-3f), x2, -1.6666655e-1f), x2 * x, x);
+  float c = fmaf(fmaf(fmaf(fmaf(2.4433157e-5f, x2, -1.3887316e-3f), x2, 4.1666646e-2f), x2, -0.5f),
+                 x2, 1.0f);
+  const float sine = quadrant & 1 ? c : s, cosine = quadrant & 1 ? s : c;
+  return {(quadrant + 1) & 2 ? -cosine * mscale : cosine * mscale,
+          quadrant & 2 ? -sine * mscale : sine * mscale};
+}
+
+// A head in registers: lane l has the pairs of rope kPairs * l and on, of pair j elements x[j] and
+// x[kPairs + j].
+template <int kDim, bool kInterleaved>
 struct OneHead {
   static constexpr int kPairs = kDim / 64;
   float x[2 * kPairs];
 
-  __device__ __forceinline__ static int element(bool interleaved, int second, int j, int lane) {
+  __device__ __forceinline__ static int element(int second, int j, int lane) {
     const int pair = kPairs * lane + j;
-    return interleaved ? 2 * pair + second : pair + second * (kDim / 2);
+    return kInterleaved ? 2 * pair + second : pair + second * (kDim / 2);
   }
   // Past L1, where a line may be older than the kernel ahead.
-  __device__ __forceinline__ void load(const float* from, bool interleaved, int lane) {
+  __device__ __forceinline__ void load(const float* from, int lane) {
     if constexpr (kPairs == 1) {
-      x[0] = __ldcg(from + element(interleaved, 0, 0, lane));
-      x[1] = __ldcg(from + element(interleaved, 1, 0, lane));
+      x[0] = __ldcg(from + element(0, 0, lane));
+      x[1] = __ldcg(from + element(1, 0, lane));
     } else {
       const auto* pairs = reinterpret_cast<const float2*>(from);
-      const float2 a = __ldcg(pairs + (interleaved ? 2 * lane : lane));
-      const float2 b = __ldcg(pairs + (interleaved ? 2 * lane + 1 : 32 + lane));
-      x[0] = a.x, x[1] = interleaved ? b.x : a.y;
-      x[2] = interleaved ? a.y : b.x, x[3] = b.y;
+      const float2 a = __ldcg(pairs + (kInterleaved ? 2 * lane : lane));
+      const float2 b = __ldcg(pairs + (kInterleaved ? 2 * lane + 1 : 32 + lane));
+      x[0] = a.x, x[1] = kInterleaved ? b.x : a.y;
+      x[2] = kInterleaved ? a.y : b.x, x[3] = b.y;
     }
   }
   __device__ __forceinline__ void norm(const OneHead& weight, float eps) {
     float squares = 0;
 #pragma unroll
     for (float v : x) squares = fmaf(v, v, squares);
-    const float scale = 1 / sqrtf(warp_sum(squares) / static_cast<float>(kDim) + eps);
+    const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(kDim) + eps);
 #pragma unroll
     for (int i = 0; i < 2 * kPairs; ++i) x[i] = x[i] * scale * weight.x[i];
   }
@@ -53,38 +92,55 @@ struct OneHead {
       x[kPairs + j] = x0 * turns[j].y + x1 * turns[j].x;
     }
   }
-  // put(element, value) of each.
-  template <class Put>
-  __device__ __forceinline__ void each(bool interleaved, int lane, Put put) const {
+  // put(element, value) of each; pairs of elements side by side: put_two(element, two values).
+  template <class Put, class PutTwo>
+  __device__ __forceinline__ void each(int lane, Put put, PutTwo put_two) const {
+    if constexpr (kInterleaved) {
 #pragma unroll
-    for (int i = 0; i < 2 * kPairs; ++i) {
-      put(element(interleaved, i / kPairs, i % kPairs, lane), x[i]);
+      for (int j = 0; j < kPairs; ++j) {
+        put_two(element(0, j, lane), float2{x[j], x[kPairs + j]});
+      }
+    } else if constexpr (kPairs == 2) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) put_two(element(i, 0, lane), float2{x[2 * i], x[2 * i + 1]});
+    } else {
+      put(element(0, 0, lane), x[0]), put(element(1, 0, lane), x[1]);
     }
+  }
+  // The same in F16, at to[index(element)].
+  template <class Index>
+  __device__ __forceinline__ void put_halves(int lane, half* to, float scale, Index index) const {
+    each(
+        lane, [&](int e, float v) { to[index(e)] = __float2half_rn(v * scale); },
+        [&](int e, float2 v) {
+          *reinterpret_cast<half2*>(to + index(e)) = __floats2half2_rn(v.x * scale, v.y * scale);
+        });
+  }
+  __device__ __forceinline__ void put_floats(int lane, float* to) const {
+    each(
+        lane, [&](int e, float v) { to[e] = v; },
+        [&](int e, float2 v) { *reinterpret_cast<float2*>(to + e) = v; });
   }
 };
 
 // Shared memory of the heads: queries as above, the new key and value as the cache has them, and
-// floats of a warp.
-template <int kDim, int kWarps>
+// floats of a job.
+template <int kDim>
 struct OneHeads {
   uint4 query[kDim * kOneHeads / 8];
   uint4 fresh[2][kDim * 2 / 16];
-  float floats[kWarps][kDim];
-
-  __device__ __forceinline__ const std::byte* row(int i) const {
-    return reinterpret_cast<const std::byte*>(fresh[i]);
-  }
+  float floats[kOneJobs][kDim];
 };
 
 // Rope where it turns some elements of a head only, by one warp.
-static __device__ __noinline__ void turn_some(const CudaAttentionPrepare& p, int position,
+static __device__ __noinline__ void turn_some(const DecodeArgs& a, bool interleaved, int position,
                                               float* head, int lane) {
-  const int half = p.rope.rotary_dim / 2;
-  const bool interleaved = p.rope.interleaved != 0;
+  const int half = a.rotary_dim / 2;
   __syncwarp();
+#pragma unroll 1
   for (int i = lane; i < half; i += 32) {
-    const float2 turn = rope_turn(p, position, i);
-    float* first = head + p.rope.rotary_begin + (interleaved ? 2 * i : i);
+    const float2 turn = short_turn(static_cast<float>(position) * a.inv_freq[i], a.mscale);
+    float* first = head + a.rotary_begin + (interleaved ? 2 * i : i);
     float* other = first + (interleaved ? 1 : half);
     const float x0 = *first, x1 = *other;
     *first = x0 * turn.x - x1 * turn.y;
@@ -93,114 +149,89 @@ static __device__ __noinline__ void turn_some(const CudaAttentionPrepare& p, int
   __syncwarp();
 }
 
-// What the warps of a block make of q, k and v: job j is query head head0 + j, then the new key and
-// the new value. A warp has every kWarps-th job, kJobs at most.
-template <KvType kType, int kDim, int kWarps, int kJobs>
-class HeadJobs {
+// What a warp makes of q, k and v: job j is query head head0 + j, kKeyJob the new key, kValueJob
+// the new value; warps from kOneJobs on have none.
+template <KvType kType, int kDim, bool kInterleaved>
+class HeadJob {
  public:
-  // Reads norms and turns, which are there before q, k and v. `fresh`:
-  // the block needs the new key and value.
-  __device__ __forceinline__ HeadJobs(const CudaAttentionArgs& a, OneHeads<kDim, kWarps>& shared,
-                                      int token, int position, int kv_head, int head0, int heads,
-                                      bool fresh, int warp, int lane)
-      : a_(a),
-        shared_(shared),
-        token_(token),
-        position_(position),
-        kv_head_(kv_head),
-        head0_(head0),
-        heads_(heads),
-        jobs_(heads + (fresh ? 2 : 0)),
-        warp_(warp),
-        lane_(lane) {
-    const CudaAttentionPrepare& p = a.prepare;
-    if (whole()) {
+  // Asks for norms and frequencies, which are there before q, k and v.
+  __device__ __forceinline__ HeadJob(const DecodeArgs& a, OneHeads<kDim>& shared, int heads,
+                                     int job, int lane)
+      : a_(a), shared_(shared), job_(job), lane_(lane), is_q_(job < heads) {
+    if (!is_q_ && job_ != kKeyJob) return;
+    norm_ = is_q_ ? a.q_norm : a.k_norm;
+    if (norm_) weight_.load(norm_, lane);
 #pragma unroll
-      for (int j = 0; j < Head::kPairs; ++j)
-        turns_[j] = rope_turn(p, position, Head::kPairs * lane + j);
-    }
-#pragma unroll
-    for (int i = 0; i < kJobs; ++i) {
-      const int job = warp + i * kWarps;
-      const float* norm = job < heads ? p.q_norm : p.k_norm;
-      if (norm && job <= heads && job < jobs_) weight_[i].load(norm, interleaved(), lane);
-    }
-    for (int i = warp * 32 + lane; i < kDim * kOneHeads / 8; i += 32 * kWarps) {
-      if (i / 4 % kOneHeads >= heads) shared.query[i] = {0, 0, 0, 0};
+    for (int j = 0; j < Head::kPairs; ++j) {
+      const int pair = Head::kPairs * lane + j;
+      if (2 * pair < a.rotary_dim) turns_[j].x = a.inv_freq[pair];
     }
   }
-  __device__ __forceinline__ void load() {
-    const CudaAttentionPrepare& p = a_.prepare;
+  // Makes cosines of the frequencies. `fresh`: the block needs the new key and value.
+  __device__ __forceinline__ void turn_to(int position, bool fresh) {
+    position_ = position;
+    is_key_ = fresh && job_ == kKeyJob, is_value_ = fresh && job_ == kValueJob;
+    if (!is_q_ && !is_key_) return;
 #pragma unroll
-    for (int i = 0; i < kJobs; ++i) {
-      const int job = warp_ + i * kWarps;
-      if (job >= jobs_) continue;
-      const float* from = job < heads_    ? a_.q + token_ * a_.q_stride + (head0_ + job) * kDim
-                          : job == heads_ ? p.key + token_ * p.key_stride + kv_head_ * kDim
-                                          : p.value + token_ * p.value_stride + kv_head_ * kDim;
-      x_[i].load(from, interleaved(), lane_);
+    for (int j = 0; j < Head::kPairs; ++j) {
+      turns_[j] = short_turn(static_cast<float>(position) * turns_[j].x, a_.mscale);
     }
   }
-  // To shared memory, which all warps read behind a barrier; and into the cache where rows are
-  // given.
-  __device__ __forceinline__ void finish(std::byte* key_row, std::byte* value_row) {
-    const CudaAttentionPrepare& p = a_.prepare;
-#pragma unroll
-    for (int i = 0; i < kJobs; ++i) {
-      const int job = warp_ + i * kWarps;
-      if (job >= jobs_) continue;
-      Head& x = x_[i];
-      if (job <= heads_) {
-        if (job < heads_ ? p.q_norm : p.k_norm) {
-          x.norm(weight_[i], job < heads_ ? p.q_eps : p.k_eps);
+  __device__ __forceinline__ void load(int token, int kv_head, int head0) {
+    const float* from = is_q_     ? a_.q + token * a_.q_stride + (head0 + job_) * kDim
+                        : is_key_ ? a_.key + token * a_.key_stride + kv_head * kDim
+                                  : a_.value + token * a_.value_stride + kv_head * kDim;
+    if (is_q_ || is_key_ || is_value_) x_.load(from, lane_);
+  }
+  // To shared memory, which all warps read behind a barrier.
+  __device__ __forceinline__ void finish() {
+    if (is_q_ || is_key_) {
+      if (norm_) x_.norm(weight_, is_q_ ? a_.q_eps : a_.k_eps);
+      if (__builtin_expect(a_.rotary_dim == kDim, 1)) {
+        x_.turn(turns_);
+      } else {
+        turn_part();
+      }
+    }
+    if (is_q_) {
+      x_.put_halves(lane_, reinterpret_cast<half*>(shared_.query), a_.scale,
+                    [&](int element) { return one_query_index(job_, element); });
+    } else if (is_key_ || is_value_) {
+      void* fresh = shared_.fresh[is_key_ ? 0 : 1];
+      if constexpr (kType == KvType::F16) {
+        x_.put_halves(lane_, static_cast<half*>(fresh), 1, [](int element) { return element; });
+      } else {
+        float* floats = shared_.floats[job_];
+        x_.put_floats(lane_, floats);
+        __syncwarp();
+#pragma unroll 1
+        for (int e = lane_; e < kDim; e += 32) {
+          store_piece(kType, floats, e, kDim, static_cast<std::byte*>(fresh));
         }
-        whole() ? x.turn(turns_) : turn_part(x);
       }
-      if (job < heads_) {
-        auto* to = reinterpret_cast<half*>(shared_.query);
-        x.each(interleaved(), lane_, [&](int element, float v) {
-          to[one_query_index(job, element)] = __float2half_rn(v * a_.attrs.scale);
-        });
-        continue;
-      }
-      const bool is_key = job == heads_;
-      float* floats = shared_.floats[warp_];
-      x.each(interleaved(), lane_, [&](int element, float v) { floats[element] = v; });
-      __syncwarp();
-      auto* row = reinterpret_cast<std::byte*>(shared_.fresh[is_key ? 0 : 1]);
-#pragma unroll
-      for (int e = lane_; e < kDim; e += 32) store_piece(kType, floats, e, kDim, row);
-      __syncwarp();
-      auto* to = reinterpret_cast<uint32_t*>(is_key ? key_row : value_row);
-      const auto* words = reinterpret_cast<const uint32_t*>(row);
-      for (int e = lane_; to && e < kv_row_bytes(kType, kDim) / 4; e += 32) to[e] = words[e];
     }
   }
 
  private:
-  using Head = OneHead<kDim>;
-  __device__ __forceinline__ bool interleaved() const {
-    return a_.prepare.rope.interleaved != 0;
-  }
-  __device__ __forceinline__ bool whole() const {
-    return a_.prepare.rope.rotary_begin == 0 && a_.prepare.rope.rotary_dim == kDim;
-  }
-  __device__ __forceinline__ void turn_part(Head& x) const {
-    float* floats = shared_.floats[warp_];
-    x.each(interleaved(), lane_, [&](int element, float v) { floats[element] = v; });
-    turn_some(a_.prepare, position_, floats, lane_);
+  using Head = OneHead<kDim, kInterleaved>;
+  __device__ __forceinline__ void turn_part() {
+    float* floats = shared_.floats[job_];
+    x_.put_floats(lane_, floats);
+    turn_some(a_, kInterleaved, position_, floats, lane_);
 #pragma unroll
     for (int i = 0; i < 2 * Head::kPairs; ++i) {
-      x.x[i] = floats[Head::element(interleaved(), i / Head::kPairs, i % Head::kPairs, lane_)];
+      x_.x[i] = floats[Head::element(i / Head::kPairs, i % Head::kPairs, lane_)];
     }
     __syncwarp();
   }
 
-  const CudaAttentionArgs& a_;
-  OneHeads<kDim, kWarps>& shared_;
-  int token_, position_, kv_head_, head0_, heads_, jobs_, warp_, lane_;
-  Head x_[kJobs], weight_[kJobs];
-  float2 turns_[Head::kPairs];
+  const DecodeArgs& a_;
+  OneHeads<kDim>& shared_;
+  int job_, lane_, position_ = 0;
+  bool is_q_, is_key_ = false, is_value_ = false;
+  const float* norm_ = nullptr;
+  Head x_, weight_;
+  float2 turns_[Head::kPairs] = {};
 };
 
 }  // namespace ktx::kernels

@@ -86,6 +86,7 @@ Status launch_attention_latent(const CudaAttentionArgs& args, const AttentionPar
 // Tokens of sequences of their own with `prepare`, heads of 64 or 128 in groups of at most eight,
 // F16 and Q8_0; sm_90. Merges its parts itself: takes no `parts`.
 bool attention_decode_takes(const CudaAttentionArgs& args);
+int64_t attention_decode_workspace(const CudaAttentionArgs& args);
 Status launch_attention_one(const CudaAttentionArgs& args, cudaStream_t stream);
 
 // Every other case: one block a (token, head, split), in F32.

@@ -57,7 +57,8 @@ void prepared(const char* what, AttentionAttrs attrs, KvType type, bool norms, i
   args.q = q.as<float>();
   args.q_stride = args.y_stride = width;
   args.y = y.as<float>();
-  args.max_positions = length <= 1024 ? 1024 : 4 * length;  // as the graphs of a run bound it
+  args.max_positions = 1024;  // as the graphs of a run bound it
+  while (args.max_positions < length) args.max_positions *= 4;
   args.one_token_per_sequence = true;
   args.prepare = {k.as<float>(), width, v.as<float>(),     width, nullptr, nullptr,
                   1e-6f,         1e-6f, turns.as<float>(), {}};
