@@ -81,7 +81,7 @@ class Builder {
         }
       }
     }
-    if (predicts_) return std::move(graph_);
+    if (predicts_ || family_.is_draft_head()) return std::move(graph_);
     graph_.extra_tensors =
         binder_.leftovers(params_.layers, params_.rope.type == RopeType::LongRope);
     return std::move(graph_);
@@ -103,6 +103,8 @@ class Builder {
     facts.pooling = params_.pooling;
     facts.scores = params_.scores;
     facts.encoder = params_.encoder;
+    facts.draft_vocab = static_cast<int32_t>(params_.draft_vocab);
+    facts.normed_stream = params_.normed_stream;
   }
 
   // The context of the plan; below 0: the largest that fits, which may be the model's.
@@ -258,6 +260,8 @@ class Builder {
         return p.text_types > 0;
       case When::Indexer:
         return p.shape(layer).positions_of_layer < 0;
+      case When::GivenNorm:
+        return p.given_norm;
     }
     return false;
   }
@@ -451,6 +455,7 @@ Result<const Family*> pick_architecture(const input::HfConfig& config) {
   const bool by_gguf = value != nullptr && value->origin == input::ConfigOrigin::Gguf;
   std::vector<std::string> known;
   for (const Family* family : families::all_families()) {
+    if (family->is_draft_head()) continue;
     if (by_gguf) known.emplace_back(family->gguf_arch);
     if (!by_gguf) known.insert(known.end(), family->model_types.begin(), family->model_types.end());
   }
@@ -473,6 +478,10 @@ Status accept_architecture(const input::HfConfig& config) {
 Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, const input::GgufFile* gguf,
                                     DiagSink& diags, int64_t ctx) {
   const Family* family = KTX_TRY(pick_architecture(config));
+  if (family->is_draft_head()) {
+    return Error{fmt::format("{}: a draft head ({}) is no model; give it with --draft",
+                             config.file(), family->draft_head)};
+  }
   if (gguf != nullptr && !gguf->architecture().empty() &&
       gguf->architecture() != family->gguf_arch) {
     return Error{
@@ -529,6 +538,21 @@ Result<ir::ModuleGraph> build_prediction_graph(const input::ModelSource& source,
   params->shapes.push_back(prediction_shape(*params, gguf));
   const int32_t layer = params->layers;
   return Builder(*family, std::move(*params), source.config, &gguf, diags, ctx, layer).run();
+}
+
+Result<ir::ModuleGraph> build_head_graph(const input::ModelSource& head, const DraftHead& facts,
+                                         const ir::ModelFacts& model, DiagSink& diags,
+                                         int64_t ctx) {
+  const Family* family = KTX_TRY(pick_architecture(head.config));
+  std::optional<HyperParams> params = read_hyper_params(*family, head.config, diags);
+  if (!params) return Error{fmt::format("{}: no head can be made of its keys", head.gguf.path())};
+  params->vocab = model.vocab;
+  params->context = model.context_length;  // it was trained with less, and guesses beyond it too
+  params->given_width = std::ssize(facts.layers) * model.hidden;
+  params->given_norm = facts.given_norm;
+  params->normed_stream = facts.normed_stream;
+  params->draft_vocab = std::ssize(facts.tokens);
+  return Builder(*family, std::move(*params), head.config, &head.gguf, diags, ctx, 0).run();
 }
 
 Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, DiagSink& diags, int64_t ctx) {

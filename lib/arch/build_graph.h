@@ -9,6 +9,7 @@
 // weights except the few floats of rope_freqs.weight and of rope_factors_*.weight.
 #pragma once
 
+#include "lib/arch/draft_head.h"
 #include "lib/families/family.h"
 #include "lib/input/hf_config.h"
 #include "lib/input/model_source.h"
@@ -41,6 +42,12 @@ Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, const input::
 // family are not known.
 Result<ir::ModuleGraph> build_prediction_graph(const input::ModelSource& source, DiagSink& diags,
                                                int64_t ctx = 0);
+
+// A draft head that guesses for a model: a graph that is lowered like a model's, and runs beside
+// it. `facts`: read_draft_head(); tensors that it shares with the model are among those of `head`.
+Result<ir::ModuleGraph> build_head_graph(const input::ModelSource& head, const DraftHead& facts,
+                                         const ir::ModelFacts& model, DiagSink& diags,
+                                         int64_t ctx = 0);
 
 // The family that a config means, by model_type, then by its architectures; an
 // unknown one is an error with the nearest names and the list.

@@ -107,6 +107,12 @@ struct HyperParams {
   bool gated_attention = false;
   ir::DeltaNetInfo delta_net;  // of layers that have one
 
+  // Of a draft head: the hidden states of its model that come with a token, in all; 0: it is none.
+  int64_t given_width = 0;
+  bool given_norm = false;     // they are normed together
+  bool normed_stream = false;  // the layer adds to what hidden_norm gives
+  int64_t draft_vocab = 0;     // logits, where they are not of all tokens
+
   int32_t experts = 0;  // 0: none
   int64_t expert_width = 0;
   int64_t shared_width = 0;  // of all shared experts together; 0: none

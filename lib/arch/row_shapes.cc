@@ -14,6 +14,11 @@ float inverse_root(int64_t x) {
   return static_cast<float>(1 / std::sqrt(static_cast<double>(x)));
 }
 
+// A draft head's attention reads the token's embedding and the stream, one behind the other.
+int64_t attention_input(const HyperParams& p) {
+  return p.hidden * (p.given_width > 0 ? 2 : 1);
+}
+
 ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const HyperParams& p) {
   const bool mla = p.kv_lora_rank > 0;
   const int64_t heads = layer.heads;
@@ -32,7 +37,7 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
     case Role::DeltaGateBProj:
       return {p.delta_net.head_dim, p.delta_net.width()};
     case Role::QProj:
-      return {p.hidden, q_width * (p.gated_attention ? 2 : 1)};
+      return {attention_input(p), q_width * (p.gated_attention ? 2 : 1)};
     case Role::DeltaQkvProj:
       return {p.hidden, p.delta_net.channels()};
     case Role::DeltaGateProj:
@@ -44,7 +49,7 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
       return {p.hidden, p.delta_net.value_heads};
     case Role::KProj:
     case Role::VProj:
-      return {p.hidden, kv_width};
+      return {attention_input(p), kv_width};
     case Role::QkvProj:
       return {p.hidden, q_width + 2 * kv_width};
     case Role::GateUpProj:
@@ -81,8 +86,10 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
       return {p.layer_input_width, p.hidden};
     case Role::PredictionProj:
       return {2 * p.hidden, p.hidden};
+    case Role::GivenProj:
+      return {p.given_width, p.hidden};
     case Role::Head:
-      return {p.hidden, p.vocab};
+      return {p.hidden, p.draft_vocab > 0 ? p.draft_vocab : p.vocab};
     case Role::ScoreDense:
       return {p.hidden, p.hidden};
     case Role::ScoreHead:
@@ -100,6 +107,7 @@ ir::NormInfo norm(Role role, const LayerShape& layer, const HyperParams& p) {
   if (role == Role::QANorm) width = p.q_lora_rank;
   if (role == Role::DeltaNorm) width = p.delta_net.head_dim;
   if (role == Role::KvANorm) width = p.kv_lora_rank;
+  if (role == Role::GivenNorm) width = p.given_width;
   if (role == Role::VNorm) width = layer.head_dim;
   if (role == Role::RouterNorm) return {width, p.norm_eps, inverse_root(p.hidden)};
   if (role == Role::IndexKNorm) return {p.index_dim, kIndexNormEps, 1, true};

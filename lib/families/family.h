@@ -55,6 +55,7 @@ enum class When {
   ScoreDense,      // and have a linear before their scores
   TextTypes,       // the model has an embedding of parts of a text
   Indexer,         // layers of sparse attention that choose positions themselves
+  GivenNorm,       // draft heads that norm the hidden states of their model
 };
 
 // A class, as torch registers it. `name` with a dot is a full dotted name, and
@@ -191,6 +192,10 @@ struct Family {
   const char* more_classes = "";
   // Layers for multi-token prediction at the end of its GGUFs are as prediction_rows.h has them.
   bool predicts = false;
+  // Not a model: a head that guesses tokens for one, whose hidden states it reads
+  // (lib/arch/draft_head.h). What it is called; empty: a model.
+  const char* draft_head = "";
+  bool is_draft_head() const { return draft_head[0] != '\0'; }
 
   const ModuleRow* find_row(ir::Role role) const;  // the first of the tree; null: none
   bool has_role(ir::Role role) const { return find_row(role) != nullptr; }
@@ -203,6 +208,7 @@ struct Family {
 std::span<const Family* const> all_families();
 const Family* find_architecture(std::string_view architecture);  // null: unknown
 const Family* find_model_type(std::string_view model_type);
+const Family* find_draft_head(std::string_view gguf_arch);  // null: it is none
 // Of a config: by its model_type, else by the first known of its architectures.
 const Family* find_family(std::string_view model_type, std::span<const std::string> architectures);
 

@@ -43,6 +43,13 @@ const Family* find_model_type(std::string_view model_type) {
   return nullptr;
 }
 
+const Family* find_draft_head(std::string_view gguf_arch) {
+  for (const Family* family : all_families()) {
+    if (family->is_draft_head() && family->gguf_arch == gguf_arch) return family;
+  }
+  return nullptr;
+}
+
 const Family* find_family(std::string_view model_type, std::span<const std::string> architectures) {
   if (const Family* family = find_model_type(model_type)) return family;
   for (const std::string& architecture : architectures) {

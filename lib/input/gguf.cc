@@ -2,6 +2,7 @@
 #include "lib/input/gguf.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ktx::input {
 namespace {
@@ -50,6 +51,22 @@ std::string_view GgufFile::architecture() const {
 std::span<const std::byte> GgufFile::header(int shard) const {
   const auto bytes = shards_[shard].file.bytes();
   return bytes.first(std::min<uint64_t>(bytes.size(), shards_[shard].data_offset));
+}
+
+void GgufFile::borrow(GgufFile other, std::span<const std::string> names) {
+  const auto first_shard = static_cast<int>(shards_.size());
+  for (const std::string& name : names) {
+    const GgufTensor* tensor = other.find(name);
+    KTX_ASSERT(tensor != nullptr && !has(name));
+    const auto at = std::lower_bound(
+        tensors_by_name_.begin(), tensors_by_name_.end(), name,
+        [&](uint32_t index, std::string_view wanted) { return tensors_[index].name < wanted; });
+    tensors_by_name_.insert(at, static_cast<uint32_t>(tensors_.size()));
+    tensors_.push_back(*tensor);
+    tensors_.back().shard += first_shard;
+  }
+  has_data_ = has_data_ && other.has_data_;
+  for (GgufShard& shard : other.shards_) shards_.push_back(std::move(shard));
 }
 
 Status GgufFile::check() const {

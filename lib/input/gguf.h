@@ -88,6 +88,8 @@ struct GgufTensor {
   uint64_t offset_in_file = 0;  // of the shard's file
   uint64_t size_bytes = 0;
   int shard = 0;
+  // Integers of eight bytes (GgufOptions::tables), which no format has: dtype says I32.
+  bool i64 = false;
   // The weights in the mapping; empty when GgufFile::has_data() is false.
   std::span<const std::byte> bytes;
 };
@@ -96,6 +98,8 @@ struct GgufOptions {
   // Accept a file whose data section is cut off or missing: enough to check a
   // model without its weights. has_data() is then false and no tensor has bytes.
   bool header_only_ok = false;
+  // Accept tensors of 64-bit integers, which are tables and no weights: the map of a draft head.
+  bool tables = false;
 };
 
 // One file of the model: the only one, or a shard.
@@ -141,6 +145,10 @@ class GgufFile {
   std::span<const GgufTensor> tensors() const { return tensors_; }
   const GgufTensor* find(std::string_view name) const;  // null when absent
   bool has(std::string_view name) const { return find(name) != nullptr; }
+
+  // Takes these tensors of another file as its own, which has none of these names: a draft head's
+  // where it shares them with its model. The rest of that file is not seen.
+  void borrow(GgufFile other, std::span<const std::string> names);
 
  private:
   friend class GgufReader;

@@ -32,6 +32,7 @@ constexpr uint64_t kMaxNameBytes = 64;    // likewise, for tensors
 constexpr uint64_t kMaxStringBytes = uint64_t{1} << 26;
 constexpr uint64_t kMaxArrayElems = uint64_t{1} << 26;  // all arrays of a file together
 constexpr uint64_t kMaxAlignment = 65536;
+constexpr uint32_t kGgufI64 = 27;  // of ggml's types
 
 constexpr uint64_t kMinKeyBytes = 8 + 1 + 4 + 1;             // key, type, a byte of value
 constexpr uint64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;  // name, n_dims, one dim, type, offset
@@ -67,9 +68,10 @@ Result<std::vector<uint32_t>> sort_by_name(const Items& items, NameOf name_of,
 // The header of one file.
 class HeaderReader {
  public:
-  HeaderReader(const std::string& path, std::span<const std::byte> bytes)
+  HeaderReader(const std::string& path, std::span<const std::byte> bytes, bool tables)
       : path_(path),
         file_size_(bytes.size()),
+        tables_(tables),
         in_(bytes.first(std::min<uint64_t>(bytes.size(), kMaxHeaderBytes))) {}
 
   Status read(GgufShard& shard, std::vector<GgufValue>& metadata,
@@ -283,11 +285,13 @@ class HeaderReader {
       tensor.shape[d] = static_cast<int64_t>(dim);
     }
     const uint32_t type = KTX_TRY(number<uint32_t>());
-    const auto dtype = dtype_from_gguf_id(type);
+    tensor.i64 = tables_ && type == kGgufI64;
+    const auto dtype = tensor.i64 ? std::optional(DType::I32) : dtype_from_gguf_id(type);
     if (!dtype)
       return fail(at, fmt::format("tensor type {} cannot be read", describe_tensor_type(type)));
     tensor.dtype = *dtype;
-    const auto row = row_bytes(*dtype, tensor.shape[0]);
+    const int64_t units = tensor.shape[0] > INT64_MAX / 2 ? -1 : tensor.shape[0] * 2;
+    const auto row = row_bytes(*dtype, tensor.i64 ? units : tensor.shape[0]);
     int64_t size = 0;
     if (!row || __builtin_mul_overflow(*row, tensor.elems / tensor.shape[0], &size)) {
       return fail(
@@ -306,6 +310,7 @@ class HeaderReader {
 
   const std::string& path_;
   uint64_t file_size_;
+  const bool tables_;
   ByteReader in_;
   uint64_t n_tensors_ = 0;
   uint64_t n_keys_ = 0;
@@ -406,7 +411,7 @@ class GgufReader {
     GgufShard shard{KTX_TRY(MappedFile::open(path))};
     std::vector<GgufValue> metadata;
     std::vector<GgufTensor> tensors;
-    KTX_TRY(HeaderReader(path, shard.file.bytes()).read(shard, metadata, tensors));
+    KTX_TRY(HeaderReader(path, shard.file.bytes(), options.tables).read(shard, metadata, tensors));
     KTX_TRY(place_tensors(shard, path, options.header_only_ok, tensors, gguf.has_data_));
     for (GgufTensor& tensor : tensors) tensor.shard = static_cast<int>(gguf.shards_.size());
     gguf.tensors_.insert(gguf.tensors_.end(), tensors.begin(), tensors.end());

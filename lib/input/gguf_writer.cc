@@ -116,7 +116,8 @@ void GgufWriter::add_tensor(std::string name, DType dtype, std::vector<int64_t> 
   KTX_ASSERT(row.has_value());
   const auto size = static_cast<uint64_t>(*row * rows);
   const uint64_t offset = align(data_size_, alignment_);
-  tensors_.push_back({std::move(name), dtype, std::move(shape), offset, size, std::move(producer)});
+  tensors_.push_back({std::move(name), dtype, std::move(shape), offset, size, std::move(producer),
+                      static_cast<uint32_t>(info(dtype).gguf_id)});
   data_size_ = offset + size;
 }
 
@@ -131,8 +132,20 @@ void GgufWriter::add_tensor(std::string name, DType dtype, std::vector<int64_t> 
   KTX_ASSERT(tensors_.back().size_bytes == size);
 }
 
+// Stored as pairs of 32-bit integers, but for its type and shape.
+void GgufWriter::add_table(std::string name, std::span<const int64_t> values) {
+  constexpr uint32_t kGgufI64 = 27;
+  const auto bytes = std::as_bytes(values);
+  const auto count = static_cast<int64_t>(values.size());
+  add_tensor(std::move(name), DType::I32, {2 * count},
+             std::vector<std::byte>(bytes.begin(), bytes.end()));
+  tensors_.back().shape = {count};
+  tensors_.back().gguf_type = kGgufI64;
+}
+
 void GgufWriter::copy(const GgufTensor& tensor) {
   const auto bytes = tensor.bytes;
+  KTX_ASSERT(!tensor.i64);
   std::vector<int64_t> shape(tensor.shape.begin(), tensor.shape.begin() + tensor.n_dims);
   add_tensor(std::string(tensor.name), tensor.dtype, std::move(shape),
              [bytes](uint64_t offset, std::span<std::byte> out) {
@@ -147,7 +160,7 @@ std::string GgufWriter::header() const {
     bytes += encode_string(tensor.name);
     bytes += encode<uint32_t>(static_cast<uint32_t>(tensor.shape.size()));
     for (const int64_t dim : tensor.shape) bytes += encode<uint64_t>(static_cast<uint64_t>(dim));
-    bytes += encode<uint32_t>(static_cast<uint32_t>(info(tensor.dtype).gguf_id));
+    bytes += encode<uint32_t>(tensor.gguf_type);
     bytes += encode<uint64_t>(tensor.offset);
   }
   bytes.resize(align(bytes.size(), alignment_));

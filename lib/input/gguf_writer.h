@@ -60,6 +60,8 @@ class GgufWriter {
                   TensorProducer producer);
   void add_tensor(std::string name, DType dtype, std::vector<int64_t> shape,
                   std::vector<std::byte> bytes);
+  // A table of 64-bit integers.
+  void add_table(std::string name, std::span<const int64_t> values);
   // A tensor as it stands in another file, which must outlive write().
   void copy(const GgufTensor& tensor);
 
@@ -77,6 +79,7 @@ class GgufWriter {
     uint64_t offset;  // in the data section
     uint64_t size_bytes;
     TensorProducer producer;
+    uint32_t gguf_type = 0;  // ggml's number
   };
   void add_raw(std::string_view key, GgufType type, std::string_view payload);
 

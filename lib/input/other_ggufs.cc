@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "lib/families/family.h"
 #include "lib/support/strings.h"
 
 namespace ktx::input {
@@ -39,6 +40,12 @@ Status check_language_model(const GgufFile& gguf) {
     return Error{
         fmt::format("{}: this is {} ({} is '{}'), not a causal language model; {} [KTX-C002]",
                     gguf.path(), row.what, row.key, row.value, row.mend)};
+  }
+  if (const families::Family* head = families::find_draft_head(gguf.architecture())) {
+    return Error{
+        fmt::format("{}: this is a draft head ({}), not a causal language model; give the GGUF of "
+                    "the model that it drafts for, and this file with --draft [KTX-C002]",
+                    gguf.path(), head->draft_head)};
   }
   const std::string_view type = text_of(gguf, Type);
   if (!type.empty() && type != "model") {

@@ -251,6 +251,11 @@ struct ModelFacts {
   std::string pooling;
   int32_t scores = 0;    // of a text, instead of logits; 0: none
   bool encoder = false;  // a text is one pass, and has no logits
+  // Of a draft head: of how many tokens the logits are (0: all), and whether its layer adds to what
+  // the norm of the stream gives, not to the stream.
+  int32_t draft_vocab = 0;
+  bool normed_stream = false;
+  int64_t logits() const { return draft_vocab > 0 ? draft_vocab : vocab; }
 };
 
 struct ModuleGraph {

@@ -99,6 +99,8 @@ void rare_facts(F&& f) {
   f("pooling", &ModelFacts::pooling);
   f("scores", &ModelFacts::scores);
   f("encoder", &ModelFacts::encoder);
+  f("draft_vocab", &ModelFacts::draft_vocab);
+  f("normed_stream", &ModelFacts::normed_stream);
 }
 
 // The word itself, or "..." with \" \\ and \xNN escapes when it is empty or holds

@@ -73,7 +73,7 @@ class ContentsBuilder {
                                    .reserved = 0,
                                    .shard = static_cast<uint32_t>(tensor.shard),
                                    .reserved2 = 0,
-                                   .row_elems = tensor.shape[0],
+                                   .row_elems = tensor.shape[0] * (tensor.i64 ? 2 : 1),
                                    .rows = tensor.elems / std::max<int64_t>(tensor.shape[0], 1),
                                    .offset = tensor.offset_in_file,
                                    .size = tensor.size_bytes});
@@ -276,11 +276,18 @@ class ContentsBuilder {
     facts.encoder = model.encoder;
     // The last step is the head: its output is the logits.
     facts.logits_value = static_cast<uint32_t>(graph_.steps.back().outputs[0].value);
-    for (size_t i = 0; state_.keep_hidden && i < graph_.values.size(); ++i) {
-      if (graph_.values[i].name == kHiddenValue) facts.hidden_value = static_cast<int64_t>(i);
+    for (size_t tap = 0; tap < state_.taps.size(); ++tap) {
+      for (size_t i = 0; i < graph_.values.size(); ++i) {
+        if (graph_.values[i].name != tap_value(tap)) continue;
+        facts.hidden_values.push_back(static_cast<uint32_t>(i));
+      }
     }
-    facts.reads_hidden = std::ranges::any_of(
-        graph_.steps, [](const auto& step) { return step.op == StepOp::GivenHidden; });
+    for (const steps::Step& step : graph_.steps) {
+      if (step.op == StepOp::GivenHidden) facts.given_width = step.outputs[0].width;
+    }
+    facts.given_taps = options_.given_taps;
+    facts.draft_vocab = std::ssize(options_.draft_tokens);
+    out_.draft_tokens = options_.draft_tokens;
     const double use = gpu_expert_use(state_.modules);
     if (use > 0 && use < 1) facts.gpu_expert_ppm = std::llround(use * 1e6);
     facts.bos_id = options_.bos_id;

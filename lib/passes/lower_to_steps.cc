@@ -19,6 +19,8 @@
 // Attention, latent attention, delta nets and experts have files of their own (lowering.h).
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lib/passes/lowering.h"
 #include "lib/target/host_device.h"
 
@@ -47,30 +49,34 @@ Status Lowering::run() {
   KTX_TRY(optional_norm(*model, Role::EmbeddingNorm, x_));
   KTX_TRY(lower_layer_inputs(*model));
   KTX_TRY(lower_prediction_input(*layers));
-  for (ir::ModuleId id : layers->children) KTX_TRY(lower_layer(modules_.modules[id]));
   if (layers->children.empty()) return Error{"the model has no layers"};
+  KTX_TRY(lower_head_input(*model, modules_.modules[layers->children.front()]));
+  for (ir::ModuleId id : layers->children) KTX_TRY(lower_layer(modules_.modules[id]));
   return lower_outputs(root, *model, modules_.modules[layers->children.back()]);
 }
 
 // The wanted rows become logits, scores of texts, or stay what they are.
 Status Lowering::lower_outputs(const Module& root, const Module& model, const Module& last_layer) {
   const Module* final_norm = modules_.child(model, Role::FinalNorm);
-  View states = x_;
-  if (keep_hidden_ && final_norm) {
-    states = value(kHiddenValue, modules_.facts.hidden);
-    KTX_TRY(norm(*final_norm, x_, states));
-  }
-  const View last = value("last", modules_.facts.hidden, ValueType::F32, RowKind::Output);
   const Module& reader = final_norm ? *final_norm : last_layer;
   // The wanted rows alone cross to another host.
   const bool near = target::on_same_host(reader.decision.device, last_layer.decision.device);
-  emit_on(near ? reader.decision.device : last_layer.decision.device, reader, StepOp::GatherRows,
-          {states}, {last}, {}, NoAttrs{});
-  if (final_norm && !keep_hidden_) KTX_TRY(norm(*final_norm, last, last));
+  const std::string device = near ? reader.decision.device : last_layer.decision.device;
+  keep_stream(modules_.facts.layers, reader, device);
+  View states = x_;
+  const auto normed = std::ranges::find(taps_, kBehindFinalNorm);
+  const bool keep_normed = normed != taps_.end() && final_norm;
+  if (keep_normed) {
+    states = value(tap_value(static_cast<size_t>(normed - taps_.begin())), modules_.facts.hidden);
+    KTX_TRY(norm(*final_norm, x_, states));
+  }
+  const View last = value("last", modules_.facts.hidden, ValueType::F32, RowKind::Output);
+  emit_on(device, reader, StepOp::GatherRows, {states}, {last}, {}, NoAttrs{});
+  if (final_norm && !keep_normed) KTX_TRY(norm(*final_norm, last, last));
   if (modules_.child(root, Role::ScoreHead)) return lower_scores(root, last);
   if (modules_.facts.encoder) return {};
   const Module* head = KTX_TRY(child(root, Role::Head));
-  const View logits = value("logits", modules_.facts.vocab, ValueType::F32, RowKind::Output);
+  const View logits = value("logits", modules_.facts.logits(), ValueType::F32, RowKind::Output);
   KTX_TRY(matmul(*head, last, logits));
   const float cap = modules_.facts.logit_softcap;
   if (modules_.facts.logit_scale != 1) scale_by(*head, logits, modules_.facts.logit_scale);
@@ -121,6 +127,46 @@ Status Lowering::lower_prediction_input(const Module& layers) {
   return matmul(*projection, both, x_);
 }
 
+// Of a draft head: the stream is made of hidden states of its model, and its attention reads the
+// embedding beside it. With a token come those of the model, or behind them what this head itself
+// gave for the token before; the other part is zero.
+//
+//   given = [state a ; state b ; state c ; own]     x = fc . given[a, b, c] + own
+Status Lowering::lower_head_input(const Module& model, const Module& layer) {
+  const Module* projection = modules_.child(model, Role::GivenProj);
+  if (!projection) return {};
+  const int64_t width = modules_.facts.hidden;
+  const int64_t states = KTX_TRY(info_of<ir::LinearInfo>(*projection))->in;
+  const View embedding = x_;
+  const View given = value("given", states + width);
+  emit_on("cpu", *projection, StepOp::GivenHidden, {}, {given}, {}, NoAttrs{});
+  View read = {given.value, 0, states};
+  if (const Module* given_norm = modules_.child(model, Role::GivenNorm)) {
+    read = value("given_norm", states);
+    KTX_TRY(norm(*given_norm, {given.value, 0, states}, read));
+  }
+  x_ = value("stream", width);
+  KTX_TRY(matmul(*projection, read, x_));
+  add({projection, {given.value, states, width}}, x_);
+  const View both = value("head_in", 2 * width);
+  const Module& states_norm = *KTX_TRY(child(layer, Role::PredictionHiddenNorm));
+  KTX_TRY(norm(*KTX_TRY(child(layer, Role::PredictionEmbeddingNorm)), embedding,
+               {both.value, 0, width}));
+  KTX_TRY(norm(states_norm, x_, {both.value, width, width}));
+  if (modules_.facts.normed_stream) KTX_TRY(norm(states_norm, x_, x_));
+  head_input_ = both;
+  return {};
+}
+
+// Copies of the stream as it is, which `reader` reads on `device`, where it is tapped.
+void Lowering::keep_stream(int32_t layer, const Module& reader, const std::string& device) {
+  for (size_t tap = 0; tap < taps_.size(); ++tap) {
+    if (taps_[tap] != layer) continue;
+    emit_on(device, reader, StepOp::Scale, {x_}, {value(tap_value(tap), modules_.facts.hidden)}, {},
+            ScaleAttrs{1});
+  }
+}
+
 Result<Lowering::Term> Lowering::term(const Module& parent, Role role, View in,
                                       const char* value_name) {
   const Module* module = KTX_TRY(child(parent, role));
@@ -133,6 +179,7 @@ Result<Lowering::Term> Lowering::term(const Module& parent, Role role, View in,
 // the norm stands behind the part, or behind its sum with the stream.
 Result<View> Lowering::part_input(const Module& layer, Role pre_norm, Role post_norm, Role sum_norm,
                                   const char* value_name) {
+  if (head_input_ && pre_norm == Role::AttentionNorm) return *head_input_;
   const bool behind = modules_.child(layer, post_norm) || modules_.child(layer, sum_norm);
   if (!modules_.child(layer, pre_norm) && behind) return x_;
   const View normed = value(value_name, modules_.facts.hidden);
@@ -157,6 +204,9 @@ Status Lowering::add_to_stream(const Module& layer, Role post_norm, const Terms&
 }
 
 Status Lowering::lower_layer(const Module& layer) {
+  const Module* first = modules_.child(layer, Role::AttentionNorm);
+  if (!first) first = &modules_.modules[layer.children.front()];
+  keep_stream(layer.layer, *first, first->decision.device);
   layer_ = layer.layer;
   const View in = KTX_TRY(part_input(layer, Role::AttentionNorm, Role::AttentionPostNorm,
                                      Role::AttentionSumNorm, "attn_norm"));
@@ -259,7 +309,11 @@ Result<Lowering::Terms> Lowering::lower_mlp(const Module& layer, View in) {
 
 Status lower_to_steps(CompileState& state) {
   state.steps = {};
-  return Lowering(state.modules, state.keep_hidden, state.steps).run();
+  return Lowering(state.modules, state.taps, state.steps).run();
+}
+
+std::string tap_value(size_t tap) {
+  return fmt::format("hidden{}", tap);
 }
 
 }  // namespace ktx::passes

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,8 +18,8 @@ namespace ktx::passes {
 
 class Lowering {
  public:
-  Lowering(const ir::ModuleGraph& modules, bool keep_hidden, steps::StepGraph& graph)
-      : modules_(modules), keep_hidden_(keep_hidden), graph_(graph) {}
+  Lowering(const ir::ModuleGraph& modules, std::span<const Tap> taps, steps::StepGraph& graph)
+      : modules_(modules), taps_(taps), graph_(graph) {}
 
   Status run();
 
@@ -99,6 +100,8 @@ class Lowering {
   Status lower_scores(const Module& root, View last);
   Status add_embedding_row(const Module& model, Role role, int32_t row, const char* value_name);
   Status lower_prediction_input(const Module& layers);
+  Status lower_head_input(const Module& model, const Module& layer);
+  void keep_stream(int32_t layer, const Module& reader, const std::string& device);
   Status lower_layer(const Module& layer);
   Status lower_layer_inputs(const Module& model);
   Status add_layer_input(const Module& layer);
@@ -151,7 +154,7 @@ class Lowering {
   Result<Term> lower_shared_experts(const Module& moe, const Module& shared, View in);
 
   const ir::ModuleGraph& modules_;
-  const bool keep_hidden_;
+  const std::span<const Tap> taps_;
   steps::StepGraph& graph_;
   const Module* rotary_ = nullptr;
   const Module* local_rotary_ = nullptr;
@@ -164,6 +167,7 @@ class Lowering {
   std::map<int32_t, View> chosen_;  // positions, by layer
   View x_;                          // the residual stream
   View layer_inputs_;               // of all layers, where the embedding has parts for them
+  std::optional<View> head_input_;  // of a draft head's attention
   int32_t layer_ = -1;
   struct Deferred {
     const Module* experts;

@@ -57,7 +57,11 @@ struct CheckOptions {
   int64_t kv_budget_bytes = 0;  // at most so much for keys and values; 0: as needed
 };
 
-inline constexpr const char* kHiddenValue = "hidden";
+// A hidden state that is kept for each token of a pass, for a drafter: of the stream, what this
+// layer reads (the number of layers: what the last one gives), or what the final norm gives.
+using Tap = int32_t;
+inline constexpr Tap kBehindFinalNorm = -1;
+std::string tap_value(size_t tap);  // the name of its value: "hidden0"
 
 struct CompileState {
   ir::ModuleGraph modules;
@@ -71,9 +75,7 @@ struct CompileState {
   // their weights allow it.
   bool bf16_inputs = false;
   launches::Preferences prefer;  // among launches of GPUs
-  // What the final norm gives is kept for each token of a pass (value kHiddenValue): prediction
-  // layers read it.
-  bool keep_hidden = false;
+  std::vector<Tap> taps;         // what its drafter reads, in this order
   // Of streamed experts; none: the largest that fit.
   std::optional<plan::StreamSlots> stream_slots;
   std::vector<StreamTrial> stream_trials;  // the best for each slots; empty: there was no choice

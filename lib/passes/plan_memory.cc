@@ -92,6 +92,17 @@ void extend_fetched(const steps::StepGraph& graph, const std::vector<Stage>& sta
   for (const Fetched& f : fetched) lives[f.value].last = static_cast<int>(stages.size()) - 1;
 }
 
+// What a drafter reads of the pass stays until its end.
+void extend_taps(const CompileState& state, size_t stages, std::vector<Lifetime>& lives) {
+  for (size_t tap = 0; tap < state.taps.size(); ++tap) {
+    for (size_t id = 0; id < lives.size(); ++id) {
+      if (state.steps.values[id].name == tap_value(tap)) {
+        lives[id].last = static_cast<int>(stages) - 1;
+      }
+    }
+  }
+}
+
 // The field of the formula that a row kind fills.
 int64_t& bytes_of(steps::Buffer& buffer, RowKind rows) {
   return rows == RowKind::Token    ? buffer.bytes_per_token
@@ -108,6 +119,7 @@ Status plan_memory(CompileState& state) {
   const std::vector<std::string> devices = steps::value_devices(graph);
   std::vector<Lifetime> lives = lifetimes(graph, stages);
   extend_fetched(graph, stages, devices, lives);
+  extend_taps(state, stages.size(), lives);
   std::vector<std::vector<steps::ValueId>> born(stages.size()), dead(stages.size());
   for (steps::ValueId id = 0; id < static_cast<steps::ValueId>(lives.size()); ++id) {
     if (lives[id].first < 0) continue;

@@ -200,29 +200,69 @@ void check_flow(StepCheck& s) {
 
 namespace {
 
-// What the final norm gives for each token is there behind the last step.
-Status verify_hidden(const PlanView& plan, const Flow& flow) {
-  const PlanFacts& facts = plan.facts;
+// The hidden states that come with tokens are as wide as the facts say.
+Status verify_given(const PlanView& plan) {
   bool reads = false;
   for (const StepRecord& step : plan.steps) {
-    reads = reads || step.op == static_cast<uint32_t>(StepOp::GivenHidden);
+    if (step.op != static_cast<uint32_t>(StepOp::GivenHidden)) continue;
+    reads = true;
+    const ValueRecord& given = plan.values[plan.outputs(step)[0].value];
+    if (given.width == plan.facts.given_width) continue;
+    return Error{fmt::format("{} floats come with each token, but value '{}' has {}",
+                             plan.facts.given_width, printable(plan.string(given.name)),
+                             given.width)};
   }
-  if (reads != facts.reads_hidden) {
+  if (reads != plan.facts.reads_hidden()) {
     return Error{"the facts and the steps differ on whether hidden states come with the tokens"};
   }
-  if (facts.hidden_value < 0) return {};
-  if (facts.hidden_value >= std::ssize(plan.values)) {
-    return Error{
-        fmt::format("hidden states are value {} of {}", facts.hidden_value, plan.values.size())};
+  if (reads && (plan.facts.given_taps.empty() || plan.facts.given_states() <= 0)) {
+    return Error{"no hidden states of a model are among those that come with the tokens"};
   }
-  const ValueRecord& hidden = plan.values[static_cast<size_t>(facts.hidden_value)];
-  if (hidden.type != static_cast<uint8_t>(ValueType::F32) ||
-      hidden.rows != static_cast<uint8_t>(RowKind::Token) || hidden.rows_per_row != 1 ||
-      hidden.width != facts.hidden_size || flow.owner[hidden.buffer] != facts.hidden_value) {
-    return Error{
-        fmt::format("value '{}' is not the hidden states of {} elements of each token, or "
-                    "does not stay until the end",
-                    printable(plan.string(hidden.name)), facts.hidden_size)};
+  return {};
+}
+
+// What a drafter reads for each token is there behind the last step.
+Status verify_kept(const PlanView& plan, const Flow& flow) {
+  const PlanFacts& facts = plan.facts;
+  for (const uint32_t value : facts.hidden_values) {
+    if (value >= plan.values.size()) {
+      return Error{fmt::format("hidden states are value {} of {}", value, plan.values.size())};
+    }
+    const ValueRecord& hidden = plan.values[value];
+    if (hidden.type != static_cast<uint8_t>(ValueType::F32) ||
+        hidden.rows != static_cast<uint8_t>(RowKind::Token) || hidden.rows_per_row != 1 ||
+        hidden.width != facts.hidden_size || flow.owner[hidden.buffer] != value) {
+      return Error{
+          fmt::format("value '{}' is not the hidden states of {} elements of each token, or "
+                      "does not stay until the end",
+                      printable(plan.string(hidden.name)), facts.hidden_size)};
+    }
+  }
+  if (facts.reads_hidden() && facts.hidden_values.size() > 1) {
+    return Error{"a drafter keeps more than one hidden state of its own"};
+  }
+  return {};
+}
+
+// Each logit of a draft head is of a token of its own.
+Status verify_draft_tokens(const PlanView& plan) {
+  const int64_t vocab = plan.facts.vocab_size;
+  if (std::ssize(plan.draft_tokens) != plan.facts.draft_vocab) {
+    return Error{fmt::format("section 'draft-tokens' has {} tokens for {} logits",
+                             plan.draft_tokens.size(), plan.facts.draft_vocab)};
+  }
+  if (plan.facts.draft_vocab == 0) return {};
+  if (!plan.facts.reads_hidden() || plan.facts.draft_vocab > vocab) {
+    return Error{fmt::format("a plan with {} logits for {} tokens is no draft head",
+                             plan.facts.draft_vocab, vocab)};
+  }
+  std::vector<bool> seen(static_cast<size_t>(vocab));
+  for (const int32_t token : plan.draft_tokens) {
+    if (token < 0 || token >= vocab || seen[static_cast<size_t>(token)]) {
+      return Error{
+          fmt::format("section 'draft-tokens' has token {} of {}, or has it twice", token, vocab)};
+    }
+    seen[static_cast<size_t>(token)] = true;
   }
   return {};
 }
@@ -261,10 +301,12 @@ Status verify_steps(const PlanView& plan) {
     return Error{fmt::format("value '{}' is not the {} {} that the last step leaves",
                              printable(plan.string(logits.name)),
                              facts.gives_logits() ? "logits of" : "outputs in a row:",
-                             facts.gives_logits() ? fmt::format("{} tokens", facts.vocab_size)
+                             facts.gives_logits() ? fmt::format("{} tokens", facts.output_width())
                                                   : std::to_string(facts.output_width()))};
   }
-  return verify_hidden(plan, flow);
+  KTX_TRY(verify_given(plan));
+  KTX_TRY(verify_kept(plan, flow));
+  return verify_draft_tokens(plan);
 }
 
 }  // namespace ktx::plan

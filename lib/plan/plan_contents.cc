@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -197,6 +198,8 @@ std::string section_bytes(const PlanContents& contents, SectionId id) {
       return to_json(contents.chat_template);
     case SectionId::Provenance:
       return to_json(contents.provenance);
+    case SectionId::DraftTokens:
+      return as_bytes(contents.draft_tokens);
     case SectionId::Chunks:
     case SectionId::WeightData:
     case SectionId::Drafter:
@@ -230,10 +233,14 @@ Result<PlanLayout> lay_out(PlanContents& contents) {
 #undef KTX_SECTION
   };
   const bool drafter = !contents.drafter.empty();
-  const size_t count = std::size(kSmall) - 2 + contents.segments.size() + (drafter ? 1 : 0);
+  const auto is_there = [&](SectionId id) {
+    return !is_large(id) && (is_in_every_file(id) || !section_bytes(contents, id).empty());
+  };
+  const auto small = static_cast<size_t>(std::ranges::count_if(kSmall, is_there));
+  const size_t count = small + contents.segments.size() + (drafter ? 1 : 0);
   uint64_t at = sizeof(Prefix) + count * sizeof(SectionEntry);
   for (SectionId id : kSmall) {
-    if (is_large(id)) continue;
+    if (!is_there(id)) continue;
     const uint64_t size = id == SectionId::Chunks ? layout.chunks.size() * sizeof(ChunkRecord)
                                                   : section_bytes(contents, id).size();
     at = align_up(at, kSectionAlignment);

@@ -77,6 +77,7 @@ struct PlanContents {
   std::vector<PartRecord> parts;
   std::vector<LaunchRecord> launches;
   std::vector<uint32_t> launch_steps;
+  std::vector<int32_t> draft_tokens;                     // PlanFacts::draft_vocab of them
   std::map<uint32_t, std::vector<std::byte>> constants;  // by blob: bytes of those without slices
   // By blob: to what its rows are rounded (lib/formats/requantized_form.h). Not in the file.
   std::map<uint32_t, std::string> requantized;

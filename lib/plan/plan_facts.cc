@@ -65,6 +65,19 @@ class Fields {
     out = static_cast<T>(number);
   }
 
+  template <class T>
+  void integers(const char* key, std::vector<T>& out, int64_t low, int64_t high) {
+    each(key, [&](const Json& item) {
+      if (!item.is_number_integer()) return wrong_type(key, item, "a list of integers");
+      const bool huge = item.is_number_unsigned() && item.get<uint64_t>() > uint64_t{INT64_MAX};
+      const auto number = huge ? INT64_MAX : item.get<int64_t>();
+      if (number < low || number > high) {
+        return fail(key, fmt::format("has {}, expected {} to {}", item.dump(), low, high));
+      }
+      out.push_back(static_cast<T>(number));
+    });
+  }
+
   void text(const char* key, std::string& out) {
     const Json* value = find(key);
     if (!value) return;
@@ -195,8 +208,10 @@ std::string to_json(const PlanFacts& facts) {
             {"kv_budget_bytes", facts.kv_budget_bytes},
             {"kv_type", facts.kv_type},
             {"precision", facts.precision}};
-  if (facts.hidden_value >= 0) json["hidden_value"] = facts.hidden_value;
-  if (facts.reads_hidden) json["reads_hidden"] = true;
+  if (!facts.hidden_values.empty()) json["hidden_values"] = facts.hidden_values;
+  if (facts.given_width > 0) json["given_width"] = facts.given_width;
+  if (!facts.given_taps.empty()) json["given_taps"] = facts.given_taps;
+  if (facts.draft_vocab > 0) json["draft_vocab"] = facts.draft_vocab;
   if (facts.gpu_expert_ppm >= 0) json["gpu_expert_ppm"] = facts.gpu_expert_ppm;
   if (facts.stream_slots != "layer") json["stream_slots"] = facts.stream_slots;
   if (!facts.pooling.empty()) json["pooling"] = facts.pooling;
@@ -221,8 +236,10 @@ Result<PlanFacts> facts_from_json(std::string_view text) {
   in.integer("rotary_ctx", facts.rotary_ctx, 0, int64_t{1} << 40);
   in.integer("parameters", facts.parameters, 0, kMaxCount);
   in.integer("logits_value", facts.logits_value, 0, UINT32_MAX - 1);
-  in.integer("hidden_value", facts.hidden_value, -1, UINT32_MAX - 1);
-  in.boolean("reads_hidden", facts.reads_hidden);
+  in.integers("hidden_values", facts.hidden_values, 0, UINT32_MAX - 1);
+  in.integer("given_width", facts.given_width, 0, int64_t{1} << 32);
+  in.integers("given_taps", facts.given_taps, -1, INT32_MAX);
+  in.integer("draft_vocab", facts.draft_vocab, 0, int64_t{1} << 24);
   in.one_of("pooling", facts.pooling, {"", "none", "mean", "cls", "last", "rank"});
   in.integer("scores", facts.scores, 0, 1 << 16);
   in.boolean("encoder", facts.encoder);

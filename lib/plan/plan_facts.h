@@ -38,11 +38,17 @@ struct PlanFacts {
   int64_t parameters = 0;      // weights of the source, for the columns of bench
   // index in Values: F32, one row per output, output_width() wide
   uint32_t logits_value = 0;
-  // Likewise: F32, one row per token, hidden_size wide: what the final norm gives, for layers that
-  // predict further tokens; -1: not kept.
-  int64_t hidden_value = -1;
-  // It is such layers: with each token comes what another model's final norm gave before it.
-  bool reads_hidden = false;
+  // Likewise: F32, one row per token, hidden_size wide each: hidden states that stay until the end
+  // of a pass, for a drafter. A drafter's own: what it reads further on in their place.
+  std::vector<uint32_t> hidden_values;
+  // A drafter that reads hidden states of its model: the floats that come with each token, those of
+  // the model behind the token before, then hidden_size of its own where it keeps some. 0: a model.
+  int64_t given_width = 0;
+  // Which of the model's: what that layer reads (the number of layers: what the last one gives), or
+  // -1, what the final norm gives.
+  std::vector<int32_t> given_taps;
+  // Logits are of so many tokens, those of section draft-tokens; 0: of all.
+  int64_t draft_vocab = 0;
   // How the hidden states of a text's tokens become one, as the model's makers did it: "mean",
   // "cls" (the first), "last"; "rank": its scores; empty: not said.
   std::string pooling;
@@ -69,7 +75,12 @@ struct PlanFacts {
   bool operator==(const PlanFacts&) const = default;
 
   // Of the last step's rows: logits, scores, or what an encoder without scores gives.
-  int64_t output_width() const { return scores > 0 ? scores : encoder ? hidden_size : vocab_size; }
+  int64_t output_width() const {
+    return scores > 0 ? scores : encoder ? hidden_size : draft_vocab > 0 ? draft_vocab : vocab_size;
+  }
+  bool reads_hidden() const { return given_width > 0; }
+  // Of the model's states alone.
+  int64_t given_states() const { return given_width - (hidden_values.empty() ? 0 : hidden_size); }
   bool gives_logits() const { return scores == 0 && !encoder; }
 };
 

@@ -20,7 +20,7 @@ namespace ktx::plan {
 
 inline constexpr char kMagic[8] = {'K', 'T', 'X', 'P', 'L', 'A', 'N', '\x1a'};
 inline constexpr uint16_t kMajor = 3;
-inline constexpr uint16_t kMinor = 3;
+inline constexpr uint16_t kMinor = 4;
 inline constexpr uint64_t kSectionAlignment = 64;
 inline constexpr uint64_t kSegmentAlignment = 4096;
 inline constexpr uint64_t kLargeSegmentAlignment = 2 << 20;
@@ -64,6 +64,11 @@ enum class SectionId : uint32_t {
 // Sections that are not read into memory, and that have hashes of their own inside.
 constexpr bool is_large(SectionId id) {
   return id == SectionId::WeightData || id == SectionId::Drafter;
+}
+
+// Of the small ones.
+constexpr bool is_in_every_file(SectionId id) {
+  return id != SectionId::DraftTokens;
 }
 
 // The bytes of string i are Strings[offset, offset + size) of the text part. The

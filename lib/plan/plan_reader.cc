@@ -287,7 +287,7 @@ Status PlanFile::State::read_sections() {
     }
   }
   for (const SectionInfo& info : kSections) {
-    if (is_large(info.id)) continue;
+    if (is_large(info.id) || !is_in_every_file(info.id)) continue;
     if (!tables.contains(info.id) && !mapped.contains(info.id)) {
       return Error{fmt::format("section '{}' is missing; compile again", info.name)};
     }
@@ -351,6 +351,9 @@ Status PlanFile::State::set_views() {
   view.launches = as_records<LaunchRecord>(table(SectionId::Launches));
   view.launch_steps = as_records<uint32_t>(table(SectionId::LaunchSteps));
   view.chunks = as_records<ChunkRecord>(table(SectionId::Chunks));
+  if (tables.contains(SectionId::DraftTokens)) {
+    view.draft_tokens = as_records<int32_t>(table(SectionId::DraftTokens));
+  }
   view.tokenizer = mapped.at(SectionId::Tokenizer);
   const auto graph = mapped.at(SectionId::ModuleGraph);
   view.module_graph = {reinterpret_cast<const char*>(graph.data()), graph.size()};

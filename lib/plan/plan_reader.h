@@ -65,6 +65,7 @@ struct PlanView {
   std::span<const LaunchRecord> launches;
   std::span<const uint32_t> launch_steps;
   std::span<const ChunkRecord> chunks;
+  std::span<const int32_t> draft_tokens;  // facts.draft_vocab: the model's token of each logit
 
   std::span<const GgufShardRecord> gguf_shards;
   std::span<const GgufTensorRecord> gguf_tensors;

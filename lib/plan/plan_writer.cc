@@ -83,6 +83,7 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
   view.parts = contents.parts;
   view.launches = contents.launches;
   view.launch_steps = contents.launch_steps;
+  view.draft_tokens = contents.draft_tokens;
   std::vector<ChunkRecord> chunks;
   for (const ChunkRange& chunk : layout.chunks) {
     const uint64_t begin = chunk.offset - contents.segments[chunk.segment].offset;
@@ -113,8 +114,9 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
 
 // The least minor version whose reader knows what the steps say. 1: group_experts with places.
 // 2: with some of a token's choices, and what older readers would take for logits. 3: a drafter;
-// hosts.
+// hosts. 4: what hidden states come with tokens.
 uint32_t reader_minor(const PlanContents& contents) {
+  if (contents.facts.reads_hidden()) return 4;
   if (!contents.drafter.empty() || !contents.target.hosts.empty()) return 3;
   if (!contents.facts.gives_logits()) return 2;
   uint32_t minor = 0;

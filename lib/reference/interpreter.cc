@@ -683,8 +683,10 @@ std::vector<float> Interpreter::next(int32_t token, std::span<const float> given
     x = linear(*projection, both);
   }
   const Vector inputs = layer_inputs(model, token, x);
+  streams_.clear();
   for (ir::ModuleId id : need(model, Role::LayerList).children) {
     const ir::Module& layer = graph_.modules[id];
+    streams_.push_back(x);
     const Vector a = optional_norm(layer, Role::AttentionNorm, x);
     const ir::Module* mla = graph_.child(layer, Role::Mla);
     const ir::Module* net = graph_.child(layer, Role::DeltaNet);
@@ -702,6 +704,7 @@ std::vector<float> Interpreter::next(int32_t token, std::span<const float> given
     const auto* info = std::get_if<ir::LayerInfo>(&layer.info);
     for (float& value : x) value *= info != nullptr ? info->output_scale : 1;
   }
+  streams_.push_back(x);
   ++position_;
   const ir::Module* scores = graph_.child(graph_.root(), Role::ScoreHead);
   const ir::Module& head = scores != nullptr ? *scores : need(graph_.root(), Role::Head);

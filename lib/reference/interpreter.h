@@ -37,6 +37,8 @@ class Interpreter {
   std::vector<float> next(int32_t token, std::span<const float> hidden = {});
   // What the final norm gave for the last token.
   const std::vector<float>& hidden() const { return hidden_; }
+  // For the last token: what each layer read, then what the last one gave.
+  const std::vector<std::vector<float>>& streams() const { return streams_; }
   // Forgets the sequence.
   void reset();
   int64_t position() const { return position_; }
@@ -96,6 +98,7 @@ class Interpreter {
   std::vector<LayerCache> caches_;
   int64_t position_ = 0;
   Vector hidden_;
+  std::vector<Vector> streams_;
 };
 
 // Which experts a token goes to and with what weight, as RouterAttrs says.

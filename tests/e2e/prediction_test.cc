@@ -1,12 +1,14 @@
 // Drafters within plans. Layers for multi-token prediction give the logits that their formulas give
 // (the interpreter), read the model's hidden states on the CPU and beside GPUs in host memory, and
-// change no answer: in sessions, full batches, after preemptions and under grammars. Small models
-// within the plan of a large one, likewise.
+// change no answer: in sessions, full batches, after preemptions and under grammars. Draft heads
+// (whose logits are draft_head_test.cc's) and small models within the plan of a large one,
+// likewise.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <future>
 #include <nlohmann/json.hpp>
@@ -19,6 +21,8 @@
 #include "lib/runtime/scheduler/batch_scheduler.h"
 #include "lib/runtime/session/session.h"
 #include "tests/support/diag_text.h"
+#include "tests/support/draft_head_gguf.h"
+#include "tests/support/draft_plans.h"
 #include "tests/support/host_gpu.h"
 #include "tests/support/http_client.h"
 #include "tests/support/prediction_gguf.h"
@@ -33,26 +37,6 @@ namespace {
 using nlohmann::json;
 using runtime::Engine;
 using runtime::EngineOptions;
-
-void compile_with(const std::string& gguf, const std::string& plan,
-                  const std::vector<std::string>& more) {
-  std::vector<std::string> line = {ktx_compile(), "-q", gguf, "-o", plan};
-  line.insert(line.end(), more.begin(), more.end());
-  const Finished run = run_program(line);
-  ASSERT_EQ(run.status, 0) << run.err;
-}
-
-std::vector<std::string> placed(const char* rules) {
-  return {source_dir() + "/rules/" + rules, "--prefer=stream-experts=no",
-          "--target=" + source_dir() + "/targets/h200.yaml"};
-}
-
-std::unique_ptr<Engine> open_engine(const std::string& plan, EngineOptions options) {
-  options.threads = 2;
-  auto engine = Engine::open(plan, options);
-  EXPECT_TRUE(engine.ok()) << engine.error().message;
-  return engine.ok() ? engine.take() : nullptr;
-}
 
 // --- the layer's own logits --------------------------------------------------------------------
 
@@ -113,7 +97,7 @@ TEST_P(PredictionLayers, GiveTheInterpretersLogits) {
     options.all_logits = true;
     const auto drafter = open_engine(dir.path("m.ktxplan"), options);
     ASSERT_TRUE(engine && drafter);
-    EXPECT_TRUE(drafter->plan().facts.reads_hidden);
+    EXPECT_TRUE(drafter->plan().facts.reads_hidden());
     for (const size_t chunk : {kTokens.size(), size_t{1}, size_t{3}}) {
       runtime::Sequence text = engine->new_sequence(), guesses = drafter->new_sequence();
       std::vector<float> rows(width, 0.0f);  // of the token before, then of the pass
@@ -167,10 +151,12 @@ struct Place {
   const char* model;
   const char* rules;
   bool gpu;
-  bool own_head;
+  enum Drafter { Layer, LayerWithHead, Head, HeadOfFewer } drafter;
+
+  bool is_head() const { return drafter == Head || drafter == HeadOfFewer; }
 };
 
-// Trained models with a layer behind their own that was not.
+// Trained models with a layer behind their own that was not, or a head.
 class Predictions : public ::testing::TestWithParam<Place> {
  protected:
   void SetUp() override {
@@ -178,11 +164,18 @@ class Predictions : public ::testing::TestWithParam<Place> {
     if (path.empty()) GTEST_SKIP() << "no model " << GetParam().model;
     const auto gguf = input::GgufFile::open(path);
     ASSERT_TRUE(gguf.ok()) << gguf.error().message;
-    const Status added = add_prediction_layer(*gguf, dir_.path("m.gguf"), GetParam().own_head);
+    const Place place = GetParam();
+    const std::string added_path = dir_.path("m.gguf");
+    const Status added =
+        place.is_head()
+            ? write_draft_head(*gguf, added_path, {.every = place.drafter == Place::Head ? 0 : 5})
+            : add_prediction_layer(*gguf, added_path, place.drafter == Place::LayerWithHead);
     ASSERT_TRUE(added.ok()) << added.error().message;
-    std::vector<std::string> more = placed(GetParam().rules);
-    more.insert(more.end(), {"--draft", "mtp"});
-    compile_with(dir_.path("m.gguf"), dir_.path("m.ktxplan"), more);
+    // Rules are not for heads: without a GPU to place on, they are on the CPU.
+    std::vector<std::string> more = {source_dir() + "/rules/" + place.rules};
+    if (place.gpu) more = placed(place.rules);
+    more.insert(more.end(), {"--draft", place.is_head() ? added_path : "mtp"});
+    compile_with(place.is_head() ? path : added_path, dir_.path("m.ktxplan"), more);
   }
   std::unique_ptr<Engine> open(int64_t batch, bool drafter = false, int64_t kv_budget = 0) {
     EngineOptions options;
@@ -196,7 +189,7 @@ class Predictions : public ::testing::TestWithParam<Place> {
     return open_engine(dir_.path("m.ktxplan"), options);
   }
   std::shared_ptr<runtime::Drafter> drafter(const Engine& model, int64_t batch) {
-    auto made = runtime::make_prediction_drafter(open(batch, true), model.vocab_size());
+    auto made = runtime::make_prediction_drafter(open(batch, true), model);
     EXPECT_TRUE(made.ok()) << made.error().message;
     return made.take();
   }
@@ -360,17 +353,22 @@ TEST_P(Predictions, PreemptedRequestsSayTheSame) {
   EXPECT_EQ(stats.draft_failed, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Predictions,
-                         ::testing::Values(Place{"deepseek3", "cpu-only.yaml", false, false},
-                                           Place{"deepseek3", "moe-experts-on-cpu.yaml", true,
-                                                 true},
-                                           Place{"qwen3_next", "cpu-only.yaml", false, true},
-                                           Place{"qwen3_next", "all-gpu.yaml", true, false},
-                                           Place{"glm4_moe", "cpu-only.yaml", false, false}),
-                         [](const auto& info) {
-                           return fmt::format("{}{}", info.param.model,
-                                              info.param.gpu ? "_gpu" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, Predictions,
+    ::testing::Values(Place{"deepseek3", "cpu-only.yaml", false, Place::Layer},
+                      Place{"deepseek3", "moe-experts-on-cpu.yaml", true, Place::LayerWithHead},
+                      Place{"qwen3_next", "cpu-only.yaml", false, Place::LayerWithHead},
+                      Place{"qwen3_next", "all-gpu.yaml", true, Place::Layer},
+                      Place{"glm4_moe", "cpu-only.yaml", false, Place::Layer},
+                      Place{"llama", "cpu-only.yaml", false, Place::HeadOfFewer},
+                      Place{"llama", "all-gpu.yaml", true, Place::HeadOfFewer},
+                      Place{"qwen2", "cpu-only.yaml", false, Place::Head},
+                      Place{"qwen3moe", "moe-experts-on-cpu.yaml", true, Place::HeadOfFewer},
+                      Place{"qwen3_next", "cpu-only.yaml", false, Place::HeadOfFewer}),
+    [](const auto& info) {
+      return fmt::format("{}{}{}", info.param.model, info.param.gpu ? "_gpu" : "",
+                         info.param.is_head() ? "_head" : "");
+    });
 
 // --- the programs ------------------------------------------------------------------------------
 
@@ -382,6 +380,11 @@ class DraftersWithin : public ::testing::Test {
     ASSERT_TRUE(gguf.ok()) << gguf.error().message;
     ASSERT_TRUE(add_prediction_layer(*gguf, dir_->path("mtp.gguf")).ok());
     compile_with(dir_->path("mtp.gguf"), dir_->path("mtp.ktxplan"), {"--draft", "mtp"});
+    const auto llama = input::GgufFile::open(model_gguf("llama"));
+    ASSERT_TRUE(llama.ok()) << llama.error().message;
+    ASSERT_TRUE(write_draft_head(*llama, dir_->path("head.gguf"), {.every = 5}).ok());
+    compile_with(model_gguf("llama"), dir_->path("head.ktxplan"),
+                 {"--draft", dir_->path("head.gguf")});
     compile_with(model_gguf("qwen3moe"), dir_->path("plain.ktxplan"), {});
     compile_with(model_gguf("qwen3moe"), dir_->path("small.ktxplan"),
                  {"--draft", model_gguf("qwen3moe")});
@@ -407,7 +410,7 @@ class DraftersWithin : public ::testing::Test {
 TempDir* DraftersWithin::dir_ = nullptr;
 
 TEST_F(DraftersWithin, GiveTheAnswerWithoutThem) {
-  for (const char* plan : {"mtp.ktxplan", "small.ktxplan", "ready.ktxplan"}) {
+  for (const char* plan : {"mtp.ktxplan", "head.ktxplan", "small.ktxplan", "ready.ktxplan"}) {
     for (const std::vector<std::string>& sampling :
          {std::vector<std::string>{"--temp", "0"}, {"--temp", "1.1", "--seed", "5"}}) {
       json plain = answer(plan, sampling);
@@ -431,12 +434,13 @@ TEST_F(DraftersWithin, LeaveThePlanAsItIs) {
   plain.erase("timings");
   with.erase("timings");
   EXPECT_EQ(with, plain);
-  const Finished inspect = run_program({ktx_run(), "inspect", dir_->path("mtp.ktxplan")});
-  EXPECT_EQ(inspect.status, 0) << inspect.err;
-  EXPECT_NE(inspect.out.find("drafter"), std::string::npos) << inspect.out;
-  const Finished verify =
-      run_program({ktx_run(), "inspect", dir_->path("mtp.ktxplan"), "--verify"});
-  EXPECT_EQ(verify.status, 0) << verify.err;
+  for (const char* plan : {"mtp.ktxplan", "head.ktxplan"}) {
+    const Finished inspect = run_program({ktx_run(), "inspect", dir_->path(plan)});
+    EXPECT_EQ(inspect.status, 0) << inspect.err;
+    EXPECT_NE(inspect.out.find("drafter"), std::string::npos) << inspect.out;
+    const Finished verify = run_program({ktx_run(), "inspect", dir_->path(plan), "--verify"});
+    EXPECT_EQ(verify.status, 0) << verify.err;
+  }
 }
 
 TEST_F(DraftersWithin, MistakesSayWhatToDo) {
@@ -463,22 +467,23 @@ TEST_F(DraftersWithin, MistakesSayWhatToDo) {
   EXPECT_FALSE(std::filesystem::exists(output + ".drafter"));
 }
 
-TEST_F(DraftersWithin, BenchAndTheServerUseThem) {
-  const Finished bench = run_program({ktx_run(), "bench",       dir_->path("mtp.ktxplan"),
-                                      "-p",      "0",           "-n",
-                                      "30",      "-b",          "1,2",
-                                      "-r",      "1",           "-t",
-                                      "2",       "-o",          "json",
-                                      "--draft", "on",          "--draft-adapt",
-                                      "off",     "--draft-max", "3"});
+// In batches, sampled, and under a grammar.
+class DraftersOfPrograms : public DraftersWithin,
+                           public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(DraftersOfPrograms, BenchAndTheServerUseThem) {
+  const std::string plan = dir_->path(GetParam());
+  const Finished bench = run_program(
+      {ktx_run(), "bench",       plan, "-p", "0",  "-n",   "30",      "-b", "1,2",
+       "-r",      "1",           "-t", "2",  "-o", "json", "--draft", "on", "--draft-adapt",
+       "off",     "--draft-max", "3"});
   ASSERT_EQ(bench.status, 0) << bench.err;
   EXPECT_EQ(bench.err.find("differ"), std::string::npos) << bench.err;
   const json rows = json::parse(bench.out);
   ASSERT_EQ(rows.size(), 4u);
   EXPECT_GT(rows[1]["guesses"]["drafted"], 0);
 
-  const std::vector<std::string> common = {
-      dir_->path("mtp.ktxplan"), "--ctx", "512", "-t", "2", "--max-batch", "3"};
+  const std::vector<std::string> common = {plan, "--ctx", "512", "-t", "2", "--max-batch", "3"};
   const auto body = [](int i) {
     json request = {{"messages", {{{"role", "user"}, {"content", fmt::format("Count to {}.", i)}}}},
                     {"max_tokens", 30},
@@ -515,6 +520,12 @@ TEST_F(DraftersWithin, BenchAndTheServerUseThem) {
   EXPECT_GT(stats["drafted_tokens_total"], 0);
   EXPECT_GT(stats["accepted_tokens_total"], 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, DraftersOfPrograms, ::testing::Values("mtp.ktxplan", "head.ktxplan"),
+                         [](const auto& info) {
+                           return std::string(info.param,
+                                              info.param + std::strcspn(info.param, "."));
+                         });
 
 }  // namespace
 }  // namespace ktx::testing

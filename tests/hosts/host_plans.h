@@ -35,8 +35,10 @@ inline std::string target_of(int hosts) {
 // The plan of a model for one machine, or for hosts a, b (or b1, b2, ...).
 class Plan {
  public:
-  Plan(const std::string& gguf, int hosts, const std::string& rules = "") {
+  Plan(const std::string& gguf, int hosts, const std::string& rules = "",
+       const std::vector<std::string>& more = {}) {
     std::vector<std::string> command = {ktx_compile(), "-q", gguf, "-o", path()};
+    command.insert(command.end(), more.begin(), more.end());
     if (hosts > 1) command.push_back("--target=" + dir_.write("hosts.yaml", target_of(hosts)));
     if (!rules.empty()) command.push_back(dir_.write("rules.yaml", "version: 1\nrules:\n" + rules));
     const Finished run = run_program(command);

@@ -12,6 +12,7 @@
 #include "lib/input/hf_config.h"
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
+#include "tools/dev/synth/draft_head.h"
 #include "tools/dev/synth/synth_model.h"
 #include "tools/dev/synth/type_mix.h"
 
@@ -33,6 +34,7 @@ usage: synth-gguf CONFIG.json -o OUT.gguf [options]
   --unsplit-kv       MLA: attn_kv_b instead of attn_k_b and attn_v_b
   --split-experts    one tensor an expert, as in files of before April 2024
   --mtp              add a layer for multi-token prediction
+  --eagle3           in the place of the model, a draft head (EAGLE-3) for it
 The same arguments give the same bytes, whatever the number of threads.
 )";
 
@@ -58,6 +60,7 @@ int main(int argc, char** argv) {
   using namespace ktx;
   std::string config_path, out_path, vocabulary_path;
   synth::SynthOptions options;
+  bool head = false;
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   for (int i = 1; i < argc; ++i) {
     const std::string_view arg = argv[i];
@@ -76,6 +79,8 @@ int main(int argc, char** argv) {
       options.split_experts = true;
     } else if (arg == "--mtp") {
       options.mtp = true;
+    } else if (arg == "--eagle3") {
+      head = true;
     } else if (arg == "-o" && has_value) {
       out_path = argv[++i];
     } else if (arg == "--types" && has_value) {
@@ -110,7 +115,8 @@ int main(int argc, char** argv) {
     vocabulary = opened.take();
     options.vocabulary = &*vocabulary;
   }
-  const auto writer = synth::synthesise(*config, options);
+  const auto writer =
+      head ? synth::synthesise_head(*config, options) : synth::synthesise(*config, options);
   if (!writer.ok()) return fail(writer.error().message);
   const Status written = writer->write(out_path, threads, /*sync=*/false);
   if (!written.ok()) return fail(written.error().message);

@@ -1,6 +1,7 @@
 #include "tools/ktx-compile/drafter_plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -9,7 +10,9 @@
 #include <vector>
 
 #include "lib/arch/build_graph.h"
+#include "lib/arch/draft_head.h"
 #include "lib/formats/dtype.h"
+#include "lib/input/draft_head_source.h"
 #include "lib/input/file_kind.h"
 #include "lib/passes/emit_plan.h"
 #include "lib/passes/estimate.h"
@@ -61,9 +64,56 @@ void limit_to_share(const ir::ModuleGraph& drafter, const ir::ModuleGraph& model
 // The drafter before its passes.
 struct DraftModel {
   DiagSink sink;
-  std::optional<input::ModelSource> own;  // of a small model
+  std::optional<input::ModelSource> own;  // of a small model or a head
   passes::CompileState state;
+  std::vector<int32_t> given_taps;    // of the model's hidden states, those that it reads
+  std::vector<int32_t> draft_tokens;  // of a head: the model's token of each logit
 };
+
+Status build_prediction(const Options& options, const input::ModelSource& model, DraftModel& made) {
+  passes::CompileState& state = made.state;
+  read_rule_files(options, state);  // its modules are the model's, as far as rules go
+  state.modules = KTX_TRY(arch::build_prediction_graph(model, made.sink, options.ctx));
+  made.given_taps = {passes::kBehindFinalNorm};
+  return {};
+}
+
+Status build_small_model(const Options& options, DraftModel& made) {
+  input::ModelInputs inputs;
+  inputs.gguf_path = options.draft;
+  inputs.header_only_ok = options.check;
+  inputs.accept = arch::accept_architecture;
+  made.own = KTX_TRY(input::open_model(inputs, made.sink));
+  made.state.modules = KTX_TRY(arch::build_graph(*made.own, made.sink, options.ctx));
+  made.state.config = &made.own->config;
+  return {};
+}
+
+// What the head keeps of its own for guesses further on is what its layer gives.
+Status build_head(const Options& options, input::GgufFile gguf, const input::ModelSource& model,
+                  const ir::ModelFacts& facts, DraftModel& made) {
+  arch::DraftHead head = arch::read_draft_head(gguf, facts, made.sink);
+  const std::vector<std::string> shared = arch::shared_tensors(gguf, model.gguf, made.sink);
+  if (made.sink.errors() > 0) return {};
+  gguf.borrow(KTX_TRY(input::GgufFile::open(model.gguf.path(), {.header_only_ok = options.check})),
+              shared);
+  made.own = KTX_TRY(input::draft_head_source(std::move(gguf), model, made.sink));
+  made.state.modules =
+      KTX_TRY(arch::build_head_graph(*made.own, head, facts, made.sink, options.ctx));
+  made.state.taps = {made.state.modules.facts.layers};
+  made.given_taps = std::move(head.layers);
+  made.draft_tokens = std::move(head.tokens);
+  return {};
+}
+
+Status build_from_file(const Options& options, const input::ModelSource& model,
+                       const ir::ModelFacts& facts, DraftModel& made) {
+  // A file that cannot be read so is the small model's to complain about.
+  Result<input::GgufFile> gguf =
+      input::GgufFile::open(options.draft, {.header_only_ok = options.check, .tables = true});
+  if (!gguf || !input::is_draft_head(*gguf)) return build_small_model(options, made);
+  return build_head(options, gguf.take(), model, facts, made);
+}
 
 // With what is the same for the model and its drafter, and its share of GPUs.
 Result<std::unique_ptr<DraftModel>> build_drafter(const Options& options,
@@ -73,21 +123,13 @@ Result<std::unique_ptr<DraftModel>> build_drafter(const Options& options,
   passes::CompileState& state = made->state;
   state.diags = &made->sink;
   state.target = model_state.target;
+  state.target.hosts.clear();  // it runs on the first one, where tokens are sampled
   state.check = model_state.check;
   state.bf16_inputs = model_state.bf16_inputs;
   state.prefer = model_state.prefer;
-  if (drafts_by_prediction(options)) {
-    read_rule_files(options, state);  // its modules are the model's, as far as rules go
-    state.modules = KTX_TRY(arch::build_prediction_graph(model, made->sink, options.ctx));
-  } else {
-    input::ModelInputs inputs;
-    inputs.gguf_path = options.draft;
-    inputs.header_only_ok = options.check;
-    inputs.accept = arch::accept_architecture;
-    made->own = KTX_TRY(input::open_model(inputs, made->sink));
-    state.modules = KTX_TRY(arch::build_graph(*made->own, made->sink, options.ctx));
-    state.config = &made->own->config;
-  }
+  KTX_TRY(drafts_by_prediction(options)
+              ? build_prediction(options, model, *made)
+              : build_from_file(options, model, model_state.modules.facts, *made));
   if (made->sink.errors() > 0) return first_error(made->sink, "");
   limit_to_share(state.modules, model_state.modules, state.target);
   Options own = options;
@@ -105,11 +147,13 @@ Status write_drafter(const Options& options, const input::ModelSource& model,
   const Status passed = passes::run_passes(state, {});
   if (!passed) return first_error(made->sink, passed.error().message);
   passes::EmitOptions emit;
-  if (made->own) {
+  if (made->own && made->given_taps.empty()) {
     emit.tokenizer = text::serialize(made->own->tokenizer);
     emit.bos_id = made->own->tokenizer.ids.bos;
     emit.eos_id = made->own->tokenizer.ids.eos;
   }
+  emit.given_taps = made->given_taps;
+  emit.draft_tokens = made->draft_tokens;
   emit.default_ctx = options.ctx == kLargestCtx ? 0 : options.ctx;
   emit.max_batch = options.max_batch;
   emit.isa = std::string(name(state.target.cpu.isa));
@@ -136,6 +180,22 @@ uint64_t* memory_of(passes::CompileState& state, const std::string& device) {
 
 void take_from(passes::CompileState& state, const std::string& device, uint64_t bytes) {
   if (uint64_t* const memory = memory_of(state, device)) *memory -= std::min(*memory, bytes);
+}
+
+// A plan as it is may be the drafter of another model.
+Status check_states(const std::string& file, const plan::PlanFacts& drafter,
+                    const ir::ModelFacts& model) {
+  if (!drafter.reads_hidden()) return {};
+  bool fits = drafter.given_states() == std::ssize(drafter.given_taps) * model.hidden;
+  for (const passes::Tap tap : drafter.given_taps) {
+    fits = fits && tap >= passes::kBehindFinalNorm && tap <= model.layers;
+  }
+  if (fits && drafter.vocab_size == model.vocab) return {};
+  return Error{
+      fmt::format("{}: it reads {} hidden values of layers {}, of a model with {} tokens; "
+                  "{} has {} layers of {} and {} tokens",
+                  file, drafter.given_states(), fmt::join(drafter.given_taps, ", "),
+                  drafter.vocab_size, model.family, model.layers, model.hidden, model.vocab)};
 }
 
 bool is_plan(const std::string& path) {
@@ -167,6 +227,7 @@ Result<DrafterPlan> DrafterPlan::make(const Options& options, const input::Model
   plan::PlanFile plan = KTX_TRY(plan::PlanFile::open(path));
   const std::string no_text = plan::no_text_reason(plan->facts);
   if (!no_text.empty()) return Error{fmt::format("{}: {}", options.draft, no_text)};
+  KTX_TRY(check_states(options.draft, plan->facts, state.modules.facts));
   return DrafterPlan(std::move(own), std::move(plan));
 }
 
@@ -186,6 +247,10 @@ Status DrafterPlan::leave_room(passes::CompileState& model) const {
   return {};
 }
 
+std::vector<passes::Tap> DrafterPlan::taps() const {
+  return plan_->facts.given_taps;
+}
+
 Result<std::string> estimate_drafter(const Options& options, const input::ModelSource& model,
                                      passes::CompileState& model_state) {
   if (!drafts_by_prediction(options) && is_plan(options.draft)) {
@@ -201,6 +266,7 @@ Result<std::string> estimate_drafter(const Options& options, const input::ModelS
   if (!passed) return first_error(made->sink, passed.error().message);
   const auto estimator = KTX_TRY(passes::Estimator::make(made->state));
   const passes::Estimate estimate = KTX_TRY(estimator.predict(made->state));
+  model_state.taps = made->given_taps;
   for (const passes::DeviceUse& device : estimate.devices) {
     take_from(model_state, device.name, device.total() - device.reserve_bytes);
   }

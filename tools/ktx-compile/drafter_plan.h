@@ -2,6 +2,7 @@
 //
 //   --draft mtp           the model's own layers for multi-token prediction
 //   --draft small.gguf    a small model, compiled with the same target, context and batch
+//   --draft eagle3.gguf   a head that reads hidden states of the model (lib/arch/draft_head.h)
 //   --draft small.ktxplan a plan as it is: placed by rules of its own
 //
 // It is placed first. Of each GPU it gets what the model leaves, or where the model leaves nothing
@@ -12,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lib/input/model_source.h"
 #include "lib/passes/pass.h"
@@ -33,6 +35,8 @@ class DrafterPlan {
 
   std::span<const std::byte> bytes() const;  // of the whole plan
   const plan::PlanView& plan() const;
+  // The model's hidden states that it reads.
+  std::vector<passes::Tap> taps() const;
   // Takes what it needs of the target's GPUs from them.
   Status leave_room(passes::CompileState& model) const;
 

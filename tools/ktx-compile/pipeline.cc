@@ -226,7 +226,7 @@ int run_compile(const Options& options) {
     if (const Status left = drafter->leave_room(state); !left) {
       return talk.fail(left.error().message);
     }
-    state.keep_hidden = drafter->plan().facts.reads_hidden;
+    state.taps = drafter->taps();
   }
 
   // 5. The passes: rules, places, steps, kernels, memory.

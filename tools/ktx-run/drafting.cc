@@ -72,9 +72,12 @@ Result<std::unique_ptr<runtime::Drafter>> open_plan(const std::string& path, boo
   };
   const std::string no_text = plan::no_text_reason(engine->plan().facts);
   if (!no_text.empty()) return blame(no_text);
-  if (engine->plan().facts.reads_hidden) {
-    if (within) return runtime::make_prediction_drafter(std::move(engine), model.vocab_size());
-    return blame("layers for multi-token prediction guess for the model of their own plan alone");
+  if (engine->plan().facts.reads_hidden()) {
+    if (!within)
+      return blame("layers that read hidden states guess for the model of their own plan alone");
+    auto drafter = runtime::make_prediction_drafter(std::move(engine), model);
+    if (!drafter) return blame(drafter.error().message);
+    return drafter;
   }
   const Result<text::Tokenizer> draft = draft_tokenizer(*engine);
   if (!draft) return blame(draft.error().message);

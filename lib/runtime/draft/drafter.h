@@ -2,7 +2,7 @@
 //
 //   lookup_drafter.h      from the text itself (n-grams)
 //   plan_drafter.h        a small model in a plan of its own
-//   prediction_drafter.h  the model's layers for multi-token prediction
+//   prediction_drafter.h  layers that read the model's hidden states: its own, or a draft head
 //   scripted_drafter.h    from an answer that is known before: benchmarks and tests
 //
 // A guess is never trusted: a wrong one costs time and changes no answer. So a drafter may be

@@ -17,33 +17,52 @@ constexpr int64_t kMostHeld = 256;
 // begins anew. The prefix caches of the model and of the layer leave one.
 constexpr int64_t kMostMissing = 16;
 
-// A text as the layer has it. Token number p is read with the hidden state of p - 1.
+// A text as the layer has it. Token number p is read with the hidden states of p - 1.
 struct PredictionText : EngineText {
-  using EngineText::EngineText;
+  PredictionText(Engine& engine, const std::string& owner, Sampler sampler, int64_t first,
+                 int64_t width)
+      : EngineText(engine, owner, std::move(sampler)), first(first), width(width), begin(first) {}
   // A text that goes on later finds what was computed, where it was read from its beginning.
   ~PredictionText() override {
-    if (begin == 0) engine.retire(std::move(sequence), held);
+    if (is_whole()) engine.retire(std::move(sequence), held);
   }
 
+  bool is_whole() const { return begin == first; }
   int64_t next() const { return begin + std::ssize(held); }  // the token that is read next
-  int64_t rows_end() const { return rows_begin + std::ssize(rows) / engine.hidden_size(); }
+  int64_t rows_end() const { return rows_begin + std::ssize(rows) / width; }
   // Where nothing can be read: from the first token that there is a hidden state for.
   void begin_anew() {
     truncate(0);
     begin = rows_begin + 1;
   }
 
+  const int64_t first;     // the token that a whole text begins with
+  const int64_t width;     // of a row
   int64_t begin = 0;       // the token of the text that `held` begins with
   int64_t rows_begin = 0;  // the token that the first row is the model's hidden state of
   std::vector<float> rows;
+  std::vector<int32_t> drafted;  // `held` in the numbers of the logits, where a sampler asks for it
 };
 
 class PredictionDrafter : public Drafter {
  public:
   PredictionDrafter(std::unique_ptr<Engine> engine, int64_t model_vocab)
-      : engine_(std::move(engine)), model_vocab_(model_vocab), width_(engine_->hidden_size()) {}
+      : engine_(std::move(engine)),
+        model_vocab_(model_vocab),
+        is_head_(!engine_->plan().facts.hidden_values.empty()),
+        width_(engine_->plan().facts.given_states()),
+        given_width_(engine_->plan().facts.given_width),
+        tokens_(engine_->plan().draft_tokens) {
+    if (tokens_.empty()) return;
+    logits_.assign(static_cast<size_t>(engine_->vocab_size()), -1);
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      logits_[static_cast<size_t>(tokens_[i])] = static_cast<int32_t>(i);
+    }
+  }
 
-  std::string_view name() const override { return "multi-token prediction"; }
+  std::string_view name() const override {
+    return is_head_ ? "draft head" : "multi-token prediction";
+  }
   std::unique_ptr<DraftText> begin(const std::string& owner,
                                    const SamplingOptions& sampling) override;
   bool reads_hidden() const override { return true; }
@@ -60,7 +79,7 @@ class PredictionDrafter : public Drafter {
     DraftItem* item = nullptr;  // null: nothing is guessed
     PredictionText* text = nullptr;
     std::vector<int32_t> next;
-    std::vector<float> hidden;  // a row for each
+    std::vector<float> hidden;  // given_width_ floats for each
   };
   void follow(PredictionText& text, std::span<const int32_t> tokens);
   int64_t readable(const PredictionText& text, std::span<const int32_t> tokens) const;
@@ -69,17 +88,34 @@ class PredictionDrafter : public Drafter {
   Result<bool> forward(std::vector<Open>& texts, Want want);
   void drop_read_rows(PredictionText& text) const;
   Status take_guesses(std::vector<Open>& texts);
+  int32_t logit_of(int32_t token) const {
+    const bool known = token >= 0 && token < std::ssize(logits_);
+    return known ? logits_[static_cast<size_t>(token)] : -1;
+  }
+  std::optional<int32_t> sample(PredictionText& text, int64_t row) const;
+  Status take_own(int64_t row, int64_t token, std::vector<float>& hidden) const;
 
   std::unique_ptr<Engine> engine_;
   const int64_t model_vocab_;
-  const int64_t width_;  // of a hidden state, in floats
+  const bool is_head_;                     // it keeps the states for guesses further on itself
+  const int64_t width_;                    // of the model's hidden states of a token, in floats
+  const int64_t given_width_;              // of what comes with a token: those, and the head's own
+  const std::span<const int32_t> tokens_;  // by logit; empty: all
+  std::vector<int32_t> logits_;            // by token; -1: none
   double first_seconds_ = 0;
 };
 
 std::unique_ptr<DraftText> PredictionDrafter::begin(const std::string& owner,
                                                     const SamplingOptions& sampling) {
-  return std::make_unique<PredictionText>(*engine_, owner,
-                                          guess_sampler(sampling, engine_->vocab_size()));
+  SamplingOptions options = sampling;
+  if (!tokens_.empty()) {  // those are the model's tokens
+    for (auto& bias : options.logit_bias) bias.first = logit_of(bias.first);
+    std::erase_if(options.logit_bias, [](const auto& bias) { return bias.first < 0; });
+    options.dry.breakers.clear();
+  }
+  const int64_t logits = engine_->plan().facts.output_width();
+  return std::make_unique<PredictionText>(*engine_, owner, guess_sampler(options, logits),
+                                          is_head_ ? 1 : 0, width_);
 }
 
 // Those from `begin` on stand for what was there before: the text may have gone on otherwise.
@@ -104,13 +140,14 @@ void PredictionDrafter::follow(PredictionText& text, std::span<const int32_t> to
       std::mismatch(text.held.begin(), text.held.end(), from.begin(), from.end()).first;
   text.truncate(
       std::max<int64_t>(0, std::min<int64_t>(same - text.held.begin(), std::ssize(from) - 1)));
-  if (text.held.empty()) text.begin = 0;
+  if (text.held.empty()) text.begin = text.first;
   if (text.held.empty() && text.rows_begin > 0) {
-    const PrefixHit hit = engine_->reuse_prefix(text.sequence, tokens);
-    text.held.assign(tokens.begin(), tokens.begin() + hit.tokens);
+    const auto whole = tokens.subspan(static_cast<size_t>(std::min(text.first, count)));
+    const PrefixHit hit = engine_->reuse_prefix(text.sequence, whole);
+    text.held.assign(whole.begin(), whole.begin() + hit.tokens);
   }
   const int64_t missing = text.rows_begin - std::max<int64_t>(text.next() - 1, 0);
-  if (missing > (text.next() > 0 ? kMostMissing : 0)) text.begin_anew();
+  if (missing > (text.held.empty() ? 0 : kMostMissing)) text.begin_anew();
 }
 
 // How many tokens can be read, the last one left out.
@@ -132,14 +169,14 @@ PredictionDrafter::Open PredictionDrafter::next_tokens(PredictionText& text,
                                                        int64_t count) const {
   Open open;
   open.text = &text;
-  open.hidden.assign(static_cast<size_t>(count * width_), 0.0f);
+  open.hidden.assign(static_cast<size_t>(count * given_width_), 0.0f);
   for (int64_t i = 0; i < count; ++i) {
     const int64_t token = text.next() + i;
     open.next.push_back(tokens[static_cast<size_t>(token)]);
     const int64_t row = token - 1 - text.rows_begin;
     if (row < 0) continue;  // nothing is known of it
     const auto from = text.rows.begin() + row * width_;
-    std::copy(from, from + width_, open.hidden.begin() + i * width_);
+    std::copy(from, from + width_, open.hidden.begin() + i * given_width_);
   }
   return open;
 }
@@ -156,7 +193,7 @@ Status PredictionDrafter::read_text(PredictionText& text, std::span<const int32_
     if (!KTX_TRY(forward(open, Want::None))) break;
     drop_read_rows(text);
     budget -= count;
-    if (text.begin == 0) engine_->keep_prefix(text.sequence, text.held);
+    if (text.is_whole()) engine_->keep_prefix(text.sequence, text.held);
   }
   return {};
 }
@@ -200,19 +237,41 @@ void PredictionDrafter::drop_read_rows(PredictionText& text) const {
   text.rows_begin += read;
 }
 
+// The token that follows, from a row of logits.
+std::optional<int32_t> PredictionDrafter::sample(PredictionText& text, int64_t row) const {
+  if (tokens_.empty()) return text.sample(row);
+  const bool needs_history = text.sampler.best_needed() < 0;
+  text.drafted.clear();
+  for (size_t i = 0; needs_history && i < text.held.size(); ++i) {
+    text.drafted.push_back(logit_of(text.held[i]));
+  }
+  const auto sampled = engine_->has_logits(row)
+                           ? text.sampler.sample(engine_->logits(row), text.drafted)
+                           : text.sampler.sample(engine_->best(row));
+  if (!sampled) return std::nullopt;
+  return tokens_[static_cast<size_t>(*sampled)];
+}
+
+// The hidden states that the guess behind this one reads: `row` of the logits, `token` of the pass.
+Status PredictionDrafter::take_own(int64_t row, int64_t token, std::vector<float>& hidden) const {
+  hidden.assign(static_cast<size_t>(given_width_), 0.0f);
+  if (!is_head_) return engine_->hidden(row, hidden);
+  return engine_->hidden_of_tokens(token, std::span(hidden).subspan(static_cast<size_t>(width_)));
+}
+
 // A guess for each from its row of logits, and what it reads next; those that are done go.
 Status PredictionDrafter::take_guesses(std::vector<Open>& texts) {
-  int64_t row = 0;
+  int64_t row = 0, end = 0;
   std::vector<Open> left;
   for (Open& open : texts) {
     const int64_t own = row++;
-    const std::optional<int32_t> sampled = open.text->sample(own);
+    end += std::ssize(open.next);
+    const std::optional<int32_t> sampled = sample(*open.text, own);
     if (!sampled || *sampled >= model_vocab_) continue;
     open.item->guesses.push_back(*sampled);
     if (std::ssize(open.item->guesses) >= open.item->most) continue;
     open.next.assign(1, *sampled);
-    open.hidden.resize(static_cast<size_t>(width_));
-    KTX_TRY(engine_->hidden(own, open.hidden));
+    KTX_TRY(take_own(own, end - 1, open.hidden));
     left.push_back(std::move(open));
   }
   texts = std::move(left);
@@ -261,13 +320,20 @@ Status PredictionDrafter::guess(std::span<DraftItem> items) {
 }  // namespace
 
 Result<std::unique_ptr<Drafter>> make_prediction_drafter(std::unique_ptr<Engine> engine,
-                                                         int64_t model_vocab) {
-  if (!engine->plan().facts.reads_hidden) {
-    return Error{fmt::format("{} is a model, not a layer for multi-token prediction",
-                             engine->plan().facts.family)};
+                                                         const Engine& model) {
+  const plan::PlanFacts& facts = engine->plan().facts;
+  if (!facts.reads_hidden()) {
+    return Error{
+        fmt::format("{} is a model, and reads no hidden states of another one", facts.family)};
+  }
+  if (facts.given_states() != model.kept_width()) {
+    return Error{
+        fmt::format("the drafter reads {} hidden values of a token, and the model's plan "
+                    "keeps {}; compile them together",
+                    facts.given_states(), model.kept_width())};
   }
   return std::unique_ptr<Drafter>(
-      std::make_unique<PredictionDrafter>(std::move(engine), model_vocab));
+      std::make_unique<PredictionDrafter>(std::move(engine), model.vocab_size()));
 }
 
 }  // namespace ktx::runtime

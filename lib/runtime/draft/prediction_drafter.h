@@ -1,12 +1,18 @@
-// Guesses of a model's own layers for multi-token prediction: a plan within the model's plan
-// (plan::PlanOpenOptions::drafter), on an engine of its own, which reads the model's hidden states.
+// Guesses of layers that read the model's hidden states: its own for multi-token prediction, or a
+// draft head (EAGLE-3). A plan within the model's plan (plan::PlanOpenOptions::drafter), on an
+// engine of its own.
 //
-//   model       token   t0  t1  t2        the final norm gives  h0  h1  h2
-//   prediction  reads   t0  t1  t2  t3    beside                0   h0  h1  h2   -> what follows t3
+//   model       token   t0  t1  t2        its hidden states are  h0  h1  h2
+//   prediction  reads   t0  t1  t2  t3    beside                 0   h0  h1  h2   -> what follows
+//   t3 draft head  reads       t1  t2  t3    beside                     h0  h1  h2   -> what
+//   follows t3
 //
-// Further guesses read its own last norm in the place of the model's. What it computed so goes when
-// the model has verified them, and is computed again from the model's hidden states with the next
-// guesses: its cache holds nothing else.
+// Those of a prediction layer are what the final norm gives; further guesses read its own last norm
+// in their place. A head reads what several layers of the model read, and for further guesses what
+// its own layer gave, which comes beside them (PlanFacts::given_width); its logits may be of some
+// of the tokens only (PlanView::draft_tokens). What was computed for further guesses goes when the
+// model has verified them, and is computed again from the model's hidden states with the next
+// guesses: the cache holds nothing else.
 //
 // The hidden states come with every pass (Drafter::take_hidden) and are held until the layer has
 // read them, at most kMostHeld of a text. Where a text's beginning was not computed here (the model
@@ -21,8 +27,9 @@
 
 namespace ktx::runtime {
 
-// `model_vocab`: the tokens of the model that verifies. Fails for plans of another kind.
+// `model` verifies; it is asked for its sizes alone. Fails for plans of another kind, or of another
+// model.
 Result<std::unique_ptr<Drafter>> make_prediction_drafter(std::unique_ptr<Engine> engine,
-                                                         int64_t model_vocab);
+                                                         const Engine& model);
 
 }  // namespace ktx::runtime

@@ -81,7 +81,7 @@ DraftText& Speculation::draft_of(const Item& item) {
 
 void Speculation::computed(const Item& item, Engine& engine, const Computed& what) {
   if (!reads_hidden() || what.count == 0) return;
-  std::vector<float> rows(static_cast<size_t>(what.count * engine.hidden_size()));
+  std::vector<float> rows(static_cast<size_t>(what.count * engine.kept_width()));
   const auto work = [&]() -> Status {
     KTX_TRY(engine.hidden_of_tokens(what.row, rows));
     return drafter_.take_hidden(draft_of(item), item.tokens, what.begin, rows);

@@ -126,6 +126,7 @@ Result<Forward> Engine::begin(std::span<const BatchItem> items,
   State& s = *state_;
   KTX_ASSERT(passes() < most_passes());
   s.shown = (s.oldest + s.in_flight) % s.passes.size();
+  s.kept_rows.clear();
   Pass& pass = s.passes[s.shown];
   pass.batch.before_filters = before_filters;
   pass.watch = watch;
@@ -138,6 +139,7 @@ Result<Forward> Engine::begin(std::span<const BatchItem> items,
 Result<Forward> Engine::finish() {
   State& s = *state_;
   KTX_ASSERT(s.in_flight > 0);
+  s.kept_rows.clear();
   s.shown = s.oldest;
   s.oldest = (s.oldest + 1) % s.passes.size();
   --s.in_flight;
@@ -194,10 +196,11 @@ Result<Forward> Engine::begin_pass(Pass& pass, std::span<const BatchItem> items)
       }
     }
     if (!batch.hidden.empty()) {
-      if (std::ssize(item.hidden) != count * hidden_size()) {
-        return Error{"the plan is one of prediction layers, which another model's tokens run with"};
+      const int64_t width = plan().facts.given_width;
+      if (std::ssize(item.hidden) != count * width) {
+        return Error{"the plan is a drafter that runs with the hidden states of its model alone"};
       }
-      std::ranges::copy(item.hidden, batch.hidden.begin() + batch.tokens * hidden_size());
+      std::ranges::copy(item.hidden, batch.hidden.begin() + batch.tokens * width);
     }
     batch.tokens += count;
   }
@@ -335,12 +338,42 @@ Status Engine::hidden(int64_t row, std::span<float> out) {
   return s.runner->read(found.device, found.value, row, out);
 }
 
+int64_t Engine::kept_width() const {
+  return std::ssize(state_->kept_hidden) * hidden_size();
+}
+
 Status Engine::hidden_of_tokens(int64_t token, std::span<float> out) {
+  // Of a pass of fewer tokens all are read at once: its texts ask for theirs one after the other.
+  constexpr int64_t kAtOnce = 256;
   State& s = *state_;
-  KTX_ASSERT(token >= 0 && std::ssize(out) % hidden_size() == 0 &&
-             std::ssize(out) / hidden_size() <= s.batch().tokens - token);
-  const FinalHidden found = KTX_TRY(s.token_hidden);
-  return s.runner->read(found.device, found.value, token, out);
+  const int64_t width = kept_width(), tokens = s.batch().tokens;
+  if (width == 0) {
+    return Error{"the plan keeps no hidden states for a drafter; compile it with --draft"};
+  }
+  KTX_ASSERT(token >= 0 && std::ssize(out) % width == 0 &&
+             std::ssize(out) / width <= tokens - token);
+  if (tokens > kAtOnce) return read_kept(token, out);
+  if (s.kept_rows.empty()) {
+    std::vector<float> rows(static_cast<size_t>(tokens * width));
+    KTX_TRY(read_kept(0, rows));
+    s.kept_rows = std::move(rows);
+  }
+  std::copy_n(s.kept_rows.begin() + token * width, out.size(), out.begin());
+  return {};
+}
+
+Status Engine::read_kept(int64_t token, std::span<float> out) {
+  State& s = *state_;
+  const int64_t width = hidden_size(), all = kept_width(), count = std::ssize(out) / all;
+  std::vector<float> rows(static_cast<size_t>(count * width));
+  for (size_t i = 0; i < s.kept_hidden.size(); ++i) {
+    KTX_TRY(s.runner->read(s.kept_hidden[i].device, s.kept_hidden[i].value, token, rows));
+    for (int64_t t = 0; t < count; ++t) {
+      std::copy_n(rows.begin() + t * width, width,
+                  out.begin() + t * all + static_cast<int64_t>(i) * width);
+    }
+  }
+  return {};
 }
 
 bool Engine::has_windows() const {

@@ -142,8 +142,8 @@ struct BatchItem {
   // So many of the last tokens can be taken back one by one, also where layers have states of a
   // fixed size (as far as there are slots: EngineOptions::rollback_tokens of a sequence).
   int64_t rollback = 0;
-  // Of plans of prediction layers (PlanFacts::reads_hidden): for each token hidden_size() floats,
-  // what the final norm of the model that they predict for gave for the token before.
+  // Of plans of drafters that read a model's hidden states: for each token
+  // PlanFacts::given_width floats, the states behind the token before.
   std::span<const float> hidden = {};
 };
 
@@ -283,9 +283,11 @@ class Engine {
   // The final norm's output for that row of logits: hidden_size() floats, for
   // embeddings. Fails where the plan does not keep it.
   Status hidden(int64_t row, std::span<float> out);
-  // The same for tokens of the pass, from `token` on, as many as `out` has room for. Fails where
-  // the plan does not keep it for all tokens (PlanFacts::hidden_value).
+  // The hidden states that the plan keeps for a drafter (PlanFacts::hidden_values), of tokens of
+  // the pass from `token` on, as many as `out` has room for: kept_width() floats each. Fails where
+  // it keeps none.
   Status hidden_of_tokens(int64_t token, std::span<float> out);
+  int64_t kept_width() const;
   int64_t hidden_size() const;
   // Most rows of logits that one forward() can give.
   int64_t max_outputs() const;
@@ -310,6 +312,7 @@ class Engine {
   struct State;
   explicit Engine(std::unique_ptr<State> state);
   struct Pass;
+  Status read_kept(int64_t token, std::span<float> out);
   Result<Forward> begin_pass(Pass& pass, std::span<const BatchItem> items);
   Result<Forward> finish_pass(Pass& pass);
   Result<bool> compute(Pass& pass);

@@ -48,7 +48,8 @@ struct Engine::State {
   size_t shown = 0;  // the pass whose logits are asked for
   const Batch& batch() const { return passes[shown].batch; }
   Result<FinalHidden> hidden = Error{"not looked for"};
-  Result<FinalHidden> token_hidden = Error{"not looked for"};
+  std::vector<FinalHidden> kept_hidden;  // of every token
+  std::vector<float> kept_rows;          // of the last pass, once they were read
   EngineStats stats;
 };
 

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace ktx::runtime {
 namespace {
 
@@ -52,14 +50,12 @@ Result<FinalHidden> find_final_hidden(const PlanView& plan) {
   return FinalHidden{input.value, device};
 }
 
-Result<FinalHidden> find_token_hidden(const PlanView& plan) {
-  const auto value = static_cast<uint32_t>(std::max<int64_t>(plan.facts.hidden_value, 0));
-  const size_t norm = plan.facts.hidden_value < 0 ? plan.steps.size() : last_writer(plan, value);
-  if (norm == plan.steps.size()) {
-    return Error{
-        "the plan keeps no hidden states for prediction layers; compile it with --draft mtp"};
+std::vector<FinalHidden> find_kept_hidden(const PlanView& plan) {
+  std::vector<FinalHidden> kept;
+  for (const uint32_t value : plan.facts.hidden_values) {
+    kept.push_back({value, plan.string(plan.steps[last_writer(plan, value)].device)});
   }
-  return FinalHidden{value, plan.string(plan.steps[norm].device)};
+  return kept;
 }
 
 }  // namespace ktx::runtime

@@ -23,7 +23,7 @@ void reserve(const plan::PlanView& plan, const plan::RunShape& shape, Batch& bat
   batch.position.resize(shape.step_tokens);
   batch.text_end.resize(shape.step_tokens);
   batch.sequence.resize(shape.step_tokens);
-  if (plan.facts.reads_hidden) batch.hidden.resize(shape.step_tokens * plan.facts.hidden_size);
+  batch.hidden.resize(shape.step_tokens * plan.facts.given_width);
   batch.output_rows.resize(shape.step_outputs);
   batch.best.resize(shape.step_outputs);
   batch.filter.resize(shape.step_outputs);
@@ -92,7 +92,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
     const plan::PlanView& plan = s.plan.view();
     const bool gpus = plan::uses_gpus(plan);
     s.hidden = find_final_hidden(plan);
-    s.token_hidden = find_token_hidden(plan);
+    s.kept_hidden = find_kept_hidden(plan);
     std::optional<uint64_t> available = target::available_memory();
     if (available) *available -= std::min(*available, given.reserved_bytes);
     EngineOptions options = given;

@@ -218,9 +218,12 @@ Status FollowedPlan::give_value(MessageReader& in) {
   if (!in.at_end() || value >= plan.values.size()) return kDamagedQuestion;
   const plan::ValueRecord& record = plan.values[value];
   const Batch& batch = batch_.batch();
-  const bool there = row >= 0 && row < batch.rows(static_cast<RowKind>(record.rows)) &&
+  const int64_t rows = batch.rows(static_cast<RowKind>(record.rows));
+  const uint64_t row_floats = plan::value_row_bytes(record) / sizeof(float);
+  const bool there = row >= 0 && row < rows && row_floats > 0 &&
                      record.type == static_cast<uint8_t>(ValueType::F32) &&
-                     count * sizeof(float) <= plan::value_row_bytes(record) &&
+                     count / row_floats <= static_cast<uint64_t>(rows - row) &&
+                     count <= static_cast<uint64_t>(rows - row) * row_floats &&
                      plan::buffer_devices(plan)[record.buffer] == "cpu";
   std::vector<float> floats(there ? count : 0);
   const Status read = there ? runner_->read("cpu", value, row, floats) : Status{kDamagedQuestion};

@@ -72,9 +72,9 @@ struct EmbedRowStep final : EmbedStep {
 struct GivenHiddenStep final : RowStep<kernels::EmbedArgs, kernels::EmbedFn> {
   Status bind(const BindContext& context) {
     const BoundView y = context.output(0);
-    if (y.width != context.plan.facts.hidden_size) {
-      return Error{fmt::format("rows of {} elements, hidden states have {}", y.width,
-                               context.plan.facts.hidden_size)};
+    if (y.width != context.plan.facts.given_width) {
+      return Error{fmt::format("rows of {} elements, with tokens come {}", y.width,
+                               context.plan.facts.given_width)};
     }
     args_.y = y.f32();
     args_.y_stride = y.stride();

@@ -1,0 +1,84 @@
+// EAGLE-3: a head of one layer that guesses what a model will say, from three of its hidden states
+// (Li et al., EAGLE-3, 2025). Not a model: it stands in the model's plan as its drafter.
+//
+//   s = fc . [what layer a reads ; layer b ; layer c]     of the model, for the token before
+//   n = [input_layernorm(embedding of the token) ; hidden_norm(s)]
+//   x = s + attention(n)       queries, keys and values are products with all of n
+//   x = x + mlp(post_attention_layernorm(x))
+//   logits = lm_head . norm(x), of fewer tokens than the model has; s of the guess behind it is x
+//
+// Some heads norm what fc reads (input_norm), some add to hidden_norm(s) in the place of s. The
+// embedding, and the head where it is for all tokens, are the model's where the file has none.
+#include "lib/families/key_rows.h"
+#include "lib/families/tree_rows.h"
+
+namespace ktx::families {
+namespace {
+
+constexpr ModuleRow kStemOfHead[] = {
+    {Role::Root, "", &kForCausalLM},
+    {Role::Model, "model", &kModel},
+    {Role::Embedding,
+     "model.embed_tokens",
+     &kEmbedding,
+     When::Always,
+     {{"weight", "token_embd.weight"}}},
+    {Role::GivenNorm,
+     "model.input_norm",
+     &kNorm,
+     When::GivenNorm,
+     {{"weight", "enc.output_norm.weight"}}},
+    {Role::GivenProj, "model.fc", &kLinear, When::Always, {{"weight", "fc.weight"}}},
+    {Role::LayerList, "model.layers", &kModuleList},
+    {Role::Layer, "model.layers.{layer}", &kDecoderLayer},
+};
+constexpr ModuleRow kSelfAttention[] = {{Role::Attention, "L.self_attn", &kAttention}};
+constexpr ModuleRow kNorms[] = {
+    {Role::PredictionHiddenNorm,
+     "L.hidden_norm",
+     &kNorm,
+     When::Always,
+     {{"weight", "B.attn_norm_2.weight"}}},
+    {Role::PredictionEmbeddingNorm,
+     "L.input_layernorm",
+     &kNorm,
+     When::Always,
+     {{"weight", "B.attn_norm.weight"}}},
+    {Role::MlpNorm,
+     "L.post_attention_layernorm",
+     &kNorm,
+     When::Always,
+     {{"weight", "B.ffn_norm.weight"}}},
+};
+constexpr std::span<const ModuleRow> kTree[] = {
+    kStemOfHead, kSelfAttention, kGqaProjections, kDenseMlp,
+    kNorms,      kFinalNorm,     kModelRotary,    kHead,
+};
+
+constexpr const char* kModelTypes[] = {"eagle3"};
+constexpr std::span<const ConfigKey> kKeys[] = {
+    kSizeKeys, kKvHeadKeys, kMlpKeys, kModelKeys, kHeadKeys, kRopeScalingKeys,
+};
+constexpr ConfigDefault kDefaults[] = {
+    {"rms_norm_eps", "1e-6"},
+    {"rope_theta", "10000"},
+};
+
+}  // namespace
+
+extern const Family kEagle3;
+const Family kEagle3 = {
+    .architecture = "Eagle3LlamaForCausalLM",
+    .model_types = kModelTypes,
+    .gguf_arch = "eagle3",
+    .prefix = "Eagle3Llama",
+    .module_k = "vllm.model_executor.models.llama_eagle3",
+    .module_t = "",
+    .interleaved_rope = true,
+    .keys = kKeys,
+    .defaults = kDefaults,
+    .tree = kTree,
+    .draft_head = "EAGLE-3",
+};
+
+}  // namespace ktx::families
