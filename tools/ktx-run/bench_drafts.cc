@@ -113,7 +113,7 @@ Result<DraftRun> BenchDrafts::generate(int64_t count, int64_t sequences, int64_t
     for (DraftedText& text : texts) {
       if (text.produced() >= count) continue;
       runtime::Speculation::Item item = draft_item(text, greedy);
-      item.limit = std::min(most, count - text.produced() - 1);
+      item.limit = std::min({most, count - text.produced() - 1, engine_.rollback_tokens()});
       items.push_back(item);
       whose.push_back(&text);
     }
@@ -127,6 +127,7 @@ Result<DraftRun> BenchDrafts::generate(int64_t count, int64_t sequences, int64_t
       text.step.insert(text.step.end(), items[i].guesses.begin(), items[i].guesses.end());
       tokens += static_cast<int64_t>(text.step.size());
       batch.push_back({&text.sequence, text.step, runtime::Want::All, 1});
+      batch.back().rollback = std::ssize(items[i].guesses);
     }
     const Timer pass;
     KTX_TRY(forward_all(engine_, batch));

@@ -8,7 +8,8 @@
 //   store_of_rank(&values[own_rank], v, rank, &there);
 //   barrier_wait(&there, 0);
 //
-// Nobody waits for what he has sent. A block that has ended is not waited for at begin_in_cluster().
+// Nobody waits for what he has sent. A block that has ended is not waited for at
+// begin_in_cluster().
 #pragma once
 
 #include <cstdint>

@@ -49,11 +49,13 @@ class CpuBackend final : public Backend {
     return !executors_[part]->stopped();
   }
 
-  Status read(std::string_view, uint32_t value, int64_t row, std::span<float> out) override {
-    const plan::ValueRecord& record = plan_.values[value];
-    const std::byte* const from =
-        arena_.place(record) + static_cast<uint64_t>(row) * plan::value_row_bytes(record);
-    std::memcpy(out.data(), from, out.size_bytes());
+  Status read(std::span<const ValueRead> reads) override {
+    for (const ValueRead& read : reads) {
+      const plan::ValueRecord& record = plan_.values[read.value];
+      const std::byte* const from =
+          arena_.place(record) + static_cast<uint64_t>(read.row) * plan::value_row_bytes(record);
+      std::memcpy(read.out.data(), from, read.out.size_bytes());
+    }
     return {};
   }
 

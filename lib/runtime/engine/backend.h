@@ -66,6 +66,14 @@ struct BackendSetup {
   HostGroup* hosts = nullptr;  // of a plan with several; this one's rank is PlanView::host
 };
 
+// The first floats of a value from a row on.
+struct ValueRead {
+  std::string_view device;  // "cpu", "cuda:0"
+  uint32_t value = 0;
+  int64_t row = 0;
+  std::span<float> out;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -99,10 +107,8 @@ class Backend {
   // Copies a whole row to host memory, after the pass.
   virtual Status fetch_logits(int64_t /*row*/) { return {}; }
 
-  // The first floats of a row of `value`, as the last pass left it on one of this backend's
-  // devices ("cpu", "cuda:0").
-  virtual Status read(std::string_view device, uint32_t value, int64_t row,
-                      std::span<float> out) = 0;
+  // Values as the last pass left them on this backend's devices.
+  virtual Status read(std::span<const ValueRead> reads) = 0;
 
   // Makes slots[i] point to this backend's slot i of a block of the KV cache, in host memory, for
   // its own slots in pools where the block is. unmap_block() ends that; with `write` the cache gets

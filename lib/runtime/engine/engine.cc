@@ -335,7 +335,8 @@ Status Engine::hidden(int64_t row, std::span<float> out) {
     return {};
   }
   const FinalHidden found = KTX_TRY(s.hidden);
-  return s.runner->read(found.device, found.value, row, out);
+  const ValueRead read{found.device, found.value, row, out};
+  return s.runner->read({&read, 1});
 }
 
 int64_t Engine::kept_width() const {
@@ -365,11 +366,17 @@ Status Engine::hidden_of_tokens(int64_t token, std::span<float> out) {
 Status Engine::read_kept(int64_t token, std::span<float> out) {
   State& s = *state_;
   const int64_t width = hidden_size(), all = kept_width(), count = std::ssize(out) / all;
-  std::vector<float> rows(static_cast<size_t>(count * width));
-  for (size_t i = 0; i < s.kept_hidden.size(); ++i) {
-    KTX_TRY(s.runner->read(s.kept_hidden[i].device, s.kept_hidden[i].value, token, rows));
+  std::vector<float> rows(out.size());  // of the first value, then of the next one
+  std::vector<ValueRead> reads;
+  for (const FinalHidden& kept : s.kept_hidden) {
+    const size_t from = reads.size() * static_cast<size_t>(count * width);
+    reads.push_back({kept.device, kept.value, token,
+                     std::span(rows).subspan(from, static_cast<size_t>(count * width))});
+  }
+  KTX_TRY(s.runner->read(reads));
+  for (size_t i = 0; i < reads.size(); ++i) {
     for (int64_t t = 0; t < count; ++t) {
-      std::copy_n(rows.begin() + t * width, width,
+      std::copy_n(reads[i].out.begin() + t * width, width,
                   out.begin() + t * all + static_cast<int64_t>(i) * width);
     }
   }

@@ -227,10 +227,19 @@ Status PlanRunner::fetch_logits(int64_t row) {
   return logits_backend().fetch_logits(row);
 }
 
-Status PlanRunner::read(std::string_view device, uint32_t value, int64_t row,
-                        std::span<float> out) {
-  if (!target::is_first_host(device)) return hosts_->read(device, value, row, out);
-  return (device == "cpu" ? *cpu_ : *gpus_).read(device, value, row, out);
+Status PlanRunner::read(std::span<const ValueRead> reads) {
+  const auto backend_of = [&](const ValueRead& read) -> Backend* {
+    if (!target::is_first_host(read.device)) return hosts_.get();
+    return read.device == "cpu" ? cpu_.get() : gpus_.get();
+  };
+  for (Backend* backend : backends_) {
+    std::vector<ValueRead> own;
+    for (const ValueRead& read : reads) {
+      if (backend_of(read) == backend) own.push_back(read);
+    }
+    if (!own.empty()) KTX_TRY(backend->read(own));
+  }
+  return {};
 }
 
 Status PlanRunner::visit_kv(const KvTables& tables, int64_t tokens, bool write,

@@ -54,7 +54,7 @@ class PlanRunner {
   BestLogits best(int64_t row, int32_t count) const;
   Status fetch_logits(int64_t row);
 
-  Status read(std::string_view device, uint32_t value, int64_t row, std::span<float> out);
+  Status read(std::span<const ValueRead> reads);
   // The rows that the first `tokens` tokens of the tables fill, in a fixed order: block, slot,
   // head; keys, then values; not those of blocks that windows have left behind. With `write` the
   // devices get what `call` leaves in the rows. Stops at the first failure.

@@ -32,6 +32,7 @@
 #include "lib/runtime/gpu/gpu_buckets.h"
 #include "lib/runtime/gpu/gpu_logits.h"
 #include "lib/runtime/gpu/gpu_trace.h"
+#include "lib/runtime/gpu/host_buffer.h"
 #include "lib/runtime/gpu/weight_upload.h"
 
 namespace ktx::runtime {
@@ -56,6 +57,17 @@ struct GpuDevice {
   BoundLaunches launches;
   GpuBatch inputs;
   std::unique_ptr<GpuTrace> trace;  // null: none
+  HostBuffer reads;                 // copies of values that are asked for, and its size
+  uint64_t read_bytes = 0;
+
+  std::byte* room_for_reads(uint64_t bytes) {
+    if (bytes > read_bytes) {
+      reads = {};  // its memory goes before the new one is there
+      reads = HostBuffer(*gpu, bytes);
+      read_bytes = bytes;
+    }
+    return reads.data();
+  }
 
   GpuMemory& memory(KvPool pool) { return pool == KvPool::Whole ? kv : kv_window; }
 

@@ -226,7 +226,8 @@ Status FollowedPlan::give_value(MessageReader& in) {
                      count <= static_cast<uint64_t>(rows - row) * row_floats &&
                      plan::buffer_devices(plan)[record.buffer] == "cpu";
   std::vector<float> floats(there ? count : 0);
-  const Status read = there ? runner_->read("cpu", value, row, floats) : Status{kDamagedQuestion};
+  const ValueRead own{"cpu", value, row, floats};
+  const Status read = there ? runner_->read({&own, 1}) : Status{kDamagedQuestion};
   MessageWriter out({MessageKind::Value, 0, 0});
   out.put_text(read ? "" : read.error().message);
   return group_.send(0, out.put_bytes(std::as_bytes(std::span(floats))).take());

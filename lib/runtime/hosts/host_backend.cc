@@ -95,13 +95,16 @@ class HostLeader final : public HostBorders {
     (void)finish();  // the failure at hand is the one to report
   }
 
-  Status read(std::string_view device, uint32_t value, int64_t row, std::span<float> out) override {
-    const auto host = static_cast<int>(plan::host_of(plan_, device));
-    MessageWriter question({MessageKind::ReadValue, 0, 0});
-    question.put(value).put(row).put(static_cast<uint64_t>(out.size()));
-    KTX_TRY(group_.send(host, question.take()));
-    const MessageBytes answer = KTX_TRY(group_.wait_for(host, MessageKind::Value));
-    return copy_answer(host, answer, std::as_writable_bytes(out));
+  Status read(std::span<const ValueRead> reads) override {
+    for (const ValueRead& read : reads) {
+      const auto host = static_cast<int>(plan::host_of(plan_, read.device));
+      MessageWriter question({MessageKind::ReadValue, 0, 0});
+      question.put(read.value).put(read.row).put(static_cast<uint64_t>(read.out.size()));
+      KTX_TRY(group_.send(host, question.take()));
+      const MessageBytes answer = KTX_TRY(group_.wait_for(host, MessageKind::Value));
+      KTX_TRY(copy_answer(host, answer, std::as_writable_bytes(read.out)));
+    }
+    return {};
   }
 
   Status map_block(const KvBlock& block, bool, std::span<std::byte*> slots) override {

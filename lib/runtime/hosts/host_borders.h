@@ -20,7 +20,7 @@ class HostBorders : public Backend {
   // Of the pass that HostGroup::begin_pass() has begun.
   Result<bool> run(size_t part, const Batch& batch, const PassWatch* watch) override;
 
-  Status read(std::string_view, uint32_t, int64_t, std::span<float>) override {
+  Status read(std::span<const ValueRead>) override {
     return Error{"values of other hosts are read on the first one"};
   }
   Status map_block(const KvBlock&, bool, std::span<std::byte*>) override { return {}; }

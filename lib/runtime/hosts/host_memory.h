@@ -1,4 +1,5 @@
-// The memory that is free on the other hosts of a run, before their parts of a plan are opened: what
+// The memory that is free on the other hosts of a run, before their parts of a plan are opened:
+// what
 // `--ctx max` is chosen by.
 #pragma once
 
