@@ -27,9 +27,10 @@ class DraftHeadReader {
     const std::string width_key = key("target_hidden_size");
     const auto width = head_.i64(width_key);
     if (width && *width != model_.hidden) {
-      fail(fmt::format("key '{}' is {}, but hidden states of {} have {} elements; is it the head "
-                       "of another model?",
-                       width_key, *width, model_.family, model_.hidden));
+      fail(
+          fmt::format("key '{}' is {}, but hidden states of {} have {} elements; is it the head "
+                      "of another model?",
+                      width_key, *width, model_.family, model_.hidden));
     }
     facts_.given_norm = flag("norm_before_fc");
     facts_.normed_stream = flag("norm_before_residual");
@@ -56,16 +57,17 @@ class DraftHeadReader {
     const auto layers = head_.ints(name);
     if (!layers || layers->empty() || std::ssize(*layers) > kMostHeadTaps) {
       const input::GgufValue* value = head_.value(name);
-      return fail(fmt::format("key '{}' is {}, expected the 1 to {} layers of the model whose input "
-                              "the head reads; convert it again, with the model's folder",
-                              name, value != nullptr ? value->describe() : "missing",
-                              kMostHeadTaps));
+      return fail(
+          fmt::format("key '{}' is {}, expected the 1 to {} layers of the model whose input "
+                      "the head reads; convert it again, with the model's folder",
+                      name, value != nullptr ? value->describe() : "missing", kMostHeadTaps));
     }
     for (const int64_t layer : *layers) {
       if (layer < 0 || layer > model_.layers) {
-        return fail(fmt::format("key '{}' names layer {} of a model of {} layers; is it the head of "
-                                "another model?",
-                                name, layer, model_.layers));
+        return fail(
+            fmt::format("key '{}' names layer {} of a model of {} layers; is it the head of "
+                        "another model?",
+                        name, layer, model_.layers));
       }
       facts_.layers.push_back(static_cast<int32_t>(layer));
     }
@@ -73,11 +75,12 @@ class DraftHeadReader {
 
   void read_map(const input::GgufTensor& map) {
     if (map.elems != map.shape[0] || map.dtype != DType::I32) {
-      return fail(fmt::format("tensor '{}' (tokens of the logits) is no list of integers", kMapTensor));
+      return fail(
+          fmt::format("tensor '{}' (tokens of the logits) is no list of integers", kMapTensor));
     }
     if (map.elems > model_.vocab) {
-      return fail(fmt::format("tensor '{}' names {} tokens, but the model has {}", kMapTensor, map.elems,
-                              model_.vocab));
+      return fail(fmt::format("tensor '{}' names {} tokens, but the model has {}", kMapTensor,
+                              map.elems, model_.vocab));
     }
     facts_.tokens.resize(static_cast<size_t>(map.elems));
     std::iota(facts_.tokens.begin(), facts_.tokens.end(), 0);
@@ -86,15 +89,17 @@ class DraftHeadReader {
     for (int64_t i = 0; i < map.elems; ++i) {
       const int64_t token = element(map, i);
       if (token < 0 || token >= model_.vocab) {
-        return fail(fmt::format("tensor '{}': logit {} is of token {}, but the model has tokens 0 "
-                                "to {}",
-                                kMapTensor, i, token, model_.vocab - 1));
+        return fail(
+            fmt::format("tensor '{}': logit {} is of token {}, but the model has tokens 0 "
+                        "to {}",
+                        kMapTensor, i, token, model_.vocab - 1));
       }
       if (seen[static_cast<size_t>(token)]) {
-        return fail(fmt::format("tensor '{}': logit {} is of token {}, as one before it is; where "
-                                "it holds differences of ids, as a checkpoint does, convert the "
-                                "head again",
-                                kMapTensor, i, token));
+        return fail(
+            fmt::format("tensor '{}': logit {} is of token {}, as one before it is; where "
+                        "it holds differences of ids, as a checkpoint does, convert the "
+                        "head again",
+                        kMapTensor, i, token));
       }
       seen[static_cast<size_t>(token)] = true;
       facts_.tokens[static_cast<size_t>(i)] = static_cast<int32_t>(token);
@@ -137,17 +142,19 @@ std::vector<std::string> shared_tensors(const input::GgufFile& head, const input
     } else if (model.has(kHeadTensor)) {
       shared.emplace_back(kHeadTensor);
     } else if (own_embedding) {
-      fail(fmt::format("tensor '{}' is missing, and the model's own is its embedding, of which the "
-                       "head has another one",
-                       kHeadTensor));
+      fail(
+          fmt::format("tensor '{}' is missing, and the model's own is its embedding, of which the "
+                      "head has another one",
+                      kHeadTensor));
     }
   }
   const auto width = head.i64(fmt::format("{}.embedding_length", head.architecture()));
   const input::GgufTensor* embedding = model.find(kEmbeddingTensor);
   if (!shared.empty() && width && embedding != nullptr && embedding->shape[0] != *width) {
-    fail(fmt::format("the head is {} wide and the model {}, so it needs tensors '{}' and '{}' of "
-                     "its own",
-                     *width, embedding->shape[0], kEmbeddingTensor, kHeadTensor));
+    fail(
+        fmt::format("the head is {} wide and the model {}, so it needs tensors '{}' and '{}' of "
+                    "its own",
+                    *width, embedding->shape[0], kEmbeddingTensor, kHeadTensor));
   }
   return shared;
 }

@@ -30,7 +30,8 @@ struct DraftHead {
   std::vector<int32_t> tokens;
 };
 
-DraftHead read_draft_head(const input::GgufFile& head, const ir::ModelFacts& model, DiagSink& diags);
+DraftHead read_draft_head(const input::GgufFile& head, const ir::ModelFacts& model,
+                          DiagSink& diags);
 
 // The model's tensors that the head takes for those that it has not.
 std::vector<std::string> shared_tensors(const input::GgufFile& head, const input::GgufFile& model,

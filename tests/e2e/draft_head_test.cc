@@ -123,8 +123,8 @@ TEST_P(DraftHeads, GiveTheLogitsOfTheirFormulas) {
       const BatchItem item{&text, tokens, Want::None};
       const auto done = engine->forward({&item, 1});
       ASSERT_TRUE(done.ok()) << done.error().message;
-      const Status read = engine->hidden_of_tokens(
-          0, std::span(rows).subspan(at * width, tokens.size() * width));
+      const Status read =
+          engine->hidden_of_tokens(0, std::span(rows).subspan(at * width, tokens.size() * width));
       ASSERT_TRUE(read.ok()) << read.error().message;
     }
     for (size_t t = 0; t < count; ++t) {
@@ -158,7 +158,8 @@ TEST_P(DraftHeads, GiveTheLogitsOfTheirFormulas) {
         }
       }
       // Guesses further on read what the head's own layer gave.
-      int64_t last = std::min<int64_t>(chunk, (count - 1) % chunk == 0 ? chunk : (count - 1) % chunk) - 1;
+      int64_t last =
+          std::min<int64_t>(chunk, (count - 1) % chunk == 0 ? chunk : (count - 1) % chunk) - 1;
       for (const int32_t token : kFurther) {
         std::vector<float> hidden(given);
         ASSERT_TRUE(drafter->hidden_of_tokens(last, std::span(hidden).subspan(width)).ok());
@@ -235,8 +236,7 @@ TEST_F(DraftHeadMistakes, AreNamed) {
   EXPECT_SAYS(error({.layers = {0, -1, 2}}), "names layer -1 of a model of 3 layers");
   EXPECT_SAYS(error({.leaves_out = without("target_layers")}),
               "key 'eagle3.target_layers' is missing, expected the 1 to 8 layers of the model");
-  EXPECT_SAYS(error({.every = 2,
-                     .edit_map = [](auto& map) { map[5] = 2048; }}),
+  EXPECT_SAYS(error({.every = 2, .edit_map = [](auto& map) { map[5] = 2048; }}),
               "tensor 'd2t': logit 5 is of token 2048, but the model has tokens 0 to 2047");
   EXPECT_SAYS(error({.every = 2, .edit_map = [](auto& map) { map[5] = int64_t{1} << 40; }}),
               "logit 5 is of token 1099511627776");

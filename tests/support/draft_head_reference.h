@@ -40,9 +40,9 @@ class DraftHeadReference {
 
   // `states`: those of the model, one behind the other.
   Vector next(int32_t token, const Vector& states) {
-    return read(token, product("fc.weight", norm_before_fc_
-                                                ? normed("enc.output_norm.weight", states)
-                                                : states));
+    return read(
+        token,
+        product("fc.weight", norm_before_fc_ ? normed("enc.output_norm.weight", states) : states));
   }
   // With what it gave for the token before.
   Vector further(int32_t token) { return read(token, stream_); }

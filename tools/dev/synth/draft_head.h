@@ -12,6 +12,7 @@
 namespace ktx::synth {
 
 // Of `options` the types, layers (of the model), seed, strong, pool_bytes and the vocabulary count.
-Result<input::GgufWriter> synthesise_head(const input::HfConfig& model, const SynthOptions& options);
+Result<input::GgufWriter> synthesise_head(const input::HfConfig& model,
+                                          const SynthOptions& options);
 
 }  // namespace ktx::synth
