@@ -33,7 +33,9 @@ constexpr double kGpuReadShare = 0.9;
 // Pinned memory over PCIe 4.0 x16, as it is reached.
 constexpr double kPcieRate = 20e9;
 // Measured on an H200 (bench/2026-11-gpu-decode.md), assumed elsewhere.
-constexpr double kLaunchSeconds = 4.4e-6;
+constexpr double kLaunchSeconds = 2.9e-6;
+// Kernels of more than one token take so many times as long, beside their weights.
+constexpr double kMoreTokens = 4.4 / 2.9;
 // Products of attention, beside those with weights.
 constexpr double kAttentionShare = 0.5;
 
@@ -278,6 +280,11 @@ class Predictor {
 
   // A part without values for the CPU, or behind them, is computed beside the CPU's part that
   // follows.
+  // Seconds of a kernel beside its weights.
+  double launch_of(const DeviceTime& device) const {
+    return device.rates.launch * (tokens_ > 1 ? kMoreTokens : 1);
+  }
+
   void add_gpu(const Part& part, DeviceTime& device) {
     bool hands_over = false;
     const double before = device.seconds;
@@ -288,7 +295,7 @@ class Predictor {
       if (!fused_.contains(i) && step.op != StepOp::Transfer) ++device.launches;
     });
     const auto launches = static_cast<double>(device.launches - launches_before);
-    const double seconds = device.seconds - before + launches * device.rates.launch;
+    const double seconds = device.seconds - before + launches * launch_of(device);
     if (hands_over) queued_ += beside_ + seconds;
     beside_ = hands_over ? 0 : seconds;
     now_ += seconds;
@@ -347,7 +354,7 @@ class Predictor {
     Copies& copies = copies_[gpu_number(device.device)];
     const auto fetch = [&](double bytes) {
       now_ = std::max(now_, copies.arrival(bytes, device.rates.pcie));
-      now_ += over(2 * bytes, device.rates.read) + device.rates.launch;  // panels become tiles
+      now_ += over(2 * bytes, device.rates.read) + launch_of(device);  // panels become tiles
       copies.take(now_);
       device.copied_bytes += static_cast<uint64_t>(bytes);
     };
@@ -380,7 +387,7 @@ class Predictor {
   void finish() {
     time_.known = true;
     for (auto& [order, device] : devices_) {
-      device.seconds += static_cast<double>(device.launches) * device.rates.launch;
+      device.seconds += static_cast<double>(device.launches) * launch_of(device);
       const bool idle = device.read_bytes == 0 && device.copied_bytes == 0 && device.seconds == 0;
       if (idle && device.launches == 0) continue;
       if (device.read_bytes > 0 && device.rates.read <= 0) time_.known = false;
