@@ -56,6 +56,16 @@ struct Pieces {
   }
 };
 
+// What is computed from it is computed anew: loops would keep it in registers that there are not.
+__device__ __forceinline__ void forget(int& value) {
+  asm volatile("" : "+r"(value));
+}
+
+// What a block needs behind its walk: kept in shared memory meanwhile where registers are few.
+struct OwnPart {
+  int token, rank, head0, group, live;
+};
+
 template <KvType kType, int kDim, bool kInterleaved, bool kDeep>
 __global__ void __launch_bounds__(kThreads, 2)
     attention_decode(const __grid_constant__ DecodeArgs a) {
@@ -67,12 +77,14 @@ __global__ void __launch_bounds__(kThreads, 2)
   extern __shared__ __align__(128) uint4 memory[];  // of each warp a piece, then its sums
   __shared__ float4 warp_sums[kWarps][kOneHeads / 2];
   __shared__ OneHeads<kDim> heads;
+  __shared__ OwnPart kept;
   // Of the blocks of the cluster, for the units that this one writes: [block][unit].
   __shared__ float4 block_values[kDeep ? 1 : kMostParts][32];
   __shared__ float4 block_sums[kDeep ? 1 : kMostParts];
   __shared__ uint64_t blocks_there;
   let_next_kernel_start();
-  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
+  int lane = static_cast<int>(threadIdx.x % 32);
+  const int warp = static_cast<int>(threadIdx.x / 32);
   const int token = static_cast<int>(blockIdx.z), rank = static_cast<int>(blockIdx.x);
 
   // What no kernel of this step writes.
@@ -86,45 +98,44 @@ __global__ void __launch_bounds__(kThreads, 2)
     const int parts = (a.group + kOneHeads - 1) / kOneHeads;
     head_part = kv_head % parts, kv_head /= parts;
   }
-  const int head0 = kv_head * a.group + head_part * kOneHeads;
-  const int group = min(kOneHeads, a.group - head_part * kOneHeads);
-  HeadJob<kType, kDim, kInterleaved> job(a, heads, group, warp, lane);
+  OwnPart own_part;
+  own_part.token = token, own_part.rank = rank;
+  own_part.head0 = kv_head * a.group + head_part * kOneHeads;
+  own_part.group = min(kOneHeads, a.group - head_part * kOneHeads);
+  HeadJob<kType, kDim, kInterleaved> job(a, heads, own_part.group, warp, lane);
   const int* table = a.table + sequence * a.table_stride;
   const Pieces seen(a, position);
   const int blocks = max(1, kDeep ? seen.splits(a) : (seen.count + kShare - 1) / kShare);
   if (rank >= blocks) return;  // the next kernel waits for those that wait
   const int first_piece = kDeep ? seen.first_of(rank, a) : rank * kShare;
-  const int live = kDeep ? seen.first_of(rank + 1, a) - first_piece  // pieces of this block
-                         : min(kShare, seen.count - first_piece);
-  // Lane i looks up where the piece of round i is.
-  const auto look_up = [&](int round) {
-    const int piece = warp + (round + lane) * kWarps;
-    return piece < live && (kDeep || lane == 0) ? table[entry_of(seen.before + first_piece + piece)]
-                                                : 0;
-  };
+  own_part.live = kDeep ? seen.first_of(rank + 1, a) - first_piece  // pieces of this block
+                        : min(kShare, seen.count - first_piece);
+  // The first position of the warp's piece, and where the block's end.
+  int at = (seen.before + first_piece + warp) * kOnePiece;
+  const int end = (seen.before + first_piece + own_part.live) * kOnePiece;
+  const auto block_at = [&](int at) { return at < end ? table[at >> a.log_block_tokens] : 0; };
   int block = early;
-  if (kDeep || sequence > 0 || seen.before > 0) block = look_up(0);
-  const auto keys_of = [&](int round) {
-    const int at = (seen.before + first_piece + warp + round * kWarps) * kOnePiece;
-    return a.pool + __shfl_sync(~0u, block, round % 32) * a.block_bytes + kv_head * a.head_bytes +
+  if (kDeep || sequence > 0 || seen.before > 0) block = block_at(at);
+  const auto keys_at = [&](int at, int block) {
+    return a.pool + block * a.block_bytes + kv_head * a.head_bytes +
            (at & ((1 << a.log_block_tokens) - 1)) * Piece::kCacheRow;
   };
   constexpr int kPieceBytes = Piece::kBytes > Parts::kBytes ? Piece::kBytes : Parts::kBytes;
   const uint32_t own = address_of(memory) + warp * kPieceBytes;
   const Piece piece(own);
-  int newest = position - (seen.before + first_piece + warp) * kOnePiece;  // its row in the piece
-  const std::byte* keys = nullptr;
-  if (warp < live) {
-    keys = keys_of(0);
+  int next_block = 0;  // of the next round
+  if (at < end) {
+    const std::byte* keys = keys_at(at, block);
+    if (kDeep) next_block = block_at(at + kWarps * kOnePiece);
     piece.ask_keys(keys, lane);
     commit_async();
     // Values of deep pasts later: the kernel ahead still needs the memory.
-    if (!kDeep) piece.ask_values(keys + a.value_bytes, newest, lane);
+    if (!kDeep) piece.ask_values(keys + a.value_bytes, position - at, lane);
     if (!kDeep) commit_async();
   }
   const bool fresh = position >= 0 && rank == blocks - 1;
   // Unit u is written by block u % writers.
-  const int units = (group + 1) / 2 * kHalves;
+  const int units = (own_part.group + 1) / 2 * kHalves;
   const int log_writers = min(31 - __clz(blocks), 3), writers = 1 << log_writers;
   const int slots = (units + writers - 1) >> log_writers;  // most units of a writer
   const int own_units = rank < writers ? (units - rank + writers - 1) >> log_writers : 0;
@@ -141,40 +152,48 @@ __global__ void __launch_bounds__(kThreads, 2)
   if (of_cluster) await_cluster();  // all its blocks have begun
   wait_for_inputs();
 
-  job.load(token, kv_head, head0);
-  if (kDeep && warp < live) {
-    piece.ask_values(keys + a.value_bytes, newest, lane);
+  job.load(token, kv_head, own_part.head0);
+  if (kDeep && at < end) {
+    piece.ask_values(keys_at(at, block) + a.value_bytes, position - at, lane);
     commit_async();
   }
   job.finish();
+  if (kDeep && threadIdx.x == 0) kept = own_part;
   __syncthreads();
 
-  if (warp < live) {
+  if (at < end) {
     OneSums<kDim> sums;
-    int from = seen.from - (seen.before + first_piece + warp) * kOnePiece;
 #pragma unroll 1
-    for (int round = 1;; ++round) {
-      const bool more = kDeep && warp + round * kWarps < live;
+    while (true) {
+      if (kDeep) forget(lane);
+      const int newest = position - at;  // its row in the piece
       const bool has_newest = newest < kOnePiece;
       std::byte* row = nullptr;  // of the cache
       wait_async<1>();
       __syncwarp();
       if (has_newest) {
-        if (head_part == 0) row = const_cast<std::byte*>(keys) + newest * Piece::kCacheRow;
+        if (head_part == 0) {
+          row = const_cast<std::byte*>(keys_at(at, block)) + newest * Piece::kCacheRow;
+        }
         piece.put_key(newest, address_of(heads.fresh[0]), row, lane);
         __syncwarp();
       }
       piece.open_keys(lane);
-      sums.add_keys(piece, address_of(heads.query), from, newest + 1, a.softcap, round == 1, lane);
+      sums.add_keys(piece, address_of(heads.query), seen.from - at, newest + 1, a.softcap,
+                    !kDeep || sums.none(), lane);
+      at += kWarps * kOnePiece;
+      if (kDeep) forget(lane);
+      const bool more = kDeep && at < end;
       if (more) {
         __syncwarp();
-        if (round % 32 == 0) block = look_up(round);
-        keys = keys_of(round);
-        piece.ask_keys(keys, lane);
+        block = next_block;
+        next_block = block_at(at + kWarps * kOnePiece);
+        piece.ask_keys(keys_at(at, block), lane);
       }
       if (kDeep) commit_async();
       kDeep ? wait_async<1>() : wait_async<0>();
       __syncwarp();
+      if (kDeep) forget(lane);
       if (has_newest) {
         if (row) row += a.value_bytes;
         piece.put_value(newest, address_of(heads.fresh[1]), row, lane);
@@ -184,19 +203,19 @@ __global__ void __launch_bounds__(kThreads, 2)
       sums.add_values(piece, lane);
       __syncwarp();
       if (!more) break;
-      newest -= kWarps * kOnePiece, from -= kWarps * kOnePiece;
-      piece.ask_values(keys + a.value_bytes, newest, lane);
+      piece.ask_values(keys_at(at, block) + a.value_bytes, position - at, lane);
       commit_async();
     }
-    Parts::put(sums, own, address_of(warp_sums[warp]), group, lane);
+    Parts::put(sums, own, address_of(warp_sums[warp]), kDeep ? kept.group : own_part.group, lane);
   }
   __syncthreads();
+  if (kDeep) own_part = kept;
   // A warp has a unit: first of the block's warps, then of the cluster's blocks.
   const auto write = [&](int unit, const TwoHeads& sum) {
-    const int head = head0 + unit / kHalves * 2, element = unit % kHalves * 64 + 2 * lane;
-    const bool second = head + 1 < head0 + group;
+    const int head = own_part.head0 + unit / kHalves * 2, element = unit % kHalves * 64 + 2 * lane;
+    const bool second = head + 1 < own_part.head0 + own_part.group;
     if (kDeep && a.splits > 1) {
-      const int part = (token * a.heads + head) * a.splits + rank;
+      const int part = (own_part.token * a.heads + head) * a.splits + own_part.rank;
       auto* values = reinterpret_cast<float2*>(a.part_values + int64_t{part} * kDim + element);
       values[0] = {sum.v.x, sum.v.z};
       if (second) values[a.splits * kDim / 2] = {sum.v.y, sum.v.w};
@@ -211,21 +230,21 @@ __global__ void __launch_bounds__(kThreads, 2)
     }
     const float own_factor = total > 0 ? __fdividef(1, total) : 0;
     const float factor[2] = {__shfl_sync(~0u, own_factor, 0), __shfl_sync(~0u, own_factor, 16)};
-    auto* y = reinterpret_cast<float2*>(a.y + token * a.y_stride + head * kDim + element);
+    auto* y = reinterpret_cast<float2*>(a.y + own_part.token * a.y_stride + head * kDim + element);
     y[0] = {sum.v.x * factor[0], sum.v.z * factor[0]};
     if (second) y[kDim / 2] = {sum.v.y * factor[1], sum.v.w * factor[1]};
   };
-  if (warp >= units) return;
+  if (warp >= (own_part.group + 1) / 2 * kHalves) return;
   TwoHeads sum;
   sum.merge<(kDeep ? kWarps : kShare)>(
-      min(live, kWarps), address_of(&warp_sums[0][warp / kHalves]), kOneHeads / 2 * 16,
+      min(own_part.live, kWarps), address_of(&warp_sums[0][warp / kHalves]), kOneHeads / 2 * 16,
       address_of(memory) + warp / kHalves * Parts::kPitch + warp % kHalves * 512, kPieceBytes,
       lane);
   if (!of_cluster) return write(warp, sum);
-  const int to = warp & (writers - 1), at = rank * slots + (warp >> log_writers);
-  store_of_rank(&block_values[at][lane], sum.v, to, &blocks_there);
+  const int to = warp & (writers - 1), slot = own_part.rank * slots + (warp >> log_writers);
+  store_of_rank(&block_values[slot][lane], sum.v, to, &blocks_there);
   if (lane % 16 == 0) {
-    store_of_rank(reinterpret_cast<float2*>(&block_sums[at]) + lane / 16,
+    store_of_rank(reinterpret_cast<float2*>(&block_sums[slot]) + lane / 16,
                   float2{sum.largest, sum.total}, to, &blocks_there);
   }
   if (warp >= own_units) return;
@@ -233,7 +252,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   TwoHeads all;
   all.merge<kMostBlocks>(blocks, address_of(&block_sums[warp]), slots * 16,
                          address_of(&block_values[warp]), slots * 512, lane);
-  write((warp << log_writers) + rank, all);
+  write((warp << log_writers) + own_part.rank, all);
 #endif
 }
 

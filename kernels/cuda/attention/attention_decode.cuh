@@ -219,6 +219,7 @@ struct OneSums {
   float values[kDim / 16][4] = {};
   uint32_t weights[2];  // of the piece, of positions 2t, 2t + 1 and 2t + 8, 2t + 9 for head g
 
+  __device__ __forceinline__ bool none() const { return fmaxf(largest[0], largest[1]) == -1e30f; }
   // The positions [from, seen) of the piece. `first`: nothing was seen before. Scores are powers of
   // two: q and softcap are multiplied by log2(e). All lanes take part.
   template <KvType kType>
