@@ -2,10 +2,11 @@
 // draft head (EAGLE-3). A plan within the model's plan (plan::PlanOpenOptions::drafter), on an
 // engine of its own.
 //
-//   model       token   t0  t1  t2        its hidden states are  h0  h1  h2
-//   prediction  reads   t0  t1  t2  t3    beside                 0   h0  h1  h2   -> what follows
-//   t3 draft head  reads       t1  t2  t3    beside                     h0  h1  h2   -> what
-//   follows t3
+//   model        token   t0  t1  t2       its hidden states are  h0  h1  h2
+//   prediction   reads   t0  t1  t2  t3   beside                 0   h0  h1  h2
+//   draft head   reads       t1  t2  t3   beside                     h0  h1  h2
+//
+// and both say what follows t3.
 //
 // Those of a prediction layer are what the final norm gives; further guesses read its own last norm
 // in their place. A head reads what several layers of the model read, and for further guesses what
