@@ -119,8 +119,16 @@ std::vector<ChatTemplate> gguf_chat_templates(const GgufFile& gguf) {
 }
 
 Result<ModelSource> open_model(const ModelInputs& inputs, DiagSink& diags) {
-  GgufFile gguf =
-      KTX_TRY(GgufFile::open(inputs.gguf_path, {.header_only_ok = inputs.header_only_ok}));
+  auto opened = GgufFile::open(inputs.gguf_path, {.header_only_ok = inputs.header_only_ok});
+  if (!opened) {
+    // A draft head has tables that no model has: what it is says more than that they cannot be
+    // read.
+    const auto head =
+        GgufFile::open(inputs.gguf_path, {.header_only_ok = inputs.header_only_ok, .tables = true});
+    if (head) KTX_TRY(check_language_model(*head));
+    return opened.error();
+  }
+  GgufFile gguf = opened.take();
   KTX_TRY(check_language_model(gguf));
 
   // The folder that holds the model's JSON files.

@@ -332,10 +332,14 @@ TEST_F(DraftHeadMistakes, OfPlansAreSeen) {
 TEST_F(DraftHeadMistakes, AHeadIsNoModel) {
   const auto gguf = input::GgufFile::open(path());
   ASSERT_TRUE(gguf.ok());
-  ASSERT_TRUE(write_draft_head(*gguf, dir_.path("head.gguf"), {.leaves_out = without("x")}).ok());
-  EXPECT_SAYS(error_of({dir_.path("head.gguf")}),
-              "this is a draft head (EAGLE-3), not a causal language model; give the GGUF of the "
-              "model that it drafts for, and this file with --draft [KTX-C002]");
+  for (const int every : {0, 3}) {  // with a map of its tokens, whose type no model has
+    ASSERT_TRUE(write_draft_head(*gguf, dir_.path("head.gguf"),
+                                 {.every = every, .leaves_out = without("x")})
+                    .ok());
+    EXPECT_SAYS(error_of({dir_.path("head.gguf")}),
+                "this is a draft head (EAGLE-3), not a causal language model; give the GGUF of the "
+                "model that it drafts for, and this file with --draft [KTX-C002]");
+  }
 }
 
 }  // namespace
