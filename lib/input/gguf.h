@@ -94,6 +94,9 @@ struct GgufTensor {
   std::span<const std::byte> bytes;
 };
 
+// Of ggml's types; GgufTensor::i64.
+inline constexpr uint32_t kGgufI64 = 27;
+
 struct GgufOptions {
   // Accept a file whose data section is cut off or missing: enough to check a
   // model without its weights. has_data() is then false and no tensor has bytes.

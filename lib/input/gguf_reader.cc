@@ -32,7 +32,6 @@ constexpr uint64_t kMaxNameBytes = 64;    // likewise, for tensors
 constexpr uint64_t kMaxStringBytes = uint64_t{1} << 26;
 constexpr uint64_t kMaxArrayElems = uint64_t{1} << 26;  // all arrays of a file together
 constexpr uint64_t kMaxAlignment = 65536;
-constexpr uint32_t kGgufI64 = 27;  // of ggml's types
 
 constexpr uint64_t kMinKeyBytes = 8 + 1 + 4 + 1;             // key, type, a byte of value
 constexpr uint64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;  // name, n_dims, one dim, type, offset

@@ -134,7 +134,6 @@ void GgufWriter::add_tensor(std::string name, DType dtype, std::vector<int64_t> 
 
 // Stored as pairs of 32-bit integers, but for its type and shape.
 void GgufWriter::add_table(std::string name, std::span<const int64_t> values) {
-  constexpr uint32_t kGgufI64 = 27;
   const auto bytes = std::as_bytes(values);
   const auto count = static_cast<int64_t>(values.size());
   add_tensor(std::move(name), DType::I32, {2 * count},

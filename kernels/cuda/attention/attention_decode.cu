@@ -144,12 +144,12 @@ __global__ void __launch_bounds__(kThreads, 2)
     if (threadIdx.x == 0) {
       barrier_init(&blocks_there, 1);
       barrier_init_done();
-      expect_bytes(&blocks_there, blocks * own_units * (32 * 16 + 16));
+      barrier_expect(&blocks_there, blocks * own_units * (32 * 16 + 16));
     }
     begin_in_cluster();
   }
   job.turn_to(max(position, 0), fresh);
-  if (of_cluster) await_cluster();  // all its blocks have begun
+  if (of_cluster) wait_after_arrival();  // all its blocks have begun
   wait_for_inputs();
 
   job.load(token, kv_head, own_part.head0);

@@ -14,7 +14,7 @@ namespace ktx::kernels {
 
 constexpr int kKeyJob = kOneHeads, kValueJob = kKeyJob + 1, kOneJobs = kValueJob + 1;
 
-// What a launch of one token is told, in few words: constants are met cold, too.
+// The arguments of a launch of one token, in few words: constants are met cold, too.
 struct DecodeArgs {
   const int32_t *position, *sequence, *table;
   int table_stride, log_block_tokens;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -30,8 +31,10 @@ struct EngineText : DraftText {
     held.resize(static_cast<size_t>(sequence.length()));
   }
   // Of the engine's last pass; none: NaN, or nothing is allowed.
-  std::optional<int32_t> sample(int64_t row) {
-    const auto sampled = engine.has_logits(row) ? sampler.sample(engine.logits(row), held)
+  std::optional<int32_t> sample(int64_t row) { return sample(row, held); }
+  // `history`: what is held, in the numbers of the logits.
+  std::optional<int32_t> sample(int64_t row, std::span<const int32_t> history) {
+    const auto sampled = engine.has_logits(row) ? sampler.sample(engine.logits(row), history)
                                                 : sampler.sample(engine.best(row));
     return sampled ? std::optional<int32_t>(*sampled) : std::nullopt;
   }

@@ -245,9 +245,7 @@ std::optional<int32_t> PredictionDrafter::sample(PredictionText& text, int64_t r
   for (size_t i = 0; needs_history && i < text.held.size(); ++i) {
     text.drafted.push_back(logit_of(text.held[i]));
   }
-  const auto sampled = engine_->has_logits(row)
-                           ? text.sampler.sample(engine_->logits(row), text.drafted)
-                           : text.sampler.sample(engine_->best(row));
+  const std::optional<int32_t> sampled = text.sample(row, text.drafted);
   if (!sampled) return std::nullopt;
   return tokens_[static_cast<size_t>(*sampled)];
 }
