@@ -9,8 +9,7 @@ namespace {
 constexpr int64_t kLengths[] = {1, 2, 3, 4, 5, 7, 10, 15};
 constexpr double kWorthIt = 1.02;     // times the tokens a second of plain passes
 constexpr int64_t kPlainEvery = 256;  // passes, then what a plain one takes is measured again
-constexpr int64_t kRetryEvery = 64;
-constexpr int64_t kTry = 2;  // guesses of a trial
+constexpr int64_t kTry = 2;           // guesses of a trial
 // Larger passes than these, and than twice the largest that was measured, are not begun with: what
 // they take may be far from what is expected.
 constexpr int64_t kSmall = 8;
@@ -71,17 +70,19 @@ std::vector<int64_t> DraftPace::choose(std::span<const Text> texts) {
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return texts[a].rate > texts[b].rate; });
   const Plan plain = fixed(texts, order, 0, 0);
-  if (!opened_) account_ = kAccountPasses * plain.seconds;
+  if (!opened_) account_ = kFirstPasses * plain.seconds;
   opened_ = true;
   Plan plan = best(texts, order);
   if (plan.guesses == 0 || plan.rate() < kWorthIt * plain.rate()) {
     // Off; now and then the text that promises most tries.
     plan = fixed(texts, order, 1, std::min(kTry, most_));
     const double loss = plan.seconds - plan.tokens / plain.rate();
-    if (off_ < kRetryEvery || account_ < loss) plan.guesses = 0;
+    if (off_ < retry_after_ || account_ < loss) plan.guesses = 0;
     trying_ = plan.guesses > 0;
   } else if (account_ <= 0) {
     plan.guesses = 0;  // it lost more than was expected
+  } else {
+    retry_after_ = kRetryAfter;
   }
   for (int64_t i = 0; i < plan.texts && plan.guesses > 0; ++i) {
     const size_t text = order[static_cast<size_t>(i)];
@@ -114,14 +115,13 @@ void DraftPace::add(const Pass& pass) {
     account_ += kAllowed * pass.seconds;
   } else {
     off_ = 0;
-    // What takes several times as long was interrupted, or loaded a library or made a graph.
-    const double seconds = std::min(pass.seconds, 2 * passes_.of(pass.tokens));
-    const double guessing = std::min(pass.guess_seconds, 2 * drafting(pass.drafted, pass.depth));
+    if (trying_) retry_after_ = std::min(2 * retry_after_, kRetryAfterMost);
     account_ += plain * static_cast<double>(pass.produced) / static_cast<double>(pass.texts) -
-                seconds - guessing - (pass.draft_seconds - pass.guess_seconds);
+                passes_.of(pass.tokens) - drafting(pass.drafted, pass.depth) -
+                (pass.draft_seconds - pass.guess_seconds);
   }
-  const double most = kAccountPasses * passes_.of(pass.texts);
-  account_ = std::clamp(account_, -most, most);
+  const double one = passes_.of(pass.texts);
+  account_ = std::clamp(account_, kLeastPasses * one, kSavedPasses * one);
 }
 
 double DraftPace::drafting(int64_t texts, int64_t guesses) const {

@@ -7,8 +7,14 @@
 // It switches itself off where guessing loses, and keeps an account so that it loses little where
 // what it expects is wrong: the time that guesses took beyond plain passes for the same tokens is
 // taken from it, plain passes add kAllowed of their time, and nothing is guessed while it is empty.
-// So all that guessing can lose is kAllowed of the time and what the account holds at most. Where
-// it is off it tries again from time to time, when the account can pay for it.
+// What guesses gain is added too, up to kSavedPasses, so that a few wrong ones in a row change
+// nothing where most are right: without, an account that chance had emptied kept guesses off for a
+// hundred passes. So all that guessing can lose is kAllowed of the time and what the account holds.
+// Where it is off it tries again from time to time, when the account can pay for it: after 64
+// passes, and twice as many after each try that was lost, up to 256.
+//
+// The account counts what passes and guesses take by what was measured of their sizes, not each by
+// itself: those that load kernels or make graphs are few, however long they take.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +29,8 @@ namespace ktx::runtime {
 class DraftPace {
  public:
   static constexpr double kAllowed = 0.015;
-  static constexpr double kAccountPasses = 2;  // plain ones; full at the beginning
+  // Of the account, in plain passes: at the beginning, at most, and at least.
+  static constexpr double kFirstPasses = 2, kSavedPasses = 8, kLeastPasses = -1;
 
   explicit DraftPace(int64_t most) : most_(most) {}
 
@@ -35,6 +42,10 @@ class DraftPace {
   std::vector<int64_t> choose(std::span<const Text> texts);
   // What was chosen last is a try: a loss is expected of it.
   bool trying() const { return trying_; }
+  // Whether guesses may be chosen within the next kWarmUp passes: what a drafter reads of passes
+  // before is read of them alone.
+  static constexpr int64_t kWarmUp = 64;
+  bool may_guess_soon() const { return off_ + kWarmUp >= retry_after_; }
 
   // A pass without prompts: its tokens with guesses, in which `texts` got `produced` tokens; what
   // guessing took, for `drafted` texts and at most `depth` tokens of each: in all, without what was
@@ -52,6 +63,8 @@ class DraftPace {
   const PassCosts& passes() const { return passes_; }
 
  private:
+  static constexpr int64_t kRetryAfter = 64, kRetryAfterMost = 256;
+
   struct Plan;
   static void add_guess(PassCosts& costs, const Pass& pass, double seconds, double plain);
   Plan best(std::span<const Text> texts, std::span<const size_t> order) const;
@@ -67,6 +80,7 @@ class DraftPace {
   double account_ = 0;                      // seconds
   bool opened_ = false;                     // the account has its first sum
   int64_t off_ = 0;                         // passes since something was guessed
+  int64_t retry_after_ = kRetryAfter;       // so many of them
   bool trying_ = false;
 };
 
