@@ -123,9 +123,9 @@ TEST_P(DraftHeads, GiveTheLogitsOfTheirFormulas) {
       const BatchItem item{&text, tokens, Want::None};
       const auto done = engine->forward({&item, 1});
       ASSERT_TRUE(done.ok()) << done.error().message;
-      const Status read =
-          engine->hidden_of_tokens(0, std::span(rows).subspan(at * width, tokens.size() * width));
+      const auto read = engine->hidden_of_tokens(0, std::ssize(tokens));
       ASSERT_TRUE(read.ok()) << read.error().message;
+      std::ranges::copy(*read, rows.begin() + static_cast<ptrdiff_t>(at * width));
     }
     for (size_t t = 0; t < count; ++t) {
       const std::vector<double> right(wanted_states[t].begin(), wanted_states[t].end());
@@ -162,7 +162,9 @@ TEST_P(DraftHeads, GiveTheLogitsOfTheirFormulas) {
           std::min<int64_t>(chunk, (count - 1) % chunk == 0 ? chunk : (count - 1) % chunk) - 1;
       for (const int32_t token : kFurther) {
         std::vector<float> hidden(given);
-        ASSERT_TRUE(drafter->hidden_of_tokens(last, std::span(hidden).subspan(width)).ok());
+        const auto own = drafter->hidden_of_tokens(last, 1);
+        ASSERT_TRUE(own.ok()) << own.error().message;
+        std::ranges::copy(*own, hidden.begin() + static_cast<ptrdiff_t>(width));
         BatchItem item{&guesses, {&token, 1}, Want::All};
         item.hidden = hidden;
         const auto done = drafter->forward({&item, 1});
@@ -261,27 +263,35 @@ TEST_F(DraftHeadMistakes, AreNamed) {
 TEST_F(DraftHeadMistakes, OfOtherModelsAreSeen) {
   const auto gguf = input::GgufFile::open(path());
   ASSERT_TRUE(gguf.ok());
-  input::GgufWriter writer;
   ASSERT_TRUE(write_draft_head(*gguf, dir_.path("right.gguf")).ok());
   const auto head = input::GgufFile::open(dir_.path("right.gguf"));
   ASSERT_TRUE(head.ok());
-  for (const input::GgufValue& value : head->metadata()) {
-    if (value.key == "eagle3.target_hidden_size") {
-      writer.add_u32("eagle3.target_hidden_size", 4096);
-    } else if (value.key == "tokenizer.ggml.tokens") {
-      auto views = *value.strings();
-      std::vector<std::string> tokens(views.begin(), views.end());
-      tokens[300] = "another";
-      writer.add_strings("tokenizer.ggml.tokens", tokens);
-    } else {
-      writer.copy(value);
-    }
-  }
-  for (const input::GgufTensor& tensor : head->tensors()) writer.copy(tensor);
-  ASSERT_TRUE(writer.write(dir_.path("other.gguf")).ok());
-  EXPECT_SAYS(error_of({path(), "--draft", dir_.path("other.gguf")}),
+  // The head with a key changed.
+  const auto error_with =
+      [&](std::string_view key,
+          const std::function<void(input::GgufWriter&, const input::GgufValue&)>& put) {
+        input::GgufWriter writer;
+        for (const input::GgufValue& value : head->metadata()) {
+          value.key == key ? put(writer, value) : writer.copy(value);
+        }
+        for (const input::GgufTensor& tensor : head->tensors()) writer.copy(tensor);
+        EXPECT_TRUE(writer.write(dir_.path("other.gguf")).ok());
+        return error_of({path(), "--draft", dir_.path("other.gguf")});
+      };
+  EXPECT_SAYS(error_with("eagle3.target_hidden_size",
+                         [](auto& writer, const auto& value) {
+                           writer.add_u32(std::string(value.key), 4096);
+                         }),
               "key 'eagle3.target_hidden_size' is 4096, but hidden states of LlamaForCausalLM have "
               "256 elements");
+  EXPECT_SAYS(error_with("tokenizer.ggml.tokens",
+                         [](auto& writer, const auto& value) {
+                           const auto views = *value.strings();
+                           std::vector<std::string> tokens(views.begin(), views.end());
+                           tokens[300] = "another";
+                           writer.add_strings(std::string(value.key), tokens);
+                         }),
+              "its tokenizer is not the model's: token 300 is 'another' and there '");
 }
 
 // A file that lies of its head is not opened.

@@ -6,9 +6,11 @@
 #include <future>
 #include <nlohmann/json.hpp>
 
+#include "lib/input/gguf.h"
 #include "lib/runtime/draft/plan_drafter.h"
 #include "lib/runtime/scheduler/batch_scheduler.h"
 #include "lib/runtime/session/session.h"
+#include "tests/support/draft_head_gguf.h"
 #include "tests/support/host_gpu.h"
 #include "tests/support/http_client.h"
 #include "tests/support/run_program.h"
@@ -209,38 +211,50 @@ class DraftLoad : public Drafts {
     for (json& choice : choices) choice.erase("id_slot");
     return choices;
   }
+  // Answers of the plan with each of these command lines, and without them.
+  static void expect_same(const std::string& plan,
+                          const std::vector<std::vector<std::string>>& drafts) {
+    const std::vector<std::string> common = {plan, "--ctx", "512", "-t", "2", "--max-batch", "8"};
+    std::vector<Got> plain;
+    {
+      const ServerProcess server(common);
+      plain = ask(server);
+    }
+    for (const std::vector<std::string>& more : drafts) {
+      std::vector<std::string> line = common;
+      line.insert(line.end(), more.begin(), more.end());
+      const ServerProcess server(line);
+      const std::vector<Got> got = ask(server);
+      for (size_t i = 0; i < got.size(); ++i) {
+        EXPECT_EQ(comparable(got[i].choice), comparable(plain[i].choice))
+            << more[1] << ", request " << i;
+      }
+      EXPECT_FALSE(got[63].timings.contains("draft_n")) << "the request wants no guesses";
+      const json stats = server.get("/stats").json();
+      EXPECT_LE(stats["accepted_tokens_total"], stats["drafted_tokens_total"]);
+      if (more.size() < 4) continue;  // an adaptive one may have found that they do not pay
+      EXPECT_GT(stats["drafted_tokens_total"], 0);
+      EXPECT_NE(server.get("/metrics").body.find("ktx_draft_seconds_total"), std::string::npos);
+      EXPECT_TRUE(got[0].timings.contains("draft_n")) << got[0].timings;
+    }
+  }
 };
 
 TEST_F(DraftLoad, SixtyFourClientsGetTheAnswersWithoutThem) {
-  const std::vector<std::string> common = {plan("qwen3moe"), "--ctx", "512", "-t", "2",
-                                           "--max-batch",    "8"};
-  std::vector<Got> plain;
-  {
-    const ServerProcess server(common);
-    plain = ask(server);
-  }
-  for (const std::vector<std::string>& more :
-       {std::vector<std::string>{"--draft", plan("qwen3moe"), "--draft-adapt", "off", "--draft-max",
-                                 "4"},
-        {"--draft", plan("llama"), "--draft-adapt", "off", "--draft-max", "3"},
-        {"--draft", plan("qwen3moe")},
-        {"--lookup", "5", "--draft-adapt", "off"}}) {
-    std::vector<std::string> line = common;
-    line.insert(line.end(), more.begin(), more.end());
-    const ServerProcess server(line);
-    const std::vector<Got> got = ask(server);
-    for (size_t i = 0; i < got.size(); ++i) {
-      EXPECT_EQ(comparable(got[i].choice), comparable(plain[i].choice))
-          << more[1] << ", request " << i;
-    }
-    EXPECT_FALSE(got[63].timings.contains("draft_n")) << "the request wants no guesses";
-    const json stats = server.get("/stats").json();
-    EXPECT_LE(stats["accepted_tokens_total"], stats["drafted_tokens_total"]);
-    if (more.size() < 4) continue;  // an adaptive one may have found that they do not pay
-    EXPECT_GT(stats["drafted_tokens_total"], 0);
-    EXPECT_NE(server.get("/metrics").body.find("ktx_draft_seconds_total"), std::string::npos);
-    EXPECT_TRUE(got[0].timings.contains("draft_n")) << got[0].timings;
-  }
+  expect_same(plan("qwen3moe"),
+              {{"--draft", plan("qwen3moe"), "--draft-adapt", "off", "--draft-max", "4"},
+               {"--draft", plan("llama"), "--draft-adapt", "off", "--draft-max", "3"},
+               {"--draft", plan("qwen3moe")},
+               {"--lookup", "5", "--draft-adapt", "off"}});
+}
+
+TEST_F(DraftLoad, AHeadWithinThePlanChangesNoneOfThem) {
+  const auto gguf = input::GgufFile::open(model_gguf("llama"));
+  ASSERT_TRUE(gguf.ok()) << gguf.error().message;
+  ASSERT_TRUE(write_draft_head(*gguf, dir_->path("head.gguf"), {.every = 5}).ok());
+  compile(model_gguf("llama"), plan("with_head"), {"--draft", dir_->path("head.gguf")});
+  expect_same(plan("with_head"),
+              {{"--draft", "on", "--draft-adapt", "off", "--draft-max", "4"}, {"--draft", "on"}});
 }
 
 struct Place {

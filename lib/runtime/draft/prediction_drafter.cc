@@ -11,8 +11,8 @@
 namespace ktx::runtime {
 namespace {
 
-// Rows of hidden states of a text that wait to be read.
-constexpr int64_t kMostHeld = 256;
+// Rows of hidden states of a text that wait to be read: few enough for the caches of a core.
+constexpr int64_t kMostHeld = 32;
 // Missing rows in front of those of a text that are taken as zeros; behind more the layer's text
 // begins anew. The prefix caches of the model and of the layer leave one.
 constexpr int64_t kMostMissing = 16;
@@ -128,7 +128,12 @@ Status PredictionDrafter::take_hidden(DraftText& given, std::span<const int32_t>
   text.rows.insert(text.rows.end(), rows.begin(), rows.end());
   if (text.rows_end() - text.rows_begin < kMostHeld) return {};
   int64_t all = std::ssize(tokens);
-  return read_text(text, tokens, all);
+  KTX_TRY(read_text(text, tokens, all));
+  // Those of a prompt take many times what answers need.
+  if (text.rows.capacity() > static_cast<size_t>(4 * kMostHeld * width_)) {
+    text.rows.shrink_to_fit();
+  }
+  return {};
 }
 
 // Makes what is held a beginning of `tokens` that can go on: hidden states for the next token are
@@ -254,7 +259,9 @@ std::optional<int32_t> PredictionDrafter::sample(PredictionText& text, int64_t r
 Status PredictionDrafter::take_own(int64_t row, int64_t token, std::vector<float>& hidden) const {
   hidden.assign(static_cast<size_t>(given_width_), 0.0f);
   if (!is_head_) return engine_->hidden(row, hidden);
-  return engine_->hidden_of_tokens(token, std::span(hidden).subspan(static_cast<size_t>(width_)));
+  const std::span<const float> own = KTX_TRY(engine_->hidden_of_tokens(token, 1));
+  std::ranges::copy(own, hidden.begin() + width_);
+  return {};
 }
 
 // A guess for each from its row of logits, and what it reads next; those that are done go.

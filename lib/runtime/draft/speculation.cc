@@ -81,9 +81,9 @@ DraftText& Speculation::draft_of(const Item& item) {
 
 void Speculation::computed(const Item& item, Engine& engine, const Computed& what) {
   if (!reads_hidden() || what.count == 0) return;
-  std::vector<float> rows(static_cast<size_t>(what.count * engine.kept_width()));
+  if (options_.adaptive && !pace_.may_guess_soon()) return;
   const auto work = [&]() -> Status {
-    KTX_TRY(engine.hidden_of_tokens(what.row, rows));
+    const std::span<const float> rows = KTX_TRY(engine.hidden_of_tokens(what.row, what.count));
     return drafter_.take_hidden(draft_of(item), item.tokens, what.begin, rows);
   };
   if (const Status done = work(); !done) failure_ = done.error().message;

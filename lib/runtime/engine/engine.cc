@@ -126,7 +126,7 @@ Result<Forward> Engine::begin(std::span<const BatchItem> items,
   State& s = *state_;
   KTX_ASSERT(passes() < most_passes());
   s.shown = (s.oldest + s.in_flight) % s.passes.size();
-  s.kept_rows.clear();
+  s.kept_rows.count = 0;
   Pass& pass = s.passes[s.shown];
   pass.batch.before_filters = before_filters;
   pass.watch = watch;
@@ -139,7 +139,7 @@ Result<Forward> Engine::begin(std::span<const BatchItem> items,
 Result<Forward> Engine::finish() {
   State& s = *state_;
   KTX_ASSERT(s.in_flight > 0);
-  s.kept_rows.clear();
+  s.kept_rows.count = 0;
   s.shown = s.oldest;
   s.oldest = (s.oldest + 1) % s.passes.size();
   --s.in_flight;
@@ -343,7 +343,7 @@ int64_t Engine::kept_width() const {
   return std::ssize(state_->kept_hidden) * hidden_size();
 }
 
-Status Engine::hidden_of_tokens(int64_t token, std::span<float> out) {
+Result<std::span<const float>> Engine::hidden_of_tokens(int64_t token, int64_t count) {
   // Of a pass of fewer tokens all are read at once: its texts ask for theirs one after the other.
   constexpr int64_t kAtOnce = 256;
   State& s = *state_;
@@ -351,35 +351,41 @@ Status Engine::hidden_of_tokens(int64_t token, std::span<float> out) {
   if (width == 0) {
     return Error{"the plan keeps no hidden states for a drafter; compile it with --draft"};
   }
-  KTX_ASSERT(token >= 0 && std::ssize(out) % width == 0 &&
-             std::ssize(out) / width <= tokens - token);
-  if (tokens > kAtOnce) return read_kept(token, out);
-  if (s.kept_rows.empty()) {
-    std::vector<float> rows(static_cast<size_t>(tokens * width));
-    KTX_TRY(read_kept(0, rows));
-    s.kept_rows = std::move(rows);
+  KTX_ASSERT(token >= 0 && count > 0 && count <= tokens - token);
+  if (tokens > kAtOnce) {
+    KTX_TRY(read_kept(token, count));
+  } else if (s.kept_rows.count == 0) {
+    KTX_TRY(read_kept(0, tokens));
   }
-  std::copy_n(s.kept_rows.begin() + token * width, out.size(), out.begin());
-  return {};
+  const int64_t first = token - s.kept_rows.begin;
+  return std::span<const float>(s.kept_rows.rows)
+      .subspan(static_cast<size_t>(first * width), static_cast<size_t>(count * width));
 }
 
-Status Engine::read_kept(int64_t token, std::span<float> out) {
+Status Engine::read_kept(int64_t token, int64_t count) {
   State& s = *state_;
-  const int64_t width = hidden_size(), all = kept_width(), count = std::ssize(out) / all;
-  std::vector<float> rows(out.size());  // of the first value, then of the next one
+  KeptRows& kept = s.kept_rows;
+  const int64_t width = hidden_size(), all = kept_width();
+  kept.count = 0;
+  // Smaller ones keep their size: what is behind `count` is what was there before.
+  const auto size = static_cast<size_t>(count * all);
+  kept.rows.resize(std::max(kept.rows.size(), size));
+  kept.values.resize(std::max(kept.values.size(), size));
   std::vector<ValueRead> reads;
-  for (const FinalHidden& kept : s.kept_hidden) {
+  for (const FinalHidden& value : s.kept_hidden) {
     const size_t from = reads.size() * static_cast<size_t>(count * width);
-    reads.push_back({kept.device, kept.value, token,
-                     std::span(rows).subspan(from, static_cast<size_t>(count * width))});
+    reads.push_back({value.device, value.value, token,
+                     std::span(kept.values).subspan(from, static_cast<size_t>(count * width))});
   }
   KTX_TRY(s.runner->read(reads));
   for (size_t i = 0; i < reads.size(); ++i) {
     for (int64_t t = 0; t < count; ++t) {
       std::copy_n(reads[i].out.begin() + t * width, width,
-                  out.begin() + t * all + static_cast<int64_t>(i) * width);
+                  kept.rows.begin() + t * all + static_cast<int64_t>(i) * width);
     }
   }
+  kept.begin = token;
+  kept.count = count;
   return {};
 }
 

@@ -283,10 +283,10 @@ class Engine {
   // The final norm's output for that row of logits: hidden_size() floats, for
   // embeddings. Fails where the plan does not keep it.
   Status hidden(int64_t row, std::span<float> out);
-  // The hidden states that the plan keeps for a drafter (PlanFacts::hidden_values), of tokens of
-  // the pass from `token` on, as many as `out` has room for: kept_width() floats each. Fails where
-  // it keeps none.
-  Status hidden_of_tokens(int64_t token, std::span<float> out);
+  // The hidden states that the plan keeps for a drafter (PlanFacts::hidden_values), of `count`
+  // tokens of the pass from `token` on: kept_width() floats each. Valid until the next call of this
+  // or of another pass. Fails where it keeps none.
+  Result<std::span<const float>> hidden_of_tokens(int64_t token, int64_t count);
   int64_t kept_width() const;
   int64_t hidden_size() const;
   // Most rows of logits that one forward() can give.
@@ -312,7 +312,7 @@ class Engine {
   struct State;
   explicit Engine(std::unique_ptr<State> state);
   struct Pass;
-  Status read_kept(int64_t token, std::span<float> out);
+  Status read_kept(int64_t token, int64_t count);
   Result<Forward> begin_pass(Pass& pass, std::span<const BatchItem> items);
   Result<Forward> finish_pass(Pass& pass);
   Result<bool> compute(Pass& pass);

@@ -28,6 +28,13 @@ struct Engine::Pass {
   bool follows_lost = false;  // a pass before it has failed that computed the text before it
 };
 
+// Hidden states of tokens of the last pass, once they were read.
+struct KeptRows {
+  int64_t begin = 0, count = 0;  // tokens of the pass
+  std::vector<float> rows;       // kept_width() floats for each of `count`
+  std::vector<float> values;     // the same, one value's of all tokens after the other's
+};
+
 // In the order of construction: what comes later points into what is before.
 struct Engine::State {
   explicit State(plan::PlanFile file) : plan(std::move(file)) {}
@@ -49,7 +56,7 @@ struct Engine::State {
   const Batch& batch() const { return passes[shown].batch; }
   Result<FinalHidden> hidden = Error{"not looked for"};
   std::vector<FinalHidden> kept_hidden;  // of every token
-  std::vector<float> kept_rows;          // of the last pass, once they were read
+  KeptRows kept_rows;
   EngineStats stats;
 };
 
