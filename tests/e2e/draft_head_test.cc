@@ -339,6 +339,54 @@ TEST_F(DraftHeadMistakes, OfPlansAreSeen) {
   }
 }
 
+class DraftRules : public DraftHeadMistakes {
+ protected:
+  void SetUp() override {
+    const auto gguf = input::GgufFile::open(path());
+    ASSERT_TRUE(gguf.ok());
+    ASSERT_TRUE(write_draft_head(*gguf, dir_.path("head.gguf"), {.every = 2}).ok());
+  }
+  // Of the model, or of its head.
+  bool has_steps_on_gpu(bool drafter) const {
+    const auto plan = plan::PlanFile::open(dir_.path("m.ktxplan"), {.drafter = drafter});
+    EXPECT_TRUE(plan.ok()) << plan.error().message;
+    return std::ranges::any_of(plan->view().steps, [&](const plan::StepRecord& step) {
+      return plan->view().string(step.device) == "cuda:0";
+    });
+  }
+};
+
+TEST_F(DraftRules, PlaceTheHeadAlone) {
+  const std::string rules = source_dir() + "/rules/";
+  const std::string target = "--target=" + source_dir() + "/targets/h200.yaml";
+  for (const bool gpu : {false, true}) {
+    compile_with(path(), dir_.path("m.ktxplan"),
+                 {target, rules + (gpu ? "cpu-only.yaml" : "all-gpu.yaml"), "--draft",
+                  dir_.path("head.gguf"), "--draft-rules",
+                  rules + (gpu ? "all-gpu.yaml" : "cpu-only.yaml")});
+    if (HasFatalFailure()) return;
+    EXPECT_EQ(has_steps_on_gpu(true), gpu);
+    EXPECT_EQ(has_steps_on_gpu(false), !gpu);
+  }
+}
+
+TEST_F(DraftRules, MistakesHaveTheirPlace) {
+  dir_.write("r.yaml", "- match: {name: \"^model.layers.7\"}\n  replace: {device: cpu}\n");
+  EXPECT_SAYS(
+      error_of({path(), "--draft", dir_.path("head.gguf"), "--draft-rules", dir_.path("r.yaml")}),
+      "the drafter: " + dir_.path("r.yaml") + ":1:");
+  const auto usage = [&](std::vector<std::string> more) {
+    std::vector<std::string> line = {ktx_compile(),          path(),          "-o",
+                                     dir_.path("x.ktxplan"), "--draft-rules", dir_.path("r.yaml")};
+    line.insert(line.end(), more.begin(), more.end());
+    const Finished finished = run_program(line);
+    EXPECT_EQ(finished.status, 2);
+    return finished.err;
+  };
+  EXPECT_SAYS(usage({}), "--draft-rules places the drafter that --draft names, and none is named");
+  EXPECT_SAYS(usage({"--draft", "mtp"}), "rules of the model place the layer of --draft mtp");
+}
+
 TEST_F(DraftHeadMistakes, AHeadIsNoModel) {
   const auto gguf = input::GgufFile::open(path());
   ASSERT_TRUE(gguf.ok());

@@ -85,7 +85,7 @@ class Checker {
   }
 
   int run() {
-    read_rule_files(options_, state_);
+    read_rule_files(options_.rules, state_);
     read_target_file(options_, state_);
     if (build()) walk();
     return finish();
@@ -370,8 +370,8 @@ void read_expert_profiles(const Options& options, passes::CompileState& state) {
   state.expert_profile = std::move(profile);
 }
 
-void read_rule_files(const Options& options, passes::CompileState& state) {
-  for (const std::string& path : options.rules) {
+void read_rule_files(std::span<const std::string> paths, passes::CompileState& state) {
+  for (const std::string& path : paths) {
     const Status read = rules::add_rules(state.rules, path, *state.diags);
     if (!read) state.diags->error({}, "R008", read.error().message);
   }

@@ -1,6 +1,7 @@
 // ktx-compile --check: checks rules and a model as far as possible without reading weights.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "lib/arch/build_graph.h"
@@ -22,7 +23,7 @@ DiagPolicy policy_of(const Options& options);
 
 // Reads the rule files into the state; a file that does not exist is KTX-R008, with
 // the name that was meant.
-void read_rule_files(const Options& options, passes::CompileState& state);
+void read_rule_files(std::span<const std::string> paths, passes::CompileState& state);
 
 // What a run is taken to be by placement and checks: --ctx, --max-batch, --kv-budget. The
 // run itself may ask for something else.

@@ -28,12 +28,25 @@
 namespace ktx::tools {
 namespace {
 
+std::string text_of(const Diagnostic& diag) {
+  if (diag.loc.line == 0) return "the drafter: " + diag.message;
+  return fmt::format("the drafter: {}:{}:{}: {}", diag.loc.file, diag.loc.line, diag.loc.column,
+                     diag.message);
+}
+
 // The first error of those that a stage found.
 Error first_error(const DiagSink& sink, const std::string& otherwise) {
   for (const Diagnostic& diag : sink.all()) {
-    if (diag.severity == Severity::Error) return Error{"the drafter: " + diag.message};
+    if (diag.severity == Severity::Error) return Error{text_of(diag)};
   }
   return Error{"the drafter: " + otherwise};
+}
+
+// What is no error goes to those of the model.
+void hand_on_warnings(const DiagSink& from, DiagSink& to) {
+  for (const Diagnostic& diag : from.all()) {
+    if (diag.severity == Severity::Warning) to.warning({}, diag.code, text_of(diag));
+  }
 }
 
 uint64_t weight_bytes(const ir::ModuleGraph& graph) {
@@ -72,7 +85,7 @@ struct DraftModel {
 
 Status build_prediction(const Options& options, const input::ModelSource& model, DraftModel& made) {
   passes::CompileState& state = made.state;
-  read_rule_files(options, state);  // its modules are the model's, as far as rules go
+  read_rule_files(options.rules, state);  // its modules are the model's, as far as rules go
   state.modules = KTX_TRY(arch::build_prediction_graph(model, made.sink, options.ctx));
   made.given_taps = {passes::kBehindFinalNorm};
   return {};
@@ -84,6 +97,7 @@ Status build_small_model(const Options& options, DraftModel& made) {
   inputs.header_only_ok = options.check;
   inputs.accept = arch::accept_architecture;
   made.own = KTX_TRY(input::open_model(inputs, made.sink));
+  read_rule_files(options.draft_rules, made.state);
   made.state.modules = KTX_TRY(arch::build_graph(*made.own, made.sink, options.ctx));
   made.state.config = &made.own->config;
   return {};
@@ -98,6 +112,7 @@ Status build_head(const Options& options, input::GgufFile gguf, const input::Mod
   gguf.borrow(KTX_TRY(input::GgufFile::open(model.gguf.path(), {.header_only_ok = options.check})),
               shared);
   made.own = KTX_TRY(input::draft_head_source(std::move(gguf), model, made.sink));
+  read_rule_files(options.draft_rules, made.state);
   made.state.modules =
       KTX_TRY(arch::build_head_graph(*made.own, head, facts, made.sink, options.ctx));
   made.state.taps = {made.state.modules.facts.layers};
@@ -146,6 +161,7 @@ Status write_drafter(const Options& options, const input::ModelSource& model,
   passes::CompileState& state = made->state;
   const Status passed = passes::run_passes(state, {});
   if (!passed) return first_error(made->sink, passed.error().message);
+  hand_on_warnings(made->sink, *model_state.diags);
   passes::EmitOptions emit;
   if (made->own && made->given_taps.empty()) {
     emit.tokenizer = text::serialize(made->own->tokenizer);
@@ -264,6 +280,7 @@ Result<std::string> estimate_drafter(const Options& options, const input::ModelS
   passes.stop_after = "check-memory";
   const Status passed = passes::run_passes(made->state, passes);
   if (!passed) return first_error(made->sink, passed.error().message);
+  hand_on_warnings(made->sink, *model_state.diags);
   const auto estimator = KTX_TRY(passes::Estimator::make(made->state));
   const passes::Estimate estimate = KTX_TRY(estimator.predict(made->state));
   model_state.taps = made->given_taps;

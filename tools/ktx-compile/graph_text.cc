@@ -57,7 +57,7 @@ Status read_graph(const Options& options, passes::CompileState& state) {
 
 Status run(const Options& options, passes::CompileState& state) {
   KTX_TRY(read_graph(options, state));
-  read_rule_files(options, state);
+  read_rule_files(options.rules, state);
   read_target_file(options, state);
   if (!state.check.target_given) state.target = {};
   // Nothing of this machine: the same text gives the same text everywhere.

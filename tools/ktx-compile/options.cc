@@ -100,6 +100,13 @@ void check_compile(const Options& options, Mistakes& mistakes) {
   if (!options.draft.empty() && options.output.empty()) {
     mistakes.emplace_back("--draft puts a drafter into the plan that -o names");
   }
+  if (!options.draft_rules.empty() && options.draft.empty()) {
+    mistakes.emplace_back("--draft-rules places the drafter that --draft names, and none is named");
+  } else if (!options.draft_rules.empty() && options.draft == "mtp") {
+    mistakes.emplace_back(
+        "--draft-rules is for a head or a smaller model; rules of the model place the layer of "
+        "--draft mtp, as the one behind its last");
+  }
   if (options.model.empty() && mistakes.empty() && !text_without_model) {
     mistakes.push_back(no_model(options));
   }

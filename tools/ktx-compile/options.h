@@ -26,7 +26,8 @@ struct Options {
   int64_t kv_budget_bytes = 0;
   int64_t vram_bytes = 0;  // 0: all that GPUs have
   std::vector<std::string> expert_profiles;
-  std::string draft;  // "": none; "mtp", or a file
+  std::string draft;                     // "": none; "mtp", or a file
+  std::vector<std::string> draft_rules;  // YAML files for its modules
   bool drop_unused = false;
   bool split_by_host = false;
   bool bf16_inputs = false;

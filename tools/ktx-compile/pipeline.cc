@@ -121,15 +121,17 @@ Result<std::vector<plan::PlanProvenance::Input>> input_hashes(const Options& opt
     inputs.push_back({"gguf", static_cast<int64_t>(source.gguf.shards()[shard].file.bytes().size()),
                       hash_bytes(source.gguf.header(static_cast<int>(shard)))});
   }
-  for (const std::string& path : options.rules) {
-    const std::string text = KTX_TRY(read_text_file(path));
-    inputs.push_back(
-        {"rules", static_cast<int64_t>(text.size()), hash_bytes(std::as_bytes(std::span(text)))});
-  }
-  for (const std::string& path : options.expert_profiles) {
-    const std::string text = KTX_TRY(read_text_file(path));
-    inputs.push_back({"expert-profile", static_cast<int64_t>(text.size()),
-                      hash_bytes(std::as_bytes(std::span(text)))});
+  const std::pair<const char*, const std::vector<std::string>&> texts[] = {
+      {"rules", options.rules},
+      {"draft-rules", options.draft_rules},
+      {"expert-profile", options.expert_profiles},
+  };
+  for (const auto& [kind, paths] : texts) {
+    for (const std::string& path : paths) {
+      const std::string text = KTX_TRY(read_text_file(path));
+      inputs.push_back(
+          {kind, static_cast<int64_t>(text.size()), hash_bytes(std::as_bytes(std::span(text)))});
+    }
   }
   return inputs;
 }
@@ -191,7 +193,7 @@ int run_compile(const Options& options) {
   passes::CompileState state;
   talk.sink().set_policy(policy_of(options));
   state.diags = &talk.sink();
-  read_rule_files(options, state);
+  read_rule_files(options.rules, state);
   read_target_file(options, state);
   if (options.split_by_host && state.target.hosts.empty()) {
     return talk.fail("--split-by-host takes a target with hosts (--target; docs/hosts.md)");
