@@ -57,6 +57,7 @@ DraftPace::Plan DraftPace::best(std::span<const Text> texts, std::span<const siz
 
 std::vector<int64_t> DraftPace::choose(std::span<const Text> texts) {
   trying_ = false;
+  next_try_ = 0;
   std::vector<int64_t> chosen(texts.size(), 0);
   const auto all = static_cast<int64_t>(texts.size());
   if (all == 0 || most_ <= 0) return chosen;
@@ -72,17 +73,20 @@ std::vector<int64_t> DraftPace::choose(std::span<const Text> texts) {
   const Plan plain = fixed(texts, order, 0, 0);
   if (!opened_) account_ = kFirstPasses * plain.seconds;
   opened_ = true;
+  next_try_ = order.front();
   Plan plan = best(texts, order);
-  if (plan.guesses == 0 || plan.rate() < kWorthIt * plain.rate()) {
+  const bool wins = plan.guesses > 0 && plan.rate() >= kWorthIt * plain.rate();
+  pays_ = wins && account_ > 0;  // where it wins with an empty account, it lost more than expected
+  if (pays_) {
+    retry_after_ = kRetryAfter;
+  } else if (wins) {
+    plan.guesses = 0;
+  } else {
     // Off; now and then the text that promises most tries.
     plan = fixed(texts, order, 1, std::min(kTry, most_));
     const double loss = plan.seconds - plan.tokens / plain.rate();
     if (off_ < retry_after_ || account_ < loss) plan.guesses = 0;
     trying_ = plan.guesses > 0;
-  } else if (account_ <= 0) {
-    plan.guesses = 0;  // it lost more than was expected
-  } else {
-    retry_after_ = kRetryAfter;
   }
   for (int64_t i = 0; i < plan.texts && plan.guesses > 0; ++i) {
     const size_t text = order[static_cast<size_t>(i)];

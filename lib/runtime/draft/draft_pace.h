@@ -42,10 +42,12 @@ class DraftPace {
   std::vector<int64_t> choose(std::span<const Text> texts);
   // What was chosen last is a try: a loss is expected of it.
   bool trying() const { return trying_; }
-  // Whether guesses may be chosen within the next kWarmUp passes: what a drafter reads of passes
-  // before is read of them alone.
+  // Of which texts guesses may be chosen within the next kWarmUp passes: where they pay of all,
+  // else of one that tries, or of none. A drafter reads the passes before of those alone.
   static constexpr int64_t kWarmUp = 64;
-  bool may_guess_soon() const { return off_ + kWarmUp >= retry_after_; }
+  bool pays() const { return pays_; }
+  bool tries_soon() const { return off_ + kWarmUp >= retry_after_; }
+  size_t next_try() const { return next_try_; }  // by number in the last choose()
 
   // A pass without prompts: its tokens with guesses, in which `texts` got `produced` tokens; what
   // guessing took, for `drafted` texts and at most `depth` tokens of each: in all, without what was
@@ -82,6 +84,8 @@ class DraftPace {
   int64_t off_ = 0;                         // passes since something was guessed
   int64_t retry_after_ = kRetryAfter;       // so many of them
   bool trying_ = false;
+  bool pays_ = true;  // so it is taken to be before anything is known
+  size_t next_try_ = 0;
 };
 
 }  // namespace ktx::runtime

@@ -35,6 +35,7 @@ void Speculation::guess(std::span<Item> items, int64_t others, int64_t budget) {
   std::vector<int64_t> lengths;
   if (options_.adaptive) {
     lengths = pace_.choose(texts);
+    next_try_ = items[pace_.next_try()].text;
   } else {
     for (const DraftPace::Text& text : texts) lengths.push_back(text.limit);
   }
@@ -79,9 +80,15 @@ DraftText& Speculation::draft_of(const Item& item) {
   return *draft;
 }
 
+// Within the next passes.
+bool Speculation::may_guess_for(const Text& text) const {
+  if (!options_.adaptive || pace_.pays()) return true;
+  return &text == next_try_ && pace_.tries_soon();
+}
+
 void Speculation::computed(const Item& item, Engine& engine, const Computed& what) {
   if (!reads_hidden() || what.count == 0) return;
-  if (options_.adaptive && !pace_.may_guess_soon()) return;
+  if (!may_guess_for(*item.text)) return;
   const auto work = [&]() -> Status {
     const std::span<const float> rows = KTX_TRY(engine.hidden_of_tokens(what.row, what.count));
     return drafter_.take_hidden(draft_of(item), item.tokens, what.begin, rows);

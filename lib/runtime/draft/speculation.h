@@ -86,6 +86,7 @@ class Speculation {
 
  private:
   DraftText& draft_of(const Item& item);
+  bool may_guess_for(const Text& text) const;
   void settle();
 
   Drafter& drafter_;
@@ -94,6 +95,7 @@ class Speculation {
   Acceptance acceptance_;  // of all texts
   DraftPace::Pass pass_;   // the last one, which is not in the pace yet
   std::string failure_;
+  const Text* next_try_ = nullptr;  // compared alone: it may be gone
 };
 
 }  // namespace ktx::runtime

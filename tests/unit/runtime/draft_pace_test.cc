@@ -196,7 +196,7 @@ TEST(DraftPace, TriesLessOftenWhereItWasLost) {
     for (int64_t i = 0; i < passes; ++i) {
       const int64_t guesses = pace.choose({&text, 1})[0];
       count += guesses > 0;
-      soon += pace.may_guess_soon();
+      soon += pace.tries_soon();
       DraftPace::Pass pass{1, 1 + guesses, 1, guesses > 0 ? 1.5 : 1.0};
       pass.drafted = guesses > 0;
       pass.depth = guesses;
@@ -211,6 +211,20 @@ TEST(DraftPace, TriesLessOftenWhereItWasLost) {
   EXPECT_EQ(early, 3);
   EXPECT_EQ(late - early, 4000 / 257);
   EXPECT_LT(late_soon, 4500 / 3);
+}
+
+TEST(DraftPace, NamesTheTextThatTriesNext) {
+  DraftPace pace(4);
+  EXPECT_TRUE(pace.pays()) << "nothing is known yet";
+  const DraftPace::Text texts[] = {{0.1, 4}, {0.3, 4}, {0.2, 4}, {0.9, 0}};
+  EXPECT_EQ(pace.choose(texts), (std::vector<int64_t>{0, 0, 0, 0}));
+  pace.add({4, 4, 4, 0.01, 0, 0, 0});
+  EXPECT_EQ(pace.choose(texts), (std::vector<int64_t>{0, 0, 0, 0}));
+  EXPECT_FALSE(pace.pays());
+  EXPECT_EQ(pace.next_try(), 1u);
+  const DraftPace::Text one[] = {{0.1, 0}};
+  pace.choose(one);
+  EXPECT_EQ(pace.next_try(), 0u);
 }
 
 TEST(DraftPace, AFirstGuessThatTakesMoreIsSharedByThoseBehindIt) {
