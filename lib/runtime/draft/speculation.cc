@@ -82,7 +82,7 @@ DraftText& Speculation::draft_of(const Item& item) {
 
 // Within the next passes.
 bool Speculation::may_guess_for(const Text& text) const {
-  if (!options_.adaptive || pace_.pays()) return true;
+  if (reads_all()) return true;
   return &text == next_try_ && pace_.tries_soon();
 }
 
@@ -90,7 +90,8 @@ void Speculation::computed(const Item& item, Engine& engine, const Computed& wha
   if (!reads_hidden() || what.count == 0) return;
   if (!may_guess_for(*item.text)) return;
   const auto work = [&]() -> Status {
-    const std::span<const float> rows = KTX_TRY(engine.hidden_of_tokens(what.row, what.count));
+    const std::span<const float> rows =
+        KTX_TRY(engine.hidden_of_tokens(what.row, what.count, reads_all()));
     return drafter_.take_hidden(draft_of(item), item.tokens, what.begin, rows);
   };
   if (const Status done = work(); !done) failure_ = done.error().message;

@@ -86,6 +86,7 @@ class Speculation {
 
  private:
   DraftText& draft_of(const Item& item);
+  bool reads_all() const { return !options_.adaptive || pace_.pays(); }
   bool may_guess_for(const Text& text) const;
   void settle();
 

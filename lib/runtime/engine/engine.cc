@@ -343,8 +343,7 @@ int64_t Engine::kept_width() const {
   return std::ssize(state_->kept_hidden) * hidden_size();
 }
 
-Result<std::span<const float>> Engine::hidden_of_tokens(int64_t token, int64_t count) {
-  // Of a pass of fewer tokens all are read at once: its texts ask for theirs one after the other.
+Result<std::span<const float>> Engine::hidden_of_tokens(int64_t token, int64_t count, bool all) {
   constexpr int64_t kAtOnce = 256;
   State& s = *state_;
   const int64_t width = kept_width(), tokens = s.batch().tokens;
@@ -352,14 +351,11 @@ Result<std::span<const float>> Engine::hidden_of_tokens(int64_t token, int64_t c
     return Error{"the plan keeps no hidden states for a drafter; compile it with --draft"};
   }
   KTX_ASSERT(token >= 0 && count > 0 && count <= tokens - token);
-  if (tokens > kAtOnce) {
-    KTX_TRY(read_kept(token, count));
-  } else if (s.kept_rows.count == 0) {
-    KTX_TRY(read_kept(0, tokens));
-  }
-  const int64_t first = token - s.kept_rows.begin;
-  return std::span<const float>(s.kept_rows.rows)
-      .subspan(static_cast<size_t>(first * width), static_cast<size_t>(count * width));
+  const KeptRows& kept = s.kept_rows;
+  const bool here = kept.begin <= token && token + count <= kept.begin + kept.count;
+  if (!here) KTX_TRY(all && tokens <= kAtOnce ? read_kept(0, tokens) : read_kept(token, count));
+  return std::span<const float>(kept.rows).subspan(
+      static_cast<size_t>((token - kept.begin) * width), static_cast<size_t>(count * width));
 }
 
 Status Engine::read_kept(int64_t token, int64_t count) {

@@ -286,7 +286,9 @@ class Engine {
   // The hidden states that the plan keeps for a drafter (PlanFacts::hidden_values), of `count`
   // tokens of the pass from `token` on: kept_width() floats each. Valid until the next call of this
   // or of another pass. Fails where it keeps none.
-  Result<std::span<const float>> hidden_of_tokens(int64_t token, int64_t count);
+  // `all`: those of the pass's other tokens are asked for next, so that those of few tokens cross
+  // from a GPU at once.
+  Result<std::span<const float>> hidden_of_tokens(int64_t token, int64_t count, bool all = false);
   int64_t kept_width() const;
   int64_t hidden_size() const;
   // Most rows of logits that one forward() can give.
