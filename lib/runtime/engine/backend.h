@@ -82,6 +82,8 @@ class Backend {
   // unchanged until then. Fails on damaged data and when a device fails (lost, out of memory);
   // the message says which and what to do.
   virtual Status begin(const Batch&) { return {}; }
+  // Goes on with a pass after others have begun (PlanRunner::most_passes).
+  virtual Status resume(const Batch&) { return {}; }
   // Computes or queues a part (its index in BoundParts). False: `watch` (may be null) ended it,
   // and its results are undefined. The watch's progress is the part's own, from 0 to 1.
   virtual Result<bool> run(size_t part, const Batch& batch, const PassWatch* watch) = 0;

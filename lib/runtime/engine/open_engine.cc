@@ -68,7 +68,11 @@ Result<std::string> find_largest_ctx(const plan::PlanView& plan,
                                      EngineOptions& options) {
   const EarlyGpus gpus = KTX_TRY(EarlyGpus::open(plan, options.open_gpu));
   RunRoom room{available, gpus.facts()};
-  if (options.hosts) room.others = KTX_TRY(memory_of_hosts(plan, *options.hosts));
+  if (options.hosts) {
+    HostsMemory others = KTX_TRY(memory_of_hosts(plan, *options.hosts));
+    room.others = std::move(others.cpus);
+    room.gpus.merge(others.gpus);
+  }
   const LargestCtx found = KTX_TRY(largest_ctx(plan, options, room));
   options.ctx = found.ctx;
   options.open_gpu = gpus.taker();

@@ -74,7 +74,13 @@ void PlanRunner::begin(PassWalk& pass, const Batch& batch, const PassWatch* watc
 Result<bool> PlanRunner::finish(PassWalk& pass) {
   const double begun = trace_ ? trace_->now() : 0;
   group_->begin_pass(pass.number);
-  if (pass.goes_on && *pass.goes_on) pass.goes_on = walk(pass, false);
+  if (pass.goes_on && *pass.goes_on) {
+    const auto go_on = [&]() -> Result<bool> {
+      for (Backend* backend : backends_) KTX_TRY(backend->resume(*pass.batch));
+      return walk(pass, false);
+    };
+    pass.goes_on = go_on();
+  }
   const auto done = end(pass);
   trace_pass(begun, "pass", pass.batch->tokens);
   return done;
@@ -117,7 +123,7 @@ Result<bool> PlanRunner::end(PassWalk& pass) {
   }
   pass.cpu_pairs += *counts_.cpu_pairs() - pairs;
   if (done && *done) {
-    counts_.add_pass(pass.batch->tokens, pass.cpu_pairs, taken_, pass.joint_pairs);
+    counts_.add_pass(pass.batch->tokens, pass.cpu_pairs, pass.taken, pass.joint_pairs);
   }
   return done;
 }
@@ -127,7 +133,7 @@ Result<bool> PlanRunner::run_parts(PassWalk& pass, const PassWatch* watch, bool 
   const size_t count = parts_.parts.size();
   size_t& p = pass.part;
   std::vector<int> waits;
-  taken_.assign(count, false);
+  pass.taken.resize(count);
   PassWatch of_part;
   if (watch) of_part.stop = watch->stop;
   if (watch && watch->progress) {
@@ -148,7 +154,7 @@ Result<bool> PlanRunner::run_parts(PassWalk& pass, const PassWatch* watch, bool 
     const Part& part = parts_.parts[p];
     if (watch && watch->stopped()) return false;
     const bool taken = gpus_ && part.kind == Part::Kind::Cpu && gpus_->takes(p);
-    taken_[p] = taken;
+    pass.taken[p] = taken;
     const bool joint = taken && gpus_->joint_tokens() > 0;
     if (part.kind == Part::Kind::Elsewhere) continue;
     const bool network = part.kind == Part::Kind::Network;
@@ -255,6 +261,22 @@ Status PlanRunner::visit_kv(const KvTables& tables, int64_t tokens, bool write,
       if (slots[slot]) KTX_TRY(visit_slot_rows(kv_.layout(slot), slots[slot], rows, call));
     }
     for (Backend* backend : backends_) KTX_TRY(backend->unmap_block(block, write));
+  }
+  return {};
+}
+
+Status PlanRunner::visit_block(const KvBlock& block, bool write,
+                               const std::function<Status(std::span<std::byte>)>& call) {
+  std::vector<std::byte*> slots(static_cast<size_t>(kv_.slots()));
+  for (Backend* backend : {cpu_.get(), gpus_.get()}) {
+    if (backend) KTX_TRY(backend->map_block(block, write, slots));
+  }
+  for (int32_t slot = 0; slot < kv_.slots(); ++slot) {
+    std::byte* const begin = slots[static_cast<size_t>(slot)];
+    if (begin) KTX_TRY(call({begin, static_cast<size_t>(kv_.layout(slot).slot_bytes())}));
+  }
+  for (Backend* backend : {cpu_.get(), gpus_.get()}) {
+    if (backend) KTX_TRY(backend->unmap_block(block, write));
   }
   return {};
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -30,6 +31,7 @@ struct PassWalk {
   Result<bool> goes_on = true;       // false: it was stopped
   int64_t cpu_pairs = 0;             // ExpertCounts::cpu_pairs() so far
   int64_t joint_pairs = 0;           // of these, in parts that the CPU shares with a GPU
+  std::vector<bool> taken = {};      // by part of the CPU: a GPU computes it in this pass
 };
 
 class PlanRunner {
@@ -59,6 +61,10 @@ class PlanRunner {
   // head; keys, then values; not those of blocks that windows have left behind. With `write` the
   // devices get what `call` leaves in the rows. Stops at the first failure.
   Status visit_kv(const KvTables& tables, int64_t tokens, bool write, const VisitRows& call);
+  // This host's slots of a block, in the order of their numbers, in host memory; with `write` the
+  // cache gets what `call` leaves there.
+  Status visit_block(const KvBlock& block, bool write,
+                     const std::function<Status(std::span<std::byte>)>& call);
   // The states of a slot, of all devices, in the order of their numbers.
   Status copy_states(StateSlot slot, bool write, std::span<std::byte> all);
 
@@ -106,7 +112,6 @@ class PlanRunner {
   std::unique_ptr<Backend> gpus_;   // null: none in this plan
   std::unique_ptr<Backend> hosts_;  // null: the plan is for one machine
   std::vector<Backend*> backends_;  // those
-  std::vector<bool> taken_;         // by part of the CPU: a GPU computes it in this pass
   Batch joint_;                     // the pass as the CPU has it in parts that it shares with a GPU
   int64_t most_passes_ = 1;
   PassTrace* trace_ = nullptr;

@@ -62,6 +62,11 @@ GpuGraph* graph_of(GpuState& s, size_t p, const Part& part) {
 }
 
 Status send_inputs(GpuState& s, const Batch& batch) {
+  for (GpuDevice& device : s.devices) {
+    // Those of a pass that has begun before may be on their way still.
+    if (s.inputs_sent) KTX_TRY(device.named(device.gpu->finish()));
+  }
+  s.inputs_sent = true;
   const int64_t sequences = batch.sequence[batch.tokens - 1] + 1;
   const int64_t bytes = s.batch_layout.fill(s.host_batch.data(), batch, sequences, s.shape, s.kv);
   for (GpuDevice& device : s.devices) {
@@ -95,6 +100,12 @@ class GpuBackend final : public Backend {
         KTX_TRY(device.named(device.streams->begin_pass(tokens_, s_->shape.joint_tokens)));
       }
     }
+    return send_inputs(*s_, batch);
+  }
+
+  Status resume(const Batch& batch) override {
+    choose_shape(*s_, batch);
+    tokens_ = batch.tokens;
     return send_inputs(*s_, batch);
   }
 
@@ -133,6 +144,7 @@ class GpuBackend final : public Backend {
       KTX_TRY(device.named(device.gpu->finish()));
       if (device.trace) KTX_TRY(device.named(device.trace->end_pass()));
     }
+    s_->inputs_sent = false;
     awake_.reset();
     return {};
   }

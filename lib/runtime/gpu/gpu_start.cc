@@ -11,6 +11,7 @@
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
 #include "lib/target/gpu_generation.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::runtime {
 namespace {
@@ -248,7 +249,10 @@ Status pin_streamed(GpuState& s, std::span<const launches::Stream> streams) {
 
 Status start_streams(GpuState& s) {
   s.taken.resize(s.parts.parts.size());
-  const std::vector<launches::Stream> streams = plan::streams(s.plan);
+  std::vector<launches::Stream> streams = plan::streams(s.plan);
+  std::erase_if(streams, [](const launches::Stream& stream) {
+    return !target::is_first_host(stream.device);  // of another host
+  });
   if (streams.empty() || !s.room_to_stream) return {};
   for (size_t d = 0; d < s.devices.size(); ++d) {
     GpuDevice& device = s.devices[d];
@@ -364,7 +368,7 @@ Result<std::unique_ptr<GpuState>> start_gpus(const BackendSetup& setup, const Bo
   for (GpuDevice& device : s.devices) KTX_TRY(device.named(allocate_workspace(s, device)));
   for (const Part& part : s.parts.parts) {
     s.marks.push_back(part.awaited ? KTX_TRY(s.devices[part.device].gpu->new_mark()) : 0);
-    if (part.kind == Part::Kind::Cpu) continue;
+    if (part.kind != Part::Kind::Gpu && part.kind != Part::Kind::Peer) continue;
     for (uint32_t i = 0; i < part.step_count; ++i) s.steps.push_back(part.first_step + i);
   }
   const double bound = timer.seconds();

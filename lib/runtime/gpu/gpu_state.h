@@ -148,6 +148,7 @@ struct GpuState {
   GpuBuckets buckets;
   GpuBatchLayout batch_layout;
   Arena host_batch;
+  bool inputs_sent = false;  // from there, and not awaited yet
   std::vector<GpuDevice> devices;
   std::optional<GpuLogits> logits;
   std::vector<std::unique_ptr<PinnedMemory>> pins;

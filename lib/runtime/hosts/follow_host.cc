@@ -32,7 +32,7 @@ Status follow(HostGroup& group, const std::string& path, const EngineOptions& op
       }
       KTX_TRY(group.send(0, ready.message()));
     } else if (kind == MessageKind::ReadMemory) {
-      KTX_TRY(group.send(0, own_memory(options.reserved_bytes)));
+      KTX_TRY(group.send(0, own_memory(message, options.reserved_bytes, options.open_gpu)));
     } else if (kind == MessageKind::Close) {
       plan.reset();
     } else if (plan) {

@@ -23,7 +23,7 @@ class FollowedPlan {
                                                     const EngineOptions& options,
                                                     const HostStart& start);
 
-  std::string note() const;  // "8 threads, avx512, 93.4 GiB of weights"
+  std::string note() const;  // "8 threads, avx512, 93.4 GiB of weights", and those of its GPUs
   // Answers a message of the first host, of any kind but Start and Close. An error is one of the
   // run; what a pass fails of is in its PassOver.
   Status answer(const MessageBytes& message);

@@ -58,9 +58,8 @@ class HostLeader final : public HostBorders {
       const Result<HostReady> ready = HostReady::read(message);
       const std::string& error = ready ? ready->error : ready.error().message;
       if (!error.empty() && all) all = Error{fmt::format("{}: {}", group_.name(other), error)};
-      const std::string cpu =
-          plan::has_hosts(plan_) ? std::string(plan_.string(plan::cpu_string(plan_, other))) : "";
-      states_[static_cast<size_t>(other)] = plan::state_parts(plan_, cpu);
+      states_[static_cast<size_t>(other)] =
+          plan::state_parts_of_host(plan_, static_cast<size_t>(other));
       if (ready && !ready->note.empty()) {
         notes_.push_back(fmt::format("{}: {}", group_.name(other), ready->note));
       }
