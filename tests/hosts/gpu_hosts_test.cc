@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <deque>
 
 #include "lib/plan/device_memory.h"
 #include "lib/runtime/engine/largest_ctx.h"
@@ -138,9 +139,7 @@ class GpuHosts : public ModelOfHosts {
 };
 
 TEST_P(GpuHosts, GiveTheBitsOfOneMachine) {
-  const PlanFor alone_plan(
-      gguf_, one_machine(2),
-      layers_on("2..", "cuda:1") + all_on("cuda:0"));
+  const PlanFor alone_plan(gguf_, one_machine(2), layers_on("2..", "cuda:1") + all_on("cuda:0"));
   const auto one = open(alone_plan->path(), alone());
   ASSERT_TRUE(one);
   const Bits expected = talk(*one);
@@ -151,9 +150,8 @@ TEST_P(GpuHosts, GiveTheBitsOfOneMachine) {
 
 // The CPU of the second host computes some layers behind its GPU, and its second GPU others.
 TEST_P(GpuHosts, GiveThemWithLayersOnCpusToo) {
-  const PlanFor alone_plan(
-      gguf_, one_machine(2),
-      layers_on("1", "cuda:1") + layers_on("2", "cuda:0") + all_on("cpu"));
+  const PlanFor alone_plan(gguf_, one_machine(2),
+                           layers_on("1", "cuda:1") + layers_on("2", "cuda:0") + all_on("cpu"));
   const auto one = open(alone_plan->path(), alone());
   ASSERT_TRUE(one);
   const Bits expected = talk(*one);
@@ -225,6 +223,54 @@ TEST_P(GpuHosts, GoOnAfterAPassThatWasStopped) {
   EXPECT_EQ(talk(*engine), expected);
 }
 
+// Texts take turns: each pass begins before the one of another text is finished.
+std::vector<Bits> talk_in_turn(Engine& engine, int texts) {
+  std::vector<Sequence> sequences;
+  std::vector<std::vector<int32_t>> tokens;
+  std::vector<Bits> bits(static_cast<size_t>(texts));
+  for (int i = 0; i < texts; ++i) {
+    sequences.push_back(engine.new_sequence());
+    tokens.push_back(random_text(30 + 11 * i, 70 + i));
+  }
+  std::deque<size_t> in_flight;
+  const auto finish = [&] {
+    const size_t text = in_flight.front();
+    in_flight.pop_front();
+    const auto done = engine.finish();
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    add_bits(engine, bits[text]);
+    tokens[text] = {best_id(engine, 0)};
+  };
+  for (int pass = 0; pass < 6; ++pass) {
+    for (size_t text = 0; text < tokens.size(); ++text) {
+      while (std::ssize(in_flight) == engine.most_passes() ||
+             std::ranges::find(in_flight, text) != in_flight.end()) {
+        finish();
+      }
+      const BatchItem item{&sequences[text], tokens[text], Want::Last};
+      const auto begun = engine.begin({&item, 1});
+      EXPECT_TRUE(begun.ok() && *begun == Forward::Done);
+      in_flight.push_back(text);
+    }
+  }
+  while (!in_flight.empty()) finish();
+  return bits;
+}
+
+TEST_P(GpuHosts, PassesInFlightGiveThemToo) {
+  const PlanFor alone_plan(gguf_, one_machine(2), layers_on("1..", "cuda:1") + all_on("cuda:0"));
+  const auto one = open(alone_plan->path(), alone());
+  ASSERT_TRUE(one);
+  const auto expected = talk_in_turn(*one, 3);
+  ASSERT_FALSE(expected[2].empty());
+  const PlanFor plan(gguf_, two_hosts(1, 1), layers_on("1..", "b/cuda:0") + all_on("cuda:0"));
+  HostThreads hosts(plan->path(), 2, gpus_of_b());
+  const auto engine = open(plan->path(), options_for(hosts.first(), 0));
+  ASSERT_TRUE(engine);
+  EXPECT_EQ(engine->most_passes(), 2);
+  EXPECT_EQ(talk_in_turn(*engine, 3), expected);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, GpuHosts, ::testing::ValuesIn(present_models()),
                          [](const auto& info) { return std::string(info.param); });
 
@@ -291,11 +337,13 @@ TEST(GpuHostRules, DevicesThatAreNotThereAreMistakes) {
   EXPECT_EQ(check("b/cuda:1").status, 0);
   const Finished none = check("a/cuda:0");
   EXPECT_EQ(none.status, 1);
-  EXPECT_THAT(none.err + none.out, HasSubstr("device a/cuda:0 does not exist: host a has no GPU in the target"));
+  EXPECT_THAT(none.err + none.out,
+              HasSubstr("device a/cuda:0 does not exist: host a has no GPU in the target"));
   const Finished more = check("b/cuda:2");
   EXPECT_EQ(more.status, 1);
-  EXPECT_THAT(more.err + more.out,
-              HasSubstr("device b/cuda:2 does not exist: host b has 2 GPUs (b/cuda:0 to b/cuda:1)"));
+  EXPECT_THAT(
+      more.err + more.out,
+      HasSubstr("device b/cuda:2 does not exist: host b has 2 GPUs (b/cuda:0 to b/cuda:1)"));
 }
 
 TEST(GpuHostRules, ReportsShowTheGpusOfHosts) {
