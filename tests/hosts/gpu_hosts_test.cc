@@ -71,11 +71,11 @@ class GpuHosts : public ModelOfHosts {
     EngineOptions options = small(std::move(hosts));
     options.all_logits = true;
     options.precision = runtime::Precision::Exact;
-    options.open_gpu = HostGpu::opener({}, &logs_[log]);
+    options.open_gpu = HostGpu::opener({.links = links_}, &logs_[log]);
     return options;
   }
   EngineOptions alone() { return options_for(nullptr, 2); }
-  runtime::OpenGpu gpus_of_b() { return HostGpu::opener({}, &logs_[1]); }
+  runtime::OpenGpu gpus_of_b() { return HostGpu::opener({.links = links_}, &logs_[1]); }
 
   bool compute(Engine& engine, std::vector<BatchItem> items, Bits& bits) {
     const auto done = engine.forward(items);
@@ -122,6 +122,7 @@ class GpuHosts : public ModelOfHosts {
     return bits;
   }
 
+  void stop_passes();
   void expect_same(const std::string& target, const std::string& rules, const Bits& expected) {
     const PlanFor plan(gguf_, target, rules);
     EXPECT_EQ(plan->used().size(), 2u);
@@ -136,6 +137,7 @@ class GpuHosts : public ModelOfHosts {
   }
 
   std::array<HostGpuLog, 3> logs_;  // of a, b and one machine
+  bool links_ = false;              // between the GPUs of a and b
 };
 
 TEST_P(GpuHosts, GiveTheBitsOfOneMachine) {
@@ -143,7 +145,13 @@ TEST_P(GpuHosts, GiveTheBitsOfOneMachine) {
   const auto one = open(alone_plan->path(), alone());
   ASSERT_TRUE(one);
   const Bits expected = talk(*one);
-  expect_same(two_hosts(1, 1), layers_on("2..", "b/cuda:0") + all_on("cuda:0"), expected);
+  for (const bool links : {false, true}) {
+    SCOPED_TRACE(links);
+    links_ = links;
+    expect_same(two_hosts(1, 1), layers_on("2..", "b/cuda:0") + all_on("cuda:0"), expected);
+    EXPECT_EQ(logs_[0].sent > 0, links);
+    EXPECT_EQ(logs_[1].sent > 0, links);
+  }
   EXPECT_GT(logs_[1].graph_launches, 0);
   EXPECT_GT(logs_[1].uploaded_bytes, 0u);
 }
@@ -155,6 +163,7 @@ TEST_P(GpuHosts, GiveThemWithLayersOnCpusToo) {
   const auto one = open(alone_plan->path(), alone());
   ASSERT_TRUE(one);
   const Bits expected = talk(*one);
+  links_ = true;  // some borders are between GPUs, others are not
   expect_same(two_hosts(0, 2),
               layers_on("1", "b/cuda:1") + layers_on("2", "b/cuda:0") + all_on("b/cpu"), expected);
   expect_same(two_hosts(1, 1),
@@ -202,17 +211,25 @@ TEST_P(GpuHosts, SaveAndRestoreATextOfAllGpus) {
 }
 
 TEST_P(GpuHosts, GoOnAfterAPassThatWasStopped) {
+  for (const bool links : {false, true}) {
+    SCOPED_TRACE(links);
+    links_ = links;
+    stop_passes();
+  }
+}
+
+void GpuHosts::stop_passes() {
   const PlanFor plan(gguf_, two_hosts(1, 1), layers_on("1..", "b/cuda:0") + all_on("cuda:0"));
   HostThreads hosts(plan->path(), 2, gpus_of_b());
   const auto engine = open(plan->path(), options_for(hosts.first(), 0));
   ASSERT_TRUE(engine);
   const Bits expected = talk(*engine);
   const std::vector<int32_t> prompt = random_text(80, 4);
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 6; ++i) {
     Sequence sequence = engine->new_sequence();
     const BatchItem item{&sequence, prompt, Want::Last};
     std::atomic<bool> stop = i == 0;
-    const double at = 0.2 * i;
+    const double at = 0.15 * i;
     const runtime::PassWatch watch{.stop = &stop, .progress = [&](double share) {
                                      if (share >= at) stop.store(true);
                                    }};
@@ -264,11 +281,16 @@ TEST_P(GpuHosts, PassesInFlightGiveThemToo) {
   const auto expected = talk_in_turn(*one, 3);
   ASSERT_FALSE(expected[2].empty());
   const PlanFor plan(gguf_, two_hosts(1, 1), layers_on("1..", "b/cuda:0") + all_on("cuda:0"));
-  HostThreads hosts(plan->path(), 2, gpus_of_b());
-  const auto engine = open(plan->path(), options_for(hosts.first(), 0));
-  ASSERT_TRUE(engine);
-  EXPECT_EQ(engine->most_passes(), 2);
-  EXPECT_EQ(talk_in_turn(*engine, 3), expected);
+  for (const bool links : {false, true}) {
+    SCOPED_TRACE(links);
+    links_ = links;
+    HostThreads hosts(plan->path(), 2, gpus_of_b());
+    const auto engine = open(plan->path(), options_for(hosts.first(), 0));
+    ASSERT_TRUE(engine);
+    EXPECT_EQ(engine->most_passes(), 2);
+    EXPECT_EQ(talk_in_turn(*engine, 3), expected);
+    EXPECT_EQ(logs_[0].sent > 0, links);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GpuHosts, ::testing::ValuesIn(present_models()),
@@ -307,6 +329,68 @@ TEST(GpuHostPlans, AGpuThatAHostLacksIsNamed) {
   ASSERT_FALSE(engine.ok());
   EXPECT_THAT(engine.error().message, HasSubstr("host b (rank 1): "));
   EXPECT_THAT(engine.error().message, HasSubstr("cuda:0: the driver shows no GPU"));
+}
+
+// Links that cannot be made are left out, or are the reason why a run that wants them ends.
+TEST(GpuHostPlans, LinksThatAreNotThereAreLeftOut) {
+  const PlanFor plan(llama(), two_hosts(1, 1));
+  for (const bool refused : {false, true}) {
+    for (const auto links : {runtime::GpuLinks::Auto, runtime::GpuLinks::On}) {
+      std::array<HostGpuLog, 2> logs;
+      const HostGpuOptions of_b{.links = refused, .refuses_links = refused};
+      HostThreads hosts(plan->path(), 2, HostGpu::opener(of_b, &logs[1]));
+      EngineOptions options = small(hosts.first());
+      options.gpu_links = links;
+      options.open_gpu = HostGpu::opener({.links = true}, &logs[0]);
+      const auto engine = Engine::open(plan->path(), options);
+      options.hosts.reset();
+      const std::string why = refused ? "host b (rank 1): this link is refused"
+                                      : "host b (rank 1) has no NCCL for its GPU";
+      ASSERT_EQ(engine.ok(), links == runtime::GpuLinks::Auto);
+      if (!engine.ok()) {
+        EXPECT_THAT(engine.error().message, HasSubstr(why));
+        continue;
+      }
+      EXPECT_THAT((*engine)->notes(), ::testing::Contains(HasSubstr(why)));
+      Sequence sequence = (*engine)->new_sequence();
+      const std::vector<int32_t> prompt = random_text(20, 5);
+      const BatchItem item{&sequence, prompt, Want::Last};
+      EXPECT_EQ((*engine)->forward({&item, 1}).take(), Forward::Done);
+      EXPECT_EQ(logs[0].sent, 0);
+    }
+  }
+}
+
+// A host that is lost while the first one waits for its GPU.
+TEST(GpuHostPlans, AHostThatIsGoneEndsLinksToo) {
+  const PlanFor plan(llama(), two_hosts(1, 1));
+  runtime::HostTimes times;
+  times.sign_of_life = 0.05;
+  times.silence = 1.5;
+  std::array<HostGpuLog, 2> logs;
+  HostThreads hosts({plan->path()}, 2, times, 0, HostGpu::opener({.links = true}, &logs[1]));
+  EngineOptions options = small(hosts.first());
+  options.open_gpu = HostGpu::opener({.links = true}, &logs[0]);
+  auto engine = open(plan->path(), options);
+  options.hosts.reset();
+  ASSERT_TRUE(engine);
+  std::string error;
+  {
+    Sequence sequence = engine->new_sequence();
+    const std::vector<int32_t> prompt = random_text(20, 5);
+    const BatchItem first{&sequence, prompt, Want::Last};
+    EXPECT_EQ(engine->forward({&first, 1}).take(), Forward::Done);
+    hosts.cut(1);
+    for (int i = 0; i < 20 && error.empty(); ++i) {
+      const BatchItem item{&sequence, prompt, Want::Last};
+      const auto done = engine->forward({&item, 1});
+      if (!done) error = done.error().message;
+    }
+  }
+  EXPECT_GT(logs[0].sent, 0);
+  EXPECT_THAT(error, HasSubstr("host b (rank 1) has given no sign of life"));
+  engine.reset();
+  hosts.end();
 }
 
 TEST(GpuHostPlans, TheLargestContextFitsTheGpusOfAllHosts) {

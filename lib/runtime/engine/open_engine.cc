@@ -129,7 +129,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
                                            .check_finite = options.check_finite,
                                            .count_experts = options.count_experts,
                                            .on_result = options.on_result,
-                                           .hosts = options.hosts.get()}));
+                                           .hosts = options.hosts.get(),
+                                           .gpu_links = options.gpu_links}));
     for (const std::string& note : s.runner->notes()) s.sizes.notes.push_back(note);
     s.passes.resize(static_cast<size_t>(s.runner->most_passes()));
     for (Pass& pass : s.passes) reserve(plan, shape, pass.batch);

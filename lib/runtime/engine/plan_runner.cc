@@ -7,6 +7,7 @@
 #include "lib/runtime/cpu/cpu_backend.h"
 #include "lib/runtime/gpu/gpu_backend.h"
 #include "lib/runtime/hosts/host_backend.h"
+#include "lib/runtime/hosts/host_borders.h"
 #include "lib/runtime/hosts/host_group.h"
 #include "lib/runtime/hosts/passes_in_flight.h"
 #include "lib/target/host_device.h"
@@ -16,6 +17,15 @@ namespace ktx::runtime {
 Result<KernelTime> Backend::time_steps(size_t, std::span<const uint32_t> steps) {
   return Error{fmt::format("step {} is on no GPU", steps[0])};
 }
+
+PlanRunner::PlanRunner(const BackendSetup& setup)
+    : plan_(setup.plan),
+      group_(setup.hosts),
+      kv_(setup.kv),
+      parts_(bind_parts(setup.plan, setup.launches.parts)),
+      counts_(setup.plan, parts_, setup.count_experts) {}
+
+PlanRunner::~PlanRunner() = default;
 
 Result<std::unique_ptr<PlanRunner>> PlanRunner::create(const BackendSetup& given) {
   std::unique_ptr<PlanRunner> runner(new PlanRunner(given));
@@ -30,6 +40,7 @@ Result<std::unique_ptr<PlanRunner>> PlanRunner::create(const BackendSetup& given
     r.backends_.push_back(r.gpus_.get());
   }
   if (setup.hosts != nullptr) {
+    setup.gpus = r.gpus_.get();
     r.hosts_ = KTX_TRY(create_host_backend(setup, r.parts_, r.host_));
     r.backends_.push_back(r.hosts_.get());
     r.most_passes_ = passes_in_flight(setup.plan, r.parts_);

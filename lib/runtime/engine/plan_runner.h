@@ -22,6 +22,8 @@
 
 namespace ktx::runtime {
 
+class HostBorders;
+
 // A pass on its way through the parts.
 struct PassWalk {
   const Batch* batch = nullptr;
@@ -36,6 +38,7 @@ struct PassWalk {
 
 class PlanRunner {
  public:
+  ~PlanRunner();
   static Result<std::unique_ptr<PlanRunner>> create(const BackendSetup& setup);
 
   // As Backend::begin to finish. False: `watch` (may be null) ended the pass, between two parts or
@@ -81,14 +84,10 @@ class PlanRunner {
   std::vector<GpuUse> gpus() const;
   Result<KernelTime> time_steps(std::span<const uint32_t> steps);
   std::vector<uint32_t> steps_of_launch(uint32_t step) const;
+  HostBorders* borders() const { return hosts_.get(); }  // null: the plan is for one machine
 
  private:
-  explicit PlanRunner(const BackendSetup& setup)
-      : plan_(setup.plan),
-        group_(setup.hosts),
-        kv_(setup.kv),
-        parts_(bind_parts(setup.plan, setup.launches.parts)),
-        counts_(setup.plan, parts_, setup.count_experts) {}
+  explicit PlanRunner(const BackendSetup& setup);
   Result<bool> walk(PassWalk& pass, bool until_wait);
   Result<bool> run_parts(PassWalk& pass, const PassWatch* watch, bool until_wait);
   Result<bool> end(PassWalk& pass);
@@ -109,10 +108,10 @@ class PlanRunner {
   ExpertCounts counts_;
   HostArena host_;
   std::unique_ptr<Backend> cpu_;
-  std::unique_ptr<Backend> gpus_;   // null: none in this plan
-  std::unique_ptr<Backend> hosts_;  // null: the plan is for one machine
-  std::vector<Backend*> backends_;  // those
-  Batch joint_;                     // the pass as the CPU has it in parts that it shares with a GPU
+  std::unique_ptr<Backend> gpus_;       // null: none in this plan
+  std::unique_ptr<HostBorders> hosts_;  // null: the plan is for one machine
+  std::vector<Backend*> backends_;      // those
+  Batch joint_;  // the pass as the CPU has it in parts that it shares with a GPU
   int64_t most_passes_ = 1;
   PassTrace* trace_ = nullptr;
   TraceLane* passes_ = nullptr;  // of the trace

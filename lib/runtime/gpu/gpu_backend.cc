@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "lib/runtime/gpu/border_values.h"
 #include "lib/runtime/gpu/gpu_graphs.h"
 #include "lib/runtime/gpu/gpu_queue.h"
 #include "lib/runtime/gpu/gpu_start.h"
@@ -28,6 +29,7 @@ void choose_shape(GpuState& s, const Batch& batch) {
   }
   s.bucket = -1;
   s.few = nullptr;
+  s.linked = !s.border_places.empty() && is_linked(batch);
   s.streaming = s.streams(batch.tokens);
   if (s.streaming) shape.joint_tokens = s.joint_tokens;
   const auto found = s.buckets.find(batch.tokens, shape.max_positions);
@@ -241,6 +243,12 @@ class GpuBackend final : public Backend {
       KTX_TRY(device.named(device.gpu->finish()));
     }
     return {};
+  }
+
+  void leave_borders() override { s_->border_places.clear(); }
+  GpuPlace border_place(uint32_t value) const override {
+    const auto found = s_->border_places.find(value);
+    return found == s_->border_places.end() ? GpuPlace() : found->second;
   }
 
   int64_t weight_bytes() const override { return weight_bytes_; }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <thread>
 
+#include "lib/runtime/gpu/border_values.h"
 #include "lib/runtime/gpu/gpu_fit.h"
 #include "lib/runtime/gpu/gpu_graphs.h"
 #include "lib/support/strings.h"
@@ -137,6 +138,39 @@ Status allocate_device(const GpuState& s, GpuDevice& device) {
     const uint64_t bytes = s.setup.expert_counts->size() * sizeof(uint64_t);
     device.expert_counts = KTX_TRY(gpu.allocate(bytes, "counts of experts"));
     KTX_TRY(gpu.clear(device.expert_counts.data(), bytes));
+  }
+  return {};
+}
+
+// Places of what goes from GPU to GPU between hosts, where all GPUs that have any can have links.
+Status place_borders(GpuState& s) {
+  if (s.setup.gpu_links == GpuLinks::Off || s.setup.hosts == nullptr) return {};
+  const std::vector<BorderValue> values =
+      border_values(s.plan, s.parts, gpu_borders(s.plan, s.parts));
+  std::vector<GpuDevice*> devices;
+  for (const BorderValue& border : values) {
+    const auto device = std::ranges::find(s.devices, border.gpu, &GpuDevice::name);
+    if (device == s.devices.end()) return {};
+    const Status can = device->gpu->check_links();
+    if (!can) {
+      s.notes.push_back(
+          fmt::format("values cross between hosts by way of host memory: {}", can.error().message));
+      return {};
+    }
+    devices.push_back(&*device);
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    const plan::ValueRecord& record = s.plan.values[values[i].value];
+    const RowKind kind = static_cast<RowKind>(record.rows);
+    const int64_t rows = kind == RowKind::Token    ? s.setup.shape.step_tokens
+                         : kind == RowKind::Output ? s.setup.shape.step_outputs
+                                                   : 1;
+    const uint64_t bytes = static_cast<uint64_t>(rows) * plan::value_row_bytes(record);
+    Gpu& gpu = *devices[i]->gpu;
+    s.border_memory.push_back(
+        KTX_TRY(devices[i]->named(gpu.allocate(bytes, "values for other hosts"))));
+    KTX_TRY(devices[i]->named(gpu.clear(s.border_memory.back().data(), bytes)));
+    s.border_places[values[i].value] = {&gpu, s.border_memory.back().data()};
   }
   return {};
 }
@@ -360,6 +394,7 @@ Result<std::unique_ptr<GpuState>> start_gpus(const BackendSetup& setup, const Bo
   for (GpuDevice& device : s.devices) {
     KTX_TRY(device.named(allocate_device(s, device)));
   }
+  KTX_TRY(place_borders(s));
   KTX_TRY(start_streams(s));
   for (GpuDevice& device : s.devices) {
     KTX_TRY(bind_launches(s, device, setup.launches.launches));

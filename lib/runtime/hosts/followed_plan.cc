@@ -9,6 +9,7 @@
 #include "lib/plan/state_layout.h"
 #include "lib/runtime/engine/fit.h"
 #include "lib/runtime/engine/open_parts.h"
+#include "lib/runtime/hosts/host_borders.h"
 #include "lib/support/strings.h"
 #include "lib/target/host_device.h"
 #include "lib/target/target.h"
@@ -90,7 +91,8 @@ Status FollowedPlan::build(const EngineOptions& options, const HostStart& start)
                                         .check_finite = options.check_finite,
                                         .count_experts = start.count_experts,
                                         .on_result = {},
-                                        .hosts = &group_}));
+                                        .hosts = &group_,
+                                        .gpu_links = options.gpu_links}));
   // Weights of GPUs have been read by now.
   const bool wanted = !plan::uses_gpus(plan) || threads.places.nodes.size() > 1;
   if (wanted && sizes.memory.total_bytes <= available.value_or(0)) {
@@ -118,6 +120,8 @@ const FollowedPlan::Answer FollowedPlan::kAnswers[] = {
     {MessageKind::CountExperts, &FollowedPlan::give_counts},
     {MessageKind::EnableTimes, &FollowedPlan::enable_times},
     {MessageKind::GiveTimes, &FollowedPlan::give_times},
+    {MessageKind::Connect, &FollowedPlan::connect},
+    {MessageKind::UseLinks, &FollowedPlan::use_links},
 };
 
 Status FollowedPlan::answer(const MessageBytes& message) {
@@ -229,6 +233,25 @@ Status FollowedPlan::give_value(MessageReader& in) {
   MessageWriter out({MessageKind::Value, 0, 0});
   out.put_text(read ? "" : read.error().message);
   return group_.send(0, out.put_bytes(std::as_bytes(std::span(floats))).take());
+}
+
+bool FollowedPlan::has_links() const {
+  return runner_->borders()->links().can_connect();
+}
+
+void FollowedPlan::drain() {
+  runner_->borders()->links().drain(group_.pass());
+}
+
+Status FollowedPlan::connect(MessageReader&) {
+  const Status made = runner_->borders()->links().connect();
+  MessageWriter out({MessageKind::Connected, 0, 0});
+  return group_.send(0, out.put_text(made ? "" : made.error().message).take());
+}
+
+Status FollowedPlan::use_links(MessageReader& in) {
+  runner_->borders()->links().use(in.get<bool>());
+  return in.at_end() ? Status{} : Status{kDamagedQuestion};
 }
 
 Status FollowedPlan::give_counts(MessageReader&) {
