@@ -1,6 +1,7 @@
 #include "lib/launches/parts.h"
 
 #include <algorithm>
+#include <map>
 
 #include "lib/target/host_device.h"
 
@@ -66,21 +67,25 @@ bool ends_with_logits(const StepList& list) {
 CpuWaits find_cpu_waits(const StepList& list) {
   CpuWaits waits{std::vector<int32_t>(list.steps.size()), std::vector<int32_t>(list.steps.size())};
   std::vector<int32_t> made_of(list.values.size());  // by value: the last run
-  int32_t runs = 0, of_part = 0;
-  bool after_download = false;
+  struct Host {
+    int32_t runs = 0, of_part = 0;
+    bool after_download = false;
+  };
+  std::map<std::string_view, Host> hosts;  // each walks its own steps alone
   const std::vector<std::string> devices = value_devices(list);
   for (size_t i = 0; i < list.steps.size(); ++i) {
     const ListedStep& step = list.steps[i];
+    auto& [runs, of_part, after_download] = hosts[target::host_of(step.device)];
     waits.before[i] = runs;
     const bool transfer = step.op == StepOp::Transfer;
-    const bool download =
-        transfer && step.device == "cpu" && target::is_first_host(devices[list.input(i, 0)]);
+    const bool download = transfer && target::is_cpu(step.device) &&
+                          target::on_same_host(devices[list.input(i, 0)], step.device);
     if (download) {
       runs += after_download ? 0 : 1;
       made_of[step.outputs[0].value] = runs;
     }
     after_download = download;
-    if (transfer || step.device != "cpu") {
+    if (transfer || !target::is_cpu(step.device)) {
       of_part = 0;
       continue;
     }
@@ -108,7 +113,7 @@ std::vector<Part> cut_parts(const StepList& list) {
     const ListedStep& step = list.steps[i];
     Part next = part_of(list, devices, static_cast<int32_t>(i));
     const bool download =
-        step.op == StepOp::Transfer && step.device == "cpu" && next.kind != Part::Kind::Network;
+        step.op == StepOp::Transfer && target::is_cpu(step.device) && next.kind == Part::Kind::Gpu;
     const bool goes_on = !parts.empty() && parts.back().kind == next.kind &&
                          parts.back().device == next.device && parts.back().from == next.from &&
                          (download || !after_download) &&

@@ -10,6 +10,7 @@
 #include "kernels/matmul/retile.h"
 #include "lib/launches/find_fused.h"
 #include "lib/launches/parts.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::launches {
 namespace {
@@ -76,7 +77,7 @@ class Finder {
   // `device`: of all values so far; empty: none yet.
   static bool is_that(const std::string& found, std::string& device) {
     if (device.empty()) device = found;
-    return device == found && found != "cpu";
+    return device == found && !target::is_cpu(found);
   }
 
   // Written by one transfer of a GPU before the part, and read by steps of the CPU alone.
@@ -84,7 +85,7 @@ class Finder {
     if (uses_.writers[value].size() != 1 || value == list_.logits) return false;
     const int32_t writer = uses_.writers[value][0];
     const ListedStep& step = list_.steps[writer];
-    if (step.op != StepOp::Transfer || writer >= part.first_step || step.device != "cpu") {
+    if (step.op != StepOp::Transfer || writer >= part.first_step || step.device != part.device) {
       return false;
     }
     const auto is_transfer = [&](int32_t i) { return list_.steps[i].op == StepOp::Transfer; };
@@ -154,7 +155,7 @@ void keep_those_that_go_together(const StepList& list, std::span<const Part> par
 bool is_streamed(const StepList& list, const Launch& launch) {
   if (launch.op || launch.steps.size() != 1) return false;
   const int32_t step = launch.steps[0];
-  return step >= 0 && step < std::ssize(list.steps) && list.steps[step].device == "cpu";
+  return step >= 0 && step < std::ssize(list.steps) && target::is_cpu(list.steps[step].device);
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "lib/passes/host_links.h"
 #include "lib/passes/pass.h"
@@ -87,15 +89,24 @@ class DeviceChecker {
       const std::string has = hosts.empty() ? "the target has no `hosts`"
                                             : "the hosts of the target are " + join(hosts, ", ");
       diags_
-          .error(
-              device.loc, "D004",
-              fmt::format("device {} does not exist: {}", device.text,
-                          known ? fmt::format("models use the CPU alone of {}", place->host) : has))
-          .help(known ? fmt::format("write {}/cpu", place->host)
-                      : "name the host as the target file does, or write auto")
+          .error(device.loc, "D004",
+                 fmt::format("device {} does not exist: {}", device.text,
+                             known ? "host " + gpus_text(name, place->host) : has))
+          .help(known
+                    ? fmt::format("write {}/cpu, or list its GPUs in the target file", place->host)
+                    : "name the host as the target file does, or write auto")
           .in_group("missing hosts");
       return;
     }
+  }
+
+  // "b has 2 GPUs (b/cuda:0 to b/cuda:1)"
+  std::string gpus_text(const std::string& device, const std::string& host) const {
+    const size_t has = passes::gpus_of(state_.target, host_number(state_.target, device)).size();
+    if (has == 0) return host + " has no GPU in the target";
+    return fmt::format("{0} has {1} ({0}/cuda:0{2})", host,
+                       count_of(static_cast<int64_t>(has), "GPU"),
+                       has > 1 ? fmt::format(" to {}/cuda:{}", host, has - 1) : "");
   }
 
   void check_count(const Rule& rule) {
@@ -122,18 +133,17 @@ class DeviceChecker {
   void check_generation(const Rule& rule, int index) {
     const rules::OpInfo* op = rule.replace.op_info;
     const bool theirs = state_.check.dialect == rules::Dialect::KTransformers;
-    std::map<int, const ir::Module*> used;
+    std::set<std::pair<std::pair<size_t, int>, std::string>> used;
     for (const ir::Module* module : modules_of(state_, index)) {
-      const auto place = rules::parse_device(module->decision.device);
-      const bool gpu = place && place->kind == DeviceSpec::Kind::Cuda && place->host.empty();
-      if (gpu) used.emplace(place->gpus[0], module);
+      const std::string& device = module->decision.device;
+      if (gpu_of(state_.target, device) == nullptr) continue;
+      used.emplace(device_order(state_.target, device), device);
     }
-    for (const auto& [gpu, module] : used) {
-      if (gpu >= static_cast<int>(state_.target.gpus.size())) continue;
-      const target::GpuTarget& facts = state_.target.gpus[static_cast<size_t>(gpu)];
+    for (const auto& [order, gpu] : used) {
+      const target::GpuTarget& facts = *gpu_of(state_.target, gpu);
       const int has = target::generation(facts);
-      const std::string card = fmt::format("cuda:{} ({}, compute capability {}.{})", gpu,
-                                           facts.name, facts.compute_major, facts.compute_minor);
+      const std::string card = fmt::format("{} ({}, compute capability {}.{})", gpu, facts.name,
+                                           facts.compute_major, facts.compute_minor);
       const SourceLoc loc = rule.replace.op ? rule.replace.op->loc : place_of(rule);
       const bool marlin = op && op->becomes == "marlin";
       const int needs = op && (theirs || marlin) ? op->min_cc : 0;

@@ -108,7 +108,7 @@ Status check_memory(CompileState& state) {
     const bool theirs = state.check.dialect == rules::Dialect::KTransformers;
     if (use.too_small()) {
       report(state, estimate, use);
-    } else if (theirs && use.name == "cpu") {
+    } else if (theirs && target::is_cpu(use.name)) {
       check_copies(state, use);
     }
   }

@@ -15,6 +15,7 @@
 #include "lib/passes/estimate.h"
 #include "lib/passes/pass.h"
 #include "lib/passes/stream_experts.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 
@@ -65,7 +66,7 @@ class Search {
     }) && (estimate.budget_tokens < 0 || estimate.budget_tokens >= ctx * estimate.shape.max_batch);
     for (const ir::Module& module : tried.modules.modules) {
       const bool attention = ir::kind_of(module.role) == ir::Kind::Attention;
-      trial.layers_on_gpus += attention && module.decision.device != "cpu" ? 1 : 0;
+      trial.layers_on_gpus += attention && !target::is_cpu(module.decision.device) ? 1 : 0;
     }
     // A room for streams that no expert uses is none.
     const bool streamed = any([](const DeviceUse& use) { return use.stream_bytes > 0; });

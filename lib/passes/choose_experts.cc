@@ -5,6 +5,7 @@
 #include <set>
 
 #include "lib/passes/expert_groups.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 namespace {
@@ -81,7 +82,7 @@ void split_experts(const CompileState& state, ir::Module& experts, const std::st
   const int32_t all = std::get<ir::ExpertsInfo>(experts.info).experts;
   ir::Decision& decision = experts.decision;
   decision.expert_sets.clear();
-  decision.device = count >= all ? device : "cpu";
+  decision.device = count >= all ? device : target::cpu_beside(device);
   if (count <= 0 || count >= all) return;
   decision.expert_sets.push_back({device, {}, count, 0});
   choose(state, experts);

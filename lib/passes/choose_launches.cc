@@ -6,10 +6,12 @@
 
 #include <algorithm>
 
+#include "lib/passes/host_links.h"
 #include "lib/passes/pass.h"
 #include "lib/passes/stream_experts.h"
 #include "lib/steps/graph_step_list.h"
 #include "lib/target/gpu_generation.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 namespace {
@@ -19,11 +21,11 @@ namespace {
 std::vector<kernels::GpuMachine> machines_of(const target::Target& target) {
   const auto all = kernels::gpu_generations();
   std::vector<kernels::GpuMachine> machines(all.begin(), all.end());
-  for (const target::GpuTarget& gpu : target.gpus) {
-    if (target.name.empty() || gpu.multiprocessors == 0) continue;
-    const int sm = kernels::gpu_machine(target::generation(gpu)).sm;
+  for (const target::GpuTarget* gpu : all_gpus(target)) {
+    if (target.name.empty() || gpu->multiprocessors == 0) continue;
+    const int sm = kernels::gpu_machine(target::generation(*gpu)).sm;
     for (kernels::GpuMachine& machine : machines) {
-      if (machine.sm == sm) machine.multiprocessors = gpu.multiprocessors;
+      if (machine.sm == sm) machine.multiprocessors = gpu->multiprocessors;
     }
   }
   return machines;
@@ -38,7 +40,7 @@ Status choose_launches(CompileState& state) {
   // A rule keeps the experts of a layer on the CPU in prompts, too.
   std::erase_if(state.steps.launches, [&](const launches::Launch& launch) {
     const steps::Step& step = state.steps.steps[static_cast<size_t>(launch.steps[0])];
-    if (step.device != "cpu") return false;
+    if (!target::is_cpu(step.device)) return false;
     const ir::Module* module = state.modules.find(step.module);
     return module && prefill_device(state, *module) == PrefillDevice::Cpu;
   });

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "lib/passes/expert_groups.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 namespace {
@@ -47,7 +48,8 @@ std::string deferral_obstacle(const ir::ModuleGraph& modules, const ir::Module& 
 }
 
 int32_t deferred_steps(const ir::ModuleGraph& modules, const ir::Module& experts) {
-  if (experts.decision.deferred == 0 || experts_on(experts, "cpu") == 0) return 0;
+  if (experts.decision.deferred == 0) return 0;
+  if (experts_on(experts, target::cpu_beside(experts.decision.device)) == 0) return 0;
   int32_t last = -1;
   for (const ir::Module& module : modules.modules) {
     if (module.role == ir::Role::Experts) last = std::max(last, module.layer);

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <unordered_map>
 
 #include "kernels/matmul/marlin_blob.h"
@@ -307,25 +308,31 @@ class ContentsBuilder {
     out_.target.name = target.name.empty() ? "host" : target.name;
     out_.target.isa = options_.isa;
     for (const std::string& device : devices()) {
-      const auto place = rules::parse_device(device);
-      const bool gpu = place && place->kind == rules::DeviceSpec::Kind::Cuda && place->host.empty();
-      const bool known = !target.name.empty() && gpu && place->gpus[0] < std::ssize(target.gpus);
+      const target::GpuTarget* const gpu = target.name.empty() ? nullptr : gpu_of(target, device);
       const bool of_host = has_hosts(target) && target::is_cpu(device);
-      const uint64_t memory = of_host ? cpu_of(target, device).memory_bytes
-                              : known
-                                  ? target.gpus[static_cast<size_t>(place->gpus[0])].memory_bytes
-                                  : 0;
+      const uint64_t memory = of_host          ? cpu_of(target, device).memory_bytes
+                              : gpu != nullptr ? gpu->memory_bytes
+                                               : 0;
       out_.target.devices.push_back({device, static_cast<int64_t>(memory)});
     }
-    for (const target::HostTarget& host : target.hosts) {
-      if (!has_hosts(target)) break;
-      out_.target.hosts.push_back({host.name, static_cast<int64_t>(host.cpu.memory_bytes)});
-      const bool first = out_.target.hosts.size() == 1;
-      out_.strings.intern(target::device_on(first ? "" : host.name, "cpu"));
-    }
+    if (has_hosts(target)) add_hosts();
     out_.provenance.ktx_version = KTX_VERSION;
     out_.provenance.inputs = options_.inputs;
     out_.provenance.options = options_.options;
+  }
+
+  // With the names that devices have on each host (lib/plan/plan_hosts.h).
+  void add_hosts() {
+    const std::vector<target::HostTarget>& hosts = state_.target.hosts;
+    std::set<std::string> names{"cpu"};
+    for (const steps::Step& step : graph_.steps) names.emplace(target::name_on_host(step.device));
+    for (const target::HostTarget& host : hosts) {
+      out_.target.hosts.push_back({host.name, static_cast<int64_t>(host.cpu.memory_bytes)});
+      const bool first = out_.target.hosts.size() == 1;
+      for (const std::string& name : names) {
+        out_.strings.intern(target::device_on(first ? "" : host.name, name));
+      }
+    }
   }
 
   const CompileState& state_;

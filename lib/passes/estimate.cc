@@ -32,9 +32,6 @@ Status plan_memory(CompileState& state);
 namespace {
 
 constexpr uint64_t kMiB = 1u << 20;
-// A CUDA context with its libraries and graphs takes about 500 MiB, fragments more.
-constexpr uint64_t kGpuReserve = 768 * kMiB;
-constexpr uint64_t kCpuReserve = 512 * kMiB;
 
 uint64_t times(uint64_t a, uint64_t b) {
   return checked_mul(a, b).value_or(UINT64_MAX / 4);
@@ -55,16 +52,15 @@ uint64_t bytes_of(const ir::Module& module, bool dense) {
 }
 
 void describe_device(DeviceUse& use, const CompileState& state) {
-  const int gpu = gpu_number(use.name);
-  use.reserve_bytes = gpu < 0 ? kCpuReserve : kGpuReserve;
+  const bool gpu = gpu_number(use.name) >= 0;
+  use.reserve_bytes = gpu ? kGpuReserve : kCpuReserve;
   if (!state.check.target_given) return;
-  if (gpu < 0) {
+  if (!gpu) {
     const target::CpuTarget& cpu = cpu_of(state.target, use.name);
     use.capacity = cpu.memory_bytes;
     use.numa_nodes = std::max(1, static_cast<int>(cpu.numa.size()));
-  } else if (gpu < static_cast<int>(state.target.gpus.size())) {
-    const target::GpuTarget& facts = state.target.gpus[static_cast<size_t>(gpu)];
-    use.capacity = facts.memory_bytes;
+  } else if (const target::GpuTarget* facts = gpu_of(state.target, use.name)) {
+    use.capacity = facts->memory_bytes;
   }
 }
 
@@ -114,11 +110,12 @@ void add_weights(const CompileState& state, Sums& sums) {
 
 // Two slots for panels of experts and a place for tiles (lib/plan/stream_memory.h).
 uint64_t slot_bytes(const ir::Module& experts, plan::StreamSlots slots) {
-  const uint64_t layer = bytes_on(experts, "cpu", placed_bytes(experts));
+  const std::string& cpu = experts.decision.device;
+  const uint64_t layer = bytes_on(experts, cpu, placed_bytes(experts));
   if (slots == plan::StreamSlots::Layer) return times(3, layer);
   uint64_t largest = 0, down = 0;
   for (const ir::Param& param : experts.params) {
-    const uint64_t bytes = bytes_on(experts, "cpu", param_bytes(param, false));
+    const uint64_t bytes = bytes_on(experts, cpu, param_bytes(param, false));
     largest = std::max(largest, bytes);
     if (param.name == "down") down = bytes;
   }
@@ -156,9 +153,10 @@ void add_copied_slots(const CompileState& state, std::span<const plan::KvSlotRec
 void add_streams(const CompileState& state, const std::map<int32_t, std::string>& attention_device,
                  plan::StreamSlots slots, Sums& sums) {
   for (const ir::Module& module : state.modules.modules) {
-    if (!can_be_streamed(state, module) || module.decision.device != "cpu") continue;
+    if (!can_be_streamed(state, module) || !target::is_cpu(module.decision.device)) continue;
     const auto device = attention_device.find(module.layer);
     if (device == attention_device.end() || gpu_number(device->second) < 0) continue;
+    if (!target::on_same_host(device->second, module.decision.device)) continue;
     DeviceUse& use = sums.at(device->second);
     use.stream_bytes = std::max(use.stream_bytes, slot_bytes(module, slots));
     use.stream_slots = slots;

@@ -62,6 +62,11 @@ struct Estimate {
   std::vector<StreamTrial> stream_trials;  // of the state
 };
 
+// Bytes that a device reserves. A CUDA context with its libraries and graphs takes about 500 MiB,
+// fragments more.
+inline constexpr uint64_t kGpuReserve = uint64_t{768} << 20;
+inline constexpr uint64_t kCpuReserve = uint64_t{512} << 20;
+
 inline constexpr double kDiskGbps = 3;  // of a usual NVMe drive; for the first start
 
 class Estimator {

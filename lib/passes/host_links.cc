@@ -26,8 +26,7 @@ bool has_device(const target::Target& target, const std::string& device) {
   if (!place) return false;
   if (!place->host.empty() && host_number(target, device) >= target.hosts.size()) return false;
   if (place->kind == rules::DeviceSpec::Kind::Cpu) return true;
-  return place->kind == rules::DeviceSpec::Kind::Cuda && place->host.empty() &&
-         place->gpus[0] < static_cast<int>(target.gpus.size());
+  return gpu_of(target, device) != nullptr;
 }
 
 size_t host_number(const target::Target& target, std::string_view device) {
@@ -43,8 +42,28 @@ const target::CpuTarget& cpu_of(const target::Target& target, std::string_view d
   return host == 0 || host >= target.hosts.size() ? target.cpu : target.hosts[host].cpu;
 }
 
+const std::vector<target::GpuTarget>& gpus_of(const target::Target& target, size_t host) {
+  return host == 0 ? target.gpus : target.hosts[host].gpus;
+}
+
+std::vector<const target::GpuTarget*> all_gpus(const target::Target& target) {
+  std::vector<const target::GpuTarget*> all;
+  for (size_t host = 0; host < std::max<size_t>(target.hosts.size(), 1); ++host) {
+    for (const target::GpuTarget& gpu : gpus_of(target, host)) all.push_back(&gpu);
+  }
+  return all;
+}
+
+const target::GpuTarget* gpu_of(const target::Target& target, const std::string& device) {
+  const int number = gpu_number(device);
+  const size_t host = host_number(target, device);
+  if (number < 0 || (host > 0 && host >= target.hosts.size())) return nullptr;
+  const std::vector<target::GpuTarget>& gpus = gpus_of(target, host);
+  return number < std::ssize(gpus) ? &gpus[static_cast<size_t>(number)] : nullptr;
+}
+
 std::pair<size_t, int> device_order(const target::Target& target, const std::string& device) {
-  return {host_number(target, device), gpu_number(std::string(target::name_on_host(device)))};
+  return {host_number(target, device), gpu_number(device)};
 }
 
 HostLink link_between(const target::Target& target, std::string_view from, std::string_view to) {

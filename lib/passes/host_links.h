@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "lib/rules/device_name.h"
 #include "lib/target/target.h"
@@ -26,6 +27,12 @@ bool has_device(const target::Target& target, const std::string& device);
 size_t host_number(const target::Target& target, std::string_view device);
 // Of a device's host, which the target has.
 const target::CpuTarget& cpu_of(const target::Target& target, std::string_view device);
+// Of a host by number; of one machine those of the target.
+const std::vector<target::GpuTarget>& gpus_of(const target::Target& target, size_t host);
+// Of all hosts.
+std::vector<const target::GpuTarget*> all_gpus(const target::Target& target);
+// "b/cuda:1": the second one of host b; null where it is no GPU of the target.
+const target::GpuTarget* gpu_of(const target::Target& target, const std::string& device);
 
 // Devices in the order of hosts, on each the CPU (-1) first, then GPUs by number.
 std::pair<size_t, int> device_order(const target::Target& target, const std::string& device);

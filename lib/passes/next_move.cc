@@ -10,6 +10,7 @@
 #include "lib/passes/launched_steps.h"
 #include "lib/passes/pass_time.h"
 #include "lib/support/strings.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 namespace {
@@ -28,8 +29,8 @@ std::vector<size_t> experts_beside(const CompileState& state, const std::string&
   }
   std::vector<size_t> all;
   for (size_t i = 0; i < modules.size(); ++i) {
-    const bool experts =
-        modules[i].role == ir::Role::Experts && modules[i].decision.device == "cpu";
+    const bool experts = modules[i].role == ir::Role::Experts &&
+                         modules[i].decision.device == target::cpu_beside(device);
     if (experts && attention[modules[i].layer] == device) all.push_back(i);
   }
   return all;
@@ -54,14 +55,14 @@ std::string gain(const CompileState& state, const Estimate& estimate, const std:
 
 std::string next_best_move(const CompileState& state, const Estimate& estimate) {
   for (const DeviceUse& use : estimate.devices) {
-    if (use.name == "cpu" || use.capacity == 0 || use.too_small()) continue;
+    if (target::is_cpu(use.name) || use.capacity == 0 || use.too_small()) continue;
     const uint64_t left = use.capacity - use.total();
     std::vector<size_t> moved;
     uint64_t bytes = 0;
     bool fits = true;
     for (const size_t i : experts_beside(state, use.name)) {
       const ir::Module& experts = state.modules.modules[i];
-      const uint64_t more = bytes_on(experts, "cpu", placed_bytes(experts));
+      const uint64_t more = bytes_on(experts, experts.decision.device, placed_bytes(experts));
       const bool room = bytes + more <= left;
       if (!moved.empty() && !room && (fits || moved.size() >= kMostLayers)) break;
       fits = room;

@@ -18,7 +18,7 @@
 namespace ktx::passes {
 int gpu_number(const std::string& device) {
   const auto place = rules::parse_device(device);
-  const bool gpu = place && place->kind == rules::DeviceSpec::Kind::Cuda && place->host.empty();
+  const bool gpu = place && place->kind == rules::DeviceSpec::Kind::Cuda;
   return gpu ? place->gpus[0] : -1;
 }
 
@@ -249,9 +249,9 @@ class Predictor {
     for (const launches::Launch& launch : graph_.launches) {
       if (!launch.op || tokens_ < launch.least_tokens || tokens_ > launch.most_tokens) continue;
       const auto& device = list_.steps[launch.steps[0]].device;
-      const int gpu = gpu_number(device);
-      if (gpu < 0 || gpu >= static_cast<int>(target_.gpus.size())) continue;
-      const int sm = target::generation(target_.gpus[static_cast<size_t>(gpu)]);
+      const target::GpuTarget* const gpu = gpu_of(target_, device);
+      if (gpu == nullptr) continue;
+      const int sm = target::generation(*gpu);
       if (sm < launch.least_sm || sm > launch.most_sm) continue;
       for (int32_t i : launch.steps) fused_.insert(i);
       fused_.erase(launch.steps.back());  // which stands for the group
@@ -291,7 +291,7 @@ class Predictor {
     const int64_t launches_before = device.launches;
     for_steps(part, [&](const ListedStep& step, int32_t i) {
       add_step(step, i, device);
-      hands_over |= step.op == StepOp::Transfer && step.device == "cpu";
+      hands_over |= step.op == StepOp::Transfer && target::is_cpu(step.device);
       if (!fused_.contains(i) && step.op != StepOp::Transfer) ++device.launches;
     });
     const auto launches = static_cast<double>(device.launches - launches_before);
@@ -338,7 +338,7 @@ class Predictor {
 
   // The CPU computes the others meanwhile.
   double rest_seconds(const Part& part, double share) {
-    const DeviceRates& cpu = at("cpu").rates;
+    const DeviceRates& cpu = at(part.device).rates;
     double seconds = 0;
     for_steps(part, [&](const ListedStep& step, int32_t index) {
       const Work work = work_of(step, index, kCpuExpertShare);
@@ -351,7 +351,7 @@ class Predictor {
   void add_streamed(const Part& part, DeviceTime& device) {
     const double begin = now_;
     const double share = share_of_gpu(part), rest = share < 1 ? rest_seconds(part, share) : 0;
-    Copies& copies = copies_[gpu_number(device.device)];
+    Copies& copies = copies_[device.device];
     const auto fetch = [&](double bytes) {
       now_ = std::max(now_, copies.arrival(bytes, device.rates.pcie));
       now_ += over(2 * bytes, device.rates.read) + launch_of(device);  // panels become tiles
@@ -411,7 +411,7 @@ class Predictor {
   Streams streams_;
   std::set<int32_t> fused_;  // steps that another step's launch stands for
   std::map<std::pair<size_t, int>, DeviceTime> devices_;  // by device_order()
-  std::map<int, Copies> copies_;                          // by GPU
+  std::map<std::string, Copies> copies_;                  // by GPU
   std::string layer_there_;                               // the module whose tiles a GPU has
   double now_ = 0;                                        // since the begin of the pass
   // Of a GPU's parts since the CPU waited: those up to the latest values for the CPU, and what is
@@ -424,10 +424,9 @@ class Predictor {
 }  // namespace
 
 DeviceRates rates_of(const target::Target& target, const std::string& device) {
-  const int gpu = gpu_number(device);
-  if (gpu < 0) return cpu_rates(cpu_of(target, device));
-  if (gpu >= static_cast<int>(target.gpus.size())) return {};
-  return gpu_rates(target.gpus[static_cast<size_t>(gpu)]);
+  if (gpu_number(device) < 0) return cpu_rates(cpu_of(target, device));
+  const target::GpuTarget* const gpu = gpu_of(target, device);
+  return gpu != nullptr ? gpu_rates(*gpu) : DeviceRates();
 }
 
 PassTime predict_pass(const steps::StepGraph& graph, const target::Target& target,

@@ -17,8 +17,9 @@
 // which of the two it is, is decided by the time that is predicted for a prompt of 4096 tokens, one
 // of 512 and an answer of 512.
 //
-// Where the target has several hosts, layers are spread over these (spread_over_hosts.h), and GPUs
-// have what rules put there; the head is on the first host.
+// Where the target has several hosts, layers are spread over these (spread_over_hosts.h), and each
+// has its layers on its GPUs and its CPU as one machine has all; the head is on the first host.
+// `cuda:0-3` and `cuda:*` are GPUs of the first host.
 //
 // A plan is for the CPU alone if the target has no GPU; the target is that of --target, else
 // the machine at hand.
@@ -81,33 +82,46 @@ class Placer {
     for (ir::Module& module : modules_) {
       const auto place = rules::parse_device(module.decision.device);
       if (!place || place->kind != DeviceSpec::Kind::Spread) continue;
-      const std::vector<int>& gpus = place->gpus.empty() ? all : place->gpus;
-      module.decision.device = gpus.empty() ? no_gpu() : gpu_name(gpus[share_of(module, gpus)]);
+      const std::vector<std::string> gpus = gpu_names("", place->gpus.empty() ? all : place->gpus);
+      const Run layers{0, state_.modules.facts.layers};
+      module.decision.device = gpus.empty() ? no_gpu() : gpus[share_of(module, layers, gpus)];
     }
     place_auto();
     choose_experts(state_);
   }
 
  private:
-  static std::string gpu_name(int gpu) { return fmt::format("cuda:{}", gpu); }
+  // Of a host; "": of the first one, or of the only machine.
+  static std::vector<std::string> gpu_names(std::string_view host, const std::vector<int>& gpus) {
+    std::vector<std::string> names;
+    for (const int gpu : gpus) {
+      names.push_back(target::device_on(host, fmt::format("cuda:{}", gpu)));
+    }
+    return names;
+  }
   // Of cuda:* when no target says how many there are.
   std::string no_gpu() const { return state_.check.target_given ? "cpu" : "cuda:0"; }
 
-  // Which of these GPUs a module's layer falls on: equal shares of the layers, or
+  // Layers that lie one behind the other.
+  struct Run {
+    int32_t first = 0, count = 0;
+  };
+
+  // Which of these GPUs a module's layer falls on: equal shares of the layers of a run, or
   // shares by memory where the target says how much each has.
-  size_t share_of(const ir::Module& module, const std::vector<int>& gpus) const {
-    const int32_t layers = std::max(state_.modules.facts.layers, 1);
+  size_t share_of(const ir::Module& module, const Run& layers,
+                  const std::vector<std::string>& gpus) const {
     const bool before = is_embedding(module);
-    const double at = module.layer >= 0 ? (module.layer + 0.5) / layers : before ? 0.0 : 1.0;
+    const double at = module.layer >= 0
+                          ? (module.layer - layers.first + 0.5) / std::max(layers.count, 1)
+                      : before ? 0.0
+                               : 1.0;
     std::vector<double> weights;
     double total = 0;
-    for (int gpu : gpus) {
-      const bool known = gpu < static_cast<int>(state_.target.gpus.size());
-      const double weight =
-          known ? static_cast<double>(state_.target.gpus[static_cast<size_t>(gpu)].memory_bytes)
-                : 0;
-      weights.push_back(weight);
-      total += weight;
+    for (const std::string& gpu : gpus) {
+      const target::GpuTarget* const facts = gpu_of(state_.target, gpu);
+      weights.push_back(facts != nullptr ? static_cast<double>(facts->memory_bytes) : 0);
+      total += weights.back();
     }
     if (total == 0 || std::count(weights.begin(), weights.end(), 0.0) > 0) {
       std::fill(weights.begin(), weights.end(), 1.0);
@@ -147,6 +161,50 @@ class Placer {
     }
   }
 
+  // A machine with GPUs, and what is placed there by bytes.
+  struct Site {
+    std::string cpu;                // "cpu", "b/cpu"
+    std::vector<std::string> gpus;  // that are new enough
+    std::vector<ir::Module*> open;
+    Run layers;  // of all of them
+  };
+  using Sites = std::vector<Site>;
+
+  // Of the hosts, or the one machine, that have GPUs; open modules are on CPUs.
+  Sites sites_of(const std::vector<ir::Module*>& open) const {
+    Sites sites;
+    for (size_t host = 0; host < std::max<size_t>(state_.target.hosts.size(), 1); ++host) {
+      const std::string name = host == 0 ? "" : state_.target.hosts[host].name;
+      std::vector<int> numbers;
+      const std::vector<target::GpuTarget>& gpus = gpus_of(state_.target, host);
+      for (size_t i = 0; i < gpus.size(); ++i) {
+        if (!target::too_old(gpus[i])) numbers.push_back(static_cast<int>(i));
+      }
+      Site site{target::device_on(name, "cpu"), gpu_names(name, numbers), {}, {}};
+      int32_t last = -1;
+      for (ir::Module* module : open) {
+        if (module->decision.device != site.cpu) continue;
+        site.open.push_back(module);
+        if (module->layer < 0) continue;
+        site.layers.first = last < 0 ? module->layer : std::min(site.layers.first, module->layer);
+        last = std::max(last, module->layer);
+      }
+      site.layers.count = last < 0 ? 0 : last - site.layers.first + 1;
+      if (!has_hosts(state_.target)) site.layers = {0, state_.modules.facts.layers};
+      if (!site.gpus.empty() && !site.open.empty()) sites.push_back(std::move(site));
+    }
+    return sites;
+  }
+
+  // Whether the GPUs of a site hold what is on them.
+  bool fits(const Estimator& estimator, const Site& site) const {
+    const Result<Estimate> now = estimator.run(state_);
+    return now && std::ranges::all_of(now->devices, [&](const DeviceUse& device) {
+             return target::is_cpu(device.name) || !target::on_same_host(device.name, site.cpu) ||
+                    device.total() <= device.capacity;
+           });
+  }
+
   // Modules without a device and those that say auto.
   void place_auto() {
     std::vector<ir::Module*> open;
@@ -156,44 +214,49 @@ class Placer {
     }
     if (open.empty()) return;
     for (ir::Module* module : open) module->decision.device = "cpu";
-    if (has_hosts(state_.target)) return spread_over_hosts(state_, open);
-    if (state_.target.gpus.empty() || !state_.check.target_given) return;
-    std::vector<int> gpus;
-    for (size_t i = 0; i < state_.target.gpus.size(); ++i) {
-      const target::GpuTarget& gpu = state_.target.gpus[i];
-      if (target::too_old(gpu)) continue;
-      gpus.push_back(static_cast<int>(i));
-    }
-    if (gpus.empty()) return;
+    if (has_hosts(state_.target)) spread_over_hosts(state_, open);
+    if (!state_.check.target_given) return;
+    Sites sites = sites_of(open);
+    if (sites.empty()) return;
     const Result<Estimator> estimator = Estimator::make(state_);
     if (!estimator) return;
-    const auto fits = [&] {
-      const Result<Estimate> now = estimator->run(state_);
-      return now && std::all_of(now->devices.begin(), now->devices.end(), [](const auto& device) {
-               return device.name == "cpu" || device.total() <= device.capacity;
-             });
-    };
     const std::vector<StreamWay> ways = stream_ways(state_);
     assume_streams(state_, ways.front());
-    if (fits_on_fewer(open, gpus, fits)) return;
+    const Sites all = sites;
+    std::erase_if(sites, [&](const Site& site) {
+      return fits_on_fewer(site, [&] { return fits(*estimator, site); });
+    });
     // All but experts and the embedding first: they are read for every token.
-    for (ir::Module* module : open) {
-      if (module->role == Role::Experts || is_embedding(*module)) continue;
-      module->decision.device = gpu_name(gpus[share_of(*module, gpus)]);
+    for (const Site& site : sites) {
+      for (ir::Module* module : site.open) {
+        if (module->role == Role::Experts || is_embedding(*module)) continue;
+        module->decision.device = site.gpus[share_of(*module, site.layers, site.gpus)];
+      }
     }
     choose_experts(state_);
-    if (!fits()) return drop_until_fits(open, fits);
-    // With room to stream the experts that are left for the CPU prompts may be faster, but tokens
-    // are slower, as fewer others fit.
+    std::erase_if(sites, [&](const Site& site) {
+      const auto fits_there = [&] { return fits(*estimator, site); };
+      if (fits_there()) return false;
+      drop_until_fits(site, fits_there);
+      return true;
+    });
+    if (!sites.empty()) place_experts(*estimator, sites, all, ways);
+  }
+
+  // With room to stream the experts that are left for the CPU prompts may be faster, but tokens are
+  // slower, as fewer others fit.
+  // `all`: also those that have their modules.
+  void place_experts(const Estimator& estimator, const Sites& sites, const Sites& all,
+                     const std::vector<StreamWay>& ways) {
     std::optional<Found> best;
     for (const StreamWay& way : ways) {
       for (bool by_use : {false, true}) {
         if (by_use && !state_.expert_profile) continue;
-        take_back_experts(open);
+        for (const Site& site : sites) take_back_experts(site);
         assume_streams(state_, way);
-        if (!fits()) continue;
-        fill_with_experts(*estimator, open, gpus, by_use);
-        if (!experts_on_cpu()) {
+        if (!std::ranges::all_of(all, [&](const Site& s) { return fits(estimator, s); })) continue;
+        for (const Site& site : sites) fill_with_experts(estimator, site, by_use);
+        if (!experts_on_cpu(sites)) {
           if (way.slots) continue;
           return;
         }
@@ -203,7 +266,7 @@ class Placer {
         // A rule may want streams whatever they take.
         const bool wanted = best && !best->trial.way.slots && wants_streams(state_);
         if (!best || wanted || trial->is_better_than(best->trial)) {
-          best = Found{*trial, decisions_of(open)};
+          best = Found{*trial, decisions_of(sites)};
         }
       }
     }
@@ -212,29 +275,35 @@ class Placer {
       trial.chosen = trial.way.slots == best->trial.way.slots;
     }
     take_way(state_, best->trial.way);
-    for (size_t i = 0; i < open.size(); ++i) open[i]->decision = best->decisions[i];
+    auto decision = best->decisions.begin();
+    for (const Site& site : sites) {
+      for (ir::Module* module : site.open) module->decision = *decision++;
+    }
   }
 
   // Devices take turns, so that more GPUs than hold the model make nothing faster: each one is a
   // hand-over. Puts all open modules on the fewest of the fastest ones, where no rule has used a
   // GPU.
   template <class Fits>
-  bool fits_on_fewer(const std::vector<ir::Module*>& open, std::vector<int> gpus,
-                     const Fits& fits) {
-    const bool used = std::ranges::any_of(modules_, [](const ir::Module& module) {
-      return module.decision.device.starts_with("cuda") || !module.decision.expert_sets.empty();
+  bool fits_on_fewer(const Site& site, const Fits& fits) {
+    const bool used = std::ranges::any_of(modules_, [&](const ir::Module& module) {
+      const std::string& device = module.decision.device;
+      return (!target::is_cpu(device) && target::on_same_host(device, site.cpu)) ||
+             !module.decision.expert_sets.empty();
     });
     if (used) return false;
-    std::ranges::stable_sort(gpus, std::greater(),
-                             [&](int gpu) { return rates_of(state_.target, gpu_name(gpu)).read; });
+    std::vector<std::string> gpus = site.gpus;
+    std::ranges::stable_sort(gpus, std::greater(), [&](const std::string& gpu) {
+      return rates_of(state_.target, gpu).read;
+    });
     for (size_t n = 1; n < gpus.size(); ++n) {
-      const std::vector<int> fewer(gpus.begin(), gpus.begin() + static_cast<ptrdiff_t>(n));
-      for (ir::Module* module : open) {
-        module->decision.device = gpu_name(fewer[share_of(*module, fewer)]);
+      const std::vector<std::string> fewer(gpus.begin(), gpus.begin() + static_cast<ptrdiff_t>(n));
+      for (ir::Module* module : site.open) {
+        module->decision.device = fewer[share_of(*module, site.layers, fewer)];
       }
       if (fits()) return true;
     }
-    for (ir::Module* module : open) module->decision.device = "cpu";
+    for (ir::Module* module : site.open) module->decision.device = site.cpu;
     return false;
   }
 
@@ -243,38 +312,42 @@ class Placer {
     StreamTrial trial;
     std::vector<ir::Decision> decisions;
   };
-  static std::vector<ir::Decision> decisions_of(const std::vector<ir::Module*>& open) {
+  static std::vector<ir::Decision> decisions_of(const Sites& sites) {
     std::vector<ir::Decision> all;
-    for (const ir::Module* module : open) all.push_back(module->decision);
+    for (const Site& site : sites) {
+      for (const ir::Module* module : site.open) all.push_back(module->decision);
+    }
     return all;
   }
   static bool is_late(const ir::Module& module) {
     return module.role == Role::Experts || is_embedding(module);
   }
-  static void take_back_experts(const std::vector<ir::Module*>& open) {
-    for (ir::Module* module : open) {
+  static void take_back_experts(const Site& site) {
+    for (ir::Module* module : site.open) {
       if (!is_late(*module)) continue;
-      module->decision.device = "cpu";
+      module->decision.device = site.cpu;
       module->decision.expert_sets.clear();
     }
   }
 
-  bool experts_on_cpu() const {
-    return std::any_of(modules_.begin(), modules_.end(), [this](const ir::Module& module) {
-      return can_be_streamed(state_, module) && module.decision.device == "cpu";
+  bool experts_on_cpu(const Sites& sites) const {
+    return std::ranges::any_of(modules_, [&](const ir::Module& module) {
+      return can_be_streamed(state_, module) &&
+             std::ranges::find(sites, module.decision.device, &Site::cpu) != sites.end();
     });
   }
 
   // Whole layers go back to the CPU, from the last on.
   template <class Fits>
-  void drop_until_fits(const std::vector<ir::Module*>& open, const Fits& fits) {
-    int32_t low = 0, high = state_.modules.facts.layers;  // layers kept on GPUs
+  void drop_until_fits(const Site& site, const Fits& fits) {
+    const std::vector<ir::Module*>& open = site.open;
+    int32_t low = site.layers.first, high = low + site.layers.count;  // layers kept on GPUs
     std::vector<std::string> wished;
     for (const ir::Module* module : open) wished.push_back(module->decision.device);
     const auto keep = [&](int32_t layers) {
       for (size_t i = 0; i < open.size(); ++i) {
         const bool on = open[i]->layer >= 0 && open[i]->layer < layers;
-        open[i]->decision.device = on ? wished[i] : "cpu";
+        open[i]->decision.device = on ? wished[i] : site.cpu;
       }
     };
     while (low < high) {
@@ -297,8 +370,7 @@ class Placer {
 
   using Room = std::map<std::string, uint64_t>;  // by device
 
-  void fill_with_experts(const Estimator& estimator, const std::vector<ir::Module*>& open,
-                         const std::vector<int>& gpus, bool by_use) {
+  void fill_with_experts(const Estimator& estimator, const Site& site, bool by_use) {
     const Result<Estimate> now = estimator.run(state_);
     if (!now) return;
     Room room;
@@ -311,10 +383,10 @@ class Placer {
       if (device.capacity > taken) room[device.name] = device.capacity - taken;
     }
     const auto device_of = [&](const ir::Module& module) {
-      return gpu_name(gpus[share_of(module, gpus)]);
+      return site.gpus[share_of(module, site.layers, site.gpus)];
     };
     std::vector<ir::Module*> experts;  // that are still on the CPU
-    for (ir::Module* module : open) {
+    for (ir::Module* module : site.open) {
       if (!is_late(*module)) continue;
       const bool may_split = can_be_split(*module);
       const std::string device = device_of(*module);
@@ -422,13 +494,14 @@ void move_to_cpu(CompileState& state) {
     });
     if (has_device(state.target, decision.device)) continue;
     refuse(module, decision.device);
-    decision.device = "cpu";
+    const std::string beside = target::cpu_beside(decision.device);
+    decision.device = has_device(state.target, beside) ? beside : "cpu";
     std::erase_if(decision.expert_sets,
-                  [](const ir::ExpertSet& set) { return set.device == "cpu"; });
+                  [&](const ir::ExpertSet& set) { return set.device == decision.device; });
   }
   for (const auto& [device, entry] : asked) {
     const rules::Rule& rule = state.rules.rules[static_cast<size_t>(entry.rule)];
-    const bool has_gpus = !state.target.gpus.empty();
+    const bool has_gpus = !all_gpus(state.target).empty();
     Diagnostic& diag =
         state.diags->warning(rule.replace.device             ? rule.replace.device->loc
                              : !rule.replace.experts.empty() ? rule.replace.experts[0].device.loc
@@ -464,7 +537,7 @@ void keep_unknown_formats(CompileState& state) {
       if (asked) {
         diag.help("write device: cpu, or use a file with Q4_0, Q4_K, MXFP4 or larger types there");
       }
-      module.decision.device = "cpu";
+      module.decision.device = target::cpu_beside(module.decision.device);
       module.decision.expert_sets.clear();
       break;
     }
@@ -481,7 +554,7 @@ void keep_states(CompileState& state) {
     const auto* net = std::get_if<ir::DeltaNetInfo>(&module.info);
     if (net == nullptr || target::is_cpu(module.decision.device)) continue;
     if (kernels::gpu_delta_rule_takes(net->head_dim)) continue;
-    module.decision.device = "cpu";
+    module.decision.device = target::cpu_beside(module.decision.device);
     ++count;
     if (first == nullptr) first = &module;
     if (asked != nullptr || module.decision.rule < 0) continue;
@@ -502,16 +575,21 @@ void keep_states(CompileState& state) {
 
 // What is placed by bytes leaves out GPUs that no kernel is built for.
 void tell_of_old_gpus(const CompileState& state) {
-  for (size_t i = 0; i < state.target.gpus.size(); ++i) {
-    const target::GpuTarget& gpu = state.target.gpus[i];
-    if (!target::too_old(gpu)) continue;
-    state.diags
-        ->warning(
-            {}, "D001",
-            fmt::format("cuda:{} ({}, compute capability {}.{}) is too old: kernels exist "
-                        "for {} and newer, and nothing is placed there by itself",
-                        i, gpu.name, gpu.compute_major, gpu.compute_minor, target::oldest_gpu()))
-        .in_group("old gpu");
+  for (size_t host = 0; host < std::max<size_t>(state.target.hosts.size(), 1); ++host) {
+    const std::vector<target::GpuTarget>& gpus = gpus_of(state.target, host);
+    for (size_t i = 0; i < gpus.size(); ++i) {
+      const target::GpuTarget& gpu = gpus[i];
+      if (!target::too_old(gpu)) continue;
+      const std::string name = target::device_on(host == 0 ? "" : state.target.hosts[host].name,
+                                                 fmt::format("cuda:{}", i));
+      state.diags
+          ->warning({}, "D001",
+                    fmt::format("{} ({}, compute capability {}.{}) is too old: kernels exist "
+                                "for {} and newer, and nothing is placed there by itself",
+                                name, gpu.name, gpu.compute_major, gpu.compute_minor,
+                                target::oldest_gpu()))
+          .in_group("old gpu");
+    }
   }
 }
 

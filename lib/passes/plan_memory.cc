@@ -52,12 +52,17 @@ std::vector<Lifetime> lifetimes(const steps::StepGraph& graph, const std::vector
   return lives;
 }
 
-bool has_several_gpus(const steps::StepGraph& graph) {
-  std::set<std::string_view> gpus;
+// Hosts with more than one.
+std::set<std::string_view> hosts_of_several_gpus(const steps::StepGraph& graph) {
+  std::map<std::string_view, std::set<std::string_view>> gpus;
   for (const steps::Step& step : graph.steps) {
-    if (!target::is_cpu(step.device)) gpus.insert(step.device);
+    if (!target::is_cpu(step.device)) gpus[target::host_of(step.device)].insert(step.device);
   }
-  return gpus.size() > 1;
+  std::set<std::string_view> hosts;
+  for (const auto& [host, own] : gpus) {
+    if (own.size() > 1) hosts.insert(host);
+  }
+  return hosts;
 }
 
 // Values that GPUs fetch from the CPU live on in stages of the CPU that do not wait for what a GPU
@@ -69,27 +74,33 @@ void extend_fetched(const steps::StepGraph& graph, const std::vector<Stage>& sta
     int32_t runs;  // of transfers to the CPU that have begun before
   };
   const launches::CpuWaits waits = launches::find_cpu_waits(steps::step_list(graph));
-  const bool several = has_several_gpus(graph);
-  std::vector<Fetched> fetched;
+  const std::set<std::string_view> several = hosts_of_several_gpus(graph);
+  std::map<std::string_view, std::vector<Fetched>> by_host;
   for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
     const auto look_at = [&](int32_t index) {
       const steps::Step& step = graph.steps[index];
-      if (step.op != StepOp::Transfer && step.device == "cpu") {
+      const std::string_view host = target::host_of(step.device);
+      std::vector<Fetched>& fetched = by_host[host];
+      if (step.op != StepOp::Transfer && target::is_cpu(step.device)) {
         std::erase_if(fetched, [&](const Fetched& f) {
           const bool over = waits.run[index] > f.runs;
-          if (several || !over) lives[f.value].last = std::max(lives[f.value].last, stage);
+          if (several.contains(host) || !over)
+            lives[f.value].last = std::max(lives[f.value].last, stage);
           return over;
         });
       } else if (step.op == StepOp::Transfer && !target::is_cpu(step.device) &&
-                 devices[step.inputs[0].value] == "cpu") {
+                 devices[step.inputs[0].value] == target::cpu_beside(step.device)) {
         fetched.push_back({step.inputs[0].value, waits.before[index]});
       }
     };
     for (int32_t index : stages[stage].prelude) look_at(index);
     for (const auto& part : stages[stage].parts) std::for_each(part.begin(), part.end(), look_at);
   }
-  if (!several) return;
-  for (const Fetched& f : fetched) lives[f.value].last = static_cast<int>(stages.size()) - 1;
+  for (const std::string_view host : several) {
+    for (const Fetched& f : by_host[host]) {
+      lives[f.value].last = static_cast<int>(stages.size()) - 1;
+    }
+  }
 }
 
 // What a drafter reads of the pass stays until its end.

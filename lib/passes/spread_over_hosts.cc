@@ -1,10 +1,15 @@
 #include "lib/passes/spread_over_hosts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "lib/passes/estimate.h"
+#include "lib/passes/host_links.h"
 #include "lib/passes/pass_time.h"
+#include "lib/target/gpu_generation.h"
 #include "lib/target/host_device.h"
 
 namespace ktx::passes {
@@ -21,8 +26,8 @@ class Borders {
       : layers_(layers.size()), first_(first), hosts_(hosts), by_memory_(by_memory) {
     sums_.emplace_back();
     for (const LayerLoad& layer : layers) {
-      sums_.push_back(
-          {sums_.back().read_bytes + layer.read_bytes, sums_.back().kept_bytes + layer.kept_bytes});
+      sums_.push_back(sums_.back());
+      add(sums_.back(), layer, 1);
     }
   }
 
@@ -71,15 +76,42 @@ class Borders {
 
   // Of a host with layers [begin, end); never where they do not fit.
   double seconds(size_t host, size_t begin, size_t end) const {
-    LayerLoad load{sums_[end].read_bytes - sums_[begin].read_bytes,
-                   sums_[end].kept_bytes - sums_[begin].kept_bytes};
-    if (host == 0) {
-      load.read_bytes += first_.read_bytes;
-      load.kept_bytes += first_.kept_bytes;
-    }
+    LayerLoad load = sums_[end];
+    add(load, sums_[begin], -1);
+    if (host == 0) add(load, first_, 1);
     const HostRoom& room = hosts_[host];
-    if (by_memory_ && room.room_bytes > 0 && load.kept_bytes > room.room_bytes) return kNever;
-    return load.read_bytes / room.rate;
+    double left = load.kept_bytes;
+    for (const HostRoom::Gpu& gpu : room.gpus) left -= gpu.room_bytes;
+    if (by_memory_ && room.room_bytes > 0 && left > room.room_bytes) return kNever;
+    return seconds(room, load);
+  }
+
+  // Its GPUs take turns, and then the CPU.
+  static double seconds(const HostRoom& host, const LayerLoad& load) {
+    const LayerLoad early{load.read_bytes - load.late_read_bytes,
+                          load.kept_bytes - load.late_kept_bytes};
+    const LayerLoad late{load.late_read_bytes, load.late_kept_bytes};
+    std::vector<HostRoom::Gpu> gpus = host.gpus;
+    double sum = 0;
+    for (const LayerLoad& part : {early, late}) {
+      double share = 1;  // that is left
+      for (HostRoom::Gpu& gpu : gpus) {
+        const double taken = std::min(part.kept_bytes * share, gpu.room_bytes);
+        if (taken <= 0) continue;
+        gpu.room_bytes -= taken;
+        share -= taken / part.kept_bytes;
+        sum += part.read_bytes * taken / part.kept_bytes / gpu.rate;
+      }
+      sum += part.read_bytes * std::max(share, 0.0) / host.rate;
+    }
+    return sum;
+  }
+
+  static void add(LayerLoad& sum, const LayerLoad& load, double times) {
+    sum.read_bytes += times * load.read_bytes;
+    sum.kept_bytes += times * load.kept_bytes;
+    sum.late_read_bytes += times * load.late_read_bytes;
+    sum.late_kept_bytes += times * load.late_kept_bytes;
   }
 
   const size_t layers_;
@@ -100,19 +132,44 @@ double read_bytes(const ir::Module& module) {
   return ir::kind_of(module.role) == ir::Kind::Embedding ? 0 : bytes;
 }
 
+// What a device uses for more than layers.
+struct Reserves {
+  double scratch = 0, cpu = 0;
+};
+
+std::vector<HostRoom::Gpu> gpu_rooms(const target::Target& target, size_t host, double scratch) {
+  std::vector<HostRoom::Gpu> rooms;
+  const std::string name = host == 0 ? "" : target.hosts[host].name;
+  const std::vector<target::GpuTarget>& gpus = gpus_of(target, host);
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    const double room = static_cast<double>(gpus[i].memory_bytes) - scratch - kGpuReserve;
+    if (target::too_old(gpus[i]) || room <= 0) continue;
+    const std::string device = target::device_on(name, fmt::format("cuda:{}", i));
+    rooms.push_back({rates_of(target, device).read, room});
+  }
+  std::ranges::stable_sort(rooms, std::greater(), &HostRoom::Gpu::rate);
+  return rooms;
+}
+
 // Rates where all are known, else the memories where these are, else all alike.
-std::vector<HostRoom> rooms_of(const target::Target& target, double reserve) {
+std::vector<HostRoom> rooms_of(const target::Target& target, const Reserves& reserves) {
   std::vector<HostRoom> rooms;
   bool rates = true, memories = true;
-  for (const target::HostTarget& host : target.hosts) {
+  for (size_t h = 0; h < target.hosts.size(); ++h) {
+    const target::HostTarget& host = target.hosts[h];
     const double read = rates_of(target, target::device_on(host.name, "cpu")).read;
     const auto memory = static_cast<double>(host.cpu.memory_bytes);
-    rooms.push_back({read, memory > 0 ? std::max(memory - reserve, 1.0) : 0});
-    rates = rates && read > 0;
+    const double room = memory > 0 ? std::max(memory - reserves.scratch - reserves.cpu, 1.0) : 0;
+    rooms.push_back({read, room, gpu_rooms(target, h, reserves.scratch)});
+    rates = rates && read > 0 &&
+            std::ranges::none_of(rooms.back().gpus, [](const auto& gpu) { return gpu.rate <= 0; });
     memories = memories && memory > 0;
   }
   for (HostRoom& room : rooms) {
-    if (!rates) room.rate = memories ? room.room_bytes : 1;
+    if (rates) continue;
+    room.rate = memories ? room.room_bytes : 1;
+    for (const HostRoom::Gpu& gpu : room.gpus) room.rate += memories ? gpu.room_bytes : 0;
+    for (HostRoom::Gpu& gpu : room.gpus) gpu.rate = room.rate;
   }
   return rooms;
 }
@@ -134,22 +191,28 @@ void spread_over_hosts(CompileState& state, const std::vector<ir::Module*>& open
   for (ir::Module* module : open) {
     const bool of_layer = module->layer >= 0 && static_cast<size_t>(module->layer) < count;
     LayerLoad& load = of_layer ? layers[static_cast<size_t>(module->layer)] : first;
-    load.read_bytes += read_bytes(*module);
-    load.kept_bytes += static_cast<double>(placed_bytes(*module));
+    const double read = read_bytes(*module);
+    const auto kept = static_cast<double>(placed_bytes(*module));
+    load.read_bytes += read;
+    load.kept_bytes += kept;
+    if (module->role == ir::Role::Experts || ir::kind_of(module->role) == ir::Kind::Embedding) {
+      load.late_read_bytes += read;
+      load.late_kept_bytes += kept;
+    }
     module->decision.device = "cpu";
   }
-  double reserve = 0;
+  Reserves reserves;
   if (const Result<Estimator> estimator = Estimator::make(state)) {
     if (const Result<Estimate> all = estimator->run(state); all && !all->devices.empty()) {
       const DeviceUse& use = all->devices.front();
-      reserve = static_cast<double>(use.scratch_bytes + use.reserve_bytes);
+      reserves = {static_cast<double>(use.scratch_bytes), static_cast<double>(use.reserve_bytes)};
       for (LayerLoad& layer : layers) {
         layer.kept_bytes +=
             static_cast<double>(use.kv_bytes + use.state_bytes) / static_cast<double>(count);
       }
     }
   }
-  const std::vector<HostRoom> rooms = rooms_of(state.target, reserve);
+  const std::vector<HostRoom> rooms = rooms_of(state.target, reserves);
   const std::vector<int> host_of_layer = spread_layers(layers, first, rooms);
   for (ir::Module* module : open) {
     const bool of_layer = module->layer >= 0 && static_cast<size_t>(module->layer) < count;

@@ -3,9 +3,13 @@
 //   a (300 GB/s)  embedding, layers 0..18, head
 //   b (200 GB/s)  layers 19..31
 //
+//   b (GPU of 24 GiB)         layers 19..31, as many as fit on its GPU, the others on its CPU
+//
 // Hosts work one after the other on a token, and at the same time on several requests, or on chunks
 // of a prompt. So that none waits for another, the one that takes longest should take as little as
 // possible: each has layers in proportion to its rate of reading, as far as its memory holds them.
+// GPUs hold what fits them, routed experts and the embedding last (place_devices.cc), and the
+// host's CPU the rest.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +22,20 @@
 namespace ktx::passes {
 
 struct HostRoom {
-  double rate = 1;        // bytes a second
+  double rate = 1;        // bytes a second, of the CPU
   double room_bytes = 0;  // 0: not known, any number fits
+  struct Gpu {
+    double rate = 1;
+    double room_bytes = 0;
+  };
+  std::vector<Gpu> gpus = {};  // the fastest first
 };
 struct LayerLoad {
   double read_bytes = 0;  // for a token
   double kept_bytes = 0;  // weights, keys and values
+  // Of these, what GPUs take last.
+  double late_read_bytes = 0;
+  double late_kept_bytes = 0;
 };
 
 // The host of each layer, rising. `first`: what the first host has besides. Where the memory of all

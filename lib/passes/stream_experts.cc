@@ -16,6 +16,7 @@
 #include "lib/passes/pass_time.h"
 #include "lib/rules/device_name.h"
 #include "lib/support/strings.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 namespace {
@@ -35,9 +36,10 @@ std::map<std::string, std::vector<const ir::Module*>> streamed_by(const CompileS
   }
   std::map<std::string, std::vector<const ir::Module*>> all;
   for (const ir::Module& module : state.modules.modules) {
-    if (module.role != ir::Role::Experts || module.decision.device != "cpu") continue;
+    if (module.role != ir::Role::Experts || !target::is_cpu(module.decision.device)) continue;
     const std::string& gpu = devices[module.layer];
-    if (gpu.starts_with("cuda") && can_be_streamed(state, module)) all[gpu].push_back(&module);
+    const bool beside = gpu_number(gpu) >= 0 && target::on_same_host(gpu, module.decision.device);
+    if (beside && can_be_streamed(state, module)) all[gpu].push_back(&module);
   }
   return all;
 }
@@ -45,7 +47,8 @@ std::map<std::string, std::vector<const ir::Module*>> streamed_by(const CompileS
 // Tokens from which on the copy of these experts takes less time than computing them.
 double break_even(const CompileState& state, const std::string& device,
                   const std::vector<const ir::Module*>& experts) {
-  const DeviceRates cpu = rates_of(state.target, "cpu"), gpu = rates_of(state.target, device);
+  const std::string beside = target::cpu_beside(device);
+  const DeviceRates cpu = rates_of(state.target, beside), gpu = rates_of(state.target, device);
   double bytes = 0, operations = 0;  // of a token
   for (const ir::Module* module : experts) {
     const auto& info = std::get<ir::ExpertsInfo>(module->info);
@@ -54,7 +57,7 @@ double break_even(const CompileState& state, const std::string& device,
         deferred_steps(state.modules, *module) > 0 &&
         state.stream_slots.value_or(plan::StreamSlots::Layer) != plan::StreamSlots::Layer;
     const int times = twice ? 2 : 1;
-    bytes += times * static_cast<double>(bytes_on(*module, "cpu", placed_bytes(*module)));
+    bytes += times * static_cast<double>(bytes_on(*module, beside, placed_bytes(*module)));
     double use = 1;  // of the CPU
     for (const ir::ExpertSet& set : module->decision.expert_sets) use -= set.use;
     for (const ir::Param& param : module->params) {
@@ -83,7 +86,7 @@ PrefillDevice prefill_device(const CompileState& state, const ir::Module& expert
 
 bool wants_streams(const CompileState& state) {
   return std::ranges::any_of(state.modules.modules, [&](const ir::Module& module) {
-    return module.role == ir::Role::Experts && module.decision.device == "cpu" &&
+    return module.role == ir::Role::Experts && target::is_cpu(module.decision.device) &&
            prefill_device(state, module) == PrefillDevice::Gpu;
   });
 }

@@ -8,6 +8,7 @@
 #include "lib/plan/plan_hosts.h"
 #include "lib/support/strings.h"
 #include "lib/support/text_table.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::plan {
 
@@ -32,7 +33,13 @@ Result<std::vector<HostUse>> host_uses(const PlanView& plan, const RunShape& sha
   }
   for (DeviceMemory& device : KTX_TRY(memory_by_device(plan, shape))) {
     const size_t host = host_of(plan, device.name);
-    if (device.name == plan.string(cpu_string(plan, host))) hosts[host].cpu = std::move(device);
+    const bool cpu = target::is_cpu(device.name);
+    device.name = std::string(target::name_on_host(device.name));
+    if (cpu) {
+      hosts[host].cpu = std::move(device);
+    } else {
+      hosts[host].gpus.push_back(std::move(device));
+    }
   }
   return hosts;
 }
@@ -42,7 +49,10 @@ std::string host_lines(const PlanView& plan, const RunShape& shape) {
   if (!hosts) return "\nhosts\n  " + hosts.error().message + "\n";
   if (hosts->empty()) return "";
   uint64_t largest = 0;
-  for (const HostUse& host : *hosts) largest = std::max({largest, host.cpu.total(), host.capacity});
+  for (const HostUse& host : *hosts) {
+    largest = std::max({largest, host.cpu.total(), host.capacity});
+    for (const DeviceMemory& gpu : host.gpus) largest = std::max(largest, gpu.total());
+  }
   const ByteUnit unit(largest);
   TextTable table({{"rank"},
                    {"host", TextTable::Left},
@@ -62,6 +72,15 @@ std::string host_lines(const PlanView& plan, const RunShape& shape) {
                unit.text(host.cpu.weight_bytes),
                unit.text(host.cpu.kv_bytes + host.cpu.state_bytes), unit.text(host.cpu.arena_bytes),
                host.capacity > 0 ? unit.text(host.capacity) : "unknown"});
+    for (const DeviceMemory& gpu : host.gpus) {
+      const std::string stored = rank == 0 ? gpu.name : target::device_on(host.name, gpu.name);
+      const auto known = std::ranges::find(plan.target.devices, stored, &PlanTarget::Device::name);
+      const bool told = known != plan.target.devices.end() && known->memory_bytes > 0;
+      table.add({"", printable(target::device_on(host.name, gpu.name)), "",
+                 unit.text(gpu.weight_bytes), unit.text(gpu.kv_bytes + gpu.state_bytes),
+                 unit.text(gpu.arena_bytes + gpu.stream_bytes),
+                 told ? unit.text(static_cast<uint64_t>(known->memory_bytes)) : "unknown"});
+    }
   }
   std::string part;
   if (plan.part_of && *plan.part_of < hosts->size()) {

@@ -3,6 +3,8 @@
 //   hosts
 //     rank  host  layers    weights  kv cache  activations
 //        0  a     0..18    9.33 GiB  1.19 GiB      0.1 GiB
+//        1  b     19..31   0.00 GiB  0.00 GiB      0.1 GiB
+//           b/cuda:0       6.38 GiB  0.81 GiB      0.1 GiB
 #pragma once
 
 #include <cstdint>
@@ -19,7 +21,8 @@ struct HostUse {
   uint64_t capacity = 0;                      // of the target; 0: not stated
   int32_t first_layer = -1, last_layer = -1;  // that have steps here, from the first to the last
   int32_t layers = 0;
-  DeviceMemory cpu;  // for `shape`
+  DeviceMemory cpu;                // for `shape`
+  std::vector<DeviceMemory> gpus;  // by their names on the host
 };
 
 // One for each host; none of a plan for one machine.

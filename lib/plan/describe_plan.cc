@@ -21,6 +21,7 @@
 #include "lib/support/strings.h"
 #include "lib/support/text_table.h"
 #include "lib/target/gpu_generation.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::plan {
 namespace {
@@ -123,7 +124,7 @@ std::string requirements(const PlanTarget& target) {
   std::vector<std::string> all;
   for (const std::string& isa : target.required_isa) all.push_back(printable(isa));
   for (const PlanTarget::Device& device : target.devices) {
-    if (!device.name.starts_with("cuda:")) continue;
+    if (!target::name_on_host(device.name).starts_with("cuda:")) continue;
     all.push_back(fmt::format("{} of compute capability {} or newer", printable(device.name),
                               target::oldest_gpu()));
   }
@@ -389,6 +390,14 @@ std::string plan_json(const PlanView& plan) {
                               {"kv_bytes", host.cpu.kv_bytes},
                               {"state_bytes", host.cpu.state_bytes},
                               {"arena_bytes", host.cpu.arena_bytes}});
+      for (const DeviceMemory& gpu : host.gpus) {
+        out["hosts"].back()["gpus"].push_back({{"name", gpu.name},
+                                               {"weight_bytes", gpu.weight_bytes},
+                                               {"kv_bytes", gpu.kv_bytes},
+                                               {"state_bytes", gpu.state_bytes},
+                                               {"arena_bytes", gpu.arena_bytes},
+                                               {"stream_bytes", gpu.stream_bytes}});
+      }
     }
   }
   for (const OpRow& row : op_rows(plan)) {

@@ -60,6 +60,10 @@ bool uses_gpus(const PlanView& plan) {
   return !plan_gpus(plan).empty();
 }
 
+bool any_host_uses_gpus(const PlanView& plan) {
+  return !std::ranges::all_of(plan_devices(plan), target::is_cpu);
+}
+
 std::vector<bool> slots_on(const PlanView& plan, std::string_view device) {
   std::vector<bool> here;
   for (const KvSlotRecord& slot : plan.kv_slots) here.push_back(plan.string(slot.device) == device);

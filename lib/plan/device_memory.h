@@ -23,9 +23,10 @@ namespace ktx::plan {
 // other hosts too.
 std::vector<std::string> plan_devices(const PlanView& plan);
 
-// The GPUs among them, of this host; whether there are any.
+// The GPUs among them, of this host; whether there are any, here and on any host.
 std::vector<std::string> plan_gpus(const PlanView& plan);
 bool uses_gpus(const PlanView& plan);
+bool any_host_uses_gpus(const PlanView& plan);
 
 // Which KV slots are on `device`, for KvCache::create.
 std::vector<bool> slots_on(const PlanView& plan, std::string_view device);

@@ -42,8 +42,12 @@ Status verify_list(const PlanView& plan) {
 }  // namespace
 
 uint32_t cpu_string(const PlanView& plan, size_t host) {
+  return device_string(plan, host, "cpu");
+}
+
+uint32_t device_string(const PlanView& plan, size_t host, std::string_view name_there) {
   const std::string name =
-      host == 0 ? "cpu" : target::device_on(plan.target.hosts[host].name, "cpu");
+      target::device_on(host == 0 ? "" : plan.target.hosts[host].name, name_there);
   for (uint32_t i = 0; i < plan.string_entries.size(); ++i) {
     if (plan.string(i) == name) return i;
   }
@@ -68,22 +72,51 @@ size_t host_of(const PlanView& plan, const SegmentRecord& segment) {
   return host_of(plan, plan.string(segment.device));
 }
 
-Status verify_hosts(const PlanView& plan) {
-  if (has_hosts(plan)) KTX_TRY(verify_list(plan));
+namespace {
+
+std::set<uint32_t> devices_of(const PlanView& plan) {
   std::set<uint32_t> devices;
   for (const StepRecord& step : plan.steps) devices.insert(step.device);
   for (const SegmentRecord& segment : plan.segments) devices.insert(segment.device);
   for (const KvSlotRecord& slot : plan.kv_slots) devices.insert(slot.device);
-  for (const uint32_t number : devices) {
+  return devices;
+}
+
+}  // namespace
+
+Status verify_hosts(const PlanView& plan) {
+  if (has_hosts(plan)) KTX_TRY(verify_list(plan));
+  std::set<std::string_view> names;  // on their hosts
+  for (const uint32_t number : devices_of(plan)) {
     if (number >= plan.string_entries.size()) continue;  // verify_steps() says which
     const std::string_view device = plan.string(number), host = target::host_of(device);
     const size_t known = number_of(plan.target.hosts, host);
     const bool others = known > 0 && known < plan.target.hosts.size();
-    if (host.empty() || (others && target::is_cpu(device))) continue;
-    return Error{fmt::format("device '{}' is of none of the plan's {} hosts", printable(device),
-                             plan.target.hosts.size())};
+    const bool gpu = target::name_on_host(device).starts_with("cuda:");
+    if (!host.empty() && (!others || !(gpu || target::is_cpu(device)))) {
+      return Error{fmt::format("device '{}' is of none of the plan's {} hosts", printable(device),
+                               plan.target.hosts.size())};
+    }
+    if (gpu) names.insert(target::name_on_host(device));
+  }
+  // Each host reads the plan with its own names (read_as() of plan_reader.cc).
+  for (const std::string_view name : names) {
+    for (size_t host = 0; host < plan.target.hosts.size(); ++host) {
+      if (device_string(plan, host, name) != kNone) continue;
+      return Error{fmt::format("the plan has no name of {} on host {}; compile it again",
+                               printable(name), plan.target.hosts[host].name)};
+    }
   }
   return {};
+}
+
+uint32_t name_as_read_on(const PlanView& plan, size_t host, uint32_t device) {
+  if (host == 0 || device >= plan.string_entries.size()) return device;
+  const std::string_view name = plan.string(device), own = target::name_on_host(name);
+  const size_t of = host_of(plan, name);
+  const bool exchanged = of == 0 || of == host;
+  const uint32_t other = exchanged ? device_string(plan, of == 0 ? host : 0, own) : kNone;
+  return other == kNone ? device : other;
 }
 
 Status check_part(const PlanView& plan) {

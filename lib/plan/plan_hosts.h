@@ -2,9 +2,9 @@
 //
 // A plan is read as one of its hosts: there "cpu" is always the CPU at hand. In the plan as it is
 // stored, and on the first host, the devices of the others have their host's name in front
-// ("b/cpu"; lib/target/host_device.h). Where it is read as host b, both are exchanged: "cpu" is
-// that of b, and "b/cpu" the first host's. So all that walks steps, weights or caches of "cpu"
-// finds those of its own machine.
+// ("b/cpu", "b/cuda:0"; lib/target/host_device.h). Where it is read as host b, both are exchanged:
+// "cpu" is that of b, and "b/cpu" the first host's. So all that walks steps, weights or caches of
+// "cpu" and "cuda:0" finds those of its own machine.
 #pragma once
 
 #include <cstddef>
@@ -34,11 +34,16 @@ size_t host_of(const PlanView& plan, std::string_view device);
 size_t host_of(const PlanView& plan, const SegmentRecord& segment);
 
 // Whether the list of hosts is sound, and each device of steps, weights and caches is of one of
-// them. The records' strings have been checked.
+// them, and has its names on all. The records' strings have been checked.
 Status verify_hosts(const PlanView& plan);
 
 // The number of the string that is the CPU's name on a host of the plan; kNone where there is none.
 uint32_t cpu_string(const PlanView& plan, size_t host);
+
+// The same for any device by its name there ("cuda:0"), which verify_hosts() has checked.
+uint32_t device_string(const PlanView& plan, size_t host, std::string_view name_there);
+// What a stored device (the number of its name) is called where the plan is read as this host.
+uint32_t name_as_read_on(const PlanView& plan, size_t host, uint32_t device);
 
 // Whether the file has the weights of the host as which it is read.
 Status check_part(const PlanView& plan);

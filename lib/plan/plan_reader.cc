@@ -361,7 +361,7 @@ Status PlanFile::State::set_views() {
   return set_gguf_view();
 }
 
-// Exchanges the names of the first host's CPU and of this one's.
+// Exchanges the names of the first host's devices and of this one's.
 Status PlanFile::State::read_as(size_t host) {
   if (host == 0) return {};
   if (host >= host_count(view)) {
@@ -370,9 +370,11 @@ Status PlanFile::State::read_as(size_t host) {
                     "processes as it has hosts",
                     host_count(view), host_count(view) == 1 ? "" : "s", host + 1)};
   }
-  const uint32_t first = cpu_string(view, 0), own = cpu_string(view, host);
+  std::map<uint32_t, uint32_t> names;
   const auto exchange = [&](uint32_t& device) {
-    device = device == first ? own : device == own ? first : device;
+    const auto [known, added] = names.try_emplace(device);
+    if (added) known->second = name_as_read_on(view, host, device);
+    device = known->second;
   };
   for (auto& record : tables.at(SectionId::Segments).records<SegmentRecord>()) {
     exchange(record.device);

@@ -1,8 +1,11 @@
 #include "lib/plan/state_layout.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "lib/formats/step_attrs.h"
+#include "lib/plan/device_memory.h"
+#include "lib/plan/plan_hosts.h"
 
 namespace ktx::plan {
 
@@ -47,6 +50,17 @@ std::vector<StatePart> state_parts(const PlanView& plan, std::string_view device
   for_each_state(plan, device, [&](int32_t state, int64_t floats) {
     parts.push_back({bytes(here.offset(state)), bytes(all.offset(state)), bytes(floats)});
   });
+  return parts;
+}
+
+std::vector<StatePart> state_parts_of_host(const PlanView& plan, size_t host) {
+  std::vector<StatePart> parts;
+  for (const std::string& device : plan_devices(plan)) {
+    if (host_of(plan, device) != host) continue;
+    const std::vector<StatePart> own = state_parts(plan, device);
+    parts.insert(parts.end(), own.begin(), own.end());
+  }
+  std::ranges::sort(parts, {}, &StatePart::among_all);
   return parts;
 }
 

@@ -10,6 +10,7 @@
 //   states.floats()     // of a text at one place; 0: the model has none
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -38,5 +39,7 @@ struct StatePart {
   uint64_t here = 0, among_all = 0, bytes = 0;
 };
 std::vector<StatePart> state_parts(const PlanView& plan, std::string_view device);
+// Of all devices of a host (plan_hosts.h), in the order of `among_all`; `here` is of each device.
+std::vector<StatePart> state_parts_of_host(const PlanView& plan, size_t host);
 
 }  // namespace ktx::plan

@@ -5,6 +5,7 @@
 #include "lib/formats/layout_size.h"
 #include "lib/plan/plan_step_list.h"
 #include "lib/support/byte_reader.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::plan {
 namespace {
@@ -100,7 +101,7 @@ std::vector<launches::Stream> streams(const PlanView& plan) {
   const bool any = std::ranges::any_of(plan.launches, [&](const LaunchRecord& launch) {
     if (launch.fused_op != kNone || launch.first_step >= plan.launch_steps.size()) return false;
     const uint32_t step = plan.launch_steps[launch.first_step];
-    return step < plan.steps.size() && plan.string(plan.steps[step].device) == "cpu";
+    return step < plan.steps.size() && target::is_cpu(plan.string(plan.steps[step].device));
   });
   if (!any) return {};
   auto read = read_launches(plan);

@@ -34,6 +34,7 @@ class TargetParser {
     if (!root) return target;
     const YamlNode* hosts = nullptr;
     const YamlNode* cpu = nullptr;
+    const YamlNode* gpus = nullptr;
     target::HostTarget usual;  // what entries of `hosts` do not say
     fields(*root, "the target",
            {{"name", [&](const YamlNode& n) { target.name = text_of(n, "name"); }},
@@ -42,7 +43,11 @@ class TargetParser {
                cpu = &n;
                parse_cpu(n, target.cpu);
              }},
-            {"gpus", [&](const YamlNode& n) { parse_gpus(n, target); }},
+            {"gpus",
+             [&](const YamlNode& n) {
+               gpus = &n;
+               parse_gpus(n, target.gpus);
+             }},
             {"network", [&](const YamlNode& n) { parse_network(n, usual); }},
             {"hosts", [&](const YamlNode& n) { hosts = &n; }}});
     if (hosts == nullptr) return target;
@@ -50,6 +55,7 @@ class TargetParser {
       wrong(*cpu, "a target with `hosts` has the `cpu` of each in its entry, and none beside them");
     }
     parse_hosts(*hosts, usual, target);
+    if (!target.hosts.empty()) take_first_gpus(gpus, target);
     return target;
   }
 
@@ -160,6 +166,20 @@ class TargetParser {
     if (!target.hosts.empty()) target.cpu = target.hosts.front().cpu;
   }
 
+  // The first host's are those of the target.
+  void take_first_gpus(const YamlNode* beside, target::Target& target) {
+    std::vector<target::GpuTarget> own = std::move(target.hosts.front().gpus);
+    target.hosts.front().gpus.clear();
+    if (own.empty()) return;
+    if (beside != nullptr && !target.gpus.empty()) {
+      wrong(*beside,
+            fmt::format("`gpus` outside of `hosts` are those of the first host, {}, which has some "
+                        "in its entry; write all of them there",
+                        target.hosts.front().name));
+    }
+    target.gpus = std::move(own);
+  }
+
   void parse_host(const YamlNode& node, const target::HostTarget& usual, target::Target& target) {
     target::HostTarget host = usual;
     host.cpu.isa = Isa::Avx2;
@@ -168,12 +188,7 @@ class TargetParser {
            {{"name", [&](const YamlNode& n) { host.name = text_of(n, "name"); }},
             {"cpu", [&](const YamlNode& n) { parse_cpu(n, host.cpu); }},
             {"network", [&](const YamlNode& n) { parse_network(n, host); }},
-            {"gpus",
-             [&](const YamlNode& n) {
-               wrong(n,
-                     "GPUs of several hosts are not supported; write `gpus` outside of `hosts` for "
-                     "those of the first one");
-             }},
+            {"gpus", [&](const YamlNode& n) { parse_gpus(n, host.gpus); }},
             {"count", [&](const YamlNode& n) {
                count = static_cast<int>(number_of(n, "count", 1, target::kMaxHosts));
              }}});
@@ -212,7 +227,7 @@ class TargetParser {
                                             : fmt::format("; did you mean '{}'?", nearest)));
   }
 
-  void parse_gpus(const YamlNode& node, target::Target& target) {
+  void parse_gpus(const YamlNode& node, std::vector<target::GpuTarget>& gpus) {
     if (node.is_null()) return;
     if (!node.is_list()) {
       return wrong(node, fmt::format("`gpus` must be a list, not {}", name(node.kind)));
@@ -250,10 +265,10 @@ class TargetParser {
         wrong(*item, "a GPU needs its compute_capability, such as 8.9");
       }
       for (int i = 0; i < count; ++i) {
-        if (target.gpus.size() >= kMaxGpus) {
+        if (gpus.size() >= kMaxGpus) {
           return wrong(*item, fmt::format("more than {} GPUs", kMaxGpus));
         }
-        target.gpus.push_back(gpu);
+        gpus.push_back(gpu);
       }
     }
   }

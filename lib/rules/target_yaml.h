@@ -11,7 +11,8 @@
 //   network: {gbit: 25, latency_us: 20}
 //   hosts:
 //     - {name: a, cpu: {isa: avx512, cores: 32, memory_gib: 256, bandwidth_gbps: 300}}
-//     - {name: b, cpu: {isa: avx512, cores: 32, memory_gib: 128, bandwidth_gbps: 200}}
+//     - {name: b, cpu: {isa: avx512, cores: 32, memory_gib: 128, bandwidth_gbps: 200},
+//        gpus: [{compute_capability: 8.9, memory_gib: 24, bandwidth_gbps: 1008}]}
 //
 // `count: 4` in an entry of gpus or hosts means four of them; hosts of an entry are then numbered
 // (node1 to node4). An entry may have a `network` of its own. Ready-made files are in targets/.

@@ -63,6 +63,8 @@ struct HostTarget {
   CpuTarget cpu;
   double network_gbit = 0;        // 10^9 bits a second, each way; 0: not stated
   double network_latency_us = 0;  // of a message of a few bytes; 0: not stated
+  // "b/cuda:0", ...; of the first host they are in Target::gpus instead.
+  std::vector<GpuTarget> gpus = {};
 };
 
 struct Target {

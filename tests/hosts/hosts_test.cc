@@ -271,7 +271,7 @@ TEST(HostRules, ADeviceThatNoHostHasIsAMistake) {
               HasSubstr("device c/cpu does not exist: the hosts of the target are a, b"));
   const Finished gpu = check("b/cuda:0");
   EXPECT_EQ(gpu.status, 1);
-  EXPECT_THAT(gpu.err + gpu.out, HasSubstr("models use the CPU alone of b"));
+  EXPECT_THAT(gpu.err + gpu.out, HasSubstr("host b has no GPU in the target"));
   const Finished spelling = check("b/gpu");
   EXPECT_THAT(spelling.err + spelling.out, HasSubstr("did you mean 'b/cuda"));
 }

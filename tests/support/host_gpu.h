@@ -10,6 +10,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <deque>
@@ -143,6 +145,7 @@ struct HostGpuLog {
   std::vector<std::vector<runtime::SequenceRun>>
       runs_of_sequences;  // of each launch of many tokens
   int64_t waits = 0;
+  int64_t sent = 0;  // by links
   int64_t retiles = 0;
   uint64_t uploaded_bytes = 0;
   uint64_t downloaded_bytes = 0;
@@ -157,7 +160,56 @@ struct HostGpuOptions {
   // The step whose first output gets an infinity in its first element.
   int64_t overflow_at_launch = -1;
   bool refuses_to_pin = false;  // any memory
+  bool links = false;           // to others of this process
+  bool refuses_links = false;   // when they are made
   std::string refused = {};     // what an allocation is for that finds no memory
+};
+
+class HostGpuLink final : public runtime::GpuLink {
+ public:
+  HostGpuLink(const runtime::GpuLinkId& id, HostGpuLog* log) : way_(way_of(id)), log_(log) {}
+  Status send(const std::byte* from, uint64_t bytes) override {
+    const std::lock_guard lock(way_->mutex);
+    EXPECT_TRUE(way_->sent.empty()) << "one message at a time";
+    way_->sent.emplace_back(from, from + bytes);
+    ++log_->sent;
+    return {};
+  }
+  Status receive(std::byte* to, uint64_t bytes) override {
+    to_ = to;
+    bytes_ = bytes;
+    return {};
+  }
+  // What is sent is over when it has been taken.
+  Result<bool> done() override {
+    const std::lock_guard lock(way_->mutex);
+    if (log_ != nullptr) return way_->sent.empty();
+    if (to_ == nullptr) return true;
+    if (way_->sent.empty()) return false;
+    EXPECT_EQ(way_->sent.front().size(), bytes_);
+    std::memcpy(to_, way_->sent.front().data(), bytes_);
+    way_->sent.pop_front();
+    to_ = nullptr;
+    return true;
+  }
+
+ private:
+  struct Way {
+    std::mutex mutex;
+    std::deque<std::vector<std::byte>> sent;
+  };
+  static std::shared_ptr<Way> way_of(const runtime::GpuLinkId& id) {
+    static std::mutex mutex;
+    static std::map<std::array<std::byte, 128>, std::weak_ptr<Way>> all;
+    const std::lock_guard lock(mutex);
+    std::shared_ptr<Way> way = all[id.bytes].lock();
+    if (way == nullptr) all[id.bytes] = way = std::make_shared<Way>();
+    return way;
+  }
+  const std::shared_ptr<Way> way_;
+  HostGpuLog* const log_;  // of the sender
+  std::byte* to_ = nullptr;
+  uint64_t bytes_ = 0;
 };
 
 class HostGpu final : public Gpu {
@@ -256,6 +308,23 @@ class HostGpu final : public Gpu {
       KTX_TRY(this->copy(copy.to, copy.from, copy.bytes));
     }
     return {};
+  }
+  Status check_links() override {
+    if (options_.links) return {};
+    return Error{"no links here"};
+  }
+  Result<runtime::GpuLinkId> new_link_id() override {
+    static std::atomic<uint64_t> last = 0;
+    runtime::GpuLinkId id;
+    const uint64_t number = ++last;
+    std::memcpy(id.bytes.data(), &number, sizeof(number));
+    return id;
+  }
+  Result<std::unique_ptr<runtime::GpuLink>> link(const runtime::GpuLinkId& id, bool sends,
+                                                 const std::function<bool()>&) override {
+    if (options_.refuses_links) return Error{"this link is refused"};
+    return std::unique_ptr<runtime::GpuLink>(
+        std::make_unique<HostGpuLink>(id, sends ? log_ : nullptr));
   }
   Result<GpuMark> new_mark() override {
     marks_.push_back(0);

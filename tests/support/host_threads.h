@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lib/runtime/engine/engine.h"
+#include "lib/runtime/gpu/gpu.h"
 #include "lib/runtime/hosts/follow_host.h"
 #include "lib/runtime/hosts/host_group.h"
 #include "lib/runtime/hosts/thread_network.h"
@@ -22,12 +23,14 @@ namespace ktx::testing {
 
 class HostThreads {
  public:
-  // `plans`: of each rank, the last one of all others. `reserved`: bytes that the others keep.
+  // `plans`: of each rank, the last one of all others. `reserved`: bytes that the others keep;
+  // `open_gpu`: their GPUs.
   HostThreads(std::vector<std::string> plans, int ranks, const runtime::HostTimes& times = {},
-              uint64_t reserved = 0) {
+              uint64_t reserved = 0, const runtime::OpenGpu& open_gpu = {}) {
     runtime::EngineOptions options;
     options.threads = 1;
     options.reserved_bytes = reserved;
+    options.open_gpu = open_gpu;
     for (auto& end : runtime::make_thread_network(ranks)) {
       ends_.push_back(end.get());
       groups_.push_back(runtime::HostGroup::start(std::move(end), times));
@@ -44,7 +47,8 @@ class HostThreads {
           });
     }
   }
-  HostThreads(const std::string& plan, int ranks) : HostThreads(std::vector{plan}, ranks) {}
+  HostThreads(const std::string& plan, int ranks, const runtime::OpenGpu& open_gpu = {})
+      : HostThreads(std::vector{plan}, ranks, {}, 0, open_gpu) {}
   ~HostThreads() { end(); }
 
   std::shared_ptr<runtime::HostGroup> first() const { return groups_[0]; }

@@ -311,11 +311,16 @@ namespace {
 
 void limit_gpu_memory(const Options& options, passes::CompileState& state) {
   if (options.vram_bytes == 0) return;
-  for (target::GpuTarget& gpu : state.target.gpus) {
-    const auto limit = static_cast<uint64_t>(options.vram_bytes);
-    gpu.memory_bytes = gpu.memory_bytes == 0 ? limit : std::min(gpu.memory_bytes, limit);
-  }
-  if (!state.target.gpus.empty()) return;
+  const auto limit_all = [&](std::vector<target::GpuTarget>& gpus) {
+    for (target::GpuTarget& gpu : gpus) {
+      const auto limit = static_cast<uint64_t>(options.vram_bytes);
+      gpu.memory_bytes = gpu.memory_bytes == 0 ? limit : std::min(gpu.memory_bytes, limit);
+    }
+    return !gpus.empty();
+  };
+  bool any = limit_all(state.target.gpus);
+  for (target::HostTarget& host : state.target.hosts) any = limit_all(host.gpus) || any;
+  if (any) return;
   state.diags->error({}, "", "--vram limits the memory of GPUs, and the target has none")
       .help("name a machine with a GPU: --target=rtx-4090");
 }

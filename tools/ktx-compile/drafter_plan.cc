@@ -189,7 +189,8 @@ Status write_drafter(const Options& options, const input::ModelSource& model,
 // The memory of a GPU of the target by its device's name; null: not one of them.
 uint64_t* memory_of(passes::CompileState& state, const std::string& device) {
   const auto place = rules::parse_device(device);
-  if (!place || place->kind != rules::DeviceSpec::Kind::Cuda) return nullptr;
+  if (!place || place->kind != rules::DeviceSpec::Kind::Cuda || !place->host.empty())
+    return nullptr;
   if (place->gpus[0] >= std::ssize(state.target.gpus)) return nullptr;
   return &state.target.gpus[static_cast<size_t>(place->gpus[0])].memory_bytes;
 }

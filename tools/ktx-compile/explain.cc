@@ -11,6 +11,7 @@
 #include "lib/passes/deferred_experts.h"
 #include "lib/passes/estimate.h"
 #include "lib/passes/expert_groups.h"
+#include "lib/passes/host_links.h"
 #include "lib/passes/stream_experts.h"
 #include "lib/rules/device_name.h"
 #include "lib/support/strings.h"
@@ -87,10 +88,8 @@ std::string layout_of(const ir::Module& module) {
 
 // The generation of a GPU of the target; 0: not known, or no GPU.
 int generation_of(const passes::CompileState& state, const std::string& device) {
-  const auto place = rules::parse_device(device);
-  if (!place || place->kind != rules::DeviceSpec::Kind::Cuda || !place->host.empty()) return 0;
-  const auto number = static_cast<size_t>(place->gpus[0]);
-  return number < state.target.gpus.size() ? target::generation(state.target.gpus[number]) : 0;
+  const target::GpuTarget* const gpu = passes::gpu_of(state.target, device);
+  return gpu != nullptr ? target::generation(*gpu) : 0;
 }
 
 // Of the module's own steps: kernel families on the CPU; on a GPU the launches, those of the

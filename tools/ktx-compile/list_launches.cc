@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "lib/passes/host_links.h"
 #include "lib/support/strings.h"
 #include "lib/target/gpu_generation.h"
 
@@ -54,9 +55,10 @@ std::string conditions_text(const Launch& launch) {
 }
 
 bool may_take(const target::Target& target, const Launch& launch) {
-  if (target.gpus.empty()) return true;
-  return std::any_of(target.gpus.begin(), target.gpus.end(), [&](const target::GpuTarget& gpu) {
-    const int sm = target::generation(gpu);
+  const std::vector<const target::GpuTarget*> gpus = passes::all_gpus(target);
+  if (gpus.empty()) return true;
+  return std::ranges::any_of(gpus, [&](const target::GpuTarget* gpu) {
+    const int sm = target::generation(*gpu);
     return launch.least_sm <= sm && sm <= launch.most_sm;
   });
 }

@@ -19,6 +19,8 @@ runtime::EngineOptions engine_options(const EngineFlags& flags) {
   if (flags.precision == "fast") options.precision = runtime::Precision::Fast;
   if (flags.pin == "on") options.pin = runtime::Pin::On;
   if (flags.pin == "off") options.pin = runtime::Pin::Off;
+  if (flags.nccl == "on") options.gpu_links = runtime::GpuLinks::On;
+  if (flags.nccl == "off") options.gpu_links = runtime::GpuLinks::Off;
   if (flags.kv_type == "f32") options.kv_type = plan::KvType::F32;
   if (flags.kv_type == "f16") options.kv_type = plan::KvType::F16;
   if (flags.kv_type == "q8") options.kv_type = plan::KvType::Q8_0;

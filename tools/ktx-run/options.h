@@ -21,6 +21,7 @@ struct EngineFlags {
   int threads = 0;           // 0: one per core
   std::string precision;     // "", "exact" or "fast"
   std::string pin;           // "", "auto", "on" or "off"
+  std::string nccl;          // likewise
   std::string kv_type;       // "", "f32", "f16" or "q8"
   std::string isa;           // "": the best
   int64_t ctx = 0;           // 0: the plan's default; kLargestCtx

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
+
 #include "kernels/cuda/common/cuda_copy.h"
 #include "kernels/cuda/common/this_gpu.h"
 #include "kernels/cuda/marlin/cuda_retile.h"
@@ -10,6 +12,7 @@
 #include "kernels/cuda/rows/cuda_sampling.h"
 #include "lib/runtime/cuda/cuda_check.h"
 #include "lib/runtime/cuda/cuda_steps.h"
+#include "lib/runtime/cuda/nccl_link.h"
 #include "lib/support/strings.h"
 
 namespace ktx::runtime {
@@ -87,6 +90,28 @@ CudaGpu::~CudaGpu() {
   if (peer_) cudaEventDestroy(peer_);
   if (uploads_) cudaStreamDestroy(uploads_);
   if (stream_) cudaStreamDestroy(stream_);
+}
+
+Status CudaGpu::check_links() {
+  KTX_TRY(open_nccl());
+  return {};
+}
+
+Result<GpuLinkId> CudaGpu::new_link_id() {
+  use();
+  const Nccl* const nccl = KTX_TRY(open_nccl());
+  NcclId id;
+  const int made = nccl->get_unique_id(&id);
+  if (made != Nccl::kSuccess) return nccl->error(made, "naming a link");
+  GpuLinkId link;
+  std::memcpy(link.bytes.data(), id.bytes, link.bytes.size());
+  return link;
+}
+
+Result<std::unique_ptr<GpuLink>> CudaGpu::link(const GpuLinkId& id, bool sends,
+                                               const std::function<bool()>& gives_up) {
+  use();
+  return make_nccl_link(id, sends, gives_up);
 }
 
 Result<GpuMemory> CudaGpu::allocate(uint64_t bytes, const char* what) {

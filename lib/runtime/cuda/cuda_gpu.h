@@ -41,6 +41,10 @@ class CudaGpu final : public Gpu {
   Status stamp(int64_t number, GpuLane lane) override;
   Result<double> stamp_seconds(int64_t number) override;
   Status start_cublas() override;
+  Status check_links() override;
+  Result<GpuLinkId> new_link_id() override;
+  Result<std::unique_ptr<GpuLink>> link(const GpuLinkId& id, bool sends,
+                                        const std::function<bool()>& gives_up) override;
   Status begin_capture() override;
   Result<std::unique_ptr<GpuGraph>> end_capture() override;
   Status launch(GpuGraph& graph) override;

@@ -44,6 +44,8 @@
 namespace ktx::runtime {
 
 class HostGroup;
+class Backend;
+class Gpu;
 
 // What backends are created from. The references must outlive them.
 struct BackendSetup {
@@ -64,6 +66,8 @@ struct BackendSetup {
   ExpertCounts* expert_counts = nullptr;
   std::function<void(const StepResult&)> on_result;
   HostGroup* hosts = nullptr;  // of a plan with several; this one's rank is PlanView::host
+  GpuLinks gpu_links = GpuLinks::Off;
+  Backend* gpus = nullptr;  // of this host, for its borders with others; null: none
 };
 
 // The first floats of a value from a row on.
@@ -74,6 +78,12 @@ struct ValueRead {
   std::span<float> out;
 };
 
+// Where a value of the CPU is in a GPU's memory (gpu/border_values.h).
+struct GpuPlace {
+  Gpu* gpu = nullptr;  // null: nowhere
+  std::byte* data = nullptr;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -82,6 +92,8 @@ class Backend {
   // unchanged until then. Fails on damaged data and when a device fails (lost, out of memory);
   // the message says which and what to do.
   virtual Status begin(const Batch&) { return {}; }
+  // Goes on with a pass after others have begun (PlanRunner::most_passes).
+  virtual Status resume(const Batch&) { return {}; }
   // Computes or queues a part (its index in BoundParts). False: `watch` (may be null) ended it,
   // and its results are undefined. The watch's progress is the part's own, from 0 to 1.
   virtual Result<bool> run(size_t part, const Batch& batch, const PassWatch* watch) = 0;
@@ -106,6 +118,10 @@ class Backend {
   virtual BestLogits best(int64_t /*row*/, int32_t /*count*/) const { return {}; }
   // Copies a whole row to host memory, after the pass.
   virtual Status fetch_logits(int64_t /*row*/) { return {}; }
+
+  // Of a value of the CPU in passes that go by links.
+  virtual GpuPlace border_place(uint32_t /*value*/) const { return {}; }
+  virtual void leave_borders() {}  // there are no links: all is in host memory
 
   // Values as the last pass left them on this backend's devices.
   virtual Status read(std::span<const ValueRead> reads) = 0;

@@ -60,6 +60,9 @@ struct StepResult {
 enum class Pin { Auto, On, Off };
 
 // An absent value comes from the plan's defaults.
+// Auto: where all of them can; On: else the start fails.
+enum class GpuLinks { Off, Auto, On };
+
 struct EngineOptions {
   int threads = 0;  // 0: one per core that this process may use
   Pin pin = Pin::Auto;
@@ -90,6 +93,8 @@ struct EngineOptions {
   bool count_experts = false;                                 // by layer and expert
   std::function<void(const StepResult&)> on_result;           // receives each F32 result; slow
   std::function<Result<std::unique_ptr<Gpu>>(int)> open_gpu;  // for tests; empty: this machine's
+  // Of plans for several hosts: whether GPUs of different ones have links (gpu/gpu_link.h).
+  GpuLinks gpu_links = GpuLinks::Auto;
   // Of a plan for several hosts: all of them, of which this one is the first (hosts/host_group.h).
   std::shared_ptr<HostGroup> hosts;
 };

@@ -155,7 +155,7 @@ Status size_for_gpus(const plan::PlanView& plan, const EngineOptions& options, S
 
 Result<Sizes> sizes_of_run(const plan::PlanView& plan, const EngineOptions& options) {
   Sizes sizes = KTX_TRY(choose_sizes(plan, options));
-  if (plan::uses_gpus(plan)) {
+  if (plan::any_host_uses_gpus(plan)) {
     KTX_TRY(size_for_gpus(plan, options, sizes));
   } else if (plan::has_hosts(plan)) {
     KTX_TRY(take_own_memory(plan, sizes));

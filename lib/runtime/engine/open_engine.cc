@@ -68,7 +68,11 @@ Result<std::string> find_largest_ctx(const plan::PlanView& plan,
                                      EngineOptions& options) {
   const EarlyGpus gpus = KTX_TRY(EarlyGpus::open(plan, options.open_gpu));
   RunRoom room{available, gpus.facts()};
-  if (options.hosts) room.others = KTX_TRY(memory_of_hosts(plan, *options.hosts));
+  if (options.hosts) {
+    HostsMemory others = KTX_TRY(memory_of_hosts(plan, *options.hosts));
+    room.others = std::move(others.cpus);
+    room.gpus.merge(others.gpus);
+  }
   const LargestCtx found = KTX_TRY(largest_ctx(plan, options, room));
   options.ctx = found.ctx;
   options.open_gpu = gpus.taker();
@@ -125,7 +129,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
                                            .check_finite = options.check_finite,
                                            .count_experts = options.count_experts,
                                            .on_result = options.on_result,
-                                           .hosts = options.hosts.get()}));
+                                           .hosts = options.hosts.get(),
+                                           .gpu_links = options.gpu_links}));
     for (const std::string& note : s.runner->notes()) s.sizes.notes.push_back(note);
     s.passes.resize(static_cast<size_t>(s.runner->most_passes()));
     for (Pass& pass : s.passes) reserve(plan, shape, pass.batch);

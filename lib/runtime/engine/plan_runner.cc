@@ -7,6 +7,7 @@
 #include "lib/runtime/cpu/cpu_backend.h"
 #include "lib/runtime/gpu/gpu_backend.h"
 #include "lib/runtime/hosts/host_backend.h"
+#include "lib/runtime/hosts/host_borders.h"
 #include "lib/runtime/hosts/host_group.h"
 #include "lib/runtime/hosts/passes_in_flight.h"
 #include "lib/target/host_device.h"
@@ -16,6 +17,15 @@ namespace ktx::runtime {
 Result<KernelTime> Backend::time_steps(size_t, std::span<const uint32_t> steps) {
   return Error{fmt::format("step {} is on no GPU", steps[0])};
 }
+
+PlanRunner::PlanRunner(const BackendSetup& setup)
+    : plan_(setup.plan),
+      group_(setup.hosts),
+      kv_(setup.kv),
+      parts_(bind_parts(setup.plan, setup.launches.parts)),
+      counts_(setup.plan, parts_, setup.count_experts) {}
+
+PlanRunner::~PlanRunner() = default;
 
 Result<std::unique_ptr<PlanRunner>> PlanRunner::create(const BackendSetup& given) {
   std::unique_ptr<PlanRunner> runner(new PlanRunner(given));
@@ -30,6 +40,7 @@ Result<std::unique_ptr<PlanRunner>> PlanRunner::create(const BackendSetup& given
     r.backends_.push_back(r.gpus_.get());
   }
   if (setup.hosts != nullptr) {
+    setup.gpus = r.gpus_.get();
     r.hosts_ = KTX_TRY(create_host_backend(setup, r.parts_, r.host_));
     r.backends_.push_back(r.hosts_.get());
     r.most_passes_ = passes_in_flight(setup.plan, r.parts_);
@@ -74,7 +85,13 @@ void PlanRunner::begin(PassWalk& pass, const Batch& batch, const PassWatch* watc
 Result<bool> PlanRunner::finish(PassWalk& pass) {
   const double begun = trace_ ? trace_->now() : 0;
   group_->begin_pass(pass.number);
-  if (pass.goes_on && *pass.goes_on) pass.goes_on = walk(pass, false);
+  if (pass.goes_on && *pass.goes_on) {
+    const auto go_on = [&]() -> Result<bool> {
+      for (Backend* backend : backends_) KTX_TRY(backend->resume(*pass.batch));
+      return walk(pass, false);
+    };
+    pass.goes_on = go_on();
+  }
   const auto done = end(pass);
   trace_pass(begun, "pass", pass.batch->tokens);
   return done;
@@ -117,7 +134,7 @@ Result<bool> PlanRunner::end(PassWalk& pass) {
   }
   pass.cpu_pairs += *counts_.cpu_pairs() - pairs;
   if (done && *done) {
-    counts_.add_pass(pass.batch->tokens, pass.cpu_pairs, taken_, pass.joint_pairs);
+    counts_.add_pass(pass.batch->tokens, pass.cpu_pairs, pass.taken, pass.joint_pairs);
   }
   return done;
 }
@@ -127,7 +144,7 @@ Result<bool> PlanRunner::run_parts(PassWalk& pass, const PassWatch* watch, bool 
   const size_t count = parts_.parts.size();
   size_t& p = pass.part;
   std::vector<int> waits;
-  taken_.assign(count, false);
+  pass.taken.resize(count);
   PassWatch of_part;
   if (watch) of_part.stop = watch->stop;
   if (watch && watch->progress) {
@@ -148,7 +165,7 @@ Result<bool> PlanRunner::run_parts(PassWalk& pass, const PassWatch* watch, bool 
     const Part& part = parts_.parts[p];
     if (watch && watch->stopped()) return false;
     const bool taken = gpus_ && part.kind == Part::Kind::Cpu && gpus_->takes(p);
-    taken_[p] = taken;
+    pass.taken[p] = taken;
     const bool joint = taken && gpus_->joint_tokens() > 0;
     if (part.kind == Part::Kind::Elsewhere) continue;
     const bool network = part.kind == Part::Kind::Network;
@@ -255,6 +272,22 @@ Status PlanRunner::visit_kv(const KvTables& tables, int64_t tokens, bool write,
       if (slots[slot]) KTX_TRY(visit_slot_rows(kv_.layout(slot), slots[slot], rows, call));
     }
     for (Backend* backend : backends_) KTX_TRY(backend->unmap_block(block, write));
+  }
+  return {};
+}
+
+Status PlanRunner::visit_block(const KvBlock& block, bool write,
+                               const std::function<Status(std::span<std::byte>)>& call) {
+  std::vector<std::byte*> slots(static_cast<size_t>(kv_.slots()));
+  for (Backend* backend : {cpu_.get(), gpus_.get()}) {
+    if (backend) KTX_TRY(backend->map_block(block, write, slots));
+  }
+  for (int32_t slot = 0; slot < kv_.slots(); ++slot) {
+    std::byte* const begin = slots[static_cast<size_t>(slot)];
+    if (begin) KTX_TRY(call({begin, static_cast<size_t>(kv_.layout(slot).slot_bytes())}));
+  }
+  for (Backend* backend : {cpu_.get(), gpus_.get()}) {
+    if (backend) KTX_TRY(backend->unmap_block(block, write));
   }
   return {};
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,6 +22,8 @@
 
 namespace ktx::runtime {
 
+class HostBorders;
+
 // A pass on its way through the parts.
 struct PassWalk {
   const Batch* batch = nullptr;
@@ -30,10 +33,12 @@ struct PassWalk {
   Result<bool> goes_on = true;       // false: it was stopped
   int64_t cpu_pairs = 0;             // ExpertCounts::cpu_pairs() so far
   int64_t joint_pairs = 0;           // of these, in parts that the CPU shares with a GPU
+  std::vector<bool> taken = {};      // by part of the CPU: a GPU computes it in this pass
 };
 
 class PlanRunner {
  public:
+  ~PlanRunner();
   static Result<std::unique_ptr<PlanRunner>> create(const BackendSetup& setup);
 
   // As Backend::begin to finish. False: `watch` (may be null) ended the pass, between two parts or
@@ -59,6 +64,10 @@ class PlanRunner {
   // head; keys, then values; not those of blocks that windows have left behind. With `write` the
   // devices get what `call` leaves in the rows. Stops at the first failure.
   Status visit_kv(const KvTables& tables, int64_t tokens, bool write, const VisitRows& call);
+  // This host's slots of a block, in the order of their numbers, in host memory; with `write` the
+  // cache gets what `call` leaves there.
+  Status visit_block(const KvBlock& block, bool write,
+                     const std::function<Status(std::span<std::byte>)>& call);
   // The states of a slot, of all devices, in the order of their numbers.
   Status copy_states(StateSlot slot, bool write, std::span<std::byte> all);
 
@@ -75,14 +84,10 @@ class PlanRunner {
   std::vector<GpuUse> gpus() const;
   Result<KernelTime> time_steps(std::span<const uint32_t> steps);
   std::vector<uint32_t> steps_of_launch(uint32_t step) const;
+  HostBorders* borders() const { return hosts_.get(); }  // null: the plan is for one machine
 
  private:
-  explicit PlanRunner(const BackendSetup& setup)
-      : plan_(setup.plan),
-        group_(setup.hosts),
-        kv_(setup.kv),
-        parts_(bind_parts(setup.plan, setup.launches.parts)),
-        counts_(setup.plan, parts_, setup.count_experts) {}
+  explicit PlanRunner(const BackendSetup& setup);
   Result<bool> walk(PassWalk& pass, bool until_wait);
   Result<bool> run_parts(PassWalk& pass, const PassWatch* watch, bool until_wait);
   Result<bool> end(PassWalk& pass);
@@ -103,11 +108,10 @@ class PlanRunner {
   ExpertCounts counts_;
   HostArena host_;
   std::unique_ptr<Backend> cpu_;
-  std::unique_ptr<Backend> gpus_;   // null: none in this plan
-  std::unique_ptr<Backend> hosts_;  // null: the plan is for one machine
-  std::vector<Backend*> backends_;  // those
-  std::vector<bool> taken_;         // by part of the CPU: a GPU computes it in this pass
-  Batch joint_;                     // the pass as the CPU has it in parts that it shares with a GPU
+  std::unique_ptr<Backend> gpus_;       // null: none in this plan
+  std::unique_ptr<HostBorders> hosts_;  // null: the plan is for one machine
+  std::vector<Backend*> backends_;      // those
+  Batch joint_;  // the pass as the CPU has it in parts that it shares with a GPU
   int64_t most_passes_ = 1;
   PassTrace* trace_ = nullptr;
   TraceLane* passes_ = nullptr;  // of the trace

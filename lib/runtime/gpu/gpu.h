@@ -28,6 +28,7 @@
 #include "lib/plan/state_layout.h"
 #include "lib/runtime/cache/kv_pools.h"
 #include "lib/runtime/engine/batch.h"
+#include "lib/runtime/gpu/gpu_link.h"
 #include "lib/runtime/sampling/best_logits.h"
 #include "lib/support/result.h"
 
@@ -243,6 +244,15 @@ class Gpu {
   virtual Status begin_capture() = 0;
   virtual Result<std::unique_ptr<GpuGraph>> end_capture() = 0;
   virtual Status launch(GpuGraph& graph) = 0;
+
+  // Links to GPUs of other processes (gpu_link.h), where there is what makes them. link() waits for
+  // the other end until `gives_up` says so.
+  virtual Status check_links() { return Error{"this GPU has no links to other processes"}; }
+  virtual Result<GpuLinkId> new_link_id() { return Error{"this GPU has no links"}; }
+  virtual Result<std::unique_ptr<GpuLink>> link(const GpuLinkId& /*id*/, bool /*sends*/,
+                                                const std::function<bool()>& /*gives_up*/) {
+    return Error{"this GPU has no links"};
+  }
 
   // A launch of the plan, bound. `members`: of a fused op, its steps by themselves, which live on.
   // Fails where this GPU cannot take it.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "lib/runtime/gpu/border_values.h"
 #include "lib/runtime/gpu/gpu_graphs.h"
 #include "lib/runtime/gpu/gpu_queue.h"
 #include "lib/runtime/gpu/gpu_start.h"
@@ -28,6 +29,7 @@ void choose_shape(GpuState& s, const Batch& batch) {
   }
   s.bucket = -1;
   s.few = nullptr;
+  s.linked = !s.border_places.empty() && is_linked(batch);
   s.streaming = s.streams(batch.tokens);
   if (s.streaming) shape.joint_tokens = s.joint_tokens;
   const auto found = s.buckets.find(batch.tokens, shape.max_positions);
@@ -62,6 +64,11 @@ GpuGraph* graph_of(GpuState& s, size_t p, const Part& part) {
 }
 
 Status send_inputs(GpuState& s, const Batch& batch) {
+  for (GpuDevice& device : s.devices) {
+    // Those of a pass that has begun before may be on their way still.
+    if (s.inputs_sent) KTX_TRY(device.named(device.gpu->finish()));
+  }
+  s.inputs_sent = true;
   const int64_t sequences = batch.sequence[batch.tokens - 1] + 1;
   const int64_t bytes = s.batch_layout.fill(s.host_batch.data(), batch, sequences, s.shape, s.kv);
   for (GpuDevice& device : s.devices) {
@@ -95,6 +102,12 @@ class GpuBackend final : public Backend {
         KTX_TRY(device.named(device.streams->begin_pass(tokens_, s_->shape.joint_tokens)));
       }
     }
+    return send_inputs(*s_, batch);
+  }
+
+  Status resume(const Batch& batch) override {
+    choose_shape(*s_, batch);
+    tokens_ = batch.tokens;
     return send_inputs(*s_, batch);
   }
 
@@ -133,6 +146,7 @@ class GpuBackend final : public Backend {
       KTX_TRY(device.named(device.gpu->finish()));
       if (device.trace) KTX_TRY(device.named(device.trace->end_pass()));
     }
+    s_->inputs_sent = false;
     awake_.reset();
     return {};
   }
@@ -229,6 +243,12 @@ class GpuBackend final : public Backend {
       KTX_TRY(device.named(device.gpu->finish()));
     }
     return {};
+  }
+
+  void leave_borders() override { s_->border_places.clear(); }
+  GpuPlace border_place(uint32_t value) const override {
+    const auto found = s_->border_places.find(value);
+    return found == s_->border_places.end() ? GpuPlace() : found->second;
   }
 
   int64_t weight_bytes() const override { return weight_bytes_; }

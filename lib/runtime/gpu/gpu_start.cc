@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <thread>
 
+#include "lib/runtime/gpu/border_values.h"
 #include "lib/runtime/gpu/gpu_fit.h"
 #include "lib/runtime/gpu/gpu_graphs.h"
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
 #include "lib/target/gpu_generation.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::runtime {
 namespace {
@@ -140,6 +142,39 @@ Status allocate_device(const GpuState& s, GpuDevice& device) {
   return {};
 }
 
+// Places of what goes from GPU to GPU between hosts, where all GPUs that have any can have links.
+Status place_borders(GpuState& s) {
+  if (s.setup.gpu_links == GpuLinks::Off || s.setup.hosts == nullptr) return {};
+  const std::vector<BorderValue> values =
+      border_values(s.plan, s.parts, gpu_borders(s.plan, s.parts));
+  std::vector<GpuDevice*> devices;
+  for (const BorderValue& border : values) {
+    const auto device = std::ranges::find(s.devices, border.gpu, &GpuDevice::name);
+    if (device == s.devices.end()) return {};
+    const Status can = device->gpu->check_links();
+    if (!can) {
+      s.notes.push_back(
+          fmt::format("values cross between hosts by way of host memory: {}", can.error().message));
+      return {};
+    }
+    devices.push_back(&*device);
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    const plan::ValueRecord& record = s.plan.values[values[i].value];
+    const RowKind kind = static_cast<RowKind>(record.rows);
+    const int64_t rows = kind == RowKind::Token    ? s.setup.shape.step_tokens
+                         : kind == RowKind::Output ? s.setup.shape.step_outputs
+                                                   : 1;
+    const uint64_t bytes = static_cast<uint64_t>(rows) * plan::value_row_bytes(record);
+    Gpu& gpu = *devices[i]->gpu;
+    s.border_memory.push_back(
+        KTX_TRY(devices[i]->named(gpu.allocate(bytes, "values for other hosts"))));
+    KTX_TRY(devices[i]->named(gpu.clear(s.border_memory.back().data(), bytes)));
+    s.border_places[values[i].value] = {&gpu, s.border_memory.back().data()};
+  }
+  return {};
+}
+
 // What this GPU, program and run have of what launches may need.
 uint32_t needs_met(const GpuState& s, const GpuDevice& device) {
   const bool half = s.setup.shape.kv_type != plan::KvType::F32;
@@ -248,7 +283,10 @@ Status pin_streamed(GpuState& s, std::span<const launches::Stream> streams) {
 
 Status start_streams(GpuState& s) {
   s.taken.resize(s.parts.parts.size());
-  const std::vector<launches::Stream> streams = plan::streams(s.plan);
+  std::vector<launches::Stream> streams = plan::streams(s.plan);
+  std::erase_if(streams, [](const launches::Stream& stream) {
+    return !target::is_first_host(stream.device);  // of another host
+  });
   if (streams.empty() || !s.room_to_stream) return {};
   for (size_t d = 0; d < s.devices.size(); ++d) {
     GpuDevice& device = s.devices[d];
@@ -356,6 +394,7 @@ Result<std::unique_ptr<GpuState>> start_gpus(const BackendSetup& setup, const Bo
   for (GpuDevice& device : s.devices) {
     KTX_TRY(device.named(allocate_device(s, device)));
   }
+  KTX_TRY(place_borders(s));
   KTX_TRY(start_streams(s));
   for (GpuDevice& device : s.devices) {
     KTX_TRY(bind_launches(s, device, setup.launches.launches));
@@ -364,7 +403,7 @@ Result<std::unique_ptr<GpuState>> start_gpus(const BackendSetup& setup, const Bo
   for (GpuDevice& device : s.devices) KTX_TRY(device.named(allocate_workspace(s, device)));
   for (const Part& part : s.parts.parts) {
     s.marks.push_back(part.awaited ? KTX_TRY(s.devices[part.device].gpu->new_mark()) : 0);
-    if (part.kind == Part::Kind::Cpu) continue;
+    if (part.kind != Part::Kind::Gpu && part.kind != Part::Kind::Peer) continue;
     for (uint32_t i = 0; i < part.step_count; ++i) s.steps.push_back(part.first_step + i);
   }
   const double bound = timer.seconds();

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -135,6 +136,8 @@ struct GpuState {
   // Whether the CPU computes some of the streamed experts in the pass at hand.
   bool joins() const { return streaming && launches::is_joint(shape.tokens, shape.joint_tokens); }
 
+  // Whether a value of the CPU lies on a GPU in the pass at hand (border_values.h).
+  bool has_border(uint32_t value) const { return linked && border_places.contains(value); }
   // Where a value lies on a GPU (device >= 0) or on the CPU.
   std::byte* place(int device, uint32_t value) const;
 
@@ -148,12 +151,16 @@ struct GpuState {
   GpuBuckets buckets;
   GpuBatchLayout batch_layout;
   Arena host_batch;
+  bool inputs_sent = false;  // from there, and not awaited yet
   std::vector<GpuDevice> devices;
   std::optional<GpuLogits> logits;
   std::vector<std::unique_ptr<PinnedMemory>> pins;
   bool pinned =
       true;  // the host's values; else kernels cannot reach them, and no graph copies them
-  std::vector<GpuMark> marks;                                  // by part
+  std::vector<GpuMark> marks;                  // by part
+  std::map<uint32_t, GpuPlace> border_places;  // by value; empty: no links
+  bool linked = false;                         // the pass at hand has those
+  std::vector<GpuMemory> border_memory;
   std::vector<std::vector<std::unique_ptr<GpuGraph>>> graphs;  // by bucket, part
   std::vector<std::string> notes;                              // of the start
   int64_t stream_tokens = 0;   // of a pass that streams experts; 0: none does

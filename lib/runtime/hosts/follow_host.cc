@@ -16,7 +16,12 @@ HostGroup::Pick drop_values(const MessageHead& head) {
 Status follow(HostGroup& group, const std::string& path, const EngineOptions& options) {
   std::unique_ptr<FollowedPlan> plan;
   for (;;) {
-    const MessageBytes message = KTX_TRY(group.wait(0, {.idle = true}, drop_values));
+    const auto drained = [&] {
+      if (plan) plan->drain();
+      return false;
+    };
+    const MessageBytes message =
+        KTX_TRY(group.wait(0, {.idle = true, .until = drained}, drop_values));
     if (message.empty()) return {};  // the first host has left
     const MessageKind kind = head_of(message).kind;
     if (kind == MessageKind::Start) {
@@ -27,12 +32,13 @@ Status follow(HostGroup& group, const std::string& path, const EngineOptions& op
       if (opened) {
         plan = opened.take();
         ready.note = plan->note();
+        ready.links = plan->has_links();
       } else {
         ready.error = opened.error().message;
       }
       KTX_TRY(group.send(0, ready.message()));
     } else if (kind == MessageKind::ReadMemory) {
-      KTX_TRY(group.send(0, own_memory(options.reserved_bytes)));
+      KTX_TRY(group.send(0, own_memory(message, options.reserved_bytes, options.open_gpu)));
     } else if (kind == MessageKind::Close) {
       plan.reset();
     } else if (plan) {

@@ -9,27 +9,15 @@
 #include "lib/plan/state_layout.h"
 #include "lib/runtime/engine/fit.h"
 #include "lib/runtime/engine/open_parts.h"
+#include "lib/runtime/hosts/host_borders.h"
 #include "lib/support/strings.h"
+#include "lib/target/host_device.h"
 #include "lib/target/target.h"
 
 namespace ktx::runtime {
 namespace {
 
 const Error kDamagedQuestion{"the first host has sent a message that does not fit the plan"};
-
-// Of the host's own slots of a block, in the order of their numbers.
-template <class Visit>
-Status for_own_slots(const plan::PlanView& plan, const KvPools& kv, const KvBlock& block,
-                     const Visit& visit) {
-  const std::vector<bool> own = plan::slots_on(plan, "cpu");
-  for (int32_t slot = 0; slot < kv.slots(); ++slot) {
-    std::byte* const begin = block.in(kv.pool_of(slot));
-    if (!own[static_cast<size_t>(slot)] || begin == nullptr) continue;
-    KTX_TRY(visit(std::span(begin + kv.slot_offset(slot),
-                            static_cast<size_t>(kv.layout(slot).slot_bytes()))));
-  }
-  return {};
-}
 
 // Sizes of this host alone, for check_fit().
 Result<Sizes> own_sizes(const plan::PlanView& plan, const HostStart& start) {
@@ -98,19 +86,27 @@ Status FollowedPlan::build(const EngineOptions& options, const HostStart& start)
                                         .kv_blocks = sizes.kv_blocks,
                                         .isa = isa_,
                                         .precision = sizes.precision,
-                                        .open_gpu = {},
+                                        .open_gpu = options.open_gpu,
+                                        .gpu_graphs = options.gpu_graphs,
+                                        .check_finite = options.check_finite,
                                         .count_experts = start.count_experts,
                                         .on_result = {},
-                                        .hosts = &group_}));
-  if (sizes.memory.total_bytes <= available.value_or(0)) {
+                                        .hosts = &group_,
+                                        .gpu_links = options.gpu_links}));
+  // Weights of GPUs have been read by now.
+  const bool wanted = !plan::uses_gpus(plan) || threads.places.nodes.size() > 1;
+  if (wanted && sizes.memory.total_bytes <= available.value_or(0)) {
     warm_up_ = open_warm_up(plan_, threads.places, sizes.notes);
   }
   return {};
 }
 
 std::string FollowedPlan::note() const {
-  return fmt::format("{} thread{}, {}, {} of weights", pool_->threads(),
-                     pool_->threads() == 1 ? "" : "s", name(isa_), human_bytes(weight_bytes_));
+  std::string text =
+      fmt::format("{} thread{}, {}, {} of weights", pool_->threads(),
+                  pool_->threads() == 1 ? "" : "s", name(isa_), human_bytes(weight_bytes_));
+  for (const std::string& note : runner_->notes()) text += "; " + note;
+  return text;
 }
 
 const FollowedPlan::Answer FollowedPlan::kAnswers[] = {
@@ -124,6 +120,8 @@ const FollowedPlan::Answer FollowedPlan::kAnswers[] = {
     {MessageKind::CountExperts, &FollowedPlan::give_counts},
     {MessageKind::EnableTimes, &FollowedPlan::enable_times},
     {MessageKind::GiveTimes, &FollowedPlan::give_times},
+    {MessageKind::Connect, &FollowedPlan::connect},
+    {MessageKind::UseLinks, &FollowedPlan::use_links},
 };
 
 Status FollowedPlan::answer(const MessageBytes& message) {
@@ -176,7 +174,7 @@ Result<KvBlock> FollowedPlan::read_block(MessageReader& in) {
 Status FollowedPlan::answer_block(MessageReader& in, bool write) {
   const KvBlock block = KTX_TRY(read_block(in));
   MessageWriter out({MessageKind::Block, 0, 0});
-  KTX_TRY(for_own_slots(plan_.view(), kv_, block, [&](std::span<std::byte> slot) -> Status {
+  KTX_TRY(runner_->visit_block(block, write, [&](std::span<std::byte> slot) -> Status {
     if (!write) {
       out.put_bytes(slot);
       return {};
@@ -195,19 +193,22 @@ Status FollowedPlan::answer_states(MessageReader& in, bool write) {
   StatePool& pool = kv_.states();
   if (!in.ok() || slot < 0 || slot >= pool.slots()) return kDamagedQuestion;
   if (!pool.give_memory(slot)) return Error{"there is no memory for states"};
-  MessageWriter out({MessageKind::States, 0, 0});
-  for (const plan::StatePart& part : plan::state_parts(plan_.view(), "cpu")) {
-    const std::span<std::byte> own = pool.bytes(slot).subspan(part.here, part.bytes);
-    if (!write) {
-      out.put_bytes(own);
-      continue;
-    }
+  const plan::PlanView& plan = plan_.view();
+  const std::vector<plan::StatePart> parts = plan::state_parts_of_host(plan, plan.host);
+  std::vector<std::byte> all(plan::state_layout(plan).bytes());
+  for (const plan::StatePart& part : parts) {
+    if (!write) break;
     const auto bytes = in.get_bytes(part.bytes);
-    if (!in.ok()) return kDamagedQuestion;
-    std::memcpy(own.data(), bytes.data(), own.size());
+    if (in.ok()) std::memcpy(all.data() + part.among_all, bytes.data(), bytes.size());
   }
   if (!in.at_end()) return kDamagedQuestion;
-  return write ? Status{} : group_.send(0, out.take());
+  KTX_TRY(runner_->copy_states(slot, write, all));
+  if (write) return {};
+  MessageWriter out({MessageKind::States, 0, 0});
+  for (const plan::StatePart& part : parts) {
+    out.put_bytes(std::span(all).subspan(part.among_all, part.bytes));
+  }
+  return group_.send(0, out.take());
 }
 
 Status FollowedPlan::give_value(MessageReader& in) {
@@ -220,17 +221,37 @@ Status FollowedPlan::give_value(MessageReader& in) {
   const Batch& batch = batch_.batch();
   const int64_t rows = batch.rows(static_cast<RowKind>(record.rows));
   const uint64_t row_floats = plan::value_row_bytes(record) / sizeof(float);
+  const std::string device = plan::buffer_devices(plan)[record.buffer];
   const bool there = row >= 0 && row < rows && row_floats > 0 &&
                      record.type == static_cast<uint8_t>(ValueType::F32) &&
                      count / row_floats <= static_cast<uint64_t>(rows - row) &&
                      count <= static_cast<uint64_t>(rows - row) * row_floats &&
-                     plan::buffer_devices(plan)[record.buffer] == "cpu";
+                     target::is_first_host(device);
   std::vector<float> floats(there ? count : 0);
-  const ValueRead own{"cpu", value, row, floats};
+  const ValueRead own{device, value, row, floats};
   const Status read = there ? runner_->read({&own, 1}) : Status{kDamagedQuestion};
   MessageWriter out({MessageKind::Value, 0, 0});
   out.put_text(read ? "" : read.error().message);
   return group_.send(0, out.put_bytes(std::as_bytes(std::span(floats))).take());
+}
+
+bool FollowedPlan::has_links() const {
+  return runner_->borders()->links().can_connect();
+}
+
+void FollowedPlan::drain() {
+  runner_->borders()->links().drain(group_.pass());
+}
+
+Status FollowedPlan::connect(MessageReader&) {
+  const Status made = runner_->borders()->links().connect();
+  MessageWriter out({MessageKind::Connected, 0, 0});
+  return group_.send(0, out.put_text(made ? "" : made.error().message).take());
+}
+
+Status FollowedPlan::use_links(MessageReader& in) {
+  runner_->borders()->links().use(in.get<bool>());
+  return in.at_end() ? Status{} : Status{kDamagedQuestion};
 }
 
 Status FollowedPlan::give_counts(MessageReader&) {

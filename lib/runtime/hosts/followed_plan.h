@@ -23,7 +23,10 @@ class FollowedPlan {
                                                     const EngineOptions& options,
                                                     const HostStart& start);
 
-  std::string note() const;  // "8 threads, avx512, 93.4 GiB of weights"
+  std::string note() const;  // "8 threads, avx512, 93.4 GiB of weights", and those of its GPUs
+  bool has_links() const;
+  // While this host waits for the first one.
+  void drain();
   // Answers a message of the first host, of any kind but Start and Close. An error is one of the
   // run; what a pass fails of is in its PassOver.
   Status answer(const MessageBytes& message);
@@ -46,6 +49,8 @@ class FollowedPlan {
   Status give_counts(MessageReader& in);
   Status enable_times(MessageReader& in);
   Status give_times(MessageReader& in);
+  Status connect(MessageReader& in);
+  Status use_links(MessageReader& in);
 
   Result<bool> run_pass(MessageReader& in);
   Status answer_block(MessageReader& in, bool write);

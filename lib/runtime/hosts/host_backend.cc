@@ -53,18 +53,48 @@ class HostLeader final : public HostBorders {
                           setup.count_experts};
     KTX_TRY(group_.send_to_others(start.message()));
     Status all;
+    int unlinked = links_.can_connect() ? -1 : 0;
     for (int other = 1; other < group_.ranks(); ++other) {
       const MessageBytes message = KTX_TRY(group_.wait_for(other, MessageKind::Ready));
       const Result<HostReady> ready = HostReady::read(message);
       const std::string& error = ready ? ready->error : ready.error().message;
       if (!error.empty() && all) all = Error{fmt::format("{}: {}", group_.name(other), error)};
-      const std::string cpu =
-          plan::has_hosts(plan_) ? std::string(plan_.string(plan::cpu_string(plan_, other))) : "";
-      states_[static_cast<size_t>(other)] = plan::state_parts(plan_, cpu);
+      states_[static_cast<size_t>(other)] =
+          plan::state_parts_of_host(plan_, static_cast<size_t>(other));
       if (ready && !ready->note.empty()) {
         notes_.push_back(fmt::format("{}: {}", group_.name(other), ready->note));
       }
+      if (ready && !ready->links && unlinked < 0) unlinked = other;
     }
+    KTX_TRY(all);
+    if (!links_.wanted()) return {};
+    const Status linked = link_hosts(unlinked);
+    if (!linked && setup.gpu_links == GpuLinks::On) return linked;
+    notes_.push_back(linked ? "values cross between GPUs of hosts by NCCL"
+                            : fmt::format("values cross between GPUs of hosts by way of host "
+                                          "memory: {}",
+                                          linked.error().message));
+    return {};
+  }
+
+  // All hosts make their links; where one cannot (`unlinked`; -1: all can), none is used.
+  Status link_hosts(int unlinked) {
+    Status all;
+    if (unlinked >= 0) {
+      all = Error{fmt::format("{} has no NCCL for its GPU", group_.name(unlinked))};
+    } else {
+      KTX_TRY(group_.send_to_others(MessageWriter({MessageKind::Connect, 0, 0}).take()));
+      all = links_.connect();
+    }
+    for (int other = 1; other < group_.ranks() && unlinked < 0; ++other) {
+      const MessageBytes message = KTX_TRY(group_.wait_for(other, MessageKind::Connected));
+      MessageReader in(message);
+      const std::string error = in.get_text();
+      if (!error.empty() && all) all = Error{fmt::format("{}: {}", group_.name(other), error)};
+    }
+    MessageWriter use({MessageKind::UseLinks, 0, 0});
+    KTX_TRY(group_.send_to_others(use.put(all.ok()).take()));
+    links_.use(all.ok());
     return all;
   }
 
@@ -234,8 +264,13 @@ class HostLeader final : public HostBorders {
       const bool own = head.kind == MessageKind::PassOver && head.pass == group_.pass();
       return own ? HostGroup::Pick::Take : HostGroup::Pick::Leave;
     };
-    const MessageBytes message =
-        wait ? KTX_TRY(group_.wait(other, {}, pick)) : KTX_TRY(group_.take(other, pick));
+    // A pass that is awaited needs no more values.
+    const auto drained = [this] {
+      links_.drain(group_.pass());
+      return false;
+    };
+    const MessageBytes message = wait ? KTX_TRY(group_.wait(other, {.until = drained}, pick))
+                                      : KTX_TRY(group_.take(other, pick));
     if (message.empty()) return {};
     HostPassOver now = KTX_TRY(HostPassOver::read(message));
     if (counts_ != nullptr) *counts_->cpu_pairs() += now.expert_pairs - over.last.expert_pairs;
@@ -288,15 +323,15 @@ class HostLeader final : public HostBorders {
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> create_host_backend(const BackendSetup& setup,
-                                                     const BoundParts& parts,
-                                                     const HostArena& arena) {
+Result<std::unique_ptr<HostBorders>> create_host_backend(const BackendSetup& setup,
+                                                         const BoundParts& parts,
+                                                         const HostArena& arena) {
   if (setup.plan.host > 0) {
-    return std::unique_ptr<Backend>(std::make_unique<HostBorders>(setup, parts, arena));
+    return std::make_unique<HostBorders>(setup, parts, arena);
   }
   auto leader = std::make_unique<HostLeader>(setup, parts, arena);
   KTX_TRY(leader->start(setup));
-  return std::unique_ptr<Backend>(std::move(leader));
+  return std::unique_ptr<HostBorders>(std::move(leader));
 }
 
 }  // namespace ktx::runtime

@@ -25,10 +25,12 @@
 
 namespace ktx::runtime {
 
+class HostBorders;
+
 // Of setup.hosts. Everything but the setup itself must outlive the result. On the first host: fails
 // where another one cannot open the plan, and says which and why.
-Result<std::unique_ptr<Backend>> create_host_backend(const BackendSetup& setup,
-                                                     const BoundParts& parts,
-                                                     const HostArena& arena);
+Result<std::unique_ptr<HostBorders>> create_host_backend(const BackendSetup& setup,
+                                                         const BoundParts& parts,
+                                                         const HostArena& arena);
 
 }  // namespace ktx::runtime

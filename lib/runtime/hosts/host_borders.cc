@@ -25,7 +25,38 @@ Result<bool> HostBorders::run(size_t part, const Batch& batch, const PassWatch* 
   return true;
 }
 
+Status HostBorders::send_linked(size_t part, const Batch& batch) {
+  const Part& own = parts_.parts[part];
+  std::vector<LinkedBorders::Piece> pieces;
+  for (const plan::StepRecord& step : plan_.steps.subspan(own.first_step, own.step_count)) {
+    const plan::OperandRecord& in = plan_.inputs(step)[0];
+    pieces.push_back({links_.place(in.value).data, rows_of(in, batch).size()});
+  }
+  const uint64_t bytes = KTX_TRY(links_.prepare(part, pieces));
+  MessageWriter out({MessageKind::Values, static_cast<uint32_t>(part), group_.pass()});
+  KTX_TRY(group_.send(own.device, out.put(bytes).take()));
+  return links_.send(part, bytes);
+}
+
+Status HostBorders::take_linked(size_t part, const Batch& batch, const MessageBytes& message) {
+  const Part& own = parts_.parts[part];
+  std::vector<LinkedBorders::Piece> pieces;
+  uint64_t bytes = 0;
+  for (const plan::StepRecord& step : plan_.steps.subspan(own.first_step, own.step_count)) {
+    const plan::OperandRecord& out = plan_.outputs(step)[0];
+    pieces.push_back({links_.place(out.value).data, rows_of(out, batch).size()});
+    bytes += pieces.back().bytes;
+  }
+  MessageReader in(message);
+  if (in.get<uint64_t>() != bytes || !in.at_end()) {
+    return Error{fmt::format("{} sends other values than those of part {} for {} tokens",
+                             group_.name(own.from), part, batch.tokens)};
+  }
+  return links_.receive(part, pieces);
+}
+
 Status HostBorders::send_values(size_t part, const Batch& batch) {
+  if (links_.takes(part, batch)) return send_linked(part, batch);
   const Part& own = parts_.parts[part];
   MessageWriter out({MessageKind::Values, static_cast<uint32_t>(part), group_.pass()});
   for (const plan::StepRecord& step : plan_.steps.subspan(own.first_step, own.step_count)) {
@@ -49,9 +80,18 @@ Result<bool> HostBorders::receive_values(size_t part, const Batch& batch, const 
     if (head.pass < pass) return HostGroup::Pick::Drop;
     return head.part == part ? HostGroup::Pick::Take : HostGroup::Pick::Leave;
   };
-  const MessageBytes message =
-      KTX_TRY(group_.wait(own.from, {.until = [&] { return gives_up(watch); }}, pick));
+  const MessageBytes message = KTX_TRY(group_.wait(own.from,
+                                                   {.until =
+                                                        [&] {
+                                                          links_.drain(pass - 1);
+                                                          return gives_up(watch);
+                                                        }},
+                                                   pick));
   if (message.empty()) return given_up();
+  if (links_.takes(part, batch)) {
+    KTX_TRY(take_linked(part, batch, message));
+    return true;
+  }
   MessageReader in(message);
   for (const plan::StepRecord& step : plan_.steps.subspan(own.first_step, own.step_count)) {
     const std::span<std::byte> to = rows_of(plan_.outputs(step)[0], batch);

@@ -1,5 +1,6 @@
 // What crosses from one host to another: the values of a part of the network, one message in a
-// pass.
+// pass. Those of a border between GPUs go by a link of these where all hosts have them
+// (linked_borders.h): then the message says that they are on their way.
 #pragma once
 
 #include <functional>
@@ -8,6 +9,7 @@
 #include "lib/runtime/engine/bound_parts.h"
 #include "lib/runtime/engine/host_arena.h"
 #include "lib/runtime/hosts/host_group.h"
+#include "lib/runtime/hosts/linked_borders.h"
 
 namespace ktx::runtime {
 
@@ -15,7 +17,13 @@ namespace ktx::runtime {
 class HostBorders : public Backend {
  public:
   HostBorders(const BackendSetup& setup, const BoundParts& parts, const HostArena& arena)
-      : plan_(setup.plan), group_(*setup.hosts), parts_(parts), arena_(arena) {}
+      : plan_(setup.plan),
+        group_(*setup.hosts),
+        parts_(parts),
+        arena_(arena),
+        links_(setup, parts) {}
+
+  LinkedBorders& links() { return links_; }
 
   // Of the pass that HostGroup::begin_pass() has begun.
   Result<bool> run(size_t part, const Batch& batch, const PassWatch* watch) override;
@@ -40,12 +48,15 @@ class HostBorders : public Backend {
   HostGroup& group_;
   const BoundParts& parts_;
   const HostArena& arena_;
+  LinkedBorders links_;
 
  private:
   // The rows of a transfer's values in host memory: of its input here, or of its output.
   std::span<std::byte> rows_of(const plan::OperandRecord& operand, const Batch& batch) const;
   Status send_values(size_t part, const Batch& batch);
   Result<bool> receive_values(size_t part, const Batch& batch, const PassWatch* watch);
+  Status send_linked(size_t part, const Batch& batch);
+  Status take_linked(size_t part, const Batch& batch, const MessageBytes& message);
 };
 
 }  // namespace ktx::runtime

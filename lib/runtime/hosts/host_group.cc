@@ -249,6 +249,7 @@ Result<MessageBytes> HostGroup::take(int from, const Picker& pick) {
     MessageBytes taken = std::move(*message);
     message = queue.erase(message);
     if (picked == Pick::Take) return taken;
+    if (dropped_) dropped_(taken);
   }
   return MessageBytes{};
 }

@@ -73,6 +73,9 @@ class HostGroup {
   enum class Pick { Take, Leave, Drop };
   using Picker = std::function<Pick(const MessageHead&)>;
   Result<MessageBytes> wait(int from, const Wait& how, const Picker& pick);
+  // What becomes of messages that are dropped; for the thread that runs the engine.
+  using Dropped = std::function<void(const MessageBytes&)>;
+  void set_dropped(Dropped dropped) { dropped_ = std::move(dropped); }
   // Of those that have arrived; empty: none.
   Result<MessageBytes> take(int from, const Picker& pick);
 
@@ -116,6 +119,7 @@ class HostGroup {
   std::atomic<bool> failed_ = false, first_lost_ = false, ending_ = false;
   std::atomic<bool> stopped_ = false;
   std::atomic<int64_t> pass_ = 0;
+  Dropped dropped_;
   std::vector<std::deque<MessageBytes>> arrived_;  // by sender; of the engine's thread
   std::thread watch_;
 };

@@ -10,8 +10,12 @@
 //                 ReadValue        give a row of a value                r answers Value
 //                 CountExperts     what was counted by expert           r answers Counts
 //                 EnableTimes, GiveTimes                                r answers Times
+//                 Connect          make links between GPUs              r answers Connected
+//                 UseLinks         ... and use them, or not
 //                 Close            the engine is closed
-//   any -> any    Values           those of a part of the network, in a pass
+//   any -> any    LinkId           of a link that both ends make
+//                 Values           those of a part of the network, in a pass; where they come by a
+//                                  link, how many bytes
 //
 // On the watch's channel: Alive, Stop (a pass), Failed (the run; text), Left (this host ends in
 // order).
@@ -57,6 +61,10 @@ enum class MessageKind : uint32_t {
   EnableTimes,
   GiveTimes,
   Times,
+  Connect,
+  Connected,
+  LinkId,
+  UseLinks,
   Close,
   Values,
   Alive,

@@ -27,12 +27,12 @@ Result<HostStart> HostStart::read(const MessageBytes& message) {
 }
 
 MessageBytes HostReady::message() const {
-  return MessageWriter({MessageKind::Ready, 0, 0}).put_text(error).put_text(note).take();
+  return MessageWriter({MessageKind::Ready, 0, 0}).put_text(error).put_text(note).put(links).take();
 }
 
 Result<HostReady> HostReady::read(const MessageBytes& message) {
   MessageReader in(message);
-  HostReady ready{in.get_text(), in.get_text()};
+  HostReady ready{in.get_text(), in.get_text(), in.get<bool>()};
   if (in.at_end()) return ready;
   return Error{"its answer is damaged"};
 }

@@ -28,6 +28,7 @@ struct HostStart {
 struct HostReady {
   std::string error;
   std::string note;
+  bool links = false;  // its GPUs can have those that the plan's borders are for
 
   MessageBytes message() const;
   static Result<HostReady> read(const MessageBytes& message);

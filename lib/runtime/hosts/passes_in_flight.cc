@@ -6,6 +6,7 @@
 
 #include "lib/plan/plan_hosts.h"
 #include "lib/runtime/engine/final_hidden.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::runtime {
 namespace {
@@ -26,14 +27,14 @@ class Waits {
       for (const auto& step : plan_.steps.subspan(part.first_step, part.step_count)) {
         const bool sends = part.kind == Part::Kind::Network && !is_wait(plan_, part);
         const bool receives = part.kind == Part::Kind::Network && !sends;
-        if (part.kind == Part::Kind::Cpu && waited_ && step.layer >= 0) return false;
+        if (!receives && !sends && waited_ && step.layer >= 0) return false;
         if (!receives && !use(plan_.inputs(step))) return false;
         if (!sends && !use(plan_.outputs(step))) return false;
       }
     }
     // The logits, and the hidden states that embeddings are made of, are read after the pass.
     const Result<FinalHidden> hidden = find_final_hidden(plan_);
-    if (hidden && hidden->device != "cpu") return false;
+    if (hidden && !target::is_first_host(hidden->device)) return false;
     return !before_.contains(plan_.facts.logits_value) &&
            !(hidden && before_.contains(hidden->value));
   }
@@ -59,7 +60,7 @@ class Waits {
 int64_t passes_in_flight(const plan::PlanView& plan, const BoundParts& parts) {
   const bool waits =
       std::ranges::any_of(parts.parts, [&](const Part& p) { return is_wait(plan, p); });
-  if (!waits || !parts.gpus.empty() || !Waits(plan, parts).keep_nothing()) return 1;
+  if (!waits || !Waits(plan, parts).keep_nothing()) return 1;
   std::set<size_t> hosts;
   for (const plan::StepRecord& step : plan.steps) {
     hosts.insert(plan::host_of(plan, plan.string(step.device)));

@@ -42,6 +42,17 @@ TEST(SpreadOverHosts, MemoryIsALimit) {
   EXPECT_EQ(spread(32, {1, 2}, {}, {{1, 16}, {1, 16}}), (Counts{16, 16}));
 }
 
+TEST(SpreadOverHosts, GpusCountWithWhatFitsThem) {
+  // All of it fits the second one's GPU, ten times as fast as the CPUs.
+  EXPECT_EQ(spread(33, {1, 1}, {}, {{1, 0}, {1, 0, {{10, 100}}}}), (Counts{3, 30}));
+  // Half of it fits: 10 layers in 1 s, each of the others 1 s.
+  EXPECT_EQ(spread(30, {1, 1}, {}, {{1, 0}, {1, 0, {{10, 10}}}}), (Counts{10, 20}));
+  // Experts go last: the GPU holds the rest of all its layers, which is what is read most.
+  EXPECT_EQ(spread(20, {10, 10, 5, 9}, {}, {{1, 0}, {1, 0, {{1e9, 20}}}}), (Counts{6, 14}));
+  // Memory of both counts.
+  EXPECT_EQ(spread(32, {1, 2}, {}, {{1, 64}, {100, 8, {{100, 8}}}}), (Counts{24, 8}));
+}
+
 TEST(SpreadOverHosts, FewerLayersThanHostsLeaveSomeWithout) {
   const Counts layers = spread(2, {1, 1}, {}, {{1, 0}, {1, 0}, {1, 0}, {1, 0}});
   EXPECT_EQ(std::ranges::count(layers, 1), 2);

@@ -38,6 +38,27 @@ TEST(TargetHosts, AreReadInTheirOrder) {
   EXPECT_EQ(target.hosts[1].network_latency_us, 80);
 }
 
+TEST(TargetHosts, EachHasItsGpus) {
+  const target::Target target = parse(
+      "hosts:\n"
+      "  - {name: a, gpus: [{name: X, compute_capability: 8.9, memory_gib: 24}]}\n"
+      "  - {name: n, count: 2, gpus: [{count: 2, compute_capability: 9.0, memory_gib: 80}]}\n"
+      "  - {name: c}\n");
+  ASSERT_EQ(target.hosts.size(), 4u);
+  ASSERT_EQ(target.gpus.size(), 1u);  // of the first one
+  EXPECT_EQ(target.gpus[0].name, "X");
+  EXPECT_TRUE(target.hosts[0].gpus.empty());
+  for (const size_t host : {1, 2}) {
+    ASSERT_EQ(target.hosts[host].gpus.size(), 2u);
+    EXPECT_EQ(target.hosts[host].gpus[1].compute_major, 9);
+    EXPECT_EQ(target.hosts[host].gpus[1].memory_bytes, uint64_t{80} << 30);
+  }
+  EXPECT_TRUE(target.hosts[3].gpus.empty());
+  // As before, outside of `hosts`.
+  EXPECT_EQ(parse("gpus: [{compute_capability: 9}]\nhosts: [{name: a}, {name: b}]\n").gpus.size(),
+            1u);
+}
+
 TEST(TargetHosts, MistakesAreNamed) {
   const auto mistake = [](const std::string& text) {
     std::string mistakes;
@@ -53,7 +74,12 @@ TEST(TargetHosts, MistakesAreNamed) {
               HasSubstr("two hosts have the name 'n1'"));
   EXPECT_THAT(mistake("hosts: [{name: a, count: 64}, {name: b}]\n"),
               HasSubstr("more than 64 hosts"));
-  EXPECT_THAT(mistake("hosts: [{name: a, gpus: []}]\n"), HasSubstr("GPUs of several hosts"));
+  EXPECT_THAT(mistake("hosts: [{name: a}, {name: b, gpus: [{memory_gib: 24}]}]\n"),
+              HasSubstr("a GPU needs its compute_capability"));
+  EXPECT_THAT(
+      mistake("gpus: [{compute_capability: 9}]\n"
+              "hosts: [{name: a, gpus: [{compute_capability: 9}]}, {name: b}]\n"),
+      HasSubstr("`gpus` outside of `hosts` are those of the first host, a, which has some"));
   EXPECT_THAT(mistake("cpu: {cores: 2}\nhosts: [{name: a}]\n"),
               HasSubstr("a target with `hosts` has the `cpu` of each in its entry"));
   EXPECT_THAT(mistake("hosts: [{name: a}]\nnetwork: {gbits: 1}\n"),

@@ -1,0 +1,16 @@
+// A link between two GPUs by NCCL: a communicator of two ranks, of which rank 0 sends. It does not
+// block: whatever NCCL is at, the host may give it up.
+#pragma once
+
+#include <memory>
+
+#include "lib/runtime/cuda/nccl.h"
+#include "lib/runtime/gpu/gpu_link.h"
+
+namespace ktx::runtime {
+
+// Of the calling thread's GPU. Waits for the other end, until `gives_up` says so.
+Result<std::unique_ptr<GpuLink>> make_nccl_link(const GpuLinkId& id, bool sends,
+                                                const std::function<bool()>& gives_up);
+
+}  // namespace ktx::runtime

@@ -1,0 +1,205 @@
+#include "lib/runtime/hosts/linked_borders.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "lib/plan/plan_hosts.h"
+#include "lib/support/timer.h"
+
+namespace ktx::runtime {
+namespace {
+
+constexpr double kConnectSeconds = 20;
+
+}  // namespace
+
+LinkedBorders::LinkedBorders(const BackendSetup& setup, const BoundParts& parts)
+    : plan_(setup.plan),
+      group_(*setup.hosts),
+      parts_(parts),
+      shape_(setup.shape),
+      gpus_(setup.gpus) {
+  if (setup.gpu_links != GpuLinks::Off) borders_ = gpu_borders(plan_, parts_);
+  group_.set_dropped([this](const MessageBytes& message) { forget(message); });
+}
+
+LinkedBorders::~LinkedBorders() {
+  group_.set_dropped({});
+}
+
+bool LinkedBorders::can_connect() const {
+  return std::ranges::all_of(
+      border_values(plan_, parts_, borders_),
+      [&](const BorderValue& border) { return place(border.value).gpu != nullptr; });
+}
+
+uint64_t LinkedBorders::most_bytes(const Part& part) const {
+  uint64_t bytes = 0;
+  for (const plan::StepRecord& step : plan_.steps.subspan(part.first_step, part.step_count)) {
+    const plan::ValueRecord& value = plan_.values[plan_.inputs(step)[0].value];
+    const auto kind = static_cast<RowKind>(value.rows);
+    const int64_t rows = kind == RowKind::Token    ? shape_.step_tokens
+                         : kind == RowKind::Output ? shape_.step_outputs
+                                                   : 1;
+    bytes += static_cast<uint64_t>(rows) * plan::value_row_bytes(value);
+  }
+  return bytes;
+}
+
+Status LinkedBorders::connect() {
+  Status all;
+  const int here = group_.rank();
+  std::map<Link*, uint64_t> most;
+  for (const GpuBorder& border : borders_) {
+    const auto from = static_cast<int>(plan::host_of(plan_, border.sender));
+    const auto to = static_cast<int>(plan::host_of(plan_, border.receiver));
+    if (from != here && to != here) continue;
+    const auto same = std::ranges::find_if(
+        links_, [&](const auto& link) { return link->from == from && link->to == to; });
+    Link* link = same == links_.end() ? nullptr : same->get();
+    if (link == nullptr) {
+      link = links_.emplace_back(std::make_unique<Link>()).get();
+      link->from = from;
+      link->to = to;
+    }
+    const plan::StepRecord& step = plan_.steps[parts_.parts[border.part].first_step];
+    link->gpu =
+        place(from == here ? plan_.inputs(step)[0].value : plan_.outputs(step)[0].value).gpu;
+    most[link] = std::max(most[link], most_bytes(parts_.parts[border.part]));
+    by_part_[border.part] = link;
+  }
+  // In the order of the plan, which is that of all hosts.
+  for (const auto& link : links_) {
+    if (link->gpu == nullptr) return Error{"a GPU of this host has no links"};
+    auto buffer = link->gpu->allocate(most[link.get()], "values of other hosts");
+    if (buffer) link->buffer = buffer.take();
+    const Status made = make(*link);
+    if (!buffer && all) all = buffer.error();
+    if (!made && all) all = made;
+  }
+  return all;
+}
+
+Status LinkedBorders::make(Link& link) {
+  const Timer timer;
+  const auto gives_up = [&] {
+    return group_.failed().load() || timer.seconds() > kConnectSeconds;
+  };
+  const bool sends = link.from == group_.rank();
+  GpuLinkId id;
+  if (sends) {
+    const auto made = link.gpu->new_link_id();
+    MessageWriter out({MessageKind::LinkId, 0, 0});
+    out.put(made.ok()).put(made.ok() ? *made : id);
+    KTX_TRY(group_.send(link.to, out.take()));
+    id = KTX_TRY(made);
+  } else {
+    const MessageBytes message =
+        KTX_TRY(group_.wait(link.from, {.until = gives_up}, [](const MessageHead& head) {
+          return head.kind == MessageKind::LinkId ? HostGroup::Pick::Take : HostGroup::Pick::Leave;
+        }));
+    MessageReader in(message);
+    const bool there = in.get<bool>();
+    id = in.get<GpuLinkId>();
+    if (!in.at_end() || !there) {
+      return Error{fmt::format("{} has named no link", group_.name(link.from))};
+    }
+  }
+  link.link = KTX_TRY(link.gpu->link(id, sends, gives_up));
+  return {};
+}
+
+void LinkedBorders::use(bool on) {
+  on_ = on;
+  if (on) return;
+  if (gpus_ != nullptr) gpus_->leave_borders();
+  by_part_.clear();
+  links_.clear();
+}
+
+Status LinkedBorders::await(Link& link) {
+  for (;;) {
+    const auto done = link.link->done();
+    if (group_.failed().load()) return Error{group_.failure()};
+    if (!done) {
+      // The other end would wait for what does not come.
+      group_.fail(fmt::format("{}: {}; --nccl off leaves NCCL out", group_.name(group_.rank()),
+                              done.error().message));
+      return done.error();
+    }
+    if (*done) return {};
+    std::this_thread::yield();
+  }
+}
+
+Result<uint64_t> LinkedBorders::prepare(size_t part, const std::vector<Piece>& pieces) {
+  Link& link = *link_of(part);
+  // What others send is taken meanwhile: they may have to take this one.
+  while (!KTX_TRY(link.link->done())) {
+    if (group_.failed().load()) return Error{group_.failure()};
+    drain(group_.pass() - 1);
+    std::this_thread::yield();
+  }
+  uint64_t bytes = 0;
+  for (const Piece& piece : pieces) {
+    KTX_TRY(link.gpu->copy(link.buffer.data() + bytes, piece.data, piece.bytes));
+    bytes += piece.bytes;
+  }
+  KTX_TRY(link.gpu->finish());
+  return bytes;
+}
+
+Status LinkedBorders::send(size_t part, uint64_t bytes) {
+  Link& link = *link_of(part);
+  const Status sent = link.link->send(link.buffer.data(), bytes);
+  if (sent) return {};
+  group_.fail(fmt::format("{}: {}; --nccl off leaves NCCL out", group_.name(group_.rank()),
+                          sent.error().message));
+  return sent;
+}
+
+Status LinkedBorders::receive(size_t part, const std::vector<Piece>& pieces) {
+  Link& link = *link_of(part);
+  uint64_t bytes = 0;
+  for (const Piece& piece : pieces) bytes += piece.bytes;
+  KTX_TRY(link.gpu->finish());  // what came before has left the buffer
+  KTX_TRY(link.link->receive(link.buffer.data(), bytes));
+  KTX_TRY(await(link));
+  uint64_t offset = 0;
+  for (const Piece& piece : pieces) {
+    KTX_TRY(link.gpu->copy(piece.data, link.buffer.data() + offset, piece.bytes));
+    offset += piece.bytes;
+  }
+  return {};
+}
+
+void LinkedBorders::drain(int64_t pass) {
+  if (!on_ || links_.empty()) return;
+  const auto old = [&](const MessageHead& head) {
+    const bool over = head.kind == MessageKind::Values && head.pass <= pass;
+    return over ? HostGroup::Pick::Drop : HostGroup::Pick::Leave;
+  };
+  for (int other = 0; other < group_.ranks(); ++other) {
+    // A failure is one of the run, which all waits report.
+    if (other != group_.rank()) (void)group_.take(other, old).ok();
+  }
+}
+
+void LinkedBorders::forget(const MessageBytes& message) {
+  MessageReader in(message);
+  Link* const link = on_ && in.ok() ? link_of(in.head().part) : nullptr;
+  if (in.head().kind != MessageKind::Values || link == nullptr) return;
+  // Values themselves are more than their number of bytes.
+  const auto bytes = in.get<uint64_t>();
+  if (!in.at_end() || bytes > link->buffer.size() || link->to != group_.rank()) return;
+  const auto taken = [&]() -> Status {
+    KTX_TRY(link->gpu->finish());
+    KTX_TRY(link->link->receive(link->buffer.data(), bytes));
+    return await(*link);
+  };
+  (void)taken().ok();  // a failure is one of the run
+}
+
+}  // namespace ktx::runtime
