@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "lib/passes/divide_experts.h"
 #include "lib/passes/estimate.h"
 #include "lib/passes/pass_time.h"
 #include "lib/target/host_device.h"
@@ -158,6 +159,7 @@ void spread_over_hosts(CompileState& state, const std::vector<ir::Module*>& open
     const std::string& name = state.target.hosts[static_cast<size_t>(host)].name;
     module->decision.device = target::device_on(name, "cpu");
   }
+  divide_experts(state, open);
 }
 
 }  // namespace ktx::passes

@@ -1,0 +1,121 @@
+// Routed experts of a layer on several hosts, as threads of this process: every logit is that of
+// one machine, bit by bit, in chunks, decode and batches, wherever the layer itself is.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/hosts/host_plans.h"
+#include "tests/support/host_threads.h"
+#include "tests/support/text_session.h"
+
+namespace ktx::testing {
+namespace {
+
+using runtime::BatchItem;
+using runtime::Engine;
+using runtime::Forward;
+using runtime::Sequence;
+using runtime::Want;
+
+bool compute(Engine& engine, std::vector<BatchItem> items, Bits& bits) {
+  const auto done = engine.forward(items);
+  EXPECT_TRUE(done.ok()) << done.error().message;
+  if (!done || *done != Forward::Done) return false;
+  add_bits(engine, bits);
+  return true;
+}
+
+// Two prompts, the longer one in chunks beside the other's tokens, then both token by token.
+Bits talk(Engine& engine) {
+  Bits bits;
+  const std::vector<int32_t> first = random_text(130, 1), second = random_text(9, 2);
+  Sequence a = engine.new_sequence(), b = engine.new_sequence();
+  const auto prompt = std::span(first);
+  if (!compute(engine, {{&a, prompt.first(70), Want::None}, {&b, second, Want::Last}}, bits)) {
+    return bits;
+  }
+  int32_t of_b = best_id(engine, 0);
+  if (!compute(engine, {{&a, prompt.subspan(70), Want::Last}, {&b, {&of_b, 1}, Want::Last}},
+               bits)) {
+    return bits;
+  }
+  for (int i = 0; i < 6; ++i) {
+    const int32_t of_a = best_id(engine, 0);
+    of_b = best_id(engine, 1);
+    if (!compute(engine, {{&a, {&of_a, 1}, Want::Last}, {&b, {&of_b, 1}, Want::Last}}, bits)) break;
+  }
+  const int32_t of_a = best_id(engine, 0);
+  compute(engine, {{&a, {&of_a, 1}, Want::Last}}, bits);
+  return bits;
+}
+
+constexpr const char* kModels[] = {"mixtral",    "qwen2moe",   "qwen3moe",    "deepseek2",
+                                   "deepseek2g", "deepseek3",  "gpt_oss",     "qwen3_next",
+                                   "gemma4_moe", "granitemoe", "glm_moe_dsa", "kimi_linear"};
+
+class DividedExperts : public ModelOfHosts {
+ protected:
+  void expect_the_bits(int count, const std::string& rules) {
+    SCOPED_TRACE(rules);
+    const Plan alone(gguf_, 1), plan(gguf_, count, rules);
+    ASSERT_EQ(plan.used().size(), static_cast<size_t>(count));
+    for (const auto precision : {runtime::Precision::Fast, runtime::Precision::Exact}) {
+      runtime::EngineOptions options = small();
+      options.precision = precision;
+      options.all_logits = true;
+      const Bits expected = talk(*open(alone.path(), options));
+      HostThreads hosts(plan.path(), count);
+      options.hosts = hosts.first();
+      {
+        const auto engine = open(plan.path(), options);
+        options.hosts.reset();
+        ASSERT_TRUE(engine);
+        EXPECT_EQ(talk(*engine), expected);
+      }
+      hosts.end();
+      for (int rank = 1; rank < count; ++rank) EXPECT_EQ(hosts.end_of(rank), "");
+    }
+  }
+};
+
+// The layers are on the first host, some of their experts on the second.
+TEST_P(DividedExperts, GiveTheBitsOfOneMachine) {
+  expect_the_bits(2,
+                  "  - match: {kind: experts}\n"
+                  "    replace: {device: a/cpu, experts: {b/cpu: \"1, 4\"}}\n"
+                  "    recursive: false\n"
+                  "  - match: {name: \".\"}\n    replace: {device: a/cpu}\n");
+}
+
+// The layers are spread, and of the experts of each some are on all hosts; the layer's own host may
+// have the least of them.
+TEST_P(DividedExperts, GiveThemOverFourHostsThatShareTheLayers) {
+  expect_the_bits(4,
+                  "  - match: {kind: experts}\n"
+                  "    replace: {device: b2/cpu, experts: {a/cpu: \"0, 5\", b1/cpu: \"3\", "
+                  "b3/cpu: 1}}\n"
+                  "    recursive: false\n");
+}
+
+// None is where the layer is.
+TEST_P(DividedExperts, GiveThemWhereTheLayersHostHasNone) {
+  expect_the_bits(3,
+                  "  - match: {kind: experts}\n"
+                  "    replace: {device: b1/cpu, experts: {b2/cpu: 3}}\n"
+                  "    recursive: false\n"
+                  "  - match: {name: \".\"}\n    replace: {device: a/cpu}\n");
+}
+
+std::vector<const char*> models_with_experts() {
+  std::vector<const char*> models;
+  for (const char* model : kModels) {
+    if (!test_model_gguf(model).empty()) models.push_back(model);
+  }
+  return models;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DividedExperts, ::testing::ValuesIn(models_with_experts()),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace ktx::testing
