@@ -117,5 +117,36 @@ std::vector<const char*> models_with_experts() {
 INSTANTIATE_TEST_SUITE_P(Models, DividedExperts, ::testing::ValuesIn(models_with_experts()),
                          [](const auto& info) { return std::string(info.param); });
 
+// Two hosts that read slowly, with this network.
+std::string slow_hosts(const std::string& network) {
+  const std::string cpu = "cpu: {isa: avx2, cores: 4, memory_gib: 64, bandwidth_gbps: 0.05}";
+  return fmt::format("network: {{{}}}\nhosts:\n  - {{name: a, {}}}\n  - {{name: b, {}}}\n", network,
+                     cpu, cpu);
+}
+
+TEST(ExpertsWithoutRules, AreDividedWhereThatIsPredictedToBeFaster) {
+  const std::string gguf = test_model_gguf("qwen3moe");
+  const TempDir dir;
+  const std::string fast = dir.write("fast.yaml", slow_hosts("gbit: 400, latency_us: 1"));
+  const std::string slow = dir.write("slow.yaml", slow_hosts("gbit: 0.01, latency_us: 5000"));
+  const auto estimate = [&](const std::string& target) {
+    return run_program({ktx_compile(), "--check", gguf, "--target=" + target, "--estimate"}).out;
+  };
+  EXPECT_THAT(estimate(fast),
+              ::testing::HasSubstr("divided: the experts of 3 layers are on 2 hosts\n"));
+  EXPECT_THAT(estimate(fast), ::testing::Not(::testing::HasSubstr("passes in flight")));
+  EXPECT_THAT(estimate(slow), ::testing::Not(::testing::HasSubstr("divided")));
+  EXPECT_THAT(estimate(slow), ::testing::HasSubstr("2 passes in flight: "));
+  const std::string path = dir.path("m.ktxplan");
+  const Finished run = run_program({ktx_compile(), "-q", gguf, "-o", path, "--target=" + fast});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const Bits expected = talk(*open(Plan(gguf, 1).path(), small()));
+  HostThreads hosts(path, 2);
+  const auto engine = open(path, small(hosts.first()));
+  ASSERT_TRUE(engine);
+  EXPECT_EQ(engine->most_passes(), 1);
+  EXPECT_EQ(talk(*engine), expected);
+}
+
 }  // namespace
 }  // namespace ktx::testing
