@@ -11,6 +11,8 @@
 //                 CountExperts     what was counted by expert           r answers Counts
 //                 EnableTimes, GiveTimes                                r answers Times
 //                 Close            the engine is closed
+//                 Measure          measure your machine                  r answers Machine
+//                 Ping             answer with so many bytes             r answers Pong
 //   any -> any    Values           those of a part of the network, in a pass
 //
 // On the watch's channel: Alive, Stop (a pass), Failed (the run; text), Left (this host ends in
@@ -58,6 +60,10 @@ enum class MessageKind : uint32_t {
   GiveTimes,
   Times,
   Close,
+  Measure,
+  Machine,
+  Ping,
+  Pong,
   Values,
   Alive,
   Stop,
