@@ -28,8 +28,8 @@ std::vector<size_t> experts_beside(const CompileState& state, const std::string&
   }
   std::vector<size_t> all;
   for (size_t i = 0; i < modules.size(); ++i) {
-    const bool experts =
-        modules[i].role == ir::Role::Experts && modules[i].decision.device == "cpu";
+    const bool experts = modules[i].role == ir::Role::Experts &&
+                         modules[i].decision.device == "cpu" && cpu_groups(modules[i]) < 2;
     if (experts && attention[modules[i].layer] == device) all.push_back(i);
   }
   return all;

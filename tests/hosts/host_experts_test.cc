@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <memory>
+
+#include "lib/runtime/engine/pass_watch.h"
 #include "tests/hosts/host_plans.h"
 #include "tests/support/host_threads.h"
 #include "tests/support/text_session.h"
@@ -106,6 +110,34 @@ TEST_P(DividedExperts, GiveThemWhereTheLayersHostHasNone) {
                   "  - match: {name: \".\"}\n    replace: {device: a/cpu}\n");
 }
 
+const char* const kOverThree =
+    "  - match: {kind: experts}\n"
+    "    replace: {device: a/cpu, experts: {b1/cpu: 2, b2/cpu: 2}}\n"
+    "    recursive: false\n";
+
+// A pass that ends within a layer leaves messages behind, which the next one must not take.
+TEST_P(DividedExperts, GoOnAfterAPassThatWasStopped) {
+  const Plan plan(gguf_, 3, kOverThree);
+  HostThreads hosts(plan.path(), 3);
+  const auto engine = open(plan.path(), small(hosts.first()));
+  ASSERT_TRUE(engine);
+  const Bits expected = talk(*engine);
+  const std::vector<int32_t> prompt = random_text(80, 4);
+  for (int i = 0; i < 6; ++i) {
+    Sequence sequence = engine->new_sequence();
+    const BatchItem item{&sequence, prompt, Want::Last};
+    std::atomic<bool> stop = i == 0;
+    const double at = 0.15 * i;
+    const runtime::PassWatch watch{.stop = &stop, .progress = [&](double share) {
+                                     if (share >= at) stop.store(true);
+                                   }};
+    const auto done = engine->forward({&item, 1}, {}, &watch);
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    EXPECT_EQ(sequence.length(), *done == Forward::Stopped ? 0 : 80);
+  }
+  EXPECT_EQ(talk(*engine), expected);
+}
+
 std::vector<const char*> models_with_experts() {
   std::vector<const char*> models;
   for (const char* model : kModels) {
@@ -116,6 +148,35 @@ std::vector<const char*> models_with_experts() {
 
 INSTANTIATE_TEST_SUITE_P(Models, DividedExperts, ::testing::ValuesIn(models_with_experts()),
                          [](const auto& info) { return std::string(info.param); });
+
+// Also one that has nothing but experts.
+TEST(ExpertsOverHosts, AHostThatIsGoneIsNamed) {
+  const Plan plan(test_model_gguf("qwen3moe"), 3, kOverThree);
+  for (const int lost : {1, 2}) {
+    runtime::HostTimes times;
+    times.sign_of_life = 0.05;
+    times.silence = 1.5;
+    HostThreads hosts({plan.path()}, 3, times);
+    auto engine = open(plan.path(), small(hosts.first()));
+    ASSERT_TRUE(engine);
+    Bits bits;
+    auto sequence = std::make_unique<Sequence>(engine->new_sequence());
+    const std::vector<int32_t> prompt = random_text(20, 5);
+    ASSERT_TRUE(compute(*engine, {{&*sequence, prompt, Want::Last}}, bits));
+    hosts.cut(lost);
+    std::string error;
+    for (int i = 0; i < 1000 && error.empty(); ++i) {
+      const int32_t id = 7;
+      const BatchItem item{&*sequence, {&id, 1}, Want::Last};
+      const auto done = engine->forward({&item, 1});
+      if (!done) error = done.error().message;
+    }
+    EXPECT_THAT(error, ::testing::HasSubstr(fmt::format(
+                           "host b{} (rank {}) has given no sign of life", lost, lost)));
+    sequence.reset();
+    engine.reset();
+  }
+}
 
 // Two hosts that read slowly, with this network.
 std::string slow_hosts(const std::string& network) {
