@@ -75,4 +75,10 @@ set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)  # dpkg-shlibdeps; the package dpkg-dev has it
+set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_SOURCE_DIR}/cmake/cpack_options.cmake)
+# Programs open ktx-mpi.so for plans over several hosts alone (shlibdeps); what that is linked with
+# comes with mpirun.
+if(TARGET ktx_mpi)
+  set(CPACK_DEBIAN_PACKAGE_RECOMMENDS ${KTX_MPI_PACKAGE})
+endif()
 include(CPack)

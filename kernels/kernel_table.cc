@@ -92,5 +92,8 @@ Result<DeltaRuleFn> find_delta_rule(std::string_view family, Isa isa) {
 Result<GroupExpertsFn> find_group_experts(std::string_view family, Isa isa) {
   return find<GroupExpertsArgs>(family, isa);
 }
+Result<SumExpertsFn> find_sum_experts(std::string_view family, Isa isa) {
+  return find<SumExpertsArgs>(family, isa);
+}
 
 }  // namespace ktx::kernels

@@ -8,6 +8,7 @@
 //                              * (up_e . x[pair / top_k] * up_factor_e + up_bias_e)  (GluAttrs)
 //   experts_down:    y[pair / top_k] (+)= weights[pair] * (down_e . h[pair] + bias_e),
 //                    in rising e: a fixed order of the sum for every token
+//                    by_pair: y[pair] = the same terms, each in a row of its own
 //
 // Work items: gate_up (expert with pairs) x (range of rows); down a range of rows,
 // all experts. Disjoint items may run at once.
@@ -61,8 +62,9 @@ struct ExpertsDownArgs {
   const float* weights = nullptr;  // [T * top_k]
   const float* bias = nullptr;     // [experts, rows of down], or none
   float* y = nullptr;
-  int64_t y_stride = 0;
+  int64_t y_stride = 0;  // elements between tokens, with by_pair between pairs
   bool accumulate = false;
+  bool by_pair = false;
 };
 
 // Rows [row_begin, row_end) of gate and up for one expert's pairs; row_end -

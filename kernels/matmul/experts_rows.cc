@@ -104,10 +104,10 @@ void experts_down(const ExpertsDownArgs& a, int64_t row_begin, int64_t row_end) 
   // Outputs stand side by side in scratch while all experts add to them, if they fit.
   // (Rows of y are often a power of two apart, so that few of them stay in a cache.)
   const int64_t rows = row_end - row_begin, tokens = a.experts.tokens;
-  const bool gathered = tokens > 1 && tokens * rows * kFloat <= kDownBytes;
+  const bool gathered = tokens > 1 && tokens * rows * kFloat <= kDownBytes && !a.by_pair;
   float* y = gathered ? reinterpret_cast<float*>(a.experts.scratch) : a.y + row_begin;
   const int64_t y_stride = gathered ? rows : a.y_stride;
-  for (int64_t t = 0; t < tokens; ++t) {
+  for (int64_t t = 0; t < tokens && !a.by_pair; ++t) {
     if (!a.accumulate) {
       std::fill_n(y + t * y_stride, rows, 0.0f);
     } else if (gathered) {
@@ -119,11 +119,11 @@ void experts_down(const ExpertsDownArgs& a, int64_t row_begin, int64_t row_end) 
   product.x_stride = a.h_stride;
   product.xq = a.hq;
   product.xq_stride = a.hq_stride;
-  product.y_div = a.experts.top_k;
+  product.y_div = a.by_pair ? 1 : a.experts.top_k;
   product.y = y;
   product.y_stride = y_stride;
   product.token_scale = a.weights;
-  product.accumulate = true;
+  product.accumulate = !a.by_pair;
   product.row_end = rows;
   product.scratch = a.experts.scratch + kDownBytes;
   for (int32_t expert = 0; expert < a.experts.experts; ++expert) {

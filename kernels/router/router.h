@@ -46,8 +46,28 @@ struct GroupExpertsArgs {
 };
 using GroupExpertsFn = void (*)(const GroupExpertsArgs&);
 
-// Families: "router", "group_experts".
+// The sum of a token's pairs, which experts on several hosts have computed (experts_down, by_pair):
+//
+//   y[t] (+)= pairs[t][choice], in rising ids[t][choice]
+//
+// from 0 or what y has, one pair after the other: as experts_down adds where all are on one.
+struct SumExpertsArgs {
+  const float* pairs = nullptr;  // [T, top_k, width]
+  int64_t pairs_stride = 0;      // elements between tokens
+  const int32_t* ids = nullptr;  // [T, top_k], dense
+  int32_t top_k = 0;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+  int64_t width = 0;
+  bool accumulate = false;
+  int64_t token_begin = 0;
+  int64_t token_end = 0;
+};
+using SumExpertsFn = void (*)(const SumExpertsArgs&);
+
+// Families: "router", "group_experts", "sum_experts".
 Result<RouterFn> find_router(std::string_view family, Isa isa);
 Result<GroupExpertsFn> find_group_experts(std::string_view family, Isa isa);
+Result<SumExpertsFn> find_sum_experts(std::string_view family, Isa isa);
 
 }  // namespace ktx::kernels

@@ -415,7 +415,27 @@ void check_experts_down(OpCheck& s) {
   s.rows_of("h", s.in(0), ValueType::F32, a.top_k, down.cols);
   if (s.in(1).present()) s.product_input("hq", s.in(1), a.top_k, down.cols);
   s.shape("weights", s.in(4), ValueType::F32, a.top_k);
-  s.shape("y", s.out(0), ValueType::F32, down.rows);
+  if (!s.in_range("by_pair", a.by_pair, 0, 1)) return;
+  if (a.by_pair == 0) {
+    s.shape("y", s.out(0), ValueType::F32, down.rows);
+    return;
+  }
+  s.require(a.accumulate == 0, "rows of pairs are not added to what y has");
+  s.rows_of("y", s.out(0), ValueType::F32, a.top_k, down.rows);
+}
+
+void check_sum_experts(OpCheck& s) {
+  const auto& a = s.attrs<SumExpertsAttrs>();
+  s.in_range("accumulate", a.accumulate, 0, 1);
+  const Producer* router = s.written_by("ids", s.in(1), StepOp::Router, 0);
+  const Producer* pairs = s.written_by("pairs", s.in(0), StepOp::ExpertsDown, 0);
+  if (!router || !pairs) return;
+  s.require(std::get<RouterAttrs>(router->attrs).top_k == a.top_k, "top_k is {}, the router's {}",
+            a.top_k, std::get<RouterAttrs>(router->attrs).top_k);
+  s.shape("ids", s.in(1), ValueType::I32, a.top_k);
+  s.require(s.in(1).whole(), "ids is a part of a value");
+  s.rows_of("pairs", s.in(0), ValueType::F32, a.top_k, s.out(0).width);
+  s.shape("y", s.out(0), ValueType::F32, s.out(0).width);
 }
 
 void check_sigmoid_scale(OpCheck& s) {
@@ -438,6 +458,20 @@ void check_transfer(OpCheck& s) {
   s.shape("y", y, x.type, x.width, x.rows);
   s.require(x.rows_per_row == y.rows_per_row && x.value_width == y.value_width,
             "y has another shape than x");
+  if (!s.in(1).present() && !s.in(2).present()) return;
+  if (!s.require(s.in(1).present() && s.in(2).present(), "order without offsets, or these alone")) {
+    return;
+  }
+  const Producer* order = s.written_by("order", s.in(1), StepOp::GroupExperts, 0);
+  const Producer* offsets = s.written_by("offsets", s.in(2), StepOp::GroupExperts, 1);
+  if (!order || !offsets) return;
+  const auto& grouped = std::get<GroupExpertsAttrs>(order->attrs);
+  s.require(order->step == offsets->step, "order and offsets come from different steps");
+  s.shape("order", s.in(1), ValueType::I32, grouped.top_k);
+  s.shape("offsets", s.in(2), ValueType::I32, int64_t{grouped.experts} + 1, RowKind::Single);
+  s.require(x.type == ValueType::F32 && x.rows == RowKind::Token &&
+                (x.rows_per_row == 1 || x.rows_per_row == grouped.top_k),
+            "x has no row for each token, or for each of its {} pairs", grouped.top_k);
 }
 
 using Rule = void (*)(OpCheck&);

@@ -264,11 +264,23 @@ struct ExpertsAttrs {
   int32_t accumulate = 0;  // experts_down: 1: y += (a residual), 0: y =
   int32_t activation = 0;  // experts_gate_up, as in GluAttrs
   float limit = 0;
+  int32_t by_pair = 0;  // experts_down: 1: y[T,k,H] has a row for each pair, which are not summed
+  static constexpr uint32_t kFirstBytes = 20;  // without by_pair
   GluAttrs glu() const { return {activation, limit}; }
   template <class F>
   void fields(F&& f) {
     f("experts", experts), f("top_k", top_k), f("accumulate", accumulate),
-        f("activation", activation), f("limit", limit);
+        f("activation", activation), f("limit", limit), f("by_pair", by_pair);
+  }
+};
+
+// For experts that are divided over hosts.
+struct SumExpertsAttrs {
+  int32_t top_k = 0;
+  int32_t accumulate = 0;  // 1: y += (a residual), 0: y =
+  template <class F>
+  void fields(F&& f) {
+    f("top_k", top_k), f("accumulate", accumulate);
   }
 };
 
@@ -347,7 +359,7 @@ using StepAttrs = std::variant<NoAttrs, RmsNormAttrs, QuantizeAttrs, MatmulAttrs
                                RopeAttrs, KvStoreAttrs, AttentionAttrs, RouterAttrs,
                                GroupExpertsAttrs, GluAttrs, ExpertsAttrs, ScaleAttrs, SoftcapAttrs,
                                PositionScaleAttrs, CausalConvAttrs, DeltaRuleAttrs, LayerNormAttrs,
-                               ActivateAttrs, EmbedRowAttrs, ChoosePositionsAttrs>;
+                               ActivateAttrs, EmbedRowAttrs, ChoosePositionsAttrs, SumExpertsAttrs>;
 
 // What a row of step_ops.def says, for code that is compiled for one op: AttrsOf<StepOp::Rope> is
 // RopeAttrs, has_trait<StepOp::Rope>(kInPlace) is true.

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "lib/passes/estimate.h"
+#include "lib/passes/expert_groups.h"
 #include "lib/passes/pass.h"
 #include "lib/passes/rule_reach.h"
 #include "lib/passes/rule_report.h"
@@ -127,6 +128,15 @@ class HandOverChecker {
     return split;
   }
 
+  // On how many hosts the layer's experts are, beside its own; 1 at least.
+  int expert_hosts(int32_t layer) const {
+    for (const ir::Module& module : modules()) {
+      if (module.layer != layer || module.role != ir::Role::Experts) continue;
+      return std::max(1, static_cast<int>(cpu_groups(module)) - 1);
+    }
+    return 1;
+  }
+
   void check_pieces() {
     std::map<int32_t, int> within;
     for (const HandOver& hand_over : found_.all) {
@@ -134,7 +144,8 @@ class HandOverChecker {
     }
     const std::map<int32_t, const ir::Module*> split = split_blocks();
     std::erase_if(within, [&](const auto& entry) {
-      const bool whole = entry.second <= kThereAndBack && split.count(entry.first) == 0;
+      const bool whole = entry.second <= kThereAndBack * expert_hosts(entry.first) &&
+                         split.count(entry.first) == 0;
       return whole || is_open(entry.first);
     });
     if (within.empty()) return;

@@ -249,6 +249,12 @@ class OpChecker {
                  fmt::format("experts on {} are not deferred: a GPU does not wait for them",
                              rule.replace.device->text))
           .help("write `device: cpu`, or remove `deferred`");
+    } else if (divides_over_hosts(rule.replace)) {
+      diags_
+          .error(deferred->loc, "R022",
+                 "experts that are divided over hosts are not deferred: those of a token are added "
+                 "at once")
+          .help("put them on one host each layer, or remove `deferred`");
     } else if (!rule.replace.lossy_allowed) {
       diags_
           .error(deferred->loc, "Q007",

@@ -4,6 +4,7 @@
 
 #include "lib/passes/launched_steps.h"
 #include "lib/passes/pass_time.h"
+#include "lib/passes/passes_over_hosts.h"
 
 namespace ktx::passes {
 
@@ -17,7 +18,8 @@ double prompt_seconds(const steps::StepGraph& graph, const CompileState& state, 
                     .slots = state.stream_slots.value_or(plan::StreamSlots::Layer),
                     .joint = state.prefer.joint_tokens});
   if (!pass.known) return 0;
-  return pass.seconds * static_cast<double>(tokens) / static_cast<double>(chunk);
+  const double chunks = static_cast<double>(tokens) / static_cast<double>(chunk);
+  return seconds_of_all(pass, chunks, chunks_in_flight(graph));
 }
 
 ConversationTime conversation_time(const CompileState& state) {

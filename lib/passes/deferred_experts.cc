@@ -6,6 +6,7 @@
 #include <set>
 
 #include "lib/passes/expert_groups.h"
+#include "lib/rules/device_name.h"
 #include "lib/target/host_device.h"
 
 namespace ktx::passes {
@@ -75,6 +76,16 @@ std::string deferral_text(const ir::ModuleGraph& modules) {
                      top_k, layers, layers == 1 ? "" : "s");
 }
 
+bool divides_over_hosts(const rules::Replace& replace) {
+  std::set<std::string> cpus;
+  const bool of_gpu = replace.place && replace.place->kind != rules::DeviceSpec::Kind::Cpu;
+  if (!of_gpu) cpus.insert(replace.place ? rules::to_string(*replace.place) : "cpu");
+  for (const rules::ExpertsOn& set : replace.experts) {
+    if (target::is_cpu(set.device.text)) cpus.insert(set.device.text);
+  }
+  return cpus.size() > 1;
+}
+
 bool is_on_gpu(const rules::Replace& replace) {
   using Kind = rules::DeviceSpec::Kind;
   const bool gpu =
@@ -88,6 +99,7 @@ int32_t deferred_experts(const ir::ModuleGraph& modules, const rules::Replace& r
                          const ir::Module& module) {
   const int32_t wanted = replace.deferred_experts;
   if (wanted == 0 || !replace.lossy_allowed || is_on_gpu(replace)) return 0;
+  if (divides_over_hosts(replace)) return 0;
   return deferral_obstacle(modules, module, wanted).empty() ? wanted : 0;
 }
 

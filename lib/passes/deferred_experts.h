@@ -32,6 +32,8 @@ int32_t deferred_steps(const ir::ModuleGraph& modules, const ir::Module& experts
 // "3 of a token's 8 experts are added a layer later, in 47 layers"; "": none is.
 std::string deferral_text(const ir::ModuleGraph& modules);
 
+// Whether the rule divides the experts over several hosts, which add them up at once.
+bool divides_over_hosts(const rules::Replace& replace);
 // Whether the rule says that all of the module is on a GPU.
 bool is_on_gpu(const rules::Replace& replace);
 

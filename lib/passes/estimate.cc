@@ -9,10 +9,12 @@
 
 #include "lib/formats/dtype.h"
 #include "lib/passes/deferred_experts.h"
+#include "lib/passes/divide_experts.h"
 #include "lib/passes/expert_groups.h"
 #include "lib/passes/hand_overs.h"
 #include "lib/passes/host_links.h"
 #include "lib/passes/launched_steps.h"
+#include "lib/passes/passes_over_hosts.h"
 #include "lib/passes/stream_experts.h"
 #include "lib/rules/device_name.h"
 #include "lib/support/byte_reader.h"
@@ -148,6 +150,19 @@ void add_copied_slots(const CompileState& state, std::span<const plan::KvSlotRec
       }
     }
   }
+}
+
+// Of experts that are divided over hosts: a row for each pair of token and expert, which each of
+// them has.
+uint64_t bytes_of_pair_rows(const CompileState& state) {
+  int64_t rows = 0;
+  for (const ir::Module& module : state.modules.modules) {
+    const auto* info = std::get_if<ir::ExpertsInfo>(&module.info);
+    if (info && cpu_groups(module) > 1) rows = std::max<int64_t>(rows, info->top_k);
+  }
+  const auto width = static_cast<uint64_t>(state.modules.facts.hidden) * sizeof(float);
+  return times(times(static_cast<uint64_t>(rows), width),
+               static_cast<uint64_t>(state.check.shape.step_tokens));
 }
 
 void add_streams(const CompileState& state, const std::map<int32_t, std::string>& attention_device,
@@ -359,10 +374,12 @@ Result<Estimate> Estimator::run(const CompileState& state, plan::StreamSlots slo
     if (module.role != ir::Role::Experts) continue;
     for (const std::string& device : devices_of(module)) with_experts.insert(device);
   }
+  const uint64_t pair_rows = bytes_of_pair_rows(state);
   for (DeviceUse& use : estimate.devices) {
     const bool all = target::is_cpu(use.name) || with_experts.contains(use.name);
     use.scratch_bytes =
         KTX_TRY(scratch(all || without_experts_.empty() ? all_ : without_experts_, shape));
+    if (target::is_cpu(use.name)) use.scratch_bytes += pair_rows;
     if (use.stream_bytes > 0) use.stream_bytes += KTX_TRY(scratch(of_experts_, shape));
   }
   find_max_ctx(estimate, state.modules.facts.context_length);
@@ -375,11 +392,14 @@ Result<Estimate> Estimator::predict(const CompileState& state) const {
   estimate.crossings = hand_overs.count();
   estimate.gpu_expert_use = gpu_expert_use(state.modules);
   estimate.deferral = deferral_text(state.modules);
+  estimate.division = division_text(state.modules);
   estimate.transferred_values = hand_overs.values;
   const Result<steps::StepGraph> launched = launched_steps(state);
   if (!launched) return estimate;  // the findings say why
   auto slots = plan::StreamSlots::Layer;
   for (const DeviceUse& use : estimate.devices) slots = std::max(slots, use.stream_slots);
+  estimate.passes_in_flight = passes_in_flight(*launched);
+  estimate.chunks_in_flight = chunks_in_flight(*launched);
   const int64_t chunk = estimate.shape.step_tokens;
   estimate.token = predict_pass(*launched, state.target, {});
   estimate.cache_seconds = cache_seconds(estimate, state.target);
@@ -488,6 +508,22 @@ std::string speed_terms(const PassTime& time) {
   return table.plain("    ");
 }
 
+// Of several passes on their way over hosts.
+std::string flight_text(const Estimate& estimate) {
+  if (estimate.passes_in_flight < 2) return "";
+  const auto rate = [](const PassTime& pass, int64_t in_flight) {
+    return static_cast<double>(pass.tokens) / seconds_of_each(pass, in_flight);
+  };
+  std::string out =
+      fmt::format("{} passes in flight: {:.1f} tokens/s of as many requests in decode",
+                  estimate.passes_in_flight, rate(estimate.token, estimate.passes_in_flight));
+  if (estimate.chunk.known && estimate.chunks_in_flight > 1) {
+    out += fmt::format(", {:.0f} of a long prompt in chunks",
+                       rate(estimate.chunk, estimate.chunks_in_flight));
+  }
+  return out + "\n";
+}
+
 }  // namespace
 
 std::string estimate_notes(const Estimate& estimate) {
@@ -548,6 +584,7 @@ std::string estimate_notes(const Estimate& estimate) {
     out += fmt::format("routed experts: {:.1f} % of the activations by GPUs, {:.1f} % by the CPU\n",
                        100 * estimate.gpu_expert_use, 100 * (1 - estimate.gpu_expert_use));
   }
+  if (!estimate.division.empty()) out += fmt::format("divided: {}\n", estimate.division);
   if (!estimate.deferral.empty()) out += fmt::format("deferred: {}\n", estimate.deferral);
   if (!estimate.token.known) {
     out += "speed: unknown without the bandwidth of a --target\n";
@@ -568,6 +605,7 @@ std::string estimate_notes(const Estimate& estimate) {
         "prompts of {}: {:.0f} tokens/s\n", estimate.short_chunk.tokens,
         static_cast<double>(estimate.short_chunk.tokens) / estimate.short_chunk.seconds);
   }
+  out += flight_text(estimate);
   out += trials_table(estimate.stream_trials);
   return out;
 }

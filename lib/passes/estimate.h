@@ -51,6 +51,7 @@ struct Estimate {
   int64_t budget_tokens = -1;      // that it holds, of all sequences; -1: as many as are wanted
   double gpu_expert_use = -1;      // expert_groups.h
   std::string deferral;            // deferred_experts.h; "": none
+  std::string division;            // of experts over hosts; "": none
   int crossings = 0;               // hand-overs of a token, see hand_overs.h
   int64_t transferred_values = 0;  // in these
   int64_t max_ctx = -1;            // largest that fits all devices; -1: no capacity is known
@@ -59,6 +60,8 @@ struct Estimate {
   double cache_seconds = 0;                // more than that with shape.ctx tokens before
   PassTime chunk;                          // a pass of a long prompt
   PassTime short_chunk;                    // of 512 tokens, or a chunk where that is less
+  int64_t passes_in_flight = 1;            // over hosts (passes_over_hosts.h)
+  int64_t chunks_in_flight = 1;            // of one prompt
   std::vector<StreamTrial> stream_trials;  // of the state
 };
 

@@ -81,6 +81,14 @@ double gpu_expert_use(const ir::ModuleGraph& modules) {
   return layers > 0 ? use / static_cast<double>(layers) : -1;
 }
 
+size_t cpu_groups(const ir::Module& experts) {
+  size_t count = target::is_cpu(experts.decision.device) ? 1 : 0;
+  for (const ir::ExpertSet& set : experts.decision.expert_sets) {
+    count += target::is_cpu(set.device) ? 1 : 0;
+  }
+  return count;
+}
+
 int32_t experts_on(const ir::Module& experts, const std::string& device) {
   int32_t here = std::get<ir::ExpertsInfo>(experts.info).experts, found = 0;
   for (const ir::ExpertSet& set : experts.decision.expert_sets) {

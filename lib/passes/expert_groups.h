@@ -38,6 +38,9 @@ Result<ir::Param> experts_of(const ir::Module& module, const ir::Param& param,
 // no routed experts.
 double gpu_expert_use(const ir::ModuleGraph& modules);
 
+// How many CPUs, of different hosts, have experts of the module.
+size_t cpu_groups(const ir::Module& experts);
+
 // How many experts of the module are on `device`; also before its sets are chosen.
 int32_t experts_on(const ir::Module& experts, const std::string& device);
 // Bytes of the module's weights on `device`, of `bytes` in all; of any module.

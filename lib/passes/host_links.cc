@@ -11,8 +11,6 @@ namespace {
 // Of a target that does not say more: Ethernet as usual machines have it, and a message over TCP.
 constexpr double kUsualGbit = 10;
 constexpr double kUsualLatencySeconds = 30e-6;
-// Of the rated bits, what is left for values once packets have their headers.
-constexpr double kPayloadShare = 0.94;
 
 }  // namespace
 
@@ -79,7 +77,7 @@ HostLink link_between(const target::Target& target, std::string_view from, std::
   }
   link.assumed = gbit <= 0 || latency <= 0;
   link.latency_seconds = latency > 0 ? latency : kUsualLatencySeconds;
-  link.bytes_per_second = (gbit > 0 ? gbit : kUsualGbit) * 1e9 / 8 * kPayloadShare;
+  link.bytes_per_second = (gbit > 0 ? gbit : kUsualGbit) * 1e9 / 8 * target::kNetworkPayload;
   return link;
 }
 

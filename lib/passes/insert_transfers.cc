@@ -17,6 +17,9 @@
 // The logits end on the CPU, where tokens are sampled.
 //
 // Between two hosts values go from CPU to CPU: one of a GPU goes to the CPU beside it first.
+//
+// Transfers of the graph as it comes are those of experts on other hosts (lower_host_experts.cc):
+// they stay as they are, once what they send is where they send it from.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -153,7 +156,23 @@ class Inserter {
     return !valid.empty() && !valid.count(step.device);
   }
 
+  // One that stands in the graph already, from the CPU of the host where `order` is, if it has
+  // that.
+  void place_transfer(Step step) {
+    for (const View& view : step.inputs) flush(view.value);
+    const ValueId lead = step.inputs[step.inputs.size() > 1 ? 1 : 0].value;
+    const std::string source = target::cpu_beside(places_[lead].latest);
+    for (View& view : step.inputs) view = read(view, source, step);
+    View& out = step.outputs[0];
+    const ValueId value = out.value;
+    out.value = copy_on(value, step.device);
+    places_[value].valid = {step.device};
+    places_[value].latest = step.device;
+    graph_.steps.push_back(std::move(step));
+  }
+
   void place(Step step) {
+    if (step.op == StepOp::Transfer) return place_transfer(std::move(step));
     if (adds_from_afar(step)) {
       flush(step.inputs[1].value);
       places_[step.outputs[0].value].terms.push_back({step.inputs[1], step.outputs[0], step});
@@ -211,6 +230,7 @@ struct Touched {
 void submit_early(std::vector<Step>& steps) {
   for (size_t i = 1; i < steps.size(); ++i) {
     if (steps[i].op != StepOp::Transfer || !target::is_cpu(steps[i].device)) continue;
+    if (steps[i].inputs.size() > 1) continue;  // of experts on hosts: where it was put
     for (size_t at = i; at > 0 && on_cpu(steps[at - 1]); --at) {
       Touched before;
       before.add(steps[at - 1]);

@@ -27,6 +27,7 @@ Result<Lowering::Term> Lowering::lower_experts_beside(const Module& layer, const
   const Module& router = *KTX_TRY(child(block, Role::Router));
   const Module& experts = *KTX_TRY(child(layer, Role::Experts));
   const Terms terms = KTX_TRY(lower_routed(router, experts, scored, in));
+  gather_host_experts();
   const View out = terms[0].view;
   for (size_t i = 1; i < terms.size(); ++i) add(terms[i], out);
   const Module* post = KTX_TRY(child(layer, Role::ExpertsPostNorm));
@@ -43,6 +44,7 @@ Result<Lowering::Terms> Lowering::lower_moe(const Module& layer, const Module& m
   if (shared) {
     terms.push_back(KTX_TRY(lower_shared_experts(moe, *shared, in)));
   }
+  gather_host_experts();
   return terms;
 }
 
@@ -74,7 +76,7 @@ Result<Lowering::Terms> Lowering::lower_routed(const Module& router, const Modul
     }
     in = KTX_TRY(scaled_input(router, r, scores, in));
   }
-  return lower_experts(experts, {r, in, ids, weights});
+  return lower_experts(experts, {r, in, ids, weights, target::cpu_beside(router.decision.device)});
 }
 
 // What the one expert of a token reads: its score, not normalised, times the input. (The weight
@@ -89,28 +91,35 @@ Result<View> Lowering::scaled_input(const Module& router, RouterAttrs attrs, Vie
   return scaled;
 }
 
-// Experts of a layer on one device: all of them, or some (ir::ExpertSet) with numbers of their
-// own, which group_experts finds in `places`.
-Result<Lowering::Term> Lowering::lower_experts_on(const Module& experts, const ExpertGroup& group,
-                                                  const Routed& routed) {
-  const ir::ExpertsInfo* e = KTX_TRY(info_of<ir::ExpertsInfo>(experts));
+// The pairs of a group, sorted on `device`, with the places that its experts have there.
+Result<Lowering::Pairs> Lowering::group_pairs(const Module& experts, const ExpertGroup& group,
+                                              const Routed& routed, const std::string& device) {
   const int32_t top_k = routed.router.top_k, all = routed.router.experts;
   const bool some = !group.experts.empty();
   const int32_t count = some ? static_cast<int32_t>(group.experts.size()) : all;
-  const std::string& device = group.device;
-  const auto named = [&](const char* base) { return base + group.suffix; };
-  const View order = value(named("expert_order"), top_k, ValueType::I32);
+  const View order = value("expert_order" + group.suffix, top_k, ValueType::I32);
   const View offsets =
-      value(named("expert_offsets"), int64_t{count} + 1, ValueType::I32, RowKind::Single);
+      value("expert_offsets" + group.suffix, int64_t{count} + 1, ValueType::I32, RowKind::Single);
   BlobId places = kAbsent;
   if (some) {
-    places = constant(fmt::format("{}.places@{}", experts.path, device),
+    const std::string of = group.device == device ? "" : "_" + group.device;
+    places = constant(fmt::format("{}.places{}@{}", experts.path, of, device),
                       places_of(group.experts, all), device);
   }
   emit_on(device, experts, StepOp::GroupExperts, {routed.ids}, {order, offsets}, {places},
           GroupExpertsAttrs{count, top_k, group.first_rank, group.ranks});
+  return Pairs{top_k, routed.in, order, offsets, routed.weights};
+}
+
+// Their products, on the group's device: the sum of a token's, or all of them in rows of `by_pair`.
+Result<View> Lowering::expert_products(const Module& experts, const ExpertGroup& group,
+                                       const Pairs& pairs, const View* by_pair) {
+  const ir::ExpertsInfo* e = KTX_TRY(info_of<ir::ExpertsInfo>(experts));
+  const bool some = !group.experts.empty();
+  const int32_t count = some ? static_cast<int32_t>(group.experts.size()) : e->experts;
+  const std::string& device = group.device;
   const View hidden =
-      value(named("expert_hidden"), e->width, ValueType::F32, RowKind::Token, top_k);
+      value("expert_hidden" + group.suffix, e->width, ValueType::F32, RowKind::Token, pairs.top_k);
   const auto weight = [&](const char* name) -> Result<BlobId> {
     const Param* param = experts.param(name);
     if (!param || !some) return blob(experts, name);
@@ -126,17 +135,29 @@ Result<Lowering::Term> Lowering::lower_experts_on(const Module& experts, const E
   const BlobId up_bias = KTX_TRY(optional("up_bias"));
   const BlobId gate_factors = KTX_TRY(optional("gate_factors"));
   const BlobId up_factors = KTX_TRY(optional("up_factors"));
-  emit_on(device, experts, StepOp::ExpertsGateUp, {routed.in, View{}, order, offsets}, {hidden},
-          present({gate, up, gate_bias, up_bias, gate_factors, up_factors}, 4),
-          ExpertsAttrs{count, top_k, 0, e->glu.activation, e->glu.limit});
+  emit_on(device, experts, StepOp::ExpertsGateUp, {pairs.in, View{}, pairs.order, pairs.offsets},
+          {hidden}, present({gate, up, gate_bias, up_bias, gate_factors, up_factors}, 4),
+          ExpertsAttrs{count, pairs.top_k, 0, e->glu.activation, e->glu.limit});
   graph_.steps.back().use = group.use;
   const BlobId down = KTX_TRY(weight("down"));
   const BlobId down_bias = KTX_TRY(optional("down_bias"));
-  const View out = value(named("experts_out"), modules_.facts.hidden);
-  emit_on(device, experts, StepOp::ExpertsDown, {hidden, View{}, order, offsets, routed.weights},
-          {out}, {down, down_bias}, ExpertsAttrs{count, top_k, 0});
+  const View out = by_pair ? *by_pair : value("experts_out" + group.suffix, modules_.facts.hidden);
+  ExpertsAttrs attrs{count, pairs.top_k};
+  attrs.by_pair = by_pair ? 1 : 0;
+  emit_on(device, experts, StepOp::ExpertsDown,
+          {hidden, View{}, pairs.order, pairs.offsets, pairs.weights}, {out}, {down, down_bias},
+          attrs);
   graph_.steps.back().use = group.use;
-  return Term{&experts, out, device};
+  return out;
+}
+
+// Experts of a layer on one device: all of them, or some (ir::ExpertSet) with numbers of their
+// own, which group_experts finds in `places`.
+Result<Lowering::Term> Lowering::lower_experts_on(const Module& experts, const ExpertGroup& group,
+                                                  const Routed& routed) {
+  const Pairs pairs = KTX_TRY(group_pairs(experts, group, routed, group.device));
+  const View out = KTX_TRY(expert_products(experts, group, pairs));
+  return Term{&experts, out, group.device};
 }
 
 std::vector<float> Lowering::places_of(const std::vector<int32_t>& experts, int32_t all) {
@@ -159,6 +180,10 @@ Result<Lowering::Terms> Lowering::lower_experts(const Module& experts, const Rou
   std::stable_partition(groups.begin(), groups.end(), of_cpu);
   const Terms late = KTX_TRY(lower_deferred());
   Terms cpu, others;
+  if (const size_t hosts = cpu_groups(experts); hosts > 1) {
+    cpu.push_back(KTX_TRY(lower_host_experts(experts, std::span(groups).first(hosts), routed)));
+    groups.erase(groups.begin(), groups.begin() + static_cast<ptrdiff_t>(hosts));
+  }
   for (ExpertGroup& group : groups) {
     if (of_cpu(group)) KTX_TRY(defer(experts, group, routed));
     (of_cpu(group) ? cpu : others).push_back(KTX_TRY(lower_experts_on(experts, group, routed)));

@@ -51,6 +51,13 @@ class Lowering {
   struct Routed {
     const RouterAttrs& router;
     View in, ids, weights;
+    std::string home;  // the CPU beside the router
+  };
+
+  // The pairs of a group of experts, and what these read.
+  struct Pairs {
+    int32_t top_k = 0;
+    View in, order, offsets, weights;
   };
 
   // lowering.cc: values, steps, blobs, products and norms.
@@ -140,6 +147,13 @@ class Lowering {
   Result<Term> lower_delta_net(const Module& net, View in);
   Result<Term> lower_channel_delta_net(const Module& net, const ir::DeltaNetInfo& d, View in);
 
+  // lower_host_experts.cc
+  Result<Term> lower_host_experts(const Module& experts, std::span<const ExpertGroup> groups,
+                                  const Routed& routed);
+  View sent(const Module& experts, const std::string& device, View view, const char* base,
+            const std::string& suffix);
+  void gather_host_experts();
+
   // lower_experts.cc
   Result<Terms> lower_moe(const Module& layer, const Module& moe, View in);
   Result<Term> lower_experts_beside(const Module& layer, const Module& block);
@@ -148,6 +162,10 @@ class Lowering {
   Result<Terms> lower_experts(const Module& experts, const Routed& routed);
   Result<Term> lower_experts_on(const Module& experts, const ExpertGroup& group,
                                 const Routed& routed);
+  Result<Pairs> group_pairs(const Module& experts, const ExpertGroup& group, const Routed& routed,
+                            const std::string& device);
+  Result<View> expert_products(const Module& experts, const ExpertGroup& group, const Pairs& pairs,
+                               const View* by_pair = nullptr);
   static std::vector<float> places_of(const std::vector<int32_t>& experts, int32_t all);
   Status defer(const Module& experts, ExpertGroup& group, const Routed& routed);
   Result<Terms> lower_deferred();
@@ -175,6 +193,19 @@ class Lowering {
     Routed routed;
   };
   std::vector<Deferred> deferred_;  // of the last layer with experts
+  // Terms that other hosts compute until they are needed.
+  struct Sent {
+    const Module* experts;
+    std::string home;
+    View pairs, ids, out;
+    struct Back {
+      View pairs, order, offsets;
+      float use;
+    };
+    std::vector<Back> backs;
+    int32_t top_k;
+  };
+  std::vector<Sent> sent_;
   int32_t states_ = 0;
   std::map<std::string, BlobId> blob_ids_;
 };

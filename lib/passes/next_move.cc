@@ -30,7 +30,8 @@ std::vector<size_t> experts_beside(const CompileState& state, const std::string&
   std::vector<size_t> all;
   for (size_t i = 0; i < modules.size(); ++i) {
     const bool experts = modules[i].role == ir::Role::Experts &&
-                         modules[i].decision.device == target::cpu_beside(device);
+                         modules[i].decision.device == target::cpu_beside(device) &&
+                         cpu_groups(modules[i]) < 2;
     if (experts && attention[modules[i].layer] == device) all.push_back(i);
   }
   return all;

@@ -123,6 +123,7 @@ class Predictor {
       const bool network = part.kind == Part::Kind::Network;
       const bool changes = before && *before != device && !network;
       const bool from_gpu = before && gpu_number(*before) >= 0;
+      if (!network) go_to(device);
       if (changes && (from_gpu || gpu_number(device) >= 0)) {
         hand_over(target::is_cpu(device) ? *before : device);
       } else if (network && from_gpu) {
@@ -167,22 +168,39 @@ class Predictor {
     arriving_ = seconds;
   }
 
-  // The values of a border are one message.
+  // The values of a border are one message. It leaves when the sender comes to it, as soon as both
+  // ends are done with those before it, and the receiver waits for it.
   void add_network(const Part& part) {
     const HostLink link = link_between(target_, part.from, part.device);
-    uint64_t bytes = 0;
-    for_steps(part, [&](const ListedStep& step, int32_t) {
+    double bytes = 0;
+    for_steps(part, [&](const ListedStep& step, int32_t index) {
       const launches::ListedValue& value = list_.values[static_cast<size_t>(step.inputs[0].value)];
       const int64_t rows = value.rows == RowKind::Token ? tokens_ : 1;
-      bytes += static_cast<uint64_t>(rows * value.row_elements * 4);
+      bytes += static_cast<double>(rows * value.row_elements * 4) * graph_.steps[index].use;
     });
-    const double seconds = link.seconds(bytes);
+    go_to(part.from);
+    Host& from = hosts_[host_];
+    const double seconds = link.seconds(static_cast<uint64_t>(bytes));
+    const double sending = seconds - link.latency_seconds, leaves = now_;
+    go_to(part.device);
+    Host& to = hosts_[host_];
+    const double begins = std::max({leaves, from.sends_until, to.receives_until});
+    from.sends_until = to.receives_until = begins + sending;
+    from.send_seconds += sending;
+    to.receive_seconds += sending;
+    now_ = std::max(now_, begins + seconds);
     ++time_.messages;
-    time_.network_bytes += bytes;
+    time_.network_bytes += static_cast<uint64_t>(bytes);
     time_.network_seconds += seconds;
     time_.network_assumed = time_.network_assumed || link.assumed;
-    now_ += seconds;
     queued_ = beside_ = 0;
+  }
+
+  // What follows is done by the host of this device, from where it was.
+  void go_to(std::string_view device) {
+    hosts_[host_].now = now_;
+    host_ = host_number(target_, device);
+    now_ = hosts_[host_].now;
   }
 
   template <class F>
@@ -396,7 +414,30 @@ class Predictor {
       time_.devices.push_back(device);
     }
     time_.seconds += time_.hand_over_seconds + time_.network_seconds - time_.beside_seconds;
+    finish_hosts();
     time_.known = time_.known && time_.seconds > 0;
+  }
+
+  // Hosts that compute beside each other: the pass ends when the last one does. Several passes in
+  // flight are bounded by the host, or the end of a wire, that has most to do in each.
+  void finish_hosts() {
+    if (time_.messages == 0) return;
+    hosts_[host_].now = now_;
+    std::map<size_t, double> busy;
+    for (const DeviceTime& device : time_.devices) {
+      busy[host_number(target_, device.device)] += device.seconds;
+    }
+    busy[0] += time_.hand_over_seconds - time_.beside_seconds;
+    double end = 0;
+    for (const auto& [number, host] : hosts_) {
+      end = std::max(end, host.now);
+      time_.busiest_seconds =
+          std::max({time_.busiest_seconds, busy[number], host.send_seconds, host.receive_seconds});
+    }
+    const double saved = time_.seconds - end;
+    if (saved < 1e-9) return;  // they take turns
+    time_.beside_seconds += saved;
+    time_.seconds = end;
   }
 
   static double over(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
@@ -413,7 +454,14 @@ class Predictor {
   std::map<std::pair<size_t, int>, DeviceTime> devices_;  // by device_order()
   std::map<std::string, Copies> copies_;                  // by GPU
   std::string layer_there_;                               // the module whose tiles a GPU has
-  double now_ = 0;                                        // since the begin of the pass
+  double now_ = 0;  // of the host at hand, since the begin of the pass
+  // The others are where they were; the ends of the wire are busy that long, and that much in all.
+  struct Host {
+    double now = 0, sends_until = 0, receives_until = 0;
+    double send_seconds = 0, receive_seconds = 0;
+  };
+  std::map<size_t, Host> hosts_;
+  size_t host_ = 0;  // the one at hand
   // Of a GPU's parts since the CPU waited: those up to the latest values for the CPU, and what is
   // queued behind.
   double queued_ = 0, beside_ = 0;

@@ -12,8 +12,10 @@
 // Devices take turns, but where a GPU is queued work beside a part of the CPU (its own experts of
 // the layer, shared experts; the next layer's attention beside deferred experts): there the longer
 // of the two counts. Streamed experts come piece by piece over PCIe while the GPU computes what
-// came before, as far ahead as two slots allow. Hosts take turns as well: what
-// crosses the network between two of them is a message for each border.
+// came before, as far ahead as two slots allow. Hosts go on by themselves until
+// they wait for a message: what crosses the network between two of them is one for each border, and
+// an end of a wire has one at a time. So those of a pipeline take turns, and those that share a
+// layer's experts work at once.
 #pragma once
 
 #include <cstdint>
@@ -68,6 +70,7 @@ struct PassTime {
   double network_seconds = 0;
   bool network_assumed = false;  // the target does not say all of its network
   double beside_seconds = 0;     // of the devices, saved by their work beside each other
+  double busiest_seconds = 0;    // of the host, or the end of a wire, that has most to do
   bool known = false;            // all rates are
   double seconds = 0;
 };

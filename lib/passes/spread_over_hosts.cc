@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 
+#include "lib/passes/divide_experts.h"
 #include "lib/passes/estimate.h"
 #include "lib/passes/host_links.h"
 #include "lib/passes/pass_time.h"
@@ -221,6 +222,7 @@ void spread_over_hosts(CompileState& state, const std::vector<ir::Module*>& open
     const std::string& name = state.target.hosts[static_cast<size_t>(host)].name;
     module->decision.device = target::device_on(name, "cpu");
   }
+  divide_experts(state, open);
 }
 
 }  // namespace ktx::passes

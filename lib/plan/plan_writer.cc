@@ -114,8 +114,11 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
 
 // The least minor version whose reader knows what the steps say. 1: group_experts with places.
 // 2: with some of a token's choices, and what older readers would take for logits. 3: a drafter;
-// hosts. 4: what hidden states come with tokens.
+// hosts. 4: what hidden states come with tokens. 5: experts of a layer on several hosts.
 uint32_t reader_minor(const PlanContents& contents) {
+  for (const StepRecord& step : contents.steps) {
+    if (step.op == static_cast<uint32_t>(StepOp::SumExperts)) return 5;
+  }
   if (contents.facts.reads_hidden()) return 4;
   if (!contents.drafter.empty() || !contents.target.hosts.empty()) return 3;
   if (!contents.facts.gives_logits()) return 2;

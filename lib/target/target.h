@@ -56,6 +56,9 @@ struct GpuTarget {
   double hand_over_us = 0;  // of a token, from the GPU to the CPU or back
 };
 
+// Of the rated bits of a network, what is left for values once packets have their headers.
+inline constexpr double kNetworkPayload = 0.94;
+
 // A machine of several that compute one model together, and its link to the network that
 // connects all of them.
 struct HostTarget {

@@ -26,6 +26,16 @@ std::string quoted(const std::string& text) {
   return out + '"';
 }
 
+std::string cpu_text(const CpuTarget& cpu) {
+  std::string out = "{";
+  if (!cpu.model.empty()) out += "name: " + quoted(cpu.model) + ", ";
+  out += fmt::format("isa: {}, cores: {}, memory_gib: {:.2f}, numa_nodes: {}", name(cpu.isa),
+                     cpu.cores, static_cast<double>(cpu.memory_bytes) / kGiB,
+                     std::max<size_t>(1, cpu.numa.size()));
+  return out + rate("bandwidth_gbps", cpu.bandwidth_gbps) + rate("read_gbps", cpu.read_gbps) +
+         rate("int8_tops", cpu.int8_tops) + "}";
+}
+
 }  // namespace
 
 std::string target_text(const Target& target) {
@@ -40,14 +50,16 @@ std::string target_text(const Target& target) {
            rate("read_gbps", gpu.read_gbps) + rate("tflops", gpu.tflops) +
            rate("launch_us", gpu.launch_us) + rate("hand_over_us", gpu.hand_over_us) + "}\n";
   }
-  const CpuTarget& cpu = target.cpu;
-  out += "cpu: {";
-  if (!cpu.model.empty()) out += "name: " + quoted(cpu.model) + ", ";
-  out += fmt::format("isa: {}, cores: {}, memory_gib: {:.2f}, numa_nodes: {}", name(cpu.isa),
-                     cpu.cores, static_cast<double>(cpu.memory_bytes) / kGiB,
-                     std::max<size_t>(1, cpu.numa.size()));
-  return out + rate("bandwidth_gbps", cpu.bandwidth_gbps) + rate("read_gbps", cpu.read_gbps) +
-         rate("int8_tops", cpu.int8_tops) + "}\n";
+  if (target.hosts.empty()) return out + "cpu: " + cpu_text(target.cpu) + "\n";
+  out += "hosts:\n";
+  for (const HostTarget& host : target.hosts) {
+    out += fmt::format("  - {{name: {}, cpu: {}", host.name, cpu_text(host.cpu));
+    std::string network =
+        rate("gbit", host.network_gbit) + rate("latency_us", host.network_latency_us);
+    if (!network.empty()) out += fmt::format(", network: {{{}}}", network.substr(2));
+    out += "}\n";
+  }
+  return out;
 }
 
 }  // namespace ktx::target

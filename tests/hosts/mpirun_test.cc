@@ -48,9 +48,10 @@ class Mpirun : public ::testing::Test {
       GTEST_SKIP() << "no MPI (libopenmpi-dev, openmpi-bin)";
     }
   }
-  std::string compile(const std::string& gguf, int hosts) {
+  std::string compile(const std::string& gguf, int hosts, const std::string& rules = "") {
     const std::string plan = dir_.path(fmt::format("{}.ktxplan", hosts));
     std::vector<std::string> command = {ktx_compile(), gguf, "-o", plan};
+    if (!rules.empty()) command.push_back(dir_.write("rules.yaml", "version: 1\nrules:\n" + rules));
     if (hosts > 1) {
       command.push_back("--target=" +
                         dir_.write("hosts.yaml",
@@ -85,6 +86,31 @@ TEST_F(Mpirun, GivesTheAnswersOfOneProcess) {
       EXPECT_EQ(run.status, 0) << run.err;
       EXPECT_EQ(run.out, expected.out);
     }
+  }
+}
+
+// The experts of each layer on all hosts, prompts in several chunks.
+TEST_F(Mpirun, GivesThemWithExpertsOverAllHosts) {
+  for (const char* model : {"qwen3moe", "deepseek3"}) {
+    SCOPED_TRACE(model);
+    const std::string gguf = test_model_gguf(model);
+    const auto arguments = [](const std::string& plan) {
+      return std::vector<std::string>{"generate", plan, "--prompt", "Once upon a time, long ago",
+                                      "-n",       "24", "--temp",   "0",
+                                      "-t",       "1",  "--chunk",  "4"};
+    };
+    std::vector<std::string> alone = arguments(compile(gguf, 1));
+    alone.insert(alone.begin(), ktx_run());
+    const Finished expected = run_program(alone);
+    ASSERT_EQ(expected.status, 0) << expected.err;
+    const Finished run =
+        mpirun(4, arguments(compile(gguf, 4,
+                                    "  - match: {kind: experts}\n"
+                                    "    replace: {device: a/cpu, experts: {b1/cpu: 2, b2/cpu: 1, "
+                                    "b3/cpu: 1}}\n"
+                                    "    recursive: false\n")));
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_EQ(run.out, expected.out);
   }
 }
 

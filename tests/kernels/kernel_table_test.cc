@@ -27,9 +27,9 @@ bool found_by_an_op(std::string_view family) {
          find_rope(family, isa).ok() || find_kv_store(family, isa).ok() ||
          find_attention(family, isa).ok() || find_rows(family, isa).ok() ||
          find_router(family, isa).ok() || find_group_experts(family, isa).ok() ||
-         find_causal_conv(family, isa).ok() || find_delta_rule(family, isa).ok() ||
-         find_position_scores(family, isa).ok() || find_matmul(family, DType::Q6_K, isa).ok() ||
-         find_matmul(family, DType::BF16, isa).ok() ||
+         find_sum_experts(family, isa).ok() || find_causal_conv(family, isa).ok() ||
+         find_delta_rule(family, isa).ok() || find_position_scores(family, isa).ok() ||
+         find_matmul(family, DType::Q6_K, isa).ok() || find_matmul(family, DType::BF16, isa).ok() ||
          find_matmul_transposed(family, DType::Q4_K, isa).ok();
 }
 
@@ -37,7 +37,9 @@ bool found_by_an_op(std::string_view family) {
 TEST(KernelTable, EveryStepOpHasAFamilyOnAGpu) {
   for (const StepOpInfo& op : all_step_ops()) {
     const std::string_view family = gpu_kernel_family(op.op);
-    EXPECT_EQ(family.empty(), op.op == StepOp::Quantize || op.op == StepOp::GivenHidden) << op.name;
+    const bool of_cpu =
+        op.op == StepOp::Quantize || op.op == StepOp::GivenHidden || op.op == StepOp::SumExperts;
+    EXPECT_EQ(family.empty(), of_cpu) << op.name;
     EXPECT_TRUE(family.empty() || find_kernel_family(family)) << op.name << " " << family;
   }
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lib/runtime/engine/pass_watch.h"
+#include "lib/runtime/engine/text_chunks.h"
 #include "lib/runtime/sampling/sampler.h"
 #include "lib/support/timer.h"
 #include "tools/ktx-run/interrupt.h"
@@ -88,6 +89,10 @@ Result<int32_t> BenchRuns::best_token(int64_t row) {
 }
 
 Status BenchRuns::feed(runtime::Sequence& sequence, std::span<const int32_t> ids) {
+  if (runtime::has_chunks_in_flight(engine_, std::ssize(ids))) {
+    const runtime::BatchItem text{&sequence, ids, runtime::Want::Last, 1};
+    return check(KTX_TRY(runtime::forward_in_chunks(engine_, text, &interrupt_flag())));
+  }
   for (size_t begin = 0; begin < ids.size(); begin += engine_.chunk_tokens()) {
     const size_t size = std::min<size_t>(engine_.chunk_tokens(), ids.size() - begin);
     const runtime::BatchItem item{&sequence, ids.subspan(begin, size), runtime::Want::Last, 1};
@@ -98,7 +103,10 @@ Status BenchRuns::feed(runtime::Sequence& sequence, std::span<const int32_t> ids
 
 Status BenchRuns::forward(std::span<const runtime::BatchItem> items) {
   const runtime::PassWatch watch{&interrupt_flag(), {}};
-  const runtime::Forward done = KTX_TRY(engine_.forward(items, {}, &watch));
+  return check(KTX_TRY(engine_.forward(items, {}, &watch)));
+}
+
+Status BenchRuns::check(runtime::Forward done) const {
   if (done == runtime::Forward::Done) return {};
   if (done == runtime::Forward::Stopped) return Error{"stopped"};
   return Error{fmt::format("the test needs a larger context than {}; give --ctx", engine_.ctx())};

@@ -41,6 +41,7 @@ class BenchRuns {
   Result<int32_t> best_token(int64_t row);
   Status feed(runtime::Sequence& sequence, std::span<const int32_t> ids);
   Status forward(std::span<const runtime::BatchItem> items);
+  Status check(runtime::Forward done) const;
 
   runtime::Engine& engine_;
   std::vector<runtime::Sequence> sequences_;

@@ -2,6 +2,7 @@
 // progress go to stderr.
 #pragma once
 
+#include "lib/target/target.h"
 #include "tools/ktx-run/options.h"
 
 namespace ktx::tools {
@@ -13,5 +14,7 @@ int run_inspect(const Options& options);
 int run_bench(const Options& options);
 int run_doctor(const Options& options);
 int run_probe(const Options& options);
+// What probe finds out about the machine at hand.
+target::Target measure_machine();
 
 }  // namespace ktx::tools

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <initializer_list>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -19,7 +22,9 @@
 #include "lib/runtime/hosts/host_group.h"
 #include "lib/runtime/hosts/open_mpi.h"
 #include "tools/finish.h"
+#include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/loaded_model.h"
+#include "tools/ktx-run/probe_hosts.h"
 
 namespace ktx::tools {
 namespace {
@@ -95,9 +100,37 @@ int follow(runtime::HostGroup& group, const std::string& plan, const EngineFlags
   return 1;
 }
 
+// Whether mpirun, or what stands in its place, has started this process: Open MPI, what speaks PMIx
+// (Slurm), MPICH.
+bool is_of_mpi() {
+  return std::ranges::any_of(
+      std::initializer_list<const char*>{"OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PMI_SIZE"},
+      [](const char* key) { return std::getenv(key) != nullptr; });
+}
+
+// A probe of several machines needs no plan.
+std::optional<int> join_probe(Options& options) {
+  if (!is_of_mpi()) return std::nullopt;
+  auto network = start_mpi({});
+  if (!network) {
+    say_error("ktx-run", fmt::format("probe of several hosts: {}", network.error().message));
+    return 1;
+  }
+  if ((*network)->ranks() == 1) {
+    (*network)->close(true);
+    return std::nullopt;
+  }
+  options.engine.hosts = runtime::HostGroup::start(network.take());
+  if (options.engine.hosts->rank() == 0) return std::nullopt;
+  const Status followed = follow_probe(*options.engine.hosts, measure_machine);
+  leave_hosts(options);
+  return followed ? 0 : 1;
+}
+
 }  // namespace
 
 std::optional<int> join_hosts(Options& options) {
+  if (options.command == Command::Probe) return join_probe(options);
   const std::string path = plan_of(options);
   if (!runs_plan(options.command) || path.empty()) return std::nullopt;
   std::vector<std::string> names;

@@ -3,6 +3,8 @@
 //   gpus:
 //     - {name: "NVIDIA H200", compute_capability: 9.0, ..., pcie_gbps: 55.3, read_gbps: 4300}
 //   cpu: {name: "...", isa: amx, cores: 16, ..., read_gbps: 97.1, int8_tops: 3.2}
+//
+// Under mpirun it measures all machines and the network (probe_hosts.h).
 #include <fmt/format.h>
 
 #include "lib/support/write_file.h"
@@ -10,6 +12,7 @@
 #include "lib/target/target_text.h"
 #include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/int8_rate.h"
+#include "tools/ktx-run/probe_hosts.h"
 #include "tools/ktx-run/read_bandwidth.h"
 
 namespace ktx::tools {
@@ -20,7 +23,7 @@ constexpr double kProductShare = 0.6;
 
 }  // namespace
 
-int run_probe(const Options& options) {
+target::Target measure_machine() {
   target::Target machine = target::detect_host();
   machine.gpus = target::detect_gpus();
   const int threads = machine.cpu.default_threads();
@@ -32,8 +35,20 @@ int run_probe(const Options& options) {
     fmt::print(stderr, "ktx-run: warning: cuda:{} is not measured, its rated figures stand: {}\n",
                i, measured.error().message);
   }
+  return machine;
+}
+
+int run_probe(const Options& options) {
+  const auto& hosts = options.engine.hosts;
+  Result<target::Target> machine =
+      hosts ? probe_hosts(*hosts, measure_machine) : Result<target::Target>(measure_machine());
+  if (!machine) {
+    fmt::print(stderr, "ktx-run: error: {}\n", machine.error().message);
+    return 1;
+  }
   const std::string text =
-      fmt::format("# Measured by ktx-run probe, {} threads.\n{}", threads, target_text(machine));
+      fmt::format("# Measured by ktx-run probe, {} threads{}.\n{}", machine->cpu.default_threads(),
+                  hosts ? " on the first host" : "", target_text(*machine));
   if (options.probe_file.empty()) {
     fmt::print("{}", text);
     return 0;

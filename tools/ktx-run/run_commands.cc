@@ -62,7 +62,8 @@ constexpr CommandInfo kCommands[] = {
      "Exit status: 1 when something cannot run.\n"},
     {"probe", "", "measure this machine, for ktx-compile --target",
      "  ktx-run probe\n"
-     "  ktx-run probe -o machine.yaml\n",
+     "  ktx-run probe -o machine.yaml\n"
+     "  mpirun -n 4 ktx-run probe -o lab.yaml\n",
      "Placement and predictions of `ktx-compile --target machine.yaml` use the rates.\n"
      "Takes a second or two; a busy machine gives low figures.\n"},
 };

@@ -142,6 +142,7 @@ class ExpertsDown final
     args_.down = KTX_TRY(context.product_weight(0));
     args_.bias = KTX_TRY(context.vector(1, bias_));
     args_.attrs = context.attrs<ExpertsAttrs>();
+    if (args_.attrs.by_pair != 0) return Error{"a GPU gives sums of experts, not their terms"};
     args_.order = context.input(2).i32();
     args_.offsets = context.input(3).i32();
     args_.weights = weights.f32();

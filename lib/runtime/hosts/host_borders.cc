@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "lib/plan/memory.h"
+#include "lib/runtime/hosts/chosen_rows.h"
 
 namespace ktx::runtime {
 
@@ -13,6 +14,42 @@ std::span<std::byte> HostBorders::rows_of(const plan::OperandRecord& operand,
   const plan::ValueRecord& value = plan_.values[operand.value];
   const int64_t rows = batch.rows(static_cast<RowKind>(value.rows));
   return {arena_.place(value), static_cast<size_t>(rows) * plan::value_row_bytes(value)};
+}
+
+bool HostBorders::has_chosen_rows(const plan::PlanView& plan, const plan::StepRecord& step) {
+  return step.input_count == 3 && plan.inputs(step)[1].value != plan::kNone;
+}
+
+Status HostBorders::put_chosen_rows(const plan::StepRecord& step, const Batch& batch,
+                                    MessageWriter& out) const {
+  const auto ints = [&](size_t i) {
+    const std::span<const std::byte> bytes = rows_of(plan_.inputs(step)[i], batch);
+    return std::span(reinterpret_cast<const int32_t*>(bytes.data()), bytes.size() / 4);
+  };
+  const plan::OperandRecord& x = plan_.inputs(step)[0];
+  const int64_t per_token = plan_.values[x.value].rows_per_row;
+  const auto chosen = chosen_rows(ints(1), ints(2), batch.tokens, per_token);
+  if (!chosen) return Error{"the experts' order or offsets are damaged"};
+  out.put_list(std::span(*chosen));
+  const std::span<const std::byte> all = rows_of(x, batch);
+  const size_t bytes = all.size() / static_cast<size_t>(batch.tokens * per_token);
+  for (const uint32_t row : *chosen) out.put_bytes(all.subspan(row * bytes, bytes));
+  return {};
+}
+
+// Rows that do not come stay as they are, and are not used.
+bool HostBorders::take_chosen_rows(const plan::StepRecord& step, const Batch& batch,
+                                   MessageReader& in) const {
+  const plan::OperandRecord& y = plan_.outputs(step)[0];
+  const std::span<std::byte> all = rows_of(y, batch);
+  const auto rows = static_cast<size_t>(batch.tokens) * plan_.values[y.value].rows_per_row;
+  const size_t bytes = all.size() / rows;
+  for (const uint32_t row : in.get_list<uint32_t>(rows)) {
+    const std::span<const std::byte> from = in.get_bytes(bytes);
+    if (!in.ok() || row >= rows) return false;
+    std::memcpy(all.data() + row * bytes, from.data(), bytes);
+  }
+  return in.ok();
 }
 
 bool HostBorders::gives_up(const PassWatch* watch) {
@@ -60,7 +97,11 @@ Status HostBorders::send_values(size_t part, const Batch& batch) {
   const Part& own = parts_.parts[part];
   MessageWriter out({MessageKind::Values, static_cast<uint32_t>(part), group_.pass()});
   for (const plan::StepRecord& step : plan_.steps.subspan(own.first_step, own.step_count)) {
-    out.put_bytes(rows_of(plan_.inputs(step)[0], batch));
+    if (has_chosen_rows(plan_, step)) {
+      KTX_TRY(put_chosen_rows(step, batch, out));
+    } else {
+      out.put_bytes(rows_of(plan_.inputs(step)[0], batch));
+    }
   }
   MessageBytes message = out.take();
   if (message.size() > kMostMessageBytes) {
@@ -94,6 +135,10 @@ Result<bool> HostBorders::receive_values(size_t part, const Batch& batch, const 
   }
   MessageReader in(message);
   for (const plan::StepRecord& step : plan_.steps.subspan(own.first_step, own.step_count)) {
+    if (has_chosen_rows(plan_, step)) {
+      if (!take_chosen_rows(step, batch, in)) break;
+      continue;
+    }
     const std::span<std::byte> to = rows_of(plan_.outputs(step)[0], batch);
     const std::span<const std::byte> from = in.get_bytes(to.size());
     if (in.ok() && !to.empty()) std::memcpy(to.data(), from.data(), to.size());

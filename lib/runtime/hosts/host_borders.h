@@ -53,6 +53,11 @@ class HostBorders : public Backend {
  private:
   // The rows of a transfer's values in host memory: of its input here, or of its output.
   std::span<std::byte> rows_of(const plan::OperandRecord& operand, const Batch& batch) const;
+  // Of a transfer between experts' hosts: the rows that go, each with its number.
+  static bool has_chosen_rows(const plan::PlanView& plan, const plan::StepRecord& step);
+  Status put_chosen_rows(const plan::StepRecord& step, const Batch& batch,
+                         MessageWriter& out) const;
+  bool take_chosen_rows(const plan::StepRecord& step, const Batch& batch, MessageReader& in) const;
   Status send_values(size_t part, const Batch& batch);
   Result<bool> receive_values(size_t part, const Batch& batch, const PassWatch* watch);
   Status send_linked(size_t part, const Batch& batch);

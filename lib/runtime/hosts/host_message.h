@@ -13,6 +13,8 @@
 //                 Connect          make links between GPUs              r answers Connected
 //                 UseLinks         ... and use them, or not
 //                 Close            the engine is closed
+//                 Measure          measure your machine                  r answers Machine
+//                 Ping             answer with so many bytes             r answers Pong
 //   any -> any    LinkId           of a link that both ends make
 //                 Values           those of a part of the network, in a pass; where they come by a
 //                                  link, how many bytes
@@ -66,6 +68,10 @@ enum class MessageKind : uint32_t {
   LinkId,
   UseLinks,
   Close,
+  Measure,
+  Machine,
+  Ping,
+  Pong,
   Values,
   Alive,
   Stop,

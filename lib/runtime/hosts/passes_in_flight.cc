@@ -58,6 +58,10 @@ class Waits {
 }  // namespace
 
 int64_t passes_in_flight(const plan::PlanView& plan, const BoundParts& parts) {
+  const bool divided = std::ranges::any_of(plan.steps, [](const plan::StepRecord& step) {
+    return step.op == static_cast<uint32_t>(StepOp::SumExperts);
+  });
+  if (divided) return 1;
   const bool waits =
       std::ranges::any_of(parts.parts, [&](const Part& p) { return is_wait(plan, p); });
   if (!waits || !Waits(plan, parts).keep_nothing()) return 1;

@@ -6,7 +6,8 @@
 // Each host but the first computes them one after the other. The first host's activations are of
 // one pass as well, so a pass must leave nothing in them that it needs after it has waited for
 // others: the layers of that host come first, and then, after one wait, the head. So it is where
-// layers are spread without rules; elsewhere passes take turns.
+// layers are spread without rules; elsewhere passes take turns. So they do where hosts share the
+// experts of layers: each pass has all of them to its end.
 #pragma once
 
 #include <cstdint>

@@ -3,10 +3,20 @@
 #include <algorithm>
 
 #include "lib/runtime/cache/snapshot_places.h"
+#include "lib/runtime/engine/text_chunks.h"
 #include "lib/runtime/session/session_file.h"
 #include "lib/support/timer.h"
 
 namespace ktx::runtime {
+namespace {
+
+Outcome outcome_of(Forward forward) {
+  if (forward == Forward::ContextFull) return Outcome::ContextFull;
+  if (forward == Forward::CacheFull) return Outcome::CacheFull;
+  return forward == Forward::Stopped ? Outcome::Stopped : Outcome::Ok;
+}
+
+}  // namespace
 
 Session::Session(Engine& engine, Sampler sampler)
     : engine_(&engine), sampler_(std::move(sampler)), sequence_(engine.new_sequence()) {}
@@ -18,9 +28,7 @@ Result<Outcome> Session::compute(std::span<const int32_t> ids, Want want, const 
   item.snapshots = snapshots_;
   if (want == Want::All) item.rollback = static_cast<int64_t>(ids.size()) - 1;
   const Forward forward = KTX_TRY(engine_->forward({&item, 1}, {}, &watch));
-  if (forward == Forward::ContextFull) return Outcome::ContextFull;
-  if (forward == Forward::CacheFull) return Outcome::CacheFull;
-  if (forward == Forward::Stopped) return Outcome::Stopped;
+  if (forward != Forward::Done) return outcome_of(forward);
   if (speculation_ && speculation_->reads_hidden()) {
     const int64_t count = std::ssize(ids);
     Speculation::Item text;
@@ -33,6 +41,29 @@ Result<Outcome> Session::compute(std::span<const int32_t> ids, Want want, const 
     asked_ = item.best;
     take_row(0);
   }
+  return Outcome::Ok;
+}
+
+// Whether chunks of the text may begin before those before them have ended. Windows are kept after
+// each chunk (keep_places), and guesses are made of what each has given.
+bool Session::goes_ahead(int64_t tokens) const {
+  return !speculation_ && !engine_->has_windows() && has_chunks_in_flight(*engine_, tokens);
+}
+
+// The tokens that are not in the cache.
+Result<Outcome> Session::compute_ahead(const Progress& progress) {
+  fresh_ = loaded_ = false;
+  const int64_t start = sequence_.length();
+  const int64_t total = static_cast<int64_t>(tokens_.size()) - start;
+  const BatchItem text{&sequence_, std::span(tokens_).subspan(start), Want::Last, best_needed()};
+  const auto done = [&](int64_t tokens) {
+    if (tick_) tick_(static_cast<double>(tokens), total);
+    return !progress || progress(tokens, total);
+  };
+  const Forward forward = KTX_TRY(forward_in_chunks(*engine_, text, stop_, done));
+  if (forward != Forward::Done) return outcome_of(forward);
+  asked_ = text.best;
+  take_row(0);
   return Outcome::Ok;
 }
 
@@ -112,6 +143,7 @@ Result<Outcome> Session::prefill(std::span<const int32_t> ids, const Progress& p
   if (engine_->has_states()) snapshots_ = snapshot_places(tokens_, 0, ends_message_);
   const Timer timer;
   const auto go = [&]() -> Result<Outcome> {
+    if (goes_ahead(total - start)) return compute_ahead(progress);
     while (sequence_.length() < total) {
       const int64_t done = sequence_.length();
       const int64_t count = std::min(total - done, engine_->chunk_tokens());

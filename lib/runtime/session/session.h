@@ -120,6 +120,8 @@ class Session {
  private:
   Result<Outcome> compute(std::span<const int32_t> ids, Want want, const PassWatch& watch);
   Result<Outcome> compute_next();
+  bool goes_ahead(int64_t tokens) const;
+  Result<Outcome> compute_ahead(const Progress& progress);
   bool guess();
   void take_row(int64_t row);
   void take_back_guesses();

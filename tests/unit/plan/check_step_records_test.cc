@@ -98,6 +98,9 @@ TEST_F(OpRules, KnowTypeRowsAndWidthOfEveryOperand) {
       {StepOp::ExpertsDown, 0, 'i', 1, "hq", "tw"},
       {StepOp::ExpertsDown, 0, 'i', 4, "weights", "trw"},
       {StepOp::ExpertsDown, 0, 'o', 0, "y", "trw"},
+      {StepOp::ExpertsDown, 1, 'o', 0, "y", "trw"},
+      {StepOp::SumExperts, 0, 'i', 1, "ids", "w"},
+      {StepOp::SumExperts, 0, 'o', 0, "y", "tr"},
       {StepOp::Add, 0, 'i', 0, "a", "t"},
       {StepOp::Add, 0, 'i', 1, "b", "trw"},
       {StepOp::Add, 0, 'o', 0, "y", "trw"},
@@ -275,6 +278,12 @@ TEST_F(OpLies, AboutAttributes) {
       attribute(StepOp::ExpertsGateUp, 0, &ExpertsAttrs::accumulate, 1, "accumulate is 1"),
       attribute(StepOp::ExpertsGateUp, 0, &ExpertsAttrs::top_k, 1, "grouped as 2 of 4"),
       attribute(StepOp::ExpertsDown, 0, &ExpertsAttrs::accumulate, 2, "accumulate is 2"),
+      attribute(StepOp::ExpertsDown, 1, &ExpertsAttrs::by_pair, 2, "by_pair is 2"),
+      attribute(StepOp::ExpertsDown, 1, &ExpertsAttrs::by_pair, 0, "y is 128 wide, expected 64"),
+      attribute(StepOp::ExpertsDown, 1, &ExpertsAttrs::accumulate, 1,
+                "rows of pairs are not added"),
+      attribute(StepOp::SumExperts, 0, &SumExpertsAttrs::top_k, 1, "top_k is 1, the router's 2"),
+      attribute(StepOp::SumExperts, 0, &SumExpertsAttrs::accumulate, 2, "accumulate is 2"),
   });
 }
 

@@ -322,6 +322,13 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
   if (every_op) {  // one key head and two value heads of 16
     const uint32_t mixed = t.f32("mixed", kHidden);
     const uint32_t read = t.f32("read", 32);
+    // The experts once more, as a host adds up what others have computed.
+    const uint32_t pairs = t.value("pairs", ValueType::F32, RowKind::Token, kHidden, kTopK);
+    ExpertsAttrs by_pair{kExperts, kTopK};
+    by_pair.by_pair = 1;
+    t.step(StepOp::ExpertsDown, 1, {{eh}, {ehq}, {order}, {offsets}, {probs}}, {{pairs}}, {down_e},
+           by_pair);
+    t.step(StepOp::SumExperts, 1, {{pairs}, {ids}}, {{x}}, {}, SumExpertsAttrs{kTopK, 1});
     t.step(StepOp::CausalConv, 1, {{x}}, {{mixed}}, {conv_w}, CausalConvAttrs{0, kHidden, 4});
     t.step(StepOp::DeltaRule, 1, {{mixed}, {x, 0, 4}}, {{read}}, {decay_w, dt_w},
            DeltaRuleAttrs{1, 1, 2, 16, 0});

@@ -206,7 +206,8 @@ class DownStep final : public CpuStep {
     args_.hq_stride = hq.data ? hq.stride_bytes / hq.rows_per_row : 0;
     args_.weights = context.input(4).f32();
     args_.y = y.f32();
-    args_.y_stride = y.stride();
+    args_.by_pair = attrs.by_pair != 0;
+    args_.y_stride = args_.by_pair ? y.stride() / attrs.top_k : y.stride();
     args_.accumulate = attrs.accumulate != 0;
     bf16_ = hq.type == ValueType::BF16;
     threads_ = context.threads;

@@ -1,4 +1,4 @@
-// router and group_experts.
+// router, group_experts and sum_experts.
 #include "kernels/router/router.h"
 
 #include "lib/launches/joint_experts.h"
@@ -97,6 +97,21 @@ class GroupExpertsStep final : public CpuStep {
   kernels::GroupExpertsFn run_ = nullptr;
 };
 
+struct SumExpertsStep final : RowStep<kernels::SumExpertsArgs, kernels::SumExpertsFn> {
+  Status bind(const BindContext& context) {
+    KTX_TRY(require_whole(context.input(0), "pairs"));
+    KTX_TRY(require_whole(context.input(1), "ids"));
+    const auto attrs = context.attrs<SumExpertsAttrs>();
+    point_to(context.input(0), args_.pairs, args_.pairs_stride);
+    args_.ids = context.input(1).i32();
+    args_.top_k = attrs.top_k;
+    args_.accumulate = attrs.accumulate != 0;
+    KTX_TRY(bind_output(context, kernels::find_sum_experts));
+    split_.grain = rows_per_item(context.input(0).width);
+    return {};
+  }
+};
+
 }  // namespace
 
 Result<std::unique_ptr<CpuStep>> make_router(const BindContext& context) {
@@ -105,6 +120,10 @@ Result<std::unique_ptr<CpuStep>> make_router(const BindContext& context) {
 
 Result<std::unique_ptr<CpuStep>> make_group_experts(const BindContext& context) {
   return make_step<GroupExpertsStep>(context);
+}
+
+Result<std::unique_ptr<CpuStep>> make_sum_experts(const BindContext& context) {
+  return make_step<SumExpertsStep>(context);
 }
 
 }  // namespace ktx::runtime
