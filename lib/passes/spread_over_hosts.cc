@@ -222,7 +222,8 @@ void spread_over_hosts(CompileState& state, const std::vector<ir::Module*>& open
     const std::string& name = state.target.hosts[static_cast<size_t>(host)].name;
     module->decision.device = target::device_on(name, "cpu");
   }
-  divide_experts(state, open);
+  // Where there are GPUs, experts go to these first; to divide them is left to rules.
+  if (all_gpus(state.target).empty()) divide_experts(state, open);
 }
 
 }  // namespace ktx::passes
