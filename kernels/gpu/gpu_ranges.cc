@@ -142,14 +142,17 @@ RowRange experts_gemv(const GpuForm& form, const GpuMachine& machine) {
   return goes ? kOneRow : kNoRows;
 }
 
-RowRange rope_attention(const GpuForm& form, const GpuMachine&) {
+RowRange rope_attention(const GpuForm& form, const GpuMachine& machine) {
   const AttentionAttrs& a = form.attention;
   const int dim = a.value_dim;
   const bool tiles = a.key_dim % 32 == 0 && a.key_dim <= 512 &&
                      (dim == 64 || dim == 128 || dim == 256 || dim == 512);
   const bool goes = form.alike && tiles && !a.value_in_key && form.rope.head_dim == a.key_dim &&
                     form.rope.rotary_begin + form.rope.rotary_dim <= a.key_dim;
-  return goes ? kOneRow : kNoRows;
+  if (!goes) return kNoRows;
+  // attention_decode.cu; passes that it does not take are launched step by step.
+  const bool few = machine.sm >= 90 && a.key_dim == dim && (dim == 64 || dim == 128);
+  return few ? RowRange{1, kSkinnyRows} : kOneRow;
 }
 
 // form.weights: of absorption, of the values.

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "kernels/gpu/gpu_limits.h"
 #include "lib/formats/layout_size.h"
 #include "lib/launches/joint_experts.h"
 #include "lib/launches/parts.h"
@@ -34,8 +35,10 @@ constexpr double kGpuReadShare = 0.9;
 constexpr double kPcieRate = 20e9;
 // Measured on an H200 (bench/2026-11-gpu-decode.md), assumed elsewhere.
 constexpr double kLaunchSeconds = 2.9e-6;
-// Kernels of more than one token take so many times as long, beside their weights.
-constexpr double kMoreTokens = 4.4 / 2.9;
+// Kernels of more than one token take so many times as long, beside their weights: of few
+// (Llama-3.1-8B, 164 kernels: 4.9, 5.2 and 6.6 us with 2, 4 and 8 tokens; Qwen3-30B-A3B, 437: 5.4
+// with 4), of prompts.
+constexpr double kFewTokens = 5.2 / 2.9, kMoreTokens = 4.4 / 2.9;
 // Products of attention, beside those with weights.
 constexpr double kAttentionShare = 0.5;
 
@@ -300,7 +303,8 @@ class Predictor {
   // follows.
   // Seconds of a kernel beside its weights.
   double launch_of(const DeviceTime& device) const {
-    return device.rates.launch * (tokens_ > 1 ? kMoreTokens : 1);
+    if (tokens_ == 1) return device.rates.launch;
+    return device.rates.launch * (tokens_ <= kernels::kSkinnyRows ? kFewTokens : kMoreTokens);
   }
 
   void add_gpu(const Part& part, DeviceTime& device) {

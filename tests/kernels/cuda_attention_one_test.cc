@@ -33,12 +33,12 @@ const Case kCases[] = {
     {"softcap", 4, 4, 128, KvType::F16, false, false, 0, 0, 3},
 };
 
-// A step of one token of each sequence: its inputs, on the host and on the GPU.
+// A step of `news` tokens of each sequence: its inputs, on the host and on the GPU.
 class Step {
  public:
-  Step(Random& random, const Case& c, const std::vector<int32_t>& lengths)
+  Step(Random& random, const Case& c, const std::vector<int32_t>& lengths, int32_t news = 1)
       : case_(c),
-        cache_(random, {c.type, 64, c.kv_heads, c.dim, c.dim}, lengths, 1),
+        cache_(random, {c.type, 64, c.kv_heads, c.dim, c.dim}, lengths, news),
         tokens_(cache_.tokens()),
         q_(random.normals(tokens_ * q_width())),
         key_(random.normals(tokens_ * kv_width())),
@@ -106,7 +106,7 @@ class Step {
     if (case_.sinks) a.sinks = gpu_sinks_->data();
     a.kv = gpu_cache_.view;
     a.max_positions = max_positions;
-    a.one_token_per_sequence = true;
+    a.one_token_per_sequence = tokens_ == static_cast<int64_t>(cache_.tables.size());
     a.prepare = {gpu_key_.data(),
                  kv_width(),
                  gpu_value_.data(),
@@ -196,10 +196,11 @@ class Step {
 };
 
 void check(Random& random, const Case& c, const std::vector<int32_t>& lengths,
-           int64_t max_positions) {
+           int64_t max_positions, int32_t news = 1) {
   SCOPED_TRACE(testing::Message() << c.what << " first length " << lengths[0] << " of "
-                                  << lengths.size() << " seed " << random.seed());
-  Step step(random, c, lengths);
+                                  << lengths.size() << ", " << news << " new, seed "
+                                  << random.seed());
+  Step step(random, c, lengths, news);
   CudaAttentionArgs args = step.args(max_positions);
   ASSERT_TRUE(attention_prepares(args));
   GpuWorkspace workspace(args, cuda_attention_workspace(args));
@@ -252,6 +253,20 @@ TEST_F(CudaAttentionOne, ManySequencesWalkFar) {
   std::vector<int32_t> lengths(17, 1);
   lengths[0] = 8700, lengths[9] = 8192;
   check(random, c, lengths, 16384);
+}
+
+// New keys in one piece, in two of a block and of neighbouring blocks, and without any before them.
+TEST_F(CudaAttentionOne, FewTokensOfASequenceSeeEachOther) {
+  Random random(93);
+  for (const Case& c : kCases) {
+    for (int32_t news : {2, 4, 5, 16}) {
+      for (int32_t length : {16, 17, 64, 66, 129, 130, 257, 515, 1024}) {
+        check(random, c, {length}, 1024, news);
+      }
+    }
+    for (int32_t length : {130, 1040, 2499}) check(random, c, {length}, 4096, 4);
+    check(random, c, {70, 5, 1026, 129}, 4096, 3);
+  }
 }
 
 TEST_F(CudaAttentionOne, SequencesSeeTheirOwnPositions) {

@@ -142,11 +142,30 @@ TEST_F(CudaFewTokens, MatricesOfAllShapesAgree) {
   }
 }
 
+// Up to eight tokens have a kernel of their own for these formats: one to eight ranges of columns,
+// one to sixteen strips of a block at once, with norm, bias and outputs that are added to.
+TEST_F(CudaFewTokens, UpToEightTokensAgree) {
+  Random random(248);
+  for (DType dtype : {DType::Q4_K, DType::Q5_K, DType::Q6_K}) {
+    for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{40, 14336},
+                                     {3000, 4096},
+                                     {700, 1280},
+                                     {9000, 256},
+                                     {56, 32768},
+                                     {1040, 11008}}) {
+      for (int64_t tokens : {2, 4, 8}) {
+        check_products(random, {dtype, dtype, dtype}, {rows, 17, 100}, cols, tokens, tokens != 4);
+      }
+    }
+  }
+}
+
 TEST_F(CudaFewTokens, TwoFormatsGoTogether) {
   Random random(244);
   for (DType first : {DType::Q4_K, DType::Q5_K}) {
     check_products(random, {first, first, DType::Q6_K}, {400, 100, 100}, 1024, 16, true);
     check_products(random, {DType::Q6_K, first, first}, {32, 1000, 16}, 512, 7, true);
+    check_products(random, {first, first, DType::Q6_K}, {4096, 1024, 1024}, 2048, 4, true);
   }
 }
 
@@ -173,7 +192,7 @@ TEST_F(CudaFewTokens, GateAndUpOfNormedRowsAgreeWithTheSums) {
   for (DType dtype : kMarlinTypes) {
     for (const auto& [rows, cols] :
          {std::pair<int64_t, int64_t>{48, 256}, {1000, 512}, {72, 2048}}) {
-      const int64_t tokens = rows == 48 ? 4 : 16;
+      const int64_t tokens = rows == 48 ? 4 : rows == 72 ? 6 : 16;
       const GpuWeights gate(random, dtype, rows, cols), up(random, dtype, rows, cols);
       const std::vector<float> x = random.normals(tokens * cols),
                                weight = random.normals(cols, 0.1f);
@@ -201,7 +220,7 @@ TEST_F(CudaFewTokens, GateAndUpOfNormedRowsAgreeWithTheSums) {
 TEST_F(CudaFewTokens, AGraphOfThemGivesTheSameBits) {
   Random random(247);
   constexpr int64_t kHidden = 1024, kWidth = 2560;
-  for (int64_t tokens : {4, 16}) {
+  for (int64_t tokens : {4, 8, 16}) {
     const GpuWeights gate(random, DType::Q4_K, kWidth, kHidden),
         up(random, DType::Q4_K, kWidth, kHidden);
     const GpuWeights down(random, DType::Q6_K, kHidden, kWidth);

@@ -91,6 +91,10 @@ __global__ void __launch_bounds__(128) merge_parts(AttentionParts parts, int hea
 
 }  // namespace
 
+bool attention_decodes(const CudaAttentionArgs& a) {
+  return attention_decode_takes(a);
+}
+
 int64_t cuda_attention_workspace(const CudaAttentionArgs& a) {
   if (attention_decode_takes(a)) return attention_decode_workspace(a);
   const int splits = split_count(a);
@@ -102,10 +106,10 @@ int64_t cuda_attention_workspace(const CudaAttentionArgs& a) {
 Status launch_attention(const CudaAttentionArgs& a, CudaStream stream) {
   if (a.tokens == 0) return {};
   KTX_TRY(check_workspace("attention", a.workspace_bytes, cuda_attention_workspace(a)));
+  if (attention_decode_takes(a)) return launch_attention_one(a, stream);
   if (a.prepare.key && !(a.one_token_per_sequence && attention_prepares(a))) {
     return Error{"attention: heads of this shape are not prepared by it"};
   }
-  if (attention_decode_takes(a)) return launch_attention_one(a, stream);
   AttentionParts parts;
   parts.splits = split_count(a);
   parts.values = reinterpret_cast<float*>(a.workspace);

@@ -11,6 +11,10 @@
 //   walk     attention_decode.cuh, every warp for itself
 //   merge    of the warps in shared memory
 //
+// Several tokens may be of one sequence (guesses that are verified): a block has one of them, and
+// makes the new keys and values that its pieces need of those before it itself, since other blocks
+// write theirs at the same time.
+//
 // Where up to eight blocks have a piece for every warp they are a cluster, of which those without a
 // piece end at once; each head is merged in the shared memory of the block that writes it. Behind
 // more positions the blocks fill the GPU instead (clusters of them do not: processors that share a
@@ -66,7 +70,9 @@ struct OwnPart {
   int token, rank, head0, group, live;
 };
 
-template <KvType kType, int kDim, bool kInterleaved, bool kDeep>
+// kFew: tokens of the launch may be of one sequence, side by side and in rising positions, and see
+// each other's keys and values: every block that needs them makes them itself.
+template <KvType kType, int kDim, bool kInterleaved, bool kDeep, bool kFew>
 __global__ void __launch_bounds__(kThreads, 2)
     attention_decode(const __grid_constant__ DecodeArgs a) {
 #if __CUDA_ARCH__ >= 900
@@ -76,7 +82,8 @@ __global__ void __launch_bounds__(kThreads, 2)
   constexpr int kHalves = kDim / 64;
   extern __shared__ __align__(128) uint4 memory[];  // of each warp a piece, then its sums
   __shared__ float4 warp_sums[kWarps][kOneHeads / 2];
-  __shared__ OneHeads<kDim> heads;
+  constexpr int kFresh = kFew ? kFewTokens : 1;
+  __shared__ OneHeads<kDim, kFresh> heads;
   __shared__ OwnPart kept;
   // Of the blocks of the cluster, for the units that this one writes: [block][unit].
   __shared__ float4 block_values[kDeep ? 1 : kMostParts][32];
@@ -102,7 +109,18 @@ __global__ void __launch_bounds__(kThreads, 2)
   own_part.token = token, own_part.rank = rank;
   own_part.head0 = kv_head * a.group + head_part * kOneHeads;
   own_part.group = min(kOneHeads, a.group - head_part * kOneHeads);
-  HeadJob<kType, kDim, kInterleaved> job(a, heads, own_part.group, warp, lane);
+  using Job = HeadJob<kType, kDim, kInterleaved, kFresh>;
+  Job job(a, heads, own_part.group, warp, lane);
+  int back = 0;  // tokens of the sequence right before this one
+  if constexpr (kFew) {
+    const int other = token - 1 - lane;
+    bool same = other >= 0 && lane < kFewTokens - 1;
+    if (same) {
+      const int before = a.position[other];
+      same = a.sequence[other] == sequence && before >= 0 && before == position - 1 - lane;
+    }
+    back = __ffs(~__ballot_sync(~0u, same)) - 1;
+  }
   const int* table = a.table + sequence * a.table_stride;
   const Pieces seen(a, position);
   const int blocks = max(1, kDeep ? seen.splits(a) : (seen.count + kShare - 1) / kShare);
@@ -130,10 +148,16 @@ __global__ void __launch_bounds__(kThreads, 2)
     piece.ask_keys(keys, lane);
     commit_async();
     // Values of deep pasts later: the kernel ahead still needs the memory.
-    if (!kDeep) piece.ask_values(keys + a.value_bytes, position - at, lane);
+    if (!kDeep) piece.ask_values(keys + a.value_bytes, position - back - at, lane);
     if (!kDeep) commit_async();
   }
-  const bool fresh = position >= 0 && rank == blocks - 1;
+  FreshRows fresh = {position >= 0 && rank == blocks - 1, token, position};
+  if constexpr (kFew) {  // those from the block's first position on
+    const int begin = (seen.before + first_piece) * kOnePiece;
+    fresh.position = max(position - back, begin);
+    fresh.token = token - (position - fresh.position);
+    fresh.count = max(0, min(position + 1, end) - fresh.position);
+  }
   // Unit u is written by block u % writers.
   const int units = (own_part.group + 1) / 2 * kHalves;
   const int log_writers = min(31 - __clz(blocks), 3), writers = 1 << log_writers;
@@ -154,10 +178,19 @@ __global__ void __launch_bounds__(kThreads, 2)
 
   job.load(token, kv_head, own_part.head0);
   if (kDeep && at < end) {
-    piece.ask_values(keys_at(at, block) + a.value_bytes, position - at, lane);
+    piece.ask_values(keys_at(at, block) + a.value_bytes, position - back - at, lane);
     commit_async();
   }
   job.finish();
+  if constexpr (kFew) {
+#pragma unroll 1
+    for (int i = warp + kWarps; i < own_part.group + 2 * fresh.count; i += kWarps) {
+      Job further(a, heads, own_part.group, i, lane);
+      further.turn_to(position, fresh);
+      further.load(token, kv_head, own_part.head0);
+      further.finish();
+    }
+  }
   if (kDeep && threadIdx.x == 0) kept = own_part;
   __syncthreads();
 
@@ -168,13 +201,23 @@ __global__ void __launch_bounds__(kThreads, 2)
       if (kDeep) forget(lane);
       const int newest = position - at;  // its row in the piece
       const bool has_newest = newest < kOnePiece;
+      // Of few tokens: the rows of the piece that are new, and the first one's number.
+      const int first_row = max(fresh.position - at, 0), end_row = min(newest + 1, kOnePiece);
+      const int first_fresh = at + first_row - fresh.position;
       std::byte* row = nullptr;  // of the cache
       wait_async<1>();
       __syncwarp();
-      if (has_newest) {
-        if (head_part == 0) {
-          row = const_cast<std::byte*>(keys_at(at, block)) + newest * Piece::kCacheRow;
+      if (has_newest && head_part == 0) {
+        row = const_cast<std::byte*>(keys_at(at, block)) + newest * Piece::kCacheRow;
+      }
+      if constexpr (kFew) {
+#pragma unroll 1
+        for (int i = first_row; i < end_row; ++i) {
+          piece.put_key(i, address_of(heads.fresh[0][first_fresh + i - first_row]),
+                        i == newest ? row : nullptr, lane);
         }
+        __syncwarp();
+      } else if (has_newest) {
         piece.put_key(newest, address_of(heads.fresh[0]), row, lane);
         __syncwarp();
       }
@@ -194,8 +237,15 @@ __global__ void __launch_bounds__(kThreads, 2)
       kDeep ? wait_async<1>() : wait_async<0>();
       __syncwarp();
       if (kDeep) forget(lane);
-      if (has_newest) {
-        if (row) row += a.value_bytes;
+      if (row) row += a.value_bytes;
+      if constexpr (kFew) {
+#pragma unroll 1
+        for (int i = first_row; i < end_row; ++i) {
+          piece.put_value(i, address_of(heads.fresh[1][first_fresh + i - first_row]),
+                          i == newest ? row : nullptr, lane);
+        }
+        __syncwarp();
+      } else if (has_newest) {
         piece.put_value(newest, address_of(heads.fresh[1]), row, lane);
         __syncwarp();
       }
@@ -203,7 +253,7 @@ __global__ void __launch_bounds__(kThreads, 2)
       sums.add_values(piece, lane);
       __syncwarp();
       if (!more) break;
-      piece.ask_values(keys_at(at, block) + a.value_bytes, position - at, lane);
+      piece.ask_values(keys_at(at, block) + a.value_bytes, position - back - at, lane);
       commit_async();
     }
     Parts::put(sums, own, address_of(warp_sums[warp]), kDeep ? kept.group : own_part.group, lane);
@@ -327,12 +377,14 @@ int64_t sums_bytes(const CudaAttentionArgs& a) {
   return ceil_div<int64_t>(a.tokens * a.attrs.heads * deep_splits(a) * 8, 256) * 256;
 }
 
-template <KvType kType, int kDim, bool kInterleaved, bool kDeep>
+template <KvType kType, int kDim, bool kInterleaved, bool kDeep, bool kFew>
 Status launch_one(const CudaAttentionArgs& a, DecodeArgs& args, cudaStream_t stream) {
   using Piece = KvPiece<kType, kDim>;
   using Parts = OneParts<kDim>;
   constexpr int kPieceBytes = Piece::kBytes > Parts::kBytes ? Piece::kBytes : Parts::kBytes;
-  constexpr int kShared = (kDeep ? kWarps : kShare) * kPieceBytes;
+  // (At least what makes launch_clusters ask for all that there is: kFew has 20 KiB fixed.)
+  constexpr int kPieces = (kDeep ? kWarps : kShare) * kPieceBytes;
+  constexpr int kShared = kFew && kPieces <= 40 * 1024 ? 41 * 1024 : kPieces;
   int blocks, cluster = 1;
   if (kDeep) {
     args.splits = blocks = deep_splits(a);
@@ -346,22 +398,28 @@ Status launch_one(const CudaAttentionArgs& a, DecodeArgs& args, cudaStream_t str
   const dim3 grid(static_cast<unsigned>(blocks),
                   static_cast<unsigned>(a.attrs.kv_heads * head_parts(a.attrs)),
                   static_cast<unsigned>(a.tokens));
-  return launch_clusters("attention", attention_decode<kType, kDim, kInterleaved, kDeep>, grid,
-                         cluster, kThreads, kShared, stream, args);
+  return launch_clusters("attention", attention_decode<kType, kDim, kInterleaved, kDeep, kFew>,
+                         grid, cluster, kThreads, kShared, stream, args);
 }
 
-template <KvType kType, int kDim>
+template <KvType kType, int kDim, bool kFew>
 Status launch_kind(const CudaAttentionArgs& a, DecodeArgs& args, cudaStream_t stream) {
   const bool interleaved = a.prepare.rope.interleaved != 0;
   if (!is_deep(a)) {
-    return interleaved ? launch_one<kType, kDim, true, false>(a, args, stream)
-                       : launch_one<kType, kDim, false, false>(a, args, stream);
+    return interleaved ? launch_one<kType, kDim, true, false, kFew>(a, args, stream)
+                       : launch_one<kType, kDim, false, false, kFew>(a, args, stream);
   }
-  KTX_TRY((interleaved ? launch_one<kType, kDim, true, true>(a, args, stream)
-                       : launch_one<kType, kDim, false, true>(a, args, stream)));
+  KTX_TRY((interleaved ? launch_one<kType, kDim, true, true, kFew>(a, args, stream)
+                       : launch_one<kType, kDim, false, true, kFew>(a, args, stream)));
   if (args.splits == 1) return {};
   const dim3 grid(static_cast<unsigned>(a.attrs.heads), static_cast<unsigned>(a.tokens));
   return launch("attention: merge", merge_decode<kDim>, grid, 32 * kMergeWarps, 0, stream, args);
+}
+
+template <KvType kType, int kDim>
+Status launch_tokens(const CudaAttentionArgs& a, DecodeArgs& args, cudaStream_t stream) {
+  return a.one_token_per_sequence ? launch_kind<kType, kDim, false>(a, args, stream)
+                                  : launch_kind<kType, kDim, true>(a, args, stream);
 }
 
 bool even(const float* p, int64_t stride) {
@@ -375,8 +433,8 @@ bool attention_decode_takes(const CudaAttentionArgs& a) {
   const int dim = a.attrs.key_dim;
   const bool halves = a.kv.layout.type == KvType::F16;
   return seen_positions(a, kOnePiece) <= (halves ? kMostPositions : kMostPositionsQ8) && p.key &&
-         a.one_token_per_sequence && !a.attrs.value_in_key && (dim == 64 || dim == 128) &&
-         a.attrs.value_dim == dim && a.kv.layout.type != KvType::F32 &&
+         (a.one_token_per_sequence || a.tokens <= kFewTokens) && !a.attrs.value_in_key &&
+         (dim == 64 || dim == 128) && a.attrs.value_dim == dim && a.kv.layout.type != KvType::F32 &&
          a.kv.layout.block_tokens >= kOnePiece && power_of_two(a.kv.layout.block_tokens) &&
          p.rope.rotary_begin + p.rope.rotary_dim <= dim && even(a.q, a.q_stride) &&
          even(p.key, p.key_stride) && even(p.value, p.value_stride) && even(p.q_norm, 0) &&
@@ -412,11 +470,11 @@ Status launch_attention_one(const CudaAttentionArgs& a, cudaStream_t stream) {
   args.rotary_begin = p.rope.rotary_begin, args.rotary_dim = p.rope.rotary_dim;
   const bool halves = layout.type == KvType::F16;
   if (a.attrs.key_dim == 64) {
-    return halves ? launch_kind<KvType::F16, 64>(a, args, stream)
-                  : launch_kind<KvType::Q8_0, 64>(a, args, stream);
+    return halves ? launch_tokens<KvType::F16, 64>(a, args, stream)
+                  : launch_tokens<KvType::Q8_0, 64>(a, args, stream);
   }
-  return halves ? launch_kind<KvType::F16, 128>(a, args, stream)
-                : launch_kind<KvType::Q8_0, 128>(a, args, stream);
+  return halves ? launch_tokens<KvType::F16, 128>(a, args, stream)
+                : launch_tokens<KvType::Q8_0, 128>(a, args, stream);
 }
 
 }  // namespace ktx::kernels

@@ -13,6 +13,8 @@
 namespace ktx::kernels {
 
 constexpr int kKeyJob = kOneHeads, kValueJob = kKeyJob + 1, kOneJobs = kValueJob + 1;
+constexpr int kFewTokens = 16;    // of a sequence in one launch, at most
+constexpr int kOneWarpJobs = 16;  // warps of a block
 
 // The arguments of a launch of one token, in few words: constants are met cold, too.
 struct DecodeArgs {
@@ -123,13 +125,13 @@ struct OneHead {
   }
 };
 
-// Shared memory of the heads: queries as above, the new key and value as the cache has them, and
-// floats of a job.
-template <int kDim>
+// Shared memory of the heads: queries as above, new keys and values (kFresh of each, by the tokens
+// of the sequence) as the cache has them, and floats of a warp's job.
+template <int kDim, int kFresh = 1>
 struct OneHeads {
   uint4 query[kDim * kOneHeads / 8];
-  uint4 fresh[2][kDim * 2 / 16];
-  float floats[kOneJobs][kDim];
+  uint4 fresh[2][kFresh][kDim * 2 / 16];
+  float floats[kFresh == 1 ? kOneJobs : kOneWarpJobs][kDim];
 };
 
 // Rope where it turns some elements of a head only, by one warp.
@@ -149,15 +151,27 @@ static __device__ __noinline__ void turn_some(const DecodeArgs& a, bool interlea
   __syncwarp();
 }
 
+// The new keys and values that a block needs: `count` of its sequence, one after the other, the
+// first one of token `token` at `position`.
+struct FreshRows {
+  int count, token, position;
+};
+
 // What a warp makes of q, k and v: job j is query head head0 + j, kKeyJob the new key, kValueJob
-// the new value; warps from kOneJobs on have none.
-template <KvType kType, int kDim, bool kInterleaved>
+// the new value; warps from kOneJobs on have none. Of few tokens (kFresh > 1) keys and values take
+// turns behind the queries, and a warp has a further job kOneWarpJobs on.
+template <KvType kType, int kDim, bool kInterleaved, int kFresh = 1>
 class HeadJob {
  public:
+  static constexpr bool kFew = kFresh > 1;
   // Asks for norms and frequencies, which are there before q, k and v.
-  __device__ __forceinline__ HeadJob(const DecodeArgs& a, OneHeads<kDim>& shared, int heads,
+  __device__ __forceinline__ HeadJob(const DecodeArgs& a, OneHeads<kDim, kFresh>& shared, int heads,
                                      int job, int lane)
       : a_(a), shared_(shared), job_(job), lane_(lane), is_q_(job < heads) {
+    if constexpr (kFew) {
+      row_ = (job - heads) / 2;
+      job_ = is_q_ ? job : (job - heads) % 2 ? kValueJob : kKeyJob;
+    }
     if (!is_q_ && job_ != kKeyJob) return;
     norm_ = is_q_ ? a.q_norm : a.k_norm;
     if (norm_) weight_.load(norm_, lane);
@@ -167,20 +181,23 @@ class HeadJob {
       if (2 * pair < a.rotary_dim) turns_[j].x = a.inv_freq[pair];
     }
   }
-  // Makes cosines of the frequencies. `fresh`: the block needs the new key and value.
-  __device__ __forceinline__ void turn_to(int position, bool fresh) {
-    position_ = position;
-    is_key_ = fresh && job_ == kKeyJob, is_value_ = fresh && job_ == kValueJob;
+  // Makes cosines of the frequencies. position: of the query.
+  __device__ __forceinline__ void turn_to(int position, const FreshRows& fresh) {
+    const bool own = kFew ? row_ < fresh.count : fresh.count > 0;
+    is_key_ = own && job_ == kKeyJob, is_value_ = own && job_ == kValueJob;
+    position_ = kFew && !is_q_ ? fresh.position + row_ : position;
+    token_ = fresh.token + (kFew ? row_ : 0);
     if (!is_q_ && !is_key_) return;
 #pragma unroll
     for (int j = 0; j < Head::kPairs; ++j) {
-      turns_[j] = short_turn(static_cast<float>(position) * turns_[j].x, a_.mscale);
+      turns_[j] = short_turn(static_cast<float>(position_) * turns_[j].x, a_.mscale);
     }
   }
   __device__ __forceinline__ void load(int token, int kv_head, int head0) {
+    const int new_token = kFew ? token_ : token;
     const float* from = is_q_     ? a_.q + token * a_.q_stride + (head0 + job_) * kDim
-                        : is_key_ ? a_.key + token * a_.key_stride + kv_head * kDim
-                                  : a_.value + token * a_.value_stride + kv_head * kDim;
+                        : is_key_ ? a_.key + new_token * a_.key_stride + kv_head * kDim
+                                  : a_.value + new_token * a_.value_stride + kv_head * kDim;
     if (is_q_ || is_key_ || is_value_) x_.load(from, lane_);
   }
   // To shared memory, which all warps read behind a barrier.
@@ -197,11 +214,11 @@ class HeadJob {
       x_.put_halves(lane_, reinterpret_cast<half*>(shared_.query), a_.scale,
                     [&](int element) { return one_query_index(job_, element); });
     } else if (is_key_ || is_value_) {
-      void* fresh = shared_.fresh[is_key_ ? 0 : 1];
+      void* fresh = shared_.fresh[is_key_ ? 0 : 1][row_];
       if constexpr (kType == KvType::F16) {
         x_.put_halves(lane_, static_cast<half*>(fresh), 1, [](int element) { return element; });
       } else {
-        float* floats = shared_.floats[job_];
+        float* floats = scratch();
         x_.put_floats(lane_, floats);
         __syncwarp();
 #pragma unroll 1
@@ -214,8 +231,11 @@ class HeadJob {
 
  private:
   using Head = OneHead<kDim, kInterleaved>;
+  __device__ __forceinline__ float* scratch() const {
+    return shared_.floats[kFew ? static_cast<int>(threadIdx.x / 32) : job_];
+  }
   __device__ __forceinline__ void turn_part() {
-    float* floats = shared_.floats[job_];
+    float* floats = scratch();
     x_.put_floats(lane_, floats);
     turn_some(a_, kInterleaved, position_, floats, lane_);
 #pragma unroll
@@ -226,8 +246,8 @@ class HeadJob {
   }
 
   const DecodeArgs& a_;
-  OneHeads<kDim>& shared_;
-  int job_, lane_, position_ = 0;
+  OneHeads<kDim, kFresh>& shared_;
+  int job_, lane_, row_ = 0, token_ = 0, position_ = 0;
   bool is_q_, is_key_ = false, is_value_ = false;
   const float* norm_ = nullptr;
   Head x_, weight_;

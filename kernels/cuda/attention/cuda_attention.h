@@ -69,7 +69,9 @@ struct CudaAttentionArgs {
   int64_t max_positions = 0;
   // A hint: no two tokens are of one sequence (pure decode). Right either way.
   bool one_token_per_sequence = false;
-  CudaAttentionPrepare prepare;  // with one_token_per_sequence, where attention_prepares()
+  // Where attention_prepares(); without one_token_per_sequence where attention_decodes(), and then
+  // tokens of a sequence stand side by side, in positions that rise by one.
+  CudaAttentionPrepare prepare;
   std::byte* workspace = nullptr;
   int64_t workspace_bytes = 0;
 };
@@ -96,5 +98,8 @@ Status launch_choose_positions(const CudaChoosePositionsArgs& args, CudaStream s
 
 // Whether launch_attention takes `prepare` for such heads and such a cache.
 bool attention_prepares(const CudaAttentionArgs& args);
+// Whether it takes `prepare` by the kernel of generated tokens (attention_decode.cu), which is the
+// only one for several tokens of a sequence.
+bool attention_decodes(const CudaAttentionArgs& args);
 
 }  // namespace ktx::kernels

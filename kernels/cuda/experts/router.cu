@@ -3,7 +3,9 @@
 // router: one warp a token (router_choice.cuh).
 // group_experts: one block; counts per expert, then 1,024 pairs at a time find their places:
 // after the pairs of the same expert in earlier rounds, warps and lanes. So the sort is
-// stable and the same at every run.
+// stable and the same at every run. Few pairs are compared with each other instead: one barrier.
+#include <algorithm>
+
 #include "kernels/cuda/common/cuda_launch.cuh"
 #include "kernels/cuda/common/mma.cuh"
 #include "kernels/cuda/experts/cuda_experts.h"
@@ -32,6 +34,39 @@ __global__ void __launch_bounds__(32 * kRouterWarps) router(CudaRouterArgs a) {
 
 constexpr int kGroupThreads = 1024;
 constexpr int kGroupWarps = kGroupThreads / 32;
+constexpr int kFewPairs = 128;
+
+// The expert of a pair; their number, where it has none here.
+__device__ __forceinline__ int kind_of_pair(const CudaGroupExpertsArgs& a, int pair) {
+  const int experts = a.attrs.experts;
+  if (!has_rank(a.attrs, pair % a.attrs.top_k)) return experts;
+  int id = a.ids[pair];
+  if (a.places) id = id < 0 || id >= a.routed ? -1 : place_of_expert(a.places[id], experts);
+  return id < 0 || id >= min(experts, a.end) ? experts : id;
+}
+
+__global__ void __launch_bounds__(kGroupThreads) group_few_pairs(CudaGroupExpertsArgs a) {
+  begin_kernel();
+  __shared__ int kinds[kFewPairs];
+  const int pairs = static_cast<int>(a.tokens) * a.attrs.top_k, experts = a.attrs.experts;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int kind = thread < pairs ? kind_of_pair(a, thread) : 0;
+  if (thread < pairs) kinds[thread] = kind;
+  __syncthreads();
+  if (thread < pairs) {
+    int place = 0;
+#pragma unroll 4
+    for (int i = 0; i < pairs; ++i) place += kinds[i] < kind + (i < thread);
+    a.order[place] = thread;
+  }
+  for (int e = thread; e <= experts; e += threads) {
+    int before = 0, own = 0;
+#pragma unroll 4
+    for (int i = 0; i < pairs; ++i) before += kinds[i] < e, own += kinds[i] == e;
+    a.offsets[e] = before;
+    if (a.counts && e < experts && own > 0) a.counts[e] += static_cast<uint64_t>(own);
+  }
+}
 
 // `experts` itself is the number of pairs without an expert; they come last. So do pairs of experts
 // from `end` on.
@@ -45,12 +80,7 @@ __global__ void __launch_bounds__(kGroupThreads) group_experts(CudaGroupExpertsA
   __shared__ int warp_total[kGroupWarps];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int kinds = experts + 1;
-  const auto kind_of = [&](int pair) {
-    if (!has_rank(a.attrs, pair % a.attrs.top_k)) return experts;
-    int id = a.ids[pair];
-    if (a.places) id = id < 0 || id >= a.routed ? -1 : place_of_expert(a.places[id], experts);
-    return id < 0 || id >= min(experts, a.end) ? experts : id;
-  };
+  const auto kind_of = [&](int pair) { return kind_of_pair(a, pair); };
   for (int e = thread; e < kinds; e += kGroupThreads) next[e] = 0;
   for (int i = thread; i < kGroupWarps * kinds; i += kGroupThreads) of_warp[i] = 0;
   __syncthreads();
@@ -117,6 +147,12 @@ Status launch_group_experts(const CudaGroupExpertsArgs& a, CudaStream stream) {
   if (a.attrs.experts > kCudaMaxExperts) {
     return Error{"group_experts: " + std::to_string(a.attrs.experts) + " experts, at most " +
                  std::to_string(kCudaMaxExperts)};
+  }
+  if (const int64_t pairs = a.tokens * a.attrs.top_k; pairs <= kFewPairs) {
+    const int64_t wanted = std::max<int64_t>(pairs, a.attrs.experts + 1);
+    const int threads =
+        static_cast<int>(std::min<int64_t>(ceil_div<int64_t>(wanted, 32) * 32, 1024));
+    return launch("group_experts", group_few_pairs, dim3(1), threads, 0, stream, a);
   }
   return launch("group_experts", group_experts, dim3(1), kGroupThreads,
                 kGroupWarps * (a.attrs.experts + 1) * 2, stream, a);

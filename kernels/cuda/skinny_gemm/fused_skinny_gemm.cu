@@ -1,4 +1,4 @@
-// The launches of cuda_fused_skinny_gemm.h: records of x, then marlin_skinny.
+// The launches of cuda_fused_skinny_gemm.h: marlin_skinny_bytes, or records of x and marlin_skinny.
 #include "kernels/cuda/common/cuda_launch.cuh"
 #include "kernels/cuda/matmul/product_forms.h"
 #include "kernels/cuda/skinny_gemm/cuda_fused_skinny_gemm.h"
@@ -24,10 +24,17 @@ BatchRows rows_of(const CudaWeight& w, float* y, int64_t y_stride) {
   return rows;
 }
 
-// Launches the records, which `p` then has.
-Status launch_x(const CudaFewX& x, int64_t cols, std::byte* workspace, int64_t bytes,
-                BatchProduct& p, cudaStream_t stream) {
+// Launches the product of the rows that `p` has: with x as it is, or with records of it.
+Status launch_product(const CudaFewX& x, int64_t cols, std::byte* workspace, int64_t bytes,
+                      BatchProduct& p, cudaStream_t stream) {
   KTX_TRY(check_workspace("products of few tokens", bytes, few_tokens_workspace(x.tokens, cols)));
+  p.cols = static_cast<int>(cols);
+  p.tokens = static_cast<int>(x.tokens);
+  p.eps = x.eps;
+  p.plain_x = x.x;
+  p.x_stride = x.stride;
+  p.norm_weight = x.norm;
+  if (skinny_bytes_takes(p)) return launch_skinny_bytes(p, stream);
   BatchXArgs args;
   args.x = x.x;
   args.x_stride = x.stride;
@@ -35,12 +42,10 @@ Status launch_x(const CudaFewX& x, int64_t cols, std::byte* workspace, int64_t b
   args.cols = cols;
   args.norm = x.norm;
   args.out = workspace;
-  p.cols = static_cast<int>(cols);
-  p.tokens = static_cast<int>(x.tokens);
   p.x = workspace;
   p.norm = x.norm != nullptr;
-  p.eps = x.eps;
-  return launch_batch_x(args, stream);
+  KTX_TRY(launch_batch_x(args, stream));
+  return launch_marlin_skinny(p, stream);
 }
 
 }  // namespace
@@ -57,7 +62,6 @@ bool few_products_take(const CudaFewProductsArgs& a) {
 Status launch_few_products(const CudaFewProductsArgs& a, CudaStream stream) {
   if (a.x.tokens == 0) return {};
   BatchProduct p;
-  KTX_TRY(launch_x(a.x, a.outputs[0].w.cols, a.workspace, a.workspace_bytes, p, stream));
   p.parts = a.count;
   for (int i = 0; i < a.count; ++i) {
     const CudaFewOutput& output = a.outputs[i];
@@ -65,7 +69,7 @@ Status launch_few_products(const CudaFewProductsArgs& a, CudaStream stream) {
     p.rows[i].bias = output.bias;
     p.rows[i].accumulate = output.accumulate;
   }
-  return launch_marlin_skinny(p, stream);
+  return launch_product(a.x, a.outputs[0].w.cols, a.workspace, a.workspace_bytes, p, stream);
 }
 
 bool few_gate_up_takes(const CudaFewGateUpArgs& a) {
@@ -75,11 +79,10 @@ bool few_gate_up_takes(const CudaFewGateUpArgs& a) {
 Status launch_few_gate_up(const CudaFewGateUpArgs& a, CudaStream stream) {
   if (a.x.tokens == 0) return {};
   BatchProduct p;
-  KTX_TRY(launch_x(a.x, a.gate.cols, a.workspace, a.workspace_bytes, p, stream));
   p.rows[0] = rows_of(a.gate, a.y, a.y_stride);
   p.rows[0].w[1] = reinterpret_cast<const uint8_t*>(a.up.data);
   p.rows[0].glu = a.glu;
-  return launch_marlin_skinny(p, stream);
+  return launch_product(a.x, a.gate.cols, a.workspace, a.workspace_bytes, p, stream);
 }
 
 }  // namespace ktx::kernels

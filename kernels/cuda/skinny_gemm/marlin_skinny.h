@@ -41,9 +41,18 @@ struct BatchProduct {
   const std::byte* x = nullptr;  // of launch_batch_x
   bool norm = false;             // x came through a norm's weight: the factor is put to the sums
   float eps = 0;
+  // For launch_skinny_bytes, in the place of x and norm: [tokens, cols] and [cols] or null, both
+  // 16-byte aligned, stride a multiple of 4.
+  const float* plain_x = nullptr;
+  int64_t x_stride = 0;
+  const float* norm_weight = nullptr;
 };
 
 Status launch_marlin_skinny(const BatchProduct& product, CudaStream stream);
+
+// 2 to 8 tokens, activations as they are (marlin_skinny_bytes.cuh); takes() says whether it does.
+bool skinny_bytes_takes(const BatchProduct& product);
+Status launch_skinny_bytes(const BatchProduct& product, CudaStream stream);
 
 // Whether this GPU has the kernel, and whether one launch takes products of these formats.
 bool marlin_skinny_runs();

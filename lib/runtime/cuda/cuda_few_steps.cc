@@ -1,7 +1,5 @@
-// Fused ops as launches of 2 to 16 tokens (cuda_fused_skinny_gemm.h). Routers
-// and experts go step by step, and so does attention: with its rope and store in it, 16
-// sequences of 2048 tokens were 2 % slower (every block of a sequence does them again), and of
-// few tokens no quicker.
+// Fused ops as launches of 2 to 16 tokens (cuda_fused_skinny_gemm.h). Routers and experts go step
+// by step; attention is in cuda_fused_steps.cc.
 #include "lib/runtime/cuda/fused_members.h"
 
 namespace ktx::runtime {

@@ -25,6 +25,14 @@ bool FusedMembers::gate_is_first() const {
   return of(StepOp::Matmul, 0).output(0).data == of(StepOp::Glu).input(0).data;
 }
 
+Result<std::vector<std::unique_ptr<GpuStep>>> FusedMembers::one_by_one() const {
+  std::vector<std::unique_ptr<GpuStep>> steps;
+  for (const GpuBindContext& context : contexts_) {
+    steps.push_back(KTX_TRY(make_cuda_step(gpu_, context)));
+  }
+  return steps;
+}
+
 Result<kernels::CudaOneX> FusedMembers::x(const CudaView& plain, GpuMemory& keep) const {
   if (!has(StepOp::RmsNorm)) return kernels::CudaOneX{plain.f32(), nullptr, 0};
   const CudaBind norm = of(StepOp::RmsNorm);

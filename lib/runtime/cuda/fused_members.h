@@ -25,6 +25,9 @@ class FusedMembers {
   CudaBind gate() const { return of(StepOp::Matmul, gate_is_first() ? 0 : 1); }
   CudaBind up() const { return of(StepOp::Matmul, gate_is_first() ? 1 : 0); }
 
+  // Launches of the steps one by one, for passes that the fused launcher does not take.
+  Result<std::vector<std::unique_ptr<GpuStep>>> one_by_one() const;
+
   // Of x as the products take it: what the norm reads, or `plain` where there is none. `keep`
   // holds the norm's weight.
   Result<kernels::CudaOneX> x(const CudaView& plain, GpuMemory& keep) const;
