@@ -17,14 +17,12 @@ Result<Nccl> load() {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
     return function != nullptr;
   };
-  const bool all = find(version, "ncclGetVersion") &&
-                   find(nccl.get_unique_id, "ncclGetUniqueId") &&
-                   find(nccl.comm_init, "ncclCommInitRankConfig") && find(nccl.send, "ncclSend") &&
-                   find(nccl.receive, "ncclRecv") &&
-                   find(nccl.async_error, "ncclCommGetAsyncError") &&
-                   find(nccl.abort, "ncclCommAbort") &&
-                   find(nccl.error_text, "ncclGetErrorString") &&
-                   find(nccl.last_error, "ncclGetLastError");
+  const bool all =
+      find(version, "ncclGetVersion") && find(nccl.get_unique_id, "ncclGetUniqueId") &&
+      find(nccl.comm_init, "ncclCommInitRankConfig") && find(nccl.send, "ncclSend") &&
+      find(nccl.receive, "ncclRecv") && find(nccl.async_error, "ncclCommGetAsyncError") &&
+      find(nccl.abort, "ncclCommAbort") && find(nccl.error_text, "ncclGetErrorString") &&
+      find(nccl.last_error, "ncclGetLastError");
   int number = 0;
   if (!all || version(&number) != Nccl::kSuccess || number < kOldest) {
     return Error{fmt::format("NCCL {}.{} is too old, 2.18 or newer is needed", number / 10000,

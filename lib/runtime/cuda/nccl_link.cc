@@ -18,8 +18,8 @@ class NcclLink final : public GpuLink {
   }
 
   Status open(const GpuLinkId& id, bool sends, const std::function<bool()>& gives_up) {
-    KTX_TRY(cuda_status(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
-                        "making a stream"));
+    KTX_TRY(
+        cuda_status(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream"));
     NcclId own;
     std::memcpy(own.bytes, id.bytes.data(), sizeof(own.bytes));
     NcclConfig config;

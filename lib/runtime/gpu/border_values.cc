@@ -75,8 +75,7 @@ class BorderFinder {
   }
 
   std::string_view device_of(uint32_t value) const {
-    return writers_[value].empty() ? "cpu"
-                                   : plan_.string(plan_.steps[writers_[value][0]].device);
+    return writers_[value].empty() ? "cpu" : plan_.string(plan_.steps[writers_[value][0]].device);
   }
 
   bool kept(uint32_t value) const {

@@ -1,17 +1,18 @@
 // Values that go from a GPU of one host to a GPU of another one, and nowhere else. Where GPUs have
 // links (gpu_link.h), such a value has a place in the GPU's memory instead of its host's: the steps
-// that would copy it to the host and from there copy it within the GPU, and what crosses between the
-// hosts goes from the one place to the other.
+// that would copy it to the host and from there copy it within the GPU, and what crosses between
+// the hosts goes from the one place to the other.
 //
 //   x            cuda:0       the residual stream of host a
 //   x@cpu        cpu          a place in the memory of a's cuda:0
 //   x@b/cpu      b/cpu        a place in the memory of b's cuda:0
 //   x@b/cuda:0   b/cuda:0
 //
-// All hosts find the same borders, by the plan alone, and the same passes, by their batch alone. A pass
-// of few tokens, or of one of each text, goes by way of host memory: it is a graph, and a message of
-// its size is faster there (a token of an 8B over two H200 of one machine: 1.64 ms, by NCCL 2.0;
-// 2026-11). A prompt of 512 tokens takes 36 ms by way of host memory, 25.6 by NCCL, 24.7 on one GPU.
+// All hosts find the same borders, by the plan alone, and the same passes, by their batch alone. A
+// pass of few tokens, or of one of each text, goes by way of host memory: it is a graph, and a
+// message of its size is faster there (a token of an 8B over two H200 of one machine: 1.64 ms, by
+// NCCL 2.0; 2026-11). A prompt of 512 tokens takes 36 ms by way of host memory, 25.6 by NCCL, 24.7
+// on one GPU.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ namespace ktx::runtime {
 // A part of the network whose values are all of this kind, of one GPU on each side. Between two
 // hosts all such parts are of the same GPUs.
 struct GpuBorder {
-  uint32_t part = 0;            // in BoundParts
+  uint32_t part = 0;             // in BoundParts
   std::string sender, receiver;  // devices, as the plan has them where it is read
 };
 

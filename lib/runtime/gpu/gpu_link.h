@@ -1,6 +1,6 @@
 // A way from the memory of a GPU to that of a GPU of another process, without the memory of their
-// hosts: NCCL (cuda/nccl_link.cc), or the tests' one. One end sends, the other receives, in the same
-// order; each message is received.
+// hosts: NCCL (cuda/nccl_link.cc), or the tests' one. One end sends, the other receives, in the
+// same order; each message is received.
 //
 //   sender    id = gpu.new_link_id()        the other process gets it
 //             link = gpu.link(id, true, ..) while the other one does the same with `false`

@@ -84,9 +84,7 @@ Status LinkedBorders::connect() {
 
 Status LinkedBorders::make(Link& link) {
   const Timer timer;
-  const auto gives_up = [&] {
-    return group_.failed().load() || timer.seconds() > kConnectSeconds;
-  };
+  const auto gives_up = [&] { return group_.failed().load() || timer.seconds() > kConnectSeconds; };
   const bool sends = link.from == group_.rank();
   GpuLinkId id;
   if (sends) {

@@ -409,6 +409,26 @@ TEST(PlacementsOfKTransformers, ExpertsOfTwoDevicesAreStreamed) {
   }
 }
 
+// Hosts with GPUs and without: what each holds, and what crosses between them.
+TEST(PlacementsOverHosts, HaveTheGpusOfEachHost) {
+  DiagSink diags;
+  const target::Target target = rules::parse_target(
+      "name: lab\n"
+      "network: {gbit: 100, latency_us: 10}\n"
+      "hosts:\n"
+      "  - name: n\n"
+      "    count: 2\n"
+      "    cpu: {isa: avx512, cores: 16, memory_gib: 128, bandwidth_gbps: 300}\n"
+      "    gpus: [{compute_capability: 9.0, memory_gib: 6, bandwidth_gbps: 3350, pcie_gbps: 50}]\n"
+      "  - {name: c, cpu: {isa: avx512, cores: 16, memory_gib: 64, bandwidth_gbps: 300}}\n",
+      "lab.yaml", diags);
+  ASSERT_EQ(diags.errors(), 0);
+  const Placed placed("Qwen3-30B-A3B", target);
+  const Estimate estimate = placed.predict();
+  for (const DeviceUse& use : estimate.devices) EXPECT_FALSE(use.too_small()) << use.name;
+  ktx::testing::expect_golden("placements/gpus-of-hosts.golden", print_estimate(estimate));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Placements, ::testing::ValuesIn(configs()), [](const auto& info) {
   std::string name = info.param;
   for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';

@@ -90,5 +90,31 @@ TEST_F(PlanHosts, DevicesOfNoHostAreRefused) {
   }
 }
 
+// Each host has short names for its own GPUs; a plan without these names cannot be read there.
+TEST_F(PlanHosts, GpusHaveTheirNamesOnEachHost) {
+  for (const bool with_names : {true, false}) {
+    TinyPlan tiny = make_tiny_plan();
+    tiny.contents.target.hosts = {{"a", 0}, {"b", 0}};
+    tiny.contents.strings.intern("b/cpu");
+    const uint32_t of_b = tiny.contents.strings.intern("b/cuda:0");
+    const uint32_t of_a = with_names ? tiny.contents.strings.intern("cuda:0") : kNone;
+    ASSERT_TRUE(write_plan(tiny, dir_.path("g")).ok());
+    const PlanFile file = PlanFile::open(dir_.path("g")).take();
+    PlanView view = file.view();
+    KvSlotRecord slot = {};
+    slot.device = of_b;
+    view.kv_slots = {&slot, 1};
+    const Status sound = verify_hosts(view);
+    EXPECT_EQ(sound.ok(), with_names);
+    if (!with_names) {
+      EXPECT_THAT(sound.error().message, HasSubstr("the plan has no name of cuda:0 on host a"));
+      continue;
+    }
+    EXPECT_EQ(name_as_read_on(view, 0, of_b), of_b);
+    EXPECT_EQ(name_as_read_on(view, 1, of_b), of_a);
+    EXPECT_EQ(name_as_read_on(view, 1, of_a), of_b);
+  }
+}
+
 }  // namespace
 }  // namespace ktx::plan
