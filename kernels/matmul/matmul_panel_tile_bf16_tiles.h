@@ -91,7 +91,8 @@ KTX_INLINE void store_pairs(uint8_t* tile, __m512 f0, __m512 f1, __m512 f2, __m5
 }
 
 // A ring of tiles: each block is multiplied kDelay blocks after it was unpacked, when its stores
-// have gone by; of two that are unpacked side by side, the second in the middle.
+// have gone by; of two that are unpacked side by side, the second in the middle (both before them:
+// 0.92 of the speed of an experts' prompt).
 // multiply(b, tile) does a product.
 template <class Multiply>
 struct TileRing {
