@@ -55,9 +55,12 @@ void panel_tile(const PanelScratch& scratch, const Act& x, int64_t count, float*
       each<kParts>([&](auto part) KTX_ALWAYS_INLINE {
         constexpr int g = decltype(part)::value;
         TileDots<V, kPanels, kTokens> dots;
-        each_sum<kPanels, kTokens>([&](int p, int t) KTX_ALWAYS_INLINE {
-          dots.at[p][t] = V::set1_i(sum_start<Codes, g>(x.token(t), b));
-        });
+        KTX_UNROLL
+        for (int t = 0; t < kTokens; ++t) {
+          const I start = V::load_same(sum_start_at<Codes, g>(x.token(t), b));
+          KTX_UNROLL
+          for (int p = 0; p < kPanels; ++p) dots.at[p][t] = start;
+        }
         each<kSteps>([&](auto step) KTX_ALWAYS_INLINE {
           constexpr int w = g * kSteps + decltype(step)::value;
           I four[kPanels];

@@ -14,86 +14,12 @@
 #pragma once
 
 #include "kernels/matmul/matmul_panel_loop.h"
-#include "kernels/matmul/panel_bf16_weights.h"
+#include "kernels/matmul/panel_bf16_unit.h"
 #include "kernels/simd/flush_subnormals.h"
 #include "lib/formats/act_bf16.h"
 
 namespace ktx::kernels {
 namespace {
-
-// V without the mask of codes, which bf16_weight has of its own: up to a tenth of unpacking.
-template <class V, int kLargest>
-struct UnmaskedCodes : V {
-  KTX_INLINE typename V::I and8(typename V::I v, int mask) {
-    return mask == kLargest ? v : V::and8(v, mask);
-  }
-};
-template <class V, DType kType>
-using Bf16Codes16 = PanelCodes<UnmaskedCodes<V, PanelCodes<V, kType>::kLargest>, kType>;
-
-// What a group's codes are multiplied with and what is added: S and C.
-template <class V>
-struct Bf16Scale {
-  typename V::F s, c;
-};
-
-// The minimum of part `part` of block `block` of a unit, from what its sink is called with.
-template <int part, class V, class Codes>
-KTX_INLINE typename V::F float_min(int block, typename V::F m, typename V::I steps,
-                                   typename V::F step) {
-  if constexpr (Codes::kMin == PanelMin::Steps) {
-    const bool second = Codes::kStepBlocks == 2 ? block % 2 == 1 : part == 1;
-    const typename V::I low = V::and32(steps, 0xFFFF), high = V::template srl32<16>(steps);
-    return V::mul(V::mul(step, V::set1(8.0f)), V::to_float(second ? high : low));
-  }
-  return m;
-}
-
-template <class V, class Codes, DType kType>
-KTX_INLINE Bf16Scale<V> bf16_scale(typename V::F scale, typename V::F min) {
-  constexpr Bf16Codes kForm = bf16_codes(kType);
-  static_assert(kForm.offset == Codes::kOffset && Codes::kLargest < (kForm.bits == 7 ? 128 : 256));
-  constexpr float kOne = static_cast<float>(1 << kForm.bits);
-  const typename V::F s = V::mul(scale, V::set1(kBf16Up));
-  const typename V::F raise = V::set1(-(kOne + static_cast<float>(kForm.offset)));
-  if constexpr (Codes::kMin != PanelMin::None) {
-    return {V::mul(s, V::set1(kOne)), V::fma(s, raise, V::mul(min, V::set1(-kBf16Up)))};
-  }
-  return {V::mul(s, V::set1(kOne)), V::mul(s, raise)};
-}
-
-// f of column `column` of a word of four.
-template <class V, int kLargest, int kBits, int column>
-KTX_INLINE typename V::F bf16_weight(typename V::I word, const Bf16Scale<V>& by) {
-  constexpr int kAt = 23 - kBits, kShift = kAt - 8 * column;
-  // All bits that a code of this size may have.
-  constexpr int kMask = (kLargest <= 3 ? 3 : kLargest) << kAt;
-  if constexpr (kShift > 0) word = V::template sll32<kShift>(word);
-  if constexpr (kShift < 0) word = V::template srl32<-kShift>(word);
-  const typename V::I one_and_code = V::or_masked(word, kMask, 0x3f800000);
-  return V::fma(V::as_float(one_and_code), by.s, by.c);
-}
-
-// sink(w, f0, f1, f2, f3) for the eight words of 32 columns in rising order: the floats of
-// columns 4 w .. 4 w + 3.
-template <class V, class Codes, DType kType, class Sink>
-KTX_INLINE void bf16_words(int block, const typename V::I (&codes)[8], typename V::F s0,
-                           typename V::F s1, typename V::F m, typename V::I steps,
-                           typename V::F step, Sink sink) {
-  constexpr int kBits = bf16_codes(kType).bits, kMask = Codes::kLargest;
-  const typename V::F m0 = float_min<0, V, Codes>(block, m, steps, step);
-  const typename V::F m1 = float_min<1, V, Codes>(block, m, steps, step);
-  const Bf16Scale<V> first = bf16_scale<V, Codes, kType>(s0, m0);
-  const Bf16Scale<V> second = Codes::kGroup == 16 ? bf16_scale<V, Codes, kType>(s1, m1) : first;
-  each<8>([&](auto word) KTX_ALWAYS_INLINE {
-    constexpr int w = decltype(word)::value;
-    const Bf16Scale<V>& by = w < 4 ? first : second;
-    sink(word, bf16_weight<V, kMask, kBits, 0>(codes[w], by),
-         bf16_weight<V, kMask, kBits, 1>(codes[w], by),
-         bf16_weight<V, kMask, kBits, 2>(codes[w], by),
-         bf16_weight<V, kMask, kBits, 3>(codes[w], by));
-  });
-}
 
 // The upper half of a float.
 template <class V>
@@ -138,12 +64,47 @@ KTX_INLINE void add_bf16_block(const float* weights, const uint16_t* const* x, i
 // Tokens that meet a panel's 32 columns once they are unpacked.
 constexpr int64_t kBf16Tokens = 64;
 
+// What comes of a unit goes to `weights`, and from there to the sums of all tokens.
+template <class V>
+struct TokenBlocks {
+  const uint16_t* const* x;
+  int64_t first;  // column
+  int64_t tokens;
+  float (*weights)[32 * kPanelRows];
+  float* sums;
+
+  template <int kCount>
+  KTX_ALWAYS_INLINE void begin(int /*block*/) {}
+  template <int slot, int w>
+  KTX_ALWAYS_INLINE void take(int /*block*/, typename V::F f0, typename V::F f1, typename V::F f2,
+                              typename V::F f3) {
+    float* at = weights[slot] + 4 * kPanelRows * w;
+    V::store(at, cut_bf16<V>(f0));
+    V::store(at + kPanelRows, cut_bf16<V>(f1));
+    V::store(at + 2 * kPanelRows, cut_bf16<V>(f2));
+    V::store(at + 3 * kPanelRows, cut_bf16<V>(f3));
+  }
+  template <int kCount>
+  KTX_ALWAYS_INLINE void end(int block) {
+    for (int slot = 0; slot < kCount; ++slot) {
+      const int64_t column = first + 32 * (block + slot);
+      int64_t t = 0;
+      for (; t + 4 <= tokens; t += 4) {
+        add_bf16_block<V, 4>(weights[slot], x + t, column, sums + t * kPanelRows);
+      }
+      for (; t < tokens; ++t) {
+        add_bf16_block<V, 1>(weights[slot], x + t, column, sums + t * kPanelRows);
+      }
+    }
+  }
+};
+
 template <class V, DType kType>
 void panel_product_tile_bf16(const MatmulArgs& a) {
   using Codes = Bf16Codes16<V, kType>;
   const FlushSubnormals flush(true);
   alignas(64) float sums[kBf16Tokens * kPanelRows];
-  alignas(64) float weights[32 * kPanelRows];
+  alignas(64) float weights[2][32 * kPanelRows];
   const uint16_t* x[kBf16Tokens];
   const int64_t end = (a.row_end + kPanelRows - 1) / kPanelRows;
   for (int64_t i = 0; i < a.tokens; i += kBf16Tokens) {
@@ -155,29 +116,8 @@ void panel_product_tile_bf16(const MatmulArgs& a) {
       const uint8_t* rest = panel.rest;
       __builtin_memset(sums, 0, static_cast<size_t>(tokens * kPanelRows) * sizeof(float));
       for (int64_t first = 0; first < a.w.cols; first += Codes::kUnit) {
-        Codes::unit(words, rest,
-                    [&](int block, const typename V::I(&codes)[8], typename V::F s0,
-                        typename V::F s1, typename V::F m, typename V::I steps = V::zero_i(),
-                        typename V::F step = V::zero()) KTX_ALWAYS_INLINE {
-                      bf16_words<V, Codes, kType>(
-                          block, codes, s0, s1, m, steps, step,
-                          [&](auto w, typename V::F f0, typename V::F f1, typename V::F f2,
-                              typename V::F f3) KTX_ALWAYS_INLINE {
-                            float* at = weights + 4 * kPanelRows * w.value;
-                            V::store(at, cut_bf16<V>(f0));
-                            V::store(at + kPanelRows, cut_bf16<V>(f1));
-                            V::store(at + 2 * kPanelRows, cut_bf16<V>(f2));
-                            V::store(at + 3 * kPanelRows, cut_bf16<V>(f3));
-                          });
-                      const int64_t column = first + 32 * block;
-                      int64_t t = 0;
-                      for (; t + 4 <= tokens; t += 4) {
-                        add_bf16_block<V, 4>(weights, x + t, column, sums + t * kPanelRows);
-                      }
-                      for (; t < tokens; ++t) {
-                        add_bf16_block<V, 1>(weights, x + t, column, sums + t * kPanelRows);
-                      }
-                    });
+        TokenBlocks<V> blocks = {x, first, tokens, weights, sums};
+        bf16_unit<V, kType>(words, rest, blocks);
         words += Codes::kWords * 64;
         rest += Codes::kRest;
       }

@@ -27,16 +27,18 @@ float cut_to_bf16(float f) {
   return f;
 }
 
-// A group of a row: panel_bf16_weights.h has the equation.
-void decode_group(const Bf16Codes& form, const int8_t* codes, int count, float scale, float min,
-                  bool has_min, float* out) {
-  const float one = static_cast<float>(1 << form.bits);
-  const float s = kBf16Up * scale, by = one * s;
-  const float raise = -(one + static_cast<float>(form.offset));
-  const float add = has_min ? std::fma(s, raise, -kBf16Up * min) : s * raise;
+// `count` columns of a row that share a scale, from column `first` on: panel_bf16_weights.h has the
+// equation.
+void decode_group(DType dtype, int64_t first, const int8_t* codes, int count, float scale,
+                  float min, bool has_min, float* out) {
+  const int offset = bf16_codes(dtype).offset;
+  const float s = kBf16Up * scale;
   for (int i = 0; i < count; ++i) {
-    const float code = static_cast<float>(codes[i] + form.offset);
-    out[i] = cut_to_bf16(std::fma(1 + code / one, by, add));
+    const float one = static_cast<float>(1 << bf16_bits(dtype, first + i));
+    const float raise = -(one + static_cast<float>(offset));
+    const float add = has_min ? std::fma(s, raise, -kBf16Up * min) : s * raise;
+    const float code = static_cast<float>(codes[i] + offset);
+    out[i] = cut_to_bf16(std::fma(1 + code / one, one * s, add));
   }
 }
 
@@ -54,7 +56,6 @@ float dot(const float* w, const uint16_t* x, int64_t cols) {
 
 void product(const MatmulArgs& a) {
   const Int8Form form = *int8_form(a.w.dtype);
-  const Bf16Codes raised = bf16_codes(a.w.dtype);
   const int64_t k = a.w.cols, groups = k / form.group;
   auto* codes = reinterpret_cast<int8_t*>(a.scratch);
   auto* scales = reinterpret_cast<float*>(a.scratch + act_q8_padded(k));
@@ -63,8 +64,9 @@ void product(const MatmulArgs& a) {
   for (int64_t n = a.row_begin; n < a.row_end; ++n) {
     decode_int8_row(a.w.dtype, a.w.data + n * a.w.row_bytes, k, codes, scales, mins);
     for (int64_t g = 0; g < groups; ++g) {
-      decode_group(raised, codes + g * form.group, form.group, scales[g],
-                   form.has_min ? mins[g] : 0, form.has_min, row + g * form.group);
+      const int64_t first = g * form.group;
+      decode_group(a.w.dtype, first, codes + first, form.group, scales[g],
+                   form.has_min ? mins[g] : 0, form.has_min, row + first);
     }
     for (int64_t i = 0; i < a.tokens; ++i) {
       const std::byte* x = a.xq + x_row(a, i) * a.xq_stride;

@@ -60,11 +60,17 @@ struct ActParts {
   ActPart* part[2];
 };
 
-// Where sums of part g of group b start, as bits.
+// Where sums of part g of group b start, as bits: where they stand, and they.
+template <class Codes, int g, class Parts>
+KTX_ALWAYS_INLINE inline const void* sum_start_at(const Parts& x, int64_t b) {
+  if constexpr (Codes::kOffset != 0) return &x.part[g][b];
+  return x.center + b;
+}
 template <class Codes, int g, class Parts>
 KTX_ALWAYS_INLINE inline int32_t sum_start(const Parts& x, int64_t b) {
-  if constexpr (Codes::kOffset != 0) return x.part[g][b].start;
-  return std::bit_cast<int32_t>(x.center[b]);
+  int32_t bits;
+  __builtin_memcpy(&bits, sum_start_at<Codes, g>(x, b), sizeof bits);
+  return bits;
 }
 // The two numbers that meet steps `index` of the minima.
 template <class Parts>

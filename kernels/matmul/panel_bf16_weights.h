@@ -12,7 +12,10 @@
 // and kBf16Up puts it back, so that the error is that of rounding (0.175 % of a weight instead
 // of 0.166 %, no bias). It is less than one unit: a weight that is a BF16 stays itself.
 //
-// bits is 7 for codes up to 127, 15 for those above: C is rounded, to 2^(bits - 24) scales.
+// bits is 7 for codes up to 127, 15 for those above: C is rounded, to 2^(bits - 24) scales. Q4_K
+// has bits of its columns' own, as its eight codes of a word are put into mantissas with two shifts
+// instead of seven: where two are in place 12 or 16 of the word, shifted left or right by 12, three
+// are without a shift, at 8, 12 and 16.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +27,8 @@ namespace ktx::kernels {
 // Of 14 bits, so that a scale that is a power of two makes C exact, and zero stays zero.
 inline constexpr float kBf16Up = 8215.0f / 8192;
 
-// What a format's codes have been raised by, and where they stand in the mantissa.
+// What a format's codes have been raised by, and where they stand in the mantissa (but for
+// bf16_bits).
 struct Bf16Codes {
   int offset;
   int bits;
@@ -53,6 +57,13 @@ constexpr Bf16Codes bf16_codes(DType dtype) {
     default:
       return {0, 7};
   }
+}
+
+// bits of a column.
+constexpr int bf16_bits(DType dtype, int64_t column) {
+  // Low nibbles of a word's bytes, and high ones, which are 32 columns further.
+  constexpr int kNibbles[2][4] = {{11, 15, 7, 11}, {7, 11, 15, 7}};
+  return dtype == DType::Q4_K ? kNibbles[column / 32 % 2][column % 4] : bf16_codes(dtype).bits;
 }
 
 }  // namespace ktx::kernels

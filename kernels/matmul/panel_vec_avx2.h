@@ -22,6 +22,11 @@ struct PanelAvx2 : Avx2 {
   }
   KTX_INLINE I zero_i() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
   KTX_INLINE I set1_i(int32_t v) { return {_mm256_set1_epi32(v), _mm256_set1_epi32(v)}; }
+  KTX_INLINE I load_same(const void* p) {
+    int32_t bits;
+    __builtin_memcpy(&bits, p, sizeof bits);
+    return set1_i(bits);
+  }
   template <int n>
   KTX_INLINE I srl16(I v) {
     return {_mm256_srli_epi16(v.lo, n), _mm256_srli_epi16(v.hi, n)};

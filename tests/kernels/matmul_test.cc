@@ -500,6 +500,25 @@ TEST(MatmulTable, TilesOfBf16UseActivationsThatWereKept) {
   }
 }
 
+// The same of one token, which vectors take without tiles.
+TEST(MatmulTable, OneTokenOfBf16UsesActivationsThatWereKept) {
+  Random random(24);
+  const Weights gate(random, DType::Q6_K, 32, 512), up(random, DType::Q6_K, 32, 512);
+  Activations act(random, 1, 512);
+  const Case scalar{"matmul_panel16_tile_bf16", DType::Q6_K, Isa::Scalar};
+  Product reference(scalar, up, act);
+  reference.run(reference.args);
+  for (Isa isa : runnable_isas()) {
+    const Case c{"matmul_panel16_tile_bf16", DType::Q6_K, isa};
+    Product first(c, gate, act), second(c, up, act);
+    second.args.scratch = first.args.scratch;
+    second.args.x_kept = true;
+    first.run(first.args);
+    second.run(second.args);
+    EXPECT_TRUE(same_bits(second.y, reference.y)) << name(isa);
+  }
+}
+
 // MXFP4's weights are BF16 numbers and stay what they are: sums of plain code over the
 // decoded row, even columns, odd ones and both to the rest, every 32 columns.
 TEST(MatmulTable, TilesOfBf16AddUpInTheOrderThatTheyPromise) {
