@@ -69,7 +69,7 @@ std::vector<GpuForm> forms() {
   for (const StepOpInfo& op : all_step_ops()) {
     GpuForm form;
     form.op = op.op;
-    if (op.op == StepOp::GivenHidden) continue;  // the host's
+    if (op.op == StepOp::GivenHidden || op.op == StepOp::SumExperts) continue;  // the host's
     if (!op.has(kProduct) && op.op != StepOp::MatmulHeads && op.op != StepOp::ExpertsDown) {
       all.push_back(form);
     }

@@ -239,7 +239,9 @@ struct ExpertLayer {
     }
   }
 
-  std::vector<float> run(Isa isa, int64_t begin, int64_t count, bool accumulate) {
+  // `by_pair`: the terms in rows of their own, which sum_experts adds.
+  std::vector<float> run(Isa isa, int64_t begin, int64_t count, bool accumulate,
+                         bool by_pair = false) {
     std::vector<int32_t> order(static_cast<size_t>(count * kTopK)), offsets(kExperts + 1);
     (*find_group_experts("group_experts", isa))(
         {ids.data() + begin * kTopK, count, {kExperts, kTopK}, order.data(), offsets.data()});
@@ -283,8 +285,14 @@ struct ExpertLayer {
     d.y = y.data();
     d.y_stride = kHidden;
     d.accumulate = accumulate;
+    std::vector<float> pairs(by_pair ? static_cast<size_t>(count * kTopK * kHidden) : 0, NAN);
+    if (by_pair) d.by_pair = true, d.accumulate = false, d.y = pairs.data();
     experts_down(d, 0, 64);        // with few enough outputs to stand side by side
     experts_down(d, 64, kHidden);  // too many of them when all tokens are there
+    if (!by_pair) return y;
+    const int32_t* own = ids.data() + begin * kTopK;
+    (*find_sum_experts("sum_experts", isa))({pairs.data(), kTopK * kHidden, own, kTopK, y.data(),
+                                             kHidden, kHidden, accumulate, 0, count});
     return y;
   }
 
@@ -338,6 +346,18 @@ TEST(Experts, AgreeWithPlainProductsAndDoNotDependOnTheBatch) {
     }
     const std::vector<float> added = layer.run(isa, 0, 3, true);
     EXPECT_NEAR(added[5], 1 + whole[5], 1e-3);
+  }
+}
+
+// As where several hosts have computed them.
+TEST(Experts, TermsOfPairsAddUpToTheSameBits) {
+  ExpertLayer layer;
+  for (Isa isa : runnable_isas()) {
+    for (const bool accumulate : {false, true}) {
+      for (const int64_t count : {int64_t{1}, int64_t{7}, int64_t{ExpertLayer::kTokens}}) {
+        EXPECT_EQ(layer.run(isa, 0, count, accumulate, true), layer.run(isa, 0, count, accumulate));
+      }
+    }
   }
 }
 
