@@ -117,17 +117,20 @@ void LinkedBorders::use(bool on) {
   links_.clear();
 }
 
-Status LinkedBorders::await(Link& link) {
+// The other end would wait for what does not come.
+Error LinkedBorders::end_run(const Error& error) {
+  group_.fail(
+      fmt::format("{}: {}; --nccl off leaves NCCL out", group_.name(group_.rank()), error.message));
+  return Error{group_.failure()};
+}
+
+Status LinkedBorders::await(Link& link, bool drains) {
   for (;;) {
     const auto done = link.link->done();
     if (group_.failed().load()) return Error{group_.failure()};
-    if (!done) {
-      // The other end would wait for what does not come.
-      group_.fail(fmt::format("{}: {}; --nccl off leaves NCCL out", group_.name(group_.rank()),
-                              done.error().message));
-      return done.error();
-    }
+    if (!done) return end_run(done.error());
     if (*done) return {};
+    if (drains) drain(group_.pass() - 1);
     std::this_thread::yield();
   }
 }
@@ -135,11 +138,7 @@ Status LinkedBorders::await(Link& link) {
 Result<uint64_t> LinkedBorders::prepare(size_t part, const std::vector<Piece>& pieces) {
   Link& link = *link_of(part);
   // What others send is taken meanwhile: they may have to take this one.
-  while (!KTX_TRY(link.link->done())) {
-    if (group_.failed().load()) return Error{group_.failure()};
-    drain(group_.pass() - 1);
-    std::this_thread::yield();
-  }
+  KTX_TRY(await(link, true));
   uint64_t bytes = 0;
   for (const Piece& piece : pieces) {
     KTX_TRY(link.gpu->copy(link.buffer.data() + bytes, piece.data, piece.bytes));
@@ -152,19 +151,21 @@ Result<uint64_t> LinkedBorders::prepare(size_t part, const std::vector<Piece>& p
 Status LinkedBorders::send(size_t part, uint64_t bytes) {
   Link& link = *link_of(part);
   const Status sent = link.link->send(link.buffer.data(), bytes);
-  if (sent) return {};
-  group_.fail(fmt::format("{}: {}; --nccl off leaves NCCL out", group_.name(group_.rank()),
-                          sent.error().message));
-  return sent;
+  return sent ? Status{} : Status{end_run(sent.error())};
+}
+
+Status LinkedBorders::receive(Link& link, uint64_t bytes) {
+  KTX_TRY(link.gpu->finish());  // what came before has left the buffer
+  const Status begun = link.link->receive(link.buffer.data(), bytes);
+  if (!begun) return end_run(begun.error());
+  return await(link, false);
 }
 
 Status LinkedBorders::receive(size_t part, const std::vector<Piece>& pieces) {
   Link& link = *link_of(part);
   uint64_t bytes = 0;
   for (const Piece& piece : pieces) bytes += piece.bytes;
-  KTX_TRY(link.gpu->finish());  // what came before has left the buffer
-  KTX_TRY(link.link->receive(link.buffer.data(), bytes));
-  KTX_TRY(await(link));
+  KTX_TRY(receive(link, bytes));
   uint64_t offset = 0;
   for (const Piece& piece : pieces) {
     KTX_TRY(link.gpu->copy(piece.data, link.buffer.data() + offset, piece.bytes));
@@ -192,12 +193,7 @@ void LinkedBorders::forget(const MessageBytes& message) {
   // Values themselves are more than their number of bytes.
   const auto bytes = in.get<uint64_t>();
   if (!in.at_end() || bytes > link->buffer.size() || link->to != group_.rank()) return;
-  const auto taken = [&]() -> Status {
-    KTX_TRY(link->gpu->finish());
-    KTX_TRY(link->link->receive(link->buffer.data(), bytes));
-    return await(*link);
-  };
-  (void)taken().ok();  // a failure is one of the run
+  (void)receive(*link, bytes).ok();  // a failure is one of the run
 }
 
 }  // namespace ktx::runtime

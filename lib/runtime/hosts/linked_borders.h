@@ -64,7 +64,10 @@ class LinkedBorders {
   }
   uint64_t most_bytes(const Part& part) const;
   Status make(Link& link);
-  Status await(Link& link);
+  Error end_run(const Error& error);
+  // Until it is done; `drains`: what others send is taken meanwhile.
+  Status await(Link& link, bool drains);
+  Status receive(Link& link, uint64_t bytes);
   void forget(const MessageBytes& message);
 
   const plan::PlanView& plan_;
