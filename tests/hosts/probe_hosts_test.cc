@@ -32,7 +32,10 @@ TEST(ProbeNetwork, MeasuresEachOfTheOthers) {
         host.cpu.cores = 10 * rank;
         host.cpu.isa = Isa::Avx512;
         host.cpu.read_gbps = 77;
-        host.gpus = rank - 1;
+        host.gpus.resize(static_cast<size_t>(rank - 1));
+        for (target::GpuTarget& gpu : host.gpus) {
+          gpu = {"NVIDIA L4", 8, 9, uint64_t{23} << 30, 300, 12.5, 58, 260, 90, 5.5, 21};
+        }
         return host;
       });
       EXPECT_TRUE(followed.ok());
@@ -46,7 +49,15 @@ TEST(ProbeNetwork, MeasuresEachOfTheOthers) {
     EXPECT_EQ(host->cpu.cores, 10 * rank);
     EXPECT_EQ(host->cpu.isa, Isa::Avx512);
     EXPECT_EQ(host->cpu.read_gbps, 77);
-    EXPECT_EQ(host->gpus, rank - 1);
+    ASSERT_EQ(std::ssize(host->gpus), rank - 1);
+    for (const target::GpuTarget& gpu : host->gpus) {
+      EXPECT_EQ(gpu.name, "NVIDIA L4");
+      EXPECT_EQ(gpu.compute_minor, 9);
+      EXPECT_EQ(gpu.memory_bytes, uint64_t{23} << 30);
+      EXPECT_EQ(gpu.pcie_gbps, 12.5);
+      EXPECT_EQ(gpu.multiprocessors, 58);
+      EXPECT_EQ(gpu.hand_over_us, 21);
+    }
     const auto link = runtime::measure_link(*first, rank);
     ASSERT_TRUE(link.ok()) << link.error().message;
     EXPECT_GT(link->gbit, 0.1);

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/runtime/hosts/probe_network.h"
@@ -39,11 +40,8 @@ Result<target::Target> probe_hosts(runtime::HostGroup& group, target::Target (*m
   std::set<std::string> taken;
   all.hosts.push_back({own_name(name_of_machine(), 0, taken), all.cpu, 0, 0});
   for (int rank = 1; rank < group.ranks(); ++rank) {
-    const runtime::ProbedHost host = KTX_TRY(runtime::receive_host(group, rank));
-    all.hosts.push_back({own_name(host.name, rank, taken), host.cpu, 0, 0});
-    if (host.gpus == 0) continue;
-    fmt::print(stderr, "ktx-run: note: {} has {} GPU{}, which plans for several hosts do not use\n",
-               all.hosts.back().name, host.gpus, host.gpus == 1 ? "" : "s");
+    runtime::ProbedHost host = KTX_TRY(runtime::receive_host(group, rank));
+    all.hosts.push_back({own_name(host.name, rank, taken), host.cpu, 0, 0, std::move(host.gpus)});
   }
   std::vector<std::string> names;
   for (const target::HostTarget& host : all.hosts) names.push_back(host.name);
@@ -67,7 +65,7 @@ Result<target::Target> probe_hosts(runtime::HostGroup& group, target::Target (*m
 Status follow_probe(runtime::HostGroup& group, target::Target (*measure)()) {
   return runtime::follow_probe(group, [&] {
     const target::Target own = measure();
-    return runtime::ProbedHost{name_of_machine(), own.cpu, static_cast<int>(own.gpus.size())};
+    return runtime::ProbedHost{name_of_machine(), own.cpu, own.gpus};
   });
 }
 

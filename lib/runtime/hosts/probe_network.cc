@@ -13,7 +13,7 @@ namespace {
 // Small ones first, which also open the connection.
 constexpr int kPings = 200, kLargeRounds = 6;
 constexpr uint64_t kLargeBytes = uint64_t{16} << 20;
-constexpr uint64_t kMostNodes = 1024;
+constexpr uint64_t kMostNodes = 1024, kMostProbedGpus = 64;
 
 // Seconds until the answer to a message of some bytes, which has some bytes itself.
 Result<double> ping(HostGroup& group, int other, uint64_t bytes, uint64_t answer_bytes) {
@@ -34,6 +34,27 @@ Status answer_ping(HostGroup& group, MessageReader& in) {
   MessageWriter out({MessageKind::Pong, 0, 0});
   out.add(bytes);
   return group.send(0, out.take());
+}
+
+void put_gpu(MessageWriter& out, const target::GpuTarget& gpu) {
+  out.put_text(gpu.name).put(static_cast<int32_t>(gpu.compute_major));
+  out.put(static_cast<int32_t>(gpu.compute_minor)).put(gpu.memory_bytes);
+  out.put(static_cast<int32_t>(gpu.multiprocessors)).put(gpu.bandwidth_gbps).put(gpu.pcie_gbps);
+  out.put(gpu.read_gbps).put(gpu.tflops).put(gpu.launch_us).put(gpu.hand_over_us);
+}
+
+target::GpuTarget get_gpu(MessageReader& in) {
+  target::GpuTarget gpu;
+  gpu.name = in.get_text();
+  gpu.compute_major = in.get<int32_t>();
+  gpu.compute_minor = in.get<int32_t>();
+  gpu.memory_bytes = in.get<uint64_t>();
+  gpu.multiprocessors = in.get<int32_t>();
+  for (double* rate : {&gpu.bandwidth_gbps, &gpu.pcie_gbps, &gpu.read_gbps, &gpu.tflops,
+                       &gpu.launch_us, &gpu.hand_over_us}) {
+    *rate = in.get<double>();
+  }
+  return gpu;
 }
 
 }  // namespace
@@ -74,7 +95,8 @@ Result<ProbedHost> receive_host(HostGroup& group, int other) {
   cpu.bandwidth_gbps = in.get<double>();
   cpu.read_gbps = in.get<double>();
   cpu.int8_tops = in.get<double>();
-  host.gpus = in.get<int32_t>();
+  const uint64_t gpus = std::min(in.get<uint64_t>(), kMostProbedGpus);
+  for (uint64_t i = 0; i < gpus; ++i) host.gpus.push_back(get_gpu(in));
   if (in.at_end()) return host;
   return Error{fmt::format("{}: its answer is damaged", group.name(other))};
 }
@@ -94,7 +116,8 @@ Status follow_probe(HostGroup& group, const std::function<ProbedHost()>& measure
     out.put_text(host.name).put_text(cpu.model).put(static_cast<int32_t>(cpu.isa));
     out.put(static_cast<int32_t>(cpu.cores)).put(cpu.memory_bytes);
     out.put(static_cast<uint64_t>(cpu.numa.size())).put(cpu.bandwidth_gbps).put(cpu.read_gbps);
-    out.put(cpu.int8_tops).put(static_cast<int32_t>(host.gpus));
+    out.put(cpu.int8_tops).put(static_cast<uint64_t>(host.gpus.size()));
+    for (const target::GpuTarget& gpu : host.gpus) put_gpu(out, gpu);
     KTX_TRY(group.send(0, out.take()));
   }
 }

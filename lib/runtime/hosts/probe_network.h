@@ -9,6 +9,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "lib/runtime/hosts/host_group.h"
 #include "lib/support/result.h"
@@ -26,7 +27,7 @@ Result<LinkRate> measure_link(HostGroup& group, int other);
 struct ProbedHost {
   std::string name;  // of the machine
   target::CpuTarget cpu;
-  int gpus = 0;
+  std::vector<target::GpuTarget> gpus;
 };
 // Asks all others to measure themselves; receive_hosts() waits for what they found.
 Status ask_hosts(HostGroup& group);

@@ -46,5 +46,25 @@ TEST(TargetText, IsReadAsTheSameMachine) {
   EXPECT_EQ(read.gpus[1].compute_minor, 9);
 }
 
+TEST(TargetText, OfHostsHasTheirGpus) {
+  target::GpuTarget gpu{"NVIDIA L4", 8, 9, uint64_t{24} << 30};
+  gpu.bandwidth_gbps = 300;
+  target::Target lab;
+  lab.cpu.cores = 8;
+  lab.cpu.memory_bytes = uint64_t{64} << 30;
+  lab.gpus = {gpu};
+  lab.hosts = {{"a", lab.cpu, 25, 20}, {"b", lab.cpu, 10, 30, {gpu, gpu}}, {"c", lab.cpu, 10, 30}};
+  DiagSink diags;
+  const std::string text = target_text(lab);
+  const target::Target read = parse_target(text, "lab.yaml", diags);
+  EXPECT_EQ(diags.errors(), 0) << ktx::testing::text_of(diags) << text;
+  EXPECT_EQ(target_text(read), text);
+  EXPECT_EQ(read.gpus.size(), 1u);
+  ASSERT_EQ(read.hosts.size(), 3u);
+  ASSERT_EQ(read.hosts[1].gpus.size(), 2u);
+  EXPECT_EQ(read.hosts[1].gpus[1].bandwidth_gbps, 300);
+  EXPECT_TRUE(read.hosts[2].gpus.empty());
+}
+
 }  // namespace
 }  // namespace ktx::rules
