@@ -13,6 +13,7 @@
 #include "lib/runtime/engine/pass_watch.h"
 #include "lib/runtime/session/session_file.h"
 #include "tests/hosts/host_plans.h"
+#include "tests/hosts/host_talk.h"
 #include "tests/support/host_gpu.h"
 #include "tests/support/host_threads.h"
 #include "tests/support/text_session.h"
@@ -76,51 +77,6 @@ class GpuHosts : public ModelOfHosts {
   }
   EngineOptions alone() { return options_for(nullptr, 2); }
   runtime::OpenGpu gpus_of_b() { return HostGpu::opener({.links = links_}, &logs_[1]); }
-
-  bool compute(Engine& engine, std::vector<BatchItem> items, Bits& bits) {
-    const auto done = engine.forward(items);
-    EXPECT_TRUE(done.ok()) << done.error().message;
-    if (!done || *done != Forward::Done) return false;
-    add_bits(engine, bits);
-    return true;
-  }
-
-  // A prompt in chunks beside another text, then both go on token by token; a third text shares the
-  // beginning of the first.
-  Bits talk(Engine& engine) {
-    Bits bits;
-    const std::vector<int32_t> first = random_text(130, 1), second = random_text(9, 2);
-    Sequence a = engine.new_sequence(), b = engine.new_sequence();
-    const auto prompt = std::span(first);
-    if (!compute(engine, {{&a, prompt.first(70), Want::None}, {&b, second, Want::Last}}, bits)) {
-      return bits;
-    }
-    int32_t of_b = best_id(engine, 0);
-    if (!compute(engine, {{&a, prompt.subspan(70), Want::Last}, {&b, {&of_b, 1}, Want::Last}},
-                 bits)) {
-      return bits;
-    }
-    std::vector<int32_t> text = first;
-    for (int i = 0; i < 4; ++i) {
-      const int32_t of_a = best_id(engine, 0);
-      of_b = best_id(engine, 1);
-      text.push_back(of_a);
-      if (!compute(engine, {{&a, {&of_a, 1}, Want::Last}, {&b, {&of_b, 1}, Want::Last}}, bits)) {
-        break;
-      }
-    }
-    engine.retire(std::move(a), text);
-    std::vector<int32_t> third(text.begin(), text.begin() + 131);
-    third.push_back(text[0]);
-    Sequence c = engine.new_sequence();
-    engine.reuse_prefix(c, third);
-    const auto rest = std::span(third).subspan(static_cast<size_t>(c.length()));
-    for (size_t at = 0; at < rest.size(); at += 70) {
-      const auto chunk = rest.subspan(at, std::min<size_t>(rest.size() - at, 70));
-      if (!compute(engine, {{&c, chunk, Want::All}}, bits)) break;
-    }
-    return bits;
-  }
 
   void stop_passes();
   void expect_same(const std::string& target, const std::string& rules, const Bits& expected) {

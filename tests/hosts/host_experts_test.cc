@@ -9,6 +9,7 @@
 
 #include "lib/runtime/engine/pass_watch.h"
 #include "tests/hosts/host_plans.h"
+#include "tests/hosts/host_talk.h"
 #include "tests/support/host_threads.h"
 #include "tests/support/text_session.h"
 
@@ -20,38 +21,6 @@ using runtime::Engine;
 using runtime::Forward;
 using runtime::Sequence;
 using runtime::Want;
-
-bool compute(Engine& engine, std::vector<BatchItem> items, Bits& bits) {
-  const auto done = engine.forward(items);
-  EXPECT_TRUE(done.ok()) << done.error().message;
-  if (!done || *done != Forward::Done) return false;
-  add_bits(engine, bits);
-  return true;
-}
-
-// Two prompts, the longer one in chunks beside the other's tokens, then both token by token.
-Bits talk(Engine& engine) {
-  Bits bits;
-  const std::vector<int32_t> first = random_text(130, 1), second = random_text(9, 2);
-  Sequence a = engine.new_sequence(), b = engine.new_sequence();
-  const auto prompt = std::span(first);
-  if (!compute(engine, {{&a, prompt.first(70), Want::None}, {&b, second, Want::Last}}, bits)) {
-    return bits;
-  }
-  int32_t of_b = best_id(engine, 0);
-  if (!compute(engine, {{&a, prompt.subspan(70), Want::Last}, {&b, {&of_b, 1}, Want::Last}},
-               bits)) {
-    return bits;
-  }
-  for (int i = 0; i < 6; ++i) {
-    const int32_t of_a = best_id(engine, 0);
-    of_b = best_id(engine, 1);
-    if (!compute(engine, {{&a, {&of_a, 1}, Want::Last}, {&b, {&of_b, 1}, Want::Last}}, bits)) break;
-  }
-  const int32_t of_a = best_id(engine, 0);
-  compute(engine, {{&a, {&of_a, 1}, Want::Last}}, bits);
-  return bits;
-}
 
 constexpr const char* kModels[] = {"mixtral",    "qwen2moe",   "qwen3moe",    "deepseek2",
                                    "deepseek2g", "deepseek3",  "gpt_oss",     "qwen3_next",
@@ -119,7 +88,10 @@ const char* const kOverThree =
 TEST_P(DividedExperts, GoOnAfterAPassThatWasStopped) {
   const Plan plan(gguf_, 3, kOverThree);
   HostThreads hosts(plan.path(), 3);
-  const auto engine = open(plan.path(), small(hosts.first()));
+  runtime::EngineOptions options = small(hosts.first());
+  options.all_logits = true;
+  const auto engine = open(plan.path(), options);
+  options.hosts.reset();
   ASSERT_TRUE(engine);
   const Bits expected = talk(*engine);
   const std::vector<int32_t> prompt = random_text(80, 4);

@@ -24,7 +24,7 @@ struct NcclConfig {
 struct NcclId {
   char bytes[128];
 };
-using NcclComm = struct ncclComm*;
+using NcclComm = void*;  // ncclComm_t
 
 struct Nccl {
   static constexpr int kSuccess = 0, kInProgress = 7, kBytes = 0;  // ncclResult_t, ncclInt8
