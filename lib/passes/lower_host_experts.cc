@@ -9,7 +9,7 @@
 //   a  sum_experts(pairs)
 //
 // All hosts compute at the same time. Pairs come back, not sums: a token's experts are added in
-// order of their numbers, whoever has them, so the bits are those of one machine.
+// order of their numbers, wherever they are, so the bits are those of one machine.
 #include <cmath>
 
 #include "lib/passes/lowering.h"

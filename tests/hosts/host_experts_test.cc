@@ -94,19 +94,8 @@ TEST_P(DividedExperts, GoOnAfterAPassThatWasStopped) {
   options.hosts.reset();
   ASSERT_TRUE(engine);
   const Bits expected = talk(*engine);
-  const std::vector<int32_t> prompt = random_text(80, 4);
-  for (int i = 0; i < 6; ++i) {
-    Sequence sequence = engine->new_sequence();
-    const BatchItem item{&sequence, prompt, Want::Last};
-    std::atomic<bool> stop = i == 0;
-    const double at = 0.15 * i;
-    const runtime::PassWatch watch{.stop = &stop, .progress = [&](double share) {
-                                     if (share >= at) stop.store(true);
-                                   }};
-    const auto done = engine->forward({&item, 1}, {}, &watch);
-    ASSERT_TRUE(done.ok()) << done.error().message;
-    EXPECT_EQ(sequence.length(), *done == Forward::Stopped ? 0 : 80);
-  }
+  stop_prompts(*engine, 6, 0.15);
+  if (HasFatalFailure()) return;
   EXPECT_EQ(talk(*engine), expected);
 }
 

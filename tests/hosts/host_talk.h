@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <span>
 #include <vector>
 
+#include "lib/runtime/engine/pass_watch.h"
 #include "tests/hosts/host_plans.h"
 #include "tests/support/text_session.h"
 
@@ -55,6 +57,24 @@ inline Bits talk(runtime::Engine& engine) {
       break;
   }
   return bits;
+}
+
+// Passes of a prompt of which each is stopped by this share later than the one before: a text is
+// computed whole or not at all.
+inline void stop_prompts(runtime::Engine& engine, int passes, double share) {
+  const std::vector<int32_t> prompt = random_text(80, 4);
+  for (int i = 0; i < passes; ++i) {
+    runtime::Sequence sequence = engine.new_sequence();
+    const runtime::BatchItem item{&sequence, prompt, runtime::Want::Last};
+    std::atomic<bool> stop = i == 0;
+    const double at = share * i;
+    const runtime::PassWatch watch{.stop = &stop, .progress = [&](double done) {
+                                     if (done >= at) stop.store(true);
+                                   }};
+    const auto done = engine.forward({&item, 1}, {}, &watch);
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    EXPECT_EQ(sequence.length(), *done == runtime::Forward::Stopped ? 0 : 80);
+  }
 }
 
 }  // namespace ktx::testing

@@ -153,19 +153,8 @@ TEST_P(Hosts, GoOnAfterAPassThatWasStopped) {
   const auto engine = open(plan.path(), all_logits(hosts.first()));
   ASSERT_TRUE(engine);
   const Bits expected = talk(*engine);
-  const std::vector<int32_t> prompt = random_text(80, 4);
-  for (int i = 0; i < 3; ++i) {
-    Sequence sequence = engine->new_sequence();
-    const BatchItem item{&sequence, prompt, Want::Last};
-    std::atomic<bool> stop = i == 0;
-    const double at = 0.2 * i;
-    const runtime::PassWatch watch{.stop = &stop, .progress = [&](double share) {
-                                     if (share >= at) stop.store(true);
-                                   }};
-    const auto done = engine->forward({&item, 1}, {}, &watch);
-    ASSERT_TRUE(done.ok()) << done.error().message;
-    EXPECT_EQ(sequence.length(), *done == Forward::Stopped ? 0 : 80);
-  }
+  stop_prompts(*engine, 3, 0.2);
+  if (HasFatalFailure()) return;
   EXPECT_EQ(talk(*engine), expected);
 }
 

@@ -2,7 +2,7 @@
 //
 // A warp has 256 columns, whose activations it makes whole numbers of 16 bits itself and keeps in
 // registers (skinny_bytes_x.cuh), and walks with them over the block's units (strips of 16 rows, or
-// pairs of gate and up): nobody makes records of x, and the warps meet once, at the end. Columns
+// pairs of gate and up): x needs no records, and the warps meet once, at the end. Columns
 // from the 4,096th on are those of the other blocks of the cluster:
 //
 //   gate and up, 2 x 14336 x 4096: 128 blocks of 16 warps, 7 pairs of strips each

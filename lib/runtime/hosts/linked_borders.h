@@ -2,8 +2,8 @@
 // (gpu/border_values.h), on one of the hosts.
 //
 // A message of the network tells the receiver of each that is sent, so that it takes all of them,
-// also those of passes that were stopped: whoever waits, for whatever, takes those of passes that
-// are over (drain()). A sender goes on at once; only the next message of the same link waits until
+// also those of passes that were stopped: every wait takes those of passes that are over
+// (drain()). A sender goes on at once; only the next message of the same link waits until
 // the one before was taken. Every wait ends where the run has failed.
 #pragma once
 
