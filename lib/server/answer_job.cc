@@ -1,5 +1,7 @@
 #include "lib/server/answer_job.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -53,6 +55,13 @@ int64_t AnswerJob::prompt_tokens() const {
 }
 
 void AnswerJob::start(std::vector<AnswerSpec> specs) {
+  if (const int64_t most = model_->scheduler->most_open();
+      static_cast<int64_t>(specs.size()) > most) {
+    return on_refused({400,
+                       fmt::format("{} answers at once; this server takes {}, of all requests",
+                                   specs.size(), most),
+                       "n", ""});
+  }
   const auto self = shared_from_this();
   std::vector<runtime::GenerationRequest> requests;
   for (size_t i = 0; i < specs.size(); ++i) {

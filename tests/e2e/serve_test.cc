@@ -681,6 +681,9 @@ TEST_F(Serve, AFullQueueSaysWhenToComeBack) {
   server.await_metric("requests_running", 1);
   waiting.send(endless);
   server.await_metric("requests_waiting", 1);
+  const HttpAnswer never = server.post("/v1/chat/completions", chat(kFox, 1, {{"n", 3}}).dump());
+  EXPECT_EQ(never.status, 400) << "coming back does not help: " << never.body;
+  EXPECT_EQ(never.json()["error"]["param"], "n");
   const HttpAnswer refused = server.post("/v1/chat/completions", chat(kFox, 1).dump());
   EXPECT_EQ(refused.status, 429) << refused.body;
   EXPECT_EQ(refused.headers.count("retry-after"), 1u);

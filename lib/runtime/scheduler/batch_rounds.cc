@@ -261,13 +261,18 @@ void BatchScheduler::end(Running& running, EndReason reason, std::string error) 
   ++stats_.ended;
   if (reason == EndReason::Cancelled) ++stats_.cancelled;
   if (reason == EndReason::Failed) ++stats_.failed;
+  {
+    // Before its client hears of it and sends the next one.
+    const std::lock_guard lock(mutex_);
+    if (!had_place) --waiting_count_;
+    --unanswered_;
+  }
   try {
     if (running.request.on_end) running.request.on_end(result);
   } catch (...) {
     // It has ended whatever its owner makes of it.
   }
   const std::lock_guard lock(mutex_);
-  if (!had_place) --waiting_count_;
   --open_;
   if (open_ == 0) idle_.notify_all();
 }

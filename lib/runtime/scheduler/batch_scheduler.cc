@@ -129,14 +129,16 @@ RequestId BatchScheduler::submit(GenerationRequest request, Refused* refused) {
   {
     const std::lock_guard lock(mutex_);
     if (draining_) return refuse(Refusal::Draining, "the server is shutting down");
-    if (waiting_count_ + static_cast<int64_t>(arrived_.size()) >= options_.max_queue) {
+    // Requests that have just arrived have no place yet, also where places are free: all count.
+    if (unanswered_ >= most_open()) {
       ++refused_;
       return refuse(Refusal::QueueFull,
-                    fmt::format("{} requests wait already; try again later", options_.max_queue));
+                    fmt::format("{} requests run or wait already; try again later", unanswered_));
     }
     id = running->id = ++last_id_;
     arrived_.push_back(std::move(running));
     ++open_;
+    ++unanswered_;
     ++accepted_;
   }
   wake_.notify_all();

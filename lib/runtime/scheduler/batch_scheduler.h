@@ -47,7 +47,7 @@ namespace ktx::runtime {
 using RequestId = uint64_t;  // 0: none
 
 struct SchedulerOptions {
-  int64_t max_queue = 256;  // requests that may wait for a place
+  int64_t max_queue = 256;  // requests that may wait beside those that fill the batch
   bool keep_prefixes = true;
   bool share_prefixes = false;  // owners use each other's: faster, and its time tells of them
   // Speculative decoding (draft/speculation.h): what guesses tokens for the model to verify;
@@ -111,6 +111,8 @@ class BatchScheduler {
 
   // Most tokens that a prompt and its answer can have together.
   int64_t capacity() const { return capacity_; }
+  // Requests that run or wait, at most.
+  int64_t most_open() const { return engine_.max_batch() + options_.max_queue; }
   // Guesses of a request in a pass; 0: there are none.
   int64_t most_guesses() const { return speculation_ ? speculation_->options().most : 0; }
   // Under which name the cache keeps what an owner's requests compute.
@@ -175,7 +177,8 @@ class BatchScheduler {
   bool cancel_all_ = false;
   bool draining_ = false;
   bool stopping_ = false;
-  int64_t open_ = 0;  // submitted and not ended
+  int64_t open_ = 0;        // submitted, and on_end has not returned
+  int64_t unanswered_ = 0;  // submitted, and on_end was not called
   RequestId last_id_ = 0;
   int64_t waiting_count_ = 0;
   int64_t refused_ = 0;

@@ -257,21 +257,41 @@ TEST_F(BatchSchedulerTest, LookUpGuessesChangeNoAnswer) {
   EXPECT_LE(stats.accepted_tokens, stats.drafted_tokens);
 }
 
-TEST_F(BatchSchedulerTest, RefusesBeyondTheQueue) {
+// While the engine is held, no request has its place: those that will get one do not fill the
+// queue.
+TEST_F(BatchSchedulerTest, RefusesBeyondTheBatchAndTheQueue) {
   SchedulerOptions scheduler;
-  scheduler.max_queue = 2;
-  open(batch_of(1), scheduler);
+  scheduler.max_queue = 1;
+  open(batch_of(2), scheduler);
+  EXPECT_EQ(scheduler_->most_open(), 3);
   const auto release = hold();
-  auto a = ask({1, 2}, 2), b = ask({3, 4}, 2);
-  GenerationRequest more;
-  more.prompt = {1};
+  std::vector<std::future<Answer>> answers;
+  for (int32_t i = 0; i < 3; ++i) answers.push_back(ask({1, i}, 2));
+  const auto one_more = [&](BatchScheduler::Refused* refused) {
+    GenerationRequest more;
+    more.prompt = {1};
+    more.max_tokens = 1;
+    return scheduler_->submit(std::move(more), refused);
+  };
   BatchScheduler::Refused refused;
-  EXPECT_EQ(scheduler_->submit(std::move(more), &refused), 0u);
+  EXPECT_EQ(one_more(&refused), 0u);
   EXPECT_EQ(refused.why, BatchScheduler::Refusal::QueueFull);
   release->set_value();
-  EXPECT_EQ(a.get().ids.size(), 2u);
-  EXPECT_EQ(b.get().ids.size(), 2u);
+  for (auto& answer : answers) EXPECT_EQ(answer.get().ids.size(), 2u);
   EXPECT_EQ(scheduler_->stats().refused, 1);
+  ASSERT_TRUE(scheduler_->wait_idle(std::chrono::seconds(60)));
+  EXPECT_NE(one_more(nullptr), 0u) << "those that have ended make room";
+}
+
+TEST_F(BatchSchedulerTest, WithoutAQueueTakesWhatFillsTheBatch) {
+  SchedulerOptions scheduler;
+  scheduler.max_queue = 0;
+  open(batch_of(2), scheduler);
+  for (int i = 0; i < 50; ++i) {
+    auto a = ask({1, 2}, 2), b = ask({3, 4}, 2);
+    EXPECT_EQ(a.get().ids.size(), 2u);
+    EXPECT_EQ(b.get().ids.size(), 2u) << "an answered request has given its place back";
+  }
 }
 
 TEST_F(BatchSchedulerTest, RefusesWhatCannotRun) {
