@@ -49,7 +49,7 @@ void panel_product_tile_bf16_one(const MatmulArgs& a) {
     const uint16_t* row = bf16_row(a, 0);
     for (int64_t k = 0; k < a.w.cols; ++k) x[k] = from_bf16(row[k]);
   }
-  const PageAhead<V, Codes, true> ahead(a);
+  WordsAhead<V, Codes, true> ahead(a);
   const int64_t panel_bytes = kPanelRows * a.w.row_bytes;
   const int64_t end = (a.row_end + kPanelRows - 1) / kPanelRows;
   for (int64_t p = a.row_begin / kPanelRows; p < end; ++p) {

@@ -35,7 +35,7 @@ constexpr int64_t kMostTileTokens = 4 * kTileTokens;
 static_assert(kMostTileTokens == kBf16TileTokens);
 
 template <DType kType>
-using Bf16PageAhead = PageAhead<PanelAvx512, Bf16Codes16<PanelAvx512, kType>, true>;
+using Bf16WordsAhead = WordsAhead<PanelAvx512, Bf16Codes16<PanelAvx512, kType>, true>;
 
 // The tiles of a call's tokens: 64 bytes of a token for each 32 columns, stride() apart.
 // Copied ones stand together.
@@ -137,8 +137,7 @@ struct TileBlocks {
 
 // The sums of a panel with the tokens of x, in the tiles of Ops.
 template <class Ops, DType kType>
-void sum_panel(const MatmulArgs& a, int64_t p, const ActTiles& x,
-               const Bf16PageAhead<kType>& ahead) {
+void sum_panel(const MatmulArgs& a, int64_t p, const ActTiles& x, Bf16WordsAhead<kType>& ahead) {
   using V = PanelAvx512;
   using Codes = Bf16Codes16<V, kType>;
   const int64_t blocks = a.w.cols / 32, panel_bytes = kPanelRows * a.w.row_bytes;
@@ -293,7 +292,7 @@ void panel_pairs(const MatmulArgs& a, int64_t begin, int64_t end, int64_t i, int
 template <class Ops, DType kType>
 void tile_groups(const MatmulArgs& a, int64_t i) {
   using V = PanelAvx512;
-  const Bf16PageAhead<kType> ahead(a);
+  Bf16WordsAhead<kType> ahead(a);
   alignas(64) float sums[kMostTileTokens][kPanelRows];
   const int64_t begin = a.row_begin / kPanelRows;
   const int64_t end = (a.row_end + kPanelRows - 1) / kPanelRows;
