@@ -57,10 +57,11 @@ int64_t AnswerJob::prompt_tokens() const {
 void AnswerJob::start(std::vector<AnswerSpec> specs) {
   if (const int64_t most = model_->scheduler->most_open();
       static_cast<int64_t>(specs.size()) > most) {
-    return on_refused({400,
-                       fmt::format("{} answers at once; this server takes {}, of all requests",
-                                   specs.size(), most),
-                       "n", ""});
+    return on_refused(
+        {400,
+         fmt::format("{} answers at once, but the batch and the queue of this server hold {}",
+                     specs.size(), most),
+         "n", ""});
   }
   const auto self = shared_from_this();
   std::vector<runtime::GenerationRequest> requests;
