@@ -124,6 +124,7 @@ class CacheRows {
       : args_(a),
         chosen_(a.chosen ? a.chosen + token * a.chosen_stride : nullptr),
         sequence_(a.kv.sequence[token]),
+        position_(a.kv.position[token]),
         kv_head_(kv_head),
         first_(first),
         of_keys_(of_keys) {
@@ -133,6 +134,9 @@ class CacheRows {
     if (j < begin_ || j >= end_) find_block(j);
     return rows_ + (j - begin_) * row_bytes_;
   }
+  int64_t row_bytes() const { return row_bytes_; }
+  // How many there are up to the token's own position; 0 where positions are chosen.
+  int64_t stored() const { return chosen_ ? 0 : position_ + 1 - first_; }
 
  private:
   void find_block(int64_t j) {
@@ -147,7 +151,7 @@ class CacheRows {
   const AttentionArgs& args_;
   const int32_t* chosen_;
   int32_t sequence_;
-  int64_t kv_head_, first_;
+  int64_t position_, kv_head_, first_;
   bool of_keys_;
   int64_t row_bytes_ = 0;
   const std::byte* rows_ = nullptr;  // of positions [begin_, end_) from first_ on
@@ -160,25 +164,23 @@ class CacheRows {
 // positions are chosen.
 class RowsAhead {
  public:
-  RowsAhead(const AttentionArgs& a, int64_t token, int64_t kv_head, int64_t first, bool of_keys)
-      : rows_(a, token, kv_head, first, of_keys),
-        row_bytes_(of_keys ? a.kv.layout.key_row_bytes() : a.kv.layout.value_row_bytes()),
-        ahead_(kBytesAhead / (row_bytes_ < kBytesAhead ? row_bytes_ : kBytesAhead)) {
-    if (stream_prefetch_bytes() > 0 && !a.chosen) end_ = a.kv.position[token] + 1 - first;
-  }
+  // `rows`: what is read from now on.
+  explicit RowsAhead(const CacheRows& rows)
+      : rows_(rows),
+        ahead_(kBytesAhead / (rows.row_bytes() < kBytesAhead ? rows.row_bytes() : kBytesAhead)),
+        end_(stream_prefetch_bytes() > 0 ? rows.stored() : 0) {}
   // While rows [j, j + count) are in work.
   KTX_ALWAYS_INLINE void ask(int64_t j, int64_t count) {
     for (int64_t i = j + ahead_; i < j + ahead_ + count && i < end_; ++i) {
       const std::byte* row = rows_[i];
-      for (int64_t at = 0; at < row_bytes_; at += 64) __builtin_prefetch(row + at);
+      for (int64_t at = 0; at < rows_.row_bytes(); at += 64) __builtin_prefetch(row + at);
     }
   }
 
  private:
   static constexpr int64_t kBytesAhead = 8192;
   CacheRows rows_;
-  int64_t row_bytes_, ahead_;
-  int64_t end_ = 0;
+  int64_t ahead_, end_;
 };
 
 KTX_INLINE float* as_floats(float* p) {
@@ -196,7 +198,7 @@ KTX_INLINE void load_keys(const Tile<D>& tile, int64_t first, int64_t skip, int6
   const AttentionArgs& a = tile.args;
   const Scratch<D>& s = tile.scratch;
   CacheRows keys(a, tile.token_begin, tile.kv_head, first, true);
-  RowsAhead ahead(a, tile.token_begin, tile.kv_head, first, true);
+  RowsAhead ahead(keys);
   for (int64_t j = skip; j < count; j += 8) {
     ahead.ask(j, 8);
     for (int64_t i = 0; i < 8 && j + i < count; ++i) {
@@ -216,7 +218,7 @@ void load_positions(const Tile<D>& tile, int64_t first, int64_t skip, int64_t co
   const Scratch<D>& s = tile.scratch;
   load_keys<D, type>(tile, first, skip, count);
   CacheRows values(a, tile.token_begin, tile.kv_head, first, a.attrs.value_in_key != 0);
-  RowsAhead ahead(a, tile.token_begin, tile.kv_head, first, a.attrs.value_in_key != 0);
+  RowsAhead ahead(values);
   for (int64_t j = skip; j < count; j += 2) {
     ahead.ask(j, 2);
     const std::byte* row = values[j];

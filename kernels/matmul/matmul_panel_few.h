@@ -156,7 +156,7 @@ class WordsAhead {
   }
   // While the unit at `words` is in work.
   KTX_ALWAYS_INLINE void ask(const uint8_t* words) {
-    if (kUnpacked && distance_ > 0) {
+    if (kPacked && distance_ > 0) {
       if (words >= due_) ask_for_all(words);
       return;
     }
@@ -177,7 +177,7 @@ class WordsAhead {
   // Q4_K's loads, each once a unit, are followed across pages: asking costs it 3 to 8 %.
   static constexpr bool kFollowed = !kAlways && Codes::kUnit == 256 && Codes::kWords == 36;
   // Codes of a byte are loaded so fast that the processor itself sees far enough ahead (Q8_0).
-  static constexpr bool kUnpacked = 64 * Codes::kWords < kPanelRows * Codes::kUnit;
+  static constexpr bool kPacked = 64 * Codes::kWords < kPanelRows * Codes::kUnit;
 
   KTX_ALWAYS_INLINE void ask_for_all(const uint8_t* words) {
     const int64_t left = end_ - words;

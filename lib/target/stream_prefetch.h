@@ -14,7 +14,7 @@ namespace ktx {
 // In bytes, of this machine; 0: the prefetchers follow a stream.
 int64_t stream_prefetch_bytes();
 
-// The same of a processor with this vendor name and family (CPUID leaves 0 and 1).
+// The same of a processor with this vendor name and family (processor.h).
 int64_t stream_prefetch_bytes(std::string_view vendor, unsigned family);
 
 }  // namespace ktx
